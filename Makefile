@@ -1,0 +1,86 @@
+# A thin front for CMake; `make help` lists the targets.
+MAKEFLAGS += --no-print-directory
+JOBS ?= $(shell nproc)
+PREFIX ?= /usr/local
+FUZZ_SECONDS ?= 60
+# The thread sanitizer looks at the tests with more than one thread, valgrind at the parts it gets through fast enough.
+TSAN_TESTS ?= ^(base|backend|device|run|program|ctx|data)\.
+VALGRIND_TESTS ?= base_mem base_map base_cache 'ir_*' 'rewrite_*' 'data_*'
+
+# $(call preset,NAME): configures and builds build-NAME.  $(call ctest,DIR): runs its tests.
+preset = cmake --preset $(1) >/dev/null && cmake --build build-$(1) -j $(JOBS)
+ctest = ctest --test-dir $(1) -j $(JOBS) --output-on-failure --no-tests=error
+
+all: build/configured ## build the library and the tenet command, optimised, in build/
+	@cmake --build build -j $(JOBS)
+
+build/configured:
+	@tools/install-deps build
+	@cmake --preset release -DTENET_TESTS=OFF
+	@touch $@
+
+with-tests: deps-test
+	@cmake --preset release -DTENET_TESTS=ON >/dev/null
+	@touch build/configured
+	@cmake --build build -j $(JOBS)
+
+demo: all ## train a network on real digits, from nothing to pictures of its mistakes
+	@build/tenet train mnist --model cnn --demo
+
+check: test check-asan check-tsan ## what every change must pass: tests, layers, headers, sanitizers
+
+check-quick: with-tests ## the same in at most 90 s: without sanitizers and slow tests
+	@$(call ctest,build) --label-exclude slow
+
+test: with-tests ## all tests, layers and headers included, on the release build
+	@$(call ctest,build)
+
+check-clang: deps-test ## all tests, built by clang
+	@$(call preset,clang)
+	@$(call ctest,build-clang) --label-exclude house
+
+check-asan: deps-test ## all tests under the address and undefined-behaviour sanitizers
+	@$(call preset,asan)
+	@$(call ctest,build-asan) --label-exclude house
+
+check-tsan: deps-test ## the threaded tests under the thread sanitizer
+	@$(call preset,tsan)
+	@$(call ctest,build-tsan) --tests-regex '$(TSAN_TESTS)'
+
+check-valgrind: with-tests ## some tests under valgrind
+	@tools/run-valgrind build $(VALGRIND_TESTS)
+
+check-install: with-tests ## a program outside the tree, against an installed Tenet, as C and as C++
+	@test/consumer/run build
+
+fuzz: deps-test ## run every fuzzer for FUZZ_SECONDS (60)
+	@$(call preset,fuzz)
+	@tools/run-fuzzers build-fuzz/fuzz $(FUZZ_SECONDS)
+
+coverage: deps-test ## which share of each file's lines the tests run
+	@$(call preset,coverage)
+	@$(call ctest,build-coverage) --label-exclude house
+	@find build-coverage -path '*tenet_objects*' -name '*.gcda' -exec gcov -n {} + | grep -A1 "^File '.*/src/"
+
+bench: all ## measure against the peers, in one run
+	@cmake --build build -j $(JOBS) --target benches
+	@bench/run build
+
+install: all ## install below PREFIX (/usr/local), itself below DESTDIR
+	@cmake build -DCMAKE_INSTALL_PREFIX=$(PREFIX) >/dev/null
+	@DESTDIR=$(DESTDIR) cmake --install build
+
+deps: ## install the Debian packages that building needs
+	@tools/install-deps build
+
+deps-test: ## install the Debian packages that the tests need
+	@tools/install-deps build test
+
+clean: ## remove every build
+	@rm -rf build build-*
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: all with-tests demo check check-quick test check-clang check-asan check-tsan check-valgrind check-install fuzz \
+	coverage bench install deps deps-test clean help

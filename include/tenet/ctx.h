@@ -1,0 +1,104 @@
+/* The context: everything Tenet knows hangs off a tn_ctx. There are no globals.
+ *
+ * A context is used by one thread at a time; contexts are independent of each other.  The single exception is
+ * tn_release(), which any thread may call (garbage-collected hosts run finalisers where they please). */
+#ifndef TENET_CTX_H
+#define TENET_CTX_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define TN_API __attribute__((visibility("default")))
+#else
+#define TN_API
+#endif
+
+/* One list of statuses: 0 is good, every failure is negative. */
+#define TN_STATUS_MAP(X)                                                                                               \
+  X(OK, 0, "success")                                                                                                  \
+  X(EINVAL, -1, "invalid argument")                                                                                    \
+  X(ESHAPE, -2, "shapes do not fit")                                                                                   \
+  X(EDTYPE, -3, "dtypes do not fit")                                                                                   \
+  X(EDEVICE, -4, "devices do not fit, or the device is missing")                                                       \
+  X(ENOMEM, -5, "out of memory")                                                                                       \
+  X(ECOMPILE, -6, "kernel compilation failed")                                                                         \
+  X(EIO, -7, "file input or output failed")                                                                            \
+  X(EFORMAT, -8, "damaged or unsupported file")                                                                        \
+  X(EBOUND, -9, "a symbolic size is out of its bounds or breaks a constraint")                                         \
+  X(EGRAD, -10, "not differentiable")                                                                                  \
+  X(ESTATE, -11, "not allowed in this state")                                                                          \
+  X(ENOTSUP, -12, "not supported")                                                                                     \
+  X(ERUN, -13, "a kernel failed while running")
+
+typedef enum tn_status {
+#define TN_STATUS_ENUM(name, value, text) TN_##name = value,
+  TN_STATUS_MAP(TN_STATUS_ENUM)
+#undef TN_STATUS_ENUM
+} tn_status;
+
+/* How far floating point may stray from the written order. */
+typedef enum tn_mode {
+  TN_MODE_DEFAULT = 0, /* elementwise bit for bit; reductions in any order with fused multiply-add */
+  TN_MODE_STRICT = 1,  /* every op rounds to its dtype, reductions in written order */
+  TN_MODE_FAST = 2     /* rules that hold over the reals only */
+} tn_mode;
+
+typedef struct tn_ctx tn_ctx;
+
+/* Every field zero means "the default".  The environment is read once, in tn_ctx_open, for fields left at zero. */
+typedef struct tn_options {
+  const char *device;    /* "cpu", "ref"; NULL: $TENET_DEVICE, else the best device present */
+  int threads;           /* worker threads of the CPU device; 0: $TENET_THREADS, else every core in the affinity mask */
+  tn_mode mode;          /* float mode; TN_MODE_DEFAULT: $TENET_MODE (strict, default, fast) decides */
+  const char *cc;        /* C compiler for CPU kernels; NULL: $TENET_CC, else cc, gcc, clang; "" : none, interpret */
+  const char *cache_dir; /* kernel cache; NULL: $TENET_CACHE, else $XDG_CACHE_HOME/tenet, else ~/.cache/tenet; "": no cache on disk */
+  uint64_t seed;         /* first seed of the random generator (tn_manual_seed changes it) */
+  int quiet;             /* 1: no notices on stderr */
+  int64_t fail_alloc_at; /* testing: the n-th allocation (from 1) fails, and all after it; 0: never */
+  size_t mem_limit;      /* most bytes the context's own heap and device buffers may hold; 0: no limit */
+} tn_options;
+
+/* The first error since tn_clear_error().  Strings live until the next error or tn_ctx_close(). */
+typedef struct tn_error {
+  tn_status status;
+  const char *text; /* one line: the op, the shapes and the rule that was broken */
+  const char *op;   /* the public function or graph op that failed, "" if none */
+} tn_error;
+
+/* Opens a context.  `opt` may be NULL.  Returns NULL when memory is out, or when an option is unusable (a device that does
+ * not exist, a limit below what a context needs); the reason then goes to stderr unless opt->quiet. */
+TN_API tn_ctx *tn_ctx_open(const tn_options *opt);
+/* Releases every handle, buffer, program and thread of the context.  NULL is allowed. */
+TN_API void tn_ctx_close(tn_ctx *ctx);
+
+TN_API const tn_error *tn_last_error(const tn_ctx *ctx);
+TN_API void tn_clear_error(tn_ctx *ctx);
+TN_API const char *tn_status_name(tn_status status); /* "TN_ESHAPE" */
+TN_API const char *tn_status_text(tn_status status); /* "shapes do not fit" */
+TN_API const char *tn_version(void);                 /* "0.1.0" */
+
+/* Counters for tests, benches and curious users; monotonic since the context was opened unless said otherwise. */
+typedef struct tn_stats {
+  uint64_t schedules_compiled; /* schedules built from a graph (cache misses) */
+  uint64_t schedules_reused;   /* schedules found in the context's cache */
+  uint64_t kernels_compiled;   /* kernels that went through the C compiler */
+  uint64_t kernels_cached;     /* kernels found in the disk cache */
+  uint64_t kernels_run;        /* kernels and library calls executed */
+  uint64_t nodes_live;         /* graph nodes alive now */
+  uint64_t handles_live;       /* tensor handles alive now */
+  size_t heap_bytes;           /* host heap held now */
+  size_t heap_peak;            /* most it has held */
+  size_t buffer_bytes;         /* device buffers in use now */
+  size_t pool_bytes;           /* freed device buffers kept for reuse */
+} tn_stats;
+TN_API void tn_ctx_stats(const tn_ctx *ctx, tn_stats *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,22 @@
+/* Devices of a context. */
+#ifndef TENET_DEVICE_H
+#define TENET_DEVICE_H
+#include "tenet/ctx.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct tn_device_info {
+  const char *name; /* "cpu", "ref": what tn_options.device and tn_to() take */
+  const char *text; /* what it is, for people */
+} tn_device_info;
+
+TN_API int tn_device_count(tn_ctx *ctx); /* 0 for NULL */
+/* Device 0 is where tensors are made.  Strings live as long as the context.  TN_EINVAL for an index out of range. */
+TN_API tn_status tn_device_get_info(tn_ctx *ctx, int index, tn_device_info *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

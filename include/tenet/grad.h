@@ -1,0 +1,30 @@
+/* Derivatives, graph to graph: the results are ordinary lazy tensors, which can be differentiated again.
+ *
+ * Conventions at points without a derivative: elements tied for a maximum or minimum share equally; abs has slope 0 at 0; floor, ceil,
+ * round, trunc, sign and everything with an integer or bool result have slope 0 everywhere.  tn_detach stops gradients. */
+#ifndef TENET_GRAD_H
+#define TENET_GRAD_H
+#include "tenet/tensor_types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* out[i] = d loss / d wrt[i], in the shape and dtype of wrt[i].
+ *
+ * loss: rank 0, float.  wrt: n tensors of float dtypes that loss was made from, leaves or not; where wrt[i] is made from wrt[j], the
+ * gradient of wrt[j] includes what flows through wrt[i].  The results belong to the innermost scope.
+ * Errors (every out[i] is then NULL): TN_EGRAD if loss is not a float scalar, if a wrt[i] is not float or does not influence loss, if an
+ * assignment, a bitcast or an op without a derivative lies between; TN_EINVAL for NULL or dead handles. */
+TN_API tn_status tn_grad(tn_tensor *loss, int n, tn_tensor *const *wrt, tn_tensor **out);
+
+/* Reverse mode with a given start: out[i] = sum over the elements of y of dy * d y / d wrt[i].  dy has the shape and dtype of y. */
+TN_API tn_status tn_vjp(tn_tensor *y, tn_tensor *dy, int n, tn_tensor *const *wrt, tn_tensor **out);
+
+/* Forward mode: *out = sum over i of d y / d wrt[i] * v[i], in the shape and dtype of y.  v[i] has those of wrt[i]. */
+TN_API tn_status tn_jvp(tn_tensor *y, int n, tn_tensor *const *wrt, tn_tensor *const *v, tn_tensor **out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

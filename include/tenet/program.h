@@ -1,0 +1,63 @@
+/* Programs: a step recorded once, replayed without building a graph, scheduling or allocating.
+ *
+ *   tn_program *p = tn_program_begin(ctx);
+ *   tn_tensor *x = tn_program_input(p, "x", TN_F32, (tn_dim[]){B, 784}, 2);
+ *   ... build the step; tn_assign() what it updates ...
+ *   tn_program_output(p, "loss", loss);
+ *   tn_program_end(p);
+ *   for (...) { tn_program_write(p, "x", ...); tn_program_run(p); }
+ *
+ * Inputs are placeholders, rebound without a copy.  Outputs belong to the program until its next run.  State is everything that
+ * was assigned while recording, the random generator included: a run updates it in place.  Reading or realising a value inside a
+ * recording is an error.  Shapes, dtypes and devices are those recorded; anything else is an error, never a silent re-trace. */
+#ifndef TENET_PROGRAM_H
+#define TENET_PROGRAM_H
+#include "tenet/tensor_types.h"
+#include <stdio.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct tn_program tn_program;
+
+/* Starts recording.  NULL on error (TN_ESTATE if one is being recorded).  The program belongs to the context. */
+TN_API tn_program *tn_program_begin(tn_ctx *ctx);
+/* A named input; a handle in the current scope.  Sizes may be symbolic (tn_dim_var). */
+TN_API tn_tensor *tn_program_input(tn_program *p, const char *name, tn_dtype dtype, const tn_dim *shape, int rank);
+/* Names an output.  `t` may be any value made from inputs, state and constants. */
+TN_API tn_status tn_program_output(tn_program *p, const char *name, tn_tensor *t);
+/* Ends the recording and compiles.  On error the program can only be closed; assignments made while recording are undone. */
+TN_API tn_status tn_program_end(tn_program *p);
+/* Uses the realised tensor `value` as the input from now on, without a copy; symbolic sizes take its sizes. */
+TN_API tn_status tn_program_bind(tn_program *p, const char *name, tn_tensor *value);
+/* Copies `bytes` of host data of the given concrete shape into the input's own buffer. */
+TN_API tn_status tn_program_write(tn_program *p, const char *name, const tn_dim *shape, int rank, const void *data, size_t bytes);
+/* Runs the step once.  TN_ESTATE if an input is unbound, TN_EBOUND if two inputs disagree on a symbolic size or it is out of bounds. */
+TN_API tn_status tn_program_run(tn_program *p);
+/* The output of the last run, as a realised tensor in the current scope: its contents change with the next run. */
+TN_API tn_tensor *tn_program_result(tn_program *p, const char *name);
+/* Copies an output of the last run to host memory.  bytes must be its size. */
+TN_API tn_status tn_program_read(tn_program *p, const char *name, void *out, size_t bytes);
+
+/* What one run does. */
+typedef struct tn_program_info {
+  int kernels;         /* generated kernels, library calls not counted */
+  int library_calls;
+  size_t intermediate; /* bytes of intermediate buffers at the last bound sizes, before they share memory */
+  size_t arena;        /* bytes they take, sharing */
+} tn_program_info;
+TN_API tn_status tn_program_get_info(const tn_program *p, tn_program_info *out);
+TN_API void tn_program_close(tn_program *p); /* NULL allowed */
+
+/* Writes the graph, the schedule, the optimised kernels and the generated source of a program, or of what realising these tensors would run:
+ * text that the parser of graphs reads back (the source excepted).  Nothing runs. */
+TN_API tn_status tn_program_explain(const tn_program *p, FILE *out);
+TN_API tn_status tn_explain(tn_tensor *const *t, int n, FILE *out);
+/* What realising these tensors would run, without running it. */
+TN_API tn_status tn_get_info(tn_tensor *const *t, int n, tn_program_info *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,17 @@
+/* The system's C compiler as a function from source text to a shared object.  Prefix tn__cc_. */
+#ifndef TN_BACKEND_CPU_COMPILER_H
+#define TN_BACKEND_CPU_COMPILER_H
+#include "ir/ctx.h"
+
+typedef struct tn__cc {
+  char path[4096];   /* "" if there is none */
+  char version[256]; /* first line of `cc --version` */
+} tn__cc;
+
+/* Finds the compiler of opt->cc (else cc, gcc, clang); false if there is none that runs. */
+bool tn__cc_find(tn_ctx *c, tn__cc *cc);
+/* What the result of compiling depends on besides the source, in c->scratch. */
+const char *tn__cc_identity(tn_ctx *c, const tn__cc *cc, const char *machine);
+/* Compiles `source` into the file `out`; throws TN_ECOMPILE with the compiler's words. */
+void tn__cc_compile(tn_ctx *c, const tn__cc *cc, const char *source, const char *out);
+#endif

@@ -1,0 +1,132 @@
+/* Arenas, and the typed vectors that live in them.
+ *
+ * Chunks double from 4 KiB to 1 MiB.  A request that would waste much of a chunk gets one of its own, linked behind the
+ * newest, which goes on being filled. */
+#include "base/mem.h"
+#include <string.h>
+
+/* Under the address sanitizer, what an arena has not given out is poisoned: overruns and use after a reset show. */
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define ARENA_POISON 1
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(ARENA_POISON)
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(p, n) ((void)(p), (void)(n))
+#define ASAN_UNPOISON_MEMORY_REGION(p, n) ((void)(p), (void)(n))
+#endif
+
+enum { ALIGN = 16, CHUNK_MIN = 4 << 10, CHUNK_MAX = 1 << 20, OWN_CHUNK = CHUNK_MAX / 4 };
+
+typedef struct tn__chunk {
+  struct tn__chunk *older;
+  size_t room; /* bytes that follow */
+} chunk;
+_Static_assert(sizeof(chunk) % ALIGN == 0, "what follows a chunk's head must be aligned");
+
+void tn__arena_init(tn__arena *a, tn__mem *m) {
+  *a = (tn__arena){.mem = m};
+}
+
+static chunk *add_chunk(tn__arena *a, size_t room) {
+  if (room > (size_t)PTRDIFF_MAX - sizeof(chunk)) tn__mem_throw(a->mem, TN_ENOMEM);
+  chunk *c = tn__mem_alloc(a->mem, sizeof *c + room);
+  c->room = room;
+  c->older = NULL;
+  ASAN_POISON_MEMORY_REGION(c + 1, room);
+  return c;
+}
+
+static void fill_from(tn__arena *a, chunk *c) {
+  a->head = c;
+  a->at = (char *)(c + 1);
+  a->end = a->at + c->room;
+}
+
+/* A chunk for `size` bytes alone. */
+static void *alloc_own(tn__arena *a, size_t size) {
+  chunk *c = add_chunk(a, size);
+  if (a->head) {
+    c->older = a->head->older;
+    a->head->older = c;
+  } else {
+    fill_from(a, c);
+    a->at = a->end;
+  }
+  return c + 1;
+}
+
+static void grow(tn__arena *a, size_t size) {
+  size_t total = CHUNK_MIN;
+  if (a->head) total = a->head->room < CHUNK_MAX / 2 ? 2 * (a->head->room + sizeof(chunk)) : CHUNK_MAX;
+  while (total < size + sizeof(chunk)) total *= 2;
+  chunk *c = add_chunk(a, total - sizeof *c);
+  c->older = a->head;
+  fill_from(a, c);
+}
+
+void *tn__arena_alloc(tn__arena *a, size_t size) {
+  if (size > (size_t)PTRDIFF_MAX - ALIGN) tn__mem_throw(a->mem, TN_ENOMEM);
+  size_t rounded = size ? (size + ALIGN - 1) & ~(size_t)(ALIGN - 1) : ALIGN;
+  void *p;
+  if (rounded > (size_t)(a->end - a->at) && rounded > OWN_CHUNK) {
+    p = alloc_own(a, rounded);
+  } else {
+    if (rounded > (size_t)(a->end - a->at)) grow(a, rounded);
+    p = a->at;
+    a->at += rounded;
+  }
+  ASAN_UNPOISON_MEMORY_REGION(p, size);
+  return p;
+}
+
+void *tn__arena_zalloc(tn__arena *a, size_t size) {
+  return memset(tn__arena_alloc(a, size), 0, size);
+}
+
+void *tn__arena_dup(tn__arena *a, const void *p, size_t size) {
+  void *copy = tn__arena_alloc(a, size);
+  return size ? memcpy(copy, p, size) : copy;
+}
+
+char *tn__arena_strdup(tn__arena *a, const char *s) {
+  return tn__arena_dup(a, s, strlen(s) + 1);
+}
+
+/* Frees chunks from the newest on, until only `keep` is left (NULL: none). */
+static void free_chunks(tn__arena *a, const chunk *keep) {
+  while (a->head && a->head != keep) {
+    chunk *c = a->head;
+    a->head = c->older;
+    tn__mem_free(a->mem, c);
+  }
+}
+
+void tn__arena_reset(tn__arena *a) {
+  chunk *first = a->head;
+  while (first && first->older) first = first->older;
+  if (!first || first->room > CHUNK_MAX) { /* do not sit on a huge block */
+    tn__arena_free(a);
+    return;
+  }
+  free_chunks(a, first);
+  ASAN_POISON_MEMORY_REGION(first + 1, first->room);
+  fill_from(a, first);
+}
+
+void tn__arena_free(tn__arena *a) {
+  free_chunks(a, NULL);
+  a->at = a->end = NULL;
+}
+
+void *tn__vec_grow(tn__arena *a, void *v, uint32_t *cap, size_t item) {
+  if (*cap > UINT32_MAX / 2) tn__mem_throw(a->mem, TN_ENOMEM);
+  uint32_t bigger = *cap ? *cap * 2 : 8;
+  if (item > (size_t)PTRDIFF_MAX / bigger) tn__mem_throw(a->mem, TN_ENOMEM);
+  void *copy = tn__arena_alloc(a, bigger * item);
+  if (*cap) memcpy(copy, v, *cap * item);
+  *cap = bigger;
+  return copy;
+}

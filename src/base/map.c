@@ -1,0 +1,88 @@
+/* Hashing, and the 64-bit to 64-bit hash map: open addressing with linear probing, at most three quarters full. */
+#include "base/mem.h"
+#include <string.h>
+
+/* A bijection of 64 bits in which every input bit moves about half of the output bits. */
+static uint64_t scramble(uint64_t x) {
+  x = (x ^ (x >> 32)) * 0xd6e8feb86659fd93u;
+  x = (x ^ (x >> 32)) * 0xd6e8feb86659fd93u;
+  return x ^ (x >> 32);
+}
+
+static uint64_t rotate(uint64_t x, int by) {
+  return (x << by) | (x >> (64 - by));
+}
+
+uint64_t tn__hash_mix(uint64_t a, uint64_t b) {
+  return scramble(scramble(a + 0x9e3779b97f4a7c15u) + b);
+}
+
+uint64_t tn__hash_bytes(const void *p, size_t n, uint64_t seed) {
+  const unsigned char *s = p;
+  uint64_t h = scramble(seed + 0x9e3779b97f4a7c15u) ^ n;
+  for (; n > 0;) {
+    uint64_t word = 0;
+    size_t take = n < sizeof word ? n : sizeof word;
+    memcpy(&word, s, take);
+    h = rotate(h ^ (word * 0xa0761d6478bd642fu), 29) * 0xe7037ed1a0b428dbu + 0x8ebc6af09c88c6e3u;
+    s += take;
+    n -= take;
+  }
+  return scramble(h);
+}
+
+void tn__map_init(tn__map *m, tn__arena *a) {
+  *m = (tn__map){.arena = a};
+}
+
+/* The slot that holds `key`, or the free one where it belongs.  The map has room. */
+static uint32_t slot_of(const tn__map *m, uint64_t key) {
+  uint32_t mask = m->cap - 1, i = (uint32_t)scramble(key) & mask;
+  while (m->used[i] && m->key[i] != key) i = (i + 1) & mask;
+  return i;
+}
+
+static void reserve(tn__map *m) {
+  if (m->n < m->cap / 4 * 3) return;
+  tn__map old = *m;
+  if (old.cap > UINT32_MAX / 2) tn__mem_throw(m->arena->mem, TN_ENOMEM);
+  tn__map big = {.arena = m->arena, .cap = old.cap ? old.cap * 2 : 16};
+  big.key = tn__arena_alloc(m->arena, big.cap * sizeof *big.key);
+  big.val = tn__arena_alloc(m->arena, big.cap * sizeof *big.val);
+  big.used = tn__arena_zalloc(m->arena, big.cap);
+  *m = big; /* only now, so that a failed allocation leaves the map as it was */
+  for (uint32_t i = 0; i < old.cap; i++)
+    if (old.used[i]) tn__map_put(m, old.key[i], old.val[i]);
+}
+
+bool tn__map_get(const tn__map *m, uint64_t key, uint64_t *val) {
+  if (m->n == 0) return false;
+  uint32_t i = slot_of(m, key);
+  if (m->used[i] && val) *val = m->val[i];
+  return m->used[i];
+}
+
+void tn__map_put(tn__map *m, uint64_t key, uint64_t val) {
+  reserve(m);
+  uint32_t i = slot_of(m, key);
+  if (!m->used[i]) {
+    m->used[i] = 1;
+    m->key[i] = key;
+    m->n++;
+  }
+  m->val[i] = val;
+}
+
+void *tn__map_getp(const tn__map *m, const void *key) {
+  uint64_t val = 0;
+  return tn__map_get(m, (uintptr_t)key, &val) ? (void *)(uintptr_t)val : NULL;
+}
+
+void tn__map_putp(tn__map *m, const void *key, const void *val) {
+  tn__map_put(m, (uintptr_t)key, (uintptr_t)val);
+}
+
+void tn__map_clear(tn__map *m) {
+  m->n = 0;
+  if (m->cap) memset(m->used, 0, m->cap);
+}

@@ -1,0 +1,109 @@
+/* The list of devices, and the table from storage ids to buffers. */
+#include "device/devices.h"
+#include <stdio.h>
+#include <string.h>
+
+void tn__devices_open(tn_ctx *c) {
+  c->devices = tn__mem_zalloc(&c->mem, sizeof *c->devices);
+  c->devices->free_id = -1;
+}
+
+void tn__devices_close(tn_ctx *c) {
+  struct tn__devices *ds = c->devices;
+  if (!ds) return;
+  for (int64_t i = 0; i < ds->nstorage; i++)
+    if (ds->storage[i].buffer) tn__buffer_drop(ds->storage[i].buffer);
+  tn__mem_free(&c->mem, ds->storage);
+  for (int i = ds->n - 1; i >= 0; i--) {
+    tn__device *d = &ds->slot[i]->device;
+    tn__device_flush(ds->slot[i]);
+    if (d->ops->close) d->ops->close(d);
+    tn__mem_free(&c->mem, ds->slot[i]);
+  }
+  tn__mem_free(&c->mem, ds);
+  c->devices = NULL;
+}
+
+tn__device *tn__device_add(tn_ctx *c, const tn__device_ops *ops, const char *name, const char *text, void *self) {
+  struct tn__devices *ds = c->devices;
+  if (ds->n == TN__MAX_DEVICES) tn__fail(c, TN_EDEVICE, "more than %d devices", TN__MAX_DEVICES);
+  tn__device_slot *s = tn__mem_zalloc(&c->mem, sizeof *s);
+  tn__device *d = &s->device;
+  d->ops = ops;
+  d->ctx = c;
+  d->index = ds->n;
+  d->self = self;
+  snprintf(d->name, sizeof d->name, "%s", name);
+  snprintf(d->text, sizeof d->text, "%s", text);
+  ds->slot[ds->n++] = s;
+  return d;
+}
+
+tn__device *tn__device_get(tn_ctx *c, int index) {
+  if (index < 0 || index >= c->devices->n) tn__fail(c, TN_EDEVICE, "there is no device number %d", index);
+  return &c->devices->slot[index]->device;
+}
+
+int tn__device_find(tn_ctx *c, const char *name) {
+  for (int i = 0; i < c->devices->n; i++)
+    if (!strcmp(c->devices->slot[i]->device.name, name)) return i;
+  return -1;
+}
+
+int tn__device_count(tn_ctx *c) { return c->devices->n; }
+
+/* Doubles the table; false when out of memory. */
+static bool grow_table(tn_ctx *c, struct tn__devices *ds) {
+  int64_t cap = ds->cap ? 2 * ds->cap : 64;
+  tn__storage_entry *table = tn__mem_try_alloc(&c->mem, (size_t)cap * sizeof *table);
+  if (!table) return false;
+  if (ds->nstorage) memcpy(table, ds->storage, (size_t)ds->nstorage * sizeof *table);
+  tn__mem_free(&c->mem, ds->storage);
+  ds->storage = table;
+  ds->cap = cap;
+  return true;
+}
+
+int64_t tn__storage_new(tn_ctx *c, tn__buffer *b) {
+  struct tn__devices *ds = c->devices;
+  int64_t id = ds->free_id;
+  if (id >= 0) {
+    ds->free_id = ds->storage[id].next_free;
+  } else {
+    if (ds->nstorage == ds->cap && !grow_table(c, ds)) {
+      tn__buffer_drop(b); /* ours by now: nobody else would */
+      tn__mem_throw(&c->mem, TN_ENOMEM);
+    }
+    id = ds->nstorage++;
+  }
+  ds->storage[id] = (tn__storage_entry){.buffer = b, .next_free = -1};
+  return id;
+}
+
+tn__buffer *tn__storage_buffer(tn_ctx *c, const tn_node *storage) {
+  int64_t id = storage->ints[0];
+  struct tn__devices *ds = c->devices;
+  if (id < 0 || id >= ds->nstorage || !ds->storage[id].buffer)
+    tn__fail(c, TN_ESTATE, "storage %lld has no buffer", (long long)id);
+  return ds->storage[id].buffer;
+}
+
+tn__buffer *tn__storage_swap(tn_ctx *c, const tn_node *storage, tn__buffer *b) {
+  tn__buffer *old = tn__storage_buffer(c, storage);
+  c->devices->storage[storage->ints[0]].buffer = b;
+  return old;
+}
+
+void tn__storage_reap(tn_ctx *c) {
+  struct tn__devices *ds = c->devices;
+  for (tn_node *n; (n = c->dead);) {
+    c->dead = n->next;
+    int64_t id = n->ints[0];
+    if (id >= 0 && id < ds->nstorage && ds->storage[id].buffer) { /* texts may name storages that never were */
+      tn__buffer_drop(ds->storage[id].buffer);
+      ds->storage[id] = (tn__storage_entry){.next_free = ds->free_id};
+      ds->free_id = id;
+    }
+    tn__node_free(c, n);
+  }
+}

@@ -1,0 +1,68 @@
+/* The device interface.  A device is a table of functions and capabilities; a backend is one folder that fills it.
+ * Prefix tn__device_, tn__buffer_. */
+#ifndef TN_DEVICE_DEVICE_H
+#define TN_DEVICE_DEVICE_H
+#include "ir/ctx.h"
+#include "lower/kernel.h"
+
+typedef struct tn__device tn__device;
+typedef struct tn__code tn__code; /* compiled kernels of one schedule; each backend defines its own */
+
+typedef struct tn__device_ops {
+  const char *name; /* "cpu" */
+  void *(*alloc)(tn__device *d, size_t size);              /* NULL when out of memory; 64-aligned */
+  void (*free)(tn__device *d, void *p, size_t size);
+  void (*upload)(tn__device *d, void *dst, const void *src, size_t size);
+  void (*download)(tn__device *d, void *dst, const void *src, size_t size);
+  /* Compiles the kernels of a schedule; throws TN_ECOMPILE with the compiler's words. */
+  tn__code *(*compile)(tn__device *d, tn__kernel *const *kernels, uint32_t n);
+  void (*release)(tn__device *d, tn__code *code);
+  /* Runs kernel i, all its parts; buffers and their sizes in bytes by slot, values by var.  Allocates nothing.  Interpreters check
+   * every access against the sizes; generated code does not. */
+  tn_status (*launch)(tn__device *d, tn__code *code, uint32_t i, void *const *buf, const size_t *bytes, const int64_t *var);
+  void (*close)(tn__device *d); /* frees d->self; NULL if there is nothing to free */
+} tn__device_ops;
+
+struct tn__device {
+  const tn__device_ops *ops;
+  tn_ctx *ctx;
+  int index;
+  char name[32];   /* "cpu", "ref", later "cuda:0" */
+  char text[128];  /* what it is, for people */
+  bool has_gemm;   /* library matrix products */
+  bool interprets; /* no code generation: keep kernels simple (no lanes, no splitting) */
+  void *self;      /* the backend's own state */
+};
+
+/* Blocks of host memory, 64-aligned, counted by ctx->mem (its limit and its fault injection cover them): what devices that
+ * compute in host memory allocate with. */
+void *tn__host_alloc(tn__device *d, size_t size); /* NULL when out of memory */
+void tn__host_free(tn__device *d, void *p, size_t size);
+void tn__host_copy(tn__device *d, void *dst, const void *src, size_t size); /* upload and download of such devices */
+
+/* A counted block of device memory.  size may be 0. */
+typedef struct tn__buffer {
+  void *mem;
+  size_t size, cap; /* asked for; taken from the pool's size class */
+  uint32_t refs;
+  tn__device *device;
+  struct tn__buffer *next; /* in the pool */
+} tn__buffer;
+
+tn__buffer *tn__buffer_new(tn__device *d, size_t size); /* refs 1, contents undefined; flushes the pool once before TN_ENOMEM is thrown */
+tn__buffer *tn__buffer_keep(tn__buffer *b);
+void tn__buffer_drop(tn__buffer *b);                    /* at 0 refs back to the pool */
+
+/* The table storage id -> buffer that STORAGE nodes refer to. */
+int64_t tn__storage_new(tn_ctx *c, tn__buffer *b);      /* takes over the reference; returns the id */
+tn__buffer *tn__storage_buffer(tn_ctx *c, const tn_node *storage);
+tn__buffer *tn__storage_swap(tn_ctx *c, const tn_node *storage, tn__buffer *b); /* puts b in its place; gives the old buffer */
+void tn__storage_reap(tn_ctx *c);                       /* frees buffers of STORAGE nodes that died */
+
+void tn__devices_open(tn_ctx *c);  /* an empty list */
+void tn__devices_close(tn_ctx *c);
+tn__device *tn__device_add(tn_ctx *c, const tn__device_ops *ops, const char *name, const char *text, void *self);
+tn__device *tn__device_get(tn_ctx *c, int index);
+int tn__device_find(tn_ctx *c, const char *name); /* -1 if absent */
+int tn__device_count(tn_ctx *c);
+#endif

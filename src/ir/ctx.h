@@ -1,0 +1,43 @@
+/* The context's inside, and the one place where errors start and are caught.  Prefix tn__ctx_, tn__fail. */
+#ifndef TN_IR_CTX_H
+#define TN_IR_CTX_H
+#include "base/cache.h"
+#include "base/mem.h"
+#include "base/pool.h"
+#include "base/sb.h"
+#include "ir/node.h"
+
+struct tn_ctx {
+  tn__mem mem;
+  tn__arena scratch;        /* reset when the outermost tn__ctx_run() ends: what passes allocate */
+  int depth;                /* nesting of tn__ctx_run */
+  tn_options opt;           /* as resolved at open; strings owned by the context */
+  tn_mode mode;
+  tn_error err;             /* first error since tn_clear_error */
+  char err_text[1024], err_op[64];
+  const char *api;          /* public function that is running, for messages */
+  struct tn__intern *intern;    /* ir/node.c */
+  tn_node *dead;            /* STORAGE nodes that died: device/ frees their buffers and then tn__node_free()s them */
+  struct tn__rules *rules;      /* rewrite/ */
+  struct tn__devices *devices;  /* device/ */
+  struct tn__cells *cells;      /* tensor/: scopes and handles, the random state, symbolic sizes */
+  struct tn__runtime *runtime;  /* run/: cached schedules, programs */
+  tn__cache cache;          /* kernels on disk */
+  tn__pool *pool;           /* worker threads */
+  tn_stats stats;
+};
+
+/* Runs fn(ctx, arg) with errors caught: true if it returned.  On an error the context remembers the first one and this
+ * returns false.  When the outermost one ends, scratch is reset and nodes nobody refers to are freed. `api` names the public function. */
+bool tn__ctx_run(tn_ctx *c, const char *api, void (*fn)(tn_ctx *, void *), void *arg);
+/* Records the first error and unwinds.  Text: what is wrong, with shapes; the running public function is put in front. */
+_Noreturn void tn__fail(tn_ctx *c, tn_status status, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+/* Records the first error without unwinding; for functions that return a status. */
+void tn__error(tn_ctx *c, tn_status status, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+#define tn__alloc(c, size) tn__arena_alloc(&(c)->scratch, size)
+
+void tn__intern_open(tn_ctx *c); /* throws TN_ENOMEM */
+void tn__intern_close(tn_ctx *c);
+void tn__intern_sweep(tn_ctx *c); /* frees unreferenced nursery nodes; storages go to ctx->dead */
+void tn__node_free(tn_ctx *c, tn_node *n); /* a node from ctx->dead */
+#endif

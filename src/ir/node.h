@@ -1,0 +1,104 @@
+/* The one node type.  Prefix tn__node_; constructors tn__add(), tn__reshape(), ... (build.h).
+ *
+ * A node is immutable and interned: equal op, dtype, sources, argument and (for GIVEN shapes) dims mean the same pointer.
+ * Shape, dtype, device and integer interval are computed when it is made, since its sources already exist.
+ *
+ * Lifetime.  refs counts the references from other nodes, from handles and from long-lived owners (tn__node_keep/drop).
+ * A new node has none: it stands in the context's nursery until the outermost tn__ctx_run() ends, and then goes if nobody
+ * took a reference.  So passes make nodes freely and never count; a node whose count falls to zero goes back to the
+ * nursery.  All walks, freeing included, are iterative.
+ *
+ * Order.  `serial` grows with creation; it is the tie-breaker wherever an order must be reproducible: never sort by address. */
+#ifndef TN_IR_NODE_H
+#define TN_IR_NODE_H
+#include "base/mem.h"
+#include "ir/dtype.h"
+
+typedef enum tn__op {
+#define OP(name, ...) OP_##name,
+#define CLAIM(...)
+#define UNIT(...)
+#define ZERO(...)
+#include "ir/ops.def"
+#undef OP
+#undef CLAIM
+#undef UNIT
+#undef ZERO
+  OP_COUNT
+} tn__op;
+
+typedef enum tn__group { G_LEAF, G_UNARY, G_BINARY, G_TERNARY, G_CAST, G_REDUCE, G_MOVE, G_MIX, G_KERNEL } tn__group;
+enum { PH_T = 1, PH_K = 2, PH_L = 4, PH_S = 8 };
+enum { PH_TK = PH_T | PH_K, PH_TS = PH_T | PH_S, PH_TKL = PH_T | PH_K | PH_L, PH_TKLS = 15, PH_KL = PH_K | PH_L, PH_KS = PH_K | PH_S, PH_KLS = PH_K | PH_L | PH_S };
+typedef enum tn__arg { ARG_NONE, ARG_BITS, ARG_INTS, ARG_NAME } tn__arg;
+
+typedef struct tn__op_info {
+  const char *name, *text; /* "ADD", "add" */
+  uint8_t group, arg, phases, dtype_rule, shape_rule;
+  uint32_t min_src, max_src;
+  uint8_t comm, assoc, idem; /* masks of tn__class */
+} tn__op_info;
+extern const tn__op_info tn__ops[OP_COUNT];
+int tn__op_parse(const char *text, size_t n); /* -1 if unknown */
+
+typedef struct tn_node tn_node;
+struct tn_node {
+  uint8_t op, dtype, rank;
+  int8_t device;         /* index in the context's device list; -1: any */
+  uint32_t nsrc, nint;   /* sources; integers in the argument */
+  uint32_t refs;
+  uint32_t in_nursery;
+  uint64_t hash, serial;
+  int64_t lo, hi;        /* integer scalars and tensors: every element lies in lo..hi; else the dtype's full range */
+  tn_node **src;         /* nsrc */
+  tn_node **dim;         /* rank dims: index scalars */
+  const int64_t *ints;   /* nint */
+  const char *name;      /* NAME arguments, else NULL */
+  tn_node *next;         /* hash chain, or the list of dead storages */
+};
+
+/* RANGE axis types, ints[0] */
+enum { AX_GLOBAL, AX_LOCAL, AX_WARP, AX_LOOP, AX_REDUCE, AX_UNROLL, AX_UPCAST, AX_COUNT };
+extern const char *const tn__axis_names[AX_COUNT];
+
+static inline bool tn__is_const(const tn_node *n) { return n->op == OP_CONST; }
+static inline bool tn__is_elementwise(const tn_node *n) { return tn__ops[n->op].group >= G_UNARY && tn__ops[n->op].group <= G_CAST; }
+/* Integer constants (index, ints, bool): the value; floats: see eval.h */
+static inline bool tn__const_int(const tn_node *n, int64_t *v) {
+  if (n->op != OP_CONST || tn__dtypes[n->dtype].cls == TN__C_FLOAT) return false;
+  *v = n->ints[0];
+  return true;
+}
+static inline bool tn__is_int_const(const tn_node *n, int64_t v) {
+  int64_t w;
+  return tn__const_int(n, &w) && w == v;
+}
+
+typedef struct tn_ctx tn_ctx;
+
+/* What makes a node.  Fields not needed stay zero. */
+typedef struct tn__make {
+  tn__op op;
+  int dtype;             /* needed where the DTYPE column says GIVEN; ignored elsewhere */
+  tn_node *const *src;
+  uint32_t nsrc;
+  const int64_t *ints;
+  uint32_t nint;
+  const char *name;
+  int device;            /* STORAGE, PARAM, BUFFER only */
+} tn__make;
+
+/* Interns.  Checks source count, dtype rule and shape rule; a breach throws with a message that names the op and shapes.
+ * Constant sources of scalar ops are not folded here: rewriting does that. */
+tn_node *tn__node_make(tn_ctx *c, const tn__make *m);
+tn_node *tn__node_with(tn_ctx *c, tn_node *n, tn_node *const *src); /* the same node over other sources (equal count) */
+tn_node *tn__node_keep(tn_node *n);         /* +1; returns n; NULL allowed */
+void tn__node_drop(tn_ctx *c, tn_node *n);  /* -1; NULL allowed; never throws */
+
+/* "f32[64,B]" in a, for messages */
+const char *tn__node_type(const tn_node *n, tn__arena *a);
+
+/* Sources before users, each once, from roots.  Iterative. */
+typedef tn__vec(tn_node *) tn__nodes;
+void tn__topo(tn__arena *a, tn_node *const *roots, uint32_t n, tn__nodes *out);
+#endif

@@ -1,0 +1,176 @@
+/* What each stage may emit; see spec.h.  The ops come from the PHASES column of ops.def, the kinds of their sources from the
+ * tables below. */
+#include "ir/spec.h"
+
+/* Source kinds, one letter a source; a '*' after the last one repeats it for all that follow (none included), and what comes
+ * after '?' may be missing.
+ *   v  a value: neither index nor void           i  a scalar of dtype index       s  a scalar value or index
+ *   a  any value or index, dtypes checked by the node itself
+ *   p  a bool: a condition                       x  where to: an index, or a LIST of them
+ *   m  integers: what a gather looks up
+ *   b  a buffer of the phase                     r  a RANGE
+ *   e  an effect: STORE, STOREADD                o  an operand of SETACC: a scalar, or a LIST of two for FMA
+ *   c  a CALL                                    q  an ACC      n  an END     k  a kernel's SINK or a LIB    g  an IF */
+typedef struct phase {
+  const char *name;
+  int mask;
+  const char *scalar; /* kinds of the sources of scalar functions and casts */
+  const char *kinds[OP_COUNT]; /* NULL: no sources, or a scalar function */
+} phase;
+
+static const phase tensor_phase = {
+    "tensor", PH_T, "a*",
+    {
+        [OP_STORAGE] = "i*", [OP_PARAM] = "i*", [OP_IOTA] = "i",
+        [OP_SUM] = "v", [OP_PROD] = "v", [OP_RMAX] = "v", [OP_RMIN] = "v",
+        [OP_RESHAPE] = "vi*", [OP_EXPAND] = "vi*", [OP_PERMUTE] = "v", [OP_PAD] = "vi*", [OP_SHRINK] = "vi*",
+        [OP_FLIP] = "v", [OP_WINDOW] = "v", [OP_FOLD] = "vi", [OP_GATHER] = "vm", [OP_SCATTER] = "vmv",
+        [OP_CONTRACT] = "vv", [OP_DETACH] = "v", [OP_CONTIG] = "v", [OP_ASSIGN] = "vv", [OP_SINK] = "v*",
+    }};
+
+static const phase kernel_phase = {
+    "kernel", PH_K, "s*",
+    {
+        [OP_PARAM] = "i*", [OP_RANGE] = "i", [OP_LIST] = "s*", [OP_LOCAL] = "i", [OP_LOAD] = "bx?p",
+        [OP_STORE] = "bxsr*", [OP_STOREADD] = "bxsr*", [OP_AFTER] = "be*", [OP_REDUCE] = "sr*", [OP_SINK] = "e*",
+    }};
+
+static const phase linear_phase = {
+    "linear", PH_L, "s*",
+    {
+        [OP_PARAM] = "i*", [OP_RANGE] = "i", [OP_LIST] = "s*", [OP_LOCAL] = "i", [OP_LOAD] = "bi?p",
+        [OP_STORE] = "bis?p", [OP_STOREADD] = "bis?p", [OP_END] = "r", [OP_ACC] = "s", [OP_SETACC] = "qo?r",
+        [OP_GETACC] = "qn?r", [OP_IF] = "p", [OP_ENDIF] = "g",
+    }};
+
+static const phase schedule_phase = {
+    "schedule", PH_S, "i*",
+    {
+        [OP_STORAGE] = "i*", [OP_PARAM] = "i*", [OP_BUFFER] = "i", [OP_CALL] = "kb*", [OP_LIB] = "ki*", [OP_SINK] = "c*",
+    }};
+
+static bool is_buffer(const tn_node *n, int mask) {
+  switch ((tn__op)n->op) {
+  case OP_PARAM: return true;
+  case OP_LOCAL: return (mask & PH_KL) != 0;
+  case OP_AFTER: return mask == PH_K;
+  case OP_STORAGE:
+  case OP_BUFFER: return mask == PH_S;
+  default: return false;
+  }
+}
+
+static bool is_kind(char kind, const tn_node *n, int mask) {
+  bool buffer = mask != PH_T && is_buffer(n, mask);
+  bool plain = n->dtype != TN__VOID && n->dtype != TN__INDEX && !buffer;
+  bool index = n->dtype == TN__INDEX && n->rank == 0 && !buffer;
+  switch (kind) {
+  case 'v': return plain;
+  case 'i': return index;
+  case 's': return n->rank == 0 && (plain || index);
+  case 'a': return plain || index;
+  case 'p': return plain && n->dtype == TN_BOOL;
+  case 'x': return index || n->op == OP_LIST;
+  case 'm': return plain && tn__is_int(n->dtype);
+  case 'b': return buffer;
+  case 'r': return n->op == OP_RANGE;
+  case 'e': return n->op == OP_STORE || n->op == OP_STOREADD;
+  case 'o': return (n->rank == 0 && (plain || index)) || (n->op == OP_LIST && n->nsrc == 2);
+  case 'c': return n->op == OP_CALL;
+  case 'q': return n->op == OP_ACC;
+  case 'n': return n->op == OP_END;
+  case 'k': return n->op == OP_SINK || n->op == OP_LIB;
+  case 'g': return n->op == OP_IF;
+  default: return false;
+  }
+}
+
+_Noreturn static void reject(tn_ctx *c, const phase *ph, tn_node *n, const char *why) {
+  tn__sb text;
+  tn__sb_init(&text, &c->scratch);
+  tn__sb_puts(&text, tn__node_type(n, &c->scratch));
+  for (uint32_t i = 0; i < n->nsrc && i < 8; i++)
+    tn__sb_printf(&text, "%s%s %s", i ? ", " : " of ", tn__ops[n->src[i]->op].text, tn__node_type(n->src[i], &c->scratch));
+  tn__fail(c, TN_ESTATE, "internal error: %s in a %s graph: %s (%s)", tn__ops[n->op].text, ph->name, why, tn__sb_str(&text));
+}
+
+static void check_sources(tn_ctx *c, const phase *ph, tn_node *n, const char *kinds) {
+  uint32_t i = 0;
+  bool optional = false;
+  const char *k = kinds;
+  for (; i < n->nsrc; i++) {
+    if (*k == '?') optional = true, k++;
+    if (*k == 0) reject(c, ph, n, "it has too many sources");
+    if (!is_kind(*k, n->src[i], ph->mask)) reject(c, ph, n, "a source is of the wrong kind");
+    if (k[1] != '*') k++;
+  }
+  if (*k && *k != '?' && k[1] != '*' && !optional) reject(c, ph, n, "a source is missing");
+}
+
+static void check_node(tn_ctx *c, const phase *ph, tn_node *n) {
+  const tn__op_info *info = &tn__ops[n->op];
+  const char *kinds = ph->kinds[n->op];
+  bool scalar = tn__is_elementwise(n);
+  if (!(info->phases & ph->mask) && !(scalar && n->dtype == TN__INDEX)) reject(c, ph, n, "the op may not stand there");
+  if (n->dtype == TN__INDEX && n->rank) reject(c, ph, n, "index is a dtype of sizes, not of elements");
+  if (ph->mask != PH_T && scalar && n->rank) reject(c, ph, n, "only scalars may stand there");
+  check_sources(c, ph, n, kinds ? kinds : scalar ? ph->scalar : "");
+}
+
+static void check_graph(tn_ctx *c, const phase *ph, tn_node *root) {
+  tn__nodes order = {0};
+  tn__topo(&c->scratch, &root, 1, &order);
+  for (uint32_t i = 0; i < order.n; i++) {
+    tn_node *n = order.v[i];
+    if (n->op == OP_SINK && n != root) reject(c, ph, n, "a sink may only be the root");
+    check_node(c, ph, n);
+  }
+}
+
+void tn__spec_tensor(tn_ctx *c, tn_node *root) {
+  if (root->dtype == TN__VOID && root->op != OP_SINK) reject(c, &tensor_phase, root, "it is no tensor");
+  check_graph(c, &tensor_phase, root);
+}
+
+void tn__spec_kernel(tn_ctx *c, tn_node *root) {
+  if (root->op != OP_SINK) reject(c, &kernel_phase, root, "a kernel's body is a sink");
+  check_graph(c, &kernel_phase, root);
+}
+
+void tn__spec_schedule(tn_ctx *c, tn_node *root) {
+  const phase *ph = &schedule_phase;
+  if (root->op != OP_SINK) reject(c, ph, root, "a schedule is a sink");
+  check_node(c, ph, root);
+  for (uint32_t i = 0; i < root->nsrc; i++) {
+    tn_node *call = root->src[i], *body = call->src[0];
+    check_node(c, ph, call);
+    if (body->op == OP_LIB) {
+      check_node(c, ph, body);
+      body = body->src[0];
+    }
+    tn__spec_kernel(c, body);
+    for (uint32_t k = 1; k < call->nsrc; k++) check_node(c, ph, call->src[k]);
+  }
+}
+
+void tn__spec_linear(tn_ctx *c, tn_node *const *ins, uint32_t n) {
+  const phase *ph = &linear_phase;
+  tn__map seen;
+  tn__vec(tn_node *) open = {0};
+  tn__map_init(&seen, &c->scratch);
+  for (uint32_t i = 0; i < n; i++) {
+    tn_node *x = ins[i];
+    check_node(c, ph, x);
+    for (uint32_t k = 0; k < x->nsrc; k++) {
+      tn_node *s = x->src[k];
+      bool leaf = s->op == OP_CONST || s->op == OP_VAR || s->op == OP_PARAM || s->op == OP_LOCAL || s->op == OP_LIST;
+      if (!leaf && !tn__map_getp(&seen, s)) reject(c, ph, x, "a source does not come before it");
+    }
+    if (x->op == OP_RANGE || x->op == OP_IF) tn__vec_push(&c->scratch, &open, x);
+    if (x->op == OP_END || x->op == OP_ENDIF) {
+      if (open.n == 0 || open.v[--open.n] != x->src[0]) reject(c, ph, x, "loops and conditions do not nest");
+    }
+    tn__map_putp(&seen, x, x);
+  }
+  if (open.n) reject(c, ph, open.v[open.n - 1], "it is never closed");
+}

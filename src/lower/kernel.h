@@ -1,0 +1,46 @@
+/* A lowered kernel: what renderers print and the ref device interprets.  Prefix tn__kernel_.
+ *
+ * Linear form, one node per instruction, in execution order.  Sources are earlier instructions, CONST, VAR or PARAM nodes (which are
+ * not listed).  Loops are RANGE .. END and nest properly.
+ *
+ *   RANGE {extent} {axis, number}   for i in 0..extent-1.  AX_GLOBAL: the sliced loop, its bounds come from the caller.
+ *                                   AX_UPCAST: iterations are independent but for lane accumulators (below): vectorise.
+ *   ACC {init} {number, lanes}      an accumulator of `lanes` cells, all = init; lanes = 1: a plain variable
+ *   SETACC {acc, value, lane?} {op} cell[lane] = cell[lane] op value    (op: OP_ADD, OP_MUL, OP_MAX, OP_MIN, or OP_FMA: value is a LIST
+ *                                   {x, y} and the cell becomes fma(x, y, cell)); lane: the AX_UPCAST RANGE; absent if lanes = 1
+ *   GETACC {acc, end, lane?} {op}   cell[lane]; without lane and lanes > 1: cells combined by halves: for h = lanes/2 .. 1:
+ *                                   cell[l] = cell[l] op cell[l+h]  (lanes is a power of two)
+ *   LOAD {buf, index, gate?}        buf: PARAM or LOCAL (AFTER is resolved).  Gate false: 0, memory untouched.
+ *   STORE / STOREADD {buf, index, value, gate?}
+ *   every scalar op of group UNARY, BINARY, TERNARY, CAST
+ *
+ * A lane range (AX_UPCAST with an accumulator indexed by it) has a constant bound: its extent's interval `hi` is the lane count; where the
+ * extent itself is not constant (a tail), renderers print the loop twice, for the full and for the short count. */
+#ifndef TN_LOWER_KERNEL_H
+#define TN_LOWER_KERNEL_H
+#include "ir/ctx.h"
+
+typedef struct tn__part { /* parts of a kernel run one after the other, each over all its slices */
+  tn_node **ins;
+  uint32_t n;
+  tn_node *global;  /* the AX_GLOBAL RANGE, NULL if the part is one slice */
+  int64_t grain;    /* iterations of it that are worth a slice */
+} tn__part;
+
+typedef struct tn__kernel {
+  const char *name;        /* a C identifier, unique in its schedule */
+  const char *note;        /* the optimisation steps, for the head comment */
+  tn_node *body;           /* the kernel-phase SINK it came from */
+  uint32_t nbuf;           /* PARAM slots 0..nbuf-1 */
+  const uint8_t *buf_dtype;
+  const uint8_t *buf_written; /* 1: some part stores to it */
+  tn_node **var;           /* VAR nodes, in the order in which their values are passed */
+  uint32_t nvar;
+  uint32_t nlocal;         /* LOCAL buffers, by number, each at byte offset local_at[i] of the thread's scratch (64-aligned) */
+  tn_node **local;
+  const int64_t *local_at;
+  int64_t scratch;         /* bytes of scratch per thread */
+  tn__part part[2];
+  uint32_t nparts;
+} tn__kernel;
+#endif

@@ -1,0 +1,434 @@
+/* Last step: from a body, a graph, to instructions in order.
+ *
+ * Needs a body in which every range closes in one place: reductions and stores that share a range do not depend on each other.  Each
+ * node belongs to the innermost loop it depends on; loops are made when something first needs what they compute.  Nodes that depend
+ * on an AX_UPCAST range belong to no loop of their own: they are written out inside the vector loop of the reduction or store that
+ * wants them (loads and arithmetic may so be repeated in several vector loops, never across iterations). */
+#include "ir/build.h"
+#include "ir/eval.h"
+#include "lower/lower.h"
+#include "rewrite/rewrite.h"
+
+typedef struct unit {
+  enum { U_INSTR, U_LOOP, U_LANES } kind;
+  tn_node *node;            /* instruction (linear form), or the range of a loop or vector loop */
+  tn__vec(tn_node *) roots; /* U_LANES: what to do in each lane, in kernel form */
+} unit;
+
+typedef struct block { /* the inside of a loop; block 0 is the outside */
+  int range, parent, depth;
+  bool closed;
+  tn__vec(unit) units;
+} block;
+
+typedef struct lin {
+  tn_ctx *c;
+  tn__arena *a;
+  tn__ranges r;
+  uint64_t lanes;                     /* AX_UPCAST ranges */
+  block block[TN__MAX_RANGES + 1];    /* block i + 1 is the inside of range i */
+  tn__map form;                       /* kernel node -> linear node */
+  tn__map done;                       /* kernel nodes already placed */
+  int64_t next_acc;
+  tn__nodes out;
+  tn__map accs;                       /* REDUCE -> acc */
+  tn__map here;                       /* nodes written in the current vector loop */
+} lin;
+
+static uint64_t loops_of(const lin *l, const tn_node *n) { return tn__free_of(&l->r, n) & ~l->lanes; }
+
+static int block_of(const lin *l, uint64_t loops) {
+  int best = 0;
+  for (uint32_t j = 0; j < l->r.n; j++)
+    if ((loops >> j & 1) && l->block[j + 1].depth > l->block[best].depth) best = (int)j + 1;
+  return best;
+}
+
+/* The vector range that n depends on, -1 */
+static int lane_of(const lin *l, uint64_t set) {
+  uint64_t lanes = set & l->lanes;
+  return lanes ? __builtin_ctzll(lanes) : -1;
+}
+
+/* ---- linear forms ---- */
+
+static tn_node *form(lin *l, const tn_node *n) { return tn__map_getp(&l->form, n); }
+
+static tn_node *make(lin *l, tn__op op, int dtype, tn_node *const *src, uint32_t n, const int64_t *ints, uint32_t nint) {
+  return tn__node_make(l->c, &(tn__make){.op = op, .dtype = dtype, .src = src, .nsrc = n, .ints = ints, .nint = nint, .device = -1});
+}
+
+typedef struct acc { /* what a reduction became */
+  tn_node *acc, *set;
+} acc;
+
+static bool fuses(const lin *l, const tn_node *r) {
+  return l->c->mode != TN_MODE_STRICT && r->ints[0] == OP_ADD && (r->dtype == TN_F32 || r->dtype == TN_F64) && r->src[0]->op == OP_MUL;
+}
+
+/* ACC, SETACC and the GETACC that stands for the reduction from now on */
+static void form_reduce(lin *l, tn_node *r) {
+  tn_ctx *c = l->c;
+  uint64_t own = tn__own_of(&l->r, r), free = tn__free_of(&l->r, r);
+  int lane = lane_of(l, own | free);
+  int64_t lanes = 1;
+  if (lane >= 0) /* a power of two that holds every lane */
+    while (lanes <= l->r.range[lane]->hi) lanes *= 2;
+  int64_t ai[2] = {l->next_acc++, lanes}, op = r->ints[0];
+  tn_node *init = tn__const_bits(c, r->dtype, tn__eval_reduce_init((int)op, r->dtype));
+  acc *x = tn__arena_alloc(l->a, sizeof *x);
+  x->acc = make(l, OP_ACC, 0, &init, 1, ai, 2);
+  tn_node *value = form(l, r->src[0]);
+  if (fuses(l, r)) {
+    tn_node *f[2] = {form(l, r->src[0]->src[0]), form(l, r->src[0]->src[1])};
+    value = tn__list(c, f, 2);
+    op = OP_FMA;
+  }
+  tn_node *set[3] = {x->acc, value, lane >= 0 ? l->r.range[lane] : NULL};
+  x->set = make(l, OP_SETACC, 0, set, lane >= 0 ? 3 : 2, &op, 1);
+  tn_node *outer = r->src[1], *end = make(l, OP_END, 0, &outer, 1, NULL, 0);
+  tn_node *get[3] = {x->acc, end, lane >= 0 && (free >> lane & 1) ? l->r.range[lane] : NULL};
+  tn__map_putp(&l->form, r, make(l, OP_GETACC, 0, get, get[2] ? 3 : 2, r->ints, 1));
+  tn__map_putp(&l->accs, r, x); /* found again when the loop closes */
+}
+
+static void form_all(lin *l) {
+  for (uint32_t i = 0; i < l->r.order.n; i++) {
+    tn_node *n = l->r.order.v[i];
+    if (n->op == OP_AFTER) {
+      tn__map_putp(&l->form, n, form(l, n->src[0]));
+    } else if (n->op == OP_REDUCE) {
+      form_reduce(l, n);
+    } else if (n->op == OP_STORE || n->op == OP_STOREADD) {
+      tn_node *s[3] = {form(l, n->src[0]), form(l, n->src[1]), form(l, n->src[2])};
+      tn__map_putp(&l->form, n, make(l, n->op, 0, s, 3, NULL, 0));
+    } else if (n->op == OP_SINK) {
+      tn__map_putp(&l->form, n, n);
+    } else {
+      tn_node *s[8] = {0};
+      for (uint32_t k = 0; k < n->nsrc && k < 8; k++) s[k] = form(l, n->src[k]);
+      tn__map_putp(&l->form, n, n->op == OP_RANGE ? n : tn__node_with(l->c, n, s));
+    }
+  }
+}
+
+/* ---- placing ---- */
+
+static void ensure(lin *l, tn_node *n);
+
+static void put(lin *l, int b, unit u) { tn__vec_push(l->a, &l->block[b].units, u); }
+
+/* n is wanted in a vector loop of block b: everything in it that does not depend on the lane must be there before. */
+static void ensure_lanes(lin *l, tn_node *n) {
+  for (uint32_t i = 0; i < n->nsrc; i++) {
+    tn_node *s = n->src[i];
+    if (s->op == OP_RANGE && (l->lanes >> tn__range_at(&l->r, s) & 1)) ensure(l, s->src[0]);
+    else if (lane_of(l, tn__free_of(&l->r, s)) < 0 || s->op == OP_REDUCE) ensure(l, s);
+    else ensure_lanes(l, s);
+  }
+}
+
+static void put_lanes(lin *l, int b, int lane, tn_node *root) {
+  tn_node *value = root->op == OP_REDUCE ? root->src[0] : root;
+  ensure(l, l->r.range[lane]->src[0]);
+  if (root->op == OP_REDUCE && lane_of(l, tn__free_of(&l->r, value)) < 0) ensure(l, value);
+  else if (root->op == OP_REDUCE && value->op == OP_REDUCE) ensure(l, value);
+  else ensure_lanes(l, value);
+  block *k = &l->block[b];
+  if (!k->units.n || k->units.v[k->units.n - 1].kind != U_LANES || k->units.v[k->units.n - 1].node != l->r.range[lane]) {
+    unit u = {.kind = U_LANES, .node = l->r.range[lane]};
+    put(l, b, u);
+  }
+  unit *u = &k->units.v[k->units.n - 1];
+  tn__vec_push(l->a, &u->roots, root);
+}
+
+/* The closer's own effect, in block b */
+static void put_closer(lin *l, tn_node *n, int b) {
+  int lane = lane_of(l, tn__own_of(&l->r, n) | tn__free_of(&l->r, n));
+  if (lane >= 0) {
+    put_lanes(l, b, lane, n);
+    return;
+  }
+  for (uint32_t i = 0; i < (n->op == OP_REDUCE ? 1u : 3u); i++) {
+    if (n->op == OP_REDUCE && fuses(l, n)) {
+      ensure(l, n->src[0]->src[0]);
+      ensure(l, n->src[0]->src[1]);
+    } else {
+      ensure(l, n->src[i]);
+    }
+  }
+  unit u = {.kind = U_INSTR, .node = n->op == OP_REDUCE ? ((acc *)tn__map_getp(&l->accs, n))->set : form(l, n)};
+  put(l, b, u);
+}
+
+/* The loops that n closes, outermost first; n's own ranges stand in nesting order. */
+static int next_own(const lin *l, const tn_node *n, int after) {
+  uint64_t own = tn__own_of(&l->r, n) & ~l->lanes;
+  int best = -1;
+  for (uint32_t j = 0; j < l->r.n; j++) {
+    if (!(own >> j & 1) || l->block[j + 1].depth <= (after < 0 ? -1 : l->block[after + 1].depth)) continue;
+    if (best < 0 || l->block[j + 1].depth < l->block[best + 1].depth) best = (int)j;
+  }
+  return best;
+}
+
+/* A reduction is read once its loop is done; one per lane, inside the vector loops that want it. */
+static void read_acc(lin *l, tn_node *n) {
+  if (n->op != OP_REDUCE || lane_of(l, tn__free_of(&l->r, n)) >= 0) return;
+  unit u = {.kind = U_INSTR, .node = form(l, n)};
+  put(l, block_of(l, loops_of(l, n)), u);
+}
+
+static void close_loop(lin *l, int range) {
+  block *b = &l->block[range + 1];
+  if (b->closed) return;
+  b->closed = true;
+  ensure(l, l->r.range[range]->src[0]);
+  for (uint32_t i = 0; i < l->r.order.n; i++) {
+    tn_node *n = l->r.order.v[i];
+    if (!(tn__own_of(&l->r, n) >> range & 1)) continue;
+    if (n->op == OP_REDUCE && next_own(l, n, -1) == range) { /* its accumulator starts outside of its outermost loop */
+      unit u = {.kind = U_INSTR, .node = ((acc *)tn__map_getp(&l->accs, n))->acc};
+      put(l, b->parent, u);
+    }
+    int inner = next_own(l, n, range);
+    if (inner >= 0) close_loop(l, inner);
+    else put_closer(l, n, range + 1);
+    tn__map_putp(&l->done, n, n);
+  }
+  unit u = {.kind = U_LOOP, .node = l->r.range[range]};
+  put(l, b->parent, u);
+  for (uint32_t i = 0; i < l->r.order.n; i++)
+    if (next_own(l, l->r.order.v[i], -1) == range) read_acc(l, l->r.order.v[i]);
+}
+
+static void ensure_closer(lin *l, tn_node *n) {
+  int outer = next_own(l, n, -1);
+  if (outer >= 0) {
+    close_loop(l, outer);
+    return;
+  }
+  int b = block_of(l, loops_of(l, n));
+  if (n->op == OP_REDUCE) {
+    unit u = {.kind = U_INSTR, .node = ((acc *)tn__map_getp(&l->accs, n))->acc};
+    put(l, b, u);
+  }
+  put_closer(l, n, b);
+  read_acc(l, n);
+}
+
+static void ensure(lin *l, tn_node *n) {
+  uint32_t first;
+  if (tn__map_get(&l->done, (uint64_t)(uintptr_t)n, NULL)) return;
+  if (n->op == OP_RANGE || n->op == OP_CONST || n->op == OP_VAR || n->op == OP_PARAM) return;
+  if (n->op == OP_LOCAL) return;
+  tn__map_putp(&l->done, n, n);
+  if (tn__closes(n, &first)) {
+    ensure_closer(l, n);
+    return;
+  }
+  for (uint32_t i = 0; i < n->nsrc; i++) ensure(l, n->src[i]);
+  if (n->op == OP_AFTER || n->op == OP_LIST || lane_of(l, tn__free_of(&l->r, n)) >= 0) return;
+  unit u = {.kind = U_INSTR, .node = form(l, n)};
+  put(l, block_of(l, loops_of(l, n)), u);
+}
+
+/* ---- writing out ---- */
+
+static void emit(lin *l, tn_node *n) { tn__vec_push(l->a, &l->out, n); }
+
+/* Lane-dependent part of n, each node once in this vector loop */
+static void write_lane(lin *l, tn_node *n) {
+  if (lane_of(l, tn__free_of(&l->r, n)) < 0 || n->op == OP_RANGE || n->op == OP_AFTER) return;
+  if (tn__map_get(&l->here, (uint64_t)(uintptr_t)n, NULL)) return;
+  tn__map_putp(&l->here, n, n);
+  if (n->op != OP_REDUCE)
+    for (uint32_t i = 0; i < n->nsrc; i++) write_lane(l, n->src[i]);
+  emit(l, form(l, n));
+}
+
+static void write_lanes(lin *l, const unit *u) {
+  tn__map_init(&l->here, l->a);
+  emit(l, u->node);
+  for (uint32_t i = 0; i < u->roots.n; i++) {
+    tn_node *n = u->roots.v[i];
+    uint32_t first;
+    tn__closes(n, &first);
+    if (n->op == OP_REDUCE && fuses(l, n)) {
+      write_lane(l, n->src[0]->src[0]);
+      write_lane(l, n->src[0]->src[1]);
+    } else {
+      for (uint32_t s = 0; s < first; s++) write_lane(l, n->src[s]);
+    }
+    emit(l, n->op == OP_REDUCE ? ((acc *)tn__map_getp(&l->accs, n))->set : form(l, n));
+  }
+  tn_node *end = u->node;
+  emit(l, make(l, OP_END, 0, &end, 1, NULL, 0));
+}
+
+static void write_block(lin *l, int b) {
+  for (uint32_t i = 0; i < l->block[b].units.n; i++) {
+    const unit *u = &l->block[b].units.v[i];
+    if (u->kind == U_LANES) {
+      write_lanes(l, u);
+      continue;
+    }
+    emit(l, u->node);
+    if (u->kind != U_LOOP) continue;
+    write_block(l, tn__range_at(&l->r, u->node) + 1);
+    tn_node *end = u->node;
+    emit(l, make(l, OP_END, 0, &end, 1, NULL, 0));
+  }
+}
+
+/* ---- nesting ---- */
+
+/* Output ranges: those that more reductions depend on go further out.  A closer's own ranges nest inside the loops it depends on. */
+static void nest(lin *l) {
+  uint32_t uses[TN__MAX_RANGES] = {0};
+  int order[TN__MAX_RANGES], n = 0;
+  uint64_t stores = 0;
+  for (uint32_t i = 0; i < l->r.order.n; i++) {
+    tn_node *x = l->r.order.v[i];
+    uint64_t free = tn__free_of(&l->r, x), own = tn__own_of(&l->r, x);
+    for (uint32_t j = 0; j < l->r.n; j++) {
+      if (x->op == OP_REDUCE && (free >> j & 1)) uses[j]++;
+      if ((x->op == OP_STORE || x->op == OP_STOREADD) && x->src[0]->op != OP_LOCAL && (own >> j & 1)) stores |= 1ull << j, uses[j]++;
+    }
+  }
+  for (uint32_t j = 0; j < l->r.n; j++) {
+    l->block[j + 1] = (block){.range = (int)j, .parent = 0, .depth = -1};
+    if (l->r.range[j]->ints[0] == AX_UPCAST || !(stores >> j & 1)) continue;
+    int at = n++;
+    while (at > 0) {
+      int before = order[at - 1];
+      bool global_j = l->r.range[j]->ints[0] == AX_GLOBAL, global_b = l->r.range[before]->ints[0] == AX_GLOBAL;
+      uint32_t key_j = uses[j] + (global_j ? 1000000 : 0), key_b = uses[before] + (global_b ? 1000000 : 0);
+      if (key_j < key_b || (key_j == key_b && l->r.range[j]->ints[1] > l->r.range[before]->ints[1])) break;
+      order[at] = before;
+      at--;
+    }
+    order[at] = (int)j;
+  }
+  for (int i = 0; i < n; i++) {
+    block *b = &l->block[order[i] + 1];
+    b->parent = i ? order[i - 1] + 1 : 0;
+    b->depth = i + 1;
+  }
+  for (uint32_t i = l->r.order.n; i-- > 0;) { /* users first: outer closers before those inside them */
+    tn_node *x = l->r.order.v[i];
+    uint32_t first;
+    if (!tn__closes(x, &first)) continue;
+    int parent = block_of(l, loops_of(l, x));
+    for (uint32_t s = first; s < x->nsrc; s++) {
+      int j = tn__range_at(&l->r, x->src[s]);
+      if (j < 0 || (l->lanes >> j & 1)) continue;
+      block *b = &l->block[j + 1];
+      if (b->depth < 0) {
+        b->parent = parent;
+        b->depth = l->block[parent].depth + 1;
+      }
+      parent = j + 1;
+    }
+  }
+}
+
+/* ---- parts ---- */
+
+static uint32_t part_of(const tn__map *part, const tn_node *n) {
+  uint64_t v = 0;
+  tn__map_get(part, (uint64_t)(uintptr_t)n, &v);
+  return (uint32_t)v;
+}
+
+/* Work of one iteration of the global loop, in instructions */
+static double work_of(const lin *l, const tn_node *global) {
+  double work = 0, times = 1, stack[TN__MAX_RANGES + 1];
+  uint32_t depth = 0;
+  for (uint32_t i = 0; i < l->out.n; i++) {
+    const tn_node *n = l->out.v[i];
+    if (n->op == OP_RANGE) {
+      int64_t v = 0;
+      stack[depth++] = times;
+      if (n != global) times *= tn__const_int(n->src[0], &v) ? (double)v : n->hi < 1 << 20 ? (double)n->hi + 1 : 1024;
+    } else if (n->op == OP_END) {
+      times = stack[--depth];
+    } else {
+      work += times * (n->op >= OP_SQRT && n->op <= OP_ERF ? 10 : 1);
+    }
+  }
+  return work;
+}
+
+static tn_node *choose_global(tn_ctx *c, tn__arena *a, tn_node *sink) {
+  tn__ranges r;
+  tn__ranges_find(c, a, sink, &r);
+  uint64_t common = ~0ull;
+  for (uint32_t i = 0; i < sink->nsrc; i++) common &= tn__own_of(&r, sink->src[i]);
+  uint32_t uses[TN__MAX_RANGES] = {0};
+  uint64_t nested = 0;
+  for (uint32_t i = 0; i < r.order.n; i++) {
+    if (r.order.v[i]->op != OP_REDUCE && r.order.v[i]->op != OP_STORE) continue;
+    nested |= r.order.v[i]->op == OP_REDUCE ? tn__own_of(&r, r.order.v[i]) : 0;
+    for (uint32_t j = 0; j < r.n; j++) uses[j] += (uint32_t)(tn__free_of(&r, r.order.v[i]) >> j & 1);
+  }
+  int best = -1;
+  for (uint32_t j = 0; j < r.n; j++) {
+    if (!(common >> j & 1) || r.range[j]->ints[0] != AX_LOOP || (nested >> j & 1)) continue;
+    if (best < 0 || uses[j] > uses[best] || (uses[j] == uses[best] && r.range[j]->hi > r.range[best]->hi)) best = (int)j;
+  }
+  return best < 0 ? NULL : r.range[best];
+}
+
+static void linearise_part(tn_ctx *c, tn__arena *a, tn_node *sink, tn__part *part) {
+  tn_node *x = choose_global(c, a, sink), *global = NULL;
+  if (x) {
+    global = tn__range(c, x->src[0], AX_GLOBAL, x->ints[1]);
+    sink = tn__substitute(c, sink, &x, &global, 1);
+  }
+  lin l = {.c = c, .a = a};
+  tn__ranges_find(c, a, sink, &l.r);
+  for (uint32_t j = 0; j < l.r.n; j++)
+    if (l.r.range[j]->ints[0] == AX_UPCAST) l.lanes |= 1ull << j;
+  tn__map_init(&l.form, a);
+  tn__map_init(&l.done, a);
+  tn__map_init(&l.accs, a);
+  nest(&l);
+  form_all(&l);
+  for (uint32_t i = 0; i < sink->nsrc; i++) ensure(&l, sink->src[i]);
+  write_block(&l, 0);
+  double work = work_of(&l, global);
+  *part = (tn__part){.ins = l.out.v, .n = l.out.n, .global = global, .grain = work > 20000 ? 1 : (int64_t)(20000 / (work + 1)) + 1};
+}
+
+/* Cuts a body where a load waits for a store to a whole buffer; gives the parts' sinks. */
+static uint32_t cut_parts(tn_ctx *c, tn__arena *a, tn_node *body, tn_node **sink) {
+  tn__nodes all = {0}, stores[2] = {{0}, {0}}, old = {0}, new_ = {0};
+  tn__map part;
+  tn__map_init(&part, a);
+  tn__topo(a, &body, 1, &all);
+  for (uint32_t i = 0; i < all.n; i++) {
+    tn_node *n = all.v[i];
+    uint32_t p = 0;
+    for (uint32_t s = 0; s < n->nsrc; s++)
+      if (part_of(&part, n->src[s]) > p) p = part_of(&part, n->src[s]);
+    bool wait = n->op == OP_AFTER && n->src[0]->op == OP_PARAM;
+    if (wait) {
+      tn__vec_push(a, &old, n);
+      tn__vec_push(a, &new_, n->src[0]);
+    }
+    tn__map_put(&part, (uint64_t)(uintptr_t)n, p + wait);
+    if (p > 1) tn__fail(c, TN_ENOTSUP, "a kernel of more than two parts");
+    if ((n->op == OP_STORE || n->op == OP_STOREADD) && n->src[0]->op != OP_LOCAL) tn__vec_push(a, &stores[p], n);
+  }
+  uint32_t n = stores[1].n ? 2 : 1;
+  for (uint32_t p = 0; p < n; p++) sink[p] = tn__substitute(c, tn__sink(c, stores[p].v, stores[p].n, "part"), old.v, new_.v, old.n);
+  return n;
+}
+
+void tn__linearise(tn_ctx *c, tn__arena *a, tn_node *body, tn__kernel *k) {
+  tn_node *sink[2];
+  k->nparts = cut_parts(c, a, body, sink);
+  for (uint32_t p = 0; p < k->nparts; p++) linearise_part(c, a, sink[p], &k->part[p]);
+}

@@ -1,0 +1,75 @@
+#include "ir/spec.h"
+#include "lower/lower.h"
+
+static void find_buffers(tn__arena *a, tn_node *body, tn__kernel *k) {
+  tn__nodes all = {0};
+  uint8_t *dtype, *written;
+  tn__topo(a, &body, 1, &all);
+  for (uint32_t i = 0; i < all.n; i++)
+    if (all.v[i]->op == OP_PARAM && all.v[i]->ints[0] >= k->nbuf) k->nbuf = (uint32_t)all.v[i]->ints[0] + 1;
+  k->buf_dtype = dtype = tn__arena_zalloc(a, k->nbuf + 1);
+  k->buf_written = written = tn__arena_zalloc(a, k->nbuf + 1);
+  for (uint32_t i = 0; i < all.n; i++) {
+    const tn_node *n = all.v[i];
+    if (n->op == OP_PARAM) dtype[n->ints[0]] = n->dtype;
+    if (n->op != OP_STORE && n->op != OP_STOREADD) continue;
+    const tn_node *b = n->src[0]->op == OP_AFTER ? n->src[0]->src[0] : n->src[0];
+    if (b->op == OP_PARAM) written[b->ints[0]] = 1;
+  }
+}
+
+static void find_vars(tn__arena *a, tn_node *body, tn__kernel *k) {
+  tn__nodes all = {0}, vars = {0};
+  tn__topo(a, &body, 1, &all);
+  for (uint32_t i = 0; i < all.n; i++)
+    if (all.v[i]->op == OP_VAR) tn__vec_push(a, &vars, all.v[i]);
+  k->var = vars.v;
+  k->nvar = vars.n;
+}
+
+/* Rows of scratch, each from a 64-byte border */
+static void place_locals(tn__arena *a, tn_node *body, tn__kernel *k) {
+  tn__nodes all = {0}, locals = {0};
+  tn__topo(a, &body, 1, &all);
+  for (uint32_t i = 0; i < all.n; i++)
+    if (all.v[i]->op == OP_LOCAL) tn__vec_push(a, &locals, all.v[i]);
+  int64_t *at = tn__arena_alloc(a, (locals.n + 1) * sizeof *at);
+  k->local = tn__arena_zalloc(a, (locals.n + 1) * sizeof *k->local);
+  for (uint32_t i = 0; i < locals.n; i++)
+    if (locals.v[i]->ints[0] >= k->nlocal) k->nlocal = (uint32_t)locals.v[i]->ints[0] + 1;
+  for (uint32_t i = 0; i < locals.n; i++) {
+    tn_node *n = locals.v[i];
+    k->local[n->ints[0]] = n;
+    at[n->ints[0]] = k->scratch;
+    k->scratch += (n->src[0]->hi * (int64_t)tn__size_of(n->dtype) + 63) / 64 * 64;
+  }
+  k->local_at = at;
+}
+
+static const char *name_of(tn__arena *a, const tn_node *body, const tn__kernel *k, uint32_t index) {
+  tn__sb s;
+  tn__sb_init(&s, a);
+  tn__sb_printf(&s, "k%u%s", index, k->nparts > 1 ? "_parts" : "");
+  for (uint32_t i = 3; body->nsrc && i < body->src[0]->nsrc; i++) {
+    int64_t v;
+    if (tn__const_int(body->src[0]->src[i]->src[0], &v)) tn__sb_printf(&s, "_%lld", (long long)v);
+    else tn__sb_puts(&s, "_n");
+  }
+  return tn__sb_str(&s);
+}
+
+tn__kernel *tn__lower(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *body, uint32_t index) {
+  tn__kernel *k = tn__arena_zalloc(a, sizeof *k);
+  tn__sb note;
+  tn__sb_init(&note, a);
+  tn_node *optimised = tn__optimise(c, a, dev, body, &note);
+  find_buffers(a, optimised, k);
+  find_vars(a, optimised, k);
+  place_locals(a, optimised, k);
+  tn__linearise(c, a, optimised, k);
+  for (uint32_t p = 0; p < k->nparts; p++) tn__spec_linear(c, k->part[p].ins, k->part[p].n);
+  k->body = optimised;
+  k->note = tn__sb_str(&note);
+  k->name = name_of(a, body, k, index);
+  return k;
+}

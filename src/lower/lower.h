@@ -1,0 +1,39 @@
+/* From a kernel body to a linear program.  Prefix tn__lower_. */
+#ifndef TN_LOWER_LOWER_H
+#define TN_LOWER_LOWER_H
+#include "device/device.h"
+#include "lower/kernel.h"
+
+/* The passes, in order, on one screen: see lower.c.  Everything is allocated in `a`.  nbuf, nout: the body's PARAM slots, written ones
+ * first.  The kernel may have more buffers than the body: those are its own scratch, sized by their PARAM's source. */
+tn__kernel *tn__lower(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *body, uint32_t index);
+
+/* ---- shared by the passes ---- */
+
+enum { TN__MAX_RANGES = 64 };
+
+/* The ranges of a body, numbered, and which of them each node depends on. */
+typedef struct tn__ranges {
+  tn__nodes order;                  /* the body, sources first */
+  tn_node *range[TN__MAX_RANGES];
+  uint32_t n;
+  tn__map free;                     /* node -> bit set of ranges it depends on; a reduce or store does not depend on its own */
+  tn__map level;                    /* node -> reductions (and stores) on the longest path below it */
+} tn__ranges;
+
+void tn__ranges_find(tn_ctx *c, tn__arena *a, tn_node *body, tn__ranges *out);
+uint64_t tn__free_of(const tn__ranges *r, const tn_node *n);
+uint32_t tn__level_of(const tn__ranges *r, const tn_node *n);
+int tn__range_at(const tn__ranges *r, const tn_node *range); /* its number, -1 */
+/* A node that closes loops (REDUCE, STORE, STOREADD): its own ranges are src[*first] .. */
+bool tn__closes(const tn_node *n, uint32_t *first);
+uint64_t tn__own_of(const tn__ranges *r, const tn_node *n);
+
+/* optimise.c */
+tn_node *tn__optimise(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *body, tn__sb *note);
+/* rows.c */
+tn_node *tn__share_loops(tn_ctx *c, tn__arena *a, tn_node *body, tn__sb *note);
+tn_node *tn__keep_rows(tn_ctx *c, tn__arena *a, tn_node *body, tn__sb *note);
+/* linearise.c */
+void tn__linearise(tn_ctx *c, tn__arena *a, tn_node *body, tn__kernel *k);
+#endif

@@ -1,0 +1,390 @@
+/* Kernel optimisation: a list of steps, each of which keeps the body's meaning; what was done is noted in the kernel's head comment.
+ *
+ *   share(a,b)      two reduce loops become one                 (rows.c)
+ *   row(op)         a value wanted in several loops over a row is kept in scratch memory    (rows.c)
+ *   merge(a,b)      two loops become one, where every access walks through both as through one
+ *   split(a)        a long reduction becomes partial sums over blocks of rows and a second part that adds them up
+ *   lanes(a,n)      the loop is cut into lanes for vector instructions
+ *   chunk(a,n)      a flat loop is cut into chunks for the threads
+ */
+#include "ir/build.h"
+#include "lower/lower.h"
+#include "rewrite/rewrite.h"
+
+enum {
+  LANE_BYTES = 128,         /* accumulators of a vector loop: 32 f32 */
+  MIN_LANES_EXTENT = 64,    /* shorter reductions are summed in order */
+  CHUNK = 2048,             /* elements of a flat loop per slice */
+  PARTIALS = 64,            /* blocks of a split reduction */
+  SPLIT_WORK = 1 << 17      /* elements below which it stays whole */
+};
+
+static const int64_t IRREGULAR = INT64_MAX;
+
+/* Coefficient of range number `at` in an index expression; IRREGULAR if it is not a constant. */
+static int64_t stride(const tn__ranges *r, const tn_node *n, uint32_t at) {
+  if (!(tn__free_of(r, n) >> at & 1)) return 0;
+  if (n == r->range[at]) return 1;
+  int64_t k, a, b;
+  switch (n->op) {
+  case OP_ADD:
+    a = stride(r, n->src[0], at), b = stride(r, n->src[1], at);
+    return a == IRREGULAR || b == IRREGULAR ? IRREGULAR : a + b;
+  case OP_MUL:
+    if (!tn__const_int(n->src[1], &k)) return IRREGULAR;
+    a = stride(r, n->src[0], at);
+    return a == IRREGULAR ? IRREGULAR : a * k;
+  case OP_NEG:
+    a = stride(r, n->src[0], at);
+    return a == IRREGULAR ? IRREGULAR : -a;
+  default: return IRREGULAR;
+  }
+}
+
+static bool is_access(const tn_node *n) { return n->op == OP_LOAD || n->op == OP_STORE || n->op == OP_STOREADD; }
+
+/* ---- merge ---- */
+
+/* May range b (inner) swallow range a (outer)?  Every access must step through a as through whole turns of b, and nothing else may look
+ * at either. */
+static bool mergeable(const tn__ranges *r, uint32_t a, uint32_t b) {
+  int64_t turn;
+  if (!tn__const_int(r->range[b]->src[0], &turn)) return false;
+  uint64_t both = 1ull << a | 1ull << b;
+  for (uint32_t i = 0; i < r->order.n; i++) {
+    const tn_node *n = r->order.v[i];
+    uint64_t own = tn__own_of(r, n) & both;
+    if (own && own != both) return false;
+    uint32_t first = n->nsrc;
+    tn__closes(n, &first);
+    for (uint32_t s = 0; s < n->nsrc; s++) {
+      const tn_node *x = n->src[s];
+      if (!(tn__free_of(r, x) & both)) continue;
+      if (is_access(n) && s == 1) {
+        int64_t sa = stride(r, x, a), sb = stride(r, x, b);
+        if (sa == IRREGULAR || sb == IRREGULAR || sa != sb * turn) return false;
+        continue;
+      }
+      bool closing = tn__closes(n, &first) && s >= first && x->op == OP_RANGE;
+      if (!closing && x->dtype == TN__INDEX && n->dtype != TN__INDEX) return false; /* the index is looked at as a value */
+      if (!closing && n->op == OP_LOAD && s == 2) return false;                        /* ... or as a gate */
+    }
+  }
+  return true;
+}
+
+static tn_node *drop_range(tn_ctx *c, const tn__ranges *r, tn_node *body, tn_node *gone) {
+  tn__nodes old = {0}, new_ = {0};
+  for (uint32_t i = 0; i < r->order.n; i++) {
+    tn_node *n = r->order.v[i];
+    uint32_t first, m;
+    if (!tn__closes(n, &first)) continue;
+    tn_node *src[TN__MAX_RANGES + 4];
+    for (uint32_t s = m = 0; s < n->nsrc; s++)
+      if (s < first || n->src[s] != gone) src[m++] = n->src[s];
+    if (m == n->nsrc) continue;
+    tn__vec_push(&c->scratch, &old, n);
+    tn_node *shorter = tn__node_make(c, &(tn__make){.op = n->op, .dtype = n->dtype, .src = src, .nsrc = m, .ints = n->ints, .nint = n->nint});
+    tn__vec_push(&c->scratch, &new_, shorter);
+  }
+  return tn__substitute(c, body, old.v, new_.v, old.n);
+}
+
+/* One merge; false when there is none left. */
+static bool merge(tn_ctx *c, tn__arena *a, tn_node **body, tn__sb *note) {
+  tn__ranges r;
+  tn__ranges_find(c, a, *body, &r);
+  for (uint32_t i = 0; i < r.n; i++)
+    for (uint32_t j = 0; j < r.n; j++) {
+      if (i == j || r.range[i]->ints[0] != r.range[j]->ints[0] || !mergeable(&r, i, j)) continue;
+      tn_node *x = r.range[i], *y = r.range[j], *zero = tn__int(c, 0);
+      tn_node *flat = tn__range(c, tn__mul(c, x->src[0], y->src[0]), (int)y->ints[0], y->ints[1]);
+      tn__sb_printf(note, " merge(%lld,%lld)", (long long)x->ints[1], (long long)y->ints[1]);
+      /* the outer range vanishes from the closers, then from the indices; the inner one takes over both extents */
+      tn_node *mark = tn__range(c, x->src[0], (int)x->ints[0], 20000);
+      *body = tn__substitute(c, *body, &x, &mark, 1);
+      tn__ranges_find(c, a, *body, &r);
+      *body = drop_range(c, &r, *body, mark);
+      *body = tn__substitute(c, *body, (tn_node *[]){mark, y}, (tn_node *[]){zero, flat}, 2);
+      return true;
+    }
+  return false;
+}
+
+/* ---- choosing what to vectorise and what to share out ---- */
+
+typedef struct plan {
+  tn__ranges r;
+  uint64_t outputs;  /* ranges of the stores to buffers */
+  uint64_t common;   /* ... of all of them */
+  bool reduces;
+} plan;
+
+static void survey(tn_ctx *c, tn__arena *a, tn_node *body, plan *p) {
+  *p = (plan){.common = ~0ull};
+  tn__ranges_find(c, a, body, &p->r);
+  for (uint32_t i = 0; i < p->r.order.n; i++) {
+    const tn_node *n = p->r.order.v[i];
+    p->reduces |= n->op == OP_REDUCE;
+    if ((n->op != OP_STORE && n->op != OP_STOREADD) || n->src[0]->op == OP_LOCAL) continue;
+    uint64_t own = tn__own_of(&p->r, n);
+    for (uint32_t j = 0; j < p->r.n; j++)
+      if ((own >> j & 1) && p->r.range[j]->ints[0] == AX_LOOP) p->outputs |= 1ull << j;
+    p->common &= own;
+  }
+  p->common &= p->outputs;
+}
+
+static double extent(const tn_node *range) {
+  int64_t v;
+  if (tn__const_int(range->src[0], &v)) return (double)v;
+  return range->hi < ((int64_t)1 << 40) ? (double)range->hi + 1 : 1024;
+}
+
+static double volume(const plan *p, uint64_t set) {
+  double v = 1;
+  for (uint32_t j = 0; j < p->r.n; j++)
+    if (set >> j & 1) v *= extent(p->r.range[j]);
+  return v;
+}
+
+/* How well the accesses below (or of) the nodes in `under` walk along range j: contiguous good, constant fair, strided bad. */
+static double walk_score(const plan *p, uint32_t j) {
+  double score = 0;
+  for (uint32_t i = 0; i < p->r.order.n; i++) {
+    const tn_node *n = p->r.order.v[i];
+    if (!is_access(n) || n->src[0]->op != OP_PARAM) continue;
+    int64_t s = stride(&p->r, n->src[1], j);
+    double weight = volume(p, tn__free_of(&p->r, n->src[1]));
+    if (s == 1) score += weight;
+    else if (s != 0) score -= 2 * weight;
+  }
+  return score;
+}
+
+/* The range along which to vectorise: of a reduction where all reductions run along it, or of the outputs. */
+static int vector_range(const plan *p) {
+  int best = -1;
+  double best_score = -1e300;
+  for (uint32_t j = 0; j < p->r.n; j++) {
+    bool output = p->outputs >> j & 1;
+    if (p->r.range[j]->ints[0] != AX_LOOP && p->r.range[j]->ints[0] != AX_REDUCE) continue;
+    if (output && p->reduces) { /* lanes across outputs: every reduction and store must have the range */
+      bool all = p->common >> j & 1;
+      for (uint32_t i = 0; i < p->r.order.n && all; i++) {
+        const tn_node *n = p->r.order.v[i];
+        uint32_t first;
+        if (tn__closes(n, &first)) all = (tn__free_of(&p->r, n) | tn__own_of(&p->r, n)) >> j & 1;
+        if (n->op == OP_LOCAL) all = false;
+      }
+      if (!all) continue;
+    }
+    double s = walk_score(p, j) + (output ? 0.5 : 0);
+    if (s > best_score) best_score = s, best = (int)j;
+  }
+  return best;
+}
+
+static int64_t lanes_for(int dtype) { return LANE_BYTES / (int64_t)(tn__size_of(dtype) < 4 ? 4 : tn__size_of(dtype)); }
+
+/* Cuts range x into blocks of `by`: x = outer * by + inner, inner < min(by, rest). */
+static tn_node *cut(tn_ctx *c, tn_node *body, tn_node *x, int64_t by, int outer_axis, int inner_axis) {
+  tn_node *size = x->src[0], *b = tn__int(c, by);
+  tn_node *blocks = tn__simplify_index(c, tn__op2(c, OP_IDIV, tn__add(c, size, tn__int(c, by - 1)), b));
+  tn_node *outer = tn__range(c, blocks, outer_axis, x->ints[1]);
+  tn_node *rest = tn__sub(c, size, tn__mul(c, outer, b));
+  tn_node *inner_size = tn__simplify_index(c, tn__op2(c, OP_MIN, b, rest));
+  int64_t whole;
+  if (tn__const_int(size, &whole) && whole % by == 0) inner_size = b;
+  tn_node *inner = tn__range(c, inner_size, inner_axis, x->ints[1] + 30000);
+  tn__nodes all = {0}, old = {0}, new_ = {0};
+  tn_node *at = tn__add(c, tn__mul(c, outer, b), inner), *mark = tn__range(c, size, x->ints[0] == AX_LOOP ? AX_LOOP : AX_REDUCE, 20001);
+  body = tn__substitute(c, body, &x, &mark, 1);
+  tn__topo(&c->scratch, &body, 1, &all);
+  for (uint32_t i = 0; i < all.n; i++) { /* closers take both ranges in its place */
+    tn_node *n = all.v[i], *src[TN__MAX_RANGES + 4];
+    uint32_t first, m = 0;
+    bool hit = false;
+    if (!tn__closes(n, &first)) continue;
+    for (uint32_t s = 0; s < n->nsrc; s++) {
+      bool own = s >= first && n->src[s] == mark;
+      src[m++] = own ? outer : n->src[s];
+      if (own) src[m++] = inner;
+      hit |= own;
+    }
+    if (!hit) continue;
+    tn__vec_push(&c->scratch, &old, n);
+    tn_node *wider = tn__node_make(c, &(tn__make){.op = n->op, .dtype = n->dtype, .src = src, .nsrc = m, .ints = n->ints, .nint = n->nint});
+    tn__vec_push(&c->scratch, &new_, wider);
+  }
+  body = tn__substitute(c, body, old.v, new_.v, old.n);
+  return tn__substitute(c, body, &mark, &at, 1);
+}
+
+static tn_node *retype(tn_ctx *c, tn_node *body, tn_node *x, int axis) {
+  tn_node *y = tn__range(c, x->src[0], axis, x->ints[1]);
+  return tn__substitute(c, body, &x, &y, 1);
+}
+
+static int value_dtype(const plan *p) {
+  for (uint32_t i = 0; i < p->r.order.n; i++)
+    if (p->r.order.v[i]->op == OP_REDUCE) return p->r.order.v[i]->dtype;
+  return TN_F32;
+}
+
+static tn_node *vectorise(tn_ctx *c, tn__arena *a, tn_node *body, tn__sb *note) {
+  plan p;
+  survey(c, a, body, &p);
+  int v = vector_range(&p);
+  if (v < 0) return body;
+  tn_node *x = p.r.range[v];
+  int64_t lanes = lanes_for(value_dtype(&p));
+  bool output = p.outputs >> v & 1;
+  if (output && !p.reduces) {
+    if (volume(&p, p.outputs) == extent(x) && extent(x) > CHUNK) { /* a flat loop: chunks for the threads */
+      tn__sb_printf(note, " chunk(%lld,%d)", (long long)x->ints[1], CHUNK);
+      return cut(c, body, x, CHUNK, AX_LOOP, AX_UPCAST);
+    }
+    return retype(c, body, x, AX_UPCAST);
+  }
+  if (extent(x) < (output ? 2 : MIN_LANES_EXTENT)) return body;
+  tn__sb_printf(note, " lanes(%lld,%lld)", (long long)x->ints[1], (long long)lanes);
+  if (output) {
+    if (extent(x) <= (double)lanes && tn__is_const(x->src[0])) return retype(c, body, x, AX_UPCAST);
+    return cut(c, body, x, lanes, AX_LOOP, AX_UPCAST);
+  }
+  return cut(c, body, x, lanes, AX_REDUCE, AX_UPCAST);
+}
+
+/* The stores of a row kernel that run along the row become vector loops; so do other reductions' ranges of the same kind. */
+static tn_node *vectorise_rest(tn_ctx *c, tn__arena *a, tn_node *body, tn__sb *note) {
+  for (int round = 0; round < 8; round++) {
+    plan p;
+    survey(c, a, body, &p);
+    if (!p.reduces) return body;
+    int best = -1;
+    for (uint32_t j = 0; j < p.r.n; j++) {
+      const tn_node *x = p.r.range[j];
+      if (x->ints[0] != AX_LOOP && x->ints[0] != AX_REDUCE) continue;
+      if (x->ints[1] >= 30000 || walk_score(&p, j) <= 0) continue;
+      bool clash = false, closes = false; /* one lane range per expression; reductions must not nest under it */
+      for (uint32_t i = 0; i < p.r.order.n; i++) {
+        const tn_node *n = p.r.order.v[i];
+        uint64_t own = tn__own_of(&p.r, n), set = tn__free_of(&p.r, n);
+        if (n->op == OP_REDUCE && (set >> j & 1)) clash = true;
+        if (!((own | set) >> j & 1)) continue;
+        closes |= own >> j & 1;
+        for (uint32_t k = 0; k < p.r.n; k++)
+          if (p.r.range[k]->ints[0] == AX_UPCAST && ((own | set) >> k & 1)) clash = true;
+      }
+      if (x->ints[0] == AX_REDUCE && extent(x) < MIN_LANES_EXTENT) clash = true;
+      if (!clash && closes) best = (int)j;
+    }
+    if (best < 0) return body;
+    tn_node *x = p.r.range[best];
+    if (x->ints[0] == AX_LOOP) {
+      body = retype(c, body, x, AX_UPCAST);
+    } else {
+      int64_t lanes = lanes_for(value_dtype(&p));
+      tn__sb_printf(note, " lanes(%lld,%lld)", (long long)x->ints[1], (long long)lanes);
+      body = cut(c, body, x, lanes, AX_REDUCE, AX_UPCAST);
+    }
+  }
+  return body;
+}
+
+/* ---- split: partial results over blocks of a reduce range, added up by a second part ---- */
+
+/* A body whose every store is a function of reductions that share their outermost range, with nothing nested. */
+static bool splittable(const plan *p, uint32_t *range) {
+  int at = -1;
+  for (uint32_t i = 0; i < p->r.order.n; i++) {
+    const tn_node *n = p->r.order.v[i];
+    if (n->op == OP_LOCAL || n->op == OP_AFTER || n->op == OP_STOREADD) return false;
+  }
+  for (uint32_t i = 0; i < p->r.order.n; i++) {
+    const tn_node *n = p->r.order.v[i];
+    if (n->op != OP_REDUCE) continue;
+    bool top = true; /* not below another reduction */
+    for (uint32_t k = 0; k < p->r.order.n && top; k++) {
+      const tn_node *m = p->r.order.v[k];
+      if (m->op == OP_REDUCE && m != n && tn__level_of(&p->r, m) > tn__level_of(&p->r, n)) top = false;
+    }
+    if (!top) continue;
+    int outer = tn__range_at(&p->r, n->src[1]);
+    if (at >= 0 && at != outer) return false;
+    if (tn__free_of(&p->r, n) & ~p->common) return false;
+    at = outer;
+  }
+  if (at < 0) return false;
+  *range = (uint32_t)at;
+  return true;
+}
+
+static tn_node *split(tn_ctx *c, tn__arena *a, tn_node *body, tn__sb *note) {
+  plan p;
+  uint32_t at;
+  survey(c, a, body, &p);
+  if (c->mode == TN_MODE_STRICT || !p.reduces || !splittable(&p, &at)) return body;
+  tn_node *x = p.r.range[at];
+  uint64_t all = p.r.n == 64 ? ~0ull : (1ull << p.r.n) - 1;
+  double n = extent(x), outs = volume(&p, p.common);
+  if (!tn__is_const(x->src[0]) || n < PARTIALS * 4 || outs > 4096 || volume(&p, all) < SPLIT_WORK || outs >= 2048) return body;
+  int64_t size = 0, rows;
+  tn__const_int(x->src[0], &size);
+  rows = (size + PARTIALS - 1) / PARTIALS;
+  tn__sb_printf(note, " split(%lld,%d)", (long long)x->ints[1], PARTIALS);
+  /* every top reduction: stored per block, then reduced over the blocks */
+  tn_node *block = tn__range(c, tn__int(c, PARTIALS), AX_LOOP, 40000), *sum = tn__range(c, tn__int(c, PARTIALS), AX_REDUCE, 40001);
+  tn_node *first = tn__mul(c, block, tn__int(c, rows));
+  tn_node *left = tn__op2(c, OP_MAX, tn__int(c, 0), tn__op2(c, OP_MIN, tn__int(c, rows), tn__sub(c, x->src[0], first)));
+  if (size % PARTIALS == 0) left = tn__int(c, rows);
+  tn_node *inner = tn__range(c, left, AX_REDUCE, x->ints[1]), *place = tn__add(c, first, inner);
+  tn__nodes old = {0}, new_ = {0};
+  int64_t slot = 0;
+  for (uint32_t i = 0; i < p.r.order.n; i++)
+    if (p.r.order.v[i]->op == OP_PARAM && p.r.order.v[i]->ints[0] >= slot) slot = p.r.order.v[i]->ints[0] + 1;
+  uint32_t top = 0;
+  for (uint32_t i = 0; i < p.r.order.n; i++)
+    if (p.r.order.v[i]->op == OP_REDUCE && tn__level_of(&p.r, p.r.order.v[i]) > top) top = tn__level_of(&p.r, p.r.order.v[i]);
+  for (uint32_t i = 0; i < p.r.order.n; i++) {
+    tn_node *r = p.r.order.v[i], *src[TN__MAX_RANGES + 4];
+    if (r->op != OP_REDUCE || tn__level_of(&p.r, r) != top) continue;
+    src[0] = tn__substitute(c, r->src[0], &x, &place, 1);
+    for (uint32_t s = 1; s < r->nsrc; s++) src[s] = r->src[s] == x ? inner : r->src[s];
+    tn_node *part = tn__node_make(c, &(tn__make){.op = OP_REDUCE, .src = src, .nsrc = r->nsrc, .ints = r->ints, .nint = 2});
+    uint64_t free = tn__free_of(&p.r, r);
+    tn_node *offset = tn__int(c, 0), *cells = tn__int(c, 1), *st[TN__MAX_RANGES + 4];
+    uint32_t m = 3;
+    st[m++] = block;
+    for (uint32_t j = 0; j < p.r.n; j++)
+      if (free >> j & 1) {
+        offset = tn__add(c, tn__mul(c, offset, p.r.range[j]->src[0]), p.r.range[j]);
+        cells = tn__mul(c, cells, p.r.range[j]->src[0]);
+        st[m++] = p.r.range[j];
+      }
+    tn_node *total = tn__mul(c, cells, tn__int(c, PARTIALS));
+    tn_node *buf = tn__node_make(c, &(tn__make){.op = OP_PARAM, .dtype = r->dtype, .src = &total, .nsrc = 1, .ints = (int64_t[]){slot++, -1}, .nint = 2, .device = -1});
+    st[0] = buf;
+    st[1] = tn__add(c, tn__mul(c, block, cells), offset);
+    st[2] = part;
+    tn_node *store = tn__node_make(c, &(tn__make){.op = OP_STORE, .src = st, .nsrc = m});
+    tn_node *after = tn__node_make(c, &(tn__make){.op = OP_AFTER, .src = (tn_node *[]){buf, store}, .nsrc = 2});
+    tn_node *ld = tn__node_make(c, &(tn__make){.op = OP_LOAD, .src = (tn_node *[]){after, tn__add(c, tn__mul(c, sum, cells), offset)}, .nsrc = 2});
+    tn_node *again = tn__node_make(c, &(tn__make){.op = OP_REDUCE, .src = (tn_node *[]){ld, sum}, .nsrc = 2, .ints = r->ints, .nint = 2});
+    tn__vec_push(a, &old, r);
+    tn__vec_push(a, &new_, again);
+  }
+  return tn__substitute(c, body, old.v, new_.v, old.n);
+}
+
+tn_node *tn__optimise(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *body, tn__sb *note) {
+  body = tn__share_loops(c, a, body, note);
+  if (dev->interprets || c->mode == TN_MODE_STRICT) return body;
+  while (merge(c, a, &body, note)) {
+  }
+  body = split(c, a, body, note);
+  body = tn__keep_rows(c, a, body, note);
+  body = vectorise(c, a, body, note);
+  return vectorise_rest(c, a, body, note);
+}

@@ -1,0 +1,63 @@
+#include "lower/lower.h"
+
+bool tn__closes(const tn_node *n, uint32_t *first) {
+  *first = n->op == OP_REDUCE ? 1 : 3;
+  return n->op == OP_REDUCE || n->op == OP_STORE || n->op == OP_STOREADD;
+}
+
+int tn__range_at(const tn__ranges *r, const tn_node *range) {
+  for (uint32_t i = 0; i < r->n; i++)
+    if (r->range[i] == range) return (int)i;
+  return -1;
+}
+
+uint64_t tn__free_of(const tn__ranges *r, const tn_node *n) {
+  uint64_t v = 0;
+  tn__map_get(&r->free, (uint64_t)(uintptr_t)n, &v);
+  return v;
+}
+
+uint32_t tn__level_of(const tn__ranges *r, const tn_node *n) {
+  uint64_t v = 0;
+  tn__map_get(&r->level, (uint64_t)(uintptr_t)n, &v);
+  return (uint32_t)v;
+}
+
+uint64_t tn__own_of(const tn__ranges *r, const tn_node *n) {
+  uint32_t first;
+  uint64_t own = 0;
+  if (!tn__closes(n, &first)) return 0;
+  for (uint32_t i = first; i < n->nsrc; i++) {
+    int at = tn__range_at(r, n->src[i]);
+    if (at >= 0) own |= 1ull << at;
+  }
+  return own;
+}
+
+void tn__ranges_find(tn_ctx *c, tn__arena *a, tn_node *body, tn__ranges *out) {
+  *out = (tn__ranges){0};
+  tn__topo(a, &body, 1, &out->order);
+  tn__map_init(&out->free, a);
+  tn__map_init(&out->level, a);
+  for (uint32_t i = 0; i < out->order.n; i++) {
+    tn_node *n = out->order.v[i];
+    uint64_t set = 0, level = 0;
+    for (uint32_t s = 0; s < n->nsrc; s++) {
+      set |= tn__free_of(out, n->src[s]);
+      uint64_t l = tn__level_of(out, n->src[s]);
+      if (l > level) level = l;
+    }
+    if (n->op == OP_RANGE) {
+      if (out->n == TN__MAX_RANGES) tn__fail(c, TN_ENOTSUP, "a kernel with more than %d loops", TN__MAX_RANGES);
+      set |= 1ull << out->n;
+      out->range[out->n++] = n;
+    }
+    uint32_t first;
+    if (tn__closes(n, &first)) {
+      set &= ~tn__own_of(out, n);
+      level++;
+    }
+    tn__map_put(&out->free, (uint64_t)(uintptr_t)n, set);
+    tn__map_put(&out->level, (uint64_t)(uintptr_t)n, level);
+  }
+}

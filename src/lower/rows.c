@@ -1,0 +1,154 @@
+/* Several passes over the same row in one kernel: loops that can be one are made one, and what is dear and wanted in several loops over
+ * the row is kept in a row of scratch memory. */
+#include "ir/build.h"
+#include "lower/lower.h"
+#include "rewrite/rewrite.h"
+
+enum { MAX_ROW = 1 << 16 }; /* elements of a row worth keeping */
+
+/* The loops that close at each range: their common level and free set, if they have one. */
+typedef struct loop {
+  tn_node *range;
+  uint32_t level, closers;
+  uint64_t free;
+  bool uniform;
+} loop;
+
+static void describe(const tn__ranges *r, loop *l) {
+  for (uint32_t i = 0; i < r->n; i++) l[i] = (loop){.range = r->range[i], .uniform = true};
+  for (uint32_t i = 0; i < r->order.n; i++) {
+    const tn_node *n = r->order.v[i];
+    uint64_t own = tn__own_of(r, n), free = tn__free_of(r, n);
+    for (uint32_t j = 0; j < r->n; j++) {
+      if (!(own >> j & 1)) continue;
+      uint32_t level = tn__level_of(r, n);
+      uint64_t outer = free | (own & ((1ull << j) - 1));
+      if (l[j].closers && (l[j].level != level || l[j].free != outer)) l[j].uniform = false;
+      if (!l[j].closers || level < l[j].level) l[j].level = level;
+      l[j].free = outer;
+      l[j].closers++;
+    }
+  }
+}
+
+/* Two reductions over equal extents, under the same loops, at the same level (hence independent): one loop. */
+tn_node *tn__share_loops(tn_ctx *c, tn__arena *a, tn_node *body, tn__sb *note) {
+  for (;;) {
+    tn__ranges r;
+    tn__ranges_find(c, a, body, &r);
+    loop l[TN__MAX_RANGES];
+    describe(&r, l);
+    tn_node *old = NULL, *new_ = NULL;
+    for (uint32_t i = 0; i < r.n && !old; i++)
+      for (uint32_t j = 0; j < i && !old; j++) {
+        if (r.range[i]->ints[0] != AX_REDUCE || r.range[j]->ints[0] != AX_REDUCE || r.range[i]->src[0] != r.range[j]->src[0]) continue;
+        if (!l[i].uniform || !l[j].uniform || l[i].level != l[j].level || l[i].free != l[j].free) continue;
+        old = r.range[i], new_ = r.range[j];
+      }
+    if (!old) return body;
+    tn__sb_printf(note, " share(%lld,%lld)", (long long)new_->ints[1], (long long)old->ints[1]);
+    body = tn__substitute(c, body, &old, &new_, 1);
+  }
+}
+
+static bool dear(const tn_node *n) {
+  switch (n->op) {
+  case OP_EXP: case OP_EXP2: case OP_EXPM1: case OP_LOG: case OP_LOG2: case OP_LOG1P: case OP_SIN: case OP_COS: case OP_TAN: case OP_TANH:
+  case OP_ERF: case OP_POW: case OP_ATAN2: case OP_PHILOX: case OP_REDUCE: return true;
+  default: return false;
+  }
+}
+
+typedef struct row { /* the same expression wanted over several ranges */
+  tn_node *form;     /* with the range replaced by a variable */
+  tn_node *at[8], *range[8];
+  uint32_t n;
+  bool repeated;
+} row;
+
+static tn_node *row_var(tn_ctx *c, tn_node *range) { return tn__var(c, "@row", 0, range->hi < 0 ? 0 : range->hi); }
+
+/* Is n, in the loop over range j, computed again for loops around it that it does not depend on? */
+static bool repeated(const tn__ranges *r, const loop *l, const tn_node *n, uint32_t j) {
+  uint64_t free = tn__free_of(r, n);
+  return l[j].range->ints[0] == AX_REDUCE && (free & ~(1ull << j)) && (l[j].free & ~free);
+}
+
+/* Looks for a dear node that is wanted in two loops over equal extents, or again and again in one. */
+static bool find_row(tn_ctx *c, tn__arena *a, const tn__ranges *r, const loop *l, row *out) {
+  tn__vec(row) rows = {0};
+  for (uint32_t i = 0; i < r->order.n; i++) {
+    tn_node *n = r->order.v[i];
+    if (!dear(n)) continue;
+    for (uint32_t j = 0; j < r->n; j++) {
+      tn_node *x = r->range[j];
+      if (!(tn__free_of(r, n) >> j & 1) || x->hi >= MAX_ROW) continue;
+      tn_node *var = row_var(c, x), *form = tn__substitute(c, n, &x, &var, 1);
+      uint32_t k = 0;
+      while (k < rows.n && (rows.v[k].form != form || rows.v[k].range[0]->src[0] != x->src[0])) k++;
+      if (k == rows.n) {
+        row fresh = {.form = form};
+        tn__vec_push(a, &rows, fresh);
+      }
+      row *w = &rows.v[k];
+      if (w->n == 8) continue;
+      w->repeated |= repeated(r, l, n, j);
+      w->at[w->n] = n;
+      w->range[w->n++] = x;
+    }
+  }
+  for (uint32_t k = 0; k < rows.n; k++)
+    if (rows.v[k].n >= 2 || rows.v[k].repeated) {
+      *out = rows.v[k];
+      return true;
+    }
+  return false;
+}
+
+/* The place whose loop runs first: reductions before stores, lower levels before higher. */
+static uint32_t earliest(const tn__ranges *r, const loop *l, const row *w) {
+  uint32_t first = 0;
+  for (uint32_t i = 1; i < w->n; i++) {
+    const loop *p = &l[tn__range_at(r, w->range[i])], *q = &l[tn__range_at(r, w->range[first])];
+    bool reduce_p = p->range->ints[0] == AX_REDUCE, reduce_q = q->range->ints[0] == AX_REDUCE;
+    if (reduce_p > reduce_q || (reduce_p == reduce_q && p->level < q->level)) first = i;
+  }
+  return first;
+}
+
+/* The row is stored in the loop that comes first, where the value stays in a register too, and loaded in the others.  Where that loop would
+ * repeat it, the row gets a loop of its own. */
+static tn_node *keep_row(tn_ctx *c, const tn__ranges *r, const loop *l, tn_node *body, const row *w, int64_t number) {
+  uint32_t first = earliest(r, l, w);
+  tn_node *x = w->range[first], *value = w->at[first], *size = tn__int(c, x->hi + 1);
+  if (repeated(r, l, value, (uint32_t)tn__range_at(r, x))) {
+    tn_node *own = tn__range(c, x->src[0], AX_REDUCE, 10000 + number);
+    value = tn__substitute(c, value, &x, &own, 1);
+    x = own;
+  }
+  tn_node *local = tn__node_make(c, &(tn__make){.op = OP_LOCAL, .dtype = value->dtype, .src = &size, .nsrc = 1, .ints = &number, .nint = 1, .device = -1});
+  tn_node *store = tn__node_make(c, &(tn__make){.op = OP_STORE, .src = (tn_node *[]){local, x, value, x}, .nsrc = 4});
+  tn_node *after = tn__node_make(c, &(tn__make){.op = OP_AFTER, .src = (tn_node *[]){local, store}, .nsrc = 2});
+  tn_node *old[8], *new_[8];
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < w->n; i++) {
+    if (w->range[i] == x) continue;
+    old[n] = w->at[i];
+    new_[n++] = tn__node_make(c, &(tn__make){.op = OP_LOAD, .src = (tn_node *[]){after, w->range[i]}, .nsrc = 2});
+  }
+  return tn__substitute(c, body, old, new_, n);
+}
+
+tn_node *tn__keep_rows(tn_ctx *c, tn__arena *a, tn_node *body, tn__sb *note) {
+  for (int64_t number = 0; number < 16; number++) {
+    tn__ranges r;
+    loop l[TN__MAX_RANGES];
+    row w;
+    tn__ranges_find(c, a, body, &r);
+    describe(&r, l);
+    if (!find_row(c, a, &r, l, &w)) break;
+    tn__sb_printf(note, " row(%s)", tn__ops[w.at[0]->op].text);
+    body = keep_row(c, &r, l, body, &w, number);
+  }
+  return body;
+}

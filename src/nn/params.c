@@ -1,0 +1,69 @@
+/* Named tensors in a fixed order. */
+#include "ir/ctx.h"
+#include "tenet/nn.h"
+#include "tenet/tensor.h"
+#include <string.h>
+
+struct tn_params {
+  tn_ctx *ctx;
+  tn__arena arena; /* names, and the vectors */
+  tn__vec(tn_tensor *) tensors;
+  tn__vec(const char *) names;
+};
+
+static void do_open(tn_ctx *c, void *arg) {
+  tn_params *p = tn__mem_zalloc(&c->mem, sizeof *p);
+  p->ctx = c;
+  tn__arena_init(&p->arena, &c->mem);
+  *(tn_params **)arg = p;
+}
+
+tn_params *tn_params_open(tn_ctx *ctx) {
+  tn_params *p = NULL;
+  if (ctx) tn__ctx_run(ctx, "tn_params_open", do_open, &p);
+  return p;
+}
+
+void tn_params_close(tn_params *p) {
+  if (!p) return;
+  for (uint32_t i = 0; i < p->tensors.n; i++) tn_release(p->tensors.v[i]);
+  tn__arena_free(&p->arena);
+  tn__mem_free(&p->ctx->mem, p);
+}
+
+typedef struct addition {
+  tn_params *p;
+  const char *name;
+  tn_tensor *t;
+} addition;
+
+static void do_add(tn_ctx *c, void *arg) {
+  const addition *a = arg;
+  tn_params *p = a->p;
+  if (!a->name || !*a->name) tn__fail(c, TN_EINVAL, "a parameter needs a name");
+  if (tn_ctx_of(a->t) != c) tn__fail(c, TN_EINVAL, "'%s' is NULL or of another context", a->name);
+  if (tn_params_get(p, a->name)) tn__fail(c, TN_EINVAL, "there is a parameter '%s' already", a->name);
+  const char *name = tn__arena_strdup(&p->arena, a->name);
+  tn__vec_push(&p->arena, &p->tensors, a->t);
+  p->tensors.n--; /* not there before its name is */
+  tn__vec_push(&p->arena, &p->names, name);
+  p->tensors.n++;
+  tn_retain(a->t);
+}
+
+tn_tensor *tn_params_add(tn_params *p, const char *name, tn_tensor *t) {
+  addition a = {p, name, t};
+  if (!p || (!t && tn_last_error(p->ctx)->status != TN_OK)) return NULL;
+  return tn__ctx_run(p->ctx, "tn_params_add", do_add, &a) ? t : NULL;
+}
+
+int tn_params_count(const tn_params *p) { return p ? (int)p->tensors.n : 0; }
+tn_tensor *const *tn_params_tensors(const tn_params *p) { return p ? p->tensors.v : NULL; }
+const char *const *tn_params_names(const tn_params *p) { return p ? p->names.v : NULL; }
+tn_ctx *tn_params_ctx(const tn_params *p) { return p ? p->ctx : NULL; }
+
+tn_tensor *tn_params_get(const tn_params *p, const char *name) {
+  for (uint32_t i = 0; p && name && i < p->tensors.n; i++)
+    if (!strcmp(p->names.v[i], name)) return p->tensors.v[i];
+  return NULL;
+}

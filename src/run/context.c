@@ -1,0 +1,124 @@
+/* Opening and closing a context: the one place that knows every part of it. */
+#include "backend/cpu/cpu.h"
+#include "backend/ref/ref.h"
+#include "rewrite/rewrite.h"
+#include "run/runtime.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_THREADS = 256 };
+
+/* ---- options: the environment is read here, once ---- */
+
+static const char *own(tn_ctx *c, const char *s) {
+  if (!s) return NULL;
+  char *copy = tn__mem_alloc(&c->mem, strlen(s) + 1);
+  return strcpy(copy, s);
+}
+
+static const char *or_env(const char *given, const char *name) { return given ? given : getenv(name); }
+
+static tn_mode find_mode(tn_ctx *c, tn_mode given) {
+  static const char *const names[] = {[TN_MODE_DEFAULT] = "default", [TN_MODE_STRICT] = "strict", [TN_MODE_FAST] = "fast"};
+  const char *env = getenv("TENET_MODE");
+  if (given != TN_MODE_DEFAULT || !env || !*env) return given;
+  for (int m = 0; m < 3; m++)
+    if (!strcmp(env, names[m])) return (tn_mode)m;
+  tn__fail(c, TN_EINVAL, "TENET_MODE is '%s'; it may be strict, default or fast", env);
+}
+
+static int find_threads(tn_ctx *c, int given) {
+  const char *env = getenv("TENET_THREADS");
+  if (given < 0) tn__fail(c, TN_EINVAL, "%d threads", given);
+  if (given == 0 && env && *env) {
+    char *end;
+    long n = strtol(env, &end, 10);
+    if (*end || n < 1 || n > MAX_THREADS) tn__fail(c, TN_EINVAL, "TENET_THREADS is '%s'; it may be 1 to %d", env, MAX_THREADS);
+    given = (int)n;
+  }
+  if (given == 0) given = tn__pool_cores();
+  return given > MAX_THREADS ? MAX_THREADS : given;
+}
+
+static const char *find_cache(tn_ctx *c, const char *given) {
+  const char *dir = or_env(given, "TENET_CACHE"), *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+  if (dir) return own(c, *dir ? dir : NULL);
+  tn__sb s;
+  tn__sb_init(&s, &c->scratch);
+  if (base && *base) tn__sb_printf(&s, "%s/tenet", base);
+  else if (home && *home) tn__sb_printf(&s, "%s/.cache/tenet", home);
+  else return NULL;
+  return own(c, tn__sb_str(&s));
+}
+
+static void resolve(tn_ctx *c, const tn_options *o) {
+  c->opt = *o;
+  c->opt.device = c->opt.cc = c->opt.cache_dir = NULL;
+  c->opt.device = own(c, or_env(o->device, "TENET_DEVICE"));
+  c->opt.cc = own(c, or_env(o->cc, "TENET_CC"));
+  c->opt.cache_dir = find_cache(c, o->cache_dir);
+  c->opt.threads = find_threads(c, o->threads);
+  c->opt.mode = c->mode = find_mode(c, o->mode);
+}
+
+/* ---- open and close ---- */
+
+/* The device asked for comes first: device 0 is where tensors are made. */
+static void open_devices(tn_ctx *c) {
+  const char *want = c->opt.device && *c->opt.device ? c->opt.device : "cpu";
+  bool ref = !strcmp(want, "ref");
+  if (!ref && strcmp(want, "cpu")) tn__fail(c, TN_EDEVICE, "there is no device '%s'; there are cpu and ref", want);
+  tn__devices_open(c);
+  if (ref) tn__ref_open(c);
+  tn__cpu_open(c);
+  if (!ref) tn__ref_open(c);
+}
+
+static void do_open(tn_ctx *c, void *arg) {
+  tn__intern_open(c);
+  resolve(c, arg);
+  tn__cache_open(&c->cache, &c->mem, c->opt.cache_dir);
+  c->pool = tn__pool_open(&c->mem, c->opt.threads);
+  open_devices(c);
+  tn__cells_open(c);
+  c->runtime = tn__mem_zalloc(&c->mem, sizeof *c->runtime);
+  tn_manual_seed(c, c->opt.seed);
+}
+
+tn_ctx *tn_ctx_open(const tn_options *opt) {
+  static const tn_options none = {0};
+  if (!opt) opt = &none;
+  tn_ctx *c = calloc(1, sizeof *c);
+  if (!c) return NULL;
+  c->mem.fail_at = opt->fail_alloc_at;
+  c->mem.limit = opt->mem_limit;
+  c->opt.quiet = opt->quiet;
+  tn__arena_init(&c->scratch, &c->mem);
+  tn_options copy = *opt;
+  if (tn__ctx_run(c, "tn_ctx_open", do_open, &copy) && c->err.status == TN_OK) return c;
+  if (!opt->quiet) fprintf(stderr, "tenet: %s\n", tn_last_error(c)->text);
+  tn_ctx_close(c);
+  return NULL;
+}
+
+void tn_ctx_close(tn_ctx *c) {
+  if (!c) return;
+  tn__run_close(c);
+  if (c->cells) tn__cells_close(c);
+  if (c->intern) tn__intern_sweep(c);
+  if (c->devices) {
+    tn__storage_reap(c);
+    tn__devices_close(c);
+  }
+  tn__pool_close(c->pool);
+  tn__rules_close(c);
+  if (c->intern) tn__intern_close(c);
+  tn__cache_close(&c->cache);
+  tn__mem_free(&c->mem, c->runtime);
+  tn__mem_free(&c->mem, (void *)(uintptr_t)c->opt.device);
+  tn__mem_free(&c->mem, (void *)(uintptr_t)c->opt.cc);
+  tn__mem_free(&c->mem, (void *)(uintptr_t)c->opt.cache_dir);
+  tn__arena_free(&c->scratch);
+  free(c);
+}

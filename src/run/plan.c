@@ -1,0 +1,379 @@
+/* From a graph to something that runs: the passes, in order, in compile(). */
+#include "backend/cpu/cpu.h"
+#include "ir/eval.h"
+#include "ir/text.h"
+#include "lower/lower.h"
+#include "render/render.h"
+#include "rewrite/rewrite.h"
+#include "run/runtime.h"
+
+enum { MAX_PLANS = 256 };
+
+typedef struct step { /* an item, at the bound sizes */
+  int kernel;         /* index in the code, -1: a library call */
+  void **ptr;         /* by slot */
+  size_t *bytes;
+  int *buf;           /* schedule buffer of each slot; -1 - i: own scratch i */
+  uint32_t nbuf;
+  tn__product product;
+  int64_t a_off, b_off; /* elements */
+} step;
+
+struct tn__plan {
+  tn__plan *next;
+  tn__arena arena;
+  int pins;
+  tn_node *key;
+  tn__nodes kept;             /* every node the plan refers to */
+  tn__schedule *s;
+  tn__device *dev;
+  tn__code *code;
+  tn__kernel **kernel;
+  uint32_t nkernels, nout;
+  tn__nodes var;
+  int64_t *value;             /* bound to var */
+  bool bound;
+  step *step;
+  tn__nodes scratch;          /* sizes (elements) of kernels' own buffers */
+  tn__vec(uint8_t) scratch_dtype;
+  size_t *bytes, *offset;     /* of schedule buffers, then of scratch; offsets are those of temporaries in the arena buffer */
+  int *first, *last;          /* items in which each lives */
+  tn__buffer *temp;           /* the arena buffer */
+  size_t temp_sum, temp_size;
+};
+
+tn_node *tn__plan_key(tn_ctx *c, tn_node *const *roots, uint32_t n, tn__nodes *in) {
+  tn__nodes all = {0}, param = {0};
+  tn_node *sink = tn__sink(c, roots, n, "outputs");
+  tn__topo(&c->scratch, &sink, 1, &all);
+  for (uint32_t i = 0; i < all.n; i++) {
+    tn_node *x = all.v[i];
+    if (x->op != OP_STORAGE && x->op != OP_PARAM) continue;
+    tn_node *p = tn__param(c, x->dtype, in->n, x->device, x->dim, x->rank);
+    tn__vec_push(&c->scratch, &param, p);
+    tn__vec_push(&c->scratch, in, x);
+  }
+  return tn__substitute(c, sink, in->v, param.v, in->n);
+}
+
+static void keep(tn__plan *p, tn_node *n) {
+  tn__vec_push(&p->arena, &p->kept, n);
+  tn__node_keep(n);
+}
+
+/* An output must be something computed: a copy where it is an input, a literal or another output. */
+static tn_node *own_outputs(tn_ctx *c, tn_node *sink) {
+  tn_node **src = tn__alloc(c, (sink->nsrc + 1) * sizeof *src);
+  for (uint32_t i = 0; i < sink->nsrc; i++) {
+    src[i] = sink->src[i];
+    bool again = src[i]->op == OP_PARAM;
+    for (uint32_t j = 0; j < i || again; j++) {
+      if (again || src[j] == src[i]) {
+        src[i] = tn__node_make(c, &(tn__make){.op = OP_CONTIG, .src = &src[i], .nsrc = 1});
+        j = UINT32_MAX; /* the copy may itself be there already: look again from the start */
+        again = false;
+      }
+    }
+  }
+  return tn__sink(c, src, sink->nsrc, sink->name);
+}
+
+static void lower_items(tn_ctx *c, tn__plan *p) {
+  tn__schedule *s = p->s;
+  p->step = tn__arena_zalloc(&p->arena, (s->items.n + 1) * sizeof *p->step);
+  p->kernel = tn__arena_zalloc(&p->arena, (s->items.n + 1) * sizeof *p->kernel);
+  for (uint32_t i = 0; i < s->items.n; i++) {
+    const tn__item *it = &s->items.v[i];
+    step *st = &p->step[i];
+    st->kernel = -1;
+    st->nbuf = it->nbuf;
+    if (!it->gemm) {
+      tn__kernel *k = tn__lower(c, &p->arena, p->dev, it->body, p->nkernels);
+      st->kernel = (int)p->nkernels;
+      p->kernel[p->nkernels++] = k;
+      st->nbuf = k->nbuf;
+      keep(p, k->body);
+      for (uint32_t part = 0; part < k->nparts; part++)
+        for (uint32_t j = 0; j < k->part[part].n; j++) keep(p, k->part[part].ins[j]);
+    }
+    st->buf = tn__arena_zalloc(&p->arena, (st->nbuf + 1) * sizeof *st->buf);
+    st->ptr = tn__arena_zalloc(&p->arena, (st->nbuf + 1) * sizeof *st->ptr);
+    st->bytes = tn__arena_zalloc(&p->arena, (st->nbuf + 1) * sizeof *st->bytes);
+    for (uint32_t j = 0; j < it->nbuf; j++) st->buf[j] = it->buf[j];
+  }
+}
+
+/* Buffers that lowering added: partial results. */
+static void find_scratch(tn__plan *p) {
+  for (uint32_t i = 0; i < p->s->items.n; i++) {
+    step *st = &p->step[i];
+    tn__nodes all = {0};
+    if (st->kernel < 0) continue;
+    tn__topo(&p->arena, &p->kernel[st->kernel]->body, 1, &all);
+    for (uint32_t j = 0; j < all.n; j++) {
+      tn_node *n = all.v[j];
+      if (n->op != OP_PARAM || n->ints[0] < p->s->items.v[i].nbuf) continue;
+      st->buf[n->ints[0]] = -1 - (int)p->scratch.n;
+      tn__vec_push(&p->arena, &p->scratch, n->src[0]);
+      tn__vec_push(&p->arena, &p->scratch_dtype, n->dtype);
+    }
+  }
+}
+
+static void find_vars(tn__plan *p) {
+  tn__nodes all = {0}, roots = {0};
+  tn__vec_push(&p->arena, &roots, p->key);
+  tn__vec_push(&p->arena, &roots, p->s->text);
+  tn__topo(&p->arena, roots.v, roots.n, &all);
+  for (uint32_t i = 0; i < all.n; i++)
+    if (all.v[i]->op == OP_VAR) tn__vec_push(&p->arena, &p->var, all.v[i]);
+  p->value = tn__arena_zalloc(&p->arena, (p->var.n + 1) * sizeof *p->value);
+}
+
+static void find_lives(tn__plan *p) {
+  uint32_t nb = p->s->bufs.n, n = nb + p->scratch.n;
+  p->bytes = tn__arena_zalloc(&p->arena, (n + 1) * sizeof *p->bytes);
+  p->offset = tn__arena_zalloc(&p->arena, (n + 1) * sizeof *p->offset);
+  p->first = tn__arena_alloc(&p->arena, (n + 1) * sizeof *p->first);
+  p->last = tn__arena_alloc(&p->arena, (n + 1) * sizeof *p->last);
+  for (uint32_t b = 0; b < n; b++) p->first[b] = p->last[b] = -1;
+  for (uint32_t i = 0; i < p->s->items.n; i++)
+    for (uint32_t j = 0; j < p->step[i].nbuf; j++) {
+      int b = p->step[i].buf[j] < 0 ? (int)nb - 1 - p->step[i].buf[j] : p->step[i].buf[j];
+      if (p->first[b] < 0) p->first[b] = (int)i;
+      p->last[b] = (int)i;
+    }
+}
+
+/* The pipeline. */
+static tn__plan *compile(tn_ctx *c, tn_node *key) {
+  tn__plan *p = tn__mem_zalloc(&c->mem, sizeof *p);
+  struct tn__runtime *rt = c->runtime;
+  tn__arena_init(&p->arena, &c->mem);
+  rt->building = p;
+  p->dev = tn__device_get(c, key->device < 0 ? 0 : key->device);
+  p->key = key;
+  keep(p, key);
+  p->nout = key->nsrc;
+  tn_node *graph = own_outputs(c, tn__simplify_graph(c, key));
+  p->s = tn__schedule_make(c, &p->arena, graph, p->dev);
+  keep(p, graph);
+  keep(p, p->s->text);
+  for (uint32_t i = 0; i < p->s->bufs.n; i++) keep(p, p->s->bufs.v[i].size);
+  for (uint32_t i = 0; i < p->s->items.n; i++) {
+    const tn__gemm *g = p->s->items.v[i].gemm;
+    if (!g) continue;
+    tn_node *size[] = {g->batch, g->m, g->n, g->k, g->a.offset, g->a.batch_stride, g->a.ld, g->b.offset, g->b.batch_stride, g->b.ld};
+    for (uint32_t j = 0; j < sizeof size / sizeof *size; j++) keep(p, size[j]);
+  }
+  lower_items(c, p);
+  find_scratch(p);
+  find_vars(p);
+  find_lives(p);
+  p->code = p->nkernels ? p->dev->ops->compile(p->dev, p->kernel, p->nkernels) : NULL;
+  c->stats.schedules_compiled++;
+  rt->building = NULL;
+  return p;
+}
+
+void tn__plan_free(tn_ctx *c, tn__plan *p) {
+  if (!p) return;
+  if (p->code) p->dev->ops->release(p->dev, p->code);
+  if (p->temp) tn__buffer_drop(p->temp);
+  for (uint32_t i = 0; i < p->kept.n; i++) tn__node_drop(c, p->kept.v[i]);
+  tn__arena_free(&p->arena);
+  tn__mem_free(&c->mem, p);
+}
+
+static void evict(tn_ctx *c) {
+  tn__plan **oldest = NULL;
+  for (tn__plan **at = &c->runtime->plans; *at; at = &(*at)->next)
+    if (!(*at)->pins) oldest = at;
+  if (!oldest) return;
+  tn__plan *p = *oldest;
+  *oldest = p->next;
+  c->runtime->nplans--;
+  tn__plan_free(c, p);
+}
+
+tn__plan *tn__plan_get(tn_ctx *c, tn_node *key) {
+  struct tn__runtime *rt = c->runtime;
+  for (tn__plan **at = &rt->plans; *at; at = &(*at)->next) {
+    tn__plan *p = *at;
+    if (p->key != key) continue;
+    *at = p->next;
+    p->next = rt->plans;
+    rt->plans = p;
+    c->stats.schedules_reused++;
+    return p;
+  }
+  if (rt->building) { /* an earlier attempt failed half-way */
+    tn__plan_free(c, rt->building);
+    rt->building = NULL;
+  }
+  tn__plan *p = compile(c, key);
+  p->next = rt->plans;
+  rt->plans = p;
+  if (++rt->nplans > MAX_PLANS) evict(c);
+  return p;
+}
+
+void tn__plan_pin(tn__plan *p, int by) { p->pins += by; }
+
+tn__plan *tn__plan_next(const tn__plan *p) { return p->next; }
+
+uint32_t tn__plan_vars(const tn__plan *p, tn_node *const **var) {
+  *var = p->var.v;
+  return p->var.n;
+}
+
+/* ---- sizes ---- */
+
+static int64_t size_at(tn_ctx *c, const tn__plan *p, tn_node *n) {
+  int64_t v;
+  if (tn__const_int(n, &v)) return v;
+  return tn__eval_index(n, &(tn__env){.key = p->var.v, .val = p->value, .n = p->var.n}, &c->scratch);
+}
+
+static size_t bytes_of(tn_ctx *c, const tn__plan *p, tn_node *size, int dtype) {
+  int64_t n = size_at(c, p, size);
+  size_t bytes;
+  if (n < 0 || __builtin_mul_overflow((size_t)n, tn__size_of(dtype), &bytes) || bytes > PTRDIFF_MAX)
+    tn__fail(c, TN_ENOMEM, "a buffer of %lld x %s is beyond any memory", (long long)n, tn__dtypes[dtype].name);
+  return bytes;
+}
+
+static bool in_arena(const tn__plan *p, uint32_t b) { return b >= p->s->bufs.n || p->s->bufs.v[b].kind == BUF_TEMP; }
+
+/* Offsets of temporaries: the largest first, each at the lowest place free while it lives. */
+static void place(tn_ctx *c, tn__plan *p) {
+  uint32_t n = p->s->bufs.n + p->scratch.n, placed = 0;
+  uint32_t *order = tn__alloc(c, (n + 1) * sizeof *order);
+  p->temp_sum = p->temp_size = 0;
+  for (uint32_t round = 0; round < n; round++) {
+    uint32_t pick = n;
+    for (uint32_t b = 0; b < n; b++) {
+      bool taken = !in_arena(p, b) || p->first[b] < 0;
+      for (uint32_t i = 0; i < placed && !taken; i++) taken = order[i] == b;
+      if (!taken && (pick == n || p->bytes[b] > p->bytes[pick])) pick = b;
+    }
+    if (pick == n) break;
+    size_t at = 0;
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (uint32_t i = 0; i < placed; i++) {
+        uint32_t o = order[i];
+        bool together = p->first[o] <= p->last[pick] && p->first[pick] <= p->last[o];
+        if (!together || p->offset[o] >= at + p->bytes[pick] || at >= p->offset[o] + p->bytes[o]) continue;
+        at = (p->offset[o] + p->bytes[o] + 63) / 64 * 64;
+        moved = true;
+      }
+    }
+    p->offset[pick] = at;
+    order[placed++] = pick;
+    if (pick < p->s->bufs.n) p->temp_sum += p->bytes[pick];
+    if (at + p->bytes[pick] > p->temp_size) p->temp_size = at + p->bytes[pick];
+  }
+}
+
+static void bind_product(tn_ctx *c, tn__plan *p, uint32_t i) {
+  const tn__gemm *g = p->s->items.v[i].gemm;
+  step *st = &p->step[i];
+  st->product = (tn__product){.dtype = g->dtype, .trans_a = g->a.trans, .trans_b = !g->b.trans, .m = size_at(c, p, g->m), .n = size_at(c, p, g->n),
+                              .k = size_at(c, p, g->k), .batch = size_at(c, p, g->batch), .lda = size_at(c, p, g->a.ld), .ldb = size_at(c, p, g->b.ld),
+                              .stride_a = size_at(c, p, g->a.batch_stride), .stride_b = size_at(c, p, g->b.batch_stride)};
+  st->product.ldc = st->product.n > 0 ? st->product.n : 1;
+  st->product.stride_c = st->product.m * st->product.n;
+  st->a_off = size_at(c, p, g->a.offset);
+  st->b_off = size_at(c, p, g->b.offset);
+}
+
+void tn__plan_bind(tn_ctx *c, tn__plan *p, const int64_t *value) {
+  bool same = p->bound;
+  for (uint32_t i = 0; i < p->var.n && same; i++) same = p->value[i] == value[i];
+  if (same) return;
+  p->bound = false;
+  for (uint32_t i = 0; i < p->var.n; i++) {
+    if (value[i] < p->var.v[i]->lo || value[i] > p->var.v[i]->hi)
+      tn__fail(c, TN_EBOUND, "size %s = %lld is outside of %lld..%lld", p->var.v[i]->name, (long long)value[i], (long long)p->var.v[i]->lo, (long long)p->var.v[i]->hi);
+    p->value[i] = value[i];
+  }
+  for (uint32_t b = 0; b < p->s->bufs.n; b++) p->bytes[b] = bytes_of(c, p, p->s->bufs.v[b].size, p->s->bufs.v[b].dtype);
+  for (uint32_t b = 0; b < p->scratch.n; b++) p->bytes[p->s->bufs.n + b] = bytes_of(c, p, p->scratch.v[b], p->scratch_dtype.v[b]);
+  place(c, p);
+  if (!p->temp || p->temp->size < p->temp_size) {
+    if (p->temp) tn__buffer_drop(p->temp);
+    p->temp = NULL;
+    p->temp = tn__buffer_new(p->dev, p->temp_size);
+  }
+  for (uint32_t i = 0; i < p->s->items.n; i++)
+    if (p->step[i].kernel < 0) bind_product(c, p, i);
+  p->bound = true;
+}
+
+size_t tn__plan_out_bytes(const tn__plan *p, uint32_t i) {
+  for (uint32_t b = 0; b < p->s->bufs.n; b++)
+    if (p->s->bufs.v[b].kind == BUF_OUTPUT && p->s->bufs.v[b].slot == (int)i) return p->bytes[b];
+  return 0;
+}
+
+/* ---- running ---- */
+
+static void *pointer(const tn__plan *p, int buf, tn__buffer *const *in, tn__buffer *const *out) {
+  uint32_t b = buf < 0 ? p->s->bufs.n - 1 - (uint32_t)buf : (uint32_t)buf;
+  if (in_arena(p, b)) return (char *)p->temp->mem + p->offset[b];
+  const tn__buf *x = &p->s->bufs.v[b];
+  return x->kind == BUF_INPUT ? in[x->slot]->mem : out[x->slot]->mem;
+}
+
+static tn_status run_product(tn__plan *p, step *st, const tn__gemm *g, tn__buffer *const *in, tn__buffer *const *out) {
+  size_t size = tn__size_of(g->dtype);
+  tn__product x = st->product;
+  x.a = (char *)pointer(p, g->a.buf, in, out) + (size_t)st->a_off * size;
+  x.b = (char *)pointer(p, g->b.buf, in, out) + (size_t)st->b_off * size;
+  x.c = pointer(p, g->c, in, out);
+  return tn__cpu_gemm(p->dev, &x);
+}
+
+tn_status tn__plan_run(tn_ctx *c, tn__plan *p, tn__buffer *const *in, tn__buffer *const *out) {
+  for (uint32_t i = 0; i < p->s->items.n; i++) {
+    step *st = &p->step[i];
+    tn_status status;
+    if (st->kernel < 0) {
+      status = run_product(p, st, p->s->items.v[i].gemm, in, out);
+    } else {
+      for (uint32_t j = 0; j < st->nbuf; j++) {
+        st->ptr[j] = pointer(p, st->buf[j], in, out);
+        st->bytes[j] = p->bytes[st->buf[j] < 0 ? (int)p->s->bufs.n - 1 - st->buf[j] : st->buf[j]];
+      }
+      const tn__kernel *k = p->kernel[st->kernel];
+      int64_t var[64];
+      for (uint32_t j = 0; j < k->nvar && j < 64; j++)
+        for (uint32_t v = 0; v < p->var.n; v++)
+          if (p->var.v[v] == k->var[j]) var[j] = p->value[v];
+      status = p->dev->ops->launch(p->dev, p->code, (uint32_t)st->kernel, st->ptr, st->bytes, var);
+    }
+    if (status != TN_OK) return status;
+    c->stats.kernels_run++;
+  }
+  return TN_OK;
+}
+
+void tn__plan_info(const tn__plan *p, tn_program_info *out) {
+  *out = (tn_program_info){.kernels = (int)p->nkernels, .library_calls = (int)(p->s->items.n - p->nkernels), .intermediate = p->temp_sum, .arena = p->temp_size};
+}
+
+void tn__plan_print(tn_ctx *c, const tn__plan *p, tn__sb *out) {
+  tn__sb_puts(out, "# graph\n");
+  tn__print(out, p->key);
+  tn__sb_puts(out, "\n# schedule\n");
+  tn__print(out, p->s->text);
+  tn__sb_puts(out, "\n# kernels, optimised\n");
+  for (uint32_t i = 0; i < p->nkernels; i++) {
+    tn__sb_printf(out, "# %s:%s\n", p->kernel[i]->name, p->kernel[i]->note);
+    tn__print(out, p->kernel[i]->body);
+    tn__sb_puts(out, "\n");
+  }
+  tn__sb_puts(out, "# source\n");
+  tn__render_unit(c, out, &tn__dialect_c, p->kernel, p->nkernels);
+}

@@ -1,0 +1,571 @@
+/* Programs: capture and replay.
+ *
+ * While one is recorded its inputs are placeholders in the graph and tn_assign() rebinds cells as ever.  At the end every cell that
+ * was assigned becomes state: its new value is an output of the program, and the cell itself gets its old value back.  The program
+ * refers to state, and to every tensor it reads, through their cells: what a caller writes into them later is what the next run sees. */
+#include "rewrite/rewrite.h"
+#include "run/runtime.h"
+#include "tensor/cells.h"
+#include "tensor/random.h"
+#include <string.h>
+
+typedef struct input {
+  char *name;
+  tn_node *node;      /* the placeholder; kept */
+  tn__buffer *own;    /* of tn_program_write */
+  tn_tensor *bound;   /* of tn_program_bind; retained */
+  bool set;
+} input;
+
+typedef struct output {
+  char *name;
+  tn_node *node;      /* kept */
+  uint32_t at;        /* output of the plan */
+  tn__buffer *buf;
+  tn_dim *dim;        /* sizes of the last run */
+} output;
+
+typedef struct state {
+  tn_tensor *cell;    /* retained; NULL: the random state */
+  uint32_t at;
+  tn__buffer *spare;  /* the next run writes here, then it changes places with the cell's buffer */
+} state;
+
+typedef enum source_kind { FROM_INPUT, FROM_CELL, FROM_NODE, FROM_RANDOM } source_kind;
+
+typedef struct source { /* of each PARAM of the plan */
+  source_kind kind;
+  uint32_t input;
+  tn_tensor *cell;    /* retained */
+  tn_node *node;      /* kept */
+} source;
+
+struct tn_program {
+  tn_ctx *ctx;
+  tn_program *next;
+  tn__arena arena;
+  tn__vec(input) inputs;
+  tn__vec(output) outputs;
+  tn__vec(state) states;
+  tn__vec(source) sources;
+  tn__plan *plan;
+  uint64_t calls;     /* random tensors a run makes */
+  bool recording, ready;
+  int64_t *value;     /* of the plan's symbolic sizes */
+  bool *known;
+  tn__buffer **in, **out;
+};
+
+/* ---- recording ---- */
+
+typedef struct args {
+  tn_program *p;
+  tn_tensor *t, *made;
+  const char *name;
+  int dtype;
+  const tn_dim *shape;
+  int rank;
+  const void *data;
+  void *into;
+  size_t bytes;
+} args;
+
+static bool run(tn_program *p, const char *api, void (*fn)(tn_ctx *, void *), args *k) {
+  tn_ctx *c = p->ctx;
+  k->p = p;
+  tn__cells_drain(c);
+  tn__storage_reap(c);
+  bool ok = tn__ctx_run(c, api, fn, k);
+  tn__storage_reap(c);
+  return ok;
+}
+
+static tn_status status_of(const tn_program *p, bool ok) { return ok ? TN_OK : p->ctx->err.status; }
+
+/* Calls fn for every live handle. */
+static void each_cell(tn_ctx *c, void (*fn)(tn_ctx *, tn_tensor *, void *), void *arg) {
+  for (struct tn__scope *s = c->cells->top; s; s = s->outer)
+    for (tn_tensor *t = s->first; t; t = t->next) fn(c, t, arg);
+}
+
+typedef tn__vec(tn_tensor *) cells;
+
+static void collect_assigned(tn_ctx *c, tn_tensor *t, void *arg) {
+  cells *v = arg;
+  if (t->node->op == OP_ASSIGN) tn__vec_push(&c->scratch, v, t);
+}
+
+static void do_begin(tn_ctx *c, void *arg) {
+  args *k = arg;
+  if (c->runtime->recording) tn__fail(c, TN_ESTATE, "another program is being recorded");
+  cells pending = {0};
+  each_cell(c, collect_assigned, &pending);
+  if (pending.n) tn__run_realize(c, pending.v, (int)pending.n);
+  tn__random_flush(c);
+  tn__random_state(c, NULL);
+  tn_program *p = tn__mem_zalloc(&c->mem, sizeof *p);
+  tn__arena_init(&p->arena, &c->mem);
+  p->ctx = c;
+  p->next = c->runtime->programs;
+  c->runtime->programs = p;
+  p->recording = true;
+  c->runtime->recording = p;
+  k->p = p;
+}
+
+tn_program *tn_program_begin(tn_ctx *ctx) {
+  args k = {0};
+  if (!ctx) return NULL;
+  tn__cells_drain(ctx);
+  tn__storage_reap(ctx);
+  return tn__ctx_run(ctx, "tn_program_begin", do_begin, &k) ? k.p : NULL;
+}
+
+static void need_recording(tn_ctx *c, const tn_program *p) {
+  if (!p->recording) tn__fail(c, TN_ESTATE, "the program's recording has ended");
+}
+
+static input *find_input(tn_ctx *c, tn_program *p, const char *name) {
+  for (uint32_t i = 0; i < p->inputs.n; i++)
+    if (name && !strcmp(p->inputs.v[i].name, name)) return &p->inputs.v[i];
+  tn__fail(c, TN_EINVAL, "the program has no input '%s'", name ? name : "NULL");
+}
+
+static void do_input(tn_ctx *c, void *arg) {
+  args *k = arg;
+  tn_node *dim[TN_MAX_RANK];
+  need_recording(c, k->p);
+  if (!k->name) tn__fail(c, TN_EINVAL, "an input needs a name");
+  for (uint32_t i = 0; i < k->p->inputs.n; i++)
+    if (!strcmp(k->p->inputs.v[i].name, k->name)) tn__fail(c, TN_EINVAL, "there is an input '%s' already", k->name);
+  if (k->rank < 0 || k->rank > TN_MAX_RANK) tn__fail(c, TN_EINVAL, "rank %d is outside of 0..%d", k->rank, TN_MAX_RANK);
+  if (k->dtype < 0 || k->dtype >= TN_DTYPE_COUNT) tn__fail(c, TN_EDTYPE, "unknown dtype %d", k->dtype);
+  for (int i = 0; i < k->rank; i++) dim[i] = tn__dim_in(c, k->shape[i]);
+  tn_node *n = tn__param(c, k->dtype, TN__PLACEHOLDER + c->runtime->next_placeholder++, 0, dim, (uint32_t)k->rank);
+  input in = {.name = tn__arena_strdup(&k->p->arena, k->name), .node = n};
+  k->made = tn__cell_new(c, n);
+  tn__vec_push(&k->p->arena, &k->p->inputs, in);
+  tn__node_keep(n);
+}
+
+tn_tensor *tn_program_input(tn_program *p, const char *name, tn_dtype dtype, const tn_dim *shape, int rank) {
+  args k = {.name = name, .dtype = (int)dtype, .shape = shape, .rank = rank};
+  return p && run(p, "tn_program_input", do_input, &k) ? k.made : NULL;
+}
+
+static void do_output(tn_ctx *c, void *arg) {
+  args *k = arg;
+  need_recording(c, k->p);
+  if (!k->name) tn__fail(c, TN_EINVAL, "an output needs a name");
+  if (!k->t || k->t->magic != TN__CELL_MAGIC) tn__fail(c, TN_EINVAL, "output '%s' is NULL", k->name);
+  if (k->t->ctx != c) tn__fail(c, TN_EINVAL, "output '%s' belongs to another context", k->name);
+  for (uint32_t i = 0; i < k->p->outputs.n; i++)
+    if (!strcmp(k->p->outputs.v[i].name, k->name)) tn__fail(c, TN_EINVAL, "there is an output '%s' already", k->name);
+  output o = {.name = tn__arena_strdup(&k->p->arena, k->name), .node = k->t->node};
+  o.dim = tn__arena_zalloc(&k->p->arena, (k->t->node->rank + 1u) * sizeof *o.dim);
+  tn__vec_push(&k->p->arena, &k->p->outputs, o);
+  tn__node_keep(o.node);
+}
+
+tn_status tn_program_output(tn_program *p, const char *name, tn_tensor *t) {
+  args k = {.name = name, .t = t};
+  return p ? status_of(p, run(p, "tn_program_output", do_output, &k)) : TN_EINVAL;
+}
+
+/* ---- the end of a recording ---- */
+
+typedef struct search {
+  tn_node *node;
+  tn_tensor *found;
+} search;
+
+static void match_cell(tn_ctx *c, tn_tensor *t, void *arg) {
+  search *s = arg;
+  (void)c;
+  if (t->node == s->node && !s->found) s->found = t;
+}
+
+static uint32_t add_root(tn_ctx *c, tn__nodes *roots, tn_node *n) {
+  for (uint32_t i = 0; i < roots->n; i++)
+    if (roots->v[i] == n) n = tn__node_make(c, &(tn__make){.op = OP_CONTIG, .src = &n, .nsrc = 1}), i = UINT32_MAX;
+  tn__vec_push(&c->scratch, roots, n);
+  return roots->n - 1;
+}
+
+/* The random state after a run: {seed, calls + n} */
+static tn_node *advance_random(tn_ctx *c, tn_node *s, uint64_t n) {
+  tn_node *two = tn__int(c, 2), *at = tn__iota(c, two), *one = tn__scalar_to(c, tn__const_bits(c, TN_I64, 1), &two, 1);
+  tn_node *by = tn__scalar_to(c, tn__const_bits(c, TN_U64, n), &two, 1), *none = tn__scalar_to(c, tn__const_bits(c, TN_U64, 0), &two, 1);
+  return tn__add(c, s, tn__where(c, tn__op2(c, OP_EQ, at, one), by, none));
+}
+
+static void take_sources(tn_ctx *c, tn_program *p, const tn__nodes *in, const tn_node *random) {
+  for (uint32_t i = 0; i < in->n; i++) {
+    tn_node *n = in->v[i];
+    source s = {.kind = n == random ? FROM_RANDOM : FROM_NODE};
+    for (uint32_t j = 0; j < p->inputs.n; j++)
+      if (p->inputs.v[j].node == n) s = (source){.kind = FROM_INPUT, .input = j};
+    if (s.kind == FROM_NODE) {
+      if (n->op == OP_PARAM) tn__fail(c, TN_ESTATE, "an input of another program is used in this one");
+      search find = {.node = n};
+      each_cell(c, match_cell, &find);
+      if (find.found) s = (source){.kind = FROM_CELL, .cell = find.found};
+    }
+    s.node = n;
+    tn__vec_push(&p->arena, &p->sources, s);
+    tn__node_keep(n);
+    if (s.cell) tn_retain(s.cell);
+  }
+}
+
+static void undo_assign(tn_ctx *c, tn_tensor *t, void *arg) {
+  (void)arg;
+  (void)c;
+  while (t->node->op == OP_ASSIGN) tn__cell_set(t, t->node->src[0]);
+}
+
+static void do_end(tn_ctx *c, void *arg) {
+  args *k = arg;
+  tn_program *p = k->p;
+  need_recording(c, p);
+  tn__nodes roots = {0}, in = {0};
+  cells assigned = {0};
+  uint64_t ahead = 0;
+  each_cell(c, collect_assigned, &assigned);
+  for (uint32_t i = 0; i < p->outputs.n; i++) p->outputs.v[i].at = add_root(c, &roots, p->outputs.v[i].node);
+  for (uint32_t i = 0; i < assigned.n; i++) {
+    state s = {.cell = assigned.v[i], .at = add_root(c, &roots, assigned.v[i]->node)};
+    tn__vec_push(&p->arena, &p->states, s);
+    tn_retain(s.cell);
+  }
+  tn_node *random = tn__random_state(c, &ahead);
+  if (ahead) {
+    state s = {.at = add_root(c, &roots, advance_random(c, random, ahead))};
+    tn__vec_push(&p->arena, &p->states, s);
+    p->calls = ahead;
+  }
+  each_cell(c, undo_assign, NULL);
+  if (!roots.n) tn__fail(c, TN_EINVAL, "the program has no output and assigns nothing");
+  tn_node *key = tn__plan_key(c, roots.v, roots.n, &in);
+  take_sources(c, p, &in, random);
+  p->plan = tn__plan_get(c, key);
+  tn__plan_pin(p->plan, 1);
+  tn_node *const *var;
+  uint32_t nvar = tn__plan_vars(p->plan, &var);
+  p->value = tn__arena_zalloc(&p->arena, (nvar + 1) * sizeof *p->value);
+  p->known = tn__arena_zalloc(&p->arena, nvar + 1);
+  p->in = tn__arena_zalloc(&p->arena, (in.n + 1) * sizeof *p->in);
+  p->out = tn__arena_zalloc(&p->arena, (roots.n + 1) * sizeof *p->out);
+  p->ready = true;
+}
+
+/* Random tensors made while recording are the program's, not the caller's: the generator goes back. */
+static void do_rewind(tn_ctx *c, void *arg) {
+  uint64_t seed = 0, calls = 0, ahead = 0;
+  (void)arg;
+  tn_node *random = tn__random_state(c, &ahead);
+  tn_rng_get_state(c, &seed, &calls);
+  tn__random_set_state(c, random, calls - ahead);
+  each_cell(c, undo_assign, NULL);
+}
+
+tn_status tn_program_end(tn_program *p) {
+  args k = {0};
+  if (!p) return TN_EINVAL;
+  bool was = p->recording, ok = run(p, "tn_program_end", do_end, &k);
+  if (was) {
+    p->recording = false;
+    p->ctx->runtime->recording = NULL;
+    tn__ctx_run(p->ctx, "tn_program_end", do_rewind, NULL);
+  }
+  return status_of(p, ok);
+}
+
+/* ---- inputs ---- */
+
+static void need_ready(tn_ctx *c, const tn_program *p) {
+  if (!p->ready) tn__fail(c, TN_ESTATE, "the program is not compiled: tn_program_end() has not succeeded");
+}
+
+/* Checks a concrete shape against the recorded one and takes the symbolic sizes from it. */
+static void take_shape(tn_ctx *c, tn_program *p, const input *in, const int64_t *size, uint32_t rank) {
+  tn_node *const *var;
+  uint32_t nvar = tn__plan_vars(p->plan, &var);
+  if (rank != in->node->rank)
+    tn__fail(c, TN_ESHAPE, "input '%s' is %s; %u axes were given", in->name, tn__node_type(in->node, &c->scratch), rank);
+  for (uint32_t i = 0; i < rank; i++) {
+    tn_node *d = in->node->dim[i];
+    int64_t want;
+    if (tn__const_int(d, &want)) {
+      if (size[i] != want) tn__fail(c, TN_ESHAPE, "input '%s' is %s; axis %u was given as %lld", in->name, tn__node_type(in->node, &c->scratch), i, (long long)size[i]);
+    } else if (d->op == OP_VAR) {
+      if (size[i] < d->lo || size[i] > d->hi)
+        tn__fail(c, TN_EBOUND, "input '%s': size %s = %lld is outside of %lld..%lld", in->name, d->name, (long long)size[i], (long long)d->lo, (long long)d->hi);
+      for (uint32_t v = 0; v < nvar; v++)
+        if (var[v] == d) p->value[v] = size[i], p->known[v] = true;
+    } else {
+      tn__fail(c, TN_ENOTSUP, "input '%s': only plain and single symbolic sizes can be bound", in->name);
+    }
+  }
+}
+
+static void plain_shape(tn_ctx *c, const tn_dim *shape, int rank, int64_t *out) {
+  if (rank < 0 || rank > TN_MAX_RANK) tn__fail(c, TN_EINVAL, "rank %d is outside of 0..%d", rank, TN_MAX_RANK);
+  for (int i = 0; i < rank; i++) {
+    if (shape[i] < 0) tn__fail(c, TN_EINVAL, "size %lld of axis %d is not a plain size", (long long)shape[i], i);
+    out[i] = shape[i];
+  }
+}
+
+static size_t bytes_of(const tn_node *n, const int64_t *size) {
+  size_t b = tn__size_of(n->dtype);
+  for (uint32_t i = 0; i < n->rank; i++) b *= (size_t)size[i];
+  return b;
+}
+
+static void do_write(tn_ctx *c, void *arg) {
+  args *k = arg;
+  int64_t size[TN_MAX_RANK];
+  need_ready(c, k->p);
+  input *in = find_input(c, k->p, k->name);
+  plain_shape(c, k->shape, k->rank, size);
+  take_shape(c, k->p, in, size, (uint32_t)k->rank);
+  size_t want = bytes_of(in->node, size);
+  if (k->bytes != want) tn__fail(c, TN_EINVAL, "input '%s': %zu bytes given, the shape takes %zu", in->name, k->bytes, want);
+  if (!k->data && want) tn__fail(c, TN_EINVAL, "the source is NULL");
+  tn__device *d = tn__device_get(c, 0);
+  if (!in->own || in->own->size < want || in->own->refs > 1) {
+    tn__buffer *b = tn__buffer_new(d, want);
+    if (in->own) tn__buffer_drop(in->own);
+    in->own = b;
+  }
+  if (want) d->ops->upload(d, in->own->mem, k->data, want);
+  if (in->bound) tn_release(in->bound);
+  in->bound = NULL;
+  in->set = true;
+}
+
+tn_status tn_program_write(tn_program *p, const char *name, const tn_dim *shape, int rank, const void *data, size_t bytes) {
+  args k = {.name = name, .shape = shape, .rank = rank, .data = data, .bytes = bytes};
+  return p ? status_of(p, run(p, "tn_program_write", do_write, &k)) : TN_EINVAL;
+}
+
+static void do_bind(tn_ctx *c, void *arg) {
+  args *k = arg;
+  int64_t size[TN_MAX_RANK];
+  need_ready(c, k->p);
+  input *in = find_input(c, k->p, k->name);
+  if (!k->t || k->t->magic != TN__CELL_MAGIC || k->t->ctx != c) tn__fail(c, TN_EINVAL, "input '%s': not a tensor of this context", in->name);
+  const tn_node *n = k->t->node;
+  if (n->op != OP_STORAGE) tn__fail(c, TN_ESTATE, "input '%s': the value is not realised (tn_realize)", in->name);
+  if (n->dtype != in->node->dtype)
+    tn__fail(c, TN_EDTYPE, "input '%s' is %s, not %s", in->name, tn__node_type(in->node, &c->scratch), tn__node_type(n, &c->scratch));
+  for (uint32_t i = 0; i < n->rank; i++) size[i] = n->dim[i]->ints[0];
+  take_shape(c, k->p, in, size, n->rank);
+  tn_retain(k->t);
+  if (in->bound) tn_release(in->bound);
+  in->bound = k->t;
+  in->set = true;
+}
+
+tn_status tn_program_bind(tn_program *p, const char *name, tn_tensor *value) {
+  args k = {.name = name, .t = value};
+  return p ? status_of(p, run(p, "tn_program_bind", do_bind, &k)) : TN_EINVAL;
+}
+
+/* ---- replay ---- */
+
+static tn__buffer *cell_buffer(tn_ctx *c, tn_tensor *t) {
+  if (t->node->op != OP_STORAGE) tn__run_realize(c, &t, 1);
+  return tn__storage_buffer(c, t->node);
+}
+
+static void fill_inputs(tn_ctx *c, tn_program *p) {
+  for (uint32_t i = 0; i < p->sources.n; i++) {
+    const source *s = &p->sources.v[i];
+    const input *in = s->kind == FROM_INPUT ? &p->inputs.v[s->input] : NULL;
+    if (in && !in->set) tn__fail(c, TN_ESTATE, "input '%s' has not been bound", in->name);
+    if (in) p->in[i] = in->bound ? cell_buffer(c, in->bound) : in->own;
+    else if (s->kind == FROM_CELL) p->in[i] = cell_buffer(c, s->cell);
+    else if (s->kind == FROM_RANDOM) p->in[i] = tn__storage_buffer(c, tn__random_state(c, NULL));
+    else p->in[i] = tn__storage_buffer(c, s->node);
+  }
+}
+
+/* A buffer of at least `bytes` that only the program holds. */
+static void renew(tn_ctx *c, tn__buffer **b, size_t bytes) {
+  if (*b && (*b)->size >= bytes && (*b)->refs == 1) return;
+  tn__buffer *fresh = tn__buffer_new(tn__device_get(c, 0), bytes);
+  if (*b) tn__buffer_drop(*b);
+  *b = fresh;
+}
+
+/* The new value takes the cell's place.  If nothing else refers to the old storage the two buffers trade places, and nothing is allocated. */
+static void commit(tn_ctx *c, tn_program *p, state *s) {
+  tn_node *n = s->cell ? s->cell->node : tn__random_state(c, NULL);
+  uint32_t own = 1;
+  for (const tn_program *q = c->runtime->programs; q; q = q->next)
+    for (uint32_t i = 0; i < q->sources.n; i++) own += q->sources.v[i].node == n;
+  if (n->refs <= own) {
+    s->spare = tn__storage_swap(c, n, s->spare);
+  } else {
+    tn_node *fresh = tn__storage(c, n->dtype, tn__storage_new(c, s->spare), n->device, n->dim, n->rank);
+    s->spare = NULL;
+    if (s->cell) tn__cell_set(s->cell, fresh);
+    else tn__random_set_state(c, fresh, 0), n = fresh;
+  }
+  (void)p;
+}
+
+static void do_run(tn_ctx *c, void *arg) {
+  tn_program *p = ((args *)arg)->p;
+  tn_node *const *var;
+  need_ready(c, p);
+  if (c->runtime->recording) tn__fail(c, TN_ESTATE, "a program cannot run while one is being recorded");
+  uint64_t seed = 0, calls = 0;
+  if (p->calls) {
+    tn__random_flush(c);
+    tn_rng_get_state(c, &seed, &calls);
+  }
+  fill_inputs(c, p);
+  for (uint32_t i = 0; i < tn__plan_vars(p->plan, &var); i++)
+    if (!p->known[i]) tn__fail(c, TN_EBOUND, "size %s has no value: no input has it", var[i]->name);
+  tn__plan_bind(c, p->plan, p->value);
+  for (uint32_t i = 0; i < p->outputs.n; i++) {
+    output *o = &p->outputs.v[i];
+    renew(c, &o->buf, tn__plan_out_bytes(p->plan, o->at));
+    p->out[o->at] = o->buf;
+  }
+  for (uint32_t i = 0; i < p->states.n; i++) {
+    state *s = &p->states.v[i];
+    renew(c, &s->spare, tn__plan_out_bytes(p->plan, s->at));
+    p->out[s->at] = s->spare;
+  }
+  tn_status status = tn__plan_run(c, p->plan, p->in, p->out);
+  if (status != TN_OK) tn__fail(c, status, "a kernel of the program failed: %s", tn_status_text(status)); /* state keeps its old value */
+  for (uint32_t i = 0; i < p->states.n; i++) commit(c, p, &p->states.v[i]);
+  if (p->calls) tn__random_set_state(c, tn__random_state(c, NULL), calls + p->calls);
+}
+
+tn_status tn_program_run(tn_program *p) {
+  args k = {0};
+  return p ? status_of(p, run(p, "tn_program_run", do_run, &k)) : TN_EINVAL;
+}
+
+static output *find_output(tn_ctx *c, tn_program *p, const char *name) {
+  need_ready(c, p);
+  for (uint32_t i = 0; i < p->outputs.n; i++) {
+    output *o = &p->outputs.v[i];
+    if (!name || strcmp(o->name, name)) continue;
+    if (!o->buf) tn__fail(c, TN_ESTATE, "output '%s': the program has not run yet", name);
+    return o;
+  }
+  tn__fail(c, TN_EINVAL, "the program has no output '%s'", name ? name : "NULL");
+}
+
+static void do_result(tn_ctx *c, void *arg) {
+  args *k = arg;
+  output *o = find_output(c, k->p, k->name);
+  tn_node *const *var, *dim[TN_MAX_RANK];
+  tn_node **old = NULL, **new_ = NULL;
+  uint32_t nvar = tn__plan_vars(k->p->plan, &var);
+  old = tn__alloc(c, (nvar + 1) * sizeof *old);
+  new_ = tn__alloc(c, (nvar + 1) * sizeof *new_);
+  for (uint32_t i = 0; i < nvar; i++) old[i] = var[i], new_[i] = tn__int(c, k->p->value[i]);
+  for (uint32_t i = 0; i < o->node->rank; i++) dim[i] = tn__substitute(c, o->node->dim[i], old, new_, nvar);
+  int64_t id = tn__storage_new(c, tn__buffer_keep(o->buf));
+  k->made = tn__cell_new(c, tn__storage(c, o->node->dtype, id, 0, dim, o->node->rank));
+}
+
+tn_tensor *tn_program_result(tn_program *p, const char *name) {
+  args k = {.name = name};
+  return p && run(p, "tn_program_result", do_result, &k) ? k.made : NULL;
+}
+
+static void do_read(tn_ctx *c, void *arg) {
+  args *k = arg;
+  output *o = find_output(c, k->p, k->name);
+  size_t want = tn__plan_out_bytes(k->p->plan, o->at);
+  if (k->bytes != want) tn__fail(c, TN_EINVAL, "output '%s' takes %zu bytes, not %zu", o->name, want, k->bytes);
+  if (!k->into && want) tn__fail(c, TN_EINVAL, "the destination is NULL");
+  if (want) o->buf->device->ops->download(o->buf->device, k->into, o->buf->mem, want);
+}
+
+tn_status tn_program_read(tn_program *p, const char *name, void *out, size_t bytes) {
+  args k = {.name = name, .into = out, .bytes = bytes};
+  return p ? status_of(p, run(p, "tn_program_read", do_read, &k)) : TN_EINVAL;
+}
+
+tn_status tn_program_get_info(const tn_program *p, tn_program_info *out) {
+  if (!p || !out || !p->ready) return TN_EINVAL;
+  tn__plan_info(p->plan, out);
+  return TN_OK;
+}
+
+static void do_explain(tn_ctx *c, void *arg) {
+  args *k = arg;
+  tn__sb s;
+  need_ready(c, k->p);
+  tn__sb_init(&s, &c->scratch);
+  tn__plan_print(c, k->p->plan, &s);
+  if (fputs(tn__sb_str(&s), k->into) == EOF) tn__fail(c, TN_EIO, "writing failed");
+}
+
+tn_status tn_program_explain(const tn_program *p, FILE *out) {
+  args k = {.into = out ? out : stdout};
+  tn_program *self = (tn_program *)(uintptr_t)p;
+  return p ? status_of(p, run(self, "tn_program_explain", do_explain, &k)) : TN_EINVAL;
+}
+
+static void free_program(tn_program *p) {
+  tn_ctx *c = p->ctx;
+  for (tn_program **at = &c->runtime->programs; *at; at = &(*at)->next)
+    if (*at == p) {
+      *at = p->next;
+      break;
+    }
+  if (c->runtime->recording == p) c->runtime->recording = NULL;
+  for (uint32_t i = 0; i < p->inputs.n; i++) {
+    tn__node_drop(c, p->inputs.v[i].node);
+    if (p->inputs.v[i].own) tn__buffer_drop(p->inputs.v[i].own);
+    if (p->inputs.v[i].bound) tn_release(p->inputs.v[i].bound);
+  }
+  for (uint32_t i = 0; i < p->outputs.n; i++) {
+    tn__node_drop(c, p->outputs.v[i].node);
+    if (p->outputs.v[i].buf) tn__buffer_drop(p->outputs.v[i].buf);
+  }
+  for (uint32_t i = 0; i < p->states.n; i++) {
+    if (p->states.v[i].cell) tn_release(p->states.v[i].cell);
+    if (p->states.v[i].spare) tn__buffer_drop(p->states.v[i].spare);
+  }
+  for (uint32_t i = 0; i < p->sources.n; i++) {
+    tn__node_drop(c, p->sources.v[i].node);
+    if (p->sources.v[i].cell) tn_release(p->sources.v[i].cell);
+  }
+  if (p->plan) tn__plan_pin(p->plan, -1);
+  tn__arena_free(&p->arena);
+  tn__mem_free(&c->mem, p);
+}
+
+void tn_program_close(tn_program *p) {
+  if (!p) return;
+  tn_ctx *c = p->ctx;
+  if (p->recording) {
+    c->runtime->recording = NULL;
+    tn__ctx_run(c, "tn_program_close", do_rewind, NULL);
+  }
+  free_program(p);
+  tn__cells_drain(c);
+}
+
+void tn__run_close(tn_ctx *c) {
+  struct tn__runtime *rt = c->runtime;
+  if (!rt) return;
+  while (rt->programs) free_program(rt->programs);
+  tn__plan_free(c, rt->building);
+  while (rt->plans) {
+    tn__plan *p = rt->plans;
+    rt->plans = tn__plan_next(p);
+    tn__plan_free(c, p);
+  }
+}

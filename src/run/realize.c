@@ -1,0 +1,185 @@
+/* Values on demand: realise, read, write. */
+#include "ir/eval.h"
+#include "run/runtime.h"
+#include "tensor/random.h"
+#include <math.h>
+#include <string.h>
+
+static void refuse_recording(tn_ctx *c) {
+  if (c->runtime->recording) tn__fail(c, TN_ESTATE, "values cannot be read or realised while a program is being recorded");
+}
+
+void tn__run_realize(tn_ctx *c, tn_tensor *const *t, int n) {
+  refuse_recording(c);
+  tn__random_flush(c);
+  tn__nodes roots = {0}, in = {0};
+  int *out_of = tn__alloc(c, ((size_t)n + 1) * sizeof *out_of);
+  for (int i = 0; i < n; i++) {
+    out_of[i] = -1;
+    if (t[i]->node->op == OP_STORAGE) continue;
+    for (uint32_t j = 0; j < roots.n; j++)
+      if (roots.v[j] == t[i]->node) out_of[i] = (int)j;
+    if (out_of[i] >= 0) continue;
+    out_of[i] = (int)roots.n;
+    tn__vec_push(&c->scratch, &roots, t[i]->node);
+  }
+  if (!roots.n) return;
+  tn__plan *p = tn__plan_get(c, tn__plan_key(c, roots.v, roots.n, &in));
+  tn_node *const *var;
+  if (tn__plan_vars(p, &var)) tn__fail(c, TN_EBOUND, "size %s has no value: symbolic shapes run in programs (program.h)", var[0]->name);
+  tn__plan_bind(c, p, NULL);
+  tn__buffer **buf = tn__alloc(c, (in.n + 1) * sizeof *buf);
+  for (uint32_t i = 0; i < in.n; i++) {
+    if (in.v[i]->op == OP_PARAM) tn__fail(c, TN_ESTATE, "the value depends on an input of a program, which has one only while the program runs");
+    buf[i] = tn__storage_buffer(c, in.v[i]);
+  }
+  /* each output has its storage node, and with it an owner, before anything runs */
+  tn__nodes fresh = {0};
+  tn__buffer **out = tn__alloc(c, (roots.n + 1) * sizeof *out);
+  for (uint32_t i = 0; i < roots.n; i++) {
+    tn_node *r = roots.v[i];
+    tn__device *d = tn__device_get(c, r->device < 0 ? 0 : r->device);
+    out[i] = tn__buffer_new(d, tn__plan_out_bytes(p, i));
+    tn_node *st = tn__storage(c, r->dtype, tn__storage_new(c, out[i]), d->index, r->dim, r->rank);
+    tn__vec_push(&c->scratch, &fresh, st);
+  }
+  tn_status status = tn__plan_run(c, p, buf, out);
+  if (status != TN_OK) tn__fail(c, status, "a kernel failed: %s", tn_status_text(status));
+  for (int i = 0; i < n; i++)
+    if (out_of[i] >= 0) tn__cell_set(t[i], fresh.v[out_of[i]]);
+}
+
+/* ---- the public functions ---- */
+
+typedef struct io {
+  tn_tensor *const *t;
+  int n;
+  void *out;
+  const void *in;
+  size_t bytes;
+} io;
+
+static void check_handle(tn_ctx *c, const tn_tensor *t, int at) {
+  if (!t) tn__fail(c, TN_EINVAL, "argument %d is NULL", at + 1);
+  if (t->magic != TN__CELL_MAGIC) tn__fail(c, TN_EINVAL, "argument %d is not a tensor", at + 1);
+  if (t->ctx != c) tn__fail(c, TN_EINVAL, "argument %d belongs to another context", at + 1);
+}
+
+static void do_realize(tn_ctx *c, void *arg) {
+  const io *k = arg;
+  for (int i = 0; i < k->n; i++) check_handle(c, k->t[i], i);
+  tn__run_realize(c, k->t, k->n);
+}
+
+static void check_bytes(tn_ctx *c, const tn_tensor *t, size_t bytes) {
+  size_t want = tn_nbytes(t);
+  if (bytes != want) tn__fail(c, TN_EINVAL, "%zu bytes given for %s, which takes %zu", bytes, tn__node_type(t->node, &c->scratch), want);
+}
+
+static void do_read(tn_ctx *c, void *arg) {
+  const io *k = arg;
+  tn_tensor *t = k->t[0];
+  tn__run_realize(c, k->t, 1);
+  check_bytes(c, t, k->bytes);
+  if (!k->bytes) return;
+  if (!k->out) tn__fail(c, TN_EINVAL, "the destination is NULL");
+  tn__buffer *b = tn__storage_buffer(c, t->node);
+  b->device->ops->download(b->device, k->out, b->mem, k->bytes);
+}
+
+static void do_write(tn_ctx *c, void *arg) {
+  const io *k = arg;
+  tn_tensor *t = k->t[0];
+  refuse_recording(c);
+  for (uint32_t i = 0; i < t->node->rank; i++)
+    if (!tn__is_const(t->node->dim[i])) tn__fail(c, TN_EBOUND, "%s has a symbolic size", tn__node_type(t->node, &c->scratch));
+  check_bytes(c, t, k->bytes);
+  if (!k->in && k->bytes) tn__fail(c, TN_EINVAL, "the source is NULL");
+  tn__device *d = tn__device_get(c, t->node->device < 0 ? 0 : t->node->device);
+  tn__buffer *b = tn__buffer_new(d, k->bytes);
+  tn_node *st = tn__storage(c, t->node->dtype, tn__storage_new(c, b), d->index, t->node->dim, t->node->rank);
+  if (k->bytes) d->ops->upload(d, b->mem, k->in, k->bytes);
+  tn__cell_set(t, st); /* a fresh storage: values made before keep what they had */
+}
+
+/* A call on one tensor. */
+static tn_status run_one(const char *api, tn_tensor *t, void (*fn)(tn_ctx *, void *), io *k) {
+  if (!t || t->magic != TN__CELL_MAGIC) return TN_EINVAL;
+  tn_ctx *c = t->ctx;
+  tn__cells_drain(c);
+  tn__storage_reap(c);
+  k->t = &t;
+  k->n = 1;
+  bool ok = tn__ctx_run(c, api, fn, k);
+  tn__storage_reap(c);
+  return ok ? TN_OK : c->err.status;
+}
+
+tn_status tn_realize(tn_tensor *const *t, int n) {
+  if (n <= 0) return TN_OK;
+  tn_ctx *c = NULL;
+  for (int i = 0; i < n && t && !c; i++)
+    if (t[i] && t[i]->magic == TN__CELL_MAGIC) c = t[i]->ctx;
+  if (!c) return TN_EINVAL;
+  tn__cells_drain(c);
+  tn__storage_reap(c);
+  io k = {.t = t, .n = n};
+  bool ok = tn__ctx_run(c, "tn_realize", do_realize, &k);
+  tn__storage_reap(c);
+  return ok ? TN_OK : c->err.status;
+}
+
+tn_status tn_read(tn_tensor *t, void *out, size_t bytes) {
+  io k = {.out = out, .bytes = bytes};
+  return run_one("tn_read", t, do_read, &k);
+}
+
+tn_status tn_write(tn_tensor *t, const void *data, size_t bytes) {
+  io k = {.in = data, .bytes = bytes};
+  return run_one("tn_write", t, do_write, &k);
+}
+
+tn_status tn_item(tn_tensor *t, double *out) {
+  uint64_t raw = 0;
+  if (!t || !out || t->magic != TN__CELL_MAGIC) return TN_EINVAL;
+  if (tn_numel(t) != 1) {
+    tn__error(t->ctx, TN_ESHAPE, "tn_item: needs one element, not %lld", (long long)tn_numel(t));
+    return TN_ESHAPE;
+  }
+  tn_status s = tn_read(t, &raw, tn_nbytes(t));
+  if (s == TN_OK) *out = tn__eval_to_double(t->node->dtype, tn__eval_load(t->node->dtype, &raw));
+  return s;
+}
+
+typedef struct move {
+  tn_tensor *t, *out;
+  const char *device;
+} move;
+
+static void do_to(tn_ctx *c, void *arg) {
+  move *k = arg;
+  int at = tn__device_find(c, k->device);
+  if (at < 0) tn__fail(c, TN_EDEVICE, "there is no device '%s'", k->device);
+  int from = k->t->node->device < 0 ? 0 : k->t->node->device;
+  if (at == from) {
+    k->out = tn__cell_new(c, k->t->node);
+    return;
+  }
+  tn__run_realize(c, &k->t, 1);
+  tn__device *d = tn__device_get(c, at), *s = tn__device_get(c, from);
+  tn_node *n = k->t->node;
+  tn__buffer *src = tn__storage_buffer(c, n), *b = tn__buffer_new(d, src->size);
+  tn_node *st = tn__storage(c, n->dtype, tn__storage_new(c, b), d->index, n->dim, n->rank);
+  void *host = tn__alloc(c, src->size + 1);
+  s->ops->download(s, host, src->mem, src->size);
+  d->ops->upload(d, b->mem, host, src->size);
+  k->out = tn__cell_new(c, st);
+}
+
+tn_tensor *tn_to(tn_tensor *t, const char *device) {
+  if (!t || t->magic != TN__CELL_MAGIC) return NULL;
+  if (!device) device = "";
+  tn__cells_drain(t->ctx);
+  move k = {.t = t, .device = device};
+  return tn__ctx_run(t->ctx, "tn_to", do_to, &k) ? k.out : NULL;
+}

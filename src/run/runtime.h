@@ -1,0 +1,46 @@
+/* Running: compiled schedules, their cache, realise and replay.  Prefix tn__plan_, tn__run_. */
+#ifndef TN_RUN_RUNTIME_H
+#define TN_RUN_RUNTIME_H
+#include "schedule/schedule.h"
+#include "tenet/program.h"
+#include "tensor/cell.h"
+
+/* A compiled schedule.  What depends on symbolic sizes is worked out when they are bound, and kept until they change: running again with the
+ * same sizes computes and allocates nothing. */
+typedef struct tn__plan tn__plan;
+
+struct tn__runtime {
+  tn__plan *plans;          /* most recently used first */
+  int nplans;
+  tn__plan *building;       /* being compiled: freed if that fails */
+  tn_program *programs;     /* all of the context's */
+  tn_program *recording;    /* the one being recorded, NULL */
+  int64_t next_placeholder; /* slots of program inputs while they are recorded */
+};
+
+enum { TN__PLACEHOLDER = 1 << 24 }; /* PARAM slots from here on stand for program inputs */
+
+/* Numbers the storages and placeholders below `roots` as PARAMs 0.. in order of first visit; *in receives them.  The result, a SINK, is the
+ * cache key: graphs that differ only in their data have the same one. */
+tn_node *tn__plan_key(tn_ctx *c, tn_node *const *roots, uint32_t n, tn__nodes *in);
+/* From the cache, or compiled now.  Throws. */
+tn__plan *tn__plan_get(tn_ctx *c, tn_node *key);
+void tn__plan_pin(tn__plan *p, int by); /* a pinned plan is not evicted */
+void tn__plan_free(tn_ctx *c, tn__plan *p);
+tn__plan *tn__plan_next(const tn__plan *p);
+
+/* The symbolic sizes a plan needs: VAR nodes, in the order of the values given to tn__plan_bind. */
+uint32_t tn__plan_vars(const tn__plan *p, tn_node *const **var);
+/* Works out all sizes for these values; nothing if they are the ones bound already.  Throws. */
+void tn__plan_bind(tn_ctx *c, tn__plan *p, const int64_t *value);
+size_t tn__plan_out_bytes(const tn__plan *p, uint32_t i);
+/* Runs the bound plan: in[i] holds PARAM i, out[i] receives output i. */
+tn_status tn__plan_run(tn_ctx *c, tn__plan *p, tn__buffer *const *in, tn__buffer *const *out);
+void tn__plan_info(const tn__plan *p, tn_program_info *out);
+/* Graph, schedule, kernels as text. */
+void tn__plan_print(tn_ctx *c, const tn__plan *p, tn__sb *out);
+
+/* Makes the values of these cells STORAGEs.  Throws. */
+void tn__run_realize(tn_ctx *c, tn_tensor *const *t, int n);
+void tn__run_close(tn_ctx *c);
+#endif

@@ -1,0 +1,400 @@
+/* Range assignment, first sweep: what stands in memory, and which kernel computes what.
+ *
+ * Needs the graph in topological order.  Walks it from the outputs to the inputs; every node knows, when its turn comes, all places
+ * where it is wanted.  It is then inlined there (its sources become wanted at places of their own), or it gets a buffer, written by a kernel
+ * of its own or by one that computes it anyway.  Gives each node's demands and buffer.  Breaks nothing: the graph stays. */
+#include "rewrite/rewrite.h"
+#include "schedule/fuse.h"
+#include <stdio.h>
+
+enum {
+  MAX_DEMANDS = 12,      /* a node wanted at more places goes to memory: recomputing would multiply */
+  MAX_KERNEL = 3000,     /* nodes in one kernel: compilers are not linear */
+  MIN_PARALLEL = 16,     /* outer iterations that a fused reduction must leave to the threads ... */
+  SMALL_WORK = 32768     /* ... unless there is this little to do */
+};
+
+static tn_node *list_push(tn_ctx *c, tn_node *list, tn_node *const *more, uint32_t n) {
+  tn_node *v[TN_MAX_RANK * 6];
+  if (list->nsrc + n > TN_MAX_RANK * 6) tn__fail(c, TN_ENOTSUP, "more than %d nested loops", TN_MAX_RANK * 6);
+  for (uint32_t i = 0; i < list->nsrc; i++) v[i] = list->src[i];
+  for (uint32_t i = 0; i < n; i++) v[list->nsrc + i] = more[i];
+  return tn__list(c, v, list->nsrc + n);
+}
+
+static void want(tn__fuse *f, tn_node *n, int k, tn_node *idx, tn_node *gate, tn_node *env) {
+  tn__info *in = tn__info_of(f, n);
+  for (uint32_t i = 0; i < in->want.n; i++) {
+    const tn__demand *d = &in->want.v[i];
+    if (d->k == k && d->idx == idx && d->gate == gate && d->env == env) return;
+  }
+  tn__demand d = {.k = k, .idx = idx, .gate = gate, .env = env};
+  tn__vec_push(f->a, &in->want, d);
+}
+
+/* The reduce ranges of n, wanted at d; places with equal index and gate share them, so that the value is computed once. */
+static tn_node *open_ranges(tn__fuse *f, tn__info *in, tn__demand *d, tn_node *const *size, uint32_t n) {
+  for (uint32_t i = 0; i < in->want.n; i++) {
+    const tn__demand *e = &in->want.v[i];
+    if (e->ranges && e->k == d->k && e->idx == d->idx && e->gate == d->gate) return e->ranges;
+  }
+  tn_node *r[TN_MAX_RANK];
+  for (uint32_t i = 0; i < n; i++)
+    r[i] = tn__is_int_const(size[i], 1) ? tn__int(f->c, 0) : tn__range(f->c, size[i], AX_REDUCE, f->next_range++);
+  return tn__list(f->c, r, n);
+}
+
+static tn_node *env_with(tn__fuse *f, tn_node *env, tn_node *ranges) {
+  tn_node *more[TN_MAX_RANK];
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < ranges->nsrc; i++)
+    if (ranges->src[i]->op == OP_RANGE) more[n++] = ranges->src[i];
+  return list_push(f->c, env, more, n);
+}
+
+static void child(tn__fuse *f, tn_node *n, tn__demand *d, int i, tn_node *const *idx, tn_node *gate, tn_node *env) {
+  tn_node *s = n->src[i];
+  d->child_idx[i] = tn__list(f->c, idx, s->rank);
+  d->child_gate[i] = gate;
+  want(f, s, d->k, d->child_idx[i], gate, env);
+}
+
+static void inline_reduce(tn__fuse *f, tn_node *n, tn__info *in, tn__demand *d) {
+  tn_node *x = n->src[0], *size[TN_MAX_RANK], *idx[TN_MAX_RANK];
+  for (uint32_t i = 0; i < n->nint; i++) size[i] = x->dim[n->ints[i]];
+  d->ranges = open_ranges(f, in, d, size, n->nint);
+  for (uint32_t i = 0, a = 0, o = 0; i < x->rank; i++)
+    idx[i] = a < n->nint && n->ints[a] == i ? d->ranges->src[a++] : d->idx->src[o++];
+  child(f, n, d, 0, idx, d->gate, env_with(f, d->env, d->ranges));
+}
+
+static void inline_fold(tn__fuse *f, tn_node *n, tn__info *in, tn__demand *d) {
+  tn_node *size = tn__int(f->c, n->ints[1]), *at[TN_MAX_RANK + 1], *idx[TN_MAX_RANK + 1], *gate = d->gate;
+  d->ranges = open_ranges(f, in, d, &size, 1);
+  for (uint32_t i = 0; i < n->rank; i++) at[i] = d->idx->src[i];
+  at[n->rank] = d->ranges->src[0];
+  tn__index_through(f->c, n, at, idx, &gate);
+  child(f, n, d, 0, idx, gate, env_with(f, d->env, d->ranges));
+}
+
+static void inline_contract(tn__fuse *f, tn_node *n, tn__info *in, tn__demand *d) {
+  uint32_t nb = (uint32_t)n->ints[0], nm = (uint32_t)n->ints[1], nn = (uint32_t)n->ints[2], nk = (uint32_t)n->ints[3];
+  tn_node *const *o = d->idx->src, *ia[TN_MAX_RANK], *ib[TN_MAX_RANK];
+  d->ranges = open_ranges(f, in, d, n->src[0]->dim + nb + nm, nk);
+  for (uint32_t i = 0; i < nb; i++) ia[i] = ib[i] = o[i];
+  for (uint32_t i = 0; i < nm; i++) ia[nb + i] = o[nb + i];
+  for (uint32_t i = 0; i < nn; i++) ib[nb + i] = o[nb + nm + i];
+  for (uint32_t i = 0; i < nk; i++) ia[nb + nm + i] = ib[nb + nn + i] = d->ranges->src[i];
+  tn_node *env = env_with(f, d->env, d->ranges);
+  child(f, n, d, 0, ia, d->gate, env);
+  child(f, n, d, 1, ib, d->gate, env);
+}
+
+/* The index is data: a variable stands for it until its value has been emitted. */
+static void inline_gather(tn__fuse *f, tn_node *n, tn__demand *d) {
+  tn_node *x = n->src[0], *idx[TN_MAX_RANK];
+  uint32_t s = n->src[1]->rank;
+  char name[32];
+  snprintf(name, sizeof name, "@%lld", (long long)f->next_range++);
+  int64_t hi = tn__size_guess(x->dim[0]) - 1;
+  d->ranges = tn__var(f->c, name, 0, hi < 0 ? 0 : hi);
+  idx[0] = d->ranges;
+  for (uint32_t i = 1; i < x->rank; i++) idx[i] = d->idx->src[s + i - 1];
+  child(f, n, d, 0, idx, d->gate, d->env);
+  child(f, n, d, 1, d->idx->src, d->gate, d->env);
+}
+
+static void inline_at(tn__fuse *f, tn_node *n, tn__info *in, tn__demand *d) {
+  tn_node *idx[TN_MAX_RANK + 1], *gate = d->gate;
+  f->groups.v[d->k].size++;
+  switch (n->op) {
+  case OP_SUM: case OP_PROD: case OP_RMAX: case OP_RMIN: inline_reduce(f, n, in, d); return;
+  case OP_FOLD: inline_fold(f, n, in, d); return;
+  case OP_CONTRACT: inline_contract(f, n, in, d); return;
+  case OP_GATHER: inline_gather(f, n, d); return;
+  case OP_CONST: case OP_VAR: case OP_IOTA: return;
+  case OP_ASSIGN: child(f, n, d, 1, d->idx->src, gate, d->env); return;
+  default: break;
+  }
+  if (tn__is_elementwise(n)) {
+    if (n->dtype == TN__INDEX && n->rank == 0) return; /* a size: it is its own value */
+    for (uint32_t i = 0; i < n->nsrc; i++) child(f, n, d, (int)i, d->idx->src, gate, d->env);
+    return;
+  }
+  tn__index_through(f->c, n, d->idx->src, idx, &gate);
+  child(f, n, d, 0, idx, gate, d->env);
+}
+
+/* ---- may a reduction be computed where it is wanted? ---- */
+
+static uint32_t ranges_in(tn__fuse *f, tn_node *idx, tn_node *gate, tn_node *env, bool *opaque) {
+  tn_node *roots[2] = {idx, gate};
+  tn__nodes all = {0};
+  tn__topo(f->a, roots, gate ? 2 : 1, &all);
+  uint32_t set = 0;
+  for (uint32_t i = 0; i < all.n; i++) {
+    if (all.v[i]->op == OP_VAR && all.v[i]->name[0] == '@') *opaque = true;
+    if (all.v[i]->op != OP_RANGE) continue;
+    for (uint32_t j = 0; j < env->nsrc && j < 32; j++)
+      if (env->src[j] == all.v[i]) set |= 1u << j;
+  }
+  return set;
+}
+
+static double extents(tn_node *env, uint32_t set) {
+  double p = 1;
+  for (uint32_t j = 0; j < env->nsrc && j < 32; j++)
+    if (set >> j & 1) p *= (double)tn__size_guess(env->src[j]->src[0]);
+  return p;
+}
+
+static double elements(const tn_node *n) {
+  double p = 1;
+  for (uint32_t i = 0; i < n->rank; i++) p *= (double)tn__size_guess(n->dim[i]);
+  return p;
+}
+
+static bool is_reduction(const tn_node *n) {
+  return tn__ops[n->op].group == G_REDUCE || n->op == OP_FOLD || n->op == OP_CONTRACT;
+}
+
+/* n computed at d: each element once, and nested under loops that the kernel can put outermost. */
+static bool fits(tn__fuse *f, tn_node *n, const tn__demand *d) {
+  bool opaque = false;
+  tn_node *env = d->env;
+  if (env->nsrc > 31) return false;
+  uint32_t set = ranges_in(f, d->idx, d->gate, env, &opaque), nout = f->groups.v[d->k].env->nsrc, outs = (1u << nout) - 1;
+  if (opaque) return false;
+  if (tn__info_of(f, n)->inline_dot) return true; /* its repeats are kept in a row of scratch memory */
+  if (extents(env, set) > elements(n) * 1.01) return false;
+  uint32_t last = set ? 32 - (uint32_t)__builtin_clz(set) : 0, before = last ? (uint32_t)((1ull << last) - 1) : 0;
+  if (set & ~outs) return (before & ~set) == 0;
+  const tn__seed *g = &f->groups.v[d->k];
+  for (uint32_t i = 0; i < g->chain.n; i++)
+    if ((g->chain.v[i] & set) != set && (g->chain.v[i] & set) != g->chain.v[i]) return false;
+  if (set == outs) return true;
+  return extents(env, set) >= MIN_PARALLEL || extents(env, outs) <= SMALL_WORK;
+}
+
+static void note_chain(tn__fuse *f, const tn__demand *d) {
+  bool opaque = false;
+  tn__seed *g = &f->groups.v[d->k];
+  uint32_t set = ranges_in(f, d->idx, d->gate, d->env, &opaque) & ((1u << g->env->nsrc) - 1);
+  for (uint32_t i = 0; i < g->chain.n; i++)
+    if (g->chain.v[i] == set) return;
+  tn__vec_push(f->a, &g->chain, set);
+}
+
+/* ---- a buffer, and who writes it ---- */
+
+/* Is each element of n wanted exactly once at d, ungated, so that d's kernel may store it as well? */
+static bool covers(tn__fuse *f, tn_node *n, const tn__demand *d) {
+  if (d->gate) return false;
+  for (uint32_t i = 0; i < n->rank; i++) {
+    tn_node *x = d->idx->src[i];
+    if (tn__is_int_const(n->dim[i], 1)) continue;
+    if (x->op != OP_RANGE || x->src[0] != n->dim[i]) return false;
+    for (uint32_t j = 0; j < i; j++)
+      if (d->idx->src[j] == x) return false;
+  }
+  return fits(f, n, d);
+}
+
+/* Does kernel `of` need, directly or not, something that kernel `on` writes? */
+static bool depends(tn__fuse *f, int of, int on) {
+  tn__nodes todo = {0};
+  tn__map seen;
+  tn__map_init(&seen, f->a);
+  for (uint32_t i = 0; i < f->groups.v[of].roots.n; i++) tn__vec_push(f->a, &todo, f->groups.v[of].roots.v[i]);
+  while (todo.n) {
+    tn_node *n = todo.v[--todo.n];
+    if (tn__map_get(&seen, (uint64_t)(uintptr_t)n, NULL)) continue;
+    tn__map_putp(&seen, n, n);
+    const tn__info *in = tn__info_of(f, n);
+    if (!in) continue;
+    if (in->buf >= 0 && in->kernel >= 0) {
+      if (in->kernel == on) return true;
+      if (in->kernel != of) /* all of its kernel must have run */
+        for (uint32_t i = 0; i < f->groups.v[in->kernel].roots.n; i++) tn__vec_push(f->a, &todo, f->groups.v[in->kernel].roots.v[i]);
+    }
+    for (uint32_t i = 0; i < n->nsrc; i++) tn__vec_push(f->a, &todo, n->src[i]);
+  }
+  return false;
+}
+
+static int find_host(tn__fuse *f, tn_node *n, tn__info *in) {
+  for (uint32_t i = in->want.n; i-- > 0;) {
+    const tn__demand *d = &in->want.v[i];
+    if (f->groups.v[d->k].size > MAX_KERNEL || f->groups.v[d->k].roots.n >= 8 || !covers(f, n, d)) continue;
+    bool cycle = false;
+    for (uint32_t j = 0; j < in->want.n && !cycle; j++)
+      cycle = in->want.v[j].k != d->k && depends(f, d->k, in->want.v[j].k);
+    for (uint32_t j = 0; j < in->readers.n && !cycle; j++) cycle = depends(f, d->k, in->readers.v[j]);
+    if (!cycle) return (int)i;
+  }
+  return -1;
+}
+
+static int new_buf(tn__fuse *f, tn_node *n, const tn__info *in) {
+  tn__buf b = {.kind = in->out >= 0 ? BUF_OUTPUT : BUF_TEMP, .slot = in->out, .dtype = n->dtype, .size = tn__numel(f->c, n)};
+  tn__vec_push(f->a, &f->s->bufs, b);
+  return (int)f->s->bufs.n - 1;
+}
+
+static int new_group(tn__fuse *f, tn_node *n, tn__demand *root) {
+  tn_node *idx[TN_MAX_RANK], *r[TN_MAX_RANK];
+  uint32_t nr = 0;
+  for (uint32_t i = 0; i < n->rank; i++) {
+    idx[i] = tn__is_int_const(n->dim[i], 1) ? tn__int(f->c, 0) : tn__range(f->c, n->dim[i], AX_LOOP, i);
+    if (idx[i]->op == OP_RANGE) r[nr++] = idx[i];
+  }
+  tn__seed g = {.env = tn__list(f->c, r, nr)};
+  tn__vec_push(f->a, &f->groups, g);
+  *root = (tn__demand){.k = (int)f->groups.n - 1, .idx = tn__list(f->c, idx, n->rank), .env = g.env};
+  return root->k;
+}
+
+/* A scatter is a kernel of two parts: its base copied, then the updates added in order. */
+static void root_scatter(tn__fuse *f, tn_node *n, tn__demand *d) {
+  tn_node *idx = n->src[1], *upd = n->src[2], *r[TN_MAX_RANK], *ri[TN_MAX_RANK];
+  uint32_t nr = 0;
+  child(f, n, d, 0, d->idx->src, NULL, d->env);
+  for (uint32_t i = 0; i < upd->rank; i++) {
+    r[i] = tn__is_int_const(upd->dim[i], 1) ? tn__int(f->c, 0) : tn__range(f->c, upd->dim[i], i < idx->rank ? AX_REDUCE : AX_LOOP, f->next_range++);
+    if (r[i]->op == OP_RANGE) ri[nr++] = r[i];
+  }
+  tn_node *env = tn__list(f->c, ri, nr);
+  d->ranges = tn__list(f->c, r, upd->rank);
+  child(f, n, d, 1, r, NULL, env);
+  child(f, n, d, 2, r, NULL, env);
+}
+
+static void materialise(tn__fuse *f, tn_node *n, tn__info *in) {
+  in->host = n->op == OP_SCATTER || in->gemm ? -1 : find_host(f, n, in);
+  in->buf = new_buf(f, n, in);
+  if (in->host >= 0) {
+    in->kernel = in->want.v[in->host].k;
+    tn__vec_push(f->a, &f->groups.v[in->kernel].roots, n);
+    note_chain(f, &in->want.v[in->host]);
+    inline_at(f, n, in, &in->want.v[in->host]);
+    /* other places in the same kernel compute it too: a kernel cannot load what it is storing */
+    for (uint32_t i = 0; i < in->want.n; i++)
+      if ((int)i != in->host && in->want.v[i].k == in->kernel) inline_at(f, n, in, &in->want.v[i]);
+    return;
+  }
+  tn__demand root;
+  in->kernel = new_group(f, n, &root);
+  tn__vec_push(f->a, &in->want, root);
+  in->host = (int)in->want.n - 1;
+  tn__vec_push(f->a, &f->groups.v[in->kernel].roots, n);
+  if (in->gemm) {
+    tn__vec_push(f->a, &tn__info_of(f, in->gemm->a.base)->readers, in->kernel);
+    tn__vec_push(f->a, &tn__info_of(f, in->gemm->b.base)->readers, in->kernel);
+    return;
+  }
+  if (n->op == OP_SCATTER) root_scatter(f, n, &in->want.v[in->host]);
+  else inline_at(f, n, in, &in->want.v[in->host]);
+}
+
+/* Is it cheaper to store n once than to compute it in each kernel that wants it? */
+static bool worth_storing(const tn__info *in) { return in->flops >= 12 || in->loads >= 3; }
+
+static bool must_store(tn__fuse *f, tn_node *n, tn__info *in) {
+  if (in->must || in->gemm || n->op == OP_CONTIG || n->op == OP_SCATTER) return true;
+  if (in->want.n > MAX_DEMANDS) return true;
+  uint32_t kernels = 0;
+  bool all_fit = true, reduction = is_reduction(n);
+  for (uint32_t i = 0; i < in->want.n; i++) {
+    const tn__demand *d = &in->want.v[i];
+    bool first = true;
+    for (uint32_t j = 0; j < i; j++) first = first && in->want.v[j].k != d->k;
+    kernels += first;
+    if (f->groups.v[d->k].size > MAX_KERNEL) return true;
+    if (reduction && !fits(f, n, d)) all_fit = false;
+  }
+  if (reduction) return !all_fit || kernels > 1;
+  return tn__is_elementwise(n) && kernels > 1 && worth_storing(in);
+}
+
+static void decide(tn__fuse *f, tn_node *n) {
+  tn__info *in = tn__info_of(f, n);
+  if (n->op == OP_PARAM || n->op == OP_SINK) return;
+  if (n->dtype == TN__INDEX && !in->must && !in->want.n) return;
+  if (n->op == OP_CONTRACT && (in->want.n || in->must)) {
+    if (!in->inline_dot && !tn__fuse_attention(f, n)) in->gemm = tn__gemm_plan(f, n);
+  }
+  if (must_store(f, n, in)) {
+    materialise(f, n, in);
+    return;
+  }
+  for (uint32_t i = 0; i < in->want.n; i++) {
+    if (is_reduction(n)) note_chain(f, &in->want.v[i]);
+    inline_at(f, n, in, &in->want.v[i]);
+  }
+}
+
+/* flops and loads per element, were n computed from what surely is in memory */
+static void estimate(tn__fuse *f, tn_node *n) {
+  static const float price[OP_COUNT] = {[OP_EXP] = 10, [OP_EXP2] = 10, [OP_EXPM1] = 14, [OP_LOG] = 12, [OP_LOG2] = 12, [OP_LOG1P] = 14,
+      [OP_SIN] = 16, [OP_COS] = 16, [OP_TAN] = 20, [OP_TANH] = 14, [OP_ERF] = 16, [OP_POW] = 30, [OP_ATAN2] = 20, [OP_PHILOX] = 40,
+      [OP_DIV] = 3, [OP_SQRT] = 3, [OP_MOD] = 3, [OP_IDIV] = 3, [OP_FMOD] = 10};
+  tn__info *in = tn__info_of(f, n);
+  if (n->op == OP_PARAM || is_reduction(n) || n->op == OP_CONTIG || n->op == OP_SCATTER) {
+    in->loads = 1;
+    return;
+  }
+  if (n->op == OP_GATHER) in->loads = 1;
+  if (n->op == OP_EXPAND) return; /* read again and again, it stays in cache */
+  bool elementwise = tn__is_elementwise(n);
+  if (elementwise) in->flops = price[n->op] > 0 ? price[n->op] : 1;
+  for (uint32_t i = 0; i < n->nsrc; i++) {
+    const tn__info *s = tn__info_of(f, n->src[i]);
+    if (!s || (n->op != OP_GATHER && !elementwise && i)) continue;
+    in->flops += s->flops;
+    in->loads += s->loads;
+  }
+}
+
+void tn__fuse_decide(tn__fuse *f) {
+  for (uint32_t i = 0; i < f->order.n; i++) estimate(f, f->order.v[i]);
+  for (uint32_t i = 0; i < f->sink->nsrc; i++) {
+    tn__info *in = tn__info_of(f, f->sink->src[i]);
+    in->must = true;
+    in->out = (int)i;
+  }
+  for (uint32_t i = f->order.n; i-- > 0;) decide(f, f->order.v[i]);
+}
+
+/* ---- softmax between two contractions ---- */
+
+/* Looks through everything but contractions and memory, below the operand `x`; counts reductions, finds the contraction. */
+static tn_node *score(tn__fuse *f, tn_node *x, int *reductions) {
+  tn__nodes todo = {0};
+  tn__map seen;
+  tn__map_init(&seen, f->a);
+  tn_node *found = NULL;
+  tn__vec_push(f->a, &todo, x);
+  while (todo.n && seen.n < 64) {
+    tn_node *n = todo.v[--todo.n];
+    if (tn__map_get(&seen, (uint64_t)(uintptr_t)n, NULL) || tn__info_of(f, n)->must) continue;
+    tn__map_putp(&seen, n, n);
+    if (n->op == OP_CONTRACT) {
+      if (found && found != n) return NULL;
+      found = n;
+      continue;
+    }
+    if (n->op == OP_PARAM || n->op == OP_CONTIG || n->op == OP_GATHER || n->op == OP_SCATTER) continue;
+    *reductions += tn__ops[n->op].group == G_REDUCE;
+    for (uint32_t i = 0; i < n->nsrc; i++)
+      if (tn__info_of(f, n->src[i])) tn__vec_push(f->a, &todo, n->src[i]);
+  }
+  return found;
+}
+
+bool tn__fuse_attention(tn__fuse *f, tn_node *n) {
+  int reductions = 0;
+  tn_node *s = score(f, n->src[0], &reductions);
+  if (!s || reductions < 2 || !tn__is_float(n->dtype)) return false;
+  tn__info_of(f, n)->inline_dot = tn__info_of(f, s)->inline_dot = true;
+  return true;
+}

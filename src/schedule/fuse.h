@@ -1,0 +1,64 @@
+/* Shared by the files of schedule/: what range assignment knows about each node of the graph. */
+#ifndef TN_SCHEDULE_FUSE_H
+#define TN_SCHEDULE_FUSE_H
+#include "schedule/schedule.h"
+
+/* A place from which a node's elements are wanted: by kernel `k`, at index tuple `idx`, where `gate` holds (NULL: always), inside
+ * the loops `env` (a LIST of RANGEs, outermost first).  Two equal places need the value once. */
+typedef struct tn__demand {
+  int k;
+  tn_node *idx, *gate, *env;
+  tn_node *child_idx[3], *child_gate[3]; /* where its sources are wanted, once it has been inlined */
+  tn_node *ranges;                       /* LIST of the ranges a reduction opens here */
+  tn_node *value;                        /* the element, once emitted */
+} tn__demand;
+
+typedef struct tn__info {
+  tn__vec(tn__demand) want;
+  tn__vec(int) readers; /* library calls that read it from memory */
+  int buf;           /* its buffer, -1 while it has none */
+  int kernel;        /* the kernel that writes that buffer */
+  int host;          /* index in want of the demand whose kernel also stores it; -1: it is the root of its kernel */
+  bool must;         /* somebody needs it in memory */
+  bool inline_dot;   /* a contraction to be written as loops */
+  const tn__gemm *gemm;
+  int out;           /* position in the SINK, -1 */
+  float flops, loads;/* per element: work and full-size loads if it were computed from memory */
+} tn__info;
+
+typedef struct tn__seed { /* a kernel in the making */
+  tn__vec(tn_node *) roots; /* nodes it stores */
+  tn_node *env;             /* LIST of its output ranges */
+  tn__vec(uint32_t) chain;  /* sets of output ranges that reductions are nested under; ordered by inclusion in the end */
+  uint32_t size;            /* nodes inlined */
+} tn__seed;
+
+typedef struct tn__fuse {
+  tn_ctx *c;
+  tn__arena *a;
+  const tn__device *dev;
+  tn_node *sink;
+  tn__nodes order;
+  tn__map index;            /* node -> position in order */
+  tn__info *info;
+  tn__vec(tn__seed) groups;
+  tn__schedule *s;
+  int64_t next_range;
+} tn__fuse;
+
+static inline tn__info *tn__info_of(tn__fuse *f, const tn_node *n) {
+  uint64_t at;
+  return tn__map_get(&f->index, (uint64_t)(uintptr_t)n, &at) ? &f->info[at] : NULL;
+}
+
+/* index.c: where a movement op's source is read when the op is wanted at idx.  gate is in and out. */
+void tn__index_through(tn_ctx *c, tn_node *n, tn_node *const *idx, tn_node **out, tn_node **gate);
+tn_node *tn__index_flat(tn_ctx *c, tn_node *const *dim, tn_node *const *idx, uint32_t rank); /* row-major */
+int64_t tn__size_guess(const tn_node *n); /* a constant, or the most it can be (1024 where nothing is known) */
+
+/* fuse.c: decides what stands in memory.  emit.c: kernel bodies.  gemm.c: contractions for the library. */
+void tn__fuse_decide(tn__fuse *f);
+void tn__fuse_emit(tn__fuse *f);
+const tn__gemm *tn__gemm_plan(tn__fuse *f, tn_node *n); /* NULL: not for the library; marks operands that must stand in memory */
+bool tn__fuse_attention(tn__fuse *f, tn_node *n);       /* softmax between two contractions: both become loops */
+#endif

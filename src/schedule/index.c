@@ -1,0 +1,145 @@
+/* Movement ops as index arithmetic: each says where its source is read. */
+#include "rewrite/rewrite.h"
+#include "schedule/fuse.h"
+
+int64_t tn__size_guess(const tn_node *n) {
+  int64_t v;
+  if (tn__const_int(n, &v)) return v;
+  return n->hi > 0 && n->hi < ((int64_t)1 << 40) ? n->hi : 1024;
+}
+
+tn_node *tn__index_flat(tn_ctx *c, tn_node *const *dim, tn_node *const *idx, uint32_t rank) {
+  tn_node *flat = tn__int(c, 0), *stride = tn__int(c, 1);
+  for (uint32_t i = rank; i-- > 0;) {
+    flat = tn__add(c, flat, tn__mul(c, idx[i], stride));
+    stride = tn__mul(c, stride, dim[i]);
+  }
+  return tn__simplify_index(c, flat);
+}
+
+static tn_node *both(tn_ctx *c, tn_node *p, tn_node *q) {
+  if (!p) return q;
+  if (!q) return p;
+  return p == q ? p : tn__op2(c, OP_AND, p, q);
+}
+
+/* lo <= i < hi as a gate; what the interval already proves is left out */
+static tn_node *within(tn_ctx *c, tn_node *i, tn_node *lo, tn_node *hi, tn_node *gate) {
+  if (i->lo < lo->hi) {
+    tn_node *p = tn__simplify_index(c, tn__op2(c, OP_LE, lo, i));
+    if (!tn__is_int_const(p, 1)) gate = both(c, gate, p);
+  }
+  if (i->hi >= hi->lo) {
+    tn_node *p = tn__simplify_index(c, tn__op2(c, OP_LT, i, hi));
+    if (!tn__is_int_const(p, 1)) gate = both(c, gate, p);
+  }
+  return gate;
+}
+
+/* One group of output axes that make up one group of source axes: flatten, then split. */
+static void regroup(tn_ctx *c, tn_node *const *dim, tn_node *const *idx, uint32_t n, tn_node *const *sdim, tn_node **out, uint32_t sn) {
+  if (n == 1 && sn == 1) {
+    out[0] = idx[0];
+    return;
+  }
+  tn_node *flat = tn__index_flat(c, dim, idx, n), *inner = tn__int(c, 1);
+  for (uint32_t j = sn; j-- > 0;) {
+    tn_node *q = tn__op2(c, OP_IDIV, flat, inner);
+    out[j] = tn__simplify_index(c, j ? tn__op2(c, OP_MOD, q, sdim[j]) : q);
+    if (tn__is_int_const(sdim[j], 1)) out[j] = tn__int(c, 0);
+    inner = tn__mul(c, inner, sdim[j]);
+  }
+}
+
+/* Walks both shapes from the left and regroups where the running products meet, so that axes which a reshape leaves alone stay alone. */
+static void through_reshape(tn_ctx *c, tn_node *n, tn_node *const *idx, tn_node **out) {
+  tn_node *x = n->src[0];
+  uint32_t i = 0, j = 0;
+  while (i < n->rank || j < x->rank) {
+    uint32_t i0 = i, j0 = j;
+    tn_node *p = i < n->rank ? n->dim[i++] : tn__int(c, 1), *q = j < x->rank ? x->dim[j++] : tn__int(c, 1);
+    while (p != q && (i < n->rank || j < x->rank)) {
+      int64_t a, b;
+      bool out_side = j == x->rank || (i < n->rank && tn__const_int(p, &a) && (!tn__const_int(q, &b) || a < b));
+      if (out_side) p = tn__mul(c, p, n->dim[i++]);
+      else q = tn__mul(c, q, x->dim[j++]);
+    }
+    while (i < n->rank && tn__is_int_const(n->dim[i], 1)) i++; /* ones go with the group on their left */
+    while (j < x->rank && tn__is_int_const(x->dim[j], 1)) j++;
+    if (j == j0) continue;
+    if (i == i0) {
+      for (; j0 < j; j0++) out[j0] = tn__int(c, 0);
+      continue;
+    }
+    uint32_t ni = i - i0, nj = j - j0;
+    while (ni > 1 && tn__is_int_const(n->dim[i0 + ni - 1], 1)) ni--;
+    while (nj > 1 && tn__is_int_const(x->dim[j0 + nj - 1], 1)) out[j0 + --nj] = tn__int(c, 0);
+    regroup(c, n->dim + i0, idx + i0, ni, x->dim + j0, out + j0, nj);
+  }
+}
+
+static void through_window(tn_ctx *c, tn_node *n, tn_node *const *idx, tn_node **out) {
+  int64_t axis = n->ints[0];
+  for (uint32_t i = 0, j = 0; i < n->src[0]->rank; i++, j++) {
+    out[i] = idx[j];
+    if (i == axis) {
+      tn_node *at = tn__add(c, tn__mul(c, idx[j], tn__int(c, n->ints[2])), tn__mul(c, idx[j + 1], tn__int(c, n->ints[3])));
+      out[i] = tn__simplify_index(c, at);
+      j++;
+    }
+  }
+}
+
+void tn__index_through(tn_ctx *c, tn_node *n, tn_node *const *idx, tn_node **out, tn_node **gate) {
+  tn_node *x = n->src[0];
+  uint32_t r = x->rank;
+  switch (n->op) {
+  case OP_RESHAPE: through_reshape(c, n, idx, out); break;
+  case OP_EXPAND:
+    for (uint32_t i = 0; i < r; i++) out[i] = x->dim[i] == n->dim[i] ? idx[i] : tn__int(c, 0);
+    break;
+  case OP_PERMUTE:
+    for (uint32_t i = 0; i < r; i++) out[n->ints[i]] = idx[i];
+    break;
+  case OP_PAD:
+    for (uint32_t i = 0; i < r; i++) {
+      tn_node *lo = n->src[1 + 2 * i];
+      out[i] = idx[i];
+      if (n->dim[i] == x->dim[i]) continue;
+      *gate = within(c, idx[i], lo, tn__add(c, lo, x->dim[i]), *gate);
+      out[i] = tn__simplify_index(c, tn__sub(c, idx[i], lo));
+    }
+    break;
+  case OP_SHRINK:
+    for (uint32_t i = 0; i < r; i++) {
+      tn_node *at = tn__mul(c, idx[i], tn__int(c, n->nint ? n->ints[i] : 1));
+      out[i] = tn__simplify_index(c, tn__add(c, at, n->src[1 + i]));
+    }
+    break;
+  case OP_FLIP:
+    for (uint32_t i = 0; i < r; i++) out[i] = idx[i];
+    for (uint32_t i = 0; i < n->nint; i++) {
+      int64_t ax = n->ints[i];
+      out[ax] = tn__simplify_index(c, tn__sub(c, tn__add(c, x->dim[ax], tn__int(c, -1)), idx[ax]));
+    }
+    break;
+  case OP_WINDOW: through_window(c, n, idx, out); break;
+  case OP_FOLD: { /* idx carries the offset as one index more, last: at place * stride + offset * dilation = idx[axis] */
+    int64_t axis = n->ints[0], stride = n->ints[2];
+    tn_node *o = idx[n->rank], *t = tn__simplify_index(c, tn__sub(c, idx[axis], tn__mul(c, o, tn__int(c, n->ints[3]))));
+    tn_node *place = stride == 1 ? t : tn__simplify_index(c, tn__op2(c, OP_IDIV, t, tn__int(c, stride)));
+    if (stride != 1) {
+      tn_node *hit = tn__simplify_index(c, tn__op2(c, OP_EQ, tn__op2(c, OP_MOD, t, tn__int(c, stride)), tn__int(c, 0)));
+      *gate = both(c, *gate, hit);
+    }
+    *gate = within(c, place, tn__int(c, 0), x->dim[axis], *gate);
+    for (uint32_t i = 0, j = 0; i < n->rank; i++) {
+      out[j++] = i == axis ? place : idx[i];
+      if (i == axis) out[j++] = o;
+    }
+    break;
+  }
+  default: /* DETACH, CONTIG, ASSIGN: the same element */
+    for (uint32_t i = 0; i < r; i++) out[i] = idx[i];
+  }
+}

@@ -1,0 +1,50 @@
+#include "ir/spec.h"
+#include "rewrite/rewrite.h"
+#include "schedule/fuse.h"
+
+static void add_inputs(tn__fuse *f) {
+  for (uint32_t i = 0; i < f->order.n; i++) {
+    tn_node *n = f->order.v[i];
+    tn__info *in = &f->info[i];
+    in->buf = in->kernel = in->host = in->out = -1;
+    if (n->op != OP_PARAM) continue;
+    tn__buf b = {.kind = BUF_INPUT, .slot = (int)n->ints[0], .dtype = n->dtype, .size = tn__numel(f->c, n)};
+    in->buf = (int)f->s->bufs.n;
+    tn__vec_push(f->a, &f->s->bufs, b);
+  }
+}
+
+/* The schedule as nodes: one CALL an item, its buffers numbered as in the schedule. */
+static void write_text(tn__fuse *f) {
+  tn__nodes calls = {0};
+  for (uint32_t i = 0; i < f->s->items.n; i++) {
+    const tn__item *it = &f->s->items.v[i];
+    tn_node **src = tn__arena_alloc(f->a, (it->nbuf + 1) * sizeof *src);
+    src[0] = it->body;
+    if (it->gemm) src[0] = tn__node_make(f->c, &(tn__make){.op = OP_LIB, .src = &it->body, .nsrc = 1, .name = "gemm", .ints = (int64_t[]){it->gemm->a.trans, it->gemm->b.trans}, .nint = 2});
+    for (uint32_t j = 0; j < it->nbuf; j++) {
+      const tn__buf *b = &f->s->bufs.v[it->buf[j]];
+      tn_node *size = b->size;
+      src[1 + j] = tn__node_make(f->c, &(tn__make){.op = OP_BUFFER, .dtype = b->dtype, .src = &size, .nsrc = 1, .ints = (int64_t[]){it->buf[j], b->kind}, .nint = 2, .device = -1});
+    }
+    tn_node *call = tn__node_make(f->c, &(tn__make){.op = OP_CALL, .src = src, .nsrc = it->nbuf + 1, .ints = (int64_t[]){i}, .nint = 1});
+    tn__vec_push(f->a, &calls, call);
+  }
+  f->s->text = tn__sink(f->c, calls.v, calls.n, "schedule");
+}
+
+tn__schedule *tn__schedule_make(tn_ctx *c, tn__arena *a, tn_node *sink, const tn__device *dev) {
+  tn__spec_tensor(c, sink);
+  tn__fuse f = {.c = c, .a = a, .dev = dev, .sink = sink, .next_range = 100};
+  f.s = tn__arena_zalloc(a, sizeof *f.s);
+  tn__topo(a, &sink, 1, &f.order);
+  tn__map_init(&f.index, a);
+  for (uint32_t i = 0; i < f.order.n; i++) tn__map_put(&f.index, (uint64_t)(uintptr_t)f.order.v[i], i);
+  f.info = tn__arena_zalloc(a, (f.order.n + 1) * sizeof *f.info);
+  add_inputs(&f);
+  tn__fuse_decide(&f);
+  tn__fuse_emit(&f);
+  for (uint32_t i = 0; i < f.s->items.n; i++) tn__spec_kernel(c, f.s->items.v[i].body);
+  write_text(&f);
+  return f.s;
+}

@@ -1,0 +1,48 @@
+/* From a tensor graph to kernels: range assignment.  Prefix tn__schedule_.
+ *
+ * Needs a simplified tensor graph whose storages are numbered PARAMs, under a SINK of outputs.  Gives items in an order that
+ * respects their dependences, each one kernel body (kernel phase) or one library call, over numbered buffers. */
+#ifndef TN_SCHEDULE_SCHEDULE_H
+#define TN_SCHEDULE_SCHEDULE_H
+#include "device/device.h"
+#include "ir/build.h"
+
+typedef enum tn__buf_kind { BUF_INPUT, BUF_OUTPUT, BUF_TEMP } tn__buf_kind;
+
+typedef struct tn__buf {
+  tn__buf_kind kind;
+  int slot;        /* PARAM slot of an input; position in the SINK of an output */
+  int dtype;
+  tn_node *size;   /* elements, an index expression over VARs */
+} tn__buf;
+
+/* C[b] = A[b] B[b]: the library's matrix product.  Strides are in elements; each is an index expression. */
+typedef struct tn__gemm {
+  int dtype;
+  tn_node *batch, *m, *n, *k;
+  struct tn__gemm_operand {
+    tn_node *base; /* what stands in memory, contiguous */
+    int buf;
+    tn_node *offset, *batch_stride, *ld;
+    bool trans;
+  } a, b;
+  int c; /* buffer: [batch, m, n], contiguous */
+} tn__gemm;
+
+typedef struct tn__item {
+  tn_node *body;          /* SINK of STOREs; PARAM slot i stands for buffer buf[i]; for a library call its reference */
+  int *buf;
+  uint32_t nbuf;
+  uint32_t nout;          /* buf[0..nout-1] are written, the rest is read */
+  const tn__gemm *gemm;   /* not NULL: a library call */
+} tn__item;
+
+typedef struct tn__schedule {
+  tn__vec(tn__buf) bufs;
+  tn__vec(tn__item) items;
+  tn_node *text;          /* the schedule as nodes, for dumps */
+} tn__schedule;
+
+/* Everything is allocated in `a`. */
+tn__schedule *tn__schedule_make(tn_ctx *c, tn__arena *a, tn_node *sink, const tn__device *dev);
+#endif

@@ -1,0 +1,28 @@
+/* What the tensor folder keeps in a context. */
+#ifndef TN_TENSOR_CELLS_H
+#define TN_TENSOR_CELLS_H
+#include "tensor/cell.h"
+
+struct tn__scope {
+  struct tn__scope *outer; /* or the next spare one */
+  tn_tensor *first;        /* handles, newest first */
+  int depth;               /* 0: the root, which owns what escaped every scope */
+};
+
+/* The random state.  The n-th random tensor since the seed was set uses counter n, wherever the flushes fall:
+ * counter = state[1] + ahead. */
+typedef struct tn__random {
+  tn_node *state;       /* STORAGE u64[2] = {seed, calls}; NULL until first used; counted */
+  uint64_t seed, calls; /* what it holds */
+  uint64_t ahead;       /* random tensors made since it was written */
+} tn__random;
+
+struct tn__cells {
+  struct tn__scope root, *top, *spare;
+  _Atomic(tn_tensor *) queue; /* handles given back, from any thread */
+  tn__arena arena;            /* the table of sizes */
+  tn__map dim_index;          /* node -> place in dim */
+  tn__vec(tn_node *) dim;     /* symbolic sizes handed out; counted */
+  tn__random random;
+};
+#endif

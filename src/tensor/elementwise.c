@@ -1,0 +1,255 @@
+/* Elementwise functions: one row each.  A row says which dtypes the function takes and what it is made of. */
+#include "ir/eval.h"
+#include "tensor/front.h"
+#include <math.h>
+
+/* Shorthands for the rows: every node below has x's shape. */
+#define O1(op, x) tn__op1(c, OP_##op, x)
+#define O2(op, x, y) tn__op2(c, OP_##op, x, y)
+#define ON(op, x, number) tn__op2_num(c, OP_##op, x, number)
+#define NO(op, number, x) tn__num_op2(c, OP_##op, number, x)
+#define NUM(x, number) tn__literal_like(c, x, number)
+
+/* ---- one operand ---- */
+
+static tn_node *truth(tn_ctx *c, tn_node *x) { return tn__cast(c, x, TN_BOOL); }
+
+static bool is_whole(const tn_node *x) { return !tn__is_float(x->dtype); }
+
+/* A test on floats, whose answer for integers is known. */
+static tn_node *all_of(tn_ctx *c, tn_node *x, bool value) {
+  return tn__scalar_to(c, tn__const_bits(c, TN_BOOL, value), x->dim, x->rank);
+}
+
+/* -|x|, with the derivative of -x at 0 (that of |x| would be 0 there, and spoil what is built on it). */
+static tn_node *minus_abs(tn_ctx *c, tn_node *x) {
+  return tn__where(c, ON(LT, x, 0), x, O1(NEG, x));
+}
+
+/* exp(-|x|) never overflows, nor does anything in the derivatives. */
+static tn_node *sigmoid(tn_ctx *c, tn_node *x) {
+  tn_node *e = O1(EXP, minus_abs(c, x));
+  return O2(DIV, tn__where(c, ON(LT, x, 0), e, NUM(x, 1)), ON(ADD, e, 1));
+}
+
+tn_node *tn__softplus_of(tn_ctx *c, tn_node *x) {
+  tn_node *positive = tn__where(c, ON(LT, x, 0), NUM(x, 0), x);
+  return tn__add(c, positive, O1(LOG1P, O1(EXP, minus_abs(c, x))));
+}
+
+static tn_node *gelu(tn_ctx *c, tn_node *x) {
+  tn_node *phi = ON(ADD, O1(ERF, ON(MUL, x, 0.70710678118654752440)), 1); /* 1/sqrt(2) */
+  return tn__mul(c, ON(MUL, x, 0.5), phi);
+}
+
+static tn_node *gelu_tanh(tn_ctx *c, tn_node *x) {
+  tn_node *cubic = tn__add(c, x, ON(MUL, tn__mul(c, tn__mul(c, x, x), x), 0.044715));
+  tn_node *phi = ON(ADD, O1(TANH, ON(MUL, cubic, 0.79788456080286535588)), 1); /* sqrt(2/pi) */
+  return tn__mul(c, ON(MUL, x, 0.5), phi);
+}
+
+/* The unused branch must not overflow either, or its derivative would be 0*inf. */
+static tn_node *elu(tn_ctx *c, tn_node *x, double alpha) {
+  tn_node *positive = NO(LT, 0, x);
+  tn_node *low = ON(MUL, O1(EXPM1, tn__where(c, positive, NUM(x, 0), x)), alpha);
+  return tn__where(c, positive, x, low);
+}
+
+#define WHOLE(x, otherwise) (is_whole(x) ? (x) : (otherwise))
+
+/* X(name, dtypes it takes, what it is) */
+#define UNARY_MAP(X)                                                                                                   \
+  X(abs, NUM, O1(ABS, x))                                                                                              \
+  X(sign, NUM, O1(SIGN, x))                                                                                            \
+  X(neg, NUM, O1(NEG, x))                                                                                              \
+  X(square, NUM, O2(MUL, x, x))                                                                                        \
+  X(relu, NUM, tn__where(c, ON(LE, x, 0), NUM(x, 0), x))                                                               \
+  X(floor, NUM, WHOLE(x, O1(FLOOR, x)))                                                                                \
+  X(ceil, NUM, WHOLE(x, O1(CEIL, x)))                                                                                  \
+  X(round, NUM, WHOLE(x, O1(ROUND, x)))                                                                                \
+  X(trunc, NUM, WHOLE(x, O1(TRUNC, x)))                                                                                \
+  X(isnan, NUM, is_whole(x) ? all_of(c, x, false) : O2(NE, x, x))                                                      \
+  X(isinf, NUM, is_whole(x) ? all_of(c, x, false) : ON(EQ, O1(ABS, x), INFINITY))                                      \
+  X(isfinite, NUM, is_whole(x) ? all_of(c, x, true) : ON(LT, O1(ABS, x), INFINITY))                                    \
+  X(sqrt, FLOAT, O1(SQRT, x))                                                                                          \
+  X(rsqrt, FLOAT, NO(DIV, 1, O1(SQRT, x)))                                                                             \
+  X(recip, FLOAT, NO(DIV, 1, x))                                                                                       \
+  X(exp, FLOAT, O1(EXP, x))                                                                                            \
+  X(exp2, FLOAT, O1(EXP2, x))                                                                                          \
+  X(expm1, FLOAT, O1(EXPM1, x))                                                                                        \
+  X(log, FLOAT, O1(LOG, x))                                                                                            \
+  X(log2, FLOAT, O1(LOG2, x))                                                                                          \
+  X(log1p, FLOAT, O1(LOG1P, x))                                                                                        \
+  X(sin, FLOAT, O1(SIN, x))                                                                                            \
+  X(cos, FLOAT, O1(COS, x))                                                                                            \
+  X(tan, FLOAT, O1(TAN, x))                                                                                            \
+  X(tanh, FLOAT, O1(TANH, x))                                                                                          \
+  X(erf, FLOAT, O1(ERF, x))                                                                                            \
+  X(sigmoid, FLOAT, sigmoid(c, x))                                                                                     \
+  X(silu, FLOAT, tn__mul(c, x, sigmoid(c, x)))                                                                         \
+  X(softplus, FLOAT, tn__softplus_of(c, x))                                                                            \
+  X(gelu, FLOAT, gelu(c, x))                                                                                           \
+  X(gelu_tanh, FLOAT, gelu_tanh(c, x))                                                                                 \
+  X(logical_not, ANY, O1(NOT, truth(c, x)))                                                                            \
+  X(bitwise_not, BITS, O1(NOT, x))                                                                                     \
+  X(detach, ANY, O1(DETACH, x))                                                                                        \
+  X(contiguous, ANY, O1(CONTIG, x))
+
+/* The same with one number, s. */
+#define UNARY_NUMBER_MAP(X)                                                                                            \
+  X(leaky_relu, FLOAT, tn__where(c, NO(LT, 0, x), x, ON(MUL, x, s)))                                                   \
+  X(elu, FLOAT, elu(c, x, s))
+
+#define UNARY(name_, classes, value)                                                                                   \
+  static tn_node *build_##name_(tn_ctx *c, tn__call *k) {                                                              \
+    tn_node *x = k->x[0];                                                                                              \
+    tn__want(c, x, TN__C_##classes);                                                                                   \
+    return value;                                                                                                      \
+  }                                                                                                                    \
+  tn_tensor *tn_##name_(tn_tensor *t) {                                                                                \
+    return tn__build(&(tn__call){.name = "tn_" #name_, .fn = build_##name_, .in = &t, .nin = 1});                      \
+  }
+UNARY_MAP(UNARY)
+
+#define UNARY_NUMBER(name_, classes, value)                                                                            \
+  static tn_node *build_##name_(tn_ctx *c, tn__call *k) {                                                              \
+    tn_node *x = k->x[0];                                                                                              \
+    double s = k->f[0];                                                                                                \
+    tn__want(c, x, TN__C_##classes);                                                                                   \
+    return value;                                                                                                      \
+  }                                                                                                                    \
+  tn_tensor *tn_##name_(tn_tensor *t, double s) {                                                                      \
+    return tn__build(&(tn__call){.name = "tn_" #name_, .fn = build_##name_, .in = &t, .nin = 1, .f[0] = s});           \
+  }
+UNARY_NUMBER_MAP(UNARY_NUMBER)
+
+/* ---- two operands ---- */
+
+/* How the operands become one dtype. */
+typedef enum joining { PROMOTE, TRUTH } joining;
+
+/* Puts the two operands, or the operand and its number (i[0]: the side where the number stands), into x: one dtype, one shape. */
+enum { NUMBER_RIGHT = 1, NUMBER_LEFT = 2 };
+
+static void join(tn_ctx *c, tn__call *k, joining how, int classes, const char *hint, tn_node **x) {
+  if (k->nin == 1) {
+    int side = k->i[0] == NUMBER_LEFT ? 0 : 1;
+    x[1 - side] = k->x[0];
+    x[side] = tn__literal(c, k->x[0]->dtype, k->f[0]);
+  } else {
+    x[0] = k->x[0];
+    x[1] = k->x[1];
+  }
+  if (how == TRUTH)
+    for (int i = 0; i < 2; i++) x[i] = truth(c, x[i]);
+  else
+    tn__promote(c, x, 2);
+  if (hint && is_whole(x[0])) tn__fail(c, TN_EDTYPE, "needs floats, not %s: %s", tn__dtypes[x[0]->dtype].name, hint);
+  tn__want(c, x[0], classes);
+  tn__broadcast(c, x, 2);
+}
+
+/* X(name, joining, dtypes, hint for integers, what it is) */
+#define BINARY_MAP(X)                                                                                                  \
+  X(add, PROMOTE, ANY, NULL, O2(ADD, x, y))                                                                            \
+  X(sub, PROMOTE, NUM, NULL, tn__sub(c, x, y))                                                                         \
+  X(mul, PROMOTE, ANY, NULL, O2(MUL, x, y))                                                                            \
+  X(div, PROMOTE, FLOAT, "use tn_floordiv, or convert with tn_cast", O2(DIV, x, y))                                    \
+  X(floordiv, PROMOTE, NUM, NULL, O2(IDIV, x, y))                                                                      \
+  X(mod, PROMOTE, NUM, NULL, O2(MOD, x, y))                                                                            \
+  X(fmod, PROMOTE, NUM, NULL, O2(FMOD, x, y))                                                                          \
+  X(pow, PROMOTE, NUM, NULL, O2(POW, x, y))                                                                            \
+  X(maximum, PROMOTE, ANY, NULL, O2(MAX, x, y))                                                                        \
+  X(minimum, PROMOTE, ANY, NULL, O2(MIN, x, y))                                                                        \
+  X(atan2, PROMOTE, FLOAT, NULL, O2(ATAN2, x, y))                                                                      \
+  X(eq, PROMOTE, ANY, NULL, O2(EQ, x, y))                                                                              \
+  X(ne, PROMOTE, ANY, NULL, O2(NE, x, y))                                                                              \
+  X(lt, PROMOTE, ANY, NULL, O2(LT, x, y))                                                                              \
+  X(le, PROMOTE, ANY, NULL, O2(LE, x, y))                                                                              \
+  X(gt, PROMOTE, ANY, NULL, O2(LT, y, x))                                                                              \
+  X(ge, PROMOTE, ANY, NULL, O2(LE, y, x))                                                                              \
+  X(logical_and, TRUTH, ANY, NULL, O2(AND, x, y))                                                                      \
+  X(logical_or, TRUTH, ANY, NULL, O2(OR, x, y))                                                                        \
+  X(logical_xor, TRUTH, ANY, NULL, O2(XOR, x, y))                                                                      \
+  X(bitwise_and, PROMOTE, BITS, NULL, O2(AND, x, y))                                                                   \
+  X(bitwise_or, PROMOTE, BITS, NULL, O2(OR, x, y))                                                                     \
+  X(bitwise_xor, PROMOTE, BITS, NULL, O2(XOR, x, y))                                                                   \
+  X(shl, PROMOTE, INT, NULL, O2(SHL, x, y))                                                                            \
+  X(shr, PROMOTE, INT, NULL, O2(SHR, x, y))
+
+#define BINARY(name_, how, classes, hint, value)                                                                       \
+  static tn_node *build_##name_(tn_ctx *c, tn__call *k) {                                                              \
+    tn_node *v[2];                                                                                                     \
+    join(c, k, how, TN__C_##classes, hint, v);                                                                         \
+    tn_node *x = v[0], *y = v[1];                                                                                      \
+    return value;                                                                                                      \
+  }                                                                                                                    \
+  tn_tensor *tn_##name_(tn_tensor *a, tn_tensor *b) {                                                                  \
+    return tn__build(&(tn__call){.name = "tn_" #name_, .fn = build_##name_, .in = (tn_tensor *[]){a, b}, .nin = 2});   \
+  }
+BINARY_MAP(BINARY)
+
+/* X(public name, builder, side of the number) */
+#define SCALAR_MAP(X)                                                                                                  \
+  X(add, add, RIGHT) X(sub, sub, RIGHT) X(rsub, sub, LEFT) X(mul, mul, RIGHT) X(div, div, RIGHT) X(rdiv, div, LEFT)    \
+  X(floordiv, floordiv, RIGHT) X(mod, mod, RIGHT) X(pow, pow, RIGHT) X(maximum, maximum, RIGHT)                        \
+  X(minimum, minimum, RIGHT) X(eq, eq, RIGHT) X(ne, ne, RIGHT) X(lt, lt, RIGHT) X(le, le, RIGHT) X(gt, gt, RIGHT)      \
+  X(ge, ge, RIGHT)
+
+#define SCALAR(name_, builder, side)                                                                                   \
+  tn_tensor *tn_##name_##_scalar(tn_tensor *t, double s) {                                                             \
+    return tn__build(&(tn__call){.name = "tn_" #name_ "_scalar", .fn = build_##builder, .in = &t, .nin = 1,            \
+                                 .i[0] = NUMBER_##side, .f[0] = s});                                                   \
+  }
+SCALAR_MAP(SCALAR)
+
+/* ---- the rest ---- */
+
+static tn_node *where(tn_ctx *c, tn__call *k) {
+  tn_node *v[3] = {k->x[0], k->x[1], k->x[2]};
+  if (v[0]->dtype != TN_BOOL)
+    tn__fail(c, TN_EDTYPE, "the condition must be bool, not %s: compare, or convert with tn_cast", tn__text(c, v[0]));
+  tn__promote(c, v + 1, 2);
+  tn__broadcast(c, v, 3);
+  return tn__where(c, v[0], v[1], v[2]);
+}
+
+tn_tensor *tn_where(tn_tensor *cond, tn_tensor *a, tn_tensor *b) {
+  return tn__build(&(tn__call){.name = "tn_where", .fn = where, .in = (tn_tensor *[]){cond, a, b}, .nin = 3});
+}
+
+static tn_node *clamp(tn_ctx *c, tn__call *k) {
+  tn_node *x = k->x[0];
+  double lo = k->f[0], hi = k->f[1];
+  tn__want(c, x, TN__C_NUM);
+  if (!(lo <= hi)) tn__fail(c, TN_EINVAL, "bounds %g and %g are not lo <= hi", lo, hi);
+  if (lo != -INFINITY) x = ON(MAX, x, lo);
+  if (hi != INFINITY) x = ON(MIN, x, hi);
+  return x;
+}
+
+tn_tensor *tn_clamp(tn_tensor *t, double lo, double hi) {
+  return tn__build(&(tn__call){.name = "tn_clamp", .fn = clamp, .in = &t, .nin = 1, .f = {lo, hi}});
+}
+
+static tn_node *cast(tn_ctx *c, tn__call *k) {
+  tn__check_dtype(c, (int)k->i[0]);
+  return tn__cast(c, k->x[0], (int)k->i[0]);
+}
+
+tn_tensor *tn_cast(tn_tensor *t, tn_dtype dtype) {
+  return tn__build(&(tn__call){.name = "tn_cast", .fn = cast, .in = &t, .nin = 1, .i[0] = (int64_t)dtype});
+}
+
+static tn_node *bitcast(tn_ctx *c, tn__call *k) {
+  tn_node *x = k->x[0];
+  int to = (int)k->i[0];
+  tn__check_dtype(c, to);
+  if (tn__size_of(to) != tn__size_of(x->dtype) || (to != x->dtype && (to == TN_BOOL || x->dtype == TN_BOOL)))
+    tn__fail(c, TN_EDTYPE, "the bits of %s are no %s", tn__text(c, x), tn__dtypes[to].name);
+  return tn__bitcast(c, x, to);
+}
+
+tn_tensor *tn_bitcast(tn_tensor *t, tn_dtype dtype) {
+  return tn__build(&(tn__call){.name = "tn_bitcast", .fn = bitcast, .in = &t, .nin = 1, .i[0] = (int64_t)dtype});
+}

@@ -1,0 +1,121 @@
+/* Indexing by tensors, on gather and scatter, which work along the first axis. */
+#include "tensor/front.h"
+
+static tn_node *index_of(tn_ctx *c, tn_node *idx) {
+  if (!tn__is_int(idx->dtype)) tn__fail(c, TN_EDTYPE, "indices must be integers, not %s", tn__text(c, idx));
+  return tn__cast(c, idx, TN_I64);
+}
+
+/* Axes first .. first+n-1 of x move, together, to begin at `to`. */
+static tn_node *move_block(tn_ctx *c, tn_node *x, uint32_t first, uint32_t n, uint32_t to) {
+  int64_t perm[TN_MAX_RANK];
+  for (uint32_t i = 0, rest = 0; i < x->rank; i++) {
+    if (i >= to && i < to + n) {
+      perm[i] = first + (i - to);
+    } else {
+      if (rest == first) rest += n;
+      perm[i] = rest++;
+    }
+  }
+  return tn__permute(c, x, perm);
+}
+
+static tn_node *take_axis(tn_ctx *c, tn_node *x, tn_node *idx, uint32_t axis) {
+  idx = index_of(c, idx);
+  if (x->rank - 1 + idx->rank > TN_MAX_RANK)
+    tn__fail(c, TN_ESHAPE, "the result of %s by %s would have more than %d axes", tn__text(c, x), tn__text(c, idx), TN_MAX_RANK);
+  return move_block(c, tn__gather(c, tn__move_axis(c, x, axis, 0), idx), 0, idx->rank, axis);
+}
+
+static tn_node *take(tn_ctx *c, tn__call *k) { return take_axis(c, k->x[0], k->x[1], tn__axis(c, (int)k->i[0], k->x[0]->rank)); }
+
+static tn_node *index_add(tn_ctx *c, tn__call *k) {
+  tn_node *base = k->x[0], *idx = index_of(c, k->x[1]), *upd = k->x[2];
+  tn__want(c, base, TN__C_NUM);
+  uint32_t axis = tn__axis(c, (int)k->i[0], base->rank);
+  bool fits = upd->rank == base->rank - 1 + idx->rank;
+  for (uint32_t i = 0; fits && i < upd->rank; i++) {
+    tn_node *want = i < axis ? base->dim[i] : i < axis + idx->rank ? idx->dim[i - axis] : base->dim[i + 1 - idx->rank];
+    fits = tn__dims_equal(c, &upd->dim[i], &want, 1);
+  }
+  if (!fits)
+    tn__fail(c, TN_ESHAPE, "%s does not fit %s taken by %s along axis %d", tn__text(c, upd), tn__text(c, base), tn__text(c, idx), (int)axis);
+  if (upd->dtype != base->dtype)
+    tn__fail(c, TN_EDTYPE, "%s is added to %s: convert one with tn_cast", tn__text(c, upd), tn__text(c, base));
+  tn_node *sum = tn__scatter(c, tn__move_axis(c, base, axis, 0), idx, move_block(c, upd, axis, idx->rank, 0));
+  return tn__move_axis(c, sum, 0, axis);
+}
+
+/* ---- along an axis: the flat place of each element that idx names ---- */
+
+typedef struct along {
+  tn_node *x, *idx; /* with the axis in front */
+  tn_node *flat;    /* idx as places in flattened x, -1 where it is outside its axis */
+  uint32_t axis;
+} along;
+
+static along look_along(tn_ctx *c, const tn__call *k) {
+  tn_node *x = k->x[0], *idx = index_of(c, k->x[1]);
+  along a = {.axis = tn__axis(c, (int)k->i[0], x->rank)};
+  bool fits = idx->rank == x->rank;
+  for (uint32_t i = 0; fits && i < x->rank; i++) fits = i == a.axis || tn__dims_equal(c, &x->dim[i], &idx->dim[i], 1);
+  if (!fits) tn__fail(c, TN_ESHAPE, "%s and indices %s differ beside axis %d", tn__text(c, x), tn__text(c, idx), (int)a.axis);
+  a.x = tn__move_axis(c, x, a.axis, 0);
+  a.idx = tn__move_axis(c, idx, a.axis, 0);
+  tn_node *row = tn__int(c, 1);
+  for (uint32_t i = 1; i < a.x->rank; i++) row = tn__mul(c, row, a.x->dim[i]);
+  tn_node *to = a.idx, *size = tn__scalar_to(c, tn__dim_value(c, a.x->dim[0], TN_I64), to->dim, to->rank);
+  tn_node *inside = tn__op2(c, OP_AND, tn__num_op2(c, OP_LE, 0, a.idx), tn__op2(c, OP_LT, a.idx, size));
+  tn__dims rest = tn__dims_of(a.idx);
+  rest.d[0] = tn__int(c, 1);
+  tn_node *column = tn__expand(c, tn__reshape(c, tn__iota(c, row), rest.d, rest.rank), to->dim);
+  tn_node *flat = tn__mul(c, a.idx, tn__scalar_to(c, tn__dim_value(c, row, TN_I64), to->dim, to->rank));
+  a.flat = tn__where(c, inside, tn__add(c, flat, column), tn__literal_like(c, flat, -1));
+  return a;
+}
+
+static tn_node *take_along_axis(tn_ctx *c, tn__call *k) {
+  along a = look_along(c, k);
+  return tn__move_axis(c, tn__gather(c, tn__merge_axes(c, a.x, 0, a.x->rank), a.flat), 0, a.axis);
+}
+
+static tn_node *scatter_add(tn_ctx *c, tn__call *k) {
+  along a = look_along(c, k);
+  tn_node *idx = k->x[1], *upd = k->x[2];
+  tn__want(c, a.x, TN__C_NUM);
+  if (upd->rank != idx->rank || !tn__dims_equal(c, upd->dim, idx->dim, idx->rank))
+    tn__fail(c, TN_ESHAPE, "%s has not the shape of the indices %s", tn__text(c, upd), tn__text(c, idx));
+  if (upd->dtype != a.x->dtype)
+    tn__fail(c, TN_EDTYPE, "%s is added to %s: convert one with tn_cast", tn__text(c, upd), tn__text(c, k->x[0]));
+  tn_node *flat = tn__scatter(c, tn__merge_axes(c, a.x, 0, a.x->rank), a.flat, tn__move_axis(c, upd, a.axis, 0));
+  return tn__move_axis(c, tn__reshape(c, flat, a.x->dim, a.x->rank), 0, a.axis);
+}
+
+static tn_node *one_hot(tn_ctx *c, tn__call *k) {
+  tn_node *idx = index_of(c, k->x[0]);
+  tn__check_dtype(c, (int)k->i[1]);
+  tn_node *column = tn__add_axis(c, idx, idx->rank);
+  return tn__cast(c, tn__bcast2(c, OP_EQ, column, tn__iota(c, tn__dim_in(c, k->i[0]))), (int)k->i[1]);
+}
+
+tn_tensor *tn_take(tn_tensor *x, tn_tensor *idx, int axis) {
+  return tn__build(&(tn__call){.name = "tn_take", .fn = take, .in = (tn_tensor *[]){x, idx}, .nin = 2, .i = {axis}});
+}
+tn_tensor *tn_embedding(tn_tensor *table, tn_tensor *idx) {
+  return tn__build(&(tn__call){.name = "tn_embedding", .fn = take, .in = (tn_tensor *[]){table, idx}, .nin = 2});
+}
+tn_tensor *tn_take_along_axis(tn_tensor *x, tn_tensor *idx, int axis) {
+  tn_tensor *in[2] = {x, idx};
+  return tn__build(&(tn__call){.name = "tn_take_along_axis", .fn = take_along_axis, .in = in, .nin = 2, .i = {axis}});
+}
+tn_tensor *tn_scatter_add(tn_tensor *base, int axis, tn_tensor *idx, tn_tensor *upd) {
+  tn_tensor *in[3] = {base, idx, upd};
+  return tn__build(&(tn__call){.name = "tn_scatter_add", .fn = scatter_add, .in = in, .nin = 3, .i = {axis}});
+}
+tn_tensor *tn_index_add(tn_tensor *base, int axis, tn_tensor *idx, tn_tensor *upd) {
+  tn_tensor *in[3] = {base, idx, upd};
+  return tn__build(&(tn__call){.name = "tn_index_add", .fn = index_add, .in = in, .nin = 3, .i = {axis}});
+}
+tn_tensor *tn_one_hot(tn_tensor *idx, tn_dim classes, tn_dtype dtype) {
+  return tn__build(&(tn__call){.name = "tn_one_hot", .fn = one_hot, .in = &idx, .nin = 1, .i = {classes, (int64_t)dtype}});
+}

@@ -1,0 +1,206 @@
+/* Random tensors: Philox4x32-10 over element numbers, keyed by the seed, counted by the tensor. */
+#include "tensor/random.h"
+#include "ir/eval.h"
+#include "tensor/cells.h"
+#include "tensor/store.h"
+#include <math.h>
+
+/* ---- the state ---- */
+
+static void set_state(tn_ctx *c, tn_node *state, uint64_t seed, uint64_t calls) {
+  tn__random *r = &c->cells->random;
+  tn_node *old = r->state;
+  *r = (tn__random){.state = tn__node_keep(state), .seed = seed, .calls = calls};
+  tn__node_drop(c, old);
+}
+
+static void write_state(tn_ctx *c, uint64_t seed, uint64_t calls) {
+  const uint64_t words[2] = {seed, calls};
+  tn__dims shape = {.rank = 1, .d = {tn__int(c, 2)}};
+  set_state(c, tn__store_new(c, TN_U64, &shape, words), seed, calls);
+}
+
+tn_node *tn__random_state(tn_ctx *c, uint64_t *ahead) {
+  tn__random *r = &c->cells->random;
+  if (!r->state) write_state(c, r->seed, r->calls);
+  if (ahead) *ahead = r->ahead;
+  return r->state;
+}
+
+void tn__random_flush(tn_ctx *c) {
+  const tn__random *r = &c->cells->random;
+  if (r->ahead) write_state(c, r->seed, r->calls + r->ahead);
+}
+
+void tn__random_set_state(tn_ctx *c, tn_node *state, uint64_t calls) {
+  set_state(c, state, c->cells->random.seed, calls);
+}
+
+/* The memory is written when next needed. */
+tn_status tn_rng_set_state(tn_ctx *ctx, uint64_t seed, uint64_t calls) {
+  if (!ctx) return TN_EINVAL;
+  set_state(ctx, NULL, seed, calls);
+  return TN_OK;
+}
+
+tn_status tn_manual_seed(tn_ctx *ctx, uint64_t seed) { return tn_rng_set_state(ctx, seed, 0); }
+
+tn_status tn_rng_get_state(tn_ctx *ctx, uint64_t *seed, uint64_t *calls) {
+  if (!ctx) return TN_EINVAL;
+  const tn__random *r = &ctx->cells->random;
+  if (seed) *seed = r->seed;
+  if (calls) *calls = r->calls + r->ahead;
+  return TN_OK;
+}
+
+/* ---- bits ---- */
+
+/* One random tensor: each element draws `words` numbers of 32 bits. */
+typedef struct stream {
+  tn_ctx *c;
+  tn__dims shape;
+  tn_node *element, *key, *counter; /* u64, all of the shape */
+  int words;
+} stream;
+
+static tn_node *state_word(tn_ctx *c, int64_t i, const tn__dims *shape, uint64_t plus) {
+  tn_node *begin = tn__int(c, i), *one = tn__int(c, 1);
+  tn_node *x = tn__reshape(c, tn__shrink(c, tn__random_state(c, NULL), &begin, &one, NULL), NULL, 0);
+  if (plus) x = tn__add(c, x, tn__const_bits(c, TN_U64, plus));
+  return tn__scalar_to(c, x, shape->d, shape->rank);
+}
+
+static stream open_stream(tn_ctx *c, const tn__dims *shape, int words) {
+  tn_node *n = tn__int(c, 1);
+  for (uint32_t i = 0; i < shape->rank; i++) n = tn__mul(c, n, shape->d[i]);
+  stream s = {.c = c, .shape = *shape, .words = words};
+  s.element = tn__cast(c, tn__reshape(c, tn__iota(c, n), shape->d, shape->rank), TN_U64);
+  s.key = state_word(c, 0, shape, 0);
+  s.counter = state_word(c, 1, shape, c->cells->random.ahead);
+  return s;
+}
+
+/* Word w < words of each element, u32. */
+static tn_node *draw(const stream *s, int w) {
+  tn_ctx *c = s->c;
+  tn_node *e = s->element;
+  if (s->words > 1) e = tn__op2_num(c, OP_MUL, e, s->words);
+  if (w) e = tn__op2_num(c, OP_ADD, e, w);
+  tn_node *src[3] = {e, s->key, s->counter};
+  return tn__node_make(c, &(tn__make){.op = OP_PHILOX, .dtype = TN_U32, .src = src, .nsrc = 3});
+}
+
+/* A multiple of 2^-24 (f32: one word) or 2^-53 (f64: two words) in [0, 1); `above` shifts it to (0, 1]. */
+static tn_node *fraction(const stream *s, int dtype, int w, bool above) {
+  tn_ctx *c = s->c;
+  tn_node *x;
+  if (dtype == TN_F64) {
+    tn_node *hi = tn__op2_num(c, OP_SHL, tn__cast(c, draw(s, w), TN_U64), 32);
+    x = tn__op2_num(c, OP_SHR, tn__op2(c, OP_OR, hi, tn__cast(c, draw(s, w + 1), TN_U64)), 11);
+  } else {
+    x = tn__op2_num(c, OP_SHR, draw(s, w), 8);
+  }
+  if (above) x = tn__op2_num(c, OP_ADD, x, 1);
+  return tn__op2_num(c, OP_MUL, tn__cast(c, x, dtype), dtype == TN_F64 ? 0x1p-53 : 0x1p-24);
+}
+
+/* ---- builders.  i[0]: dtype, i[1]: rank, i[2], i[3]: integer bounds, p: shape ---- */
+
+typedef struct drawing {
+  int dtype, wide; /* asked for; computed in: f32 or f64 */
+  int words;       /* of a fraction */
+  tn__dims shape;
+} drawing;
+
+static drawing prepare(tn_ctx *c, const tn__call *k) {
+  drawing d = {.dtype = (int)k->i[0]};
+  tn__check_dtype(c, d.dtype);
+  d.wide = d.dtype == TN_F64 ? TN_F64 : TN_F32;
+  d.words = d.dtype == TN_F64 ? 2 : 1;
+  tn__shape_in(c, k->p, (int)k->i[1], &d.shape);
+  return d;
+}
+
+static void want_float(tn_ctx *c, const drawing *d) {
+  if (!tn__is_float(d->dtype)) tn__fail(c, TN_EDTYPE, "needs a float dtype, not %s", tn__dtypes[d->dtype].name);
+}
+
+static tn_node *finish(tn_ctx *c, tn_node *x, int dtype) {
+  c->cells->random.ahead++; /* last, so that a failed call uses up no counter */
+  return tn__cast(c, x, dtype);
+}
+
+static tn_node *scaled(tn_ctx *c, tn_node *x, double scale, double offset) {
+  if (scale != 1) x = tn__op2_num(c, OP_MUL, x, scale);
+  return offset != 0 ? tn__op2_num(c, OP_ADD, x, offset) : x;
+}
+
+static tn_node *rand_bits(tn_ctx *c, tn__call *k) {
+  drawing d = prepare(c, k);
+  stream s = open_stream(c, &d.shape, 1);
+  return finish(c, draw(&s, 0), TN_U32);
+}
+
+static tn_node *uniform(tn_ctx *c, tn__call *k) {
+  drawing d = prepare(c, k);
+  want_float(c, &d);
+  stream s = open_stream(c, &d.shape, d.words);
+  return finish(c, scaled(c, fraction(&s, d.wide, 0, false), k->f[1] - k->f[0], k->f[0]), d.dtype);
+}
+
+static tn_node *normal(tn_ctx *c, tn__call *k) {
+  drawing d = prepare(c, k);
+  want_float(c, &d);
+  stream s = open_stream(c, &d.shape, 2 * d.words);
+  tn_node *u1 = fraction(&s, d.wide, 0, true), *u2 = fraction(&s, d.wide, d.words, false);
+  tn_node *radius = tn__op1(c, OP_SQRT, tn__op2_num(c, OP_MUL, tn__op1(c, OP_LOG, u1), -2));
+  tn_node *turn = tn__op1(c, OP_COS, tn__op2_num(c, OP_MUL, u2, 6.283185307179586477));
+  return finish(c, scaled(c, tn__mul(c, radius, turn), k->f[1], k->f[0]), d.dtype);
+}
+
+static tn_node *randint(tn_ctx *c, tn__call *k) {
+  drawing d = prepare(c, k);
+  int64_t lo = k->i[2], hi = k->i[3];
+  if (!tn__is_int(d.dtype)) tn__fail(c, TN_EDTYPE, "needs an integer dtype, not %s", tn__dtypes[d.dtype].name);
+  uint64_t span = (uint64_t)hi - (uint64_t)lo;
+  if (lo >= hi || span > UINT64_C(1) << 32)
+    tn__fail(c, TN_EINVAL, "bounds %lld..%lld: needs lo < hi <= lo + 2^32", (long long)lo, (long long)hi);
+  for (int i = 0; i < 2; i++) {
+    uint64_t end = (uint64_t)(i ? hi - 1 : lo), stored = tn__eval_cast(TN_I64, d.dtype, end);
+    bool fits = tn__eval_cast(d.dtype, TN_I64, stored) == end && (tn__dtypes[d.dtype].is_signed || (int64_t)end >= 0);
+    if (!fits) tn__fail(c, TN_EINVAL, "%lld does not fit %s", (long long)end, tn__dtypes[d.dtype].name);
+  }
+  stream s = open_stream(c, &d.shape, 1);
+  tn_node *x = tn__cast(c, draw(&s, 0), TN_U64);
+  x = tn__mul(c, x, tn__scalar_to(c, tn__const_bits(c, TN_U64, span), x->dim, x->rank));
+  x = tn__cast(c, tn__op2_num(c, OP_SHR, x, 32), TN_I64);
+  x = tn__add(c, x, tn__scalar_to(c, tn__const_bits(c, TN_I64, (uint64_t)lo), x->dim, x->rank));
+  return finish(c, x, d.dtype);
+}
+
+static tn_node *bernoulli(tn_ctx *c, tn__call *k) {
+  drawing d = prepare(c, k);
+  double p = k->f[0];
+  if (!(p >= 0 && p <= 1)) tn__fail(c, TN_EINVAL, "probability %g is outside 0..1", p);
+  stream s = open_stream(c, &d.shape, 1);
+  return finish(c, tn__op2_num(c, OP_LT, fraction(&s, TN_F32, 0, false), p), TN_BOOL);
+}
+
+#define RANDOM(dtype_, ...) \
+  tn__build(&(tn__call){.ctx = ctx, .i[0] = (int64_t)(dtype_), .i[1] = rank, .p = shape, __VA_ARGS__})
+
+tn_tensor *tn_rand_bits(tn_ctx *ctx, const tn_dim *shape, int rank) {
+  return RANDOM(TN_U32, .name = "tn_rand_bits", .fn = rand_bits);
+}
+tn_tensor *tn_uniform(tn_ctx *ctx, tn_dtype dtype, const tn_dim *shape, int rank, double lo, double hi) {
+  return RANDOM(dtype, .name = "tn_uniform", .fn = uniform, .f[0] = lo, .f[1] = hi);
+}
+tn_tensor *tn_normal(tn_ctx *ctx, tn_dtype dtype, const tn_dim *shape, int rank, double mean, double std) {
+  return RANDOM(dtype, .name = "tn_normal", .fn = normal, .f[0] = mean, .f[1] = std);
+}
+tn_tensor *tn_randint(tn_ctx *ctx, tn_dtype dtype, const tn_dim *shape, int rank, int64_t lo, int64_t hi) {
+  return RANDOM(dtype, .name = "tn_randint", .fn = randint, .i[2] = lo, .i[3] = hi);
+}
+tn_tensor *tn_bernoulli(tn_ctx *ctx, const tn_dim *shape, int rank, double p) {
+  return RANDOM(TN_F32, .name = "tn_bernoulli", .fn = bernoulli, .f[0] = p);
+}

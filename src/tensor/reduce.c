@@ -1,0 +1,160 @@
+/* Reductions. */
+#include "ir/eval.h"
+#include "tensor/front.h"
+#include <math.h>
+
+/* ---- on nodes ---- */
+
+bool tn__is_empty(const tn_node *x, const int64_t *axes, uint32_t n) {
+  for (uint32_t i = 0; i < n; i++)
+    if (tn__is_int_const(x->dim[axes[i]], 0)) return true;
+  return false;
+}
+
+static tn_node *with_axes_of_one(tn_ctx *c, tn_node *x, const int64_t *axes, uint32_t n) {
+  for (uint32_t i = 0; i < n; i++) x = tn__add_axis(c, x, (uint32_t)axes[i]); /* ascending: each finds its place */
+  return x;
+}
+
+tn_node *tn__reduce_keep(tn_ctx *c, tn__op op, tn_node *x, const int64_t *axes, uint32_t n, bool keepdim) {
+  tn_node *r = tn__reduce(c, op, x, axes, n);
+  return keepdim ? with_axes_of_one(c, r, axes, n) : r;
+}
+
+tn_node *tn__acc(tn_ctx *c, tn_node *x) { return tn__cast(c, x, tn__dtype_acc(x->dtype)); }
+
+tn_node *tn__sum_axes(tn_ctx *c, tn_node *x, const int64_t *axes, uint32_t n, bool keepdim) {
+  return tn__cast(c, tn__reduce_keep(c, OP_SUM, tn__acc(c, x), axes, n, keepdim), x->dtype);
+}
+
+/* x divided by the number of elements on the axes, less `correction`, at least 0. */
+static tn_node *over_count(tn_ctx *c, tn_node *x, const tn_node *counted, const int64_t *axes, uint32_t n, double correction) {
+  tn_node *count = tn__int(c, 1), *value;
+  for (uint32_t i = 0; i < n; i++) count = tn__mul(c, count, counted->dim[axes[i]]);
+  int64_t known;
+  if (tn__const_int(count, &known)) {
+    value = tn__const_num(c, x->dtype, fmax((double)known - correction, 0));
+  } else {
+    value = tn__dim_value(c, count, x->dtype);
+    if (correction != 0)
+      value = tn__op2_num(c, OP_MAX, tn__op2_num(c, OP_ADD, value, -correction), 0);
+  }
+  return tn__op2(c, OP_DIV, x, tn__scalar_to(c, value, x->dim, x->rank));
+}
+
+tn_node *tn__mean_axes(tn_ctx *c, tn_node *x, const int64_t *axes, uint32_t n, bool keepdim) {
+  tn_node *sum = tn__reduce_keep(c, OP_SUM, tn__acc(c, x), axes, n, keepdim);
+  return tn__cast(c, over_count(c, sum, x, axes, n, 0), x->dtype);
+}
+
+tn_node *tn__finite_or_zero(tn_ctx *c, tn_node *x) {
+  tn_node *finite = tn__op2_num(c, OP_LT, tn__op1(c, OP_ABS, x), INFINITY);
+  return tn__where(c, finite, x, tn__literal_like(c, x, 0));
+}
+
+/* ---- builders.  p, i[0]: axes; i[1]: keepdim; i[2], f[0]: their own ---- */
+
+typedef struct plan {
+  tn_node *x;
+  int64_t axes[TN_MAX_RANK];
+  uint32_t n;
+  bool keepdim;
+} plan;
+
+static plan prepare(tn_ctx *c, const tn__call *k, int classes) {
+  plan p = {.x = k->x[0], .keepdim = k->i[1] != 0};
+  tn__want(c, p.x, classes);
+  p.n = tn__axes(c, k->p, (int)k->i[0], p.x->rank, p.axes);
+  return p;
+}
+
+/* The array API: sums of small integers do not overflow. */
+static int widened(int dtype) {
+  if (tn__is_float(dtype)) return dtype;
+  return tn__is_int(dtype) && !tn__dtypes[dtype].is_signed ? TN_U64 : TN_I64;
+}
+
+static tn_node *total(tn_ctx *c, tn__call *k) { /* sum, prod: i[2] */
+  plan p = prepare(c, k, TN__C_ANY);
+  tn_node *x = tn__cast(c, tn__acc(c, p.x), widened(tn__dtype_acc(p.x->dtype)));
+  x = tn__reduce_keep(c, (tn__op)k->i[2], x, p.axes, p.n, p.keepdim);
+  return tn__cast(c, x, widened(p.x->dtype));
+}
+
+static tn_node *extreme(tn_ctx *c, tn__call *k) { /* max, min: i[2] */
+  plan p = prepare(c, k, TN__C_ANY);
+  if (tn__is_empty(p.x, p.axes, p.n)) tn__fail(c, TN_ESHAPE, "nothing to choose from in %s", tn__text(c, p.x));
+  return tn__reduce_keep(c, (tn__op)k->i[2], p.x, p.axes, p.n, p.keepdim);
+}
+
+static tn_node *truth(tn_ctx *c, tn__call *k) { /* any, all: on bool, sum is or and product is and */
+  plan p = prepare(c, k, TN__C_ANY);
+  return tn__reduce_keep(c, (tn__op)k->i[2], tn__cast(c, p.x, TN_BOOL), p.axes, p.n, p.keepdim);
+}
+
+static tn_node *mean(tn_ctx *c, tn__call *k) {
+  plan p = prepare(c, k, TN__C_FLOAT);
+  return tn__mean_axes(c, p.x, p.axes, p.n, p.keepdim);
+}
+
+static tn_node *spread_of_values(tn_ctx *c, tn__call *k) { /* var; std if i[2] */
+  plan p = prepare(c, k, TN__C_FLOAT);
+  tn_node *x = tn__acc(c, p.x);
+  tn_node *d = tn__bsub(c, x, tn__mean_axes(c, x, p.axes, p.n, true));
+  tn_node *sum = tn__reduce_keep(c, OP_SUM, tn__mul(c, d, d), p.axes, p.n, p.keepdim);
+  tn_node *var = over_count(c, sum, p.x, p.axes, p.n, k->f[0]);
+  return tn__cast(c, k->i[2] ? tn__op1(c, OP_SQRT, var) : var, p.x->dtype);
+}
+
+static tn_node *logsumexp(tn_ctx *c, tn__call *k) {
+  plan p = prepare(c, k, TN__C_FLOAT);
+  tn_node *x = tn__acc(c, p.x), *shift = NULL;
+  if (!tn__is_empty(x, p.axes, p.n)) { /* of nothing there is no maximum, and the sum alone gives ln 0 */
+    tn_node *m = tn__op1(c, OP_DETACH, tn__reduce_keep(c, OP_RMAX, x, p.axes, p.n, true));
+    shift = tn__finite_or_zero(c, m);
+    x = tn__bsub(c, x, shift);
+  }
+  tn_node *sum = tn__op1(c, OP_LOG, tn__reduce_keep(c, OP_SUM, tn__op1(c, OP_EXP, x), p.axes, p.n, p.keepdim));
+  if (shift) sum = tn__add(c, sum, tn__reshape(c, shift, sum->dim, sum->rank));
+  return tn__cast(c, sum, p.x->dtype);
+}
+
+static tn_node *place_of(tn_ctx *c, tn__call *k) { /* argmax, argmin; i[2]: RMAX or RMIN, i[3]: axis */
+  tn_node *x = k->x[0];
+  int64_t axis = tn__axis(c, (int)k->i[3], x->rank);
+  if (tn__is_empty(x, &axis, 1)) tn__fail(c, TN_ESHAPE, "nothing to choose from along axis %d of %s", (int)axis, tn__text(c, x));
+  tn_node *best = tn__reduce_keep(c, (tn__op)k->i[2], x, &axis, 1, true);
+  tn_node *hit = tn__bcast2(c, OP_EQ, x, best);
+  /* If there is a NaN, it is the extreme, and equals nothing. */
+  if (tn__is_float(x->dtype)) hit = tn__op2(c, OP_OR, hit, tn__op2(c, OP_NE, x, x));
+  tn__dims shape = tn__dims_of(x);
+  tn_node *place = tn__place(c, &shape, (uint32_t)axis);
+  tn_node *never = tn__scalar_to(c, tn__const_bits(c, TN_I64, INT64_MAX), x->dim, x->rank);
+  return tn__reduce_keep(c, OP_RMIN, tn__where(c, hit, place, never), &axis, 1, k->i[1] != 0);
+}
+
+/* ---- the public functions ---- */
+
+#define REDUCE_MAP(X) X(sum, total, OP_SUM) X(prod, total, OP_PROD) X(max, extreme, OP_RMAX) X(min, extreme, OP_RMIN) \
+  X(mean, mean, 0) X(logsumexp, logsumexp, 0) X(any, truth, OP_SUM) X(all, truth, OP_PROD)
+#define REDUCE(name_, builder, which)                                                                                  \
+  tn_tensor *tn_##name_(tn_tensor *t, const int *axes, int naxes, bool keepdim) {                                      \
+    return tn__build(&(tn__call){.name = "tn_" #name_, .fn = builder, .in = &t, .nin = 1, .p = axes,                   \
+                                 .i = {naxes, keepdim, which}});                                                       \
+  }
+REDUCE_MAP(REDUCE)
+
+#define SPREAD(name_, root)                                                                                            \
+  tn_tensor *tn_##name_(tn_tensor *t, const int *axes, int naxes, double correction, bool keepdim) {                   \
+    return tn__build(&(tn__call){.name = "tn_" #name_, .fn = spread_of_values, .in = &t, .nin = 1, .p = axes,          \
+                                 .i = {naxes, keepdim, root}, .f[0] = correction});                                    \
+  }
+SPREAD(var, 0)
+SPREAD(std, 1)
+
+#define PLACE(name_, op)                                                                                               \
+  tn_tensor *tn_##name_(tn_tensor *t, int axis, bool keepdim) {                                                        \
+    return tn__build(&(tn__call){.name = "tn_" #name_, .fn = place_of, .in = &t, .nin = 1, .i = {0, keepdim, op, axis}}); \
+  }
+PLACE(argmax, OP_RMAX)
+PLACE(argmin, OP_RMIN)

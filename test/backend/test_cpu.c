@@ -1,0 +1,261 @@
+/* The CPU device around its kernels: the compiler and its failures, the disk cache, slices, matrix products. */
+#include "backend/cpu/cpu.h"
+#include "support/ctx.h"
+#include <dirent.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cmocka.h>
+#include "support/linear.h"
+
+typedef struct fixture {
+  tn_ctx c;
+  tn__device *d;
+  const char *cc, *cache;
+  int threads;
+  lin *l;
+  tn__code *code;
+} fixture;
+
+static void open_all(void *arg) {
+  fixture *f = arg;
+  f->c.opt.quiet = 1;
+  f->c.opt.cc = f->cc;
+  tn__devices_open(&f->c);
+  tn__cache_open(&f->c.cache, &f->c.mem, f->cache);
+  f->c.pool = tn__pool_open(&f->c.mem, f->threads);
+  tn__cpu_open(&f->c);
+  f->d = tn__device_get(&f->c, 0);
+}
+
+static void open_cpu(fixture *f, const char *cc, const char *cache, int threads) {
+  tn_status status;
+  memset(f, 0, sizeof *f);
+  f->cc = cc;
+  f->cache = cache;
+  f->threads = threads;
+  assert_true(test_ctx_open(&f->c));
+  assert_true(tn__mem_try(&f->c.mem, open_all, f, &status));
+}
+
+static void close_cpu(fixture *f) {
+  if (f->code) f->d->ops->release(f->d, f->code);
+  tn__devices_close(&f->c);
+  tn__pool_close(f->c.pool);
+  tn__cache_close(&f->c.cache);
+  assert_int_equal(test_ctx_close(&f->c), 0);
+}
+
+/* out[i] = i, and each slice's work once */
+static lin *iota_kernel(tn_ctx *c, int64_t grain) {
+  lin *l = lin_new(c, "iota");
+  tn_node *out = lin_buf(l, TN_I64, true), *r = lin_range(l, lin_var(l, "n", 0, 1 << 20), AX_GLOBAL, 0);
+  lin_store(l, OP_STOREADD, out, r, lin_add(l, tn__cast(c, r, TN_I64)), NULL);
+  lin_end(l, r);
+  l->k.part[0].grain = grain;
+  return l;
+}
+
+static void compile_iota(void *arg) {
+  fixture *f = arg;
+  f->l = iota_kernel(&f->c, 10);
+  tn__kernel *k = &f->l->k;
+  f->code = f->d->ops->compile(f->d, &k, 1);
+}
+
+static tn_status compile(fixture *f) {
+  tn_status status = TN_OK;
+  tn__mem_try(&f->c.mem, compile_iota, f, &status);
+  return status;
+}
+
+static void check_runs(fixture *f) {
+  static int64_t out[2000];
+  void *buf[] = {out};
+  for (int64_t n = 0; n < 2000; n += n < 100 ? 1 : 271) {
+    memset(out, 0, sizeof out);
+    assert_int_equal(f->d->ops->launch(f->d, f->code, 0, buf, (size_t[]){(size_t)n * 8}, &n), TN_OK);
+    for (int64_t i = 0; i < 2000; i++) assert_int_equal(out[i], i < n ? i : 0);
+  }
+}
+
+static char *new_dir(char *path) {
+  strcpy(path, "/tmp/tenet-test-XXXXXX");
+  assert_non_null(mkdtemp(path));
+  return path;
+}
+
+/* The first entry of a directory that ends in `suffix`; removes all if suffix is NULL. */
+static bool find_entry(const char *dir, const char *suffix, char *out, size_t size) {
+  DIR *d = opendir(dir);
+  bool found = false;
+  for (struct dirent *e; d && (e = readdir(d));) {
+    if (*e->d_name == '.') continue;
+    snprintf(out, size, "%s/%s", dir, e->d_name);
+    size_t n = strlen(out), m = suffix ? strlen(suffix) : 0;
+    if (!suffix) unlink(out);
+    else if (n > m && !strcmp(out + n - m, suffix) && (found = true)) break;
+  }
+  if (d) closedir(d);
+  if (!suffix) rmdir(dir);
+  return found;
+}
+
+static void write_script(const char *path, const char *text) {
+  FILE *file = fopen(path, "w");
+  assert_non_null(file);
+  fputs(text, file);
+  fclose(file);
+  assert_int_equal(chmod(path, 0700), 0);
+}
+
+static void test_slices(void **state) {
+  (void)state;
+  for (int threads = 1; threads <= 4; threads++) {
+    fixture f;
+    open_cpu(&f, getenv("TENET_CC"), "", threads);
+    assert_false(f.d->interprets);
+    assert_int_equal(compile(&f), TN_OK);
+    check_runs(&f);
+    close_cpu(&f);
+  }
+}
+
+static void test_cache(void **state) {
+  char dir[64], entry[512];
+  (void)state;
+  new_dir(dir);
+  for (int round = 0; round < 3; round++) {
+    fixture f;
+    if (round == 2) { /* damaged: rebuilt, not trusted */
+      assert_true(find_entry(dir, ".so", entry, sizeof entry));
+      FILE *file = fopen(entry, "r+");
+      assert_non_null(file);
+      fseek(file, 2000, SEEK_SET);
+      fputs("nonsense", file);
+      fclose(file);
+    }
+    open_cpu(&f, getenv("TENET_CC"), dir, 2);
+    assert_int_equal(compile(&f), TN_OK);
+    assert_int_equal(f.c.stats.kernels_compiled, round != 1);
+    assert_int_equal(f.c.stats.kernels_cached, round == 1);
+    check_runs(&f);
+    close_cpu(&f);
+  }
+  find_entry(dir, NULL, entry, sizeof entry);
+}
+
+/* A cache directory that takes nothing: kernels run all the same. */
+static void test_unusable_cache(void **state) {
+  fixture f;
+  (void)state;
+  open_cpu(&f, getenv("TENET_CC"), "/proc/no/such/place", 2);
+  assert_int_equal(compile(&f), TN_OK);
+  check_runs(&f);
+  close_cpu(&f);
+}
+
+static void test_no_compiler(void **state) {
+  static const char *const none[] = {"", "/no/such/compiler", "tenet-no-such-compiler", "/", "false"};
+  (void)state;
+  for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
+    fixture f;
+    open_cpu(&f, none[i], "", 2);
+    assert_true(f.d->interprets);
+    assert_string_equal(f.d->name, "cpu");
+    assert_int_equal(compile(&f), TN_OK);
+    check_runs(&f);
+    close_cpu(&f);
+  }
+}
+
+static void test_failing_compiler(void **state) {
+  char dir[64], path[128];
+  fixture f;
+  (void)state;
+  new_dir(dir);
+  snprintf(path, sizeof path, "%s/cc", dir);
+  write_script(path, "#!/bin/sh\n[ \"$1\" = --version ] && echo 'fake 1.0' && exit 0\necho 'line 7: no such thing' >&2\nexit 1\n");
+  open_cpu(&f, path, "", 2);
+  assert_non_null(strstr(f.d->text, "cc = cc 1.0"));
+  assert_int_equal(compile(&f), TN_ECOMPILE);
+  assert_non_null(strstr(tn_last_error(&f.c)->text, "line 7: no such thing"));
+  close_cpu(&f);
+  write_script(path, "#!/bin/sh\n[ \"$1\" = --version ] && echo 'fake 1.0' && exit 0\nwhile [ $# -gt 0 ]; do [ \"$1\" = -o ] && echo junk > \"$2\"; shift; done\n");
+  open_cpu(&f, path, "", 2);
+  assert_int_equal(compile(&f), TN_ECOMPILE); /* it gave something that does not load */
+  assert_non_null(strstr(tn_last_error(&f.c)->text, "do not load"));
+  close_cpu(&f);
+  find_entry(dir, NULL, path, sizeof path);
+}
+
+/* ---- matrix products ---- */
+
+static double element(const tn__product *g, const void *p, int64_t at) {
+  return g->dtype == TN_F32 ? (double)((const float *)p)[at] : ((const double *)p)[at];
+}
+
+static void fill(const tn__product *g, void *p, int64_t n, int seed) {
+  for (int64_t i = 0; i < n; i++) {
+    double v = (double)((i * 7 + seed) % 11 - 5); /* small integers: sums are exact in any order */
+    if (g->dtype == TN_F32) ((float *)p)[i] = (float)v;
+    else ((double *)p)[i] = v;
+  }
+}
+
+static void check_product(tn__device *d, tn__product g) {
+  enum { ROOM = 4 * 40 * 48 };
+  static double a[ROOM], b[ROOM], c[ROOM], was[ROOM];
+  fill(&g, a, ROOM, 1);
+  fill(&g, b, ROOM, 2);
+  fill(&g, c, ROOM, 3);
+  memcpy(was, c, sizeof c);
+  g.a = a;
+  g.b = b;
+  g.c = c;
+  g.lda = (g.trans_a ? g.m : g.k) + 3;
+  g.ldb = (g.trans_b ? g.k : g.n) + 1;
+  g.ldc = g.n + 2;
+  g.stride_a = 40 * 44;
+  g.stride_b = 0;
+  g.stride_c = 40 * 48;
+  assert_int_equal(tn__cpu_gemm(d, &g), TN_OK);
+  for (int64_t i = 0; i < g.batch; i++)
+    for (int64_t m = 0; m < 40; m++)
+      for (int64_t n = 0; n < g.ldc; n++) {
+        int64_t at = i * g.stride_c + m * g.ldc + n;
+        double want = element(&g, was, at);
+        if (m < g.m && n < g.n) {
+          want *= g.beta;
+          for (int64_t k = 0; k < g.k; k++)
+            want += element(&g, a, i * g.stride_a + (g.trans_a ? k * g.lda + m : m * g.lda + k)) * element(&g, b, g.trans_b ? n * g.ldb + k : k * g.ldb + n);
+        }
+        assert_true(element(&g, c, at) == want);
+      }
+}
+
+static void test_products(void **state) {
+  static const int64_t sizes[][3] = {{1, 1, 1}, {3, 5, 7}, {33, 17, 40}, {1, 40, 9}, {40, 1, 9}, {8, 8, 1}, {4, 4, 0}, {0, 5, 3}, {5, 0, 3}};
+  fixture f;
+  (void)state;
+  open_cpu(&f, "", "", 3);
+  assert_true(f.d->has_gemm);
+  for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
+    for (int bits = 0; bits < 64; bits++)
+      check_product(f.d, (tn__product){.dtype = bits & 1 ? TN_F32 : TN_F64, .trans_a = bits & 2, .trans_b = bits & 4, .beta = bits & 8 ? 1 : bits & 16 ? -2 : 0,
+                                       .batch = bits & 32 ? 4 : 1, .m = sizes[s][0], .n = sizes[s][1], .k = sizes[s][2]});
+  tn__product big = {.dtype = TN_F32, .m = 1, .n = 1, .k = (int64_t)1 << 31, .batch = 1, .lda = 1, .ldb = 1, .ldc = 1};
+  assert_int_equal(tn__cpu_gemm(f.d, &big), TN_ENOTSUP);
+  assert_non_null(strstr(tn_last_error(&f.c)->text, "2147483648"));
+  close_cpu(&f);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_slices),      cmocka_unit_test(test_cache),            cmocka_unit_test(test_unusable_cache),
+      cmocka_unit_test(test_no_compiler), cmocka_unit_test(test_failing_compiler), cmocka_unit_test(test_products),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,402 @@
+/* Hand-built linear kernels run on the interpreter and as generated C: every result bit for bit the same, nothing written
+ * outside its buffer.  Expected values are computed here where the shape of the program, not a scalar op, is what is tested. */
+#include "backend/cpu/cpu.h"
+#include "backend/ref/ref.h"
+#include "ir/eval.h"
+#include "support/ctx.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <cmocka.h>
+#include "support/linear.h"
+
+typedef struct fixture {
+  tn_ctx c;
+  tn__device *ref, *cpu;
+} fixture;
+
+static void open_all(void *arg) {
+  fixture *f = arg;
+  f->c.opt.quiet = 1;
+  f->c.opt.cc = getenv("TENET_CC");
+  tn__devices_open(&f->c);
+  f->c.pool = tn__pool_open(&f->c.mem, 3);
+  tn__cpu_open(&f->c);
+  tn__ref_open(&f->c);
+  f->cpu = tn__device_get(&f->c, 0);
+  f->ref = tn__device_get(&f->c, 1);
+}
+
+static int setup(void **state) {
+  static fixture f;
+  tn_status status;
+  memset(&f, 0, sizeof f);
+  *state = &f;
+  if (!test_ctx_open(&f.c) || !tn__mem_try(&f.c.mem, open_all, &f, &status)) return -1;
+  return f.cpu->interprets ? -1 : 0; /* without a compiler there is nothing to compare */
+}
+
+static int teardown(void **state) {
+  fixture *f = *state;
+  tn__devices_close(&f->c);
+  tn__pool_close(f->c.pool);
+  return test_ctx_close(&f->c) == 0 ? 0 : -1;
+}
+
+/* ---- running a set of kernels on a device ---- */
+
+typedef struct compiling {
+  tn__device *d;
+  lin *const *l;
+  uint32_t n;
+  tn__code *code;
+} compiling;
+
+static void compile_all(void *arg) {
+  compiling *a = arg;
+  tn__kernel **k = tn__alloc(a->d->ctx, a->n * sizeof *k);
+  for (uint32_t i = 0; i < a->n; i++) k[i] = &a->l[i]->k;
+  a->code = a->d->ops->compile(a->d, k, a->n);
+}
+
+static tn__code *compile_on(tn__device *d, lin *const *l, uint32_t n) {
+  compiling a = {.d = d, .l = l, .n = n};
+  tn_status status;
+  if (!tn__mem_try(&d->ctx->mem, compile_all, &a, &status)) fail_msg("%s: %s", d->name, tn_last_error(d->ctx)->text);
+  return a.code;
+}
+
+static bool is_nan(int dtype, const char *p) {
+  double v = tn__is_float(dtype) ? tn__eval_to_double(dtype, tn__eval_load(dtype, p)) : 0;
+  return v != v;
+}
+
+/* Runs kernel i on both devices over the same inputs; `out` receives the result of ref's buffer 0. */
+static void run_both(fixture *f, tn__code *const *code, uint32_t i, const lin *l, const void *const *in, const size_t *bytes, const int64_t *var, void *out) {
+  tn__device *d[2] = {f->ref, f->cpu};
+  lin_bufs b[2];
+  for (int w = 0; w < 2; w++) {
+    for (uint32_t s = 0; s < l->k.nbuf; s++) lin_bufs_set(&b[w], s, in[s], bytes[s]);
+    tn_status status = d[w]->ops->launch(d[w], code[w], i, b[w].mem, b[w].bytes, var);
+    if (status) fail_msg("%s on %s: %s", l->name, d[w]->name, tn_last_error(&f->c)->text);
+    if (!lin_bufs_sound(&b[w], l->k.nbuf)) fail_msg("%s on %s wrote outside a buffer", l->name, d[w]->name);
+  }
+  for (uint32_t s = 0; s < l->k.nbuf; s++) {
+    size_t size = tn__size_of(l->dtype[s]);
+    for (size_t at = 0; at < bytes[s]; at += size) {
+      const char *x = (char *)b[0].mem[s] + at, *y = (char *)b[1].mem[s] + at;
+      if (memcmp(x, y, size) && !(is_nan(l->dtype[s], x) && is_nan(l->dtype[s], y)))
+        fail_msg("%s: buffer %u element %zu: ref %#llx, cpu %#llx", l->name, s, at / size, (unsigned long long)tn__eval_load(l->dtype[s], x),
+                 (unsigned long long)tn__eval_load(l->dtype[s], y));
+    }
+  }
+  if (out) memcpy(out, b[0].mem[0], bytes[0]);
+  lin_bufs_free(&b[0], l->k.nbuf);
+  lin_bufs_free(&b[1], l->k.nbuf);
+}
+
+static void run_one(fixture *f, lin *l, const void *const *in, const size_t *bytes, const int64_t *var, void *out) {
+  tn__code *code[2] = {compile_on(f->ref, &l, 1), compile_on(f->cpu, &l, 1)};
+  run_both(f, code, 0, l, in, bytes, var, out);
+  f->ref->ops->release(f->ref, code[0]);
+  f->cpu->ops->release(f->cpu, code[1]);
+}
+
+/* ---- every scalar op on every dtype ---- */
+
+enum { NVALUES = 40 };
+
+/* Bit patterns worth trying, as many as NVALUES. */
+static void values_of(int dtype, uint64_t *v) {
+  static const double reals[] = {0.0, -0.0, 1, -1, 0.5, -0.5, 1.5, -2.5, 2.5, 3, -3, 7, 0.1, -0.3, 10.75, 100.25, -88.5, 1e-3, 1e-6, 6e-8, -6e-5, 1e-39, -1e-44,
+                                 65504, 65520, -70000, 2147483648.0, 4294967296.0, 9.3e18, -9.3e18, 1.9e19, 3e38, -3e38, 127.5, 255.5, 32768, 1e300, -1e-310};
+  static const int64_t ints[] = {0, 1, -1, 2, -2, 3, -3, 5, 7, -7, 8, 15, 16, 31, 32, 33, 63, 64, 65, 100, 127, 128, -128, -129, 255, 256, 32767, 32768, -32768, 65535,
+                                 65536, INT32_MAX, INT32_MIN, 4294967295, 4294967296, INT64_MAX, INT64_MIN, INT64_MAX - 1, 1000003, -1000003};
+  for (int i = 0; i < NVALUES; i++) {
+    if (dtype == TN_BOOL) v[i] = (uint64_t)i % 2;
+    else if (!tn__is_float(dtype)) v[i] = tn__eval_cast(TN_I64, dtype, (uint64_t)ints[i]);
+    else if (i < 38) v[i] = tn__eval_from_double(dtype, reals[i]);
+    else v[i] = tn__eval_from_double(dtype, i == 38 ? __builtin_inf() : __builtin_nan(""));
+  }
+}
+
+static bool takes(int op, int dtype) {
+  bool is_float = tn__is_float(dtype), is_bool = dtype == TN_BOOL;
+  switch (op) {
+  case OP_SQRT: case OP_EXP: case OP_EXP2: case OP_EXPM1: case OP_LOG: case OP_LOG2: case OP_LOG1P: case OP_SIN: case OP_COS: case OP_TAN:
+  case OP_TANH: case OP_ERF: case OP_FLOOR: case OP_CEIL: case OP_ROUND: case OP_TRUNC: case OP_DIV: case OP_ATAN2: return is_float;
+  case OP_NOT: case OP_AND: case OP_OR: case OP_XOR: return !is_float;
+  case OP_SHL: case OP_SHR: return !is_float && !is_bool;
+  case OP_PHILOX: return dtype == TN_U64;
+  case OP_ADD: case OP_MUL: case OP_MIN: case OP_MAX: case OP_LT: case OP_LE: case OP_EQ: case OP_NE: case OP_WHERE: return true;
+  default: return !is_bool;
+  }
+}
+
+/* out[i] = op(x[i], y[i], z[i]) */
+static lin *scalar_kernel(tn_ctx *c, int op, int dtype, int to) {
+  char name[32];
+  snprintf(name, sizeof name, "k_%s_%s_%s", tn__ops[op].text, tn__dtypes[dtype].name, tn__dtypes[to].name);
+  lin *l = lin_new(c, name);
+  uint32_t n = tn__ops[op].min_src;
+  tn_node *buf[4] = {lin_buf(l, to, true)}, *x[3];
+  for (uint32_t s = 0; s < n; s++) buf[1 + s] = lin_buf(l, op == OP_WHERE && s == 0 ? TN_BOOL : dtype, false);
+  tn_node *r = lin_range(l, lin_var(l, "n", 0, 1 << 20), AX_GLOBAL, 0);
+  for (uint32_t s = 0; s < n; s++) x[s] = lin_load(l, buf[1 + s], r, NULL);
+  tn_node *y = tn__node_make(c, &(tn__make){.op = (tn__op)op, .dtype = to, .src = x, .nsrc = n});
+  lin_store(l, OP_STORE, buf[0], r, lin_add(l, y), NULL);
+  lin_end(l, r);
+  l->k.part[0].grain = 100;
+  return l;
+}
+
+/* All pairs of values; the third operand walks out of step.  Unary ops of 16 bits and less: every value. */
+static size_t fill_operands(const lin *l, char **in) {
+  uint32_t n = l->k.nbuf - 1;
+  size_t count = NVALUES * NVALUES;
+  bool all = n == 1 && tn__size_of(l->dtype[1]) <= 2 && l->dtype[1] != TN_BOOL;
+  if (all) count = (size_t)1 << 8 * tn__size_of(l->dtype[1]);
+  for (uint32_t s = 1; s <= n; s++) {
+    size_t size = tn__size_of(l->dtype[s]);
+    uint64_t v[NVALUES];
+    in[s] = malloc(count * size);
+    values_of(l->dtype[s], v);
+    for (size_t i = 0; i < count; i++) {
+      size_t pick[] = {i % NVALUES, i / NVALUES, i * 7 / 3 % NVALUES};
+      if (all) memcpy(in[s] + i * size, &i, size);
+      else tn__eval_store(l->dtype[s], in[s] + i * size, v[pick[s - 1]]);
+    }
+  }
+  return count;
+}
+
+static void run_scalar_kernels(fixture *f, lin *const *l, uint32_t n) {
+  tn__code *code[2] = {compile_on(f->ref, l, n), compile_on(f->cpu, l, n)};
+  for (uint32_t i = 0; i < n; i++) {
+    char *in[4] = {0};
+    size_t count = fill_operands(l[i], in), bytes[4];
+    for (uint32_t s = 0; s < l[i]->k.nbuf; s++) bytes[s] = count * tn__size_of(l[i]->dtype[s]);
+    run_both(f, code, i, l[i], (const void *const *)in, bytes, (int64_t[]){(int64_t)count}, NULL);
+    for (int s = 1; s < 4; s++) free(in[s]);
+  }
+  f->ref->ops->release(f->ref, code[0]);
+  f->cpu->ops->release(f->cpu, code[1]);
+}
+
+static void test_scalar_ops(void **state) {
+  fixture *f = *state;
+  lin *l[OP_COUNT];
+  for (int dtype = 0; dtype < TN_DTYPE_COUNT; dtype++) {
+    uint32_t n = 0;
+    for (int op = 0; op < OP_COUNT; op++) {
+      int group = tn__ops[op].group;
+      if (group < G_UNARY || group > G_TERNARY || !takes(op, dtype)) continue;
+      bool compares = op == OP_LT || op == OP_LE || op == OP_EQ || op == OP_NE;
+      l[n++] = scalar_kernel(&f->c, op, dtype, compares ? TN_BOOL : op == OP_PHILOX ? TN_U32 : dtype);
+    }
+    run_scalar_kernels(f, l, n);
+  }
+}
+
+static void test_casts(void **state) {
+  fixture *f = *state;
+  lin *l[2 * TN_DTYPE_COUNT];
+  for (int from = 0; from < TN_DTYPE_COUNT; from++) {
+    uint32_t n = 0;
+    for (int to = 0; to < TN_DTYPE_COUNT; to++) {
+      if (to != from) l[n++] = scalar_kernel(&f->c, OP_CAST, from, to);
+      if (to != from && from != TN_BOOL && to != TN_BOOL && tn__size_of(from) == tn__size_of(to)) l[n++] = scalar_kernel(&f->c, OP_BITCAST, from, to);
+    }
+    run_scalar_kernels(f, l, n);
+  }
+}
+
+/* ---- the shapes of programs ---- */
+
+/* out[i] = fold over k of op(x[i*K + k]), in lanes: K is a variable, so the last round may be short. */
+static lin *reduce_kernel(tn_ctx *c, const char *name, int64_t op, int dtype, int64_t lanes) {
+  lin *l = lin_new(c, name);
+  tn_node *out = lin_buf(l, dtype, true), *x = lin_buf(l, dtype, false), *y = lin_buf(l, dtype, false);
+  tn_node *K = lin_var(l, "K", 0, 1000), *width = tn__int(c, lanes), *r = lin_range(l, tn__int(c, 3), AX_GLOBAL, 0);
+  int start = op == OP_FMA ? OP_ADD : (int)op;
+  tn_node *acc = lin_acc(l, tn__const_bits(c, dtype, tn__eval_reduce_init(start, dtype)), 0, lanes);
+  tn_node *rounds = lin_op2(l, OP_IDIV, lin_op2(l, OP_ADD, K, tn__int(c, lanes - 1)), width);
+  tn_node *k = lin_range(l, rounds, AX_REDUCE, 1), *from = lin_op2(l, OP_MUL, k, width);
+  tn_node *left = lin_op2(l, OP_ADD, K, lin_op1(l, OP_NEG, from)), *count = lin_op2(l, OP_MIN, left, width);
+  tn_node *u = lin_range(l, count, AX_UPCAST, 2), *at = lin_op2(l, OP_ADD, lin_op2(l, OP_ADD, lin_op2(l, OP_MUL, r, K), from), u);
+  tn_node *vx = lin_load(l, x, at, NULL), *value = vx;
+  if (op == OP_FMA) value = tn__node_make(c, &(tn__make){.op = OP_LIST, .src = (tn_node *[]){vx, lin_load(l, y, at, NULL)}, .nsrc = 2});
+  lin_setacc(l, op, acc, value, u);
+  lin_end(l, u);
+  tn_node *end = lin_end(l, k);
+  lin_store(l, OP_STORE, out, r, lin_getacc(l, start, acc, end, NULL), NULL);
+  lin_end(l, r);
+  return l;
+}
+
+static void test_reduce(void **state) {
+  fixture *f = *state;
+  static const struct {
+    const char *name;
+    int64_t op, lanes;
+    int dtype;
+  } cases[] = {{"sum8", OP_ADD, 8, TN_F32}, {"fma16", OP_FMA, 16, TN_F32}, {"max4", OP_MAX, 4, TN_F32}, {"min2", OP_MIN, 2, TN_F64},
+               {"sum16h", OP_ADD, 16, TN_F16}, {"prod8i", OP_MUL, 8, TN_I32}, {"any8", OP_ADD, 8, TN_BOOL}, {"sum32b", OP_ADD, 32, TN_I8}};
+  enum { N = sizeof cases / sizeof *cases, MOST = 40 };
+  lin *l[N];
+  for (int i = 0; i < N; i++) l[i] = reduce_kernel(&f->c, cases[i].name, cases[i].op, cases[i].dtype, cases[i].lanes);
+  tn__code *code[2] = {compile_on(f->ref, l, N), compile_on(f->cpu, l, N)};
+  for (int i = 0; i < N; i++)
+    for (int64_t k = 0; k <= MOST; k++) {
+      char x[3 * MOST * 8] = {0}, y[3 * MOST * 8] = {0}, out[3 * 8];
+      size_t size = tn__size_of(cases[i].dtype);
+      int64_t sum = 0;
+      for (int64_t e = 0; e < 3 * k; e++) {
+        int64_t v = (e * 37 + 11) % 101 - 50;
+        tn__eval_store(cases[i].dtype, x + (size_t)e * size, tn__eval_cast(TN_I64, cases[i].dtype, (uint64_t)v));
+        tn__eval_store(cases[i].dtype, y + (size_t)e * size, tn__eval_cast(TN_I64, cases[i].dtype, (uint64_t)(v * 3 + 1)));
+        if (e >= 2 * k) sum += v;
+      }
+      run_both(f, code, (uint32_t)i, l[i], (const void *[]){NULL, x, y}, (size_t[]){3 * size, 3 * (size_t)k * size, 3 * (size_t)k * size}, &k, out);
+      float last;
+      memcpy(&last, out + 2 * size, sizeof last);
+      if (i == 0) assert_int_equal((int64_t)last, sum); /* small integers: exact in any order */
+    }
+  f->ref->ops->release(f->ref, code[0]);
+  f->cpu->ops->release(f->cpu, code[1]);
+}
+
+/* out[i] = x[i-2] where that is inside, else 0: a padded view; a gated store leaves odd elements alone. */
+static void test_gates(void **state) {
+  fixture *f = *state;
+  tn_ctx *c = &f->c;
+  lin *l = lin_new(c, "gates");
+  tn_node *out = lin_buf(l, TN_I32, true), *x = lin_buf(l, TN_I32, false), *odd = lin_buf(l, TN_I32, true);
+  tn_node *n = lin_var(l, "n", 0, 100), *r = lin_range(l, lin_op2(l, OP_ADD, n, tn__int(c, 4)), AX_GLOBAL, 0);
+  tn_node *at = lin_op2(l, OP_ADD, r, tn__int(c, -2));
+  tn_node *gate = lin_op2(l, OP_AND, lin_op2(l, OP_LE, tn__int(c, 0), at), lin_op2(l, OP_LT, at, n));
+  tn_node *v = lin_load(l, x, at, gate);
+  lin_store(l, OP_STORE, out, r, v, NULL);
+  lin_store(l, OP_STORE, odd, r, v, lin_op2(l, OP_EQ, lin_op2(l, OP_MOD, r, tn__int(c, 2)), tn__int(c, 0)));
+  lin_end(l, r);
+  /* the extent's instruction stands in front of the range: parts may start with what all slices share */
+  int32_t in[5] = {10, 20, 30, 40, 50}, keep[9], got[9];
+  for (int i = 0; i < 9; i++) keep[i] = -i;
+  run_one(f, l, (const void *[]){NULL, in, keep}, (size_t[]){36, 20, 36}, (int64_t[]){5}, got);
+  assert_memory_equal(got, ((int32_t[]){0, 0, 10, 20, 30, 40, 50, 0, 0}), 36);
+}
+
+/* Two parts over one local-free buffer and a local row: part 0 writes squares through scratch, part 1 adds them into a histogram. */
+static void test_parts_and_locals(void **state) {
+  fixture *f = *state;
+  tn_ctx *c = &f->c;
+  enum { ROWS = 50, COLS = 19 };
+  lin *l = lin_new(c, "parts");
+  tn_node *sums = lin_buf(l, TN_F64, true), *squares = lin_buf(l, TN_F64, true), *x = lin_buf(l, TN_F64, false), *row = lin_local(l, TN_F64, COLS);
+  lin_local(l, TN_BF16, 3); /* not used: must not be declared */
+  tn_node *cols = tn__int(c, COLS), *r = lin_range(l, tn__int(c, ROWS), AX_GLOBAL, 0), *base = lin_op2(l, OP_MUL, r, cols);
+  tn_node *i = lin_range(l, cols, AX_UPCAST, 1), *v = lin_load(l, x, lin_op2(l, OP_ADD, base, i), NULL);
+  lin_store(l, OP_STORE, row, i, lin_op2(l, OP_MUL, v, v), NULL);
+  lin_end(l, i);
+  tn_node *j = lin_range(l, cols, AX_LOOP, 2), *back = lin_op2(l, OP_ADD, tn__int(c, COLS - 1), lin_op1(l, OP_NEG, j));
+  lin_store(l, OP_STORE, squares, lin_op2(l, OP_ADD, base, j), lin_load(l, row, back, NULL), NULL);
+  lin_end(l, j);
+  lin_end(l, r);
+  l->k.nparts = 2;
+  tn_node *s = lin_range(l, tn__int(c, ROWS * COLS), AX_LOOP, 3);
+  tn_node *into = lin_op2(l, OP_MOD, s, tn__int(c, 7)), *few = lin_op2(l, OP_LT, s, tn__int(c, 900));
+  lin_store(l, OP_STOREADD, sums, into, lin_load(l, squares, s, NULL), few);
+  tn_node *gate = lin_add(l, lin_make(l, OP_IF, 0, &few, 1, NULL, 0));
+  lin_store(l, OP_STOREADD, sums, tn__int(c, 7), tn__const_num(c, TN_F64, 1), NULL);
+  lin_add(l, lin_make(l, OP_ENDIF, 0, &gate, 1, NULL, 0));
+  lin_end(l, s);
+  double in[ROWS * COLS], sum[8] = {0}, want[8] = {0}, got[8];
+  for (int k = 0; k < ROWS * COLS; k++) in[k] = k % 13 - 6;
+  for (int k = 0; k < 900; k++) {
+    double v2 = in[k / COLS * COLS + COLS - 1 - k % COLS];
+    want[k % 7] += v2 * v2;
+    want[7]++;
+  }
+  run_one(f, l, (const void *[]){sum, NULL, in}, (size_t[]){sizeof sum, sizeof in, sizeof in}, NULL, got);
+  assert_memory_equal(got, want, sizeof want);
+}
+
+/* A lane range whose accumulators stay apart: out[u] = sum over k of x[k*8 + u]; and index division of negative numbers. */
+static void test_lanes_apart(void **state) {
+  fixture *f = *state;
+  tn_ctx *c = &f->c;
+  lin *l = lin_new(c, "lanes");
+  tn_node *out = lin_buf(l, TN_I64, true), *x = lin_buf(l, TN_I64, false), *eight = tn__int(c, 8);
+  tn_node *acc = lin_acc(l, tn__const_bits(c, TN_I64, 5), 0, 8), *k = lin_range(l, tn__int(c, 6), AX_REDUCE, 0);
+  tn_node *u = lin_range(l, eight, AX_UPCAST, 1), *v = lin_load(l, x, lin_op2(l, OP_ADD, lin_op2(l, OP_MUL, k, eight), u), NULL);
+  lin_setacc(l, OP_ADD, acc, v, u);
+  lin_end(l, u);
+  tn_node *end = lin_end(l, k), *w = lin_range(l, eight, AX_UPCAST, 2), *low = lin_op2(l, OP_ADD, w, tn__int(c, -4));
+  tn_node *q = lin_op2(l, OP_ADD, lin_op2(l, OP_MUL, lin_op2(l, OP_IDIV, low, tn__int(c, 3)), tn__int(c, 100)), lin_op2(l, OP_MOD, low, tn__int(c, 3)));
+  lin_store(l, OP_STORE, out, w, lin_op2(l, OP_ADD, lin_getacc(l, OP_ADD, acc, end, w), lin_add(l, tn__cast(c, q, TN_I64))), NULL);
+  lin_end(l, w);
+  int64_t in[48], want[8], got[8];
+  for (int i = 0; i < 48; i++) in[i] = i * i;
+  for (int i = 0; i < 8; i++) {
+    want[i] = 5 + ((int[]){-2, -1, -1, -1, 0, 0, 0, 1}[i] * 100) + (i + 2) % 3;
+    for (int s = 0; s < 6; s++) want[i] += in[s * 8 + i];
+  }
+  run_one(f, l, (const void *[]){NULL, in}, (size_t[]){64, sizeof in}, NULL, got);
+  assert_memory_equal(got, want, sizeof want);
+}
+
+/* Sizes at which slices, vectors and tails meet. */
+static void test_elementwise(void **state) {
+  fixture *f = *state;
+  tn_ctx *c = &f->c;
+  lin *l = lin_new(c, "saxpy");
+  tn_node *out = lin_buf(l, TN_F32, true), *x = lin_buf(l, TN_F32, false), *y = lin_buf(l, TN_F32, false);
+  tn_node *r = lin_range(l, lin_var(l, "n", 0, 4000), AX_GLOBAL, 0), *a = tn__const_num(c, TN_F32, -2.75);
+  lin_store(l, OP_STORE, out, r, lin_op2(l, OP_ADD, lin_op2(l, OP_MUL, a, lin_load(l, x, r, NULL)), lin_load(l, y, r, NULL)), NULL);
+  lin_end(l, r);
+  l->k.part[0].grain = 16;
+  tn__code *code[2] = {compile_on(f->ref, &l, 1), compile_on(f->cpu, &l, 1)};
+  for (int64_t n = 0; n < 400; n += n < 70 ? 1 : 37) {
+    float in[800], got[400];
+    for (int i = 0; i < 800; i++) in[i] = (float)(i * 3 % 97) * 0.1f;
+    run_both(f, code, 0, l, (const void *[]){NULL, in, in + 400}, (size_t[]){(size_t)n * 4, (size_t)n * 4, (size_t)n * 4}, &n, got);
+    for (int64_t i = 0; i < n; i++) {
+      volatile float product = -2.75f * in[i]; /* rounded before the sum */
+      assert_true(got[i] == product + in[400 + i]);
+    }
+  }
+  f->ref->ops->release(f->ref, code[0]);
+  f->cpu->ops->release(f->cpu, code[1]);
+}
+
+static void test_ref_checks_bounds(void **state) {
+  fixture *f = *state;
+  lin *l = lin_new(&f->c, "copy");
+  tn_node *out = lin_buf(l, TN_I16, true), *x = lin_buf(l, TN_I16, false), *r = lin_range(l, lin_var(l, "n", 0, 100), AX_GLOBAL, 0);
+  lin_store(l, OP_STORE, out, r, lin_load(l, x, r, NULL), NULL);
+  lin_end(l, r);
+  tn__code *code = compile_on(f->ref, &l, 1);
+  int16_t a[8], b[8] = {0};
+  void *buf[] = {a, b};
+  assert_int_equal(f->ref->ops->launch(f->ref, code, 0, buf, (size_t[]){16, 16}, (int64_t[]){8}), TN_OK);
+  assert_int_equal(f->ref->ops->launch(f->ref, code, 0, buf, (size_t[]){16, 14}, (int64_t[]){8}), TN_ERUN);
+  assert_string_equal(tn_last_error(&f->c)->text, "kernel copy, instruction 1: load i16 b1[7] is outside its 7 elements");
+  tn_clear_error(&f->c);
+  assert_int_equal(f->ref->ops->launch(f->ref, code, 0, buf, (size_t[]){15, 16}, (int64_t[]){8}), TN_ERUN);
+  assert_non_null(strstr(tn_last_error(&f->c)->text, "store i16 b0[7]"));
+  f->ref->ops->release(f->ref, code);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test_setup_teardown(test_elementwise, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_reduce, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_gates, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_parts_and_locals, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_lanes_apart, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_ref_checks_bounds, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_scalar_ops, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_casts, setup, teardown),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
