@@ -1,7 +1,10 @@
 /* Derivatives, graph to graph: the results are ordinary lazy tensors, which can be differentiated again.
  *
  * Conventions at points without a derivative: elements tied for a maximum or minimum share equally; abs has slope 0 at 0; floor, ceil,
- * round, trunc, sign and everything with an integer or bool result have slope 0 everywhere.  tn_detach stops gradients. */
+ * round, trunc, sign and everything with an integer or bool result have slope 0 everywhere.  tn_detach stops gradients.
+ *
+ * A tensor that was realised or read holds a value and no longer knows how it was made: take gradients of a loss before reading it
+ * (reading it afterwards is free to share the work), and realise what you differentiate by before you use it. */
 #ifndef TENET_GRAD_H
 #define TENET_GRAD_H
 #include "tenet/tensor_types.h"

@@ -35,7 +35,7 @@ TN_API tn_status tn_optim_step(tn_optim *o, tn_tensor *const *grads);
 /* Computes what was recorded, and `loss` (may be NULL) beside it, in one schedule.  Not inside a program. */
 TN_API tn_status tn_optim_realize(tn_optim *o, tn_tensor *loss);
 TN_API tn_status tn_optim_set_lr(tn_optim *o, double lr);
-/* Everything but the parameters that a checkpoint must hold: "lr", "step", and the moments "<kind>.<parameter>". */
+/* Everything but the parameters that a checkpoint must hold: "lr", Adam's "step", and the moments "momentum.NAME", "m.NAME", "v.NAME". */
 TN_API tn_params *tn_optim_state(tn_optim *o);
 
 #ifdef __cplusplus

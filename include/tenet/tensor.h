@@ -11,15 +11,17 @@
  * operands of different contexts are TN_EINVAL; operands on different devices are TN_EDEVICE.
  *
  * Ownership.  A returned handle belongs to the innermost open scope (see tn_scope below); the caller frees nothing unless
- * it called tn_keep() or tn_retain(), or opened no scope and wants memory back before tn_ctx_close().  Pointers passed in are only read during the call.
+ * it called tn_keep() or tn_retain(), or opened no scope and wants memory back before tn_ctx_close().  Pointers passed in
+ * are only read during the call.
  *
- * Shapes.  `const tn_dim *shape, int rank`; rank 0 is a scalar and takes NULL.  Sizes may be 0, and may be symbolic.  At most
- * TN_MAX_RANK axes.  A negative axis counts from the end.  An axis out of range or named twice is TN_EINVAL.
+ * Shapes.  `const tn_dim *shape, int rank`; rank 0 is a scalar and takes NULL.  Sizes may be 0, and may be symbolic.  At
+ * most TN_MAX_RANK axes.  A negative axis counts from the end.  An axis out of range or named twice is TN_EINVAL.
  *
  * Broadcasting is NumPy's: shapes are aligned at the last axis, and an axis of size 1 stretches; sizes that do not fit
- * are TN_ESHAPE.  dtypes promote by the array API's lattice (i8+i16=i16, u8+i8=i16, f16+bf16=f32, f32+f64=f64); the pairs which it leaves
- * undefined (u64 with signed, integer with float, bool with number) are TN_EDTYPE, and the message names tn_cast().  C numbers
- * (`double` arguments) are weak: they take the tensor's dtype, and must be representable if that is integer or bool. */
+ * are TN_ESHAPE.  dtypes promote by the array API's lattice (i8+i16=i16, u8+i8=i16, f16+bf16=f32, f32+f64=f64); the pairs
+ * which it leaves undefined (u64 with signed, integer with float, bool with number) are TN_EDTYPE, and the message names
+ * tn_cast().  C numbers (`double` arguments) are weak: they take the tensor's dtype, and must be representable if that is
+ * integer or bool. */
 #ifndef TENET_TENSOR_H
 #define TENET_TENSOR_H
 #include "tenet/tensor_types.h"
@@ -29,16 +31,16 @@
 extern "C" {
 #endif
 
-/* ---- Handles and scopes --------------------------------------------------------------------------------------------- */
+/* ---- Handles and scopes ------------------------------------------------------------------------------------------ */
 
-/* Opens and closes a scope by hand.  Handles made in between end at tn_scope_end(), which also closes any scope left open
- * inside.  tn_scope_end() without an open scope is TN_ESTATE. */
+/* Opens a scope by hand, and closes the innermost one: handles made in between end.  tn_scope_end() without an open scope
+ * is TN_ESTATE. */
 TN_API tn_status tn_scope_begin(tn_ctx *ctx);
 TN_API tn_status tn_scope_end(tn_ctx *ctx);
 
-/* Use: tn_scope(ctx) { ... }.  Handles made in the block end with it, however it is left: at its end, by break (which leaves the
- * block, not a loop around it), return or goto; in C++ by an exception too.  If memory is out when it opens, the error is recorded, and
- * the handles belong to the scope around. */
+/* Use: tn_scope(ctx) { ... }.  Handles made in the block end with it, as do scopes left open inside, however it is left:
+ * at its end, by break (which leaves the block, not a loop around it), return or goto; in C++ by an exception too.  If
+ * memory is out when it opens, the error is recorded, and the handles belong to the scope around. */
 typedef struct tn_scope_guard {
   tn_ctx *ctx;
   int depth; /* scopes that were open before */
@@ -72,11 +74,11 @@ extern "C" {
 TN_API tn_tensor *tn_keep(tn_tensor *t);
 /* One more reference, to be matched by one tn_release().  Returns t. */
 TN_API tn_tensor *tn_retain(tn_tensor *t);
-/* Gives back one reference; the last one ends the handle.  A handle still owned by a scope may be released early.  May be called from
- * any thread: the release takes effect at the context's next call.  NULL is allowed. */
+/* Gives back one reference; the last one ends the handle.  A handle still owned by a scope may be released early.  May be
+ * called from any thread: the release takes effect at the context's next call.  NULL is allowed. */
 TN_API void tn_release(tn_tensor *t);
 
-/* ---- Introspection ---------------------------------------------------------------------------------------------------- */
+/* ---- Introspection ----------------------------------------------------------------------------------------------- */
 
 TN_API int tn_rank(const tn_tensor *t);                            /* number of axes; -1 for NULL */
 TN_API tn_status tn_shape(const tn_tensor *t, tn_dim *out);        /* writes tn_rank(t) sizes */
@@ -87,14 +89,15 @@ TN_API size_t tn_nbytes(const tn_tensor *t);                       /* numel time
 TN_API const char *tn_device_of(const tn_tensor *t);               /* "cpu"; "" for NULL; lives as long as the context */
 TN_API tn_ctx *tn_ctx_of(const tn_tensor *t);                      /* NULL for NULL */
 
-/* ---- Symbolic sizes ---------------------------------------------------------------------------------------------------- */
+/* ---- Symbolic sizes ---------------------------------------------------------------------------------------------- */
 
 #define TN_DIM_ERROR ((tn_dim)-2)
 
-/* A size known only later: lo <= size <= hi, 0 <= lo.  The same name gives the same size; other bounds for a name are TN_EINVAL.  The
- * value belongs to its context and lives as long.  Shapes that hold it run once it is bound (program.h). */
+/* A size known only later: lo <= size <= hi, 0 <= lo.  The same name gives the same size; other bounds for a name are
+ * TN_EINVAL.  The value belongs to its context and lives as long.  Shapes that hold it run once it is bound (program.h). */
 TN_API tn_dim tn_dim_var(tn_ctx *ctx, const char *name, int64_t lo, int64_t hi);
-/* Arithmetic on sizes, plain or symbolic.  div and mod floor; a division by 0 gives 0, modulo 0 gives a.  TN_DIM_ERROR on error. */
+/* Arithmetic on sizes, plain or symbolic.  div and mod floor; a division by 0 gives 0, modulo 0 gives a.  TN_DIM_ERROR on
+ * error. */
 TN_API tn_dim tn_dim_add(tn_ctx *ctx, tn_dim a, tn_dim b);
 TN_API tn_dim tn_dim_sub(tn_ctx *ctx, tn_dim a, tn_dim b);
 TN_API tn_dim tn_dim_mul(tn_ctx *ctx, tn_dim a, tn_dim b);
@@ -106,50 +109,57 @@ TN_API bool tn_dim_is_symbolic(tn_dim d);
 /* Least and greatest value that d can take. */
 TN_API tn_status tn_dim_bounds(tn_ctx *ctx, tn_dim d, int64_t *lo, int64_t *hi);
 
-/* ---- Creation ----------------------------------------------------------------------------------------------------------- */
+/* ---- Creation ---------------------------------------------------------------------------------------------------- */
 
-/* Copies `data` (row-major, the dtype's size per element; bool: one byte, 0 or 1) to the context's device.  Sizes must be plain.  data
- * may be NULL only if there are no elements. */
+/* Copies `data` (row-major, the dtype's size per element; bool: one byte, 0 or 1) to the context's device.  Sizes must be
+ * plain.  data may be NULL only if there are no elements. */
 TN_API tn_tensor *tn_from(tn_ctx *ctx, tn_dtype dtype, const tn_dim *shape, int rank, const void *data);
 TN_API tn_tensor *tn_zeros(tn_ctx *ctx, tn_dtype dtype, const tn_dim *shape, int rank);
 TN_API tn_tensor *tn_ones(tn_ctx *ctx, tn_dtype dtype, const tn_dim *shape, int rank);
 TN_API tn_tensor *tn_full(tn_ctx *ctx, tn_dtype dtype, const tn_dim *shape, int rank, double value);
-/* For integers beyond 2^53.  u64 takes the bits; a value that does not fit in the other integer dtypes or in bool is TN_EINVAL. */
+/* For integers beyond 2^53.  u64 takes the bits; a value that does not fit in the other integer dtypes or in bool is
+ * TN_EINVAL. */
 TN_API tn_tensor *tn_full_i64(tn_ctx *ctx, tn_dtype dtype, const tn_dim *shape, int rank, int64_t value);
 TN_API tn_tensor *tn_zeros_like(tn_tensor *t);
 TN_API tn_tensor *tn_ones_like(tn_tensor *t);
 TN_API tn_tensor *tn_full_like(tn_tensor *t, double value);
-/* start, start+step, ... while below stop (above it for step < 0): ceil((stop-start)/step) elements, none if negative.  Element i
- * is start + i*step, in i64 for integer dtypes (which need integer arguments), else in f64, then rounded. */
+/* start, start+step, ... while below stop (above it for step < 0): ceil((stop-start)/step) elements, none if negative.
+ * Element i is start + i*step, in i64 for integer dtypes (which need integer arguments), else in f64, then rounded. */
 TN_API tn_tensor *tn_arange(tn_ctx *ctx, tn_dtype dtype, double start, double stop, double step);
-/* n floats from start to stop, both included: start + i*(stop-start)/(n-1) in f64, then rounded; the last is stop exactly. */
+/* n floats from start to stop, both included: start + i*(stop-start)/(n-1) in f64, then rounded; the last is stop
+ * exactly. */
 TN_API tn_tensor *tn_linspace(tn_ctx *ctx, tn_dtype dtype, double start, double stop, tn_dim n);
 TN_API tn_tensor *tn_eye(tn_ctx *ctx, tn_dtype dtype, tn_dim rows, tn_dim cols); /* 1 on the main diagonal, 0 elsewhere */
-/* A rank-0 tensor whose value is data: graphs that differ only in it share their compiled schedule.  For learning rates and the like. */
+/* A rank-0 tensor whose value is data: graphs that differ only in it share their compiled schedule.  For learning rates
+ * and the like. */
 TN_API tn_tensor *tn_scalar(tn_ctx *ctx, tn_dtype dtype, double value);
 /* A rank-0 literal: part of the graph, folded into the code. */
 TN_API tn_tensor *tn_const(tn_ctx *ctx, tn_dtype dtype, double value);
 
-/* ---- Random numbers ------------------------------------------------------------------------------------------------------ */
+/* ---- Random numbers ---------------------------------------------------------------------------------------------- */
 
-/* Philox4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel Random Numbers: As Easy as 1, 2, 3, SC 2011).  Element i of the n-th random tensor since the
- * seed was set depends on (seed, n, i) only: not on the device, nor on what was realised in between.  A tensor has one value, however often it is used. */
+/* Philox4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel Random Numbers: As Easy as 1, 2, 3, SC 2011).  Element i of the
+ * n-th random tensor since the seed was set depends on (seed, n, i) only: not on the device, nor on what was realised in
+ * between.  A tensor has one value, however often it is used. */
 TN_API tn_status tn_manual_seed(tn_ctx *ctx, uint64_t seed);
 /* The generator's whole state, for checkpoints: seed and number of streams drawn. */
 TN_API tn_status tn_rng_get_state(tn_ctx *ctx, uint64_t *seed, uint64_t *calls);
 TN_API tn_status tn_rng_set_state(tn_ctx *ctx, uint64_t seed, uint64_t calls);
 
 TN_API tn_tensor *tn_rand_bits(tn_ctx *ctx, const tn_dim *shape, int rank); /* u32, all values equally likely */
-/* Uniform on [lo, hi): lo + (hi-lo)*u, u a multiple of 2^-24 (f32, and f16 and bf16 through f32) or 2^-53 (f64). Rounding may reach hi. */
+/* Uniform on [lo, hi): lo + (hi-lo)*u, u a multiple of 2^-24 (f32, and f16 and bf16 through f32) or 2^-53 (f64). Rounding
+ * may reach hi. */
 TN_API tn_tensor *tn_uniform(tn_ctx *ctx, tn_dtype dtype, const tn_dim *shape, int rank, double lo, double hi);
-/* Normal, by Box and Muller (A Note on the Generation of Random Normal Deviates, 1958): mean + std*sqrt(-2 ln u1)*cos(2 pi u2), 0 < u1 <= 1. */
+/* Normal, by Box and Muller (A Note on the Generation of Random Normal Deviates, 1958): mean + std*sqrt(-2 ln u1)*cos(2
+ * pi u2), 0 < u1 <= 1. */
 TN_API tn_tensor *tn_normal(tn_ctx *ctx, tn_dtype dtype, const tn_dim *shape, int rank, double mean, double std);
-/* Integers lo <= x < hi with hi - lo <= 2^32 (TN_EINVAL else): lo + floor(bits*(hi-lo)/2^32), so a value's probability is off by less than 2^-32. */
+/* Integers lo <= x < hi with hi - lo <= 2^32 (TN_EINVAL else): lo + floor(bits*(hi-lo)/2^32), so a value's probability is
+ * off by less than 2^-32. */
 TN_API tn_tensor *tn_randint(tn_ctx *ctx, tn_dtype dtype, const tn_dim *shape, int rank, int64_t lo, int64_t hi);
 /* bool, true with probability p (0 <= p <= 1, else TN_EINVAL), resolution 2^-24. */
 TN_API tn_tensor *tn_bernoulli(tn_ctx *ctx, const tn_dim *shape, int rank, double p);
 
-/* ---- Elementwise, one operand ---------------------------------------------------------------------------------------------- */
+/* ---- Elementwise, one operand ------------------------------------------------------------------------------------ */
 
 /* Any number dtype (not bool): */
 TN_API tn_tensor *tn_abs(tn_tensor *t); /* the least signed integer stays itself */
@@ -194,12 +204,13 @@ TN_API tn_tensor *tn_logical_not(tn_tensor *t);
 /* Integers and bool: */
 TN_API tn_tensor *tn_bitwise_not(tn_tensor *t);
 
-TN_API tn_tensor *tn_cast(tn_tensor *t, tn_dtype dtype); /* float to integer saturates, NaN gives 0; to bool: nonzero; else nearest */
+/* Float to integer saturates, NaN gives 0; to bool: nonzero; else nearest, integers wrap. */
+TN_API tn_tensor *tn_cast(tn_tensor *t, tn_dtype dtype);
 TN_API tn_tensor *tn_bitcast(tn_tensor *t, tn_dtype dtype); /* the same bits; equal sizes, bool neither way, else TN_EDTYPE */
 /* min(max(x, lo), hi); NaN stays.  -INFINITY and INFINITY leave a side open.  Any number dtype. */
 TN_API tn_tensor *tn_clamp(tn_tensor *t, double lo, double hi);
 
-/* ---- Elementwise, two operands, broadcasting --------------------------------------------------------------------------------- */
+/* ---- Elementwise, two operands, broadcasting --------------------------------------------------------------------- */
 
 /* Numbers of any dtype; on bool add, maximum are or; mul, minimum are and; the others refuse bool.  Integers wrap. */
 TN_API tn_tensor *tn_add(tn_tensor *a, tn_tensor *b);
@@ -255,17 +266,18 @@ TN_API tn_tensor *tn_le_scalar(tn_tensor *t, double s);
 TN_API tn_tensor *tn_gt_scalar(tn_tensor *t, double s);
 TN_API tn_tensor *tn_ge_scalar(tn_tensor *t, double s);
 
-/* ---- Reductions --------------------------------------------------------------------------------------------------------------- */
+/* ---- Reductions -------------------------------------------------------------------------------------------------- */
 
 /* Over the listed axes; axes = NULL with naxes = 0: over all.  keepdim leaves them behind with size 1. */
-/* sum, prod: integers narrower than 64 bits and bool widen to i64 (unsigned: u64), as in the array API; f16 and bf16 accumulate in f32.
- * Of nothing: 0 and 1. */
+/* sum, prod: integers narrower than 64 bits and bool widen to i64 (unsigned: u64), as in the array API; f16 and bf16
+ * accumulate in f32. Of nothing: 0 and 1. */
 TN_API tn_tensor *tn_sum(tn_tensor *t, const int *axes, int naxes, bool keepdim);
 TN_API tn_tensor *tn_prod(tn_tensor *t, const int *axes, int naxes, bool keepdim);
 /* Keep the dtype; NaN propagates.  Over nothing: TN_ESHAPE. */
 TN_API tn_tensor *tn_max(tn_tensor *t, const int *axes, int naxes, bool keepdim);
 TN_API tn_tensor *tn_min(tn_tensor *t, const int *axes, int naxes, bool keepdim);
-/* Floats.  mean of nothing is NaN.  var = sum((x-mean)^2)/(n-correction), in two passes; NaN or infinite where n <= correction. */
+/* Floats.  mean of nothing is NaN.  var = sum((x-mean)^2)/(n-correction), in two passes; NaN or infinite where n <=
+ * correction. */
 TN_API tn_tensor *tn_mean(tn_tensor *t, const int *axes, int naxes, bool keepdim);
 TN_API tn_tensor *tn_var(tn_tensor *t, const int *axes, int naxes, double correction, bool keepdim);
 TN_API tn_tensor *tn_std(tn_tensor *t, const int *axes, int naxes, double correction, bool keepdim);
@@ -278,7 +290,7 @@ TN_API tn_tensor *tn_all(tn_tensor *t, const int *axes, int naxes, bool keepdim)
 TN_API tn_tensor *tn_argmax(tn_tensor *t, int axis, bool keepdim);
 TN_API tn_tensor *tn_argmin(tn_tensor *t, int axis, bool keepdim);
 
-/* ---- Shape ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- Shape ------------------------------------------------------------------------------------------------------- */
 
 /* Same elements in row-major order; one size may be -1 and is inferred. */
 TN_API tn_tensor *tn_reshape(tn_tensor *t, const tn_dim *shape, int rank);
@@ -290,86 +302,94 @@ TN_API tn_tensor *tn_transpose(tn_tensor *t, int a, int b); /* swaps two axes */
 TN_API tn_tensor *tn_expand(tn_tensor *t, const tn_dim *shape, int rank); /* broadcasts to the shape; -1 keeps an axis */
 /* lohi = {before, after} for every axis, from the first; sizes >= 0. */
 TN_API tn_tensor *tn_pad(tn_tensor *t, const tn_dim *lohi, double value);
-TN_API tn_tensor *tn_shrink(tn_tensor *t, const tn_dim *begin, const tn_dim *size); /* a box; tn_rank(t) numbers each; must lie inside */
+/* A box, which must lie inside (TN_ESHAPE else); tn_rank(t) numbers each. */
+TN_API tn_tensor *tn_shrink(tn_tensor *t, const tn_dim *begin, const tn_dim *size);
 TN_API tn_tensor *tn_flip(tn_tensor *t, const int *axes, int naxes); /* NULL, 0: all axes */
-/* t[start:stop:step] along one axis, clamped as in Python; negative start and stop count from the end, step may be negative but not 0.
- * INT64_MAX and INT64_MIN stand for "as far as it goes" at the high and at the low end: [::-1] is (INT64_MAX, INT64_MIN, -1). */
+/* t[start:stop:step] along one axis, clamped as in Python; negative start and stop count from the end, step may be
+ * negative but not 0. INT64_MAX and INT64_MIN stand for "as far as it goes" at the high and at the low end: [::-1] is
+ * (INT64_MAX, INT64_MIN, -1). */
 TN_API tn_tensor *tn_slice(tn_tensor *t, int axis, tn_dim start, tn_dim stop, int64_t step);
-TN_API tn_tensor *tn_select(tn_tensor *t, int axis, int64_t index); /* t[index] along one axis, which goes; out of range: TN_EINVAL */
+/* t[index] along one axis, which goes; negative counts from the end; out of range: TN_EINVAL. */
+TN_API tn_tensor *tn_select(tn_tensor *t, int axis, int64_t index);
 TN_API tn_tensor *tn_concatenate(tn_tensor *const *t, int n, int axis); /* n >= 1; dtypes promote; other axes equal */
 TN_API tn_tensor *tn_stack(tn_tensor *const *t, int n, int axis);       /* equal shapes, along a new axis */
 TN_API tn_status tn_split(tn_tensor *t, int parts, int axis, tn_tensor **out); /* equal parts; parts must divide the size */
 TN_API tn_tensor *tn_tile(tn_tensor *t, const tn_dim *reps, int n);        /* NumPy's: reps and axes are aligned at the end */
 TN_API tn_tensor *tn_repeat(tn_tensor *t, tn_dim times, int axis);          /* each element `times` times in a row */
-/* Sliding windows: the axis of size n becomes two, places and offsets: out[.., p, o, ..] = t[.., p*stride + o*dilation, ..], with
- * (n - dilation*(size-1) - 1)/stride + 1 places; none fits: TN_ESHAPE. */
+/* Sliding windows: the axis of size n becomes two, places and offsets: out[.., p, o, ..] = t[.., p*stride + o*dilation,
+ * ..], with (n - dilation*(size-1) - 1)/stride + 1 places; none fits: TN_ESHAPE. */
 TN_API tn_tensor *tn_unfold(tn_tensor *t, int axis, int64_t size, int64_t stride, int64_t dilation);
 /* The lower (upper) triangle of the last two axes, zero elsewhere: keeps [i,j] with j - i <= k (>= k). */
 TN_API tn_tensor *tn_tril(tn_tensor *t, int64_t k);
 TN_API tn_tensor *tn_triu(tn_tensor *t, int64_t k);
 
-/* ---- Indexing by tensors ------------------------------------------------------------------------------------------------------------ */
+/* ---- Indexing by tensors ----------------------------------------------------------------------------------------- */
 
 /* Indices are integers of any dtype.  They do not wrap: a negative one or one beyond the end reads 0 and adds nothing. */
 /* Slices of x along axis: result shape x[:axis] + idx + x[axis+1:]. */
 TN_API tn_tensor *tn_take(tn_tensor *x, tn_tensor *idx, int axis);
 TN_API tn_tensor *tn_embedding(tn_tensor *table, tn_tensor *idx); /* tn_take along axis 0 */
-/* out[.., i, ..] = x[.., idx[.., i, ..], ..]; idx has x's rank and x's sizes but for axis.  (NumPy take_along_axis, torch.gather.) */
+/* out[.., i, ..] = x[.., idx[.., i, ..], ..]; idx has x's rank and x's sizes but for axis.  (NumPy take_along_axis,
+ * torch.gather.) */
 TN_API tn_tensor *tn_take_along_axis(tn_tensor *x, tn_tensor *idx, int axis);
-/* base with upd added at idx along axis; idx and upd have one shape, base's but for axis.  Equal indices add up, in a fixed order. */
+/* base with upd added at idx along axis; idx and upd have one shape, base's but for axis.  Equal indices add up, in a
+ * fixed order. */
 TN_API tn_tensor *tn_scatter_add(tn_tensor *base, int axis, tn_tensor *idx, tn_tensor *upd);
 /* base with slice i of upd added at idx[i]: the adjoint of tn_take; upd's shape is what tn_take(base, idx, axis) gives. */
 TN_API tn_tensor *tn_index_add(tn_tensor *base, int axis, tn_tensor *idx, tn_tensor *upd);
 TN_API tn_tensor *tn_one_hot(tn_tensor *idx, tn_dim classes, tn_dtype dtype); /* idx's shape + [classes]; outside: all zero */
 
-/* ---- Contractions ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- Contractions ------------------------------------------------------------------------------------------------ */
 
 /* Floats and integers; f16 and bf16 accumulate in f32; integers wrap in their own dtype. */
-/* NumPy's matmul: the last two axes are matrices, axes before broadcast; a vector on the left is a row, on the right a column, and its axis
- * goes from the result. */
+/* NumPy's matmul: the last two axes are matrices, axes before broadcast; a vector on the left is a row, on the right a
+ * column, and its axis goes from the result. */
 TN_API tn_tensor *tn_matmul(tn_tensor *a, tn_tensor *b);
 TN_API tn_tensor *tn_dot(tn_tensor *a, tn_tensor *b);   /* two vectors: the sum of products */
 TN_API tn_tensor *tn_outer(tn_tensor *a, tn_tensor *b); /* two vectors: all products */
-/* Einstein's summation: "bij,bjk->bik".  Letters a-z and A-Z; a repeated letter in one operand takes the diagonal; without "->" the letters that occur
- * once, in alphabetical order; "..." stands for broadcast axes.  Operands are contracted from left to right. */
+/* Einstein's summation: "bij,bjk->bik".  Letters a-z and A-Z; a repeated letter in one operand takes the diagonal;
+ * without "->" the letters that occur once, in alphabetical order; "..." stands for broadcast axes.  Operands are
+ * contracted from left to right. */
 TN_API tn_tensor *tn_einsum(const char *spec, tn_tensor *const *in, int n);
 
-/* ---- Compositions ------------------------------------------------------------------------------------------------------------------------- */
+/* ---- Compositions ------------------------------------------------------------------------------------------------ */
 
 /* All accumulate in f32 for f16 and bf16, and give the operand's dtype; floats only. */
 TN_API tn_tensor *tn_softmax(tn_tensor *t, int axis);     /* exp(x-max)/sum(exp(x-max)); a row of only -inf gives zeros */
 TN_API tn_tensor *tn_log_softmax(tn_tensor *t, int axis); /* x - logsumexp(x); a row of only -inf stays -inf */
-/* Ba, Kiros, Hinton, Layer Normalization, arXiv 1607.06450: (x-mean)/sqrt(var+eps)*gamma + beta over the last naxes axes; var is biased, of the centred
- * values.  gamma and beta broadcast against x; NULL: none (but with an error pending NULL is passed on). */
+/* Ba, Kiros, Hinton, Layer Normalization, arXiv 1607.06450: (x-mean)/sqrt(var+eps)*gamma + beta over the last naxes axes;
+ * var is biased, of the centred values.  gamma and beta broadcast against x; NULL: none (but with an error pending NULL
+ * is passed on). */
 TN_API tn_tensor *tn_layer_norm(tn_tensor *x, int naxes, tn_tensor *gamma, tn_tensor *beta, double eps);
 /* Zhang, Sennrich, Root Mean Square Layer Normalization, arXiv 1910.07467: x/sqrt(mean(x^2)+eps)*gamma. */
 TN_API tn_tensor *tn_rms_norm(tn_tensor *x, int naxes, tn_tensor *gamma, double eps);
 /* Losses are means, of rank 0. */
-/* -mean(sum over classes of p*log_softmax(logits)).  logits [N, C, ...]; labels: integer classes [N, ...] (one outside 0..C-1 counts as loss 0), or
- * probabilities of the logits' shape and a float dtype. */
+/* -mean(sum over classes of p*log_softmax(logits)).  logits [N, C, ...]; labels: integer classes [N, ...] (one outside
+ * 0..C-1 counts as loss 0), or probabilities of the logits' shape and a float dtype. */
 TN_API tn_tensor *tn_cross_entropy(tn_tensor *logits, tn_tensor *labels);
 TN_API tn_tensor *tn_nll_loss(tn_tensor *logp, tn_tensor *labels); /* -mean(logp at the label); shapes as above, integer labels */
 TN_API tn_tensor *tn_mse_loss(tn_tensor *a, tn_tensor *b);         /* mean((a-b)^2) */
 /* mean(max(x,0) - x*y + log(1+exp(-|x|))), y in 0..1. */
 TN_API tn_tensor *tn_binary_cross_entropy_with_logits(tn_tensor *x, tn_tensor *y);
 
-/* ---- State ------------------------------------------------------------------------------------------------------------------------------------ */
+/* ---- State ------------------------------------------------------------------------------------------------------- */
 
-/* From now on dst has the value v (which broadcasts to dst's shape; equal dtypes, else TN_EDTYPE).  dst is a realised tensor (tn_from, tn_realize), or a
- * tn_slice, tn_select, tn_shrink, tn_flip, tn_permute, tn_transpose or tn_reshape of one, whose elements are then replaced; anything else is TN_ESTATE.
- * Tensors built from dst earlier keep the old value. */
+/* From now on dst has the value v (which broadcasts to dst's shape; equal dtypes, else TN_EDTYPE).  dst is a realised
+ * tensor (tn_from, tn_realize), or a tn_slice, tn_select, tn_shrink, tn_flip, tn_permute, tn_transpose or tn_reshape of
+ * one, whose elements are then replaced; anything else is TN_ESTATE. Tensors built from dst earlier keep the old value. */
 TN_API tn_status tn_assign(tn_tensor *dst, tn_tensor *v);
 TN_API tn_tensor *tn_contiguous(tn_tensor *t); /* the same value, but stored in memory of its own when it is computed */
 TN_API tn_tensor *tn_detach(tn_tensor *t);     /* the same value; no gradient flows through */
 
-/* ---- Running ------------------------------------------------------------------------------------------------------------------------------------ */
+/* ---- Running ----------------------------------------------------------------------------------------------------- */
 
-/* Computes all n tensors in one schedule and stores them.  Errors of compiling, memory and running name the call that made the failing node.
- * TN_ESTATE inside a program capture, TN_EBOUND if a symbolic size is not bound. */
+/* Computes all n tensors in one schedule and stores them.  Errors of compiling, memory and running name the call that
+ * made the failing node. TN_ESTATE inside a program capture, TN_EBOUND if a symbolic size is not bound. */
 TN_API tn_status tn_realize(tn_tensor *const *t, int n);
 /* Realises, then copies all elements, row-major, to `out`; bytes must be tn_nbytes(t). */
 TN_API tn_status tn_read(tn_tensor *t, void *out, size_t bytes);
-/* Gives t new contents from memory; t must be realised (TN_ESTATE else), and bytes tn_nbytes(t).  Tensors built from t earlier keep the old value. */
+/* Gives t new contents from memory; t must be realised (TN_ESTATE else), and bytes tn_nbytes(t).  Tensors built from t
+ * earlier keep the old value. */
 TN_API tn_status tn_write(tn_tensor *t, const void *data, size_t bytes);
 /* Realises and reads the value of a one-element tensor as a double (64-bit integers round). */
 TN_API tn_status tn_item(tn_tensor *t, double *out);

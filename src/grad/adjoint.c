@@ -28,10 +28,13 @@ static tn_node *spread(tn_ctx *c, const tn_node *reduce, const tn_node *x, tn_no
 }
 
 /* Half floats add up in f32: v in the dtype that sums of v accumulate in. */
-static tn_node *widen(tn_ctx *c, tn_node *v) { return tn__cast(c, v, tn__dtype_acc(v->dtype)); }
+static tn_node *widen(tn_ctx *c, tn_node *v) {
+  return tn__cast(c, v, tn__dtype_acc(v->dtype));
+}
 
 /* dims with axis replaced by the n sizes of `by` */
-static uint32_t replace_axis(tn_node *const *dim, uint32_t rank, uint32_t axis, tn_node *const *by, uint32_t n, tn_node **out) {
+static uint32_t replace_axis(tn_node *const *dim, uint32_t rank, uint32_t axis, tn_node *const *by, uint32_t n,
+                             tn_node **out) {
   memcpy(out, dim, axis * sizeof *out);
   memcpy(out + axis, by, n * sizeof *out);
   memcpy(out + axis + n, dim + axis + 1, (rank - axis - 1) * sizeof *out);
@@ -203,8 +206,8 @@ static tn_node *of_shrink(tn_ctx *c, tn_node *n, uint32_t k, tn_node *g) {
   uint32_t rank = x->rank;
   for (uint32_t i = 0; i < rank; i++) {
     tn_node *begin = n->src[1 + i], *rest = tn__sub(c, x->dim[i], begin);
-    if (n->ints[i] > 1 && g->rank < TN_MAX_RANK) {
-      tn_node *zero = tn__int(c, 0), *step = tn__int(c, n->ints[i]), *all = tn__mul(c, g->dim[i], step);
+    if (n->ints[i] > 1) {
+      tn_node *zero = tn__int(c, 0), *all = tn__mul(c, g->dim[i], tn__int(c, n->ints[i]));
       uint32_t r = replace_axis(g->dim, rank, i, (tn_node *[]){g->dim[i], tn__int(c, 1)}, 2, dim);
       g = pad_axis(c, tn__reshape(c, g, dim, r), i + 1, zero, tn__int(c, n->ints[i] - 1));
       replace_axis(n->dim, rank, i, (tn_node *[]){all}, 1, dim);
@@ -281,7 +284,8 @@ static tn_node *of_nothing(tn_ctx *c, tn_node *n, uint32_t k, tn_node *g) {
 static tn_node *of_assign(tn_ctx *c, tn_node *n, uint32_t k, tn_node *g) {
   (void)k, (void)g;
   tn__fail(c, TN_EGRAD,
-           "gradient through an assignment to %s: take the gradient before assigning, or with respect to the assigned tensor itself",
+           "gradient through an assignment to %s: take the gradient before assigning, or with respect to the assigned "
+           "tensor itself",
            tn__node_type(n, &c->scratch));
 }
 

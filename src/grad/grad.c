@@ -30,7 +30,8 @@ static void backward(tn_ctx *c, const request *r, tn_node *y, tn_node *dy) {
 static tn_node *build_grad(tn_ctx *c, tn__call *k) {
   tn_node *loss = k->x[0];
   if (loss->rank || !tn__is_float(loss->dtype))
-    tn__fail(c, TN_EGRAD, "the loss is %s, not a float scalar: sum it, or use tn_vjp", tn__node_type(loss, &c->scratch));
+    tn__fail(c, TN_EGRAD, "the loss is %s, not a float scalar: sum it, or use tn_vjp",
+             tn__node_type(loss, &c->scratch));
   backward(c, k->p, loss, tn__const_num(c, loss->dtype, 1));
   return NULL;
 }
@@ -67,14 +68,25 @@ static tn_status run(const request *r) {
 }
 
 tn_status tn_grad(tn_tensor *loss, int n, tn_tensor *const *wrt, tn_tensor **out) {
-  return run(&(request){.name = "tn_grad", .fn = build_grad, .head = {loss}, .nhead = 1, .n = n, .nout = n, .wrt = wrt, .out = out});
+  return run(&(request){
+      .name = "tn_grad", .fn = build_grad, .head = {loss}, .nhead = 1, .n = n, .nout = n, .wrt = wrt, .out = out});
 }
 
 tn_status tn_vjp(tn_tensor *y, tn_tensor *dy, int n, tn_tensor *const *wrt, tn_tensor **out) {
-  return run(&(request){.name = "tn_vjp", .fn = build_vjp, .head = {y, dy}, .nhead = 2, .n = n, .nout = n, .wrt = wrt, .out = out});
+  return run(&(request){
+      .name = "tn_vjp", .fn = build_vjp, .head = {y, dy}, .nhead = 2, .n = n, .nout = n, .wrt = wrt, .out = out});
 }
 
 tn_status tn_jvp(tn_tensor *y, int n, tn_tensor *const *wrt, tn_tensor *const *v, tn_tensor **out) {
   if (n && !v) return TN_EINVAL;
-  return run(&(request){.name = "tn_jvp", .fn = build_jvp, .head = {y}, .nhead = 1, .n = n, .nv = n, .nout = 1, .wrt = wrt, .v = v, .out = out});
+  return run(&(request){.name = "tn_jvp",
+                        .fn = build_jvp,
+                        .head = {y},
+                        .nhead = 1,
+                        .n = n,
+                        .nv = n,
+                        .nout = 1,
+                        .wrt = wrt,
+                        .v = v,
+                        .out = out});
 }

@@ -8,14 +8,14 @@
 #include "ir/build.h"
 #include <string.h>
 
-enum { DEPENDS = 1, CARRIES = 2, ASKED = 4 };
+enum { ASKED = 1, CARRIES = 2, REACHED = 4 };
 
 typedef struct pass {
   tn_ctx *c;
   tn__nodes order;
-  tn__map index;   /* node -> its place in order */
-  uint8_t *flags;  /* DEPENDS: on an x, in any way; CARRIES: a gradient may flow through; ASKED: it is an x */
-  tn_node **grad;  /* NULL: none has arrived */
+  tn__map index;  /* node -> its place in order */
+  uint8_t *flags; /* DEPENDS: on an x, in any way; CARRIES: a gradient may flow through; ASKED: it is an x */
+  tn_node **grad; /* NULL: none has arrived */
 } pass;
 
 static uint64_t place(const pass *p, const tn_node *n) {
@@ -36,62 +36,72 @@ static void number(pass *p, tn_node *const *y, uint32_t ny) {
   p->grad = tn__arena_zalloc(&p->c->scratch, p->order.n * sizeof(tn_node *));
 }
 
-/* An assignment that is itself asked for is a leaf: what it was made from lies behind it. */
+/* An assignment that is itself asked for is a leaf: how it was made lies behind it. */
+static bool is_leaf(const pass *p, uint32_t i) { return p->order.v[i]->op == OP_ASSIGN && (p->flags[i] & ASKED); }
+
 static void mark_paths(pass *p, tn_node *const *x, uint32_t nx) {
   for (uint32_t i = 0; i < nx; i++) {
     uint64_t at = place(p, x[i]);
     if (!tn__is_float(x[i]->dtype))
-      tn__fail(p->c, TN_EGRAD, "wrt[%u] is %s: only float tensors have gradients", i, tn__node_type(x[i], &p->c->scratch));
-    if (at != UINT64_MAX) p->flags[at] = DEPENDS | CARRIES | ASKED;
+      tn__fail(p->c, TN_EGRAD, "wrt[%u] is %s: only float tensors have gradients", i,
+               tn__node_type(x[i], &p->c->scratch));
+    if (at != UINT64_MAX) p->flags[at] = ASKED | CARRIES;
   }
   for (uint32_t i = 0; i < p->order.n; i++) {
     const tn_node *n = p->order.v[i];
     uint8_t below = 0;
-    if (n->op == OP_ASSIGN && (p->flags[i] & ASKED)) continue;
+    if (is_leaf(p, i)) continue;
     for (uint32_t k = 0; k < n->nsrc; k++) below |= p->flags[place(p, n->src[k])];
-    p->flags[i] |= below & DEPENDS;
     if (tn__is_float(n->dtype) && n->op != OP_DETACH) p->flags[i] |= below & CARRIES;
   }
 }
 
 static void hand_down(pass *p, uint32_t i) {
   tn_node *n = p->order.v[i], *g = p->grad[i];
-  if (n->op == OP_ASSIGN && (p->flags[i] & ASKED)) return;
+  if (is_leaf(p, i)) return;
   for (uint32_t k = 0; k < n->nsrc; k++) {
     uint64_t to = place(p, n->src[k]);
-    if (!(p->flags[to] & CARRIES)) continue;
+    p->flags[to] |= REACHED;
+    if (!g || !(p->flags[to] & CARRIES)) continue;
     tn_node *part = tn__is_elementwise(n) ? tn__rules_gradient(p->c, n, k, g) : tn__adjoint(p->c, n, k, g);
     if (part) add_gradient(p, to, part);
   }
 }
 
 /* g[i] = sum over the outputs of dy[j] * d y[j] / d x[i]; NULL where none arrives.  depends[i]: some y depends on x[i]. */
-static void reverse(tn_ctx *c, tn_node *const *y, tn_node *const *dy, uint32_t ny, tn_node *const *x, uint32_t nx, tn_node **g,
-                    bool *depends) {
+static void reverse(tn_ctx *c, tn_node *const *y, tn_node *const *dy, uint32_t ny, tn_node *const *x, uint32_t nx,
+                    tn_node **g, bool *depends) {
   pass p = {.c = c};
   number(&p, y, ny);
   mark_paths(&p, x, nx);
   for (uint32_t j = 0; j < ny; j++) {
     uint64_t at = place(&p, y[j]);
+    p.flags[at] |= REACHED;
     if (p.flags[at] & CARRIES) add_gradient(&p, at, dy[j]);
   }
   for (uint32_t i = p.order.n; i-- > 0;)
-    if (p.grad[i]) hand_down(&p, i);
+    if (p.flags[i] & REACHED) hand_down(&p, i);
   for (uint32_t i = 0; i < nx; i++) {
     uint64_t at = place(&p, x[i]);
-    depends[i] = at != UINT64_MAX;
+    depends[i] = at != UINT64_MAX && (p.flags[at] & REACHED);
     g[i] = depends[i] ? p.grad[at] : NULL;
   }
 }
 
 static void check_seed(tn_ctx *c, const char *what, const tn_node *of, const tn_node *seed) {
   if (seed->dtype != of->dtype || seed->rank != of->rank || !tn__dims_equal(c, seed->dim, of->dim, of->rank))
-    tn__fail(c, seed->dtype != of->dtype ? TN_EDTYPE : TN_ESHAPE, "%s is %s where %s is needed", what, tn__node_type(seed, &c->scratch),
-             tn__node_type(of, &c->scratch));
+    tn__fail(c, seed->dtype != of->dtype ? TN_EDTYPE : TN_ESHAPE, "%s is %s where %s is needed", what,
+             tn__node_type(seed, &c->scratch), tn__node_type(of, &c->scratch));
 }
 
 static void check_output(tn_ctx *c, const tn_node *y) {
-  if (!tn__is_float(y->dtype)) tn__fail(c, TN_EGRAD, "no gradient of %s, which is not of a float dtype", tn__node_type(y, &c->scratch));
+  if (!tn__is_float(y->dtype))
+    tn__fail(c, TN_EGRAD, "no gradient of %s, which is not of a float dtype", tn__node_type(y, &c->scratch));
+}
+
+_Noreturn static void no_influence(tn_ctx *c, const tn_node *y, uint32_t i, const tn_node *x) {
+  const char *hint = y->op == OP_STORAGE ? ", which was realised before and no longer knows how it was made" : "";
+  tn__fail(c, TN_EGRAD, "wrt[%u], %s, does not influence the result%s", i, tn__node_type(x, &c->scratch), hint);
 }
 
 void tn__vjp(tn_ctx *c, tn_node *y, tn_node *dy, tn_node *const *x, uint32_t n, tn_node **g) {
@@ -100,8 +110,7 @@ void tn__vjp(tn_ctx *c, tn_node *y, tn_node *dy, tn_node *const *x, uint32_t n, 
   bool *depends = tn__alloc(c, n * sizeof *depends);
   reverse(c, &y, &dy, 1, x, n, g, depends);
   for (uint32_t i = 0; i < n; i++) {
-    if (!depends[i])
-      tn__fail(c, TN_EGRAD, "wrt[%u], %s, does not influence the result", i, tn__node_type(x[i], &c->scratch));
+    if (!depends[i]) no_influence(c, y, i, x[i]);
     if (!g[i]) g[i] = tn__zeros_like(c, x[i]);
   }
 }
@@ -118,8 +127,7 @@ tn_node *tn__jvp(tn_ctx *c, tn_node *y, tn_node *const *x, tn_node *const *v, ui
   uint32_t used = 0;
   for (uint32_t i = 0; i < n; i++) {
     check_seed(c, "the direction", x[i], v[i]);
-    if (!depends[i])
-      tn__fail(c, TN_EGRAD, "wrt[%u], %s, does not influence the result", i, tn__node_type(x[i], &c->scratch));
+    if (!depends[i]) no_influence(c, y, i, x[i]);
     if (!g[i]) continue;
     g[used] = g[i];
     seed[used++] = v[i];

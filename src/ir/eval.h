@@ -15,6 +15,7 @@
 
 /* dtype: of the result; sdtype: of the first source that is not WHERE's condition (they differ for comparisons and casts). */
 uint64_t tn__eval(int op, int dtype, int sdtype, const uint64_t *arg);
+bool tn__eval_defined(int op, int sdtype); /* false where the op takes no operands of that dtype; tn__eval then aborts */
 uint64_t tn__eval_cast(int from, int to, uint64_t bits);
 double tn__eval_to_double(int dtype, uint64_t bits);   /* exact, but for 64-bit integers, which round */
 uint64_t tn__eval_from_double(int dtype, double v);    /* floats round to nearest even; ints saturate, NaN gives 0 */

@@ -294,7 +294,7 @@ static void nest(lin *l) {
     uint64_t free = tn__free_of(&l->r, x), own = tn__own_of(&l->r, x);
     for (uint32_t j = 0; j < l->r.n; j++) {
       if (x->op == OP_REDUCE && (free >> j & 1)) uses[j]++;
-      if ((x->op == OP_STORE || x->op == OP_STOREADD) && x->src[0]->op != OP_LOCAL && (own >> j & 1)) stores |= 1ull << j, uses[j]++;
+      if ((x->op == OP_STORE || x->op == OP_STOREADD) && x->src[0]->op != OP_LOCAL && (own >> j & 1) && l->r.range[j]->ints[0] != AX_REDUCE) stores |= 1ull << j, uses[j]++;
     }
   }
   for (uint32_t j = 0; j < l->r.n; j++) {
@@ -321,9 +321,13 @@ static void nest(lin *l) {
     uint32_t first;
     if (!tn__closes(x, &first)) continue;
     int parent = block_of(l, loops_of(l, x));
+    for (uint32_t s = first; s < x->nsrc; s++) { /* its outputs' loops stand already */
+      int j = tn__range_at(&l->r, x->src[s]);
+      if (j >= 0 && l->block[j + 1].depth > l->block[parent].depth && (stores >> j & 1)) parent = j + 1;
+    }
     for (uint32_t s = first; s < x->nsrc; s++) {
       int j = tn__range_at(&l->r, x->src[s]);
-      if (j < 0 || (l->lanes >> j & 1)) continue;
+      if (j < 0 || ((l->lanes | stores) >> j & 1)) continue;
       block *b = &l->block[j + 1];
       if (b->depth < 0) {
         b->parent = parent;

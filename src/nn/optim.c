@@ -1,35 +1,205 @@
-/* Optimisers.  A step builds the new value of every target (parameters, moments, the step count), and assigns them when all are
+/* Optimisers.  A step first builds the new value of every target (parameters, moments, the step count) and assigns them when all are
  * there: an error leaves everything as it was. */
+#include "tenet/optim.h"
 #include "ir/ctx.h"
 #include "ir/dtype.h"
-#include "tenet/optim.h"
 #include "tenet/tensor.h"
 #include <string.h>
 
 enum { MAX_MOMENTS = 2 };
 
-typedef struct rule rule;
+typedef struct rule {
+  const char *moment[MAX_MOMENTS]; /* names of the moments, as many as there are */
+  bool counts;                     /* has a step count */
+  void (*prepare)(tn_optim *o);    /* once per step; may be NULL */
+  /* The new value of parameter i, from its value and gradient in the arithmetic's dtype; puts its moments' into o->next. */
+  tn_tensor *(*update)(tn_optim *o, int i, tn_tensor *w, tn_tensor *g);
+} rule;
 
+/* Targets are the n parameters, n of each moment, and the step. */
 struct tn_optim {
   tn_ctx *ctx;
   tn_params *params, *state;
   const rule *rule;
   double beta1, beta2, eps, decay; /* SGD: beta1 is the momentum */
   bool variant;                    /* SGD: Nesterov's; Adam: decoupled decay */
-  int n, moments;
-  tn_tensor *lr, *step;            /* f64; step is NULL where the rule has none */
-  int targets;                     /* n parameters, n of each moment, the step */
-  tn_tensor **target, **next;      /* what is updated, and the new values; room for lr and a loss behind the targets */
+  int n, moments, targets;
+  tn_tensor *lr, *step;            /* f64, rank 0 */
+  tn_tensor *rate, *root;          /* Adam's lr/(1-beta1^t) and 1/sqrt(1-beta2^t) while a step is built */
+  tn_tensor **target, **next;      /* room for one more: a loss to realise */
 };
 
-struct rule {
-  const char *moment[MAX_MOMENTS]; /* names */
-  bool counts;                     /* has a step count */
-  void (*prepare)(tn_optim *o);    /* once per step */
-  /* The new value of parameter i, of value w and gradient g in the arithmetic's dtype; puts its moments' into o->next. */
-  tn_tensor *(*update)(tn_optim *o, int i, tn_tensor *w, tn_tensor *g);
-  tn_tensor *scale[2];
-};
+static tn_tensor *moment(const tn_optim *o, int which, int i) { return o->target[o->n * (1 + which) + i]; }
+static void set_moment(tn_optim *o, int which, int i, tn_tensor *v) { o->next[o->n * (1 + which) + i] = v; }
 
-/* Moments and arithmetic of f16 and bf16 parameters are f32. */
+/* f16 and bf16 parameters are updated in f32, and so are their moments. */
 static tn_dtype wide(const tn_tensor *w) { return (tn_dtype)tn__dtype_acc((int)tn_dtype_of(w)); }
+
+/* a*x + b*y */
+static tn_tensor *mix(double a, tn_tensor *x, double b, tn_tensor *y) {
+  return tn_add(tn_mul_scalar(x, a), b == 1 ? y : tn_mul_scalar(y, b));
+}
+
+/* ---- the rules ---- */
+
+static tn_tensor *sgd_update(tn_optim *o, int i, tn_tensor *w, tn_tensor *g) {
+  if (o->decay != 0) g = mix(o->decay, w, 1, g);
+  if (o->moments) {
+    tn_tensor *v = mix(o->beta1, moment(o, 0, i), 1, g);
+    set_moment(o, 0, i, v);
+    g = o->variant ? mix(o->beta1, v, 1, g) : v;
+  }
+  return tn_sub(w, tn_mul(tn_cast(o->lr, tn_dtype_of(w)), g));
+}
+
+static void adam_prepare(tn_optim *o) {
+  tn_tensor *t = tn_add_scalar(o->step, 1);
+  tn_tensor *c1 = tn_rsub_scalar(tn_pow(tn_const(o->ctx, TN_F64, o->beta1), t), 1);
+  tn_tensor *c2 = tn_rsub_scalar(tn_pow(tn_const(o->ctx, TN_F64, o->beta2), t), 1);
+  o->next[o->targets - 1] = t;
+  o->rate = tn_div(o->lr, c1);
+  o->root = tn_rsqrt(c2);
+}
+
+/* A rank-0 value in memory of its own: computed once, and not again for every element. */
+static tn_tensor *once(tn_tensor *t, tn_dtype dtype) { return tn_contiguous(tn_cast(t, dtype)); }
+
+static tn_tensor *adam_update(tn_optim *o, int i, tn_tensor *w, tn_tensor *g) {
+  tn_dtype dtype = tn_dtype_of(w);
+  if (o->decay != 0 && o->variant) w = tn_mul(w, tn_cast(tn_rsub_scalar(tn_mul_scalar(o->lr, o->decay), 1), dtype));
+  if (o->decay != 0 && !o->variant) g = mix(o->decay, w, 1, g);
+  tn_tensor *m = mix(o->beta1, moment(o, 0, i), 1 - o->beta1, g), *v = mix(o->beta2, moment(o, 1, i), 1 - o->beta2, tn_square(g));
+  set_moment(o, 0, i, m);
+  set_moment(o, 1, i, v);
+  tn_tensor *size = tn_add_scalar(tn_mul(tn_sqrt(v), once(o->root, dtype)), o->eps);
+  return tn_sub(w, tn_div(tn_mul(once(o->rate, dtype), m), size));
+}
+
+static const rule sgd_plain = {.update = sgd_update}, sgd_momentum = {.moment = {"momentum"}, .update = sgd_update},
+                  adam = {.moment = {"m", "v"}, .counts = true, .prepare = adam_prepare, .update = adam_update};
+
+/* ---- open and close ---- */
+
+/* Zeros in memory of their own: moments of equal shape must not share it. */
+static tn_tensor *new_moment(tn_ctx *c, tn_tensor *w) {
+  tn_dim shape[TN_MAX_RANK];
+  if (tn_shape(w, shape) != TN_OK) return NULL;
+  size_t elements = (size_t)tn_numel(w), bytes = elements * tn_dtype_size(wide(w));
+  void *zeros = tn__arena_zalloc(&c->scratch, bytes);
+  return tn_from(c, wide(w), shape, tn_rank(w), zeros);
+}
+
+static void add_state(tn_ctx *c, tn_optim *o, const char *name, tn_tensor *t) {
+  if (!tn_params_add(o->state, name, t)) tn__mem_throw(&c->mem, TN_EINVAL);
+}
+
+static void add_moments(tn_ctx *c, tn_optim *o, int which) {
+  const char *const *name = tn_params_names(o->params);
+  for (int i = 0; i < o->n; i++) {
+    tn__sb full;
+    tn__sb_init(&full, &c->scratch);
+    tn__sb_printf(&full, "%s.%s", o->rule->moment[which], name[i]);
+    tn_tensor *m = new_moment(c, o->target[i]);
+    add_state(c, o, tn__sb_str(&full), m);
+    set_moment(o, which, i, m);
+    o->target[o->n * (1 + which) + i] = m;
+  }
+}
+
+typedef struct opening {
+  tn_optim settings, *made;
+  double lr;
+} opening;
+
+static void do_open(tn_ctx *c, void *arg) {
+  opening *k = arg;
+  tn_optim *o = k->made = tn__mem_zalloc(&c->mem, sizeof *o);
+  *o = k->settings;
+  o->n = tn_params_count(o->params);
+  while (o->moments < MAX_MOMENTS && o->rule->moment[o->moments]) o->moments++;
+  o->targets = o->n * (1 + o->moments) + o->rule->counts;
+  size_t room = ((size_t)o->targets + 1) * sizeof *o->target;
+  o->target = tn__mem_zalloc(&c->mem, room);
+  o->next = tn__mem_zalloc(&c->mem, room);
+  for (int i = 0; i < o->n; i++) {
+    o->target[i] = tn_params_tensors(o->params)[i];
+    if (!tn__is_float((int)tn_dtype_of(o->target[i])))
+      tn__fail(c, TN_EDTYPE, "parameter '%s' is no float", tn_params_names(o->params)[i]);
+  }
+  if (tn_realize(o->target, o->n) != TN_OK || !(o->state = tn_params_open(c))) tn__mem_throw(&c->mem, TN_ENOMEM);
+  o->lr = tn_scalar(c, TN_F64, k->lr);
+  add_state(c, o, "lr", o->lr);
+  if (o->rule->counts) {
+    o->step = o->target[o->targets - 1] = tn_scalar(c, TN_F64, 0);
+    add_state(c, o, "step", o->step);
+  }
+  for (int m = 0; m < o->moments; m++) add_moments(c, o, m);
+}
+
+static tn_optim *open_optim(const char *name, tn_optim settings, double lr) {
+  opening k = {.settings = settings, .lr = lr};
+  bool ok = false;
+  if (!settings.params) return NULL;
+  k.settings.ctx = tn_params_ctx(settings.params);
+  tn_scope(k.settings.ctx) ok = tn__ctx_run(k.settings.ctx, name, do_open, &k);
+  if (ok) return k.made;
+  tn_optim_close(k.made);
+  return NULL;
+}
+
+tn_optim *tn_sgd(tn_params *params, double lr, double momentum, double weight_decay, bool nesterov) {
+  tn_optim o = {.params = params, .rule = momentum == 0 ? &sgd_plain : &sgd_momentum, .beta1 = momentum, .decay = weight_decay, .variant = nesterov};
+  return open_optim("tn_sgd", o, lr);
+}
+
+static tn_optim *open_adam(const char *name, tn_params *params, double lr, double beta1, double beta2, double eps, double decay, bool decoupled) {
+  tn_optim o = {.params = params, .rule = &adam, .beta1 = beta1, .beta2 = beta2, .eps = eps, .decay = decay, .variant = decoupled};
+  return open_optim(name, o, lr);
+}
+
+tn_optim *tn_adam(tn_params *params, double lr, double beta1, double beta2, double eps, double weight_decay) {
+  return open_adam("tn_adam", params, lr, beta1, beta2, eps, weight_decay, false);
+}
+tn_optim *tn_adamw(tn_params *params, double lr, double beta1, double beta2, double eps, double weight_decay) {
+  return open_adam("tn_adamw", params, lr, beta1, beta2, eps, weight_decay, true);
+}
+
+void tn_optim_close(tn_optim *o) {
+  if (!o) return;
+  tn_params_close(o->state);
+  tn__mem_free(&o->ctx->mem, o->target);
+  tn__mem_free(&o->ctx->mem, o->next);
+  tn__mem_free(&o->ctx->mem, o);
+}
+
+/* ---- use ---- */
+
+static void build_step(tn_optim *o, tn_tensor *const *grads) {
+  if (o->rule->prepare) o->rule->prepare(o);
+  for (int i = 0; i < o->n; i++) {
+    tn_tensor *w = o->target[i];
+    tn_tensor *value = o->rule->update(o, i, tn_cast(w, wide(w)), tn_cast(grads[i], wide(w)));
+    o->next[i] = tn_cast(value, tn_dtype_of(w));
+  }
+}
+
+tn_status tn_optim_step(tn_optim *o, tn_tensor *const *grads) {
+  tn_status status = TN_OK;
+  if (!o || !grads) return TN_EINVAL;
+  tn_scope(o->ctx) {
+    build_step(o, grads);
+    for (int i = 0; i < o->targets && status == TN_OK; i++)
+      if (!o->next[i]) status = tn_last_error(o->ctx)->status != TN_OK ? tn_last_error(o->ctx)->status : TN_EINVAL;
+    for (int i = 0; i < o->targets && status == TN_OK; i++) status = tn_assign(o->target[i], o->next[i]);
+  }
+  return status;
+}
+
+tn_status tn_optim_realize(tn_optim *o, tn_tensor *loss) {
+  if (!o) return TN_EINVAL;
+  o->target[o->targets] = loss;
+  return tn_realize(o->target, o->targets + (loss != NULL));
+}
+
+tn_status tn_optim_set_lr(tn_optim *o, double lr) { return o ? tn_write(o->lr, &lr, sizeof lr) : TN_EINVAL; }
+tn_params *tn_optim_state(tn_optim *o) { return o ? o->state : NULL; }

@@ -121,7 +121,9 @@ static int value_dtype(int dtype) { return dtype == TN_F16 || dtype == TN_BF16 ?
 /* An op over operands' texts. */
 static const char *apply(printer *p, int op, int dtype, int sdtype, const char *const *operand) {
   static const char *const call[] = {NULL, "tn_%s_%s($0)", "tn_%s_%s($0, $1)", "tn_%s_%s($0, $1, $2)"};
-  int compute = value_dtype(sdtype);
+  bool exact = op == OP_WHERE || op == OP_NEG || op == OP_ABS || op == OP_MIN || op == OP_MAX; /* in f16 as in f32 */
+  bool own = op == OP_FMA; /* rounds once: f16 and bf16 have helpers of their own */
+  int compute = own ? sdtype : value_dtype(sdtype);
   const char *spelling = p->d->op[op][column_of(compute)];
   char helper[64];
   if (!spelling) {
@@ -129,8 +131,7 @@ static const char *apply(printer *p, int op, int dtype, int sdtype, const char *
     spelling = helper;
   }
   const char *s = fill(p, spelling, value_dtype(dtype), compute, operand);
-  bool keeps = op == OP_WHERE || op == OP_NEG || op == OP_ABS || op == OP_MIN || op == OP_MAX; /* exact in any format */
-  return keeps ? s : fill_one(p, p->d->round[dtype], dtype, s);
+  return exact || own ? s : fill_one(p, p->d->round[dtype], dtype, s);
 }
 
 static const char *cast_text(printer *p, int from, int to, const char *x) {

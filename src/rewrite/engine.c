@@ -12,6 +12,7 @@ enum { STEPS_PER_NODE = 1000, STEPS_MORE = 10000, TRACE = 8 };
 
 typedef struct frame {
   tn_node *n, *next; /* next: what n became, being brought to normal form */
+  bool given;        /* n stood in the graph that was given; the others rows have made */
 } frame;
 
 typedef struct engine {
@@ -21,7 +22,7 @@ typedef struct engine {
   uint32_t nsets;
   tn__map normal;
   tn__vec(frame) stack;
-  uint64_t nodes, steps;
+  uint64_t nodes, steps; /* nodes: given ones */
   const tn__rule *trace[TRACE]; /* the rows that fired last, in a ring */
 } engine;
 
@@ -117,20 +118,20 @@ static bool sources_normal(const engine *e, const tn_node *n) {
   return true;
 }
 
-static void push(engine *e, tn_node *n) {
+static void push(engine *e, tn_node *n, bool given) {
   if (normal(e, n)) return;
-  tn__vec_push(e->a, &e->stack, ((frame){n, NULL}));
+  tn__vec_push(e->a, &e->stack, ((frame){n, NULL, given}));
 }
 
-static bool push_sources(engine *e, tn_node *n) {
+static bool push_sources(engine *e, tn_node *n, bool given) {
   uint32_t before = e->stack.n;
-  for (uint32_t i = 0; i < entered(n); i++) push(e, n->src[i]);
+  for (uint32_t i = 0; i < entered(n); i++) push(e, n->src[i], given);
   return e->stack.n != before;
 }
 
 static void become(engine *e, frame *f, tn_node *next) {
   f->next = next;
-  push(e, next);
+  push(e, next, false);
 }
 
 static void advance(engine *e) {
@@ -145,8 +146,9 @@ static void advance(engine *e) {
     e->stack.n--;
     return;
   }
-  if (push_sources(e, n)) return;
-  e->nodes++;
+  bool given = e->stack.v[at].given;
+  if (push_sources(e, n, given)) return;
+  e->nodes += given;
   tn_node *m = rebuild(e, n), *to;
   if (normal(e, m)) {
     tn__map_putp(&e->normal, n, normal(e, m));
@@ -163,7 +165,7 @@ static void advance(engine *e) {
 tn_node *tn__rewrite(tn_ctx *c, tn_node *root, tn__ruleset *const *sets, uint32_t nsets) {
   engine e = {.c = c, .a = tn__rules_work(c), .sets = sets, .nsets = nsets};
   tn__map_init(&e.normal, e.a);
-  push(&e, root);
+  push(&e, root, true);
   while (e.stack.n) advance(&e);
   return normal(&e, root);
 }

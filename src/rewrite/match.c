@@ -75,16 +75,14 @@ static bool compare(tn__match *m, const tn__cond *d) {
   }
 }
 
-/* Every value of dtype a is a value of dtype b. */
+/* Every value of dtype a is a value of dtype b.  Integers do not go to floats here: from there a cast saturates where it wraps
+ * from an integer. */
 static bool exact_cast(int a, int b) {
   const tn__dtype_info *x = &tn__dtypes[a], *y = &tn__dtypes[b];
   if (a == b || x->cls == TN__C_BOOL) return true;
-  if (a == TN__INDEX || b == TN__INDEX || y->cls == TN__C_BOOL) return false;
-  int bits = 8 * x->size - x->is_signed; /* of magnitude */
-  if (x->cls == TN__C_INT && y->cls == TN__C_INT) return (y->is_signed || !x->is_signed) && bits <= 8 * y->size - y->is_signed;
-  if (x->cls == TN__C_INT) return bits <= y->mant;
-  if (y->cls == TN__C_INT) return false;
-  return x->mant <= y->mant && x->size < y->size; /* bf16 has exponents that f16 has not */
+  if (a == TN__INDEX || b == TN__INDEX || x->cls != y->cls) return false;
+  if (x->cls == TN__C_FLOAT) return x->mant <= y->mant && x->size < y->size; /* bf16 has exponents that f16 has not */
+  return (y->is_signed || !x->is_signed) && 8 * x->size - x->is_signed <= 8 * y->size - y->is_signed;
 }
 
 static tn__argval argval(const tn__match *m, const tn__term *t) { return tn__argval_of(m->bound[t->slot]); }
@@ -142,6 +140,8 @@ static bool is_sum_form(const tn__term *t) { return t->form >= TF_SPLIT && t->fo
 static bool solve_kids(tn__match *m, const tn__term *t, tn_node *n, bool swap, const goal *rest) {
   goal g[3];
   uint32_t count = tn__ops[n->op].group == G_MOVE || tn__ops[n->op].group == G_REDUCE ? 1 : t->nkid;
+  for (uint32_t i = 0; i < count; i++) /* a constant has no term to pick: seen here, before the other sum is taken apart */
+    if (t->kid[i]->form == TF_PICK && tn__is_const(n->src[swap ? 1 - i : i])) return false;
   for (int late = 1; late >= 0; late--)
     for (uint32_t i = count; i-- > 0;)
       if (is_sum_form(t->kid[i]) == late) {

@@ -14,7 +14,8 @@ tn__ruleset *tn__rules_parse(tn_ctx *c, const char *name, const char *text); /* 
 
 /* Rewrites root bottom-up to a fixpoint with all rows of the sets that hold in the context's mode, folding constants through
  * eval; a parent is tried again when a child changed.  dtype and shape of every rewritten node stay the same (checked).
- * A step limit throws, naming the rules that cycle.  Memoised per call; iterative. */
+ * A step limit throws, naming the rules that cycle.  Memoised per call; iterative.  What says which buffer, loop or shape a node is
+ * (dims, pad and shrink bounds, extents of ranges, sizes of buffers) is not entered: simplify those when you make them. */
 tn_node *tn__rewrite(tn_ctx *c, tn_node *root, tn__ruleset *const *sets, uint32_t nsets);
 /* Index expressions: the "index" set. */
 tn_node *tn__simplify_index(tn_ctx *c, tn_node *n);

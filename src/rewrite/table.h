@@ -4,7 +4,7 @@
 #define TN_REWRITE_TABLE_H
 #include "rewrite/rewrite.h"
 
-enum { TN__MAX_SLOTS = 12, TN__MAX_KIDS = 4, TN__MAX_CONDS = 12, TN__MAX_TERMS = 64 /* of a sum */ };
+enum { TN__MAX_SLOTS = 12, TN__MAX_KIDS = 4, TN__MAX_CONDS = 12, TN__MAX_TERMS = 24 /* of a sum */ };
 
 /* Forms of a term.  FORM(kind, text, kids) are those spelled (text kid ...); kids 0: spelled otherwise. */
 #define TN__FORMS(FORM)                                                                                                \

@@ -88,7 +88,7 @@ static void emit_values(tn__fuse *f, tn_node *n) {
   tn__info *in = tn__info_of(f, n);
   for (uint32_t i = 0; i < in->want.n; i++) {
     tn__demand *d = &in->want.v[i];
-    if (n->op == OP_SCATTER && (int)i == in->host) continue; /* a root only: its stores are special */
+    if ((n->op == OP_SCATTER || in->gemm) && (int)i == in->host) continue; /* roots only: what they store is special */
     if (n->dtype == TN__INDEX && n->rank == 0) d->value = n;
     else if (in->buf >= 0 && d->k != in->kernel) d->value = load(f, in->buf, n, d->idx->src, d->gate);
     else d->value = inline_value(f, n, d);
@@ -218,11 +218,13 @@ static void order_items(tn__fuse *f, tn__item *item, uint32_t n) {
 
 void tn__fuse_emit(tn__fuse *f) {
   for (uint32_t i = 0; i < f->order.n; i++) emit_values(f, f->order.v[i]);
-  tn__item *item = tn__arena_alloc(f->a, (f->groups.n + 1) * sizeof *item);
-  for (uint32_t k = 0; k < f->groups.n; k++) {
-    const tn__seed *g = &f->groups.v[k];
-    item[k] = tn__info_of(f, g->roots.v[0])->gemm ? make_gemm(f, g->roots.v[0]) : make_kernel(f, g);
-    bind_buffers(f, &item[k]);
+  tn__item *item = tn__arena_alloc(f->a, (f->seeds.n + 1) * sizeof *item);
+  uint32_t n = 0;
+  for (uint32_t k = 0; k < f->seeds.n; k++) {
+    const tn__seed *g = &f->seeds.v[k];
+    if (!g->roots.n) continue; /* joined another */
+    item[n] = tn__info_of(f, g->roots.v[0])->gemm ? make_gemm(f, g->roots.v[0]) : make_kernel(f, g);
+    bind_buffers(f, &item[n++]);
   }
-  order_items(f, item, f->groups.n);
+  order_items(f, item, n);
 }

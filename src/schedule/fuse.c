@@ -106,7 +106,7 @@ static void inline_gather(tn__fuse *f, tn_node *n, tn__demand *d) {
 
 static void inline_at(tn__fuse *f, tn_node *n, tn__info *in, tn__demand *d) {
   tn_node *idx[TN_MAX_RANK + 1], *gate = d->gate;
-  f->groups.v[d->k].size++;
+  f->seeds.v[d->k].size++;
   switch (n->op) {
   case OP_SUM: case OP_PROD: case OP_RMAX: case OP_RMIN: inline_reduce(f, n, in, d); return;
   case OP_FOLD: inline_fold(f, n, in, d); return;
@@ -163,13 +163,13 @@ static bool fits(tn__fuse *f, tn_node *n, const tn__demand *d) {
   bool opaque = false;
   tn_node *env = d->env;
   if (env->nsrc > 31) return false;
-  uint32_t set = ranges_in(f, d->idx, d->gate, env, &opaque), nout = f->groups.v[d->k].env->nsrc, outs = (1u << nout) - 1;
+  uint32_t set = ranges_in(f, d->idx, d->gate, env, &opaque), nout = f->seeds.v[d->k].env->nsrc, outs = (1u << nout) - 1;
   if (opaque) return false;
   if (tn__info_of(f, n)->inline_dot) return true; /* its repeats are kept in a row of scratch memory */
   if (extents(env, set) > elements(n) * 1.01) return false;
   uint32_t last = set ? 32 - (uint32_t)__builtin_clz(set) : 0, before = last ? (uint32_t)((1ull << last) - 1) : 0;
   if (set & ~outs) return (before & ~set) == 0;
-  const tn__seed *g = &f->groups.v[d->k];
+  const tn__seed *g = &f->seeds.v[d->k];
   for (uint32_t i = 0; i < g->chain.n; i++)
     if ((g->chain.v[i] & set) != set && (g->chain.v[i] & set) != g->chain.v[i]) return false;
   if (set == outs) return true;
@@ -178,7 +178,7 @@ static bool fits(tn__fuse *f, tn_node *n, const tn__demand *d) {
 
 static void note_chain(tn__fuse *f, const tn__demand *d) {
   bool opaque = false;
-  tn__seed *g = &f->groups.v[d->k];
+  tn__seed *g = &f->seeds.v[d->k];
   uint32_t set = ranges_in(f, d->idx, d->gate, d->env, &opaque) & ((1u << g->env->nsrc) - 1);
   for (uint32_t i = 0; i < g->chain.n; i++)
     if (g->chain.v[i] == set) return;
@@ -205,7 +205,7 @@ static bool depends(tn__fuse *f, int of, int on) {
   tn__nodes todo = {0};
   tn__map seen;
   tn__map_init(&seen, f->a);
-  for (uint32_t i = 0; i < f->groups.v[of].roots.n; i++) tn__vec_push(f->a, &todo, f->groups.v[of].roots.v[i]);
+  for (uint32_t i = 0; i < f->seeds.v[of].roots.n; i++) tn__vec_push(f->a, &todo, f->seeds.v[of].roots.v[i]);
   while (todo.n) {
     tn_node *n = todo.v[--todo.n];
     if (tn__map_get(&seen, (uint64_t)(uintptr_t)n, NULL)) continue;
@@ -215,7 +215,7 @@ static bool depends(tn__fuse *f, int of, int on) {
     if (in->buf >= 0 && in->kernel >= 0) {
       if (in->kernel == on) return true;
       if (in->kernel != of) /* all of its kernel must have run */
-        for (uint32_t i = 0; i < f->groups.v[in->kernel].roots.n; i++) tn__vec_push(f->a, &todo, f->groups.v[in->kernel].roots.v[i]);
+        for (uint32_t i = 0; i < f->seeds.v[in->kernel].roots.n; i++) tn__vec_push(f->a, &todo, f->seeds.v[in->kernel].roots.v[i]);
     }
     for (uint32_t i = 0; i < n->nsrc; i++) tn__vec_push(f->a, &todo, n->src[i]);
   }
@@ -225,7 +225,7 @@ static bool depends(tn__fuse *f, int of, int on) {
 static int find_host(tn__fuse *f, tn_node *n, tn__info *in) {
   for (uint32_t i = in->want.n; i-- > 0;) {
     const tn__demand *d = &in->want.v[i];
-    if (f->groups.v[d->k].size > MAX_KERNEL || f->groups.v[d->k].roots.n >= 8 || !covers(f, n, d)) continue;
+    if (f->seeds.v[d->k].size > MAX_KERNEL || f->seeds.v[d->k].roots.n >= 8 || !covers(f, n, d)) continue;
     bool cycle = false;
     for (uint32_t j = 0; j < in->want.n && !cycle; j++)
       cycle = in->want.v[j].k != d->k && depends(f, d->k, in->want.v[j].k);
@@ -249,8 +249,8 @@ static int new_group(tn__fuse *f, tn_node *n, tn__demand *root) {
     if (idx[i]->op == OP_RANGE) r[nr++] = idx[i];
   }
   tn__seed g = {.env = tn__list(f->c, r, nr)};
-  tn__vec_push(f->a, &f->groups, g);
-  *root = (tn__demand){.k = (int)f->groups.n - 1, .idx = tn__list(f->c, idx, n->rank), .env = g.env};
+  tn__vec_push(f->a, &f->seeds, g);
+  *root = (tn__demand){.k = (int)f->seeds.n - 1, .idx = tn__list(f->c, idx, n->rank), .env = g.env};
   return root->k;
 }
 
@@ -274,7 +274,7 @@ static void materialise(tn__fuse *f, tn_node *n, tn__info *in) {
   in->buf = new_buf(f, n, in);
   if (in->host >= 0) {
     in->kernel = in->want.v[in->host].k;
-    tn__vec_push(f->a, &f->groups.v[in->kernel].roots, n);
+    tn__vec_push(f->a, &f->seeds.v[in->kernel].roots, n);
     note_chain(f, &in->want.v[in->host]);
     inline_at(f, n, in, &in->want.v[in->host]);
     /* other places in the same kernel compute it too: a kernel cannot load what it is storing */
@@ -286,7 +286,7 @@ static void materialise(tn__fuse *f, tn_node *n, tn__info *in) {
   in->kernel = new_group(f, n, &root);
   tn__vec_push(f->a, &in->want, root);
   in->host = (int)in->want.n - 1;
-  tn__vec_push(f->a, &f->groups.v[in->kernel].roots, n);
+  tn__vec_push(f->a, &f->seeds.v[in->kernel].roots, n);
   if (in->gemm) {
     tn__vec_push(f->a, &tn__info_of(f, in->gemm->a.base)->readers, in->kernel);
     tn__vec_push(f->a, &tn__info_of(f, in->gemm->b.base)->readers, in->kernel);
@@ -309,7 +309,7 @@ static bool must_store(tn__fuse *f, tn_node *n, tn__info *in) {
     bool first = true;
     for (uint32_t j = 0; j < i; j++) first = first && in->want.v[j].k != d->k;
     kernels += first;
-    if (f->groups.v[d->k].size > MAX_KERNEL) return true;
+    if (f->seeds.v[d->k].size > MAX_KERNEL) return true;
     if (reduction && !fits(f, n, d)) all_fit = false;
   }
   if (reduction) return !all_fit || kernels > 1;
@@ -321,6 +321,7 @@ static void decide(tn__fuse *f, tn_node *n) {
   if (n->op == OP_PARAM || n->op == OP_SINK) return;
   if (n->dtype == TN__INDEX && !in->must && !in->want.n) return;
   if (n->op == OP_CONTRACT && (in->want.n || in->must)) {
+    for (uint32_t i = 1; i < in->want.n; i++) in->inline_dot &= in->want.v[i].k == in->want.v[0].k;
     if (!in->inline_dot && !tn__fuse_attention(f, n)) in->gemm = tn__gemm_plan(f, n);
   }
   if (must_store(f, n, in)) {
@@ -365,36 +366,113 @@ void tn__fuse_decide(tn__fuse *f) {
   for (uint32_t i = f->order.n; i-- > 0;) decide(f, f->order.v[i]);
 }
 
+/* ---- kernels side by side ---- */
+
+/* Do both read something at least as large as what they write, and the same? */
+static bool share_input(tn__fuse *f, int a, int b) {
+  double volume = extents(f->seeds.v[a].env, ~0u);
+  for (uint32_t i = 0; i < f->order.n; i++) {
+    const tn__info *in = &f->info[i];
+    if (in->buf < 0 || in->kernel == a || in->kernel == b || elements(f->order.v[i]) < volume) continue;
+    bool by_a = false, by_b = false;
+    for (uint32_t j = 0; j < in->want.n; j++) by_a |= in->want.v[j].k == a, by_b |= in->want.v[j].k == b;
+    if (by_a && by_b) return true;
+  }
+  return false;
+}
+
+static bool may_join(tn__fuse *f, int a, int b) {
+  const tn__seed *x = &f->seeds.v[a], *y = &f->seeds.v[b];
+  tn_node *p = x->roots.v[0], *q = y->roots.v[0];
+  if (x->env != y->env || !x->env->nsrc || x->roots.n + y->roots.n > 8 || x->size + y->size > MAX_KERNEL) return false;
+  if (tn__info_of(f, p)->gemm || tn__info_of(f, q)->gemm || p->op == OP_SCATTER || q->op == OP_SCATTER) return false;
+  if (!x->chain.n != !y->chain.n) return false;
+  for (uint32_t i = 0; i < x->chain.n; i++)
+    for (uint32_t j = 0; j < y->chain.n; j++) {
+      uint32_t s = x->chain.v[i] & y->chain.v[j];
+      if (s != x->chain.v[i] && s != y->chain.v[j]) return false;
+    }
+  return share_input(f, a, b) && !depends(f, a, b) && !depends(f, b, a);
+}
+
+/* Kernels over the same ranges that read the same and do not need each other become one, with several outputs. */
+void tn__fuse_join(tn__fuse *f) {
+  for (int a = 0; a < (int)f->seeds.n; a++)
+    for (int b = 0; b < a; b++) {
+      tn__seed *x = &f->seeds.v[a], *y = &f->seeds.v[b];
+      if (!x->roots.n || !y->roots.n || !may_join(f, a, b)) continue;
+      for (uint32_t i = 0; i < y->roots.n; i++) {
+        tn__info_of(f, y->roots.v[i])->kernel = a;
+        tn__vec_push(f->a, &x->roots, y->roots.v[i]);
+      }
+      for (uint32_t i = 0; i < y->chain.n; i++) tn__vec_push(f->a, &x->chain, y->chain.v[i]);
+      for (uint32_t i = 0; i < f->order.n; i++)
+        for (uint32_t j = 0; j < f->info[i].want.n; j++)
+          if (f->info[i].want.v[j].k == b) f->info[i].want.v[j].k = a;
+      x->size += y->size;
+      y->roots.n = 0;
+    }
+}
+
 /* ---- softmax between two contractions ---- */
 
-/* Looks through everything but contractions and memory, below the operand `x`; counts reductions, finds the contraction. */
+typedef struct place { /* a node on the way down, and which of its axes is the contraction's */
+  tn_node *n;
+  int64_t axis;
+  bool reduced; /* the axis has size 1 here: a statistic of the row */
+} place;
+
+typedef tn__vec(place) places;
+
+static void go(tn__fuse *f, places *todo, tn_node *n, int64_t axis, bool reduced) {
+  place p = {n, axis, reduced};
+  tn__vec_push(f->a, todo, p);
+}
+
+/* Follows the row below operand x of a contraction down to the contraction that makes it.  Counts the reductions over the row; NULL if there is
+ * anything else on the way that looks across rows. */
 static tn_node *score(tn__fuse *f, tn_node *x, int *reductions) {
-  tn__nodes todo = {0};
+  places todo = {0};
   tn__map seen;
   tn__map_init(&seen, f->a);
   tn_node *found = NULL;
-  tn__vec_push(f->a, &todo, x);
-  while (todo.n && seen.n < 64) {
-    tn_node *n = todo.v[--todo.n];
-    if (tn__map_get(&seen, (uint64_t)(uintptr_t)n, NULL) || tn__info_of(f, n)->must) continue;
+  go(f, &todo, x, x->rank - 1, false);
+  while (todo.n) {
+    place p = todo.v[--todo.n];
+    tn_node *n = p.n;
+    if (tn__map_get(&seen, (uint64_t)(uintptr_t)n, NULL)) continue;
     tn__map_putp(&seen, n, n);
-    if (n->op == OP_CONTRACT) {
-      if (found && found != n) return NULL;
+    if (seen.n > 64 || tn__info_of(f, n)->must) return NULL;
+    if (n->op == OP_PARAM || n->op == OP_CONST || n->op == OP_IOTA) continue; /* masks, biases */
+    if (n->op == OP_CONTRACT && !p.reduced) {
+      if ((found && found != n) || p.axis < n->ints[0]) return NULL;
       found = n;
+    } else if (n->op == OP_EXPAND) {
+      go(f, &todo, n->src[0], p.axis, p.reduced || n->src[0]->dim[p.axis] != n->dim[p.axis]);
+    } else if (n->op == OP_PERMUTE) {
+      go(f, &todo, n->src[0], n->ints[p.axis], p.reduced);
+    } else if (n->op == OP_RESHAPE && p.reduced && n->src[0]->rank + 1u == n->rank && tn__ops[n->src[0]->op].group == G_REDUCE) {
+      tn_node *r = n->src[0];
+      if (r->nint != 1 || r->ints[0] != p.axis) return NULL;
+      ++*reductions;
+      go(f, &todo, r->src[0], p.axis, false);
+    } else if (n->op == OP_RESHAPE && p.reduced && n->src[0]->op == OP_CONST) {
       continue;
+    } else if (tn__is_elementwise(n) || n->op == OP_DETACH) {
+      for (uint32_t i = 0; i < n->nsrc; i++)
+        if (n->src[i]->rank == n->rank) go(f, &todo, n->src[i], p.axis, p.reduced);
+    } else if (n->op != OP_RESHAPE || n->src[0]->op != OP_CONST) {
+      return NULL;
     }
-    if (n->op == OP_PARAM || n->op == OP_CONTIG || n->op == OP_GATHER || n->op == OP_SCATTER) continue;
-    *reductions += tn__ops[n->op].group == G_REDUCE;
-    for (uint32_t i = 0; i < n->nsrc; i++)
-      if (tn__info_of(f, n->src[i])) tn__vec_push(f->a, &todo, n->src[i]);
   }
   return found;
 }
 
 bool tn__fuse_attention(tn__fuse *f, tn_node *n) {
   int reductions = 0;
+  if (!tn__is_float(n->dtype) || n->ints[3] != 1) return false;
   tn_node *s = score(f, n->src[0], &reductions);
-  if (!s || reductions < 2 || !tn__is_float(n->dtype)) return false;
+  if (!s || reductions < 2) return false;
   tn__info_of(f, n)->inline_dot = tn__info_of(f, s)->inline_dot = true;
   return true;
 }

@@ -41,7 +41,7 @@ typedef struct tn__fuse {
   tn__nodes order;
   tn__map index;            /* node -> position in order */
   tn__info *info;
-  tn__vec(tn__seed) groups;
+  tn__vec(tn__seed) seeds;
   tn__schedule *s;
   int64_t next_range;
 } tn__fuse;
@@ -58,6 +58,7 @@ int64_t tn__size_guess(const tn_node *n); /* a constant, or the most it can be (
 
 /* fuse.c: decides what stands in memory.  emit.c: kernel bodies.  gemm.c: contractions for the library. */
 void tn__fuse_decide(tn__fuse *f);
+void tn__fuse_join(tn__fuse *f);
 void tn__fuse_emit(tn__fuse *f);
 const tn__gemm *tn__gemm_plan(tn__fuse *f, tn_node *n); /* NULL: not for the library; marks operands that must stand in memory */
 bool tn__fuse_attention(tn__fuse *f, tn_node *n);       /* softmax between two contractions: both become loops */

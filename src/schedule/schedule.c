@@ -43,6 +43,7 @@ tn__schedule *tn__schedule_make(tn_ctx *c, tn__arena *a, tn_node *sink, const tn
   f.info = tn__arena_zalloc(a, (f.order.n + 1) * sizeof *f.info);
   add_inputs(&f);
   tn__fuse_decide(&f);
+  tn__fuse_join(&f);
   tn__fuse_emit(&f);
   for (uint32_t i = 0; i < f.s->items.n; i++) tn__spec_kernel(c, f.s->items.v[i].body);
   write_text(&f);

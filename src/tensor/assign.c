@@ -46,7 +46,8 @@ static tn_node *unpermute(tn_ctx *c, const tn_node *move, tn_node *x) {
   return tn__permute(c, x, inverse);
 }
 
-/* x, of the shape of a view, at its place in the base's shape; zero elsewhere.  Goes down the view to the PARAM that stands for the base. */
+/* x, of the shape of a view, at its place in the base's shape; zero elsewhere.  Goes down the view to the PARAM that
+ * stands for the base. */
 static tn_node *place_in_base(tn_ctx *c, const tn_node *view, tn_node *x) {
   for (; view->op != OP_PARAM; view = view->src[0]) {
     const tn_node *from = view->src[0];
@@ -80,7 +81,8 @@ static tn_node *assign(tn_ctx *c, tn__call *k) {
     mask = place_in_base(c, dst->view, mask);
     value = tn__where(c, mask, place_in_base(c, dst->view, v), base->node);
   }
-  tn_node *now = tn__op2(c, OP_ASSIGN, store, value), *view = dst->base ? tn__moves_replay(c, dst->view, leaf_of(dst->view), now) : now;
+  tn_node *now = tn__op2(c, OP_ASSIGN, store, value);
+  tn_node *view = dst->base ? tn__moves_replay(c, dst->view, leaf_of(dst->view), now) : now;
   tn__cell_set(base, now);
   tn__cell_set(dst, view);
   return NULL;

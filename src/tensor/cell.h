@@ -27,8 +27,8 @@ void tn__cells_open(tn_ctx *c);
 void tn__cells_close(tn_ctx *c);
 void tn__cells_drain(tn_ctx *c); /* handles released by other threads */
 
-/* One call of the front end.  The builder makes a node from nodes; tn__build checks the operands (NULL, stray, mixed contexts),
- * runs it with errors caught, and wraps the result.  `name` is the public function's. */
+/* One call of the front end.  The builder makes a node from nodes; tn__build checks the operands (NULL, stray, mixed
+ * contexts), runs it with errors caught, and wraps the result.  `name` is the public function's. */
 typedef struct tn__call tn__call;
 struct tn__call {
   const char *name;

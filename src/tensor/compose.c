@@ -9,8 +9,8 @@ static tn_node *float_operand(tn_ctx *c, tn_node *x) {
 
 /* ---- softmax ---- */
 
-/* A row of only -inf: shifted by 0 instead of by its maximum, and divided by 1 instead of by a sum of 0.  The maximum passes no
- * gradient: the result does not depend on it. */
+/* A row of only -inf: shifted by 0 instead of by its maximum, and divided by 1 instead of by a sum of 0.  The maximum
+ * passes no gradient: the result does not depend on it. */
 typedef struct softmax_parts {
   tn_node *shifted, *exp, *sum; /* x - max; its exp; the sum of that over the axis, which stays with size 1 */
 } softmax_parts;
@@ -81,7 +81,8 @@ static tn_tensor *norm_call(const char *name, tn_tensor *x, int naxes, bool cent
   int n = 1;
   if (gamma) in[n++] = gamma;
   if (beta) in[n++] = beta;
-  return tn__build(&(tn__call){.name = name, .fn = norm, .in = in, .nin = n, .i = {naxes, centre, gamma != NULL, beta != NULL}, .f = {eps}});
+  return tn__build(&(tn__call){
+      .name = name, .fn = norm, .in = in, .nin = n, .i = {naxes, centre, gamma != NULL, beta != NULL}, .f = {eps}});
 }
 
 tn_tensor *tn_layer_norm(tn_tensor *x, int naxes, tn_tensor *gamma, tn_tensor *beta, double eps) {
@@ -108,7 +109,8 @@ static tn_node *pick(tn_ctx *c, tn_node *logp, tn_node *labels, const tn_node *s
   for (uint32_t i = 0; i < logp->rank; i++)
     if (i != axis) want.d[want.rank++] = logp->dim[i];
   if (labels->rank != want.rank || !tn__dims_equal(c, labels->dim, want.d, want.rank))
-    tn__fail(c, TN_ESHAPE, "labels %s do not fit %s: they have its shape without axis %d", tn__text(c, labels), tn__text(c, shown), (int)axis);
+    tn__fail(c, TN_ESHAPE, "labels %s do not fit %s: they have its shape without axis %d", tn__text(c, labels),
+             tn__text(c, shown), (int)axis);
   tn__dims shape = tn__dims_of(logp);
   tn_node *label = tn__expand(c, tn__add_axis(c, tn__cast(c, labels, TN_I64), axis), logp->dim);
   tn_node *hit = tn__op2(c, OP_EQ, tn__place(c, &shape, axis), label);
@@ -136,7 +138,8 @@ static tn_node *class_loss(tn_ctx *c, tn__call *k) { /* i: are they logits? */
   return tn__cast(c, tn__neg(c, mean_of_all(c, picked)), k->x[0]->dtype);
 }
 
-/* The operands of a loss between two tensors: one dtype, one shape, in the dtype of sums.  Returns the dtype of the result. */
+/* The operands of a loss between two tensors: one dtype, one shape, in the dtype of sums.  Returns the dtype of the
+ * result. */
 static int pair(tn_ctx *c, const tn__call *k, tn_node **v) {
   v[0] = k->x[0];
   v[1] = k->x[1];

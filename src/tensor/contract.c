@@ -54,7 +54,8 @@ static void want_vectors(tn_ctx *c, tn_node **x) {
 static tn_node *dot(tn_ctx *c, tn__call *k) {
   tn_node *x[2] = {k->x[0], k->x[1]};
   want_vectors(c, x);
-  if (!tn__dims_equal(c, x[0]->dim, x[1]->dim, 1)) tn__fail(c, TN_ESHAPE, "%s and %s differ in length", tn__text(c, x[0]), tn__text(c, x[1]));
+  if (!tn__dims_equal(c, x[0]->dim, x[1]->dim, 1))
+    tn__fail(c, TN_ESHAPE, "%s and %s differ in length", tn__text(c, x[0]), tn__text(c, x[1]));
   return tn__contract(c, x[0], x[1], 0, 0, 0, 1);
 }
 

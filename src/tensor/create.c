@@ -4,7 +4,6 @@
 #include "tensor/front.h"
 #include "tensor/store.h"
 #include <math.h>
-#include <string.h>
 
 enum { DEFAULT_DEVICE = 0 };
 
@@ -15,7 +14,8 @@ tn_node *tn__store_new(tn_ctx *c, int dtype, const tn__dims *shape, const void *
     if (!tn__const_int(shape->d[i], &n))
       tn__fail(c, TN_ESHAPE, "memory needs plain sizes, not %s", tn__dims_text(c, shape->d, shape->rank));
     if (__builtin_mul_overflow(bytes, (size_t)n, &bytes) || bytes > PTRDIFF_MAX)
-      tn__fail(c, TN_ENOMEM, "%s of %s is more than memory can hold", tn__dims_text(c, shape->d, shape->rank), tn__dtypes[dtype].name);
+      tn__fail(c, TN_ENOMEM, "%s of %s is more than memory can hold", tn__dims_text(c, shape->d, shape->rank),
+               tn__dtypes[dtype].name);
   }
   if (bytes && !data) tn__fail(c, TN_EINVAL, "data is NULL");
   tn__device *d = tn__device_get(c, DEFAULT_DEVICE);

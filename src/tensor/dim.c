@@ -1,5 +1,5 @@
-/* Sizes at the API.  A symbolic size is a number near -(2^62): a tag of its context and its place in the context's table, so that a size
- * from another context, or a stray negative number, is recognised. */
+/* Sizes at the API.  A symbolic size is a number near -(2^62): a tag of its context and its place in the context's table,
+ * so that a size from another context, or a stray negative number, is recognised. */
 #include "tensor/cells.h"
 #include "tensor/front.h"
 #include <string.h>
@@ -86,7 +86,8 @@ tn_dim tn_dim_var(tn_ctx *ctx, const char *name, int64_t lo, int64_t hi) {
 }
 
 #define DIM_MAP(X)                                                                                                     \
-  X(add, ADD, false) X(sub, ADD, true) X(mul, MUL, false) X(div, IDIV, false) X(mod, MOD, false) X(min, MIN, false) X(max, MAX, false)
+  X(add, ADD, false) X(sub, ADD, true) X(mul, MUL, false) X(div, IDIV, false) X(mod, MOD, false) X(min, MIN, false)   \
+  X(max, MAX, false)
 #define DIM(name, op_, negate_)                                                                                        \
   tn_dim tn_dim_##name(tn_ctx *ctx, tn_dim a, tn_dim b) {                                                              \
     return dim_do(ctx, "tn_dim_" #name, combine, (dim_call){.op = OP_##op_, .negate = negate_, .a = a, .b = b});       \

@@ -1,5 +1,4 @@
 /* Elementwise functions: one row each.  A row says which dtypes the function takes and what it is made of. */
-#include "ir/eval.h"
 #include "tensor/front.h"
 #include <math.h>
 
@@ -128,9 +127,10 @@ UNARY_NUMBER_MAP(UNARY_NUMBER)
 /* How the operands become one dtype. */
 typedef enum joining { PROMOTE, TRUTH } joining;
 
-/* Puts the two operands, or the operand and its number (i[0]: the side where the number stands), into x: one dtype, one shape. */
+/* i[0] of calls with one tensor and one number: the side where the number stands. */
 enum { NUMBER_RIGHT = 1, NUMBER_LEFT = 2 };
 
+/* Puts the operands into x: one dtype, one shape. */
 static void join(tn_ctx *c, tn__call *k, joining how, int classes, const char *hint, tn_node **x) {
   if (k->nin == 1) {
     int side = k->i[0] == NUMBER_LEFT ? 0 : 1;

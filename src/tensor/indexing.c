@@ -39,7 +39,8 @@ static tn_node *index_add(tn_ctx *c, tn__call *k) {
     fits = tn__dims_equal(c, &upd->dim[i], &want, 1);
   }
   if (!fits)
-    tn__fail(c, TN_ESHAPE, "%s does not fit %s taken by %s along axis %d", tn__text(c, upd), tn__text(c, base), tn__text(c, idx), (int)axis);
+    tn__fail(c, TN_ESHAPE, "%s does not fit %s taken by %s along axis %d", tn__text(c, upd), tn__text(c, base),
+             tn__text(c, idx), (int)axis);
   if (upd->dtype != base->dtype)
     tn__fail(c, TN_EDTYPE, "%s is added to %s: convert one with tn_cast", tn__text(c, upd), tn__text(c, base));
   tn_node *sum = tn__scatter(c, tn__move_axis(c, base, axis, 0), idx, move_block(c, upd, axis, idx->rank, 0));

@@ -28,8 +28,8 @@ static tn_node *reshape(tn_ctx *c, tn__call *k) {
   }
   if (!tn__dims_equal(c, &have, &known, 1)) {
     if (open >= 0) to.d[open] = tn__int(c, 1);
-    tn__fail(c, TN_ESHAPE, open >= 0 ? "%s cannot have shape %s times something" : "%s cannot have shape %s: the number of elements differs",
-             tn__text(c, x), tn__dims_text(c, to.d, to.rank));
+    tn__fail(c, TN_ESHAPE, "%s cannot have shape %s%s", tn__text(c, x), tn__dims_text(c, to.d, to.rank),
+             open >= 0 ? " times something" : ": the number of elements differs");
   }
   return tn__reshape(c, x, to.d, to.rank);
 }
@@ -203,10 +203,12 @@ static tn_node *unfold(tn_ctx *c, tn__call *k) {
   tn_node *x = k->x[0];
   uint32_t axis = tn__axis(c, (int)k->i[0], x->rank);
   if (k->i[1] < 1 || k->i[2] < 1 || k->i[3] < 1)
-    tn__fail(c, TN_EINVAL, "size %lld, stride %lld and dilation %lld must be at least 1", (long long)k->i[1], (long long)k->i[2], (long long)k->i[3]);
+    tn__fail(c, TN_EINVAL, "size %lld, stride %lld and dilation %lld must be at least 1", (long long)k->i[1],
+             (long long)k->i[2], (long long)k->i[3]);
   tn_node *w = tn__window(c, x, axis, k->i[1], k->i[2], k->i[3]);
   if (tn__is_int_const(w->dim[axis], 0))
-    tn__fail(c, TN_ESHAPE, "a window of %lld with dilation %lld does not fit axis %d of %s", (long long)k->i[1], (long long)k->i[3], (int)axis, tn__text(c, x));
+    tn__fail(c, TN_ESHAPE, "a window of %lld with dilation %lld does not fit axis %d of %s", (long long)k->i[1],
+             (long long)k->i[3], (int)axis, tn__text(c, x));
   return w;
 }
 

@@ -3,7 +3,6 @@
 #include "ir/eval.h"
 #include "tensor/cells.h"
 #include "tensor/store.h"
-#include <math.h>
 
 /* ---- the state ---- */
 

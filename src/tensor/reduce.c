@@ -1,5 +1,4 @@
 /* Reductions. */
-#include "ir/eval.h"
 #include "tensor/front.h"
 #include <math.h>
 

@@ -6,7 +6,6 @@
 #include "support/ctx.h"
 #include <setjmp.h>
 #include <stdarg.h>
-#include <stdio.h>
 #include <cmocka.h>
 #include "support/linear.h"
 
@@ -19,6 +18,7 @@ static void open_all(void *arg) {
   fixture *f = arg;
   f->c.opt.quiet = 1;
   f->c.opt.cc = getenv("TENET_CC");
+  tn__cache_open(&f->c.cache, &f->c.mem, getenv("TENET_CACHE")); /* the scalar kernels take long to compile */
   tn__devices_open(&f->c);
   f->c.pool = tn__pool_open(&f->c.mem, 3);
   tn__cpu_open(&f->c);
@@ -40,6 +40,7 @@ static int teardown(void **state) {
   fixture *f = *state;
   tn__devices_close(&f->c);
   tn__pool_close(f->c.pool);
+  tn__cache_close(&f->c.cache);
   return test_ctx_close(&f->c) == 0 ? 0 : -1;
 }
 

@@ -11,7 +11,9 @@ typedef struct input {
   const uint8_t *at, *end;
 } input;
 
-static uint8_t byte(input *in) { return in->at < in->end ? *in->at++ : 0; }
+static uint8_t byte(input *in) {
+  return in->at < in->end ? *in->at++ : 0;
+}
 
 static int64_t number(input *in) {
   uint8_t kind = byte(in);
@@ -63,7 +65,11 @@ static void fuzz_graph(tn_ctx *c, input *in) {
     tn_node *src[MOST_SOURCES];
     int64_t ints[MOST_INTS];
     char name[4] = {(char)byte(in), (char)byte(in), 0};
-    job j = {.make = {.op = (tn__op)(byte(in) % OP_COUNT), .dtype = byte(in) % TN__DTYPE_ALL, .src = src, .ints = ints, .name = name}};
+    job j = {.make = {.op = (tn__op)(byte(in) % OP_COUNT),
+                      .dtype = byte(in) % TN__DTYPE_ALL,
+                      .src = src,
+                      .ints = ints,
+                      .name = name}};
     const tn__op_info *op = &tn__ops[j.make.op];
     uint8_t counts = byte(in);
     uint32_t more = op->max_src - op->min_src;
@@ -85,8 +91,10 @@ static void fuzz_graph(tn_ctx *c, input *in) {
 static void fuzz_text(tn_ctx *c, const char *text) {
   job j = {.text = text};
   bool good = tn__ctx_run(c, "parse", parse, &j);
-  if (good) round_trip(c, j.node);
-  else insist(tn_last_error(c)->status == TN_EFORMAT);
+  if (good)
+    round_trip(c, j.node);
+  else
+    insist(tn_last_error(c)->status == TN_EFORMAT);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -68,7 +68,7 @@ static uint32_t to_dims(const shape *s, tn_node **dims) {
 }
 
 static tn_node *input(shape s, double lo, double hi) {
-  tn_node *dims[4];
+  tn_node *dims[4] = {0};
   int64_t n = 1;
   for (uint32_t i = 0; i < s.rank; i++) n *= s.d[i];
   tn_node *x = leaf(to_dims(&s, dims), dims, n);
@@ -558,7 +558,11 @@ static void test_errors(void **state) {
   tn_node *assign = tn__node_make(c, &(tn__make){.op = OP_ASSIGN, .src = (tn_node *[]){z, square(x)}, .nsrc = 2});
   expect_failure(square(assign), x, "gradient through an assignment");
   vjp(square(assign), one, &assign, 1, &g);
-  assert_non_null(g);
+  tn_node *both[2], *twice = tn__add(c, square(assign), assign);
+  assert_int_equal(try_vjp(twice, one, (tn_node *[]){assign, x}, 2, both), TN_EGRAD); /* x lies behind the assignment */
+  vjp(tn__mul(c, assign, x), one, (tn_node *[]){assign, x}, 2, both);
+  assert_ptr_equal(both[0], tn__mul(c, one, x));
+  assert_ptr_equal(both[1], tn__mul(c, one, assign));
 }
 
 static void test_symbolic_product(void **state) {
@@ -594,6 +598,28 @@ static void test_deep_chain(void **state) {
   expect_values("deep", g, (double[]){1}, 1);
 }
 
+static void memory_job(tn_ctx *c, void *arg) {
+  job *j = arg;
+  tn_node *dim = tn__int(c, 3), *x = tn__storage(c, TN_F64, 1, 0, &dim, 1), *y = x;
+  for (int i = 0; i < 20; i++) y = tn__op1(c, i & 1 ? OP_SIN : OP_EXP, y);
+  tn__vjp(c, tn__reduce(c, OP_PROD, y, (int64_t[]){0}, 1), tn__const_num(c, TN_F64, 1), &x, 1, j->g);
+}
+
+/* Memory runs out at each allocation in turn; nothing leaks (the teardown looks). */
+static void test_out_of_memory(void **state) {
+  (void)state;
+  tn_node *g;
+  job j = {.g = &g};
+  for (int64_t n = 1;; n++) {
+    ctx.mem.fail_at = ctx.mem.count + n;
+    bool good = tn__ctx_run(&ctx, "", memory_job, &j);
+    ctx.mem.fail_at = 0;
+    if (good) break;
+    assert_int_equal(tn_last_error(&ctx)->status, TN_ENOMEM);
+    tn_clear_error(&ctx);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, open_ctx, close_ctx)
@@ -601,7 +627,7 @@ int main(void) {
       TEST(test_where_keeps_nan_out), TEST(test_pow_at_zero_twice), TEST(test_reductions), TEST(test_ties),
       TEST(test_product_with_zeros), TEST(test_movement), TEST(test_whole_tensors), TEST(test_every_tensor_op_is_covered),
       TEST(test_compositions), TEST(test_detach_and_steps_give_zero), TEST(test_inner_node_and_both), TEST(test_only_along_paths),
-      TEST(test_errors), TEST(test_symbolic_product), TEST(test_half_sums), TEST(test_deep_chain),
+      TEST(test_errors), TEST(test_symbolic_product), TEST(test_half_sums), TEST(test_deep_chain), TEST(test_out_of_memory),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -298,6 +298,28 @@ static void test_free_form(void **state) {
   assert_ptr_equal(j.node, tn__neg(&ctx, matrix(TN_F32, 0, 2, 3)));
 }
 
+/* Memory runs out at each allocation in turn: an error, and nothing leaks (the teardown looks). */
+static void test_out_of_memory(void **state) {
+  (void)state;
+  tn__sb text;
+  tn__sb_init(&text, &ctx.scratch);
+  tn__sb_puts(&text, "%1 = var index {\"B\" 1 512}\n%2 = storage f32[B,10] %1 10 {3 0}\n");
+  for (int i = 3; i < 300; i++) tn__sb_printf(&text, "%%%d = %s f32[B,10] %%%d\n", i, i & 1 ? "sin" : "neg", i - 1);
+  char *copy = tn__mem_alloc(&ctx.mem, text.n + 1);
+  memcpy(copy, text.s, text.n + 1);
+  job j = {.text = copy};
+  for (int64_t n = 1;; n++) {
+    ctx.mem.fail_at = ctx.mem.count + n;
+    bool good = tn__ctx_run(&ctx, "", parse_job, &j);
+    ctx.mem.fail_at = 0;
+    if (good) break;
+    assert_int_equal(tn_last_error(&ctx)->status, TN_ENOMEM);
+    tn_clear_error(&ctx);
+    if (n > 20) n += 17;
+  }
+  tn__mem_free(&ctx.mem, copy);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(test_golden, open_ctx, close_ctx),
@@ -311,6 +333,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_rejects, open_ctx, close_ctx),
       cmocka_unit_test_setup_teardown(test_first_error_stays, open_ctx, close_ctx),
       cmocka_unit_test_setup_teardown(test_free_form, open_ctx, close_ctx),
+      cmocka_unit_test_setup_teardown(test_out_of_memory, open_ctx, close_ctx),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

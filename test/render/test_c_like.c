@@ -3,7 +3,6 @@
 #include "support/ctx.h"
 #include <setjmp.h>
 #include <stdarg.h>
-#include <stdio.h>
 #include <cmocka.h>
 #include "support/linear.h"
 

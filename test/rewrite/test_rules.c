@@ -253,8 +253,8 @@ static void try_random(tn_ctx *k, void *arg) {
     tn__env env = {key, val, 10};
     int64_t a = tn__eval_index(n, &env, &c->scratch), b = tn__eval_index(m, &env, &c->scratch);
     if (a != b) fail_msg("%s\nbecame %s\n%lld, not %lld, at B=%lld x=%lld", text_of(n), text_of(m), (long long)b, (long long)a, (long long)val[0], (long long)val[1]);
-    assert_true(a >= n->lo && a <= n->hi);
-    assert_true(b >= m->lo && b <= m->hi);
+    if (a < n->lo || a > n->hi) fail_msg("%s: %lld is not in %lld..%lld", text_of(n), (long long)a, (long long)n->lo, (long long)n->hi);
+    if (b < m->lo || b > m->hi) fail_msg("%s: %lld is not in %lld..%lld", text_of(m), (long long)b, (long long)m->lo, (long long)m->hi);
   }
 }
 

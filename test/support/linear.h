@@ -3,6 +3,7 @@
 #define TN_TEST_SUPPORT_LINEAR_H
 #include "device/device.h"
 #include "ir/build.h"
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* The front end alone: a context with one device of plain host memory, whose graphs are evaluated node by node by the naive oracle.  So these
- * tests say that the front end builds the right graph, whatever becomes of it later. */
+/* The front end alone: a context with one device of plain host memory, whose graphs are evaluated node by node by the
+ * naive oracle.  So these tests say that the front end builds the right graph, whatever becomes of it later. */
 #ifndef TN_TEST_TENSOR_FRONT_H
 #define TN_TEST_TENSOR_FRONT_H
 #include <setjmp.h>
@@ -8,9 +8,10 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include "device/device.h"
+#include "ir/spec.h"
 #include "support/ctx.h"
 #include "support/naive.h"
-#include "tensor/cell.h"
+#include "tensor/cells.h"
 #include "tenet/tenet.h"
 #include <math.h>
 #include <stdlib.h>
@@ -44,18 +45,25 @@ static inline void front_close(tn_ctx *c) {
   assert_int_equal(test_ctx_close(c), 0); /* no leak */
 }
 
-/* The value, by the oracle.  Storages are read where they stand. */
+static inline void front_spec(tn_ctx *c, void *node) { tn__spec_tensor(c, node); }
+
+static const int64_t front_size = 3; /* what every symbolic size is bound to */
+
+/* The value, by the oracle, once the graph has passed the spec of its stage.  Storages are read where they stand. */
 static inline naive_tensor front_value(tn_tensor *t) {
   if (!t) fail_msg("a tensor is NULL");
   tn_ctx *c = t->ctx;
+  assert_true(tn__ctx_run(c, "spec", front_spec, t->node));
   tn__arena a;
   tn__arena_init(&a, &c->mem);
   tn__nodes all = {0};
   tn__topo(&a, &t->node, 1, &all);
   naive_bind *bind = calloc(all.n, sizeof *bind);
   uint32_t n = 0;
-  for (uint32_t i = 0; i < all.n; i++)
+  for (uint32_t i = 0; i < all.n; i++) {
     if (all.v[i]->op == OP_STORAGE) bind[n++] = (naive_bind){all.v[i], tn__storage_buffer(c, all.v[i])->mem};
+    if (all.v[i]->op == OP_VAR) bind[n++] = (naive_bind){all.v[i], &front_size};
+  }
   naive_tensor out;
   naive_eval(&t->node, 1, bind, n, &out);
   free(bind);
@@ -67,11 +75,15 @@ static inline naive_tensor front_value(tn_tensor *t) {
 #define AXES(...) ((const int[]){__VA_ARGS__}), (int)(sizeof((const int[]){__VA_ARGS__}) / sizeof(int))
 #define ALL NULL, 0
 
-static inline tn_tensor *f32s(tn_ctx *c, const tn_dim *shape, int rank, const float *v) { return tn_from(c, TN_F32, shape, rank, v); }
+static inline tn_tensor *f32s(tn_ctx *c, const tn_dim *shape, int rank, const float *v) {
+  return tn_from(c, TN_F32, shape, rank, v);
+}
 #define F32(ctx, shape_and_rank, ...) f32s(ctx, shape_and_rank, (const float[]){__VA_ARGS__})
 
-/* Shape and every element; NaN equals NaN; NULL stands for a failed expression, whose error the context knows; tol is relative, and 0 wants the sign of zeros right. */
-static inline void check_values(const char *file, int line, tn_ctx *c, tn_tensor *t, const tn_dim *shape, int rank, const double *want, double tol) {
+/* Shape and every element; NaN equals NaN; NULL stands for a failed expression, whose error the context knows; tol is
+ * relative, and 0 wants the sign of zeros right. */
+static inline void check_values(const char *file, int line, tn_ctx *c, tn_tensor *t, const tn_dim *shape, int rank,
+                                const double *want, double tol) {
   if (!t) fail_msg("%s:%d: %s", file, line, tn_last_error(c)->text);
   naive_tensor v = front_value(t);
   bool same = v.rank == (uint32_t)rank;

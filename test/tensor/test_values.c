@@ -204,6 +204,22 @@ static void symbolic_slices(void **state) {
   assert_int_equal(tn_size(tn_select(x, 0, -1), 0), 2);
 }
 
+static void symbolic_values(void **state) {
+  (void)state;
+  tn_dim n = tn_dim_var(&c, "rows", 0, 9); /* bound to 3 */
+  tn_tensor *row = F32(&c, DIMS(1, 2), 1, 5), *x = tn_expand(row, DIMS(n, 2));
+  CHECK(tn_mean(x, ALL, false), SCALAR, 1e-7, 3);
+  CHECK(tn_var(x, ALL, 1, false), SCALAR, 1e-6, 24.0 / 5);
+  CHECK(tn_concatenate((tn_tensor *[]){row, x, row}, 3, 0), DIMS(5, 2), 0, 1, 5, 1, 5, 1, 5, 1, 5, 1, 5);
+  CHECK(tn_linspace(&c, TN_F32, 0, 1, n), DIMS(3), 0, 0, 0.5, 1);
+  CHECK(tn_eye(&c, TN_F32, n, 2), DIMS(3, 2), 0, 1, 0, 0, 1, 0, 0);
+  CHECK(tn_slice(tn_eye(&c, TN_F32, n, 2), 0, INT64_MAX, INT64_MIN, -1), DIMS(3, 2), 0, 0, 0, 0, 1, 1, 0);
+  CHECK(tn_matmul(x, tn_transpose(x, 0, 1)), DIMS(3, 3), 0, 26, 26, 26, 26, 26, 26, 26, 26, 26);
+  CHECK(tn_take_along_axis(x, tn_ones_like(tn_cast(x, TN_I64)), 1), DIMS(3, 2), 0, 5, 5, 5, 5, 5, 5);
+  CHECK(tn_cross_entropy(tn_zeros_like(x), tn_zeros(&c, TN_I32, &n, 1)), SCALAR, 1e-6, log(2));
+  CHECK(tn_reshape(x, DIMS(2, -1)), DIMS(2, 3), 0, 1, 5, 1, 5, 1, 5);
+}
+
 static void movement(void **state) {
   (void)state;
   tn_tensor *x = F32(&c, DIMS(2, 3), 1, 2, 3, 4, 5, 6), *y = F32(&c, DIMS(2, 1), -0.0f, 8);
@@ -344,7 +360,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(one_operand),     cmocka_unit_test(numbers_of_functions), cmocka_unit_test(two_operands), cmocka_unit_test(creation),
       cmocka_unit_test(reductions),      cmocka_unit_test(python_slices),        cmocka_unit_test(symbolic_slices),
-      cmocka_unit_test(movement),        cmocka_unit_test(indexing),             cmocka_unit_test(products),
+      cmocka_unit_test(symbolic_values), cmocka_unit_test(movement), cmocka_unit_test(indexing),             cmocka_unit_test(products),
       cmocka_unit_test(small_products),  cmocka_unit_test(einsums),              cmocka_unit_test(softmaxes),
       cmocka_unit_test(norms),           cmocka_unit_test(losses),
   };

@@ -42,7 +42,7 @@ static int memory_file(const char *text, size_t n) {
   return fd;
 }
 
-static pid_t start_program(char *const *argv, int in, int out) {
+static pid_t start_program(const char *const *argv, int in, int out) {
   posix_spawn_file_actions_t actions;
   posix_spawnattr_t attr;
   pid_t pid = -1;
@@ -51,7 +51,7 @@ static pid_t start_program(char *const *argv, int in, int out) {
     posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP); /* a group of its own, so that its children can be killed with it */
     bool ok = !posix_spawn_file_actions_adddup2(&actions, in, 0) && !posix_spawn_file_actions_adddup2(&actions, out, 1) &&
               !posix_spawn_file_actions_adddup2(&actions, out, 2);
-    if (!ok || posix_spawn(&pid, argv[0], &actions, &attr, argv, environ)) pid = -1;
+    if (!ok || posix_spawn(&pid, argv[0], &actions, &attr, (char *const *)argv, environ)) pid = -1;
     posix_spawnattr_destroy(&attr);
   }
   posix_spawn_file_actions_destroy(&actions);
@@ -78,7 +78,7 @@ static outcome wait_program(pid_t pid, int limit_ms, int *status) {
 }
 
 /* Runs argv with `input` on its standard input; what it prints, cut to size, goes to `said`. */
-static outcome run_program(char *const *argv, const char *input, int limit_ms, int *status, char *said, size_t size) {
+static outcome run_program(const char *const *argv, const char *input, int limit_ms, int *status, char *said, size_t size) {
   outcome result = NO_START;
   int in = memory_file(input, strlen(input)), out = memory_file("", 0);
   said[0] = '\0';
@@ -111,7 +111,7 @@ static bool find_program(const char *name, char *path, size_t size) {
 
 static bool answers(tn__cc *cc) {
   int status = 0;
-  char *argv[] = {cc->path, (char[]){"--version"}, NULL};
+  const char *const argv[] = {cc->path, "--version", NULL};
   if (run_program(argv, "", VERSION_LIMIT_MS, &status, cc->version, sizeof cc->version) != RAN || status) return false;
   cc->version[strcspn(cc->version, "\n")] = '\0';
   return true;
@@ -136,16 +136,17 @@ const char *tn__cc_identity(tn_ctx *c, const tn__cc *cc, const char *machine) {
 
 void tn__cc_compile(tn_ctx *c, const tn__cc *cc, const char *source, const char *out) {
   enum { NFLAGS = sizeof flags / sizeof *flags - 1 };
-  char *argv[NFLAGS + 8], *said = tn__alloc(c, 800);
+  const char *argv[NFLAGS + 8];
+  char said[800];
   int n = 0, status = 0;
-  argv[n++] = tn__arena_strdup(&c->scratch, cc->path);
-  for (int i = 0; i < NFLAGS; i++) argv[n++] = tn__arena_strdup(&c->scratch, flags[i]);
-  argv[n++] = tn__arena_strdup(&c->scratch, "-o");
-  argv[n++] = tn__arena_strdup(&c->scratch, out);
-  argv[n++] = tn__arena_strdup(&c->scratch, "-");
-  argv[n++] = tn__arena_strdup(&c->scratch, "-lm");
+  argv[n++] = cc->path;
+  for (int i = 0; i < NFLAGS; i++) argv[n++] = flags[i];
+  argv[n++] = "-o";
+  argv[n++] = out;
+  argv[n++] = "-";
+  argv[n++] = "-lm";
   argv[n] = NULL;
-  outcome result = run_program(argv, source, COMPILE_LIMIT_MS, &status, said, 800);
+  outcome result = run_program(argv, source, COMPILE_LIMIT_MS, &status, said, sizeof said);
   if (result == RAN && !status && !access(out, R_OK)) return;
   unlink(out);
   if (result == NO_START) tn__fail(c, TN_ECOMPILE, "the C compiler %s does not start", cc->path);

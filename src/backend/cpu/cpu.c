@@ -141,7 +141,8 @@ typedef struct job {
 static void run_slice(void *arg, int64_t slice, int thread) {
   const job *j = arg;
   int64_t lo = slice * j->each + (slice < j->rest ? slice : j->rest);
-  j->run(j->buf, j->var, lo, lo + j->each + (slice < j->rest), j->self->scratch + (size_t)thread * j->self->piece);
+  char *scratch = j->self->scratch; /* NULL as long as no kernel needed any */
+  j->run(j->buf, j->var, lo, lo + j->each + (slice < j->rest), scratch ? scratch + (size_t)thread * j->self->piece : NULL);
 }
 
 static bool scratch_is_sound(const tn__device *d) {
@@ -208,7 +209,7 @@ static void describe(tn_ctx *c, cpu *self, char *text, size_t size) {
 
 static void close_cpu(tn__device *d) {
   cpu *self = d->self;
-  tn__host_free(d, self->scratch, 0);
+  if (self) tn__host_free(d, self->scratch, 0);
   tn__mem_free(&d->ctx->mem, self);
 }
 
@@ -226,17 +227,16 @@ static const tn__device_ops cpu_ops = {
 
 void tn__cpu_open(tn_ctx *c) {
   char text[128];
-  cpu *self = tn__mem_zalloc(&c->mem, sizeof *self);
-  bool compiles = tn__cc_find(c, &self->cc);
-  describe(c, self, text, sizeof text);
-  tn__device *d;
-  if (compiles) {
-    d = tn__device_add(c, &cpu_ops, "cpu", text, self);
-  } else {
-    tn__mem_free(&c->mem, self);
-    d = tn__device_add(c, &tn__ref_ops, "cpu", text, NULL);
-    d->interprets = true;
-    if (!c->opt.quiet) fputs("tenet: no C compiler was found (TENET_CC): kernels are interpreted, which is slow\n", stderr);
-  }
+  cpu found = {0};
+  bool compiles = tn__cc_find(c, &found.cc);
+  describe(c, &found, text, sizeof text);
+  tn__device *d = tn__device_add(c, compiles ? &cpu_ops : &tn__ref_ops, "cpu", text, NULL);
   d->has_gemm = true;
+  d->interprets = !compiles;
+  if (compiles) {
+    cpu *self = d->self = tn__mem_alloc(&c->mem, sizeof *self);
+    *self = found;
+  } else if (!c->opt.quiet) {
+    fputs("tenet: no C compiler was found (TENET_CC): kernels are interpreted, which is slow\n", stderr);
+  }
 }

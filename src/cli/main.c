@@ -1,0 +1,50 @@
+/* The tenet command. */
+#include "cli/commands.h"
+#include <stdio.h>
+#include <string.h>
+
+static const struct {
+  const char *name;
+  int (*run)(int argc, char **argv);
+  const char *usage, *help;
+  void (*options)(void);
+} commands[] = {
+    {"train", tn__command_train, "train mnist [options]", "train a network that reads digits", tn__command_train_help},
+    {"explain", tn__command_explain, "explain mnist-mlp|mnist-cnn", "graph, schedule and kernels of its training step", NULL},
+    {"devices", tn__command_devices, "devices", "what there is to compute on", NULL},
+};
+enum { COMMANDS = sizeof commands / sizeof *commands };
+
+int tn__command_failed(const tn_ctx *ctx, const char *what) {
+  const tn_error *e = tn_last_error(ctx);
+  if (e->status != TN_OK) fprintf(stderr, "tenet: %s\n", e->text);
+  else if (what) fprintf(stderr, "tenet: %s\n", what);
+  return 1;
+}
+
+static int help(void) {
+  printf("tenet %s: a tensor compiler and runtime\n\n", tn_version());
+  for (int i = 0; i < COMMANDS; i++) {
+    printf("tenet %-30s %s\n", commands[i].usage, commands[i].help);
+    if (commands[i].options) commands[i].options();
+  }
+  printf("tenet %-30s %s\ntenet %-30s %s\n", "--version", "", "--help", "");
+  return 0;
+}
+
+static int dispatch(int argc, char **argv) {
+  const char *name = argc > 1 ? argv[1] : "--help";
+  if (!strcmp(name, "--help") || !strcmp(name, "-h") || !strcmp(name, "help")) return help();
+  if (!strcmp(name, "--version")) return printf("tenet %s\n", tn_version()) < 0;
+  for (int i = 0; i < COMMANDS; i++)
+    if (!strcmp(commands[i].name, name)) return commands[i].run(argc - 2, argv + 2);
+  fprintf(stderr, "tenet: there is no command '%s'; see tenet --help\n", name);
+  return 2;
+}
+
+int main(int argc, char **argv) {
+  int code = dispatch(argc, argv);
+  if (fflush(stdout) == 0) return code;
+  fprintf(stderr, "tenet: standard output cannot be written\n");
+  return code ? code : 1;
+}

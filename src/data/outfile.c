@@ -1,0 +1,69 @@
+/* Whole files or none. */
+#include "data/outfile.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+void tn__outfile_fail(tn_ctx *c, const tn__outfile *f, int error) {
+  tn__fail(c, TN_EIO, "%s cannot be written: %s", f->path, strerror(error));
+}
+
+void tn__outfile_open(tn_ctx *c, tn__outfile *f, const char *path) {
+  *f = (tn__outfile){.path = path, .fd = -1};
+  if (!path) tn__fail(c, TN_EINVAL, "the path is NULL");
+  size_t n = strlen(path);
+  f->temp = tn__mem_alloc(&c->mem, n + sizeof ".XXXXXX");
+  memcpy(f->temp, path, n);
+  memcpy(f->temp + n, ".XXXXXX", sizeof ".XXXXXX");
+  f->fd = mkostemp(f->temp, O_CLOEXEC);
+  if (f->fd < 0) tn__outfile_fail(c, f, errno);
+  mode_t mask = umask(0);
+  umask(mask);
+  fchmod(f->fd, 0666 & ~mask); /* mkostemp makes it private; on file systems without modes it stays so */
+}
+
+void tn__outfile_write(tn_ctx *c, tn__outfile *f, const void *data, size_t size) {
+  for (const char *p = data; size;) {
+    ssize_t n = write(f->fd, p, size);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) tn__outfile_fail(c, f, n < 0 ? errno : ENOSPC);
+    p += n;
+    size -= (size_t)n;
+  }
+}
+
+/* So that the new name survives a crash, too; where directories cannot be synced, it need not be. */
+static void sync_directory(tn_ctx *c, const char *path) {
+  const char *slash = strrchr(path, '/');
+  char *dir = tn__alloc(c, strlen(path) + 2);
+  size_t n = slash ? (size_t)(slash - path) + 1 : 0;
+  memcpy(dir, n ? path : ".", n ? n : 1);
+  dir[n ? n : 1] = 0;
+  int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return;
+  fsync(fd);
+  close(fd);
+}
+
+void tn__outfile_commit(tn_ctx *c, tn__outfile *f) {
+  if (fsync(f->fd) != 0 && errno != EINVAL && errno != EROFS) tn__outfile_fail(c, f, errno);
+  if (rename(f->temp, f->path) != 0) tn__outfile_fail(c, f, errno);
+  close(f->fd); /* all is synced: nothing can fail any more */
+  f->fd = -1;
+  tn__mem_free(&c->mem, f->temp);
+  f->temp = NULL;
+  sync_directory(c, f->path);
+}
+
+void tn__outfile_discard(tn_ctx *c, tn__outfile *f) {
+  if (f->fd >= 0) {
+    close(f->fd);
+    unlink(f->temp);
+  }
+  tn__mem_free(&c->mem, f->temp);
+  *f = (tn__outfile){.fd = -1};
+}

@@ -1,0 +1,150 @@
+/* The f32 elementary functions against the C library's in double: error bounds and special values.
+ *
+ * test_math             every sign and exponent, sampled fractions: some millions of inputs
+ * test_math --exhaustive   all 2^32 inputs of each function of one argument (minutes) */
+#include "render/math_c.inc"
+#include "render/math.inc"
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+typedef struct unary {
+  const char *name;
+  f32 (*f)(f32);
+  f64 (*exact)(f64);
+  f64 bound;
+} unary;
+static const unary unaries[] = {
+#define ROW(name, bound) {#name, tn_##name##_f32, name, bound},
+    TN_MATH_BOUNDS_1(ROW)};
+
+typedef struct binary {
+  const char *name;
+  f32 (*f)(f32, f32);
+  f64 (*exact)(f64, f64);
+  f64 bound;
+} binary;
+static const binary binaries[] = {TN_MATH_BOUNDS_2(ROW)};
+enum { UNARIES = sizeof unaries / sizeof *unaries, BINARIES = sizeof binaries / sizeof *binaries };
+
+static bool exhaustive;
+
+/* |y - r| in units of the last place of r: 0 where both are the same special value, infinite where only one is.
+ * Beyond the largest float, units go on as if the exponent had no end, and y = inf stands for 2^128. */
+static f64 error_in_ulps(f32 y, f64 r) {
+  f32 rounded = (f32)r;
+  int e;
+  if (isnan(r)) return isnan(y) ? 0 : HUGE_VAL;
+  if (isnan(y) || signbit(y) != signbit(r)) return HUGE_VAL;
+  if (tn_f32_bits(y) == tn_f32_bits(rounded)) return isinf(y) || y == 0 ? 0 : fabs((f64)y - r) / ldexp(1, (frexp(r, &e), e < -125 ? -149 : e - 24));
+  if (isinf(r) || r == 0) return HUGE_VAL;
+  frexp(r, &e);
+  f64 got = isinf(y) ? copysign(0x1p128, r) : (f64)y;
+  return fabs(got - r) / ldexp(1, e < -125 ? -149 : e - 24);
+}
+
+static void test_unaries(void **state) {
+  (void)state;
+  uint64_t step = exhaustive ? 1 : 2039; /* prime, so that all low bits occur */
+  for (int k = 0; k < UNARIES; k++) {
+    f64 worst = 0;
+    f32 at = 0;
+    for (uint64_t i = 0; i <= UINT32_MAX; i += step) {
+      f32 x = tn_f32_of((u32)i);
+      f64 e = error_in_ulps(unaries[k].f(x), unaries[k].exact((f64)x));
+      if (e > worst) worst = e, at = x;
+    }
+    printf("%-6s %.3f ulp at %a\n", unaries[k].name, worst, (f64)at);
+    if (worst > unaries[k].bound)
+      fail_msg("%s(%a) = %a: %g ulp is above the bound %g", unaries[k].name, (f64)at, (f64)unaries[k].f(at), worst, unaries[k].bound);
+  }
+}
+
+/* Floats where something changes: the ends, powers of two and multiples of pi/2 with their neighbours. */
+static u32 edges(f32 *out) {
+  static const f32 base[] = {0, 0x1p-149f, 0x1p-126f, 0.5f, 1, 2, 3, 1.5f, 2.5f, 0x1.fffffep127f, 88.7228394f, -103.97f, 9.01f, 3.95f, 0.55f, 0x1.921fb6p+0f, 0x1p23f, 0x1p24f,
+                            0x1p50f, 0x1p77f, 0x1p103f, 0x1.6a09e6p-1f, 0x1.6a09e6p+0f, 16367173 * 0x1p72f};
+  u32 n = 0;
+  for (u32 i = 0; i < sizeof base / sizeof *base; i++)
+    for (int sign = 0; sign < 2; sign++)
+      for (int d = -1; d < 2; d++) {
+        if (base[i] == 0 && d) continue;
+        f32 x = d ? nextafterf(base[i], d < 0 ? -INFINITY : INFINITY) : base[i];
+        out[n++] = sign ? -x : x;
+      }
+  out[n++] = NAN;
+  out[n++] = INFINITY;
+  out[n++] = -INFINITY;
+  return n;
+}
+
+static void test_edges(void **state) {
+  (void)state;
+  static f32 x[256];
+  u32 n = edges(x);
+  for (int k = 0; k < UNARIES; k++)
+    for (u32 i = 0; i < n; i++) {
+      f64 e = error_in_ulps(unaries[k].f(x[i]), unaries[k].exact((f64)x[i]));
+      if (e > unaries[k].bound) fail_msg("%s(%a) = %a: %g ulp", unaries[k].name, (f64)x[i], (f64)unaries[k].f(x[i]), e);
+    }
+  for (int k = 0; k < BINARIES; k++)
+    for (u32 i = 0; i < n; i++)
+      for (u32 j = 0; j < n; j++) {
+        f64 e = error_in_ulps(binaries[k].f(x[i], x[j]), binaries[k].exact((f64)x[i], (f64)x[j]));
+        if (e > binaries[k].bound) fail_msg("%s(%a, %a) = %a: %g ulp", binaries[k].name, (f64)x[i], (f64)x[j], (f64)binaries[k].f(x[i], x[j]), e);
+      }
+}
+
+static u64 random_state = 1;
+static u32 random_bits(void) {
+  random_state = random_state * 6364136223846793005u + 1442695040888963407u;
+  return (u32)(random_state >> 32);
+}
+
+/* Arguments from all floats, and from where results are neither 0 nor infinite. */
+static void test_binaries(void **state) {
+  (void)state;
+  for (int k = 0; k < BINARIES; k++) {
+    f64 worst = 0;
+    f32 at[2] = {0};
+    for (u32 i = 0; i < 2000000; i++) {
+      u32 u = random_bits(), v = random_bits();
+      f32 x = tn_f32_of(i & 1 ? u : (u & 0x3ffffffu) + 0x3e000000u), y = tn_f32_of(i & 2 ? v : (v & 0x87ffffffu) + 0x3d000000u);
+      f64 e = error_in_ulps(binaries[k].f(x, y), binaries[k].exact((f64)x, (f64)y));
+      if (e > worst) worst = e, at[0] = x, at[1] = y;
+    }
+    printf("%-6s %.3f ulp at %a, %a\n", binaries[k].name, worst, (f64)at[0], (f64)at[1]);
+    if (worst > binaries[k].bound) fail_msg("%s(%a, %a): %g ulp is above the bound %g", binaries[k].name, (f64)at[0], (f64)at[1], worst, binaries[k].bound);
+  }
+}
+
+/* The whole range of sin is worth only as much as its worst cases: floats nearest to a multiple of pi/2, by a search over all exponents. */
+static void test_reduction(void **state) {
+  (void)state;
+  for (int e = 1; e < 128; e++) {
+    f64 least = 1;
+    f32 worst = 0;
+    for (u32 i = 0; i < 1u << 15; i++) {
+      f32 x = ldexpf((f32)(0x800000u | (random_bits() >> 9)), e - 23);
+      f64 c = fmin(fabs(sin((f64)x)), fabs(cos((f64)x)));
+      if (c < least) least = c, worst = x;
+    }
+    for (int k = 0; k < UNARIES; k++) {
+      f64 ulps = error_in_ulps(unaries[k].f(worst), unaries[k].exact((f64)worst));
+      if (ulps > unaries[k].bound) fail_msg("%s(%a): %g ulp", unaries[k].name, (f64)worst, ulps);
+    }
+  }
+}
+
+int main(int argc, char **argv) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_unaries), cmocka_unit_test(test_edges), cmocka_unit_test(test_binaries),
+                                     cmocka_unit_test(test_reduction)};
+  exhaustive = argc > 1 && strcmp(argv[1], "--exhaustive") == 0;
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
