@@ -249,7 +249,9 @@ static void close_trainer(trainer *t) {
 static bool run(trainer *t, const options *o) {
   tn_file *resumed = NULL;
   bool ok = open_data(t, o->data) && plan(t, o, &resumed);
-  if (ok) printf("%s: %s, on %s\n", t->net->name, t->net->text, o->device ? o->device : "the best device");
+  tn_device_info device;
+  ok = ok && tn_device_get_info(t->ctx, 0, &device) == TN_OK;
+  if (ok) printf("%s: %s, on %s: %s\n", t->net->name, t->net->text, device.name, device.text);
   ok = ok && make_model(t) && (!resumed || tn__checkpoint_restore(t->ctx, resumed, t->params, t->opt));
   tn_file_close(resumed);
   return ok && compile(t) && train(t);

@@ -1,5 +1,6 @@
 /* The list of devices, and the table from storage ids to buffers. */
 #include "device/devices.h"
+#include "ir/build.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -80,6 +81,36 @@ int64_t tn__storage_new(tn_ctx *c, tn__buffer *b) {
   return id;
 }
 
+/* The buffer goes back, the id is free again. */
+static void forget(struct tn__devices *ds, int64_t id) {
+  tn__buffer_drop(ds->storage[id].buffer);
+  ds->storage[id] = (tn__storage_entry){.next_free = ds->free_id};
+  ds->free_id = id;
+}
+
+typedef struct making {
+  tn__buffer *buffer;
+  int dtype;
+  int64_t id;
+  tn_node *const *dims;
+  uint32_t rank;
+  tn_node *made;
+} making;
+
+static void make_storage(void *arg) {
+  making *k = arg;
+  const tn__device *d = k->buffer->device;
+  k->made = tn__storage(d->ctx, k->dtype, k->id, d->index, k->dims, k->rank);
+}
+
+tn_node *tn__storage_make(tn_ctx *c, int dtype, tn__buffer *b, tn_node *const *dims, uint32_t rank) {
+  making k = {.buffer = b, .dtype = dtype, .id = tn__storage_new(c, b), .dims = dims, .rank = rank};
+  tn_status status;
+  if (tn__mem_try(&c->mem, make_storage, &k, &status)) return k.made;
+  forget(c->devices, k.id);
+  tn__mem_throw(&c->mem, status);
+}
+
 tn__buffer *tn__storage_buffer(tn_ctx *c, const tn_node *storage) {
   int64_t id = storage->ints[0];
   struct tn__devices *ds = c->devices;
@@ -99,11 +130,7 @@ void tn__storage_reap(tn_ctx *c) {
   for (tn_node *n; (n = c->dead);) {
     c->dead = n->next;
     int64_t id = n->ints[0];
-    if (id >= 0 && id < ds->nstorage && ds->storage[id].buffer) { /* texts may name storages that never were */
-      tn__buffer_drop(ds->storage[id].buffer);
-      ds->storage[id] = (tn__storage_entry){.next_free = ds->free_id};
-      ds->free_id = id;
-    }
+    if (id >= 0 && id < ds->nstorage && ds->storage[id].buffer) forget(ds, id); /* texts may name storages that never were */
     tn__node_free(c, n);
   }
 }

@@ -54,7 +54,8 @@ tn__buffer *tn__buffer_keep(tn__buffer *b);
 void tn__buffer_drop(tn__buffer *b);                    /* at 0 refs back to the pool */
 
 /* The table storage id -> buffer that STORAGE nodes refer to. */
-int64_t tn__storage_new(tn_ctx *c, tn__buffer *b);      /* takes over the reference; returns the id */
+int64_t tn__storage_new(tn_ctx *c, tn__buffer *b);      /* takes over the reference, even if it throws; returns the id */
+tn_node *tn__storage_make(tn_ctx *c, int dtype, tn__buffer *b, tn_node *const *dims, uint32_t rank); /* so, and makes the node */
 tn__buffer *tn__storage_buffer(tn_ctx *c, const tn_node *storage);
 tn__buffer *tn__storage_swap(tn_ctx *c, const tn_node *storage, tn__buffer *b); /* puts b in its place; gives the old buffer */
 void tn__storage_reap(tn_ctx *c);                       /* frees buffers of STORAGE nodes that died */

@@ -67,7 +67,7 @@ static i64 floor_div(i64 x, i64 y) {
   return x / y - (x % y != 0 && (x < 0) != (y < 0));
 }
 static i64 floor_mod(i64 x, i64 y) {
-  if (y == 0) return 0;
+  if (y == 0) return x; /* so that x = (x idiv y) * y + x mod y holds for every y */
   i64 r = rem_i64(x, y);
   return r != 0 && (r < 0) != (y < 0) ? r + y : r;
 }
@@ -95,7 +95,7 @@ DEFINE(u64, fma, X *Y + Z)
 DEFINE(u64, abs, X)
 DEFINE(u64, sign, X != 0)
 DEFINE(u64, idiv, Y ? X / Y : 0)
-DEFINE(u64, mod, Y ? X % Y : 0)
+DEFINE(u64, mod, Y ? X % Y : X)
 DEFINE(u64, fmod, Y ? X % Y : 0)
 DEFINE(u64, pow, power(X, Y))
 DEFINE(u64, shr, Y < 64 ? X >> Y : 0)
@@ -268,6 +268,7 @@ uint64_t tn__eval(int op, int dtype, int sdtype, const uint64_t *arg) {
 }
 
 uint64_t tn__eval_reduce_init(int op, int dtype) {
+  if (dtype == TN_BOOL) return op == OP_MUL || op == OP_MIN;
   if (op == OP_ADD || op == OP_MUL) return tn__eval_from_double(dtype, op == OP_MUL);
   return tn__eval_from_double(dtype, op == OP_MAX ? -(f64)TN_INF : (f64)TN_INF);
 }

@@ -98,7 +98,7 @@ static span mod_part(span a, span b) {
   if (b.lo < 0) return a.lo > b.hi && a.hi <= 0 ? a : make(a.hi <= 0 ? most(a.lo, b.lo + 1) : b.lo + 1, 0);
   return a.lo >= 0 && a.hi < b.lo ? a : make(0, a.lo >= 0 ? least(a.hi, b.hi - 1) : b.hi - 1);
 }
-static span mod(const tn_node *n) { return by_sign(source(n, 0), source(n, 1), mod_part, make(0, 0)); }
+static span mod(const tn_node *n) { return by_sign(source(n, 0), source(n, 1), mod_part, source(n, 0)); }
 
 static span fmod_(const tn_node *n) {
   span a = source(n, 0), b = source(n, 1);

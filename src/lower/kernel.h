@@ -21,6 +21,7 @@
 #include "ir/ctx.h"
 
 typedef struct tn__part { /* parts of a kernel run one after the other, each over all its slices */
+  tn_node *body;    /* the kernel-phase SINK it came from */
   tn_node **ins;
   uint32_t n;
   tn_node *global;  /* the AX_GLOBAL RANGE, NULL if the part is one slice */
@@ -30,7 +31,6 @@ typedef struct tn__part { /* parts of a kernel run one after the other, each ove
 typedef struct tn__kernel {
   const char *name;        /* a C identifier, unique in its schedule */
   const char *note;        /* the optimisation steps, for the head comment */
-  tn_node *body;           /* the kernel-phase SINK it came from */
   uint32_t nbuf;           /* PARAM slots 0..nbuf-1 */
   const uint8_t *buf_dtype;
   const uint8_t *buf_written; /* 1: some part stores to it */

@@ -129,11 +129,6 @@ static void ensure_lanes(lin *l, tn_node *n) {
 }
 
 static void put_lanes(lin *l, int b, int lane, tn_node *root) {
-  tn_node *value = root->op == OP_REDUCE ? root->src[0] : root;
-  ensure(l, l->r.range[lane]->src[0]);
-  if (root->op == OP_REDUCE && lane_of(l, tn__free_of(&l->r, value)) < 0) ensure(l, value);
-  else if (root->op == OP_REDUCE && value->op == OP_REDUCE) ensure(l, value);
-  else ensure_lanes(l, value);
   block *k = &l->block[b];
   if (!k->units.n || k->units.v[k->units.n - 1].kind != U_LANES || k->units.v[k->units.n - 1].node != l->r.range[lane]) {
     unit u = {.kind = U_LANES, .node = l->r.range[lane]};
@@ -143,11 +138,15 @@ static void put_lanes(lin *l, int b, int lane, tn_node *root) {
   tn__vec_push(l->a, &u->roots, root);
 }
 
-/* The closer's own effect, in block b */
-static void put_closer(lin *l, tn_node *n, int b) {
+/* What the closer's effect needs stands before it. */
+static void prepare_closer(lin *l, tn_node *n) {
   int lane = lane_of(l, tn__own_of(&l->r, n) | tn__free_of(&l->r, n));
+  tn_node *value = n->op == OP_REDUCE ? n->src[0] : n;
   if (lane >= 0) {
-    put_lanes(l, b, lane, n);
+    ensure(l, l->r.range[lane]->src[0]);
+    bool plain = n->op == OP_REDUCE && (lane_of(l, tn__free_of(&l->r, value)) < 0 || value->op == OP_REDUCE);
+    if (plain) ensure(l, value);
+    else ensure_lanes(l, value);
     return;
   }
   for (uint32_t i = 0; i < (n->op == OP_REDUCE ? 1u : 3u); i++) {
@@ -157,6 +156,15 @@ static void put_closer(lin *l, tn_node *n, int b) {
     } else {
       ensure(l, n->src[i]);
     }
+  }
+}
+
+/* The closer's own effect, in block b */
+static void put_closer(lin *l, tn_node *n, int b) {
+  int lane = lane_of(l, tn__own_of(&l->r, n) | tn__free_of(&l->r, n));
+  if (lane >= 0) {
+    put_lanes(l, b, lane, n);
+    return;
   }
   unit u = {.kind = U_INSTR, .node = n->op == OP_REDUCE ? ((acc *)tn__map_getp(&l->accs, n))->set : form(l, n)};
   put(l, b, u);
@@ -194,8 +202,12 @@ static void close_loop(lin *l, int range) {
     }
     int inner = next_own(l, n, range);
     if (inner >= 0) close_loop(l, inner);
-    else put_closer(l, n, range + 1);
+    else prepare_closer(l, n);
     tn__map_putp(&l->done, n, n);
+  }
+  for (uint32_t i = 0; i < l->r.order.n; i++) { /* side by side, so that they share a vector loop */
+    tn_node *n = l->r.order.v[i];
+    if ((tn__own_of(&l->r, n) >> range & 1) && next_own(l, n, range) < 0) put_closer(l, n, range + 1);
   }
   unit u = {.kind = U_LOOP, .node = l->r.range[range]};
   put(l, b->parent, u);
@@ -214,6 +226,7 @@ static void ensure_closer(lin *l, tn_node *n) {
     unit u = {.kind = U_INSTR, .node = ((acc *)tn__map_getp(&l->accs, n))->acc};
     put(l, b, u);
   }
+  prepare_closer(l, n);
   put_closer(l, n, b);
   read_acc(l, n);
 }
@@ -284,15 +297,30 @@ static void write_block(lin *l, int b) {
 
 /* ---- nesting ---- */
 
+/* Which of x's own ranges is the next to be nested: the one inside the fewest others. */
+static int next_to_nest(const lin *l, const tn_node *x, const uint64_t *around, uint64_t placed) {
+  uint32_t first, fewest = 0;
+  int best = -1;
+  tn__closes(x, &first);
+  for (uint32_t s = first; s < x->nsrc; s++) {
+    int j = tn__range_at(&l->r, x->src[s]);
+    if (j < 0 || (placed >> j & 1)) continue;
+    uint32_t k = (uint32_t)__builtin_popcountll(around[j]);
+    if (best < 0 || k < fewest) best = j, fewest = k;
+  }
+  return best;
+}
+
 /* Output ranges: those that more reductions depend on go further out.  A closer's own ranges nest inside the loops it depends on. */
 static void nest(lin *l) {
   uint32_t uses[TN__MAX_RANGES] = {0};
   int order[TN__MAX_RANGES], n = 0;
-  uint64_t stores = 0;
+  uint64_t stores = 0, around[TN__MAX_RANGES] = {0}; /* around: the loops that reductions over a range stand in */
   for (uint32_t i = 0; i < l->r.order.n; i++) {
     tn_node *x = l->r.order.v[i];
     uint64_t free = tn__free_of(&l->r, x), own = tn__own_of(&l->r, x);
     for (uint32_t j = 0; j < l->r.n; j++) {
+      if (x->op == OP_REDUCE && (own >> j & 1)) around[j] |= free & ~l->lanes;
       if (x->op == OP_REDUCE && (free >> j & 1)) uses[j]++;
       if ((x->op == OP_STORE || x->op == OP_STOREADD) && x->src[0]->op != OP_LOCAL && (own >> j & 1) && l->r.range[j]->ints[0] != AX_REDUCE) stores |= 1ull << j, uses[j]++;
     }
@@ -325,9 +353,8 @@ static void nest(lin *l) {
       int j = tn__range_at(&l->r, x->src[s]);
       if (j >= 0 && l->block[j + 1].depth > l->block[parent].depth && (stores >> j & 1)) parent = j + 1;
     }
-    for (uint32_t s = first; s < x->nsrc; s++) {
-      int j = tn__range_at(&l->r, x->src[s]);
-      if (j < 0 || ((l->lanes | stores) >> j & 1)) continue;
+    uint64_t placed = l->lanes | stores;
+    for (int j; (j = next_to_nest(l, x, around, placed)) >= 0; placed |= 1ull << j) {
       block *b = &l->block[j + 1];
       if (b->depth < 0) {
         b->parent = parent;
@@ -385,7 +412,8 @@ static tn_node *choose_global(tn_ctx *c, tn__arena *a, tn_node *sink) {
   return best < 0 ? NULL : r.range[best];
 }
 
-static void linearise_part(tn_ctx *c, tn__arena *a, tn_node *sink, tn__part *part) {
+void tn__linearise(tn_ctx *c, tn__arena *a, tn_node *body, tn__part *part) {
+  tn_node *sink = body;
   tn_node *x = choose_global(c, a, sink), *global = NULL;
   if (x) {
     global = tn__range(c, x->src[0], AX_GLOBAL, x->ints[1]);
@@ -403,11 +431,11 @@ static void linearise_part(tn_ctx *c, tn__arena *a, tn_node *sink, tn__part *par
   for (uint32_t i = 0; i < sink->nsrc; i++) ensure(&l, sink->src[i]);
   write_block(&l, 0);
   double work = work_of(&l, global);
-  *part = (tn__part){.ins = l.out.v, .n = l.out.n, .global = global, .grain = work > 20000 ? 1 : (int64_t)(20000 / (work + 1)) + 1};
+  *part = (tn__part){.body = body, .ins = l.out.v, .n = l.out.n, .global = global, .grain = work > 20000 ? 1 : (int64_t)(20000 / (work + 1)) + 1};
 }
 
 /* Cuts a body where a load waits for a store to a whole buffer; gives the parts' sinks. */
-static uint32_t cut_parts(tn_ctx *c, tn__arena *a, tn_node *body, tn_node **sink) {
+uint32_t tn__cut_parts(tn_ctx *c, tn__arena *a, tn_node *body, tn_node **sink) {
   tn__nodes all = {0}, stores[2] = {{0}, {0}}, old = {0}, new_ = {0};
   tn__map part;
   tn__map_init(&part, a);
@@ -429,10 +457,4 @@ static uint32_t cut_parts(tn_ctx *c, tn__arena *a, tn_node *body, tn_node **sink
   uint32_t n = stores[1].n ? 2 : 1;
   for (uint32_t p = 0; p < n; p++) sink[p] = tn__substitute(c, tn__sink(c, stores[p].v, stores[p].n, "part"), old.v, new_.v, old.n);
   return n;
-}
-
-void tn__linearise(tn_ctx *c, tn__arena *a, tn_node *body, tn__kernel *k) {
-  tn_node *sink[2];
-  k->nparts = cut_parts(c, a, body, sink);
-  for (uint32_t p = 0; p < k->nparts; p++) linearise_part(c, a, sink[p], &k->part[p]);
 }

@@ -1,10 +1,10 @@
 #include "ir/spec.h"
 #include "lower/lower.h"
 
-static void find_buffers(tn__arena *a, tn_node *body, tn__kernel *k) {
+static void find_buffers(tn__arena *a, tn_node *const *part, tn__kernel *k) {
   tn__nodes all = {0};
   uint8_t *dtype, *written;
-  tn__topo(a, &body, 1, &all);
+  tn__topo(a, part, k->nparts, &all);
   for (uint32_t i = 0; i < all.n; i++)
     if (all.v[i]->op == OP_PARAM && all.v[i]->ints[0] >= k->nbuf) k->nbuf = (uint32_t)all.v[i]->ints[0] + 1;
   k->buf_dtype = dtype = tn__arena_zalloc(a, k->nbuf + 1);
@@ -18,9 +18,9 @@ static void find_buffers(tn__arena *a, tn_node *body, tn__kernel *k) {
   }
 }
 
-static void find_vars(tn__arena *a, tn_node *body, tn__kernel *k) {
+static void find_vars(tn__arena *a, tn_node *const *part, tn__kernel *k) {
   tn__nodes all = {0}, vars = {0};
-  tn__topo(a, &body, 1, &all);
+  tn__topo(a, part, k->nparts, &all);
   for (uint32_t i = 0; i < all.n; i++)
     if (all.v[i]->op == OP_VAR) tn__vec_push(a, &vars, all.v[i]);
   k->var = vars.v;
@@ -28,9 +28,9 @@ static void find_vars(tn__arena *a, tn_node *body, tn__kernel *k) {
 }
 
 /* Rows of scratch, each from a 64-byte border */
-static void place_locals(tn__arena *a, tn_node *body, tn__kernel *k) {
+static void place_locals(tn__arena *a, tn_node *const *part, tn__kernel *k) {
   tn__nodes all = {0}, locals = {0};
-  tn__topo(a, &body, 1, &all);
+  tn__topo(a, part, k->nparts, &all);
   for (uint32_t i = 0; i < all.n; i++)
     if (all.v[i]->op == OP_LOCAL) tn__vec_push(a, &locals, all.v[i]);
   int64_t *at = tn__arena_alloc(a, (locals.n + 1) * sizeof *at);
@@ -60,15 +60,20 @@ static const char *name_of(tn__arena *a, const tn_node *body, const tn__kernel *
 
 tn__kernel *tn__lower(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *body, uint32_t index) {
   tn__kernel *k = tn__arena_zalloc(a, sizeof *k);
+  tn_node *part[2];
+  int64_t nlocal = 0;
   tn__sb note;
   tn__sb_init(&note, a);
-  tn_node *optimised = tn__optimise(c, a, dev, body, &note);
-  find_buffers(a, optimised, k);
-  find_vars(a, optimised, k);
-  place_locals(a, optimised, k);
-  tn__linearise(c, a, optimised, k);
-  for (uint32_t p = 0; p < k->nparts; p++) tn__spec_linear(c, k->part[p].ins, k->part[p].n);
-  k->body = optimised;
+  tn_node *whole = tn__optimise_loops(c, a, dev, tn__separate(c, a, body, &note), &note);
+  k->nparts = tn__cut_parts(c, a, whole, part);
+  for (uint32_t p = 0; p < k->nparts; p++) part[p] = tn__optimise_part(c, a, dev, part[p], &nlocal, &note);
+  find_buffers(a, part, k);
+  find_vars(a, part, k);
+  place_locals(a, part, k);
+  for (uint32_t p = 0; p < k->nparts; p++) {
+    tn__linearise(c, a, part[p], &k->part[p]);
+    tn__spec_linear(c, k->part[p].ins, k->part[p].n);
+  }
   k->note = tn__sb_str(&note);
   k->name = name_of(a, body, k, index);
   return k;

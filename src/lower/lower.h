@@ -29,11 +29,15 @@ int tn__range_at(const tn__ranges *r, const tn_node *range); /* its number, -1 *
 bool tn__closes(const tn_node *n, uint32_t *first);
 uint64_t tn__own_of(const tn__ranges *r, const tn_node *n);
 
+/* separate.c */
+tn_node *tn__separate(tn_ctx *c, tn__arena *a, tn_node *body, tn__sb *note);
 /* optimise.c */
-tn_node *tn__optimise(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *body, tn__sb *note);
+tn_node *tn__optimise_loops(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *body, tn__sb *note);
+tn_node *tn__optimise_part(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *part, int64_t *nlocal, tn__sb *note);
 /* rows.c */
 tn_node *tn__share_loops(tn_ctx *c, tn__arena *a, tn_node *body, tn__sb *note);
-tn_node *tn__keep_rows(tn_ctx *c, tn__arena *a, tn_node *body, tn__sb *note);
+tn_node *tn__keep_rows(tn_ctx *c, tn__arena *a, tn_node *body, int64_t *nlocal, tn__sb *note); /* numbers LOCALs from *nlocal */
 /* linearise.c */
-void tn__linearise(tn_ctx *c, tn__arena *a, tn_node *body, tn__kernel *k);
+uint32_t tn__cut_parts(tn_ctx *c, tn__arena *a, tn_node *body, tn_node **part); /* at most two */
+void tn__linearise(tn_ctx *c, tn__arena *a, tn_node *body, tn__part *part);
 #endif

@@ -16,7 +16,9 @@ enum {
   MIN_LANES_EXTENT = 64,    /* shorter reductions are summed in order */
   CHUNK = 2048,             /* elements of a flat loop per slice */
   PARTIALS = 64,            /* blocks of a split reduction */
-  SPLIT_WORK = 1 << 17      /* elements below which it stays whole */
+  MIN_SPLIT = 16,           /* shorter ranges stay whole, */
+  SPLIT_WORK = 1 << 17,     /* so does less work than this many elements, */
+  MAX_SPLIT_CELLS = 2047    /* and what has outputs enough for the threads */
 };
 
 static const int64_t IRREGULAR = INT64_MAX;
@@ -295,96 +297,130 @@ static tn_node *vectorise_rest(tn_ctx *c, tn__arena *a, tn_node *body, tn__sb *n
 
 /* ---- split: partial results over blocks of a reduce range, added up by a second part ---- */
 
-/* A body whose every store is a function of reductions that share their outermost range, with nothing nested. */
-static bool splittable(const plan *p, uint32_t *range) {
+/* The reductions that no other reduction is made of */
+static uint32_t top_level(const plan *p) {
+  uint32_t top = 0;
+  for (uint32_t i = 0; i < p->r.order.n; i++)
+    if (p->r.order.v[i]->op == OP_REDUCE && tn__level_of(&p->r, p->r.order.v[i]) > top) top = tn__level_of(&p->r, p->r.order.v[i]);
+  return top;
+}
+
+/* The outermost range that all top reductions share, -1; they must depend on outputs only, so that each partial result has its cell. */
+static int split_range(const plan *p) {
+  uint32_t top = top_level(p);
   int at = -1;
   for (uint32_t i = 0; i < p->r.order.n; i++) {
     const tn_node *n = p->r.order.v[i];
-    if (n->op == OP_LOCAL || n->op == OP_AFTER || n->op == OP_STOREADD) return false;
-  }
-  for (uint32_t i = 0; i < p->r.order.n; i++) {
-    const tn_node *n = p->r.order.v[i];
-    if (n->op != OP_REDUCE) continue;
-    bool top = true; /* not below another reduction */
-    for (uint32_t k = 0; k < p->r.order.n && top; k++) {
-      const tn_node *m = p->r.order.v[k];
-      if (m->op == OP_REDUCE && m != n && tn__level_of(&p->r, m) > tn__level_of(&p->r, n)) top = false;
-    }
-    if (!top) continue;
+    if (n->op == OP_LOCAL || n->op == OP_AFTER || n->op == OP_STOREADD) return -1;
+    if (n->op != OP_REDUCE || tn__level_of(&p->r, n) != top) continue;
     int outer = tn__range_at(&p->r, n->src[1]);
-    if (at >= 0 && at != outer) return false;
-    if (tn__free_of(&p->r, n) & ~p->common) return false;
+    if ((at >= 0 && at != outer) || (tn__free_of(&p->r, n) & ~p->common)) return -1;
     at = outer;
   }
-  if (at < 0) return false;
-  *range = (uint32_t)at;
-  return true;
+  for (uint32_t i = 0; i < p->r.order.n && at >= 0; i++) { /* nothing else may run over it but stores */
+    const tn_node *n = p->r.order.v[i];
+    if (n->op == OP_REDUCE && tn__level_of(&p->r, n) != top && (tn__own_of(&p->r, n) >> at & 1)) return -1;
+  }
+  return at;
+}
+
+typedef struct blocks { /* range x as block * rows + inner */
+  tn_node *x, *block, *inner, *place, *sum;
+  int64_t count;
+} blocks;
+
+static blocks cut_blocks(tn_ctx *c, tn_node *x, int64_t size) {
+  blocks b = {.x = x, .count = size < PARTIALS * 4 ? size : PARTIALS};
+  int64_t rows = (size + b.count - 1) / b.count;
+  b.block = tn__range(c, tn__int(c, b.count), AX_LOOP, 40000);
+  b.sum = tn__range(c, tn__int(c, b.count), AX_REDUCE, 40001);
+  tn_node *first = tn__mul(c, b.block, tn__int(c, rows)), *left = tn__int(c, rows);
+  if (size % b.count) left = tn__op2(c, OP_MAX, tn__int(c, 0), tn__op2(c, OP_MIN, left, tn__sub(c, x->src[0], first)));
+  b.inner = rows == 1 ? tn__int(c, 0) : tn__range(c, left, AX_REDUCE, x->ints[1]);
+  b.place = tn__add(c, first, b.inner);
+  return b;
+}
+
+/* A closer over the blocks: its values at block and inner, its ranges with `extra` (may be NULL) and the inner range in x's place */
+static tn_node *over_blocks(tn_ctx *c, const blocks *b, tn_node *n, tn_node *extra) {
+  tn_node *src[TN__MAX_RANGES + 4];
+  uint32_t first, m = 0;
+  tn__closes(n, &first);
+  for (uint32_t s = 0; s < n->nsrc; s++) {
+    if (s < first) {
+      src[m++] = tn__substitute(c, n->src[s], (tn_node **)(uintptr_t)&b->x, (tn_node **)(uintptr_t)&b->place, 1);
+    } else if (n->src[s] == b->x) {
+      if (extra) src[m++] = extra;
+      if (b->inner->op == OP_RANGE) src[m++] = b->inner;
+    } else {
+      src[m++] = n->src[s];
+    }
+  }
+  if (n->op == OP_REDUCE && m == 1) return src[0]; /* one row a block, and nothing else to reduce over */
+  return tn__node_make(c, &(tn__make){.op = n->op, .src = src, .nsrc = m, .ints = n->ints, .nint = n->nint});
+}
+
+/* A top reduction: stored per block and output, then reduced over the blocks. */
+static tn_node *two_steps(tn_ctx *c, const plan *p, const blocks *b, tn_node *r, int64_t slot) {
+  tn_node *offset = tn__int(c, 0), *cells = tn__int(c, 1), *st[TN__MAX_RANGES + 4];
+  uint64_t free = tn__free_of(&p->r, r);
+  uint32_t m = 3;
+  st[m++] = b->block;
+  for (uint32_t j = 0; j < p->r.n; j++) {
+    if (!(free >> j & 1)) continue;
+    offset = tn__add(c, tn__mul(c, offset, p->r.range[j]->src[0]), p->r.range[j]);
+    cells = tn__mul(c, cells, p->r.range[j]->src[0]);
+    st[m++] = p->r.range[j];
+  }
+  tn_node *total = tn__mul(c, cells, tn__int(c, b->count));
+  tn_node *buf = tn__node_make(c, &(tn__make){.op = OP_PARAM, .dtype = r->dtype, .src = &total, .nsrc = 1, .ints = (int64_t[]){slot, -1}, .nint = 2});
+  st[0] = buf;
+  st[1] = tn__add(c, tn__mul(c, b->block, cells), offset);
+  st[2] = over_blocks(c, b, r, NULL);
+  tn_node *store = tn__node_make(c, &(tn__make){.op = OP_STORE, .src = st, .nsrc = m});
+  tn_node *after = tn__node_make(c, &(tn__make){.op = OP_AFTER, .src = (tn_node *[]){buf, store}, .nsrc = 2});
+  tn_node *at = tn__add(c, tn__mul(c, b->sum, cells), offset);
+  tn_node *load = tn__node_make(c, &(tn__make){.op = OP_LOAD, .src = (tn_node *[]){after, at}, .nsrc = 2});
+  return tn__node_make(c, &(tn__make){.op = OP_REDUCE, .src = (tn_node *[]){load, b->sum}, .nsrc = 2, .ints = r->ints, .nint = 2});
 }
 
 static tn_node *split(tn_ctx *c, tn__arena *a, tn_node *body, tn__sb *note) {
   plan p;
-  uint32_t at;
+  int64_t size = 0, slot = 0;
   survey(c, a, body, &p);
-  if (c->mode == TN_MODE_STRICT || !p.reduces || !splittable(&p, &at)) return body;
-  tn_node *x = p.r.range[at];
+  int at = c->mode == TN_MODE_STRICT || !p.reduces ? -1 : split_range(&p);
+  if (at < 0 || !tn__const_int(p.r.range[at]->src[0], &size)) return body;
   uint64_t all = p.r.n == 64 ? ~0ull : (1ull << p.r.n) - 1;
-  double n = extent(x), outs = volume(&p, p.common);
-  if (!tn__is_const(x->src[0]) || n < PARTIALS * 4 || outs > 4096 || volume(&p, all) < SPLIT_WORK || outs >= 2048) return body;
-  int64_t size = 0, rows;
-  tn__const_int(x->src[0], &size);
-  rows = (size + PARTIALS - 1) / PARTIALS;
-  tn__sb_printf(note, " split(%lld,%d)", (long long)x->ints[1], PARTIALS);
-  /* every top reduction: stored per block, then reduced over the blocks */
-  tn_node *block = tn__range(c, tn__int(c, PARTIALS), AX_LOOP, 40000), *sum = tn__range(c, tn__int(c, PARTIALS), AX_REDUCE, 40001);
-  tn_node *first = tn__mul(c, block, tn__int(c, rows));
-  tn_node *left = tn__op2(c, OP_MAX, tn__int(c, 0), tn__op2(c, OP_MIN, tn__int(c, rows), tn__sub(c, x->src[0], first)));
-  if (size % PARTIALS == 0) left = tn__int(c, rows);
-  tn_node *inner = tn__range(c, left, AX_REDUCE, x->ints[1]), *place = tn__add(c, first, inner);
-  tn__nodes old = {0}, new_ = {0};
-  int64_t slot = 0;
+  if (size < MIN_SPLIT || volume(&p, p.common) > MAX_SPLIT_CELLS || volume(&p, all) < SPLIT_WORK) return body;
+  tn__sb_printf(note, " split(%lld)", (long long)p.r.range[at]->ints[1]);
+  blocks b = cut_blocks(c, p.r.range[at], size);
   for (uint32_t i = 0; i < p.r.order.n; i++)
     if (p.r.order.v[i]->op == OP_PARAM && p.r.order.v[i]->ints[0] >= slot) slot = p.r.order.v[i]->ints[0] + 1;
-  uint32_t top = 0;
-  for (uint32_t i = 0; i < p.r.order.n; i++)
-    if (p.r.order.v[i]->op == OP_REDUCE && tn__level_of(&p.r, p.r.order.v[i]) > top) top = tn__level_of(&p.r, p.r.order.v[i]);
+  tn__nodes old = {0}, new_ = {0};
   for (uint32_t i = 0; i < p.r.order.n; i++) {
-    tn_node *r = p.r.order.v[i], *src[TN__MAX_RANGES + 4];
-    if (r->op != OP_REDUCE || tn__level_of(&p.r, r) != top) continue;
-    src[0] = tn__substitute(c, r->src[0], &x, &place, 1);
-    for (uint32_t s = 1; s < r->nsrc; s++) src[s] = r->src[s] == x ? inner : r->src[s];
-    tn_node *part = tn__node_make(c, &(tn__make){.op = OP_REDUCE, .src = src, .nsrc = r->nsrc, .ints = r->ints, .nint = 2});
-    uint64_t free = tn__free_of(&p.r, r);
-    tn_node *offset = tn__int(c, 0), *cells = tn__int(c, 1), *st[TN__MAX_RANGES + 4];
-    uint32_t m = 3;
-    st[m++] = block;
-    for (uint32_t j = 0; j < p.r.n; j++)
-      if (free >> j & 1) {
-        offset = tn__add(c, tn__mul(c, offset, p.r.range[j]->src[0]), p.r.range[j]);
-        cells = tn__mul(c, cells, p.r.range[j]->src[0]);
-        st[m++] = p.r.range[j];
-      }
-    tn_node *total = tn__mul(c, cells, tn__int(c, PARTIALS));
-    tn_node *buf = tn__node_make(c, &(tn__make){.op = OP_PARAM, .dtype = r->dtype, .src = &total, .nsrc = 1, .ints = (int64_t[]){slot++, -1}, .nint = 2, .device = -1});
-    st[0] = buf;
-    st[1] = tn__add(c, tn__mul(c, block, cells), offset);
-    st[2] = part;
-    tn_node *store = tn__node_make(c, &(tn__make){.op = OP_STORE, .src = st, .nsrc = m});
-    tn_node *after = tn__node_make(c, &(tn__make){.op = OP_AFTER, .src = (tn_node *[]){buf, store}, .nsrc = 2});
-    tn_node *ld = tn__node_make(c, &(tn__make){.op = OP_LOAD, .src = (tn_node *[]){after, tn__add(c, tn__mul(c, sum, cells), offset)}, .nsrc = 2});
-    tn_node *again = tn__node_make(c, &(tn__make){.op = OP_REDUCE, .src = (tn_node *[]){ld, sum}, .nsrc = 2, .ints = r->ints, .nint = 2});
-    tn__vec_push(a, &old, r);
-    tn__vec_push(a, &new_, again);
+    tn_node *n = p.r.order.v[i];
+    if (n->op == OP_REDUCE && tn__level_of(&p.r, n) == top_level(&p)) {
+      tn__vec_push(a, &old, n);
+      tn__vec_push(a, &new_, two_steps(c, &p, &b, n, slot++));
+    } else if (n->op == OP_STORE && (tn__own_of(&p.r, n) >> at & 1)) {
+      tn__vec_push(a, &old, n);
+      tn__vec_push(a, &new_, over_blocks(c, &b, n, b.block));
+    }
   }
   return tn__substitute(c, body, old.v, new_.v, old.n);
 }
 
-tn_node *tn__optimise(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *body, tn__sb *note) {
+tn_node *tn__optimise_loops(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *body, tn__sb *note) {
   body = tn__share_loops(c, a, body, note);
   if (dev->interprets || c->mode == TN_MODE_STRICT) return body;
   while (merge(c, a, &body, note)) {
   }
-  body = split(c, a, body, note);
-  body = tn__keep_rows(c, a, body, note);
-  body = vectorise(c, a, body, note);
-  return vectorise_rest(c, a, body, note);
+  return split(c, a, body, note);
+}
+
+tn_node *tn__optimise_part(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *part, int64_t *nlocal, tn__sb *note) {
+  if (dev->interprets || c->mode == TN_MODE_STRICT) return part;
+  part = tn__keep_rows(c, a, part, nlocal, note);
+  part = vectorise(c, a, part, note);
+  return vectorise_rest(c, a, part, note);
 }

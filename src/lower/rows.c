@@ -4,7 +4,10 @@
 #include "lower/lower.h"
 #include "rewrite/rewrite.h"
 
-enum { MAX_ROW = 1 << 16 }; /* elements of a row worth keeping */
+enum {
+  MAX_ROW = 1 << 16, /* elements of a row worth keeping */
+  MAX_ROWS = 16
+};
 
 /* The loops that close at each range: their common level and free set, if they have one. */
 typedef struct loop {
@@ -139,8 +142,8 @@ static tn_node *keep_row(tn_ctx *c, const tn__ranges *r, const loop *l, tn_node 
   return tn__substitute(c, body, old, new_, n);
 }
 
-tn_node *tn__keep_rows(tn_ctx *c, tn__arena *a, tn_node *body, tn__sb *note) {
-  for (int64_t number = 0; number < 16; number++) {
+tn_node *tn__keep_rows(tn_ctx *c, tn__arena *a, tn_node *body, int64_t *nlocal, tn__sb *note) {
+  for (int rows = 0; rows < MAX_ROWS; rows++) {
     tn__ranges r;
     loop l[TN__MAX_RANGES];
     row w;
@@ -148,7 +151,7 @@ tn_node *tn__keep_rows(tn_ctx *c, tn__arena *a, tn_node *body, tn__sb *note) {
     describe(&r, l);
     if (!find_row(c, a, &r, l, &w)) break;
     tn__sb_printf(note, " row(%s)", tn__ops[w.at[0]->op].text);
-    body = keep_row(c, &r, l, body, &w, number);
+    body = keep_row(c, &r, l, body, &w, (*nlocal)++);
   }
   return body;
 }

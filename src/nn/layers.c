@@ -113,12 +113,14 @@ static tn_node *windows(tn_ctx *c, tn_node *x, const frame f[2]) {
 
 /* ---- convolution ---- */
 
-/* [N, G, C/G, OH, KH, OW, KW] as [G, N, OH, OW | C/G, KH, KW], with the group's axis left out for one group. */
+/* [N, C, OH, KH, OW, KW] as [G, N, OH, OW | C/G, KH, KW], the group's axis left out for one group. */
 static tn_node *patches(tn_ctx *c, tn_node *x, int64_t groups, int64_t per_group) {
   static const int64_t one[] = {0, 2, 4, 1, 3, 5}, many[] = {1, 0, 3, 5, 2, 4, 6};
-  if (groups == 1) return tn__permute(c, x, one);
-  tn_node *dim[] = {x->dim[0], tn__int(c, groups), tn__int(c, per_group), x->dim[2], x->dim[3], x->dim[4], x->dim[5]};
-  return tn__permute(c, tn__reshape(c, x, dim, 7), many);
+  if (groups > 1) {
+    tn_node *dim[] = {x->dim[0], tn__int(c, groups), tn__int(c, per_group), x->dim[2], x->dim[3], x->dim[4], x->dim[5]};
+    x = tn__reshape(c, x, dim, 7);
+  }
+  return tn__permute(c, x, groups == 1 ? one : many);
 }
 
 static tn_node *convolve(tn_ctx *c, tn_node *x, tn_node *w, int64_t groups, int64_t outputs) {

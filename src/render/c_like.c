@@ -125,6 +125,7 @@ static const char *apply(printer *p, int op, int dtype, int sdtype, const char *
   bool own = op == OP_FMA; /* rounds once: f16 and bf16 have helpers of their own */
   int compute = own ? sdtype : value_dtype(sdtype);
   const char *spelling = p->d->op[op][column_of(compute)];
+  if (!spelling && sdtype == TN_BOOL) return format_text(p, "(%s) != 0", apply(p, op, TN_U8, TN_U8, operand)); /* as eval: arithmetic on 0 and 1 */
   char helper[64];
   if (!spelling) {
     snprintf(helper, sizeof helper, call[tn__ops[op].min_src], tn__ops[op].text, dtype_text(compute));

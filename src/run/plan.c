@@ -92,9 +92,10 @@ static void lower_items(tn_ctx *c, tn__plan *p) {
       st->kernel = (int)p->nkernels;
       p->kernel[p->nkernels++] = k;
       st->nbuf = k->nbuf;
-      keep(p, k->body);
-      for (uint32_t part = 0; part < k->nparts; part++)
+      for (uint32_t part = 0; part < k->nparts; part++) {
+        keep(p, k->part[part].body);
         for (uint32_t j = 0; j < k->part[part].n; j++) keep(p, k->part[part].ins[j]);
+      }
     }
     st->buf = tn__arena_zalloc(&p->arena, (st->nbuf + 1) * sizeof *st->buf);
     st->ptr = tn__arena_zalloc(&p->arena, (st->nbuf + 1) * sizeof *st->ptr);
@@ -107,9 +108,11 @@ static void lower_items(tn_ctx *c, tn__plan *p) {
 static void find_scratch(tn__plan *p) {
   for (uint32_t i = 0; i < p->s->items.n; i++) {
     step *st = &p->step[i];
-    tn__nodes all = {0};
+    tn__nodes all = {0}, bodies = {0};
     if (st->kernel < 0) continue;
-    tn__topo(&p->arena, &p->kernel[st->kernel]->body, 1, &all);
+    const tn__kernel *k = p->kernel[st->kernel];
+    for (uint32_t part = 0; part < k->nparts; part++) tn__vec_push(&p->arena, &bodies, k->part[part].body);
+    tn__topo(&p->arena, bodies.v, bodies.n, &all);
     for (uint32_t j = 0; j < all.n; j++) {
       tn_node *n = all.v[j];
       if (n->op != OP_PARAM || n->ints[0] < p->s->items.v[i].nbuf) continue;
@@ -371,8 +374,10 @@ void tn__plan_print(tn_ctx *c, const tn__plan *p, tn__sb *out) {
   tn__sb_puts(out, "\n# kernels, optimised\n");
   for (uint32_t i = 0; i < p->nkernels; i++) {
     tn__sb_printf(out, "# %s:%s\n", p->kernel[i]->name, p->kernel[i]->note);
-    tn__print(out, p->kernel[i]->body);
-    tn__sb_puts(out, "\n");
+    for (uint32_t part = 0; part < p->kernel[i]->nparts; part++) {
+      tn__print(out, p->kernel[i]->part[part].body);
+      tn__sb_puts(out, "\n");
+    }
   }
   tn__sb_puts(out, "# source\n");
   tn__render_unit(c, out, &tn__dialect_c, p->kernel, p->nkernels);

@@ -400,21 +400,25 @@ static void renew(tn_ctx *c, tn__buffer **b, size_t bytes) {
   *b = fresh;
 }
 
-/* The new value takes the cell's place.  If nothing else refers to the old storage the two buffers trade places, and nothing is allocated. */
-static void commit(tn_ctx *c, tn_program *p, state *s) {
-  tn_node *n = s->cell ? s->cell->node : tn__random_state(c, NULL);
+static tn_node *state_node(tn_ctx *c, const state *s) { return s->cell ? s->cell->node : tn__random_state(c, NULL); }
+
+/* Where the new value will stand.  NULL if nothing but programs and the cell refers to the old storage: then the two buffers trade
+ * places, and nothing is allocated.  Else a storage of its own, made before the run, so that afterwards nothing can fail. */
+static tn_node *prepare(tn_ctx *c, state *s) {
+  tn_node *n = state_node(c, s);
   uint32_t own = 1;
   for (const tn_program *q = c->runtime->programs; q; q = q->next)
     for (uint32_t i = 0; i < q->sources.n; i++) own += q->sources.v[i].node == n;
-  if (n->refs <= own) {
-    s->spare = tn__storage_swap(c, n, s->spare);
-  } else {
-    tn_node *fresh = tn__storage(c, n->dtype, tn__storage_new(c, s->spare), n->device, n->dim, n->rank);
-    s->spare = NULL;
-    if (s->cell) tn__cell_set(s->cell, fresh);
-    else tn__random_set_state(c, fresh, 0), n = fresh;
-  }
-  (void)p;
+  if (n->op == OP_STORAGE && n->refs <= own) return NULL; /* assigned from outside since: it stands nowhere yet */
+  tn__buffer *b = s->spare;
+  s->spare = NULL;
+  return tn__storage_make(c, n->dtype, b, n->dim, n->rank);
+}
+
+static void commit(tn_ctx *c, state *s, tn_node *fresh) {
+  if (!fresh) s->spare = tn__storage_swap(c, state_node(c, s), s->spare);
+  else if (s->cell) tn__cell_set(s->cell, fresh);
+  else tn__random_set_state(c, fresh, 0);
 }
 
 static void do_run(tn_ctx *c, void *arg) {
@@ -441,9 +445,11 @@ static void do_run(tn_ctx *c, void *arg) {
     renew(c, &s->spare, tn__plan_out_bytes(p->plan, s->at));
     p->out[s->at] = s->spare;
   }
+  tn_node **fresh = tn__alloc(c, (p->states.n + 1) * sizeof *fresh);
+  for (uint32_t i = 0; i < p->states.n; i++) fresh[i] = prepare(c, &p->states.v[i]);
   tn_status status = tn__plan_run(c, p->plan, p->in, p->out);
   if (status != TN_OK) tn__fail(c, status, "a kernel of the program failed: %s", tn_status_text(status)); /* state keeps its old value */
-  for (uint32_t i = 0; i < p->states.n; i++) commit(c, p, &p->states.v[i]);
+  for (uint32_t i = 0; i < p->states.n; i++) commit(c, &p->states.v[i], fresh[i]);
   if (p->calls) tn__random_set_state(c, tn__random_state(c, NULL), calls + p->calls);
 }
 
@@ -473,8 +479,7 @@ static void do_result(tn_ctx *c, void *arg) {
   new_ = tn__alloc(c, (nvar + 1) * sizeof *new_);
   for (uint32_t i = 0; i < nvar; i++) old[i] = var[i], new_[i] = tn__int(c, k->p->value[i]);
   for (uint32_t i = 0; i < o->node->rank; i++) dim[i] = tn__substitute(c, o->node->dim[i], old, new_, nvar);
-  int64_t id = tn__storage_new(c, tn__buffer_keep(o->buf));
-  k->made = tn__cell_new(c, tn__storage(c, o->node->dtype, id, 0, dim, o->node->rank));
+  k->made = tn__cell_new(c, tn__storage_make(c, o->node->dtype, tn__buffer_keep(o->buf), dim, o->node->rank));
 }
 
 tn_tensor *tn_program_result(tn_program *p, const char *name) {

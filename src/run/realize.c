@@ -17,11 +17,15 @@ void tn__run_realize(tn_ctx *c, tn_tensor *const *t, int n) {
   for (int i = 0; i < n; i++) {
     out_of[i] = -1;
     if (t[i]->node->op == OP_STORAGE) continue;
-    for (uint32_t j = 0; j < roots.n; j++)
-      if (roots.v[j] == t[i]->node) out_of[i] = (int)j;
+    for (int j = 0; j < i; j++)
+      if (t[j] == t[i]) out_of[i] = out_of[j];
     if (out_of[i] >= 0) continue;
+    /* Equal values of two handles become two storages: either may be assigned to. */
+    tn_node *node = t[i]->node;
+    for (uint32_t j = 0; j < roots.n; j++)
+      if (roots.v[j] == node) node = tn__op1(c, OP_CONTIG, node), j = UINT32_MAX;
     out_of[i] = (int)roots.n;
-    tn__vec_push(&c->scratch, &roots, t[i]->node);
+    tn__vec_push(&c->scratch, &roots, node);
   }
   if (!roots.n) return;
   tn__plan *p = tn__plan_get(c, tn__plan_key(c, roots.v, roots.n, &in));
@@ -40,7 +44,7 @@ void tn__run_realize(tn_ctx *c, tn_tensor *const *t, int n) {
     tn_node *r = roots.v[i];
     tn__device *d = tn__device_get(c, r->device < 0 ? 0 : r->device);
     out[i] = tn__buffer_new(d, tn__plan_out_bytes(p, i));
-    tn_node *st = tn__storage(c, r->dtype, tn__storage_new(c, out[i]), d->index, r->dim, r->rank);
+    tn_node *st = tn__storage_make(c, r->dtype, out[i], r->dim, r->rank);
     tn__vec_push(&c->scratch, &fresh, st);
   }
   tn_status status = tn__plan_run(c, p, buf, out);
@@ -97,7 +101,7 @@ static void do_write(tn_ctx *c, void *arg) {
   if (!k->in && k->bytes) tn__fail(c, TN_EINVAL, "the source is NULL");
   tn__device *d = tn__device_get(c, t->node->device < 0 ? 0 : t->node->device);
   tn__buffer *b = tn__buffer_new(d, k->bytes);
-  tn_node *st = tn__storage(c, t->node->dtype, tn__storage_new(c, b), d->index, t->node->dim, t->node->rank);
+  tn_node *st = tn__storage_make(c, t->node->dtype, b, t->node->dim, t->node->rank);
   if (k->bytes) d->ops->upload(d, b->mem, k->in, k->bytes);
   tn__cell_set(t, st); /* a fresh storage: values made before keep what they had */
 }
@@ -169,7 +173,7 @@ static void do_to(tn_ctx *c, void *arg) {
   tn__device *d = tn__device_get(c, at), *s = tn__device_get(c, from);
   tn_node *n = k->t->node;
   tn__buffer *src = tn__storage_buffer(c, n), *b = tn__buffer_new(d, src->size);
-  tn_node *st = tn__storage(c, n->dtype, tn__storage_new(c, b), d->index, n->dim, n->rank);
+  tn_node *st = tn__storage_make(c, n->dtype, b, n->dim, n->rank);
   void *host = tn__alloc(c, src->size + 1);
   s->ops->download(s, host, src->mem, src->size);
   d->ops->upload(d, b->mem, host, src->size);

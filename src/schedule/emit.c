@@ -15,7 +15,8 @@ static tn_node *buffer_of(tn__fuse *f, int buf) {
 }
 
 static tn_node *load(tn__fuse *f, int buf, tn_node *n, tn_node *const *idx, tn_node *gate) {
-  tn_node *src[3] = {buffer_of(f, buf), tn__index_flat(f->c, n->dim, idx, n->rank), gate};
+  if (tn__is_int_const(tn__numel(f->c, n), 0)) return zero_of(f->c, n->dtype); /* never reached, but it may be moved out of its empty loop */
+  tn_node *src[3] = {buffer_of(f, buf), tn__layout_at(f, n, idx), gate};
   return tn__node_make(f->c, &(tn__make){.op = OP_LOAD, .src = src, .nsrc = gate ? 3 : 2});
 }
 
@@ -164,7 +165,7 @@ static tn__item make_kernel(tn__fuse *f, const tn__seed *g) {
     const tn__info *in = tn__info_of(f, n);
     const tn__demand *d = &in->want.v[in->host];
     tn_node *st = n->op == OP_SCATTER ? store_scatter(f, n, in)
-                                      : store(f, OP_STORE, buffer_of(f, in->buf), tn__index_flat(f->c, n->dim, d->idx->src, n->rank), d->value, d->idx->src, n->rank);
+                                      : store(f, OP_STORE, buffer_of(f, in->buf), tn__layout_at(f, n, d->idx->src), d->value, d->idx->src, n->rank);
     tn__vec_push(f->a, &stores, st);
   }
   return (tn__item){.body = tn__sink(f->c, stores.v, stores.n, "kernel")};

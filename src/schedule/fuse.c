@@ -14,6 +14,9 @@ enum {
   SMALL_WORK = 32768     /* ... unless there is this little to do */
 };
 
+/* A reduction may be computed somewhat more often than once an element: at the borders of windows, where half of it is masked. */
+static const double MAX_REPEAT = 1.5;
+
 static tn_node *list_push(tn_ctx *c, tn_node *list, tn_node *const *more, uint32_t n) {
   tn_node *v[TN_MAX_RANK * 6];
   if (list->nsrc + n > TN_MAX_RANK * 6) tn__fail(c, TN_ENOTSUP, "more than %d nested loops", TN_MAX_RANK * 6);
@@ -72,7 +75,8 @@ static void inline_fold(tn__fuse *f, tn_node *n, tn__info *in, tn__demand *d) {
   tn_node *size = tn__int(f->c, n->ints[1]), *at[TN_MAX_RANK + 1], *idx[TN_MAX_RANK + 1], *gate = d->gate;
   d->ranges = open_ranges(f, in, d, &size, 1);
   for (uint32_t i = 0; i < n->rank; i++) at[i] = d->idx->src[i];
-  at[n->rank] = d->ranges->src[0];
+  /* offsets downwards are places upwards: the order in which the elements of the source stand */
+  at[n->rank] = tn__sub(f->c, tn__int(f->c, n->ints[1] - 1), d->ranges->src[0]);
   tn__index_through(f->c, n, at, idx, &gate);
   child(f, n, d, 0, idx, gate, env_with(f, d->env, d->ranges));
 }
@@ -166,7 +170,7 @@ static bool fits(tn__fuse *f, tn_node *n, const tn__demand *d) {
   uint32_t set = ranges_in(f, d->idx, d->gate, env, &opaque), nout = f->seeds.v[d->k].env->nsrc, outs = (1u << nout) - 1;
   if (opaque) return false;
   if (tn__info_of(f, n)->inline_dot) return true; /* its repeats are kept in a row of scratch memory */
-  if (extents(env, set) > elements(n) * 1.01) return false;
+  if (extents(env, set) > elements(n) * MAX_REPEAT) return false;
   uint32_t last = set ? 32 - (uint32_t)__builtin_clz(set) : 0, before = last ? (uint32_t)((1ull << last) - 1) : 0;
   if (set & ~outs) return (before & ~set) == 0;
   const tn__seed *g = &f->seeds.v[d->k];
@@ -225,6 +229,7 @@ static bool depends(tn__fuse *f, int of, int on) {
 static int find_host(tn__fuse *f, tn_node *n, tn__info *in) {
   for (uint32_t i = in->want.n; i-- > 0;) {
     const tn__demand *d = &in->want.v[i];
+    if (f->seeds.v[d->k].roots.v[0]->op == OP_SCATTER) continue; /* its two parts have loops of their own */
     if (f->seeds.v[d->k].size > MAX_KERNEL || f->seeds.v[d->k].roots.n >= 8 || !covers(f, n, d)) continue;
     bool cycle = false;
     for (uint32_t j = 0; j < in->want.n && !cycle; j++)
@@ -245,8 +250,9 @@ static int new_group(tn__fuse *f, tn_node *n, tn__demand *root) {
   tn_node *idx[TN_MAX_RANK], *r[TN_MAX_RANK];
   uint32_t nr = 0;
   for (uint32_t i = 0; i < n->rank; i++) {
-    idx[i] = tn__is_int_const(n->dim[i], 1) ? tn__int(f->c, 0) : tn__range(f->c, n->dim[i], AX_LOOP, i);
-    if (idx[i]->op == OP_RANGE) r[nr++] = idx[i];
+    uint32_t a = tn__info_of(f, n)->axis[i];
+    idx[a] = tn__is_int_const(n->dim[a], 1) ? tn__int(f->c, 0) : tn__range(f->c, n->dim[a], AX_LOOP, i);
+    if (idx[a]->op == OP_RANGE) r[nr++] = idx[a];
   }
   tn__seed g = {.env = tn__list(f->c, r, nr)};
   tn__vec_push(f->a, &f->seeds, g);
@@ -272,6 +278,7 @@ static void root_scatter(tn__fuse *f, tn_node *n, tn__demand *d) {
 static void materialise(tn__fuse *f, tn_node *n, tn__info *in) {
   in->host = n->op == OP_SCATTER || in->gemm ? -1 : find_host(f, n, in);
   in->buf = new_buf(f, n, in);
+  tn__layout_fix(f, n, false);
   if (in->host >= 0) {
     in->kernel = in->want.v[in->host].k;
     tn__vec_push(f->a, &f->seeds.v[in->kernel].roots, n);

@@ -23,6 +23,8 @@ typedef struct tn__info {
   bool inline_dot;   /* a contraction to be written as loops */
   const tn__gemm *gemm;
   int out;           /* position in the SINK, -1 */
+  double *stride;    /* of each axis in the natural layout, an estimate */
+  uint8_t *axis;     /* once stored: its axes from the outermost; NULL: row-major */
   float flops, loads;/* per element: work and full-size loads if it were computed from memory */
 } tn__info;
 
@@ -55,6 +57,13 @@ static inline tn__info *tn__info_of(tn__fuse *f, const tn_node *n) {
 void tn__index_through(tn_ctx *c, tn_node *n, tn_node *const *idx, tn_node **out, tn_node **gate);
 tn_node *tn__index_flat(tn_ctx *c, tn_node *const *dim, tn_node *const *idx, uint32_t rank); /* row-major */
 int64_t tn__size_guess(const tn_node *n); /* a constant, or the most it can be (1024 where nothing is known) */
+
+/* layout.c: in which order axes are stored. */
+void tn__layout_find(tn__fuse *f);
+void tn__layout_fix(tn__fuse *f, tn_node *n, bool as_written);
+void tn__layout_sort(const double *stride, uint8_t *axis, uint32_t n);
+tn_node *tn__layout_at(tn__fuse *f, tn_node *n, tn_node *const *idx); /* offset of an element of n's buffer */
+tn_node *tn__layout_contract(tn__fuse *f);
 
 /* fuse.c: decides what stands in memory.  emit.c: kernel bodies.  gemm.c: contractions for the library. */
 void tn__fuse_decide(tn__fuse *f);

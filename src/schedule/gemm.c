@@ -59,29 +59,85 @@ static bool matrix(axis rows, axis cols, struct tn__gemm_operand *o) {
   return false;
 }
 
-/* The operand [batch, rows, k] of a contraction as a view of something in memory: of the node under its movement ops, or of the
- * operand itself where they cannot be folded. */
+typedef struct view { /* an operand [batch, rows, k] over a base that stands in memory */
+  uint32_t nb, nr;
+  tn_node *r[TN_MAX_RANK];       /* a range for each of its axes */
+  tn_node *idx[TN_MAX_RANK + 1]; /* where the base is read */
+} view;
+
+static bool fits(tn__fuse *f, tn_node *x, tn_node *base, const view *v, struct tn__gemm_operand *o) {
+  axis b, rows, k;
+  tn_node *coef[TN_MAX_RANK];
+  uint32_t nk = x->rank - v->nb - v->nr;
+  bool ok = affine(f->c, tn__layout_at(f, base, v->idx), v->r, x->rank, coef, &o->offset) && collapse(f->c, x->dim, coef, v->nb, &b) &&
+            collapse(f->c, x->dim + v->nb, coef + v->nb, v->nr, &rows) && collapse(f->c, x->dim + v->nb + v->nr, coef + v->nb + v->nr, nk, &k) &&
+            matrix(rows, k, o);
+  o->base = base;
+  if (ok) o->batch_stride = b.stride;
+  return ok;
+}
+
+/* Can the base be stored so that the operand is a view of it?  As it is stored already, in its natural order, or row-major. */
+static bool fits_somehow(tn__fuse *f, tn_node *x, tn_node *base, const view *v, struct tn__gemm_operand *o) {
+  tn__info *in = tn__info_of(f, base);
+  if (in->axis || base->op == OP_PARAM) return fits(f, x, base, v, o);
+  for (int as_written = 0; as_written < 2; as_written++) {
+    in->axis = NULL;
+    tn__layout_fix(f, base, as_written);
+    if (fits(f, x, base, v, o)) return true;
+  }
+  in->axis = NULL;
+  return false;
+}
+
+/* The base in an order made for this operand: its groups one after the other, the one with the finest axis last. */
+static bool fits_by_order(tn__fuse *f, tn_node *x, tn_node *base, const view *v, struct tn__gemm_operand *o) {
+  tn__info *in = tn__info_of(f, base);
+  const double *stride = tn__info_of(f, x)->stride;
+  uint32_t nb = v->nb, nr = v->nr, at = 0, finest = 0;
+  if (in->axis || in->out >= 0 || base->rank != x->rank) return false;
+  for (uint32_t i = 0; i < x->rank; i++)
+    if (stride[i] > 0 && stride[i] < stride[finest]) finest = i;
+  uint8_t *order = tn__arena_alloc(f->a, base->rank + 1u);
+  for (int group = 0; group < 3; group++) {
+    bool rows_last = finest >= nb && finest < nb + nr;
+    int g = group == 0 ? 0 : (group == 1) != rows_last ? 1 : 2;
+    uint32_t lo = g == 0 ? 0 : g == 1 ? nb : nb + nr, hi = g == 0 ? nb : g == 1 ? nb + nr : x->rank;
+    for (uint32_t i = lo; i < hi; i++)
+      for (uint32_t a = 0; a < base->rank; a++)
+        if (v->idx[a] == v->r[i] && v->r[i]->op == OP_RANGE) order[at++] = (uint8_t)a;
+  }
+  for (uint32_t a = 0; a < base->rank; a++)
+    if (v->idx[a]->op != OP_RANGE) order[at++] = (uint8_t)a; /* axes of size 1 */
+  if (at != base->rank) return false;
+  in->axis = order;
+  if (fits(f, x, base, v, o)) return true;
+  in->axis = NULL;
+  return false;
+}
+
+/* The operand as a view of something in memory: of the node under all its movement ops; or of a window of it, stored as a matrix; or of the
+ * operand itself. */
 static void operand(tn__fuse *f, tn_node *x, uint32_t nb, uint32_t nr, struct tn__gemm_operand *o) {
   tn_ctx *c = f->c;
-  tn_node *r[TN_MAX_RANK], *idx[TN_MAX_RANK + 1], *next[TN_MAX_RANK + 1], *coef[TN_MAX_RANK], *gate = NULL, *y = x;
+  tn_node *next[TN_MAX_RANK + 1], *gate = NULL, *y = x;
+  view v = {.nb = nb, .nr = nr}, under;
   for (uint32_t i = 0; i < x->rank; i++)
-    idx[i] = r[i] = tn__is_int_const(x->dim[i], 1) ? tn__int(c, 0) : tn__range(c, x->dim[i], AX_LOOP, i);
-  while (tn__ops[y->op].group == G_MOVE && y->op != OP_FOLD && !tn__info_of(f, y)->must && !gate) {
-    tn__index_through(c, y, idx, next, &gate);
+    v.idx[i] = v.r[i] = tn__is_int_const(x->dim[i], 1) ? tn__int(c, 0) : tn__range(c, x->dim[i], AX_LOOP, i);
+  under = v;
+  bool permuting = true;
+  tn_node *permuted = x;
+  view at_permuted = v;
+  while (tn__ops[y->op].group == G_MOVE && y->op != OP_FOLD && !gate) {
+    if (permuting && y->op != OP_PERMUTE) permuting = false, permuted = y, at_permuted = under;
+    if (tn__info_of(f, y)->must && fits_somehow(f, x, y, &under, o)) return;
+    tn__index_through(c, y, under.idx, next, &gate);
     y = y->src[0];
-    for (uint32_t i = 0; i < y->rank; i++) idx[i] = next[i];
+    for (uint32_t i = 0; i < y->rank; i++) under.idx[i] = next[i];
   }
-  for (int attempt = 0; attempt < 2; attempt++) {
-    axis b, rows, k;
-    tn_node *flat = attempt ? tn__index_flat(c, x->dim, r, x->rank) : tn__index_flat(c, y->dim, idx, y->rank);
-    if ((attempt || !gate) && affine(c, flat, r, x->rank, coef, &o->offset) && collapse(c, x->dim, coef, nb, &b) &&
-        collapse(c, x->dim + nb, coef + nb, nr, &rows) && collapse(c, x->dim + nb + nr, coef + nb + nr, x->rank - nb - nr, &k) &&
-        matrix(rows, k, o)) {
-      o->base = attempt ? x : y;
-      o->batch_stride = b.stride;
-      return;
-    }
-  }
+  if (!gate && y != x && fits_somehow(f, x, y, &under, o)) return;
+  if (permuted != x && fits_by_order(f, x, permuted, &at_permuted, o)) return;
+  if (fits_somehow(f, x, x, &v, o)) return;
   tn__fail(c, TN_ENOTSUP, "contraction operand has no matrix form");
 }
 

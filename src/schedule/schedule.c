@@ -33,14 +33,25 @@ static void write_text(tn__fuse *f) {
   f->s->text = tn__sink(f->c, calls.v, calls.n, "schedule");
 }
 
+/* The graph in topological order, and what is known of each node before anything is decided. */
+static void survey(tn__fuse *f) {
+  f->order.n = 0;
+  tn__topo(f->a, &f->sink, 1, &f->order);
+  tn__map_init(&f->index, f->a);
+  for (uint32_t i = 0; i < f->order.n; i++) tn__map_put(&f->index, (uint64_t)(uintptr_t)f->order.v[i], i);
+  f->info = tn__arena_zalloc(f->a, (f->order.n + 1) * sizeof *f->info);
+  tn__layout_find(f);
+}
+
 tn__schedule *tn__schedule_make(tn_ctx *c, tn__arena *a, tn_node *sink, const tn__device *dev) {
   tn__spec_tensor(c, sink);
   tn__fuse f = {.c = c, .a = a, .dev = dev, .sink = sink, .next_range = 100};
   f.s = tn__arena_zalloc(a, sizeof *f.s);
-  tn__topo(a, &sink, 1, &f.order);
-  tn__map_init(&f.index, a);
-  for (uint32_t i = 0; i < f.order.n; i++) tn__map_put(&f.index, (uint64_t)(uintptr_t)f.order.v[i], i);
-  f.info = tn__arena_zalloc(a, (f.order.n + 1) * sizeof *f.info);
+  survey(&f);
+  if (dev->has_gemm) {
+    f.sink = tn__layout_contract(&f);
+    survey(&f);
+  }
   add_inputs(&f);
   tn__fuse_decide(&f);
   tn__fuse_join(&f);

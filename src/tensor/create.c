@@ -21,7 +21,7 @@ tn_node *tn__store_new(tn_ctx *c, int dtype, const tn__dims *shape, const void *
   tn__device *d = tn__device_get(c, DEFAULT_DEVICE);
   tn__buffer *b = tn__buffer_new(d, bytes);
   if (bytes) d->ops->upload(d, b->mem, data, bytes);
-  return tn__storage(c, dtype, tn__storage_new(c, b), DEFAULT_DEVICE, shape->d, shape->rank);
+  return tn__storage_make(c, dtype, b, shape->d, shape->rank);
 }
 
 /* ---- builders.  i[0]: dtype, i[1]: rank, p: shape ---- */

@@ -146,6 +146,7 @@ static void test_tight(void **state) {
   expect(OP_MOD, TN__INDEX, 16, 19, 8, 8, 0, 3); /* one period */
   expect(OP_MOD, TN__INDEX, 0, 4, 5, 9, 0, 4);
   expect(OP_MOD, TN__INDEX, -9, 9, -4, -4, -3, 0);
+  expect(OP_MOD, TN__INDEX, 5, 90, 0, 8, 0, 90); /* x mod 0 = x */
   expect(OP_MIN, TN__INDEX, 0, 9, 4, 5, 0, 5);
   expect(OP_MAX, TN__INDEX, 0, 9, 4, 5, 4, 9);
   expect(OP_LT, TN__INDEX, 0, 7, 8, 9, 1, 1);

@@ -7,6 +7,7 @@
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -41,9 +42,8 @@ static f64 error_in_ulps(f32 y, f64 r) {
   f32 rounded = (f32)r;
   int e;
   if (isnan(r)) return isnan(y) ? 0 : HUGE_VAL;
-  if (isnan(y) || signbit(y) != signbit(r)) return HUGE_VAL;
-  if (tn_f32_bits(y) == tn_f32_bits(rounded)) return isinf(y) || y == 0 ? 0 : fabs((f64)y - r) / ldexp(1, (frexp(r, &e), e < -125 ? -149 : e - 24));
-  if (isinf(r) || r == 0) return HUGE_VAL;
+  if (isnan(y) || !signbit(y) != !signbit(r)) return HUGE_VAL;
+  if (isinf(r) || r == 0 || (y == rounded && isinf(y))) return y == rounded ? 0 : HUGE_VAL;
   frexp(r, &e);
   f64 got = isinf(y) ? copysign(0x1p128, r) : (f64)y;
   return fabs(got - r) / ldexp(1, e < -125 ? -149 : e - 24);
@@ -51,6 +51,7 @@ static f64 error_in_ulps(f32 y, f64 r) {
 
 static void test_unaries(void **state) {
   (void)state;
+  int bad = 0;
   uint64_t step = exhaustive ? 1 : 2039; /* prime, so that all low bits occur */
   for (int k = 0; k < UNARIES; k++) {
     f64 worst = 0;
@@ -61,9 +62,13 @@ static void test_unaries(void **state) {
       if (e > worst) worst = e, at = x;
     }
     printf("%-6s %.3f ulp at %a\n", unaries[k].name, worst, (f64)at);
-    if (worst > unaries[k].bound)
-      fail_msg("%s(%a) = %a: %g ulp is above the bound %g", unaries[k].name, (f64)at, (f64)unaries[k].f(at), worst, unaries[k].bound);
+    fflush(stdout);
+    if (!(worst <= unaries[k].bound)) {
+      print_error("%s(%a) = %a: %g ulp is above the bound %g\n", unaries[k].name, (f64)at, (f64)unaries[k].f(at), worst, unaries[k].bound);
+      bad++;
+    }
   }
+  assert_int_equal(bad, 0);
 }
 
 /* Floats where something changes: the ends, powers of two and multiples of pi/2 with their neighbours. */

@@ -389,11 +389,11 @@ static void false_index_rows(void **state) {
   every_row("index",
             "rule a (idiv (parts c g q r) c) -> (idiv q (#idiv c g)) when c>0 0<=r\n"
             "rule b (idiv (split y q r) y) -> q when y:index y!=0\n"
-            "rule c (mod (pick k (mod x c1) y) c) -> (mod (add (mul x k) y) c) when x:index c1!=0 c!=0\n"
+            "rule c (mod (pick k (mod x c1) y) c) -> (mod (add (mul x k) y) c) when x:index\n"
             "rule d (mod (mod x c1) c) -> (mod x c) when x:index (divides c1 c)\n"
             "rule e (lt (parts 0 g q 0) c) -> (lt q (#idiv c g))\n"
             "rule f (idiv x c) -> 0 when x:index 0<=x x<=c\n"
-            "rule g (pick k (mod x c) (pick k1 (idiv x c) y)) -> (add (mul x k) y) when x:index\n"
+            "rule g (pick k (mod x c) (pick k1 (idiv x c) y)) -> (add (mul x k) y) when x:index c!=0\n"
             "rule h (and (lt c1 x) (lt x c2)) -> 0 when x:index c2<=(#add c1 2)\n"
             "rule i (lt (mul x c1) c2) -> (lt (mul x (#neg c1)) (#neg c2)) when x:index c1<0\n",
             false);

@@ -4,11 +4,11 @@
 #include "ir/ctx.h"
 
 typedef struct tn__cc {
-  char path[4096];   /* "" if there is none */
-  char version[256]; /* first line of `cc --version` */
+  char path[4096]; /* "" if there is none */
+  int limit_ms;    /* a compilation that takes longer is killed */
 } tn__cc;
 
-/* Finds the compiler of opt->cc (else cc, gcc, clang); false if there is none that runs. */
+/* Finds the compiler of opt->cc (else cc, gcc, clang); false if there is none.  Starts no process. */
 bool tn__cc_find(tn_ctx *c, tn__cc *cc);
 /* What the result of compiling depends on besides the source, in c->scratch. */
 const char *tn__cc_identity(tn_ctx *c, const tn__cc *cc, const char *machine);

@@ -201,10 +201,10 @@ static void describe(tn_ctx *c, cpu *self, char *text, size_t size) {
   snprintf(self->machine, sizeof self->machine, "%s %s ", model, flags);
   int v = 0;
   while (!strstr(self->machine, vectors[v].flag)) v++;
-  const char *fma = strstr(self->machine, " fma ") ? "+FMA" : "", *name = strrchr(self->cc.path, '/'), *at = strrchr(self->cc.version, ' ');
+  const char *fma = strstr(self->machine, " fma ") ? "+FMA" : "", *cc = self->cc.path;
   int cores = tn__pool_threads(c->pool);
-  snprintf(text, size, "%d core%s, %s, %s%s; cc = %s%s", cores, cores == 1 ? "" : "s", model, vectors[v].name, fma,
-           name ? name + 1 : "none: kernels are interpreted", name && at ? at : "");
+  snprintf(text, size, "%d core%s, %s, %s%s; cc = %s", cores, cores == 1 ? "" : "s", model, vectors[v].name, fma,
+           *cc ? cc : "none: kernels are interpreted");
 }
 
 static void close_cpu(tn__device *d) {

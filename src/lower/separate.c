@@ -1,0 +1,67 @@
+/* Stores beside reductions: a kernel that reduces over a row may also store the row's elements, in the loop of the reduction.  That loop
+ * then closes both, which works if both nest alike: the reduction stands in exactly the loops the store has around it.  Where they do
+ * not (a reduction whose value turned out not to depend on an outer loop; two reductions side by side over the axes of one
+ * store), the store gets loops of its own. */
+#include "ir/build.h"
+#include "lower/lower.h"
+#include "rewrite/rewrite.h"
+
+static uint64_t reduce_ranges(const tn__ranges *r) {
+  uint64_t set = 0;
+  for (uint32_t j = 0; j < r->n; j++)
+    if (r->range[j]->ints[0] == AX_REDUCE) set |= 1ull << j;
+  return set;
+}
+
+/* own(x) inside of y's loops, or y's inside of x's, or the same loops */
+static bool ordered(const tn__ranges *r, const tn_node *x, const tn_node *y, uint64_t within) {
+  uint64_t ox = tn__own_of(r, x) & within, oy = tn__own_of(r, y) & within, fx = tn__free_of(r, x) & within, fy = tn__free_of(r, y) & within;
+  return (ox == oy && fx == fy) || (fx & (oy | fy)) == (oy | fy) || (fy & (ox | fx)) == (ox | fx);
+}
+
+static bool nests(const tn__ranges *r, const tn_node *store, uint64_t row) {
+  uint64_t around = (tn__own_of(r, store) | tn__free_of(r, store)) & ~row, closed = 0;
+  for (uint32_t i = 0; i < r->order.n; i++) {
+    const tn_node *x = r->order.v[i];
+    if (x->op != OP_REDUCE || !(tn__own_of(r, x) & row)) continue;
+    closed |= tn__own_of(r, x) & row;
+    if ((tn__own_of(r, x) & ~row) || (tn__free_of(r, x) & ~row) != around) return false;
+    for (uint32_t k = 0; k < i; k++) {
+      const tn_node *y = r->order.v[k];
+      if (y->op == OP_REDUCE && (tn__own_of(r, y) & row) && !ordered(r, x, y, row)) return false;
+    }
+  }
+  return closed == row || closed == 0;
+}
+
+/* The ranges to be renewed below the store: the row, and the loops of reductions inside them. */
+static uint64_t with_inner(const tn__ranges *r, tn__arena *a, tn_node *store, uint64_t set) {
+  tn__nodes below = {0};
+  tn__topo(a, &store, 1, &below);
+  for (uint32_t i = below.n; i-- > 0;) /* users first: outer reductions before those inside */
+    if (below.v[i]->op == OP_REDUCE && (tn__free_of(r, below.v[i]) & set)) set |= tn__own_of(r, below.v[i]);
+  return set;
+}
+
+tn_node *tn__separate(tn_ctx *c, tn__arena *a, tn_node *body, tn__sb *note) {
+  tn__ranges r;
+  tn__ranges_find(c, a, body, &r);
+  uint64_t reduces = reduce_ranges(&r);
+  tn__nodes old = {0}, new_ = {0};
+  for (uint32_t i = 0; i < r.order.n; i++) {
+    tn_node *x = r.order.v[i], *from[TN__MAX_RANGES], *to[TN__MAX_RANGES];
+    uint64_t row = tn__own_of(&r, x) & reduces;
+    uint32_t n = 0;
+    if (x->op != OP_STORE || !row || nests(&r, x, row)) continue;
+    row = with_inner(&r, a, x, row);
+    for (uint32_t j = 0; j < r.n; j++) {
+      if (!(row >> j & 1)) continue;
+      from[n] = r.range[j];
+      to[n++] = tn__range(c, r.range[j]->src[0], AX_REDUCE, r.range[j]->ints[1] + 50000 + 1000 * (int64_t)old.n);
+      tn__sb_printf(note, " separate(%lld)", (long long)r.range[j]->ints[1]);
+    }
+    tn__vec_push(a, &old, x);
+    tn__vec_push(a, &new_, tn__substitute(c, x, from, to, n));
+  }
+  return old.n ? tn__substitute(c, body, old.v, new_.v, old.n) : body;
+}

@@ -1,0 +1,193 @@
+/* How values lie in memory.  A matrix product leaves its result with the channels last; a permute after it costs nothing as long as what
+ * follows is stored in that order too.  So every node has a natural order of its axes, that of what it is computed from, and temporaries
+ * are stored in it.  It is an estimate: a wrong one costs time, never correctness. */
+#include "rewrite/rewrite.h"
+#include "schedule/fuse.h"
+
+static void row_major(const tn_node *n, double *stride) {
+  double s = 1;
+  for (uint32_t i = n->rank; i-- > 0;) {
+    stride[i] = s;
+    s *= (double)tn__size_guess(n->dim[i]);
+  }
+}
+
+/* Axes of a reshape that pass through alone keep their stride; an axis that is split spreads it.  Anything else starts anew. */
+static void through_reshape(const tn_node *n, const double *from, double *stride) {
+  const tn_node *x = n->src[0];
+  row_major(n, stride);
+  double p = 1, q = 1, scale = 1;
+  uint32_t j = x->rank;
+  for (uint32_t i = n->rank; i-- > 0;) { /* from the right: j is the source axis that i is part of */
+    while (j > 0 && q <= p) {
+      j--;
+      scale = from[j] / q;
+      q *= (double)tn__size_guess(x->dim[j]);
+    }
+    stride[i] = p * scale;
+    p *= (double)tn__size_guess(n->dim[i]);
+  }
+}
+
+/* The source whose layout an elementwise node takes over: the one that is read in full. */
+static const double *leading(tn__fuse *f, const tn_node *n) {
+  const double *best = NULL;
+  double most = -1;
+  for (uint32_t i = 0; i < n->nsrc; i++) {
+    const tn__info *in = tn__info_of(f, n->src[i]);
+    double score = 0;
+    if (!in || !in->stride || n->src[i]->rank != n->rank) continue;
+    for (uint32_t a = 0; a < n->rank; a++) score += in->stride[a] > 0 && !tn__is_int_const(n->dim[a], 1);
+    if (score > most) most = score, best = in->stride;
+  }
+  return best;
+}
+
+static void natural(tn__fuse *f, tn_node *n, double *stride) {
+  const tn__info *in = n->nsrc ? tn__info_of(f, n->src[0]) : NULL;
+  const double *from = in ? in->stride : NULL;
+  row_major(n, stride);
+  if (tn__is_elementwise(n)) {
+    const double *lead = leading(f, n);
+    for (uint32_t i = 0; lead && i < n->rank; i++) stride[i] = lead[i];
+    return;
+  }
+  if (!from) return;
+  const tn_node *x = n->src[0];
+  switch (n->op) {
+  case OP_RESHAPE: through_reshape(n, from, stride); break;
+  case OP_EXPAND:
+    for (uint32_t i = 0; i < n->rank; i++) stride[i] = x->dim[i] == n->dim[i] ? from[i] : 0;
+    break;
+  case OP_PERMUTE:
+    for (uint32_t i = 0; i < n->rank; i++) stride[i] = from[n->ints[i]];
+    break;
+  case OP_SUM: case OP_PROD: case OP_RMAX: case OP_RMIN:
+    for (uint32_t i = 0, a = 0, o = 0; i < x->rank; i++) {
+      if (a < n->nint && n->ints[a] == i) a++;
+      else stride[o++] = from[i];
+    }
+    break;
+  case OP_WINDOW:
+    for (uint32_t i = 0, j = 0; i < x->rank; i++) {
+      stride[j++] = from[i] * (i == n->ints[0] ? (double)n->ints[2] : 1);
+      if (i == n->ints[0]) stride[j++] = from[i] * (double)n->ints[3];
+    }
+    break;
+  case OP_FOLD:
+    for (uint32_t i = 0; i < n->rank; i++) stride[i] = from[i > n->ints[0] ? i + 1 : i];
+    break;
+  case OP_PAD: case OP_SHRINK: case OP_FLIP: case OP_DETACH: case OP_CONTIG:
+    for (uint32_t i = 0; i < n->rank; i++) stride[i] = from[i];
+    break;
+  default: break;
+  }
+}
+
+void tn__layout_find(tn__fuse *f) {
+  for (uint32_t i = 0; i < f->order.n; i++) {
+    tn_node *n = f->order.v[i];
+    f->info[i].stride = tn__arena_alloc(f->a, (n->rank + 1u) * sizeof(double));
+    natural(f, n, f->info[i].stride);
+  }
+}
+
+/* Axes by falling stride; ties and broadcast axes in their own order */
+void tn__layout_sort(const double *stride, uint8_t *axis, uint32_t n) {
+  for (uint32_t i = 1; i < n; i++)
+    for (uint32_t j = i; j > 0 && stride[axis[j]] > stride[axis[j - 1]] && stride[axis[j - 1]] > 0; j--) {
+      uint8_t t = axis[j];
+      axis[j] = axis[j - 1];
+      axis[j - 1] = t;
+    }
+}
+
+/* Fixes how n is stored: in its natural order, or row-major. */
+void tn__layout_fix(tn__fuse *f, tn_node *n, bool as_written) {
+  tn__info *in = tn__info_of(f, n);
+  if (in->axis) return;
+  in->axis = tn__arena_alloc(f->a, n->rank + 1u);
+  for (uint32_t i = 0; i < n->rank; i++) in->axis[i] = (uint8_t)i;
+  if (!as_written && n->op != OP_PARAM && n->op != OP_CONTRACT && n->op != OP_SCATTER && in->out < 0) tn__layout_sort(in->stride, in->axis, n->rank);
+}
+
+tn_node *tn__layout_at(tn__fuse *f, tn_node *n, tn_node *const *idx) {
+  tn_node *dim[TN_MAX_RANK], *at[TN_MAX_RANK];
+  const tn__info *in = tn__info_of(f, n);
+  for (uint32_t i = 0; i < n->rank; i++) {
+    uint32_t a = in->axis ? in->axis[i] : i;
+    dim[i] = n->dim[a];
+    at[i] = idx[a];
+  }
+  return tn__index_flat(f->c, dim, at, n->rank);
+}
+
+/* ---- contractions ---- */
+
+static bool sorted(const uint8_t *axis, uint32_t n) {
+  for (uint32_t i = 0; i < n; i++)
+    if (axis[i] != i) return false;
+  return true;
+}
+
+/* The operand with its groups' axes reordered: rows by `ro` (nr of them), contracted ones by `ko`. */
+static tn_node *reorder(tn_ctx *c, tn_node *x, uint32_t nb, const uint8_t *ro, uint32_t nr, const uint8_t *ko, uint32_t nk) {
+  int64_t perm[TN_MAX_RANK];
+  for (uint32_t i = 0; i < nb; i++) perm[i] = i;
+  for (uint32_t i = 0; i < nr; i++) perm[nb + i] = nb + ro[i];
+  for (uint32_t i = 0; i < nk; i++) perm[nb + nr + i] = nb + nr + ko[i];
+  return tn__permute(c, x, perm);
+}
+
+static double volume(const tn_node *n) {
+  double v = 1;
+  for (uint32_t i = 0; i < n->rank; i++) v *= (double)tn__size_guess(n->dim[i]);
+  return v;
+}
+
+static void order_group(const double *stride, uint8_t *axis, uint32_t n) {
+  for (uint32_t i = 0; i < n; i++) axis[i] = (uint8_t)i;
+  tn__layout_sort(stride, axis, n);
+}
+
+/* Is n wanted by a fold, through permutes?  Then its window offsets are better further out than its channels. */
+static bool for_fold(tn__fuse *f, const tn_node *n) {
+  for (uint32_t i = 0; i < f->order.n; i++) {
+    const tn_node *u = f->order.v[i];
+    if (u->op != OP_FOLD && u->op != OP_PERMUTE) continue;
+    if (u->src[0] == n) return u->op == OP_FOLD || for_fold(f, u);
+  }
+  return false;
+}
+
+/* A contraction whose groups run in the order in which its larger operand lies, so that each group is one run of memory; a permute gives the
+ * axes back their places.  NULL if it is so already. */
+static tn_node *order_axes(tn__fuse *f, tn_node *n) {
+  tn_ctx *c = f->c;
+  uint32_t nb = (uint32_t)n->ints[0], nm = (uint32_t)n->ints[1], nn = (uint32_t)n->ints[2], nk = (uint32_t)n->ints[3];
+  tn_node *a = n->src[0], *b = n->src[1];
+  const double *sa = tn__info_of(f, a)->stride, *sb = tn__info_of(f, b)->stride;
+  uint8_t m[TN_MAX_RANK], k[TN_MAX_RANK], r[TN_MAX_RANK];
+  order_group(sa + nb, m, nm);
+  order_group(sb + nb, r, nn);
+  bool lead_a = volume(a) >= volume(b);
+  order_group(lead_a ? sa + nb + nm : sb + nb + nn, k, nk);
+  if (nn == 3 && sorted(r, nn) && for_fold(f, n)) r[0] = 1, r[1] = 2, r[2] = 0; /* (channel, row, column) */
+  if (sorted(m, nm) && sorted(r, nn) && sorted(k, nk)) return NULL;
+  tn_node *x = tn__contract(c, reorder(c, a, nb, m, nm, k, nk), reorder(c, b, nb, r, nn, k, nk), (int)nb, (int)nm, (int)nn, (int)nk);
+  int64_t back[TN_MAX_RANK];
+  for (uint32_t i = 0; i < nb; i++) back[i] = i;
+  for (uint32_t i = 0; i < nm; i++) back[nb + m[i]] = nb + i;
+  for (uint32_t i = 0; i < nn; i++) back[nb + nm + r[i]] = nb + nm + i;
+  return tn__permute(c, x, back);
+}
+
+/* Every contraction reordered.  From the outputs down, so that what lies below a replaced one is still the graph that was surveyed. */
+tn_node *tn__layout_contract(tn__fuse *f) {
+  tn_node *sink = f->sink;
+  for (uint32_t i = f->order.n; i-- > 0;) {
+    tn_node *n = f->order.v[i], *better = n->op == OP_CONTRACT ? order_axes(f, n) : NULL;
+    if (better) sink = tn__substitute(f->c, sink, &n, &better, 1);
+  }
+  return sink == f->sink ? sink : tn__simplify_graph(f->c, sink);
+}

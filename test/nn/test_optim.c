@@ -1,0 +1,222 @@
+/* Optimisers against loops written from their formulas; the number of compilations; programs; checkpoints. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* cmocka wants the four above first */
+#include <cmocka.h>
+#include "support/files.h"
+#include "tenet/tenet.h"
+#include <math.h>
+
+enum { N = 6, STEPS = 25 };
+static tn_ctx *ctx;
+
+static int open_ctx(void **state) {
+  (void)state;
+  ctx = tn_ctx_open(&(tn_options){.quiet = 1});
+  return ctx == NULL;
+}
+
+static int close_ctx(void **state) {
+  (void)state;
+  tn_ctx_close(ctx);
+  return 0;
+}
+
+typedef struct settings {
+  const char *name;
+  double momentum, decay; /* SGD */
+  bool nesterov, adam, decoupled;
+} settings;
+
+static const settings all[] = {
+    {"sgd", 0, 0, false, false, false},      {"sgd, decay", 0, .1, false, false, false}, {"momentum", .9, 0, false, false, false},
+    {"nesterov, decay", .8, .05, true, false, false}, {"adam", 0, 0, false, true, false},   {"adam, decay", 0, .1, false, true, false},
+    {"adamw", 0, .1, false, true, true},
+};
+enum { SETTINGS = sizeof all / sizeof *all };
+
+static tn_optim *make(const settings *s, tn_params *p, double lr) {
+  if (s->decoupled) return tn_adamw(p, lr, .9, .99, 1e-8, s->decay);
+  if (s->adam) return tn_adam(p, lr, .9, .99, 1e-8, s->decay);
+  return tn_sgd(p, lr, s->momentum, s->decay, s->nesterov);
+}
+
+static const double start[N] = {1, -2, .5, 3, 0, -1.5}, target[N] = {0, 1, 2, -1, .25, 1};
+static double rate(int t) { return .05 / (1 + .1 * t); }
+
+/* loss = sum((w - target)^2 * (1 + i)): gradient 2 (w - target) (1 + i) */
+static void by_hand(const settings *s, double *w) {
+  double m[N] = {0}, v[N] = {0};
+  memcpy(w, start, sizeof start);
+  for (int t = 1; t <= STEPS; t++)
+    for (int i = 0; i < N; i++) {
+      double g = 2 * (w[i] - target[i]) * (1 + i), lr = rate(t);
+      if (s->decoupled) w[i] -= lr * s->decay * w[i];
+      else g += s->decay * w[i];
+      if (s->adam) {
+        m[i] = .9 * m[i] + .1 * g;
+        v[i] = .99 * v[i] + .01 * g * g;
+        w[i] -= lr * (m[i] / (1 - pow(.9, t))) / (sqrt(v[i] / (1 - pow(.99, t))) + 1e-8);
+      } else {
+        m[i] = s->momentum * m[i] + g;
+        w[i] -= lr * (s->nesterov ? g + s->momentum * m[i] : m[i]);
+      }
+    }
+}
+
+static tn_tensor *make_loss(tn_tensor *w) {
+  static const double weight[N] = {1, 2, 3, 4, 5, 6};
+  tn_tensor *aim = tn_from(ctx, TN_F64, (tn_dim[]){N}, 1, target), *scale = tn_from(ctx, TN_F64, (tn_dim[]){N}, 1, weight);
+  return tn_sum(tn_mul(tn_square(tn_sub(w, aim)), scale), NULL, 0, false);
+}
+
+static void check(const char *what, tn_tensor *w, const double *want) {
+  double got[N];
+  assert_int_equal(tn_read(w, got, sizeof got), TN_OK);
+  for (int i = 0; i < N; i++)
+    if (!(fabs(got[i] - want[i]) <= 1e-11 * (1 + fabs(want[i])))) fail_msg("%s: parameter %d is %.17g, not %.17g", what, i, got[i], want[i]);
+}
+
+static tn_params *fresh(tn_tensor **w) {
+  tn_params *p = tn_params_open(ctx);
+  tn_scope(ctx) *w = tn_params_add(p, "w", tn_from(ctx, TN_F64, (tn_dim[]){N}, 1, start));
+  return p;
+}
+
+static void steps_follow_the_formulas(void **state) {
+  (void)state;
+  for (int k = 0; k < SETTINGS; k++) {
+    double want[N];
+    tn_tensor *w, *g;
+    tn_params *p = fresh(&w);
+    tn_optim *o = make(&all[k], p, 1);
+    assert_non_null(o);
+    by_hand(&all[k], want);
+    tn_stats before, after;
+    for (int t = 1; t <= STEPS; t++) {
+      tn_scope(ctx) {
+        tn_tensor *loss = make_loss(w);
+        assert_int_equal(tn_optim_set_lr(o, rate(t)), TN_OK);
+        assert_int_equal(tn_grad(loss, 1, &w, &g), TN_OK);
+        assert_int_equal(tn_optim_step(o, &g), TN_OK);
+        assert_int_equal(tn_optim_realize(o, loss), TN_OK);
+      }
+      tn_ctx_stats(ctx, t == 1 ? &before : &after);
+    }
+    assert_int_equal(after.schedules_compiled, before.schedules_compiled); /* the rate and the step are data */
+    check(all[k].name, w, want);
+    tn_optim_close(o);
+    tn_params_close(p);
+  }
+}
+
+static tn_program *capture(tn_optim *o, tn_tensor *w) {
+  tn_program *q = tn_program_begin(ctx);
+  tn_scope(ctx) {
+    tn_tensor *loss = make_loss(w), *g;
+    assert_int_equal(tn_grad(loss, 1, &w, &g), TN_OK);
+    assert_int_equal(tn_optim_step(o, &g), TN_OK);
+    assert_int_equal(tn_program_output(q, "loss", loss), TN_OK);
+    assert_int_equal(tn_program_end(q), TN_OK);
+  }
+  return q;
+}
+
+/* In a program, stopped halfway, saved, and continued by another optimiser. */
+static void programs_and_checkpoints(void **state) {
+  (void)state;
+  for (int k = 0; k < SETTINGS; k++) {
+    double want[N];
+    tn_tensor *w;
+    const char *path = test_path("checkpoint"), *names[8];
+    by_hand(&all[k], want);
+    for (int half = 0; half < 2; half++) {
+      tn_params *p = fresh(&w);
+      tn_optim *o = make(&all[k], p, 1);
+      tn_params *s = tn_optim_state(o);
+      tn_tensor *tensors[8] = {w};
+      int n = 1 + tn_params_count(s);
+      names[0] = "w";
+      for (int i = 1; i < n; i++) names[i] = tn_params_names(s)[i - 1], tensors[i] = tn_params_tensors(s)[i - 1];
+      if (half) {
+        tn_file *f = tn_load_safetensors(ctx, path);
+        for (int i = 0; i < n; i++) assert_int_equal(tn_file_read(f, names[i], tensors[i]), TN_OK);
+        tn_file_close(f);
+      }
+      tn_program *q = capture(o, w);
+      for (int t = half ? STEPS / 2 + 1 : 1; t <= (half ? STEPS : STEPS / 2); t++) {
+        assert_int_equal(tn_optim_set_lr(o, rate(t)), TN_OK);
+        assert_int_equal(tn_program_run(q), TN_OK);
+      }
+      if (half) check(all[k].name, w, want);
+      else assert_int_equal(tn_save_safetensors(ctx, path, n, names, tensors, 0, NULL), TN_OK);
+      tn_program_close(q);
+      tn_optim_close(o);
+      tn_params_close(p);
+    }
+  }
+}
+
+/* Two parameters of one shape and value keep apart. */
+static void equal_parameters_keep_apart(void **state) {
+  (void)state;
+  tn_params *p = tn_params_open(ctx);
+  tn_tensor *w[2], *g[2];
+  tn_scope(ctx) {
+    w[0] = tn_params_add(p, "a", tn_zeros(ctx, TN_F32, (tn_dim[]){2}, 1));
+    w[1] = tn_params_add(p, "b", tn_zeros(ctx, TN_F32, (tn_dim[]){2}, 1));
+  }
+  tn_optim *o = tn_sgd(p, .5, .9, 0, false);
+  tn_program *q = tn_program_begin(ctx);
+  tn_scope(ctx) {
+    tn_tensor *loss = tn_add(tn_sum(tn_square(tn_sub_scalar(w[0], 1)), NULL, 0, false), tn_sum(tn_square(tn_sub_scalar(w[1], -3)), NULL, 0, false));
+    assert_int_equal(tn_grad(loss, 2, w, g), TN_OK);
+    assert_int_equal(tn_optim_step(o, g), TN_OK);
+    assert_int_equal(tn_program_end(q), TN_OK);
+  }
+  for (int i = 0; i < 200; i++) assert_int_equal(tn_program_run(q), TN_OK);
+  float a[2], b[2];
+  assert_int_equal(tn_read(w[0], a, sizeof a), TN_OK);
+  assert_int_equal(tn_read(w[1], b, sizeof b), TN_OK);
+  assert_true(fabsf(a[0] - 1) < 1e-3f && fabsf(b[1] + 3) < 1e-3f);
+  tn_program_close(q);
+  tn_optim_close(o);
+  tn_params_close(p);
+}
+
+static void errors_change_nothing(void **state) {
+  (void)state;
+  tn_tensor *w, *none = NULL;
+  tn_params *p = fresh(&w);
+  tn_optim *o = tn_adam(p, .1, .9, .999, 1e-8, 0);
+  tn_scope(ctx) {
+    assert_int_not_equal(tn_optim_step(o, &none), TN_OK);
+    tn_clear_error(ctx);
+    tn_tensor *other = tn_zeros(ctx, TN_F64, (tn_dim[]){N + 1}, 1);
+    assert_int_equal(tn_optim_step(o, &other), TN_ESHAPE);
+    tn_clear_error(ctx);
+    assert_int_equal(tn_optim_realize(o, NULL), TN_OK);
+  }
+  check("untouched", w, start);
+  double t;
+  assert_int_equal(tn_item(tn_params_get(tn_optim_state(o), "step"), &t), TN_OK);
+  assert_true(t == 0);
+  tn_optim_close(o);
+  tn_scope(ctx) tn_params_add(p, "i", tn_zeros(ctx, TN_I32, NULL, 0));
+  assert_null(tn_sgd(p, .1, 0, 0, false));
+  assert_int_equal(tn_last_error(ctx)->status, TN_EDTYPE);
+  tn_clear_error(ctx);
+  tn_params_close(p);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(steps_follow_the_formulas), cmocka_unit_test(programs_and_checkpoints),
+      cmocka_unit_test(equal_parameters_keep_apart), cmocka_unit_test(errors_change_nothing),
+  };
+  int failed = cmocka_run_group_tests(tests, open_ctx, close_ctx);
+  test_remove_files();
+  return failed;
+}
