@@ -29,7 +29,7 @@ struct tn__device {
   int index;
   char name[32];   /* "cpu", "ref", later "cuda:0" */
   char text[128];  /* what it is, for people */
-  bool has_gemm;   /* library matrix products */
+  bool (*has_gemm)(void); /* are there library matrix products? asked when the first one comes; NULL: never */
   bool interprets; /* no code generation: keep kernels simple (no lanes, no splitting) */
   void *self;      /* the backend's own state */
 };

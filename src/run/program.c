@@ -3,7 +3,7 @@
  * While one is recorded its inputs are placeholders in the graph and tn_assign() rebinds cells as ever.  At the end every cell that
  * was assigned becomes state: its new value is an output of the program, and the cell itself gets its old value back.  The program
  * refers to state, and to every tensor it reads, through their cells: what a caller writes into them later is what the next run sees. */
-#include "rewrite/rewrite.h"
+#include "ir/eval.h"
 #include "run/runtime.h"
 #include "tensor/cells.h"
 #include "tensor/random.h"
@@ -15,6 +15,7 @@ typedef struct input {
   tn__buffer *own;    /* of tn_program_write */
   tn_tensor *bound;   /* of tn_program_bind; retained */
   bool set;
+  int64_t *size;      /* of what is bound, by axis */
 } input;
 
 typedef struct output {
@@ -22,7 +23,8 @@ typedef struct output {
   tn_node *node;      /* kept */
   uint32_t at;        /* output of the plan */
   tn__buffer *buf;
-  tn_dim *dim;        /* sizes of the last run */
+  size_t bytes;       /* and sizes, of the last run */
+  int64_t *size;
 } output;
 
 typedef struct state {
@@ -52,7 +54,7 @@ struct tn_program {
   uint64_t calls;     /* random tensors a run makes */
   bool recording, ready;
   int64_t *value;     /* of the plan's symbolic sizes */
-  bool *known;
+  const input **from; /* the input that gave each of them */
   tn__buffer **in, **out;
 };
 
@@ -131,6 +133,11 @@ static input *find_input(tn_ctx *c, tn_program *p, const char *name) {
   tn__fail(c, TN_EINVAL, "the program has no input '%s'", name ? name : "NULL");
 }
 
+static void check_sizes(tn_ctx *c, const tn_dim *shape, int rank) {
+  if (rank < 0 || rank > TN_MAX_RANK) tn__fail(c, TN_EINVAL, "rank %d is outside of 0..%d", rank, TN_MAX_RANK);
+  if (rank && !shape) tn__fail(c, TN_EINVAL, "the shape is NULL but its rank is %d", rank);
+}
+
 static void do_input(tn_ctx *c, void *arg) {
   args *k = arg;
   tn_node *dim[TN_MAX_RANK];
@@ -138,11 +145,12 @@ static void do_input(tn_ctx *c, void *arg) {
   if (!k->name) tn__fail(c, TN_EINVAL, "an input needs a name");
   for (uint32_t i = 0; i < k->p->inputs.n; i++)
     if (!strcmp(k->p->inputs.v[i].name, k->name)) tn__fail(c, TN_EINVAL, "there is an input '%s' already", k->name);
-  if (k->rank < 0 || k->rank > TN_MAX_RANK) tn__fail(c, TN_EINVAL, "rank %d is outside of 0..%d", k->rank, TN_MAX_RANK);
+  check_sizes(c, k->shape, k->rank);
   if (k->dtype < 0 || k->dtype >= TN_DTYPE_COUNT) tn__fail(c, TN_EDTYPE, "unknown dtype %d", k->dtype);
   for (int i = 0; i < k->rank; i++) dim[i] = tn__dim_in(c, k->shape[i]);
   tn_node *n = tn__param(c, k->dtype, TN__PLACEHOLDER + c->runtime->next_placeholder++, 0, dim, (uint32_t)k->rank);
   input in = {.name = tn__arena_strdup(&k->p->arena, k->name), .node = n};
+  in.size = tn__arena_zalloc(&k->p->arena, (n->rank + 1u) * sizeof *in.size);
   k->made = tn__cell_new(c, n);
   tn__vec_push(&k->p->arena, &k->p->inputs, in);
   tn__node_keep(n);
@@ -162,7 +170,7 @@ static void do_output(tn_ctx *c, void *arg) {
   for (uint32_t i = 0; i < k->p->outputs.n; i++)
     if (!strcmp(k->p->outputs.v[i].name, k->name)) tn__fail(c, TN_EINVAL, "there is an output '%s' already", k->name);
   output o = {.name = tn__arena_strdup(&k->p->arena, k->name), .node = k->t->node};
-  o.dim = tn__arena_zalloc(&k->p->arena, (k->t->node->rank + 1u) * sizeof *o.dim);
+  o.size = tn__arena_zalloc(&k->p->arena, (o.node->rank + 1u) * sizeof *o.size);
   tn__vec_push(&k->p->arena, &k->p->outputs, o);
   tn__node_keep(o.node);
 }
@@ -253,7 +261,7 @@ static void do_end(tn_ctx *c, void *arg) {
   tn_node *const *var;
   uint32_t nvar = tn__plan_vars(p->plan, &var);
   p->value = tn__arena_zalloc(&p->arena, (nvar + 1) * sizeof *p->value);
-  p->known = tn__arena_zalloc(&p->arena, nvar + 1);
+  p->from = tn__arena_zalloc(&p->arena, (nvar + 1) * sizeof *p->from);
   p->in = tn__arena_zalloc(&p->arena, (in.n + 1) * sizeof *p->in);
   p->out = tn__arena_zalloc(&p->arena, (roots.n + 1) * sizeof *p->out);
   p->ready = true;
@@ -287,30 +295,30 @@ static void need_ready(tn_ctx *c, const tn_program *p) {
   if (!p->ready) tn__fail(c, TN_ESTATE, "the program is not compiled: tn_program_end() has not succeeded");
 }
 
-/* Checks a concrete shape against the recorded one and takes the symbolic sizes from it. */
-static void take_shape(tn_ctx *c, tn_program *p, const input *in, const int64_t *size, uint32_t rank) {
-  tn_node *const *var;
-  uint32_t nvar = tn__plan_vars(p->plan, &var);
-  if (rank != in->node->rank)
-    tn__fail(c, TN_ESHAPE, "input '%s' is %s; %u axes were given", in->name, tn__node_type(in->node, &c->scratch), rank);
+/* Checks a concrete shape against the recorded one. */
+static void match_shape(tn_ctx *c, const input *in, const int64_t *size, uint32_t rank) {
+  const char *type = tn__node_type(in->node, &c->scratch);
+  if (rank != in->node->rank) tn__fail(c, TN_ESHAPE, "input '%s' is %s; %u axes were given", in->name, type, rank);
   for (uint32_t i = 0; i < rank; i++) {
-    tn_node *d = in->node->dim[i];
-    int64_t want;
-    if (tn__const_int(d, &want)) {
-      if (size[i] != want) tn__fail(c, TN_ESHAPE, "input '%s' is %s; axis %u was given as %lld", in->name, tn__node_type(in->node, &c->scratch), i, (long long)size[i]);
-    } else if (d->op == OP_VAR) {
-      if (size[i] < d->lo || size[i] > d->hi)
-        tn__fail(c, TN_EBOUND, "input '%s': size %s = %lld is outside of %lld..%lld", in->name, d->name, (long long)size[i], (long long)d->lo, (long long)d->hi);
-      for (uint32_t v = 0; v < nvar; v++)
-        if (var[v] == d) p->value[v] = size[i], p->known[v] = true;
-    } else {
+    const tn_node *d = in->node->dim[i];
+    if (tn__is_const(d)) {
+      if (size[i] != d->ints[0]) tn__fail(c, TN_ESHAPE, "input '%s' is %s; axis %u was given as %lld", in->name, type, i, (long long)size[i]);
+    } else if (d->op != OP_VAR) {
       tn__fail(c, TN_ENOTSUP, "input '%s': only plain and single symbolic sizes can be bound", in->name);
+    } else if (size[i] < d->lo || size[i] > d->hi) {
+      tn__fail(c, TN_EBOUND, "input '%s': size %s = %lld is outside of %lld..%lld", in->name, d->name, (long long)size[i], (long long)d->lo, (long long)d->hi);
     }
   }
 }
 
+/* The input has this shape from now on. */
+static void set_shape(input *in, const int64_t *size) {
+  for (uint32_t i = 0; i < in->node->rank; i++) in->size[i] = size[i];
+  in->set = true;
+}
+
 static void plain_shape(tn_ctx *c, const tn_dim *shape, int rank, int64_t *out) {
-  if (rank < 0 || rank > TN_MAX_RANK) tn__fail(c, TN_EINVAL, "rank %d is outside of 0..%d", rank, TN_MAX_RANK);
+  check_sizes(c, shape, rank);
   for (int i = 0; i < rank; i++) {
     if (shape[i] < 0) tn__fail(c, TN_EINVAL, "size %lld of axis %d is not a plain size", (long long)shape[i], i);
     out[i] = shape[i];
@@ -329,7 +337,7 @@ static void do_write(tn_ctx *c, void *arg) {
   need_ready(c, k->p);
   input *in = find_input(c, k->p, k->name);
   plain_shape(c, k->shape, k->rank, size);
-  take_shape(c, k->p, in, size, (uint32_t)k->rank);
+  match_shape(c, in, size, (uint32_t)k->rank);
   size_t want = bytes_of(in->node, size);
   if (k->bytes != want) tn__fail(c, TN_EINVAL, "input '%s': %zu bytes given, the shape takes %zu", in->name, k->bytes, want);
   if (!k->data && want) tn__fail(c, TN_EINVAL, "the source is NULL");
@@ -342,7 +350,7 @@ static void do_write(tn_ctx *c, void *arg) {
   if (want) d->ops->upload(d, in->own->mem, k->data, want);
   if (in->bound) tn_release(in->bound);
   in->bound = NULL;
-  in->set = true;
+  set_shape(in, size);
 }
 
 tn_status tn_program_write(tn_program *p, const char *name, const tn_dim *shape, int rank, const void *data, size_t bytes) {
@@ -361,11 +369,11 @@ static void do_bind(tn_ctx *c, void *arg) {
   if (n->dtype != in->node->dtype)
     tn__fail(c, TN_EDTYPE, "input '%s' is %s, not %s", in->name, tn__node_type(in->node, &c->scratch), tn__node_type(n, &c->scratch));
   for (uint32_t i = 0; i < n->rank; i++) size[i] = n->dim[i]->ints[0];
-  take_shape(c, k->p, in, size, n->rank);
+  match_shape(c, in, size, n->rank);
   tn_retain(k->t);
   if (in->bound) tn_release(in->bound);
   in->bound = k->t;
-  in->set = true;
+  set_shape(in, size);
 }
 
 tn_status tn_program_bind(tn_program *p, const char *name, tn_tensor *value) {
@@ -421,9 +429,37 @@ static void commit(tn_ctx *c, state *s, tn_node *fresh) {
   else tn__random_set_state(c, fresh, 0);
 }
 
+/* The symbolic sizes from the shapes of all inputs, which must agree. */
+static void take_sizes(tn_ctx *c, tn_program *p) {
+  tn_node *const *var;
+  uint32_t nvar = tn__plan_vars(p->plan, &var);
+  for (uint32_t v = 0; v < nvar; v++) {
+    p->from[v] = NULL;
+    for (uint32_t i = 0; i < p->inputs.n; i++) {
+      const input *in = &p->inputs.v[i];
+      for (uint32_t a = 0; in->set && a < in->node->rank; a++) {
+        if (in->node->dim[a] != var[v]) continue;
+        if (p->from[v] && p->value[v] != in->size[a])
+          tn__fail(c, TN_EBOUND, "size %s is %lld in input '%s' but %lld in input '%s'", var[v]->name, (long long)p->value[v], p->from[v]->name, (long long)in->size[a], in->name);
+        p->value[v] = in->size[a];
+        p->from[v] = in;
+      }
+    }
+    if (!p->from[v]) tn__fail(c, TN_EBOUND, "size %s has no value: no input has it", var[v]->name);
+  }
+}
+
+/* Kept here: another program may run the same plan with other sizes before this output is read. */
+static void size_output(tn_ctx *c, const tn_program *p, output *o) {
+  tn__env env = {.val = p->value};
+  env.n = tn__plan_vars(p->plan, &env.key);
+  o->bytes = tn__plan_out_bytes(p->plan, o->at);
+  for (uint32_t i = 0; i < o->node->rank; i++)
+    o->size[i] = tn__is_const(o->node->dim[i]) ? o->node->dim[i]->ints[0] : tn__eval_index(o->node->dim[i], &env, &c->scratch);
+}
+
 static void do_run(tn_ctx *c, void *arg) {
   tn_program *p = ((args *)arg)->p;
-  tn_node *const *var;
   need_ready(c, p);
   if (c->runtime->recording) tn__fail(c, TN_ESTATE, "a program cannot run while one is being recorded");
   uint64_t seed = 0, calls = 0;
@@ -432,12 +468,12 @@ static void do_run(tn_ctx *c, void *arg) {
     tn_rng_get_state(c, &seed, &calls);
   }
   fill_inputs(c, p);
-  for (uint32_t i = 0; i < tn__plan_vars(p->plan, &var); i++)
-    if (!p->known[i]) tn__fail(c, TN_EBOUND, "size %s has no value: no input has it", var[i]->name);
+  take_sizes(c, p);
   tn__plan_bind(c, p->plan, p->value);
   for (uint32_t i = 0; i < p->outputs.n; i++) {
     output *o = &p->outputs.v[i];
-    renew(c, &o->buf, tn__plan_out_bytes(p->plan, o->at));
+    size_output(c, p, o);
+    renew(c, &o->buf, o->bytes);
     p->out[o->at] = o->buf;
   }
   for (uint32_t i = 0; i < p->states.n; i++) {
@@ -472,13 +508,8 @@ static output *find_output(tn_ctx *c, tn_program *p, const char *name) {
 static void do_result(tn_ctx *c, void *arg) {
   args *k = arg;
   output *o = find_output(c, k->p, k->name);
-  tn_node *const *var, *dim[TN_MAX_RANK];
-  tn_node **old = NULL, **new_ = NULL;
-  uint32_t nvar = tn__plan_vars(k->p->plan, &var);
-  old = tn__alloc(c, (nvar + 1) * sizeof *old);
-  new_ = tn__alloc(c, (nvar + 1) * sizeof *new_);
-  for (uint32_t i = 0; i < nvar; i++) old[i] = var[i], new_[i] = tn__int(c, k->p->value[i]);
-  for (uint32_t i = 0; i < o->node->rank; i++) dim[i] = tn__substitute(c, o->node->dim[i], old, new_, nvar);
+  tn_node *dim[TN_MAX_RANK];
+  for (uint32_t i = 0; i < o->node->rank; i++) dim[i] = tn__int(c, o->size[i]);
   k->made = tn__cell_new(c, tn__storage_make(c, o->node->dtype, tn__buffer_keep(o->buf), dim, o->node->rank));
 }
 
@@ -490,10 +521,9 @@ tn_tensor *tn_program_result(tn_program *p, const char *name) {
 static void do_read(tn_ctx *c, void *arg) {
   args *k = arg;
   output *o = find_output(c, k->p, k->name);
-  size_t want = tn__plan_out_bytes(k->p->plan, o->at);
-  if (k->bytes != want) tn__fail(c, TN_EINVAL, "output '%s' takes %zu bytes, not %zu", o->name, want, k->bytes);
-  if (!k->into && want) tn__fail(c, TN_EINVAL, "the destination is NULL");
-  if (want) o->buf->device->ops->download(o->buf->device, k->into, o->buf->mem, want);
+  if (k->bytes != o->bytes) tn__fail(c, TN_EINVAL, "output '%s' takes %zu bytes, not %zu", o->name, o->bytes, k->bytes);
+  if (!k->into && o->bytes) tn__fail(c, TN_EINVAL, "the destination is NULL");
+  if (o->bytes) o->buf->device->ops->download(o->buf->device, k->into, o->buf->mem, o->bytes);
 }
 
 tn_status tn_program_read(tn_program *p, const char *name, void *out, size_t bytes) {

@@ -95,6 +95,8 @@ static void do_write(tn_ctx *c, void *arg) {
   const io *k = arg;
   tn_tensor *t = k->t[0];
   refuse_recording(c);
+  if (t->node->op != OP_STORAGE && t->node->op != OP_ASSIGN)
+    tn__fail(c, TN_ESTATE, "%s is not realised: it has no memory to write to", tn__node_type(t->node, &c->scratch));
   for (uint32_t i = 0; i < t->node->rank; i++)
     if (!tn__is_const(t->node->dim[i])) tn__fail(c, TN_EBOUND, "%s has a symbolic size", tn__node_type(t->node, &c->scratch));
   check_bytes(c, t, k->bytes);

@@ -186,7 +186,10 @@ static tn_node *order_axes(tn__fuse *f, tn_node *n) {
 tn_node *tn__layout_contract(tn__fuse *f) {
   tn_node *sink = f->sink;
   for (uint32_t i = f->order.n; i-- > 0;) {
-    tn_node *n = f->order.v[i], *better = n->op == OP_CONTRACT ? order_axes(f, n) : NULL;
+    tn_node *n = f->order.v[i], *better = NULL;
+    if (n->op != OP_CONTRACT) continue;
+    if (!f->dev->has_gemm || !f->dev->has_gemm()) return sink;
+    better = order_axes(f, n);
     if (better) sink = tn__substitute(f->c, sink, &n, &better, 1);
   }
   return sink == f->sink ? sink : tn__simplify_graph(f->c, sink);

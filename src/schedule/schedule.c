@@ -48,10 +48,8 @@ tn__schedule *tn__schedule_make(tn_ctx *c, tn__arena *a, tn_node *sink, const tn
   tn__fuse f = {.c = c, .a = a, .dev = dev, .sink = sink, .next_range = 100};
   f.s = tn__arena_zalloc(a, sizeof *f.s);
   survey(&f);
-  if (dev->has_gemm) {
-    f.sink = tn__layout_contract(&f);
-    survey(&f);
-  }
+  f.sink = tn__layout_contract(&f);
+  if (f.sink != sink) survey(&f);
   add_inputs(&f);
   tn__fuse_decide(&f);
   tn__fuse_join(&f);

@@ -2,6 +2,7 @@
 #include "tensor/cells.h"
 #include "device/device.h"
 #include "tensor/front.h"
+#include <string.h>
 
 /* ---- handles ---- */
 
@@ -20,7 +21,10 @@ static void unlink_cell(tn_tensor *t) {
 }
 
 tn_tensor *tn__cell_new(tn_ctx *c, tn_node *node) {
-  tn_tensor *t = tn__mem_zalloc(&c->mem, sizeof *t);
+  tn_tensor *t = c->cells->ended;
+  if (t) c->cells->ended = t->next;
+  else t = tn__mem_alloc(&c->mem, sizeof *t);
+  memset(t, 0, sizeof *t);
   t->magic = TN__CELL_MAGIC;
   t->refs = 1;
   t->ctx = c;
@@ -43,7 +47,8 @@ static void end(tn_tensor *t) {
   tn__node_drop(c, t->node);
   tn__node_drop(c, t->view);
   t->magic = 0;
-  tn__mem_free(&c->mem, t);
+  t->next = c->cells->ended;
+  c->cells->ended = t;
   c->stats.handles_live--;
 }
 
@@ -150,7 +155,7 @@ tn_scope_guard tn_scope_enter(tn_ctx *ctx) {
 }
 
 void tn_scope_leave(tn_scope_guard *guard) {
-  if (guard->ctx && guard->ctx->cells->top->depth > guard->depth) close_down_to(guard->ctx, guard->depth);
+  if (guard && guard->ctx && guard->ctx->cells->top->depth > guard->depth) close_down_to(guard->ctx, guard->depth);
 }
 
 /* ---- the context's part ---- */
@@ -173,6 +178,11 @@ void tn__cells_close(tn_ctx *c) {
   while (k->root.first) end(k->root.first); /* bases are in the list themselves */
   for (uint32_t i = 0; i < k->dim.n; i++) tn__node_drop(c, k->dim.v[i]);
   tn__node_drop(c, k->random.state);
+  while (k->ended) {
+    tn_tensor *t = k->ended;
+    k->ended = t->next;
+    tn__mem_free(&c->mem, t);
+  }
   while (k->spare) {
     struct tn__scope *s = k->spare;
     k->spare = s->outer;

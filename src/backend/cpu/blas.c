@@ -1,16 +1,86 @@
-/* Matrix products by OpenBLAS (any CBLAS will do, but only OpenBLAS can be told how many threads to use). */
+/* Matrix products by OpenBLAS, loaded when the first one is wanted: its start-up costs milliseconds and threads, which programs without
+ * products should not pay.
+ *
+ * The library chooses its kernels by a list of processors it knows, and falls back to code for the oldest ones on any that is newer than
+ * itself: an eighth of the speed.  It is then loaded again with the kernels that the machine's instructions allow. */
 #include "backend/cpu/cpu.h"
-#include <cblas.h>
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
-extern void openblas_set_num_threads(int n) __attribute__((weak));
-extern int openblas_get_num_threads(void) __attribute__((weak));
+/* CBLAS, as its standard gives it (www.netlib.org/blas/blast-forum/cblas.tgz); what is needed of it. */
+enum { ROW_MAJOR = 101, NO_TRANS = 111, TRANS = 112 };
+typedef void sgemm_fn(int order, int trans_a, int trans_b, int m, int n, int k, float alpha, const void *a, int lda, const void *b, int ldb, float beta,
+                      void *c, int ldc);
+typedef void dgemm_fn(int order, int trans_a, int trans_b, int m, int n, int k, double alpha, const void *a, int lda, const void *b, int ldb,
+                      double beta, void *c, int ldc);
+
+/* One library serves the process; nothing here changes once it is loaded. */
+static struct blas {
+  void *library;
+  sgemm_fn *sgemm;
+  dgemm_fn *dgemm;
+  void (*set_threads)(int);
+  int (*get_threads)(void);
+} blas;
+static pthread_once_t blas_once = PTHREAD_ONCE_INIT;
+
+static void *open_library(void) {
+  static const char *const names[] = {"libopenblas.so.0", "libopenblas.so"};
+  void *lib = NULL;
+  for (size_t i = 0; i < sizeof names / sizeof *names && !lib; i++) lib = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+  return lib;
+}
+
+/* dlsym gives an object pointer where a function pointer is meant; POSIX makes the two interchangeable, C does not. */
+static void find(void *library, const char *name, void *out) {
+  void *p = dlsym(library, name);
+  memcpy(out, &p, sizeof p);
+}
+
+/* The kernels to ask for where the library did not recognise the machine; NULL: it did well. */
+static const char *better_core(void *library) {
+  const char *(*core_name)(void);
+  find(library, "openblas_get_corename", &core_name);
+  const char *core = core_name ? core_name() : "";
+  bool oldest = !strcmp(core, "Prescott") || !strcmp(core, "Core2") || !strcmp(core, "Generic") || !strcmp(core, "Nehalem");
+  if (!oldest || getenv("OPENBLAS_CORETYPE")) return NULL;
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
+    return "SkylakeX";
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return "Haswell";
+#endif
+  return NULL;
+}
+
+static void load(void) {
+  void *lib = open_library();
+  const char *core = lib ? better_core(lib) : NULL;
+  if (core) {
+    dlclose(lib);
+    setenv("OPENBLAS_CORETYPE", core, 0);
+    lib = open_library();
+    unsetenv("OPENBLAS_CORETYPE");
+  }
+  if (!lib) return;
+  find(lib, "cblas_sgemm", &blas.sgemm);
+  find(lib, "cblas_dgemm", &blas.dgemm);
+  find(lib, "openblas_set_num_threads", &blas.set_threads);
+  find(lib, "openblas_get_num_threads", &blas.get_threads);
+  if (blas.sgemm && blas.dgemm) blas.library = lib;
+}
+
+bool tn__cpu_has_gemm(void) {
+  pthread_once(&blas_once, load);
+  return blas.library != NULL;
+}
 
 /* Multiplications below which a product of a batch is better done by one thread, beside its neighbours. */
 enum { SMALL_PRODUCT = 1 << 21 };
 
 static void use_threads(int n) {
-  if (openblas_set_num_threads && openblas_get_num_threads && openblas_get_num_threads() != n) openblas_set_num_threads(n);
+  if (blas.set_threads && blas.get_threads && blas.get_threads() != n) blas.set_threads(n);
 }
 
 /* C = beta C, for a product over nothing. */
@@ -18,8 +88,11 @@ static void scale(const tn__product *g, char *c, size_t size) {
   for (int64_t i = 0; i < g->m; i++) {
     char *row = c + (size_t)(i * g->ldc) * size;
     if (g->beta == 0) memset(row, 0, (size_t)g->n * size);
-    else if (g->dtype == TN_F32) cblas_sscal((blasint)g->n, (float)g->beta, (float *)(void *)row, 1);
-    else cblas_dscal((blasint)g->n, g->beta, (double *)(void *)row, 1);
+    else
+      for (int64_t j = 0; j < g->n; j++) {
+        if (g->dtype == TN_F32) ((float *)(void *)row)[j] *= (float)g->beta;
+        else ((double *)(void *)row)[j] *= g->beta;
+      }
   }
 }
 
@@ -28,12 +101,12 @@ static void multiply(void *arg, int64_t i, int thread) {
   size_t size = tn__size_of(g->dtype);
   const void *a = (const char *)g->a + (size_t)(i * g->stride_a) * size, *b = (const char *)g->b + (size_t)(i * g->stride_b) * size;
   void *c = (char *)g->c + (size_t)(i * g->stride_c) * size;
-  enum CBLAS_TRANSPOSE ta = g->trans_a ? CblasTrans : CblasNoTrans, tb = g->trans_b ? CblasTrans : CblasNoTrans;
-  blasint m = (blasint)g->m, n = (blasint)g->n, k = (blasint)g->k, lda = (blasint)g->lda, ldb = (blasint)g->ldb, ldc = (blasint)g->ldc;
+  int ta = g->trans_a ? TRANS : NO_TRANS, tb = g->trans_b ? TRANS : NO_TRANS;
+  int m = (int)g->m, n = (int)g->n, k = (int)g->k, lda = (int)g->lda, ldb = (int)g->ldb, ldc = (int)g->ldc;
   (void)thread;
   if (k == 0) scale(g, c, size);
-  else if (g->dtype == TN_F32) cblas_sgemm(CblasRowMajor, ta, tb, m, n, k, 1.0f, a, lda, b, ldb, (float)g->beta, c, ldc);
-  else cblas_dgemm(CblasRowMajor, ta, tb, m, n, k, 1.0, a, lda, b, ldb, g->beta, c, ldc);
+  else if (g->dtype == TN_F32) blas.sgemm(ROW_MAJOR, ta, tb, m, n, k, 1.0f, a, lda, b, ldb, (float)g->beta, c, ldc);
+  else blas.dgemm(ROW_MAJOR, ta, tb, m, n, k, 1.0, a, lda, b, ldb, g->beta, c, ldc);
 }
 
 tn_status tn__cpu_gemm(tn__device *d, const tn__product *g) {
@@ -44,6 +117,10 @@ tn_status tn__cpu_gemm(tn__device *d, const tn__product *g) {
                 (long long)g->n, (long long)g->k, (long long)sizes[i]);
       return TN_ENOTSUP;
     }
+  if (!tn__cpu_has_gemm()) {
+    tn__error(d->ctx, TN_ENOTSUP, "there is no BLAS library (libopenblas.so.0)");
+    return TN_ENOTSUP;
+  }
   if (g->m == 0 || g->n == 0) return TN_OK;
   int threads = tn__pool_threads(d->ctx->pool);
   tn__product product = *g;

@@ -201,10 +201,10 @@ static void describe(tn_ctx *c, cpu *self, char *text, size_t size) {
   snprintf(self->machine, sizeof self->machine, "%s %s ", model, flags);
   int v = 0;
   while (!strstr(self->machine, vectors[v].flag)) v++;
-  const char *fma = strstr(self->machine, " fma ") ? "+FMA" : "", *cc = self->cc.path;
+  const char *fma = strstr(self->machine, " fma ") ? "+FMA" : "", *name = strrchr(self->cc.path, '/');
   int cores = tn__pool_threads(c->pool);
-  snprintf(text, size, "%d core%s, %s, %s%s; cc = %s", cores, cores == 1 ? "" : "s", model, vectors[v].name, fma,
-           *cc ? cc : "none: kernels are interpreted");
+  snprintf(text, size, "%d core%s, %s, %s%s; cc = %.40s", cores, cores == 1 ? "" : "s", model, vectors[v].name, fma,
+           name ? name + 1 : "none: kernels are interpreted");
 }
 
 static void close_cpu(tn__device *d) {
@@ -231,7 +231,7 @@ void tn__cpu_open(tn_ctx *c) {
   bool compiles = tn__cc_find(c, &found.cc);
   describe(c, &found, text, sizeof text);
   tn__device *d = tn__device_add(c, compiles ? &cpu_ops : &tn__ref_ops, "cpu", text, NULL);
-  d->has_gemm = true;
+  d->has_gemm = tn__cpu_has_gemm;
   d->interprets = !compiles;
   if (compiles) {
     cpu *self = d->self = tn__mem_alloc(&c->mem, sizeof *self);

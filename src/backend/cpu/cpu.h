@@ -6,6 +6,9 @@
 /* Adds the device "cpu".  Without a C compiler it interprets, and says so on stderr once unless opt.quiet. */
 void tn__cpu_open(tn_ctx *c);
 
+/* Is there a BLAS library?  Loads it. */
+bool tn__cpu_has_gemm(void);
+
 /* C[i] = op(A[i]) op(B[i]) + beta C[i] for i in 0..batch-1, all row-major: op(A) is m x k, op(B) k x n, C m x n.  Leading dimensions
  * (the distance between rows as stored) and strides (between products; 0 shares an operand) count elements. */
 typedef struct tn__product {

@@ -1,0 +1,113 @@
+/* tenet train mnist from outside, on a few invented digits: equal seeds, interruption, refusals. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* cmocka wants the four above first */
+#include <cmocka.h>
+#include "support/files.h"
+#include "tenet/tenet.h"
+
+enum { SIDE = 28, ROOM = 1024 };
+
+static char tenet[512], data[160];
+
+/* Bright bars whose place tells the digit. */
+static void write_digits(tn_ctx *ctx, const char *prefix, int64_t n) {
+  uint8_t *pixel = calloc((size_t)n, SIDE * SIDE), *label = malloc((size_t)n);
+  char path[256];
+  for (int64_t i = 0; i < n; i++) {
+    label[i] = (uint8_t)(i * 7 % 10);
+    for (int y = 0; y < SIDE; y++)
+      for (int x = 0; x < 3; x++) pixel[(i * SIDE + y) * SIDE + 2 * label[i] + x + i % 3] = (uint8_t)(100 + (i * 37 + y * 11) % 156);
+  }
+  const tn_array images = {.dtype = TN_U8, .rank = 3, .shape = {n, SIDE, SIDE}, .data = pixel, .bytes = (size_t)n * SIDE * SIDE};
+  const tn_array labels = {.dtype = TN_U8, .rank = 1, .shape = {n}, .data = label, .bytes = (size_t)n};
+  snprintf(path, sizeof path, "%s/%s-images-idx3-ubyte.gz", data, prefix);
+  assert_int_equal(tn_idx_write(ctx, path, &images), TN_OK);
+  snprintf(path, sizeof path, "%s/%s-labels-idx1-ubyte", data, prefix);
+  assert_int_equal(tn_idx_write(ctx, path, &labels), TN_OK);
+  free(pixel), free(label);
+}
+
+static int prepare(void **state) {
+  (void)state;
+  const char *build = getenv("TENET_BUILD");
+  if (!build) return 1;
+  snprintf(tenet, sizeof tenet, "%s/tenet", build);
+  snprintf(data, sizeof data, "%s", test_path(""));
+  tn_ctx *ctx = tn_ctx_open(&(tn_options){.device = "ref", .cache_dir = "", .quiet = 1});
+  write_digits(ctx, "train", 300);
+  write_digits(ctx, "t10k", 100);
+  tn_ctx_close(ctx);
+  return 0;
+}
+
+static int clean(void **state) {
+  (void)state;
+  test_remove_files();
+  return 0;
+}
+
+/* Runs a shell command with $T the command and $D the folder; its exit code. */
+static int shell(const char *command) {
+  char line[ROOM];
+  snprintf(line, sizeof line, "T='%s'; D='%s'; cd \"$D\"; { %s ; } >log 2>&1", tenet, data, command);
+  int status = system(line);
+  return status < 0 ? -1 : status >> 8 & 255;
+}
+
+#define OK(command)                                                                                                    \
+  do {                                                                                                                 \
+    if (shell(command) != 0) fail_msg("failed: %s", command);                                                          \
+  } while (0)
+
+static void equal_seeds_give_equal_weights(void **state) {
+  (void)state;
+  OK("$T train mnist --model mlp --epochs 2 --data . --out a --seed 3");
+  OK("test -s a/mnist-mlp-loss.png && test -s a/mnist-mlp-misread.png");
+  OK("$T train mnist --model mlp --epochs 2 --data . --out b --seed 3 && cmp a/mnist-mlp.safetensors b/mnist-mlp.safetensors");
+  OK("$T train mnist --model mlp --epochs 2 --data . --out b --seed 4 && ! cmp a/mnist-mlp.safetensors b/mnist-mlp.safetensors");
+}
+
+/* Wherever the interruption falls, the end is the same; with dropout, whose random numbers must continue, too. */
+static void interrupted_runs_end_the_same(void **state) {
+  (void)state;
+  OK("$T train mnist --model cnn --epochs 2 --batch 32 --data . --out whole");
+  OK("timeout -s INT 1.2 $T train mnist --model cnn --epochs 2 --batch 32 --data . --out part; test -s part/mnist-cnn.safetensors");
+  OK("$T train mnist --resume part/mnist-cnn.safetensors --data . --out part && cmp whole/mnist-cnn.safetensors part/mnist-cnn.safetensors");
+}
+
+static void bad_input_is_refused(void **state) {
+  (void)state;
+  assert_int_equal(shell("$T train"), 2);
+  assert_int_equal(shell("$T nonsense"), 2);
+  assert_int_equal(shell("$T train mnist --epochs 0"), 2);
+  assert_int_equal(shell("$T train mnist --epochs"), 2);
+  assert_int_equal(shell("$T train mnist --colour"), 2);
+  assert_int_equal(shell("$T train mnist --model rnn --data . --out o"), 1);
+  assert_int_equal(shell("$T train mnist --data /nowhere --out o"), 1);
+  OK("$T train mnist --data /nowhere --out o 2>&1 | grep -q 'digits in /nowhere'");
+  assert_int_equal(shell("$T train mnist --data . --out /proc/none"), 1);
+  assert_int_equal(shell("$T train mnist --data . --resume train-labels-idx1-ubyte --out o"), 1);
+  assert_int_equal(shell("$T train mnist --data . --device none --out o"), 1);
+  assert_int_equal(shell("mkdir -p short && cp * short; head -c 200 train-images-idx3-ubyte.gz >short/train-images-idx3-ubyte.gz; "
+                         "$T train mnist --data short --out o"), 1);
+}
+
+static void small_commands(void **state) {
+  (void)state;
+  OK("$T --version | grep -q '^tenet 0'");
+  OK("$T --help | grep -q -- --resume");
+  OK("$T devices | grep -q '^cpu.*default'");
+  OK("$T explain mnist-mlp >explained && grep -q contract explained");
+  assert_int_equal(shell("$T devices >/dev/full"), 1);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(equal_seeds_give_equal_weights), cmocka_unit_test(interrupted_runs_end_the_same),
+      cmocka_unit_test(bad_input_is_refused),           cmocka_unit_test(small_commands),
+  };
+  return cmocka_run_group_tests(tests, prepare, clean);
+}
