@@ -2,6 +2,7 @@
  *
  *   bench [--threads N] [--seconds S] [NAME...]     each named workload, or all: one line of JSON each, with all its samples
  *   bench --first-step                              one training step from process start, for bench/run to time
+ *   bench --cblas                                   which CBLAS stands beside Tenet, and for which processor
  *
  * peers.py runs the same workloads on the same numbers; "check" is a weighted sum of a workload's first result, by which
  * bench/run sees that both computed the same thing. */
@@ -15,6 +16,7 @@
 #include <time.h>
 
 extern void openblas_set_num_threads(int n) __attribute__((weak));
+extern char *openblas_get_config(void) __attribute__((weak));
 
 enum { MAX_SAMPLES = 400, MIN_SAMPLES = 5, MAX_THREADS = 256 };
 
@@ -418,6 +420,7 @@ int main(int argc, char **argv) {
   bool first = false;
   int arg = 1;
   for (; arg < argc && !strncmp(argv[arg], "--", 2); arg++) {
+    if (!strcmp(argv[arg], "--cblas")) return puts(openblas_get_config ? openblas_get_config() : "not OpenBLAS") < 0;
     if (!strcmp(argv[arg], "--first-step")) first = true;
     else if (!strcmp(argv[arg], "--threads") && arg + 1 < argc) b.threads = atoi(argv[++arg]);
     else if (!strcmp(argv[arg], "--seconds") && arg + 1 < argc) b.seconds = atof(argv[++arg]);

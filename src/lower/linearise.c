@@ -9,6 +9,8 @@
 #include "lower/lower.h"
 #include "rewrite/rewrite.h"
 
+enum { SLICE_WORK = 20000 }; /* instructions that are worth waking a thread for */
+
 typedef struct unit {
   enum { U_INSTR, U_LOOP, U_LANES } kind;
   tn_node *node;            /* instruction (linear form), or the range of a loop or vector loop */
@@ -431,7 +433,7 @@ void tn__linearise(tn_ctx *c, tn__arena *a, tn_node *body, tn__part *part) {
   for (uint32_t i = 0; i < sink->nsrc; i++) ensure(&l, sink->src[i]);
   write_block(&l, 0);
   double work = work_of(&l, global);
-  *part = (tn__part){.body = body, .ins = l.out.v, .n = l.out.n, .global = global, .grain = work > 20000 ? 1 : (int64_t)(20000 / (work + 1)) + 1};
+  *part = (tn__part){.body = body, .ins = l.out.v, .n = l.out.n, .global = global, .grain = work > SLICE_WORK ? 1 : (int64_t)(SLICE_WORK / (work + 1)) + 1};
 }
 
 /* Cuts a body where a load waits for a store to a whole buffer; gives the parts' sinks. */

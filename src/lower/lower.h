@@ -12,6 +12,14 @@ tn__kernel *tn__lower(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *b
 
 enum { TN__MAX_RANGES = 64 };
 
+/* Numbers of the ranges that passes add.  The schedule numbers outputs from 0 and reductions from 100. */
+enum {
+  TN__R_ROW = 10000,   /* loops of kept rows */
+  TN__R_MARK = 20000,  /* stand-ins during a rewrite; none is left after it */
+  TN__R_INNER = 30000, /* the inner half of a cut range, added to its number */
+  TN__R_BLOCK = 40000  /* blocks of a split reduction, and the sum over them */
+};
+
 /* The ranges of a body, numbered, and which of them each node depends on. */
 typedef struct tn__ranges {
   tn__nodes order;                  /* the body, sources first */

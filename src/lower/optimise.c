@@ -103,7 +103,7 @@ static bool merge(tn_ctx *c, tn__arena *a, tn_node **body, tn__sb *note) {
       tn_node *flat = tn__range(c, tn__mul(c, x->src[0], y->src[0]), (int)y->ints[0], y->ints[1]);
       tn__sb_printf(note, " merge(%lld,%lld)", (long long)x->ints[1], (long long)y->ints[1]);
       /* the outer range vanishes from the closers, then from the indices; the inner one takes over both extents */
-      tn_node *mark = tn__range(c, x->src[0], (int)x->ints[0], 20000);
+      tn_node *mark = tn__range(c, x->src[0], (int)x->ints[0], TN__R_MARK);
       *body = tn__substitute(c, *body, &x, &mark, 1);
       tn__ranges_find(c, a, *body, &r);
       *body = drop_range(c, &r, *body, mark);
@@ -198,9 +198,9 @@ static tn_node *cut(tn_ctx *c, tn_node *body, tn_node *x, int64_t by, int outer_
   tn_node *inner_size = tn__simplify_index(c, tn__op2(c, OP_MIN, b, rest));
   int64_t whole;
   if (tn__const_int(size, &whole) && whole % by == 0) inner_size = b;
-  tn_node *inner = tn__range(c, inner_size, inner_axis, x->ints[1] + 30000);
+  tn_node *inner = tn__range(c, inner_size, inner_axis, x->ints[1] + TN__R_INNER);
   tn__nodes all = {0}, old = {0}, new_ = {0};
-  tn_node *at = tn__add(c, tn__mul(c, outer, b), inner), *mark = tn__range(c, size, x->ints[0] == AX_LOOP ? AX_LOOP : AX_REDUCE, 20001);
+  tn_node *at = tn__add(c, tn__mul(c, outer, b), inner), *mark = tn__range(c, size, (int)x->ints[0], TN__R_MARK);
   body = tn__substitute(c, body, &x, &mark, 1);
   tn__topo(&c->scratch, &body, 1, &all);
   for (uint32_t i = 0; i < all.n; i++) { /* closers take both ranges in its place */
@@ -268,7 +268,7 @@ static tn_node *vectorise_rest(tn_ctx *c, tn__arena *a, tn_node *body, tn__sb *n
     for (uint32_t j = 0; j < p.r.n; j++) {
       const tn_node *x = p.r.range[j];
       if (x->ints[0] != AX_LOOP && x->ints[0] != AX_REDUCE) continue;
-      if (x->ints[1] >= 30000 || walk_score(&p, j) <= 0) continue;
+      if (x->ints[1] >= TN__R_INNER || walk_score(&p, j) <= 0) continue;
       bool clash = false, closes = false; /* one lane range per expression; reductions must not nest under it */
       for (uint32_t i = 0; i < p.r.order.n; i++) {
         const tn_node *n = p.r.order.v[i];
@@ -329,14 +329,17 @@ typedef struct blocks { /* range x as block * rows + inner */
   int64_t count;
 } blocks;
 
-static blocks cut_blocks(tn_ctx *c, tn_node *x, int64_t size) {
-  blocks b = {.x = x, .count = size < PARTIALS * 4 ? size : PARTIALS};
-  int64_t rows = (size + b.count - 1) / b.count;
-  b.block = tn__range(c, tn__int(c, b.count), AX_LOOP, 40000);
-  b.sum = tn__range(c, tn__int(c, b.count), AX_REDUCE, 40001);
-  tn_node *first = tn__mul(c, b.block, tn__int(c, rows)), *left = tn__int(c, rows);
-  if (size % b.count) left = tn__op2(c, OP_MAX, tn__int(c, 0), tn__op2(c, OP_MIN, left, tn__sub(c, x->src[0], first)));
-  b.inner = rows == 1 ? tn__int(c, 0) : tn__range(c, left, AX_REDUCE, x->ints[1]);
+static blocks cut_blocks(tn_ctx *c, tn_node *x) {
+  int64_t most = (int64_t)extent(x), whole = 0;
+  blocks b = {.x = x, .count = most < PARTIALS * 4 ? (most < PARTIALS ? most : PARTIALS) : PARTIALS};
+  tn_node *count = tn__int(c, b.count), *size = x->src[0];
+  tn_node *rows = tn__simplify_index(c, tn__op2(c, OP_IDIV, tn__add(c, size, tn__int(c, b.count - 1)), count));
+  b.block = tn__range(c, count, AX_LOOP, TN__R_BLOCK);
+  b.sum = tn__range(c, count, AX_REDUCE, TN__R_BLOCK + 1);
+  tn_node *first = tn__mul(c, b.block, rows), *left = rows;
+  if (!tn__const_int(size, &whole) || whole % b.count) /* the last blocks may be short, or empty */
+    left = tn__op2(c, OP_MAX, tn__op2(c, OP_MIN, rows, tn__sub(c, size, first)), tn__int(c, 0));
+  b.inner = tn__is_int_const(left, 1) ? tn__int(c, 0) : tn__range(c, left, AX_REDUCE, x->ints[1]);
   b.place = tn__add(c, first, b.inner);
   return b;
 }
@@ -386,14 +389,14 @@ static tn_node *two_steps(tn_ctx *c, const plan *p, const blocks *b, tn_node *r,
 
 static tn_node *split(tn_ctx *c, tn__arena *a, tn_node *body, tn__sb *note) {
   plan p;
-  int64_t size = 0, slot = 0;
+  int64_t slot = 0;
   survey(c, a, body, &p);
   int at = c->mode == TN_MODE_STRICT || !p.reduces ? -1 : split_range(&p);
-  if (at < 0 || !tn__const_int(p.r.range[at]->src[0], &size)) return body;
+  if (at < 0) return body;
   uint64_t all = p.r.n == 64 ? ~0ull : (1ull << p.r.n) - 1;
-  if (size < MIN_SPLIT || volume(&p, p.common) > MAX_SPLIT_CELLS || volume(&p, all) < SPLIT_WORK) return body;
+  if (extent(p.r.range[at]) < MIN_SPLIT || volume(&p, p.common) > MAX_SPLIT_CELLS || volume(&p, all) < SPLIT_WORK) return body;
   tn__sb_printf(note, " split(%lld)", (long long)p.r.range[at]->ints[1]);
-  blocks b = cut_blocks(c, p.r.range[at], size);
+  blocks b = cut_blocks(c, p.r.range[at]);
   for (uint32_t i = 0; i < p.r.order.n; i++)
     if (p.r.order.v[i]->op == OP_PARAM && p.r.order.v[i]->ints[0] >= slot) slot = p.r.order.v[i]->ints[0] + 1;
   tn__nodes old = {0}, new_ = {0};

@@ -9,7 +9,7 @@ enum {
   MAX_ROWS = 16
 };
 
-/* The loops that close at each range: their common level and free set, if they have one. */
+/* The loops that close at each range: their highest level (before it, the loop cannot run), and their free set if they have one in common. */
 typedef struct loop {
   tn_node *range;
   uint32_t level, closers;
@@ -27,7 +27,7 @@ static void describe(const tn__ranges *r, loop *l) {
       uint32_t level = tn__level_of(r, n);
       uint64_t outer = free | (own & ((1ull << j) - 1));
       if (l[j].closers && (l[j].level != level || l[j].free != outer)) l[j].uniform = false;
-      if (!l[j].closers || level < l[j].level) l[j].level = level;
+      if (level > l[j].level) l[j].level = level;
       l[j].free = outer;
       l[j].closers++;
     }
@@ -125,7 +125,7 @@ static tn_node *keep_row(tn_ctx *c, const tn__ranges *r, const loop *l, tn_node 
   uint32_t first = earliest(r, l, w);
   tn_node *x = w->range[first], *value = w->at[first], *size = tn__int(c, x->hi + 1);
   if (repeated(r, l, value, (uint32_t)tn__range_at(r, x))) {
-    tn_node *own = tn__range(c, x->src[0], AX_REDUCE, 10000 + number);
+    tn_node *own = tn__range(c, x->src[0], AX_REDUCE, TN__R_ROW + number);
     value = tn__substitute(c, value, &x, &own, 1);
     x = own;
   }

@@ -19,13 +19,24 @@ static bool ordered(const tn__ranges *r, const tn_node *x, const tn_node *y, uin
   return (ox == oy && fx == fy) || (fx & (oy | fy)) == (oy | fy) || (fy & (ox | fx)) == (ox | fx);
 }
 
+/* Of the loops that x closes, are those of the row the outer ones? */
+static bool outermost(const tn__ranges *r, const tn_node *x, uint64_t row) {
+  bool inner = false;
+  for (uint32_t i = 1; i < x->nsrc; i++) {
+    bool in_row = row >> tn__range_at(r, x->src[i]) & 1;
+    if (in_row && inner) return false;
+    inner |= !in_row;
+  }
+  return true;
+}
+
 static bool nests(const tn__ranges *r, const tn_node *store, uint64_t row) {
   uint64_t around = (tn__own_of(r, store) | tn__free_of(r, store)) & ~row, closed = 0;
   for (uint32_t i = 0; i < r->order.n; i++) {
     const tn_node *x = r->order.v[i];
     if (x->op != OP_REDUCE || !(tn__own_of(r, x) & row)) continue;
     closed |= tn__own_of(r, x) & row;
-    if ((tn__own_of(r, x) & ~row) || (tn__free_of(r, x) & ~row) != around) return false;
+    if (!outermost(r, x, row) || (tn__free_of(r, x) & ~row) != around) return false;
     for (uint32_t k = 0; k < i; k++) {
       const tn_node *y = r->order.v[k];
       if (y->op == OP_REDUCE && (tn__own_of(r, y) & row) && !ordered(r, x, y, row)) return false;

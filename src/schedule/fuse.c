@@ -111,6 +111,7 @@ static void inline_gather(tn__fuse *f, tn_node *n, tn__demand *d) {
 static void inline_at(tn__fuse *f, tn_node *n, tn__info *in, tn__demand *d) {
   tn_node *idx[TN_MAX_RANK + 1], *gate = d->gate;
   f->seeds.v[d->k].size++;
+  if (tn__is_empty(n)) return;
   switch (n->op) {
   case OP_SUM: case OP_PROD: case OP_RMAX: case OP_RMIN: inline_reduce(f, n, in, d); return;
   case OP_FOLD: inline_fold(f, n, in, d); return;
@@ -299,7 +300,7 @@ static void materialise(tn__fuse *f, tn_node *n, tn__info *in) {
     tn__vec_push(f->a, &tn__info_of(f, in->gemm->b.base)->readers, in->kernel);
     return;
   }
-  if (n->op == OP_SCATTER) root_scatter(f, n, &in->want.v[in->host]);
+  if (n->op == OP_SCATTER && !tn__is_empty(n)) root_scatter(f, n, &in->want.v[in->host]);
   else inline_at(f, n, in, &in->want.v[in->host]);
 }
 
@@ -327,7 +328,7 @@ static void decide(tn__fuse *f, tn_node *n) {
   tn__info *in = tn__info_of(f, n);
   if (n->op == OP_PARAM || n->op == OP_SINK) return;
   if (n->dtype == TN__INDEX && !in->must && !in->want.n) return;
-  if (n->op == OP_CONTRACT && (in->want.n || in->must)) {
+  if (n->op == OP_CONTRACT && (in->want.n || in->must) && !tn__is_empty(n)) {
     for (uint32_t i = 1; i < in->want.n; i++) in->inline_dot &= in->want.v[i].k == in->want.v[0].k;
     if (!in->inline_dot && !tn__fuse_attention(f, n)) in->gemm = tn__gemm_plan(f, n);
   }
@@ -375,23 +376,33 @@ void tn__fuse_decide(tn__fuse *f) {
 
 /* ---- kernels side by side ---- */
 
-/* Do both read something at least as large as what they write, and the same? */
-static bool share_input(tn__fuse *f, int a, int b) {
-  double volume = extents(f->seeds.v[a].env, ~0u);
+typedef tn__vec(uint32_t) loads; /* positions of the nodes that a kernel reads from memory */
+
+static loads *find_loads(tn__fuse *f) {
+  loads *v = tn__arena_zalloc(f->a, (f->seeds.n + 1) * sizeof *v);
   for (uint32_t i = 0; i < f->order.n; i++) {
     const tn__info *in = &f->info[i];
-    if (in->buf < 0 || in->kernel == a || in->kernel == b || elements(f->order.v[i]) < volume) continue;
-    bool by_a = false, by_b = false;
-    for (uint32_t j = 0; j < in->want.n; j++) by_a |= in->want.v[j].k == a, by_b |= in->want.v[j].k == b;
-    if (by_a && by_b) return true;
+    for (uint32_t j = 0; in->buf >= 0 && j < in->want.n; j++) {
+      loads *of = &v[in->want.v[j].k];
+      bool again = of->n && of->v[of->n - 1] == i;
+      if (in->want.v[j].k != in->kernel && !again) tn__vec_push(f->a, of, i);
+    }
   }
+  return v;
+}
+
+/* Do both read something at least as large as what they write, and the same? */
+static bool share_input(tn__fuse *f, const loads *a, const loads *b, double volume) {
+  for (uint32_t i = 0; i < a->n; i++)
+    for (uint32_t j = 0; j < b->n; j++)
+      if (a->v[i] == b->v[j] && elements(f->order.v[a->v[i]]) >= volume) return true;
   return false;
 }
 
-static bool may_join(tn__fuse *f, int a, int b) {
+static bool may_join(tn__fuse *f, const loads *l, int a, int b) {
   const tn__seed *x = &f->seeds.v[a], *y = &f->seeds.v[b];
+  if (x->env != y->env || !x->roots.n || !y->roots.n || !x->env->nsrc || x->roots.n + y->roots.n > 8 || x->size + y->size > MAX_KERNEL) return false;
   tn_node *p = x->roots.v[0], *q = y->roots.v[0];
-  if (x->env != y->env || !x->env->nsrc || x->roots.n + y->roots.n > 8 || x->size + y->size > MAX_KERNEL) return false;
   if (tn__info_of(f, p)->gemm || tn__info_of(f, q)->gemm || p->op == OP_SCATTER || q->op == OP_SCATTER) return false;
   if (!x->chain.n != !y->chain.n) return false;
   for (uint32_t i = 0; i < x->chain.n; i++)
@@ -399,26 +410,36 @@ static bool may_join(tn__fuse *f, int a, int b) {
       uint32_t s = x->chain.v[i] & y->chain.v[j];
       if (s != x->chain.v[i] && s != y->chain.v[j]) return false;
     }
-  return share_input(f, a, b) && !depends(f, a, b) && !depends(f, b, a);
+  return share_input(f, &l[a], &l[b], extents(x->env, ~0u)) && !depends(f, a, b) && !depends(f, b, a);
+}
+
+static void join(tn__fuse *f, loads *l, int a, int b) {
+  tn__seed *x = &f->seeds.v[a], *y = &f->seeds.v[b];
+  for (uint32_t i = 0; i < y->roots.n; i++) {
+    tn__info_of(f, y->roots.v[i])->kernel = a;
+    tn__vec_push(f->a, &x->roots, y->roots.v[i]);
+  }
+  for (uint32_t i = 0; i < y->chain.n; i++) tn__vec_push(f->a, &x->chain, y->chain.v[i]);
+  for (uint32_t i = 0; i < l[b].n; i++) tn__vec_push(f->a, &l[a], l[b].v[i]);
+  x->size += y->size;
+  y->roots.n = 0;
 }
 
 /* Kernels over the same ranges that read the same and do not need each other become one, with several outputs. */
 void tn__fuse_join(tn__fuse *f) {
-  for (int a = 0; a < (int)f->seeds.n; a++)
-    for (int b = 0; b < a; b++) {
-      tn__seed *x = &f->seeds.v[a], *y = &f->seeds.v[b];
-      if (!x->roots.n || !y->roots.n || !may_join(f, a, b)) continue;
-      for (uint32_t i = 0; i < y->roots.n; i++) {
-        tn__info_of(f, y->roots.v[i])->kernel = a;
-        tn__vec_push(f->a, &x->roots, y->roots.v[i]);
+  loads *l = find_loads(f);
+  int *now = tn__arena_alloc(f->a, (f->seeds.n + 1) * sizeof *now);
+  for (int a = 0; a < (int)f->seeds.n; a++) {
+    now[a] = a;
+    for (int b = 0; b < a; b++)
+      if (may_join(f, l, a, b)) {
+        join(f, l, a, b);
+        now[b] = a;
       }
-      for (uint32_t i = 0; i < y->chain.n; i++) tn__vec_push(f->a, &x->chain, y->chain.v[i]);
-      for (uint32_t i = 0; i < f->order.n; i++)
-        for (uint32_t j = 0; j < f->info[i].want.n; j++)
-          if (f->info[i].want.v[j].k == b) f->info[i].want.v[j].k = a;
-      x->size += y->size;
-      y->roots.n = 0;
-    }
+  }
+  for (uint32_t i = 0; i < f->order.n; i++)
+    for (uint32_t j = 0; j < f->info[i].want.n; j++)
+      for (int *k = &f->info[i].want.v[j].k; *k != now[*k];) *k = now[*k];
 }
 
 /* ---- softmax between two contractions ---- */

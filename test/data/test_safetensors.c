@@ -32,7 +32,7 @@ static void round_trips_bit_for_bit(void **state) {
   static const tn_dim shapes[4][3] = {{2, 3, 5}, {2, 0, 5}, {1, 1, 1}, {30, 1, 1}};
   tn_tensor *t[N];
   const char *names[N];
-  char name[N][16];
+  char name[N][24];
   uint8_t bytes[N][240];
   size_t size[N];
   tn_scope(ctx) {

@@ -98,10 +98,10 @@ static void symbolic(tn_ctx *c, float tolerance) {
       OK(tn_read(loss2, &l[1], 4));
       OK(tn_read(g2, gs[1], sizeof gs[1]));
       for (int64_t i = 0; i < m * OUT; i++)
-        if (!(fabsf(got[i] - want[i]) <= tolerance)) fail_msg("batch %lld: y[%lld] is %.9g, not %.9g", (long long)m, (long long)i, (double)got[i], (double)want[i]);
-      if (!(fabsf(l[0] - l[1]) <= tolerance)) fail_msg("batch %lld: the loss is %.9g, not %.9g", (long long)m, (double)l[0], (double)l[1]);
+        if (!(fabsf(got[i] - want[i]) <= tolerance)) fail_msg("%s, batch %lld: y[%lld] is %.9g, not %.9g", tn_device_of(w), (long long)m, (long long)i, (double)got[i], (double)want[i]);
+      if (!(fabsf(l[0] - l[1]) <= tolerance)) fail_msg("%s, batch %lld: the loss is %.9g, not %.9g", tn_device_of(w), (long long)m, (double)l[0], (double)l[1]);
       for (int i = 0; i < IN * OUT; i++)
-        if (!(fabsf(gs[0][i] - gs[1][i]) <= tolerance)) fail_msg("batch %lld: g[%d] is %.9g, not %.9g", (long long)m, i, (double)gs[0][i], (double)gs[1][i]);
+        if (!(fabsf(gs[0][i] - gs[1][i]) <= tolerance)) fail_msg("%s, batch %lld: g[%d] is %.9g, not %.9g", tn_device_of(w), (long long)m, i, (double)gs[0][i], (double)gs[1][i]);
     }
     tn_program_close(p);
   }

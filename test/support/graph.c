@@ -373,30 +373,31 @@ static void grow_assign(grower *w) {
   add_value(w, tn__node_make(w->c, &(tn__make){.op = OP_ASSIGN, .src = (tn_node *[]){x.n, y.n}, .nsrc = 2}), y.exact, y.most);
 }
 
-/* softmax, norms: several reductions over one row, kept (by rounding to an integer) from looking inexact */
+/* As softmax and norms: several reductions over one row, around something dear.  Rounded to integers, so that sums stay exact. */
 static void grow_rows(grower *w) {
   tn_ctx *c = w->c;
   value x = pick(w);
   tn_node *dim[RANK];
-  if (!x.n->rank || !tn__is_float(x.n->dtype) || dim_of(x.n, x.n->rank - 1u) == 0) return;
+  if (!x.n->rank || !tn__is_float(x.n->dtype)) return;
   int64_t axis = graph_roll(w->d, 2) ? x.n->rank - 1 : (int64_t)graph_roll(w->d, x.n->rank);
-  if (dim_of(x.n, (uint32_t)axis) == 0) return;
+  double n = (double)dim_of(x.n, (uint32_t)axis);
+  if (n == 0 || (!w->strict && 4 * n >= limit(x.n->dtype))) return;
   for (uint32_t i = 0; i < x.n->rank; i++) dim[i] = i == axis ? tn__int(c, 1) : x.n->dim[i];
   tn_node *top = tn__expand(c, tn__reshape(c, tn__reduce(c, OP_RMAX, x.n, &axis, 1), dim, x.n->rank), x.n->dim);
-  tn_node *e = tn__sub(c, x.n, top);
-  value r = {.n = e, .exact = x.exact, .most = 2 * x.most};
-  if (w->strict) e = tn__op1(c, OP_EXP, e);
-  tn_node *s = tn__reduce(c, OP_SUM, e, &axis, 1);
-  double n = (double)dim_of(x.n, (uint32_t)axis);
-  if (!w->strict && !(r.exact && r.most * n < limit(x.n->dtype))) return;
-  s = tn__expand(c, tn__reshape(c, s, dim, x.n->rank), x.n->dim);
-  add_value(w, tn__add(c, e, s), r.exact, r.most * (n + 1));
+  tn_node *e = tn__op1(c, OP_EXP, tn__sub(c, x.n, top)), *four = tn__scalar_to(c, tn__const_num(c, x.n->dtype, 4), x.n->dim, x.n->rank);
+  tn_node *q = w->strict ? e : tn__op1(c, OP_FLOOR, tn__mul(c, e, four));
+  tn_node *s = tn__reduce(c, OP_SUM, q, &axis, 1);
+  tn_node *wide = tn__expand(c, tn__reshape(c, s, dim, x.n->rank), x.n->dim);
+  if (graph_roll(w->d, 2)) add_value(w, s, true, 4 * n);
+  if (graph_roll(w->d, 2)) add_value(w, e, false, 1);
+  if (graph_roll(w->d, 2)) add_value(w, tn__op2(c, OP_DIV, e, wide), false, 1);
+  add_value(w, tn__add(c, q, wide), true, 4 * (n + 1));
 }
 
 typedef void (*grow_fn)(grower *);
 static const grow_fn growth[] = {grow_leaf, grow_unary, grow_unary, grow_binary, grow_binary, grow_binary, grow_where, grow_cast, grow_reduce, grow_reduce, grow_reduce, grow_reshape,
     grow_reshape, grow_expand, grow_permute, grow_pad, grow_shrink, grow_flip, grow_window, grow_fold, grow_gather, grow_scatter, grow_contract, grow_concatenate, grow_iota,
-    grow_copy, grow_assign, grow_rows};
+    grow_copy, grow_assign, grow_rows, grow_rows};
 
 typedef struct step {
   grower *w;

@@ -182,7 +182,7 @@ static void translate_part(build *b, const tn__part *part) {
   if (b->open.n) tn__fail(c, TN_ERUN, "kernel %s leaves a loop open", b->k->name);
   b->p->n = at;
   b->p->nreg = b->value.n;
-  b->p->reg = tn__arena_dup(keep, b->value.v, (b->value.n + 1) * sizeof(uint64_t));
+  b->p->reg = tn__arena_dup(keep, b->value.v, b->value.n * sizeof(uint64_t));
 }
 
 static void translate_kernel(build *b, program *out) {
