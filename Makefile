@@ -4,8 +4,8 @@ JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 60
 # The thread sanitizer looks at the tests with more than one thread, valgrind at the parts it gets through fast enough.
-TSAN_TESTS ?= ^(base|backend|device|run|program|ctx|data)\.
-VALGRIND_TESTS ?= base_mem base_map base_cache 'ir_*' 'rewrite_*' 'data_*'
+TSAN_TESTS ?= ^(base|backend|device|data)\.|^run\.(programs|bad_input)|^tensor\.handles
+VALGRIND_TESTS ?= 'base_[mc]*' ir_shape ir_index ir_spec device_pool 'data_*' 'tensor_*' run_alloc
 
 # $(call preset,NAME): configures and builds build-NAME.  $(call ctest,DIR): runs its tests.
 preset = cmake --preset $(1) >/dev/null && cmake --build build-$(1) -j $(JOBS)

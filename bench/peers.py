@@ -254,6 +254,7 @@ def main():
     options = parser.parse_intermixed_args()
     for name in BEFORE_IMPORT:
         os.environ[name] = str(options.threads)
+    os.environ.update(JAX_PLATFORMS="cpu", CUDA_VISIBLE_DEVICES="")
     try:
         import numpy as np
         version, bind = PEERS[options.peer](options.threads)

@@ -12,8 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
-enum { TEST_BATCH = 250, SHOWN_MISREAD = 24, PATH_ROOM = 1024, MEASURED_STEPS = 20, DEMO_SECONDS = 210 };
+enum { TEST_BATCH = 250, SHOWN_MISREAD = 24, PATH_ROOM = 1024, MEASURED_STEPS = 20, DEMO_SECONDS = 180 };
 
 static const double peak_rate = 1e-3;
 
@@ -52,7 +53,8 @@ typedef struct trainer {
   tn_batches *batches;
   float *loss;   /* of every step of this process */
   int64_t first; /* the step this process began with */
-  bool demo;
+  bool demo, shrunk;
+  double deadline; /* of the demo's training */
 } trainer;
 
 static volatile sig_atomic_t interrupted;
@@ -130,12 +132,15 @@ static bool step(trainer *t, int64_t rows, float *loss) {
          tn_program_read(t->train, "loss", loss, sizeof *loss) == TN_OK;
 }
 
-/* The demo must end in time: once the speed is known, the plan shrinks to what fits. */
+/* The demo must end in time: now and then the plan shrinks to what fits at the present speed. */
 static void fit_demo(trainer *t, double seconds_per_step) {
-  int64_t fits = (int64_t)(DEMO_SECONDS / seconds_per_step);
-  if (!t->demo || t->run.step != t->first + MEASURED_STEPS || t->run.total <= fits) return;
-  t->run.total = fits > MEASURED_STEPS ? fits : MEASURED_STEPS;
-  printf("\na full epoch would take too long here: stopping after %lld steps\n", (long long)t->run.total);
+  int64_t done = t->run.step - t->first;
+  if (!t->demo || done % MEASURED_STEPS || done == 0) return;
+  int64_t fits = t->run.step + (int64_t)(fmax(t->deadline - tn__seconds(), 0) / seconds_per_step);
+  if (t->run.total <= fits) return;
+  if (!t->shrunk) printf("%sa full epoch would take too long here: doing what fits in %d s\n", isatty(1) ? "\r\033[K" : "", DEMO_SECONDS);
+  t->shrunk = true;
+  t->run.total = fits;
 }
 
 static int64_t at_most(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -213,6 +218,7 @@ static bool train(trainer *t) {
   double start = tn__seconds();
   bool saved = true;
   t->first = t->run.step;
+  t->deadline = start + DEMO_SECONDS;
   t->loss = calloc((size_t)(t->run.total - t->first) + 1, sizeof *t->loss);
   if (!t->loss) return false;
   while (saved && t->run.step < t->run.total && !interrupted)

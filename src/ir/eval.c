@@ -5,8 +5,8 @@
  * to move everything out.  An op that does the same to signed and unsigned operands has no signed cell.  bool is an unsigned integer
  * whose results are compared with 0.  f16 and bf16 are f32, rounded once; only fma has cells of its own, for its one rounding. */
 #include "ir/eval.h"
-#include "render/math_c.inc"
-#include "render/math.inc"
+#include "ir/math_c.inc"
+#include "ir/math.inc"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

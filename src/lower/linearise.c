@@ -313,6 +313,19 @@ static int next_to_nest(const lin *l, const tn_node *x, const uint64_t *around, 
   return best;
 }
 
+static void nest_store(lin *l, uint64_t own, const int *order, int n) {
+  int parent = 0;
+  for (int i = 0; i < n; i++) {
+    block *b = &l->block[order[i] + 1];
+    if (!(own >> order[i] & 1)) continue;
+    if (b->depth < 0) {
+      b->parent = parent;
+      b->depth = l->block[parent].depth + 1;
+    }
+    parent = order[i] + 1;
+  }
+}
+
 /* Output ranges: those that more reductions depend on go further out.  A closer's own ranges nest inside the loops it depends on. */
 static void nest(lin *l) {
   uint32_t uses[TN__MAX_RANGES] = {0};
@@ -320,9 +333,12 @@ static void nest(lin *l) {
   uint64_t stores = 0, around[TN__MAX_RANGES] = {0}; /* around: the loops that reductions over a range stand in */
   for (uint32_t i = 0; i < l->r.order.n; i++) {
     tn_node *x = l->r.order.v[i];
-    uint64_t free = tn__free_of(&l->r, x), own = tn__own_of(&l->r, x);
+    uint64_t free = tn__free_of(&l->r, x), own = tn__own_of(&l->r, x), outer = free & ~l->lanes;
+    for (uint32_t s = 1; x->op == OP_REDUCE && s < x->nsrc; s++) { /* its own ranges stand in nesting order */
+      around[tn__range_at(&l->r, x->src[s])] |= outer;
+      outer |= 1ull << tn__range_at(&l->r, x->src[s]);
+    }
     for (uint32_t j = 0; j < l->r.n; j++) {
-      if (x->op == OP_REDUCE && (own >> j & 1)) around[j] |= free & ~l->lanes;
       if (x->op == OP_REDUCE && (free >> j & 1)) uses[j]++;
       if ((x->op == OP_STORE || x->op == OP_STOREADD) && x->src[0]->op != OP_LOCAL && (own >> j & 1) && l->r.range[j]->ints[0] != AX_REDUCE) stores |= 1ull << j, uses[j]++;
     }
@@ -341,10 +357,9 @@ static void nest(lin *l) {
     }
     order[at] = (int)j;
   }
-  for (int i = 0; i < n; i++) {
-    block *b = &l->block[order[i] + 1];
-    b->parent = i ? order[i - 1] + 1 : 0;
-    b->depth = i + 1;
+  for (uint32_t i = 0; i < l->r.order.n; i++) { /* a store's loops one inside the other; those that stores share are outermost */
+    const tn_node *x = l->r.order.v[i];
+    if ((x->op == OP_STORE || x->op == OP_STOREADD) && x->src[0]->op != OP_LOCAL) nest_store(l, tn__own_of(&l->r, x), order, n);
   }
   for (uint32_t i = l->r.order.n; i-- > 0;) { /* users first: outer closers before those inside them */
     tn_node *x = l->r.order.v[i];

@@ -164,13 +164,20 @@ static double walk_score(const plan *p, uint32_t j) {
   return score;
 }
 
+/* Does the extent of some loop depend on range j?  Then the lanes of j would not walk alike. */
+static bool bounds_loops(const tn__ranges *r, uint32_t j) {
+  for (uint32_t i = 0; i < r->n; i++)
+    if (i != j && (tn__free_of(r, r->range[i]) >> j & 1)) return true;
+  return false;
+}
+
 /* The range along which to vectorise: of a reduction where all reductions run along it, or of the outputs. */
 static int vector_range(const plan *p) {
   int best = -1;
   double best_score = -1e300;
   for (uint32_t j = 0; j < p->r.n; j++) {
     bool output = p->outputs >> j & 1;
-    if (p->r.range[j]->ints[0] != AX_LOOP && p->r.range[j]->ints[0] != AX_REDUCE) continue;
+    if ((p->r.range[j]->ints[0] != AX_LOOP && p->r.range[j]->ints[0] != AX_REDUCE) || bounds_loops(&p->r, j)) continue;
     if (output && p->reduces) { /* lanes across outputs: every reduction and store must have the range */
       bool all = p->common >> j & 1;
       for (uint32_t i = 0; i < p->r.order.n && all; i++) {
@@ -268,7 +275,7 @@ static tn_node *vectorise_rest(tn_ctx *c, tn__arena *a, tn_node *body, tn__sb *n
     for (uint32_t j = 0; j < p.r.n; j++) {
       const tn_node *x = p.r.range[j];
       if (x->ints[0] != AX_LOOP && x->ints[0] != AX_REDUCE) continue;
-      if (x->ints[1] >= TN__R_INNER || walk_score(&p, j) <= 0) continue;
+      if (x->ints[1] >= TN__R_INNER || walk_score(&p, j) <= 0 || bounds_loops(&p.r, j)) continue;
       bool clash = false, closes = false; /* one lane range per expression; reductions must not nest under it */
       for (uint32_t i = 0; i < p.r.order.n; i++) {
         const tn_node *n = p.r.order.v[i];

@@ -21,15 +21,18 @@ static void describe(const tn__ranges *r, loop *l) {
   for (uint32_t i = 0; i < r->n; i++) l[i] = (loop){.range = r->range[i], .uniform = true};
   for (uint32_t i = 0; i < r->order.n; i++) {
     const tn_node *n = r->order.v[i];
-    uint64_t own = tn__own_of(r, n), free = tn__free_of(r, n);
-    for (uint32_t j = 0; j < r->n; j++) {
-      if (!(own >> j & 1)) continue;
-      uint32_t level = tn__level_of(r, n);
-      uint64_t outer = free | (own & ((1ull << j) - 1));
+    uint64_t outer = tn__free_of(r, n);
+    uint32_t first, level = tn__level_of(r, n);
+    if (!tn__closes(n, &first)) continue;
+    for (uint32_t s = first; s < n->nsrc; s++) /* output loops stand around the others, which nest in order */
+      if (n->src[s]->ints[0] != AX_REDUCE) outer |= 1ull << tn__range_at(r, n->src[s]);
+    for (uint32_t s = first; s < n->nsrc; s++) {
+      int j = tn__range_at(r, n->src[s]);
       if (l[j].closers && (l[j].level != level || l[j].free != outer)) l[j].uniform = false;
       if (level > l[j].level) l[j].level = level;
       l[j].free = outer;
       l[j].closers++;
+      outer |= 1ull << j;
     }
   }
 }

@@ -59,7 +59,12 @@ static int shell(const char *command) {
 
 #define OK(command)                                                                                                    \
   do {                                                                                                                 \
-    if (shell(command) != 0) fail_msg("failed: %s", command);                                                          \
+    int code = shell(command);                                                                                         \
+    if (code != 0) {                                                                                                   \
+      size_t n = 0;                                                                                                    \
+      char *said = test_read_file(test_path("log"), &n);                                                               \
+      fail_msg("exit code %d from: %s\n%.*s", code, command, said ? (int)n : 0, said ? said : "");                     \
+    }                                                                                                                  \
   } while (0)
 
 static void equal_seeds_give_equal_weights(void **state) {

@@ -8,8 +8,8 @@
 
 #include <cmocka.h>
 
-#include "render/math_c.inc"
-#include "render/math.inc"
+#include "ir/math_c.inc"
+#include "ir/math.inc"
 
 __extension__ typedef __int128 wide;
 static const int ints[] = {TN_I8, TN_I16, TN_I32, TN_I64, TN_U8, TN_U16, TN_U32, TN_U64, TN__INDEX};

@@ -2,8 +2,8 @@
  *
  * test_math             every sign and exponent, sampled fractions: some millions of inputs
  * test_math --exhaustive   all 2^32 inputs of each function of one argument (minutes) */
-#include "render/math_c.inc"
-#include "render/math.inc"
+#include "ir/math_c.inc"
+#include "ir/math.inc"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -249,8 +249,8 @@ static void check_no_more(const scenario *s, int64_t n, const tn_stats *a, const
              (long)b->handles_live, a->buffer_bytes, b->buffer_bytes, (long)a->nodes_live, (long)b->nodes_live);
 }
 
-static void run_scenario(const scenario *s) {
-  tn_ctx *whole = tn_ctx_open(&plain), *c = tn_ctx_open(&plain);
+static void run_scenario(const scenario *s, const tn_options *o) {
+  tn_ctx *whole = tn_ctx_open(o), *c = tn_ctx_open(o);
   double want = 0, got = 0;
   assert_true(attempt(whole, s, 0, &want));
   tn_ctx_close(whole);
@@ -279,12 +279,20 @@ static size_t held(void) { return mallinfo2().uordblks; }
 
 static void test_scenarios(void **state) {
   (void)state;
-  run_scenario(&scenarios[0]); /* the C library keeps some memory for good */
+  run_scenario(&scenarios[0], &plain); /* the C library keeps some memory for good */
   for (size_t i = 0; i < sizeof scenarios / sizeof *scenarios; i++) {
     size_t at_first = held();
-    run_scenario(&scenarios[i]);
+    run_scenario(&scenarios[i], &plain);
     if (held() > at_first + 8192) fail_msg("%s: %zu bytes are held after tn_ctx_close", scenarios[i].name, held() - at_first);
   }
+}
+
+/* Through the C compiler, with threads. */
+static void test_compiled(void **state) {
+  (void)state;
+  const tn_options o = {.device = "cpu", .threads = 2, .quiet = 1};
+  const scenario some[] = {{"softmax", softmax}, {"program", program}, {"matmul", matmul}};
+  for (size_t i = 0; i < sizeof some / sizeof *some; i++) run_scenario(&some[i], &o);
 }
 
 static void test_open(void **state) {
@@ -322,6 +330,6 @@ static int remove_files(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_open), cmocka_unit_test(test_option), cmocka_unit_test(test_scenarios)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_open), cmocka_unit_test(test_option), cmocka_unit_test(test_scenarios), cmocka_unit_test(test_compiled)};
   return cmocka_run_group_tests(tests, NULL, remove_files);
 }

@@ -733,6 +733,11 @@ bool graph_try(tn_ctx *c, graph_dice *d, const graph_size *size, const char *nam
   graph g;
   char why[512] = "";
   if (!graph_random(c, d, size, &g)) return false;
+  if (getenv("FUZZ_PRINT")) {
+    char *text = graph_text(c, &g);
+    fprintf(stderr, "%s:\n%s", name, text);
+    free(text);
+  }
   bool good = graph_agrees(c, &g, why, sizeof why);
   if (!good) {
     fprintf(stderr, "%s: %s\n", name, why);

@@ -76,11 +76,14 @@ bool tn__cpu_has_gemm(void) {
   return blas.library != NULL;
 }
 
-/* Multiplications below which a product of a batch is better done by one thread, beside its neighbours. */
-enum { SMALL_PRODUCT = 1 << 21 };
+/* The library's threads are not used: beside the context's own they would fight for the cores, each side spinning while the other
+ * computes.  A product is cut into tiles of its result instead, one call of the library each. */
 
-static void use_threads(int n) {
-  if (blas.set_threads && blas.get_threads && blas.get_threads() != n) blas.set_threads(n);
+/* Multiplications that are worth waking a thread for; a tile is cut at multiples of TILE rows and columns, as the library's kernels are. */
+enum { WORTH_A_THREAD = 1 << 17, TILE = 16 };
+
+static void one_thread_each(void) {
+  if (blas.set_threads && blas.get_threads && blas.get_threads() != 1) blas.set_threads(1);
 }
 
 /* C = beta C, for a product over nothing. */
@@ -96,17 +99,54 @@ static void scale(const tn__product *g, char *c, size_t size) {
   }
 }
 
-static void multiply(void *arg, int64_t i, int thread) {
-  const tn__product *g = arg;
-  size_t size = tn__size_of(g->dtype);
-  const void *a = (const char *)g->a + (size_t)(i * g->stride_a) * size, *b = (const char *)g->b + (size_t)(i * g->stride_b) * size;
-  void *c = (char *)g->c + (size_t)(i * g->stride_c) * size;
-  int ta = g->trans_a ? TRANS : NO_TRANS, tb = g->trans_b ? TRANS : NO_TRANS;
-  int m = (int)g->m, n = (int)g->n, k = (int)g->k, lda = (int)g->lda, ldb = (int)g->ldb, ldc = (int)g->ldc;
+typedef struct tiles {
+  const tn__product *g;
+  int64_t rows, cols; /* of a tile */
+  int64_t across, down; /* tiles per product */
+} tiles;
+
+static void multiply(void *arg, int64_t slice, int thread) {
+  const tiles *t = arg;
+  tn__product g = *t->g;
+  size_t size = tn__size_of(g.dtype);
+  int64_t per = t->across * t->down, product = slice / per, row = slice % per / t->across * t->rows, col = slice % per % t->across * t->cols;
   (void)thread;
-  if (k == 0) scale(g, c, size);
-  else if (g->dtype == TN_F32) blas.sgemm(ROW_MAJOR, ta, tb, m, n, k, 1.0f, a, lda, b, ldb, (float)g->beta, c, ldc);
-  else blas.dgemm(ROW_MAJOR, ta, tb, m, n, k, 1.0, a, lda, b, ldb, g->beta, c, ldc);
+  if (row >= g.m || col >= g.n) return;
+  g.a = (const char *)g.a + (size_t)(product * g.stride_a + row * (g.trans_a ? 1 : g.lda)) * size;
+  g.b = (const char *)g.b + (size_t)(product * g.stride_b + col * (g.trans_b ? g.ldb : 1)) * size;
+  g.c = (char *)g.c + (size_t)(product * g.stride_c + row * g.ldc + col) * size;
+  g.m = g.m - row < t->rows ? g.m - row : t->rows;
+  g.n = g.n - col < t->cols ? g.n - col : t->cols;
+  int ta = g.trans_a ? TRANS : NO_TRANS, tb = g.trans_b ? TRANS : NO_TRANS;
+  int m = (int)g.m, n = (int)g.n, k = (int)g.k, lda = (int)g.lda, ldb = (int)g.ldb, ldc = (int)g.ldc;
+  if (k == 0) scale(&g, g.c, size);
+  else if (g.dtype == TN_F32) blas.sgemm(ROW_MAJOR, ta, tb, m, n, k, 1.0f, g.a, lda, g.b, ldb, (float)g.beta, g.c, ldc);
+  else blas.dgemm(ROW_MAJOR, ta, tb, m, n, k, 1.0, g.a, lda, g.b, ldb, g.beta, g.c, ldc);
+}
+
+/* A piece's size when n is cut into `pieces`, rounded up to whole tiles of the library */
+static int64_t piece(int64_t n, int64_t pieces) {
+  int64_t p = (n + pieces - 1) / pieces;
+  return (p + TILE - 1) / TILE * TILE;
+}
+
+/* Tiles for `threads`: of all grids of that many, the one whose tiles read least. */
+static tiles cut(const tn__product *g, int threads) {
+  double work = (double)g->m * (double)g->n * (double)g->k * (double)g->batch;
+  tiles best = {.g = g, .rows = g->m, .cols = g->n, .across = 1, .down = 1};
+  int64_t want = g->batch >= threads ? 1 : threads;
+  if (work < (double)want * WORTH_A_THREAD) want = (int64_t)(work / WORTH_A_THREAD);
+  double least = -1;
+  for (int64_t down = 1; down <= want; down++) {
+    if (want % down) continue;
+    int64_t rows = piece(g->m, down), cols = piece(g->n, want / down);
+    if (want > 1 && ((down - 1) * rows >= g->m || (want / down - 1) * cols >= g->n)) continue; /* would leave threads without work */
+    double reads = (double)rows + (double)cols;
+    if (least >= 0 && reads >= least) continue;
+    least = reads;
+    best = (tiles){.g = g, .rows = rows, .cols = cols, .across = want / down, .down = down};
+  }
+  return best;
 }
 
 tn_status tn__cpu_gemm(tn__device *d, const tn__product *g) {
@@ -121,15 +161,9 @@ tn_status tn__cpu_gemm(tn__device *d, const tn__product *g) {
     tn__error(d->ctx, TN_ENOTSUP, "there is no BLAS library (libopenblas.so.0)");
     return TN_ENOTSUP;
   }
-  if (g->m == 0 || g->n == 0) return TN_OK;
-  int threads = tn__pool_threads(d->ctx->pool);
-  tn__product product = *g;
-  if (g->batch > 1 && threads > 1 && (double)g->m * (double)g->n * (double)g->k < SMALL_PRODUCT) {
-    use_threads(1);
-    tn__pool_run(d->ctx->pool, multiply, &product, g->batch);
-    return TN_OK;
-  }
-  use_threads(threads);
-  for (int64_t i = 0; i < g->batch; i++) multiply(&product, i, 0);
+  if (g->m == 0 || g->n == 0 || g->batch == 0) return TN_OK;
+  one_thread_each();
+  tiles t = cut(g, tn__pool_threads(d->ctx->pool));
+  tn__pool_run(d->ctx->pool, multiply, &t, g->batch * t.across * t.down);
   return TN_OK;
 }
