@@ -35,12 +35,12 @@ static tn_node *gated(tn_ctx *c, tn_node *v, tn_node *gate) {
   return tn__where(c, gate, v, zero_of(c, v->dtype));
 }
 
-static tn_node *reduce(tn_ctx *c, int op, tn_node *v, tn_node *ranges) {
+static tn_node *reduce(tn_ctx *c, tn__op op, tn_node *v, tn_node *ranges) {
   tn_node *src[TN_MAX_RANK + 1] = {v};
   uint32_t n = 1;
   for (uint32_t i = 0; i < ranges->nsrc; i++)
     if (ranges->src[i]->op == OP_RANGE) src[n++] = ranges->src[i];
-  if (n == 1) return tn__op2(c, op, tn__const_bits(c, v->dtype, tn__eval_reduce_init(op, v->dtype)), v);
+  if (n == 1) return tn__op2(c, op, tn__const_bits(c, v->dtype, tn__eval_reduce_init((int)op, v->dtype)), v);
   return tn__node_make(c, &(tn__make){.op = OP_REDUCE, .src = src, .nsrc = n, .ints = (int64_t[]){op, 1}, .nint = 2});
 }
 
