@@ -14,27 +14,34 @@ typedef struct loop {
   tn_node *range;
   uint32_t level, closers;
   uint64_t free;
-  bool uniform;
+  bool uniform, reduces;
 } loop;
 
-static void describe(const tn__ranges *r, loop *l) {
-  for (uint32_t i = 0; i < r->n; i++) l[i] = (loop){.range = r->range[i], .uniform = true};
-  for (uint32_t i = 0; i < r->order.n; i++) {
-    const tn_node *n = r->order.v[i];
-    uint64_t outer = tn__free_of(r, n);
-    uint32_t first, level = tn__level_of(r, n);
-    if (!tn__closes(n, &first)) continue;
-    for (uint32_t s = first; s < n->nsrc; s++) /* output loops stand around the others, which nest in order */
-      if (n->src[s]->ints[0] != AX_REDUCE) outer |= 1ull << tn__range_at(r, n->src[s]);
-    for (uint32_t s = first; s < n->nsrc; s++) {
-      int j = tn__range_at(r, n->src[s]);
-      if (l[j].closers && (l[j].level != level || l[j].free != outer)) l[j].uniform = false;
-      if (level > l[j].level) l[j].level = level;
-      l[j].free = outer;
-      l[j].closers++;
-      outer |= 1ull << j;
-    }
+/* n closes its loops, inside those it depends on.  What a store has around a loop that a reduction closes too, the reduction has said. */
+static void describe_closer(const tn__ranges *r, loop *l, const tn_node *n) {
+  uint32_t first, level = tn__level_of(r, n);
+  uint64_t outer = tn__free_of(r, n);
+  tn__closes(n, &first);
+  for (uint32_t s = first; s < n->nsrc; s++) /* output loops stand around the others, which nest in order */
+    if (n->src[s]->ints[0] != AX_REDUCE) outer |= 1ull << tn__range_at(r, n->src[s]);
+  for (uint32_t s = first; s < n->nsrc; s++) {
+    loop *x = &l[tn__range_at(r, n->src[s])];
+    bool said = n->op != OP_REDUCE && x->reduces;
+    if (x->closers && (x->level != level || (!said && x->free != outer))) x->uniform = false;
+    if (level > x->level) x->level = level;
+    if (!said) x->free = outer;
+    x->reduces |= n->op == OP_REDUCE;
+    x->closers++;
+    outer |= 1ull << tn__range_at(r, n->src[s]);
   }
+}
+
+static void describe(const tn__ranges *r, loop *l) {
+  uint32_t first;
+  for (uint32_t i = 0; i < r->n; i++) l[i] = (loop){.range = r->range[i], .uniform = true};
+  for (int stores = 0; stores < 2; stores++)
+    for (uint32_t i = 0; i < r->order.n; i++)
+      if (tn__closes(r->order.v[i], &first) && (r->order.v[i]->op != OP_REDUCE) == stores) describe_closer(r, l, r->order.v[i]);
 }
 
 /* Two reductions over equal extents, under the same loops, at the same level (hence independent): one loop. */
@@ -80,12 +87,20 @@ static bool repeated(const tn__ranges *r, const loop *l, const tn_node *n, uint3
   return l[j].range->ints[0] == AX_REDUCE && (free & ~(1ull << j)) && (l[j].free & ~free);
 }
 
+static bool is_kept(const tn__ranges *r, const tn_node *n) {
+  for (uint32_t i = 0; i < r->order.n; i++) {
+    const tn_node *s = r->order.v[i];
+    if (s->op == OP_STORE && s->src[0]->op == OP_LOCAL && s->src[2] == n) return true;
+  }
+  return false;
+}
+
 /* Looks for a dear node that is wanted in two loops over equal extents, or again and again in one. */
 static bool find_row(tn_ctx *c, tn__arena *a, const tn__ranges *r, const loop *l, row *out) {
   tn__vec(row) rows = {0};
   for (uint32_t i = 0; i < r->order.n; i++) {
     tn_node *n = r->order.v[i];
-    if (!dear(n)) continue;
+    if (!dear(n) || is_kept(r, n)) continue;
     for (uint32_t j = 0; j < r->n; j++) {
       tn_node *x = r->range[j];
       if (!(tn__free_of(r, n) >> j & 1) || x->hi >= MAX_ROW) continue;

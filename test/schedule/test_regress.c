@@ -60,10 +60,102 @@ static const row rows[] = {
      "%7 = expand i64[5,4,5] %6 5 4 5\n"
      "%8 = scatter i64[3,4,5] %1 %2 %7\n"
      "%9 = sink void %8 %8 %5 {\"outputs\"}\n"},
+    {"index arithmetic over nothing means nothing",
+     "%1 = param u32[1,3,4,1,5] 1 3 4 1 5 {0 0}\n"
+     "%2 = expand u32[0,3,4,1,5] %1 0 3 4 1 5\n"
+     "%3 = sum u32[0,1,5] %2 {1 2}\n"
+     "%4 = reshape u32[0,1,1,5] %3 0 1 1 5\n"
+     "%5 = reshape u32[0,4,5] %4 0 4 5\n"
+     "%6 = sink void %5 {\"outputs\"}\n"},
+    {"a store of what is reduced in another order of axes",
+     "%1 = param f64[2,4,5] 2 4 5 {0 0}\n"
+     "%2 = contig f64[2,4,5] %1\n"
+     "%3 = permute f64[5,4,2] %2 {2 1 0}\n"
+     "%4 = sum f64[4] %3 {0 2}\n"
+     "%5 = sink void %4 {\"outputs\"}\n"},
+    {"loops of equal length, one of them inside another of its reduction, are not one",
+     "%1 = param u8[3,2] 3 2 {0 0}\n"
+     "%2 = reshape u8[3,1,2] %1 3 1 2\n"
+     "%3 = expand u8[3,4,2] %2 3 4 2\n"
+     "%4 = rmin u8[3] %3 {1 2}\n"
+     "%5 = permute u8[2,3] %1 {1 0}\n"
+     "%6 = rmax u8[3] %5 {0}\n"
+     "%7 = sink void %4 %1 %6 {\"outputs\"}\n"},
+    {"lanes do not run over a range that bounds another",
+     "%1 = param i16[3,125] 3 125 {0 0}\n"
+     "%2 = xor i16[3,125] %1 %1\n"
+     "%3 = sum i16 %2 {0 1}\n"
+     "%4 = reshape i16[1,1] %3 1 1\n"
+     "%5 = expand i16[3,125] %4 3 125\n"
+     "%6 = sink void %5 {\"outputs\"}\n"},
+    {"two stores of one kernel with loops of their own",
+     "%1 = param f32[3,149,1] 3 149 1 {0 0}\n"
+     "%2 = pad f32[3,149,2] %1 0 0 0 0 0 1\n"
+     "%3 = pad f32[3,149,2] %1 0 0 0 0 1 0\n"
+     "%4 = add f32[3,149,2] %2 %3\n"
+     "%5 = param f32[3,1,2] 3 1 2 {1 0}\n"
+     "%6 = expand f32[3,149,2] %5 3 149 2\n"
+     "%7 = add f32[3,149,2] %4 %6\n"
+     "%8 = max f32[3,149,2] %7 %4\n"
+     "%9 = sum f32[3,2] %8 {1}\n"
+     "%10 = reshape f32[3,1,2] %9 3 1 2\n"
+     "%11 = expand f32[3,149,2] %10 3 149 2\n"
+     "%12 = add f32[3,149,2] %8 %11\n"
+     "%13 = reshape f32[3,1,149,2] %12 3 1 149 2\n"
+     "%14 = pad f32[6,149,2] %8 3 0 0 0 0 0\n"
+     "%15 = sink void %13 %14 {\"outputs\"}\n"},
+    {"a row is kept once, not again in its own loop",
+     "%1 = param i64[3,1,48] 3 1 48 {0 0}\n"
+     "%2 = reshape i64[3,1,48,1] %1 3 1 48 1\n"
+     "%3 = expand i64[3,1,48,10] %2 3 1 48 10\n"
+     "%4 = pow i64[3,1,48,10] %3 %3\n"
+     "%5 = fold i64[3,96,10] %4 96 {1 48 3 2}\n"
+     "%6 = rmin i64[10] %5 {0 1}\n"
+     "%7 = cast f32[10] %6\n"
+     "%8 = rmax f32 %7 {0}\n"
+     "%9 = reshape f32[1] %8 1\n"
+     "%10 = expand f32[10] %9 10\n"
+     "%11 = neg f32[10] %10\n"
+     "%12 = add f32[10] %7 %11\n"
+     "%13 = exp f32[10] %12\n"
+     "%14 = floor f32[10] %13\n"
+     "%15 = sum f32 %14 {0}\n"
+     "%16 = reshape f32[1] %15 1\n"
+     "%17 = expand f32[10] %16 10\n"
+     "%18 = add f32[10] %13 %17\n"
+     "%19 = sink void %18 {\"outputs\"}\n"},
+    {"the loop of a kept row runs before all that wait for it",
+     "%1 = param f32[7,5] 7 5 {0 0}\n"
+     "%2 = rmax f32[7] %1 {1}\n"
+     "%3 = reshape f32[7,1] %2 7 1\n"
+     "%4 = expand f32[7,5] %3 7 5\n"
+     "%5 = neg f32[7,5] %4\n"
+     "%6 = add f32[7,5] %1 %5\n"
+     "%7 = exp f32[7,5] %6\n"
+     "%8 = floor f32[7,5] %7\n"
+     "%9 = sum f32[7] %8 {1}\n"
+     "%10 = reshape f32[7,1] %9 7 1\n"
+     "%11 = expand f32[7,5] %10 7 5\n"
+     "%12 = add f32[7,5] %8 %11\n"
+     "%13 = sum f32 %12 {0 1}\n"
+     "%14 = sink void %13 %12 %9 %7 %2 {\"outputs\"}\n"},
+    {"a reduction is not repeated by a loop that only a store stands in",
+     "%1 = param f32[7,1,5,2] 7 1 5 2 {0 0}\n"
+     "%2 = param f32[7,1,5,2] 7 1 5 2 {1 0}\n"
+     "%3 = add f32[7,1,5,2] %1 %2\n"
+     "%4 = floor f32[7,1,5,2] %3\n"
+     "%5 = pad f32[7,2,5,2] %4 0 0 0 1 0 0 0 0\n"
+     "%6 = sum f32[1,5,2] %4 {0}\n"
+     "%7 = rmin f32[1,2] %6 {1}\n"
+     "%8 = reshape f32[1,1,1,2] %7 1 1 1 2\n"
+     "%9 = expand f32[7,1,5,2] %8 7 1 5 2\n"
+     "%10 = pad f32[7,2,5,2] %9 0 0 1 0 0 0 0 0\n"
+     "%11 = add f32[7,2,5,2] %5 %10\n"
+     "%12 = sink void %11 {\"outputs\"}\n"},
 };
 
-static void check(const row *r, tn_mode mode, bool optimised) {
-  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref", .mode = mode, .quiet = 1});
+static void check(const row *r, const char *device, tn_mode mode, bool optimised) {
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = device, .mode = mode, .quiet = 1});
   graph g;
   char why[512];
   assert_non_null(c);
@@ -74,14 +166,21 @@ static void check(const row *r, tn_mode mode, bool optimised) {
   tn_ctx_close(c);
 }
 
+/* What only compiled code shows. */
+static void arithmetic_on_bool(void **s) {
+  static const row bools = {"arithmetic on bool", "%1 = param bool[5,1] 5 1 {0 0}\n%2 = abs bool[5,1] %1\n%3 = pow bool[5,1] %1 %2\n%4 = sink void %2 %3 {\"outputs\"}\n"};
+  (void)s;
+  check(&bools, "cpu", TN_MODE_DEFAULT, false);
+}
+
 static void all_rows(void **s) {
   (void)s;
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
     for (int mode = TN_MODE_DEFAULT; mode <= TN_MODE_STRICT; mode++)
-      for (int optimised = 0; optimised < 2; optimised++) check(&rows[i], (tn_mode)mode, optimised);
+      for (int optimised = 0; optimised < 2; optimised++) check(&rows[i], "ref", (tn_mode)mode, optimised);
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(all_rows)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(all_rows), cmocka_unit_test(arithmetic_on_bool)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
