@@ -15,6 +15,8 @@ void tn__outfile_fail(tn_ctx *c, const tn__outfile *f, int error) {
 void tn__outfile_open(tn_ctx *c, tn__outfile *f, const char *path) {
   *f = (tn__outfile){.path = path, .fd = -1};
   if (!path) tn__fail(c, TN_EINVAL, "the path is NULL");
+  struct stat old; /* renaming would put a plain file in the place of a device or a pipe */
+  if (stat(path, &old) == 0 && !S_ISREG(old.st_mode)) tn__fail(c, TN_EIO, "%s cannot be written: it is no regular file", path);
   size_t n = strlen(path);
   f->temp = tn__mem_alloc(&c->mem, n + sizeof ".XXXXXX");
   memcpy(f->temp, path, n);

@@ -89,7 +89,7 @@ static const status_info *find_status(tn_status status) {
 
 const char *tn_status_name(tn_status status) { return find_status(status)->name; }
 const char *tn_status_text(tn_status status) { return find_status(status)->text; }
-const char *tn_version(void) { return "0.1.0"; }
+const char *tn_version(void) { return TENET_VERSION; }
 
 void tn_ctx_stats(const tn_ctx *ctx, tn_stats *out) {
   if (!out) return;

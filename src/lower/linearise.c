@@ -122,6 +122,8 @@ static void put(lin *l, int b, unit u) { tn__vec_push(l->a, &l->block[b].units, 
 
 /* n is wanted in a vector loop of block b: everything in it that does not depend on the lane must be there before. */
 static void ensure_lanes(lin *l, tn_node *n) {
+  if (tn__map_get(&l->here, (uint64_t)(uintptr_t)n, NULL)) return;
+  tn__map_putp(&l->here, n, n);
   for (uint32_t i = 0; i < n->nsrc; i++) {
     tn_node *s = n->src[i];
     if (s->op == OP_RANGE && (l->lanes >> tn__range_at(&l->r, s) & 1)) ensure(l, s->src[0]);
@@ -148,7 +150,10 @@ static void prepare_closer(lin *l, tn_node *n) {
     ensure(l, l->r.range[lane]->src[0]);
     bool plain = n->op == OP_REDUCE && (lane_of(l, tn__free_of(&l->r, value)) < 0 || value->op == OP_REDUCE);
     if (plain) ensure(l, value);
-    else ensure_lanes(l, value);
+    else {
+      tn__map_init(&l->here, l->a);
+      ensure_lanes(l, value);
+    }
     return;
   }
   for (uint32_t i = 0; i < (n->op == OP_REDUCE ? 1u : 3u); i++) {

@@ -142,7 +142,7 @@ static uint32_t earliest(const tn__ranges *r, const loop *l, const row *w) {
 static tn_node *keep_row(tn_ctx *c, const tn__ranges *r, const loop *l, tn_node *body, const row *w, int64_t number) {
   uint32_t first = earliest(r, l, w);
   tn_node *x = w->range[first], *value = w->at[first], *size = tn__int(c, x->hi + 1);
-  if (repeated(r, l, value, (uint32_t)tn__range_at(r, x))) {
+  if (x->ints[0] == AX_REDUCE && (l[tn__range_at(r, x)].free & ~tn__free_of(r, value))) {
     tn_node *own = tn__range(c, x->src[0], AX_REDUCE, TN__R_ROW + number);
     value = tn__substitute(c, value, &x, &own, 1);
     x = own;

@@ -204,9 +204,13 @@ tn_tensor *tn_dropout(tn_tensor *x, double p, bool training) {
     tn__error(c, TN_EINVAL, "tn_dropout: probability %g is outside 0..1", p);
     return NULL;
   }
+  if (!tn__is_float((int)tn_dtype_of(x))) {
+    tn__error(c, TN_EDTYPE, "tn_dropout: needs floats, not %s: convert it with tn_cast", tn_dtype_name(tn_dtype_of(x)));
+    return NULL;
+  }
   if (!training || p == 0) return x;
-  if (p == 1) return tn_mul_scalar(x, 0);
   tn_shape(x, shape);
-  tn_tensor *keep = tn_cast(tn_bernoulli(c, shape, tn_rank(x), 1 - p), tn_dtype_of(x));
-  return tn_mul(x, tn_mul_scalar(keep, 1 / (1 - p)));
+  tn_tensor *keep = tn_bernoulli(c, shape, tn_rank(x), 1 - p);
+  /* chosen, not multiplied: 0 * inf is no zero */
+  return tn_where(keep, tn_mul_scalar(x, p < 1 ? 1 / (1 - p) : 0), tn_const(c, tn_dtype_of(x), 0));
 }

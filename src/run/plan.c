@@ -158,7 +158,7 @@ static tn__plan *compile(tn_ctx *c, tn_node *key) {
   p->key = key;
   keep(p, key);
   p->nout = key->nsrc;
-  tn_node *graph = own_outputs(c, tn__simplify_graph(c, key));
+  tn_node *graph = own_outputs(c, tn__schedule_prune(c, tn__simplify_graph(c, key)));
   p->s = tn__schedule_make(c, &p->arena, graph, p->dev);
   keep(p, graph);
   keep(p, p->s->text);

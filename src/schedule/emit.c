@@ -15,7 +15,6 @@ static tn_node *buffer_of(tn__fuse *f, int buf) {
 }
 
 static tn_node *load(tn__fuse *f, int buf, tn_node *n, tn_node *const *idx, tn_node *gate) {
-  if (tn__is_empty(n)) return zero_of(f->c, n->dtype); /* never reached, but it might be moved out of its empty loop */
   tn_node *src[3] = {buffer_of(f, buf), tn__layout_at(f, n, idx), gate};
   return tn__node_make(f->c, &(tn__make){.op = OP_LOAD, .src = src, .nsrc = gate ? 3 : 2});
 }
@@ -64,7 +63,6 @@ static tn_node *gather(tn__fuse *f, tn_node *n, const tn__demand *d) {
 static tn_node *inline_value(tn__fuse *f, tn_node *n, const tn__demand *d) {
   tn_ctx *c = f->c;
   static const uint8_t scalar_of[OP_COUNT] = {[OP_SUM] = OP_ADD, [OP_PROD] = OP_MUL, [OP_RMAX] = OP_MAX, [OP_RMIN] = OP_MIN};
-  if (tn__is_empty(n)) return zero_of(c, n->dtype);
   switch (n->op) {
   case OP_CONST: return n;
   case OP_IOTA: return tn__cast(c, d->idx->src[0], n->dtype);
@@ -90,7 +88,7 @@ static void emit_values(tn__fuse *f, tn_node *n) {
   tn__info *in = tn__info_of(f, n);
   for (uint32_t i = 0; i < in->want.n; i++) {
     tn__demand *d = &in->want.v[i];
-    if (((n->op == OP_SCATTER && !tn__is_empty(n)) || in->gemm) && (int)i == in->host) continue; /* roots only: what they store is special */
+    if ((n->op == OP_SCATTER || in->gemm) && (int)i == in->host) continue; /* roots only: what they store is special */
     if (n->dtype == TN__INDEX && n->rank == 0) d->value = n;
     else if (in->buf >= 0 && d->k != in->kernel) d->value = load(f, in->buf, n, d->idx->src, d->gate);
     else d->value = inline_value(f, n, d);
@@ -165,7 +163,8 @@ static tn__item make_kernel(tn__fuse *f, const tn__seed *g) {
     tn_node *n = g->roots.v[i];
     const tn__info *in = tn__info_of(f, n);
     const tn__demand *d = &in->want.v[in->host];
-    tn_node *st = n->op == OP_SCATTER && !tn__is_empty(n) ? store_scatter(f, n, in)
+    if (tn__without_elements(n)) continue;
+    tn_node *st = n->op == OP_SCATTER ? store_scatter(f, n, in)
                                       : store(f, OP_STORE, buffer_of(f, in->buf), tn__layout_at(f, n, d->idx->src), d->value, d->idx->src, n->rank);
     tn__vec_push(f->a, &stores, st);
   }
@@ -226,6 +225,7 @@ void tn__fuse_emit(tn__fuse *f) {
     const tn__seed *g = &f->seeds.v[k];
     if (!g->roots.n) continue; /* joined another */
     item[n] = tn__info_of(f, g->roots.v[0])->gemm ? make_gemm(f, g->roots.v[0]) : make_kernel(f, g);
+    if (!item[n].body->nsrc) continue; /* stores nothing */
     bind_buffers(f, &item[n++]);
   }
   order_items(f, item, n);

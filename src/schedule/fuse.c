@@ -111,7 +111,6 @@ static void inline_gather(tn__fuse *f, tn_node *n, tn__demand *d) {
 static void inline_at(tn__fuse *f, tn_node *n, tn__info *in, tn__demand *d) {
   tn_node *idx[TN_MAX_RANK + 1], *gate = d->gate;
   f->seeds.v[d->k].size++;
-  if (tn__is_empty(n)) return;
   switch (n->op) {
   case OP_SUM: case OP_PROD: case OP_RMAX: case OP_RMIN: inline_reduce(f, n, in, d); return;
   case OP_FOLD: inline_fold(f, n, in, d); return;
@@ -300,7 +299,7 @@ static void materialise(tn__fuse *f, tn_node *n, tn__info *in) {
     tn__vec_push(f->a, &tn__info_of(f, in->gemm->b.base)->readers, in->kernel);
     return;
   }
-  if (n->op == OP_SCATTER && !tn__is_empty(n)) root_scatter(f, n, &in->want.v[in->host]);
+  if (n->op == OP_SCATTER) root_scatter(f, n, &in->want.v[in->host]);
   else inline_at(f, n, in, &in->want.v[in->host]);
 }
 
@@ -328,7 +327,7 @@ static void decide(tn__fuse *f, tn_node *n) {
   tn__info *in = tn__info_of(f, n);
   if (n->op == OP_PARAM || n->op == OP_SINK) return;
   if (n->dtype == TN__INDEX && !in->must && !in->want.n) return;
-  if (n->op == OP_CONTRACT && (in->want.n || in->must) && !tn__is_empty(n)) {
+  if (n->op == OP_CONTRACT && (in->want.n || in->must)) {
     for (uint32_t i = 1; i < in->want.n; i++) in->inline_dot &= in->want.v[i].k == in->want.v[0].k;
     if (!in->inline_dot && !tn__fuse_attention(f, n)) in->gemm = tn__gemm_plan(f, n);
   }

@@ -53,13 +53,6 @@ static inline tn__info *tn__info_of(tn__fuse *f, const tn_node *n) {
   return tn__map_get(&f->index, (uint64_t)(uintptr_t)n, &at) ? &f->info[at] : NULL;
 }
 
-/* Without elements: nobody computes any, and index arithmetic over it means nothing. */
-static inline bool tn__is_empty(const tn_node *n) {
-  for (uint32_t i = 0; i < n->rank; i++)
-    if (tn__is_int_const(n->dim[i], 0)) return true;
-  return false;
-}
-
 /* index.c: where a movement op's source is read when the op is wanted at idx.  gate is in and out. */
 void tn__index_through(tn_ctx *c, tn_node *n, tn_node *const *idx, tn_node **out, tn_node **gate);
 tn_node *tn__index_flat(tn_ctx *c, tn_node *const *dim, tn_node *const *idx, uint32_t rank); /* row-major */

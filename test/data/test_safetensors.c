@@ -9,6 +9,7 @@
 #include "tenet/tenet.h"
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 static tn_ctx *ctx;
 
@@ -234,6 +235,21 @@ static void refuses_bad_names(void **state) {
   }
 }
 
+static void pipes_are_not_replaced(void **state) {
+  (void)state;
+  struct stat now;
+  const char *name = "x", *path = test_path("pipe");
+  assert_int_equal(mkfifo(path, 0600), 0);
+  tn_scope(ctx) {
+    tn_tensor *x = tn_scalar(ctx, TN_F32, 1);
+    assert_int_equal(tn_save_safetensors(ctx, path, 1, &name, &x, 0, NULL), TN_EIO);
+    assert_non_null(strstr(tn_last_error(ctx)->text, "no regular file"));
+    tn_clear_error(ctx);
+  }
+  assert_int_equal(stat(path, &now), 0);
+  assert_true(S_ISFIFO(now.st_mode));
+}
+
 static void full_disk_keeps_the_old_file(void **state) {
   (void)state;
   size_t n = 0, m = 0;
@@ -267,6 +283,7 @@ int main(void) {
       cmocka_unit_test(round_trips_bit_for_bit), cmocka_unit_test(reads_into_tensors), cmocka_unit_test(accepts_the_edges),
       cmocka_unit_test(refuses_lies),            cmocka_unit_test(refuses_nesting_and_length), cmocka_unit_test(bools_are_checked),
       cmocka_unit_test(refuses_bad_names),       cmocka_unit_test(full_disk_keeps_the_old_file),
+      cmocka_unit_test(pipes_are_not_replaced),
   };
   int failed = cmocka_run_group_tests(tests, open_ctx, close_ctx);
   test_remove_files();

@@ -225,6 +225,12 @@ static void dropout_drops_and_scales(void **state) {
       zeros += y[i] == 0;
     }
     assert_true(abs(zeros - N / 4) < 5 * 61); /* five deviations */
+    tn_tensor *inf = tn_full(ctx, TN_F32, (tn_dim[]){N}, 1, INFINITY);
+    for (int half = 0; half < 2; half++) { /* what is dropped is 0, whatever it was */
+      assert_int_equal(tn_read(tn_dropout(inf, half ? 0.5 : 1, true), y, sizeof y), TN_OK);
+      for (int i = 0; i < N; i++) assert_true(y[i] == 0 || (half && isinf(y[i])));
+    }
+    check_error(tn_dropout(tn_ones(ctx, TN_I32, (tn_dim[]){4}, 1), 0.5, true), TN_EDTYPE, "i32");
     check_error(tn_dropout(x, 1.5, true), TN_EINVAL, "1.5");
     check_error(tn_dropout(x, NAN, true), TN_EINVAL, "nan");
   }
