@@ -93,7 +93,7 @@ TN_API tn_ctx *tn_ctx_of(const tn_tensor *t);                      /* NULL for N
 
 #define TN_DIM_ERROR ((tn_dim)-2)
 
-/* A size known only later: lo <= size <= hi, 0 <= lo.  The same name gives the same size; other bounds for a name are
+/* A size known only later: lo <= size <= hi, 0 <= lo.  The name is an identifier as in C.  The same name gives the same size; other bounds for a name are
  * TN_EINVAL.  The value belongs to its context and lives as long.  Shapes that hold it run once it is bound (program.h). */
 TN_API tn_dim tn_dim_var(tn_ctx *ctx, const char *name, int64_t lo, int64_t hi);
 /* Arithmetic on sizes, plain or symbolic.  div and mod floor; a division by 0 gives 0, modulo 0 gives a.  TN_DIM_ERROR on

@@ -3,6 +3,7 @@
 #include "ir/shape.h"
 #include "ir/build.h"
 #include "ir/text.h"
+#include <ctype.h>
 #include <inttypes.h>
 
 enum { SHOWN_SOURCES = 12 };
@@ -333,12 +334,21 @@ static const uint8_t int_count[OP_COUNT] = {
     [OP_LOCAL] = 1, [OP_REDUCE] = 2, [OP_ACC] = 2, [OP_SETACC] = 1, [OP_GETACC] = 1, [OP_BUFFER] = 2,
 };
 
+/* The text writes a variable's name bare inside shapes, and kernels take it as a parameter's name. */
+static bool is_identifier(const char *s) {
+  if (!s || (!isalpha((unsigned char)*s) && *s != '_')) return false;
+  while (isalnum((unsigned char)*s) || *s == '_') s++;
+  return !*s;
+}
+
 static void check_form(tn_ctx *c, const tn__make *m) {
   const tn__op_info *op = &tn__ops[m->op];
   if (m->nsrc < op->min_src || m->nsrc > op->max_src)
     breach(c, m, TN_EINVAL, "takes %u to %u sources, not %u", op->min_src, op->max_src, m->nsrc);
   if (int_count[m->op] ? m->nint != int_count[m->op] : op->arg == ARG_NONE && m->nint)
     breach(c, m, TN_EINVAL, "takes %d integers, not %u", int_count[m->op], m->nint);
+  if (m->op == OP_VAR && !is_identifier(m->name))
+    breach(c, m, TN_EINVAL, "the name '%s' is not made of letters, digits and underscores, a letter first", m->name ? m->name : "");
   if (m->op == OP_VAR && m->ints[0] > m->ints[1]) breach(c, m, TN_EBOUND, "%s has no values: its bounds are empty", m->name);
   if (m->op == OP_RANGE && (m->ints[0] < 0 || m->ints[0] >= AX_COUNT)) breach(c, m, TN_EINVAL, "there is no such axis type");
 }

@@ -275,6 +275,9 @@ static void test_rejects(void **state) {
   reject("%1 = var index {\"B 1 2}", 1, 24, "no end");
   reject("%1 = var index {\"B\\z\" 1 2}", 1, 19, "escape");
   reject("%1 = var index {\"B\" 5 2}", 1, 1, "empty");
+  reject("%1 = var index {\"[\" 0 3}", 1, 1, "letters, digits"); /* shapes would have no end */
+  reject("%1 = var index {\"\" 0 3}", 1, 1, "letters, digits");
+  reject("%1 = var index {\"3B\" 0 3}", 1, 1, "letters, digits");
   reject("%99999999999999999999 = const f32 {1}", 1, 20, "too large");
 }
 
