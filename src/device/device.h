@@ -8,6 +8,20 @@
 typedef struct tn__device tn__device;
 typedef struct tn__code tn__code; /* compiled kernels of one schedule; each backend defines its own */
 
+/* C[i] = op(A[i]) op(B[i]) + beta C[i] for i in 0..batch-1, all row-major: op(A) is m x k, op(B) k x n, C m x n.  Leading dimensions
+ * (the distance between rows as stored) and strides (between products; 0 shares an operand) count elements. */
+typedef struct tn__product {
+  int dtype; /* of A, B and C; f16 and bf16 accumulate in f32 */
+  bool trans_a, trans_b;
+  int64_t m, n, k, batch;
+  const void *a, *b;
+  void *c;
+  int64_t lda, ldb, ldc, stride_a, stride_b, stride_c;
+  double beta;
+} tn__product;
+
+typedef struct tn__recording tn__recording; /* work that a device recorded, to be submitted again at once */
+
 typedef struct tn__device_ops {
   const char *name; /* "cpu" */
   void *(*alloc)(tn__device *d, size_t size);              /* NULL when out of memory; 64-aligned */
@@ -21,6 +35,20 @@ typedef struct tn__device_ops {
    * every access against the sizes; generated code does not. */
   tn_status (*launch)(tn__device *d, tn__code *code, uint32_t i, void *const *buf, const size_t *bytes, const int64_t *var);
   void (*close)(tn__device *d); /* frees d->self; NULL if there is nothing to free */
+
+  /* The rest may be NULL.
+   * Is there a library's matrix product for the dtype?  Asked when the first one comes; loads the library. */
+  bool (*has_gemm)(tn__device *d, int dtype);
+  /* TN_ENOTSUP with an error recorded if a size or leading dimension exceeds what the library takes; allocates nothing. */
+  tn_status (*gemm)(tn__device *d, const tn__product *g);
+  /* Waits until all that was asked for is done, and reports what went wrong since the last time. */
+  tn_status (*sync)(tn__device *d);
+  /* Between record and recorded, launch and gemm are not run but written down.  recorded gives NULL where that failed (an error is
+   * recorded); replay submits it all again, with the pointers it was recorded with. */
+  tn_status (*record)(tn__device *d);
+  tn__recording *(*recorded)(tn__device *d);
+  tn_status (*replay)(tn__device *d, tn__recording *r);
+  void (*forget)(tn__device *d, tn__recording *r);
 } tn__device_ops;
 
 struct tn__device {
@@ -29,8 +57,10 @@ struct tn__device {
   int index;
   char name[32];   /* "cpu", "ref", later "cuda:0" */
   char text[128];  /* what it is, for people */
-  bool (*has_gemm)(void); /* are there library matrix products? asked when the first one comes; NULL: never */
   bool interprets; /* no code generation: keep kernels simple (no lanes, no splitting) */
+  int group;       /* threads of a work group, the most a kernel may use; 0: no groups, lanes are vector loops */
+  int units;       /* processors that run groups side by side; 0 without groups */
+  size_t shared;   /* bytes that the threads of a group may share; 0 without groups */
   void *self;      /* the backend's own state */
 };
 

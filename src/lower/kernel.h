@@ -14,6 +14,15 @@
  *   STORE / STOREADD {buf, index, value, gate?}
  *   every scalar op of group UNARY, BINARY, TERNARY, CAST
  *
+ * Kernels for devices with work groups (part.group > 0) have the same form, read so: a group runs one iteration of the AX_GLOBAL range at
+ * a time, all its threads in step.  The iterations of an AX_UPCAST range are spread over the threads, one each (thread t runs
+ * iteration t; those beyond the extent rest), so a lane accumulator is one register of each thread, and GETACC without lane, which
+ * stands outside of lane loops, combines the threads' registers and gives every thread the result.  What stands outside of lane
+ * loops all threads compute alike; its stores are done by thread 0.  LOCAL buffers are shared by the group.
+ *   BARRIER {}                      all threads of the group wait for each other's accesses to LOCAL buffers
+ *   RANGE .. AX_UNROLL              inside a lane loop, constant extent: to be unrolled.  Its LOADs and STOREs whose index is
+ *                                   ADD(base, the range) with base a multiple of the extent (tn__is_packed) may be one wide access.
+ *
  * A lane range (AX_UPCAST with an accumulator indexed by it) has a constant bound: its extent's interval `hi` is the lane count; where the
  * extent itself is not constant (a tail), renderers print the loop twice, for the full and for the short count. */
 #ifndef TN_LOWER_KERNEL_H
@@ -26,6 +35,7 @@ typedef struct tn__part { /* parts of a kernel run one after the other, each ove
   uint32_t n;
   tn_node *global;  /* the AX_GLOBAL RANGE, NULL if the part is one slice */
   int64_t grain;    /* iterations of it that are worth a slice */
+  int group;        /* threads of a work group; 0: lanes are vector loops */
 } tn__part;
 
 typedef struct tn__kernel {
@@ -39,8 +49,12 @@ typedef struct tn__kernel {
   uint32_t nlocal;         /* LOCAL buffers, by number, each at byte offset local_at[i] of the thread's scratch (64-aligned) */
   tn_node **local;
   const int64_t *local_at;
-  int64_t scratch;         /* bytes of scratch per thread */
+  int64_t scratch;         /* bytes of scratch per thread; of a group, shared by its threads */
   tn__part part[2];
   uint32_t nparts;
 } tn__kernel;
+
+/* Is this LOAD or STORE one of neighbours over the AX_UNROLL range r: index ADD(base, r), base a multiple of r's extent, no gate that
+ * depends on r?  Needs index nodes as they stand in the linear form. */
+bool tn__is_packed(const tn_node *access, const tn_node *r);
 #endif

@@ -335,7 +335,7 @@ static tn_status run_product(tn__plan *p, step *st, const tn__gemm *g, tn__buffe
   x.a = (char *)pointer(p, g->a.buf, in, out) + (size_t)st->a_off * size;
   x.b = (char *)pointer(p, g->b.buf, in, out) + (size_t)st->b_off * size;
   x.c = pointer(p, g->c, in, out);
-  return tn__cpu_gemm(p->dev, &x);
+  return p->dev->ops->gemm(p->dev, &x);
 }
 
 tn_status tn__plan_run(tn_ctx *c, tn__plan *p, tn__buffer *const *in, tn__buffer *const *out) {

@@ -38,7 +38,7 @@ typedef struct tn__seed { /* a kernel in the making */
 typedef struct tn__fuse {
   tn_ctx *c;
   tn__arena *a;
-  const tn__device *dev;
+  tn__device *dev;
   tn_node *sink;
   tn__nodes order;
   tn__map index;            /* node -> position in order */
@@ -69,6 +69,7 @@ tn_node *tn__layout_contract(tn__fuse *f);
 void tn__fuse_decide(tn__fuse *f);
 void tn__fuse_join(tn__fuse *f);
 void tn__fuse_emit(tn__fuse *f);
+bool tn__library_multiplies(const tn__fuse *f, int dtype);
 const tn__gemm *tn__gemm_plan(tn__fuse *f, tn_node *n); /* NULL: not for the library; marks operands that must stand in memory */
 bool tn__fuse_attention(tn__fuse *f, tn_node *n);       /* softmax between two contractions: both become loops */
 #endif

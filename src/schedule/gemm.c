@@ -147,8 +147,10 @@ static tn_node *product(tn_ctx *c, tn_node *const *dim, uint32_t n) {
   return p;
 }
 
+bool tn__library_multiplies(const tn__fuse *f, int dtype) { return f->dev->ops->has_gemm && f->dev->ops->has_gemm(f->dev, dtype); }
+
 const tn__gemm *tn__gemm_plan(tn__fuse *f, tn_node *n) {
-  if (!f->dev->has_gemm || !f->dev->has_gemm() || f->c->mode == TN_MODE_STRICT || (n->dtype != TN_F32 && n->dtype != TN_F64)) return NULL;
+  if (f->c->mode == TN_MODE_STRICT || !tn__library_multiplies(f, n->dtype)) return NULL;
   uint32_t nb = (uint32_t)n->ints[0], nm = (uint32_t)n->ints[1], nn = (uint32_t)n->ints[2];
   tn_node *a = n->src[0], *b = n->src[1];
   tn__gemm g = {.dtype = n->dtype,

@@ -188,7 +188,7 @@ tn_node *tn__layout_contract(tn__fuse *f) {
   for (uint32_t i = f->order.n; i-- > 0;) {
     tn_node *n = f->order.v[i], *better = NULL;
     if (n->op != OP_CONTRACT) continue;
-    if (!f->dev->has_gemm || !f->dev->has_gemm()) return sink;
+    if (!tn__library_multiplies(f, n->dtype)) return sink;
     better = order_axes(f, n);
     if (better) sink = tn__substitute(f->c, sink, &n, &better, 1);
   }

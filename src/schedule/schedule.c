@@ -43,7 +43,7 @@ static void survey(tn__fuse *f) {
   tn__layout_find(f);
 }
 
-tn__schedule *tn__schedule_make(tn_ctx *c, tn__arena *a, tn_node *sink, const tn__device *dev) {
+tn__schedule *tn__schedule_make(tn_ctx *c, tn__arena *a, tn_node *sink, tn__device *dev) {
   tn__spec_tensor(c, sink);
   tn__fuse f = {.c = c, .a = a, .dev = dev, .sink = sink, .next_range = 100};
   f.s = tn__arena_zalloc(a, sizeof *f.s);

@@ -44,7 +44,7 @@ typedef struct tn__schedule {
 } tn__schedule;
 
 /* Everything is allocated in `a`. */
-tn__schedule *tn__schedule_make(tn_ctx *c, tn__arena *a, tn_node *sink, const tn__device *dev);
+tn__schedule *tn__schedule_make(tn_ctx *c, tn__arena *a, tn_node *sink, tn__device *dev);
 /* prune.c: the same graph, but nothing is computed from tensors without elements. */
 tn_node *tn__schedule_prune(tn_ctx *c, tn_node *sink);
 bool tn__without_elements(const tn_node *n);

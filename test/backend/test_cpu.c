@@ -263,7 +263,7 @@ static void test_products(void **state) {
   fixture f;
   (void)state;
   open_cpu(&f, "", "", 3);
-  assert_true(f.d->has_gemm());
+  assert_true(f.d->ops->has_gemm(f.d, TN_F32));
   for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
     for (int bits = 0; bits < 64; bits++)
       check_product(f.d, (tn__product){.dtype = bits & 1 ? TN_F32 : TN_F64, .trans_a = bits & 2, .trans_b = bits & 4, .beta = bits & 8 ? 1 : bits & 16 ? -2 : 0,

@@ -71,7 +71,9 @@ static void load(void) {
   if (blas.sgemm && blas.dgemm) blas.library = lib;
 }
 
-bool tn__cpu_has_gemm(void) {
+bool tn__cpu_has_gemm(tn__device *d, int dtype) {
+  (void)d;
+  if (dtype != TN_F32 && dtype != TN_F64) return false;
   pthread_once(&blas_once, load);
   return blas.library != NULL;
 }
@@ -157,7 +159,7 @@ tn_status tn__cpu_gemm(tn__device *d, const tn__product *g) {
                 (long long)g->n, (long long)g->k, (long long)sizes[i]);
       return TN_ENOTSUP;
     }
-  if (!tn__cpu_has_gemm()) {
+  if (!tn__cpu_has_gemm(d, g->dtype)) {
     tn__error(d->ctx, TN_ENOTSUP, "there is no BLAS library (libopenblas.so.0)");
     return TN_ENOTSUP;
   }

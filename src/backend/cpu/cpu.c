@@ -223,6 +223,21 @@ static const tn__device_ops cpu_ops = {
     .release = release,
     .launch = launch,
     .close = close_cpu,
+    .has_gemm = tn__cpu_has_gemm,
+    .gemm = tn__cpu_gemm,
+};
+
+static const tn__device_ops interpreting_ops = {
+    .name = "cpu",
+    .alloc = tn__host_alloc,
+    .free = tn__host_free,
+    .upload = tn__host_copy,
+    .download = tn__host_copy,
+    .compile = tn__ref_compile,
+    .release = tn__ref_release,
+    .launch = tn__ref_launch,
+    .has_gemm = tn__cpu_has_gemm,
+    .gemm = tn__cpu_gemm,
 };
 
 void tn__cpu_open(tn_ctx *c) {
@@ -230,8 +245,7 @@ void tn__cpu_open(tn_ctx *c) {
   cpu found = {0};
   bool compiles = tn__cc_find(c, &found.cc);
   describe(c, &found, text, sizeof text);
-  tn__device *d = tn__device_add(c, compiles ? &cpu_ops : &tn__ref_ops, "cpu", text, NULL);
-  d->has_gemm = tn__cpu_has_gemm;
+  tn__device *d = tn__device_add(c, compiles ? &cpu_ops : &interpreting_ops, "cpu", text, NULL);
   d->interprets = !compiles;
   if (compiles) {
     cpu *self = d->self = tn__mem_alloc(&c->mem, sizeof *self);

@@ -211,18 +211,18 @@ static void translate(void *arg) {
   }
 }
 
-static void release(tn__device *d, tn__code *code) {
+void tn__ref_release(tn__device *d, tn__code *code) {
   tn__arena_free(&code->arena);
   tn__mem_free(&d->ctx->mem, code);
 }
 
-static tn__code *compile(tn__device *d, tn__kernel *const *kernels, uint32_t n) {
+tn__code *tn__ref_compile(tn__device *d, tn__kernel *const *kernels, uint32_t n) {
   build b = {.device = d, .kernels = kernels, .code = tn__mem_zalloc(&d->ctx->mem, sizeof *b.code)};
   tn_status status;
   tn__arena_init(&b.code->arena, &d->ctx->mem);
   b.code->n = n;
   if (tn__mem_try(&d->ctx->mem, translate, &b, &status)) return b.code;
-  release(d, b.code);
+  tn__ref_release(d, b.code);
   tn__mem_throw(&d->ctx->mem, status);
 }
 
@@ -301,7 +301,7 @@ static tn_status run_part(tn__device *d, const program *k, const prog *p) {
   return TN_OK;
 }
 
-static tn_status launch(tn__device *d, tn__code *code, uint32_t n, void *const *buf, const size_t *bytes, const int64_t *var) {
+tn_status tn__ref_launch(tn__device *d, tn__code *code, uint32_t n, void *const *buf, const size_t *bytes, const int64_t *var) {
   const program *k = &code->kernel[n];
   for (uint32_t b = 0; b < k->nbuf; b++) k->span[b] = (span){buf[b], bytes[b]};
   tn_status status = TN_OK;
@@ -313,18 +313,18 @@ static tn_status launch(tn__device *d, tn__code *code, uint32_t n, void *const *
   return status;
 }
 
-const tn__device_ops tn__ref_ops = {
+static const tn__device_ops ref_ops = {
     .name = "ref",
     .alloc = tn__host_alloc,
     .free = tn__host_free,
     .upload = tn__host_copy,
     .download = tn__host_copy,
-    .compile = compile,
-    .release = release,
-    .launch = launch,
+    .compile = tn__ref_compile,
+    .release = tn__ref_release,
+    .launch = tn__ref_launch,
 };
 
 void tn__ref_open(tn_ctx *c) {
-  tn__device *d = tn__device_add(c, &tn__ref_ops, "ref", "reference interpreter, one scalar at a time", NULL);
+  tn__device *d = tn__device_add(c, &ref_ops, "ref", "reference interpreter, one scalar at a time", NULL);
   d->interprets = true;
 }

@@ -4,6 +4,10 @@
 #define TN_BACKEND_REF_REF_H
 #include "device/device.h"
 
-extern const tn__device_ops tn__ref_ops; /* its functions need no d->self */
-void tn__ref_open(tn_ctx *c);            /* adds the device "ref" */
+void tn__ref_open(tn_ctx *c); /* adds the device "ref" */
+
+/* What a device in host memory that interprets is made of (device.h); d->self is not touched. */
+tn__code *tn__ref_compile(tn__device *d, tn__kernel *const *kernels, uint32_t n);
+void tn__ref_release(tn__device *d, tn__code *code);
+tn_status tn__ref_launch(tn__device *d, tn__code *code, uint32_t i, void *const *buf, const size_t *bytes, const int64_t *var);
 #endif
