@@ -14,6 +14,7 @@ enum { SLICE_WORK = 20000 }; /* instructions that are worth waking a thread for 
 typedef struct unit {
   enum { U_INSTR, U_LOOP, U_LANES } kind;
   tn_node *node;            /* instruction (linear form), or the range of a loop or vector loop */
+  tn_node *unroll;          /* U_LANES: the range of its neighbours, NULL if it has none */
   tn__vec(tn_node *) roots; /* U_LANES: what to do in each lane, in kernel form */
 } unit;
 
@@ -27,7 +28,8 @@ typedef struct lin {
   tn_ctx *c;
   tn__arena *a;
   tn__ranges r;
-  uint64_t lanes;                     /* AX_UPCAST ranges */
+  uint64_t lanes;                     /* AX_UPCAST and AX_UNROLL ranges */
+  uint64_t unroll;                    /* AX_UNROLL ranges: neighbours in a lane */
   block block[TN__MAX_RANGES + 1];    /* block i + 1 is the inside of range i */
   tn__map form;                       /* kernel node -> linear node */
   tn__map done;                       /* kernel nodes already placed */
@@ -46,11 +48,12 @@ static int block_of(const lin *l, uint64_t loops) {
   return best;
 }
 
-/* The vector range that n depends on, -1 */
-static int lane_of(const lin *l, uint64_t set) {
-  uint64_t lanes = set & l->lanes;
-  return lanes ? __builtin_ctzll(lanes) : -1;
-}
+static int first_of(uint64_t set) { return set ? __builtin_ctzll(set) : -1; }
+
+/* The vector range in a set, -1 */
+static int lane_of(const lin *l, uint64_t set) { return first_of(set & l->lanes & ~l->unroll); }
+
+static bool in_lanes(const lin *l, const tn_node *n) { return tn__free_of(&l->r, n) & l->lanes; }
 
 /* ---- linear forms ---- */
 
@@ -127,17 +130,17 @@ static void ensure_lanes(lin *l, tn_node *n) {
   for (uint32_t i = 0; i < n->nsrc; i++) {
     tn_node *s = n->src[i];
     if (s->op == OP_RANGE && (l->lanes >> tn__range_at(&l->r, s) & 1)) ensure(l, s->src[0]);
-    else if (lane_of(l, tn__free_of(&l->r, s)) < 0 || s->op == OP_REDUCE) ensure(l, s);
+    else if (!in_lanes(l, s) || s->op == OP_REDUCE) ensure(l, s);
     else ensure_lanes(l, s);
   }
 }
 
 static void put_lanes(lin *l, int b, int lane, tn_node *root) {
   block *k = &l->block[b];
-  if (!k->units.n || k->units.v[k->units.n - 1].kind != U_LANES || k->units.v[k->units.n - 1].node != l->r.range[lane]) {
-    unit u = {.kind = U_LANES, .node = l->r.range[lane]};
-    put(l, b, u);
-  }
+  int unroll = first_of(tn__own_of(&l->r, root) & l->unroll);
+  unit fresh = {.kind = U_LANES, .node = l->r.range[lane], .unroll = unroll < 0 ? NULL : l->r.range[unroll]};
+  const unit *last = k->units.n ? &k->units.v[k->units.n - 1] : NULL;
+  if (!last || last->kind != U_LANES || last->node != fresh.node || last->unroll != fresh.unroll) put(l, b, fresh);
   unit *u = &k->units.v[k->units.n - 1];
   tn__vec_push(l->a, &u->roots, root);
 }
@@ -148,7 +151,7 @@ static void prepare_closer(lin *l, tn_node *n) {
   tn_node *value = n->op == OP_REDUCE ? n->src[0] : n;
   if (lane >= 0) {
     ensure(l, l->r.range[lane]->src[0]);
-    bool plain = n->op == OP_REDUCE && (lane_of(l, tn__free_of(&l->r, value)) < 0 || value->op == OP_REDUCE);
+    bool plain = n->op == OP_REDUCE && (!in_lanes(l, value) || value->op == OP_REDUCE);
     if (plain) ensure(l, value);
     else {
       tn__map_init(&l->here, l->a);
@@ -249,7 +252,7 @@ static void ensure(lin *l, tn_node *n) {
     return;
   }
   for (uint32_t i = 0; i < n->nsrc; i++) ensure(l, n->src[i]);
-  if (n->op == OP_AFTER || n->op == OP_LIST || lane_of(l, tn__free_of(&l->r, n)) >= 0) return;
+  if (n->op == OP_AFTER || n->op == OP_LIST || in_lanes(l, n)) return;
   unit u = {.kind = U_INSTR, .node = form(l, n)};
   put(l, block_of(l, loops_of(l, n)), u);
 }
@@ -258,33 +261,46 @@ static void ensure(lin *l, tn_node *n) {
 
 static void emit(lin *l, tn_node *n) { tn__vec_push(l->a, &l->out, n); }
 
-/* Lane-dependent part of n, each node once in this vector loop */
-static void write_lane(lin *l, tn_node *n) {
-  if (lane_of(l, tn__free_of(&l->r, n)) < 0 || n->op == OP_RANGE || n->op == OP_AFTER) return;
-  if (tn__map_get(&l->here, (uint64_t)(uintptr_t)n, NULL)) return;
-  tn__map_putp(&l->here, n, n);
+/* Lane-dependent part of n, each node once in this vector loop; with `out`, only what does not differ between neighbours. */
+static void write_lane(lin *l, tn_node *n, bool out) {
+  if (!in_lanes(l, n) || n->op == OP_RANGE || n->op == OP_AFTER) return;
+  bool inner = tn__free_of(&l->r, n) & l->unroll;
+  uint64_t seen = 0; /* 1: visited on the way out, 2: done */
+  tn__map_get(&l->here, (uint64_t)(uintptr_t)n, &seen);
+  if (seen == 2 || (seen && out)) return;
+  tn__map_put(&l->here, (uint64_t)(uintptr_t)n, out && inner ? 1 : 2);
   if (n->op != OP_REDUCE)
-    for (uint32_t i = 0; i < n->nsrc; i++) write_lane(l, n->src[i]);
-  emit(l, form(l, n));
+    for (uint32_t i = 0; i < n->nsrc; i++) write_lane(l, n->src[i], out);
+  if (!out || !inner) emit(l, form(l, n));
 }
+
+static void write_root(lin *l, tn_node *n, bool out) {
+  uint32_t first;
+  tn__closes(n, &first);
+  if (n->op == OP_REDUCE && fuses(l, n)) {
+    write_lane(l, n->src[0]->src[0], out);
+    write_lane(l, n->src[0]->src[1], out);
+  } else {
+    for (uint32_t s = 0; s < first; s++) write_lane(l, n->src[s], out);
+  }
+}
+
+static void end_range(lin *l, tn_node *range) { emit(l, make(l, OP_END, 0, &range, 1, NULL, 0)); }
 
 static void write_lanes(lin *l, const unit *u) {
   tn__map_init(&l->here, l->a);
   emit(l, u->node);
+  if (u->unroll) {
+    for (uint32_t i = 0; i < u->roots.n; i++) write_root(l, u->roots.v[i], true);
+    emit(l, u->unroll);
+  }
   for (uint32_t i = 0; i < u->roots.n; i++) {
     tn_node *n = u->roots.v[i];
-    uint32_t first;
-    tn__closes(n, &first);
-    if (n->op == OP_REDUCE && fuses(l, n)) {
-      write_lane(l, n->src[0]->src[0]);
-      write_lane(l, n->src[0]->src[1]);
-    } else {
-      for (uint32_t s = 0; s < first; s++) write_lane(l, n->src[s]);
-    }
+    write_root(l, n, false);
     emit(l, n->op == OP_REDUCE ? ((acc *)tn__map_getp(&l->accs, n))->set : form(l, n));
   }
-  tn_node *end = u->node;
-  emit(l, make(l, OP_END, 0, &end, 1, NULL, 0));
+  if (u->unroll) end_range(l, u->unroll);
+  end_range(l, u->node);
 }
 
 static void write_block(lin *l, int b) {
@@ -297,8 +313,7 @@ static void write_block(lin *l, int b) {
     emit(l, u->node);
     if (u->kind != U_LOOP) continue;
     write_block(l, tn__range_at(&l->r, u->node) + 1);
-    tn_node *end = u->node;
-    emit(l, make(l, OP_END, 0, &end, 1, NULL, 0));
+    end_range(l, u->node);
   }
 }
 
@@ -350,7 +365,7 @@ static void nest(lin *l) {
   }
   for (uint32_t j = 0; j < l->r.n; j++) {
     l->block[j + 1] = (block){.range = (int)j, .parent = 0, .depth = -1};
-    if (l->r.range[j]->ints[0] == AX_UPCAST || !(stores >> j & 1)) continue;
+    if ((l->lanes >> j & 1) || !(stores >> j & 1)) continue;
     int at = n++;
     while (at > 0) {
       int before = order[at - 1];
@@ -414,7 +429,7 @@ static double work_of(const lin *l, const tn_node *global) {
   return work;
 }
 
-static tn_node *choose_global(tn_ctx *c, tn__arena *a, tn_node *sink) {
+static tn_node *choose_global(tn_ctx *c, tn__arena *a, tn_node *sink, const tn__part *part) {
   tn__ranges r;
   tn__ranges_find(c, a, sink, &r);
   uint64_t common = ~0ull;
@@ -428,6 +443,8 @@ static tn_node *choose_global(tn_ctx *c, tn__arena *a, tn_node *sink) {
   }
   int best = -1;
   for (uint32_t j = 0; j < r.n; j++) {
+    if (r.range[j]->ints[0] == AX_GLOBAL) return r.range[j]; /* chosen before */
+    if (part->group) continue;
     if (!(common >> j & 1) || r.range[j]->ints[0] != AX_LOOP || (nested >> j & 1)) continue;
     if (best < 0 || uses[j] > uses[best] || (uses[j] == uses[best] && r.range[j]->hi > r.range[best]->hi)) best = (int)j;
   }
@@ -436,15 +453,18 @@ static tn_node *choose_global(tn_ctx *c, tn__arena *a, tn_node *sink) {
 
 void tn__linearise(tn_ctx *c, tn__arena *a, tn_node *body, tn__part *part) {
   tn_node *sink = body;
-  tn_node *x = choose_global(c, a, sink), *global = NULL;
-  if (x) {
+  tn_node *x = choose_global(c, a, sink, part), *global = x && x->ints[0] == AX_GLOBAL ? x : NULL;
+  if (x && !global) {
     global = tn__range(c, x->src[0], AX_GLOBAL, x->ints[1]);
     sink = tn__substitute(c, sink, &x, &global, 1);
   }
   lin l = {.c = c, .a = a};
   tn__ranges_find(c, a, sink, &l.r);
-  for (uint32_t j = 0; j < l.r.n; j++)
-    if (l.r.range[j]->ints[0] == AX_UPCAST) l.lanes |= 1ull << j;
+  for (uint32_t j = 0; j < l.r.n; j++) {
+    int64_t axis = l.r.range[j]->ints[0];
+    if (axis == AX_UPCAST || axis == AX_UNROLL) l.lanes |= 1ull << j;
+    if (axis == AX_UNROLL) l.unroll |= 1ull << j;
+  }
   tn__map_init(&l.form, a);
   tn__map_init(&l.done, a);
   tn__map_init(&l.accs, a);
@@ -453,7 +473,7 @@ void tn__linearise(tn_ctx *c, tn__arena *a, tn_node *body, tn__part *part) {
   for (uint32_t i = 0; i < sink->nsrc; i++) ensure(&l, sink->src[i]);
   write_block(&l, 0);
   double work = work_of(&l, global);
-  *part = (tn__part){.body = body, .ins = l.out.v, .n = l.out.n, .global = global, .grain = work > SLICE_WORK ? 1 : (int64_t)(SLICE_WORK / (work + 1)) + 1};
+  *part = (tn__part){.body = body, .ins = l.out.v, .n = l.out.n, .global = global, .group = part->group, .grain = work > SLICE_WORK ? 1 : (int64_t)(SLICE_WORK / (work + 1)) + 1};
 }
 
 /* Cuts a body where a load waits for a store to a whole buffer; gives the parts' sinks. */

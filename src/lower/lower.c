@@ -66,12 +66,13 @@ tn__kernel *tn__lower(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *b
   tn__sb_init(&note, a);
   tn_node *whole = tn__optimise_loops(c, a, dev, tn__separate(c, a, body, &note), &note);
   k->nparts = tn__cut_parts(c, a, whole, part);
-  for (uint32_t p = 0; p < k->nparts; p++) part[p] = tn__optimise_part(c, a, dev, part[p], &nlocal, &note);
+  for (uint32_t p = 0; p < k->nparts; p++) part[p] = tn__optimise_part(c, a, dev, part[p], &nlocal, &k->part[p].group, &note);
   find_buffers(a, part, k);
   find_vars(a, part, k);
   place_locals(a, part, k);
   for (uint32_t p = 0; p < k->nparts; p++) {
     tn__linearise(c, a, part[p], &k->part[p]);
+    if (k->part[p].group && k->nlocal) tn__place_barriers(c, a, &k->part[p]);
     tn__spec_linear(c, k->part[p].ins, k->part[p].n);
   }
   k->note = tn__sb_str(&note);

@@ -17,6 +17,7 @@ enum {
   TN__R_ROW = 10000,   /* loops of kept rows */
   TN__R_MARK = 20000,  /* stand-ins during a rewrite; none is left after it */
   TN__R_INNER = 30000, /* the inner half of a cut range, added to its number */
+  TN__R_FLAT = 35000,  /* several ranges as one */
   TN__R_BLOCK = 40000  /* blocks of a split reduction, and the sum over them */
 };
 
@@ -37,11 +38,43 @@ int tn__range_at(const tn__ranges *r, const tn_node *range); /* its number, -1 *
 bool tn__closes(const tn_node *n, uint32_t *first);
 uint64_t tn__own_of(const tn__ranges *r, const tn_node *n);
 
+/* ---- loops.c ---- */
+
+#define TN__IRREGULAR INT64_MAX
+
+typedef struct tn__survey { /* of a body */
+  tn__ranges r;
+  uint64_t outputs;  /* ranges of the stores to buffers */
+  uint64_t common;   /* ... of all of them */
+  bool reduces;
+} tn__survey;
+
+void tn__survey_loops(tn_ctx *c, tn__arena *a, tn_node *body, tn__survey *out);
+bool tn__is_access(const tn_node *n); /* a load or a store */
+/* Coefficient of range number `at` in an index expression; TN__IRREGULAR if it is not a constant. */
+int64_t tn__stride(const tn__ranges *r, const tn_node *n, uint32_t at);
+double tn__extent(const tn_node *range); /* a constant, or an estimate */
+double tn__volume(const tn__survey *p, uint64_t set);
+/* How well accesses to buffers walk along range j: contiguous good, constant fair, strided bad. */
+double tn__walk_score(const tn__survey *p, uint32_t j);
+/* Does the extent of some loop depend on range j?  Then the lanes of j would not walk alike. */
+bool tn__bounds_loops(const tn__ranges *r, uint32_t j);
+/* Cuts range x into blocks of `by`: x = outer * by + inner, inner < min(by, rest).  Inner's number is x's + TN__R_INNER. */
+tn_node *tn__cut(tn_ctx *c, tn_node *body, tn_node *x, int64_t by, int outer_axis, int inner_axis);
+tn_node *tn__retype(tn_ctx *c, tn_node *body, tn_node *x, int axis);
+
+/* ---- the passes' files ---- */
+
 /* separate.c */
 tn_node *tn__separate(tn_ctx *c, tn__arena *a, tn_node *body, tn__sb *note);
 /* optimise.c */
 tn_node *tn__optimise_loops(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *body, tn__sb *note);
-tn_node *tn__optimise_part(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *part, int64_t *nlocal, tn__sb *note);
+tn_node *tn__optimise_part(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *part, int64_t *nlocal, int *group, tn__sb *note);
+/* group.c: does a group work on a row (else each thread on its outputs)?  And the body shared out so; its threads. */
+bool tn__group_rows(tn_ctx *c, tn__arena *a, tn_node *part);
+tn_node *tn__group_part(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *part, bool by_rows, int *group, tn__sb *note);
+/* barrier.c: where the threads of a group share memory */
+void tn__place_barriers(tn_ctx *c, tn__arena *a, tn__part *part);
 /* rows.c */
 tn_node *tn__share_loops(tn_ctx *c, tn__arena *a, tn_node *body, tn__sb *note);
 tn_node *tn__keep_rows(tn_ctx *c, tn__arena *a, tn_node *body, int64_t *nlocal, tn__sb *note); /* numbers LOCALs from *nlocal */

@@ -21,30 +21,6 @@ enum {
   MAX_SPLIT_CELLS = 2047    /* and what has outputs enough for the threads */
 };
 
-static const int64_t IRREGULAR = INT64_MAX;
-
-/* Coefficient of range number `at` in an index expression; IRREGULAR if it is not a constant. */
-static int64_t stride(const tn__ranges *r, const tn_node *n, uint32_t at) {
-  if (!(tn__free_of(r, n) >> at & 1)) return 0;
-  if (n == r->range[at]) return 1;
-  int64_t k, a, b;
-  switch (n->op) {
-  case OP_ADD:
-    a = stride(r, n->src[0], at), b = stride(r, n->src[1], at);
-    return a == IRREGULAR || b == IRREGULAR ? IRREGULAR : a + b;
-  case OP_MUL:
-    if (!tn__const_int(n->src[1], &k)) return IRREGULAR;
-    a = stride(r, n->src[0], at);
-    return a == IRREGULAR ? IRREGULAR : a * k;
-  case OP_NEG:
-    a = stride(r, n->src[0], at);
-    return a == IRREGULAR ? IRREGULAR : -a;
-  default: return IRREGULAR;
-  }
-}
-
-static bool is_access(const tn_node *n) { return n->op == OP_LOAD || n->op == OP_STORE || n->op == OP_STOREADD; }
-
 /* ---- merge ---- */
 
 /* May range b (inner) swallow range a (outer)?  Every access must step through a as through whole turns of b, and nothing else may look
@@ -62,9 +38,9 @@ static bool mergeable(const tn__ranges *r, uint32_t a, uint32_t b) {
     for (uint32_t s = 0; s < n->nsrc; s++) {
       const tn_node *x = n->src[s];
       if (!(tn__free_of(r, x) & both)) continue;
-      if (is_access(n) && s == 1) {
-        int64_t sa = stride(r, x, a), sb = stride(r, x, b);
-        if (sa == IRREGULAR || sb == IRREGULAR || sa != sb * turn) return false;
+      if (tn__is_access(n) && s == 1) {
+        int64_t sa = tn__stride(r, x, a), sb = tn__stride(r, x, b);
+        if (sa == TN__IRREGULAR || sb == TN__IRREGULAR || sa != sb * turn) return false;
         continue;
       }
       bool closing = tn__closes(n, &first) && s >= first && x->op == OP_RANGE;
@@ -115,69 +91,13 @@ static bool merge(tn_ctx *c, tn__arena *a, tn_node **body, tn__sb *note) {
 
 /* ---- choosing what to vectorise and what to share out ---- */
 
-typedef struct plan {
-  tn__ranges r;
-  uint64_t outputs;  /* ranges of the stores to buffers */
-  uint64_t common;   /* ... of all of them */
-  bool reduces;
-} plan;
-
-static void survey(tn_ctx *c, tn__arena *a, tn_node *body, plan *p) {
-  *p = (plan){.common = ~0ull};
-  tn__ranges_find(c, a, body, &p->r);
-  for (uint32_t i = 0; i < p->r.order.n; i++) {
-    const tn_node *n = p->r.order.v[i];
-    p->reduces |= n->op == OP_REDUCE;
-    if ((n->op != OP_STORE && n->op != OP_STOREADD) || n->src[0]->op == OP_LOCAL) continue;
-    uint64_t own = tn__own_of(&p->r, n);
-    for (uint32_t j = 0; j < p->r.n; j++)
-      if ((own >> j & 1) && p->r.range[j]->ints[0] == AX_LOOP) p->outputs |= 1ull << j;
-    p->common &= own;
-  }
-  p->common &= p->outputs;
-}
-
-static double extent(const tn_node *range) {
-  int64_t v;
-  if (tn__const_int(range->src[0], &v)) return (double)v;
-  return range->hi < ((int64_t)1 << 40) ? (double)range->hi + 1 : 1024;
-}
-
-static double volume(const plan *p, uint64_t set) {
-  double v = 1;
-  for (uint32_t j = 0; j < p->r.n; j++)
-    if (set >> j & 1) v *= extent(p->r.range[j]);
-  return v;
-}
-
-/* How well the accesses below (or of) the nodes in `under` walk along range j: contiguous good, constant fair, strided bad. */
-static double walk_score(const plan *p, uint32_t j) {
-  double score = 0;
-  for (uint32_t i = 0; i < p->r.order.n; i++) {
-    const tn_node *n = p->r.order.v[i];
-    if (!is_access(n) || n->src[0]->op != OP_PARAM) continue;
-    int64_t s = stride(&p->r, n->src[1], j);
-    double weight = volume(p, tn__free_of(&p->r, n->src[1]));
-    if (s == 1) score += weight;
-    else if (s != 0) score -= 2 * weight;
-  }
-  return score;
-}
-
-/* Does the extent of some loop depend on range j?  Then the lanes of j would not walk alike. */
-static bool bounds_loops(const tn__ranges *r, uint32_t j) {
-  for (uint32_t i = 0; i < r->n; i++)
-    if (i != j && (tn__free_of(r, r->range[i]) >> j & 1)) return true;
-  return false;
-}
-
 /* The range along which to vectorise: of a reduction where all reductions run along it, or of the outputs. */
-static int vector_range(const plan *p) {
+static int vector_range(const tn__survey *p) {
   int best = -1;
   double best_score = -1e300;
   for (uint32_t j = 0; j < p->r.n; j++) {
     bool output = p->outputs >> j & 1;
-    if ((p->r.range[j]->ints[0] != AX_LOOP && p->r.range[j]->ints[0] != AX_REDUCE) || bounds_loops(&p->r, j)) continue;
+    if ((p->r.range[j]->ints[0] != AX_LOOP && p->r.range[j]->ints[0] != AX_REDUCE) || tn__bounds_loops(&p->r, j)) continue;
     if (output && p->reduces) { /* lanes across outputs: every reduction and store must have the range */
       bool all = p->common >> j & 1;
       for (uint32_t i = 0; i < p->r.order.n && all; i++) {
@@ -188,7 +108,7 @@ static int vector_range(const plan *p) {
       }
       if (!all) continue;
     }
-    double s = walk_score(p, j) + (output ? 0.5 : 0);
+    double s = tn__walk_score(p, j) + (output ? 0.5 : 0);
     if (s > best_score) best_score = s, best = (int)j;
   }
   return best;
@@ -196,86 +116,47 @@ static int vector_range(const plan *p) {
 
 static int64_t lanes_for(int dtype) { return LANE_BYTES / (int64_t)(tn__size_of(dtype) < 4 ? 4 : tn__size_of(dtype)); }
 
-/* Cuts range x into blocks of `by`: x = outer * by + inner, inner < min(by, rest). */
-static tn_node *cut(tn_ctx *c, tn_node *body, tn_node *x, int64_t by, int outer_axis, int inner_axis) {
-  tn_node *size = x->src[0], *b = tn__int(c, by);
-  tn_node *blocks = tn__simplify_index(c, tn__op2(c, OP_IDIV, tn__add(c, size, tn__int(c, by - 1)), b));
-  tn_node *outer = tn__range(c, blocks, outer_axis, x->ints[1]);
-  tn_node *rest = tn__sub(c, size, tn__mul(c, outer, b));
-  tn_node *inner_size = tn__simplify_index(c, tn__op2(c, OP_MIN, b, rest));
-  int64_t whole;
-  if (tn__const_int(size, &whole) && whole % by == 0) inner_size = b;
-  tn_node *inner = tn__range(c, inner_size, inner_axis, x->ints[1] + TN__R_INNER);
-  tn__nodes all = {0}, old = {0}, new_ = {0};
-  tn_node *at = tn__add(c, tn__mul(c, outer, b), inner), *mark = tn__range(c, size, (int)x->ints[0], TN__R_MARK);
-  body = tn__substitute(c, body, &x, &mark, 1);
-  tn__topo(&c->scratch, &body, 1, &all);
-  for (uint32_t i = 0; i < all.n; i++) { /* closers take both ranges in its place */
-    tn_node *n = all.v[i], *src[TN__MAX_RANGES + 4];
-    uint32_t first, m = 0;
-    bool hit = false;
-    if (!tn__closes(n, &first)) continue;
-    for (uint32_t s = 0; s < n->nsrc; s++) {
-      bool own = s >= first && n->src[s] == mark;
-      src[m++] = own ? outer : n->src[s];
-      if (own) src[m++] = inner;
-      hit |= own;
-    }
-    if (!hit) continue;
-    tn__vec_push(&c->scratch, &old, n);
-    tn_node *wider = tn__node_make(c, &(tn__make){.op = n->op, .dtype = n->dtype, .src = src, .nsrc = m, .ints = n->ints, .nint = n->nint});
-    tn__vec_push(&c->scratch, &new_, wider);
-  }
-  body = tn__substitute(c, body, old.v, new_.v, old.n);
-  return tn__substitute(c, body, &mark, &at, 1);
-}
-
-static tn_node *retype(tn_ctx *c, tn_node *body, tn_node *x, int axis) {
-  tn_node *y = tn__range(c, x->src[0], axis, x->ints[1]);
-  return tn__substitute(c, body, &x, &y, 1);
-}
-
-static int value_dtype(const plan *p) {
+static int value_dtype(const tn__survey *p) {
   for (uint32_t i = 0; i < p->r.order.n; i++)
     if (p->r.order.v[i]->op == OP_REDUCE) return p->r.order.v[i]->dtype;
   return TN_F32;
 }
 
 static tn_node *vectorise(tn_ctx *c, tn__arena *a, tn_node *body, tn__sb *note) {
-  plan p;
-  survey(c, a, body, &p);
+  tn__survey p;
+  tn__survey_loops(c, a, body, &p);
   int v = vector_range(&p);
   if (v < 0) return body;
   tn_node *x = p.r.range[v];
   int64_t lanes = lanes_for(value_dtype(&p));
   bool output = p.outputs >> v & 1;
   if (output && !p.reduces) {
-    if (volume(&p, p.outputs) == extent(x) && extent(x) > CHUNK) { /* a flat loop: chunks for the threads */
+    if (tn__volume(&p, p.outputs) == tn__extent(x) && tn__extent(x) > CHUNK) { /* a flat loop: chunks for the threads */
       tn__sb_printf(note, " chunk(%lld,%d)", (long long)x->ints[1], CHUNK);
-      return cut(c, body, x, CHUNK, AX_LOOP, AX_UPCAST);
+      return tn__cut(c, body, x, CHUNK, AX_LOOP, AX_UPCAST);
     }
-    return retype(c, body, x, AX_UPCAST);
+    return tn__retype(c, body, x, AX_UPCAST);
   }
-  if (extent(x) < (output ? 2 : MIN_LANES_EXTENT)) return body;
+  if (tn__extent(x) < (output ? 2 : MIN_LANES_EXTENT)) return body;
   tn__sb_printf(note, " lanes(%lld,%lld)", (long long)x->ints[1], (long long)lanes);
   if (output) {
-    if (extent(x) <= (double)lanes && tn__is_const(x->src[0])) return retype(c, body, x, AX_UPCAST);
-    return cut(c, body, x, lanes, AX_LOOP, AX_UPCAST);
+    if (tn__extent(x) <= (double)lanes && tn__is_const(x->src[0])) return tn__retype(c, body, x, AX_UPCAST);
+    return tn__cut(c, body, x, lanes, AX_LOOP, AX_UPCAST);
   }
-  return cut(c, body, x, lanes, AX_REDUCE, AX_UPCAST);
+  return tn__cut(c, body, x, lanes, AX_REDUCE, AX_UPCAST);
 }
 
 /* The stores of a row kernel that run along the row become vector loops; so do other reductions' ranges of the same kind. */
 static tn_node *vectorise_rest(tn_ctx *c, tn__arena *a, tn_node *body, tn__sb *note) {
   for (int round = 0; round < 8; round++) {
-    plan p;
-    survey(c, a, body, &p);
+    tn__survey p;
+    tn__survey_loops(c, a, body, &p);
     if (!p.reduces) return body;
     int best = -1;
     for (uint32_t j = 0; j < p.r.n; j++) {
       const tn_node *x = p.r.range[j];
       if (x->ints[0] != AX_LOOP && x->ints[0] != AX_REDUCE) continue;
-      if (x->ints[1] >= TN__R_INNER || walk_score(&p, j) <= 0 || bounds_loops(&p.r, j)) continue;
+      if (x->ints[1] >= TN__R_INNER || tn__walk_score(&p, j) <= 0 || tn__bounds_loops(&p.r, j)) continue;
       bool clash = false, closes = false; /* one lane range per expression; reductions must not nest under it */
       for (uint32_t i = 0; i < p.r.order.n; i++) {
         const tn_node *n = p.r.order.v[i];
@@ -286,17 +167,17 @@ static tn_node *vectorise_rest(tn_ctx *c, tn__arena *a, tn_node *body, tn__sb *n
         for (uint32_t k = 0; k < p.r.n; k++)
           if (p.r.range[k]->ints[0] == AX_UPCAST && ((own | set) >> k & 1)) clash = true;
       }
-      if (x->ints[0] == AX_REDUCE && extent(x) < MIN_LANES_EXTENT) clash = true;
+      if (x->ints[0] == AX_REDUCE && tn__extent(x) < MIN_LANES_EXTENT) clash = true;
       if (!clash && closes) best = (int)j;
     }
     if (best < 0) return body;
     tn_node *x = p.r.range[best];
     if (x->ints[0] == AX_LOOP) {
-      body = retype(c, body, x, AX_UPCAST);
+      body = tn__retype(c, body, x, AX_UPCAST);
     } else {
       int64_t lanes = lanes_for(value_dtype(&p));
       tn__sb_printf(note, " lanes(%lld,%lld)", (long long)x->ints[1], (long long)lanes);
-      body = cut(c, body, x, lanes, AX_REDUCE, AX_UPCAST);
+      body = tn__cut(c, body, x, lanes, AX_REDUCE, AX_UPCAST);
     }
   }
   return body;
@@ -305,7 +186,7 @@ static tn_node *vectorise_rest(tn_ctx *c, tn__arena *a, tn_node *body, tn__sb *n
 /* ---- split: partial results over blocks of a reduce range, added up by a second part ---- */
 
 /* The reductions that no other reduction is made of */
-static uint32_t top_level(const plan *p) {
+static uint32_t top_level(const tn__survey *p) {
   uint32_t top = 0;
   for (uint32_t i = 0; i < p->r.order.n; i++)
     if (p->r.order.v[i]->op == OP_REDUCE && tn__level_of(&p->r, p->r.order.v[i]) > top) top = tn__level_of(&p->r, p->r.order.v[i]);
@@ -313,7 +194,7 @@ static uint32_t top_level(const plan *p) {
 }
 
 /* The outermost range that all top reductions share, -1; they must depend on outputs only, so that each partial result has its cell. */
-static int split_range(const plan *p) {
+static int split_range(const tn__survey *p) {
   uint32_t top = top_level(p);
   int at = -1;
   for (uint32_t i = 0; i < p->r.order.n; i++) {
@@ -337,7 +218,7 @@ typedef struct blocks { /* range x as block * rows + inner */
 } blocks;
 
 static blocks cut_blocks(tn_ctx *c, tn_node *x) {
-  int64_t most = (int64_t)extent(x), whole = 0;
+  int64_t most = (int64_t)tn__extent(x), whole = 0;
   blocks b = {.x = x, .count = most < PARTIALS * 4 ? (most < PARTIALS ? most : PARTIALS) : PARTIALS};
   tn_node *count = tn__int(c, b.count), *size = x->src[0];
   tn_node *rows = tn__simplify_index(c, tn__op2(c, OP_IDIV, tn__add(c, size, tn__int(c, b.count - 1)), count));
@@ -371,7 +252,7 @@ static tn_node *over_blocks(tn_ctx *c, const blocks *b, tn_node *n, tn_node *ext
 }
 
 /* A top reduction: stored per block and output, then reduced over the blocks. */
-static tn_node *two_steps(tn_ctx *c, const plan *p, const blocks *b, tn_node *r, int64_t slot) {
+static tn_node *two_steps(tn_ctx *c, const tn__survey *p, const blocks *b, tn_node *r, int64_t slot) {
   tn_node *offset = tn__int(c, 0), *cells = tn__int(c, 1), *st[TN__MAX_RANGES + 4];
   uint64_t free = tn__free_of(&p->r, r);
   uint32_t m = 3;
@@ -395,13 +276,13 @@ static tn_node *two_steps(tn_ctx *c, const plan *p, const blocks *b, tn_node *r,
 }
 
 static tn_node *split(tn_ctx *c, tn__arena *a, tn_node *body, tn__sb *note) {
-  plan p;
+  tn__survey p;
   int64_t slot = 0;
-  survey(c, a, body, &p);
+  tn__survey_loops(c, a, body, &p);
   int at = c->mode == TN_MODE_STRICT || !p.reduces ? -1 : split_range(&p);
   if (at < 0) return body;
   uint64_t all = p.r.n == 64 ? ~0ull : (1ull << p.r.n) - 1;
-  if (extent(p.r.range[at]) < MIN_SPLIT || volume(&p, p.common) > MAX_SPLIT_CELLS || volume(&p, all) < SPLIT_WORK) return body;
+  if (tn__extent(p.r.range[at]) < MIN_SPLIT || tn__volume(&p, p.common) > MAX_SPLIT_CELLS || tn__volume(&p, all) < SPLIT_WORK) return body;
   tn__sb_printf(note, " split(%lld)", (long long)p.r.range[at]->ints[1]);
   blocks b = cut_blocks(c, p.r.range[at]);
   for (uint32_t i = 0; i < p.r.order.n; i++)
@@ -428,7 +309,12 @@ tn_node *tn__optimise_loops(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_n
   return split(c, a, body, note);
 }
 
-tn_node *tn__optimise_part(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *part, int64_t *nlocal, tn__sb *note) {
+tn_node *tn__optimise_part(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *part, int64_t *nlocal, int *group, tn__sb *note) {
+  if (dev->group) {
+    bool rows = tn__group_rows(c, a, part);
+    if (rows) part = tn__keep_rows(c, a, part, nlocal, note);
+    return tn__group_part(c, a, dev, part, rows, group, note);
+  }
   if (dev->interprets || c->mode == TN_MODE_STRICT) return part;
   part = tn__keep_rows(c, a, part, nlocal, note);
   part = vectorise(c, a, part, note);

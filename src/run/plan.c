@@ -380,5 +380,5 @@ void tn__plan_print(tn_ctx *c, const tn__plan *p, tn__sb *out) {
     }
   }
   tn__sb_puts(out, "# source\n");
-  tn__render_unit(c, out, &tn__dialect_c, p->kernel, p->nkernels);
+  tn__render_unit(c, out, p->dev->dialect ? p->dev->dialect : &tn__dialect_c, p->kernel, p->nkernels);
 }

@@ -173,11 +173,12 @@ static void translate_part(build *b, const tn__part *part) {
     case OP_ACC: case OP_SETACC: case OP_GETACC: encode_acc(b, n, i); break;
     case OP_LOAD: case OP_STORE: case OP_STOREADD: encode_access(b, n, i); break;
     case OP_RANGE: case OP_END: case OP_IF: case OP_ENDIF: encode_block(b, n, i, at); break;
+    case OP_BARRIER: break;
     default:
       if (!tn__is_elementwise(n)) tn__fail(c, TN_ERUN, "kernel %s: %s cannot stand in a kernel", b->k->name, tn__ops[n->op].text);
       encode_eval(b, n, i);
     }
-    at += n->op != OP_ENDIF; /* only a place to jump to */
+    at += n->op != OP_ENDIF && n->op != OP_BARRIER; /* a place to jump to; all threads are one here */
   }
   if (b->open.n) tn__fail(c, TN_ERUN, "kernel %s leaves a loop open", b->k->name);
   b->p->n = at;

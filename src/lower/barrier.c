@@ -1,0 +1,61 @@
+/* Barriers, placed from dependences.
+ *
+ * Needs the linear form of a kernel for groups.  LOCAL buffers are shared: what one thread wrote another may read only behind a barrier,
+ * and what one still reads no other may overwrite.  Barriers stand outside of lane loops, where all threads pass.  Walks the
+ * program with the accesses since the last barrier in hand; a loop's body is walked as if its own accesses had come before it. */
+#include "ir/build.h"
+#include "lower/lower.h"
+
+typedef struct walk {
+  tn_ctx *c;
+  tn__arena *a;
+  const tn__part *part;
+  uint64_t read, written; /* LOCAL buffers, by number, touched since the last barrier; the last bit stands for all from the 63rd on */
+  int64_t number;
+  tn__nodes out;
+} walk;
+
+static uint64_t bit_of(const tn_node *local) { return 1ull << (local->ints[0] < 63 ? local->ints[0] : 63); }
+
+/* What ins[from..to-1] touches. */
+static void touches(const walk *w, uint32_t from, uint32_t to, uint64_t *read, uint64_t *written) {
+  for (uint32_t i = from; i < to; i++) {
+    const tn_node *n = w->part->ins[i];
+    if (!tn__is_access(n) || n->src[0]->op != OP_LOCAL) continue;
+    *(n->op == OP_LOAD ? read : written) |= bit_of(n->src[0]);
+  }
+}
+
+static uint32_t end_of(const walk *w, uint32_t start) {
+  uint32_t i = start;
+  while (w->part->ins[i]->op != OP_END || w->part->ins[i]->src[0] != w->part->ins[start]) i++;
+  return i;
+}
+
+static void before(walk *w, uint64_t read, uint64_t written) {
+  if ((read & w->written) || (written & (w->read | w->written))) {
+    tn_node *barrier = tn__node_make(w->c, &(tn__make){.op = OP_BARRIER, .ints = &w->number, .nint = 1, .device = -1});
+    w->number++;
+    tn__vec_push(w->a, &w->out, barrier);
+    w->read = w->written = 0;
+  }
+  w->read |= read;
+  w->written |= written;
+}
+
+void tn__place_barriers(tn_ctx *c, tn__arena *a, tn__part *part) {
+  walk w = {.c = c, .a = a, .part = part};
+  for (uint32_t i = 0; i < part->n; i++) {
+    tn_node *n = part->ins[i];
+    uint64_t read = 0, written = 0;
+    bool lanes = n->op == OP_RANGE && n->ints[0] == AX_UPCAST;
+    uint32_t end = lanes ? end_of(&w, i) : i;
+    touches(&w, i, end + 1, &read, &written);
+    if (lanes || tn__is_access(n)) before(&w, read, written);
+    for (; i < end; i++) tn__vec_push(a, &w.out, part->ins[i]);
+    if (n->op == OP_RANGE && !lanes) touches(&w, i, end_of(&w, i), &w.read, &w.written); /* the turn before */
+    tn__vec_push(a, &w.out, part->ins[i]);
+  }
+  part->ins = w.out.v;
+  part->n = w.out.n;
+}

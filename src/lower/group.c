@@ -1,0 +1,360 @@
+/* Kernels for devices with work groups: how loops are shared out over groups and their threads.
+ *
+ * Needs a body of serial loops.  Gives one whose AX_GLOBAL range counts groups, whose AX_UPCAST ranges are spread over a group's
+ * threads, and whose AX_UNROLL ranges are neighbours in one thread (see kernel.h).  Two forms:
+ *
+ *   threads(n)   each thread computes outputs of its own, all serial loops included: elementwise kernels, short rows, reductions over
+ *                a strided axis.  In strict mode the only form, for it keeps every order of summation.
+ *   group(n)     a group computes a row: the loops that the row's reductions and stores close are cut into lanes.
+ *
+ * Steps noted: flat(a,b): loops become one, their counters its quotients and remainders; pack(a,n): n neighbours in one thread. */
+#include "ir/build.h"
+#include "lower/lower.h"
+#include "rewrite/rewrite.h"
+
+enum {
+  WARP = 32,
+  USUAL_GROUP = 256,
+  SHORT_ROW = 32,      /* rows up to this length are one thread's work */
+  PACK_BYTES = 16,     /* of the widest access */
+  PACK_WORK = 1 << 16, /* fewer elements are spread over as many threads as there are */
+  ROUNDS = 16
+};
+
+typedef struct job {
+  tn_ctx *c;
+  tn__arena *a;
+  const tn__device *dev;
+  tn__sb *note;
+  tn_node *body;
+  tn__survey s;
+  int64_t next; /* number of the next flat range */
+} job;
+
+static void look(job *j) { tn__survey_loops(j->c, j->a, j->body, &j->s); }
+
+static uint64_t of_axis(const tn__ranges *r, int axis) {
+  uint64_t set = 0;
+  for (uint32_t i = 0; i < r->n; i++)
+    if (r->range[i]->ints[0] == axis) set |= 1ull << i;
+  return set;
+}
+
+static uint64_t serial(const tn__ranges *r) { return of_axis(r, AX_LOOP) | of_axis(r, AX_REDUCE); }
+
+static bool whole(const tn_node *range, int64_t by) {
+  int64_t v;
+  return tn__const_int(range->src[0], &v) && v % by == 0;
+}
+
+static int64_t power_above(double v) {
+  int64_t p = 1;
+  while ((double)p < v && p < 1 << 20) p *= 2;
+  return p;
+}
+
+static int64_t limit(int64_t v, int64_t lo, int64_t hi) { return v < lo ? lo : v > hi ? hi : v; }
+
+/* The outputs' loops under which every outermost reduction stands: what one group, or one thread, may take for its own. */
+static uint64_t rows_of(const tn__survey *s) {
+  uint64_t set = s->common;
+  for (uint32_t i = 0; i < s->r.order.n; i++) {
+    const tn_node *n = s->r.order.v[i];
+    uint64_t free = tn__free_of(&s->r, n);
+    if (n->op == OP_REDUCE && !(free & ~s->outputs)) set &= free;
+  }
+  return set;
+}
+
+/* ---- flat ---- */
+
+static void simplify_accesses(job *j) {
+  tn__nodes all = {0}, old = {0}, new_ = {0};
+  tn__topo(j->a, &j->body, 1, &all);
+  for (uint32_t i = 0; i < all.n; i++) {
+    if (!tn__is_access(all.v[i])) continue;
+    tn_node *at = all.v[i]->src[1], *better = tn__simplify_index(j->c, at);
+    if (better == at) continue;
+    tn__vec_push(j->a, &old, at);
+    tn__vec_push(j->a, &new_, better);
+  }
+  j->body = tn__substitute(j->c, j->body, old.v, new_.v, old.n);
+}
+
+/* The closers of any of `gone` close `flat` in the first one's place. */
+static void exchange(job *j, tn_node *const *gone, uint32_t n, tn_node *flat) {
+  tn__nodes all = {0}, old = {0}, new_ = {0};
+  tn__topo(j->a, &j->body, 1, &all);
+  for (uint32_t i = 0; i < all.n; i++) {
+    tn_node *x = all.v[i], *src[TN__MAX_RANGES + 4];
+    uint32_t first, m = 0;
+    bool hit = false;
+    if (!tn__closes(x, &first)) continue;
+    for (uint32_t s = 0; s < x->nsrc; s++) {
+      bool is_gone = false;
+      for (uint32_t g = 0; g < n && s >= first; g++) is_gone |= x->src[s] == gone[g];
+      if (!is_gone) src[m++] = x->src[s];
+      else if (!hit) src[m++] = flat;
+      hit |= is_gone;
+    }
+    if (!hit) continue;
+    tn__vec_push(j->a, &old, x);
+    tn_node *y = tn__node_make(j->c, &(tn__make){.op = x->op, .dtype = x->dtype, .src = src, .nsrc = m, .ints = x->ints, .nint = x->nint});
+    tn__vec_push(j->a, &new_, y);
+  }
+  j->body = tn__substitute(j->c, j->body, old.v, new_.v, old.n);
+}
+
+/* Ranges x, outermost first, as one; gives it. */
+static tn_node *flatten(job *j, tn_node *const *x, uint32_t n, int axis) {
+  tn_ctx *c = j->c;
+  tn_node *mark[TN__MAX_RANGES], *at[TN__MAX_RANGES], *size = tn__int(c, 1);
+  if (n == 1) {
+    tn_node *y = tn__range(c, x[0]->src[0], axis, x[0]->ints[1]);
+    j->body = tn__retype(c, j->body, x[0], axis);
+    return y;
+  }
+  for (uint32_t i = 0; i < n; i++) {
+    size = tn__mul(c, size, x[i]->src[0]);
+    mark[i] = tn__range(c, x[i]->src[0], axis, TN__R_MARK + i);
+    tn__sb_printf(j->note, "%s%lld", i ? "," : " flat(", (long long)x[i]->ints[1]);
+  }
+  tn__sb_puts(j->note, ")");
+  tn_node *flat = tn__range(c, tn__simplify_index(c, size), axis, j->next++), *rest = flat;
+  for (uint32_t i = n; i-- > 0;) {
+    at[i] = i ? tn__op2(c, OP_MOD, rest, x[i]->src[0]) : rest;
+    rest = tn__op2(c, OP_IDIV, rest, x[i]->src[0]);
+  }
+  j->body = tn__substitute(c, j->body, x, mark, n);
+  exchange(j, mark, n, flat);
+  j->body = tn__substitute(c, j->body, mark, at, n);
+  simplify_accesses(j);
+  return flat;
+}
+
+/* The ranges of a set from the outermost in memory: how far a step of each moves the first store. */
+static uint32_t in_order(const job *j, uint64_t set, tn_node **out) {
+  const tn__ranges *r = &j->s.r;
+  const tn_node *store = NULL;
+  int64_t key[TN__MAX_RANGES];
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < r->order.n && !store; i++)
+    if (tn__is_access(r->order.v[i]) && r->order.v[i]->op != OP_LOAD && (tn__own_of(r, r->order.v[i]) & set) == set) store = r->order.v[i];
+  for (uint32_t k = 0; k < r->n; k++) {
+    if (!(set >> k & 1)) continue;
+    int64_t stride = store ? tn__stride(r, store->src[1], k) : 0;
+    if (stride < 0) stride = -stride;
+    uint32_t at = n++;
+    for (; at && (key[at - 1] < stride || (key[at - 1] == stride && out[at - 1]->ints[1] > r->range[k]->ints[1])); at--) {
+      key[at] = key[at - 1];
+      out[at] = out[at - 1];
+    }
+    key[at] = stride;
+    out[at] = r->range[k];
+  }
+  return n;
+}
+
+/* ---- pack ---- */
+
+static size_t widest(const job *j) {
+  size_t size = 1;
+  for (uint32_t i = 0; i < j->s.r.order.n; i++) {
+    const tn_node *n = j->s.r.order.v[i];
+    if (tn__is_access(n) && n->src[0]->op == OP_PARAM && tn__size_of(n->src[0]->dtype) > size) size = tn__size_of(n->src[0]->dtype);
+  }
+  return size;
+}
+
+/* Neighbours along range k that one thread may take: accesses move by 0 or 1, some by 1, and no reduction's value hangs on them. */
+static int64_t pack_of(const job *j, uint32_t k) {
+  const tn__ranges *r = &j->s.r;
+  bool any = false;
+  int64_t n = PACK_BYTES / (int64_t)widest(j);
+  for (uint32_t i = 0; i < r->order.n; i++) {
+    const tn_node *x = r->order.v[i];
+    if (x->op == OP_REDUCE && (tn__free_of(r, x) >> k & 1)) return 1;
+    if (!tn__is_access(x) || x->src[0]->op != OP_PARAM) continue;
+    any |= tn__stride(r, x->src[1], k) == 1;
+  }
+  while (n > 1 && !whole(r->range[k], n)) n /= 2;
+  return any && !tn__bounds_loops(r, k) ? n : 1;
+}
+
+static void pack(job *j, uint32_t k, int64_t n) {
+  tn_node *x = j->s.r.range[k];
+  if (n <= 1) return;
+  tn__sb_printf(j->note, " pack(%lld,%lld)", (long long)x->ints[1], (long long)n);
+  j->body = tn__cut(j->c, j->body, x, n, (int)x->ints[0], AX_UNROLL);
+  simplify_accesses(j);
+  look(j);
+}
+
+/* ---- each thread its outputs ---- */
+
+static uint64_t bounding(const tn__survey *s, uint64_t set) {
+  uint64_t out = 0;
+  for (uint32_t k = 0; k < s->r.n; k++)
+    if ((set >> k & 1) && tn__bounds_loops(&s->r, k)) out |= 1ull << k;
+  return out;
+}
+
+/* The groups' loop: all of `set`. */
+static void make_global(job *j, uint64_t set) {
+  tn_node *x[TN__MAX_RANGES];
+  uint32_t n = in_order(j, set, x);
+  if (n) flatten(j, x, n, AX_GLOBAL);
+  look(j);
+}
+
+static void pack_outputs(job *j, uint64_t outputs) {
+  int best = -1;
+  if (j->s.reduces || tn__volume(&j->s, outputs) < PACK_WORK) return;
+  for (uint32_t k = 0; k < j->s.r.n; k++)
+    if ((outputs >> k & 1) && pack_of(j, k) > 1 && (best < 0 || tn__walk_score(&j->s, k) > tn__walk_score(&j->s, (uint32_t)best))) best = (int)k;
+  if (best >= 0) pack(j, (uint32_t)best, pack_of(j, (uint32_t)best));
+}
+
+static int share_threads(job *j) {
+  uint64_t rows = rows_of(&j->s);
+  pack_outputs(j, rows & ~bounding(&j->s, rows));
+  rows = rows_of(&j->s);
+  tn_node *x[TN__MAX_RANGES];
+  uint32_t n = in_order(j, rows & ~bounding(&j->s, rows), x);
+  if (!n) {
+    make_global(j, rows);
+    return 1;
+  }
+  tn_node *flat = flatten(j, x, n, AX_LOOP);
+  double outputs = tn__extent(flat);
+  int group = (int)limit(power_above(outputs / j->dev->units), WARP, USUAL_GROUP < j->dev->group ? USUAL_GROUP : j->dev->group);
+  if (tn__is_const(flat->src[0]) && outputs <= group) j->body = tn__retype(j->c, j->body, flat, AX_UPCAST);
+  else j->body = tn__cut(j->c, j->body, flat, group, AX_LOOP, AX_UPCAST);
+  look(j);
+  make_global(j, rows_of(&j->s) & of_axis(&j->s.r, AX_LOOP));
+  tn__sb_printf(j->note, " threads(%d)", group);
+  return group;
+}
+
+/* ---- a group for a row ---- */
+
+/* Loops that may become lanes: those x closes inside the row, where x depends on the row only. */
+static uint64_t row_loops(const job *j, const tn_node *x) {
+  const tn__ranges *r = &j->s.r;
+  uint64_t own = tn__own_of(r, x) & serial(r), cut = of_axis(r, AX_UPCAST) | of_axis(r, AX_UNROLL);
+  if ((tn__own_of(r, x) & cut) || (tn__free_of(r, x) & ~of_axis(r, AX_GLOBAL))) return 0;
+  for (uint32_t i = 0; i < r->order.n; i++) { /* scratch that is written anew in every turn of a loop belongs to all threads */
+    const tn_node *n = r->order.v[i];
+    if (n->op == OP_STORE && n->src[0]->op == OP_LOCAL) own &= ~tn__free_of(r, n);
+  }
+  return own;
+}
+
+/* Do all closers of one of these loops close them all? */
+static bool closed_together(const tn__ranges *r, uint64_t set) {
+  for (uint32_t i = 0; i < r->order.n; i++) {
+    uint64_t own = tn__own_of(r, r->order.v[i]) & set;
+    if (own && own != set) return false;
+  }
+  return true;
+}
+
+static uint64_t best_of(const job *j, uint64_t set) {
+  int best = -1;
+  for (uint32_t k = 0; k < j->s.r.n; k++) {
+    if (!(set >> k & 1) || tn__bounds_loops(&j->s.r, k)) continue;
+    if (best < 0 || tn__walk_score(&j->s, k) > tn__walk_score(&j->s, (uint32_t)best)) best = (int)k;
+  }
+  return best < 0 ? 0 : 1ull << best;
+}
+
+/* The next loops to be cut into lanes, 0 when there are none. */
+static uint64_t next_lanes(const job *j) {
+  for (uint32_t i = 0; i < j->s.r.order.n; i++) {
+    const tn_node *x = j->s.r.order.v[i];
+    uint32_t first;
+    uint64_t set = tn__closes(x, &first) ? row_loops(j, x) : 0;
+    if (set & (set - 1) && (!closed_together(&j->s.r, set) || bounding(&j->s, set))) set = best_of(j, set);
+    else if (bounding(&j->s, set)) set = 0;
+    if (set) return set;
+  }
+  return 0;
+}
+
+static void cut_lanes(job *j, uint64_t set, int group) {
+  tn_node *x[TN__MAX_RANGES];
+  uint32_t n = 0;
+  for (uint32_t k = 0; k < j->s.r.n; k++) /* as numbered: reductions run in that order */
+    if (set >> k & 1) x[n++] = j->s.r.range[k];
+  int axis = (int)x[0]->ints[0];
+  int64_t number = flatten(j, x, n, axis)->ints[1];
+  look(j);
+  uint32_t k = 0;
+  while (j->s.r.range[k]->ints[1] != number) k++;
+  pack(j, k, pack_of(j, k));
+  for (k = 0; j->s.r.range[k]->ints[1] != number;) k++;
+  tn_node *y = j->s.r.range[k];
+  if (tn__is_const(y->src[0]) && tn__extent(y) <= group) j->body = tn__retype(j->c, j->body, y, AX_UPCAST);
+  else j->body = tn__cut(j->c, j->body, y, group, axis, AX_UPCAST);
+  look(j);
+}
+
+static double longest_row(const job *j) {
+  double most = 1;
+  for (uint32_t i = 0; i < j->s.r.order.n; i++) {
+    double v = tn__volume(&j->s, row_loops(j, j->s.r.order.v[i]));
+    if (v > most) most = v;
+  }
+  return most;
+}
+
+static int share_row(job *j, uint64_t rows) {
+  bool many = tn__volume(&j->s, rows) >= 2.0 * j->dev->units;
+  make_global(j, rows);
+  int64_t most = many ? USUAL_GROUP : 4 * USUAL_GROUP;
+  int group = (int)limit(power_above(longest_row(j) / 4), WARP, most < j->dev->group ? most : j->dev->group);
+  for (int round = 0; round < ROUNDS; round++) {
+    uint64_t set = next_lanes(j);
+    if (!set) break;
+    cut_lanes(j, set, group);
+  }
+  tn__sb_printf(j->note, " group(%d)", group);
+  return group;
+}
+
+/* ---- which form ---- */
+
+static double longest_loop(const tn__survey *s, uint64_t rows) {
+  double most = 1;
+  for (uint32_t i = 0; i < s->r.order.n; i++) {
+    double v = tn__volume(s, tn__own_of(&s->r, s->r.order.v[i]) & ~rows);
+    if (v > most) most = v;
+  }
+  return most;
+}
+
+/* Do the accesses walk along the outputs rather than along the reductions? */
+static bool walks_outputs(const tn__survey *s, uint64_t rows) {
+  double out = -1e300, in = -1e300;
+  for (uint32_t k = 0; k < s->r.n; k++) {
+    double score = tn__walk_score(s, k);
+    double *best = rows >> k & 1 ? &out : &in;
+    if (score > *best) *best = score;
+  }
+  return out > in;
+}
+
+bool tn__group_rows(tn_ctx *c, tn__arena *a, tn_node *part) {
+  tn__survey s;
+  tn__survey_loops(c, a, part, &s);
+  uint64_t rows = rows_of(&s);
+  if (c->mode == TN_MODE_STRICT || !s.reduces || longest_loop(&s, rows) <= SHORT_ROW) return false;
+  return rows != s.common || !walks_outputs(&s, rows);
+}
+
+tn_node *tn__group_part(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *part, bool by_rows, int *group, tn__sb *note) {
+  job j = {.c = c, .a = a, .dev = dev, .note = note, .body = part, .next = TN__R_FLAT};
+  look(&j);
+  *group = by_rows ? share_row(&j, rows_of(&j.s)) : share_threads(&j);
+  return j.body;
+}

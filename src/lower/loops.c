@@ -1,0 +1,114 @@
+/* What the passes over loops share: strides, the survey of a body, cutting a range in two. */
+#include "ir/build.h"
+#include "lower/lower.h"
+#include "rewrite/rewrite.h"
+
+/* Coefficient of range number `at` in an index expression; TN__IRREGULAR if it is not a constant. */
+int64_t tn__stride(const tn__ranges *r, const tn_node *n, uint32_t at) {
+  if (!(tn__free_of(r, n) >> at & 1)) return 0;
+  if (n == r->range[at]) return 1;
+  int64_t k, a, b;
+  switch (n->op) {
+  case OP_ADD:
+    a = tn__stride(r, n->src[0], at), b = tn__stride(r, n->src[1], at);
+    return a == TN__IRREGULAR || b == TN__IRREGULAR ? TN__IRREGULAR : a + b;
+  case OP_MUL:
+    if (!tn__const_int(n->src[1], &k)) return TN__IRREGULAR;
+    a = tn__stride(r, n->src[0], at);
+    return a == TN__IRREGULAR ? TN__IRREGULAR : a * k;
+  case OP_NEG:
+    a = tn__stride(r, n->src[0], at);
+    return a == TN__IRREGULAR ? TN__IRREGULAR : -a;
+  default: return TN__IRREGULAR;
+  }
+}
+
+bool tn__is_access(const tn_node *n) { return n->op == OP_LOAD || n->op == OP_STORE || n->op == OP_STOREADD; }
+
+void tn__survey_loops(tn_ctx *c, tn__arena *a, tn_node *body, tn__survey *p) {
+  *p = (tn__survey){.common = ~0ull};
+  tn__ranges_find(c, a, body, &p->r);
+  for (uint32_t i = 0; i < p->r.order.n; i++) {
+    const tn_node *n = p->r.order.v[i];
+    p->reduces |= n->op == OP_REDUCE;
+    if ((n->op != OP_STORE && n->op != OP_STOREADD) || n->src[0]->op == OP_LOCAL) continue;
+    uint64_t own = tn__own_of(&p->r, n);
+    for (uint32_t j = 0; j < p->r.n; j++)
+      if ((own >> j & 1) && p->r.range[j]->ints[0] == AX_LOOP) p->outputs |= 1ull << j;
+    p->common &= own;
+  }
+  p->common &= p->outputs;
+}
+
+double tn__extent(const tn_node *range) {
+  int64_t v;
+  if (tn__const_int(range->src[0], &v)) return (double)v;
+  return range->hi < ((int64_t)1 << 40) ? (double)range->hi + 1 : 1024;
+}
+
+double tn__volume(const tn__survey *p, uint64_t set) {
+  double v = 1;
+  for (uint32_t j = 0; j < p->r.n; j++)
+    if (set >> j & 1) v *= tn__extent(p->r.range[j]);
+  return v;
+}
+
+/* How well the accesses below (or of) the nodes in `under` walk along range j: contiguous good, constant fair, strided bad. */
+double tn__walk_score(const tn__survey *p, uint32_t j) {
+  double score = 0;
+  for (uint32_t i = 0; i < p->r.order.n; i++) {
+    const tn_node *n = p->r.order.v[i];
+    if (!tn__is_access(n) || n->src[0]->op != OP_PARAM) continue;
+    int64_t s = tn__stride(&p->r, n->src[1], j);
+    double weight = tn__volume(p, tn__free_of(&p->r, n->src[1]));
+    if (s == 1) score += weight;
+    else if (s != 0) score -= 2 * weight;
+  }
+  return score;
+}
+
+/* Does the extent of some loop depend on range j?  Then the lanes of j would not walk alike. */
+bool tn__bounds_loops(const tn__ranges *r, uint32_t j) {
+  for (uint32_t i = 0; i < r->n; i++)
+    if (i != j && (tn__free_of(r, r->range[i]) >> j & 1)) return true;
+  return false;
+}
+
+/* Cuts range x into blocks of `by`: x = outer * by + inner, inner < min(by, rest). */
+tn_node *tn__cut(tn_ctx *c, tn_node *body, tn_node *x, int64_t by, int outer_axis, int inner_axis) {
+  tn_node *size = x->src[0], *b = tn__int(c, by);
+  tn_node *blocks = tn__simplify_index(c, tn__op2(c, OP_IDIV, tn__add(c, size, tn__int(c, by - 1)), b));
+  tn_node *outer = tn__range(c, blocks, outer_axis, x->ints[1]);
+  tn_node *rest = tn__sub(c, size, tn__mul(c, outer, b));
+  tn_node *inner_size = tn__simplify_index(c, tn__op2(c, OP_MIN, b, rest));
+  int64_t whole;
+  if (tn__const_int(size, &whole) && whole % by == 0) inner_size = b;
+  tn_node *inner = tn__range(c, inner_size, inner_axis, x->ints[1] + TN__R_INNER);
+  tn__nodes all = {0}, old = {0}, new_ = {0};
+  tn_node *at = tn__add(c, tn__mul(c, outer, b), inner), *mark = tn__range(c, size, (int)x->ints[0], TN__R_MARK);
+  body = tn__substitute(c, body, &x, &mark, 1);
+  tn__topo(&c->scratch, &body, 1, &all);
+  for (uint32_t i = 0; i < all.n; i++) { /* closers take both ranges in its place */
+    tn_node *n = all.v[i], *src[TN__MAX_RANGES + 4];
+    uint32_t first, m = 0;
+    bool hit = false;
+    if (!tn__closes(n, &first)) continue;
+    for (uint32_t s = 0; s < n->nsrc; s++) {
+      bool own = s >= first && n->src[s] == mark;
+      src[m++] = own ? outer : n->src[s];
+      if (own) src[m++] = inner;
+      hit |= own;
+    }
+    if (!hit) continue;
+    tn__vec_push(&c->scratch, &old, n);
+    tn_node *wider = tn__node_make(c, &(tn__make){.op = n->op, .dtype = n->dtype, .src = src, .nsrc = m, .ints = n->ints, .nint = n->nint});
+    tn__vec_push(&c->scratch, &new_, wider);
+  }
+  body = tn__substitute(c, body, old.v, new_.v, old.n);
+  return tn__substitute(c, body, &mark, &at, 1);
+}
+
+tn_node *tn__retype(tn_ctx *c, tn_node *body, tn_node *x, int axis) {
+  tn_node *y = tn__range(c, x->src[0], axis, x->ints[1]);
+  return tn__substitute(c, body, &x, &y, 1);
+}
