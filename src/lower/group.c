@@ -190,6 +190,25 @@ static void pack(job *j, uint32_t k, int64_t n) {
   look(j);
 }
 
+/* The index of every access over neighbours as base + neighbour, if that is what it is: see tn__is_packed. */
+static void show_neighbours(job *j) {
+  tn__nodes old = {0}, new_ = {0};
+  tn_node *zero = tn__int(j->c, 0);
+  uint64_t neighbours = of_axis(&j->s.r, AX_UNROLL);
+  for (uint32_t i = 0; i < j->s.r.order.n; i++) {
+    const tn_node *x = j->s.r.order.v[i];
+    if (!tn__is_access(x) || x->src[0]->op != OP_PARAM) continue;
+    uint64_t set = tn__free_of(&j->s.r, x->src[1]) & neighbours;
+    if (x->src[1]->op == OP_RANGE) continue;
+    if (!set || (set & (set - 1)) || tn__stride(&j->s.r, x->src[1], (uint32_t)__builtin_ctzll(set)) != 1) continue;
+    tn_node *by = j->s.r.range[__builtin_ctzll(set)], *base = tn__simplify_index(j->c, tn__substitute(j->c, x->src[1], &by, &zero, 1));
+    tn__vec_push(j->a, &old, x->src[1]);
+    tn_node *sum = tn__node_make(j->c, &(tn__make){.op = OP_ADD, .dtype = base->dtype, .src = (tn_node *[]){base, by}, .nsrc = 2});
+    tn__vec_push(j->a, &new_, sum);
+  }
+  j->body = tn__substitute(j->c, j->body, old.v, new_.v, old.n);
+}
+
 /* ---- each thread its outputs ---- */
 
 static uint64_t bounding(const tn__survey *s, uint64_t set) {
@@ -238,14 +257,18 @@ static int share_threads(job *j) {
 
 /* ---- a group for a row ---- */
 
-/* Loops that may become lanes: those x closes inside the row, where x depends on the row only. */
+/* Loops that may become lanes: those x closes inside the row, where x depends on the row only, and nothing has two kinds of lanes. */
 static uint64_t row_loops(const job *j, const tn_node *x) {
   const tn__ranges *r = &j->s.r;
   uint64_t own = tn__own_of(r, x) & serial(r), cut = of_axis(r, AX_UPCAST) | of_axis(r, AX_UNROLL);
-  if ((tn__own_of(r, x) & cut) || (tn__free_of(r, x) & ~of_axis(r, AX_GLOBAL))) return 0;
-  for (uint32_t i = 0; i < r->order.n; i++) { /* scratch that is written anew in every turn of a loop belongs to all threads */
+  if (tn__free_of(r, x) & ~of_axis(r, AX_GLOBAL)) return 0;
+  for (uint32_t i = 0; i < r->order.n && own; i++) {
     const tn_node *n = r->order.v[i];
-    if (n->op == OP_STORE && n->src[0]->op == OP_LOCAL) own &= ~tn__free_of(r, n);
+    uint32_t first;
+    if (!tn__closes(n, &first)) continue;
+    uint64_t around = tn__own_of(r, n) | tn__free_of(r, n);
+    if (around & cut) own &= ~around;
+    if (n->op == OP_STORE && n->src[0]->op == OP_LOCAL) own &= ~tn__free_of(r, n); /* written anew in every turn: all threads' */
   }
   return own;
 }
@@ -356,5 +379,7 @@ tn_node *tn__group_part(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node 
   job j = {.c = c, .a = a, .dev = dev, .note = note, .body = part, .next = TN__R_FLAT};
   look(&j);
   *group = by_rows ? share_row(&j, rows_of(&j.s)) : share_threads(&j);
+  look(&j);
+  show_neighbours(&j);
   return j.body;
 }

@@ -21,7 +21,7 @@
  * loops all threads compute alike; its stores are done by thread 0.  LOCAL buffers are shared by the group.
  *   BARRIER {}                      all threads of the group wait for each other's accesses to LOCAL buffers
  *   RANGE .. AX_UNROLL              inside a lane loop, constant extent: to be unrolled.  Its LOADs and STOREs whose index is
- *                                   ADD(base, the range) with base a multiple of the extent (tn__is_packed) may be one wide access.
+ *                                   ADD(base, the range), or the range, with base a multiple of the extent (tn__is_packed) may be one wide access.
  *
  * A lane range (AX_UPCAST with an accumulator indexed by it) has a constant bound: its extent's interval `hi` is the lane count; where the
  * extent itself is not constant (a tail), renderers print the loop twice, for the full and for the short count. */
@@ -54,7 +54,7 @@ typedef struct tn__kernel {
   uint32_t nparts;
 } tn__kernel;
 
-/* Is this LOAD or STORE one of neighbours over the AX_UNROLL range r: index ADD(base, r), base a multiple of r's extent, no gate that
+/* Is this LOAD or STORE one of neighbours over the AX_UNROLL range r: index r or ADD(base, r), base a multiple of r's extent, no gate that
  * depends on r?  Needs index nodes as they stand in the linear form. */
 bool tn__is_packed(const tn_node *access, const tn_node *r);
 #endif

@@ -111,8 +111,9 @@ static void form_all(lin *l) {
       tn__map_putp(&l->form, n, n);
     } else {
       tn_node *s[8] = {0};
-      for (uint32_t k = 0; k < n->nsrc && k < 8; k++) s[k] = form(l, n->src[k]);
-      tn__map_putp(&l->form, n, n->op == OP_RANGE ? n : tn__node_with(l->c, n, s));
+      bool same = true; /* then the node stays as the passes wrote it: an index as base + neighbour */
+      for (uint32_t k = 0; k < n->nsrc && k < 8; k++) same &= (s[k] = form(l, n->src[k])) == n->src[k];
+      tn__map_putp(&l->form, n, same || n->op == OP_RANGE ? n : tn__node_with(l->c, n, s));
     }
   }
 }

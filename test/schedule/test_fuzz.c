@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
-#include "device/device.h"
+#include "support/forms.h"
 #include "support/graph.h"
 #include "tenet/tenet.h"
 #include <stdio.h>
@@ -15,21 +15,10 @@ static uint64_t from_environment(const char *name, uint64_t otherwise) {
   return s ? strtoull(s, NULL, 0) : otherwise;
 }
 
-/* What the interpreter runs: plain loops, what the optimiser makes for compiled code, or kernels for work groups. */
-typedef enum form { PLAIN, OPTIMISED, GROUPS } form;
-
-static void dress(tn__device *d, form f) {
-  d->interprets = f == PLAIN;
-  if (f != GROUPS) return;
-  d->group = 64;
-  d->units = 2;
-  d->shared = 48 << 10;
-}
-
 static void fuzz(const char *device, tn_mode mode, form f, uint64_t count, const graph_size *size) {
   tn_ctx *c = tn_ctx_open(&(tn_options){.device = device, .mode = mode, .quiet = 1});
   assert_non_null(c);
-  if (f != PLAIN) dress(tn__device_get(c, 0), f);
+  if (f != PLAIN) take_form(tn__device_get(c, 0), f);
   uint64_t seed = from_environment("FUZZ_SEED", 0), bad = 0;
   count = from_environment("FUZZ_COUNT", count);
   for (uint64_t i = 0; i < count; i++) {
