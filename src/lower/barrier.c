@@ -21,7 +21,7 @@ static uint64_t bit_of(const tn_node *local) { return 1ull << (local->ints[0] < 
 static void touches(const walk *w, uint32_t from, uint32_t to, uint64_t *read, uint64_t *written) {
   for (uint32_t i = from; i < to; i++) {
     const tn_node *n = w->part->ins[i];
-    if (!tn__is_access(n) || n->src[0]->op != OP_LOCAL) continue;
+    if (!tn__is_access(n) || n->src[0]->op != OP_LOCAL || n->src[0]->ints[1]) continue;
     *(n->op == OP_LOAD ? read : written) |= bit_of(n->src[0]);
   }
 }

@@ -14,10 +14,10 @@
 
 enum {
   WARP = 32,
-  USUAL_GROUP = 256,
   SHORT_ROW = 32,      /* rows up to this length are one thread's work */
   PACK_BYTES = 16,     /* of the widest access */
   PACK_WORK = 1 << 16, /* fewer elements are spread over as many threads as there are */
+  MAX_SLOTS = 32,      /* elements of a row that a thread keeps in registers */
   ROUNDS = 16
 };
 
@@ -41,11 +41,6 @@ static uint64_t of_axis(const tn__ranges *r, int axis) {
 }
 
 static uint64_t serial(const tn__ranges *r) { return of_axis(r, AX_LOOP) | of_axis(r, AX_REDUCE); }
-
-static bool whole(const tn_node *range, int64_t by) {
-  int64_t v;
-  return tn__const_int(range->src[0], &v) && v % by == 0;
-}
 
 static int64_t power_above(double v) {
   int64_t p = 1;
@@ -174,10 +169,9 @@ static int64_t pack_of(const job *j, uint32_t k) {
   for (uint32_t i = 0; i < r->order.n; i++) {
     const tn_node *x = r->order.v[i];
     if (x->op == OP_REDUCE && (tn__free_of(r, x) >> k & 1)) return 1;
-    if (!tn__is_access(x) || x->src[0]->op != OP_PARAM) continue;
-    any |= tn__stride(r, x->src[1], k) == 1;
+    if (tn__is_access(x)) any |= tn__stride(r, x->src[1], k) == 1;
   }
-  while (n > 1 && !whole(r->range[k], n)) n /= 2;
+  while (n > 1 && !tn__divisible(r->range[k]->src[0], n)) n /= 2;
   return any && !tn__bounds_loops(r, k) ? n : 1;
 }
 
@@ -246,7 +240,7 @@ static int share_threads(job *j) {
   }
   tn_node *flat = flatten(j, x, n, AX_LOOP);
   double outputs = tn__extent(flat);
-  int group = (int)limit(power_above(outputs / j->dev->units), WARP, USUAL_GROUP < j->dev->group ? USUAL_GROUP : j->dev->group);
+  int group = (int)limit(power_above(outputs / j->dev->units), WARP, TN__USUAL_GROUP < j->dev->group ? TN__USUAL_GROUP : j->dev->group);
   if (tn__is_const(flat->src[0]) && outputs <= group) j->body = tn__retype(j->c, j->body, flat, AX_UPCAST);
   else j->body = tn__cut(j->c, j->body, flat, group, AX_LOOP, AX_UPCAST);
   look(j);
@@ -322,6 +316,83 @@ static void cut_lanes(job *j, uint64_t set, int group) {
   look(j);
 }
 
+/* ---- rows in registers ---- */
+
+typedef struct slots { /* how a scratch row is walked: element = turn * (group * pack) + lane * pack + neighbour */
+  int64_t turns, pack;
+} slots;
+
+/* Does this access to scratch give each thread elements of its own?  And the parts of its index. */
+static bool own_elements(const job *j, const tn_node *x, int group, slots *s, tn_node **turn, tn_node **lane, tn_node **by) {
+  const tn__ranges *r = &j->s.r;
+  uint64_t set = tn__free_of(r, x->src[1]);
+  *turn = *lane = *by = NULL;
+  *s = (slots){.turns = 1, .pack = 1};
+  for (uint32_t k = 0; k < r->n; k++) {
+    if (!(set >> k & 1)) continue;
+    tn_node *range = r->range[k], **part = range->ints[0] == AX_UPCAST ? lane : range->ints[0] == AX_UNROLL ? by : turn;
+    if (*part) return false;
+    *part = range;
+  }
+  if (!*lane || (*turn && !tn__const_int((*turn)->src[0], &s->turns)) || (*by && !tn__const_int((*by)->src[0], &s->pack)) || s->turns * s->pack > MAX_SLOTS)
+    return false;
+  int64_t want[3] = {group * s->pack, s->pack, 1};
+  tn_node *part[3] = {*turn, *lane, *by}, *sum = tn__int(j->c, 0);
+  for (int i = 0; i < 3; i++)
+    if (part[i]) sum = tn__add(j->c, sum, tn__mul(j->c, part[i], tn__int(j->c, want[i])));
+  return tn__simplify_index(j->c, tn__sub(j->c, sum, x->src[1])) == tn__int(j->c, 0);
+}
+
+static const tn_node *buffer_of(const tn_node *access) { return access->src[0]->op == OP_AFTER ? access->src[0]->src[0] : access->src[0]; }
+
+/* The body with `local` replaced, and the accesses to it indexed by `index` (access -> its new index). */
+static void renumber(job *j, const tn_node *local, tn_node *fresh, const tn__map *index) {
+  tn__map to;
+  tn__map_init(&to, j->a);
+  for (uint32_t i = 0; i < j->s.r.order.n; i++) {
+    tn_node *x = j->s.r.order.v[i], *at = tn__map_getp(index, x), *src[TN__MAX_RANGES + 4];
+    bool same = !at && x != local;
+    for (uint32_t s = 0; s < x->nsrc; s++) same &= (src[s] = tn__map_getp(&to, x->src[s])) == x->src[s];
+    if (at) src[1] = at;
+    if (!same && x != local)
+      x = tn__node_make(j->c, &(tn__make){.op = x->op, .dtype = x->dtype, .src = src, .nsrc = x->nsrc, .ints = x->ints, .nint = x->nint, .name = x->name, .device = -1});
+    tn__map_putp(&to, j->s.r.order.v[i], x == local ? fresh : x);
+  }
+  j->body = tn__map_getp(&to, j->body);
+  look(j);
+}
+
+/* Where all accesses to `local` walk by the same slots, its elements are numbered anew: element i belongs to thread i mod group. */
+static void give_to_threads(job *j, tn_node *local, int group) {
+  tn_ctx *c = j->c;
+  tn__map index;
+  slots first = {0};
+  tn_node *threads = tn__int(c, group);
+  tn__map_init(&index, j->a);
+  for (uint32_t i = 0; i < j->s.r.order.n; i++) {
+    tn_node *x = j->s.r.order.v[i], *turn, *lane, *by;
+    slots s;
+    if (!tn__is_access(x) || buffer_of(x) != local) continue;
+    if (!own_elements(j, x, group, &s, &turn, &lane, &by)) return;
+    if (first.turns && (first.turns != s.turns || first.pack != s.pack)) return;
+    first = s;
+    tn_node *slot = turn ? tn__mul(c, turn, tn__int(c, s.pack)) : tn__int(c, 0);
+    if (by) slot = tn__add(c, slot, by);
+    tn_node *start = tn__node_make(c, &(tn__make){.op = OP_MUL, .dtype = TN__INDEX, .src = (tn_node *[]){slot, threads}, .nsrc = 2});
+    tn__map_putp(&index, x, tn__node_make(c, &(tn__make){.op = OP_ADD, .dtype = TN__INDEX, .src = (tn_node *[]){start, lane}, .nsrc = 2}));
+  }
+  tn_node *size = tn__int(c, first.turns * first.pack * group);
+  tn_node *fresh = tn__node_make(c, &(tn__make){.op = OP_LOCAL, .dtype = local->dtype, .src = &size, .nsrc = 1, .ints = (int64_t[]){local->ints[0], group}, .nint = 2, .device = -1});
+  renumber(j, local, fresh, &index);
+}
+
+static void rows_in_registers(job *j, int group) {
+  tn__nodes all = {0};
+  tn__topo(j->a, &j->body, 1, &all);
+  for (uint32_t i = 0; i < all.n; i++)
+    if (all.v[i]->op == OP_LOCAL) give_to_threads(j, all.v[i], group);
+}
+
 static double longest_row(const job *j) {
   double most = 1;
   for (uint32_t i = 0; i < j->s.r.order.n; i++) {
@@ -334,13 +405,14 @@ static double longest_row(const job *j) {
 static int share_row(job *j, uint64_t rows) {
   bool many = tn__volume(&j->s, rows) >= 2.0 * j->dev->units;
   make_global(j, rows);
-  int64_t most = many ? USUAL_GROUP : 4 * USUAL_GROUP;
+  int64_t most = many ? TN__USUAL_GROUP : 4 * TN__USUAL_GROUP;
   int group = (int)limit(power_above(longest_row(j) / 4), WARP, most < j->dev->group ? most : j->dev->group);
   for (int round = 0; round < ROUNDS; round++) {
     uint64_t set = next_lanes(j);
     if (!set) break;
     cut_lanes(j, set, group);
   }
+  rows_in_registers(j, group);
   tn__sb_printf(j->note, " group(%d)", group);
   return group;
 }
@@ -356,23 +428,12 @@ static double longest_loop(const tn__survey *s, uint64_t rows) {
   return most;
 }
 
-/* Do the accesses walk along the outputs rather than along the reductions? */
-static bool walks_outputs(const tn__survey *s, uint64_t rows) {
-  double out = -1e300, in = -1e300;
-  for (uint32_t k = 0; k < s->r.n; k++) {
-    double score = tn__walk_score(s, k);
-    double *best = rows >> k & 1 ? &out : &in;
-    if (score > *best) *best = score;
-  }
-  return out > in;
-}
-
 bool tn__group_rows(tn_ctx *c, tn__arena *a, tn_node *part) {
   tn__survey s;
   tn__survey_loops(c, a, part, &s);
   uint64_t rows = rows_of(&s);
   if (c->mode == TN_MODE_STRICT || !s.reduces || longest_loop(&s, rows) <= SHORT_ROW) return false;
-  return rows != s.common || !walks_outputs(&s, rows);
+  return rows != s.common || !tn__walks_outputs(&s, rows);
 }
 
 tn_node *tn__group_part(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *part, bool by_rows, int *group, tn__sb *note) {

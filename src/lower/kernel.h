@@ -18,7 +18,8 @@
  * a time, all its threads in step.  The iterations of an AX_UPCAST range are spread over the threads, one each (thread t runs
  * iteration t; those beyond the extent rest), so a lane accumulator is one register of each thread, and GETACC without lane, which
  * stands outside of lane loops, combines the threads' registers and gives every thread the result.  What stands outside of lane
- * loops all threads compute alike; its stores are done by thread 0.  LOCAL buffers are shared by the group.
+ * loops all threads compute alike; its stores are done by thread 0.  LOCAL buffers are shared by the group; but a LOCAL of {number, n}, n > 0,
+ * is indexed by ADD(MUL(slot, n), lane range) only: element i belongs to thread i mod n, which may keep its slots in registers.
  *   BARRIER {}                      all threads of the group wait for each other's accesses to LOCAL buffers
  *   RANGE .. AX_UNROLL              inside a lane loop, constant extent: to be unrolled.  Its LOADs and STOREs whose index is
  *                                   ADD(base, the range), or the range, with base a multiple of the extent (tn__is_packed) may be one wide access.
@@ -49,7 +50,8 @@ typedef struct tn__kernel {
   uint32_t nlocal;         /* LOCAL buffers, by number, each at byte offset local_at[i] of the thread's scratch (64-aligned) */
   tn_node **local;
   const int64_t *local_at;
-  int64_t scratch;         /* bytes of scratch per thread; of a group, shared by its threads */
+  int64_t scratch;         /* bytes of scratch per thread; of a group: the shared LOCALs first, then those whose elements each belong to a thread */
+  int64_t shared;          /* bytes of the first kind */
   tn__part part[2];
   uint32_t nparts;
 } tn__kernel;

@@ -3,7 +3,6 @@
 #include "lower/lower.h"
 #include "rewrite/rewrite.h"
 
-/* Coefficient of range number `at` in an index expression; TN__IRREGULAR if it is not a constant. */
 int64_t tn__stride(const tn__ranges *r, const tn_node *n, uint32_t at) {
   if (!(tn__free_of(r, n) >> at & 1)) return 0;
   if (n == r->range[at]) return 1;
@@ -20,6 +19,16 @@ int64_t tn__stride(const tn__ranges *r, const tn_node *n, uint32_t at) {
     a = tn__stride(r, n->src[0], at);
     return a == TN__IRREGULAR ? TN__IRREGULAR : -a;
   default: return TN__IRREGULAR;
+  }
+}
+
+bool tn__divisible(const tn_node *n, int64_t by) {
+  int64_t v;
+  if (tn__const_int(n, &v)) return v % by == 0;
+  switch (n->op) {
+  case OP_MUL: return tn__const_int(n->src[1], &v) && v % by == 0;
+  case OP_ADD: case OP_MIN: case OP_MAX: return tn__divisible(n->src[0], by) && tn__divisible(n->src[1], by);
+  default: return by == 1;
   }
 }
 
@@ -53,7 +62,6 @@ double tn__volume(const tn__survey *p, uint64_t set) {
   return v;
 }
 
-/* How well the accesses below (or of) the nodes in `under` walk along range j: contiguous good, constant fair, strided bad. */
 double tn__walk_score(const tn__survey *p, uint32_t j) {
   double score = 0;
   for (uint32_t i = 0; i < p->r.order.n; i++) {
@@ -67,22 +75,29 @@ double tn__walk_score(const tn__survey *p, uint32_t j) {
   return score;
 }
 
-/* Does the extent of some loop depend on range j?  Then the lanes of j would not walk alike. */
+bool tn__walks_outputs(const tn__survey *s, uint64_t rows) {
+  double out = -1e300, in = -1e300;
+  for (uint32_t k = 0; k < s->r.n; k++) {
+    double score = tn__walk_score(s, k);
+    double *best = rows >> k & 1 ? &out : &in;
+    if (score > *best) *best = score;
+  }
+  return out > in;
+}
+
 bool tn__bounds_loops(const tn__ranges *r, uint32_t j) {
   for (uint32_t i = 0; i < r->n; i++)
     if (i != j && (tn__free_of(r, r->range[i]) >> j & 1)) return true;
   return false;
 }
 
-/* Cuts range x into blocks of `by`: x = outer * by + inner, inner < min(by, rest). */
 tn_node *tn__cut(tn_ctx *c, tn_node *body, tn_node *x, int64_t by, int outer_axis, int inner_axis) {
   tn_node *size = x->src[0], *b = tn__int(c, by);
   tn_node *blocks = tn__simplify_index(c, tn__op2(c, OP_IDIV, tn__add(c, size, tn__int(c, by - 1)), b));
   tn_node *outer = tn__range(c, blocks, outer_axis, x->ints[1]);
   tn_node *rest = tn__sub(c, size, tn__mul(c, outer, b));
   tn_node *inner_size = tn__simplify_index(c, tn__op2(c, OP_MIN, b, rest));
-  int64_t whole;
-  if (tn__const_int(size, &whole) && whole % by == 0) inner_size = b;
+  if (tn__divisible(size, by)) inner_size = b;
   tn_node *inner = tn__range(c, inner_size, inner_axis, x->ints[1] + TN__R_INNER);
   tn__nodes all = {0}, old = {0}, new_ = {0};
   tn_node *at = tn__add(c, tn__mul(c, outer, b), inner), *mark = tn__range(c, size, (int)x->ints[0], TN__R_MARK);

@@ -37,11 +37,15 @@ static void place_locals(tn__arena *a, tn_node *const *part, tn__kernel *k) {
   k->local = tn__arena_zalloc(a, (locals.n + 1) * sizeof *k->local);
   for (uint32_t i = 0; i < locals.n; i++)
     if (locals.v[i]->ints[0] >= k->nlocal) k->nlocal = (uint32_t)locals.v[i]->ints[0] + 1;
-  for (uint32_t i = 0; i < locals.n; i++) {
-    tn_node *n = locals.v[i];
-    k->local[n->ints[0]] = n;
-    at[n->ints[0]] = k->scratch;
-    k->scratch += (n->src[0]->hi * (int64_t)tn__size_of(n->dtype) + 63) / 64 * 64;
+  for (int own = 0; own < 2; own++) { /* the shared ones first */
+    for (uint32_t i = 0; i < locals.n; i++) {
+      tn_node *n = locals.v[i];
+      if ((n->ints[1] > 0) != own) continue;
+      k->local[n->ints[0]] = n;
+      at[n->ints[0]] = k->scratch;
+      k->scratch += (n->src[0]->hi * (int64_t)tn__size_of(n->dtype) + 63) / 64 * 64;
+    }
+    if (!own) k->shared = k->scratch;
   }
   k->local_at = at;
 }

@@ -10,7 +10,7 @@ tn__kernel *tn__lower(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *b
 
 /* ---- shared by the passes ---- */
 
-enum { TN__MAX_RANGES = 64 };
+enum { TN__MAX_RANGES = 64, TN__USUAL_GROUP = 256 };
 
 /* Numbers of the ranges that passes add.  The schedule numbers outputs from 0 and reductions from 100. */
 enum {
@@ -53,10 +53,14 @@ void tn__survey_loops(tn_ctx *c, tn__arena *a, tn_node *body, tn__survey *out);
 bool tn__is_access(const tn_node *n); /* a load or a store */
 /* Coefficient of range number `at` in an index expression; TN__IRREGULAR if it is not a constant. */
 int64_t tn__stride(const tn__ranges *r, const tn_node *n, uint32_t at);
+/* Is this size or index a multiple of `by`, as far as its form shows? */
+bool tn__divisible(const tn_node *n, int64_t by);
 double tn__extent(const tn_node *range); /* a constant, or an estimate */
 double tn__volume(const tn__survey *p, uint64_t set);
 /* How well accesses to buffers walk along range j: contiguous good, constant fair, strided bad. */
 double tn__walk_score(const tn__survey *p, uint32_t j);
+/* Do the accesses walk along the outputs in `rows` rather than along the reductions? */
+bool tn__walks_outputs(const tn__survey *p, uint64_t rows);
 /* Does the extent of some loop depend on range j?  Then the lanes of j would not walk alike. */
 bool tn__bounds_loops(const tn__ranges *r, uint32_t j);
 /* Cuts range x into blocks of `by`: x = outer * by + inner, inner < min(by, rest).  Inner's number is x's + TN__R_INNER. */
@@ -77,7 +81,7 @@ tn_node *tn__group_part(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node 
 void tn__place_barriers(tn_ctx *c, tn__arena *a, tn__part *part);
 /* rows.c */
 tn_node *tn__share_loops(tn_ctx *c, tn__arena *a, tn_node *body, tn__sb *note);
-tn_node *tn__keep_rows(tn_ctx *c, tn__arena *a, tn_node *body, int64_t *nlocal, tn__sb *note); /* numbers LOCALs from *nlocal */
+tn_node *tn__keep_rows(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *body, int64_t *nlocal, tn__sb *note); /* numbers LOCALs from *nlocal */
 /* linearise.c */
 uint32_t tn__cut_parts(tn_ctx *c, tn__arena *a, tn_node *body, tn_node **part); /* at most two */
 void tn__linearise(tn_ctx *c, tn__arena *a, tn_node *body, tn__part *part);

@@ -18,7 +18,9 @@ enum {
   PARTIALS = 64,            /* blocks of a split reduction */
   MIN_SPLIT = 16,           /* shorter ranges stay whole, */
   SPLIT_WORK = 1 << 17,     /* so does less work than this many elements, */
-  MAX_SPLIT_CELLS = 2047    /* and what has outputs enough for the threads */
+  MAX_SPLIT_CELLS = 2047,   /* and what has outputs enough for the threads */
+  UNIT_THREADS = 2048,      /* on group devices: the threads that keep a unit busy, */
+  MIN_BLOCK = 16            /* rows that are worth a block */
 };
 
 /* ---- merge ---- */
@@ -217,9 +219,24 @@ typedef struct blocks { /* range x as block * rows + inner */
   int64_t count;
 } blocks;
 
-static blocks cut_blocks(tn_ctx *c, tn_node *x) {
-  int64_t most = (int64_t)tn__extent(x), whole = 0;
-  blocks b = {.x = x, .count = most < PARTIALS * 4 ? (most < PARTIALS ? most : PARTIALS) : PARTIALS};
+/* How many blocks range x of the top reductions is cut into; 0: it stays whole.  Threads get a few blocks each, group devices enough
+ * for all their threads: a number that divides the range if there is one near. */
+static int64_t count_blocks(const tn__device *dev, const tn__survey *p, const tn_node *x) {
+  int64_t most = (int64_t)tn__extent(x), size;
+  double cells = tn__volume(p, p->common);
+  if (!dev->group) return cells > MAX_SPLIT_CELLS ? 0 : most < PARTIALS ? most : PARTIALS;
+  double threads = cells * (tn__walks_outputs(p, p->common) ? 1 : TN__USUAL_GROUP), want = (double)dev->units * UNIT_THREADS / threads;
+  int64_t n = 1;
+  while ((double)n * 2 <= want && n * 2 * MIN_BLOCK <= most) n *= 2;
+  if (n < 2 || !tn__const_int(x->src[0], &size)) return n < 2 ? 0 : n;
+  for (int64_t k = n; k > n / 2; k--)
+    if (size % k == 0) return k;
+  return n;
+}
+
+static blocks cut_blocks(tn_ctx *c, tn_node *x, int64_t blocks_wanted) {
+  int64_t whole = 0;
+  blocks b = {.x = x, .count = blocks_wanted};
   tn_node *count = tn__int(c, b.count), *size = x->src[0];
   tn_node *rows = tn__simplify_index(c, tn__op2(c, OP_IDIV, tn__add(c, size, tn__int(c, b.count - 1)), count));
   b.block = tn__range(c, count, AX_LOOP, TN__R_BLOCK);
@@ -275,16 +292,18 @@ static tn_node *two_steps(tn_ctx *c, const tn__survey *p, const blocks *b, tn_no
   return tn__node_make(c, &(tn__make){.op = OP_REDUCE, .src = (tn_node *[]){load, b->sum}, .nsrc = 2, .ints = r->ints, .nint = 2});
 }
 
-static tn_node *split(tn_ctx *c, tn__arena *a, tn_node *body, tn__sb *note) {
+static tn_node *split(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *body, tn__sb *note) {
   tn__survey p;
   int64_t slot = 0;
   tn__survey_loops(c, a, body, &p);
   int at = c->mode == TN_MODE_STRICT || !p.reduces ? -1 : split_range(&p);
   if (at < 0) return body;
   uint64_t all = p.r.n == 64 ? ~0ull : (1ull << p.r.n) - 1;
-  if (tn__extent(p.r.range[at]) < MIN_SPLIT || tn__volume(&p, p.common) > MAX_SPLIT_CELLS || tn__volume(&p, all) < SPLIT_WORK) return body;
+  if (tn__extent(p.r.range[at]) < MIN_SPLIT || tn__volume(&p, all) < SPLIT_WORK) return body;
+  int64_t count = count_blocks(dev, &p, p.r.range[at]);
+  if (!count) return body;
   tn__sb_printf(note, " split(%lld)", (long long)p.r.range[at]->ints[1]);
-  blocks b = cut_blocks(c, p.r.range[at]);
+  blocks b = cut_blocks(c, p.r.range[at], count);
   for (uint32_t i = 0; i < p.r.order.n; i++)
     if (p.r.order.v[i]->op == OP_PARAM && p.r.order.v[i]->ints[0] >= slot) slot = p.r.order.v[i]->ints[0] + 1;
   tn__nodes old = {0}, new_ = {0};
@@ -306,17 +325,17 @@ tn_node *tn__optimise_loops(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_n
   if (dev->interprets || c->mode == TN_MODE_STRICT) return body;
   while (merge(c, a, &body, note)) {
   }
-  return split(c, a, body, note);
+  return split(c, a, dev, body, note);
 }
 
 tn_node *tn__optimise_part(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *part, int64_t *nlocal, int *group, tn__sb *note) {
   if (dev->group) {
     bool rows = tn__group_rows(c, a, part);
-    if (rows) part = tn__keep_rows(c, a, part, nlocal, note);
+    if (rows) part = tn__keep_rows(c, a, dev, part, nlocal, note);
     return tn__group_part(c, a, dev, part, rows, group, note);
   }
   if (dev->interprets || c->mode == TN_MODE_STRICT) return part;
-  part = tn__keep_rows(c, a, part, nlocal, note);
+  part = tn__keep_rows(c, a, dev, part, nlocal, note);
   part = vectorise(c, a, part, note);
   return vectorise_rest(c, a, part, note);
 }

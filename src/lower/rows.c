@@ -6,7 +6,8 @@
 
 enum {
   MAX_ROW = 1 << 16, /* elements of a row worth keeping */
-  MAX_ROWS = 16
+  MAX_ROWS = 16,
+  GROUP_BYTES = 96 << 10 /* of rows that a group keeps */
 };
 
 /* The loops that close at each range: their highest level (before it, the loop cannot run), and their free set if they have one in common. */
@@ -64,8 +65,10 @@ tn_node *tn__share_loops(tn_ctx *c, tn__arena *a, tn_node *body, tn__sb *note) {
   }
 }
 
-static bool dear(const tn_node *n) {
+/* On a group device even what is loaded is worth keeping: the threads hold more than the caches. */
+static bool dear(const tn_node *n, const tn__device *dev) {
   switch (n->op) {
+  case OP_LOAD: return dev->group && n->src[0]->op == OP_PARAM;
   case OP_EXP: case OP_EXP2: case OP_EXPM1: case OP_LOG: case OP_LOG2: case OP_LOG1P: case OP_SIN: case OP_COS: case OP_TAN: case OP_TANH:
   case OP_ERF: case OP_POW: case OP_ATAN2: case OP_PHILOX: case OP_REDUCE: return true;
   default: return false;
@@ -95,15 +98,17 @@ static bool is_kept(const tn__ranges *r, const tn_node *n) {
   return false;
 }
 
+static size_t row_bytes(const tn_node *n, const tn_node *range) { return (size_t)(range->hi + 1) * tn__size_of(n->dtype); }
+
 /* Looks for a dear node that is wanted in two loops over equal extents, or again and again in one. */
-static bool find_row(tn_ctx *c, tn__arena *a, const tn__ranges *r, const loop *l, row *out) {
+static bool find_row(tn_ctx *c, tn__arena *a, const tn__device *dev, size_t room, const tn__ranges *r, const loop *l, row *out) {
   tn__vec(row) rows = {0};
   for (uint32_t i = 0; i < r->order.n; i++) {
     tn_node *n = r->order.v[i];
-    if (!dear(n) || is_kept(r, n)) continue;
+    if (!dear(n, dev) || is_kept(r, n)) continue;
     for (uint32_t j = 0; j < r->n; j++) {
       tn_node *x = r->range[j];
-      if (!(tn__free_of(r, n) >> j & 1) || x->hi >= MAX_ROW) continue;
+      if (!(tn__free_of(r, n) >> j & 1) || x->hi >= MAX_ROW || row_bytes(n, x) > room) continue;
       tn_node *var = row_var(c, x), *form = tn__substitute(c, n, &x, &var, 1);
       uint32_t k = 0;
       while (k < rows.n && (rows.v[k].form != form || rows.v[k].range[0]->src[0] != x->src[0])) k++;
@@ -147,7 +152,7 @@ static tn_node *keep_row(tn_ctx *c, const tn__ranges *r, const loop *l, tn_node 
     value = tn__substitute(c, value, &x, &own, 1);
     x = own;
   }
-  tn_node *local = tn__node_make(c, &(tn__make){.op = OP_LOCAL, .dtype = value->dtype, .src = &size, .nsrc = 1, .ints = &number, .nint = 1, .device = -1});
+  tn_node *local = tn__node_make(c, &(tn__make){.op = OP_LOCAL, .dtype = value->dtype, .src = &size, .nsrc = 1, .ints = (int64_t[]){number, 0}, .nint = 2, .device = -1});
   tn_node *store = tn__node_make(c, &(tn__make){.op = OP_STORE, .src = (tn_node *[]){local, x, value, x}, .nsrc = 4});
   tn_node *after = tn__node_make(c, &(tn__make){.op = OP_AFTER, .src = (tn_node *[]){local, store}, .nsrc = 2});
   tn_node *old[8], *new_[8];
@@ -160,15 +165,17 @@ static tn_node *keep_row(tn_ctx *c, const tn__ranges *r, const loop *l, tn_node 
   return tn__substitute(c, body, old, new_, n);
 }
 
-tn_node *tn__keep_rows(tn_ctx *c, tn__arena *a, tn_node *body, int64_t *nlocal, tn__sb *note) {
+tn_node *tn__keep_rows(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *body, int64_t *nlocal, tn__sb *note) {
+  size_t room = dev->group ? GROUP_BYTES < dev->shared ? GROUP_BYTES : dev->shared : SIZE_MAX;
   for (int rows = 0; rows < MAX_ROWS; rows++) {
     tn__ranges r;
     loop l[TN__MAX_RANGES];
     row w;
     tn__ranges_find(c, a, body, &r);
     describe(&r, l);
-    if (!find_row(c, a, &r, l, &w)) break;
+    if (!find_row(c, a, dev, room, &r, l, &w)) break;
     tn__sb_printf(note, " row(%s)", tn__ops[w.at[0]->op].text);
+    room -= dev->group ? row_bytes(w.at[0], w.range[0]) : 0;
     body = keep_row(c, &r, l, body, &w, (*nlocal)++);
   }
   return body;

@@ -50,7 +50,7 @@ static inline tn_node *lin_local(lin *l, int dtype, int64_t size) {
   int64_t number = l->k.nlocal++;
   l->local_at[number] = l->k.scratch;
   l->k.scratch += (size * (int64_t)tn__size_of(dtype) + 63) / 64 * 64;
-  return l->local[number] = lin_make(l, OP_LOCAL, dtype, (tn_node *[]){tn__int(l->c, size)}, 1, &number, 1);
+  return l->local[number] = lin_make(l, OP_LOCAL, dtype, (tn_node *[]){tn__int(l->c, size)}, 1, (int64_t[]){number, 0}, 2);
 }
 static inline tn_node *lin_range(lin *l, tn_node *extent, int axis, int64_t number) {
   tn_node *r = lin_add(l, tn__range(l->c, extent, axis, number));
