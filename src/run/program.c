@@ -483,7 +483,7 @@ static void do_run(tn_ctx *c, void *arg) {
   }
   tn_node **fresh = tn__alloc(c, (p->states.n + 1) * sizeof *fresh);
   for (uint32_t i = 0; i < p->states.n; i++) fresh[i] = prepare(c, &p->states.v[i]);
-  tn_status status = tn__plan_run(c, p->plan, p->in, p->out);
+  tn_status status = tn__plan_replay(c, p->plan, p->in, p->out);
   if (status != TN_OK) tn__fail(c, status, "a kernel of the program failed: %s", tn_status_text(status)); /* state keeps its old value */
   for (uint32_t i = 0; i < p->states.n; i++) commit(c, &p->states.v[i], fresh[i]);
   if (p->calls) tn__random_set_state(c, tn__random_state(c, NULL), calls + p->calls);
