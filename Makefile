@@ -69,6 +69,7 @@ bench: all ## measure against the peers, in one run
 install: all ## install below PREFIX (/usr/local), itself below DESTDIR
 	@cmake build -DCMAKE_INSTALL_PREFIX=$(PREFIX) >/dev/null
 	@DESTDIR=$(DESTDIR) cmake --install build
+	@[ -n "$(DESTDIR)" ] || [ "$$(id -u)" -ne 0 ] || ldconfig
 
 deps: ## install the Debian packages that building needs
 	@tools/install-deps build

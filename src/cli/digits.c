@@ -90,18 +90,29 @@ static float distance(const segment *s, float x, float y) {
   return hypotf(wx - t * vx, wy - t * vy);
 }
 
+static int at_least(float x) { return (int)fmaxf(floorf(x), 0); }
+static int at_most(float x) { return (int)fminf(ceilf(x), TN__SIDE - 1); }
+
+/* How near a stroke comes to each pixel's centre, where it comes nearer than `reach`. */
+static void measure(const segment *s, int n, float reach, float *near) {
+  for (int i = 0; i < TN__PIXELS; i++) near[i] = reach;
+  for (const segment *end = s + n; s < end; s++)
+    for (int y = at_least(fminf(s->y0, s->y1) - reach - 1); y <= at_most(fmaxf(s->y0, s->y1) + reach); y++)
+      for (int x = at_least(fminf(s->x0, s->x1) - reach - 1); x <= at_most(fmaxf(s->x0, s->x1) + reach); x++)
+        near[y * TN__SIDE + x] = fminf(near[y * TN__SIDE + x], distance(s, (float)x + .5f, (float)y + .5f));
+}
+
 static void draw(int digit, dice *d, uint8_t *pixel) {
   segment s[MAX_SEGMENTS];
   int n = trace(digit, s);
   distort(s, n, d);
   float pen = roll(d, .8f, 1.9f), ink = roll(d, .8f, 1), grain = roll(d, 0, .15f);
-  for (int y = 0; y < TN__SIDE; y++)
-    for (int x = 0; x < TN__SIDE; x++) {
-      float near = 1e9f;
-      for (int i = 0; i < n; i++) near = fminf(near, distance(&s[i], (float)x + .5f, (float)y + .5f));
-      float v = ink * fminf(fmaxf(pen + .5f - near, 0), 1) + roll(d, -grain, grain);
-      pixel[y * TN__SIDE + x] = (uint8_t)(255 * fminf(fmaxf(v, 0), 1));
-    }
+  float near[TN__PIXELS];
+  measure(s, n, pen + .5f, near);
+  for (int i = 0; i < TN__PIXELS; i++) {
+    float v = ink * fminf(fmaxf(pen + .5f - near[i], 0), 1) + roll(d, -grain, grain);
+    pixel[i] = (uint8_t)(255 * fminf(fmaxf(v, 0), 1));
+  }
 }
 
 typedef struct drawing {

@@ -17,6 +17,7 @@ enum { COMMANDS = sizeof commands / sizeof *commands };
 
 int tn__command_failed(const tn_ctx *ctx, const char *what) {
   const tn_error *e = tn_last_error(ctx);
+  fflush(stdout); /* what came before stands before */
   if (e->status != TN_OK) fprintf(stderr, "tenet: %s\n", e->text);
   else if (what) fprintf(stderr, "tenet: %s\n", what);
   return 1;

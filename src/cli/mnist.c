@@ -14,7 +14,7 @@
 
 extern char **environ;
 
-enum { PATH_ROOM = 512, SHA256_HEX = 64, DRAWN = 30000, DRAWN_TEST = 5000 };
+enum { PATH_ROOM = 512, SHA256_HEX = 64, WHY_ROOM = 256, DRAWN = 30000, DRAWN_TEST = 5000 };
 
 static const char home[] = "data/mnist";
 
@@ -33,7 +33,7 @@ static const char *const mirrors[] = {
 
 /* ---- commands ---- */
 
-/* Runs argv; its stdout goes to out (at most room - 1 bytes and a NUL; NULL: dropped), its stderr nowhere.  The exit code, -1 if it could not run. */
+/* Runs argv; what it says goes to out: at most room - 1 bytes and a NUL.  The exit code, -1 if it could not run. */
 static int run(const char *const *argv, char *out, size_t room) {
   int pipes[2], status;
   pid_t pid;
@@ -41,9 +41,9 @@ static int run(const char *const *argv, char *out, size_t room) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, pipes[1], 1);
+  posix_spawn_file_actions_adddup2(&actions, pipes[1], 2);
   posix_spawn_file_actions_addclose(&actions, pipes[0]);
   posix_spawn_file_actions_addclose(&actions, pipes[1]);
-  posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", 1, 0);
   int error = posix_spawnp(&pid, argv[0], &actions, NULL, (char *const *)(uintptr_t)argv, environ);
   posix_spawn_file_actions_destroy(&actions);
   close(pipes[1]);
@@ -52,9 +52,9 @@ static int run(const char *const *argv, char *out, size_t room) {
   for (ssize_t n; error == 0 && (n = read(pipes[0], chunk, sizeof chunk)) != 0;) {
     if (n < 0 && errno != EINTR) break;
     for (ssize_t i = 0; i < n; i++)
-      if (out && used + 1 < room) out[used++] = chunk[i];
+      if (used + 1 < room) out[used++] = chunk[i];
   }
-  if (out) out[used] = 0;
+  out[used] = 0;
   close(pipes[0]);
   if (error) return -1;
   while (waitpid(pid, &status, 0) < 0)
@@ -62,18 +62,23 @@ static int run(const char *const *argv, char *out, size_t room) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-static bool fetch(const char *url, const char *path) {
+static bool fetch(const char *url, const char *path, char *why) {
   const char *const curl[] = {"curl", "-fsSL", "--connect-timeout", "10", "--max-time", "120", "-o", path, url, NULL};
-  const char *const wget[] = {"wget", "-q", "--tries=1", "--timeout=20", "-O", path, url, NULL};
-  int code = run(curl, NULL, 0);
-  if (code < 0 || code == 127) code = run(wget, NULL, 0);
+  const char *const wget[] = {"wget", "-nv", "--tries=1", "--timeout=20", "-O", path, url, NULL};
+  int code = run(curl, why, WHY_ROOM);
+  if (code < 0) code = run(wget, why, WHY_ROOM);
+  if (code < 0) snprintf(why, WHY_ROOM, "neither curl nor wget is installed");
+  else if (code && !*why) snprintf(why, WHY_ROOM, "exit code %d", code);
   return code == 0;
 }
 
-static bool has_checksum(const char *path, const char *sha256) {
+static bool has_checksum(const char *path, const char *sha256, char *why) {
   const char *const argv[] = {"sha256sum", path, NULL};
-  char out[SHA256_HEX + 1];
-  return run(argv, out, sizeof out) == 0 && !strcmp(out, sha256);
+  char out[WHY_ROOM];
+  int code = run(argv, out, sizeof out);
+  if (code == 0 && !strncmp(out, sha256, SHA256_HEX)) return true;
+  snprintf(why, WHY_ROOM, "%s, so it is not used", code ? "sha256sum does not run to verify it" : "damaged (its SHA-256 is not the published one)");
+  return false;
 }
 
 /* ---- files ---- */
@@ -125,22 +130,27 @@ static bool load(tn_ctx *ctx, const char *dir, tn__mnist *m) {
 /* ---- fetching ---- */
 
 static bool fetch_file(int f) {
-  char path[PATH_ROOM], temp[PATH_ROOM + 16], url[PATH_ROOM];
+  char path[PATH_ROOM], temp[PATH_ROOM + 16], url[PATH_ROOM], why[WHY_ROOM];
   snprintf(path, sizeof path, "%s/%s.gz", home, files[f].name);
   snprintf(temp, sizeof temp, "%s.part", path);
   for (size_t i = 0; i < sizeof mirrors / sizeof *mirrors; i++) {
     snprintf(url, sizeof url, "%s/%s.gz", mirrors[i], files[f].name);
     fprintf(stderr, "fetching %s\n", url);
-    bool here = fetch(url, temp), right = here && has_checksum(temp, files[f].sha256);
-    if (right && rename(temp, path) == 0) return true;
-    fprintf(stderr, "  %s\n", here ? "its checksum is wrong, or could not be taken: it is not used" : "no success");
+    if (fetch(url, temp, why) && has_checksum(temp, files[f].sha256, why)) {
+      if (rename(temp, path) == 0) return true;
+      snprintf(why, sizeof why, "it cannot be kept: %s", strerror(errno));
+    }
+    fprintf(stderr, "  %.*s\n", (int)strcspn(why, "\n"), why);
     unlink(temp);
   }
   return false;
 }
 
 static bool fetch_all(void) {
-  if ((mkdir("data", 0777) != 0 && errno != EEXIST) || (mkdir(home, 0777) != 0 && errno != EEXIST)) return false;
+  if ((mkdir("data", 0777) != 0 && errno != EEXIST) || (mkdir(home, 0777) != 0 && errno != EEXIST)) {
+    fprintf(stderr, "the folder %s cannot be made: %s\n", home, strerror(errno));
+    return false;
+  }
   char path[PATH_ROOM];
   for (int f = 0; f < MNIST_FILES; f++)
     if (!locate(home, f, path) && !fetch_file(f)) return false;
@@ -150,8 +160,9 @@ static bool fetch_all(void) {
 /* ---- all together ---- */
 
 static bool draw(tn_ctx *ctx, tn__mnist *m) {
-  fprintf(stderr, "no digits found and none to be had: drawing synthetic ones\n");
-  snprintf(m->source, sizeof m->source, "synthetic digits, drawn by Tenet (not MNIST)");
+  fprintf(stderr, "MNIST is neither here nor to be fetched: drawing synthetic digits instead (--data DIR names a folder that holds MNIST)\n");
+  snprintf(m->source, sizeof m->source, "drawn by Tenet, not MNIST");
+  m->synthetic = true;
   return tn__digits_draw(ctx, DRAWN, 1, &m->file[TRAIN_IMAGES], &m->file[TRAIN_LABELS]) &&
          tn__digits_draw(ctx, DRAWN_TEST, 2, &m->file[TEST_IMAGES], &m->file[TEST_LABELS]);
 }

@@ -8,6 +8,7 @@ typedef enum tn__mnist_file { TRAIN_IMAGES, TRAIN_LABELS, TEST_IMAGES, TEST_LABE
 typedef struct tn__mnist {
   tn_array file[MNIST_FILES]; /* u8: images [n, 28, 28], labels [n], all below 10 */
   char source[512];           /* where they come from, for people */
+  bool synthetic;
 } tn__mnist;
 
 /* Looks in `dir` if that is not NULL, and nowhere else; else in $TENET_DATA, then in data/mnist; else downloads the original files to data/mnist and

@@ -3,14 +3,20 @@
 #define TN_CLI_REPORT_H
 #include "tenet/data.h"
 
-/* The loss of every step, and a smoothed curve through them. */
-bool tn__report_loss(const char *path, const char *title, const float *loss, int64_t n);
+/* What was trained and how well: stands at the head of each picture. */
+typedef struct tn__report {
+  const char *model, *digits; /* "cnn", "MNIST" */
+  int64_t wrong, of;          /* test digits misread, of so many */
+} tn__report;
+
+/* The loss of every step, and a smoothed curve through them; step 0 of the picture is step `first` of the run. */
+bool tn__report_loss(const char *path, const tn__report *r, const float *loss, int64_t first, int64_t n);
 /* Misread digits: images are 28 x 28, `read` and `is` what was read and what it is. */
 typedef struct tn__misread {
   const uint8_t *image;
   int read, is;
 } tn__misread;
-bool tn__report_misread(const char *path, const tn__misread *m, int n, int64_t total, int64_t of);
+bool tn__report_misread(const char *path, const tn__report *r, const tn__misread *m, int n);
 
 /* One line that renews itself on a terminal; elsewhere a line now and then. */
 typedef struct tn__progress {

@@ -86,8 +86,8 @@ static bool compile(trainer *t) {
 
 static bool open_data(trainer *t, const char *dir) {
   if (!tn__mnist_open(t->ctx, dir, &t->data)) return false;
-  printf("%lld training and %lld test digits: %s\n", (long long)t->data.file[TRAIN_LABELS].shape[0], (long long)t->data.file[TEST_LABELS].shape[0],
-         t->data.source);
+  printf("%lld training and %lld test %sdigits: %s\n", (long long)t->data.file[TRAIN_LABELS].shape[0], (long long)t->data.file[TEST_LABELS].shape[0],
+         t->data.synthetic ? "synthetic " : "", t->data.source);
   return true;
 }
 
@@ -162,12 +162,15 @@ static bool train_epoch(trainer *t) {
     done++;
     seen += rows;
     shown = seen == rows ? *loss : .98 * shown + .02 * *loss;
-    if (warm == 0) warm = tn__seconds(), seen = 0; /* the first step binds sizes and wakes threads */
-    else warm_steps++;
-    double took = tn__seconds() - warm, each = warm_steps ? took / (double)warm_steps : 0;
-    if (warm_steps) fit_demo(t, each);
+    if (warm == 0) { /* the first step binds sizes and wakes threads: it is not measured */
+      warm = tn__seconds();
+      seen = 0;
+      continue;
+    }
+    double took = tn__seconds() - warm, each = took / (double)++warm_steps;
+    fit_demo(t, each);
     bar.steps = at_most(per_epoch, t->run.total - t->run.epoch * per_epoch);
-    tn__progress_show(&bar, done, shown, took > 0 ? (double)seen / took : 0, each * (double)(t->run.total - t->run.step));
+    tn__progress_show(&bar, done, shown, (double)seen / took, each * (double)(t->run.total - t->run.step));
   }
   tn__progress_end(&bar);
   if (done >= per_epoch) t->run.epoch++;
@@ -200,7 +203,7 @@ static bool test(trainer *t, result *r) {
       r->wrong++;
     }
   }
-  printf("test accuracy %.2f %%\n", 100.0 * (double)(n - r->wrong) / (double)n);
+  printf("test accuracy %.2f %%%s\n", 100.0 * (double)(n - r->wrong) / (double)n, t->data.synthetic ? " (synthetic digits)" : "");
   fflush(stdout);
   return true;
 }
@@ -212,8 +215,13 @@ static const char *path_of(const trainer *t, const char *suffix, char *buffer) {
   return buffer;
 }
 
+static void say(const char *what, const char *path, bool written) {
+  if (written) printf("%s: %s\n", what, path);
+  else fprintf(stderr, "tenet: %s cannot be written\n", path);
+}
+
 static bool train(trainer *t) {
-  char path[PATH_ROOM], title[64];
+  char path[PATH_ROOM];
   result r = {0};
   double start = tn__seconds();
   bool saved = true;
@@ -223,14 +231,14 @@ static bool train(trainer *t) {
   if (!t->loss) return false;
   while (saved && t->run.step < t->run.total && !interrupted)
     saved = train_epoch(t) && test(t, &r) && tn__checkpoint_save(t->ctx, path_of(t, ".safetensors", path), &t->run, t->params, t->opt);
-  if (!saved) return false;
+  if (!saved || (t->run.step == t->first && !test(t, &r))) return false;
   printf("trained %lld steps in %.0f s\nweights and optimiser: %s\n", (long long)(t->run.step - t->first), tn__seconds() - start,
          path_of(t, ".safetensors", path));
   if (interrupted) printf("interrupted; continue with --resume %s\n", path);
-  snprintf(title, sizeof title, "Training loss, %s on %s", t->run.model, strncmp(t->data.source, "synthetic", 9) ? "MNIST" : "synthetic digits");
-  if (tn__report_loss(path_of(t, "-loss.png", path), title, t->loss, t->run.step - t->first)) printf("loss curve: %s\n", path);
-  if (tn__report_misread(path_of(t, "-misread.png", path), r.misread, r.shown, r.wrong, t->data.file[TEST_LABELS].shape[0]))
-    printf("misread digits: %s\n", path);
+  const tn__report report = {t->run.model, t->data.synthetic ? "synthetic digits" : "MNIST", r.wrong, t->data.file[TEST_LABELS].shape[0]};
+  if (t->run.step > t->first)
+    say("loss curve", path, tn__report_loss(path_of(t, "-loss.png", path), &report, t->loss, t->first, t->run.step - t->first));
+  say("misread digits", path, tn__report_misread(path_of(t, "-misread.png", path), &report, r.misread, r.shown));
   return true;
 }
 

@@ -100,6 +100,43 @@ static void bad_input_is_refused(void **state) {
                          "$T train mnist --data short --out o"), 1);
 }
 
+/* Stands in for curl, as a program of that name that comes first in the path. */
+static void write_curl(const char *script) {
+  FILE *f = fopen(test_path("curl"), "w");
+  assert_non_null(f);
+  fprintf(f, "#!/bin/sh\n%s\n", script);
+  assert_int_equal(fclose(f), 0);
+}
+
+#define WITHOUT_DIGITS "chmod +x curl; rm -rf empty; mkdir empty; cd empty; unset TENET_DATA; PATH=\"$D:$PATH\"; "
+#define DRAWS "$T train mnist --model mlp --epochs 1 >said 2>&1 && grep -q 'drawing synthetic' said && grep -q 'accuracy.*synthetic digits' said && "
+
+static void what_cannot_be_fetched_is_drawn(void **state) {
+  (void)state;
+  write_curl("echo 'curl: (6) no such host' >&2; exit 6");
+  OK(WITHOUT_DIGITS DRAWS "grep -q '  curl: (6) no such host' said && test -z \"$(ls data/mnist)\"");
+  write_curl("while [ \"$1\" != -o ]; do shift; done; echo damaged >\"$2\"");
+  OK(WITHOUT_DIGITS DRAWS "grep -q 'damaged.*it is not used' said && test -z \"$(ls data/mnist)\"");
+  OK(WITHOUT_DIGITS "touch data; " DRAWS "grep -q 'the folder data/mnist cannot be made: Not a directory' said");
+}
+
+/* A folder that is named, or found, is used as it is, or refused: never replaced by something else. */
+static void digits_are_found(void **state) {
+  (void)state;
+  OK("mkdir -p home/data/mnist && cp *-ubyte* home/data/mnist");
+  OK("cd home; unset TENET_DATA; $T train mnist --model mlp --epochs 1 | grep -q '300 training and 100 test digits: data/mnist'");
+  OK("export TENET_DATA=home/data; $T train mnist --model mlp --epochs 1 | grep -q '300 training and 100 test digits: home/data/mnist'");
+  assert_int_equal(shell("cd home; unset TENET_DATA; head -c 200 data/mnist/train-labels-idx1-ubyte >t; mv t data/mnist/train-labels-idx1-ubyte; "
+                         "$T train mnist --model mlp --epochs 1"), 1);
+}
+
+/* With nothing left to learn the weights are tested all the same, and the curve of the run that learnt them stays. */
+static void a_finished_run_is_tested_again(void **state) {
+  (void)state;
+  OK("$T train mnist --model mlp --epochs 1 --data . --out done >first && cp done/*loss.png curve && $T train mnist --resume done/mnist-mlp.safetensors --data . --out done >again");
+  OK("cmp curve done/mnist-mlp-loss.png && test -n \"$(grep -o 'accuracy.*' first)\" && test \"$(grep -o 'accuracy.*' first)\" = \"$(grep -o 'accuracy.*' again)\"");
+}
+
 static void small_commands(void **state) {
   (void)state;
   OK("$T --version | grep -q '^tenet 0'");
@@ -112,7 +149,9 @@ static void small_commands(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(equal_seeds_give_equal_weights), cmocka_unit_test(interrupted_runs_end_the_same),
-      cmocka_unit_test(bad_input_is_refused),           cmocka_unit_test(small_commands),
+      cmocka_unit_test(bad_input_is_refused),           cmocka_unit_test(what_cannot_be_fetched_is_drawn),
+      cmocka_unit_test(digits_are_found),               cmocka_unit_test(a_finished_run_is_tested_again),
+      cmocka_unit_test(small_commands),
   };
   return cmocka_run_group_tests(tests, prepare, clean);
 }
