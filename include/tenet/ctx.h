@@ -52,7 +52,7 @@ typedef struct tn_ctx tn_ctx;
 
 /* Every field zero means "the default".  The environment is read once, in tn_ctx_open, for fields left at zero. */
 typedef struct tn_options {
-  const char *device;    /* "cpu", "ref"; NULL: $TENET_DEVICE, else the best device present */
+  const char *device;    /* "cpu", "ref", "cuda:0", ..., "best" (a GPU, else the CPU); NULL: $TENET_DEVICE, else "best" */
   int threads;           /* worker threads of the CPU device; 0: $TENET_THREADS, else every core in the affinity mask */
   tn_mode mode;          /* float mode; TN_MODE_DEFAULT: $TENET_MODE (strict, default, fast) decides */
   const char *cc;        /* C compiler for CPU kernels; NULL: $TENET_CC, else cc, gcc, clang; "" : none, interpret */
@@ -63,7 +63,8 @@ typedef struct tn_options {
   size_t mem_limit;      /* most bytes the context's own heap and device buffers may hold; 0: no limit */
 } tn_options;
 
-/* The first error since tn_clear_error().  Strings live until the next error or tn_ctx_close(). */
+/* The first error since tn_clear_error(): the cause, where others follow from it.  A function that returns a tn_status returns
+ * its own, whatever is pending here; given a NULL operand while an error is pending, the one that came before it.  Strings live until the next error or tn_ctx_close(). */
 typedef struct tn_error {
   tn_status status;
   const char *text; /* one line: the op, the shapes and the rule that was broken */

@@ -1,4 +1,5 @@
 /* tenet explain: graph, schedule and kernels of a step as text; tenet devices. */
+#include "backend/cuda/cuda.h"
 #include "cli/commands.h"
 #include "cli/net.h"
 #include <stdio.h>
@@ -46,6 +47,7 @@ int tn__command_devices(int argc, char **argv) {
     tn_device_info d;
     if (tn_device_get_info(ctx, i, &d) == TN_OK) printf("%-8s %s%s\n", d.name, d.text, i ? "" : " (default)");
   }
+  if (*tn__cuda_missing()) printf("%-8s none: %s\n", "cuda", tn__cuda_missing());
   tn_ctx_close(ctx);
   return 0;
 }

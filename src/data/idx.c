@@ -114,7 +114,7 @@ tn_status tn_idx_read(tn_ctx *ctx, const char *path, tn_array *out) {
   if (r.file) gzclose(r.file);
   if (ok) return TN_OK;
   tn__mem_free(&ctx->mem, r.data);
-  return ctx->err.status;
+  return ctx->failed;
 }
 
 void tn_array_free(tn_ctx *ctx, tn_array *array) {
@@ -200,5 +200,5 @@ tn_status tn_idx_write(tn_ctx *ctx, const char *path, const tn_array *array) {
   bool ok = tn__ctx_run(ctx, "tn_idx_write", do_write, &w);
   if (w.zip) gzclose(w.zip);
   if (!ok) tn__outfile_discard(ctx, &w.file);
-  return ok ? TN_OK : ctx->err.status;
+  return ok ? TN_OK : ctx->failed;
 }

@@ -223,7 +223,7 @@ static void do_fetch(tn_ctx *c, void *arg) {
   for (size_t i = 0; e->dtype == TN_BOOL && i < bytes; i++)
     if (data[i] & ~1) bad(c, k->f, e->name, "a bool is neither 0 nor 1");
   if (k->into ? tn_write(k->into, data, bytes) == TN_OK : (k->made = tn_from(c, e->dtype, e->shape, e->rank, data)) != NULL) return;
-  tn__mem_throw(&c->mem, TN_EIO); /* the error is recorded already */
+  tn__mem_throw(&c->mem, c->failed); /* the error is recorded already */
 }
 
 tn_tensor *tn_file_tensor(tn_file *f, const char *name) {
@@ -234,7 +234,7 @@ tn_tensor *tn_file_tensor(tn_file *f, const char *name) {
 tn_status tn_file_read(tn_file *f, const char *name, tn_tensor *dst) {
   fetching k = {.f = f, .name = name, .into = dst};
   if (!f || !dst) return TN_EINVAL;
-  return tn__ctx_run(f->ctx, "tn_file_read", do_fetch, &k) ? TN_OK : f->ctx->err.status;
+  return tn__ctx_run(f->ctx, "tn_file_read", do_fetch, &k) ? TN_OK : f->ctx->failed;
 }
 
 /* ---- writing ---- */
@@ -308,7 +308,8 @@ static void do_save(tn_ctx *c, void *arg) {
   saving *s = arg;
   size_t largest = 0;
   if (s->n < 0 || s->nmeta < 0 || (s->n && (!s->name || !s->tensor)) || (s->nmeta && !s->meta)) tn__fail(c, TN_EINVAL, "a list is NULL");
-  if (s->n && tn_realize(s->tensor, s->n) != TN_OK) tn__fail(c, TN_EINVAL, "no tensor to write");
+  tn_status status = s->n ? tn_realize(s->tensor, s->n) : TN_OK;
+  if (status != TN_OK) tn__fail(c, status, "no tensor to write");
   int *order = tn__alloc(c, ((size_t)s->n + 1) * sizeof *order);
   file_order(s, order);
   for (int i = 0; i < s->n; i++)
@@ -319,7 +320,7 @@ static void do_save(tn_ctx *c, void *arg) {
   char *data = tn__alloc(c, largest + 1);
   for (int i = 0; i < s->n; i++) {
     tn_tensor *t = s->tensor[order[i]];
-    if (tn_read(t, data, tn_nbytes(t)) != TN_OK) tn__mem_throw(&c->mem, TN_ERUN); /* the error is recorded already */
+    if (tn_read(t, data, tn_nbytes(t)) != TN_OK) tn__mem_throw(&c->mem, c->failed); /* the error is recorded already */
     tn__outfile_write(c, &s->file, data, tn_nbytes(t));
   }
   tn__outfile_commit(c, &s->file);
@@ -332,5 +333,5 @@ tn_status tn_save_safetensors(tn_ctx *ctx, const char *path, int n, const char *
   bool ok = tn__ctx_run(ctx, "tn_save_safetensors", do_save, &s);
   json_decref(s.header);
   if (!ok) tn__outfile_discard(ctx, &s.file);
-  return ok ? TN_OK : ctx->err.status;
+  return ok ? TN_OK : ctx->failed;
 }

@@ -89,8 +89,8 @@ static void forget(struct tn__devices *ds, int64_t id) {
 }
 
 typedef struct making {
-  tn__buffer *buffer;
-  int dtype;
+  tn_ctx *c;
+  int dtype, device;
   int64_t id;
   tn_node *const *dims;
   uint32_t rank;
@@ -99,16 +99,24 @@ typedef struct making {
 
 static void make_storage(void *arg) {
   making *k = arg;
-  const tn__device *d = k->buffer->device;
-  k->made = tn__storage(d->ctx, k->dtype, k->id, d->index, k->dims, k->rank);
+  k->made = tn__storage(k->c, k->dtype, k->id, k->device, k->dims, k->rank);
 }
 
-tn_node *tn__storage_make(tn_ctx *c, int dtype, tn__buffer *b, tn_node *const *dims, uint32_t rank) {
-  making k = {.buffer = b, .dtype = dtype, .id = tn__storage_new(c, b), .dims = dims, .rank = rank};
+static tn_node *make(tn_ctx *c, int dtype, tn__buffer *b, int device, tn_node *const *dims, uint32_t rank) {
+  making k = {.c = c, .dtype = dtype, .device = device, .dims = dims, .rank = rank};
   tn_status status;
+  k.id = tn__storage_new(c, b);
   if (tn__mem_try(&c->mem, make_storage, &k, &status)) return k.made;
   forget(c->devices, k.id);
   tn__mem_throw(&c->mem, status);
+}
+
+tn_node *tn__storage_make(tn_ctx *c, int dtype, tn__buffer *b, tn_node *const *dims, uint32_t rank) {
+  return make(c, dtype, b, b->device->index, dims, rank);
+}
+
+tn_node *tn__storage_loose(tn_ctx *c, int dtype, tn__buffer *b, tn_node *const *dims, uint32_t rank) {
+  return make(c, dtype, b, -1, dims, rank);
 }
 
 tn__buffer *tn__storage_buffer(tn_ctx *c, const tn_node *storage) {
@@ -117,6 +125,17 @@ tn__buffer *tn__storage_buffer(tn_ctx *c, const tn_node *storage) {
   if (id < 0 || id >= ds->nstorage || !ds->storage[id].buffer)
     tn__fail(c, TN_ESTATE, "storage %lld has no buffer", (long long)id);
   return ds->storage[id].buffer;
+}
+
+tn__buffer *tn__storage_on(tn_ctx *c, const tn_node *storage, tn__device *d) {
+  tn__buffer *b = tn__storage_buffer(c, storage);
+  if (b->device == d) return b;
+  tn__buffer *copy = tn__buffer_new(d, b->size);
+  tn__storage_make(c, storage->dtype, copy, storage->dim, storage->rank); /* nobody keeps it: it ends with the call */
+  void *host = tn__alloc(c, b->size + 1);
+  b->device->ops->download(b->device, host, b->mem, b->size);
+  d->ops->upload(d, copy->mem, host, b->size);
+  return copy;
 }
 
 tn__buffer *tn__storage_swap(tn_ctx *c, const tn_node *storage, tn__buffer *b) {

@@ -26,6 +26,7 @@ typedef struct tn__device_ops {
   const char *name; /* "cpu" */
   void *(*alloc)(tn__device *d, size_t size);              /* NULL when out of memory; 64-aligned */
   void (*free)(tn__device *d, void *p, size_t size);
+  /* Throw what goes wrong, also what went wrong since the last wait.  When download returns all is there; upload is done with src. */
   void (*upload)(tn__device *d, void *dst, const void *src, size_t size);
   void (*download)(tn__device *d, void *dst, const void *src, size_t size);
   /* Compiles the kernels of a schedule; throws TN_ECOMPILE with the compiler's words. */
@@ -37,7 +38,9 @@ typedef struct tn__device_ops {
   void (*close)(tn__device *d); /* frees d->self; NULL if there is nothing to free */
 
   /* The rest may be NULL.
-   * Is there a library's matrix product for the dtype?  Asked when the first one comes; loads the library. */
+   * Free memory now, in bytes, for messages. */
+  size_t (*room)(tn__device *d);
+  /* Is there a library's matrix product for the dtype?  Asked when the first one comes; loads the library. */
   bool (*has_gemm)(tn__device *d, int dtype);
   /* TN_ENOTSUP with an error recorded if a size or leading dimension exceeds what the library takes; allocates nothing. */
   tn_status (*gemm)(tn__device *d, const tn__product *g);
@@ -55,7 +58,7 @@ struct tn__device {
   const tn__device_ops *ops;
   tn_ctx *ctx;
   int index;
-  char name[32];   /* "cpu", "ref", later "cuda:0" */
+  char name[32];   /* "cpu", "ref", "cuda:0" */
   char text[128];  /* what it is, for people */
   bool interprets; /* no code generation: keep kernels simple (no lanes, no splitting) */
   int group;       /* threads of a work group, the most a kernel may use; 0: no groups, lanes are vector loops */
@@ -87,7 +90,10 @@ void tn__buffer_drop(tn__buffer *b);                    /* at 0 refs back to the
 /* The table storage id -> buffer that STORAGE nodes refer to. */
 int64_t tn__storage_new(tn_ctx *c, tn__buffer *b);      /* takes over the reference, even if it throws; returns the id */
 tn_node *tn__storage_make(tn_ctx *c, int dtype, tn__buffer *b, tn_node *const *dims, uint32_t rank); /* so, and makes the node */
+/* So, of no device: its value goes with those of any device, as a constant does. */
+tn_node *tn__storage_loose(tn_ctx *c, int dtype, tn__buffer *b, tn_node *const *dims, uint32_t rank);
 tn__buffer *tn__storage_buffer(tn_ctx *c, const tn_node *storage);
+tn__buffer *tn__storage_on(tn_ctx *c, const tn_node *storage, tn__device *d); /* its buffer, or a copy on d that lives as long as the call */
 tn__buffer *tn__storage_swap(tn_ctx *c, const tn_node *storage, tn__buffer *b); /* puts b in its place; gives the old buffer */
 void tn__storage_reap(tn_ctx *c);                       /* frees buffers of STORAGE nodes that died */
 

@@ -3,6 +3,7 @@
  * Sizes are rounded up to classes: powers of two with three steps between, from 64 bytes on, so a block wastes at most a fifth
  * of itself.  A freed block keeps its tn__buffer, so reuse allocates nothing. */
 #include "device/devices.h"
+#include <stdio.h>
 #include <string.h>
 
 enum { MIN_LOG = 6, ALIGN = 64 };
@@ -42,6 +43,13 @@ static tn__buffer *make_block(tn__device *d, size_t cap) {
   return NULL;
 }
 
+_Noreturn static void refuse(tn__device *d, size_t size, size_t pooled) {
+  tn_ctx *c = d->ctx;
+  char room[40] = "";
+  if (d->ops->room) snprintf(room, sizeof room, "%zu bytes free, ", d->ops->room(d));
+  tn__fail(c, TN_ENOMEM, "no memory on %s for a buffer of %zu bytes: %s%zu bytes in use, %zu were pooled", d->name, size, room, c->stats.buffer_bytes, pooled);
+}
+
 tn__buffer *tn__buffer_new(tn__device *d, size_t size) {
   tn_ctx *c = d->ctx;
   tn__device_slot *s = slot_of(d);
@@ -59,9 +67,7 @@ tn__buffer *tn__buffer_new(tn__device *d, size_t size) {
       for (int i = 0; i < c->devices->n; i++) tn__device_flush(c->devices->slot[i]); /* all: devices may share memory */
       b = make_block(d, cap);
     }
-    if (!b)
-      tn__fail(c, TN_ENOMEM, "no memory on %s for a buffer of %zu bytes: %zu bytes in use, %zu were pooled", d->name, size,
-               c->stats.buffer_bytes, pooled);
+    if (!b) refuse(d, size, pooled);
   }
   b->size = size;
   b->refs = 1;

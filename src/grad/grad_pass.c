@@ -56,13 +56,16 @@ static void mark_paths(pass *p, tn_node *const *x, uint32_t nx) {
   }
 }
 
+/* The bits of a float may become a float again further up, and no gradient would find its way back: an error, not a silent zero. */
+static bool takes_bits(const tn_node *n) { return n->op == OP_BITCAST && !tn__is_float(n->dtype); }
+
 static void hand_down(pass *p, uint32_t i) {
   tn_node *n = p->order.v[i], *g = p->grad[i];
   if (is_leaf(p, i)) return;
   for (uint32_t k = 0; k < n->nsrc; k++) {
     uint64_t to = place(p, n->src[k]);
     p->flags[to] |= REACHED;
-    if (!g || !(p->flags[to] & CARRIES)) continue;
+    if (!(p->flags[to] & CARRIES) || !(g || takes_bits(n))) continue;
     tn_node *part = tn__is_elementwise(n) ? tn__rules_gradient(p->c, n, k, g) : tn__adjoint(p->c, n, k, g);
     if (part) add_gradient(p, to, part);
   }

@@ -7,6 +7,7 @@
 /* ---- errors ---- */
 
 static void record(tn_ctx *c, tn_status status, const char *fmt, va_list ap) {
+  c->failed = status;
   if (c->err.status != TN_OK) return; /* the first one is the cause; what follows is its consequence */
   const char *op = c->api ? c->api : "";
   snprintf(c->err_op, sizeof c->err_op, "%s", op);
@@ -65,7 +66,9 @@ const tn_error *tn_last_error(const tn_ctx *ctx) {
 }
 
 void tn_clear_error(tn_ctx *ctx) {
-  if (ctx) ctx->err = (tn_error){TN_OK, "", ""};
+  if (!ctx) return;
+  ctx->err = (tn_error){TN_OK, "", ""};
+  ctx->failed = TN_OK;
 }
 
 /* ---- statuses, version, counters ---- */

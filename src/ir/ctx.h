@@ -15,6 +15,7 @@ struct tn_ctx {
   tn_mode mode;
   tn_error err;             /* first error since tn_clear_error */
   char err_text[1024], err_op[64];
+  tn_status failed;         /* what failed latest: the status of the call, whatever error was pending before it */
   const char *api;          /* public function that is running, for messages */
   struct tn__intern *intern;    /* ir/node.c */
   tn_node *dead;            /* STORAGE nodes that died: device/ frees their buffers and then tn__node_free()s them */
@@ -28,7 +29,8 @@ struct tn_ctx {
 };
 
 /* Runs fn(ctx, arg) with errors caught: true if it returned.  On an error the context remembers the first one and this
- * returns false.  When the outermost one ends, scratch is reset and nodes nobody refers to are freed. `api` names the public function. */
+ * returns false; ctx->failed is then the status of this one.  When the outermost one ends, scratch is reset and nodes nobody refers to
+ * are freed. `api` names the public function. */
 bool tn__ctx_run(tn_ctx *c, const char *api, void (*fn)(tn_ctx *, void *), void *arg);
 /* Records the first error and unwinds.  Text: what is wrong, with shapes; the running public function is put in front. */
 _Noreturn void tn__fail(tn_ctx *c, tn_status status, const char *fmt, ...) __attribute__((format(printf, 3, 4)));

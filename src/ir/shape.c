@@ -331,7 +331,7 @@ static void (*const shape_rules[SH_COUNT])(tn_ctx *, const tn__make *, tn__shape
 /* Integers in the argument where their number is fixed; 0: none, or as many as the shape rule says. */
 static const uint8_t int_count[OP_COUNT] = {
     [OP_CONST] = 1, [OP_STORAGE] = 2, [OP_PARAM] = 2, [OP_VAR] = 2, [OP_WINDOW] = 4, [OP_FOLD] = 4, [OP_CONTRACT] = 4, [OP_RANGE] = 2,
-    [OP_LOCAL] = 2, [OP_REDUCE] = 2, [OP_ACC] = 2, [OP_SETACC] = 1, [OP_GETACC] = 1, [OP_BARRIER] = 1, [OP_BUFFER] = 2,
+    [OP_LOCAL] = 2, [OP_REDUCE] = 2, [OP_ACC] = 3, [OP_SETACC] = 1, [OP_GETACC] = 1, [OP_BARRIER] = 1, [OP_BUFFER] = 2,
 };
 
 /* The text writes a variable's name bare inside shapes.  Stand-ins of the passes' own have an @ in front. */

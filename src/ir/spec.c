@@ -39,8 +39,8 @@ static const phase linear_phase = {
     "linear", PH_L, "s*",
     {
         [OP_PARAM] = "i*", [OP_RANGE] = "i", [OP_LIST] = "s*", [OP_LOCAL] = "i", [OP_LOAD] = "bi?p",
-        [OP_STORE] = "bis?p", [OP_STOREADD] = "bis?p", [OP_END] = "r", [OP_ACC] = "s", [OP_SETACC] = "qo?r",
-        [OP_GETACC] = "qn?r", [OP_IF] = "p", [OP_ENDIF] = "g", [OP_BARRIER] = "",
+        [OP_STORE] = "bis?p", [OP_STOREADD] = "bis?p", [OP_END] = "r", [OP_ACC] = "s", [OP_SETACC] = "qo?r?r",
+        [OP_GETACC] = "qn?r?r", [OP_IF] = "p", [OP_ENDIF] = "g", [OP_BARRIER] = "",
     }};
 
 static const phase schedule_phase = {

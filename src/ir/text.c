@@ -561,12 +561,13 @@ static void read_all(void *arg) {
 tn_node *tn__parse(tn_ctx *c, const char *text) {
   parser p = {.c = c, .at = text, .line_start = text};
   tn_status status = TN_OK;
-  bool clear = c->err.status == TN_OK;
+  bool pending = c->err.status != TN_OK;
   tn__map_init(&p.nodes, &c->scratch);
   tn__sb_init(&p.type, &c->scratch);
   if (tn__mem_try(&c->mem, read_all, &p, &status)) return p.root;
   /* What tn__node_make objects to has no line yet; it becomes a format error like the others. */
-  if (!clear || status == TN_EFORMAT || status == TN_ENOMEM) tn__mem_throw(&c->mem, status);
+  if (status == TN_EFORMAT || status == TN_ENOMEM) tn__mem_throw(&c->mem, status);
+  if (pending) tn__mem_throw(&c->mem, TN_EFORMAT); /* which stands, with its text */
   const char *why = tn__arena_strdup(&c->scratch, c->err.text);
   c->err.status = TN_OK;
   tn__fail(c, TN_EFORMAT, "line %d, column %d: %s", p.line, 1, why);

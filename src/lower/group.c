@@ -16,7 +16,7 @@ enum {
   WARP = 32,
   SHORT_ROW = 32,      /* rows up to this length are one thread's work */
   PACK_BYTES = 16,     /* of the widest access */
-  PACK_WORK = 1 << 16, /* fewer elements are spread over as many threads as there are */
+  PACK_WORK = 512,     /* fewer elements for each unit are spread over as many threads as there are */
   MAX_SLOTS = 32,      /* elements of a row that a thread keeps in registers */
   ROUNDS = 16
 };
@@ -161,14 +161,15 @@ static size_t widest(const job *j) {
   return size;
 }
 
-/* Neighbours along range k that one thread may take: accesses move by 0 or 1, some by 1, and no reduction's value hangs on them. */
-static int64_t pack_of(const job *j, uint32_t k) {
+/* Neighbours along range k that one thread may take: accesses move by 0 or 1, some by 1; reductions below may hang on them only if
+ * `cells` says that they get a cell for each. */
+static int64_t pack_of(const job *j, uint32_t k, bool cells) {
   const tn__ranges *r = &j->s.r;
   bool any = false;
   int64_t n = PACK_BYTES / (int64_t)widest(j);
   for (uint32_t i = 0; i < r->order.n; i++) {
     const tn_node *x = r->order.v[i];
-    if (x->op == OP_REDUCE && (tn__free_of(r, x) >> k & 1)) return 1;
+    if (x->op == OP_REDUCE && !cells && (tn__free_of(r, x) >> k & 1)) return 1;
     if (tn__is_access(x)) any |= tn__stride(r, x->src[1], k) == 1;
   }
   while (n > 1 && !tn__divisible(r->range[k]->src[0], n)) n /= 2;
@@ -222,10 +223,10 @@ static void make_global(job *j, uint64_t set) {
 
 static void pack_outputs(job *j, uint64_t outputs) {
   int best = -1;
-  if (j->s.reduces || tn__volume(&j->s, outputs) < PACK_WORK) return;
+  if (tn__volume(&j->s, outputs) < (double)j->dev->units * PACK_WORK) return;
   for (uint32_t k = 0; k < j->s.r.n; k++)
-    if ((outputs >> k & 1) && pack_of(j, k) > 1 && (best < 0 || tn__walk_score(&j->s, k) > tn__walk_score(&j->s, (uint32_t)best))) best = (int)k;
-  if (best >= 0) pack(j, (uint32_t)best, pack_of(j, (uint32_t)best));
+    if ((outputs >> k & 1) && pack_of(j, k, true) > 1 && (best < 0 || tn__walk_score(&j->s, k) > tn__walk_score(&j->s, (uint32_t)best))) best = (int)k;
+  if (best >= 0) pack(j, (uint32_t)best, pack_of(j, (uint32_t)best, true));
 }
 
 static int share_threads(job *j) {
@@ -308,7 +309,7 @@ static void cut_lanes(job *j, uint64_t set, int group) {
   look(j);
   uint32_t k = 0;
   while (j->s.r.range[k]->ints[1] != number) k++;
-  pack(j, k, pack_of(j, k));
+  pack(j, k, pack_of(j, k, false));
   for (k = 0; j->s.r.range[k]->ints[1] != number;) k++;
   tn_node *y = j->s.r.range[k];
   if (tn__is_const(y->src[0]) && tn__extent(y) <= group) j->body = tn__retype(j->c, j->body, y, AX_UPCAST);

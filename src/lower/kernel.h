@@ -5,7 +5,9 @@
  *
  *   RANGE {extent} {axis, number}   for i in 0..extent-1.  AX_GLOBAL: the sliced loop, its bounds come from the caller.
  *                                   AX_UPCAST: iterations are independent but for lane accumulators (below): vectorise.
- *   ACC {init} {number, lanes}      an accumulator of `lanes` cells, all = init; lanes = 1: a plain variable
+ *   ACC {init} {number, lanes, n}   an accumulator of `lanes` cells, all = init; lanes = 1: a plain variable.  n > 1: of lanes * n cells, those
+ *                                   of a lane side by side; then SETACC and GETACC name, after the lane, the AX_UNROLL range that tells
+ *                                   which of the n
  *   SETACC {acc, value, lane?} {op} cell[lane] = cell[lane] op value    (op: OP_ADD, OP_MUL, OP_MAX, OP_MIN, or OP_FMA: value is a LIST
  *                                   {x, y} and the cell becomes fma(x, y, cell)); lane: the AX_UPCAST RANGE; absent if lanes = 1
  *   GETACC {acc, end, lane?} {op}   cell[lane]; without lane and lanes > 1: cells combined by halves: for h = lanes/2 .. 1:

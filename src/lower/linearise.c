@@ -79,21 +79,22 @@ static void form_reduce(lin *l, tn_node *r) {
   int64_t lanes = 1;
   if (lane >= 0) /* a power of two that holds every lane */
     while (lanes <= l->r.range[lane]->hi) lanes *= 2;
-  int64_t ai[2] = {l->next_acc++, lanes}, op = r->ints[0];
+  int by = lane >= 0 ? first_of(free & l->unroll) : -1; /* a cell for each neighbour */
+  int64_t ai[3] = {l->next_acc++, lanes, by < 0 ? 1 : l->r.range[by]->hi + 1}, op = r->ints[0];
   tn_node *init = tn__const_bits(c, r->dtype, tn__eval_reduce_init((int)op, r->dtype));
   acc *x = tn__arena_alloc(l->a, sizeof *x);
-  x->acc = make(l, OP_ACC, 0, &init, 1, ai, 2);
+  x->acc = make(l, OP_ACC, 0, &init, 1, ai, 3);
   tn_node *value = form(l, r->src[0]);
   if (fuses(l, r)) {
     tn_node *f[2] = {form(l, r->src[0]->src[0]), form(l, r->src[0]->src[1])};
     value = tn__list(c, f, 2);
     op = OP_FMA;
   }
-  tn_node *set[3] = {x->acc, value, lane >= 0 ? l->r.range[lane] : NULL};
-  x->set = make(l, OP_SETACC, 0, set, lane >= 0 ? 3 : 2, &op, 1);
+  tn_node *set[4] = {x->acc, value, lane >= 0 ? l->r.range[lane] : NULL, by >= 0 ? l->r.range[by] : NULL};
+  x->set = make(l, OP_SETACC, 0, set, by >= 0 ? 4 : lane >= 0 ? 3 : 2, &op, 1);
   tn_node *outer = r->src[1], *end = make(l, OP_END, 0, &outer, 1, NULL, 0);
-  tn_node *get[3] = {x->acc, end, lane >= 0 && (free >> lane & 1) ? l->r.range[lane] : NULL};
-  tn__map_putp(&l->form, r, make(l, OP_GETACC, 0, get, get[2] ? 3 : 2, r->ints, 1));
+  tn_node *get[4] = {x->acc, end, lane >= 0 && (free >> lane & 1) ? l->r.range[lane] : NULL, set[3]};
+  tn__map_putp(&l->form, r, make(l, OP_GETACC, 0, get, get[2] ? (get[3] ? 4 : 3) : 2, r->ints, 1));
   tn__map_putp(&l->accs, r, x); /* found again when the loop closes */
 }
 
@@ -138,7 +139,7 @@ static void ensure_lanes(lin *l, tn_node *n) {
 
 static void put_lanes(lin *l, int b, int lane, tn_node *root) {
   block *k = &l->block[b];
-  int unroll = first_of(tn__own_of(&l->r, root) & l->unroll);
+  int unroll = first_of((tn__own_of(&l->r, root) | tn__free_of(&l->r, root)) & l->unroll);
   unit fresh = {.kind = U_LANES, .node = l->r.range[lane], .unroll = unroll < 0 ? NULL : l->r.range[unroll]};
   const unit *last = k->units.n ? &k->units.v[k->units.n - 1] : NULL;
   if (!last || last->kind != U_LANES || last->node != fresh.node || last->unroll != fresh.unroll) put(l, b, fresh);

@@ -189,7 +189,7 @@ tn_status tn_optim_step(tn_optim *o, tn_tensor *const *grads) {
   tn_scope(o->ctx) {
     build_step(o, grads);
     for (int i = 0; i < o->targets && status == TN_OK; i++)
-      if (!o->next[i]) status = tn_last_error(o->ctx)->status != TN_OK ? tn_last_error(o->ctx)->status : TN_EINVAL;
+      if (!o->next[i]) status = o->ctx->failed != TN_OK ? o->ctx->failed : TN_EINVAL;
     for (int i = 0; i < o->targets && status == TN_OK; i++) status = tn_assign(o->target[i], o->next[i]);
   }
   return status;

@@ -2,30 +2,54 @@
  *
  * Spellings are templates: $0 $1 $2 operands, $t the type of the result's value, $u an unsigned type in which its arithmetic wraps,
  * $n the name of the operands' dtype ("f32").  An op with an empty cell is a call tn_<op>_<dtype>($0, ...) of the
- * language's helper texts.  f16 and bf16 live in f32 values: their ops are those of f32 and the result is rounded. */
+ * language's helper texts.  f16 and bf16 live in f32 values: their ops are those of f32 and the result is rounded.
+ *
+ * Index values whose interval fits 32 bits are of the kind TN__INDEX32, where the language has a type for it. */
 #ifndef TN_RENDER_DIALECT_H
 #define TN_RENDER_DIALECT_H
 #include "render/render.h"
 
-enum { SP_BOOL, SP_INT, SP_INDEX, SP_F32, SP_F64, SP_COUNT }; /* columns of `op`, by the operands' dtype */
+enum { SP_BOOL, SP_INT, SP_INDEX, SP_F32, SP_F64, SP_COUNT }; /* columns of `op`, by the operands' kind */
+
+enum { TN__INDEX32 = TN__DTYPE_ALL, TN__KINDS }; /* kinds of values: the dtypes, and one more */
+
+/* Kernels for work groups.  Templates: $k the kernel's name, $g threads of a group, $i a slot or number, $j a parameter's position,
+ * $t an element's type, $b bytes. */
+typedef struct tn__group_words {
+  const char *kernel;                    /* up to the first parameter */
+  const char *buffer[2];                 /* parameter: read only, written */
+  const char *place[2];                  /* declares b$i from that, NULL: it is b$i itself */
+  const char *variable;                  /* parameter n$i */
+  const char *last;                      /* the rest of the parameters, with a comma in front */
+  const char *thread, *group, *groups;   /* number in the group; of the group; number of groups */
+  const char *scratch, *cells;           /* declare shared memory of $b bytes; NULL: parameters */
+  const char *global, *shared;           /* in front of types pointed to */
+  const char *barrier[2];                /* all threads of a group meet: more than a warp, at most a warp */
+  const char *swap;                      /* $0 of the thread whose number differs in bit $1, in the mask $2; NULL: only through shared memory */
+  const char *wide[5];                   /* types of 1, 2, 4, 8 and 16 bytes */
+  const char *unroll;                    /* in front of a loop */
+} tn__group_words;
 
 struct tn__dialect {
   const char *name;
   const char *const *head;               /* helper texts in front of the kernels, NULL at the end */
-  const char *value[TN__DTYPE_ALL];      /* type of a value */
-  const char *cell[TN__DTYPE_ALL];       /* type of an element in memory */
-  const char *wrap[TN__DTYPE_ALL];       /* $u */
-  const char *load[TN__DTYPE_ALL];       /* $0: an element; empty: itself */
-  const char *store[TN__DTYPE_ALL];      /* $0: a value; empty: itself */
-  const char *round[TN__DTYPE_ALL];      /* $0: an f32; empty: not rounded */
-  const char *to_bits[TN__DTYPE_ALL];    /* $0: a value -> the unsigned integer of its width; empty: a cast does */
-  const char *of_bits[TN__DTYPE_ALL];
+  const char *value[TN__KINDS];          /* type of a value; NULL: the language has none */
+  const char *cell[TN__KINDS];           /* type of an element in memory */
+  const char *wrap[TN__KINDS];           /* $u */
+  const char *load[TN__KINDS];           /* $0: an element; empty: itself */
+  const char *store[TN__KINDS];          /* $0: a value; empty: itself */
+  const char *round[TN__KINDS];          /* $0: an f32; empty: not rounded */
+  const char *to_bits[TN__KINDS];        /* $0: a value -> the unsigned integer of its width; empty: a cast does */
+  const char *of_bits[TN__KINDS];
   const char *op[OP_COUNT][SP_COUNT];
   const char *mod_nonneg, *idiv_nonneg;  /* index division where dividend and divisor are known not to be negative */
-  const char *function[2];               /* a part's function: what stands before and after its name */
+  const char *infinity[2];               /* f32, f64 */
+  const char *function[2];               /* a part's function of slices: what stands before and after its name */
   const char *extent[2];                 /* the function that computes the extent of a part's global range */
-  const char *index;                     /* type of loop counters */
   const char *independent;               /* in front of a loop whose iterations are independent */
-  void (*constant)(tn__sb *out, int dtype, uint64_t bits);
+  const tn__group_words *group;          /* NULL: parts are functions of slices */
 };
+
+/* A literal of the dtype: exact, floats in hexadecimal, NaN by its bits. */
+void tn__render_constant(tn__sb *out, const tn__dialect *d, int dtype, uint64_t bits);
 #endif

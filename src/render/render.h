@@ -2,14 +2,26 @@
  *
  * C: all kernels of a schedule in one translation unit that needs no header:
  *   void NAME_0(void *const *buf, const int64_t *var, int64_t lo, int64_t hi, char *scratch)
- * one function per part, working on iterations lo..hi-1 of its AX_GLOBAL range (all of its work if it has none). */
+ * one function per part, working on iterations lo..hi-1 of its AX_GLOBAL range (all of its work if it has none).
+ *   int64_t NAME_0_extent(const int64_t *var)
+ * is the extent of that range (1 if there is none).
+ *
+ * Languages with work groups: one kernel NAME_0, NAME_1 per part, of part.group threads, in one dimension, and at most as many groups as
+ * the range has iterations (1 if there is none); the host evaluates the extent.  All buffers by slot, then all variables, as
+ * 64-bit integers, are parameters of each.  Floats must be as in IEEE 754: no contraction, no flushing, exact division and root.
+ *   CUDA     pointers; k->scratch bytes of dynamic shared memory.  Compile with --fmad=false.
+ *   OpenCL   for each buffer the memory object and a byte offset into it (ulong); shared memory is the kernel's own.
+ *   Metal    [[buffer(0)]] on; threadgroup memory 0: k->scratch bytes, 1: tn__render_cells(part).  No f64.
+ * Besides k->scratch the groups' reductions need tn__render_cells(part) bytes of shared memory, in CUDA and OpenCL declared in the text. */
 #ifndef TN_RENDER_RENDER_H
 #define TN_RENDER_RENDER_H
 #include "base/sb.h"
 #include "lower/kernel.h"
 
 typedef struct tn__dialect tn__dialect;
-extern const tn__dialect tn__dialect_c;
+extern const tn__dialect tn__dialect_c, tn__dialect_cuda, tn__dialect_opencl, tn__dialect_metal;
 
+/* TN_ENOTSUP where a kernel uses a dtype that the language lacks. */
 void tn__render_unit(tn_ctx *c, tn__sb *out, const tn__dialect *d, tn__kernel *const *kernels, uint32_t n);
+int64_t tn__render_cells(const tn__part *part);
 #endif

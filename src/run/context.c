@@ -1,5 +1,6 @@
 /* Opening and closing a context: the one place that knows every part of it. */
 #include "backend/cpu/cpu.h"
+#include "backend/cuda/cuda.h"
 #include "backend/ref/ref.h"
 #include "rewrite/rewrite.h"
 #include "run/runtime.h"
@@ -64,15 +65,40 @@ static void resolve(tn_ctx *c, const tn_options *o) {
 
 /* ---- open and close ---- */
 
-/* The device asked for comes first: device 0 is where tensors are made. */
+_Noreturn static void refuse_device(tn_ctx *c, const char *want) {
+  tn__sb list;
+  tn__sb_init(&list, &c->scratch);
+  int n = tn__device_count(c);
+  for (int i = 0; i < n; i++) tn__sb_printf(&list, "%s%s", i == 0 ? "" : i == n - 1 ? " and " : ", ", tn__device_get(c, i)->name);
+  const char *why = strncmp(want, "cuda", 4) ? "" : tn__cuda_missing();
+  tn__fail(c, TN_EDEVICE, "there is no device '%s'%s%s; there are %s", want, *why ? ": " : "", why, tn__sb_str(&list));
+}
+
+/* The device asked for comes first: device 0 is where tensors are made.  Whoever asks for the CPU does not wait for a GPU's driver: that one
+ * is opened by tn__open_gpus() when somebody asks for its devices. */
 static void open_devices(tn_ctx *c) {
-  const char *want = c->opt.device && *c->opt.device ? c->opt.device : "cpu";
-  bool ref = !strcmp(want, "ref");
-  if (!ref && strcmp(want, "cpu")) tn__fail(c, TN_EDEVICE, "there is no device '%s'; there are cpu and ref", want);
+  const char *want = c->opt.device && *c->opt.device ? c->opt.device : "best";
+  bool best = !strcmp(want, "best"), cpu = !strcmp(want, "cpu"), ref = !strncmp(want, "ref", 3);
+  int number = 0;
+  if (sscanf(want, "cuda:%d", &number) != 1) number = 0;
   tn__devices_open(c);
-  if (ref) tn__ref_open(c);
+  if (best ? tn__cuda_usable() : !cpu && !ref) tn__cuda_open(c, number);
+  if (ref) tn__ref_open(c, want);
   tn__cpu_open(c);
-  if (!ref) tn__ref_open(c);
+  if (!ref) tn__ref_open(c, "ref");
+  if (!best && tn__device_find(c, want) != 0) refuse_device(c, want);
+}
+
+void tn__open_gpus(tn_ctx *c) {
+  if (tn__device_find(c, "cuda:0") < 0) tn__cuda_open(c, 0);
+}
+
+int tn__find_device(tn_ctx *c, const char *name) {
+  int at = tn__device_find(c, name);
+  if (at < 0) tn__open_gpus(c);
+  if (at < 0) at = tn__device_find(c, name);
+  if (at < 0) refuse_device(c, name);
+  return at;
 }
 
 static void do_open(tn_ctx *c, void *arg) {

@@ -159,12 +159,19 @@ static void find_lives(tn__plan *p) {
     }
 }
 
+typedef struct compiling {
+  tn_ctx *c;
+  tn_node *key;
+  tn__plan *plan;
+} compiling;
+
 /* The pipeline. */
-static tn__plan *compile(tn_ctx *c, tn_node *key) {
-  tn__plan *p = tn__mem_zalloc(&c->mem, sizeof *p);
-  struct tn__runtime *rt = c->runtime;
+static void compile(void *arg) {
+  compiling *k = arg;
+  tn_ctx *c = k->c;
+  tn_node *key = k->key;
+  tn__plan *p = k->plan = tn__mem_zalloc(&c->mem, sizeof *p);
   tn__arena_init(&p->arena, &c->mem);
-  rt->building = p;
   p->dev = tn__device_get(c, key->device < 0 ? 0 : key->device);
   p->key = key;
   keep(p, key);
@@ -186,8 +193,6 @@ static tn__plan *compile(tn_ctx *c, tn_node *key) {
   find_lives(p);
   p->code = p->nkernels ? p->dev->ops->compile(p->dev, p->kernel, p->nkernels) : NULL;
   c->stats.schedules_compiled++;
-  rt->building = NULL;
-  return p;
 }
 
 static void forget(tn__plan *p, record *r) {
@@ -227,11 +232,13 @@ tn__plan *tn__plan_get(tn_ctx *c, tn_node *key) {
     c->stats.schedules_reused++;
     return p;
   }
-  if (rt->building) { /* an earlier attempt failed half-way */
-    tn__plan_free(c, rt->building);
-    rt->building = NULL;
+  compiling k = {.c = c, .key = key};
+  tn_status status;
+  if (!tn__mem_try(&c->mem, compile, &k, &status)) {
+    tn__plan_free(c, k.plan);
+    tn__mem_throw(&c->mem, status);
   }
-  tn__plan *p = compile(c, key);
+  tn__plan *p = k.plan;
   p->next = rt->plans;
   rt->plans = p;
   if (++rt->nplans > MAX_PLANS) evict(c);

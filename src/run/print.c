@@ -8,10 +8,19 @@
 
 enum { EDGE = 3, SUMMARISE_FROM = 1000 }; /* as NumPy: long tensors show three at each end */
 
-int tn_device_count(tn_ctx *ctx) { return ctx ? tn__device_count(ctx) : 0; }
+static void open_all(tn_ctx *c, void *arg) {
+  (void)arg;
+  tn__open_gpus(c);
+}
+
+int tn_device_count(tn_ctx *ctx) {
+  if (!ctx) return 0;
+  tn__ctx_run(ctx, "tn_device_count", open_all, NULL);
+  return tn__device_count(ctx);
+}
 
 tn_status tn_device_get_info(tn_ctx *ctx, int index, tn_device_info *out) {
-  if (!ctx || !out || index < 0 || index >= tn__device_count(ctx)) return TN_EINVAL;
+  if (!ctx || !out || index < 0 || (index >= tn__device_count(ctx) && index >= tn_device_count(ctx))) return TN_EINVAL;
   const tn__device *d = tn__device_get(ctx, index);
   *out = (tn_device_info){.name = d->name, .text = d->text};
   return TN_OK;
@@ -22,6 +31,7 @@ tn_status tn_device_get_info(tn_ctx *ctx, int index, tn_device_info *out) {
 static void print_element(FILE *f, int dtype, const char *at) {
   uint64_t v = tn__eval_load(dtype, at);
   if (dtype == TN_BOOL) fputs(v ? "true" : "false", f);
+  else if (tn__is_float(dtype) && isnan(tn__eval_to_double(dtype, v))) fputs("nan", f); /* printf tells its sign, which means nothing */
   else if (tn__is_float(dtype)) fprintf(f, "%.*g", dtype == TN_F64 ? 9 : 6, tn__eval_to_double(dtype, v));
   else if (tn__dtypes[dtype].is_signed) fprintf(f, "%lld", (long long)v);
   else fprintf(f, "%llu", (unsigned long long)v);
@@ -78,7 +88,7 @@ static tn_ctx *ctx_of(tn_tensor *const *t, int n) {
 static tn_status run(const char *api, void (*fn)(tn_ctx *, void *), job *k) {
   tn_ctx *c = ctx_of(k->t, k->n);
   if (!c) return TN_EINVAL;
-  return tn__ctx_run(c, api, fn, k) ? TN_OK : c->err.status;
+  return tn__ctx_run(c, api, fn, k) ? TN_OK : c->failed;
 }
 
 tn_status tn_print(tn_tensor *t, FILE *f) {

@@ -82,7 +82,7 @@ static bool run(tn_program *p, const char *api, void (*fn)(tn_ctx *, void *), ar
   return ok;
 }
 
-static tn_status status_of(const tn_program *p, bool ok) { return ok ? TN_OK : p->ctx->err.status; }
+static tn_status status_of(const tn_program *p, bool ok) { return ok ? TN_OK : p->ctx->failed; }
 
 /* Calls fn for every live handle. */
 static void each_cell(tn_ctx *c, void (*fn)(tn_ctx *, tn_tensor *, void *), void *arg) {
@@ -280,13 +280,14 @@ static void do_rewind(tn_ctx *c, void *arg) {
 tn_status tn_program_end(tn_program *p) {
   args k = {0};
   if (!p) return TN_EINVAL;
-  bool was = p->recording, ok = run(p, "tn_program_end", do_end, &k);
+  bool was = p->recording;
+  tn_status status = status_of(p, run(p, "tn_program_end", do_end, &k));
   if (was) {
     p->recording = false;
     p->ctx->runtime->recording = NULL;
     tn__ctx_run(p->ctx, "tn_program_end", do_rewind, NULL);
   }
-  return status_of(p, ok);
+  return status;
 }
 
 /* ---- inputs ---- */
@@ -597,7 +598,6 @@ void tn__run_close(tn_ctx *c) {
   struct tn__runtime *rt = c->runtime;
   if (!rt) return;
   while (rt->programs) free_program(rt->programs);
-  tn__plan_free(c, rt->building);
   while (rt->plans) {
     tn__plan *p = rt->plans;
     rt->plans = tn__plan_next(p);

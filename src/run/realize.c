@@ -118,7 +118,7 @@ static tn_status run_one(const char *api, tn_tensor *t, void (*fn)(tn_ctx *, voi
   k->n = 1;
   bool ok = tn__ctx_run(c, api, fn, k);
   tn__storage_reap(c);
-  return ok ? TN_OK : c->err.status;
+  return ok ? TN_OK : c->failed;
 }
 
 tn_status tn_realize(tn_tensor *const *t, int n) {
@@ -132,7 +132,7 @@ tn_status tn_realize(tn_tensor *const *t, int n) {
   io k = {.t = t, .n = n};
   bool ok = tn__ctx_run(c, "tn_realize", do_realize, &k);
   tn__storage_reap(c);
-  return ok ? TN_OK : c->err.status;
+  return ok ? TN_OK : c->failed;
 }
 
 tn_status tn_read(tn_tensor *t, void *out, size_t bytes) {
@@ -145,16 +145,22 @@ tn_status tn_write(tn_tensor *t, const void *data, size_t bytes) {
   return run_one("tn_write", t, do_write, &k);
 }
 
-tn_status tn_item(tn_tensor *t, double *out) {
+static void do_item(tn_ctx *c, void *arg) {
+  const io *k = arg;
+  const tn_node *n = k->t[0]->node;
+  int dtype = n->dtype;
+  int64_t count;
   uint64_t raw = 0;
-  if (!t || !out || t->magic != TN__CELL_MAGIC) return TN_EINVAL;
-  if (tn_numel(t) != 1) {
-    tn__error(t->ctx, TN_ESHAPE, "tn_item: needs one element, not %lld", (long long)tn_numel(t));
-    return TN_ESHAPE;
-  }
-  tn_status s = tn_read(t, &raw, tn_nbytes(t));
-  if (s == TN_OK) *out = tn__eval_to_double(t->node->dtype, tn__eval_load(t->node->dtype, &raw));
-  return s;
+  if (!tn__const_int(tn__numel(c, n), &count))
+    tn__fail(c, TN_ESHAPE, "needs one element, not %s", tn__node_type(n, &c->scratch));
+  if (count != 1) tn__fail(c, TN_ESHAPE, "needs one element, not %lld: %s", (long long)count, tn__node_type(n, &c->scratch));
+  do_read(c, &(io){.t = k->t, .n = 1, .out = &raw, .bytes = tn__size_of(dtype)});
+  *(double *)k->out = tn__eval_to_double(dtype, tn__eval_load(dtype, &raw));
+}
+
+tn_status tn_item(tn_tensor *t, double *out) {
+  io k = {.out = out};
+  return out ? run_one("tn_item", t, do_item, &k) : TN_EINVAL;
 }
 
 typedef struct move {
@@ -164,8 +170,7 @@ typedef struct move {
 
 static void do_to(tn_ctx *c, void *arg) {
   move *k = arg;
-  int at = tn__device_find(c, k->device);
-  if (at < 0) tn__fail(c, TN_EDEVICE, "there is no device '%s'", k->device);
+  int at = tn__find_device(c, k->device);
   int from = k->t->node->device < 0 ? 0 : k->t->node->device;
   if (at == from) {
     k->out = tn__cell_new(c, k->t->node);

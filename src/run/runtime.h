@@ -12,7 +12,6 @@ typedef struct tn__plan tn__plan;
 struct tn__runtime {
   tn__plan *plans;          /* most recently used first */
   int nplans;
-  tn__plan *building;       /* being compiled: freed if that fails */
   tn_program *programs;     /* all of the context's */
   tn_program *recording;    /* the one being recorded, NULL */
   int64_t next_placeholder; /* slots of program inputs while they are recorded */
@@ -36,9 +35,16 @@ void tn__plan_bind(tn_ctx *c, tn__plan *p, const int64_t *value);
 size_t tn__plan_out_bytes(const tn__plan *p, uint32_t i);
 /* Runs the bound plan: in[i] holds PARAM i, out[i] receives output i. */
 tn_status tn__plan_run(tn_ctx *c, tn__plan *p, tn__buffer *const *in, tn__buffer *const *out);
+/* So, for what is run again and again with the same few buffers: a device that can records the work and submits it at once. */
+tn_status tn__plan_replay(tn_ctx *c, tn__plan *p, tn__buffer *const *in, tn__buffer *const *out);
 void tn__plan_info(const tn__plan *p, tn_program_info *out);
 /* Graph, schedule, kernels as text. */
 void tn__plan_print(tn_ctx *c, const tn__plan *p, tn__sb *out);
+
+/* Adds the GPUs' devices if they are not there yet.  Throws. */
+void tn__open_gpus(tn_ctx *c);
+/* The index of a device by name, a GPU's too.  Throws TN_EDEVICE with the names there are. */
+int tn__find_device(tn_ctx *c, const char *name);
 
 /* Makes the values of these cells STORAGEs.  Throws. */
 void tn__run_realize(tn_ctx *c, tn_tensor *const *t, int n);

@@ -140,12 +140,12 @@ static bool close_down_to(tn_ctx *c, int depth) {
 
 tn_status tn_scope_begin(tn_ctx *ctx) {
   if (!ctx) return TN_EINVAL;
-  return tn__ctx_run(ctx, "tn_scope_begin", scope_open, NULL) ? TN_OK : ctx->err.status;
+  return tn__ctx_run(ctx, "tn_scope_begin", scope_open, NULL) ? TN_OK : ctx->failed;
 }
 
 tn_status tn_scope_end(tn_ctx *ctx) {
   if (!ctx) return TN_EINVAL;
-  return close_down_to(ctx, ctx->cells->top->depth - 1) ? TN_OK : ctx->err.status;
+  return close_down_to(ctx, ctx->cells->top->depth - 1) ? TN_OK : ctx->failed;
 }
 
 tn_scope_guard tn_scope_enter(tn_ctx *ctx) {
@@ -240,12 +240,12 @@ tn_status tn__do(tn__call *k) {
     if (!c && is_handle(k->in[i])) c = k->in[i]->ctx;
   }
   if (!c) return TN_EINVAL;
-  if (null && c->err.status) return c->err.status; /* an operand failed already: pass it on */
+  if (null && c->err.status) return c->failed; /* an operand failed already: pass it on */
   tn__cells_drain(c);
   if (tn__ctx_run(c, k->name, run_call, k)) return TN_OK;
   if (k->out) drop(k->out, 1);
   k->out = NULL;
-  return c->err.status;
+  return c->failed;
 }
 
 tn_tensor *tn__build(tn__call *k) {

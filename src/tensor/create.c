@@ -20,8 +20,9 @@ tn_node *tn__store_new(tn_ctx *c, int dtype, const tn__dims *shape, const void *
   if (bytes && !data) tn__fail(c, TN_EINVAL, "data is NULL");
   tn__device *d = tn__device_get(c, DEFAULT_DEVICE);
   tn__buffer *b = tn__buffer_new(d, bytes);
+  tn_node *st = tn__storage_make(c, dtype, b, shape->d, shape->rank);
   if (bytes) d->ops->upload(d, b->mem, data, bytes);
-  return tn__storage_make(c, dtype, b, shape->d, shape->rank);
+  return st;
 }
 
 /* ---- builders.  i[0]: dtype, i[1]: rank, p: shape ---- */
@@ -72,20 +73,28 @@ static tn_node *ramp(tn_ctx *c, int dtype, tn_node *n, double start, double step
   return x;
 }
 
+/* The first and the last must fit, and so do the others. */
+static void check_range(tn_ctx *c, int dtype, double start, double step, double last) {
+  const struct {
+    const char *name;
+    double v;
+    int as;
+  } number[] = {{"start", start, dtype}, {"step", step, TN_I64}, {"the last number", last, dtype}};
+  for (size_t i = 0; i < sizeof number / sizeof *number; i++)
+    if (!tn__fits(number[i].as, number[i].v))
+      tn__fail(c, TN_EDTYPE, "%s, %.15g, does not fit %s", number[i].name, number[i].v, tn__dtypes[dtype].name);
+}
+
 static tn_node *arange(tn_ctx *c, tn__call *k) {
   int dtype = (int)k->i[0];
   double start = k->f[0], stop = k->f[1], step = k->f[2];
   tn__check_dtype(c, dtype);
   if (!isfinite(start) || !isfinite(stop) || !isfinite(step) || step == 0)
     tn__fail(c, TN_EINVAL, "start %g, stop %g and step %g must be finite, and step not 0", start, stop, step);
-  if (dtype == TN_BOOL) tn__fail(c, TN_EDTYPE, "bool has no ranges");
+  if (dtype == TN_BOOL) tn__fail(c, TN_EDTYPE, "needs a number dtype, not bool");
   double n = ceil((stop - start) / step);
-  if (n > 0x1p62) tn__fail(c, TN_ESHAPE, "%g elements are too many", n);
-  if (tn__is_int(dtype) && n > 0) { /* the first and the last must fit, and so do the others */
-    tn__literal(c, dtype, start);
-    tn__literal(c, TN_I64, step);
-    tn__literal(c, dtype, start + (n - 1) * step);
-  }
+  if (n > 0x1p62) tn__fail(c, TN_ESHAPE, "from %g to %g by %g would be %g elements: too many", start, stop, step, n);
+  if (tn__is_int(dtype) && n > 0) check_range(c, dtype, start, step, start + (n - 1) * step);
   return tn__cast(c, ramp(c, dtype, tn__int(c, n > 0 ? (int64_t)n : 0), start, step), dtype);
 }
 

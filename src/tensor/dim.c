@@ -98,7 +98,7 @@ DIM_MAP(DIM)
 tn_status tn_dim_bounds(tn_ctx *ctx, tn_dim d, int64_t *lo, int64_t *hi) {
   dim_call k = {.a = d};
   if (!ctx) return TN_EINVAL;
-  if (!tn__ctx_run(ctx, "tn_dim_bounds", bound, &k)) return ctx->err.status;
+  if (!tn__ctx_run(ctx, "tn_dim_bounds", bound, &k)) return ctx->failed;
   if (lo) *lo = k.lo;
   if (hi) *hi = k.hi;
   return TN_OK;

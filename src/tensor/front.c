@@ -66,14 +66,14 @@ void tn__want(tn_ctx *c, const tn_node *x, int classes) {
 
 /* ---- constants ---- */
 
+bool tn__fits(int dtype, double v) {
+  if (tn__is_float(dtype)) return true;
+  double limit = dtype == TN_I64 ? 0x1p63 : 0x1p64; /* which saturate to numbers that read back as the limit */
+  return v < limit && tn__eval_to_double(dtype, tn__eval_from_double(dtype, v)) == v;
+}
+
 tn_node *tn__literal(tn_ctx *c, int dtype, double v) {
-  bool fits = true;
-  if (!tn__is_float(dtype)) {
-    uint64_t bits = tn__eval_from_double(dtype, v);
-    fits = tn__eval_to_double(dtype, bits) == v && v < 0x1p64; /* 2^64 saturates to a u64 that reads back as 2^64 */
-    if (dtype == TN_I64) fits = fits && v < 0x1p63;
-  }
-  if (!fits) tn__fail(c, TN_EDTYPE, "the number %g does not fit %s: convert the tensor with tn_cast", v, tn__dtypes[dtype].name);
+  if (!tn__fits(dtype, v)) tn__fail(c, TN_EDTYPE, "the number %g does not fit %s: convert the tensor with tn_cast", v, tn__dtypes[dtype].name);
   return tn__const_num(c, dtype, v);
 }
 

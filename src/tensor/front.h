@@ -23,6 +23,7 @@ void tn__want(tn_ctx *c, const tn_node *x, int classes);
 enum { TN__C_NUM = TN__C_INT | TN__C_FLOAT, TN__C_BITS = TN__C_BOOL | TN__C_INT, TN__C_ANY = TN__C_BOOL | TN__C_INT | TN__C_FLOAT };
 
 /* ---- constants and index tensors ---- */
+bool tn__fits(int dtype, double v);                                 /* floats take every number */
 tn_node *tn__literal(tn_ctx *c, int dtype, double v);               /* rank 0; throws if an integer or bool dtype cannot hold v */
 tn_node *tn__literal_like(tn_ctx *c, tn_node *x, double v);         /* spread over x's shape, x's dtype */
 tn_node *tn__dim_value(tn_ctx *c, tn_node *dim, int dtype);         /* a size as a rank-0 value */

@@ -35,7 +35,7 @@ static bool ask(question *q, const char *api, void (*fn)(tn_ctx *, void *)) {
 tn_status tn_shape(const tn_tensor *t, tn_dim *out) {
   question q = {.t = t, .shape = out};
   if (ask(&q, "tn_shape", answer_shape)) return TN_OK;
-  return is_live(t) ? t->ctx->err.status : TN_EINVAL;
+  return is_live(t) ? t->ctx->failed : TN_EINVAL;
 }
 
 tn_dim tn_size(const tn_tensor *t, int axis) {

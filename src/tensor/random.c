@@ -1,8 +1,9 @@
 /* Random tensors: Philox4x32-10 over element numbers, keyed by the seed, counted by the tensor. */
 #include "tensor/random.h"
+#include "device/device.h"
 #include "ir/eval.h"
 #include "tensor/cells.h"
-#include "tensor/store.h"
+#include "tensor/front.h"
 
 /* ---- the state ---- */
 
@@ -13,10 +14,14 @@ static void set_state(tn_ctx *c, tn_node *state, uint64_t seed, uint64_t calls) 
   tn__node_drop(c, old);
 }
 
+/* Of no device, so that random tensors go with those of any. */
 static void write_state(tn_ctx *c, uint64_t seed, uint64_t calls) {
   const uint64_t words[2] = {seed, calls};
-  tn__dims shape = {.rank = 1, .d = {tn__int(c, 2)}};
-  set_state(c, tn__store_new(c, TN_U64, &shape, words), seed, calls);
+  tn__device *d = tn__device_get(c, 0);
+  tn__buffer *b = tn__buffer_new(d, sizeof words);
+  tn_node *two = tn__int(c, 2), *state = tn__storage_loose(c, TN_U64, b, &two, 1);
+  d->ops->upload(d, b->mem, words, sizeof words);
+  set_state(c, state, seed, calls);
 }
 
 tn_node *tn__random_state(tn_ctx *c, uint64_t *ahead) {

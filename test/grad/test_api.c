@@ -87,6 +87,21 @@ static void test_errors(void **state) {
   expect(g, (double[]){1, 1}, 2);
 }
 
+/* Bits of a float that come back as a float, or as a number made of them, are an error; detached they are constants, as indices are. */
+static void test_bits(void **state) {
+  (void)state;
+  tn_tensor *x = vector((double[]){1, 2}, 2), *g;
+  tn_tensor *there = tn_bitcast(tn_mul(x, x), TN_I64), *back = tn_bitcast(there, TN_F64);
+  expect_error(tn_grad(tn_sum(back, NULL, 0, false), 1, &x, &g), TN_EGRAD, "tn_grad: bitcast has no gradient");
+  expect_error(tn_grad(tn_sum(tn_mul(x, tn_cast(there, TN_F64)), NULL, 0, false), 1, &x, &g), TN_EGRAD, "tn_grad: bitcast has no gradient");
+  tn_tensor *fixed = tn_bitcast(tn_bitcast(tn_detach(x), TN_I64), TN_F64);
+  assert_int_equal(tn_grad(tn_sum(tn_mul(x, fixed), NULL, 0, false), 1, &x, &g), TN_OK);
+  expect(g, (double[]){1, 2}, 2);
+  tn_tensor *at = tn_argmax(x, 0, true), *most = tn_take(tn_mul(x, x), at, 0), *whole = tn_cast(tn_cast(x, TN_I64), TN_F64);
+  assert_int_equal(tn_grad(tn_sum(tn_mul(most, whole), NULL, 0, false), 1, &x, &g), TN_OK);
+  expect(g, (double[]){0, 12}, 2); /* 2 x (1 + 2) where x is greatest */
+}
+
 /* More operands than fit the small list. */
 static void test_many(void **state) {
   (void)state;
@@ -169,6 +184,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_vjp_and_jvp, open_ctx, close_ctx),
       cmocka_unit_test_setup_teardown(test_after_assignment, open_ctx, close_ctx),
       cmocka_unit_test_setup_teardown(test_errors, open_ctx, close_ctx),
+      cmocka_unit_test_setup_teardown(test_bits, open_ctx, close_ctx),
       cmocka_unit_test_setup_teardown(test_many, open_ctx, close_ctx),
       cmocka_unit_test_setup_teardown(test_compositions, open_ctx, close_ctx),
   };

@@ -552,6 +552,8 @@ static void test_errors(void **state) {
   expect_failure(x, tn__cast(c, x, TN_I32), "only float tensors");
   tn_node *bits = tn__node_make(c, &(tn__make){.op = OP_BITCAST, .dtype = TN_F64, .src = &x, .nsrc = 1});
   expect_failure(bits, x, "bitcast has no gradient: a reinterpreted");
+  expect_failure(tn__bitcast(c, tn__bitcast(c, square(x), TN_I64), TN_F64), x, "bitcast has no gradient: a reinterpreted");
+  expect_failure(tn__mul(c, x, tn__cast(c, tn__bitcast(c, x, TN_I64), TN_F64)), x, "bitcast has no gradient: a reinterpreted");
   expect_failure(tn__cast(c, x, TN_I64), x, "not of a float dtype");
   assert_int_equal(try_vjp(x, tn__cast(c, one, TN_F32), &x, 1, &g), TN_EDTYPE);
   assert_int_equal(try_vjp(x, tn__const_num(c, TN_F64, 1), &x, 1, &g), TN_ESHAPE);

@@ -147,7 +147,7 @@ static void test_constants(void **state) {
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     tn__sb b;
     tn__sb_init(&b, &c->scratch);
-    tn__dialect_c.constant(&b, cases[i].dtype, cases[i].bits);
+    tn__render_constant(&b, &tn__dialect_c, cases[i].dtype, cases[i].bits);
     assert_string_equal(tn__sb_str(&b), cases[i].text);
   }
 }

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LIN_INS = 256, LIN_BUFS = 8, LIN_GUARD = 64 };
+enum { LIN_INS = 512, LIN_BUFS = 20, LIN_GUARD = 64 };
 
 typedef struct lin { /* a kernel that grows */
   tn_ctx *c;
@@ -46,18 +46,22 @@ static inline tn_node *lin_buf(lin *l, int dtype, bool written) {
 static inline tn_node *lin_var(lin *l, const char *name, int64_t lo, int64_t hi) {
   return l->var[l->k.nvar++] = tn__var(l->c, name, lo, hi);
 }
-static inline tn_node *lin_local(lin *l, int dtype, int64_t size) {
+/* threads: as in lower/kernel.h; those that are shared come first */
+static inline tn_node *lin_local_of(lin *l, int dtype, int64_t size, int64_t threads) {
   int64_t number = l->k.nlocal++;
   l->local_at[number] = l->k.scratch;
   l->k.scratch += (size * (int64_t)tn__size_of(dtype) + 63) / 64 * 64;
-  return l->local[number] = lin_make(l, OP_LOCAL, dtype, (tn_node *[]){tn__int(l->c, size)}, 1, (int64_t[]){number, 0}, 2);
+  if (!threads) l->k.shared = l->k.scratch;
+  return l->local[number] = lin_make(l, OP_LOCAL, dtype, (tn_node *[]){tn__int(l->c, size)}, 1, (int64_t[]){number, threads}, 2);
 }
+static inline tn_node *lin_local(lin *l, int dtype, int64_t size) { return lin_local_of(l, dtype, size, 0); }
 static inline tn_node *lin_range(lin *l, tn_node *extent, int axis, int64_t number) {
   tn_node *r = lin_add(l, tn__range(l->c, extent, axis, number));
   if (axis == AX_GLOBAL) l->k.part[l->k.nparts - 1].global = r;
   return r;
 }
 static inline tn_node *lin_end(lin *l, tn_node *range) { return lin_add(l, lin_make(l, OP_END, 0, &range, 1, NULL, 0)); }
+static inline void lin_barrier(lin *l, int64_t number) { lin_add(l, lin_make(l, OP_BARRIER, 0, NULL, 0, &number, 1)); }
 static inline tn_node *lin_load(lin *l, tn_node *buf, tn_node *index, tn_node *gate) {
   return lin_add(l, lin_make(l, OP_LOAD, 0, (tn_node *[]){buf, index, gate}, gate ? 3 : 2, NULL, 0));
 }
@@ -65,7 +69,7 @@ static inline void lin_store(lin *l, tn__op op, tn_node *buf, tn_node *index, tn
   lin_add(l, lin_make(l, op, 0, (tn_node *[]){buf, index, value, gate}, gate ? 4 : 3, NULL, 0));
 }
 static inline tn_node *lin_acc(lin *l, tn_node *init, int64_t number, int64_t lanes) {
-  return lin_add(l, lin_make(l, OP_ACC, 0, &init, 1, (int64_t[]){number, lanes}, 2));
+  return lin_add(l, lin_make(l, OP_ACC, 0, &init, 1, (int64_t[]){number, lanes, 1}, 3));
 }
 static inline void lin_setacc(lin *l, int64_t op, tn_node *acc, tn_node *value, tn_node *lane) {
   lin_add(l, lin_make(l, OP_SETACC, 0, (tn_node *[]){acc, value, lane}, lane ? 3 : 2, &op, 1));

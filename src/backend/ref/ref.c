@@ -4,6 +4,7 @@
  * their registers once, size variables at each launch. */
 #include "backend/ref/ref.h"
 #include "ir/eval.h"
+#include "render/render.h"
 #include <string.h>
 
 typedef enum icode { I_EVAL, I_RANGE, I_END, I_ACC, I_SETACC, I_GETACC, I_FOLDACC, I_LOAD, I_STORE, I_STOREADD, I_IF } icode;
@@ -14,7 +15,7 @@ typedef struct ins {
   uint8_t code, op, dtype, sdtype;
   uint32_t dst;    /* result; RANGE, END: the counter; SETACC, GETACC, FOLDACC: the first cell */
   uint32_t src[3]; /* operands; LOAD, STORE: index, gate, value */
-  uint32_t lane, lanes;
+  uint32_t lane, lanes, each; /* accumulators: the counter of lanes, all cells, cells of a lane */
   uint32_t span;   /* LOAD, STORE: number of the memory block */
   uint32_t jump;   /* RANGE, IF: behind the end; END: the first instruction of the body */
 } ins;
@@ -84,8 +85,10 @@ static uint32_t define(build *b, tn_node *n, uint32_t regs) {
 }
 
 static void encode_acc(build *b, tn_node *n, ins *i) {
-  tn_node *acc = n->op == OP_ACC ? n : n->src[0], *lane = n->nsrc == 3 ? n->src[2] : NULL;
-  i->lanes = (uint32_t)acc->ints[1];
+  tn_node *acc = n->op == OP_ACC ? n : n->src[0], *lane = n->nsrc > 2 ? n->src[2] : NULL;
+  i->lanes = (uint32_t)(acc->ints[1] * acc->ints[2]);
+  i->each = (uint32_t)acc->ints[2];
+  i->src[2] = n->nsrc > 3 ? reg_of(b, n->src[3]) : NONE;
   i->op = n->op == OP_ACC ? 0 : (uint8_t)n->ints[0];
   i->dtype = acc->dtype;
   i->lane = lane ? reg_of(b, lane) : NONE;
@@ -259,8 +262,12 @@ static bool access_memory(const program *k, uint64_t *r, const ins *i) {
   return true;
 }
 
+static uint32_t cell_of(const uint64_t *r, const ins *i) {
+  return (i->lane == NONE ? 0 : (uint32_t)r[i->lane] * i->each) + (i->src[2] == NONE ? 0 : (uint32_t)r[i->src[2]]);
+}
+
 static void set_acc(uint64_t *r, const ins *i) {
-  uint64_t *cell = &r[i->dst + (i->lane == NONE ? 0 : (uint32_t)r[i->lane])];
+  uint64_t *cell = &r[i->dst + cell_of(r, i)];
   if (i->src[1] == NONE) *cell = tn__eval(i->op, i->dtype, i->dtype, (uint64_t[3]){*cell, r[i->src[0]], 0});
   else *cell = tn__eval(OP_FMA, i->dtype, i->dtype, (uint64_t[3]){r[i->src[0]], r[i->src[1]], *cell});
 }
@@ -293,7 +300,7 @@ static tn_status run_part(tn__device *d, const program *k, const prog *p) {
       for (uint32_t l = 0; l < i->lanes; l++) r[i->dst + l] = r[i->src[0]];
       break;
     case I_SETACC: set_acc(r, i); break;
-    case I_GETACC: r[i->dst] = r[i->src[0] + (i->lane == NONE ? 0 : (uint32_t)r[i->lane])]; break;
+    case I_GETACC: r[i->dst] = r[i->src[0] + cell_of(r, i)]; break;
     case I_FOLDACC: fold_acc(r, i); break;
     case I_LOAD: case I_STORE: case I_STOREADD:
       if (!access_memory(k, r, i)) return outside(d, k, p, i);
@@ -325,7 +332,30 @@ static const tn__device_ops ref_ops = {
     .launch = tn__ref_launch,
 };
 
-void tn__ref_open(tn_ctx *c) {
-  tn__device *d = tn__device_add(c, &ref_ops, "ref", "reference interpreter, one scalar at a time", NULL);
-  d->interprets = true;
+/* What the interpreter may stand for: kernels are lowered as for that device, and mean the same. */
+static const struct guise {
+  const char *name;
+  int group, units;
+  size_t shared;
+  const tn__dialect *dialect;
+} guises[] = {
+    {"ref:cpu", 0, 0, 0, &tn__dialect_c},
+    {"ref:sm_80", 1024, 108, 163 << 10, &tn__dialect_cuda},
+    {"ref:sm_90", 1024, 132, 227 << 10, &tn__dialect_cuda},
+    {"ref:opencl", 64, 8, 32 << 10, &tn__dialect_opencl},
+};
+
+void tn__ref_open(tn_ctx *c, const char *name) {
+  static const char *const text = "reference interpreter, one scalar at a time";
+  for (size_t i = 0; i < sizeof guises / sizeof *guises; i++) {
+    const struct guise *g = &guises[i];
+    if (strcmp(name, g->name)) continue;
+    tn__device *d = tn__device_add(c, &ref_ops, name, text, NULL);
+    d->group = g->group;
+    d->units = g->units;
+    d->shared = g->shared;
+    d->dialect = g->dialect;
+    return;
+  }
+  tn__device_add(c, &ref_ops, "ref", text, NULL)->interprets = true;
 }

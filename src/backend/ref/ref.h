@@ -4,7 +4,8 @@
 #define TN_BACKEND_REF_REF_H
 #include "device/device.h"
 
-void tn__ref_open(tn_ctx *c); /* adds the device "ref" */
+/* Adds the device "ref", or one of its guises: "ref:cpu", "ref:sm_80", "ref:sm_90", "ref:opencl" interpret what is made for those. */
+void tn__ref_open(tn_ctx *c, const char *name);
 
 /* What a device in host memory that interprets is made of (device.h); d->self is not touched. */
 tn__code *tn__ref_compile(tn__device *d, tn__kernel *const *kernels, uint32_t n);

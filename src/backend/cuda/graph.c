@@ -1,0 +1,49 @@
+/* Recordings: what is asked of the stream between record and recorded becomes a CUDA graph, which is submitted by one call. */
+#include "backend/cuda/state.h"
+
+struct tn__recording {
+  tn__cu_exec exec;
+};
+
+tn_status tn__cuda_record(tn__device *d) {
+  tn__cuda *self = d->self;
+  tn_status status = tn__cuda_enter(d);
+  /* Other threads may go on using CUDA as they like. */
+  if (!status) status = tn__cuda_check(d, self->api->capture_begin(self->stream, CU_CAPTURE_THREAD_LOCAL), "starting a recording");
+  self->recording = status == TN_OK;
+  return status;
+}
+
+tn__recording *tn__cuda_recorded(tn__device *d) {
+  tn__cuda *self = d->self;
+  tn__cu_graph graph = NULL;
+  tn__recording *r = tn__mem_try_alloc(&d->ctx->mem, sizeof *r);
+  self->recording = false;
+  tn_status status = tn__cuda_use(d);
+  if (!status) status = tn__cuda_check(d, self->api->capture_end(self->stream, &graph), "ending a recording");
+  if (!status && !r) tn__error(d->ctx, TN_ENOMEM, "no memory for a recording");
+  if (!status && r) {
+    *r = (tn__recording){0};
+    status = tn__cuda_check(d, self->api->exec_create(&r->exec, graph, 0), "making a graph of a recording");
+    if (!status) self->api->exec_upload(r->exec, self->stream); /* only saves time at the first replay */
+  }
+  if (graph) self->api->graph_destroy(graph);
+  if (!status) return r;
+  tn__mem_free(&d->ctx->mem, r);
+  return NULL;
+}
+
+tn_status tn__cuda_replay(tn__device *d, tn__recording *r) {
+  tn__cuda *self = d->self;
+  tn_status status = tn__cuda_enter(d);
+  if (status) return status;
+  tn__cuda_started(d, "a recorded program");
+  return tn__cuda_check(d, self->api->exec_launch(r->exec, self->stream), "replaying a program");
+}
+
+void tn__cuda_forget(tn__device *d, tn__recording *r) {
+  tn__cuda *self = d->self;
+  if (!r) return;
+  if (!self->lost && !self->api->context_use(self->context)) self->api->exec_destroy(r->exec); /* the driver waits for one that runs */
+  tn__mem_free(&d->ctx->mem, r);
+}

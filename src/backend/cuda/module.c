@@ -1,0 +1,328 @@
+/* From kernels to functions on the device: text, cubin, module; and their launch.
+ *
+ * A schedule's kernels are compiled in units of a few, each a program of NVRTC of its own, so that they can be compiled side by side.
+ * Cubins are kept on disk by all that they depend on; NVRTC is not even loaded when everything is there. */
+#include "backend/cuda/state.h"
+#include "ir/eval.h"
+#include "render/render.h"
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { KERNELS_PER_UNIT = 4, PLAIN_SHARED = 48 << 10, MAX_OPTIONS = 8, MAX_GRID = INT32_MAX };
+
+/* The extent of a part's global range, which may depend on sizes: evaluated at each launch, without allocating. */
+typedef struct step {
+  uint8_t op, dtype, sdtype;
+  uint32_t var;    /* of OP_VAR */
+  uint32_t src[3]; /* earlier steps */
+} step;
+
+typedef struct part {
+  tn__cu_function function;
+  unsigned threads;
+  const step *step; /* the last one is the extent; no steps: 1 */
+  uint64_t *value;  /* of each step */
+  uint32_t nsteps;
+} part;
+
+typedef struct kernel {
+  const char *name;
+  part part[2];
+  uint32_t nparts, nbuf, nvar;
+  unsigned shared; /* bytes */
+} kernel;
+
+typedef struct unit {
+  const tn__cuda_nvrtc *nvrtc;
+  const char *source;
+  const char *const *option;
+  int noptions;
+  char name[80];
+  tn__key key;
+  uint32_t first, n; /* kernels */
+  tn__nvrtc_program program;
+  int failed; /* NVRTC's result */
+  tn__cu_module module;
+} unit;
+
+struct tn__code {
+  tn__arena arena;
+  kernel *kernel;
+  unit *unit;
+  uint32_t n, nunits;
+  void **argument; /* of the launch under way */
+};
+
+typedef struct build {
+  tn__device *device;
+  tn__kernel *const *kernels;
+  tn__code *code;
+} build;
+
+/* ---- the cache ---- */
+
+/* The file's content in scratch; NULL if it cannot be read. */
+static char *read_file(tn_ctx *c, const char *path) {
+  struct stat st;
+  if (stat(path, &st) || st.st_size < 0) return NULL;
+  size_t size = (size_t)st.st_size, got = 0;
+  char *content = tn__alloc(c, size + 1);
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return NULL;
+  for (ssize_t n = 1; got < size && n > 0; got += n > 0 ? (size_t)n : 0) n = read(fd, content + got, size - got);
+  close(fd);
+  return got == size ? content : NULL;
+}
+
+static bool write_file(const char *path, const char *content, size_t size) {
+  int fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC);
+  size_t put = 0;
+  if (fd < 0) return false;
+  for (ssize_t n = 1; put < size && n > 0; put += n > 0 ? (size_t)n : 0) n = write(fd, content + put, size - put);
+  return !close(fd) && put == size;
+}
+
+static void keep_cubin(tn_ctx *c, const unit *u, const char *cubin, size_t size) {
+  const char *temp = c->cache.dir ? tn__cache_temp(&c->cache, ".cubin", &c->scratch) : NULL;
+  if (temp && (!write_file(temp, cubin, size) || !tn__cache_adopt(&c->cache, u->key, ".cubin", temp))) unlink(temp);
+}
+
+/* A cubin says itself where it ends: the cache's trailer does not matter.  One that does not load is made again. */
+static bool load_cached(tn__device *d, unit *u) {
+  tn_ctx *c = d->ctx;
+  const tn__cuda *self = d->self;
+  const char *path = tn__cache_find(&c->cache, u->key, ".cubin", &c->scratch), *cubin = path ? read_file(c, path) : NULL;
+  if (!cubin) return false;
+  if (!self->api->module_load(&u->module, cubin)) return true;
+  u->module = NULL;
+  unlink(path);
+  return false;
+}
+
+/* ---- compiling ---- */
+
+/* The text of each unit, and the key of what it compiles to. */
+static void render_units(build *b) {
+  tn_ctx *c = b->device->ctx;
+  const tn__cuda *self = b->device->self;
+  char id[800], arch[64];
+  const char **option = tn__alloc(c, MAX_OPTIONS * sizeof *option);
+  int n = 0;
+  tn__sb all;
+  snprintf(arch, sizeof arch, "--gpu-architecture=%s", self->target);
+  option[n++] = tn__arena_strdup(&c->scratch, arch);
+  option[n++] = "--std=c++17";
+  option[n++] = "--fmad=false"; /* the other float options are exact by default */
+  option[n++] = "--device-as-default-execution-space";
+  option[n++] = "--disable-warnings";
+  tn__cuda_nvrtc_identity(id, sizeof id);
+  tn__sb_init(&all, &c->scratch);
+  tn__sb_printf(&all, "%s\ndriver %d\n", id, tn__cuda_driver_version());
+  for (int i = 0; i < n; i++) tn__sb_printf(&all, "%s ", option[i]);
+  tn__key key = tn__cache_key(tn__sb_str(&all), all.n, (tn__key){0, 0});
+  for (uint32_t i = 0; i < b->code->nunits; i++) {
+    unit *u = &b->code->unit[i];
+    tn__sb text;
+    tn__sb_init(&text, &c->scratch);
+    tn__render_unit(c, &text, &tn__dialect_cuda, b->kernels + u->first, u->n);
+    u->source = tn__sb_str(&text);
+    u->key = tn__cache_key(u->source, text.n, key);
+    u->option = option;
+    u->noptions = n;
+    snprintf(u->name, sizeof u->name, "%.70s.cu", b->kernels[u->first]->name);
+  }
+}
+
+static void compile_unit(void *arg, int64_t i, int thread) {
+  unit *u = ((unit **)arg)[i];
+  (void)thread;
+  u->failed = u->nvrtc->create(&u->program, u->source, u->name, 0, NULL, NULL);
+  if (!u->failed) u->failed = u->nvrtc->compile(u->program, u->noptions, u->option);
+}
+
+/* Throws with what NVRTC says; its log names the source and the line. */
+_Noreturn static void refuse(tn_ctx *c, const unit *u) {
+  size_t size = 0;
+  char *log = "";
+  if (u->program && !u->nvrtc->log_size(u->program, &size) && size) {
+    log = tn__arena_zalloc(&c->scratch, size + 1);
+    u->nvrtc->log(u->program, log);
+  }
+  for (char *s = log; *s; s++)
+    if (*s == '\n') *s = s[1] ? '|' : '\0'; /* an error is one line */
+  tn__fail(c, TN_ECOMPILE, "NVRTC failed (error %d): %.800s", u->failed, *log ? log : "it gave no reason");
+}
+
+static void load_compiled(tn__device *d, unit *u) {
+  tn_ctx *c = d->ctx;
+  const tn__cuda *self = d->self;
+  size_t size = 0;
+  if (u->failed || u->nvrtc->cubin_size(u->program, &size)) refuse(c, u);
+  char *cubin = tn__alloc(c, size + 1);
+  if (u->nvrtc->cubin(u->program, cubin)) refuse(c, u);
+  int result = self->api->module_load(&u->module, cubin);
+  if (result) u->module = NULL;
+  tn_status status = tn__cuda_check(d, result, "loading compiled kernels");
+  if (status) tn__mem_throw(&c->mem, status);
+  keep_cubin(c, u, cubin, size);
+}
+
+/* Every unit's module, from the cache or from NVRTC. */
+static void load_units(build *b) {
+  tn_ctx *c = b->device->ctx;
+  const char *why;
+  unit **missing = tn__alloc(c, (b->code->nunits + 1) * sizeof(unit *));
+  int64_t n = 0;
+  for (uint32_t i = 0; i < b->code->nunits; i++) {
+    unit *u = &b->code->unit[i];
+    bool cached = load_cached(b->device, u);
+    *(cached ? &c->stats.kernels_cached : &c->stats.kernels_compiled) += u->n;
+    if (!cached) missing[n++] = u;
+  }
+  if (!n) return;
+  const tn__cuda_nvrtc *nvrtc = tn__cuda_load_nvrtc(&why);
+  if (!nvrtc) tn__fail(c, TN_ECOMPILE, "kernels for %s cannot be compiled: %s", b->device->name, why);
+  for (int64_t i = 0; i < n; i++) missing[i]->nvrtc = nvrtc;
+  tn__pool_run(c->pool, compile_unit, missing, n);
+  for (int64_t i = 0; i < n; i++) load_compiled(b->device, missing[i]);
+}
+
+/* ---- what a launch needs ---- */
+
+static void translate_extent(build *b, const tn__kernel *from, const tn_node *global, part *out) {
+  tn__arena *keep = &b->code->arena;
+  tn_ctx *c = b->device->ctx;
+  tn__nodes nodes = {0};
+  tn__map at;
+  tn_node *extent = global->src[0];
+  tn__map_init(&at, &c->scratch);
+  tn__topo(&c->scratch, &extent, 1, &nodes);
+  step *s = tn__arena_zalloc(keep, nodes.n * sizeof *s);
+  out->value = tn__arena_zalloc(keep, nodes.n * sizeof *out->value);
+  for (uint32_t i = 0; i < nodes.n; i++) {
+    const tn_node *n = nodes.v[i];
+    uint64_t place = 0;
+    s[i] = (step){.op = n->op, .dtype = n->dtype};
+    if (n->op == OP_CONST) out->value[i] = (uint64_t)n->ints[0];
+    else if (n->op == OP_VAR)
+      while (s[i].var < from->nvar && from->var[s[i].var] != n) s[i].var++;
+    else if (!tn__is_elementwise(n)) tn__fail(c, TN_ERUN, "kernel %s: its extent depends on a %s", from->name, tn__ops[n->op].text);
+    else s[i].sdtype = n->src[n->op == OP_WHERE ? 1 : 0]->dtype;
+    for (uint32_t k = 0; k < n->nsrc && k < 3 && n->op != OP_VAR; k++) {
+      tn__map_get(&at, (uintptr_t)n->src[k], &place);
+      s[i].src[k] = (uint32_t)place;
+    }
+    tn__map_put(&at, (uintptr_t)n, i);
+  }
+  out->step = s;
+  out->nsteps = nodes.n;
+}
+
+static int64_t extent_of(const part *p, const int64_t *var) {
+  if (!p->nsteps) return 1;
+  uint64_t *v = p->value;
+  for (uint32_t i = 0; i < p->nsteps; i++) {
+    const step *s = &p->step[i];
+    if (s->op == OP_VAR) v[i] = (uint64_t)var[s->var];
+    else if (s->op != OP_CONST) v[i] = tn__eval(s->op, s->dtype, s->sdtype, (uint64_t[3]){v[s->src[0]], v[s->src[1]], v[s->src[2]]});
+  }
+  return (int64_t)v[p->nsteps - 1];
+}
+
+static void find_function(build *b, const unit *u, const char *name, uint32_t number, kernel *k) {
+  tn__device *d = b->device;
+  const tn__cuda *self = d->self;
+  part *p = &k->part[number];
+  char symbol[256];
+  snprintf(symbol, sizeof symbol, "%s_%u", name, number);
+  int result = self->api->module_function(&p->function, u->module, symbol);
+  if (!result && k->shared > PLAIN_SHARED) result = self->api->function_set(p->function, CU_DYNAMIC_SHARED, (int)k->shared);
+  tn_status status = tn__cuda_check(d, result, symbol);
+  if (status) tn__mem_throw(&d->ctx->mem, status);
+}
+
+static void fill_kernel(build *b, const unit *u, uint32_t i) {
+  const tn__kernel *from = b->kernels[i];
+  kernel *k = &b->code->kernel[i];
+  *k = (kernel){.name = tn__arena_strdup(&b->code->arena, from->name), .nparts = from->nparts, .nbuf = from->nbuf, .nvar = from->nvar};
+  if (from->scratch < 0 || (uint64_t)from->scratch > b->device->shared)
+    tn__fail(b->device->ctx, TN_ECOMPILE, "kernel %s needs %lld bytes of shared memory; %s has %zu", from->name, (long long)from->scratch, b->device->name,
+             b->device->shared);
+  k->shared = (unsigned)from->scratch;
+  for (uint32_t p = 0; p < k->nparts; p++) {
+    k->part[p].threads = from->part[p].group > 0 ? (unsigned)from->part[p].group : 1;
+    if (from->part[p].global) translate_extent(b, from, from->part[p].global, &k->part[p]);
+    find_function(b, u, from->name, p, k);
+  }
+}
+
+static void build_code(void *arg) {
+  build *b = arg;
+  tn__code *code = b->code;
+  uint32_t most = 0;
+  code->kernel = tn__arena_zalloc(&code->arena, (code->n + 1) * sizeof(kernel));
+  code->unit = tn__arena_zalloc(&code->arena, (code->n / KERNELS_PER_UNIT + 1) * sizeof(unit));
+  for (uint32_t at = 0; at < code->n; at += KERNELS_PER_UNIT)
+    code->unit[code->nunits++] = (unit){.first = at, .n = code->n - at < KERNELS_PER_UNIT ? code->n - at : KERNELS_PER_UNIT};
+  render_units(b);
+  load_units(b);
+  for (uint32_t i = 0; i < code->n; i++) {
+    fill_kernel(b, &code->unit[i / KERNELS_PER_UNIT], i);
+    if (most < code->kernel[i].nbuf + code->kernel[i].nvar) most = code->kernel[i].nbuf + code->kernel[i].nvar;
+  }
+  code->argument = tn__arena_zalloc(&code->arena, (most + 1) * sizeof *code->argument);
+}
+
+static void close_programs(tn__code *code) {
+  for (uint32_t i = 0; i < code->nunits; i++)
+    if (code->unit[i].program) code->unit[i].nvrtc->destroy(&code->unit[i].program);
+}
+
+void tn__cuda_release(tn__device *d, tn__code *code) {
+  const tn__cuda *self = d->self;
+  close_programs(code);
+  if (!self->lost && self->stream && !self->api->context_use(self->context)) {
+    self->api->stream_wait(self->stream); /* its kernels may be running */
+    for (uint32_t i = 0; i < code->nunits; i++)
+      if (code->unit[i].module) self->api->module_unload(code->unit[i].module);
+  }
+  tn__arena_free(&code->arena);
+  tn__mem_free(&d->ctx->mem, code);
+}
+
+tn__code *tn__cuda_compile(tn__device *d, tn__kernel *const *kernels, uint32_t n) {
+  tn_status status = tn__cuda_enter(d);
+  if (status) tn__mem_throw(&d->ctx->mem, status);
+  build b = {.device = d, .kernels = kernels, .code = tn__mem_zalloc(&d->ctx->mem, sizeof *b.code)};
+  tn__arena_init(&b.code->arena, &d->ctx->mem);
+  b.code->n = n;
+  if (tn__mem_try(&d->ctx->mem, build_code, &b, &status)) {
+    close_programs(b.code);
+    return b.code;
+  }
+  tn__cuda_release(d, b.code);
+  tn__mem_throw(&d->ctx->mem, status);
+}
+
+/* ---- running ---- */
+
+tn_status tn__cuda_launch(tn__device *d, tn__code *code, uint32_t i, void *const *buf, const size_t *bytes, const int64_t *var) {
+  const tn__cuda *self = d->self;
+  const kernel *k = &code->kernel[i];
+  tn_status status = tn__cuda_use(d);
+  (void)bytes;
+  for (uint32_t b = 0; b < k->nbuf; b++) code->argument[b] = (void *)(uintptr_t)&buf[b];
+  for (uint32_t v = 0; v < k->nvar; v++) code->argument[k->nbuf + v] = (void *)(uintptr_t)&var[v];
+  for (uint32_t p = 0; p < k->nparts && !status; p++) {
+    const part *q = &k->part[p];
+    int64_t extent = extent_of(q, var);
+    if (extent <= 0) continue;
+    tn__cuda_started(d, k->name);
+    unsigned groups = extent > MAX_GRID ? MAX_GRID : (unsigned)extent;
+    status = tn__cuda_check(d, self->api->launch(q->function, groups, 1, 1, q->threads, 1, 1, k->shared, self->stream, code->argument, NULL), k->name);
+  }
+  return status;
+}

@@ -1,0 +1,42 @@
+/* Accesses to neighbours, as the linear form shows them. */
+#include "lower/kernel.h"
+
+enum { MOST = 64 }; /* nodes looked at before the answer is no */
+
+static bool is_multiple(const tn_node *n, int64_t of) {
+  const tn_node *todo[MOST];
+  int64_t k;
+  todo[0] = n;
+  for (uint32_t at = 0, count = 1; at < count; at++) {
+    const tn_node *x = todo[at];
+    if (tn__const_int(x, &k)) {
+      if (k % of) return false;
+      continue;
+    }
+    if (x->op == OP_MUL && ((tn__const_int(x->src[0], &k) && k % of == 0) || (tn__const_int(x->src[1], &k) && k % of == 0))) continue;
+    if ((x->op != OP_ADD && x->op != OP_NEG) || count + x->nsrc > MOST) return false;
+    for (uint32_t s = 0; s < x->nsrc; s++) todo[count++] = x->src[s];
+  }
+  return true;
+}
+
+static bool depends(const tn_node *n, const tn_node *r) {
+  const tn_node *todo[MOST];
+  todo[0] = n;
+  for (uint32_t at = 0, count = 1; at < count; at++) {
+    if (todo[at] == r || count + todo[at]->nsrc > MOST) return true;
+    for (uint32_t s = 0; s < todo[at]->nsrc; s++) todo[count++] = todo[at]->src[s];
+  }
+  return false;
+}
+
+bool tn__is_packed(const tn_node *access, const tn_node *r) {
+  const tn_node *index = access->src[1];
+  uint32_t gate = access->op == OP_LOAD ? 2 : 3;
+  int64_t extent;
+  if (!tn__const_int(r->src[0], &extent) || extent < 1) return false;
+  if (access->nsrc > gate && depends(access->src[gate], r)) return false;
+  if (index == r) return true;
+  if (index->op != OP_ADD || (index->src[0] == r) == (index->src[1] == r)) return false;
+  return is_multiple(index->src[index->src[0] == r], extent);
+}

@@ -1,0 +1,70 @@
+/* What the printers of parts share: names, expressions and memory accesses of a linear kernel as C-like text.
+ * Prefix tn__print_.
+ *
+ * Every value is a constant local v<N>, every loop counter i<N>, every accumulator a<N>, every size variable s<N>, every
+ * buffer b<slot>, every local buffer l<number>. */
+#ifndef TN_RENDER_C_LIKE_H
+#define TN_RENDER_C_LIKE_H
+#include "render/dialect.h"
+
+/* Of functions of slices.  Lanes whose count may fall short are printed for the full count and for the short one: around the lane loop
+ * itself or, which is much faster, as two loops one after the other (slices.c, put_split). */
+typedef enum tn__copy { ONCE, FULL_COUNT, SHORT_COUNT } tn__copy;
+
+typedef struct tn__open_loop {
+  uint32_t start; /* index of the RANGE */
+  tn__copy copy;
+  bool split;     /* groups: a lane loop */
+} tn__open_loop;
+
+typedef struct tn__printer {
+  tn_ctx *c;
+  tn__sb *out;
+  const tn__dialect *d;
+  const tn__kernel *k;
+  const tn__part *part;
+  tn__map name;   /* node -> its text */
+  uint32_t nvalue, nloop, nacc;
+  int depth;
+  tn__vec(tn__open_loop) open;
+  /* functions of slices */
+  tn__map lanes;  /* RANGE that indexes an accumulator -> the lane count */
+  tn__copy copy;  /* which copy of a split loop is being printed */
+  bool left;      /* the way out of the full copy is printed */
+  /* groups */
+  tn__map packed; /* LOAD or STORE -> the number of the registers that hold its neighbours */
+  uint32_t npacked;
+} tn__printer;
+
+const char *tn__print_format(tn__printer *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void tn__print_line(tn__printer *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void tn__print_brace(tn__printer *p, const char *brace); /* closes a block */
+
+typedef struct tn__words { /* what the letters of a template stand for */
+  const char *word[128];
+} tn__words;
+const char *tn__print_expand(tn__printer *p, const char *spelling, const tn__words *w);
+
+const char *tn__print_name(tn__printer *p, tn_node *n);      /* of a source; a literal for constants */
+const char *tn__print_give(tn__printer *p, tn_node *n, char letter, uint32_t number);
+int tn__print_kind(const tn__printer *p, const tn_node *n);  /* of its value: a dtype or TN__INDEX32 */
+const char *tn__print_apply(tn__printer *p, int op, int kind, int skind, const char *const *operand);
+void tn__print_value(tn__printer *p, tn_node *n, const char *text); /* declares n */
+
+/* An element in memory, and what is made of it. */
+const char *tn__print_element(tn__printer *p, tn_node *access);
+const char *tn__print_loaded(tn__printer *p, tn_node *load, const char *element);
+void tn__print_load(tn__printer *p, tn_node *n);
+void tn__print_store(tn__printer *p, tn_node *n, const char *gate /* NULL: always */, const char *element);
+/* cell = cell op value, of a SETACC */
+void tn__print_setacc(tn__printer *p, tn_node *n, const char *cell);
+/* h[0 .. lanes/2-1] = cells combined by halves down to one */
+void tn__print_halves(tn__printer *p, int op, int dtype, const char *from, const char *into, int64_t lanes);
+/* Instructions that all languages print alike: scalar ops, branches. */
+void tn__print_plain(tn__printer *p, tn_node *n);
+/* What n needs that has no name yet, as values; names n. */
+void tn__print_deep(tn__printer *p, tn_node *n);
+
+void tn__print_slices(tn__printer *p, uint32_t part); /* slices.c */
+void tn__print_group(tn__printer *p, uint32_t part);  /* groups.c */
+#endif

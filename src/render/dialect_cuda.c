@@ -1,0 +1,31 @@
+/* CUDA, for NVRTC: no header is included. */
+#include "render/spellings.h"
+#include "tenet_embed.h"
+
+static const tn__group_words words = {
+    .kernel = "extern \"C\" __global__ void __launch_bounds__($g) $k(",
+    .buffer = {"const $t *__restrict__ b$i", "$t *__restrict__ b$i"},
+    .variable = "i64 n$i",
+    .last = "",
+    .thread = "threadIdx.x",
+    .group = "blockIdx.x",
+    .groups = "gridDim.x",
+    .scratch = "extern __shared__ __align__(64) char scratch[];",
+    .cells = "__shared__ __align__(16) char cells[$b];",
+    .global = "",
+    .shared = "",
+    .barrier = {"__syncthreads();", "__syncwarp();"},
+    .swap = "__shfl_xor_sync($2, $0, $1)",
+    .wide = {"u8", "u16", "u32", "uint2", "uint4"},
+    .unroll = "#pragma unroll",
+};
+
+const tn__dialect tn__dialect_cuda = {
+    .name = "cuda",
+    .head = (const char *const[]){tn__embed_math_cuda_inc, tn__embed_math_inc, tn__embed_kernel_inc, NULL},
+    TN__COMMON_TYPES("bool", "f64"),
+    .value[TN__INDEX32] = "i32",
+    TN__COMMON_SPELLINGS,
+    .infinity = {"TN_INF", "(f64)TN_INF"},
+    .group = &words,
+};

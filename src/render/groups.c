@@ -1,0 +1,342 @@
+/* A part as a kernel for work groups: the threads of a group run the lanes.  What the text means stands in lower/kernel.h.
+ *
+ * Lane ranges are blocks in which the thread t stands for the counter; behind them every thread has the same values again.  A lane
+ * accumulator is one register.  Combining the threads' registers is printed where it is wanted: cells in shared memory, combined by
+ * halves as on every device, so that the results are the same; from 32 cells on by exchange inside each warp, where the
+ * language has that.  There are two sets of cells, used in turns, so that one barrier is enough for each combination. */
+#include "render/c_like.h"
+#include <inttypes.h>
+#include <stdio.h>
+
+enum { WARP = 32, UNROLLED = 64 };
+
+/* ---- shared memory ---- */
+
+static bool combines(const tn_node *n) { return n->op == OP_GETACC && n->nsrc < 3 && n->src[0]->ints[1] > 1; }
+
+/* Cells of one set, in bytes; at most one warp needs none where threads exchange values. */
+static int64_t set_bytes(const tn__part *part, bool swaps) {
+  int64_t most = 0;
+  for (uint32_t i = 0; i < part->n; i++) {
+    const tn_node *n = part->ins[i];
+    if (!combines(n) || (swaps && part->group <= WARP)) continue;
+    int64_t size = (int64_t)tn__size_of(n->dtype), bytes = n->src[0]->ints[1] * (size < 4 ? 4 : size);
+    if (bytes > most) most = bytes;
+  }
+  return (most + 15) / 16 * 16;
+}
+
+int64_t tn__render_cells(const tn__part *part) { return 2 * set_bytes(part, false); }
+
+static void put_barrier(tn__printer *p) {
+  if (p->part->group > 1) tn__print_line(p, "%s", p->d->group->barrier[p->part->group <= WARP]);
+}
+
+/* ---- packed accesses ---- */
+
+static uint32_t end_of(const tn__printer *p, uint32_t start) {
+  uint32_t i = start + 1;
+  while (i < p->part->n && (p->part->ins[i]->op != OP_END || p->part->ins[i]->src[0] != p->part->ins[start])) i++;
+  return i;
+}
+
+static bool is_access(const tn_node *n) { return n->op == OP_LOAD || n->op == OP_STORE || n->op == OP_STOREADD; }
+
+/* Threads that a LOCAL's elements belong to in turn; 0: they are shared. */
+static int64_t threads_of(const tn_node *local) { return local->op == OP_LOCAL && local->nint > 1 ? local->ints[1] : 0; }
+
+static const char *wide_type(const tn__printer *p, const tn_node *access, const tn_node *r) {
+  int64_t extent, bytes;
+  if (!tn__const_int(r->src[0], &extent) || extent < 2) return NULL;
+  bytes = extent * (int64_t)tn__size_of(access->src[0]->dtype);
+  if (bytes > 16 || (bytes & (bytes - 1))) return NULL;
+  return p->d->group->wide[__builtin_ctzll((unsigned long long)bytes)];
+}
+
+/* May the access be one for all turns of the loop ins[start..end]?  What goes before the loop must not miss a store in it, what goes
+ * behind it must not be missed by a load. */
+static bool is_packable(tn__printer *p, uint32_t start, uint32_t end, uint32_t at) {
+  tn_node *r = p->part->ins[start], *n = p->part->ins[at];
+  if (n->op == OP_STOREADD || threads_of(n->src[0]) || !wide_type(p, n, r) || !tn__is_packed(n, r)) return false;
+  for (uint32_t i = start + 1; i < end; i++) {
+    const tn_node *other = p->part->ins[i];
+    if (other->op == OP_RANGE || other->op == OP_IF) return false;
+    if (!is_access(other) || other->src[0] != n->src[0]) continue;
+    if (n->op == OP_LOAD ? other->op != OP_LOAD : other->op != OP_STORE || !tn__is_packed(other, r)) return false;
+  }
+  for (uint32_t s = 1; s < n->nsrc; s++) { /* base and gate stand before the loop; the value does not */
+    tn_node *x = n->src[s];
+    if (s == 1) x = x == r ? NULL : x->src[x->src[0] == r];
+    if (s == 2 && n->op == OP_STORE) x = NULL;
+    if (x && x->op != OP_CONST && !tn__map_getp(&p->name, x)) return false;
+  }
+  return true;
+}
+
+/* The whole of it in memory: *(T *)(b0 + base). */
+static const char *wide_access(tn__printer *p, tn_node *n, tn_node *r) {
+  tn_node *buf = n->src[0], *index = n->src[1];
+  bool local = buf->op == OP_LOCAL;
+  const char *base = index == r ? "0" : tn__print_name(p, index->src[index->src[0] == r]);
+  const char *space = local ? p->d->group->shared : p->d->group->global, *constant = n->op == OP_LOAD ? "const " : "";
+  return tn__print_format(p, "*(%s%s%s *)(%c%" PRId64 " + %s)", space, constant, wide_type(p, n, r), local ? 'l' : 'b', buf->ints[0], base);
+}
+
+static const char *gate_of(tn__printer *p, tn_node *n) {
+  uint32_t at = n->op == OP_LOAD ? 2 : 3;
+  return n->nsrc > at ? tn__print_name(p, n->src[at]) : NULL;
+}
+
+/* Before an unrolled loop: registers for each packed access, and the loads. */
+static void put_packs(tn__printer *p, uint32_t start) {
+  tn_node *r = p->part->ins[start];
+  uint32_t end = end_of(p, start);
+  for (uint32_t i = start + 1; i < end; i++) {
+    tn_node *n = p->part->ins[i];
+    if (!is_access(n) || !is_packable(p, start, end, i)) continue;
+    uint32_t number = p->npacked++;
+    const char *gate = n->op == OP_LOAD ? gate_of(p, n) : NULL;
+    tn__map_put(&p->packed, (uintptr_t)n, number);
+    tn__print_line(p, "union { %s all; %s x[%" PRId64 "]; } w%" PRIu32 ";", wide_type(p, n, r), p->d->cell[n->src[0]->dtype], r->src[0]->ints[0], number);
+    if (n->op != OP_LOAD) continue;
+    tn__print_line(p, "%sw%" PRIu32 ".all = %s;", gate ? tn__print_format(p, "if (%s) ", gate) : "", number, wide_access(p, n, r));
+  }
+}
+
+/* Behind it: the stores. */
+static void put_packed_stores(tn__printer *p, uint32_t start) {
+  uint64_t number;
+  for (uint32_t i = start + 1, end = end_of(p, start); i < end; i++) {
+    tn_node *n = p->part->ins[i];
+    if (n->op != OP_STORE || !tn__map_get(&p->packed, (uintptr_t)n, &number)) continue;
+    const char *gate = gate_of(p, n);
+    tn__print_line(p, "%s%s = w%" PRIu64 ".all;", gate ? tn__print_format(p, "if (%s) ", gate) : "", wide_access(p, n, p->part->ins[start]), number);
+  }
+}
+
+/* ---- memory ---- */
+
+static bool in_lanes(const tn__printer *p) {
+  for (uint32_t i = 0; i < p->open.n; i++)
+    if (p->part->ins[p->open.v[i].start]->ints[0] == AX_UPCAST) return true;
+  return false;
+}
+
+/* Element slot * threads + lane of a LOCAL whose elements belong to threads: the thread's own, by slot. */
+static const char *own_slot(tn__printer *p, tn_node *n, int64_t threads) {
+  tn_node *index = n->src[1];
+  int64_t k;
+  if (index->op == OP_RANGE) return "0";
+  tn_node *base = index->op == OP_ADD ? index->src[index->src[0]->op == OP_RANGE && index->src[0]->ints[0] == AX_UPCAST] : index;
+  if (tn__const_int(base, &k)) return tn__print_format(p, "%" PRId64, k / threads);
+  if (base->op != OP_MUL || !tn__is_int_const(base->src[1], threads))
+    tn__fail(p->c, TN_ERUN, "kernel %s: a thread's own scratch is indexed by a %s", p->k->name, tn__ops[index->op].text);
+  return tn__print_name(p, base->src[0]);
+}
+
+static const char *element(tn__printer *p, tn_node *n) {
+  tn_node *buf = n->src[0];
+  uint64_t number;
+  if (tn__map_get(&p->packed, (uintptr_t)n, &number))
+    return tn__print_format(p, "w%" PRIu64 ".x[%s]", number, tn__print_name(p, p->part->ins[p->open.v[p->open.n - 1].start]));
+  if (threads_of(buf)) return tn__print_format(p, "l%" PRId64 "[%s]", buf->ints[0], own_slot(p, n, threads_of(buf)));
+  return tn__print_element(p, n);
+}
+
+static void put_store(tn__printer *p, tn_node *n) {
+  const char *gate = gate_of(p, n);
+  bool everyone = in_lanes(p) || p->part->group == 1;
+  if (tn__map_get(&p->packed, (uintptr_t)n, NULL)) gate = NULL; /* asked when all is stored */
+  if (!everyone) gate = gate ? tn__print_format(p, "t == 0 && %s", gate) : "t == 0";
+  tn__print_store(p, n, gate, element(p, n));
+}
+
+/* ---- accumulators ---- */
+
+/* The threads' registers as one value that all threads have. */
+static void put_combined(tn__printer *p, tn_node *n) {
+  tn_node *acc = n->src[0];
+  const tn__group_words *w = p->d->group;
+  int dt = acc->dtype, op = (int)n->ints[0], group = p->part->group;
+  int64_t lanes = acc->ints[1], rest = w->swap && lanes > WARP ? WARP : lanes;
+  const char *type = p->d->value[dt], *own = tn__print_name(p, acc), *all = tn__print_format(p, "h%s", own), *cells = tn__print_format(p, "c%s", own);
+  if (lanes > group) tn__fail(p->c, TN_ERUN, "kernel %s combines %" PRId64 " lanes of %d threads", p->k->name, lanes, group);
+  if (set_bytes(p->part, w->swap)) {
+    tn__print_line(p, "%s%s *%s = (%s%s *)(cells + turn);", w->shared, type, cells, w->shared, type);
+    tn__print_line(p, "turn ^= %" PRId64 ";", set_bytes(p->part, w->swap));
+    tn__print_line(p, "%s%s[t] = %s;", lanes < group ? tn__print_format(p, "if (t < %" PRId64 ") ", lanes) : "", cells, own);
+    put_barrier(p);
+  }
+  if (!w->swap) {
+    const char *folded = tn__print_apply(p, op, dt, dt, (const char *[]){tn__print_format(p, "%s[t]", cells), tn__print_format(p, "%s[t + h]", cells)});
+    tn__print_line(p, "for (i32 h = %" PRId64 "; h; h /= 2) {", lanes / 2);
+    p->depth++;
+    tn__print_line(p, "if (t < h) %s[t] = %s;", cells, folded);
+    put_barrier(p);
+    tn__print_brace(p, "}");
+    tn__print_value(p, n, tn__print_format(p, "%s[0]", cells));
+    return;
+  }
+  tn__print_line(p, "%s %s[%" PRId64 "];", type, all, lanes / rest);
+  if (!set_bytes(p->part, true)) tn__print_line(p, "%s[0] = %s;", all, own);
+  else tn__print_line(p, "for (int l = 0; l < %" PRId64 "; l++) %s[l] = %s[(t & %" PRId64 ") + l * %" PRId64 "];", lanes / rest, all, cells, rest - 1, rest);
+  tn__print_halves(p, op, dt, all, all, lanes / rest);
+  uint32_t mask = group < WARP ? (1u << group) - 1 : UINT32_MAX;
+  for (int64_t h = rest / 2; h; h /= 2) {
+    tn__words words = {.word = {['0'] = tn__print_format(p, "%s[0]", all), ['1'] = tn__print_format(p, "%" PRId64, h), ['2'] = tn__print_format(p, "0x%" PRIx32, mask)}};
+    const char *other = tn__print_expand(p, w->swap, &words);
+    tn__print_line(p, "%s[0] = %s;", all, tn__print_apply(p, op, dt, dt, (const char *[]){words.word['0'], other}));
+  }
+  tn__print_value(p, n, tn__print_format(p, "%s[0]", all));
+}
+
+/* One register, or one for each neighbour. */
+static void put_acc(tn__printer *p, tn_node *n) {
+  const char *init = tn__print_name(p, n->src[0]), *name = tn__print_give(p, n, 'a', p->nacc++), *type = p->d->value[n->dtype];
+  if (n->ints[2] == 1) {
+    tn__print_line(p, "%s %s = %s;", type, name, init);
+    return;
+  }
+  tn__print_line(p, "%s %s[%" PRId64 "];", type, name, n->ints[2]);
+  tn__print_line(p, "%s", p->d->group->unroll);
+  tn__print_line(p, "for (i32 l = 0; l < %" PRId64 "; l++) %s[l] = %s;", n->ints[2], name, init);
+}
+
+static const char *cell(tn__printer *p, tn_node *n) {
+  const char *acc = tn__print_name(p, n->src[0]);
+  return n->nsrc > 3 ? tn__print_format(p, "%s[%s]", acc, tn__print_name(p, n->src[3])) : acc;
+}
+
+static void put_getacc(tn__printer *p, tn_node *n) {
+  if (combines(n)) put_combined(p, n);
+  else tn__print_value(p, n, cell(p, n));
+}
+
+/* ---- loops ---- */
+
+/* A serial loop is unrolled if a thread's own scratch is indexed by it, for that to be registers. */
+static bool holds_own(const tn__printer *p, uint32_t start) {
+  int64_t extent;
+  if (!tn__const_int(p->part->ins[start]->src[0], &extent) || extent > UNROLLED) return false;
+  for (uint32_t i = start, end = end_of(p, start); i < end; i++)
+    if (is_access(p->part->ins[i]) && threads_of(p->part->ins[i]->src[0])) return true;
+  return false;
+}
+
+static void open_range(tn__printer *p, uint32_t start) {
+  tn_node *r = p->part->ins[start];
+  int64_t axis = r->ints[0];
+  tn__open_loop o = {.start = start};
+  const char *type = p->d->value[tn__print_kind(p, r)];
+  tn__print_deep(p, r->src[0]);
+  const char *extent = tn__print_name(p, r->src[0]);
+  if (axis == AX_UPCAST) {
+    tn__map_putp(&p->name, r, "t");
+    if (tn__is_int_const(r->src[0], p->part->group)) tn__print_line(p, "{");
+    else tn__print_line(p, "if (t < %s) {", extent);
+  } else {
+    if (axis == AX_UNROLL) put_packs(p, start);
+    if (axis == AX_UNROLL || holds_own(p, start)) tn__print_line(p, "%s", p->d->group->unroll);
+    const char *i = tn__print_give(p, r, 'i', p->nloop++);
+    const char *from = axis == AX_GLOBAL ? p->d->group->group : "0", *by = axis == AX_GLOBAL ? p->d->group->groups : "1";
+    tn__print_line(p, "for (%s %s = (%s)%s; %s < %s; %s += (%s)%s) {", type, i, type, from, i, extent, i, type, by);
+  }
+  p->depth++;
+  tn__vec_push(&p->c->scratch, &p->open, o);
+}
+
+static void close_range(tn__printer *p) {
+  if (!p->open.n) tn__fail(p->c, TN_ERUN, "kernel %s closes a loop that is not open", p->k->name);
+  uint32_t start = p->open.v[--p->open.n].start;
+  tn__print_brace(p, "}");
+  if (p->part->ins[start]->ints[0] == AX_UNROLL) put_packed_stores(p, start);
+}
+
+/* ---- a part ---- */
+
+static void put_instruction(tn__printer *p, uint32_t at) {
+  tn_node *n = p->part->ins[at];
+  switch (n->op) {
+  case OP_RANGE: open_range(p, at); break;
+  case OP_END: close_range(p); break;
+  case OP_ACC: put_acc(p, n); break;
+  case OP_SETACC: tn__print_setacc(p, n, cell(p, n)); break;
+  case OP_GETACC: put_getacc(p, n); break;
+  case OP_LOAD: tn__print_value(p, n, tn__print_loaded(p, n, element(p, n))); break;
+  case OP_STORE: case OP_STOREADD: put_store(p, n); break;
+  case OP_BARRIER: put_barrier(p); break;
+  default: tn__print_plain(p, n);
+  }
+}
+
+static void put_signature(tn__printer *p, uint32_t number) {
+  const tn__group_words *w = p->d->group;
+  const char *name = tn__print_format(p, "%s_%" PRIu32, p->k->name, number), *threads = tn__print_format(p, "%d", p->part->group);
+  tn__sb_puts(p->out, "\n");
+  tn__sb_puts(p->out, tn__print_expand(p, w->kernel, &(tn__words){.word = {['k'] = name, ['g'] = threads}}));
+  for (uint32_t a = 0; a < p->k->nbuf + p->k->nvar; a++) {
+    bool is_buffer = a < p->k->nbuf;
+    const char *position = tn__print_format(p, "%" PRIu32, a), *own = is_buffer ? position : tn__print_format(p, "%" PRIu32, a - p->k->nbuf);
+    tn__words words = {.word = {['i'] = own, ['j'] = position, ['t'] = is_buffer ? p->d->cell[p->k->buf_dtype[a]] : NULL}};
+    tn__sb_printf(p->out, "%s%s", a ? ", " : "", tn__print_expand(p, is_buffer ? w->buffer[p->k->buf_written[a] != 0] : w->variable, &words));
+  }
+  tn__sb_printf(p->out, "%s) {\n", w->last);
+}
+
+static void put_shared(tn__printer *p, const char *declaration, int64_t bytes) {
+  if (!declaration || !bytes) return;
+  tn__words words = {.word = {['b'] = tn__print_format(p, "%" PRId64, bytes)}};
+  tn__print_line(p, "%s", tn__print_expand(p, declaration, &words));
+}
+
+/* The sources of the part's instructions, and what its global range's extent is made of. */
+static void find_used(const tn__printer *p, tn__map *used) {
+  tn__nodes extent = {0};
+  tn__map_init(used, &p->c->scratch);
+  for (uint32_t i = 0; i < p->part->n; i++)
+    for (uint32_t s = 0; s < p->part->ins[i]->nsrc; s++) tn__map_put(used, (uintptr_t)p->part->ins[i]->src[s], 1);
+  if (p->part->global) tn__topo(&p->c->scratch, &p->part->global->src[0], 1, &extent);
+  for (uint32_t i = 0; i < extent.n; i++) tn__map_put(used, (uintptr_t)extent.v[i], 1);
+}
+
+static void put_local(tn__printer *p, const tn_node *local, int64_t at) {
+  const char *type = p->d->cell[local->dtype], *shared = p->d->group->shared;
+  int64_t threads = threads_of(local);
+  if (threads) tn__print_line(p, "%s l%" PRId64 "[%" PRId64 "];", type, local->ints[0], (local->src[0]->hi + threads - 1) / threads);
+  else tn__print_line(p, "%s%s *l%" PRId64 " = (%s%s *)(scratch + %" PRId64 ");", shared, type, local->ints[0], shared, type, at);
+}
+
+static void put_declarations(tn__printer *p) {
+  const tn__group_words *w = p->d->group;
+  tn__map used;
+  bool shares = false;
+  find_used(p, &used);
+  for (uint32_t l = 0; l < p->k->nlocal; l++) shares |= tn__map_get(&used, (uintptr_t)p->k->local[l], NULL) && !threads_of(p->k->local[l]);
+  if (shares) put_shared(p, w->scratch, p->k->shared);
+  put_shared(p, w->cells, 2 * set_bytes(p->part, w->swap));
+  if (set_bytes(p->part, w->swap)) tn__print_line(p, "i32 turn = 0;");
+  tn__print_line(p, "const i32 t = (i32)%s;", w->thread);
+  for (uint32_t b = 0; b < p->k->nbuf && w->place[0]; b++) {
+    tn__words words = {.word = {['i'] = tn__print_format(p, "%" PRIu32, b), ['t'] = p->d->cell[p->k->buf_dtype[b]]}};
+    tn__print_line(p, "%s", tn__print_expand(p, w->place[p->k->buf_written[b] != 0], &words));
+  }
+  for (uint32_t l = 0; l < p->k->nlocal; l++)
+    if (tn__map_get(&used, (uintptr_t)p->k->local[l], NULL)) put_local(p, p->k->local[l], p->k->local_at[l]);
+  for (uint32_t v = 0; v < p->k->nvar; v++) {
+    if (!tn__map_get(&used, (uintptr_t)p->k->var[v], NULL)) continue;
+    const char *type = p->d->value[tn__print_kind(p, p->k->var[v])];
+    tn__print_line(p, "const %s s%" PRIu32 " = (%s)n%" PRIu32 ";", type, v, type, v);
+    tn__print_give(p, p->k->var[v], 's', v);
+  }
+}
+
+void tn__print_group(tn__printer *p, uint32_t number) {
+  if (p->part->group < 1) tn__fail(p->c, TN_ERUN, "kernel %s is not for work groups, which %s needs", p->k->name, p->d->name);
+  p->npacked = 0;
+  tn__map_init(&p->packed, &p->c->scratch);
+  put_signature(p, number);
+  p->depth = 1;
+  put_declarations(p);
+  for (uint32_t at = 0; at < p->part->n; at++) put_instruction(p, at);
+  tn__print_brace(p, "}");
+}

@@ -1,0 +1,21 @@
+/* Text of kernels for work groups, compiled and run without a GPU: OpenCL by any installable driver (PoCL), Metal as C++ with threads
+ * for threads and a small stand-in for its library. */
+#ifndef TN_TEST_SUPPORT_GROUP_RUN_H
+#define TN_TEST_SUPPORT_GROUP_RUN_H
+#include "render/render.h"
+#include "support/linear.h"
+
+typedef struct group_code group_code;
+
+typedef struct group_runner {
+  const char *name;
+  const tn__dialect *dialect;
+  /* NULL and why: there is no such thing here (the test is skipped), or the text does not compile (then *failed). */
+  group_code *(*compile)(const char *source, tn__kernel *const *kernels, uint32_t n, const char **why, bool *failed);
+  /* Runs part `part` of kernel i in `groups` groups. */
+  void (*launch)(group_code *code, uint32_t i, uint32_t part, uint32_t groups, lin_bufs *b, const int64_t *var);
+  void (*release)(group_code *code);
+} group_runner;
+
+extern const group_runner group_opencl, group_metal, group_nvrtc; /* nvrtc: launch is NULL */
+#endif

@@ -1,0 +1,132 @@
+/* Metal text as C++ in a shared object, one machine thread for each thread of a group. */
+#include "render/dialect.h"
+#include "support/group_run.h"
+#include <dlfcn.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <unistd.h>
+
+typedef void (*run_fn)(void *const *buf, const int64_t *var, char *scratch, char *cells, uint32_t t, uint32_t group, uint32_t groups, pthread_barrier_t *);
+
+struct group_code {
+  void *object;
+  tn__kernel *const *kernels;
+};
+
+/* Kernels have typed parameters: a function for each that takes them as arrays. */
+static void put_callers(FILE *f, tn__kernel *const *kernels, uint32_t n) {
+  fprintf(f, "\nthread_local pthread_barrier_t *shim_barrier;\n");
+  for (uint32_t i = 0; i < n; i++)
+    for (uint32_t p = 0; p < kernels[i]->nparts; p++) {
+      const tn__kernel *k = kernels[i];
+      fprintf(f, "extern \"C\" void run_%s_%u(void *const *buf, const long *var, char *scratch, char *cells, uint t, uint group, uint groups, pthread_barrier_t *barrier) {\n", k->name, p);
+      fprintf(f, "  shim_barrier = barrier;\n  %s_%u(", k->name, p);
+      for (uint32_t b = 0; b < k->nbuf; b++) fprintf(f, "(%s *)buf[%u], ", tn__dialect_metal.cell[k->buf_dtype[b]], b);
+      for (uint32_t v = 0; v < k->nvar; v++) fprintf(f, "var[%u], ", v);
+      fprintf(f, "scratch, cells, t, group, groups);\n}\n");
+    }
+}
+
+/* Without attributes: some have the name of a macro of the shim's. */
+static void put_source(FILE *f, const char *source) {
+  for (const char *s = source, *start; *s; s = start) {
+    start = strstr(s, "[[");
+    if (!start) start = s + strlen(s);
+    fwrite(s, 1, (size_t)(start - s), f);
+    if (*start) start = strstr(start, "]]") + 2;
+  }
+}
+
+static group_code *compile(const char *source, tn__kernel *const *kernels, uint32_t n, const char **why, bool *failed) {
+  static char text[4096];
+  char base[] = "/tmp/tenet_metal_XXXXXX", path[64], object[64], command[1024];
+  const char *cxx = getenv("CXX") ? getenv("CXX") : "c++", *here = getenv("TENET_TEST_DATA") ? getenv("TENET_TEST_DATA") : "test";
+  int fd = mkstemp(base);
+  *why = text;
+  *failed = false;
+  snprintf(command, sizeof command, "%s --version >/dev/null 2>&1", cxx);
+  if (fd < 0 || system(command)) {
+    snprintf(text, sizeof text, "there is no C++ compiler");
+    return NULL;
+  }
+  close(fd);
+  unlink(base);
+  snprintf(path, sizeof path, "%s.cpp", base);
+  snprintf(object, sizeof object, "%s.so", base);
+  FILE *f = fopen(path, "w");
+  put_source(f, source);
+  put_callers(f, kernels, n);
+  fclose(f);
+  snprintf(command, sizeof command, "%s -std=c++17 -O1 -w -ffp-contract=off -fno-strict-aliasing -fPIC -shared -pthread -isystem %s/support/metal %s -o %s 2>%s.log", cxx, here,
+           path, object, base);
+  *failed = system(command) != 0;
+  group_code *code = calloc(1, sizeof *code);
+  code->object = *failed ? NULL : dlopen(object, RTLD_NOW | RTLD_LOCAL);
+  code->kernels = kernels;
+  if (!code->object) {
+    snprintf(path, sizeof path, "%s.log", base);
+    f = fopen(path, "r");
+    text[f ? fread(text, 1, sizeof text - 1, f) : 0] = '\0';
+    if (f) fclose(f);
+    if (!*failed) snprintf(text, sizeof text, "%s", dlerror());
+    *failed = true;
+    free(code);
+    return NULL;
+  }
+  unlink(path);
+  unlink(object);
+  snprintf(path, sizeof path, "%s.log", base);
+  unlink(path);
+  return code;
+}
+
+typedef struct job {
+  run_fn run;
+  lin_bufs *b;
+  const int64_t *var;
+  char *scratch, *cells;
+  uint32_t t, groups;
+  pthread_barrier_t *barrier;
+} job;
+
+static void *run_thread(void *arg) {
+  job *j = arg;
+  for (uint32_t g = 0; g < j->groups; g++) { /* groups one after the other, in step */
+    j->run(j->b->mem, j->var, j->scratch, j->cells, j->t, g, j->groups, j->barrier);
+    pthread_barrier_wait(j->barrier);
+  }
+  return NULL;
+}
+
+static void launch(group_code *code, uint32_t i, uint32_t part, uint32_t groups, lin_bufs *b, const int64_t *var) {
+  const tn__kernel *k = code->kernels[i];
+  uint32_t threads = (uint32_t)k->part[part].group;
+  char name[80];
+  snprintf(name, sizeof name, "run_%s_%u", k->name, part);
+  void *symbol = dlsym(code->object, name);
+  run_fn run;
+  memcpy(&run, &symbol, sizeof run);
+  pthread_barrier_t barrier;
+  pthread_barrier_init(&barrier, NULL, threads);
+  char *scratch = aligned_alloc(64, (size_t)k->shared + 64), *cells = aligned_alloc(64, ((size_t)tn__render_cells(&k->part[part]) + 127) / 64 * 64);
+  memset(scratch, 0xee, (size_t)k->shared + 64);
+  pthread_t *id = malloc(threads * sizeof *id);
+  job *j = malloc(threads * sizeof *j);
+  for (uint32_t t = 0; t < threads; t++) {
+    j[t] = (job){run, b, var, scratch, cells, t, groups, &barrier};
+    pthread_create(&id[t], NULL, run_thread, &j[t]);
+  }
+  for (uint32_t t = 0; t < threads; t++) pthread_join(id[t], NULL);
+  pthread_barrier_destroy(&barrier);
+  free(id);
+  free(j);
+  free(scratch);
+  free(cells);
+}
+
+static void release(group_code *code) {
+  dlclose(code->object);
+  free(code);
+}
+
+const group_runner group_metal = {"metal", &tn__dialect_metal, compile, launch, release};
