@@ -57,6 +57,7 @@ typedef struct tn_options {
   tn_mode mode;          /* float mode; TN_MODE_DEFAULT: $TENET_MODE (strict, default, fast) decides */
   const char *cc;        /* C compiler for CPU kernels; NULL: $TENET_CC, else cc, gcc, clang; "" : none, interpret */
   const char *cache_dir; /* kernel cache; NULL: $TENET_CACHE, else $XDG_CACHE_HOME/tenet, else ~/.cache/tenet; "": no cache on disk */
+  int no_library;        /* 1: matrix products and convolutions by own kernels only, not by BLAS, cuBLASLt, cuDNN; 0: $TENET_LIBRARY=off decides */
   uint64_t seed;         /* first seed of the random generator (tn_manual_seed changes it) */
   int quiet;             /* 1: no notices on stderr */
   int64_t fail_alloc_at; /* testing: the n-th allocation (from 1) fails, and all after it; 0: never */

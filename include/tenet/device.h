@@ -15,6 +15,9 @@ typedef struct tn_device_info {
 TN_API int tn_device_count(tn_ctx *ctx); /* 0 for NULL */
 /* Device 0 is where tensors are made.  Strings live as long as the context.  TN_EINVAL for an index out of range. */
 TN_API tn_status tn_device_get_info(tn_ctx *ctx, int index, tn_device_info *out);
+/* Waits until the device has done all that this context asked of it, and reports what failed meanwhile: running returns early on a GPU, and
+ * reading waits by itself.  NULL: device 0. */
+TN_API tn_status tn_device_sync(tn_ctx *ctx, const char *device);
 
 #ifdef __cplusplus
 }

@@ -29,11 +29,13 @@ TN_API tn_tensor *tn_program_input(tn_program *p, const char *name, tn_dtype dty
 TN_API tn_status tn_program_output(tn_program *p, const char *name, tn_tensor *t);
 /* Ends the recording and compiles.  On error the program can only be closed; assignments made while recording are undone. */
 TN_API tn_status tn_program_end(tn_program *p);
-/* Uses the realised tensor `value` as the input from now on, without a copy; symbolic sizes take its sizes. */
+/* A value that is refused by one of these two leaves the input without any: until it gets one, tn_program_run() is TN_ESTATE.
+ * Uses the realised tensor `value` as the input from now on, without a copy; symbolic sizes take its sizes. */
 TN_API tn_status tn_program_bind(tn_program *p, const char *name, tn_tensor *value);
 /* Copies `bytes` of host data of the given concrete shape into the input's own buffer. */
 TN_API tn_status tn_program_write(tn_program *p, const char *name, const tn_dim *shape, int rank, const void *data, size_t bytes);
-/* Runs the step once.  TN_ESTATE if an input is unbound, TN_EBOUND if two inputs disagree on a symbolic size or it is out of bounds. */
+/* Runs the step once.  TN_ESTATE if an input is unbound, TN_EBOUND if two inputs disagree on a symbolic size, it is out of bounds, or
+ * it breaks a constraint: what the graph needs of its sizes and their bounds do not promise, such as a slice that ends within its axis. */
 TN_API tn_status tn_program_run(tn_program *p);
 /* The output of the last run, as a realised tensor in the current scope: its contents change with the next run. */
 TN_API tn_tensor *tn_program_result(tn_program *p, const char *name);
@@ -54,6 +56,9 @@ TN_API void tn_program_close(tn_program *p); /* NULL allowed */
  * text that the parser of graphs reads back (the source excepted).  Nothing runs. */
 TN_API tn_status tn_program_explain(const tn_program *p, FILE *out);
 TN_API tn_status tn_explain(tn_tensor *const *t, int n, FILE *out);
+/* Replays such text: its first section, be it a graph, a schedule or a kernel of one, is scheduled and lowered anew, and written with all
+ * stages that follow it.  The sections after it are checked.  Nothing runs.  TN_EFORMAT names the line of what is wrong. */
+TN_API tn_status tn_explain_text(tn_ctx *ctx, const char *text, FILE *out);
 /* What realising these tensors would run, without running it. */
 TN_API tn_status tn_get_info(tn_tensor *const *t, int n, tn_program_info *out);
 

@@ -161,3 +161,25 @@ const char *tn__cache_temp(tn__cache *c, const char *suffix, tn__arena *a) {
   const char *dir = getenv("TMPDIR");
   return temp_in(dir && *dir ? dir : "/tmp", suffix, a);
 }
+
+const void *tn__cache_read(tn__cache *c, tn__key key, const char *suffix, tn__arena *a, size_t *size) {
+  const char *path = tn__cache_find(c, key, suffix, a);
+  struct stat st;
+  if (!path || stat(path, &st) != 0 || (size_t)st.st_size < sizeof(trailer)) return NULL;
+  *size = (size_t)st.st_size - sizeof(trailer);
+  char *content = tn__arena_alloc(a, *size + 1);
+  int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+  if (fd < 0) return NULL;
+  bool whole = read_full(fd, content, *size) == (ssize_t)*size;
+  close(fd);
+  return whole ? content : NULL;
+}
+
+void tn__cache_write(tn__cache *c, tn__key key, const char *suffix, const void *content, size_t size, tn__arena *a) {
+  const char *path = c->dir ? temp_in(c->dir, suffix, a) : NULL;
+  int fd = path ? open(path, O_WRONLY | O_NOFOLLOW | O_CLOEXEC) : -1;
+  if (!path) return;
+  bool written = fd >= 0 && write_full(fd, content, size);
+  if (fd >= 0) written = close(fd) == 0 && written;
+  if (!written || !tn__cache_adopt(c, key, suffix, path)) unlink(path);
+}

@@ -25,6 +25,10 @@ const char *tn__cache_find(tn__cache *c, tn__key key, const char *suffix, tn__ar
 /* Takes the finished file `tmp` (in the cache directory) into the cache; true if it is there now and `tmp` is gone.  If
  * false, `tmp` is still there (perhaps with a trailer) and the caller's to use and to remove. */
 bool tn__cache_adopt(tn__cache *c, tn__key key, const char *suffix, const char *tmp);
+/* The content of a valid entry, in `a`; NULL if absent or damaged. */
+const void *tn__cache_read(tn__cache *c, tn__key key, const char *suffix, tn__arena *a, size_t *size);
+/* Keeps `content` as an entry, if that can be; scratch from `a`. */
+void tn__cache_write(tn__cache *c, tn__key key, const char *suffix, const void *content, size_t size, tn__arena *a);
 /* A fresh empty file in the cache directory (in $TMPDIR when disabled or full), its path in `a`; NULL if none can be made. */
 const char *tn__cache_temp(tn__cache *c, const char *suffix, tn__arena *a);
 #endif

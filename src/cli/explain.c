@@ -2,7 +2,9 @@
 #include "backend/cuda/cuda.h"
 #include "cli/commands.h"
 #include "cli/net.h"
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { EXPLAINED_BATCH = 64 };
@@ -21,16 +23,45 @@ static bool explain_net(tn_ctx *ctx, const tn__net *net) {
   return ok;
 }
 
+/* The whole file, to be freed; NULL if it cannot be read. */
+static char *read_text(FILE *f) {
+  size_t n = 0, room = 1 << 16;
+  char *text = malloc(room);
+  for (size_t got; text && (got = fread(text + n, 1, room - n - 1, f)) > 0;) {
+    n += got;
+    if (n + 1 < room) continue;
+    char *more = realloc(text, room *= 2);
+    if (!more) free(text);
+    text = more;
+  }
+  if (text && ferror(f)) {
+    free(text);
+    return NULL;
+  }
+  if (text) text[n] = 0;
+  return text;
+}
+
+static bool explain_file(tn_ctx *ctx, const char *path) {
+  FILE *f = fopen(path, "rb");
+  char *text = f ? read_text(f) : NULL;
+  if (!text) fprintf(stderr, "tenet: %s cannot be read: %s; besides files there are mnist-mlp and mnist-cnn\n", path, strerror(errno));
+  bool ok = text && tn_explain_text(ctx, text, stdout) == TN_OK;
+  if (f) fclose(f);
+  free(text);
+  return ok;
+}
+
 int tn__command_explain(int argc, char **argv) {
   const char *what = argc > 0 ? argv[0] : "mnist-mlp";
   const tn__net *net = strncmp(what, "mnist-", 6) ? NULL : tn__net_find(what + 6);
-  if (argc > 1 || !net) {
-    fprintf(stderr, "tenet: explain what? there are mnist-mlp and mnist-cnn\n");
+  if (argc > 1) {
+    fprintf(stderr, "tenet: explain takes one argument: mnist-mlp, mnist-cnn or a file\n");
     return 2;
   }
   tn_ctx *ctx = tn_ctx_open(NULL);
   if (!ctx) return 1;
-  int code = explain_net(ctx, net) ? 0 : tn__command_failed(ctx, NULL);
+  int code = (net ? explain_net(ctx, net) : explain_file(ctx, what)) ? 0 : tn__command_failed(ctx, NULL);
   tn_ctx_close(ctx);
   return code;
 }

@@ -10,7 +10,7 @@ static const struct {
   void (*options)(void);
 } commands[] = {
     {"train", tn__command_train, "train mnist [options]", "train a network that reads digits", tn__command_train_help},
-    {"explain", tn__command_explain, "explain mnist-mlp|mnist-cnn", "graph, schedule and kernels of its training step", NULL},
+    {"explain", tn__command_explain, "explain mnist-mlp|mnist-cnn|FILE", "graph, schedule and kernels of its training step, or of such a text", NULL},
     {"devices", tn__command_devices, "devices", "what there is to compute on", NULL},
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };

@@ -4,6 +4,12 @@
 #include <stdio.h>
 #include <string.h>
 
+const uint8_t tn__conv_dims[3][4] = {
+    [CONV_DATA] = {CONV_N, CONV_C, CONV_H, CONV_W},
+    [CONV_FILTER] = {CONV_K, CONV_C, CONV_R, CONV_S},
+    [CONV_FORWARD] = {CONV_N, CONV_K, CONV_P, CONV_Q},
+};
+
 void tn__devices_open(tn_ctx *c) {
   c->devices = tn__mem_zalloc(&c->mem, sizeof *c->devices);
   c->devices->free_id = -1;

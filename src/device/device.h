@@ -20,6 +20,23 @@ typedef struct tn__product {
   double beta;
 } tn__product;
 
+/* Convolutions: y[n, k, p, q] = sum over c, r, s of x[n, c, p*stride + r*dilation - pad, ...] w[k, c, r, s], where x is 0 outside; and the
+ * adjoints of that.  A kind is named by what it computes, and is that operand's number. */
+typedef enum tn__conv_kind { CONV_DATA, CONV_FILTER, CONV_FORWARD } tn__conv_kind; /* x, w, y */
+/* Images, channels, filters; height and width of the images, of the places (outputs) and of the filters. */
+typedef enum tn__conv_dim { CONV_N, CONV_C, CONV_K, CONV_H, CONV_W, CONV_P, CONV_Q, CONV_R, CONV_S, CONV_DIMS } tn__conv_dim;
+extern const uint8_t tn__conv_dims[3][4]; /* the dimensions of each operand: {n, c, h, w}, {k, c, r, s}, {n, k, p, q} */
+
+typedef struct tn__conv_call {
+  int dtype; /* of all three; f16 and bf16 accumulate in f32 */
+  tn__conv_kind kind;
+  bool channels_last; /* each operand is one run of memory: row-major as listed above, or with its second dimension last */
+  int64_t size[CONV_DIMS];
+  int64_t stride[2], pad[2], dilation[2];
+  void *operand[3]; /* x, w, y; the one that `kind` names is written, the others are only read */
+  double beta;      /* times what stands in the result is added */
+} tn__conv_call;
+
 typedef struct tn__recording tn__recording; /* work that a device recorded, to be submitted again at once */
 
 typedef struct tn__device_ops {
@@ -44,9 +61,12 @@ typedef struct tn__device_ops {
   bool (*has_gemm)(tn__device *d, int dtype);
   /* TN_ENOTSUP with an error recorded if a size or leading dimension exceeds what the library takes; allocates nothing. */
   tn_status (*gemm)(tn__device *d, const tn__product *g);
+  /* So, for convolutions.  Where there are none, they are products of windows. */
+  bool (*has_conv)(tn__device *d, int dtype);
+  tn_status (*conv)(tn__device *d, const tn__conv_call *v);
   /* Waits until all that was asked for is done, and reports what went wrong since the last time. */
   tn_status (*sync)(tn__device *d);
-  /* Between record and recorded, launch and gemm are not run but written down.  recorded gives NULL where that failed (an error is
+  /* Between record and recorded, launch, gemm and conv are not run but written down.  recorded gives NULL where that failed (an error is
    * recorded); replay submits it all again, with the pointers it was recorded with. */
   tn_status (*record)(tn__device *d);
   tn__recording *(*recorded)(tn__device *d);
@@ -63,6 +83,7 @@ struct tn__device {
   bool interprets; /* no code generation: keep kernels simple (no lanes, no splitting) */
   int group;       /* threads of a work group, the most a kernel may use; 0: no groups, lanes are vector loops */
   int units;       /* processors that run groups side by side; 0 without groups */
+  int tiles;       /* products by tiles (lower/tile.c): forms that need at most this generation, as in sm_90; 0: none */
   size_t shared;   /* bytes that the threads of a group may share; 0 without groups */
   const struct tn__dialect *dialect; /* the language of its kernels (render.h); NULL: C */
   void *self;      /* the backend's own state */
@@ -73,6 +94,9 @@ struct tn__device {
 void *tn__host_alloc(tn__device *d, size_t size); /* NULL when out of memory */
 void tn__host_free(tn__device *d, void *p, size_t size);
 void tn__host_copy(tn__device *d, void *dst, const void *src, size_t size); /* upload and download of such devices */
+
+/* Do the context's heap and buffers, as counted by ctx->stats, leave `size` bytes of its limit?  For memory that ctx->mem does not count. */
+bool tn__within_limit(const tn_ctx *c, size_t size);
 
 /* A counted block of device memory.  size may be 0. */
 typedef struct tn__buffer {

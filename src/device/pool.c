@@ -92,6 +92,11 @@ void tn__buffer_drop(tn__buffer *b) {
   d->ctx->stats.pool_bytes += b->cap;
 }
 
+bool tn__within_limit(const tn_ctx *c, size_t size) {
+  size_t held = c->mem.live + c->stats.buffer_bytes + c->stats.pool_bytes;
+  return !c->mem.limit || (held <= c->mem.limit && size <= c->mem.limit - held);
+}
+
 void *tn__host_alloc(tn__device *d, size_t size) {
   if (size > SIZE_MAX - ALIGN) return NULL;
   char *block = tn__mem_try_alloc(&d->ctx->mem, size + ALIGN);

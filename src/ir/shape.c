@@ -231,16 +231,20 @@ static void sh_pad(tn_ctx *c, const tn__make *m, tn__shape *out) {
   }
 }
 
+/* Nothing is taken where the size is 0. */
+tn_node *tn__slice_end(tn_ctx *c, tn_node *begin, tn_node *size, int64_t step) {
+  if (tn__is_int_const(size, 0)) return begin;
+  tn_node *steps = tn__mul(c, tn__add(c, size, tn__int(c, -1)), tn__int(c, step));
+  return tn__add(c, begin, tn__add(c, steps, tn__int(c, 1)));
+}
+
 static void sh_shrink(tn_ctx *c, const tn__make *m, tn__shape *out) {
   const tn_node *x = m->src[0];
   if (m->nsrc != 1 + 2u * x->rank || m->nint != x->rank) breach(c, m, TN_ESHAPE, "needs begin, size and step for each of %d axes", x->rank);
   for (uint32_t i = 0; i < x->rank; i++) {
     tn_node *begin = count_at(c, m, 1 + i), *size = count_at(c, m, 1 + x->rank + i);
     if (m->ints[i] < 1) breach(c, m, TN_ESHAPE, "the step along axis %u is not positive", i);
-    /* one past the last element taken; nothing is taken where the size is 0 */
-    tn_node *steps = tn__mul(c, tn__add(c, size, tn__int(c, -1)), tn__int(c, m->ints[i]));
-    tn_node *end = tn__is_int_const(size, 0) ? begin : tn__add(c, begin, tn__add(c, steps, tn__int(c, 1)));
-    if (tn__sub(c, end, x->dim[i])->lo > 0) breach(c, m, TN_ESHAPE, "the slice of axis %u reaches beyond its end", i);
+    if (tn__sub(c, tn__slice_end(c, begin, size, m->ints[i]), x->dim[i])->lo > 0) breach(c, m, TN_ESHAPE, "the slice of axis %u reaches beyond its end", i);
     put(c, m, out, size);
   }
 }

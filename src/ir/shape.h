@@ -26,6 +26,8 @@ typedef struct tn__inferred {
 
 /* Checks source count, argument, dtypes, devices and shapes; a breach throws, naming op, sources and rule. */
 void tn__infer(tn_ctx *c, const tn__make *m, tn__inferred *out);
+/* One past the last element that a slice takes. */
+tn_node *tn__slice_end(tn_ctx *c, tn_node *begin, tn_node *size, int64_t step);
 /* The dtype is part of what the caller says, not computed from the sources. */
 static inline bool tn__dtype_is_given(int op) { return tn__ops[op].dtype_rule == DT_GIVEN || tn__ops[op].dtype_rule == DT_BITCAST; }
 #endif

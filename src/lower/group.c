@@ -63,47 +63,10 @@ static uint64_t rows_of(const tn__survey *s) {
 
 /* ---- flat ---- */
 
-static void simplify_accesses(job *j) {
-  tn__nodes all = {0}, old = {0}, new_ = {0};
-  tn__topo(j->a, &j->body, 1, &all);
-  for (uint32_t i = 0; i < all.n; i++) {
-    if (!tn__is_access(all.v[i])) continue;
-    tn_node *at = all.v[i]->src[1], *better = tn__simplify_index(j->c, at);
-    if (better == at) continue;
-    tn__vec_push(j->a, &old, at);
-    tn__vec_push(j->a, &new_, better);
-  }
-  j->body = tn__substitute(j->c, j->body, old.v, new_.v, old.n);
-}
-
-/* The closers of any of `gone` close `flat` in the first one's place. */
-static void exchange(job *j, tn_node *const *gone, uint32_t n, tn_node *flat) {
-  tn__nodes all = {0}, old = {0}, new_ = {0};
-  tn__topo(j->a, &j->body, 1, &all);
-  for (uint32_t i = 0; i < all.n; i++) {
-    tn_node *x = all.v[i], *src[TN__MAX_RANGES + 4];
-    uint32_t first, m = 0;
-    bool hit = false;
-    if (!tn__closes(x, &first)) continue;
-    for (uint32_t s = 0; s < x->nsrc; s++) {
-      bool is_gone = false;
-      for (uint32_t g = 0; g < n && s >= first; g++) is_gone |= x->src[s] == gone[g];
-      if (!is_gone) src[m++] = x->src[s];
-      else if (!hit) src[m++] = flat;
-      hit |= is_gone;
-    }
-    if (!hit) continue;
-    tn__vec_push(j->a, &old, x);
-    tn_node *y = tn__node_make(j->c, &(tn__make){.op = x->op, .dtype = x->dtype, .src = src, .nsrc = m, .ints = x->ints, .nint = x->nint});
-    tn__vec_push(j->a, &new_, y);
-  }
-  j->body = tn__substitute(j->c, j->body, old.v, new_.v, old.n);
-}
-
 /* Ranges x, outermost first, as one; gives it. */
 static tn_node *flatten(job *j, tn_node *const *x, uint32_t n, int axis) {
   tn_ctx *c = j->c;
-  tn_node *mark[TN__MAX_RANGES], *at[TN__MAX_RANGES], *size = tn__int(c, 1);
+  tn_node *at[TN__MAX_RANGES], *size = tn__int(c, 1);
   if (n == 1) {
     tn_node *y = tn__range(c, x[0]->src[0], axis, x[0]->ints[1]);
     j->body = tn__retype(c, j->body, x[0], axis);
@@ -111,7 +74,6 @@ static tn_node *flatten(job *j, tn_node *const *x, uint32_t n, int axis) {
   }
   for (uint32_t i = 0; i < n; i++) {
     size = tn__mul(c, size, x[i]->src[0]);
-    mark[i] = tn__range(c, x[i]->src[0], axis, TN__R_MARK + i);
     tn__sb_printf(j->note, "%s%lld", i ? "," : " flat(", (long long)x[i]->ints[1]);
   }
   tn__sb_puts(j->note, ")");
@@ -120,10 +82,8 @@ static tn_node *flatten(job *j, tn_node *const *x, uint32_t n, int axis) {
     at[i] = i ? tn__op2(c, OP_MOD, rest, x[i]->src[0]) : rest;
     rest = tn__op2(c, OP_IDIV, rest, x[i]->src[0]);
   }
-  j->body = tn__substitute(c, j->body, x, mark, n);
-  exchange(j, mark, n, flat);
-  j->body = tn__substitute(c, j->body, mark, at, n);
-  simplify_accesses(j);
+  j->body = tn__exchange_ranges(c, j->a, j->body, x, at, n, &flat, 1);
+  j->body = tn__simplify_accesses(j->c, j->a, j->body);
   return flat;
 }
 
@@ -181,27 +141,8 @@ static void pack(job *j, uint32_t k, int64_t n) {
   if (n <= 1) return;
   tn__sb_printf(j->note, " pack(%lld,%lld)", (long long)x->ints[1], (long long)n);
   j->body = tn__cut(j->c, j->body, x, n, (int)x->ints[0], AX_UNROLL);
-  simplify_accesses(j);
+  j->body = tn__simplify_accesses(j->c, j->a, j->body);
   look(j);
-}
-
-/* The index of every access over neighbours as base + neighbour, if that is what it is: see tn__is_packed. */
-static void show_neighbours(job *j) {
-  tn__nodes old = {0}, new_ = {0};
-  tn_node *zero = tn__int(j->c, 0);
-  uint64_t neighbours = of_axis(&j->s.r, AX_UNROLL);
-  for (uint32_t i = 0; i < j->s.r.order.n; i++) {
-    const tn_node *x = j->s.r.order.v[i];
-    if (!tn__is_access(x) || x->src[0]->op != OP_PARAM) continue;
-    uint64_t set = tn__free_of(&j->s.r, x->src[1]) & neighbours;
-    if (x->src[1]->op == OP_RANGE) continue;
-    if (!set || (set & (set - 1)) || tn__stride(&j->s.r, x->src[1], (uint32_t)__builtin_ctzll(set)) != 1) continue;
-    tn_node *by = j->s.r.range[__builtin_ctzll(set)], *base = tn__simplify_index(j->c, tn__substitute(j->c, x->src[1], &by, &zero, 1));
-    tn__vec_push(j->a, &old, x->src[1]);
-    tn_node *sum = tn__node_make(j->c, &(tn__make){.op = OP_ADD, .dtype = base->dtype, .src = (tn_node *[]){base, by}, .nsrc = 2});
-    tn__vec_push(j->a, &new_, sum);
-  }
-  j->body = tn__substitute(j->c, j->body, old.v, new_.v, old.n);
 }
 
 /* ---- each thread its outputs ---- */
@@ -441,7 +382,5 @@ tn_node *tn__group_part(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node 
   job j = {.c = c, .a = a, .dev = dev, .note = note, .body = part, .next = TN__R_FLAT};
   look(&j);
   *group = by_rows ? share_row(&j, rows_of(&j.s)) : share_threads(&j);
-  look(&j);
-  show_neighbours(&j);
-  return j.body;
+  return tn__show_neighbours(c, a, j.body);
 }

@@ -32,6 +32,34 @@
 #define TN_LOWER_KERNEL_H
 #include "ir/ctx.h"
 
+/* ---- matrix products by tiles (tile.c) ---- */
+
+enum { TN__DIGIT_THREAD, TN__DIGIT_TURN, TN__DIGIT_NEIGHBOUR, TN__DIGITS = 10 };
+
+typedef struct tn__digit { /* one digit of an element's number in its tile, and how far it moves */
+  int of, extent, row, col;
+} tn__digit;
+
+/* How a group computes a tile of the product.  Digits of the thread's number stand from the least one on; those of turns and of
+ * neighbours from the greatest on, as a thread's accumulators lie. */
+typedef struct tn__tile_form {
+  const char *name; /* of the language's function */
+  int dtype, needs, rows, cols, steps, threads; /* needs: a generation, see tn__device.tiles */
+  size_t shared;    /* bytes */
+  tn__digit digit[TN__DIGITS];
+} tn__tile_form;
+
+typedef struct tn__tile {
+  const tn__tile_form *form;
+  tn_node *acc;       /* the accumulator whose loop a language may print as a call of the form's function */
+  tn_node *steps;     /* the RANGE of that loop */
+  tn_node *digit[TN__DIGITS]; /* the RANGEs of turns and neighbours, by the form's digits */
+  tn_node *load[2];   /* operands: of rows, of columns */
+  tn_node *line[2];   /* stands for the row, or the column, of the tile */
+  tn_node *at[2];     /* place in the operand's buffer, from line and step */
+  bool by_steps[2];   /* neighbours in memory are neighbours in steps */
+} tn__tile;
+
 typedef struct tn__part { /* parts of a kernel run one after the other, each over all its slices */
   tn_node *body;    /* the kernel-phase SINK it came from */
   tn_node **ins;
@@ -39,6 +67,7 @@ typedef struct tn__part { /* parts of a kernel run one after the other, each ove
   tn_node *global;  /* the AX_GLOBAL RANGE, NULL if the part is one slice */
   int64_t grain;    /* iterations of it that are worth a slice */
   int group;        /* threads of a work group; 0: lanes are vector loops */
+  tn__tile *tile;   /* NULL: no product by tiles */
 } tn__part;
 
 typedef struct tn__kernel {

@@ -472,10 +472,12 @@ void tn__linearise(tn_ctx *c, tn__arena *a, tn_node *body, tn__part *part) {
   tn__map_init(&l.accs, a);
   nest(&l);
   form_all(&l);
+  for (uint32_t i = 0; part->tile && i < l.r.order.n; i++)
+    if (l.r.order.v[i]->op == OP_REDUCE) part->tile->acc = ((acc *)tn__map_getp(&l.accs, l.r.order.v[i]))->acc;
   for (uint32_t i = 0; i < sink->nsrc; i++) ensure(&l, sink->src[i]);
   write_block(&l, 0);
   double work = work_of(&l, global);
-  *part = (tn__part){.body = body, .ins = l.out.v, .n = l.out.n, .global = global, .group = part->group, .grain = work > SLICE_WORK ? 1 : (int64_t)(SLICE_WORK / (work + 1)) + 1};
+  *part = (tn__part){.body = body, .ins = l.out.v, .n = l.out.n, .global = global, .group = part->group, .tile = part->tile, .grain = work > SLICE_WORK ? 1 : (int64_t)(SLICE_WORK / (work + 1)) + 1};
 }
 
 /* Cuts a body where a load waits for a store to a whole buffer; gives the parts' sinks. */

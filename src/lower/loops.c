@@ -91,39 +91,78 @@ bool tn__bounds_loops(const tn__ranges *r, uint32_t j) {
   return false;
 }
 
+tn_node *tn__exchange_ranges(tn_ctx *c, tn__arena *a, tn_node *body, tn_node *const *gone, tn_node *const *value, uint32_t n, tn_node *const *fresh, uint32_t nfresh) {
+  tn_node *mark[TN__MAX_RANGES]; /* at first, so that the values may hold ranges that are gone */
+  tn__nodes all = {0}, old = {0}, new_ = {0};
+  for (uint32_t i = 0; i < n; i++) mark[i] = tn__range(c, gone[i]->src[0], (int)gone[i]->ints[0], TN__R_MARK + i);
+  body = tn__substitute(c, body, gone, mark, n);
+  tn__topo(a, &body, 1, &all);
+  for (uint32_t i = 0; i < all.n; i++) {
+    tn_node *x = all.v[i], *src[2 * TN__MAX_RANGES + 4];
+    uint32_t first, m = 0;
+    bool hit = false;
+    if (!tn__closes(x, &first)) continue;
+    for (uint32_t s = 0; s < x->nsrc; s++) {
+      bool is_gone = false;
+      for (uint32_t g = 0; g < n && s >= first; g++) is_gone |= x->src[s] == mark[g];
+      if (!is_gone) src[m++] = x->src[s];
+      for (uint32_t k = 0; is_gone && !hit && k < nfresh; k++) src[m++] = fresh[k];
+      hit |= is_gone;
+    }
+    if (!hit) continue;
+    tn__vec_push(a, &old, x);
+    tn_node *y = tn__node_make(c, &(tn__make){.op = x->op, .dtype = x->dtype, .src = src, .nsrc = m, .ints = x->ints, .nint = x->nint});
+    tn__vec_push(a, &new_, y);
+  }
+  body = tn__substitute(c, body, old.v, new_.v, old.n);
+  return tn__substitute(c, body, mark, value, n);
+}
+
 tn_node *tn__cut(tn_ctx *c, tn_node *body, tn_node *x, int64_t by, int outer_axis, int inner_axis) {
   tn_node *size = x->src[0], *b = tn__int(c, by);
   tn_node *blocks = tn__simplify_index(c, tn__op2(c, OP_IDIV, tn__add(c, size, tn__int(c, by - 1)), b));
   tn_node *outer = tn__range(c, blocks, outer_axis, x->ints[1]);
   tn_node *rest = tn__sub(c, size, tn__mul(c, outer, b));
-  tn_node *inner_size = tn__simplify_index(c, tn__op2(c, OP_MIN, b, rest));
-  if (tn__divisible(size, by)) inner_size = b;
-  tn_node *inner = tn__range(c, inner_size, inner_axis, x->ints[1] + TN__R_INNER);
-  tn__nodes all = {0}, old = {0}, new_ = {0};
-  tn_node *at = tn__add(c, tn__mul(c, outer, b), inner), *mark = tn__range(c, size, (int)x->ints[0], TN__R_MARK);
-  body = tn__substitute(c, body, &x, &mark, 1);
-  tn__topo(&c->scratch, &body, 1, &all);
-  for (uint32_t i = 0; i < all.n; i++) { /* closers take both ranges in its place */
-    tn_node *n = all.v[i], *src[TN__MAX_RANGES + 4];
-    uint32_t first, m = 0;
-    bool hit = false;
-    if (!tn__closes(n, &first)) continue;
-    for (uint32_t s = 0; s < n->nsrc; s++) {
-      bool own = s >= first && n->src[s] == mark;
-      src[m++] = own ? outer : n->src[s];
-      if (own) src[m++] = inner;
-      hit |= own;
-    }
-    if (!hit) continue;
-    tn__vec_push(&c->scratch, &old, n);
-    tn_node *wider = tn__node_make(c, &(tn__make){.op = n->op, .dtype = n->dtype, .src = src, .nsrc = m, .ints = n->ints, .nint = n->nint});
-    tn__vec_push(&c->scratch, &new_, wider);
-  }
-  body = tn__substitute(c, body, old.v, new_.v, old.n);
-  return tn__substitute(c, body, &mark, &at, 1);
+  tn_node *inner_size = tn__divisible(size, by) ? b : tn__simplify_index(c, tn__op2(c, OP_MIN, b, rest));
+  tn_node *inner = tn__range(c, inner_size, inner_axis, x->ints[1] + TN__R_INNER), *at = tn__add(c, tn__mul(c, outer, b), inner);
+  return tn__exchange_ranges(c, &c->scratch, body, &x, &at, 1, (tn_node *[]){outer, inner}, 2);
 }
 
 tn_node *tn__retype(tn_ctx *c, tn_node *body, tn_node *x, int axis) {
   tn_node *y = tn__range(c, x->src[0], axis, x->ints[1]);
   return tn__substitute(c, body, &x, &y, 1);
+}
+
+tn_node *tn__simplify_accesses(tn_ctx *c, tn__arena *a, tn_node *body) {
+  tn__nodes all = {0}, old = {0}, new_ = {0};
+  tn__topo(a, &body, 1, &all);
+  for (uint32_t i = 0; i < all.n; i++) {
+    if (!tn__is_access(all.v[i])) continue;
+    tn_node *at = all.v[i]->src[1], *better = tn__simplify_index(c, at);
+    if (better == at) continue;
+    tn__vec_push(a, &old, at);
+    tn__vec_push(a, &new_, better);
+  }
+  return tn__substitute(c, body, old.v, new_.v, old.n);
+}
+
+tn_node *tn__show_neighbours(tn_ctx *c, tn__arena *a, tn_node *body) {
+  tn__nodes old = {0}, new_ = {0};
+  tn_node *zero = tn__int(c, 0);
+  tn__ranges r;
+  tn__ranges_find(c, a, body, &r);
+  uint64_t neighbours = 0;
+  for (uint32_t k = 0; k < r.n; k++)
+    if (r.range[k]->ints[0] == AX_UNROLL) neighbours |= 1ull << k;
+  for (uint32_t i = 0; i < r.order.n; i++) {
+    const tn_node *x = r.order.v[i];
+    if (!tn__is_access(x) || x->src[0]->op != OP_PARAM) continue;
+    uint64_t set = tn__free_of(&r, x->src[1]) & neighbours;
+    if (x->src[1]->op == OP_RANGE || !set || (set & (set - 1)) || tn__stride(&r, x->src[1], (uint32_t)__builtin_ctzll(set)) != 1) continue;
+    tn_node *by = r.range[__builtin_ctzll(set)], *base = tn__simplify_index(c, tn__substitute(c, x->src[1], &by, &zero, 1));
+    tn__vec_push(a, &old, x->src[1]);
+    tn_node *sum = tn__node_make(c, &(tn__make){.op = OP_ADD, .dtype = base->dtype, .src = (tn_node *[]){base, by}, .nsrc = 2});
+    tn__vec_push(a, &new_, sum);
+  }
+  return tn__substitute(c, body, old.v, new_.v, old.n);
 }

@@ -47,6 +47,8 @@ static void place_locals(tn__arena *a, tn_node *const *part, tn__kernel *k) {
     }
     if (!own) k->shared = k->scratch;
   }
+  for (uint32_t p = 0; p < k->nparts; p++)
+    if (k->part[p].tile && (int64_t)k->part[p].tile->form->shared > k->shared) k->shared = (int64_t)k->part[p].tile->form->shared;
   k->local_at = at;
 }
 
@@ -70,7 +72,7 @@ tn__kernel *tn__lower(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *b
   tn__sb_init(&note, a);
   tn_node *whole = tn__optimise_loops(c, a, dev, tn__separate(c, a, body, &note), &note);
   k->nparts = tn__cut_parts(c, a, whole, part);
-  for (uint32_t p = 0; p < k->nparts; p++) part[p] = tn__optimise_part(c, a, dev, part[p], &nlocal, &k->part[p].group, &note);
+  for (uint32_t p = 0; p < k->nparts; p++) part[p] = tn__optimise_part(c, a, dev, part[p], &nlocal, &k->part[p], &note);
   find_buffers(a, part, k);
   find_vars(a, part, k);
   place_locals(a, part, k);

@@ -18,6 +18,8 @@ enum {
   TN__R_MARK = 20000,  /* stand-ins during a rewrite; none is left after it */
   TN__R_INNER = 30000, /* the inner half of a cut range, added to its number */
   TN__R_FLAT = 35000,  /* several ranges as one */
+  TN__R_TILE = 36000,  /* digits of a tile, */
+  TN__R_LINE = 36100,  /* its rows and columns */
   TN__R_BLOCK = 40000  /* blocks of a split reduction, and the sum over them */
 };
 
@@ -65,6 +67,11 @@ bool tn__walks_outputs(const tn__survey *p, uint64_t rows);
 bool tn__bounds_loops(const tn__ranges *r, uint32_t j);
 /* Cuts range x into blocks of `by`: x = outer * by + inner, inner < min(by, rest).  Inner's number is x's + TN__R_INNER. */
 tn_node *tn__cut(tn_ctx *c, tn_node *body, tn_node *x, int64_t by, int outer_axis, int inner_axis);
+/* The closers of ranges `gone` close `fresh` in the first one's place; everywhere else gone[i] becomes value[i]. */
+tn_node *tn__exchange_ranges(tn_ctx *c, tn__arena *a, tn_node *body, tn_node *const *gone, tn_node *const *value, uint32_t n, tn_node *const *fresh, uint32_t nfresh);
+tn_node *tn__simplify_accesses(tn_ctx *c, tn__arena *a, tn_node *body); /* their indices */
+/* The index of every access over neighbours as base + neighbour, if that is what it is: see tn__is_packed.  The last step: others undo it. */
+tn_node *tn__show_neighbours(tn_ctx *c, tn__arena *a, tn_node *body);
 tn_node *tn__retype(tn_ctx *c, tn_node *body, tn_node *x, int axis);
 
 /* ---- the passes' files ---- */
@@ -73,10 +80,14 @@ tn_node *tn__retype(tn_ctx *c, tn_node *body, tn_node *x, int axis);
 tn_node *tn__separate(tn_ctx *c, tn__arena *a, tn_node *body, tn__sb *note);
 /* optimise.c */
 tn_node *tn__optimise_loops(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *body, tn__sb *note);
-tn_node *tn__optimise_part(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *part, int64_t *nlocal, int *group, tn__sb *note);
+tn_node *tn__optimise_part(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *part, int64_t *nlocal, tn__part *out, tn__sb *note);
 /* group.c: does a group work on a row (else each thread on its outputs)?  And the body shared out so; its threads. */
 bool tn__group_rows(tn_ctx *c, tn__arena *a, tn_node *part);
 tn_node *tn__group_part(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *part, bool by_rows, int *group, tn__sb *note);
+/* tile.c: the body with its product cut into tiles; NULL if no form fits */
+/* ... how many tiles that would be, of how many steps at a time; 0 */
+int64_t tn__tile_count(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *body, int64_t *steps);
+tn__tile *tn__tile_part(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node **body, tn__sb *note);
 /* barrier.c: where the threads of a group share memory */
 void tn__place_barriers(tn_ctx *c, tn__arena *a, tn__part *part);
 /* rows.c */

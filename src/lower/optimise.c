@@ -20,7 +20,8 @@ enum {
   SPLIT_WORK = 1 << 17,     /* so does less work than this many elements, */
   MAX_SPLIT_CELLS = 2047,   /* and what has outputs enough for the threads */
   UNIT_THREADS = 2048,      /* on group devices: the threads that keep a unit busy, */
-  MIN_BLOCK = 16            /* rows that are worth a block */
+  MIN_BLOCK = 16,           /* rows that are worth a block */
+  MIN_TILE_STEPS = 8        /* so for products by tiles, in the form's steps */
 };
 
 /* ---- merge ---- */
@@ -234,6 +235,14 @@ static int64_t count_blocks(const tn__device *dev, const tn__survey *p, const tn
   return n;
 }
 
+/* So for products by tiles: blocks of whole steps, until every unit has a tile. */
+static int64_t count_tile_blocks(const tn__device *dev, const tn_node *x, int64_t tiles, int64_t steps) {
+  int64_t size, n = dev->units / tiles;
+  if (!tn__const_int(x->src[0], &size)) return 0;
+  while (n > 1 && (size % (n * steps) || size / n < MIN_TILE_STEPS * steps)) n--;
+  return n > 1 ? n : 0;
+}
+
 static blocks cut_blocks(tn_ctx *c, tn_node *x, int64_t blocks_wanted) {
   int64_t whole = 0;
   blocks b = {.x = x, .count = blocks_wanted};
@@ -300,7 +309,8 @@ static tn_node *split(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *b
   if (at < 0) return body;
   uint64_t all = p.r.n == 64 ? ~0ull : (1ull << p.r.n) - 1;
   if (tn__extent(p.r.range[at]) < MIN_SPLIT || tn__volume(&p, all) < SPLIT_WORK) return body;
-  int64_t count = count_blocks(dev, &p, p.r.range[at]);
+  int64_t steps, tiles = tn__tile_count(c, a, dev, body, &steps);
+  int64_t count = tiles ? count_tile_blocks(dev, p.r.range[at], tiles, steps) : count_blocks(dev, &p, p.r.range[at]);
   if (!count) return body;
   tn__sb_printf(note, " split(%lld)", (long long)p.r.range[at]->ints[1]);
   blocks b = cut_blocks(c, p.r.range[at], count);
@@ -328,11 +338,16 @@ tn_node *tn__optimise_loops(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_n
   return split(c, a, dev, body, note);
 }
 
-tn_node *tn__optimise_part(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *part, int64_t *nlocal, int *group, tn__sb *note) {
+tn_node *tn__optimise_part(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *part, int64_t *nlocal, tn__part *out, tn__sb *note) {
   if (dev->group) {
+    out->tile = tn__tile_part(c, a, dev, &part, note);
+    if (out->tile) {
+      out->group = out->tile->form->threads;
+      return part;
+    }
     bool rows = tn__group_rows(c, a, part);
     if (rows) part = tn__keep_rows(c, a, dev, part, nlocal, note);
-    return tn__group_part(c, a, dev, part, rows, group, note);
+    return tn__group_part(c, a, dev, part, rows, &out->group, note);
   }
   if (dev->interprets || c->mode == TN_MODE_STRICT) return part;
   part = tn__keep_rows(c, a, dev, part, nlocal, note);

@@ -1,57 +1,40 @@
 /* Initialisers: random tensors whose spread follows from the shape. */
-#include "ir/ctx.h"
 #include "tenet/nn.h"
-#include "tenet/tensor.h"
+#include "tensor/random.h"
 #include <math.h>
 
-typedef struct fans {
-  double in, out;
-} fans;
-
-static bool count_fans(tn_ctx *ctx, const char *name, const tn_dim *shape, int rank, fans *f) {
-  if (!ctx) return false;
-  bool plain = shape && rank >= 2 && rank <= TN_MAX_RANK;
-  double field = 1;
-  for (int i = 0; plain && i < rank; i++) {
-    plain = shape[i] >= 0;
-    if (i >= 2) field *= (double)shape[i];
+/* i[0]: dtype, i[1]: rank, i[2]: uniform, else normal; p: shape; the variance is f[0] / (f[1] fan_in + f[2] fan_out). */
+static tn_node *init(tn_ctx *c, tn__call *k) {
+  tn__dims shape;
+  double fan[2] = {1, 1};
+  tn__check_dtype(c, (int)k->i[0]);
+  tn__shape_in(c, k->p, (int)k->i[1], &shape);
+  bool plain = shape.rank >= 2;
+  for (uint32_t i = 0; i < shape.rank; i++) {
+    int64_t n = 0;
+    plain = plain && tn__const_int(shape.d[i], &n);
+    if (i != 0) fan[0] *= (double)n;
+    if (i != 1) fan[1] *= (double)n;
   }
-  if (!plain) {
-    tn__error(ctx, TN_ESHAPE, "%s: needs a shape of two plain sizes or more", name);
-    return false;
-  }
-  *f = (fans){(double)shape[1] * field, (double)shape[0] * field};
-  return true;
-}
-
-/* Of this variance; without elements or without fan any will do. */
-static tn_tensor *spread(tn_ctx *ctx, tn_dtype dtype, const tn_dim *shape, int rank, double variance, bool uniform) {
-  if (!isfinite(variance)) variance = 0;
+  if (!plain) tn__fail(c, TN_ESHAPE, "needs a shape of two plain sizes or more, not %s", tn__dims_text(c, shape.d, shape.rank));
+  double variance = k->f[0] / (k->f[1] * fan[0] + k->f[2] * fan[1]);
+  if (!isfinite(variance)) variance = 0; /* without elements or without fan any will do */
   double bound = sqrt(3 * variance);
-  return uniform ? tn_uniform(ctx, dtype, shape, rank, -bound, bound) : tn_normal(ctx, dtype, shape, rank, 0, sqrt(variance));
+  return k->i[2] ? tn__random_uniform(c, (int)k->i[0], &shape, -bound, bound) : tn__random_normal(c, (int)k->i[0], &shape, 0, sqrt(variance));
 }
 
-static tn_tensor *kaiming(tn_ctx *ctx, const char *name, tn_dtype dtype, const tn_dim *shape, int rank, double a, bool uniform) {
-  fans f;
-  if (!count_fans(ctx, name, shape, rank, &f)) return NULL;
-  return spread(ctx, dtype, shape, rank, 2 / ((1 + a * a) * f.in), uniform);
-}
-
-static tn_tensor *xavier(tn_ctx *ctx, const char *name, tn_dtype dtype, const tn_dim *shape, int rank, double gain, bool uniform) {
-  fans f;
-  if (!count_fans(ctx, name, shape, rank, &f)) return NULL;
-  return spread(ctx, dtype, shape, rank, gain * gain * 2 / (f.in + f.out), uniform);
-}
+#define INIT(name_, uniform, ...)                                                                                      \
+  tn__build(&(tn__call){.name = name_, .fn = init, .ctx = ctx, .i = {(int64_t)dtype, rank, uniform}, .p = shape, .f = {__VA_ARGS__}})
 
 tn_tensor *tn_kaiming_uniform(tn_ctx *ctx, tn_dtype dtype, const tn_dim *shape, int rank, double a) {
-  return kaiming(ctx, "tn_kaiming_uniform", dtype, shape, rank, a, true);
+  return INIT("tn_kaiming_uniform", true, 2, 1 + a * a, 0);
 }
 tn_tensor *tn_kaiming_normal(tn_ctx *ctx, tn_dtype dtype, const tn_dim *shape, int rank, double a) {
-  return kaiming(ctx, "tn_kaiming_normal", dtype, shape, rank, a, false);
+  return INIT("tn_kaiming_normal", false, 2, 1 + a * a, 0);
 }
 tn_tensor *tn_xavier_uniform(tn_ctx *ctx, tn_dtype dtype, const tn_dim *shape, int rank, double gain) {
-  return xavier(ctx, "tn_xavier_uniform", dtype, shape, rank, gain, true);
+  return INIT("tn_xavier_uniform", true, gain * gain * 2, 1, 1);
 }
 tn_tensor *tn_xavier_normal(tn_ctx *ctx, tn_dtype dtype, const tn_dim *shape, int rank, double gain) {
-  return xavier(ctx, "tn_xavier_normal", dtype, shape, rank, gain, false);
+  return INIT("tn_xavier_normal", false, gain * gain * 2, 1, 1);
 }

@@ -1,7 +1,7 @@
 /* Layers as graphs: a convolution is a contraction over windows, pooling a reduction over them. */
 #include "ir/build.h"
 #include "tenet/nn.h"
-#include "tensor/cell.h"
+#include "tensor/random.h"
 #include <math.h>
 
 enum { N_AXIS, C_AXIS, H_AXIS, W_AXIS, IMAGE_RANK };
@@ -196,21 +196,20 @@ tn_tensor *tn_avg_pool2d(tn_tensor *x, int64_t kh, int64_t kw, const tn_pool2d_o
 
 /* ---- dropout ---- */
 
-tn_tensor *tn_dropout(tn_tensor *x, double p, bool training) {
-  tn_dim shape[TN_MAX_RANK];
-  tn_ctx *c = tn_ctx_of(x);
-  if (!c) return NULL;
-  if (!(p >= 0 && p <= 1)) {
-    tn__error(c, TN_EINVAL, "tn_dropout: probability %g is outside 0..1", p);
-    return NULL;
-  }
-  if (!tn__is_float((int)tn_dtype_of(x))) {
-    tn__error(c, TN_EDTYPE, "tn_dropout: needs floats, not %s: convert it with tn_cast", tn_dtype_name(tn_dtype_of(x)));
-    return NULL;
-  }
-  if (!training || p == 0) return x;
-  tn_shape(x, shape);
-  tn_tensor *keep = tn_bernoulli(c, shape, tn_rank(x), 1 - p);
+/* f[0]: p, i[0]: training.  NULL: x stays as it is. */
+static tn_node *dropout(tn_ctx *c, tn__call *k) {
+  tn_node *x = k->x[0];
+  double p = k->f[0];
+  if (!(p >= 0 && p <= 1)) tn__fail(c, TN_EINVAL, "probability %g is outside 0..1", p);
+  tn__want(c, x, TN__C_FLOAT);
+  if (!k->i[0] || p == 0) return NULL;
+  tn__dims shape = tn__dims_of(x);
+  tn_node *keep = tn__random_bernoulli(c, &shape, 1 - p);
   /* chosen, not multiplied: 0 * inf is no zero */
-  return tn_where(keep, tn_mul_scalar(x, p < 1 ? 1 / (1 - p) : 0), tn_const(c, tn_dtype_of(x), 0));
+  return tn__where(c, keep, tn__op2_num(c, OP_MUL, x, p < 1 ? 1 / (1 - p) : 0), tn__literal_like(c, x, 0));
+}
+
+tn_tensor *tn_dropout(tn_tensor *x, double p, bool training) {
+  tn__call k = {.name = "tn_dropout", .fn = dropout, .in = &x, .nin = 1, .f = {p}, .i = {training}};
+  return tn__do(&k) != TN_OK || k.out ? k.out : x;
 }

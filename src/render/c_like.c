@@ -133,14 +133,16 @@ static int column_of(int kind) {
 /* The kind in which values of a kind are computed. */
 static int value_kind(int kind) { return kind == TN_F16 || kind == TN_BF16 ? TN_F32 : kind; }
 
-/* An op over operands' texts. */
-const char *tn__print_apply(tn__printer *p, int op, int kind, int skind, const char *const *operand) {
+/* An op over operands' texts; *rounds: the result is yet to be rounded. */
+static const char *exact_text(tn__printer *p, int op, int kind, int skind, const char *const *operand, bool *rounds) {
   static const char *const call[] = {NULL, "tn_%s_%s($0)", "tn_%s_%s($0, $1)", "tn_%s_%s($0, $1, $2)"};
   bool exact = op == OP_WHERE || op == OP_NEG || op == OP_ABS || op == OP_MIN || op == OP_MAX; /* in f16 as in f32 */
   bool own = op == OP_FMA; /* rounds once: f16 and bf16 have helpers of their own */
   int compute = own ? skind : value_kind(skind);
   const char *spelling = p->d->op[op][column_of(compute)];
-  if (!spelling && skind == TN_BOOL) return tn__print_format(p, "(%s) != 0", tn__print_apply(p, op, TN_U8, TN_U8, operand)); /* as eval: arithmetic on 0 and 1 */
+  *rounds = !exact && !own && p->d->round[kind];
+  if (!spelling && skind == TN_BOOL) /* as eval: arithmetic on 0 and 1 */
+    return tn__print_format(p, "(%s) != 0", exact_text(p, op, TN_U8, TN_U8, operand, rounds));
   char helper[64];
   if (!spelling) {
     snprintf(helper, sizeof helper, call[tn__ops[op].min_src], tn__ops[op].text, dtype_text(compute));
@@ -148,11 +150,18 @@ const char *tn__print_apply(tn__printer *p, int op, int kind, int skind, const c
   }
   const char *all[3] = {0};
   for (uint32_t i = 0; i < tn__ops[op].min_src; i++) all[i] = operand[i];
-  const char *s = fill(p, spelling, value_kind(kind), compute, all);
-  return exact || own ? s : fill_one(p, p->d->round[kind], kind, s);
+  return fill(p, spelling, value_kind(kind), compute, all);
 }
 
-static const char *cast_text(tn__printer *p, int from, int to, const char *x) {
+static const char *rounded(tn__printer *p, int kind, const char *x, bool rounds) { return rounds ? fill_one(p, p->d->round[kind], kind, x) : x; }
+
+const char *tn__print_apply(tn__printer *p, int op, int kind, int skind, const char *const *operand) {
+  bool rounds;
+  const char *x = exact_text(p, op, kind, skind, operand, &rounds);
+  return rounded(p, kind, x, rounds);
+}
+
+static const char *cast_text(tn__printer *p, int from, int to, const char *x, bool *rounds) {
   int wide = value_kind(from);
   if (from == TN__INDEX32) from = wide = TN_I32;
   if (from == to) return x;
@@ -161,7 +170,8 @@ static const char *cast_text(tn__printer *p, int from, int to, const char *x) {
   bool exact = wide == TN_F32 || from == TN_BOOL || tn__size_of(from) <= 2; /* as an f32 */
   if (p->d->round[to] && !exact) /* by way of f32 it would round twice */
     return tn__print_format(p, "tn_%s_to_%s(%s)", dtype_text(from), dtype_text(to), x);
-  return fill_one(p, p->d->round[to], to, tn__print_format(p, "(%s)%s", p->d->value[to], x));
+  *rounds = p->d->round[to];
+  return tn__print_format(p, "(%s)%s", p->d->value[to], x);
 }
 
 static const char *bitcast_text(tn__printer *p, int from, int to, const char *x) {
@@ -177,14 +187,15 @@ static int index_kind(const tn__printer *p, const tn_node *n) {
   return n->dtype == TN__INDEX ? tn__print_kind(p, n) : TN__INDEX32;
 }
 
-static const char *scalar_text(tn__printer *p, tn_node *n) {
+static const char *scalar_text(tn__printer *p, tn_node *n, bool *rounds) {
   const char *operand[3] = {0};
   uint32_t first = n->op == OP_WHERE;
   for (uint32_t i = 0; i < n->nsrc; i++) operand[i] = tn__print_name(p, n->src[i]);
   int kind = tn__print_kind(p, n), skind = tn__print_kind(p, n->src[first]);
-  if (n->op == OP_CAST) return cast_text(p, skind, kind, operand[0]);
+  *rounds = false;
+  if (n->op == OP_CAST) return cast_text(p, skind, kind, operand[0], rounds);
   if (n->op == OP_BITCAST) return bitcast_text(p, skind, kind, operand[0]);
-  if (n->src[first]->dtype != TN__INDEX) return tn__print_apply(p, n->op, kind, skind, operand);
+  if (n->src[first]->dtype != TN__INDEX) return exact_text(p, n->op, kind, skind, operand, rounds);
   int compute = index_kind(p, n);
   for (uint32_t i = first; compute == TN__INDEX && i < n->nsrc; i++)
     if (tn__print_kind(p, n->src[i]) != TN__INDEX) operand[i] = tn__print_format(p, "(%s)%s", p->d->value[TN__INDEX], operand[i]);
@@ -199,12 +210,26 @@ void tn__print_value(tn__printer *p, tn_node *n, const char *text) {
   tn__print_line(p, "const %s %s = %s;", p->d->value[tn__print_kind(p, n)], name, text);
 }
 
+/* A value that is stored need not be rounded for that, only for its other users: x<N> is what v<N> was before. */
+static void put_scalar(tn__printer *p, tn_node *n) {
+  bool rounds;
+  const char *x = scalar_text(p, n, &rounds);
+  uint64_t stored;
+  if (rounds && tn__map_get(&p->stored, (uintptr_t)n, &stored)) {
+    const char *exact = tn__print_format(p, "x%" PRIu32, p->nvalue);
+    tn__print_line(p, "const %s %s = %s;", p->d->value[n->dtype], exact, x);
+    tn__map_putp(&p->stored, n, exact);
+    x = exact;
+  }
+  tn__print_value(p, n, rounded(p, n->dtype, x, rounds));
+}
+
 void tn__print_deep(tn__printer *p, tn_node *n) {
   tn__nodes nodes = {0};
   if (tn__map_getp(&p->name, n)) return;
   tn__topo(&p->c->scratch, &n, 1, &nodes);
   for (uint32_t i = 0; i < nodes.n; i++)
-    if (tn__is_elementwise(nodes.v[i]) && !tn__map_getp(&p->name, nodes.v[i])) tn__print_value(p, nodes.v[i], scalar_text(p, nodes.v[i]));
+    if (tn__is_elementwise(nodes.v[i]) && !tn__map_getp(&p->name, nodes.v[i])) put_scalar(p, nodes.v[i]);
 }
 
 void tn__print_plain(tn__printer *p, tn_node *n) {
@@ -216,7 +241,7 @@ void tn__print_plain(tn__printer *p, tn_node *n) {
   case OP_ENDIF: tn__print_brace(p, "}"); break;
   default:
     if (!tn__is_elementwise(n)) tn__fail(p->c, TN_ERUN, "kernel %s: %s cannot stand in a kernel", p->k->name, tn__ops[n->op].text);
-    tn__print_value(p, n, scalar_text(p, n));
+    put_scalar(p, n);
   }
 }
 
@@ -236,7 +261,7 @@ void tn__print_load(tn__printer *p, tn_node *n) { tn__print_value(p, n, tn__prin
 
 void tn__print_store(tn__printer *p, tn_node *n, const char *gate, const char *element) {
   int dt = n->src[0]->dtype;
-  const char *x = tn__print_name(p, n->src[2]);
+  const char *exact = n->op == OP_STORE ? tn__map_getp(&p->stored, n->src[2]) : NULL, *x = exact ? exact : tn__print_name(p, n->src[2]);
   if (n->op == OP_STOREADD) x = tn__print_apply(p, OP_ADD, dt, dt, (const char *[]){fill_one(p, p->d->load[dt], dt, element), x});
   const char *test = gate ? tn__print_format(p, "if (%s) ", gate) : "";
   tn__print_line(p, "%s%s = %s;", test, element, fill_one(p, p->d->store[dt], dt, x));
@@ -273,9 +298,21 @@ static void check_dtypes(const tn__printer *p) {
     for (uint32_t i = 0; i < p->k->part[part].n; i++) check_dtype(p, p->k->part[part].ins[i]->dtype);
 }
 
+/* The values that are stored as they are. */
+static void find_stored(tn__printer *p) {
+  tn__map_init(&p->stored, &p->c->scratch);
+  for (uint32_t i = 0; i < p->part->n; i++)
+    if (p->part->ins[i]->op == OP_STORE) tn__map_put(&p->stored, (uintptr_t)p->part->ins[i]->src[2], 0);
+}
+
 void tn__render_unit(tn_ctx *c, tn__sb *out, const tn__dialect *d, tn__kernel *const *kernels, uint32_t n) {
   tn__printer p = {.c = c, .out = out, .d = d};
+  if (d->group && c->mode == TN_MODE_STRICT) tn__sb_puts(out, "#define TN_STRICT\n");
   for (uint32_t i = 0; d->head[i]; i++) tn__sb_puts(out, d->head[i]);
+  bool tiles = false;
+  for (uint32_t i = 0; i < n; i++)
+    for (uint32_t part = 0; part < kernels[i]->nparts; part++) tiles |= kernels[i]->part[part].tile != NULL;
+  if (tiles && d->group && d->group->tiles) tn__sb_puts(out, d->group->tiles);
   for (uint32_t i = 0; i < n; i++) {
     p.k = kernels[i];
     check_dtypes(&p);
@@ -284,6 +321,7 @@ void tn__render_unit(tn_ctx *c, tn__sb *out, const tn__dialect *d, tn__kernel *c
       p.part = &p.k->part[part];
       p.nvalue = p.nloop = p.nacc = p.open.n = 0;
       tn__map_init(&p.name, &c->scratch);
+      find_stored(&p);
       if (d->group) tn__print_group(&p, part);
       else tn__print_slices(&p, part);
       if (p.open.n) tn__fail(c, TN_ERUN, "kernel %s leaves a loop open", p.k->name);

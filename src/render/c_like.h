@@ -24,6 +24,7 @@ typedef struct tn__printer {
   const tn__kernel *k;
   const tn__part *part;
   tn__map name;   /* node -> its text */
+  tn__map stored; /* value of a STORE -> the text of what it was before rounding, NULL if there is none */
   uint32_t nvalue, nloop, nacc;
   int depth;
   tn__vec(tn__open_loop) open;
@@ -34,6 +35,7 @@ typedef struct tn__printer {
   /* groups */
   tn__map packed; /* LOAD or STORE -> the number of the registers that hold its neighbours */
   uint32_t npacked;
+  tn__map divisor; /* f32 that lanes divide by and all threads have: its reciprocal stands behind it */
 } tn__printer;
 
 const char *tn__print_format(tn__printer *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

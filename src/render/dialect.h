@@ -27,7 +27,9 @@ typedef struct tn__group_words {
   const char *barrier[2];                /* all threads of a group meet: more than a warp, at most a warp */
   const char *swap;                      /* $0 of the thread whose number differs in bit $1, in the mask $2; NULL: only through shared memory */
   const char *wide[5];                   /* types of 1, 2, 4, 8 and 16 bytes */
+  const char *tiles;                     /* the text that products by tiles need; NULL: they are printed as loops */
   const char *unroll;                    /* in front of a loop */
+  const char *reciprocal, *divide;       /* of f32: $2 for many $0 / $1, and one of them; NULL: divisions are not prepared */
 } tn__group_words;
 
 struct tn__dialect {

@@ -151,6 +151,47 @@ static void put_store(tn__printer *p, tn_node *n) {
   tn__print_store(p, n, gate, element(p, n));
 }
 
+/* ---- products by tiles ---- */
+
+static const tn__tile *tile_of(const tn__printer *p) { return p->d->group->tiles ? p->part->tile : NULL; }
+
+/* A function from the line and the step to the place of an operand's element. */
+static void put_operand(tn__printer *p, const tn__tile *tile, int side) {
+  static const char *const name[] = {"rows", "columns"};
+  tn__map names = p->name; /* what the function computes for itself has no names outside */
+  tn_node *buf = tile->load[side]->src[0];
+  tn__map_init(&p->name, &p->c->scratch);
+  tn__map_putp(&p->name, p->part->global, tn__map_getp(&names, p->part->global));
+  for (uint32_t v = 0; v < p->k->nvar; v++)
+    if (tn__map_getp(&names, p->k->var[v])) tn__map_putp(&p->name, p->k->var[v], tn__map_getp(&names, p->k->var[v]));
+  tn__map_putp(&p->name, tile->line[side], "line");
+  tn__map_putp(&p->name, tile->steps, "step");
+  tn__print_line(p, "auto %s = [&](i32 line, i32 step) {", name[side]);
+  p->depth++;
+  tn__print_deep(p, tile->at[side]);
+  tn__print_line(p, "return b%" PRId64 " + %s;", buf->ints[0], tn__print_name(p, tile->at[side]));
+  tn__print_brace(p, "};");
+  p->name = names;
+}
+
+static void put_tile(tn__printer *p, const tn__tile *tile) {
+  int cells = tile->form->rows * tile->form->cols / tile->form->threads;
+  put_operand(p, tile, 0);
+  put_operand(p, tile, 1);
+  tn__print_line(p, "f32 acc[%d];", cells);
+  tn__print_line(p, "%s", p->d->group->unroll);
+  tn__print_line(p, "for (i32 l = 0; l < %d; l++) acc[l] = 0;", cells);
+  tn__print_line(p, "tn_tile_%s<%d, %d>(acc, rows, columns, %s, scratch);", tile->form->name, tile->by_steps[0], tile->by_steps[1], tn__print_name(p, tile->steps->src[0]));
+}
+
+/* The accumulator of the element at hand: turns, then neighbours. */
+static const char *tile_cell(tn__printer *p, const tn__tile *tile) {
+  const char *at = "0";
+  for (int i = 0; i < TN__DIGITS; i++)
+    if (tile->digit[i]) at = tn__print_format(p, "(%s * %d + %s)", at, tile->form->digit[i].extent, tn__print_name(p, tile->digit[i]));
+  return tn__print_format(p, "acc[%s]", at);
+}
+
 /* ---- accumulators ---- */
 
 /* The threads' registers as one value that all threads have. */
@@ -208,8 +249,41 @@ static const char *cell(tn__printer *p, tn_node *n) {
 }
 
 static void put_getacc(tn__printer *p, tn_node *n) {
-  if (combines(n)) put_combined(p, n);
+  if (tile_of(p) && n->src[0] == tile_of(p)->acc) tn__print_value(p, n, tile_cell(p, tile_of(p)));
+  else if (combines(n)) put_combined(p, n);
   else tn__print_value(p, n, cell(p, n));
+}
+
+/* ---- divisions ---- */
+
+/* Divisors of lanes that are computed outside of them. */
+static void find_divisors(tn__printer *p) {
+  tn__map inside;
+  int lanes = 0;
+  tn__map_init(&inside, &p->c->scratch);
+  tn__map_init(&p->divisor, &p->c->scratch);
+  for (uint32_t i = 0; i < p->part->n && p->d->group->divide; i++) {
+    tn_node *n = p->part->ins[i];
+    if (n->op == OP_RANGE && n->ints[0] == AX_UPCAST) lanes++;
+    if (n->op == OP_END && n->src[0]->ints[0] == AX_UPCAST) lanes--;
+    if (lanes) tn__map_put(&inside, (uintptr_t)n, 1);
+    if (!lanes || n->op != OP_DIV || n->dtype != TN_F32) continue;
+    if (n->src[1]->op == OP_CONST || !tn__map_get(&inside, (uintptr_t)n->src[1], NULL)) tn__map_put(&p->divisor, (uintptr_t)n->src[1], 1);
+  }
+}
+
+static void put_reciprocal(tn__printer *p, tn_node *n) {
+  if (n->op == OP_CONST || !tn__map_get(&p->divisor, (uintptr_t)n, NULL)) return;
+  tn__words w = {.word = {['0'] = tn__print_name(p, n)}};
+  tn__print_line(p, "const %s r%s = %s;", p->d->value[n->dtype], w.word['0'], tn__print_expand(p, p->d->group->reciprocal, &w));
+}
+
+static bool put_division(tn__printer *p, tn_node *n) {
+  if (n->op != OP_DIV || !in_lanes(p) || !tn__map_get(&p->divisor, (uintptr_t)n->src[1], NULL)) return false;
+  tn__words w = {.word = {['0'] = tn__print_name(p, n->src[1])}}, all = {.word = {['0'] = tn__print_name(p, n->src[0]), ['1'] = w.word['0']}};
+  all.word['2'] = n->src[1]->op == OP_CONST ? tn__print_expand(p, p->d->group->reciprocal, &w) : tn__print_format(p, "r%s", w.word['0']);
+  tn__print_value(p, n, tn__print_expand(p, p->d->group->divide, &all));
+  return true;
 }
 
 /* ---- loops ---- */
@@ -218,6 +292,7 @@ static void put_getacc(tn__printer *p, tn_node *n) {
 static bool holds_own(const tn__printer *p, uint32_t start) {
   int64_t extent;
   if (!tn__const_int(p->part->ins[start]->src[0], &extent) || extent > UNROLLED) return false;
+  if (tile_of(p)) return p->part->ins[start]->ints[0] == AX_LOOP;
   for (uint32_t i = start, end = end_of(p, start); i < end; i++)
     if (is_access(p->part->ins[i]) && threads_of(p->part->ins[i]->src[0])) return true;
   return false;
@@ -236,13 +311,14 @@ static void open_range(tn__printer *p, uint32_t start) {
     else tn__print_line(p, "if (t < %s) {", extent);
   } else {
     if (axis == AX_UNROLL) put_packs(p, start);
-    if (axis == AX_UNROLL || holds_own(p, start)) tn__print_line(p, "%s", p->d->group->unroll);
+    if (axis == AX_UNROLL || (axis != AX_GLOBAL && holds_own(p, start))) tn__print_line(p, "%s", p->d->group->unroll);
     const char *i = tn__print_give(p, r, 'i', p->nloop++);
-    const char *from = axis == AX_GLOBAL ? p->d->group->group : "0", *by = axis == AX_GLOBAL ? p->d->group->groups : "1";
-    tn__print_line(p, "for (%s %s = (%s)%s; %s < %s; %s += (%s)%s) {", type, i, type, from, i, extent, i, type, by);
+    if (axis != AX_GLOBAL) tn__print_line(p, "for (%s %s = 0; %s < %s; %s++) {", type, i, i, extent, i);
+    else tn__print_line(p, "for (%s %s = (%s)%s; %s < %s; %s += (%s)%s) {", type, i, type, p->d->group->group, i, extent, i, type, p->d->group->groups);
   }
   p->depth++;
   tn__vec_push(&p->c->scratch, &p->open, o);
+  if (axis == AX_GLOBAL && tile_of(p)) put_tile(p, tile_of(p));
 }
 
 static void close_range(tn__printer *p) {
@@ -254,8 +330,12 @@ static void close_range(tn__printer *p) {
 
 /* ---- a part ---- */
 
-static void put_instruction(tn__printer *p, uint32_t at) {
+/* Gives the number of the instruction to go on behind. */
+static uint32_t put_instruction(tn__printer *p, uint32_t at) {
   tn_node *n = p->part->ins[at];
+  const tn__tile *tile = tile_of(p);
+  if (tile && n == tile->acc) return at;
+  if (tile && n == tile->steps) return end_of(p, at);
   switch (n->op) {
   case OP_RANGE: open_range(p, at); break;
   case OP_END: close_range(p); break;
@@ -265,8 +345,11 @@ static void put_instruction(tn__printer *p, uint32_t at) {
   case OP_LOAD: tn__print_value(p, n, tn__print_loaded(p, n, element(p, n))); break;
   case OP_STORE: case OP_STOREADD: put_store(p, n); break;
   case OP_BARRIER: put_barrier(p); break;
-  default: tn__print_plain(p, n);
+  default:
+    if (!put_division(p, n)) tn__print_plain(p, n);
   }
+  if (!in_lanes(p)) put_reciprocal(p, n);
+  return at;
 }
 
 static void put_signature(tn__printer *p, uint32_t number) {
@@ -309,7 +392,7 @@ static void put_local(tn__printer *p, const tn_node *local, int64_t at) {
 static void put_declarations(tn__printer *p) {
   const tn__group_words *w = p->d->group;
   tn__map used;
-  bool shares = false;
+  bool shares = tile_of(p) != NULL;
   find_used(p, &used);
   for (uint32_t l = 0; l < p->k->nlocal; l++) shares |= tn__map_get(&used, (uintptr_t)p->k->local[l], NULL) && !threads_of(p->k->local[l]);
   if (shares) put_shared(p, w->scratch, p->k->shared);
@@ -337,6 +420,7 @@ void tn__print_group(tn__printer *p, uint32_t number) {
   put_signature(p, number);
   p->depth = 1;
   put_declarations(p);
-  for (uint32_t at = 0; at < p->part->n; at++) put_instruction(p, at);
+  find_divisors(p);
+  for (uint32_t at = 0; at < p->part->n; at++) at = put_instruction(p, at);
   tn__print_brace(p, "}");
 }

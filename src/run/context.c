@@ -1,6 +1,7 @@
 /* Opening and closing a context: the one place that knows every part of it. */
 #include "backend/cpu/cpu.h"
 #include "backend/cuda/cuda.h"
+#include "backend/opencl/opencl.h"
 #include "backend/ref/ref.h"
 #include "rewrite/rewrite.h"
 #include "run/runtime.h"
@@ -60,29 +61,61 @@ static void resolve(tn_ctx *c, const tn_options *o) {
   c->opt.cc = own(c, or_env(o->cc, "TENET_CC"));
   c->opt.cache_dir = find_cache(c, o->cache_dir);
   c->opt.threads = find_threads(c, o->threads);
+  const char *library = getenv("TENET_LIBRARY");
+  c->opt.no_library = o->no_library || (library && !strcmp(library, "off"));
   c->opt.mode = c->mode = find_mode(c, o->mode);
 }
 
 /* ---- open and close ---- */
 
+/* Devices that are looked for when one of theirs is asked for: "cuda:0".  Looking loads drivers, which takes its time. */
+static const struct family {
+  const char *name;
+  int (*open)(tn_ctx *c, int first);
+  const char *(*missing)(void);
+} families[] = {{"cuda", tn__cuda_open, tn__cuda_missing}, {"opencl", tn__opencl_open, tn__opencl_missing}};
+
+enum { FAMILIES = sizeof families / sizeof *families };
+
+/* Is it a device of the family, by its name?  *number: which. */
+static bool belongs(const struct family *f, const char *name, int *number) {
+  size_t n = strlen(f->name);
+  if (strncmp(name, f->name, n)) return false;
+  if (sscanf(name + n, ":%d", number) != 1) *number = 0;
+  return true;
+}
+
+static void open_family(tn_ctx *c, const struct family *f, int first) {
+  char name[32];
+  snprintf(name, sizeof name, "%s:0", f->name);
+  if (tn__device_find(c, name) < 0) f->open(c, first);
+}
+
+static void open_family_of(tn_ctx *c, const char *name) {
+  int number;
+  for (int i = 0; i < FAMILIES; i++)
+    if (belongs(&families[i], name, &number)) open_family(c, &families[i], number);
+}
+
 _Noreturn static void refuse_device(tn_ctx *c, const char *want) {
+  const char *why = "";
   tn__sb list;
+  int n = tn__device_count(c), number;
   tn__sb_init(&list, &c->scratch);
-  int n = tn__device_count(c);
   for (int i = 0; i < n; i++) tn__sb_printf(&list, "%s%s", i == 0 ? "" : i == n - 1 ? " and " : ", ", tn__device_get(c, i)->name);
-  const char *why = strncmp(want, "cuda", 4) ? "" : tn__cuda_missing();
+  for (int i = 0; i < FAMILIES; i++)
+    if (belongs(&families[i], want, &number)) why = families[i].missing();
   tn__fail(c, TN_EDEVICE, "there is no device '%s'%s%s; there are %s", want, *why ? ": " : "", why, tn__sb_str(&list));
 }
 
-/* The device asked for comes first: device 0 is where tensors are made.  Whoever asks for the CPU does not wait for a GPU's driver: that one
- * is opened by tn__open_gpus() when somebody asks for its devices. */
+/* The device asked for comes first: device 0 is where tensors are made.  Whoever asks for the CPU waits for no driver: other families' devices
+ * are opened when somebody asks for one, or for the list. */
 static void open_devices(tn_ctx *c) {
   const char *want = c->opt.device && *c->opt.device ? c->opt.device : "best";
-  bool best = !strcmp(want, "best"), cpu = !strcmp(want, "cpu"), ref = !strncmp(want, "ref", 3);
-  int number = 0;
-  if (sscanf(want, "cuda:%d", &number) != 1) number = 0;
+  bool best = !strcmp(want, "best"), ref = !strncmp(want, "ref", 3);
   tn__devices_open(c);
-  if (best ? tn__cuda_usable() : !cpu && !ref) tn__cuda_open(c, number);
+  if (best && tn__cuda_usable()) tn__cuda_open(c, 0);
+  open_family_of(c, want);
   if (ref) tn__ref_open(c, want);
   tn__cpu_open(c);
   if (!ref) tn__ref_open(c, "ref");
@@ -90,12 +123,12 @@ static void open_devices(tn_ctx *c) {
 }
 
 void tn__open_gpus(tn_ctx *c) {
-  if (tn__device_find(c, "cuda:0") < 0) tn__cuda_open(c, 0);
+  for (int i = 0; i < FAMILIES; i++) open_family(c, &families[i], 0);
 }
 
 int tn__find_device(tn_ctx *c, const char *name) {
   int at = tn__device_find(c, name);
-  if (at < 0) tn__open_gpus(c);
+  if (at < 0) open_family_of(c, name);
   if (at < 0) at = tn__device_find(c, name);
   if (at < 0) refuse_device(c, name);
   return at;

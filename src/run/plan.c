@@ -1,9 +1,8 @@
 /* From a graph to something that runs: the passes, in order, in compile(). */
 #include "backend/cpu/cpu.h"
-#include "ir/eval.h"
+#include "ir/constraint.h"
 #include "ir/text.h"
 #include "lower/lower.h"
-#include "render/render.h"
 #include "rewrite/rewrite.h"
 #include "run/runtime.h"
 #include <string.h>
@@ -40,6 +39,7 @@ struct tn__plan {
   uint32_t nkernels, nout;
   tn__nodes var;
   int64_t *value;             /* bound to var */
+  tn__constraint_list needs;  /* of them */
   bool bound;
   step *step;
   tn__nodes scratch;          /* sizes (elements) of kernels' own buffers */
@@ -53,8 +53,19 @@ struct tn__plan {
   uint64_t clock;
 };
 
+static void check_devices(tn_ctx *c, tn_node *const *roots, uint32_t n) {
+  int device = -1;
+  for (uint32_t i = 0; i < n; i++) {
+    int d = roots[i]->device;
+    if (device >= 0 && d >= 0 && d != device)
+      tn__fail(c, TN_EDEVICE, "values on %s and on %s cannot be computed as one: move them with tn_to", tn__device_get(c, device)->name, tn__device_get(c, d)->name);
+    if (d >= 0) device = d;
+  }
+}
+
 tn_node *tn__plan_key(tn_ctx *c, tn_node *const *roots, uint32_t n, tn__nodes *in) {
   tn__nodes all = {0}, param = {0};
+  check_devices(c, roots, n);
   tn_node *sink = tn__sink(c, roots, n, "outputs");
   tn__topo(&c->scratch, &sink, 1, &all);
   for (uint32_t i = 0; i < all.n; i++) {
@@ -144,6 +155,14 @@ static void find_vars(tn__plan *p) {
   p->value = tn__arena_zalloc(&p->arena, (p->var.n + 1) * sizeof *p->value);
 }
 
+static void find_needs(tn_ctx *c, tn__plan *p) {
+  if (p->var.n) tn__constraints_find(c, &p->arena, p->key, &p->needs);
+  for (uint32_t i = 0; i < p->needs.n; i++) {
+    keep(p, p->needs.v[i].left);
+    keep(p, p->needs.v[i].right);
+  }
+}
+
 static void find_lives(tn__plan *p) {
   uint32_t nb = p->s->bufs.n, n = nb + p->scratch.n;
   p->bytes = tn__arena_zalloc(&p->arena, (n + 1) * sizeof *p->bytes);
@@ -190,6 +209,7 @@ static void compile(void *arg) {
   lower_items(c, p);
   find_scratch(p);
   find_vars(p);
+  find_needs(c, p);
   find_lives(p);
   p->code = p->nkernels ? p->dev->ops->compile(p->dev, p->kernel, p->nkernels) : NULL;
   c->stats.schedules_compiled++;
@@ -248,6 +268,8 @@ tn__plan *tn__plan_get(tn_ctx *c, tn_node *key) {
 void tn__plan_pin(tn__plan *p, int by) { p->pins += by; }
 
 tn__plan *tn__plan_next(const tn__plan *p) { return p->next; }
+
+tn__device *tn__plan_device(const tn__plan *p) { return p->dev; }
 
 uint32_t tn__plan_vars(const tn__plan *p, tn_node *const **var) {
   *var = p->var.v;
@@ -325,6 +347,7 @@ void tn__plan_bind(tn_ctx *c, tn__plan *p, const int64_t *value) {
       tn__fail(c, TN_EBOUND, "size %s = %lld is outside of %lld..%lld", p->var.v[i]->name, (long long)value[i], (long long)p->var.v[i]->lo, (long long)p->var.v[i]->hi);
     p->value[i] = value[i];
   }
+  tn__constraints_check(c, &p->needs, &(tn__env){.key = p->var.v, .val = p->value, .n = p->var.n});
   for (uint32_t b = 0; b < p->s->bufs.n; b++) p->bytes[b] = bytes_of(c, p, p->s->bufs.v[b].size, p->s->bufs.v[b].dtype);
   for (uint32_t b = 0; b < p->scratch.n; b++) p->bytes[p->s->bufs.n + b] = bytes_of(c, p, p->scratch.v[b], p->scratch_dtype.v[b]);
   place(c, p);
@@ -447,14 +470,6 @@ void tn__plan_print(tn_ctx *c, const tn__plan *p, tn__sb *out) {
   tn__print(out, p->key);
   tn__sb_puts(out, "\n# schedule\n");
   tn__print(out, p->s->text);
-  tn__sb_puts(out, "\n# kernels, optimised\n");
-  for (uint32_t i = 0; i < p->nkernels; i++) {
-    tn__sb_printf(out, "# %s:%s\n", p->kernel[i]->name, p->kernel[i]->note);
-    for (uint32_t part = 0; part < p->kernel[i]->nparts; part++) {
-      tn__print(out, p->kernel[i]->part[part].body);
-      tn__sb_puts(out, "\n");
-    }
-  }
-  tn__sb_puts(out, "# source\n");
-  tn__render_unit(c, out, p->dev->dialect ? p->dev->dialect : &tn__dialect_c, p->kernel, p->nkernels);
+  tn__sb_puts(out, "\n");
+  tn__kernels_print(c, p->dev, p->kernel, p->nkernels, out);
 }

@@ -1,4 +1,4 @@
-/* For people: tensors, devices, and what a step is made of. */
+/* For people: tensors and devices. */
 #include "ir/eval.h"
 #include "run/runtime.h"
 #include "tenet/device.h"
@@ -61,16 +61,14 @@ static void print_axis(FILE *f, const tn_tensor *t, const char *data, uint32_t a
 }
 
 typedef struct job {
-  tn_tensor *const *t;
-  int n;
+  tn_tensor *t;
   FILE *f;
-  tn_program_info *info;
 } job;
 
 static void do_print(tn_ctx *c, void *arg) {
   const job *k = arg;
-  tn_tensor *t = k->t[0];
-  tn__run_realize(c, k->t, 1);
+  tn_tensor *t = k->t;
+  tn__run_realize(c, &t, 1);
   size_t bytes = tn_nbytes(t);
   char *data = tn__alloc(c, bytes + 1);
   tn__buffer *b = tn__storage_buffer(c, t->node);
@@ -79,60 +77,8 @@ static void do_print(tn_ctx *c, void *arg) {
   fprintf(k->f, " : %s\n", tn__node_type(t->node, &c->scratch));
 }
 
-static tn_ctx *ctx_of(tn_tensor *const *t, int n) {
-  for (int i = 0; i < n && t; i++)
-    if (t[i] && t[i]->magic == TN__CELL_MAGIC) return t[i]->ctx;
-  return NULL;
-}
-
-static tn_status run(const char *api, void (*fn)(tn_ctx *, void *), job *k) {
-  tn_ctx *c = ctx_of(k->t, k->n);
-  if (!c) return TN_EINVAL;
-  return tn__ctx_run(c, api, fn, k) ? TN_OK : c->failed;
-}
-
 tn_status tn_print(tn_tensor *t, FILE *f) {
-  job k = {.t = &t, .n = 1, .f = f ? f : stdout};
-  return run("tn_print", do_print, &k);
-}
-
-/* ---- explain ---- */
-
-static tn__plan *plan_of(tn_ctx *c, const job *k) {
-  tn__nodes roots = {0}, in = {0};
-  for (int i = 0; i < k->n; i++) {
-    if (!k->t[i] || k->t[i]->magic != TN__CELL_MAGIC || k->t[i]->ctx != c) tn__fail(c, TN_EINVAL, "argument %d is not a tensor of this context", i + 1);
-    if (k->t[i]->node->op != OP_STORAGE) tn__vec_push(&c->scratch, &roots, k->t[i]->node);
-  }
-  if (!roots.n) tn__fail(c, TN_EINVAL, "there is nothing to compute: the values are realised");
-  tn__plan *p = tn__plan_get(c, tn__plan_key(c, roots.v, roots.n, &in));
-  tn_node *const *var;
-  uint32_t n = tn__plan_vars(p, &var);
-  int64_t *value = tn__alloc(c, (n + 1) * sizeof *value);
-  for (uint32_t i = 0; i < n; i++) value[i] = var[i]->hi;
-  tn__plan_bind(c, p, value);
-  return p;
-}
-
-static void do_explain(tn_ctx *c, void *arg) {
-  const job *k = arg;
-  tn__sb s;
-  tn__sb_init(&s, &c->scratch);
-  tn__plan_print(c, plan_of(c, k), &s);
-  if (fputs(tn__sb_str(&s), k->f) == EOF) tn__fail(c, TN_EIO, "writing failed");
-}
-
-static void do_info(tn_ctx *c, void *arg) {
-  const job *k = arg;
-  tn__plan_info(plan_of(c, k), k->info);
-}
-
-tn_status tn_explain(tn_tensor *const *t, int n, FILE *out) {
-  job k = {.t = t, .n = n, .f = out ? out : stdout};
-  return run("tn_explain", do_explain, &k);
-}
-
-tn_status tn_get_info(tn_tensor *const *t, int n, tn_program_info *out) {
-  job k = {.t = t, .n = n, .info = out};
-  return out ? run("tn_get_info", do_info, &k) : TN_EINVAL;
+  job k = {.t = t, .f = f ? f : stdout};
+  if (!t || t->magic != TN__CELL_MAGIC) return TN_EINVAL;
+  return tn__ctx_run(t->ctx, "tn_print", do_print, &k) ? TN_OK : t->ctx->failed;
 }

@@ -14,7 +14,7 @@ typedef struct input {
   tn_node *node;      /* the placeholder; kept */
   tn__buffer *own;    /* of tn_program_write */
   tn_tensor *bound;   /* of tn_program_bind; retained */
-  bool set;
+  bool set, refused;  /* it has a value; the last one given was refused */
   int64_t *size;      /* of what is bound, by axis */
 } input;
 
@@ -318,6 +318,15 @@ static void set_shape(input *in, const int64_t *size) {
   in->set = true;
 }
 
+/* The input that gets a value now.  Until that has succeeded it has none: what was there before is not what the caller wants. */
+static input *open_input(tn_ctx *c, tn_program *p, const char *name) {
+  need_ready(c, p);
+  input *in = find_input(c, p, name);
+  in->set = false;
+  in->refused = true;
+  return in;
+}
+
 static void plain_shape(tn_ctx *c, const tn_dim *shape, int rank, int64_t *out) {
   check_sizes(c, shape, rank);
   for (int i = 0; i < rank; i++) {
@@ -335,14 +344,13 @@ static size_t bytes_of(const tn_node *n, const int64_t *size) {
 static void do_write(tn_ctx *c, void *arg) {
   args *k = arg;
   int64_t size[TN_MAX_RANK];
-  need_ready(c, k->p);
-  input *in = find_input(c, k->p, k->name);
+  input *in = open_input(c, k->p, k->name);
   plain_shape(c, k->shape, k->rank, size);
   match_shape(c, in, size, (uint32_t)k->rank);
   size_t want = bytes_of(in->node, size);
   if (k->bytes != want) tn__fail(c, TN_EINVAL, "input '%s': %zu bytes given, the shape takes %zu", in->name, k->bytes, want);
   if (!k->data && want) tn__fail(c, TN_EINVAL, "the source is NULL");
-  tn__device *d = tn__device_get(c, 0);
+  tn__device *d = tn__device_get(c, 0); /* inputs are made on the default device */
   if (!in->own || in->own->size < want || in->own->refs > 1) {
     tn__buffer *b = tn__buffer_new(d, want);
     if (in->own) tn__buffer_drop(in->own);
@@ -362,13 +370,14 @@ tn_status tn_program_write(tn_program *p, const char *name, const tn_dim *shape,
 static void do_bind(tn_ctx *c, void *arg) {
   args *k = arg;
   int64_t size[TN_MAX_RANK];
-  need_ready(c, k->p);
-  input *in = find_input(c, k->p, k->name);
+  input *in = open_input(c, k->p, k->name);
   if (!k->t || k->t->magic != TN__CELL_MAGIC || k->t->ctx != c) tn__fail(c, TN_EINVAL, "input '%s': not a tensor of this context", in->name);
   const tn_node *n = k->t->node;
   if (n->op != OP_STORAGE) tn__fail(c, TN_ESTATE, "input '%s': the value is not realised (tn_realize)", in->name);
   if (n->dtype != in->node->dtype)
     tn__fail(c, TN_EDTYPE, "input '%s' is %s, not %s", in->name, tn__node_type(in->node, &c->scratch), tn__node_type(n, &c->scratch));
+  if (n->device != 0)
+    tn__fail(c, TN_EDEVICE, "input '%s' is on %s, not on %s: move the value with tn_to", in->name, tn__device_get(c, 0)->name, tn__device_get(c, n->device)->name);
   for (uint32_t i = 0; i < n->rank; i++) size[i] = n->dim[i]->ints[0];
   match_shape(c, in, size, n->rank);
   tn_retain(k->t);
@@ -393,18 +402,18 @@ static void fill_inputs(tn_ctx *c, tn_program *p) {
   for (uint32_t i = 0; i < p->sources.n; i++) {
     const source *s = &p->sources.v[i];
     const input *in = s->kind == FROM_INPUT ? &p->inputs.v[s->input] : NULL;
-    if (in && !in->set) tn__fail(c, TN_ESTATE, "input '%s' has not been bound", in->name);
+    if (in && !in->set) tn__fail(c, TN_ESTATE, in->refused ? "input '%s' has no value: the last one was refused" : "input '%s' has not been bound", in->name);
     if (in) p->in[i] = in->bound ? cell_buffer(c, in->bound) : in->own;
     else if (s->kind == FROM_CELL) p->in[i] = cell_buffer(c, s->cell);
-    else if (s->kind == FROM_RANDOM) p->in[i] = tn__storage_buffer(c, tn__random_state(c, NULL));
+    else if (s->kind == FROM_RANDOM) p->in[i] = tn__storage_on(c, tn__random_state(c, NULL), tn__plan_device(p->plan));
     else p->in[i] = tn__storage_buffer(c, s->node);
   }
 }
 
 /* A buffer of at least `bytes` that only the program holds. */
-static void renew(tn_ctx *c, tn__buffer **b, size_t bytes) {
-  if (*b && (*b)->size >= bytes && (*b)->refs == 1) return;
-  tn__buffer *fresh = tn__buffer_new(tn__device_get(c, 0), bytes);
+static void renew(tn__device *d, tn__buffer **b, size_t bytes) {
+  if (*b && (*b)->size >= bytes && (*b)->refs == 1 && (*b)->device == d) return;
+  tn__buffer *fresh = tn__buffer_new(d, bytes);
   if (*b) tn__buffer_drop(*b);
   *b = fresh;
 }
@@ -421,7 +430,7 @@ static tn_node *prepare(tn_ctx *c, state *s) {
   if (n->op == OP_STORAGE && n->refs <= own) return NULL; /* assigned from outside since: it stands nowhere yet */
   tn__buffer *b = s->spare;
   s->spare = NULL;
-  return tn__storage_make(c, n->dtype, b, n->dim, n->rank);
+  return s->cell ? tn__storage_make(c, n->dtype, b, n->dim, n->rank) : tn__storage_loose(c, n->dtype, b, n->dim, n->rank);
 }
 
 static void commit(tn_ctx *c, state *s, tn_node *fresh) {
@@ -468,18 +477,19 @@ static void do_run(tn_ctx *c, void *arg) {
     tn__random_flush(c);
     tn_rng_get_state(c, &seed, &calls);
   }
+  tn__device *d = tn__plan_device(p->plan);
   fill_inputs(c, p);
   take_sizes(c, p);
   tn__plan_bind(c, p->plan, p->value);
   for (uint32_t i = 0; i < p->outputs.n; i++) {
     output *o = &p->outputs.v[i];
     size_output(c, p, o);
-    renew(c, &o->buf, o->bytes);
+    renew(d, &o->buf, o->bytes);
     p->out[o->at] = o->buf;
   }
   for (uint32_t i = 0; i < p->states.n; i++) {
     state *s = &p->states.v[i];
-    renew(c, &s->spare, tn__plan_out_bytes(p->plan, s->at));
+    renew(d, &s->spare, tn__plan_out_bytes(p->plan, s->at));
     p->out[s->at] = s->spare;
   }
   tn_node **fresh = tn__alloc(c, (p->states.n + 1) * sizeof *fresh);

@@ -9,14 +9,12 @@ static void refuse_recording(tn_ctx *c) {
   if (c->runtime->recording) tn__fail(c, TN_ESTATE, "values cannot be read or realised while a program is being recorded");
 }
 
-void tn__run_realize(tn_ctx *c, tn_tensor *const *t, int n) {
-  refuse_recording(c);
-  tn__random_flush(c);
+/* Makes the values of these cells, all of one device, STORAGEs. */
+static void realize_on(tn_ctx *c, tn__device *d, tn_tensor *const *t, int n) {
   tn__nodes roots = {0}, in = {0};
   int *out_of = tn__alloc(c, ((size_t)n + 1) * sizeof *out_of);
   for (int i = 0; i < n; i++) {
     out_of[i] = -1;
-    if (t[i]->node->op == OP_STORAGE) continue;
     for (int j = 0; j < i; j++)
       if (t[j] == t[i]) out_of[i] = out_of[j];
     if (out_of[i] >= 0) continue;
@@ -27,7 +25,6 @@ void tn__run_realize(tn_ctx *c, tn_tensor *const *t, int n) {
     out_of[i] = (int)roots.n;
     tn__vec_push(&c->scratch, &roots, node);
   }
-  if (!roots.n) return;
   tn__plan *p = tn__plan_get(c, tn__plan_key(c, roots.v, roots.n, &in));
   tn_node *const *var;
   if (tn__plan_vars(p, &var)) tn__fail(c, TN_EBOUND, "size %s has no value: symbolic shapes run in programs (program.h)", var[0]->name);
@@ -35,14 +32,13 @@ void tn__run_realize(tn_ctx *c, tn_tensor *const *t, int n) {
   tn__buffer **buf = tn__alloc(c, (in.n + 1) * sizeof *buf);
   for (uint32_t i = 0; i < in.n; i++) {
     if (in.v[i]->op == OP_PARAM) tn__fail(c, TN_ESTATE, "the value depends on an input of a program, which has one only while the program runs");
-    buf[i] = tn__storage_buffer(c, in.v[i]);
+    buf[i] = tn__storage_on(c, in.v[i], d);
   }
   /* each output has its storage node, and with it an owner, before anything runs */
   tn__nodes fresh = {0};
   tn__buffer **out = tn__alloc(c, (roots.n + 1) * sizeof *out);
   for (uint32_t i = 0; i < roots.n; i++) {
     tn_node *r = roots.v[i];
-    tn__device *d = tn__device_get(c, r->device < 0 ? 0 : r->device);
     out[i] = tn__buffer_new(d, tn__plan_out_bytes(p, i));
     tn_node *st = tn__storage_make(c, r->dtype, out[i], r->dim, r->rank);
     tn__vec_push(&c->scratch, &fresh, st);
@@ -51,6 +47,20 @@ void tn__run_realize(tn_ctx *c, tn_tensor *const *t, int n) {
   if (status != TN_OK) tn__fail(c, status, "a kernel failed: %s", tn_status_text(status));
   for (int i = 0; i < n; i++)
     if (out_of[i] >= 0) tn__cell_set(t[i], fresh.v[out_of[i]]);
+}
+
+static int home_of(const tn_node *n) { return n->device < 0 ? 0 : n->device; }
+
+void tn__run_realize(tn_ctx *c, tn_tensor *const *t, int n) {
+  refuse_recording(c);
+  tn__random_flush(c);
+  tn_tensor **here = tn__alloc(c, ((size_t)n + 1) * sizeof *here);
+  for (int device = 0; device < tn__device_count(c); device++) {
+    int count = 0;
+    for (int i = 0; i < n; i++)
+      if (t[i]->node->op != OP_STORAGE && home_of(t[i]->node) == device) here[count++] = t[i];
+    if (count) realize_on(c, tn__device_get(c, device), here, count);
+  }
 }
 
 /* ---- the public functions ---- */
@@ -101,7 +111,7 @@ static void do_write(tn_ctx *c, void *arg) {
     if (!tn__is_const(t->node->dim[i])) tn__fail(c, TN_EBOUND, "%s has a symbolic size", tn__node_type(t->node, &c->scratch));
   check_bytes(c, t, k->bytes);
   if (!k->in && k->bytes) tn__fail(c, TN_EINVAL, "the source is NULL");
-  tn__device *d = tn__device_get(c, t->node->device < 0 ? 0 : t->node->device);
+  tn__device *d = tn__device_get(c, home_of(t->node));
   tn__buffer *b = tn__buffer_new(d, k->bytes);
   tn_node *st = tn__storage_make(c, t->node->dtype, b, t->node->dim, t->node->rank);
   if (k->bytes) d->ops->upload(d, b->mem, k->in, k->bytes);
@@ -171,7 +181,7 @@ typedef struct move {
 static void do_to(tn_ctx *c, void *arg) {
   move *k = arg;
   int at = tn__find_device(c, k->device);
-  int from = k->t->node->device < 0 ? 0 : k->t->node->device;
+  int from = home_of(k->t->node);
   if (at == from) {
     k->out = tn__cell_new(c, k->t->node);
     return;

@@ -20,7 +20,7 @@ struct tn__runtime {
 enum { TN__PLACEHOLDER = 1 << 24 }; /* PARAM slots from here on stand for program inputs */
 
 /* Numbers the storages and placeholders below `roots` as PARAMs 0.. in order of first visit; *in receives them.  The result, a SINK, is the
- * cache key: graphs that differ only in their data have the same one. */
+ * cache key: graphs that differ only in their data have the same one.  Throws TN_EDEVICE for roots on different devices. */
 tn_node *tn__plan_key(tn_ctx *c, tn_node *const *roots, uint32_t n, tn__nodes *in);
 /* From the cache, or compiled now.  Throws. */
 tn__plan *tn__plan_get(tn_ctx *c, tn_node *key);
@@ -28,6 +28,7 @@ void tn__plan_pin(tn__plan *p, int by); /* a pinned plan is not evicted */
 void tn__plan_free(tn_ctx *c, tn__plan *p);
 tn__plan *tn__plan_next(const tn__plan *p);
 
+tn__device *tn__plan_device(const tn__plan *p); /* where it runs: its inputs must be there */
 /* The symbolic sizes a plan needs: VAR nodes, in the order of the values given to tn__plan_bind. */
 uint32_t tn__plan_vars(const tn__plan *p, tn_node *const **var);
 /* Works out all sizes for these values; nothing if they are the ones bound already.  Throws. */
@@ -40,6 +41,7 @@ tn_status tn__plan_replay(tn_ctx *c, tn__plan *p, tn__buffer *const *in, tn__buf
 void tn__plan_info(const tn__plan *p, tn_program_info *out);
 /* Graph, schedule, kernels as text. */
 void tn__plan_print(tn_ctx *c, const tn__plan *p, tn__sb *out);
+void tn__kernels_print(tn_ctx *c, const tn__device *d, tn__kernel *const *kernel, uint32_t n, tn__sb *out);
 
 /* Adds the GPUs' devices if they are not there yet.  Throws. */
 void tn__open_gpus(tn_ctx *c);

@@ -19,13 +19,18 @@ static tn_node *load(tn__fuse *f, int buf, tn_node *n, tn_node *const *idx, tn_n
   return tn__node_make(f->c, &(tn__make){.op = OP_LOAD, .src = src, .nsrc = gate ? 3 : 2});
 }
 
-static tn_node *value_at(tn__fuse *f, tn_node *n, const tn__demand *d, int i) {
-  const tn__info *in = tn__info_of(f, n->src[i]);
+/* The value of n's source s, wanted at a place by kernel k */
+static tn_node *find_value(tn__fuse *f, const tn_node *n, const tn_node *s, int k, const tn_node *idx, const tn_node *gate) {
+  const tn__info *in = tn__info_of(f, s);
   for (uint32_t j = 0; j < in->want.n; j++) {
     const tn__demand *e = &in->want.v[j];
-    if (e->k == d->k && e->idx == d->child_idx[i] && e->gate == d->child_gate[i] && e->value) return e->value;
+    if (e->k == k && e->idx == idx && e->gate == gate && e->value) return e->value;
   }
-  tn__fail(f->c, TN_ERUN, "internal: %s has no value where %s wants it", tn__ops[n->src[i]->op].text, tn__ops[n->op].text);
+  tn__fail(f->c, TN_ERUN, "internal: %s has no value where %s wants it", tn__ops[s->op].text, tn__ops[n->op].text);
+}
+
+static tn_node *value_at(tn__fuse *f, const tn_node *n, const tn__demand *d, int i) {
+  return find_value(f, n, n->src[i], d->k, d->child_idx[i], d->child_gate[i]);
 }
 
 /* v where its gate holds, else 0; a gated load is that already */
@@ -81,6 +86,7 @@ static tn_node *inline_value(tn__fuse *f, tn_node *n, const tn__demand *d) {
   if (n->dtype == TN__INDEX && n->rank == 0) return n;
   tn_node *src[3] = {0};
   for (uint32_t i = 0; i < n->nsrc; i++) src[i] = value_at(f, n, d, (int)i);
+  if (n->op == OP_WHERE && src[0]->lo == src[0]->hi) return src[src[0]->lo ? 1 : 2]; /* decided by the place: a part of a join */
   return tn__node_make(c, &(tn__make){.op = n->op, .dtype = n->dtype, .src = src, .nsrc = n->nsrc});
 }
 
@@ -88,7 +94,7 @@ static void emit_values(tn__fuse *f, tn_node *n) {
   tn__info *in = tn__info_of(f, n);
   for (uint32_t i = 0; i < in->want.n; i++) {
     tn__demand *d = &in->want.v[i];
-    if ((n->op == OP_SCATTER || in->gemm) && (int)i == in->host) continue; /* roots only: what they store is special */
+    if ((n->op == OP_SCATTER || tn__is_called(in)) && (int)i == in->host) continue; /* roots only: what they store is special */
     if (n->dtype == TN__INDEX && n->rank == 0) d->value = n;
     else if (in->buf >= 0 && d->k != in->kernel) d->value = load(f, in->buf, n, d->idx->src, d->gate);
     else d->value = inline_value(f, n, d);
@@ -143,6 +149,73 @@ static tn_node *gemm_body(tn__fuse *f, const tn__gemm *g) {
   return tn__sink(c, &st, 1, "gemm");
 }
 
+/* So for a convolution.  The dimensions of its result are loops, the others are summed up, but for the place in the images, or for their gradient
+ * in the outputs: it is made of others, and may be outside. */
+typedef struct conv_loops {
+  tn_node *r[CONV_DIMS], *sum; /* sum: a LIST */
+  tn_node *gate;               /* the place is inside */
+  int made;                    /* the first of its two dimensions; in operand `of` */
+  int of;
+} conv_loops;
+
+static bool is_in(const uint8_t *dims, int d) { return d == dims[0] || d == dims[1] || d == dims[2] || d == dims[3]; }
+
+static conv_loops open_conv(tn_ctx *c, const tn__conv *v) {
+  tn_node *sum[CONV_DIMS], *zero = tn__int(c, 0), *gate = tn__const_bits(c, TN_BOOL, 1);
+  bool data = v->kind == CONV_DATA;
+  conv_loops l = {.made = data ? CONV_P : CONV_H, .of = data ? CONV_FORWARD : CONV_DATA};
+  uint32_t n = 0;
+  for (int d = 0; d < CONV_DIMS; d++) {
+    bool loop = is_in(tn__conv_dims[v->kind], d);
+    if (d == l.made || d == l.made + 1) continue;
+    l.r[d] = tn__is_int_const(v->size[d], 1) ? zero : tn__range(c, v->size[d], loop ? AX_LOOP : AX_REDUCE, d);
+    if (!loop) sum[n++] = l.r[d];
+  }
+  for (int i = 0; i < 2; i++) {
+    tn_node *step = tn__int(c, v->stride[i]), *at = tn__sub(c, tn__mul(c, l.r[CONV_R + i], tn__int(c, v->dilation[i])), tn__int(c, v->pad[i]));
+    if (data) {
+      tn_node *apart = tn__sub(c, l.r[CONV_H + i], at);
+      gate = tn__op2(c, OP_AND, gate, tn__op2(c, OP_EQ, tn__op2(c, OP_MOD, apart, step), zero));
+      at = tn__op2(c, OP_IDIV, apart, step);
+    } else {
+      at = tn__add(c, tn__mul(c, l.r[CONV_P + i], step), at);
+    }
+    l.r[l.made + i] = at;
+    gate = tn__op2(c, OP_AND, gate, tn__op2(c, OP_AND, tn__op2(c, OP_LE, zero, at), tn__op2(c, OP_LT, at, v->size[l.made + i])));
+  }
+  l.gate = tn__simplify_index(c, gate);
+  l.sum = tn__list(c, sum, n);
+  return l;
+}
+
+static tn_node *conv_index(tn_ctx *c, const tn__conv *v, int operand, const conv_loops *l) {
+  static const uint8_t order[2][4] = {{0, 1, 2, 3}, {0, 2, 3, 1}};
+  tn_node *dim[4], *at[4];
+  for (int i = 0; i < 4; i++) {
+    int d = tn__conv_dims[operand][order[v->channels_last][i]];
+    dim[i] = v->size[d];
+    at[i] = l->r[d];
+  }
+  return tn__simplify_index(c, tn__add(c, v->operand[operand].offset, tn__index_flat(c, dim, at, 4)));
+}
+
+static tn_node *conv_body(tn__fuse *f, const tn__conv *v) {
+  tn_ctx *c = f->c;
+  conv_loops l = open_conv(c, v);
+  tn_node *x[3], *loop[4];
+  int acc = tn__dtype_acc(v->dtype), n = 0;
+  for (int o = 0; o < 3; o++) {
+    tn_node *src[3] = {buffer_of(f, v->operand[o].buf), conv_index(c, v, o, &l), l.gate};
+    if (o != (int)v->kind) x[n++] = tn__cast(c, tn__node_make(c, &(tn__make){.op = OP_LOAD, .src = src, .nsrc = o == l.of ? 3 : 2}), acc);
+  }
+  tn_node *product = tn__mul(c, x[0], x[1]);
+  if (v->kind == CONV_DATA) product = gated(c, product, l.gate); /* what is outside is left out there, not multiplied by 0 */
+  product = tn__cast(c, reduce(c, OP_ADD, product, l.sum), v->dtype);
+  for (int i = 0; i < 4; i++) loop[i] = l.r[tn__conv_dims[v->kind][i]];
+  tn_node *st = store(f, OP_STORE, buffer_of(f, v->operand[v->kind].buf), conv_index(c, v, (int)v->kind, &l), product, loop, 4);
+  return tn__sink(c, &st, 1, "conv");
+}
+
 static int buf_of(tn__fuse *f, tn_node *n) {
   const tn__info *in = tn__info_of(f, n);
   if (in->buf < 0) tn__fail(f->c, TN_ERUN, "internal: %s should stand in memory", tn__ops[n->op].text);
@@ -157,16 +230,43 @@ static tn__item make_gemm(tn__fuse *f, tn_node *n) {
   return (tn__item){.body = gemm_body(f, g), .gemm = g};
 }
 
-static tn__item make_kernel(tn__fuse *f, const tn__seed *g) {
+static tn__item make_conv(tn__fuse *f, tn_node *n) {
+  tn__conv *v = tn__arena_dup(f->a, tn__info_of(f, n)->conv, sizeof *v);
+  for (int o = 0; o < 3; o++) v->operand[o].buf = buf_of(f, v->operand[o].base);
+  return (tn__item){.body = conv_body(f, v), .conv = v};
+}
+
+static tn__item make_item(tn__fuse *f, int k) {
+  tn_node *root = f->seeds.v[k].roots.v[0];
+  const tn__info *in = tn__info_of(f, root);
+  return in->gemm ? make_gemm(f, root) : in->conv ? make_conv(f, root) : make_kernel(f, k);
+}
+
+static tn_node *store_at(tn__fuse *f, tn_node *n, tn_node *idx, tn_node *v, tn_node *ranges) {
+  return store(f, OP_STORE, buffer_of(f, tn__info_of(f, n)->buf), tn__layout_at(f, n, idx->src), v, ranges->src, ranges->nsrc);
+}
+
+/* The parts of a long join that kernel k stores */
+static void store_pieces(tn__fuse *f, tn_node *n, const tn__info *in, int k, tn__nodes *stores) {
+  for (uint32_t i = f->seeds.v[k].piece; i < in->piece.n && in->piece.v[i].k == k; i++) {
+    const tn__piece *p = &in->piece.v[i];
+    tn__vec_push(f->a, stores, store_at(f, n, p->idx, find_value(f, n, p->part, k, p->idx, NULL), p->env));
+  }
+}
+
+static tn__item make_kernel(tn__fuse *f, int k) {
+  const tn__seed *g = &f->seeds.v[k];
   tn__nodes stores = {0};
   for (uint32_t i = 0; i < g->roots.n; i++) {
     tn_node *n = g->roots.v[i];
     const tn__info *in = tn__info_of(f, n);
-    const tn__demand *d = &in->want.v[in->host];
     if (tn__without_elements(n)) continue;
-    tn_node *st = n->op == OP_SCATTER ? store_scatter(f, n, in)
-                                      : store(f, OP_STORE, buffer_of(f, in->buf), tn__layout_at(f, n, d->idx->src), d->value, d->idx->src, n->rank);
-    tn__vec_push(f->a, &stores, st);
+    if (in->piece.n) {
+      store_pieces(f, n, in, k, &stores);
+      continue;
+    }
+    const tn__demand *d = &in->want.v[in->host];
+    tn__vec_push(f->a, &stores, n->op == OP_SCATTER ? store_scatter(f, n, in) : store_at(f, n, d->idx, d->value, d->idx));
   }
   return (tn__item){.body = tn__sink(f->c, stores.v, stores.n, "kernel")};
 }
@@ -174,17 +274,20 @@ static tn__item make_kernel(tn__fuse *f, const tn__seed *g) {
 /* Numbers a body's buffers from 0, written ones first, and lists them. */
 static void bind_buffers(tn__fuse *f, tn__item *it) {
   tn__nodes all = {0}, old = {0}, new_ = {0};
+  tn__map written;
   tn__topo(f->a, &it->body, 1, &all);
+  tn__map_init(&written, f->a);
+  for (uint32_t i = 0; i < all.n; i++) {
+    if (all.v[i]->op != OP_STORE && all.v[i]->op != OP_STOREADD) continue;
+    const tn_node *p = all.v[i]->src[0]->op == OP_AFTER ? all.v[i]->src[0]->src[0] : all.v[i]->src[0];
+    tn__map_putp(&written, p, p);
+  }
   it->buf = tn__arena_alloc(f->a, (all.n + 1) * sizeof *it->buf);
   it->nbuf = 0;
   for (int pass = 0; pass < 2; pass++) {
     for (uint32_t i = 0; i < all.n; i++) {
       tn_node *p = all.v[i];
-      if (p->op != OP_PARAM) continue;
-      bool written = false;
-      for (uint32_t j = 0; j < all.n && !written; j++)
-        if (all.v[j]->op == OP_STORE || all.v[j]->op == OP_STOREADD) written = all.v[j]->src[0] == p || (all.v[j]->src[0]->op == OP_AFTER && all.v[j]->src[0]->src[0] == p);
-      if (written != (pass == 0)) continue;
+      if (p->op != OP_PARAM || (tn__map_getp(&written, p) != NULL) != (pass == 0)) continue;
       tn__vec_push(f->a, &old, p);
       tn_node *size = p->src[0];
       tn_node *q = tn__node_make(f->c, &(tn__make){.op = OP_PARAM, .dtype = p->dtype, .src = &size, .nsrc = 1, .ints = (int64_t[]){it->nbuf, -1}, .nint = 2, .device = -1});
@@ -196,25 +299,58 @@ static void bind_buffers(tn__fuse *f, tn__item *it) {
   it->body = tn__substitute(f->c, it->body, old.v, new_.v, old.n);
 }
 
+typedef tn__vec(uint32_t) numbers;
+
+/* A heap of items, the highest number on top */
+static void push_ready(tn__fuse *f, numbers *h, uint32_t item) {
+  tn__vec_push(f->a, h, item);
+  for (uint32_t i = h->n - 1; i && h->v[(i - 1) / 2] < h->v[i]; i = (i - 1) / 2) {
+    uint32_t t = h->v[i];
+    h->v[i] = h->v[(i - 1) / 2];
+    h->v[(i - 1) / 2] = t;
+  }
+}
+
+static uint32_t pop_ready(numbers *h) {
+  uint32_t top = h->v[0], last = h->v[--h->n], i = 0;
+  for (uint32_t k; (k = 2 * i + 1) < h->n; i = k) {
+    k += k + 1 < h->n && h->v[k + 1] > h->v[k];
+    if (h->v[k] <= last) break;
+    h->v[i] = h->v[k];
+  }
+  h->v[i] = last;
+  return top;
+}
+
 /* Order: an item runs once the writers of what it reads have run; among the ready ones the deepest in the graph first. */
 static void order_items(tn__fuse *f, tn__item *item, uint32_t n) {
-  int *writer = tn__arena_alloc(f->a, (f->s->bufs.n + 1) * sizeof *writer);
-  bool *done = tn__arena_zalloc(f->a, n + 1);
-  for (uint32_t b = 0; b < f->s->bufs.n; b++) writer[b] = -1;
+  struct {
+    uint32_t writers; /* that have not run yet */
+    numbers readers;
+  } *buf = tn__arena_zalloc(f->a, (f->s->bufs.n + 1) * sizeof *buf);
+  uint32_t *missing = tn__arena_zalloc(f->a, (n + 1) * sizeof *missing); /* what an item reads that is not written yet */
+  numbers ready = {0};
   for (uint32_t i = 0; i < n; i++)
-    for (uint32_t b = 0; b < item[i].nout; b++) writer[item[i].buf[b]] = (int)i;
-  for (uint32_t left = n; left; left--) {
-    uint32_t pick = n;
-    for (uint32_t i = n; i-- > 0 && pick == n;) {
-      if (done[i]) continue;
-      bool ready = true;
-      for (uint32_t b = item[i].nout; b < item[i].nbuf && ready; b++) ready = writer[item[i].buf[b]] < 0 || done[writer[item[i].buf[b]]];
-      if (ready) pick = i;
+    for (uint32_t b = 0; b < item[i].nout; b++) buf[item[i].buf[b]].writers++;
+  for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t b = item[i].nout; b < item[i].nbuf; b++) {
+      if (!buf[item[i].buf[b]].writers) continue;
+      tn__vec_push(f->a, &buf[item[i].buf[b]].readers, i);
+      missing[i]++;
     }
-    if (pick == n) tn__fail(f->c, TN_ERUN, "internal: kernels depend on each other in a circle");
-    done[pick] = true;
-    tn__vec_push(f->a, &f->s->items, item[pick]);
+    if (!missing[i]) push_ready(f, &ready, i);
   }
+  while (ready.n) {
+    uint32_t i = pop_ready(&ready);
+    tn__vec_push(f->a, &f->s->items, item[i]);
+    for (uint32_t b = 0; b < item[i].nout; b++) {
+      if (--buf[item[i].buf[b]].writers) continue;
+      numbers *r = &buf[item[i].buf[b]].readers;
+      for (uint32_t k = 0; k < r->n; k++)
+        if (!--missing[r->v[k]]) push_ready(f, &ready, r->v[k]);
+    }
+  }
+  if (f->s->items.n != n) tn__fail(f->c, TN_ERUN, "internal: kernels depend on each other in a circle");
 }
 
 void tn__fuse_emit(tn__fuse *f) {
@@ -224,7 +360,7 @@ void tn__fuse_emit(tn__fuse *f) {
   for (uint32_t k = 0; k < f->seeds.n; k++) {
     const tn__seed *g = &f->seeds.v[k];
     if (!g->roots.n) continue; /* joined another */
-    item[n] = tn__info_of(f, g->roots.v[0])->gemm ? make_gemm(f, g->roots.v[0]) : make_kernel(f, g);
+    item[n] = make_item(f, (int)k);
     if (!item[n].body->nsrc) continue; /* stores nothing */
     bind_buffers(f, &item[n++]);
   }

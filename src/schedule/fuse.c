@@ -9,7 +9,9 @@
 
 enum {
   MAX_DEMANDS = 12,      /* a node wanted at more places goes to memory: recomputing would multiply */
-  MAX_KERNEL = 3000,     /* nodes in one kernel: compilers are not linear */
+  MAX_KERNEL = 300,      /* nodes in one kernel: compilers are not linear */
+  LONG_JOIN = 16,        /* a join of more parts is stored part by part, */
+  JOIN_KERNEL = 16,      /* as many of equal shape in one kernel */
   MIN_PARALLEL = 16,     /* outer iterations that a fused reduction must leave to the threads ... */
   SMALL_WORK = 32768     /* ... unless there is this little to do */
 };
@@ -94,6 +96,12 @@ static void inline_contract(tn__fuse *f, tn_node *n, tn__info *in, tn__demand *d
   child(f, n, d, 1, ib, d->gate, env);
 }
 
+/* The gate, and that a symbolic size is not 0: an axis of nothing has no place that could stand for those outside of it. */
+static tn_node *some_gate(tn__fuse *f, tn_node *size, tn_node *gate) {
+  tn_node *some = tn__simplify_index(f->c, tn__op2(f->c, OP_LT, tn__int(f->c, 0), size));
+  return gate ? tn__op2(f->c, OP_AND, gate, some) : some;
+}
+
 /* The index is data: a variable stands for it until its value has been emitted. */
 static void inline_gather(tn__fuse *f, tn_node *n, tn__demand *d) {
   tn_node *x = n->src[0], *idx[TN_MAX_RANK];
@@ -104,7 +112,7 @@ static void inline_gather(tn__fuse *f, tn_node *n, tn__demand *d) {
   d->ranges = tn__var(f->c, name, 0, hi < 0 ? 0 : hi);
   idx[0] = d->ranges;
   for (uint32_t i = 1; i < x->rank; i++) idx[i] = d->idx->src[s + i - 1];
-  child(f, n, d, 0, idx, d->gate, d->env);
+  child(f, n, d, 0, idx, x->dim[0]->lo > 0 ? d->gate : some_gate(f, x->dim[0], d->gate), d->env);
   child(f, n, d, 1, d->idx->src, d->gate, d->env);
 }
 
@@ -204,6 +212,8 @@ static bool covers(tn__fuse *f, tn_node *n, const tn__demand *d) {
   return fits(f, n, d);
 }
 
+static int first_of(const tn__fuse *f, int k) { return f->seeds.v[k].first; }
+
 /* Does kernel `of` need, directly or not, something that kernel `on` writes? */
 static bool depends(tn__fuse *f, int of, int on) {
   tn__nodes todo = {0};
@@ -217,8 +227,8 @@ static bool depends(tn__fuse *f, int of, int on) {
     const tn__info *in = tn__info_of(f, n);
     if (!in) continue;
     if (in->buf >= 0 && in->kernel >= 0) {
-      if (in->kernel == on) return true;
-      if (in->kernel != of) /* all of its kernel must have run */
+      if (in->kernel == first_of(f, on)) return true;
+      if (in->kernel != first_of(f, of)) /* all of its kernel must have run */
         for (uint32_t i = 0; i < f->seeds.v[in->kernel].roots.n; i++) tn__vec_push(f->a, &todo, f->seeds.v[in->kernel].roots.v[i]);
     }
     for (uint32_t i = 0; i < n->nsrc; i++) tn__vec_push(f->a, &todo, n->src[i]);
@@ -229,8 +239,7 @@ static bool depends(tn__fuse *f, int of, int on) {
 static int find_host(tn__fuse *f, tn_node *n, tn__info *in) {
   for (uint32_t i = in->want.n; i-- > 0;) {
     const tn__demand *d = &in->want.v[i];
-    if (f->seeds.v[d->k].roots.v[0]->op == OP_SCATTER) continue; /* its two parts have loops of their own */
-    if (f->seeds.v[d->k].size > MAX_KERNEL || f->seeds.v[d->k].roots.n >= 8 || !covers(f, n, d)) continue;
+    if (f->seeds.v[d->k].alone || f->seeds.v[d->k].size > MAX_KERNEL || f->seeds.v[d->k].roots.n >= 8 || !covers(f, n, d)) continue;
     bool cycle = false;
     for (uint32_t j = 0; j < in->want.n && !cycle; j++)
       cycle = in->want.v[j].k != d->k && depends(f, d->k, in->want.v[j].k);
@@ -246,37 +255,92 @@ static int new_buf(tn__fuse *f, tn_node *n, const tn__info *in) {
   return (int)f->s->bufs.n - 1;
 }
 
-static int new_group(tn__fuse *f, tn_node *n, tn__demand *root) {
-  tn_node *idx[TN_MAX_RANK], *r[TN_MAX_RANK];
+/* Ranges over all elements of n, or over so many of them along an axis, in the order in which they are stored. */
+static tn_node *open_outputs(tn__fuse *f, tn_node *n, tn_node *const *size, tn_node **idx) {
+  tn_node *r[TN_MAX_RANK];
   uint32_t nr = 0;
   for (uint32_t i = 0; i < n->rank; i++) {
     uint32_t a = tn__info_of(f, n)->axis[i];
-    idx[a] = tn__is_int_const(n->dim[a], 1) ? tn__int(f->c, 0) : tn__range(f->c, n->dim[a], AX_LOOP, i);
+    idx[a] = tn__is_int_const(size[a], 1) ? tn__int(f->c, 0) : tn__range(f->c, size[a], AX_LOOP, i);
     if (idx[a]->op == OP_RANGE) r[nr++] = idx[a];
   }
-  tn__seed g = {.env = tn__list(f->c, r, nr)};
+  return tn__list(f->c, r, nr);
+}
+
+static int new_kernel(tn__fuse *f, tn_node *root, tn_node *env) {
+  tn__seed g = {.env = env, .first = (int)f->seeds.n};
+  tn__vec_push(f->a, &g.roots, root);
   tn__vec_push(f->a, &f->seeds, g);
-  *root = (tn__demand){.k = (int)f->seeds.n - 1, .idx = tn__list(f->c, idx, n->rank), .env = g.env};
-  return root->k;
+  return g.first;
+}
+
+/* A long join: each part stored in its place, those of equal shape side by side in the same loops. */
+static void root_join(tn__fuse *f, tn_node *n, tn__info *in, uint32_t axis, const tn__spans *span) {
+  tn_ctx *c = f->c;
+  tn_node *size[TN_MAX_RANK], *idx[TN_MAX_RANK];
+  uint32_t in_kernel = 0;
+  tn__piece p = {.k = -1};
+  for (uint32_t i = 0; i < n->rank; i++) size[i] = n->dim[i];
+  for (uint32_t i = 0; i < span->n; i++) {
+    const tn__span *s = &span->v[i];
+    size[axis] = tn__sub(c, s->end, s->begin);
+    if (tn__is_int_const(size[axis], 0)) continue;
+    tn_node *env = open_outputs(f, n, size, idx);
+    idx[axis] = tn__add(c, s->begin, idx[axis]);
+    if (p.k < 0 || p.env != env || ++in_kernel == JOIN_KERNEL) {
+      p.k = new_kernel(f, n, env);
+      if (in->kernel < 0) in->kernel = p.k;
+      f->seeds.v[p.k].first = in->kernel;
+      f->seeds.v[p.k].piece = in->piece.n;
+      f->seeds.v[p.k].alone = true;
+      in_kernel = 0;
+    }
+    p.part = s->part;
+    p.env = env;
+    p.idx = tn__list(c, idx, n->rank);
+    tn__vec_push(f->a, &in->piece, p);
+    want(f, p.part, p.k, p.idx, NULL, env);
+  }
 }
 
 /* A scatter is a kernel of two parts: its base copied, then the updates added in order. */
 static void root_scatter(tn__fuse *f, tn_node *n, tn__demand *d) {
-  tn_node *idx = n->src[1], *upd = n->src[2], *r[TN_MAX_RANK], *ri[TN_MAX_RANK];
-  uint32_t nr = 0;
+  tn_node *idx = n->src[1], *upd = n->src[2], *r[TN_MAX_RANK + 1], *ri[TN_MAX_RANK + 1];
+  uint32_t nr = 0, loops = upd->rank;
   child(f, n, d, 0, d->idx->src, NULL, d->env);
   for (uint32_t i = 0; i < upd->rank; i++) {
     r[i] = tn__is_int_const(upd->dim[i], 1) ? tn__int(f->c, 0) : tn__range(f->c, upd->dim[i], i < idx->rank ? AX_REDUCE : AX_LOOP, f->next_range++);
     if (r[i]->op == OP_RANGE) ri[nr++] = r[i];
   }
+  if (n->dim[0]->lo == 0) /* a symbolic size that may be 0: a loop of one step, or of none where nothing can be added to */
+    r[loops++] = ri[nr++] = tn__range(f->c, tn__op2(f->c, OP_MIN, n->dim[0], tn__int(f->c, 1)), AX_REDUCE, f->next_range++);
   tn_node *env = tn__list(f->c, ri, nr);
-  d->ranges = tn__list(f->c, r, upd->rank);
+  d->ranges = tn__list(f->c, r, loops);
   child(f, n, d, 1, r, NULL, env);
   child(f, n, d, 2, r, NULL, env);
 }
 
+static bool long_join(tn__fuse *f, tn_node *n, uint32_t *axis, tn__spans *span) { return tn__join_spans(f, n, axis, span) > LONG_JOIN && !tn__without_elements(n); }
+
+/* What the library call that computes a node reads */
+static void note_readers(tn__fuse *f, const tn__info *in) {
+  for (int o = 0; in->conv && o < 3; o++)
+    if (o != (int)in->conv->kind) tn__vec_push(f->a, &tn__info_of(f, in->conv->operand[o].base)->readers, in->kernel);
+  if (!in->gemm) return;
+  tn__vec_push(f->a, &tn__info_of(f, in->gemm->a.base)->readers, in->kernel);
+  tn__vec_push(f->a, &tn__info_of(f, in->gemm->b.base)->readers, in->kernel);
+}
+
 static void materialise(tn__fuse *f, tn_node *n, tn__info *in) {
-  in->host = n->op == OP_SCATTER || in->gemm ? -1 : find_host(f, n, in);
+  tn__spans span = {0};
+  uint32_t axis = 0;
+  if (long_join(f, n, &axis, &span)) {
+    in->buf = new_buf(f, n, in);
+    tn__layout_fix(f, n, false);
+    root_join(f, n, in, axis, &span);
+    return;
+  }
+  in->host = n->op == OP_SCATTER || tn__is_called(in) ? -1 : find_host(f, n, in);
   in->buf = new_buf(f, n, in);
   tn__layout_fix(f, n, false);
   if (in->host >= 0) {
@@ -289,14 +353,13 @@ static void materialise(tn__fuse *f, tn_node *n, tn__info *in) {
       if ((int)i != in->host && in->want.v[i].k == in->kernel) inline_at(f, n, in, &in->want.v[i]);
     return;
   }
-  tn__demand root;
-  in->kernel = new_group(f, n, &root);
-  tn__vec_push(f->a, &in->want, root);
-  in->host = (int)in->want.n - 1;
-  tn__vec_push(f->a, &f->seeds.v[in->kernel].roots, n);
-  if (in->gemm) {
-    tn__vec_push(f->a, &tn__info_of(f, in->gemm->a.base)->readers, in->kernel);
-    tn__vec_push(f->a, &tn__info_of(f, in->gemm->b.base)->readers, in->kernel);
+  tn_node *idx[TN_MAX_RANK], *env = open_outputs(f, n, n->dim, idx);
+  in->kernel = new_kernel(f, n, env);
+  f->seeds.v[in->kernel].alone = tn__is_called(in) || n->op == OP_SCATTER; /* a scatter's two parts have loops of their own */
+  in->host = (int)in->want.n;
+  tn__vec_push(f->a, &in->want, ((tn__demand){.k = in->kernel, .idx = tn__list(f->c, idx, n->rank), .env = env}));
+  if (tn__is_called(in)) {
+    note_readers(f, in);
     return;
   }
   if (n->op == OP_SCATTER) root_scatter(f, n, &in->want.v[in->host]);
@@ -307,8 +370,11 @@ static void materialise(tn__fuse *f, tn_node *n, tn__info *in) {
 static bool worth_storing(const tn__info *in) { return in->flops >= 12 || in->loads >= 3; }
 
 static bool must_store(tn__fuse *f, tn_node *n, tn__info *in) {
-  if (in->must || in->gemm || n->op == OP_CONTIG || n->op == OP_SCATTER) return true;
+  if (in->must || tn__is_called(in) || n->op == OP_CONTIG || n->op == OP_SCATTER) return true;
   if (in->want.n > MAX_DEMANDS) return true;
+  uint32_t axis;
+  tn__spans span = {0};
+  if (in->want.n && long_join(f, n, &axis, &span)) return true;
   uint32_t kernels = 0;
   bool all_fit = true, reduction = is_reduction(n);
   for (uint32_t i = 0; i < in->want.n; i++) {
@@ -323,14 +389,19 @@ static bool must_store(tn__fuse *f, tn_node *n, tn__info *in) {
   return tn__is_elementwise(n) && kernels > 1 && worth_storing(in);
 }
 
+static void choose_library(tn__fuse *f, tn_node *n, tn__info *in) {
+  bool dot = n->op == OP_CONTRACT;
+  for (uint32_t i = 1; dot && i < in->want.n; i++) in->inline_dot &= in->want.v[i].k == in->want.v[0].k;
+  bool loops = dot && (in->inline_dot || tn__fuse_attention(f, n));
+  in->conv = loops ? NULL : tn__conv_plan(f, n);
+  if (dot && !loops && !in->conv) in->gemm = tn__gemm_plan(f, n);
+}
+
 static void decide(tn__fuse *f, tn_node *n) {
   tn__info *in = tn__info_of(f, n);
   if (n->op == OP_PARAM || n->op == OP_SINK) return;
   if (n->dtype == TN__INDEX && !in->must && !in->want.n) return;
-  if (n->op == OP_CONTRACT && (in->want.n || in->must)) {
-    for (uint32_t i = 1; i < in->want.n; i++) in->inline_dot &= in->want.v[i].k == in->want.v[0].k;
-    if (!in->inline_dot && !tn__fuse_attention(f, n)) in->gemm = tn__gemm_plan(f, n);
-  }
+  if (in->want.n || in->must) choose_library(f, n, in);
   if (must_store(f, n, in)) {
     materialise(f, n, in);
     return;
@@ -401,8 +472,7 @@ static bool share_input(tn__fuse *f, const loads *a, const loads *b, double volu
 static bool may_join(tn__fuse *f, const loads *l, int a, int b) {
   const tn__seed *x = &f->seeds.v[a], *y = &f->seeds.v[b];
   if (x->env != y->env || !x->roots.n || !y->roots.n || !x->env->nsrc || x->roots.n + y->roots.n > 8 || x->size + y->size > MAX_KERNEL) return false;
-  tn_node *p = x->roots.v[0], *q = y->roots.v[0];
-  if (tn__info_of(f, p)->gemm || tn__info_of(f, q)->gemm || p->op == OP_SCATTER || q->op == OP_SCATTER) return false;
+  if (x->alone || y->alone) return false;
   if (!x->chain.n != !y->chain.n) return false;
   for (uint32_t i = 0; i < x->chain.n; i++)
     for (uint32_t j = 0; j < y->chain.n; j++) {

@@ -13,15 +13,23 @@ typedef struct tn__demand {
   tn_node *value;                        /* the element, once emitted */
 } tn__demand;
 
+/* A span of a long join, stored by loops of its own: element idx of the node is element idx of `part`. */
+typedef struct tn__piece {
+  int k;
+  tn_node *part, *idx, *env; /* env: a LIST of RANGEs, outermost first */
+} tn__piece;
+
 typedef struct tn__info {
   tn__vec(tn__demand) want;
   tn__vec(int) readers; /* library calls that read it from memory */
   int buf;           /* its buffer, -1 while it has none */
   int kernel;        /* the kernel that writes that buffer */
-  int host;          /* index in want of the demand whose kernel also stores it; -1: it is the root of its kernel */
+  int host;          /* index in want of the demand whose kernel stores it, too or as its root; -1 for a long join */
   bool must;         /* somebody needs it in memory */
   bool inline_dot;   /* a contraction to be written as loops */
   const tn__gemm *gemm;
+  const tn__conv *conv; /* until it has been decided: it may become one */
+  tn__vec(tn__piece) piece; /* of a long join, in several kernels; `kernel` is the first of them */
   int out;           /* position in the SINK, -1 */
   double *stride;    /* of each axis in the natural layout, an estimate */
   uint8_t *axis;     /* once stored: its axes from the outermost; NULL: row-major */
@@ -29,7 +37,10 @@ typedef struct tn__info {
 } tn__info;
 
 typedef struct tn__seed { /* a kernel in the making */
-  tn__vec(tn_node *) roots; /* nodes it stores */
+  tn__nodes roots;          /* nodes it stores */
+  bool alone;               /* it has stores, or a library call, of a kind that no other store can stand beside */
+  int first;                /* of the kernels that store its root: it, or the first where there are several */
+  uint32_t piece;           /* which then store its pieces from this one on, those of this kernel */
   tn_node *env;             /* LIST of its output ranges */
   tn__vec(uint32_t) chain;  /* sets of output ranges that reductions are nested under; ordered by inclusion in the end */
   uint32_t size;            /* nodes inlined */
@@ -48,6 +59,9 @@ typedef struct tn__fuse {
   int64_t next_range;
 } tn__fuse;
 
+/* Does a library compute it? */
+static inline bool tn__is_called(const tn__info *in) { return in->gemm || in->conv; }
+
 static inline tn__info *tn__info_of(tn__fuse *f, const tn_node *n) {
   uint64_t at;
   return tn__map_get(&f->index, (uint64_t)(uintptr_t)n, &at) ? &f->info[at] : NULL;
@@ -56,7 +70,17 @@ static inline tn__info *tn__info_of(tn__fuse *f, const tn_node *n) {
 /* index.c: where a movement op's source is read when the op is wanted at idx.  gate is in and out. */
 void tn__index_through(tn_ctx *c, tn_node *n, tn_node *const *idx, tn_node **out, tn_node **gate);
 tn_node *tn__index_flat(tn_ctx *c, tn_node *const *dim, tn_node *const *idx, uint32_t rank); /* row-major */
+/* flat as offset + sum coef[i] * r[i], r being ranges or 0; false if it is not of that form. */
+bool tn__index_affine(tn_ctx *c, tn_node *flat, tn_node *const *r, uint32_t n, tn_node **coef, tn_node **offset);
 int64_t tn__size_guess(const tn_node *n); /* a constant, or the most it can be (1024 where nothing is known) */
+
+/* join.c: the spans of n, a choice by place along one axis, from the first to the last; their number.  No node that stands between n
+ * and the parts is in the way of anything: only the parts are wanted. */
+typedef struct tn__span {
+  tn_node *part, *begin, *end;
+} tn__span;
+typedef tn__vec(tn__span) tn__spans;
+uint32_t tn__join_spans(tn__fuse *f, tn_node *n, uint32_t *axis, tn__spans *out);
 
 /* layout.c: in which order axes are stored. */
 void tn__layout_find(tn__fuse *f);
@@ -64,6 +88,11 @@ void tn__layout_fix(tn__fuse *f, tn_node *n, bool as_written);
 void tn__layout_sort(const double *stride, uint8_t *axis, uint32_t n);
 tn_node *tn__layout_at(tn__fuse *f, tn_node *n, tn_node *const *idx); /* offset of an element of n's buffer */
 tn_node *tn__layout_contract(tn__fuse *f);
+
+/* conv.c: convolutions for the library. */
+void tn__conv_find(tn__fuse *f);                         /* candidates, by the graph alone */
+const tn__conv *tn__conv_plan(tn__fuse *f, tn_node *n);  /* as tn__gemm_plan, of a candidate */
+void tn__conv_strides(const tn__conv *v, const tn_node *n, double *stride); /* the natural layout of its result */
 
 /* fuse.c: decides what stands in memory.  emit.c: kernel bodies.  gemm.c: contractions for the library. */
 void tn__fuse_decide(tn__fuse *f);

@@ -7,25 +7,6 @@ typedef struct axis {
   tn_node *size, *stride;
 } axis;
 
-/* flat as offset + sum coef[i] * r[i]; false if it is not of that form */
-static bool affine(tn_ctx *c, tn_node *flat, tn_node *const *r, uint32_t n, tn_node **coef, tn_node **offset) {
-  tn_node *zero = tn__int(c, 0), *one = tn__int(c, 1), *at[TN_MAX_RANK], *old[TN_MAX_RANK];
-  uint32_t m = 0;
-  for (uint32_t i = 0; i < n; i++)
-    if (r[i]->op == OP_RANGE) old[m] = r[i], at[m++] = zero;
-  *offset = tn__simplify_index(c, tn__substitute(c, flat, old, at, m));
-  tn_node *sum = *offset;
-  for (uint32_t i = 0, j = 0; i < n; i++) {
-    coef[i] = zero;
-    if (r[i]->op != OP_RANGE) continue;
-    at[j] = one;
-    coef[i] = tn__simplify_index(c, tn__sub(c, tn__substitute(c, flat, old, at, m), *offset));
-    at[j++] = zero;
-    sum = tn__add(c, sum, tn__mul(c, r[i], coef[i]));
-  }
-  return tn__simplify_index(c, tn__sub(c, sum, flat)) == zero;
-}
-
 /* Axes lo..lo+n-1 as one; false if their strides do not chain */
 static bool collapse(tn_ctx *c, tn_node *const *dim, tn_node *const *coef, uint32_t n, axis *out) {
   out->size = tn__int(c, 1);
@@ -69,7 +50,7 @@ static bool fits(tn__fuse *f, tn_node *x, tn_node *base, const view *v, struct t
   axis b, rows, k;
   tn_node *coef[TN_MAX_RANK];
   uint32_t nk = x->rank - v->nb - v->nr;
-  bool ok = affine(f->c, tn__layout_at(f, base, v->idx), v->r, x->rank, coef, &o->offset) && collapse(f->c, x->dim, coef, v->nb, &b) &&
+  bool ok = tn__index_affine(f->c, tn__layout_at(f, base, v->idx), v->r, x->rank, coef, &o->offset) && collapse(f->c, x->dim, coef, v->nb, &b) &&
             collapse(f->c, x->dim + v->nb, coef + v->nb, v->nr, &rows) && collapse(f->c, x->dim + v->nb + v->nr, coef + v->nb + v->nr, nk, &k) &&
             matrix(rows, k, o);
   o->base = base;
@@ -147,10 +128,17 @@ static tn_node *product(tn_ctx *c, tn_node *const *dim, uint32_t n) {
   return p;
 }
 
-bool tn__library_multiplies(const tn__fuse *f, int dtype) { return f->dev->ops->has_gemm && f->dev->ops->has_gemm(f->dev, dtype); }
+bool tn__library_multiplies(const tn__fuse *f, int dtype) { return !f->c->opt.no_library && f->dev->ops->has_gemm && f->dev->ops->has_gemm(f->dev, dtype); }
+
+/* The library writes its result row-major; a convolution's may already have been promised in another order. */
+static bool is_row_major(const tn_node *n, const uint8_t *axis) {
+  for (uint32_t i = 0; axis && i < n->rank; i++)
+    if (axis[i] != i) return false;
+  return true;
+}
 
 const tn__gemm *tn__gemm_plan(tn__fuse *f, tn_node *n) {
-  if (f->c->mode == TN_MODE_STRICT || !tn__library_multiplies(f, n->dtype)) return NULL;
+  if (f->c->mode == TN_MODE_STRICT || !tn__library_multiplies(f, n->dtype) || !is_row_major(n, tn__info_of(f, n)->axis)) return NULL;
   uint32_t nb = (uint32_t)n->ints[0], nm = (uint32_t)n->ints[1], nn = (uint32_t)n->ints[2];
   tn_node *a = n->src[0], *b = n->src[1];
   tn__gemm g = {.dtype = n->dtype,

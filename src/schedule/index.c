@@ -17,6 +17,24 @@ tn_node *tn__index_flat(tn_ctx *c, tn_node *const *dim, tn_node *const *idx, uin
   return tn__simplify_index(c, flat);
 }
 
+bool tn__index_affine(tn_ctx *c, tn_node *flat, tn_node *const *r, uint32_t n, tn_node **coef, tn_node **offset) {
+  tn_node *zero = tn__int(c, 0), *one = tn__int(c, 1), *at[TN_MAX_RANK], *old[TN_MAX_RANK];
+  uint32_t m = 0;
+  for (uint32_t i = 0; i < n; i++)
+    if (r[i]->op == OP_RANGE) old[m] = r[i], at[m++] = zero;
+  *offset = tn__simplify_index(c, tn__substitute(c, flat, old, at, m));
+  tn_node *sum = *offset;
+  for (uint32_t i = 0, j = 0; i < n; i++) {
+    coef[i] = zero;
+    if (r[i]->op != OP_RANGE) continue;
+    at[j] = one;
+    coef[i] = tn__simplify_index(c, tn__sub(c, tn__substitute(c, flat, old, at, m), *offset));
+    at[j++] = zero;
+    sum = tn__add(c, sum, tn__mul(c, r[i], coef[i]));
+  }
+  return tn__simplify_index(c, tn__sub(c, sum, flat)) == zero;
+}
+
 static tn_node *both(tn_ctx *c, tn_node *p, tn_node *q) {
   if (!p) return q;
   if (!q) return p;

@@ -46,7 +46,12 @@ static const double *leading(tn__fuse *f, const tn_node *n) {
 static void natural(tn__fuse *f, tn_node *n, double *stride) {
   const tn__info *in = n->nsrc ? tn__info_of(f, n->src[0]) : NULL;
   const double *from = in ? in->stride : NULL;
+  const tn__conv *conv = tn__info_of(f, n)->conv;
   row_major(n, stride);
+  if (conv) {
+    tn__conv_strides(conv, n, stride);
+    return;
+  }
   if (tn__is_elementwise(n)) {
     const double *lead = leading(f, n);
     for (uint32_t i = 0; lead && i < n->rank; i++) stride[i] = lead[i];
@@ -108,7 +113,7 @@ void tn__layout_fix(tn__fuse *f, tn_node *n, bool as_written) {
   if (in->axis) return;
   in->axis = tn__arena_alloc(f->a, n->rank + 1u);
   for (uint32_t i = 0; i < n->rank; i++) in->axis[i] = (uint8_t)i;
-  if (!as_written && n->op != OP_PARAM && n->op != OP_CONTRACT && n->op != OP_SCATTER && in->out < 0) tn__layout_sort(in->stride, in->axis, n->rank);
+  if (!as_written && n->op != OP_PARAM && (n->op != OP_CONTRACT || in->conv) && n->op != OP_SCATTER && in->out < 0) tn__layout_sort(in->stride, in->axis, n->rank);
 }
 
 tn_node *tn__layout_at(tn__fuse *f, tn_node *n, tn_node *const *idx) {
@@ -150,19 +155,21 @@ static void order_group(const double *stride, uint8_t *axis, uint32_t n) {
   tn__layout_sort(stride, axis, n);
 }
 
-/* Is n wanted by a fold, through permutes?  Then its window offsets are better further out than its channels. */
-static bool for_fold(tn__fuse *f, const tn_node *n) {
-  for (uint32_t i = 0; i < f->order.n; i++) {
+/* Which nodes are wanted by a fold, by the first of their users or through permutes?  Their window offsets are better further out than
+ * their channels. */
+static bool *find_folded(tn__fuse *f) {
+  bool *folded = tn__arena_zalloc(f->a, f->order.n + 1);
+  for (uint32_t i = f->order.n; i-- > 0;) { /* users first; of several the first in the order has the last word */
     const tn_node *u = f->order.v[i];
-    if (u->op != OP_FOLD && u->op != OP_PERMUTE) continue;
-    if (u->src[0] == n) return u->op == OP_FOLD || for_fold(f, u);
+    uint64_t at;
+    if ((u->op == OP_FOLD || u->op == OP_PERMUTE) && tn__map_get(&f->index, (uint64_t)(uintptr_t)u->src[0], &at)) folded[at] = u->op == OP_FOLD || folded[i];
   }
-  return false;
+  return folded;
 }
 
 /* A contraction whose groups run in the order in which its larger operand lies, so that each group is one run of memory; a permute gives the
- * axes back their places.  NULL if it is so already. */
-static tn_node *order_axes(tn__fuse *f, tn_node *n) {
+ * axes back their places.  x and y stand in for its operands now. */
+static tn_node *order_axes(tn__fuse *f, tn_node *n, tn_node *x, tn_node *y, bool folded) {
   tn_ctx *c = f->c;
   uint32_t nb = (uint32_t)n->ints[0], nm = (uint32_t)n->ints[1], nn = (uint32_t)n->ints[2], nk = (uint32_t)n->ints[3];
   tn_node *a = n->src[0], *b = n->src[1];
@@ -172,25 +179,31 @@ static tn_node *order_axes(tn__fuse *f, tn_node *n) {
   order_group(sb + nb, r, nn);
   bool lead_a = volume(a) >= volume(b);
   order_group(lead_a ? sa + nb + nm : sb + nb + nn, k, nk);
-  if (nn == 3 && sorted(r, nn) && for_fold(f, n)) r[0] = 1, r[1] = 2, r[2] = 0; /* (channel, row, column) */
-  if (sorted(m, nm) && sorted(r, nn) && sorted(k, nk)) return NULL;
-  tn_node *x = tn__contract(c, reorder(c, a, nb, m, nm, k, nk), reorder(c, b, nb, r, nn, k, nk), (int)nb, (int)nm, (int)nn, (int)nk);
+  if (nn == 3 && sorted(r, nn) && folded) r[0] = 1, r[1] = 2, r[2] = 0; /* (channel, row, column) */
+  tn_node *z = tn__contract(c, reorder(c, x, nb, m, nm, k, nk), reorder(c, y, nb, r, nn, k, nk), (int)nb, (int)nm, (int)nn, (int)nk);
   int64_t back[TN_MAX_RANK];
   for (uint32_t i = 0; i < nb; i++) back[i] = i;
   for (uint32_t i = 0; i < nm; i++) back[nb + m[i]] = nb + i;
   for (uint32_t i = 0; i < nn; i++) back[nb + nm + r[i]] = nb + nm + i;
-  return tn__permute(c, x, back);
+  return tn__permute(c, z, back);
 }
 
-/* Every contraction reordered.  From the outputs down, so that what lies below a replaced one is still the graph that was surveyed. */
+/* Every contraction reordered, and what is made of them made again.  Decided by the graph that was surveyed. */
 tn_node *tn__layout_contract(tn__fuse *f) {
-  tn_node *sink = f->sink;
-  for (uint32_t i = f->order.n; i-- > 0;) {
-    tn_node *n = f->order.v[i], *better = NULL;
-    if (n->op != OP_CONTRACT) continue;
-    if (!tn__library_multiplies(f, n->dtype)) return sink;
-    better = order_axes(f, n);
-    if (better) sink = tn__substitute(f->c, sink, &n, &better, 1);
+  const bool *folded = find_folded(f);
+  tn_node **now = tn__arena_alloc(f->a, (f->order.n + 1) * sizeof *now);
+  for (uint32_t i = 0; i < f->order.n; i++) {
+    tn_node *n = now[i] = f->order.v[i], **src = tn__arena_alloc(f->a, (n->nsrc + 1) * sizeof *src);
+    bool changed = false;
+    for (uint32_t k = 0; k < n->nsrc; k++) {
+      uint64_t at = 0;
+      tn__map_get(&f->index, (uint64_t)(uintptr_t)n->src[k], &at);
+      src[k] = now[at];
+      changed |= src[k] != n->src[k];
+    }
+    if (n->op == OP_CONTRACT && tn__library_multiplies(f, n->dtype)) now[i] = order_axes(f, n, src[0], src[1], folded[i]);
+    else if (changed) now[i] = tn__node_with(f->c, n, src);
   }
+  tn_node *sink = now[f->order.n - 1];
   return sink == f->sink ? sink : tn__simplify_graph(f->c, sink);
 }

@@ -21,11 +21,12 @@ static void write_text(tn__fuse *f) {
     const tn__item *it = &f->s->items.v[i];
     tn_node **src = tn__arena_alloc(f->a, (it->nbuf + 1) * sizeof *src);
     src[0] = it->body;
+    if (it->conv) src[0] = tn__node_make(f->c, &(tn__make){.op = OP_LIB, .src = &it->body, .nsrc = 1, .name = "conv", .ints = (int64_t[]){it->conv->kind, it->conv->channels_last}, .nint = 2});
     if (it->gemm) src[0] = tn__node_make(f->c, &(tn__make){.op = OP_LIB, .src = &it->body, .nsrc = 1, .name = "gemm", .ints = (int64_t[]){it->gemm->a.trans, it->gemm->b.trans}, .nint = 2});
     for (uint32_t j = 0; j < it->nbuf; j++) {
       const tn__buf *b = &f->s->bufs.v[it->buf[j]];
       tn_node *size = b->size;
-      src[1 + j] = tn__node_make(f->c, &(tn__make){.op = OP_BUFFER, .dtype = b->dtype, .src = &size, .nsrc = 1, .ints = (int64_t[]){it->buf[j], b->kind}, .nint = 2, .device = -1});
+      src[1 + j] = tn__node_make(f->c, &(tn__make){.op = OP_BUFFER, .dtype = b->dtype, .src = &size, .nsrc = 1, .ints = (int64_t[]){it->buf[j], f->dev->index}, .nint = 2, .device = f->dev->index});
     }
     tn_node *call = tn__node_make(f->c, &(tn__make){.op = OP_CALL, .src = src, .nsrc = it->nbuf + 1, .ints = (int64_t[]){i}, .nint = 1});
     tn__vec_push(f->a, &calls, call);
@@ -40,6 +41,7 @@ static void survey(tn__fuse *f) {
   tn__map_init(&f->index, f->a);
   for (uint32_t i = 0; i < f->order.n; i++) tn__map_put(&f->index, (uint64_t)(uintptr_t)f->order.v[i], i);
   f->info = tn__arena_zalloc(f->a, (f->order.n + 1) * sizeof *f->info);
+  tn__conv_find(f);
   tn__layout_find(f);
 }
 

@@ -29,12 +29,28 @@ typedef struct tn__gemm {
   int c; /* buffer: [batch, m, n], contiguous */
 } tn__gemm;
 
+/* A convolution (device.h) by the library.  Sizes are index expressions. */
+typedef struct tn__conv {
+  tn__conv_kind kind;
+  int dtype;
+  bool channels_last;
+  tn_node *size[CONV_DIMS];
+  int64_t stride[2], pad[2], dilation[2];
+  struct tn__conv_operand {
+    tn_node *node;          /* in the graph */
+    int8_t axis[4];         /* its axes for the operand's dimensions; -1: none, size 1 */
+    tn_node *base, *offset; /* what stands in memory, and where in it the operand begins */
+    int buf;
+  } operand[3];
+} tn__conv;
+
 typedef struct tn__item {
   tn_node *body;          /* SINK of STOREs; PARAM slot i stands for buffer buf[i]; for a library call its reference */
   int *buf;
   uint32_t nbuf;
   uint32_t nout;          /* buf[0..nout-1] are written, the rest is read */
   const tn__gemm *gemm;   /* not NULL: a library call */
+  const tn__conv *conv;   /* so */
 } tn__item;
 
 typedef struct tn__schedule {

@@ -2,12 +2,12 @@
 #include "device/device.h"
 #include "ir/eval.h"
 #include "tensor/front.h"
-#include "tensor/store.h"
 #include <math.h>
 
 enum { DEFAULT_DEVICE = 0 };
 
-tn_node *tn__store_new(tn_ctx *c, int dtype, const tn__dims *shape, const void *data) {
+/* A STORAGE on the default device with a copy of `data`; sizes must be plain. */
+static tn_node *store(tn_ctx *c, int dtype, const tn__dims *shape, const void *data) {
   size_t bytes = tn__size_of(dtype);
   for (uint32_t i = 0; i < shape->rank; i++) {
     int64_t n;
@@ -36,7 +36,7 @@ static tn__dims take_shape(tn_ctx *c, const tn__call *k) {
 
 static tn_node *from(tn_ctx *c, tn__call *k) {
   tn__dims s = take_shape(c, k);
-  return tn__store_new(c, (int)k->i[0], &s, k->data);
+  return store(c, (int)k->i[0], &s, k->data);
 }
 
 static tn_node *full(tn_ctx *c, tn__call *k) {
@@ -61,7 +61,7 @@ static tn_node *scalar(tn_ctx *c, tn__call *k) {
   unsigned char element[8];
   tn__literal(c, dtype, k->f[0]); /* only to check that it fits */
   tn__eval_store(dtype, element, tn__eval_from_double(dtype, k->f[0]));
-  return tn__store_new(c, dtype, &s, element);
+  return store(c, dtype, &s, element);
 }
 
 /* start + i*step for i < n, computed in i64 for integers and in f64 for floats. */

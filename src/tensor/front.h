@@ -1,5 +1,5 @@
 /* What the parts of the front end share: checked arguments, broadcasting, promotion, and node constructors that do both.
- * All throw; texts say what is wrong, the public function's name is put in front by tn__fail.  Private to tensor/. */
+ * All throw; texts say what is wrong, the public function's name is put in front by tn__fail.  For tensor/, and for nn/, which composes what is here. */
 #ifndef TN_TENSOR_FRONT_H
 #define TN_TENSOR_FRONT_H
 #include "tensor/cell.h"

@@ -250,7 +250,8 @@ tn_status tn_split(tn_tensor *t, int parts, int axis, tn_tensor **out) {
 
 /* ---- joining ---- */
 
-/* Each element is taken from the operand whose span holds its place; adding padded operands would lose the sign of zeros. */
+/* Each element is taken from the operand whose span holds its place; adding padded operands would lose the sign of zeros.  The choices
+ * form a tree, halved at each step, so that its depth (and that of its gradients) is the logarithm of the number of operands. */
 static tn_node *join(tn_ctx *c, tn_node **x, int n, uint32_t axis) {
   tn__promote(c, x, n);
   tn_node **begin = tn__alloc(c, ((size_t)n + 1) * sizeof *begin);
@@ -263,21 +264,21 @@ static tn_node *join(tn_ctx *c, tn_node **x, int n, uint32_t axis) {
   }
   tn__dims shape = tn__dims_of(x[0]);
   shape.d[axis] = begin[n];
-  tn_node *place = tn__place(c, &shape, axis), *joined = NULL;
-  for (int i = n; i-- > 0;) {
+  tn_node *place = tn__place(c, &shape, axis), **part = tn__alloc(c, (size_t)n * sizeof *part);
+  for (int i = 0; i < n; i++) {
     tn_node *lohi[2 * TN_MAX_RANK];
     for (uint32_t a = 0; a < shape.rank; a++) {
       lohi[2 * a] = a == axis ? begin[i] : tn__int(c, 0);
       lohi[2 * a + 1] = a == axis ? tn__sub(c, begin[n], begin[i + 1]) : tn__int(c, 0);
     }
-    tn_node *p = tn__pad(c, x[i], lohi);
-    if (joined) {
-      tn_node *end = tn__scalar_to(c, tn__dim_value(c, begin[i + 1], TN_I64), shape.d, shape.rank);
-      p = tn__where(c, tn__op2(c, OP_LT, place, end), p, joined);
-    }
-    joined = p;
+    part[i] = tn__pad(c, x[i], lohi);
   }
-  return joined;
+  for (int width = 1; width < n; width *= 2) /* part[i] becomes the choice among parts i .. i + 2 * width - 1 */
+    for (int i = 0; i + width < n; i += 2 * width) {
+      tn_node *end = tn__scalar_to(c, tn__dim_value(c, begin[i + width], TN_I64), shape.d, shape.rank);
+      part[i] = tn__where(c, tn__op2(c, OP_LT, place, end), part[i], part[i + width]);
+    }
+  return part[0];
 }
 
 static tn_node **operands(tn_ctx *c, const tn__call *k) {

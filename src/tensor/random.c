@@ -18,8 +18,9 @@ static void set_state(tn_ctx *c, tn_node *state, uint64_t seed, uint64_t calls) 
 static void write_state(tn_ctx *c, uint64_t seed, uint64_t calls) {
   const uint64_t words[2] = {seed, calls};
   tn__device *d = tn__device_get(c, 0);
+  tn_node *two = tn__int(c, 2);
   tn__buffer *b = tn__buffer_new(d, sizeof words);
-  tn_node *two = tn__int(c, 2), *state = tn__storage_loose(c, TN_U64, b, &two, 1);
+  tn_node *state = tn__storage_loose(c, TN_U64, b, &two, 1);
   d->ops->upload(d, b->mem, words, sizeof words);
   set_state(c, state, seed, calls);
 }
@@ -108,7 +109,7 @@ static tn_node *fraction(const stream *s, int dtype, int w, bool above) {
   return tn__op2_num(c, OP_MUL, tn__cast(c, x, dtype), dtype == TN_F64 ? 0x1p-53 : 0x1p-24);
 }
 
-/* ---- builders.  i[0]: dtype, i[1]: rank, i[2], i[3]: integer bounds, p: shape ---- */
+/* ---- distributions ---- */
 
 typedef struct drawing {
   int dtype, wide; /* asked for; computed in: f32 or f64 */
@@ -116,17 +117,11 @@ typedef struct drawing {
   tn__dims shape;
 } drawing;
 
-static drawing prepare(tn_ctx *c, const tn__call *k) {
-  drawing d = {.dtype = (int)k->i[0]};
-  tn__check_dtype(c, d.dtype);
-  d.wide = d.dtype == TN_F64 ? TN_F64 : TN_F32;
-  d.words = d.dtype == TN_F64 ? 2 : 1;
-  tn__shape_in(c, k->p, (int)k->i[1], &d.shape);
-  return d;
-}
-
-static void want_float(tn_ctx *c, const drawing *d) {
-  if (!tn__is_float(d->dtype)) tn__fail(c, TN_EDTYPE, "needs a float dtype, not %s", tn__dtypes[d->dtype].name);
+static drawing floats(tn_ctx *c, int dtype, const tn__dims *shape) {
+  tn__check_dtype(c, dtype);
+  if (!tn__is_float(dtype)) tn__fail(c, TN_EDTYPE, "needs a float dtype, not %s", tn__dtypes[dtype].name);
+  bool f64 = dtype == TN_F64;
+  return (drawing){.dtype = dtype, .wide = f64 ? TN_F64 : TN_F32, .words = f64 ? 2 : 1, .shape = *shape};
 }
 
 static tn_node *finish(tn_ctx *c, tn_node *x, int dtype) {
@@ -139,55 +134,76 @@ static tn_node *scaled(tn_ctx *c, tn_node *x, double scale, double offset) {
   return offset != 0 ? tn__op2_num(c, OP_ADD, x, offset) : x;
 }
 
-static tn_node *rand_bits(tn_ctx *c, tn__call *k) {
-  drawing d = prepare(c, k);
-  stream s = open_stream(c, &d.shape, 1);
-  return finish(c, draw(&s, 0), TN_U32);
-}
-
-static tn_node *uniform(tn_ctx *c, tn__call *k) {
-  drawing d = prepare(c, k);
-  want_float(c, &d);
+tn_node *tn__random_uniform(tn_ctx *c, int dtype, const tn__dims *shape, double lo, double hi) {
+  drawing d = floats(c, dtype, shape);
   stream s = open_stream(c, &d.shape, d.words);
-  return finish(c, scaled(c, fraction(&s, d.wide, 0, false), k->f[1] - k->f[0], k->f[0]), d.dtype);
+  return finish(c, scaled(c, fraction(&s, d.wide, 0, false), hi - lo, lo), d.dtype);
 }
 
-static tn_node *normal(tn_ctx *c, tn__call *k) {
-  drawing d = prepare(c, k);
-  want_float(c, &d);
+tn_node *tn__random_normal(tn_ctx *c, int dtype, const tn__dims *shape, double mean, double std) {
+  drawing d = floats(c, dtype, shape);
   stream s = open_stream(c, &d.shape, 2 * d.words);
   tn_node *u1 = fraction(&s, d.wide, 0, true), *u2 = fraction(&s, d.wide, d.words, false);
   tn_node *radius = tn__op1(c, OP_SQRT, tn__op2_num(c, OP_MUL, tn__op1(c, OP_LOG, u1), -2));
   tn_node *turn = tn__op1(c, OP_COS, tn__op2_num(c, OP_MUL, u2, 6.283185307179586477));
-  return finish(c, scaled(c, tn__mul(c, radius, turn), k->f[1], k->f[0]), d.dtype);
+  return finish(c, scaled(c, tn__mul(c, radius, turn), std, mean), d.dtype);
+}
+
+tn_node *tn__random_bernoulli(tn_ctx *c, const tn__dims *shape, double p) {
+  if (!(p >= 0 && p <= 1)) tn__fail(c, TN_EINVAL, "probability %g is outside 0..1", p);
+  stream s = open_stream(c, shape, 1);
+  return finish(c, tn__op2_num(c, OP_LT, fraction(&s, TN_F32, 0, false), p), TN_BOOL);
+}
+
+/* ---- builders.  i[0]: dtype, i[1]: rank, i[2], i[3]: integer bounds, p: shape ---- */
+
+static tn__dims shape_of(tn_ctx *c, const tn__call *k) {
+  tn__dims s;
+  tn__check_dtype(c, (int)k->i[0]);
+  tn__shape_in(c, k->p, (int)k->i[1], &s);
+  return s;
+}
+
+static tn_node *rand_bits(tn_ctx *c, tn__call *k) {
+  tn__dims shape = shape_of(c, k);
+  stream s = open_stream(c, &shape, 1);
+  return finish(c, draw(&s, 0), TN_U32);
+}
+
+static tn_node *uniform(tn_ctx *c, tn__call *k) {
+  tn__dims shape = shape_of(c, k);
+  return tn__random_uniform(c, (int)k->i[0], &shape, k->f[0], k->f[1]);
+}
+
+static tn_node *normal(tn_ctx *c, tn__call *k) {
+  tn__dims shape = shape_of(c, k);
+  return tn__random_normal(c, (int)k->i[0], &shape, k->f[0], k->f[1]);
 }
 
 static tn_node *randint(tn_ctx *c, tn__call *k) {
-  drawing d = prepare(c, k);
+  tn__dims shape = shape_of(c, k);
+  int dtype = (int)k->i[0];
   int64_t lo = k->i[2], hi = k->i[3];
-  if (!tn__is_int(d.dtype)) tn__fail(c, TN_EDTYPE, "needs an integer dtype, not %s", tn__dtypes[d.dtype].name);
+  if (!tn__is_int(dtype)) tn__fail(c, TN_EDTYPE, "needs an integer dtype, not %s", tn__dtypes[dtype].name);
   uint64_t span = (uint64_t)hi - (uint64_t)lo;
   if (lo >= hi || span > UINT64_C(1) << 32)
     tn__fail(c, TN_EINVAL, "bounds %lld..%lld: needs lo < hi <= lo + 2^32", (long long)lo, (long long)hi);
   for (int i = 0; i < 2; i++) {
-    uint64_t end = (uint64_t)(i ? hi - 1 : lo), stored = tn__eval_cast(TN_I64, d.dtype, end);
-    bool fits = tn__eval_cast(d.dtype, TN_I64, stored) == end && (tn__dtypes[d.dtype].is_signed || (int64_t)end >= 0);
-    if (!fits) tn__fail(c, TN_EINVAL, "%lld does not fit %s", (long long)end, tn__dtypes[d.dtype].name);
+    uint64_t end = (uint64_t)(i ? hi - 1 : lo), stored = tn__eval_cast(TN_I64, dtype, end);
+    bool fits = tn__eval_cast(dtype, TN_I64, stored) == end && (tn__dtypes[dtype].is_signed || (int64_t)end >= 0);
+    if (!fits) tn__fail(c, TN_EINVAL, "%lld does not fit %s", (long long)end, tn__dtypes[dtype].name);
   }
-  stream s = open_stream(c, &d.shape, 1);
+  stream s = open_stream(c, &shape, 1);
   tn_node *x = tn__cast(c, draw(&s, 0), TN_U64);
   x = tn__mul(c, x, tn__scalar_to(c, tn__const_bits(c, TN_U64, span), x->dim, x->rank));
   x = tn__cast(c, tn__op2_num(c, OP_SHR, x, 32), TN_I64);
   x = tn__add(c, x, tn__scalar_to(c, tn__const_bits(c, TN_I64, (uint64_t)lo), x->dim, x->rank));
-  return finish(c, x, d.dtype);
+  return finish(c, x, dtype);
 }
 
 static tn_node *bernoulli(tn_ctx *c, tn__call *k) {
-  drawing d = prepare(c, k);
-  double p = k->f[0];
-  if (!(p >= 0 && p <= 1)) tn__fail(c, TN_EINVAL, "probability %g is outside 0..1", p);
-  stream s = open_stream(c, &d.shape, 1);
-  return finish(c, tn__op2_num(c, OP_LT, fraction(&s, TN_F32, 0, false), p), TN_BOOL);
+  tn__dims shape = shape_of(c, k);
+  return tn__random_bernoulli(c, &shape, k->f[0]);
 }
 
 #define RANDOM(dtype_, ...) \

@@ -168,14 +168,14 @@ static void test_out_of_memory(void **state) {
 /* ---- kernels ---- */
 
 /* Its text is real, what it does is the fake driver's: b0[i] += i for `iota`. */
-static lin *make_kernel(tn_ctx *c, const char *name, int64_t scratch, int group) {
+static lin *make_kernel(tn_ctx *c, const char *name, int64_t shared, int group) {
   lin *l = lin_new(c, name);
   tn_node *out = lin_buf(l, TN_I64, true), *n = lin_var(l, "n", 0, 1 << 20);
   tn_node *rounds = lin_op2(l, OP_IDIV, lin_op2(l, OP_ADD, n, tn__int(c, 31)), tn__int(c, 32));
   tn_node *r = lin_range(l, rounds, AX_GLOBAL, 0);
   lin_store(l, OP_STOREADD, out, r, lin_add(l, tn__cast(c, r, TN_I64)), NULL);
   lin_end(l, r);
-  l->k.scratch = scratch;
+  l->k.shared = shared;
   l->k.part[0].group = group;
   return l;
 }
@@ -187,9 +187,9 @@ static void compile_all(void *arg) {
   f->code = f->d->ops->compile(f->d, k, f->n);
 }
 
-static tn_status compile(fixture *f, const char *name, int64_t scratch) {
+static tn_status compile(fixture *f, const char *name, int64_t shared) {
   f->n = 1;
-  f->l[0] = make_kernel(&f->c, name, scratch, 64);
+  f->l[0] = make_kernel(&f->c, name, shared, 64);
   if (f->code) f->d->ops->release(f->d, f->code);
   f->code = NULL;
   return try(f, compile_all);

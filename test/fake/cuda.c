@@ -167,7 +167,9 @@ int cuLaunchKernel(char *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, 
   state.threads = bx;
   state.shared = shared;
   if (state.any_function) return failed;
-  return ask((op){.kind = strncmp(f, "fault", 5) ? IOTA : FAULT, .dst = *(char **)arg[0], .n = *(int64_t *)arg[1]});
+  bool iota = !strncmp(f, "iota", 4);
+  if (!iota && strncmp(f, "fault", 5)) return NOT_FOUND;
+  return ask((op){.kind = iota ? IOTA : FAULT, .dst = *(char **)arg[0], .n = *(int64_t *)arg[1]});
 }
 int cuStreamBeginCapture_v2(void *s, int mode) {
   if (graph || mode != 1 || !s) return CAPTURE;

@@ -24,9 +24,10 @@ static void close_all(void) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-  static const graph_size limits = {.nodes = 24, .outputs = 4, .longest = 100, .elements = 1000};
+  graph_size limits = {.nodes = 24, .outputs = 4, .longest = 100, .elements = 1000};
   graph_dice d = {.at = data, .end = data + size, .state = size};
   tn_ctx *c = context(graph_roll(&d, 4));
+  if (graph_roll(&d, 3) == 0) limits.symbolic = 13;
   if (!graph_try(c, &d, &limits, "fuzz_schedule")) abort();
   return 0;
 }

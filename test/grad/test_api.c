@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <cmocka.h>
+#include "support/device.h"
 #include "tenet/grad.h"
 #include "tenet/tensor.h"
 #include <math.h>
@@ -12,7 +13,7 @@ static tn_ctx *ctx;
 
 static int open_ctx(void **state) {
   (void)state;
-  tn_options opt = {.device = "ref", .quiet = 1};
+  tn_options opt = {.device = device_or("ref"), .quiet = 1};
   return (ctx = tn_ctx_open(&opt)) ? 0 : -1;
 }
 

@@ -1,5 +1,6 @@
 /* Kernels for work groups, built by hand: the text in three languages, and what it computes.  OpenCL runs where there is a device (PoCL),
- * Metal runs as C++, CUDA is compiled where NVRTC is found; results are those of the interpreter. */
+ * Metal runs as C++, CUDA on a GPU, else it is compiled where NVRTC is found; results are those of the interpreter. */
+#include "backend/cuda/cuda.h"
 #include "backend/ref/ref.h"
 #include "render/dialect.h"
 #include "support/ctx.h"
@@ -11,7 +12,7 @@
 
 typedef struct fixture {
   tn_ctx c;
-  tn__device *ref;
+  tn__device *ref, *cuda; /* cuda: NULL where there is no GPU */
 } fixture;
 
 static void open_ref(void *arg) {
@@ -19,6 +20,9 @@ static void open_ref(void *arg) {
   tn__devices_open(&f->c);
   tn__ref_open(&f->c, "ref");
   f->ref = tn__device_get(&f->c, 0);
+  f->c.mode = TN_MODE_STRICT; /* bit for bit */
+  f->c.pool = tn__pool_open(&f->c.mem, 2);
+  if (tn__cuda_usable() && tn__cuda_open(&f->c, 1) > 0) f->cuda = tn__device_get(&f->c, 1);
 }
 
 static int setup(void **state) {
@@ -32,6 +36,7 @@ static int setup(void **state) {
 static int teardown(void **state) {
   fixture *f = *state;
   tn__devices_close(&f->c);
+  tn__pool_close(f->c.pool);
   return test_ctx_close(&f->c) == 0 ? 0 : -1;
 }
 
@@ -288,10 +293,10 @@ static program *scalars(tn_ctx *c, int dtype) {
   return p;
 }
 
-/* out_k[i] = (dtype k)x[i], and the bits as those dtypes of equal width. */
-static program *casts(tn_ctx *c, int from) {
+/* out_k[i] = (dtype k)x[i], and the bits as those dtypes of equal width; f64: those from or to f64, else the others. */
+static program *casts(tn_ctx *c, int from, bool f64) {
   enum { G = 32 };
-  program *p = new_program(c, name_for(c, "casts", from), G);
+  program *p = new_program(c, name_for(c, f64 ? "casts64" : "casts", from), G);
   lin *l = p->l;
   size_t n = tn__size_of(from) <= 2 && from != TN_BOOL ? (size_t)1 << 8 * tn__size_of(from) : NVALUES * NVALUES;
   tn_node *x = input(p, from, n, false), *cast[TN_DTYPE_COUNT] = {0}, *bits[TN_DTYPE_COUNT] = {0};
@@ -299,7 +304,7 @@ static program *casts(tn_ctx *c, int from) {
   else
     for (size_t i = 0; i < n; i++) memcpy(p->in[0] + i * tn__size_of(from), &i, tn__size_of(from));
   for (int to = 0; to < TN_DTYPE_COUNT; to++) {
-    if (to == from) continue;
+    if (to == from || (to == TN_F64 || from == TN_F64) != f64) continue;
     cast[to] = result(p, to, n);
     if (from != TN_BOOL && to != TN_BOOL && tn__size_of(from) == tn__size_of(to)) bits[to] = result(p, to, n);
   }
@@ -342,6 +347,35 @@ static const char *rendered(tn_ctx *c, const tn__dialect *d, program *p) {
   bare.head = no_head;
   unit u = {c, &bare, &k, 1, NULL};
   return tn__mem_try(&c->mem, render, &u, &status) ? u.text : NULL;
+}
+
+/* TENET_GOLDEN=write renews the files. */
+static void test_text(void **state) {
+  fixture *f = *state;
+  tn_ctx *c = &f->c;
+  const struct {
+    const char *name;
+    const tn__dialect *d;
+    program *p;
+  } cases[] = {{"group_cuda_vectors", &tn__dialect_cuda, vectors(c, 32, 1)},
+               {"group_cuda_reduction", &tn__dialect_cuda, reduction(c, "R", OP_MAX, TN_F16, 128, 128, 5)},
+               {"group_cuda_rows", &tn__dialect_cuda, rows(c, "rows", 64, 77, true)},
+               {"group_opencl_reduction", &tn__dialect_opencl, reduction(c, "R", OP_ADD, TN_F32, 64, 128, 5)},
+               {"group_metal_parts", &tn__dialect_metal, parts(c)}};
+  const char *dir = getenv("TENET_TEST_DATA"), *renew = getenv("TENET_GOLDEN");
+  if (!dir) skip();
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char path[512], want[1 << 14] = "";
+    const char *got = rendered(c, cases[i].d, cases[i].p);
+    snprintf(path, sizeof path, "%s/golden/%s.txt", dir, cases[i].name);
+    FILE *file = fopen(path, renew && !strcmp(renew, "write") ? "w+" : "r");
+    if (!file) fail_msg("%s cannot be opened", path);
+    if (renew && !strcmp(renew, "write")) fputs(got, file);
+    rewind(file);
+    want[fread(want, 1, sizeof want - 1, file)] = '\0';
+    fclose(file);
+    if (strcmp(got, want)) fail_msg("%s is not what is printed now (TENET_GOLDEN=write renews it):\n%s", path, got);
+  }
 }
 
 static void test_lacking_dtype(void **state) {
@@ -430,6 +464,23 @@ static void run_ref(fixture *f, program *p, lin_bufs *b) {
   f->ref->ops->release(f->ref, code);
 }
 
+/* Compares and frees. */
+static void compare(const char *language, const program *p, lin_bufs *want, lin_bufs *got) {
+  const tn__kernel *k = &p->l->k;
+  if (!lin_bufs_sound(got, k->nbuf)) fail_msg("%s in %s wrote outside a buffer", k->name, language);
+  for (uint32_t s = 0; s < k->nbuf; s++)
+    for (size_t e = 0; e < p->elements[s]; e++) {
+      size_t size = tn__size_of(p->l->dtype[s]);
+      uint64_t x = tn__eval_load(p->l->dtype[s], want->mem[s] + e * size), y = tn__eval_load(p->l->dtype[s], got->mem[s] + e * size);
+      const char *op = p->block && s == 0 ? tn__ops[p->op[e / p->block]].text : "";
+      if (!same(language, p, s, e, x, y))
+        fail_msg("%s in %s: buffer %u (%s) element %zu %s: ref %#llx, here %#llx", k->name, language, s, tn__dtypes[p->l->dtype[s]].name, e, op,
+                 (unsigned long long)x, (unsigned long long)y);
+    }
+  lin_bufs_free(want, k->nbuf);
+  lin_bufs_free(got, k->nbuf);
+}
+
 static void run_groups(fixture *f, const group_runner *r, group_code *code, uint32_t i, program *p, uint32_t most) {
   const tn__kernel *k = &p->l->k;
   lin_bufs want, got;
@@ -440,17 +491,7 @@ static void run_groups(fixture *f, const group_runner *r, group_code *code, uint
     int64_t extent = global ? tn__eval_index(global->src[0], &(tn__env){k->var, p->var, k->nvar}, &f->c.scratch) : 1;
     if (extent > 0) r->launch(code, i, part, extent < most ? (uint32_t)extent : most, &got, p->var);
   }
-  if (!lin_bufs_sound(&got, k->nbuf)) fail_msg("%s in %s wrote outside a buffer", k->name, r->name);
-  for (uint32_t s = 0; s < k->nbuf; s++)
-    for (size_t e = 0; e < p->elements[s]; e++) {
-      size_t size = tn__size_of(p->l->dtype[s]);
-      uint64_t x = tn__eval_load(p->l->dtype[s], want.mem[s] + e * size), y = tn__eval_load(p->l->dtype[s], got.mem[s] + e * size);
-      if (!same(r->name, p, s, e, x, y))
-        fail_msg("%s in %s, at most %u groups: buffer %u (%s) element %zu%s%s: ref %#llx, here %#llx", k->name, r->name, most, s, tn__dtypes[p->l->dtype[s]].name, e,
-                 p->block && s == 0 ? " of " : "", p->block && s == 0 ? tn__ops[p->op[e / p->block]].text : "", (unsigned long long)x, (unsigned long long)y);
-    }
-  lin_bufs_free(&want, k->nbuf);
-  lin_bufs_free(&got, k->nbuf);
+  compare(r->name, p, &want, &got);
 }
 
 static bool uses_f64(const program *p) {
@@ -471,9 +512,9 @@ static void run_in(fixture *f, const group_runner *r, program *const *p, uint32_
     q[m] = p[i];
     k[m++] = &p[i]->l->k;
   }
-  unit u = {.d = r->dialect, .k = k, .n = m};
+  if (!m) return;
+  unit u = {.c = &f->c, .d = r->dialect, .k = k, .n = m};
   tn_status status;
-  u.c = &f->c;
   if (!tn__mem_try(&f->c.mem, render, &u, &status)) fail_msg("%s: %s", r->name, tn_last_error(&f->c)->text);
   if (getenv("TENET_TEST_KEEP")) { /* for looking at */
     char path[512];
@@ -495,10 +536,52 @@ static void run_in(fixture *f, const group_runner *r, program *const *p, uint32_
   r->release(code);
 }
 
+typedef struct compiling {
+  tn__device *d;
+  tn__kernel **k;
+  uint32_t n;
+  tn__code *code;
+} compiling;
+
+static void compile_on(void *arg) {
+  compiling *a = arg;
+  a->code = a->d->ops->compile(a->d, a->k, a->n);
+}
+
+/* On a GPU, guards and all. */
+static void run_on(fixture *f, tn__device *d, program *const *p, uint32_t n) {
+  compiling a = {.d = d, .k = tn__alloc(&f->c, n * sizeof(tn__kernel *)), .n = n};
+  tn_status status;
+  print_message("%u kernels run on %s\n", n, d->text);
+  for (uint32_t i = 0; i < n; i++) a.k[i] = &p[i]->l->k;
+  if (!tn__mem_try(&f->c.mem, compile_on, &a, &status)) fail_msg("%s: %s", d->name, tn_last_error(&f->c)->text);
+  for (uint32_t i = 0; i < n; i++) {
+    lin_bufs want, got;
+    void *block[LIN_BUFS], *mem[LIN_BUFS];
+    size_t size[LIN_BUFS];
+    run_ref(f, p[i], &want);
+    bind(p[i], &got);
+    for (uint32_t s = 0; s < a.k[i]->nbuf; s++) {
+      size[s] = got.bytes[s] + 2 * LIN_GUARD;
+      block[s] = d->ops->alloc(d, size[s]);
+      mem[s] = (char *)block[s] + LIN_GUARD;
+      d->ops->upload(d, block[s], got.block[s], size[s]);
+    }
+    if (d->ops->launch(d, a.code, i, mem, got.bytes, p[i]->var)) fail_msg("%s on %s: %s", a.k[i]->name, d->name, tn_last_error(&f->c)->text);
+    for (uint32_t s = 0; s < a.k[i]->nbuf; s++) {
+      d->ops->download(d, got.block[s], block[s], size[s]);
+      d->ops->free(d, block[s], size[s]);
+    }
+    compare("cuda", p[i], &want, &got);
+  }
+  d->ops->release(d, a.code);
+}
+
 static void run_everywhere(fixture *f, program *const *p, uint32_t n) {
   run_in(f, &group_opencl, p, n);
   run_in(f, &group_metal, p, n);
-  run_in(f, &group_nvrtc, p, n);
+  if (f->cuda) run_on(f, f->cuda, p, n);
+  else run_in(f, &group_nvrtc, p, n);
 }
 
 static void test_vectors(void **state) {
@@ -561,14 +644,18 @@ static void test_scalars(void **state) {
 
 static void test_casts(void **state) {
   fixture *f = *state;
-  program *p[TN_DTYPE_COUNT];
-  for (int dtype = 0; dtype < TN_DTYPE_COUNT; dtype++) p[dtype] = casts(&f->c, dtype);
-  run_everywhere(f, p, TN_DTYPE_COUNT);
+  program *p[2 * TN_DTYPE_COUNT];
+  uint32_t n = 0;
+  for (int dtype = 0; dtype < TN_DTYPE_COUNT; dtype++) {
+    if (dtype != TN_F64) p[n++] = casts(&f->c, dtype, false);
+    p[n++] = casts(&f->c, dtype, true);
+  }
+  run_everywhere(f, p, n);
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      //TEXT
+      cmocka_unit_test_setup_teardown(test_text, setup, teardown),
       cmocka_unit_test_setup_teardown(test_lacking_dtype, setup, teardown),
       cmocka_unit_test_setup_teardown(test_packed, setup, teardown),
       cmocka_unit_test_setup_teardown(test_vectors, setup, teardown),

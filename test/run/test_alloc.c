@@ -122,6 +122,19 @@ static bool explain(tn_ctx *c, double *out) {
   return ok;
 }
 
+static bool explain_text(tn_ctx *c, double *out) {
+  FILE *f = tmpfile();
+  bool ok = tn_explain_text(c, "%1 = param f32[4,3] 4 3 {0 0}\n%2 = exp f32[4,3] %1\n%3 = sum f32[4] %2 {1}\n%4 = sink void %3 {\"outputs\"}\n", f) == TN_OK;
+  *out = ftell(f) > 500;
+  fclose(f);
+  return ok;
+}
+
+static bool random_elsewhere(tn_ctx *c, double *out) {
+  tn_manual_seed(c, 1);
+  return total(tn_dropout(tn_to(matrix(c), "cpu"), 0.5, true), out);
+}
+
 /* A step with state, an output and random numbers, run twice. */
 static bool program(tn_ctx *c, double *out) {
   tn_manual_seed(c, 1);
@@ -218,7 +231,7 @@ typedef struct scenario {
 static const scenario scenarios[] = {
     {"elementwise", elementwise}, {"movement", movement}, {"matmul", matmul}, {"softmax", softmax}, {"einsum", einsum}, {"gather", gather},
     {"gradient", gradient}, {"assign", assign}, {"realise twice", realise_twice}, {"read and write", read_write}, {"random", random_numbers},
-    {"scopes", scopes}, {"other device", other_device}, {"print", print}, {"explain", explain}, {"program", program}, {"symbolic program", symbolic},
+    {"scopes", scopes}, {"other device", other_device}, {"print", print}, {"explain", explain}, {"explain text", explain_text}, {"random elsewhere", random_elsewhere}, {"program", program}, {"symbolic program", symbolic},
     {"bound input", bound_input}, {"safetensors", safetensors}, {"idx", idx}, {"optimiser", optimiser}, {"misfit", misfit},
 };
 

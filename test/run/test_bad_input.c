@@ -81,13 +81,13 @@ static void check_error(const char *file, int line, tn_ctx *c, bool failed, tn_s
   X((tn_release(NULL), true)) X((tn_ctx_close(NULL), true)) X((tn_clear_error(NULL), true)) X((tn_ctx_stats(NULL, NULL), true))              \
   X(tn_last_error(NULL)->status == TN_EINVAL) X(*tn_status_name(TN_OK)) X(*tn_status_text((tn_status)99)) X(*tn_version())                   \
   X(*tn_dtype_name((tn_dtype)99) == '?') X(tn_dtype_size((tn_dtype)99) == 0) X(tn_device_count(NULL) == 0)                                   \
-  X(tn_device_get_info(NULL, 0, NULL) == TN_EINVAL) X(tn_grad(NULL, 0, NULL, NULL) == TN_EINVAL) X(tn_grad(NULL, 1, NULL, NULL) == TN_EINVAL) \
+  X(tn_device_get_info(NULL, 0, NULL) == TN_EINVAL) X(tn_device_sync(NULL, NULL) == TN_EINVAL) X(tn_grad(NULL, 0, NULL, NULL) == TN_EINVAL) X(tn_grad(NULL, 1, NULL, NULL) == TN_EINVAL) \
   X(tn_vjp(NULL, NULL, 1, NULL, NULL) == TN_EINVAL) X(tn_jvp(NULL, 1, NULL, NULL, NULL) == TN_EINVAL)                                        \
   X(tn_program_begin(NULL) == NULL) X(tn_program_input(NULL, NULL, TN_F32, NULL, 0) == NULL) X(tn_program_output(NULL, NULL, NULL) == TN_EINVAL) \
   X(tn_program_end(NULL) == TN_EINVAL) X(tn_program_bind(NULL, NULL, NULL) == TN_EINVAL) X(tn_program_write(NULL, NULL, NULL, 0, NULL, 0) == TN_EINVAL) \
   X(tn_program_run(NULL) == TN_EINVAL) X(tn_program_result(NULL, NULL) == NULL) X(tn_program_read(NULL, NULL, NULL, 0) == TN_EINVAL)         \
   X(tn_program_get_info(NULL, NULL) == TN_EINVAL) X((tn_program_close(NULL), true)) X(tn_program_explain(NULL, NULL) == TN_EINVAL)           \
-  X(tn_explain(NULL, 0, NULL) == TN_EINVAL) X(tn_get_info(NULL, 1, NULL) == TN_EINVAL) X(tn_linear(NULL, NULL, NULL) == NULL)                \
+  X(tn_explain(NULL, 0, NULL) == TN_EINVAL) X(tn_explain_text(NULL, NULL, NULL) == TN_EINVAL) X(tn_get_info(NULL, 1, NULL) == TN_EINVAL) X(tn_linear(NULL, NULL, NULL) == NULL)                \
   X(tn_conv2d(NULL, NULL, NULL, NULL) == NULL) X(tn_max_pool2d(NULL, 1, 1, NULL) == NULL) X(tn_avg_pool2d(NULL, 1, 1, NULL) == NULL)         \
   X(tn_dropout(NULL, 0, true) == NULL) X(tn_kaiming_uniform(NULL, TN_F32, NULL, 2, 0) == NULL) X(tn_kaiming_normal(NULL, TN_F32, NULL, 2, 0) == NULL) \
   X(tn_xavier_uniform(NULL, TN_F32, NULL, 2, 0) == NULL) X(tn_xavier_normal(NULL, TN_F32, NULL, 2, 0) == NULL) X(tn_params_open(NULL) == NULL) \
@@ -212,6 +212,9 @@ static void test_misfits(void **state) {
   WRONG(!tn_add(x, foreign), TN_EINVAL, "tensor argument 2 belongs to another context");
   WRONG(tn_realize(LIST(x, foreign), 2), TN_EINVAL, "argument 2 belongs to another context");
   WRONG(!tn_add(x, far), TN_EDEVICE, "move one with tn_to");
+  WRONG(tn_device_sync(c, "abacus") == TN_EDEVICE, TN_EDEVICE, "there is no device 'abacus'");
+  assert_int_equal(tn_device_sync(c, NULL), TN_OK);
+  assert_int_equal(tn_device_sync(c, "ref"), TN_OK);
   WRONG(!tn_to(x, "cuda"), TN_EDEVICE, "there is no device 'cuda'");
   WRONG(tn_read(x, out, 20), TN_EINVAL, "20 bytes given for f32[2,3], which takes 24");
   WRONG(tn_write(x, out, 28), TN_EINVAL, "28 bytes given for f32[2,3], which takes 24");

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 #include "device/device.h"
 #include "ir/eval.h"
+#include "support/device.h"
 #include "support/graph.h"
 #include "support/naive.h"
 #include "tenet/tenet.h"
@@ -99,7 +100,7 @@ static void build_whole(tn_ctx *c, void *arg) {
 }
 
 static void each(const char *device, void (*build)(tn_ctx *, void *), tn_mode mode, int first, int last) {
-  tn_ctx *c = tn_ctx_open(&(tn_options){.device = device, .mode = mode, .quiet = 1});
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = device_or(device), .mode = mode, .quiet = 1});
   assert_non_null(c);
   int bad = 0;
   for (int dtype = 0; dtype < TN_DTYPE_COUNT; dtype++)
@@ -215,7 +216,7 @@ static void check_unary(tn_ctx *c, int dtype, double extra) {
 
 static void library(void **s) {
   (void)s;
-  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "cpu", .mode = TN_MODE_DEFAULT, .quiet = 1});
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = device_or("cpu"), .mode = TN_MODE_DEFAULT, .quiet = 1});
   tn_scope(c) check_unary(c, TN_F32, 0);
   tn_scope(c) check_unary(c, TN_F64, 0.5);
   tn_ctx_close(c);

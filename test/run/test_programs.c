@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include "ir/ctx.h"
+#include "support/device.h"
 #include "tenet/tenet.h"
 #include <math.h>
 #include <stdio.h>
@@ -25,12 +26,12 @@ static void check_fails(tn_ctx *c, tn_status got, tn_status want, int line) {
 }
 
 static tn_ctx *open_ref(void) {
-  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref", .mode = TN_MODE_STRICT, .quiet = 1});
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = device_or("ref"), .mode = TN_MODE_STRICT, .quiet = 1});
   assert_non_null(c);
   return c;
 }
 static tn_ctx *open_cpu(void) {
-  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "cpu", .quiet = 1});
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = device_or("cpu"), .quiet = 1});
   assert_non_null(c);
   return c;
 }

@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include "tenet/tenet.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -171,10 +172,46 @@ static void names(void **state) {
   tn_ctx_close(c);
 }
 
+static void printing(void **state) {
+  (void)state;
+  tn_ctx *c = tn_ctx_open(&plain);
+  char got[200] = "";
+  FILE *f = tmpfile();
+  tn_tensor *x = tn_from(c, TN_F32, DIMS(4), (const float[]){NAN, -NAN, INFINITY, -INFINITY});
+  assert_int_equal(tn_print(x, f), TN_OK);
+  assert_int_equal(tn_print(tn_cast(x, TN_F16), f), TN_OK);
+  rewind(f);
+  assert_true(fread(got, 1, sizeof got - 1, f) > 0);
+  assert_string_equal(got, "[nan, nan, inf, -inf] : f32[4]\n[nan, nan, inf, -inf] : f16[4]\n");
+  fclose(f);
+  tn_ctx_close(c);
+}
+
+/* What a failed compilation allocated is gone when the call is. */
+static void failed_compilations(void **state) {
+  (void)state;
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "cpu", .threads = 1, .cc = "/bin/false", .cache_dir = "", .quiet = 1});
+  size_t heap[4];
+  assert_non_null(c);
+  for (int i = 0; i < 4; i++) {
+    tn_stats s;
+    tn_scope(c) {
+      tn_tensor *x = tn_from(c, TN_F32, DIMS(2, 3), six);
+      for (int k = 0; k < (i % 2 ? 1 : 30); k++) x = tn_contiguous(tn_sin(x));
+      assert_int_equal(tn_realize(&x, 1), TN_ECOMPILE);
+    }
+    tn_ctx_stats(c, &s);
+    heap[i] = s.heap_bytes;
+  }
+  assert_true(heap[2] == heap[3]); /* a large graph, a small one */
+  tn_ctx_close(c);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(tensors), cmocka_unit_test(programs),  cmocka_unit_test(files),
       cmocka_unit_test(optimisers), cmocka_unit_test(passed_on), cmocka_unit_test(names),
+      cmocka_unit_test(printing), cmocka_unit_test(failed_compilations),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include "support/device.h"
 #include "support/forms.h"
 #include "support/graph.h"
 #include "tenet/tenet.h"
@@ -163,7 +164,7 @@ static const row rows[] = {
 };
 
 static void check(const row *r, const char *device, tn_mode mode, form f) {
-  tn_ctx *c = tn_ctx_open(&(tn_options){.device = device, .mode = mode, .quiet = 1});
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = device_or(device), .mode = mode, .quiet = 1});
   graph g;
   char why[512];
   assert_non_null(c);

@@ -5,8 +5,9 @@
 
 typedef enum form { PLAIN, OPTIMISED, GROUPS, FORMS } form;
 
-/* A device that interprets takes kernels of this form from now on. */
+/* A device that interprets takes kernels of this form from now on; others have their own. */
 static inline void take_form(tn__device *d, form f) {
+  if (!d->interprets) return;
   d->interprets = f == PLAIN;
   d->group = f == GROUPS ? 64 : 0;
   d->units = f == GROUPS ? 2 : 0;

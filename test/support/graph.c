@@ -3,6 +3,7 @@
 #include "ir/text.h"
 #include "rewrite/rewrite.h"
 #include "support/naive.h"
+#include "tenet/program.h"
 #include "tensor/cell.h"
 #include <math.h>
 #include <stdio.h>
@@ -45,7 +46,8 @@ typedef struct grower {
   bool strict, full;
 } grower;
 
-static int64_t dim_of(const tn_node *n, uint32_t i) { return n->dim[i]->ints[0]; }
+/* The most that a size may be; a plain one is no less. */
+static int64_t dim_of(const tn_node *n, uint32_t i) { return n->dim[i]->hi; }
 
 static int64_t count(const tn_node *n) {
   int64_t k = 1;
@@ -88,12 +90,17 @@ tn_node *graph_leaf(tn_ctx *c, graph *g, graph_dice *d, int dtype, tn_node *cons
   return n;
 }
 
-static int64_t draw_size(grower *w) {
+static int64_t draw_plain(grower *w) {
   static const int64_t usual[] = {1, 2, 3, 4, 5, 7, 8, 1, 2, 3};
   if (graph_roll(w->d, 24) == 0) return 0;
   if (w->size->longest > 8 && graph_roll(w->d, 4) == 0) return 9 + graph_roll(w->d, (uint32_t)w->size->longest - 8);
   return usual[graph_roll(w->d, 10)];
 }
+
+static tn_node *draw_size(grower *w) { return w->g->var && graph_roll(w->d, 3) == 0 ? w->g->var : tn__int(w->c, draw_plain(w)); }
+
+/* Can a leaf have this size?  Programs take plain sizes and single symbolic ones. */
+static bool is_simple(const tn_node *dim) { return tn__is_const(dim) || dim->op == OP_VAR; }
 
 static void grow_leaf(grower *w) {
   static const uint8_t dtypes[] = {TN_F32, TN_F32, TN_F32, TN_F32, TN_I32, TN_I64, TN_BOOL, TN_F64, TN_F16, TN_BF16, TN_U8, TN_I8, TN_U32, TN_I16, TN_U64, TN_U16};
@@ -101,10 +108,10 @@ static void grow_leaf(grower *w) {
   uint32_t rank = graph_roll(w->d, 5);
   int64_t k = 1;
   for (uint32_t i = 0; i < rank; i++) {
-    int64_t s = draw_size(w);
-    if (k * s > w->size->elements) s = 1;
-    k *= s;
-    dim[i] = tn__int(w->c, s);
+    dim[i] = draw_size(w);
+    if (i == 0 && w->g->var && graph_roll(w->d, 2)) dim[i] = w->g->var;
+    if (k * dim[i]->hi > w->size->elements) dim[i] = tn__int(w->c, 1);
+    k *= dim[i]->hi;
   }
   bool exact = !w->strict && graph_roll(w->d, 3) != 0;
   tn_node *n = graph_leaf(w->c, w->g, w->d, dtypes[graph_roll(w->d, 16)], dim, rank, exact);
@@ -132,7 +139,7 @@ static value match(grower *w, const tn_node *x, int dtype) {
   value y = {.exact = !w->strict && graph_roll(w->d, 3) != 0, .most = 3};
   if (graph_roll(w->d, 3)) {
     tn_node *dim[RANK];
-    for (uint32_t i = 0; i < x->rank; i++) dim[i] = graph_roll(w->d, 3) ? x->dim[i] : tn__int(c, 1);
+    for (uint32_t i = 0; i < x->rank; i++) dim[i] = graph_roll(w->d, 3) && is_simple(x->dim[i]) ? x->dim[i] : tn__int(c, 1);
     y.n = graph_leaf(c, w->g, w->d, dtype, dim, x->rank, y.exact);
     if (y.n) y.n = tn__expand(c, y.n, x->dim);
   }
@@ -187,12 +194,12 @@ static void add_sum(grower *w, tn_node *n, bool exact, double most) {
 
 static void grow_reduce(grower *w) {
   value x = pick(w);
-  int64_t axes[RANK], n = 1;
+  int64_t axes[RANK], n = 1, least = 1;
   uint32_t k = 0;
   tn__op op = OP_SUM + graph_roll(w->d, 4);
   for (uint32_t i = 0; i < x.n->rank; i++)
-    if (graph_roll(w->d, 2)) axes[k++] = i, n *= dim_of(x.n, i);
-  if (!k || ((op == OP_RMAX || op == OP_RMIN) && n == 0)) return;
+    if (graph_roll(w->d, 2)) axes[k++] = i, n *= dim_of(x.n, i), least *= x.n->dim[i]->lo;
+  if (!k || ((op == OP_RMAX || op == OP_RMIN) && least == 0)) return;
   if ((op == OP_SUM || op == OP_PROD) && x.n->dtype == TN_BOOL) return;
   tn_node *r = tn__reduce(w->c, op, x.n, axes, k);
   if (op == OP_SUM) add_sum(w, r, x.exact, x.most * (double)(n ? n : 1));
@@ -204,20 +211,24 @@ static void grow_reshape(grower *w) {
   value x = pick(w);
   tn_node *dim[RANK + 2];
   uint32_t r = 0, i = 0;
+  if (w->g->var && x.n->op == OP_RESHAPE && graph_roll(w->d, 2)) { /* and back: symbolic sizes come apart again */
+    add_value(w, tn__reshape(w->c, x.n, x.n->src[0]->dim, x.n->src[0]->rank), x.exact, x.most);
+    return;
+  }
   while (i < x.n->rank && r < RANK) {
-    int64_t s = dim_of(x.n, i++);
+    tn_node *size = x.n->dim[i++];
     uint32_t how = graph_roll(w->d, 6);
     while (how == 0 && i < x.n->rank) {
-      s *= dim_of(x.n, i++);
+      size = tn__mul(w->c, size, x.n->dim[i++]);
       how = graph_roll(w->d, 2);
     }
-    int64_t f = how == 1 ? 2 + (int64_t)graph_roll(w->d, 4) : how == 2 ? 1 : 0;
-    if (f && s % f == 0 && r + 1 < RANK) {
+    int64_t f = how == 1 ? 2 + (int64_t)graph_roll(w->d, 4) : how == 2 ? 1 : 0, s = size->hi;
+    if (f && tn__is_const(size) && s % f == 0 && r + 1 < RANK) {
       dim[r++] = tn__int(w->c, graph_roll(w->d, 2) ? f : s / f);
       dim[r] = tn__int(w->c, dim[r - 1]->ints[0] == f ? s / f : f);
       r++;
     } else if (s != 1 || how != 3) {
-      dim[r++] = tn__int(w->c, s);
+      dim[r++] = size;
     }
   }
   if (i == x.n->rank) add_value(w, tn__reshape(w->c, x.n, dim, r), x.exact, x.most);
@@ -230,7 +241,7 @@ static void grow_expand(grower *w) {
   if (x.n->rank == RANK) return;
   for (uint32_t i = 0; i <= x.n->rank; i++) dim[i] = i == at ? tn__int(w->c, 1) : x.n->dim[i < at ? i : i - 1];
   tn_node *y = tn__reshape(w->c, x.n, dim, x.n->rank + 1u);
-  dim[at] = tn__int(w->c, draw_size(w));
+  dim[at] = draw_size(w);
   add_value(w, tn__expand(w->c, y, dim), x.exact, x.most);
 }
 
@@ -252,11 +263,23 @@ static void grow_pad(grower *w) {
   add_value(w, tn__pad(w->c, x.n, lohi), x.exact, x.most);
 }
 
+/* All of it, all but the first, every other. */
+static void shrink_symbolic(grower *w, tn_node *n, tn_node **begin, tn_node **size, int64_t *step) {
+  uint32_t how = n->lo > 0 ? graph_roll(w->d, 3) : 0;
+  *begin = tn__int(w->c, how == 1);
+  *size = how == 1 ? tn__sub(w->c, n, tn__int(w->c, 1)) : how == 2 ? tn__op2(w->c, OP_IDIV, tn__add(w->c, n, tn__int(w->c, 1)), tn__int(w->c, 2)) : n;
+  *step = 1 + (how == 2);
+}
+
 static void grow_shrink(grower *w) {
   value x = pick(w);
   tn_node *begin[RANK], *size[RANK];
   int64_t step[RANK];
   for (uint32_t i = 0; i < x.n->rank; i++) {
+    if (!tn__is_const(x.n->dim[i])) {
+      shrink_symbolic(w, x.n->dim[i], &begin[i], &size[i], &step[i]);
+      continue;
+    }
     int64_t n = dim_of(x.n, i), b = n && graph_roll(w->d, 2) ? graph_roll(w->d, (uint32_t)n) : 0, s = 1 + (graph_roll(w->d, 3) == 0) * (int64_t)graph_roll(w->d, 3);
     int64_t most = (n - b + s - 1) / s, k = most && graph_roll(w->d, 3) == 0 ? most - (int64_t)graph_roll(w->d, (uint32_t)most) : most;
     begin[i] = tn__int(w->c, b);
@@ -280,7 +303,7 @@ static void grow_window(grower *w) {
   if (!x.n->rank || x.n->rank == RANK) return;
   uint32_t axis = graph_roll(w->d, x.n->rank);
   int64_t size = 1 + graph_roll(w->d, 3), stride = 1 + graph_roll(w->d, 3), dilation = 1 + graph_roll(w->d, 2);
-  if (dim_of(x.n, axis) < dilation * (size - 1) + 1) return;
+  if (x.n->dim[axis]->lo < dilation * (size - 1) + 1) return;
   add_value(w, tn__window(w->c, x.n, axis, size, stride, dilation), x.exact, x.most);
 }
 
@@ -289,7 +312,7 @@ static void grow_fold(grower *w) {
   if (x.n->rank < 2 || x.n->dtype == TN_BOOL) return;
   uint32_t axis = graph_roll(w->d, x.n->rank - 1u);
   int64_t p = dim_of(x.n, axis), size = dim_of(x.n, axis + 1), stride = 1 + graph_roll(w->d, 3), dilation = 1 + graph_roll(w->d, 2);
-  if (p < 1 || size < 1) return;
+  if (p < 1 || size < 1 || !tn__is_const(x.n->dim[axis]) || !tn__is_const(x.n->dim[axis + 1])) return;
   tn_node *n = tn__int(w->c, (p - 1) * stride + dilation * (size - 1) + 1 + graph_roll(w->d, (uint32_t)stride));
   add_sum(w, tn__fold(w->c, x.n, n, axis, size, stride, dilation), x.exact, x.most * (double)size);
 }
@@ -306,7 +329,7 @@ static void grow_gather(grower *w) {
   tn_node *dim[2];
   uint32_t r = graph_roll(w->d, 3);
   if (!x.n->rank || x.n->rank - 1 + r > RANK) return;
-  for (uint32_t i = 0; i < r; i++) dim[i] = tn__int(w->c, draw_size(w));
+  for (uint32_t i = 0; i < r; i++) dim[i] = draw_size(w);
   tn_node *idx = indices(w, dim_of(x.n, 0), dim, r);
   if (idx) add_value(w, tn__gather(w->c, x.n, idx), x.exact, x.most);
 }
@@ -317,7 +340,7 @@ static void grow_scatter(grower *w) {
   uint32_t r = graph_roll(w->d, 3), k = 0;
   double n = 1;
   if (!x.n->rank || x.n->rank - 1 + r > RANK || x.n->dtype == TN_BOOL) return;
-  for (uint32_t i = 0; i < r; i++) dim[k++] = s[i] = tn__int(w->c, draw_size(w)), n *= (double)s[i]->ints[0];
+  for (uint32_t i = 0; i < r; i++) dim[k++] = s[i] = draw_size(w), n *= (double)s[i]->hi;
   for (uint32_t i = 1; i < x.n->rank; i++) dim[k++] = x.n->dim[i];
   tn_node *idx = indices(w, dim_of(x.n, 0), s, r), *shape = tn__scalar_to(w->c, tn__const_bits(w->c, x.n->dtype, 0), dim, k);
   if (!idx || count(shape) > w->size->elements) return;
@@ -334,7 +357,7 @@ static void grow_contract(grower *w) {
   double k = 1;
   if (nb + nn + nk > RANK || nb + nm + nn > RANK) return;
   for (uint32_t i = 0; i < nb; i++) dim[r++] = x.n->dim[i];
-  for (uint32_t i = 0; i < nn; i++) dim[r++] = tn__int(w->c, draw_size(w));
+  for (uint32_t i = 0; i < nn; i++) dim[r++] = draw_size(w);
   for (uint32_t i = 0; i < nk; i++) dim[r++] = x.n->dim[nb + nm + i], k *= (double)dim_of(x.n, nb + nm + i);
   tn_node *shape = tn__scalar_to(w->c, tn__const_bits(w->c, x.n->dtype, 0), dim, r);
   if (count(shape) > w->size->elements) return;
@@ -356,7 +379,7 @@ static void grow_concatenate(grower *w) {
 }
 
 static void grow_iota(grower *w) {
-  tn_node *n = tn__iota(w->c, tn__int(w->c, draw_size(w)));
+  tn_node *n = tn__iota(w->c, draw_size(w));
   add_value(w, n, true, 8);
 }
 
@@ -368,7 +391,7 @@ static void grow_copy(grower *w) {
 
 static void grow_assign(grower *w) {
   value x = pick(w);
-  if (x.n->op != OP_PARAM) return;
+  if (x.n->op != OP_PARAM || w->g->var) return; /* inputs of programs are not assigned */
   value y = match(w, x.n, x.n->dtype);
   add_value(w, tn__node_make(w->c, &(tn__make){.op = OP_ASSIGN, .src = (tn_node *[]){x.n, y.n}, .nsrc = 2}), y.exact, y.most);
 }
@@ -381,7 +404,7 @@ static void grow_rows(grower *w) {
   if (!x.n->rank || !tn__is_float(x.n->dtype)) return;
   int64_t axis = graph_roll(w->d, 2) ? x.n->rank - 1 : (int64_t)graph_roll(w->d, x.n->rank);
   double n = (double)dim_of(x.n, (uint32_t)axis);
-  if (n == 0 || (!w->strict && 4 * n >= limit(x.n->dtype))) return;
+  if (x.n->dim[axis]->lo == 0 || (!w->strict && 4 * n >= limit(x.n->dtype))) return;
   for (uint32_t i = 0; i < x.n->rank; i++) dim[i] = i == axis ? tn__int(c, 1) : x.n->dim[i];
   tn_node *top = tn__expand(c, tn__reshape(c, tn__reduce(c, OP_RMAX, x.n, &axis, 1), dim, x.n->rank), x.n->dim);
   tn_node *e = tn__op1(c, OP_EXP, tn__sub(c, x.n, top)), *four = tn__scalar_to(c, tn__const_num(c, x.n->dtype, 4), x.n->dim, x.n->rank);
@@ -414,6 +437,7 @@ static void do_random(tn_ctx *c, void *arg) {
   grower *w = arg;
   tn_node *root[MOST];
   uint32_t n = 0, steps = 3 + graph_roll(w->d, w->size->nodes);
+  if (w->size->symbolic) w->g->var = tn__node_keep(tn__var(c, "B", 1, w->size->symbolic));
   while (!w->n) grow_leaf(w);
   for (uint32_t i = 0; i < steps; i++) {
     step s = {w, growth[graph_roll(w->d, sizeof growth / sizeof *growth)]};
@@ -441,6 +465,7 @@ bool graph_random(tn_ctx *c, graph_dice *d, const graph_size *size, graph *out) 
 void graph_free(tn_ctx *c, graph *g) {
   for (uint32_t i = 0; i < g->nleaf; i++) free(g->data[i]);
   if (g->sink) tn__node_drop(c, g->sink);
+  if (g->var) tn__node_drop(c, g->var);
   *g = (graph){0};
 }
 
@@ -499,9 +524,15 @@ char *graph_text(tn_ctx *c, const graph *g) {
 
 /* ---- comparing ------------------------------------------------------------------------------------------------------------- */
 
+static int64_t size_at(const graph *g, tn_node *dim, tn__arena *a) {
+  tn_node *var = g->var;
+  return tn__is_const(dim) ? dim->ints[0] : tn__eval_index(dim, &(tn__env){&var, (int64_t[]){g->bound}, var != NULL}, a);
+}
+
 typedef struct run_job {
   const graph *g;
   tn_tensor **leaf, **out;
+  tn_dim shape[GRAPH_LEAVES][TN_MAX_RANK], size; /* of the leaves, symbolic; the symbolic size itself */
 } run_job;
 
 /* The graph over real storages, its outputs in handles. */
@@ -531,9 +562,10 @@ static uint32_t find_leaves(const graph *g, tn_node **leaf_of, tn__arena *a) {
 
 static void oracle(const graph *g, tn_node *const *root, uint32_t n, naive_tensor *out, tn__arena *a) {
   tn_node *leaf_of[GRAPH_LEAVES];
-  naive_bind bind[GRAPH_LEAVES];
+  naive_bind bind[GRAPH_LEAVES + 1];
   uint32_t k = find_leaves(g, leaf_of, a);
   for (uint32_t i = 0; i < k; i++) bind[i] = (naive_bind){leaf_of[i], g->data[leaf_of[i]->ints[0]]};
+  if (g->var) bind[k++] = (naive_bind){g->var, &g->bound};
   naive_eval(root, n, bind, k, out);
 }
 
@@ -543,14 +575,14 @@ static bool same_bits(int dtype, uint64_t a, uint64_t b) {
 }
 
 /* sum|terms| of a sum or contraction, and how many there are */
-static tn_node *magnitude(tn_ctx *c, tn_node *n, double *terms) {
+static tn_node *magnitude(tn_ctx *c, const graph *g, tn_node *n, double *terms) {
   *terms = 1;
   const tn_node *x = n->src[0];
   if (n->op == OP_SUM) {
-    for (uint32_t i = 0; i < n->nint; i++) *terms *= (double)dim_of(x, (uint32_t)n->ints[i]);
+    for (uint32_t i = 0; i < n->nint; i++) *terms *= (double)size_at(g, x->dim[n->ints[i]], &c->scratch);
     return tn__reduce(c, OP_SUM, tn__op1(c, OP_ABS, n->src[0]), n->ints, n->nint);
   }
-  for (uint32_t i = (uint32_t)(n->ints[0] + n->ints[1]); i < x->rank; i++) *terms *= (double)dim_of(x, i);
+  for (uint32_t i = (uint32_t)(n->ints[0] + n->ints[1]); i < x->rank; i++) *terms *= (double)size_at(g, x->dim[i], &c->scratch);
   return tn__contract(c, tn__op1(c, OP_ABS, n->src[0]), tn__op1(c, OP_ABS, n->src[1]), (int)n->ints[0], (int)n->ints[1], (int)n->ints[2], (int)n->ints[3]);
 }
 
@@ -576,7 +608,7 @@ static void do_compare(tn_ctx *c, void *arg) {
     double x = tn__eval_to_double(n->dtype, got), y = tn__eval_to_double(n->dtype, want);
     if (sum) {
       if (!size.bits) {
-        tn_node *root = magnitude(c, n, &terms);
+        tn_node *root = magnitude(c, j->g, n, &terms);
         oracle(j->g, &root, 1, &size, &c->scratch);
       }
       double bound = naive_get(&size, i);
@@ -590,50 +622,97 @@ static void do_compare(tn_ctx *c, void *arg) {
   if (size.bits) naive_free(&size);
 }
 
-static bool run_graph(tn_ctx *c, const graph *g, tn_tensor **out, char *why, size_t size) {
-  tn_tensor *leaves[GRAPH_LEAVES];
-  tn_node *leaf_of[GRAPH_LEAVES];
+typedef tn_dim shape_of[TN_MAX_RANK];
+
+/* Outputs on demand, into got[i] of bytes[i]. */
+static bool run_realized(tn_ctx *c, const graph *g, tn_node *const *leaf, uint32_t n, const shape_of *shape, char *const *got, const size_t *bytes) {
+  tn_tensor *leaves[GRAPH_LEAVES], *out[MOST];
+  for (uint32_t i = 0; i < n; i++)
+    leaves[leaf[i]->ints[0]] = tn_from(c, (tn_dtype)leaf[i]->dtype, shape[i], leaf[i]->rank, g->data[leaf[i]->ints[0]]);
+  bool good = tn__ctx_run(c, "attach", do_attach, &(run_job){.g = g, .leaf = leaves, .out = out}) && tn_realize(out, (int)g->sink->nsrc) == TN_OK;
+  for (uint32_t i = 0; i < g->sink->nsrc && good; i++) good = tn_read(out[i], got[i], bytes[i]) == TN_OK;
+  return good;
+}
+
+static void do_shapes(tn_ctx *c, void *arg) {
+  run_job *j = arg;
+  tn_node *leaf[GRAPH_LEAVES];
+  uint32_t n = find_leaves(j->g, leaf, &c->scratch);
+  j->size = tn__dim_out(c, j->g->var);
+  for (uint32_t i = 0; i < n; i++)
+    for (uint32_t k = 0; k < leaf[i]->rank; k++) j->shape[i][k] = tn__dim_out(c, leaf[i]->dim[k]);
+}
+
+static const char *numbered(char *name, char letter, uint32_t i) {
+  snprintf(name, 16, "%c%u", letter, i);
+  return name;
+}
+
+/* The same by a program: an input that has the symbolic size, and one for each leaf. */
+static bool record_program(tn_ctx *c, tn_program *p, const graph *g, tn_node *const *leaf, uint32_t n) {
+  tn_tensor *leaves[GRAPH_LEAVES], *out[MOST];
+  run_job j = {.g = g, .leaf = leaves, .out = out};
+  char name[16];
+  bool good = tn__ctx_run(c, "shapes", do_shapes, &j) && tn_program_input(p, "size", TN_U8, &j.size, 1);
+  for (uint32_t i = 0; i < n && good; i++)
+    good = (leaves[leaf[i]->ints[0]] = tn_program_input(p, numbered(name, 'x', i), (tn_dtype)leaf[i]->dtype, j.shape[i], leaf[i]->rank)) != NULL;
+  good = good && tn__ctx_run(c, "attach", do_attach, &j);
+  for (uint32_t i = 0; i < g->sink->nsrc && good; i++) good = tn_program_output(p, numbered(name, 'o', i), out[i]) == TN_OK;
+  return (tn_program_end(p) == TN_OK) & good;
+}
+
+static bool run_program(tn_ctx *c, const graph *g, tn_node *const *leaf, uint32_t n, const shape_of *shape, char *const *got, const size_t *bytes) {
+  static const char zeros[256];
+  tn_program *p = tn_program_begin(c);
+  char name[16];
+  bool good = p && record_program(c, p, g, leaf, n) && tn_program_write(p, "size", &g->bound, 1, zeros, (size_t)g->bound) == TN_OK;
+  for (uint32_t i = 0; i < n && good; i++) {
+    size_t size = tn__size_of(leaf[i]->dtype);
+    for (uint32_t k = 0; k < leaf[i]->rank; k++) size *= (size_t)shape[i][k];
+    good = tn_program_write(p, numbered(name, 'x', i), shape[i], leaf[i]->rank, g->data[leaf[i]->ints[0]], size) == TN_OK;
+  }
+  good = good && tn_program_run(p) == TN_OK;
+  for (uint32_t i = 0; i < g->sink->nsrc && good; i++) good = tn_program_read(p, numbered(name, 'o', i), got[i], bytes[i]) == TN_OK;
+  tn_program_close(p);
+  return good;
+}
+
+static bool run_graph(tn_ctx *c, const graph *g, char *const *got, const size_t *bytes, char *why, size_t size) {
+  tn_node *leaf[GRAPH_LEAVES];
+  shape_of shape[GRAPH_LEAVES];
   tn__arena a;
   tn__arena_init(&a, &c->mem);
-  uint32_t n = find_leaves(g, leaf_of, &a);
-  for (uint32_t i = 0; i < n; i++) {
-    tn_dim shape[TN_MAX_RANK];
-    for (uint32_t k = 0; k < leaf_of[i]->rank; k++) shape[k] = dim_of(leaf_of[i], k);
-    leaves[leaf_of[i]->ints[0]] = tn_from(c, (tn_dtype)leaf_of[i]->dtype, shape, leaf_of[i]->rank, g->data[leaf_of[i]->ints[0]]);
-  }
+  uint32_t n = find_leaves(g, leaf, &a);
+  for (uint32_t i = 0; i < n; i++)
+    for (uint32_t k = 0; k < leaf[i]->rank; k++) shape[i][k] = size_at(g, leaf[i]->dim[k], &a);
   tn__arena_free(&a);
-  run_job job = {g, leaves, out};
-  bool good = tn__ctx_run(c, "attach", do_attach, &job) && tn_realize(out, (int)g->sink->nsrc) == TN_OK;
+  bool good = (g->var ? run_program : run_realized)(c, g, leaf, n, shape, got, bytes);
   if (!good) snprintf(why, size, "error: %s", tn_last_error(c)->text);
   tn_clear_error(c);
   return good;
 }
 
 bool graph_agrees(tn_ctx *c, const graph *g, char *why, size_t size) {
+  naive_tensor want[MOST];
+  char *got[MOST];
+  size_t bytes[MOST];
   uint32_t n = g->sink->nsrc;
+  tn__arena a;
+  tn__arena_init(&a, &c->mem);
+  oracle(g, g->sink->src, n, want, &a);
+  tn__arena_free(&a);
+  for (uint32_t i = 0; i < n; i++) {
+    bytes[i] = (size_t)want[i].n * tn__size_of(want[i].dtype);
+    if (!(got[i] = malloc(bytes[i] + 1))) abort();
+  }
   bool good = false;
-  tn_scope(c) {
-    tn_tensor **out = calloc(n + 1, sizeof *out);
-    naive_tensor *want = calloc(n + 1, sizeof *want);
-    if (!out || !want) abort();
-    good = run_graph(c, g, out, why, size);
-    tn__arena a;
-    tn__arena_init(&a, &c->mem);
-    if (good) oracle(g, g->sink->src, n, want, &a);
-    tn__arena_free(&a);
-    for (uint32_t i = 0; i < n && good; i++) {
-      size_t bytes = tn_nbytes(out[i]);
-      char *got = malloc(bytes + 1);
-      if (!got || bytes != (size_t)want[i].n * tn__size_of(want[i].dtype) || tn_read(out[i], got, bytes)) abort();
-      compare_job j = {g, i, &want[i], got, why, size, true};
-      tn__ctx_run(c, "compare", do_compare, &j);
-      good = j.good;
-      free(got);
-    }
-    for (uint32_t i = 0; i < n; i++)
-      if (want[i].bits) naive_free(&want[i]);
-    free(want);
-    free(out);
+  tn_scope(c) good = run_graph(c, g, got, bytes, why, size);
+  for (uint32_t i = 0; i < n; i++) {
+    compare_job j = {g, i, &want[i], got[i], why, size, true};
+    if (good) tn__ctx_run(c, "compare", do_compare, &j);
+    good &= j.good;
+    naive_free(&want[i]);
+    free(got[i]);
   }
   return good;
 }
@@ -652,10 +731,12 @@ static void do_cut(tn_ctx *c, void *arg) {
   cut_job *j = arg;
   tn_node *sink = j->g->sink, *by = j->by;
   graph *m = &j->made;
-  *m = (graph){0};
+  *m = (graph){.var = j->g->var, .bound = j->g->bound};
   if (j->only >= 0) sink = tn__sink(c, &sink->src[j->only], 1, "outputs");
   if (j->node && !by) {
     if (j->g->nleaf == GRAPH_LEAVES) return;
+    for (uint32_t i = 0; i < j->node->rank; i++)
+      if (!is_simple(j->node->dim[i])) return;
     by = tn__param(c, j->node->dtype, j->g->nleaf, 0, j->node->dim, j->node->rank);
     naive_tensor v;
     oracle(j->g, &j->node, 1, &v, &c->scratch);
@@ -730,24 +811,33 @@ void graph_shrink(tn_ctx *c, graph *g) {
   c->depth--;
 }
 
+/* What failed, made smaller, as text. */
+static void report(tn_ctx *c, graph *g, char *why, size_t size, const char *name) {
+  fprintf(stderr, "%s: %s\n", name, why);
+  if (!getenv("GRAPH_KEEP")) graph_shrink(c, g);
+  graph_agrees(c, g, why, size);
+  char *text = graph_text(c, g);
+  fprintf(stderr, "shrunk: %s\n%s\n", why, text ? text : "");
+  if (g->var) fprintf(stderr, "B = %lld\n", (long long)g->bound);
+  free(text);
+}
+
 bool graph_try(tn_ctx *c, graph_dice *d, const graph_size *size, const char *name) {
   graph g;
   char why[512] = "";
+  bool good = true;
   if (!graph_random(c, d, size, &g)) return false;
   if (getenv("FUZZ_PRINT")) {
     char *text = graph_text(c, &g);
     fprintf(stderr, "%s:\n%s", name, text);
     free(text);
   }
-  bool good = graph_agrees(c, &g, why, sizeof why);
-  if (!good) {
-    fprintf(stderr, "%s: %s\n", name, why);
-    if (!getenv("GRAPH_KEEP")) graph_shrink(c, &g);
-    graph_agrees(c, &g, why, sizeof why);
-    char *text = graph_text(c, &g);
-    fprintf(stderr, "shrunk: %s\n%s\n", why, text ? text : "");
-    free(text);
+  const int64_t bounds[] = {1, (size->symbolic + 1) / 2, size->symbolic};
+  for (int i = 0; i < (g.var ? 3 : 1) && good; i++) {
+    g.bound = bounds[i];
+    good = graph_agrees(c, &g, why, sizeof why);
   }
+  if (!good) report(c, &g, why, sizeof why, name);
   graph_free(c, &g);
   return good;
 }

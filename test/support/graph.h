@@ -1,6 +1,6 @@
 /* Random tensor graphs, and the check that what runs is what the graph says.
  *
- * A graph is a SINK of outputs over numbered PARAMs with data.  It is run through the real schedule and compared with naive.h: in mode strict
+ * A graph is a SINK of outputs over numbered PARAMs with data.  It is run (by tn_realize, or as a program where sizes are symbolic) through the real schedule and compared with naive.h: in mode strict
  * bit for bit (NaN as a class); else elementwise results and exact sums bit for bit, other sums (which stand at outputs only) within
  * n*eps*sum|terms|.  A graph that fails can be shrunk, and its text is a regression test. */
 #ifndef TEST_SUPPORT_GRAPH_H
@@ -20,12 +20,15 @@ typedef struct graph {
   tn_node *sink; /* kept */
   void *data[GRAPH_LEAVES];
   uint32_t nleaf;
+  tn_node *var;  /* a symbolic size, kept; NULL: none */
+  int64_t bound; /* its value; leaves have data for the largest */
 } graph;
 
 typedef struct graph_size {
   uint32_t nodes, outputs; /* at most */
   int64_t longest;         /* the longest axis that is tried */
   int64_t elements;        /* of any tensor */
+  int64_t symbolic;        /* the most of a symbolic size B that axes may have; 0: there is none */
 } graph_size;
 
 /* Everything is allowed in mode strict; else what would make the order of a sum visible later is avoided. */
@@ -40,6 +43,6 @@ bool graph_agrees(tn_ctx *c, const graph *g, char *why, size_t size);
 void graph_shrink(tn_ctx *c, graph *g);
 char *graph_text(tn_ctx *c, const graph *g); /* to be freed */
 void graph_free(tn_ctx *c, graph *g);
-/* graph_random, graph_agrees; a failure is shrunk and printed, with `name`. */
+/* graph_random, graph_agrees (a symbolic size is the least, a middle and the greatest in turn); a failure is shrunk and printed, with `name`. */
 bool graph_try(tn_ctx *c, graph_dice *d, const graph_size *size, const char *name);
 #endif

@@ -1,6 +1,7 @@
 /* CUDA devices: finding them, their contexts, their memory, their errors. */
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/state.h"
+#include "render/render.h"
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -101,14 +102,9 @@ static void *take(const tn__cuda *self, size_t size) {
   return failed ? NULL : (void *)(uintptr_t)p;
 }
 
-static bool is_within_limit(const tn_ctx *c, size_t size) {
-  size_t held = c->mem.live + c->stats.buffer_bytes + c->stats.pool_bytes;
-  return !c->mem.limit || (held <= c->mem.limit && size <= c->mem.limit - held);
-}
-
 static void *alloc(tn__device *d, size_t size) {
   const tn__cuda *self = d->self;
-  if (tn__cuda_enter(d) || !is_within_limit(d->ctx, size)) return NULL;
+  if (tn__cuda_enter(d) || !tn__within_limit(d->ctx, size)) return NULL;
   void *p = take(self, size);
   if (p || !self->pool) return p;
   /* What was freed lately is the driver's again only when the stream has passed that point. */
@@ -187,6 +183,8 @@ static void add_device(tn_ctx *c, const tn__cuda_driver *api, int i, double star
   snprintf(self->target, sizeof self->target, "sm_%d%d%s", major, minor, major >= 9 ? "a" : "");
   d->group = attribute(api, number, CU_MAX_THREADS_PER_BLOCK);
   d->units = units;
+  d->tiles = major == 9 ? 90 : major >= 8 ? 80 : 0; /* wgmma is of this generation alone */
+  d->dialect = &tn__dialect_cuda;
   d->shared = shared > RESERVE ? (size_t)(shared - RESERVE) : 0;
 }
 

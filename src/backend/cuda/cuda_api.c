@@ -51,6 +51,15 @@ static void explain(struct library *l, const char *fmt, ...) {
 
 /* ---- where a toolkit's library lies ---- */
 
+/* A library by the names it may have, the best first, and its folder among Python's wheels. */
+typedef struct stem {
+  const char *name[3], *wheel;
+} stem;
+
+/* The plain NVRTC holds a lock while it compiles; its alternative can be used by several threads at once. */
+static const stem nvrtc_stem = {{"libnvrtc.alt.so", "libnvrtc.so", NULL}, "/nvidia/cuda_nvrtc/lib"};
+static const stem lt_stem = {{"libcublasLt.so", NULL}, "/nvidia/cublas/lib"};
+
 enum { MAJORS = 3 };
 
 /* The driver's own major version first: it loads nothing newer than itself. */
@@ -59,47 +68,51 @@ static int major_at(int i) {
   return i ? known[i] : driver_version / 1000;
 }
 
-static bool is_in(const char *dir, const char *stem, char *path, size_t size) {
-  for (int i = 0; i < MAJORS; i++) {
-    int n = snprintf(path, size, "%s/%s.%d", dir, stem, major_at(i));
-    if (n > 0 && (size_t)n < size && !access(path, R_OK)) return true;
-  }
+static bool is_in(const char *dir, const stem *s, char *path, size_t size) {
+  for (int i = 0; i < MAJORS; i++)
+    for (int k = 0; s->name[k]; k++) {
+      int n = snprintf(path, size, "%s/%s.%d", dir, s->name[k], major_at(i));
+      if (n > 0 && (size_t)n < size && !access(path, R_OK)) return true;
+    }
   return false;
 }
 
-static bool is_below(const char *base, const char *wheel, const char *stem, char *path, size_t size) {
-  const char *const below[] = {"", "/lib64", "/lib", "/nvidia/cu13/lib", wheel};
+static bool is_below(const char *base, const stem *s, char *path, size_t size) {
+  const char *const below[] = {"", "/lib64", "/lib", "/nvidia/cu13/lib", s->wheel};
   char dir[PATH_MAX];
   for (size_t i = 0; i < COUNT(below); i++) {
     int n = snprintf(dir, sizeof dir, "%s%s", base, below[i]);
-    if (n > 0 && (size_t)n < sizeof dir && is_in(dir, stem, path, size)) return true;
+    if (n > 0 && (size_t)n < sizeof dir && is_in(dir, s, path, size)) return true;
   }
   return false;
 }
 
 /* In the folders that were named, then in the usual ones; false: the dynamic linker may know. */
-static bool find_file(const char *stem, const char *wheel, char *path, size_t size) {
+static bool find_file(const stem *s, char *path, size_t size) {
   static const char *const named[] = {"TENET_CUDA_PATH", "CUDA_HOME", "CUDA_PATH"};
   for (size_t i = 0; i < COUNT(named); i++) {
     const char *base = getenv(named[i]);
-    if (base && *base && is_below(base, wheel, stem, path, size)) return true;
+    if (base && *base && is_below(base, s, path, size)) return true;
   }
   glob_t usual;
   bool found = false;
   if (glob("/usr/local/cuda*", 0, NULL, &usual)) return false;
-  for (size_t i = 0; i < usual.gl_pathc && !found; i++) found = is_below(usual.gl_pathv[i], wheel, stem, path, size);
+  for (size_t i = 0; i < usual.gl_pathc && !found; i++) found = is_below(usual.gl_pathv[i], s, path, size);
   globfree(&usual);
   return found;
 }
 
-static void *open_toolkit(const char *stem, const char *wheel, struct library *l) {
+static void *open_toolkit(const stem *s, struct library *l) {
   char path[PATH_MAX];
-  void *handle = find_file(stem, wheel, path, sizeof path) ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
-  for (int i = 0; i < MAJORS && !handle; i++) {
-    snprintf(path, sizeof path, "%s.%d", stem, major_at(i));
-    handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  }
-  if (!handle) explain(l, "%s was not found (of CUDA %d or an older one; TENET_CUDA_PATH may name its folder)", stem, driver_version ? driver_version / 1000 : 13);
+  const char *last = "";
+  void *handle = find_file(s, path, sizeof path) ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+  for (int i = 0; i < MAJORS && !handle; i++)
+    for (int k = 0; s->name[k] && !handle; k++) {
+      last = s->name[k];
+      snprintf(path, sizeof path, "%s.%d", last, major_at(i));
+      handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    }
+  if (!handle) explain(l, "%s was not found (of CUDA %d or an older one; TENET_CUDA_PATH may name its folder)", last, driver_version ? driver_version / 1000 : 13);
   return handle;
 }
 
@@ -142,12 +155,12 @@ static void load_driver(void) {
 }
 
 static void load_nvrtc(void) {
-  void *handle = open_toolkit("libnvrtc.so", "/nvidia/cuda_nvrtc/lib", &nvrtc_state);
+  void *handle = open_toolkit(&nvrtc_stem, &nvrtc_state);
   find_all(handle, "libnvrtc.so", nvrtc_slots, COUNT(nvrtc_slots), &nvrtc, &nvrtc_state);
 }
 
 static void load_lt(void) {
-  void *handle = open_toolkit("libcublasLt.so", "/nvidia/cublas/lib", &lt_state);
+  void *handle = open_toolkit(&lt_stem, &lt_state);
   find_all(handle, "libcublasLt.so", lt_slots, COUNT(lt_slots), &lt, &lt_state);
 }
 
@@ -167,13 +180,13 @@ int tn__cuda_driver_version(void) { return driver_version; }
 
 bool tn__cuda_has_nvrtc(void) {
   char path[PATH_MAX];
-  return find_file("libnvrtc.so", "/nvidia/cuda_nvrtc/lib", path, sizeof path) || tn__cuda_load_nvrtc(NULL);
+  return find_file(&nvrtc_stem, path, sizeof path) || tn__cuda_load_nvrtc(NULL);
 }
 
 void tn__cuda_nvrtc_identity(char *out, size_t size) {
   char path[PATH_MAX], real[PATH_MAX];
   struct stat st;
-  if (find_file("libnvrtc.so", "/nvidia/cuda_nvrtc/lib", path, sizeof path) && realpath(path, real) && !stat(real, &st))
+  if (find_file(&nvrtc_stem, path, sizeof path) && realpath(path, real) && !stat(real, &st))
     snprintf(out, size, "%s %lld %lld", real, (long long)st.st_size, (long long)st.st_mtim.tv_sec);
   else snprintf(out, size, "libnvrtc of the system");
 }

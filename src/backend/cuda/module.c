@@ -1,6 +1,7 @@
 /* From kernels to functions on the device: text, cubin, module; and their launch.
  *
- * A schedule's kernels are compiled in units of a few, each a program of NVRTC of its own, so that they can be compiled side by side.
+ * A schedule's kernels are compiled in units of a few, each a program of NVRTC of its own, so that they can be compiled side by side: what
+ * all have in common costs about as much as two kernels.
  * Cubins are kept on disk by all that they depend on; NVRTC is not even loaded when everything is there. */
 #include "backend/cuda/state.h"
 #include "ir/eval.h"
@@ -11,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { KERNELS_PER_UNIT = 4, PLAIN_SHARED = 48 << 10, MAX_OPTIONS = 8, MAX_GRID = INT32_MAX };
+enum { KERNELS_PER_UNIT = 2, PLAIN_SHARED = 48 << 10, MAX_OPTIONS = 8, MAX_GRID = INT32_MAX };
 
 /* The extent of a part's global range, which may depend on sizes: evaluated at each launch, without allocating. */
 typedef struct step {
@@ -248,10 +249,10 @@ static void fill_kernel(build *b, const unit *u, uint32_t i) {
   const tn__kernel *from = b->kernels[i];
   kernel *k = &b->code->kernel[i];
   *k = (kernel){.name = tn__arena_strdup(&b->code->arena, from->name), .nparts = from->nparts, .nbuf = from->nbuf, .nvar = from->nvar};
-  if (from->scratch < 0 || (uint64_t)from->scratch > b->device->shared)
-    tn__fail(b->device->ctx, TN_ECOMPILE, "kernel %s needs %lld bytes of shared memory; %s has %zu", from->name, (long long)from->scratch, b->device->name,
+  if (from->shared < 0 || (uint64_t)from->shared > b->device->shared)
+    tn__fail(b->device->ctx, TN_ECOMPILE, "kernel %s needs %lld bytes of shared memory; %s has %zu", from->name, (long long)from->shared, b->device->name,
              b->device->shared);
-  k->shared = (unsigned)from->scratch;
+  k->shared = (unsigned)from->shared;
   for (uint32_t p = 0; p < k->nparts; p++) {
     k->part[p].threads = from->part[p].group > 0 ? (unsigned)from->part[p].group : 1;
     if (from->part[p].global) translate_extent(b, from, from->part[p].global, &k->part[p]);

@@ -63,7 +63,7 @@ void tn__cuda_products_close(tn__device *d) {
 static tn_status open_products(tn__device *d) {
   tn__cuda *self = d->self;
   if (self->products) return TN_OK;
-  const tn__cuda_lt *lt = tn__cuda_load_lt(NULL);
+  const tn__cuda_lt *lt = self->no_products ? NULL : tn__cuda_load_lt(NULL);
   if (!lt) return TN_ENOTSUP;
   tn_status status = tn__cuda_enter(d);
   if (status) return status;
@@ -76,6 +76,7 @@ static tn_status open_products(tn__device *d) {
   p->lt = lt;
   if (lt->create(&p->handle)) {
     p->handle = NULL;
+    self->no_products = true;
     tn__cuda_products_close(d);
     return TN_ENOTSUP;
   }

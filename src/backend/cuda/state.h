@@ -31,6 +31,7 @@ typedef struct tn__cuda {
   tn__cuda_ring ring;
   tn__cuda_products *products; /* NULL until the first one */
   char started[64];       /* the kernel or call that was started last, for messages */
+  bool no_products;       /* the library does not start */
   bool recording, lost;
 } tn__cuda;
 

@@ -335,14 +335,14 @@ static const tn__device_ops ref_ops = {
 /* What the interpreter may stand for: kernels are lowered as for that device, and mean the same. */
 static const struct guise {
   const char *name;
-  int group, units;
+  int group, units, tiles;
   size_t shared;
   const tn__dialect *dialect;
 } guises[] = {
-    {"ref:cpu", 0, 0, 0, &tn__dialect_c},
-    {"ref:sm_80", 1024, 108, 163 << 10, &tn__dialect_cuda},
-    {"ref:sm_90", 1024, 132, 227 << 10, &tn__dialect_cuda},
-    {"ref:opencl", 64, 8, 32 << 10, &tn__dialect_opencl},
+    {"ref:cpu", 0, 0, 0, 0, &tn__dialect_c},
+    {"ref:sm_80", 1024, 108, 80, 163 << 10, &tn__dialect_cuda},
+    {"ref:sm_90", 1024, 132, 90, 227 << 10, &tn__dialect_cuda},
+    {"ref:opencl", 64, 8, 0, 32 << 10, &tn__dialect_opencl},
 };
 
 void tn__ref_open(tn_ctx *c, const char *name) {
@@ -353,6 +353,7 @@ void tn__ref_open(tn_ctx *c, const char *name) {
     tn__device *d = tn__device_add(c, &ref_ops, name, text, NULL);
     d->group = g->group;
     d->units = g->units;
+    d->tiles = g->tiles;
     d->shared = g->shared;
     d->dialect = g->dialect;
     return;

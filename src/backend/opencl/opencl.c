@@ -1,0 +1,173 @@
+/* OpenCL devices: finding them, their contexts, their errors. */
+#include "backend/opencl/opencl.h"
+#include "backend/opencl/state.h"
+#include "render/render.h"
+#include <stdio.h>
+#include <time.h>
+
+enum { MAX_PLATFORMS = 16, MAX_DEVICES = 32, MAX_GROUP = 1024, CPU_GROUP = 64 };
+
+/* ---- errors ---- */
+
+/* After these nothing that is asked of the device can succeed. */
+static bool is_sticky(int32_t result) {
+  return result == CL_DEVICE_NOT_AVAILABLE || result == CL_INVALID_CONTEXT || result == CL_INVALID_COMMAND_QUEUE || result == -9999 /* NVIDIA's: illegal access */;
+}
+
+static bool is_memory(int32_t result) {
+  return result == CL_MEM_OBJECT_ALLOCATION_FAILURE || result == CL_OUT_OF_RESOURCES || result == CL_OUT_OF_HOST_MEMORY || result == CL_INVALID_BUFFER_SIZE;
+}
+
+tn_status tn__opencl_check(tn__device *d, int32_t result, const char *doing) {
+  tn__opencl *self = d->self;
+  if (!result) return TN_OK;
+  tn_status status = is_memory(result) ? TN_ENOMEM : TN_ERUN;
+  if (!is_sticky(result)) {
+    tn__error(d->ctx, status, "%s: %s: %s", d->name, doing, tn__cl_error(result));
+    return status;
+  }
+  self->lost = true;
+  tn__error(d->ctx, status, "%s: %s: %s; %s was started last; the device is lost until the context is closed", d->name, doing, tn__cl_error(result),
+            *self->started ? self->started : "no kernel");
+  return status;
+}
+
+/* ---- the context ---- */
+
+tn_status tn__opencl_use(tn__device *d) {
+  tn__opencl *self = d->self;
+  int32_t failed = 0;
+  if (self->lost) {
+    tn__error(d->ctx, TN_EDEVICE, "%s is lost since an earlier error: close the context and open another", d->name);
+    return TN_EDEVICE;
+  }
+  if (!self->context) self->context = self->api->context_create(NULL, 1, &self->device, NULL, NULL, &failed);
+  if (!failed && !self->queue) self->queue = self->api->queue_create(self->context, self->device, 0, &failed);
+  return tn__opencl_check(d, failed, "opening the device");
+}
+
+static tn_status wait_for_all(tn__device *d) {
+  const tn__opencl *self = d->self;
+  if (!self->queue) return TN_OK; /* nothing was ever asked for */
+  tn_status status = tn__opencl_use(d);
+  return status ? status : tn__opencl_check(d, self->api->finish(self->queue), "waiting for the device");
+}
+
+static void close_opencl(tn__device *d) {
+  tn__opencl *self = d->self;
+  if (!self) return;
+  if (self->queue) {
+    self->api->finish(self->queue);
+    self->api->queue_release(self->queue);
+  }
+  if (self->context) self->api->context_release(self->context);
+  tn__mem_free(&d->ctx->mem, self->block);
+  tn__mem_free(&d->ctx->mem, self);
+}
+
+/* ---- opening ---- */
+
+static const tn__device_ops opencl_ops = {
+    .name = "opencl",
+    .alloc = tn__opencl_alloc,
+    .free = tn__opencl_free,
+    .upload = tn__opencl_upload,
+    .download = tn__opencl_download,
+    .compile = tn__opencl_compile,
+    .release = tn__opencl_release,
+    .launch = tn__opencl_launch,
+    .close = close_opencl,
+    .sync = wait_for_all,
+};
+
+typedef struct found {
+  tn__cl_platform platform;
+  tn__cl_device device;
+} found;
+
+/* The answer as a number of 64 bits, whatever its width; 0 if there is none. */
+static uint64_t ask(const tn__cl *api, tn__cl_device device, uint32_t what) {
+  uint64_t answer = 0;
+  return api->device_info(device, what, sizeof answer, &answer, NULL) ? 0 : answer;
+}
+
+/* All devices that are there and can compile, platform by platform. */
+static int find_devices(const tn__cl *api, found *out) {
+  tn__cl_platform platform[MAX_PLATFORMS];
+  tn__cl_device device[MAX_DEVICES];
+  uint32_t nplatforms = 0;
+  int n = 0;
+  if (!api || api->platforms(MAX_PLATFORMS, platform, &nplatforms)) return 0;
+  for (uint32_t p = 0; p < nplatforms && p < MAX_PLATFORMS; p++) {
+    uint32_t ndevices = 0;
+    if (api->devices(platform[p], tn__cl_all_types, MAX_DEVICES, device, &ndevices)) continue;
+    for (uint32_t i = 0; i < ndevices && i < MAX_DEVICES && n < MAX_DEVICES; i++)
+      if (ask(api, device[i], CL_DEVICE_AVAILABLE) && ask(api, device[i], CL_DEVICE_COMPILER_AVAILABLE)) out[n++] = (found){platform[p], device[i]};
+  }
+  return n;
+}
+
+static double milliseconds(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+}
+
+static int power_below(uint64_t n) {
+  int p = 1;
+  while ((uint64_t)p * 2 <= n && p < MAX_GROUP) p *= 2;
+  return p;
+}
+
+/* Exact division has to be asked for, and may only be where it can be had. */
+static const char *options_for(uint64_t floats) {
+  return floats & CL_FP_CORRECTLY_ROUNDED ? "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt" : "-cl-std=CL1.2";
+}
+
+/* `start`: when the search for it began, in milliseconds. */
+static void add_device(tn_ctx *c, const tn__cl *api, const found *f, int number, double start) {
+  char name[32], what[128] = "unknown", platform[64] = "unknown";
+  uint64_t floats = ask(api, f->device, CL_DEVICE_SINGLE_FP_CONFIG), shared = ask(api, f->device, CL_DEVICE_LOCAL_MEM_SIZE);
+  bool f64 = ask(api, f->device, CL_DEVICE_DOUBLE_FP_CONFIG) != 0, processor = ask(api, f->device, CL_DEVICE_TYPE) & CL_TYPE_CPU;
+  int units = (int)ask(api, f->device, CL_DEVICE_MAX_COMPUTE_UNITS);
+  tn__sb text;
+  tn__sb_init(&text, &c->scratch);
+  api->device_info(f->device, CL_DEVICE_NAME, sizeof what, what, NULL);
+  api->platform_info(f->platform, CL_PLATFORM_NAME, sizeof platform, platform, NULL);
+  snprintf(name, sizeof name, "opencl:%d", number);
+  tn__sb_printf(&text, "%.40s (%.24s), %.1f GiB, %d units%s%s; probed in %.1f ms", what, platform,
+                (double)ask(api, f->device, CL_DEVICE_GLOBAL_MEM_SIZE) / (1 << 30), units, f64 ? "" : ", no f64",
+                floats & CL_FP_CORRECTLY_ROUNDED ? "" : ", inexact division", milliseconds() - start);
+  tn__device *d = tn__device_add(c, &opencl_ops, name, tn__sb_str(&text), NULL);
+  tn__opencl *self = d->self = tn__mem_zalloc(&c->mem, sizeof *self);
+  self->api = api;
+  self->platform = f->platform;
+  self->device = f->device;
+  self->options = options_for(floats);
+  self->f64 = f64;
+  d->dialect = &tn__dialect_opencl;
+  d->group = power_below(processor ? CPU_GROUP : ask(api, f->device, CL_DEVICE_MAX_WORK_GROUP_SIZE));
+  d->units = units > 0 ? units : 1;
+  uint64_t cells = 16 * (uint64_t)d->group; /* generated code declares them itself: partial results of reductions, two sets */
+  d->shared = shared > cells ? (size_t)(shared - cells) : 0;
+}
+
+int tn__opencl_open(tn_ctx *c, int first) {
+  double start = milliseconds();
+  const tn__cl *api = tn__cl_load(NULL);
+  found all[MAX_DEVICES];
+  int n = find_devices(api, all);
+  if (first < 0 || first >= n) first = 0;
+  for (int i = 0; i < n; i++, start = milliseconds()) {
+    int number = i == 0 ? first : i <= first ? i - 1 : i;
+    add_device(c, api, &all[number], number, start);
+  }
+  return n;
+}
+
+const char *tn__opencl_missing(void) {
+  const char *why;
+  found all[MAX_DEVICES];
+  const tn__cl *api = tn__cl_load(&why);
+  return api && !find_devices(api, all) ? "no driver (ICD) offers a device" : why;
+}

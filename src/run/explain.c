@@ -1,0 +1,219 @@
+/* What a step is made of, as text; and such text replayed. */
+#include "ir/spec.h"
+#include "ir/text.h"
+#include "lower/lower.h"
+#include "render/render.h"
+#include "run/runtime.h"
+#include <string.h>
+
+typedef struct job {
+  tn_tensor *const *t;
+  int n;
+  const char *text;
+  FILE *f;
+  tn_program_info *info;
+} job;
+
+static void put(tn_ctx *c, tn__sb *s, FILE *f) {
+  if (fputs(tn__sb_str(s), f) == EOF) tn__fail(c, TN_EIO, "writing failed");
+}
+
+void tn__kernels_print(tn_ctx *c, const tn__device *d, tn__kernel *const *kernel, uint32_t n, tn__sb *out) {
+  tn__sb_puts(out, "# kernels, optimised\n");
+  for (uint32_t i = 0; i < n; i++) {
+    tn__sb_printf(out, "# %s:%s\n", kernel[i]->name, kernel[i]->note);
+    for (uint32_t part = 0; part < kernel[i]->nparts; part++) {
+      tn__print(out, kernel[i]->part[part].body);
+      tn__sb_puts(out, "\n");
+    }
+  }
+  tn__sb_puts(out, "# source\n");
+  tn__render_unit(c, out, d->dialect ? d->dialect : &tn__dialect_c, kernel, n);
+}
+
+/* ---- of tensors ---- */
+
+static tn__plan *plan_of(tn_ctx *c, const job *k) {
+  tn__nodes roots = {0}, in = {0};
+  for (int i = 0; i < k->n; i++) {
+    if (!k->t[i] || k->t[i]->magic != TN__CELL_MAGIC || k->t[i]->ctx != c) tn__fail(c, TN_EINVAL, "argument %d is not a tensor of this context", i + 1);
+    if (k->t[i]->node->op != OP_STORAGE) tn__vec_push(&c->scratch, &roots, k->t[i]->node);
+  }
+  if (!roots.n) tn__fail(c, TN_EINVAL, "there is nothing to compute: the values are realised");
+  return tn__plan_get(c, tn__plan_key(c, roots.v, roots.n, &in));
+}
+
+static void do_explain(tn_ctx *c, void *arg) {
+  const job *k = arg;
+  tn__sb s;
+  tn__sb_init(&s, &c->scratch);
+  tn__plan_print(c, plan_of(c, k), &s);
+  put(c, &s, k->f);
+}
+
+static void do_info(tn_ctx *c, void *arg) {
+  const job *k = arg;
+  tn__plan *p = plan_of(c, k);
+  tn_node *const *var;
+  uint32_t n = tn__plan_vars(p, &var);
+  int64_t *value = tn__alloc(c, (n + 1) * sizeof *value);
+  for (uint32_t i = 0; i < n; i++) value[i] = var[i]->hi;
+  tn__plan_bind(c, p, value);
+  tn__plan_info(p, k->info);
+}
+
+/* ---- of text ---- */
+
+typedef enum stage { GRAPH, SCHEDULE, KERNEL, PART, STAGES } stage;
+
+static const struct {
+  const char *sink, *name;
+  void (*check)(tn_ctx *c, tn_node *root);
+} stages[STAGES] = {
+    [GRAPH] = {"outputs", "graph", tn__spec_tensor},
+    [SCHEDULE] = {"schedule", "schedule", tn__spec_schedule},
+    [KERNEL] = {"kernel", "kernel", tn__spec_kernel},
+    [PART] = {"part", "optimised kernel", tn__spec_kernel},
+};
+
+/* One graph of the text: it begins with %1.  The generated source, which comes last, is not read. */
+typedef struct section {
+  stage stage;
+  int line; /* its last */
+  tn_node *root;
+} section;
+
+typedef tn__vec(section) sections;
+
+typedef struct checking {
+  tn_ctx *c;
+  const section *s;
+} checking;
+
+static void check_section(void *arg) {
+  const checking *k = arg;
+  stages[k->s->stage].check(k->c, k->s->root);
+}
+
+/* In a text of the user's, what a stage does not allow is no fault of Tenet's. */
+static void add_section(tn_ctx *c, sections *all, const char *text, int line) {
+  section s = {.line = line, .root = tn__parse(c, text), .stage = STAGES};
+  tn_status status;
+  for (int i = 0; i < STAGES; i++)
+    if (s.root->op == OP_SINK && !strcmp(s.root->name ? s.root->name : "", stages[i].sink)) s.stage = (stage)i;
+  if (s.root->op != OP_SINK && s.root->dtype != TN__VOID) s.stage = GRAPH;
+  if (s.stage == STAGES) tn__fail(c, TN_EFORMAT, "line %d: the root is neither a graph's, nor a schedule's, nor a kernel's", line);
+  bool pending = c->err.status != TN_OK;
+  if (!tn__mem_try(&c->mem, check_section, &(checking){c, &s}, &status)) {
+    if (pending || status == TN_ENOMEM) tn__mem_throw(&c->mem, status);
+    const char *why = tn__arena_strdup(&c->scratch, c->err.text);
+    tn_clear_error(c);
+    tn__fail(c, TN_EFORMAT, "line %d: no %s: %s", line, stages[s.stage].name, why);
+  }
+  tn__vec_push(&c->scratch, all, s);
+}
+
+static bool is_blank(const char *line) { /* the end of the text counts, too */
+  return strchr("#\n", line[strspn(line, " \t\r")]) != NULL;
+}
+
+static sections read_sections(tn_ctx *c, const char *text) {
+  sections all = {0};
+  tn__sb part; /* with the lines before it left empty, so that errors name the right one */
+  int line = 0, last = 0;
+  tn__sb_init(&part, &c->scratch);
+  for (const char *at = text; *at && strncmp(at, "# source", 8);) {
+    size_t n = strcspn(at, "\n");
+    if (last && !strncmp(at, "%1 ", 3)) {
+      add_section(c, &all, tn__sb_str(&part), last);
+      tn__sb_init(&part, &c->scratch);
+      for (int i = 0; i < line; i++) tn__sb_putc(&part, '\n');
+    }
+    line++;
+    if (!is_blank(at)) {
+      tn__sb_putn(&part, at, n);
+      last = line;
+    }
+    tn__sb_putc(&part, '\n');
+    at += n + (at[n] != 0);
+  }
+  if (last) add_section(c, &all, tn__sb_str(&part), last);
+  if (!all.n) tn__fail(c, TN_EFORMAT, "the text holds no node");
+  return all;
+}
+
+/* A body as the schedule leaves it: buffers 0..nbuf-1, loops that are not shared out yet. */
+static void check_body(tn_ctx *c, tn_node *body, int64_t nbuf, int line) {
+  tn__nodes order = {0};
+  tn__topo(&c->scratch, &body, 1, &order);
+  for (uint32_t i = 0; i < order.n; i++) {
+    const tn_node *n = order.v[i];
+    if (n->op == OP_PARAM && (n->ints[0] < 0 || n->ints[0] >= nbuf))
+      tn__fail(c, TN_EFORMAT, "line %d: the kernel has %lld buffers, and uses one of number %lld", line, (long long)nbuf, (long long)n->ints[0]);
+    bool plain = n->op != OP_LOCAL && n->op != OP_AFTER;
+    if (n->op == OP_RANGE) plain = (n->ints[0] == AX_LOOP || n->ints[0] == AX_REDUCE) && n->ints[1] >= 0 && n->ints[1] < TN__R_ROW;
+    if (!plain) tn__fail(c, TN_EFORMAT, "line %d: no kernel of a schedule has such a %s", line, tn__ops[n->op].text);
+  }
+  if (!body->nsrc) tn__fail(c, TN_EFORMAT, "line %d: the kernel stores nothing", line);
+}
+
+/* From the first section on, with all stages that follow it; those in the text are only checked. */
+static void replay(tn_ctx *c, const section *s, tn__sb *out) {
+  enum { MOST_BUFFERS = 1000 };
+  tn__nodes in = {0};
+  tn__vec(tn__kernel *) kernels = {0};
+  tn__device *d = tn__device_get(c, 0);
+  if (s->stage == GRAPH) {
+    bool sink = s->root->op == OP_SINK;
+    if (sink && !s->root->nsrc) tn__fail(c, TN_EFORMAT, "line %d: the graph has no outputs", s->line);
+    tn__plan_print(c, tn__plan_get(c, tn__plan_key(c, sink ? s->root->src : &s->root, sink ? s->root->nsrc : 1, &in)), out);
+    return;
+  }
+  if (s->stage == PART) tn__fail(c, TN_EFORMAT, "line %d: the kernel is optimised already: text replays from a graph, a schedule or a kernel of one", s->line);
+  bool one = s->stage == KERNEL;
+  for (uint32_t i = 0; i < (one ? 1 : s->root->nsrc); i++) {
+    tn_node *call = s->root->src[i], *body = one ? s->root : call->src[0];
+    if (body->op == OP_LIB) continue;
+    check_body(c, body, one ? MOST_BUFFERS : (int64_t)call->nsrc - 1, s->line);
+    tn__kernel *kernel = tn__lower(c, &c->scratch, d, body, kernels.n);
+    tn__vec_push(&c->scratch, &kernels, kernel);
+  }
+  tn__sb_printf(out, "# %s\n", stages[s->stage].name);
+  tn__print(out, s->root);
+  tn__sb_puts(out, "\n");
+  tn__kernels_print(c, d, kernels.v, kernels.n, out);
+}
+
+static void do_text(tn_ctx *c, void *arg) {
+  const job *k = arg;
+  tn__sb s;
+  tn__sb_init(&s, &c->scratch);
+  sections all = read_sections(c, k->text);
+  replay(c, &all.v[0], &s);
+  put(c, &s, k->f);
+}
+
+/* ---- the public functions ---- */
+
+static tn_ctx *ctx_of(tn_tensor *const *t, int n) {
+  for (int i = 0; i < n && t; i++)
+    if (t[i] && t[i]->magic == TN__CELL_MAGIC) return t[i]->ctx;
+  return NULL;
+}
+
+static tn_status run(tn_ctx *c, const char *api, void (*fn)(tn_ctx *, void *), job *k) {
+  if (!c) return TN_EINVAL;
+  return tn__ctx_run(c, api, fn, k) ? TN_OK : c->failed;
+}
+
+tn_status tn_explain(tn_tensor *const *t, int n, FILE *out) {
+  return run(ctx_of(t, n), "tn_explain", do_explain, &(job){.t = t, .n = n, .f = out ? out : stdout});
+}
+
+tn_status tn_get_info(tn_tensor *const *t, int n, tn_program_info *out) {
+  return out ? run(ctx_of(t, n), "tn_get_info", do_info, &(job){.t = t, .n = n, .info = out}) : TN_EINVAL;
+}
+
+tn_status tn_explain_text(tn_ctx *ctx, const char *text, FILE *out) {
+  return text ? run(ctx, "tn_explain_text", do_text, &(job){.text = text, .f = out ? out : stdout}) : TN_EINVAL;
+}

@@ -1,0 +1,56 @@
+/* Joins: what concatenation and stacking become, a tree of choices by place along one axis.
+ *
+ *   where(lt(place, end), before, behind)
+ *
+ * As an expression every element would ask every part.  Found here as a list of spans instead, each part can be stored in its place. */
+#include "schedule/fuse.h"
+
+static tn_node *below(tn_node *n) {
+  while (n->op == OP_EXPAND || n->op == OP_RESHAPE) n = n->src[0];
+  return n;
+}
+
+/* Does x hold each element's place along an axis: a counter that all other axes repeat? */
+static bool is_place(const tn_node *x, uint32_t *axis) {
+  const tn_node *line = x->op == OP_EXPAND ? x->src[0] : x, *counter = line->op == OP_RESHAPE ? line->src[0] : line;
+  bool found = false;
+  if (counter->op != OP_IOTA || line->rank != x->rank) return false;
+  for (uint32_t i = 0; i < line->rank; i++) {
+    if (tn__is_int_const(line->dim[i], 1)) continue;
+    if (found || line->dim[i] != x->dim[i]) return false;
+    *axis = i;
+    found = true;
+  }
+  return found;
+}
+
+/* Where the first branch of n ends, as an index; NULL if n is no choice by place. */
+static tn_node *choice(tn_ctx *c, tn_node *n, uint32_t *axis) {
+  if (n->op != OP_WHERE || n->src[0]->op != OP_LT || !is_place(n->src[0]->src[0], axis)) return NULL;
+  tn_node *end = below(n->src[0]->src[1]);
+  if (end->rank) return NULL;
+  if (end->op == OP_CONST) return tn__int(c, end->ints[0]);
+  return end->op == OP_CAST && end->src[0]->dtype == TN__INDEX ? end->src[0] : NULL;
+}
+
+static bool ordered(tn_ctx *c, tn_node *lo, tn_node *hi) { return tn__sub(c, hi, lo)->lo >= 0; }
+
+uint32_t tn__join_spans(tn__fuse *f, tn_node *n, uint32_t *axis, tn__spans *out) {
+  tn_ctx *c = f->c;
+  tn__spans todo = {0};
+  out->n = 0;
+  if (!choice(c, n, axis)) return 0;
+  tn__vec_push(f->a, &todo, ((tn__span){n, tn__int(c, 0), n->dim[*axis]}));
+  while (todo.n) {
+    tn__span s = todo.v[--todo.n];
+    uint32_t along = 0;
+    tn_node *mid = choice(c, s.part, &along);
+    if (!mid || along != *axis || !ordered(c, s.begin, mid) || !ordered(c, mid, s.end)) {
+      tn__vec_push(f->a, out, s);
+      continue;
+    }
+    tn__vec_push(f->a, &todo, ((tn__span){s.part->src[2], mid, s.end}));
+    tn__vec_push(f->a, &todo, ((tn__span){s.part->src[1], s.begin, mid}));
+  }
+  return out->n;
+}

@@ -1,0 +1,186 @@
+/* tn_explain's text replays: from each of its stages on it gives the same text again; what is wrong in it is told, and nothing crashes. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include "tenet/tenet.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DIMS(...) ((const tn_dim[]){__VA_ARGS__}), (int)(sizeof((const tn_dim[]){__VA_ARGS__}) / sizeof(tn_dim))
+
+static tn_ctx *open_on(const char *device) {
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = device, .threads = 1, .cc = "", .cache_dir = "", .quiet = 1});
+  assert_non_null(c);
+  return c;
+}
+
+/* A product, a row reduction, random numbers and constants. */
+static int make(tn_ctx *c, tn_tensor **out) {
+  tn_tensor *x = tn_uniform(c, TN_F32, DIMS(6, 40), -1, 1), *w = tn_uniform(c, TN_F32, DIMS(40, 50), -1, 1);
+  assert_int_equal(tn_realize((tn_tensor *[]){x, w}, 2), TN_OK);
+  out[0] = tn_softmax(tn_matmul(x, w), 1);
+  out[1] = tn_dropout(tn_exp(x), 0.5, true);
+  return 2;
+}
+
+static char *explain(tn_tensor *const *t, int n) {
+  char *text = NULL;
+  size_t size;
+  FILE *f = open_memstream(&text, &size);
+  if (tn_explain(t, n, f) != TN_OK) fail_msg("%s", tn_last_error(tn_ctx_of(t[0]))->text);
+  fclose(f);
+  return text;
+}
+
+/* NULL on an error. */
+static char *again(tn_ctx *c, const char *from) {
+  char *text = NULL;
+  size_t size;
+  FILE *f = open_memstream(&text, &size);
+  tn_status s = tn_explain_text(c, from, f);
+  fclose(f);
+  if (s == TN_OK) return text;
+  if (s != tn_last_error(c)->status || !*tn_last_error(c)->text) fail_msg("%s: %s", tn_status_name(s), tn_last_error(c)->text);
+  free(text);
+  return NULL;
+}
+
+static void check_same(tn_ctx *c, const char *text) {
+  char *got = again(c, text);
+  if (!got) fail_msg("%s", tn_last_error(c)->text);
+  assert_string_equal(got, text);
+  free(got);
+}
+
+static void stages(void **state) {
+  static const char *device[] = {"cpu", "ref"};
+  (void)state;
+  for (int i = 0; i < 2; i++) {
+    tn_ctx *c = open_on(device[i]), *fresh = open_on(device[i]);
+    tn_tensor *out[2];
+    char *text = explain(out, make(c, out));
+    check_same(fresh, text);
+    check_same(c, text); /* with its schedule in the cache, too */
+    check_same(fresh, strstr(text, "# schedule\n"));
+    tn_ctx_close(fresh);
+    tn_ctx_close(c);
+    free(text);
+  }
+}
+
+static void program(void **state) {
+  (void)state;
+  tn_ctx *c = open_on("cpu"), *fresh = open_on("cpu");
+  char *text = NULL;
+  size_t size;
+  FILE *f = open_memstream(&text, &size);
+  tn_program *p = tn_program_begin(c);
+  tn_tensor *x = tn_program_input(p, "x", TN_F32, DIMS(tn_dim_var(c, "B", 1, 64), 30));
+  tn_tensor *w = tn_from(c, TN_F32, DIMS(1), &(float){2});
+  assert_int_equal(tn_assign(w, tn_mul(w, tn_mean(x, NULL, 0, false))), TN_OK);
+  assert_int_equal(tn_program_output(p, "y", tn_layer_norm(x, 1, NULL, NULL, 1e-5)), TN_OK);
+  assert_int_equal(tn_program_end(p), TN_OK);
+  assert_int_equal(tn_program_explain(p, f), TN_OK);
+  fclose(f);
+  check_same(fresh, text);
+  tn_ctx_close(fresh);
+  tn_ctx_close(c);
+  free(text);
+}
+
+static const char kernel[] = "# kernel\n"
+                             "%1 = param f32[8] 8 {0 -1}\n"
+                             "%2 = range index 8 {loop 0}\n"
+                             "%3 = param f32[8] 8 {1 -1}\n"
+                             "%4 = load f32 %3 %2\n"
+                             "%5 = exp f32 %4\n"
+                             "%6 = store void %1 %2 %5 %2\n"
+                             "%7 = sink void %6 {\"kernel\"}\n";
+
+static void one_kernel(void **state) {
+  (void)state;
+  tn_ctx *c = open_on("cpu");
+  char *got = again(c, kernel);
+  if (!got) fail_msg("%s", tn_last_error(c)->text);
+  assert_memory_equal(got, kernel, sizeof kernel - 1);
+  assert_non_null(strstr(got, "# kernels, optimised\n# k0_8:"));
+  assert_non_null(strstr(got, "# source\n"));
+  free(got);
+  got = again(c, "%1 = param f32[2] 2 {0 0}\n%2 = exp f32[2] %1\n"); /* a graph need not have its sink */
+  assert_non_null(got);
+  assert_non_null(strstr(got, "= sink void %2 {\"outputs\"}\n\n# schedule\n"));
+  free(got);
+  tn_ctx_close(c);
+}
+
+static void refused(void **state) {
+  static const struct {
+    const char *text, *why;
+  } bad[] = {
+      {"", "the text holds no node"},
+      {"# only a comment\n\n", "the text holds no node"},
+      {"hello\n", "line 1, column 1"},
+      {"%1 = param f32[2] 2 {0 0}\n%2 = exp f32[2] %9\n", "line 2, column 17"},
+      {"\n# graph\n%1 = param f32[2] 2 {0 0}\n%2 = exp f32[3] %1\n", "line 4, column 10: the type is f32[2]"},
+      {"%1 = param f32[2] 2 {0 0}\n%2 = sink void %1 {\"outputs\"}\n\n%1 = what f32 7\n", "line 4"},
+      {"%1 = sink void {\"outputs\"}\n", "line 1: the graph has no outputs"},
+      {"%1 = param f32[2] 2 {0 0}\n%2 = sink void %1 {\"else\"}\n", "line 2: the root is neither a graph's, nor a schedule's, nor a kernel's"},
+      {"%1 = range index 2 {loop 0}\n%2 = param f32[2] 2 {0 0}\n%3 = load f32 %2 %1\n%4 = sink void %3 {\"outputs\"}\n", "line 4: no graph: "},
+      {"%1 = param f32[2] 2 {0 -1}\n%2 = range index 2 {loop 0}\n%3 = const f32 {1.0}\n%4 = store void %1 %2 %3 %2\n%5 = sink void %4 {\"part\"}\n",
+       "line 5: the kernel is optimised already"},
+      {"%1 = param f32[2] 2 {0 -1}\n%2 = range index 2 {upcast 0}\n%3 = const f32 {1.0}\n%4 = store void %1 %2 %3 %2\n%5 = sink void %4 {\"kernel\"}\n",
+       "line 5: no kernel of a schedule has such a range"},
+      {"%1 = param f32[2] 2 {-7 -1}\n%2 = range index 2 {loop 0}\n%3 = const f32 {1.0}\n%4 = store void %1 %2 %3 %2\n%5 = sink void %4 {\"kernel\"}\n", "number -7"},
+      {"%1 = param f32[2] 2 {0 77}\n%2 = exp f32[2] %1\n%3 = sink void %2 {\"outputs\"}\n", "no device number 77"},
+  };
+  (void)state;
+  tn_ctx *c = open_on("cpu");
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    char *got = again(c, bad[i].text);
+    if (got || !strstr(tn_last_error(c)->text, bad[i].why)) fail_msg("%s gives %s", bad[i].text, got ? got : tn_last_error(c)->text);
+    tn_clear_error(c);
+  }
+  assert_int_equal(tn_explain_text(c, NULL, stderr), TN_EINVAL);
+  tn_tensor *x = tn_ones(c, TN_F32, DIMS(2));
+  assert_int_equal(tn_read(x, (float[2]){0}, 8), TN_OK); /* the context still works */
+  tn_ctx_close(c);
+}
+
+/* Any line left out, repeated, or with one character changed: the same text, an error, or another text; never a crash. */
+static void damaged(void **state) {
+  (void)state;
+  tn_ctx *c = open_on("cpu");
+  tn_tensor *out[2];
+  char *whole = explain(out, make(c, out)), *source = strstr(whole, "# source\n");
+  const char *from[] = {whole, strstr(whole, "# schedule\n"), kernel};
+  unsigned seed = 1;
+  *source = 0;
+  for (int k = 0; k < 3; k++) {
+    size_t n = strlen(from[k]);
+    char *text = malloc(2 * n + 1);
+    assert_non_null(text);
+    for (int round = 0; round < 300; round++) {
+      size_t at = (seed = seed * 1103515245u + 12345u) / 65536u % n, end = at + strcspn(from[k] + at, "\n");
+      memcpy(text, from[k], n + 1);
+      if (round % 3 == 0) memmove(text + at, text + end, n - end + 1);
+      else if (round % 3 == 1) memmove(text + end, text + at, n - at + 1);
+      else text[at] = "0123456789%[]{} -xa"[(seed = seed * 1103515245u + 12345u) / 65536u % 19];
+      tn_clear_error(c);
+      free(again(c, text));
+    }
+    free(text);
+  }
+  free(whole);
+  tn_ctx_close(c);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(stages),  cmocka_unit_test(program), cmocka_unit_test(one_kernel),
+      cmocka_unit_test(refused), cmocka_unit_test(damaged),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,289 @@
+/* Concatenation and stacking: the values, whatever the number of parts; how many kernels they take; and that a kernel has a limit. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include "ir/ctx.h"
+#include "support/forms.h"
+#include "tenet/tenet.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DIMS(...) ((const tn_dim[]){__VA_ARGS__}), (int)(sizeof((const tn_dim[]){__VA_ARGS__}) / sizeof(tn_dim))
+#define OK(x) check_ok(c, x, __LINE__)
+
+static void check_ok(tn_ctx *c, tn_status s, int line) {
+  if (s != TN_OK) fail_msg("line %d: %s: %s", line, tn_status_name(s), tn_last_error(c)->text);
+}
+
+enum { MOST = 70, ROWS = 3, COLUMNS = 5, ROOM = MOST * ROWS * COLUMNS * 4 };
+
+/* Values whose bits tell what became of them: zeros of both signs, infinities, NaN */
+static float value(int part, int i) {
+  static const float odd[] = {-0.0f, 0.0f, INFINITY, -INFINITY, NAN};
+  int k = part * 131 + i;
+  return k % 7 == 0 ? odd[k / 7 % 5] : (float)k * 0.25f - 20;
+}
+
+typedef struct layout {
+  const char *name;
+  int axis;
+  bool stacked;
+  int (*length)(int part); /* of part i along the axis */
+} layout;
+
+static int as_it_is(int part) { return (void)part, ROWS; }
+static int growing(int part) { return part % 4; } /* some are empty */
+static int pairs(int part) { return part < 20 ? 2 : 1; }
+
+static const layout layouts[] = {
+    {"rows", 0, false, as_it_is}, {"columns", 1, false, growing}, {"rows of all lengths", 0, false, growing}, {"two lengths", 0, false, pairs},
+    {"stacked in front", 0, true, as_it_is}, {"stacked behind", 2, true, as_it_is},
+};
+
+static void shape_of(const layout *l, int part, int64_t dim[2]) {
+  dim[0] = ROWS;
+  dim[1] = COLUMNS;
+  if (!l->stacked) dim[l->axis] = l->length(part);
+}
+
+static tn_tensor *part_of(tn_ctx *c, const layout *l, int part) {
+  int64_t dim[2];
+  shape_of(l, part, dim);
+  float v[ROWS * COLUMNS] = {0};
+  for (int64_t i = 0; i < dim[0] * dim[1]; i++) v[i] = value(part, (int)i);
+  return tn_from(c, TN_F32, dim, 2, v);
+}
+
+/* The joined array, in plain C; gives its elements */
+static int expected(const layout *l, int n, float *out) {
+  int64_t total = 0, at = 0, dim[2];
+  for (int p = 0; p < n; p++) {
+    shape_of(l, p, dim);
+    total += l->stacked ? 1 : dim[l->axis];
+  }
+  for (int p = 0; p < n; p++) {
+    shape_of(l, p, dim);
+    for (int64_t i = 0; i < dim[0]; i++)
+      for (int64_t j = 0; j < dim[1]; j++) {
+        int64_t to;
+        if (l->stacked) to = l->axis == 0 ? (p * dim[0] + i) * COLUMNS + j : (i * COLUMNS + j) * total + p;
+        else to = l->axis == 0 ? (at + i) * COLUMNS + j : i * total + at + j;
+        out[to] = value(p, (int)(i * dim[1] + j));
+      }
+    at += l->stacked ? 1 : dim[l->axis];
+  }
+  return (int)(l->stacked ? n * ROWS * COLUMNS : l->axis == 0 ? total * COLUMNS : ROWS * total);
+}
+
+static tn_tensor *join(const layout *l, tn_tensor **part, int n) { return l->stacked ? tn_stack(part, n, l->axis) : tn_concatenate(part, n, l->axis); }
+
+static tn_ctx *open_as(const char *device, tn_mode mode, form f) {
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = device, .mode = mode, .threads = 2, .quiet = 1});
+  assert_non_null(c);
+  take_form(tn__device_get(c, 0), f);
+  return c;
+}
+
+static void same_bits(const float *got, const float *want, int n, const char *what, int parts) {
+  for (int i = 0; i < n; i++)
+    if (memcmp(&got[i], &want[i], sizeof *got) && !(isnan(got[i]) && isnan(want[i]))) fail_msg("%s, %d parts: element %d is %g, not %g", what, parts, i, (double)got[i], (double)want[i]);
+}
+
+static void check_values(tn_ctx *c) {
+  static const int counts[] = {1, 2, 3, 15, 16, 17, 33, 40, 64, MOST};
+  static float want[ROOM], got[ROOM];
+  for (size_t k = 0; k < sizeof layouts / sizeof *layouts; k++)
+    for (size_t m = 0; m < sizeof counts / sizeof *counts; m++) tn_scope(c) {
+      tn_tensor *part[MOST];
+      int n = counts[m], size = expected(&layouts[k], n, want);
+      for (int i = 0; i < n; i++) part[i] = part_of(c, &layouts[k], i);
+      OK(tn_read(join(&layouts[k], part, n), got, (size_t)size * sizeof *got));
+      same_bits(got, want, size, layouts[k].name, n);
+      /* parts that are computed, and a reader behind the join */
+      for (int i = 0; i < n; i++) part[i] = tn_neg(part[i]);
+      OK(tn_read(tn_transpose(tn_neg(join(&layouts[k], part, n)), 0, 1), got, (size_t)size * sizeof *got));
+      OK(tn_read(tn_neg(join(&layouts[k], part, n)), got, (size_t)size * sizeof *got));
+      same_bits(got, want, size, layouts[k].name, n);
+    }
+  tn_ctx_close(c);
+}
+
+static void values_strict(void **s) {
+  (void)s;
+  check_values(open_as("ref", TN_MODE_STRICT, PLAIN));
+}
+static void values_optimised(void **s) {
+  (void)s;
+  check_values(open_as("ref", TN_MODE_DEFAULT, OPTIMISED));
+}
+static void values_groups(void **s) {
+  (void)s;
+  check_values(open_as("ref", TN_MODE_DEFAULT, GROUPS));
+}
+static void values_compiled(void **s) {
+  (void)s;
+  check_values(open_as("cpu", TN_MODE_DEFAULT, PLAIN));
+}
+
+/* ---- kernels --------------------------------------------------------------------------------------------------------------------- */
+
+static int kernels(tn_ctx *c, tn_tensor **out, int n) {
+  tn_program_info info;
+  OK(tn_get_info(out, n, &info));
+  return info.kernels;
+}
+
+static void counts(void **s) {
+  (void)s;
+  tn_ctx *c = open_as("ref", TN_MODE_DEFAULT, OPTIMISED);
+  static const struct {
+    int layout, parts, kernels;
+  } rows[] = {{0, 2, 1}, {0, 16, 1}, {0, 17, 2}, {0, 64, 4}, {1, 12, 1}, {3, 36, 3}, {4, 16, 1}, {4, 70, 5}};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) tn_scope(c) {
+    tn_tensor *part[MOST];
+    for (int p = 0; p < rows[i].parts; p++) part[p] = part_of(c, &layouts[rows[i].layout], p);
+    tn_tensor *out = join(&layouts[rows[i].layout], part, rows[i].parts);
+    int got = kernels(c, &out, 1);
+    if (got != rows[i].kernels) fail_msg("%d parts, %s: %d kernels, not %d", rows[i].parts, layouts[rows[i].layout].name, got, rows[i].kernels);
+    if (rows[i].parts > 16) continue;
+    /* a short one stands inside of what is made of it */
+    for (int p = 0; p < rows[i].parts; p++) part[p] = tn_sin(part[p]);
+    out = tn_sum(tn_relu(join(&layouts[rows[i].layout], part, rows[i].parts)), NULL, 0, false);
+    assert_int_equal(kernels(c, &out, 1), 1);
+  }
+  tn_ctx_close(c);
+}
+
+/* Parts that others want, too; reductions as parts; one operand many times; a join among the parts of a join. */
+static void mixed(void **s) {
+  (void)s;
+  tn_ctx *c = open_as("ref", TN_MODE_STRICT, OPTIMISED);
+  tn_scope(c) {
+    tn_tensor *part[40], *sum[40], *both[2], *out[4];
+    float got[40 * 15], one[15], twice[30];
+    for (int i = 0; i < 40; i++) part[i] = tn_sin(tn_full(c, TN_F32, DIMS(ROWS, COLUMNS), i)), sum[i] = tn_sum(part[i], (const int[]){1}, 1, false);
+    out[0] = tn_stack(part, 40, 0);
+    out[1] = tn_stack(sum, 40, 1);
+    out[2] = part[7];
+    both[0] = out[0], both[1] = tn_neg(out[0]);
+    out[3] = tn_concatenate(both, 2, 1);
+    OK(tn_realize(out, 4));
+    OK(tn_read(out[2], one, sizeof one));
+    OK(tn_read(out[0], got, sizeof got));
+    assert_memory_equal(got + 7 * 15, one, sizeof one);
+    OK(tn_read(tn_select(out[3], 0, 7), twice, sizeof twice));
+    assert_memory_equal(twice, one, sizeof one);
+    for (int i = 0; i < 15; i++) assert_true(twice[15 + i] == -one[i]);
+    OK(tn_read(out[1], got, ROWS * 40 * sizeof *got));
+    for (int r = 0; r < ROWS; r++) {
+      float total = 0;
+      for (int i = 0; i < COLUMNS; i++) total += one[r * COLUMNS + i];
+      assert_true(got[r * 40 + 7] == total);
+    }
+    for (int i = 0; i < 40; i++) part[i] = out[2];
+    OK(tn_read(tn_stack(part, 40, 0), got, sizeof got));
+    for (int i = 0; i < 40; i++) assert_memory_equal(got + i * 15, one, sizeof one);
+  }
+  tn_ctx_close(c);
+}
+
+/* d/dx of sum(join(x)^2) is 2 x, for each part; and the choices are decided when the kernels are made: none is left in them. */
+static void gradients(void **s) {
+  (void)s;
+  tn_ctx *c = open_as("ref", TN_MODE_STRICT, OPTIMISED);
+  static const int counts_[] = {2, 5, 16, 17, 40};
+  for (size_t m = 0; m < sizeof counts_ / sizeof *counts_; m++) tn_scope(c) {
+    tn_tensor *part[40], *grad[40];
+    int n = counts_[m];
+    for (int i = 0; i < n; i++) part[i] = tn_full(c, TN_F32, DIMS(1 + i % 3, COLUMNS), i + 0.5);
+    for (int i = 0; i < n; i++) OK(tn_realize(&part[i], 1));
+    OK(tn_grad(tn_sum(tn_square(tn_concatenate(part, n, 0)), NULL, 0, false), n, part, grad));
+    char *text = NULL;
+    size_t size;
+    FILE *f = open_memstream(&text, &size);
+    OK(tn_explain(grad, n, f));
+    fclose(f);
+    const char *from = strstr(text, "# kernels, optimised"), *to = strstr(text, "# source");
+    assert_true(from && to && from < to);
+    const char *choice = strstr(from, "= lt ");
+    if (n > 16) assert_true(!choice || choice > to);
+    free(text);
+    for (int i = 0; i < n; i++) {
+      float got[3 * COLUMNS];
+      size_t elements = (size_t)(1 + i % 3) * COLUMNS;
+      OK(tn_read(grad[i], got, elements * sizeof *got));
+      for (size_t k = 0; k < elements; k++) assert_true(got[k] == 2 * ((float)i + 0.5f));
+    }
+  }
+  tn_ctx_close(c);
+}
+
+/* Lengths that are known only when it runs, one of them none at all */
+static void symbolic(void **s) {
+  (void)s;
+  enum { PARTS = 20, LONGEST = 6 };
+  tn_ctx *c = open_as("ref", TN_MODE_STRICT, OPTIMISED);
+  tn_scope(c) {
+    tn_dim b = tn_dim_var(c, "B", 0, LONGEST);
+    tn_program *p = tn_program_begin(c);
+    tn_tensor *x = tn_program_input(p, "x", TN_F32, DIMS(b, 2)), *part[PARTS];
+    for (int i = 0; i < PARTS; i++) part[i] = i % 3 == 1 ? tn_full(c, TN_F32, DIMS(2, 2), i) : tn_mul_scalar(x, i);
+    OK(tn_program_output(p, "y", tn_concatenate(part, PARTS, 0)));
+    OK(tn_program_end(p));
+    for (int n = 0; n <= LONGEST; n++) {
+      float in[2 * LONGEST] = {0}, got[PARTS * 2 * LONGEST], want[PARTS * 2 * LONGEST];
+      size_t at = 0;
+      for (int i = 0; i < 2 * n; i++) in[i] = (float)(i + 1);
+      for (int i = 0; i < PARTS; i++)
+        for (int k = 0; k < (i % 3 == 1 ? 4 : 2 * n); k++) want[at++] = i % 3 == 1 ? (float)i : in[k] * (float)i;
+      OK(tn_program_write(p, "x", DIMS(n, 2), in, (size_t)n * 2 * sizeof *in));
+      OK(tn_program_run(p));
+      OK(tn_program_read(p, "y", got, at * sizeof *got));
+      assert_memory_equal(got, want, at * sizeof *got);
+    }
+    tn_program_close(p);
+  }
+  tn_ctx_close(c);
+}
+
+/* ---- large kernels ----------------------------------------------------------------------------------------------------------------- */
+
+/* Compilers are not linear: a long chain is cut, and no kernel has many more nodes than the limit. */
+static void limit(void **s) {
+  (void)s;
+  tn_ctx *c = open_as("ref", TN_MODE_DEFAULT, OPTIMISED);
+  tn_scope(c) {
+    tn_tensor *x = tn_full(c, TN_F32, DIMS(64, 64), 0.25), *y = x, *g;
+    OK(tn_realize(&x, 1));
+    for (int i = 0; i < 200; i++) y = i % 3 == 0 ? tn_sin(y) : i % 3 == 1 ? tn_mul(y, x) : tn_tanh(y);
+    OK(tn_grad(tn_sum(y, NULL, 0, false), 1, &x, &g));
+    char *text = NULL;
+    size_t size, longest = 0, lines = 0;
+    FILE *f = open_memstream(&text, &size);
+    OK(tn_explain(&g, 1, f));
+    fclose(f);
+    *strstr(text, "# source") = 0;
+    char *rest = strstr(text, "# kernels, optimised"), *line;
+    while ((line = strsep(&rest, "\n"))) {
+      lines = *line == '#' ? 0 : lines + 1;
+      if (lines > longest) longest = lines;
+    }
+    free(text);
+    if (longest > 700) fail_msg("a kernel of %zu nodes", longest);
+    assert_true(longest > 100); /* it was cut where it had to be, not everywhere */
+  }
+  tn_ctx_close(c);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(values_strict), cmocka_unit_test(values_optimised), cmocka_unit_test(values_groups), cmocka_unit_test(values_compiled),
+      cmocka_unit_test(counts),        cmocka_unit_test(mixed),            cmocka_unit_test(gradients),     cmocka_unit_test(symbolic),
+      cmocka_unit_test(limit),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
