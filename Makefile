@@ -57,14 +57,20 @@ fuzz: deps-test ## run every fuzzer for FUZZ_SECONDS (60)
 	@$(call preset,fuzz)
 	@tools/run-fuzzers build-fuzz/fuzz $(FUZZ_SECONDS)
 
-coverage: deps-test ## which share of each file's lines the tests run
+coverage: deps-test ## which share of each folder's lines the tests run, and what they never run
 	@$(call preset,coverage)
 	@$(call ctest,build-coverage) --label-exclude house
-	@find build-coverage -path '*tenet_objects*' -name '*.gcda' -exec gcov -n {} + | grep -A1 "^File '.*/src/"
+	@tools/coverage build-coverage
 
 bench: all ## measure against the peers, in one run
 	@cmake --build build -j $(JOBS) --target benches
 	@bench/run build
+
+# Builds here what a machine with a GPU needs to check itself; where this is one, it does.  TENET_DATA: the digits of MNIST.
+check-gpu: with-tests ## pack build-gpu for a machine with a GPU, and run it here if there is one
+	@tools/check-gpu pack build-gpu build
+	@if build/tenet devices | grep -q '^cuda:'; then build-gpu/check-gpu run; \
+	else echo 'no GPU here; on a machine with one: build-gpu/check-gpu run'; fi
 
 install: all ## install below PREFIX (/usr/local), itself below DESTDIR
 	@cmake build -DCMAKE_INSTALL_PREFIX=$(PREFIX) >/dev/null
@@ -84,4 +90,4 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: all with-tests demo check check-quick test check-clang check-asan check-tsan check-valgrind check-install fuzz \
-	coverage bench install deps deps-test clean help
+	coverage bench check-gpu install deps deps-test clean help

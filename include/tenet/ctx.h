@@ -52,7 +52,7 @@ typedef struct tn_ctx tn_ctx;
 
 /* Every field zero means "the default".  The environment is read once, in tn_ctx_open, for fields left at zero. */
 typedef struct tn_options {
-  const char *device;    /* "cpu", "ref", "cuda:0", ..., "best" (a GPU, else the CPU); NULL: $TENET_DEVICE, else "best" */
+  const char *device;    /* "cpu", "ref", "cuda:0", "opencl:0", ..., "best" (an NVIDIA GPU, else the CPU); NULL: $TENET_DEVICE, else "best" */
   int threads;           /* worker threads of the CPU device; 0: $TENET_THREADS, else every core in the affinity mask */
   tn_mode mode;          /* float mode; TN_MODE_DEFAULT: $TENET_MODE (strict, default, fast) decides */
   const char *cc;        /* C compiler for CPU kernels; NULL: $TENET_CC, else cc, gcc, clang; "" : none, interpret */

@@ -8,7 +8,7 @@ extern "C" {
 #endif
 
 typedef struct tn_device_info {
-  const char *name; /* "cpu", "ref", "cuda:0": what tn_options.device and tn_to() take */
+  const char *name; /* "cpu", "ref", "cuda:0", "opencl:0": what tn_options.device and tn_to() take */
   const char *text; /* what it is, for people */
 } tn_device_info;
 

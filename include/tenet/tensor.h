@@ -395,7 +395,7 @@ TN_API tn_status tn_write(tn_tensor *t, const void *data, size_t bytes);
 TN_API tn_status tn_item(tn_tensor *t, double *out);
 /* Realises and prints dtype, shape and values, abbreviated when there are many. */
 TN_API tn_status tn_print(tn_tensor *t, FILE *f);
-/* The value on another device ("cpu", "ref", "cuda:0"); t itself, as a new handle, if it is there.  Unknown device: TN_EDEVICE. */
+/* The value on another device ("cpu", "ref", "cuda:0", "opencl:0"); t itself, as a new handle, if it is there.  Unknown device: TN_EDEVICE. */
 TN_API tn_tensor *tn_to(tn_tensor *t, const char *device);
 
 #ifdef __cplusplus

@@ -7,7 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
+
+enum { ENTRY_ROOM = 4 << 20 }; /* a disk with less is full: a compiler that fails for want of room fails in its own words */
 
 typedef struct trailer {
   char magic[8];
@@ -155,8 +158,13 @@ static const char *temp_in(const char *dir, const char *suffix, tn__arena *a) {
   return b.s;
 }
 
+static bool has_room(const char *dir) {
+  struct statvfs fs;
+  return statvfs(dir, &fs) != 0 || (uint64_t)fs.f_bavail * fs.f_frsize >= ENTRY_ROOM;
+}
+
 const char *tn__cache_temp(tn__cache *c, const char *suffix, tn__arena *a) {
-  const char *path = c->dir ? temp_in(c->dir, suffix, a) : NULL;
+  const char *path = c->dir && has_room(c->dir) ? temp_in(c->dir, suffix, a) : NULL;
   if (path) return path;
   const char *dir = getenv("TMPDIR");
   return temp_in(dir && *dir ? dir : "/tmp", suffix, a);

@@ -1,5 +1,6 @@
 /* tenet explain: graph, schedule and kernels of a step as text; tenet devices. */
 #include "backend/cuda/cuda.h"
+#include "backend/opencl/opencl.h"
 #include "cli/commands.h"
 #include "cli/net.h"
 #include <errno.h>
@@ -79,6 +80,7 @@ int tn__command_devices(int argc, char **argv) {
     if (tn_device_get_info(ctx, i, &d) == TN_OK) printf("%-8s %s%s\n", d.name, d.text, i ? "" : " (default)");
   }
   if (*tn__cuda_missing()) printf("%-8s none: %s\n", "cuda", tn__cuda_missing());
+  if (*tn__opencl_missing()) printf("%-8s none: %s\n", "opencl", tn__opencl_missing());
   tn_ctx_close(ctx);
   return 0;
 }

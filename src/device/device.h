@@ -61,7 +61,7 @@ typedef struct tn__device_ops {
   bool (*has_gemm)(tn__device *d, int dtype);
   /* TN_ENOTSUP with an error recorded if a size or leading dimension exceeds what the library takes; allocates nothing. */
   tn_status (*gemm)(tn__device *d, const tn__product *g);
-  /* So, for convolutions.  Where there are none, they are products of windows. */
+  /* So, for convolutions.  Without has_conv they are products of windows; without conv, kernels of their own. */
   bool (*has_conv)(tn__device *d, int dtype);
   tn_status (*conv)(tn__device *d, const tn__conv_call *v);
   /* Waits until all that was asked for is done, and reports what went wrong since the last time. */
@@ -69,6 +69,9 @@ typedef struct tn__device_ops {
   /* Between record and recorded, launch, gemm and conv are not run but written down.  recorded gives NULL where that failed (an error is
    * recorded); replay submits it all again, with the pointers it was recorded with. */
   tn_status (*record)(tn__device *d);
+  /* While recording: what comes now is item number `item` (they come in order, from 0), and starts when the n items `before` are done.
+   * NULL: the order of the calls is kept. */
+  tn_status (*after)(tn__device *d, uint32_t item, const uint32_t *before, uint32_t n);
   tn__recording *(*recorded)(tn__device *d);
   tn_status (*replay)(tn__device *d, tn__recording *r);
   void (*forget)(tn__device *d, tn__recording *r);

@@ -17,7 +17,9 @@ enum {
   SHORT_ROW = 32,      /* rows up to this length are one thread's work */
   PACK_BYTES = 16,     /* of the widest access */
   PACK_WORK = 512,     /* fewer elements for each unit are spread over as many threads as there are */
-  MAX_SLOTS = 32,      /* elements of a row that a thread keeps in registers */
+  ROW_SHARE = 32,      /* elements of a row for each thread, where rows are many; */
+  MAX_SLOTS = 32,      /* it may keep them in registers */
+  FEW_OUTPUTS = 64,    /* for each unit */
   ROUNDS = 16
 };
 
@@ -250,7 +252,8 @@ static void cut_lanes(job *j, uint64_t set, int group) {
   look(j);
   uint32_t k = 0;
   while (j->s.r.range[k]->ints[1] != number) k++;
-  pack(j, k, pack_of(j, k, false));
+  int64_t neighbours = pack_of(j, k, false);
+  if (!tn__is_int_const(j->s.r.range[k]->src[0], neighbours)) pack(j, k, neighbours); /* all in one thread: what it adds up no other would have */
   for (k = 0; j->s.r.range[k]->ints[1] != number;) k++;
   tn_node *y = j->s.r.range[k];
   if (tn__is_const(y->src[0]) && tn__extent(y) <= group) j->body = tn__retype(j->c, j->body, y, AX_UPCAST);
@@ -345,10 +348,10 @@ static double longest_row(const job *j) {
 }
 
 static int share_row(job *j, uint64_t rows) {
-  bool many = tn__volume(&j->s, rows) >= 2.0 * j->dev->units;
+  bool many = tn__volume(&j->s, rows) >= 8.0 * j->dev->units;
   make_global(j, rows);
   int64_t most = many ? TN__USUAL_GROUP : 4 * TN__USUAL_GROUP;
-  int group = (int)limit(power_above(longest_row(j) / 4), WARP, most < j->dev->group ? most : j->dev->group);
+  int group = (int)limit(power_above(longest_row(j) / (many ? ROW_SHARE : 4)), WARP, most < j->dev->group ? most : j->dev->group);
   for (int round = 0; round < ROUNDS; round++) {
     uint64_t set = next_lanes(j);
     if (!set) break;
@@ -370,12 +373,13 @@ static double longest_loop(const tn__survey *s, uint64_t rows) {
   return most;
 }
 
-bool tn__group_rows(tn_ctx *c, tn__arena *a, tn_node *part) {
+bool tn__group_rows(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *part) {
   tn__survey s;
   tn__survey_loops(c, a, part, &s);
   uint64_t rows = rows_of(&s);
   if (c->mode == TN_MODE_STRICT || !s.reduces || longest_loop(&s, rows) <= SHORT_ROW) return false;
-  return rows != s.common || !tn__walks_outputs(&s, rows);
+  /* few outputs would leave most threads without work: better groups that jump through memory */
+  return rows != s.common || !tn__walks_outputs(&s, rows) || tn__volume(&s, rows) < (double)dev->units * FEW_OUTPUTS;
 }
 
 tn_node *tn__group_part(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *part, bool by_rows, int *group, tn__sb *note) {

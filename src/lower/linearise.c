@@ -24,6 +24,15 @@ typedef struct block { /* the inside of a loop; block 0 is the outside */
   tn__vec(unit) units;
 } block;
 
+/* What is to be placed, the next last: a node that is wanted; an instruction whose sources are there; a loop whose closers up to `at` are
+ * prepared; a closer without loops of its own, which is. */
+typedef struct task {
+  enum { T_WANT, T_INSTR, T_LOOP, T_CLOSER } kind;
+  tn_node *node;
+  int range;
+  uint32_t at;
+} task;
+
 typedef struct lin {
   tn_ctx *c;
   tn__arena *a;
@@ -37,6 +46,7 @@ typedef struct lin {
   tn__nodes out;
   tn__map accs;                       /* REDUCE -> acc */
   tn__map here;                       /* nodes written in the current vector loop */
+  tn__vec(task) todo;
 } lin;
 
 static uint64_t loops_of(const lin *l, const tn_node *n) { return tn__free_of(&l->r, n) & ~l->lanes; }
@@ -121,19 +131,42 @@ static void form_all(lin *l) {
 
 /* ---- placing ---- */
 
-static void ensure(lin *l, tn_node *n);
-
 static void put(lin *l, int b, unit u) { tn__vec_push(l->a, &l->block[b].units, u); }
+static void later(lin *l, task t) { tn__vec_push(l->a, &l->todo, t); }
+static void want(lin *l, tn_node *n) { later(l, (task){.kind = T_WANT, .node = n}); }
 
-/* n is wanted in a vector loop of block b: everything in it that does not depend on the lane must be there before. */
-static void ensure_lanes(lin *l, tn_node *n) {
-  if (tn__map_get(&l->here, (uint64_t)(uintptr_t)n, NULL)) return;
-  tn__map_putp(&l->here, n, n);
-  for (uint32_t i = 0; i < n->nsrc; i++) {
-    tn_node *s = n->src[i];
-    if (s->op == OP_RANGE && (l->lanes >> tn__range_at(&l->r, s) & 1)) ensure(l, s->src[0]);
-    else if (!in_lanes(l, s) || s->op == OP_REDUCE) ensure(l, s);
-    else ensure_lanes(l, s);
+/* In reverse, so that the first is wanted first */
+static void want_all(lin *l, const tn__nodes *n) {
+  for (uint32_t i = n->n; i-- > 0;) want(l, n->v[i]);
+}
+
+typedef struct step { /* a node on the way down, and which source comes next */
+  tn_node *n;
+  uint32_t next;
+} step;
+typedef tn__vec(step) steps;
+
+/* n is wanted in a vector loop: everything in it that does not depend on the lane must be there before. */
+static void find_outside(lin *l, tn_node *n, tn__nodes *out) {
+  steps way = {0};
+  tn__map seen;
+  tn__map_init(&seen, l->a);
+  tn__vec_push(l->a, &way, ((step){n, 0}));
+  while (way.n) {
+    step *t = &way.v[way.n - 1];
+    if (t->next == t->n->nsrc) {
+      way.n--;
+      continue;
+    }
+    tn_node *s = t->n->src[t->next++];
+    if (s->op == OP_RANGE && (l->lanes >> tn__range_at(&l->r, s) & 1)) {
+      tn__vec_push(l->a, out, s->src[0]);
+    } else if (!in_lanes(l, s) || s->op == OP_REDUCE) {
+      tn__vec_push(l->a, out, s);
+    } else if (!tn__map_getp(&seen, s)) {
+      tn__map_putp(&seen, s, s);
+      tn__vec_push(l->a, &way, ((step){s, 0}));
+    }
   }
 }
 
@@ -147,28 +180,21 @@ static void put_lanes(lin *l, int b, int lane, tn_node *root) {
   tn__vec_push(l->a, &u->roots, root);
 }
 
-/* What the closer's effect needs stands before it. */
+/* What the closer's effect needs is to stand before it. */
 static void prepare_closer(lin *l, tn_node *n) {
   int lane = lane_of(l, tn__own_of(&l->r, n) | tn__free_of(&l->r, n));
-  tn_node *value = n->op == OP_REDUCE ? n->src[0] : n;
+  bool reduce = n->op == OP_REDUCE;
+  tn_node *value = reduce ? n->src[0] : n;
+  tn__nodes needs = {0};
   if (lane >= 0) {
-    ensure(l, l->r.range[lane]->src[0]);
-    bool plain = n->op == OP_REDUCE && (!in_lanes(l, value) || value->op == OP_REDUCE);
-    if (plain) ensure(l, value);
-    else {
-      tn__map_init(&l->here, l->a);
-      ensure_lanes(l, value);
-    }
-    return;
+    tn__vec_push(l->a, &needs, l->r.range[lane]->src[0]);
+    if (reduce && (!in_lanes(l, value) || value->op == OP_REDUCE)) tn__vec_push(l->a, &needs, value);
+    else find_outside(l, value, &needs);
+  } else {
+    const tn_node *from = reduce && fuses(l, n) ? value : n;
+    for (uint32_t i = 0; i < (reduce ? (from == value ? 2u : 1u) : 3u); i++) tn__vec_push(l->a, &needs, from->src[i]);
   }
-  for (uint32_t i = 0; i < (n->op == OP_REDUCE ? 1u : 3u); i++) {
-    if (n->op == OP_REDUCE && fuses(l, n)) {
-      ensure(l, n->src[0]->src[0]);
-      ensure(l, n->src[0]->src[1]);
-    } else {
-      ensure(l, n->src[i]);
-    }
-  }
+  want_all(l, &needs);
 }
 
 /* The closer's own effect, in block b */
@@ -200,47 +226,54 @@ static void read_acc(lin *l, tn_node *n) {
   put(l, block_of(l, loops_of(l, n)), u);
 }
 
+static void start_acc(lin *l, tn_node *n, int b) {
+  unit u = {.kind = U_INSTR, .node = ((acc *)tn__map_getp(&l->accs, n))->acc};
+  put(l, b, u);
+}
+
+static void open_loop(lin *l, int range) {
+  if (l->block[range + 1].closed) return;
+  l->block[range + 1].closed = true;
+  later(l, (task){.kind = T_LOOP, .range = range});
+  want(l, l->r.range[range]->src[0]);
+}
+
 static void close_loop(lin *l, int range) {
-  block *b = &l->block[range + 1];
-  if (b->closed) return;
-  b->closed = true;
-  ensure(l, l->r.range[range]->src[0]);
-  for (uint32_t i = 0; i < l->r.order.n; i++) {
-    tn_node *n = l->r.order.v[i];
-    if (!(tn__own_of(&l->r, n) >> range & 1)) continue;
-    if (n->op == OP_REDUCE && next_own(l, n, -1) == range) { /* its accumulator starts outside of its outermost loop */
-      unit u = {.kind = U_INSTR, .node = ((acc *)tn__map_getp(&l->accs, n))->acc};
-      put(l, b->parent, u);
-    }
-    int inner = next_own(l, n, range);
-    if (inner >= 0) close_loop(l, inner);
-    else prepare_closer(l, n);
-    tn__map_putp(&l->done, n, n);
-  }
   for (uint32_t i = 0; i < l->r.order.n; i++) { /* side by side, so that they share a vector loop */
     tn_node *n = l->r.order.v[i];
     if ((tn__own_of(&l->r, n) >> range & 1) && next_own(l, n, range) < 0) put_closer(l, n, range + 1);
   }
   unit u = {.kind = U_LOOP, .node = l->r.range[range]};
-  put(l, b->parent, u);
+  put(l, l->block[range + 1].parent, u);
   for (uint32_t i = 0; i < l->r.order.n; i++)
     if (next_own(l, l->r.order.v[i], -1) == range) read_acc(l, l->r.order.v[i]);
+}
+
+/* The next of the loop's closers is prepared: t.node, if there is one, is done. */
+static void go_on(lin *l, task t) {
+  if (t.node) tn__map_putp(&l->done, t.node, t.node);
+  while (t.at < l->r.order.n && !(tn__own_of(&l->r, l->r.order.v[t.at]) >> t.range & 1)) t.at++;
+  if (t.at == l->r.order.n) {
+    close_loop(l, t.range);
+    return;
+  }
+  tn_node *n = l->r.order.v[t.at];
+  if (n->op == OP_REDUCE && next_own(l, n, -1) == t.range) start_acc(l, n, l->block[t.range + 1].parent); /* outside of its outermost loop */
+  later(l, (task){.kind = T_LOOP, .node = n, .range = t.range, .at = t.at + 1});
+  int inner = next_own(l, n, t.range);
+  if (inner >= 0) open_loop(l, inner);
+  else prepare_closer(l, n);
 }
 
 static void ensure_closer(lin *l, tn_node *n) {
   int outer = next_own(l, n, -1);
   if (outer >= 0) {
-    close_loop(l, outer);
+    open_loop(l, outer);
     return;
   }
-  int b = block_of(l, loops_of(l, n));
-  if (n->op == OP_REDUCE) {
-    unit u = {.kind = U_INSTR, .node = ((acc *)tn__map_getp(&l->accs, n))->acc};
-    put(l, b, u);
-  }
+  if (n->op == OP_REDUCE) start_acc(l, n, block_of(l, loops_of(l, n)));
+  later(l, (task){.kind = T_CLOSER, .node = n});
   prepare_closer(l, n);
-  put_closer(l, n, b);
-  read_acc(l, n);
 }
 
 static void ensure(lin *l, tn_node *n) {
@@ -253,27 +286,55 @@ static void ensure(lin *l, tn_node *n) {
     ensure_closer(l, n);
     return;
   }
-  for (uint32_t i = 0; i < n->nsrc; i++) ensure(l, n->src[i]);
-  if (n->op == OP_AFTER || n->op == OP_LIST || in_lanes(l, n)) return;
-  unit u = {.kind = U_INSTR, .node = form(l, n)};
-  put(l, block_of(l, loops_of(l, n)), u);
+  if (n->op != OP_AFTER && n->op != OP_LIST && !in_lanes(l, n)) later(l, (task){.kind = T_INSTR, .node = n});
+  for (uint32_t i = n->nsrc; i-- > 0;) want(l, n->src[i]);
+}
+
+static void place(lin *l, tn_node *root) {
+  want(l, root);
+  while (l->todo.n) {
+    task t = l->todo.v[--l->todo.n];
+    int b = t.kind == T_INSTR || t.kind == T_CLOSER ? block_of(l, loops_of(l, t.node)) : 0;
+    switch (t.kind) {
+    case T_WANT: ensure(l, t.node); break;
+    case T_INSTR: put(l, b, (unit){.kind = U_INSTR, .node = form(l, t.node)}); break;
+    case T_LOOP: go_on(l, t); break;
+    case T_CLOSER:
+      put_closer(l, t.node, b);
+      read_acc(l, t.node);
+      break;
+    }
+  }
 }
 
 /* ---- writing out ---- */
 
 static void emit(lin *l, tn_node *n) { tn__vec_push(l->a, &l->out, n); }
 
-/* Lane-dependent part of n, each node once in this vector loop; with `out`, only what does not differ between neighbours. */
-static void write_lane(lin *l, tn_node *n, bool out) {
-  if (!in_lanes(l, n) || n->op == OP_RANGE || n->op == OP_AFTER) return;
-  bool inner = tn__free_of(&l->r, n) & l->unroll;
+/* Is n's turn, in this vector loop?  Each node's comes once, and once before where `out` asks for what does not differ between neighbours. */
+static bool enter(lin *l, tn_node *n, bool out) {
+  if (!in_lanes(l, n) || n->op == OP_RANGE || n->op == OP_AFTER) return false;
   uint64_t seen = 0; /* 1: visited on the way out, 2: done */
   tn__map_get(&l->here, (uint64_t)(uintptr_t)n, &seen);
-  if (seen == 2 || (seen && out)) return;
-  tn__map_put(&l->here, (uint64_t)(uintptr_t)n, out && inner ? 1 : 2);
-  if (n->op != OP_REDUCE)
-    for (uint32_t i = 0; i < n->nsrc; i++) write_lane(l, n->src[i], out);
-  if (!out || !inner) emit(l, form(l, n));
+  if (seen == 2 || (seen && out)) return false;
+  tn__map_put(&l->here, (uint64_t)(uintptr_t)n, out && (tn__free_of(&l->r, n) & l->unroll) ? 1 : 2);
+  return true;
+}
+
+/* Lane-dependent part of n, sources first; with `out`, only what does not differ between neighbours. */
+static void write_lane(lin *l, tn_node *n, bool out) {
+  steps way = {0};
+  if (enter(l, n, out)) tn__vec_push(l->a, &way, ((step){n, 0}));
+  while (way.n) {
+    step *t = &way.v[way.n - 1];
+    if (t->n->op != OP_REDUCE && t->next < t->n->nsrc) {
+      tn_node *s = t->n->src[t->next++];
+      if (enter(l, s, out)) tn__vec_push(l->a, &way, ((step){s, 0}));
+      continue;
+    }
+    if (!out || !(tn__free_of(&l->r, t->n) & l->unroll)) emit(l, form(l, t->n));
+    way.n--;
+  }
 }
 
 static void write_root(lin *l, tn_node *n, bool out) {
@@ -474,7 +535,7 @@ void tn__linearise(tn_ctx *c, tn__arena *a, tn_node *body, tn__part *part) {
   form_all(&l);
   for (uint32_t i = 0; part->tile && i < l.r.order.n; i++)
     if (l.r.order.v[i]->op == OP_REDUCE) part->tile->acc = ((acc *)tn__map_getp(&l.accs, l.r.order.v[i]))->acc;
-  for (uint32_t i = 0; i < sink->nsrc; i++) ensure(&l, sink->src[i]);
+  for (uint32_t i = 0; i < sink->nsrc; i++) place(&l, sink->src[i]);
   write_block(&l, 0);
   double work = work_of(&l, global);
   *part = (tn__part){.body = body, .ins = l.out.v, .n = l.out.n, .global = global, .group = part->group, .tile = part->tile, .grain = work > SLICE_WORK ? 1 : (int64_t)(SLICE_WORK / (work + 1)) + 1};

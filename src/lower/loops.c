@@ -4,32 +4,44 @@
 #include "rewrite/rewrite.h"
 
 int64_t tn__stride(const tn__ranges *r, const tn_node *n, uint32_t at) {
-  if (!(tn__free_of(r, n) >> at & 1)) return 0;
-  if (n == r->range[at]) return 1;
-  int64_t k, a, b;
-  switch (n->op) {
-  case OP_ADD:
-    a = tn__stride(r, n->src[0], at), b = tn__stride(r, n->src[1], at);
-    return a == TN__IRREGULAR || b == TN__IRREGULAR ? TN__IRREGULAR : a + b;
-  case OP_MUL:
-    if (!tn__const_int(n->src[1], &k)) return TN__IRREGULAR;
-    a = tn__stride(r, n->src[0], at);
-    return a == TN__IRREGULAR ? TN__IRREGULAR : a * k;
-  case OP_NEG:
-    a = tn__stride(r, n->src[0], at);
-    return a == TN__IRREGULAR ? TN__IRREGULAR : -a;
-  default: return TN__IRREGULAR;
+  struct term {
+    const tn_node *n;
+    int64_t times;
+  } short_sum[16];
+  struct {
+    struct term *v;
+    uint32_t n, cap;
+  } todo = {.v = short_sum, .cap = sizeof short_sum / sizeof *short_sum};
+  int64_t stride = 0, k = 0;
+  short_sum[todo.n++] = (struct term){n, 1};
+  while (todo.n) {
+    struct term t = todo.v[--todo.n];
+    if (!(tn__free_of(r, t.n) >> at & 1)) continue;
+    if (t.n == r->range[at]) {
+      stride += t.times;
+    } else if (t.n->op == OP_ADD) {
+      tn__vec_push(r->free.arena, &todo, ((struct term){t.n->src[0], t.times}));
+      tn__vec_push(r->free.arena, &todo, ((struct term){t.n->src[1], t.times}));
+    } else if (t.n->op == OP_NEG || (t.n->op == OP_MUL && tn__const_int(t.n->src[1], &k))) {
+      tn__vec_push(r->free.arena, &todo, ((struct term){t.n->src[0], t.n->op == OP_NEG ? -t.times : t.times * k}));
+    } else {
+      return TN__IRREGULAR;
+    }
   }
+  return stride;
 }
 
 bool tn__divisible(const tn_node *n, int64_t by) {
+  const tn_node *todo[32] = {n};
   int64_t v;
-  if (tn__const_int(n, &v)) return v % by == 0;
-  switch (n->op) {
-  case OP_MUL: return tn__const_int(n->src[1], &v) && v % by == 0;
-  case OP_ADD: case OP_MIN: case OP_MAX: return tn__divisible(n->src[0], by) && tn__divisible(n->src[1], by);
-  default: return by == 1;
+  for (uint32_t left = 1; left;) {
+    n = todo[--left];
+    bool both = n->op == OP_ADD || n->op == OP_MIN || n->op == OP_MAX;
+    if (both && left + 2 > sizeof todo / sizeof *todo) return false;
+    if (both) todo[left++] = n->src[0], todo[left++] = n->src[1];
+    else if (tn__const_int(n, &v) || (n->op == OP_MUL && tn__const_int(n->src[1], &v)) ? v % by != 0 : by != 1) return false;
   }
+  return true;
 }
 
 bool tn__is_access(const tn_node *n) { return n->op == OP_LOAD || n->op == OP_STORE || n->op == OP_STOREADD; }

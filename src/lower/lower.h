@@ -17,6 +17,7 @@ enum {
   TN__R_ROW = 10000,   /* loops of kept rows */
   TN__R_MARK = 20000,  /* stand-ins during a rewrite; none is left after it */
   TN__R_INNER = 30000, /* the inner half of a cut range, added to its number */
+  TN__R_WHOLE = 34000, /* all loops of a reduction as one */
   TN__R_FLAT = 35000,  /* several ranges as one */
   TN__R_TILE = 36000,  /* digits of a tile, */
   TN__R_LINE = 36100,  /* its rows and columns */
@@ -82,7 +83,7 @@ tn_node *tn__separate(tn_ctx *c, tn__arena *a, tn_node *body, tn__sb *note);
 tn_node *tn__optimise_loops(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *body, tn__sb *note);
 tn_node *tn__optimise_part(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *part, int64_t *nlocal, tn__part *out, tn__sb *note);
 /* group.c: does a group work on a row (else each thread on its outputs)?  And the body shared out so; its threads. */
-bool tn__group_rows(tn_ctx *c, tn__arena *a, tn_node *part);
+bool tn__group_rows(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *part);
 tn_node *tn__group_part(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *part, bool by_rows, int *group, tn__sb *note);
 /* tile.c: the body with its product cut into tiles; NULL if no form fits */
 /* ... how many tiles that would be, of how many steps at a time; 0 */

@@ -215,10 +215,43 @@ static int split_range(const tn__survey *p) {
   return at;
 }
 
+static uint64_t all_of(const tn__survey *p) { return p->r.n == 64 ? ~0ull : (1ull << p->r.n) - 1; }
+
 typedef struct blocks { /* range x as block * rows + inner */
   tn_node *x, *block, *inner, *place, *sum;
   int64_t count;
 } blocks;
+
+/* The loops of the top reductions as one, where nothing else closes them: a group device wants blocks of all they run over. */
+static tn_node *flatten_top(tn_ctx *c, tn__arena *a, tn_node *body, tn__sb *note) {
+  tn__survey p;
+  tn__survey_loops(c, a, body, &p);
+  uint64_t own = 0;
+  const tn_node *top = NULL;
+  for (uint32_t i = 0; i < p.r.order.n; i++) {
+    const tn_node *n = p.r.order.v[i];
+    if (n->op != OP_REDUCE || tn__level_of(&p.r, n) != top_level(&p)) continue;
+    if (top && tn__own_of(&p.r, n) != own) return body;
+    top = n;
+    own = tn__own_of(&p.r, n);
+  }
+  if (!top || top->nsrc < 3) return body;
+  for (uint32_t i = 0; i < p.r.order.n; i++) {
+    const tn_node *n = p.r.order.v[i];
+    if ((tn__own_of(&p.r, n) & own) && (n->op != OP_REDUCE || tn__level_of(&p.r, n) != top_level(&p))) return body;
+    if (n->op == OP_RANGE && (tn__free_of(&p.r, n) & own) && !(own >> tn__range_at(&p.r, n) & 1)) return body; /* bounds another loop */
+  }
+  tn_node *size = tn__int(c, 1), *at[TN__MAX_RANGES];
+  uint32_t n = top->nsrc - 1;
+  for (uint32_t i = 0; i < n; i++) size = tn__mul(c, size, top->src[1 + i]->src[0]);
+  tn_node *flat = tn__range(c, tn__simplify_index(c, size), AX_REDUCE, TN__R_WHOLE), *rest = flat;
+  for (uint32_t i = n; i-- > 0;) {
+    at[i] = i ? tn__op2(c, OP_MOD, rest, top->src[1 + i]->src[0]) : rest;
+    rest = tn__op2(c, OP_IDIV, rest, top->src[1 + i]->src[0]);
+  }
+  tn__sb_puts(note, " whole");
+  return tn__simplify_accesses(c, a, tn__exchange_ranges(c, a, body, top->src + 1, at, n, &flat, 1));
+}
 
 /* How many blocks range x of the top reductions is cut into; 0: it stays whole.  Threads get a few blocks each, group devices enough
  * for all their threads: a number that divides the range if there is one near. */
@@ -305,10 +338,13 @@ static tn_node *split(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *b
   tn__survey p;
   int64_t slot = 0;
   tn__survey_loops(c, a, body, &p);
+  if (dev->group && c->mode != TN_MODE_STRICT && p.reduces && tn__volume(&p, all_of(&p)) >= SPLIT_WORK) {
+    body = flatten_top(c, a, body, note);
+    tn__survey_loops(c, a, body, &p);
+  }
   int at = c->mode == TN_MODE_STRICT || !p.reduces ? -1 : split_range(&p);
   if (at < 0) return body;
-  uint64_t all = p.r.n == 64 ? ~0ull : (1ull << p.r.n) - 1;
-  if (tn__extent(p.r.range[at]) < MIN_SPLIT || tn__volume(&p, all) < SPLIT_WORK) return body;
+  if (tn__extent(p.r.range[at]) < MIN_SPLIT || tn__volume(&p, all_of(&p)) < SPLIT_WORK) return body;
   int64_t steps, tiles = tn__tile_count(c, a, dev, body, &steps);
   int64_t count = tiles ? count_tile_blocks(dev, p.r.range[at], tiles, steps) : count_blocks(dev, &p, p.r.range[at]);
   if (!count) return body;
@@ -345,7 +381,7 @@ tn_node *tn__optimise_part(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_no
       out->group = out->tile->form->threads;
       return part;
     }
-    bool rows = tn__group_rows(c, a, part);
+    bool rows = tn__group_rows(c, a, dev, part);
     if (rows) part = tn__keep_rows(c, a, dev, part, nlocal, note);
     return tn__group_part(c, a, dev, part, rows, &out->group, note);
   }

@@ -14,7 +14,7 @@ enum {
 typedef struct loop {
   tn_node *range;
   uint32_t level, closers;
-  uint64_t free;
+  uint64_t free, around; /* around: what any of them has around it, among it the loops that it closes too */
   bool uniform, reduces;
 } loop;
 
@@ -31,6 +31,7 @@ static void describe_closer(const tn__ranges *r, loop *l, const tn_node *n) {
     if (x->closers && (x->level != level || (!said && x->free != outer))) x->uniform = false;
     if (level > x->level) x->level = level;
     if (!said) x->free = outer;
+    x->around |= outer;
     x->reduces |= n->op == OP_REDUCE;
     x->closers++;
     outer |= 1ull << tn__range_at(r, n->src[s]);
@@ -90,6 +91,15 @@ static bool repeated(const tn__ranges *r, const loop *l, const tn_node *n, uint3
   return l[j].range->ints[0] == AX_REDUCE && (free & ~(1ull << j)) && (l[j].free & ~free);
 }
 
+/* Does one of the row's loops stand around the loop over range j, or the other way round?  Then neither is done when the other begins. */
+static bool nested(const tn__ranges *r, const loop *l, const row *w, uint32_t j) {
+  for (uint32_t i = 0; i < w->n; i++) {
+    uint32_t k = (uint32_t)tn__range_at(r, w->range[i]);
+    if (k != j && ((l[k].around >> j & 1) || (l[j].around >> k & 1))) return true;
+  }
+  return false;
+}
+
 static bool is_kept(const tn__ranges *r, const tn_node *n) {
   for (uint32_t i = 0; i < r->order.n; i++) {
     const tn_node *s = r->order.v[i];
@@ -111,14 +121,14 @@ static bool find_row(tn_ctx *c, tn__arena *a, const tn__device *dev, size_t room
       if (!(tn__free_of(r, n) >> j & 1) || x->hi >= MAX_ROW || row_bytes(n, x) > room) continue;
       tn_node *var = row_var(c, x), *form = tn__substitute(c, n, &x, &var, 1);
       uint32_t k = 0;
-      while (k < rows.n && (rows.v[k].form != form || rows.v[k].range[0]->src[0] != x->src[0])) k++;
+      while (k < rows.n && (rows.v[k].form != form || rows.v[k].range[0]->src[0] != x->src[0] || nested(r, l, &rows.v[k], j))) k++;
       if (k == rows.n) {
         row fresh = {.form = form};
         tn__vec_push(a, &rows, fresh);
       }
       row *w = &rows.v[k];
       if (w->n == 8) continue;
-      w->repeated |= repeated(r, l, n, j);
+      w->repeated |= n->op != OP_LOAD && repeated(r, l, n, j);
       w->at[w->n] = n;
       w->range[w->n++] = x;
     }

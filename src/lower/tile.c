@@ -16,8 +16,10 @@ static const tn__tile_form forms[] = {
      .digit = {{T, 4, 0, 2}, {T, 8, 1, 0}, {T, 4, 16, 0}, {T, 2, 64, 0}, {U, 32, 0, 8}, {U, 2, 8, 0}, {N, 2, 0, 1}}},
     {.name = "wgmma_f16", .dtype = TN_F16, .needs = 90, .rows = 128, .cols = 256, .steps = 64, .threads = 256, .shared = 196608,
      .digit = {{T, 4, 0, 2}, {T, 8, 1, 0}, {T, 4, 16, 0}, {T, 2, 64, 0}, {U, 32, 0, 8}, {U, 2, 8, 0}, {N, 2, 0, 1}}},
-    {.name = "fma_f32", .dtype = TN_F32, .needs = 80, .rows = 128, .cols = 256, .steps = 16, .threads = 256, .shared = 74496,
+    {.name = "fma_f32", .dtype = TN_F32, .needs = 80, .rows = 128, .cols = 256, .steps = 16, .threads = 256, .shared = 75264,
      .digit = {{T, 8, 0, 4}, {T, 4, 4, 0}, {T, 2, 0, 128}, {T, 4, 32, 0}, {U, 2, 16, 0}, {U, 4, 1, 0}, {U, 4, 0, 32}, {N, 4, 0, 1}}},
+    {.name = "small_f32", .dtype = TN_F32, .needs = 80, .rows = 16, .cols = 32, .steps = 16, .threads = 256, .shared = 16384,
+     .digit = {{T, 16, 0, 2}, {T, 16, 1, 0}, {N, 2, 0, 1}}},
 };
 
 enum { BAND = 8 }; /* rows of tiles that are worked on side by side, so that they share columns in the cache */
@@ -73,6 +75,7 @@ static bool has_runs(job *j, int side) {
   uint64_t along = by_steps ? step : j->axis[side];
   if (tn__stride(&j->s.r, load->src[1], (uint32_t)__builtin_ctzll(along)) != 1) return false;
   j->by_steps[side] = by_steps;
+  if (tn__stride(&j->s.r, load->src[1], (uint32_t)__builtin_ctzll(step)) == TN__IRREGULAR) return false; /* places move evenly from step to step */
   tn_node *x = range_in(j, along), *runs = tn__mul(j->c, x, tn__int(j->c, run));
   return tn__divisible(tn__simplify_index(j->c, tn__substitute(j->c, load->src[1], &x, &runs, 1)), run);
 }

@@ -86,10 +86,11 @@ static tn_node *pad_image(tn_ctx *c, tn_node *x, const frame f[2], double value)
   return tn__where(c, inside, padded, tn__scalar_to(c, tn__const_num(c, x->dtype, value), padded->dim, padded->rank));
 }
 
-/* Splits `axis` into (place, offset).  Windows that lie side by side are a plain reshape, whose gradient needs no sums. */
-static tn_node *split_windows(tn_ctx *c, tn_node *x, uint32_t axis, const frame *f) {
-  bool apart = f->stride == f->size && f->dilation == 1;
-  if (!apart || x->dim[axis]->lo < f->size) return tn__window(c, x, axis, f->size, f->stride, f->dilation);
+static bool is_apart(const tn_node *dim, const frame *f) { return f->stride == f->size && f->dilation == 1 && dim->lo >= f->size; }
+
+/* Splits `axis` into (place, offset). */
+static tn_node *split_windows(tn_ctx *c, tn_node *x, uint32_t axis, const frame *f, bool apart) {
+  if (!apart) return tn__window(c, x, axis, f->size, f->stride, f->dilation);
   tn_node *places = tn__op2(c, OP_IDIV, x->dim[axis], tn__int(c, f->size)), *begin[TN_MAX_RANK], *size[TN_MAX_RANK];
   for (uint32_t i = 0; i < x->rank; i++) {
     begin[i] = tn__int(c, 0);
@@ -101,14 +102,15 @@ static tn_node *split_windows(tn_ctx *c, tn_node *x, uint32_t axis, const frame 
   return tn__reshape(c, y, dim, x->rank + 1u);
 }
 
-/* [N, C, H, W] -> [N, C, OH, KH, OW, KW] */
+/* [N, C, H, W] -> [N, C, OH, KH, OW, KW].  Windows that lie side by side along both axes are a plain reshape, whose gradient needs no sums. */
 static tn_node *windows(tn_ctx *c, tn_node *x, const frame f[2]) {
   for (int i = 0; i < 2; i++) {
     int64_t span = f[i].dilation * (f[i].size - 1) + 1;
     if (x->dim[H_AXIS + i]->hi < span)
       tn__fail(c, TN_ESHAPE, "a window that spans %lld does not fit axis %d of the (padded) %s", (long long)span, H_AXIS + i, type(c, x));
   }
-  return split_windows(c, split_windows(c, x, H_AXIS, &f[0]), W_AXIS + 1, &f[1]);
+  bool apart = is_apart(x->dim[H_AXIS], &f[0]) && is_apart(x->dim[W_AXIS], &f[1]);
+  return split_windows(c, split_windows(c, x, H_AXIS, &f[0], apart), W_AXIS + 1, &f[1], apart);
 }
 
 /* ---- convolution ---- */

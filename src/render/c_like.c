@@ -307,7 +307,6 @@ static void find_stored(tn__printer *p) {
 
 void tn__render_unit(tn_ctx *c, tn__sb *out, const tn__dialect *d, tn__kernel *const *kernels, uint32_t n) {
   tn__printer p = {.c = c, .out = out, .d = d};
-  if (d->group && c->mode == TN_MODE_STRICT) tn__sb_puts(out, "#define TN_STRICT\n");
   for (uint32_t i = 0; d->head[i]; i++) tn__sb_puts(out, d->head[i]);
   bool tiles = false;
   for (uint32_t i = 0; i < n; i++)

@@ -25,7 +25,9 @@ typedef struct tn__group_words {
   const char *scratch, *cells;           /* declare shared memory of $b bytes; NULL: parameters */
   const char *global, *shared;           /* in front of types pointed to */
   const char *barrier[2];                /* all threads of a group meet: more than a warp, at most a warp */
+  bool meets_again;                      /* ... once more behind loops in which they meet */
   const char *swap;                      /* $0 of the thread whose number differs in bit $1, in the mask $2; NULL: only through shared memory */
+  const char *take;                      /* $0 of thread $1, likewise */
   const char *wide[5];                   /* types of 1, 2, 4, 8 and 16 bytes */
   const char *tiles;                     /* the text that products by tiles need; NULL: they are printed as loops */
   const char *unroll;                    /* in front of a loop */

@@ -16,6 +16,7 @@ static const tn__group_words words = {
     .shared = "",
     .barrier = {"__syncthreads();", "__syncwarp();"},
     .swap = "__shfl_xor_sync($2, $0, $1)",
+    .take = "__shfl_sync($2, $0, $1)",
     .wide = {"u8", "u16", "u32", "uint2", "uint4"},
     .tiles = tn__embed_tile_cuda_inc,
     .unroll = "#pragma unroll",

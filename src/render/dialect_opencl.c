@@ -16,6 +16,7 @@ static const tn__group_words words = {
     .global = "__global ",
     .shared = "__local ",
     .barrier = {"barrier(CLK_LOCAL_MEM_FENCE);", "barrier(CLK_LOCAL_MEM_FENCE);"},
+    .meets_again = true, /* PoCL 3.1: directly behind such a loop one thread decides for all which way to branch */
     .wide = {"uchar", "ushort", "uint", "uint2", "uint4"},
     .unroll = "#pragma unroll",
 };

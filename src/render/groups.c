@@ -148,7 +148,13 @@ static void put_store(tn__printer *p, tn_node *n) {
   bool everyone = in_lanes(p) || p->part->group == 1;
   if (tn__map_get(&p->packed, (uintptr_t)n, NULL)) gate = NULL; /* asked when all is stored */
   if (!everyone) gate = gate ? tn__print_format(p, "t == 0 && %s", gate) : "t == 0";
-  tn__print_store(p, n, gate, element(p, n));
+  if (threads_of(n->src[0])) tn__print_line(p, "%s = %s;", element(p, n), tn__print_name(p, n->src[2])); /* registers hold values */
+  else tn__print_store(p, n, gate, element(p, n));
+}
+
+static void put_load(tn__printer *p, tn_node *n) {
+  const char *x = element(p, n);
+  tn__print_value(p, n, threads_of(n->src[0]) ? x : tn__print_loaded(p, n, x));
 }
 
 /* ---- products by tiles ---- */
@@ -218,13 +224,16 @@ static void put_combined(tn__printer *p, tn_node *n) {
     tn__print_value(p, n, tn__print_format(p, "%s[0]", cells));
     return;
   }
+  uint32_t mask = group < WARP ? (1u << group) - 1 : UINT32_MAX;
+  tn__words words = {.word = {['0'] = own, ['1'] = tn__print_format(p, "t & %" PRId64, lanes - 1), ['2'] = tn__print_format(p, "0x%" PRIx32, mask)}};
   tn__print_line(p, "%s %s[%" PRId64 "];", type, all, lanes / rest);
-  if (!set_bytes(p->part, true)) tn__print_line(p, "%s[0] = %s;", all, own);
+  /* threads beyond the lanes take what those have, so that all come to the same */
+  if (!set_bytes(p->part, true)) tn__print_line(p, "%s[0] = %s;", all, lanes < group ? tn__print_expand(p, w->take, &words) : own);
   else tn__print_line(p, "for (int l = 0; l < %" PRId64 "; l++) %s[l] = %s[(t & %" PRId64 ") + l * %" PRId64 "];", lanes / rest, all, cells, rest - 1, rest);
   tn__print_halves(p, op, dt, all, all, lanes / rest);
-  uint32_t mask = group < WARP ? (1u << group) - 1 : UINT32_MAX;
+  words.word['0'] = tn__print_format(p, "%s[0]", all);
   for (int64_t h = rest / 2; h; h /= 2) {
-    tn__words words = {.word = {['0'] = tn__print_format(p, "%s[0]", all), ['1'] = tn__print_format(p, "%" PRId64, h), ['2'] = tn__print_format(p, "0x%" PRIx32, mask)}};
+    words.word['1'] = tn__print_format(p, "%" PRId64, h);
     const char *other = tn__print_expand(p, w->swap, &words);
     tn__print_line(p, "%s[0] = %s;", all, tn__print_apply(p, op, dt, dt, (const char *[]){words.word['0'], other}));
   }
@@ -321,11 +330,20 @@ static void open_range(tn__printer *p, uint32_t start) {
   if (axis == AX_GLOBAL && tile_of(p)) put_tile(p, tile_of(p));
 }
 
+/* Do the threads meet in this loop, all of whose turns are one group's? */
+static bool meets(const tn__printer *p, uint32_t start) {
+  if (p->part->ins[start]->ints[0] == AX_GLOBAL) return false;
+  for (uint32_t i = start, end = end_of(p, start); i < end; i++)
+    if (p->part->ins[i]->op == OP_BARRIER || combines(p->part->ins[i])) return true;
+  return false;
+}
+
 static void close_range(tn__printer *p) {
   if (!p->open.n) tn__fail(p->c, TN_ERUN, "kernel %s closes a loop that is not open", p->k->name);
   uint32_t start = p->open.v[--p->open.n].start;
   tn__print_brace(p, "}");
   if (p->part->ins[start]->ints[0] == AX_UNROLL) put_packed_stores(p, start);
+  if (p->d->group->meets_again && meets(p, start)) put_barrier(p);
 }
 
 /* ---- a part ---- */
@@ -342,7 +360,7 @@ static uint32_t put_instruction(tn__printer *p, uint32_t at) {
   case OP_ACC: put_acc(p, n); break;
   case OP_SETACC: tn__print_setacc(p, n, cell(p, n)); break;
   case OP_GETACC: put_getacc(p, n); break;
-  case OP_LOAD: tn__print_value(p, n, tn__print_loaded(p, n, element(p, n))); break;
+  case OP_LOAD: put_load(p, n); break;
   case OP_STORE: case OP_STOREADD: put_store(p, n); break;
   case OP_BARRIER: put_barrier(p); break;
   default:
@@ -385,7 +403,7 @@ static void find_used(const tn__printer *p, tn__map *used) {
 static void put_local(tn__printer *p, const tn_node *local, int64_t at) {
   const char *type = p->d->cell[local->dtype], *shared = p->d->group->shared;
   int64_t threads = threads_of(local);
-  if (threads) tn__print_line(p, "%s l%" PRId64 "[%" PRId64 "];", type, local->ints[0], (local->src[0]->hi + threads - 1) / threads);
+  if (threads) tn__print_line(p, "%s l%" PRId64 "[%" PRId64 "];", p->d->value[local->dtype], local->ints[0], (local->src[0]->hi + threads - 1) / threads);
   else tn__print_line(p, "%s%s *l%" PRId64 " = (%s%s *)(scratch + %" PRId64 ");", shared, type, local->ints[0], shared, type, at);
 }
 

@@ -4,10 +4,12 @@
 #include "ir/text.h"
 #include "lower/lower.h"
 #include "rewrite/rewrite.h"
+#include "run/order.h"
+#include "run/place.h"
 #include "run/runtime.h"
 #include <string.h>
 
-enum { MAX_PLANS = 256, RECORDINGS = 8 };
+enum { MAX_PLANS = 256, RECORDINGS = 8, MOST_ORDERED = 4096 };
 
 typedef struct step { /* an item, at the bound sizes */
   int kernel;         /* index in the code, -1: a library call */
@@ -17,6 +19,8 @@ typedef struct step { /* an item, at the bound sizes */
   uint32_t nbuf;
   tn__product product;
   int64_t a_off, b_off; /* elements */
+  tn__conv_call conv;
+  int64_t conv_off[3];
 } step;
 
 /* The plan's work as the device recorded it, for these buffers and sizes. */
@@ -83,21 +87,41 @@ static void keep(tn__plan *p, tn_node *n) {
   tn__node_keep(n);
 }
 
-/* An output must be something computed: a copy where it is an input, a literal or another output. */
+/* An output must be something computed: a copy where it is an input, a literal or another output.  The copy may itself be there already. */
 static tn_node *own_outputs(tn_ctx *c, tn_node *sink) {
   tn_node **src = tn__alloc(c, (sink->nsrc + 1) * sizeof *src);
+  tn__map taken;
+  tn__map_init(&taken, &c->scratch);
   for (uint32_t i = 0; i < sink->nsrc; i++) {
     src[i] = sink->src[i];
-    bool again = src[i]->op == OP_PARAM;
-    for (uint32_t j = 0; j < i || again; j++) {
-      if (again || src[j] == src[i]) {
-        src[i] = tn__node_make(c, &(tn__make){.op = OP_CONTIG, .src = &src[i], .nsrc = 1});
-        j = UINT32_MAX; /* the copy may itself be there already: look again from the start */
-        again = false;
-      }
-    }
+    while (src[i]->op == OP_PARAM || tn__map_getp(&taken, src[i])) src[i] = tn__node_make(c, &(tn__make){.op = OP_CONTIG, .src = &src[i], .nsrc = 1});
+    tn__map_putp(&taken, src[i], src[i]);
   }
   return tn__sink(c, src, sink->nsrc, sink->name);
+}
+
+/* Does the device have a library for the item?  Else it is a kernel, from its reference. */
+static bool is_called(const tn__device_ops *ops, const tn__item *it) { return (it->gemm && ops->gemm) || (it->conv && ops->conv); }
+
+static void keep_sizes(tn__plan *p, const tn__item *it) {
+  const tn__gemm *g = it->gemm;
+  if (g) {
+    tn_node *size[] = {g->batch, g->m, g->n, g->k, g->a.offset, g->a.batch_stride, g->a.ld, g->b.offset, g->b.batch_stride, g->b.ld};
+    for (uint32_t i = 0; i < sizeof size / sizeof *size; i++) keep(p, size[i]);
+  }
+  for (int d = 0; it->conv && d < CONV_DIMS; d++) keep(p, it->conv->size[d]);
+  for (int o = 0; it->conv && o < 3; o++) keep(p, it->conv->operand[o].offset);
+}
+
+static void keep_tile(tn__plan *p, const tn__tile *t) {
+  for (int i = 0; t && i < 2; i++) {
+    keep(p, t->load[i]);
+    keep(p, t->line[i]);
+    keep(p, t->at[i]);
+  }
+  for (int i = 0; t && i < TN__DIGITS; i++)
+    if (t->digit[i]) keep(p, t->digit[i]);
+  if (t) keep(p, t->steps);
 }
 
 static void lower_items(tn_ctx *c, tn__plan *p) {
@@ -109,7 +133,7 @@ static void lower_items(tn_ctx *c, tn__plan *p) {
     step *st = &p->step[i];
     st->kernel = -1;
     st->nbuf = it->nbuf;
-    if (!it->gemm) {
+    if (!is_called(p->dev->ops, it)) {
       tn__kernel *k = tn__lower(c, &p->arena, p->dev, it->body, p->nkernels);
       st->kernel = (int)p->nkernels;
       p->kernel[p->nkernels++] = k;
@@ -117,6 +141,7 @@ static void lower_items(tn_ctx *c, tn__plan *p) {
       for (uint32_t part = 0; part < k->nparts; part++) {
         keep(p, k->part[part].body);
         for (uint32_t j = 0; j < k->part[part].n; j++) keep(p, k->part[part].ins[j]);
+        keep_tile(p, k->part[part].tile);
       }
     }
     st->buf = tn__arena_zalloc(&p->arena, (st->nbuf + 1) * sizeof *st->buf);
@@ -200,12 +225,7 @@ static void compile(void *arg) {
   keep(p, graph);
   keep(p, p->s->text);
   for (uint32_t i = 0; i < p->s->bufs.n; i++) keep(p, p->s->bufs.v[i].size);
-  for (uint32_t i = 0; i < p->s->items.n; i++) {
-    const tn__gemm *g = p->s->items.v[i].gemm;
-    if (!g) continue;
-    tn_node *size[] = {g->batch, g->m, g->n, g->k, g->a.offset, g->a.batch_stride, g->a.ld, g->b.offset, g->b.batch_stride, g->b.ld};
-    for (uint32_t j = 0; j < sizeof size / sizeof *size; j++) keep(p, size[j]);
-  }
+  for (uint32_t i = 0; i < p->s->items.n; i++) keep_sizes(p, &p->s->items.v[i]);
   lower_items(c, p);
   find_scratch(p);
   find_vars(p);
@@ -294,35 +314,19 @@ static size_t bytes_of(tn_ctx *c, const tn__plan *p, tn_node *size, int dtype) {
 
 static bool in_arena(const tn__plan *p, uint32_t b) { return b >= p->s->bufs.n || p->s->bufs.v[b].kind == BUF_TEMP; }
 
-/* Offsets of temporaries: the largest first, each at the lowest place free while it lives. */
+/* Offsets of temporaries and of kernels' scratch. */
 static void place(tn_ctx *c, tn__plan *p) {
-  uint32_t n = p->s->bufs.n + p->scratch.n, placed = 0;
-  uint32_t *order = tn__alloc(c, (n + 1) * sizeof *order);
-  p->temp_sum = p->temp_size = 0;
-  for (uint32_t round = 0; round < n; round++) {
-    uint32_t pick = n;
-    for (uint32_t b = 0; b < n; b++) {
-      bool taken = !in_arena(p, b) || p->first[b] < 0;
-      for (uint32_t i = 0; i < placed && !taken; i++) taken = order[i] == b;
-      if (!taken && (pick == n || p->bytes[b] > p->bytes[pick])) pick = b;
-    }
-    if (pick == n) break;
-    size_t at = 0;
-    for (bool moved = true; moved;) {
-      moved = false;
-      for (uint32_t i = 0; i < placed; i++) {
-        uint32_t o = order[i];
-        bool together = p->first[o] <= p->last[pick] && p->first[pick] <= p->last[o];
-        if (!together || p->offset[o] >= at + p->bytes[pick] || at >= p->offset[o] + p->bytes[o]) continue;
-        at = (p->offset[o] + p->bytes[o] + 63) / 64 * 64;
-        moved = true;
-      }
-    }
-    p->offset[pick] = at;
-    order[placed++] = pick;
-    if (pick < p->s->bufs.n) p->temp_sum += p->bytes[pick];
-    if (at + p->bytes[pick] > p->temp_size) p->temp_size = at + p->bytes[pick];
+  uint32_t nb = p->s->bufs.n, n = 0;
+  tn__life *life = tn__alloc(c, (nb + p->scratch.n + 1) * sizeof *life);
+  p->temp_sum = 0;
+  for (uint32_t b = 0; b < nb + p->scratch.n; b++) {
+    if (!in_arena(p, b) || p->first[b] < 0) continue;
+    life[n++] = (tn__life){.first = (uint32_t)p->first[b], .last = (uint32_t)p->last[b], .bytes = p->bytes[b]};
+    if (b < nb) p->temp_sum += p->bytes[b];
   }
+  p->temp_size = tn__place_lives(&c->scratch, life, n);
+  for (uint32_t b = nb + p->scratch.n; b-- > 0;)
+    if (in_arena(p, b) && p->first[b] >= 0) p->offset[b] = life[--n].offset;
 }
 
 static void bind_product(tn_ctx *c, tn__plan *p, uint32_t i) {
@@ -335,6 +339,19 @@ static void bind_product(tn_ctx *c, tn__plan *p, uint32_t i) {
   st->product.stride_c = st->product.m * st->product.n;
   st->a_off = size_at(c, p, g->a.offset);
   st->b_off = size_at(c, p, g->b.offset);
+}
+
+static void bind_conv(tn_ctx *c, tn__plan *p, uint32_t i) {
+  const tn__conv *v = p->s->items.v[i].conv;
+  step *st = &p->step[i];
+  st->conv = (tn__conv_call){.dtype = v->dtype, .kind = v->kind, .channels_last = v->channels_last};
+  for (int d = 0; d < CONV_DIMS; d++) st->conv.size[d] = size_at(c, p, v->size[d]);
+  for (int d = 0; d < 2; d++) {
+    st->conv.stride[d] = v->stride[d];
+    st->conv.pad[d] = v->pad[d];
+    st->conv.dilation[d] = v->dilation[d];
+  }
+  for (int o = 0; o < 3; o++) st->conv_off[o] = size_at(c, p, v->operand[o].offset);
 }
 
 void tn__plan_bind(tn_ctx *c, tn__plan *p, const int64_t *value) {
@@ -357,7 +374,7 @@ void tn__plan_bind(tn_ctx *c, tn__plan *p, const int64_t *value) {
     p->temp = tn__buffer_new(p->dev, p->temp_size);
   }
   for (uint32_t i = 0; i < p->s->items.n; i++)
-    if (p->step[i].kernel < 0) bind_product(c, p, i);
+    if (p->step[i].kernel < 0) (p->s->items.v[i].conv ? bind_conv : bind_product)(c, p, i);
   p->bound = true;
 }
 
@@ -385,12 +402,21 @@ static tn_status run_product(tn__plan *p, step *st, const tn__gemm *g, tn__buffe
   return p->dev->ops->gemm(p->dev, &x);
 }
 
-tn_status tn__plan_run(tn_ctx *c, tn__plan *p, tn__buffer *const *in, tn__buffer *const *out) {
+static tn_status run_conv(tn__plan *p, step *st, const tn__conv *v, tn__buffer *const *in, tn__buffer *const *out) {
+  tn__conv_call x = st->conv;
+  for (int o = 0; o < 3; o++) x.operand[o] = (char *)pointer(p, v->operand[o].buf, in, out) + (size_t)st->conv_off[o] * tn__size_of(v->dtype);
+  return p->dev->ops->conv(p->dev, &x);
+}
+
+/* `order`: while a device records, which items wait for which; else NULL. */
+static tn_status run_items(tn_ctx *c, tn__plan *p, tn__buffer *const *in, tn__buffer *const *out, const tn__order_item *order) {
   for (uint32_t i = 0; i < p->s->items.n; i++) {
     step *st = &p->step[i];
-    tn_status status;
+    tn_status status = order ? p->dev->ops->after(p->dev, i, order[i].before, order[i].nbefore) : TN_OK;
+    if (status != TN_OK) return status;
     if (st->kernel < 0) {
-      status = run_product(p, st, p->s->items.v[i].gemm, in, out);
+      const tn__item *it = &p->s->items.v[i];
+      status = it->conv ? run_conv(p, st, it->conv, in, out) : run_product(p, st, it->gemm, in, out);
     } else {
       for (uint32_t j = 0; j < st->nbuf; j++) {
         st->ptr[j] = pointer(p, st->buf[j], in, out);
@@ -409,7 +435,28 @@ tn_status tn__plan_run(tn_ctx *c, tn__plan *p, tn__buffer *const *in, tn__buffer
   return TN_OK;
 }
 
+tn_status tn__plan_run(tn_ctx *c, tn__plan *p, tn__buffer *const *in, tn__buffer *const *out) { return run_items(c, p, in, out, NULL); }
+
 /* ---- replay ---- */
+
+/* What each item waits for, from the memory it touches; NULL where the device keeps the order of the calls, and for very long programs. */
+static tn__order_item *find_order(tn_ctx *c, tn__plan *p, tn__buffer *const *in, tn__buffer *const *out) {
+  uint32_t n = p->s->items.n;
+  if (!p->dev->ops->after || n > MOST_ORDERED) return NULL;
+  tn__order_item *order = tn__alloc(c, (n + 1) * sizeof *order);
+  for (uint32_t i = 0; i < n; i++) {
+    const tn__item *it = &p->s->items.v[i];
+    const step *st = &p->step[i];
+    order[i] = (tn__order_item){.touch = tn__alloc(c, (st->nbuf + 1) * sizeof(tn__touch)), .n = st->nbuf, .library = st->kernel < 0};
+    for (uint32_t j = 0; j < st->nbuf; j++) {
+      uint32_t b = st->buf[j] < 0 ? p->s->bufs.n - 1 - (uint32_t)st->buf[j] : (uint32_t)st->buf[j];
+      uint64_t lo = (uint64_t)(uintptr_t)pointer(p, st->buf[j], in, out);
+      order[i].touch[j] = (tn__touch){.lo = lo, .hi = lo + p->bytes[b], .write = j < it->nout || j >= it->nbuf};
+    }
+  }
+  tn__order_find(&c->scratch, order, n);
+  return order;
+}
 
 /* What a recording depends on: memory and sizes. */
 static size_t key_of(const tn__plan *p, tn__buffer *const *in, tn__buffer *const *out, uint64_t *key) {
@@ -452,7 +499,7 @@ tn_status tn__plan_replay(tn_ctx *c, tn__plan *p, tn__buffer *const *in, tn__buf
   if (!r->work) {
     tn_status status = ops->record(p->dev);
     if (status != TN_OK) return status;
-    status = tn__plan_run(c, p, in, out);
+    status = run_items(c, p, in, out, find_order(c, p, in, out));
     r->work = ops->recorded(p->dev);
     if (status != TN_OK || !r->work) return status != TN_OK ? status : TN_ERUN;
   } else {

@@ -378,9 +378,23 @@ void tn__conv_find(tn__fuse *f) {
     if (!tn__is_float(n->dtype) || !is_candidate(f, n, &v)) continue;
     for (int d = 0; d < CONV_DIMS; d++)
       if (d != CONV_H && d != CONV_W) work *= (double)tn__size_guess(v.size[d]);
-    v.channels_last = prefers_last(v.dtype);
+    v.channels_last = prefers_last(v.dtype) && (v.kind == CONV_DATA || v.operand[CONV_DATA].node->op != OP_PARAM);
     if (work >= LEAST_WORK && ops->has_conv(f->dev, v.dtype)) f->info[i].conv = tn__arena_dup(f->a, &v, sizeof v);
   }
+}
+
+/* Outputs are row-major.  The operands' order is agreed on before it is known what else they are for, so an output is copied from
+ * a result in the order that is preferred. */
+tn_node *tn__conv_outputs(tn__fuse *f) {
+  tn_node **src = tn__arena_alloc(f->a, (f->sink->nsrc + 1) * sizeof *src);
+  bool changed = false;
+  for (uint32_t i = 0; i < f->sink->nsrc; i++) {
+    const tn__conv *v = tn__info_of(f, src[i] = f->sink->src[i])->conv;
+    if (!v || !v->channels_last) continue;
+    src[i] = tn__node_make(f->c, &(tn__make){.op = OP_CONTIG, .src = &src[i], .nsrc = 1});
+    changed = true;
+  }
+  return changed ? tn__sink(f->c, src, f->sink->nsrc, f->sink->name) : f->sink;
 }
 
 void tn__conv_strides(const tn__conv *v, const tn_node *n, double *stride) {
@@ -400,6 +414,7 @@ void tn__conv_strides(const tn__conv *v, const tn_node *n, double *stride) {
 typedef struct stand { /* a node that may hold an operand, and how it is to be stored for that */
   tn_node *base, *offset;
   uint8_t *axis;
+  bool easy; /* it is stored so already, or in its natural order */
 } stand;
 
 static bool is_free(tn_node *y, const tn__info *in) {
@@ -440,20 +455,33 @@ static bool is_run(tn__fuse *f, const tn__conv *v, int which, tn_node *y, tn_nod
   return true;
 }
 
-static bool can_hold(tn__fuse *f, const tn__conv *v, int which, tn_node *y, tn_node *const *r, tn_node *const *idx, stand *out) {
-  tn_node *offset;
-  uint8_t *axis = NULL;
-  if (is_free(y, tn__info_of(f, y))) axis = find_order(f, v, &v->operand[which], y, r, idx);
-  if (!is_run(f, v, which, y, r, idx, axis, &offset)) return false;
-  *out = (stand){y, offset, axis};
+static bool is_natural(const tn_node *y, const double *stride, const uint8_t *axis) {
+  double last = 0;
+  for (uint32_t i = y->rank; i-- > 0;) {
+    if (tn__is_int_const(y->dim[axis[i]], 1)) continue;
+    if (stride[axis[i]] < last) return false;
+    last = stride[axis[i]];
+  }
   return true;
 }
 
-/* The operand as a part of something in memory: the lowest node that can hold it, or one that is stored anyway. */
+static bool can_hold(tn__fuse *f, const tn__conv *v, int which, tn_node *y, tn_node *const *r, tn_node *const *idx, stand *out) {
+  tn_node *offset;
+  uint8_t *axis = NULL;
+  const tn__info *in = tn__info_of(f, y);
+  if (is_free(y, in)) axis = find_order(f, v, &v->operand[which], y, r, idx);
+  if (!is_run(f, v, which, y, r, idx, axis, &offset)) return false;
+  *out = (stand){y, offset, axis, !axis || is_natural(y, in->stride, axis)};
+  return true;
+}
+
+/* The operand as a part of something in memory: of what is stored anyway, or of the lowest node that can hold it easily.  If there is none, it
+ * is stored for this purpose alone, so that others may have the rest as they like. */
 static bool find_stand(tn__fuse *f, const tn__conv *v, int which, stand *out) {
   tn_ctx *c = f->c;
   tn_node *y = v->operand[which].node, *r[TN_MAX_RANK], *idx[TN_MAX_RANK + 1], *next[TN_MAX_RANK + 1], *gate = NULL;
   for (uint32_t i = 0; i < y->rank; i++) idx[i] = r[i] = tn__is_int_const(y->dim[i], 1) ? tn__int(c, 0) : tn__range(c, y->dim[i], AX_LOOP, i);
+  stand s;
   bool found = can_hold(f, v, which, y, r, idx, out);
   while (tn__ops[y->op].group == G_MOVE && y->op != OP_FOLD && !(found && out->base == y && tn__info_of(f, y)->must)) {
     if (tn__info_of(f, y)->conv) break; /* itself the result of a library */
@@ -461,7 +489,9 @@ static bool find_stand(tn__fuse *f, const tn__conv *v, int which, stand *out) {
     if (gate) break;
     y = y->src[0];
     memcpy(idx, next, y->rank * sizeof *idx);
-    found |= can_hold(f, v, which, y, r, idx, out);
+    if (!can_hold(f, v, which, y, r, idx, &s) || (found && !s.easy)) continue;
+    found = true;
+    *out = s;
   }
   return found;
 }

@@ -22,9 +22,9 @@ static tn_node *load(tn__fuse *f, int buf, tn_node *n, tn_node *const *idx, tn_n
 /* The value of n's source s, wanted at a place by kernel k */
 static tn_node *find_value(tn__fuse *f, const tn_node *n, const tn_node *s, int k, const tn_node *idx, const tn_node *gate) {
   const tn__info *in = tn__info_of(f, s);
-  for (uint32_t j = 0; j < in->want.n; j++) {
+  for (int j = tn__demand_last(f, in, k); j >= 0; j = in->want.v[j].before) {
     const tn__demand *e = &in->want.v[j];
-    if (e->k == k && e->idx == idx && e->gate == gate && e->value) return e->value;
+    if (e->idx == idx && e->gate == gate && e->value) return e->value;
   }
   tn__fail(f->c, TN_ERUN, "internal: %s has no value where %s wants it", tn__ops[s->op].text, tn__ops[n->op].text);
 }
@@ -84,9 +84,9 @@ static tn_node *inline_value(tn__fuse *f, tn_node *n, const tn__demand *d) {
   }
   if (!tn__is_elementwise(n)) return value_at(f, n, d, 0);
   if (n->dtype == TN__INDEX && n->rank == 0) return n;
+  if (d->branch) return value_at(f, n, d, d->branch);
   tn_node *src[3] = {0};
   for (uint32_t i = 0; i < n->nsrc; i++) src[i] = value_at(f, n, d, (int)i);
-  if (n->op == OP_WHERE && src[0]->lo == src[0]->hi) return src[src[0]->lo ? 1 : 2]; /* decided by the place: a part of a join */
   return tn__node_make(c, &(tn__make){.op = n->op, .dtype = n->dtype, .src = src, .nsrc = n->nsrc});
 }
 
@@ -183,7 +183,8 @@ static conv_loops open_conv(tn_ctx *c, const tn__conv *v) {
     l.r[l.made + i] = at;
     gate = tn__op2(c, OP_AND, gate, tn__op2(c, OP_AND, tn__op2(c, OP_LE, zero, at), tn__op2(c, OP_LT, at, v->size[l.made + i])));
   }
-  l.gate = tn__simplify_index(c, gate);
+  gate = tn__simplify_index(c, gate);
+  l.gate = tn__is_const(gate) && gate->lo == 1 ? NULL : gate; /* nothing is outside */
   l.sum = tn__list(c, sum, n);
   return l;
 }
@@ -206,7 +207,7 @@ static tn_node *conv_body(tn__fuse *f, const tn__conv *v) {
   int acc = tn__dtype_acc(v->dtype), n = 0;
   for (int o = 0; o < 3; o++) {
     tn_node *src[3] = {buffer_of(f, v->operand[o].buf), conv_index(c, v, o, &l), l.gate};
-    if (o != (int)v->kind) x[n++] = tn__cast(c, tn__node_make(c, &(tn__make){.op = OP_LOAD, .src = src, .nsrc = o == l.of ? 3 : 2}), acc);
+    if (o != (int)v->kind) x[n++] = tn__cast(c, tn__node_make(c, &(tn__make){.op = OP_LOAD, .src = src, .nsrc = o == l.of && l.gate ? 3 : 2}), acc);
   }
   tn_node *product = tn__mul(c, x[0], x[1]);
   if (v->kind == CONV_DATA) product = gated(c, product, l.gate); /* what is outside is left out there, not multiplied by 0 */
@@ -236,12 +237,6 @@ static tn__item make_conv(tn__fuse *f, tn_node *n) {
   return (tn__item){.body = conv_body(f, v), .conv = v};
 }
 
-static tn__item make_item(tn__fuse *f, int k) {
-  tn_node *root = f->seeds.v[k].roots.v[0];
-  const tn__info *in = tn__info_of(f, root);
-  return in->gemm ? make_gemm(f, root) : in->conv ? make_conv(f, root) : make_kernel(f, k);
-}
-
 static tn_node *store_at(tn__fuse *f, tn_node *n, tn_node *idx, tn_node *v, tn_node *ranges) {
   return store(f, OP_STORE, buffer_of(f, tn__info_of(f, n)->buf), tn__layout_at(f, n, idx->src), v, ranges->src, ranges->nsrc);
 }
@@ -269,6 +264,12 @@ static tn__item make_kernel(tn__fuse *f, int k) {
     tn__vec_push(f->a, &stores, n->op == OP_SCATTER ? store_scatter(f, n, in) : store_at(f, n, d->idx, d->value, d->idx));
   }
   return (tn__item){.body = tn__sink(f->c, stores.v, stores.n, "kernel")};
+}
+
+static tn__item make_item(tn__fuse *f, int k) {
+  tn_node *root = f->seeds.v[k].roots.v[0];
+  const tn__info *in = tn__info_of(f, root);
+  return in->gemm ? make_gemm(f, root) : in->conv ? make_conv(f, root) : make_kernel(f, k);
 }
 
 /* Numbers a body's buffers from 0, written ones first, and lists them. */

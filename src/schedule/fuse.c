@@ -12,6 +12,9 @@ enum {
   MAX_KERNEL = 300,      /* nodes in one kernel: compilers are not linear */
   LONG_JOIN = 16,        /* a join of more parts is stored part by part, */
   JOIN_KERNEL = 16,      /* as many of equal shape in one kernel */
+  MAX_STORES = 8,        /* values that one kernel stores beside each other */
+  MAX_SEARCH = 20000,    /* nodes that a search for a dependence looks at */
+  MAX_TRIES = 64,        /* kernels that one is tried to be joined with */
   MIN_PARALLEL = 16,     /* outer iterations that a fused reduction must leave to the threads ... */
   SMALL_WORK = 32768     /* ... unless there is this little to do */
 };
@@ -27,14 +30,28 @@ static tn_node *list_push(tn_ctx *c, tn_node *list, tn_node *const *more, uint32
   return tn__list(c, v, list->nsrc + n);
 }
 
+static uint64_t place_key(const tn__fuse *f, const tn__info *in, int k) { return (uint64_t)(in - f->info) << 32 | (uint32_t)k; }
+
+int tn__demand_last(const tn__fuse *f, const tn__info *in, int k) {
+  uint64_t at;
+  return tn__map_get(&f->places, place_key(f, in, k), &at) ? (int)at : -1;
+}
+
+/* Demand i takes its place among those of its kernel. */
+static void link_demand(tn__fuse *f, tn__info *in, uint32_t i) {
+  tn__demand *d = &in->want.v[i];
+  d->before = tn__demand_last(f, in, d->k);
+  tn__map_put(&f->places, place_key(f, in, d->k), i);
+}
+
 static void want(tn__fuse *f, tn_node *n, int k, tn_node *idx, tn_node *gate, tn_node *env) {
   tn__info *in = tn__info_of(f, n);
-  for (uint32_t i = 0; i < in->want.n; i++) {
+  for (int i = tn__demand_last(f, in, k); i >= 0; i = in->want.v[i].before) {
     const tn__demand *d = &in->want.v[i];
-    if (d->k == k && d->idx == idx && d->gate == gate && d->env == env) return;
+    if (d->idx == idx && d->gate == gate && d->env == env) return;
   }
-  tn__demand d = {.k = k, .idx = idx, .gate = gate, .env = env};
-  tn__vec_push(f->a, &in->want, d);
+  tn__vec_push(f->a, &in->want, ((tn__demand){.k = k, .idx = idx, .gate = gate, .env = env}));
+  link_demand(f, in, in->want.n - 1);
 }
 
 /* The reduce ranges of n, wanted at d; places with equal index and gate share them, so that the value is computed once. */
@@ -130,6 +147,10 @@ static void inline_at(tn__fuse *f, tn_node *n, tn__info *in, tn__demand *d) {
   }
   if (tn__is_elementwise(n)) {
     if (n->dtype == TN__INDEX && n->rank == 0) return; /* a size: it is its own value */
+    if ((d->branch = tn__join_branch(f, n, d->idx->src))) {
+      child(f, n, d, d->branch, d->idx->src, gate, d->env);
+      return;
+    }
     for (uint32_t i = 0; i < n->nsrc; i++) child(f, n, d, (int)i, d->idx->src, gate, d->env);
     return;
   }
@@ -160,12 +181,6 @@ static double extents(tn_node *env, uint32_t set) {
   return p;
 }
 
-static double elements(const tn_node *n) {
-  double p = 1;
-  for (uint32_t i = 0; i < n->rank; i++) p *= (double)tn__size_guess(n->dim[i]);
-  return p;
-}
-
 static bool is_reduction(const tn_node *n) {
   return tn__ops[n->op].group == G_REDUCE || n->op == OP_FOLD || n->op == OP_CONTRACT;
 }
@@ -178,7 +193,7 @@ static bool fits(tn__fuse *f, tn_node *n, const tn__demand *d) {
   uint32_t set = ranges_in(f, d->idx, d->gate, env, &opaque), nout = f->seeds.v[d->k].env->nsrc, outs = (1u << nout) - 1;
   if (opaque) return false;
   if (tn__info_of(f, n)->inline_dot) return true; /* its repeats are kept in a row of scratch memory */
-  if (extents(env, set) > elements(n) * MAX_REPEAT) return false;
+  if (extents(env, set) > tn__numel_guess(n) * MAX_REPEAT) return false;
   uint32_t last = set ? 32 - (uint32_t)__builtin_clz(set) : 0, before = last ? (uint32_t)((1ull << last) - 1) : 0;
   if (set & ~outs) return (before & ~set) == 0;
   const tn__seed *g = &f->seeds.v[d->k];
@@ -214,24 +229,32 @@ static bool covers(tn__fuse *f, tn_node *n, const tn__demand *d) {
 
 static int first_of(const tn__fuse *f, int k) { return f->seeds.v[k].first; }
 
-/* Does kernel `of` need, directly or not, something that kernel `on` writes? */
-static bool depends(tn__fuse *f, int of, int on) {
+/* A search for kernels begins with a new number for it, given to those that are aimed at. */
+static void aim(tn__fuse *f, int k) { f->seeds.v[first_of(f, k)].aim = f->searches; }
+
+static void look_at(tn__fuse *f, tn__nodes *todo, tn_node *n, uint32_t above) {
+  tn__info *in = tn__info_of(f, n);
+  if (!in || in->seen == f->searches || in - f->info < above) return;
+  in->seen = f->searches;
+  tn__vec_push(f->a, todo, n);
+}
+
+/* Does kernel `of` need, directly or not, something that a kernel aimed at writes?  Nodes at positions below `above` are known not to.  A
+ * search that takes too long says yes: kernels then stay apart. */
+static bool depends(tn__fuse *f, int of, uint32_t above) {
   tn__nodes todo = {0};
-  tn__map seen;
-  tn__map_init(&seen, f->a);
-  for (uint32_t i = 0; i < f->seeds.v[of].roots.n; i++) tn__vec_push(f->a, &todo, f->seeds.v[of].roots.v[i]);
+  uint32_t looked = 0;
+  for (uint32_t i = 0; i < f->seeds.v[of].roots.n; i++) look_at(f, &todo, f->seeds.v[of].roots.v[i], above);
   while (todo.n) {
     tn_node *n = todo.v[--todo.n];
-    if (tn__map_get(&seen, (uint64_t)(uintptr_t)n, NULL)) continue;
-    tn__map_putp(&seen, n, n);
     const tn__info *in = tn__info_of(f, n);
-    if (!in) continue;
+    if (++looked > MAX_SEARCH) return true;
     if (in->buf >= 0 && in->kernel >= 0) {
-      if (in->kernel == first_of(f, on)) return true;
-      if (in->kernel != first_of(f, of)) /* all of its kernel must have run */
-        for (uint32_t i = 0; i < f->seeds.v[in->kernel].roots.n; i++) tn__vec_push(f->a, &todo, f->seeds.v[in->kernel].roots.v[i]);
+      const tn__seed *g = &f->seeds.v[in->kernel];
+      if (g->aim == f->searches) return true;
+      for (uint32_t i = 0; in->kernel != first_of(f, of) && i < g->roots.n; i++) look_at(f, &todo, g->roots.v[i], above); /* all of it must have run */
     }
-    for (uint32_t i = 0; i < n->nsrc; i++) tn__vec_push(f->a, &todo, n->src[i]);
+    for (uint32_t i = 0; i < n->nsrc; i++) look_at(f, &todo, n->src[i], above);
   }
   return false;
 }
@@ -239,12 +262,12 @@ static bool depends(tn__fuse *f, int of, int on) {
 static int find_host(tn__fuse *f, tn_node *n, tn__info *in) {
   for (uint32_t i = in->want.n; i-- > 0;) {
     const tn__demand *d = &in->want.v[i];
-    if (f->seeds.v[d->k].alone || f->seeds.v[d->k].size > MAX_KERNEL || f->seeds.v[d->k].roots.n >= 8 || !covers(f, n, d)) continue;
-    bool cycle = false;
-    for (uint32_t j = 0; j < in->want.n && !cycle; j++)
-      cycle = in->want.v[j].k != d->k && depends(f, d->k, in->want.v[j].k);
-    for (uint32_t j = 0; j < in->readers.n && !cycle; j++) cycle = depends(f, d->k, in->readers.v[j]);
-    if (!cycle) return (int)i;
+    if (f->seeds.v[d->k].alone || f->seeds.v[d->k].size > MAX_KERNEL || f->seeds.v[d->k].roots.n >= MAX_STORES || !covers(f, n, d)) continue;
+    f->searches++; /* for its other users: they must not have to run before d's kernel */
+    for (uint32_t j = 0; j < in->want.n; j++)
+      if (in->want.v[j].k != d->k) aim(f, in->want.v[j].k);
+    for (uint32_t j = 0; j < in->readers.n; j++) aim(f, in->readers.v[j]);
+    if (!depends(f, d->k, (uint32_t)(in - f->info) + 1)) return (int)i; /* nothing below n has a kernel yet */
   }
   return -1;
 }
@@ -331,6 +354,14 @@ static void note_readers(tn__fuse *f, const tn__info *in) {
   tn__vec_push(f->a, &tn__info_of(f, in->gemm->b.base)->readers, in->kernel);
 }
 
+/* On group devices: a product wanted inside the loops of a reduction would be computed by the few threads that those keep busy. */
+static bool under_loops(const tn__fuse *f, const tn_node *n, const tn__info *in) {
+  if (!f->dev->group || n->op != OP_CONTRACT || in->inline_dot || f->c->mode == TN_MODE_STRICT) return false;
+  for (uint32_t i = 0; i < in->want.n; i++)
+    if (in->want.v[i].env != f->seeds.v[in->want.v[i].k].env) return true;
+  return false;
+}
+
 static void materialise(tn__fuse *f, tn_node *n, tn__info *in) {
   tn__spans span = {0};
   uint32_t axis = 0;
@@ -340,7 +371,7 @@ static void materialise(tn__fuse *f, tn_node *n, tn__info *in) {
     root_join(f, n, in, axis, &span);
     return;
   }
-  in->host = n->op == OP_SCATTER || tn__is_called(in) ? -1 : find_host(f, n, in);
+  in->host = n->op == OP_SCATTER || tn__is_called(in) || under_loops(f, n, in) ? -1 : find_host(f, n, in);
   in->buf = new_buf(f, n, in);
   tn__layout_fix(f, n, false);
   if (in->host >= 0) {
@@ -369,8 +400,17 @@ static void materialise(tn__fuse *f, tn_node *n, tn__info *in) {
 /* Is it cheaper to store n once than to compute it in each kernel that wants it? */
 static bool worth_storing(const tn__info *in) { return in->flops >= 12 || in->loads >= 3; }
 
+/* Is n at every place no more than one of its sources, or made of no data at all? */
+static bool costs_nothing(tn__fuse *f, tn_node *n, const tn__info *in) {
+  if (in->flops <= 0 && in->loads <= 0) return true;
+  for (uint32_t i = 0; i < in->want.n; i++)
+    if (!tn__join_branch(f, n, in->want.v[i].idx->src)) return false;
+  return true;
+}
+
 static bool must_store(tn__fuse *f, tn_node *n, tn__info *in) {
   if (in->must || tn__is_called(in) || n->op == OP_CONTIG || n->op == OP_SCATTER) return true;
+  if (costs_nothing(f, n, in)) return false;
   if (in->want.n > MAX_DEMANDS) return true;
   uint32_t axis;
   tn__spans span = {0};
@@ -385,15 +425,16 @@ static bool must_store(tn__fuse *f, tn_node *n, tn__info *in) {
     if (f->seeds.v[d->k].size > MAX_KERNEL) return true;
     if (reduction && !fits(f, n, d)) all_fit = false;
   }
+  if (reduction && kernels == 1 && under_loops(f, n, in)) return true;
   if (reduction) return !all_fit || kernels > 1;
   return tn__is_elementwise(n) && kernels > 1 && worth_storing(in);
 }
 
 static void choose_library(tn__fuse *f, tn_node *n, tn__info *in) {
-  bool dot = n->op == OP_CONTRACT;
+  bool wanted = in->want.n || in->must, dot = wanted && n->op == OP_CONTRACT;
   for (uint32_t i = 1; dot && i < in->want.n; i++) in->inline_dot &= in->want.v[i].k == in->want.v[0].k;
   bool loops = dot && (in->inline_dot || tn__fuse_attention(f, n));
-  in->conv = loops ? NULL : tn__conv_plan(f, n);
+  in->conv = wanted && !loops ? tn__conv_plan(f, n) : NULL;
   if (dot && !loops && !in->conv) in->gemm = tn__gemm_plan(f, n);
 }
 
@@ -401,7 +442,7 @@ static void decide(tn__fuse *f, tn_node *n) {
   tn__info *in = tn__info_of(f, n);
   if (n->op == OP_PARAM || n->op == OP_SINK) return;
   if (n->dtype == TN__INDEX && !in->must && !in->want.n) return;
-  if (in->want.n || in->must) choose_library(f, n, in);
+  choose_library(f, n, in);
   if (must_store(f, n, in)) {
     materialise(f, n, in);
     return;
@@ -457,29 +498,41 @@ static loads *find_loads(tn__fuse *f) {
       bool again = of->n && of->v[of->n - 1] == i;
       if (in->want.v[j].k != in->kernel && !again) tn__vec_push(f->a, of, i);
     }
+    for (uint32_t j = 0; j < in->readers.n; j++) tn__vec_push(f->a, &v[in->readers.v[j]], i);
   }
   return v;
 }
 
-/* Do both read something at least as large as what they write, and the same? */
-static bool share_input(tn__fuse *f, const loads *a, const loads *b, double volume) {
-  for (uint32_t i = 0; i < a->n; i++)
-    for (uint32_t j = 0; j < b->n; j++)
-      if (a->v[i] == b->v[j] && elements(f->order.v[a->v[i]]) >= volume) return true;
+/* Does kernel `of` need, directly or not, something that kernel `on` writes?  As `depends`, but all is decided: so from kernel to kernel. */
+static bool reads_from(tn__fuse *f, const loads *l, int of, int on) {
+  tn__vec(int) todo = {0};
+  uint32_t looked = 0;
+  f->searches++;
+  tn__vec_push(f->a, &todo, of);
+  while (todo.n) {
+    const loads *from = &l[todo.v[--todo.n]];
+    for (uint32_t i = 0; i < from->n; i++) {
+      int w = f->info[from->v[i]].kernel;
+      if (w == on || ++looked > MAX_SEARCH) return true;
+      for (int k = w; k >= 0 && k < (int)f->seeds.n && first_of(f, k) == w && f->seeds.v[k].aim != f->searches; k++) { /* all that write it */
+        f->seeds.v[k].aim = f->searches;
+        tn__vec_push(f->a, &todo, k);
+      }
+    }
+  }
   return false;
 }
 
 static bool may_join(tn__fuse *f, const loads *l, int a, int b) {
   const tn__seed *x = &f->seeds.v[a], *y = &f->seeds.v[b];
-  if (x->env != y->env || !x->roots.n || !y->roots.n || !x->env->nsrc || x->roots.n + y->roots.n > 8 || x->size + y->size > MAX_KERNEL) return false;
-  if (x->alone || y->alone) return false;
+  if (x->env != y->env || x->roots.n + y->roots.n > MAX_STORES || x->size + y->size > MAX_KERNEL) return false;
   if (!x->chain.n != !y->chain.n) return false;
   for (uint32_t i = 0; i < x->chain.n; i++)
     for (uint32_t j = 0; j < y->chain.n; j++) {
       uint32_t s = x->chain.v[i] & y->chain.v[j];
       if (s != x->chain.v[i] && s != y->chain.v[j]) return false;
     }
-  return share_input(f, &l[a], &l[b], extents(x->env, ~0u)) && !depends(f, a, b) && !depends(f, b, a);
+  return !reads_from(f, l, a, b) && !reads_from(f, l, b, a);
 }
 
 static void join(tn__fuse *f, loads *l, int a, int b) {
@@ -494,21 +547,51 @@ static void join(tn__fuse *f, loads *l, int a, int b) {
   y->roots.n = 0;
 }
 
+typedef tn__vec(int) kernels;
+
+/* Leaves only those that can still be joined. */
+static void tidy(const tn__fuse *f, kernels *k) {
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < k->n; i++)
+    if (f->seeds.v[k->v[i]].roots.n && f->seeds.v[k->v[i]].roots.n < MAX_STORES) k->v[n++] = k->v[i];
+  k->n = n;
+}
+
+/* Kernel a takes in those before it that read something that it reads, too, at least as large as what they write.  `readers`: of the value at
+ * a position; a joins them. */
+static void join_readers(tn__fuse *f, loads *l, kernels *readers, int a, int *now) {
+  const tn__seed *g = &f->seeds.v[a];
+  if (g->alone || !g->env->nsrc) return;
+  double volume = extents(g->env, ~0u);
+  for (uint32_t i = 0; i < l[a].n; i++) { /* more, once it has taken in another */
+    kernels *r = &readers[l[a].v[i]];
+    if (tn__numel_guess(f->order.v[l[a].v[i]]) < volume) continue;
+    tidy(f, r);
+    for (uint32_t j = r->n > MAX_TRIES ? r->n - MAX_TRIES : 0; j < r->n; j++) {
+      int b = r->v[j];
+      if (b == a || !f->seeds.v[b].roots.n || !may_join(f, l, a, b)) continue;
+      join(f, l, a, b);
+      now[b] = a;
+    }
+    if (!r->n || r->v[r->n - 1] != a) tn__vec_push(f->a, r, a);
+  }
+}
+
 /* Kernels over the same ranges that read the same and do not need each other become one, with several outputs. */
 void tn__fuse_join(tn__fuse *f) {
   loads *l = find_loads(f);
   int *now = tn__arena_alloc(f->a, (f->seeds.n + 1) * sizeof *now);
+  kernels *readers = tn__arena_zalloc(f->a, (f->order.n + 1) * sizeof *readers);
   for (int a = 0; a < (int)f->seeds.n; a++) {
     now[a] = a;
-    for (int b = 0; b < a; b++)
-      if (may_join(f, l, a, b)) {
-        join(f, l, a, b);
-        now[b] = a;
-      }
+    join_readers(f, l, readers, a, now);
   }
+  tn__map_init(&f->places, f->a); /* by the kernels that there are now */
   for (uint32_t i = 0; i < f->order.n; i++)
-    for (uint32_t j = 0; j < f->info[i].want.n; j++)
+    for (uint32_t j = 0; j < f->info[i].want.n; j++) {
       for (int *k = &f->info[i].want.v[j].k; *k != now[*k];) *k = now[*k];
+      link_demand(f, &f->info[i], j);
+    }
 }
 
 /* ---- softmax between two contractions ---- */

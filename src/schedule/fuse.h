@@ -9,6 +9,8 @@ typedef struct tn__demand {
   int k;
   tn_node *idx, *gate, *env;
   tn_node *child_idx[3], *child_gate[3]; /* where its sources are wanted, once it has been inlined */
+  int before;                            /* the demand of the same kernel before this one, -1 */
+  int branch;                            /* of a choice that the place decides: the only source that is wanted; else 0 */
   tn_node *ranges;                       /* LIST of the ranges a reduction opens here */
   tn_node *value;                        /* the element, once emitted */
 } tn__demand;
@@ -21,6 +23,7 @@ typedef struct tn__piece {
 
 typedef struct tn__info {
   tn__vec(tn__demand) want;
+  uint32_t seen;        /* the last search that came by */
   tn__vec(int) readers; /* library calls that read it from memory */
   int buf;           /* its buffer, -1 while it has none */
   int kernel;        /* the kernel that writes that buffer */
@@ -44,6 +47,7 @@ typedef struct tn__seed { /* a kernel in the making */
   tn_node *env;             /* LIST of its output ranges */
   tn__vec(uint32_t) chain;  /* sets of output ranges that reductions are nested under; ordered by inclusion in the end */
   uint32_t size;            /* nodes inlined */
+  uint32_t aim;             /* the last search for what it writes */
 } tn__seed;
 
 typedef struct tn__fuse {
@@ -54,6 +58,8 @@ typedef struct tn__fuse {
   tn__nodes order;
   tn__map index;            /* node -> position in order */
   tn__info *info;
+  tn__map places;           /* position << 32 | kernel -> the kernel's last demand of the node */
+  uint32_t searches;
   tn__vec(tn__seed) seeds;
   tn__schedule *s;
   int64_t next_range;
@@ -73,6 +79,7 @@ tn_node *tn__index_flat(tn_ctx *c, tn_node *const *dim, tn_node *const *idx, uin
 /* flat as offset + sum coef[i] * r[i], r being ranges or 0; false if it is not of that form. */
 bool tn__index_affine(tn_ctx *c, tn_node *flat, tn_node *const *r, uint32_t n, tn_node **coef, tn_node **offset);
 int64_t tn__size_guess(const tn_node *n); /* a constant, or the most it can be (1024 where nothing is known) */
+double tn__numel_guess(const tn_node *n); /* elements of a tensor, by that */
 
 /* join.c: the spans of n, a choice by place along one axis, from the first to the last; their number.  No node that stands between n
  * and the parts is in the way of anything: only the parts are wanted. */
@@ -81,6 +88,8 @@ typedef struct tn__span {
 } tn__span;
 typedef tn__vec(tn__span) tn__spans;
 uint32_t tn__join_spans(tn__fuse *f, tn_node *n, uint32_t *axis, tn__spans *out);
+/* The source that n, a choice by place, takes at idx: 1 or 2; 0 if it is none, or takes now the one and now the other. */
+int tn__join_branch(tn__fuse *f, tn_node *n, tn_node *const *idx);
 
 /* layout.c: in which order axes are stored. */
 void tn__layout_find(tn__fuse *f);
@@ -91,6 +100,7 @@ tn_node *tn__layout_contract(tn__fuse *f);
 
 /* conv.c: convolutions for the library. */
 void tn__conv_find(tn__fuse *f);                         /* candidates, by the graph alone */
+tn_node *tn__conv_outputs(tn__fuse *f);                  /* the sink, with outputs that they cannot write themselves as copies */
 const tn__conv *tn__conv_plan(tn__fuse *f, tn_node *n);  /* as tn__gemm_plan, of a candidate */
 void tn__conv_strides(const tn__conv *v, const tn_node *n, double *stride); /* the natural layout of its result */
 
@@ -98,6 +108,7 @@ void tn__conv_strides(const tn__conv *v, const tn_node *n, double *stride); /* t
 void tn__fuse_decide(tn__fuse *f);
 void tn__fuse_join(tn__fuse *f);
 void tn__fuse_emit(tn__fuse *f);
+int tn__demand_last(const tn__fuse *f, const tn__info *in, int k); /* of kernel k; -1: it wants nothing of the node */
 bool tn__library_multiplies(const tn__fuse *f, int dtype);
 const tn__gemm *tn__gemm_plan(tn__fuse *f, tn_node *n); /* NULL: not for the library; marks operands that must stand in memory */
 bool tn__fuse_attention(tn__fuse *f, tn_node *n);       /* softmax between two contractions: both become loops */

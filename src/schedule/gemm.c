@@ -2,6 +2,8 @@
 #include "rewrite/rewrite.h"
 #include "schedule/fuse.h"
 
+enum { OWN_WORK = 1 << 26 }; /* up to here own kernels, fused with what comes after, beat two launches of a GPU's library */
+
 /* A group of axes read as one: its size and its stride in the base's memory. */
 typedef struct axis {
   tn_node *size, *stride;
@@ -131,14 +133,21 @@ static tn_node *product(tn_ctx *c, tn_node *const *dim, uint32_t n) {
 bool tn__library_multiplies(const tn__fuse *f, int dtype) { return !f->c->opt.no_library && f->dev->ops->has_gemm && f->dev->ops->has_gemm(f->dev, dtype); }
 
 /* The library writes its result row-major; a convolution's may already have been promised in another order. */
-static bool is_row_major(const tn_node *n, const uint8_t *axis) {
-  for (uint32_t i = 0; axis && i < n->rank; i++)
-    if (axis[i] != i) return false;
+static bool is_row_major(const tn_node *n, const tn__info *in) {
+  for (uint32_t i = 0; in->axis && i < n->rank; i++)
+    if (in->axis[i] != i) return false;
   return true;
 }
 
+/* The smallest form of lower/tile.c; rows or columns, whichever come to lie along memory. */
+static bool tiles_divide(const tn__gemm *g) {
+  int64_t m, n, k;
+  if (!tn__const_int(g->m, &m) || !tn__const_int(g->n, &n) || !tn__const_int(g->k, &k)) return false;
+  return k % 16 == 0 && ((m % 16 == 0 && n % 32 == 0) || (m % 32 == 0 && n % 16 == 0));
+}
+
 const tn__gemm *tn__gemm_plan(tn__fuse *f, tn_node *n) {
-  if (f->c->mode == TN_MODE_STRICT || !tn__library_multiplies(f, n->dtype) || !is_row_major(n, tn__info_of(f, n)->axis)) return NULL;
+  if (f->c->mode == TN_MODE_STRICT || (!tn__library_multiplies(f, n->dtype) && !f->dev->tiles) || !is_row_major(n, tn__info_of(f, n))) return NULL;
   uint32_t nb = (uint32_t)n->ints[0], nm = (uint32_t)n->ints[1], nn = (uint32_t)n->ints[2];
   tn_node *a = n->src[0], *b = n->src[1];
   tn__gemm g = {.dtype = n->dtype,
@@ -148,9 +157,12 @@ const tn__gemm *tn__gemm_plan(tn__fuse *f, tn_node *n) {
                 .k = product(f->c, a->dim + nb + nm, a->rank - nb - nm)};
   double work = (double)tn__size_guess(g.m) * (double)tn__size_guess(g.n) * (double)tn__size_guess(g.k);
   if (work < 512) return NULL;
+  bool own = f->dev->tiles && n->dtype == TN_F32 && tn__is_const(g.m) && tn__is_const(g.n) && tn__is_const(g.k) && work * (double)tn__size_guess(g.batch) <= OWN_WORK;
+  own |= !tn__library_multiplies(f, n->dtype);
+  if (own && !tiles_divide(&g)) return NULL;
   operand(f, a, nb, nm, &g.a);
   operand(f, b, nb, nn, &g.b);
   tn__info_of(f, g.a.base)->must = true;
   tn__info_of(f, g.b.base)->must = true;
-  return tn__arena_dup(f->a, &g, sizeof g);
+  return own ? NULL : tn__arena_dup(f->a, &g, sizeof g);
 }

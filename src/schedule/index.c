@@ -8,6 +8,12 @@ int64_t tn__size_guess(const tn_node *n) {
   return n->hi > 0 && n->hi < ((int64_t)1 << 40) ? n->hi : 1024;
 }
 
+double tn__numel_guess(const tn_node *n) {
+  double p = 1;
+  for (uint32_t i = 0; i < n->rank; i++) p *= (double)tn__size_guess(n->dim[i]);
+  return p;
+}
+
 tn_node *tn__index_flat(tn_ctx *c, tn_node *const *dim, tn_node *const *idx, uint32_t rank) {
   tn_node *flat = tn__int(c, 0), *stride = tn__int(c, 1);
   for (uint32_t i = rank; i-- > 0;) {

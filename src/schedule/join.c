@@ -5,6 +5,8 @@
  * As an expression every element would ask every part.  Found here as a list of spans instead, each part can be stored in its place. */
 #include "schedule/fuse.h"
 
+enum { MOST_CONDITIONS = 64 }; /* that are looked at to decide one choice */
+
 static tn_node *below(tn_node *n) {
   while (n->op == OP_EXPAND || n->op == OP_RESHAPE) n = n->src[0];
   return n;
@@ -24,14 +26,16 @@ static bool is_place(const tn_node *x, uint32_t *axis) {
   return found;
 }
 
-/* Where the first branch of n ends, as an index; NULL if n is no choice by place. */
-static tn_node *choice(tn_ctx *c, tn_node *n, uint32_t *axis) {
-  if (n->op != OP_WHERE || n->src[0]->op != OP_LT || !is_place(n->src[0]->src[0], axis)) return NULL;
-  tn_node *end = below(n->src[0]->src[1]);
+/* Where the places end that p holds for, as an index; NULL if p is not of that form. */
+static tn_node *end_of(tn_ctx *c, const tn_node *p, uint32_t *axis) {
+  if (p->op != OP_LT || !is_place(p->src[0], axis)) return NULL;
+  tn_node *end = below(p->src[1]);
   if (end->rank) return NULL;
   if (end->op == OP_CONST) return tn__int(c, end->ints[0]);
   return end->op == OP_CAST && end->src[0]->dtype == TN__INDEX ? end->src[0] : NULL;
 }
+
+static tn_node *choice(tn_ctx *c, const tn_node *n, uint32_t *axis) { return n->op == OP_WHERE ? end_of(c, n->src[0], axis) : NULL; }
 
 static bool ordered(tn_ctx *c, tn_node *lo, tn_node *hi) { return tn__sub(c, hi, lo)->lo >= 0; }
 
@@ -53,4 +57,26 @@ uint32_t tn__join_spans(tn__fuse *f, tn_node *n, uint32_t *axis, tn__spans *out)
     tn__vec_push(f->a, &todo, ((tn__span){s.part->src[1], s.begin, mid}));
   }
   return out->n;
+}
+
+/* Simplification makes one condition of several that must hold: each decides alone if it does not hold. */
+int tn__join_branch(tn__fuse *f, tn_node *n, tn_node *const *idx) {
+  tn_ctx *c = f->c;
+  tn__nodes todo = {0};
+  if (n->op != OP_WHERE || (n->src[0]->op != OP_LT && n->src[0]->op != OP_AND)) return 0;
+  tn__vec_push(f->a, &todo, n->src[0]);
+  bool all = true;
+  for (uint32_t i = 0; i < todo.n && i < MOST_CONDITIONS; i++) {
+    tn_node *p = todo.v[i];
+    uint32_t axis = 0;
+    if (p->op == OP_AND) {
+      tn__vec_push(f->a, &todo, p->src[0]);
+      tn__vec_push(f->a, &todo, p->src[1]);
+      continue;
+    }
+    tn_node *end = end_of(c, p, &axis);
+    if (end && ordered(c, end, idx[axis])) return 2;
+    all &= end && tn__sub(c, end, idx[axis])->lo > 0;
+  }
+  return all && todo.n <= MOST_CONDITIONS;
 }

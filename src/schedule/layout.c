@@ -144,12 +144,6 @@ static tn_node *reorder(tn_ctx *c, tn_node *x, uint32_t nb, const uint8_t *ro, u
   return tn__permute(c, x, perm);
 }
 
-static double volume(const tn_node *n) {
-  double v = 1;
-  for (uint32_t i = 0; i < n->rank; i++) v *= (double)tn__size_guess(n->dim[i]);
-  return v;
-}
-
 static void order_group(const double *stride, uint8_t *axis, uint32_t n) {
   for (uint32_t i = 0; i < n; i++) axis[i] = (uint8_t)i;
   tn__layout_sort(stride, axis, n);
@@ -177,7 +171,7 @@ static tn_node *order_axes(tn__fuse *f, tn_node *n, tn_node *x, tn_node *y, bool
   uint8_t m[TN_MAX_RANK], k[TN_MAX_RANK], r[TN_MAX_RANK];
   order_group(sa + nb, m, nm);
   order_group(sb + nb, r, nn);
-  bool lead_a = volume(a) >= volume(b);
+  bool lead_a = tn__numel_guess(a) >= tn__numel_guess(b);
   order_group(lead_a ? sa + nb + nm : sb + nb + nn, k, nk);
   if (nn == 3 && sorted(r, nn) && folded) r[0] = 1, r[1] = 2, r[2] = 0; /* (channel, row, column) */
   tn_node *z = tn__contract(c, reorder(c, x, nb, m, nm, k, nk), reorder(c, y, nb, r, nn, k, nk), (int)nb, (int)nm, (int)nn, (int)nk);

@@ -45,13 +45,20 @@ static void survey(tn__fuse *f) {
   tn__layout_find(f);
 }
 
+static void change(tn__fuse *f, tn_node *sink) {
+  if (sink == f->sink) return;
+  f->sink = sink;
+  survey(f);
+}
+
 tn__schedule *tn__schedule_make(tn_ctx *c, tn__arena *a, tn_node *sink, tn__device *dev) {
   tn__spec_tensor(c, sink);
   tn__fuse f = {.c = c, .a = a, .dev = dev, .sink = sink, .next_range = 100};
   f.s = tn__arena_zalloc(a, sizeof *f.s);
   survey(&f);
-  f.sink = tn__layout_contract(&f);
-  if (f.sink != sink) survey(&f);
+  change(&f, tn__layout_contract(&f));
+  change(&f, tn__conv_outputs(&f));
+  tn__map_init(&f.places, a);
   add_inputs(&f);
   tn__fuse_decide(&f);
   tn__fuse_join(&f);

@@ -5,7 +5,9 @@
 #include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <sched.h>
 #include <stdio.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -158,6 +160,30 @@ static void test_unusable_cache(void **state) {
   close_cpu(&f);
 }
 
+/* One on a disk that is really full: likewise.  Mounting takes privileges. */
+static void test_full_cache(void **state) {
+  char dir[64], path[128];
+  fixture f;
+  (void)state;
+  new_dir(dir);
+  bool mounted = !unshare(CLONE_NEWNS) && !mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) && !mount("tmpfs", dir, "tmpfs", 0, "size=64k");
+  if (!mounted) {
+    rmdir(dir);
+    skip();
+  }
+  snprintf(path, sizeof path, "%s/filling", dir);
+  FILE *file = fopen(path, "w");
+  assert_non_null(file);
+  for (int i = 0; i < 1 << 16; i++) fputs("full", file);
+  assert_int_not_equal(fclose(file), 0);
+  open_cpu(&f, getenv("TENET_CC"), dir, 2);
+  assert_int_equal(compile(&f), TN_OK);
+  check_runs(&f);
+  close_cpu(&f);
+  assert_int_equal(umount(dir), 0);
+  rmdir(dir);
+}
+
 static void test_no_compiler(void **state) {
   static const char *const none[] = {"", "/no/such/compiler", "tenet-no-such-compiler", "/"};
   (void)state;
@@ -276,7 +302,7 @@ static void test_products(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_slices),      cmocka_unit_test(test_cache),            cmocka_unit_test(test_unusable_cache),
+      cmocka_unit_test(test_slices),      cmocka_unit_test(test_cache),            cmocka_unit_test(test_unusable_cache), cmocka_unit_test(test_full_cache),
       cmocka_unit_test(test_no_compiler), cmocka_unit_test(test_failing_compiler), cmocka_unit_test(test_hanging_compiler), cmocka_unit_test(test_products),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -245,6 +245,28 @@ static void no_memory(void **state) {
   tn__cache_close(&c);
 }
 
+static void contents(void **state) {
+  (void)state;
+  tn__cache c, none = {.mem = &mem};
+  const char *got;
+  size_t size = 77;
+  tn__cache_open(&c, &mem, below("h"));
+  assert_null(tn__cache_read(&c, key_of("k"), ".bin", &arena, &size));
+  tn__cache_write(&c, key_of("k"), ".bin", "one\0two", 7, &arena);
+  assert_non_null(got = tn__cache_read(&c, key_of("k"), ".bin", &arena, &size));
+  assert_int_equal(size, 7);
+  assert_memory_equal(got, "one\0two", 7);
+  tn__cache_write(&c, key_of("k"), ".bin", "", 0, &arena); /* replaces */
+  assert_non_null(tn__cache_read(&c, key_of("k"), ".bin", &arena, &size));
+  assert_int_equal(size, 0);
+  const char *path = tn__cache_find(&c, key_of("k"), ".bin", &arena);
+  assert_int_equal(truncate(path, size_of(path) - 1), 0);
+  assert_null(tn__cache_read(&c, key_of("k"), ".bin", &arena, &size));
+  tn__cache_write(&none, key_of("k"), ".bin", "x", 1, &arena);
+  assert_null(tn__cache_read(&none, key_of("k"), ".bin", &arena, &size));
+  tn__cache_close(&c);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(keys, open_all, close_all),
@@ -254,6 +276,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(unusable_directories, open_all, close_all),
       cmocka_unit_test_setup_teardown(disk_that_fails, open_all, close_all),
       cmocka_unit_test_setup_teardown(no_memory, open_all, close_all),
+      cmocka_unit_test_setup_teardown(contents, open_all, close_all),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

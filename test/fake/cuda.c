@@ -176,6 +176,21 @@ int cuStreamBeginCapture_v2(void *s, int mode) {
   graph = calloc(1, sizeof *graph);
   return OK;
 }
+/* The order of the calls is kept, which every order of waiting allows; the number of calls so far stands for the node. */
+int cuStreamGetCaptureInfo_v2(void *s, int *status, uint64_t *id, void **g, void *const **nodes, size_t *n) {
+  static void *last;
+  (void)id, (void)g;
+  last = graph;
+  *status = graph ? 1 : 0;
+  *nodes = &last;
+  *n = graph ? 1 : 0;
+  return s && graph ? OK : CAPTURE;
+}
+int cuStreamUpdateCaptureDependencies(void *s, void *const *nodes, size_t n, unsigned flags) {
+  for (size_t i = 0; i < n; i++)
+    if (nodes[i] != graph) return INVALID;
+  return s && graph && flags == 1 ? OK : CAPTURE;
+}
 int cuStreamEndCapture(void *s, list **g) { return *g = graph, graph = NULL, state.graphs += *g != NULL, s && *g ? OK : CAPTURE; }
 int cuGraphDestroy(list *g) { return free(g), state.graphs--, OK; }
 int cuGraphInstantiateWithFlags(list **e, const list *g, unsigned long long flags) {

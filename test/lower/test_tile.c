@@ -68,7 +68,8 @@ static void products(void **s) {
   static const row rows[] = {
       {TN_BF16, {false, false}, 1, 128, 256, 64, false}, {TN_BF16, {true, true}, 1, 128, 256, 64, true},
       {TN_F16, {false, true}, 2, 128, 256, 64, true},    {TN_F32, {false, false}, 1, 128, 256, 16, true},
-      {TN_F32, {true, true}, 1, 128, 512, 16, false},
+      {TN_F32, {true, true}, 1, 128, 512, 16, false},   {TN_F32, {false, true}, 1, 16, 32, 16, true},
+      {TN_F32, {true, false}, 3, 32, 96, 144, true},
   };
   const char *device = getenv("TENET_DEVICE");
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) check(&rows[i], device ? device : "ref:sm_90", !device || !strncmp(device, "cuda", 4));

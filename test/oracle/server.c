@@ -1,14 +1,14 @@
 /* Computes what numpy_oracle.py asks for.  Requests come on stdin, one a line, a tensor's bytes behind its line:
  *   in DTYPE RANK SIZE...                              a tensor; it gets the next number, from 0
  *   op NAME NX X... NI INT... NF FLOAT...              a function of tensors, integers and floats; the result gets the next number
- *   out NUMBER                                         answered by "DTYPE RANK SIZE...", and the bytes; or "error TEXT"
+ *   out N NUMBER...                                    realises them at once; each is answered by "DTYPE RANK SIZE..." and its bytes, or "error TEXT"
  *   end                                                forgets all tensors */
 #include "tenet/tenet.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST = 256, ARGS = 64 };
+enum { MOST = 4096, ARGS = 64 };
 
 typedef struct args {
   tn_tensor *x[ARGS];
@@ -77,6 +77,7 @@ static const row table[] = {
 };
 
 static tn_tensor *made[MOST];
+static char *failed[MOST]; /* why there is no such tensor */
 static int count;
 
 _Noreturn static void give_up(const char *why) {
@@ -90,9 +91,17 @@ static long long number(void) {
   return v;
 }
 
-static void push(tn_tensor *t) {
+static void push(tn_ctx *c, tn_tensor *t) {
   if (count == MOST) give_up("too many tensors");
+  if (!t) failed[count] = strdup(tn_last_error(c)->text);
   made[count++] = t;
+  tn_clear_error(c);
+}
+
+static void forget(tn_ctx *c) {
+  for (; count; count--) free(failed[count - 1]), failed[count - 1] = NULL;
+  tn_scope_end(c);
+  tn_scope_begin(c);
 }
 
 static void take_input(tn_ctx *c) {
@@ -103,11 +112,11 @@ static void take_input(tn_ctx *c) {
   for (int i = 0; i < rank; i++) shape[i] = number(), bytes *= (size_t)shape[i];
   char *data = malloc(bytes + 1);
   if (getchar() != '\n' || !data || fread(data, 1, bytes, stdin) != bytes) give_up("a tensor is cut short");
-  push(tn_from(c, dtype, shape, rank, data));
+  push(c, tn_from(c, dtype, shape, rank, data));
   free(data);
 }
 
-static void apply(void) {
+static void apply(tn_ctx *c) {
   char name[64];
   args a = {0};
   if (scanf("%63s %63s", name, a.word) != 2) give_up("no function");
@@ -120,19 +129,18 @@ static void apply(void) {
     if (scanf("%lf", &a.f[i]) != 1) give_up("a float was expected");
   for (size_t r = 0; r < sizeof table / sizeof *table; r++)
     if (!strcmp(table[r].name, name)) {
-      push(table[r].fn(&a));
+      push(c, table[r].fn(&a));
       return;
     }
   give_up(name);
 }
 
-static void answer(tn_ctx *c) {
-  tn_tensor *t = made[number()];
+static void answer_one(tn_ctx *c, tn_tensor *t, const char *why) {
   tn_dim shape[TN_MAX_RANK];
   size_t bytes = tn_nbytes(t);
   char *data = malloc(bytes + 1);
   if (!t || !data || tn_read(t, data, bytes) != TN_OK) {
-    printf("error %s\n", tn_last_error(c)->text);
+    printf("error %s\n", why ? why : tn_last_error(c)->text);
     tn_clear_error(c);
   } else {
     tn_shape(t, shape);
@@ -141,8 +149,20 @@ static void answer(tn_ctx *c) {
     putchar('\n');
     fwrite(data, 1, bytes, stdout);
   }
-  fflush(stdout);
   free(data);
+}
+
+static void answer(tn_ctx *c) {
+  int n = (int)number(), at[MOST], good = 0;
+  tn_tensor *all[MOST];
+  for (int i = 0; i < n; i++) {
+    at[i] = (int)number();
+    if (made[at[i]]) all[good++] = made[at[i]];
+  }
+  tn_realize(all, good);
+  tn_clear_error(c); /* the reads say it again */
+  for (int i = 0; i < n; i++) answer_one(c, made[at[i]], failed[at[i]]);
+  fflush(stdout);
 }
 
 int main(int argc, char **argv) {
@@ -152,9 +172,9 @@ int main(int argc, char **argv) {
   tn_scope_begin(c);
   while (scanf("%7s", verb) == 1) {
     if (!strcmp(verb, "in")) take_input(c);
-    else if (!strcmp(verb, "op")) apply();
+    else if (!strcmp(verb, "op")) apply(c);
     else if (!strcmp(verb, "out")) answer(c);
-    else if (!strcmp(verb, "end")) count = 0, tn_scope_end(c), tn_scope_begin(c);
+    else if (!strcmp(verb, "end")) forget(c);
     else give_up(verb);
   }
   tn_ctx_close(c);

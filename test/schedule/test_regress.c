@@ -161,6 +161,38 @@ static const row rows[] = {
      "%10 = pad f32[7,2,5,2] %9 0 0 1 0 0 0 0 0\n"
      "%11 = add f32[7,2,5,2] %5 %10\n"
      "%12 = sink void %11 {\"outputs\"}\n"},
+    {"the loops of a kept row stand beside one another, not one in the other",
+     "%1 = param f32[5,7] 5 7 {0 0}\n"
+     "%2 = erf f32[5,7] %1\n"
+     "%3 = reshape f32[1,5,7] %2 1 5 7\n"
+     "%4 = expand f32[5,5,7] %3 5 5 7\n"
+     "%5 = reshape f32[5,1,7] %2 5 1 7\n"
+     "%6 = expand f32[5,5,7] %5 5 5 7\n"
+     "%7 = min f32[5,5,7] %4 %6\n"
+     "%8 = sink void %7 %2 {\"outputs\"}\n"},
+    {"so for what a group reads",
+     "%1 = param f32[5,2] 5 2 {0 0}\n"
+     "%2 = contract f32[5,5] %1 %1 {0 1 1 1}\n"
+     "%3 = floor f32[5,5] %2\n"
+     "%4 = sum f32 %3 {0 1}\n"
+     "%5 = sink void %4 {\"outputs\"}\n"},
+    {"gather from an axis that may be empty",
+     "%1 = var index {\"B\" 1 13}\n"
+     "%2 = param bool[B,8] %1 8 {0 0}\n"
+     "%3 = add index %1 -1\n"
+     "%4 = shrink bool[B - 1,4] %2 1 0 %3 4 {1 2}\n"
+     "%5 = param i32 {1 0}\n"
+     "%6 = gather bool[4] %4 %5\n"
+     "%7 = sink void %6 {\"outputs\"}\n"},
+    {"scatter into an axis that may be empty",
+     "%1 = var index {\"B\" 1 13}\n"
+     "%2 = param i8[B,8,4,2] %1 8 4 2 {0 0}\n"
+     "%3 = add index %1 -1\n"
+     "%4 = shrink i8[B - 1,3,4,2] %2 1 0 0 0 %3 3 4 2 {1 3 1 1}\n"
+     "%5 = param i64[B] %1 {1 0}\n"
+     "%6 = param i8[B,3,4,2] %1 3 4 2 {2 0}\n"
+     "%7 = scatter i8[B - 1,3,4,2] %4 %5 %6\n"
+     "%8 = sink void %7 {\"outputs\"}\n"},
 };
 
 static void check(const row *r, const char *device, tn_mode mode, form f) {
@@ -170,7 +202,7 @@ static void check(const row *r, const char *device, tn_mode mode, form f) {
   assert_non_null(c);
   if (f != PLAIN) take_form(tn__device_get(c, 0), f);
   if (!graph_parse(c, r->text, 1, mode != TN_MODE_STRICT, &g)) fail_msg("%s: %s", r->name, tn_last_error(c)->text);
-  if (!graph_agrees(c, &g, why, sizeof why)) fail_msg("%s (mode %d, form %d): %s", r->name, mode, (int)f, why);
+  if (!graph_agrees_always(c, &g, why, sizeof why)) fail_msg("%s (mode %d, form %d): %s", r->name, mode, (int)f, why);
   graph_free(c, &g);
   tn_ctx_close(c);
 }

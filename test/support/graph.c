@@ -486,8 +486,10 @@ static void do_parse(tn_ctx *c, void *arg) {
   if (root->op != OP_SINK) root = tn__sink(c, &root, 1, "outputs");
   tn__topo(&c->scratch, &root, 1, &all);
   uint32_t slots = 0;
-  for (uint32_t i = 0; i < all.n; i++)
+  for (uint32_t i = 0; i < all.n; i++) {
     if (all.v[i]->op == OP_PARAM && all.v[i]->ints[0] >= slots) slots = (uint32_t)all.v[i]->ints[0] + 1;
+    if (all.v[i]->op == OP_VAR) j->g->var = tn__node_keep(all.v[i]);
+  }
   for (uint32_t s = 0; s < slots; s++) {
     j->g->data[j->g->nleaf++] = NULL;
     for (uint32_t i = 0; i < all.n; i++) {
@@ -717,6 +719,17 @@ bool graph_agrees(tn_ctx *c, const graph *g, char *why, size_t size) {
   return good;
 }
 
+bool graph_agrees_always(tn_ctx *c, graph *g, char *why, size_t size) {
+  if (!g->var) return graph_agrees(c, g, why, size);
+  const int64_t bounds[] = {g->var->lo, (g->var->lo + g->var->hi) / 2, g->var->hi};
+  bool good = true;
+  for (int i = 0; i < 3 && good; i++) {
+    g->bound = bounds[i];
+    good = graph_agrees(c, g, why, size);
+  }
+  return good;
+}
+
 /* ---- shrinking ------------------------------------------------------------------------------------------------------------- */
 
 typedef struct cut_job {
@@ -825,18 +838,13 @@ static void report(tn_ctx *c, graph *g, char *why, size_t size, const char *name
 bool graph_try(tn_ctx *c, graph_dice *d, const graph_size *size, const char *name) {
   graph g;
   char why[512] = "";
-  bool good = true;
   if (!graph_random(c, d, size, &g)) return false;
   if (getenv("FUZZ_PRINT")) {
     char *text = graph_text(c, &g);
     fprintf(stderr, "%s:\n%s", name, text);
     free(text);
   }
-  const int64_t bounds[] = {1, (size->symbolic + 1) / 2, size->symbolic};
-  for (int i = 0; i < (g.var ? 3 : 1) && good; i++) {
-    g.bound = bounds[i];
-    good = graph_agrees(c, &g, why, sizeof why);
-  }
+  bool good = graph_agrees_always(c, &g, why, sizeof why);
   if (!good) report(c, &g, why, sizeof why, name);
   graph_free(c, &g);
   return good;

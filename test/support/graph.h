@@ -39,10 +39,12 @@ tn_node *graph_leaf(tn_ctx *c, graph *g, graph_dice *d, int dtype, tn_node *cons
 bool graph_parse(tn_ctx *c, const char *text, uint64_t seed, bool plain, graph *out);
 /* Realises all outputs and compares.  On a difference or an error, says what in `why`. */
 bool graph_agrees(tn_ctx *c, const graph *g, char *why, size_t size);
+/* With the least, a middle and the greatest value of the symbolic size in turn, if there is one. */
+bool graph_agrees_always(tn_ctx *c, graph *g, char *why, size_t size);
 /* Makes a failing graph smaller while it still fails. */
 void graph_shrink(tn_ctx *c, graph *g);
 char *graph_text(tn_ctx *c, const graph *g); /* to be freed */
 void graph_free(tn_ctx *c, graph *g);
-/* graph_random, graph_agrees (a symbolic size is the least, a middle and the greatest in turn); a failure is shrunk and printed, with `name`. */
+/* graph_random, graph_agrees_always; a failure is shrunk and printed, with `name`. */
 bool graph_try(tn_ctx *c, graph_dice *d, const graph_size *size, const char *name);
 #endif

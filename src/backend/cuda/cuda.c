@@ -84,6 +84,7 @@ static void close_cuda(tn__device *d) {
     api->context_use(self->context);
     if (self->stream) api->stream_wait(self->stream);
     tn__cuda_products_close(d);
+    tn__cuda_convs_close(d);
     tn__cuda_ring_close(self);
     if (self->stream) api->stream_destroy(self->stream);
     if (self->pool) api->pool_trim(self->pool, 0);
@@ -141,8 +142,11 @@ static const tn__device_ops cuda_ops = {
     .close = close_cuda,
     .has_gemm = tn__cuda_has_gemm,
     .gemm = tn__cuda_gemm,
+    .has_conv = tn__cuda_has_conv,
+    .conv = tn__cuda_conv,
     .sync = wait_for_all,
     .record = tn__cuda_record,
+    .after = tn__cuda_after,
     .recorded = tn__cuda_recorded,
     .replay = tn__cuda_replay,
     .forget = tn__cuda_forget,

@@ -29,16 +29,21 @@ static const slot nvrtc_slots[] = {TN__CUDA_NVRTC(SLOT)};
 #define TABLE tn__cuda_lt
 static const slot lt_slots[] = {TN__CUDA_LT(SLOT)};
 #undef TABLE
+#define TABLE tn__cuda_dnn
+static const slot dnn_slots[] = {TN__CUDA_DNN(SLOT){"cudnnGetErrorString", offsetof(tn__cuda_dnn, error_text)}};
+#undef TABLE
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
 /* What is loaded, or why it is not: `why` is empty if all went well. */
 static struct library {
   pthread_once_t once;
   char why[200];
-} driver_state = {.once = PTHREAD_ONCE_INIT}, nvrtc_state = {.once = PTHREAD_ONCE_INIT}, lt_state = {.once = PTHREAD_ONCE_INIT};
+} driver_state = {.once = PTHREAD_ONCE_INIT}, nvrtc_state = {.once = PTHREAD_ONCE_INIT}, lt_state = {.once = PTHREAD_ONCE_INIT},
+  dnn_state = {.once = PTHREAD_ONCE_INIT};
 static tn__cuda_driver driver;
 static tn__cuda_nvrtc nvrtc;
 static tn__cuda_lt lt;
+static tn__cuda_dnn dnn;
 static int driver_version;
 
 static void explain(struct library *l, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -54,24 +59,26 @@ static void explain(struct library *l, const char *fmt, ...) {
 /* A library by the names it may have, the best first, and its folder among Python's wheels. */
 typedef struct stem {
   const char *name[3], *wheel;
+  int version; /* its own; 0: that of CUDA */
 } stem;
 
 /* The plain NVRTC holds a lock while it compiles; its alternative can be used by several threads at once. */
-static const stem nvrtc_stem = {{"libnvrtc.alt.so", "libnvrtc.so", NULL}, "/nvidia/cuda_nvrtc/lib"};
-static const stem lt_stem = {{"libcublasLt.so", NULL}, "/nvidia/cublas/lib"};
+static const stem nvrtc_stem = {{"libnvrtc.alt.so", "libnvrtc.so", NULL}, "/nvidia/cuda_nvrtc/lib", 0};
+static const stem lt_stem = {{"libcublasLt.so", NULL}, "/nvidia/cublas/lib", 0};
+static const stem dnn_stem = {{"libcudnn.so", NULL}, "/nvidia/cudnn/lib", 9};
 
 enum { MAJORS = 3 };
 
 /* The driver's own major version first: it loads nothing newer than itself. */
-static int major_at(int i) {
+static int major_at(const stem *s, int i) {
   static const int known[MAJORS] = {0, 13, 12};
-  return i ? known[i] : driver_version / 1000;
+  return s->version ? s->version : i ? known[i] : driver_version / 1000;
 }
 
 static bool is_in(const char *dir, const stem *s, char *path, size_t size) {
   for (int i = 0; i < MAJORS; i++)
     for (int k = 0; s->name[k]; k++) {
-      int n = snprintf(path, size, "%s/%s.%d", dir, s->name[k], major_at(i));
+      int n = snprintf(path, size, "%s/%s.%d", dir, s->name[k], major_at(s, i));
       if (n > 0 && (size_t)n < size && !access(path, R_OK)) return true;
     }
   return false;
@@ -109,10 +116,11 @@ static void *open_toolkit(const stem *s, struct library *l) {
   for (int i = 0; i < MAJORS && !handle; i++)
     for (int k = 0; s->name[k] && !handle; k++) {
       last = s->name[k];
-      snprintf(path, sizeof path, "%s.%d", last, major_at(i));
+      snprintf(path, sizeof path, "%s.%d", last, major_at(s, i));
       handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     }
-  if (!handle) explain(l, "%s was not found (of CUDA %d or an older one; TENET_CUDA_PATH may name its folder)", last, driver_version ? driver_version / 1000 : 13);
+  if (!handle && s->version) explain(l, "%s.%d was not found (TENET_CUDA_PATH may name its folder)", last, s->version);
+  else if (!handle) explain(l, "%s was not found (of CUDA %d or an older one; TENET_CUDA_PATH may name its folder)", last, driver_version ? driver_version / 1000 : 13);
   return handle;
 }
 
@@ -164,6 +172,11 @@ static void load_lt(void) {
   find_all(handle, "libcublasLt.so", lt_slots, COUNT(lt_slots), &lt, &lt_state);
 }
 
+static void load_dnn(void) {
+  void *handle = open_toolkit(&dnn_stem, &dnn_state);
+  find_all(handle, "libcudnn.so", dnn_slots, COUNT(dnn_slots), &dnn, &dnn_state);
+}
+
 static bool load(struct library *l, void (*how)(void), const char **why) {
   pthread_once(&l->once, how);
   if (why) *why = l->why;
@@ -175,6 +188,8 @@ const tn__cuda_driver *tn__cuda_load_driver(const char **why) { return load(&dri
 const tn__cuda_nvrtc *tn__cuda_load_nvrtc(const char **why) { return load(&nvrtc_state, load_nvrtc, why) ? &nvrtc : NULL; }
 
 const tn__cuda_lt *tn__cuda_load_lt(const char **why) { return load(&lt_state, load_lt, why) ? &lt : NULL; }
+
+const tn__cuda_dnn *tn__cuda_load_dnn(const char **why) { return load(&dnn_state, load_dnn, why) ? &dnn : NULL; }
 
 int tn__cuda_driver_version(void) { return driver_version; }
 

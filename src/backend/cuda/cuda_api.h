@@ -16,10 +16,12 @@ typedef struct tn__cu_module *tn__cu_module;
 typedef struct tn__cu_function *tn__cu_function;
 typedef struct tn__cu_pool *tn__cu_pool;
 typedef struct tn__cu_graph *tn__cu_graph;
+typedef struct tn__cu_node *tn__cu_node;
 typedef struct tn__cu_exec *tn__cu_exec;
 typedef uint64_t tn__cu_address;
 typedef struct tn__nvrtc_program *tn__nvrtc_program;
 typedef void *tn__lt_handle; /* of any kind */
+typedef void *tn__dnn_handle;
 
 /* ---- the driver: libcuda ---- */
 
@@ -31,6 +33,7 @@ enum {
   CU_NON_BLOCKING = 1,          /* a stream that does not wait for the default one */
   CU_NO_TIMING = 2,             /* an event */
   CU_CAPTURE_THREAD_LOCAL = 1,
+  CU_SET_DEPENDENCIES = 1,
 };
 
 #define TN__CUDA_DRIVER(X)                                                                                                       \
@@ -74,6 +77,9 @@ enum {
   X(launch, "cuLaunchKernel", (tn__cu_function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,    \
                                unsigned shared, tn__cu_stream, void **argument, void **extra))                                   \
   X(capture_begin, "cuStreamBeginCapture_v2", (tn__cu_stream, int))                                                              \
+  X(capture_info, "cuStreamGetCaptureInfo_v2",                                                                                    \
+    (tn__cu_stream, int *, uint64_t *, tn__cu_graph *, tn__cu_node const **, size_t *))                                           \
+  X(capture_depend, "cuStreamUpdateCaptureDependencies", (tn__cu_stream, tn__cu_node *, size_t, unsigned))                        \
   X(capture_end, "cuStreamEndCapture", (tn__cu_stream, tn__cu_graph *))                                                          \
   X(graph_destroy, "cuGraphDestroy", (tn__cu_graph))                                                                             \
   X(exec_create, "cuGraphInstantiateWithFlags", (tn__cu_exec *, tn__cu_graph, unsigned long long))                               \
@@ -133,6 +139,51 @@ typedef struct tn__lt_choice {
                                  const void *beta, const void *c, tn__lt_handle, void *d, tn__lt_handle, const tn__lt_algo *, \
                                  void *workspace, size_t, tn__cu_stream))
 
+/* ---- convolutions: libcudnn 9 ---- */
+
+enum {
+  DNN_FLOAT = 0, DNN_HALF = 2, DNN_BFLOAT16 = 9,
+  DNN_NCHW = 0, DNN_NHWC = 1,
+  DNN_TENSOR_OP_MATH = 1, DNN_TENSOR_OP_MATH_CONVERT = 2, DNN_FMA_MATH = 3,
+  DNN_CROSS_CORRELATION = 1,
+};
+
+typedef struct tn__dnn_choice {
+  int algo, status;
+  float time;
+  size_t memory;
+  int deterministic, math;
+  int reserved[3];
+} tn__dnn_choice;
+
+/* The three kinds have functions of one form: the operands that are read, then the one that is written. */
+#define TN__DNN_CHOOSE (tn__dnn_handle, tn__dnn_handle a, tn__dnn_handle b, tn__dnn_handle conv, tn__dnn_handle out, int, int *, tn__dnn_choice *)
+#define TN__DNN_RUN                                                                                                              \
+  (tn__dnn_handle, const void *alpha, tn__dnn_handle, const void *a, tn__dnn_handle, const void *b, tn__dnn_handle conv, int algo, \
+   void *space, size_t, const void *beta, tn__dnn_handle, void *out)
+
+#define TN__CUDA_DNN(X)                                                                                                          \
+  X(create, "cudnnCreate", (tn__dnn_handle *))                                                                                   \
+  X(destroy, "cudnnDestroy", (tn__dnn_handle))                                                                                   \
+  X(set_stream, "cudnnSetStream", (tn__dnn_handle, tn__cu_stream))                                                               \
+  X(tensor_create, "cudnnCreateTensorDescriptor", (tn__dnn_handle *))                                                            \
+  X(tensor_destroy, "cudnnDestroyTensorDescriptor", (tn__dnn_handle))                                                            \
+  X(tensor_set, "cudnnSetTensor4dDescriptor", (tn__dnn_handle, int format, int type, int n, int c, int h, int w))                \
+  X(filter_create, "cudnnCreateFilterDescriptor", (tn__dnn_handle *))                                                            \
+  X(filter_destroy, "cudnnDestroyFilterDescriptor", (tn__dnn_handle))                                                            \
+  X(filter_set, "cudnnSetFilter4dDescriptor", (tn__dnn_handle, int type, int format, int k, int c, int r, int s))                \
+  X(conv_create, "cudnnCreateConvolutionDescriptor", (tn__dnn_handle *))                                                         \
+  X(conv_destroy, "cudnnDestroyConvolutionDescriptor", (tn__dnn_handle))                                                         \
+  X(conv_set, "cudnnSetConvolution2dDescriptor", (tn__dnn_handle, int pad_h, int pad_w, int stride_h, int stride_w, int dilation_h, \
+                                                  int dilation_w, int mode, int compute))                                        \
+  X(conv_set_math, "cudnnSetConvolutionMathType", (tn__dnn_handle, int))                                                         \
+  X(choose_forward, "cudnnGetConvolutionForwardAlgorithm_v7", TN__DNN_CHOOSE)                                                    \
+  X(choose_data, "cudnnGetConvolutionBackwardDataAlgorithm_v7", TN__DNN_CHOOSE)                                                  \
+  X(choose_filter, "cudnnGetConvolutionBackwardFilterAlgorithm_v7", TN__DNN_CHOOSE)                                              \
+  X(forward, "cudnnConvolutionForward", TN__DNN_RUN)                                                                             \
+  X(data, "cudnnConvolutionBackwardData", TN__DNN_RUN)                                                                           \
+  X(filter, "cudnnConvolutionBackwardFilter", TN__DNN_RUN)
+
 /* ---- loading ---- */
 
 #define TN__CUDA_MEMBER(member, symbol, parameters) int(*member) parameters;
@@ -145,11 +196,16 @@ typedef struct tn__cuda_nvrtc {
 typedef struct tn__cuda_lt {
   TN__CUDA_LT(TN__CUDA_MEMBER)
 } tn__cuda_lt;
+typedef struct tn__cuda_dnn {
+  TN__CUDA_DNN(TN__CUDA_MEMBER)
+  const char *(*error_text)(int);
+} tn__cuda_dnn;
 
 /* NULL if the library or a function of it is missing; *why then says so (it may be NULL).  The driver is initialised. */
 const tn__cuda_driver *tn__cuda_load_driver(const char **why);
 const tn__cuda_nvrtc *tn__cuda_load_nvrtc(const char **why);
 const tn__cuda_lt *tn__cuda_load_lt(const char **why);
+const tn__cuda_dnn *tn__cuda_load_dnn(const char **why);
 int tn__cuda_driver_version(void); /* 13000: 13.0; 0 without a driver */
 /* Is there an NVRTC?  Looks for its file, and loads it only where that tells nothing. */
 bool tn__cuda_has_nvrtc(void);

@@ -1,5 +1,6 @@
 /* Recordings: what is asked of the stream between record and recorded becomes a CUDA graph, which is submitted by one call. */
 #include "backend/cuda/state.h"
+#include <string.h>
 
 struct tn__recording {
   tn__cu_exec exec;
@@ -11,7 +12,30 @@ tn_status tn__cuda_record(tn__device *d) {
   /* Other threads may go on using CUDA as they like. */
   if (!status) status = tn__cuda_check(d, self->api->capture_begin(self->stream, CU_CAPTURE_THREAD_LOCAL), "starting a recording");
   self->recording = status == TN_OK;
+  memset(&self->last, 0, sizeof self->last);
   return status;
+}
+
+/* Notes the node that the item before ended with.  Each call of the stream follows the one before it, so there is one. */
+static tn_status close_item(tn__device *d) {
+  tn__cuda *self = d->self;
+  int state;
+  const tn__cu_node *node;
+  size_t n;
+  tn_status status = tn__cuda_check(d, self->api->capture_info(self->stream, &state, NULL, NULL, &node, &n), "asking what was recorded");
+  if (!status) tn__vec_push(&d->ctx->scratch, &self->last, n == 1 ? node[0] : NULL);
+  return status;
+}
+
+tn_status tn__cuda_after(tn__device *d, uint32_t item, const uint32_t *before, uint32_t n) {
+  tn__cuda *self = d->self;
+  tn_status status = item ? close_item(d) : TN_OK;
+  if (status) return status;
+  tn__cu_node *node = tn__alloc(d->ctx, (n + 1) * sizeof *node);
+  uint32_t m = 0;
+  for (uint32_t i = 0; i < n; i++)
+    if (self->last.v[before[i]]) node[m++] = self->last.v[before[i]];
+  return tn__cuda_check(d, self->api->capture_depend(self->stream, node, m, CU_SET_DEPENDENCIES), "ordering what is recorded");
 }
 
 tn__recording *tn__cuda_recorded(tn__device *d) {

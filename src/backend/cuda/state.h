@@ -20,6 +20,7 @@ typedef struct tn__cuda_ring {
 } tn__cuda_ring;
 
 typedef struct tn__cuda_products tn__cuda_products; /* product.c */
+typedef struct tn__cuda_convs tn__cuda_convs;       /* conv.c */
 
 typedef struct tn__cuda {
   const tn__cuda_driver *api;
@@ -30,9 +31,11 @@ typedef struct tn__cuda {
   tn__cu_pool pool;       /* NULL: the driver has none, blocks are allocated one by one */
   tn__cuda_ring ring;
   tn__cuda_products *products; /* NULL until the first one */
+  tn__cuda_convs *convs;
   char started[64];       /* the kernel or call that was started last, for messages */
-  bool no_products;       /* the library does not start */
+  bool no_products, no_convs; /* the library does not start */
   bool recording, lost;
+  tn__vec(tn__cu_node) last; /* recording: the node each item ended with; NULL: it did nothing */
 } tn__cuda;
 
 /* TN_OK if `result` is 0; else records the driver's words for what was being done ("%s: %s failed: ...") and says which status that is. */
@@ -55,8 +58,13 @@ tn_status tn__cuda_launch(tn__device *d, tn__code *code, uint32_t i, void *const
 bool tn__cuda_has_gemm(tn__device *d, int dtype);
 tn_status tn__cuda_gemm(tn__device *d, const tn__product *g);
 void tn__cuda_products_close(tn__device *d);
+/* conv.c */
+bool tn__cuda_has_conv(tn__device *d, int dtype);
+tn_status tn__cuda_conv(tn__device *d, const tn__conv_call *v);
+void tn__cuda_convs_close(tn__device *d);
 /* graph.c */
 tn_status tn__cuda_record(tn__device *d);
+tn_status tn__cuda_after(tn__device *d, uint32_t item, const uint32_t *before, uint32_t n);
 tn__recording *tn__cuda_recorded(tn__device *d);
 tn_status tn__cuda_replay(tn__device *d, tn__recording *r);
 void tn__cuda_forget(tn__device *d, tn__recording *r);

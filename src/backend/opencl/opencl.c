@@ -3,6 +3,7 @@
 #include "backend/opencl/state.h"
 #include "render/render.h"
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 
 enum { MAX_PLATFORMS = 16, MAX_DEVICES = 32, MAX_GROUP = 1024, CPU_GROUP = 64 };
@@ -135,7 +136,7 @@ static void add_device(tn_ctx *c, const tn__cl *api, const found *f, int number,
   api->device_info(f->device, CL_DEVICE_NAME, sizeof what, what, NULL);
   api->platform_info(f->platform, CL_PLATFORM_NAME, sizeof platform, platform, NULL);
   snprintf(name, sizeof name, "opencl:%d", number);
-  tn__sb_printf(&text, "%.40s (%.24s), %.1f GiB, %d units%s%s; probed in %.1f ms", what, platform,
+  tn__sb_printf(&text, "%.40s (%.32s), %.1f GiB, %d units%s%s; probed in %.1f ms", what, platform,
                 (double)ask(api, f->device, CL_DEVICE_GLOBAL_MEM_SIZE) / (1 << 30), units, f64 ? "" : ", no f64",
                 floats & CL_FP_CORRECTLY_ROUNDED ? "" : ", inexact division", milliseconds() - start);
   tn__device *d = tn__device_add(c, &opencl_ops, name, tn__sb_str(&text), NULL);
@@ -145,6 +146,7 @@ static void add_device(tn_ctx *c, const tn__cl *api, const found *f, int number,
   self->device = f->device;
   self->options = options_for(floats);
   self->f64 = f64;
+  self->caches = !strcmp(platform, "Portable Computing Language");
   d->dialect = &tn__dialect_opencl;
   d->group = power_below(processor ? CPU_GROUP : ask(api, f->device, CL_DEVICE_MAX_WORK_GROUP_SIZE));
   d->units = units > 0 ? units : 1;

@@ -69,7 +69,7 @@ static bool load_cached(build *b, tn__key key) {
   const tn__opencl *self = d->self;
   size_t size = 0;
   int32_t status = 0, failed = 0;
-  const unsigned char *binary = tn__cache_read(&d->ctx->cache, key, ".clbin", &d->ctx->scratch, &size);
+  const unsigned char *binary = self->caches ? NULL : tn__cache_read(&d->ctx->cache, key, ".clbin", &d->ctx->scratch, &size);
   if (!binary) return false;
   b->code->program = self->api->program_of_binary(self->context, 1, &self->device, &size, &binary, &status, &failed);
   if (b->code->program && !failed && !status && !self->api->build(b->code->program, 1, &self->device, self->options, NULL, NULL)) return true;
@@ -82,7 +82,7 @@ static void keep_binary(build *b, tn__key key) {
   tn_ctx *c = b->device->ctx;
   const tn__opencl *self = b->device->self;
   size_t size = 0;
-  if (!c->cache.dir || self->api->program_info(b->code->program, CL_PROGRAM_BINARY_SIZES, sizeof size, &size, NULL) || !size) return;
+  if (self->caches || !c->cache.dir || self->api->program_info(b->code->program, CL_PROGRAM_BINARY_SIZES, sizeof size, &size, NULL) || !size) return;
   unsigned char *binary = tn__alloc(c, size);
   if (self->api->program_info(b->code->program, CL_PROGRAM_BINARIES, sizeof binary, &binary, NULL)) return;
   tn__cache_write(&c->cache, key, ".clbin", binary, size, &c->scratch);

@@ -28,6 +28,7 @@ typedef struct tn__opencl {
   uint64_t next;          /* base of the next block: never used twice */
   char started[64];       /* the kernel that was started last, for messages */
   bool f64, lost;
+  bool caches;            /* the driver keeps what it compiles, and compiles again to give us a binary: then we keep none */
 } tn__opencl;
 
 /* TN_OK if `result` is 0; else records which error it is and says which status that is. */

@@ -1,0 +1,27 @@
+#include "run/order.h"
+#include <string.h>
+
+static bool meet(const tn__order_item *x, const tn__order_item *y) {
+  if (x->library && y->library) return true;
+  for (uint32_t i = 0; i < x->n; i++)
+    for (uint32_t j = 0; j < y->n; j++)
+      if ((x->touch[i].write || y->touch[j].write) && x->touch[i].lo < y->touch[j].hi && y->touch[j].lo < x->touch[i].hi) return true;
+  return false;
+}
+
+void tn__order_find(tn__arena *a, tn__order_item *item, uint32_t n) {
+  uint32_t words = n / 64 + 1;
+  uint64_t *done = tn__arena_zalloc(a, (size_t)n * words * sizeof *done); /* per item: all it waits for, directly or not */
+  uint32_t *before = tn__arena_alloc(a, (n + 1) * sizeof *before);
+  for (uint32_t i = 0; i < n; i++) {
+    uint64_t *own = done + (size_t)i * words;
+    item[i].nbefore = 0;
+    for (uint32_t j = i; j-- > 0;) { /* the nearest first: they wait for most of the rest */
+      if ((own[j / 64] >> (j % 64) & 1) || !meet(&item[i], &item[j])) continue;
+      before[item[i].nbefore++] = j;
+      own[j / 64] |= 1ull << (j % 64);
+      for (uint32_t w = 0; w < words; w++) own[w] |= done[(size_t)j * words + w];
+    }
+    item[i].before = tn__arena_dup(a, before, (item[i].nbefore + 1) * sizeof *before);
+  }
+}

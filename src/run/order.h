@@ -1,0 +1,21 @@
+/* Which items of a schedule wait for which.  Prefix tn__order_. */
+#ifndef TN_RUN_ORDER_H
+#define TN_RUN_ORDER_H
+#include "base/mem.h"
+
+typedef struct tn__touch { /* memory that an item reads or writes: addresses lo <= a < hi */
+  uint64_t lo, hi;
+  bool write;
+} tn__touch;
+
+typedef struct tn__order_item {
+  tn__touch *touch;
+  uint32_t n;
+  bool library;     /* library calls share their workspace: they come one after the other */
+  uint32_t *before; /* out: the items it waits for, without those that they wait for */
+  uint32_t nbefore;
+} tn__order_item;
+
+/* Items in an order in which they could run one by one.  O(n^2) in time, n^2 / 8 bytes. */
+void tn__order_find(tn__arena *a, tn__order_item *item, uint32_t n);
+#endif

@@ -1,0 +1,196 @@
+/* The functions of floats, on the cpu device unless $TENET_DEVICE names another, against the C library in long double: how many units of its
+ * last place a result may be away, by dtype.  Of f16 and bf16 every input is tried, of f32 and f64 as many from all over their range
+ * and as many again of ordinary size; of pairs, as many at random. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include "ir/eval.h"
+#include "support/device.h"
+#include "tenet/tenet.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef long double wide;
+
+enum { ALL = 1 << 16, MOST = 2 * ALL, FUNCTIONS = 40 };
+
+typedef struct format { /* a float dtype: bits of the mantissa, exponents of the least unit and of what overflows */
+  int dtype, mant, least, over;
+  double narrow; /* what an f32 error of some units is here, besides rounding; f32 and f64: 0 */
+} format;
+
+static const format formats[] = {{TN_F16, 11, -24, 16, 0x1p-10}, {TN_BF16, 8, -133, 128, 0x1p-13}, {TN_F32, 24, -149, 128, 0}, {TN_F64, 53, -1074, 1024, 0}};
+
+typedef struct function {
+  const char *name;
+  tn_tensor *(*one)(tn_tensor *);
+  wide (*want)(wide);
+  tn_tensor *(*two)(tn_tensor *, tn_tensor *);
+  wide (*want_two)(wide, wide);
+  double bound[3];  /* f32; f64; f16 and bf16, where 0 stands for an f32 value that is rounded */
+  double lo, hi;    /* compositions: where the bound holds; equal: everywhere */
+} function;
+
+/* ---- what is right --------------------------------------------------------------------------------------------------------------- */
+
+static wide rsqrt(wide x) { return 1 / sqrtl(x); }
+static wide recip(wide x) { return 1 / x; }
+static wide square(wide x) { return x * x; }
+static wide sigmoid(wide x) { return 1 / (1 + expl(-x)); }
+static wide silu(wide x) { return x / (1 + expl(-x)); }
+static wide softplus(wide x) { return fmaxl(x, 0) + log1pl(expl(-fabsl(x))); }
+static wide gelu(wide x) { return x * erfcl(-x * sqrtl(0.5L)) / 2; }
+static wide relu(wide x) { return x <= 0 ? 0 : x; }
+static wide sign(wide x) { return x > 0 ? 1 : x < 0 ? -1 : x; }
+static wide negate(wide x) { return -x; }
+static wide sum(wide x, wide y) { return x + y; }
+static wide difference(wide x, wide y) { return x - y; }
+static wide product(wide x, wide y) { return x * y; }
+static wide quotient(wide x, wide y) { return x / y; }
+static wide modulo(wide x, wide y) {
+  wide r = fmodl(x, y);
+  return r == 0 ? copysignl(r, y) : (r < 0) != (y < 0) ? r + y : r;
+}
+static wide larger(wide x, wide y) { return isnan(x) || isnan(y) ? NAN : x == y ? (signbit(x) ? y : x) : x > y ? x : y; }
+static wide smaller(wide x, wide y) { return -larger(-x, -y); }
+
+#define ONE(name, want, ...) {#name, tn_##name, want, NULL, NULL, __VA_ARGS__}
+#define TWO(name, want, ...) {#name, NULL, NULL, tn_##name, want, __VA_ARGS__}
+#define EXACT {0, 0, 0}, 0, 0
+#define ROUNDED {0.5, 0.5}, 0, 0
+
+static const function functions[] = {
+    ONE(abs, fabsl, EXACT),       ONE(sign, sign, EXACT),       ONE(neg, negate, EXACT),      ONE(relu, relu, EXACT),
+    ONE(floor, floorl, ROUNDED),  ONE(ceil, ceill, ROUNDED),    ONE(round, rintl, ROUNDED),   ONE(trunc, truncl, ROUNDED),
+    ONE(square, square, ROUNDED), ONE(sqrt, sqrtl, ROUNDED),    ONE(recip, recip, ROUNDED),
+    /* f32: the bounds of ir/math.inc; f64: the C library's */
+    ONE(exp, expl, {1.1, 1}, 0, 0),     ONE(exp2, exp2l, {0.9, 1}, 0, 0),   ONE(expm1, expm1l, {1.7, 1}, 0, 0), ONE(log, logl, {0.9, 1}, 0, 0),
+    ONE(log2, log2l, {1.0, 1}, 0, 0),   ONE(log1p, log1pl, {1.5, 1}, 0, 0), ONE(sin, sinl, {1.7, 1}, 0, 0),     ONE(cos, cosl, {1.7, 1}, 0, 0),
+    ONE(tan, tanl, {3.9, 1}, 0, 0),     ONE(tanh, tanhl, {2.6, 2.2}, 0, 0), ONE(erf, erfl, {3.0, 1.2}, 0, 0),
+    /* compositions: every step rounds */
+    ONE(rsqrt, rsqrt, {1.5, 1.5, 1.5}, 0, 0),    ONE(sigmoid, sigmoid, {2.5, 2.5, 2}, -8, 40),
+    ONE(silu, silu, {3.5, 3.5, 3}, -8, 40),      ONE(softplus, softplus, {2, 2, 1.5}, -8, 40), ONE(gelu, gelu, {5, 5, 2.5}, -1, 10),
+    TWO(add, sum, ROUNDED),       TWO(sub, difference, ROUNDED), TWO(mul, product, ROUNDED),  TWO(div, quotient, ROUNDED),
+    TWO(fmod, fmodl, ROUNDED),    TWO(mod, modulo, ROUNDED),     TWO(maximum, larger, EXACT), TWO(minimum, smaller, EXACT),
+    TWO(pow, powl, {1.0, 1}, 0, 0), TWO(atan2, atan2l, {2.5, 1}, 0, 0),
+};
+enum { N = sizeof functions / sizeof *functions };
+
+/* |got - want| in units of the last place of `want`: infinite where only one is NaN, infinite or of that sign. */
+static double error_in_ulps(const format *f, double got, wide want) {
+  int e;
+  if (isnan(want)) return isnan(got) ? 0 : HUGE_VAL;
+  if (isnan(got) || !signbit(want) != !signbit(got)) return HUGE_VAL;
+  if (isinf(want) || want == 0) return (wide)got == want ? 0 : HUGE_VAL;
+  wide end = ldexpl(1, f->over);
+  if (isinf(got) && fabsl(want) >= end - ldexpl(1, f->over - f->mant - 1)) return 0;
+  frexpl(want, &e);
+  int unit = e - f->mant < f->least ? f->least : e - f->mant;
+  return (double)(fabsl((isinf(got) ? copysignl(end, want) : (wide)got) - want) / ldexpl(1, unit));
+}
+
+/* ---- inputs ---------------------------------------------------------------------------------------------------------------------- */
+
+static uint64_t random_state;
+static uint64_t roll(void) {
+  random_state = random_state * 6364136223846793005u + 1442695040888963407u;
+  return random_state >> 11;
+}
+
+static uint64_t anything(const format *f) {
+  uint64_t bits = roll() << 32 ^ roll();
+  return f->dtype == TN_F64 ? bits : bits & ((1ull << 8 * tn__size_of(f->dtype)) - 1);
+}
+
+static uint64_t ordinary(const format *f) { return tn__eval_from_double(f->dtype, ldexp((double)(int64_t)(roll() % (1ull << 53)) * (roll() & 1 ? 1 : -1), -53 + (int)(roll() % 12) - 5)); }
+
+/* The i-th value of the first operand, and of the second. */
+static uint64_t first_input(const format *f, uint32_t i, bool pairs) {
+  if (i >= ALL) return ordinary(f);
+  if (f->mant > 11) return f->dtype == TN_F32 ? (uint64_t)i << 16 | (roll() & 0xffff) : (uint64_t)i << 48 | (roll() & 0xffffffffffff);
+  return pairs ? anything(f) : i;
+}
+
+static double number(const format *f, const char *data, uint32_t i) {
+  size_t size = tn__size_of(f->dtype);
+  return tn__eval_to_double(f->dtype, tn__eval_load(f->dtype, data + i * size));
+}
+
+/* ---- the test -------------------------------------------------------------------------------------------------------------------- */
+
+typedef struct trial {
+  const format *f;
+  char *x, *y, *got;
+  uint32_t n;
+} trial;
+
+static void draw(trial *t, bool pairs) {
+  size_t size = tn__size_of(t->f->dtype);
+  t->n = pairs || t->f->mant > 11 ? MOST : ALL;
+  t->x = malloc(t->n * size), t->y = malloc(t->n * size), t->got = malloc(t->n * size);
+  assert_true(t->x && t->y && t->got);
+  random_state = (uint64_t)t->f->dtype;
+  for (uint32_t i = 0; i < t->n; i++) {
+    tn__eval_store(t->f->dtype, t->x + i * size, first_input(t->f, i, pairs));
+    tn__eval_store(t->f->dtype, t->y + i * size, i < ALL ? anything(t->f) : ordinary(t->f));
+  }
+}
+
+static bool within_bound(const trial *t, const function *fn) {
+  const format *f = t->f;
+  bool narrow = f->narrow > 0;
+  double bound = fn->bound[narrow ? 2 : f->dtype == TN_F64], worst = 0;
+  uint32_t at = 0;
+  if (narrow && bound == 0 && fn->bound[0] > 0) bound = 0.5 + f->narrow * (fn->bound[0] > 0.5);
+  for (uint32_t i = 0; i < t->n; i++) {
+    double x = number(f, t->x, i);
+    if (fn->lo < fn->hi && !(x >= fn->lo && x <= fn->hi)) continue;
+    wide want = fn->one ? fn->want((wide)x) : fn->want_two((wide)x, (wide)number(f, t->y, i));
+    double e = error_in_ulps(f, number(f, t->got, i), want);
+    if (e > worst) worst = e, at = i;
+  }
+  printf("%-5s %-9s %.4f of %.4f at %a, %a: %a\n", tn_dtype_name((tn_dtype)f->dtype), fn->name, worst, bound, number(f, t->x, at), number(f, t->y, at), number(f, t->got, at));
+  return worst <= bound + (f->dtype == TN_F64 && bound > 0 ? 1e-3 : 0); /* there the reference rounds, too */
+}
+
+static void try_all(bool pairs) {
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = device_or("cpu"), .quiet = 1});
+  int bad = 0;
+  assert_non_null(c);
+  for (size_t k = 0; k < sizeof formats / sizeof *formats; k++) tn_scope(c) {
+      trial t = {.f = &formats[k]};
+      tn_tensor *out[N], *list[N];
+      int n = 0;
+      draw(&t, pairs);
+      tn_tensor *x = tn_from(c, (tn_dtype)t.f->dtype, (tn_dim[]){t.n}, 1, t.x), *y = tn_from(c, (tn_dtype)t.f->dtype, (tn_dim[]){t.n}, 1, t.y);
+      for (int i = 0; i < N; i++)
+        if (pairs == (functions[i].two != NULL)) list[n++] = out[i] = pairs ? functions[i].two(x, y) : functions[i].one(x);
+      assert_int_equal(tn_realize(list, n), TN_OK);
+      for (int i = 0; i < N; i++) {
+        if (pairs != (functions[i].two != NULL)) continue;
+        assert_int_equal(tn_read(out[i], t.got, t.n * tn__size_of(t.f->dtype)), TN_OK);
+        bad += !within_bound(&t, &functions[i]);
+      }
+      free(t.x), free(t.y), free(t.got);
+    }
+  tn_ctx_close(c);
+  assert_int_equal(bad, 0);
+}
+
+static void test_one(void **s) {
+  (void)s;
+  try_all(false);
+}
+static void test_two(void **s) {
+  (void)s;
+  try_all(true);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_one), cmocka_unit_test(test_two)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
