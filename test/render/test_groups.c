@@ -161,11 +161,11 @@ static program *rows(tn_ctx *c, const char *name, int group, int64_t cols, bool 
   return p;
 }
 
-/* out[r] = fold over k of x[r*K + k] (with y: of x*y), r < 3. */
+/* out[r*group + t] = fold over k of x[r*K + k] (with y: of x*y), r < 3: every thread t has what the lanes come to. */
 static program *reduction(tn_ctx *c, const char *name, int64_t op, int dtype, int64_t lanes, int group, int64_t K) {
   program *p = new_program(c, name, group);
   lin *l = p->l;
-  tn_node *out = result(p, dtype, 3), *x = input(p, dtype, (size_t)(3 * K), true), *y = input(p, dtype, (size_t)(3 * K), false);
+  tn_node *out = result(p, dtype, 3 * (size_t)group), *x = input(p, dtype, (size_t)(3 * K), true), *y = input(p, dtype, (size_t)(3 * K), false);
   tn_node *k_size = lin_var(l, "K", 0, 5000), *r = lin_range(l, number(l, 3), AX_GLOBAL, 0);
   p->var[0] = K;
   int start = op == OP_FMA ? OP_ADD : (int)op;
@@ -176,7 +176,9 @@ static program *reduction(tn_ctx *c, const char *name, int64_t op, int dtype, in
   lin_setacc(l, op, acc, value, u);
   lin_end(l, u);
   tn_node *end = lin_end(l, k);
-  lin_store(l, OP_STORE, out, r, lin_getacc(l, start, acc, end, NULL), NULL);
+  tn_node *total = lin_getacc(l, start, acc, end, NULL), *each = lin_range(l, number(l, group), AX_UPCAST, 3);
+  lin_store(l, OP_STORE, out, add(l, mul(l, r, number(l, group)), each), total, NULL);
+  lin_end(l, each);
   lin_end(l, r);
   return p;
 }
@@ -359,6 +361,7 @@ static void test_text(void **state) {
     program *p;
   } cases[] = {{"group_cuda_vectors", &tn__dialect_cuda, vectors(c, 32, 1)},
                {"group_cuda_reduction", &tn__dialect_cuda, reduction(c, "R", OP_MAX, TN_F16, 128, 128, 5)},
+               {"group_cuda_lanes", &tn__dialect_cuda, reduction(c, "R", OP_ADD, TN_F32, 2, 32, 5)},
                {"group_cuda_rows", &tn__dialect_cuda, rows(c, "rows", 64, 77, true)},
                {"group_opencl_reduction", &tn__dialect_opencl, reduction(c, "R", OP_ADD, TN_F32, 64, 128, 5)},
                {"group_metal_parts", &tn__dialect_metal, parts(c)}};
