@@ -40,7 +40,7 @@ static int teardown(void **state) {
   return test_ctx_close(&f->c) == 0 ? 0 : -1;
 }
 
-/* ---- programs ---- */
+/* ---- programs ---- (no two arguments of a call append instructions: C leaves open which comes first, and the texts are compared) */
 
 typedef struct program { /* a kernel and what it is run on */
   lin *l;
@@ -113,8 +113,8 @@ static program *vectors(tn_ctx *c, int group, int64_t m) {
   tn_node *count = left(l, M, r, group), *u = lin_range(l, count, AX_UPCAST, 1);
   tn_node *base = mul(l, add(l, mul(l, r, G), u), number(l, 4));
   tn_node *e = lin_range(l, number(l, 4), AX_UNROLL, 2), *at = add(l, base, e);
-  tn_node *v = add(l, mul(l, lin_load(l, x, at, NULL), tn__const_num(c, TN_F32, 2)), lin_add(l, tn__cast(c, lin_load(l, y, at, NULL), TN_F32)));
-  tn_node *w = lin_op3(l, OP_WHERE, lin_load(l, flag, at, NULL), v, neg(l, v));
+  tn_node *two_x = mul(l, lin_load(l, x, at, NULL), tn__const_num(c, TN_F32, 2)), *wide = lin_add(l, tn__cast(c, lin_load(l, y, at, NULL), TN_F32));
+  tn_node *v = add(l, two_x, wide), *which = lin_load(l, flag, at, NULL), *less = neg(l, v), *w = lin_op3(l, OP_WHERE, which, v, less);
   lin_store(l, OP_STORE, out, at, lin_add(l, tn__cast(c, w, TN_F16)), NULL);
   lin_end(l, e);
   lin_end(l, u);
@@ -142,13 +142,13 @@ static program *rows(tn_ctx *c, const char *name, int group, int64_t cols, bool 
       lin_store(l, OP_STORE, row, i, v, NULL);
       lin_setacc(l, OP_MAX, most, v, u);
     } else if (pass == 1) {
-      tn_node *e = lin_op1(l, OP_EXP, add(l, lin_load(l, row, i, NULL), neg(l, m)));
+      tn_node *less = neg(l, m), *e = lin_op1(l, OP_EXP, add(l, lin_load(l, row, i, NULL), less));
       lin_store(l, OP_STORE, row, i, e, NULL);
       lin_setacc(l, OP_ADD, sum, e, u);
     } else {
-      tn_node *back = add(l, add(l, K, number(l, -1)), neg(l, i));
-      tn_node *v = lin_load(l, row, own ? i : back, NULL);
-      lin_store(l, OP_STORE, out, add(l, from, own ? back : i), op2(l, OP_DIV, v, s), NULL);
+      tn_node *less = neg(l, i), *back = add(l, add(l, K, number(l, -1)), less);
+      tn_node *v = lin_load(l, row, own ? i : back, NULL), *at = add(l, from, own ? back : i);
+      lin_store(l, OP_STORE, out, at, op2(l, OP_DIV, v, s), NULL);
     }
     lin_end(l, u);
     tn_node *end = lin_end(l, k);
@@ -171,7 +171,7 @@ static program *reduction(tn_ctx *c, const char *name, int64_t op, int dtype, in
   int start = op == OP_FMA ? OP_ADD : (int)op;
   tn_node *acc = lin_acc(l, tn__const_bits(c, dtype, tn__eval_reduce_init(start, dtype)), 0, lanes);
   tn_node *k = lin_range(l, turns(l, k_size, lanes), AX_REDUCE, 1), *u = lin_range(l, left(l, k_size, k, lanes), AX_UPCAST, 2);
-  tn_node *at = add(l, add(l, mul(l, r, k_size), mul(l, k, number(l, lanes))), u), *vx = lin_load(l, x, at, NULL), *value = vx;
+  tn_node *row = mul(l, r, k_size), *from = mul(l, k, number(l, lanes)), *at = add(l, add(l, row, from), u), *vx = lin_load(l, x, at, NULL), *value = vx;
   if (op == OP_FMA) value = tn__node_make(c, &(tn__make){.op = OP_LIST, .src = (tn_node *[]){vx, lin_load(l, y, at, NULL)}, .nsrc = 2});
   lin_setacc(l, op, acc, value, u);
   lin_end(l, u);
@@ -240,7 +240,8 @@ static program *parts(tn_ctx *c) {
   lin_end(l, r);
   l->k.nparts = 2;
   tn_node *acc = lin_acc(l, tn__const_bits(c, TN_I32, 3), 0, 1), *s = lin_range(l, number(l, N), AX_REDUCE, 2), *w = lin_load(l, squares, s, NULL);
-  lin_store(l, OP_STOREADD, sums, op2(l, OP_MOD, s, number(l, 7)), w, op2(l, OP_LT, s, number(l, 90)));
+  tn_node *seventh = op2(l, OP_MOD, s, number(l, 7));
+  lin_store(l, OP_STOREADD, sums, seventh, w, op2(l, OP_LT, s, number(l, 90)));
   lin_setacc(l, OP_ADD, acc, w, NULL);
   tn_node *end = lin_end(l, s);
   lin_store(l, OP_STORE, sums, number(l, 7), lin_getacc(l, OP_ADD, acc, end, NULL), NULL);
