@@ -504,7 +504,7 @@ static void read_args(parser *p, tn__make *m) {
   m->ints = p->ints.v;
   m->nint = p->ints.n;
   if (m->op == OP_STORAGE || m->op == OP_PARAM || m->op == OP_BUFFER) {
-    if (m->nint != 2 || m->ints[1] < -1 || m->ints[1] > 126) fail(p, "expected {number device}");
+    if (m->nint != 2 || m->ints[1] < -1 || m->ints[1] > INT8_MAX) fail(p, "expected {number device}");
     m->device = (int)m->ints[1];
   }
 }

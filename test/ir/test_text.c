@@ -85,6 +85,7 @@ static void test_golden(void **state) {
   round_trip(y);
   assert_string_equal(print(tn__int(c, -7)), "%1 = const index {-7}\n");
   round_trip(tn__int(c, -7));
+  round_trip(tn__storage(c, TN_F32, 1, INT8_MAX, NULL, 0)); /* the last device there can be */
 }
 
 static void test_expressions(void **state) {
@@ -266,6 +267,7 @@ static void test_rejects(void **state) {
   reject("%1 = const f32 {1}\n%2 = add f32 %1", 2, 1, "sources");
   reject("%1 = const f32 {1}\n%2 = const f64 {1}\n%3 = add f32 %1 %2", 3, 1, "dtypes");
   reject("%1 = storage f32[2,3] 2 3 {0}", 1, 30, "{number device}");
+  reject("%1 = storage f32 {0 128}", 1, 25, "{number device}");
   reject("%1 = storage f32[2,4] 2 3 {0 0}", 1, 14, "the type is f32[2,3]");
   reject("%1 = storage f32[2,3] 2 3 {0 0}\n%2 = permute f32[3,2] %1 {1 1}", 2, 1, "axes once");
   reject("%1 = storage f32[2,3] 2 3 {0 0}\n%2 = sum f32[2] %1 {7}", 2, 1, "out of range");
