@@ -70,6 +70,7 @@ tn__kernel *tn__lower(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *b
   int64_t nlocal = 0;
   tn__sb note;
   tn__sb_init(&note, a);
+  if (c->mode != TN_MODE_STRICT) body = tn__widen(c, a, body);
   tn_node *whole = tn__optimise_loops(c, a, dev, tn__separate(c, a, body, &note), &note);
   k->nparts = tn__cut_parts(c, a, whole, part);
   for (uint32_t p = 0; p < k->nparts; p++) part[p] = tn__optimise_part(c, a, dev, part[p], &nlocal, &k->part[p], &note);

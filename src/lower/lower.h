@@ -77,6 +77,8 @@ tn_node *tn__retype(tn_ctx *c, tn_node *body, tn_node *x, int axis);
 
 /* ---- the passes' files ---- */
 
+/* widen.c: bf16 between loads and stores as f32 */
+tn_node *tn__widen(tn_ctx *c, tn__arena *a, tn_node *body);
 /* separate.c */
 tn_node *tn__separate(tn_ctx *c, tn__arena *a, tn_node *body, tn__sb *note);
 /* optimise.c */

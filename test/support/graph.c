@@ -147,12 +147,23 @@ static value match(grower *w, const tn_node *x, int dtype) {
   return y;
 }
 
+static void add_output(grower *w, tn_node *n) {
+  if (w->nout < MOST && count(n) <= w->size->elements) w->out[w->nout++] = n;
+}
+
+/* Of a function per element.  In mode default a kernel may leave out the rounding of a bf16 that goes into the next function (lower/widen.c):
+ * where that would show, it is an output. */
+static void add_result(grower *w, tn_node *n, bool exact, double most) {
+  if (w->strict || n->dtype != TN_BF16 || exact) add_value(w, n, exact, most);
+  else add_output(w, n);
+}
+
 static void grow_unary(grower *w) {
   value x = pick(w);
   int op = OP_NEG + (int)graph_roll(w->d, OP_NOT - OP_NEG + 1);
   if (!tn__eval_defined(op, x.n->dtype)) return;
   bool keeps = op == OP_NEG || op == OP_ABS || op == OP_SIGN || (op >= OP_FLOOR && op <= OP_TRUNC);
-  add_value(w, tn__op1(w->c, (tn__op)op, x.n), x.exact && keeps, x.most);
+  add_result(w, tn__op1(w->c, (tn__op)op, x.n), x.exact && keeps, x.most);
 }
 
 static void grow_binary(grower *w) {
@@ -167,7 +178,7 @@ static void grow_binary(grower *w) {
   }
   double most = op == OP_MUL ? x.most * y.most : op == OP_ADD ? x.most + y.most : fmax(x.most, y.most);
   bool keeps = op == OP_ADD || op == OP_MUL || op == OP_MIN || op == OP_MAX;
-  add_value(w, tn__op2(w->c, (tn__op)op, x.n, y.n), x.exact && y.exact && keeps, most);
+  add_result(w, tn__op2(w->c, (tn__op)op, x.n, y.n), x.exact && y.exact && keeps, most);
 }
 
 static void grow_where(grower *w) {
@@ -189,7 +200,7 @@ static void grow_cast(grower *w) {
 /* A sum of n terms: anywhere if it is exact, else only as an output. */
 static void add_sum(grower *w, tn_node *n, bool exact, double most) {
   if (w->strict || !tn__is_float(n->dtype) || (exact && most < limit(n->dtype))) add_value(w, n, exact, most);
-  else if (w->nout < MOST && (n->op == OP_SUM || n->op == OP_CONTRACT) && n->dtype != TN_F16 && n->dtype != TN_BF16 && count(n) <= w->size->elements) w->out[w->nout++] = n;
+  else if (w->nout < MOST && (n->op == OP_SUM || n->op == OP_CONTRACT) && n->dtype != TN_F16 && n->dtype != TN_BF16) add_output(w, n);
 }
 
 static void grow_reduce(grower *w) {
@@ -401,7 +412,7 @@ static void grow_rows(grower *w) {
   tn_ctx *c = w->c;
   value x = pick(w);
   tn_node *dim[RANK];
-  if (!x.n->rank || !tn__is_float(x.n->dtype)) return;
+  if (!x.n->rank || !tn__is_float(x.n->dtype) || (!w->strict && x.n->dtype == TN_BF16)) return; /* see add_result */
   int64_t axis = graph_roll(w->d, 2) ? x.n->rank - 1 : (int64_t)graph_roll(w->d, x.n->rank);
   double n = (double)dim_of(x.n, (uint32_t)axis);
   if (x.n->dim[axis]->lo == 0 || (!w->strict && 4 * n >= limit(x.n->dtype))) return;
