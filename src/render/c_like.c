@@ -195,6 +195,7 @@ static const char *scalar_text(tn__printer *p, tn_node *n, bool *rounds) {
   *rounds = false;
   if (n->op == OP_CAST) return cast_text(p, skind, kind, operand[0], rounds);
   if (n->op == OP_BITCAST) return bitcast_text(p, skind, kind, operand[0]);
+  if (tn__print_is_near(p, n) && p->d->near[n->op]) return fill(p, p->d->near[n->op], kind, skind, operand);
   if (n->src[first]->dtype != TN__INDEX) return exact_text(p, n->op, kind, skind, operand, rounds);
   int compute = index_kind(p, n);
   for (uint32_t i = first; compute == TN__INDEX && i < n->nsrc; i++)
@@ -321,6 +322,7 @@ void tn__render_unit(tn_ctx *c, tn__sb *out, const tn__dialect *d, tn__kernel *c
       p.nvalue = p.nloop = p.nacc = p.open.n = 0;
       tn__map_init(&p.name, &c->scratch);
       find_stored(&p);
+      tn__print_find_near(&p);
       if (d->group) tn__print_group(&p, part);
       else tn__print_slices(&p, part);
       if (p.open.n) tn__fail(c, TN_ERUN, "kernel %s leaves a loop open", p.k->name);

@@ -25,6 +25,7 @@ typedef struct tn__printer {
   const tn__part *part;
   tn__map name;   /* node -> its text */
   tn__map stored; /* value of a STORE -> the text of what it was before rounding, NULL if there is none */
+  tn__map near;   /* values of f32 that need not be correctly rounded */
   uint32_t nvalue, nloop, nacc;
   int depth;
   tn__vec(tn__open_loop) open;
@@ -37,6 +38,9 @@ typedef struct tn__printer {
   uint32_t npacked;
   tn__map divisor; /* f32 that lanes divide by and all threads have: its reciprocal stands behind it */
 } tn__printer;
+
+void tn__print_find_near(tn__printer *p); /* near.c */
+bool tn__print_is_near(const tn__printer *p, const tn_node *n);
 
 const char *tn__print_format(tn__printer *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void tn__print_line(tn__printer *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -31,7 +31,8 @@ typedef struct tn__group_words {
   const char *wide[5];                   /* types of 1, 2, 4, 8 and 16 bytes */
   const char *tiles;                     /* the text that products by tiles need; NULL: they are printed as loops */
   const char *unroll;                    /* in front of a loop */
-  const char *reciprocal, *divide;       /* of f32: $2 for many $0 / $1, and one of them; NULL: divisions are not prepared */
+  const char *divisor;                   /* type of what many f32 are divided by; NULL: divisions are not prepared */
+  const char *prepare, *divide[2];       /* it, from $0; and $0 by it: correctly rounded, right to 2^-16 */
 } tn__group_words;
 
 struct tn__dialect {
@@ -46,6 +47,7 @@ struct tn__dialect {
   const char *to_bits[TN__KINDS];        /* $0: a value -> the unsigned integer of its width; empty: a cast does */
   const char *of_bits[TN__KINDS];
   const char *op[OP_COUNT][SP_COUNT];
+  const char *const *near;               /* by op: a shorter f32 function, right to 2^-16 (see near.c); NULL: the language has none */
   const char *mod_nonneg, *idiv_nonneg;  /* index division where dividend and divisor are known not to be negative */
   const char *infinity[2];               /* f32, f64 */
   const char *function[2];               /* a part's function of slices: what stands before and after its name */

@@ -20,8 +20,13 @@ static const tn__group_words words = {
     .wide = {"u8", "u16", "u32", "uint2", "uint4"},
     .tiles = tn__embed_tile_cuda_inc,
     .unroll = "#pragma unroll",
-    .reciprocal = "tn_reciprocal($0)",
-    .divide = "tn_div_by($0, $1, $2)",
+    .divisor = "tn_divisor",
+    .prepare = "tn_prepare($0)",
+    .divide = {"tn_div_by($0, $1)", "tn_near_div_by($0, $1)"},
+};
+
+static const char *const near[OP_COUNT] = {
+    [OP_EXP] = "tn_near_exp($0)", [OP_EXP2] = "tn_near_exp2($0)", [OP_TANH] = "tn_near_tanh($0)", [OP_DIV] = "tn_near_div($0, $1)", [OP_SQRT] = "tn_near_sqrt($0)",
 };
 
 const tn__dialect tn__dialect_cuda = {
@@ -30,6 +35,7 @@ const tn__dialect tn__dialect_cuda = {
     TN__COMMON_TYPES("bool", "f64"),
     .value[TN__INDEX32] = "i32",
     TN__COMMON_SPELLINGS,
+    .near = near,
     .infinity = {"TN_INF", "(f64)TN_INF"},
     .group = &words,
 };

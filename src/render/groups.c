@@ -271,7 +271,7 @@ static void find_divisors(tn__printer *p) {
   int lanes = 0;
   tn__map_init(&inside, &p->c->scratch);
   tn__map_init(&p->divisor, &p->c->scratch);
-  for (uint32_t i = 0; i < p->part->n && p->d->group->divide; i++) {
+  for (uint32_t i = 0; i < p->part->n && p->d->group->divisor; i++) {
     tn_node *n = p->part->ins[i];
     if (n->op == OP_RANGE && n->ints[0] == AX_UPCAST) lanes++;
     if (n->op == OP_END && n->src[0]->ints[0] == AX_UPCAST) lanes--;
@@ -281,17 +281,17 @@ static void find_divisors(tn__printer *p) {
   }
 }
 
-static void put_reciprocal(tn__printer *p, tn_node *n) {
+static void put_divisor(tn__printer *p, tn_node *n) {
   if (n->op == OP_CONST || !tn__map_get(&p->divisor, (uintptr_t)n, NULL)) return;
   tn__words w = {.word = {['0'] = tn__print_name(p, n)}};
-  tn__print_line(p, "const %s r%s = %s;", p->d->value[n->dtype], w.word['0'], tn__print_expand(p, p->d->group->reciprocal, &w));
+  tn__print_line(p, "const %s d%s = %s;", p->d->group->divisor, w.word['0'], tn__print_expand(p, p->d->group->prepare, &w));
 }
 
 static bool put_division(tn__printer *p, tn_node *n) {
   if (n->op != OP_DIV || !in_lanes(p) || !tn__map_get(&p->divisor, (uintptr_t)n->src[1], NULL)) return false;
-  tn__words w = {.word = {['0'] = tn__print_name(p, n->src[1])}}, all = {.word = {['0'] = tn__print_name(p, n->src[0]), ['1'] = w.word['0']}};
-  all.word['2'] = n->src[1]->op == OP_CONST ? tn__print_expand(p, p->d->group->reciprocal, &w) : tn__print_format(p, "r%s", w.word['0']);
-  tn__print_value(p, n, tn__print_expand(p, p->d->group->divide, &all));
+  tn__words by = {.word = {['0'] = tn__print_name(p, n->src[1])}}, all = {.word = {['0'] = tn__print_name(p, n->src[0])}};
+  all.word['1'] = n->src[1]->op == OP_CONST ? tn__print_expand(p, p->d->group->prepare, &by) : tn__print_format(p, "d%s", by.word['0']);
+  tn__print_value(p, n, tn__print_expand(p, p->d->group->divide[tn__print_is_near(p, n)], &all));
   return true;
 }
 
@@ -366,7 +366,7 @@ static uint32_t put_instruction(tn__printer *p, uint32_t at) {
   default:
     if (!put_division(p, n)) tn__print_plain(p, n);
   }
-  if (!in_lanes(p)) put_reciprocal(p, n);
+  if (!in_lanes(p)) put_divisor(p, n);
   return at;
 }
 

@@ -36,6 +36,7 @@ tn_node *tn__softplus_of(tn_ctx *c, tn_node *x) {
   return tn__add(c, positive, O1(LOG1P, O1(EXP, minus_abs(c, x))));
 }
 
+/* Their constants have more bits than bf16 and f16 hold. */
 static tn_node *gelu(tn_ctx *c, tn_node *x) {
   tn_node *phi = ON(ADD, O1(ERF, ON(MUL, x, 0.70710678118654752440)), 1); /* 1/sqrt(2) */
   return tn__mul(c, ON(MUL, x, 0.5), phi);
@@ -54,6 +55,7 @@ static tn_node *elu(tn_ctx *c, tn_node *x, double alpha) {
   return tn__where(c, positive, x, low);
 }
 
+#define IN_ACC(f) tn__cast(c, f(c, tn__acc(c, x)), x->dtype)
 #define WHOLE(x, otherwise) (is_whole(x) ? (x) : (otherwise))
 
 /* X(name, dtypes it takes, what it is) */
@@ -87,8 +89,8 @@ static tn_node *elu(tn_ctx *c, tn_node *x, double alpha) {
   X(sigmoid, FLOAT, sigmoid(c, x))                                                                                     \
   X(silu, FLOAT, tn__mul(c, x, sigmoid(c, x)))                                                                         \
   X(softplus, FLOAT, tn__softplus_of(c, x))                                                                            \
-  X(gelu, FLOAT, gelu(c, x))                                                                                           \
-  X(gelu_tanh, FLOAT, gelu_tanh(c, x))                                                                                 \
+  X(gelu, FLOAT, IN_ACC(gelu))                                                                                         \
+  X(gelu_tanh, FLOAT, IN_ACC(gelu_tanh))                                                                               \
   X(logical_not, ANY, O1(NOT, truth(c, x)))                                                                            \
   X(bitwise_not, BITS, O1(NOT, x))                                                                                     \
   X(detach, ANY, O1(DETACH, x))                                                                                        \

@@ -1,0 +1,59 @@
+/* Which f32 values need not be rounded correctly: those from which nothing comes but values of bf16 and f16, which have 8 and 11 bits of the
+ * 24.  For them a language may have shorter functions (dialect.h, `near`).  What jumps, is stored or turned into an integer keeps
+ * every bit, and so does all that it is computed from; in mode strict, everything does. */
+#include "render/c_like.h"
+
+static const bool passes_on[OP_COUNT] = { /* an error of the operand comes out as one of its size */
+    [OP_NEG] = true, [OP_ABS] = true, [OP_SQRT] = true, [OP_EXP] = true, [OP_EXP2] = true, [OP_TANH] = true, [OP_ERF] = true, [OP_ADD] = true,
+    [OP_MUL] = true, [OP_DIV] = true, [OP_MIN] = true,  [OP_MAX] = true, [OP_FMA] = true,  [OP_WHERE] = true,
+};
+
+typedef struct search {
+  tn__map precise; /* f32 values, accumulators and LOCALs */
+  bool changed;
+} search;
+
+static bool is_precise(const search *s, const tn_node *n) { return tn__map_get(&s->precise, (uintptr_t)n, NULL); }
+
+static void need(search *s, const tn_node *n) {
+  if (is_precise(s, n)) return;
+  tn__map_put(&s->precise, (uintptr_t)n, 1);
+  s->changed = true;
+}
+
+/* Does n ask for every bit of its source i? */
+static bool asks(const search *s, const tn_node *n, uint32_t i) {
+  bool local = n->src[0]->op == OP_LOCAL;
+  switch (n->op) {
+  case OP_SETACC: return i == 1 && is_precise(s, n->src[0]);
+  case OP_STORE: return i == 2 && (!local || is_precise(s, n->src[0]));
+  case OP_GETACC:
+  case OP_LOAD: return i == 0 && is_precise(s, n);
+  case OP_CAST: return n->dtype != TN_BF16 && n->dtype != TN_F16;
+  default: return !passes_on[n->op] || n->dtype != TN_F32 || is_precise(s, n);
+  }
+}
+
+static void visit(search *s, const tn_node *n) {
+  for (uint32_t i = 0; i < n->nsrc; i++) {
+    const tn_node *x = n->src[i];
+    if (!asks(s, n, i)) continue;
+    if (x->dtype == TN_F32) need(s, x);
+    for (uint32_t j = 0; x->op == OP_LIST && j < x->nsrc; j++) need(s, x->src[j]); /* of a SETACC */
+  }
+}
+
+void tn__print_find_near(tn__printer *p) {
+  search s = {.changed = true};
+  tn__map_init(&p->near, &p->c->scratch);
+  if (p->c->mode == TN_MODE_STRICT || !p->d->near) return;
+  tn__map_init(&s.precise, &p->c->scratch);
+  while (s.changed) { /* values come back through LOCALs and accumulators */
+    s.changed = false;
+    for (uint32_t i = p->part->n; i-- > 0;) visit(&s, p->part->ins[i]);
+  }
+  for (uint32_t i = 0; i < p->part->n; i++)
+    if (p->part->ins[i]->dtype == TN_F32 && !is_precise(&s, p->part->ins[i])) tn__map_put(&p->near, (uintptr_t)p->part->ins[i], 1);
+}
+
+bool tn__print_is_near(const tn__printer *p, const tn_node *n) { return tn__map_get(&p->near, (uintptr_t)n, NULL); }
