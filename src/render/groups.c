@@ -234,7 +234,8 @@ static void put_combined(tn__printer *p, tn_node *n) {
   words.word['0'] = tn__print_format(p, "%s[0]", all);
   for (int64_t h = rest / 2; h; h /= 2) {
     words.word['1'] = tn__print_format(p, "%" PRId64, h);
-    const char *other = tn__print_expand(p, w->swap, &words);
+    const char *other = tn__print_format(p, "o%s_%" PRId64, own, h); /* by itself: all threads must come by, whatever a choice would make them skip */
+    tn__print_line(p, "const %s %s = %s;", type, other, tn__print_expand(p, w->swap, &words));
     tn__print_line(p, "%s[0] = %s;", all, tn__print_apply(p, op, dt, dt, (const char *[]){words.word['0'], other}));
   }
   tn__print_value(p, n, tn__print_format(p, "%s[0]", all));

@@ -69,7 +69,10 @@ static void products(void **s) {
       {TN_BF16, {false, false}, 1, 128, 256, 64, false}, {TN_BF16, {true, true}, 1, 128, 256, 64, true},
       {TN_F16, {false, true}, 2, 128, 256, 64, true},    {TN_F32, {false, false}, 1, 128, 256, 16, true},
       {TN_F32, {true, true}, 1, 128, 512, 16, false},   {TN_F32, {false, true}, 1, 16, 32, 16, true},
-      {TN_F32, {true, false}, 3, 32, 96, 144, true},
+      {TN_F32, {true, false}, 3, 32, 96, 144, true},     {TN_F32, {false, false}, 1, 16, 64, 784, true},
+      {TN_F32, {true, true}, 2, 48, 32, 592, false},    {TN_F32, {false, true}, 1, 32, 48, 784, true},
+      {TN_F32, {true, false}, 1, 64, 16, 16, false},    {TN_F32, {false, false}, 2, 32, 16, 576, true},
+      {TN_F32, {true, true}, 1, 32, 784, 64, false},
   };
   const char *device = getenv("TENET_DEVICE");
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) check(&rows[i], device ? device : "ref:sm_90", !device || !strncmp(device, "cuda", 4));

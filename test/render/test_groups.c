@@ -362,6 +362,7 @@ static void test_text(void **state) {
     program *p;
   } cases[] = {{"group_cuda_vectors", &tn__dialect_cuda, vectors(c, 32, 1)},
                {"group_cuda_reduction", &tn__dialect_cuda, reduction(c, "R", OP_MAX, TN_F16, 128, 128, 5)},
+               {"group_cuda_integers", &tn__dialect_cuda, reduction(c, "R", OP_MAX, TN_U64, 32, 32, 31)},
                {"group_cuda_lanes", &tn__dialect_cuda, reduction(c, "R", OP_ADD, TN_F32, 2, 32, 5)},
                {"group_cuda_rows", &tn__dialect_cuda, rows(c, "rows", 64, 77, true)},
                {"group_opencl_reduction", &tn__dialect_opencl, reduction(c, "R", OP_ADD, TN_F32, 64, 128, 5)},

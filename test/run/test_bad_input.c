@@ -344,7 +344,7 @@ static void test_bad_compiler(void **state) {
   (void)state;
   char good[] = "cc";
   const char *bad = script("cc", "#!/bin/sh\necho 'no such luck' >&2\nexit 3\n");
-  tn_options o = {.cc = bad, .threads = 1, .cache_dir = ""};
+  tn_options o = {.device = "cpu", .cc = bad, .threads = 1, .cache_dir = ""};
   tn_ctx *c = tn_ctx_open(&o);
   tn_tensor *x = matrix(c), *y = tn_exp(x);
   float out[6];
@@ -413,7 +413,7 @@ static void test_cache(void **state) {
   signal(SIGXFSZ, SIG_IGN);
   getrlimit(RLIMIT_FSIZE, &old);
   none = (struct rlimit){0, old.rlim_max};
-  tn_options o = {.threads = 1, .cache_dir = dir};
+  tn_options o = {.device = "cpu", .threads = 1, .cache_dir = dir};
   tn_ctx *c = tn_ctx_open(&o);
   tn_tensor *x = tn_exp(matrix(c));
   setrlimit(RLIMIT_FSIZE, &none);

@@ -29,7 +29,9 @@ tn_status tn__cuda_check(tn__device *d, int result, const char *doing) {
   if (self->lost && *self->started)
     tn__error(d->ctx, status, "%s: %s: %s (%s); %s was started last; the device is lost until the context is closed", d->name, doing,
               text ? text : "unknown error", name ? name : "no name", self->started);
-  else tn__error(d->ctx, status, "%s: %s: %s (%s)", d->name, doing, text ? text : "unknown error", name ? name : "no name");
+  else
+    tn__error(d->ctx, status, "%s: %s: %s (%s)%s", d->name, doing, text ? text : "unknown error", name ? name : "no name",
+              self->lost ? "; after an error of this kind CUDA may serve no more of this process: start another" : "");
   return status;
 }
 
