@@ -335,7 +335,7 @@ static void root_scatter(tn__fuse *f, tn_node *n, tn__demand *d) {
     r[i] = tn__is_int_const(upd->dim[i], 1) ? tn__int(f->c, 0) : tn__range(f->c, upd->dim[i], i < idx->rank ? AX_REDUCE : AX_LOOP, f->next_range++);
     if (r[i]->op == OP_RANGE) ri[nr++] = r[i];
   }
-  if (n->dim[0]->lo == 0) /* a symbolic size that may be 0: a loop of one step, or of none where nothing can be added to */
+  if (n->dim[0]->lo <= 0) /* a symbolic size that may be 0: a loop of one step, or of none where nothing can be added to */
     r[loops++] = ri[nr++] = tn__range(f->c, tn__op2(f->c, OP_MIN, n->dim[0], tn__int(f->c, 1)), AX_REDUCE, f->next_range++);
   tn_node *env = tn__list(f->c, ri, nr);
   d->ranges = tn__list(f->c, r, loops);

@@ -193,6 +193,43 @@ static const row rows[] = {
      "%6 = param i8[B,3,4,2] %1 3 4 2 {2 0}\n"
      "%7 = scatter i8[B - 1,3,4,2] %4 %5 %6\n"
      "%8 = sink void %7 {\"outputs\"}\n"},
+    {"gather from and scatter into an axis whose interval reaches below 0",
+     "%1 = var index {\"B\" 0 13}\n"
+     "%2 = param i32[B,3] %1 3 {0 0}\n"
+     "%3 = param i64[2] 2 {1 0}\n"
+     "%4 = param i32[2,3] 2 3 {2 0}\n"
+     "%5 = idiv index %1 2\n"
+     "%6 = mul index %5 -1\n"
+     "%7 = add index %1 %6\n"
+     "%8 = shrink i32[B + B/2*-1,3] %2 0 0 %7 3 {1 1}\n"
+     "%9 = scatter i32[B + B/2*-1,3] %8 %3 %4\n"
+     "%10 = gather i32[2,3] %8 %3\n"
+     "%11 = gather i32[2,3] %9 %3\n"
+     "%12 = sink void %9 %10 %11 {\"outputs\"}\n"},
+};
+
+/* What only compiled code shows. */
+static const row compiled[] = {
+    {"arithmetic on bool",
+     "%1 = param bool[5,1] 5 1 {0 0}\n"
+     "%2 = abs bool[5,1] %1\n"
+     "%3 = pow bool[5,1] %1 %2\n"
+     "%4 = sink void %2 %3 {\"outputs\"}\n"},
+    {"a short reduction of what is 0 or 1: gcc 12 summed up masks",
+     "%1 = param u8[40,8] 40 8 {0 0}\n"
+     "%2 = const u8 {3}\n"
+     "%3 = reshape u8[1,1] %2 1 1\n"
+     "%4 = expand u8[40,8] %3 40 8\n"
+     "%5 = lt bool[40,8] %1 %4\n"
+     "%6 = cast u8[40,8] %5\n"
+     "%7 = sum u8[40] %6 {1}\n"
+     "%8 = rmax u8[40] %6 {1}\n"
+     "%9 = sink void %7 %8 {\"outputs\"}\n"},
+    {"and of quotients that are 0 or 1",
+     "%1 = param u16[40,8] 40 8 {0 0}\n"
+     "%2 = idiv u16[40,8] %1 %1\n"
+     "%3 = rmin u16[40] %2 {1}\n"
+     "%4 = sink void %3 {\"outputs\"}\n"},
 };
 
 static void check(const row *r, const char *device, tn_mode mode, form f) {
@@ -207,13 +244,6 @@ static void check(const row *r, const char *device, tn_mode mode, form f) {
   tn_ctx_close(c);
 }
 
-/* What only compiled code shows. */
-static void arithmetic_on_bool(void **s) {
-  static const row bools = {"arithmetic on bool", "%1 = param bool[5,1] 5 1 {0 0}\n%2 = abs bool[5,1] %1\n%3 = pow bool[5,1] %1 %2\n%4 = sink void %2 %3 {\"outputs\"}\n"};
-  (void)s;
-  check(&bools, "cpu", TN_MODE_DEFAULT, PLAIN);
-}
-
 static void all_rows(void **s) {
   (void)s;
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
@@ -221,7 +251,13 @@ static void all_rows(void **s) {
       for (int f = 0; f < FORMS; f++) check(&rows[i], "ref", (tn_mode)mode, (form)f);
 }
 
+static void compiled_rows(void **s) {
+  (void)s;
+  for (size_t i = 0; i < sizeof compiled / sizeof *compiled; i++)
+    for (int mode = TN_MODE_DEFAULT; mode <= TN_MODE_STRICT; mode++) check(&compiled[i], "cpu", (tn_mode)mode, PLAIN);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(all_rows), cmocka_unit_test(arithmetic_on_bool)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(all_rows), cmocka_unit_test(compiled_rows)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

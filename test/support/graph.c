@@ -467,7 +467,7 @@ static void do_random(tn_ctx *c, void *arg) {
   grower *w = arg;
   tn_node *root[MOST];
   uint32_t n = 0, steps = 3 + graph_roll(w->d, w->size->nodes);
-  if (w->size->symbolic) w->g->var = tn__node_keep(tn__var(c, "B", 1, w->size->symbolic));
+  if (w->size->symbolic) w->g->var = tn__node_keep(tn__var(c, "B", graph_roll(w->d, 2), w->size->symbolic));
   while (!w->n) grow_leaf(w);
   for (uint32_t i = 0; i < steps; i++) {
     step s = {w, growth[graph_roll(w->d, sizeof growth / sizeof *growth)]};
