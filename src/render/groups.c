@@ -373,7 +373,9 @@ static uint32_t put_instruction(tn__printer *p, uint32_t at) {
 
 static void put_signature(tn__printer *p, uint32_t number) {
   const tn__group_words *w = p->d->group;
+  const tn__tile *tile = tile_of(p);
   const char *name = tn__print_format(p, "%s_%" PRIu32, p->k->name, number), *threads = tn__print_format(p, "%d", p->part->group);
+  if (tile && tile->form->resident) threads = tn__print_format(p, "%s, %d", threads, tile->form->resident);
   tn__sb_puts(p->out, "\n");
   tn__sb_puts(p->out, tn__print_expand(p, w->kernel, &(tn__words){.word = {['k'] = name, ['g'] = threads}}));
   for (uint32_t a = 0; a < p->k->nbuf + p->k->nvar; a++) {

@@ -23,7 +23,7 @@ static bool collapse(tn_ctx *c, tn_node *const *dim, tn_node *const *coef, uint3
   return true;
 }
 
-static bool at_least(tn_node *ld, tn_node *size) { return ld->lo >= size->hi || (ld->lo >= 1 && !tn__is_const(ld)); }
+static bool at_least(tn_node *ld, tn_node *size) { return ld == size || ld->lo >= size->hi || (ld->lo >= 1 && !tn__is_const(ld)); }
 
 /* Can a [rows, cols] matrix with these strides be handed over, as it is or transposed? */
 static bool matrix(axis rows, axis cols, struct tn__gemm_operand *o) {

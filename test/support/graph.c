@@ -601,11 +601,14 @@ static void oracle(const graph *g, tn_node *const *root, uint32_t n, naive_tenso
   naive_eval(root, n, bind, k, out);
 }
 
+static bool both_nan(int dtype, uint64_t a, uint64_t b) {
+  uint64_t mask = tn__size_of(dtype) < 8 ? (1ull << 8 * tn__size_of(dtype)) - 1 : UINT64_MAX;
+  return tn__is_float(dtype) && isnan(tn__eval_to_double(dtype, a & mask)) && isnan(tn__eval_to_double(dtype, b & mask));
+}
+
 /* Which NaN it is, is not said; nor do its bits say it. */
 static bool same_bits(const tn_node *n, uint64_t a, uint64_t b) {
-  int from = n->op == OP_BITCAST ? n->src[0]->dtype : n->dtype;
-  uint64_t mask = tn__size_of(from) < 8 ? (1ull << 8 * tn__size_of(from)) - 1 : UINT64_MAX;
-  return a == b || (tn__is_float(from) && isnan(tn__eval_to_double(from, a & mask)) && isnan(tn__eval_to_double(from, b & mask)));
+  return a == b || both_nan(n->dtype, a, b) || (n->op == OP_BITCAST && both_nan(n->src[0]->dtype, a, b));
 }
 
 static double ulp(int dtype, double x) {
