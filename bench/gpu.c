@@ -163,7 +163,8 @@ static int build_conv(gpu *g, const tn_dim *size, tn_tensor *const *in, tn_tenso
 static int build_adds(gpu *g, const tn_dim *size, tn_tensor *const *in, tn_tensor **out) {
   (void)g;
   out[0] = in[0];
-  for (tn_dim i = 0; i < size[0]; i++) out[0] = tn_contiguous(tn_add_scalar(out[0], 1));
+  const int axis = 0; /* flipped, each needs others' elements of the one before: no two of them make one kernel */
+  for (tn_dim i = 0; i < size[0]; i++) out[0] = tn_contiguous(tn_add_scalar(tn_flip(out[0], &axis, 1), 1));
   return 1;
 }
 

@@ -20,6 +20,7 @@ typedef struct tn__group_words {
   const char *buffer[2];                 /* parameter: read only, written */
   const char *place[2];                  /* declares b$i from that, NULL: it is b$i itself */
   const char *variable;                  /* parameter n$i */
+  const char *begin, *renew;             /* in front of everything; for each buffer b$i behind it; NULL: nothing */
   const char *last;                      /* the rest of the parameters, with a comma in front */
   const char *thread, *group, *groups;   /* number in the group; of the group; number of groups */
   const char *scratch, *cells;           /* declare shared memory of $b bytes; NULL: parameters */

@@ -416,6 +416,9 @@ static void put_declarations(tn__printer *p) {
   bool shares = tile_of(p) != NULL;
   find_used(p, &used);
   for (uint32_t l = 0; l < p->k->nlocal; l++) shares |= tn__map_get(&used, (uintptr_t)p->k->local[l], NULL) && !threads_of(p->k->local[l]);
+  if (w->begin) tn__print_line(p, "%s", w->begin);
+  for (uint32_t b = 0; b < p->k->nbuf && w->renew; b++)
+    tn__print_line(p, "%s", tn__print_expand(p, w->renew, &(tn__words){.word = {['i'] = tn__print_format(p, "%" PRIu32, b)}}));
   if (shares) put_shared(p, w->scratch, p->k->shared);
   put_shared(p, w->cells, 2 * set_bytes(p->part, w->swap));
   if (set_bytes(p->part, w->swap)) tn__print_line(p, "i32 turn = 0;");

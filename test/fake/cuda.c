@@ -161,11 +161,18 @@ int cuModuleGetFunction(void **f, char *m, const char *name) {
   return *f = at, at ? OK : NOT_FOUND;
 }
 int cuFuncSetAttribute(void *f, int what, int v) { return state.most_shared = v, !f || what != 8; }
-int cuLaunchKernel(char *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, void *s, void **arg, void **extra) {
-  if (!s || extra || gy != 1 || gz != 1 || by != 1 || bz != 1 || !gx || !bx) return INVALID;
-  state.grid = gx;
-  state.threads = bx;
-  state.shared = shared;
+typedef struct launch {
+  unsigned grid[3], block[3], shared;
+  void *stream;
+  const int *attribute;
+  unsigned nattribute;
+} launch;
+int cuLaunchKernelEx(const launch *l, char *f, void **arg, void **extra) {
+  if (!l->stream || extra || l->grid[1] != 1 || l->grid[2] != 1 || l->block[1] != 1 || l->block[2] != 1 || !l->grid[0] || !l->block[0]) return INVALID;
+  if (l->nattribute > 1 || (l->nattribute && (l->attribute[0] != 6 || l->attribute[2] != 1))) return INVALID;
+  state.grid = l->grid[0];
+  state.threads = l->block[0];
+  state.shared = l->shared;
   if (state.any_function) return failed;
   bool iota = !strncmp(f, "iota", 4);
   if (!iota && strncmp(f, "fault", 5)) return NOT_FOUND;

@@ -187,6 +187,7 @@ static void add_device(tn_ctx *c, const tn__cuda_driver *api, int i, double star
   self->number = number;
   /* The letter gives access to what only this generation has (wgmma, tcgen05). */
   snprintf(self->target, sizeof self->target, "sm_%d%d%s", major, minor, major >= 9 ? "a" : "");
+  self->early = major >= 9;
   d->group = attribute(api, number, CU_MAX_THREADS_PER_BLOCK);
   d->units = units;
   d->tiles = major == 9 ? 90 : major >= 8 ? 80 : 0; /* wgmma is of this generation alone */

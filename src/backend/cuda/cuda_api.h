@@ -34,7 +34,23 @@ enum {
   CU_NO_TIMING = 2,             /* an event */
   CU_CAPTURE_THREAD_LOCAL = 1,
   CU_SET_DEPENDENCIES = 1,
+  CU_LAUNCH_SERIALIZED = 6, /* an attribute of a launch: it may begin before the kernel in front of it is done, for which its text then waits */
 };
+
+typedef struct tn__cu_attribute {
+  int what;
+  union {
+    int number;
+    char room[64];
+  } value __attribute__((aligned(8)));
+} tn__cu_attribute;
+
+typedef struct tn__cu_launch {
+  unsigned grid[3], block[3], shared;
+  tn__cu_stream stream;
+  const tn__cu_attribute *attribute;
+  unsigned nattribute;
+} tn__cu_launch;
 
 #define TN__CUDA_DRIVER(X)                                                                                                       \
   X(init, "cuInit", (unsigned))                                                                                                  \
@@ -74,8 +90,7 @@ enum {
   X(module_unload, "cuModuleUnload", (tn__cu_module))                                                                            \
   X(module_function, "cuModuleGetFunction", (tn__cu_function *, tn__cu_module, const char *))                                    \
   X(function_set, "cuFuncSetAttribute", (tn__cu_function, int, int))                                                             \
-  X(launch, "cuLaunchKernel", (tn__cu_function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,    \
-                               unsigned shared, tn__cu_stream, void **argument, void **extra))                                   \
+  X(launch, "cuLaunchKernelEx", (const tn__cu_launch *, tn__cu_function, void **argument, void **extra))                          \
   X(capture_begin, "cuStreamBeginCapture_v2", (tn__cu_stream, int))                                                              \
   X(capture_info, "cuStreamGetCaptureInfo_v2",                                                                                    \
     (tn__cu_stream, int *, uint64_t *, tn__cu_graph *, tn__cu_node const **, size_t *))                                           \

@@ -323,7 +323,10 @@ tn_status tn__cuda_launch(tn__device *d, tn__code *code, uint32_t i, void *const
     if (extent <= 0) continue;
     tn__cuda_started(d, k->name);
     unsigned groups = extent > MAX_GRID ? MAX_GRID : (unsigned)extent;
-    status = tn__cuda_check(d, self->api->launch(q->function, groups, 1, 1, q->threads, 1, 1, k->shared, self->stream, code->argument, NULL), k->name);
+    const tn__cu_attribute early = {.what = CU_LAUNCH_SERIALIZED, .value = {.number = 1}};
+    const tn__cu_launch launch = {.grid = {groups, 1, 1}, .block = {q->threads, 1, 1}, .shared = k->shared, .stream = self->stream, .attribute = &early,
+                                  .nattribute = self->early && (!self->recording || self->follows || p)};
+    status = tn__cuda_check(d, self->api->launch(&launch, q->function, code->argument, NULL), k->name);
   }
   return status;
 }

@@ -35,6 +35,8 @@ typedef struct tn__cuda {
   char started[64];       /* the kernel or call that was started last, for messages */
   bool no_products, no_convs; /* the library does not start */
   bool recording, lost;
+  bool early;             /* kernels begin before those in front of them are done, and wait for these themselves (native_cuda.inc, tn_begin) */
+  bool follows;           /* recording: what comes next waits for one item alone */
   tn__vec(tn__cu_node) last; /* recording: the node each item ended with; NULL: it did nothing */
 } tn__cuda;
 
