@@ -46,7 +46,6 @@ typedef struct tn__tile_form {
   const char *name; /* of the language's function */
   int dtype, needs, rows, cols, steps, threads; /* needs: a generation, see tn__device.tiles */
   size_t shared;    /* bytes */
-  int resident;     /* groups that a multiprocessor must have room for at a time; 0: one */
   tn__digit digit[TN__DIGITS];
 } tn__tile_form;
 

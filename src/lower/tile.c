@@ -18,9 +18,9 @@ static const tn__tile_form forms[] = {
      .digit = {{T, 4, 0, 2}, {T, 8, 1, 0}, {T, 4, 16, 0}, {T, 2, 64, 0}, {U, 32, 0, 8}, {U, 2, 8, 0}, {N, 2, 0, 1}}},
     {.name = "fma_f32", .dtype = TN_F32, .needs = 80, .rows = 128, .cols = 256, .steps = 16, .threads = 256, .shared = 75264,
      .digit = {{T, 8, 0, 4}, {T, 4, 4, 0}, {T, 2, 0, 128}, {T, 4, 32, 0}, {U, 2, 16, 0}, {U, 4, 1, 0}, {U, 4, 0, 32}, {N, 4, 0, 1}}},
-    {.name = "small_f32", .dtype = TN_F32, .needs = 80, .rows = 16, .cols = 32, .steps = 16, .threads = 256, .shared = 101376, .resident = 2,
+    {.name = "small_f32", .dtype = TN_F32, .needs = 80, .rows = 16, .cols = 32, .steps = 16, .threads = 256, .shared = 104448,
      .digit = {{T, 16, 0, 2}, {T, 16, 1, 0}, {N, 2, 0, 1}}},
-    {.name = "tall_f32", .dtype = TN_F32, .needs = 80, .rows = 32, .cols = 16, .steps = 16, .threads = 256, .shared = 101376, .resident = 2,
+    {.name = "tall_f32", .dtype = TN_F32, .needs = 80, .rows = 32, .cols = 16, .steps = 16, .threads = 256, .shared = 104448,
      .digit = {{T, 8, 0, 2}, {T, 32, 1, 0}, {N, 2, 0, 1}}},
 };
 

@@ -12,6 +12,11 @@ enum { WARP = 32, UNROLLED = 64 };
 
 /* ---- shared memory ---- */
 
+static bool is_access(const tn_node *n) { return n->op == OP_LOAD || n->op == OP_STORE || n->op == OP_STOREADD; }
+
+/* Threads that a LOCAL's elements belong to in turn; 0: they are shared. */
+static int64_t threads_of(const tn_node *local) { return local->op == OP_LOCAL && local->nint > 1 ? local->ints[1] : 0; }
+
 static bool combines(const tn_node *n) { return n->op == OP_GETACC && n->nsrc < 3 && n->src[0]->ints[1] > 1; }
 
 /* Cells of one set, in bytes; at most one warp needs none where threads exchange values. */
@@ -28,6 +33,19 @@ static int64_t set_bytes(const tn__part *part, bool swaps) {
 
 int64_t tn__render_cells(const tn__part *part) { return 2 * set_bytes(part, false); }
 
+static bool shares(const tn__part *part) {
+  for (uint32_t i = 0; i < part->n; i++) {
+    const tn_node *n = part->ins[i];
+    if (is_access(n) && n->src[0]->op == OP_LOCAL && !threads_of(n->src[0])) return true;
+  }
+  return part->tile != NULL;
+}
+
+int tn__render_together(const tn__dialect *d, const tn__part *part) {
+  const tn__group_words *w = d->group;
+  return w->together && w->swap && part->global && part->group == WARP && !shares(part) ? w->together : 1;
+}
+
 static void put_barrier(tn__printer *p) {
   if (p->part->group > 1) tn__print_line(p, "%s", p->d->group->barrier[p->part->group <= WARP]);
 }
@@ -39,11 +57,6 @@ static uint32_t end_of(const tn__printer *p, uint32_t start) {
   while (i < p->part->n && (p->part->ins[i]->op != OP_END || p->part->ins[i]->src[0] != p->part->ins[start])) i++;
   return i;
 }
-
-static bool is_access(const tn_node *n) { return n->op == OP_LOAD || n->op == OP_STORE || n->op == OP_STOREADD; }
-
-/* Threads that a LOCAL's elements belong to in turn; 0: they are shared. */
-static int64_t threads_of(const tn_node *local) { return local->op == OP_LOCAL && local->nint > 1 ? local->ints[1] : 0; }
 
 static const char *wide_type(const tn__printer *p, const tn_node *access, const tn_node *r) {
   int64_t extent, bytes;
@@ -308,6 +321,17 @@ static bool holds_own(const tn__printer *p, uint32_t start) {
   return false;
 }
 
+static const char *number_of_group(tn__printer *p) {
+  const tn__group_words *w = p->d->group;
+  int n = tn__render_together(p->d, p->part);
+  return n == 1 ? w->group : tn__print_format(p, "(%s * %d + %s / %d)", w->group, n, w->thread, WARP);
+}
+
+static const char *number_of_groups(tn__printer *p) {
+  int n = tn__render_together(p->d, p->part);
+  return n == 1 ? p->d->group->groups : tn__print_format(p, "(%s * %d)", p->d->group->groups, n);
+}
+
 static void open_range(tn__printer *p, uint32_t start) {
   tn_node *r = p->part->ins[start];
   int64_t axis = r->ints[0];
@@ -324,7 +348,7 @@ static void open_range(tn__printer *p, uint32_t start) {
     if (axis == AX_UNROLL || (axis != AX_GLOBAL && holds_own(p, start))) tn__print_line(p, "%s", p->d->group->unroll);
     const char *i = tn__print_give(p, r, 'i', p->nloop++);
     if (axis != AX_GLOBAL) tn__print_line(p, "for (%s %s = 0; %s < %s; %s++) {", type, i, i, extent, i);
-    else tn__print_line(p, "for (%s %s = (%s)%s; %s < %s; %s += (%s)%s) {", type, i, type, p->d->group->group, i, extent, i, type, p->d->group->groups);
+    else tn__print_line(p, "for (%s %s = (%s)%s; %s < %s; %s += (%s)%s) {", type, i, type, number_of_group(p), i, extent, i, type, number_of_groups(p));
   }
   p->depth++;
   tn__vec_push(&p->c->scratch, &p->open, o);
@@ -373,9 +397,7 @@ static uint32_t put_instruction(tn__printer *p, uint32_t at) {
 
 static void put_signature(tn__printer *p, uint32_t number) {
   const tn__group_words *w = p->d->group;
-  const tn__tile *tile = tile_of(p);
-  const char *name = tn__print_format(p, "%s_%" PRIu32, p->k->name, number), *threads = tn__print_format(p, "%d", p->part->group);
-  if (tile && tile->form->resident) threads = tn__print_format(p, "%s, %d", threads, tile->form->resident);
+  const char *name = tn__print_format(p, "%s_%" PRIu32, p->k->name, number), *threads = tn__print_format(p, "%d", p->part->group * tn__render_together(p->d, p->part));
   tn__sb_puts(p->out, "\n");
   tn__sb_puts(p->out, tn__print_expand(p, w->kernel, &(tn__words){.word = {['k'] = name, ['g'] = threads}}));
   for (uint32_t a = 0; a < p->k->nbuf + p->k->nvar; a++) {
@@ -413,16 +435,17 @@ static void put_local(tn__printer *p, const tn_node *local, int64_t at) {
 static void put_declarations(tn__printer *p) {
   const tn__group_words *w = p->d->group;
   tn__map used;
-  bool shares = tile_of(p) != NULL;
+  bool in_memory = tile_of(p) != NULL;
   find_used(p, &used);
-  for (uint32_t l = 0; l < p->k->nlocal; l++) shares |= tn__map_get(&used, (uintptr_t)p->k->local[l], NULL) && !threads_of(p->k->local[l]);
+  for (uint32_t l = 0; l < p->k->nlocal; l++) in_memory |= tn__map_get(&used, (uintptr_t)p->k->local[l], NULL) && !threads_of(p->k->local[l]);
   if (w->begin) tn__print_line(p, "%s", w->begin);
   for (uint32_t b = 0; b < p->k->nbuf && w->renew; b++)
     tn__print_line(p, "%s", tn__print_expand(p, w->renew, &(tn__words){.word = {['i'] = tn__print_format(p, "%" PRIu32, b)}}));
-  if (shares) put_shared(p, w->scratch, p->k->shared);
+  if (in_memory) put_shared(p, w->scratch, p->k->shared);
   put_shared(p, w->cells, 2 * set_bytes(p->part, w->swap));
   if (set_bytes(p->part, w->swap)) tn__print_line(p, "i32 turn = 0;");
-  tn__print_line(p, "const i32 t = (i32)%s;", w->thread);
+  bool alone = tn__render_together(p->d, p->part) == 1;
+  tn__print_line(p, "const i32 t = (i32)%s;", alone ? w->thread : tn__print_format(p, "(%s %% %d)", w->thread, WARP));
   for (uint32_t b = 0; b < p->k->nbuf && w->place[0]; b++) {
     tn__words words = {.word = {['i'] = tn__print_format(p, "%" PRIu32, b), ['t'] = p->d->cell[p->k->buf_dtype[b]]}};
     tn__print_line(p, "%s", tn__print_expand(p, w->place[p->k->buf_written[b] != 0], &words));

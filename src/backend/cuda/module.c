@@ -4,7 +4,7 @@
  * all have in common costs about as much as two kernels.
  * Cubins are kept on disk by all that they depend on; NVRTC is not even loaded when everything is there. */
 #include "backend/cuda/state.h"
-#include "ir/eval.h"
+#include "lower/turns.h"
 #include "render/render.h"
 #include <fcntl.h>
 #include <stdio.h>
@@ -14,19 +14,10 @@
 
 enum { KERNELS_PER_UNIT = 2, PLAIN_SHARED = 48 << 10, MAX_OPTIONS = 8, MAX_GRID = INT32_MAX };
 
-/* The extent of a part's global range, which may depend on sizes: evaluated at each launch, without allocating. */
-typedef struct step {
-  uint8_t op, dtype, sdtype;
-  uint32_t var;    /* of OP_VAR */
-  uint32_t src[3]; /* earlier steps */
-} step;
-
 typedef struct part {
   tn__cu_function function;
-  unsigned threads;
-  const step *step; /* the last one is the extent; no steps: 1 */
-  uint64_t *value;  /* of each step */
-  uint32_t nsteps;
+  unsigned threads, together; /* of a block; groups in it */
+  tn__turns turns;
 } part;
 
 typedef struct kernel {
@@ -193,46 +184,6 @@ static void load_units(build *b) {
 
 /* ---- what a launch needs ---- */
 
-static void translate_extent(build *b, const tn__kernel *from, const tn_node *global, part *out) {
-  tn__arena *keep = &b->code->arena;
-  tn_ctx *c = b->device->ctx;
-  tn__nodes nodes = {0};
-  tn__map at;
-  tn_node *extent = global->src[0];
-  tn__map_init(&at, &c->scratch);
-  tn__topo(&c->scratch, &extent, 1, &nodes);
-  step *s = tn__arena_zalloc(keep, nodes.n * sizeof *s);
-  out->value = tn__arena_zalloc(keep, nodes.n * sizeof *out->value);
-  for (uint32_t i = 0; i < nodes.n; i++) {
-    const tn_node *n = nodes.v[i];
-    uint64_t place = 0;
-    s[i] = (step){.op = n->op, .dtype = n->dtype};
-    if (n->op == OP_CONST) out->value[i] = (uint64_t)n->ints[0];
-    else if (n->op == OP_VAR)
-      while (s[i].var < from->nvar && from->var[s[i].var] != n) s[i].var++;
-    else if (!tn__is_elementwise(n)) tn__fail(c, TN_ERUN, "kernel %s: its extent depends on a %s", from->name, tn__ops[n->op].text);
-    else s[i].sdtype = n->src[n->op == OP_WHERE ? 1 : 0]->dtype;
-    for (uint32_t k = 0; k < n->nsrc && k < 3 && n->op != OP_VAR; k++) {
-      tn__map_get(&at, (uintptr_t)n->src[k], &place);
-      s[i].src[k] = (uint32_t)place;
-    }
-    tn__map_put(&at, (uintptr_t)n, i);
-  }
-  out->step = s;
-  out->nsteps = nodes.n;
-}
-
-static int64_t extent_of(const part *p, const int64_t *var) {
-  if (!p->nsteps) return 1;
-  uint64_t *v = p->value;
-  for (uint32_t i = 0; i < p->nsteps; i++) {
-    const step *s = &p->step[i];
-    if (s->op == OP_VAR) v[i] = (uint64_t)var[s->var];
-    else if (s->op != OP_CONST) v[i] = tn__eval(s->op, s->dtype, s->sdtype, (uint64_t[3]){v[s->src[0]], v[s->src[1]], v[s->src[2]]});
-  }
-  return (int64_t)v[p->nsteps - 1];
-}
-
 static void find_function(build *b, const unit *u, const char *name, uint32_t number, kernel *k) {
   tn__device *d = b->device;
   const tn__cuda *self = d->self;
@@ -254,8 +205,9 @@ static void fill_kernel(build *b, const unit *u, uint32_t i) {
              b->device->shared);
   k->shared = (unsigned)from->shared;
   for (uint32_t p = 0; p < k->nparts; p++) {
-    k->part[p].threads = from->part[p].group > 0 ? (unsigned)from->part[p].group : 1;
-    if (from->part[p].global) translate_extent(b, from, from->part[p].global, &k->part[p]);
+    k->part[p].together = (unsigned)tn__render_together(&tn__dialect_cuda, &from->part[p]);
+    k->part[p].threads = from->part[p].group > 0 ? (unsigned)from->part[p].group * k->part[p].together : 1;
+    k->part[p].turns = tn__turns_make(b->device->ctx, &b->code->arena, from, &from->part[p]);
     find_function(b, u, from->name, p, k);
   }
 }
@@ -319,10 +271,11 @@ tn_status tn__cuda_launch(tn__device *d, tn__code *code, uint32_t i, void *const
   for (uint32_t v = 0; v < k->nvar; v++) code->argument[k->nbuf + v] = (void *)(uintptr_t)&var[v];
   for (uint32_t p = 0; p < k->nparts && !status; p++) {
     const part *q = &k->part[p];
-    int64_t extent = extent_of(q, var);
+    int64_t extent = tn__turns_of(&q->turns, var);
     if (extent <= 0) continue;
     tn__cuda_started(d, k->name);
-    unsigned groups = extent > MAX_GRID ? MAX_GRID : (unsigned)extent;
+    int64_t blocks = (extent + q->together - 1) / q->together;
+    unsigned groups = blocks > MAX_GRID ? MAX_GRID : (unsigned)blocks;
     const tn__cu_attribute early = {.what = CU_LAUNCH_SERIALIZED, .value = {.number = 1}};
     const tn__cu_launch launch = {.grid = {groups, 1, 1}, .block = {q->threads, 1, 1}, .shared = k->shared, .stream = self->stream, .attribute = &early,
                                   .nattribute = self->early && (!self->recording || self->follows || p)};
