@@ -17,7 +17,7 @@ extern "C" {
 
 typedef struct tn_optim tn_optim;
 
-/* Each makes an optimiser for float parameters and realises them and its state.  The list must not change any more, and outlives the
+/* Each makes an optimiser for float parameters, all on one device, and realises them and its state, there, too.  The list must not change any more, and outlives the
  * optimiser.  NULL on error. */
 
 /* Sutskever, Martens, Dahl, Hinton, On the Importance of Initialization and Momentum in Deep Learning, ICML 2013, in PyTorch's form:

@@ -34,8 +34,9 @@ TN_API tn_status tn_program_end(tn_program *p);
 TN_API tn_status tn_program_bind(tn_program *p, const char *name, tn_tensor *value);
 /* Copies `bytes` of host data of the given concrete shape into the input's own buffer. */
 TN_API tn_status tn_program_write(tn_program *p, const char *name, const tn_dim *shape, int rank, const void *data, size_t bytes);
-/* Runs the step once.  TN_ESTATE if an input is unbound, TN_EBOUND if two inputs disagree on a symbolic size, it is out of bounds, or
- * it breaks a constraint: what the graph needs of its sizes and their bounds do not promise, such as a slice that ends within its axis. */
+/* Runs the step once.  TN_ESTATE if an input is unbound, TN_EBOUND if two inputs disagree on a symbolic size, it is out of bounds or
+ * breaks a constraint, which is something that the graph needs and its bounds do not promise: that a slice ends within its axis, that
+ * two sizes are equal. */
 TN_API tn_status tn_program_run(tn_program *p);
 /* The output of the last run, as a realised tensor in the current scope: its contents change with the next run. */
 TN_API tn_tensor *tn_program_result(tn_program *p, const char *name);

@@ -18,7 +18,8 @@
  * most TN_MAX_RANK axes.  A negative axis counts from the end.  An axis out of range or named twice is TN_EINVAL.
  *
  * Broadcasting is NumPy's: shapes are aligned at the last axis, and an axis of size 1 stretches; sizes that do not fit
- * are TN_ESHAPE.  dtypes promote by the array API's lattice (i8+i16=i16, u8+i8=i16, f16+bf16=f32, f32+f64=f64); the pairs
+ * are TN_ESHAPE.  A symbolic size never stretches: where it meets another size that it may be equal to, it must be, which is
+ * checked when a program binds it (TN_EBOUND).  dtypes promote by the array API's lattice (i8+i16=i16, u8+i8=i16, f16+bf16=f32, f32+f64=f64); the pairs
  * which it leaves undefined (u64 with signed, integer with float, bool with number) are TN_EDTYPE, and the message names
  * tn_cast().  C numbers (`double` arguments) are weak: they take the tensor's dtype, and must be representable if that is
  * integer or bool. */

@@ -38,6 +38,12 @@ typedef struct reading {
 
 static _Noreturn void damaged(tn_ctx *c, const reading *r, const char *what) { tn__fail(c, TN_EFORMAT, "%s: %s", r->path, what); }
 
+/* What zlib says, without the path that it puts in front. */
+static const char *reason(const reading *r, const char *text) {
+  size_t n = strlen(r->path);
+  return strncmp(text, r->path, n) || strncmp(text + n, ": ", 2) ? text : text + n + 2;
+}
+
 /* Up to n bytes; fewer at the file's end only. */
 static size_t read_some(tn_ctx *c, const reading *r, void *into, size_t n) {
   size_t got = 0;
@@ -47,7 +53,7 @@ static size_t read_some(tn_ctx *c, const reading *r, void *into, size_t n) {
     const char *text = gzerror(r->file, &why);
     if (k < 0 || why == Z_BUF_ERROR) { /* Z_BUF_ERROR: the compressed stream stops in the middle */
       if (why == Z_ERRNO) tn__fail(c, TN_EIO, "%s cannot be read: %s", r->path, strerror(errno));
-      damaged(c, r, why == Z_BUF_ERROR ? "the compressed data is cut short" : text);
+      damaged(c, r, why == Z_BUF_ERROR ? "the compressed data is cut short" : reason(r, text));
     }
     if (k == 0) break;
     got += (size_t)k;

@@ -91,10 +91,13 @@ static void reverse(tn_ctx *c, tn_node *const *y, tn_node *const *dy, uint32_t n
   }
 }
 
-static void check_seed(tn_ctx *c, const char *what, const tn_node *of, const tn_node *seed) {
-  if (seed->dtype != of->dtype || seed->rank != of->rank || !tn__dims_equal(c, seed->dim, of->dim, of->rank))
+/* The seed as a tensor of the type of `of`. */
+static tn_node *fit_seed(tn_ctx *c, const char *what, const tn_node *of, tn_node *seed) {
+  tn_node *fitted = seed->dtype == of->dtype ? tn__taken_as(c, seed, of->dim, of->rank) : NULL;
+  if (!fitted)
     tn__fail(c, seed->dtype != of->dtype ? TN_EDTYPE : TN_ESHAPE, "%s is %s where %s is needed", what,
              tn__node_type(seed, &c->scratch), tn__node_type(of, &c->scratch));
+  return fitted;
 }
 
 static void check_output(tn_ctx *c, const tn_node *y) {
@@ -109,7 +112,7 @@ _Noreturn static void no_influence(tn_ctx *c, const tn_node *y, uint32_t i, cons
 
 void tn__vjp(tn_ctx *c, tn_node *y, tn_node *dy, tn_node *const *x, uint32_t n, tn_node **g) {
   check_output(c, y);
-  check_seed(c, "the incoming gradient", y, dy);
+  dy = fit_seed(c, "the incoming gradient", y, dy);
   bool *depends = tn__alloc(c, n * sizeof *depends);
   reverse(c, &y, &dy, 1, x, n, g, depends);
   for (uint32_t i = 0; i < n; i++) {
@@ -129,11 +132,11 @@ tn_node *tn__jvp(tn_ctx *c, tn_node *y, tn_node *const *x, tn_node *const *v, ui
   reverse(c, &y, &u, 1, x, n, g, depends);
   uint32_t used = 0;
   for (uint32_t i = 0; i < n; i++) {
-    check_seed(c, "the direction", x[i], v[i]);
+    tn_node *direction = fit_seed(c, "the direction", x[i], v[i]);
     if (!depends[i]) no_influence(c, y, i, x[i]);
     if (!g[i]) continue;
     g[used] = g[i];
-    seed[used++] = v[i];
+    seed[used++] = direction;
   }
   reverse(c, g, seed, used, &u, 1, &result, depends);
   return result ? result : tn__zeros_like(c, y);

@@ -44,4 +44,8 @@ tn_node *tn__range(tn_ctx *c, tn_node *extent, int axis_type, int64_t number);
 /* Sizes.  Two dims are the same if their normal forms are (after folding, the same node). */
 tn_node *tn__numel(tn_ctx *c, const tn_node *x);        /* product of the dims, index */
 bool tn__dims_equal(tn_ctx *c, tn_node *const *a, tn_node *const *b, uint32_t n);
+/* What normal forms cannot decide is let pass: a reshape between sizes that may be equal stands in the graph, and is a constraint (ir/constraint.h). */
+tn_node *tn__size_common(tn_ctx *c, tn_node *a, tn_node *b); /* the size that both are, a plain one if one is; NULL: they certainly differ */
+tn_node *tn__axis_as(tn_ctx *c, tn_node *x, uint32_t axis, tn_node *size);                  /* x, this axis taken as of the size */
+tn_node *tn__taken_as(tn_ctx *c, tn_node *x, tn_node *const *dims, uint32_t rank);          /* so for all; NULL: the shapes certainly differ */
 #endif

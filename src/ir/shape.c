@@ -195,11 +195,11 @@ static void sh_reduce(tn_ctx *c, const tn__make *m, tn__shape *out) {
 
 static void sh_reshape(tn_ctx *c, const tn__make *m, tn__shape *out) {
   from_tail(c, m, out, 1);
-  const tn_node *old = product(c, m->src[0]->dim, m->src[0]->rank), *new = product(c, m->src + 1, m->nsrc - 1);
+  tn_node *old = product(c, m->src[0]->dim, m->src[0]->rank), *new = product(c, m->src + 1, m->nsrc - 1);
   if (old == new) return;
   if (tn__is_const(old) && tn__is_const(new))
     breach(c, m, TN_ESHAPE, "%" PRId64 " elements cannot become %" PRId64, old->ints[0], new->ints[0]);
-  breach(c, m, TN_ESHAPE, "the element counts are not equal for all values of the symbolic sizes");
+  if (!tn__size_common(c, old, new)) breach(c, m, TN_ESHAPE, "the element counts are equal for no values of the symbolic sizes");
 }
 
 static void sh_expand(tn_ctx *c, const tn__make *m, tn__shape *out) {
@@ -410,4 +410,25 @@ bool tn__dims_equal(tn_ctx *c, tn_node *const *a, tn_node *const *b, uint32_t n)
   for (uint32_t i = 0; i < n; i++)
     if (a[i] != b[i]) return false;
   return true;
+}
+
+tn_node *tn__size_common(tn_ctx *c, tn_node *a, tn_node *b) {
+  if (a == b) return a;
+  const tn_node *apart = tn__sub(c, a, b);
+  if (apart->lo > 0 || apart->hi < 0 || a->hi < b->lo || b->hi < a->lo) return NULL;
+  return tn__is_const(b) ? b : a;
+}
+
+tn_node *tn__axis_as(tn_ctx *c, tn_node *x, uint32_t axis, tn_node *size) {
+  tn_node *dim[TN_MAX_RANK];
+  for (uint32_t i = 0; i < x->rank; i++) dim[i] = i == axis ? size : x->dim[i];
+  return tn__reshape(c, x, dim, x->rank);
+}
+
+tn_node *tn__taken_as(tn_ctx *c, tn_node *x, tn_node *const *dims, uint32_t rank) {
+  if (x->rank != rank) return NULL;
+  for (uint32_t i = 0; i < rank; i++)
+    if (!tn__size_common(c, x->dim[i], dims[i])) return NULL;
+  for (uint32_t i = 0; i < rank; i++) x = tn__axis_as(c, x, i, dims[i]); /* one at a time: each is a constraint of its own */
+  return x;
 }

@@ -16,15 +16,13 @@ static void want_floats(tn_ctx *c, const tn__call *k) {
   }
 }
 
-static bool same_size(tn_ctx *c, tn_node *a, tn_node *b) { return tn__dims_equal(c, &a, &b, 1); }
-
 /* b, a vector along `axis` of x, added to x. */
 static tn_node *add_bias(tn_ctx *c, tn_node *x, tn_node *b, uint32_t axis) {
-  if (b->rank != 1 || !same_size(c, b->dim[0], x->dim[axis]))
-    tn__fail(c, TN_ESHAPE, "bias %s does not fit the result %s: it has one element per output", type(c, b), type(c, x));
+  tn_node *fitted = tn__taken_as(c, b, &x->dim[axis], 1);
+  if (!fitted) tn__fail(c, TN_ESHAPE, "bias %s does not fit the result %s: it has one element per output", type(c, b), type(c, x));
   tn_node *dim[TN_MAX_RANK];
   for (uint32_t i = 0; i < x->rank; i++) dim[i] = i == axis ? x->dim[i] : tn__int(c, 1);
-  return tn__add(c, x, tn__expand(c, tn__reshape(c, b, dim, x->rank), x->dim));
+  return tn__add(c, x, tn__expand(c, tn__reshape(c, fitted, dim, x->rank), x->dim));
 }
 
 /* Operands x, w and, unless absent, b.  A NULL bias means none; after an error it is passed on as any other NULL. */
@@ -43,9 +41,9 @@ static tn_node *linear(tn_ctx *c, tn__call *k) {
   tn_node *x = k->x[0], *w = k->x[1];
   want_floats(c, k);
   if (w->rank != 2) tn__fail(c, TN_ESHAPE, "weight %s must have axes (out, in)", type(c, w));
-  if (!x->rank || !same_size(c, x->dim[x->rank - 1], w->dim[1]))
-    tn__fail(c, TN_ESHAPE, "the last axis of %s is not the weight's %s second", type(c, x), type(c, w));
-  tn_node *y = tn__contract(c, x, w, 0, x->rank - 1, 1, 1);
+  tn_node *inner = x->rank ? tn__size_common(c, x->dim[x->rank - 1], w->dim[1]) : NULL;
+  if (!inner) tn__fail(c, TN_ESHAPE, "the last axis of %s is not the weight's %s second", type(c, x), type(c, w));
+  tn_node *y = tn__contract(c, tn__axis_as(c, x, x->rank - 1u, inner), tn__axis_as(c, w, 1, inner), 0, x->rank - 1, 1, 1);
   return k->nin == 3 ? add_bias(c, y, k->x[2], y->rank - 1u) : y;
 }
 

@@ -80,13 +80,16 @@ static const rule sgd_plain = {.update = sgd_update}, sgd_momentum = {.moment = 
 
 /* ---- open and close ---- */
 
+/* On the device of the parameters, all on one; `t` itself where there are none. */
+static tn_tensor *beside(const tn_optim *o, tn_tensor *t) { return o->n ? tn_to(t, tn_device_of(o->target[0])) : t; }
+
 /* Zeros in memory of their own: moments of equal shape must not share it. */
-static tn_tensor *new_moment(tn_ctx *c, tn_tensor *w) {
+static tn_tensor *new_moment(tn_ctx *c, const tn_optim *o, tn_tensor *w) {
   tn_dim shape[TN_MAX_RANK];
   if (tn_shape(w, shape) != TN_OK) return NULL;
   size_t elements = (size_t)tn_numel(w), bytes = elements * tn_dtype_size(wide(w));
   void *zeros = tn__arena_zalloc(&c->scratch, bytes);
-  return tn_from(c, wide(w), shape, tn_rank(w), zeros);
+  return beside(o, tn_from(c, wide(w), shape, tn_rank(w), zeros));
 }
 
 static void add_state(tn_ctx *c, tn_optim *o, const char *name, tn_tensor *t) {
@@ -99,7 +102,7 @@ static void add_moments(tn_ctx *c, tn_optim *o, int which) {
     tn__sb full;
     tn__sb_init(&full, &c->scratch);
     tn__sb_printf(&full, "%s.%s", o->rule->moment[which], name[i]);
-    tn_tensor *m = new_moment(c, o->target[i]);
+    tn_tensor *m = new_moment(c, o, o->target[i]);
     add_state(c, o, tn__sb_str(&full), m);
     set_moment(o, which, i, m);
     o->target[o->n * (1 + which) + i] = m;
@@ -111,6 +114,20 @@ typedef struct opening {
   double lr;
 } opening;
 
+static void take_parameters(tn_ctx *c, tn_optim *o) {
+  const char *const *name = tn_params_names(o->params);
+  for (int i = 0; i < o->n; i++) {
+    o->target[i] = tn_params_tensors(o->params)[i];
+    if (!tn__is_float((int)tn_dtype_of(o->target[i]))) tn__fail(c, TN_EDTYPE, "parameter '%s' is no float", name[i]);
+  }
+  if (tn_realize(o->target, o->n) != TN_OK) tn__mem_throw(&c->mem, TN_ENOMEM);
+  for (int i = 1; i < o->n; i++) {
+    const char *here = tn_device_of(o->target[i]), *first = tn_device_of(o->target[0]);
+    if (here != first)
+      tn__fail(c, TN_EDEVICE, "parameter '%s' is on %s, '%s' on %s: one optimiser takes the parameters of one device", name[i], here, name[0], first);
+  }
+}
+
 static void do_open(tn_ctx *c, void *arg) {
   opening *k = arg;
   tn_optim *o = k->made = tn__mem_zalloc(&c->mem, sizeof *o);
@@ -121,16 +138,12 @@ static void do_open(tn_ctx *c, void *arg) {
   size_t room = ((size_t)o->targets + 1) * sizeof *o->target;
   o->target = tn__mem_zalloc(&c->mem, room);
   o->next = tn__mem_zalloc(&c->mem, room);
-  for (int i = 0; i < o->n; i++) {
-    o->target[i] = tn_params_tensors(o->params)[i];
-    if (!tn__is_float((int)tn_dtype_of(o->target[i])))
-      tn__fail(c, TN_EDTYPE, "parameter '%s' is no float", tn_params_names(o->params)[i]);
-  }
-  if (tn_realize(o->target, o->n) != TN_OK || !(o->state = tn_params_open(c))) tn__mem_throw(&c->mem, TN_ENOMEM);
-  o->lr = tn_scalar(c, TN_F64, k->lr);
+  take_parameters(c, o);
+  if (!(o->state = tn_params_open(c))) tn__mem_throw(&c->mem, TN_ENOMEM);
+  o->lr = beside(o, tn_scalar(c, TN_F64, k->lr));
   add_state(c, o, "lr", o->lr);
   if (o->rule->counts) {
-    o->step = o->target[o->targets - 1] = tn_scalar(c, TN_F64, 0);
+    o->step = o->target[o->targets - 1] = beside(o, tn_scalar(c, TN_F64, 0));
     add_state(c, o, "step", o->step);
   }
   for (int m = 0; m < o->moments; m++) add_moments(c, o, m);

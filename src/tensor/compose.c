@@ -108,11 +108,12 @@ static tn_node *pick(tn_ctx *c, tn_node *logp, tn_node *labels, const tn_node *s
   tn__dims want = {0};
   for (uint32_t i = 0; i < logp->rank; i++)
     if (i != axis) want.d[want.rank++] = logp->dim[i];
-  if (labels->rank != want.rank || !tn__dims_equal(c, labels->dim, want.d, want.rank))
+  tn_node *fitted = tn__taken_as(c, labels, want.d, want.rank);
+  if (!fitted)
     tn__fail(c, TN_ESHAPE, "labels %s do not fit %s: they have its shape without axis %d", tn__text(c, labels),
              tn__text(c, shown), (int)axis);
   tn__dims shape = tn__dims_of(logp);
-  tn_node *label = tn__expand(c, tn__add_axis(c, tn__cast(c, labels, TN_I64), axis), logp->dim);
+  tn_node *label = tn__expand(c, tn__add_axis(c, tn__cast(c, fitted, TN_I64), axis), logp->dim);
   tn_node *hit = tn__op2(c, OP_EQ, tn__place(c, &shape, axis), label);
   int64_t summed = axis;
   return tn__reduce_keep(c, OP_SUM, tn__where(c, hit, logp, tn__literal_like(c, logp, 0)), &summed, 1, false);
@@ -128,8 +129,8 @@ static tn_node *class_loss(tn_ctx *c, tn__call *k) { /* i: are they logits? */
   int64_t axis = class_axis(x);
   if (k->i[0]) x = log_softmax_of(c, x, axis);
   if (k->i[0] && tn__is_float(labels->dtype)) {
-    if (labels->rank != x->rank || !tn__dims_equal(c, labels->dim, x->dim, x->rank))
-      tn__fail(c, TN_ESHAPE, "probabilities %s have not the shape of %s", tn__text(c, labels), tn__text(c, k->x[0]));
+    labels = tn__taken_as(c, labels, x->dim, x->rank);
+    if (!labels) tn__fail(c, TN_ESHAPE, "probabilities %s have not the shape of %s", tn__text(c, k->x[1]), tn__text(c, k->x[0]));
     picked = tn__reduce_keep(c, OP_SUM, tn__mul(c, tn__cast(c, labels, x->dtype), x), &axis, 1, false);
   } else {
     if (!tn__is_int(labels->dtype)) tn__fail(c, TN_EDTYPE, "labels must be integer classes, not %s", tn__text(c, labels));

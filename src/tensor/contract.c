@@ -35,8 +35,10 @@ static tn_node *matmul(tn_ctx *c, tn__call *k) {
   want_numbers(c, x, 2);
   bool row = x[0]->rank == 1, column = x[1]->rank == 1;
   tn_node *ka = x[0]->dim[x[0]->rank - 1], *kb = x[1]->dim[column ? 0 : x[1]->rank - 2];
-  if (!tn__dims_equal(c, &ka, &kb, 1))
-    tn__fail(c, TN_ESHAPE, "%s and %s: the inner sizes differ", tn__text(c, x[0]), tn__text(c, x[1]));
+  tn_node *size = tn__size_common(c, ka, kb);
+  if (!size) tn__fail(c, TN_ESHAPE, "%s and %s: the inner sizes differ", tn__text(c, x[0]), tn__text(c, x[1]));
+  x[0] = tn__axis_as(c, x[0], x[0]->rank - 1u, size);
+  x[1] = tn__axis_as(c, x[1], column ? 0 : x[1]->rank - 2u, size);
   if (column) return tn__contract(c, x[0], x[1], 0, x[0]->rank - 1, 0, 1);
   x[1] = tn__move_axis(c, x[1], x[1]->rank - 2u, x[1]->rank - 1u); /* [..., n, k] */
   if (x[1]->rank == 2) return tn__contract(c, x[0], x[1], 0, x[0]->rank - 1, 1, 1); /* all else of a is one long m */
@@ -54,9 +56,9 @@ static void want_vectors(tn_ctx *c, tn_node **x) {
 static tn_node *dot(tn_ctx *c, tn__call *k) {
   tn_node *x[2] = {k->x[0], k->x[1]};
   want_vectors(c, x);
-  if (!tn__dims_equal(c, x[0]->dim, x[1]->dim, 1))
-    tn__fail(c, TN_ESHAPE, "%s and %s differ in length", tn__text(c, x[0]), tn__text(c, x[1]));
-  return tn__contract(c, x[0], x[1], 0, 0, 0, 1);
+  tn_node *size = tn__size_common(c, x[0]->dim[0], x[1]->dim[0]);
+  if (!size) tn__fail(c, TN_ESHAPE, "%s and %s differ in length", tn__text(c, x[0]), tn__text(c, x[1]));
+  return tn__contract(c, tn__axis_as(c, x[0], 0, size), tn__axis_as(c, x[1], 0, size), 0, 0, 0, 1);
 }
 
 static tn_node *outer(tn_ctx *c, tn__call *k) {
@@ -146,7 +148,9 @@ static void take_diagonals(const sums *s, term *t) {
         j++;
         continue;
       }
-      if (!tn__dims_equal(c, &t->x->dim[i], &t->x->dim[j], 1)) bad_spec(s, "a diagonal over axes of different size");
+      tn_node *size = tn__size_common(c, t->x->dim[i], t->x->dim[j]);
+      if (!size) bad_spec(s, "a diagonal over axes of different size");
+      t->x = tn__axis_as(c, tn__axis_as(c, t->x, i, size), j, size);
       tn__dims shape = tn__dims_of(t->x);
       tn_node *on = tn__op2(c, OP_EQ, tn__place(c, &shape, i), tn__place(c, &shape, j));
       int64_t axis = j;
@@ -213,16 +217,16 @@ static void unify_sizes(sums *s, term *t, int n) {
     for (uint32_t a = 0; a < t[i].rank; a++) {
       int label = t[i].label[a];
       tn_node *d = t[i].x->dim[a], **size = &s->size[label];
-      bool same = *size && tn__dims_equal(c, &d, size, 1), dots = label >= DOTS;
+      bool dots = label >= DOTS;
       if (!*size || (dots && tn__is_int_const(*size, 1))) *size = d;
-      else if (!same && !(dots && tn__is_int_const(d, 1)))
+      else if (!(dots && tn__is_int_const(d, 1)) && !(*size = tn__size_common(c, *size, d)))
         tn__fail(c, TN_ESHAPE, "\"%s\": sizes of axis %c differ: %s does not fit an operand before it", s->spec, dots ? '.' : label,
                  tn__text(c, t[i].x));
     }
   for (int i = 0; i < n; i++) {
-    tn_node *to[TN_MAX_RANK];
-    for (uint32_t a = 0; a < t[i].rank; a++) to[a] = s->size[t[i].label[a]];
-    t[i].x = tn__expand(c, t[i].x, to);
+    tn__dims to = {.rank = t[i].rank};
+    for (uint32_t a = 0; a < t[i].rank; a++) to.d[a] = s->size[t[i].label[a]];
+    t[i].x = tn__spread(c, t[i].x, &to);
   }
 }
 

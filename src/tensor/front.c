@@ -122,14 +122,19 @@ static tn_node *raise(tn_ctx *c, tn_node *x, uint32_t rank) {
   return tn__reshape(c, x, s.d, rank);
 }
 
+/* x broadcast to a shape; NULL if it certainly does not fit. */
+static tn_node *spread(tn_ctx *c, tn_node *x, const tn__dims *to) {
+  tn_node *dim[TN_MAX_RANK];
+  if (x->rank > to->rank) return NULL;
+  for (uint32_t i = 0; i < x->rank; i++) dim[i] = tn__is_int_const(x->dim[i], 1) ? x->dim[i] : to->d[to->rank - x->rank + i];
+  x = tn__taken_as(c, x, dim, x->rank);
+  return x ? tn__expand(c, raise(c, x, to->rank), to->d) : NULL;
+}
+
 tn_node *tn__spread(tn_ctx *c, tn_node *x, const tn__dims *to) {
-  bool fits = x->rank <= to->rank;
-  for (uint32_t i = 0; fits && i < x->rank; i++) {
-    tn_node *have = x->dim[i], *want = to->d[to->rank - x->rank + i];
-    fits = tn__is_int_const(have, 1) || tn__dims_equal(c, &have, &want, 1);
-  }
-  if (!fits) tn__fail(c, TN_ESHAPE, "%s does not broadcast to %s", tn__text(c, x), tn__dims_text(c, to->d, to->rank));
-  return tn__expand(c, raise(c, x, to->rank), to->d);
+  tn_node *y = spread(c, x, to);
+  if (!y) tn__fail(c, TN_ESHAPE, "%s does not broadcast to %s", tn__text(c, x), tn__dims_text(c, to->d, to->rank));
+  return y;
 }
 
 void tn__broadcast(tn_ctx *c, tn_node **x, int n) {
@@ -146,13 +151,13 @@ void tn__broadcast(tn_ctx *c, tn_node **x, int n) {
       if (!to.d[a] || tn__is_int_const(to.d[a], 1)) {
         to.d[a] = d;
         owner = x[i];
-      } else if (!tn__is_int_const(d, 1) && !tn__dims_equal(c, &d, &to.d[a], 1)) {
+      } else if (!tn__is_int_const(d, 1) && !(to.d[a] = tn__size_common(c, to.d[a], d))) {
         tn__fail(c, TN_ESHAPE, "shapes of %s and %s do not broadcast: they differ at axis %d from the end", tn__text(c, owner),
                  tn__text(c, x[i]), (int)(to.rank - a));
       }
     }
   }
-  for (int i = 0; i < n; i++) x[i] = tn__expand(c, raise(c, x[i], to.rank), to.d);
+  for (int i = 0; i < n; i++) x[i] = tn__spread(c, x[i], &to);
 }
 
 tn_node *tn__bcast2(tn_ctx *c, tn__op op, tn_node *x, tn_node *y) {

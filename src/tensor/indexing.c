@@ -33,13 +33,12 @@ static tn_node *index_add(tn_ctx *c, tn__call *k) {
   tn_node *base = k->x[0], *idx = index_of(c, k->x[1]), *upd = k->x[2];
   tn__want(c, base, TN__C_NUM);
   uint32_t axis = tn__axis(c, (int)k->i[0], base->rank);
-  bool fits = upd->rank == base->rank - 1 + idx->rank;
-  for (uint32_t i = 0; fits && i < upd->rank; i++) {
-    tn_node *want = i < axis ? base->dim[i] : i < axis + idx->rank ? idx->dim[i - axis] : base->dim[i + 1 - idx->rank];
-    fits = tn__dims_equal(c, &upd->dim[i], &want, 1);
-  }
-  if (!fits)
-    tn__fail(c, TN_ESHAPE, "%s does not fit %s taken by %s along axis %d", tn__text(c, upd), tn__text(c, base),
+  tn__dims want = {.rank = base->rank - 1u + idx->rank};
+  for (uint32_t i = 0; i < want.rank && i < TN_MAX_RANK; i++)
+    want.d[i] = i < axis ? base->dim[i] : i < axis + idx->rank ? idx->dim[i - axis] : base->dim[i + 1 - idx->rank];
+  upd = want.rank == upd->rank ? tn__taken_as(c, upd, want.d, want.rank) : NULL;
+  if (!upd)
+    tn__fail(c, TN_ESHAPE, "%s does not fit %s taken by %s along axis %d", tn__text(c, k->x[2]), tn__text(c, base),
              tn__text(c, idx), (int)axis);
   if (upd->dtype != base->dtype)
     tn__fail(c, TN_EDTYPE, "%s is added to %s: convert one with tn_cast", tn__text(c, upd), tn__text(c, base));
@@ -58,9 +57,10 @@ typedef struct along {
 static along look_along(tn_ctx *c, const tn__call *k) {
   tn_node *x = k->x[0], *idx = index_of(c, k->x[1]);
   along a = {.axis = tn__axis(c, (int)k->i[0], x->rank)};
-  bool fits = idx->rank == x->rank;
-  for (uint32_t i = 0; fits && i < x->rank; i++) fits = i == a.axis || tn__dims_equal(c, &x->dim[i], &idx->dim[i], 1);
-  if (!fits) tn__fail(c, TN_ESHAPE, "%s and indices %s differ beside axis %d", tn__text(c, x), tn__text(c, idx), (int)a.axis);
+  tn__dims want = tn__dims_of(x);
+  if (idx->rank == x->rank) want.d[a.axis] = idx->dim[a.axis];
+  idx = tn__taken_as(c, idx, want.d, want.rank);
+  if (!idx) tn__fail(c, TN_ESHAPE, "%s and indices %s differ beside axis %d", tn__text(c, x), tn__text(c, k->x[1]), (int)a.axis);
   a.x = tn__move_axis(c, x, a.axis, 0);
   a.idx = tn__move_axis(c, idx, a.axis, 0);
   tn_node *row = tn__int(c, 1);
@@ -82,13 +82,14 @@ static tn_node *take_along_axis(tn_ctx *c, tn__call *k) {
 
 static tn_node *scatter_add(tn_ctx *c, tn__call *k) {
   along a = look_along(c, k);
-  tn_node *idx = k->x[1], *upd = k->x[2];
+  tn_node *upd = k->x[2];
   tn__want(c, a.x, TN__C_NUM);
-  if (upd->rank != idx->rank || !tn__dims_equal(c, upd->dim, idx->dim, idx->rank))
-    tn__fail(c, TN_ESHAPE, "%s has not the shape of the indices %s", tn__text(c, upd), tn__text(c, idx));
+  if (upd->rank == a.idx->rank) upd = tn__move_axis(c, upd, a.axis, 0);
+  upd = tn__taken_as(c, upd, a.idx->dim, a.idx->rank);
+  if (!upd) tn__fail(c, TN_ESHAPE, "%s has not the shape of the indices %s", tn__text(c, k->x[2]), tn__text(c, k->x[1]));
   if (upd->dtype != a.x->dtype)
-    tn__fail(c, TN_EDTYPE, "%s is added to %s: convert one with tn_cast", tn__text(c, upd), tn__text(c, k->x[0]));
-  tn_node *flat = tn__scatter(c, tn__merge_axes(c, a.x, 0, a.x->rank), a.flat, tn__move_axis(c, upd, a.axis, 0));
+    tn__fail(c, TN_EDTYPE, "%s is added to %s: convert one with tn_cast", tn__text(c, k->x[2]), tn__text(c, k->x[0]));
+  tn_node *flat = tn__scatter(c, tn__merge_axes(c, a.x, 0, a.x->rank), a.flat, upd);
   return tn__move_axis(c, tn__reshape(c, flat, a.x->dim, a.x->rank), 0, a.axis);
 }
 

@@ -26,7 +26,7 @@ static tn_node *reshape(tn_ctx *c, tn__call *k) {
     to.d[open] = tn__op2(c, OP_IDIV, have, known);
     known = tn__mul(c, known, to.d[open]);
   }
-  if (!tn__dims_equal(c, &have, &known, 1)) {
+  if (!tn__size_common(c, have, known)) {
     if (open >= 0) to.d[open] = tn__int(c, 1);
     tn__fail(c, TN_ESHAPE, "%s cannot have shape %s%s", tn__text(c, x), tn__dims_text(c, to.d, to.rank),
              open >= 0 ? " times something" : ": the number of elements differs");
@@ -50,8 +50,9 @@ static tn_node *squeeze(tn_ctx *c, tn__call *k) {
   for (uint32_t i = 0, j = 0; i < x->rank; i++) {
     bool listed = j < n && axes[j] == i;
     j += listed;
+    if (listed && k->p && !tn__size_common(c, x->dim[i], tn__int(c, 1))) tn__fail(c, TN_ESHAPE, "axis %d of %s is not of size 1", (int)i, tn__text(c, x));
+    if (listed && k->p) x = tn__axis_as(c, x, i, tn__int(c, 1));
     bool one = tn__is_int_const(x->dim[i], 1);
-    if (listed && !one && k->p) tn__fail(c, TN_ESHAPE, "axis %d of %s is not of size 1", (int)i, tn__text(c, x));
     if (!listed || !one) to.d[to.rank++] = x->dim[i];
   }
   return tn__reshape(c, x, to.d, to.rank);
@@ -193,9 +194,10 @@ static tn_node *part(tn_ctx *c, tn__call *k) { /* i: axis, parts, which */
   uint32_t axis = tn__axis(c, (int)k->i[0], x->rank);
   tn_node *parts = tn__int(c, k->i[1]), *n = x->dim[axis];
   if (!k->data) tn__fail(c, TN_EINVAL, "out is NULL");
-  if (k->i[1] < 1 || !tn__is_int_const(tn__op2(c, OP_MOD, n, parts), 0))
+  tn_node *size = tn__op2(c, OP_IDIV, n, parts), *all = tn__mul(c, size, parts);
+  if (k->i[1] < 1 || !tn__size_common(c, n, all))
     tn__fail(c, TN_ESHAPE, "axis %d of %s does not split into %d equal parts", (int)axis, tn__text(c, x), (int)k->i[1]);
-  tn_node *size = tn__op2(c, OP_IDIV, n, parts);
+  x = tn__axis_as(c, x, axis, all);
   return cut(c, x, axis, tn__mul(c, size, tn__int(c, k->i[2])), size, 1);
 }
 
@@ -256,13 +258,17 @@ static tn_node *join(tn_ctx *c, tn_node **x, int n, uint32_t axis) {
   tn__promote(c, x, n);
   tn_node **begin = tn__alloc(c, ((size_t)n + 1) * sizeof *begin);
   begin[0] = tn__int(c, 0);
+  tn__dims shape = tn__dims_of(x[0]);
   for (int i = 0; i < n; i++) {
     bool fits = x[i]->rank == x[0]->rank;
-    for (uint32_t a = 0; fits && a < x[0]->rank; a++) fits = a == axis || tn__dims_equal(c, &x[i]->dim[a], &x[0]->dim[a], 1);
+    for (uint32_t a = 0; fits && a < x[0]->rank; a++) fits = a == axis || (shape.d[a] = tn__size_common(c, shape.d[a], x[i]->dim[a]));
     if (!fits) tn__fail(c, TN_ESHAPE, "%s and %s differ beside axis %d", tn__text(c, x[0]), tn__text(c, x[i]), (int)axis);
     begin[i + 1] = tn__add(c, begin[i], x[i]->dim[axis]);
   }
-  tn__dims shape = tn__dims_of(x[0]);
+  for (int i = 0; i < n; i++) {
+    shape.d[axis] = x[i]->dim[axis];
+    x[i] = tn__taken_as(c, x[i], shape.d, shape.rank);
+  }
   shape.d[axis] = begin[n];
   tn_node *place = tn__place(c, &shape, axis), **part = tn__alloc(c, (size_t)n * sizeof *part);
   for (int i = 0; i < n; i++) {
@@ -298,8 +304,8 @@ static tn_node *stack(tn_ctx *c, tn__call *k) {
   uint32_t axis = tn__axis(c, (int)k->i[0], x[0]->rank + 1u);
   for (int i = 0; i < k->nin; i++) {
     const tn_node *first = k->in[0]->node;
-    if (x[i]->rank != first->rank || !tn__dims_equal(c, x[i]->dim, first->dim, first->rank))
-      tn__fail(c, TN_ESHAPE, "%s and %s differ in shape", tn__text(c, first), tn__text(c, x[i]));
+    x[i] = tn__taken_as(c, x[i], first->dim, first->rank);
+    if (!x[i]) tn__fail(c, TN_ESHAPE, "%s and %s differ in shape", tn__text(c, first), tn__text(c, k->in[i]->node));
     x[i] = tn__add_axis(c, x[i], axis);
   }
   return join(c, x, k->nin, axis);

@@ -37,6 +37,7 @@ static void refuse(const char *path, tn_status status, const char *words) {
   tn_clear_error(ctx);
   assert_int_equal(tn_idx_read(ctx, path, &a), status);
   if (!strstr(tn_last_error(ctx)->text, words)) fail_msg("'%s' does not say '%s'", tn_last_error(ctx)->text, words);
+  if (test_mentions(tn_last_error(ctx)->text, path) != (path != NULL)) fail_msg("'%s' does not name the path once", tn_last_error(ctx)->text);
   assert_null(a.data);
   assert_int_equal(a.bytes, 0);
   assert_int_equal(heap(), before);
@@ -106,6 +107,7 @@ static void refuses_damage(void **state) {
   bad[2] = 8, bad[3] = TN_MAX_RANK + 1;
   refuse_bytes(bad, sizeof good, "axes");
   refuse(test_path("absent"), TN_EIO, "No such file");
+  refuse(test_path(""), TN_EIO, "Is a directory");
   refuse(NULL, TN_EINVAL, "NULL");
 }
 
@@ -135,7 +137,7 @@ static void refuses_damaged_gzip(void **state) {
   refuse(test_write_file("cut.gz", file, n / 2), TN_EFORMAT, "cut short");
   refuse(test_write_file("cut.gz", file, n - 4), TN_EFORMAT, "cut short");
   file[n / 2] ^= 0x55;
-  refuse(test_write_file("bent.gz", file, n), TN_EFORMAT, "");
+  refuse(test_write_file("bent.gz", file, n), TN_EFORMAT, "incorrect");
   free(file);
 }
 

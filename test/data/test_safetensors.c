@@ -118,6 +118,7 @@ static void refuse(const char *path, tn_status status, const char *words) {
   if (!strstr(tn_last_error(ctx)->text, words)) fail_msg("'%s' does not say '%s'", tn_last_error(ctx)->text, words);
   tn_ctx_stats(ctx, &s);
   assert_int_equal(s.heap_bytes, before);
+  if (test_mentions(tn_last_error(ctx)->text, path) != 1) fail_msg("'%s' does not name the path once", tn_last_error(ctx)->text);
   tn_clear_error(ctx);
 }
 

@@ -12,10 +12,17 @@
 enum { N = 6, STEPS = 25 };
 static tn_ctx *ctx;
 
+/* On the default device, and on another. */
+static const char *devices[] = {NULL, "ref"};
+enum { DEVICES = sizeof devices / sizeof *devices };
+
 static int open_ctx(void **state) {
   (void)state;
+  tn_device_info first;
   ctx = tn_ctx_open(&(tn_options){.quiet = 1});
-  return ctx == NULL;
+  if (!ctx || tn_device_get_info(ctx, 0, &first) != TN_OK) return 1;
+  devices[0] = first.name;
+  return 0;
 }
 
 static int close_ctx(void **state) {
@@ -66,9 +73,9 @@ static void by_hand(const settings *s, double *w) {
     }
 }
 
+static tn_tensor *aim, *scale; /* where the parameters of fresh() are */
+
 static tn_tensor *make_loss(tn_tensor *w) {
-  static const double weight[N] = {1, 2, 3, 4, 5, 6};
-  tn_tensor *aim = tn_from(ctx, TN_F64, (tn_dim[]){N}, 1, target), *scale = tn_from(ctx, TN_F64, (tn_dim[]){N}, 1, weight);
   return tn_sum(tn_mul(tn_square(tn_sub(w, aim)), scale), NULL, 0, false);
 }
 
@@ -79,21 +86,27 @@ static void check(const char *what, tn_tensor *w, const double *want) {
     if (!(fabs(got[i] - want[i]) <= 1e-11 * (1 + fabs(want[i])))) fail_msg("%s: parameter %d is %.17g, not %.17g", what, i, got[i], want[i]);
 }
 
-static tn_params *fresh(tn_tensor **w) {
+static tn_tensor *vector(const double *v, const char *device) { return tn_to(tn_from(ctx, TN_F64, (tn_dim[]){N}, 1, v), device); }
+
+static tn_params *fresh(tn_tensor **w, const char *device) {
+  static const double weight[N] = {1, 2, 3, 4, 5, 6};
   tn_params *p = tn_params_open(ctx);
-  tn_scope(ctx) *w = tn_params_add(p, "w", tn_from(ctx, TN_F64, (tn_dim[]){N}, 1, start));
+  aim = vector(target, device);
+  scale = vector(weight, device);
+  tn_scope(ctx) *w = tn_params_add(p, "w", vector(start, device));
   return p;
 }
 
 static void steps_follow_the_formulas(void **state) {
   (void)state;
-  for (int k = 0; k < SETTINGS; k++) {
+  for (int i = 0; i < SETTINGS * DEVICES; i++) {
     double want[N];
+    const settings *how = &all[i % SETTINGS];
     tn_tensor *w, *g;
-    tn_params *p = fresh(&w);
-    tn_optim *o = make(&all[k], p, 1);
+    tn_params *p = fresh(&w, devices[i / SETTINGS]);
+    tn_optim *o = make(how, p, 1);
     assert_non_null(o);
-    by_hand(&all[k], want);
+    by_hand(how, want);
     tn_stats before, after;
     for (int t = 1; t <= STEPS; t++) {
       tn_scope(ctx) {
@@ -106,7 +119,8 @@ static void steps_follow_the_formulas(void **state) {
       tn_ctx_stats(ctx, t == 1 ? &before : &after);
     }
     assert_int_equal(after.schedules_compiled, before.schedules_compiled); /* the rate and the step are data */
-    check(all[k].name, w, want);
+    check(how->name, w, want);
+    assert_string_equal(tn_device_of(w), devices[i / SETTINGS]);
     tn_optim_close(o);
     tn_params_close(p);
   }
@@ -127,14 +141,15 @@ static tn_program *capture(tn_optim *o, tn_tensor *w) {
 /* In a program, stopped halfway, saved, and continued by another optimiser. */
 static void programs_and_checkpoints(void **state) {
   (void)state;
-  for (int k = 0; k < SETTINGS; k++) {
+  for (int k = 0; k < SETTINGS * DEVICES; k++) {
     double want[N];
+    const settings *how = &all[k % SETTINGS];
     tn_tensor *w;
     const char *path = test_path("checkpoint"), *names[8];
-    by_hand(&all[k], want);
+    by_hand(how, want);
     for (int half = 0; half < 2; half++) {
-      tn_params *p = fresh(&w);
-      tn_optim *o = make(&all[k], p, 1);
+      tn_params *p = fresh(&w, devices[k / SETTINGS]);
+      tn_optim *o = make(how, p, 1);
       tn_params *s = tn_optim_state(o);
       tn_tensor *tensors[8] = {w};
       int n = 1 + tn_params_count(s);
@@ -150,7 +165,7 @@ static void programs_and_checkpoints(void **state) {
         assert_int_equal(tn_optim_set_lr(o, rate(t)), TN_OK);
         assert_int_equal(tn_program_run(q), TN_OK);
       }
-      if (half) check(all[k].name, w, want);
+      if (half) check(how->name, w, want);
       else assert_int_equal(tn_save_safetensors(ctx, path, n, names, tensors, 0, NULL), TN_OK);
       tn_program_close(q);
       tn_optim_close(o);
@@ -189,7 +204,7 @@ static void equal_parameters_keep_apart(void **state) {
 static void errors_change_nothing(void **state) {
   (void)state;
   tn_tensor *w, *none = NULL;
-  tn_params *p = fresh(&w);
+  tn_params *p = fresh(&w, devices[0]);
   tn_optim *o = tn_adam(p, .1, .9, .999, 1e-8, 0);
   tn_scope(ctx) {
     assert_int_not_equal(tn_optim_step(o, &none), TN_OK);
@@ -207,6 +222,13 @@ static void errors_change_nothing(void **state) {
   tn_scope(ctx) tn_params_add(p, "i", tn_zeros(ctx, TN_I32, NULL, 0));
   assert_null(tn_sgd(p, .1, 0, 0, false));
   assert_int_equal(tn_last_error(ctx)->status, TN_EDTYPE);
+  tn_clear_error(ctx);
+  tn_params_close(p);
+  p = fresh(&w, devices[0]);
+  tn_scope(ctx) tn_params_add(p, "far", vector(start, devices[1]));
+  assert_null(tn_sgd(p, .1, 0, 0, false));
+  assert_int_equal(tn_last_error(ctx)->status, TN_EDEVICE);
+  assert_non_null(strstr(tn_last_error(ctx)->text, "tn_sgd: parameter 'far' is on ref, 'w' on "));
   tn_clear_error(ctx);
   tn_params_close(p);
 }

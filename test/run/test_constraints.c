@@ -122,6 +122,147 @@ static void amounts(void **state) {
   tn_clear_error(c);
 }
 
+/* Sizes that may be equal: x [N] and y [M], each in a graph that takes them for equal, and what is said where they are not. */
+static tn_tensor *whole(tn_tensor *x, tn_tensor *y) { return tn_add(x, y); }
+static tn_tensor *wide(tn_tensor *x, tn_tensor *y) {
+  return tn_mul(tn_expand(tn_unsqueeze(x, 0), (tn_dim[]){3, -1}, 2), y);
+}
+static tn_tensor *product(tn_tensor *x, tn_tensor *y) { return tn_matmul(tn_expand(tn_unsqueeze(x, 0), (tn_dim[]){3, -1}, 2), y); }
+static tn_tensor *einsum(tn_tensor *x, tn_tensor *y) { return tn_einsum("i,i->", (tn_tensor *[]){x, y}, 2); }
+static tn_tensor *stacked(tn_tensor *x, tn_tensor *y) { return tn_stack((tn_tensor *[]){x, y}, 2, 0); }
+static tn_tensor *beside(tn_tensor *x, tn_tensor *y) {
+  return tn_concatenate((tn_tensor *[]){tn_unsqueeze(x, 0), tn_unsqueeze(y, 0)}, 2, 0);
+}
+static tn_tensor *chosen(tn_tensor *x, tn_tensor *y) { return tn_where(tn_gt_scalar(x, 2), x, y); }
+static tn_tensor *labelled(tn_tensor *x, tn_tensor *y) {
+  return tn_cross_entropy(tn_expand(tn_unsqueeze(x, 1), (tn_dim[]){-1, 4}, 2), tn_cast(y, TN_I64));
+}
+static tn_tensor *along(tn_tensor *x, tn_tensor *y) {
+  tn_tensor *table = tn_expand(tn_unsqueeze(x, 1), (tn_dim[]){-1, 4}, 2), *places = tn_expand(tn_cast(tn_unsqueeze(y, 1), TN_I64), (tn_dim[]){-1, 2}, 2);
+  return tn_take_along_axis(table, places, 1);
+}
+static tn_tensor *slope(tn_tensor *x, tn_tensor *y) {
+  tn_tensor *g[2];
+  tn_status s = tn_grad(tn_sum(tn_mul(x, tn_square(y)), NULL, 0, false), 2, (tn_tensor *[]){x, y}, g);
+  return s == TN_OK ? tn_add(g[0], g[1]) : NULL;
+}
+static tn_tensor *transposed(tn_tensor *x, tn_tensor *y) { /* [N,M] and [M,N] */
+  tn_tensor *a = tn_mul(tn_unsqueeze(x, 1), y);
+  return tn_add(a, tn_transpose(a, 0, 1));
+}
+
+static const struct {
+  make_fn make;
+  const char *text; /* of a run with N = 3, M = 4 */
+} equals[] = {
+    {whole, "add f32[N] of f32[M] as f32[N] needs M (4) = N (3); bound are N = 3, M = 4"},
+    {wide, "mul f32[3,N] of f32[M] as f32[N] needs M (4) = N (3); bound are N = 3, M = 4"},
+    {product, "contract f32[3] of f32[M] as f32[N] needs M (4) = N (3); bound are N = 3, M = 4"},
+    {einsum, "contract f32 of f32[M] as f32[N] needs M (4) = N (3); bound are N = 3, M = 4"},
+    {stacked, "pad f32[2,N] of f32[M] as f32[N] needs M (4) = N (3); bound are N = 3, M = 4"},
+    {beside, "pad f32[2,N] of f32[1,M] as f32[1,N] needs M (4) = N (3); bound are N = 3, M = 4"},
+    {chosen, "where f32[N] of f32[M] as f32[N] needs M (4) = N (3); bound are N = 3, M = 4"},
+    {labelled, "eq bool[N,4] of i64[M] as i64[N] needs M (4) = N (3); bound are N = 3, M = 4"},
+    {along, "le bool[2,N] of i64[M,2] as i64[N,2] needs M (4) = N (3); bound are N = 3, M = 4"},
+    {slope, "mul f32[N] of f32[M] as f32[N] needs M (4) = N (3); bound are N = 3, M = 4"},
+    {transposed, "add f32[N,M] of f32[M,N] as f32[N,N] needs M (4) = N (3); bound are N = 3, M = 4"},
+};
+
+/* Each is right where the sizes are equal, so equal to itself of one tensor for both; and an error where they are not. */
+static void equal_sizes(void **state) {
+  (void)state;
+  for (int i = 0; i < MOST; i++) data[i] = (float)(i % 4);
+  for (size_t i = 0; i < sizeof equals / sizeof *equals; i++) {
+    tn_program *p = record(equals[i].make, true);
+    for (int64_t n = 1; n <= MOST; n += n == 1 ? 4 : 11) {
+      static float got[MOST * MOST], want[MOST * MOST];
+      OK(run(p, n, n));
+      tn_scope(c) {
+        tn_tensor *both = equals[i].make(tn_from(c, TN_F32, DIMS(n), data), tn_from(c, TN_F32, DIMS(n), data));
+        size_t bytes = tn_nbytes(both);
+        OK(tn_read(both, want, bytes));
+        OK(tn_program_read(p, "out", got, bytes));
+        if (memcmp(got, want, bytes)) fail_msg("row %zu, size %lld", i, (long long)n);
+      }
+    }
+    if (run(p, 3, 4) != TN_EBOUND) fail_msg("row %zu: 3 is not 4", i);
+    if (!strstr(tn_last_error(c)->text, equals[i].text)) fail_msg("row %zu: %s", i, tn_last_error(c)->text);
+    tn_clear_error(c);
+    OK(run(p, 4, 4)); /* nothing is left behind */
+    tn_program_close(p);
+  }
+}
+
+static tn_tensor *five(tn_tensor *x, tn_tensor *y) {
+  (void)y;
+  return tn_add(x, tn_ones(c, TN_F32, DIMS(5)));
+}
+static tn_tensor *halves(tn_tensor *x, tn_tensor *y) {
+  (void)y;
+  return tn_sum(tn_reshape(x, (tn_dim[]){-1, 2}, 2), (int[]){1}, 1, false);
+}
+static tn_tensor *parted(tn_tensor *x, tn_tensor *y) {
+  tn_tensor *out[2];
+  (void)y;
+  return tn_split(x, 2, 0, out) == TN_OK ? tn_sub(out[0], out[1]) : NULL;
+}
+static tn_tensor *single(tn_tensor *x, tn_tensor *y) {
+  (void)y;
+  return tn_neg(tn_squeeze(x, (int[]){0}, 1));
+}
+static tn_tensor *longer(tn_tensor *x, tn_tensor *y) {
+  (void)y;
+  return tn_add(x, tn_ones(c, TN_F32, DIMS(MOST + 1)));
+}
+static tn_tensor *next(tn_tensor *x, tn_tensor *y) {
+  (void)y;
+  return tn_add(x, tn_ones(c, TN_F32, DIMS(tn_dim_add(c, N, 1))));
+}
+
+static void equal_to_plain_sizes(void **state) {
+  float out[MOST];
+  (void)state;
+  for (int i = 0; i < MOST; i++) data[i] = (float)i;
+  tn_program *p = record(five, false);
+  OK(run(p, 5, -1));
+  OK(tn_program_read(p, "out", out, 20)); /* its size is plain */
+  assert_true(out[0] == 1 && out[4] == 5);
+  WRONG(run(p, 1, -1), TN_EBOUND, "tn_program_run: add f32[5] of f32[N] as f32[5] needs N (1) = 5; bound are N = 1"); /* symbolic sizes are not broadcast */
+  p = record(halves, false);
+  OK(run(p, 6, -1));
+  OK(tn_program_read(p, "out", out, 12));
+  assert_true(out[0] == 1 && out[2] == 9);
+  OK(run(p, 0, -1));
+  assert_int_equal(run(p, 7, -1), TN_EBOUND);
+  assert_non_null(strstr(tn_last_error(c)->text, "needs N (7) = N/2*2 (6)"));
+  tn_clear_error(c);
+  p = record(parted, false);
+  OK(run(p, 6, -1));
+  OK(tn_program_read(p, "out", out, 12));
+  assert_true(out[0] == -3 && out[2] == -3);
+  assert_int_equal(run(p, 7, -1), TN_EBOUND);
+  tn_clear_error(c);
+  p = record(single, false);
+  OK(run(p, 1, -1));
+  OK(tn_program_read(p, "out", out, 4));
+  assert_int_equal(run(p, 2, -1), TN_EBOUND);
+  assert_non_null(strstr(tn_last_error(c)->text, "needs N (2) = 1"));
+  tn_clear_error(c);
+}
+
+/* What can never be equal is an error at once. */
+static void never_equal(void **state) {
+  static const make_fn makes[] = {longer, next};
+  (void)state;
+  for (int i = 0; i < 2; i++) {
+    tn_program *p = tn_program_begin(c);
+    assert_null(makes[i](tn_program_input(p, "x", TN_F32, &N, 1), NULL));
+    assert_int_equal(tn_last_error(c)->status, TN_ESHAPE);
+    tn_clear_error(c);
+    tn_program_close(p);
+  }
+}
+
 /* A refused value does not leave the one before it in place. */
 static void refused_values(void **state) {
   (void)state;
@@ -149,6 +290,9 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(slices, open_ctx, close_ctx),
       cmocka_unit_test_setup_teardown(amounts, open_ctx, close_ctx),
+      cmocka_unit_test_setup_teardown(equal_sizes, open_ctx, close_ctx),
+      cmocka_unit_test_setup_teardown(equal_to_plain_sizes, open_ctx, close_ctx),
+      cmocka_unit_test_setup_teardown(never_equal, open_ctx, close_ctx),
       cmocka_unit_test_setup_teardown(refused_values, open_ctx, close_ctx),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

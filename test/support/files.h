@@ -36,6 +36,13 @@ static inline char *test_read_file(const char *path, size_t *n) {
   return data;
 }
 
+/* How often a message names the path. */
+static inline int test_mentions(const char *text, const char *path) {
+  int n = 0;
+  for (const char *at = text; path && (at = strstr(at, path)); at++) n++;
+  return n;
+}
+
 /* Removes the folder of test_path and what is in it. */
 static inline void test_remove_files(void) {
   char command[200];
