@@ -6,6 +6,8 @@ FUZZ_SECONDS ?= 60
 # The thread sanitizer looks at the tests with more than one thread, valgrind at the parts it gets through fast enough.
 TSAN_TESTS ?= ^(base|backend|device|data)\.|^run\.(programs|bad_input)|^tensor\.handles
 VALGRIND_TESTS ?= 'base_[mc]*' ir_shape ir_index ir_spec device_pool 'data_*' 'tensor_*' run_alloc
+# What the interpreter stands for (backend/ref).
+GUISES ?= ref:sm_80 ref:sm_90 ref:opencl
 
 # $(call preset,NAME): configures and builds build-NAME.  $(call ctest,DIR): runs its tests.
 preset = cmake --preset $(1) >/dev/null && cmake --build build-$(1) -j $(JOBS)
@@ -46,6 +48,13 @@ check-asan: deps-test ## all tests under the address and undefined-behaviour san
 check-tsan: deps-test ## the threaded tests under the thread sanitizer
 	@$(call preset,tsan)
 	@$(call ctest,build-tsan) --tests-regex '$(TSAN_TESTS)'
+
+# An OpenCL driver compiles for long: fewer random graphs, and every eighth one of those that other tests compare with the oracle.
+check-opencl: with-tests ## the tests of values on the first OpenCL device
+	@TENET_DEVICE=opencl:0 FUZZ_COUNT=10 ELSEWHERE_EVERY=8 $(call ctest,build) --label-regex '^devices$$'
+
+check-guises: with-tests ## the same by the interpreter, kernels lowered for each kind of GPU
+	@for guise in $(GUISES); do echo "== $$guise"; TENET_DEVICE=$$guise $(call ctest,build) --label-regex '^devices$$' || exit 1; done
 
 check-valgrind: with-tests ## some tests under valgrind
 	@tools/run-valgrind build $(VALGRIND_TESTS)
@@ -89,5 +98,5 @@ clean: ## remove every build
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-.PHONY: all with-tests demo check check-quick test check-clang check-asan check-tsan check-valgrind check-install fuzz \
+.PHONY: all with-tests demo check check-quick test check-clang check-asan check-tsan check-opencl check-guises check-valgrind check-install fuzz \
 	coverage bench check-gpu install deps deps-test clean help

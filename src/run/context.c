@@ -118,7 +118,7 @@ static void open_devices(tn_ctx *c) {
   open_family_of(c, want);
   if (ref) tn__ref_open(c, want);
   tn__cpu_open(c);
-  if (!ref) tn__ref_open(c, "ref");
+  if (tn__device_find(c, "ref") < 0) tn__ref_open(c, "ref");
   if (!best && tn__device_find(c, want) != 0) refuse_device(c, want);
 }
 

@@ -1,5 +1,6 @@
 /* Gradients against central differences in f64, second derivatives against differences of the first, forward mode against reverse,
- * and the exact values at kinks, ties and zeros.  Graphs are evaluated by the naive oracle. */
+ * and the exact values at kinks, ties and zeros.  Graphs are evaluated by the naive oracle, and by the device that
+ * $TENET_DEVICE names. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,7 +9,7 @@
 #include "grad/grad_pass.h"
 #include "ir/eval.h"
 #include "support/ctx.h"
-#include "support/naive.h"
+#include "support/elsewhere.h"
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
@@ -163,7 +164,7 @@ static void check_along(const char *what, tn_node *loss, uint32_t k, const naive
 static void check_leaf(const char *what, tn_node *loss, uint32_t k, tn_node *grad, double bound) {
   naive_tensor g;
   int64_t n = count[k];
-  naive_eval(&grad, 1, binds, nleaves, &g);
+  elsewhere_eval(&ctx, grad, binds, nleaves, &g);
   assert_int_equal(g.n, n);
   double *v = calloc((size_t)n + 1, sizeof *v);
   for (int64_t i = 0; i < n && n <= 40; i++) {
@@ -216,7 +217,7 @@ static void check_gradient(const char *what, tn_node *y) {
 
 static void expect_values(const char *what, tn_node *g, const double *want, int64_t n) {
   naive_tensor t;
-  naive_eval(&g, 1, binds, nleaves, &t);
+  elsewhere_eval(&ctx, g, binds, nleaves, &t);
   assert_int_equal(t.n, n);
   for (int64_t i = 0; i < n; i++) {
     double v = naive_get(&t, i);

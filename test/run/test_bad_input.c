@@ -307,7 +307,7 @@ static size_t stderr_of(void (*fn)(void *), void *arg, char *out, size_t size) {
 }
 
 static void use_twice(void *cc) {
-  tn_options o = {.cc = cc, .threads = 1, .cache_dir = ""};
+  tn_options o = {.device = "cpu", .cc = cc, .threads = 1, .cache_dir = ""};
   tn_ctx *c = tn_ctx_open(&o);
   check_works(c);
   check_works(c);
@@ -362,7 +362,7 @@ static void test_bad_compiler(void **state) {
 
 /* Kernels compiled and found, with this cache. */
 static tn_stats with_cache(const char *dir, bool works) {
-  tn_options o = {.threads = 1, .cache_dir = dir};
+  tn_options o = {.device = "cpu", .threads = 1, .cache_dir = dir};
   tn_stats s;
   tn_ctx *c = tn_ctx_open(&o);
   assert_non_null(c);

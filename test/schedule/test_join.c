@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include "ir/ctx.h"
+#include "support/device.h"
 #include "support/forms.h"
 #include "tenet/tenet.h"
 #include <math.h>
@@ -115,19 +116,19 @@ static const int many[] = {1, 2, 3, 15, 16, 17, 33, 40, 64, MOST}, few[] = {3, 1
 
 static void values_strict(void **s) {
   (void)s;
-  check_values(open_as("ref", TN_MODE_STRICT, PLAIN), many, sizeof many / sizeof *many);
+  check_values(open_as(device_or("ref"), TN_MODE_STRICT, PLAIN), many, sizeof many / sizeof *many);
 }
 static void values_optimised(void **s) {
   (void)s;
-  check_values(open_as("ref", TN_MODE_DEFAULT, OPTIMISED), many, sizeof many / sizeof *many);
+  check_values(open_as(device_or("ref"), TN_MODE_DEFAULT, OPTIMISED), many, sizeof many / sizeof *many);
 }
 static void values_groups(void **s) {
   (void)s;
-  check_values(open_as("ref", TN_MODE_DEFAULT, GROUPS), many, sizeof many / sizeof *many);
+  check_values(open_as(device_or("ref"), TN_MODE_DEFAULT, GROUPS), many, sizeof many / sizeof *many);
 }
 static void values_compiled(void **s) {
   (void)s;
-  check_values(open_as("cpu", TN_MODE_DEFAULT, PLAIN), few, sizeof few / sizeof *few);
+  check_values(open_as(device_or("cpu"), TN_MODE_DEFAULT, PLAIN), few, sizeof few / sizeof *few);
 }
 
 /* ---- kernels --------------------------------------------------------------------------------------------------------------------- */

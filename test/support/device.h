@@ -1,10 +1,14 @@
 /* Tests of values run on the device they name, or on that of $TENET_DEVICE: the whole suite on a GPU, say. */
 #ifndef TEST_SUPPORT_DEVICE_H
 #define TEST_SUPPORT_DEVICE_H
+#include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
 static inline const char *device_or(const char *otherwise) {
   const char *named = getenv("TENET_DEVICE");
   return named && *named ? named : otherwise;
 }
+/* Has it memory of its own, and a vendor's library of functions? */
+static inline bool is_gpu(const char *device) { return !strncmp(device, "cuda", 4) || !strncmp(device, "opencl", 6); }
 #endif

@@ -22,6 +22,7 @@ typedef struct graph {
   uint32_t nleaf;
   tn_node *var;  /* a symbolic size, kept; NULL: none */
   int64_t bound; /* its value; leaves have data for the largest */
+  double slack;  /* what a vendor's functions of f64, wherever they stand, may come to in the results: a share of them, or of 1 */
 } graph;
 
 typedef struct graph_size {

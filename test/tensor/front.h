@@ -1,5 +1,5 @@
 /* The front end alone: a context with one device of plain host memory, whose graphs are evaluated node by node by the
- * naive oracle.  So these tests say that the front end builds the right graph, whatever becomes of it later. */
+ * naive oracle (and by the device that $TENET_DEVICE names).  So these tests say that the front end builds the right graph, whatever becomes of it later. */
 #ifndef TN_TEST_TENSOR_FRONT_H
 #define TN_TEST_TENSOR_FRONT_H
 #include <setjmp.h>
@@ -9,8 +9,9 @@
 #include <cmocka.h>
 #include "device/device.h"
 #include "ir/spec.h"
+#include "rewrite/rewrite.h"
 #include "support/ctx.h"
-#include "support/naive.h"
+#include "support/elsewhere.h"
 #include "tensor/cells.h"
 #include "tenet/tenet.h"
 #include <math.h>
@@ -42,6 +43,7 @@ static inline void front_close(tn_ctx *c) {
   tn__ctx_run(c, "close", front_reap, NULL);
   tn__ctx_run(c, "close", front_reap, NULL);
   tn__devices_close(c);
+  tn__rules_close(c);
   assert_int_equal(test_ctx_close(c), 0); /* no leak */
 }
 
@@ -65,7 +67,7 @@ static inline naive_tensor front_value(tn_tensor *t) {
     if (all.v[i]->op == OP_VAR) bind[n++] = (naive_bind){all.v[i], &front_size};
   }
   naive_tensor out;
-  naive_eval(&t->node, 1, bind, n, &out);
+  elsewhere_eval(c, t->node, bind, n, &out);
   free(bind);
   tn__arena_free(&a);
   return out;
