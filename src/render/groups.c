@@ -8,7 +8,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-enum { WARP = 32, UNROLLED = 64 };
+enum { WARP = 32, UNROLLED = 64, MANY = 1024 };
 
 /* ---- shared memory ---- */
 
@@ -43,7 +43,8 @@ static bool shares(const tn__part *part) {
 
 int tn__render_together(const tn__dialect *d, const tn__part *part) {
   const tn__group_words *w = d->group;
-  return w->together && w->swap && part->global && part->group == WARP && !shares(part) ? w->together : 1;
+  bool many = part->global && part->global->src[0]->hi > MANY; /* few are done sooner spread over the device */
+  return w->together && w->swap && many && part->group == WARP && !shares(part) ? w->together : 1;
 }
 
 static void put_barrier(tn__printer *p) {

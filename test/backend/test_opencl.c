@@ -71,12 +71,14 @@ static void test_no_driver(void **state) {
     tn_tensor *t = tn_to(tn_zeros(c, TN_F32, DIMS(2)), "opencl:0");
     const char *text = tn_last_error(c)->text, *loader = "libOpenCL.so.1", *driver = "no driver (ICD)";
     bool told = !t && tn_last_error(c)->status == TN_EDEVICE && strstr(text, "'opencl:0': ") && (strstr(text, loader) || strstr(text, driver));
+    if (t) _exit(77); /* this loader does not ask the variable */
     bool refused = !tn_ctx_open(&(tn_options){.device = "opencl:0", .cc = "", .cache_dir = "", .quiet = 1});
     tn_ctx_close(c);
     _exit(told && refused ? 0 : 1);
   }
   int result = 1;
   assert_int_equal(waitpid(child, &result, 0), child);
+  if (WIFEXITED(result) && WEXITSTATUS(result) == 77) skip();
   assert_int_equal(result, 0);
 }
 
