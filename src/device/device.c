@@ -133,14 +133,19 @@ tn__buffer *tn__storage_buffer(tn_ctx *c, const tn_node *storage) {
   return ds->storage[id].buffer;
 }
 
+void tn__device_copy(tn__device *d, void *dst, tn__device *from, const void *src, size_t size) {
+  if (d->ops == from->ops && d->ops->fetch && d->ops->fetch(d, dst, from, src, size)) return;
+  void *host = tn__alloc(d->ctx, size + 1);
+  from->ops->download(from, host, src, size);
+  d->ops->upload(d, dst, host, size);
+}
+
 tn__buffer *tn__storage_on(tn_ctx *c, const tn_node *storage, tn__device *d) {
   tn__buffer *b = tn__storage_buffer(c, storage);
   if (b->device == d) return b;
   tn__buffer *copy = tn__buffer_new(d, b->size);
   tn__storage_make(c, storage->dtype, copy, storage->dim, storage->rank); /* nobody keeps it: it ends with the call */
-  void *host = tn__alloc(c, b->size + 1);
-  b->device->ops->download(b->device, host, b->mem, b->size);
-  d->ops->upload(d, copy->mem, host, b->size);
+  tn__device_copy(d, copy->mem, b->device, b->mem, b->size);
   return copy;
 }
 

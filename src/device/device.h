@@ -55,7 +55,9 @@ typedef struct tn__device_ops {
   void (*close)(tn__device *d); /* frees d->self; NULL if there is nothing to free */
 
   /* The rest may be NULL.
-   * Free memory now, in bytes, for messages. */
+   * Copies from another device with the same operations, without the host; false: it cannot, and nothing was done.  Throws. */
+  bool (*fetch)(tn__device *d, void *dst, tn__device *from, const void *src, size_t size);
+  /* Free memory now, in bytes, for messages. */
   size_t (*room)(tn__device *d);
   /* Is there a library's matrix product for the dtype?  Asked when the first one comes; loads the library. */
   bool (*has_gemm)(tn__device *d, int dtype);
@@ -96,6 +98,7 @@ struct tn__device {
  * compute in host memory allocate with. */
 void *tn__host_alloc(tn__device *d, size_t size); /* NULL when out of memory */
 void tn__host_free(tn__device *d, void *p, size_t size);
+void tn__device_copy(tn__device *d, void *dst, tn__device *from, const void *src, size_t size); /* from device to device; throws */
 void tn__host_copy(tn__device *d, void *dst, const void *src, size_t size); /* upload and download of such devices */
 
 /* Do the context's heap and buffers, as counted by ctx->stats, leave `size` bytes of its limit?  For memory that ctx->mem does not count. */

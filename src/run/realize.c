@@ -191,9 +191,7 @@ static void do_to(tn_ctx *c, void *arg) {
   tn_node *n = k->t->node;
   tn__buffer *src = tn__storage_buffer(c, n), *b = tn__buffer_new(d, src->size);
   tn_node *st = tn__storage_make(c, n->dtype, b, n->dim, n->rank);
-  void *host = tn__alloc(c, src->size + 1);
-  s->ops->download(s, host, src->mem, src->size);
-  d->ops->upload(d, b->mem, host, src->size);
+  tn__device_copy(d, b->mem, s, src->mem, src->size);
   k->out = tn__cell_new(c, st);
 }
 

@@ -305,6 +305,29 @@ static void test_to(void **state) {
   tn_ctx_close(c);
 }
 
+/* From one GPU to another and back, on and on, while the source changes. */
+static void test_peers(void **state) {
+  (void)state;
+  enum { N = 1 << 22 };
+  tn_ctx *c = open_ctx(TN_MODE_DEFAULT);
+  tn_device_info info;
+  bool two = false;
+  for (int i = 0; i < tn_device_count(c); i++) two |= tn_device_get_info(c, i, &info) == TN_OK && !strcmp(info.name, "cuda:1");
+  if (!two) {
+    tn_ctx_close(c);
+    skip();
+  }
+  for (int i = 0; i < 20; i++)
+    tn_scope(c) {
+      double sum = 0;
+      tn_tensor *x = tn_full(c, TN_F32, DIMS(N), i), *there = tn_to(x, "cuda:1"), *more = tn_to(tn_add(there, there), "cuda:0");
+      assert_int_equal(tn_assign(x, tn_full(c, TN_F32, DIMS(N), -1)), TN_OK);
+      assert_int_equal(tn_item(tn_sum(more, NULL, 0, false), &sum), TN_OK);
+      assert_true(sum == 2. * i * N);
+    }
+  tn_ctx_close(c);
+}
+
 static void test_out_of_memory(void **state) {
   (void)state;
   tn_ctx *c = open_ctx(TN_MODE_DEFAULT);
@@ -395,7 +418,7 @@ int main(int argc, char **argv) {
   }
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_transfers), cmocka_unit_test(test_kernel_and_recording), cmocka_unit_test(test_bad_source), cmocka_unit_test(test_products),
-      cmocka_unit_test(test_graphs),    cmocka_unit_test(test_graphs_strict),        cmocka_unit_test(test_to),         cmocka_unit_test(test_out_of_memory),
+      cmocka_unit_test(test_graphs),    cmocka_unit_test(test_graphs_strict),        cmocka_unit_test(test_to), cmocka_unit_test(test_peers),         cmocka_unit_test(test_out_of_memory),
       cmocka_unit_test(test_two_threads), cmocka_unit_test(test_lost),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

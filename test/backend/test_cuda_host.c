@@ -136,6 +136,36 @@ static void test_transfers(void **state) {
   close_cuda(f);
 }
 
+static void fetch(void *arg) {
+  fixture *f = arg;
+  tn__device_copy(tn__device_get(&f->c, 1), f->host, f->d, f->mem, f->size);
+}
+
+/* From one GPU to another, without the host. */
+static void test_fetch(void **state) {
+  fixture *f = *state;
+  enum { SIZE = 100003 };
+  static char sent[SIZE], got[SIZE];
+  for (int i = 0; i < SIZE; i++) sent[i] = (char)(i * 13 + i / 999);
+  open_cuda(f, "");
+  tn__device *d = tn__device_get(&f->c, 1);
+  char *here = f->d->ops->alloc(f->d, SIZE), *there = d->ops->alloc(d, SIZE);
+  *f = (fixture){.c = f->c, .d = f->d, .mem = here, .host = sent, .size = SIZE};
+  assert_int_equal(try(f, upload), TN_OK);
+  f->host = there;
+  fake->peers = 0;
+  assert_int_equal(try(f, fetch), TN_OK);
+  f->size = 0;
+  assert_int_equal(try(f, fetch), TN_OK);
+  assert_int_equal(fake->peers, 1);
+  f->d->ops->free(f->d, here, SIZE); /* while it may be under way */
+  *f = (fixture){.c = f->c, .d = d, .mem = there, .host = got, .size = SIZE};
+  assert_int_equal(try(f, download), TN_OK);
+  assert_memory_equal(got, sent, SIZE);
+  d->ops->free(d, there, SIZE);
+  close_cuda(f);
+}
+
 static void make_buffer(void *arg) {
   fixture *f = arg;
   f->mem = tn__buffer_new(f->d, f->size);
@@ -383,7 +413,7 @@ static void test_products(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_listing),       cmocka_unit_test(test_transfers), cmocka_unit_test(test_out_of_memory), cmocka_unit_test(test_launch),
+      cmocka_unit_test(test_listing),       cmocka_unit_test(test_transfers), cmocka_unit_test(test_fetch), cmocka_unit_test(test_out_of_memory), cmocka_unit_test(test_launch),
       cmocka_unit_test(test_compile_error), cmocka_unit_test(test_cache),     cmocka_unit_test(test_recording),     cmocka_unit_test(test_products),
       cmocka_unit_test(test_lost),
   };

@@ -137,6 +137,11 @@ int cuMemHostAlloc(void **p, size_t n, unsigned f) { return *p = malloc(n), stat
 int cuMemFreeHost(void *p) { return free(p), state.pinned = 0, OK; }
 int cuMemcpyHtoDAsync_v2(uint64_t d, const void *s, size_t n, void *t) { return t ? ask((op){.kind = COPY, .dst = (char *)(uintptr_t)d, .src = s, .size = n}) : INVALID; }
 int cuMemcpyDtoHAsync_v2(void *d, uint64_t s, size_t n, void *t) { return t ? ask((op){.kind = COPY, .dst = d, .src = (char *)(uintptr_t)s, .size = n}) : INVALID; }
+int cuMemcpyPeerAsync(uint64_t d, void *to, uint64_t s, void *from, size_t n, void *t) {
+  state.peers++;
+  return t && to && from ? ask((op){.kind = COPY, .dst = (char *)(uintptr_t)d, .src = (char *)(uintptr_t)s, .size = n}) : INVALID;
+}
+int cuStreamWaitEvent(void *s, const event *e, unsigned flags) { return s && e && !flags ? OK : INVALID; } /* there is one stream */
 int cuMemsetD2D8Async(uint64_t d, size_t pitch, unsigned char v, size_t w, size_t h, void *t) {
   return t ? ask((op){.kind = FILL, .dst = (char *)(uintptr_t)d, .size = w, .rows = h, .pitch = pitch, .n = v}) : INVALID;
 }

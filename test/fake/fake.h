@@ -17,6 +17,7 @@
 typedef struct fake_state {
   int contexts, resets, streams, events, modules, graphs, execs; /* that exist; resets: how often */
   int launches;           /* done */
+  int peers;              /* copies between devices */
   unsigned grid, threads, shared; /* of the last one */
   size_t memory, limit;   /* device memory held, and how much there is */
   size_t pinned;

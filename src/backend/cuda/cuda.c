@@ -138,6 +138,7 @@ static const tn__device_ops cuda_ops = {
     .room = room,
     .upload = tn__cuda_upload,
     .download = tn__cuda_download,
+    .fetch = tn__cuda_fetch,
     .compile = tn__cuda_compile,
     .release = tn__cuda_release,
     .launch = tn__cuda_launch,

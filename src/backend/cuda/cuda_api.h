@@ -78,10 +78,12 @@ typedef struct tn__cu_launch {
   X(host_free, "cuMemFreeHost", (void *))                                                                                        \
   X(to_device, "cuMemcpyHtoDAsync_v2", (tn__cu_address, const void *, size_t, tn__cu_stream))                                    \
   X(to_host, "cuMemcpyDtoHAsync_v2", (void *, tn__cu_address, size_t, tn__cu_stream))                                            \
+  X(to_peer, "cuMemcpyPeerAsync", (tn__cu_address, tn__cu_context, tn__cu_address, tn__cu_context, size_t, tn__cu_stream))       \
   X(fill_rows, "cuMemsetD2D8Async", (tn__cu_address, size_t pitch, unsigned char, size_t width, size_t rows, tn__cu_stream))     \
   X(stream_create, "cuStreamCreate", (tn__cu_stream *, unsigned))                                                                \
   X(stream_destroy, "cuStreamDestroy_v2", (tn__cu_stream))                                                                       \
   X(stream_wait, "cuStreamSynchronize", (tn__cu_stream))                                                                         \
+  X(stream_after, "cuStreamWaitEvent", (tn__cu_stream, tn__cu_event, unsigned))                                                  \
   X(event_create, "cuEventCreate", (tn__cu_event *, unsigned))                                                                   \
   X(event_destroy, "cuEventDestroy_v2", (tn__cu_event))                                                                          \
   X(event_record, "cuEventRecord", (tn__cu_event, tn__cu_stream))                                                                \

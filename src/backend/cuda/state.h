@@ -51,6 +51,7 @@ void tn__cuda_started(tn__device *d, const char *name);
 /* transfer.c */
 void tn__cuda_upload(tn__device *d, void *dst, const void *src, size_t size);
 void tn__cuda_download(tn__device *d, void *dst, const void *src, size_t size);
+bool tn__cuda_fetch(tn__device *d, void *dst, tn__device *from, const void *src, size_t size);
 void tn__cuda_ring_close(tn__cuda *self);
 /* module.c */
 tn__code *tn__cuda_compile(tn__device *d, tn__kernel *const *kernels, uint32_t n);

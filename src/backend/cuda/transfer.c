@@ -97,3 +97,26 @@ void tn__cuda_download(tn__device *d, void *dst, const void *src, size_t size) {
     done += PIECE;
   }
 }
+
+/* What comes on `later` waits for what is on `first` now. */
+static tn_status queue_behind(tn__device *later, tn__device *first) {
+  const tn__cuda *l = later->self, *f = first->self;
+  tn__cu_event passed = NULL;
+  tn_status status = tn__cuda_enter(first);
+  if (!status) status = tn__cuda_check(first, f->api->event_create(&passed, CU_NO_TIMING), "marking a copy");
+  if (!status) status = tn__cuda_check(first, f->api->event_record(passed, f->stream), "marking a copy");
+  if (!status) status = tn__cuda_enter(later);
+  if (!status) status = tn__cuda_check(later, l->api->stream_after(l->stream, passed, 0), "waiting for a copy");
+  if (passed) f->api->event_destroy(passed); /* lives on until it has passed */
+  return status;
+}
+
+bool tn__cuda_fetch(tn__device *d, void *dst, tn__device *from, const void *src, size_t size) {
+  const tn__cuda *self = d->self, *other = from->self;
+  if (!size) return true;
+  must(d, tn__cuda_use(d));
+  must(d, queue_behind(d, from));
+  if (self->api->to_peer((tn__cu_address)(uintptr_t)dst, self->context, (tn__cu_address)(uintptr_t)src, other->context, size, self->stream)) return false;
+  must(d, queue_behind(from, d)); /* which may be about to free or to change it */
+  return true;
+}
