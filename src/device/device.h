@@ -8,6 +8,9 @@
 typedef struct tn__device tn__device;
 typedef struct tn__code tn__code; /* compiled kernels of one schedule; each backend defines its own */
 
+/* What a product may do to its result: add a row to each, then apply a function; GELU is the tanh form. */
+typedef enum tn__after { TN__AFTER_NOTHING, TN__AFTER_RELU, TN__AFTER_GELU } tn__after;
+
 /* C[i] = op(A[i]) op(B[i]) + beta C[i] for i in 0..batch-1, all row-major: op(A) is m x k, op(B) k x n, C m x n.  Leading dimensions
  * (the distance between rows as stored) and strides (between products; 0 shares an operand) count elements. */
 typedef struct tn__product {
@@ -18,6 +21,8 @@ typedef struct tn__product {
   void *c;
   int64_t lda, ldb, ldc, stride_a, stride_b, stride_c;
   double beta;
+  const void *row; /* n elements, added to every row of C; NULL: none */
+  tn__after after;
 } tn__product;
 
 /* Convolutions: y[n, k, p, q] = sum over c, r, s of x[n, c, p*stride + r*dilation - pad, ...] w[k, c, r, s], where x is 0 outside; and the
@@ -61,6 +66,8 @@ typedef struct tn__device_ops {
   size_t (*room)(tn__device *d);
   /* Is there a library's matrix product for the dtype?  Asked when the first one comes; loads the library. */
   bool (*has_gemm)(tn__device *d, int dtype);
+  /* May a product have a row and this function?  NULL: neither. */
+  bool (*has_after)(tn__device *d, int dtype, tn__after after);
   /* TN_ENOTSUP with an error recorded if a size or leading dimension exceeds what the library takes; allocates nothing. */
   tn_status (*gemm)(tn__device *d, const tn__product *g);
   /* So, for convolutions.  Without has_conv they are products of windows; without conv, kernels of their own. */

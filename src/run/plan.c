@@ -334,7 +334,7 @@ static void bind_product(tn_ctx *c, tn__plan *p, uint32_t i) {
   step *st = &p->step[i];
   st->product = (tn__product){.dtype = g->dtype, .trans_a = g->a.trans, .trans_b = !g->b.trans, .m = size_at(c, p, g->m), .n = size_at(c, p, g->n),
                               .k = size_at(c, p, g->k), .batch = size_at(c, p, g->batch), .lda = size_at(c, p, g->a.ld), .ldb = size_at(c, p, g->b.ld),
-                              .stride_a = size_at(c, p, g->a.batch_stride), .stride_b = size_at(c, p, g->b.batch_stride)};
+                              .stride_a = size_at(c, p, g->a.batch_stride), .stride_b = size_at(c, p, g->b.batch_stride), .after = g->after};
   st->product.ldc = st->product.n > 0 ? st->product.n : 1;
   st->product.stride_c = st->product.m * st->product.n;
   st->a_off = size_at(c, p, g->a.offset);
@@ -399,6 +399,7 @@ static tn_status run_product(tn__plan *p, step *st, const tn__gemm *g, tn__buffe
   x.a = (char *)pointer(p, g->a.buf, in, out) + (size_t)st->a_off * size;
   x.b = (char *)pointer(p, g->b.buf, in, out) + (size_t)st->b_off * size;
   x.c = pointer(p, g->c, in, out);
+  x.row = g->row >= 0 ? pointer(p, g->row, in, out) : NULL;
   return p->dev->ops->gemm(p->dev, &x);
 }
 

@@ -228,6 +228,7 @@ static tn__item make_gemm(tn__fuse *f, tn_node *n) {
   g->a.buf = buf_of(f, g->a.base);
   g->b.buf = buf_of(f, g->b.base);
   g->c = buf_of(f, n);
+  g->row = -1;
   return (tn__item){.body = gemm_body(f, g), .gemm = g};
 }
 

@@ -111,5 +111,6 @@ void tn__fuse_emit(tn__fuse *f);
 int tn__demand_last(const tn__fuse *f, const tn__info *in, int k); /* of kernel k; -1: it wants nothing of the node */
 bool tn__library_multiplies(const tn__fuse *f, int dtype);
 const tn__gemm *tn__gemm_plan(tn__fuse *f, tn_node *n); /* NULL: not for the library; marks operands that must stand in memory */
+void tn__epilogue_join(tn__fuse *f); /* epilogue.c: kernels that become the end of a library's product */
 bool tn__fuse_attention(tn__fuse *f, tn_node *n);       /* softmax between two contractions: both become loops */
 #endif

@@ -22,7 +22,7 @@ static void write_text(tn__fuse *f) {
     tn_node **src = tn__arena_alloc(f->a, (it->nbuf + 1) * sizeof *src);
     src[0] = it->body;
     if (it->conv) src[0] = tn__node_make(f->c, &(tn__make){.op = OP_LIB, .src = &it->body, .nsrc = 1, .name = "conv", .ints = (int64_t[]){it->conv->kind, it->conv->channels_last}, .nint = 2});
-    if (it->gemm) src[0] = tn__node_make(f->c, &(tn__make){.op = OP_LIB, .src = &it->body, .nsrc = 1, .name = "gemm", .ints = (int64_t[]){it->gemm->a.trans, it->gemm->b.trans}, .nint = 2});
+    if (it->gemm) src[0] = tn__node_make(f->c, &(tn__make){.op = OP_LIB, .src = &it->body, .nsrc = 1, .name = "gemm", .ints = (int64_t[]){it->gemm->a.trans, it->gemm->b.trans, it->gemm->row >= 0, it->gemm->after}, .nint = 4});
     for (uint32_t j = 0; j < it->nbuf; j++) {
       const tn__buf *b = &f->s->bufs.v[it->buf[j]];
       tn_node *size = b->size;
@@ -63,6 +63,7 @@ tn__schedule *tn__schedule_make(tn_ctx *c, tn__arena *a, tn_node *sink, tn__devi
   tn__fuse_decide(&f);
   tn__fuse_join(&f);
   tn__fuse_emit(&f);
+  tn__epilogue_join(&f);
   for (uint32_t i = 0; i < f.s->items.n; i++) tn__spec_kernel(c, f.s->items.v[i].body);
   write_text(&f);
   return f.s;

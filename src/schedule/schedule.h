@@ -27,6 +27,8 @@ typedef struct tn__gemm {
     bool trans;
   } a, b;
   int c; /* buffer: [batch, m, n], contiguous */
+  int row; /* buffer: [n], added to each row; -1: none */
+  tn__after after;
 } tn__gemm;
 
 /* A convolution (device.h) by the library.  Sizes are index expressions. */

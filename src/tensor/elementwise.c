@@ -48,6 +48,9 @@ static tn_node *gelu_tanh(tn_ctx *c, tn_node *x) {
   return tn__mul(c, ON(MUL, x, 0.5), phi);
 }
 
+tn_node *tn__gelu_tanh_of(tn_ctx *c, tn_node *x) { return tn__cast(c, gelu_tanh(c, tn__acc(c, x)), x->dtype); }
+tn_node *tn__relu_of(tn_ctx *c, tn_node *x) { return tn__where(c, ON(LE, x, 0), NUM(x, 0), x); }
+
 /* The unused branch must not overflow either, or its derivative would be 0*inf. */
 static tn_node *elu(tn_ctx *c, tn_node *x, double alpha) {
   tn_node *positive = NO(LT, 0, x);
@@ -64,7 +67,7 @@ static tn_node *elu(tn_ctx *c, tn_node *x, double alpha) {
   X(sign, NUM, O1(SIGN, x))                                                                                            \
   X(neg, NUM, O1(NEG, x))                                                                                              \
   X(square, NUM, O2(MUL, x, x))                                                                                        \
-  X(relu, NUM, tn__where(c, ON(LE, x, 0), NUM(x, 0), x))                                                               \
+  X(relu, NUM, tn__relu_of(c, x))                                                                                      \
   X(floor, NUM, WHOLE(x, O1(FLOOR, x)))                                                                                \
   X(ceil, NUM, WHOLE(x, O1(CEIL, x)))                                                                                  \
   X(round, NUM, WHOLE(x, O1(ROUND, x)))                                                                                \
@@ -90,7 +93,7 @@ static tn_node *elu(tn_ctx *c, tn_node *x, double alpha) {
   X(silu, FLOAT, tn__mul(c, x, sigmoid(c, x)))                                                                         \
   X(softplus, FLOAT, tn__softplus_of(c, x))                                                                            \
   X(gelu, FLOAT, IN_ACC(gelu))                                                                                         \
-  X(gelu_tanh, FLOAT, IN_ACC(gelu_tanh))                                                                               \
+  X(gelu_tanh, FLOAT, tn__gelu_tanh_of(c, x))                                                                               \
   X(logical_not, ANY, O1(NOT, truth(c, x)))                                                                            \
   X(bitwise_not, BITS, O1(NOT, x))                                                                                     \
   X(detach, ANY, O1(DETACH, x))                                                                                        \

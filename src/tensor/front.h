@@ -55,5 +55,7 @@ tn_node *tn__reduce_keep(tn_ctx *c, tn__op op, tn_node *x, const int64_t *axes, 
 tn_node *tn__acc(tn_ctx *c, tn_node *x);                            /* in the dtype in which sums accumulate */
 bool tn__is_empty(const tn_node *x, const int64_t *axes, uint32_t n); /* some listed axis is known to have size 0 */
 tn_node *tn__finite_or_zero(tn_ctx *c, tn_node *x);
+tn_node *tn__relu_of(tn_ctx *c, tn_node *x);
+tn_node *tn__gelu_tanh_of(tn_ctx *c, tn_node *x);
 tn_node *tn__softplus_of(tn_ctx *c, tn_node *x);                    /* ln(1 + exp(x)) */
 #endif

@@ -305,6 +305,36 @@ static void test_to(void **state) {
   tn_ctx_close(c);
 }
 
+/* A row and a function at the end of the library's product, beside the same by kernels of one's own. */
+static void test_after(void **state) {
+  (void)state;
+  need_gpu();
+  enum { M = 96, K = 256, N = 136 };
+  static float got[2][M * N];
+  static const tn_dtype dtypes[] = {TN_F32, TN_F16, TN_BF16};
+  for (int t = 0; t < 3; t++)
+    for (int form = 0; form < 5; form++) {
+      for (int own = 0; own < 2; own++) {
+        tn_ctx *c = tn_ctx_open(&(tn_options){.device = "cuda:0", .quiet = 1, .no_library = own});
+        assert_non_null(c);
+        tn_scope(c) {
+          tn_tensor *x = tn_cast(tn_uniform(c, TN_F32, DIMS(M, K), -1, 1), dtypes[t]), *w = tn_cast(tn_uniform(c, TN_F32, DIMS(N, K), -1, 1), dtypes[t]);
+          tn_tensor *b = tn_cast(tn_uniform(c, TN_F32, DIMS(N), -4, 4), dtypes[t]);
+          tn_realize((tn_tensor *[]){x, w, b}, 3);
+          tn_tensor *y = tn_linear(x, w, form == 1 || form == 3 ? NULL : b);
+          if (form == 1 || form == 2) y = tn_relu(y);
+          if (form > 2) y = tn_gelu_tanh(y);
+          assert_int_equal(tn_realize(&y, 1), TN_OK);
+          assert_int_equal(tn_read(tn_cast(y, TN_F32), got[own], sizeof got[own]), TN_OK);
+        }
+        tn_ctx_close(c);
+      }
+      double eps = dtypes[t] == TN_F32 ? 1e-5 : dtypes[t] == TN_F16 ? 2e-3 : 1.6e-2, most = 0;
+      for (int i = 0; i < M * N; i++) most = fmax(most, fabs((double)got[0][i] - (double)got[1][i]) / (1 + fabs((double)got[1][i])));
+      if (!(most <= eps)) fail_msg("form %d, %s: off by %g", form, tn_dtype_name(dtypes[t]), most);
+    }
+}
+
 /* From one GPU to another and back, on and on, while the source changes. */
 static void test_peers(void **state) {
   (void)state;
@@ -418,7 +448,7 @@ int main(int argc, char **argv) {
   }
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_transfers), cmocka_unit_test(test_kernel_and_recording), cmocka_unit_test(test_bad_source), cmocka_unit_test(test_products),
-      cmocka_unit_test(test_graphs),    cmocka_unit_test(test_graphs_strict),        cmocka_unit_test(test_to), cmocka_unit_test(test_peers),         cmocka_unit_test(test_out_of_memory),
+      cmocka_unit_test(test_graphs),    cmocka_unit_test(test_graphs_strict),        cmocka_unit_test(test_to), cmocka_unit_test(test_after), cmocka_unit_test(test_peers),         cmocka_unit_test(test_out_of_memory),
       cmocka_unit_test(test_two_threads), cmocka_unit_test(test_lost),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -354,6 +354,8 @@ typedef struct case_ {
   int64_t m, n, k, batch;
   bool ta, tb, shared_b, wide;
   double beta;
+  bool row;
+  tn__after after;
 } case_;
 
 static void check_product(fixture *f, const case_ *t) {
@@ -367,6 +369,8 @@ static void check_product(fixture *f, const case_ *t) {
   g.stride_c = t->m * g.ldc;
   size_t na = (size_t)(g.stride_a * t->batch), nb = (size_t)((t->tb ? t->n : t->k) * g.ldb * t->batch), nc = (size_t)(g.stride_c * t->batch);
   double *a = calloc(na + 1, 8), *b = calloc(nb + 1, 8), *c = calloc(nc + 1, 8), *want = calloc(nc + 1, 8);
+  double *row = calloc((size_t)t->n + 1, 8);
+  for (int64_t i = 0; i < t->n; i++) row[i] = (double)(i % 7) * 3 - 9;
   for (size_t i = 0; i < na; i++) a[i] = (double)(i % 17) - 8;
   for (size_t i = 0; i < nb; i++) b[i] = (double)(i % 13) - 6;
   for (size_t i = 0; i < nc; i++) want[i] = c[i] = (double)(i % 5);
@@ -376,12 +380,15 @@ static void check_product(fixture *f, const case_ *t) {
         double sum = 0, *to = &want[p * g.stride_c + i * g.ldc + j];
         for (int64_t x = 0; x < t->k; x++)
           sum += a[p * g.stride_a + (t->ta ? x * g.lda + i : i * g.lda + x)] * b[p * g.stride_b + (t->tb ? j * g.ldb + x : x * g.ldb + j)];
-        *to = sum + t->beta * *to;
+        *to = sum + t->beta * *to + (t->row ? row[j] : 0);
+        if (t->after == TN__AFTER_RELU && *to < 0) *to = 0;
       }
   if (t->m == 1) g.lda = t->ta ? g.lda : 1; /* a single row has no distance to the next */
   g.a = a; /* the fake driver's memory is the host's */
   g.b = b;
   g.c = c;
+  g.row = t->row ? row : NULL;
+  g.after = t->after;
   for (int again = 0; again < 2 && t->beta == 0; again++) assert_int_equal(f->d->ops->gemm(f->d, &g), TN_OK);
   if (t->beta != 0) assert_int_equal(f->d->ops->gemm(f->d, &g), TN_OK);
   assert_int_equal(f->d->ops->sync(f->d), TN_OK);
@@ -389,6 +396,7 @@ static void check_product(fixture *f, const case_ *t) {
   free(a);
   free(b);
   free(c);
+  free(row);
   free(want);
 }
 
@@ -402,8 +410,12 @@ static void test_products(void **state) {
   for (int round = 0; round < 3; round++) /* more shapes than some tables hold, and all of them again */
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
       for (int bits = 0; bits < 32; bits++) {
-        case_ t = {sizes[i][0], sizes[i][1], sizes[i][2], sizes[i][3], bits & 1, bits & 2, bits & 4, bits & 8, bits & 16 ? sizes[i][2] ? 0.5 : 1 : 0};
+        const int64_t *s = sizes[i];
+        case_ t = {.m = s[0], .n = s[1], .k = s[2], .batch = s[3], .ta = bits & 1, .tb = bits & 2, .shared_b = bits & 4, .wide = bits & 8, .beta = bits & 16 ? s[2] ? 0.5 : 1 : 0};
         check_product(f, &t);
+        t.row = (bits + round) % 2;
+        t.after = (bits + round) / 2 % 2 ? TN__AFTER_RELU : TN__AFTER_NOTHING;
+        if (s[2] > 0 && s[3] == 1) check_product(f, &t);
       }
   tn__product g = {.dtype = TN_F32, .m = (int64_t)1 << 31, .n = 1, .k = 1, .batch = 1};
   assert_int_equal(f->d->ops->gemm(f->d, &g), TN_ENOTSUP);

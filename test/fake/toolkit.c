@@ -32,7 +32,8 @@ int nvrtcGetProgramLogSize(const program *p, size_t *n) { return *n = strlen(p->
 int nvrtcGetProgramLog(const program *p, char *out) { return sprintf(out, "%s(7): error: a mistake\n1 error\n", p->name) < 0; }
 
 typedef struct desc {
-  int compute, scale, trans[2];
+  int compute, scale, trans[2], epilogue; /* 2: no negative values; 4: a row */
+  const void *row;
 } desc;
 typedef struct layout {
   int type, batch;
@@ -49,7 +50,11 @@ int cublasLtMatmulDescCreate(desc **d, int compute, int scale) {
   return 0;
 }
 int cublasLtMatmulDescDestroy(desc *d) { return free(d), 0; }
-int cublasLtMatmulDescSetAttribute(desc *d, int what, const void *v, size_t n) { return n != 4 || what < 3 || what > 4 ? 7 : (memcpy(&d->trans[what - 3], v, n), 0); }
+int cublasLtMatmulDescSetAttribute(desc *d, int what, const void *v, size_t n) {
+  if (what == 8 && n == sizeof d->row) return memcpy(&d->row, v, n), 0;
+  if (n != 4 || (what != 3 && what != 4 && what != 7)) return 7;
+  return memcpy(what == 7 ? &d->epilogue : &d->trans[what - 3], v, n), 0;
+}
 int cublasLtMatrixLayoutCreate(layout **l, int type, uint64_t rows, uint64_t cols, int64_t ld) {
   *l = malloc(sizeof **l);
   **l = (layout){.type = type, .batch = 1, .rows = (int64_t)rows, .cols = (int64_t)cols, .ld = ld};
@@ -96,6 +101,8 @@ int cublasLtMatmul(void *h, const desc *d, const void *alpha, const void *a, con
                  get(b, lb->type, at * lb->stride + (d->trans[1] ? x * lb->ld + j : j * lb->ld + x));
         double scale = get(beta, d->scale, 0);
         sum = sum * get(alpha, d->scale, 0) + (scale == 0 ? 0 : scale * get(out, lc->type, to));
+        if (d->epilogue & 4) sum += get(d->row, lc->type, i);
+        if (d->epilogue & 2 && sum < 0) sum = 0;
         if (lc->type == F64) ((double *)out)[to] = sum;
         else ((float *)out)[to] = (float)sum;
       }

@@ -144,6 +144,7 @@ static const tn__device_ops cuda_ops = {
     .launch = tn__cuda_launch,
     .close = close_cuda,
     .has_gemm = tn__cuda_has_gemm,
+    .has_after = tn__cuda_has_after,
     .gemm = tn__cuda_gemm,
     .has_conv = tn__cuda_has_conv,
     .conv = tn__cuda_conv,

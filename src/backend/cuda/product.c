@@ -12,7 +12,7 @@ enum { SHAPES = 512, PROBES = 8, WORKSPACE = 32 << 20, MOST_ALIGNED = 256 };
 
 /* All that the choice of a kernel depends on; compared as bytes. */
 typedef struct shape {
-  int64_t dtype, trans_a, trans_b, m, n, k, batch, lda, ldb, ldc, stride_a, stride_b, stride_c;
+  int64_t dtype, trans_a, trans_b, m, n, k, batch, lda, ldb, ldc, stride_a, stride_b, stride_c, epilogue;
   uint32_t align_a, align_b, align_c, used;
 } shape;
 
@@ -85,6 +85,18 @@ static tn_status open_products(tn__device *d) {
   return status;
 }
 
+/* The library's name for it; a row of ours is a column of its. */
+static int64_t epilogue_of(const tn__product *g) {
+  static const uint8_t function[] = {[TN__AFTER_NOTHING] = 0, [TN__AFTER_RELU] = LT_EPILOGUE_RELU, [TN__AFTER_GELU] = LT_EPILOGUE_GELU};
+  int64_t all = function[g->after] | (g->row ? LT_EPILOGUE_ROW : 0);
+  return all ? all : LT_EPILOGUE_NOTHING;
+}
+
+/* Its GELU is not exact enough for f32. */
+bool tn__cuda_has_after(tn__device *d, int dtype, tn__after after) {
+  return dtype != TN_F64 && (after != TN__AFTER_GELU || dtype != TN_F32) && tn__cuda_has_gemm(d, dtype);
+}
+
 bool tn__cuda_has_gemm(tn__device *d, int dtype) {
   if (!types[dtype].compute) return false;
   tn_status status = open_products(d);
@@ -118,6 +130,7 @@ static shape shape_of(const tn__product *g) {
   s.stride_a = g->stride_a;
   s.stride_b = g->stride_b;
   s.stride_c = g->stride_c;
+  s.epilogue = epilogue_of(g);
   s.align_a = alignment(g->a);
   s.align_b = alignment(g->b);
   s.align_c = alignment(g->c);
@@ -163,12 +176,14 @@ static int choose(const tn__cuda_products *p, entry *e) {
 static int fill_entry(const tn__cuda_products *p, entry *e, const shape *s) {
   const tn__cuda_lt *lt = p->lt;
   int32_t trans_a = s->trans_a != 0, trans_b = s->trans_b != 0;
+  int32_t epilogue = (int32_t)s->epilogue;
   bool f64 = s->dtype == TN_F64;
   e->shape = *s;
   int failed = lt->desc_create(&e->desc, types[s->dtype].compute, f64 ? LT_R_64F : LT_R_32F);
   if (failed) e->desc = NULL;
   if (!failed) failed = lt->desc_set(e->desc, LT_DESC_TRANS_A, &trans_b, sizeof trans_b);
   if (!failed) failed = lt->desc_set(e->desc, LT_DESC_TRANS_B, &trans_a, sizeof trans_a);
+  if (!failed && epilogue != LT_EPILOGUE_NOTHING) failed = lt->desc_set(e->desc, LT_DESC_EPILOGUE, &epilogue, sizeof epilogue);
   if (!failed) failed = describe(lt, &e->left, s, trans_b ? s->n : s->k, trans_b ? s->k : s->n, s->ldb, s->stride_b);
   if (!failed) failed = describe(lt, &e->right, s, trans_a ? s->k : s->m, trans_a ? s->m : s->k, s->lda, s->stride_a);
   if (!failed) failed = describe(lt, &e->result, s, s->m, s->n, s->ldc, s->stride_c);
@@ -241,7 +256,8 @@ tn_status tn__cuda_gemm(tn__device *d, const tn__product *g) {
   tn__cuda_products *p = self->products;
   shape s = shape_of(g);
   const entry *e = find_entry(p, &s, &failed);
-  if (e)
+  if (e && g->row) failed = p->lt->desc_set(e->desc, LT_DESC_ROW, &g->row, sizeof g->row);
+  if (e && !failed)
     failed = p->lt->multiply(p->handle, e->desc, f64 ? &one64 : &one32, g->b, e->left, g->a, e->right, f64 ? &beta64 : &beta32, g->c, e->result, g->c,
                              e->result, &e->algo, (void *)(uintptr_t)p->workspace, WORKSPACE, self->stream);
   if (!failed) return TN_OK;

@@ -59,6 +59,7 @@ void tn__cuda_release(tn__device *d, tn__code *code);
 tn_status tn__cuda_launch(tn__device *d, tn__code *code, uint32_t i, void *const *buf, const size_t *bytes, const int64_t *var);
 /* product.c */
 bool tn__cuda_has_gemm(tn__device *d, int dtype);
+bool tn__cuda_has_after(tn__device *d, int dtype, tn__after after);
 tn_status tn__cuda_gemm(tn__device *d, const tn__product *g);
 void tn__cuda_products_close(tn__device *d);
 /* conv.c */

@@ -1,0 +1,169 @@
+/* What a library's product may do to its result before it writes it: add a row, then apply a function.  Needs finished items.  A kernel that does
+ * just that to a product which nobody else wants becomes part of the product's call.  Which function it is shows by comparing: the same
+ * builders that tensors use make what it would look like. */
+#include "rewrite/rewrite.h"
+#include "schedule/fuse.h"
+#include "tensor/front.h"
+#include <string.h>
+
+typedef struct candidate {
+  tn__fuse *f;
+  uint32_t product, kernel; /* items */
+  tn_node *store, *index;
+  tn_node *x, *row;         /* loads: of the product; of what is added, NULL */
+  int64_t width;            /* of a row */
+} candidate;
+
+static tn_node *row_added(tn_ctx *c, tn_node *x, tn_node *row) { return row ? tn__add(c, x, row) : x; }
+static tn_node *with_relu(tn_ctx *c, tn_node *x, tn_node *row) { return tn__relu_of(c, row_added(c, x, row)); }
+static tn_node *with_gelu(tn_ctx *c, tn_node *x, tn_node *row) { return tn__gelu_tanh_of(c, row_added(c, x, row)); }
+
+static const struct {
+  tn__after after;
+  tn_node *(*of)(tn_ctx *c, tn_node *x, tn_node *row);
+} functions[] = {{TN__AFTER_NOTHING, row_added}, {TN__AFTER_RELU, with_relu}, {TN__AFTER_GELU, with_gelu}};
+
+/* ---- finding ---- */
+
+/* The item that writes the buffer; -1. */
+static int writer_of(const tn__schedule *s, int buf) {
+  for (uint32_t i = 0; i < s->items.n; i++)
+    for (uint32_t b = 0; b < s->items.v[i].nout; b++)
+      if (s->items.v[i].buf[b] == buf) return (int)i;
+  return -1;
+}
+
+static uint32_t count_readers(const tn__schedule *s, int buf) {
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < s->items.n; i++)
+    for (uint32_t b = s->items.v[i].nout; b < s->items.v[i].nbuf; b++) n += s->items.v[i].buf[b] == buf;
+  return n;
+}
+
+/* A product whose result goes to this buffer and from there only to one item. */
+static bool is_private_product(const candidate *k, int buf) {
+  const tn__schedule *s = k->f->s;
+  int at = writer_of(s, buf);
+  if (at < 0 || s->bufs.v[buf].kind != BUF_TEMP || count_readers(s, buf) != 1) return false;
+  const tn__gemm *g = s->items.v[at].gemm;
+  return g && tn__is_int_const(g->batch, 1) && tn__is_const(g->n) && tn__is_const(g->k) && g->k->ints[0] > 0 && g->n->ints[0] > 1;
+}
+
+/* The loads: one of a product, where the result is stored; perhaps one of a row. */
+static bool find_loads(candidate *k) {
+  const tn__item *it = &k->f->s->items.v[k->kernel];
+  tn__nodes all = {0};
+  tn__topo(k->f->a, &k->store->src[2], 1, &all);
+  for (uint32_t i = 0; i < all.n; i++) {
+    tn_node *n = all.v[i];
+    if (n->op == OP_REDUCE) return false;
+    if (n->op != OP_LOAD) continue;
+    bool plain = n->nsrc == 2 && n->src[0]->op == OP_PARAM;
+    if (plain && !k->x && n->src[1] == k->index && is_private_product(k, it->buf[n->src[0]->ints[0]])) k->x = n;
+    else if (plain && !k->row && n->src[1]->op == OP_RANGE) k->row = n;
+    else return false;
+  }
+  return k->x != NULL;
+}
+
+/* Is the result as large as the product, and what is added as long as a row of it, by the column? */
+static bool fits(candidate *k) {
+  tn__fuse *f = k->f;
+  const tn__item *it = &f->s->items.v[k->kernel];
+  int product = it->buf[k->x->src[0]->ints[0]], result = it->buf[0];
+  k->product = (uint32_t)writer_of(f->s, product);
+  tn_node *width = f->s->items.v[k->product].gemm->n;
+  k->width = width->ints[0];
+  if (f->s->bufs.v[product].size != f->s->bufs.v[result].size || f->s->bufs.v[product].dtype != f->s->bufs.v[result].dtype) return false;
+  return !k->row || (k->row->dtype == k->x->dtype && tn__simplify_index(f->c, tn__op2(f->c, OP_MOD, k->index, width)) == k->row->src[1]);
+}
+
+static bool find(candidate *k) {
+  const tn__item *it = &k->f->s->items.v[k->kernel];
+  if (it->gemm || it->conv || it->body->nsrc != 1 || it->body->src[0]->op != OP_STORE || it->body->src[0]->src[0]->op != OP_PARAM) return false;
+  k->store = it->body->src[0];
+  k->index = k->store->src[1];
+  return find_loads(k) && fits(k);
+}
+
+/* Is the kernel's value n what the graph g says of numbered parameters, in any order of sums and products? */
+static bool same(const candidate *k, const tn_node *n, const tn_node *g) {
+  if (g->op == OP_PARAM) return n == (g->ints[0] ? k->row : k->x);
+  if (g->op == OP_CONST || n->op != g->op || n->dtype != g->dtype || n->nsrc != g->nsrc) return n == g;
+  bool either = g->op == OP_ADD || g->op == OP_MUL || g->op == OP_MIN || g->op == OP_MAX, good = true, other = either;
+  for (uint32_t i = 0; i < n->nsrc && good; i++) good = same(k, n->src[i], g->src[i]);
+  for (uint32_t i = 0; i < n->nsrc && other && !good; i++) other = same(k, n->src[i], g->src[1 - i]);
+  return good || other;
+}
+
+/* ---- joining ---- */
+
+/* The nodes of a body with its buffers numbered as in `buf`, which grows. */
+static void renumber(const candidate *k, const tn__item *it, tn_node *const *root, uint32_t nroot, tn__item *out, tn__nodes *old, tn__nodes *new_) {
+  tn__nodes all = {0};
+  tn__topo(k->f->a, root, nroot, &all);
+  for (uint32_t i = 0; i < all.n; i++) {
+    tn_node *p = all.v[i], *size = p->nsrc ? p->src[0] : NULL;
+    uint32_t at = 0;
+    if (p->op != OP_PARAM) continue;
+    while (at < out->nbuf && out->buf[at] != it->buf[p->ints[0]]) at++;
+    if (at == out->nbuf) out->buf[out->nbuf++] = it->buf[p->ints[0]];
+    tn__vec_push(k->f->a, old, p);
+    tn_node *q = tn__node_make(k->f->c, &(tn__make){.op = OP_PARAM, .dtype = p->dtype, .src = &size, .nsrc = 1, .ints = (int64_t[]){at, -1}, .nint = 2, .device = -1});
+    tn__vec_push(k->f->a, new_, q);
+  }
+}
+
+/* The product's value where the kernel stores: its rows and columns by the index. */
+static tn_node *product_at(const candidate *k, const tn_node *store) {
+  tn_ctx *c = k->f->c;
+  tn_node *width = tn__int(c, k->width), *at[2] = {tn__op2(c, OP_IDIV, k->index, width), tn__op2(c, OP_MOD, k->index, width)}, *old[2], *new_[2];
+  uint32_t n = 0;
+  for (uint32_t i = 3; i < store->nsrc; i++) /* the ranges are numbered: batch, rows, columns */
+    if (store->src[i]->op == OP_RANGE) old[n] = store->src[i], new_[n++] = tn__simplify_index(c, at[store->src[i]->ints[1] - 1]);
+  return tn__substitute(c, store->src[2], old, new_, n);
+}
+
+static void join(const candidate *k, tn__after after) {
+  tn__fuse *f = k->f;
+  tn__item *from = &f->s->items.v[k->product], *it = &f->s->items.v[k->kernel], out = {.nout = 1};
+  tn__gemm *g = tn__arena_dup(f->a, from->gemm, sizeof *g);
+  tn__nodes old = {0}, new_ = {0};
+  tn_node *x = product_at(k, from->body->src[0]);
+  out.buf = tn__arena_alloc(f->a, (from->nbuf + it->nbuf) * sizeof *out.buf);
+  out.buf[out.nbuf++] = it->buf[0];
+  g->c = it->buf[0];
+  g->after = after;
+  g->row = k->row ? it->buf[k->row->src[0]->ints[0]] : -1;
+  renumber(k, from, &x, 1, &out, &old, &new_);
+  x = tn__substitute(f->c, x, old.v, new_.v, old.n);
+  /* first the loads of the product, so that its own buffers are not taken for the kernel's */
+  old.n = new_.n = 0;
+  tn_node *rest[2] = {k->store->src[0], k->row};
+  renumber(k, it, rest, k->row ? 2 : 1, &out, &old, &new_);
+  tn__vec_push(f->a, &old, k->x);
+  tn__vec_push(f->a, &new_, x);
+  out.body = tn__sink(f->c, (tn_node *[]){tn__substitute(f->c, k->store, old.v, new_.v, old.n)}, 1, "gemm");
+  out.gemm = g;
+  *it = out;
+  memmove(from, from + 1, (f->s->items.n - k->product - 1) * sizeof *from);
+  f->s->items.n--;
+}
+
+void tn__epilogue_join(tn__fuse *f) {
+  tn_ctx *c = f->c;
+  if (!f->dev->ops->has_after || c->mode == TN_MODE_STRICT) return;
+  for (uint32_t i = 0; i < f->s->items.n; i++) {
+    candidate k = {.f = f, .kernel = i};
+    if (!find(&k)) continue;
+    for (size_t a = 0; a < sizeof functions / sizeof *functions; a++) {
+      if (!f->dev->ops->has_after(f->dev, k.x->dtype, functions[a].after)) continue;
+      tn_node *x = tn__param(c, k.x->dtype, 0, -1, NULL, 0), *row = k.row ? tn__param(c, k.x->dtype, 1, -1, NULL, 0) : NULL;
+      tn_node *sink = tn__sink(c, (tn_node *[]){functions[a].of(c, x, row)}, 1, "outputs");
+      if (!same(&k, k.store->src[2], tn__simplify_graph(c, sink)->src[0])) continue;
+      join(&k, functions[a].after);
+      i--;
+      break;
+    }
+  }
+}

@@ -1,0 +1,94 @@
+/* Kernels that become the end of a library's product.  The interpreter plays the library: it says that it has it, and runs the call's reference. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include "device/device.h"
+#include "ir/ctx.h"
+#include "tenet/tenet.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DIMS(...) ((const tn_dim[]){__VA_ARGS__}), (int)(sizeof((const tn_dim[]){__VA_ARGS__}) / sizeof(tn_dim))
+enum { M = 24, K = 40, N = 48, ALL = M * N };
+
+typedef tn_tensor *formula(tn_tensor *x, tn_tensor *w, tn_tensor *b);
+
+static tn_tensor *linear(tn_tensor *x, tn_tensor *w, tn_tensor *b) { return tn_linear(x, w, b); }
+static tn_tensor *linear_relu(tn_tensor *x, tn_tensor *w, tn_tensor *b) { return tn_relu(tn_linear(x, w, b)); }
+static tn_tensor *only_relu(tn_tensor *x, tn_tensor *w, tn_tensor *b) { return (void)b, tn_relu(tn_linear(x, w, NULL)); }
+static tn_tensor *linear_gelu(tn_tensor *x, tn_tensor *w, tn_tensor *b) { return tn_gelu_tanh(tn_linear(x, w, b)); }
+static tn_tensor *batched(tn_tensor *x, tn_tensor *w, tn_tensor *b) { return tn_relu(tn_linear(tn_reshape(x, DIMS(4, M / 4, K)), w, b)); }
+static tn_tensor *exact_gelu(tn_tensor *x, tn_tensor *w, tn_tensor *b) { return tn_gelu(tn_linear(x, w, b)); }
+static tn_tensor *by_column(tn_tensor *x, tn_tensor *w, tn_tensor *b) { return tn_relu(tn_add(tn_linear(x, w, NULL), tn_reshape(tn_slice(b, 0, 0, M, 1), DIMS(M, 1)))); }
+static tn_tensor *flipped(tn_tensor *x, tn_tensor *w, tn_tensor *b) { return tn_relu(tn_add(tn_linear(x, w, NULL), tn_flip(b, NULL, 0))); }
+static tn_tensor *used_twice(tn_tensor *x, tn_tensor *w, tn_tensor *b) {
+  tn_tensor *y = tn_contiguous(tn_linear(x, w, NULL));
+  return tn_add(tn_relu(tn_add(y, b)), tn_sum(y, (const int[]){1}, 1, true));
+}
+
+typedef struct row {
+  formula *of;
+  tn_dtype dtype;
+  bool joined;
+  const char *call; /* how it shows in the schedule */
+} row;
+
+static const row rows[] = {
+    {linear, TN_F32, true, "1 0}"},      {linear_relu, TN_F32, true, "1 1}"}, {only_relu, TN_F32, true, "0 1}"},
+    {linear_gelu, TN_BF16, true, "1 2}"}, {linear_relu, TN_F16, true, "1 1}"}, {batched, TN_F32, true, "1 1}"},
+    {linear_gelu, TN_F32, false, NULL},  {exact_gelu, TN_BF16, false, NULL}, {by_column, TN_F32, false, NULL},
+    {flipped, TN_F32, false, NULL},      {used_twice, TN_F32, false, NULL},
+};
+
+static bool has_gemm(tn__device *d, int dtype) { return (void)d, tn__is_float(dtype); }
+static bool has_after(tn__device *d, int dtype, tn__after after) { return (void)d, after != TN__AFTER_GELU || dtype != TN_F32; }
+
+/* As f32; *text: the schedule. */
+static void compute(const row *r, bool library, float *out, char **text) {
+  static tn__device_ops ops;
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref", .quiet = 1});
+  size_t size;
+  assert_non_null(c);
+  tn__device *d = tn__device_get(c, 0);
+  ops = *d->ops;
+  if (library) ops.has_gemm = has_gemm, ops.has_after = has_after;
+  d->ops = &ops;
+  tn_scope(c) {
+    tn_tensor *x = tn_cast(tn_uniform(c, TN_F32, DIMS(M, K), -1, 1), r->dtype), *w = tn_cast(tn_uniform(c, TN_F32, DIMS(N, K), -1, 1), r->dtype);
+    tn_tensor *b = tn_cast(tn_uniform(c, TN_F32, DIMS(N), -1, 1), r->dtype);
+    tn_realize((tn_tensor *[]){x, w, b}, 3);
+    tn_tensor *y = r->of(x, w, b);
+    FILE *f = open_memstream(text, &size);
+    assert_int_equal(tn_explain(&y, 1, f), TN_OK);
+    fclose(f);
+    assert_int_equal(tn_read(tn_cast(y, TN_F32), out, ALL * sizeof *out), TN_OK);
+  }
+  tn_ctx_close(c);
+}
+
+static void test_rows(void **state) {
+  (void)state;
+  static float with[ALL], without[ALL];
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    char *text, *other, call[64] = "";
+    compute(&rows[i], true, with, &text);
+    compute(&rows[i], false, without, &other);
+    if (rows[i].joined) snprintf(call, sizeof call, "{\"gemm\" 0 0 %s", rows[i].call);
+    bool found = strstr(text, "lib ") && (rows[i].joined ? strstr(text, call) != NULL : strstr(text, " 0 0}") != NULL);
+    if (!found) fail_msg("row %zu:\n%s", i, text);
+    double most = 0, eps = rows[i].dtype == TN_F32 ? 1e-5 : rows[i].dtype == TN_F16 ? 4e-2 : 0.3; /* the reference rounds at each step */
+    for (int e = 0; e < ALL; e++) most = fmax(most, fabs((double)with[e] - (double)without[e]));
+    if (!(most <= eps)) fail_msg("row %zu: off by %g", i, most);
+    free(text);
+    free(other);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_rows)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
