@@ -33,9 +33,16 @@ static int help(void) {
   return 0;
 }
 
+static bool asks_for_help(int argc, char **argv) {
+  if (argc < 2 || !strcmp(argv[1], "help")) return true;
+  for (int i = 1; i < argc; i++)
+    if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) return true;
+  return false;
+}
+
 static int dispatch(int argc, char **argv) {
-  const char *name = argc > 1 ? argv[1] : "--help";
-  if (!strcmp(name, "--help") || !strcmp(name, "-h") || !strcmp(name, "help")) return help();
+  if (asks_for_help(argc, argv)) return help();
+  const char *name = argv[1];
   if (!strcmp(name, "--version")) return printf("tenet %s\n", tn_version()) < 0;
   for (int i = 0; i < COMMANDS; i++)
     if (!strcmp(commands[i].name, name)) return commands[i].run(argc - 2, argv + 2);

@@ -141,6 +141,8 @@ static void small_commands(void **state) {
   (void)state;
   OK("$T --version | grep -q '^tenet 0'");
   OK("$T --help | grep -q -- --resume");
+  OK("$T train mnist --help | grep -q -- --resume");
+  OK("$T explain -h | grep -q mnist-cnn");
   OK("TENET_DEVICE=cpu $T devices | grep -q '^cpu.*default'");
   OK("$T explain mnist-mlp >explained && grep -q contract explained");
   OK("$T explain explained >again && cmp explained again"); /* text that replays */

@@ -2,6 +2,7 @@
 import os
 import subprocess
 import sys
+import warnings
 
 try:
     import numpy as np
@@ -12,6 +13,10 @@ except ImportError:
 DTYPES = [np.bool_, np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64, np.float16, None, np.float32, np.float64]
 CODE = {np.dtype(d): i for i, d in enumerate(DTYPES) if d is not None}
 FAR = 2**63 - 1
+
+
+class Result(int):
+    """The number of a result: an operand of further questions."""
 
 
 class Server:
@@ -30,10 +35,10 @@ class Server:
 
     def ask(self, name, xs, ints=(), floats=(), word="-"):
         """The number of the result, for answers()."""
-        at = [self.put(x) for x in xs]
+        at = [x if isinstance(x, Result) else self.put(x) for x in xs]
         self.send(" ".join(map(str, ["op", name, word, len(at), *at, len(ints), *ints, len(floats), *floats])))
         self.n += 1
-        return self.n - 1
+        return Result(self.n - 1)
 
     def answers(self, numbers):
         """Arrays, or messages; all are computed at once."""
@@ -58,6 +63,7 @@ class Server:
 
 
 rng = np.random.default_rng(2)
+warnings.simplefilter("ignore")  # means of nothing
 bad = 0
 checks = []  # asked for: number, what, what it should be, tolerance and its scale
 
@@ -78,7 +84,7 @@ def shape(rank=None, least=0, most=7):
 
 def check(server, name, xs, want, ints=(), floats=(), word="-", tol=0.0, scale=None):
     """tol: allowed difference, relative to scale (the sum of the terms' magnitudes, or |want|)."""
-    where = f"{name} {[(str(np.asarray(x).dtype), np.shape(x)) for x in xs]} {list(ints)} {list(floats)} {word}"
+    where = f"{name} {['a result' if isinstance(x, Result) else (str(np.asarray(x).dtype), np.shape(x)) for x in xs]} {list(ints)} {list(floats)} {word}"
     checks.append((server.ask(name, xs, ints, floats, word), where, np.asarray(want), tol, scale))
 
 
@@ -286,11 +292,99 @@ def compositions(sv):
     check(sv, "logsumexp", [x], np.array([-np.inf, 0, np.inf, 1000], np.float32), (0, 1))
 
 
+SPECIAL = [0.0, -0.0, 1, -1, 0.5, -2.5, 3, 1e-5, 6e-8, 65504, np.inf, -np.inf, np.nan]
+
+
+def special_values(sv):
+    """NaN, infinities and zeros of both signs through everything that has an exact answer, by itself and along an axis."""
+    for d in (np.float16, np.float32, np.float64):
+        x = np.array(SPECIAL, d)
+        a, b = x[:, None], x[None, :]
+        for name, fn in (("add", np.add), ("sub", np.subtract), ("mul", np.multiply), ("div", np.divide), ("maximum", np.maximum), ("minimum", np.minimum), ("eq", np.equal),
+                         ("ne", np.not_equal), ("lt", np.less), ("le", np.less_equal), ("gt", np.greater), ("ge", np.greater_equal), ("mod", np.mod), ("fmod", np.fmod),
+                         ("logical_and", np.logical_and), ("logical_or", np.logical_or), ("logical_xor", np.logical_xor)):
+            check(sv, name, [a, b], fn(a, b))
+        for name, fn in (("abs", np.abs), ("neg", np.negative), ("sign", np.sign), ("square", np.square), ("floor", np.floor), ("ceil", np.ceil), ("round", np.rint),
+                         ("trunc", np.trunc), ("isnan", np.isnan), ("isinf", np.isinf), ("isfinite", np.isfinite), ("sqrt", np.sqrt), ("logical_not", np.logical_not),
+                         ("relu", lambda v: np.where(v <= 0, v.dtype.type(0), v))):
+            check(sv, name, [x], fn(x))
+        check(sv, "clamp", [x], np.clip(x, d(-1), d(2)), floats=(-1, 2))
+        check(sv, "where", [np.isnan(x), np.zeros_like(x), x], np.where(np.isnan(x), d(0), x))
+        for name, fn in (("max", np.max), ("min", np.min), ("any", np.any), ("all", np.all)):
+            check(sv, name, [a * np.ones((1, 3), d)], fn(a * np.ones((1, 3), d), axis=0), (0, 0))
+            check(sv, name, [x[:10].reshape(2, 5)], fn(x[:10].reshape(2, 5), axis=-1), (0, -1))
+        check(sv, "argmax", [x], np.argmax(x), (0, 0))
+        check(sv, "argmin", [x], np.argmin(x), (-1, 0))
+        check(sv, "argmin", [x[:12]], np.argmin(x[:12]), (-1, 0))
+        for to in (np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64, np.bool_):
+            i = None if to == np.bool_ else np.iinfo(to)
+            whole = [int(v) if np.isfinite(v) else 0 if v != v else 2**65 * (1 if v > 0 else -1) for v in x.astype(np.float64)]
+            check(sv, "cast", [x], x != 0 if i is None else np.array([min(max(v, i.min), i.max) for v in whole], to), (CODE[np.dtype(to)],))
+
+
+def nothing_and_one(sv):
+    """Axes of size 0 and 1, in every place."""
+    for d in (np.float32, np.int32):
+        out = np.int64 if d == np.int32 else d
+        for s in ((0,), (0, 3), (3, 0), (2, 0, 3), (1,), (1, 1), (3, 1), (1, 0)):
+            x = values(d, s)
+            for axis in range(-len(s), len(s)):
+                check(sv, "sum", [x], x.sum(axis, dtype=out), (0, axis))
+                check(sv, "prod", [x], x.prod(axis, dtype=out, keepdims=True), (1, axis))
+                check(sv, "any", [x], x.astype(bool).any(axis), (0, axis))
+                check(sv, "concatenate", [x, x], np.concatenate([x, x], axis), (axis,))
+                check(sv, "stack", [x, x, x], np.stack([x, x, x], axis), (axis,))
+                check(sv, "flip", [x], np.flip(x, axis), (axis,))
+                check(sv, "repeat", [x], np.repeat(x, 2, axis), (axis, 2))
+                check(sv, "slice", [x], np.flip(x, axis), (axis, FAR, -FAR - 1, -1))
+                check(sv, "take", [x, np.zeros((0, 2), np.int32)], np.take(x, np.zeros((0, 2), int), axis), (axis,))
+                if x.shape[axis]:
+                    check(sv, "max", [x], x.max(axis), (0, axis))
+                    check(sv, "argmax", [x], x.argmax(axis), (axis, 0))
+                    check(sv, "take", [x, np.zeros((1, 2), np.int32)], np.take(x, np.zeros((1, 2), int), axis), (axis,))
+                else:
+                    check(sv, "take", [x, np.zeros((2,), np.int32)], np.zeros(x.shape[:axis % len(s)] + (2,) + x.shape[axis % len(s) + 1:], d), (axis,))
+                if d == np.float32:
+                    check(sv, "mean", [x], x.mean(axis), (0, axis), tol=1e-6)
+                    check(sv, "var", [x], x.var(axis, ddof=0), (0, axis), (0,), tol=1e-5)
+                    if x.shape[axis] < 2:
+                        check(sv, "softmax", [x], np.ones_like(x), (axis,))
+            check(sv, "sum", [x], x.sum(dtype=out), (0,))
+            check(sv, "pad", [x], np.pad(x, [(1, 2)] * x.ndim, constant_values=7), (1, 2) * x.ndim, (7,))
+            check(sv, "add", [x, np.ones((1,), d)], x + np.ones((1,), d))
+        for a, b in (((0, 3), (3, 2)), ((2, 3), (3, 0)), ((2, 0), (0, 2)), ((0, 2, 3), (3, 2)), ((1, 2, 3), (0, 3, 2)), ((1, 1), (1, 1)), ((0,), (0,)), ((0,), (0, 3)), ((2, 0), (0,))):
+            x, y = values(d, a), values(d, b)
+            check(sv, "matmul", [x, y], np.matmul(x, y))
+        x, y = values(d, (0, 3)), values(d, (3, 4))
+        check(sv, "einsum", [x, y], np.einsum("ij,jk->k", x, y), word="ij,jk->k")
+        check(sv, "einsum", [x], np.einsum("ij->j", x), word="ij->j")
+
+
+def views(sv):
+    """Operands that are views: transposed, reversed, cut with a step, spread."""
+    for d in (np.float32, np.int64):
+        x, y = values(d, (5, 7)), values(d, (7, 5))
+        for name, fn in (("add", np.add), ("maximum", np.maximum), ("matmul", None)):
+            flipped, turned = sv.ask("flip", [x], (0,)), sv.ask("permute", [y], (1, 0))
+            a, b = x[::-1], y.T
+            if fn:
+                check(sv, name, [flipped, turned], fn(a, b))
+                continue
+            cut = sv.ask("slice", [sv.ask("permute", [x], (1, 0))], (0, FAR, -FAR - 1, -2))
+            check(sv, "matmul", [cut, x], x.T[::-2] @ x, tol=1e-6, scale=100.0)
+        wide = sv.ask("expand", [x[:, :1]], (3, 5, 7))
+        check(sv, "sum", [wide], np.broadcast_to(x[:, :1], (3, 5, 7)).sum((0, 2), dtype=d), (0, 0, 2), tol=1e-6, scale=100.0)
+        check(sv, "reshape", [sv.ask("permute", [x], (1, 0))], x.T.reshape(5, 7), (5, -1))
+        check(sv, "take", [sv.ask("flip", [x], (1,)), np.array([4, 0], np.int32)], x[:, ::-1][[4, 0]], (0,))
+        check(sv, "concatenate", [sv.ask("slice", [x], (-1, 1, 6, 2)), sv.ask("flip", [sv.ask("slice", [x], (-1, 0, 2, 1))], (-1,))],
+              np.concatenate([x[:, 1:6:2], x[:, :2][:, ::-1]], -1), (-1,))
+
+
 for device in sys.argv[2:] or os.environ.get("TENET_DEVICE", "ref cpu").split():
     sv = Server(sys.argv[1], device)
     count = 0
     with np.errstate(all="ignore"):
-        for part in (exact_elementwise, near_elementwise, reductions, moves, indexing, contractions, compositions):
+        for part in (exact_elementwise, near_elementwise, reductions, moves, indexing, contractions, compositions, special_values, nothing_and_one, views):
             part(sv)
             count += len(checks)
             bad += judge(sv)
