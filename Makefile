@@ -53,8 +53,8 @@ check-tsan: deps-test ## the threaded tests under the thread sanitizer
 check-opencl: with-tests ## the tests of values on the first OpenCL device
 	@TENET_DEVICE=opencl:0 FUZZ_COUNT=10 ELSEWHERE_EVERY=8 $(call ctest,build) --label-regex '^devices$$'
 
-check-guises: with-tests ## the same by the interpreter, kernels lowered for each kind of GPU
-	@for guise in $(GUISES); do echo "== $$guise"; TENET_DEVICE=$$guise $(call ctest,build) --label-regex '^devices$$' || exit 1; done
+check-guises: with-tests ## the same by the interpreter, kernels lowered and printed for each kind of GPU, for CUDA compiled if NVRTC is found
+	@tools/run-guises build $(GUISES)
 
 check-valgrind: with-tests ## some tests under valgrind
 	@tools/run-valgrind build $(VALGRIND_TESTS)
