@@ -53,7 +53,12 @@ void tn__place_barriers(tn_ctx *c, tn__arena *a, tn__part *part) {
     touches(&w, i, end + 1, &read, &written);
     if (lanes || tn__is_access(n)) before(&w, read, written);
     for (; i < end; i++) tn__vec_push(a, &w.out, part->ins[i]);
-    if (n->op == OP_RANGE && !lanes) touches(&w, i, end_of(&w, i), &w.read, &w.written); /* the turn before */
+    if (n->op == OP_RANGE && !lanes) { /* the turn before; where all turns only read, they wait once */
+      touches(&w, i, end_of(&w, i), &read, &written);
+      if (!written) before(&w, read, 0);
+      w.read |= read;
+      w.written |= written;
+    }
     tn__vec_push(a, &w.out, part->ins[i]);
   }
   part->ins = w.out.v;

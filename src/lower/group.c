@@ -20,6 +20,7 @@ enum {
   ROW_SHARE = 32,      /* elements of a row for each thread, where rows are many; */
   MAX_SLOTS = 32,      /* it may keep them in registers */
   FEW_OUTPUTS = 64,    /* for each unit */
+  MUCH_LESS = 16,
   ROUNDS = 16
 };
 
@@ -59,6 +60,7 @@ static uint64_t rows_of(const tn__survey *s) {
     const tn_node *n = s->r.order.v[i];
     uint64_t free = tn__free_of(&s->r, n);
     if (n->op == OP_REDUCE && !(free & ~s->outputs)) set &= free;
+    if (n->op == OP_LOCAL && n->nsrc > 1) set &= free; /* what is kept for a turn of its range */
   }
   return set;
 }
@@ -67,25 +69,14 @@ static uint64_t rows_of(const tn__survey *s) {
 
 /* Ranges x, outermost first, as one; gives it. */
 static tn_node *flatten(job *j, tn_node *const *x, uint32_t n, int axis) {
-  tn_ctx *c = j->c;
-  tn_node *at[TN__MAX_RANGES], *size = tn__int(c, 1);
+  tn_node *flat;
   if (n == 1) {
-    tn_node *y = tn__range(c, x[0]->src[0], axis, x[0]->ints[1]);
-    j->body = tn__retype(c, j->body, x[0], axis);
-    return y;
+    j->body = tn__retype(j->c, j->body, x[0], axis);
+    return tn__range(j->c, x[0]->src[0], axis, x[0]->ints[1]);
   }
-  for (uint32_t i = 0; i < n; i++) {
-    size = tn__mul(c, size, x[i]->src[0]);
-    tn__sb_printf(j->note, "%s%lld", i ? "," : " flat(", (long long)x[i]->ints[1]);
-  }
+  for (uint32_t i = 0; i < n; i++) tn__sb_printf(j->note, "%s%lld", i ? "," : " flat(", (long long)x[i]->ints[1]);
   tn__sb_puts(j->note, ")");
-  tn_node *flat = tn__range(c, tn__simplify_index(c, size), axis, j->next++), *rest = flat;
-  for (uint32_t i = n; i-- > 0;) {
-    at[i] = i ? tn__op2(c, OP_MOD, rest, x[i]->src[0]) : rest;
-    rest = tn__op2(c, OP_IDIV, rest, x[i]->src[0]);
-  }
-  j->body = tn__exchange_ranges(c, j->a, j->body, x, at, n, &flat, 1);
-  j->body = tn__simplify_accesses(j->c, j->a, j->body);
+  j->body = tn__as_one(j->c, j->a, j->body, x, n, axis, j->next++, &flat);
   return flat;
 }
 
@@ -114,12 +105,19 @@ static uint32_t in_order(const job *j, uint64_t set, tn_node **out) {
 
 /* ---- pack ---- */
 
+/* Size of the largest elements that memory is much used for: others may go piece by piece. */
 static size_t widest(const job *j) {
+  const tn__ranges *r = &j->s.r;
   size_t size = 1;
-  for (uint32_t i = 0; i < j->s.r.order.n; i++) {
-    const tn_node *n = j->s.r.order.v[i];
-    if (tn__is_access(n) && n->src[0]->op == OP_PARAM && tn__size_of(n->src[0]->dtype) > size) size = tn__size_of(n->src[0]->dtype);
-  }
+  double most = 0;
+  for (int pass = 0; pass < 2; pass++)
+    for (uint32_t i = 0; i < r->order.n; i++) {
+      const tn_node *n = r->order.v[i];
+      if (!tn__is_access(n) || n->src[0]->op != OP_PARAM) continue;
+      double v = tn__volume(&j->s, tn__free_of(r, n->src[1]));
+      if (pass && v * MUCH_LESS > most && tn__size_of(n->src[0]->dtype) > size) size = tn__size_of(n->src[0]->dtype);
+      if (!pass && v > most) most = v;
+    }
   return size;
 }
 
@@ -195,11 +193,21 @@ static int share_threads(job *j) {
 
 /* ---- a group for a row ---- */
 
+/* The loops in which a group goes through rows: those that sums of columns, held beside them, run over. */
+static uint64_t turns_of(const tn__ranges *r) {
+  uint64_t set = 0;
+  for (uint32_t i = 0; i < r->order.n; i++) {
+    const tn_node *n = r->order.v[i];
+    if (n->op == OP_STOREADD && tn__buffer_of(n)->op == OP_LOCAL) set |= tn__own_of(r, n) & ~tn__free_of(r, n->src[1]);
+  }
+  return set;
+}
+
 /* Loops that may become lanes: those x closes inside the row, where x depends on the row only, and nothing has two kinds of lanes. */
 static uint64_t row_loops(const job *j, const tn_node *x) {
   const tn__ranges *r = &j->s.r;
-  uint64_t own = tn__own_of(r, x) & serial(r), cut = of_axis(r, AX_UPCAST) | of_axis(r, AX_UNROLL);
-  if (tn__free_of(r, x) & ~of_axis(r, AX_GLOBAL)) return 0;
+  uint64_t turns = turns_of(r), own = tn__own_of(r, x) & serial(r) & ~turns, cut = of_axis(r, AX_UPCAST) | of_axis(r, AX_UNROLL);
+  if (tn__free_of(r, x) & ~of_axis(r, AX_GLOBAL) & ~turns) return 0;
   for (uint32_t i = 0; i < r->order.n && own; i++) {
     const tn_node *n = r->order.v[i];
     uint32_t first;
@@ -288,8 +296,6 @@ static bool own_elements(const job *j, const tn_node *x, int group, slots *s, tn
   return tn__simplify_index(j->c, tn__sub(j->c, sum, x->src[1])) == tn__int(j->c, 0);
 }
 
-static const tn_node *buffer_of(const tn_node *access) { return access->src[0]->op == OP_AFTER ? access->src[0]->src[0] : access->src[0]; }
-
 /* The body with `local` replaced, and the accesses to it indexed by `index` (access -> its new index). */
 static void renumber(job *j, const tn_node *local, tn_node *fresh, const tn__map *index) {
   tn__map to;
@@ -317,7 +323,7 @@ static void give_to_threads(job *j, tn_node *local, int group) {
   for (uint32_t i = 0; i < j->s.r.order.n; i++) {
     tn_node *x = j->s.r.order.v[i], *turn, *lane, *by;
     slots s;
-    if (!tn__is_access(x) || buffer_of(x) != local) continue;
+    if (!tn__is_access(x) || tn__buffer_of(x) != local) continue;
     if (!own_elements(j, x, group, &s, &turn, &lane, &by)) return;
     if (first.turns && (first.turns != s.turns || first.pack != s.pack)) return;
     first = s;
@@ -327,7 +333,7 @@ static void give_to_threads(job *j, tn_node *local, int group) {
     tn__map_putp(&index, x, tn__node_make(c, &(tn__make){.op = OP_ADD, .dtype = TN__INDEX, .src = (tn_node *[]){start, lane}, .nsrc = 2}));
   }
   tn_node *size = tn__int(c, first.turns * first.pack * group);
-  tn_node *fresh = tn__node_make(c, &(tn__make){.op = OP_LOCAL, .dtype = local->dtype, .src = &size, .nsrc = 1, .ints = (int64_t[]){local->ints[0], group}, .nint = 2, .device = -1});
+  tn_node *fresh = tn__node_make(c, &(tn__make){.op = OP_LOCAL, .dtype = local->dtype, .src = (tn_node *[]){size, local->nsrc > 1 ? local->src[1] : NULL}, .nsrc = local->nsrc, .ints = (int64_t[]){local->ints[0], group}, .nint = 2, .device = -1});
   renumber(j, local, fresh, &index);
 }
 
@@ -352,6 +358,7 @@ static int share_row(job *j, uint64_t rows) {
   make_global(j, rows);
   int64_t most = many ? TN__USUAL_GROUP : 4 * TN__USUAL_GROUP;
   int group = (int)limit(power_above(longest_row(j) / (many ? ROW_SHARE : 4)), WARP, most < j->dev->group ? most : j->dev->group);
+  if (turns_of(&j->s.r)) group = tn__row_threads(j->dev, longest_row(j));
   for (int round = 0; round < ROUNDS; round++) {
     uint64_t set = next_lanes(j);
     if (!set) break;
@@ -387,4 +394,11 @@ tn_node *tn__group_part(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node 
   look(&j);
   *group = by_rows ? share_row(&j, rows_of(&j.s)) : share_threads(&j);
   return tn__show_neighbours(c, a, j.body);
+}
+
+tn_node *tn__make_global(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *part, tn__sb *note) {
+  job j = {.c = c, .a = a, .dev = dev, .note = note, .body = part, .next = TN__R_FLAT};
+  look(&j);
+  make_global(&j, j.s.common);
+  return j.body;
 }

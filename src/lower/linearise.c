@@ -423,7 +423,7 @@ static void nest(lin *l) {
     }
     for (uint32_t j = 0; j < l->r.n; j++) {
       if (x->op == OP_REDUCE && (free >> j & 1)) uses[j]++;
-      if ((x->op == OP_STORE || x->op == OP_STOREADD) && x->src[0]->op != OP_LOCAL && (own >> j & 1) && l->r.range[j]->ints[0] != AX_REDUCE) stores |= 1ull << j, uses[j]++;
+      if ((x->op == OP_STORE || x->op == OP_STOREADD) && tn__buffer_of(x)->op != OP_LOCAL && (own >> j & 1) && l->r.range[j]->ints[0] != AX_REDUCE) stores |= 1ull << j, uses[j]++;
     }
   }
   for (uint32_t j = 0; j < l->r.n; j++) {
@@ -442,7 +442,7 @@ static void nest(lin *l) {
   }
   for (uint32_t i = 0; i < l->r.order.n; i++) { /* a store's loops one inside the other; those that stores share are outermost */
     const tn_node *x = l->r.order.v[i];
-    if ((x->op == OP_STORE || x->op == OP_STOREADD) && x->src[0]->op != OP_LOCAL) nest_store(l, tn__own_of(&l->r, x), order, n);
+    if ((x->op == OP_STORE || x->op == OP_STOREADD) && tn__buffer_of(x)->op != OP_LOCAL) nest_store(l, tn__own_of(&l->r, x), order, n);
   }
   for (uint32_t i = l->r.order.n; i-- > 0;) { /* users first: outer closers before those inside them */
     tn_node *x = l->r.order.v[i];
@@ -559,7 +559,7 @@ uint32_t tn__cut_parts(tn_ctx *c, tn__arena *a, tn_node *body, tn_node **sink) {
     }
     tn__map_put(&part, (uint64_t)(uintptr_t)n, p + wait);
     if (p > 1) tn__fail(c, TN_ENOTSUP, "a kernel of more than two parts");
-    if ((n->op == OP_STORE || n->op == OP_STOREADD) && n->src[0]->op != OP_LOCAL) tn__vec_push(a, &stores[p], n);
+    if ((n->op == OP_STORE || n->op == OP_STOREADD) && tn__buffer_of(n)->op != OP_LOCAL) tn__vec_push(a, &stores[p], n);
   }
   uint32_t n = stores[1].n ? 2 : 1;
   for (uint32_t p = 0; p < n; p++) sink[p] = tn__substitute(c, tn__sink(c, stores[p].v, stores[p].n, "part"), old.v, new_.v, old.n);

@@ -46,13 +46,15 @@ bool tn__divisible(const tn_node *n, int64_t by) {
 
 bool tn__is_access(const tn_node *n) { return n->op == OP_LOAD || n->op == OP_STORE || n->op == OP_STOREADD; }
 
+const tn_node *tn__buffer_of(const tn_node *access) { return access->src[0]->op == OP_AFTER ? access->src[0]->src[0] : access->src[0]; }
+
 void tn__survey_loops(tn_ctx *c, tn__arena *a, tn_node *body, tn__survey *p) {
   *p = (tn__survey){.common = ~0ull};
   tn__ranges_find(c, a, body, &p->r);
   for (uint32_t i = 0; i < p->r.order.n; i++) {
     const tn_node *n = p->r.order.v[i];
     p->reduces |= n->op == OP_REDUCE;
-    if ((n->op != OP_STORE && n->op != OP_STOREADD) || n->src[0]->op == OP_LOCAL) continue;
+    if ((n->op != OP_STORE && n->op != OP_STOREADD) || tn__buffer_of(n)->op == OP_LOCAL) continue;
     uint64_t own = tn__own_of(&p->r, n);
     for (uint32_t j = 0; j < p->r.n; j++)
       if ((own >> j & 1) && p->r.range[j]->ints[0] == AX_LOOP) p->outputs |= 1ull << j;
@@ -138,6 +140,17 @@ tn_node *tn__cut(tn_ctx *c, tn_node *body, tn_node *x, int64_t by, int outer_axi
   tn_node *inner_size = tn__divisible(size, by) ? b : tn__simplify_index(c, tn__op2(c, OP_MIN, b, rest));
   tn_node *inner = tn__range(c, inner_size, inner_axis, x->ints[1] + TN__R_INNER), *at = tn__add(c, tn__mul(c, outer, b), inner);
   return tn__exchange_ranges(c, &c->scratch, body, &x, &at, 1, (tn_node *[]){outer, inner}, 2);
+}
+
+tn_node *tn__as_one(tn_ctx *c, tn__arena *a, tn_node *body, tn_node *const *x, uint32_t n, int axis, int64_t number, tn_node **one) {
+  tn_node *size = tn__int(c, 1), *at[TN__MAX_RANGES];
+  for (uint32_t i = 0; i < n; i++) size = tn__mul(c, size, x[i]->src[0]);
+  tn_node *rest = *one = tn__range(c, tn__simplify_index(c, size), axis, number);
+  for (uint32_t i = n; i-- > 0;) {
+    at[i] = i ? tn__op2(c, OP_MOD, rest, x[i]->src[0]) : rest;
+    rest = tn__op2(c, OP_IDIV, rest, x[i]->src[0]);
+  }
+  return tn__simplify_accesses(c, a, tn__exchange_ranges(c, a, body, x, at, n, one, 1));
 }
 
 tn_node *tn__retype(tn_ctx *c, tn_node *body, tn_node *x, int axis) {

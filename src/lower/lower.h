@@ -3,6 +3,7 @@
 #define TN_LOWER_LOWER_H
 #include "device/device.h"
 #include "lower/kernel.h"
+#include "schedule/schedule.h"
 
 /* The passes, in order, on one screen: see lower.c.  Everything is allocated in `a`.  nbuf, nout: the body's PARAM slots, written ones
  * first.  The kernel may have more buffers than the body: those are its own scratch, sized by their PARAM's source. */
@@ -14,11 +15,13 @@ enum { TN__MAX_RANGES = 64, TN__USUAL_GROUP = 256 };
 
 /* Numbers of the ranges that passes add.  The schedule numbers outputs from 0 and reductions from 100. */
 enum {
-  TN__R_ROW = 10000,   /* loops of kept rows */
+  TN__R_ROW = 12000,   /* loops of kept rows: also as inner halves apart from all others' numbers */
+  TN__R_HELD = 15000,  /* loops over held columns */
   TN__R_MARK = 20000,  /* stand-ins during a rewrite; none is left after it */
   TN__R_INNER = 30000, /* the inner half of a cut range, added to its number */
   TN__R_WHOLE = 34000, /* all loops of a reduction as one */
   TN__R_FLAT = 35000,  /* several ranges as one */
+  TN__R_FOLD = 35500,  /* columns across rows */
   TN__R_TILE = 36000,  /* digits of a tile, */
   TN__R_LINE = 36100,  /* its rows and columns */
   TN__R_BLOCK = 40000  /* blocks of a split reduction, and the sum over them */
@@ -70,6 +73,10 @@ bool tn__bounds_loops(const tn__ranges *r, uint32_t j);
 tn_node *tn__cut(tn_ctx *c, tn_node *body, tn_node *x, int64_t by, int outer_axis, int inner_axis);
 /* The closers of ranges `gone` close `fresh` in the first one's place; everywhere else gone[i] becomes value[i]. */
 tn_node *tn__exchange_ranges(tn_ctx *c, tn__arena *a, tn_node *body, tn_node *const *gone, tn_node *const *value, uint32_t n, tn_node *const *fresh, uint32_t nfresh);
+/* Ranges x, outermost first, as one, whose counter they are the quotients and remainders of. */
+tn_node *tn__as_one(tn_ctx *c, tn__arena *a, tn_node *body, tn_node *const *x, uint32_t n, int axis, int64_t number, tn_node **one);
+/* What a load or a store accesses */
+const tn_node *tn__buffer_of(const tn_node *access);
 tn_node *tn__simplify_accesses(tn_ctx *c, tn__arena *a, tn_node *body); /* their indices */
 /* The index of every access over neighbours as base + neighbour, if that is what it is: see tn__is_packed.  The last step: others undo it. */
 tn_node *tn__show_neighbours(tn_ctx *c, tn__arena *a, tn_node *body);
@@ -87,12 +94,22 @@ tn_node *tn__optimise_part(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_no
 /* group.c: does a group work on a row (else each thread on its outputs)?  And the body shared out so; its threads. */
 bool tn__group_rows(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *part);
 tn_node *tn__group_part(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *part, bool by_rows, int *group, tn__sb *note);
+/* ... all loops that stores share as the groups' */
+tn_node *tn__make_global(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *part, tn__sb *note);
+/* fold.c: few outputs across rows, a few of them a group's; NULL if they are not.  Numbers LOCALs from *nlocal */
+tn_node *tn__fold_columns(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *part, int64_t *nlocal, int *group, tn__sb *note);
 /* tile.c: the body with its product cut into tiles; NULL if no form fits */
 /* ... how many tiles that would be, of how many steps at a time; 0 */
 int64_t tn__tile_count(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *body, int64_t *steps);
 tn__tile *tn__tile_part(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node **body, tn__sb *note);
 /* barrier.c: where the threads of a group share memory */
 void tn__place_barriers(tn_ctx *c, tn__arena *a, tn__part *part);
+/* columns.c: sums over rows beside the rows' own loops.  The body with one range for both, NULL if there are none such */
+tn_node *tn__unite_rows(tn_ctx *c, tn__arena *a, tn_node *body, tn__sb *note, tn_node **rows);
+/* ... of a part that goes through rows: the sums are kept, one for each column, in numbered LOCALs */
+tn_node *tn__hold_columns(tn_ctx *c, tn__arena *a, tn_node *part, int64_t *nlocal, tn__sb *note);
+int tn__row_threads(const tn__device *dev, double columns);                  /* of a group that does so, */
+int64_t tn__row_groups(const tn__device *dev, double rows, double columns);  /* and how many groups */
 /* rows.c */
 tn_node *tn__share_loops(tn_ctx *c, tn__arena *a, tn_node *body, tn__sb *note);
 tn_node *tn__keep_rows(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *body, int64_t *nlocal, tn__sb *note); /* numbers LOCALs from *nlocal */

@@ -19,7 +19,8 @@ enum {
   MIN_SPLIT = 16,           /* shorter ranges stay whole, */
   SPLIT_WORK = 1 << 17,     /* so does less work than this many elements, */
   MAX_SPLIT_CELLS = 2047,   /* and what has outputs enough for the threads */
-  UNIT_THREADS = 2048,      /* on group devices: the threads that keep a unit busy, */
+  UNIT_THREADS = 2048,      /* on group devices: the threads that keep a unit busy, half as many if each reads PACK bytes at once, */
+  PACK = 16,
   MIN_BLOCK = 16,           /* rows that are worth a block */
   MIN_TILE_STEPS = 8        /* so for products by tiles, in the form's steps */
 };
@@ -241,16 +242,17 @@ static tn_node *flatten_top(tn_ctx *c, tn__arena *a, tn_node *body, tn__sb *note
     if ((tn__own_of(&p.r, n) & own) && (n->op != OP_REDUCE || tn__level_of(&p.r, n) != top_level(&p))) return body;
     if (n->op == OP_RANGE && (tn__free_of(&p.r, n) & own) && !(own >> tn__range_at(&p.r, n) & 1)) return body; /* bounds another loop */
   }
-  tn_node *size = tn__int(c, 1), *at[TN__MAX_RANGES];
-  uint32_t n = top->nsrc - 1;
-  for (uint32_t i = 0; i < n; i++) size = tn__mul(c, size, top->src[1 + i]->src[0]);
-  tn_node *flat = tn__range(c, tn__simplify_index(c, size), AX_REDUCE, TN__R_WHOLE), *rest = flat;
-  for (uint32_t i = n; i-- > 0;) {
-    at[i] = i ? tn__op2(c, OP_MOD, rest, top->src[1 + i]->src[0]) : rest;
-    rest = tn__op2(c, OP_IDIV, rest, top->src[1 + i]->src[0]);
-  }
+  tn_node *flat;
   tn__sb_puts(note, " whole");
-  return tn__simplify_accesses(c, a, tn__exchange_ranges(c, a, body, top->src + 1, at, n, &flat, 1));
+  return tn__as_one(c, a, body, top->src + 1, top->nsrc - 1, AX_REDUCE, TN__R_WHOLE, &flat);
+}
+
+/* Size of the largest elements that are loaded */
+static size_t loaded_bytes(const tn__survey *p) {
+  size_t size = 1;
+  for (uint32_t i = 0; i < p->r.order.n; i++)
+    if (p->r.order.v[i]->op == OP_LOAD && tn__size_of(p->r.order.v[i]->dtype) > size) size = tn__size_of(p->r.order.v[i]->dtype);
+  return size;
 }
 
 /* How many blocks range x of the top reductions is cut into; 0: it stays whole.  Threads get a few blocks each, group devices enough
@@ -259,7 +261,8 @@ static int64_t count_blocks(const tn__device *dev, const tn__survey *p, const tn
   int64_t most = (int64_t)tn__extent(x), size;
   double cells = tn__volume(p, p->common);
   if (!dev->group) return cells > MAX_SPLIT_CELLS ? 0 : most < PARTIALS ? most : PARTIALS;
-  double threads = cells * (tn__walks_outputs(p, p->common) ? 1 : TN__USUAL_GROUP), want = (double)dev->units * UNIT_THREADS / threads;
+  bool walks = tn__walks_outputs(p, p->common);
+  double threads = walks ? cells * (double)loaded_bytes(p) / PACK * 2 : cells * TN__USUAL_GROUP, want = (double)dev->units * UNIT_THREADS / threads;
   int64_t n = 1;
   while ((double)n * 2 <= want && n * 2 * MIN_BLOCK <= most) n *= 2;
   if (n < 2 || !tn__const_int(x->src[0], &size)) return n < 2 ? 0 : n;
@@ -311,16 +314,16 @@ static tn_node *over_blocks(tn_ctx *c, const blocks *b, tn_node *n, tn_node *ext
 }
 
 /* A top reduction: stored per block and output, then reduced over the blocks. */
-static tn_node *two_steps(tn_ctx *c, const tn__survey *p, const blocks *b, tn_node *r, int64_t slot) {
+static tn_node *two_steps(tn_ctx *c, const tn__ranges *ranges, const blocks *b, tn_node *r, int64_t slot) {
   tn_node *offset = tn__int(c, 0), *cells = tn__int(c, 1), *st[TN__MAX_RANGES + 4];
-  uint64_t free = tn__free_of(&p->r, r);
+  uint64_t free = tn__free_of(ranges, r);
   uint32_t m = 3;
   st[m++] = b->block;
-  for (uint32_t j = 0; j < p->r.n; j++) {
+  for (uint32_t j = 0; j < ranges->n; j++) {
     if (!(free >> j & 1)) continue;
-    offset = tn__add(c, tn__mul(c, offset, p->r.range[j]->src[0]), p->r.range[j]);
-    cells = tn__mul(c, cells, p->r.range[j]->src[0]);
-    st[m++] = p->r.range[j];
+    offset = tn__add(c, tn__mul(c, offset, ranges->range[j]->src[0]), ranges->range[j]);
+    cells = tn__mul(c, cells, ranges->range[j]->src[0]);
+    st[m++] = ranges->range[j];
   }
   tn_node *total = tn__mul(c, cells, tn__int(c, b->count));
   tn_node *buf = tn__node_make(c, &(tn__make){.op = OP_PARAM, .dtype = r->dtype, .src = &total, .nsrc = 1, .ints = (int64_t[]){slot, -1}, .nint = 2});
@@ -334,9 +337,28 @@ static tn_node *two_steps(tn_ctx *c, const tn__survey *p, const blocks *b, tn_no
   return tn__node_make(c, &(tn__make){.op = OP_REDUCE, .src = (tn_node *[]){load, b->sum}, .nsrc = 2, .ints = r->ints, .nint = 2});
 }
 
-static tn_node *split(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *body, tn__sb *note) {
-  tn__survey p;
+/* Sums of blocks of range x, and their sums.  What else runs over it does so block by block. */
+static tn_node *split(tn_ctx *c, tn__arena *a, tn_node *body, tn_node *x, int64_t count, tn__sb *note) {
+  tn__ranges r;
+  tn__nodes old = {0}, new_ = {0};
   int64_t slot = 0;
+  tn__ranges_find(c, a, body, &r);
+  int at = tn__range_at(&r, x);
+  tn__sb_printf(note, " split(%lld)", (long long)x->ints[1]);
+  blocks b = cut_blocks(c, x, count);
+  for (uint32_t i = 0; i < r.order.n; i++)
+    if (r.order.v[i]->op == OP_PARAM && r.order.v[i]->ints[0] >= slot) slot = r.order.v[i]->ints[0] + 1;
+  for (uint32_t i = 0; i < r.order.n; i++) {
+    tn_node *n = r.order.v[i];
+    if ((n->op != OP_REDUCE && n->op != OP_STORE) || !(tn__own_of(&r, n) >> at & 1)) continue;
+    tn__vec_push(a, &old, n);
+    tn__vec_push(a, &new_, n->op == OP_REDUCE ? two_steps(c, &r, &b, n, slot++) : over_blocks(c, &b, n, b.block));
+  }
+  return tn__substitute(c, body, old.v, new_.v, old.n);
+}
+
+static tn_node *split_long(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *body, tn__sb *note) {
+  tn__survey p;
   tn__survey_loops(c, a, body, &p);
   if (dev->group && c->mode != TN_MODE_STRICT && p.reduces && tn__volume(&p, all_of(&p)) >= SPLIT_WORK) {
     body = flatten_top(c, a, body, note);
@@ -347,31 +369,24 @@ static tn_node *split(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *b
   if (tn__extent(p.r.range[at]) < MIN_SPLIT || tn__volume(&p, all_of(&p)) < SPLIT_WORK) return body;
   int64_t steps, tiles = tn__tile_count(c, a, dev, body, &steps);
   int64_t count = tiles ? count_tile_blocks(dev, p.r.range[at], tiles, steps) : count_blocks(dev, &p, p.r.range[at]);
-  if (!count) return body;
-  tn__sb_printf(note, " split(%lld)", (long long)p.r.range[at]->ints[1]);
-  blocks b = cut_blocks(c, p.r.range[at], count);
-  for (uint32_t i = 0; i < p.r.order.n; i++)
-    if (p.r.order.v[i]->op == OP_PARAM && p.r.order.v[i]->ints[0] >= slot) slot = p.r.order.v[i]->ints[0] + 1;
-  tn__nodes old = {0}, new_ = {0};
-  for (uint32_t i = 0; i < p.r.order.n; i++) {
-    tn_node *n = p.r.order.v[i];
-    if (n->op == OP_REDUCE && tn__level_of(&p.r, n) == top_level(&p)) {
-      tn__vec_push(a, &old, n);
-      tn__vec_push(a, &new_, two_steps(c, &p, &b, n, slot++));
-    } else if (n->op == OP_STORE && (tn__own_of(&p.r, n) >> at & 1)) {
-      tn__vec_push(a, &old, n);
-      tn__vec_push(a, &new_, over_blocks(c, &b, n, b.block));
-    }
-  }
-  return tn__substitute(c, body, old.v, new_.v, old.n);
+  return count ? split(c, a, body, p.r.range[at], count, note) : body;
+}
+
+/* Sums over rows that are gone through anyway: as many blocks as groups are there. */
+static tn_node *split_rows(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *body, tn_node *rows, tn__sb *note) {
+  tn__survey p;
+  tn__survey_loops(c, a, body, &p);
+  return split(c, a, body, rows, tn__row_groups(dev, tn__extent(rows), tn__volume(&p, p.outputs)), note);
 }
 
 tn_node *tn__optimise_loops(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *body, tn__sb *note) {
+  tn_node *rows = NULL;
   body = tn__share_loops(c, a, body, note);
   if (dev->interprets || c->mode == TN_MODE_STRICT) return body;
+  if (dev->group) body = tn__unite_rows(c, a, body, note, &rows);
   while (merge(c, a, &body, note)) {
   }
-  return split(c, a, dev, body, note);
+  return rows ? split_rows(c, a, dev, body, rows, note) : split_long(c, a, dev, body, note);
 }
 
 tn_node *tn__optimise_part(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *part, int64_t *nlocal, tn__part *out, tn__sb *note) {
@@ -381,6 +396,9 @@ tn_node *tn__optimise_part(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_no
       out->group = out->tile->form->threads;
       return part;
     }
+    tn_node *folded = tn__fold_columns(c, a, dev, part, nlocal, &out->group, note);
+    if (folded) return tn__make_global(c, a, dev, folded, note);
+    part = tn__hold_columns(c, a, part, nlocal, note);
     bool rows = tn__group_rows(c, a, dev, part);
     if (rows) part = tn__keep_rows(c, a, dev, part, nlocal, note);
     return tn__group_part(c, a, dev, part, rows, &out->group, note);

@@ -152,11 +152,26 @@ static uint32_t earliest(const tn__ranges *r, const loop *l, const row *w) {
   return first;
 }
 
+/* The loop like that over x which runs first: what is only loaded had better be under way before the row's first results are waited for. */
+static tn_node *before_all(const tn__ranges *r, const loop *l, tn_node *x) {
+  const loop *best = &l[tn__range_at(r, x)];
+  for (uint32_t i = 0; i < r->n && best->uniform; i++) {
+    const loop *q = &l[i];
+    if (q->range->ints[0] == AX_REDUCE && q->range->src[0] == x->src[0] && q->uniform && q->reduces && q->free == best->free && q->level < best->level) best = q;
+  }
+  return best->range;
+}
+
 /* The row is stored in the loop that comes first, where the value stays in a register too, and loaded in the others.  Where that loop would
  * repeat it, the row gets a loop of its own. */
 static tn_node *keep_row(tn_ctx *c, const tn__ranges *r, const loop *l, tn_node *body, const row *w, int64_t number) {
   uint32_t first = earliest(r, l, w);
   tn_node *x = w->range[first], *value = w->at[first], *size = tn__int(c, x->hi + 1);
+  if (value->op == OP_LOAD && x->ints[0] == AX_REDUCE && !tn__level_of(r, value)) {
+    tn_node *early = before_all(r, l, x);
+    value = tn__substitute(c, value, &x, &early, 1);
+    x = early;
+  }
   if (x->ints[0] == AX_REDUCE && (l[tn__range_at(r, x)].free & ~tn__free_of(r, value))) {
     tn_node *own = tn__range(c, x->src[0], AX_REDUCE, TN__R_ROW + number);
     value = tn__substitute(c, value, &x, &own, 1);

@@ -59,12 +59,20 @@ static uint32_t end_of(const tn__printer *p, uint32_t start) {
   return i;
 }
 
+enum { WIDE = 16, MOST_PIECES = 4 }; /* bytes of the widest access; so many make one of neighbours */
+
+static int64_t packed_bytes(const tn_node *access, const tn_node *r) {
+  int64_t extent;
+  return tn__const_int(r->src[0], &extent) && extent > 1 ? extent * (int64_t)tn__size_of(access->src[0]->dtype) : 0;
+}
+
+/* Wide accesses for the whole of it */
+static int64_t pieces(const tn_node *access, const tn_node *r) { return (packed_bytes(access, r) + WIDE - 1) / WIDE; }
+
 static const char *wide_type(const tn__printer *p, const tn_node *access, const tn_node *r) {
-  int64_t extent, bytes;
-  if (!tn__const_int(r->src[0], &extent) || extent < 2) return NULL;
-  bytes = extent * (int64_t)tn__size_of(access->src[0]->dtype);
-  if (bytes > 16 || (bytes & (bytes - 1))) return NULL;
-  return p->d->group->wide[__builtin_ctzll((unsigned long long)bytes)];
+  int64_t bytes = packed_bytes(access, r);
+  if (!bytes || (bytes & (bytes - 1)) || bytes > MOST_PIECES * WIDE) return NULL;
+  return p->d->group->wide[__builtin_ctzll((unsigned long long)(bytes < WIDE ? bytes : WIDE))];
 }
 
 /* May the access be one for all turns of the loop ins[start..end]?  What goes before the loop must not miss a store in it, what goes
@@ -87,13 +95,18 @@ static bool is_packable(tn__printer *p, uint32_t start, uint32_t end, uint32_t a
   return true;
 }
 
-/* The whole of it in memory: *(T *)(b0 + base). */
-static const char *wide_access(tn__printer *p, tn_node *n, tn_node *r) {
+/* A piece of it in memory: *(T *)(b0 + base), or ((T *)(b0 + base))[piece]. */
+static const char *wide_access(tn__printer *p, tn_node *n, tn_node *r, int64_t piece) {
   tn_node *buf = n->src[0], *index = n->src[1];
   bool local = buf->op == OP_LOCAL;
   const char *base = index == r ? "0" : tn__print_name(p, index->src[index->src[0] == r]);
   const char *space = local ? p->d->group->shared : p->d->group->global, *constant = n->op == OP_LOAD ? "const " : "";
-  return tn__print_format(p, "*(%s%s%s *)(%c%" PRId64 " + %s)", space, constant, wide_type(p, n, r), local ? 'l' : 'b', buf->ints[0], base);
+  const char *all = tn__print_format(p, "(%s%s%s *)(%c%" PRId64 " + %s)", space, constant, wide_type(p, n, r), local ? 'l' : 'b', buf->ints[0], base);
+  return pieces(n, r) == 1 ? tn__print_format(p, "*%s", all) : tn__print_format(p, "(%s)[%" PRId64 "]", all, piece);
+}
+
+static const char *wide_register(tn__printer *p, uint64_t number, tn_node *n, tn_node *r, int64_t piece) {
+  return pieces(n, r) == 1 ? tn__print_format(p, "w%" PRIu64 ".all", number) : tn__print_format(p, "w%" PRIu64 ".all[%" PRId64 "]", number, piece);
 }
 
 static const char *gate_of(tn__printer *p, tn_node *n) {
@@ -111,9 +124,10 @@ static void put_packs(tn__printer *p, uint32_t start) {
     uint32_t number = p->npacked++;
     const char *gate = n->op == OP_LOAD ? gate_of(p, n) : NULL;
     tn__map_put(&p->packed, (uintptr_t)n, number);
-    tn__print_line(p, "union { %s all; %s x[%" PRId64 "]; } w%" PRIu32 ";", wide_type(p, n, r), p->d->cell[n->src[0]->dtype], r->src[0]->ints[0], number);
-    if (n->op != OP_LOAD) continue;
-    tn__print_line(p, "%sw%" PRIu32 ".all = %s;", gate ? tn__print_format(p, "if (%s) ", gate) : "", number, wide_access(p, n, r));
+    const char *several = pieces(n, r) == 1 ? "" : tn__print_format(p, "[%" PRId64 "]", pieces(n, r));
+    tn__print_line(p, "union { %s all%s; %s x[%" PRId64 "]; } w%" PRIu32 ";", wide_type(p, n, r), several, p->d->cell[n->src[0]->dtype], r->src[0]->ints[0], number);
+    for (int64_t k = 0; n->op == OP_LOAD && k < pieces(n, r); k++)
+      tn__print_line(p, "%s%s = %s;", gate ? tn__print_format(p, "if (%s) ", gate) : "", wide_register(p, number, n, r, k), wide_access(p, n, r, k));
   }
 }
 
@@ -123,8 +137,10 @@ static void put_packed_stores(tn__printer *p, uint32_t start) {
   for (uint32_t i = start + 1, end = end_of(p, start); i < end; i++) {
     tn_node *n = p->part->ins[i];
     if (n->op != OP_STORE || !tn__map_get(&p->packed, (uintptr_t)n, &number)) continue;
+    tn_node *r = p->part->ins[start];
     const char *gate = gate_of(p, n);
-    tn__print_line(p, "%s%s = w%" PRIu64 ".all;", gate ? tn__print_format(p, "if (%s) ", gate) : "", wide_access(p, n, p->part->ins[start]), number);
+    for (int64_t k = 0; k < pieces(n, r); k++)
+      tn__print_line(p, "%s%s = %s;", gate ? tn__print_format(p, "if (%s) ", gate) : "", wide_access(p, n, r, k), wide_register(p, number, n, r, k));
   }
 }
 
@@ -157,12 +173,20 @@ static const char *element(tn__printer *p, tn_node *n) {
   return tn__print_element(p, n);
 }
 
+/* Registers hold values. */
+static void put_own(tn__printer *p, tn_node *n) {
+  const char *x = element(p, n), *value = tn__print_name(p, n->src[2]);
+  int dt = n->src[0]->dtype;
+  if (n->op == OP_STOREADD) value = tn__print_apply(p, OP_ADD, dt, dt, (const char *[]){x, value});
+  tn__print_line(p, "%s = %s;", x, value);
+}
+
 static void put_store(tn__printer *p, tn_node *n) {
   const char *gate = gate_of(p, n);
   bool everyone = in_lanes(p) || p->part->group == 1;
   if (tn__map_get(&p->packed, (uintptr_t)n, NULL)) gate = NULL; /* asked when all is stored */
   if (!everyone) gate = gate ? tn__print_format(p, "t == 0 && %s", gate) : "t == 0";
-  if (threads_of(n->src[0])) tn__print_line(p, "%s = %s;", element(p, n), tn__print_name(p, n->src[2])); /* registers hold values */
+  if (threads_of(n->src[0])) put_own(p, n);
   else tn__print_store(p, n, gate, element(p, n));
 }
 
@@ -312,13 +336,23 @@ static bool put_division(tn__printer *p, tn_node *n) {
 
 /* ---- loops ---- */
 
+/* Is a thread's own scratch indexed by r?  As group.c writes it: slots are sums of products. */
+static bool indexes_own(const tn_node *access, const tn_node *r) {
+  const tn_node *todo[2 * UNROLLED] = {access->src[1]};
+  for (uint32_t at = 0, n = 1; at < n; at++) {
+    if (todo[at] == r) return true;
+    for (uint32_t s = 0; todo[at]->op != OP_RANGE && s < todo[at]->nsrc && n < 2 * UNROLLED; s++) todo[n++] = todo[at]->src[s];
+  }
+  return false;
+}
+
 /* A serial loop is unrolled if a thread's own scratch is indexed by it, for that to be registers. */
 static bool holds_own(const tn__printer *p, uint32_t start) {
   int64_t extent;
   if (!tn__const_int(p->part->ins[start]->src[0], &extent) || extent > UNROLLED) return false;
   if (tile_of(p)) return p->part->ins[start]->ints[0] == AX_LOOP;
   for (uint32_t i = start, end = end_of(p, start); i < end; i++)
-    if (is_access(p->part->ins[i]) && threads_of(p->part->ins[i]->src[0])) return true;
+    if (is_access(p->part->ins[i]) && threads_of(p->part->ins[i]->src[0]) && indexes_own(p->part->ins[i], p->part->ins[start])) return true;
   return false;
 }
 

@@ -264,6 +264,7 @@ static tn__item make_kernel(tn__fuse *f, int k) {
     const tn__demand *d = &in->want.v[in->host];
     tn__vec_push(f->a, &stores, n->op == OP_SCATTER ? store_scatter(f, n, in) : store_at(f, n, d->idx, d->value, d->idx));
   }
+  if (g->rows) tn__columns_apart(f, g, &stores);
   return (tn__item){.body = tn__sink(f->c, stores.v, stores.n, "kernel")};
 }
 
@@ -301,11 +302,8 @@ static void bind_buffers(tn__fuse *f, tn__item *it) {
   it->body = tn__substitute(f->c, it->body, old.v, new_.v, old.n);
 }
 
-typedef tn__vec(uint32_t) numbers;
-
-/* A heap of items, the highest number on top */
-static void push_ready(tn__fuse *f, numbers *h, uint32_t item) {
-  tn__vec_push(f->a, h, item);
+void tn__heap_push(tn__arena *a, tn__numbers *h, uint32_t x) {
+  tn__vec_push(a, h, x);
   for (uint32_t i = h->n - 1; i && h->v[(i - 1) / 2] < h->v[i]; i = (i - 1) / 2) {
     uint32_t t = h->v[i];
     h->v[i] = h->v[(i - 1) / 2];
@@ -313,7 +311,7 @@ static void push_ready(tn__fuse *f, numbers *h, uint32_t item) {
   }
 }
 
-static uint32_t pop_ready(numbers *h) {
+uint32_t tn__heap_pop(tn__numbers *h) {
   uint32_t top = h->v[0], last = h->v[--h->n], i = 0;
   for (uint32_t k; (k = 2 * i + 1) < h->n; i = k) {
     k += k + 1 < h->n && h->v[k + 1] > h->v[k];
@@ -328,10 +326,10 @@ static uint32_t pop_ready(numbers *h) {
 static void order_items(tn__fuse *f, tn__item *item, uint32_t n) {
   struct {
     uint32_t writers; /* that have not run yet */
-    numbers readers;
+    tn__numbers readers;
   } *buf = tn__arena_zalloc(f->a, (f->s->bufs.n + 1) * sizeof *buf);
   uint32_t *missing = tn__arena_zalloc(f->a, (n + 1) * sizeof *missing); /* what an item reads that is not written yet */
-  numbers ready = {0};
+  tn__numbers ready = {0};
   for (uint32_t i = 0; i < n; i++)
     for (uint32_t b = 0; b < item[i].nout; b++) buf[item[i].buf[b]].writers++;
   for (uint32_t i = 0; i < n; i++) {
@@ -340,16 +338,16 @@ static void order_items(tn__fuse *f, tn__item *item, uint32_t n) {
       tn__vec_push(f->a, &buf[item[i].buf[b]].readers, i);
       missing[i]++;
     }
-    if (!missing[i]) push_ready(f, &ready, i);
+    if (!missing[i]) tn__heap_push(f->a, &ready, i);
   }
   while (ready.n) {
-    uint32_t i = pop_ready(&ready);
+    uint32_t i = tn__heap_pop(&ready);
     tn__vec_push(f->a, &f->s->items, item[i]);
     for (uint32_t b = 0; b < item[i].nout; b++) {
       if (--buf[item[i].buf[b]].writers) continue;
-      numbers *r = &buf[item[i].buf[b]].readers;
+      tn__numbers *r = &buf[item[i].buf[b]].readers;
       for (uint32_t k = 0; k < r->n; k++)
-        if (!--missing[r->v[k]]) push_ready(f, &ready, r->v[k]);
+        if (!--missing[r->v[k]]) tn__heap_push(f->a, &ready, r->v[k]);
     }
   }
   if (f->s->items.n != n) tn__fail(f->c, TN_ERUN, "internal: kernels depend on each other in a circle");

@@ -9,10 +9,8 @@
 
 enum {
   MAX_DEMANDS = 12,      /* a node wanted at more places goes to memory: recomputing would multiply */
-  MAX_KERNEL = 300,      /* nodes in one kernel: compilers are not linear */
   LONG_JOIN = 16,        /* a join of more parts is stored part by part, */
   JOIN_KERNEL = 16,      /* as many of equal shape in one kernel */
-  MAX_STORES = 8,        /* values that one kernel stores beside each other */
   MAX_SEARCH = 20000,    /* nodes that a search for a dependence looks at */
   MAX_TRIES = 64,        /* kernels that one is tried to be joined with */
   MIN_PARALLEL = 16,     /* outer iterations that a fused reduction must leave to the threads ... */
@@ -38,20 +36,20 @@ int tn__demand_last(const tn__fuse *f, const tn__info *in, int k) {
 }
 
 /* Demand i takes its place among those of its kernel. */
-static void link_demand(tn__fuse *f, tn__info *in, uint32_t i) {
+void tn__demand_link(tn__fuse *f, tn__info *in, uint32_t i) {
   tn__demand *d = &in->want.v[i];
   d->before = tn__demand_last(f, in, d->k);
   tn__map_put(&f->places, place_key(f, in, d->k), i);
 }
 
-static void want(tn__fuse *f, tn_node *n, int k, tn_node *idx, tn_node *gate, tn_node *env) {
+void tn__demand_put(tn__fuse *f, tn_node *n, int k, tn_node *idx, tn_node *gate, tn_node *env) {
   tn__info *in = tn__info_of(f, n);
   for (int i = tn__demand_last(f, in, k); i >= 0; i = in->want.v[i].before) {
     const tn__demand *d = &in->want.v[i];
     if (d->idx == idx && d->gate == gate && d->env == env) return;
   }
   tn__vec_push(f->a, &in->want, ((tn__demand){.k = k, .idx = idx, .gate = gate, .env = env}));
-  link_demand(f, in, in->want.n - 1);
+  tn__demand_link(f, in, in->want.n - 1);
 }
 
 /* The reduce ranges of n, wanted at d; places with equal index and gate share them, so that the value is computed once. */
@@ -74,11 +72,11 @@ static tn_node *env_with(tn__fuse *f, tn_node *env, tn_node *ranges) {
   return list_push(f->c, env, more, n);
 }
 
-static void child(tn__fuse *f, tn_node *n, tn__demand *d, int i, tn_node *const *idx, tn_node *gate, tn_node *env) {
+void tn__demand_child(tn__fuse *f, tn_node *n, tn__demand *d, int i, tn_node *const *idx, tn_node *gate, tn_node *env) {
   tn_node *s = n->src[i];
   d->child_idx[i] = tn__list(f->c, idx, s->rank);
   d->child_gate[i] = gate;
-  want(f, s, d->k, d->child_idx[i], gate, env);
+  tn__demand_put(f, s, d->k, d->child_idx[i], gate, env);
 }
 
 static void inline_reduce(tn__fuse *f, tn_node *n, tn__info *in, tn__demand *d) {
@@ -87,7 +85,7 @@ static void inline_reduce(tn__fuse *f, tn_node *n, tn__info *in, tn__demand *d) 
   d->ranges = open_ranges(f, in, d, size, n->nint);
   for (uint32_t i = 0, a = 0, o = 0; i < x->rank; i++)
     idx[i] = a < n->nint && n->ints[a] == i ? d->ranges->src[a++] : d->idx->src[o++];
-  child(f, n, d, 0, idx, d->gate, env_with(f, d->env, d->ranges));
+  tn__demand_child(f, n, d, 0, idx, d->gate, env_with(f, d->env, d->ranges));
 }
 
 static void inline_fold(tn__fuse *f, tn_node *n, tn__info *in, tn__demand *d) {
@@ -97,7 +95,7 @@ static void inline_fold(tn__fuse *f, tn_node *n, tn__info *in, tn__demand *d) {
   /* offsets downwards are places upwards: the order in which the elements of the source stand */
   at[n->rank] = tn__sub(f->c, tn__int(f->c, n->ints[1] - 1), d->ranges->src[0]);
   tn__index_through(f->c, n, at, idx, &gate);
-  child(f, n, d, 0, idx, gate, env_with(f, d->env, d->ranges));
+  tn__demand_child(f, n, d, 0, idx, gate, env_with(f, d->env, d->ranges));
 }
 
 static void inline_contract(tn__fuse *f, tn_node *n, tn__info *in, tn__demand *d) {
@@ -109,8 +107,8 @@ static void inline_contract(tn__fuse *f, tn_node *n, tn__info *in, tn__demand *d
   for (uint32_t i = 0; i < nn; i++) ib[nb + i] = o[nb + nm + i];
   for (uint32_t i = 0; i < nk; i++) ia[nb + nm + i] = ib[nb + nn + i] = d->ranges->src[i];
   tn_node *env = env_with(f, d->env, d->ranges);
-  child(f, n, d, 0, ia, d->gate, env);
-  child(f, n, d, 1, ib, d->gate, env);
+  tn__demand_child(f, n, d, 0, ia, d->gate, env);
+  tn__demand_child(f, n, d, 1, ib, d->gate, env);
 }
 
 /* The gate, and that a symbolic size is not 0: an axis of nothing has no place that could stand for those outside of it. */
@@ -129,11 +127,11 @@ static void inline_gather(tn__fuse *f, tn_node *n, tn__demand *d) {
   d->ranges = tn__var(f->c, name, 0, hi < 0 ? 0 : hi);
   idx[0] = d->ranges;
   for (uint32_t i = 1; i < x->rank; i++) idx[i] = d->idx->src[s + i - 1];
-  child(f, n, d, 0, idx, x->dim[0]->lo > 0 ? d->gate : some_gate(f, x->dim[0], d->gate), d->env);
-  child(f, n, d, 1, d->idx->src, d->gate, d->env);
+  tn__demand_child(f, n, d, 0, idx, x->dim[0]->lo > 0 ? d->gate : some_gate(f, x->dim[0], d->gate), d->env);
+  tn__demand_child(f, n, d, 1, d->idx->src, d->gate, d->env);
 }
 
-static void inline_at(tn__fuse *f, tn_node *n, tn__info *in, tn__demand *d) {
+void tn__demand_inline(tn__fuse *f, tn_node *n, tn__info *in, tn__demand *d) {
   tn_node *idx[TN_MAX_RANK + 1], *gate = d->gate;
   f->seeds.v[d->k].size++;
   switch (n->op) {
@@ -142,25 +140,25 @@ static void inline_at(tn__fuse *f, tn_node *n, tn__info *in, tn__demand *d) {
   case OP_CONTRACT: inline_contract(f, n, in, d); return;
   case OP_GATHER: inline_gather(f, n, d); return;
   case OP_CONST: case OP_VAR: case OP_IOTA: return;
-  case OP_ASSIGN: child(f, n, d, 1, d->idx->src, gate, d->env); return;
+  case OP_ASSIGN: tn__demand_child(f, n, d, 1, d->idx->src, gate, d->env); return;
   default: break;
   }
   if (tn__is_elementwise(n)) {
     if (n->dtype == TN__INDEX && n->rank == 0) return; /* a size: it is its own value */
     if ((d->branch = tn__join_branch(f, n, d->idx->src))) {
-      child(f, n, d, d->branch, d->idx->src, gate, d->env);
+      tn__demand_child(f, n, d, d->branch, d->idx->src, gate, d->env);
       return;
     }
-    for (uint32_t i = 0; i < n->nsrc; i++) child(f, n, d, (int)i, d->idx->src, gate, d->env);
+    for (uint32_t i = 0; i < n->nsrc; i++) tn__demand_child(f, n, d, (int)i, d->idx->src, gate, d->env);
     return;
   }
   tn__index_through(f->c, n, d->idx->src, idx, &gate);
-  child(f, n, d, 0, idx, gate, d->env);
+  tn__demand_child(f, n, d, 0, idx, gate, d->env);
 }
 
 /* ---- may a reduction be computed where it is wanted? ---- */
 
-static uint32_t ranges_in(tn__fuse *f, tn_node *idx, tn_node *gate, tn_node *env, bool *opaque) {
+uint32_t tn__ranges_in(tn__fuse *f, tn_node *idx, tn_node *gate, tn_node *env, bool *opaque) {
   tn_node *roots[2] = {idx, gate};
   tn__nodes all = {0};
   tn__topo(f->a, roots, gate ? 2 : 1, &all);
@@ -190,7 +188,7 @@ static bool fits(tn__fuse *f, tn_node *n, const tn__demand *d) {
   bool opaque = false;
   tn_node *env = d->env;
   if (env->nsrc > 31) return false;
-  uint32_t set = ranges_in(f, d->idx, d->gate, env, &opaque), nout = f->seeds.v[d->k].env->nsrc, outs = (1u << nout) - 1;
+  uint32_t set = tn__ranges_in(f, d->idx, d->gate, env, &opaque), nout = f->seeds.v[d->k].env->nsrc, outs = (1u << nout) - 1;
   if (opaque) return false;
   if (tn__info_of(f, n)->inline_dot) return true; /* its repeats are kept in a row of scratch memory */
   if (extents(env, set) > tn__numel_guess(n) * MAX_REPEAT) return false;
@@ -206,7 +204,7 @@ static bool fits(tn__fuse *f, tn_node *n, const tn__demand *d) {
 static void note_chain(tn__fuse *f, const tn__demand *d) {
   bool opaque = false;
   tn__seed *g = &f->seeds.v[d->k];
-  uint32_t set = ranges_in(f, d->idx, d->gate, d->env, &opaque) & ((1u << g->env->nsrc) - 1);
+  uint32_t set = tn__ranges_in(f, d->idx, d->gate, d->env, &opaque) & ((1u << g->env->nsrc) - 1);
   for (uint32_t i = 0; i < g->chain.n; i++)
     if (g->chain.v[i] == set) return;
   tn__vec_push(f->a, &g->chain, set);
@@ -262,7 +260,7 @@ static bool depends(tn__fuse *f, int of, uint32_t above) {
 static int find_host(tn__fuse *f, tn_node *n, tn__info *in) {
   for (uint32_t i = in->want.n; i-- > 0;) {
     const tn__demand *d = &in->want.v[i];
-    if (f->seeds.v[d->k].alone || f->seeds.v[d->k].size > MAX_KERNEL || f->seeds.v[d->k].roots.n >= MAX_STORES || !covers(f, n, d)) continue;
+    if (f->seeds.v[d->k].alone || f->seeds.v[d->k].size > TN__MAX_KERNEL || f->seeds.v[d->k].roots.n >= TN__MAX_STORES || !covers(f, n, d)) continue;
     f->searches++; /* for its other users: they must not have to run before d's kernel */
     for (uint32_t j = 0; j < in->want.n; j++)
       if (in->want.v[j].k != d->k) aim(f, in->want.v[j].k);
@@ -322,7 +320,7 @@ static void root_join(tn__fuse *f, tn_node *n, tn__info *in, uint32_t axis, cons
     p.env = env;
     p.idx = tn__list(c, idx, n->rank);
     tn__vec_push(f->a, &in->piece, p);
-    want(f, p.part, p.k, p.idx, NULL, env);
+    tn__demand_put(f, p.part, p.k, p.idx, NULL, env);
   }
 }
 
@@ -330,7 +328,7 @@ static void root_join(tn__fuse *f, tn_node *n, tn__info *in, uint32_t axis, cons
 static void root_scatter(tn__fuse *f, tn_node *n, tn__demand *d) {
   tn_node *idx = n->src[1], *upd = n->src[2], *r[TN_MAX_RANK + 1], *ri[TN_MAX_RANK + 1];
   uint32_t nr = 0, loops = upd->rank;
-  child(f, n, d, 0, d->idx->src, NULL, d->env);
+  tn__demand_child(f, n, d, 0, d->idx->src, NULL, d->env);
   for (uint32_t i = 0; i < upd->rank; i++) {
     r[i] = tn__is_int_const(upd->dim[i], 1) ? tn__int(f->c, 0) : tn__range(f->c, upd->dim[i], i < idx->rank ? AX_REDUCE : AX_LOOP, f->next_range++);
     if (r[i]->op == OP_RANGE) ri[nr++] = r[i];
@@ -339,8 +337,8 @@ static void root_scatter(tn__fuse *f, tn_node *n, tn__demand *d) {
     r[loops++] = ri[nr++] = tn__range(f->c, tn__op2(f->c, OP_MIN, n->dim[0], tn__int(f->c, 1)), AX_REDUCE, f->next_range++);
   tn_node *env = tn__list(f->c, ri, nr);
   d->ranges = tn__list(f->c, r, loops);
-  child(f, n, d, 1, r, NULL, env);
-  child(f, n, d, 2, r, NULL, env);
+  tn__demand_child(f, n, d, 1, r, NULL, env);
+  tn__demand_child(f, n, d, 2, r, NULL, env);
 }
 
 static bool long_join(tn__fuse *f, tn_node *n, uint32_t *axis, tn__spans *span) { return tn__join_spans(f, n, axis, span) > LONG_JOIN && !tn__without_elements(n); }
@@ -378,10 +376,10 @@ static void materialise(tn__fuse *f, tn_node *n, tn__info *in) {
     in->kernel = in->want.v[in->host].k;
     tn__vec_push(f->a, &f->seeds.v[in->kernel].roots, n);
     note_chain(f, &in->want.v[in->host]);
-    inline_at(f, n, in, &in->want.v[in->host]);
+    tn__demand_inline(f, n, in, &in->want.v[in->host]);
     /* other places in the same kernel compute it too: a kernel cannot load what it is storing */
     for (uint32_t i = 0; i < in->want.n; i++)
-      if ((int)i != in->host && in->want.v[i].k == in->kernel) inline_at(f, n, in, &in->want.v[i]);
+      if ((int)i != in->host && in->want.v[i].k == in->kernel) tn__demand_inline(f, n, in, &in->want.v[i]);
     return;
   }
   tn_node *idx[TN_MAX_RANK], *env = open_outputs(f, n, n->dim, idx);
@@ -394,7 +392,7 @@ static void materialise(tn__fuse *f, tn_node *n, tn__info *in) {
     return;
   }
   if (n->op == OP_SCATTER) root_scatter(f, n, &in->want.v[in->host]);
-  else inline_at(f, n, in, &in->want.v[in->host]);
+  else tn__demand_inline(f, n, in, &in->want.v[in->host]);
 }
 
 /* Is it cheaper to store n once than to compute it in each kernel that wants it? */
@@ -408,10 +406,13 @@ static bool costs_nothing(tn__fuse *f, tn_node *n, const tn__info *in) {
   return true;
 }
 
+/* Is it what stands in memory in another type?  Then it costs no more than to load it. */
+static bool is_as_stored(tn__fuse *f, const tn_node *n) { return n->op == OP_CAST && tn__info_of(f, n->src[0])->buf >= 0; }
+
 static bool must_store(tn__fuse *f, tn_node *n, tn__info *in) {
   if (in->must || tn__is_called(in) || n->op == OP_CONTIG || n->op == OP_SCATTER) return true;
   if (costs_nothing(f, n, in)) return false;
-  if (in->want.n > MAX_DEMANDS) return true;
+  if (in->want.n > MAX_DEMANDS && !is_as_stored(f, n)) return true;
   uint32_t axis;
   tn__spans span = {0};
   if (in->want.n && long_join(f, n, &axis, &span)) return true;
@@ -422,7 +423,7 @@ static bool must_store(tn__fuse *f, tn_node *n, tn__info *in) {
     bool first = true;
     for (uint32_t j = 0; j < i; j++) first = first && in->want.v[j].k != d->k;
     kernels += first;
-    if (f->seeds.v[d->k].size > MAX_KERNEL) return true;
+    if (f->seeds.v[d->k].size > TN__MAX_KERNEL) return true;
     if (reduction && !fits(f, n, d)) all_fit = false;
   }
   if (reduction && kernels == 1 && under_loops(f, n, in)) return true;
@@ -449,7 +450,7 @@ static void decide(tn__fuse *f, tn_node *n) {
   }
   for (uint32_t i = 0; i < in->want.n; i++) {
     if (is_reduction(n)) note_chain(f, &in->want.v[i]);
-    inline_at(f, n, in, &in->want.v[i]);
+    tn__demand_inline(f, n, in, &in->want.v[i]);
   }
 }
 
@@ -487,32 +488,33 @@ void tn__fuse_decide(tn__fuse *f) {
 
 /* ---- kernels side by side ---- */
 
-typedef tn__vec(uint32_t) loads; /* positions of the nodes that a kernel reads from memory */
-
-static loads *find_loads(tn__fuse *f) {
-  loads *v = tn__arena_zalloc(f->a, (f->seeds.n + 1) * sizeof *v);
+tn__loads_of tn__find_loads(tn__fuse *f) {
+  tn__loads_of v = {0};
+  for (uint32_t k = 0; k < f->seeds.n; k++) tn__vec_push(f->a, &v, ((tn__loads){0}));
   for (uint32_t i = 0; i < f->order.n; i++) {
     const tn__info *in = &f->info[i];
     for (uint32_t j = 0; in->buf >= 0 && j < in->want.n; j++) {
-      loads *of = &v[in->want.v[j].k];
+      tn__loads *of = &v.v[in->want.v[j].k];
       bool again = of->n && of->v[of->n - 1] == i;
       if (in->want.v[j].k != in->kernel && !again) tn__vec_push(f->a, of, i);
     }
-    for (uint32_t j = 0; j < in->readers.n; j++) tn__vec_push(f->a, &v[in->readers.v[j]], i);
+    for (uint32_t j = 0; j < in->readers.n; j++) tn__vec_push(f->a, &v.v[in->readers.v[j]], i);
   }
   return v;
 }
 
 /* Does kernel `of` need, directly or not, something that kernel `on` writes?  As `depends`, but all is decided: so from kernel to kernel. */
-static bool reads_from(tn__fuse *f, const loads *l, int of, int on) {
+bool tn__reads_from(tn__fuse *f, const tn__loads_of *l, int of, int on, int but) {
   tn__vec(int) todo = {0};
   uint32_t looked = 0;
   f->searches++;
   tn__vec_push(f->a, &todo, of);
   while (todo.n) {
-    const loads *from = &l[todo.v[--todo.n]];
+    int reader = todo.v[--todo.n];
+    const tn__loads *from = &l->v[reader];
     for (uint32_t i = 0; i < from->n; i++) {
       int w = f->info[from->v[i]].kernel;
+      if (reader == of && w == but) continue;
       if (w == on || ++looked > MAX_SEARCH) return true;
       for (int k = w; k >= 0 && k < (int)f->seeds.n && first_of(f, k) == w && f->seeds.v[k].aim != f->searches; k++) { /* all that write it */
         f->seeds.v[k].aim = f->searches;
@@ -523,26 +525,26 @@ static bool reads_from(tn__fuse *f, const loads *l, int of, int on) {
   return false;
 }
 
-static bool may_join(tn__fuse *f, const loads *l, int a, int b) {
+static bool may_join(tn__fuse *f, const tn__loads_of *l, int a, int b) {
   const tn__seed *x = &f->seeds.v[a], *y = &f->seeds.v[b];
-  if (x->env != y->env || x->roots.n + y->roots.n > MAX_STORES || x->size + y->size > MAX_KERNEL) return false;
+  if (x->env != y->env || x->roots.n + y->roots.n > TN__MAX_STORES || x->size + y->size > TN__MAX_KERNEL) return false;
   if (!x->chain.n != !y->chain.n) return false;
   for (uint32_t i = 0; i < x->chain.n; i++)
     for (uint32_t j = 0; j < y->chain.n; j++) {
       uint32_t s = x->chain.v[i] & y->chain.v[j];
       if (s != x->chain.v[i] && s != y->chain.v[j]) return false;
     }
-  return !reads_from(f, l, a, b) && !reads_from(f, l, b, a);
+  return !tn__reads_from(f, l, a, b, -1) && !tn__reads_from(f, l, b, a, -1);
 }
 
-static void join(tn__fuse *f, loads *l, int a, int b) {
+static void join(tn__fuse *f, tn__loads_of *l, int a, int b) {
   tn__seed *x = &f->seeds.v[a], *y = &f->seeds.v[b];
   for (uint32_t i = 0; i < y->roots.n; i++) {
     tn__info_of(f, y->roots.v[i])->kernel = a;
     tn__vec_push(f->a, &x->roots, y->roots.v[i]);
   }
   for (uint32_t i = 0; i < y->chain.n; i++) tn__vec_push(f->a, &x->chain, y->chain.v[i]);
-  for (uint32_t i = 0; i < l[b].n; i++) tn__vec_push(f->a, &l[a], l[b].v[i]);
+  for (uint32_t i = 0; i < l->v[b].n; i++) tn__vec_push(f->a, &l->v[a], l->v[b].v[i]);
   x->size += y->size;
   y->roots.n = 0;
 }
@@ -553,19 +555,19 @@ typedef tn__vec(int) kernels;
 static void tidy(const tn__fuse *f, kernels *k) {
   uint32_t n = 0;
   for (uint32_t i = 0; i < k->n; i++)
-    if (f->seeds.v[k->v[i]].roots.n && f->seeds.v[k->v[i]].roots.n < MAX_STORES) k->v[n++] = k->v[i];
+    if (f->seeds.v[k->v[i]].roots.n && f->seeds.v[k->v[i]].roots.n < TN__MAX_STORES) k->v[n++] = k->v[i];
   k->n = n;
 }
 
 /* Kernel a takes in those before it that read something that it reads, too, at least as large as what they write.  `readers`: of the value at
  * a position; a joins them. */
-static void join_readers(tn__fuse *f, loads *l, kernels *readers, int a, int *now) {
+static void join_readers(tn__fuse *f, tn__loads_of *l, kernels *readers, int a, int *now) {
   const tn__seed *g = &f->seeds.v[a];
   if (g->alone || !g->env->nsrc) return;
   double volume = extents(g->env, ~0u);
-  for (uint32_t i = 0; i < l[a].n; i++) { /* more, once it has taken in another */
-    kernels *r = &readers[l[a].v[i]];
-    if (tn__numel_guess(f->order.v[l[a].v[i]]) < volume) continue;
+  for (uint32_t i = 0; i < l->v[a].n; i++) { /* more, once it has taken in another */
+    kernels *r = &readers[l->v[a].v[i]];
+    if (tn__numel_guess(f->order.v[l->v[a].v[i]]) < volume) continue;
     tidy(f, r);
     for (uint32_t j = r->n > MAX_TRIES ? r->n - MAX_TRIES : 0; j < r->n; j++) {
       int b = r->v[j];
@@ -579,18 +581,18 @@ static void join_readers(tn__fuse *f, loads *l, kernels *readers, int a, int *no
 
 /* Kernels over the same ranges that read the same and do not need each other become one, with several outputs. */
 void tn__fuse_join(tn__fuse *f) {
-  loads *l = find_loads(f);
+  tn__loads_of l = tn__find_loads(f);
   int *now = tn__arena_alloc(f->a, (f->seeds.n + 1) * sizeof *now);
   kernels *readers = tn__arena_zalloc(f->a, (f->order.n + 1) * sizeof *readers);
   for (int a = 0; a < (int)f->seeds.n; a++) {
     now[a] = a;
-    join_readers(f, l, readers, a, now);
+    join_readers(f, &l, readers, a, now);
   }
   tn__map_init(&f->places, f->a); /* by the kernels that there are now */
   for (uint32_t i = 0; i < f->order.n; i++)
     for (uint32_t j = 0; j < f->info[i].want.n; j++) {
       for (int *k = &f->info[i].want.v[j].k; *k != now[*k];) *k = now[*k];
-      link_demand(f, &f->info[i], j);
+      tn__demand_link(f, &f->info[i], j);
     }
 }
 

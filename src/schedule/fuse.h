@@ -3,6 +3,11 @@
 #define TN_SCHEDULE_FUSE_H
 #include "schedule/schedule.h"
 
+enum {
+  TN__MAX_KERNEL = 300, /* nodes in one kernel: compilers are not linear */
+  TN__MAX_STORES = 8    /* values that one kernel stores beside each other */
+};
+
 /* A place from which a node's elements are wanted: by kernel `k`, at index tuple `idx`, where `gate` holds (NULL: always), inside
  * the loops `env` (a LIST of RANGEs, outermost first).  Two equal places need the value once. */
 typedef struct tn__demand {
@@ -45,6 +50,7 @@ typedef struct tn__seed { /* a kernel in the making */
   int first;                /* of the kernels that store its root: it, or the first where there are several */
   uint32_t piece;           /* which then store its pieces from this one on, those of this kernel */
   tn_node *env;             /* LIST of its output ranges */
+  tn_node *rows;            /* LIST of those that some of its stores are sums over; NULL: none are (columns.c) */
   tn__vec(uint32_t) chain;  /* sets of output ranges that reductions are nested under; ordered by inclusion in the end */
   uint32_t size;            /* nodes inlined */
   uint32_t aim;             /* the last search for what it writes */
@@ -104,10 +110,28 @@ tn_node *tn__conv_outputs(tn__fuse *f);                  /* the sink, with outpu
 const tn__conv *tn__conv_plan(tn__fuse *f, tn_node *n);  /* as tn__gemm_plan, of a candidate */
 void tn__conv_strides(const tn__conv *v, const tn_node *n, double *stride); /* the natural layout of its result */
 
+/* Positions of the nodes that a kernel reads from memory; for each kernel */
+typedef tn__vec(uint32_t) tn__loads;
+typedef tn__vec(tn__loads) tn__loads_of;
+typedef tn__vec(uint32_t) tn__numbers;
+
 /* fuse.c: decides what stands in memory.  emit.c: kernel bodies.  gemm.c: contractions for the library. */
 void tn__fuse_decide(tn__fuse *f);
 void tn__fuse_join(tn__fuse *f);
+void tn__fuse_columns(tn__fuse *f); /* columns.c */
+void tn__columns_apart(tn__fuse *f, const tn__seed *g, tn__nodes *stores);
 void tn__fuse_emit(tn__fuse *f);
+/* A kernel wants n at a place; a source of n where it wants n; all sources, by what n does. */
+void tn__demand_put(tn__fuse *f, tn_node *n, int k, tn_node *idx, tn_node *gate, tn_node *env);
+void tn__demand_child(tn__fuse *f, tn_node *n, tn__demand *d, int i, tn_node *const *idx, tn_node *gate, tn_node *env);
+void tn__demand_inline(tn__fuse *f, tn_node *n, tn__info *in, tn__demand *d);
+void tn__demand_link(tn__fuse *f, tn__info *in, uint32_t i);
+uint32_t tn__ranges_in(tn__fuse *f, tn_node *idx, tn_node *gate, tn_node *env, bool *opaque); /* places in env; opaque: a gathered place, too */
+tn__loads_of tn__find_loads(tn__fuse *f);
+bool tn__reads_from(tn__fuse *f, const tn__loads_of *l, int of, int on, int but); /* `but`: what it reads itself of that kernel does not count */
+/* A heap, the highest number on top */
+void tn__heap_push(tn__arena *a, tn__numbers *h, uint32_t x);
+uint32_t tn__heap_pop(tn__numbers *h);
 int tn__demand_last(const tn__fuse *f, const tn__info *in, int k); /* of kernel k; -1: it wants nothing of the node */
 bool tn__library_multiplies(const tn__fuse *f, int dtype);
 const tn__gemm *tn__gemm_plan(tn__fuse *f, tn_node *n); /* NULL: not for the library; marks operands that must stand in memory */

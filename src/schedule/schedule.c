@@ -62,6 +62,7 @@ tn__schedule *tn__schedule_make(tn_ctx *c, tn__arena *a, tn_node *sink, tn__devi
   add_inputs(&f);
   tn__fuse_decide(&f);
   tn__fuse_join(&f);
+  tn__fuse_columns(&f);
   tn__fuse_emit(&f);
   tn__epilogue_join(&f);
   for (uint32_t i = 0; i < f.s->items.n; i++) tn__spec_kernel(c, f.s->items.v[i].body);

@@ -1,0 +1,110 @@
+/* Few outputs, each a reduction across rows: a column's elements lie far apart, those of neighbouring columns side by side.
+ *
+ *   fold(a,w,n)     a group takes w columns along a: n threads of it for each, then one that puts together what these have
+ *
+ * Needs a part of stores of such reductions, nothing else.  Gives it shared out: AX_GLOBAL and AX_UPCAST ranges (see group.c). */
+#include "ir/build.h"
+#include "ir/eval.h"
+#include "lower/lower.h"
+#include "rewrite/rewrite.h"
+
+enum {
+  SECTOR = 32,        /* bytes that memory gives at once */
+  ROWS_OF_THREAD = 8,
+  MIN_ROWS = 16,
+  MOST_LANES = 128,   /* for a column */
+  FEW_OUTPUTS = 64    /* for each unit */
+};
+
+typedef struct fold {
+  tn_ctx *c;
+  tn_node *column, *rest; /* the columns' range: which group's, and which of its columns */
+  tn_node *lane, *turn;   /* row turn * lanes + lane / width of column lane mod width */
+  int64_t width, lanes;
+} fold;
+
+/* Are all reductions over one and the same range, under outputs only, and all stores made of them? */
+static tn_node *row_range(const tn__survey *s) {
+  tn_node *row = NULL;
+  for (uint32_t i = 0; i < s->r.order.n; i++) {
+    const tn_node *n = s->r.order.v[i];
+    if (n->op == OP_LOCAL || n->op == OP_STOREADD) return NULL;
+    if (n->op == OP_STORE && (tn__own_of(&s->r, n) != s->common)) return NULL;
+    if (n->op != OP_REDUCE) continue;
+    if (n->nsrc != 2 || (row && n->src[1] != row) || tn__free_of(&s->r, n) != s->common) return NULL;
+    row = n->src[1];
+  }
+  for (uint32_t i = 0; i < s->r.n && row; i++)
+    if (tn__free_of(&s->r, s->r.range[i]) & ~(1ull << i)) return NULL;
+  return row;
+}
+
+static int64_t element_bytes(const tn__survey *s) {
+  int64_t size = 1;
+  for (uint32_t i = 0; i < s->r.order.n; i++) {
+    const tn_node *n = s->r.order.v[i];
+    if (n->op == OP_LOAD && (int64_t)tn__size_of(n->dtype) > size) size = (int64_t)tn__size_of(n->dtype);
+  }
+  return size;
+}
+
+static tn_node *clamped(tn_ctx *c, tn_node *at, const tn_node *range) { return tn__simplify_index(c, tn__op2(c, OP_MIN, at, tn__add(c, range->src[0], tn__int(c, -1)))); }
+
+/* The reduction x over rows, of column `own` of the group */
+static tn_node *in_two(const fold *f, const tn_node *x, tn_node *own, int64_t number) {
+  tn_ctx *c = f->c;
+  tn_node *row = x->src[1], *width = tn__int(c, f->width), *cells = tn__int(c, f->width * f->lanes), *lane = f->lane;
+  tn_node *init = tn__const_bits(c, x->dtype, tn__eval_reduce_init((int)x->ints[0], x->dtype));
+  tn_node *at = tn__add(c, tn__mul(c, f->turn, tn__int(c, f->lanes)), tn__op2(c, OP_IDIV, lane, width));
+  tn_node *column = tn__add(c, tn__mul(c, f->rest, width), tn__op2(c, OP_MOD, lane, width));
+  tn_node *old[2] = {row, f->column}, *new_[2] = {clamped(c, at, row), clamped(c, column, f->column)};
+  tn_node *value = tn__substitute(c, x->src[0], old, new_, 2), *inside = tn__op2(c, OP_LT, at, row->src[0]);
+  if (!tn__divisible(row->src[0], f->lanes)) value = tn__where(c, inside, value, init);
+  value = tn__node_make(c, &(tn__make){.op = OP_REDUCE, .src = (tn_node *[]){value, f->turn}, .nsrc = 2, .ints = x->ints, .nint = x->nint});
+  tn_node *local = tn__node_make(c, &(tn__make){.op = OP_LOCAL, .dtype = x->dtype, .src = &cells, .nsrc = 1, .ints = (int64_t[]){number, 0}, .nint = 2, .device = -1});
+  tn_node *store = tn__node_make(c, &(tn__make){.op = OP_STORE, .src = (tn_node *[]){local, lane, value, lane}, .nsrc = 4});
+  tn_node *after = tn__node_make(c, &(tn__make){.op = OP_AFTER, .src = (tn_node *[]){local, store}, .nsrc = 2});
+  tn_node *k = tn__range(c, tn__int(c, f->lanes), AX_REDUCE, TN__R_FOLD + 2);
+  tn_node *load = tn__node_make(c, &(tn__make){.op = OP_LOAD, .src = (tn_node *[]){after, tn__add(c, tn__mul(c, k, width), own)}, .nsrc = 2});
+  return tn__node_make(c, &(tn__make){.op = OP_REDUCE, .src = (tn_node *[]){load, k}, .nsrc = 2, .ints = x->ints, .nint = x->nint});
+}
+
+/* The best column range: that whose elements stand side by side */
+static int column_of(const tn__survey *s) {
+  int best = -1;
+  for (uint32_t k = 0; k < s->r.n; k++)
+    if ((s->common >> k & 1) && (best < 0 || tn__walk_score(s, k) > tn__walk_score(s, (uint32_t)best))) best = (int)k;
+  return best;
+}
+
+tn_node *tn__fold_columns(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *part, int64_t *nlocal, int *group, tn__sb *note) {
+  tn__survey s;
+  tn__survey_loops(c, a, part, &s);
+  tn_node *row = c->mode == TN_MODE_STRICT ? NULL : row_range(&s);
+  int at = row ? column_of(&s) : -1;
+  if (at < 0 || !tn__walks_outputs(&s, s.common) || tn__volume(&s, s.common) >= (double)dev->units * FEW_OUTPUTS) return NULL;
+  fold f = {.c = c, .column = s.r.range[at], .width = SECTOR / element_bytes(&s), .lanes = 2};
+  double rows = tn__extent(row);
+  if (rows < MIN_ROWS || tn__extent(f.column) < (double)f.width) return NULL;
+  while ((double)f.lanes * 2 * ROWS_OF_THREAD <= rows && f.lanes < MOST_LANES && 2 * f.lanes * f.width <= dev->group) f.lanes *= 2;
+  *group = (int)(f.width * f.lanes);
+  tn__sb_printf(note, " fold(%lld,%lld,%lld)", (long long)f.column->ints[1], (long long)f.width, (long long)f.lanes);
+  /* the columns' range as group and column; stores close both, reductions are made anew */
+  tn_node *by = tn__int(c, f.width), *size = f.column->src[0];
+  tn_node *groups = tn__simplify_index(c, tn__op2(c, OP_IDIV, tn__add(c, size, tn__int(c, f.width - 1)), by));
+  f.rest = tn__range(c, groups, AX_LOOP, f.column->ints[1]);
+  tn_node *left = tn__sub(c, size, tn__mul(c, f.rest, by));
+  tn_node *own = tn__range(c, tn__divisible(size, f.width) ? by : tn__simplify_index(c, tn__op2(c, OP_MIN, by, left)), AX_UPCAST, f.column->ints[1] + TN__R_INNER);
+  f.lane = tn__range(c, tn__int(c, *group), AX_UPCAST, TN__R_FOLD);
+  f.turn = tn__range(c, tn__simplify_index(c, tn__op2(c, OP_IDIV, tn__add(c, row->src[0], tn__int(c, f.lanes - 1)), tn__int(c, f.lanes))), AX_REDUCE, TN__R_FOLD + 1);
+  tn__nodes old = {0}, new_ = {0};
+  for (uint32_t i = 0; i < s.r.order.n; i++) {
+    tn_node *x = s.r.order.v[i];
+    if (x->op != OP_REDUCE) continue;
+    tn__vec_push(a, &old, x);
+    tn__vec_push(a, &new_, in_two(&f, x, own, (*nlocal)++));
+  }
+  part = tn__substitute(c, part, old.v, new_.v, old.n);
+  tn_node *place = tn__add(c, tn__mul(c, f.rest, by), own);
+  return tn__exchange_ranges(c, a, part, &f.column, &place, 1, (tn_node *[]){f.rest, own}, 2);
+}

@@ -1,0 +1,363 @@
+/* Columns beside rows: a kernel of sums over the rows of what another one goes through row by row joins it.
+ *
+ * Needs all decided, kernels side by side joined.  A gradient of weights (sums over all rows) mostly reads what the gradient of the rows reads,
+ * and statistics of the rows that the latter has at hand: one kernel then reads everything once.  Such a kernel is made anew, from the stores of
+ * both, at the rows' ranges; if that works out they give way to it, and what only they wanted is stored no more.  Only for devices with work
+ * groups, whose lowering lets a group go through many rows and keep the sums (lower/columns.c); its results depend on how many that are. */
+#include "rewrite/rewrite.h"
+#include "schedule/fuse.h"
+
+enum {
+  MIN_COLUMNS = 64,       /* fewer are summed up faster by themselves */
+  MAX_SUM_BYTES = 64 << 10, /* of sums that a group keeps */
+  ROWS_OF_UNIT = 16,      /* fewer rows for each unit leave the groups without work */
+  MAX_TRIES = 16,         /* kernels that one is tried to be joined with */
+  COLUMN_NUMBER = 32      /* of ranges inside rows that had none: above the outputs', below the reductions' */
+};
+
+typedef struct pair { /* kernel a, of rows, and b, of sums over them, as kernel k */
+  int a, b, k;
+  tn_node *env, *rows; /* a's ranges; the outer ones of them: what is summed over */
+  tn__numbers todo;    /* positions of nodes that k wants, */
+  tn__numbers seen;    /* those that it has wanted */
+  bool sums, shares;   /* it sums up rows; b reads something large that a has at hand */
+} pair;
+
+static tn__seed *seed(const tn__fuse *f, int k) { return &f->seeds.v[k]; }
+
+static bool is_alive(const tn__fuse *f, int k) { return seed(f, k)->roots.n; }
+
+static bool is_theirs(const pair *p, int k) { return k == p->a || k == p->b || k == p->k; }
+
+/* Is it stored by a or b, and wanted in memory by nobody else? */
+static bool is_dropped(const tn__fuse *f, const tn__info *in, const pair *p) {
+  if (in->out >= 0 || in->readers.n) return false;
+  for (uint32_t i = 0; i < in->want.n; i++)
+    if (!is_theirs(p, in->want.v[i].k) && is_alive(f, in->want.v[i].k)) return false;
+  return true;
+}
+
+static uint32_t demands_of(const tn__fuse *f, const tn__info *in, int k) {
+  uint32_t n = 0;
+  for (int i = tn__demand_last(f, in, k); i >= 0; i = in->want.v[i].before) n++;
+  return n;
+}
+
+/* ---- the ranges ---- */
+
+static bool ends_with(const tn_node *x, const tn_node *y) {
+  if (x->nsrc <= y->nsrc) return false;
+  for (uint32_t i = 0; i < y->nsrc; i++)
+    if (x->src[x->nsrc - y->nsrc + i]->src[0] != y->src[i]->src[0]) return false;
+  return true;
+}
+
+/* a's ranges are the rows' and then b's; or the rows' only, as those of a kernel that stores but one value a row: then b's stand inside them. */
+static bool match_ranges(tn__fuse *f, pair *p) {
+  tn_node *x = seed(f, p->a)->env, *y = seed(f, p->b)->env, *env[32];
+  bool whole = ends_with(x, y);
+  uint32_t rows = whole ? x->nsrc - y->nsrc : x->nsrc, n = 0;
+  double nrows = 1, columns = 1;
+  if (!rows || rows + y->nsrc >= 32 || y->nsrc > TN_MAX_RANK) return false;
+  for (; n < rows; n++) nrows *= (double)tn__size_guess((env[n] = x->src[n])->src[0]);
+  for (uint32_t i = 0; i < y->nsrc; i++) {
+    columns *= (double)tn__size_guess(y->src[i]->src[0]);
+    env[n++] = whole ? x->src[rows + i] : tn__range(f->c, y->src[i]->src[0], AX_LOOP, COLUMN_NUMBER + i);
+  }
+  p->env = whole ? x : tn__list(f->c, env, n);
+  p->rows = tn__list(f->c, env, rows);
+  return nrows >= (double)ROWS_OF_UNIT * f->dev->units && (columns >= MIN_COLUMNS || !y->nsrc);
+}
+
+/* Does all that a kernel reduces, or stores beside its root, stand under the output ranges of `set`, or under all? */
+static bool nests_so(const tn__seed *g, uint32_t set) {
+  for (uint32_t i = 0; i < g->chain.n; i++)
+    if (g->chain.v[i] != set && g->chain.v[i] != (1u << g->env->nsrc) - 1) return false;
+  return true;
+}
+
+static bool may_pair(tn__fuse *f, pair *p) {
+  const tn__seed *x = seed(f, p->a), *y = seed(f, p->b);
+  if (p->a == p->b || x->alone || y->alone || y->rows || !x->roots.n || !y->roots.n) return false;
+  if (x->roots.n + y->roots.n > TN__MAX_STORES || x->size + y->size > TN__MAX_KERNEL || !match_ranges(f, p) || (x->rows && x->rows != p->rows)) return false;
+  return nests_so(x, (1u << p->rows->nsrc) - 1) && nests_so(y, 0);
+}
+
+/* ---- what the new kernel wants ---- */
+
+static void note(tn__fuse *f, pair *p, const tn_node *n) {
+  tn__info *in = tn__info_of(f, n);
+  if (!in || in->seen == f->searches || tn__demand_last(f, in, p->k) < 0) return;
+  in->seen = f->searches;
+  tn__heap_push(f->a, &p->todo, (uint32_t)(in - f->info));
+  tn__vec_push(f->a, &p->seen, (uint32_t)(in - f->info));
+}
+
+/* The sum n over all rows: its source is wanted in the rows' own loops. */
+static bool sum_rows(tn__fuse *f, pair *p, tn_node *n, tn__demand *d) {
+  tn_node *x = n->src[0], *idx[TN_MAX_RANK], *r[TN_MAX_RANK];
+  uint32_t row = 0;
+  if (n->op != OP_SUM || d->gate || d->env != p->env) return false;
+  for (uint32_t i = 0, a = 0, o = 0; i < x->rank; i++) {
+    if (a == n->nint || n->ints[a] != i) {
+      idx[i] = d->idx->src[o++];
+      continue;
+    }
+    idx[i] = r[a++] = tn__is_int_const(x->dim[i], 1) ? tn__int(f->c, 0) : row < p->rows->nsrc ? p->rows->src[row++] : NULL;
+    if (!idx[i] || (idx[i]->op == OP_RANGE && idx[i]->src[0] != x->dim[i])) return false;
+  }
+  d->ranges = tn__list(f->c, r, n->nint);
+  p->sums = true;
+  tn__demand_child(f, n, d, 0, idx, NULL, d->env);
+  return row == p->rows->nsrc;
+}
+
+/* The same place, or one beside it in the same row. */
+static bool in_row(const pair *p, const tn_node *x, const tn_node *y) {
+  for (uint32_t i = 0; i < x->nsrc; i++) {
+    const tn_node *u = x->src[i], *v = y->src[i];
+    bool row = false;
+    if (u == v) continue;
+    for (uint32_t r = 0; r < p->rows->nsrc; r++) row |= u == p->rows->src[r] || v == p->rows->src[r];
+    if (row || u->op != OP_RANGE || v->op != OP_RANGE || u->src[0] != v->src[0]) return false;
+  }
+  return true;
+}
+
+/* Did kernel a want n there, too, or elsewhere in the row? */
+static bool had(const tn__fuse *f, const pair *p, const tn__info *in, const tn__demand *d) {
+  for (int i = tn__demand_last(f, in, p->a); i >= 0; i = in->want.v[i].before)
+    if (in->want.v[i].gate == d->gate && in_row(p, in->want.v[i].idx, d->idx)) return true;
+  return false;
+}
+
+/* A place where the kernel wants n.  False if it cannot be computed there, or is stored for another row. */
+static bool inline_place(tn__fuse *f, pair *p, tn_node *n, tn__info *in, tn__demand *d) {
+  bool opaque = false;
+  uint32_t set = tn__ranges_in(f, d->idx, d->gate, d->env, &opaque), rows = (1u << p->rows->nsrc) - 1;
+  if (in->buf >= 0 && in->kernel == p->a && !had(f, p, in, d)) return false;
+  if (n->op == OP_CONTRACT || n->op == OP_FOLD || n->op == OP_SCATTER) return false;
+  if (tn__ops[n->op].group == G_REDUCE) {
+    if (opaque || d->env->nsrc > 31) return false;
+    if (!(set & rows)) return sum_rows(f, p, n, d);
+    if (set != rows) return false;
+  }
+  tn__demand_inline(f, n, in, d);
+  return true;
+}
+
+/* n stands in memory, and is large: a row of it is read once if it is read where a reads it, too. */
+static bool loads_rows(const tn__fuse *f, pair *p, const tn__info *in) {
+  bool both = demands_of(f, in, p->a) && demands_of(f, in, p->b);
+  for (int i = tn__demand_last(f, in, p->k); both && i >= 0; i = in->want.v[i].before)
+    if (!had(f, p, in, &in->want.v[i])) return false;
+  p->shares |= both;
+  return true;
+}
+
+static bool visit(tn__fuse *f, pair *p, uint32_t at, double volume) {
+  tn_node *n = f->order.v[at];
+  tn__info *in = &f->info[at];
+  bool large = tn__numel_guess(n) >= volume, good = true;
+  if (in->buf >= 0 && in->kernel != p->a && in->kernel != p->b) return !large || loads_rows(f, p, in);
+  p->shares |= large && in->buf >= 0 && in->kernel == p->a && demands_of(f, in, p->b);
+  for (int i = tn__demand_last(f, in, p->k); good && i >= 0; i = in->want.v[i].before) good = inline_place(f, p, n, in, &in->want.v[i]);
+  for (uint32_t s = 0; s < n->nsrc; s++) note(f, p, n->src[s]);
+  return good && seed(f, p->k)->size <= TN__MAX_KERNEL;
+}
+
+/* Follows what the roots want, from the top of the graph on. */
+static bool walk(tn__fuse *f, pair *p) {
+  double volume = 1;
+  for (uint32_t i = 0; i < p->env->nsrc; i++) volume *= (double)tn__size_guess(p->env->src[i]->src[0]);
+  while (p->todo.n)
+    if (!visit(f, p, tn__heap_pop(&p->todo), volume)) return false;
+  return p->sums && p->shares;
+}
+
+/* A place of kernel b by the new kernel's ranges: b's own are the last of them, those it sums over are the rows'.  NULL: they are not. */
+static tn_node *moved(tn__fuse *f, const pair *p, tn_node *idx) {
+  const tn_node *own = seed(f, p->b)->env;
+  tn_node *from[2 * TN_MAX_RANK], *to[2 * TN_MAX_RANK];
+  uint32_t n = 0, row = 0;
+  for (; n < own->nsrc; n++) {
+    from[n] = own->src[n];
+    to[n] = p->env->src[p->env->nsrc - own->nsrc + n];
+  }
+  for (uint32_t i = 0; i < idx->nsrc; i++) {
+    tn_node *x = idx->src[i];
+    if (x->op != OP_RANGE || x->ints[0] != AX_REDUCE) continue;
+    if (row == p->rows->nsrc || p->rows->src[row]->src[0] != x->src[0]) return NULL;
+    from[n] = x;
+    to[n++] = p->rows->src[row++];
+  }
+  return tn__substitute(f->c, idx, from, to, n);
+}
+
+/* Wants what a kernel stores. */
+static bool want_roots(tn__fuse *f, pair *p, int from) {
+  for (uint32_t i = 0; i < seed(f, from)->roots.n; i++) {
+    tn_node *n = seed(f, from)->roots.v[i];
+    const tn__info *in = tn__info_of(f, n);
+    if (is_dropped(f, in, p)) continue;
+    tn_node *idx = in->want.v[in->host].idx;
+    if (from == p->b && !(idx = moved(f, p, idx))) return false;
+    tn__demand_put(f, n, p->k, idx, NULL, p->env);
+    note(f, p, n);
+    tn__vec_push(f->a, &seed(f, p->k)->roots, n);
+  }
+  return true;
+}
+
+/* Is it made of sums over the rows? */
+static bool rests_on_sums(tn__fuse *f, const pair *p, tn_node *root) {
+  tn__nodes todo = {0};
+  f->searches++;
+  tn__vec_push(f->a, &todo, root);
+  while (todo.n) {
+    tn_node *n = todo.v[--todo.n];
+    tn__info *in = tn__info_of(f, n);
+    int at = in ? tn__demand_last(f, in, p->k) : -1;
+    if (at < 0 || in->seen == f->searches) continue;
+    in->seen = f->searches;
+    if (n->op == OP_SUM && in->want.v[at].ranges && in->want.v[at].ranges->src[0] == p->rows->src[0]) return true;
+    for (uint32_t s = 0; s < n->nsrc; s++) tn__vec_push(f->a, &todo, n->src[s]);
+  }
+  return false;
+}
+
+/* Each store is one of all rows, or of sums over them that a group can keep. */
+static bool fits(tn__fuse *f, const pair *p) {
+  const tn__seed *g = seed(f, p->k);
+  uint32_t rows = (1u << p->rows->nsrc) - 1;
+  double bytes = 0;
+  for (uint32_t i = 0; i < g->roots.n; i++) {
+    tn_node *n = g->roots.v[i];
+    const tn__info *in = tn__info_of(f, n);
+    bool opaque = false;
+    uint32_t set = tn__ranges_in(f, in->want.v[tn__demand_last(f, in, p->k)].idx, NULL, p->env, &opaque) & rows;
+    if (set == rows) continue;
+    if (set || !rests_on_sums(f, p, n)) return false;
+    bytes += tn__numel_guess(n) * (double)tn__size_of(tn__dtype_acc(n->dtype));
+  }
+  return bytes <= MAX_SUM_BYTES;
+}
+
+/* ---- the kernels that it is made of give way ---- */
+
+static void take_over(tn__fuse *f, const pair *p) {
+  for (int side = 0; side < 2; side++) {
+    tn__seed *g = seed(f, side ? p->b : p->a);
+    for (uint32_t i = 0; i < g->roots.n; i++) {
+      tn__info *in = tn__info_of(f, g->roots.v[i]);
+      bool drop = is_dropped(f, in, p);
+      in->kernel = drop ? -1 : p->k;
+      in->host = drop ? -1 : tn__demand_last(f, in, p->k);
+      if (drop) in->buf = -1;
+    }
+    g->roots.n = 0;
+  }
+}
+
+static void give_up(tn__fuse *f, const pair *p) {
+  seed(f, p->k)->roots.n = 0;
+  for (uint32_t i = 0; i < p->seen.n; i++) { /* the last demands are this kernel's */
+    tn__info *in = &f->info[p->seen.v[i]];
+    while (in->want.n && in->want.v[in->want.n - 1].k == p->k) in->want.n--;
+  }
+}
+
+static bool join(tn__fuse *f, tn__loads_of *l, int a, int b) {
+  pair p = {.a = a, .b = b, .k = (int)f->seeds.n};
+  if (!may_pair(f, &p) || tn__reads_from(f, l, a, b, -1) || tn__reads_from(f, l, b, a, a)) return false;
+  tn__seed g = {.env = p.env, .rows = p.rows, .first = p.k, .chain = seed(f, a)->chain};
+  tn__vec_push(f->a, &f->seeds, g);
+  tn__vec_push(f->a, l, ((tn__loads){0}));
+  f->searches++;
+  if (!want_roots(f, &p, a) || !want_roots(f, &p, b) || !walk(f, &p) || !fits(f, &p)) {
+    give_up(f, &p);
+    return false;
+  }
+  take_over(f, &p);
+  for (int side = 0; side < 2; side++) {
+    const tn__loads *old = &l->v[side ? b : a];
+    for (uint32_t i = 0; i < old->n; i++) tn__vec_push(f->a, &l->v[p.k], old->v[i]);
+  }
+  return true;
+}
+
+/* Kernels that go through what b reads */
+static void join_some(tn__fuse *f, tn__loads_of *l, int b) {
+  int tries = 0;
+  for (uint32_t i = 0; i < l->v[b].n; i++) {
+    const tn__info *in = &f->info[l->v[b].v[i]];
+    if (in->kernel >= 0 && join(f, l, in->kernel, b)) return;
+    for (uint32_t j = in->want.n; j-- > 0 && tries < MAX_TRIES;) {
+      int a = in->want.v[j].k;
+      if (a == b || !is_alive(f, a) || (j + 1 < in->want.n && in->want.v[j + 1].k == a)) continue;
+      tries++;
+      if (join(f, l, a, b)) return;
+    }
+  }
+}
+
+/* Demands of kernels that are no more go; so do buffers that nobody writes. */
+static void tidy(tn__fuse *f) {
+  int *now = tn__arena_zalloc(f->a, (f->s->bufs.n + 1) * sizeof *now);
+  uint32_t n = 0;
+  tn__map_init(&f->places, f->a);
+  for (uint32_t i = 0; i < f->order.n; i++) {
+    tn__info *in = &f->info[i];
+    int host = in->host;
+    uint32_t m = 0;
+    for (uint32_t j = 0; j < in->want.n; j++) {
+      if (!is_alive(f, in->want.v[j].k)) continue;
+      if ((int)j == host) in->host = (int)m;
+      in->want.v[m] = in->want.v[j];
+      tn__demand_link(f, in, m++);
+    }
+    in->want.n = m;
+    if (in->buf >= 0) now[in->buf] = 1;
+  }
+  for (uint32_t i = 0; i < f->s->bufs.n; i++) {
+    if (!now[i]) continue;
+    f->s->bufs.v[n] = f->s->bufs.v[i];
+    now[i] = (int)n++;
+  }
+  f->s->bufs.n = n;
+  for (uint32_t i = 0; i < f->order.n; i++)
+    if (f->info[i].buf >= 0) f->info[i].buf = now[f->info[i].buf];
+}
+
+void tn__fuse_columns(tn__fuse *f) {
+  uint32_t before = f->seeds.n;
+  if (!f->dev->group || f->c->mode == TN_MODE_STRICT) return;
+  tn__loads_of l = tn__find_loads(f);
+  for (uint32_t b = 0; b < before; b++)
+    if (is_alive(f, (int)b) && !seed(f, (int)b)->alone) join_some(f, &l, (int)b);
+  if (f->seeds.n > before) tidy(f);
+}
+
+/* ---- the kernel's body ---- */
+
+/* What a group does for rows and what it adds up share their loops only once that is known to work (lower/columns.c): up to there the sums
+ * have loops of their own, numbered for the rows' to be found. */
+void tn__columns_apart(tn__fuse *f, const tn__seed *g, tn__nodes *stores) {
+  tn__nodes all = {0}, from = {0}, to = {0}, sums = {0};
+  for (uint32_t i = 0; i < stores->n; i++) {
+    bool row = false;
+    for (uint32_t s = 3; s < stores->v[i]->nsrc; s++) row |= stores->v[i]->src[s] == g->rows->src[0];
+    if (!row) tn__vec_push(f->a, &sums, stores->v[i]);
+  }
+  tn__topo(f->a, sums.v, sums.n, &all);
+  for (uint32_t i = 0; i < all.n; i++) {
+    tn_node *x = all.v[i];
+    bool row = false;
+    for (uint32_t s = 0; s < g->rows->nsrc; s++) row |= x == g->rows->src[s];
+    if (x->op != OP_RANGE || (!row && x->ints[0] != AX_REDUCE)) continue;
+    tn__vec_push(f->a, &from, x);
+    tn__vec_push(f->a, &to, tn__range(f->c, x->src[0], AX_REDUCE, row ? TN__R_BESIDE + x->ints[1] : f->next_range++));
+  }
+  for (uint32_t i = 0, s = 0; i < stores->n && s < sums.n; i++)
+    if (stores->v[i] == sums.v[s]) stores->v[i] = tn__substitute(f->c, sums.v[s++], from.v, to.v, from.n);
+}
