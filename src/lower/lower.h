@@ -19,8 +19,9 @@ enum {
   TN__R_INNER = 30000, /* the inner half of a cut range, added to its number */
   TN__R_WHOLE = 34000, /* all loops of a reduction as one */
   TN__R_FLAT = 35000,  /* several ranges as one */
+  TN__R_PRODUCT = 35500, /* rows, columns and steps of a product, each as one */
   TN__R_TILE = 36000,  /* digits of a tile, */
-  TN__R_LINE = 36100,  /* its rows and columns */
+  TN__R_LINE = 36100,  /* its rows and columns, and its steps */
   TN__R_BLOCK = 40000  /* blocks of a split reduction, and the sum over them */
 };
 
@@ -70,7 +71,7 @@ bool tn__bounds_loops(const tn__ranges *r, uint32_t j);
 tn_node *tn__cut(tn_ctx *c, tn_node *body, tn_node *x, int64_t by, int outer_axis, int inner_axis);
 /* The closers of ranges `gone` close `fresh` in the first one's place; everywhere else gone[i] becomes value[i]. */
 tn_node *tn__exchange_ranges(tn_ctx *c, tn__arena *a, tn_node *body, tn_node *const *gone, tn_node *const *value, uint32_t n, tn_node *const *fresh, uint32_t nfresh);
-tn_node *tn__simplify_accesses(tn_ctx *c, tn__arena *a, tn_node *body); /* their indices */
+tn_node *tn__simplify_accesses(tn_ctx *c, tn__arena *a, tn_node *body); /* their indices, and the gates of loads */
 /* The index of every access over neighbours as base + neighbour, if that is what it is: see tn__is_packed.  The last step: others undo it. */
 tn_node *tn__show_neighbours(tn_ctx *c, tn__arena *a, tn_node *body);
 tn_node *tn__retype(tn_ctx *c, tn_node *body, tn_node *x, int axis);
@@ -85,8 +86,16 @@ tn_node *tn__optimise_part(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_no
 /* group.c: does a group work on a row (else each thread on its outputs)?  And the body shared out so; its threads. */
 bool tn__group_rows(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *part);
 tn_node *tn__group_part(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *part, bool by_rows, int *group, tn__sb *note);
-/* tile.c: the body with its product cut into tiles; NULL if no form fits */
-/* ... how many tiles that would be, of how many steps at a time; 0 */
+/* product.c: one sum of products of two loads; of its ranges, which the factors hang on alone, together, and those that are summed over. */
+typedef struct tn__factors {
+  tn_node *sum, *operand[2];
+  uint64_t axis[2], batch, steps;
+} tn__factors;
+bool tn__factors_find(const tn__survey *s, tn__factors *out);
+tn_node *tn__factors_flatten(tn_ctx *c, tn__arena *a, tn_node *body); /* with rows, columns and steps as one range each, where there is such a sum */
+/* tile.c: the body made ready for tiles if a form fits it; how many tiles that would be, of how many steps at a time (0: none); the body
+ * with its product cut into them, NULL if no form fits */
+tn_node *tn__tile_shape(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *body, tn__sb *note);
 int64_t tn__tile_count(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *body, int64_t *steps);
 tn__tile *tn__tile_part(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node **body, tn__sb *note);
 /* barrier.c: where the threads of a group share memory */

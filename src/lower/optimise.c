@@ -371,6 +371,7 @@ tn_node *tn__optimise_loops(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_n
   if (dev->interprets || c->mode == TN_MODE_STRICT) return body;
   while (merge(c, a, &body, note)) {
   }
+  body = tn__tile_shape(c, a, dev, body, note);
   return split(c, a, dev, body, note);
 }
 
