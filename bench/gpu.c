@@ -159,6 +159,15 @@ static int build_conv(gpu *g, const tn_dim *size, tn_tensor *const *in, tn_tenso
   return 1;
 }
 
+/* So with the channels last, in memory as well. */
+static int build_conv_last(gpu *g, const tn_dim *size, tn_tensor *const *in, tn_tensor **out) {
+  static const int first[] = {0, 3, 1, 2}, last[] = {0, 2, 3, 1};
+  tn_tensor *given[] = {tn_permute(in[0], first, 4), tn_permute(in[1], first, 4), in[2]};
+  build_conv(g, size, given, out);
+  out[0] = tn_permute(out[0], last, 4);
+  return 1;
+}
+
 /* Each addition is stored before the next one reads it: as many kernels as additions. */
 static int build_adds(gpu *g, const tn_dim *size, tn_tensor *const *in, tn_tensor **out) {
   (void)g;
@@ -239,6 +248,7 @@ static const kind kinds[] = {
     {.name = "matmul", .in = {{1, 0, "02"}, {1, 0, "21"}}, .stage = {build_matmul}},
     {.name = "linear_gelu", .in = {{1, 0, "02"}, {0.1, 0, "12"}, {1, 0, "1"}}, .stage = {build_linear_gelu}},
     {.name = "conv", .in = {{1, 0, "0122"}, {0.1, 0, "3144"}, {1, 0, "3"}}, .stage = {build_conv}},
+    {.name = "conv_last", .in = {{1, 0, "0221"}, {0.1, 0, "3441"}, {1, 0, "3"}}, .stage = {build_conv_last}},
     {.name = "adds", .in = {{1, 0, "1"}}, .stage = {build_adds}},
     {.name = "mlp", .stage = {build_mlp}, .parameters = mlp_parameters},
     {.name = "cnn", .stage = {build_cnn}, .parameters = cnn_parameters, .adam = true},

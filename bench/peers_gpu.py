@@ -19,7 +19,8 @@ OPERANDS = {"chain": [(1, 0, "0")] * 4, "sum": [(1, 1, "0")], "colsum": [(1, 1, 
             "layernorm": [(4, 0, "01"), (1, 0, "1"), (1, 0, "1")],
             "layernorm_fb": [(4, 0, "01"), (1, 0, "1"), (1, 0, "1"), (1, 0, "01")],
             "matmul": [(1, 0, "02"), (1, 0, "21")], "linear_gelu": [(1, 0, "02"), (0.1, 0, "12"), (1, 0, "1")],
-            "conv": [(1, 0, "0122"), (0.1, 0, "3144"), (1, 0, "3")], "adds": [(1, 0, "1")]}
+            "conv": [(1, 0, "0122"), (0.1, 0, "3144"), (1, 0, "3")],
+            "conv_last": [(1, 0, "0221"), (0.1, 0, "3441"), (1, 0, "3")], "adds": [(1, 0, "1")]}
 # Parameters by network: (shape, number of inputs).
 DENSE = [((10, 128), 128), ((10,), 128)]
 PARAMETERS = {"mlp": [((128, 784), 784), ((128,), 784)] + DENSE,
@@ -89,6 +90,9 @@ class Torch:
         def conv(sizes, x, w, b):
             return F.relu(F.conv2d(x, w, b, sizes[5], sizes[4] // 2))
 
+        def conv_last(sizes, x, w, b):
+            return conv(sizes, x.permute(0, 3, 1, 2), w.permute(0, 3, 1, 2), b).permute(0, 2, 3, 1)
+
         def adds(sizes, x):
             for _ in range(sizes[0]):
                 x = x + 1
@@ -97,14 +101,12 @@ class Torch:
         return {"chain": lambda sizes, x, a, b, c: F.gelu(x * a + b, approximate="tanh") + c, "sum": lambda sizes, x: x.sum(),
                 "colsum": lambda sizes, x: x.sum(0), "softmax": lambda sizes, x: t.softmax(x, -1), "layernorm": layer_norm,
                 "layernorm_fb": layer_norm, "matmul": lambda sizes, a, b: a @ b,
-                "linear_gelu": lambda sizes, a, w, b: F.gelu(F.linear(a, w, b), approximate="tanh"), "conv": conv, "adds": adds}
+                "linear_gelu": lambda sizes, a, w, b: F.gelu(F.linear(a, w, b), approximate="tanh"), "conv": conv, "conv_last": conv_last, "adds": adds}
 
     def operation(self, job, number, function):
         """A call without arguments on the operands of one set."""
         t, kind, sizes = self.torch, job["kind"], job["sizes"]
         given = operands(self.spread, job, number)
-        if kind == "conv" and job["dtype"] == "bf16":  # the layout cuDNN's tensor core kernels want
-            given[:2] = [x.contiguous(memory_format=t.channels_last) for x in given[:2]]
         if kind != "layernorm_fb":
             return t.inference_mode()(lambda: function(sizes, *given))
         *inputs, dy = given

@@ -47,8 +47,13 @@ typedef struct tn__tile_form {
   const char *name; /* of the language's function */
   int dtype, needs, rows, cols, steps, threads; /* needs: a generation, see tn__device.tiles */
   size_t shared;    /* bytes */
+  bool cols_by_steps; /* for columns whose steps are neighbours in memory */
+  bool even;        /* for sizes that it divides, and operands of one stride */
   tn__digit digit[TN__DIGITS];
 } tn__tile_form;
+
+/* How an operand lies in memory: neighbours are neighbours in lines, or in steps; in runs of 16 bytes, or one by one */
+typedef enum tn__lie { TN__LIE_ACROSS, TN__LIE_STEPS, TN__LIE_SINGLE, TN__LIE_SINGLE_STEPS } tn__lie;
 
 typedef struct tn__tile {
   const tn__tile_form *form;
@@ -56,9 +61,11 @@ typedef struct tn__tile {
   tn_node *steps;     /* the RANGE of that loop */
   tn_node *digit[TN__DIGITS]; /* the RANGEs of turns and neighbours, by the form's digits */
   tn_node *load[2];   /* operands: of rows, of columns */
-  tn_node *line[2];   /* stands for the row, or the column, of the tile */
-  tn_node *at[2];     /* place in the operand's buffer, from line and step */
-  bool by_steps[2];   /* neighbours in memory are neighbours in steps */
+  tn_node *line[2];   /* stands for the row, or the column, of the tile, */
+  tn_node *turn, *step; /* and for the place among all steps: turn * form->steps + step */
+  tn_node *at[2];     /* place in the operand's buffer, from line, turn and step */
+  tn_node *gate[2];   /* where it is to be loaded; NULL: everywhere, and places move evenly from turn to turn */
+  tn__lie lie[2];
 } tn__tile;
 
 typedef struct tn__part { /* parts of a kernel run one after the other, each over all its slices */

@@ -116,8 +116,11 @@ static void form_all(lin *l) {
     } else if (n->op == OP_REDUCE) {
       form_reduce(l, n);
     } else if (n->op == OP_STORE || n->op == OP_STOREADD) {
-      tn_node *s[3] = {form(l, n->src[0]), form(l, n->src[1]), form(l, n->src[2])};
-      tn__map_putp(&l->form, n, make(l, n->op, 0, s, 3, NULL, 0));
+      tn_node *v = n->src[2], *s[4] = {form(l, n->src[0]), form(l, n->src[1])};
+      bool gated = v->op == OP_WHERE && v->src[1] == v->src[2]; /* done only there */
+      s[2] = form(l, gated ? v->src[1] : v);
+      if (gated) s[3] = form(l, v->src[0]);
+      tn__map_putp(&l->form, n, make(l, n->op, 0, s, gated ? 4 : 3, NULL, 0));
     } else if (n->op == OP_SINK) {
       tn__map_putp(&l->form, n, n);
     } else {

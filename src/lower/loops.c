@@ -162,11 +162,14 @@ tn_node *tn__simplify_accesses(tn_ctx *c, tn__arena *a, tn_node *body) {
   tn__nodes all = {0}, old = {0}, new_ = {0};
   tn__topo(a, &body, 1, &all);
   for (uint32_t i = 0; i < all.n; i++) {
-    if (!tn__is_access(all.v[i])) continue;
-    tn_node *at = all.v[i]->src[1], *better = tn__simplify_index(c, at);
-    if (better == at) continue;
-    tn__vec_push(a, &old, at);
-    tn__vec_push(a, &new_, better);
+    const tn_node *x = all.v[i];
+    if (!tn__is_access(x)) continue;
+    for (uint32_t s = 1; s < (x->op == OP_LOAD ? x->nsrc : 2); s++) {
+      tn_node *at = x->src[s], *better = tn__simplify_index(c, at);
+      if (better == at) continue;
+      tn__vec_push(a, &old, at);
+      tn__vec_push(a, &new_, better);
+    }
   }
   return tn__substitute(c, body, old.v, new_.v, old.n);
 }

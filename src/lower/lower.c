@@ -1,5 +1,6 @@
 #include "ir/spec.h"
 #include "lower/lower.h"
+#include "rewrite/rewrite.h"
 
 static void find_buffers(tn__arena *a, tn_node *const *part, tn__kernel *k) {
   tn__nodes all = {0};
@@ -64,6 +65,21 @@ static const char *name_of(tn__arena *a, const tn_node *body, const tn__kernel *
   return tn__sb_str(&s);
 }
 
+/* Choices between equals go: from here on one above a stored value says where it is stored (tile.c, linearise.c). */
+static tn_node *without_empty_choices(tn_ctx *c, tn__arena *a, tn_node *body) {
+  for (;;) {
+    tn__nodes all = {0}, old = {0}, new_ = {0};
+    tn__topo(a, &body, 1, &all);
+    for (uint32_t i = 0; i < all.n; i++) {
+      if (all.v[i]->op != OP_WHERE || all.v[i]->src[1] != all.v[i]->src[2]) continue;
+      tn__vec_push(a, &old, all.v[i]);
+      tn__vec_push(a, &new_, all.v[i]->src[1]);
+    }
+    if (!old.n) return body;
+    body = tn__substitute(c, body, old.v, new_.v, old.n);
+  }
+}
+
 tn__kernel *tn__lower(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *body, uint32_t index) {
   tn__kernel *k = tn__arena_zalloc(a, sizeof *k);
   tn_node *part[2];
@@ -71,6 +87,7 @@ tn__kernel *tn__lower(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *b
   tn__sb note;
   tn__sb_init(&note, a);
   if (c->mode != TN_MODE_STRICT) body = tn__widen(c, a, body);
+  body = without_empty_choices(c, a, body);
   tn_node *whole = tn__optimise_loops(c, a, dev, tn__separate(c, a, body, &note), &note);
   k->nparts = tn__cut_parts(c, a, whole, part);
   for (uint32_t p = 0; p < k->nparts; p++) part[p] = tn__optimise_part(c, a, dev, part[p], &nlocal, &k->part[p], &note);

@@ -22,8 +22,9 @@ enum {
   TN__R_WHOLE = 34000, /* all loops of a reduction as one */
   TN__R_FLAT = 35000,  /* several ranges as one */
   TN__R_FOLD = 35500,  /* columns across rows */
+  TN__R_PRODUCT = 35700, /* rows, columns and steps of a product, each as one */
   TN__R_TILE = 36000,  /* digits of a tile, */
-  TN__R_LINE = 36100,  /* its rows and columns */
+  TN__R_LINE = 36100,  /* its rows and columns, and its steps */
   TN__R_BLOCK = 40000  /* blocks of a split reduction, and the sum over them */
 };
 
@@ -77,7 +78,7 @@ tn_node *tn__exchange_ranges(tn_ctx *c, tn__arena *a, tn_node *body, tn_node *co
 tn_node *tn__as_one(tn_ctx *c, tn__arena *a, tn_node *body, tn_node *const *x, uint32_t n, int axis, int64_t number, tn_node **one);
 /* What a load or a store accesses */
 const tn_node *tn__buffer_of(const tn_node *access);
-tn_node *tn__simplify_accesses(tn_ctx *c, tn__arena *a, tn_node *body); /* their indices */
+tn_node *tn__simplify_accesses(tn_ctx *c, tn__arena *a, tn_node *body); /* their indices, and the gates of loads */
 /* The index of every access over neighbours as base + neighbour, if that is what it is: see tn__is_packed.  The last step: others undo it. */
 tn_node *tn__show_neighbours(tn_ctx *c, tn__arena *a, tn_node *body);
 tn_node *tn__retype(tn_ctx *c, tn_node *body, tn_node *x, int axis);
@@ -98,8 +99,16 @@ tn_node *tn__group_part(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node 
 tn_node *tn__make_global(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *part, tn__sb *note);
 /* fold.c: few outputs across rows, a few of them a group's; NULL if they are not.  Numbers LOCALs from *nlocal */
 tn_node *tn__fold_columns(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *part, int64_t *nlocal, int *group, tn__sb *note);
-/* tile.c: the body with its product cut into tiles; NULL if no form fits */
-/* ... how many tiles that would be, of how many steps at a time; 0 */
+/* product.c: one sum of products of two loads; of its ranges, which the factors hang on alone, together, and those that are summed over. */
+typedef struct tn__factors {
+  tn_node *sum, *operand[2];
+  uint64_t axis[2], batch, steps;
+} tn__factors;
+bool tn__factors_find(const tn__survey *s, tn__factors *out);
+tn_node *tn__factors_flatten(tn_ctx *c, tn__arena *a, tn_node *body); /* with rows, columns and steps as one range each, where there is such a sum */
+/* tile.c: the body made ready for tiles if a form fits it; how many tiles that would be, of how many steps at a time (0: none); the body
+ * with its product cut into them, NULL if no form fits */
+tn_node *tn__tile_shape(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *body, tn__sb *note);
 int64_t tn__tile_count(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *body, int64_t *steps);
 tn__tile *tn__tile_part(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node **body, tn__sb *note);
 /* barrier.c: where the threads of a group share memory */

@@ -386,6 +386,7 @@ tn_node *tn__optimise_loops(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_n
   if (dev->group) body = tn__unite_rows(c, a, body, note, &rows);
   while (merge(c, a, &body, note)) {
   }
+  body = tn__tile_shape(c, a, dev, body, note);
   return rows ? split_rows(c, a, dev, body, rows, note) : split_long(c, a, dev, body, note);
 }
 

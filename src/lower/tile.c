@@ -1,10 +1,11 @@
 /* Matrix products by tiles: a group computes a tile of the output, staged through shared memory, its elements in the threads' registers.
  *
- * Needs a body with one sum of products, both operands loads.  Gives one whose rows and columns are cut into tiles, and those into
- * digits: of the thread's number, of turns, of neighbours.  The sum keeps its plain form, a loop over the steps for each element, which is
- * what the kernel means and what interpreters run; languages that have a function for the form print that in the loop's place.
+ * Needs a body with one sum of products, both operands loads, gated or not (product.c).  Gives one whose rows and columns are cut into tiles,
+ * and those into digits: of the thread's number, of turns, of neighbours.  The sum keeps its plain form, a loop over the steps for each
+ * element, which is what the kernel means and what interpreters run; languages that have a function for the form print that in the loop's
+ * place.
  *
- * A form fits where tiles divide the sizes, and runs of 16 bytes lie along one axis of each operand. */
+ * Tiles need not divide the sizes: what is outside counts as zeros, and is not stored. */
 #include "ir/build.h"
 #include "lower/lower.h"
 #include "rewrite/rewrite.h"
@@ -16,49 +17,42 @@ static const tn__tile_form forms[] = {
      .digit = {{T, 4, 0, 2}, {T, 8, 1, 0}, {T, 4, 16, 0}, {T, 2, 64, 0}, {U, 32, 0, 8}, {U, 2, 8, 0}, {N, 2, 0, 1}}},
     {.name = "wgmma_f16", .dtype = TN_F16, .needs = 90, .rows = 128, .cols = 256, .steps = 64, .threads = 256, .shared = 196608,
      .digit = {{T, 4, 0, 2}, {T, 8, 1, 0}, {T, 4, 16, 0}, {T, 2, 64, 0}, {U, 32, 0, 8}, {U, 2, 8, 0}, {N, 2, 0, 1}}},
+    {.name = "wide_bf16", .dtype = TN_BF16, .needs = 90, .rows = 64, .cols = 256, .steps = 64, .threads = 256, .shared = 163840,
+     .digit = {{T, 4, 0, 2}, {T, 8, 1, 0}, {T, 4, 16, 0}, {T, 2, 0, 128}, {U, 16, 0, 8}, {U, 2, 8, 0}, {N, 2, 0, 1}}},
+    {.name = "wide_f16", .dtype = TN_F16, .needs = 90, .rows = 64, .cols = 256, .steps = 64, .threads = 256, .shared = 163840,
+     .digit = {{T, 4, 0, 2}, {T, 8, 1, 0}, {T, 4, 16, 0}, {T, 2, 0, 128}, {U, 16, 0, 8}, {U, 2, 8, 0}, {N, 2, 0, 1}}},
+    {.name = "tall_bf16", .dtype = TN_BF16, .needs = 90, .rows = 256, .cols = 64, .steps = 64, .threads = 256, .shared = 163840, .cols_by_steps = true,
+     .digit = {{T, 4, 0, 16}, {T, 8, 1, 0}, {T, 4, 16, 0}, {T, 2, 128, 0}, {U, 2, 64, 0}, {U, 2, 8, 0}, {U, 2, 0, 8}, {N, 8, 0, 1}}},
+    {.name = "tall_f16", .dtype = TN_F16, .needs = 90, .rows = 256, .cols = 64, .steps = 64, .threads = 256, .shared = 163840, .cols_by_steps = true,
+     .digit = {{T, 4, 0, 16}, {T, 8, 1, 0}, {T, 4, 16, 0}, {T, 2, 128, 0}, {U, 2, 64, 0}, {U, 2, 8, 0}, {U, 2, 0, 8}, {N, 8, 0, 1}}},
     {.name = "fma_f32", .dtype = TN_F32, .needs = 80, .rows = 128, .cols = 256, .steps = 16, .threads = 256, .shared = 75264,
      .digit = {{T, 8, 0, 4}, {T, 4, 4, 0}, {T, 2, 0, 128}, {T, 4, 32, 0}, {U, 2, 16, 0}, {U, 4, 1, 0}, {U, 4, 0, 32}, {N, 4, 0, 1}}},
-    {.name = "small_f32", .dtype = TN_F32, .needs = 80, .rows = 16, .cols = 32, .steps = 16, .threads = 256, .shared = 104448,
+    {.name = "small_f32", .dtype = TN_F32, .needs = 80, .rows = 16, .cols = 32, .steps = 16, .threads = 256, .shared = 104448, .even = true,
      .digit = {{T, 16, 0, 2}, {T, 16, 1, 0}, {N, 2, 0, 1}}},
-    {.name = "tall_f32", .dtype = TN_F32, .needs = 80, .rows = 32, .cols = 16, .steps = 16, .threads = 256, .shared = 104448,
+    {.name = "small_tall_f32", .dtype = TN_F32, .needs = 80, .rows = 32, .cols = 16, .steps = 16, .threads = 256, .shared = 104448, .even = true,
      .digit = {{T, 8, 0, 2}, {T, 32, 1, 0}, {N, 2, 0, 1}}},
+    {.name = "wide_f32", .dtype = TN_F32, .needs = 80, .rows = 64, .cols = 256, .steps = 16, .threads = 128, .shared = 62976,
+     .digit = {{T, 8, 0, 4}, {T, 4, 4, 0}, {T, 2, 0, 128}, {T, 2, 32, 0}, {U, 2, 16, 0}, {U, 4, 1, 0}, {U, 4, 0, 32}, {N, 4, 0, 1}}},
 };
 
-enum { BAND = 8 }; /* rows of tiles that are worked on side by side, so that they share columns in the cache */
+enum {
+  SMALL_TILES = 8,      /* of a form for small products, for each unit: then others keep more threads busy */
+  BAND = 8,             /* rows of tiles that are worked on side by side, so that they share columns in the cache */
+  RAGGED_CELLS = 2048,  /* outputs, and steps, from which on tiles may reach over the edge */
+  RAGGED_STEPS = 32,
+  WASTE = 4             /* ... of plain products to at most so many times what there is: gathering is dearer without tiles, too */
+};
 
 typedef struct job {
   tn_ctx *c;
   tn__arena *a;
-  tn_node *body, *sum;
+  tn_node *body;
   tn__survey s;
-  tn_node *operand[2]; /* loads: of rows, of columns */
-  uint64_t axis[2], batch;
+  tn__factors f; /* operand[0]: of rows, [1]: of columns */
   const tn__tile_form *form;
-  bool by_steps[2];
+  tn__lie lie[2];
+  bool even[2];
 } job;
-
-static tn_node *load_of(tn_node *x) {
-  if (x->op == OP_CAST && x->dtype == TN_F32) x = x->src[0];
-  return x->op == OP_LOAD && x->src[0]->op == OP_PARAM && x->nsrc == 2 ? x : NULL;
-}
-
-/* The one sum of products, and which outputs each factor depends on. */
-static bool find_product(job *j) {
-  const tn__ranges *r = &j->s.r;
-  for (uint32_t i = 0; i < r->order.n; i++) {
-    tn_node *n = r->order.v[i];
-    if (n->op == OP_STOREADD || n->op == OP_LOCAL || n->op == OP_AFTER || (n->op == OP_REDUCE && j->sum)) return false;
-    if (n->op == OP_REDUCE) j->sum = n;
-  }
-  if (!j->sum || j->sum->ints[0] != OP_ADD || j->sum->dtype != TN_F32 || j->sum->src[0]->op != OP_MUL || j->sum->nsrc != 2) return false;
-  for (int i = 0; i < 2; i++)
-    if (!(j->operand[i] = load_of(j->sum->src[0]->src[i]))) return false;
-  uint64_t step = tn__own_of(r, j->sum), x = tn__free_of(r, j->operand[0]), y = tn__free_of(r, j->operand[1]);
-  j->axis[0] = x & ~y & ~step;
-  j->axis[1] = y & ~x & ~step;
-  j->batch = tn__free_of(r, j->sum) & ~(j->axis[0] | j->axis[1]);
-  return (x & step) && (y & step) && tn__free_of(r, j->sum) == j->s.common && j->axis[0] && j->axis[1] && !(j->axis[0] & (j->axis[0] - 1)) && !(j->axis[1] & (j->axis[1] - 1));
-}
 
 static const tn_node *first_store(const job *j) {
   for (uint32_t i = 0; i < j->s.r.order.n; i++)
@@ -66,54 +60,132 @@ static const tn_node *first_store(const job *j) {
   return NULL;
 }
 
-static tn_node *range_in(const job *j, uint64_t set) { return j->s.r.range[__builtin_ctzll(set)]; }
+static uint32_t only_of(uint64_t set) { return (uint32_t)__builtin_ctzll(set); }
 
-/* Runs of 16 bytes along the axis that lies along memory. */
-static bool has_runs(job *j, int side) {
-  const tn_node *load = j->operand[side];
+static tn_node *range_in(const job *j, uint64_t set) { return j->s.r.range[only_of(set)]; }
+
+static bool is_one(uint64_t set) { return set && !(set & (set - 1)); }
+
+static int64_t size_in(const job *j, uint64_t set) {
+  int64_t v = 0;
+  tn__const_int(range_in(j, set)->src[0], &v);
+  return v;
+}
+
+/* Range x of an index, or of a gate, as the e-th of a run. */
+static tn_node *in_run(const job *j, tn_node *n, tn_node *x, int64_t run, tn_node *e) {
+  tn_node *turn = tn__range(j->c, tn__int(j->c, x->src[0]->lo / run), AX_LOOP, TN__R_MARK), *at = tn__add(j->c, tn__mul(j->c, turn, tn__int(j->c, run)), e);
+  return tn__simplify_index(j->c, tn__substitute(j->c, n, &x, &at, 1));
+}
+
+/* Are elements that are neighbours along x neighbours in memory, run by run? */
+static bool are_neighbours(const job *j, const tn_node *load, tn_node *x, int64_t run) {
+  tn_ctx *c = j->c;
+  tn_node *e = tn__range(c, tn__int(c, run), AX_LOOP, TN__R_MARK + 1), *zero = tn__int(c, 0);
+  if (x->src[0]->lo % run) return false;
+  tn_node *moved = tn__sub(c, in_run(j, load->src[1], x, run, e), in_run(j, load->src[1], x, run, zero));
+  return tn__simplify_index(c, tn__sub(c, moved, e)) == zero;
+}
+
+/* Are the first two, at least? */
+static bool begin_as_neighbours(const job *j, const tn_node *access, tn_node *x) {
+  tn_ctx *c = j->c;
+  tn_node *zero = tn__int(c, 0), *one = tn__int(c, 1);
+  tn_node *first = tn__substitute(c, access->src[1], &x, &zero, 1), *second = tn__substitute(c, access->src[1], &x, &one, 1);
+  return are_neighbours(j, access, x, 2) || (x->src[0]->lo > 1 && tn__simplify_index(c, tn__sub(c, second, first)) == one);
+}
+
+/* ... and may each run be loaded at once? */
+static bool are_runs(const job *j, const tn_node *load, tn_node *x, int64_t run) {
+  tn_ctx *c = j->c;
+  tn_node *e = tn__range(c, tn__int(c, run), AX_LOOP, TN__R_MARK + 1), *zero = tn__int(c, 0);
+  if (!are_neighbours(j, load, x, run) || !tn__divisible(in_run(j, load->src[1], x, run, zero), run)) return false;
+  return load->nsrc < 3 || in_run(j, load->src[2], x, run, e) == in_run(j, load->src[2], x, run, zero);
+}
+
+/* How the operand of a side lies, and whether its places move evenly from step to step. */
+static void look_at(job *j, int side) {
+  const tn_node *load = j->f.operand[side];
+  tn_node *line = range_in(j, j->f.axis[side]), *step = range_in(j, j->f.steps);
   int64_t run = 16 / (int64_t)tn__size_of(load->dtype);
-  uint64_t step = tn__own_of(&j->s.r, j->sum);
-  bool by_steps = tn__stride(&j->s.r, load->src[1], (uint32_t)__builtin_ctzll(step)) == 1;
-  uint64_t along = by_steps ? step : j->axis[side];
-  if (tn__stride(&j->s.r, load->src[1], (uint32_t)__builtin_ctzll(along)) != 1) return false;
-  j->by_steps[side] = by_steps;
-  if (tn__stride(&j->s.r, load->src[1], (uint32_t)__builtin_ctzll(step)) == TN__IRREGULAR) return false; /* places move evenly from step to step */
-  tn_node *x = range_in(j, along), *runs = tn__mul(j->c, x, tn__int(j->c, run));
-  return tn__divisible(tn__simplify_index(j->c, tn__substitute(j->c, load->src[1], &x, &runs, 1)), run);
+  j->even[side] = load->nsrc < 3 && tn__stride(&j->s.r, load->src[1], only_of(j->f.steps)) != TN__IRREGULAR;
+  if (are_runs(j, load, step, run)) j->lie[side] = TN__LIE_STEPS;
+  else if (are_runs(j, load, line, run)) j->lie[side] = TN__LIE_ACROSS;
+  else j->lie[side] = begin_as_neighbours(j, load, step) ? TN__LIE_SINGLE_STEPS : TN__LIE_SINGLE;
 }
 
-static bool divides(const tn_node *range, int64_t by) {
-  int64_t v;
-  return tn__const_int(range->src[0], &v) && v % by == 0;
-}
+static int64_t covered(int64_t size, int64_t by) { return (size + by - 1) / by * by; }
 
-static bool choose_form(job *j, const tn__device *dev) {
-  const tn_node *store = first_store(j);
-  if (tn__stride(&j->s.r, store->src[1], (uint32_t)__builtin_ctzll(j->axis[1])) != 1) { /* columns lie along the output's memory */
-    tn_node *x = j->operand[0];
-    uint64_t set = j->axis[0];
-    j->operand[0] = j->operand[1], j->operand[1] = x;
-    j->axis[0] = j->axis[1], j->axis[1] = set;
+/* Elements that tiles of a form cover; 0 if it does not fit. */
+static double cover(const job *j, const tn__device *dev, const tn__tile_form *f, bool *exact) {
+  int64_t size[3] = {size_in(j, j->f.axis[0]), size_in(j, j->f.axis[1]), size_in(j, j->f.steps)}, by[3] = {f->rows, f->cols, f->steps};
+  double all = 1;
+  *exact = true;
+  for (int i = 0; i < 3; i++) {
+    all *= (double)covered(size[i], by[i]);
+    *exact &= size[i] % by[i] == 0;
   }
-  if (!has_runs(j, 0) || !has_runs(j, 1)) return false;
+  for (int i = 0; i < 2; i++) {
+    if (j->f.operand[i]->dtype != f->dtype || (f->even && !(j->even[i] && *exact))) return 0;
+    if (f->cols_by_steps && j->lie[1] != TN__LIE_STEPS) return 0;
+    bool single = j->lie[i] == TN__LIE_SINGLE || j->lie[i] == TN__LIE_SINGLE_STEPS;
+    if (single && (f->even || f->dtype != TN_F32)) return 0; /* all but f32 is copied in runs */
+  }
+  double tiles = tn__volume(&j->s, j->f.batch) * (double)(covered(size[0], f->rows) / f->rows * (covered(size[1], f->cols) / f->cols));
+  if (f->even && tiles > SMALL_TILES * dev->units) return 0;
+  double cells = (double)size[0] * (double)size[1], tiled = (double)covered(size[0], f->rows) * (double)covered(size[1], f->cols);
+  bool little = size[2] < RAGGED_STEPS || cells < RAGGED_CELLS || (j->even[0] && j->even[1] && tiled > WASTE * cells);
+  return f->needs > dev->tiles || f->shared > dev->shared || (!*exact && little) ? 0 : all;
+}
+
+/* The first form whose tiles divide the sizes, else the one that covers least outside of them; NULL, or what it covers in *least. */
+static const tn__tile_form *best_form(job *j, const tn__device *dev, double *least) {
+  const tn__tile_form *best = NULL;
+  for (int side = 0; side < 2; side++) look_at(j, side);
   for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
-    const tn__tile_form *f = &forms[i];
-    j->form = f;
-    if (f->needs > dev->tiles || f->shared > dev->shared) continue;
-    if (f->dtype == j->operand[0]->dtype && f->dtype == j->operand[1]->dtype && divides(range_in(j, j->axis[0]), f->rows) &&
-        divides(range_in(j, j->axis[1]), f->cols) && divides(range_in(j, tn__own_of(&j->s.r, j->sum)), f->steps))
-      return true;
+    bool exact;
+    double all = cover(j, dev, &forms[i], &exact);
+    if (!all || (best && !exact && all >= *least)) continue;
+    *least = all;
+    best = &forms[i];
+    if (exact) break;
   }
-  return false;
+  return best;
 }
 
-/* The ranges of a tile's elements, from the form's digits; their rows and columns. */
-static uint32_t open_digits(job *j, tn__tile *t, tn_node **range, tn_node *place[2]) {
+static void turn(job *j) {
+  tn_node *x = j->f.operand[0];
+  uint64_t set = j->f.axis[0];
+  j->f.operand[0] = j->f.operand[1], j->f.operand[1] = x;
+  j->f.axis[0] = j->f.axis[1], j->f.axis[1] = set;
+}
+
+/* Columns lie along the output's memory, unless tiles would be nearly empty then. */
+static bool choose_form(job *j, const tn__device *dev) {
+  double along = 0, across = 0;
+  if (begin_as_neighbours(j, first_store(j), range_in(j, j->f.axis[0]))) turn(j);
+  j->form = best_form(j, dev, &along);
+  turn(j);
+  const tn__tile_form *other = best_form(j, dev, &across);
+  if (other && (!j->form || across * 2 < along)) {
+    j->form = other;
+    return true;
+  }
+  turn(j);
+  for (int side = 0; side < 2; side++) look_at(j, side);
+  return j->form;
+}
+
+static int64_t lines_of(const job *j, int side) { return side ? j->form->cols : j->form->rows; }
+static int64_t tiles_of(const job *j, int side) { return covered(size_in(j, j->f.axis[side]), lines_of(j, side)) / lines_of(j, side); }
+
+/* The ranges of a tile's elements, from the form's digits; their rows and columns, and those of the first neighbour. */
+static uint32_t open_digits(job *j, tn__tile *t, tn_node **range, tn_node *place[2], tn_node *begin[2]) {
   tn_ctx *c = j->c;
   tn_node *rest = tn__range(c, tn__int(c, j->form->threads), AX_UPCAST, TN__R_TILE);
   uint32_t n = 0;
   range[n++] = rest;
-  place[0] = place[1] = tn__int(c, 0);
+  for (int side = 0; side < 2; side++) place[side] = begin[side] = tn__int(c, 0);
   for (int i = 0; i < TN__DIGITS && j->form->digit[i].extent; i++) {
     const tn__digit *d = &j->form->digit[i];
     tn_node *size = tn__int(c, d->extent), *x;
@@ -123,8 +195,11 @@ static uint32_t open_digits(job *j, tn__tile *t, tn_node **range, tn_node *place
     } else {
       x = range[n++] = t->digit[i] = tn__range(c, size, d->of == TN__DIGIT_TURN ? AX_LOOP : AX_UNROLL, TN__R_TILE + 1 + i);
     }
-    place[0] = tn__add(c, place[0], tn__mul(c, x, tn__int(c, d->row)));
-    place[1] = tn__add(c, place[1], tn__mul(c, x, tn__int(c, d->col)));
+    for (int side = 0; side < 2; side++) {
+      tn_node *move = tn__mul(c, x, tn__int(c, side ? d->col : d->row));
+      place[side] = tn__add(c, place[side], move);
+      if (d->of != TN__DIGIT_NEIGHBOUR) begin[side] = tn__add(c, begin[side], move);
+    }
   }
   return n;
 }
@@ -132,7 +207,7 @@ static uint32_t open_digits(job *j, tn__tile *t, tn_node **range, tn_node *place
 /* The group's number as row and column of tiles, rows in bands, and what is left as the places in the batch. */
 static tn_node *number_tiles(job *j, tn_node *const *batch, uint32_t nbatch, tn_node **value, tn_node *first[2]) {
   tn_ctx *c = j->c;
-  int64_t rows = range_in(j, j->axis[0])->src[0]->ints[0] / j->form->rows, cols = range_in(j, j->axis[1])->src[0]->ints[0] / j->form->cols;
+  int64_t rows = tiles_of(j, 0), cols = tiles_of(j, 1);
   tn_node *tiles = tn__int(c, rows * cols), *size = tiles, *band = tn__int(c, rows % BAND ? 1 : BAND), *in_band = tn__int(c, cols * band->ints[0]);
   for (uint32_t i = 0; i < nbatch; i++) size = tn__mul(c, size, batch[i]->src[0]);
   tn_node *group = tn__range(c, tn__simplify_index(c, size), AX_GLOBAL, TN__R_FLAT), *rest = tn__op2(c, OP_IDIV, group, tiles);
@@ -150,38 +225,100 @@ static tn_node *number_tiles(job *j, tn_node *const *batch, uint32_t nbatch, tn_
 static bool plan(job *j, tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *body) {
   *j = (job){.c = c, .a = a, .body = body};
   tn__survey_loops(c, a, body, &j->s);
-  return dev->tiles && c->mode != TN_MODE_STRICT && find_product(j) && choose_form(j, dev);
+  if (!dev->tiles || c->mode == TN_MODE_STRICT || !tn__factors_find(&j->s, &j->f)) return false;
+  const uint64_t set[] = {j->f.axis[0], j->f.axis[1], j->f.steps};
+  for (int i = 0; i < 3; i++)
+    if (!is_one(set[i]) || !tn__is_const(range_in(j, set[i])->src[0])) return false;
+  return choose_form(j, dev);
+}
+
+tn_node *tn__tile_shape(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *body, tn__sb *note) {
+  job j;
+  if (!dev->tiles || c->mode == TN_MODE_STRICT) return body;
+  tn_node *flat = tn__factors_flatten(c, a, body);
+  if (flat == body || !plan(&j, c, a, dev, flat)) return body;
+  tn__sb_puts(note, " product");
+  return flat;
 }
 
 int64_t tn__tile_count(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *body, int64_t *steps) {
   job j;
   if (!plan(&j, c, a, dev, body)) return 0;
   *steps = j.form->steps;
-  return (int64_t)(tn__volume(&j.s, j.s.common) / (j.form->rows * j.form->cols));
+  return (int64_t)tn__volume(&j.s, j.f.batch) * tiles_of(&j, 0) * tiles_of(&j, 1);
+}
+
+/* Where a place is below the size, if there are places beyond it; NULL: everywhere */
+static tn_node *below(tn_ctx *c, tn_node *place, int64_t size, int64_t of) {
+  return of <= size ? NULL : tn__simplify_index(c, tn__op2(c, OP_LT, place, tn__int(c, size)));
+}
+
+static tn_node *inside(const job *j, int side, tn_node *place) {
+  return below(j->c, place, size_in(j, j->f.axis[side]), tiles_of(j, side) * lines_of(j, side));
+}
+
+static tn_node *both(tn_ctx *c, tn_node *x, tn_node *y) { return x && y ? tn__simplify_index(c, tn__op2(c, OP_AND, x, y)) : x ? x : y; }
+
+/* The body with no access outside of the edges.  A store of a choice between a value and itself is done where the condition holds. */
+static tn_node *gate_accesses(job *j, tn_node *body, tn_node *gate) {
+  tn__nodes all = {0};
+  tn__map to;
+  if (!gate) return body;
+  tn__map_init(&to, j->a);
+  tn__topo(j->a, &body, 1, &all);
+  for (uint32_t i = 0; i < all.n; i++) {
+    tn_node *n = all.v[i], *src[2 * TN__MAX_RANGES + 4];
+    bool load = n->op == OP_LOAD, same = !load && n->op != OP_STORE;
+    uint32_t nsrc = load ? 3 : n->nsrc;
+    for (uint32_t s = 0; s < n->nsrc; s++) same &= (src[s] = tn__map_getp(&to, n->src[s])) == n->src[s];
+    if (load) src[2] = both(j->c, gate, n->nsrc > 2 ? src[2] : NULL);
+    if (n->op == OP_STORE) src[2] = tn__op3(j->c, OP_WHERE, gate, src[2], src[2]);
+    if (!same) n = tn__node_make(j->c, &(tn__make){.op = n->op, .dtype = n->dtype, .src = src, .nsrc = nsrc, .ints = n->ints, .nint = n->nint, .name = n->name, .device = -1});
+    tn__map_putp(&to, all.v[i], n);
+  }
+  return tn__map_getp(&to, body);
+}
+
+/* What the form's function is told about an operand. */
+static void tell_operand(job *j, tn__tile *t, int side, tn_node *first, tn_node **gone, tn_node **value, uint32_t nbatch) {
+  tn_ctx *c = j->c;
+  const tn_node *load = j->f.operand[side];
+  int64_t steps = size_in(j, j->f.steps), line = lines_of(j, side);
+  t->line[side] = tn__range(c, tn__int(c, line), AX_LOOP, TN__R_LINE + side);
+  gone[nbatch] = range_in(j, j->f.axis[side]);
+  gone[nbatch + 1] = t->steps;
+  value[nbatch] = tn__add(c, first, t->line[side]);
+  value[nbatch + 1] = tn__add(c, tn__mul(c, t->turn, tn__int(c, j->form->steps)), t->step);
+  t->load[side] = j->f.operand[side];
+  t->lie[side] = j->lie[side];
+  t->at[side] = tn__simplify_index(c, tn__substitute(c, load->src[1], gone, value, nbatch + 2));
+  tn_node *edges = both(c, inside(j, side, value[nbatch]), below(c, value[nbatch + 1], steps, covered(steps, j->form->steps)));
+  if (load->nsrc > 2) edges = both(c, edges, tn__simplify_index(c, tn__substitute(c, load->src[2], gone, value, nbatch + 2)));
+  t->gate[side] = edges || j->even[side] ? edges : tn__const_bits(c, TN_BOOL, 1);
 }
 
 tn__tile *tn__tile_part(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node **body, tn__sb *note) {
   job j;
   if (!plan(&j, c, a, dev, *body)) return NULL;
-  tn_node *gone[TN__MAX_RANGES], *value[TN__MAX_RANGES], *fresh[TN__DIGITS + 2], *first[2], *place[2];
+  tn_node *gone[TN__MAX_RANGES + 2], *value[TN__MAX_RANGES + 2], *fresh[TN__DIGITS + 2], *first[2], *place[2], *begin[2], *gate = NULL;
   uint32_t nbatch = 0;
   for (uint32_t k = 0; k < j.s.r.n; k++)
-    if (j.batch >> k & 1) gone[nbatch++] = j.s.r.range[k];
+    if (j.f.batch >> k & 1) gone[nbatch++] = j.s.r.range[k];
   fresh[0] = number_tiles(&j, gone, nbatch, value, first);
   tn__tile *t = tn__arena_zalloc(a, sizeof *t);
-  *t = (tn__tile){.form = j.form, .steps = range_in(&j, tn__own_of(&j.s.r, j.sum))};
-  uint32_t n = 1 + open_digits(&j, t, fresh + 1, place);
-  for (int i = 0; i < 2; i++) gone[nbatch + (uint32_t)i] = range_in(&j, j.axis[i]);
+  *t = (tn__tile){.form = j.form, .steps = range_in(&j, j.f.steps)};
+  t->turn = tn__range(c, tn__int(c, covered(size_in(&j, j.f.steps), j.form->steps) / j.form->steps), AX_LOOP, TN__R_LINE + 2);
+  t->step = tn__range(c, tn__int(c, j.form->steps), AX_LOOP, TN__R_LINE + 3);
+  for (int i = 0; i < 2; i++) tell_operand(&j, t, i, first[i], gone, value, nbatch);
+  uint32_t n = 1 + open_digits(&j, t, fresh + 1, place, begin);
   for (int i = 0; i < 2; i++) {
-    t->line[i] = tn__range(c, tn__int(c, i ? j.form->cols : j.form->rows), AX_LOOP, TN__R_LINE + i);
-    value[nbatch] = value[nbatch + 1] = tn__add(c, first[i], t->line[i]);
-    t->load[i] = j.operand[i];
-    t->at[i] = tn__simplify_index(c, tn__substitute(c, j.operand[i]->src[1], gone, value, nbatch + 2));
-    t->by_steps[i] = j.by_steps[i];
+    gone[nbatch + (uint32_t)i] = range_in(&j, j.f.axis[i]);
+    value[nbatch + (uint32_t)i] = tn__add(c, first[i], place[i]);
+    bool together = size_in(&j, j.f.axis[i]) % 8 == 0; /* neighbours are inside together */
+    gate = both(c, gate, inside(&j, i, tn__add(c, first[i], together ? begin[i] : place[i])));
   }
-  for (int i = 0; i < 2; i++) value[nbatch + (uint32_t)i] = tn__add(c, first[i], place[i]);
   *body = tn__exchange_ranges(c, a, j.body, gone, value, nbatch + 2, fresh, n);
-  *body = tn__show_neighbours(c, a, tn__simplify_accesses(c, a, *body));
+  *body = tn__show_neighbours(c, a, gate_accesses(&j, tn__simplify_accesses(c, a, *body), gate));
   tn__sb_printf(note, " tile(%s,%dx%dx%d)", j.form->name, j.form->rows, j.form->cols, j.form->steps);
   return t;
 }

@@ -199,33 +199,37 @@ static void put_load(tn__printer *p, tn_node *n) {
 
 static const tn__tile *tile_of(const tn__printer *p) { return p->d->group->tiles ? p->part->tile : NULL; }
 
-/* A function from the line and the step to the place of an operand's element. */
+/* A function from line, turn and step to the place of an operand's element: a pointer, or with a gate. */
 static void put_operand(tn__printer *p, const tn__tile *tile, int side) {
   static const char *const name[] = {"rows", "columns"};
   tn__map names = p->name; /* what the function computes for itself has no names outside */
-  tn_node *buf = tile->load[side]->src[0];
+  tn_node *buf = tile->load[side]->src[0], *gate = tile->gate[side];
   tn__map_init(&p->name, &p->c->scratch);
   tn__map_putp(&p->name, p->part->global, tn__map_getp(&names, p->part->global));
   for (uint32_t v = 0; v < p->k->nvar; v++)
     if (tn__map_getp(&names, p->k->var[v])) tn__map_putp(&p->name, p->k->var[v], tn__map_getp(&names, p->k->var[v]));
   tn__map_putp(&p->name, tile->line[side], "line");
-  tn__map_putp(&p->name, tile->steps, "step");
-  tn__print_line(p, "auto %s = [&](i32 line, i32 step) {", name[side]);
+  tn__map_putp(&p->name, tile->turn, "turn");
+  tn__map_putp(&p->name, tile->step, "step");
+  tn__print_line(p, "auto %s = [&](i32 line, i32 turn, i32 step) {", name[side]);
   p->depth++;
   tn__print_deep(p, tile->at[side]);
-  tn__print_line(p, "return b%" PRId64 " + %s;", buf->ints[0], tn__print_name(p, tile->at[side]));
+  if (gate) tn__print_deep(p, gate);
+  const char *at = tn__print_format(p, "b%" PRId64 " + %s", buf->ints[0], tn__print_name(p, tile->at[side]));
+  tn__print_line(p, "return %s;", gate ? tn__print_format(p, "tn_place<%s>{%s, (bool)%s}", p->d->cell[buf->dtype], at, tn__print_name(p, gate)) : at);
   tn__print_brace(p, "};");
   p->name = names;
 }
 
 static void put_tile(tn__printer *p, const tn__tile *tile) {
+  static const char *const lie[] = {[TN__LIE_ACROSS] = "TN_ACROSS", [TN__LIE_STEPS] = "TN_STEPS", [TN__LIE_SINGLE] = "TN_SINGLE", [TN__LIE_SINGLE_STEPS] = "TN_STEPS"};
   int cells = tile->form->rows * tile->form->cols / tile->form->threads;
   put_operand(p, tile, 0);
   put_operand(p, tile, 1);
   tn__print_line(p, "f32 acc[%d];", cells);
   tn__print_line(p, "%s", p->d->group->unroll);
   tn__print_line(p, "for (i32 l = 0; l < %d; l++) acc[l] = 0;", cells);
-  tn__print_line(p, "tn_tile_%s<%d, %d>(acc, rows, columns, %s, scratch);", tile->form->name, tile->by_steps[0], tile->by_steps[1], tn__print_name(p, tile->steps->src[0]));
+  tn__print_line(p, "tn_tile_%s<%s, %s>(acc, rows, columns, %s, scratch);", tile->form->name, lie[tile->lie[0]], lie[tile->lie[1]], tn__print_name(p, tile->turn->src[0]));
 }
 
 /* The accumulator of the element at hand: turns, then neighbours. */

@@ -118,10 +118,14 @@ static void keep_tile(tn__plan *p, const tn__tile *t) {
     keep(p, t->load[i]);
     keep(p, t->line[i]);
     keep(p, t->at[i]);
+    if (t->gate[i]) keep(p, t->gate[i]);
   }
   for (int i = 0; t && i < TN__DIGITS; i++)
     if (t->digit[i]) keep(p, t->digit[i]);
-  if (t) keep(p, t->steps);
+  if (!t) return;
+  keep(p, t->steps);
+  keep(p, t->turn);
+  keep(p, t->step);
 }
 
 static void lower_items(tn_ctx *c, tn__plan *p) {

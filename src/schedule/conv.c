@@ -1,11 +1,13 @@
-/* Which nodes are convolutions of images, for a library, and how their operands lie in memory.
+/* Which nodes are convolutions of images, for a library or for products by tiles, and how their operands lie in memory.
  *
  * Forward and for the filters' gradient it is a contraction over windows of images, for the images' gradient a fold of a contraction.  What
  * the windows or folds are made by does not matter: ranges are pushed through the movement ops, and how the images' axes are then
  * indexed says what each range is.  Only windows that overlap or reach over the border are of interest: others are no larger than their
  * images, and a matrix product does as well.
  *
- * A library takes all its operands as one run of memory each, and in the same order: planes (n, c, h, w) or channels last (n, h, w, c). */
+ * A library takes all its operands as one run of memory each, and in the same order: planes (n, c, h, w) or channels last (n, h, w, c).
+ * Without one, where devices multiply by tiles, a convolution is a kernel like others, a sum of products of what stands in memory; filters are
+ * then stored as the tiles load them, those that are given as they come by a copy. */
 #include "rewrite/rewrite.h"
 #include "schedule/fuse.h"
 #include <string.h>
@@ -14,7 +16,13 @@ enum { FREE, SUMMED, IMAGE_AXES = 4, LEAST_WORK = 512 };
 
 static const uint8_t planes[IMAGE_AXES] = {0, 1, 2, 3}, channels_last[IMAGE_AXES] = {0, 2, 3, 1};
 
-static const uint8_t *order_of(const tn__conv *v) { return v->channels_last ? channels_last : planes; }
+/* Filters for own kernels: f32 lies beside the same place in the next filter, halves beside the next step of the sum. */
+static const uint8_t filters[2][2][IMAGE_AXES] = {{{2, 3, 0, 1}, {1, 2, 3, 0}}, {{2, 3, 1, 0}, {0, 2, 3, 1}}};
+
+static const uint8_t *order_of(const tn__conv *v, int which) {
+  if (v->own && which == CONV_FILTER && v->kind != CONV_FILTER) return filters[v->kind == CONV_FORWARD][tn__size_of(v->dtype) < 4];
+  return v->channels_last ? channels_last : planes;
+}
 
 /* Tensor cores want the channels together; without them the libraries are faster in planes. */
 static bool prefers_last(int dtype) { return tn__size_of(dtype) < 4; }
@@ -368,9 +376,25 @@ static bool is_candidate(tn__fuse *f, tn_node *n, tn__conv *v) {
   return match_windows(f->c, n, 0, v) || match_windows(f->c, n, 1, v);
 }
 
+static bool library_convolves(const tn__fuse *f, int dtype) {
+  return !f->c->opt.no_library && f->dev->ops->has_conv && f->dev->ops->has_conv(f->dev, dtype);
+}
+
+enum { TILES_F32 = 80, TILES_HALF = 90, RUN = 8 }; /* generations that have tiles for them; halves are moved in runs of channels */
+
+/* Will products by tiles (lower/tile.c) do? */
+static bool tiles_convolve(const tn__fuse *f, const tn__conv *v) {
+  int64_t channels, count;
+  bool half = tn__size_of(v->dtype) < 4;
+  for (int d = 0; d < CONV_DIMS; d++)
+    if (!tn__is_const(v->size[d])) return false;
+  if (!half) return v->dtype == TN_F32 && f->dev->tiles >= TILES_F32;
+  return f->dev->tiles >= TILES_HALF && tn__const_int(v->size[CONV_C], &channels) && tn__const_int(v->size[CONV_K], &count) && channels % RUN == 0 &&
+         (count % RUN == 0 || v->kind == CONV_FORWARD);
+}
+
 void tn__conv_find(tn__fuse *f) {
-  const tn__device_ops *ops = f->dev->ops;
-  if (!ops->has_conv || f->c->opt.no_library || f->c->mode == TN_MODE_STRICT) return;
+  if (f->c->mode == TN_MODE_STRICT || (!f->dev->ops->has_conv && !f->dev->tiles)) return;
   for (uint32_t i = 0; i < f->order.n; i++) {
     tn_node *n = f->order.v[i];
     double work = 1;
@@ -378,8 +402,9 @@ void tn__conv_find(tn__fuse *f) {
     if (!tn__is_float(n->dtype) || !is_candidate(f, n, &v)) continue;
     for (int d = 0; d < CONV_DIMS; d++)
       if (d != CONV_H && d != CONV_W) work *= (double)tn__size_guess(v.size[d]);
-    v.channels_last = prefers_last(v.dtype) && (v.kind == CONV_DATA || v.operand[CONV_DATA].node->op != OP_PARAM);
-    if (work >= LEAST_WORK && ops->has_conv(f->dev, v.dtype)) f->info[i].conv = tn__arena_dup(f->a, &v, sizeof v);
+    v.own = !library_convolves(f, v.dtype);
+    v.channels_last = prefers_last(v.dtype) && (v.own || v.kind == CONV_DATA || v.operand[CONV_DATA].node->op != OP_PARAM);
+    if (work >= LEAST_WORK && (!v.own || tiles_convolve(f, &v))) f->info[i].conv = tn__arena_dup(f->a, &v, sizeof v);
   }
 }
 
@@ -390,7 +415,7 @@ tn_node *tn__conv_outputs(tn__fuse *f) {
   bool changed = false;
   for (uint32_t i = 0; i < f->sink->nsrc; i++) {
     const tn__conv *v = tn__info_of(f, src[i] = f->sink->src[i])->conv;
-    if (!v || !v->channels_last) continue;
+    if (!v || !v->channels_last || v->own) continue;
     src[i] = tn__node_make(f->c, &(tn__make){.op = OP_CONTIG, .src = &src[i], .nsrc = 1});
     changed = true;
   }
@@ -402,7 +427,7 @@ void tn__conv_strides(const tn__conv *v, const tn_node *n, double *stride) {
   double s = 1;
   for (uint32_t i = 0; i < n->rank; i++) stride[i] = 1;
   for (int p = IMAGE_AXES; p-- > 0;) {
-    int a = axis[order_of(v)[p]];
+    int a = axis[order_of(v, (int)v->kind)[p]];
     if (a < 0) continue;
     stride[a] = s;
     s *= (double)tn__size_guess(n->dim[a]);
@@ -422,13 +447,13 @@ static bool is_free(tn_node *y, const tn__info *in) {
 }
 
 /* y's axes in the order in which the operand's are wanted; NULL if it has others. */
-static uint8_t *find_order(tn__fuse *f, const tn__conv *v, const struct tn__conv_operand *o, tn_node *y, tn_node *const *r, tn_node *const *idx) {
+static uint8_t *find_order(tn__fuse *f, const tn__conv *v, int which, tn_node *y, tn_node *const *r, tn_node *const *idx) {
   uint8_t *axis = tn__arena_alloc(f->a, y->rank + 1u);
   uint32_t n = 0;
   for (uint32_t b = 0; b < y->rank; b++)
     if (idx[b]->op != OP_RANGE) axis[n++] = (uint8_t)b; /* of size 1, as is checked by the strides */
   for (int p = 0; p < IMAGE_AXES; p++) {
-    int a = o->axis[order_of(v)[p]];
+    int a = v->operand[which].axis[order_of(v, which)[p]];
     for (uint32_t b = 0; a >= 0 && b < y->rank; b++)
       if (r[a]->op == OP_RANGE && idx[b] == r[a]) axis[n++] = (uint8_t)b;
   }
@@ -447,7 +472,7 @@ static bool is_run(tn__fuse *f, const tn__conv *v, int which, tn_node *y, tn_nod
   in->axis = old;
   if (!tn__index_affine(c, flat, r, o->node->rank, coef, offset)) return false;
   for (int p = IMAGE_AXES; p-- > 0;) {
-    int at = order_of(v)[p], a = o->axis[at];
+    int at = order_of(v, which)[p], a = o->axis[at];
     tn_node *size = v->size[tn__conv_dims[which][at]];
     if (a >= 0 && r[a]->op == OP_RANGE && coef[a] != expect) return false;
     expect = tn__simplify_index(c, tn__mul(c, expect, size));
@@ -469,7 +494,7 @@ static bool can_hold(tn__fuse *f, const tn__conv *v, int which, tn_node *y, tn_n
   tn_node *offset;
   uint8_t *axis = NULL;
   const tn__info *in = tn__info_of(f, y);
-  if (is_free(y, in)) axis = find_order(f, v, &v->operand[which], y, r, idx);
+  if (is_free(y, in)) axis = find_order(f, v, which, y, r, idx);
   if (!is_run(f, v, which, y, r, idx, axis, &offset)) return false;
   *out = (stand){y, offset, axis, !axis || is_natural(y, in->stride, axis)};
   return true;
@@ -526,9 +551,81 @@ static bool place_all(tn__fuse *f, tn_node *n, tn__conv *v) {
   return true;
 }
 
+/* ---- by own kernels ---- */
+
+/* The contraction that an own convolution comes to */
+static tn_node *contraction_of(tn_node *n) {
+  while (n->op != OP_CONTRACT) n = n->src[0];
+  return n;
+}
+
+static void plan_own(tn__fuse *f, tn_node *n, const tn__conv *found) {
+  tn__conv *v = tn__arena_dup(f->a, found, sizeof *v);
+  tn_node *dot = contraction_of(n);
+  stand s;
+  for (int o = 0; o < 3; o++) {
+    if (o == (int)v->kind) continue;
+    tn_node *base = v->operand[o].node; /* stored as it comes, if nothing better is found */
+    if (find_stand(f, v, o, &s)) {
+      take_stand(f, v, o, &s);
+      base = s.base;
+    }
+    tn__info_of(f, base)->must = true;
+  }
+  tn__info_of(f, n)->tiled = true;
+  for (tn_node *y = n; y != dot; y = y->src[0]) tn__info_of(f, y->src[0])->conv = NULL; /* parts of this one */
+  if (dot != n) tn__info_of(f, dot)->inline_dot = true;
+}
+
+/* A copy of x, which may then be stored in any order; with its axes turned round inside if `turned`, so that it is not the one that others get. */
+static tn_node *copied(tn_ctx *c, tn_node *x, bool turned) {
+  int64_t back[TN_MAX_RANK];
+  for (uint32_t i = 0; i < x->rank; i++) back[i] = x->rank - 1 - i;
+  if (turned) x = tn__permute(c, x, back);
+  x = tn__node_make(c, &(tn__make){.op = OP_CONTIG, .src = &x, .nsrc = 1});
+  return turned ? tn__permute(c, x, back) : x;
+}
+
+/* Source `from` of a contraction with the operand `o` of its convolution copied, which stands there or, images, below windows. */
+static tn_node *with_copy(tn__fuse *f, const tn__conv *v, int o, tn_node *source, tn_node *now) {
+  tn_node *x = v->operand[o].node, *fresh;
+  stand s;
+  if (find_stand(f, v, o, &s)) return now;
+  if (x == source) return copied(f->c, now, v->kind == CONV_DATA);
+  fresh = copied(f->c, x, false);
+  return tn__substitute(f->c, now, &x, &fresh, 1);
+}
+
+/* What own convolutions read, where it cannot be stored in the order that they want, is copied. */
+tn_node *tn__conv_operands(tn__fuse *f) {
+  tn_node **now = tn__arena_alloc(f->a, (f->order.n + 1) * sizeof *now);
+  const tn__conv **of = tn__arena_zalloc(f->a, (f->order.n + 1) * sizeof *of);
+  for (uint32_t i = 0; i < f->order.n; i++)
+    if (f->info[i].conv && f->info[i].conv->own) of[tn__info_of(f, contraction_of(f->order.v[i])) - f->info] = f->info[i].conv;
+  for (uint32_t i = 0; i < f->order.n; i++) {
+    tn_node *n = f->order.v[i], **src = tn__arena_alloc(f->a, (n->nsrc + 1) * sizeof *src);
+    bool changed = false;
+    for (uint32_t k = 0; k < n->nsrc; k++) {
+      const tn__info *in = tn__info_of(f, n->src[k]);
+      src[k] = in ? now[in - f->info] : n->src[k];
+      for (int o = 0; o < 3 && of[i]; o++) {
+        bool images = o == CONV_DATA && n->src[k] != of[i]->operand[of[i]->kind == CONV_FORWARD ? CONV_FILTER : CONV_FORWARD].node;
+        if (o != (int)of[i]->kind && (images || of[i]->operand[o].node == n->src[k])) src[k] = with_copy(f, of[i], o, n->src[k], src[k]);
+      }
+      changed |= src[k] != n->src[k];
+    }
+    now[i] = changed ? tn__node_with(f->c, n, src) : n;
+  }
+  return now[f->order.n - 1];
+}
+
 const tn__conv *tn__conv_plan(tn__fuse *f, tn_node *n) {
   const tn__conv *found = tn__info_of(f, n)->conv;
   if (!found) return NULL;
+  if (found->own) {
+    plan_own(f, n, found);
+    return NULL;
+  }
   tn__conv *v = tn__arena_dup(f->a, found, sizeof *v);
   for (int i = 0; i < 2; i++, v->channels_last = !v->channels_last)
     if (place_all(f, n, v)) return v;

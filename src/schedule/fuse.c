@@ -134,6 +134,7 @@ static void inline_gather(tn__fuse *f, tn_node *n, tn__demand *d) {
 void tn__demand_inline(tn__fuse *f, tn_node *n, tn__info *in, tn__demand *d) {
   tn_node *idx[TN_MAX_RANK + 1], *gate = d->gate;
   f->seeds.v[d->k].size++;
+  f->seeds.v[d->k].tiled |= in->tiled;
   switch (n->op) {
   case OP_SUM: case OP_PROD: case OP_RMAX: case OP_RMIN: inline_reduce(f, n, in, d); return;
   case OP_FOLD: inline_fold(f, n, in, d); return;
@@ -260,7 +261,7 @@ static bool depends(tn__fuse *f, int of, uint32_t above) {
 static int find_host(tn__fuse *f, tn_node *n, tn__info *in) {
   for (uint32_t i = in->want.n; i-- > 0;) {
     const tn__demand *d = &in->want.v[i];
-    if (f->seeds.v[d->k].alone || f->seeds.v[d->k].size > TN__MAX_KERNEL || f->seeds.v[d->k].roots.n >= TN__MAX_STORES || !covers(f, n, d)) continue;
+    if (f->seeds.v[d->k].alone || (in->tiled && f->seeds.v[d->k].tiled) || f->seeds.v[d->k].size > TN__MAX_KERNEL || f->seeds.v[d->k].roots.n >= TN__MAX_STORES || !covers(f, n, d)) continue;
     f->searches++; /* for its other users: they must not have to run before d's kernel */
     for (uint32_t j = 0; j < in->want.n; j++)
       if (in->want.v[j].k != d->k) aim(f, in->want.v[j].k);
@@ -354,7 +355,7 @@ static void note_readers(tn__fuse *f, const tn__info *in) {
 
 /* On group devices: a product wanted inside the loops of a reduction would be computed by the few threads that those keep busy. */
 static bool under_loops(const tn__fuse *f, const tn_node *n, const tn__info *in) {
-  if (!f->dev->group || n->op != OP_CONTRACT || in->inline_dot || f->c->mode == TN_MODE_STRICT) return false;
+  if (!f->dev->group || (n->op != OP_CONTRACT && !in->tiled) || in->inline_dot || f->c->mode == TN_MODE_STRICT) return false;
   for (uint32_t i = 0; i < in->want.n; i++)
     if (in->want.v[i].env != f->seeds.v[in->want.v[i].k].env) return true;
   return false;
@@ -424,7 +425,7 @@ static bool must_store(tn__fuse *f, tn_node *n, tn__info *in) {
     for (uint32_t j = 0; j < i; j++) first = first && in->want.v[j].k != d->k;
     kernels += first;
     if (f->seeds.v[d->k].size > TN__MAX_KERNEL) return true;
-    if (reduction && !fits(f, n, d)) all_fit = false;
+    if (reduction && (!fits(f, n, d) || (in->tiled && f->seeds.v[d->k].tiled))) all_fit = false;
   }
   if (reduction && kernels == 1 && under_loops(f, n, in)) return true;
   if (reduction) return !all_fit || kernels > 1;
@@ -436,7 +437,7 @@ static void choose_library(tn__fuse *f, tn_node *n, tn__info *in) {
   for (uint32_t i = 1; dot && i < in->want.n; i++) in->inline_dot &= in->want.v[i].k == in->want.v[0].k;
   bool loops = dot && (in->inline_dot || tn__fuse_attention(f, n));
   in->conv = wanted && !loops ? tn__conv_plan(f, n) : NULL;
-  if (dot && !loops && !in->conv) in->gemm = tn__gemm_plan(f, n);
+  if (dot && !loops && !in->conv && !in->tiled) in->gemm = tn__gemm_plan(f, n);
 }
 
 static void decide(tn__fuse *f, tn_node *n) {

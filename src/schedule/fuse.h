@@ -35,6 +35,7 @@ typedef struct tn__info {
   int host;          /* index in want of the demand whose kernel stores it, too or as its root; -1 for a long join */
   bool must;         /* somebody needs it in memory */
   bool inline_dot;   /* a contraction to be written as loops */
+  bool tiled;        /* a convolution to be written as loops that become a product by tiles: alone in its kernel */
   const tn__gemm *gemm;
   const tn__conv *conv; /* until it has been decided: it may become one */
   tn__vec(tn__piece) piece; /* of a long join, in several kernels; `kernel` is the first of them */
@@ -46,6 +47,7 @@ typedef struct tn__info {
 
 typedef struct tn__seed { /* a kernel in the making */
   tn__nodes roots;          /* nodes it stores */
+  bool tiled;               /* it has one already */
   bool alone;               /* it has stores, or a library call, of a kind that no other store can stand beside */
   int first;                /* of the kernels that store its root: it, or the first where there are several */
   uint32_t piece;           /* which then store its pieces from this one on, those of this kernel */
@@ -106,6 +108,7 @@ tn_node *tn__layout_contract(tn__fuse *f);
 
 /* conv.c: convolutions for the library. */
 void tn__conv_find(tn__fuse *f);                         /* candidates, by the graph alone */
+tn_node *tn__conv_operands(tn__fuse *f);                 /* the sink, with copies of what own convolutions cannot read as it stands */
 tn_node *tn__conv_outputs(tn__fuse *f);                  /* the sink, with outputs that they cannot write themselves as copies */
 const tn__conv *tn__conv_plan(tn__fuse *f, tn_node *n);  /* as tn__gemm_plan, of a candidate */
 void tn__conv_strides(const tn__conv *v, const tn_node *n, double *stride); /* the natural layout of its result */

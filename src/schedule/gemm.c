@@ -2,7 +2,12 @@
 #include "rewrite/rewrite.h"
 #include "schedule/fuse.h"
 
-enum { OWN_WORK = 1 << 26 }; /* up to here own kernels, fused with what comes after, beat two launches of a GPU's library */
+enum {
+  OWN_WORK = 1 << 26, /* up to here own kernels, fused with what comes after, beat two launches of a GPU's library; */
+  OWN_DEPTH = 256,    /* up to here they do by not writing and reading the product once more */
+  RAGGED_CELLS = 2048, RAGGED_STEPS = 32, WASTE = 4, /* as in lower/tile.c */
+  ROWS = 64, COLUMNS = 256                           /* ... and its smallest form that may reach over the edge */
+};
 
 /* A group of axes read as one: its size and its stride in the base's memory. */
 typedef struct axis {
@@ -139,11 +144,27 @@ static bool is_row_major(const tn_node *n, const tn__info *in) {
   return true;
 }
 
-/* The smallest form of lower/tile.c; rows or columns, whichever come to lie along memory. */
-static bool tiles_divide(const tn__gemm *g) {
+static double covered(int64_t size, int64_t by) { return (double)((size + by - 1) / by * by); }
+
+/* May tiles reach over the edge of m x n? */
+static bool is_broad(int64_t m, int64_t n) {
+  double cells = (double)m * (double)n;
+  return cells >= RAGGED_CELLS && (covered(m, ROWS) * covered(n, COLUMNS) <= WASTE * cells || covered(m, COLUMNS) * covered(n, ROWS) <= WASTE * cells);
+}
+
+/* Do tiles do it?  The smallest form of lower/tile.c divides rows or columns, whichever come to lie along memory, or larger ones may reach over
+ * the edge, as f32 may, which needs no runs in memory. */
+static bool tiles_fit(const tn__gemm *g) {
   int64_t m, n, k;
   if (!tn__const_int(g->m, &m) || !tn__const_int(g->n, &n) || !tn__const_int(g->k, &k)) return false;
+  if (g->dtype == TN_F32 && k >= RAGGED_STEPS && is_broad(m, n)) return true;
   return k % 16 == 0 && ((m % 16 == 0 && n % 32 == 0) || (m % 32 == 0 && n % 16 == 0));
+}
+
+/* An operand of an own kernel that may lie as it likes: what is below all movement stands in memory. */
+static void operand_anyhow(tn__fuse *f, tn_node *x) {
+  while (tn__ops[x->op].group == G_MOVE && x->op != OP_FOLD && !tn__info_of(f, x)->must) x = x->src[0];
+  tn__info_of(f, x)->must = true;
 }
 
 const tn__gemm *tn__gemm_plan(tn__fuse *f, tn_node *n) {
@@ -157,9 +178,15 @@ const tn__gemm *tn__gemm_plan(tn__fuse *f, tn_node *n) {
                 .k = product(f->c, a->dim + nb + nm, a->rank - nb - nm)};
   double work = (double)tn__size_guess(g.m) * (double)tn__size_guess(g.n) * (double)tn__size_guess(g.k);
   if (work < 512) return NULL;
-  bool own = f->dev->tiles && n->dtype == TN_F32 && tn__is_const(g.m) && tn__is_const(g.n) && tn__is_const(g.k) && work * (double)tn__size_guess(g.batch) <= OWN_WORK;
-  own |= !tn__library_multiplies(f, n->dtype);
-  if (own && !tiles_divide(&g)) return NULL;
+  bool known = f->dev->tiles && n->dtype == TN_F32 && tn__is_const(g.m) && tn__is_const(g.n) && tn__is_const(g.k);
+  bool little = work * (double)tn__size_guess(g.batch) <= OWN_WORK, shallow = tn__size_guess(g.k) <= OWN_DEPTH && tn__info_of(f, n)->out < 0;
+  bool own = !tn__library_multiplies(f, n->dtype) || (known && (little || (shallow && tiles_fit(&g))));
+  if (own && !tiles_fit(&g)) return NULL;
+  if (own && !little && n->dtype == TN_F32) { /* no copy only to have runs */
+    operand_anyhow(f, a);
+    operand_anyhow(f, b);
+    return NULL;
+  }
   operand(f, a, nb, nm, &g.a);
   operand(f, b, nb, nn, &g.b);
   tn__info_of(f, g.a.base)->must = true;

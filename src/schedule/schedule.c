@@ -57,6 +57,7 @@ tn__schedule *tn__schedule_make(tn_ctx *c, tn__arena *a, tn_node *sink, tn__devi
   f.s = tn__arena_zalloc(a, sizeof *f.s);
   survey(&f);
   change(&f, tn__layout_contract(&f));
+  change(&f, tn__conv_operands(&f));
   change(&f, tn__conv_outputs(&f));
   tn__map_init(&f.places, a);
   add_inputs(&f);

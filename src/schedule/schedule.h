@@ -34,11 +34,12 @@ typedef struct tn__gemm {
   tn__after after;
 } tn__gemm;
 
-/* A convolution (device.h) by the library.  Sizes are index expressions. */
+/* A convolution (device.h), by the library as a rule.  Sizes are index expressions. */
 typedef struct tn__conv {
   tn__conv_kind kind;
   int dtype;
   bool channels_last;
+  bool own; /* by a kernel of products by tiles, not by the library */
   tn_node *size[CONV_DIMS];
   int64_t stride[2], pad[2], dilation[2];
   struct tn__conv_operand {

@@ -1,4 +1,5 @@
-/* Products by tiles: every form's digits number each element of a tile once, and what a form means is the product. */
+/* Products by tiles: every form's digits number each element of a tile once, and what a form means is the product, also where tiles reach
+ * over the edge.  Convolutions, their images' and their filters' gradient are such products, with operands gathered. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,69 +26,160 @@ static tn_tensor *operand(tn_ctx *c, const row *r, bool across, int64_t rows, in
   return across ? tn_transpose(t, 1, 2) : t;
 }
 
-/* The product on a device, as f32; whether a kernel by tiles made it. */
-static float *multiply(const char *device, const row *r, bool *tiled) {
-  float *out = NULL;
+static tn_ctx *open_on(const char *device) {
   tn_ctx *c = tn_ctx_open(&(tn_options){.device = device, .quiet = 1, .no_library = 1});
   assert_non_null(c);
+  return c;
+}
+
+/* y as f32; which form made it, "" if none. */
+static float *read_all(tn_tensor *y, char *form, size_t size, size_t *count) {
+  char *text, *at;
+  size_t n;
+  FILE *f = open_memstream(&text, &n);
+  if (tn_explain(&y, 1, f)) fail_msg("%s", tn_last_error(tn_ctx_of(y))->text);
+  fclose(f);
+  at = strstr(text, " tile(");
+  snprintf(form, size, "%.*s", at ? (int)strcspn(at + 6, ",") : 0, at ? at + 6 : "");
+  free(text);
+  tn_tensor *wide = tn_cast(y, TN_F32);
+  float *out = malloc(tn_nbytes(wide));
+  assert_int_equal(tn_read(wide, out, tn_nbytes(wide)), TN_OK);
+  *count = (size_t)tn_numel(wide);
+  return out;
+}
+
+static float *multiply(const char *device, const row *r, char *form, size_t size, size_t *count) {
+  float *out = NULL;
+  tn_ctx *c = open_on(device);
   tn_scope(c) {
     tn_tensor *a = operand(c, r, r->across[0], r->m, r->k), *b = operand(c, r, r->across[1], r->k, r->n), *y = tn_matmul(a, b);
     if (r->epilogue) y = tn_relu(tn_add(y, tn_uniform(c, r->dtype, DIMS(r->n), -1, 1)));
-    char *text;
-    size_t n;
-    FILE *f = open_memstream(&text, &n);
-    assert_int_equal(tn_explain(&y, 1, f), TN_OK);
-    fclose(f);
-    *tiled = strstr(text, " tile(") != NULL;
-    free(text);
-    tn_tensor *wide = tn_cast(y, TN_F32);
-    out = malloc(tn_nbytes(wide));
-    assert_int_equal(tn_read(wide, out, tn_nbytes(wide)), TN_OK);
+    out = read_all(y, form, size, count);
   }
   tn_ctx_close(c);
   return out;
 }
 
-static void check(const row *r, const char *device, bool want) {
-  bool tiled, other;
-  float *x = multiply(device, r, &tiled), *y = multiply("cpu", r, &other);
+static void compare(const char *what, float *x, float *y, size_t n, tn_dtype dtype) {
   double error = 0, size = 0;
-  for (int64_t i = 0; i < r->batch * r->m * r->n; i++) {
+  for (size_t i = 0; i < n; i++) {
     error += ((double)x[i] - (double)y[i]) * ((double)x[i] - (double)y[i]);
     size += (double)y[i] * (double)y[i];
   }
   free(x);
   free(y);
-  assert_int_equal(tiled, want);
-  assert_false(other);
   assert_true(size > 0);
-  if (!(sqrt(error / size) < (r->dtype == TN_F32 ? 1e-6 : 1e-2))) fail_msg("%s: relative error %g", device, sqrt(error / size));
+  if (!(sqrt(error / size) < (dtype == TN_F32 ? 1e-6 : 1e-2))) fail_msg("%s: relative error %g", what, sqrt(error / size));
+}
+
+static void check(const row *r, const char *device, const char *want) {
+  char form[32], other[32];
+  size_t n, m;
+  float *x = multiply(device, r, form, sizeof form, &n), *y = multiply("cpu", r, other, sizeof other, &m);
+  if (want) assert_string_equal(form, want);
+  assert_string_equal(other, "");
+  assert_true(n == m);
+  compare(device, x, y, n, r->dtype);
+}
+
+/* The device to be tried, and whether its kernels are made of tiles. */
+static const char *tried(bool *tiles) {
+  const char *device = getenv("TENET_DEVICE");
+  *tiles = !device || !strncmp(device, "cuda", 4);
+  return device ? device : "ref:sm_90";
 }
 
 static void products(void **s) {
   (void)s;
-  static const row rows[] = {
-      {TN_BF16, {false, false}, 1, 128, 256, 64, false}, {TN_BF16, {true, true}, 1, 128, 256, 64, true},
-      {TN_F16, {false, true}, 2, 128, 256, 64, true},    {TN_F32, {false, false}, 1, 128, 256, 16, true},
-      {TN_F32, {true, true}, 1, 128, 512, 16, false},   {TN_F32, {false, true}, 1, 16, 32, 16, true},
-      {TN_F32, {true, false}, 3, 32, 96, 144, true},     {TN_F32, {false, false}, 1, 16, 64, 784, true},
-      {TN_F32, {true, true}, 2, 48, 32, 592, false},    {TN_F32, {false, true}, 1, 32, 48, 784, true},
-      {TN_F32, {true, false}, 1, 64, 16, 16, false},    {TN_F32, {false, false}, 2, 32, 16, 576, true},
-      {TN_F32, {true, true}, 1, 32, 784, 64, false},
+  static const struct {
+    row row;
+    const char *form;
+  } rows[] = {
+      {{TN_BF16, {false, false}, 1, 128, 256, 64, false}, "wgmma_bf16"}, {{TN_BF16, {true, true}, 1, 128, 256, 64, true}, "wgmma_bf16"},
+      {{TN_F16, {false, true}, 2, 128, 256, 64, true}, "wgmma_f16"},     {{TN_F32, {false, false}, 1, 128, 256, 16, true}, "fma_f32"},
+      {{TN_F32, {true, true}, 1, 128, 512, 16, false}, "fma_f32"},       {{TN_F32, {false, true}, 1, 16, 32, 16, true}, "small_f32"},
+      {{TN_F32, {true, false}, 3, 32, 96, 144, true}, "small_f32"},      {{TN_BF16, {false, false}, 1, 64, 256, 64, true}, "wide_bf16"},
+      {{TN_F32, {false, false}, 1, 16, 64, 784, true}, "small_f32"},     {{TN_F32, {true, true}, 2, 48, 32, 592, false}, "small_f32"},
+      {{TN_F32, {false, true}, 1, 32, 48, 784, true}, "small_tall_f32"}, {{TN_F32, {true, false}, 1, 64, 16, 16, false}, "small_tall_f32"},
+      {{TN_F32, {false, false}, 2, 32, 16, 576, true}, "small_tall_f32"}, {{TN_F32, {true, true}, 1, 32, 784, 64, false}, "small_tall_f32"},
+      {{TN_F16, {true, true}, 1, 256, 64, 64, true}, "tall_f16"},        {{TN_F16, {false, true}, 1, 64, 512, 64, true}, "wide_f16"},
+      /* over the edge */
+      {{TN_BF16, {false, false}, 1, 128, 248, 64, true}, "wgmma_bf16"},  {{TN_BF16, {false, true}, 1, 264, 72, 72, true}, "tall_bf16"},
+      {{TN_F32, {false, false}, 1, 127, 261, 35, true}, "fma_f32"},      {{TN_F32, {true, true}, 2, 60, 250, 75, true}, "wide_f32"},
   };
-  const char *device = device_or("ref:sm_90");
-  bool hopper = !strncmp(device, "cuda", 4) || !strcmp(device, "ref:sm_90"), ampere = !strcmp(device, "ref:sm_80"); /* whose forms are of f32 */
-  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) check(&rows[i], device, hopper || (ampere && rows[i].dtype == TN_F32));
+  bool tiles;
+  const char *device = tried(&tiles);
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) check(&rows[i].row, device, tiles ? rows[i].form : NULL);
 }
 
-/* Sizes that no tile divides, and elements that do not lie in runs, go the ordinary way. */
+/* Halves that do not lie in runs, and little work that no tile divides, go the ordinary way. */
 static void others(void **s) {
   (void)s;
-  static const row rows[] = {{TN_BF16, {false, false}, 1, 128, 248, 64, false}, {TN_F32, {false, false}, 1, 127, 256, 16, false}};
-  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) check(&rows[i], "ref:sm_90", false);
+  static const row rows[] = {{TN_BF16, {false, false}, 1, 128, 250, 63, false}, {TN_F32, {false, false}, 1, 127, 256, 16, false}};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) check(&rows[i], "ref:sm_90", "");
+}
+
+/* ---- convolutions ---- */
+
+typedef struct geometry {
+  tn_dtype dtype;
+  bool last; /* channels last in memory */
+  int64_t n, c, side, k, window, stride, pad, dilation;
+} geometry;
+
+enum { FORWARD, IMAGES, FILTERS, KINDS };
+
+static float *convolve(const char *device, const geometry *g, int kind, char *form, size_t size, size_t *count) {
+  float *out = NULL;
+  tn_ctx *c = open_on(device);
+  tn_scope(c) {
+    tn_dim sides[4];
+    tn_tensor *x = g->last ? tn_permute(tn_uniform(c, g->dtype, DIMS(g->n, g->side, g->side, g->c), -1, 1), (int[]){0, 3, 1, 2}, 4)
+                           : tn_uniform(c, g->dtype, DIMS(g->n, g->c, g->side, g->side), -1, 1);
+    tn_tensor *in[2] = {x, tn_uniform(c, g->dtype, DIMS(g->k, g->c, g->window, g->window), -1, 1)}, *b = tn_uniform(c, g->dtype, DIMS(g->k), -1, 1), *grad[2];
+    assert_int_equal(tn_realize((tn_tensor *[]){in[0], in[1], b}, 3), TN_OK);
+    tn_tensor *y = tn_conv2d(in[0], in[1], b, &(tn_conv2d_options){.stride = {g->stride, g->stride}, .padding = {g->pad, g->pad}, .dilation = {g->dilation, g->dilation}});
+    assert_int_equal(tn_shape(y, sides), TN_OK);
+    tn_tensor *dy = tn_uniform(c, g->dtype, sides, 4, -1, 1);
+    assert_int_equal(tn_realize(&dy, 1), TN_OK);
+    if (kind != FORWARD) tn_vjp(y, dy, 2, in, grad);
+    y = kind != FORWARD ? grad[kind - IMAGES] : tn_relu(y);
+    out = read_all(g->last && kind != FILTERS ? tn_permute(y, (int[]){0, 2, 3, 1}, 4) : y, form, size, count);
+  }
+  tn_ctx_close(c);
+  return out;
+}
+
+static void convolutions(void **s) {
+  (void)s;
+  static const struct {
+    geometry g;
+    const char *form[KINDS];
+  } rows[] = {
+      {{TN_F32, false, 2, 16, 12, 32, 3, 1, 1, 1}, {"wide_f32", "wide_f32", "wide_f32"}},
+      {{TN_F32, false, 3, 8, 13, 37, 3, 2, 0, 2}, {"wide_f32", "wide_f32", "wide_f32"}}, /* gradients of strides jump */
+      {{TN_F32, false, 2, 3, 24, 40, 7, 2, 3, 1}, {"wide_f32", "wide_f32", "wide_f32"}},
+      {{TN_F32, true, 2, 16, 12, 32, 3, 1, 1, 1}, {"wide_f32", "wide_f32", "wide_f32"}},
+      {{TN_BF16, true, 2, 16, 12, 64, 3, 1, 1, 1}, {"tall_bf16", "tall_bf16", "wide_bf16"}},
+      {{TN_BF16, false, 2, 16, 15, 72, 3, 2, 1, 1}, {NULL, NULL, NULL}},
+      {{TN_F16, true, 2, 16, 13, 72, 3, 1, 2, 2}, {NULL, NULL, NULL}},
+  };
+  bool tiles;
+  const char *device = tried(&tiles);
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    for (int kind = 0; kind < KINDS; kind++) {
+      char form[32], other[32], what[160];
+      size_t n, m;
+      float *x = convolve(device, &rows[i].g, kind, form, sizeof form, &n), *y = convolve("cpu", &rows[i].g, kind, other, sizeof other, &m);
+      snprintf(what, sizeof what, "geometry %zu, kind %d by %s on %s", i, kind, form, device);
+      if (tiles && (rows[i].form[kind] ? strcmp(form, rows[i].form[kind]) != 0 : !*form)) fail_msg("%s", what);
+      assert_true(n == m);
+      compare(what, x, y, n, rows[i].g.dtype);
+    }
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(products), cmocka_unit_test(others)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(products), cmocka_unit_test(others), cmocka_unit_test(convolutions)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
