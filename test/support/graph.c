@@ -612,9 +612,10 @@ static bool same_bits(const tn_node *n, uint64_t a, uint64_t b) {
 }
 
 static double ulp(int dtype, double x) {
-  int e;
+  int e, least = dtype == TN_F64 ? -1074 : -133; /* of bf16 */
   frexp(x, &e);
-  return ldexp(1, e - tn__dtypes[dtype].mant);
+  e -= tn__dtypes[dtype].mant;
+  return ldexp(1, e < least ? least : e);
 }
 
 /* sum|terms| of a sum or contraction, and how many there are */
