@@ -33,6 +33,10 @@
 #define TN_LOWER_KERNEL_H
 #include "ir/ctx.h"
 
+/* ---- scratch memory ---- */
+
+enum { TN__OWN_SHARED = -1 }; /* the n of a LOCAL {number, n} in shared memory of whose elements each is one thread's: no barriers */
+
 /* ---- matrix products by tiles (tile.c) ---- */
 
 enum { TN__DIGIT_THREAD, TN__DIGIT_TURN, TN__DIGIT_NEIGHBOUR, TN__DIGITS = 10 };

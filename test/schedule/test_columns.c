@@ -51,10 +51,10 @@ static int update(const operands *o, tn_tensor **out) {
   out[1] = tn_sub(o->g, tn_mul_scalar(out[1], 0.1));
   return 3;
 }
-/* A bias of logits: soft targets dy */
+/* A bias of logits; targets are not negative, so that nothing cancels in the loss */
 static int cross_entropy_bias(const operands *o, tn_tensor **out) {
   tn_ctx *c = o->c;
-  tn_tensor *wrt[2] = {o->x, o->b}, *loss = tn_neg(tn_sum(tn_mul(tn_log_softmax(tn_add(o->x, o->b), -1), o->dy), NULL, 0, false));
+  tn_tensor *wrt[2] = {o->x, o->b}, *loss = tn_neg(tn_sum(tn_mul(tn_log_softmax(tn_add(o->x, o->b), -1), tn_square(o->dy)), NULL, 0, false));
   OK(tn_grad(loss, 2, wrt, out));
   out[2] = loss;
   return 3;
@@ -151,6 +151,7 @@ static void drop(results *r) {
   for (int i = 0; i < r->n; i++) free(r->v[i]);
 }
 
+/* What it is compared with adds up one after the other, as many as 670000 terms. */
 static int compare(const scene *s, tn_dtype dtype, int64_t rows, int64_t columns, bool symbolic, const results *x, const results *y) {
   int bad = 0;
   assert_int_equal(x->n, y->n);
@@ -162,7 +163,7 @@ static int compare(const scene *s, tn_dtype dtype, int64_t rows, int64_t columns
       if (!(d <= apart)) apart = d;
       most = fmax(most, fabs((double)y->v[i][k]));
     }
-    if (apart <= (dtype == TN_F32 ? 3e-5 : 1.2e-2) * (most + 1)) continue;
+    if (apart <= (dtype == TN_F32 ? 1e-4 : 1.2e-2) * (most + 1)) continue;
     fprintf(stderr, "%s, %s, %lld x %lld%s: result %d is %g off, of %g\n", s->name, dtype == TN_F32 ? "f32" : "bf16", (long long)rows, (long long)columns, symbolic ? ", symbolic" : "", i, apart, most);
     bad++;
   }
