@@ -96,6 +96,7 @@ struct tn__device {
   int group;       /* threads of a work group, the most a kernel may use; 0: no groups, lanes are vector loops */
   int units;       /* processors that run groups side by side; 0 without groups */
   int tiles;       /* products by tiles (lower/tile.c): forms that need at most this generation, as in sm_90; 0: none */
+  bool copies;     /* what threads ask for is copied to where they share memory while they go on */
   size_t shared;   /* bytes that the threads of a group may share; 0 without groups */
   const struct tn__dialect *dialect; /* the language of its kernels (render.h); NULL: C */
   void *self;      /* the backend's own state */

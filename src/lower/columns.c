@@ -18,6 +18,8 @@ enum {
 
 static bool is_beside(const tn_node *range) { return range->ints[0] == AX_REDUCE && range->ints[1] >= TN__R_BESIDE && range->ints[1] < TN__R_BESIDE + TN__MAX_RANGES; }
 
+bool tn__is_turn(const tn_node *range) { return range->ints[0] == AX_LOOP && range->ints[1] >= TN__R_BESIDE && range->ints[1] < TN__R_BESIDE + TN__MAX_RANGES; }
+
 /* The rows' own range that x stands for, NULL: none does. */
 static tn_node *partner(const tn__ranges *r, const tn_node *x) {
   for (uint32_t i = 0; i < r->n; i++)
@@ -54,8 +56,13 @@ int tn__row_threads(const tn__device *dev, double columns) {
   return n;
 }
 
+int64_t tn__groups_of_unit(const tn__device *dev, double columns) {
+  int64_t n = UNIT_THREADS / tn__row_threads(dev, columns);
+  return n > 1 ? n : 1;
+}
+
 int64_t tn__row_groups(const tn__device *dev, double rows, double columns) {
-  int64_t per_unit = UNIT_THREADS / tn__row_threads(dev, columns), n = dev->units * (per_unit > 1 ? per_unit : 1);
+  int64_t n = dev->units * tn__groups_of_unit(dev, columns);
   return (double)n * MIN_ROWS > rows ? (int64_t)(rows / MIN_ROWS) + 1 : n;
 }
 

@@ -275,10 +275,10 @@ typedef struct slots { /* how a scratch row is walked: element = turn * (group *
   int64_t turns, pack;
 } slots;
 
-/* Does this access to scratch give each thread elements of its own?  And the parts of its index. */
-static bool own_elements(const job *j, const tn_node *x, int group, slots *s, tn_node **turn, tn_node **lane, tn_node **by) {
+/* Does an access to scratch at `index`, over the ranges of `set`, give each thread elements of its own?  And the parts of the index, which may be
+ * further by *offset. */
+static bool own_elements(const job *j, tn_node *index, uint64_t set, int group, slots *s, tn_node **turn, tn_node **lane, tn_node **by, int64_t *offset) {
   const tn__ranges *r = &j->s.r;
-  uint64_t set = tn__free_of(r, x->src[1]);
   *turn = *lane = *by = NULL;
   *s = (slots){.turns = 1, .pack = 1};
   for (uint32_t k = 0; k < r->n; k++) {
@@ -293,7 +293,7 @@ static bool own_elements(const job *j, const tn_node *x, int group, slots *s, tn
   tn_node *part[3] = {*turn, *lane, *by}, *sum = tn__int(j->c, 0);
   for (int i = 0; i < 3; i++)
     if (part[i]) sum = tn__add(j->c, sum, tn__mul(j->c, part[i], tn__int(j->c, want[i])));
-  return tn__simplify_index(j->c, tn__sub(j->c, sum, x->src[1])) == tn__int(j->c, 0);
+  return tn__const_int(tn__simplify_index(j->c, tn__sub(j->c, index, sum)), offset);
 }
 
 /* The body with `local` replaced, and the accesses to it indexed by `index` (access -> its new index). */
@@ -323,8 +323,9 @@ static void give_to_threads(job *j, tn_node *local, int group) {
   for (uint32_t i = 0; i < j->s.r.order.n; i++) {
     tn_node *x = j->s.r.order.v[i], *turn, *lane, *by;
     slots s;
+    int64_t offset;
     if (!tn__is_access(x) || tn__buffer_of(x) != local) continue;
-    if (!own_elements(j, x, group, &s, &turn, &lane, &by)) return;
+    if (!own_elements(j, x->src[1], tn__free_of(&j->s.r, x->src[1]), group, &s, &turn, &lane, &by, &offset) || offset) return;
     if (first.turns && (first.turns != s.turns || first.pack != s.pack)) return;
     first = s;
     tn_node *slot = turn ? tn__mul(c, turn, tn__int(c, s.pack)) : tn__int(c, 0);
@@ -337,11 +338,40 @@ static void give_to_threads(job *j, tn_node *local, int group) {
   renumber(j, local, fresh, &index);
 }
 
+/* Rows sent for are the threads' by elements if that is how all accesses walk; else they are like other shared memory. */
+static void check_own(job *j, tn_node *local, int group) {
+  tn_node *zero = tn__int(j->c, 0);
+  slots first = {0};
+  tn__map none;
+  bool own = true;
+  for (uint32_t i = 0; i < j->s.r.order.n && own; i++) {
+    tn_node *x = j->s.r.order.v[i], *index = x->nsrc > 1 ? x->src[1] : NULL, *turn, *lane, *by;
+    slots s;
+    int64_t offset;
+    if (!tn__is_access(x) || tn__buffer_of(x) != local) continue;
+    uint64_t set = tn__free_of(&j->s.r, index);
+    for (uint32_t k = 0; k < j->s.r.n; k++) { /* which of the two rows */
+      if (!tn__is_turn(j->s.r.range[k])) continue;
+      index = tn__simplify_index(j->c, tn__substitute(j->c, index, &j->s.r.range[k], &zero, 1));
+      set &= ~tn__free_of(&j->s.r, j->s.r.range[k]); /* its end may depend on the block's */
+    }
+    own = own_elements(j, index, set, group, &s, &turn, &lane, &by, &offset) && (!first.turns || (first.turns == s.turns && first.pack == s.pack));
+    first = s;
+  }
+  if (own) return;
+  tn__map_init(&none, j->a);
+  tn_node *fresh = tn__node_make(j->c, &(tn__make){.op = OP_LOCAL, .dtype = local->dtype, .src = local->src, .nsrc = local->nsrc, .ints = (int64_t[]){local->ints[0], 0}, .nint = 2, .device = -1});
+  renumber(j, local, fresh, &none);
+}
+
 static void rows_in_registers(job *j, int group) {
   tn__nodes all = {0};
   tn__topo(j->a, &j->body, 1, &all);
-  for (uint32_t i = 0; i < all.n; i++)
-    if (all.v[i]->op == OP_LOCAL) give_to_threads(j, all.v[i], group);
+  for (uint32_t i = 0; i < all.n; i++) {
+    if (all.v[i]->op != OP_LOCAL) continue;
+    if (all.v[i]->ints[1] == TN__OWN_SHARED) check_own(j, all.v[i], group);
+    else give_to_threads(j, all.v[i], group);
+  }
 }
 
 static double longest_row(const job *j) {

@@ -22,6 +22,8 @@
  * stands outside of lane loops, combines the threads' registers and gives every thread the result.  What stands outside of lane
  * loops all threads compute alike; its stores are done by thread 0.  LOCAL buffers are shared by the group; but a LOCAL of {number, n}, n > 0,
  * is indexed by ADD(MUL(slot, n), lane range) only: element i belongs to thread i mod n, which may keep its slots in registers.
+ * With n = TN__OWN_SHARED each element is one thread's, too, but they stand in shared memory: a STORE of what is but loaded may be a copy that goes
+ * on beside the thread, up to the next turn of the loop in which they are both stored and loaded.
  * A LOCAL {elements, range} is one of each turn of the range; STOREADD adds to one as to any buffer.
  *   BARRIER {}                      all threads of the group wait for each other's accesses to LOCAL buffers
  *   RANGE .. AX_UNROLL              inside a lane loop, constant extent: to be unrolled.  Its LOADs and STOREs whose index is
@@ -32,6 +34,10 @@
 #ifndef TN_LOWER_KERNEL_H
 #define TN_LOWER_KERNEL_H
 #include "ir/ctx.h"
+
+/* ---- scratch memory ---- */
+
+enum { TN__OWN_SHARED = -1 }; /* the n of a LOCAL {number, n} in shared memory of whose elements each is one thread's: no barriers */
 
 /* ---- matrix products by tiles (tile.c) ---- */
 

@@ -184,7 +184,7 @@ tn_node *tn__show_neighbours(tn_ctx *c, tn__arena *a, tn_node *body) {
     if (r.range[k]->ints[0] == AX_UNROLL) neighbours |= 1ull << k;
   for (uint32_t i = 0; i < r.order.n; i++) {
     const tn_node *x = r.order.v[i];
-    if (!tn__is_access(x) || x->src[0]->op != OP_PARAM) continue;
+    if (!tn__is_access(x) || (tn__buffer_of(x)->op == OP_LOCAL && tn__buffer_of(x)->ints[1] > 0)) continue;
     uint64_t set = tn__free_of(&r, x->src[1]) & neighbours;
     if (x->src[1]->op == OP_RANGE || !set || (set & (set - 1)) || tn__stride(&r, x->src[1], (uint32_t)__builtin_ctzll(set)) != 1) continue;
     tn_node *by = r.range[__builtin_ctzll(set)], *base = tn__simplify_index(c, tn__substitute(c, x->src[1], &by, &zero, 1));

@@ -17,6 +17,7 @@ enum { TN__MAX_RANGES = 64, TN__USUAL_GROUP = 256 };
 enum {
   TN__R_ROW = 12000,   /* loops of kept rows: also as inner halves apart from all others' numbers */
   TN__R_HELD = 15000,  /* loops over held columns */
+  TN__R_AHEAD = 16000, /* loops over rows sent for */
   TN__R_MARK = 20000,  /* stand-ins during a rewrite; none is left after it */
   TN__R_INNER = 30000, /* the inner half of a cut range, added to its number */
   TN__R_WHOLE = 34000, /* all loops of a reduction as one */
@@ -117,8 +118,10 @@ void tn__place_barriers(tn_ctx *c, tn__arena *a, tn__part *part);
 tn_node *tn__unite_rows(tn_ctx *c, tn__arena *a, tn_node *body, tn__sb *note, tn_node **rows);
 /* ... of a part that goes through rows: the sums are kept, one for each column, in numbered LOCALs */
 tn_node *tn__hold_columns(tn_ctx *c, tn__arena *a, tn_node *part, int64_t *nlocal, tn__sb *note);
+bool tn__is_turn(const tn_node *range); /* of such a part: the rows */
 int tn__row_threads(const tn__device *dev, double columns);                  /* of a group that does so, */
-int64_t tn__row_groups(const tn__device *dev, double rows, double columns);  /* and how many groups */
+int64_t tn__groups_of_unit(const tn__device *dev, double columns);           /* so many of them side by side, */
+int64_t tn__row_groups(const tn__device *dev, double rows, double columns);  /* and in all */
 /* rows.c */
 tn_node *tn__share_loops(tn_ctx *c, tn__arena *a, tn_node *body, tn__sb *note);
 tn_node *tn__keep_rows(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *body, int64_t *nlocal, tn__sb *note); /* numbers LOCALs from *nlocal */

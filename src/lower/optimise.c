@@ -2,6 +2,7 @@
  *
  *   share(a,b)      two reduce loops become one                 (rows.c)
  *   row(op)         a value wanted in several loops over a row is kept in scratch memory    (rows.c)
+ *   ahead(load)     so, and the next row's is on its way meanwhile
  *   merge(a,b)      two loops become one, where every access walks through both as through one
  *   split(a)        a long reduction becomes partial sums over blocks of rows and a second part that adds them up
  *   lanes(a,n)      the loop is cut into lanes for vector instructions

@@ -162,9 +162,55 @@ static tn_node *before_all(const tn__ranges *r, const loop *l, tn_node *x) {
   return best->range;
 }
 
+/* ---- rows ahead ---- */
+
+/* The loop in which a group goes through rows, if n is of such a row; NULL */
+static tn_node *turn_of(const tn__ranges *r, const tn_node *n) {
+  for (uint32_t i = 0; i < r->n; i++)
+    if ((tn__free_of(r, n) >> i & 1) && tn__is_turn(r->range[i])) return r->range[i];
+  return NULL;
+}
+
+typedef struct ahead { /* two rows of scratch memory that belong to the threads by elements: one is read, the other is on its way */
+  tn_ctx *c;
+  tn_node *local, *turn, *x, *value;
+  int64_t length;
+} ahead;
+
+/* The row of turn `t`, over a range of its own, on its way */
+static tn_node *send(const ahead *h, tn_node *buf, tn_node *t, int64_t number, bool in_turn) {
+  tn_ctx *c = h->c;
+  tn_node *own = tn__range(c, h->x->src[0], AX_REDUCE, number), *old[2] = {h->x, h->turn}, *new_[2] = {own, t};
+  tn_node *load = tn__substitute(c, h->value, old, new_, 2), *side = tn__op2(c, OP_MOD, t, tn__int(c, 2));
+  tn_node *gated = tn__node_make(c, &(tn__make){.op = OP_LOAD, .src = (tn_node *[]){load->src[0], load->src[1], tn__op2(c, OP_LT, t, h->turn->src[0])}, .nsrc = 3});
+  tn_node *at = tn__add(c, tn__mul(c, side, tn__int(c, h->length)), own);
+  return tn__node_make(c, &(tn__make){.op = OP_STORE, .src = (tn_node *[]){buf, at, gated, in_turn ? h->turn : own, own}, .nsrc = in_turn ? 5 : 4});
+}
+
+/* value, which is loaded over x in each turn, from where it was sent to a turn before.  *next: a store to stand in each turn. */
+static tn_node *load_ahead(tn_ctx *c, tn_node *value, tn_node *x, tn_node *turn, int64_t number, tn_node **next) {
+  ahead h = {.c = c, .turn = turn, .x = x, .value = value, .length = x->hi + 1};
+  tn_node *size = tn__int(c, 2 * h.length);
+  h.local = tn__node_make(c, &(tn__make){.op = OP_LOCAL, .dtype = value->dtype, .src = &size, .nsrc = 1, .ints = (int64_t[]){number, TN__OWN_SHARED}, .nint = 2, .device = -1});
+  tn_node *first = send(&h, h.local, tn__int(c, 0), TN__R_AHEAD + 2 * number, false);
+  tn_node *ready = tn__node_make(c, &(tn__make){.op = OP_AFTER, .src = (tn_node *[]){h.local, first}, .nsrc = 2});
+  *next = send(&h, ready, tn__add(c, h.turn, tn__int(c, 1)), TN__R_AHEAD + 2 * number + 1, true);
+  tn_node *at = tn__add(c, tn__mul(c, tn__op2(c, OP_MOD, h.turn, tn__int(c, 2)), tn__int(c, h.length)), x);
+  return tn__node_make(c, &(tn__make){.op = OP_LOAD, .src = (tn_node *[]){ready, at}, .nsrc = 2});
+}
+
+static tn_node *with_store(tn_ctx *c, tn_node *body, tn_node *store) {
+  tn_node *src[TN__MAX_RANGES] = {store};
+  if (body->nsrc + 1 > TN__MAX_RANGES) tn__fail(c, TN_ENOTSUP, "a kernel of more than %d stores", TN__MAX_RANGES - 1);
+  for (uint32_t i = 0; i < body->nsrc; i++) src[1 + i] = body->src[i];
+  return tn__sink(c, src, body->nsrc + 1, "part");
+}
+
+/* ---- rows kept ---- */
+
 /* The row is stored in the loop that comes first, where the value stays in a register too, and loaded in the others.  Where that loop would
  * repeat it, the row gets a loop of its own. */
-static tn_node *keep_row(tn_ctx *c, const tn__ranges *r, const loop *l, tn_node *body, const row *w, int64_t number) {
+static tn_node *keep_row(tn_ctx *c, const tn__ranges *r, const loop *l, tn_node *body, const row *w, tn_node *turn, int64_t *number) {
   uint32_t first = earliest(r, l, w);
   tn_node *x = w->range[first], *value = w->at[first], *size = tn__int(c, x->hi + 1);
   if (value->op == OP_LOAD && x->ints[0] == AX_REDUCE && !tn__level_of(r, value)) {
@@ -173,12 +219,13 @@ static tn_node *keep_row(tn_ctx *c, const tn__ranges *r, const loop *l, tn_node 
     x = early;
   }
   if (x->ints[0] == AX_REDUCE && (l[tn__range_at(r, x)].free & ~tn__free_of(r, value))) {
-    tn_node *own = tn__range(c, x->src[0], AX_REDUCE, TN__R_ROW + number);
+    tn_node *own = tn__range(c, x->src[0], AX_REDUCE, TN__R_ROW + *number);
     value = tn__substitute(c, value, &x, &own, 1);
     x = own;
   }
-  tn_node *local = tn__node_make(c, &(tn__make){.op = OP_LOCAL, .dtype = value->dtype, .src = &size, .nsrc = 1, .ints = (int64_t[]){number, 0}, .nint = 2, .device = -1});
-  tn_node *store = tn__node_make(c, &(tn__make){.op = OP_STORE, .src = (tn_node *[]){local, x, value, x}, .nsrc = 4});
+  tn_node *local = tn__node_make(c, &(tn__make){.op = OP_LOCAL, .dtype = value->dtype, .src = &size, .nsrc = 1, .ints = (int64_t[]){(*number)++, 0}, .nint = 2, .device = -1});
+  tn_node *next = NULL, *kept = turn ? load_ahead(c, value, x, turn, (*number)++, &next) : value;
+  tn_node *store = tn__node_make(c, &(tn__make){.op = OP_STORE, .src = (tn_node *[]){local, x, kept, x}, .nsrc = 4});
   tn_node *after = tn__node_make(c, &(tn__make){.op = OP_AFTER, .src = (tn_node *[]){local, store}, .nsrc = 2});
   tn_node *old[8], *new_[8];
   uint32_t n = 0;
@@ -187,11 +234,26 @@ static tn_node *keep_row(tn_ctx *c, const tn__ranges *r, const loop *l, tn_node 
     old[n] = w->at[i];
     new_[n++] = tn__node_make(c, &(tn__make){.op = OP_LOAD, .src = (tn_node *[]){after, w->range[i]}, .nsrc = 2});
   }
-  return tn__substitute(c, body, old, new_, n);
+  if (kept != value) { /* where the row is loaded, it is used at once, too */
+    old[n] = value;
+    new_[n++] = kept;
+  }
+  body = tn__substitute(c, body, old, new_, n);
+  return next ? with_store(c, body, next) : body;
+}
+
+/* The loop in whose turns the row is sent for, one ahead, on a device that copies while the threads compute; NULL: it is not.  *bytes: of all such. */
+static tn_node *sent_in(const tn__device *dev, const tn__ranges *r, const row *w, size_t *bytes) {
+  const tn_node *n = w->at[0];
+  tn_node *turn = dev->copies && n->op == OP_LOAD && n->nsrc == 2 && !tn__level_of(r, n) ? turn_of(r, n) : NULL;
+  size_t more = 2 * row_bytes(n, w->range[0]), room = dev->shared / 8 * 7 / (size_t)tn__groups_of_unit(dev, tn__extent(w->range[0]));
+  if (!turn || *bytes + more > room) return NULL;
+  *bytes += more;
+  return turn;
 }
 
 tn_node *tn__keep_rows(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *body, int64_t *nlocal, tn__sb *note) {
-  size_t room = dev->group ? GROUP_BYTES < dev->shared ? GROUP_BYTES : dev->shared : SIZE_MAX;
+  size_t room = dev->group ? GROUP_BYTES < dev->shared ? GROUP_BYTES : dev->shared : SIZE_MAX, sent = 0;
   for (int rows = 0; rows < MAX_ROWS; rows++) {
     tn__ranges r;
     loop l[TN__MAX_RANGES];
@@ -199,9 +261,10 @@ tn_node *tn__keep_rows(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *
     tn__ranges_find(c, a, body, &r);
     describe(&r, l);
     if (!find_row(c, a, dev, room, &r, l, &w)) break;
-    tn__sb_printf(note, " row(%s)", tn__ops[w.at[0]->op].text);
+    tn_node *turn = sent_in(dev, &r, &w, &sent);
+    tn__sb_printf(note, " %s(%s)", turn ? "ahead" : "row", tn__ops[w.at[0]->op].text);
     room -= dev->group ? row_bytes(w.at[0], w.range[0]) : 0;
-    body = keep_row(c, &r, l, body, &w, (*nlocal)++);
+    body = keep_row(c, &r, l, body, &w, turn, nlocal);
   }
   return body;
 }

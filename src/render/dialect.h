@@ -31,6 +31,7 @@ typedef struct tn__group_words {
   const char *swap;                      /* $0 of the thread whose number differs in bit $1, in the mask $2; NULL: only through shared memory */
   const char *take;                      /* $0 of thread $1, likewise */
   const char *wide[5];                   /* types of 1, 2, 4, 8 and 16 bytes */
+  const char *copy, *copied;             /* $b bytes for $0 from $1 if $2, else zeros, while the thread goes on; what it copied is there; NULL: not so */
   const char *tiles;                     /* the text that products by tiles need; NULL: they are printed as loops */
   const char *unroll;                    /* in front of a loop */
   const char *divisor;                   /* type of what many f32 are divided by; NULL: divisions are not prepared */

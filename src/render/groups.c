@@ -14,8 +14,8 @@ enum { WARP = 32, UNROLLED = 64, MANY = 1024 };
 
 static bool is_access(const tn_node *n) { return n->op == OP_LOAD || n->op == OP_STORE || n->op == OP_STOREADD; }
 
-/* Threads that a LOCAL's elements belong to in turn; 0: they are shared. */
-static int64_t threads_of(const tn_node *local) { return local->op == OP_LOCAL && local->nint > 1 ? local->ints[1] : 0; }
+/* Threads that hold a LOCAL's elements in turn; 0: they stand in shared memory. */
+static int64_t threads_of(const tn_node *local) { return local->op == OP_LOCAL && local->nint > 1 && local->ints[1] > 0 ? local->ints[1] : 0; }
 
 static bool combines(const tn_node *n) { return n->op == OP_GETACC && n->nsrc < 3 && n->src[0]->ints[1] > 1; }
 
@@ -114,13 +114,61 @@ static const char *gate_of(tn__printer *p, tn_node *n) {
   return n->nsrc > at ? tn__print_name(p, n->src[at]) : NULL;
 }
 
+/* ---- copies that go on beside the threads ---- */
+
+static bool is_sent(const tn_node *buf) { return buf->op == OP_LOCAL && buf->nint > 1 && buf->ints[1] == TN__OWN_SHARED; }
+
+/* Is ins[at] a packed store to such memory of what is but loaded for it?  Then a copy does. */
+static bool is_copy(tn__printer *p, uint32_t start, uint32_t end, uint32_t at) {
+  tn_node *r = p->part->ins[start], *n = p->part->ins[at], *load = n->op == OP_STORE ? n->src[2] : NULL;
+  uint32_t from = at;
+  if (!p->d->group->copy || !load || load->op != OP_LOAD || !is_sent(n->src[0]) || load->src[0]->op != OP_PARAM || n->nsrc > 3 || packed_bytes(n, r) < 4) return false;
+  while (from > start && p->part->ins[from] != load) from--;
+  for (uint32_t i = 0; i < p->part->n; i++)
+    for (uint32_t s = 0; s < p->part->ins[i]->nsrc; s++)
+      if (p->part->ins[i]->src[s] == load && i != at) return false;
+  return from > start && is_packable(p, start, end, at) && is_packable(p, start, end, from);
+}
+
+static bool will_copy(tn__printer *p, uint32_t start, uint32_t end, const tn_node *load) {
+  for (uint32_t i = start; i < end && load->op == OP_LOAD; i++)
+    if (p->part->ins[i]->op == OP_STORE && p->part->ins[i]->src[2] == load && is_copy(p, start, end, i)) return true;
+  return false;
+}
+
+static void put_copy(tn__printer *p, tn_node *n, tn_node *r) {
+  tn_node *load = n->src[2];
+  int64_t bytes = packed_bytes(n, r);
+  tn__map_put(&p->copied, (uintptr_t)n, 1);
+  tn__map_put(&p->copied, (uintptr_t)load, 1);
+  for (int64_t k = 0; k < pieces(n, r); k++) {
+    tn__words words = {.word = {['0'] = wide_access(p, n, r, k), ['1'] = wide_access(p, load, r, k), ['2'] = gate_of(p, load), ['b'] = tn__print_format(p, "%" PRId64, bytes < WIDE ? bytes : WIDE)}};
+    if (!words.word['2']) words.word['2'] = "true";
+    tn__print_line(p, "%s", tn__print_expand(p, p->d->group->copy, &words));
+  }
+}
+
+/* Must what was sent be there before the loop's turn begins? */
+static bool awaits(const tn__printer *p, uint32_t start) {
+  int64_t axis = p->part->ins[start]->ints[0];
+  if (!p->d->group->copied || axis == AX_UPCAST || axis == AX_UNROLL || axis == AX_GLOBAL) return false;
+  bool sends = false, reads = false;
+  for (uint32_t i = start, end = end_of(p, start); i < end; i++) {
+    const tn_node *n = p->part->ins[i];
+    sends |= n->op == OP_STORE && is_sent(n->src[0]);
+    reads |= n->op == OP_LOAD && is_sent(n->src[0]);
+  }
+  return sends && reads;
+}
+
 /* Before an unrolled loop: registers for each packed access, and the loads. */
 static void put_packs(tn__printer *p, uint32_t start) {
   tn_node *r = p->part->ins[start];
   uint32_t end = end_of(p, start);
   for (uint32_t i = start + 1; i < end; i++) {
     tn_node *n = p->part->ins[i];
-    if (!is_access(n) || !is_packable(p, start, end, i)) continue;
+    if (is_copy(p, start, end, i)) put_copy(p, n, r);
+    if (!is_access(n) || !is_packable(p, start, end, i) || will_copy(p, start, end, n) || tn__map_get(&p->copied, (uintptr_t)n, NULL)) continue;
     uint32_t number = p->npacked++;
     const char *gate = n->op == OP_LOAD ? gate_of(p, n) : NULL;
     tn__map_put(&p->packed, (uintptr_t)n, number);
@@ -391,6 +439,7 @@ static void open_range(tn__printer *p, uint32_t start) {
   }
   p->depth++;
   tn__vec_push(&p->c->scratch, &p->open, o);
+  if (awaits(p, start)) tn__print_line(p, "%s", p->d->group->copied);
   if (axis == AX_GLOBAL && tile_of(p)) put_tile(p, tile_of(p));
 }
 
@@ -416,6 +465,7 @@ static void close_range(tn__printer *p) {
 static uint32_t put_instruction(tn__printer *p, uint32_t at) {
   tn_node *n = p->part->ins[at];
   const tn__tile *tile = tile_of(p);
+  if (tn__map_get(&p->copied, (uintptr_t)n, NULL)) return at;
   if (tile && n == tile->acc) return at;
   if (tile && n == tile->steps) return end_of(p, at);
   switch (n->op) {
@@ -503,6 +553,7 @@ void tn__print_group(tn__printer *p, uint32_t number) {
   if (p->part->group < 1) tn__fail(p->c, TN_ERUN, "kernel %s is not for work groups, which %s needs", p->k->name, p->d->name);
   p->npacked = 0;
   tn__map_init(&p->packed, &p->c->scratch);
+  tn__map_init(&p->copied, &p->c->scratch);
   put_signature(p, number);
   p->depth = 1;
   put_declarations(p);

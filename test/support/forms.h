@@ -11,6 +11,7 @@ static inline void take_form(tn__device *d, form f) {
   d->interprets = f == PLAIN;
   d->group = f == GROUPS ? 64 : 0;
   d->units = f == GROUPS ? 2 : 0;
+  d->copies = f == GROUPS;
   d->shared = f == GROUPS ? 48 << 10 : 0;
 }
 #endif

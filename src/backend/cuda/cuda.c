@@ -193,6 +193,7 @@ static void add_device(tn_ctx *c, const tn__cuda_driver *api, int i, double star
   d->group = attribute(api, number, CU_MAX_THREADS_PER_BLOCK);
   d->units = units;
   d->tiles = major == 9 ? 90 : major >= 8 ? 80 : 0; /* wgmma is of this generation alone */
+  d->copies = major >= 8;
   d->dialect = &tn__dialect_cuda;
   d->shared = shared > RESERVE ? (size_t)(shared - RESERVE) : 0;
 }

@@ -336,13 +336,14 @@ static const tn__device_ops ref_ops = {
 static const struct guise {
   const char *name;
   int group, units, tiles;
+  bool copies;
   size_t shared;
   const tn__dialect *dialect;
 } guises[] = {
-    {"ref:cpu", 0, 0, 0, 0, &tn__dialect_c},
-    {"ref:sm_80", 1024, 108, 80, 163 << 10, &tn__dialect_cuda},
-    {"ref:sm_90", 1024, 132, 90, 227 << 10, &tn__dialect_cuda},
-    {"ref:opencl", 64, 8, 0, 32 << 10, &tn__dialect_opencl},
+    {"ref:cpu", 0, 0, 0, false, 0, &tn__dialect_c},
+    {"ref:sm_80", 1024, 108, 80, true, 163 << 10, &tn__dialect_cuda},
+    {"ref:sm_90", 1024, 132, 90, true, 227 << 10, &tn__dialect_cuda},
+    {"ref:opencl", 64, 8, 0, false, 32 << 10, &tn__dialect_opencl},
 };
 
 void tn__ref_open(tn_ctx *c, const char *name) {
@@ -354,6 +355,7 @@ void tn__ref_open(tn_ctx *c, const char *name) {
     d->group = g->group;
     d->units = g->units;
     d->tiles = g->tiles;
+    d->copies = g->copies;
     d->shared = g->shared;
     d->dialect = g->dialect;
     return;
