@@ -150,7 +150,7 @@ static const tn__tile_form *best_form(job *j, const tn__device *dev, double *lea
   for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
     bool exact;
     double all = cover(j, dev, &forms[i], &exact);
-    if (!all || (best && !exact && all >= *least)) continue;
+    if (all <= 0 || (best && !exact && all >= *least)) continue;
     *least = all;
     best = &forms[i];
     if (exact) break;
