@@ -49,6 +49,7 @@ typedef struct job {
 } job;
 
 struct gpu {
+  tn_options options;
   tn_ctx *ctx;
   char prepared[64]; /* the job whose programs these are; "": none */
   tn_program *program[MAX_SETS][STAGES];
@@ -380,11 +381,21 @@ static bool parse(const char *line, job *j) {
   return j->nsizes > 0;
 }
 
+/* tf32 is an option of contexts. */
+static bool allow_tf32(gpu *g, int tf32) {
+  if (g->ctx && g->options.tf32 == tf32) return true;
+  forget(g);
+  if (g->ctx) tn_ctx_close(g->ctx);
+  g->options.tf32 = tf32;
+  return (g->ctx = tn_ctx_open(&g->options));
+}
+
 static void answer(gpu *g, const char *line) {
   job j;
   if (!parse(line, &j)) return refuse("not a job");
   const kind *k = find_kind(j.kind);
   if (!k) return refuse("no such kind of workload");
+  if (!allow_tf32(g, !strcmp(j.dtype, "tf32"))) return refuse("no context");
   if (strcmp(g->prepared, j.name)) prepare(g, k, &j);
   if (!failed(g)) measure(g, &j);
   if (!failed(g)) return;
@@ -455,11 +466,11 @@ int main(int argc, char **argv) {
     else return fprintf(stderr, "gpu: unknown option %s\n", argv[i]), 2;
   }
   if (start) return time_start(&g, &options, start);
-  g.ctx = tn_ctx_open(&options);
-  if (!g.ctx) return 1;
+  g.options = options;
+  if (!allow_tf32(&g, 0)) return 1;
   printf("{\"version\": \"Tenet %s\"}\n", tn_version());
   for (fflush(stdout); fgets(line, sizeof line, stdin); fflush(stdout)) answer(&g, line);
   forget(&g);
-  tn_ctx_close(g.ctx);
+  if (g.ctx) tn_ctx_close(g.ctx);
   return 0;
 }

@@ -2,7 +2,7 @@
 """peers_gpu.py torch|jax [--device cuda|cpu] [--first-step]: the peers' side of bench/gpu_run.
 
 Answers jobs as gpu.c does, in PyTorch or JAX, on the same numbers: a line "NAME VARIANT KIND DTYPE SECONDS INNER SIZE..." on standard input
-asks for samples of one workload, run one way.  Variants: torch eager, compile, graph; jax jit, scan.  Float32 means float32: TF32 is off.
+asks for samples of one workload, run one way.  Variants: torch eager, compile, graph; jax jit, scan.  Float32 means float32: TF32 is off, but for workloads of tf32.
 
 --first-step: one training step after the framework has started its device, as a line of JSON.
 """
@@ -34,7 +34,7 @@ class Missing(Exception):
 
 def operands(spread, job, number):
     """Those of set `number`, by a framework's own spread(seed, scale, shift, dtype, shape)."""
-    return [spread(number * 8 + i + 1, scale, shift, job["dtype"], [job["sizes"][int(a)] for a in axes])
+    return [spread(number * 8 + i + 1, scale, shift, "f32" if job["dtype"] == "tf32" else job["dtype"], [job["sizes"][int(a)] for a in axes])
             for i, (scale, shift, axes) in enumerate(OPERANDS[job["kind"]])]
 
 
@@ -43,7 +43,7 @@ def parameters(spread, kind):
 
 
 def sets_of(job):
-    size = 4 if job["dtype"] == "f32" else 2
+    size = 2 if job["dtype"] == "bf16" else 4
     each = sum(size * math.prod(job["sizes"][int(a)] for a in axes) for _, _, axes in OPERANDS[job["kind"]])
     return max(1, min(MAX_SETS, math.ceil(CACHE_BYTES / each)))
 
@@ -107,6 +107,7 @@ class Torch:
         """A call without arguments on the operands of one set."""
         t, kind, sizes = self.torch, job["kind"], job["sizes"]
         given = operands(self.spread, job, number)
+        t.backends.cuda.matmul.allow_tf32 = t.backends.cudnn.allow_tf32 = job["dtype"] == "tf32"
         if kind != "layernorm_fb":
             return t.inference_mode()(lambda: function(sizes, *given))
         *inputs, dy = given

@@ -58,6 +58,7 @@ typedef struct tn_options {
   const char *cc;        /* C compiler for CPU kernels; NULL: $TENET_CC, else cc, gcc, clang; "" : none, interpret */
   const char *cache_dir; /* kernel cache; NULL: $TENET_CACHE, else $XDG_CACHE_HOME/tenet, else ~/.cache/tenet; "": no cache on disk */
   int no_library;        /* 1: matrix products and convolutions by own kernels only, not by BLAS, cuBLASLt, cuDNN; 0: $TENET_LIBRARY=off decides */
+  int tf32;              /* 1: GPUs may round the factors of f32 products and convolutions to tf32 (10 bits of fraction); 0: $TENET_TF32=on decides */
   uint64_t seed;         /* first seed of the random generator (tn_manual_seed changes it) */
   int quiet;             /* 1: no notices on stderr */
   int64_t fail_alloc_at; /* testing: the n-th allocation (from 1) fails, and all after it; 0: never */

@@ -25,6 +25,10 @@ static const tn__tile_form forms[] = {
      .digit = {{T, 4, 0, 16}, {T, 8, 1, 0}, {T, 4, 16, 0}, {T, 2, 128, 0}, {U, 2, 64, 0}, {U, 2, 8, 0}, {U, 2, 0, 8}, {N, 8, 0, 1}}},
     {.name = "tall_f16", .dtype = TN_F16, .needs = 90, .rows = 256, .cols = 64, .steps = 64, .threads = 256, .shared = 163840, .cols_by_steps = true,
      .digit = {{T, 4, 0, 16}, {T, 8, 1, 0}, {T, 4, 16, 0}, {T, 2, 128, 0}, {U, 2, 64, 0}, {U, 2, 8, 0}, {U, 2, 0, 8}, {N, 8, 0, 1}}},
+    {.name = "wgmma_tf32", .dtype = TN_F32, .needs = 90, .rows = 128, .cols = 256, .steps = 32, .threads = 256, .shared = 196608, .tf32 = true,
+     .digit = {{T, 4, 0, 2}, {T, 8, 1, 0}, {T, 4, 16, 0}, {T, 2, 64, 0}, {U, 32, 0, 8}, {U, 2, 8, 0}, {N, 2, 0, 1}}},
+    {.name = "wide_tf32", .dtype = TN_F32, .needs = 90, .rows = 64, .cols = 256, .steps = 32, .threads = 256, .shared = 163840, .tf32 = true,
+     .digit = {{T, 4, 0, 2}, {T, 8, 1, 0}, {T, 4, 16, 0}, {T, 2, 0, 128}, {U, 16, 0, 8}, {U, 2, 8, 0}, {N, 2, 0, 1}}},
     {.name = "fma_f32", .dtype = TN_F32, .needs = 80, .rows = 128, .cols = 256, .steps = 16, .threads = 256, .shared = 75264,
      .digit = {{T, 8, 0, 4}, {T, 4, 4, 0}, {T, 2, 0, 128}, {T, 4, 32, 0}, {U, 2, 16, 0}, {U, 4, 1, 0}, {U, 4, 0, 32}, {N, 4, 0, 1}}},
     {.name = "small_f32", .dtype = TN_F32, .needs = 80, .rows = 16, .cols = 32, .steps = 16, .threads = 256, .shared = 104448, .even = true,
@@ -127,6 +131,7 @@ static double cover(const job *j, const tn__device *dev, const tn__tile_form *f,
   }
   for (int i = 0; i < 2; i++) {
     if (j->f.operand[i]->dtype != f->dtype || (f->even && !(j->even[i] && *exact))) return 0;
+    if (f->tf32 && !j->c->opt.tf32) return 0;
     if (f->cols_by_steps && j->lie[1] != TN__LIE_STEPS) return 0;
     bool single = j->lie[i] == TN__LIE_SINGLE || j->lie[i] == TN__LIE_SINGLE_STEPS;
     if (single && (f->even || f->dtype != TN_F32)) return 0; /* all but f32 is copied in runs */
@@ -145,7 +150,7 @@ static const tn__tile_form *best_form(job *j, const tn__device *dev, double *lea
   for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
     bool exact;
     double all = cover(j, dev, &forms[i], &exact);
-    if (!all || (best && !exact && all >= *least)) continue;
+    if (all <= 0 || (best && !exact && all >= *least)) continue;
     *least = all;
     best = &forms[i];
     if (exact) break;

@@ -270,7 +270,7 @@ static void put_operand(tn__printer *p, const tn__tile *tile, int side) {
 }
 
 static void put_tile(tn__printer *p, const tn__tile *tile) {
-  static const char *const lie[] = {[TN__LIE_ACROSS] = "TN_ACROSS", [TN__LIE_STEPS] = "TN_STEPS", [TN__LIE_SINGLE] = "TN_SINGLE", [TN__LIE_SINGLE_STEPS] = "TN_STEPS"};
+  static const char *const lie[] = {[TN__LIE_ACROSS] = "TN_ACROSS", [TN__LIE_STEPS] = "TN_STEPS", [TN__LIE_SINGLE] = "TN_SINGLE", [TN__LIE_SINGLE_STEPS] = "TN_SINGLE_STEPS"};
   int cells = tile->form->rows * tile->form->cols / tile->form->threads;
   put_operand(p, tile, 0);
   put_operand(p, tile, 1);

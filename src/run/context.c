@@ -54,6 +54,11 @@ static const char *find_cache(tn_ctx *c, const char *given) {
   return own(c, tn__sb_str(&s));
 }
 
+static bool is_env(const char *name, const char *value) {
+  const char *v = getenv(name);
+  return v && !strcmp(v, value);
+}
+
 static void resolve(tn_ctx *c, const tn_options *o) {
   c->opt = *o;
   c->opt.device = c->opt.cc = c->opt.cache_dir = NULL;
@@ -61,8 +66,8 @@ static void resolve(tn_ctx *c, const tn_options *o) {
   c->opt.cc = own(c, or_env(o->cc, "TENET_CC"));
   c->opt.cache_dir = find_cache(c, o->cache_dir);
   c->opt.threads = find_threads(c, o->threads);
-  const char *library = getenv("TENET_LIBRARY");
-  c->opt.no_library = o->no_library || (library && !strcmp(library, "off"));
+  c->opt.no_library = o->no_library || is_env("TENET_LIBRARY", "off");
+  c->opt.tf32 = o->tf32 || is_env("TENET_TF32", "on");
   c->opt.mode = c->mode = find_mode(c, o->mode);
 }
 

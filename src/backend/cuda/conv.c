@@ -2,13 +2,13 @@
  *
  * What the library works out for a shape (descriptors and the choice of an algorithm) is kept in a table, so that doing it again allocates and
  * decides nothing.  Only algorithms that give the same bits each time are taken, and none that computes by Fourier transforms: their errors
- * grow with the largest element and not with the terms of a sum.  (Winograd's stay at a few 2^-23 of the sum of the terms' sizes: 0.012 where
- * the filters' gradient sums up to 5e4.)  Nothing is timed, so that a program gives the same bits wherever it runs; but the library proposes
+ * grow with the largest element and not with the terms of a sum.  (Winograd's are a few 2^-23 of the sum of the terms' sizes for windows of
+ * 3 x 3, the only ones it is taken for: 0.012 where the filters' gradient sums up to 5e4.  For 5 x 5 it gave 32.009 for 32.)  Nothing is timed, so that a program gives the same bits wherever it runs; but the library proposes
  * Winograd's way for f32 too late, which from some size on takes a third to two thirds of the others' time (H200). */
 #include "backend/cuda/state.h"
 #include <string.h>
 
-enum { SHAPES = 512, PROBES = 8, CHOICES = 8, BLOCKS = 32, WINOGRAD_WORK = 1 << 28 };
+enum { SHAPES = 512, PROBES = 8, CHOICES = 8, BLOCKS = 32, WINOGRAD_WORK = 1 << 28, WINOGRAD_DEPTH = 64 };
 
 /* All that the choice depends on; compared as bytes. */
 typedef struct shape {
@@ -43,7 +43,7 @@ static const struct {
 } types[TN_DTYPE_COUNT] = {
     [TN_F16] = {DNN_HALF, DNN_TENSOR_OP_MATH},
     [TN_BF16] = {DNN_BFLOAT16, DNN_TENSOR_OP_MATH},
-    [TN_F32] = {DNN_FLOAT, DNN_FMA_MATH}, /* not tf32, which is what the default means */
+    [TN_F32] = {DNN_FLOAT, DNN_FMA_MATH}, /* not tf32, which is what the default means, unless that is allowed */
 };
 
 typedef int (*choose_fn)(tn__dnn_handle, tn__dnn_handle a, tn__dnn_handle b, tn__dnn_handle conv, tn__dnn_handle out, int, int *, tn__dnn_choice *);
@@ -63,6 +63,8 @@ static const struct {
     [CONV_DATA] = {CONV_FILTER, CONV_FORWARD, 1 << 1 | 1 << 4 | 1 << 5, 5, MEMBER(choose_data), MEMBER(data)},
     [CONV_FILTER] = {CONV_DATA, CONV_FORWARD, 1 << 1 | 1 << 5, 5, MEMBER(choose_filter), MEMBER(filter)},
 };
+
+static int math_of(const tn__device *d, int dtype) { return dtype == TN_F32 && d->ctx->opt.tf32 ? DNN_DEFAULT_MATH : types[dtype].math; }
 
 static void find_function(const tn__cuda_dnn *dnn, size_t at, void *fn) { memcpy(fn, (const char *)dnn + at, sizeof(void (*)(void))); }
 
@@ -146,14 +148,14 @@ static int describe(const tn__cuda_dnn *dnn, entry *e, int operand) {
                 : dnn->tensor_set(e->operand[operand], format, type, size[0], size[1], size[2], size[3]);
 }
 
-static int describe_conv(const tn__cuda_dnn *dnn, entry *e) {
+static int describe_conv(const tn__cuda_dnn *dnn, entry *e, int math) {
   const shape *s = &e->shape;
   int failed = dnn->conv_create(&e->conv);
   if (failed) e->conv = NULL;
   if (!failed)
     failed = dnn->conv_set(e->conv, (int)s->pad[0], (int)s->pad[1], (int)s->stride[0], (int)s->stride[1], (int)s->dilation[0], (int)s->dilation[1],
                            DNN_CROSS_CORRELATION, DNN_FLOAT);
-  return failed ? failed : dnn->conv_set_math(e->conv, types[s->dtype].math);
+  return failed ? failed : dnn->conv_set_math(e->conv, math);
 }
 
 /* Working memory of at least `size` bytes; false if there is not so much. */
@@ -183,9 +185,10 @@ static double work_of(const shape *s) {
 
 /* Takes over a proposal if it will do. */
 static bool take(tn__device *d, entry *e, const tn__dnn_choice *c) {
-  bool exact = types[e->shape.dtype].math == DNN_FMA_MATH, tensor = c->math == DNN_TENSOR_OP_MATH || c->math == DNN_TENSOR_OP_MATH_CONVERT;
+  bool exact = math_of(d, e->shape.dtype) == DNN_FMA_MATH, tensor = c->math == DNN_TENSOR_OP_MATH || c->math == DNN_TENSOR_OP_MATH_CONVERT;
   if (c->status || c->deterministic != 1 || c->algo < 0 || c->algo > 31 || !(kinds[e->shape.kind].algos >> c->algo & 1)) return false;
-  if ((exact && tensor) || !find_space(d, c->memory, &e->space)) return false;
+  bool three = e->shape.size[CONV_R] == 3 && e->shape.size[CONV_S] == 3; /* Winograd's errors grow with the window */
+  if ((exact && tensor) || (c->algo == kinds[e->shape.kind].winograd && !three) || !find_space(d, c->memory, &e->space)) return false;
   e->algo = c->algo;
   e->size = c->memory;
   return true;
@@ -196,11 +199,12 @@ static int choose(tn__device *d, entry *e) {
   const tn__cuda *self = d->self;
   const tn__cuda_dnn *dnn = self->convs->dnn;
   tn__dnn_choice choice[CHOICES];
-  int kind = e->shape.kind, math = types[e->shape.dtype].math, found = 0;
+  int kind = e->shape.kind, math = math_of(d, e->shape.dtype), found = 0;
   choose_fn fn;
   find_function(dnn, kinds[kind].choose, &fn);
   int failed = fn(self->convs->handle, e->operand[kinds[kind].a], e->operand[kinds[kind].b], e->conv, e->operand[kind], CHOICES, &found, choice);
-  bool large = math == DNN_FMA_MATH && work_of(&e->shape) >= WINOGRAD_WORK;
+  bool deep = kind != CONV_DATA || (e->shape.size[CONV_C] >= WINOGRAD_DEPTH && e->shape.size[CONV_K] >= WINOGRAD_DEPTH);
+  bool large = math == DNN_FMA_MATH && deep && work_of(&e->shape) >= WINOGRAD_WORK;
   for (int any = !large; !failed && any < 2; any++)
     for (int i = 0; i < found; i++)
       if ((any || choice[i].algo == kinds[kind].winograd) && take(d, e, &choice[i])) return dnn->conv_set_math(e->conv, math == DNN_FMA_MATH ? math : choice[i].math);
@@ -212,7 +216,7 @@ static int fill_entry(tn__device *d, entry *e, const shape *s) {
   int failed = 0;
   e->shape = *s;
   for (int o = 0; o < 3 && !failed; o++) failed = describe(self->convs->dnn, e, o);
-  if (!failed) failed = describe_conv(self->convs->dnn, e);
+  if (!failed) failed = describe_conv(self->convs->dnn, e, math_of(d, s->dtype));
   return failed ? failed : choose(d, e);
 }
 

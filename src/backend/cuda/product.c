@@ -26,6 +26,7 @@ struct tn__cuda_products {
   const tn__cuda_lt *lt;
   tn__lt_handle handle;
   tn__cu_address workspace;
+  bool tf32; /* allowed for f32 */
   entry entry[SHAPES];
 };
 
@@ -34,7 +35,7 @@ static const struct {
 } types[TN_DTYPE_COUNT] = {
     [TN_F16] = {LT_R_16F, LT_COMPUTE_32F},
     [TN_BF16] = {LT_R_16BF, LT_COMPUTE_32F},
-    [TN_F32] = {LT_R_32F, LT_COMPUTE_32F}, /* not tf32: that is another compute type */
+    [TN_F32] = {LT_R_32F, LT_COMPUTE_32F}, /* tf32, where that is allowed, is another compute type */
     [TN_F64] = {LT_R_64F, LT_COMPUTE_64F},
 };
 
@@ -74,6 +75,7 @@ static tn_status open_products(tn__device *d) {
   }
   self->products = memset(p, 0, sizeof *p);
   p->lt = lt;
+  p->tf32 = d->ctx->opt.tf32;
   if (lt->create(&p->handle)) {
     p->handle = NULL;
     self->no_products = true;
@@ -175,11 +177,12 @@ static int choose(const tn__cuda_products *p, entry *e) {
 
 static int fill_entry(const tn__cuda_products *p, entry *e, const shape *s) {
   const tn__cuda_lt *lt = p->lt;
+  int compute = s->dtype == TN_F32 && p->tf32 ? LT_COMPUTE_32F_FAST_TF32 : types[s->dtype].compute;
   int32_t trans_a = s->trans_a != 0, trans_b = s->trans_b != 0;
   int32_t epilogue = (int32_t)s->epilogue;
   bool f64 = s->dtype == TN_F64;
   e->shape = *s;
-  int failed = lt->desc_create(&e->desc, types[s->dtype].compute, f64 ? LT_R_64F : LT_R_32F);
+  int failed = lt->desc_create(&e->desc, compute, f64 ? LT_R_64F : LT_R_32F);
   if (failed) e->desc = NULL;
   if (!failed) failed = lt->desc_set(e->desc, LT_DESC_TRANS_A, &trans_b, sizeof trans_b);
   if (!failed) failed = lt->desc_set(e->desc, LT_DESC_TRANS_B, &trans_a, sizeof trans_a);
