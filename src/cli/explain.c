@@ -77,7 +77,7 @@ int tn__command_devices(int argc, char **argv) {
   if (!ctx) return 1;
   for (int i = 0; i < tn_device_count(ctx); i++) {
     tn_device_info d;
-    if (tn_device_get_info(ctx, i, &d) == TN_OK) printf("%-8s %s%s\n", d.name, d.text, i ? "" : " (default)");
+    if (tn_device_get_info(ctx, i, &d) == TN_OK) printf("%-8s %s; probed in %.1f ms%s\n", d.name, d.text, d.probe_ms, i ? "" : " (default)");
   }
   if (*tn__cuda_missing()) printf("%-8s none: %s\n", "cuda", tn__cuda_missing());
   if (*tn__opencl_missing()) printf("%-8s none: %s\n", "opencl", tn__opencl_missing());

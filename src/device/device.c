@@ -3,6 +3,7 @@
 #include "ir/build.h"
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 const uint8_t tn__conv_dims[3][4] = {
     [CONV_DATA] = {CONV_N, CONV_C, CONV_H, CONV_W},
@@ -10,10 +11,19 @@ const uint8_t tn__conv_dims[3][4] = {
     [CONV_FORWARD] = {CONV_N, CONV_K, CONV_P, CONV_Q},
 };
 
+static double milliseconds(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+}
+
 void tn__devices_open(tn_ctx *c) {
   c->devices = tn__mem_zalloc(&c->mem, sizeof *c->devices);
   c->devices->free_id = -1;
+  tn__devices_seek(c);
 }
+
+void tn__devices_seek(tn_ctx *c) { c->devices->since = milliseconds(); }
 
 void tn__devices_close(tn_ctx *c) {
   struct tn__devices *ds = c->devices;
@@ -42,6 +52,8 @@ tn__device *tn__device_add(tn_ctx *c, const tn__device_ops *ops, const char *nam
   d->self = self;
   snprintf(d->name, sizeof d->name, "%s", name);
   snprintf(d->text, sizeof d->text, "%s", text);
+  d->probed = milliseconds() - ds->since;
+  tn__devices_seek(c);
   ds->slot[ds->n++] = s;
   return d;
 }
@@ -135,6 +147,14 @@ tn__buffer *tn__storage_buffer(tn_ctx *c, const tn_node *storage) {
 
 void tn__device_copy(tn__device *d, void *dst, tn__device *from, const void *src, size_t size) {
   if (d->ops == from->ops && d->ops->fetch && d->ops->fetch(d, dst, from, src, size)) return;
+  if (from->ops->alloc == tn__host_alloc) {
+    d->ops->upload(d, dst, src, size);
+    return;
+  }
+  if (d->ops->alloc == tn__host_alloc) {
+    from->ops->download(from, dst, src, size);
+    return;
+  }
   void *host = tn__alloc(d->ctx, size + 1);
   from->ops->download(from, host, src, size);
   d->ops->upload(d, dst, host, size);

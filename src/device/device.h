@@ -92,12 +92,14 @@ struct tn__device {
   int index;
   char name[32];   /* "cpu", "ref", "cuda:0" */
   char text[128];  /* what it is, for people */
+  double probed;   /* milliseconds that it took to find it: its drivers' start, too, if it was their first */
   bool interprets; /* no code generation: keep kernels simple (no lanes, no splitting) */
   int group;       /* threads of a work group, the most a kernel may use; 0: no groups, lanes are vector loops */
   int units;       /* processors that run groups side by side; 0 without groups */
   int tiles;       /* products by tiles (lower/tile.c): forms that need at most this generation, as in sm_90; 0: none */
   bool copies;     /* what threads ask for is copied to where they share memory while they go on */
   size_t shared;   /* bytes that the threads of a group may share; 0 without groups */
+  size_t largest;  /* most bytes that one buffer may have; 0: any number */
   const struct tn__dialect *dialect; /* the language of its kernels (render.h); NULL: C */
   void *self;      /* the backend's own state */
 };
@@ -137,6 +139,7 @@ void tn__storage_reap(tn_ctx *c);                       /* frees buffers of STOR
 
 void tn__devices_open(tn_ctx *c);  /* an empty list */
 void tn__devices_close(tn_ctx *c);
+void tn__devices_seek(tn_ctx *c);  /* the search for the devices that are added next begins now; it did when the list was opened */
 tn__device *tn__device_add(tn_ctx *c, const tn__device_ops *ops, const char *name, const char *text, void *self);
 tn__device *tn__device_get(tn_ctx *c, int index);
 int tn__device_find(tn_ctx *c, const char *name); /* -1 if absent */

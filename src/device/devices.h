@@ -19,6 +19,7 @@ typedef struct tn__storage_entry {
 struct tn__devices {
   tn__device_slot *slot[TN__MAX_DEVICES];
   int n;
+  double since; /* when the search for the next device began, in milliseconds */
   tn__storage_entry *storage;
   int64_t nstorage, cap, free_id;
 };

@@ -54,8 +54,10 @@ tn__buffer *tn__buffer_new(tn__device *d, size_t size) {
   tn_ctx *c = d->ctx;
   tn__device_slot *s = slot_of(d);
   if (size > (size_t)1 << 62) tn__fail(c, TN_ENOMEM, "a buffer of %zu bytes on %s cannot be", size, d->name);
+  if (d->largest && size > d->largest) tn__fail(c, TN_ENOMEM, "a buffer of %zu bytes on %s, which has none of more than %zu", size, d->name, d->largest);
   size_t cap;
   uint32_t k = size_class(size, &cap);
+  if (d->largest && cap > d->largest) cap = d->largest;
   tn__buffer *b = s->freed[k];
   if (b) {
     s->freed[k] = b->next;

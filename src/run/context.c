@@ -88,7 +88,9 @@ static bool belongs(const struct family *f, const char *name, int *number) {
 static void open_family(tn_ctx *c, const struct family *f, int first) {
   char name[32];
   snprintf(name, sizeof name, "%s:0", f->name);
-  if (tn__device_find(c, name) < 0) f->open(c, first);
+  if (tn__device_find(c, name) >= 0) return;
+  tn__devices_seek(c);
+  f->open(c, first);
 }
 
 static void open_family_of(tn_ctx *c, const char *name) {
@@ -116,6 +118,7 @@ static void open_devices(tn_ctx *c) {
   tn__devices_open(c);
   if (best && tn__cuda_usable()) tn__cuda_open(c, 0);
   open_family_of(c, want);
+  tn__devices_seek(c);
   if (ref) tn__ref_open(c, want);
   tn__cpu_open(c);
   if (tn__device_find(c, "ref") < 0) tn__ref_open(c, "ref");

@@ -22,7 +22,7 @@ int tn_device_count(tn_ctx *ctx) {
 tn_status tn_device_get_info(tn_ctx *ctx, int index, tn_device_info *out) {
   if (!ctx || !out || index < 0 || (index >= tn__device_count(ctx) && index >= tn_device_count(ctx))) return TN_EINVAL;
   const tn__device *d = tn__device_get(ctx, index);
-  *out = (tn_device_info){.name = d->name, .text = d->text};
+  *out = (tn_device_info){.name = d->name, .text = d->text, .probe_ms = d->probed};
   return TN_OK;
 }
 

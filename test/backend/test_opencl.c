@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <cmocka.h>
 #include "support/files.h"
@@ -80,6 +81,48 @@ static void test_no_driver(void **state) {
   assert_int_equal(waitpid(child, &result, 0), child);
   if (WIFEXITED(result) && WEXITSTATUS(result) == 77) skip();
   assert_int_equal(result, 0);
+}
+
+/* With a driver that offers nothing: the loader finds a platform, or none, but no device. */
+static void test_driver_without_devices(void **state) {
+  (void)state;
+  fflush(NULL);
+  pid_t child = fork();
+  if (child == 0) {
+    const char *folder = test_path("icd");
+    mkdir(folder, 0700);
+    FILE *f = fopen(test_path("icd/none.icd"), "w");
+    fputs("libc.so.6\n", f); /* a library, but no driver */
+    fclose(f);
+    setenv("OCL_ICD_VENDORS", folder, 1);
+    const char *why = tn__opencl_missing();
+    bool told = strstr(why, "libOpenCL.so.1") || strstr(why, "no driver (ICD) offers a device");
+    _exit(told && tn__opencl_gpu() < 0 ? 0 : 1);
+  }
+  int result = 1;
+  assert_int_equal(waitpid(child, &result, 0), child);
+  assert_int_equal(result, 0);
+  test_remove_files();
+}
+
+static void *train(void *arg);
+
+/* Two processes on the device at once, both with an empty cache of theirs and then with one they share. */
+static void test_processes(void **state) {
+  (void)state;
+  pid_t child[2];
+  fflush(NULL);
+  for (int i = 0; i < 2; i++) {
+    if ((child[i] = fork())) continue;
+    bool ok = *tn__opencl_missing() != 0; /* there is none: nothing to try */
+    for (int k = 0; k < 2 && (k == 0 || ok); k++) train(&ok);
+    _exit(ok ? 0 : 1);
+  }
+  for (int i = 0; i < 2; i++) {
+    int result = 1;
+    assert_int_equal(waitpid(child[i], &result, 0), child[i]);
+    assert_int_equal(result, 0);
+  }
 }
 
 static void test_listing(void **state) {
@@ -212,6 +255,31 @@ static void test_addresses(void **state) {
   close_opencl(&f);
 }
 
+static void take_most(void *arg) {
+  fixture *f = arg;
+  f->d->largest = 1 << 20;
+  tn__buffer *b = tn__buffer_new(f->d, (1 << 20) - 100); /* the pool's class of sizes ends beyond what the device takes */
+  assert_int_equal(b->cap, 1 << 20);
+  tn__buffer_drop(b);
+  assert_ptr_equal(tn__buffer_new(f->d, (1 << 20) - 1), b); /* from the pool */
+  tn__buffer_drop(b);
+  tn__buffer_new(f->d, (1 << 20) + 1);
+}
+
+/* A buffer may have as many bytes as the device says, and not one more. */
+static void test_largest(void **state) {
+  (void)state;
+  fixture f;
+  tn_status status = TN_OK;
+  open_opencl(&f, "");
+  assert_true(f.d->largest >= 1 << 20);
+  assert_false(tn__mem_try(&f.c.mem, take_most, &f, &status));
+  assert_int_equal(status, TN_ENOMEM);
+  assert_string_equal(tn_last_error(&f.c)->text, "a buffer of 1048577 bytes on opencl:0, which has none of more than 1048576");
+  tn_clear_error(&f.c);
+  close_opencl(&f);
+}
+
 static void take_much(void *arg) {
   fixture *f = arg;
   tn__buffer_new(f->d, (size_t)1 << 61);
@@ -225,7 +293,7 @@ static void test_out_of_memory(void **state) {
   assert_null(f.d->ops->alloc(f.d, (size_t)1 << 61));
   assert_false(tn__mem_try(&f.c.mem, take_much, &f, &status));
   assert_int_equal(status, TN_ENOMEM);
-  assert_non_null(strstr(tn_last_error(&f.c)->text, "no memory on opencl:0 for a buffer of 2305843009213693952 bytes"));
+  assert_non_null(strstr(tn_last_error(&f.c)->text, "a buffer of 2305843009213693952 bytes on opencl:0, which has none of more than "));
   tn_clear_error(&f.c);
   f.c.mem.limit = f.c.mem.live + (1 << 20); /* what was asked for, and a little for tables */
   assert_null(f.d->ops->alloc(f.d, 2 << 20));
@@ -525,9 +593,9 @@ static void test_contexts(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_no_driver), /* first */
+      cmocka_unit_test(test_no_driver), cmocka_unit_test(test_driver_without_devices), cmocka_unit_test(test_processes), /* first */
       cmocka_unit_test(test_listing),      cmocka_unit_test(test_error_names),          cmocka_unit_test(test_transfers),
-      cmocka_unit_test(test_addresses),    cmocka_unit_test(test_out_of_memory),        cmocka_unit_test(test_elementwise),
+      cmocka_unit_test(test_addresses),    cmocka_unit_test(test_out_of_memory),        cmocka_unit_test(test_largest),        cmocka_unit_test(test_elementwise),
       cmocka_unit_test(test_behind_barriers), cmocka_unit_test(test_reductions_and_parts), cmocka_unit_test(test_errors),
       cmocka_unit_test(test_cache),        cmocka_unit_test(test_contexts),
   };

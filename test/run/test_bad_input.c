@@ -81,7 +81,7 @@ static void check_error(const char *file, int line, tn_ctx *c, bool failed, tn_s
   X((tn_release(NULL), true)) X((tn_ctx_close(NULL), true)) X((tn_clear_error(NULL), true)) X((tn_ctx_stats(NULL, NULL), true))              \
   X(tn_last_error(NULL)->status == TN_EINVAL) X(*tn_status_name(TN_OK)) X(*tn_status_text((tn_status)99)) X(*tn_version())                   \
   X(*tn_dtype_name((tn_dtype)99) == '?') X(tn_dtype_size((tn_dtype)99) == 0) X(tn_device_count(NULL) == 0)                                   \
-  X(tn_device_get_info(NULL, 0, NULL) == TN_EINVAL) X(tn_device_sync(NULL, NULL) == TN_EINVAL) X(tn_grad(NULL, 0, NULL, NULL) == TN_EINVAL) X(tn_grad(NULL, 1, NULL, NULL) == TN_EINVAL) \
+  X(tn_device_get_info(NULL, 0, NULL) == TN_EINVAL) X(tn_with_best_device(NULL, NULL, NULL) == TN_EINVAL) X(tn_device_sync(NULL, NULL) == TN_EINVAL) X(tn_grad(NULL, 0, NULL, NULL) == TN_EINVAL) X(tn_grad(NULL, 1, NULL, NULL) == TN_EINVAL) \
   X(tn_vjp(NULL, NULL, 1, NULL, NULL) == TN_EINVAL) X(tn_jvp(NULL, 1, NULL, NULL, NULL) == TN_EINVAL)                                        \
   X(tn_program_begin(NULL) == NULL) X(tn_program_input(NULL, NULL, TN_F32, NULL, 0) == NULL) X(tn_program_output(NULL, NULL, NULL) == TN_EINVAL) \
   X(tn_program_end(NULL) == TN_EINVAL) X(tn_program_bind(NULL, NULL, NULL) == TN_EINVAL) X(tn_program_write(NULL, NULL, NULL, 0, NULL, 0) == TN_EINVAL) \

@@ -4,7 +4,6 @@
 #include "render/render.h"
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 /* ---- errors ---- */
 
@@ -161,14 +160,7 @@ static int attribute(const tn__cuda_driver *api, int number, int which) {
   return api->device_attribute(&value, which, number) ? 0 : value;
 }
 
-static double milliseconds(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
-}
-
-/* `start`: when the search for it began, in milliseconds. */
-static void add_device(tn_ctx *c, const tn__cuda_driver *api, int i, double start) {
+static void add_device(tn_ctx *c, const tn__cuda_driver *api, int i) {
   enum { RESERVE = 1024 }; /* shared memory for what generated code declares itself: partial results of reductions */
   char name[32], what[64] = "unknown";
   size_t memory = 0;
@@ -180,8 +172,8 @@ static void add_device(tn_ctx *c, const tn__cuda_driver *api, int i, double star
   tn__sb text;
   tn__sb_init(&text, &c->scratch);
   snprintf(name, sizeof name, "cuda:%d", i);
-  tn__sb_printf(&text, "%.30s, sm_%d%d, %.1f GiB, %d multiprocessors; CUDA %d.%d; probed in %.1f ms", what, major, minor,
-                (double)memory / (1 << 30), units, version / 1000, version % 1000 / 10, milliseconds() - start);
+  tn__sb_printf(&text, "%.30s, sm_%d%d, %.1f GiB, %d multiprocessors; CUDA %d.%d", what, major, minor,
+                (double)memory / (1 << 30), units, version / 1000, version % 1000 / 10);
   if (!tn__cuda_has_nvrtc()) tn__sb_puts(&text, "; no NVRTC: compiles nothing");
   tn__device *d = tn__device_add(c, &cuda_ops, name, tn__sb_str(&text), NULL);
   tn__cuda *self = d->self = tn__mem_zalloc(&c->mem, sizeof *self);
@@ -204,11 +196,10 @@ static int gpus(const tn__cuda_driver *api) {
 }
 
 int tn__cuda_open(tn_ctx *c, int first) {
-  double start = milliseconds();
   const tn__cuda_driver *api = tn__cuda_load_driver(NULL);
   int n = gpus(api), before = tn__device_count(c);
   if (first < 0 || first >= n) first = 0;
-  for (int i = 0; i < n; i++, start = milliseconds()) add_device(c, api, i == 0 ? first : i <= first ? i - 1 : i, start);
+  for (int i = 0; i < n; i++) add_device(c, api, i == 0 ? first : i <= first ? i - 1 : i);
   return tn__device_count(c) - before;
 }
 

@@ -72,14 +72,41 @@ static void must(tn__device *d, tn_status status) {
   if (status) tn__mem_throw(&d->ctx->mem, status);
 }
 
+/* Waits until the piece is free. */
+static int32_t await(const tn__cl *api, tn__cl_event *written) {
+  if (!*written) return 0;
+  int32_t failed = api->events_wait(1, written);
+  api->event_release(*written);
+  *written = NULL;
+  return failed;
+}
+
+void tn__opencl_ring_close(tn__device *d) {
+  tn__opencl *self = d->self;
+  for (int i = 0; i < TN__OPENCL_PIECES; i++) await(self->api, &self->ring.written[i]);
+  tn__mem_free(&d->ctx->mem, self->ring.mem);
+}
+
 void tn__opencl_upload(tn__device *d, void *dst, const void *src, size_t size) {
-  const tn__opencl *self = d->self;
+  static const char doing[] = "copying to the device";
+  tn__opencl *self = d->self;
+  tn__opencl_ring *r = &self->ring;
   tn__cl_mem mem = NULL;
   uint64_t at = 0;
   if (!size) return;
   must(d, tn__opencl_use(d));
   must(d, tn__opencl_find(d, dst, &mem, &at));
-  must(d, tn__opencl_check(d, self->api->write(self->queue, mem, true, at, size, src, 0, NULL, NULL), "copying to the device"));
+  if (!r->mem) r->mem = tn__mem_try_alloc(&d->ctx->mem, (size_t)TN__OPENCL_PIECES * TN__OPENCL_PIECE);
+  if (!r->mem || size > TN__OPENCL_PIECE) {
+    must(d, tn__opencl_check(d, self->api->write(self->queue, mem, true, at, size, src, 0, NULL, NULL), doing));
+    return;
+  }
+  int i = r->next;
+  r->next = (i + 1) % TN__OPENCL_PIECES;
+  must(d, tn__opencl_check(d, await(self->api, &r->written[i]), doing));
+  char *piece = r->mem + (size_t)i * TN__OPENCL_PIECE;
+  memcpy(piece, src, size);
+  must(d, tn__opencl_check(d, self->api->write(self->queue, mem, false, at, size, piece, 0, NULL, &r->written[i]), doing));
 }
 
 void tn__opencl_download(tn__device *d, void *dst, const void *src, size_t size) {

@@ -4,9 +4,8 @@
 #include "render/render.h"
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
-enum { MAX_PLATFORMS = 16, MAX_DEVICES = 32, MAX_GROUP = 1024, CPU_GROUP = 64 };
+enum { MAX_PLATFORMS = 16, MAX_DEVICES = 32, MAX_GROUP = 1024, CPU_GROUP = 64, MAX_DIMS = 16 };
 
 /* ---- errors ---- */
 
@@ -37,12 +36,13 @@ tn_status tn__opencl_check(tn__device *d, int32_t result, const char *doing) {
 
 tn_status tn__opencl_use(tn__device *d) {
   tn__opencl *self = d->self;
+  const intptr_t properties[] = {CL_CONTEXT_PLATFORM, (intptr_t)self->platform, 0};
   int32_t failed = 0;
   if (self->lost) {
     tn__error(d->ctx, TN_EDEVICE, "%s is lost since an earlier error: close the context and open another", d->name);
     return TN_EDEVICE;
   }
-  if (!self->context) self->context = self->api->context_create(NULL, 1, &self->device, NULL, NULL, &failed);
+  if (!self->context) self->context = self->api->context_create(properties, 1, &self->device, NULL, NULL, &failed);
   if (!failed && !self->queue) self->queue = self->api->queue_create(self->context, self->device, 0, &failed);
   return tn__opencl_check(d, failed, "opening the device");
 }
@@ -57,10 +57,9 @@ static tn_status wait_for_all(tn__device *d) {
 static void close_opencl(tn__device *d) {
   tn__opencl *self = d->self;
   if (!self) return;
-  if (self->queue) {
-    self->api->finish(self->queue);
-    self->api->queue_release(self->queue);
-  }
+  if (self->queue) self->api->finish(self->queue);
+  tn__opencl_ring_close(d);
+  if (self->queue) self->api->queue_release(self->queue);
   if (self->context) self->api->context_release(self->context);
   tn__mem_free(&d->ctx->mem, self->block);
   tn__mem_free(&d->ctx->mem, self);
@@ -108,15 +107,14 @@ static int find_devices(const tn__cl *api, found *out) {
   return n;
 }
 
-static double milliseconds(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
-}
-
-static int power_below(uint64_t n) {
+/* Threads of a group, a power of two: what the device takes in the first dimension; a processor runs them one after the other, so a few do. */
+static int group_of(const tn__cl *api, tn__cl_device device) {
+  size_t sizes[MAX_DIMS] = {0};
+  uint64_t most = ask(api, device, CL_DEVICE_TYPE) & CL_TYPE_CPU ? CPU_GROUP : MAX_GROUP, threads = ask(api, device, CL_DEVICE_MAX_WORK_GROUP_SIZE);
   int p = 1;
-  while ((uint64_t)p * 2 <= n && p < MAX_GROUP) p *= 2;
+  if (threads < most) most = threads;
+  if (!api->device_info(device, CL_DEVICE_MAX_WORK_ITEM_SIZES, sizeof sizes, sizes, NULL) && sizes[0] < most) most = sizes[0];
+  while ((uint64_t)p * 2 <= most) p *= 2;
   return p;
 }
 
@@ -125,20 +123,19 @@ static const char *options_for(uint64_t floats) {
   return floats & CL_FP_CORRECTLY_ROUNDED ? "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt" : "-cl-std=CL1.2";
 }
 
-/* `start`: when the search for it began, in milliseconds. */
-static void add_device(tn_ctx *c, const tn__cl *api, const found *f, int number, double start) {
+static void add_device(tn_ctx *c, const tn__cl *api, const found *f, int number) {
   char name[32], what[128] = "unknown", platform[64] = "unknown";
   uint64_t floats = ask(api, f->device, CL_DEVICE_SINGLE_FP_CONFIG), shared = ask(api, f->device, CL_DEVICE_LOCAL_MEM_SIZE);
-  bool f64 = ask(api, f->device, CL_DEVICE_DOUBLE_FP_CONFIG) != 0, processor = ask(api, f->device, CL_DEVICE_TYPE) & CL_TYPE_CPU;
+  bool f64 = ask(api, f->device, CL_DEVICE_DOUBLE_FP_CONFIG) != 0;
   int units = (int)ask(api, f->device, CL_DEVICE_MAX_COMPUTE_UNITS);
   tn__sb text;
   tn__sb_init(&text, &c->scratch);
   api->device_info(f->device, CL_DEVICE_NAME, sizeof what, what, NULL);
   api->platform_info(f->platform, CL_PLATFORM_NAME, sizeof platform, platform, NULL);
   snprintf(name, sizeof name, "opencl:%d", number);
-  tn__sb_printf(&text, "%.40s (%.32s), %.1f GiB, %d units%s%s; probed in %.1f ms", what, platform,
+  tn__sb_printf(&text, "%.40s (%.32s), %.1f GiB, %d units%s%s%s", what, platform,
                 (double)ask(api, f->device, CL_DEVICE_GLOBAL_MEM_SIZE) / (1 << 30), units, f64 ? "" : ", no f64",
-                floats & CL_FP_CORRECTLY_ROUNDED ? "" : ", inexact division", milliseconds() - start);
+                floats & CL_FP_CORRECTLY_ROUNDED ? "" : ", inexact division", floats & CL_FP_DENORM ? "" : ", no subnormals");
   tn__device *d = tn__device_add(c, &opencl_ops, name, tn__sb_str(&text), NULL);
   tn__opencl *self = d->self = tn__mem_zalloc(&c->mem, sizeof *self);
   self->api = api;
@@ -148,23 +145,32 @@ static void add_device(tn_ctx *c, const tn__cl *api, const found *f, int number,
   self->f64 = f64;
   self->caches = !strcmp(platform, "Portable Computing Language");
   d->dialect = &tn__dialect_opencl;
-  d->group = power_below(processor ? CPU_GROUP : ask(api, f->device, CL_DEVICE_MAX_WORK_GROUP_SIZE));
+  d->group = group_of(api, f->device);
+  d->largest = (size_t)ask(api, f->device, CL_DEVICE_MAX_MEM_ALLOC_SIZE);
   d->units = units > 0 ? units : 1;
   uint64_t cells = 16 * (uint64_t)d->group; /* generated code declares them itself: partial results of reductions, two sets */
   d->shared = shared > cells ? (size_t)(shared - cells) : 0;
 }
 
 int tn__opencl_open(tn_ctx *c, int first) {
-  double start = milliseconds();
   const tn__cl *api = tn__cl_load(NULL);
   found all[MAX_DEVICES];
   int n = find_devices(api, all);
   if (first < 0 || first >= n) first = 0;
-  for (int i = 0; i < n; i++, start = milliseconds()) {
+  for (int i = 0; i < n; i++) {
     int number = i == 0 ? first : i <= first ? i - 1 : i;
-    add_device(c, api, &all[number], number, start);
+    add_device(c, api, &all[number], number);
   }
   return n;
+}
+
+int tn__opencl_gpu(void) {
+  const tn__cl *api = tn__cl_load(NULL);
+  found all[MAX_DEVICES];
+  int n = find_devices(api, all);
+  for (int i = 0; i < n; i++)
+    if (ask(api, all[i].device, CL_DEVICE_TYPE) & CL_TYPE_GPU) return i;
+  return -1;
 }
 
 const char *tn__opencl_missing(void) {

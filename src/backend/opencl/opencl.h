@@ -9,6 +9,8 @@
 
 /* Adds all devices, number `first` before the others; how many.  Loads the drivers; contexts are made when something is first asked of them. */
 int tn__opencl_open(tn_ctx *c, int first);
+/* Number of the first device that is a GPU; -1 if there is none.  Loads the drivers. */
+int tn__opencl_gpu(void);
 /* Why there is no OpenCL device, in words that follow "opencl: "; "" if there is one.  Loads the drivers. */
 const char *tn__opencl_missing(void);
 #endif

@@ -23,13 +23,15 @@ enum {
   /* questions about a platform, */
   CL_PLATFORM_VERSION = 0x0901, CL_PLATFORM_NAME = 0x0902,
   /* a device, */
-  CL_DEVICE_TYPE = 0x1000, CL_DEVICE_MAX_COMPUTE_UNITS = 0x1002, CL_DEVICE_MAX_WORK_GROUP_SIZE = 0x1004, CL_DEVICE_SINGLE_FP_CONFIG = 0x101b,
+  CL_DEVICE_TYPE = 0x1000, CL_DEVICE_MAX_COMPUTE_UNITS = 0x1002, CL_DEVICE_MAX_WORK_GROUP_SIZE = 0x1004, CL_DEVICE_MAX_WORK_ITEM_SIZES = 0x1005,
+  CL_DEVICE_MAX_MEM_ALLOC_SIZE = 0x1010, CL_DEVICE_SINGLE_FP_CONFIG = 0x101b,
   CL_DEVICE_GLOBAL_MEM_SIZE = 0x101f, CL_DEVICE_LOCAL_MEM_SIZE = 0x1023, CL_DEVICE_AVAILABLE = 0x1027, CL_DEVICE_COMPILER_AVAILABLE = 0x1028,
   CL_DEVICE_NAME = 0x102b, CL_DRIVER_VERSION = 0x102d, CL_DEVICE_VERSION = 0x102f, CL_DEVICE_DOUBLE_FP_CONFIG = 0x1032,
   /* a program */
   CL_PROGRAM_BINARY_SIZES = 0x1165, CL_PROGRAM_BINARIES = 0x1166, CL_PROGRAM_BUILD_LOG = 0x1183,
   /* bits of answers */
   CL_TYPE_CPU = 1 << 1, CL_TYPE_GPU = 1 << 2, CL_FP_DENORM = 1 << 0, CL_FP_CORRECTLY_ROUNDED = 1 << 7,
+  CL_CONTEXT_PLATFORM = 0x1084, /* a context */
   CL_READ_WRITE = 1, /* a buffer */
 };
 static const uint64_t tn__cl_all_types = 0xffffffff;
@@ -43,7 +45,10 @@ static const uint64_t tn__cl_all_types = 0xffffffff;
   X(int32_t, context_release, "clReleaseContext", (tn__cl_context))                                                              \
   X(tn__cl_queue, queue_create, "clCreateCommandQueue", (tn__cl_context, tn__cl_device, uint64_t, int32_t *))                    \
   X(int32_t, queue_release, "clReleaseCommandQueue", (tn__cl_queue))                                                             \
+  X(int32_t, flush, "clFlush", (tn__cl_queue))                                                                                   \
   X(int32_t, finish, "clFinish", (tn__cl_queue))                                                                                 \
+  X(int32_t, events_wait, "clWaitForEvents", (uint32_t, const tn__cl_event *))                                                   \
+  X(int32_t, event_release, "clReleaseEvent", (tn__cl_event))                                                                    \
   X(tn__cl_mem, buffer_create, "clCreateBuffer", (tn__cl_context, uint64_t, size_t, void *, int32_t *))                          \
   X(int32_t, buffer_release, "clReleaseMemObject", (tn__cl_mem))                                                                 \
   X(int32_t, read, "clEnqueueReadBuffer", (tn__cl_queue, tn__cl_mem, uint32_t wait, size_t at, size_t, void *, uint32_t, const tn__cl_event *, tn__cl_event *)) \

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MOST_GROUPS = 1 << 20 };
+enum { MOST_GROUPS = 1 << 20, WAITING = 16 };
 
 typedef struct part {
   tn__cl_kernel function;
@@ -198,6 +198,13 @@ static tn_status set_arguments(tn__device *d, const kernel *k, tn__cl_kernel f, 
   return tn__opencl_check(d, failed, k->name);
 }
 
+/* Drivers may keep commands until somebody waits; so that they begin meanwhile, they are told now and then, which takes its time. */
+static int32_t begin_now_and_then(tn__opencl *self) {
+  if (++self->waiting < WAITING) return 0;
+  self->waiting = 0;
+  return self->api->flush(self->queue);
+}
+
 tn_status tn__opencl_launch(tn__device *d, tn__code *code, uint32_t i, void *const *buf, const size_t *bytes, const int64_t *var) {
   tn__opencl *self = d->self;
   const kernel *k = &code->kernel[i];
@@ -211,7 +218,8 @@ tn_status tn__opencl_launch(tn__device *d, tn__code *code, uint32_t i, void *con
     status = set_arguments(d, k, q->function, buf, var);
     if (status) return status;
     snprintf(self->started, sizeof self->started, "%s", k->name);
-    status = tn__opencl_check(d, self->api->launch(self->queue, q->function, 1, NULL, &global, &q->threads, 0, NULL, NULL), k->name);
+    int32_t failed = self->api->launch(self->queue, q->function, 1, NULL, &global, &q->threads, 0, NULL, NULL);
+    status = tn__opencl_check(d, failed ? failed : begin_now_and_then(self), k->name);
   }
   return status;
 }

@@ -1,6 +1,6 @@
 /* The inside of an OpenCL device: what the files of this folder share.  Prefix tn__opencl_.
  *
- * One queue in order carries everything; so a freed block may be used again at once, and only transfers and sync wait.
+ * One queue in order carries everything; so a freed block may be used again at once, and only downloads, long uploads and sync wait.
  *
  * OpenCL's memory objects have no addresses, but those who use a device's memory point into it (a plan's temporaries lie in one buffer).
  * So each block is given a range of a number space of our own; an address found in it is a memory object and an offset, which is what
@@ -16,6 +16,14 @@ typedef struct tn__opencl_block {
   tn__cl_mem mem;
 } tn__opencl_block;
 
+/* Copies of what is being uploaded, used in turns: who uploads may go on at once, and does not wait for the kernels that come before. */
+enum { TN__OPENCL_PIECES = 8, TN__OPENCL_PIECE = 1 << 18 };
+typedef struct tn__opencl_ring {
+  char *mem; /* all pieces; NULL until first needed */
+  tn__cl_event written[TN__OPENCL_PIECES]; /* NULL: nothing is under way */
+  int next;
+} tn__opencl_ring;
+
 typedef struct tn__opencl {
   const tn__cl *api;
   tn__cl_platform platform;
@@ -26,6 +34,8 @@ typedef struct tn__opencl {
   tn__opencl_block *block; /* by base */
   uint32_t nblocks, cap;
   uint64_t next;          /* base of the next block: never used twice */
+  tn__opencl_ring ring;
+  uint32_t waiting;       /* kernels since the queue was told to begin */
   char started[64];       /* the kernel that was started last, for messages */
   bool f64, lost;
   bool caches;            /* the driver keeps what it compiles, and compiles again to give us a binary: then we keep none */
@@ -40,6 +50,7 @@ tn_status tn__opencl_use(tn__device *d);
 void *tn__opencl_alloc(tn__device *d, size_t size);
 void tn__opencl_free(tn__device *d, void *p, size_t size);
 void tn__opencl_upload(tn__device *d, void *dst, const void *src, size_t size);
+void tn__opencl_ring_close(tn__device *d);
 void tn__opencl_download(tn__device *d, void *dst, const void *src, size_t size);
 /* The memory object that an address lies in, and where; TN_ERUN with an error recorded if it is in none. */
 tn_status tn__opencl_find(tn__device *d, const void *p, tn__cl_mem *mem, uint64_t *at);
