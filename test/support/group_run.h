@@ -17,5 +17,8 @@ typedef struct group_runner {
   void (*release)(group_code *code);
 } group_runner;
 
+/* Does a C++ compiler take the Metal text?  What it says against it goes to log. */
+bool group_metal_takes(const char *source, char *log, size_t size);
+
 extern const group_runner group_opencl, group_metal, group_nvrtc; /* nvrtc: launch is NULL */
 #endif

@@ -37,46 +37,87 @@ static void put_source(FILE *f, const char *source) {
   }
 }
 
+/* Files of one compilation: the name without suffix, and what the compiler says. */
+typedef struct files {
+  char base[64], log[4096];
+} files;
+
+static const char *named(const files *f, const char *suffix) {
+  static char path[4][80];
+  static int next;
+  next = (next + 1) % 4;
+  snprintf(path[next], sizeof path[next], "%s%s", f->base, suffix);
+  return path[next];
+}
+
+static void remove_all(const files *f) {
+  unlink(named(f, ""));
+  unlink(named(f, ".cpp"));
+  unlink(named(f, ".so"));
+  unlink(named(f, ".log"));
+}
+
+static const char *compiler(void) { return getenv("CXX") ? getenv("CXX") : "c++"; }
+
+/* A fresh name; false, and why, if there is no compiler. */
+static bool begin(files *f) {
+  char command[600];
+  snprintf(f->base, sizeof f->base, "/tmp/tenet_metal_XXXXXX");
+  snprintf(command, sizeof command, "%s --version >/dev/null 2>&1", compiler());
+  snprintf(f->log, sizeof f->log, "there is no C++ compiler");
+  int fd = mkstemp(f->base);
+  if (fd >= 0) close(fd);
+  bool good = fd >= 0 && !system(command);
+  if (good) f->log[0] = '\0';
+  else if (fd >= 0) remove_all(f);
+  return good;
+}
+
+/* Runs the compiler on the .cpp; what it says is in log if it fails. */
+static bool run_compiler(files *f, const char *options) {
+  char command[1024];
+  const char *here = getenv("TENET_TEST_DATA") ? getenv("TENET_TEST_DATA") : "test";
+  snprintf(command, sizeof command, "%s -std=c++17 -w -ffp-contract=off -fno-strict-aliasing -pthread -isystem %s/support/metal %s %s 2>%s", compiler(), here, options,
+           named(f, ".cpp"), named(f, ".log"));
+  if (!system(command)) return true;
+  FILE *log = fopen(named(f, ".log"), "r");
+  f->log[log ? fread(f->log, 1, sizeof f->log - 1, log) : 0] = '\0';
+  if (log) fclose(log);
+  return false;
+}
+
+bool group_metal_takes(const char *source, char *log, size_t size) {
+  files f;
+  bool good = begin(&f);
+  if (good) {
+    FILE *file = fopen(named(&f, ".cpp"), "w");
+    put_source(file, source);
+    fclose(file);
+    good = run_compiler(&f, "-fsyntax-only");
+    remove_all(&f);
+  }
+  snprintf(log, size, "%s", f.log);
+  return good;
+}
+
 static group_code *compile(const char *source, tn__kernel *const *kernels, uint32_t n, const char **why, bool *failed) {
-  static char text[4096];
-  char base[] = "/tmp/tenet_metal_XXXXXX", path[64], object[64], command[1024];
-  const char *cxx = getenv("CXX") ? getenv("CXX") : "c++", *here = getenv("TENET_TEST_DATA") ? getenv("TENET_TEST_DATA") : "test";
-  int fd = mkstemp(base);
-  *why = text;
+  static files f;
+  char options[160];
+  *why = f.log;
   *failed = false;
-  snprintf(command, sizeof command, "%s --version >/dev/null 2>&1", cxx);
-  if (fd < 0 || system(command)) {
-    snprintf(text, sizeof text, "there is no C++ compiler");
-    return NULL;
-  }
-  close(fd);
-  unlink(base);
-  snprintf(path, sizeof path, "%s.cpp", base);
-  snprintf(object, sizeof object, "%s.so", base);
-  FILE *f = fopen(path, "w");
-  put_source(f, source);
-  put_callers(f, kernels, n);
-  fclose(f);
-  snprintf(command, sizeof command, "%s -std=c++17 -O1 -w -ffp-contract=off -fno-strict-aliasing -fPIC -shared -pthread -isystem %s/support/metal %s -o %s 2>%s.log", cxx, here,
-           path, object, base);
-  *failed = system(command) != 0;
+  if (!begin(&f)) return NULL;
+  FILE *file = fopen(named(&f, ".cpp"), "w");
+  put_source(file, source);
+  put_callers(file, kernels, n);
+  fclose(file);
+  snprintf(options, sizeof options, "-O1 -fPIC -shared -o %s", named(&f, ".so"));
+  void *object = run_compiler(&f, options) ? dlopen(named(&f, ".so"), RTLD_NOW | RTLD_LOCAL) : NULL;
+  if (!object && !*f.log) snprintf(f.log, sizeof f.log, "%s", dlerror());
+  remove_all(&f);
+  *failed = !object;
+  if (!object) return NULL;
   group_code *code = calloc(1, sizeof *code);
-  code->object = *failed ? NULL : dlopen(object, RTLD_NOW | RTLD_LOCAL);
-  code->kernels = kernels;
-  if (!code->object) {
-    snprintf(path, sizeof path, "%s.log", base);
-    f = fopen(path, "r");
-    text[f ? fread(text, 1, sizeof text - 1, f) : 0] = '\0';
-    if (f) fclose(f);
-    if (!*failed) snprintf(text, sizeof text, "%s", dlerror());
-    *failed = true;
-    free(code);
-    return NULL;
-  }
-  unlink(path);
-  unlink(object);
-  snprintf(path, sizeof path, "%s.log", base);
-  unlink(path);
+  *code = (group_code){object, kernels};
   return code;
 }
 
