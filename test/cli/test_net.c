@@ -38,7 +38,7 @@ static void train(const char *device, const char *name, int steps, int64_t batch
   tn_program *step = tn__net_train_step(net, p, opt, batch);
   must(c, step != NULL);
   for (int s = 0; s < steps; s++) {
-    float got;
+    float got = 0;
     draw(s, batch, x, y);
     must(c, tn_program_write(step, "x", (tn_dim[]){batch, TN__PIXELS}, 2, x, (size_t)batch * TN__PIXELS) == TN_OK);
     must(c, tn_program_write(step, "y", (tn_dim[]){batch}, 1, y, (size_t)batch) == TN_OK);
