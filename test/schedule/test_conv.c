@@ -185,6 +185,11 @@ static int results(const char *device, library l, int dtype, const geometry *g, 
   return n;
 }
 
+/* Then group devices sum the filters' gradient by themselves. */
+static bool has_little_window(const char *device, int dtype, const geometry *g) {
+  return strchr(device, ':') && dtype == TN_F32 && g->c / (g->opt.groups ? g->opt.groups : 1) * g->r * g->s <= 16;
+}
+
 static void compare(const char *device, library l, int dtype, const geometry *g, bool inner) {
   char *want[RESULTS], *got[RESULTS];
   size_t size[RESULTS];
@@ -197,9 +202,11 @@ static void compare(const char *device, library l, int dtype, const geometry *g,
     }
     free(want[i]), free(got[i]);
   }
-  for (int kind = 0; l == LOOPS && kind < 3; kind++)
-    if (kind == CONV_DATA ? g->called && !seen.calls[kind] : (seen.calls[kind] > 0) != g->called)
+  for (int kind = 0; l == LOOPS && kind < 3; kind++) {
+    bool called = g->called && !(kind == CONV_FILTER && has_little_window(device, dtype, g));
+    if (kind == CONV_DATA ? called && !seen.calls[kind] : (seen.calls[kind] > 0) != called)
       fail_msg("%s on %s, %s%s: %d calls of kind %d", g->name, device, tn__dtypes[dtype].name, inner ? ", inner" : "", seen.calls[kind], kind);
+  }
 }
 
 static void test_geometries(void **state) {
