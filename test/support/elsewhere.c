@@ -23,14 +23,6 @@ static tn_ctx *open_there(void) {
   return there;
 }
 
-/* Is it this graph's turn? */
-static bool is_taken(void) {
-  static unsigned long seen;
-  const char *every = getenv("ELSEWHERE_EVERY");
-  unsigned long n = every ? strtoul(every, NULL, 10) : 1;
-  return n < 2 || seen++ % n == 0;
-}
-
 typedef struct job {
   tn_node *root;
   const naive_bind *bind;
@@ -73,7 +65,8 @@ void elsewhere_eval(tn_ctx *c, tn_node *root, const naive_bind *bind, uint32_t n
   graph g;
   char why[1000];
   naive_eval(&root, 1, bind, nbind, out);
-  if (!is_plain(bind, nbind) || !open_there() || !is_taken()) return;
+  static unsigned long seen;
+  if (!is_plain(bind, nbind) || !open_there() || !is_taken(&seen)) return;
   /* Not by tn__ctx_run: tests of the IR have nodes that nothing keeps. */
   if (!tn__mem_try(&c->mem, print_graph, &j, &status)) fail_msg("%s", tn_last_error(c)->text);
   if (!graph_parse(there, j.text, 0, true, &g)) fail_msg("%s\n%s", tn_last_error(there)->text, j.text);

@@ -5,6 +5,6 @@
 #include "support/naive.h"
 
 /* As naive_eval, of one root.  Fails the test if the device does not agree.  Graphs over symbolic sizes are left to the oracle
- * alone; so are all but every n-th, n being $ELSEWHERE_EVERY, where compiling takes its time. */
+ * alone; so are all but every n-th, n being $CASES_EVERY, where compiling takes its time. */
 void elsewhere_eval(tn_ctx *c, tn_node *root, const naive_bind *bind, uint32_t nbind, naive_tensor *out);
 #endif
