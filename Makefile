@@ -41,17 +41,18 @@ check-clang: deps-test ## all tests, built by clang
 	@$(call preset,clang)
 	@$(call ctest,build-clang) --label-exclude house
 
+# The interpreter, sanitized, is slow: a sample of what it is asked many times.
 check-asan: deps-test ## all tests under the address and undefined-behaviour sanitizers
 	@$(call preset,asan)
-	@$(call ctest,build-asan) --label-exclude house
+	@CASES_EVERY=7 $(call ctest,build-asan) --label-exclude house
 
 check-tsan: deps-test ## the threaded tests under the thread sanitizer
 	@$(call preset,tsan)
 	@$(call ctest,build-tsan) --tests-regex '$(TSAN_TESTS)'
 
-# An OpenCL driver compiles for long: fewer random graphs, and every eighth one of many cases.
+# An OpenCL driver compiles for long: fewer random graphs, and every seventh one of many cases.
 check-opencl: with-tests ## the tests of values on the first OpenCL device, and an epoch of training
-	@TENET_DEVICE=opencl:0 FUZZ_COUNT=10 CASES_EVERY=8 $(call ctest,build) --label-regex '^devices$$'
+	@TENET_DEVICE=opencl:0 FUZZ_COUNT=10 CASES_EVERY=7 $(call ctest,build) --label-regex '^devices$$'
 	@tools/check-accuracy build opencl:0 mlp 93
 
 check-guises: with-tests ## the same by the interpreter, kernels lowered and printed for each kind of GPU, for CUDA compiled if NVRTC is found

@@ -260,10 +260,11 @@ uint64_t tn__eval(int op, int dtype, int sdtype, const uint64_t *arg) {
   if (op == OP_CAST) return tn__eval_cast(sdtype, dtype, arg[0]);
   if (op == OP_BITCAST) return wrap(dtype, arg[0]);
   if (comparisons[op].f64) return compare(op, sdtype, arg);
-  if (!tn__eval_defined(op, sdtype)) missing(op, sdtype);
-  if (tn__is_float(sdtype)) return eval_float(op, sdtype, tn__ops[op].max_src, arg);
-  if (op == OP_NOT && dtype == TN_BOOL) return !arg[0];
   const row *r = &rows[op];
+  bool is_float = tn__is_float(sdtype);
+  if (is_float ? !r->f32 || !r->f64 : !r->u64) missing(op, sdtype);
+  if (is_float) return eval_float(op, sdtype, tn__ops[op].max_src, arg);
+  if (op == OP_NOT && dtype == TN_BOOL) return !arg[0];
   return wrap(dtype, tn__dtypes[sdtype].is_signed && r->i64 ? (u64)r->i64((const i64 *)arg) : r->u64(arg));
 }
 
