@@ -159,11 +159,11 @@ static void convolutions(void **s) {
     geometry g;
     const char *form[KINDS];
   } rows[] = {
-      {{TN_F32, false, 2, 16, 12, 32, 3, 1, 1, 1, false}, {"wide_f32", "wide_f32", "wide_f32"}},
+      {{TN_F32, false, 2, 16, 8, 32, 3, 1, 1, 1, false}, {"wide_f32", "wide_f32", "wide_f32"}},
       {{TN_F32, false, 3, 8, 13, 37, 3, 2, 0, 2, false}, {"wide_f32", "wide_f32", "wide_f32"}}, /* gradients of strides jump */
-      {{TN_F32, false, 2, 3, 24, 40, 7, 2, 3, 1, false}, {"wide_f32", "wide_f32", "wide_f32"}},
-      {{TN_F32, true, 2, 16, 12, 32, 3, 1, 1, 1, false}, {"wide_f32", "wide_f32", "wide_f32"}},
-      {{TN_BF16, true, 2, 16, 12, 64, 3, 1, 1, 1, false}, {"tall_bf16", "tall_bf16", "wide_bf16"}},
+      {{TN_F32, false, 2, 3, 20, 40, 7, 2, 3, 1, false}, {"wide_f32", "wide_f32", "wide_f32"}},
+      {{TN_F32, true, 2, 16, 9, 32, 3, 1, 1, 1, false}, {"wide_f32", "wide_f32", "wide_f32"}},
+      {{TN_BF16, true, 2, 16, 8, 64, 3, 1, 1, 1, false}, {"tall_bf16", "tall_bf16", "wide_bf16"}},
       {{TN_BF16, false, 2, 16, 13, 72, 3, 2, 1, 1, false}, {"wgmma_bf16", "tall_bf16", "wgmma_bf16"}},
       {{TN_F32, false, 2, 32, 8, 32, 3, 1, 1, 1, true}, {"wide_tf32", "wide_tf32", "wide_tf32"}},
       {{TN_F16, true, 2, 16, 9, 72, 3, 1, 2, 2, false}, {"tall_f16", "tall_f16", "wgmma_f16"}},
