@@ -25,6 +25,8 @@ static const tn__tile_form forms[] = {
      .digit = {{T, 4, 0, 16}, {T, 8, 1, 0}, {T, 4, 16, 0}, {T, 2, 128, 0}, {U, 2, 64, 0}, {U, 2, 8, 0}, {U, 2, 0, 8}, {N, 8, 0, 1}}},
     {.name = "tall_f16", .dtype = TN_F16, .needs = 90, .rows = 256, .cols = 64, .steps = 64, .threads = 256, .shared = 163840, .cols_by_steps = true,
      .digit = {{T, 4, 0, 16}, {T, 8, 1, 0}, {T, 4, 16, 0}, {T, 2, 128, 0}, {U, 2, 64, 0}, {U, 2, 8, 0}, {U, 2, 0, 8}, {N, 8, 0, 1}}},
+    {.name = "turned_tf32", .dtype = TN_F32, .needs = 90, .rows = 256, .cols = 128, .steps = 32, .threads = 256, .shared = 200704, .tf32 = true, .cols_across = true,
+     .digit = {{T, 4, 2, 0}, {T, 8, 0, 1}, {T, 8, 0, 16}, {U, 32, 8, 0}, {U, 2, 0, 8}, {U, 2, 1, 0}}},
     {.name = "wgmma_tf32", .dtype = TN_F32, .needs = 90, .rows = 128, .cols = 256, .steps = 32, .threads = 256, .shared = 196608, .tf32 = true,
      .digit = {{T, 4, 0, 2}, {T, 8, 1, 0}, {T, 4, 16, 0}, {T, 2, 64, 0}, {U, 32, 0, 8}, {U, 2, 8, 0}, {N, 2, 0, 1}}},
     {.name = "wide_tf32", .dtype = TN_F32, .needs = 90, .rows = 64, .cols = 256, .steps = 32, .threads = 256, .shared = 163840, .tf32 = true,
@@ -132,7 +134,7 @@ static double cover(const job *j, const tn__device *dev, const tn__tile_form *f,
   for (int i = 0; i < 2; i++) {
     if (j->f.operand[i]->dtype != f->dtype || (f->even && !(j->even[i] && *exact))) return 0;
     if (f->tf32 && !j->c->opt.tf32) return 0;
-    if (f->cols_by_steps && j->lie[1] != TN__LIE_STEPS) return 0;
+    if ((f->cols_by_steps && j->lie[1] != TN__LIE_STEPS) || (f->cols_across && j->lie[1] != TN__LIE_ACROSS)) return 0;
     bool single = j->lie[i] == TN__LIE_SINGLE || j->lie[i] == TN__LIE_SINGLE_STEPS;
     if (single && (f->even || f->dtype != TN_F32)) return 0; /* all but f32 is copied in runs */
   }
