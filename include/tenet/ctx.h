@@ -59,6 +59,8 @@ typedef struct tn_options {
   const char *cache_dir; /* kernel cache; NULL: $TENET_CACHE, else $XDG_CACHE_HOME/tenet, else ~/.cache/tenet; "": no cache on disk */
   int no_library;        /* 1: matrix products and convolutions by own kernels only, not by BLAS, cuBLASLt, cuDNN; 0: $TENET_LIBRARY=off decides */
   int tf32;              /* 1: GPUs may round the factors of f32 products and convolutions to tf32 (10 bits of fraction); 0: $TENET_TF32=on decides */
+  int tune;              /* 1: kernels are timed on the device, in a few variants, and the best is remembered beside the kernel cache; -1: what was
+                          * remembered is not looked at either; 0: $TENET_TUNE (on, off) decides */
   uint64_t seed;         /* first seed of the random generator (tn_manual_seed changes it) */
   int quiet;             /* 1: no notices on stderr */
   int64_t fail_alloc_at; /* testing: the n-th allocation (from 1) fails, and all after it; 0: never */
@@ -91,6 +93,7 @@ typedef struct tn_stats {
   uint64_t schedules_reused;   /* schedules found in the context's cache */
   uint64_t kernels_compiled;   /* kernels that went through the C compiler */
   uint64_t kernels_cached;     /* kernels found in the disk cache */
+  uint64_t kernels_timed;      /* variants of kernels that were timed (tuning) */
   uint64_t kernels_run;        /* kernels and library calls executed */
   uint64_t nodes_live;         /* graph nodes alive now */
   uint64_t handles_live;       /* tensor handles alive now */

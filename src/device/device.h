@@ -86,6 +86,19 @@ typedef struct tn__device_ops {
   void (*forget)(tn__device *d, tn__recording *r);
 } tn__device_ops;
 
+/* Where a kernel's choices lean away from what the cost model says; all 0: nowhere.  Tuning (run/tune.c) tries a few (lower/leans.c). */
+typedef struct tn__lean {
+  const char *name;
+  int8_t tile;     /* the form that fits best, second best, ...; TN__LEAN_NONE: no product by tiles */
+  int8_t blocks;   /* 2^blocks times as many of a split reduction; TN__LEAN_NONE: it stays whole */
+  int8_t group;    /* 2^group times the threads of a group, or elements of a chunk */
+  int8_t pack;     /* 2^pack times the neighbours that one thread takes */
+  int8_t lanes;    /* 2^lanes times the lanes of vector loops */
+  bool own;        /* a library call by a kernel */
+} tn__lean;
+enum { TN__LEAN_NONE = -100 };
+static inline int64_t tn__lean_by(int64_t n, int by) { return by == TN__LEAN_NONE ? 0 : by < 0 ? n >> -by : n << by; }
+
 struct tn__device {
   const tn__device_ops *ops;
   tn_ctx *ctx;
@@ -100,6 +113,7 @@ struct tn__device {
   bool copies;     /* what threads ask for is copied to where they share memory while they go on */
   size_t shared;   /* bytes that the threads of a group may share; 0 without groups */
   size_t largest;  /* most bytes that one buffer may have; 0: any number */
+  tn__lean lean;   /* of a copy of the device's struct, while a kernel is lowered for it; else 0 */
   const struct tn__dialect *dialect; /* the language of its kernels (render.h); NULL: C */
   void *self;      /* the backend's own state */
 };

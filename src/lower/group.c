@@ -53,6 +53,9 @@ static int64_t power_above(double v) {
 
 static int64_t limit(int64_t v, int64_t lo, int64_t hi) { return v < lo ? lo : v > hi ? hi : v; }
 
+/* Threads of a group, of which the cost model says so many. */
+static int lean_group(const job *j, int64_t threads) { return (int)limit(tn__lean_by(threads, j->dev->lean.group), WARP, j->dev->group); }
+
 /* The outputs' loops under which every outermost reduction stands: what one group, or one thread, may take for its own. */
 static uint64_t rows_of(const tn__survey *s) {
   uint64_t set = s->common;
@@ -126,7 +129,7 @@ static size_t widest(const job *j) {
 static int64_t pack_of(const job *j, uint32_t k, bool cells) {
   const tn__ranges *r = &j->s.r;
   bool any = false;
-  int64_t n = PACK_BYTES / (int64_t)widest(j);
+  int64_t n = tn__lean_by(PACK_BYTES, j->dev->lean.pack) / (int64_t)widest(j);
   for (uint32_t i = 0; i < r->order.n; i++) {
     const tn_node *x = r->order.v[i];
     if (x->op == OP_REDUCE && !cells && (tn__free_of(r, x) >> k & 1)) return 1;
@@ -182,7 +185,7 @@ static int share_threads(job *j) {
   }
   tn_node *flat = flatten(j, x, n, AX_LOOP);
   double outputs = tn__extent(flat);
-  int group = (int)limit(power_above(outputs / j->dev->units), WARP, TN__USUAL_GROUP < j->dev->group ? TN__USUAL_GROUP : j->dev->group);
+  int group = lean_group(j, limit(power_above(outputs / j->dev->units), WARP, TN__USUAL_GROUP));
   if (tn__is_const(flat->src[0]) && outputs <= group) j->body = tn__retype(j->c, j->body, flat, AX_UPCAST);
   else j->body = tn__cut(j->c, j->body, flat, group, AX_LOOP, AX_UPCAST);
   look(j);
@@ -386,8 +389,7 @@ static double longest_row(const job *j) {
 static int share_row(job *j, uint64_t rows) {
   bool many = tn__volume(&j->s, rows) >= 8.0 * j->dev->units;
   make_global(j, rows);
-  int64_t most = many ? TN__USUAL_GROUP : 4 * TN__USUAL_GROUP;
-  int group = (int)limit(power_above(longest_row(j) / (many ? ROW_SHARE : 4)), WARP, most < j->dev->group ? most : j->dev->group);
+  int group = lean_group(j, limit(power_above(longest_row(j) / (many ? ROW_SHARE : 4)), WARP, many ? TN__USUAL_GROUP : 4 * TN__USUAL_GROUP));
   if (turns_of(&j->s.r)) group = tn__row_threads(j->dev, longest_row(j));
   for (int round = 0; round < ROUNDS; round++) {
     uint64_t set = next_lanes(j);

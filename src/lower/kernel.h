@@ -54,7 +54,8 @@ typedef struct tn__tile_form {
   int dtype, needs, rows, cols, steps, threads; /* needs: a generation, see tn__device.tiles */
   size_t shared;    /* bytes */
   bool tf32;        /* rounds f32 factors to tf32 */
-  bool cols_by_steps; /* for columns whose steps are neighbours in memory */
+  bool cols_by_steps; /* for columns whose steps are neighbours in memory, */
+  bool cols_across;   /* or which are neighbours themselves */
   bool even;        /* for sizes that it divides, and operands of one stride */
   tn__digit digit[TN__DIGITS];
 } tn__tile_form;

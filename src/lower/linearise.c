@@ -125,9 +125,9 @@ static void form_all(lin *l) {
       tn__map_putp(&l->form, n, n);
     } else {
       tn_node *s[8] = {0};
-      bool same = true; /* then the node stays as the passes wrote it: an index as base + neighbour */
+      bool same = true; /* as the passes wrote it, an index too: its normal form may be of sums that nobody computes */
       for (uint32_t k = 0; k < n->nsrc && k < 8; k++) same &= (s[k] = form(l, n->src[k])) == n->src[k];
-      tn__map_putp(&l->form, n, same || n->op == OP_RANGE ? n : tn__node_with(l->c, n, s));
+      tn__map_putp(&l->form, n, same || n->op == OP_RANGE ? n : make(l, n->op, n->dtype, s, n->nsrc, n->ints, n->nint));
     }
   }
 }

@@ -9,6 +9,11 @@
  * first.  The kernel may have more buffers than the body: those are its own scratch, sized by their PARAM's source. */
 tn__kernel *tn__lower(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *body, uint32_t index);
 
+/* leans.c: what tuning tries for a body, a library call's or a kernel's, from number *at on, the cost model's own choice first; NULL: no more */
+const tn__lean *tn__lean_next(tn_ctx *c, const tn__device *dev, tn_node *body, bool called, uint32_t *at);
+const tn__lean *tn__lean_find(const char *name); /* NULL: none is called so */
+const tn__lean *tn__lean_at(uint32_t number);    /* of all that there are; NULL: no more */
+
 /* ---- shared by the passes ---- */
 
 enum { TN__MAX_RANGES = 64, TN__USUAL_GROUP = 256 };

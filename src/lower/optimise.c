@@ -119,7 +119,9 @@ static int vector_range(const tn__survey *p) {
   return best;
 }
 
-static int64_t lanes_for(int dtype) { return LANE_BYTES / (int64_t)(tn__size_of(dtype) < 4 ? 4 : tn__size_of(dtype)); }
+static int64_t lanes_for(const tn__device *dev, int dtype) {
+  return tn__lean_by(LANE_BYTES, dev->lean.lanes) / (int64_t)(tn__size_of(dtype) < 4 ? 4 : tn__size_of(dtype));
+}
 
 static int value_dtype(const tn__survey *p) {
   for (uint32_t i = 0; i < p->r.order.n; i++)
@@ -127,18 +129,19 @@ static int value_dtype(const tn__survey *p) {
   return TN_F32;
 }
 
-static tn_node *vectorise(tn_ctx *c, tn__arena *a, tn_node *body, tn__sb *note) {
+static tn_node *vectorise(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *body, tn__sb *note) {
   tn__survey p;
   tn__survey_loops(c, a, body, &p);
   int v = vector_range(&p);
   if (v < 0) return body;
   tn_node *x = p.r.range[v];
-  int64_t lanes = lanes_for(value_dtype(&p));
+  int64_t lanes = lanes_for(dev, value_dtype(&p));
   bool output = p.outputs >> v & 1;
   if (output && !p.reduces) {
-    if (tn__volume(&p, p.outputs) == tn__extent(x) && tn__extent(x) > CHUNK) { /* a flat loop: chunks for the threads */
-      tn__sb_printf(note, " chunk(%lld,%d)", (long long)x->ints[1], CHUNK);
-      return tn__cut(c, body, x, CHUNK, AX_LOOP, AX_UPCAST);
+    int64_t chunk = tn__lean_by(CHUNK, dev->lean.group);
+    if (tn__volume(&p, p.outputs) == tn__extent(x) && tn__extent(x) > (double)chunk) { /* a flat loop: chunks for the threads */
+      tn__sb_printf(note, " chunk(%lld,%lld)", (long long)x->ints[1], (long long)chunk);
+      return tn__cut(c, body, x, chunk, AX_LOOP, AX_UPCAST);
     }
     return tn__retype(c, body, x, AX_UPCAST);
   }
@@ -152,7 +155,7 @@ static tn_node *vectorise(tn_ctx *c, tn__arena *a, tn_node *body, tn__sb *note) 
 }
 
 /* The stores of a row kernel that run along the row become vector loops; so do other reductions' ranges of the same kind. */
-static tn_node *vectorise_rest(tn_ctx *c, tn__arena *a, tn_node *body, tn__sb *note) {
+static tn_node *vectorise_rest(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *body, tn__sb *note) {
   for (int round = 0; round < 8; round++) {
     tn__survey p;
     tn__survey_loops(c, a, body, &p);
@@ -180,7 +183,7 @@ static tn_node *vectorise_rest(tn_ctx *c, tn__arena *a, tn_node *body, tn__sb *n
     if (x->ints[0] == AX_LOOP) {
       body = tn__retype(c, body, x, AX_UPCAST);
     } else {
-      int64_t lanes = lanes_for(value_dtype(&p));
+      int64_t lanes = lanes_for(dev, value_dtype(&p));
       tn__sb_printf(note, " lanes(%lld,%lld)", (long long)x->ints[1], (long long)lanes);
       body = tn__cut(c, body, x, lanes, AX_REDUCE, AX_UPCAST);
     }
@@ -259,11 +262,11 @@ static size_t loaded_bytes(const tn__survey *p) {
 /* How many blocks range x of the top reductions is cut into; 0: it stays whole.  Threads get a few blocks each, group devices enough
  * for all their threads: a number that divides the range if there is one near. */
 static int64_t count_blocks(const tn__device *dev, const tn__survey *p, const tn_node *x) {
-  int64_t most = (int64_t)tn__extent(x), size;
+  int64_t most = (int64_t)tn__extent(x), size, partials = tn__lean_by(PARTIALS, dev->lean.blocks);
   double cells = tn__volume(p, p->common);
-  if (!dev->group) return cells > MAX_SPLIT_CELLS ? 0 : most < PARTIALS ? most : PARTIALS;
+  if (!dev->group) return cells > MAX_SPLIT_CELLS ? 0 : most < partials ? most : partials;
   bool walks = tn__walks_outputs(p, p->common);
-  double threads = walks ? cells * (double)loaded_bytes(p) / PACK * 2 : cells * TN__USUAL_GROUP, want = (double)dev->units * UNIT_THREADS / threads;
+  double threads = walks ? cells * (double)loaded_bytes(p) / PACK * 2 : cells * TN__USUAL_GROUP, want = (double)tn__lean_by((int64_t)dev->units * UNIT_THREADS, dev->lean.blocks) / threads;
   int64_t n = 1;
   while ((double)n * 2 <= want && n * 2 * MIN_BLOCK <= most) n *= 2;
   if (n < 2 || !tn__const_int(x->src[0], &size)) return n < 2 ? 0 : n;
@@ -274,7 +277,7 @@ static int64_t count_blocks(const tn__device *dev, const tn__survey *p, const tn
 
 /* So for products by tiles: blocks of whole steps, until every unit has a tile. */
 static int64_t count_tile_blocks(const tn__device *dev, const tn_node *x, int64_t tiles, int64_t steps) {
-  int64_t size, n = dev->units / tiles;
+  int64_t size, n = tn__lean_by(dev->units, dev->lean.blocks) / tiles;
   if (!tn__const_int(x->src[0], &size)) return 0;
   while (n > 1 && (size % (n * steps) || size / n < MIN_TILE_STEPS * steps)) n--;
   return n > 1 ? n : 0;
@@ -407,6 +410,6 @@ tn_node *tn__optimise_part(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_no
   }
   if (dev->interprets || c->mode == TN_MODE_STRICT) return part;
   part = tn__keep_rows(c, a, dev, part, nlocal, note);
-  part = vectorise(c, a, part, note);
-  return vectorise_rest(c, a, part, note);
+  part = vectorise(c, a, dev, part, note);
+  return vectorise_rest(c, a, dev, part, note);
 }

@@ -25,6 +25,8 @@ static const tn__tile_form forms[] = {
      .digit = {{T, 4, 0, 16}, {T, 8, 1, 0}, {T, 4, 16, 0}, {T, 2, 128, 0}, {U, 2, 64, 0}, {U, 2, 8, 0}, {U, 2, 0, 8}, {N, 8, 0, 1}}},
     {.name = "tall_f16", .dtype = TN_F16, .needs = 90, .rows = 256, .cols = 64, .steps = 64, .threads = 256, .shared = 163840, .cols_by_steps = true,
      .digit = {{T, 4, 0, 16}, {T, 8, 1, 0}, {T, 4, 16, 0}, {T, 2, 128, 0}, {U, 2, 64, 0}, {U, 2, 8, 0}, {U, 2, 0, 8}, {N, 8, 0, 1}}},
+    {.name = "turned_tf32", .dtype = TN_F32, .needs = 90, .rows = 256, .cols = 128, .steps = 32, .threads = 256, .shared = 200704, .tf32 = true, .cols_across = true,
+     .digit = {{T, 4, 2, 0}, {T, 8, 0, 1}, {T, 8, 0, 16}, {U, 32, 8, 0}, {U, 2, 0, 8}, {U, 2, 1, 0}}},
     {.name = "wgmma_tf32", .dtype = TN_F32, .needs = 90, .rows = 128, .cols = 256, .steps = 32, .threads = 256, .shared = 196608, .tf32 = true,
      .digit = {{T, 4, 0, 2}, {T, 8, 1, 0}, {T, 4, 16, 0}, {T, 2, 64, 0}, {U, 32, 0, 8}, {U, 2, 8, 0}, {N, 2, 0, 1}}},
     {.name = "wide_tf32", .dtype = TN_F32, .needs = 90, .rows = 64, .cols = 256, .steps = 32, .threads = 256, .shared = 163840, .tf32 = true,
@@ -40,6 +42,7 @@ static const tn__tile_form forms[] = {
 };
 
 enum {
+  FORMS = sizeof forms / sizeof *forms,
   SMALL_TILES = 8,      /* of a form for small products, for each unit: then others keep more threads busy */
   BAND = 8,             /* rows of tiles that are worked on side by side, so that they share columns in the cache */
   RAGGED_CELLS = 2048,  /* outputs, and steps, from which on tiles may reach over the edge */
@@ -132,7 +135,7 @@ static double cover(const job *j, const tn__device *dev, const tn__tile_form *f,
   for (int i = 0; i < 2; i++) {
     if (j->f.operand[i]->dtype != f->dtype || (f->even && !(j->even[i] && *exact))) return 0;
     if (f->tf32 && !j->c->opt.tf32) return 0;
-    if (f->cols_by_steps && j->lie[1] != TN__LIE_STEPS) return 0;
+    if ((f->cols_by_steps && j->lie[1] != TN__LIE_STEPS) || (f->cols_across && j->lie[1] != TN__LIE_ACROSS)) return 0;
     bool single = j->lie[i] == TN__LIE_SINGLE || j->lie[i] == TN__LIE_SINGLE_STEPS;
     if (single && (f->even || f->dtype != TN_F32)) return 0; /* all but f32 is copied in runs */
   }
@@ -143,17 +146,29 @@ static double cover(const job *j, const tn__device *dev, const tn__tile_form *f,
   return f->needs > dev->tiles || f->shared > dev->shared || (!*exact && little) ? 0 : all;
 }
 
-/* The first form whose tiles divide the sizes, else the one that covers least outside of them; NULL, or what it covers in *least. */
-static const tn__tile_form *best_form(job *j, const tn__device *dev, double *least) {
+/* The first form whose tiles divide the sizes, else the one that covers least outside of them, among those that are not `gone`; NULL, or what it covers in
+ * *least. */
+static const tn__tile_form *best_of(const job *j, const tn__device *dev, uint32_t gone, double *least) {
   const tn__tile_form *best = NULL;
-  for (int side = 0; side < 2; side++) look_at(j, side);
-  for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+  for (size_t i = 0; i < FORMS; i++) {
     bool exact;
-    double all = cover(j, dev, &forms[i], &exact);
+    double all = gone >> i & 1 ? 0 : cover(j, dev, &forms[i], &exact);
     if (all <= 0 || (best && !exact && all >= *least)) continue;
     *least = all;
     best = &forms[i];
     if (exact) break;
+  }
+  return best;
+}
+
+/* So; or the next best, and so on, as the choice leans. */
+static const tn__tile_form *best_form(job *j, const tn__device *dev, double *least) {
+  uint32_t gone = 0;
+  for (int side = 0; side < 2; side++) look_at(j, side);
+  const tn__tile_form *best = best_of(j, dev, gone, least);
+  for (int rank = 0; best && rank < dev->lean.tile; rank++) {
+    gone |= 1u << (best - forms);
+    best = best_of(j, dev, gone, least);
   }
   return best;
 }
@@ -230,7 +245,7 @@ static tn_node *number_tiles(job *j, tn_node *const *batch, uint32_t nbatch, tn_
 static bool plan(job *j, tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *body) {
   *j = (job){.c = c, .a = a, .body = body};
   tn__survey_loops(c, a, body, &j->s);
-  if (!dev->tiles || c->mode == TN_MODE_STRICT || !tn__factors_find(&j->s, &j->f)) return false;
+  if (!dev->tiles || dev->lean.tile == TN__LEAN_NONE || c->mode == TN_MODE_STRICT || !tn__factors_find(&j->s, &j->f)) return false;
   const uint64_t set[] = {j->f.axis[0], j->f.axis[1], j->f.steps};
   for (int i = 0; i < 3; i++)
     if (!is_one(set[i]) || !tn__is_const(range_in(j, set[i])->src[0])) return false;
@@ -239,7 +254,7 @@ static bool plan(job *j, tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node
 
 tn_node *tn__tile_shape(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *body, tn__sb *note) {
   job j;
-  if (!dev->tiles || c->mode == TN_MODE_STRICT) return body;
+  if (!dev->tiles || dev->lean.tile == TN__LEAN_NONE || c->mode == TN_MODE_STRICT) return body;
   tn_node *flat = tn__factors_flatten(c, a, body);
   if (flat == body || !plan(&j, c, a, dev, flat)) return body;
   tn__sb_puts(note, " product");

@@ -68,6 +68,7 @@ static void resolve(tn_ctx *c, const tn_options *o) {
   c->opt.threads = find_threads(c, o->threads);
   c->opt.no_library = o->no_library || is_env("TENET_LIBRARY", "off");
   c->opt.tf32 = o->tf32 || is_env("TENET_TF32", "on");
+  if (!o->tune) c->opt.tune = is_env("TENET_TUNE", "on") || is_env("TENET_TUNE", "1") ? 1 : is_env("TENET_TUNE", "off") || is_env("TENET_TUNE", "0") ? -1 : 0;
   c->opt.mode = c->mode = find_mode(c, o->mode);
 }
 

@@ -128,31 +128,37 @@ static void keep_tile(tn__plan *p, const tn__tile *t) {
   keep(p, t->step);
 }
 
-static void lower_items(tn_ctx *c, tn__plan *p) {
-  tn__schedule *s = p->s;
+static void lower_item(tn_ctx *c, tn__plan *p, uint32_t i, const tn__lean *lean) {
+  const tn__item *it = &p->s->items.v[i];
+  step *st = &p->step[i];
+  st->kernel = -1;
+  st->nbuf = it->nbuf;
+  if (lean->own || !is_called(p->dev->ops, it)) {
+    tn__device view = *p->dev;
+    view.lean = *lean;
+    tn__kernel *k = tn__lower(c, &p->arena, &view, it->body, p->nkernels);
+    st->kernel = (int)p->nkernels;
+    p->kernel[p->nkernels++] = k;
+    st->nbuf = k->nbuf;
+    for (uint32_t part = 0; part < k->nparts; part++) {
+      keep(p, k->part[part].body);
+      for (uint32_t j = 0; j < k->part[part].n; j++) keep(p, k->part[part].ins[j]);
+      keep_tile(p, k->part[part].tile);
+    }
+  }
+  st->buf = tn__arena_zalloc(&p->arena, (st->nbuf + 1) * sizeof *st->buf);
+  st->ptr = tn__arena_zalloc(&p->arena, (st->nbuf + 1) * sizeof *st->ptr);
+  st->bytes = tn__arena_zalloc(&p->arena, (st->nbuf + 1) * sizeof *st->bytes);
+  for (uint32_t j = 0; j < it->nbuf; j++) st->buf[j] = it->buf[j];
+}
+
+/* All items; `lean`: the only one's, NULL: each as tuning found. */
+static void lower_items(tn_ctx *c, tn__plan *p, const tn__lean *lean) {
+  const tn__schedule *s = p->s;
   p->step = tn__arena_zalloc(&p->arena, (s->items.n + 1) * sizeof *p->step);
   p->kernel = tn__arena_zalloc(&p->arena, (s->items.n + 1) * sizeof *p->kernel);
-  for (uint32_t i = 0; i < s->items.n; i++) {
-    const tn__item *it = &s->items.v[i];
-    step *st = &p->step[i];
-    st->kernel = -1;
-    st->nbuf = it->nbuf;
-    if (!is_called(p->dev->ops, it)) {
-      tn__kernel *k = tn__lower(c, &p->arena, p->dev, it->body, p->nkernels);
-      st->kernel = (int)p->nkernels;
-      p->kernel[p->nkernels++] = k;
-      st->nbuf = k->nbuf;
-      for (uint32_t part = 0; part < k->nparts; part++) {
-        keep(p, k->part[part].body);
-        for (uint32_t j = 0; j < k->part[part].n; j++) keep(p, k->part[part].ins[j]);
-        keep_tile(p, k->part[part].tile);
-      }
-    }
-    st->buf = tn__arena_zalloc(&p->arena, (st->nbuf + 1) * sizeof *st->buf);
-    st->ptr = tn__arena_zalloc(&p->arena, (st->nbuf + 1) * sizeof *st->ptr);
-    st->bytes = tn__arena_zalloc(&p->arena, (st->nbuf + 1) * sizeof *st->bytes);
-    for (uint32_t j = 0; j < it->nbuf; j++) st->buf[j] = it->buf[j];
-  }
+  for (uint32_t i = 0; i < s->items.n; i++)
+    lower_item(c, p, i, lean ? lean : tn__tune(c, p, i, s->items.v[i].body, is_called(p->dev->ops, &s->items.v[i])));
 }
 
 /* Buffers that lowering added: partial results. */
@@ -213,30 +219,83 @@ typedef struct compiling {
   tn__plan *plan;
 } compiling;
 
+static tn__plan *new_plan(tn_ctx *c) {
+  tn__plan *p = tn__mem_zalloc(&c->mem, sizeof *p);
+  tn__arena_init(&p->arena, &c->mem);
+  return p;
+}
+
+/* From a schedule to kernels, and what is to be known when they run */
+static void lower(tn_ctx *c, tn__plan *p, const tn__lean *lean) {
+  keep(p, p->key);
+  keep(p, p->s->text);
+  for (uint32_t i = 0; i < p->s->bufs.n; i++) keep(p, p->s->bufs.v[i].size);
+  for (uint32_t i = 0; i < p->s->items.n; i++) keep_sizes(p, &p->s->items.v[i]);
+  lower_items(c, p, lean);
+  find_scratch(p);
+  find_vars(p);
+  find_needs(c, p);
+  find_lives(p);
+}
+
 /* The pipeline. */
 static void compile(void *arg) {
   compiling *k = arg;
   tn_ctx *c = k->c;
   tn_node *key = k->key;
-  tn__plan *p = k->plan = tn__mem_zalloc(&c->mem, sizeof *p);
-  tn__arena_init(&p->arena, &c->mem);
+  tn__plan *p = k->plan = new_plan(c);
   p->dev = tn__device_get(c, key->device < 0 ? 0 : key->device);
   p->key = key;
-  keep(p, key);
   p->nout = key->nsrc;
   tn_node *graph = own_outputs(c, tn__schedule_prune(c, tn__simplify_graph(c, key)));
   p->s = tn__schedule_make(c, &p->arena, graph, p->dev);
   keep(p, graph);
-  keep(p, p->s->text);
-  for (uint32_t i = 0; i < p->s->bufs.n; i++) keep(p, p->s->bufs.v[i].size);
-  for (uint32_t i = 0; i < p->s->items.n; i++) keep_sizes(p, &p->s->items.v[i]);
-  lower_items(c, p);
-  find_scratch(p);
-  find_vars(p);
-  find_needs(c, p);
-  find_lives(p);
-  p->code = p->nkernels ? p->dev->ops->compile(p->dev, p->kernel, p->nkernels) : NULL;
+  lower(c, p, NULL);
+  tn__plan_compile(p);
   c->stats.schedules_compiled++;
+}
+
+void tn__plan_compile(tn__plan *p) {
+  if (p->nkernels && !p->code) p->code = p->dev->ops->compile(p->dev, p->kernel, p->nkernels);
+}
+
+/* ---- one item alone, for tuning ---- */
+
+void tn__plan_trial(tn_ctx *c, const tn__plan *p, uint32_t item, const tn__lean *lean, tn__plan **out) {
+  tn__plan *t = *out = new_plan(c);
+  t->dev = p->dev;
+  t->key = p->key;
+  t->s = tn__arena_zalloc(&t->arena, sizeof *t->s);
+  t->s->text = p->s->text;
+  tn__vec_push(&t->arena, &t->s->items, p->s->items.v[item]);
+  for (uint32_t b = 0; b < p->s->bufs.n; b++) {
+    tn__buf x = p->s->bufs.v[b];
+    x.kind = BUF_INPUT; /* all from outside */
+    x.slot = (int)b;
+    tn__vec_push(&t->arena, &t->s->bufs, x);
+  }
+  lower(c, t, lean);
+}
+
+bool tn__plan_same(const tn__plan *p, const tn__plan *q) {
+  bool same = p->nkernels == q->nkernels;
+  for (uint32_t k = 0; same && k < p->nkernels; k++) {
+    same = p->kernel[k]->nparts == q->kernel[k]->nparts;
+    for (uint32_t i = 0; same && i < p->kernel[k]->nparts; i++) {
+      const tn__part *x = &p->kernel[k]->part[i], *y = &q->kernel[k]->part[i];
+      same = x->body == y->body && x->group == y->group && (x->tile ? x->tile->form : NULL) == (y->tile ? y->tile->form : NULL);
+    }
+  }
+  return same;
+}
+
+const char *tn__plan_title(const tn__plan *p) { return p->nkernels ? p->kernel[0]->name : "a library call"; }
+
+uint32_t tn__plan_buffers(const tn__plan *p) { return p->s->bufs.n; }
+
+void tn__plan_buffer(const tn__plan *p, uint32_t b, size_t *bytes, int *dtype) {
+  *bytes = p->first[b] < 0 ? 0 : p->bytes[b];
+  *dtype = p->s->bufs.v[b].dtype;
 }
 
 static void forget(tn__plan *p, record *r) {

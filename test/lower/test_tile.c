@@ -105,8 +105,10 @@ static void products(void **s) {
       {{TN_F32, {false, false}, 2, 32, 16, 576, true, false}, "small_tall_f32"}, {{TN_F32, {true, true}, 1, 32, 784, 64, false, false}, "small_tall_f32"},
       {{TN_F16, {true, true}, 1, 256, 64, 64, true, false}, "tall_f16"},        {{TN_F16, {false, true}, 1, 64, 512, 64, true, false}, "wide_f16"},
       {{TN_F32, {false, false}, 1, 128, 256, 32, true, true}, "wgmma_tf32"}, {{TN_F32, {true, true}, 1, 64, 256, 64, true, true}, "wide_tf32"},
+      {{TN_F32, {false, false}, 1, 256, 128, 32, true, true}, "turned_tf32"}, {{TN_F32, {true, false}, 2, 256, 256, 96, true, true}, "turned_tf32"},
       /* over the edge */
       {{TN_BF16, {false, false}, 1, 128, 248, 64, true, false}, "wgmma_bf16"},  {{TN_BF16, {false, true}, 1, 264, 72, 72, true, false}, "tall_bf16"},
+      {{TN_F32, {false, false}, 1, 250, 124, 72, true, true}, "turned_tf32"},
       {{TN_F32, {false, false}, 1, 127, 261, 35, true, false}, "fma_f32"},      {{TN_F32, {true, true}, 2, 60, 250, 75, true, false}, "wide_f32"},
   };
   bool tiles;

@@ -206,6 +206,16 @@ static const row rows[] = {
      "%10 = gather i32[2,3] %8 %3\n"
      "%11 = gather i32[2,3] %9 %3\n"
      "%12 = sink void %9 %10 %11 {\"outputs\"}\n"},
+    {"an index from a value of a kept row keeps its order of addition",
+     "%1 = var index {\"B\" 1 13}\n"
+     "%2 = param f64[B,B,B] %1 %1 %1 {0 0}\n"
+     "%3 = param i64[3] 3 {1 0}\n"
+     "%4 = gather f64[3,B,B] %2 %3\n"
+     "%5 = rmax f64[B] %4 {0 2}\n"
+     "%6 = reshape f64[1,1,B] %5 1 1 %1\n"
+     "%7 = expand f64[3,B,B] %6 3 %1 %1\n"
+     "%8 = add f64[3,B,B] %4 %7\n"
+     "%9 = sink void %8 {\"outputs\"}\n"},
 };
 
 /* What only compiled code shows. */

@@ -1,0 +1,236 @@
+/* Tuning: a few variants of each kernel (lower/leans.c) are timed on the device, over memory of their own, and the best one's name is kept beside the code cache: by
+ * the kernel's body with its sizes, the device, the options, the threads and this library's version.  What was kept once is looked up from then on, whether or not
+ * there is more tuning. */
+#include "ir/text.h"
+#include "lower/lower.h"
+#include "run/runtime.h"
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+  TYPICAL = 512,   /* of symbolic sizes, within their bounds */
+  MOST_TRIALS = 24,
+  ROUNDS = 5,      /* the best of so many counts, */
+  MOST_RUNS = 500, /* of so many runs each, or fewer: */
+  GIVE_UP = 3,     /* times as slow as the best: one run is enough */
+  PIECE = 1 << 20  /* bytes that are uploaded at once */
+};
+static const double SAMPLE = 2e-3; /* seconds */
+static const double NOISE = 0.97;  /* of the usual time: what is not faster than that is as fast */
+
+typedef struct trial {
+  const tn__lean *lean;
+  tn__plan *plan;
+  double best; /* seconds; INFINITY: it did not run */
+} trial;
+
+typedef struct tuning {
+  tn_ctx *c;
+  const tn__plan *of;
+  uint32_t item, n;
+  tn_node *body;
+  bool called;
+  trial trial[MOST_TRIALS];
+  const tn__lean *taken; /* NULL: as usual */
+  tn__buffer **buf; /* by number in the schedule */
+  uint32_t nbuf;
+} tuning;
+
+/* ---- remembered ---- */
+
+static tn__key key_of(const tuning *t) {
+  tn_ctx *c = t->c;
+  const tn__device *d = tn__plan_device(t->of);
+  tn__sb s;
+  tn__sb_init(&s, &c->scratch);
+  tn__sb_printf(&s, "%s\n%s %s %d %d %d %zu\n%d %d %d %d\n%s\n", tn_version(), d->ops->name, d->text, d->group, d->units, d->tiles, d->shared, c->opt.threads, (int)c->mode,
+                c->opt.no_library, c->opt.tf32, t->called ? "library" : "kernel");
+  tn__print(&s, t->body);
+  return tn__cache_key(tn__sb_str(&s), strlen(tn__sb_str(&s)), (tn__key){0});
+}
+
+static const tn__lean *recall(const tuning *t) {
+  size_t size;
+  const char *content = tn__cache_read(&t->c->cache, key_of(t), ".lean", &t->c->scratch, &size);
+  char name[64] = "";
+  if (content && size < sizeof name) memcpy(name, content, size);
+  return tn__lean_find(name);
+}
+
+/* ---- memory ---- */
+
+/* Numbers between 1/2 and 1, small integers: neither zeros nor anything slow. */
+static void make_up(char *out, size_t bytes, int dtype) {
+  static const struct {
+    uint64_t base, mask;
+  } made[] = {[TN_F16] = {0x3800, 0x3ff}, [TN_BF16] = {0x3f00, 0x7f}, [TN_F32] = {0x3f000000, 0x7fffff}, [TN_F64] = {0x3fe0000000000000, 0xfffffffffffff}};
+  size_t size = tn__size_of(dtype);
+  bool is_float = tn__is_float(dtype);
+  uint64_t state = 1;
+  for (size_t at = 0; at + size <= bytes; at += size) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    uint64_t v = is_float ? made[dtype].base | (state >> 12 & made[dtype].mask) : state >> 60 & (dtype == TN_BOOL ? 1 : 15);
+    memcpy(out + at, &v, size);
+  }
+}
+
+static void fill(tn__device *d, const tn__buffer *b, int dtype, char *piece) {
+  make_up(piece, b->size < PIECE ? b->size : PIECE, dtype);
+  for (size_t at = 0; at < b->size; at += PIECE) d->ops->upload(d, (char *)b->mem + at, piece, b->size - at < PIECE ? b->size - at : PIECE);
+}
+
+/* The item's buffers, for all trials alike */
+static void open_memory(tuning *t, const tn__plan *p) {
+  tn_ctx *c = t->c;
+  int dtype;
+  size_t bytes;
+  char *piece = tn__alloc(c, PIECE);
+  uint32_t n = tn__plan_buffers(p);
+  t->buf = tn__alloc(c, (n + 1) * sizeof *t->buf);
+  for (uint32_t b = 0; b < n; b++) {
+    tn__plan_buffer(p, b, &bytes, &dtype);
+    t->buf[b] = tn__buffer_new(tn__plan_device(p), bytes);
+    t->nbuf++;
+    fill(t->buf[b]->device, t->buf[b], dtype, piece);
+  }
+}
+
+static void bind(tn_ctx *c, tn__plan *p) {
+  tn_node *const *var;
+  uint32_t n = tn__plan_vars(p, &var);
+  int64_t *value = tn__alloc(c, (n + 1) * sizeof *value);
+  for (uint32_t i = 0; i < n; i++) value[i] = var[i]->lo > TYPICAL ? var[i]->lo : var[i]->hi < TYPICAL ? var[i]->hi : TYPICAL;
+  tn__plan_bind(c, p, value);
+}
+
+/* ---- timing ---- */
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Seconds for each of n runs; throws if one fails. */
+static double run(const tuning *t, trial *x, int n) {
+  tn__device *d = tn__plan_device(t->of);
+  tn_status status = d->ops->sync ? d->ops->sync(d) : TN_OK;
+  double start = now();
+  for (int i = 0; i < n && status == TN_OK; i++) status = tn__plan_run(t->c, x->plan, t->buf, NULL);
+  if (status == TN_OK && d->ops->sync) status = d->ops->sync(d);
+  if (status != TN_OK) tn__mem_throw(&t->c->mem, status);
+  return (now() - start) / n;
+}
+
+static void start(tuning *t, trial *x) {
+  tn__plan_compile(x->plan);
+  bind(t->c, x->plan);
+  if (!t->buf) open_memory(t, x->plan);
+  run(t, x, 1); /* loads what is loaded late */
+  x->best = run(t, x, 1);
+  t->c->stats.kernels_timed++;
+}
+
+static void time_again(tuning *t, trial *x) {
+  double v = run(t, x, x->best * MOST_RUNS < SAMPLE ? MOST_RUNS : (int)(SAMPLE / x->best) + 1);
+  if (v < x->best) x->best = v;
+}
+
+/* ---- trials ---- */
+
+typedef struct attempt {
+  tuning *t;
+  trial *x;
+  void (*what)(tuning *t, trial *x);
+} attempt;
+
+static void lower(tuning *t, trial *x) { tn__plan_trial(t->c, t->of, t->item, x->lean, &x->plan); }
+
+static void invoke(void *arg) {
+  const attempt *a = arg;
+  a->what(a->t, a->x);
+}
+
+/* Whatever goes wrong with a trial, it is no choice then, and no error of the caller's. */
+static bool try(tuning *t, trial *x, void (*what)(tuning *t, trial *x)) {
+  tn_ctx *c = t->c;
+  bool pending = c->err.status != TN_OK;
+  tn_status status, failed = c->failed;
+  if (tn__mem_try(&c->mem, invoke, &(attempt){t, x, what}, &status)) return true;
+  if (!pending) tn_clear_error(c);
+  c->failed = failed;
+  return false;
+}
+
+static void drop(tuning *t, trial *x) {
+  tn__plan_free(t->c, x->plan);
+  *x = (trial){0};
+}
+
+/* The variants that differ */
+static void open_trials(tuning *t) {
+  const tn__lean *lean;
+  uint32_t at = 0;
+  while (t->n < MOST_TRIALS && (lean = tn__lean_next(t->c, tn__plan_device(t->of), t->body, t->called, &at))) {
+    trial *x = &t->trial[t->n];
+    *x = (trial){.lean = lean};
+    bool good = try(t, x, lower);
+    for (uint32_t i = 0; i < t->n && good; i++) good = !tn__plan_same(x->plan, t->trial[i].plan);
+    if (good) t->n++;
+    else drop(t, x);
+  }
+}
+
+static void report(const tuning *t, const trial *taken) {
+  if (t->c->opt.quiet) return;
+  fprintf(stderr, "tenet: %s, %s:", tn__plan_device(t->of)->name, tn__plan_title(t->trial[0].plan));
+  for (uint32_t i = 0; i < t->n; i++) fprintf(stderr, "%s %s %.4g ms", i ? "," : "", t->trial[i].lean->name, t->trial[i].best * 1e3);
+  fprintf(stderr, "; taken: %s\n", taken->lean->name);
+}
+
+/* Takes turns, so that what else goes on hits all alike. */
+static const tn__lean *choose(tuning *t) {
+  trial *usual = &t->trial[0], *taken = usual;
+  double least = INFINITY;
+  for (trial *x = usual; x < usual + t->n; x++) {
+    if (!try(t, x, start)) x->best = INFINITY;
+    if (isinf(usual->best)) return NULL; /* no memory, sizes that cannot be: no choice either */
+    least = fmin(least, x->best);
+  }
+  for (int round = 0; round < ROUNDS; round++)
+    for (trial *x = usual; x < usual + t->n; x++)
+      if (x->best < least * GIVE_UP && !try(t, x, time_again)) x->best = INFINITY;
+  if (isinf(usual->best)) return NULL;
+  for (trial *x = usual; x < usual + t->n; x++)
+    if (x->best < taken->best && x->best < usual->best * NOISE) taken = x;
+  report(t, taken);
+  return taken->lean;
+}
+
+static void tune(void *arg) {
+  tuning *t = arg;
+  open_trials(t);
+  if (t->n < 2 || !(t->taken = choose(t))) return;
+  tn__cache_write(&t->c->cache, key_of(t), ".lean", t->taken->name, strlen(t->taken->name), &t->c->scratch);
+}
+
+static void close_trials(tuning *t) {
+  for (uint32_t i = 0; i < t->n; i++) drop(t, &t->trial[i]);
+  for (uint32_t i = 0; i < t->nbuf; i++) tn__buffer_drop(t->buf[i]);
+}
+
+const tn__lean *tn__tune(tn_ctx *c, const tn__plan *p, uint32_t item, tn_node *body, bool called) {
+  const tn__device *d = tn__plan_device(p);
+  tuning t = {.c = c, .of = p, .item = item, .body = body, .called = called};
+  uint32_t first = 0;
+  if (c->opt.tune >= 0 && !d->interprets && c->cache.dir) t.taken = recall(&t);
+  if (!t.taken && c->opt.tune > 0 && !d->interprets) {
+    tn_status status;
+    bool good = tn__mem_try(&c->mem, tune, &t, &status);
+    close_trials(&t);
+    if (!good) tn__mem_throw(&c->mem, status);
+  }
+  return t.taken ? t.taken : tn__lean_next(c, d, body, called, &first);
+}
