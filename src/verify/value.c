@@ -190,11 +190,20 @@ static tn__val convert(tn__world *w, int op, int dtype, int sdtype, tn__val x) {
   return tn__is_float(dtype) ? x : (tn__val){.v = bits, .kind = TN__VAL_BITS};
 }
 
+/* A constant of bf16 may be kept in f32 (lower/widen.c): is it the same there? */
+static bool is_short(int op, const uint64_t *x, uint32_t n, uint64_t y) {
+  uint64_t wide[3] = {0};
+  for (uint32_t i = 0; i < n; i++) wide[i] = tn__eval_cast(TN_BF16, TN_F32, x[i]);
+  return tn__eval(op, TN_F32, TN_F32, wide) == tn__eval_cast(TN_BF16, TN_F32, y);
+}
+
 static tn__val of_bits(tn__world *w, int op, int dtype, int sdtype, const tn__val *x, uint32_t n) {
   uint64_t arg[3] = {0}, known;
   for (uint32_t i = 0; i < n; i++) arg[i] = x[i].v;
   if (op == OP_BITCAST && tn__is_float(dtype) && tn__map_get(&w->float_of, bits_key(sdtype, arg[0]), &known)) return real(dtype, known);
-  return (tn__val){.v = tn__eval(op, dtype, sdtype, arg), .kind = TN__VAL_BITS};
+  tn__val y = {.v = tn__eval(op, dtype, sdtype, arg), .kind = TN__VAL_BITS};
+  if (dtype == TN_BF16 && sdtype == TN_BF16 && w->c->mode != TN_MODE_STRICT && !is_short(op, arg, n, y.v)) w->rounded = true;
+  return y;
 }
 
 static tn__val evaluate(tn__world *w, int op, int dtype, int sdtype, const tn__val *x, uint32_t n) {
@@ -220,8 +229,24 @@ static tn__val record(tn__world *w, int op, int dtype, int sdtype, const tn__val
   return y;
 }
 
+/* What most steps are: sums and products of unknowns, and of indices.  False: it is none of these. */
+static bool evaluate_usual(int op, int dtype, const tn__val *x, tn__val *y) {
+  if ((op != OP_ADD && op != OP_MUL) || x[0].kind != x[1].kind) return false;
+  if (x[0].kind == TN__VAL_REAL) {
+    uint64_t v = (op == OP_ADD ? add : mul)(x[0].v, x[1].v);
+    if (v < 2 || v == P - 1) return false;
+    *y = (tn__val){.v = v, .kind = TN__VAL_REAL};
+    return true;
+  }
+  if (dtype != TN__INDEX || x[0].kind != TN__VAL_BITS) return false;
+  *y = (tn__val){.v = op == OP_ADD ? x[0].v + x[1].v : x[0].v * x[1].v, .kind = TN__VAL_BITS};
+  return true;
+}
+
 tn__val tn__val_eval(tn__world *w, int op, int dtype, int sdtype, const tn__val *x) {
   uint32_t n = tn__ops[op].max_src;
+  tn__val usual;
+  if (!w->terms && evaluate_usual(op, dtype, x, &usual)) return usual;
   if (op == OP_WHERE) return x[0].kind == TN__VAL_NONE ? x[0] : x[x[0].v ? 1 : 2];
   tn__val y = evaluate(w, op, dtype, sdtype, x, n);
   y.dtype = 0;

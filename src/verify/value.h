@@ -12,8 +12,8 @@
  *   rounding    floor, ceil, round, trunc are idempotent; between float types a cast changes nothing
  *   limits      an unknown is finite, and not zero: x + inf = inf, x / inf = 0, x * 0 = 0
  *
- * All other functions are only functions: equal arguments, equal results.  Constants round as tn__eval rounds, except in sums: those are exact
- * (`rounded` tells that one would have rounded, for then another order may give another constant).
+ * All other functions are only functions: equal arguments, equal results.  Constants round as tn__eval rounds, except in sums: those are exact.
+ * `rounded` tells that a sum would have rounded, or a value of bf16 that kernels keep in f32 did: another constant would be right, too.
  *
  * In odd worlds inputs come from a pool of few values, with 0 and 1 among them, so that comparisons for equality and the ends of ranges are met. */
 #ifndef TN_VERIFY_VALUE_H
