@@ -65,6 +65,8 @@ typedef struct tn_options {
   int quiet;             /* 1: no notices on stderr */
   int64_t fail_alloc_at; /* testing: the n-th allocation (from 1) fails, and all after it; 0: never */
   size_t mem_limit;      /* most bytes the context's own heap and device buffers may hold; 0: no limit */
+  const char *verify;    /* "1": each schedule that is compiled is compared with its graph, symbolically (docs/environment.md); another text: so, and a line for each
+                          * goes to the end of that file; NULL: $TENET_VERIFY, else not; "": not */
 } tn_options;
 
 /* The first error since tn_clear_error(): the cause, where others follow from it.  A function that returns a tn_status returns

@@ -19,6 +19,8 @@ static const char *own(tn_ctx *c, const char *s) {
   return strcpy(copy, s);
 }
 
+static const char *own_or_none(tn_ctx *c, const char *s) { return s && *s ? own(c, s) : NULL; }
+
 static const char *or_env(const char *given, const char *name) { return given ? given : getenv(name); }
 
 static tn_mode find_mode(tn_ctx *c, tn_mode given) {
@@ -45,7 +47,7 @@ static int find_threads(tn_ctx *c, int given) {
 
 static const char *find_cache(tn_ctx *c, const char *given) {
   const char *dir = or_env(given, "TENET_CACHE"), *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-  if (dir) return own(c, *dir ? dir : NULL);
+  if (dir) return own_or_none(c, dir);
   tn__sb s;
   tn__sb_init(&s, &c->scratch);
   if (base && *base) tn__sb_printf(&s, "%s/tenet", base);
@@ -61,9 +63,10 @@ static bool is_env(const char *name, const char *value) {
 
 static void resolve(tn_ctx *c, const tn_options *o) {
   c->opt = *o;
-  c->opt.device = c->opt.cc = c->opt.cache_dir = NULL;
+  c->opt.device = c->opt.cc = c->opt.cache_dir = c->opt.verify = NULL;
   c->opt.device = own(c, or_env(o->device, "TENET_DEVICE"));
   c->opt.cc = own(c, or_env(o->cc, "TENET_CC"));
+  c->opt.verify = own_or_none(c, or_env(o->verify, "TENET_VERIFY"));
   c->opt.cache_dir = find_cache(c, o->cache_dir);
   c->opt.threads = find_threads(c, o->threads);
   c->opt.no_library = o->no_library || is_env("TENET_LIBRARY", "off");
@@ -187,6 +190,7 @@ void tn_ctx_close(tn_ctx *c) {
   tn__mem_free(&c->mem, (void *)(uintptr_t)c->opt.device);
   tn__mem_free(&c->mem, (void *)(uintptr_t)c->opt.cc);
   tn__mem_free(&c->mem, (void *)(uintptr_t)c->opt.cache_dir);
+  tn__mem_free(&c->mem, (void *)(uintptr_t)c->opt.verify);
   tn__arena_free(&c->scratch);
   free(c);
 }

@@ -7,6 +7,8 @@
 #include "run/order.h"
 #include "run/place.h"
 #include "run/runtime.h"
+#include "verify/verify.h"
+#include <stdio.h>
 #include <string.h>
 
 enum { MAX_PLANS = 256, RECORDINGS = 8, MOST_ORDERED = 4096 };
@@ -213,6 +215,8 @@ static void find_lives(tn__plan *p) {
     }
 }
 
+static void verify(tn_ctx *c, tn__plan *p);
+
 typedef struct compiling {
   tn_ctx *c;
   tn_node *key;
@@ -251,6 +255,7 @@ static void compile(void *arg) {
   p->s = tn__schedule_make(c, &p->arena, graph, p->dev);
   keep(p, graph);
   lower(c, p, NULL);
+  if (c->opt.verify) verify(c, p);
   tn__plan_compile(p);
   c->stats.schedules_compiled++;
 }
@@ -392,6 +397,13 @@ static void place(tn_ctx *c, tn__plan *p) {
     if (in_arena(p, b) && p->first[b] >= 0) p->offset[b] = life[--n].offset;
 }
 
+/* Sizes and places of all buffers for the values of the symbolic sizes. */
+static void measure(tn_ctx *c, tn__plan *p) {
+  for (uint32_t b = 0; b < p->s->bufs.n; b++) p->bytes[b] = bytes_of(c, p, p->s->bufs.v[b].size, p->s->bufs.v[b].dtype);
+  for (uint32_t b = 0; b < p->scratch.n; b++) p->bytes[p->s->bufs.n + b] = bytes_of(c, p, p->scratch.v[b], p->scratch_dtype.v[b]);
+  place(c, p);
+}
+
 static void bind_product(tn_ctx *c, tn__plan *p, uint32_t i) {
   const tn__gemm *g = p->s->items.v[i].gemm;
   step *st = &p->step[i];
@@ -428,9 +440,7 @@ void tn__plan_bind(tn_ctx *c, tn__plan *p, const int64_t *value) {
     p->value[i] = value[i];
   }
   tn__constraints_check(c, &p->needs, &(tn__env){.key = p->var.v, .val = p->value, .n = p->var.n});
-  for (uint32_t b = 0; b < p->s->bufs.n; b++) p->bytes[b] = bytes_of(c, p, p->s->bufs.v[b].size, p->s->bufs.v[b].dtype);
-  for (uint32_t b = 0; b < p->scratch.n; b++) p->bytes[p->s->bufs.n + b] = bytes_of(c, p, p->scratch.v[b], p->scratch_dtype.v[b]);
-  place(c, p);
+  measure(c, p);
   if (!p->temp || p->temp->size < p->temp_size) {
     if (p->temp) tn__buffer_drop(p->temp);
     p->temp = NULL;
@@ -439,6 +449,73 @@ void tn__plan_bind(tn_ctx *c, tn__plan *p, const int64_t *value) {
   for (uint32_t i = 0; i < p->s->items.n; i++)
     if (p->step[i].kernel < 0) (p->s->items.v[i].conv ? bind_conv : bind_product)(c, p, i);
   p->bound = true;
+}
+
+/* ---- validation (TENET_VERIFY) ---- */
+
+static tn__verify_item subject_item(tn_ctx *c, tn__plan *p, uint32_t i) {
+  static const tn__device plain = {.interprets = true};
+  const tn__item *it = &p->s->items.v[i];
+  const step *st = &p->step[i];
+  int *block = tn__alloc(c, (st->nbuf + 1) * sizeof *block);
+  for (uint32_t b = 0; b < st->nbuf; b++) block[b] = st->buf[b] < 0 ? (int)p->s->bufs.n - 1 - st->buf[b] : st->buf[b];
+  tn__verify_item x = {.block = block, .nbuf = st->nbuf, .row = -1};
+  x.kernel = st->kernel >= 0 ? p->kernel[st->kernel] : tn__lower(c, &c->scratch, &plain, it->body, i);
+  if (st->kernel < 0 && it->gemm) {
+    x.product = &st->product;
+    x.a = it->gemm->a.buf;
+    x.b = it->gemm->b.buf;
+    x.c = it->gemm->c;
+    x.row = it->gemm->row;
+  }
+  return x;
+}
+
+/* One world: the blocks and products are at its sizes. */
+static void measure_subject(tn_ctx *c, tn__plan *p, tn__verify_subject *s) {
+  measure(c, p);
+  s->arena = p->temp_size;
+  for (uint32_t b = 0; b < s->nblock; b++) {
+    s->block[b].bytes = p->bytes[b];
+    s->block[b].offset = p->offset[b];
+  }
+  for (uint32_t i = 0; i < s->nitem; i++)
+    if (s->item[i].product) {
+      bind_product(c, p, i);
+      s->item[i].a_off = p->step[i].a_off;
+      s->item[i].b_off = p->step[i].b_off;
+    }
+}
+
+static void report(tn_ctx *c, const tn__plan *p, const tn__verdict *v) {
+  FILE *f = strcmp(c->opt.verify, "1") ? fopen(c->opt.verify, "a") : NULL;
+  tn__sb s;
+  tn__sb_init(&s, &c->scratch);
+  tn__sb_printf(&s, "%s mode %d items %u %s\n", p->dev->name, (int)c->mode, p->s->items.n, tn__verify_line(c, v));
+  if (f) {
+    fputs(tn__sb_str(&s), f); /* at once: tests run side by side */
+    fclose(f);
+  }
+  if (v->result == TN__VERIFY_DIFFERS) tn__fail(c, TN_ECOMPILE, "the schedule is not the graph: %s", v->why);
+}
+
+static void verify(tn_ctx *c, tn__plan *p) {
+  uint32_t nb = p->s->bufs.n;
+  tn__verify_subject s = {.graph = p->key, .nblock = nb + p->scratch.n, .nitem = p->s->items.n, .var = p->var.v, .value = p->value, .nvar = p->var.n};
+  s.block = tn__arena_zalloc(&c->scratch, (s.nblock + 1) * sizeof *s.block);
+  s.item = tn__arena_zalloc(&c->scratch, (s.nitem + 1) * sizeof *s.item);
+  for (uint32_t b = 0; b < s.nblock; b++) {
+    const tn__buf *x = b < nb ? &p->s->bufs.v[b] : &(tn__buf){.kind = BUF_TEMP, .dtype = p->scratch_dtype.v[b - nb], .size = p->scratch.v[b - nb]};
+    s.block[b] = (tn__verify_block){.kind = x->kind, .slot = x->slot, .dtype = x->dtype, .size = x->size};
+  }
+  for (uint32_t i = 0; i < s.nitem; i++) s.item[i] = subject_item(c, p, i);
+  tn__verify *v = tn__verify_open(c, &s);
+  for (uint32_t world = 0; world < TN__VERIFY_WORLDS; world++) {
+    if (!tn__verify_sizes(c, p->var.v, p->var.n, &p->needs, world, p->value)) tn__verify_give_up(v, "no small sizes are what the graph needs");
+    else measure_subject(c, p, &s);
+    if (!tn__verify_run(v, world)) break;
+  }
+  report(c, p, tn__verify_close(v));
 }
 
 size_t tn__plan_out_bytes(const tn__plan *p, uint32_t i) {

@@ -1,0 +1,225 @@
+#include "verify/graph.h"
+#include "ir/build.h"
+#include <string.h>
+
+typedef struct machine {
+  tn__world *w;
+  tn__arena *a;
+  const tn__env *env;
+  tn__map index;    /* node -> place in image */
+  tn__image *image;
+} machine;
+
+static const tn__image *source(const machine *m, const tn_node *n, uint32_t k) {
+  uint64_t at = 0;
+  tn__map_get(&m->index, (uintptr_t)n->src[k], &at);
+  return &m->image[at];
+}
+
+static int64_t size_of(const machine *m, tn_node *n) {
+  int64_t v;
+  return tn__const_int(n, &v) ? v : tn__eval_index(n, m->env, m->a);
+}
+
+static void make(machine *m, const tn_node *n, tn__image *t) {
+  *t = (tn__image){.n = 1, .rank = n->rank, .dtype = n->dtype};
+  for (uint32_t i = 0; i < n->rank; i++) t->n *= t->dim[i] = size_of(m, n->dim[i]);
+  t->v = tn__arena_alloc(m->a, ((size_t)t->n + 1) * sizeof *t->v);
+}
+
+/* The next place, in row-major order. */
+static void step(const tn__image *t, int64_t *at) {
+  for (uint32_t a = t->rank; a-- > 0;) {
+    if (++at[a] < t->dim[a]) return;
+    at[a] = 0;
+  }
+}
+
+static int64_t place(const tn__image *t, const int64_t *at) {
+  int64_t i = 0;
+  for (uint32_t a = 0; a < t->rank; a++) i = i * t->dim[a] + at[a];
+  return i;
+}
+
+static tn__val zero(machine *m, int dtype) { return tn__val_bits(m->w, dtype, 0); }
+
+static tn__val add(machine *m, int dtype, tn__val x, tn__val y) { return tn__val_collect(m->w, OP_ADD, dtype, x, y); }
+
+/* ---- leaves and scalar functions ---- */
+
+static void leaf(machine *m, const tn_node *n, tn__image *t) {
+  for (int64_t i = 0; i < t->n; i++) {
+    if (n->op == OP_PARAM) t->v[i] = tn__val_input(m->w, n->dtype, n->ints[0], i);
+    else t->v[i] = tn__val_bits(m->w, n->dtype, (uint64_t)(n->op == OP_CONST ? n->ints[0] : n->op == OP_IOTA ? i : size_of(m, (tn_node *)(uintptr_t)n)));
+  }
+}
+
+static void scalar(machine *m, const tn_node *n, tn__image *t) {
+  const tn__image *x[3] = {0};
+  tn__val arg[3];
+  for (uint32_t k = 0; k < n->nsrc; k++) x[k] = source(m, n, k);
+  for (int64_t i = 0; i < t->n; i++) {
+    for (uint32_t k = 0; k < n->nsrc; k++) arg[k] = x[k]->v[i];
+    t->v[i] = tn__val_eval(m->w, n->op, n->dtype, x[n->op == OP_WHERE]->dtype, arg);
+  }
+}
+
+/* ---- movement: where an element comes from ---- */
+
+static void window_place(const tn_node *n, const int64_t *at, uint32_t rank, int64_t *from) {
+  uint32_t axis = (uint32_t)n->ints[0];
+  for (uint32_t a = 0, k = 0; k < rank; a++, k++) {
+    from[a] = at[k];
+    if (k == axis) from[a] = at[k] * n->ints[2] + at[k + 1] * n->ints[3], k++;
+  }
+}
+
+/* arg: the numbers among n's sources.  False: from outside of x. */
+static bool come_from(const tn_node *n, const tn__image *x, const tn__image *t, const int64_t *arg, const int64_t *at, int64_t *from) {
+  for (uint32_t a = 0; a < t->rank && n->op != OP_WINDOW; a++) {
+    switch ((tn__op)n->op) {
+    case OP_EXPAND: from[a] = x->dim[a] == t->dim[a] ? at[a] : 0; break;
+    case OP_PERMUTE: from[n->ints[a]] = at[a]; break;
+    case OP_PAD: from[a] = at[a] - arg[2 * a]; break;
+    case OP_SHRINK: from[a] = arg[a] + at[a] * n->ints[a]; break;
+    default: from[a] = at[a];
+    }
+  }
+  if (n->op == OP_WINDOW) window_place(n, at, t->rank, from);
+  for (uint32_t i = 0; n->op == OP_FLIP && i < n->nint; i++) from[n->ints[i]] = x->dim[n->ints[i]] - 1 - from[n->ints[i]];
+  for (uint32_t a = 0; a < x->rank; a++)
+    if (from[a] < 0 || from[a] >= x->dim[a]) return false;
+  return true;
+}
+
+static void move(machine *m, const tn_node *n, tn__image *t) {
+  const tn__image *x = source(m, n, 0);
+  int64_t at[TN_MAX_RANK] = {0}, from[TN_MAX_RANK], arg[2 * TN_MAX_RANK];
+  for (uint32_t i = 1; i < n->nsrc; i++) arg[i - 1] = size_of(m, n->src[i]);
+  for (int64_t i = 0; i < t->n; i++, step(t, at)) t->v[i] = come_from(n, x, t, arg, at, from) ? x->v[place(x, from)] : zero(m, n->dtype);
+}
+
+static void same(machine *m, const tn_node *n, tn__image *t) {
+  const tn__image *x = source(m, n, n->op == OP_ASSIGN);
+  if (t->n) memcpy(t->v, x->v, (size_t)t->n * sizeof *t->v);
+}
+
+/* ---- what adds up ---- */
+
+static void reduce(machine *m, const tn_node *n, tn__image *t) {
+  static const int collects[OP_COUNT] = {[OP_SUM] = OP_ADD, [OP_PROD] = OP_MUL, [OP_RMAX] = OP_MAX, [OP_RMIN] = OP_MIN};
+  const tn__image *x = source(m, n, 0);
+  int op = collects[n->op];
+  int64_t at[TN_MAX_RANK] = {0}, to[TN_MAX_RANK];
+  for (int64_t i = 0; i < t->n; i++) t->v[i] = tn__val_bits(m->w, n->dtype, tn__eval_reduce_init(op, n->dtype));
+  for (int64_t i = 0; i < x->n; i++, step(x, at)) {
+    uint32_t kept = 0, r = 0;
+    for (uint32_t a = 0; a < x->rank; a++) {
+      if (r < n->nint && n->ints[r] == (int64_t)a) r++;
+      else to[kept++] = at[a];
+    }
+    tn__val *sum = &t->v[place(t, to)];
+    *sum = tn__val_collect(m->w, op, n->dtype, *sum, x->v[i]);
+  }
+}
+
+static void fold(machine *m, const tn_node *n, tn__image *t) {
+  const tn__image *g = source(m, n, 0);
+  int64_t at[TN_MAX_RANK] = {0}, to[TN_MAX_RANK];
+  for (int64_t i = 0; i < t->n; i++) t->v[i] = zero(m, n->dtype);
+  for (int64_t i = 0; i < g->n; i++, step(g, at)) {
+    window_place(n, at, g->rank, to);
+    tn__val *sum = &t->v[place(t, to)];
+    *sum = add(m, n->dtype, *sum, g->v[i]);
+  }
+}
+
+static void contract(machine *m, const tn_node *n, tn__image *t) {
+  const tn__image *a = source(m, n, 0), *b = source(m, n, 1);
+  int acc = tn__dtype_acc(n->dtype);
+  uint32_t batch = (uint32_t)n->ints[0], rows = (uint32_t)n->ints[1];
+  int64_t nm = 1, nn = 1, nk = 1;
+  for (uint32_t i = batch; i < a->rank; i++) *(i < batch + rows ? &nm : &nk) *= a->dim[i];
+  for (uint32_t i = 0; i < (uint32_t)n->ints[2]; i++) nn *= b->dim[batch + i];
+  for (int64_t i = 0; i < t->n; i++) {
+    const tn__val *x = a->v + i / nn * nk, *y = b->v + (i / nn / nm * nn + i % nn) * nk;
+    tn__val sum = tn__val_bits(m->w, acc, tn__eval_reduce_init(OP_ADD, acc));
+    for (int64_t k = 0; k < nk; k++) {
+      tn__val p = tn__val_eval(m->w, OP_CAST, acc, n->dtype, &x[k]), q = tn__val_eval(m->w, OP_CAST, acc, n->dtype, &y[k]);
+      sum = add(m, acc, sum, tn__val_collect(m->w, OP_MUL, acc, p, q));
+    }
+    t->v[i] = tn__val_eval(m->w, OP_CAST, n->dtype, acc, &sum);
+  }
+}
+
+/* ---- by index ---- */
+
+static int64_t row_size(const tn__image *x) {
+  int64_t row = 1;
+  for (uint32_t a = 1; a < x->rank; a++) row *= x->dim[a];
+  return row;
+}
+
+static int64_t index_at(const tn__image *idx, int64_t i) { return (int64_t)tn__eval_cast(idx->dtype, TN_I64, idx->v[i].v); }
+
+static void gather(machine *m, const tn_node *n, tn__image *t) {
+  const tn__image *x = source(m, n, 0), *idx = source(m, n, 1);
+  int64_t row = row_size(x);
+  for (int64_t i = 0; i < t->n; i++) {
+    int64_t j = index_at(idx, i / row);
+    t->v[i] = j >= 0 && j < x->dim[0] ? x->v[j * row + i % row] : zero(m, n->dtype);
+  }
+}
+
+static void scatter(machine *m, const tn_node *n, tn__image *t) {
+  const tn__image *base = source(m, n, 0), *idx = source(m, n, 1), *upd = source(m, n, 2);
+  int64_t row = row_size(t);
+  if (t->n) memcpy(t->v, base->v, (size_t)t->n * sizeof *t->v);
+  for (int64_t i = 0; i < upd->n; i++) {
+    int64_t j = index_at(idx, i / row);
+    if (j < 0 || j >= t->dim[0]) continue;
+    tn__val *sum = &t->v[j * row + i % row];
+    *sum = add(m, n->dtype, *sum, upd->v[i]);
+  }
+}
+
+/* ---- the machine ---- */
+
+typedef void (*evaluate_fn)(machine *, const tn_node *, tn__image *);
+static const evaluate_fn evaluate[OP_COUNT] = {
+    [OP_CONST] = leaf,    [OP_PARAM] = leaf,  [OP_VAR] = leaf,    [OP_IOTA] = leaf,   [OP_SUM] = reduce,     [OP_PROD] = reduce,
+    [OP_RMAX] = reduce,   [OP_RMIN] = reduce, [OP_RESHAPE] = same, [OP_EXPAND] = move, [OP_PERMUTE] = move,   [OP_PAD] = move,
+    [OP_SHRINK] = move,   [OP_FLIP] = move,   [OP_WINDOW] = move, [OP_FOLD] = fold,   [OP_GATHER] = gather,  [OP_SCATTER] = scatter,
+    [OP_CONTRACT] = contract, [OP_DETACH] = same, [OP_CONTIG] = same, [OP_ASSIGN] = same,
+};
+
+double tn__graph_work(tn_ctx *c, tn_node *sink, const tn__env *env) {
+  machine m = {.a = &c->scratch, .env = env};
+  tn__nodes order = {0};
+  double work = 0;
+  tn__topo(m.a, &sink, 1, &order);
+  for (uint32_t i = 0; i < order.n; i++) {
+    const tn_node *n = order.v[i];
+    double size = 1, steps = 1;
+    for (uint32_t a = 0; a < n->rank; a++) size *= (double)size_of(&m, n->dim[a]);
+    for (uint32_t a = n->op == OP_CONTRACT ? (uint32_t)(n->ints[0] + n->ints[1]) : UINT32_MAX; a < (n->nsrc ? n->src[0]->rank : 0); a++)
+      steps *= (double)size_of(&m, n->src[0]->dim[a]);
+    work += size * steps;
+  }
+  return work;
+}
+
+void tn__graph_run(tn__world *w, tn_node *sink, const tn__env *env, tn__image *out) {
+  machine m = {.w = w, .a = &w->c->scratch, .env = env};
+  tn__nodes order = {0};
+  tn__topo(m.a, sink->src, sink->nsrc, &order);
+  tn__map_init(&m.index, m.a);
+  m.image = tn__arena_alloc(m.a, (order.n + 1) * sizeof *m.image);
+  for (uint32_t i = 0; i < order.n; i++) {
+    const tn_node *n = order.v[i];
+    tn__map_put(&m.index, (uintptr_t)n, i);
+    make(&m, n, &m.image[i]);
+    (tn__is_elementwise(n) ? scalar : evaluate[n->op])(&m, n, &m.image[i]);
+  }
+  for (uint32_t i = 0; i < sink->nsrc; i++) out[i] = *source(&m, sink, i);
+}

@@ -1,0 +1,18 @@
+/* The user's graph, evaluated node by node in a world: what a schedule has to come to.  Prefix tn__graph. */
+#ifndef TN_VERIFY_GRAPH_H
+#define TN_VERIFY_GRAPH_H
+#include "ir/eval.h"
+#include "verify/value.h"
+
+typedef struct tn__image {
+  tn__val *v;
+  int64_t n, dim[TN_MAX_RANK];
+  uint32_t rank;
+  int dtype;
+} tn__image;
+
+/* Elements of all nodes, and steps of contractions, at these sizes. */
+double tn__graph_work(tn_ctx *c, tn_node *sink, const tn__env *env);
+/* One image for each source of the sink. */
+void tn__graph_run(tn__world *w, tn_node *sink, const tn__env *env, tn__image *out);
+#endif

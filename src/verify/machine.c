@@ -1,0 +1,254 @@
+#include "verify/machine.h"
+#include "ir/eval.h"
+#include <string.h>
+
+/* Stamps of a part, from its first one on: several iterations; what stands outside of the outermost loop; the first iteration. */
+enum { SEVERAL = 1, OUTSIDE };
+enum { ALL = -1, MANY = INT32_MAX, MOST_LOCAL = 1 << 20 };
+
+typedef struct touch { /* of an element that threads share: by whom, and behind which barrier */
+  uint32_t wrote, read;
+  int32_t writer, reader;
+} touch;
+
+typedef struct run {
+  tn__machine *m;
+  tn__checked *k;
+  uint32_t part;
+  tn__val *reg;
+  const tn__span *span; /* buffers by slot, then locals */
+  touch **touch;        /* by local; NULL: no threads share it */
+  int32_t thread;
+  const tn__ins *at;
+} run;
+
+/* ---- memory ---- */
+
+void tn__block_open(tn__arena *a, tn__block *b, size_t bytes, uint32_t grain) {
+  *b = (tn__block){.bytes = bytes, .grain = grain};
+  b->cell = tn__arena_zalloc(a, (bytes / grain + 1) * sizeof *b->cell);
+}
+
+tn__val tn__block_get(const tn__block *b, size_t at, int dtype) {
+  tn__val v = b->cell[at / b->grain].val;
+  if (v.dtype != dtype) v.kind = TN__VAL_NONE;
+  return v;
+}
+
+/* What overlaps is gone. */
+void tn__block_put(tn__block *b, size_t at, int dtype, tn__val v) {
+  size_t first = at / b->grain, cells = tn__size_of(dtype) / b->grain, back = 8 / b->grain;
+  for (size_t i = first > back ? first - back : 0; i < first; i++) {
+    tn__cell *c = &b->cell[i];
+    if (c->val.kind != TN__VAL_NONE && i + tn__size_of(c->val.dtype) / b->grain > first) c->val.kind = TN__VAL_NONE;
+  }
+  for (size_t i = 1; i < cells; i++) b->cell[first + i].val.kind = TN__VAL_NONE;
+  v.dtype = (uint8_t)dtype;
+  b->cell[first].val = v;
+}
+
+/* ---- complaints ---- */
+
+static bool complain(run *r, const char *what) {
+  static const char *const verb[] = {[TN__I_LOAD] = "load", [TN__I_STORE] = "store", [TN__I_STOREADD] = "storeadd"};
+  const tn__ins *i = r->at;
+  uint32_t nbuf = r->k->kernel->nbuf;
+  bool local = i->span >= nbuf;
+  tn__sb_printf(r->m->why, "kernel %s, part %u, instruction %u: %s %s %s%u[%lld] %s", r->k->code.name, r->part, (unsigned)(i - r->k->code.part[r->part].ins),
+                verb[i->code], tn__dtypes[i->dtype].name, local ? "local" : "b", local ? i->span - nbuf : i->span, (long long)r->reg[i->src[0]].v, what);
+  return false;
+}
+
+/* Iterations of the outermost loop run in any order: none may see what another one does. */
+static bool check_iterations(run *r, tn__cell *c, bool writes) {
+  uint32_t now = r->m->stamp;
+  if (c->writer > r->m->part && c->writer != now) return complain(r, writes ? "is stored by two iterations" : "is stored by another iteration");
+  if (writes && c->reader > r->m->part && c->reader != now) return complain(r, "is loaded by another iteration");
+  if (writes) c->writer = now;
+  else c->reader = c->reader > r->m->part && c->reader != now ? r->m->part + SEVERAL : now;
+  return true;
+}
+
+/* So the threads of a group, but for barriers. */
+static bool check_threads(run *r, touch *t, bool writes) {
+  uint32_t now = r->m->epoch;
+  int32_t who = r->thread == ALL && writes ? 0 : r->thread;
+  if (t->wrote == now && (who == ALL || t->writer != who)) return complain(r, "is stored by another thread, without a barrier");
+  if (writes && t->read == now && t->reader != who) return complain(r, "is loaded by another thread, without a barrier");
+  if (writes) *t = (touch){.wrote = now, .writer = who, .read = t->read, .reader = t->reader};
+  else t->reader = t->read == now && t->reader != who ? MANY : who, t->read = now;
+  return true;
+}
+
+/* Elements of which each is one thread's. */
+static bool check_owner(run *r, touch *t, int64_t threads, uint64_t index) {
+  int32_t owner = threads > 0 ? (int32_t)(index % (uint64_t)threads) : t->wrote ? t->writer : r->thread;
+  *t = (touch){.wrote = 1, .writer = owner};
+  return r->thread == owner || complain(r, "is another thread's");
+}
+
+static bool check_local(run *r, uint32_t local, uint64_t index, bool writes) {
+  int64_t threads = r->k->kernel->local[local]->ints[1];
+  if (!r->touch[local]) return true;
+  touch *t = &r->touch[local][index];
+  return threads ? check_owner(r, t, threads, index) : check_threads(r, t, writes);
+}
+
+/* ---- accesses ---- */
+
+static bool note_guard(run *r, const tn__ins *i, bool yes) {
+  r->k->seen[r->part][i - r->k->code.part[r->part].ins] |= yes ? 2 : 1;
+  return yes;
+}
+
+static bool access_memory(run *r, const tn__ins *i) {
+  const tn__span *s = &r->span[i->span];
+  tn__world *w = r->m->w;
+  size_t size = tn__size_of(i->dtype);
+  uint64_t index = r->reg[i->src[0]].v;
+  bool writes = i->code != TN__I_LOAD, local = i->span >= r->k->kernel->nbuf;
+  r->at = i;
+  if (i->src[1] != TN__NO_REG) {
+    if (r->reg[i->src[1]].kind == TN__VAL_NONE) return complain(r, "is guarded by memory that nobody wrote");
+    if (!note_guard(r, i, r->reg[i->src[1]].v)) {
+      if (!writes) r->reg[i->dst] = tn__val_bits(w, i->dtype, 0);
+      return true;
+    }
+  }
+  if (r->reg[i->src[0]].kind == TN__VAL_NONE) return complain(r, "has a place from memory that nobody wrote");
+  if (index >= s->bytes / size) return complain(r, "is outside of its buffer");
+  size_t at = s->offset + index * size;
+  tn__cell *c = &s->block->cell[at / s->block->grain];
+  if (local) {
+    if (!check_local(r, i->span - r->k->kernel->nbuf, index, writes)) return false;
+    if (c->writer != r->m->stamp && c->writer != r->m->part + OUTSIDE) c->val.kind = TN__VAL_NONE; /* each iteration has its own */
+    if (writes) c->writer = r->m->stamp;
+  } else if (!check_iterations(r, c, writes)) {
+    return false;
+  }
+  tn__val old = tn__block_get(s->block, at, i->dtype), v;
+  if (!writes) {
+    r->reg[i->dst] = old;
+    return true;
+  }
+  v = r->reg[i->src[2]];
+  tn__block_put(s->block, at, i->dtype, i->code == TN__I_STOREADD ? tn__val_collect(w, OP_ADD, i->dtype, old, v) : v);
+  return true;
+}
+
+/* ---- accumulators ---- */
+
+static uint32_t cell_of(const run *r, const tn__ins *i) {
+  return (i->lane == TN__NO_REG ? 0 : (uint32_t)r->reg[i->lane].v * i->each) + (i->src[2] == TN__NO_REG ? 0 : (uint32_t)r->reg[i->src[2]].v);
+}
+
+static void set_acc(run *r, const tn__ins *i) {
+  tn__world *w = r->m->w;
+  tn__val *cell = &r->reg[i->dst + cell_of(r, i)], v = r->reg[i->src[0]];
+  if (i->src[1] != TN__NO_REG) v = tn__val_collect(w, OP_MUL, i->dtype, v, r->reg[i->src[1]]);
+  *cell = tn__val_collect(w, i->src[1] != TN__NO_REG ? OP_ADD : i->op, i->dtype, *cell, v);
+}
+
+static void fold_acc(run *r, const tn__ins *i) {
+  tn__val *cell = &r->reg[i->dst];
+  memcpy(cell, &r->reg[i->src[0]], i->lanes * sizeof *cell);
+  for (uint32_t h = i->lanes / 2; h; h /= 2)
+    for (uint32_t l = 0; l < h; l++) cell[l] = tn__val_collect(r->m->w, i->op, i->dtype, cell[l], cell[l + h]);
+}
+
+/* ---- running ---- */
+
+static void evaluate(run *r, const tn__ins *i) {
+  tn__val arg[3] = {r->reg[i->src[0]], r->reg[i->src[1]], r->reg[i->src[2]]};
+  if (i->op == OP_WHERE && arg[0].kind == TN__VAL_BITS) note_guard(r, i, arg[0].v);
+  r->reg[i->dst] = tn__val_eval(r->m->w, i->op, i->dtype, i->sdtype, arg);
+}
+
+static bool open_range(run *r, const tn__ins *i) {
+  tn__val zero = tn__val_bits(r->m->w, TN__INDEX, 0);
+  if (i->op == AX_UPCAST) r->thread = 0;
+  if (i->op == AX_GLOBAL) r->m->stamp++;
+  r->reg[i->dst] = zero;
+  r->reg[i->dst + 1] = r->reg[i->src[0]];
+  return (int64_t)r->reg[i->dst + 1].v > 0;
+}
+
+static bool turn(run *r, const tn__ins *i) {
+  uint64_t next = r->reg[i->dst].v + 1;
+  bool more = next < r->reg[i->dst + 1].v;
+  if (i->op == AX_UPCAST) r->thread = more ? (int32_t)next : ALL;
+  if (!more) return false;
+  if (i->op == AX_GLOBAL) r->m->stamp++;
+  r->reg[i->dst] = tn__val_bits(r->m->w, TN__INDEX, next);
+  return true;
+}
+
+static bool run_part(run *r, const tn__code_part *p) {
+  for (uint32_t pc = 0; pc < p->n;) {
+    const tn__ins *i = &p->ins[pc++];
+    if (r->m->steps-- == 0) return r->m->too_long = true, false;
+    switch ((tn__icode)i->code) {
+    case TN__I_EVAL: evaluate(r, i); break;
+    case TN__I_RANGE:
+      if (!open_range(r, i)) {
+        r->thread = ALL;
+        pc = i->jump;
+      }
+      break;
+    case TN__I_END:
+      if (turn(r, i)) pc = i->jump;
+      break;
+    case TN__I_IF:
+      if (!note_guard(r, i, r->reg[i->src[0]].v)) pc = i->jump;
+      break;
+    case TN__I_BARRIER: r->m->epoch++; break;
+    case TN__I_ACC:
+      for (uint32_t l = 0; l < i->lanes; l++) r->reg[i->dst + l] = r->reg[i->src[0]];
+      break;
+    case TN__I_SETACC: set_acc(r, i); break;
+    case TN__I_GETACC: r->reg[i->dst] = r->reg[i->src[0] + cell_of(r, i)]; break;
+    case TN__I_FOLDACC: fold_acc(r, i); break;
+    case TN__I_LOAD: case TN__I_STORE: case TN__I_STOREADD:
+      if (!access_memory(r, i)) return false;
+    }
+  }
+  return true;
+}
+
+/* false: they are too large. */
+static bool open_locals(run *r, tn__arena *a, tn__span *span, bool group) {
+  const tn__kernel *k = r->k->kernel;
+  r->touch = tn__arena_zalloc(a, (k->nlocal + 1) * sizeof *r->touch);
+  for (uint32_t l = 0; l < k->nlocal; l++) {
+    size_t n = (size_t)k->local[l]->src[0]->hi, size = tn__size_of(k->local[l]->dtype);
+    if (n > MOST_LOCAL) return false;
+    tn__block *b = tn__arena_alloc(a, sizeof *b);
+    tn__block_open(a, b, n * size, (uint32_t)size);
+    span[k->nbuf + l] = (tn__span){.block = b, .bytes = n * size};
+    if (group) r->touch[l] = tn__arena_zalloc(a, (n + 1) * sizeof(touch));
+  }
+  return true;
+}
+
+static void open_registers(run *r, tn__arena *a, const tn__code_part *p, const int64_t *value) {
+  r->reg = tn__arena_alloc(a, (p->nreg + 1) * sizeof *r->reg);
+  for (uint32_t i = 0; i < p->nreg; i++) r->reg[i] = tn__val_bits(r->m->w, TN__INDEX, p->reg[i]);
+  for (uint32_t v = 0; v < r->k->kernel->nvar; v++)
+    if (p->var_reg[v] != TN__NO_REG) r->reg[p->var_reg[v]] = tn__val_bits(r->m->w, TN__INDEX, (uint64_t)value[v]);
+}
+
+bool tn__machine_run(tn__machine *m, tn__checked *k, const tn__span *buf, const int64_t *value) {
+  tn__arena *a = &m->w->c->scratch;
+  tn__span *span = tn__arena_alloc(a, (k->kernel->nbuf + k->kernel->nlocal + 1) * sizeof *span);
+  memcpy(span, buf, k->kernel->nbuf * sizeof *span);
+  for (uint32_t p = 0; p < k->code.nparts; p++) {
+    run r = {.m = m, .k = k, .part = p, .span = span, .thread = ALL};
+    if (!open_locals(&r, a, span, k->kernel->part[p].group > 0)) return m->too_long = true, false;
+    open_registers(&r, a, &k->code.part[p], value);
+    m->part = m->stamp;
+    m->stamp += OUTSIDE;
+    m->epoch++;
+    if (!run_part(&r, &k->code.part[p])) return false;
+  }
+  return true;
+}

@@ -1,0 +1,266 @@
+#include "verify/verify.h"
+#include "ir/build.h"
+#include "verify/bounds.h"
+#include "verify/graph.h"
+#include "verify/machine.h"
+#include <string.h>
+
+enum { MOST_WORK = 6000000, LITTLE_WORK = 100000, MOST_STEPS = 40000000, MOST_BYTES = 8 << 20, TRIES = 300, SMALL = 12 };
+
+struct tn__verify {
+  tn_ctx *c;
+  const tn__verify_subject *s;
+  tn__checked *kernel; /* by item */
+  tn__verdict verdict;
+  uint32_t equal;      /* worlds in which all is equal */
+};
+
+/* One world, on its way. */
+typedef struct trial {
+  tn__verify *v;
+  tn__world w;
+  tn__machine m;
+  tn__sb why;
+  tn__image *want;
+  tn__block *memory; /* by block; temporaries: all the first one */
+  tn__block arena;
+  tn__span *span;    /* by block */
+} trial;
+
+/* ---- opening ---- */
+
+tn__verify *tn__verify_open(tn_ctx *c, const tn__verify_subject *s) {
+  tn__verify *v = tn__arena_zalloc(&c->scratch, sizeof *v);
+  *v = (tn__verify){.c = c, .s = s, .kernel = tn__arena_zalloc(&c->scratch, (s->nitem + 1) * sizeof *v->kernel)};
+  for (uint32_t i = 0; i < s->nitem; i++) {
+    const tn__verify_item *it = &s->item[i];
+    tn__checked *k = &v->kernel[i];
+    tn_node **size = tn__alloc(c, (it->nbuf + 1) * sizeof *size);
+    for (uint32_t b = 0; b < it->nbuf; b++) size[b] = s->block[it->block[b]].size;
+    k->kernel = it->kernel;
+    tn__encode(c, &c->scratch, it->kernel, &k->code);
+    for (uint32_t p = 0; p < k->code.nparts; p++) k->seen[p] = tn__arena_zalloc(&c->scratch, k->code.part[p].n + 1);
+    tn__bounds_prove(c, it->kernel, size, it->nbuf, &v->verdict.accesses, &v->verdict.proved);
+  }
+  return v;
+}
+
+/* ---- sizes ---- */
+
+static bool holds(tn_ctx *c, const tn__constraint_list *needs, const tn__env *env) {
+  for (uint32_t i = 0; i < needs->n; i++) {
+    int64_t left = tn__eval_index(needs->v[i].left, env, &c->scratch), right = tn__eval_index(needs->v[i].right, env, &c->scratch);
+    if (needs->v[i].equal ? left != right : left > right) return false;
+  }
+  return true;
+}
+
+bool tn__verify_sizes(tn_ctx *c, tn_node *const *var, uint32_t n, const tn__constraint_list *needs, uint32_t world, int64_t *value) {
+  for (uint32_t t = 0; t < TRIES; t++) {
+    for (uint32_t i = 0; i < n; i++) {
+      uint64_t h = tn__hash_mix(world * TRIES + t, i), room = (uint64_t)(var[i]->hi - var[i]->lo);
+      uint64_t more = t == 0 && world == 1 ? 0 : t == 0 && world == 2 ? room : h;
+      value[i] = var[i]->lo + (int64_t)(more % ((room > SMALL ? SMALL : room) + 1));
+    }
+    if (holds(c, needs, &(tn__env){.key = var, .val = value, .n = n})) return true;
+  }
+  return false;
+}
+
+/* ---- one world ---- */
+
+void tn__verify_give_up(tn__verify *v, const char *why) {
+  v->verdict.result = TN__VERIFY_UNKNOWN;
+  v->verdict.why = why;
+}
+
+static bool unknown(tn__verify *v, const char *why, double n) {
+  tn__sb s;
+  tn__sb_init(&s, &v->c->scratch);
+  tn__sb_printf(&s, "%s%.0f", why, n);
+  tn__verify_give_up(v, tn__sb_str(&s));
+  return false;
+}
+
+static bool differs(trial *t) {
+  t->v->verdict.result = TN__VERIFY_DIFFERS;
+  t->v->verdict.why = tn__sb_str(&t->why);
+  return false;
+}
+
+static uint32_t grain_of(const tn__verify_subject *s) {
+  uint32_t least = 8;
+  for (uint32_t b = 0; b < s->nblock; b++)
+    if (s->block[b].kind == BUF_TEMP && tn__size_of(s->block[b].dtype) < least) least = (uint32_t)tn__size_of(s->block[b].dtype);
+  return least;
+}
+
+static double bytes_of(const tn__verify_subject *s) {
+  double bytes = (double)s->arena / grain_of(s);
+  for (uint32_t b = 0; b < s->nblock; b++)
+    if (s->block[b].kind != BUF_TEMP) bytes += (double)s->block[b].bytes / (double)tn__size_of(s->block[b].dtype);
+  return bytes;
+}
+
+static void open_memory(trial *t) {
+  const tn__verify_subject *s = t->v->s;
+  tn__arena *a = &t->v->c->scratch;
+  t->memory = tn__arena_zalloc(a, (s->nblock + 1) * sizeof *t->memory);
+  t->span = tn__arena_zalloc(a, (s->nblock + 1) * sizeof *t->span);
+  tn__block_open(a, &t->arena, s->arena, grain_of(s));
+  for (uint32_t b = 0; b < s->nblock; b++) {
+    const tn__verify_block *x = &s->block[b];
+    size_t size = tn__size_of(x->dtype);
+    bool temp = x->kind == BUF_TEMP;
+    t->span[b] = (tn__span){.block = temp ? &t->arena : &t->memory[b], .offset = temp ? x->offset : 0, .bytes = x->bytes};
+    if (!temp) tn__block_open(a, &t->memory[b], x->bytes, (uint32_t)size);
+    for (size_t i = 0; x->kind == BUF_INPUT && i < x->bytes / size; i++)
+      tn__block_put(&t->memory[b], i * size, x->dtype, tn__val_input(&t->w, x->dtype, x->slot, (int64_t)i));
+  }
+}
+
+static tn__val at(const trial *t, int block, int64_t element, int dtype) {
+  const tn__span *s = &t->span[block];
+  size_t size = tn__size_of(dtype);
+  if (element < 0 || (size_t)element >= s->bytes / size) return (tn__val){.kind = TN__VAL_NONE};
+  return tn__block_get(s->block, s->offset + (size_t)element * size, dtype);
+}
+
+/* One element of what the library makes of a product's parameters. */
+static tn__val product_at(trial *t, const tn__verify_item *it, int64_t batch, int64_t i, int64_t j) {
+  const tn__product *g = it->product;
+  int acc = tn__dtype_acc(g->dtype);
+  tn__val sum = tn__val_bits(&t->w, acc, tn__eval_reduce_init(OP_ADD, acc));
+  for (int64_t k = 0; k < g->k; k++) {
+    tn__val x = at(t, it->a, it->a_off + batch * g->stride_a + (g->trans_a ? k * g->lda + i : i * g->lda + k), g->dtype);
+    tn__val y = at(t, it->b, it->b_off + batch * g->stride_b + (g->trans_b ? j * g->ldb + k : k * g->ldb + j), g->dtype);
+    x = tn__val_eval(&t->w, OP_CAST, acc, g->dtype, &x);
+    y = tn__val_eval(&t->w, OP_CAST, acc, g->dtype, &y);
+    sum = tn__val_collect(&t->w, OP_ADD, acc, sum, tn__val_collect(&t->w, OP_MUL, acc, x, y));
+  }
+  sum = tn__val_eval(&t->w, OP_CAST, g->dtype, acc, &sum);
+  if (it->row >= 0) sum = tn__val_eval(&t->w, OP_ADD, g->dtype, g->dtype, (tn__val[]){sum, at(t, it->row, j, g->dtype)});
+  if (g->after == TN__AFTER_RELU) sum = tn__val_eval(&t->w, OP_MAX, g->dtype, g->dtype, (tn__val[]){sum, tn__val_bits(&t->w, g->dtype, 0)});
+  return sum;
+}
+
+/* The reference has run: does the call mean the same? */
+static bool check_product(trial *t, const tn__verify_item *it) {
+  const tn__product *g = it->product;
+  for (int64_t b = 0; b < g->batch && g->after != TN__AFTER_GELU; b++)
+    for (int64_t i = 0; i < g->m; i++)
+      for (int64_t j = 0; j < g->n; j++) {
+        if (tn__val_same(g->dtype, product_at(t, it, b, i, j), at(t, it->c, b * g->stride_c + i * g->ldc + j, g->dtype)) || t->w.rounded) continue;
+        tn__sb_printf(&t->why, "product %lldx%lldx%lld: the library's element [%lld, %lld, %lld] is not that of the reference", (long long)g->m, (long long)g->n,
+                      (long long)g->k, (long long)b, (long long)i, (long long)j);
+        return false;
+      }
+  return true;
+}
+
+static bool run_items(trial *t) {
+  const tn__verify_subject *s = t->v->s;
+  for (uint32_t i = 0; i < s->nitem; i++) {
+    const tn__verify_item *it = &s->item[i];
+    int64_t value[64];
+    tn__span *span = tn__alloc(t->v->c, (it->nbuf + 1) * sizeof *span);
+    for (uint32_t b = 0; b < it->nbuf; b++) span[b] = t->span[it->block[b]];
+    for (uint32_t k = 0; k < it->kernel->nvar && k < 64; k++)
+      for (uint32_t x = 0; x < s->nvar; x++)
+        if (s->var[x] == it->kernel->var[k]) value[k] = s->value[x];
+    if (!tn__machine_run(&t->m, &t->v->kernel[i], span, value)) return false;
+    if (it->product && !check_product(t, it)) return false;
+  }
+  return true;
+}
+
+/* The first element that is another one than the graph's; false: there is none. */
+static bool find_difference(trial *t, uint32_t *block, int64_t *element) {
+  const tn__verify_subject *s = t->v->s;
+  for (uint32_t b = 0; b < s->nblock; b++) {
+    if (s->block[b].kind != BUF_OUTPUT) continue;
+    const tn__image *want = &t->want[s->block[b].slot];
+    for (int64_t i = 0; i < want->n; i++) {
+      t->v->verdict.elements++;
+      if (tn__val_same(want->dtype, want->v[i], at(t, (int)b, i, s->block[b].dtype))) continue;
+      *block = b;
+      *element = i;
+      return true;
+    }
+  }
+  return false;
+}
+
+static void tell_difference(trial *t, uint32_t block, int64_t element) {
+  int slot = t->v->s->block[block].slot;
+  const tn__image *want = &t->want[slot];
+  tn__val got = at(t, (int)block, element, want->dtype);
+  int64_t rest = element, place[TN_MAX_RANK];
+  for (uint32_t a = want->rank; a-- > 0; rest /= want->dim[a]) place[a] = rest % want->dim[a];
+  tn__sb_printf(&t->why, "output %d, element [", slot);
+  for (uint32_t a = 0; a < want->rank; a++) tn__sb_printf(&t->why, "%s%lld", a ? ", " : "", (long long)place[a]);
+  tn__sb_puts(&t->why, "] ");
+  if (got.kind == TN__VAL_NONE) tn__sb_puts(&t->why, "is never written");
+  else tn__term_difference(t->w.terms, tn__val_term(&t->w, want->dtype, want->v[element]), tn__val_term(&t->w, want->dtype, got), &t->why);
+}
+
+static void compute(trial *t, uint32_t world, tn__terms *terms) {
+  const tn__verify_subject *s = t->v->s;
+  tn_ctx *c = t->v->c;
+  tn__world_open(c, world, terms, &t->w);
+  tn__sb_init(&t->why, &c->scratch);
+  t->m = (tn__machine){.w = &t->w, .steps = MOST_STEPS, .why = &t->why};
+  t->want = tn__alloc(c, (s->graph->nsrc + 1) * sizeof *t->want);
+  tn__graph_run(&t->w, s->graph, &(tn__env){.key = s->var, .val = s->value, .n = s->nvar}, t->want);
+  open_memory(t);
+}
+
+bool tn__verify_run(tn__verify *v, uint32_t world) {
+  const tn__verify_subject *s = v->s;
+  double work = tn__graph_work(v->c, s->graph, &(tn__env){.key = s->var, .val = s->value, .n = s->nvar});
+  trial t = {.v = v};
+  uint32_t block = 0;
+  int64_t element = 0;
+  if (v->verdict.result != TN__VERIFY_EQUAL) return false;
+  if (work > MOST_WORK) return unknown(v, "too large: elements and steps of products: ", work);
+  if (bytes_of(s) > MOST_BYTES) return unknown(v, "too large: elements of buffers: ", bytes_of(s));
+  compute(&t, world, NULL);
+  if (!run_items(&t)) return t.m.too_long ? unknown(v, "too large: steps of kernels: more than ", MOST_STEPS) : differs(&t);
+  bool last = work > LITTLE_WORK || world + 1 == TN__VERIFY_WORLDS;
+  if (!find_difference(&t, &block, &element)) {
+    v->equal++;
+    return !last;
+  }
+  if (t.w.rounded) { /* such a world tells nothing; worlds with unknowns only are the common ones */
+    if (last && !v->equal) tn__verify_give_up(v, "constants round, in all worlds");
+    return !last;
+  }
+  tn__terms terms;
+  tn__terms_open(&v->c->scratch, &terms);
+  compute(&t, world, &terms);
+  run_items(&t);
+  tell_difference(&t, block, element);
+  return differs(&t);
+}
+
+const tn__verdict *tn__verify_close(tn__verify *v) {
+  for (uint32_t i = 0; i < v->s->nitem; i++)
+    for (uint32_t p = 0; p < v->kernel[i].code.nparts; p++)
+      for (uint32_t k = 0; k < v->kernel[i].code.part[p].n; k++) {
+        const tn__ins *x = &v->kernel[i].code.part[p].ins[k];
+        bool access = x->code == TN__I_LOAD || x->code == TN__I_STORE || x->code == TN__I_STOREADD;
+        if (!(access && x->src[1] != TN__NO_REG) && x->code != TN__I_IF && !(x->code == TN__I_EVAL && x->op == OP_WHERE)) continue;
+        v->verdict.branches += 2;
+        v->verdict.entered += (uint32_t)__builtin_popcount(v->kernel[i].seen[p][k]);
+      }
+  return &v->verdict;
+}
+
+const char *tn__verify_line(tn_ctx *c, const tn__verdict *v) {
+  static const char *const words[] = {"equal", "differs", "unknown"};
+  tn__sb s;
+  tn__sb_init(&s, &c->scratch);
+  tn__sb_printf(&s, "%s elements %llu accesses %u proved %u branches %u entered %u%s%s", words[v->result], (unsigned long long)v->elements, v->accesses, v->proved,
+                v->branches, v->entered, v->why ? ": " : "", v->why ? v->why : "");
+  return tn__sb_str(&s);
+}
