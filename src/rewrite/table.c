@@ -279,6 +279,7 @@ static tn__term *term(parser *p, place at) {
       if (is(p, exact[i].name)) {
         tn__term *t = new_term(p, TF_NUM, 0);
         t->num = strtod(exact[i].digits, NULL);
+        t->exact = exact[i].name;
         next(p);
         return t;
       }
@@ -333,6 +334,7 @@ static void condition(parser *p) {
     next(p);
     int kind = find(p, tn__cond_names, TC_COUNT);
     if (kind >= 0) {
+      if ((kind >= TC_WHOLE) != (p->rule->verdict != TV_RULE)) bad(p, "this predicate is of the other kind of rows");
       next(p);
       for (int i = 0; i < tn__cond_args[kind]; i++)
         arg[i] = arg_place((tn__cond_kind)kind, i) ? argument(p, IN_TEMPLATE) : term(p, IN_TEMPLATE);
@@ -393,6 +395,29 @@ static void rule_row(parser *p) {
   if (r->nassume && r->mode != TN_MODE_FAST) bad(p, "only a row of mode fast may assume");
 }
 
+static bool ends_clause(const parser *p) {
+  return at_row(p) || (p->tok == T_WORD && (is(p, "domain") || is(p, "kink") || is(p, "proof")));
+}
+
+static void clause(parser *p) {
+  tn__rule *r = p->rule;
+  if (r->nclause == TN__MAX_CLAUSES) bad(p, "too many clauses");
+  tn__clause *q = &r->clause[r->nclause++];
+  *q = (tn__clause){.kink = is(p, "kink"), .first = r->nassume};
+  for (next(p); !ends_clause(p);) condition(p);
+  q->n = r->nassume - q->first;
+  if (!q->n) bad(p, "a clause has conditions");
+}
+
+static char *quoted(parser *p, const char *what) {
+  next(p);
+  if (p->tok != T_STRING) bad(p, what);
+  p->s++, p->n -= 2;
+  char *s = word_dup(p);
+  next(p);
+  return s;
+}
+
 static void grad_row(parser *p) {
   static const char *const names[] = {"x", "y", "z", "out", "g"};
   tn__rule *r = p->rule;
@@ -411,13 +436,13 @@ static void grad_row(parser *p) {
   want(p, T_ARROW, "expected ->");
   if (is(p, "zero")) r->verdict = TV_ZERO, next(p);
   else if (is(p, "forbidden")) {
-    next(p);
     r->verdict = TV_FORBIDDEN;
-    if (p->tok != T_STRING) bad(p, "say why, in quotes");
-    p->s++, p->n -= 2;
-    r->why = word_dup(p);
-    next(p);
+    r->why = quoted(p, "say why, in quotes");
   } else r->verdict = TV_GRAD, r->rhs = term(p, IN_TEMPLATE);
+  p->assuming = true; /* a clause is for the provers: nothing checks it */
+  while (p->tok == T_WORD && (is(p, "domain") || is(p, "kink"))) clause(p);
+  p->assuming = false;
+  if (p->tok == T_WORD && is(p, "proof")) r->proof = quoted(p, "the proof, in quotes");
 }
 
 static void index_rows(tn__arena *a, tn__ruleset *s) {

@@ -4,7 +4,7 @@
 #define TN_REWRITE_TABLE_H
 #include "rewrite/rewrite.h"
 
-enum { TN__MAX_SLOTS = 12, TN__MAX_KIDS = 4, TN__MAX_CONDS = 12, TN__MAX_TERMS = 24 /* of a sum */ };
+enum { TN__MAX_SLOTS = 12, TN__MAX_KIDS = 4, TN__MAX_CONDS = 12, TN__MAX_CLAUSES = 6, TN__MAX_TERMS = 24 /* of a sum */ };
 
 /* Forms of a term.  FORM(kind, text, kids) are those spelled (text kid ...); kids 0: spelled otherwise. */
 #define TN__FORMS(FORM)                                                                                                \
@@ -51,7 +51,8 @@ typedef enum tn__argfn {
 #define TN__CONDS(COND)                                                                                                \
   COND(LT, "<", 2) COND(LE, "<=", 2) COND(EQ, "=", 2) COND(NE, "!=", 2) COND(GT, ">", 2) COND(GE, ">=", 2)             \
   COND(DIVIDES, "divides", 2) COND(EXACT_CAST, "exact_cast", 2) COND(SAME_SHAPE, "same_shape", 1)                      \
-  COND(IDENTITY, "identity", 1) COND(ZEROS, "zeros", 1) COND(EMPTY, "empty", 1) COND(UNDOES, "undoes", 3)
+  COND(IDENTITY, "identity", 1) COND(ZEROS, "zeros", 1) COND(EMPTY, "empty", 1) COND(UNDOES, "undoes", 3)               \
+  COND(WHOLE, "whole", 1) COND(FRACTION, "fraction", 1) /* of gradient rows */
 typedef enum tn__cond_kind {
 #define TN__COND_ENUM(name, text, n) TC_##name,
   TN__CONDS(TN__COND_ENUM)
@@ -63,13 +64,21 @@ typedef struct tn__term {
   uint8_t form, what, slot, nkid;
   struct tn__term *kid[TN__MAX_KIDS];
   double num;
-  int64_t inum; /* num, if it is an integer */
+  int64_t inum;      /* num, if it is an integer */
+  const char *exact; /* the name of an exact constant */
 } tn__term;
 
 typedef struct tn__cond {
   tn__cond_kind kind;
   const tn__term *arg[3];
 } tn__cond;
+
+/* Where a gradient row holds: n conditions, of cond[] from `first` on.  kink: the function has two one-sided slopes there, and the row
+ * gives a value between them. */
+typedef struct tn__clause {
+  bool kink;
+  uint32_t first, n;
+} tn__clause;
 
 typedef enum tn__verdict { TV_RULE, TV_GRAD, TV_ZERO, TV_FORBIDDEN } tn__verdict;
 
@@ -86,6 +95,9 @@ typedef struct tn__rule {
   uint32_t src;     /* of gradient rows: which source */
   tn__cond cond[TN__MAX_CONDS];
   uint32_t ncond, nassume, nslot;  /* cond[0..ncond-1] are checked; the nassume after them only said */
+  tn__clause clause[TN__MAX_CLAUSES]; /* of gradient rows; none without `kink`: it holds everywhere */
+  uint32_t nclause;
+  const char *proof;               /* of gradient rows: Coq text, where the automatic proof fails; NULL: it does not */
   const char *slot[TN__MAX_SLOTS]; /* names */
   uint8_t cls[TN__MAX_SLOTS];      /* dtype classes allowed (a mask of tn__class, or TN__ONLY_INDEX); 0: any */
   bool is_const[TN__MAX_SLOTS], is_arg[TN__MAX_SLOTS];

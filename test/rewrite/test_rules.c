@@ -9,7 +9,7 @@
 
 #include "ir/eval.h"
 #include "ir/text.h"
-#include "rewrite/rewrite.h"
+#include "rewrite/table.h"
 #include "support/ctx.h"
 
 static tn_ctx ctx;
@@ -334,6 +334,11 @@ static void bad_tables(void **state) {
       {"grad reshape x -> g", "scalar op"},
       {"grad sin y -> g", "source"},
       {"grad sin x -> forbidden because", "quotes"},
+      {"grad log x -> (div g x) domain", "a clause has conditions"},
+      {"grad log x -> (div g x) domain w>0", "does not bind"},
+      {"grad log x -> (div g x) domain x>0 proof slope_row", "quotes"},
+      {"rule a (add x 0) -> x when (whole x)", "other kind of rows"},
+      {"grad log x -> (div g x) domain (same_shape x)", "other kind of rows"},
       {"rule a (add x 99999999999999999999) -> x", "fit"},
       {"rule a (add x 0) -> (#add x", "expected"},
       {"rule a (add x @) -> x", "no such character"},
@@ -344,6 +349,23 @@ static void bad_tables(void **state) {
     if (!strstr(e, bad[i][1])) fail_msg("%s: %s", bad[i][0], e);
   }
 }
+
+static void clauses(tn_ctx *k, void *arg) {
+  (void)k, (void)arg;
+  const tn__ruleset *s = tn__rules_parse(c, "clauses", "grad abs x -> (mul g (sign x)) domain x>0 x!=1 domain x<0 kink x=0 proof \"by hand.\" grad exp x -> (mul g out)");
+  const tn__rule *r = &s->rule[0];
+  assert_int_equal(s->n, 2);
+  assert_int_equal(r->nclause, 3);
+  assert_int_equal(r->clause[0].n, 2);
+  assert_int_equal(r->clause[1].first, 2);
+  assert_int_equal(r->cond[2].kind, TC_LT);
+  assert_false(r->clause[1].kink);
+  assert_true(r->clause[2].kink);
+  assert_string_equal(r->proof, "by hand.");
+  assert_int_equal(r->ncond, 0); /* nothing for the engine to check */
+  assert_int_equal(s->rule[1].nclause, 0);
+}
+static void gradient_clauses(void **state) { (void)state, in_run(clauses, NULL); }
 
 static void tensors(tn_ctx *k, void *arg) {
   (void)k, (void)arg;
@@ -466,7 +488,7 @@ int main(void) {
       cmocka_unit_test(growth_is_named), cmocka_unit_test(type_is_kept),       cmocka_unit_test(bad_tables),
       cmocka_unit_test(tensor_graphs),   cmocka_unit_test(identity_nodes),     cmocka_unit_test(deep_graphs),
       cmocka_unit_test(substitution),    cmocka_unit_test(hits_are_counted),   cmocka_unit_test(unknown_table),
-      cmocka_unit_test(gradient_rows),   cmocka_unit_test(missing_gradient),
+      cmocka_unit_test(gradient_clauses), cmocka_unit_test(gradient_rows),   cmocka_unit_test(missing_gradient),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -1,0 +1,237 @@
+#include "prove/gradient_coq.h"
+#include <math.h>
+#include <string.h>
+
+#include "ir/eval.h"
+#include "ir/shape.h"
+
+const char *const tn__theorem_kinds[] = {"slope", "kink", "joint", "tie", "no slope", "refused"};
+
+typedef struct printer {
+  tn_ctx *c;
+  tn__sb *out;
+  const tn__rule *rule;
+  const char *g; /* what stands for the arriving gradient */
+} printer;
+
+static const char *const sources[] = {"x", "y", "z"};
+
+/* ---- terms --------------------------------------------------------------------------------------------------------------------- */
+
+/* A double is a whole number over a power of 2: printed as that, so that Coq reads the very same number. */
+static void number(const printer *p, const tn__term *t) {
+  enum { SMALLEST = 1074 };
+  if (t->exact) {
+    tn__sb_printf(p->out, "c_%s", t->exact);
+    return;
+  }
+  if (!isfinite(t->num)) tn__fail(p->c, TN_EFORMAT, "gradient row %s: a real number is finite", p->rule->name);
+  double v = t->num;
+  int shift = 0;
+  while (v != floor(v) && shift < SMALLEST) v *= 2, shift++;
+  if (shift) tn__sb_printf(p->out, "(%.0f / %.0f)", v, ldexp(1, shift));
+  else tn__sb_printf(p->out, v < 0 ? "(%.0f)" : "%.0f", v == 0 ? 0 : v);
+}
+
+static void applied(const printer *p, const char *op) {
+  tn__sb_printf(p->out, "(o_%s", op);
+  for (uint32_t i = 0; i < tn__ops[p->rule->op].max_src; i++) tn__sb_printf(p->out, " %s", sources[i]);
+  tn__sb_putc(p->out, ')');
+}
+
+static void term(const printer *p, const tn__term *t) {
+  switch (t->form) {
+  case TF_VAR:
+    if (t->slot == GRAD_OUT) applied(p, tn__ops[p->rule->op].text);
+    else tn__sb_puts(p->out, t->slot == GRAD_G ? p->g : p->rule->slot[t->slot]);
+    return;
+  case TF_NUM: number(p, t); return;
+  case TF_CAST_LIKE: term(p, t->kid[1]); return; /* of a real number: itself */
+  case TF_OP:
+    tn__sb_printf(p->out, "(o_%s", tn__ops[t->what].text);
+    for (uint32_t i = 0; i < t->nkid; i++) {
+      tn__sb_putc(p->out, ' ');
+      term(p, t->kid[i]);
+    }
+    tn__sb_putc(p->out, ')');
+    return;
+  default: tn__fail(p->c, TN_EFORMAT, "gradient row %s: %s has no meaning over the reals", p->rule->name, tn__form_names[t->form]);
+  }
+}
+
+/* What the row says flows back. */
+static void value(const printer *p) {
+  if (p->rule->verdict == TV_ZERO) tn__sb_putc(p->out, '0');
+  else term(p, p->rule->rhs);
+}
+
+/* ---- statements ------------------------------------------------------------------------------------------------------------------ */
+
+static void condition(const printer *p, const tn__cond *d) {
+  static const char *const spelling[] = {[TC_LT] = "<", [TC_LE] = "<=", [TC_EQ] = "=", [TC_NE] = "<>", [TC_GT] = "<", [TC_GE] = "<="};
+  bool compares = d->kind <= TC_GE, turned = d->kind == TC_GT || d->kind == TC_GE;
+  if (compares) {
+    term(p, d->arg[turned]);
+    tn__sb_printf(p->out, " %s ", spelling[d->kind]);
+  } else tn__sb_printf(p->out, "%s ", tn__cond_names[d->kind]);
+  term(p, d->arg[compares && !turned]);
+  tn__sb_puts(p->out, " -> ");
+}
+
+static void hypotheses(const printer *p, const tn__clause *q) {
+  for (uint32_t i = 0; q && i < q->n; i++) condition(p, &p->rule->cond[q->first + i]);
+}
+
+/* May source k be a float? */
+static bool takes(const tn__rule *r, uint32_t k, int dtype) {
+  return !(r->op == OP_WHERE && k == 0) && tn__eval_defined(r->op, dtype);
+}
+
+static bool has_slope(const tn__rule *r) {
+  for (int d = 0; d < TN_DTYPE_COUNT; d++)
+    if (tn__is_float(d) && takes(r, r->src, d)) return true;
+  return false;
+}
+
+static void quantify(const printer *p, bool with_g) {
+  tn__sb_puts(p->out, "forall");
+  for (uint32_t i = 0; i < tn__ops[p->rule->op].max_src; i++)
+    tn__sb_printf(p->out, " (%s : %s)", sources[i], p->rule->op == OP_WHERE && i == 0 ? "bool" : "R");
+  tn__sb_puts(p->out, with_g ? " (g : R), " : ", ");
+}
+
+/* The op as a real function: a comparison's truth counts as 0 or 1. */
+static void function(const printer *p) {
+  const tn__op_info *op = &tn__ops[p->rule->op];
+  bool truth = op->dtype_rule == DT_BOOL;
+  if (truth) tn__sb_puts(p->out, "(truth ");
+  applied(p, op->text);
+  if (truth) tn__sb_putc(p->out, ')');
+}
+
+static const char *finish(tn__arena *a, tn__sb *b) { return tn__arena_strdup(a, tn__sb_str(b)); }
+
+static const char *named(tn__arena *a, const tn__rule *r, const char *suffix, uint32_t number) {
+  tn__sb b;
+  tn__sb_init(&b, a);
+  tn__sb_printf(&b, "grad_%s", tn__ops[r->op].text);
+  if (!suffix || !strcmp(suffix, "kink")) tn__sb_printf(&b, "_%s", sources[r->src]);
+  if (suffix) tn__sb_printf(&b, "_%s", suffix);
+  if (number) tn__sb_printf(&b, "_%u", number + 1);
+  return tn__sb_str(&b);
+}
+
+static tn__theorem of_clause(tn_ctx *c, tn__arena *a, const tn__rule *r, const tn__clause *q, uint32_t number) {
+  bool kink = q && q->kink;
+  tn__sb b;
+  tn__sb_init(&b, a);
+  printer p = {.c = c, .out = &b, .rule = r, .g = "g"};
+  quantify(&p, true);
+  hypotheses(&p, q);
+  if (kink) tn__sb_puts(&b, "g <> 0 -> ");
+  const char *v = sources[r->src];
+  tn__sb_printf(&b, "%s (fun %s => g * ", kink ? "between_slopes" : "is_derive", v);
+  function(&p);
+  tn__sb_printf(&b, ") %s ", v);
+  value(&p);
+  return (tn__theorem){kink ? TH_KINK : TH_SLOPE, r, named(a, r, kink ? "kink" : NULL, number), finish(a, &b),
+                       r->proof ? r->proof : kink ? "kink_row." : "slope_row."};
+}
+
+static tn__theorem of_no_slope(tn__arena *a, const tn__rule *r) {
+  tn__sb b;
+  tn__sb_init(&b, a);
+  tn__sb_puts(&b, "no_slope (");
+  for (int d = 0; d < TN_DTYPE_COUNT; d++)
+    if (tn__is_float(d)) tn__sb_printf(&b, "cons %s (* %s *) (", takes(r, r->src, d) ? "true" : "false", tn__dtypes[d].name);
+  tn__sb_puts(&b, "nil");
+  for (int d = 0; d < TN_DTYPE_COUNT; d++)
+    if (tn__is_float(d)) tn__sb_putc(&b, ')');
+  tn__sb_putc(&b, ')');
+  return (tn__theorem){TH_NO_SLOPE, r, named(a, r, NULL, 0), finish(a, &b), "no_slope_row."};
+}
+
+/* The two rows of an op of two sources (of `where`: its branches), on a clause that both have. */
+static tn__theorem of_pair(tn_ctx *c, tn__arena *a, const tn__rule *r, const tn__rule *s, const tn__clause *q, uint32_t number) {
+  bool tie = q && q->kink;
+  const char *x = sources[r->src], *y = sources[s->src];
+  tn__sb b;
+  tn__sb_init(&b, a);
+  printer p = {.c = c, .out = &b, .rule = r, .g = "1"};
+  quantify(&p, false);
+  hypotheses(&p, q);
+  if (!tie) {
+    tn__sb_printf(&b, "diff2 (fun %s %s => ", x, y);
+    function(&p);
+    tn__sb_printf(&b, ") %s %s ", x, y);
+  } else tn__sb_puts(&b, "convex ");
+  value(&p);
+  tn__sb_putc(&b, ' ');
+  p.rule = s;
+  value(&p);
+  return (tn__theorem){tie ? TH_TIE : TH_JOINT, r, named(a, r, tie ? "tie" : "joint", number), finish(a, &b), tie ? "convex_row." : "joint_row."};
+}
+
+/* ---- the table --------------------------------------------------------------------------------------------------------------------- */
+
+typedef tn__vec(tn__theorem) theorems;
+
+static const char *text_of(tn_ctx *c, tn__arena *a, const tn__rule *r, const tn__clause *q) {
+  tn__sb b;
+  tn__sb_init(&b, a);
+  hypotheses(&(printer){.c = c, .out = &b, .rule = r, .g = "g"}, q);
+  return tn__sb_str(&b);
+}
+
+static void row(tn_ctx *c, tn__arena *a, const tn__rule *r, theorems *out) {
+  uint32_t plain = 0, kinks = 0;
+  for (uint32_t i = 0; i < r->nclause; i++) plain += !r->clause[i].kink;
+  if (r->verdict == TV_FORBIDDEN) tn__vec_push(a, out, ((tn__theorem){TH_REFUSED, r, named(a, r, NULL, 0), NULL, NULL}));
+  else if (!has_slope(r)) tn__vec_push(a, out, of_no_slope(a, r));
+  else {
+    if (!plain) tn__vec_push(a, out, of_clause(c, a, r, NULL, 0));
+    plain = 0;
+    for (uint32_t i = 0; i < r->nclause; i++) {
+      const tn__clause *q = &r->clause[i];
+      tn__vec_push(a, out, of_clause(c, a, r, q, q->kink ? kinks++ : plain++));
+    }
+  }
+}
+
+static void pair(tn_ctx *c, tn__arena *a, const tn__rule *r, const tn__rule *s, theorems *out) {
+  uint32_t joints = 0, ties = 0;
+  if (!r->nclause && !s->nclause) tn__vec_push(a, out, of_pair(c, a, r, s, NULL, 0));
+  for (uint32_t i = 0; i < r->nclause; i++)
+    for (uint32_t j = 0; j < s->nclause; j++) {
+      const tn__clause *q = &r->clause[i], *w = &s->clause[j];
+      if (q->kink != w->kink || strcmp(text_of(c, a, r, q), text_of(c, a, s, w))) continue;
+      tn__vec_push(a, out, of_pair(c, a, r, s, q, q->kink ? ties++ : joints++));
+    }
+}
+
+static bool is_pair(const tn__rule *r, const tn__rule *s) {
+  uint32_t first = r->op == OP_WHERE;
+  return r->op == s->op && tn__ops[r->op].max_src == first + 2 && r->src == first && s->src == first + 1 && has_slope(r);
+}
+
+uint32_t tn__gradient_theorems(tn_ctx *c, tn__arena *a, const tn__ruleset *s, tn__theorem **out) {
+  theorems all = {0};
+  for (uint32_t i = 0; i < s->n; i++)
+    if (s->rule[i].verdict != TV_RULE) row(c, a, &s->rule[i], &all);
+  for (uint32_t i = 0; i < s->n; i++)
+    for (uint32_t j = 0; j < s->n; j++)
+      if (s->rule[i].verdict != TV_RULE && s->rule[j].verdict != TV_RULE && is_pair(&s->rule[i], &s->rule[j]))
+        pair(c, a, &s->rule[i], &s->rule[j], &all);
+  *out = all.v;
+  return all.n;
+}
+
+void tn__gradient_coq(tn_ctx *c, tn__arena *a, const tn__ruleset *s, tn__sb *out) {
+  tn__theorem *t;
+  uint32_t n = tn__gradient_theorems(c, a, s, &t);
+  tn__sb_puts(out, "From Coq Require Import Reals Lra.\nFrom Coquelicot Require Import Coquelicot.\nFrom Tenet Require Import Ops.\nOpen Scope R_scope.\n");
+  for (uint32_t i = 0; i < n; i++) {
+    if (!t[i].statement) tn__sb_printf(out, "(* %s: %s *)\n", t[i].name, t[i].rule->why);
+    else tn__sb_printf(out, "Theorem %s : %s.\nProof. %s Qed.\n", t[i].name, t[i].statement, t[i].proof);
+  }
+}
