@@ -15,6 +15,7 @@ static const struct {
     {"simplify", tn__embed_simplify_rules},
     {"float", tn__embed_float_rules},
     {"gradient", tn__embed_gradient_rules},
+    {"lemmas", tn__embed_lemmas_rules},
 };
 
 static struct tn__rules *rules(tn_ctx *c) {

@@ -368,7 +368,23 @@ static int root_op(const parser *p, const tn__term *t) {
 }
 
 static bool ends_conditions(const parser *p) {
-  return at_row(p) || (p->tok == T_WORD && (is(p, "mode") || is(p, "assume")));
+  return at_row(p) || (p->tok == T_WORD && (is(p, "mode") || is(p, "assume") || is(p, "by") || is(p, "proof")));
+}
+
+/* What the provers need besides: (NAME value ...) ... after `by`. */
+static void hints(parser *p) {
+  tn__rule *r = p->rule;
+  while (p->tok == T_OPEN) {
+    if (r->nhint == TN__MAX_HINTS) bad(p, "too many hints");
+    tn__hint *h = &r->hint[r->nhint++];
+    next(p);
+    h->rule = word_dup(p);
+    for (next(p); p->tok != T_CLOSE; h->n++) {
+      if (h->n == TN__MAX_SLOTS) bad(p, "too many values");
+      h->arg[h->n] = term(p, IN_TEMPLATE);
+    }
+    next(p);
+  }
 }
 
 static void rule_row(parser *p) {
@@ -392,6 +408,8 @@ static void rule_row(parser *p) {
     else bad(p, "the mode is default or fast");
     next(p);
   }
+  if (p->tok == T_WORD && is(p, "by")) next(p), hints(p);
+  if (p->tok == T_WORD && is(p, "proof")) r->proof = quoted(p, "the proof, in quotes");
   if (r->nassume && r->mode != TN_MODE_FAST) bad(p, "only a row of mode fast may assume");
 }
 

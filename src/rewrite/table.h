@@ -4,7 +4,7 @@
 #define TN_REWRITE_TABLE_H
 #include "rewrite/rewrite.h"
 
-enum { TN__MAX_SLOTS = 12, TN__MAX_KIDS = 4, TN__MAX_CONDS = 12, TN__MAX_CLAUSES = 6, TN__MAX_TERMS = 24 /* of a sum */ };
+enum { TN__MAX_SLOTS = 12, TN__MAX_KIDS = 4, TN__MAX_CONDS = 12, TN__MAX_CLAUSES = 6, TN__MAX_HINTS = 4, TN__MAX_TERMS = 24 /* of a sum */ };
 
 /* Forms of a term.  FORM(kind, text, kids) are those spelled (text kid ...); kids 0: spelled otherwise. */
 #define TN__FORMS(FORM)                                                                                                \
@@ -80,6 +80,13 @@ typedef struct tn__clause {
   uint32_t first, n;
 } tn__clause;
 
+/* For the provers: the row follows by this other row at these values of its variables, in the order in which it names them. */
+typedef struct tn__hint {
+  const char *rule;
+  const tn__term *arg[TN__MAX_SLOTS];
+  uint32_t n;
+} tn__hint;
+
 typedef enum tn__verdict { TV_RULE, TV_GRAD, TV_ZERO, TV_FORBIDDEN } tn__verdict;
 
 typedef struct tn__rule {
@@ -94,10 +101,12 @@ typedef struct tn__rule {
   int op;           /* the root's */
   uint32_t src;     /* of gradient rows: which source */
   tn__cond cond[TN__MAX_CONDS];
+  tn__hint hint[TN__MAX_HINTS];
+  uint32_t nhint;
+  const char *proof;               /* Coq's, where its automation fails; else NULL */
   uint32_t ncond, nassume, nslot;  /* cond[0..ncond-1] are checked; the nassume after them only said */
   tn__clause clause[TN__MAX_CLAUSES]; /* of gradient rows; none without `kink`: it holds everywhere */
   uint32_t nclause;
-  const char *proof;               /* of gradient rows: Coq text, where the automatic proof fails; NULL: it does not */
   const char *slot[TN__MAX_SLOTS]; /* names */
   uint8_t cls[TN__MAX_SLOTS];      /* dtype classes allowed (a mask of tn__class, or TN__ONLY_INDEX); 0: any */
   bool is_const[TN__MAX_SLOTS], is_arg[TN__MAX_SLOTS];

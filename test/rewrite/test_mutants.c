@@ -186,6 +186,9 @@ static void flatten(const tn__rule *r, char *out) {
   }
   while (n && out[n - 1] == ' ') n--;
   out[n] = 0;
+  char *hints = strstr(out, " by ("), *proof = strstr(out, " proof \""); /* what the provers need is no part of the statement */
+  if (hints) *hints = 0;
+  if (proof) *proof = 0;
 }
 
 static void every_mutant(const char *table) {

@@ -1,0 +1,318 @@
+/* Running the provers.  A job is one query, which goes from one solver to the next until one decides it, or one Coq file.  Jobs run side by
+ * side, each a program with a hard limit of time (z3 has one of work, too, so that its verdicts do not depend on the machine). */
+#include "base/child.h"
+#include "prove/prove.h"
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { SAID = 1 << 16, PATH_ROOM = 4096, MAX_JOBS = 64, COQ_LIMIT_MS = 120000, VERSION_LIMIT_MS = 10000 };
+
+typedef enum program { Z3, CVC5, COQC, PROGRAMS } program;
+static const char *const program_names[PROGRAMS] = {"z3", "cvc5", "coqc"};
+static const char *const program_packages[PROGRAMS] = {"z3", "cvc5", "coq libcoq-coquelicot"};
+
+/* Which solver is asked, for how long. */
+typedef struct attempt {
+  program who;
+  int limit_ms;
+} attempt;
+enum { ATTEMPTS = 4 };
+static const attempt integers_first[ATTEMPTS] = {{Z3, 3000}, {CVC5, 10000}, {Z3, 40000}, {CVC5, 40000}};
+static const attempt floats_first[ATTEMPTS] = {{CVC5, 3000}, {Z3, 10000}, {CVC5, 40000}, {Z3, 60000}};
+
+typedef struct job {
+  tn__claim *claim;   /* of a query */
+  tn__theory *file;   /* of Coq */
+  tn__key key;
+  int tried;          /* attempts begun */
+  bool running;
+  tn__child child;
+} job;
+
+typedef struct runner {
+  tn__proofs *p;
+  const tn__prove_how *how;
+  char path[PROGRAMS][PATH_ROOM];
+  tn__key version[PROGRAMS];
+  bool here[PROGRAMS];
+  tn__vec(job) jobs;
+  tn__key theories; /* hash of those written by hand */
+  char *said;
+} runner;
+
+/* ---- programs ---- */
+
+static void find_programs(runner *r) {
+  for (int i = 0; i < PROGRAMS; i++) {
+    const char *argv[] = {r->path[i], "--version", NULL};
+    tn__child k;
+    r->here[i] = tn__child_find(program_names[i], r->path[i], sizeof r->path[i]) && tn__child_start(&k, argv, "", VERSION_LIMIT_MS);
+    if (!r->here[i]) continue;
+    r->here[i] = tn__child_wait(&k) == TN__CHILD_ENDED && k.status == 0;
+    size_t n = tn__child_said(&k, r->said, SAID);
+    r->version[i] = tn__cache_key(r->said, n, (tn__key){(uint64_t)i + 1, 1});
+    tn__child_close(&k);
+  }
+}
+
+/* ---- verdicts on disk ---- */
+
+static const char suffix[] = ".verdict";
+
+static bool recall(runner *r, tn__claim *c, tn__key key) {
+  size_t n;
+  const char *text = tn__cache_read(r->how->cache, key, suffix, r->p->a, &n);
+  char by[16];
+  long long ms;
+  int head = 0;
+  if (!text) return false;
+  char *copy = tn__arena_alloc(r->p->a, n + 1);
+  memcpy(copy, text, n);
+  copy[n] = 0;
+  if (sscanf(copy, "%15s %lld\n%n", by, &ms, &head) != 2) return false;
+  c->outcome = TO_HOLDS, c->cached = true, c->ms = ms;
+  c->by = tn__arena_strdup(r->p->a, by);
+  c->witness = copy + head;
+  return true;
+}
+
+static void keep(runner *r, const tn__claim *c, tn__key key) {
+  tn__sb b;
+  tn__sb_init(&b, r->p->a);
+  tn__sb_printf(&b, "%s %lld\n%s", c->by, (long long)c->ms, c->witness ? c->witness : "");
+  tn__cache_write(r->how->cache, key, suffix, tn__sb_str(&b), b.n, r->p->a);
+}
+
+/* ---- queries ---- */
+
+static const attempt *attempts_of(const tn__claim *c) { return c->tool == TT_SMT_FLOAT ? floats_first : integers_first; }
+
+static void settle(tn__claim *c, tn__outcome o, const char *by, int64_t ms, const char *witness) {
+  c->outcome = o, c->by = by, c->ms += ms, c->witness = witness;
+}
+
+/* Starts the next attempt; false if there is none. */
+static bool start_query(runner *r, job *j) {
+  static const char *const z3_args[] = {"-in", "rlimit=400000000"}, *const cvc5_args[] = {"--lang=smt2", "--fp-exp"};
+  while (j->tried < ATTEMPTS) {
+    const attempt *a = &attempts_of(j->claim)[j->tried++];
+    const char *const *args = a->who == Z3 ? z3_args : cvc5_args, *argv[] = {r->path[a->who], args[0], args[1], NULL};
+    if (r->here[a->who] && tn__child_start(&j->child, argv, j->claim->text, a->limit_ms)) return j->running = true;
+  }
+  bool none = !r->here[Z3] && !r->here[CVC5];
+  settle(j->claim, none ? TO_NO_TOOL : TO_UNKNOWN, "-", 0, none ? "neither z3 nor cvc5 is installed" : "no solver decided it in its time");
+  return false;
+}
+
+/* True if the job is done. */
+static bool finish_query(runner *r, job *j) {
+  tn__claim *c = j->claim;
+  const char *by = program_names[attempts_of(c)[j->tried - 1].who];
+  size_t n = tn__child_said(&j->child, r->said, SAID);
+  int64_t ms = tn__child_clock_ms() - j->child.began_ms;
+  tn__child_close(&j->child);
+  bool sat = !strncmp(r->said, "sat\n", 4), unsat = !strncmp(r->said, "unsat\n", 6);
+  if (!sat && !unsat) {
+    c->ms += ms;
+    return false;
+  }
+  if (sat && n) r->said[n - 1] = 0; /* the last line's end */
+  settle(c, sat == c->sat ? TO_HOLDS : TO_FAILS, by, ms, sat ? tn__arena_strdup(r->p->a, r->said + 4) : "");
+  if (c->outcome == TO_HOLDS) keep(r, c, j->key);
+  return true;
+}
+
+/* ---- Coq ---- */
+
+static bool write_file(runner *r, const tn__theory *t, const char *text) {
+  char path[PATH_ROOM];
+  snprintf(path, sizeof path, "%s/%s.v", r->how->dir, t->name);
+  FILE *f = fopen(path, "w");
+  if (!f) return false;
+  bool ok = fputs(text, f) >= 0;
+  return fclose(f) == 0 && ok;
+}
+
+static bool start_coq(runner *r, tn__child *k, const tn__theory *t) {
+  char path[PATH_ROOM];
+  snprintf(path, sizeof path, "%s/%s.v", r->how->dir, t->name);
+  const char *argv[] = {r->path[COQC], "-q", "-w", "none", "-R", r->how->dir, "Tenet", path, NULL};
+  return write_file(r, t, tn__prove_file_text(r->p, t)) && tn__child_start(k, argv, "", COQ_LIMIT_MS);
+}
+
+/* Those that Coq's classical reals stand on, and functional extensionality, which is one of them. */
+static bool allowed_axiom(const char *name, size_t n) {
+  static const char *const names[] = {"ClassicalDedekindReals.sig_not_dec", "ClassicalDedekindReals.sig_forall_dec",
+                                      "FunctionalExtensionality.functional_extensionality_dep", "Classical_Prop.classic",
+                                      "functional_extensionality_dep", "classic", "sig_not_dec", "sig_forall_dec"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (strlen(names[i]) == n && !memcmp(names[i], name, n)) return true;
+  return false;
+}
+
+/* The axioms in what Print Assumptions has said, each once; *bad: one that is not allowed. */
+static const char *axioms(runner *r, bool *bad) {
+  tn__sb b;
+  tn__sb_init(&b, r->p->a);
+  for (const char *s = r->said; *s; s += strcspn(s, "\n"), s += *s == '\n') {
+    size_t n = strcspn(s, " \n");
+    if (isspace((unsigned char)*s) || !n || !strncmp(s, "Axioms:", 7) || !strncmp(s, "Closed ", 7)) continue;
+    bool named = s[n] == ' ' && s[n + 1] == ':';
+    if (!named && !(s[n] == '\n' && !strncmp(s + n + 1, "  : ", 4))) continue;
+    if (!allowed_axiom(s, n)) *bad = true;
+    char *name = tn__arena_alloc(r->p->a, n + 1);
+    memcpy(name, s, n);
+    name[n] = 0;
+    if (!b.n || !strstr(b.s, name)) tn__sb_printf(&b, "%s%s", b.n ? ", " : "", name);
+  }
+  return tn__sb_str(&b);
+}
+
+static int line_of(const char *text, const char *at) {
+  int line = 1;
+  for (; text < at; text++) line += *text == '\n';
+  return line;
+}
+
+static tn__claim *claim_at(runner *r, const tn__theory *t, int line) {
+  const char *text = tn__prove_file_text(r->p, t);
+  tn__claim *last = NULL;
+  for (uint32_t i = 0; i < r->p->claims.n; i++) {
+    tn__claim *c = &r->p->claims.v[i];
+    const char *at = c->file == t ? strstr(text, c->text) : NULL;
+    if (at && line_of(text, at) <= line) last = c;
+  }
+  return last;
+}
+
+/* Settles every claim of the file. */
+static void finish_coq(runner *r, job *j, bool in_time) {
+  int64_t ms = tn__child_clock_ms() - j->child.began_ms;
+  bool bad = false, ok = in_time && j->child.status == 0;
+  tn__child_said(&j->child, r->said, SAID);
+  tn__child_close(&j->child);
+  const char *error = strstr(r->said, "\nError"), *where = strstr(r->said, "line "), *used = ok ? axioms(r, &bad) : "";
+  if (!error) error = r->said;
+  tn__claim *failed = !ok && where ? claim_at(r, j->file, atoi(where + 5)) : NULL;
+  bool before = true;
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < r->p->claims.n; i++) n += r->p->claims.v[i].file == j->file;
+  for (uint32_t i = 0; i < r->p->claims.n; i++) {
+    tn__claim *c = &r->p->claims.v[i];
+    if (c->file != j->file) continue;
+    if (ok) settle(c, bad ? TO_FAILS : TO_HOLDS, "coq", ms / n, used);
+    else if (c == failed) settle(c, TO_FAILS, "coq", ms / n, tn__arena_strdup(r->p->a, error)), before = false;
+    else settle(c, before && failed ? TO_HOLDS : TO_UNKNOWN, "coq", ms / n, before && failed ? "" : "an earlier theorem of its file fails");
+    if (ok && !bad) keep(r, c, tn__cache_key(c->name, strlen(c->name), j->key));
+  }
+}
+
+static void give_up_coq(runner *r, const tn__theory *t, tn__outcome o, const char *why) {
+  for (uint32_t i = 0; i < r->p->claims.n; i++)
+    if (r->p->claims.v[i].file == t) settle(&r->p->claims.v[i], o, "-", 0, why);
+}
+
+/* The theories that files need, one after the other; what is wrong, or NULL. */
+static const char *compile_theories(runner *r) {
+  for (uint32_t i = 0; i < r->p->theories.n; i++) {
+    tn__theory *t = r->p->theories.v[i];
+    tn__child k;
+    if (t->generated) continue;
+    if (!start_coq(r, &k, t)) return "the theories cannot be written or coqc does not start";
+    bool ok = tn__child_wait(&k) == TN__CHILD_ENDED && k.status == 0;
+    tn__child_said(&k, r->said, SAID);
+    tn__child_close(&k);
+    if (!ok) return tn__arena_strdup(r->p->a, r->said);
+  }
+  return NULL;
+}
+
+/* ---- all jobs ---- */
+
+static void add_query(runner *r, tn__claim *c) {
+  tn__key key = r->version[c->tool == TT_SMT_FLOAT ? CVC5 : Z3];
+  key = tn__cache_key(c->text, strlen(c->text), tn__cache_key(c->sat ? "s" : "u", 1, key));
+  if (!recall(r, c, key)) tn__vec_push(r->p->a, &r->jobs, ((job){.claim = c, .key = key}));
+}
+
+static void add_file(runner *r, tn__theory *t) {
+  const char *text = tn__prove_file_text(r->p, t);
+  bool all = true, any = false;
+  tn__key key = tn__cache_key(text, strlen(text), r->theories);
+  for (uint32_t i = 0; i < r->p->claims.n; i++) {
+    tn__claim *c = &r->p->claims.v[i];
+    if (c->file != t) continue;
+    any = true;
+    all = all && recall(r, c, tn__cache_key(c->name, strlen(c->name), key));
+  }
+  if (any && !all) tn__vec_push(r->p->a, &r->jobs, ((job){.file = t, .key = key}));
+}
+
+static void add_files(runner *r) {
+  uint32_t before = r->jobs.n;
+  r->theories = r->version[COQC];
+  for (uint32_t i = 0; i < r->p->theories.n; i++) {
+    const tn__theory *t = r->p->theories.v[i];
+    if (!t->generated) r->theories = tn__cache_key(t->header, strlen(t->header), r->theories);
+  }
+  for (uint32_t i = 0; i < r->p->theories.n; i++)
+    if (r->p->theories.v[i]->generated) add_file(r, r->p->theories.v[i]);
+  if (r->jobs.n == before) return;
+  const char *wrong = r->here[COQC] ? compile_theories(r) : "coqc is not installed";
+  if (!wrong) return;
+  while (r->jobs.n > before) give_up_coq(r, r->jobs.v[--r->jobs.n].file, r->here[COQC] ? TO_UNKNOWN : TO_NO_TOOL, wrong);
+}
+
+static bool start_job(runner *r, job *j) {
+  if (j->claim) return start_query(r, j);
+  j->running = start_coq(r, &j->child, j->file);
+  if (!j->running) give_up_coq(r, j->file, TO_UNKNOWN, "coqc does not start");
+  return j->running;
+}
+
+/* True if j still runs. */
+static bool tend(runner *r, job *j) {
+  tn__child_state s = tn__child_poll(&j->child);
+  if (s == TN__CHILD_RUNS) return true;
+  if (j->file) finish_coq(r, j, s == TN__CHILD_ENDED);
+  else if (!finish_query(r, j)) return start_query(r, j);
+  return false;
+}
+
+static void run_jobs(runner *r) {
+  job *slot[MAX_JOBS] = {0};
+  int slots = r->how->jobs < 1 ? 1 : r->how->jobs > MAX_JOBS ? MAX_JOBS : r->how->jobs;
+  uint32_t next = 0;
+  struct timespec nap = {.tv_nsec = 500000};
+  for (bool busy = true; busy;) {
+    busy = false;
+    for (int i = 0; i < slots; i++) {
+      if (slot[i] && !tend(r, slot[i])) slot[i] = NULL;
+      while (!slot[i] && next < r->jobs.n) {
+        job *j = &r->jobs.v[next++];
+        if (start_job(r, j)) slot[i] = j;
+      }
+      busy |= slot[i] != NULL;
+    }
+    if (busy) nanosleep(&nap, NULL);
+  }
+}
+
+void tn__prove_run(tn__proofs *p, const tn__prove_how *how) {
+  runner *r = tn__arena_zalloc(p->a, sizeof *r);
+  r->p = p, r->how = how;
+  r->said = tn__arena_alloc(p->a, SAID);
+  find_programs(r);
+  add_files(r); /* first: they are the longest */
+  for (uint32_t i = 0; i < p->claims.n; i++) {
+    tn__claim *c = &p->claims.v[i];
+    if ((c->tool == TT_SMT || c->tool == TT_SMT_FLOAT) && c->outcome == TO_NONE) add_query(r, c);
+  }
+  run_jobs(r);
+  for (int i = 0; i < PROGRAMS; i++)
+    if (!r->here[i]) fprintf(stderr, "tenet: %s is not installed; on Debian: apt-get install %s, or make deps-prove\n", program_names[i], program_packages[i]);
+}
