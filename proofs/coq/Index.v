@@ -39,13 +39,13 @@ Ltac index := intros; unfold ceildiv in *; subst; cbv beta in *; multiples; exac
 
 (* q y + r and its parts *)
 Lemma split_div q y r : y <> 0 -> (q * y + r) / y = q + r / y.
-Proof. intros. rewrite Z.add_comm, Z.div_add by assumption. lia. Qed.
+Proof. intros. rewrite Z.add_comm, Z.div_add by assumption. ring. Qed.
 Lemma split_mod q y r : (q * y + r) mod y = r mod y.
 Proof. rewrite Z.add_comm. apply Z_mod_plus_full. Qed.
 Lemma parts_div q g r h : 0 <= r < g -> 0 < h -> (q * g + r) / (h * g) = q / h.
-Proof. intros. rewrite (Z.mul_comm h g), <- Z.div_div, split_div, (Z.div_small r g) by lia. f_equal. lia. Qed.
+Proof. intros. rewrite (Z.mul_comm h g), <- Z.div_div by lia. rewrite split_div, (Z.div_small r g) by lia. f_equal. lia. Qed.
 Lemma parts_mod q g r h : 0 <= r < g -> 0 < h -> (q * g + r) mod (h * g) = q mod h * g + r.
-Proof. intros. rewrite !Z.mod_eq, parts_div by lia. ring. Qed.
+Proof. intros. rewrite (Z.mod_eq (q * g + r)), (Z.mod_eq q), parts_div by nia. ring. Qed.
 Lemma div_join x c1 c2 y : 0 < c1 -> 0 < c2 -> (x / c1 + y) / c2 = (x + y * c1) / (c1 * c2).
 Proof. intros. rewrite <- Z.div_div by lia. rewrite Z.div_add by lia. reflexivity. Qed.
 Lemma mod_join x c d : 0 < c -> 0 < d -> x mod c + c * ((x / c) mod d) = x mod (c * d).
@@ -54,3 +54,10 @@ Lemma mod_whole x c : x mod c + c * (x / c) = x.
 Proof. pose proof (Z.div_mod x c). destruct (Z.eq_dec c 0) as [->|]; [rewrite Zmod_0_r, Zdiv_0_r; ring | lia]. Qed.
 Lemma div_mono x y c : 0 < c -> x <= y -> x / c <= y / c.
 Proof. intros. apply Z.div_le_mono; assumption. Qed.
+Lemma mod_def x c : x mod c = x - c * (x / c).
+Proof. pose proof (mod_whole x c). lia. Qed.
+Lemma div_of_mod x d h : 0 < d -> 0 < h -> (x mod (h * d)) / d = (x / d) mod h.
+Proof.
+  intros. rewrite (Z.mul_comm h d), <- mod_join, (Z.mul_comm d) by lia. rewrite Z.div_add by lia.
+  rewrite (Z.div_small (x mod d)) by (apply Z.mod_pos_bound; lia). lia.
+Qed.

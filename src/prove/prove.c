@@ -17,7 +17,7 @@ static const struct {
     {"RealRules", tn__embed_RealRules_v},
 };
 
-static void (*const exporters[])(tn__proofs *p) = {tn__export_rows};
+static void (*const exporters[])(tn__proofs *p) = {tn__export_rows, tn__export_coq};
 
 bool tn__prove_wants(const tn__proofs *p, const char *rule) {
   if (!p->only || !strcmp(p->only, rule)) return true;
@@ -63,7 +63,7 @@ void tn__prove_coq(tn__proofs *p, const char *rule, const char *part, tn__kind k
   tn__sb b;
   name = identifier(p, name);
   tn__sb_init(&b, p->a);
-  tn__sb_printf(&b, "Theorem %s : %s.\nProof. %s Qed.\nPrint Assumptions %s.\n", name, statement, proof, name);
+  tn__sb_printf(&b, "Theorem %s : %s.\nProof. %s Qed.\n", name, statement, proof);
   tn__sb_puts(&file->theorems, tn__sb_str(&b));
   add(p, (tn__claim){.rule = rule, .part = part, .kind = kind, .tool = TT_COQ, .text = tn__sb_str(&b), .name = name, .file = file});
 }
@@ -80,7 +80,7 @@ void tn__prove_theorem(tn__proofs *p, const char *rule, const char *part, tn__ki
   if (!f) f = tn__prove_file(p, tn__sb_str(&file), tn__sb_str(&header));
   tn__sb b;
   tn__sb_init(&b, p->a);
-  tn__sb_printf(&b, "Check %s.\nPrint Assumptions %s.\n", name, name);
+  tn__sb_printf(&b, "Check %s.\n", name);
   tn__sb_puts(&f->theorems, tn__sb_str(&b));
   add(p, (tn__claim){.rule = rule, .part = part, .kind = kind, .tool = TT_COQ, .text = tn__sb_str(&b), .name = name, .file = f});
 }
@@ -95,12 +95,21 @@ uint64_t tn__prove_table_hash(tn_ctx *c) {
   return h;
 }
 
+/* What all theorems of the file stand on, asked at once: Coq takes a second each time. */
+static void print_assumptions(const tn__proofs *p, const tn__theory *t, tn__sb *b) {
+  tn__sb_puts(b, "Definition all_of_them := (I");
+  for (uint32_t i = 0; i < p->claims.n; i++)
+    if (p->claims.v[i].file == t) tn__sb_printf(b, ", %s", p->claims.v[i].name);
+  tn__sb_puts(b, ").\nPrint Assumptions all_of_them.\n");
+}
+
 const char *tn__prove_file_text(tn__proofs *p, const tn__theory *t) {
   tn__sb b;
   if (!t->generated) return t->header;
   tn__sb_init(&b, p->a);
   tn__sb_printf(&b, "(* Printed by tenet export from the rule tables, hash %016llx. *)\n%s\n%s", (unsigned long long)tn__prove_table_hash(p->c), t->header,
                 t->theorems.n ? t->theorems.s : "");
+  print_assumptions(p, t, &b);
   return tn__sb_str(&b);
 }
 

@@ -71,6 +71,7 @@ bool tn__prove_wants(const tn__proofs *p, const char *rule);
 
 /* ---- exporters ---- */
 void tn__export_rows(tn__proofs *p);   /* rows.c: index, simplify, float, and the claims of ops.def */
+void tn__export_coq(tn__proofs *p);    /* coq.c: those of them that Coq proves, too; after tn__export_rows */
 
 /* ---- all of it ---- */
 /* Collects every claim (of one rule, if `only`); in c->scratch. */
@@ -108,6 +109,6 @@ const char *tn__typing_name(const tn__typing *t, tn__arena *a); /* "f32", "i8,f1
 
 /* smt.c: the query that a row's statement is true, or (sat) that its conditions can be met. */
 const char *tn__smt_query(tn__proofs *p, const tn__ruleset *s, const tn__rule *r, const tn__typing *t, bool conditions_only);
-/* coq.c */
-bool tn__coq_statement(tn__proofs *p, const tn__rule *r, bool real, tn__sb *out);
+
+
 #endif
