@@ -58,6 +58,14 @@ check-opencl: with-tests ## the tests of values on the first OpenCL device, and 
 check-guises: with-tests ## the same by the interpreter, kernels lowered and printed for each kind of GPU, for CUDA compiled if NVRTC is found
 	@tools/run-guises build $(GUISES)
 
+# Verdicts are kept in build/proofs by what was proved: a second run asks nobody.
+prove: all deps-prove ## prove every rewrite rule, and that docs/rules.md says so
+	@build/tenet prove --out build/proofs
+	@build/tenet prove --doc --out build/proofs | diff -u docs/rules.md - || { echo 'docs/rules.md is not current: make prove-doc'; exit 1; }
+
+prove-doc: all deps-prove ## write docs/rules.md
+	@build/tenet prove --doc --out build/proofs >build/rules.md && mv build/rules.md docs/rules.md
+
 check-valgrind: with-tests ## some tests under valgrind
 	@tools/run-valgrind build $(VALGRIND_TESTS)
 
@@ -94,11 +102,14 @@ deps: ## install the Debian packages that building needs
 deps-test: ## install the Debian packages that the tests need
 	@tools/install-deps build test
 
+deps-prove: ## install the Debian packages that `make prove` needs
+	@tools/install-deps build prove
+
 clean: ## remove every build
 	@rm -rf build build-*
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-.PHONY: all with-tests demo check check-quick test check-clang check-asan check-tsan check-opencl check-guises check-valgrind check-install fuzz \
-	coverage bench check-gpu install deps deps-test clean help
+.PHONY: all with-tests demo check check-quick test check-clang check-asan check-tsan check-opencl check-guises prove prove-doc check-valgrind check-install fuzz \
+	coverage bench check-gpu install deps deps-test deps-prove clean help

@@ -37,9 +37,9 @@ typedef struct summary {
   const char *rule;
   tn__kind kind;
   tn__outcome outcome; /* the worst */
-  uint32_t claims, held, coq;
+  uint32_t claims, held;
   int64_t ms;
-  bool z3, cvc5, other;
+  bool smt, coq, here;
 } summary;
 
 static void add_claim(summary *s, const tn__claim *c) {
@@ -48,11 +48,9 @@ static void add_claim(summary *s, const tn__claim *c) {
   if (c->kind > s->kind) s->kind = c->kind;
   if (c->outcome == TO_HOLDS) s->held++;
   else if (s->outcome <= TO_HOLDS || c->outcome == TO_FAILS) s->outcome = c->outcome;
-  const char *by = c->by ? c->by : "";
-  s->z3 |= !strcmp(by, "z3");
-  s->cvc5 |= !strcmp(by, "cvc5");
-  s->coq += !strcmp(by, "coq");
-  s->other |= c->tool == TT_HERE;
+  s->smt |= c->tool == TT_SMT || c->tool == TT_SMT_FLOAT;
+  s->coq |= c->tool == TT_COQ;
+  s->here |= c->tool == TT_HERE;
 }
 
 /* Claims of a rule need not stand together: different exporters add them. */
@@ -79,7 +77,7 @@ static const char *const outcome_names[] = {[TO_NONE] = "-", [TO_HOLDS] = "", [T
 static const char *verdict(const summary *s) { return s->outcome == TO_HOLDS ? tn__kind_names[s->kind] : outcome_names[s->outcome]; }
 
 static const char *provers(const summary *s, char *b, size_t n) {
-  snprintf(b, n, "%s%s%s%s", s->z3 ? "z3 " : "", s->cvc5 ? "cvc5 " : "", s->coq ? "coq " : "", s->other ? "tenet " : "");
+  snprintf(b, n, "%s%s%s", s->smt ? "SMT " : "", s->coq ? "Coq " : "", s->here ? "evaluation " : "");
   if (*b) b[strlen(b) - 1] = 0;
   return b;
 }

@@ -72,6 +72,7 @@ bool tn__prove_wants(const tn__proofs *p, const char *rule);
 /* ---- exporters ---- */
 void tn__export_rows(tn__proofs *p);   /* rows.c: index, simplify, float, and the claims of ops.def */
 void tn__export_coq(tn__proofs *p);    /* coq.c: those of them that Coq proves, too; after tn__export_rows */
+void tn__export_movement(tn__proofs *p); /* movement.c */
 
 /* ---- all of it ---- */
 /* Collects every claim (of one rule, if `only`); in c->scratch. */

@@ -422,6 +422,9 @@ static void hint(printer *q, tn__sb *b, const tn__hint *h) {
   const tn__rule *r = find_row(q->p, q->set, h->rule);
   const char *value[TN__MAX_SLOTS];
   tn__typing t;
+  tn__sb unused, *side = q->side; /* an instance of what is true assumes nothing */
+  tn__sb_init(&unused, q->p->a);
+  q->side = &unused;
   if (r->nslot != h->n || !tn__typing_infer(r, &t) || !tn__typing_first(r, &t))
     tn__fail(q->p->c, TN_EFORMAT, "rule table %s: %s takes %u values, not %u", q->set->name, h->rule, r->nslot, h->n);
   for (uint32_t i = 0; i < h->n; i++) {
@@ -434,7 +437,7 @@ static void hint(printer *q, tn__sb *b, const tn__hint *h) {
   const tn__typing *types = q->t;
   q->r = r, q->t = &t, q->value = value;
   const char *when = conditions(q), *then = equation(q);
-  q->r = outer, q->t = types, q->value = NULL;
+  q->r = outer, q->t = types, q->value = NULL, q->side = side;
   tn__sb_printf(b, "(assert (=> %s %s))\n", when, then);
 }
 

@@ -371,6 +371,15 @@ static bool ends_conditions(const parser *p) {
   return at_row(p) || (p->tok == T_WORD && (is(p, "mode") || is(p, "assume") || is(p, "by") || is(p, "proof")));
 }
 
+static char *quoted(parser *p, const char *what) {
+  next(p);
+  if (p->tok != T_STRING) bad(p, what);
+  p->s++, p->n -= 2;
+  char *s = word_dup(p);
+  next(p);
+  return s;
+}
+
 /* What the provers need besides: (NAME value ...) ... after `by`. */
 static void hints(parser *p) {
   tn__rule *r = p->rule;
@@ -425,15 +434,6 @@ static void clause(parser *p) {
   for (next(p); !ends_clause(p);) condition(p);
   q->n = r->nassume - q->first;
   if (!q->n) bad(p, "a clause has conditions");
-}
-
-static char *quoted(parser *p, const char *what) {
-  next(p);
-  if (p->tok != T_STRING) bad(p, what);
-  p->s++, p->n -= 2;
-  char *s = word_dup(p);
-  next(p);
-  return s;
 }
 
 static void grad_row(parser *p) {
