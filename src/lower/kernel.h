@@ -53,6 +53,8 @@ typedef struct tn__tile_form {
   const char *name; /* of the language's function */
   int dtype, needs, rows, cols, steps, threads; /* needs: a generation, see tn__device.tiles */
   size_t shared;    /* bytes */
+  int beside;       /* groups for which a unit has room; 0: one */
+  float dear;       /* an element costs so many times what it does in large tiles; 0: once */
   bool tf32;        /* rounds f32 factors to tf32 */
   bool cols_by_steps; /* for columns whose steps are neighbours in memory, */
   bool cols_across;   /* or which are neighbours themselves */
@@ -73,6 +75,7 @@ typedef struct tn__tile {
   tn_node *turn, *step; /* and for the place among all steps: turn * form->steps + step */
   tn_node *at[2];     /* place in the operand's buffer, from line, turn and step */
   tn_node *gate[2];   /* where it is to be loaded; NULL: everywhere, and places move evenly from turn to turn */
+  tn_node *part[2][2], *part_gate[2][2]; /* at as the sum of what hangs on the line and on turn and step, gate as both; part[side][0] NULL: they are not */
   tn__lie lie[2];
 } tn__tile;
 

@@ -112,10 +112,10 @@ typedef struct tn__factors {
 } tn__factors;
 bool tn__factors_find(const tn__survey *s, tn__factors *out);
 tn_node *tn__factors_flatten(tn_ctx *c, tn__arena *a, tn_node *body); /* with rows, columns and steps as one range each, where there is such a sum */
-/* tile.c: the body made ready for tiles if a form fits it; how many tiles that would be, of how many steps at a time (0: none); the body
+/* tile.c: the body made ready for tiles if a form fits it; how many tiles that would be, of how many steps at a time, and for how many a unit has room (0: none); the body
  * with its product cut into them, NULL if no form fits */
 tn_node *tn__tile_shape(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *body, tn__sb *note);
-int64_t tn__tile_count(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *body, int64_t *steps);
+int64_t tn__tile_count(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *body, int64_t *steps, int64_t *beside);
 tn__tile *tn__tile_part(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node **body, tn__sb *note);
 /* barrier.c: where the threads of a group share memory */
 void tn__place_barriers(tn_ctx *c, tn__arena *a, tn__part *part);

@@ -275,9 +275,9 @@ static int64_t count_blocks(const tn__device *dev, const tn__survey *p, const tn
   return n;
 }
 
-/* So for products by tiles: blocks of whole steps, until every unit has a tile. */
-static int64_t count_tile_blocks(const tn__device *dev, const tn_node *x, int64_t tiles, int64_t steps) {
-  int64_t size, n = tn__lean_by(dev->units, dev->lean.blocks) / tiles;
+/* So for products by tiles: blocks of whole steps, until every unit has as many tiles as it has room for. */
+static int64_t count_tile_blocks(const tn__device *dev, const tn_node *x, int64_t tiles, int64_t steps, int64_t beside) {
+  int64_t size, n = tn__lean_by(dev->units * beside, dev->lean.blocks) / tiles;
   if (!tn__const_int(x->src[0], &size)) return 0;
   while (n > 1 && (size % (n * steps) || size / n < MIN_TILE_STEPS * steps)) n--;
   return n > 1 ? n : 0;
@@ -371,8 +371,8 @@ static tn_node *split_long(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_no
   int at = c->mode == TN_MODE_STRICT || !p.reduces ? -1 : split_range(&p);
   if (at < 0) return body;
   if (tn__extent(p.r.range[at]) < MIN_SPLIT || tn__volume(&p, all_of(&p)) < SPLIT_WORK) return body;
-  int64_t steps, tiles = tn__tile_count(c, a, dev, body, &steps);
-  int64_t count = tiles ? count_tile_blocks(dev, p.r.range[at], tiles, steps) : count_blocks(dev, &p, p.r.range[at]);
+  int64_t steps, beside, tiles = tn__tile_count(c, a, dev, body, &steps, &beside);
+  int64_t count = tiles ? count_tile_blocks(dev, p.r.range[at], tiles, steps, beside) : count_blocks(dev, &p, p.r.range[at]);
   return count ? split(c, a, body, p.r.range[at], count, note) : body;
 }
 

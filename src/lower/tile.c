@@ -25,20 +25,24 @@ static const tn__tile_form forms[] = {
      .digit = {{T, 4, 0, 16}, {T, 8, 1, 0}, {T, 4, 16, 0}, {T, 2, 128, 0}, {U, 2, 64, 0}, {U, 2, 8, 0}, {U, 2, 0, 8}, {N, 8, 0, 1}}},
     {.name = "tall_f16", .dtype = TN_F16, .needs = 90, .rows = 256, .cols = 64, .steps = 64, .threads = 256, .shared = 163840, .cols_by_steps = true,
      .digit = {{T, 4, 0, 16}, {T, 8, 1, 0}, {T, 4, 16, 0}, {T, 2, 128, 0}, {U, 2, 64, 0}, {U, 2, 8, 0}, {U, 2, 0, 8}, {N, 8, 0, 1}}},
-    {.name = "turned_tf32", .dtype = TN_F32, .needs = 90, .rows = 256, .cols = 128, .steps = 32, .threads = 256, .shared = 200704, .tf32 = true, .cols_across = true,
+    {.name = "turned_tf32", .dtype = TN_F32, .needs = 90, .rows = 256, .cols = 128, .steps = 32, .threads = 256, .shared = 200704, .tf32 = true, .dear = 0.25f, .cols_across = true,
      .digit = {{T, 4, 2, 0}, {T, 8, 0, 1}, {T, 8, 0, 16}, {U, 32, 8, 0}, {U, 2, 0, 8}, {U, 2, 1, 0}}},
-    {.name = "wgmma_tf32", .dtype = TN_F32, .needs = 90, .rows = 128, .cols = 256, .steps = 32, .threads = 256, .shared = 196608, .tf32 = true,
+    {.name = "wgmma_tf32", .dtype = TN_F32, .needs = 90, .rows = 128, .cols = 256, .steps = 32, .threads = 256, .shared = 196608, .tf32 = true, .dear = 0.25f,
      .digit = {{T, 4, 0, 2}, {T, 8, 1, 0}, {T, 4, 16, 0}, {T, 2, 64, 0}, {U, 32, 0, 8}, {U, 2, 8, 0}, {N, 2, 0, 1}}},
-    {.name = "wide_tf32", .dtype = TN_F32, .needs = 90, .rows = 64, .cols = 256, .steps = 32, .threads = 256, .shared = 163840, .tf32 = true,
+    {.name = "wide_tf32", .dtype = TN_F32, .needs = 90, .rows = 64, .cols = 256, .steps = 32, .threads = 256, .shared = 163840, .tf32 = true, .dear = 0.25f,
      .digit = {{T, 4, 0, 2}, {T, 8, 1, 0}, {T, 4, 16, 0}, {T, 2, 0, 128}, {U, 16, 0, 8}, {U, 2, 8, 0}, {N, 2, 0, 1}}},
     {.name = "fma_f32", .dtype = TN_F32, .needs = 80, .rows = 128, .cols = 256, .steps = 16, .threads = 256, .shared = 75264,
      .digit = {{T, 8, 0, 4}, {T, 4, 4, 0}, {T, 2, 0, 128}, {T, 4, 32, 0}, {U, 2, 16, 0}, {U, 4, 1, 0}, {U, 4, 0, 32}, {N, 4, 0, 1}}},
-    {.name = "small_f32", .dtype = TN_F32, .needs = 80, .rows = 16, .cols = 32, .steps = 16, .threads = 256, .shared = 104448, .even = true,
+    {.name = "small_f32", .dtype = TN_F32, .needs = 80, .rows = 16, .cols = 32, .steps = 16, .threads = 256, .shared = 104448, .beside = 2, .even = true,
      .digit = {{T, 16, 0, 2}, {T, 16, 1, 0}, {N, 2, 0, 1}}},
-    {.name = "small_tall_f32", .dtype = TN_F32, .needs = 80, .rows = 32, .cols = 16, .steps = 16, .threads = 256, .shared = 104448, .even = true,
+    {.name = "small_tall_f32", .dtype = TN_F32, .needs = 80, .rows = 32, .cols = 16, .steps = 16, .threads = 256, .shared = 104448, .beside = 2, .even = true,
      .digit = {{T, 8, 0, 2}, {T, 32, 1, 0}, {N, 2, 0, 1}}},
-    {.name = "wide_f32", .dtype = TN_F32, .needs = 80, .rows = 64, .cols = 256, .steps = 16, .threads = 128, .shared = 62976,
+    {.name = "wide_f32", .dtype = TN_F32, .needs = 80, .rows = 64, .cols = 256, .steps = 16, .threads = 128, .shared = 62976, .beside = 2,
      .digit = {{T, 8, 0, 4}, {T, 4, 4, 0}, {T, 2, 0, 128}, {T, 2, 32, 0}, {U, 2, 16, 0}, {U, 4, 1, 0}, {U, 4, 0, 32}, {N, 4, 0, 1}}},
+    {.name = "flat_f32", .dtype = TN_F32, .needs = 80, .rows = 32, .cols = 256, .steps = 16, .threads = 128, .shared = 56832, .beside = 3, .dear = 1.5f,
+     .digit = {{T, 8, 0, 4}, {T, 4, 4, 0}, {T, 4, 0, 64}, {U, 2, 16, 0}, {U, 4, 1, 0}, {U, 2, 0, 32}, {N, 4, 0, 1}}},
+    {.name = "slim_f32", .dtype = TN_F32, .needs = 80, .rows = 64, .cols = 96, .steps = 16, .threads = 64, .shared = 32256, .beside = 4, .dear = 1.25f,
+     .digit = {{T, 8, 0, 4}, {T, 4, 4, 0}, {T, 2, 32, 0}, {U, 2, 16, 0}, {U, 4, 1, 0}, {U, 3, 0, 32}, {N, 4, 0, 1}}},
 };
 
 enum {
@@ -123,17 +127,17 @@ static void look_at(job *j, int side) {
 
 static int64_t covered(int64_t size, int64_t by) { return (size + by - 1) / by * by; }
 
-/* Elements that tiles of a form cover; 0 if it does not fit. */
-static double cover(const job *j, const tn__device *dev, const tn__tile_form *f, bool *exact) {
+/* Elements that tiles of a form cover, dear ones as more; 0 if it does not fit. */
+static double cover(const job *j, const tn__device *dev, const tn__tile_form *f) {
   int64_t size[3] = {size_in(j, j->f.axis[0]), size_in(j, j->f.axis[1]), size_in(j, j->f.steps)}, by[3] = {f->rows, f->cols, f->steps};
   double all = 1;
-  *exact = true;
+  bool exact = true;
   for (int i = 0; i < 3; i++) {
     all *= (double)covered(size[i], by[i]);
-    *exact &= size[i] % by[i] == 0;
+    exact &= size[i] % by[i] == 0;
   }
   for (int i = 0; i < 2; i++) {
-    if (j->f.operand[i]->dtype != f->dtype || (f->even && !(j->even[i] && *exact))) return 0;
+    if (j->f.operand[i]->dtype != f->dtype || (f->even && !(j->even[i] && exact))) return 0;
     if (f->tf32 && !j->c->opt.tf32) return 0;
     if ((f->cols_by_steps && j->lie[1] != TN__LIE_STEPS) || (f->cols_across && j->lie[1] != TN__LIE_ACROSS)) return 0;
     bool single = j->lie[i] == TN__LIE_SINGLE || j->lie[i] == TN__LIE_SINGLE_STEPS;
@@ -143,20 +147,17 @@ static double cover(const job *j, const tn__device *dev, const tn__tile_form *f,
   if (f->even && tiles > SMALL_TILES * dev->units) return 0;
   double cells = (double)size[0] * (double)size[1], tiled = (double)covered(size[0], f->rows) * (double)covered(size[1], f->cols);
   bool little = size[2] < RAGGED_STEPS || cells < RAGGED_CELLS || (j->even[0] && j->even[1] && tiled > WASTE * cells);
-  return f->needs > dev->tiles || f->shared > dev->shared || (!*exact && little) ? 0 : all;
+  return f->needs > dev->tiles || f->shared > dev->shared || (!exact && little) ? 0 : all * (f->dear > 0 ? (double)f->dear : 1);
 }
 
-/* The first form whose tiles divide the sizes, else the one that covers least outside of them, among those that are not `gone`; NULL, or what it covers in
- * *least. */
+/* The form that has least to do, the first of equals, among those that are not `gone`; NULL, or how much that is in *least. */
 static const tn__tile_form *best_of(const job *j, const tn__device *dev, uint32_t gone, double *least) {
   const tn__tile_form *best = NULL;
   for (size_t i = 0; i < FORMS; i++) {
-    bool exact;
-    double all = gone >> i & 1 ? 0 : cover(j, dev, &forms[i], &exact);
-    if (all <= 0 || (best && !exact && all >= *least)) continue;
+    double all = gone >> i & 1 ? 0 : cover(j, dev, &forms[i]);
+    if (all <= 0 || (best && all >= *least)) continue;
     *least = all;
     best = &forms[i];
-    if (exact) break;
   }
   return best;
 }
@@ -261,10 +262,11 @@ tn_node *tn__tile_shape(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node 
   return flat;
 }
 
-int64_t tn__tile_count(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *body, int64_t *steps) {
+int64_t tn__tile_count(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *body, int64_t *steps, int64_t *beside) {
   job j;
   if (!plan(&j, c, a, dev, body)) return 0;
   *steps = j.form->steps;
+  *beside = j.form->beside ? j.form->beside : 1;
   return (int64_t)tn__volume(&j.s, j.f.batch) * tiles_of(&j, 0) * tiles_of(&j, 1);
 }
 
@@ -299,6 +301,44 @@ static tn_node *gate_accesses(job *j, tn_node *body, tn_node *gate) {
   return tn__map_getp(&to, body);
 }
 
+static bool hangs_on(const job *j, tn_node *n, const tn_node *range) {
+  tn__nodes all = {0};
+  tn__topo(j->a, &n, 1, &all);
+  for (uint32_t i = 0; i < all.n; i++)
+    if (all.v[i] == range) return true;
+  return false;
+}
+
+/* The conditions of a gate that hang on the line, or on neither, and those on turn and step; false: some hang on both. */
+static bool part_gate(const job *j, const tn__tile *t, int side, tn_node *part[2]) {
+  tn__nodes todo = {0};
+  if (t->gate[side]) tn__vec_push(j->a, &todo, t->gate[side]);
+  while (todo.n) {
+    tn_node *g = todo.v[--todo.n];
+    if (g->op == OP_AND) {
+      for (uint32_t s = 0; s < 2; s++) tn__vec_push(j->a, &todo, g->src[s]);
+      continue;
+    }
+    bool line = hangs_on(j, g, t->line[side]), step = hangs_on(j, g, t->turn) || hangs_on(j, g, t->step);
+    if (line && step) return false;
+    part[step] = both(j->c, part[step], g);
+  }
+  return true;
+}
+
+/* Where a thread keeps to one step, what its lines come to need not be computed in every turn. */
+static void take_apart(const job *j, tn__tile *t, int side) {
+  tn_ctx *c = j->c;
+  tn_node *zero = tn__int(c, 0), *zeros[] = {zero, zero}, *at = t->at[side], *line, *start, *step;
+  if (!t->gate[side] || (t->lie[side] != TN__LIE_STEPS && t->lie[side] != TN__LIE_SINGLE_STEPS) || !part_gate(j, t, side, t->part_gate[side])) return;
+  line = tn__simplify_index(c, tn__substitute(c, at, (tn_node *[]){t->turn, t->step}, zeros, 2));
+  start = tn__simplify_index(c, tn__substitute(c, line, &t->line[side], &zero, 1));
+  step = tn__simplify_index(c, tn__sub(c, tn__substitute(c, at, &t->line[side], &zero, 1), start));
+  if (tn__simplify_index(c, tn__sub(c, at, tn__add(c, line, step))) != zero) return;
+  t->part[side][0] = line;
+  t->part[side][1] = step;
+}
+
 /* What the form's function is told about an operand. */
 static void tell_operand(job *j, tn__tile *t, int side, tn_node *first, tn_node **gone, tn_node **value, uint32_t nbatch) {
   tn_ctx *c = j->c;
@@ -315,6 +355,7 @@ static void tell_operand(job *j, tn__tile *t, int side, tn_node *first, tn_node 
   tn_node *edges = both(c, inside(j, side, value[nbatch]), below(c, value[nbatch + 1], steps, covered(steps, j->form->steps)));
   if (load->nsrc > 2) edges = both(c, edges, tn__simplify_index(c, tn__substitute(c, load->src[2], gone, value, nbatch + 2)));
   t->gate[side] = edges || j->even[side] ? edges : tn__const_bits(c, TN_BOOL, 1);
+  take_apart(j, t, side);
 }
 
 tn__tile *tn__tile_part(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node **body, tn__sb *note) {

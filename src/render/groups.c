@@ -247,11 +247,9 @@ static void put_load(tn__printer *p, tn_node *n) {
 
 static const tn__tile *tile_of(const tn__printer *p) { return p->d->group->tiles ? p->part->tile : NULL; }
 
-/* A function from line, turn and step to the place of an operand's element: a pointer, or with a gate. */
-static void put_operand(tn__printer *p, const tn__tile *tile, int side) {
-  static const char *const name[] = {"rows", "columns"};
+/* A function of line, turn and step, as named in its head: `result` with $0 the place, $1 the gate, $t the place's type. */
+static void put_function(tn__printer *p, const tn__tile *tile, int side, const char *head, tn_node *at, tn_node *gate, const char *result) {
   tn__map names = p->name; /* what the function computes for itself has no names outside */
-  tn_node *buf = tile->load[side]->src[0], *gate = tile->gate[side];
   tn__map_init(&p->name, &p->c->scratch);
   tn__map_putp(&p->name, p->part->global, tn__map_getp(&names, p->part->global));
   for (uint32_t v = 0; v < p->k->nvar; v++)
@@ -259,14 +257,29 @@ static void put_operand(tn__printer *p, const tn__tile *tile, int side) {
   tn__map_putp(&p->name, tile->line[side], "line");
   tn__map_putp(&p->name, tile->turn, "turn");
   tn__map_putp(&p->name, tile->step, "step");
-  tn__print_line(p, "auto %s = [&](i32 line, i32 turn, i32 step) {", name[side]);
+  tn__print_line(p, "auto %s {", head);
   p->depth++;
-  tn__print_deep(p, tile->at[side]);
+  tn__print_deep(p, at);
   if (gate) tn__print_deep(p, gate);
-  const char *at = tn__print_format(p, "b%" PRId64 " + %s", buf->ints[0], tn__print_name(p, tile->at[side]));
-  tn__print_line(p, "return %s;", gate ? tn__print_format(p, "tn_place<%s>{%s, (bool)%s}", p->d->cell[buf->dtype], at, tn__print_name(p, gate)) : at);
+  tn__words words = {.word = {['0'] = tn__print_name(p, at), ['1'] = gate ? tn__print_name(p, gate) : "true", ['t'] = p->d->value[tn__print_kind(p, at)]}};
+  tn__print_line(p, "return %s;", tn__print_expand(p, result, &words));
   tn__print_brace(p, "};");
   p->name = names;
+}
+
+/* Where an operand's elements are: a pointer, or with a gate; or a sum of parts. */
+static void put_operand(tn__printer *p, const tn__tile *tile, int side) {
+  const char *name = side ? "columns" : "rows", *part = "tn_part<$t>{$0, (bool)$1}";
+  const tn_node *buf = tile->load[side]->src[0];
+  if (tile->part[side][0]) {
+    put_function(p, tile, side, tn__print_format(p, "%s_line = [&](i32 line)", name), tile->part[side][0], tile->part_gate[side][0], part);
+    put_function(p, tile, side, tn__print_format(p, "%s_step = [&](i32 turn, i32 step)", name), tile->part[side][1], tile->part_gate[side][1], part);
+    tn__print_line(p, "auto %s = tn_join(b%" PRId64 ", %s_line, %s_step);", name, buf->ints[0], name, name);
+    return;
+  }
+  const char *place = tn__print_format(p, "b%" PRId64 " + $0", buf->ints[0]);
+  if (tile->gate[side]) place = tn__print_format(p, "tn_place<%s>{%s, (bool)$1}", p->d->cell[buf->dtype], place);
+  put_function(p, tile, side, tn__print_format(p, "%s = [&](i32 line, i32 turn, i32 step)", name), tile->at[side], tile->gate[side], place);
 }
 
 static void put_tile(tn__printer *p, const tn__tile *tile) {
@@ -487,6 +500,7 @@ static uint32_t put_instruction(tn__printer *p, uint32_t at) {
 static void put_signature(tn__printer *p, uint32_t number) {
   const tn__group_words *w = p->d->group;
   const char *name = tn__print_format(p, "%s_%" PRIu32, p->k->name, number), *threads = tn__print_format(p, "%d", p->part->group * tn__render_together(p->d, p->part));
+  if (tile_of(p) && tile_of(p)->form->beside) threads = tn__print_format(p, "%s, %d", threads, tile_of(p)->form->beside);
   tn__sb_puts(p->out, "\n");
   tn__sb_puts(p->out, tn__print_expand(p, w->kernel, &(tn__words){.word = {['k'] = name, ['g'] = threads}}));
   for (uint32_t a = 0; a < p->k->nbuf + p->k->nvar; a++) {

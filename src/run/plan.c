@@ -121,6 +121,10 @@ static void keep_tile(tn__plan *p, const tn__tile *t) {
     keep(p, t->line[i]);
     keep(p, t->at[i]);
     if (t->gate[i]) keep(p, t->gate[i]);
+    for (int part = 0; part < 2; part++) {
+      if (t->part[i][part]) keep(p, t->part[i][part]);
+      if (t->part_gate[i][part]) keep(p, t->part_gate[i][part]);
+    }
   }
   for (int i = 0; t && i < TN__DIGITS; i++)
     if (t->digit[i]) keep(p, t->digit[i]);

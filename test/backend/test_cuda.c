@@ -398,6 +398,57 @@ static void test_two_threads(void **state) {
   assert_true(good[0] && good[1]);
 }
 
+/* Two contexts of one thread, in turns: what one does is not seen by the other. */
+static void test_two_contexts(void **state) {
+  tn_ctx *c[2];
+  tn_tensor *x[2];
+  (void)state;
+  for (int k = 0; k < 2; k++) {
+    c[k] = open_ctx(TN_MODE_DEFAULT);
+    x[k] = tn_full(c[k], TN_F32, DIMS(1000), k);
+    assert_int_equal(tn_realize(&x[k], 1), TN_OK);
+  }
+  for (int i = 1; i <= 50; i++)
+    for (int k = 0; k < 2; k++)
+      tn_scope(c[k]) {
+        double sum = 0;
+        assert_int_equal(tn_assign(x[k], tn_add_scalar(x[k], 1 + k)), TN_OK);
+        assert_int_equal(tn_item(tn_sum(x[k], NULL, 0, false), &sum), TN_OK);
+        assert_true(sum == 1000. * (k + i * (1 + k)));
+      }
+  tn_ctx_close(c[0]);
+  double sum = 0; /* the other one outlives it */
+  assert_int_equal(tn_item(tn_sum(x[1], NULL, 0, false), &sum), TN_OK);
+  assert_true(sum == 1000. * 101);
+  tn_ctx_close(c[1]);
+}
+
+static pid_t start_alone(void) {
+  pid_t child = fork();
+  if (child == 0) {
+    execl("/proc/self/exe", "test_cuda", "alone", (char *)NULL);
+    _exit(1);
+  }
+  return child;
+}
+
+static void wait_for(pid_t child) {
+  int result = 1;
+  assert_int_equal(waitpid(child, &result, 0), child);
+  assert_int_equal(result, 0);
+}
+
+/* On the device at once, while this process holds it, too */
+static void test_two_processes(void **state) {
+  bool good = false;
+  (void)state;
+  need_gpu();
+  pid_t child[] = {start_alone(), start_alone()};
+  use_alone(&good);
+  for (int i = 0; i < 2; i++) wait_for(child[i]);
+  assert_true(good);
+}
+
 /* ---- the end of a device ---- */
 
 static lin *stray_kernel(tn_ctx *c) {
@@ -433,15 +484,11 @@ static void test_lost(void **state) {
   tn_tensor *x = c ? tn_full(c, TN_F32, DIMS(4), 2) : NULL;
   if (!x || tn_realize(&x, 1) != TN_OK) assert_non_null(strstr(c ? tn_last_error(c)->text : "start another", "start another"));
   tn_ctx_close(c);
-  pid_t child = fork();
-  if (child == 0) execl("/proc/self/exe", "test_cuda", "alone", (char *)NULL);
-  int result = 1;
-  assert_int_equal(waitpid(child, &result, 0), child);
-  assert_int_equal(result, 0);
+  wait_for(start_alone());
 }
 
 int main(int argc, char **argv) {
-  if (argc > 1 && !strcmp(argv[1], "alone")) { /* for test_lost */
+  if (argc > 1 && !strcmp(argv[1], "alone")) { /* start_alone */
     bool good;
     use_alone(&good);
     return !good;
@@ -449,7 +496,7 @@ int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_transfers), cmocka_unit_test(test_kernel_and_recording), cmocka_unit_test(test_bad_source), cmocka_unit_test(test_products),
       cmocka_unit_test(test_graphs),    cmocka_unit_test(test_graphs_strict),        cmocka_unit_test(test_to), cmocka_unit_test(test_after), cmocka_unit_test(test_peers),         cmocka_unit_test(test_out_of_memory),
-      cmocka_unit_test(test_two_threads), cmocka_unit_test(test_lost),
+      cmocka_unit_test(test_two_threads), cmocka_unit_test(test_two_contexts), cmocka_unit_test(test_two_processes), cmocka_unit_test(test_lost),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -109,7 +109,9 @@ static void products(void **s) {
       /* over the edge */
       {{TN_BF16, {false, false}, 1, 128, 248, 64, true, false}, "wgmma_bf16"},  {{TN_BF16, {false, true}, 1, 264, 72, 72, true, false}, "tall_bf16"},
       {{TN_F32, {false, false}, 1, 250, 124, 72, true, true}, "turned_tf32"},
-      {{TN_F32, {false, false}, 1, 127, 261, 35, true, false}, "fma_f32"},      {{TN_F32, {true, true}, 2, 60, 250, 75, true, false}, "wide_f32"},
+      {{TN_F32, {false, false}, 1, 127, 250, 35, true, false}, "fma_f32"},      {{TN_F32, {false, false}, 1, 60, 261, 35, true, false}, "slim_f32"},
+      {{TN_F32, {true, false}, 1, 30, 500, 72, true, false}, "flat_f32"},
+         {{TN_F32, {true, true}, 2, 60, 250, 75, true, false}, "wide_f32"},
   };
   bool tiles;
   const char *device = tried(&tiles);
@@ -161,10 +163,11 @@ static void convolutions(void **s) {
     geometry g;
     const char *form[KINDS];
   } rows[] = {
-      {{TN_F32, false, 2, 16, 8, 32, 3, 1, 1, 1, false}, {"wide_f32", "wide_f32", "wide_f32"}},
-      {{TN_F32, false, 3, 8, 13, 37, 3, 2, 0, 2, false}, {"wide_f32", "wide_f32", "wide_f32"}}, /* gradients of strides jump */
-      {{TN_F32, false, 2, 3, 20, 40, 7, 2, 3, 1, false}, {"wide_f32", "wide_f32", "wide_f32"}},
-      {{TN_F32, true, 2, 16, 9, 32, 3, 1, 1, 1, false}, {"wide_f32", "wide_f32", "wide_f32"}},
+      {{TN_F32, false, 2, 16, 8, 32, 3, 1, 1, 1, false}, {"flat_f32", "flat_f32", "flat_f32"}},
+      {{TN_F32, false, 2, 32, 16, 64, 3, 1, 1, 1, false}, {"wide_f32", "flat_f32", "slim_f32"}},
+      {{TN_F32, false, 3, 8, 13, 37, 3, 2, 0, 2, false}, {"slim_f32", "flat_f32", "slim_f32"}}, /* gradients of strides jump */
+      {{TN_F32, false, 2, 3, 20, 40, 7, 2, 3, 1, false}, {"wide_f32", "slim_f32", "slim_f32"}},
+      {{TN_F32, true, 2, 16, 9, 32, 3, 1, 1, 1, false}, {"slim_f32", "flat_f32", "flat_f32"}},
       {{TN_BF16, true, 2, 16, 8, 64, 3, 1, 1, 1, false}, {"tall_bf16", "tall_bf16", "wide_bf16"}},
       {{TN_BF16, false, 2, 16, 13, 72, 3, 2, 1, 1, false}, {"wgmma_bf16", "tall_bf16", "wgmma_bf16"}},
       {{TN_F32, false, 2, 32, 8, 32, 3, 1, 1, 1, true}, {"wide_tf32", "wide_tf32", "wide_tf32"}},
