@@ -10,7 +10,7 @@ void tn__export_gradient(tn__proofs *p) {
   tn__theory *file[FILES];
   tn__theorem *t;
   uint32_t n = tn__gradient_theorems(p->c, p->a, tn__rules_get(p->c, "gradient"), &t);
-  for (int i = 0; i < FILES; i++) file[i] = tn__prove_file(p, names[i], "From Tenet Require Import Ops.\n");
+  for (int i = 0; i < FILES; i++) file[i] = tn__prove_file(p, names[i], "From Coq Require Import Reals Lra.\nFrom Coquelicot Require Import Coquelicot.\nFrom Tenet Require Import Ops.\nOpen Scope R_scope.\n");
   for (uint32_t i = 0; i < n; i++) {
     tn__sb rule;
     tn__sb_init(&rule, p->a);

@@ -12,13 +12,14 @@ const char *const tn__kind_names[TK_COUNT] = {
 static const struct {
   const char *name, *text;
 } written[] = {
+    {"Ops", tn__embed_Ops_v},
     {"Index", tn__embed_Index_v},
     {"Modular", tn__embed_Modular_v},
     {"RealRules", tn__embed_RealRules_v},
     {"Movement", tn__embed_Movement_v},
 };
 
-static void (*const exporters[])(tn__proofs *p) = {tn__export_rows, tn__export_coq, tn__export_movement};
+static void (*const exporters[])(tn__proofs *p) = {tn__export_rows, tn__export_coq, tn__export_movement, tn__export_gradient};
 
 bool tn__prove_wants(const tn__proofs *p, const char *rule) {
   if (!p->only || !strcmp(p->only, rule)) return true;

@@ -407,6 +407,13 @@ static const tn__rule *find_row(tn__proofs *p, const tn__ruleset *s, const char 
   tn__fail(p->c, TN_EFORMAT, "rule table %s: a row is said to follow by %s, which there is not", s->name, name);
 }
 
+/* No row may follow by itself: a chain of hints that is longer than there are rows to stand in it goes round. */
+enum { MAX_CHAIN = 16 };
+static void check_chain(tn__proofs *p, const tn__ruleset *s, const tn__rule *r, int length) {
+  if (length == MAX_CHAIN) tn__fail(p->c, TN_EFORMAT, "rule table %s: the hints of %s go round in a circle", s->name, r->name);
+  for (uint32_t i = 0; i < r->nhint; i++) check_chain(p, s, find_row(p, s, r->hint[i].rule), length + 1);
+}
+
 static const char *equation(printer *q) {
   tn__sb b;
   tn__sb_init(&b, q->p->a);
@@ -476,6 +483,7 @@ const char *tn__smt_query(tn__proofs *p, const tn__ruleset *s, const tn__rule *r
   tn__sb definitions, side, hints, out, names;
   printer q = {.p = p, .set = s, .r = r, .t = t, .definitions = &definitions, .side = &side, .raw = reinterprets(r->lhs)};
   tn__sb_init(&definitions, p->a), tn__sb_init(&side, p->a), tn__sb_init(&hints, p->a), tn__sb_init(&out, p->a), tn__sb_init(&names, p->a);
+  check_chain(p, s, r, 0);
   const char *when = conditions(&q), *equal = equation(&q);
   for (uint32_t i = 0; i < r->nhint && !conditions_only; i++) hint(&q, &hints, &r->hint[i]);
   if (q.failed) return NULL;
