@@ -61,3 +61,7 @@ Proof.
   intros. rewrite (Z.mul_comm h d), <- mod_join, (Z.mul_comm d) by lia. rewrite Z.div_add by lia.
   rewrite (Z.div_small (x mod d)) by (apply Z.mod_pos_bound; lia). lia.
 Qed.
+Lemma mod_join' x c d : 0 < d -> x mod c + c * ((x / c) mod d) = x mod (c * d).
+Proof. intros. destruct (Z.eq_dec c 0) as [->|]; [rewrite !Zmod_0_r; lia|]. rewrite Z.rem_mul_r by lia. reflexivity. Qed.
+Lemma div_div' x b c : 0 < c -> x / b / c = x / (b * c).
+Proof. intros. destruct (Z.eq_dec b 0) as [->|]; [rewrite !Zdiv_0_r; reflexivity|]. apply Z.div_div; lia. Qed.

@@ -16,6 +16,7 @@ static const struct {
     {"float", tn__embed_float_rules},
     {"gradient", tn__embed_gradient_rules},
     {"lemmas", tn__embed_lemmas_rules},
+    {"harmless", tn__embed_harmless_rules},
 };
 
 static struct tn__rules *rules(tn_ctx *c) {
