@@ -256,6 +256,37 @@ static void test_environment(void **state) {
   unsetenv("TENET_TUNE");
 }
 
+/* A size that is known only when data comes: timed at one of its values, right at all; and again without timing. */
+static void test_symbolic(void **state) {
+  static float x[70 * 2000];
+  const char *device = device_or("cpu");
+  char cache[160];
+  (void)state;
+  strcpy(cache, test_path("symbolic"));
+  for (size_t i = 0; i < sizeof x / sizeof *x; i++) x[i] = (float)(i % 7) - 3;
+  for (int round = 0; round < 2; round++) {
+    tn_ctx *c = open_for(device, cache, round ? 0 : 1, TN_MODE_DEFAULT);
+    tn_program *p = tn_program_begin(c);
+    tn_tensor *in = tn_program_input(p, "x", TN_F32, (tn_dim[]){tn_dim_var(c, "rows", 1, 70), 2000}, 2);
+    assert_int_equal(tn_program_output(p, "sums", tn_sum(in, (int[]){1}, 1, false)), TN_OK);
+    if (tn_program_end(p)) fail_msg("%s", tn_last_error(c)->text);
+    for (int rows = 1; rows <= 70; rows += 23) {
+      float got[70];
+      assert_int_equal(tn_program_write(p, "x", (tn_dim[]){rows, 2000}, 2, x, (size_t)rows * 2000 * sizeof *x), TN_OK);
+      assert_int_equal(tn_program_run(p), TN_OK);
+      assert_int_equal(tn_program_read(p, "sums", got, (size_t)rows * sizeof *got), TN_OK);
+      for (int i = 0; i < rows; i++) {
+        double want = 0; /* small integers: exact in any order */
+        for (int k = 0; k < 2000; k++) want += (double)x[i * 2000 + k];
+        assert_true((double)got[i] == want);
+      }
+    }
+    assert_true(round ? timed(c) == 0 : timed(c) > 0);
+    tn_program_close(p);
+    tn_ctx_close(c);
+  }
+}
+
 /* Memory that runs out while variants are tried leaves no error and nothing behind. */
 static void test_no_memory(void **state) {
   float usual[1], out[1];
@@ -283,6 +314,6 @@ static int remove_files(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_variants), cmocka_unit_test(test_remembered), cmocka_unit_test(test_damaged),
-                                     cmocka_unit_test(test_no_choice), cmocka_unit_test(test_environment), cmocka_unit_test(test_no_memory)};
+                                     cmocka_unit_test(test_no_choice), cmocka_unit_test(test_environment), cmocka_unit_test(test_symbolic),  cmocka_unit_test(test_no_memory)};
   return cmocka_run_group_tests(tests, NULL, remove_files);
 }
