@@ -147,7 +147,7 @@ static void table(tn__proofs *p, tn__ruleset *s) {
 }
 
 void tn__export_rows(tn__proofs *p) {
-  static const char *const tables[] = {"lemmas", "index", "simplify", "float"};
+  static const char *const tables[] = {"lemmas", "index", "simplify", "float", "harmless"};
   for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) table(p, tn__rules_get(p->c, tables[i]));
   table(p, tn__rules_parse(p->c, "ops", op_rows(p)));
 }

@@ -19,7 +19,7 @@ static void with_context(void (*fn)(tn_ctx *, void *), void *arg) {
   assert_int_equal(test_ctx_close(&c), 0);
 }
 
-static const char *const tables[] = {"index", "simplify", "float", "gradient", "lemmas", "ops"};
+static const char *const tables[] = {"index", "simplify", "float", "gradient", "lemmas", "harmless", "ops"};
 enum { TABLES = sizeof tables / sizeof *tables };
 
 static const tn__rule *row_of(tn_ctx *c, const char *claim) {
