@@ -2,7 +2,7 @@
 #include "prove/adjoint_coq.h"
 #include "prove/prove.h"
 
-enum { FILES = 2, RANKS = 4 };
+enum { FILES = 4, RANKS = 8 }; /* files are compiled side by side */
 
 static const char *joined(tn__arena *a, const char *prefix, const char *name) {
   tn__sb b;
@@ -12,7 +12,7 @@ static const char *joined(tn__arena *a, const char *prefix, const char *name) {
 }
 
 void tn__export_adjoint(tn__proofs *p) {
-  static const char *const names[FILES] = {"Adjoint1", "Adjoint2"};
+  static const char *const names[FILES] = {"Adjoint1", "Adjoint2", "Adjoint3", "Adjoint4"};
   static const char *const reverse[][2] = {
       {"transpose", "transposed"}, {"reverse_along_curves", "along curves"}, {"reverse_mode_correct", "partial derivatives"},
       {"elementwise_correct", "elementwise ops"}, {"linear_correct", "linear ops"}, {"contract_correct", "contraction"},

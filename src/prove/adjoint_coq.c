@@ -261,7 +261,7 @@ static void make_pad(graph *g) {
   g->out = tn__pad(g->c, g->x, lohi);
 }
 
-enum { ALL_STEPPED = 3 }; /* up to this rank all axes have steps, above it the middle one */
+enum { ALL_STEPPED = 2 }; /* up to this rank all axes have steps, above it the middle one */
 
 static void shrink(graph *g, bool stepped) {
   tn_node *dim[TN_MAX_RANK], *begin[TN_MAX_RANK], *size[TN_MAX_RANK];
@@ -366,6 +366,29 @@ static void check_structure(tn_ctx *c) {
   check(c, "contract", tn__adjoint(c, y, 1, g3) == tn__contract(c, tn__permute(c, g3, swap), tn__permute(c, left, swap), 1, 1, 1, 1));
 }
 
+static tn_node *along(tn_ctx *c, tn_node *iota, bool first, tn_node *const *square) {
+  tn_node *one = tn__int(c, 1), *n = iota->dim[0];
+  return tn__expand(c, tn__reshape(c, iota, (tn_node *[]){first ? n : one, first ? one : n}, 2), square);
+}
+
+/* Of n elements: an extremum's g is shared out by the mask over the sum of the mask (shares_convex); an element of a product gets g times the product
+ * in which it is replaced by 1 (slope_product; where n is constant a tree of pairs computes the same, and is compared with it by tests). */
+static void check_reductions(tn_ctx *c) {
+  tn_node *n = tn__var(c, "n0", 1, HUGE_SIZE), *one = tn__int(c, 1), *x = f64(c, 0, &n, 1), *g = f64(c, 1, NULL, 0), *row = tn__reshape(c, g, &one, 1);
+  static const int64_t axis[] = {0, 1};
+  static const tn__op extrema[] = {OP_RMAX, OP_RMIN};
+  for (int i = 0; i < 2; i++) {
+    tn_node *top = tn__reduce(c, extrema[i], x, axis, 1), *mask = tn__op2(c, OP_EQ, x, tn__expand(c, tn__reshape(c, top, &one, 1), &n));
+    tn_node *share = tn__op2(c, OP_DIV, g, tn__reduce(c, OP_SUM, tn__cast(c, mask, TN_F64), axis, 1));
+    tn_node *want = tn__where(c, mask, tn__expand(c, tn__reshape(c, share, &one, 1), &n), tn__zeros_like(c, x));
+    check(c, tn__ops[extrema[i]].text, tn__adjoint(c, top, 0, g) == want);
+  }
+  tn_node *square[] = {n, n}, *iota = tn__iota(c, n), *self = tn__op2(c, OP_EQ, along(c, iota, true, square), along(c, iota, false, square));
+  tn_node *table = tn__expand(c, tn__reshape(c, x, (tn_node *[]){one, n}, 2), square), *ones = tn__scalar_to(c, tn__const_num(c, TN_F64, 1), square, 2);
+  tn_node *others = tn__reduce(c, OP_PROD, tn__where(c, self, ones, table), axis + 1, 1);
+  check(c, "prod", tn__adjoint(c, tn__reduce(c, OP_PROD, x, axis, 1), 0, g) == tn__mul(c, tn__expand(c, row, &n), others));
+}
+
 uint32_t tn__adjoint_pairings(tn_ctx *c, tn__arena *a, uint32_t ranks, tn__pairing **out) {
   static const tn__pairing any_rank[] = {
       {"reshape", "any rank", "adjoint_reshape", NULL}, {"gather", "any rank", "adjoint_gather", NULL},
@@ -375,6 +398,7 @@ uint32_t tn__adjoint_pairings(tn_ctx *c, tn__arena *a, uint32_t ranks, tn__pairi
   };
   tn__vec(tn__pairing) all = {0};
   check_structure(c);
+  check_reductions(c);
   for (size_t i = 0; i < sizeof any_rank / sizeof *any_rank; i++) tn__vec_push(a, &all, any_rank[i]);
   for (size_t i = 0; i < sizeof graphs / sizeof *graphs; i++)
     for (uint32_t r = graphs[i].least; r <= ranks && r + graphs[i].room <= TN_MAX_RANK; r++) {
