@@ -349,5 +349,12 @@ Ltac one_axis :=
   repeat match goal with H : ?T |- _ => lazymatch type of T with Prop => lazymatch T with stride _ => fail | _ => clear H end end end;
   intros; strides
 with strides := repeat match goal with H : stride ?s |- _ => lazymatch goal with _ : (0 < s)%Z |- _ => fail | _ => assert (0 < s)%Z by exact H end end.
-Ltac place := tryif (match goal with _ : stride _ |- _ => idtac end) then (one_axis; first [lia | (multiples; first [lia | (quotients; nia)])]) else lia.
+Ltac place := first [lia | (one_axis; multiples; first [lia | (quotients; nia)])].
 Ltac adjoint_places := intros; apply adjoint_by_places; intros; strides; coordinates; cbn [inside] in *; flags; repeat split; flags; same_list; place.
+
+Arguments adjoint_gather : clear implicits.
+Arguments adjoint_scatter : clear implicits.
+Arguments adjoint_contract_a : clear implicits.
+Arguments adjoint_contract_w : clear implicits.
+Arguments slope_product : clear implicits.
+Arguments shares_convex : clear implicits.

@@ -261,6 +261,8 @@ static void make_pad(graph *g) {
   g->out = tn__pad(g->c, g->x, lohi);
 }
 
+enum { ALL_STEPPED = 2 }; /* up to this rank all axes have steps, above it the middle one */
+
 static void shrink(graph *g, bool stepped) {
   tn_node *dim[TN_MAX_RANK], *begin[TN_MAX_RANK], *size[TN_MAX_RANK];
   int64_t step[TN_MAX_RANK];
@@ -268,10 +270,11 @@ static void shrink(graph *g, bool stepped) {
   leaf(g, dim);
   if (stepped) mark(g, 0);
   for (uint32_t i = 0; i < g->rank; i++) {
-    step[i] = stepped ? g->m->v[0] : 1;
+    bool here = stepped && (g->rank <= ALL_STEPPED || i == g->rank / 2);
+    step[i] = here ? g->m->v[0] : 1;
     begin[i] = variable(g, "b#", i, 0);
     size[i] = variable(g, "m#", i, 1);
-    suppose(g, stepped ? "(b# + (m# - 1) * s < n#)%Z" : "(b# + m# <= n#)%Z", i);
+    suppose(g, here ? "(b# + (m# - 1) * s < n#)%Z" : "(b# + m# <= n#)%Z", i);
   }
   g->out = tn__shrink(g->c, g->x, begin, size, step);
 }
@@ -316,13 +319,13 @@ static void make_fold(graph *g) {
 }
 
 static const struct {
-  const char *op, *name;
+  const char *op, *name, *part;
   void (*make)(graph *);
   uint32_t room, least; /* axes that the op adds; the least rank */
 } graphs[] = {
-    {"expand", "expand", make_expand, 0, 1}, {"permute", "permute", make_permute, 0, 2},        {"pad", "pad", make_pad, 0, 1},
-    {"shrink", "shrink", make_shrink, 0, 1}, {"shrink", "shrink_stepped", make_stepped, 0, 1}, {"flip", "flip", make_flip, 0, 1},
-    {"sum", "sum", make_sum, 0, 1},          {"window", "window", make_window, 1, 1},           {"fold", "fold", make_fold, 1, 1},
+    {"expand", "expand", "from 1", make_expand, 0, 1}, {"permute", "permute", "rotated", make_permute, 0, 2},        {"pad", "pad", "sizes", make_pad, 0, 1},
+    {"shrink", "shrink", "no steps", make_shrink, 0, 1}, {"shrink", "shrink_stepped", "steps", make_stepped, 0, 1}, {"flip", "flip", "all axes", make_flip, 0, 1},
+    {"sum", "sum", "axes", make_sum, 0, 1},          {"window", "window", "stride and dilation", make_window, 1, 1},           {"fold", "fold", "stride and dilation", make_fold, 1, 1},
 };
 
 static const char *of_rank(tn_ctx *c, tn__arena *a, size_t which, uint32_t rank, const marks *m) {
@@ -363,23 +366,50 @@ static void check_structure(tn_ctx *c) {
   check(c, "contract", tn__adjoint(c, y, 1, g3) == tn__contract(c, tn__permute(c, g3, swap), tn__permute(c, left, swap), 1, 1, 1, 1));
 }
 
+static tn_node *along(tn_ctx *c, tn_node *iota, bool first, tn_node *const *square) {
+  tn_node *one = tn__int(c, 1), *n = iota->dim[0];
+  return tn__expand(c, tn__reshape(c, iota, (tn_node *[]){first ? n : one, first ? one : n}, 2), square);
+}
+
+/* Of n elements: an extremum's g is shared out by the mask over the sum of the mask (shares_convex); an element of a product gets g times the product
+ * in which it is replaced by 1 (slope_product; where n is constant a tree of pairs computes the same, and is compared with it by tests). */
+static void check_reductions(tn_ctx *c) {
+  tn_node *n = tn__var(c, "n0", 1, HUGE_SIZE), *one = tn__int(c, 1), *x = f64(c, 0, &n, 1), *g = f64(c, 1, NULL, 0), *row = tn__reshape(c, g, &one, 1);
+  static const int64_t axis[] = {0, 1};
+  static const tn__op extrema[] = {OP_RMAX, OP_RMIN};
+  for (int i = 0; i < 2; i++) {
+    tn_node *top = tn__reduce(c, extrema[i], x, axis, 1), *mask = tn__op2(c, OP_EQ, x, tn__expand(c, tn__reshape(c, top, &one, 1), &n));
+    tn_node *share = tn__op2(c, OP_DIV, g, tn__reduce(c, OP_SUM, tn__cast(c, mask, TN_F64), axis, 1));
+    tn_node *want = tn__where(c, mask, tn__expand(c, tn__reshape(c, share, &one, 1), &n), tn__zeros_like(c, x));
+    check(c, tn__ops[extrema[i]].text, tn__adjoint(c, top, 0, g) == want);
+  }
+  tn_node *square[] = {n, n}, *iota = tn__iota(c, n), *self = tn__op2(c, OP_EQ, along(c, iota, true, square), along(c, iota, false, square));
+  tn_node *table = tn__expand(c, tn__reshape(c, x, (tn_node *[]){one, n}, 2), square), *ones = tn__scalar_to(c, tn__const_num(c, TN_F64, 1), square, 2);
+  tn_node *others = tn__reduce(c, OP_PROD, tn__where(c, self, ones, table), axis + 1, 1);
+  check(c, "prod", tn__adjoint(c, tn__reduce(c, OP_PROD, x, axis, 1), 0, g) == tn__mul(c, tn__expand(c, row, &n), others));
+}
+
 uint32_t tn__adjoint_pairings(tn_ctx *c, tn__arena *a, uint32_t ranks, tn__pairing **out) {
   static const tn__pairing any_rank[] = {
-      {"reshape", "adjoint_reshape", NULL},       {"gather", "adjoint_gather", NULL},       {"scatter", "adjoint_scatter", NULL},
-      {"contract", "adjoint_contract_a", NULL}, {"contract", "adjoint_contract_w", NULL}, {"prod", "slope_product", NULL},
-      {"rmax", "shares_convex", NULL},          {"rmin", "shares_convex", NULL},
+      {"reshape", "any rank", "adjoint_reshape", NULL}, {"gather", "any rank", "adjoint_gather", NULL},
+      {"scatter", "any rank", "adjoint_scatter", NULL}, {"contract", "left", "adjoint_contract_a", NULL},
+      {"contract", "right", "adjoint_contract_w", NULL}, {"prod", "slopes", "slope_product", NULL},
+      {"rmax", "shares", "shares_convex", NULL}, {"rmin", "shares", "shares_convex", NULL},
   };
   tn__vec(tn__pairing) all = {0};
   check_structure(c);
+  check_reductions(c);
   for (size_t i = 0; i < sizeof any_rank / sizeof *any_rank; i++) tn__vec_push(a, &all, any_rank[i]);
   for (size_t i = 0; i < sizeof graphs / sizeof *graphs; i++)
     for (uint32_t r = graphs[i].least; r <= ranks && r + graphs[i].room <= TN_MAX_RANK; r++) {
       const char *first = of_rank(c, a, i, r, &drawn[0]);
       if (strcmp(first, of_rank(c, a, i, r, &drawn[1]))) tn__fail(c, TN_EGRAD, "adjoint of %s: the text depends on the strides", graphs[i].op);
-      tn__sb b;
-      tn__sb_init(&b, a);
-      tn__sb_printf(&b, "adjoint_%s_%u", graphs[i].name, r);
-      tn__vec_push(a, &all, ((tn__pairing){graphs[i].op, tn__sb_str(&b), first}));
+      tn__sb name, part;
+      tn__sb_init(&name, a);
+      tn__sb_init(&part, a);
+      tn__sb_printf(&name, "adjoint_%s_%u", graphs[i].name, r);
+      tn__sb_printf(&part, "%s, rank %u", graphs[i].part, r);
+      tn__vec_push(a, &all, ((tn__pairing){graphs[i].op, tn__sb_str(&part), tn__sb_str(&name), first}));
     }
   *out = all.v;
   return all.n;

@@ -10,7 +10,7 @@
 #include "ir/ctx.h"
 
 typedef struct tn__pairing {
-  const char *op, *name, *statement; /* statement NULL: the name is of a theorem in Adjoint.v, for any rank */
+  const char *op, *part, *name, *statement; /* statement NULL: the name is of a theorem in Adjoint.v, for any rank */
 } tn__pairing;
 
 /* Ranks 1 to `ranks`. In `a`. */

@@ -225,13 +225,3 @@ uint32_t tn__gradient_theorems(tn_ctx *c, tn__arena *a, const tn__ruleset *s, tn
   *out = all.v;
   return all.n;
 }
-
-void tn__gradient_coq(tn_ctx *c, tn__arena *a, const tn__ruleset *s, tn__sb *out) {
-  tn__theorem *t;
-  uint32_t n = tn__gradient_theorems(c, a, s, &t);
-  tn__sb_puts(out, "From Coq Require Import Reals Lra.\nFrom Coquelicot Require Import Coquelicot.\nFrom Tenet Require Import Ops.\nOpen Scope R_scope.\n");
-  for (uint32_t i = 0; i < n; i++) {
-    if (!t[i].statement) tn__sb_printf(out, "(* %s: %s *)\n", t[i].name, t[i].rule->why);
-    else tn__sb_printf(out, "Theorem %s : %s.\nProof. %s Qed.\n", t[i].name, t[i].statement, t[i].proof);
-  }
-}

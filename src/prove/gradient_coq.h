@@ -22,6 +22,4 @@ typedef struct tn__theorem {
 
 /* All statements that the rows make, in the table's order, those of two rows at the end.  In `a`. */
 uint32_t tn__gradient_theorems(tn_ctx *c, tn__arena *a, const tn__ruleset *s, tn__theorem **out);
-/* The same as a Coq file. */
-void tn__gradient_coq(tn_ctx *c, tn__arena *a, const tn__ruleset *s, tn__sb *out);
 #endif

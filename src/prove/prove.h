@@ -74,6 +74,7 @@ void tn__export_rows(tn__proofs *p);   /* rows.c: index, simplify, float, and th
 void tn__export_coq(tn__proofs *p);    /* coq.c: those of them that Coq proves, too; after tn__export_rows */
 void tn__export_movement(tn__proofs *p); /* movement.c */
 void tn__export_gradient(tn__proofs *p); /* gradient.c */
+void tn__export_adjoint(tn__proofs *p);  /* adjoint.c */
 
 /* ---- all of it ---- */
 /* Collects every claim (of one rule, if `only`); in c->scratch. */

@@ -1,5 +1,5 @@
 /* Gradient rows against differences, the statements that are printed of them, and mistakes: each must show in numbers.
- * `test_prove_gradient ROWS MUTANTS` writes files for Coq (tools/prove-gradients compiles them): the theorems, and that those of no wrong row close. */
+ * `test_prove_gradient FILE` writes for Coq that the theorems of no wrong row close (tools/prove-gradients compiles it). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -145,15 +145,9 @@ static void write_mutants(FILE *f, const tn__rule *r) {
   for (uint32_t j = 0; j < n; j++) write_attempt(f, &m[j], what[j], true);
 }
 
-static int write_files(const char *rows, const char *mutants) {
-  if (begin(NULL)) return 1;
-  tn__sb b;
-  tn__sb_init(&b, &arena);
-  tn__gradient_coq(&ctx, &arena, table, &b);
-  FILE *f = fopen(rows, "w");
-  if (!f) return 1;
-  fputs(tn__sb_str(&b), f);
-  if (fclose(f) || !(f = fopen(mutants, "w"))) return 1;
+static int write_file(const char *path) {
+  FILE *f = fopen(path, "w");
+  if (!f || begin(NULL)) return 1;
   fputs("From Coq Require Import Reals Lra.\nFrom Coquelicot Require Import Coquelicot.\nFrom Tenet Require Import Ops.\nOpen Scope R_scope.\n", f);
   for (uint32_t i = 0; i < table->n; i++)
     if (has_statement(&table->rule[i], TH_SLOPE)) write_mutants(f, &table->rule[i]);
@@ -161,7 +155,7 @@ static int write_files(const char *rows, const char *mutants) {
 }
 
 int main(int argc, char **argv) {
-  if (argc == 3) return write_files(argv[1], argv[2]);
+  if (argc == 2) return write_file(argv[1]);
   const struct CMUnitTest tests[] = {cmocka_unit_test(rows_hold), cmocka_unit_test(mistakes_show), cmocka_unit_test(statements)};
   return cmocka_run_group_tests(tests, begin, end);
 }
