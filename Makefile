@@ -66,6 +66,12 @@ prove: all deps-prove ## prove every rewrite rule, and that docs/rules.md says s
 prove-doc: all deps-prove ## write docs/rules.md
 	@build/tenet prove --doc --out build/proofs >build/rules.md && mv build/rules.md docs/rules.md
 
+check-verify: with-tests ## the tests that compile schedules, each schedule compared with its graph symbolically (TENET_VERIFY)
+	@tools/check-verify build
+
+check-strict: with-tests ## mode strict against node-by-node evaluation, bit for bit, on 100000 random graphs
+	@STRICT_COUNT=100000 build/test/test_schedule_strict
+
 check-valgrind: with-tests ## some tests under valgrind
 	@tools/run-valgrind build $(VALGRIND_TESTS)
 
@@ -111,5 +117,5 @@ clean: ## remove every build
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-.PHONY: all with-tests demo check check-quick test check-clang check-asan check-tsan check-opencl check-guises prove prove-doc check-valgrind check-install fuzz \
+.PHONY: all with-tests demo check check-quick test check-clang check-asan check-tsan check-opencl check-guises check-verify check-strict prove prove-doc check-valgrind check-install fuzz \
 	coverage bench check-gpu install deps deps-test deps-prove clean help

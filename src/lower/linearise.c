@@ -385,15 +385,16 @@ static void write_block(lin *l, int b) {
 
 /* ---- nesting ---- */
 
-/* Which of x's own ranges is the next to be nested: the one inside the fewest others. */
-static int next_to_nest(const lin *l, const tn_node *x, const uint64_t *around, uint64_t placed) {
-  uint32_t first, fewest = 0;
+/* Which of x's own ranges is the next to be nested: the one inside the fewest others.  What no reduction closes stands inside those before it. */
+static int next_to_nest(const lin *l, const tn_node *x, const uint64_t *around, uint64_t reduced, uint64_t placed) {
+  uint32_t first, fewest = 0, before = 0;
   int best = -1;
   tn__closes(x, &first);
   for (uint32_t s = first; s < x->nsrc; s++) {
     int j = tn__range_at(&l->r, x->src[s]);
     if (j < 0 || (placed >> j & 1)) continue;
-    uint32_t k = (uint32_t)__builtin_popcountll(around[j]);
+    uint32_t k = reduced >> j & 1 ? (uint32_t)__builtin_popcountll(around[j]) : before;
+    if (k > before) before = k;
     if (best < 0 || k < fewest) best = j, fewest = k;
   }
   return best;
@@ -416,13 +417,14 @@ static void nest_store(lin *l, uint64_t own, const int *order, int n) {
 static void nest(lin *l) {
   uint32_t uses[TN__MAX_RANGES] = {0};
   int order[TN__MAX_RANGES], n = 0;
-  uint64_t stores = 0, around[TN__MAX_RANGES] = {0}; /* around: the loops that reductions over a range stand in */
+  uint64_t stores = 0, reduced = 0, around[TN__MAX_RANGES] = {0}; /* reduced: the ranges of reductions; around: the loops that they stand in */
   for (uint32_t i = 0; i < l->r.order.n; i++) {
     tn_node *x = l->r.order.v[i];
     uint64_t free = tn__free_of(&l->r, x), own = tn__own_of(&l->r, x), outer = free & ~l->lanes;
     for (uint32_t s = 1; x->op == OP_REDUCE && s < x->nsrc; s++) { /* its own ranges stand in nesting order */
       around[tn__range_at(&l->r, x->src[s])] |= outer;
       outer |= 1ull << tn__range_at(&l->r, x->src[s]);
+      reduced |= 1ull << tn__range_at(&l->r, x->src[s]);
     }
     for (uint32_t j = 0; j < l->r.n; j++) {
       if (x->op == OP_REDUCE && (free >> j & 1)) uses[j]++;
@@ -457,7 +459,7 @@ static void nest(lin *l) {
       if (j >= 0 && l->block[j + 1].depth > l->block[parent].depth && (stores >> j & 1)) parent = j + 1;
     }
     uint64_t placed = l->lanes | stores;
-    for (int j; (j = next_to_nest(l, x, around, placed)) >= 0; placed |= 1ull << j) {
+    for (int j; (j = next_to_nest(l, x, around, reduced, placed)) >= 0; placed |= 1ull << j) {
       block *b = &l->block[j + 1];
       if (b->depth < 0) {
         b->parent = parent;

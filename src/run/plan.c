@@ -503,7 +503,9 @@ static void report(tn_ctx *c, const tn__plan *p, const tn__verdict *v) {
   if (v->result == TN__VERIFY_DIFFERS) tn__fail(c, TN_ECOMPILE, "the schedule is not the graph: %s", v->why);
 }
 
-static void verify(tn_ctx *c, tn__plan *p) {
+static void compare(void *arg) {
+  tn__plan *p = arg;
+  tn_ctx *c = p->dev->ctx;
   uint32_t nb = p->s->bufs.n;
   tn__verify_subject s = {.graph = p->key, .nblock = nb + p->scratch.n, .nitem = p->s->items.n, .var = p->var.v, .value = p->value, .nvar = p->var.n};
   s.block = tn__arena_zalloc(&c->scratch, (s.nblock + 1) * sizeof *s.block);
@@ -520,6 +522,18 @@ static void verify(tn_ctx *c, tn__plan *p) {
     if (!tn__verify_run(v, world)) break;
   }
   report(c, p, tn__verify_close(v));
+}
+
+/* In a scratch of its own: where memory is short the schedule must still run. */
+static void verify(tn_ctx *c, tn__plan *p) {
+  tn__arena scratch = c->scratch;
+  tn_status status = TN_OK;
+  tn__arena_init(&c->scratch, &c->mem);
+  tn__mem_try(&c->mem, compare, p, &status);
+  tn__arena_free(&c->scratch);
+  c->scratch = scratch;
+  if (status == TN_ENOMEM) report(c, p, &(tn__verdict){.result = TN__VERIFY_UNKNOWN, .why = "out of memory"});
+  else if (status != TN_OK) tn__mem_throw(&c->mem, status);
 }
 
 size_t tn__plan_out_bytes(const tn__plan *p, uint32_t i) {

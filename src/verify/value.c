@@ -218,8 +218,10 @@ static tn__val evaluate(tn__world *w, int op, int dtype, int sdtype, const tn__v
   return meanings[op] ? meanings[op](w, op, dtype, x) : atom(w, op, dtype, x, n);
 }
 
+/* What an integer came from says less than what it is. */
 uint32_t tn__val_term(tn__world *w, int dtype, tn__val x) {
-  return x.kind == TN__VAL_BITS ? tn__term_leaf(w->terms, OP_CONST, dtype, x.v, 0) : x.term;
+  bool plain = x.kind == TN__VAL_BITS && (!tn__is_float(dtype) || w->terms->v.v[x.term].op == OP_CONST);
+  return plain ? tn__term_leaf(w->terms, OP_CONST, dtype, x.v, 0) : x.term;
 }
 
 static tn__val record(tn__world *w, int op, int dtype, int sdtype, const tn__val *x, uint32_t n, tn__val y) {

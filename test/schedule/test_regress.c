@@ -14,6 +14,20 @@ typedef struct row {
 } row;
 
 static const row rows[] = {
+    {"elements stored in the loop of a product, of which there is another product",
+     "%1 = param u16[4,5] 4 5 {0 0}\n"
+     "%2 = reshape u16[1,4,1,5,1] %1 1 4 1 5 1\n"
+     "%3 = expand u16[1,4,1,5,5] %2 1 4 1 5 5\n"
+     "%4 = contig u16[1,4,1,5,5] %3\n"
+     "%5 = prod u16[1,5,5] %4 {1 2}\n"
+     "%6 = prod u16[1,5] %5 {2}\n"
+     "%7 = expand u16[4,5] %6 4 5\n"
+     "%8 = pad u16[4,10] %7 0 0 5 0\n"
+     "%9 = sink void %8 {\"outputs\"}\n"},
+    {"a sum over no axes, of -0",
+     "%1 = param f16[3,2] 3 2 {0 0}\n"
+     "%2 = sum f16[3,2] %1 {}\n"
+     "%3 = sink void %2 {\"outputs\"}\n"},
     {"a sum stored for a row beside its copies along it",
      "%1 = param i8[113] 113 {0 0}\n"
      "%2 = param i8[1,113] 1 113 {4 0}\n"

@@ -106,6 +106,10 @@ static void reduce(machine *m, const tn_node *n, naive_tensor *t) {
   int64_t out[TN_MAX_RANK], step[TN_MAX_RANK] = {0}, at[TN_MAX_RANK] = {0}, to = 0;
   uint32_t kept = 0, r = 0;
   int op = steps[n->op], dtype = n->dtype;
+  if (!n->nint) { /* over no axes: x itself, -0 included */
+    copy(x, t);
+    return;
+  }
   strides(t, out);
   for (uint32_t a = 0; a < x->rank; a++) {
     if (r < n->nint && n->ints[r] == (int64_t)a) r++;

@@ -364,3 +364,29 @@ row_verdict row_try(tn_ctx *c, const char *text, size_t len, bool index, bool qu
   j.verdict.sound = tn__ctx_run(c, "row", try_row, &j);
   return j.verdict;
 }
+
+/* A leaf as an expression of B that takes the same values, more or less. */
+static tn_node *of_size(tn_ctx *c, tn_node *var, const tn_node *leaf, uint32_t number) {
+  tn_node *x = tn__op2(c, OP_MOD, tn__op2(c, OP_IDIV, var, tn__int(c, 1 + (int64_t)number)), tn__int(c, leaf->hi - leaf->lo + 1));
+  return tn__add(c, x, tn__int(c, leaf->lo));
+}
+
+static tn_node *as_values(tn_ctx *c, const maker *m, tn_node *n) {
+  tn_node *var = tn__var(c, "B", 0, 13), *by[TN__MAX_SLOTS];
+  for (uint32_t i = 0; i < m->nleaf; i++) by[i] = of_size(c, var, m->leaf[i], i);
+  return tn__cast(c, tn__substitute(c, n, m->leaf, by, m->nleaf), TN_I64);
+}
+
+tn_node *row_instance(tn_ctx *c, const tn__rule *r, bool index, uint64_t seed) {
+  maker m = {.c = c};
+  tn_node *n;
+  rng_state = seed;
+  for (int i = 0; i < 50; i++) {
+    if (!random_instance(&m, r, index, &n) || n->op == OP_PARAM) continue;
+    uint32_t sizes = 0;
+    for (uint32_t k = 0; k < m.nleaf; k++) sizes += m.leaf[k]->dtype == TN__INDEX;
+    if (index && sizes && sizes == m.nleaf) return as_values(c, &m, n);
+    if (!index && m.nleaf && !sizes && n->dtype < TN_DTYPE_COUNT) return n;
+  }
+  return NULL;
+}

@@ -1,0 +1,131 @@
+/* What holds of unknowns and what does not; what a difference looks like; and the option: an equal schedule is silent, a large one is not compared. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include "ir/eval.h"
+#include "support/ctx.h"
+#include "tenet/tenet.h"
+#include "verify/value.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define DIMS(...) ((const tn_dim[]){__VA_ARGS__}), (int)(sizeof((const tn_dim[]){__VA_ARGS__}) / sizeof(tn_dim))
+
+enum { WORLDS = 6 };
+static tn__world *w;
+
+static tn__val op1(int op, tn__val x) { return tn__val_eval(w, op, TN_F32, TN_F32, &x); }
+static tn__val op2(int op, tn__val x, tn__val y) { return tn__val_eval(w, op, TN_F32, TN_F32, (tn__val[]){x, y}); }
+static tn__val add(tn__val x, tn__val y) { return op2(OP_ADD, x, y); }
+static tn__val mul(tn__val x, tn__val y) { return op2(OP_MUL, x, y); }
+static tn__val neg(tn__val x) { return op1(OP_NEG, x); }
+static tn__val num(double d) { return tn__val_bits(w, TN_F32, tn__eval_from_double(TN_F32, d)); }
+static bool same(tn__val x, tn__val y) { return tn__val_same(TN_F32, x, y); }
+
+static void equations(void **s) {
+  tn_ctx c;
+  (void)s;
+  assert_true(test_ctx_open(&c));
+  for (uint32_t k = 0; k < WORLDS; k++) {
+    tn__world world;
+    tn__world_open(&c, k, NULL, &world);
+    w = &world;
+    for (int64_t i = 0; i < 50; i++) {
+      tn__val x = tn__val_input(w, TN_F32, 0, i), y = tn__val_input(w, TN_F32, 1, i), z = tn__val_input(w, TN_F32, 2, i);
+      assert_true(same(mul(x, add(y, z)), add(mul(z, x), mul(x, y))));
+      assert_true(same(add(add(x, y), z), add(y, add(z, x))));
+      assert_true(same(neg(add(x, neg(y))), add(y, neg(x))));
+      if (x.kind == TN__VAL_REAL) assert_true(same(op2(OP_DIV, mul(x, y), x), y) && same(op1(OP_LOG, op1(OP_EXP, x)), x));
+      assert_true(same(op2(OP_MAX, op2(OP_MAX, x, y), z), op2(OP_MAX, z, op2(OP_MAX, y, op2(OP_MAX, x, y)))));
+      assert_true(same(neg(op2(OP_MAX, x, y)), op2(OP_MIN, neg(x), neg(y))));
+      assert_true(same(op2(OP_MAX, x, neg(x)), op1(OP_ABS, x)));
+      assert_true(same(op1(OP_FLOOR, op1(OP_FLOOR, x)), op1(OP_FLOOR, x)));
+      assert_true(same(op2(OP_MAX, x, num(-1e39)), x) && same(mul(x, num(0)), num(0)));
+    }
+  }
+  assert_int_equal(test_ctx_close(&c), 0);
+}
+
+/* What must not be equal: in worlds of unknowns nowhere, in those of few values somewhere. */
+static void differences(void **s) {
+  tn_ctx c;
+  uint32_t n[5] = {0};
+  (void)s;
+  assert_true(test_ctx_open(&c));
+  for (uint32_t k = 0; k < WORLDS; k++) {
+    tn__world world;
+    tn__world_open(&c, k, NULL, &world);
+    w = &world;
+    for (int64_t i = 0; i < 50; i++) {
+      tn__val x = tn__val_input(w, TN_F32, 0, i), y = tn__val_input(w, TN_F32, 1, i), less;
+      bool differ[] = {!same(x, y), !same(mul(x, x), mul(x, y)), !same(add(x, x), x), !same(op1(OP_EXP, x), op1(OP_SIN, x)), !same(op2(OP_DIV, x, y), op2(OP_DIV, y, x))};
+      for (int d = 0; d < 5; d++) {
+        n[d] += differ[d];
+        if (k % 2 == 0) assert_true(differ[d]);
+      }
+      less = tn__val_eval(w, OP_LT, TN_BOOL, TN_F32, (tn__val[]){x, y});
+      assert_true(less.v == !tn__val_eval(w, OP_LE, TN_BOOL, TN_F32, (tn__val[]){y, x}).v);
+    }
+  }
+  for (int d = 0; d < 5; d++) assert_true(n[d] > 100);
+  assert_int_equal(test_ctx_close(&c), 0);
+}
+
+static void terms(void **s) {
+  tn_ctx c;
+  tn__terms t;
+  tn__world world;
+  tn__sb text;
+  (void)s;
+  assert_true(test_ctx_open(&c));
+  tn__terms_open(&c.scratch, &t);
+  tn__world_open(&c, 0, &t, &world);
+  tn__sb_init(&text, &c.scratch);
+  w = &world;
+  tn__val a = tn__val_input(w, TN_F32, 0, 3), b = tn__val_input(w, TN_F32, 1, 4), e = op1(OP_EXP, add(a, b));
+  tn__val want = add(mul(a, b), e), got = add(mul(add(a, num(2)), b), op1(OP_EXP, add(b, a)));
+  tn__term_difference(&t, tn__val_term(w, TN_F32, want), tn__val_term(w, TN_F32, got), &text);
+  assert_string_equal(tn__sb_str(&text), "is p0[3]*p1[4] + 2*p1[4] + exp(p0[3] + p1[4]), should be p0[3]*p1[4] + exp(p0[3] + p1[4]); the first less the second: 2*p1[4]");
+  assert_int_equal(test_ctx_close(&c), 0);
+}
+
+/* The line that a computation leaves. */
+static void line_of(const char *path, int64_t rows, char *line, int size) {
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref", .quiet = 1, .verify = path});
+  float v = 0;
+  assert_non_null(c);
+  tn_scope(c) {
+    tn_tensor *x = tn_full(c, TN_F32, DIMS(rows, 3), 2.0), *y = tn_contiguous(x);
+    assert_int_equal(tn_realize(&y, 1), TN_OK);
+    assert_int_equal(remove(path), 0);
+    assert_int_equal(tn_read(tn_sum(tn_exp(y), NULL, 0, false), &v, sizeof v), TN_OK);
+  }
+  tn_ctx_close(c);
+  FILE *f = fopen(path, "r");
+  assert_non_null(f);
+  assert_non_null(fgets(line, size, f));
+  fclose(f);
+  remove(path);
+}
+
+static void option(void **s) {
+  char path[] = "/tmp/tenet-verify-XXXXXX", line[300];
+  int fd = mkstemp(path);
+  (void)s;
+  assert_true(fd >= 0);
+  close(fd);
+  line_of(path, 5, line, sizeof line);
+  assert_true(strstr(line, "ref mode 0 items 1 equal elements ") == line);
+  line_of(path, 3000000, line, sizeof line);
+  assert_non_null(strstr(line, " unknown "));
+  assert_non_null(strstr(line, "too large: elements and steps of products: "));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(equations), cmocka_unit_test(differences), cmocka_unit_test(terms), cmocka_unit_test(option)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
