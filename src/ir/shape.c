@@ -380,13 +380,17 @@ static int infer_device(tn_ctx *c, const tn__make *m, int dtype) {
 /* A tensor has at most 2^63 - 1 elements, so that counts and offsets never wrap. */
 static void check_count(tn_ctx *c, const tn__make *m, tn_node *const *dim, uint32_t rank) {
   int64_t count = 1, d;
-  bool over = false;
+  bool over = false, symbolic = false;
   for (uint32_t i = 0; i < rank; i++) {
-    if (!tn__const_int(dim[i], &d)) continue;
+    if (!tn__const_int(dim[i], &d)) {
+      symbolic = true;
+      continue;
+    }
     if (d == 0) return;
     over |= __builtin_mul_overflow(count, d, &count);
   }
   if (over) breach(c, m, TN_ESHAPE, "the result would have more than 2^63 - 1 elements");
+  if (symbolic) product(c, dim, rank); /* fails where the count's own numbers do not fit */
 }
 
 void tn__infer(tn_ctx *c, const tn__make *m, tn__inferred *out) {

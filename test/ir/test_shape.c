@@ -213,6 +213,7 @@ CASE(rank_17, F(S16 ",3"))
 CASE(negative_dim, F("2,-1"))
 CASE(huge, F("4294967296,4294967296"))
 CASE(huge_empty, F("4294967296,4294967296,0"))
+CASE(huge_sym, F("4294967296,4294967296,N"))
 CASE(sum_ok, reduce(OP_SUM, "2,3,4", 2, 0, 2))
 CASE(sum_none, reduce(OP_SUM, "2,3", 0, 0, 0))
 CASE(sum_empty, reduce(OP_SUM, "0,3", 1, 0, 0))
@@ -240,6 +241,7 @@ static void test_elementwise_and_reductions(void **state) {
   bad(negative_dim, TN_ESHAPE, "argument 2 is negative");
   bad(huge, TN_ESHAPE, "more than 2^63 - 1 elements");
   good(huge_empty, "f32[4294967296,4294967296,0]");
+  bad(huge_sym, TN_ESHAPE, "more than 2^63 - 1 elements");
   good(sum_ok, "f32[3]");
   good(sum_none, "f32[2,3]");
   good(sum_empty, "f32[3]");
