@@ -163,6 +163,7 @@ class Torch:
             graph.replay()
             return result
 
+        replay.reads = run  # the graph does not keep the memory of what it reads
         return replay
 
     def bind(self, job):

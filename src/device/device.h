@@ -79,8 +79,9 @@ typedef struct tn__device_ops {
    * recorded); replay submits it all again, with the pointers it was recorded with. */
   tn_status (*record)(tn__device *d);
   /* While recording: what comes now is item number `item` (they come in order, from 0), and starts when the n items `before` are done.
-   * NULL: the order of the calls is kept. */
-  tn_status (*after)(tn__device *d, uint32_t item, const uint32_t *before, uint32_t n);
+   * It may be brought to the device before they are, to wait there, if early[0], and its later parts before its first is done, if early[1].  NULL: the
+   * order of the calls is kept. */
+  tn_status (*after)(tn__device *d, uint32_t item, const uint32_t *before, uint32_t n, const bool *early);
   tn__recording *(*recorded)(tn__device *d);
   tn_status (*replay)(tn__device *d, tn__recording *r);
   void (*forget)(tn__device *d, tn__recording *r);
@@ -113,7 +114,7 @@ struct tn__device {
   bool copies;     /* what threads ask for is copied to where they share memory while they go on */
   size_t shared;   /* bytes that the threads of a group may share; 0 without groups */
   size_t largest;  /* most bytes that one buffer may have; 0: any number */
-  tn__lean lean;   /* of a copy of the device's struct, while a kernel is lowered for it; else 0 */
+  tn__lean lean;   /* while a kernel is lowered, in a copy of the device's struct; else 0, but for tests of other choices */
   const struct tn__dialect *dialect; /* the language of its kernels (render.h); NULL: C */
   void *self;      /* the backend's own state */
 };

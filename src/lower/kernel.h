@@ -55,6 +55,7 @@ typedef struct tn__tile_form {
   size_t shared;    /* bytes */
   int beside;       /* groups for which a unit has room; 0: one */
   float dear;       /* an element costs so many times what it does in large tiles; 0: once */
+  float alone;      /* a tile takes so many times as long as if it had all that a unit can do, where its group is alone there; 0: not known */
   bool tf32;        /* rounds f32 factors to tf32 */
   bool cols_by_steps; /* for columns whose steps are neighbours in memory, */
   bool cols_across;   /* or which are neighbours themselves */

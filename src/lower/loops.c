@@ -3,7 +3,8 @@
 #include "lower/lower.h"
 #include "rewrite/rewrite.h"
 
-int64_t tn__stride(const tn__ranges *r, const tn_node *n, uint32_t at) {
+/* `fine`: of a step that carries into no other digit of the range's number. */
+static int64_t stride_of(const tn__ranges *r, const tn_node *n, uint32_t at, bool fine) {
   struct term {
     const tn_node *n;
     int64_t times;
@@ -24,12 +25,16 @@ int64_t tn__stride(const tn__ranges *r, const tn_node *n, uint32_t at) {
       tn__vec_push(r->free.arena, &todo, ((struct term){t.n->src[1], t.times}));
     } else if (t.n->op == OP_NEG || (t.n->op == OP_MUL && tn__const_int(t.n->src[1], &k))) {
       tn__vec_push(r->free.arena, &todo, ((struct term){t.n->src[0], t.n->op == OP_NEG ? -t.times : t.times * k}));
-    } else {
+    } else if (fine && t.n->op == OP_MOD && tn__is_const(t.n->src[1])) {
+      tn__vec_push(r->free.arena, &todo, ((struct term){t.n->src[0], t.times}));
+    } else if (!fine || t.n->op != OP_IDIV || !tn__is_const(t.n->src[1])) {
       return TN__IRREGULAR;
     }
   }
   return stride;
 }
+
+int64_t tn__stride(const tn__ranges *r, const tn_node *n, uint32_t at) { return stride_of(r, n, at, false); }
 
 bool tn__divisible(const tn_node *n, int64_t by) {
   const tn_node *todo[32] = {n};
@@ -76,12 +81,12 @@ double tn__volume(const tn__survey *p, uint64_t set) {
   return v;
 }
 
-double tn__walk_score(const tn__survey *p, uint32_t j) {
+static double score_of(const tn__survey *p, uint32_t j, bool fine) {
   double score = 0;
   for (uint32_t i = 0; i < p->r.order.n; i++) {
     const tn_node *n = p->r.order.v[i];
     if (!tn__is_access(n) || n->src[0]->op != OP_PARAM) continue;
-    int64_t s = tn__stride(&p->r, n->src[1], j);
+    int64_t s = stride_of(&p->r, n->src[1], j, fine);
     double weight = tn__volume(p, tn__free_of(&p->r, n->src[1]));
     if (s == 1) score += weight;
     else if (s != 0) score -= 2 * weight;
@@ -89,10 +94,23 @@ double tn__walk_score(const tn__survey *p, uint32_t j) {
   return score;
 }
 
+double tn__walk_score(const tn__survey *p, uint32_t j) { return score_of(p, j, false); }
+
+/* Is anything loaded in the reductions that several of the outputs in `rows` have in common? */
+static bool is_shared(const tn__survey *s, uint64_t rows) {
+  for (uint32_t i = 0; i < s->r.order.n; i++) {
+    const tn_node *n = s->r.order.v[i];
+    uint64_t free = tn__free_of(&s->r, n);
+    if (n->op == OP_LOAD && (free & ~s->outputs) && (rows & ~free)) return true;
+  }
+  return false;
+}
+
 bool tn__walks_outputs(const tn__survey *s, uint64_t rows) {
   double out = -1e300, in = -1e300;
+  bool fine = !is_shared(s, rows); /* outputs beside each other fetch together what they share */
   for (uint32_t k = 0; k < s->r.n; k++) {
-    double score = tn__walk_score(s, k);
+    double score = score_of(s, k, fine);
     double *best = rows >> k & 1 ? &out : &in;
     if (score > *best) *best = score;
   }

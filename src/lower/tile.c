@@ -31,17 +31,17 @@ static const tn__tile_form forms[] = {
      .digit = {{T, 4, 0, 2}, {T, 8, 1, 0}, {T, 4, 16, 0}, {T, 2, 64, 0}, {U, 32, 0, 8}, {U, 2, 8, 0}, {N, 2, 0, 1}}},
     {.name = "wide_tf32", .dtype = TN_F32, .needs = 90, .rows = 64, .cols = 256, .steps = 32, .threads = 256, .shared = 163840, .tf32 = true, .dear = 0.25f,
      .digit = {{T, 4, 0, 2}, {T, 8, 1, 0}, {T, 4, 16, 0}, {T, 2, 0, 128}, {U, 16, 0, 8}, {U, 2, 8, 0}, {N, 2, 0, 1}}},
-    {.name = "fma_f32", .dtype = TN_F32, .needs = 80, .rows = 128, .cols = 256, .steps = 16, .threads = 256, .shared = 75264,
+    {.name = "fma_f32", .dtype = TN_F32, .needs = 80, .rows = 128, .cols = 256, .steps = 16, .threads = 256, .shared = 75264, .alone = 1.2f,
      .digit = {{T, 8, 0, 4}, {T, 4, 4, 0}, {T, 2, 0, 128}, {T, 4, 32, 0}, {U, 2, 16, 0}, {U, 4, 1, 0}, {U, 4, 0, 32}, {N, 4, 0, 1}}},
     {.name = "small_f32", .dtype = TN_F32, .needs = 80, .rows = 16, .cols = 32, .steps = 16, .threads = 256, .shared = 104448, .beside = 2, .even = true,
      .digit = {{T, 16, 0, 2}, {T, 16, 1, 0}, {N, 2, 0, 1}}},
     {.name = "small_tall_f32", .dtype = TN_F32, .needs = 80, .rows = 32, .cols = 16, .steps = 16, .threads = 256, .shared = 104448, .beside = 2, .even = true,
      .digit = {{T, 8, 0, 2}, {T, 32, 1, 0}, {N, 2, 0, 1}}},
-    {.name = "wide_f32", .dtype = TN_F32, .needs = 80, .rows = 64, .cols = 256, .steps = 16, .threads = 128, .shared = 62976, .beside = 2,
+    {.name = "wide_f32", .dtype = TN_F32, .needs = 80, .rows = 64, .cols = 256, .steps = 16, .threads = 128, .shared = 62976, .beside = 2, .alone = 2.1f,
      .digit = {{T, 8, 0, 4}, {T, 4, 4, 0}, {T, 2, 0, 128}, {T, 2, 32, 0}, {U, 2, 16, 0}, {U, 4, 1, 0}, {U, 4, 0, 32}, {N, 4, 0, 1}}},
-    {.name = "flat_f32", .dtype = TN_F32, .needs = 80, .rows = 32, .cols = 256, .steps = 16, .threads = 128, .shared = 56832, .beside = 3, .dear = 1.5f,
+    {.name = "flat_f32", .dtype = TN_F32, .needs = 80, .rows = 32, .cols = 256, .steps = 16, .threads = 128, .shared = 56832, .beside = 3, .dear = 1.5f, .alone = 3,
      .digit = {{T, 8, 0, 4}, {T, 4, 4, 0}, {T, 4, 0, 64}, {U, 2, 16, 0}, {U, 4, 1, 0}, {U, 2, 0, 32}, {N, 4, 0, 1}}},
-    {.name = "slim_f32", .dtype = TN_F32, .needs = 80, .rows = 64, .cols = 96, .steps = 16, .threads = 64, .shared = 32256, .beside = 4, .dear = 1.25f,
+    {.name = "slim_f32", .dtype = TN_F32, .needs = 80, .rows = 64, .cols = 96, .steps = 16, .threads = 64, .shared = 32256, .beside = 4, .dear = 1.25f, .alone = 2.3f,
      .digit = {{T, 8, 0, 4}, {T, 4, 4, 0}, {T, 2, 32, 0}, {U, 2, 16, 0}, {U, 4, 1, 0}, {U, 3, 0, 32}, {N, 4, 0, 1}}},
 };
 
@@ -51,6 +51,8 @@ enum {
   BAND = 8,             /* rows of tiles that are worked on side by side, so that they share columns in the cache */
   RAGGED_CELLS = 2048,  /* outputs, and steps, from which on tiles may reach over the edge */
   RAGGED_STEPS = 32,
+  SHORT_STEPS = 256,    /* of sums that are not split: there the units' share of tiles counts, */
+  FEW_TURNS = 4,        /* as long as it is at most so many */
   WASTE = 4             /* ... of plain products to at most so many times what there is: gathering is dearer without tiles, too */
 };
 
@@ -127,6 +129,17 @@ static void look_at(job *j, int side) {
 
 static int64_t covered(int64_t size, int64_t by) { return (size + by - 1) / by * by; }
 
+static double dear_of(const tn__tile_form *f) { return f->dear > 0 ? (double)f->dear : 1; }
+static int64_t beside_of(const tn__tile_form *f) { return f->beside ? f->beside : 1; }
+
+/* What takes longest: what the busiest unit has to do, in elements of all units, or its last groups if nothing hides what each waits for. */
+static double busiest(const tn__device *dev, const tn__tile_form *f, double all, double tiles) {
+  int64_t most = covered((int64_t)tiles, dev->units) / dev->units;
+  if (f->alone <= 0 || most > FEW_TURNS) return all * dear_of(f);
+  double work = (double)most * dear_of(f), waits = (double)(covered(most, beside_of(f)) / beside_of(f)) * (double)f->alone;
+  return all / tiles * dev->units * (work > waits ? work : waits);
+}
+
 /* Elements that tiles of a form cover, dear ones as more; 0 if it does not fit. */
 static double cover(const job *j, const tn__device *dev, const tn__tile_form *f) {
   int64_t size[3] = {size_in(j, j->f.axis[0]), size_in(j, j->f.axis[1]), size_in(j, j->f.steps)}, by[3] = {f->rows, f->cols, f->steps};
@@ -147,7 +160,8 @@ static double cover(const job *j, const tn__device *dev, const tn__tile_form *f)
   if (f->even && tiles > SMALL_TILES * dev->units) return 0;
   double cells = (double)size[0] * (double)size[1], tiled = (double)covered(size[0], f->rows) * (double)covered(size[1], f->cols);
   bool little = size[2] < RAGGED_STEPS || cells < RAGGED_CELLS || (j->even[0] && j->even[1] && tiled > WASTE * cells);
-  return f->needs > dev->tiles || f->shared > dev->shared || (!exact && little) ? 0 : all * (f->dear > 0 ? (double)f->dear : 1);
+  if (f->needs > dev->tiles || f->shared > dev->shared || (!exact && little)) return 0;
+  return size[2] < SHORT_STEPS ? busiest(dev, f, all, tiles) : all * dear_of(f);
 }
 
 /* The form that has least to do, the first of equals, among those that are not `gone`; NULL, or how much that is in *least. */
@@ -266,7 +280,7 @@ int64_t tn__tile_count(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *
   job j;
   if (!plan(&j, c, a, dev, body)) return 0;
   *steps = j.form->steps;
-  *beside = j.form->beside ? j.form->beside : 1;
+  *beside = beside_of(j.form);
   return (int64_t)tn__volume(&j.s, j.f.batch) * tiles_of(&j, 0) * tiles_of(&j, 1);
 }
 

@@ -1,12 +1,32 @@
 #include "run/order.h"
 #include <string.h>
 
+enum { SHORT_BYTES = 8 << 20 }; /* an item that touches no more is done in a few microseconds */
+
 static bool meet(const tn__order_item *x, const tn__order_item *y) {
   if (x->library && y->library) return true;
   for (uint32_t i = 0; i < x->n; i++)
     for (uint32_t j = 0; j < y->n; j++)
       if ((x->touch[i].write || y->touch[j].write) && x->touch[i].lo < y->touch[j].hi && y->touch[j].lo < x->touch[i].hi) return true;
   return false;
+}
+
+static bool is_short(const tn__order_item *x) {
+  uint64_t bytes = 0;
+  for (uint32_t i = 0; i < x->n; i++) bytes += x->touch[i].hi - x->touch[i].lo;
+  return bytes <= SHORT_BYTES;
+}
+
+/* What waits on the device takes room that others could use: it may do so for a short time, or where there are no others.  (CNN of 64 images, H200: 0.39 ms
+ * when everything may come early, 0.31 when nothing may.) */
+static void find_early(tn__order_item *item, uint32_t n, const uint64_t *done, uint32_t words) {
+  for (uint32_t i = 0; i < n; i++) {
+    uint32_t bound = 1; /* items that run before, after, or are this one */
+    for (uint32_t w = 0; w < words; w++) bound += (uint32_t)__builtin_popcountll(done[(size_t)i * words + w]);
+    for (uint32_t k = i + 1; k < n; k++) bound += done[(size_t)k * words + i / 64] >> (i % 64) & 1;
+    item[i].early[0] = item[i].nbefore == 1 && (bound == n || is_short(&item[item[i].before[0]]));
+    item[i].early[1] = bound == n || is_short(&item[i]);
+  }
 }
 
 void tn__order_find(tn__arena *a, tn__order_item *item, uint32_t n) {
@@ -24,4 +44,5 @@ void tn__order_find(tn__arena *a, tn__order_item *item, uint32_t n) {
     }
     item[i].before = tn__arena_dup(a, before, (item[i].nbefore + 1) * sizeof *before);
   }
+  find_early(item, n, done, words);
 }

@@ -571,7 +571,7 @@ static tn_status run_conv(tn__plan *p, step *st, const tn__conv *v, tn__buffer *
 static tn_status run_items(tn_ctx *c, tn__plan *p, tn__buffer *const *in, tn__buffer *const *out, const tn__order_item *order) {
   for (uint32_t i = 0; i < p->s->items.n; i++) {
     step *st = &p->step[i];
-    tn_status status = order ? p->dev->ops->after(p->dev, i, order[i].before, order[i].nbefore) : TN_OK;
+    tn_status status = order ? p->dev->ops->after(p->dev, i, order[i].before, order[i].nbefore, order[i].early) : TN_OK;
     if (status != TN_OK) return status;
     if (st->kernel < 0) {
       const tn__item *it = &p->s->items.v[i];

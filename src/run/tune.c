@@ -224,7 +224,6 @@ static void close_trials(tuning *t) {
 const tn__lean *tn__tune(tn_ctx *c, const tn__plan *p, uint32_t item, tn_node *body, bool called) {
   const tn__device *d = tn__plan_device(p);
   tuning t = {.c = c, .of = p, .item = item, .body = body, .called = called};
-  uint32_t first = 0;
   if (c->opt.tune >= 0 && !d->interprets && c->cache.dir) t.taken = recall(&t);
   if (!t.taken && c->opt.tune > 0 && !d->interprets) {
     tn_status status;
@@ -232,5 +231,5 @@ const tn__lean *tn__tune(tn_ctx *c, const tn__plan *p, uint32_t item, tn_node *b
     close_trials(&t);
     if (!good) tn__mem_throw(&c->mem, status);
   }
-  return t.taken ? t.taken : tn__lean_next(c, d, body, called, &first);
+  return t.taken ? t.taken : &d->lean;
 }

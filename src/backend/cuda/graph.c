@@ -12,7 +12,7 @@ tn_status tn__cuda_record(tn__device *d) {
   /* Other threads may go on using CUDA as they like. */
   if (!status) status = tn__cuda_check(d, self->api->capture_begin(self->stream, CU_CAPTURE_THREAD_LOCAL), "starting a recording");
   self->recording = status == TN_OK;
-  self->follows = false;
+  memset(self->item_early, 0, sizeof self->item_early);
   memset(&self->last, 0, sizeof self->last);
   return status;
 }
@@ -28,7 +28,7 @@ static tn_status close_item(tn__device *d) {
   return status;
 }
 
-tn_status tn__cuda_after(tn__device *d, uint32_t item, const uint32_t *before, uint32_t n) {
+tn_status tn__cuda_after(tn__device *d, uint32_t item, const uint32_t *before, uint32_t n, const bool *early) {
   tn__cuda *self = d->self;
   tn_status status = item ? close_item(d) : TN_OK;
   if (status) return status;
@@ -36,7 +36,8 @@ tn_status tn__cuda_after(tn__device *d, uint32_t item, const uint32_t *before, u
   uint32_t m = 0;
   for (uint32_t i = 0; i < n; i++)
     if (self->last.v[before[i]]) node[m++] = self->last.v[before[i]];
-  self->follows = m == 1;
+  self->item_early[0] = early[0] && m == 1;
+  self->item_early[1] = early[1];
   return tn__cuda_check(d, self->api->capture_depend(self->stream, node, m, CU_SET_DEPENDENCIES), "ordering what is recorded");
 }
 

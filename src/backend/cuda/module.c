@@ -278,7 +278,7 @@ tn_status tn__cuda_launch(tn__device *d, tn__code *code, uint32_t i, void *const
     unsigned groups = blocks > MAX_GRID ? MAX_GRID : (unsigned)blocks;
     const tn__cu_attribute early = {.what = CU_LAUNCH_SERIALIZED, .value = {.number = 1}};
     const tn__cu_launch launch = {.grid = {groups, 1, 1}, .block = {q->threads, 1, 1}, .shared = k->shared, .stream = self->stream, .attribute = &early,
-                                  .nattribute = self->early && (!self->recording || self->follows || p)};
+                                  .nattribute = self->early && (!self->recording || self->item_early[p > 0])};
     status = tn__cuda_check(d, self->api->launch(&launch, q->function, code->argument, NULL), k->name);
   }
   return status;

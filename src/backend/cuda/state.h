@@ -35,8 +35,8 @@ typedef struct tn__cuda {
   char started[64];       /* the kernel or call that was started last, for messages */
   bool no_products, no_convs; /* the library does not start */
   bool recording, lost;
-  bool early;             /* kernels begin before those in front of them are done, and wait for these themselves (native_cuda.inc, tn_begin) */
-  bool follows;           /* recording: what comes next waits for one item alone */
+  bool early;             /* kernels can begin before those in front of them are done, and wait for these themselves (native_cuda.inc, tn_begin); */
+  bool item_early[2];     /* recording: the present item may, and its later parts */
   tn__vec(tn__cu_node) last; /* recording: the node each item ended with; NULL: it did nothing */
 } tn__cuda;
 
@@ -68,7 +68,7 @@ tn_status tn__cuda_conv(tn__device *d, const tn__conv_call *v);
 void tn__cuda_convs_close(tn__device *d);
 /* graph.c */
 tn_status tn__cuda_record(tn__device *d);
-tn_status tn__cuda_after(tn__device *d, uint32_t item, const uint32_t *before, uint32_t n);
+tn_status tn__cuda_after(tn__device *d, uint32_t item, const uint32_t *before, uint32_t n, const bool *early);
 tn__recording *tn__cuda_recorded(tn__device *d);
 tn_status tn__cuda_replay(tn__device *d, tn__recording *r);
 void tn__cuda_forget(tn__device *d, tn__recording *r);
