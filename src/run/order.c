@@ -1,7 +1,7 @@
 #include "run/order.h"
 #include <string.h>
 
-enum { SHORT_BYTES = 8 << 20 }; /* an item that touches no more is done in a few microseconds */
+enum { SHORT_BYTES = 4 << 20 }; /* an item that touches no more is done in a few microseconds */
 
 static bool meet(const tn__order_item *x, const tn__order_item *y) {
   if (x->library && y->library) return true;
