@@ -71,6 +71,7 @@ bool tn__prove_wants(const tn__proofs *p, const char *rule);
 
 /* ---- exporters ---- */
 void tn__export_rows(tn__proofs *p);   /* rows.c: index, simplify, float, and the claims of ops.def */
+void tn__export_intervals(tn__proofs *p); /* interval.c: the rows of ir/intervals.def */
 void tn__export_coq(tn__proofs *p);    /* coq.c: those of them that Coq proves, too; after tn__export_rows */
 void tn__export_movement(tn__proofs *p); /* movement.c */
 void tn__export_gradient(tn__proofs *p); /* gradient.c */
@@ -112,6 +113,9 @@ const char *tn__typing_name(const tn__typing *t, tn__arena *a); /* "f32", "i8,f1
 
 /* smt.c: the query that a row's statement is true, or (sat) that its conditions can be met. */
 const char *tn__smt_query(tn__proofs *p, const tn__ruleset *s, const tn__rule *r, const tn__typing *t, bool conditions_only);
-
+/* An op on operands of dtype `from`: what defines it, and the call.  Conversions go to `to`.  Only where the op means something there. */
+bool tn__smt_means(int op, int dtype);
+void tn__smt_call(tn__proofs *p, tn__sb *definitions, tn__sb *call, int op, int from, int to, const char *arguments);
+void tn__smt_sort(tn__sb *b, int dtype);
 
 #endif

@@ -37,7 +37,8 @@ static const meaning meanings[OP_COUNT] = {
                  "(fp.roundToIntegral RTN (fp.div RNE x y))", true},
     [OP_MOD] = {"(and x (not y))", "(ite (= y $0) x (bvsmod x y))", "(ite (= y $0) x (bvurem x y))",
                 "(- x (* y (ite (= y 0) 0 (ite (> y 0) (div x y) (div (- x) (- y))))))", NULL, false},
-    [OP_FMOD] = {"false", "(ite (= y $0) $0 (bvsrem x y))", "(ite (= y $0) $0 (bvurem x y))", NULL, NULL, false},
+    [OP_FMOD] = {"false", "(ite (= y $0) $0 (bvsrem x y))", "(ite (= y $0) $0 (bvurem x y))",
+                 "(ite (= y 0) 0 (ite (< x 0) (- (mod (- x) y)) (mod x y)))", NULL, false},
     [OP_MIN] = {"(and x y)", "(ite (bvslt x y) x y)", "(ite (bvult x y) x y)", "(ite (< x y) x y)",
                 "(ite (fp.isNaN x) x (ite (fp.isNaN y) y (ite (fp.lt x y) x (ite (fp.lt y x) y (ite (fp.isNegative x) x y)))))", false},
     [OP_MAX] = {"(or x y)", "(ite (bvslt x y) y x)", "(ite (bvult x y) y x)", "(ite (< x y) y x)",
@@ -51,6 +52,7 @@ static const meaning meanings[OP_COUNT] = {
     [OP_LE] = {"(=> x y)", "(bvsle x y)", "(bvule x y)", "(<= x y)", "(fp.leq x y)", false},
     [OP_EQ] = {"(= x y)", "(= x y)", "(= x y)", "(= x y)", "(fp.eq x y)", false},
     [OP_NE] = {"(not (= x y))", "(not (= x y))", "(not (= x y))", "(not (= x y))", "(not (fp.eq x y))", false},
+    [OP_FMA] = {"(or (and x y) z)", "(bvadd (bvmul x y) z)", "(bvadd (bvmul x y) z)", "(+ (* x y) z)", NULL, false},
     [OP_WHERE] = {"(ite p x y)", "(ite p x y)", "(ite p x y)", "(ite p x y)", "(ite p x y)", false},
 };
 
@@ -79,7 +81,7 @@ static unsigned exponent(int d) {
 
 static unsigned width(int d) { return 8 * (unsigned)tn__size_of(d); }
 
-static void sort(printer *q, tn__sb *b, int d) {
+static void sort(const printer *q, tn__sb *b, int d) {
   if (d == TN_BOOL) tn__sb_puts(b, "Bool");
   else if (d == TN__INDEX) tn__sb_puts(b, "Int");
   else if (tn__is_float(d) && !q->raw) tn__sb_printf(b, "(_ FloatingPoint %u %u)", exponent(d), tn__dtypes[d].mant);
@@ -497,4 +499,18 @@ const char *tn__smt_query(tn__proofs *p, const tn__ruleset *s, const tn__rule *r
   tn__sb_puts(&out, "(check-sat)\n");
   if (names.n) tn__sb_printf(&out, "(get-value (%.*s))\n", (int)names.n - 1, tn__sb_str(&names));
   return tn__sb_str(&out);
+}
+
+bool tn__smt_means(int op, int dtype) { return tn__ops[op].group == G_CAST || meaning_of(op, dtype); }
+
+void tn__smt_sort(tn__sb *b, int dtype) { sort(&(printer){0}, b, dtype); }
+
+void tn__smt_call(tn__proofs *p, tn__sb *definitions, tn__sb *b, int op, int from, int to, const char *arguments) {
+  printer q = {.p = p, .definitions = definitions};
+  if (tn__ops[op].group == G_CAST) convert(&q, b, op, from, to);
+  else {
+    define(&q, op, from);
+    tn__sb_printf(b, "(%s.%s ", tn__ops[op].text, tn__dtypes[from].name);
+  }
+  tn__sb_printf(b, "%s)", arguments);
 }

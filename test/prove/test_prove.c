@@ -191,7 +191,7 @@ static void read_all(tn_ctx *c, void *arg) {
   uint32_t n = 0;
   for (uint32_t i = 0; i < p->claims.n; i++) {
     const tn__claim *k = &p->claims.v[i];
-    if ((k->tool != TT_SMT && k->tool != TT_SMT_FLOAT) || k->sat) continue;
+    if ((k->tool != TT_SMT && k->tool != TT_SMT_FLOAT) || k->sat || !strncmp(k->rule, "interval.", 9)) continue;
     const tn__rule *r = row_of(c, k->rule);
     if (!r) fail_msg("%s is no row", k->rule);
     if (!reads_back(c, r, k->text)) fail_msg("what is printed of %s is not the row:\n%s", k->rule, k->text);
@@ -207,6 +207,72 @@ static void read_all(tn_ctx *c, void *arg) {
   for (uint32_t i = 0; i < 5; i++) assert_int_equal(reads_back(c, &s->rule[i], query), i == 4);
 }
 static void printed_rows_are_read_back(void **state) { (void)state, with_context(read_all, NULL); }
+
+/* ---- the rows of intervals.def ---- */
+
+static const struct {
+  int op;
+  const char *where, *lower, *upper;
+} intervals[] = {
+#define TEXT(...) #__VA_ARGS__
+#define INTERVAL(op, where, lower, upper) {OP_##op, #where, TEXT(lower), TEXT(upper)},
+#define TENSOR(op, element, lower, upper) {OP_##op, "TENSOR", TEXT(lower), TEXT(upper)},
+#define STEP(op, formula)
+#include "ir/intervals.def"
+};
+enum { INTERVALS = sizeof intervals / sizeof *intervals };
+
+/* As the C that it was: (f x y) is f(x, y). */
+static void write_c(tn__sb *b, const expr *e) {
+  if (e->s) tn__sb_printf(b, "%.*s", (int)e->n, e->s);
+  else if (head_is(e, "_")) tn__sb_printf(b, "%.*s", (int)e->kid[1]->n - 2, e->kid[1]->s + 2); /* (_ bv7 18) */
+  else {
+    write_c(b, e->kid[0]);
+    for (int i = 1; i < e->nkid; i++) tn__sb_puts(b, i > 1 ? "," : "("), write_c(b, e->kid[i]);
+    tn__sb_putc(b, ')');
+  }
+}
+
+static bool same_but_spaces(const char *x, const char *y) {
+  for (;; x++, y++) {
+    x += strspn(x, " "), y += strspn(y, " ");
+    if (*x != *y) return false;
+    if (!*x) return true;
+  }
+}
+
+static bool defines(tn_ctx *c, const char *query, const char *name, const char *formula) {
+  char head[32];
+  tn__sb b;
+  snprintf(head, sizeof head, "(define-fun %s ", name);
+  const char *s = strstr(query, head);
+  if (!s) return false;
+  tn__sb_init(&b, &c->scratch);
+  write_c(&b, read_expr(c, &s)->kid[4]);
+  return same_but_spaces(tn__sb_str(&b), formula);
+}
+
+static void read_intervals(tn_ctx *c, void *arg) {
+  (void)arg;
+  tn__proofs *p = tn__prove_collect(c, NULL);
+  for (int i = 0; i < INTERVALS; i++) {
+    char name[64];
+    bool part = strcmp(intervals[i].where, "NUMBER") && strcmp(intervals[i].where, "TENSOR") && strcmp(intervals[i].where, "BITS");
+    uint32_t n = 0;
+    snprintf(name, sizeof name, "interval.%s%s%s", tn__ops[intervals[i].op].text, part ? "_" : "", part ? intervals[i].where : "");
+    for (char *s = name; *s; s++) *s = (char)tolower((unsigned char)*s);
+    for (uint32_t k = 0; k < p->claims.n; k++) {
+      const char *query = p->claims.v[k].text;
+      if (strcmp(p->claims.v[k].rule, name)) continue;
+      n++;
+      if (!defines(c, query, "lower", intervals[i].lower) || !defines(c, query, "upper", intervals[i].upper))
+        fail_msg("what is printed of %s is not the row:\n%s", name, query);
+      if (!strcmp(name, "interval.add")) assert_false(defines(c, query, "lower", "plus(a.lo, b.hi)")); /* the test of the test */
+    }
+    if (!n) fail_msg("nothing is claimed of %s", name);
+  }
+}
+static void printed_intervals_are_read_back(void **state) { (void)state, with_context(read_intervals, NULL); }
 
 /* ---- the page ---- */
 
@@ -290,6 +356,7 @@ static void no_row_follows_by_itself(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_row_is_claimed), cmocka_unit_test(printed_rows_are_read_back), cmocka_unit_test(page_is_current),
+      cmocka_unit_test(printed_intervals_are_read_back),
       cmocka_unit_test(no_row_follows_by_itself), cmocka_unit_test(provers_may_be_missing),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
