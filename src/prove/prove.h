@@ -113,6 +113,9 @@ const char *tn__typing_name(const tn__typing *t, tn__arena *a); /* "f32", "i8,f1
 
 /* smt.c: the query that a row's statement is true, or (sat) that its conditions can be met. */
 const char *tn__smt_query(tn__proofs *p, const tn__ruleset *s, const tn__rule *r, const tn__typing *t, bool conditions_only);
+/* That what divisions, comparisons, min and max take on the right side has 64 bits if all that they take on the left has; NULL where they take nothing
+ * but numbers.  checked: the engine looks (the row says (fits)). */
+const char *tn__smt_width_query(tn__proofs *p, const tn__ruleset *s, const tn__rule *r, const tn__typing *t, bool checked);
 /* An op on operands of dtype `from`: what defines it, and the call.  Conversions go to `to`.  Only where the op means something there. */
 bool tn__smt_means(int op, int dtype);
 void tn__smt_call(tn__proofs *p, tn__sb *definitions, tn__sb *call, int op, int from, int to, const char *arguments);

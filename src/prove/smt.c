@@ -367,7 +367,7 @@ static void promises(printer *q, tn__sb *b, const tn__term *x) {
 
 static void condition(printer *q, tn__sb *b, const tn__cond *d) {
   static const char *const ops[] = {[TC_LT] = "<", [TC_LE] = "<=", [TC_EQ] = "=", [TC_NE] = "distinct", [TC_GT] = ">", [TC_GE] = ">="};
-  if (d->kind == TC_EXACT_CAST) return; /* about dtypes: the typing holds to it */
+  if (d->kind == TC_EXACT_CAST || d->kind == TC_FITS) return; /* about dtypes: the typing holds to it; about 64 bits: a statement of its own */
   tn__sb_putc(b, ' ');
   if (d->kind == TC_DIVIDES) {
     tn__sb_puts(b, "(distinct ");
@@ -498,6 +498,55 @@ const char *tn__smt_query(tn__proofs *p, const tn__ruleset *s, const tn__rule *r
   if (!conditions_only) tn__sb_printf(&out, "(assert (not %s))\n", equal);
   tn__sb_puts(&out, "(check-sat)\n");
   if (names.n) tn__sb_printf(&out, "(get-value (%.*s))\n", (int)names.n - 1, tn__sb_str(&names));
+  return tn__sb_str(&out);
+}
+
+/* ---- that no operand wraps ---- */
+
+enum { OPERANDS = 1, COMPUTED = 2 };
+
+/* (fits x) for every x that a division, a comparison, min or max takes; and that is computed when the row is applied. */
+static void fits(printer *q, tn__sb *b, const tn__term *x, int which, bool operand) {
+  bool computed = x->form == TF_FN && x->what != FN_LO && x->what != FN_HI;
+  if (x->form != TF_NUM && which & (computed ? COMPUTED : operand ? OPERANDS : 0)) {
+    tn__sb_puts(b, " (fits ");
+    print(q, b, x);
+    tn__sb_putc(b, ')');
+  }
+  for (uint32_t i = 0; i < x->nkid; i++) fits(q, b, x->kid[i], which, x->form == TF_OP && tn__table_exact_op(x->what));
+}
+
+/* What a row is applied to has not wrapped, constants are nodes, and what overflows when it is computed is refused. */
+static const char *given_fits(printer *q) {
+  tn__sb b;
+  tn__sb_init(&b, q->p->a);
+  fits(q, &b, q->r->lhs, OPERANDS | COMPUTED, false);
+  fits(q, &b, q->r->rhs, COMPUTED, false);
+  for (uint32_t i = 0; i < q->r->ncond; i++)
+    for (int k = 0; k < tn__cond_args[q->r->cond[i].kind]; k++) fits(q, &b, q->r->cond[i].arg[k], COMPUTED, false);
+  for (uint32_t i = 0; i < q->r->nslot; i++)
+    if (q->r->is_const[i]) tn__sb_printf(&b, " (fits %s)", q->r->slot[i]);
+  return tn__sb_str(&b);
+}
+
+const char *tn__smt_width_query(tn__proofs *p, const tn__ruleset *s, const tn__rule *r, const tn__typing *t, bool checked) {
+  tn__sb definitions, side, hints, out, names, claimed;
+  printer q = {.p = p, .set = s, .r = r, .t = t, .definitions = &definitions, .side = &side};
+  tn__sb_init(&definitions, p->a), tn__sb_init(&side, p->a), tn__sb_init(&hints, p->a), tn__sb_init(&out, p->a);
+  tn__sb_init(&names, p->a), tn__sb_init(&claimed, p->a);
+  const char *when = conditions(&q), *given = given_fits(&q);
+  fits(&q, &claimed, r->rhs, OPERANDS, false);
+  if (q.failed || !claimed.n) return NULL;
+  for (uint32_t i = 0; i < r->nhint; i++) hint(&q, &hints, &r->hint[i]);
+  tn__sb_puts(&out, "(set-option :produce-models true)\n(set-logic ALL)\n");
+  tn__sb_puts(&out, tn__sb_str(&definitions));
+  tn__sb_puts(&out, "(define-fun fits ((x Int)) Bool (and (<= (- 9223372036854775808) x) (<= x 9223372036854775807)))\n");
+  declare(&q, &out, &names);
+  tn__sb_puts(&out, tn__sb_str(&side));
+  tn__sb_puts(&out, tn__sb_str(&hints));
+  tn__sb_printf(&out, "(assert %s)\n(assert (and true%s))\n", when, given);
+  if (checked) tn__sb_printf(&out, "(assert (and true%s)) ; the engine's check\n", tn__sb_str(&claimed));
+  tn__sb_printf(&out, "(assert (not (and true%s)))\n(check-sat)\n(get-value (%.*s))\n", tn__sb_str(&claimed), (int)names.n - 1, tn__sb_str(&names));
   return tn__sb_str(&out);
 }
 

@@ -185,6 +185,26 @@ static bool reads_back(tn_ctx *c, const tn__rule *r, const char *query) {
   return e->nkid == 3 && same(r, e->kid[1], r->lhs) && same(r, e->kid[2], r->rhs);
 }
 
+/* The (fits x) from e->kid[*at] on are what divisions, comparisons, min and max of t take. */
+static bool are_operands(const tn__rule *r, const expr *e, const tn__term *t, bool operand, int *at) {
+  if (operand && t->form != TF_NUM && t->form != TF_FN) {
+    const expr *x = *at < e->nkid ? e->kid[*at] : NULL;
+    if (!x || !head_is(x, "fits") || !same(r, x->kid[1], t)) return false;
+    ++*at;
+  }
+  for (int i = 0; i < t->nkid; i++)
+    if (!are_operands(r, e, t->kid[i], t->form == TF_OP && tn__table_exact_op(t->what), at)) return false;
+  return true;
+}
+
+static bool width_reads_back(tn_ctx *c, const tn__rule *r, const char *query) {
+  const char *s = strstr(query, "\n(assert (not (and true ");
+  if (!s) return false;
+  const expr *e = read_expr(c, &s)->kid[1]->kid[1];
+  int at = 2;
+  return are_operands(r, e, r->rhs, false, &at) && at == e->nkid && (r->fits == !!strstr(query, "; the engine's check"));
+}
+
 static void read_all(tn_ctx *c, void *arg) {
   (void)arg;
   tn__proofs *p = tn__prove_collect(c, NULL);
@@ -194,7 +214,8 @@ static void read_all(tn_ctx *c, void *arg) {
     if ((k->tool != TT_SMT && k->tool != TT_SMT_FLOAT) || k->sat || !strncmp(k->rule, "interval.", 9)) continue;
     const tn__rule *r = row_of(c, k->rule);
     if (!r) fail_msg("%s is no row", k->rule);
-    if (!reads_back(c, r, k->text)) fail_msg("what is printed of %s is not the row:\n%s", k->rule, k->text);
+    bool width = !strcmp(k->part, "64 bits");
+    if (width ? !width_reads_back(c, r, k->text) : !reads_back(c, r, k->text)) fail_msg("what is printed of %s is not the row:\n%s", k->rule, k->text);
     n++;
   }
   assert_true(n > 1500);
@@ -328,6 +349,7 @@ static void nobody(tn_ctx *c, void *arg) {
   setenv("PATH", "/nowhere", 1);
   tn__prove_run(p, &(tn__prove_how){.dir = "/nowhere", .cache = &none, .jobs = 2});
   for (uint32_t i = 0; i < p->claims.n; i++) {
+    if (p->claims.v[i].tool == TT_HERE) continue; /* needs nobody */
     assert_int_equal(p->claims.v[i].outcome, TO_NO_TOOL);
     assert_non_null(strstr(p->claims.v[i].witness, "installed"));
   }
