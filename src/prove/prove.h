@@ -53,6 +53,7 @@ typedef struct tn__proofs {
   tn_ctx *c;
   tn__arena *a;
   const char *only; /* the one rule asked for, or NULL */
+  const char *provers; /* those that there are, with their versions; NULL before they are asked */
   tn__vec(tn__claim) claims;
   tn__vec(tn__theory *) theories; /* in order of dependence, generated ones last */
 } tn__proofs;
@@ -84,7 +85,7 @@ uint64_t tn__prove_table_hash(tn_ctx *c); /* of the four tables' texts */
 /* The text of a generated Coq file, with the tables' hash. */
 const char *tn__prove_file_text(tn__proofs *p, const tn__theory *t);
 
-/* jobs.c: runs the provers; verdicts are kept in the cache by the hash of tool and statement. */
+/* jobs.c: runs the provers; verdicts are kept in the cache by the hash of the tools' versions and the statement. */
 typedef struct tn__prove_how {
   const char *dir;  /* where Coq files are written and compiled */
   tn__cache *cache; /* verdicts */

@@ -10,6 +10,9 @@
 
 #include "prove/prove.h"
 #include "support/ctx.h"
+#include "support/files.h"
+#include "support/sexpr.h"
+#include <sys/stat.h>
 
 static void with_context(void (*fn)(tn_ctx *, void *), void *arg) {
   tn_ctx c;
@@ -61,34 +64,6 @@ static void all_rows(tn_ctx *c, void *arg) {
 static void every_row_is_claimed(void **state) { (void)state, with_context(all_rows, NULL); }
 
 /* ---- reading back what is printed ---- */
-
-typedef struct expr {
-  const char *s; /* of an atom */
-  size_t n;
-  struct expr *kid[6];
-  int nkid;
-} expr;
-
-static expr *read_expr(tn_ctx *c, const char **s) {
-  expr *e = tn__arena_zalloc(&c->scratch, sizeof *e);
-  while (isspace((unsigned char)**s)) ++*s;
-  if (**s != '(') {
-    e->s = *s;
-    e->n = strcspn(*s, " ()\n");
-    *s += e->n;
-    return e;
-  }
-  for (++*s; **s && **s != ')';) {
-    if (e->nkid == 6) fail_msg("too long");
-    e->kid[e->nkid++] = read_expr(c, s);
-    while (isspace((unsigned char)**s)) ++*s;
-  }
-  ++*s;
-  return e;
-}
-
-static bool atom_is(const expr *e, const char *s) { return e->s && e->n == strlen(s) && !memcmp(e->s, s, e->n); }
-static bool head_is(const expr *e, const char *s) { return !e->s && e->nkid && atom_is(e->kid[0], s); }
 
 /* (op.dtype ...) */
 static bool is_op(const expr *e, int op) {
@@ -356,6 +331,55 @@ static void nobody(tn_ctx *c, void *arg) {
 }
 static void provers_may_be_missing(void **state) { (void)state, with_context(nobody, NULL); }
 
+/* ---- versions ---- */
+
+/* A solver of that version, which finds every statement true. */
+static void install(const char *version) {
+  char text[200];
+  int n = snprintf(text, sizeof text, "#!/bin/sh\n[ \"$1\" = --version ] && echo 'Z3 version %s - 64 bit' || { cat >/dev/null; echo unsat; }\n", version);
+  assert_int_equal(chmod(test_write_file("z3", text, (size_t)n), 0755), 0);
+}
+
+/* How many verdicts came from the cache. */
+static uint32_t ask(tn_ctx *c, tn__cache *cache, const char *provers) {
+  tn__proofs *p = tn__prove_collect(c, "simplify.add_commute");
+  uint32_t n = 0;
+  tn__prove_run(p, &(tn__prove_how){.dir = "/nowhere", .cache = cache, .jobs = 2});
+  assert_string_equal(p->provers, provers);
+  for (uint32_t i = 0; i < p->claims.n; i++) n += p->claims.v[i].cached;
+  return n;
+}
+
+static void other_versions(tn_ctx *c, void *arg) {
+  (void)arg;
+  tn__cache cache;
+  char path[400];
+  const char *dir = test_path("verdicts"), *before = getenv("PATH");
+  snprintf(path, sizeof path, "%.*s:/usr/bin:/bin", (int)(strrchr(dir, '/') - dir), dir);
+  char *old = strdup(before);
+  tn__cache_open(&cache, &c->mem, dir);
+  install("4.8.12");
+  setenv("PATH", path, 1);
+  tn__proofs *all = tn__prove_collect(c, "simplify.add_commute");
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < all->claims.n; i++) n += all->claims.v[i].tool != TT_COQ && all->claims.v[i].tool != TT_HERE;
+  assert_true(n > 5);
+  const char *rest = "";
+  tn__proofs *p = tn__prove_collect(c, "nothing");
+  tn__prove_run(p, &(tn__prove_how){.dir = "/nowhere", .cache = &cache, .jobs = 1});
+  if (strchr(p->provers, ',')) rest = strchr(p->provers, ','); /* installed ones */
+  snprintf(path, sizeof path, "z3 4.8.12%s", rest);
+  ask(c, &cache, path);
+  assert_true(ask(c, &cache, path) >= n);
+  install("9.9");
+  snprintf(path, sizeof path, "z3 9.9%s", rest);
+  assert_int_equal(ask(c, &cache, path), 0); /* another one is asked again */
+  setenv("PATH", old, 1);
+  free(old);
+  tn__cache_close(&cache);
+}
+static void verdicts_are_those_of_a_version(void **state) { (void)state, with_context(other_versions, NULL); }
+
 static void round_about(tn_ctx *c, void *arg) {
   (void)arg;
   const tn__ruleset *s = tn__rules_parse(c, "circle", "rule a (add x y) -> (add y x) when x:index by (b x y)\nrule b (add x y) -> (add y x) when x:index by (a x y)\n");
@@ -379,7 +403,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_row_is_claimed), cmocka_unit_test(printed_rows_are_read_back), cmocka_unit_test(page_is_current),
       cmocka_unit_test(printed_intervals_are_read_back),
-      cmocka_unit_test(no_row_follows_by_itself), cmocka_unit_test(provers_may_be_missing),
+      cmocka_unit_test(no_row_follows_by_itself), cmocka_unit_test(verdicts_are_those_of_a_version),
+      cmocka_unit_test(provers_may_be_missing),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
