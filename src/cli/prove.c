@@ -90,11 +90,11 @@ static void print_table(const summary *row, uint32_t n, bool listing) {
            provers(&row[i], by, sizeof by), (double)row[i].ms / 1000);
 }
 
-static void print_page(const summary *row, uint32_t n, uint64_t hash) {
+static void print_page(const tn__proofs *p, const summary *row, uint32_t n) {
   char by[64];
-  printf("# Rules and their proofs\n\nWritten by `tenet prove --doc`; the rule tables' hash is %016llx. What the classes mean and what has to be believed: "
-         "[trust.md](trust.md).\n\n| rule | class | statements | by |\n| --- | --- | --- | --- |\n",
-         (unsigned long long)hash);
+  printf("# Rules and their proofs\n\nWritten by `tenet prove --doc`; the rule tables' hash is %016llx, the verdicts are those of %s. What the classes mean and what has to be "
+         "believed: [trust.md](trust.md).\n\n| rule | class | statements | by |\n| --- | --- | --- | --- |\n",
+         (unsigned long long)tn__prove_table_hash(p->c), p->provers ? p->provers : "nobody");
   for (uint32_t i = 0; i < n; i++) printf("| %s | %s | %u | %s |\n", row[i].rule, verdict(&row[i]), row[i].claims, provers(&row[i], by, sizeof by));
 }
 
@@ -126,7 +126,7 @@ static void print_totals(const tn__proofs *p, const summary *row, uint32_t n) {
   printf("%u rules, %u statements (%u theorems of Coq; %u verdicts from the cache):", n, p->claims.n, coq, cached);
   for (int k = 0; k < TK_COUNT; k++)
     if (of[k]) printf(" %u %s", of[k], tn__kind_names[k]);
-  printf("; %u without a verdict or false\n", open);
+  printf("; %u without a verdict or false; by %s\n", open, p->provers);
 }
 
 /* ---- the commands ---- */
@@ -152,7 +152,7 @@ static void prove(tn_ctx *c, void *arg) {
   if (!o->list) tn__prove_run(p, &how);
   if (o->out) tn__cache_close(&own);
   uint32_t n = summarise(p, &row);
-  if (o->doc) print_page(row, n, tn__prove_table_hash(c));
+  if (o->doc) print_page(p, row, n);
   else if (o->rule) print_claims(p);
   else print_table(row, n, o->list);
   if (!o->doc && !o->list) print_failures(p), print_totals(p, row, n);

@@ -31,6 +31,8 @@ typedef struct tn__env {
 int64_t tn__eval_index(tn_node *n, const tn__env *env, tn__arena *a);
 /* The value that starts a reduction: 0, 1, -inf or the dtype's least for MAX, +inf or greatest for MIN. */
 uint64_t tn__eval_reduce_init(int op /* OP_ADD, OP_MUL, OP_MAX, OP_MIN */, int dtype);
+/* Where a row of intervals.def holds. */
+enum { TI_NUMBER, TI_TRUTH, TI_BELOW, TI_ZERO, TI_ABOVE, TI_BITS, TI_COUNT };
 /* interval.c: bounds of an integer or bool node's elements from its sources' bounds; the full range where nothing is known. */
 void tn__interval(const tn_node *n, int64_t *lo, int64_t *hi);
 #endif

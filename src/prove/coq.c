@@ -97,6 +97,7 @@ static void promises(printer *q, const tn__term *x) {
 
 static void condition(printer *q, const tn__cond *d) {
   static const char *const relations[] = {[TC_LT] = "<", [TC_LE] = "<=", [TC_EQ] = "=", [TC_NE] = "<>", [TC_GT] = ">", [TC_GE] = ">="};
+  if (d->kind == TC_FITS) return; /* about 64 bits: smt.c states it */
   if (d->kind <= TC_GE) hypothesis(q, d->arg[0], relations[d->kind], d->arg[1]);
   else if (d->kind == TC_DIVIDES) {
     hypothesis(q, d->arg[0], "<>", NULL);

@@ -12,8 +12,14 @@
 enum { SAID = 1 << 16, PATH_ROOM = 4096, MAX_JOBS = 64, COQ_LIMIT_MS = 120000, VERSION_LIMIT_MS = 10000 };
 
 typedef enum program { Z3, CVC5, COQC, PROGRAMS } program;
-static const char *const program_names[PROGRAMS] = {"z3", "cvc5", "coqc"};
-static const char *const program_packages[PROGRAMS] = {"z3", "cvc5", "coq libcoq-coquelicot"};
+/* The versions are those of Debian 12, with which the verdicts of docs/rules.md were obtained: others may decide less, or otherwise. */
+static const struct {
+  const char *name, *version, *packages;
+} programs[PROGRAMS] = {
+    [Z3] = {"z3", "4.8.12", "z3"},
+    [CVC5] = {"cvc5", "1.0.3", "cvc5"},
+    [COQC] = {"coqc", "8.16.1", "coq libcoq-coquelicot"},
+};
 
 /* Which solver is asked, for how long. */
 typedef struct attempt {
@@ -37,7 +43,7 @@ typedef struct runner {
   tn__proofs *p;
   const tn__prove_how *how;
   char path[PROGRAMS][PATH_ROOM];
-  tn__key version[PROGRAMS];
+  tn__key version[PROGRAMS]; /* hash of all that it says of it */
   bool here[PROGRAMS];
   tn__vec(job) jobs;
   tn__key theories; /* hash of those written by hand */
@@ -46,17 +52,31 @@ typedef struct runner {
 
 /* ---- programs ---- */
 
+/* What stands after "version" in what a program says of itself. */
+static void note_version(runner *r, int i, tn__sb *all) {
+  const char *at = strstr(r->said, "version ");
+  size_t n = at ? strspn(at += strlen("version "), "0123456789.") : 0;
+  bool pinned = at && strlen(programs[i].version) == n && !memcmp(programs[i].version, at, n);
+  tn__sb_printf(all, "%s%s %.*s", all->n ? ", " : "", programs[i].name, (int)n, at ? at : "");
+  if (pinned) return;
+  fprintf(stderr, "tenet: %s here is %.*s; the verdicts of docs/rules.md are those of %s\n", programs[i].name, (int)n, at ? at : "", programs[i].version);
+}
+
 static void find_programs(runner *r) {
+  tn__sb all;
+  tn__sb_init(&all, r->p->a);
   for (int i = 0; i < PROGRAMS; i++) {
     const char *argv[] = {r->path[i], "--version", NULL};
     tn__child k;
-    r->here[i] = tn__child_find(program_names[i], r->path[i], sizeof r->path[i]) && tn__child_start(&k, argv, "", VERSION_LIMIT_MS);
+    r->here[i] = tn__child_find(programs[i].name, r->path[i], sizeof r->path[i]) && tn__child_start(&k, argv, "", VERSION_LIMIT_MS);
     if (!r->here[i]) continue;
     r->here[i] = tn__child_wait(&k) == TN__CHILD_ENDED && k.status == 0;
     size_t n = tn__child_said(&k, r->said, SAID);
     r->version[i] = tn__cache_key(r->said, n, (tn__key){(uint64_t)i + 1, 1});
     tn__child_close(&k);
+    if (r->here[i]) note_version(r, i, &all);
   }
+  r->p->provers = tn__sb_str(&all);
 }
 
 /* ---- verdicts on disk ---- */
@@ -111,7 +131,7 @@ static bool start_query(runner *r, job *j) {
 /* True if the job is done. */
 static bool finish_query(runner *r, job *j) {
   tn__claim *c = j->claim;
-  const char *by = program_names[attempts_of(c)[j->tried - 1].who];
+  const char *by = programs[attempts_of(c)[j->tried - 1].who].name;
   size_t n = tn__child_said(&j->child, r->said, SAID);
   int64_t ms = tn__child_clock_ms() - j->child.began_ms;
   tn__child_close(&j->child);
@@ -234,7 +254,7 @@ static const char *compile_theories(runner *r) {
 /* ---- all jobs ---- */
 
 static void add_query(runner *r, tn__claim *c) {
-  tn__key key = r->version[c->tool == TT_SMT_FLOAT ? CVC5 : Z3];
+  tn__key key = tn__cache_key(&r->version[CVC5], sizeof r->version[CVC5], r->version[Z3]); /* either may have decided it */
   key = tn__cache_key(c->text, strlen(c->text), tn__cache_key(c->sat ? "s" : "u", 1, key));
   if (!recall(r, c, key)) tn__vec_push(r->p->a, &r->jobs, ((job){.claim = c, .key = key}));
 }
@@ -314,5 +334,5 @@ void tn__prove_run(tn__proofs *p, const tn__prove_how *how) {
   }
   run_jobs(r);
   for (int i = 0; i < PROGRAMS; i++)
-    if (!r->here[i]) fprintf(stderr, "tenet: %s is not installed; on Debian: apt-get install %s, or make deps-prove\n", program_names[i], program_packages[i]);
+    if (!r->here[i]) fprintf(stderr, "tenet: %s is not installed; on Debian: apt-get install %s, or make deps-prove\n", programs[i].name, programs[i].packages);
 }

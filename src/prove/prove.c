@@ -21,7 +21,8 @@ static const struct {
     {"Reverse", tn__embed_Reverse_v},
 };
 
-static void (*const exporters[])(tn__proofs *p) = {tn__export_rows, tn__export_coq, tn__export_movement, tn__export_gradient, tn__export_adjoint};
+static void (*const exporters[])(tn__proofs *p) = {tn__export_rows,     tn__export_intervals, tn__export_coq,
+                                                   tn__export_movement, tn__export_gradient,  tn__export_adjoint};
 
 bool tn__prove_wants(const tn__proofs *p, const char *rule) {
   if (!p->only || !strcmp(p->only, rule)) return true;

@@ -53,6 +53,7 @@ typedef struct tn__proofs {
   tn_ctx *c;
   tn__arena *a;
   const char *only; /* the one rule asked for, or NULL */
+  const char *provers; /* those that there are, with their versions; NULL before they are asked */
   tn__vec(tn__claim) claims;
   tn__vec(tn__theory *) theories; /* in order of dependence, generated ones last */
 } tn__proofs;
@@ -71,6 +72,7 @@ bool tn__prove_wants(const tn__proofs *p, const char *rule);
 
 /* ---- exporters ---- */
 void tn__export_rows(tn__proofs *p);   /* rows.c: index, simplify, float, and the claims of ops.def */
+void tn__export_intervals(tn__proofs *p); /* interval.c: the rows of ir/intervals.def */
 void tn__export_coq(tn__proofs *p);    /* coq.c: those of them that Coq proves, too; after tn__export_rows */
 void tn__export_movement(tn__proofs *p); /* movement.c */
 void tn__export_gradient(tn__proofs *p); /* gradient.c */
@@ -83,7 +85,7 @@ uint64_t tn__prove_table_hash(tn_ctx *c); /* of the four tables' texts */
 /* The text of a generated Coq file, with the tables' hash. */
 const char *tn__prove_file_text(tn__proofs *p, const tn__theory *t);
 
-/* jobs.c: runs the provers; verdicts are kept in the cache by the hash of tool and statement. */
+/* jobs.c: runs the provers; verdicts are kept in the cache by the hash of the tools' versions and the statement. */
 typedef struct tn__prove_how {
   const char *dir;  /* where Coq files are written and compiled */
   tn__cache *cache; /* verdicts */
@@ -112,6 +114,12 @@ const char *tn__typing_name(const tn__typing *t, tn__arena *a); /* "f32", "i8,f1
 
 /* smt.c: the query that a row's statement is true, or (sat) that its conditions can be met. */
 const char *tn__smt_query(tn__proofs *p, const tn__ruleset *s, const tn__rule *r, const tn__typing *t, bool conditions_only);
-
+/* That what divisions, comparisons, min and max take on the right side has 64 bits if all that they take on the left has; NULL where they take nothing
+ * but numbers.  checked: the engine looks (the row says (fits)). */
+const char *tn__smt_width_query(tn__proofs *p, const tn__ruleset *s, const tn__rule *r, const tn__typing *t, bool checked);
+/* An op on operands of dtype `from`: what defines it, and the call.  Conversions go to `to`.  Only where the op means something there. */
+bool tn__smt_means(int op, int dtype);
+void tn__smt_call(tn__proofs *p, tn__sb *definitions, tn__sb *call, int op, int from, int to, const char *arguments);
+void tn__smt_sort(tn__sb *b, int dtype);
 
 #endif

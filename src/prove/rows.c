@@ -31,9 +31,18 @@ static bool forms_conditions(const tn__term *x) {
   return false;
 }
 
+/* A statement over the unbounded integers is one about 64 bits if nothing wraps on the right that did not on the left. */
+static void width(tn__proofs *p, const tn__ruleset *s, const tn__rule *r, const tn__typing *t, const char *name) {
+  const char *query = tn__smt_width_query(p, s, r, t, r->fits);
+  if (!query) tn__prove_held(p, name, "64 bits", TK_PROVED, "its form", !r->fits, "the right side divides and compares nothing but numbers");
+  else tn__prove_smt(p, name, "64 bits", TK_PROVED, TT_SMT, false, query);
+  if (query && r->fits) tn__prove_smt(p, name, "64 bits, unchecked", TK_SUPPORT, TT_SMT, true, tn__smt_width_query(p, s, r, t, false));
+}
+
 static void scalar_row(tn__proofs *p, const tn__ruleset *s, const tn__rule *r, tn__typing *t) {
   const char *name = full_name(p, s, r);
   bool conditional = r->ncond || forms_conditions(r->lhs), stated = false;
+  bool applied = !strcmp(s->name, "index") || !strcmp(s->name, "simplify"), sized = false;
   for (bool more = tn__typing_first(r, t); more; more = tn__typing_next(r, t)) {
     const char *query = tn__smt_query(p, s, r, t, false), *part = tn__typing_name(t, p->a);
     bool is_float = has_float(t);
@@ -41,6 +50,7 @@ static void scalar_row(tn__proofs *p, const tn__ruleset *s, const tn__rule *r, t
     if (!query && has_index(t)) continue; /* bits and casts of index are those of i64 */
     if (!query) tn__prove_held(p, name, part, kind, "nothing", false, "this row cannot be stated in SMT-LIB");
     else tn__prove_smt(p, name, part, kind, is_float ? TT_SMT_FLOAT : TT_SMT, false, query);
+    if (query && applied && has_index(t) && !sized) width(p, s, r, t, name), sized = true;
     if (query && conditional && !stated) { /* that its conditions can be met is no matter of dtypes */
       tn__prove_smt(p, name, "conditions", TK_SUPPORT, TT_SMT, true, tn__smt_query(p, s, r, t, true));
       stated = true;

@@ -37,7 +37,8 @@ static const meaning meanings[OP_COUNT] = {
                  "(fp.roundToIntegral RTN (fp.div RNE x y))", true},
     [OP_MOD] = {"(and x (not y))", "(ite (= y $0) x (bvsmod x y))", "(ite (= y $0) x (bvurem x y))",
                 "(- x (* y (ite (= y 0) 0 (ite (> y 0) (div x y) (div (- x) (- y))))))", NULL, false},
-    [OP_FMOD] = {"false", "(ite (= y $0) $0 (bvsrem x y))", "(ite (= y $0) $0 (bvurem x y))", NULL, NULL, false},
+    [OP_FMOD] = {"false", "(ite (= y $0) $0 (bvsrem x y))", "(ite (= y $0) $0 (bvurem x y))",
+                 "(ite (= y 0) 0 (ite (< x 0) (- (mod (- x) y)) (mod x y)))", NULL, false},
     [OP_MIN] = {"(and x y)", "(ite (bvslt x y) x y)", "(ite (bvult x y) x y)", "(ite (< x y) x y)",
                 "(ite (fp.isNaN x) x (ite (fp.isNaN y) y (ite (fp.lt x y) x (ite (fp.lt y x) y (ite (fp.isNegative x) x y)))))", false},
     [OP_MAX] = {"(or x y)", "(ite (bvslt x y) y x)", "(ite (bvult x y) y x)", "(ite (< x y) y x)",
@@ -51,6 +52,7 @@ static const meaning meanings[OP_COUNT] = {
     [OP_LE] = {"(=> x y)", "(bvsle x y)", "(bvule x y)", "(<= x y)", "(fp.leq x y)", false},
     [OP_EQ] = {"(= x y)", "(= x y)", "(= x y)", "(= x y)", "(fp.eq x y)", false},
     [OP_NE] = {"(not (= x y))", "(not (= x y))", "(not (= x y))", "(not (= x y))", "(not (fp.eq x y))", false},
+    [OP_FMA] = {"(or (and x y) z)", "(bvadd (bvmul x y) z)", "(bvadd (bvmul x y) z)", "(+ (* x y) z)", NULL, false},
     [OP_WHERE] = {"(ite p x y)", "(ite p x y)", "(ite p x y)", "(ite p x y)", "(ite p x y)", false},
 };
 
@@ -79,7 +81,7 @@ static unsigned exponent(int d) {
 
 static unsigned width(int d) { return 8 * (unsigned)tn__size_of(d); }
 
-static void sort(printer *q, tn__sb *b, int d) {
+static void sort(const printer *q, tn__sb *b, int d) {
   if (d == TN_BOOL) tn__sb_puts(b, "Bool");
   else if (d == TN__INDEX) tn__sb_puts(b, "Int");
   else if (tn__is_float(d) && !q->raw) tn__sb_printf(b, "(_ FloatingPoint %u %u)", exponent(d), tn__dtypes[d].mant);
@@ -365,7 +367,7 @@ static void promises(printer *q, tn__sb *b, const tn__term *x) {
 
 static void condition(printer *q, tn__sb *b, const tn__cond *d) {
   static const char *const ops[] = {[TC_LT] = "<", [TC_LE] = "<=", [TC_EQ] = "=", [TC_NE] = "distinct", [TC_GT] = ">", [TC_GE] = ">="};
-  if (d->kind == TC_EXACT_CAST) return; /* about dtypes: the typing holds to it */
+  if (d->kind == TC_EXACT_CAST || d->kind == TC_FITS) return; /* about dtypes: the typing holds to it; about 64 bits: a statement of its own */
   tn__sb_putc(b, ' ');
   if (d->kind == TC_DIVIDES) {
     tn__sb_puts(b, "(distinct ");
@@ -497,4 +499,67 @@ const char *tn__smt_query(tn__proofs *p, const tn__ruleset *s, const tn__rule *r
   tn__sb_puts(&out, "(check-sat)\n");
   if (names.n) tn__sb_printf(&out, "(get-value (%.*s))\n", (int)names.n - 1, tn__sb_str(&names));
   return tn__sb_str(&out);
+}
+
+/* ---- that no operand wraps ---- */
+
+enum { OPERANDS = 1, COMPUTED = 2 };
+
+/* (fits x) for every x that a division, a comparison, min or max takes; and that is computed when the row is applied. */
+static void fits(printer *q, tn__sb *b, const tn__term *x, int which, bool operand) {
+  bool computed = x->form == TF_FN && x->what != FN_LO && x->what != FN_HI;
+  if (x->form != TF_NUM && which & (computed ? COMPUTED : operand ? OPERANDS : 0)) {
+    tn__sb_puts(b, " (fits ");
+    print(q, b, x);
+    tn__sb_putc(b, ')');
+  }
+  for (uint32_t i = 0; i < x->nkid; i++) fits(q, b, x->kid[i], which, x->form == TF_OP && tn__table_exact_op(x->what));
+}
+
+/* What a row is applied to has not wrapped, constants are nodes, and what overflows when it is computed is refused. */
+static const char *given_fits(printer *q) {
+  tn__sb b;
+  tn__sb_init(&b, q->p->a);
+  fits(q, &b, q->r->lhs, OPERANDS | COMPUTED, false);
+  fits(q, &b, q->r->rhs, COMPUTED, false);
+  for (uint32_t i = 0; i < q->r->ncond; i++)
+    for (int k = 0; k < tn__cond_args[q->r->cond[i].kind]; k++) fits(q, &b, q->r->cond[i].arg[k], COMPUTED, false);
+  for (uint32_t i = 0; i < q->r->nslot; i++)
+    if (q->r->is_const[i]) tn__sb_printf(&b, " (fits %s)", q->r->slot[i]);
+  return tn__sb_str(&b);
+}
+
+const char *tn__smt_width_query(tn__proofs *p, const tn__ruleset *s, const tn__rule *r, const tn__typing *t, bool checked) {
+  tn__sb definitions, side, hints, out, names, claimed;
+  printer q = {.p = p, .set = s, .r = r, .t = t, .definitions = &definitions, .side = &side};
+  tn__sb_init(&definitions, p->a), tn__sb_init(&side, p->a), tn__sb_init(&hints, p->a), tn__sb_init(&out, p->a);
+  tn__sb_init(&names, p->a), tn__sb_init(&claimed, p->a);
+  const char *when = conditions(&q), *given = given_fits(&q);
+  fits(&q, &claimed, r->rhs, OPERANDS, false);
+  if (q.failed || !claimed.n) return NULL;
+  for (uint32_t i = 0; i < r->nhint; i++) hint(&q, &hints, &r->hint[i]);
+  tn__sb_puts(&out, "(set-option :produce-models true)\n(set-logic ALL)\n");
+  tn__sb_puts(&out, tn__sb_str(&definitions));
+  tn__sb_puts(&out, "(define-fun fits ((x Int)) Bool (and (<= (- 9223372036854775808) x) (<= x 9223372036854775807)))\n");
+  declare(&q, &out, &names);
+  tn__sb_puts(&out, tn__sb_str(&side));
+  tn__sb_puts(&out, tn__sb_str(&hints));
+  tn__sb_printf(&out, "(assert %s)\n(assert (and true%s))\n", when, given);
+  if (checked) tn__sb_printf(&out, "(assert (and true%s)) ; the engine's check\n", tn__sb_str(&claimed));
+  tn__sb_printf(&out, "(assert (not (and true%s)))\n(check-sat)\n(get-value (%.*s))\n", tn__sb_str(&claimed), (int)names.n - 1, tn__sb_str(&names));
+  return tn__sb_str(&out);
+}
+
+bool tn__smt_means(int op, int dtype) { return tn__ops[op].group == G_CAST || meaning_of(op, dtype); }
+
+void tn__smt_sort(tn__sb *b, int dtype) { sort(&(printer){0}, b, dtype); }
+
+void tn__smt_call(tn__proofs *p, tn__sb *definitions, tn__sb *b, int op, int from, int to, const char *arguments) {
+  printer q = {.p = p, .definitions = definitions};
+  if (tn__ops[op].group == G_CAST) convert(&q, b, op, from, to);
+  else {
+    define(&q, op, from);
+    tn__sb_printf(b, "(%s.%s ", tn__ops[op].text, tn__dtypes[from].name);
+  }
+  tn__sb_printf(b, "%s)", arguments);
 }

@@ -95,6 +95,7 @@ static bool holds(tn__match *m, const tn__cond *d) {
   case TC_DIVIDES:
     return tn__match_int(m, d->arg[0], &a) && tn__match_int(m, d->arg[1], &b) && a != 0 && a != -1 && b % a == 0;
   case TC_EXACT_CAST: return exact_cast(m->bound[d->arg[0]->slot]->dtype, m->bound[d->arg[1]->slot]->dtype);
+  case TC_FITS: return true; /* seen when the right side is built */
   case TC_SAME_SHAPE:
     x = m->bound[d->arg[0]->slot];
     return x->rank == m->root->rank && tn__dims_equal(m->c, x->dim, m->root->dim, x->rank);

@@ -305,6 +305,7 @@ static void add_cond(parser *p, tn__cond_kind kind, const tn__term *const *arg) 
   if (n == TN__MAX_CONDS) bad(p, "too many conditions");
   tn__cond *d = &p->rule->cond[n];
   d->kind = kind;
+  p->rule->fits |= kind == TC_FITS;
   for (int i = 0; i < tn__cond_args[kind]; i++) d->arg[i] = arg[i];
   if (p->assuming) p->rule->nassume++;
   else p->rule->ncond++;

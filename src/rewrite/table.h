@@ -52,6 +52,7 @@ typedef enum tn__argfn {
   COND(LT, "<", 2) COND(LE, "<=", 2) COND(EQ, "=", 2) COND(NE, "!=", 2) COND(GT, ">", 2) COND(GE, ">=", 2)             \
   COND(DIVIDES, "divides", 2) COND(EXACT_CAST, "exact_cast", 2) COND(SAME_SHAPE, "same_shape", 1)                      \
   COND(IDENTITY, "identity", 1) COND(ZEROS, "zeros", 1) COND(EMPTY, "empty", 1) COND(UNDOES, "undoes", 3)               \
+  COND(FITS, "fits", 0)                                                                                                \
   COND(WHOLE, "whole", 1) COND(FRACTION, "fraction", 1) /* of gradient rows */
 typedef enum tn__cond_kind {
 #define TN__COND_ENUM(name, text, n) TC_##name,
@@ -104,6 +105,7 @@ typedef struct tn__rule {
   tn__hint hint[TN__MAX_HINTS];
   uint32_t nhint;
   const char *proof;               /* Coq's, where its automation fails; else NULL */
+  bool fits;                       /* has the condition (fits), which is about the right side: template.c looks */
   uint32_t ncond, nassume, nslot;  /* cond[0..ncond-1] are checked; the nassume after them only said */
   tn__clause clause[TN__MAX_CLAUSES]; /* of gradient rows; none without `kink`: it holds everywhere */
   uint32_t nclause;
@@ -132,6 +134,8 @@ bool tn__table_fn(tn__fn fn, int64_t a, int64_t b, int64_t *out);
 bool tn__table_class_ok(uint8_t cls, int dtype);
 /* The bit pattern of a number in a dtype. */
 uint64_t tn__table_bits(const tn__term *num, int dtype);
+/* Ops that give another value where an operand has wrapped; sums and products of wrapped numbers only wrap likewise. */
+static inline bool tn__table_exact_op(int op) { return op == OP_IDIV || op == OP_MOD || op == OP_MIN || op == OP_MAX || (op >= OP_LT && op <= OP_NE); }
 extern const char *const tn__form_names[TF_COUNT], *const tn__fn_names[FN_COUNT], *const tn__argfn_names[AF_COUNT],
     *const tn__cond_names[TC_COUNT];
 extern const uint8_t tn__fn_args[FN_COUNT], tn__cond_args[TC_COUNT];

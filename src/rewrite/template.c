@@ -52,6 +52,12 @@ static tn_node *movement(const tn__match *m, const tn__term *t, int dtype) {
   return tn__node_make(m->c, &(tn__make){.op = (tn__op)t->what, .src = src, .nsrc = a.ntail + 1, .ints = a.ints, .nint = a.nint});
 }
 
+/* Whether an operand might leave 64 bits, for all that its interval says. */
+static bool may_wrap(const tn_node *n) {
+  bool computed = tn__ops[n->op].group >= G_UNARY && tn__ops[n->op].group <= G_TERNARY;
+  return computed && n->dtype == TN__INDEX && n->lo == INT64_MIN && n->hi == INT64_MAX;
+}
+
 /* Numbers wait until a sibling has told the dtype; the condition of a where is bool and tells nothing. */
 static tn_node *op(const tn__match *m, const tn__term *t, int dtype) {
   tn_node *kid[3];
@@ -66,6 +72,8 @@ static tn_node *op(const tn__match *m, const tn__term *t, int dtype) {
     if (!weak(t->kid[i])) continue;
     if (!(kid[i] = constant(m, t->kid[i], t->what == OP_WHERE && i == 0 ? TN_BOOL : sibling))) return NULL;
   }
+  for (uint32_t i = 0; i < t->nkid; i++)
+    if (m->rule->fits && tn__table_exact_op(t->what) && may_wrap(kid[i])) return NULL;
   return tn__build_op(m->c, t->what, kid, m->root->dtype);
 }
 

@@ -10,6 +10,9 @@
 
 #include "prove/prove.h"
 #include "support/ctx.h"
+#include "support/files.h"
+#include "support/sexpr.h"
+#include <sys/stat.h>
 
 static void with_context(void (*fn)(tn_ctx *, void *), void *arg) {
   tn_ctx c;
@@ -61,34 +64,6 @@ static void all_rows(tn_ctx *c, void *arg) {
 static void every_row_is_claimed(void **state) { (void)state, with_context(all_rows, NULL); }
 
 /* ---- reading back what is printed ---- */
-
-typedef struct expr {
-  const char *s; /* of an atom */
-  size_t n;
-  struct expr *kid[6];
-  int nkid;
-} expr;
-
-static expr *read_expr(tn_ctx *c, const char **s) {
-  expr *e = tn__arena_zalloc(&c->scratch, sizeof *e);
-  while (isspace((unsigned char)**s)) ++*s;
-  if (**s != '(') {
-    e->s = *s;
-    e->n = strcspn(*s, " ()\n");
-    *s += e->n;
-    return e;
-  }
-  for (++*s; **s && **s != ')';) {
-    if (e->nkid == 6) fail_msg("too long");
-    e->kid[e->nkid++] = read_expr(c, s);
-    while (isspace((unsigned char)**s)) ++*s;
-  }
-  ++*s;
-  return e;
-}
-
-static bool atom_is(const expr *e, const char *s) { return e->s && e->n == strlen(s) && !memcmp(e->s, s, e->n); }
-static bool head_is(const expr *e, const char *s) { return !e->s && e->nkid && atom_is(e->kid[0], s); }
 
 /* (op.dtype ...) */
 static bool is_op(const expr *e, int op) {
@@ -185,16 +160,37 @@ static bool reads_back(tn_ctx *c, const tn__rule *r, const char *query) {
   return e->nkid == 3 && same(r, e->kid[1], r->lhs) && same(r, e->kid[2], r->rhs);
 }
 
+/* The (fits x) from e->kid[*at] on are what divisions, comparisons, min and max of t take. */
+static bool are_operands(const tn__rule *r, const expr *e, const tn__term *t, bool operand, int *at) {
+  if (operand && t->form != TF_NUM && t->form != TF_FN) {
+    const expr *x = *at < e->nkid ? e->kid[*at] : NULL;
+    if (!x || !head_is(x, "fits") || !same(r, x->kid[1], t)) return false;
+    ++*at;
+  }
+  for (int i = 0; i < t->nkid; i++)
+    if (!are_operands(r, e, t->kid[i], t->form == TF_OP && tn__table_exact_op(t->what), at)) return false;
+  return true;
+}
+
+static bool width_reads_back(tn_ctx *c, const tn__rule *r, const char *query) {
+  const char *s = strstr(query, "\n(assert (not (and true ");
+  if (!s) return false;
+  const expr *e = read_expr(c, &s)->kid[1]->kid[1];
+  int at = 2;
+  return are_operands(r, e, r->rhs, false, &at) && at == e->nkid && (r->fits == !!strstr(query, "; the engine's check"));
+}
+
 static void read_all(tn_ctx *c, void *arg) {
   (void)arg;
   tn__proofs *p = tn__prove_collect(c, NULL);
   uint32_t n = 0;
   for (uint32_t i = 0; i < p->claims.n; i++) {
     const tn__claim *k = &p->claims.v[i];
-    if ((k->tool != TT_SMT && k->tool != TT_SMT_FLOAT) || k->sat) continue;
+    if ((k->tool != TT_SMT && k->tool != TT_SMT_FLOAT) || k->sat || !strncmp(k->rule, "interval.", 9)) continue;
     const tn__rule *r = row_of(c, k->rule);
     if (!r) fail_msg("%s is no row", k->rule);
-    if (!reads_back(c, r, k->text)) fail_msg("what is printed of %s is not the row:\n%s", k->rule, k->text);
+    bool width = !strcmp(k->part, "64 bits");
+    if (width ? !width_reads_back(c, r, k->text) : !reads_back(c, r, k->text)) fail_msg("what is printed of %s is not the row:\n%s", k->rule, k->text);
     n++;
   }
   assert_true(n > 1500);
@@ -207,6 +203,72 @@ static void read_all(tn_ctx *c, void *arg) {
   for (uint32_t i = 0; i < 5; i++) assert_int_equal(reads_back(c, &s->rule[i], query), i == 4);
 }
 static void printed_rows_are_read_back(void **state) { (void)state, with_context(read_all, NULL); }
+
+/* ---- the rows of intervals.def ---- */
+
+static const struct {
+  int op;
+  const char *where, *lower, *upper;
+} intervals[] = {
+#define TEXT(...) #__VA_ARGS__
+#define INTERVAL(op, where, lower, upper) {OP_##op, #where, TEXT(lower), TEXT(upper)},
+#define TENSOR(op, element, lower, upper) {OP_##op, "TENSOR", TEXT(lower), TEXT(upper)},
+#define STEP(op, formula)
+#include "ir/intervals.def"
+};
+enum { INTERVALS = sizeof intervals / sizeof *intervals };
+
+/* As the C that it was: (f x y) is f(x, y). */
+static void write_c(tn__sb *b, const expr *e) {
+  if (e->s) tn__sb_printf(b, "%.*s", (int)e->n, e->s);
+  else if (head_is(e, "_")) tn__sb_printf(b, "%.*s", (int)e->kid[1]->n - 2, e->kid[1]->s + 2); /* (_ bv7 18) */
+  else {
+    write_c(b, e->kid[0]);
+    for (int i = 1; i < e->nkid; i++) tn__sb_puts(b, i > 1 ? "," : "("), write_c(b, e->kid[i]);
+    tn__sb_putc(b, ')');
+  }
+}
+
+static bool same_but_spaces(const char *x, const char *y) {
+  for (;; x++, y++) {
+    x += strspn(x, " "), y += strspn(y, " ");
+    if (*x != *y) return false;
+    if (!*x) return true;
+  }
+}
+
+static bool defines(tn_ctx *c, const char *query, const char *name, const char *formula) {
+  char head[32];
+  tn__sb b;
+  snprintf(head, sizeof head, "(define-fun %s ", name);
+  const char *s = strstr(query, head);
+  if (!s) return false;
+  tn__sb_init(&b, &c->scratch);
+  write_c(&b, read_expr(c, &s)->kid[4]);
+  return same_but_spaces(tn__sb_str(&b), formula);
+}
+
+static void read_intervals(tn_ctx *c, void *arg) {
+  (void)arg;
+  tn__proofs *p = tn__prove_collect(c, NULL);
+  for (int i = 0; i < INTERVALS; i++) {
+    char name[64];
+    bool part = strcmp(intervals[i].where, "NUMBER") && strcmp(intervals[i].where, "TENSOR") && strcmp(intervals[i].where, "BITS");
+    uint32_t n = 0;
+    snprintf(name, sizeof name, "interval.%s%s%s", tn__ops[intervals[i].op].text, part ? "_" : "", part ? intervals[i].where : "");
+    for (char *s = name; *s; s++) *s = (char)tolower((unsigned char)*s);
+    for (uint32_t k = 0; k < p->claims.n; k++) {
+      const char *query = p->claims.v[k].text;
+      if (strcmp(p->claims.v[k].rule, name)) continue;
+      n++;
+      if (!defines(c, query, "lower", intervals[i].lower) || !defines(c, query, "upper", intervals[i].upper))
+        fail_msg("what is printed of %s is not the row:\n%s", name, query);
+      if (!strcmp(name, "interval.add")) assert_false(defines(c, query, "lower", "plus(a.lo, b.hi)")); /* the test of the test */
+    }
+    if (!n) fail_msg("nothing is claimed of %s", name);
+  }
+}
+static void printed_intervals_are_read_back(void **state) { (void)state, with_context(read_intervals, NULL); }
 
 /* ---- the page ---- */
 
@@ -262,11 +324,61 @@ static void nobody(tn_ctx *c, void *arg) {
   setenv("PATH", "/nowhere", 1);
   tn__prove_run(p, &(tn__prove_how){.dir = "/nowhere", .cache = &none, .jobs = 2});
   for (uint32_t i = 0; i < p->claims.n; i++) {
+    if (p->claims.v[i].tool == TT_HERE) continue; /* needs nobody */
     assert_int_equal(p->claims.v[i].outcome, TO_NO_TOOL);
     assert_non_null(strstr(p->claims.v[i].witness, "installed"));
   }
 }
 static void provers_may_be_missing(void **state) { (void)state, with_context(nobody, NULL); }
+
+/* ---- versions ---- */
+
+/* A solver of that version, which finds every statement true. */
+static void install(const char *version) {
+  char text[200];
+  int n = snprintf(text, sizeof text, "#!/bin/sh\n[ \"$1\" = --version ] && echo 'Z3 version %s - 64 bit' || { cat >/dev/null; echo unsat; }\n", version);
+  assert_int_equal(chmod(test_write_file("z3", text, (size_t)n), 0755), 0);
+}
+
+/* How many verdicts came from the cache. */
+static uint32_t ask(tn_ctx *c, tn__cache *cache, const char *provers) {
+  tn__proofs *p = tn__prove_collect(c, "simplify.add_commute");
+  uint32_t n = 0;
+  tn__prove_run(p, &(tn__prove_how){.dir = "/nowhere", .cache = cache, .jobs = 2});
+  assert_string_equal(p->provers, provers);
+  for (uint32_t i = 0; i < p->claims.n; i++) n += p->claims.v[i].cached;
+  return n;
+}
+
+static void other_versions(tn_ctx *c, void *arg) {
+  (void)arg;
+  tn__cache cache;
+  char path[400];
+  const char *dir = test_path("verdicts"), *before = getenv("PATH");
+  snprintf(path, sizeof path, "%.*s:/usr/bin:/bin", (int)(strrchr(dir, '/') - dir), dir);
+  char *old = strdup(before);
+  tn__cache_open(&cache, &c->mem, dir);
+  install("4.8.12");
+  setenv("PATH", path, 1);
+  tn__proofs *all = tn__prove_collect(c, "simplify.add_commute");
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < all->claims.n; i++) n += all->claims.v[i].tool != TT_COQ && all->claims.v[i].tool != TT_HERE;
+  assert_true(n > 5);
+  const char *rest = "";
+  tn__proofs *p = tn__prove_collect(c, "nothing");
+  tn__prove_run(p, &(tn__prove_how){.dir = "/nowhere", .cache = &cache, .jobs = 1});
+  if (strchr(p->provers, ',')) rest = strchr(p->provers, ','); /* installed ones */
+  snprintf(path, sizeof path, "z3 4.8.12%s", rest);
+  ask(c, &cache, path);
+  assert_true(ask(c, &cache, path) >= n);
+  install("9.9");
+  snprintf(path, sizeof path, "z3 9.9%s", rest);
+  assert_int_equal(ask(c, &cache, path), 0); /* another one is asked again */
+  setenv("PATH", old, 1);
+  free(old);
+  tn__cache_close(&cache);
+}
+static void verdicts_are_those_of_a_version(void **state) { (void)state, with_context(other_versions, NULL); }
 
 static void round_about(tn_ctx *c, void *arg) {
   (void)arg;
@@ -290,7 +402,9 @@ static void no_row_follows_by_itself(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_row_is_claimed), cmocka_unit_test(printed_rows_are_read_back), cmocka_unit_test(page_is_current),
-      cmocka_unit_test(no_row_follows_by_itself), cmocka_unit_test(provers_may_be_missing),
+      cmocka_unit_test(printed_intervals_are_read_back),
+      cmocka_unit_test(no_row_follows_by_itself), cmocka_unit_test(verdicts_are_those_of_a_version),
+      cmocka_unit_test(provers_may_be_missing),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -65,45 +65,10 @@ static void false_rows(void **state) {
             false);
 }
 
-/* The unsound rules of the project that Tenet follows (its rules X8, X14 and X15, and its table of gradients), each refuted or corrected. */
-static void inherited_mistakes(void **state) {
-  (void)state;
-  every_row("X8: x*0 -> 0 and x+0 -> x forget NaN, infinities and -0; there is no such row for floats outside mode fast",
-            "rule x8_mul_zero (mul x 0) -> 0 when x:float\n"
-            "rule x8_zero_mul (mul 0 x) -> 0 when x:float\n"
-            "rule x8_add_zero (add x 0) -> x when x:float\n"
-            "rule x8_zero_add (add 0 x) -> x when x:float\n",
-            false);
-  /* X14: constants of six to eight digits.  Tenet's are right to the last bit of f64. */
-  tn_ctx c;
-  assert_true(test_ctx_open(&c));
-  static const struct {
-    const char *name;
-    double value, wrong;
-  } constants[] = {{"ln2", 0x1.62e42fefa39efp-1, 0.693147}, {"half_pi", 0x1.921fb54442d18p+0, 1.5707963}};
-  for (size_t i = 0; i < sizeof constants / sizeof *constants; i++) {
-    char row[64];
-    snprintf(row, sizeof row, "grad exp2 x -> (mul g %s)", constants[i].name);
-    const tn__ruleset *s = tn__rules_parse(&c, "x14", row);
-    assert_true(s->rule[0].rhs->kid[1]->num == constants[i].value);
-    assert_true(s->rule[0].rhs->kid[1]->num != constants[i].wrong);
-  }
-  /* X15: at a tie each side of max got the whole gradient.  The two rows together give it once. */
-  const tn__ruleset *s = tn__rules_get(&c, "gradient");
-  int halves = 0;
-  for (uint32_t i = s->first[OP_MAX]; i < s->first[OP_MAX + 1]; i++) {
-    const tn__term *t = s->rule[s->by_op[i]].rhs; /* (where (eq x y) (mul g 0.5) ...) */
-    halves += t->what == OP_WHERE && t->kid[0]->what == OP_EQ && t->kid[1]->what == OP_MUL && t->kid[1]->kid[1]->num == 0.5;
-  }
-  assert_int_equal(halves, 2);
-  tn__rules_close(&c);
-  assert_int_equal(test_ctx_close(&c), 0);
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(index_rows),       cmocka_unit_test(simplify_rows), cmocka_unit_test(float_rows),
-      cmocka_unit_test(false_index_rows), cmocka_unit_test(false_rows), cmocka_unit_test(inherited_mistakes),
+      cmocka_unit_test(false_index_rows), cmocka_unit_test(false_rows),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -442,6 +442,46 @@ static void hits(tn_ctx *k, void *arg) {
 }
 static void hits_are_counted(void **state) { (void)state, in_run(hits, NULL); }
 
+/* ---- rows whose right side may wrap ---- */
+
+static uint64_t hits_of(const char *row) {
+  const tn__ruleset *s = tn__rules_get(c, "index");
+  for (uint32_t i = 0; i < s->n; i++)
+    if (!strcmp(s->rule[i].name, row)) return s->rule[i].hits;
+  fail_msg("there is no row %s", row);
+  return 0;
+}
+
+/* One graph for each of three rows that say (fits), over a variable v: its right side takes 8 v, -v or 2 v to a division. */
+static tn_node *tempting(int which, tn_node *v) {
+  tn_node *w = tn__var(c, "w", 0, 5);
+  switch (which) {
+  case 0: return tn__op2(c, OP_MOD, tn__add(c, tn__mul(c, tn__op2(c, OP_MOD, v, tn__int(c, 3)), tn__int(c, 8)), w), tn__int(c, 12));
+  case 1: return tn__op2(c, OP_IDIV, tn__add(c, v, w), tn__int(c, -8));
+  default: return tn__op2(c, OP_IDIV, tn__add(c, tn__op2(c, OP_IDIV, w, tn__int(c, 2)), v), tn__int(c, 9));
+  }
+}
+
+static void refusals(tn_ctx *k, void *arg) {
+  (void)k, (void)arg;
+  static const char *const rows[] = {"mod_mod", "idiv_negative", "idiv_idiv"};
+  const int64_t far[][2] = {{0, INT64_MAX / 4}, {INT64_MIN, INT64_MAX - 5}, {0, INT64_MAX - 5}};
+  for (int i = 0; i < 3; i++) {
+    uint64_t before = hits_of(rows[i]);
+    tn_node *v = tn__var(c, "v", far[i][0], far[i][1]), *n = tempting(i, v);
+    tn_node *w = tn__var(c, "w", 0, 5), *key[] = {v, w}, *m = tn__simplify_index(c, n);
+    if (hits_of(rows[i]) != before) fail_msg("%s fired where its right side may wrap", rows[i]);
+    for (int end = 0; end < 2; end++) {
+      int64_t value[] = {far[i][end], end};
+      tn__env env = {key, value, 2};
+      assert_int_equal(tn__eval_index(n, &env, &c->scratch), tn__eval_index(m, &env, &c->scratch));
+    }
+    tn__simplify_index(c, tempting(i, tn__var(c, "v", 0, 1000))); /* the row is one for this graph */
+    if (hits_of(rows[i]) == before) fail_msg("%s does not fire at all", rows[i]);
+  }
+}
+static void rows_that_may_wrap(void **state) { (void)state, in_run(refusals, NULL); }
+
 static void missing_set(tn_ctx *k, void *arg) {
   (void)k, (void)arg;
   tn__rules_get(c, "nothing");
@@ -489,6 +529,7 @@ int main(void) {
       cmocka_unit_test(tensor_graphs),   cmocka_unit_test(identity_nodes),     cmocka_unit_test(deep_graphs),
       cmocka_unit_test(substitution),    cmocka_unit_test(hits_are_counted),   cmocka_unit_test(unknown_table),
       cmocka_unit_test(gradient_clauses), cmocka_unit_test(gradient_rows),   cmocka_unit_test(missing_gradient),
+      cmocka_unit_test(rows_that_may_wrap),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
 }
