@@ -1,8 +1,9 @@
 /* A plan as translation validation wants it (verify/verify.h), and what becomes of the verdict. */
 #include "run/plan.h"
 #include "verify/verify.h"
-#include <stdio.h>
+#include <fcntl.h>
 #include <string.h>
+#include <unistd.h>
 
 static tn__verify_item subject_item(tn_ctx *c, tn__plan *p, uint32_t i) {
   static const tn__device plain = {.interprets = true};
@@ -38,14 +39,28 @@ static void measure_subject(tn_ctx *c, tn__plan *p, tn__verify_subject *s) {
     }
 }
 
+/* At once: programs run side by side.  That it cannot be written is seen where it is read. */
+static void append(const char *path, const char *text) {
+  size_t n = strlen(text);
+  int f = n ? open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666) : -1;
+  if (f < 0) return;
+  while (n) {
+    ssize_t done = write(f, text, n);
+    if (done <= 0) break;
+    text += done, n -= (size_t)done;
+  }
+  close(f);
+}
+
 static void report(tn_ctx *c, const tn__plan *p, const tn__verdict *v) {
-  FILE *f = strcmp(c->opt.verify, "1") ? fopen(c->opt.verify, "a") : NULL;
-  tn__sb s;
+  tn__sb s, path;
   tn__sb_init(&s, &c->scratch);
+  tn__sb_init(&path, &c->scratch);
   tn__sb_printf(&s, "%s mode %d items %u %s\n", p->dev->name, (int)c->mode, p->s->items.n, tn__verify_line(c, v));
-  if (f) {
-    fputs(tn__sb_str(&s), f); /* at once: tests run side by side */
-    fclose(f);
+  tn__sb_printf(&path, "%s.smt2", c->opt.verify);
+  if (strcmp(c->opt.verify, "1")) {
+    append(c->opt.verify, tn__sb_str(&s));
+    append(tn__sb_str(&path), v->open);
   }
   if (v->result == TN__VERIFY_DIFFERS) tn__fail(c, TN_ECOMPILE, "the schedule is not the graph: %s", v->why);
 }
@@ -54,7 +69,7 @@ static void compare(void *arg) {
   tn__plan *p = arg;
   tn_ctx *c = p->dev->ctx;
   uint32_t nb = p->s->bufs.n;
-  tn__verify_subject s = {.graph = p->key, .nblock = nb + p->scratch.n, .nitem = p->s->items.n, .var = p->var.v, .value = p->value, .nvar = p->var.n};
+  tn__verify_subject s = {.graph = p->key, .nblock = nb + p->scratch.n, .nitem = p->s->items.n, .var = p->var.v, .value = p->value, .nvar = p->var.n, .needs = &p->needs};
   s.block = tn__arena_zalloc(&c->scratch, (s.nblock + 1) * sizeof *s.block);
   s.item = tn__arena_zalloc(&c->scratch, (s.nitem + 1) * sizeof *s.item);
   for (uint32_t b = 0; b < s.nblock; b++) {
@@ -71,13 +86,17 @@ static void compare(void *arg) {
   report(c, p, tn__verify_close(v));
 }
 
-/* In a scratch of its own, which goes at once.  Memory that runs out here is an error as elsewhere: what runs has been compared. */
+/* In a scratch of its own, which goes at once and does not count against the limit.  Memory that runs out is an error as elsewhere: what runs has been
+ * compared. */
 void tn__plan_validate(tn_ctx *c, tn__plan *p) {
   tn__arena scratch = c->scratch;
+  size_t limit = c->mem.limit;
   tn_status status = TN_OK;
+  c->mem.limit = 0;
   tn__arena_init(&c->scratch, &c->mem);
   tn__mem_try(&c->mem, compare, p, &status);
   tn__arena_free(&c->scratch);
   c->scratch = scratch;
+  c->mem.limit = limit;
   if (status != TN_OK) tn__mem_throw(&c->mem, status);
 }
