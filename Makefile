@@ -66,10 +66,10 @@ prove: all deps-prove ## prove every rewrite rule, and that docs/rules.md says s
 prove-doc: all deps-prove ## write docs/rules.md
 	@build/tenet prove --doc --out build/proofs >build/rules.md && mv build/rules.md docs/rules.md
 
-check-verify: with-tests ## the tests that compile schedules, each schedule compared with its graph symbolically (TENET_VERIFY)
+check-verify: with-tests deps-prove ## the tests that compile schedules, each schedule compared with its graph symbolically (TENET_VERIFY), all accesses proved
 	@tools/check-verify build
 
-check-strict: with-tests ## mode strict against node-by-node evaluation, bit for bit, on 100000 random graphs
+check-strict: with-tests ## mode strict bit for bit and mode default within its bounds against node-by-node evaluation, on 100000 random graphs each
 	@STRICT_COUNT=100000 build/test/test_schedule_strict
 
 check-valgrind: with-tests ## some tests under valgrind

@@ -65,7 +65,7 @@ static const char *name_of(tn__arena *a, const tn_node *body, const tn__kernel *
   return tn__sb_str(&s);
 }
 
-/* Choices between equals go: from here on one above a stored value says where it is stored (tile.c, linearise.c). */
+/* Choices between equals go: in the parts of a kernel, one above a stored value says where it is stored (tile.c, linearise.c). */
 static tn_node *without_empty_choices(tn_ctx *c, tn__arena *a, tn_node *body) {
   for (;;) {
     tn__nodes all = {0}, old = {0}, new_ = {0};
@@ -89,6 +89,7 @@ tn__kernel *tn__lower(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *b
   if (c->mode != TN_MODE_STRICT) body = tn__widen(c, a, body);
   body = without_empty_choices(c, a, body);
   tn_node *whole = tn__optimise_loops(c, a, dev, tn__separate(c, a, body, &note), &note);
+  whole = without_empty_choices(c, a, whole); /* loops that are one now make values equal */
   k->nparts = tn__cut_parts(c, a, whole, part);
   for (uint32_t p = 0; p < k->nparts; p++) part[p] = tn__optimise_part(c, a, dev, part[p], &nlocal, &k->part[p], &note);
   find_buffers(a, part, k);

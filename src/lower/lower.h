@@ -24,6 +24,7 @@ enum {
   TN__R_HELD = 15000,  /* loops over held columns */
   TN__R_AHEAD = 16000, /* loops over rows sent for */
   TN__R_MARK = 20000,  /* stand-ins during a rewrite; none is left after it */
+  TN__R_WITHIN = 21000, /* loops inside of those of kept rows, TN__MAX_RANGES each */
   TN__R_INNER = 30000, /* the inner half of a cut range, added to its number */
   TN__R_WHOLE = 34000, /* all loops of a reduction as one */
   TN__R_FLAT = 35000,  /* several ranges as one */

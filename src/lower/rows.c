@@ -208,6 +208,25 @@ static tn_node *with_store(tn_ctx *c, tn_node *body, tn_node *store) {
 
 /* ---- rows kept ---- */
 
+/* The value over a loop of its own instead of that over x.  Loops inside of it that others close, too, stay where those are: it gets its own. */
+static tn_node *apart(tn_ctx *c, const tn__ranges *r, tn_node *value, tn_node **x, int64_t number) {
+  tn__nodes all = {0}, old = {0}, new_ = {0};
+  tn__map within;
+  uint64_t inside = 0, outside = 0;
+  tn__map_init(&within, &c->scratch);
+  tn__topo(&c->scratch, &value, 1, &all);
+  for (uint32_t i = 0; i < all.n; i++) tn__map_putp(&within, all.v[i], all.v[i]);
+  for (uint32_t i = 0; i < r->order.n; i++) *(tn__map_getp(&within, r->order.v[i]) ? &inside : &outside) |= tn__own_of(r, r->order.v[i]);
+  tn__vec_push(&c->scratch, &old, *x);
+  tn__vec_push(&c->scratch, &new_, *x = tn__range(c, (*x)->src[0], AX_REDUCE, TN__R_ROW + number));
+  for (uint32_t i = 0; i < r->n; i++) {
+    if (!((inside & outside) >> i & 1)) continue;
+    tn__vec_push(&c->scratch, &old, r->range[i]);
+    tn__vec_push(&c->scratch, &new_, tn__range(c, r->range[i]->src[0], AX_REDUCE, TN__R_WITHIN + number * TN__MAX_RANGES + i));
+  }
+  return tn__substitute(c, value, old.v, new_.v, old.n);
+}
+
 /* The row is stored in the loop that comes first, where the value stays in a register too, and loaded in the others.  Where that loop would
  * repeat it, the row gets a loop of its own. */
 static tn_node *keep_row(tn_ctx *c, const tn__ranges *r, const loop *l, tn_node *body, const row *w, tn_node *turn, int64_t *number) {
@@ -218,11 +237,7 @@ static tn_node *keep_row(tn_ctx *c, const tn__ranges *r, const loop *l, tn_node 
     value = tn__substitute(c, value, &x, &early, 1);
     x = early;
   }
-  if (x->ints[0] == AX_REDUCE && (l[tn__range_at(r, x)].free & ~tn__free_of(r, value))) {
-    tn_node *own = tn__range(c, x->src[0], AX_REDUCE, TN__R_ROW + *number);
-    value = tn__substitute(c, value, &x, &own, 1);
-    x = own;
-  }
+  if (x->ints[0] == AX_REDUCE && (l[tn__range_at(r, x)].free & ~tn__free_of(r, value))) value = apart(c, r, value, &x, *number);
   tn_node *local = tn__node_make(c, &(tn__make){.op = OP_LOCAL, .dtype = value->dtype, .src = &size, .nsrc = 1, .ints = (int64_t[]){(*number)++, 0}, .nint = 2, .device = -1});
   tn_node *next = NULL, *kept = turn ? load_ahead(c, value, x, turn, (*number)++, &next) : value;
   tn_node *store = tn__node_make(c, &(tn__make){.op = OP_STORE, .src = (tn_node *[]){local, x, kept, x}, .nsrc = 4});

@@ -1,63 +1,13 @@
 /* From a graph to something that runs: the passes, in order, in compile(). */
 #include "backend/cpu/cpu.h"
-#include "ir/constraint.h"
 #include "ir/text.h"
-#include "lower/lower.h"
 #include "rewrite/rewrite.h"
 #include "run/order.h"
 #include "run/place.h"
-#include "run/runtime.h"
-#include "verify/verify.h"
-#include <stdio.h>
+#include "run/plan.h"
 #include <string.h>
 
 enum { MAX_PLANS = 256, RECORDINGS = 8, MOST_ORDERED = 4096 };
-
-typedef struct step { /* an item, at the bound sizes */
-  int kernel;         /* index in the code, -1: a library call */
-  void **ptr;         /* by slot */
-  size_t *bytes;
-  int *buf;           /* schedule buffer of each slot; -1 - i: own scratch i */
-  uint32_t nbuf;
-  tn__product product;
-  int64_t a_off, b_off; /* elements */
-  tn__conv_call conv;
-  int64_t conv_off[3];
-} step;
-
-/* The plan's work as the device recorded it, for these buffers and sizes. */
-typedef struct record {
-  uint64_t *key;
-  tn__recording *work;
-  uint64_t runs, last; /* runs seen, 0: a free slot; when last used */
-} record;
-
-struct tn__plan {
-  tn__plan *next;
-  tn__arena arena;
-  int pins;
-  tn_node *key;
-  tn__nodes kept;             /* every node the plan refers to */
-  tn__schedule *s;
-  tn__device *dev;
-  tn__code *code;
-  tn__kernel **kernel;
-  uint32_t nkernels, nout;
-  tn__nodes var;
-  int64_t *value;             /* bound to var */
-  tn__constraint_list needs;  /* of them */
-  bool bound;
-  step *step;
-  tn__nodes scratch;          /* sizes (elements) of kernels' own buffers */
-  tn__vec(uint8_t) scratch_dtype;
-  size_t *bytes, *offset;     /* of schedule buffers, then of scratch; offsets are those of temporaries in the arena buffer */
-  int *first, *last;          /* items in which each lives */
-  tn__buffer *temp;           /* the arena buffer */
-  size_t temp_sum, temp_size;
-  record *record;             /* RECORDINGS of them; NULL until it is first replayed */
-  uint64_t *now;              /* the key of this run */
-  uint64_t clock;
-};
 
 static void check_devices(tn_ctx *c, tn_node *const *roots, uint32_t n) {
   int device = -1;
@@ -136,7 +86,7 @@ static void keep_tile(tn__plan *p, const tn__tile *t) {
 
 static void lower_item(tn_ctx *c, tn__plan *p, uint32_t i, const tn__lean *lean) {
   const tn__item *it = &p->s->items.v[i];
-  step *st = &p->step[i];
+  tn__step *st = &p->step[i];
   st->kernel = -1;
   st->nbuf = it->nbuf;
   if (lean->own || !is_called(p->dev->ops, it)) {
@@ -170,7 +120,7 @@ static void lower_items(tn_ctx *c, tn__plan *p, const tn__lean *lean) {
 /* Buffers that lowering added: partial results. */
 static void find_scratch(tn__plan *p) {
   for (uint32_t i = 0; i < p->s->items.n; i++) {
-    step *st = &p->step[i];
+    tn__step *st = &p->step[i];
     tn__nodes all = {0}, bodies = {0};
     if (st->kernel < 0) continue;
     const tn__kernel *k = p->kernel[st->kernel];
@@ -219,8 +169,6 @@ static void find_lives(tn__plan *p) {
     }
 }
 
-static void verify(tn_ctx *c, tn__plan *p);
-
 typedef struct compiling {
   tn_ctx *c;
   tn_node *key;
@@ -246,6 +194,19 @@ static void lower(tn_ctx *c, tn__plan *p, const tn__lean *lean) {
   find_lives(p);
 }
 
+/* Notes which rules of mode fast, all of which hold over the reals only, this took. */
+static tn_node *simplify(tn_ctx *c, tn__plan *p) {
+  if (c->mode != TN_MODE_FAST) return tn__simplify_graph(c, p->key);
+  const tn__ruleset *rules = tn__rules_get(c, "float");
+  uint32_t n = tn__rules_count(rules);
+  uint64_t *before = tn__alloc(c, (n + 1) * sizeof *before);
+  for (uint32_t i = 0; i < n; i++) before[i] = tn__rules_hits(rules, i);
+  tn_node *simple = tn__simplify_graph(c, p->key);
+  for (uint32_t i = 0; i < n; i++)
+    if (tn__rules_hits(rules, i) > before[i]) tn__vec_push(&p->arena, &p->fired, tn__rules_name(rules, i));
+  return simple;
+}
+
 /* The pipeline. */
 static void compile(void *arg) {
   compiling *k = arg;
@@ -255,11 +216,11 @@ static void compile(void *arg) {
   p->dev = tn__device_get(c, key->device < 0 ? 0 : key->device);
   p->key = key;
   p->nout = key->nsrc;
-  tn_node *graph = own_outputs(c, tn__schedule_prune(c, tn__simplify_graph(c, key)));
+  tn_node *graph = own_outputs(c, tn__schedule_prune(c, simplify(c, p)));
   p->s = tn__schedule_make(c, &p->arena, graph, p->dev);
   keep(p, graph);
   lower(c, p, NULL);
-  if (c->opt.verify) verify(c, p);
+  if (c->opt.verify) tn__plan_validate(c, p);
   tn__plan_compile(p);
   c->stats.schedules_compiled++;
 }
@@ -307,9 +268,9 @@ void tn__plan_buffer(const tn__plan *p, uint32_t b, size_t *bytes, int *dtype) {
   *dtype = p->s->bufs.v[b].dtype;
 }
 
-static void forget(tn__plan *p, record *r) {
+static void forget(tn__plan *p, tn__record *r) {
   if (r->work) p->dev->ops->forget(p->dev, r->work);
-  *r = (record){.key = r->key};
+  *r = (tn__record){.key = r->key};
 }
 
 void tn__plan_free(tn_ctx *c, tn__plan *p) {
@@ -401,16 +362,15 @@ static void place(tn_ctx *c, tn__plan *p) {
     if (in_arena(p, b) && p->first[b] >= 0) p->offset[b] = life[--n].offset;
 }
 
-/* Sizes and places of all buffers for the values of the symbolic sizes. */
-static void measure(tn_ctx *c, tn__plan *p) {
+void tn__plan_measure(tn_ctx *c, tn__plan *p) {
   for (uint32_t b = 0; b < p->s->bufs.n; b++) p->bytes[b] = bytes_of(c, p, p->s->bufs.v[b].size, p->s->bufs.v[b].dtype);
   for (uint32_t b = 0; b < p->scratch.n; b++) p->bytes[p->s->bufs.n + b] = bytes_of(c, p, p->scratch.v[b], p->scratch_dtype.v[b]);
   place(c, p);
 }
 
-static void bind_product(tn_ctx *c, tn__plan *p, uint32_t i) {
+void tn__plan_bind_product(tn_ctx *c, tn__plan *p, uint32_t i) {
   const tn__gemm *g = p->s->items.v[i].gemm;
-  step *st = &p->step[i];
+  tn__step *st = &p->step[i];
   st->product = (tn__product){.dtype = g->dtype, .trans_a = g->a.trans, .trans_b = !g->b.trans, .m = size_at(c, p, g->m), .n = size_at(c, p, g->n),
                               .k = size_at(c, p, g->k), .batch = size_at(c, p, g->batch), .lda = size_at(c, p, g->a.ld), .ldb = size_at(c, p, g->b.ld),
                               .stride_a = size_at(c, p, g->a.batch_stride), .stride_b = size_at(c, p, g->b.batch_stride), .after = g->after};
@@ -422,7 +382,7 @@ static void bind_product(tn_ctx *c, tn__plan *p, uint32_t i) {
 
 static void bind_conv(tn_ctx *c, tn__plan *p, uint32_t i) {
   const tn__conv *v = p->s->items.v[i].conv;
-  step *st = &p->step[i];
+  tn__step *st = &p->step[i];
   st->conv = (tn__conv_call){.dtype = v->dtype, .kind = v->kind, .channels_last = v->channels_last};
   for (int d = 0; d < CONV_DIMS; d++) st->conv.size[d] = size_at(c, p, v->size[d]);
   for (int d = 0; d < 2; d++) {
@@ -444,96 +404,15 @@ void tn__plan_bind(tn_ctx *c, tn__plan *p, const int64_t *value) {
     p->value[i] = value[i];
   }
   tn__constraints_check(c, &p->needs, &(tn__env){.key = p->var.v, .val = p->value, .n = p->var.n});
-  measure(c, p);
+  tn__plan_measure(c, p);
   if (!p->temp || p->temp->size < p->temp_size) {
     if (p->temp) tn__buffer_drop(p->temp);
     p->temp = NULL;
     p->temp = tn__buffer_new(p->dev, p->temp_size);
   }
   for (uint32_t i = 0; i < p->s->items.n; i++)
-    if (p->step[i].kernel < 0) (p->s->items.v[i].conv ? bind_conv : bind_product)(c, p, i);
+    if (p->step[i].kernel < 0) (p->s->items.v[i].conv ? bind_conv : tn__plan_bind_product)(c, p, i);
   p->bound = true;
-}
-
-/* ---- validation (TENET_VERIFY) ---- */
-
-static tn__verify_item subject_item(tn_ctx *c, tn__plan *p, uint32_t i) {
-  static const tn__device plain = {.interprets = true};
-  const tn__item *it = &p->s->items.v[i];
-  const step *st = &p->step[i];
-  int *block = tn__alloc(c, (st->nbuf + 1) * sizeof *block);
-  for (uint32_t b = 0; b < st->nbuf; b++) block[b] = st->buf[b] < 0 ? (int)p->s->bufs.n - 1 - st->buf[b] : st->buf[b];
-  tn__verify_item x = {.block = block, .nbuf = st->nbuf, .row = -1};
-  x.kernel = st->kernel >= 0 ? p->kernel[st->kernel] : tn__lower(c, &c->scratch, &plain, it->body, i);
-  if (st->kernel < 0 && it->gemm) {
-    x.product = &st->product;
-    x.a = it->gemm->a.buf;
-    x.b = it->gemm->b.buf;
-    x.c = it->gemm->c;
-    x.row = it->gemm->row;
-  }
-  return x;
-}
-
-/* One world: the blocks and products are at its sizes. */
-static void measure_subject(tn_ctx *c, tn__plan *p, tn__verify_subject *s) {
-  measure(c, p);
-  s->arena = p->temp_size;
-  for (uint32_t b = 0; b < s->nblock; b++) {
-    s->block[b].bytes = p->bytes[b];
-    s->block[b].offset = p->offset[b];
-  }
-  for (uint32_t i = 0; i < s->nitem; i++)
-    if (s->item[i].product) {
-      bind_product(c, p, i);
-      s->item[i].a_off = p->step[i].a_off;
-      s->item[i].b_off = p->step[i].b_off;
-    }
-}
-
-static void report(tn_ctx *c, const tn__plan *p, const tn__verdict *v) {
-  FILE *f = strcmp(c->opt.verify, "1") ? fopen(c->opt.verify, "a") : NULL;
-  tn__sb s;
-  tn__sb_init(&s, &c->scratch);
-  tn__sb_printf(&s, "%s mode %d items %u %s\n", p->dev->name, (int)c->mode, p->s->items.n, tn__verify_line(c, v));
-  if (f) {
-    fputs(tn__sb_str(&s), f); /* at once: tests run side by side */
-    fclose(f);
-  }
-  if (v->result == TN__VERIFY_DIFFERS) tn__fail(c, TN_ECOMPILE, "the schedule is not the graph: %s", v->why);
-}
-
-static void compare(void *arg) {
-  tn__plan *p = arg;
-  tn_ctx *c = p->dev->ctx;
-  uint32_t nb = p->s->bufs.n;
-  tn__verify_subject s = {.graph = p->key, .nblock = nb + p->scratch.n, .nitem = p->s->items.n, .var = p->var.v, .value = p->value, .nvar = p->var.n};
-  s.block = tn__arena_zalloc(&c->scratch, (s.nblock + 1) * sizeof *s.block);
-  s.item = tn__arena_zalloc(&c->scratch, (s.nitem + 1) * sizeof *s.item);
-  for (uint32_t b = 0; b < s.nblock; b++) {
-    const tn__buf *x = b < nb ? &p->s->bufs.v[b] : &(tn__buf){.kind = BUF_TEMP, .dtype = p->scratch_dtype.v[b - nb], .size = p->scratch.v[b - nb]};
-    s.block[b] = (tn__verify_block){.kind = x->kind, .slot = x->slot, .dtype = x->dtype, .size = x->size};
-  }
-  for (uint32_t i = 0; i < s.nitem; i++) s.item[i] = subject_item(c, p, i);
-  tn__verify *v = tn__verify_open(c, &s);
-  for (uint32_t world = 0; world < TN__VERIFY_WORLDS; world++) {
-    if (!tn__verify_sizes(c, p->var.v, p->var.n, &p->needs, world, p->value)) tn__verify_give_up(v, "no small sizes are what the graph needs");
-    else measure_subject(c, p, &s);
-    if (!tn__verify_run(v, world)) break;
-  }
-  report(c, p, tn__verify_close(v));
-}
-
-/* In a scratch of its own: where memory is short the schedule must still run. */
-static void verify(tn_ctx *c, tn__plan *p) {
-  tn__arena scratch = c->scratch;
-  tn_status status = TN_OK;
-  tn__arena_init(&c->scratch, &c->mem);
-  tn__mem_try(&c->mem, compare, p, &status);
-  tn__arena_free(&c->scratch);
-  c->scratch = scratch;
-  if (status == TN_ENOMEM) report(c, p, &(tn__verdict){.result = TN__VERIFY_UNKNOWN, .why = "out of memory"});
-  else if (status != TN_OK) tn__mem_throw(&c->mem, status);
 }
 
 size_t tn__plan_out_bytes(const tn__plan *p, uint32_t i) {
@@ -551,7 +430,7 @@ static void *pointer(const tn__plan *p, int buf, tn__buffer *const *in, tn__buff
   return x->kind == BUF_INPUT ? in[x->slot]->mem : out[x->slot]->mem;
 }
 
-static tn_status run_product(tn__plan *p, step *st, const tn__gemm *g, tn__buffer *const *in, tn__buffer *const *out) {
+static tn_status run_product(tn__plan *p, tn__step *st, const tn__gemm *g, tn__buffer *const *in, tn__buffer *const *out) {
   size_t size = tn__size_of(g->dtype);
   tn__product x = st->product;
   x.a = (char *)pointer(p, g->a.buf, in, out) + (size_t)st->a_off * size;
@@ -561,7 +440,7 @@ static tn_status run_product(tn__plan *p, step *st, const tn__gemm *g, tn__buffe
   return p->dev->ops->gemm(p->dev, &x);
 }
 
-static tn_status run_conv(tn__plan *p, step *st, const tn__conv *v, tn__buffer *const *in, tn__buffer *const *out) {
+static tn_status run_conv(tn__plan *p, tn__step *st, const tn__conv *v, tn__buffer *const *in, tn__buffer *const *out) {
   tn__conv_call x = st->conv;
   for (int o = 0; o < 3; o++) x.operand[o] = (char *)pointer(p, v->operand[o].buf, in, out) + (size_t)st->conv_off[o] * tn__size_of(v->dtype);
   return p->dev->ops->conv(p->dev, &x);
@@ -570,7 +449,7 @@ static tn_status run_conv(tn__plan *p, step *st, const tn__conv *v, tn__buffer *
 /* `order`: while a device records, which items wait for which; else NULL. */
 static tn_status run_items(tn_ctx *c, tn__plan *p, tn__buffer *const *in, tn__buffer *const *out, const tn__order_item *order) {
   for (uint32_t i = 0; i < p->s->items.n; i++) {
-    step *st = &p->step[i];
+    tn__step *st = &p->step[i];
     tn_status status = order ? p->dev->ops->after(p->dev, i, order[i].before, order[i].nbefore, order[i].early) : TN_OK;
     if (status != TN_OK) return status;
     if (st->kernel < 0) {
@@ -605,7 +484,7 @@ static tn__order_item *find_order(tn_ctx *c, tn__plan *p, tn__buffer *const *in,
   tn__order_item *order = tn__alloc(c, (n + 1) * sizeof *order);
   for (uint32_t i = 0; i < n; i++) {
     const tn__item *it = &p->s->items.v[i];
-    const step *st = &p->step[i];
+    const tn__step *st = &p->step[i];
     order[i] = (tn__order_item){.touch = tn__alloc(c, (st->nbuf + 1) * sizeof(tn__touch)), .n = st->nbuf, .library = st->kernel < 0};
     for (uint32_t j = 0; j < st->nbuf; j++) {
       uint32_t b = st->buf[j] < 0 ? p->s->bufs.n - 1 - (uint32_t)st->buf[j] : (uint32_t)st->buf[j];
@@ -630,17 +509,17 @@ static size_t key_of(const tn__plan *p, tn__buffer *const *in, tn__buffer *const
 }
 
 /* The slot of this key: its own, or the one that was used least recently. */
-static record *find_record(tn__plan *p, tn__buffer *const *in, tn__buffer *const *out) {
+static tn__record *find_record(tn__plan *p, tn__buffer *const *in, tn__buffer *const *out) {
   size_t room = p->s->bufs.n + 1 + p->var.n;
   if (!p->record) {
     p->now = tn__arena_zalloc(&p->arena, room * sizeof *p->now);
-    record *r = tn__arena_zalloc(&p->arena, RECORDINGS * sizeof *r);
+    tn__record *r = tn__arena_zalloc(&p->arena, RECORDINGS * sizeof *r);
     for (uint32_t i = 0; i < RECORDINGS; i++) r[i].key = tn__arena_zalloc(&p->arena, room * sizeof *r->key);
     p->record = r;
   }
   size_t n = key_of(p, in, out, p->now);
-  record *oldest = p->record;
-  for (record *r = p->record; r < p->record + RECORDINGS; r++) {
+  tn__record *oldest = p->record;
+  for (tn__record *r = p->record; r < p->record + RECORDINGS; r++) {
     if (r->runs && !memcmp(r->key, p->now, n * sizeof *p->now)) return r;
     if (r->last < oldest->last) oldest = r;
   }
@@ -652,7 +531,7 @@ static record *find_record(tn__plan *p, tn__buffer *const *in, tn__buffer *const
 tn_status tn__plan_replay(tn_ctx *c, tn__plan *p, tn__buffer *const *in, tn__buffer *const *out) {
   const tn__device_ops *ops = p->dev->ops;
   if (!ops->record) return tn__plan_run(c, p, in, out);
-  record *r = find_record(p, in, out);
+  tn__record *r = find_record(p, in, out);
   r->last = ++p->clock;
   if (r->runs++ == 0) return tn__plan_run(c, p, in, out); /* the first run loads what is loaded late */
   if (!r->work) {
@@ -674,7 +553,9 @@ void tn__plan_info(const tn__plan *p, tn_program_info *out) {
 void tn__plan_print(tn_ctx *c, const tn__plan *p, tn__sb *out) {
   tn__sb_puts(out, "# graph\n");
   tn__print(out, p->key);
-  tn__sb_puts(out, "\n# schedule\n");
+  tn__sb_puts(out, "\n# rules that hold over the reals only:");
+  for (uint32_t i = 0; i < p->fired.n; i++) tn__sb_printf(out, "%s %s", i ? "," : "", p->fired.v[i]);
+  tn__sb_puts(out, p->fired.n ? "\n\n# schedule\n" : " none\n\n# schedule\n");
   tn__print(out, p->s->text);
   tn__sb_puts(out, "\n");
   tn__kernels_print(c, p->dev, p->kernel, p->nkernels, out);

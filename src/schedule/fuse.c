@@ -361,6 +361,32 @@ static bool under_loops(const tn__fuse *f, const tn_node *n, const tn__info *in)
   return false;
 }
 
+/* Does nobody but kernel k want it?  What k stored of it nobody would read. */
+static bool is_private(const tn__info *in, int k) {
+  if (in->must || in->out >= 0 || in->readers.n) return false;
+  for (uint32_t i = 0; i < in->want.n; i++)
+    if (in->want.v[i].k != k) return false;
+  return true;
+}
+
+/* Its host computes n, and stores it if another kernel reads it. */
+static void enter_host(tn__fuse *f, tn_node *n, tn__info *in) {
+  int k = in->want.v[in->host].k;
+  bool stored = !is_private(in, k);
+  if (stored) {
+    in->buf = new_buf(f, n, in);
+    in->kernel = k;
+    tn__layout_fix(f, n, false);
+    tn__vec_push(f->a, &f->seeds.v[k].roots, n);
+  }
+  note_chain(f, &in->want.v[in->host]);
+  tn__demand_inline(f, n, in, &in->want.v[in->host]);
+  /* other places in the same kernel compute it too: a kernel cannot load what it is storing */
+  for (uint32_t i = 0; i < in->want.n; i++)
+    if ((int)i != in->host && in->want.v[i].k == k) tn__demand_inline(f, n, in, &in->want.v[i]);
+  if (!stored) in->host = -1;
+}
+
 static void materialise(tn__fuse *f, tn_node *n, tn__info *in) {
   tn__spans span = {0};
   uint32_t axis = 0;
@@ -371,18 +397,12 @@ static void materialise(tn__fuse *f, tn_node *n, tn__info *in) {
     return;
   }
   in->host = n->op == OP_SCATTER || tn__is_called(in) || under_loops(f, n, in) ? -1 : find_host(f, n, in);
-  in->buf = new_buf(f, n, in);
-  tn__layout_fix(f, n, false);
   if (in->host >= 0) {
-    in->kernel = in->want.v[in->host].k;
-    tn__vec_push(f->a, &f->seeds.v[in->kernel].roots, n);
-    note_chain(f, &in->want.v[in->host]);
-    tn__demand_inline(f, n, in, &in->want.v[in->host]);
-    /* other places in the same kernel compute it too: a kernel cannot load what it is storing */
-    for (uint32_t i = 0; i < in->want.n; i++)
-      if ((int)i != in->host && in->want.v[i].k == in->kernel) tn__demand_inline(f, n, in, &in->want.v[i]);
+    enter_host(f, n, in);
     return;
   }
+  in->buf = new_buf(f, n, in);
+  tn__layout_fix(f, n, false);
   tn_node *idx[TN_MAX_RANK], *env = open_outputs(f, n, n->dim, idx);
   in->kernel = new_kernel(f, n, env);
   f->seeds.v[in->kernel].alone = tn__is_called(in) || n->op == OP_SCATTER; /* a scatter's two parts have loops of their own */

@@ -1,4 +1,3 @@
-/* Accesses that stay within their buffers whatever the values and the sizes are. */
 #include "verify/bounds.h"
 #include "ir/build.h"
 #include "lower/lower.h"
@@ -10,14 +9,181 @@ static bool stays_within(tn_ctx *c, tn_node *index, tn_node *size) {
   return tn__is_int_const(tn__simplify_index(c, tn__op2(c, OP_LT, index, size)), 1);
 }
 
-void tn__bounds_prove(tn_ctx *c, const tn__kernel *k, tn_node *const *size, uint32_t nbuf, uint32_t *accesses, uint32_t *proved) {
-  for (uint32_t p = 0; p < k->nparts; p++)
+/* ---- as SMT-LIB ---- */
+
+/* What an op is there; the others are whatever their interval allows. */
+static const struct {
+  const char *text;
+  bool divides; /* floors, as here, where the divisor is positive; 0 is apart */
+} words[OP_COUNT] = {
+    [OP_ADD] = {"+", false},  [OP_MUL] = {"*", false}, [OP_NEG] = {"-", false}, [OP_IDIV] = {"div", true}, [OP_MOD] = {"mod", true}, [OP_LT] = {"<", false},
+    [OP_LE] = {"<=", false},  [OP_EQ] = {"=", false},  [OP_NE] = {"distinct", false}, [OP_AND] = {"and", false}, [OP_OR] = {"or", false}, [OP_NOT] = {"not", false},
+    [OP_WHERE] = {"ite", false},
+};
+
+typedef struct script {
+  tn__sb *out;
+  tn__map number; /* node -> its name's */
+} script;
+
+static void put_name(script *s, const tn_node *n) {
+  uint64_t at = 0;
+  tn__map_get(&s->number, (uintptr_t)n, &at);
+  tn__sb_printf(s->out, " x%llu", (unsigned long long)at);
+}
+
+static void put_int(script *s, int64_t v) { tn__sb_printf(s->out, v < 0 ? " (- %llu)" : " %llu", (unsigned long long)(v < 0 ? 0 - (uint64_t)v : (uint64_t)v)); }
+
+static bool is_term(const tn_node *n) { return n->dtype == TN__INDEX || n->dtype == TN_BOOL || !tn__is_float(n->dtype); }
+
+/* Integers of a memory type wrap: only where they are compared or chosen is it known what they are. */
+static bool is_known(const tn_node *n) {
+  const tn_node *x = n->nsrc ? n->src[n->op == OP_WHERE] : NULL;
+  if (!x || !is_term(x)) return false;
+  if (n->op == OP_MIN || n->op == OP_MAX) return n->dtype != TN_BOOL;
+  if (n->op == OP_CAST) return n->dtype != TN_BOOL && x->dtype != TN_BOOL && (n->dtype == TN__INDEX || n->dtype == TN_I64) && x->dtype != TN_U64;
+  if (!words[n->op].text) return false;
+  if (words[n->op].divides && n->src[1]->lo < 0) return false;
+  if (n->dtype == TN_BOOL) return x->dtype != TN_BOOL || n->op == OP_AND || n->op == OP_OR || n->op == OP_NOT || n->op == OP_EQ || n->op == OP_NE || n->op == OP_WHERE;
+  return n->op == OP_WHERE || (n->dtype == TN__INDEX && n->op != OP_AND && n->op != OP_OR && n->op != OP_NOT);
+}
+
+static void put_known(script *s, const tn_node *n) {
+  tn__sb_printf(s->out, " %s", n->dtype == TN_BOOL ? "Bool" : "Int");
+  if (n->op == OP_CAST) {
+    put_name(s, n->src[0]);
+  } else if (n->op == OP_MIN || n->op == OP_MAX) {
+    tn__sb_printf(s->out, " (ite (%s", n->op == OP_MIN ? "<=" : ">=");
+    for (int i = 0; i < 4; i++) {
+      put_name(s, n->src[i % 2]);
+      if (i == 1) tn__sb_puts(s->out, ")");
+    }
+    tn__sb_puts(s->out, ")");
+  } else {
+    bool by_zero = words[n->op].divides && n->src[1]->lo == 0;
+    if (by_zero) {
+      tn__sb_puts(s->out, " (ite (= 0");
+      put_name(s, n->src[1]);
+      tn__sb_puts(s->out, ")");
+      if (n->op == OP_MOD) put_name(s, n->src[0]);
+      else tn__sb_puts(s->out, " 0");
+    }
+    tn__sb_printf(s->out, " (%s", words[n->op].text);
+    for (uint32_t i = 0; i < n->nsrc; i++) put_name(s, n->src[i]);
+    tn__sb_puts(s->out, by_zero ? "))" : ")");
+  }
+}
+
+static void put_between(script *s, const tn_node *n, const tn_node *extent) {
+  tn__sb_puts(s->out, "(assert (<=");
+  put_int(s, extent ? 0 : n->lo);
+  put_name(s, n);
+  if (!extent) put_int(s, n->hi);
+  tn__sb_puts(s->out, "))");
+  if (!extent) return;
+  tn__sb_puts(s->out, "(assert (<");
+  put_name(s, n);
+  put_name(s, extent);
+  tn__sb_puts(s->out, "))");
+}
+
+static void put_node(script *s, const tn_node *n) {
+  bool truth = n->dtype == TN_BOOL;
+  if (n->op == OP_CONST || is_known(n)) {
+    tn__sb_puts(s->out, "(define-fun");
+    put_name(s, n);
+    tn__sb_puts(s->out, " ()");
+    if (n->op != OP_CONST) put_known(s, n);
+    else if (truth) tn__sb_printf(s->out, " Bool %s", n->ints[0] ? "true" : "false");
+    else tn__sb_puts(s->out, " Int"), put_int(s, n->ints[0]);
+    tn__sb_puts(s->out, ")");
+    return;
+  }
+  tn__sb_puts(s->out, "(declare-const");
+  put_name(s, n);
+  tn__sb_printf(s->out, " %s)", truth ? "Bool" : "Int");
+  if (!truth) put_between(s, n, n->op == OP_RANGE ? n->src[0] : NULL);
+}
+
+/* What the statement is about, sources first; nothing below what may be anything. */
+static void find_terms(tn_ctx *c, tn__nodes *root, tn__nodes *out) {
+  tn__nodes all = {0};
+  tn__map wanted;
+  tn__map_init(&wanted, &c->scratch);
+  tn__topo(&c->scratch, root->v, root->n, &all);
+  for (uint32_t i = 0; i < root->n; i++) tn__map_putp(&wanted, root->v[i], root->v[i]);
+  for (uint32_t i = all.n; i-- > 0;) {
+    tn_node *n = all.v[i];
+    if (!tn__map_getp(&wanted, n)) continue;
+    uint32_t used = n->op == OP_RANGE ? 1 : is_known(n) ? n->nsrc : 0;
+    for (uint32_t k = 0; k < used; k++) tn__map_putp(&wanted, n->src[k], n->src[k]);
+  }
+  for (uint32_t i = 0; i < all.n; i++)
+    if (tn__map_getp(&wanted, all.v[i])) tn__vec_push(&c->scratch, out, all.v[i]);
+}
+
+/* `around`: the loops that are open, none of which is empty then, and conditions of the branches that are. */
+static void put_access(tn_ctx *c, tn_node *index, tn_node *size, const tn__nodes *around, const tn__constraint_list *needs, tn__sb *out) {
+  script s = {.out = out};
+  tn__nodes root = {0}, term = {0};
+  tn__vec_push(&c->scratch, &root, index);
+  tn__vec_push(&c->scratch, &root, size);
+  for (uint32_t i = 0; i < around->n; i++)
+    if (around->v[i]->op != OP_RANGE || !tn__is_const(around->v[i]->src[0])) tn__vec_push(&c->scratch, &root, around->v[i]);
+  for (uint32_t i = 0; needs && i < needs->n; i++) {
+    tn__vec_push(&c->scratch, &root, needs->v[i].left);
+    tn__vec_push(&c->scratch, &root, needs->v[i].right);
+  }
+  find_terms(c, &root, &term);
+  tn__map_init(&s.number, &c->scratch);
+  for (uint32_t i = 0; i < term.n; i++) {
+    tn__map_put(&s.number, (uintptr_t)term.v[i], i);
+    put_node(&s, term.v[i]);
+  }
+  for (uint32_t i = 0; i < around->n; i++) {
+    if (around->v[i]->op == OP_RANGE) continue;
+    tn__sb_puts(out, "(assert");
+    put_name(&s, around->v[i]);
+    tn__sb_puts(out, ")");
+  }
+  for (uint32_t i = 0; needs && i < needs->n; i++) {
+    tn__sb_printf(out, "(assert (%s", needs->v[i].equal ? "=" : "<=");
+    put_name(&s, needs->v[i].left);
+    put_name(&s, needs->v[i].right);
+    tn__sb_puts(out, "))");
+  }
+  tn__sb_puts(out, "(assert (not (and (<= 0");
+  put_name(&s, index);
+  tn__sb_puts(out, ") (<");
+  put_name(&s, index);
+  put_name(&s, size);
+  tn__sb_puts(out, "))))\n");
+}
+
+/* ---- all accesses ---- */
+
+static tn_node *gate_of(const tn_node *n) {
+  uint32_t at = n->op == OP_LOAD ? 2 : 3;
+  return n->nsrc > at ? n->src[at] : NULL;
+}
+
+void tn__bounds_prove(tn_ctx *c, const tn__kernel *k, const tn__bounds *b, uint32_t *accesses, uint32_t *proved, tn__sb *open) {
+  for (uint32_t p = 0; p < k->nparts; p++) {
+    tn__nodes around = {0};
     for (uint32_t i = 0; i < k->part[p].n; i++) {
-      const tn_node *n = k->part[p].ins[i];
+      tn_node *n = k->part[p].ins[i];
+      if (n->op == OP_IF || n->op == OP_RANGE) tn__vec_push(&c->scratch, &around, n->op == OP_IF ? n->src[0] : n);
+      if (n->op == OP_ENDIF || n->op == OP_END) around.n--;
       if (!tn__is_access(n)) continue;
       const tn_node *buf = n->src[0];
-      tn_node *room = buf->op == OP_PARAM && buf->ints[0] < (int64_t)nbuf ? size[buf->ints[0]] : buf->src[0];
+      tn_node *size = buf->op == OP_PARAM && buf->ints[0] < (int64_t)b->nbuf ? b->size[buf->ints[0]] : buf->src[0], *gate = gate_of(n);
+      bool good = stays_within(c, n->src[1], size);
       (*accesses)++;
-      *proved += stays_within(c, n->src[1], room);
+      *proved += good;
+      if (good) continue;
+      if (gate) tn__vec_push(&c->scratch, &around, gate);
+      put_access(c, n->src[1], size, &around, b->needs, open);
+      around.n -= gate != NULL;
     }
+  }
 }

@@ -13,6 +13,7 @@ struct tn__verify {
   tn__checked *kernel; /* by item */
   tn__verdict verdict;
   uint32_t equal;      /* worlds in which all is equal */
+  tn__sb open;
 };
 
 /* One world, on its way. */
@@ -32,6 +33,7 @@ typedef struct trial {
 tn__verify *tn__verify_open(tn_ctx *c, const tn__verify_subject *s) {
   tn__verify *v = tn__arena_zalloc(&c->scratch, sizeof *v);
   *v = (tn__verify){.c = c, .s = s, .kernel = tn__arena_zalloc(&c->scratch, (s->nitem + 1) * sizeof *v->kernel)};
+  tn__sb_init(&v->open, &c->scratch);
   for (uint32_t i = 0; i < s->nitem; i++) {
     const tn__verify_item *it = &s->item[i];
     tn__checked *k = &v->kernel[i];
@@ -40,7 +42,7 @@ tn__verify *tn__verify_open(tn_ctx *c, const tn__verify_subject *s) {
     k->kernel = it->kernel;
     tn__encode(c, &c->scratch, it->kernel, &k->code);
     for (uint32_t p = 0; p < k->code.nparts; p++) k->seen[p] = tn__arena_zalloc(&c->scratch, k->code.part[p].n + 1);
-    tn__bounds_prove(c, it->kernel, size, it->nbuf, &v->verdict.accesses, &v->verdict.proved);
+    tn__bounds_prove(c, it->kernel, &(tn__bounds){.size = size, .nbuf = it->nbuf, .needs = s->needs}, &v->verdict.accesses, &v->verdict.proved, &v->open);
   }
   return v;
 }
@@ -253,6 +255,7 @@ const tn__verdict *tn__verify_close(tn__verify *v) {
         v->verdict.branches += 2;
         v->verdict.entered += (uint32_t)__builtin_popcount(v->kernel[i].seen[p][k]);
       }
+  v->verdict.open = tn__sb_str(&v->open);
   return &v->verdict;
 }
 

@@ -3,7 +3,7 @@
  * The graph before simplification is evaluated node by node, the schedule item by item, both in a few worlds (value.h), and every element of
  * every output is compared.  Kernels run as linear programs over memory as it is laid out, library calls as their reference bodies, and
  * products by their parameters, too.  On the way each access is held against its buffer; those that hold for all values and sizes,
- * because their intervals say so, are counted as proved. */
+ * because their intervals say so, are counted as proved, and of the others the statement is made. */
 #ifndef TN_VERIFY_VERIFY_H
 #define TN_VERIFY_VERIFY_H
 #include "ir/constraint.h"
@@ -35,6 +35,7 @@ typedef struct tn__verify_subject {
   tn_node *const *var;
   const int64_t *value;    /* of the symbolic sizes */
   uint32_t nvar;
+  const tn__constraint_list *needs; /* of them; NULL: none */
 } tn__verify_subject;
 
 typedef enum tn__verify_result { TN__VERIFY_EQUAL, TN__VERIFY_DIFFERS, TN__VERIFY_UNKNOWN } tn__verify_result;
@@ -44,6 +45,7 @@ typedef struct tn__verdict {
   const char *why;             /* unless they are equal */
   uint64_t elements;           /* compared */
   uint32_t accesses, proved;   /* loads and stores, by instruction; those within their buffers by interval */
+  const char *open;            /* the others as statements for a solver, one a line (bounds.h) */
   uint32_t branches, entered;  /* outcomes of guards and choices; those that some run had */
 } tn__verdict;
 

@@ -91,6 +91,32 @@ static void program(void **state) {
   free(text);
 }
 
+/* Which rules of mode fast took part; the other modes have none. */
+static void rules(void **state) {
+  static const struct {
+    tn_mode mode;
+    const char *says;
+  } rows[] = {{TN_MODE_STRICT, ": none\n"}, {TN_MODE_DEFAULT, ": none\n"}, {TN_MODE_FAST, ": fast_add_zero, fast_mul_zero, fast_log_exp\n"}};
+  static const char head[] = "\n# rules that hold over the reals only";
+  (void)state;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref", .mode = rows[i].mode, .quiet = 1});
+    tn_tensor *x = tn_from(c, TN_F32, DIMS(2), (float[]){1, 2}), *y = tn_add(tn_mul_scalar(x, 0), tn_log(tn_exp(x)));
+    for (int again = 0; again < 2; again++) { /* from the cache, too */
+      char *text = explain(&y, 1), *at = strstr(text, head);
+      assert_non_null(at);
+      if (strncmp(at + strlen(head), rows[i].says, strlen(rows[i].says))) fail_msg("mode %d: %s", (int)rows[i].mode, at);
+      check_same(c, text);
+      free(text);
+    }
+    tn_tensor *plain = tn_exp(x); /* what fired for another graph is not told here */
+    char *text = explain(&plain, 1);
+    assert_non_null(strstr(text, "reals only: none\n"));
+    free(text);
+    tn_ctx_close(c);
+  }
+}
+
 static const char kernel[] = "# kernel\n"
                              "%1 = param f32[8] 8 {0 -1}\n"
                              "%2 = range index 8 {loop 0}\n"
@@ -111,7 +137,7 @@ static void one_kernel(void **state) {
   free(got);
   got = again(c, "%1 = param f32[2] 2 {0 0}\n%2 = exp f32[2] %1\n"); /* a graph need not have its sink */
   assert_non_null(got);
-  assert_non_null(strstr(got, "= sink void %2 {\"outputs\"}\n\n# schedule\n"));
+  assert_non_null(strstr(got, "= sink void %2 {\"outputs\"}\n\n# rules that hold over the reals only: none\n\n# schedule\n"));
   free(got);
   tn_ctx_close(c);
 }
@@ -179,7 +205,7 @@ static void damaged(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(stages),  cmocka_unit_test(program), cmocka_unit_test(one_kernel),
+      cmocka_unit_test(stages),  cmocka_unit_test(program), cmocka_unit_test(one_kernel), cmocka_unit_test(rules),
       cmocka_unit_test(refused), cmocka_unit_test(damaged),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -230,6 +230,29 @@ static const row rows[] = {
      "%7 = expand f64[3,B,B] %6 3 %1 %1\n"
      "%8 = add f64[3,B,B] %4 %7\n"
      "%9 = sink void %8 {\"outputs\"}\n"},
+    {"a choice between reductions that become one: as if it were a gate, nothing was stored where the condition fails",
+     "%1 = param bool[1] 1 {1 0}\n"
+     "%2 = param u16[7,1,8] 7 1 8 {0 0}\n"
+     "%3 = rmax u16[1] %2 {0 2}\n"
+     "%4 = rmax u16 %2 {0 1 2}\n"
+     "%5 = reshape u16[1] %4 1\n"
+     "%6 = where u16[1] %1 %3 %5\n"
+     "%7 = where u16[1] %1 %5 %3\n"
+     "%8 = sink void %6 %7 {\"outputs\"}\n"},
+    {"a sum that gets a row of its own, in whose loop another row is kept",
+     "%1 = var index {\"B\" 1 13}\n"
+     "%2 = param f32[3,3,B] 3 3 %1 {0 0}\n"
+     "%3 = exp f32[3,3,B] %2\n"
+     "%4 = floor f32[3,3,B] %3\n" /* so that its sums are exact */
+     "%5 = sum f32[3,B] %4 {0}\n"
+     "%6 = reshape f32[1,3,B] %5 1 3 %1\n"
+     "%7 = expand f32[3,3,B] %6 3 3 %1\n"
+     "%8 = add f32[3,3,B] %4 %7\n"
+     "%9 = rmax f32[B] %8 {0 1}\n"
+     "%10 = reshape f32[1,1,B] %9 1 1 %1\n"
+     "%11 = expand f32[3,3,B] %10 3 3 %1\n"
+     "%12 = mul f32[3,3,B] %11 %7\n"
+     "%13 = sink void %12 {\"outputs\"}\n"},
 };
 
 /* What only compiled code shows. */

@@ -2,7 +2,7 @@
  * validation compares the schedule with the graph.  Each row is a pass and a kind of bug; it is planted wherever it can be in a dozen programs,
  * for plain, optimised and group devices.  What caught it: a spec (or a constructor, or the encoder) that refuses the text; a checker (bounds, unwritten memory,
  * iterations or threads in each other's way); or the validation, by a value.  What
- * nobody caught is harmless: the change means the same, or is of memory that nobody reads.  docs/validation.md holds the table. */
+ * nobody caught is harmless: the change means the same.  docs/validation.md holds the table. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,12 +1,16 @@
-/* What holds of unknowns and what does not; what a difference looks like; and the option: an equal schedule is silent, a large one is not compared. */
+/* What holds of unknowns and what does not; what a difference looks like; what is to be proved of an access; and the option: an equal schedule is silent, a large one is not compared. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include "device/device.h"
 #include "ir/eval.h"
+#include "ir/text.h"
+#include "lower/lower.h"
 #include "support/ctx.h"
 #include "tenet/tenet.h"
+#include "verify/bounds.h"
 #include "verify/value.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -125,7 +129,59 @@ static void option(void **s) {
   assert_non_null(strstr(line, "too large: elements and steps of products: "));
 }
 
+/* ---- accesses ---- */
+
+typedef struct proving {
+  const char *text;
+  int64_t size; /* of the buffer that is read */
+  uint32_t accesses, proved;
+  char open[1000];
+} proving;
+
+static void prove(tn_ctx *c, void *arg) {
+  proving *p = arg;
+  tn__kernel *k = tn__lower(c, &c->scratch, tn__device_get(c, 0), tn__parse(c, p->text), 0);
+  tn_node *size[] = {tn__int(c, 4), tn__int(c, p->size)};
+  tn__sb open;
+  tn__sb_init(&open, &c->scratch);
+  p->accesses = p->proved = 0;
+  tn__bounds_prove(c, k, &(tn__bounds){.size = size, .nbuf = 2}, &p->accesses, &p->proved, &open);
+  snprintf(p->open, sizeof p->open, "%s", tn__sb_str(&open));
+}
+
+static void accesses(void **s) {
+  static const char plain[] = "%1 = param f32[4] 4 {0 -1}\n%2 = range index 4 {loop 0}\n%3 = param f32[4] 4 {1 -1}\n%4 = load f32 %3 %2\n%5 = store void %1 %2 %4 %2\n"
+                              "%6 = sink void %5 {\"kernel\"}\n";
+  static const char gated[] = "%1 = param f32[4] 4 {0 -1}\n%2 = range index 4 {loop 0}\n%3 = param f32[4] 4 {1 -1}\n%4 = add index %2 -1\n%5 = lt bool 0 %2\n%6 = load f32 %3 %4 %5\n"
+                              "%7 = store void %1 %2 %6 %2\n%8 = sink void %7 {\"kernel\"}\n";
+  static const char loop[] = "(define-fun x0 () Int 4)(declare-const x1 Int)(assert (<= 0 x1))(assert (< x1 x0))";
+  const struct {
+    proving p;
+    uint32_t proved;
+    const char *rest; /* of the statement, behind the loop */
+  } rows[] = {
+      {{.text = plain, .size = 4}, 2, NULL},
+      {{.text = plain, .size = 3}, 1, "(define-fun x2 () Int 3)(assert (not (and (<= 0 x1) (< x1 x2))))\n"},
+      {{.text = gated, .size = 3}, 1,
+       "(define-fun x2 () Int (- 1))(define-fun x3 () Int (+ x1 x2))(define-fun x4 () Int 3)(define-fun x5 () Int 0)(define-fun x6 () Bool (< x5 x1))(assert x6)"
+       "(assert (not (and (<= 0 x3) (< x3 x4))))\n"},
+  };
+  (void)s;
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref", .quiet = 1});
+  assert_non_null(c);
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    proving p = rows[i].p;
+    char want[1000] = "";
+    if (!tn__ctx_run(c, "prove", prove, &p)) fail_msg("%s", tn_last_error(c)->text);
+    if (rows[i].rest) snprintf(want, sizeof want, "%s%s", loop, rows[i].rest);
+    assert_int_equal(p.accesses, 2);
+    assert_int_equal(p.proved, rows[i].proved);
+    assert_string_equal(p.open, want);
+  }
+  tn_ctx_close(c);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(equations), cmocka_unit_test(differences), cmocka_unit_test(terms), cmocka_unit_test(option)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(equations), cmocka_unit_test(differences), cmocka_unit_test(terms), cmocka_unit_test(option), cmocka_unit_test(accesses)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

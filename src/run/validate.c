@@ -1,0 +1,102 @@
+/* A plan as translation validation wants it (verify/verify.h), and what becomes of the verdict. */
+#include "run/plan.h"
+#include "verify/verify.h"
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+static tn__verify_item subject_item(tn_ctx *c, tn__plan *p, uint32_t i) {
+  static const tn__device plain = {.interprets = true};
+  const tn__item *it = &p->s->items.v[i];
+  const tn__step *st = &p->step[i];
+  int *block = tn__alloc(c, (st->nbuf + 1) * sizeof *block);
+  for (uint32_t b = 0; b < st->nbuf; b++) block[b] = st->buf[b] < 0 ? (int)p->s->bufs.n - 1 - st->buf[b] : st->buf[b];
+  tn__verify_item x = {.block = block, .nbuf = st->nbuf, .row = -1};
+  x.kernel = st->kernel >= 0 ? p->kernel[st->kernel] : tn__lower(c, &c->scratch, &plain, it->body, i);
+  if (st->kernel < 0 && it->gemm) {
+    x.product = &st->product;
+    x.a = it->gemm->a.buf;
+    x.b = it->gemm->b.buf;
+    x.c = it->gemm->c;
+    x.row = it->gemm->row;
+  }
+  return x;
+}
+
+/* One world: the blocks and products are at its sizes. */
+static void measure_subject(tn_ctx *c, tn__plan *p, tn__verify_subject *s) {
+  tn__plan_measure(c, p);
+  s->arena = p->temp_size;
+  for (uint32_t b = 0; b < s->nblock; b++) {
+    s->block[b].bytes = p->bytes[b];
+    s->block[b].offset = p->offset[b];
+  }
+  for (uint32_t i = 0; i < s->nitem; i++)
+    if (s->item[i].product) {
+      tn__plan_bind_product(c, p, i);
+      s->item[i].a_off = p->step[i].a_off;
+      s->item[i].b_off = p->step[i].b_off;
+    }
+}
+
+/* At once: programs run side by side.  That it cannot be written is seen where it is read. */
+static void append(const char *path, const char *text) {
+  size_t n = strlen(text);
+  int f = n ? open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666) : -1;
+  if (f < 0) return;
+  while (n) {
+    ssize_t done = write(f, text, n);
+    if (done <= 0) break;
+    text += done, n -= (size_t)done;
+  }
+  close(f);
+}
+
+static void report(tn_ctx *c, const tn__plan *p, const tn__verdict *v) {
+  tn__sb s, path;
+  tn__sb_init(&s, &c->scratch);
+  tn__sb_init(&path, &c->scratch);
+  tn__sb_printf(&s, "%s mode %d items %u %s\n", p->dev->name, (int)c->mode, p->s->items.n, tn__verify_line(c, v));
+  tn__sb_printf(&path, "%s.smt2", c->opt.verify);
+  if (strcmp(c->opt.verify, "1")) {
+    append(c->opt.verify, tn__sb_str(&s));
+    append(tn__sb_str(&path), v->open);
+  }
+  if (v->result == TN__VERIFY_DIFFERS) tn__fail(c, TN_ECOMPILE, "the schedule is not the graph: %s", v->why);
+}
+
+static void compare(void *arg) {
+  tn__plan *p = arg;
+  tn_ctx *c = p->dev->ctx;
+  uint32_t nb = p->s->bufs.n;
+  tn__verify_subject s = {.graph = p->key, .nblock = nb + p->scratch.n, .nitem = p->s->items.n, .var = p->var.v, .value = p->value, .nvar = p->var.n, .needs = &p->needs};
+  s.block = tn__arena_zalloc(&c->scratch, (s.nblock + 1) * sizeof *s.block);
+  s.item = tn__arena_zalloc(&c->scratch, (s.nitem + 1) * sizeof *s.item);
+  for (uint32_t b = 0; b < s.nblock; b++) {
+    const tn__buf *x = b < nb ? &p->s->bufs.v[b] : &(tn__buf){.kind = BUF_TEMP, .dtype = p->scratch_dtype.v[b - nb], .size = p->scratch.v[b - nb]};
+    s.block[b] = (tn__verify_block){.kind = x->kind, .slot = x->slot, .dtype = x->dtype, .size = x->size};
+  }
+  for (uint32_t i = 0; i < s.nitem; i++) s.item[i] = subject_item(c, p, i);
+  tn__verify *v = tn__verify_open(c, &s);
+  for (uint32_t world = 0; world < TN__VERIFY_WORLDS; world++) {
+    if (!tn__verify_sizes(c, p->var.v, p->var.n, &p->needs, world, p->value)) tn__verify_give_up(v, "no small sizes are what the graph needs");
+    else measure_subject(c, p, &s);
+    if (!tn__verify_run(v, world)) break;
+  }
+  report(c, p, tn__verify_close(v));
+}
+
+/* In a scratch of its own, which goes at once and does not count against the limit.  Memory that runs out is an error as elsewhere: what runs has been
+ * compared. */
+void tn__plan_validate(tn_ctx *c, tn__plan *p) {
+  tn__arena scratch = c->scratch;
+  size_t limit = c->mem.limit;
+  tn_status status = TN_OK;
+  c->mem.limit = 0;
+  tn__arena_init(&c->scratch, &c->mem);
+  tn__mem_try(&c->mem, compare, p, &status);
+  tn__arena_free(&c->scratch);
+  c->scratch = scratch;
+  c->mem.limit = limit;
+  if (status != TN_OK) tn__mem_throw(&c->mem, status);
+}
