@@ -23,7 +23,7 @@ static void find_early(tn__order_item *item, uint32_t n, const uint64_t *done, u
   for (uint32_t i = 0; i < n; i++) {
     uint32_t bound = 1; /* items that run before, after, or are this one */
     for (uint32_t w = 0; w < words; w++) bound += (uint32_t)__builtin_popcountll(done[(size_t)i * words + w]);
-    for (uint32_t k = i + 1; k < n; k++) bound += done[(size_t)k * words + i / 64] >> (i % 64) & 1;
+    for (uint32_t k = i + 1; k < n; k++) bound += (uint32_t)(done[(size_t)k * words + i / 64] >> (i % 64) & 1);
     item[i].early[0] = item[i].nbefore == 1 && (bound == n || is_short(&item[item[i].before[0]]));
     item[i].early[1] = bound == n || is_short(&item[i]);
   }
