@@ -23,9 +23,21 @@ typedef struct row {
   bool epilogue, tf32;
 } row;
 
+/* Numbers between -1 and 1, made here: interpreters would take long. */
+static tn_tensor *drawn(tn_ctx *c, tn_dtype dtype, const tn_dim *shape, int rank) {
+  size_t n = 1;
+  for (int i = 0; i < rank; i++) n *= (size_t)shape[i];
+  uint32_t state = (uint32_t)n;
+  float *v = malloc(n * sizeof *v);
+  for (size_t i = 0; i < n; i++) v[i] = (float)((state = state * 1664525u + 1013904223u) >> 8) / (1 << 23) - 1;
+  tn_tensor *t = tn_cast(tn_from(c, TN_F32, shape, rank, v), dtype);
+  free(v);
+  assert_int_equal(tn_realize(&t, 1), TN_OK);
+  return t;
+}
+
 static tn_tensor *operand(tn_ctx *c, const row *r, bool across, int64_t rows, int64_t cols) {
-  tn_tensor *t = tn_uniform(c, r->dtype, across ? (tn_dim[]){r->batch, cols, rows} : (tn_dim[]){r->batch, rows, cols}, 3, -1, 1);
-  tn_realize(&t, 1);
+  tn_tensor *t = drawn(c, r->dtype, across ? (tn_dim[]){r->batch, cols, rows} : (tn_dim[]){r->batch, rows, cols}, 3);
   return across ? tn_transpose(t, 1, 2) : t;
 }
 
@@ -64,7 +76,7 @@ static float *multiply(const char *device, const row *r, int rank, const char *w
   tn_ctx *c = open_on(device, r->tf32, rank);
   tn_scope(c) {
     tn_tensor *a = operand(c, r, r->across[0], r->m, r->k), *b = operand(c, r, r->across[1], r->k, r->n), *y = tn_matmul(a, b);
-    if (r->epilogue) y = tn_relu(tn_add(y, tn_uniform(c, r->dtype, DIMS(r->n), -1, 1)));
+    if (r->epilogue) y = tn_relu(tn_add(y, drawn(c, r->dtype, DIMS(r->n))));
     out = read_all(y, want, form, size, count);
   }
   tn_ctx_close(c);
@@ -180,14 +192,12 @@ static float *convolve(const char *device, const geometry *g, int kind, int rank
   tn_ctx *c = open_on(device, g->tf32, rank);
   tn_scope(c) {
     tn_dim sides[4];
-    tn_tensor *x = g->last ? tn_permute(tn_uniform(c, g->dtype, DIMS(g->n, g->side, g->side, g->c), -1, 1), (int[]){0, 3, 1, 2}, 4)
-                           : tn_uniform(c, g->dtype, DIMS(g->n, g->c, g->side, g->side), -1, 1);
-    tn_tensor *in[2] = {x, tn_uniform(c, g->dtype, DIMS(g->k, g->c, g->window, g->window), -1, 1)}, *b = tn_uniform(c, g->dtype, DIMS(g->k), -1, 1), *grad[2];
-    assert_int_equal(tn_realize((tn_tensor *[]){in[0], in[1], b}, 3), TN_OK);
+    tn_tensor *x = g->last ? tn_permute(drawn(c, g->dtype, DIMS(g->n, g->side, g->side, g->c)), (int[]){0, 3, 1, 2}, 4)
+                           : drawn(c, g->dtype, DIMS(g->n, g->c, g->side, g->side));
+    tn_tensor *in[2] = {x, drawn(c, g->dtype, DIMS(g->k, g->c, g->window, g->window))}, *b = drawn(c, g->dtype, DIMS(g->k)), *grad[2];
     tn_tensor *y = tn_conv2d(in[0], in[1], b, &(tn_conv2d_options){.stride = {g->stride, g->stride}, .padding = {g->pad, g->pad}, .dilation = {g->dilation, g->dilation}});
     assert_int_equal(tn_shape(y, sides), TN_OK);
-    tn_tensor *dy = tn_uniform(c, g->dtype, sides, 4, -1, 1);
-    assert_int_equal(tn_realize(&dy, 1), TN_OK);
+    tn_tensor *dy = drawn(c, g->dtype, sides, 4);
     if (kind != FORWARD) tn_vjp(y, dy, 2, in, grad);
     y = kind != FORWARD ? grad[kind - IMAGES] : tn_relu(y);
     out = read_all(g->last && kind != FILTERS ? tn_permute(y, (int[]){0, 2, 3, 1}, 4) : y, want, form, size, count);
