@@ -220,6 +220,8 @@ static void say(const char *what, const char *path, bool written) {
   else fprintf(stderr, "tenet: %s cannot be written\n", path);
 }
 
+static bool save(trainer *t, char *path) { return tn__checkpoint_save(t->ctx, path_of(t, ".safetensors", path), &t->run, t->params, t->opt); }
+
 static bool train(trainer *t) {
   char path[PATH_ROOM];
   result r = {0};
@@ -229,9 +231,9 @@ static bool train(trainer *t) {
   t->deadline = start + DEMO_SECONDS;
   t->loss = calloc((size_t)(t->run.total - t->first) + 1, sizeof *t->loss);
   if (!t->loss) return false;
-  while (saved && t->run.step < t->run.total && !interrupted)
-    saved = train_epoch(t) && test(t, &r) && tn__checkpoint_save(t->ctx, path_of(t, ".safetensors", path), &t->run, t->params, t->opt);
-  if (!saved || (t->run.step == t->first && !test(t, &r))) return false;
+  while (saved && t->run.step < t->run.total && !interrupted) saved = train_epoch(t) && test(t, &r) && save(t, path);
+  if (saved && t->run.step == t->first) saved = test(t, &r) && (!interrupted || save(t, path)); /* compiling takes its time, too */
+  if (!saved) return false;
   printf("trained %lld steps in %.0f s\nweights and optimiser: %s\n", (long long)(t->run.step - t->first), tn__seconds() - start,
          path_of(t, ".safetensors", path));
   if (interrupted) printf("interrupted; continue with --resume %s\n", path);

@@ -175,12 +175,6 @@ typedef struct compiling {
   tn__plan *plan;
 } compiling;
 
-static tn__plan *new_plan(tn_ctx *c) {
-  tn__plan *p = tn__mem_zalloc(&c->mem, sizeof *p);
-  tn__arena_init(&p->arena, &c->mem);
-  return p;
-}
-
 /* From a schedule to kernels, and what is to be known when they run */
 static void lower(tn_ctx *c, tn__plan *p, const tn__lean *lean) {
   keep(p, p->key);
@@ -207,19 +201,28 @@ static tn_node *simplify(tn_ctx *c, tn__plan *p) {
   return simple;
 }
 
-/* The pipeline. */
-static void compile(void *arg) {
-  compiling *k = arg;
-  tn_ctx *c = k->c;
-  tn_node *key = k->key;
-  tn__plan *p = k->plan = new_plan(c);
+tn__plan *tn__plan_new(tn_ctx *c, tn_node *key) {
+  tn__plan *p = tn__mem_zalloc(&c->mem, sizeof *p);
+  tn__arena_init(&p->arena, &c->mem);
   p->dev = tn__device_get(c, key->device < 0 ? 0 : key->device);
   p->key = key;
   p->nout = key->nsrc;
+  return p;
+}
+
+void tn__plan_build(tn_ctx *c, tn__plan *p) {
   tn_node *graph = own_outputs(c, tn__schedule_prune(c, simplify(c, p)));
   p->s = tn__schedule_make(c, &p->arena, graph, p->dev);
   keep(p, graph);
   lower(c, p, NULL);
+}
+
+/* The pipeline. */
+static void compile(void *arg) {
+  compiling *k = arg;
+  tn_ctx *c = k->c;
+  tn__plan *p = k->plan = tn__plan_new(c, k->key);
+  tn__plan_build(c, p);
   if (c->opt.verify) tn__plan_validate(c, p);
   tn__plan_compile(p);
   c->stats.schedules_compiled++;
@@ -232,9 +235,7 @@ void tn__plan_compile(tn__plan *p) {
 /* ---- one item alone, for tuning ---- */
 
 void tn__plan_trial(tn_ctx *c, const tn__plan *p, uint32_t item, const tn__lean *lean, tn__plan **out) {
-  tn__plan *t = *out = new_plan(c);
-  t->dev = p->dev;
-  t->key = p->key;
+  tn__plan *t = *out = tn__plan_new(c, p->key);
   t->s = tn__arena_zalloc(&t->arena, sizeof *t->s);
   t->s->text = p->s->text;
   tn__vec_push(&t->arena, &t->s->items, p->s->items.v[item]);

@@ -52,6 +52,9 @@ struct tn__plan {
   uint64_t clock;
 };
 
+/* An empty plan, to be freed; then, from graph to kernels, all but what a device makes of them.  They throw. */
+tn__plan *tn__plan_new(tn_ctx *c, tn_node *key);
+void tn__plan_build(tn_ctx *c, tn__plan *p);
 /* Sizes and places of all buffers for the values of the symbolic sizes. */
 void tn__plan_measure(tn_ctx *c, tn__plan *p);
 /* Item i's product at those sizes. */

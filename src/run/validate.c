@@ -1,5 +1,6 @@
 /* A plan as translation validation wants it (verify/verify.h), and what becomes of the verdict. */
 #include "run/plan.h"
+#include "verify/scale.h"
 #include "verify/verify.h"
 #include <fcntl.h>
 #include <string.h>
@@ -65,9 +66,8 @@ static void report(tn_ctx *c, const tn__plan *p, const tn__verdict *v) {
   if (v->result == TN__VERIFY_DIFFERS) tn__fail(c, TN_ECOMPILE, "the schedule is not the graph: %s", v->why);
 }
 
-static void compare(void *arg) {
-  tn__plan *p = arg;
-  tn_ctx *c = p->dev->ctx;
+/* `least`: at the least of symbolic sizes. */
+static tn__verdict verdict_of(tn_ctx *c, tn__plan *p, bool least) {
   uint32_t nb = p->s->bufs.n;
   tn__verify_subject s = {.graph = p->key, .nblock = nb + p->scratch.n, .nitem = p->s->items.n, .var = p->var.v, .value = p->value, .nvar = p->var.n, .needs = &p->needs};
   s.block = tn__arena_zalloc(&c->scratch, (s.nblock + 1) * sizeof *s.block);
@@ -79,11 +79,53 @@ static void compare(void *arg) {
   for (uint32_t i = 0; i < s.nitem; i++) s.item[i] = subject_item(c, p, i);
   tn__verify *v = tn__verify_open(c, &s);
   for (uint32_t world = 0; world < TN__VERIFY_WORLDS; world++) {
-    if (!tn__verify_sizes(c, p->var.v, p->var.n, &p->needs, world, p->value)) tn__verify_give_up(v, "no small sizes are what the graph needs");
+    if (!tn__verify_sizes(c, p->var.v, p->var.n, &p->needs, least ? TN__VERIFY_LEAST : world, p->value)) tn__verify_give_up(v, "no small sizes are what the graph needs");
     else measure_subject(c, p, &s);
     if (!tn__verify_run(v, world)) break;
   }
-  report(c, p, tn__verify_close(v));
+  return *tn__verify_close(v);
+}
+
+/* ---- what is too large ---- */
+
+typedef struct pairing {
+  tn_ctx *c;
+  tn_node *key;
+  tn__plan *twin;
+  tn__verdict verdict;
+} pairing;
+
+static void compare_twin(void *arg) {
+  pairing *t = arg;
+  t->twin = tn__plan_new(t->c, t->key);
+  tn__plan_build(t->c, t->twin);
+  t->verdict = verdict_of(t->c, t->twin, true);
+}
+
+/* The same program with smaller sizes goes through the same passes, and that is compared. */
+static void try_twin(tn_ctx *c, tn__plan *p, tn__verdict *v) {
+  tn__sb note;
+  tn_status status;
+  tn__sb_init(&note, &c->scratch);
+  tn__sb_puts(&note, "at smaller sizes,");
+  if (!tn__verify_sizes(c, p->var.v, p->var.n, &p->needs, TN__VERIFY_LEAST, p->value)) return;
+  pairing t = {.c = c, .key = tn__scale_down(c, p->key, &(tn__env){p->var.v, p->value, p->var.n}, &note)};
+  if (!t.key) return;
+  bool good = tn__mem_try(&c->mem, compare_twin, &t, &status);
+  tn__plan_free(c, t.twin);
+  if (!good) tn__mem_throw(&c->mem, status);
+  if (t.verdict.result == TN__VERIFY_UNKNOWN) return;
+  if (t.verdict.why) tn__sb_printf(&note, ": %s", t.verdict.why);
+  *v = t.verdict;
+  v->why = tn__sb_str(&note);
+}
+
+static void compare(void *arg) {
+  tn__plan *p = arg;
+  tn_ctx *c = p->dev->ctx;
+  tn__verdict v = verdict_of(c, p, false);
+  if (v.result == TN__VERIFY_UNKNOWN && v.large) try_twin(c, p, &v);
+  report(c, p, &v);
 }
 
 /* In a scratch of its own, which goes at once and does not count against the limit.  Memory that runs out is an error as elsewhere: what runs has been

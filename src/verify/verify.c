@@ -5,7 +5,7 @@
 #include "verify/machine.h"
 #include <string.h>
 
-enum { MOST_WORK = 6000000, LITTLE_WORK = 100000, MOST_STEPS = 40000000, MOST_BYTES = 8 << 20, TRIES = 300, SMALL = 12 };
+enum { LITTLE_WORK = 100000, MOST_STEPS = 40000000, MOST_BYTES = 8 << 20, TRIES = 300, SMALL = 12 };
 
 struct tn__verify {
   tn_ctx *c;
@@ -61,7 +61,7 @@ bool tn__verify_sizes(tn_ctx *c, tn_node *const *var, uint32_t n, const tn__cons
   for (uint32_t t = 0; t < TRIES; t++) {
     for (uint32_t i = 0; i < n; i++) {
       uint64_t h = tn__hash_mix(world * TRIES + t, i), room = (uint64_t)(var[i]->hi - var[i]->lo);
-      uint64_t more = t == 0 && world == 1 ? 0 : t == 0 && world == 2 ? room : h;
+      uint64_t more = t == 0 && world == TN__VERIFY_LEAST ? 0 : t == 0 && world == TN__VERIFY_GREATEST ? room : h;
       value[i] = var[i]->lo + (int64_t)(more % ((room > SMALL ? SMALL : room) + 1));
     }
     if (holds(c, needs, &(tn__env){.key = var, .val = value, .n = n})) return true;
@@ -76,11 +76,12 @@ void tn__verify_give_up(tn__verify *v, const char *why) {
   v->verdict.why = why;
 }
 
-static bool unknown(tn__verify *v, const char *why, double n) {
+static bool too_large(tn__verify *v, const char *why, double n) {
   tn__sb s;
   tn__sb_init(&s, &v->c->scratch);
   tn__sb_printf(&s, "%s%.0f", why, n);
   tn__verify_give_up(v, tn__sb_str(&s));
+  v->verdict.large = true;
   return false;
 }
 
@@ -224,10 +225,10 @@ bool tn__verify_run(tn__verify *v, uint32_t world) {
   uint32_t block = 0;
   int64_t element = 0;
   if (v->verdict.result != TN__VERIFY_EQUAL) return false;
-  if (work > MOST_WORK) return unknown(v, "too large: elements and steps of products: ", work);
-  if (bytes_of(s) > MOST_BYTES) return unknown(v, "too large: elements of buffers: ", bytes_of(s));
+  if (work > TN__MOST_WORK) return too_large(v, "too large: elements and steps of products: ", work);
+  if (bytes_of(s) > MOST_BYTES) return too_large(v, "too large: elements of buffers: ", bytes_of(s));
   compute(&t, world, NULL);
-  if (!run_items(&t)) return t.m.too_long ? unknown(v, "too large: steps of kernels: more than ", MOST_STEPS) : differs(&t);
+  if (!run_items(&t)) return t.m.too_long ? too_large(v, "too large: steps of kernels: more than ", MOST_STEPS) : differs(&t);
   bool last = work > LITTLE_WORK || world + 1 == TN__VERIFY_WORLDS;
   if (!find_difference(&t, &block, &element)) {
     v->equal++;

@@ -43,13 +43,14 @@ typedef enum tn__verify_result { TN__VERIFY_EQUAL, TN__VERIFY_DIFFERS, TN__VERIF
 typedef struct tn__verdict {
   tn__verify_result result;
   const char *why;             /* unless they are equal */
+  bool large;                  /* unknown for its size only */
   uint64_t elements;           /* compared */
   uint32_t accesses, proved;   /* loads and stores, by instruction; those within their buffers by interval */
   const char *open;            /* the others as statements for a solver, one a line (bounds.h) */
   uint32_t branches, entered;  /* outcomes of guards and choices; those that some run had */
 } tn__verdict;
 
-enum { TN__VERIFY_WORLDS = 4 };
+enum { TN__VERIFY_WORLDS = 4, TN__VERIFY_LEAST = 1, TN__VERIFY_GREATEST }; /* sizes of these worlds are the least, and the greatest that are small */
 
 typedef struct tn__verify tn__verify;
 /* Everything is allocated in the context's scratch.  The subject may change between runs: sizes, blocks, products. */

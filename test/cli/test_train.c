@@ -83,6 +83,15 @@ static void interrupted_runs_end_the_same(void **state) {
   OK("$T train mnist --resume part/mnist-cnn.safetensors --data . --out part && cmp whole/mnist-cnn.safetensors part/mnist-cnn.safetensors");
 }
 
+/* Before the first step, too: nothing is in the kernel cache, so that compiling takes its time.  Who says that one can continue has written the file. */
+static void interrupted_before_it_began(void **state) {
+  (void)state;
+  OK("$T train mnist --model mlp --epochs 1 --batch 32 --data . --out whole");
+  OK("for s in 0.2 0.6; do rm -rf cold none; TENET_CACHE=cold timeout -s INT $s $T train mnist --model mlp --epochs 1 --batch 32 --data . --out none >said 2>&1;"
+     "  if grep -q '^interrupted' said; then $T train mnist --resume none/mnist-mlp.safetensors --data . --out none && cmp whole/mnist-mlp.safetensors none/mnist-mlp.safetensors || exit 1; fi;"
+     "done");
+}
+
 static void bad_input_is_refused(void **state) {
   (void)state;
   assert_int_equal(shell("$T train"), 2);
@@ -152,7 +161,7 @@ static void small_commands(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(equal_seeds_give_equal_weights), cmocka_unit_test(interrupted_runs_end_the_same),
+      cmocka_unit_test(equal_seeds_give_equal_weights), cmocka_unit_test(interrupted_runs_end_the_same), cmocka_unit_test(interrupted_before_it_began),
       cmocka_unit_test(bad_input_is_refused),           cmocka_unit_test(what_cannot_be_fetched_is_drawn),
       cmocka_unit_test(digits_are_found),               cmocka_unit_test(a_finished_run_is_tested_again),
       cmocka_unit_test(small_commands),

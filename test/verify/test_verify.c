@@ -1,4 +1,4 @@
-/* What holds of unknowns and what does not; what a difference looks like; what is to be proved of an access; and the option: an equal schedule is silent, a large one is not compared. */
+/* What holds of unknowns and what does not; what a difference looks like; what is to be proved of an access; and the option: an equal schedule is silent, of a large one a smaller twin is compared. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -98,12 +98,12 @@ static void terms(void **s) {
 }
 
 /* The line that a computation leaves. */
-static void line_of(const char *path, int64_t rows, char *line, int size) {
+static void line_of(const char *path, const tn_dim *shape, int rank, char *line, int size) {
   tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref", .quiet = 1, .verify = path});
   float v = 0;
   assert_non_null(c);
   tn_scope(c) {
-    tn_tensor *x = tn_full(c, TN_F32, DIMS(rows, 3), 2.0), *y = tn_contiguous(x);
+    tn_tensor *x = tn_full(c, TN_F32, shape, rank, 2.0), *y = tn_contiguous(x);
     assert_int_equal(tn_realize(&y, 1), TN_OK);
     assert_int_equal(remove(path), 0);
     assert_int_equal(tn_read(tn_sum(tn_exp(y), NULL, 0, false), &v, sizeof v), TN_OK);
@@ -122,9 +122,13 @@ static void option(void **s) {
   (void)s;
   assert_true(fd >= 0);
   close(fd);
-  line_of(path, 5, line, sizeof line);
+  line_of(path, DIMS(5, 3), line, sizeof line);
   assert_true(strstr(line, "ref mode 0 items 1 equal elements ") == line);
-  line_of(path, 3000000, line, sizeof line);
+  assert_null(strstr(line, "smaller"));
+  line_of(path, DIMS(3000010, 3), line, sizeof line); /* 10 more than a multiple of 64 */
+  assert_non_null(strstr(line, " equal elements "));
+  assert_non_null(strstr(line, ": at smaller sizes, 3000010 to 74\n"));
+  line_of(path, DIMS(7, 7, 7, 7, 7, 7, 7, 7), line, sizeof line); /* none of them can go */
   assert_non_null(strstr(line, " unknown "));
   assert_non_null(strstr(line, "too large: elements and steps of products: "));
 }
