@@ -54,6 +54,15 @@ Lemma mod_whole x c : x mod c + c * (x / c) = x.
 Proof. pose proof (Z.div_mod x c). destruct (Z.eq_dec c 0) as [->|]; [rewrite Zmod_0_r, Zdiv_0_r; ring | lia]. Qed.
 Lemma div_mono x y c : 0 < c -> x <= y -> x / c <= y / c.
 Proof. intros. apply Z.div_le_mono; assumption. Qed.
+Lemma div_anti x y c : c < 0 -> x <= y -> y / c <= x / c.
+Proof. intros. rewrite <- (Z.div_opp_opp x), <- (Z.div_opp_opp y) by lia. apply Z.div_le_mono; lia. Qed.
+Lemma div_between lo x hi c : lo <= x -> x <= hi -> lo / c = hi / c -> x / c = lo / c.
+Proof.
+  intros. destruct (Z.lt_trichotomy c 0) as [?|[->|?]].
+  - pose proof (div_anti lo x c). pose proof (div_anti x hi c). lia.
+  - now rewrite !Zdiv_0_r.
+  - pose proof (div_mono lo x c). pose proof (div_mono x hi c). lia.
+Qed.
 Lemma mod_def x c : x mod c = x - c * (x / c).
 Proof. pose proof (mod_whole x c). lia. Qed.
 Lemma div_of_mod x d h : 0 < d -> 0 < h -> (x mod (h * d)) / d = (x / d) mod h.

@@ -381,7 +381,9 @@ static void condition(printer *q, tn__sb *b, const tn__cond *d) {
     return;
   }
   int of = d->arg[0]->form == TF_VAR ? tn__typing_of(q->t, d->arg[0]) : TN__INDEX;
-  tn__sb_printf(b, "(%s ", ops[d->kind]);
+  bool ordered = d->kind != TC_EQ && d->kind != TC_NE;
+  if (ordered && of != TN__INDEX && !(of == TN_BOOL && d->kind == TC_LE)) q->failed = true;
+  tn__sb_printf(b, "(%s ", of == TN_BOOL && d->kind == TC_LE ? "=>" : ops[d->kind]);
   print(q, b, d->arg[0]);
   tn__sb_putc(b, ' ');
   if (d->arg[1]->form == TF_NUM) literal(q, b, of, tn__table_bits(d->arg[1], of));

@@ -92,11 +92,18 @@ static bool visit(tn__typing *t, const tn__rule *r, const tn__term *x, uint8_t c
   }
 }
 
+static void admit_index(tn__typing *t, const tn__term *x) {
+  if (x->form == TF_VAR && t->slot[x->slot] != 255) admit(t, t->slot[x->slot], ONLY_INDEX);
+  for (uint32_t i = 0; i < x->nkid; i++) admit_index(t, x->kid[i]);
+}
+
 bool tn__typing_infer(const tn__rule *r, tn__typing *t) {
   t->n = t->classes = 0;
   memset(t->slot, 255, sizeof t->slot);
   uint8_t top = fresh(t, ALL);
   if (!visit(t, r, r->lhs, top) || !visit(t, r, r->rhs, top)) return false;
+  for (uint32_t i = 0; i < r->ncond; i++)
+    for (int k = 0; k < tn__cond_args[r->cond[i].kind] && tn__table_about_index(&r->cond[i]); k++) admit_index(t, r->cond[i].arg[k]);
   for (uint32_t i = 0; i < t->classes; i++)
     if (t->up[i] == i && !t->admits[i]) return false;
   return true;

@@ -60,8 +60,17 @@ static bool compare_ints(tn__cond_kind kind, int64_t a, int64_t b) {
   }
 }
 
+/* Conditions between terms are about integers without bounds: what stands in them is of dtype index. */
+static bool of_index(const tn__match *m, const tn__term *t) {
+  if (t->form == TF_VAR) return m->bound[t->slot]->dtype == TN__INDEX;
+  for (int i = 0; i < t->nkid; i++)
+    if (!of_index(m, t->kid[i])) return false;
+  return true;
+}
+
 static bool compare(tn__match *m, const tn__cond *d) {
   int64_t x, y;
+  if (tn__table_about_index(d) && !(of_index(m, d->arg[0]) && of_index(m, d->arg[1]))) return false;
   if (tn__match_int(m, d->arg[0], &x) && tn__match_int(m, d->arg[1], &y)) return compare_ints(d->kind, x, y);
   tn_node *a = operand(m, d->arg[0]), *b = operand(m, d->arg[1]);
   if (!a || !b) return false;
@@ -93,7 +102,7 @@ static bool holds(tn__match *m, const tn__cond *d) {
   tn__argval s, t = {0};
   switch (d->kind) {
   case TC_DIVIDES:
-    return tn__match_int(m, d->arg[0], &a) && tn__match_int(m, d->arg[1], &b) && a != 0 && a != -1 && b % a == 0;
+    return of_index(m, d->arg[0]) && of_index(m, d->arg[1]) && tn__match_int(m, d->arg[0], &a) && tn__match_int(m, d->arg[1], &b) && a != 0 && a != -1 && b % a == 0;
   case TC_EXACT_CAST: return exact_cast(m->bound[d->arg[0]->slot]->dtype, m->bound[d->arg[1]->slot]->dtype);
   case TC_FITS: return true; /* seen when the right side is built */
   case TC_SAME_SHAPE:

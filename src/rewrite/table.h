@@ -134,6 +134,10 @@ bool tn__table_fn(tn__fn fn, int64_t a, int64_t b, int64_t *out);
 bool tn__table_class_ok(uint8_t cls, int dtype);
 /* The bit pattern of a number in a dtype. */
 uint64_t tn__table_bits(const tn__term *num, int dtype);
+/* Conditions whose variables are of dtype index, by what they say. */
+static inline bool tn__table_about_index(const tn__cond *d) {
+  return d->kind == TC_DIVIDES || (d->kind <= TC_GE && d->arg[0]->form != TF_NUM && d->arg[1]->form != TF_NUM);
+}
 /* Ops that give another value where an operand has wrapped; sums and products of wrapped numbers only wrap likewise. */
 static inline bool tn__table_exact_op(int op) { return op == OP_IDIV || op == OP_MOD || op == OP_MIN || op == OP_MAX || (op >= OP_LT && op <= OP_NE); }
 extern const char *const tn__form_names[TF_COUNT], *const tn__fn_names[FN_COUNT], *const tn__argfn_names[AF_COUNT],
