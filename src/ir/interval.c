@@ -42,14 +42,14 @@ static inline wide mask(wide x) { /* the least 2^k - 1 that is not below x, for 
 
 typedef struct given {
   span a, b, c, all;
-  wide ones, width, last;
+  wide ones, width, last, some;
 } given;
 
 #define ROW(name, lower, upper)                                                                                       \
   static span name(const given *g) {                                                                                  \
     const span a = g->a, b = g->b, c = g->c, all = g->all;                                                            \
-    const wide ones = g->ones, width = g->width, last = g->last;                                                      \
-    (void)a, (void)b, (void)c, (void)all, (void)ones, (void)width, (void)last;                                        \
+    const wide ones = g->ones, width = g->width, last = g->last, some = g->some;                                      \
+    (void)a, (void)b, (void)c, (void)all, (void)ones, (void)width, (void)last, (void)some;                            \
     return (span){lower, upper};                                                                                      \
   }
 #define INTERVAL(op, where, lower, upper) ROW(op##_##where, lower, upper)
@@ -85,10 +85,16 @@ static bool known(const tn_node *s, bool bits) {
 
 static span source(const tn_node *n, uint32_t i) { return i < n->nsrc ? (span){n->src[i]->lo, n->src[i]->hi} : (span){0, 0}; }
 
+static bool has_elements(const tn_node *n) {
+  for (uint32_t i = 0; tn__ops[n->op].group == G_REDUCE && i < n->nint; i++)
+    if (n->src[0]->dim[n->ints[i]]->lo <= 0) return false;
+  return true;
+}
+
 static given read(const tn_node *n, span all) {
   wide width = 8 * (wide)tn__size_of(n->dtype);
   bool is_signed = tn__dtypes[n->dtype].is_signed;
-  return (given){source(n, 0), source(n, 1), source(n, 2), all, is_signed ? -1 : n->dtype == TN_U64 ? (wide)UINT64_MAX : all.hi, width, width - is_signed};
+  return (given){source(n, 0), source(n, 1), source(n, 2), all, is_signed ? -1 : n->dtype == TN_U64 ? (wide)UINT64_MAX : all.hi, width, width - is_signed, has_elements(n)};
 }
 
 static span apply(const tn_node *n, span all) {

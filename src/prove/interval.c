@@ -149,8 +149,10 @@ static void constants(printer *q) {
   unsigned w = width(q->to);
   uint64_t ones = q->to == TN_BOOL ? 1 : ~UINT64_C(0) >> (64 - w), half = UINT64_C(1) << (w - 1);
   bool as_signed = q->to != TN_BOOL && (is_signed || w == 64);
-  if (!q->bits) {
-    if (rows[q->row].where != TI_BITS) say(q, "(declare-const all.lo Int)\n(declare-const all.hi Int)\n(declare-const width Int)\n(declare-const last Int)\n");
+  if (!q->bits) { /* of whatever dtype */
+    static const char *const names[] = {"all.lo", "all.hi", "width", "last", "some"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) tn__sb_printf(&q->out, "(declare-const %s Int)\n", names[i]);
+    say(q, "(assert (<= all.lo all.hi))\n");
     return;
   }
   constant(q, "all.lo", as_signed ? (int64_t)(0 - half) : 0);

@@ -186,6 +186,15 @@ static void test_other_nodes(void **state) {
   expect_node(&n, 3, 5);
   n = node(OP_PAD, TN_I32, 1);
   expect_node(&n, 0, 5);
+  int64_t axis = 0;
+  tn_node size = {.op = OP_VAR, .dtype = TN__INDEX, .lo = 1, .hi = 8}, *dim[] = {&size};
+  sources[0].rank = 1, sources[0].dim = dim;
+  n = node(OP_RMAX, TN_I32, 1), n.ints = &axis, n.nint = 1;
+  expect_node(&n, 3, 5);
+  size.lo = 0; /* of nothing the greatest is the least i32 */
+  expect_node(&n, INT32_MIN, INT32_MAX);
+  n.op = OP_RMIN;
+  expect_node(&n, INT32_MIN, INT32_MAX);
   n = node(OP_SUM, TN_I32, 1);
   expect_node(&n, INT32_MIN, INT32_MAX);
   set(1, TN_I32, 7, 9);
