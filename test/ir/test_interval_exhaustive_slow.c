@@ -21,7 +21,7 @@ static const domain domains[] = {{TN_I8, -128, VALUES}, {TN_U8, 0, VALUES}, {TN_
 enum { DOMAINS = sizeof domains / sizeof *domains };
 
 static bool on_grid(const domain *d, int i) {
-  static const int grid[] = {-128, -127, -8, -1, 0, 1, 7, 64, 127, 254, 255};
+  static const int grid[] = {-128, -8, -1, 0, 7, 127, 255};
   for (size_t k = 0; k < sizeof grid / sizeof *grid; k++)
     if (everything || grid[k] == d->first + i) return true;
   return false;
@@ -94,7 +94,7 @@ static void binary(void **state) {
       int dtype = tn__ops[op].dtype_rule == DT_BOOL ? TN_BOOL : d->dtype;
       tabulate(op, dtype, d, 0);
       every_pair(op, dtype, d, false);
-      if (!everything) every_pair(op, dtype, d, true);
+      if (!everything && !(tn__ops[op].comm & tn__dtypes[d->dtype].cls)) every_pair(op, dtype, d, true);
     }
   print_message("%llu pairs of intervals\n", (unsigned long long)checked);
 }
