@@ -1,7 +1,6 @@
 /* Batches of rows, in an order that follows from the seed and the epoch. */
 #include "base/mem.h"
-#include "ir/ctx.h"
-#include "tenet/data.h"
+#include "data/array.h"
 #include <string.h>
 
 typedef struct column {
@@ -38,6 +37,7 @@ static void do_open(tn_ctx *c, void *arg) {
   tn__arena_init(&b->arena, &c->mem);
   for (int i = 0; i < k->n; i++) {
     const tn_array *a = &k->arrays[i];
+    tn__array_check(c, a, INT64_MAX);
     if (a->rank < 1 || a->shape[0] != k->arrays[0].shape[0])
       tn__fail(c, TN_ESHAPE, "array %d has not as many rows as the first: %lld", i + 1, (long long)k->arrays[0].shape[0]);
   }

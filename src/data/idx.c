@@ -1,4 +1,5 @@
 /* IDX files: big-endian arrays behind a four-byte magic, often compressed by gzip. */
+#include "data/array.h"
 #include "data/outfile.h"
 #include "tenet/data.h"
 #include <errno.h>
@@ -163,21 +164,12 @@ static uint8_t type_code(tn_ctx *c, const tn_array *a) {
   tn__fail(c, TN_EDTYPE, "IDX files have no type for %s", tn_dtype_name(a->dtype));
 }
 
-static void check_array(tn_ctx *c, const tn_array *a) {
-  size_t bytes = tn_dtype_size(a->dtype);
-  if (a->rank < 0 || a->rank > TN_MAX_RANK) tn__fail(c, TN_EINVAL, "%d axes, of at most %d", a->rank, TN_MAX_RANK);
-  for (int i = 0; i < a->rank; i++)
-    if (a->shape[i] < 0 || a->shape[i] > UINT32_MAX || __builtin_mul_overflow(bytes, (size_t)a->shape[i], &bytes))
-      tn__fail(c, TN_EINVAL, "size %lld of axis %d does not fit an IDX file", (long long)a->shape[i], i);
-  if (bytes != a->bytes || (bytes && !a->data)) tn__fail(c, TN_EINVAL, "the array has %zu bytes, its shape takes %zu", a->bytes, bytes);
-}
-
 static void do_write(tn_ctx *c, void *arg) {
   writing *w = arg;
   const tn_array *a = w->array;
   if (!a) tn__fail(c, TN_EINVAL, "the array is NULL");
   uint8_t head[4 + MAX_SIZE_BYTES] = {0, 0, type_code(c, a), (uint8_t)a->rank};
-  check_array(c, a);
+  tn__array_check(c, a, UINT32_MAX);
   for (int i = 0; i < a->rank; i++)
     for (int b = 0; b < 4; b++) head[4 + 4 * i + b] = (uint8_t)(a->shape[i] >> (24 - 8 * b));
   tn__outfile_open(c, &w->file, w->path);

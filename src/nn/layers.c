@@ -53,6 +53,8 @@ tn_tensor *tn_linear(tn_tensor *x, tn_tensor *w, tn_tensor *b) {
 
 /* ---- windows over images ---- */
 
+static const int64_t most = (int64_t)1 << 31; /* of strides, dilations and paddings: no sum of them wraps */
+
 typedef struct frame { /* one spatial axis */
   int64_t size, stride, padding, dilation;
 } frame;
@@ -63,8 +65,8 @@ static void fill_frames(tn_ctx *c, frame f[2], const int64_t *stride, const int6
     f[i].stride = stride && stride[i] ? stride[i] : stride_default ? stride_default : f[i].size;
     f[i].padding = padding ? padding[i] : 0;
     f[i].dilation = dilation && dilation[i] ? dilation[i] : 1;
-    if (f[i].size < 1 || f[i].stride < 1 || f[i].dilation < 1 || f[i].padding < 0)
-      tn__fail(c, TN_EINVAL, "window %lld, stride %lld, padding %lld, dilation %lld: padding must not be negative, and the others at least 1",
+    if (f[i].size < 1 || f[i].stride < 1 || f[i].dilation < 1 || f[i].padding < 0 || f[i].stride > most || f[i].dilation > most || f[i].padding > most)
+      tn__fail(c, TN_EINVAL, "window %lld, stride %lld, padding %lld, dilation %lld: padding must not be negative, the others at least 1, and none above 2^31",
                (long long)f[i].size, (long long)f[i].stride, (long long)f[i].padding, (long long)f[i].dilation);
   }
 }

@@ -3,6 +3,7 @@
 #include "tenet/optim.h"
 #include "ir/ctx.h"
 #include "ir/dtype.h"
+#include "tensor/cell.h"
 #include "tenet/tensor.h"
 #include <string.h>
 
@@ -196,6 +197,16 @@ static void build_step(tn_optim *o, tn_tensor *const *grads) {
   }
 }
 
+/* Before anything is assigned: a gradient may have broadcast its parameter. */
+static void check_shapes(tn_ctx *c, void *arg) {
+  const tn_optim *o = arg;
+  for (int i = 0; i < o->targets; i++) {
+    tn_node *was = o->target[i]->node, *next = o->next[i]->node;
+    if (was->rank != next->rank || !tn__dims_equal(c, was->dim, next->dim, was->rank))
+      tn__fail(c, TN_ESHAPE, "the gradient of parameter %d makes %s of %s", i % o->n, tn__node_type(next, &c->scratch), tn__node_type(was, &c->scratch));
+  }
+}
+
 tn_status tn_optim_step(tn_optim *o, tn_tensor *const *grads) {
   tn_status status = TN_OK;
   if (!o || !grads) return TN_EINVAL;
@@ -203,6 +214,7 @@ tn_status tn_optim_step(tn_optim *o, tn_tensor *const *grads) {
     build_step(o, grads);
     for (int i = 0; i < o->targets && status == TN_OK; i++)
       if (!o->next[i]) status = o->ctx->failed != TN_OK ? o->ctx->failed : TN_EINVAL;
+    if (status == TN_OK && !tn__ctx_run(o->ctx, "tn_optim_step", check_shapes, o)) status = o->ctx->failed;
     for (int i = 0; i < o->targets && status == TN_OK; i++) status = tn_assign(o->target[i], o->next[i]);
   }
   return status;

@@ -23,9 +23,20 @@ static const char *own_or_none(tn_ctx *c, const char *s) { return s && *s ? own(
 
 static const char *or_env(const char *given, const char *name) { return given ? given : getenv(name); }
 
+/* 1: on, 0: off, -1: not set */
+static int switch_of(tn_ctx *c, const char *name) {
+  static const char *const words[] = {"off", "on", "0", "1"};
+  const char *v = getenv(name);
+  if (!v || !*v) return -1;
+  for (int i = 0; i < 4; i++)
+    if (!strcmp(v, words[i])) return i % 2;
+  tn__fail(c, TN_EINVAL, "%s is '%s'; it may be on, 1, off or 0", name, v);
+}
+
 static tn_mode find_mode(tn_ctx *c, tn_mode given) {
   static const char *const names[] = {[TN_MODE_DEFAULT] = "default", [TN_MODE_STRICT] = "strict", [TN_MODE_FAST] = "fast"};
   const char *env = getenv("TENET_MODE");
+  if ((int)given < 0 || given > TN_MODE_FAST) tn__fail(c, TN_EINVAL, "unknown mode %d", (int)given);
   if (given != TN_MODE_DEFAULT || !env || !*env) return given;
   for (int m = 0; m < 3; m++)
     if (!strcmp(env, names[m])) return (tn_mode)m;
@@ -56,11 +67,6 @@ static const char *find_cache(tn_ctx *c, const char *given) {
   return own(c, tn__sb_str(&s));
 }
 
-static bool is_env(const char *name, const char *value) {
-  const char *v = getenv(name);
-  return v && !strcmp(v, value);
-}
-
 static void resolve(tn_ctx *c, const tn_options *o) {
   c->opt = *o;
   c->opt.device = c->opt.cc = c->opt.cache_dir = c->opt.verify = NULL;
@@ -69,9 +75,10 @@ static void resolve(tn_ctx *c, const tn_options *o) {
   c->opt.verify = own_or_none(c, or_env(o->verify, "TENET_VERIFY"));
   c->opt.cache_dir = find_cache(c, o->cache_dir);
   c->opt.threads = find_threads(c, o->threads);
-  c->opt.no_library = o->no_library || is_env("TENET_LIBRARY", "off");
-  c->opt.tf32 = o->tf32 || is_env("TENET_TF32", "on");
-  if (!o->tune) c->opt.tune = is_env("TENET_TUNE", "on") || is_env("TENET_TUNE", "1") ? 1 : is_env("TENET_TUNE", "off") || is_env("TENET_TUNE", "0") ? -1 : 0;
+  int library = switch_of(c, "TENET_LIBRARY"), tf32 = switch_of(c, "TENET_TF32"), tune = switch_of(c, "TENET_TUNE");
+  c->opt.no_library = o->no_library || library == 0;
+  c->opt.tf32 = o->tf32 || tf32 == 1;
+  if (!o->tune) c->opt.tune = tune < 0 ? 0 : tune ? 1 : -1;
   c->opt.mode = c->mode = find_mode(c, o->mode);
 }
 

@@ -96,6 +96,7 @@ static void lower_item(tn_ctx *c, tn__plan *p, uint32_t i, const tn__lean *lean)
     st->kernel = (int)p->nkernels;
     p->kernel[p->nkernels++] = k;
     st->nbuf = k->nbuf;
+    st->var = tn__arena_zalloc(&p->arena, (k->nvar + 1) * sizeof *st->var);
     for (uint32_t part = 0; part < k->nparts; part++) {
       keep(p, k->part[part].body);
       for (uint32_t j = 0; j < k->part[part].n; j++) keep(p, k->part[part].ins[j]);
@@ -462,11 +463,10 @@ static tn_status run_items(tn_ctx *c, tn__plan *p, tn__buffer *const *in, tn__bu
         st->bytes[j] = p->bytes[st->buf[j] < 0 ? (int)p->s->bufs.n - 1 - st->buf[j] : st->buf[j]];
       }
       const tn__kernel *k = p->kernel[st->kernel];
-      int64_t var[64];
-      for (uint32_t j = 0; j < k->nvar && j < 64; j++)
+      for (uint32_t j = 0; j < k->nvar; j++)
         for (uint32_t v = 0; v < p->var.n; v++)
-          if (p->var.v[v] == k->var[j]) var[j] = p->value[v];
-      status = p->dev->ops->launch(p->dev, p->code, (uint32_t)st->kernel, st->ptr, st->bytes, var);
+          if (p->var.v[v] == k->var[j]) st->var[j] = p->value[v];
+      status = p->dev->ops->launch(p->dev, p->code, (uint32_t)st->kernel, st->ptr, st->bytes, st->var);
     }
     if (status != TN_OK) return status;
     c->stats.kernels_run++;
@@ -529,6 +529,33 @@ static tn__record *find_record(tn__plan *p, tn__buffer *const *in, tn__buffer *c
   return oldest;
 }
 
+typedef struct recording {
+  tn_ctx *c;
+  tn__plan *p;
+  tn__buffer *const *in, *const *out;
+  const tn__order_item *order;
+  tn_status status;
+} recording;
+
+static void record_items(void *arg) {
+  recording *k = arg;
+  k->status = run_items(k->c, k->p, k->in, k->out, k->order);
+}
+
+/* The whole of it, or nothing: whatever fails in between, the device records no longer. */
+static tn_status record_plan(tn_ctx *c, tn__plan *p, tn__buffer *const *in, tn__buffer *const *out, tn__recording **made) {
+  const tn__device_ops *ops = p->dev->ops;
+  recording k = {.c = c, .p = p, .in = in, .out = out, .order = find_order(c, p, in, out)};
+  tn_status status = ops->record(p->dev), thrown = TN_OK;
+  if (status != TN_OK) return status;
+  tn__mem_try(&c->mem, record_items, &k, &thrown);
+  tn__recording *work = ops->recorded(p->dev);
+  if (thrown == TN_OK && k.status == TN_OK && work) *made = work;
+  else if (work) ops->forget(p->dev, work);
+  if (thrown != TN_OK) tn__mem_throw(&c->mem, thrown);
+  return k.status != TN_OK ? k.status : work ? TN_OK : TN_ERUN;
+}
+
 tn_status tn__plan_replay(tn_ctx *c, tn__plan *p, tn__buffer *const *in, tn__buffer *const *out) {
   const tn__device_ops *ops = p->dev->ops;
   if (!ops->record) return tn__plan_run(c, p, in, out);
@@ -536,11 +563,8 @@ tn_status tn__plan_replay(tn_ctx *c, tn__plan *p, tn__buffer *const *in, tn__buf
   r->last = ++p->clock;
   if (r->runs++ == 0) return tn__plan_run(c, p, in, out); /* the first run loads what is loaded late */
   if (!r->work) {
-    tn_status status = ops->record(p->dev);
+    tn_status status = record_plan(c, p, in, out, &r->work);
     if (status != TN_OK) return status;
-    status = run_items(c, p, in, out, find_order(c, p, in, out));
-    r->work = ops->recorded(p->dev);
-    if (status != TN_OK || !r->work) return status != TN_OK ? status : TN_ERUN;
   } else {
     c->stats.kernels_run += p->s->items.n;
   }

@@ -9,6 +9,7 @@ typedef struct tn__step { /* an item, at the bound sizes */
   int kernel;         /* index in the code, -1: a library call */
   void **ptr;         /* by slot */
   size_t *bytes;
+  int64_t *var;       /* values of the kernel's symbolic sizes */
   int *buf;           /* schedule buffer of each slot; -1 - i: own scratch i */
   uint32_t nbuf;
   tn__product product;

@@ -2,6 +2,7 @@
 #include "ir/eval.h"
 #include "run/runtime.h"
 #include "tenet/device.h"
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -75,6 +76,7 @@ static void do_print(tn_ctx *c, void *arg) {
   if (bytes) b->device->ops->download(b->device, data, b->mem, bytes);
   print_axis(k->f, t, data, 0, bytes, tn_numel(t) > SUMMARISE_FROM);
   fprintf(k->f, " : %s\n", tn__node_type(t->node, &c->scratch));
+  if (fflush(k->f) || ferror(k->f)) tn__fail(c, TN_EIO, "writing failed: %s", strerror(errno));
 }
 
 tn_status tn_print(tn_tensor *t, FILE *f) {

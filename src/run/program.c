@@ -190,7 +190,7 @@ typedef struct search {
 static void match_cell(tn_ctx *c, tn_tensor *t, void *arg) {
   search *s = arg;
   (void)c;
-  if (t->node == s->node && !s->found) s->found = t;
+  if (t->node == s->node) s->found = t; /* the oldest, which comes last: others that are the same value were made of it */
 }
 
 static uint32_t add_root(tn_ctx *c, tn__nodes *roots, tn_node *n) {
@@ -217,6 +217,8 @@ static void take_sources(tn_ctx *c, tn_program *p, const tn__nodes *in, const tn
       if (n->op == OP_PARAM) tn__fail(c, TN_ESTATE, "an input of another program is used in this one");
       search find = {.node = n};
       each_cell(c, match_cell, &find);
+      for (uint32_t j = 0; j < p->states.n; j++)
+        if (p->states.v[j].cell && p->states.v[j].cell->node == n) find.found = p->states.v[j].cell;
       if (find.found) s = (source){.kind = FROM_CELL, .cell = find.found};
     }
     s.node = n;

@@ -233,11 +233,15 @@ MOVE(unfold, (tn_tensor * t, int axis, int64_t size, int64_t stride, int64_t dil
 tn_tensor *tn_select(tn_tensor *t, int axis, int64_t index) {
   return tn__build(&(tn__call){.name = "tn_select", .fn = select_, .in = &t, .nin = 1, .view = true, .i = {axis, index}});
 }
+
+/* A diagonal that is beyond every matrix, from where no sum with a place wraps */
+static int64_t clamped(int64_t k) { return k > INT64_MAX / 2 ? INT64_MAX / 2 : k < -(INT64_MAX / 2) ? -(INT64_MAX / 2) : k; }
+
 tn_tensor *tn_tril(tn_tensor *t, int64_t k) {
-  return tn__build(&(tn__call){.name = "tn_tril", .fn = triangle, .in = &t, .nin = 1, .i = {k, 0}});
+  return tn__build(&(tn__call){.name = "tn_tril", .fn = triangle, .in = &t, .nin = 1, .i = {clamped(k), 0}});
 }
 tn_tensor *tn_triu(tn_tensor *t, int64_t k) {
-  return tn__build(&(tn__call){.name = "tn_triu", .fn = triangle, .in = &t, .nin = 1, .i = {k, 1}});
+  return tn__build(&(tn__call){.name = "tn_triu", .fn = triangle, .in = &t, .nin = 1, .i = {clamped(k), 1}});
 }
 
 tn_status tn_split(tn_tensor *t, int parts, int axis, tn_tensor **out) {

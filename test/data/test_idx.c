@@ -224,6 +224,16 @@ static void batches_refuse_nonsense(void **state) {
   assert_null(tn_batches_open(ctx, 1, arrays, 0, true, 0));
   assert_int_equal(tn_last_error(ctx)->status, TN_EINVAL);
   tn_clear_error(ctx);
+  static const tn_array wrong[] = {{.dtype = TN_U8, .rank = 1, .shape = {INT64_MAX}, .bytes = 6}, {.dtype = TN_U8, .rank = 1, .shape = {6}, .bytes = 6},
+                                   {.dtype = TN_U8, .rank = 2, .shape = {-1, -6}, .bytes = 6},    {.dtype = TN_F32, .rank = 2, .shape = {6, INT64_MAX / 2}, .bytes = 6},
+                                   {.dtype = TN_U8, .rank = 1, .shape = {6}, .bytes = 12},        {.dtype = TN_U8, .rank = 99, .shape = {6}, .bytes = 6}};
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    tn_array a = wrong[i];
+    a.data = i == 1 ? NULL : x; /* NULL, but six bytes of it */
+    assert_null(tn_batches_open(ctx, 1, &a, 2, true, 0));
+    assert_int_equal(tn_last_error(ctx)->status, TN_EINVAL);
+    tn_clear_error(ctx);
+  }
   arrays[0].shape[0] = 0, arrays[0].bytes = 0; /* no rows: no batches */
   tn_batches *b = tn_batches_open(ctx, 1, arrays, 3, true, 0);
   assert_non_null(b);

@@ -8,6 +8,7 @@
 #include "support/files.h"
 #include "tenet/tenet.h"
 #include <math.h>
+#include <string.h>
 
 enum { N = 6, STEPS = 25 };
 static tn_ctx *ctx;
@@ -233,10 +234,27 @@ static void errors_change_nothing(void **state) {
   tn_params_close(p);
 }
 
+/* A gradient that does not fit the second parameter leaves the first as it was. */
+static void steps_are_whole(void **state) {
+  (void)state;
+  tn_params *p = tn_params_open(ctx);
+  tn_tensor *w = tn_params_add(p, "w", tn_ones(ctx, TN_F32, (tn_dim[]){2}, 1)), *b = tn_params_add(p, "b", tn_ones(ctx, TN_F32, (tn_dim[]){1}, 1));
+  tn_optim *o = tn_sgd(p, 1, 0, 0, false);
+  tn_tensor *grads[] = {tn_ones(ctx, TN_F32, (tn_dim[]){2}, 1), tn_ones(ctx, TN_F32, (tn_dim[]){3}, 1)};
+  float v[2] = {0};
+  assert_int_equal(tn_optim_step(o, grads), TN_ESHAPE);
+  assert_non_null(strstr(tn_last_error(ctx)->text, "parameter 1"));
+  tn_clear_error(ctx);
+  assert_int_equal(tn_read(w, v, sizeof v), TN_OK);
+  assert_true(v[0] == 1 && v[1] == 1 && tn_numel(b) == 1);
+  tn_optim_close(o);
+  tn_params_close(p);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(steps_follow_the_formulas), cmocka_unit_test(programs_and_checkpoints),
-      cmocka_unit_test(equal_parameters_keep_apart), cmocka_unit_test(errors_change_nothing),
+      cmocka_unit_test(equal_parameters_keep_apart), cmocka_unit_test(errors_change_nothing), cmocka_unit_test(steps_are_whole),
   };
   int failed = cmocka_run_group_tests(tests, open_ctx, close_ctx);
   test_remove_files();

@@ -9,6 +9,7 @@
 #include "tenet/tenet.h"
 #include <dirent.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -428,6 +429,35 @@ static void test_cache(void **state) {
   tn_ctx_close(c);
 }
 
+/* Diagonals beyond the matrix; sizes whose sums would wrap; switches that are none. */
+static void test_extremes(void **state) {
+  (void)state;
+  static const char *const names[] = {"TENET_TUNE", "TENET_TF32", "TENET_LIBRARY", "TENET_MODE"};
+  tn_ctx *c = tn_ctx_open(&plain);
+  float v[6];
+  assert_non_null(c);
+  assert_int_equal(tn_read(tn_tril(matrix(c), INT64_MAX), v, sizeof v), TN_OK);
+  assert_memory_equal(v, six, sizeof v);
+  assert_int_equal(tn_read(tn_triu(matrix(c), INT64_MIN), v, sizeof v), TN_OK);
+  assert_memory_equal(v, six, sizeof v);
+  tn_tensor *x = tn_ones(c, TN_F32, DIMS(1, 1, 3, 3));
+  WRONG(!tn_conv2d(x, tn_ones(c, TN_F32, DIMS(1, 1, 1, 1)), NULL, &(tn_conv2d_options){.padding = {INT64_MAX, 0}}), TN_EINVAL, "padding 9223372036854775807");
+  FILE *full = fopen("/dev/full", "w");
+  if (full) {
+    WRONG(tn_print(x, full), TN_EIO, "writing failed");
+    fclose(full);
+  }
+  tn_ctx_close(c);
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    setenv(names[i], "perhaps", 1);
+    assert_null(tn_ctx_open(&plain));
+    unsetenv(names[i]);
+  }
+  tn_options odd = plain;
+  odd.mode = (tn_mode)99;
+  assert_null(tn_ctx_open(&odd));
+}
+
 static int remove_files(void **state) {
   (void)state;
   test_remove_files();
@@ -439,7 +469,7 @@ int main(void) {
       cmocka_unit_test(test_null),         cmocka_unit_test(test_all_named),   cmocka_unit_test(test_operands),
       cmocka_unit_test(test_released),     cmocka_unit_test(test_misfits),     cmocka_unit_test(test_program),
       cmocka_unit_test(test_memory_limit), cmocka_unit_test(test_no_compiler), cmocka_unit_test(test_bad_compiler),
-      cmocka_unit_test(test_cache),
+      cmocka_unit_test(test_cache),        cmocka_unit_test(test_extremes),
   };
   return cmocka_run_group_tests(tests, NULL, remove_files);
 }

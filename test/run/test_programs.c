@@ -561,12 +561,75 @@ static void odd_outputs(void **s) {
   tn_ctx_close(c);
 }
 
+/* Other handles of the same value, made by ops that change nothing, are not what a program reads. */
+static void same_value(void **state) {
+  (void)state;
+  tn_ctx *c = open_cpu();
+  tn_scope(c) {
+    tn_tensor *w = f32s(c, DIMS(1, 2), (float[]){1, 1}), *moved = tn_to(w, tn_device_of(w)), *grad = NULL;
+    float loss = 0;
+    assert_non_null(moved);
+    tn_params *all = tn_params_open(c);
+    tn_params_add(all, "w", w);
+    tn_optim *sgd = tn_sgd(all, 0.25, 0, 0, false);
+    tn_program *p = tn_program_begin(c);
+    tn_tensor *l = tn_sum(tn_square(tn_reshape(tn_cast(w, TN_F32), DIMS(1, -1))), NULL, 0, false); /* no scope: these handles live on */
+    OK(tn_grad(l, 1, &w, &grad));
+    OK(tn_optim_step(sgd, &grad));
+    OK(tn_program_output(p, "loss", l));
+    OK(tn_program_end(p));
+    for (int i = 0; i < 4; i++) { /* w <- w - w / 2 */
+      OK(tn_program_run(p));
+      OK(tn_program_read(p, "loss", &loss, sizeof loss));
+      assert_true(loss == 2.0f / (float)(1 << 2 * i));
+    }
+    OK(tn_write(w, (float[]){3, 4}, 8));
+    OK(tn_program_run(p));
+    OK(tn_program_read(p, "loss", &loss, sizeof loss));
+    assert_true(loss == 25);
+    tn_program_close(p);
+    tn_optim_close(sgd);
+    tn_params_close(all);
+  }
+  tn_ctx_close(c);
+}
+
+/* A kernel may know of any number of symbolic sizes. */
+static void many_sizes(void **state) {
+  (void)state;
+  enum { MANY = 80 };
+  tn_ctx *c = open_cpu();
+  tn_scope(c) {
+    tn_program *p = tn_program_begin(c);
+    tn_tensor *in[MANY];
+    char name[8];
+    for (int i = 0; i < MANY; i++) {
+      snprintf(name, sizeof name, "n%d", i);
+      in[i] = tn_program_input(p, name, TN_F32, DIMS(tn_dim_var(c, name, 1, 8)));
+    }
+    OK(tn_program_output(p, "y", tn_sum(tn_concatenate(in, MANY, 0), NULL, 0, false)));
+    OK(tn_program_end(p));
+    float total = 0, want = 0;
+    for (int i = 0; i < MANY; i++) {
+      float v[3] = {(float)i, 1, 2};
+      snprintf(name, sizeof name, "n%d", i);
+      OK(tn_program_write(p, name, DIMS(1 + i % 3), v, (size_t)(1 + i % 3) * sizeof *v));
+      for (int k = 0; k < 1 + i % 3; k++) want += v[k];
+    }
+    OK(tn_program_run(p));
+    OK(tn_program_read(p, "y", &total, sizeof total));
+    assert_true(total == want);
+    tn_program_close(p);
+  }
+  tn_ctx_close(c);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(symbolic_batch), cmocka_unit_test(uncaptured_steps), cmocka_unit_test(flat_memory),   cmocka_unit_test(random_state),
       cmocka_unit_test(dropout),        cmocka_unit_test(assignment),       cmocka_unit_test(program_state), cmocka_unit_test(shared_state),
       cmocka_unit_test(replay_allocates_nothing), cmocka_unit_test(errors), cmocka_unit_test(odd_outputs),
-      cmocka_unit_test(twins),
+      cmocka_unit_test(twins), cmocka_unit_test(same_value), cmocka_unit_test(many_sizes),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
