@@ -165,10 +165,10 @@ static bool run_items(trial *t) {
   const tn__verify_subject *s = t->v->s;
   for (uint32_t i = 0; i < s->nitem; i++) {
     const tn__verify_item *it = &s->item[i];
-    int64_t value[64];
     tn__span *span = tn__alloc(t->v->c, (it->nbuf + 1) * sizeof *span);
+    int64_t *value = tn__alloc(t->v->c, (it->kernel->nvar + 1) * sizeof *value);
     for (uint32_t b = 0; b < it->nbuf; b++) span[b] = t->span[it->block[b]];
-    for (uint32_t k = 0; k < it->kernel->nvar && k < 64; k++)
+    for (uint32_t k = 0; k < it->kernel->nvar; k++)
       for (uint32_t x = 0; x < s->nvar; x++)
         if (s->var[x] == it->kernel->var[k]) value[k] = s->value[x];
     if (!tn__machine_run(&t->m, &t->v->kernel[i], span, value)) return false;
