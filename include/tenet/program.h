@@ -38,7 +38,8 @@ TN_API tn_status tn_program_write(tn_program *p, const char *name, const tn_dim 
  * breaks a constraint, which is something that the graph needs and its bounds do not promise: that a slice ends within its axis, that
  * two sizes are equal. */
 TN_API tn_status tn_program_run(tn_program *p);
-/* The output of the last run, as a realised tensor in the current scope: its contents change with the next run. */
+/* The output of the last run, as a realised tensor in the current scope.  While its handle lives it keeps these values, and the next run writes to
+ * memory of its own, which costs an allocation and on a GPU a new recording: for values of each run, tn_program_read is cheaper. */
 TN_API tn_tensor *tn_program_result(tn_program *p, const char *name);
 /* Copies an output of the last run to host memory.  bytes must be its size. */
 TN_API tn_status tn_program_read(tn_program *p, const char *name, void *out, size_t bytes);

@@ -34,8 +34,8 @@ extern "C" {
 
 /* ---- Handles and scopes ------------------------------------------------------------------------------------------ */
 
-/* Opens a scope by hand, and closes the innermost one: handles made in between end.  tn_scope_end() without an open scope
- * is TN_ESTATE. */
+/* Opens a scope by hand, and closes the innermost one: handles made in between end, and must not be used or released any more (their memory
+ * serves others): finalisers are for what was kept.  tn_scope_end() without an open scope is TN_ESTATE. */
 TN_API tn_status tn_scope_begin(tn_ctx *ctx);
 TN_API tn_status tn_scope_end(tn_ctx *ctx);
 
@@ -396,7 +396,8 @@ TN_API tn_status tn_write(tn_tensor *t, const void *data, size_t bytes);
 TN_API tn_status tn_item(tn_tensor *t, double *out);
 /* Realises and prints dtype, shape and values, abbreviated when there are many. */
 TN_API tn_status tn_print(tn_tensor *t, FILE *f);
-/* The value on another device ("cpu", "ref", "cuda:0", "opencl:0"); t itself, as a new handle, if it is there.  Unknown device: TN_EDEVICE. */
+/* The value on another device ("cpu", "ref", "cuda:0", "opencl:0"); t itself, as a new handle, if it is there.  Realises t; the copy is a leaf, to which
+ * gradients of t do not go.  Unknown device: TN_EDEVICE.  While a program is recorded: TN_ESTATE; of symbolic sizes: TN_EBOUND. */
 TN_API tn_tensor *tn_to(tn_tensor *t, const char *device);
 
 #ifdef __cplusplus

@@ -24,6 +24,7 @@ typedef struct worker {
 
 struct tn__pool {
   tn__mem *mem;
+  pid_t process;
   int threads; /* the caller included */
   /* The region.  Atomic, since a late worker may read them while the caller writes those of the next. */
   _Atomic(tn__slice_fn) fn;
@@ -164,6 +165,7 @@ tn__pool *tn__pool_open(tn__mem *m, int threads) {
   size_t extra = threads > 1 ? (size_t)(threads - 1) * sizeof(worker) : 0;
   tn__pool *p = tn__mem_zalloc(m, sizeof *p + extra);
   p->mem = m;
+  p->process = getpid();
   p->threads = 1;
   pthread_mutex_init(&p->lock, NULL);
   pthread_cond_init(&p->wake, NULL);
@@ -182,8 +184,7 @@ tn__pool *tn__pool_open(tn__mem *m, int threads) {
   return p;
 }
 
-void tn__pool_close(tn__pool *p) {
-  if (!p) return;
+static void join_all(tn__pool *p) {
   pthread_mutex_lock(&p->lock);
   atomic_store(&p->stop, 1);
   pthread_cond_broadcast(&p->wake);
@@ -192,6 +193,11 @@ void tn__pool_close(tn__pool *p) {
   pthread_cond_destroy(&p->finished);
   pthread_cond_destroy(&p->wake);
   pthread_mutex_destroy(&p->lock);
+}
+
+void tn__pool_close(tn__pool *p) {
+  if (!p) return;
+  if (getpid() == p->process) join_all(p); /* a forked child has none of the threads, and who holds the lock there is anyone's guess */
   tn__mem_free(p->mem, p);
 }
 

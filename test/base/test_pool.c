@@ -3,7 +3,9 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 /* cmocka wants the above first */
@@ -173,11 +175,37 @@ static void empty_region_is_cheap(void **state) {
   tn__pool_close(p);
 }
 
+static void run_all(tn__pool *p) {
+  static job j;
+  j = (job){.pool = p};
+  tn__pool_run(p, count, &j, SLICES);
+  check_counts(&j, SLICES);
+}
+
+/* A child has the pool, but none of its threads: it works by its own, and closing does not wait for them. */
+static void forked(void **state) {
+  (void)state;
+  tn__pool *p = tn__pool_open(&(tn__mem){0}, 3);
+  run_all(p);
+  fflush(NULL);
+  pid_t child = fork();
+  if (child == 0) {
+    alarm(20);
+    run_all(p);
+    tn__pool_close(p);
+    _exit(0);
+  }
+  int result = 1;
+  assert_int_equal(waitpid(child, &result, 0), child);
+  assert_int_equal(result, 0);
+  tn__pool_close(p);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_slice_once),        cmocka_unit_test(many_regions), cmocka_unit_test(slow_slices),
       cmocka_unit_test(slices_run_side_by_side), cmocka_unit_test(two_pools),    cmocka_unit_test(opens_and_closes),
-      cmocka_unit_test(empty_region_is_cheap),
+      cmocka_unit_test(empty_region_is_cheap),   cmocka_unit_test(forked),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
