@@ -603,7 +603,7 @@ static void many_sizes(void **state) {
   tn_scope(c) {
     tn_program *p = tn_program_begin(c);
     tn_tensor *in[MANY];
-    char name[8];
+    char name[16];
     for (int i = 0; i < MANY; i++) {
       snprintf(name, sizeof name, "n%d", i);
       in[i] = tn_program_input(p, name, TN_F32, DIMS(tn_dim_var(c, name, 1, 8)));
