@@ -56,6 +56,9 @@ uint64_t tn__table_bits(const tn__term *num, int dtype) {
 
 static int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a % b < 0) != (b < 0)); }
 
+/* a - b * floor_div(a, b), whose product may not fit */
+static int64_t floor_mod(int64_t a, int64_t b) { return a % b + (a % b != 0 && (a % b < 0) != (b < 0) ? b : 0); }
+
 static int64_t gcd(int64_t a, int64_t b) { /* of non-negative numbers */
   while (b) {
     int64_t t = a % b;
@@ -78,7 +81,7 @@ bool tn__table_fn(tn__fn fn, int64_t a, int64_t b, int64_t *out) {
   switch (fn) {
   case FN_GCD: *out = gcd(a < 0 ? -a : a, b < 0 ? -b : b); return true;
   case FN_IDIV: return b && (*out = floor_div(a, b), true);
-  case FN_MOD: return b && (*out = a - b * floor_div(a, b), true);
+  case FN_MOD: return b && (*out = floor_mod(a, b), true);
   case FN_CEILDIV: return b && (*out = -floor_div(-a, b), true);
   default: return false;
   }

@@ -203,9 +203,10 @@ static tn_node *simplify(tn_ctx *c, tn__plan *p) {
 }
 
 tn__plan *tn__plan_new(tn_ctx *c, tn_node *key) {
+  tn__device *dev = tn__device_get(c, key->device < 0 ? 0 : key->device); /* throws if there is none */
   tn__plan *p = tn__mem_zalloc(&c->mem, sizeof *p);
   tn__arena_init(&p->arena, &c->mem);
-  p->dev = tn__device_get(c, key->device < 0 ? 0 : key->device);
+  p->dev = dev;
   p->key = key;
   p->nout = key->nsrc;
   return p;
