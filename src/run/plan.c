@@ -95,7 +95,7 @@ static void lower_item(tn_ctx *c, tn__plan *p, uint32_t i, const tn__lean *lean)
     tn__kernel *k = tn__lower(c, &p->arena, &view, it->body, p->nkernels);
     st->kernel = (int)p->nkernels;
     p->kernel[p->nkernels++] = k;
-    st->nbuf = k->nbuf;
+    if (k->nbuf > st->nbuf) st->nbuf = k->nbuf; /* its own scratch; fewer, where simplifying has left nothing of a load */
     st->var = tn__arena_zalloc(&p->arena, (k->nvar + 1) * sizeof *st->var);
     for (uint32_t part = 0; part < k->nparts; part++) {
       keep(p, k->part[part].body);
