@@ -72,26 +72,22 @@ static void check(const char *name, bool library) {
   if (gpu) assert_true(want[STEPS - 1] < want[0]);
 }
 
-static void mlp(void **state) {
-  (void)state;
-  check("mlp", false);
-}
-static void cnn(void **state) {
-  (void)state;
-  check("cnn", false);
-}
-static void mlp_by_library(void **state) {
-  (void)state;
-  check("mlp", true);
-}
-static void cnn_by_library(void **state) {
-  (void)state;
-  check("cnn", true);
+typedef struct way {
+  const char *net;
+  bool library;
+} way;
+
+static void trains(void **state) {
+  const way *w = *state;
+  check(w->net, w->library);
 }
 
 int main(void) {
-  bool libraries = !strncmp(device_or(""), "cuda", 4); /* else they would be the same again */
-  const struct CMUnitTest tests[] = {cmocka_unit_test(mlp), cmocka_unit_test(cnn), cmocka_unit_test(mlp_by_library), cmocka_unit_test(cnn_by_library)};
-  const struct CMUnitTest own[] = {tests[0], tests[1]};
-  return libraries ? cmocka_run_group_tests(tests, NULL, NULL) : cmocka_run_group_tests(own, NULL, NULL);
+  static way own[] = {{"mlp", false}, {"cnn", false}}, library[] = {{"mlp", true}, {"cnn", true}};
+  const struct CMUnitTest tests[] = {
+      {"mlp", trains, NULL, NULL, &own[0]}, {"cnn", trains, NULL, NULL, &own[1]},
+      {"mlp by libraries", trains, NULL, NULL, &library[0]}, {"cnn by libraries", trains, NULL, NULL, &library[1]},
+  };
+  const struct CMUnitTest without[] = {tests[0], tests[1]}; /* where no device has libraries they would be the same again */
+  return strncmp(device_or(""), "cuda", 4) ? cmocka_run_group_tests(without, NULL, NULL) : cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,6 +14,19 @@ typedef struct row {
 } row;
 
 static const row rows[] = {
+    {"a choice between what turns out to be the same: its condition is a buffer of the kernel that nothing loads any more",
+     "%1 = param bool[3,4] 3 4 {0 0}\n"
+     "%2 = param bool[3,1] 3 1 {1 0}\n"
+     "%3 = expand bool[3,4] %2 3 4\n"
+     "%4 = iota i64[1] 1\n"
+     "%5 = reshape i64[1,1,1] %4 1 1 1\n"
+     "%6 = expand i64[3,4,1] %5 3 4 1\n"
+     "%7 = contract i64[3,4] %4 %6 {0 0 2 1}\n"
+     "%8 = reshape i64[1,1] %4 1 1\n"
+     "%9 = expand i64[3,4] %8 3 4\n"
+     "%10 = where i64[3,4] %1 %7 %9\n"
+     "%11 = where i64[3,4] %3 %10 %7\n"
+     "%12 = sink void %11 {\"outputs\"}\n"},
     {"elements stored in the loop of a product, of which there is another product",
      "%1 = param u16[4,5] 4 5 {0 0}\n"
      "%2 = reshape u16[1,4,1,5,1] %1 1 4 1 5 1\n"

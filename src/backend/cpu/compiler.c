@@ -15,8 +15,8 @@ static const char *const flags[] = {
 #if defined(__x86_64__)
     "-mprefer-vector-width=512", /* kernels are long loops: worth the widest vectors there are */
 #endif
-    "-x", "c", "-std=gnu17", "-O3", "--param=max-completely-peel-times=2", "-march=native", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fno-semantic-interposition",
-    "-fno-tree-slp-vectorize", "-fno-stack-protector", "-fPIC", "-shared", "-nostartfiles", "-pipe", "-w", NULL};
+    "-x", "c", "-std=gnu17", "-O3", "--param=max-completely-peel-times=2", "-fno-tree-slp-vectorize", "-march=native", "-ffp-contract=off",
+    "-fno-math-errno", "-fno-trapping-math", "-fno-semantic-interposition", "-fno-stack-protector", "-fPIC", "-shared", "-nostartfiles", "-pipe", "-w", NULL};
 
 bool tn__cc_find(tn_ctx *c, tn__cc *cc) {
   const char *const usual[] = {"cc", "gcc", "clang", NULL}, *const asked[] = {c->opt.cc, NULL};
