@@ -136,6 +136,7 @@ static tn_node *product(tn_ctx *c, tn_node *const *dim, uint32_t n) {
   return p;
 }
 
+/* The first to ask waits for the library to be loaded, which may take longer than all else: asked last. */
 bool tn__library_multiplies(const tn__fuse *f, int dtype) { return !f->c->opt.no_library && f->dev->ops->has_gemm && f->dev->ops->has_gemm(f->dev, dtype); }
 
 /* The library writes its result row-major; a convolution's may already have been promised in another order. */
@@ -169,7 +170,7 @@ static void operand_anyhow(tn__fuse *f, tn_node *x) {
 }
 
 const tn__gemm *tn__gemm_plan(tn__fuse *f, tn_node *n) {
-  if (f->c->mode == TN_MODE_STRICT || (!tn__library_multiplies(f, n->dtype) && !f->dev->tiles) || !is_row_major(n, tn__info_of(f, n))) return NULL;
+  if (f->c->mode == TN_MODE_STRICT || (!f->dev->tiles && !tn__library_multiplies(f, n->dtype)) || !is_row_major(n, tn__info_of(f, n))) return NULL;
   uint32_t nb = (uint32_t)n->ints[0], nm = (uint32_t)n->ints[1], nn = (uint32_t)n->ints[2];
   tn_node *a = n->src[0], *b = n->src[1];
   tn__gemm g = {.dtype = n->dtype,
@@ -182,7 +183,7 @@ const tn__gemm *tn__gemm_plan(tn__fuse *f, tn_node *n) {
   bool known = f->dev->tiles && n->dtype == TN_F32 && tn__is_const(g.m) && tn__is_const(g.n) && tn__is_const(g.k);
   bool little = work * (double)tn__size_guess(g.batch) <= OWN_WORK, shallow = tn__size_guess(g.k) <= OWN_DEPTH && tn__info_of(f, n)->out < 0;
   bool narrow = tn__is_int_const(g.batch, 1) && (tn__size_guess(g.m) <= OWN_LINES || tn__size_guess(g.n) <= OWN_LINES);
-  bool own = !tn__library_multiplies(f, n->dtype) || (known && (little || narrow || (shallow && tiles_fit(&g))));
+  bool own = (known && (little || narrow || (shallow && tiles_fit(&g)))) || !tn__library_multiplies(f, n->dtype);
   if (own && !tiles_fit(&g) && (little || !narrow)) return NULL;
   if (own && !little && n->dtype == TN_F32) { /* no copy only to have runs */
     operand_anyhow(f, a);

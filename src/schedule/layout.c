@@ -161,6 +161,9 @@ static bool *find_folded(tn__fuse *f) {
   return folded;
 }
 
+/* Is there a group of several axes? */
+static bool has_orders(const tn_node *n) { return n->ints[1] > 1 || n->ints[2] > 1 || n->ints[3] > 1; }
+
 /* A contraction whose groups run in the order in which its larger operand lies, so that each group is one run of memory; a permute gives the
  * axes back their places.  x and y stand in for its operands now. */
 static tn_node *order_axes(tn__fuse *f, tn_node *n, tn_node *x, tn_node *y, bool folded) {
@@ -195,7 +198,7 @@ tn_node *tn__layout_contract(tn__fuse *f) {
       src[k] = now[at];
       changed |= src[k] != n->src[k];
     }
-    if (n->op == OP_CONTRACT && tn__library_multiplies(f, n->dtype)) now[i] = order_axes(f, n, src[0], src[1], folded[i]);
+    if (n->op == OP_CONTRACT && has_orders(n) && tn__library_multiplies(f, n->dtype)) now[i] = order_axes(f, n, src[0], src[1], folded[i]);
     else if (changed) now[i] = tn__node_with(f->c, n, src);
   }
   tn_node *sink = now[f->order.n - 1];

@@ -3,6 +3,7 @@
 #include "backend/cuda/cuda.h"
 #include "fake/fake.h"
 #include "support/ctx.h"
+#include "tenet/tenet.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -423,8 +424,42 @@ static void test_products(void **state) {
   close_cuda(f);
 }
 
+static bool is_loaded(const char *library) {
+  char path[600];
+  snprintf(path, sizeof path, "%s/%s", getenv("CUDA_HOME"), library);
+  void *handle = dlopen(path, RTLD_NOW | RTLD_NOLOAD);
+  if (handle) dlclose(handle);
+  return handle;
+}
+
+/* A layer with its gradient and step; true, if the library of products is there afterwards. */
+static bool layer_loads(tn_ctx *c, tn_dim rows, tn_dim in, tn_dim out) {
+  tn_scope(c) {
+    tn_tensor *x = tn_zeros(c, TN_F32, (tn_dim[]){rows, in}, 2), *w = tn_zeros(c, TN_F32, (tn_dim[]){in, out}, 2), *grad[1];
+    assert_int_equal(tn_realize((tn_tensor *[]){x, w}, 2), TN_OK);
+    tn_tensor *loss = tn_mean(tn_relu(tn_matmul(x, w)), NULL, 0, false);
+    assert_int_equal(tn_grad(loss, 1, &w, grad), TN_OK);
+    tn_tensor *made[] = {loss, tn_sub(w, grad[0])};
+    assert_int_equal(tn_realize(made, 2), TN_OK);
+  }
+  return is_loaded("libcublasLt.so.13");
+}
+
+/* It takes longer to load than a small network's first step takes without it. */
+static void test_library_when_wanted(void **state) {
+  (void)state;
+  fake->any_function = 1;
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "cuda:0", .cache_dir = ""});
+  assert_non_null(c);
+  assert_false(layer_loads(c, 64, 784, 128));
+  assert_true(layer_loads(c, 512, 640, 512));
+  tn_ctx_close(c);
+  fake->any_function = fake->most_shared = 0;
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_library_when_wanted), /* before anything else loads it */
       cmocka_unit_test(test_listing),       cmocka_unit_test(test_transfers), cmocka_unit_test(test_fetch), cmocka_unit_test(test_out_of_memory), cmocka_unit_test(test_launch),
       cmocka_unit_test(test_compile_error), cmocka_unit_test(test_cache),     cmocka_unit_test(test_recording),     cmocka_unit_test(test_products),
       cmocka_unit_test(test_lost),
