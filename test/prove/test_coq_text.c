@@ -76,10 +76,12 @@ static bool same(const tn__rule *r, const expr *e, const tn__term *t) {
 
 /* ---- hypotheses ---- */
 
-/* x relation y; or by divides y (relation NULL).  NULL: the number `number`. */
+/* x relation y; or by divides y (relation NULL); or that an argument is legal, or a predicate of the row. */
 typedef struct fact {
   const tn__term *x, *y;
   const char *relation;
+  const tn__term *legal;
+  const tn__cond *predicate;
 } fact;
 typedef struct facts {
   fact v[32];
@@ -87,10 +89,29 @@ typedef struct facts {
 } facts;
 static const tn__term zero = {.form = TF_NUM}, one = {.form = TF_NUM, .num = 1, .inum = 1};
 
-static void add(facts *f, const tn__term *x, const char *relation, const tn__term *y) {
+static void add_fact(facts *f, fact v) {
   if (f->n == 32) fail_msg("too many hypotheses");
-  f->v[f->n++] = (fact){x, y, relation};
+  f->v[f->n++] = v;
 }
+static void add(facts *f, const tn__term *x, const char *relation, const tn__term *y) { add_fact(f, (fact){.x = x, .relation = relation, .y = y}); }
+
+/* Movement: how an argument is called, and what the shape rules demand of it: (L1 : legal_part s (dim x)). */
+static const struct {
+  const char *type, *legal;
+  bool of_source, source_first;
+} arguments[OP_COUNT] = {
+    [OP_RESHAPE] = {.type = "list Z"},
+    [OP_EXPAND] = {"index", "legal_expand", true, true},
+    [OP_PERMUTE] = {.type = "perm"},
+    [OP_PAD] = {"pads", "legal_pads", false, false},
+    [OP_SHRINK] = {"part", "legal_part", true, false},
+    [OP_FLIP] = {.type = "axes"},
+    [OP_SUM] = {.type = "axes"},
+    [OP_PROD] = {.type = "axes"},
+    [OP_RMAX] = {.type = "axes"},
+    [OP_RMIN] = {.type = "axes"},
+};
+static bool is_movement(const tn__rule *r) { return tn__ops[r->op].group >= G_REDUCE; }
 
 /* What README.md says of the forms of a pattern. */
 static void of_pattern(facts *f, const tn__rule *r, const tn__term *t) {
@@ -98,6 +119,7 @@ static void of_pattern(facts *f, const tn__rule *r, const tn__term *t) {
   bool constant = d && (d->form == TF_NUM || (d->form == TF_VAR && r->is_const[d->slot]));
   if (t->form == TF_PARTS) add(f, &one, "<", t->kid[1]), add(f, t->kid[1], NULL, d);
   if (t->form == TF_SPLIT || t->form == TF_SPLIT_ALL) add(f, d, constant ? ">" : "<>", &zero);
+  if (t->form == TF_OP && arguments[t->what].legal) add_fact(f, (fact){.legal = t});
   for (int i = 0; i < t->nkid; i++) of_pattern(f, r, t->kid[i]);
 }
 
@@ -114,13 +136,46 @@ static void of_row(facts *f, const tn__rule *r) {
   for (uint32_t i = 0; i < r->ncond + r->nassume; i++) {
     const tn__cond *d = &r->cond[i];
     if (d->kind <= TC_GE) add(f, d->arg[0], relations[d->kind], d->arg[1]);
-    if (d->kind == TC_DIVIDES) add(f, d->arg[0], "<>", &zero), add(f, d->arg[0], NULL, d->arg[1]);
+    else if (d->kind == TC_DIVIDES) add(f, d->arg[0], "<>", &zero), add(f, d->arg[0], NULL, d->arg[1]);
+    else if (d->kind != TC_FITS) add_fact(f, (fact){.predicate = d}); /* (fits) is about 64 bits: test_prove */
     for (int k = 0; k < tn__cond_args[d->kind]; k++) of_functions(f, d->arg[k]);
   }
 }
 
+static bool says_legal(const tn__rule *r, const expr *h, const tn__term *t) {
+  bool of_source = arguments[t->what].of_source, source_first = arguments[t->what].source_first;
+  if (h->nkid != 4 + of_source || !atom_is(h->kid[2], arguments[t->what].legal) || !same(r, h->kid[3 + source_first], t->kid[1])) return false;
+  const expr *d = of_source ? h->kid[4 - source_first] : NULL;
+  return !d || (head_is(d, "dim") && d->nkid == 2 && same(r, d->kid[1], t->kid[0]));
+}
+
+/* The words from h->kid[at] on; %: the variable v. */
+static bool are_words(const tn__rule *r, const expr *h, int at, const char *words, const tn__term *v, const tn__term *w) {
+  for (const char *s = words; *s; s += strcspn(s, " "), s += *s == ' ', at++) {
+    char text[32];
+    snprintf(text, sizeof text, "%.*s", (int)strcspn(s, " "), s);
+    if (at >= h->nkid || !(*s == '%' ? same(r, h->kid[at], s[1] == '1' ? v : w) : atom_is(h->kid[at], text))) return false;
+  }
+  return at == h->nkid;
+}
+
+/* A shape that is the root's, which an argument gives; else the predicate by name, of variables. */
+static bool says_predicate(const tn__rule *r, const expr *h, const tn__cond *d) {
+  if (d->kind != TC_SAME_SHAPE) {
+    int n = tn__cond_args[d->kind];
+    if (h->nkid != 3 + n || !atom_is(h->kid[2], tn__cond_names[d->kind])) return false;
+    for (int i = 0; i < n; i++)
+      if (!same(r, h->kid[3 + i], d->arg[i])) return false;
+    return true;
+  }
+  const char *words = r->op == OP_RESHAPE ? "%1 = dims V %2" : r->op == OP_SHRINK ? "forall k, size %1 k = dim %2 k" : r->op == OP_EXPAND ? "forall k, %1 k = dim %2 k" : NULL;
+  return words && are_words(r, h, 2, words, r->lhs->kid[1], d->arg[0]);
+}
+
 /* (name : x relation y) */
 static bool says(const tn__rule *r, const expr *h, const fact *f) {
+  if (f->legal) return says_legal(r, h, f->legal);
+  if (f->predicate) return says_predicate(r, h, f->predicate);
   if (h->nkid != 5) return false;
   if (f->relation) return same(r, h->kid[2], f->x) && atom_is(h->kid[3], f->relation) && same(r, h->kid[4], f->y);
   return head_is(h->kid[2], "mod_") && same(r, h->kid[2]->kid[1], f->y) && same(r, h->kid[2]->kid[2], f->x) && atom_is(h->kid[3], "=") && atom_is(h->kid[4], "0");
@@ -132,49 +187,74 @@ static bool is_slot(const tn__rule *r, const expr *e) {
   return false;
 }
 
+static bool is_end(const expr *e, const char *lo_or_hi, const expr *x) {
+  return e->s && x->s && e->n == x->n + 3 && !memcmp(e->s, lo_or_hi, 3) && !memcmp(e->s + 3, x->s, x->n);
+}
+
 /* (V0 : is_value M x), (L0 : lo_x <= x), (U0 : x <= hi_x) */
 static bool says_range(const tn__rule *r, const expr *h) {
   if (h->nkid != 5) return false;
-  if (*h->kid[0]->s == 'V') return atom_is(h->kid[2], "is_value") && atom_is(h->kid[3], "M") && is_slot(r, h->kid[4]);
-  const expr *x = h->kid[*h->kid[0]->s == 'L' ? 4 : 2], *end = h->kid[*h->kid[0]->s == 'L' ? 2 : 4];
-  return strchr("LU", *h->kid[0]->s) && is_slot(r, x) && atom_is(h->kid[3], "<=") && end->s && end->n == x->n + 3 &&
-         !memcmp(end->s, *h->kid[0]->s == 'L' ? "lo_" : "hi_", 3) && !memcmp(end->s + 3, x->s, x->n);
+  if (atom_is(h->kid[2], "is_value")) return atom_is(h->kid[3], "M") && is_slot(r, h->kid[4]);
+  bool lower = is_slot(r, h->kid[4]);
+  return atom_is(h->kid[3], "<=") && (lower ? is_end(h->kid[2], "lo_", h->kid[4]) : is_slot(r, h->kid[2]) && is_end(h->kid[4], "hi_", h->kid[2]));
+}
+
+/* ---- variables ---- */
+
+/* (M x y lo_x hi_x : Z) */
+static const expr **numbers(const tn__rule *r, const expr **e, bool real) {
+  const expr *b = *e;
+  if (!b || b->s) return NULL;
+  int at = b->nkid && atom_is(b->kid[0], "M");
+  for (uint32_t i = 0; i < r->nslot; i++, at++)
+    if (at >= b->nkid || !atom_is(b->kid[at], r->slot[i])) return NULL;
+  for (uint32_t i = 0; i < r->nslot; i++) {
+    const expr x = {.s = r->slot[i], .n = strlen(r->slot[i])};
+    if (at + 1 < b->nkid && is_end(b->kid[at], "lo_", &x) && is_end(b->kid[at + 1], "hi_", &x)) at += 2;
+  }
+  return at + 2 == b->nkid && atom_is(b->kid[at], ":") && atom_is(b->kid[at + 1], real ? "R" : "Z") ? e + 1 : NULL;
+}
+
+static const char *type_of(const tn__rule *r, uint32_t slot, const tn__term *t) {
+  if (t->form == TF_VAR && t->slot == slot) return r->is_const[slot] ? "V" : r->op == OP_RESHAPE ? "flat V" : "tensor V";
+  if (t->form != TF_OP) return NULL;
+  const char *type = type_of(r, slot, t->kid[0]);
+  return type || t->nkid < 2 ? type : t->kid[1]->slot == slot ? arguments[t->what].type : NULL;
+}
+
+/* (V : Type) (zero : V) (rank : nat) (sum prod rmax rmin : ...), and (x : tensor V) (s : part) */
+static const expr **tensors(const tn__rule *r, const expr **e) {
+  static const char *const before[] = {"V : Type", "zero : V", "rank : nat", "sum prod rmax rmin : tensor V -> nat -> tensor V"};
+  char words[80];
+  for (uint32_t i = 0; i < 4 + r->nslot; i++, e++) {
+    if (i >= 4) snprintf(words, sizeof words, "%s : %s", r->slot[i - 4], type_of(r, i - 4, r->lhs));
+    if (!*e || (*e)->s || !are_words(r, *e, 0, i < 4 ? before[i] : words, NULL, NULL)) return NULL;
+  }
+  return e;
 }
 
 /* ---- theorems ---- */
 
-/* Of movement: what its predicates and shapes say are whole functions, of which only the row's sides are compared. */
-static bool moves(const tn__rule *r, const char *theorem) {
-  bool predicates = strstr(theorem, "legal_");
-  for (uint32_t i = 0; i < r->ncond; i++) predicates |= r->cond[i].kind > TC_DIVIDES && r->cond[i].kind != TC_FITS;
-  return predicates;
-}
-
 static bool reads_back(tn_ctx *c, const tn__rule *r, const char *theorem) {
-  const char *at = strstr(theorem, " : forall "), *end = strstr(theorem, ".\nProof. ");
+  const expr **e = read_statement(c, theorem);
   facts f = {.n = 0};
   bool met[32] = {0};
-  if (!at || !end) return false;
+  if (!e || !*e || !atom_is(*e++, "forall")) return false;
   of_row(&f, r);
-  char *text = tn__arena_strdup(&c->scratch, at + strlen(" : forall "));
-  text[end - at - (ptrdiff_t)strlen(" : forall ")] = 0;
-  const char *s = text;
-  for (; *s != ','; s += strspn(s, " ")) {
-    if (*s != '(') return false;
-    const expr *h = read_expr(c, &s);
-    if (h->nkid < 3 || (*h->kid[0]->s != 'H' && !(strchr("VLU", *h->kid[0]->s) && h->kid[0]->n > 1 && isdigit((unsigned char)h->kid[0]->s[1])))) continue; /* variables */
-    bool known = *h->kid[0]->s != 'H' && says_range(r, h);
-    for (int i = 0; i < f.n; i++)
+  e = is_movement(r) ? tensors(r, e) : numbers(r, e, r->mode == TN_MODE_FAST);
+  for (; e && *e && !(*e)->s; e++) {
+    const expr *h = *e;
+    bool known = h->nkid > 3 && h->kid[0]->s && atom_is(h->kid[1], ":") && says_range(r, h);
+    for (int i = 0; i < f.n && h->nkid > 3; i++)
       if (says(r, h, &f.v[i])) known = met[i] = true;
-    if (!known && !moves(r, theorem)) return false; /* nothing may be assumed that the row does not say */
+    if (!known) return false; /* nothing may be assumed that the row does not say */
   }
   for (int i = 0; i < f.n; i++)
     if (!met[i]) return false;
-  s++;
-  const expr *left = read_expr(c, &s);
-  if (atom_is(left, "same") || atom_is(left, "flat_same")) return same(r, read_expr(c, &s), r->lhs) && same(r, read_expr(c, &s), r->rhs);
-  const expr *equal = read_expr(c, &s), *right = read_expr(c, &s);
-  return atom_is(equal, "=") && same(r, left, r->lhs) && same(r, right, r->rhs);
+  if (!e || !*e || !atom_is(*e++, ",")) return false;
+  if (!e[0] || !e[1] || !e[2] || e[3]) return false;
+  if (is_movement(r)) return atom_is(e[0], r->op == OP_RESHAPE ? "flat_same" : "same") && same(r, e[1], r->lhs) && same(r, e[2], r->rhs);
+  return same(r, e[0], r->lhs) && atom_is(e[1], "=") && same(r, e[2], r->rhs);
 }
 
 static const tn__rule *row_of(tn_ctx *c, const char *claim) {
@@ -209,10 +289,50 @@ static void wrong_texts(tn_ctx *c, const tn__proofs *p) {
       {"index.mod_mod", "rule a (mod (pick k (mod x c1) y) c) -> (mod (add (mul x k) y) c1) when x:index (divides c (#mul k c1)) (fits)"},
       {"index.mod_mod", "rule a (mod (pick k (mod x c1) y) c) -> (mod (add (mul x k) y) c) when x:index (divides c1 (#mul k c)) (fits)"},
       {"simplify.permute_permute", "rule a (permute (permute x p) q) -> (permute x (compose q p))"},
+      {"simplify.permute_same", "rule a (permute x p) -> x"},
+      {"simplify.pad_pad", "rule a (pad (pad x p) q) -> (pad x (padsum q p))"},
+      {"simplify.pad_pad", "rule a (pad (pad x q) p) -> (pad x (padsum p q))"},
+      {"simplify.pad_none", "rule a (pad x p) -> x"},
+      {"simplify.shrink_pad", "rule a (shrink (pad x p) s) -> x"},
+      {"simplify.sum_none", "rule a (sum x a) -> x"},
   };
   for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
     const tn__ruleset *s = tn__rules_parse(c, "other", others[i].other);
     if (reads_back(c, &s->rule[0], theorem_of(p, others[i].rule))) fail_msg("the theorem of %s is taken for: %s", others[i].rule, others[i].other);
+  }
+}
+
+/* Hypotheses and types of which no row can say anything else. */
+static void altered_texts(tn_ctx *c, const tn__proofs *p) {
+  static const struct {
+    const char *rule, *from, *to;
+  } texts[] = {
+      {"index.idiv_small", "(x y : Z)", "(x y z : Z)"},
+      {"index.idiv_small", "(x y : Z)", "(x y : R)"},
+      {"index.idiv_small", "(x y : Z)", "(x y : Z) (z : False)"},
+      {"index.idiv_small", ", (idiv", ", x = y -> (idiv"},
+      {"index.idiv_small", "= 0", "= 0 \\/ True"},
+      {"simplify.expand_same", "(x : tensor V)", "(x : flat V)"},
+      {"simplify.expand_same", "(s : index)", "(s : perm)"},
+      {"simplify.expand_same", "(rank : nat)", "(rank : False)"},
+      {"simplify.expand_same", "legal_expand (dim x) s", "legal_expand s (dim x)"},
+      {"simplify.expand_same", "s k = dim x k", "size s k = dim x k"},
+      {"simplify.expand_same", "forall k, s k = dim x k", "forall k, s k = dim s k"},
+      {"simplify.expand_same", " (H1 : forall k, s k = dim x k)", ""},
+      {"simplify.expand_expand", " (L1 : legal_expand (dim x) s)", ""},
+      {"simplify.expand_expand", "(dim (expand x s)) t", "(dim x) t"},
+      {"simplify.shrink_none", "size s k", "begin s k"},
+      {"simplify.shrink_none", "legal_part s (dim x)", "legal_part s (dim s)"},
+      {"simplify.shrink_pad", "undoes s p x", "undoes s p s"},
+      {"simplify.pad_pad", "legal_pads q", "legal_pads p"},
+      {"simplify.pad_pad", "legal_pads q", "zeros q"},
+      {"simplify.reshape_same", "flat_same", "same"},
+      {"simplify.reshape_same", "dims V x", "dims V s"},
+  };
+  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+    const char *text = altered_statement(c, theorem_of(p, texts[i].rule), texts[i].from, texts[i].to);
+    if (!text) fail_msg("%s does not say %s", texts[i].rule, texts[i].from);
+    if (reads_back(c, row_of(c, texts[i].rule), text)) fail_msg("taken for %s:\n%s", texts[i].rule, text);
   }
 }
 
@@ -223,13 +343,14 @@ static void read_all(tn_ctx *c, void *arg) {
   for (uint32_t i = 0; i < p->claims.n; i++) {
     const tn__claim *k = &p->claims.v[i];
     const tn__rule *r = k->tool == TT_COQ ? row_of(c, k->rule) : NULL;
-    if (!r) continue; /* gradients and adjoints: test_gradient, test_adjoint */
+    if (!r) continue; /* gradients and adjoints: test_gradient_text, test_adjoint_text */
     if (!reads_back(c, r, k->text)) fail_msg("what is printed of %s is not the row:\n%s", k->rule, k->text);
     n++;
   }
   print_message("%u theorems\n", n);
   assert_true(n > 100);
   wrong_texts(c, p);
+  altered_texts(c, p);
 }
 
 static void printed_theorems_are_read_back(void **state) {
