@@ -129,11 +129,11 @@ Proof.
   intros [a i] [b j] _ _ E. simpl in E. congruence.
 Qed.
 
-(* What is printed: dims of the gathering side, of the other, of the summed index; masks, places and the witness. *)
+(* Dims of the gathering side, of the other, of the summed index; masks, places and the witness. *)
 Definition adjoint_pair (da db do : list Z) mF f mB g (p : list Z -> list Z) :=
   forall x y, dot (box da) (gathered (A := list Z) (B := list Z) mF f x) y = dot (box db) x (gathered_sum (A := list Z) (B := list Z) (box do) mB g y).
 
-Definition stride (s : Z) := (0 < s)%Z. (* a stride, a dilation or the size of a window: all axes have it in common *)
+Definition stride (s : Z) := (0 < s)%Z. (* a stride, a dilation or the size of a window *)
 
 Lemma adjoint_by_places da db do mF f mB g p :
   (forall b o, inside b db -> inside o do -> mB b o = true -> inside (g b o) da /\ mF (g b o) = true /\ f (g b o) = b /\ p (g b o) = o) ->
@@ -142,6 +142,125 @@ Lemma adjoint_by_places da db do mF f mB g p :
 Proof.
   intros H K x y. apply masked_adjoint with (p := p); try apply NoDup_box.
   split; intros; rewrite ?in_box in *; auto.
+Qed.
+
+(* ---- axis by axis --------------------------------------------------------------------------------------------------------------------------- *)
+
+(* What an op does along one axis, as it is printed: sizes of the gathering side (two for a window: place and offset), of the other and of
+   what is summed over; masks and places of both sides; the witness. *)
+Record axis := Axis {
+  outer : list Z; inner : list Z; over : list Z; mask : list Z -> bool; place : list Z -> list Z;
+  mask_back : list Z -> list Z -> bool; place_back : list Z -> list Z -> list Z; again : list Z -> list Z }.
+
+Definition undone (u : axis) :=
+  (forall b o, inside b (inner u) -> inside o (over u) -> mask_back u b o = true ->
+     inside (place_back u b o) (outer u) /\ mask u (place_back u b o) = true /\ place u (place_back u b o) = b /\ again u (place_back u b o) = o) /\
+  (forall a, inside a (outer u) -> mask u a = true ->
+     inside (place u a) (inner u) /\ inside (again u a) (over u) /\ mask_back u (place u a) (again u a) = true /\ place_back u (place u a) (again u a) = a).
+
+(* Two next to each other: indices one behind the other, both masks. *)
+Definition front (d i : list Z) := firstn (length d) i.
+Definition rest (d i : list Z) := skipn (length d) i.
+Definition beside (u v : axis) := Axis (outer u ++ outer v) (inner u ++ inner v) (over u ++ over v)
+  (fun i => mask u (front (outer u) i) && mask v (rest (outer u) i))%bool
+  (fun i => place u (front (outer u) i) ++ place v (rest (outer u) i))
+  (fun i o => mask_back u (front (inner u) i) (front (over u) o) && mask_back v (rest (inner u) i) (rest (over u) o))%bool
+  (fun i o => place_back u (front (inner u) i) (front (over u) o) ++ place_back v (rest (inner u) i) (rest (over u) o))
+  (fun i => again u (front (outer u) i) ++ again v (rest (outer u) i)).
+Definition no_axis := Axis [] [] [] (fun _ => true) (fun _ => []) (fun _ _ => true) (fun _ _ => []) (fun _ => []).
+Definition whole (us : list axis) := fold_right beside no_axis us.
+
+Lemma inside_length i d : inside i d -> length i = length d.
+Proof. revert i. induction d as [|n d IH]; intros [|a i]; simpl; intuition. Qed.
+Lemma inside_app i j d e : inside i d -> inside j e -> inside (i ++ j) (d ++ e).
+Proof. revert i. induction d as [|n d IH]; intros [|a i]; simpl; intuition. Qed.
+Lemma inside_cut i d e : inside i (d ++ e) -> inside (front d i) d /\ inside (rest d i) e /\ i = front d i ++ rest d i.
+Proof.
+  unfold front, rest. revert i. induction d as [|n d IH]; intros [|a i]; simpl; try tauto. intros [L H].
+  destruct (IH i H) as (F & S & E). repeat split; try lia; trivial. now rewrite E at 1.
+Qed.
+Lemma front_app i j d : inside i d -> front d (i ++ j) = i.
+Proof. intros H. unfold front. rewrite <- (inside_length i d H), firstn_app, firstn_all, Nat.sub_diag. simpl. apply app_nil_r. Qed.
+Lemma rest_app i j d : inside i d -> rest d (i ++ j) = j.
+Proof. intros H. unfold rest. now rewrite <- (inside_length i d H), skipn_app, skipn_all, Nat.sub_diag. Qed.
+
+Lemma undone_beside u v : undone u -> undone v -> undone (beside u v).
+Proof.
+  intros [Hu Ku] [Hv Kv]. split; simpl.
+  - intros b o B O M. apply andb_prop in M. destruct M as [Mu Mv].
+    destruct (inside_cut b _ _ B) as (Bu & Bv & EB), (inside_cut o _ _ O) as (Ou & Ov & EO).
+    destruct (Hu _ _ Bu Ou Mu) as (Iu & Nu & Fu & Pu), (Hv _ _ Bv Ov Mv) as (Iv & Nv & Fv & Pv).
+    rewrite front_app, rest_app, Nu, Nv, Fu, Fv, Pu, Pv by assumption. rewrite <- EB, <- EO. auto using inside_app.
+  - intros a A M. apply andb_prop in M. destruct M as [Mu Mv]. destruct (inside_cut a _ _ A) as (Au & Av & EA).
+    destruct (Ku _ Au Mu) as (Bu & Ou & Nu & Gu), (Kv _ Av Mv) as (Bv & Ov & Nv & Gv).
+    rewrite !front_app, !rest_app, Nu, Nv, Gu, Gv by assumption. rewrite <- EA. auto using inside_app.
+Qed.
+Lemma undone_whole us : List.Forall undone us -> undone (whole us).
+Proof.
+  induction 1 as [|u us H N IH]; simpl; [|now apply undone_beside].
+  split; simpl; [intros [|] [|] | intros [|]]; simpl; tauto.
+Qed.
+
+(* Any rank, each axis with anything done to it that is undone. *)
+Theorem each_axis us : List.Forall undone us -> forall x y,
+  dot (box (outer (whole us))) (gathered (mask (whole us)) (place (whole us)) x) y =
+  dot (box (inner (whole us))) x (gathered_sum (box (over (whole us))) (mask_back (whole us)) (place_back (whole us)) y).
+Proof.
+  intros H x y. apply undone_whole in H. destruct H as [H K]. apply masked_adjoint with (p := again (whole us)); try apply NoDup_box.
+  split; intros; rewrite ?in_box in *; auto.
+Qed.
+
+(* ---- coordinates in another order ------------------------------------------------------------------------------------------------------------ *)
+
+Definition pick (p : list nat) (i : list Z) : list Z := map (fun k => nth k i 0%Z) p.
+Definition inverse (p q : list nat) (rank : nat) := length p = rank /\ length q = rank /\
+  forall k, (k < rank)%nat -> (nth k p 0 < rank /\ nth k q 0 < rank /\ nth (nth k p 0) q 0 = k /\ nth (nth k q 0) p 0 = k)%nat.
+
+Lemma inside_nth i d : inside i d <-> length i = length d /\ forall k, (k < length d)%nat -> (0 <= nth k i 0 < nth k d 0)%Z.
+Proof.
+  revert i. induction d as [|n d IH]; intros [|a i]; simpl.
+  - split; [split; [reflexivity | lia] | trivial].
+  - split; [tauto | now intros [E _]].
+  - split; [tauto | now intros [E _]].
+  - rewrite IH. split.
+    + intros (L & E & H). split; [congruence|]. intros [|k] K; [assumption | apply H; lia].
+    + intros (E & H). split; [apply (H O); lia|]. split; [congruence|]. intros k K. apply (H (S k)). lia.
+Qed.
+Lemma nth_pick p i k : (k < length p)%nat -> nth k (pick p i) 0%Z = nth (nth k p O) i 0%Z.
+Proof. intros K. unfold pick. rewrite (nth_indep _ 0%Z (nth O i 0%Z)) by now rewrite map_length. apply (map_nth (fun k => nth k i 0%Z)). Qed.
+Lemma pick_pick p q i : inverse p q (length i) -> pick q (pick p i) = i.
+Proof.
+  intros (P & Q & H). apply (nth_ext _ _ 0%Z 0%Z); [unfold pick; rewrite map_length; congruence|].
+  intros k K. unfold pick in K. rewrite map_length in K. destruct (H k ltac:(congruence)) as (_ & L & _ & E).
+  rewrite nth_pick, nth_pick by congruence. now rewrite E.
+Qed.
+Lemma inverse_sym p q r : inverse p q r -> inverse q p r.
+Proof. intros (P & Q & H). repeat split; trivial; now destruct (H k H0) as (? & ? & ? & ?). Qed.
+Lemma inside_pick p q i d : inverse p q (length d) -> inside i d -> inside (pick p i) (pick p d).
+Proof.
+  intros (P & Q & H) I. apply inside_nth in I. destruct I as [E I]. apply inside_nth. unfold pick at 1 2 3. rewrite !map_length. split; [reflexivity|].
+  intros k K. rewrite !nth_pick by assumption. apply I. apply H. congruence.
+Qed.
+
+Lemma dot_moved p q d u v : inverse p q (length d) -> dot (box (pick p d)) u v = dot (box d) (fun j => u (pick p j)) (fun j => v (pick p j)).
+Proof.
+  intros N. unfold dot. rewrite <- (total_map (pick p) (box d) (fun i => u i * v i)). apply total_permutation. apply NoDup_Permutation.
+  - apply NoDup_box.
+  - apply NoDup_map_in; [|apply NoDup_box]. intros a b A B E. apply in_box, inside_length in A. apply in_box, inside_length in B.
+    rewrite <- (pick_pick p q a), <- (pick_pick p q b) by congruence. now rewrite E.
+  - intros i. rewrite in_map_iff, in_box. split.
+    + intros I. pose proof (inside_length _ _ I) as E. assert (L : length (pick p d) = length d) by (unfold pick; rewrite map_length; apply N).
+      exists (pick q i). rewrite in_box. split; [apply pick_pick; rewrite E, L; now apply inverse_sym|].
+      rewrite <- (pick_pick p q d) by assumption. apply (inside_pick q p); [rewrite L; now apply inverse_sym | assumption].
+    + intros (a & <- & A). apply in_box in A. now apply (inside_pick p q).
+Qed.
+
+(* Any permutation, at any rank: out axis k is in axis (nth k p). *)
+Theorem adjoint_permute p q d : inverse p q (length d) -> forall x y,
+  dot (box (pick p d)) (fun i => x (pick q i)) y = dot (box d) x (fun j => y (pick p j)).
+Proof.
+  intros N x y. rewrite (dot_moved p q) by assumption. unfold dot. apply total_ext. intros j J. apply in_box, inside_length in J.
+  rewrite pick_pick by now rewrite J. reflexivity.
 Qed.
 
 (* ---- reshape, any ranks: the place in row-major order stays ------------------------------------------------------------------------------ *)
@@ -350,7 +469,8 @@ Ltac one_axis :=
   intros; strides
 with strides := repeat match goal with H : stride ?s |- _ => lazymatch goal with _ : (0 < s)%Z |- _ => fail | _ => assert (0 < s)%Z by exact H end end.
 Ltac place := first [lia | (one_axis; multiples; first [lia | (quotients; nia)])].
-Ltac adjoint_places := intros; apply adjoint_by_places; intros; strides; coordinates; cbn [inside] in *; flags; repeat split; flags; same_list; place.
+Ltac axis_places := intros; split; cbn [outer inner over mask place mask_back place_back again]; intros; strides; coordinates; cbn [inside] in *;
+  flags; repeat split; flags; same_list; place.
 
 Arguments adjoint_gather : clear implicits.
 Arguments adjoint_scatter : clear implicits.

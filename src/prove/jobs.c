@@ -331,6 +331,7 @@ void tn__prove_run(tn__proofs *p, const tn__prove_how *how) {
   for (uint32_t i = 0; i < p->claims.n; i++) {
     tn__claim *c = &p->claims.v[i];
     if ((c->tool == TT_SMT || c->tool == TT_SMT_FLOAT) && c->outcome == TO_NONE) add_query(r, c);
+    if (c->decide) c->witness = c->decide(p->c, c->of), c->outcome = TO_HOLDS;
   }
   run_jobs(r);
   for (int i = 0; i < PROGRAMS; i++)

@@ -44,6 +44,11 @@ void tn__prove_held(tn__proofs *p, const char *rule, const char *part, tn__kind 
   add(p, (tn__claim){.rule = rule, .part = part, .kind = kind, .tool = TT_HERE, .by = by, .witness = witness, .outcome = holds ? TO_HOLDS : TO_FAILS});
 }
 
+void tn__prove_later(tn__proofs *p, const char *rule, const char *part, tn__kind kind, const char *by, const char *(*decide)(tn_ctx *c, const void *of),
+                     const void *of) {
+  add(p, (tn__claim){.rule = rule, .part = part, .kind = kind, .tool = TT_HERE, .by = by, .decide = decide, .of = of});
+}
+
 static tn__theory *add_theory(tn__proofs *p, const char *name, const char *header, bool generated) {
   tn__theory *t = tn__arena_zalloc(p->a, sizeof *t);
   *t = (tn__theory){.name = name, .header = header, .generated = generated};

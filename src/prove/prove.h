@@ -47,6 +47,9 @@ typedef struct tn__claim {
   const char *by;   /* "z3", "cvc5", "coq", "exhaustion" */
   int64_t ms;
   const char *witness; /* a model, what the prover said, or the axioms used */
+  /* TT_HERE, and not decided yet: tn__prove_run() asks, with `of`; it says what it went through, or throws. */
+  const char *(*decide)(tn_ctx *c, const void *of);
+  const void *of;
 } tn__claim;
 
 typedef struct tn__proofs {
@@ -68,6 +71,8 @@ void tn__prove_coq(tn__proofs *p, const char *rule, const char *part, tn__kind k
 void tn__prove_theorem(tn__proofs *p, const char *rule, const char *part, tn__kind kind, const char *theory, const char *name);
 /* What Tenet has decided itself: by exhaustion or evaluation. */
 void tn__prove_held(tn__proofs *p, const char *rule, const char *part, tn__kind kind, const char *by, bool holds, const char *witness);
+void tn__prove_later(tn__proofs *p, const char *rule, const char *part, tn__kind kind, const char *by, const char *(*decide)(tn_ctx *c, const void *of),
+                     const void *of);
 bool tn__prove_wants(const tn__proofs *p, const char *rule);
 
 /* ---- exporters ---- */

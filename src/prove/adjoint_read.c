@@ -1,0 +1,53 @@
+#include "prove/adjoint_read.h"
+#include <string.h>
+
+#include "grad/adjoint.h"
+#include "schedule/fuse.h"
+
+static tn_node *summed(tn_ctx *c, tn__reading *r, tn_node *extent) {
+  r->extent[r->sums] = extent;
+  r->sum[r->sums] = tn__range(c, extent, 0, TN__OF_SUM + r->sums);
+  return r->sum[r->sums++];
+}
+
+static tn_node *through_sum(tn_ctx *c, tn__reading *r, tn_node *n) {
+  tn_node *at[TN_MAX_RANK], *x = n->src[0];
+  for (uint32_t i = 0, kept = 0, axis = 0; i < x->rank; i++) {
+    bool dropped = axis < n->nint && n->ints[axis] == (int64_t)i;
+    at[i] = dropped ? summed(c, r, x->dim[i]) : r->place[kept++];
+    axis += dropped;
+  }
+  memcpy(r->place, at, x->rank * sizeof *at);
+  return x;
+}
+
+tn__reading tn__adjoint_read(tn_ctx *c, tn_node *root, const tn_node *leaf) {
+  tn__reading r = {.rank = root->rank};
+  for (uint32_t i = 0; i < root->rank; i++) {
+    r.dim[i] = root->dim[i];
+    r.range[i] = tn__range(c, root->dim[i], 0, i);
+    r.place[i] = tn__is_int_const(root->dim[i], 1) ? tn__int(c, 0) : r.range[i]; /* which has no other value */
+  }
+  tn_node *n = root;
+  while (n != leaf) {
+    tn_node *at[TN_MAX_RANK + 1];
+    if (n->op == OP_SUM) {
+      n = through_sum(c, &r, n);
+      continue;
+    }
+    if (tn__ops[n->op].group != G_MOVE) tn__fail(c, TN_EGRAD, "adjoint: %s is no movement", tn__ops[n->op].text);
+    if (n->op == OP_FOLD) r.place[n->rank] = summed(c, &r, tn__int(c, n->ints[1]));
+    tn__index_through(c, n, r.place, at, &r.gate);
+    n = n->src[0];
+    memcpy(r.place, at, n->rank * sizeof *at);
+  }
+  r.places = leaf->rank;
+  return r;
+}
+
+tn__readings tn__adjoint_readings(tn_ctx *c, tn_node *out, const tn_node *x) {
+  tn_node *dy = tn__param(c, TN_F64, 1, -1, out->dim, out->rank);
+  tn__reading forth = tn__adjoint_read(c, out, x), back = tn__adjoint_read(c, out == x ? dy : tn__adjoint(c, out, 0, dy), dy);
+  if (forth.sums && back.sums) tn__fail(c, TN_EGRAD, "adjoint: sums on both sides");
+  return forth.sums ? (tn__readings){back, forth, true} : (tn__readings){forth, back, false};
+}
