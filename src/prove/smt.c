@@ -285,8 +285,9 @@ static void print_fn(printer *q, tn__sb *b, const tn__term *x) {
 /* x to a constant power. */
 static void print_power(printer *q, tn__sb *b, const tn__term *x, int d) {
   int64_t n = x->kid[1]->form == TF_NUM ? x->kid[1]->inum : -1;
-  if (tn__is_float(d) && n == 0) { /* the contract of the C function, tested over all f32 */
-    small_number(q, b, d, 1);
+  if (tn__is_float(d) && (n == 0 || n == 1)) { /* the contract of the C function: ir/math.inc gives these by a choice of its own */
+    if (n) print(q, b, x->kid[0]);
+    else small_number(q, b, d, 1);
     return;
   }
   if (n < 0 || n > MAX_POWER || tn__is_float(d)) {

@@ -165,6 +165,7 @@ static tn__val atom(tn__world *w, int op, int dtype, const tn__val *x, uint32_t 
   uint64_t h = tn__hash_mix((uint64_t)op * 2 + (dtype == TN_F64), n), known = 0;
   bool rounds = op == OP_FLOOR || op == OP_CEIL || op == OP_ROUND || op == OP_TRUNC;
   if (op == OP_POW && x[1].kind == TN__VAL_BITS && constant(dtype, x[1]) == 0) return real(dtype, 1);
+  if (op == OP_POW && x[1].kind == TN__VAL_BITS && constant(dtype, x[1]) == 1) return x[0];
   if (op == OP_LOG && tn__map_get(&w->log_of, x[0].v, &known)) return (tn__val){.v = known, .kind = TN__VAL_REAL};
   if (rounds && tn__map_get(&w->whole, x[0].v, &known) && (known & 1ull << op)) return x[0];
   for (uint32_t i = 0; i < n; i++) h = tn__hash_mix(h, is_number(dtype, x[i]) ? element(dtype, x[i]) : UINT64_MAX - (constant(dtype, x[i]) > 0));

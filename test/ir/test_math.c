@@ -131,8 +131,26 @@ static void test_reduction(void **state) {
   }
 }
 
+/* What rules rely on: to the power of 0 and of 1, bit for bit. */
+static void test_units_of_pow(void **state) {
+  (void)state;
+  const uint64_t step = 2039;
+  for (uint64_t i = 0; i <= UINT32_MAX; i += step) {
+    f32 x = tn_f32_of((u32)i), one = tn_pow_f32(x, 1.0f);
+    f64 d = tn_f64_of(i * 0x9e3779b97f4a7c15u), d_one = tn_pow_f64(d, 1.0);
+    if (!(tn_pow_f32(x, 0.0f) == 1.0f) || !(tn_pow_f32(x, -0.0f) == 1.0f) || !(tn_pow_f64(d, 0.0) == 1.0) || !(tn_pow_f64(d, -0.0) == 1.0)) fail_msg("to the 0: %a, %a", (f64)x, d);
+    if (x == x && tn_f32_bits(one) != tn_f32_bits(x)) fail_msg("%a to the 1 is %a", (f64)x, (f64)one);
+    if (d == d && tn_f64_bits(d_one) != tn_f64_bits(d)) fail_msg("%a to the 1 is %a", d, d_one);
+  }
+  for (u32 h = 0; h < 1u << 16; h++) {
+    f32 x = tn_f16_of(h), y = tn_bf16_of(h);
+    if (x == x && tn_f16_bits(tn_pow_f32(x, 1.0f)) != h) fail_msg("%a to the 1 in f16", (f64)x);
+    if (y == y && tn_bf16_bits(tn_pow_f32(y, 1.0f)) != h) fail_msg("%a to the 1 in bf16", (f64)y);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_unaries), cmocka_unit_test(test_edges), cmocka_unit_test(test_binaries),
-                                     cmocka_unit_test(test_reduction)};
+                                     cmocka_unit_test(test_reduction), cmocka_unit_test(test_units_of_pow)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -115,6 +115,7 @@ static bool is_sum(const tn__rule *r, const expr *e, const tn__term *k, const tn
 
 static bool is_power(const tn__rule *r, const expr *e, const tn__term *t) {
   int64_t n = t->kid[1]->inum;
+  if (n == 1 && same(r, e, t->kid[0])) return true; /* of floats */
   for (; n > 0 && is_op(e, OP_MUL); n--, e = e->kid[2])
     if (!same(r, e->kid[1], t->kid[0])) return false;
   return n == 0 && is_number(e, &(tn__term){.form = TF_NUM, .num = 1, .inum = 1});
