@@ -31,8 +31,9 @@ static tn_node *variable(tn_ctx *c, tn__axes *g, const char *name, uint32_t i, i
   return g->var[i][g->vars[i]++] = tn__var(c, text, lo, HUGE_SIZE);
 }
 
+/* Where windows slide the interval of the size must not decide anything: with a stride that is large it would, as it does not with a small one. */
 static void sizes(tn_ctx *c, tn__axes *g, tn_node **dim) {
-  for (uint32_t i = 0; i < g->rank; i++) dim[i] = variable(c, g, "n", i, 1);
+  for (uint32_t i = 0; i < g->rank; i++) dim[i] = variable(c, g, "n", i, g->kind[i] == AX_WINDOWED || g->kind[i] == AX_FOLDED ? -HUGE_SIZE : 1);
 }
 
 static void leaf(tn_ctx *c, tn__axes *g, tn_node *const *dim, uint32_t rank) { g->x = tn__param(c, TN_F64, 0, -1, dim, rank); }

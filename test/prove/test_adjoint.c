@@ -30,7 +30,7 @@ static void texts(tn_ctx *c, void *arg) {
   const char *window = tn__adjoint_axis(c, &c->scratch, AX_WINDOWED);
   assert_non_null(strstr(window, "[i0; i1] => [((i0 * (s)) + (i1 * (d)))]"));
   assert_non_null(strstr(window, "mod (s)) =? (0))"));
-  assert_non_null(strstr(window, "undone (Axis [((n0 + (-1 + s - d * (k - 1))) / (s)); (k)] [n0] [(k)]"));
+  assert_non_null(strstr(window, "undone (Axis [(Z.max ((n0 + (-1 + s - d * (k - 1))) / (s)) (0)); (k)] [n0] [(k)]"));
 }
 
 static uint32_t power(uint32_t b, uint32_t n) { return n ? b * power(b, n - 1) : 1; }
