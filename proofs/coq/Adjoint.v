@@ -395,6 +395,55 @@ Proof.
   - auto_derive; [trivial | ring].
 Qed.
 
+(* Where the size is a constant the engine multiplies in pairs: up, level by level; on the way down each of a pair gets what its pair got times its partner.
+   Ones fill up to a power of two. *)
+Definition partner k := (2 * (k / 2) + (1 - k mod 2))%nat.
+Definition paired (x : nat -> R) m := x (2 * m)%nat * x (2 * m + 1)%nat.
+Fixpoint tree (levels : nat) (x : nat -> R) (g : R) (k : nat) : R :=
+  match levels with O => g | S l => tree l (paired x) g (k / 2) * x (partner k) end.
+Definition filled (n : nat) (x : nat -> R) k := if (k <? n)%nat then x k else 1.
+
+Lemma product_app {A} (l m : list A) x : product (l ++ m) x = product l x * product m x.
+Proof. induction l; simpl; [ring|]. rewrite IHl. ring. Qed.
+Lemma product_paired n x : product (seq 0 (2 * n)) x = product (seq 0 n) (paired x).
+Proof.
+  induction n as [|n IH]; [reflexivity|]. replace (2 * S n)%nat with (2 * n + 1 + 1)%nat by lia.
+  rewrite (seq_app (2 * n + 1) 1), (seq_app (2 * n) 1), !product_app, IH. replace (S n) with (n + 1)%nat by lia. rewrite (seq_app n 1), product_app. simpl seq.
+  unfold paired at 3. simpl product. replace (n + (n + 0))%nat with (2 * n)%nat by lia. ring.
+Qed.
+Lemma halves k : k = (2 * (k / 2) + k mod 2)%nat /\ (k mod 2 = 0 \/ k mod 2 = 1)%nat.
+Proof. split; [apply Nat.div_mod_eq | pose proof (Nat.mod_upper_bound k 2); lia]. Qed.
+Lemma paired_put x k t m : paired (put Nat.eq_dec x k t) m = put Nat.eq_dec (paired x) (k / 2)%nat (t * x (partner k)) m.
+Proof.
+  destruct (halves k) as [E C]. unfold paired, put, partner. set (h := (k / 2)%nat) in *. set (b := (k mod 2)%nat) in *. clearbody h b.
+  destruct (Nat.eq_dec m h) as [->|N]; destruct (Nat.eq_dec (2 * _) k) as [F|F]; destruct (Nat.eq_dec (2 * _ + 1) k) as [G|G]; try (exfalso; lia); trivial.
+  - replace (2 * h + (1 - b))%nat with (2 * h + 1)%nat by lia. reflexivity.
+  - replace (2 * h + (1 - b))%nat with (2 * h)%nat by lia. ring.
+Qed.
+Lemma tree_is levels x g k : (k < 2 ^ levels)%nat -> tree levels x g k = g * product (seq 0 (2 ^ levels)) (put Nat.eq_dec x k 1).
+Proof.
+  revert x k. induction levels as [|l IH]; intros x k K.
+  - simpl in *. unfold put. destruct (Nat.eq_dec 0 k); [ring | lia].
+  - assert (H : (k / 2 < 2 ^ l)%nat) by (apply Nat.div_lt_upper_bound; simpl in K; lia).
+    cbn [tree]. rewrite IH by assumption. replace (2 ^ S l)%nat with (2 * 2 ^ l)%nat by reflexivity. rewrite product_paired.
+    rewrite (product_ext _ (paired _) (put Nat.eq_dec (paired x) (k / 2)%nat (1 * x (partner k)))) by (intros; apply paired_put).
+    rewrite (product_put Nat.eq_dec _ _ _ (1 * x (partner k))); [ring | apply seq_NoDup | apply in_seq; lia].
+Qed.
+Lemma product_ones {A} (l : list A) x : (forall a, In a l -> x a = 1) -> product l x = 1.
+Proof. induction l as [|a l IH]; intros H; simpl; [reflexivity|]. rewrite IH, H; [ring | now left | intros; apply H; now right]. Qed.
+Lemma product_filled n m x : (n <= m)%nat -> product (seq 0 m) (filled n x) = product (seq 0 n) x.
+Proof.
+  intros L. replace m with (n + (m - n))%nat by lia. rewrite seq_app, product_app, (product_ones (seq _ (m - n))), Rmult_1_r.
+  - apply product_ext. intros a H. apply in_seq in H. unfold filled. destruct (Nat.ltb_spec a n); [reflexivity | lia].
+  - intros a H. apply in_seq in H. unfold filled. destruct (Nat.ltb_spec a n); [lia | reflexivity].
+Qed.
+Theorem product_tree levels n x g k : (k < n <= 2 ^ levels)%nat ->
+  tree levels (filled n x) g k = g * product (seq 0 n) (put Nat.eq_dec x k 1).
+Proof.
+  intros [K L]. rewrite tree_is by lia. f_equal. rewrite <- (product_filled n (2 ^ levels)) by assumption.
+  apply product_ext. intros a _. unfold put, filled. destruct (Nat.eq_dec a k) as [->|N]; [|reflexivity]. now destruct (Nat.ltb_spec k n); [|lia].
+Qed.
+
 (* ---- the largest of n: a convex combination of those that tie ----------------------------------------------------------------------------------- *)
 
 Section Largest.

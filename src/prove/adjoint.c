@@ -1,5 +1,5 @@
 /* Adjoints and the reverse pass as claims: what ops do along an axis, printed from what the engine builds (adjoint_coq.c), that the engine does so along each
- * axis at every rank (adjoint_axes.c, adjoint_whole.c), and theorems of Adjoint.v and Reverse.v. */
+ * axis at every rank (adjoint_axes.c, adjoint_whole.c, adjoint_tree.c), and theorems of Adjoint.v and Reverse.v. */
 #include "prove/adjoint_coq.h"
 #include "prove/adjoint_whole.h"
 #include "prove/prove.h"
@@ -49,7 +49,7 @@ void tn__export_adjoint(tn__proofs *p) {
   static const char *const any_rank[][3] = {
       {"permute", "any rank", "adjoint_permute"}, {"reshape", "any rank", "adjoint_reshape"}, {"gather", "any rank", "adjoint_gather"},
       {"scatter", "any rank", "adjoint_scatter"}, {"contract", "left", "adjoint_contract_a"}, {"contract", "right", "adjoint_contract_w"},
-      {"prod", "slopes", "slope_product"},        {"rmax", "shares", "shares_convex"},        {"rmin", "shares", "shares_convex"},
+      {"prod", "slopes", "slope_product"}, {"prod", "by pairs", "product_tree"}, {"rmax", "shares", "shares_convex"},        {"rmin", "shares", "shares_convex"},
   };
   static const char *const reverse[][2] = {
       {"transpose", "transposed"}, {"reverse_along_curves", "along curves"}, {"reverse_mode_correct", "partial derivatives"},
@@ -59,6 +59,6 @@ void tn__export_adjoint(tn__proofs *p) {
   for (size_t i = 0; i < sizeof any_rank / sizeof *any_rank; i++)
     tn__prove_theorem(p, joined(p->a, "adjoint.", any_rank[i][0]), any_rank[i][1], TK_ADJOINT, "Adjoint", any_rank[i][2]);
   for (uint32_t i = 0; i < tn__whole_nops; i++)
-    tn__prove_later(p, joined(p->a, "adjoint.", tn__whole_ops[i].op), "as built", TK_ADJOINT, "exhaustion", try_whole, &tn__whole_ops[i]);
+    tn__prove_later(p, joined(p->a, "adjoint.", tn__whole_ops[i].op), tn__whole_ops[i].part, TK_ADJOINT, "exhaustion", try_whole, &tn__whole_ops[i]);
   for (size_t i = 0; i < sizeof reverse / sizeof *reverse; i++) tn__prove_theorem(p, "gradient.reverse_pass", reverse[i][1], TK_GRADIENT, "Reverse", reverse[i][0]);
 }

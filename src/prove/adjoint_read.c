@@ -21,6 +21,18 @@ static tn_node *through_sum(tn_ctx *c, tn__reading *r, tn_node *n) {
   return x;
 }
 
+static tn_node *step(tn_ctx *c, tn_node *n, tn_node **place, tn_node **gate) {
+  tn_node *at[TN_MAX_RANK + 1];
+  tn__index_through(c, n, place, at, gate);
+  memcpy(place, at, n->src[0]->rank * sizeof *at);
+  return n->src[0];
+}
+
+tn_node *tn__adjoint_follow(tn_ctx *c, tn_node *n, tn_node **place, tn_node **gate) {
+  while (tn__ops[n->op].group == G_MOVE && n->op != OP_FOLD) n = step(c, n, place, gate);
+  return n;
+}
+
 tn__reading tn__adjoint_read(tn_ctx *c, tn_node *root, const tn_node *leaf) {
   tn__reading r = {.rank = root->rank};
   for (uint32_t i = 0; i < root->rank; i++) {
@@ -28,18 +40,14 @@ tn__reading tn__adjoint_read(tn_ctx *c, tn_node *root, const tn_node *leaf) {
     r.range[i] = tn__range(c, root->dim[i], 0, i);
     r.place[i] = tn__is_int_const(root->dim[i], 1) ? tn__int(c, 0) : r.range[i]; /* which has no other value */
   }
-  tn_node *n = root;
+  tn_node *n = tn__adjoint_follow(c, root, r.place, &r.gate);
   while (n != leaf) {
-    tn_node *at[TN_MAX_RANK + 1];
-    if (n->op == OP_SUM) {
-      n = through_sum(c, &r, n);
-      continue;
-    }
-    if (tn__ops[n->op].group != G_MOVE) tn__fail(c, TN_EGRAD, "adjoint: %s is no movement", tn__ops[n->op].text);
-    if (n->op == OP_FOLD) r.place[n->rank] = summed(c, &r, tn__int(c, n->ints[1]));
-    tn__index_through(c, n, r.place, at, &r.gate);
-    n = n->src[0];
-    memcpy(r.place, at, n->rank * sizeof *at);
+    if (n->op == OP_SUM) n = through_sum(c, &r, n);
+    else if (n->op == OP_FOLD) {
+      r.place[n->rank] = summed(c, &r, tn__int(c, n->ints[1]));
+      n = step(c, n, r.place, &r.gate);
+    } else tn__fail(c, TN_EGRAD, "adjoint: %s is no movement", tn__ops[n->op].text);
+    n = tn__adjoint_follow(c, n, r.place, &r.gate);
   }
   r.places = leaf->rank;
   return r;

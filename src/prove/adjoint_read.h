@@ -20,6 +20,8 @@ typedef struct tn__readings {
   bool adjoint_is_one;
 } tn__readings;
 
+/* The node that is no movement (or a FOLD, which sums) where element `place` of n is read, under `gate`; both are in and out. */
+tn_node *tn__adjoint_follow(tn_ctx *c, tn_node *n, tn_node **place, tn_node **gate);
 tn__reading tn__adjoint_read(tn_ctx *c, tn_node *root, const tn_node *leaf);
 /* Of `out` over its leaf x, and of what the engine builds as the adjoint of the op between them (of nothing, if out is x). */
 tn__readings tn__adjoint_readings(tn_ctx *c, tn_node *out, const tn_node *x);

@@ -255,13 +255,14 @@ static uint32_t check_minimum(tn_ctx *c, const char *op) { return reduced(c, op,
 static uint32_t check_product(tn_ctx *c, const char *op) { return reduced(c, op, others); }
 
 const tn__whole_op tn__whole_ops[] = {
-    {"permute", "permutations, ranks 1 to 8", check_permute},
-    {"reshape", "pairs of groupings of 1 to 5 sizes", check_reshape},
-    {"gather", "ranks of source and index", check_gather},
-    {"scatter", "ranks of source and index", check_scatter},
-    {"contract", "numbers of axes in each group, up to rank 8", check_contract},
-    {"rmax", "sets of axes, ranks 1 to 4", check_maximum},
-    {"rmin", "sets of axes, ranks 1 to 4", check_minimum},
-    {"prod", "sets of axes, ranks 1 to 4", check_product},
+    {"permute", "as built", "permutations, ranks 1 to 8", check_permute},
+    {"reshape", "as built", "pairs of groupings of 1 to 5 sizes", check_reshape},
+    {"gather", "as built", "ranks of source and index", check_gather},
+    {"scatter", "as built", "ranks of source and index", check_scatter},
+    {"contract", "as built", "numbers of axes in each group, up to rank 8", check_contract},
+    {"rmax", "as built", "sets of axes, ranks 1 to 4", check_maximum},
+    {"rmin", "as built", "sets of axes, ranks 1 to 4", check_minimum},
+    {"prod", "as built", "sets of axes, ranks 1 to 4", check_product},
+    {"prod", "as built in pairs", "constant sizes and sets of axes of constant size", tn__tree_check},
 };
 const uint32_t tn__whole_nops = sizeof tn__whole_ops / sizeof *tn__whole_ops;

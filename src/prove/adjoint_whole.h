@@ -5,9 +5,12 @@
 #include "ir/build.h"
 
 typedef struct tn__whole_op {
-  const char *op, *over;       /* what is tried */
+  const char *op, *part, *over; /* what is claimed; what is tried */
   uint32_t (*check)(tn_ctx *c, const char *op); /* how many there were; throws for the first that is another graph, naming it */
 } tn__whole_op;
 extern const tn__whole_op tn__whole_ops[];
 extern const uint32_t tn__whole_nops;
+
+/* adjoint_tree.c: products over an axis of constant size, whose gradient is a tree of pairs. */
+uint32_t tn__tree_check(tn_ctx *c, const char *op);
 #endif
