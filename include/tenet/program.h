@@ -8,7 +8,7 @@
  *   for (...) { tn_program_write(p, "x", ...); tn_program_run(p); }
  *
  * Inputs are placeholders, rebound without a copy.  Outputs belong to the program until its next run.  State is everything that
- * was assigned while recording, the random generator included: a run updates it in place.  Reading or realising a value inside a
+ * was assigned while recording, the random generator included, and also where its handle has ended: a run updates it in place.  Reading or realising a value inside a
  * recording is an error.  Shapes, dtypes and devices are those recorded; anything else is an error, never a silent re-trace. */
 #ifndef TENET_PROGRAM_H
 #define TENET_PROGRAM_H
