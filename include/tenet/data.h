@@ -34,7 +34,7 @@ TN_API void tn_array_free(tn_ctx *ctx, tn_array *array); /* and empties *array *
 typedef struct tn_batches tn_batches;
 
 /* n arrays of one first size, read but not copied; they must outlive the iterator.  shuffle = false: in the order of the
- * arrays.  NULL on error.  Close it before its context. */
+ * arrays.  NULL on error. */
 TN_API tn_batches *tn_batches_open(tn_ctx *ctx, int n, const tn_array *arrays, int64_t batch, bool shuffle, uint64_t seed);
 /* To the start of an epoch, skipping its first `skip` batches (to continue an epoch that was interrupted). */
 TN_API void tn_batches_start(tn_batches *b, uint64_t epoch, int64_t skip);

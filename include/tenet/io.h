@@ -17,14 +17,15 @@ typedef struct tn_meta {
 } tn_meta;
 
 /* Realises n tensors and writes them with nmeta metadata strings.  Names are UTF-8, not empty, each once, not "__metadata__".  The file appears under
- * `path` whole and synced to disk, or not at all: on an error (TN_EIO: a full disk, no permission) what was there before stays. */
+ * `path` whole and synced to disk, or not at all: on an error (TN_EIO: a full disk, no permission) what was there before stays.  A file
+ * that is replaced hands on its permissions, and where `path` is a link, the file is replaced that it leads to. */
 TN_API tn_status tn_save_safetensors(tn_ctx *ctx, const char *path, int n, const char *const *names, tn_tensor *const *tensors,
                                      int nmeta, const tn_meta *meta);
 
 /* An open file, of which only the header has been read. */
 typedef struct tn_file tn_file;
 
-/* NULL on error: TN_EIO, TN_EFORMAT.  Close it before its context. */
+/* NULL on error: TN_EIO, TN_EFORMAT. */
 TN_API tn_file *tn_load_safetensors(tn_ctx *ctx, const char *path);
 TN_API int tn_file_count(const tn_file *f);               /* tensors in the file; 0 for NULL */
 TN_API const char *tn_file_name(const tn_file *f, int i); /* in the order of the file's bytes; NULL if out of range */

@@ -54,7 +54,7 @@ TN_API tn_tensor *tn_xavier_normal(tn_ctx *ctx, tn_dtype dtype, const tn_dim *sh
 /* Named tensors in a fixed order: what an optimiser updates and a file holds. */
 typedef struct tn_params tn_params;
 
-TN_API tn_params *tn_params_open(tn_ctx *ctx); /* NULL when memory is out.  Close it before its context. */
+TN_API tn_params *tn_params_open(tn_ctx *ctx); /* NULL when memory is out */
 TN_API void tn_params_close(tn_params *p);     /* NULL allowed */
 /* Appends t, which from then on lives as long as the list.  A name that is there already is TN_EINVAL.  Returns t; NULL on error. */
 TN_API tn_tensor *tn_params_add(tn_params *p, const char *name, tn_tensor *t);

@@ -8,7 +8,7 @@
  *   for (...) { tn_program_write(p, "x", ...); tn_program_run(p); }
  *
  * Inputs are placeholders, rebound without a copy.  Outputs belong to the program until its next run.  State is everything that
- * was assigned while recording, the random generator included: a run updates it in place.  Reading or realising a value inside a
+ * was assigned while recording, the random generator included, and also where its handle has ended: a run updates it in place.  Reading or realising a value inside a
  * recording is an error.  Shapes, dtypes and devices are those recorded; anything else is an error, never a silent re-trace. */
 #ifndef TENET_PROGRAM_H
 #define TENET_PROGRAM_H
@@ -35,8 +35,8 @@ TN_API tn_status tn_program_bind(tn_program *p, const char *name, tn_tensor *val
 /* Copies `bytes` of host data of the given concrete shape into the input's own buffer. */
 TN_API tn_status tn_program_write(tn_program *p, const char *name, const tn_dim *shape, int rank, const void *data, size_t bytes);
 /* Runs the step once.  TN_ESTATE if an input is unbound, TN_EBOUND if two inputs disagree on a symbolic size, it is out of bounds or
- * breaks a constraint, which is something that the graph needs and its bounds do not promise: that a slice ends within its axis, that
- * two sizes are equal. */
+ * breaks a constraint, which is something that the graph needs and its bounds do not promise: that a slice ends within its axis, that a window
+ * fits, that a maximum is of something, that two sizes are equal. */
 TN_API tn_status tn_program_run(tn_program *p);
 /* The output of the last run, as a realised tensor in the current scope.  While its handle lives it keeps these values, and the next run writes to
  * memory of its own, which costs an allocation and on a GPU a new recording: for values of each run, tn_program_read is cheaper. */

@@ -34,8 +34,8 @@ extern "C" {
 
 /* ---- Handles and scopes ------------------------------------------------------------------------------------------ */
 
-/* Opens a scope by hand, and closes the innermost one: handles made in between end, and must not be used or released any more (their memory
- * serves others): finalisers are for what was kept.  tn_scope_end() without an open scope is TN_ESTATE. */
+/* Opens a scope by hand, and closes the innermost one: handles made in between end, and must not be used or released any more:
+ * that is TN_EINVAL for a while, until their memory serves others (tn_ctx_close); finalisers are for what was kept.  tn_scope_end() without an open scope is TN_ESTATE. */
 TN_API tn_status tn_scope_begin(tn_ctx *ctx);
 TN_API tn_status tn_scope_end(tn_ctx *ctx);
 
@@ -193,7 +193,7 @@ TN_API tn_tensor *tn_tan(tn_tensor *t);
 TN_API tn_tensor *tn_tanh(tn_tensor *t);
 TN_API tn_tensor *tn_erf(tn_tensor *t);
 TN_API tn_tensor *tn_sigmoid(tn_tensor *t);  /* 1/(1+exp(-x)) */
-TN_API tn_tensor *tn_silu(tn_tensor *t);     /* x*sigmoid(x) */
+TN_API tn_tensor *tn_silu(tn_tensor *t);     /* x*sigmoid(x); NaN at -inf, as gelu is */
 TN_API tn_tensor *tn_softplus(tn_tensor *t); /* ln(1+exp(x)) */
 /* Hendrycks and Gimpel, Gaussian Error Linear Units, arXiv 1606.08415: x*Phi(x) by erf, and the tanh approximation. */
 TN_API tn_tensor *tn_gelu(tn_tensor *t);
@@ -282,7 +282,7 @@ TN_API tn_tensor *tn_min(tn_tensor *t, const int *axes, int naxes, bool keepdim)
 TN_API tn_tensor *tn_mean(tn_tensor *t, const int *axes, int naxes, bool keepdim);
 TN_API tn_tensor *tn_var(tn_tensor *t, const int *axes, int naxes, double correction, bool keepdim);
 TN_API tn_tensor *tn_std(tn_tensor *t, const int *axes, int naxes, double correction, bool keepdim);
-/* ln(sum(exp(x))), without overflow; of nothing or of all -inf: -inf; an infinite maximum gives +inf.  Floats. */
+/* ln(sum(exp(x))), without overflow; of nothing or of all -inf: -inf, and the gradient of the latter is NaN; an infinite maximum gives +inf.  Floats. */
 TN_API tn_tensor *tn_logsumexp(tn_tensor *t, const int *axes, int naxes, bool keepdim);
 /* Truth of any or of all elements (nonzero is true); result bool.  Of nothing: false and true. */
 TN_API tn_tensor *tn_any(tn_tensor *t, const int *axes, int naxes, bool keepdim);
@@ -355,9 +355,10 @@ TN_API tn_tensor *tn_einsum(const char *spec, tn_tensor *const *in, int n);
 
 /* ---- Compositions ------------------------------------------------------------------------------------------------ */
 
-/* All accumulate in f32 for f16 and bf16, and give the operand's dtype; floats only. */
-TN_API tn_tensor *tn_softmax(tn_tensor *t, int axis);     /* exp(x-max)/sum(exp(x-max)); a row of only -inf gives zeros */
-TN_API tn_tensor *tn_log_softmax(tn_tensor *t, int axis); /* x - logsumexp(x); a row of only -inf stays -inf */
+/* All accumulate in f32 for f16 and bf16, and give the operand's dtype; floats only.
+ * Where some of a row is -inf (a mask), softmax, log_softmax and logsumexp are those of the rest, in values and in gradients. */
+TN_API tn_tensor *tn_softmax(tn_tensor *t, int axis);     /* exp(x-max)/sum(exp(x-max)); a row of only -inf gives zeros, and has gradient 0 */
+TN_API tn_tensor *tn_log_softmax(tn_tensor *t, int axis); /* x - logsumexp(x); a row of only -inf stays -inf, and passes gradients on */
 /* Ba, Kiros, Hinton, Layer Normalization, arXiv 1607.06450: (x-mean)/sqrt(var+eps)*gamma + beta over the last naxes axes;
  * var is biased, of the centred values.  gamma and beta broadcast against x; NULL: none (but with an error pending NULL
  * is passed on). */

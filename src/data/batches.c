@@ -10,7 +10,7 @@ typedef struct column {
 } column;
 
 struct tn_batches {
-  tn_ctx *ctx;
+  tn__object object;
   tn__arena arena;
   column *column;
   int n;
@@ -27,14 +27,18 @@ typedef struct opening {
   tn_batches *made;
 } opening;
 
+static void end(void *batches) {
+  tn_batches *b = batches;
+  tn__arena_free(&b->arena);
+}
+
 static void do_open(tn_ctx *c, void *arg) {
   opening *k = arg;
   if (k->n < 1 || !k->arrays) tn__fail(c, TN_EINVAL, "no arrays");
   if (k->batch < 1) tn__fail(c, TN_EINVAL, "batches of %lld rows", (long long)k->batch);
-  tn_batches *b = k->made = tn__mem_zalloc(&c->mem, sizeof *b);
-  b->ctx = c;
-  b->n = k->n;
+  tn_batches *b = k->made = tn__object_new(c, TN__BATCHES, sizeof *b, end);
   tn__arena_init(&b->arena, &c->mem);
+  b->n = k->n;
   for (int i = 0; i < k->n; i++) {
     const tn_array *a = &k->arrays[i];
     tn__array_check(c, a, INT64_MAX);
@@ -55,7 +59,7 @@ tn_batches *tn_batches_open(tn_ctx *ctx, int n, const tn_array *arrays, int64_t 
   opening k = {.n = n, .arrays = arrays, .batch = batch, .shuffle = shuffle};
   if (!ctx) return NULL;
   if (!tn__ctx_run(ctx, "tn_batches_open", do_open, &k)) {
-    tn_batches_close(k.made);
+    tn__object_discard(k.made);
     return NULL;
   }
   k.made->seed = seed;
@@ -63,15 +67,15 @@ tn_batches *tn_batches_open(tn_ctx *ctx, int n, const tn_array *arrays, int64_t 
   return k.made;
 }
 
+static bool is_open(const tn_batches *b, const char *api) { return tn__object_use(b, TN__BATCHES, api) != NULL; }
+
 void tn_batches_close(tn_batches *b) {
-  if (!b) return;
-  tn__arena_free(&b->arena);
-  tn__mem_free(&b->ctx->mem, b);
+  if (is_open(b, "tn_batches_close")) tn__object_close(b);
 }
 
 /* Fisher and Yates, from the end.  Lemire's product maps 64 hashed bits to 0..i; at these sizes its bias is below 2^-32. */
 void tn_batches_start(tn_batches *b, uint64_t epoch, int64_t skip) {
-  if (!b) return;
+  if (!is_open(b, "tn_batches_start")) return;
   uint64_t key = tn__hash_mix(b->seed, epoch);
   for (int64_t i = 0; b->order && i < b->rows; i++) b->order[i] = i;
   for (int64_t i = b->rows - 1; b->order && i > 0; i--) {
@@ -84,7 +88,7 @@ void tn_batches_start(tn_batches *b, uint64_t epoch, int64_t skip) {
 }
 
 int64_t tn_batches_next(tn_batches *b) {
-  if (!b) return 0;
+  if (!is_open(b, "tn_batches_next")) return 0;
   int64_t left = b->rows - b->next, n = left < b->batch ? left : b->batch;
   for (int i = 0; i < b->n; i++) {
     const column *k = &b->column[i];
@@ -97,5 +101,5 @@ int64_t tn_batches_next(tn_batches *b) {
   return n;
 }
 
-const void *tn_batches_rows(const tn_batches *b, int i) { return b && i >= 0 && i < b->n ? b->column[i].staged : NULL; }
-int64_t tn_batches_count(const tn_batches *b) { return b && b->batch ? (b->rows + b->batch - 1) / b->batch : 0; }
+const void *tn_batches_rows(const tn_batches *b, int i) { return is_open(b, "tn_batches_rows") && i >= 0 && i < b->n ? b->column[i].staged : NULL; }
+int64_t tn_batches_count(const tn_batches *b) { return is_open(b, "tn_batches_count") && b->batch ? (b->rows + b->batch - 1) / b->batch : 0; }

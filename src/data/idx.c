@@ -115,7 +115,8 @@ static void do_read(tn_ctx *c, void *arg) {
 
 tn_status tn_idx_read(tn_ctx *ctx, const char *path, tn_array *out) {
   reading r = {.path = path, .out = out};
-  if (!ctx || !out) return TN_EINVAL;
+  if (!ctx) return TN_EINVAL;
+  if (!out) return tn__refuse(ctx, "tn_idx_read", "out is NULL");
   *out = (tn_array){0};
   bool ok = tn__ctx_run(ctx, "tn_idx_read", do_read, &r);
   if (r.file) gzclose(r.file);

@@ -2,6 +2,7 @@
 #include "data/outfile.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,20 +13,41 @@ void tn__outfile_fail(tn_ctx *c, const tn__outfile *f, int error) {
   tn__fail(c, TN_EIO, "%s cannot be written: %s", f->path, strerror(error));
 }
 
+/* Where a path leads, over all links. */
+static char *find_target(tn_ctx *c, const tn__outfile *f) {
+  char real[PATH_MAX];
+  struct stat link;
+  const char *target = realpath(f->path, real);
+  if (!target) {
+    if (errno != ENOENT) tn__outfile_fail(c, f, errno);
+    if (lstat(f->path, &link) == 0) tn__fail(c, TN_EIO, "%s cannot be written: it is a link that leads nowhere", f->path);
+    target = f->path;
+  }
+  char *own = tn__mem_alloc(&c->mem, strlen(target) + 1);
+  return strcpy(own, target);
+}
+
+/* Permissions of a new file. */
+static mode_t usual_mode(void) {
+  mode_t mask = umask(0);
+  umask(mask);
+  return 0666 & ~mask;
+}
+
 void tn__outfile_open(tn_ctx *c, tn__outfile *f, const char *path) {
   *f = (tn__outfile){.path = path, .fd = -1};
   if (!path) tn__fail(c, TN_EINVAL, "the path is NULL");
   struct stat old; /* renaming would put a plain file in the place of a device or a pipe */
-  if (stat(path, &old) == 0 && !S_ISREG(old.st_mode)) tn__fail(c, TN_EIO, "%s cannot be written: it is no regular file", path);
-  size_t n = strlen(path);
+  bool there = stat(path, &old) == 0;
+  if (there && !S_ISREG(old.st_mode)) tn__fail(c, TN_EIO, "%s cannot be written: it is no regular file", path);
+  f->target = find_target(c, f);
+  size_t n = strlen(f->target);
   f->temp = tn__mem_alloc(&c->mem, n + sizeof ".XXXXXX");
-  memcpy(f->temp, path, n);
+  memcpy(f->temp, f->target, n);
   memcpy(f->temp + n, ".XXXXXX", sizeof ".XXXXXX");
   f->fd = mkostemp(f->temp, O_CLOEXEC);
   if (f->fd < 0) tn__outfile_fail(c, f, errno);
-  mode_t mask = umask(0);
-  umask(mask);
-  fchmod(f->fd, 0666 & ~mask); /* mkostemp makes it private; on file systems without modes it stays so */
+  fchmod(f->fd, there ? old.st_mode & 0777 : usual_mode()); /* mkostemp makes it private; on file systems without modes it stays so */
 }
 
 void tn__outfile_write(tn_ctx *c, tn__outfile *f, const void *data, size_t size) {
@@ -53,12 +75,11 @@ static void sync_directory(tn_ctx *c, const char *path) {
 
 void tn__outfile_commit(tn_ctx *c, tn__outfile *f) {
   if (fsync(f->fd) != 0 && errno != EINVAL && errno != EROFS) tn__outfile_fail(c, f, errno);
-  if (rename(f->temp, f->path) != 0) tn__outfile_fail(c, f, errno);
+  if (rename(f->temp, f->target) != 0) tn__outfile_fail(c, f, errno);
   close(f->fd); /* all is synced: nothing can fail any more */
   f->fd = -1;
-  tn__mem_free(&c->mem, f->temp);
-  f->temp = NULL;
-  sync_directory(c, f->path);
+  sync_directory(c, f->target);
+  tn__outfile_discard(c, f);
 }
 
 void tn__outfile_discard(tn_ctx *c, tn__outfile *f) {
@@ -67,5 +88,6 @@ void tn__outfile_discard(tn_ctx *c, tn__outfile *f) {
     unlink(f->temp);
   }
   tn__mem_free(&c->mem, f->temp);
+  tn__mem_free(&c->mem, f->target);
   *f = (tn__outfile){.fd = -1};
 }

@@ -1,12 +1,13 @@
-/* Files that appear whole or not at all: written under a temporary name beside the final one, synced, then renamed.  Prefix tn__outfile_. */
+/* Files that appear whole or not at all: written under a temporary name beside the final one, synced, then renamed.  A link stays one, and what it leads to
+ * is replaced; a file that was there hands on its permissions.  Prefix tn__outfile_. */
 #ifndef TN_DATA_OUTFILE_H
 #define TN_DATA_OUTFILE_H
 #include "ir/ctx.h"
 
 typedef struct tn__outfile {
   const char *path;
-  char *temp; /* on the context's heap */
-  int fd;     /* -1 when closed */
+  char *target, *temp; /* where `path` leads, and the name beside it; on the context's heap */
+  int fd;              /* -1 when closed */
 } tn__outfile;
 
 /* Each throws TN_EIO, naming the path and the system's reason.  After a throw, as ever, call tn__outfile_discard. */

@@ -33,7 +33,7 @@ typedef struct entry {
 } entry;
 
 struct tn_file {
-  tn_ctx *ctx;
+  tn__object object;
   tn__arena arena;
   int fd;
   const char *path;
@@ -155,11 +155,17 @@ typedef struct loading {
   tn_file *f;
 } loading;
 
+static void end(void *file) {
+  tn_file *f = file;
+  if (f->fd >= 0) close(f->fd);
+  json_decref(f->header);
+  tn__arena_free(&f->arena);
+}
+
 static void do_load(tn_ctx *c, void *arg) {
   loading *k = arg;
   if (!k->path) tn__fail(c, TN_EINVAL, "the path is NULL");
-  tn_file *f = k->f = tn__mem_zalloc(&c->mem, sizeof *f);
-  f->ctx = c;
+  tn_file *f = k->f = tn__object_new(c, TN__FILE, sizeof *f, end);
   f->fd = -1;
   tn__arena_init(&f->arena, &c->mem);
   f->path = tn__arena_strdup(&f->arena, k->path);
@@ -171,23 +177,21 @@ tn_file *tn_load_safetensors(tn_ctx *ctx, const char *path) {
   loading k = {.path = path};
   if (!ctx) return NULL;
   if (tn__ctx_run(ctx, "tn_load_safetensors", do_load, &k)) return k.f;
-  tn_file_close(k.f);
+  tn__object_discard(k.f);
   return NULL;
 }
 
+static bool is_open(const tn_file *f, const char *api) { return tn__object_use(f, TN__FILE, api) != NULL; }
+
 void tn_file_close(tn_file *f) {
-  if (!f) return;
-  if (f->fd >= 0) close(f->fd);
-  json_decref(f->header);
-  tn__arena_free(&f->arena);
-  tn__mem_free(&f->ctx->mem, f);
+  if (is_open(f, "tn_file_close")) tn__object_close(f);
 }
 
-int tn_file_count(const tn_file *f) { return f ? f->n : 0; }
-const char *tn_file_name(const tn_file *f, int i) { return f && i >= 0 && i < f->n ? f->entry[i].name : NULL; }
+int tn_file_count(const tn_file *f) { return is_open(f, "tn_file_count") ? f->n : 0; }
+const char *tn_file_name(const tn_file *f, int i) { return is_open(f, "tn_file_name") && i >= 0 && i < f->n ? f->entry[i].name : NULL; }
 
 const char *tn_file_metadata(const tn_file *f, const char *key) {
-  return f && key ? json_string_value(json_object_get(json_object_get(f->header, metadata_key), key)) : NULL;
+  return is_open(f, "tn_file_metadata") && key ? json_string_value(json_object_get(json_object_get(f->header, metadata_key), key)) : NULL;
 }
 
 typedef struct fetching {
@@ -228,13 +232,16 @@ static void do_fetch(tn_ctx *c, void *arg) {
 
 tn_tensor *tn_file_tensor(tn_file *f, const char *name) {
   fetching k = {.f = f, .name = name};
-  return f && tn__ctx_run(f->ctx, "tn_file_tensor", do_fetch, &k) ? k.made : NULL;
+  tn_ctx *c = tn__object_use(f, TN__FILE, "tn_file_tensor");
+  return c && tn__ctx_run(c, "tn_file_tensor", do_fetch, &k) ? k.made : NULL;
 }
 
 tn_status tn_file_read(tn_file *f, const char *name, tn_tensor *dst) {
   fetching k = {.f = f, .name = name, .into = dst};
-  if (!f || !dst) return TN_EINVAL;
-  return tn__ctx_run(f->ctx, "tn_file_read", do_fetch, &k) ? TN_OK : f->ctx->failed;
+  tn_ctx *c = tn__object_use(f, TN__FILE, "tn_file_read");
+  if (!c) return TN_EINVAL;
+  if (!dst) return tn__refuse(c, "tn_file_read", "the tensor for '%s' is NULL", name ? name : "NULL");
+  return tn__ctx_run(c, "tn_file_read", do_fetch, &k) ? TN_OK : c->failed;
 }
 
 /* ---- writing ---- */

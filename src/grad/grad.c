@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MOST = 1 << 20 };
+
 /* A call's operands are the handles of `head`, then those of `wrt`, then those of `v`. */
 typedef struct request {
   const char *name;
@@ -48,9 +50,17 @@ static tn_node *build_jvp(tn_ctx *c, tn__call *k) {
   return NULL;
 }
 
+/* Why the call cannot begin; NULL if it can. */
+static const char *obstacle(const request *r) {
+  if (r->n < 0 || r->n > MOST) return "the number of tensors to differentiate by is negative or above 2^20";
+  return !r->out || (r->n && !r->wrt) || (r->nv && !r->v) ? "a list is NULL" : NULL;
+}
+
 static tn_status run(const request *r) {
   tn_tensor *few[32], **in = few;
-  if (r->n < 0 || r->n > 1 << 20 || (r->n && !r->wrt) || !r->out) return TN_EINVAL;
+  tn_ctx *c = tn__cell_ctx(r->head[0]);
+  const char *why = obstacle(r);
+  if (why) return c ? tn__refuse(c, r->name, "%s", why) : TN_EINVAL;
   memset(r->out, 0, (size_t)r->nout * sizeof *r->out);
   int nin = r->nhead + r->n + r->nv;
   if (nin > 32 && !(in = malloc((size_t)nin * sizeof *in))) return TN_ENOMEM;
@@ -78,7 +88,6 @@ tn_status tn_vjp(tn_tensor *y, tn_tensor *dy, int n, tn_tensor *const *wrt, tn_t
 }
 
 tn_status tn_jvp(tn_tensor *y, int n, tn_tensor *const *wrt, tn_tensor *const *v, tn_tensor **out) {
-  if (n && !v) return TN_EINVAL;
   return run(&(request){.name = "tn_jvp",
                         .fn = build_jvp,
                         .head = {y},

@@ -30,6 +30,12 @@ static void need_equal(search *s, tn_node *n) {
   tn__map_putp(&s->open, n, n);
 }
 
+/* There is a place for the window: the axis it goes along is as long as it spans. */
+static void need_place(search *s, tn_node *n) {
+  tn_node *size = n->op == OP_WINDOW ? n->src[0]->dim[n->ints[0]] : n->src[1];
+  need(s, (tn__constraint){tn__int(s->c, (n->ints[1] - 1) * n->ints[3] + 1), size, false, n, NULL});
+}
+
 /* n computes with what the reshapes below it say: they are named by it in messages. */
 static void name_users(search *s, tn_node *n) {
   for (uint32_t k = 0; k < n->nsrc; k++)
@@ -60,6 +66,7 @@ void tn__constraints_find(tn_ctx *c, tn__arena *a, tn_node *root, tn__constraint
       need(&s, (tn__constraint){end, n->src[0]->dim[k], false, n, NULL});
     }
     if (n->op == OP_RESHAPE) need_equal(&s, n);
+    if (n->op == OP_WINDOW || n->op == OP_FOLD) need_place(&s, n);
   }
 }
 

@@ -32,6 +32,17 @@ void tn__fail(tn_ctx *c, tn_status status, const char *fmt, ...) {
   tn__mem_throw(&c->mem, status);
 }
 
+tn_status tn__refuse(tn_ctx *c, const char *api, const char *fmt, ...) {
+  const char *running = c->api;
+  va_list ap;
+  va_start(ap, fmt);
+  if (c->depth == 0) c->api = api;
+  record(c, TN_EINVAL, fmt, ap);
+  c->api = running;
+  va_end(ap);
+  return TN_EINVAL;
+}
+
 typedef struct call {
   tn_ctx *ctx;
   void (*fn)(tn_ctx *, void *);

@@ -6,6 +6,7 @@
 #include "base/pool.h"
 #include "base/sb.h"
 #include "ir/node.h"
+#include "ir/object.h"
 
 struct tn_ctx {
   tn__mem mem;
@@ -26,6 +27,7 @@ struct tn_ctx {
   tn__cache cache;          /* kernels on disk */
   tn__pool *pool;           /* worker threads */
   tn_stats stats;
+  tn__objects objects;      /* programs, optimisers, files, ... */
 };
 
 /* Runs fn(ctx, arg) with errors caught: true if it returned.  On an error the context remembers the first one and this
@@ -36,6 +38,8 @@ bool tn__ctx_run(tn_ctx *c, const char *api, void (*fn)(tn_ctx *, void *), void 
 _Noreturn void tn__fail(tn_ctx *c, tn_status status, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 /* Records the first error without unwinding; for functions that return a status. */
 void tn__error(tn_ctx *c, tn_status status, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+/* For a public function that cannot even begin: records TN_EINVAL in its name, and returns it. */
+tn_status tn__refuse(tn_ctx *c, const char *api, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 #define tn__alloc(c, size) tn__arena_alloc(&(c)->scratch, size)
 
 void tn__intern_open(tn_ctx *c); /* throws TN_ENOMEM */

@@ -5,7 +5,7 @@
 #include "ir/dtype.h"
 #include "tensor/cell.h"
 #include "tenet/tensor.h"
-#include <string.h>
+#include <math.h>
 
 enum { MAX_MOMENTS = 2 };
 
@@ -19,7 +19,7 @@ typedef struct rule {
 
 /* Targets are the n parameters, n of each moment, and the step. */
 struct tn_optim {
-  tn_ctx *ctx;
+  tn__object object;
   tn_params *params, *state;
   const rule *rule;
   double beta1, beta2, eps, decay; /* SGD: beta1 is the momentum */
@@ -55,8 +55,8 @@ static tn_tensor *sgd_update(tn_optim *o, int i, tn_tensor *w, tn_tensor *g) {
 
 static void adam_prepare(tn_optim *o) {
   tn_tensor *t = tn_add_scalar(o->step, 1);
-  tn_tensor *c1 = tn_rsub_scalar(tn_pow(tn_const(o->ctx, TN_F64, o->beta1), t), 1);
-  tn_tensor *c2 = tn_rsub_scalar(tn_pow(tn_const(o->ctx, TN_F64, o->beta2), t), 1);
+  tn_tensor *c1 = tn_rsub_scalar(tn_pow(tn_const(o->object.ctx, TN_F64, o->beta1), t), 1);
+  tn_tensor *c2 = tn_rsub_scalar(tn_pow(tn_const(o->object.ctx, TN_F64, o->beta2), t), 1);
   o->next[o->targets - 1] = t;
   o->rate = tn_div(o->lr, c1);
   o->root = tn_rsqrt(c2);
@@ -110,6 +110,15 @@ static void add_moments(tn_ctx *c, tn_optim *o, int which) {
   }
 }
 
+/* Of one that was not opened to its end, too. */
+static void end(void *optim) {
+  tn_optim *o = optim;
+  tn__mem *m = &o->object.ctx->mem;
+  tn__object_close(o->state);
+  tn__mem_free(m, o->target);
+  tn__mem_free(m, o->next);
+}
+
 typedef struct opening {
   tn_optim settings, *made;
   double lr;
@@ -129,9 +138,26 @@ static void take_parameters(tn_ctx *c, tn_optim *o) {
   }
 }
 
+/* Options are 0 or more and below a bound.  What compares with a NaN is false. */
+static void check_option(tn_ctx *c, const char *name, double v, double bound) {
+  if (v >= 0 && v < bound) return;
+  tn__fail(c, TN_EINVAL, bound == 1 ? "%s is %g: it must be 0 or more, and less than 1" : "%s is %g: it must be 0 or more, and finite", name, v);
+}
+
+static void check_options(tn_ctx *c, const tn_optim *o, double lr) {
+  bool adams = o->rule == &adam;
+  check_option(c, "lr", lr, INFINITY);
+  check_option(c, adams ? "beta1" : "momentum", o->beta1, adams ? 1 : INFINITY);
+  check_option(c, "beta2", o->beta2, 1);
+  check_option(c, "eps", o->eps, INFINITY);
+  check_option(c, "weight_decay", o->decay, INFINITY);
+}
+
 static void do_open(tn_ctx *c, void *arg) {
   opening *k = arg;
-  tn_optim *o = k->made = tn__mem_zalloc(&c->mem, sizeof *o);
+  check_options(c, &k->settings, k->lr);
+  tn_optim *o = k->made = tn__object_new(c, TN__OPTIM, sizeof *o, end);
+  k->settings.object = o->object;
   *o = k->settings;
   o->n = tn_params_count(o->params);
   while (o->moments < MAX_MOMENTS && o->rule->moment[o->moments]) o->moments++;
@@ -152,12 +178,12 @@ static void do_open(tn_ctx *c, void *arg) {
 
 static tn_optim *open_optim(const char *name, tn_optim settings, double lr) {
   opening k = {.settings = settings, .lr = lr};
+  tn_ctx *c = tn__object_use(settings.params, TN__PARAMS, name);
   bool ok = false;
-  if (!settings.params) return NULL;
-  k.settings.ctx = tn_params_ctx(settings.params);
-  tn_scope(k.settings.ctx) ok = tn__ctx_run(k.settings.ctx, name, do_open, &k);
+  if (!c) return NULL;
+  tn_scope(c) ok = tn__ctx_run(c, name, do_open, &k);
   if (ok) return k.made;
-  tn_optim_close(k.made);
+  tn__object_discard(k.made);
   return NULL;
 }
 
@@ -179,11 +205,7 @@ tn_optim *tn_adamw(tn_params *params, double lr, double beta1, double beta2, dou
 }
 
 void tn_optim_close(tn_optim *o) {
-  if (!o) return;
-  tn_params_close(o->state);
-  tn__mem_free(&o->ctx->mem, o->target);
-  tn__mem_free(&o->ctx->mem, o->next);
-  tn__mem_free(&o->ctx->mem, o);
+  if (tn__object_use(o, TN__OPTIM, "tn_optim_close")) tn__object_close(o);
 }
 
 /* ---- use ---- */
@@ -197,6 +219,11 @@ static void build_step(tn_optim *o, tn_tensor *const *grads) {
   }
 }
 
+/* Of an open optimiser whose parameters are still there. */
+static tn_ctx *use(const tn_optim *o, const char *api) {
+  return tn__object_use(o, TN__OPTIM, api) ? tn__object_use(o->params, TN__PARAMS, api) : NULL;
+}
+
 /* Before anything is assigned: a gradient may have broadcast its parameter. */
 static void check_shapes(tn_ctx *c, void *arg) {
   const tn_optim *o = arg;
@@ -208,23 +235,40 @@ static void check_shapes(tn_ctx *c, void *arg) {
 }
 
 tn_status tn_optim_step(tn_optim *o, tn_tensor *const *grads) {
+  tn_ctx *c = use(o, "tn_optim_step");
   tn_status status = TN_OK;
-  if (!o || !grads) return TN_EINVAL;
-  tn_scope(o->ctx) {
+  if (!c) return TN_EINVAL;
+  if (o->n && !grads) return tn__refuse(c, "tn_optim_step", "the gradients are NULL");
+  tn_scope(c) {
     build_step(o, grads);
     for (int i = 0; i < o->targets && status == TN_OK; i++)
-      if (!o->next[i]) status = o->ctx->failed != TN_OK ? o->ctx->failed : TN_EINVAL;
-    if (status == TN_OK && !tn__ctx_run(o->ctx, "tn_optim_step", check_shapes, o)) status = o->ctx->failed;
+      if (!o->next[i]) status = c->failed != TN_OK ? c->failed : TN_EINVAL;
+    if (status == TN_OK && !tn__ctx_run(c, "tn_optim_step", check_shapes, o)) status = c->failed;
     for (int i = 0; i < o->targets && status == TN_OK; i++) status = tn_assign(o->target[i], o->next[i]);
   }
   return status;
 }
 
 tn_status tn_optim_realize(tn_optim *o, tn_tensor *loss) {
-  if (!o) return TN_EINVAL;
+  if (!use(o, "tn_optim_realize")) return TN_EINVAL;
   o->target[o->targets] = loss;
   return tn_realize(o->target, o->targets + (loss != NULL));
 }
 
-tn_status tn_optim_set_lr(tn_optim *o, double lr) { return o ? tn_write(o->lr, &lr, sizeof lr) : TN_EINVAL; }
-tn_params *tn_optim_state(tn_optim *o) { return o ? o->state : NULL; }
+typedef struct change {
+  const tn_optim *o;
+  double lr;
+} change;
+
+static void do_set_lr(tn_ctx *c, void *arg) {
+  const change *k = arg;
+  check_option(c, "lr", k->lr, INFINITY);
+  if (tn_write(k->o->lr, &k->lr, sizeof k->lr) != TN_OK) tn__mem_throw(&c->mem, c->failed); /* the error is recorded already */
+}
+
+tn_status tn_optim_set_lr(tn_optim *o, double lr) {
+  tn_ctx *c = use(o, "tn_optim_set_lr");
+  if (!c) return TN_EINVAL;
+  return tn__ctx_run(c, "tn_optim_set_lr", do_set_lr, &(change){o, lr}) ? TN_OK : c->failed;
+}
+tn_params *tn_optim_state(tn_optim *o) { return tn__object_use(o, TN__OPTIM, "tn_optim_state") ? o->state : NULL; }

@@ -5,15 +5,20 @@
 #include <string.h>
 
 struct tn_params {
-  tn_ctx *ctx;
+  tn__object object;
   tn__arena arena; /* names, and the vectors */
   tn__vec(tn_tensor *) tensors;
   tn__vec(const char *) names;
 };
 
+static void end(void *params) {
+  tn_params *p = params;
+  for (uint32_t i = 0; i < p->tensors.n; i++) tn_release(p->tensors.v[i]);
+  tn__arena_free(&p->arena);
+}
+
 static void do_open(tn_ctx *c, void *arg) {
-  tn_params *p = tn__mem_zalloc(&c->mem, sizeof *p);
-  p->ctx = c;
+  tn_params *p = tn__object_new(c, TN__PARAMS, sizeof *p, end);
   tn__arena_init(&p->arena, &c->mem);
   *(tn_params **)arg = p;
 }
@@ -25,10 +30,7 @@ tn_params *tn_params_open(tn_ctx *ctx) {
 }
 
 void tn_params_close(tn_params *p) {
-  if (!p) return;
-  for (uint32_t i = 0; i < p->tensors.n; i++) tn_release(p->tensors.v[i]);
-  tn__arena_free(&p->arena);
-  tn__mem_free(&p->ctx->mem, p);
+  if (tn__object_use(p, TN__PARAMS, "tn_params_close")) tn__object_close(p);
 }
 
 typedef struct addition {
@@ -53,17 +55,21 @@ static void do_add(tn_ctx *c, void *arg) {
 
 tn_tensor *tn_params_add(tn_params *p, const char *name, tn_tensor *t) {
   addition a = {p, name, t};
-  if (!p || (!t && tn_last_error(p->ctx)->status != TN_OK)) return NULL;
-  return tn__ctx_run(p->ctx, "tn_params_add", do_add, &a) ? t : NULL;
+  tn_ctx *c = tn__object_use(p, TN__PARAMS, "tn_params_add");
+  if (!c || (!t && tn_last_error(c)->status != TN_OK)) return NULL;
+  return tn__ctx_run(c, "tn_params_add", do_add, &a) ? t : NULL;
 }
 
-int tn_params_count(const tn_params *p) { return p ? (int)p->tensors.n : 0; }
-tn_tensor *const *tn_params_tensors(const tn_params *p) { return p ? p->tensors.v : NULL; }
-const char *const *tn_params_names(const tn_params *p) { return p ? p->names.v : NULL; }
-tn_ctx *tn_params_ctx(const tn_params *p) { return p ? p->ctx : NULL; }
+static bool is_open(const tn_params *p, const char *api) { return tn__object_use(p, TN__PARAMS, api) != NULL; }
+
+int tn_params_count(const tn_params *p) { return is_open(p, "tn_params_count") ? (int)p->tensors.n : 0; }
+tn_tensor *const *tn_params_tensors(const tn_params *p) { return is_open(p, "tn_params_tensors") ? p->tensors.v : NULL; }
+const char *const *tn_params_names(const tn_params *p) { return is_open(p, "tn_params_names") ? p->names.v : NULL; }
+tn_ctx *tn_params_ctx(const tn_params *p) { return tn__object_use(p, TN__PARAMS, "tn_params_ctx"); }
 
 tn_tensor *tn_params_get(const tn_params *p, const char *name) {
-  for (uint32_t i = 0; p && name && i < p->tensors.n; i++)
+  bool open = is_open(p, "tn_params_get");
+  for (uint32_t i = 0; open && name && i < p->tensors.n; i++)
     if (!strcmp(p->names.v[i], name)) return p->tensors.v[i];
   return NULL;
 }

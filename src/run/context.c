@@ -182,6 +182,7 @@ tn_ctx *tn_ctx_open(const tn_options *opt) {
 
 void tn_ctx_close(tn_ctx *c) {
   if (!c) return;
+  tn__objects_close(c);
   tn__run_close(c);
   if (c->cells) tn__cells_close(c);
   if (c->intern) tn__intern_sweep(c);
@@ -198,6 +199,7 @@ void tn_ctx_close(tn_ctx *c) {
   tn__mem_free(&c->mem, (void *)(uintptr_t)c->opt.cc);
   tn__mem_free(&c->mem, (void *)(uintptr_t)c->opt.cache_dir);
   tn__mem_free(&c->mem, (void *)(uintptr_t)c->opt.verify);
+  tn__objects_free(c);
   tn__arena_free(&c->scratch);
   free(c);
 }

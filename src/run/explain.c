@@ -53,6 +53,7 @@ static void do_explain(tn_ctx *c, void *arg) {
 
 static void do_info(tn_ctx *c, void *arg) {
   const job *k = arg;
+  if (!k->info) tn__fail(c, TN_EINVAL, "out is NULL");
   tn__plan *p = plan_of(c, k);
   tn_node *const *var;
   uint32_t n = tn__plan_vars(p, &var);
@@ -187,6 +188,7 @@ static void replay(tn_ctx *c, const section *s, tn__sb *out) {
 static void do_text(tn_ctx *c, void *arg) {
   const job *k = arg;
   tn__sb s;
+  if (!k->text) tn__fail(c, TN_EINVAL, "the text is NULL");
   tn__sb_init(&s, &c->scratch);
   sections all = read_sections(c, k->text);
   replay(c, &all.v[0], &s);
@@ -196,9 +198,9 @@ static void do_text(tn_ctx *c, void *arg) {
 /* ---- the public functions ---- */
 
 static tn_ctx *ctx_of(tn_tensor *const *t, int n) {
-  for (int i = 0; i < n && t; i++)
-    if (t[i] && t[i]->magic == TN__CELL_MAGIC) return t[i]->ctx;
-  return NULL;
+  tn_ctx *c = NULL;
+  for (int i = 0; i < n && t && !c; i++) c = tn__cell_ctx(t[i]);
+  return c;
 }
 
 static tn_status run(tn_ctx *c, const char *api, void (*fn)(tn_ctx *, void *), job *k) {
@@ -211,9 +213,9 @@ tn_status tn_explain(tn_tensor *const *t, int n, FILE *out) {
 }
 
 tn_status tn_get_info(tn_tensor *const *t, int n, tn_program_info *out) {
-  return out ? run(ctx_of(t, n), "tn_get_info", do_info, &(job){.t = t, .n = n, .info = out}) : TN_EINVAL;
+  return run(ctx_of(t, n), "tn_get_info", do_info, &(job){.t = t, .n = n, .info = out});
 }
 
 tn_status tn_explain_text(tn_ctx *ctx, const char *text, FILE *out) {
-  return text ? run(ctx, "tn_explain_text", do_text, &(job){.text = text, .f = out ? out : stdout}) : TN_EINVAL;
+  return run(ctx, "tn_explain_text", do_text, &(job){.text = text, .f = out ? out : stdout});
 }

@@ -21,7 +21,10 @@ int tn_device_count(tn_ctx *ctx) {
 }
 
 tn_status tn_device_get_info(tn_ctx *ctx, int index, tn_device_info *out) {
-  if (!ctx || !out || index < 0 || (index >= tn__device_count(ctx) && index >= tn_device_count(ctx))) return TN_EINVAL;
+  if (!ctx) return TN_EINVAL;
+  if (!out) return tn__refuse(ctx, "tn_device_get_info", "out is NULL");
+  int n = index < tn__device_count(ctx) ? tn__device_count(ctx) : tn_device_count(ctx);
+  if (index < 0 || index >= n) return tn__refuse(ctx, "tn_device_get_info", "there is no device %d of %d", index, n);
   const tn__device *d = tn__device_get(ctx, index);
   *out = (tn_device_info){.name = d->name, .text = d->text, .probe_ms = d->probed};
   return TN_OK;
@@ -81,6 +84,7 @@ static void do_print(tn_ctx *c, void *arg) {
 
 tn_status tn_print(tn_tensor *t, FILE *f) {
   job k = {.t = t, .f = f ? f : stdout};
-  if (!t || t->magic != TN__CELL_MAGIC) return TN_EINVAL;
-  return tn__ctx_run(t->ctx, "tn_print", do_print, &k) ? TN_OK : t->ctx->failed;
+  tn_ctx *c = tn__cell_use(t, "tn_print");
+  if (!c) return TN_EINVAL;
+  return tn__ctx_run(c, "tn_print", do_print, &k) ? TN_OK : c->failed;
 }

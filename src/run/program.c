@@ -43,7 +43,7 @@ typedef struct source { /* of each PARAM of the plan */
 } source;
 
 struct tn_program {
-  tn_ctx *ctx;
+  tn__object object;
   tn_program *next;
   tn__arena arena;
   tn__vec(input) inputs;
@@ -72,17 +72,16 @@ typedef struct args {
   size_t bytes;
 } args;
 
-static bool run(tn_program *p, const char *api, void (*fn)(tn_ctx *, void *), args *k) {
-  tn_ctx *c = p->ctx;
+static tn_status run(tn_program *p, const char *api, void (*fn)(tn_ctx *, void *), args *k) {
+  tn_ctx *c = tn__object_use(p, TN__PROGRAM, api);
+  if (!c) return TN_EINVAL;
   k->p = p;
   tn__cells_drain(c);
   tn__storage_reap(c);
   bool ok = tn__ctx_run(c, api, fn, k);
   tn__storage_reap(c);
-  return ok;
+  return ok ? TN_OK : c->failed;
 }
-
-static tn_status status_of(const tn_program *p, bool ok) { return ok ? TN_OK : p->ctx->failed; }
 
 /* Calls fn for every live handle. */
 static void each_cell(tn_ctx *c, void (*fn)(tn_ctx *, tn_tensor *, void *), void *arg) {
@@ -97,6 +96,36 @@ static void collect_assigned(tn_ctx *c, tn_tensor *t, void *arg) {
   if (t->node->op == OP_ASSIGN) tn__vec_push(&c->scratch, v, t);
 }
 
+static void free_program(void *program) {
+  tn_program *p = program;
+  tn_ctx *c = p->object.ctx;
+  for (tn_program **at = &c->runtime->programs; *at; at = &(*at)->next)
+    if (*at == p) {
+      *at = p->next;
+      break;
+    }
+  if (c->runtime->recording == p) c->runtime->recording = NULL;
+  for (uint32_t i = 0; i < p->inputs.n; i++) {
+    tn__node_drop(c, p->inputs.v[i].node);
+    if (p->inputs.v[i].own) tn__buffer_drop(p->inputs.v[i].own);
+    if (p->inputs.v[i].bound) tn_release(p->inputs.v[i].bound);
+  }
+  for (uint32_t i = 0; i < p->outputs.n; i++) {
+    tn__node_drop(c, p->outputs.v[i].node);
+    if (p->outputs.v[i].buf) tn__buffer_drop(p->outputs.v[i].buf);
+  }
+  for (uint32_t i = 0; i < p->states.n; i++) {
+    if (p->states.v[i].cell) tn_release(p->states.v[i].cell);
+    if (p->states.v[i].spare) tn__buffer_drop(p->states.v[i].spare);
+  }
+  for (uint32_t i = 0; i < p->sources.n; i++) {
+    tn__node_drop(c, p->sources.v[i].node);
+    if (p->sources.v[i].cell) tn_release(p->sources.v[i].cell);
+  }
+  if (p->plan) tn__plan_pin(p->plan, -1);
+  tn__arena_free(&p->arena);
+}
+
 static void do_begin(tn_ctx *c, void *arg) {
   args *k = arg;
   if (c->runtime->recording) tn__fail(c, TN_ESTATE, "another program is being recorded");
@@ -105,13 +134,13 @@ static void do_begin(tn_ctx *c, void *arg) {
   if (pending.n) tn__run_realize(c, pending.v, (int)pending.n);
   tn__random_flush(c);
   tn__random_state(c, NULL);
-  tn_program *p = tn__mem_zalloc(&c->mem, sizeof *p);
+  tn_program *p = tn__object_new(c, TN__PROGRAM, sizeof *p, free_program);
   tn__arena_init(&p->arena, &c->mem);
-  p->ctx = c;
   p->next = c->runtime->programs;
   c->runtime->programs = p;
   p->recording = true;
   c->runtime->recording = p;
+  tn__cells_hold(c, true);
   k->p = p;
 }
 
@@ -158,14 +187,15 @@ static void do_input(tn_ctx *c, void *arg) {
 
 tn_tensor *tn_program_input(tn_program *p, const char *name, tn_dtype dtype, const tn_dim *shape, int rank) {
   args k = {.name = name, .dtype = (int)dtype, .shape = shape, .rank = rank};
-  return p && run(p, "tn_program_input", do_input, &k) ? k.made : NULL;
+  return run(p, "tn_program_input", do_input, &k) == TN_OK ? k.made : NULL;
 }
 
 static void do_output(tn_ctx *c, void *arg) {
   args *k = arg;
   need_recording(c, k->p);
   if (!k->name) tn__fail(c, TN_EINVAL, "an output needs a name");
-  if (!k->t || k->t->magic != TN__CELL_MAGIC) tn__fail(c, TN_EINVAL, "output '%s' is NULL", k->name);
+  if (!k->t) tn__fail(c, TN_EINVAL, "output '%s' is NULL", k->name);
+  if (k->t->magic != TN__CELL_MAGIC) tn__fail(c, TN_EINVAL, "output '%s' is not a live tensor", k->name);
   if (k->t->ctx != c) tn__fail(c, TN_EINVAL, "output '%s' belongs to another context", k->name);
   for (uint32_t i = 0; i < k->p->outputs.n; i++)
     if (!strcmp(k->p->outputs.v[i].name, k->name)) tn__fail(c, TN_EINVAL, "there is an output '%s' already", k->name);
@@ -177,7 +207,7 @@ static void do_output(tn_ctx *c, void *arg) {
 
 tn_status tn_program_output(tn_program *p, const char *name, tn_tensor *t) {
   args k = {.name = name, .t = t};
-  return p ? status_of(p, run(p, "tn_program_output", do_output, &k)) : TN_EINVAL;
+  return run(p, "tn_program_output", do_output, &k);
 }
 
 /* ---- the end of a recording ---- */
@@ -279,16 +309,20 @@ static void do_rewind(tn_ctx *c, void *arg) {
   each_cell(c, undo_assign, NULL);
 }
 
+/* Nothing if it is not being recorded. */
+static void stop_recording(tn_program *p, const char *api) {
+  tn_ctx *c = tn__object_use(p, TN__PROGRAM, api);
+  if (!c || !p->recording) return;
+  p->recording = false;
+  c->runtime->recording = NULL;
+  tn__ctx_run(c, api, do_rewind, NULL);
+  tn__cells_hold(c, false);
+}
+
 tn_status tn_program_end(tn_program *p) {
   args k = {0};
-  if (!p) return TN_EINVAL;
-  bool was = p->recording;
-  tn_status status = status_of(p, run(p, "tn_program_end", do_end, &k));
-  if (was) {
-    p->recording = false;
-    p->ctx->runtime->recording = NULL;
-    tn__ctx_run(p->ctx, "tn_program_end", do_rewind, NULL);
-  }
+  tn_status status = run(p, "tn_program_end", do_end, &k);
+  stop_recording(p, "tn_program_end");
   return status;
 }
 
@@ -337,9 +371,15 @@ static void plain_shape(tn_ctx *c, const tn_dim *shape, int rank, int64_t *out) 
   }
 }
 
-static size_t bytes_of(const tn_node *n, const int64_t *size) {
-  size_t b = tn__size_of(n->dtype);
-  for (uint32_t i = 0; i < n->rank; i++) b *= (size_t)size[i];
+static size_t bytes_of(tn_ctx *c, const input *in, const int64_t *size) {
+  size_t b = tn__size_of(in->node->dtype);
+  bool empty = false, over = false;
+  for (uint32_t i = 0; i < in->node->rank; i++) {
+    empty |= size[i] == 0;
+    over |= __builtin_mul_overflow(b, (size_t)size[i], &b);
+  }
+  if (empty) return 0;
+  if (over || b > PTRDIFF_MAX) tn__fail(c, TN_EINVAL, "input '%s': the shape takes more bytes than memory can hold", in->name);
   return b;
 }
 
@@ -349,7 +389,7 @@ static void do_write(tn_ctx *c, void *arg) {
   input *in = open_input(c, k->p, k->name);
   plain_shape(c, k->shape, k->rank, size);
   match_shape(c, in, size, (uint32_t)k->rank);
-  size_t want = bytes_of(in->node, size);
+  size_t want = bytes_of(c, in, size);
   if (k->bytes != want) tn__fail(c, TN_EINVAL, "input '%s': %zu bytes given, the shape takes %zu", in->name, k->bytes, want);
   if (!k->data && want) tn__fail(c, TN_EINVAL, "the source is NULL");
   tn__device *d = tn__device_get(c, 0); /* inputs are made on the default device */
@@ -366,7 +406,7 @@ static void do_write(tn_ctx *c, void *arg) {
 
 tn_status tn_program_write(tn_program *p, const char *name, const tn_dim *shape, int rank, const void *data, size_t bytes) {
   args k = {.name = name, .shape = shape, .rank = rank, .data = data, .bytes = bytes};
-  return p ? status_of(p, run(p, "tn_program_write", do_write, &k)) : TN_EINVAL;
+  return run(p, "tn_program_write", do_write, &k);
 }
 
 static void do_bind(tn_ctx *c, void *arg) {
@@ -390,7 +430,7 @@ static void do_bind(tn_ctx *c, void *arg) {
 
 tn_status tn_program_bind(tn_program *p, const char *name, tn_tensor *value) {
   args k = {.name = name, .t = value};
-  return p ? status_of(p, run(p, "tn_program_bind", do_bind, &k)) : TN_EINVAL;
+  return run(p, "tn_program_bind", do_bind, &k);
 }
 
 /* ---- replay ---- */
@@ -504,7 +544,7 @@ static void do_run(tn_ctx *c, void *arg) {
 
 tn_status tn_program_run(tn_program *p) {
   args k = {0};
-  return p ? status_of(p, run(p, "tn_program_run", do_run, &k)) : TN_EINVAL;
+  return run(p, "tn_program_run", do_run, &k);
 }
 
 static output *find_output(tn_ctx *c, tn_program *p, const char *name) {
@@ -528,7 +568,7 @@ static void do_result(tn_ctx *c, void *arg) {
 
 tn_tensor *tn_program_result(tn_program *p, const char *name) {
   args k = {.name = name};
-  return p && run(p, "tn_program_result", do_result, &k) ? k.made : NULL;
+  return run(p, "tn_program_result", do_result, &k) == TN_OK ? k.made : NULL;
 }
 
 static void do_read(tn_ctx *c, void *arg) {
@@ -541,13 +581,20 @@ static void do_read(tn_ctx *c, void *arg) {
 
 tn_status tn_program_read(tn_program *p, const char *name, void *out, size_t bytes) {
   args k = {.name = name, .into = out, .bytes = bytes};
-  return p ? status_of(p, run(p, "tn_program_read", do_read, &k)) : TN_EINVAL;
+  return run(p, "tn_program_read", do_read, &k);
+}
+
+static void do_info(tn_ctx *c, void *arg) {
+  args *k = arg;
+  need_ready(c, k->p);
+  if (!k->into) tn__fail(c, TN_EINVAL, "out is NULL");
+  tn__plan_info(k->p->plan, k->into);
 }
 
 tn_status tn_program_get_info(const tn_program *p, tn_program_info *out) {
-  if (!p || !out || !p->ready) return TN_EINVAL;
-  tn__plan_info(p->plan, out);
-  return TN_OK;
+  args k = {.into = out};
+  tn_program *self = (tn_program *)(uintptr_t)p;
+  return run(self, "tn_program_get_info", do_info, &k);
 }
 
 static void do_explain(tn_ctx *c, void *arg) {
@@ -562,54 +609,20 @@ static void do_explain(tn_ctx *c, void *arg) {
 tn_status tn_program_explain(const tn_program *p, FILE *out) {
   args k = {.into = out ? out : stdout};
   tn_program *self = (tn_program *)(uintptr_t)p;
-  return p ? status_of(p, run(self, "tn_program_explain", do_explain, &k)) : TN_EINVAL;
-}
-
-static void free_program(tn_program *p) {
-  tn_ctx *c = p->ctx;
-  for (tn_program **at = &c->runtime->programs; *at; at = &(*at)->next)
-    if (*at == p) {
-      *at = p->next;
-      break;
-    }
-  if (c->runtime->recording == p) c->runtime->recording = NULL;
-  for (uint32_t i = 0; i < p->inputs.n; i++) {
-    tn__node_drop(c, p->inputs.v[i].node);
-    if (p->inputs.v[i].own) tn__buffer_drop(p->inputs.v[i].own);
-    if (p->inputs.v[i].bound) tn_release(p->inputs.v[i].bound);
-  }
-  for (uint32_t i = 0; i < p->outputs.n; i++) {
-    tn__node_drop(c, p->outputs.v[i].node);
-    if (p->outputs.v[i].buf) tn__buffer_drop(p->outputs.v[i].buf);
-  }
-  for (uint32_t i = 0; i < p->states.n; i++) {
-    if (p->states.v[i].cell) tn_release(p->states.v[i].cell);
-    if (p->states.v[i].spare) tn__buffer_drop(p->states.v[i].spare);
-  }
-  for (uint32_t i = 0; i < p->sources.n; i++) {
-    tn__node_drop(c, p->sources.v[i].node);
-    if (p->sources.v[i].cell) tn_release(p->sources.v[i].cell);
-  }
-  if (p->plan) tn__plan_pin(p->plan, -1);
-  tn__arena_free(&p->arena);
-  tn__mem_free(&c->mem, p);
+  return run(self, "tn_program_explain", do_explain, &k);
 }
 
 void tn_program_close(tn_program *p) {
-  if (!p) return;
-  tn_ctx *c = p->ctx;
-  if (p->recording) {
-    c->runtime->recording = NULL;
-    tn__ctx_run(c, "tn_program_close", do_rewind, NULL);
-  }
-  free_program(p);
+  tn_ctx *c = tn__object_use(p, TN__PROGRAM, "tn_program_close");
+  if (!c) return;
+  stop_recording(p, "tn_program_close");
+  tn__object_close(p);
   tn__cells_drain(c);
 }
 
 void tn__run_close(tn_ctx *c) {
   struct tn__runtime *rt = c->runtime;
   if (!rt) return;
-  while (rt->programs) free_program(rt->programs);
   while (rt->plans) {
     tn__plan *p = rt->plans;
     rt->plans = tn__plan_next(p);

@@ -120,8 +120,8 @@ static void do_write(tn_ctx *c, void *arg) {
 
 /* A call on one tensor. */
 static tn_status run_one(const char *api, tn_tensor *t, void (*fn)(tn_ctx *, void *), io *k) {
-  if (!t || t->magic != TN__CELL_MAGIC) return TN_EINVAL;
-  tn_ctx *c = t->ctx;
+  tn_ctx *c = tn__cell_use(t, api);
+  if (!c) return TN_EINVAL;
   tn__cells_drain(c);
   tn__storage_reap(c);
   k->t = &t;
@@ -135,7 +135,7 @@ tn_status tn_realize(tn_tensor *const *t, int n) {
   if (n <= 0) return TN_OK;
   tn_ctx *c = NULL;
   for (int i = 0; i < n && t && !c; i++)
-    if (t[i] && t[i]->magic == TN__CELL_MAGIC) c = t[i]->ctx;
+    c = tn__cell_ctx(t[i]);
   if (!c) return TN_EINVAL;
   tn__cells_drain(c);
   tn__storage_reap(c);
@@ -161,6 +161,7 @@ static void do_item(tn_ctx *c, void *arg) {
   int dtype = n->dtype;
   int64_t count;
   uint64_t raw = 0;
+  if (!k->out) tn__fail(c, TN_EINVAL, "out is NULL");
   if (!tn__const_int(tn__numel(c, n), &count))
     tn__fail(c, TN_ESHAPE, "needs one element, not %s", tn__node_type(n, &c->scratch));
   if (count != 1) tn__fail(c, TN_ESHAPE, "needs one element, not %lld: %s", (long long)count, tn__node_type(n, &c->scratch));
@@ -170,7 +171,7 @@ static void do_item(tn_ctx *c, void *arg) {
 
 tn_status tn_item(tn_tensor *t, double *out) {
   io k = {.out = out};
-  return out ? run_one("tn_item", t, do_item, &k) : TN_EINVAL;
+  return run_one("tn_item", t, do_item, &k);
 }
 
 typedef struct move {
@@ -196,9 +197,9 @@ static void do_to(tn_ctx *c, void *arg) {
 }
 
 tn_tensor *tn_to(tn_tensor *t, const char *device) {
-  if (!t || t->magic != TN__CELL_MAGIC) return NULL;
-  if (!device) device = "";
-  tn__cells_drain(t->ctx);
-  move k = {.t = t, .device = device};
-  return tn__ctx_run(t->ctx, "tn_to", do_to, &k) ? k.out : NULL;
+  tn_ctx *c = tn__cell_use(t, "tn_to");
+  if (!c) return NULL;
+  tn__cells_drain(c);
+  move k = {.t = t, .device = device ? device : ""};
+  return tn__ctx_run(c, "tn_to", do_to, &k) ? k.out : NULL;
 }

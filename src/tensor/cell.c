@@ -4,6 +4,8 @@
 #include "tensor/front.h"
 #include <string.h>
 
+enum { RESTS = 1000 }; /* blocks of ended handles that wait before the first of them serves again */
+
 /* ---- handles ---- */
 
 static void link_to(struct tn__scope *s, tn_tensor *t) {
@@ -14,16 +16,25 @@ static void link_to(struct tn__scope *s, tn_tensor *t) {
   s->first = t;
 }
 
+static bool is_handle(const tn_tensor *t) { return t && t->magic == TN__CELL_MAGIC; }
+
 static void unlink_cell(tn_tensor *t) {
   if (t->prev) t->prev->next = t->next;
   else t->scope->first = t->next;
   if (t->next) t->next->prev = t->prev;
 }
 
+static tn_tensor *take_rested(struct tn__cells *k) {
+  tn_tensor *t = k->ended.n > RESTS ? k->ended.first : NULL;
+  if (!t) return NULL;
+  k->ended.first = t->next;
+  k->ended.n--;
+  return t;
+}
+
 tn_tensor *tn__cell_new(tn_ctx *c, tn_node *node) {
-  tn_tensor *t = c->cells->ended;
-  if (t) c->cells->ended = t->next;
-  else t = tn__mem_alloc(&c->mem, sizeof *t);
+  tn_tensor *t = take_rested(c->cells);
+  if (!t) t = tn__mem_alloc(&c->mem, sizeof *t);
   memset(t, 0, sizeof *t);
   t->magic = TN__CELL_MAGIC;
   t->refs = 1;
@@ -43,20 +54,34 @@ void tn__cell_set(tn_tensor *t, tn_node *node) {
 /* Ends the handle; what it held of its base is the caller's to give back. */
 static void end(tn_tensor *t) {
   tn_ctx *c = t->ctx;
+  struct tn__cells *k = c->cells;
   unlink_cell(t);
   tn__node_drop(c, t->node);
   tn__node_drop(c, t->view);
-  t->magic = 0;
-  t->next = c->cells->ended;
-  c->cells->ended = t;
+  t->magic = TN__CELL_ENDED;
+  t->next = NULL;
+  if (k->ended.n++) k->ended.last->next = t;
+  else k->ended.first = t;
+  k->ended.last = t;
   c->stats.handles_live--;
+}
+
+/* Keeps an assigned cell for the recording, which has the last reference then. */
+static bool hold(tn_tensor *t) {
+  struct tn__cells *k = t->ctx->cells;
+  if (!k->holds || t->held || t->node->op != OP_ASSIGN) return false;
+  t->held = true;
+  t->refs = 1;
+  unlink_cell(t);
+  link_to(&k->root, t);
+  return true;
 }
 
 /* Takes n references away.  A base has no base itself, so this goes at most two deep. */
 static void drop(tn_tensor *t, uint32_t n) {
   while (t) {
     t->refs -= n < t->refs ? n : t->refs;
-    if (t->refs) return;
+    if (t->refs || hold(t)) return;
     tn_tensor *base = t->base;
     end(t);
     t = base;
@@ -65,19 +90,18 @@ static void drop(tn_tensor *t, uint32_t n) {
 }
 
 void tn__cells_drain(tn_ctx *c) {
-  tn_tensor *t = atomic_exchange(&c->cells->queue, NULL);
+  _Atomic(tn_tensor *) *queue = &c->cells->queue;
+  tn_tensor *t = atomic_load(queue) ? atomic_exchange(queue, NULL) : NULL; /* looking costs less than taking, and mostly there is none */
   while (t) {
     tn_tensor *next = t->queued; /* read first: from the exchange on, another thread may queue t again */
     unsigned n = atomic_exchange(&t->given_back, 0);
-    drop(t, n);
+    if (is_handle(t)) drop(t, n);
     t = next;
   }
 }
 
-static bool is_handle(const tn_tensor *t) { return t && t->magic == TN__CELL_MAGIC; }
-
 tn_tensor *tn_keep(tn_tensor *t) {
-  if (!is_handle(t)) return NULL;
+  if (!tn__cell_use(t, "tn_keep")) return NULL;
   struct tn__scope *root = &t->ctx->cells->root;
   if (t->scope != root) {
     unlink_cell(t);
@@ -87,7 +111,7 @@ tn_tensor *tn_keep(tn_tensor *t) {
 }
 
 tn_tensor *tn_retain(tn_tensor *t) {
-  if (!is_handle(t)) return NULL;
+  if (!tn__cell_use(t, "tn_retain")) return NULL;
   t->refs++;
   return t;
 }
@@ -98,6 +122,26 @@ void tn_release(tn_tensor *t) {
   _Atomic(tn_tensor *) *queue = &t->ctx->cells->queue;
   t->queued = atomic_load(queue);
   while (!atomic_compare_exchange_weak(queue, &t->queued, t)) {}
+}
+
+tn_ctx *tn__cell_ctx(const tn_tensor *t) { return t && (t->magic == TN__CELL_MAGIC || t->magic == TN__CELL_ENDED) ? t->ctx : NULL; }
+
+tn_ctx *tn__cell_use(const tn_tensor *t, const char *api) {
+  if (is_handle(t)) return t->ctx;
+  tn_ctx *c = tn__cell_ctx(t);
+  if (c) tn__refuse(c, api, "the tensor has ended: it was released, or its scope was left");
+  return NULL;
+}
+
+void tn__cells_hold(tn_ctx *c, bool on) {
+  struct tn__cells *k = c->cells;
+  k->holds = on;
+  for (tn_tensor *t = on ? NULL : k->root.first; t;) {
+    bool last = t->held;
+    t->held = false;
+    if (last) drop(t, 1);
+    t = last ? k->root.first : t->next; /* with it others may have gone */
+  }
 }
 
 /* ---- scopes ---- */
@@ -178,9 +222,8 @@ void tn__cells_close(tn_ctx *c) {
   while (k->root.first) end(k->root.first); /* bases are in the list themselves */
   for (uint32_t i = 0; i < k->dim.n; i++) tn__node_drop(c, k->dim.v[i]);
   tn__node_drop(c, k->random.state);
-  while (k->ended) {
-    tn_tensor *t = k->ended;
-    k->ended = t->next;
+  for (tn_tensor *t; (t = k->ended.first);) {
+    k->ended.first = t->next;
     tn__mem_free(&c->mem, t);
   }
   while (k->spare) {
@@ -237,7 +280,7 @@ tn_status tn__do(tn__call *k) {
   k->out = NULL;
   for (int i = 0; i < k->nin; i++) {
     null |= !k->in[i];
-    if (!c && is_handle(k->in[i])) c = k->in[i]->ctx;
+    if (!c) c = tn__cell_ctx(k->in[i]);
   }
   if (!c) return TN_EINVAL;
   if (null && c->err.status) return c->failed; /* an operand failed already: pass it on */

@@ -5,10 +5,10 @@
 #include "tenet/tensor.h"
 #include <stdatomic.h>
 
-enum { TN__CELL_MAGIC = 0x74656e31 };
+enum { TN__CELL_MAGIC = 0x74656e31, TN__CELL_ENDED = 0x656e6431 };
 
 struct tn_tensor {
-  uint32_t magic;         /* TN__CELL_MAGIC: tells a handle from a stray pointer */
+  uint32_t magic;         /* TN__CELL_MAGIC, once it has ended TN__CELL_ENDED: tells a handle from a stray pointer */
   uint32_t refs;
   tn_ctx *ctx;
   tn_node *node;          /* the value; counted; rebound by assign and realise */
@@ -18,6 +18,7 @@ struct tn_tensor {
   struct tn__scope *scope;
   atomic_uint given_back; /* releases asked for by tn_release() and not yet done */
   tn_tensor *queued;      /* next in the queue of such handles; valid while given_back > 0 */
+  bool held;              /* its last reference is the recording's */
 };
 
 /* Makes a handle in the innermost scope; throws TN_ENOMEM. */
@@ -26,6 +27,12 @@ void tn__cell_set(tn_tensor *t, tn_node *node); /* rebinds, counting */
 void tn__cells_open(tn_ctx *c);
 void tn__cells_close(tn_ctx *c);
 void tn__cells_drain(tn_ctx *c); /* handles released by other threads */
+/* The context of a handle, ended or not; NULL for NULL and stray pointers. */
+tn_ctx *tn__cell_ctx(const tn_tensor *t);
+/* The same of a live one.  Of one that has ended NULL, and the error is recorded, naming the public function `api`. */
+tn_ctx *tn__cell_use(const tn_tensor *t, const char *api);
+/* While a program is recorded, a cell that was assigned outlives its handle: it is the program's state.  On or off; off lets them go. */
+void tn__cells_hold(tn_ctx *c, bool on);
 
 /* One call of the front end.  The builder makes a node from nodes; tn__build checks the operands (NULL, stray, mixed
  * contexts), runs it with errors caught, and wraps the result.  `name` is the public function's. */

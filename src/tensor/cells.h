@@ -19,7 +19,8 @@ typedef struct tn__random {
 
 struct tn__cells {
   struct tn__scope root, *top, *spare;
-  tn_tensor *ended;           /* blocks of handles that ended, for the next ones: until then a stale pointer is told from a live one */
+  struct { tn_tensor *first, *last; uint32_t n; } ended; /* blocks of handles that ended, oldest first: while they rest, a stale pointer is told from a live one */
+  bool holds;                 /* a program is being recorded */
   _Atomic(tn_tensor *) queue; /* handles given back, from any thread */
   tn__arena arena;            /* the table of sizes */
   tn__map dim_index;          /* node -> place in dim */

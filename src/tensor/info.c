@@ -29,7 +29,8 @@ static void answer_numel(tn_ctx *c, void *arg) {
 static bool is_live(const tn_tensor *t) { return t && t->magic == TN__CELL_MAGIC; }
 
 static bool ask(question *q, const char *api, void (*fn)(tn_ctx *, void *)) {
-  return is_live(q->t) && tn__ctx_run(q->t->ctx, api, fn, q);
+  tn_ctx *c = tn__cell_use(q->t, api);
+  return c && tn__ctx_run(c, api, fn, q);
 }
 
 tn_status tn_shape(const tn_tensor *t, tn_dim *out) {

@@ -80,10 +80,19 @@ static tn_node *total(tn_ctx *c, tn__call *k) { /* sum, prod: i[2] */
   return tn__cast(c, x, widened(p.x->dtype));
 }
 
+/* x, which has something on these axes: what cannot be told of a symbolic size is a constraint, checked when it is bound. */
+static tn_node *not_empty(tn_ctx *c, tn_node *x, const int64_t *axes, uint32_t n) {
+  if (tn__is_empty(x, axes, n)) tn__fail(c, TN_ESHAPE, "nothing to choose from in %s", tn__text(c, x));
+  for (uint32_t i = 0; i < n; i++) {
+    tn_node *size = x->dim[axes[i]];
+    if (size->lo < 1) x = tn__axis_as(c, x, (uint32_t)axes[i], tn__op2(c, OP_MAX, size, tn__int(c, 1)));
+  }
+  return x;
+}
+
 static tn_node *extreme(tn_ctx *c, tn__call *k) { /* max, min: i[2] */
   plan p = prepare(c, k, TN__C_ANY);
-  if (tn__is_empty(p.x, p.axes, p.n)) tn__fail(c, TN_ESHAPE, "nothing to choose from in %s", tn__text(c, p.x));
-  return tn__reduce_keep(c, (tn__op)k->i[2], p.x, p.axes, p.n, p.keepdim);
+  return tn__reduce_keep(c, (tn__op)k->i[2], not_empty(c, p.x, p.axes, p.n), p.axes, p.n, p.keepdim);
 }
 
 static tn_node *truth(tn_ctx *c, tn__call *k) { /* any, all: on bool, sum is or and product is and */
@@ -122,6 +131,7 @@ static tn_node *place_of(tn_ctx *c, tn__call *k) { /* argmax, argmin; i[2]: RMAX
   tn_node *x = k->x[0];
   int64_t axis = tn__axis(c, (int)k->i[3], x->rank);
   if (tn__is_empty(x, &axis, 1)) tn__fail(c, TN_ESHAPE, "nothing to choose from along axis %d of %s", (int)axis, tn__text(c, x));
+  x = not_empty(c, x, &axis, 1);
   tn_node *best = tn__reduce_keep(c, (tn__op)k->i[2], x, &axis, 1, true);
   tn_node *hit = tn__bcast2(c, OP_EQ, x, best);
   /* If there is a NaN, it is the extreme, and equals nothing. */

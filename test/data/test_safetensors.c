@@ -251,6 +251,40 @@ static void pipes_are_not_replaced(void **state) {
   assert_true(S_ISFIFO(now.st_mode));
 }
 
+static unsigned mode_of(const char *path) {
+  struct stat st;
+  assert_int_equal(lstat(path, &st), 0);
+  return st.st_mode;
+}
+
+/* A link stays a link, and a file's permissions are the next one's, too. */
+static void links_and_modes_stay(void **state) {
+  (void)state;
+  tn_tensor *x = tn_zeros(ctx, TN_F32, NULL, 0);
+  const char *name = "x";
+  char file[200], link[200], nowhere[200];
+  snprintf(file, sizeof file, "%s", test_path("private"));
+  snprintf(link, sizeof link, "%s", test_path("latest"));
+  snprintf(nowhere, sizeof nowhere, "%s", test_path("nowhere"));
+  assert_int_equal(tn_save_safetensors(ctx, file, 1, &name, &x, 0, NULL), TN_OK);
+  assert_int_equal(mode_of(file) & 0777, 0644);
+  assert_int_equal(chmod(file, 0600), 0);
+  assert_int_equal(symlink("private", link), 0); /* from its own folder */
+  assert_int_equal(tn_save_safetensors(ctx, link, 0, NULL, NULL, 0, NULL), TN_OK);
+  assert_true(S_ISLNK(mode_of(link)));
+  assert_true(S_ISREG(mode_of(file)));
+  assert_int_equal(mode_of(file) & 0777, 0600);
+  tn_file *f = tn_load_safetensors(ctx, file);
+  assert_non_null(f);
+  assert_int_equal(tn_file_count(f), 0); /* the second one */
+  tn_file_close(f);
+  assert_int_equal(symlink("missing", nowhere), 0);
+  assert_int_equal(tn_save_safetensors(ctx, nowhere, 1, &name, &x, 0, NULL), TN_EIO);
+  assert_non_null(strstr(tn_last_error(ctx)->text, "it is a link that leads nowhere"));
+  assert_int_equal(test_mentions(tn_last_error(ctx)->text, nowhere), 1);
+  tn_clear_error(ctx);
+}
+
 static void full_disk_keeps_the_old_file(void **state) {
   (void)state;
   size_t n = 0, m = 0;
@@ -283,7 +317,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(round_trips_bit_for_bit), cmocka_unit_test(reads_into_tensors), cmocka_unit_test(accepts_the_edges),
       cmocka_unit_test(refuses_lies),            cmocka_unit_test(refuses_nesting_and_length), cmocka_unit_test(bools_are_checked),
-      cmocka_unit_test(refuses_bad_names),       cmocka_unit_test(full_disk_keeps_the_old_file),
+      cmocka_unit_test(refuses_bad_names),       cmocka_unit_test(links_and_modes_stay), cmocka_unit_test(full_disk_keeps_the_old_file),
       cmocka_unit_test(pipes_are_not_replaced),
   };
   int failed = cmocka_run_group_tests(tests, open_ctx, close_ctx);

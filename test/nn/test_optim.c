@@ -202,6 +202,35 @@ static void equal_parameters_keep_apart(void **state) {
   tn_params_close(p);
 }
 
+static void refused(bool failed, const char *text) {
+  assert_true(failed);
+  assert_int_equal(tn_last_error(ctx)->status, TN_EINVAL);
+  assert_string_equal(tn_last_error(ctx)->text, text);
+  tn_clear_error(ctx);
+}
+
+static void options_are_checked(tn_params *p) {
+  refused(!tn_sgd(p, NAN, 0, 0, false), "tn_sgd: lr is nan: it must be 0 or more, and finite");
+  refused(!tn_sgd(p, -.1, 0, 0, false), "tn_sgd: lr is -0.1: it must be 0 or more, and finite");
+  refused(!tn_sgd(p, INFINITY, 0, 0, false), "tn_sgd: lr is inf: it must be 0 or more, and finite");
+  refused(!tn_sgd(p, .1, NAN, 0, false), "tn_sgd: momentum is nan: it must be 0 or more, and finite");
+  refused(!tn_sgd(p, .1, -1, 0, false), "tn_sgd: momentum is -1: it must be 0 or more, and finite");
+  refused(!tn_sgd(p, .1, 0, -1, false), "tn_sgd: weight_decay is -1: it must be 0 or more, and finite");
+  refused(!tn_adam(p, .1, 1, .999, 1e-8, 0), "tn_adam: beta1 is 1: it must be 0 or more, and less than 1");
+  refused(!tn_adam(p, .1, .9, -.5, 1e-8, 0), "tn_adam: beta2 is -0.5: it must be 0 or more, and less than 1");
+  refused(!tn_adam(p, .1, .9, NAN, 1e-8, 0), "tn_adam: beta2 is nan: it must be 0 or more, and less than 1");
+  refused(!tn_adamw(p, .1, .9, .999, -1e-8, 0), "tn_adamw: eps is -1e-08: it must be 0 or more, and finite");
+  refused(!tn_adamw(p, .1, .9, .999, 0, INFINITY), "tn_adamw: weight_decay is inf: it must be 0 or more, and finite");
+  tn_optim *o = tn_adam(p, 0, 0, 0, 0, 0); /* the least that may be */
+  double lr;
+  assert_non_null(o);
+  refused(tn_optim_set_lr(o, NAN) != TN_OK, "tn_optim_set_lr: lr is nan: it must be 0 or more, and finite");
+  refused(tn_optim_set_lr(o, -1) != TN_OK, "tn_optim_set_lr: lr is -1: it must be 0 or more, and finite");
+  assert_int_equal(tn_item(tn_params_get(tn_optim_state(o), "lr"), &lr), TN_OK);
+  assert_true(lr == 0);
+  tn_optim_close(o);
+}
+
 static void errors_change_nothing(void **state) {
   (void)state;
   tn_tensor *w, *none = NULL;
@@ -226,6 +255,7 @@ static void errors_change_nothing(void **state) {
   tn_clear_error(ctx);
   tn_params_close(p);
   p = fresh(&w, devices[0]);
+  options_are_checked(p);
   tn_scope(ctx) tn_params_add(p, "far", vector(start, devices[1]));
   assert_null(tn_sgd(p, .1, 0, 0, false));
   assert_int_equal(tn_last_error(ctx)->status, TN_EDEVICE);

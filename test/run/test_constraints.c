@@ -193,6 +193,90 @@ static void equal_sizes(void **state) {
   }
 }
 
+/* A window that fits, an extreme of something: as with plain sizes. */
+static tn_tensor *windowed(tn_tensor *x, tn_tensor *y) {
+  (void)y;
+  return tn_sum(tn_unfold(x, 0, 2, 1, 3), (int[]){1}, 1, false); /* spans 4 */
+}
+static tn_tensor *image(tn_tensor *x) { return tn_reshape(x, (tn_dim[]){1, 1, N, 1}, 4); }
+static tn_tensor *convolved(tn_tensor *x, tn_tensor *y) {
+  (void)y;
+  return tn_conv2d(image(x), tn_ones(c, TN_F32, DIMS(1, 1, 5, 1)), NULL, &(tn_conv2d_options){.padding = {1, 0}});
+}
+static tn_tensor *pooled(tn_tensor *x, tn_tensor *y) {
+  (void)y;
+  return tn_max_pool2d(image(x), 3, 1, NULL);
+}
+static tn_tensor *pooled_slope(tn_tensor *x, tn_tensor *y) {
+  tn_tensor *g;
+  return tn_grad(tn_sum(pooled(x, y), NULL, 0, false), 1, &x, &g) == TN_OK ? g : NULL;
+}
+static tn_tensor *largest(tn_tensor *x, tn_tensor *y) {
+  (void)y;
+  return tn_max(x, NULL, 0, false);
+}
+static tn_tensor *least(tn_tensor *x, tn_tensor *y) { return tn_min(tn_mul(tn_unsqueeze(x, 1), y), NULL, 0, false); }
+static tn_tensor *where_largest(tn_tensor *x, tn_tensor *y) {
+  (void)y;
+  return tn_argmax(x, 0, false);
+}
+static tn_tensor *slope_of_largest(tn_tensor *x, tn_tensor *y) {
+  tn_tensor *g;
+  return tn_grad(largest(x, y), 1, &x, &g) == TN_OK ? g : NULL;
+}
+static tn_tensor *normal(tn_tensor *x, tn_tensor *y) {
+  return tn_add(tn_sum(tn_softmax(x, 0), NULL, 0, false), tn_exp(tn_logsumexp(y, NULL, 0, false)));
+}
+
+static const struct {
+  make_fn make;
+  bool two;
+  int64_t fits; /* the least N that does (M is 0 then, or 1) */
+  const char *text; /* of a run with N one less */
+} rooms[] = {
+    {windowed, false, 4, "window f32[max(N - 3, 0),2] of f32[N] needs 4 <= N (3); bound are N = 3"},
+    {convolved, false, 3, "needs 5 <= N + 2 (4); bound are N = 2"},
+    {pooled, false, 3, "needs 3 <= N (2); bound are N = 2"},
+    {pooled_slope, false, 3, "needs 3 <= N (2); bound are N = 2"},
+    {largest, false, 1, "rmax f32 of f32[N] as f32[max(N, 1)] needs N (0) = max(N, 1) (1); bound are N = 0"},
+    {least, true, 1, "needs N (0) = max(N, 1) (1); bound are N = 0, M = 1"},
+    {where_largest, false, 1, "needs N (0) = max(N, 1) (1); bound are N = 0"},
+    {slope_of_largest, false, 1, "needs N (0) = max(N, 1) (1); bound are N = 0"},
+};
+
+static void room(void **state) {
+  (void)state;
+  for (int i = 0; i < MOST; i++) data[i] = (float)(i * 7 % 5);
+  for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++) {
+    tn_program *p = record(rooms[i].make, rooms[i].two);
+    int64_t m = rooms[i].two ? 1 : -1;
+    for (int64_t n = rooms[i].fits; n <= MOST; n += 5) {
+      static float got[MOST * 2], want[MOST * 2];
+      OK(run(p, n, m));
+      tn_scope(c) {
+        tn_dim before = N;
+        N = n;
+        tn_tensor *plain = rooms[i].make(tn_from(c, TN_F32, DIMS(n), data), tn_from(c, TN_F32, DIMS(1), data));
+        N = before;
+        size_t bytes = tn_nbytes(plain);
+        OK(tn_read(plain, want, bytes));
+        OK(tn_program_read(p, "out", got, bytes));
+        if (memcmp(got, want, bytes)) fail_msg("row %zu, size %lld", i, (long long)n);
+      }
+    }
+    if (run(p, rooms[i].fits - 1, m) != TN_EBOUND) fail_msg("row %zu: it does not fit", i);
+    if (!strstr(tn_last_error(c)->text, rooms[i].text)) fail_msg("row %zu: %s", i, tn_last_error(c)->text);
+    tn_clear_error(c);
+    OK(run(p, rooms[i].fits, m)); /* nothing is left behind */
+    tn_program_close(p);
+  }
+  tn_program *p = record(normal, true); /* of nothing these have values */
+  float out = 5;
+  OK(run(p, 0, 0));
+  OK(tn_program_read(p, "out", &out, 4));
+  assert_true(out == 0);
+}
+
 static tn_tensor *five(tn_tensor *x, tn_tensor *y) {
   (void)y;
   return tn_add(x, tn_ones(c, TN_F32, DIMS(5)));
@@ -292,6 +376,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(amounts, open_ctx, close_ctx),
       cmocka_unit_test_setup_teardown(equal_sizes, open_ctx, close_ctx),
       cmocka_unit_test_setup_teardown(equal_to_plain_sizes, open_ctx, close_ctx),
+      cmocka_unit_test_setup_teardown(room, open_ctx, close_ctx),
       cmocka_unit_test_setup_teardown(never_equal, open_ctx, close_ctx),
       cmocka_unit_test_setup_teardown(refused_values, open_ctx, close_ctx),
   };

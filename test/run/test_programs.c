@@ -494,6 +494,64 @@ static void errors(void **s) {
   tn_ctx_close(c);
 }
 
+/* Sizes whose product wraps to the bytes given. */
+static void sizes_that_wrap(void **s) {
+  (void)s;
+  tn_ctx *c = open_ref();
+  int64_t most = INT64_C(1) << 40;
+  tn_dim n = tn_dim_var(c, "N", 0, most), m = tn_dim_var(c, "M", 0, most);
+  tn_program *p = tn_program_begin(c);
+  OK(tn_program_output(p, "y", tn_neg(tn_program_input(p, "x", TN_F32, DIMS(n, m)))));
+  OK(tn_program_end(p));
+  FAILS(tn_program_write(p, "x", DIMS(INT64_C(1) << 32, INT64_C(1) << 30), NULL, 0), TN_EINVAL); /* times 4: 2^64 */
+  FAILS(tn_program_run(p), TN_ESTATE);
+  OK(tn_program_write(p, "x", DIMS(3, 0), NULL, 0));
+  OK(tn_program_run(p));
+  tn_ctx_close(c);
+}
+
+/* What was assigned is state, whether or not its handle outlives the recording. */
+static void assigned_in_a_scope(void **s) {
+  (void)s;
+  tn_ctx *c = open_ref();
+  tn_tensor *w = f32s(c, DIMS(2), (float[]){1, 2});
+  tn_program *p = tn_program_begin(c);
+  tn_tensor *x = tn_program_input(p, "x", TN_F32, NULL, 0), *y = NULL;
+  tn_scope(c) {
+    tn_tensor *sum = tn_from(c, TN_F32, NULL, 0, (float[]){10}), *pair = f32s(c, DIMS(2), (float[]){100, 200});
+    OK(tn_assign(sum, tn_add(sum, x)));
+    OK(tn_assign(tn_select(pair, 0, 1), sum)); /* through a slice, which ends first */
+    OK(tn_assign(w, tn_add(w, pair)));
+    y = tn_keep(tn_sum(pair, NULL, 0, false));
+  }
+  uint64_t live = stats(c).handles_live;
+  OK(tn_program_output(p, "y", y));
+  OK(tn_program_end(p));
+  assert_true(stats(c).handles_live <= live);
+  for (int i = 1; i <= 3; i++) {
+    float v, got[2];
+    OK(tn_program_write(p, "x", NULL, 0, &(float){1}, 4));
+    OK(tn_program_run(p));
+    OK(tn_program_read(p, "y", &v, 4));
+    assert_true(v == 110.0f + (float)i);
+    OK(tn_read(w, got, 8));
+    assert_true(got[0] == 1.0f + 100.0f * (float)i);
+  }
+  tn_program_close(p);
+  tn_neg(w); /* where releases take effect */
+  assert_true(stats(c).handles_live < live); /* what the program held is gone */
+  /* given up: nothing is left of it, and scopes end as ever */
+  live = stats(c).handles_live;
+  p = tn_program_begin(c);
+  tn_scope(c) {
+    tn_tensor *t = f32s(c, DIMS(2), (float[]){1, 2});
+    OK(tn_assign(t, tn_neg(t)));
+  }
+  tn_program_close(p);
+  assert_int_equal(stats(c).handles_live, live);
+  tn_ctx_close(c);
+}
+
 /* Two programs of one graph share its compiled schedule, but not sizes, inputs or outputs. */
 static void twins(void **s) {
   (void)s;
@@ -629,7 +687,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(symbolic_batch), cmocka_unit_test(uncaptured_steps), cmocka_unit_test(flat_memory),   cmocka_unit_test(random_state),
       cmocka_unit_test(dropout),        cmocka_unit_test(assignment),       cmocka_unit_test(program_state), cmocka_unit_test(shared_state),
-      cmocka_unit_test(replay_allocates_nothing), cmocka_unit_test(errors), cmocka_unit_test(odd_outputs),
+      cmocka_unit_test(replay_allocates_nothing), cmocka_unit_test(errors), cmocka_unit_test(odd_outputs), cmocka_unit_test(sizes_that_wrap), cmocka_unit_test(assigned_in_a_scope),
       cmocka_unit_test(twins), cmocka_unit_test(same_value), cmocka_unit_test(many_sizes),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
