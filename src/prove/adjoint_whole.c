@@ -13,7 +13,7 @@ static const int64_t HUGE_SIZE = INT64_C(1) << 40;
 /* Sizes n0, n1, ... */
 static void sizes(tn_ctx *c, tn_node **n) {
   for (int i = 0; i < TN_MAX_RANK; i++) {
-    char name[8];
+    char name[16];
     snprintf(name, sizeof name, "n%d", i);
     n[i] = tn__var(c, name, 1, HUGE_SIZE);
   }
@@ -162,7 +162,7 @@ static uint32_t check_contract(tn_ctx *c, const char *op) {
   uint32_t tried = 0;
   for (int i = 0; i < 4; i++)
     for (int j = 0; j < RANKS; j++) {
-      char name[8];
+      char name[16];
       snprintf(name, sizeof name, "%c%d", "bmnk"[i], j);
       dim[i][j] = tn__var(c, name, 1, HUGE_SIZE);
     }
