@@ -1,7 +1,8 @@
 (* Adjoints of the whole-tensor ops: <A x, y> = <x, A^T y> for all x and y.
    Every movement op reads each element of its result at one place of its source, or reads 0: a masked gather.  Its adjoint, as the engine
    builds it, reads each element of the source's gradient at one place for each value of a summed index, or reads 0.  One theorem,
-   `masked_adjoint`, says when the two are adjoint to each other; that they are is a fact about integers, printed from what the engine built. *)
+   `masked_adjoint`, says when the two are adjoint to each other.  That they are is a fact about integers, printed for one axis from what the
+   engine built (`undone`); `each_axis` is about any number of axes, with anything done to each. *)
 From Coq Require Import Reals Lra Lia ZArith List Bool Permutation.
 From Coquelicot Require Import Coquelicot.
 Import ListNotations.

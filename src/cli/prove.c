@@ -108,25 +108,25 @@ static void print_claims(tn__proofs *p) {
   }
 }
 
-static void print_failures(tn__proofs *p) {
+static void print_failures(FILE *to, tn__proofs *p) {
   for (uint32_t i = 0; i < p->claims.n; i++) {
     const tn__claim *c = &p->claims.v[i];
     if (c->outcome == TO_HOLDS) continue;
-    printf("%s, %s: %s by %s: %.300s\n", c->rule, c->part, outcome_names[c->outcome], c->by ? c->by : "-", c->witness ? c->witness : "");
+    fprintf(to, "%s, %s: %s by %s: %.300s\n", c->rule, c->part, outcome_names[c->outcome], c->by ? c->by : "-", c->witness ? c->witness : "");
   }
 }
 
-static void print_totals(const tn__proofs *p, const summary *row, uint32_t n) {
+static void print_totals(FILE *to, const tn__proofs *p, const summary *row, uint32_t n) {
   uint32_t of[TK_COUNT] = {0}, open = 0, cached = 0, coq = 0;
   for (uint32_t i = 0; i < n; i++) {
     if (row[i].outcome == TO_HOLDS) of[row[i].kind]++;
     else open++;
   }
   for (uint32_t i = 0; i < p->claims.n; i++) cached += p->claims.v[i].cached, coq += p->claims.v[i].tool == TT_COQ;
-  printf("%u rules, %u statements (%u theorems of Coq; %u verdicts from the cache):", n, p->claims.n, coq, cached);
+  fprintf(to, "%u rules, %u statements (%u theorems of Coq; %u verdicts from the cache):", n, p->claims.n, coq, cached);
   for (int k = 0; k < TK_COUNT; k++)
-    if (of[k]) printf(" %u %s", of[k], tn__kind_names[k]);
-  printf("; %u without a verdict or false; by %s\n", open, p->provers);
+    if (of[k]) fprintf(to, " %u %s", of[k], tn__kind_names[k]);
+  fprintf(to, "; %u without a verdict or false; by %s\n", open, p->provers);
 }
 
 /* ---- the commands ---- */
@@ -155,7 +155,8 @@ static void prove(tn_ctx *c, void *arg) {
   if (o->doc) print_page(p, row, n);
   else if (o->rule) print_claims(p);
   else print_table(row, n, o->list);
-  if (!o->doc && !o->list) print_failures(p), print_totals(p, row, n);
+  FILE *to = o->doc ? stderr : stdout; /* beside the page */
+  if (!o->list) print_failures(to, p), print_totals(to, p, row, n);
   for (uint32_t i = 0; i < n && !o->list; i++) o->code |= row[i].outcome != TO_HOLDS;
 }
 
