@@ -33,7 +33,7 @@ static inline bool both(bool x, bool y) { return x && y; }
 static inline bool either(bool x, bool y) { return x || y; }
 static inline wide choose(bool x, wide y, wide z) { return x ? y : z; }
 
-static inline wide mask(wide x) { /* the least 2^k - 1 that is not below x, for x >= 0 */
+static inline wide mask(wide x) { /* the least 2^k - 1 that is not below x; -1 for x < 0 */
   for (int i = 1; i < 64; i *= 2) x |= x >> i;
   return x;
 }

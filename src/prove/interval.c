@@ -331,6 +331,16 @@ static void scalar(tn__proofs *p, int row) {
   if (has_steps(row)) claim_step(p, row, STEPS, TN__INDEX, TN__INDEX, "by these");
 }
 
+uint64_t tn__interval_table_hash(uint64_t seed) {
+  uint64_t h = seed;
+  for (int i = 0; i < ROWS; i++) {
+    const char *const texts[] = {tn__ops[rows[i].op].text, rows[i].lower, rows[i].upper, rows[i].element ? rows[i].element : ""};
+    h = tn__hash_mix(h, (uint64_t)rows[i].where);
+    for (size_t k = 0; k < sizeof texts / sizeof *texts; k++) h = tn__hash_bytes(texts[k], strlen(texts[k]), h);
+  }
+  return h;
+}
+
 void tn__export_intervals(tn__proofs *p) {
   for (int i = 0; i < ROWS; i++) {
     if (!tn__prove_wants(p, name_of(p, i))) continue;

@@ -102,7 +102,7 @@ uint64_t tn__prove_table_hash(tn_ctx *c) {
     const tn__ruleset *s = tn__rules_get(c, tables[i]);
     h = tn__hash_bytes(s->text, strlen(s->text), h);
   }
-  return h;
+  return tn__interval_table_hash(h);
 }
 
 /* What all theorems of the file stand on, asked at once: Coq takes a second each time. */

@@ -86,7 +86,8 @@ void tn__export_adjoint(tn__proofs *p);  /* adjoint.c */
 /* ---- all of it ---- */
 /* Collects every claim (of one rule, if `only`); in c->scratch. */
 tn__proofs *tn__prove_collect(tn_ctx *c, const char *only);
-uint64_t tn__prove_table_hash(tn_ctx *c); /* of the four tables' texts */
+uint64_t tn__prove_table_hash(tn_ctx *c); /* of the texts of the four tables and of the interval rules: of all that the engine executes */
+uint64_t tn__interval_table_hash(uint64_t seed); /* interval.c: of the formulas, as they are compiled and printed */
 /* The text of a generated Coq file, with the tables' hash. */
 const char *tn__prove_file_text(tn__proofs *p, const tn__theory *t);
 
