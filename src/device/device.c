@@ -2,6 +2,7 @@
 #include "device/devices.h"
 #include "ir/build.h"
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -25,11 +26,20 @@ void tn__devices_open(tn_ctx *c) {
 
 void tn__devices_seek(tn_ctx *c) { c->devices->since = milliseconds(); }
 
+/* The buffer goes back, the id is free again. */
+static void forget(tn_ctx *c, int64_t id) {
+  struct tn__devices *ds = c->devices;
+  tn__buffer_drop(ds->storage[id].buffer);
+  tn__mem_free(&c->mem, ds->storage[id].from);
+  ds->storage[id] = (tn__storage_entry){.next_free = ds->free_id};
+  ds->free_id = id;
+}
+
 void tn__devices_close(tn_ctx *c) {
   struct tn__devices *ds = c->devices;
   if (!ds) return;
   for (int64_t i = 0; i < ds->nstorage; i++)
-    if (ds->storage[i].buffer) tn__buffer_drop(ds->storage[i].buffer);
+    if (ds->storage[i].buffer) forget(c, i);
   tn__mem_free(&c->mem, ds->storage);
   for (int i = ds->n - 1; i >= 0; i--) {
     tn__device *d = &ds->slot[i]->device;
@@ -99,13 +109,6 @@ int64_t tn__storage_new(tn_ctx *c, tn__buffer *b) {
   return id;
 }
 
-/* The buffer goes back, the id is free again. */
-static void forget(struct tn__devices *ds, int64_t id) {
-  tn__buffer_drop(ds->storage[id].buffer);
-  ds->storage[id] = (tn__storage_entry){.next_free = ds->free_id};
-  ds->free_id = id;
-}
-
 typedef struct making {
   tn_ctx *c;
   int dtype, device;
@@ -124,8 +127,11 @@ static tn_node *make(tn_ctx *c, int dtype, tn__buffer *b, int device, tn_node *c
   making k = {.c = c, .dtype = dtype, .device = device, .dims = dims, .rank = rank};
   tn_status status;
   k.id = tn__storage_new(c, b);
-  if (tn__mem_try(&c->mem, make_storage, &k, &status)) return k.made;
-  forget(c->devices, k.id);
+  if (tn__mem_try(&c->mem, make_storage, &k, &status)) {
+    c->devices->storage[k.id].serial = k.made->serial;
+    return k.made;
+  }
+  forget(c, k.id);
   tn__mem_throw(&c->mem, status);
 }
 
@@ -175,12 +181,52 @@ tn__buffer *tn__storage_swap(tn_ctx *c, const tn_node *storage, tn__buffer *b) {
   return old;
 }
 
+/* ---- what values were computed from ---- */
+
+enum { MOST_ORIGINS = 4096 };
+
+static int by_serial(const void *x, const void *y) {
+  const tn__birth *a = x, *b = y;
+  return a->serial < b->serial ? -1 : a->serial > b->serial;
+}
+
+static bool is_there(const struct tn__devices *ds, const tn__birth *b) { return ds->storage[b->id].buffer && ds->storage[b->id].serial == b->serial; }
+
+void tn__storage_derive(tn_ctx *c, const tn_node *storage, tn_node *const *from, uint32_t n) {
+  struct tn__devices *ds = c->devices;
+  tn__storage_entry *e = &ds->storage[storage->ints[0]];
+  tn__vec(tn__birth) all = {0};
+  for (uint32_t i = 0; i < n; i++) {
+    const tn__storage_entry *s = &ds->storage[from[i]->ints[0]];
+    tn__vec_push(&c->scratch, &all, ((tn__birth){from[i]->ints[0], from[i]->serial}));
+    for (uint32_t k = 0; k < s->nfrom; k++)
+      if (is_there(ds, &s->from[k])) tn__vec_push(&c->scratch, &all, s->from[k]);
+  }
+  if (!all.n) return;
+  qsort(all.v, all.n, sizeof *all.v, by_serial);
+  uint32_t once = 1;
+  for (uint32_t i = 1; i < all.n; i++)
+    if (all.v[i].serial != all.v[once - 1].serial) all.v[once++] = all.v[i];
+  if (once > MOST_ORIGINS) return;
+  e->from = tn__mem_alloc(&c->mem, once * sizeof *e->from);
+  memcpy(e->from, all.v, once * sizeof *e->from);
+  e->nfrom = once;
+}
+
+bool tn__storage_is_from(tn_ctx *c, const tn_node *storage, const tn_node *other) {
+  const struct tn__devices *ds = c->devices;
+  if (!ds || storage->ints[0] >= ds->nstorage) return false; /* texts may name storages that never were */
+  const tn__storage_entry *e = &ds->storage[storage->ints[0]];
+  tn__birth key = {.serial = other->serial};
+  return e->nfrom && bsearch(&key, e->from, e->nfrom, sizeof key, by_serial);
+}
+
 void tn__storage_reap(tn_ctx *c) {
   struct tn__devices *ds = c->devices;
   for (tn_node *n; (n = c->dead);) {
     c->dead = n->next;
     int64_t id = n->ints[0];
-    if (id >= 0 && id < ds->nstorage && ds->storage[id].buffer) forget(ds, id); /* texts may name storages that never were */
+    if (id >= 0 && id < ds->nstorage && ds->storage[id].buffer) forget(c, id); /* texts may name storages that never were */
     tn__node_free(c, n);
   }
 }

@@ -150,6 +150,9 @@ tn_node *tn__storage_loose(tn_ctx *c, int dtype, tn__buffer *b, tn_node *const *
 tn__buffer *tn__storage_buffer(tn_ctx *c, const tn_node *storage);
 tn__buffer *tn__storage_on(tn_ctx *c, const tn_node *storage, tn__device *d); /* its buffer, or a copy on d that lives as long as the call */
 tn__buffer *tn__storage_swap(tn_ctx *c, const tn_node *storage, tn__buffer *b); /* puts b in its place; gives the old buffer */
+/* What is kept of how a value came to be: the storages it was computed from, and those from which they were, as far as they still are there.  Too many: nothing. */
+void tn__storage_derive(tn_ctx *c, const tn_node *storage, tn_node *const *from, uint32_t n); /* throws TN_ENOMEM */
+bool tn__storage_is_from(tn_ctx *c, const tn_node *storage, const tn_node *other);
 void tn__storage_reap(tn_ctx *c);                       /* frees buffers of STORAGE nodes that died */
 
 void tn__devices_open(tn_ctx *c);  /* an empty list */

@@ -11,9 +11,18 @@ typedef struct tn__device_slot {
   tn__buffer *freed[TN__SIZE_CLASSES];
 } tn__device_slot;
 
+/* A storage among all there ever were: ids are used again. */
+typedef struct tn__birth {
+  int64_t id;
+  uint64_t serial; /* of its node */
+} tn__birth;
+
 typedef struct tn__storage_entry {
   tn__buffer *buffer; /* NULL: the id is free */
   int64_t next_free;  /* the next free id, -1 at the end */
+  uint64_t serial;
+  tn__birth *from;    /* ascending by serial; on the context's heap */
+  uint32_t nfrom;
 } tn__storage_entry;
 
 struct tn__devices {

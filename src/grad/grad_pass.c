@@ -4,17 +4,18 @@
  * One sweep backward over them hands each node's gradient to those of its sources that carry one, adding where several uses meet;
  * so nothing is built off the paths from y to x, and the result depends on nothing but the graph. */
 #include "grad/grad_pass.h"
+#include "device/device.h"
 #include "grad/adjoint.h"
 #include "ir/build.h"
 #include <string.h>
 
-enum { ASKED = 1, CARRIES = 2, REACHED = 4 };
+enum { ASKED = 1, CARRIES = 2, REACHED = 4, CUT = 8 };
 
 typedef struct pass {
   tn_ctx *c;
   tn__nodes order;
   tn__map index;  /* node -> its place in order */
-  uint8_t *flags; /* DEPENDS: on an x, in any way; CARRIES: a gradient may flow through; ASKED: it is an x */
+  uint8_t *flags; /* DEPENDS: on an x, in any way; CARRIES: a gradient may flow through; ASKED: it is an x; CUT: realised, and made from an x */
   tn_node **grad; /* NULL: none has arrived */
 } pass;
 
@@ -39,6 +40,23 @@ static void number(pass *p, tn_node *const *y, uint32_t ny) {
 /* An assignment that is itself asked for is a leaf: how it was made lies behind it. */
 static bool is_leaf(const pass *p, uint32_t i) { return p->order.v[i]->op == OP_ASSIGN && (p->flags[i] & ASKED); }
 
+/* The first of the x that a realised value was made from; nx: none. */
+static uint32_t cut_from(tn_ctx *c, const tn_node *storage, tn_node *const *x, uint32_t nx) {
+  uint32_t i = 0;
+  while (i < nx && !(x[i]->op == OP_STORAGE && tn__storage_is_from(c, storage, x[i]))) i++;
+  return i;
+}
+
+/* A gradient has arrived where it would have to go on. */
+static void check_cuts(const pass *p, tn_node *const *x, uint32_t nx) {
+  for (uint32_t i = 0; i < p->order.n; i++) {
+    if (!(p->flags[i] & CUT) || !p->grad[i]) continue;
+    uint32_t at = cut_from(p->c, p->order.v[i], x, nx);
+    tn__fail(p->c, TN_EGRAD, "wrt[%u], %s, influences the result through %s, which was realised before (or read, or printed) and no longer knows how it was made: take gradients first, or tn_detach it",
+             at, tn__node_type(x[at], &p->c->scratch), tn__node_type(p->order.v[i], &p->c->scratch));
+  }
+}
+
 static void mark_paths(pass *p, tn_node *const *x, uint32_t nx) {
   for (uint32_t i = 0; i < nx; i++) {
     uint64_t at = place(p, x[i]);
@@ -47,6 +65,8 @@ static void mark_paths(pass *p, tn_node *const *x, uint32_t nx) {
                tn__node_type(x[i], &p->c->scratch));
     if (at != UINT64_MAX) p->flags[at] = ASKED | CARRIES;
   }
+  for (uint32_t i = 0; i < p->order.n; i++)
+    if (p->order.v[i]->op == OP_STORAGE && !p->flags[i] && cut_from(p->c, p->order.v[i], x, nx) < nx) p->flags[i] = CUT | CARRIES;
   for (uint32_t i = 0; i < p->order.n; i++) {
     const tn_node *n = p->order.v[i];
     uint8_t below = 0;
@@ -84,6 +104,7 @@ static void reverse(tn_ctx *c, tn_node *const *y, tn_node *const *dy, uint32_t n
   }
   for (uint32_t i = p.order.n; i-- > 0;)
     if (p.flags[i] & REACHED) hand_down(&p, i);
+  check_cuts(&p, x, nx);
   for (uint32_t i = 0; i < nx; i++) {
     uint64_t at = place(&p, x[i]);
     depends[i] = at != UINT64_MAX && (p.flags[at] & REACHED);

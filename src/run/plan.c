@@ -1,5 +1,6 @@
 /* From a graph to something that runs: the passes, in order, in compile(). */
 #include "backend/cpu/cpu.h"
+#include "grad/grad_pass.h"
 #include "ir/text.h"
 #include "rewrite/rewrite.h"
 #include "run/order.h"
@@ -416,6 +417,24 @@ void tn__plan_bind(tn_ctx *c, tn__plan *p, const int64_t *value) {
   for (uint32_t i = 0; i < p->s->items.n; i++)
     if (p->step[i].kernel < 0) (p->s->items.v[i].conv ? bind_conv : tn__plan_bind_product)(c, p, i);
   p->bound = true;
+}
+
+static tn__sources find_sources(tn__plan *p, tn_node *output) {
+  tn__nodes leaf = {0};
+  tn__grad_leaves(&p->dev->ctx->scratch, output, &leaf);
+  uint32_t *input = tn__arena_alloc(&p->arena, (leaf.n + 1) * sizeof *input);
+  for (uint32_t i = 0; i < leaf.n; i++) input[i] = (uint32_t)leaf.v[i]->ints[0];
+  return (tn__sources){input, leaf.n};
+}
+
+uint32_t tn__plan_sources(tn__plan *p, uint32_t i, const uint32_t **input) {
+  if (!p->sources) {
+    tn__sources *all = tn__arena_alloc(&p->arena, (p->key->nsrc + 1) * sizeof *all);
+    for (uint32_t k = 0; k < p->key->nsrc; k++) all[k] = find_sources(p, p->key->src[k]);
+    p->sources = all;
+  }
+  *input = p->sources[i].input;
+  return p->sources[i].n;
 }
 
 size_t tn__plan_out_bytes(const tn__plan *p, uint32_t i) {

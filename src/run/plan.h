@@ -25,6 +25,12 @@ typedef struct tn__record {
   uint64_t runs, last; /* runs seen, 0: a free slot; when last used */
 } tn__record;
 
+/* Inputs that a gradient of an output would reach. */
+typedef struct tn__sources {
+  const uint32_t *input;
+  uint32_t n;
+} tn__sources;
+
 struct tn__plan {
   tn__plan *next;
   tn__arena arena;
@@ -41,6 +47,7 @@ struct tn__plan {
   int64_t *value;             /* bound to var */
   tn__constraint_list needs;  /* of them */
   bool bound;
+  tn__sources *sources;       /* by output; NULL until it is first realised */
   tn__step *step;
   tn__nodes scratch;          /* sizes (elements) of kernels' own buffers */
   tn__vec(uint8_t) scratch_dtype;

@@ -9,6 +9,15 @@ static void refuse_recording(tn_ctx *c) {
   if (c->runtime->recording) tn__fail(c, TN_ESTATE, "values cannot be read or realised while a program is being recorded");
 }
 
+/* The graph of output i of the plan goes, and from which of the inputs a gradient would have come stays known: one that would have to flow there is an error. */
+static void note_origin(tn_ctx *c, tn__plan *p, uint32_t i, tn_node *const *in, tn_node *made) {
+  const uint32_t *input;
+  uint32_t n = tn__plan_sources(p, i, &input);
+  tn_node **from = tn__alloc(c, (n + 1) * sizeof *from);
+  for (uint32_t k = 0; k < n; k++) from[k] = in[input[k]];
+  tn__storage_derive(c, made, from, n);
+}
+
 /* Makes the values of these cells, all of one device, STORAGEs. */
 static void realize_on(tn_ctx *c, tn__device *d, tn_tensor *const *t, int n) {
   tn__nodes roots = {0}, in = {0};
@@ -43,6 +52,7 @@ static void realize_on(tn_ctx *c, tn__device *d, tn_tensor *const *t, int n) {
     tn_node *st = tn__storage_make(c, r->dtype, out[i], r->dim, r->rank);
     tn__vec_push(&c->scratch, &fresh, st);
   }
+  for (uint32_t i = 0; i < roots.n; i++) note_origin(c, p, i, in.v, fresh.v[i]);
   tn_status status = tn__plan_run(c, p, buf, out);
   if (status != TN_OK) tn__fail(c, status, "a kernel failed: %s", tn_status_text(status));
   for (int i = 0; i < n; i++)

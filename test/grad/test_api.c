@@ -88,6 +88,60 @@ static void test_errors(void **state) {
   expect(g, (double[]){1, 1}, 2);
 }
 
+static tn_tensor *sum(tn_tensor *t) { return tn_sum(t, NULL, 0, false); }
+static void realise(tn_tensor *t) { assert_int_equal(tn_realize(&t, 1), TN_OK); }
+
+/* A value that was realised between has lost its way back: a gradient that would go there is an error, and never one without that part. */
+static void test_cut(void **state) {
+  static const char lost[] = "tn_grad: wrt[0], f64[2], influences the result through f64[2], which was realised before (or read, or printed) and no longer knows how "
+                             "it was made: take gradients first, or tn_detach it";
+  (void)state;
+  tn_tensor *x = vector((double[]){1, 2}, 2), *far = vector((double[]){5, 6}, 2), *h = tn_mul(x, x), *other = tn_neg(far), *g, *both[2];
+  assert_int_equal(tn_realize((tn_tensor *[]){h, other}, 2), TN_OK);
+  expect_error(tn_grad(sum(tn_mul(h, x)), 1, &x, &g), TN_EGRAD, lost);
+  assert_null(g);
+  expect_error(tn_grad(sum(h), 1, &x, &g), TN_EGRAD, lost);
+  expect_error(tn_jvp(tn_mul(h, x), 1, &x, &far, &g), TN_EGRAD, strstr(lost, "wrt"));
+  assert_int_equal(tn_grad(sum(tn_mul(tn_detach(h), x)), 1, &x, &g), TN_OK); /* meant so */
+  expect(g, (double[]){1, 4}, 2);
+  assert_int_equal(tn_grad(sum(tn_mul(h, x)), 2, (tn_tensor *[]){x, h}, both), TN_OK); /* asked for, it is a leaf */
+  expect(both[0], (double[]){1, 4}, 2);
+  expect(both[1], (double[]){1, 2}, 2);
+  assert_int_equal(tn_grad(sum(tn_mul(other, x)), 1, &x, &g), TN_OK); /* realised beside it, of something else */
+  expect(g, (double[]){-5, -6}, 2);
+  tn_tensor *next = tn_exp(tn_add(h, other)), *steps = tn_floor(h), *which = tn_argmax(tn_neg(h), 0, true);
+  realise(next), realise(steps), realise(which);
+  expect_error(tn_grad(sum(tn_mul(next, x)), 1, &x, &g), TN_EGRAD, lost); /* over two of them */
+  assert_int_equal(tn_grad(sum(tn_mul(tn_mul(steps, tn_cast(which, TN_F64)), x)), 1, &x, &g), TN_OK); /* through which none would flow */
+  expect(g, (double[]){0, 0}, 2);
+  tn_tensor *state_of = vector((double[]){1, 1}, 2);
+  assert_int_equal(tn_assign(state_of, tn_add(state_of, x)), TN_OK); /* what is assigned is a leaf */
+  realise(state_of);
+  assert_int_equal(tn_grad(sum(tn_mul(state_of, x)), 1, &x, &g), TN_OK);
+  expect(g, (double[]){2, 3}, 2);
+  assert_int_equal(tn_write(x, (double[]){3, 4}, 16), TN_OK); /* another x from now on */
+  assert_int_equal(tn_grad(sum(tn_mul(h, x)), 1, &x, &g), TN_OK);
+  expect(g, (double[]){1, 4}, 2);
+}
+
+/* What is kept of where values came from goes with them. */
+static void test_long_chain(void **state) {
+  (void)state;
+  tn_stats early = {0}, late;
+  tn_tensor *x = vector((double[]){.5, .25}, 2), *h = tn_keep(vector((double[]){1, 2}, 2)), *g;
+  for (int i = 0; i < 6000; i++)
+    tn_scope(ctx) {
+      tn_tensor *next = tn_add(tn_mul(h, x), x);
+      realise(next);
+      tn_release(h);
+      h = tn_keep(next);
+      tn_ctx_stats(ctx, i <= 2000 ? &early : &late);
+    }
+  assert_int_equal(early.heap_bytes, late.heap_bytes);
+  expect_error(tn_grad(sum(tn_mul(h, x)), 1, &x, &g), TN_EGRAD, "realised before");
+  tn_release(h);
+}
+
 /* Bits of a float that come back as a float, or as a number made of them, are an error; detached they are constants, as indices are. */
 static void test_bits(void **state) {
   (void)state;
@@ -185,6 +239,8 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_vjp_and_jvp, open_ctx, close_ctx),
       cmocka_unit_test_setup_teardown(test_after_assignment, open_ctx, close_ctx),
       cmocka_unit_test_setup_teardown(test_errors, open_ctx, close_ctx),
+      cmocka_unit_test_setup_teardown(test_cut, open_ctx, close_ctx),
+      cmocka_unit_test_setup_teardown(test_long_chain, open_ctx, close_ctx),
       cmocka_unit_test_setup_teardown(test_bits, open_ctx, close_ctx),
       cmocka_unit_test_setup_teardown(test_many, open_ctx, close_ctx),
       cmocka_unit_test_setup_teardown(test_compositions, open_ctx, close_ctx),
