@@ -14,6 +14,7 @@ static const struct {
 } written[] = {
     {"Ops", tn__embed_Ops_v},
     {"Index", tn__embed_Index_v},
+    {"Normal", tn__embed_Normal_v},
     {"Modular", tn__embed_Modular_v},
     {"RealRules", tn__embed_RealRules_v},
     {"Movement", tn__embed_Movement_v},
@@ -21,7 +22,7 @@ static const struct {
     {"Reverse", tn__embed_Reverse_v},
 };
 
-static void (*const exporters[])(tn__proofs *p) = {tn__export_rows,     tn__export_intervals, tn__export_coq,
+static void (*const exporters[])(tn__proofs *p) = {tn__export_rows,     tn__export_intervals, tn__export_normal, tn__export_coq,
                                                    tn__export_movement, tn__export_gradient,  tn__export_adjoint};
 
 bool tn__prove_wants(const tn__proofs *p, const char *rule) {

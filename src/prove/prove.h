@@ -78,6 +78,7 @@ bool tn__prove_wants(const tn__proofs *p, const char *rule);
 /* ---- exporters ---- */
 void tn__export_rows(tn__proofs *p);   /* rows.c: index, simplify, float, and the claims of ops.def */
 void tn__export_intervals(tn__proofs *p); /* interval.c: the rows of ir/intervals.def */
+void tn__export_normal(tn__proofs *p); /* normal.c: the normal form of ir/index.c */
 void tn__export_coq(tn__proofs *p);    /* coq.c: those of them that Coq proves, too; after tn__export_rows */
 void tn__export_movement(tn__proofs *p); /* movement.c */
 void tn__export_gradient(tn__proofs *p); /* gradient.c */
