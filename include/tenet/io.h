@@ -18,7 +18,8 @@ typedef struct tn_meta {
 
 /* Realises n tensors and writes them with nmeta metadata strings.  Names are UTF-8, not empty, each once, not "__metadata__".  The file appears under
  * `path` whole and synced to disk, or not at all: on an error (TN_EIO: a full disk, no permission) what was there before stays.  A file
- * that is replaced hands on its permissions, and where `path` is a link, the file is replaced that it leads to. */
+ * that is replaced hands on its permissions, group and owner, so far as the system lets; where `path` is a link, the file is replaced that it leads to
+ * (TN_EIO if there is none). */
 TN_API tn_status tn_save_safetensors(tn_ctx *ctx, const char *path, int n, const char *const *names, tn_tensor *const *tensors,
                                      int nmeta, const tn_meta *meta);
 

@@ -17,8 +17,8 @@ extern "C" {
 
 typedef struct tn_optim tn_optim;
 
-/* Each makes an optimiser for float parameters, all on one device, and realises them and its state, there, too.  The list must not change any more, and outlives the
- * optimiser.  NULL on error; TN_EINVAL names an option that is NaN, negative or infinite, or a beta that is not below 1. */
+/* Each makes an optimiser for float parameters, all on one device, and realises them and its state, there, too.  What is added to the list later is not the
+ * optimiser's.  NULL on error; TN_EINVAL names an option that is NaN, negative or infinite, or a beta that is not below 1. */
 
 /* Sutskever, Martens, Dahl, Hinton, On the Importance of Initialization and Momentum in Deep Learning, ICML 2013, in PyTorch's form:
  * g += weight_decay*w; v = momentum*v + g; w -= lr*(nesterov ? g + momentum*v : v).  momentum = 0: no state. */
@@ -35,7 +35,7 @@ TN_API tn_status tn_optim_step(tn_optim *o, tn_tensor *const *grads);
 /* Computes what was recorded, and `loss` (may be NULL) beside it, in one schedule.  Not inside a program. */
 TN_API tn_status tn_optim_realize(tn_optim *o, tn_tensor *loss);
 TN_API tn_status tn_optim_set_lr(tn_optim *o, double lr); /* TN_EINVAL as above */
-/* Everything but the parameters that a checkpoint must hold: "lr", Adam's "step", and the moments "momentum.NAME", "m.NAME", "v.NAME". */
+/* Everything but the parameters that a checkpoint must hold: "lr", Adam's "step", and the moments "momentum.NAME", "m.NAME", "v.NAME".  The optimiser's own: it closes it. */
 TN_API tn_params *tn_optim_state(tn_optim *o);
 
 #ifdef __cplusplus

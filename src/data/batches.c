@@ -15,7 +15,7 @@ struct tn_batches {
   column *column;
   int n;
   int64_t rows, batch, next; /* next: first row, in the epoch's order, of the next batch */
-  int64_t *order;            /* NULL: not shuffled */
+  int64_t *order;            /* NULL: as they are */
   uint64_t seed;
 };
 
@@ -48,11 +48,13 @@ static void do_open(tn_ctx *c, void *arg) {
   b->rows = k->arrays[0].shape[0];
   b->batch = k->batch < b->rows ? k->batch : b->rows;
   b->column = tn__arena_zalloc(&b->arena, (size_t)k->n * sizeof *b->column);
+  bool full = false; /* rows of nothing have no order, and a few bytes of a file may claim any number of them */
   for (int i = 0; i < k->n; i++) {
     size_t row = b->rows ? k->arrays[i].bytes / (size_t)b->rows : 0;
     b->column[i] = (column){.data = k->arrays[i].data, .row = row, .staged = tn__arena_alloc(&b->arena, row * (size_t)b->batch + 1)};
+    full |= row > 0;
   }
-  if (k->shuffle) b->order = tn__arena_alloc(&b->arena, ((size_t)b->rows + 1) * sizeof *b->order);
+  if (k->shuffle && full) b->order = tn__arena_alloc(&b->arena, ((size_t)b->rows + 1) * sizeof *b->order);
 }
 
 tn_batches *tn_batches_open(tn_ctx *ctx, int n, const tn_array *arrays, int64_t batch, bool shuffle, uint64_t seed) {
@@ -70,7 +72,7 @@ tn_batches *tn_batches_open(tn_ctx *ctx, int n, const tn_array *arrays, int64_t 
 static bool is_open(const tn_batches *b, const char *api) { return tn__object_use(b, TN__BATCHES, api) != NULL; }
 
 void tn_batches_close(tn_batches *b) {
-  if (is_open(b, "tn_batches_close")) tn__object_close(b);
+  tn__object_close_by_caller(b, TN__BATCHES, "tn_batches_close");
 }
 
 /* Fisher and Yates, from the end.  Lemire's product maps 64 hashed bits to 0..i; at these sizes its bias is below 2^-32. */

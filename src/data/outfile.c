@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,11 +28,25 @@ static char *find_target(tn_ctx *c, const tn__outfile *f) {
   return strcpy(own, target);
 }
 
-/* Permissions of a new file. */
-static mode_t usual_mode(void) {
-  mode_t mask = umask(0);
-  umask(mask);
-  return 0666 & ~mask;
+/* A name of its own beside the target, short whatever that one's length. */
+static void open_temp(tn_ctx *c, tn__outfile *f, mode_t mode) {
+  static atomic_uint used;
+  enum { NAME = sizeof ".tenet-" + 2 * 8 + 1 };
+  const char *slash = strrchr(f->target, '/');
+  size_t dir = slash ? (size_t)(slash - f->target) + 1 : 0;
+  f->temp = tn__mem_alloc(&c->mem, dir + NAME);
+  memcpy(f->temp, f->target, dir);
+  do {
+    snprintf(f->temp + dir, NAME, ".tenet-%x-%x", (unsigned)getpid(), atomic_fetch_add(&used, 1));
+    f->fd = open(f->temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+  } while (f->fd < 0 && errno == EEXIST);
+  if (f->fd < 0) tn__outfile_fail(c, f, errno);
+}
+
+/* Owner, group and permissions of the file that is replaced, so far as the system lets; a group that may not be given gets none.  On file systems without modes it stays private. */
+static void hand_on(const tn__outfile *f, const struct stat *old) {
+  bool group = fchown(f->fd, old->st_uid, old->st_gid) == 0 || fchown(f->fd, (uid_t)-1, old->st_gid) == 0;
+  fchmod(f->fd, old->st_mode & (group ? 0777 : 0707));
 }
 
 void tn__outfile_open(tn_ctx *c, tn__outfile *f, const char *path) {
@@ -41,13 +56,8 @@ void tn__outfile_open(tn_ctx *c, tn__outfile *f, const char *path) {
   bool there = stat(path, &old) == 0;
   if (there && !S_ISREG(old.st_mode)) tn__fail(c, TN_EIO, "%s cannot be written: it is no regular file", path);
   f->target = find_target(c, f);
-  size_t n = strlen(f->target);
-  f->temp = tn__mem_alloc(&c->mem, n + sizeof ".XXXXXX");
-  memcpy(f->temp, f->target, n);
-  memcpy(f->temp + n, ".XXXXXX", sizeof ".XXXXXX");
-  f->fd = mkostemp(f->temp, O_CLOEXEC);
-  if (f->fd < 0) tn__outfile_fail(c, f, errno);
-  fchmod(f->fd, there ? old.st_mode & 0777 : usual_mode()); /* mkostemp makes it private; on file systems without modes it stays so */
+  open_temp(c, f, there ? 0600 : 0666);
+  if (there) hand_on(f, &old);
 }
 
 void tn__outfile_write(tn_ctx *c, tn__outfile *f, const void *data, size_t size) {

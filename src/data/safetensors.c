@@ -184,7 +184,7 @@ tn_file *tn_load_safetensors(tn_ctx *ctx, const char *path) {
 static bool is_open(const tn_file *f, const char *api) { return tn__object_use(f, TN__FILE, api) != NULL; }
 
 void tn_file_close(tn_file *f) {
-  if (is_open(f, "tn_file_close")) tn__object_close(f);
+  tn__object_close_by_caller(f, TN__FILE, "tn_file_close");
 }
 
 int tn_file_count(const tn_file *f) { return is_open(f, "tn_file_count") ? f->n : 0; }

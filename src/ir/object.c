@@ -54,6 +54,13 @@ void tn__object_close(void *object) {
   r->last = o;
 }
 
+void tn__object_close_by_caller(void *object, tn__object_kind kind, const char *api) {
+  tn_ctx *c = tn__object_use(object, kind, api);
+  if (!c) return;
+  if (((tn__object *)object)->owned) tn__refuse(c, api, "the %s belongs to what it was asked of, which closes it", names[kind]);
+  else tn__object_close(object);
+}
+
 void tn__object_discard(void *object) {
   tn__object *o = object;
   if (end(o)) tn__mem_free(&o->ctx->mem, o);

@@ -13,6 +13,7 @@ typedef enum tn__object_kind { TN__PROGRAM, TN__PARAMS, TN__OPTIM, TN__BATCHES, 
 typedef struct tn__object {
   uint32_t magic;                 /* tells an object, open or closed, from a stray pointer */
   tn__object_kind kind;
+  bool owned;                     /* by another object, which closes it: no caller may */
   tn_ctx *ctx;
   void (*close)(void *);          /* gives back what it holds, the block excepted */
   struct tn__object *prev, *next; /* open ones, newest first; of closed ones next alone, oldest first */
@@ -36,7 +37,9 @@ static inline tn_ctx *tn__object_use(const void *object, tn__object_kind kind, c
   tn__object_refuse(object, kind, api);
   return NULL;
 }
+static inline void tn__object_own(void *object) { ((tn__object *)object)->owned = true; }
 void tn__object_close(void *object);   /* an open one; of others nothing */
+void tn__object_close_by_caller(void *object, tn__object_kind kind, const char *api); /* that, or TN_EINVAL recorded: it was closed, or is owned */
 void tn__object_discard(void *object); /* so one that no caller has seen: its block goes at once */
 void tn__objects_close(tn_ctx *c);   /* all that are open, newest first */
 void tn__objects_free(tn_ctx *c);    /* the blocks of those closed, at last */

@@ -115,6 +115,7 @@ static void end(void *optim) {
   tn_optim *o = optim;
   tn__mem *m = &o->object.ctx->mem;
   tn__object_close(o->state);
+  for (int i = 0; o->target && i < o->n && o->target[i]; i++) tn_release(o->target[i]);
   tn__mem_free(m, o->target);
   tn__mem_free(m, o->next);
 }
@@ -127,7 +128,7 @@ typedef struct opening {
 static void take_parameters(tn_ctx *c, tn_optim *o) {
   const char *const *name = tn_params_names(o->params);
   for (int i = 0; i < o->n; i++) {
-    o->target[i] = tn_params_tensors(o->params)[i];
+    o->target[i] = tn_retain(tn_params_tensors(o->params)[i]);
     if (!tn__is_float((int)tn_dtype_of(o->target[i]))) tn__fail(c, TN_EDTYPE, "parameter '%s' is no float", name[i]);
   }
   if (tn_realize(o->target, o->n) != TN_OK) tn__mem_throw(&c->mem, TN_ENOMEM);
@@ -167,6 +168,7 @@ static void do_open(tn_ctx *c, void *arg) {
   o->next = tn__mem_zalloc(&c->mem, room);
   take_parameters(c, o);
   if (!(o->state = tn_params_open(c))) tn__mem_throw(&c->mem, TN_ENOMEM);
+  tn__object_own(o->state);
   o->lr = beside(o, tn_scalar(c, TN_F64, k->lr));
   add_state(c, o, "lr", o->lr);
   if (o->rule->counts) {
@@ -205,7 +207,7 @@ tn_optim *tn_adamw(tn_params *params, double lr, double beta1, double beta2, dou
 }
 
 void tn_optim_close(tn_optim *o) {
-  if (tn__object_use(o, TN__OPTIM, "tn_optim_close")) tn__object_close(o);
+  tn__object_close_by_caller(o, TN__OPTIM, "tn_optim_close");
 }
 
 /* ---- use ---- */
@@ -219,10 +221,7 @@ static void build_step(tn_optim *o, tn_tensor *const *grads) {
   }
 }
 
-/* Of an open optimiser whose parameters are still there. */
-static tn_ctx *use(const tn_optim *o, const char *api) {
-  return tn__object_use(o, TN__OPTIM, api) ? tn__object_use(o->params, TN__PARAMS, api) : NULL;
-}
+static tn_ctx *use(const tn_optim *o, const char *api) { return tn__object_use(o, TN__OPTIM, api); }
 
 /* Before anything is assigned: a gradient may have broadcast its parameter. */
 static void check_shapes(tn_ctx *c, void *arg) {

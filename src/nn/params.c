@@ -30,7 +30,7 @@ tn_params *tn_params_open(tn_ctx *ctx) {
 }
 
 void tn_params_close(tn_params *p) {
-  if (tn__object_use(p, TN__PARAMS, "tn_params_close")) tn__object_close(p);
+  tn__object_close_by_caller(p, TN__PARAMS, "tn_params_close");
 }
 
 typedef struct addition {

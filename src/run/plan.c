@@ -213,9 +213,17 @@ tn__plan *tn__plan_new(tn_ctx *c, tn_node *key) {
   return p;
 }
 
+static void find_outputs(tn__plan *p) {
+  p->out_buf = tn__arena_alloc(&p->arena, (p->nout + 1) * sizeof *p->out_buf);
+  for (uint32_t i = 0; i < p->nout; i++) p->out_buf[i] = -1;
+  for (uint32_t b = 0; b < p->s->bufs.n; b++)
+    if (p->s->bufs.v[b].kind == BUF_OUTPUT) p->out_buf[p->s->bufs.v[b].slot] = (int)b;
+}
+
 void tn__plan_build(tn_ctx *c, tn__plan *p) {
   tn_node *graph = own_outputs(c, tn__schedule_prune(c, simplify(c, p)));
   p->s = tn__schedule_make(c, &p->arena, graph, p->dev);
+  find_outputs(p);
   keep(p, graph);
   lower(c, p, NULL);
 }
@@ -437,11 +445,7 @@ uint32_t tn__plan_sources(tn__plan *p, uint32_t i, const uint32_t **input) {
   return p->sources[i].n;
 }
 
-size_t tn__plan_out_bytes(const tn__plan *p, uint32_t i) {
-  for (uint32_t b = 0; b < p->s->bufs.n; b++)
-    if (p->s->bufs.v[b].kind == BUF_OUTPUT && p->s->bufs.v[b].slot == (int)i) return p->bytes[b];
-  return 0;
-}
+size_t tn__plan_out_bytes(const tn__plan *p, uint32_t i) { return p->out_buf[i] < 0 ? 0 : p->bytes[p->out_buf[i]]; }
 
 /* ---- running ---- */
 

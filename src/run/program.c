@@ -31,6 +31,9 @@ typedef struct state {
   tn_tensor *cell;    /* retained; NULL: the random state */
   uint32_t at;
   tn__buffer *spare;  /* the next run writes here, then it changes places with the cell's buffer */
+  const tn_node *counted; /* `refs` of it are the programs' own, as of when `changes` of them had been */
+  uint64_t changes;
+  uint32_t refs;
 } state;
 
 typedef enum source_kind { FROM_INPUT, FROM_CELL, FROM_NODE, FROM_RANDOM } source_kind;
@@ -104,6 +107,7 @@ static void free_program(void *program) {
       *at = p->next;
       break;
     }
+  c->runtime->changes++;
   if (c->runtime->recording == p) c->runtime->recording = NULL;
   for (uint32_t i = 0; i < p->inputs.n; i++) {
     tn__node_drop(c, p->inputs.v[i].node);
@@ -238,6 +242,7 @@ static tn_node *advance_random(tn_ctx *c, tn_node *s, uint64_t n) {
 }
 
 static void take_sources(tn_ctx *c, tn_program *p, const tn__nodes *in, const tn_node *random) {
+  c->runtime->changes++;
   for (uint32_t i = 0; i < in->n; i++) {
     tn_node *n = in->v[i];
     source s = {.kind = n == random ? FROM_RANDOM : FROM_NODE};
@@ -462,14 +467,23 @@ static void renew(tn__device *d, tn__buffer **b, size_t bytes) {
 
 static tn_node *state_node(tn_ctx *c, const state *s) { return s->cell ? s->cell->node : tn__random_state(c, NULL); }
 
+/* References to n, the state's node, that are those of programs: counted when it is another one or programs have come or gone, not in every run. */
+static uint32_t programs_refs(tn_ctx *c, state *s, const tn_node *n) {
+  const struct tn__runtime *rt = c->runtime;
+  if (s->counted == n && s->changes == rt->changes) return s->refs;
+  s->counted = n;
+  s->changes = rt->changes;
+  s->refs = 0;
+  for (const tn_program *p = rt->programs; p; p = p->next)
+    for (uint32_t i = 0; i < p->sources.n; i++) s->refs += p->sources.v[i].node == n;
+  return s->refs;
+}
+
 /* Where the new value will stand.  NULL if nothing but programs and the cell refers to the old storage: then the two buffers trade
  * places, and nothing is allocated.  Else a storage of its own, made before the run, so that afterwards nothing can fail. */
 static tn_node *prepare(tn_ctx *c, state *s) {
   tn_node *n = state_node(c, s);
-  uint32_t own = 1;
-  for (const tn_program *q = c->runtime->programs; q; q = q->next)
-    for (uint32_t i = 0; i < q->sources.n; i++) own += q->sources.v[i].node == n;
-  if (n->op == OP_STORAGE && n->refs <= own) return NULL; /* assigned from outside since: it stands nowhere yet */
+  if (n->op == OP_STORAGE && n->refs <= 1 + programs_refs(c, s, n)) return NULL; /* assigned from outside since: it stands nowhere yet */
   tn__buffer *b = s->spare;
   s->spare = NULL;
   return s->cell ? tn__storage_make(c, n->dtype, b, n->dim, n->rank) : tn__storage_loose(c, n->dtype, b, n->dim, n->rank);

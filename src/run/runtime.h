@@ -14,6 +14,7 @@ struct tn__runtime {
   int nplans;
   tn_program *programs;     /* all of the context's */
   tn_program *recording;    /* the one being recorded, NULL */
+  uint64_t changes;         /* how often a program came to read storages, or was closed */
   int64_t next_placeholder; /* slots of program inputs while they are recorded */
 };
 

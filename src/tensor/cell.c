@@ -79,7 +79,7 @@ static bool hold(tn_tensor *t) {
 
 /* Takes n references away.  A base has no base itself, so this goes at most two deep. */
 static void drop(tn_tensor *t, uint32_t n) {
-  while (t) {
+  while (t && !t->held) { /* of one that is held no caller has a reference left to give back */
     t->refs -= n < t->refs ? n : t->refs;
     if (t->refs || hold(t)) return;
     tn_tensor *base = t->base;

@@ -510,6 +510,28 @@ static void sizes_that_wrap(void **s) {
   tn_ctx_close(c);
 }
 
+/* A handle that is given back once too often while a recording keeps what was assigned to it. */
+static void released_twice(void **s) {
+  (void)s;
+  tn_ctx *c = open_ref();
+  tn_tensor *w = f32s(c, DIMS(2), (float[]){1, 2});
+  tn_program *p = tn_program_begin(c);
+  OK(tn_program_output(p, "y", w));
+  OK(tn_assign(w, tn_add(w, w)));
+  for (int i = 0; i < 3; i++) {
+    tn_release(w);
+    tn_neg(tn_const(c, TN_F32, 1)); /* where releases take effect */
+  }
+  OK(tn_program_end(p));
+  for (float v = 1; v < 8; v *= 2) {
+    float y[2];
+    OK(tn_program_run(p));
+    OK(tn_program_read(p, "y", y, sizeof y));
+    assert_true(y[0] == v && y[1] == 2 * v);
+  }
+  tn_ctx_close(c);
+}
+
 /* What was assigned is state, whether or not its handle outlives the recording. */
 static void assigned_in_a_scope(void **s) {
   (void)s;
@@ -687,7 +709,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(symbolic_batch), cmocka_unit_test(uncaptured_steps), cmocka_unit_test(flat_memory),   cmocka_unit_test(random_state),
       cmocka_unit_test(dropout),        cmocka_unit_test(assignment),       cmocka_unit_test(program_state), cmocka_unit_test(shared_state),
-      cmocka_unit_test(replay_allocates_nothing), cmocka_unit_test(errors), cmocka_unit_test(odd_outputs), cmocka_unit_test(sizes_that_wrap), cmocka_unit_test(assigned_in_a_scope),
+      cmocka_unit_test(replay_allocates_nothing), cmocka_unit_test(errors), cmocka_unit_test(odd_outputs), cmocka_unit_test(sizes_that_wrap), cmocka_unit_test(assigned_in_a_scope), cmocka_unit_test(released_twice),
       cmocka_unit_test(twins), cmocka_unit_test(same_value), cmocka_unit_test(many_sizes),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
