@@ -34,8 +34,9 @@ extern "C" {
 
 /* ---- Handles and scopes ------------------------------------------------------------------------------------------ */
 
-/* Opens a scope by hand, and closes the innermost one: handles made in between end, and must not be used or released any more:
- * that is TN_EINVAL for a while, until their memory serves others (tn_ctx_close); finalisers are for what was kept.  tn_scope_end() without an open scope is TN_ESTATE. */
+/* Opens a scope by hand, and closes the innermost one: handles made in between end, and must not be used or released any more.
+ * For a while, until their memory serves others (tn_ctx_close), using one is TN_EINVAL, tn_release() does nothing, and tn_rank(), tn_dtype_of(), tn_device_of() and
+ * tn_ctx_of() answer as for NULL, without an error; finalisers are for what was kept.  tn_scope_end() without an open scope is TN_ESTATE. */
 TN_API tn_status tn_scope_begin(tn_ctx *ctx);
 TN_API tn_status tn_scope_end(tn_ctx *ctx);
 

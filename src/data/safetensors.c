@@ -2,6 +2,7 @@
 #include "data/outfile.h"
 #include "tenet/io.h"
 #include "tenet/tensor.h"
+#include "tensor/cell.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
@@ -209,7 +210,8 @@ static const entry *find(tn_ctx *c, const tn_file *f, const char *name) {
 
 static void check_target(tn_ctx *c, const tn_file *f, const entry *e, const tn_tensor *t) {
   tn_dim shape[TN_MAX_RANK];
-  if (tn_ctx_of(t) != c) tn__fail(c, TN_EINVAL, "the tensor for '%s' is NULL or of another context", e->name);
+  const char *fault = tn__cell_fault(c, t);
+  if (fault) tn__fail(c, TN_EINVAL, "the tensor for '%s' %s", e->name, fault);
   if (tn_dtype_of(t) != e->dtype)
     tn__fail(c, TN_EDTYPE, "'%s' is %s in %s, and %s here", e->name, tn_dtype_name(e->dtype), f->path, tn_dtype_name(tn_dtype_of(t)));
   bool same = tn_rank(t) == e->rank && tn_shape(t, shape) == TN_OK;

@@ -18,7 +18,7 @@ static void need(search *s, tn__constraint k) {
   tn__vec_push(s->a, out, k);
 }
 
-/* Of a reshape: along one axis the sizes, else the numbers of elements. */
+/* Of a reshape: along one axis the sizes, else the numbers of elements; equal to itself or 1, whichever is more, is at least 1. */
 static void need_equal(search *s, tn_node *n) {
   tn_node *x = n->src[0], *left = tn__numel(s->c, x), *right = tn__numel(s->c, n);
   uint32_t apart = 0, at = 0;
@@ -26,7 +26,9 @@ static void need_equal(search *s, tn_node *n) {
   for (uint32_t i = 0; x->rank == n->rank && i < n->rank; i++)
     if (x->dim[i] != n->dim[i]) apart++, at = i;
   if (apart == 1) left = x->dim[at], right = n->dim[at];
-  need(s, (tn__constraint){left, right, true, n, NULL});
+  tn_node *one = tn__int(s->c, 1);
+  bool some = right == tn__op2(s->c, OP_MAX, left, one); /* what an extreme is taken of */
+  need(s, some ? (tn__constraint){one, left, false, n, NULL} : (tn__constraint){left, right, true, n, NULL});
   tn__map_putp(&s->open, n, n);
 }
 
@@ -87,8 +89,9 @@ _Noreturn static void broken(tn_ctx *c, const tn__constraint *k, const tn__env *
   const tn_node *n = k->user ? k->user : k->of;
   tn__sb_printf(&what, "%s %s", tn__ops[n->op].text, tn__node_type(n, &c->scratch));
   if (k->of->nsrc && k->of->src[0]->dtype != TN__INDEX) tn__sb_printf(&what, " of %s", tn__node_type(k->of->src[0], &c->scratch));
-  if (k->user) tn__sb_printf(&what, " as %s", tn__node_type(k->of, &c->scratch));
-  tn__fail(c, TN_EBOUND, "%s needs %s %s %s; bound are %s", tn__sb_str(&what), value_of(c, k->left, env), k->equal ? "=" : "<=", value_of(c, k->right, env),
+  if (k->user && k->equal) tn__sb_printf(&what, " as %s", tn__node_type(k->of, &c->scratch));
+  const char *why = k->user && (n->op == OP_RMAX || n->op == OP_RMIN) ? "something to choose from, " : "";
+  tn__fail(c, TN_EBOUND, "%s needs %s%s %s %s; bound are %s", tn__sb_str(&what), why, value_of(c, k->left, env), k->equal ? "=" : "<=", value_of(c, k->right, env),
            tn__sb_str(&with));
 }
 

@@ -2,6 +2,7 @@
 #include "ir/ctx.h"
 #include "tenet/nn.h"
 #include "tenet/tensor.h"
+#include "tensor/cell.h"
 #include <string.h>
 
 struct tn_params {
@@ -43,7 +44,8 @@ static void do_add(tn_ctx *c, void *arg) {
   const addition *a = arg;
   tn_params *p = a->p;
   if (!a->name || !*a->name) tn__fail(c, TN_EINVAL, "a parameter needs a name");
-  if (tn_ctx_of(a->t) != c) tn__fail(c, TN_EINVAL, "'%s' is NULL or of another context", a->name);
+  const char *fault = tn__cell_fault(c, a->t);
+  if (fault) tn__fail(c, TN_EINVAL, "parameter '%s' %s", a->name, fault);
   if (tn_params_get(p, a->name)) tn__fail(c, TN_EINVAL, "there is a parameter '%s' already", a->name);
   const char *name = tn__arena_strdup(&p->arena, a->name);
   tn__vec_push(&p->arena, &p->tensors, a->t);

@@ -6,7 +6,7 @@
 #include "rewrite/rewrite.h"
 #include <string.h>
 
-enum { ALL_UP_TO = 130, LEVELS = 30, MOST_KEPT = 2, FEW = 4 };
+enum { ALL_UP_TO = 130, LEVELS = 30, RANKS = 8, MOST_KEPT = RANKS - 1 };
 
 typedef struct walk {
   tn_ctx *c;
@@ -95,7 +95,7 @@ static bool is_tree(walk *w, tn_node *root) {
 }
 
 static uint32_t check_size(tn_ctx *c, const char *op, uint32_t kept, int64_t n) {
-  static const char *const names[MOST_KEPT] = {"n0", "n1"};
+  static const char *const names[MOST_KEPT] = {"n0", "n1", "n2", "n3", "n4", "n5", "n6"};
   tn_node *dim[MOST_KEPT + 1];
   for (uint32_t i = 0; i < kept; i++) dim[i] = tn__var(c, names[i], 1, INT64_C(1) << 40);
   dim[kept] = tn__int(c, n);
@@ -107,8 +107,8 @@ static uint32_t check_size(tn_ctx *c, const char *op, uint32_t kept, int64_t n) 
 
 /* Several axes are one: those that are kept first, the others last and together. */
 static uint32_t check_set(tn_ctx *c, const char *op, uint32_t rank, uint32_t set) {
-  tn_node *dim[FEW], *flat[FEW + 1];
-  int64_t perm[FEW], back[FEW], axes[FEW], size = 1;
+  tn_node *dim[RANKS], *flat[RANKS + 1];
+  int64_t perm[RANKS], back[RANKS], axes[RANKS], size = 1;
   uint32_t kept = 0, n = 0;
   for (uint32_t i = 0; i < rank; i++) {
     dim[i] = tn__int(c, i + 2);
@@ -132,7 +132,7 @@ uint32_t tn__tree_check(tn_ctx *c, const char *op) {
     for (uint32_t l = 8; l <= LEVELS; l++)
       for (int64_t by = -1; by <= 1; by++) tried += check_size(c, op, kept, (INT64_C(1) << l) + by);
   }
-  for (uint32_t rank = 1; rank <= FEW; rank++)
+  for (uint32_t rank = 1; rank <= RANKS; rank++)
     for (uint32_t set = 1; set < 1u << rank; set++) tried += check_set(c, op, rank, set);
   return tried;
 }

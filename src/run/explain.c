@@ -36,7 +36,8 @@ void tn__kernels_print(tn_ctx *c, const tn__device *d, tn__kernel *const *kernel
 static tn__plan *plan_of(tn_ctx *c, const job *k) {
   tn__nodes roots = {0}, in = {0};
   for (int i = 0; i < k->n; i++) {
-    if (!k->t[i] || k->t[i]->magic != TN__CELL_MAGIC || k->t[i]->ctx != c) tn__fail(c, TN_EINVAL, "argument %d is not a tensor of this context", i + 1);
+    const char *fault = tn__cell_fault(c, k->t[i]);
+    if (fault) tn__fail(c, TN_EINVAL, "tensor argument %d %s", i + 1, fault);
     if (k->t[i]->node->op != OP_STORAGE) tn__vec_push(&c->scratch, &roots, k->t[i]->node);
   }
   if (!roots.n) tn__fail(c, TN_EINVAL, "there is nothing to compute: the values are realised");

@@ -83,15 +83,12 @@ typedef struct io {
   size_t bytes;
 } io;
 
-static void check_handle(tn_ctx *c, const tn_tensor *t, int at) {
-  if (!t) tn__fail(c, TN_EINVAL, "argument %d is NULL", at + 1);
-  if (t->magic != TN__CELL_MAGIC) tn__fail(c, TN_EINVAL, "argument %d is not a tensor", at + 1);
-  if (t->ctx != c) tn__fail(c, TN_EINVAL, "argument %d belongs to another context", at + 1);
-}
-
 static void do_realize(tn_ctx *c, void *arg) {
   const io *k = arg;
-  for (int i = 0; i < k->n; i++) check_handle(c, k->t[i], i);
+  for (int i = 0; i < k->n; i++) {
+    const char *fault = tn__cell_fault(c, k->t[i]);
+    if (fault) tn__fail(c, TN_EINVAL, "tensor argument %d %s", i + 1, fault);
+  }
   tn__run_realize(c, k->t, k->n);
 }
 

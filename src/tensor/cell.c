@@ -129,8 +129,15 @@ tn_ctx *tn__cell_ctx(const tn_tensor *t) { return t && (t->magic == TN__CELL_MAG
 tn_ctx *tn__cell_use(const tn_tensor *t, const char *api) {
   if (is_handle(t)) return t->ctx;
   tn_ctx *c = tn__cell_ctx(t);
-  if (c) tn__refuse(c, api, "the tensor has ended: it was released, or its scope was left");
+  if (c) tn__refuse(c, api, "the tensor %s", tn__cell_fault(c, t));
   return NULL;
+}
+
+const char *tn__cell_fault(const tn_ctx *c, const tn_tensor *t) {
+  if (!t) return "is NULL";
+  if (t->magic == TN__CELL_ENDED) return "has ended: it was released, or its scope was left";
+  if (t->magic != TN__CELL_MAGIC) return "is not a tensor";
+  return t->ctx == c ? NULL : "belongs to another context";
 }
 
 void tn__cells_hold(tn_ctx *c, bool on) {
@@ -253,9 +260,8 @@ static void check_operands(tn_ctx *c, tn__call *k) {
   int device = -1;
   for (int i = 0; i < k->nin; i++) {
     tn_tensor *t = k->in[i];
-    if (!t) tn__fail(c, TN_EINVAL, "tensor argument %d is NULL", i + 1);
-    if (t->magic != TN__CELL_MAGIC) tn__fail(c, TN_EINVAL, "tensor argument %d is not a live tensor", i + 1);
-    if (t->ctx != c) tn__fail(c, TN_EINVAL, "tensor argument %d belongs to another context", i + 1);
+    const char *fault = tn__cell_fault(c, t);
+    if (fault) tn__fail(c, TN_EINVAL, "tensor argument %d %s", i + 1, fault);
     int d = t->node->device;
     if (device >= 0 && d >= 0 && d != device)
       tn__fail(c, TN_EDEVICE, "tensor argument %d is on %s, an earlier one on %s: move one with tn_to", i + 1,

@@ -31,6 +31,8 @@ void tn__cells_drain(tn_ctx *c); /* handles released by other threads */
 tn_ctx *tn__cell_ctx(const tn_tensor *t);
 /* The same of a live one.  Of one that has ended NULL, and the error is recorded, naming the public function `api`. */
 tn_ctx *tn__cell_use(const tn_tensor *t, const char *api);
+/* Why t is no tensor that a call in c can use, to be put behind its name in a message: "has ended: ..."; NULL if it is one. */
+const char *tn__cell_fault(const tn_ctx *c, const tn_tensor *t);
 /* While a program is recorded, a cell that was assigned outlives its handle: it is the program's state.  On or off; off lets them go. */
 void tn__cells_hold(tn_ctx *c, bool on);
 

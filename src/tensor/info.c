@@ -44,13 +44,15 @@ tn_dim tn_size(const tn_tensor *t, int axis) {
   return ask(&q, "tn_size", answer_size) ? q.size : TN_DIM_ERROR;
 }
 
-tn_dim tn_numel(const tn_tensor *t) {
+static tn_dim count(const tn_tensor *t, const char *api) {
   question q = {.t = t};
-  return ask(&q, "tn_numel", answer_numel) ? q.size : TN_DIM_ERROR;
+  return ask(&q, api, answer_numel) ? q.size : TN_DIM_ERROR;
 }
 
+tn_dim tn_numel(const tn_tensor *t) { return count(t, "tn_numel"); }
+
 size_t tn_nbytes(const tn_tensor *t) {
-  tn_dim n = tn_numel(t);
+  tn_dim n = count(t, "tn_nbytes");
   return n < 0 ? 0 : (size_t)n * tn__size_of(t->node->dtype);
 }
 

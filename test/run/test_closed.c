@@ -185,9 +185,20 @@ static void ended_handles(void **state) {
   SAYS(!tn_keep(old), "tn_keep", text);
   SAYS(!tn_retain(old), "tn_retain", text);
   SAYS(!tn_to(old, "ref"), "tn_to", text);
-  SAYS(!tn_neg(old), "tn_neg", "tensor argument 1 is not a live tensor");
-  STATUS(tn_realize(&old, 1), "tn_realize", "argument 1 is not a tensor");
-  STATUS(tn_explain(&old, 1, stderr), "tn_explain", "argument 1 is not a tensor of this context");
+  SAYS(tn_numel(old) == TN_DIM_ERROR, "tn_numel", text);
+  SAYS(!tn_nbytes(old), "tn_nbytes", text);
+  SAYS(!tn_neg(old), "tn_neg", "tensor argument 1 has ended: it was released, or its scope was left");
+  STATUS(tn_realize(&old, 1), "tn_realize", "tensor argument 1 has ended: it was released, or its scope was left");
+  STATUS(tn_explain(&old, 1, stderr), "tn_explain", "tensor argument 1 has ended: it was released, or its scope was left");
+  tn_params *p = tn_params_open(c);
+  SAYS(!tn_params_add(p, "w", old), "tn_params_add", "parameter 'w' has ended: it was released, or its scope was left");
+  SAYS(!tn_params_add(p, "w", NULL), "tn_params_add", "parameter 'w' is NULL");
+  tn_params_close(p);
+  assert_int_equal(tn_rank(old), -1); /* these say nothing more than of NULL */
+  assert_int_equal(tn_dtype_of(old), TN_DTYPE_COUNT);
+  assert_string_equal(tn_device_of(old), "");
+  assert_null(tn_ctx_of(old));
+  assert_int_equal(tn_last_error(c)->status, TN_OK);
   assert_int_equal(tn_read(x, out, sizeof out), TN_OK);
   assert_true(out[5] == -6);
 }

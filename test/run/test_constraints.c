@@ -238,10 +238,10 @@ static const struct {
     {convolved, false, 3, "needs 5 <= N + 2 (4); bound are N = 2"},
     {pooled, false, 3, "needs 3 <= N (2); bound are N = 2"},
     {pooled_slope, false, 3, "needs 3 <= N (2); bound are N = 2"},
-    {largest, false, 1, "rmax f32 of f32[N] as f32[max(N, 1)] needs N (0) = max(N, 1) (1); bound are N = 0"},
-    {least, true, 1, "needs N (0) = max(N, 1) (1); bound are N = 0, M = 1"},
-    {where_largest, false, 1, "needs N (0) = max(N, 1) (1); bound are N = 0"},
-    {slope_of_largest, false, 1, "needs N (0) = max(N, 1) (1); bound are N = 0"},
+    {largest, false, 1, "rmax f32 of f32[N] needs something to choose from, 1 <= N (0); bound are N = 0"},
+    {least, true, 1, "needs something to choose from, 1 <= N (0); bound are N = 0, M = 1"},
+    {where_largest, false, 1, "needs something to choose from, 1 <= N (0); bound are N = 0"},
+    {slope_of_largest, false, 1, "needs something to choose from, 1 <= N (0); bound are N = 0"},
 };
 
 static void room(void **state) {

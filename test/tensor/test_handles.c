@@ -143,7 +143,7 @@ static void null_is_passed_on(void **state) {
   assert_non_null(tn_add(x, x)); /* later calls work */
   CHECK_ERROR(&c, tn_add(x, one(&other)), TN_EINVAL, "tn_add: tensor argument 2 belongs to another context");
   union { tn_tensor t; char bytes[1]; } stray = {.bytes = {0}};
-  CHECK_ERROR(&c, tn_add(x, &stray.t), TN_EINVAL, "tn_add: tensor argument 2 is not a live tensor");
+  CHECK_ERROR(&c, tn_add(x, &stray.t), TN_EINVAL, "tn_add: tensor argument 2 is not a tensor");
   assert_int_equal(tn_assign(NULL, x), TN_EINVAL);
   front_close(&other);
   front_close(&c);
