@@ -81,8 +81,8 @@ typedef struct tn_error {
  * not exist, a limit below what a context needs); the reason then goes to stderr unless opt->quiet. */
 TN_API tn_ctx *tn_ctx_open(const tn_options *opt);
 /* Releases every handle, buffer and thread of the context, and closes its programs, lists of parameters, optimisers, iterators and files; none may be used any more.
- * Before that, using or closing what was closed is TN_EINVAL (or nothing, for a tensor: see tn_scope_begin) and does no harm, unless a thousand of its kind (64 of what is no tensor) were closed since: only then may its
- * memory serve another.  NULL is allowed. */
+ * Before that, using or closing what was closed is TN_EINVAL (or nothing, for a tensor: see tn_scope_begin) and does no harm, unless
+ * a thousand of its kind (64 of what is no tensor) were closed since: only then may its memory serve another.  NULL is allowed. */
 TN_API void tn_ctx_close(tn_ctx *ctx);
 
 TN_API const tn_error *tn_last_error(const tn_ctx *ctx);
