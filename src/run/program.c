@@ -198,9 +198,8 @@ static void do_output(tn_ctx *c, void *arg) {
   args *k = arg;
   need_recording(c, k->p);
   if (!k->name) tn__fail(c, TN_EINVAL, "an output needs a name");
-  if (!k->t) tn__fail(c, TN_EINVAL, "output '%s' is NULL", k->name);
-  if (k->t->magic != TN__CELL_MAGIC) tn__fail(c, TN_EINVAL, "output '%s' is not a live tensor", k->name);
-  if (k->t->ctx != c) tn__fail(c, TN_EINVAL, "output '%s' belongs to another context", k->name);
+  const char *fault = tn__cell_fault(c, k->t);
+  if (fault) tn__fail(c, TN_EINVAL, "output '%s' %s", k->name, fault);
   for (uint32_t i = 0; i < k->p->outputs.n; i++)
     if (!strcmp(k->p->outputs.v[i].name, k->name)) tn__fail(c, TN_EINVAL, "there is an output '%s' already", k->name);
   output o = {.name = tn__arena_strdup(&k->p->arena, k->name), .node = k->t->node};
@@ -418,7 +417,8 @@ static void do_bind(tn_ctx *c, void *arg) {
   args *k = arg;
   int64_t size[TN_MAX_RANK];
   input *in = open_input(c, k->p, k->name);
-  if (!k->t || k->t->magic != TN__CELL_MAGIC || k->t->ctx != c) tn__fail(c, TN_EINVAL, "input '%s': not a tensor of this context", in->name);
+  const char *fault = tn__cell_fault(c, k->t);
+  if (fault) tn__fail(c, TN_EINVAL, "the value of input '%s' %s", in->name, fault);
   const tn_node *n = k->t->node;
   if (n->op != OP_STORAGE) tn__fail(c, TN_ESTATE, "input '%s': the value is not realised (tn_realize)", in->name);
   if (n->dtype != in->node->dtype)
