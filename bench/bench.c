@@ -110,29 +110,12 @@ static void warm_up(samples *s, run_fn *run, void *arg) {
   s->inner = once > 0.2 ? 1 : (int)(0.2 / fmax(once, 1e-5)) + 1;
 }
 
-static void sample(const bench *b, samples *s, run_fn *run, void *arg) {
-  warm_up(s, run, arg);
+/* Samples `n` things by turns, so that all of them see the same machine. */
+static void sample(const bench *b, int n, samples *const *s, run_fn *const *run, void *const *arg) {
+  for (int i = 0; i < n; i++) warm_up(s[i], run[i], arg[i]);
   double start = now_ms();
-  while (s->n < MAX_SAMPLES && (s->n < MIN_SAMPLES || now_ms() - start < b->seconds * 1e3)) s->ms[s->n++] = time_runs(run, arg, s->inner);
-}
-
-/* Two things by turns of some milliseconds, so that both see the same machine.  Before each turn a rest: a library's threads spin for a while after
- * each call, on the other's cores. */
-static void sample_both(const bench *b, samples *const *s, run_fn *const *run, void *const *arg) {
-  enum { TURN = 50, REST = 50 };
-  for (int i = 0; i < 2; i++) {
-    warm_up(s[i], run[i], arg[i]);
-    if (s[i]->inner > 1) s[i]->inner *= 10; /* there is room for samples of some ten turns */
-  }
-  double start = now_ms();
-  while (s[1]->n < MIN_SAMPLES || now_ms() - start < b->seconds * 1e3 * 4)
-    for (int i = 0; i < 2; i++) {
-      nanosleep(&(struct timespec){.tv_nsec = REST * 1000000}, NULL);
-      double turn = now_ms();
-      do s[i]->ms[s[i]->n % MAX_SAMPLES] = time_runs(run[i], arg[i], s[i]->inner), s[i]->n++;
-      while (now_ms() - turn < TURN);
-    }
-  for (int i = 0; i < 2; i++) s[i]->n = s[i]->n < MAX_SAMPLES ? s[i]->n : MAX_SAMPLES;
+  while (s[0]->n < MAX_SAMPLES && (s[0]->n < MIN_SAMPLES || now_ms() - start < b->seconds * 1e3 * n))
+    for (int i = 0; i < n; i++) s[i]->ms[s[i]->n++] = time_runs(run[i], arg[i], s[i]->inner);
 }
 
 static void report(const char *name, const char *who, double check, const samples *s) {
@@ -192,7 +175,7 @@ static void bench_sweep(bench *b, const char *name, const int64_t *mib, bool cop
   memset(all.from, 1, bytes);
   if (copy) memset(all.to = allocate(bytes), 1, bytes);
   samples s;
-  sample(b, &s, run_sweep, &all);
+  sample(b, 1, (samples *[]){&s}, (run_fn *[]){run_sweep}, (void *[]){&all});
   report(name, "machine", 0, &s);
   free(all.from);
   free(all.to);
@@ -360,14 +343,16 @@ typedef struct workload {
   void (*machine)(bench *b, const char *name, const int64_t *mib);
 } workload;
 
-/* Times a product beside cblas_sgemm. */
+/* Times a product, then cblas_sgemm.  Not by turns: the library's threads spin for a while after each call, on Tenet's cores. */
 static void sample_beside_cblas(bench *b, const workload *w, tn_program *p, samples *ours) {
   const int64_t *size = w->size;
   samples theirs;
   b->seed = 0;
   float *x = spread_floats(b, size[0] * size[2], 1), *y = spread_floats(b, size[2] * size[1], 1);
   product g = {size, x, y, allocate((size_t)(size[0] * size[1]) * sizeof(float)), b->threads};
-  sample_both(b, (samples *[]){ours, &theirs}, (run_fn *[]){run_program, run_cblas}, (void *[]){p, &g});
+  nanosleep(&(struct timespec){.tv_nsec = 200000000}, NULL);
+  sample(b, 1, (samples *[]){ours}, (run_fn *[]){run_program}, (void *[]){p});
+  sample(b, 1, (samples *[]){&theirs}, (run_fn *[]){run_cblas}, (void *[]){&g});
   report(w->name, "cblas", weigh(g.c, size[0] * size[1]), &theirs);
   free(g.a);
   free(g.b);
@@ -383,7 +368,7 @@ static void bench_program(bench *b, const workload *w) {
     double check = first_result(p);
     if (failed(b, w->name)) ours.n = 0;
     else if (w->beside_cblas) sample_beside_cblas(b, w, p, &ours);
-    else sample(b, &ours, run_program, p);
+    else sample(b, 1, (samples *[]){&ours}, (run_fn *[]){run_program}, (void *[]){p});
     if (ours.n > 0 && !failed(b, w->name)) report(w->name, "tenet", check, &ours);
     tn_program_close(p);
     close_training(b);
