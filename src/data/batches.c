@@ -94,7 +94,7 @@ int64_t tn_batches_next(tn_batches *b) {
   int64_t left = b->rows - b->next, n = left < b->batch ? left : b->batch;
   for (int i = 0; i < b->n; i++) {
     const column *k = &b->column[i];
-    for (int64_t r = 0; r < n; r++) {
+    for (int64_t r = 0; k->row && r < n; r++) {
       int64_t from = b->order ? b->order[b->next + r] : b->next + r;
       memcpy(k->staged + (size_t)r * k->row, k->data + (size_t)from * k->row, k->row);
     }
