@@ -24,8 +24,8 @@ typedef struct worker {
 
 struct tn__pool {
   tn__mem *mem;
-  pid_t process;
-  int threads; /* the caller included */
+  unsigned born; /* after so many forks */
+  int threads;   /* the caller included */
   /* The region.  Atomic, since a late worker may read them while the caller writes those of the next. */
   _Atomic(tn__slice_fn) fn;
   _Atomic(void *) arg;
@@ -44,6 +44,12 @@ struct tn__pool {
   pthread_cond_t wake, finished;
   worker workers[];
 };
+
+/* A child of a fork has none of the threads, and who holds the lock there is anyone's guess: it touches neither. */
+static _Atomic unsigned forks;
+static void count_fork(void) { atomic_fetch_add(&forks, 1); }
+static void watch_forks(void) { pthread_atfork(NULL, NULL, count_fork); }
+static bool is_parents(const struct tn__pool *p) { return atomic_load_explicit(&forks, memory_order_relaxed) != p->born; }
 
 static void relax(void) {
 #if defined(__x86_64__) || defined(__i386__)
@@ -151,7 +157,7 @@ static void run_region(struct tn__pool *p, tn__slice_fn fn, void *arg, int64_t f
 }
 
 void tn__pool_run(tn__pool *p, tn__slice_fn fn, void *arg, int64_t slices) {
-  if (p->threads == 1 || slices <= 1) {
+  if (p->threads == 1 || slices <= 1 || is_parents(p)) {
     for (int64_t s = 0; s < slices; s++) fn(arg, s, 0);
     return;
   }
@@ -165,7 +171,9 @@ tn__pool *tn__pool_open(tn__mem *m, int threads) {
   size_t extra = threads > 1 ? (size_t)(threads - 1) * sizeof(worker) : 0;
   tn__pool *p = tn__mem_zalloc(m, sizeof *p + extra);
   p->mem = m;
-  p->process = getpid();
+  static pthread_once_t watching = PTHREAD_ONCE_INIT;
+  pthread_once(&watching, watch_forks);
+  p->born = atomic_load(&forks);
   p->threads = 1;
   pthread_mutex_init(&p->lock, NULL);
   pthread_cond_init(&p->wake, NULL);
@@ -197,7 +205,7 @@ static void join_all(tn__pool *p) {
 
 void tn__pool_close(tn__pool *p) {
   if (!p) return;
-  if (getpid() == p->process) join_all(p); /* a forked child has none of the threads, and who holds the lock there is anyone's guess */
+  if (!is_parents(p)) join_all(p);
   tn__mem_free(p->mem, p);
 }
 

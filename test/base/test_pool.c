@@ -186,18 +186,21 @@ static void run_all(tn__pool *p) {
 static void forked(void **state) {
   (void)state;
   tn__pool *p = tn__pool_open(&(tn__mem){0}, 3);
-  run_all(p);
-  fflush(NULL);
-  pid_t child = fork();
-  if (child == 0) {
-    alarm(20);
+  for (int i = 0; i < 100; i++) { /* its threads at work, about to sleep, asleep */
     run_all(p);
-    tn__pool_close(p);
-    _exit(0);
+    fflush(NULL);
+    nanosleep(&(struct timespec){.tv_nsec = i % 10 * 10000}, NULL);
+    pid_t child = fork();
+    if (child == 0) {
+      alarm(20);
+      run_all(p);
+      tn__pool_close(p);
+      _exit(0);
+    }
+    int result = 1;
+    assert_int_equal(waitpid(child, &result, 0), child);
+    assert_int_equal(result, 0);
   }
-  int result = 1;
-  assert_int_equal(waitpid(child, &result, 0), child);
-  assert_int_equal(result, 0);
   tn__pool_close(p);
 }
 
