@@ -35,4 +35,5 @@ uint64_t tn__rules_hits(const tn__ruleset *s, uint32_t i);
 /* Gradient rows: instantiates the right side of `op`'s row for source k with x, y, z = the node's sources, out = the node itself and
  * g = the gradient that arrives; NULL if the row says zero; throws TN_EGRAD naming the op if it is forbidden or has no row. */
 tn_node *tn__rules_gradient(tn_ctx *c, tn_node *node, uint32_t k, tn_node *g);
+bool tn__rules_no_gradient(tn_ctx *c, tn__op op, uint32_t k); /* does its row say zero? */
 #endif

@@ -61,19 +61,30 @@ uint32_t tn__rules_count(const tn__ruleset *s) { return s->n; }
 const char *tn__rules_name(const tn__ruleset *s, uint32_t i) { return s->rule[i].name; }
 uint64_t tn__rules_hits(const tn__ruleset *s, uint32_t i) { return s->rule[i].hits; }
 
-tn_node *tn__rules_gradient(tn_ctx *c, tn_node *node, uint32_t k, tn_node *g) {
+/* NULL if there is none. */
+static tn__rule *gradient_row(tn_ctx *c, tn__op op, uint32_t k) {
   const tn__ruleset *s = tn__rules_get(c, "gradient");
-  for (uint32_t i = s->first[node->op]; i < s->first[node->op + 1]; i++) {
+  for (uint32_t i = s->first[op]; i < s->first[op + 1]; i++) {
     tn__rule *r = &s->rule[s->by_op[i]];
-    if (r->verdict == TV_RULE || r->src != k) continue;
-    r->hits++;
-    if (r->verdict == TV_ZERO) return NULL;
-    if (r->verdict == TV_FORBIDDEN) tn__fail(c, TN_EGRAD, "%s has no gradient: %s", tn__ops[node->op].text, r->why);
-    tn__match m = {.c = c, .rule = r, .root = node};
-    for (uint32_t j = 0; j < node->nsrc; j++) m.bound[GRAD_X + j] = node->src[j];
-    m.bound[GRAD_OUT] = node;
-    m.bound[GRAD_G] = g;
-    return tn__instantiate(&m);
+    if (r->verdict != TV_RULE && r->src == k) return r;
   }
-  tn__fail(c, TN_EGRAD, "there is no gradient rule for source %u of %s", k + 1, tn__ops[node->op].text);
+  return NULL;
+}
+
+bool tn__rules_no_gradient(tn_ctx *c, tn__op op, uint32_t k) {
+  const tn__rule *r = gradient_row(c, op, k);
+  return r && r->verdict == TV_ZERO;
+}
+
+tn_node *tn__rules_gradient(tn_ctx *c, tn_node *node, uint32_t k, tn_node *g) {
+  tn__rule *r = gradient_row(c, (tn__op)node->op, k);
+  if (!r) tn__fail(c, TN_EGRAD, "there is no gradient rule for source %u of %s", k + 1, tn__ops[node->op].text);
+  r->hits++;
+  if (r->verdict == TV_ZERO) return NULL;
+  if (r->verdict == TV_FORBIDDEN) tn__fail(c, TN_EGRAD, "%s has no gradient: %s", tn__ops[node->op].text, r->why);
+  tn__match m = {.c = c, .rule = r, .root = node};
+  for (uint32_t j = 0; j < node->nsrc; j++) m.bound[GRAD_X + j] = node->src[j];
+  m.bound[GRAD_OUT] = node;
+  m.bound[GRAD_G] = g;
+  return tn__instantiate(&m);
 }

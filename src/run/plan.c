@@ -429,7 +429,7 @@ void tn__plan_bind(tn_ctx *c, tn__plan *p, const int64_t *value) {
 
 static tn__sources find_sources(tn__plan *p, tn_node *output) {
   tn__nodes leaf = {0};
-  tn__grad_leaves(&p->dev->ctx->scratch, output, &leaf);
+  tn__grad_leaves(p->dev->ctx, output, &leaf);
   uint32_t *input = tn__arena_alloc(&p->arena, (leaf.n + 1) * sizeof *input);
   for (uint32_t i = 0; i < leaf.n; i++) input[i] = (uint32_t)leaf.v[i]->ints[0];
   return (tn__sources){input, leaf.n};
