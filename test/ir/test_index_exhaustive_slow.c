@@ -4,7 +4,6 @@
  * at 64 bits that did not before.
  *
  * Of sums and products of up to three operators no more than (1) is needed: polynomials of such degrees that agree at 16 points of each variable are one. */
-#include "support/ctx.h"
 #include "ir/eval.h"
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,6 +12,8 @@
 #include <string.h>
 
 #include <cmocka.h>
+
+#include "support/in_ctx.h"
 
 enum { FROM = -8, SIDE = 16, POINTS = SIDE * SIDE, OPS = 6, MAX_NODES = 64 };
 static const tn__op ops[OPS] = {OP_ADD, OP_MUL, OP_IDIV, OP_MOD, OP_MIN, OP_MAX};
@@ -154,14 +155,8 @@ static void three_operators(tn_ctx *c, void *arg) {
   report(&b);
 }
 
-static void in_run(void (*body)(tn_ctx *, void *)) {
-  tn_ctx c;
-  assert_true(test_ctx_open(&c));
-  if (!tn__ctx_run(&c, "test", body, NULL)) fail_msg("%s", c.err_text);
-  assert_int_equal(test_ctx_close(&c), 0);
-}
-static void test_two_operators(void **state) { (void)state, in_run(two_operators); }
-static void test_three_operators(void **state) { (void)state, in_run(three_operators); }
+static void test_two_operators(void **state) { (void)state, test_in_ctx(two_operators, NULL); }
+static void test_three_operators(void **state) { (void)state, test_in_ctx(three_operators, NULL); }
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_two_operators), cmocka_unit_test(test_three_operators)};

@@ -9,15 +9,7 @@
 #include "prove/adjoint_coq.h"
 #include "prove/adjoint_whole.h"
 #include "rewrite/rewrite.h"
-#include "support/ctx.h"
-
-static void in_ctx(void (*body)(tn_ctx *c, void *arg), void *arg) {
-  tn_ctx c;
-  assert_true(test_ctx_open(&c));
-  if (!tn__ctx_run(&c, "test", body, arg)) fail_msg("%s", c.err_text);
-  tn__rules_close(&c);
-  assert_int_equal(test_ctx_close(&c), 0);
-}
+#include "support/in_ctx.h"
 
 static void texts(tn_ctx *c, void *arg) {
   (void)arg;
@@ -151,9 +143,9 @@ static void wrong_graphs_are_refused(void **state) {
   }
 }
 
-static void printed_texts(void **state) { (void)state, in_ctx(texts, NULL); }
-static void every_choice_of_axes(void **state) { (void)state, in_ctx(all_choices, NULL); }
-static void every_rank(void **state) { (void)state, in_ctx(all_whole, NULL); }
+static void printed_texts(void **state) { (void)state, test_in_ctx(texts, NULL); }
+static void every_choice_of_axes(void **state) { (void)state, test_in_ctx(all_choices, NULL); }
+static void every_rank(void **state) { (void)state, test_in_ctx(all_whole, NULL); }
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(printed_texts), cmocka_unit_test(every_choice_of_axes), cmocka_unit_test(every_rank),

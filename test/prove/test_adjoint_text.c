@@ -13,7 +13,7 @@
 #include "grad/adjoint.h"
 #include "prove/adjoint_coq.h"
 #include "rewrite/rewrite.h"
-#include "support/ctx.h"
+#include "support/in_ctx.h"
 #include "support/naive.h"
 
 enum { MOST_NAMES = 12, MOST_DIMS = 3, MOST_ELEMENTS = 20, VARS = 4 };
@@ -475,11 +475,7 @@ static void read_back(tn_ctx *c, void *arg) {
 
 static void printed_axes_are_read_back(void **state) {
   (void)state;
-  tn_ctx c;
-  assert_true(test_ctx_open(&c));
-  if (!tn__ctx_run(&c, "test", read_back, NULL)) fail_msg("%s", c.err_text);
-  tn__rules_close(&c);
-  assert_int_equal(test_ctx_close(&c), 0);
+  test_in_ctx(read_back, NULL);
 }
 
 int main(void) {

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "prove/prove.h"
-#include "support/ctx.h"
+#include "support/in_ctx.h"
 #include "support/sexpr.h"
 
 /* ---- terms ---- */
@@ -355,11 +355,7 @@ static void read_all(tn_ctx *c, void *arg) {
 
 static void printed_theorems_are_read_back(void **state) {
   (void)state;
-  tn_ctx c;
-  assert_true(test_ctx_open(&c));
-  if (!tn__ctx_run(&c, "test", read_all, NULL)) fail_msg("%s", c.err_text);
-  tn__rules_close(&c);
-  assert_int_equal(test_ctx_close(&c), 0);
+  test_in_ctx(read_all, NULL);
 }
 
 int main(void) {

@@ -13,7 +13,7 @@
 #include "ir/eval.h"
 #include "ir/shape.h"
 #include "prove/prove.h"
-#include "support/ctx.h"
+#include "support/in_ctx.h"
 #include "support/provers.h"
 
 static const struct {
@@ -441,12 +441,8 @@ static void breed(tn_ctx *c, void *arg) {
 
 static void changed_rows_are_noticed(void **state) {
   (void)state;
-  tn_ctx c;
   bool missing = false;
-  assert_true(test_ctx_open(&c));
-  if (!tn__ctx_run(&c, "test", breed, &missing)) fail_msg("%s", c.err_text);
-  tn__rules_close(&c);
-  assert_int_equal(test_ctx_close(&c), 0);
+  test_in_ctx(breed, &missing);
   if (missing) provers_are_missing();
 }
 

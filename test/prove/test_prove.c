@@ -9,18 +9,10 @@
 #include <string.h>
 
 #include "prove/prove.h"
-#include "support/ctx.h"
+#include "support/in_ctx.h"
 #include "support/files.h"
 #include "support/sexpr.h"
 #include <sys/stat.h>
-
-static void with_context(void (*fn)(tn_ctx *, void *), void *arg) {
-  tn_ctx c;
-  assert_true(test_ctx_open(&c));
-  if (!tn__ctx_run(&c, "test", fn, arg)) fail_msg("%s", c.err_text);
-  tn__rules_close(&c);
-  assert_int_equal(test_ctx_close(&c), 0);
-}
 
 static const char *const tables[] = {"index", "simplify", "float", "gradient", "lemmas", "harmless", "ops"};
 enum { TABLES = sizeof tables / sizeof *tables };
@@ -61,7 +53,7 @@ static void all_rows(tn_ctx *c, void *arg) {
   for (uint32_t i = 0; i < p->claims.n; i++)
     if (p->claims.v[i].outcome == TO_FAILS) fail_msg("%s, %s: %s", p->claims.v[i].rule, p->claims.v[i].part, p->claims.v[i].witness);
 }
-static void every_row_is_claimed(void **state) { (void)state, with_context(all_rows, NULL); }
+static void every_row_is_claimed(void **state) { (void)state, test_in_ctx(all_rows, NULL); }
 
 /* ---- reading back what is printed ---- */
 
@@ -203,7 +195,7 @@ static void read_all(tn_ctx *c, void *arg) {
     if (!strcmp(p->claims.v[i].rule, "simplify.add_zero")) query = p->claims.v[i].text;
   for (uint32_t i = 0; i < 5; i++) assert_int_equal(reads_back(c, &s->rule[i], query), i == 4);
 }
-static void printed_rows_are_read_back(void **state) { (void)state, with_context(read_all, NULL); }
+static void printed_rows_are_read_back(void **state) { (void)state, test_in_ctx(read_all, NULL); }
 
 /* ---- the rows of intervals.def ---- */
 
@@ -269,7 +261,7 @@ static void read_intervals(tn_ctx *c, void *arg) {
     if (!n) fail_msg("nothing is claimed of %s", name);
   }
 }
-static void printed_intervals_are_read_back(void **state) { (void)state, with_context(read_intervals, NULL); }
+static void printed_intervals_are_read_back(void **state) { (void)state, test_in_ctx(read_intervals, NULL); }
 
 /* ---- the page ---- */
 
@@ -313,7 +305,7 @@ static void page(tn_ctx *c, void *arg) {
   assert_null(strstr(text, "UNKNOWN"));
   assert_null(strstr(text, "FAILS"));
 }
-static void page_is_current(void **state) { (void)state, with_context(page, NULL); }
+static void page_is_current(void **state) { (void)state, test_in_ctx(page, NULL); }
 
 /* ---- without provers ---- */
 
@@ -330,7 +322,7 @@ static void nobody(tn_ctx *c, void *arg) {
     assert_non_null(strstr(p->claims.v[i].witness, "installed"));
   }
 }
-static void provers_may_be_missing(void **state) { (void)state, with_context(nobody, NULL); }
+static void provers_may_be_missing(void **state) { (void)state, test_in_ctx(nobody, NULL); }
 
 /* ---- versions ---- */
 
@@ -379,7 +371,7 @@ static void other_versions(tn_ctx *c, void *arg) {
   free(old);
   tn__cache_close(&cache);
 }
-static void verdicts_are_those_of_a_version(void **state) { (void)state, with_context(other_versions, NULL); }
+static void verdicts_are_those_of_a_version(void **state) { (void)state, test_in_ctx(other_versions, NULL); }
 
 static void round_about(tn_ctx *c, void *arg) {
   (void)arg;

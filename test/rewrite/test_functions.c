@@ -9,7 +9,7 @@
 
 #include "rewrite/match.h"
 #include "rewrite/sum.h"
-#include "support/ctx.h"
+#include "support/in_ctx.h"
 
 __extension__ typedef __int128 wide;
 
@@ -273,14 +273,8 @@ static void all_sums(tn_ctx *c, void *arg) {
   assert_true(tn__sum_read(q, &qs) && qs.k0 == INT64_MIN / 4 && tn__is_int_const(r, 0));
 }
 
-static void in_run(void (*fn)(tn_ctx *, void *)) {
-  tn_ctx c;
-  assert_true(test_ctx_open(&c));
-  if (!tn__ctx_run(&c, "test", fn, NULL)) fail_msg("%s", c.err_text);
-  assert_int_equal(test_ctx_close(&c), 0);
-}
-static void arguments(void **state) { (void)state, in_run(all_arguments); }
-static void sums(void **state) { (void)state, in_run(all_sums); }
+static void arguments(void **state) { (void)state, test_in_ctx(all_arguments, NULL); }
+static void sums(void **state) { (void)state, test_in_ctx(all_sums, NULL); }
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(integers), cmocka_unit_test(arguments), cmocka_unit_test(sums)};
