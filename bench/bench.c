@@ -1,11 +1,12 @@
 /* Times Tenet on the workloads of `bench/run`, and the machine's own limits beside them.
  *
- *   bench [--threads N] [--seconds S] [NAME...]     each named workload, or all: one line of JSON each, with all its samples
+ *   bench [--threads N] [--seconds S] [NAME...]     each named workload, or all: one line of JSON each, with all its
+ *   samples
  *   bench --first-step                              one training step from process start, for bench/run to time
  *   bench --cblas                                   which CBLAS stands beside Tenet, and for which processor
  *
- * peers.py runs the same workloads on the same numbers; "check" is a weighted sum of a workload's first result, by which
- * bench/run sees that both computed the same thing. */
+ * peers.py runs the same workloads on the same numbers; "check" is a weighted sum of a workload's first result, by
+ * which bench/run sees that both computed the same thing. */
 #include "tenet/tenet.h"
 #include <cblas.h>
 #include <math.h>
@@ -29,7 +30,7 @@ typedef struct bench {
   uint32_t seed; /* of the next array, so that every array of a workload differs */
 } bench;
 
-/* ---- numbers ------------------------------------------------------------------------------------------------------- */
+/* ---- numbers ----------------------------------------------------------------------------------------------------- */
 
 /* Element i of array `seed`: evenly spread over -1..1, and the same in peers.py. */
 static double spread(uint32_t seed, int64_t i) {
@@ -81,7 +82,7 @@ static double weigh(const float *v, int64_t n) {
   return sum;
 }
 
-/* ---- time ------------------------------------------------------------------------------------------------------------ */
+/* ---- time -------------------------------------------------------------------------------------------------------- */
 
 typedef struct samples {
   int n, inner; /* a sample is the mean of `inner` runs */
@@ -125,7 +126,7 @@ static void report(const char *name, const char *who, double check, const sample
   fflush(stdout);
 }
 
-/* ---- the machine's limits -------------------------------------------------------------------------------------------- */
+/* ---- the machine's limits ---------------------------------------------------------------------------------------- */
 
 typedef uint64_t words __attribute__((vector_size(64), aligned(8), may_alias)); /* a cache line */
 
@@ -184,7 +185,7 @@ static void bench_sweep(bench *b, const char *name, const int64_t *mib, bool cop
 static void bench_read(bench *b, const char *name, const int64_t *mib) { bench_sweep(b, name, mib, false); }
 static void bench_copy(bench *b, const char *name, const int64_t *mib) { bench_sweep(b, name, mib, true); }
 
-/* ---- Tenet: what a workload computes ------------------------------------------------------------------------------------ */
+/* ---- Tenet: what a workload computes ----------------------------------------------------------------------------- */
 
 typedef tn_tensor *build_fn(bench *b, const int64_t *size);
 
@@ -200,9 +201,13 @@ static tn_tensor *build_layer_norm(bench *b, const int64_t *size) {
   return tn_layer_norm(x, 1, gamma, beta, 1e-5);
 }
 
-static tn_tensor *build_sum(bench *b, const int64_t *size) { return tn_sum(tn_add_scalar(array(b, 1, size, 2), 1), NULL, 0, false); }
+static tn_tensor *build_sum(bench *b, const int64_t *size) {
+  return tn_sum(tn_add_scalar(array(b, 1, size, 2), 1), NULL, 0, false);
+}
 
-static tn_tensor *build_column_sum(bench *b, const int64_t *size) { return tn_sum(array(b, 1, size, 2), (int[]){0}, 1, false); }
+static tn_tensor *build_column_sum(bench *b, const int64_t *size) {
+  return tn_sum(array(b, 1, size, 2), (int[]){0}, 1, false);
+}
 
 static tn_tensor *build_matmul(bench *b, const int64_t *size) {
   tn_tensor *x = array(b, 1, (tn_dim[]){size[0], size[2]}, 2), *y = array(b, 1, (tn_dim[]){size[2], size[1]}, 2);
@@ -217,7 +222,7 @@ static tn_tensor *build_attention(bench *b, const int64_t *size) {
 
 static tn_tensor *build_add_one(bench *b, const int64_t *size) { return tn_add_scalar(array(b, 1, size, 1), 1); }
 
-/* ---- Tenet: training steps --------------------------------------------------------------------------------------------- */
+/* ---- Tenet: training steps --------------------------------------------------------------------------------------- */
 
 typedef struct parameter {
   const char *name;
@@ -277,7 +282,7 @@ static tn_tensor *build_cnn(bench *b, const int64_t *size) {
   return descend(b, classify(b, tn_flatten(tn_max_pool2d(h, 2, 2, NULL), 1, -1)), size[0]);
 }
 
-/* ---- Tenet: running it ------------------------------------------------------------------------------------------------------ */
+/* ---- Tenet: running it ------------------------------------------------------------------------------------------- */
 
 static void run_program(void *arg) { (void)tn_program_run(arg); }
 
@@ -330,7 +335,8 @@ typedef struct product {
 static void run_cblas(void *arg) {
   const product *g = arg;
   blasint m = (blasint)g->size[0], n = (blasint)g->size[1], k = (blasint)g->size[2];
-  if (openblas_set_num_threads) openblas_set_num_threads(g->threads); /* Tenet tells the library one; it costs nothing to tell */
+  /* Tenet tells the library one; it costs nothing to tell */
+  if (openblas_set_num_threads) openblas_set_num_threads(g->threads);
   cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, m, n, k, 1, g->a, k, g->b, n, 0, g->c, n);
 }
 
@@ -343,7 +349,8 @@ typedef struct workload {
   void (*machine)(bench *b, const char *name, const int64_t *mib);
 } workload;
 
-/* Times a product, then cblas_sgemm.  Not by turns: the library's threads spin for a while after each call, on Tenet's cores. */
+/* Times a product, then cblas_sgemm.  Not by turns: the library's threads spin for a while after each call, on Tenet's
+ * cores. */
 static void sample_beside_cblas(bench *b, const workload *w, tn_program *p, samples *ours) {
   const int64_t *size = w->size;
   samples theirs;
@@ -375,7 +382,7 @@ static void bench_program(bench *b, const workload *w) {
   }
 }
 
-/* ---- the table -------------------------------------------------------------------------------------------------------------- */
+/* ---- the table --------------------------------------------------------------------------------------------------- */
 
 static const workload table[] = {
     {.name = "copy_64M", .machine = bench_copy, .size = {64}},

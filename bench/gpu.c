@@ -4,12 +4,12 @@
  *   gpu [--device NAME] --first-step    a context and one training step, after the driver's own initialisation
  *   gpu [--device NAME] --devices       what `tenet devices` asks for, likewise
  *
- * A job is a line "NAME VARIANT KIND DTYPE SECONDS INNER SIZE..." on standard input; the answer a line of JSON, {"ms": [...], "check": x} or
- * {"error": "..."}.  A sample is the mean of INNER runs (0: as many as make a good one), between two waits for the device.  A job with the
- * name of the one before goes on with what that one has set up.
+ * A job is a line "NAME VARIANT KIND DTYPE SECONDS INNER SIZE..." on standard input; the answer a line of JSON, {"ms":
+ * [...], "check": x} or {"error": "..."}.  A sample is the mean of INNER runs (0: as many as make a good one), between
+ * two waits for the device.  A job with the name of the one before goes on with what that one has set up.
  *
- * peers_gpu.py answers the same jobs on the same numbers; "check" is a weighted sum over some elements of a workload's first result, by which
- * gpu_run sees that all computed the same thing. */
+ * peers_gpu.py answers the same jobs on the same numbers; "check" is a weighted sum over some elements of a workload's
+ * first result, by which gpu_run sees that all computed the same thing. */
 #include "tenet/tenet.h"
 #include <dlfcn.h>
 #include <math.h>
@@ -18,11 +18,22 @@
 #include <string.h>
 #include <time.h>
 
-enum { MAX_SAMPLES = 400, MIN_SAMPLES = 5, MAX_SIZES = 8, MAX_OPERANDS = 4, MAX_RESULTS = 4, MAX_PARAMETERS = 16, STAGES = 2, MAX_SETS = 8, SAMPLED = 4096 };
+enum {
+  MAX_SAMPLES = 400,
+  MIN_SAMPLES = 5,
+  MAX_SIZES = 8,
+  MAX_OPERANDS = 4,
+  MAX_RESULTS = 4,
+  MAX_PARAMETERS = 16,
+  STAGES = 2,
+  MAX_SETS = 8,
+  SAMPLED = 4096
+};
 
 static const double sample_ms = 5;       /* the least a sample takes: the wait at its end is then noise */
 static const double warm_ms = 30;
-static const double cache_bytes = 128e6; /* operands below that are rotated: no cache holds them from one run to the next */
+/* operands below that are rotated: no cache holds them from one run to the next */
+static const double cache_bytes = 128e6;
 
 typedef struct gpu gpu;
 /* Builds the graph of one stage; gives its results and how many there are. */
@@ -59,13 +70,15 @@ struct gpu {
   double check;
 };
 
-/* ---- numbers ------------------------------------------------------------------------------------------------------- */
+/* ---- numbers ----------------------------------------------------------------------------------------------------- */
 
 /* Element i of array `seed` is evenly spread over -1..1, and the same in peers_gpu.py.  Made on the device. */
-static tn_tensor *spread(gpu *g, uint32_t seed, double scale, double shift, tn_dtype dtype, const tn_dim *shape, int rank) {
+static tn_tensor *spread(gpu *g, uint32_t seed, double scale, double shift, tn_dtype dtype, const tn_dim *shape,
+                         int rank) {
   tn_dim n = 1;
   for (int i = 0; i < rank; i++) n *= shape[i];
-  tn_tensor *bits = tn_add_scalar(tn_mul_scalar(tn_arange(g->ctx, TN_U32, 0, (double)n, 1), 2654435761.0), (double)(uint32_t)(seed * 40503u * 65537u));
+  tn_tensor *bits = tn_add_scalar(tn_mul_scalar(tn_arange(g->ctx, TN_U32, 0, (double)n, 1), 2654435761.0),
+                                  (double)(uint32_t)(seed * 40503u * 65537u));
   tn_tensor *x = tn_cast(tn_floordiv_scalar(bits, 256), TN_F32);
   x = tn_add_scalar(tn_mul_scalar(tn_sub_scalar(tn_mul_scalar(x, 1.0 / 8388608), 1), scale), shift);
   return tn_reshape(tn_cast(x, dtype), shape, rank);
@@ -73,7 +86,9 @@ static tn_tensor *spread(gpu *g, uint32_t seed, double scale, double shift, tn_d
 
 static double spread_at(uint32_t i) { return (double)((i * 2654435761u) >> 8) / 8388608.0 - 1.0; }
 
-static tn_tensor *labels(gpu *g, tn_dim n) { return tn_mod_scalar(tn_mul_scalar(tn_arange(g->ctx, TN_I32, 0, (double)n, 1), 7), 10); }
+static tn_tensor *labels(gpu *g, tn_dim n) {
+  return tn_mod_scalar(tn_mul_scalar(tn_arange(g->ctx, TN_I32, 0, (double)n, 1), 7), 10);
+}
 
 static double element(const char *data, tn_dtype dtype, size_t i) {
   float f = 0;
@@ -95,13 +110,14 @@ static double weigh(gpu *g, tn_program *p) {
     size_t bytes = tn_nbytes(out), n = bytes ? (size_t)tn_numel(out) : 0, step = n > SAMPLED ? n / SAMPLED : 1;
     char *data = malloc(bytes + 1);
     if (data && tn_program_read(p, "0", data, bytes) == TN_OK)
-      for (size_t i = 0; i * step < n && i < SAMPLED; i++) sum += fabs(element(data, tn_dtype_of(out), i * step)) * (1 + spread_at((uint32_t)i) / 2);
+      for (size_t i = 0; i * step < n && i < SAMPLED; i++)
+        sum += fabs(element(data, tn_dtype_of(out), i * step)) * (1 + spread_at((uint32_t)i) / 2);
     free(data);
   }
   return sum;
 }
 
-/* ---- what the workloads compute ---------------------------------------------------------------------------------------- */
+/* ---- what the workloads compute ---------------------------------------------------------------------------------- */
 
 static int build_chain(gpu *g, const tn_dim *size, tn_tensor *const *in, tn_tensor **out) {
   (void)g, (void)size;
@@ -156,7 +172,8 @@ static int build_linear_gelu(gpu *g, const tn_dim *size, tn_tensor *const *in, t
 static int build_conv(gpu *g, const tn_dim *size, tn_tensor *const *in, tn_tensor **out) {
   (void)g;
   int64_t pad = size[4] / 2, stride = size[5];
-  out[0] = tn_relu(tn_conv2d(in[0], in[1], in[2], &(tn_conv2d_options){.stride = {stride, stride}, .padding = {pad, pad}}));
+  out[0] =
+      tn_relu(tn_conv2d(in[0], in[1], in[2], &(tn_conv2d_options){.stride = {stride, stride}, .padding = {pad, pad}}));
   return 1;
 }
 
@@ -178,7 +195,7 @@ static int build_adds(gpu *g, const tn_dim *size, tn_tensor *const *in, tn_tenso
   return 1;
 }
 
-/* ---- training steps -------------------------------------------------------------------------------------------------------- */
+/* ---- training steps ---------------------------------------------------------------------------------------------- */
 
 /* Parameters have fixed shapes, one digit or letter an axis. */
 static const struct axis {
@@ -245,7 +262,9 @@ static const kind kinds[] = {
     {.name = "colsum", .in = {{1, 1, "01"}}, .stage = {build_column_sum}},
     {.name = "softmax", .in = {{4, 0, "01"}}, .stage = {build_softmax}},
     {.name = "layernorm", .in = {{4, 0, "01"}, {1, 0, "1"}, {1, 0, "1"}}, .stage = {build_layer_norm}},
-    {.name = "layernorm_fb", .in = {{4, 0, "01"}, {1, 0, "1"}, {1, 0, "1"}, {1, 0, "01"}}, .stage = {build_layer_norm, build_layer_norm_backward}},
+    {.name = "layernorm_fb",
+     .in = {{4, 0, "01"}, {1, 0, "1"}, {1, 0, "1"}, {1, 0, "01"}},
+     .stage = {build_layer_norm, build_layer_norm_backward}},
     {.name = "matmul", .in = {{1, 0, "02"}, {1, 0, "21"}}, .stage = {build_matmul}},
     {.name = "linear_gelu", .in = {{1, 0, "02"}, {0.1, 0, "12"}, {1, 0, "1"}}, .stage = {build_linear_gelu}},
     {.name = "conv", .in = {{1, 0, "0122"}, {0.1, 0, "3144"}, {1, 0, "3"}}, .stage = {build_conv}},
@@ -261,7 +280,7 @@ static const kind *find_kind(const char *name) {
   return NULL;
 }
 
-/* ---- setting up ------------------------------------------------------------------------------------------------------------ */
+/* ---- setting up -------------------------------------------------------------------------------------------------- */
 
 /* The operands of one set; gives their bytes. */
 static double make_operands(gpu *g, const kind *k, const job *j, int set, tn_tensor **in) {
@@ -328,7 +347,7 @@ static void prepare(gpu *g, const kind *k, const job *j) {
   g->check = weigh(g, g->program[0][0]);
 }
 
-/* ---- timing ---------------------------------------------------------------------------------------------------------------- */
+/* ---- timing ------------------------------------------------------------------------------------------------------ */
 
 static double now_ms(void) {
   struct timespec t;
@@ -355,14 +374,15 @@ static void measure(gpu *g, const job *j) {
   while (now_ms() - start < warm_ms && !failed(g)) time_runs(g, g->sets);
   if (!inner) inner = (int)(sample_ms / fmax(time_runs(g, g->sets), 1e-5)) + 1;
   start = now_ms();
-  while (n < MAX_SAMPLES && (n < MIN_SAMPLES || now_ms() - start < j->seconds * 1e3) && !failed(g)) ms[n++] = time_runs(g, inner);
+  while (n < MAX_SAMPLES && (n < MIN_SAMPLES || now_ms() - start < j->seconds * 1e3) && !failed(g))
+    ms[n++] = time_runs(g, inner);
   if (failed(g)) return;
   printf("{\"check\": %.9g, \"inner\": %d, \"ms\": [", g->check, inner);
   for (int i = 0; i < n; i++) printf("%s%.6g", i ? ", " : "", ms[i]);
   printf("]}\n");
 }
 
-/* ---- jobs ------------------------------------------------------------------------------------------------------------------ */
+/* ---- jobs -------------------------------------------------------------------------------------------------------- */
 
 static void refuse(const char *text) {
   printf("{\"error\": \"");
@@ -376,8 +396,10 @@ static void refuse(const char *text) {
 static bool parse(const char *line, job *j) {
   int at = 0, used;
   *j = (job){0};
-  if (sscanf(line, "%63s %*s %31s %7s %lf %d%n", j->name, j->kind, j->dtype, &j->seconds, &j->inner, &at) != 5) return false;
-  for (long long size; j->nsizes < MAX_SIZES && sscanf(line + at, "%lld%n", &size, &used) == 1; at += used) j->size[j->nsizes++] = size;
+  if (sscanf(line, "%63s %*s %31s %7s %lf %d%n", j->name, j->kind, j->dtype, &j->seconds, &j->inner, &at) != 5)
+    return false;
+  for (long long size; j->nsizes < MAX_SIZES && sscanf(line + at, "%lld%n", &size, &used) == 1; at += used)
+    j->size[j->nsizes++] = size;
   return j->nsizes > 0;
 }
 
@@ -405,9 +427,10 @@ static void answer(gpu *g, const char *line) {
   tn_clear_error(g->ctx);
 }
 
-/* ---- starts ---------------------------------------------------------------------------------------------------------------- */
+/* ---- starts ------------------------------------------------------------------------------------------------------ */
 
-/* What every program that uses the GPU must wait for: the driver's initialisation and its context on the device.  Milliseconds. */
+/* What every program that uses the GPU must wait for: the driver's initialisation and its context on the device.
+ * Milliseconds. */
 static double start_driver(int number) {
   double start = now_ms();
   void *library = dlopen("libcuda.so.1", RTLD_NOW), *context;

@@ -18,9 +18,12 @@ int main(void) {
   tn_ctx *ctx = tn_ctx_open(NULL);
   tn_params *params = tn_params_open(ctx);
   const tn_dim w1[] = {HIDDEN, 2}, w2[] = {HIDDEN, HIDDEN}, w3[] = {2, HIDDEN}, points[] = {POINTS, 2};
-  tn_params_add(params, "w1", tn_kaiming_uniform(ctx, TN_F32, w1, 2, 0)), tn_params_add(params, "b1", tn_zeros(ctx, TN_F32, w1, 1));
-  tn_params_add(params, "w2", tn_kaiming_uniform(ctx, TN_F32, w2, 2, 0)), tn_params_add(params, "b2", tn_zeros(ctx, TN_F32, w2, 1));
-  tn_params_add(params, "w3", tn_kaiming_uniform(ctx, TN_F32, w3, 2, 0)), tn_params_add(params, "b3", tn_zeros(ctx, TN_F32, w3, 1));
+  tn_params_add(params, "w1", tn_kaiming_uniform(ctx, TN_F32, w1, 2, 0)),
+      tn_params_add(params, "b1", tn_zeros(ctx, TN_F32, w1, 1));
+  tn_params_add(params, "w2", tn_kaiming_uniform(ctx, TN_F32, w2, 2, 0)),
+      tn_params_add(params, "b2", tn_zeros(ctx, TN_F32, w2, 1));
+  tn_params_add(params, "w3", tn_kaiming_uniform(ctx, TN_F32, w3, 2, 0)),
+      tn_params_add(params, "b3", tn_zeros(ctx, TN_F32, w3, 1));
   tn_tensor *const *w = tn_params_tensors(params), *grad[6];
   tn_tensor *x = tn_from(ctx, TN_F32, points, 2, place), *y = tn_from(ctx, TN_I32, points, 1, label);
   tn_optim *adam = tn_adam(params, 0.01, 0.9, 0.999, 1e-8, 0);

@@ -52,37 +52,47 @@ typedef struct tn_ctx tn_ctx;
 
 /* Every field zero means "the default".  The environment is read once, in tn_ctx_open, for fields left at zero. */
 typedef struct tn_options {
-  const char *device;    /* "cpu", "ref", "cuda:0", "opencl:0", ..., "best" (an NVIDIA GPU, else the CPU); NULL: $TENET_DEVICE, else "best" */
+  /* "cpu", "ref", "cuda:0", "opencl:0", ..., "best" (an NVIDIA GPU, else the CPU); NULL: $TENET_DEVICE, else "best" */
+  const char *device;
   int threads;           /* worker threads of the CPU device; 0: $TENET_THREADS, else every core in the affinity mask */
   tn_mode mode;          /* float mode; TN_MODE_DEFAULT: $TENET_MODE (strict, default, fast) decides */
   const char *cc;        /* C compiler for CPU kernels; NULL: $TENET_CC, else cc, gcc, clang; "" : none, interpret */
-  const char *cache_dir; /* kernel cache; NULL: $TENET_CACHE, else $XDG_CACHE_HOME/tenet, else ~/.cache/tenet; "": no cache on disk */
-  int no_library;        /* 1: matrix products and convolutions by own kernels only, not by BLAS, cuBLASLt, cuDNN; 0: $TENET_LIBRARY=off decides */
-  int tf32;              /* 1: GPUs may round the factors of f32 products and convolutions to tf32 (10 bits of fraction); 0: $TENET_TF32=on decides */
-  int tune;              /* 1: kernels are timed on the device, in a few variants, and the best is remembered beside the kernel cache; -1: what was
-                          * remembered is not looked at either; 0: $TENET_TUNE (on, off) decides */
+  /* kernel cache; NULL: $TENET_CACHE, else $XDG_CACHE_HOME/tenet, else ~/.cache/tenet; "": no cache on disk */
+  const char *cache_dir;
+  /* 1: matrix products and convolutions by own kernels only, not by BLAS, cuBLASLt, cuDNN; 0: $TENET_LIBRARY=off
+   * decides */
+  int no_library;
+  /* 1: GPUs may round the factors of f32 products and convolutions to tf32 (10 bits of fraction); 0: $TENET_TF32=on
+   * decides */
+  int tf32;
+  /* 1: kernels are timed on the device, in a few variants, and the best is remembered beside the kernel cache; -1: what
+   * was remembered is not looked at either; 0: $TENET_TUNE (on, off) decides */
+  int tune;
   uint64_t seed;         /* first seed of the random generator (tn_manual_seed changes it) */
   int quiet;             /* 1: no notices on stderr */
   int64_t fail_alloc_at; /* testing: the n-th allocation (from 1) fails, and all after it; 0: never */
   size_t mem_limit;      /* most bytes the context's own heap and device buffers may hold; 0: no limit */
-  const char *verify;    /* "1": each schedule that is compiled is compared with its graph, symbolically (docs/environment.md); another text: so, and a line for each
-                          * goes to the end of that file; NULL: $TENET_VERIFY, else not; "": not */
+  /* "1": each schedule that is compiled is compared with its graph, symbolically (docs/environment.md); another text:
+   * so, and a line for each goes to the end of that file; NULL: $TENET_VERIFY, else not; "": not */
+  const char *verify;
 } tn_options;
 
-/* The first error since tn_clear_error(): the cause, where others follow from it.  A function that returns a tn_status returns
- * its own, whatever is pending here; given a NULL operand while an error is pending, the one that came before it.  Strings live until the next error or tn_ctx_close(). */
+/* The first error since tn_clear_error(): the cause, where others follow from it.  A function that returns a tn_status
+ * returns its own, whatever is pending here; given a NULL operand while an error is pending, the one that came before
+ * it.  Strings live until the next error or tn_ctx_close(). */
 typedef struct tn_error {
   tn_status status;
   const char *text; /* one line: the op, the shapes and the rule that was broken */
   const char *op;   /* the public function or graph op that failed, "" if none */
 } tn_error;
 
-/* Opens a context.  `opt` may be NULL.  Returns NULL when memory is out, or when an option is unusable (a device that does
- * not exist, a limit below what a context needs); the reason then goes to stderr unless opt->quiet. */
+/* Opens a context.  `opt` may be NULL.  Returns NULL when memory is out, or when an option is unusable (a device that
+ * does not exist, a limit below what a context needs); the reason then goes to stderr unless opt->quiet. */
 TN_API tn_ctx *tn_ctx_open(const tn_options *opt);
-/* Releases every handle, buffer and thread of the context, and closes its programs, lists of parameters, optimisers, iterators and files; none may be used any more.
- * Before that, using or closing what was closed is TN_EINVAL (or nothing, for a tensor: see tn_scope_begin) and does no harm, unless
- * a thousand of its kind (64 of what is no tensor) were closed since: only then may its memory serve another.  NULL is allowed. */
+/* Releases every handle, buffer and thread of the context, and closes its programs, lists of parameters, optimisers,
+ * iterators and files; none may be used any more. Before that, using or closing what was closed is TN_EINVAL (or
+ * nothing, for a tensor: see tn_scope_begin) and does no harm, unless a thousand of its kind (64 of what is no tensor)
+ * were closed since: only then may its memory serve another.  NULL is allowed. */
 TN_API void tn_ctx_close(tn_ctx *ctx);
 
 TN_API const tn_error *tn_last_error(const tn_ctx *ctx);

@@ -16,12 +16,13 @@ typedef struct tn_device_info {
 TN_API int tn_device_count(tn_ctx *ctx); /* 0 for NULL */
 /* Device 0 is where tensors are made.  Strings live as long as the context.  TN_EINVAL for an index out of range. */
 TN_API tn_status tn_device_get_info(tn_ctx *ctx, int index, tn_device_info *out);
-/* Waits until the device has done all that this context asked of it, and reports what failed meanwhile: running returns early on a GPU, and
- * reading waits by itself.  NULL: device 0. */
+/* Waits until the device has done all that this context asked of it, and reports what failed meanwhile: running returns
+ * early on a GPU, and reading waits by itself.  NULL: device 0. */
 TN_API tn_status tn_device_sync(tn_ctx *ctx, const char *device);
-/* Calls use(ctx, arg) with a context of its own on the best device that works: an NVIDIA GPU, else a GPU with an OpenCL driver, else the CPU;
- * each GPU is tried first.  A device that opt->device or $TENET_DEVICE names is taken as it is.  opt: of tn_ctx_open, or NULL.  Gives what `use`
- * gives, and ends the context; TN_EDEVICE if none could be opened, TN_EINVAL without `use`. */
+/* Calls use(ctx, arg) with a context of its own on the best device that works: an NVIDIA GPU, else a GPU with an OpenCL
+ * driver, else the CPU; each GPU is tried first.  A device that opt->device or $TENET_DEVICE names is taken as it is.
+ * opt: of tn_ctx_open, or NULL.  Gives what `use` gives, and ends the context; TN_EDEVICE if none could be opened,
+ * TN_EINVAL without `use`. */
 TN_API tn_status tn_with_best_device(const tn_options *opt, tn_status (*use)(tn_ctx *ctx, void *arg), void *arg);
 
 #ifdef __cplusplus

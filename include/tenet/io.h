@@ -1,8 +1,9 @@
 /* Tensors in files: safetensors (https://github.com/huggingface/safetensors, "Format").
  *
- * A file is an 8-byte little-endian length, a JSON header of that many bytes, and the elements.  Nothing in it is believed beyond what
- * the file is long: a header that lies (sizes, offsets that overlap, leave gaps or reach beyond the end, unknown dtypes, a name twice,
- * JSON nested too deeply) is TN_EFORMAT, and no allocation is larger than the file. */
+ * A file is an 8-byte little-endian length, a JSON header of that many bytes, and the elements.  Nothing in it is
+ * believed beyond what the file is long: a header that lies (sizes, offsets that overlap, leave gaps or reach beyond
+ * the end, unknown dtypes, a name twice, JSON nested too deeply) is TN_EFORMAT, and no allocation is larger than the
+ * file. */
 #ifndef TENET_IO_H
 #define TENET_IO_H
 #include "tenet/tensor_types.h"
@@ -16,12 +17,13 @@ typedef struct tn_meta {
   const char *key, *value;
 } tn_meta;
 
-/* Realises n tensors and writes them with nmeta metadata strings.  Names are UTF-8, not empty, each once, not "__metadata__".  The file appears under
- * `path` whole and synced to disk, or not at all: on an error (TN_EIO: a full disk, no permission) what was there before stays.  A file
- * that is replaced hands on its permissions, group and owner, so far as the system lets; where `path` is a link, the file is replaced that it leads to
- * (TN_EIO if there is none). */
-TN_API tn_status tn_save_safetensors(tn_ctx *ctx, const char *path, int n, const char *const *names, tn_tensor *const *tensors,
-                                     int nmeta, const tn_meta *meta);
+/* Realises n tensors and writes them with nmeta metadata strings.  Names are UTF-8, not empty, each once, not
+ * "__metadata__".  The file appears under `path` whole and synced to disk, or not at all: on an error (TN_EIO: a full
+ * disk, no permission) what was there before stays.  A file that is replaced hands on its permissions, group and owner,
+ * so far as the system lets; where `path` is a link, the file is replaced that it leads to (TN_EIO if there is none).
+ */
+TN_API tn_status tn_save_safetensors(tn_ctx *ctx, const char *path, int n, const char *const *names,
+                                     tn_tensor *const *tensors, int nmeta, const tn_meta *meta);
 
 /* An open file, of which only the header has been read. */
 typedef struct tn_file tn_file;

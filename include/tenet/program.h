@@ -7,9 +7,10 @@
  *   tn_program_end(p);
  *   for (...) { tn_program_write(p, "x", ...); tn_program_run(p); }
  *
- * Inputs are placeholders, rebound without a copy.  Outputs belong to the program until its next run.  State is everything that
- * was assigned while recording, the random generator included, and also where its handle has ended: a run updates it in place.  Reading or realising a value inside a
- * recording is an error.  Shapes, dtypes and devices are those recorded; anything else is an error, never a silent re-trace. */
+ * Inputs are placeholders, rebound without a copy.  Outputs belong to the program until its next run.  State is
+ * everything that was assigned while recording, the random generator included, and also where its handle has ended: a
+ * run updates it in place.  Reading or realising a value inside a recording is an error.  Shapes, dtypes and devices
+ * are those recorded; anything else is an error, never a silent re-trace. */
 #ifndef TENET_PROGRAM_H
 #define TENET_PROGRAM_H
 #include "tenet/tensor_types.h"
@@ -27,19 +28,23 @@ TN_API tn_program *tn_program_begin(tn_ctx *ctx);
 TN_API tn_tensor *tn_program_input(tn_program *p, const char *name, tn_dtype dtype, const tn_dim *shape, int rank);
 /* Names an output.  `t` may be any value made from inputs, state and constants. */
 TN_API tn_status tn_program_output(tn_program *p, const char *name, tn_tensor *t);
-/* Ends the recording and compiles.  On error the program can only be closed; assignments made while recording are undone. */
+/* Ends the recording and compiles.  On error the program can only be closed; assignments made while recording are
+ * undone. */
 TN_API tn_status tn_program_end(tn_program *p);
-/* A value that is refused by one of these two leaves the input without any: until it gets one, tn_program_run() is TN_ESTATE.
- * Uses the realised tensor `value` as the input from now on, without a copy; symbolic sizes take its sizes. */
+/* A value that is refused by one of these two leaves the input without any: until it gets one, tn_program_run() is
+ * TN_ESTATE. Uses the realised tensor `value` as the input from now on, without a copy; symbolic sizes take its sizes.
+ */
 TN_API tn_status tn_program_bind(tn_program *p, const char *name, tn_tensor *value);
 /* Copies `bytes` of host data of the given concrete shape into the input's own buffer. */
-TN_API tn_status tn_program_write(tn_program *p, const char *name, const tn_dim *shape, int rank, const void *data, size_t bytes);
-/* Runs the step once.  TN_ESTATE if an input is unbound, TN_EBOUND if two inputs disagree on a symbolic size, it is out of bounds or
- * breaks a constraint, which is something that the graph needs and its bounds do not promise: that a slice ends within its axis, that a window
- * fits, that a maximum is of something, that two sizes are equal. */
+TN_API tn_status tn_program_write(tn_program *p, const char *name, const tn_dim *shape, int rank, const void *data,
+                                  size_t bytes);
+/* Runs the step once.  TN_ESTATE if an input is unbound, TN_EBOUND if two inputs disagree on a symbolic size, it is out
+ * of bounds or breaks a constraint, which is something that the graph needs and its bounds do not promise: that a slice
+ * ends within its axis, that a window fits, that a maximum is of something, that two sizes are equal. */
 TN_API tn_status tn_program_run(tn_program *p);
-/* The output of the last run, as a realised tensor in the current scope.  While its handle lives it keeps these values, and the next run writes to
- * memory of its own, which costs an allocation and on a GPU a new recording: for values of each run, tn_program_read is cheaper. */
+/* The output of the last run, as a realised tensor in the current scope.  While its handle lives it keeps these values,
+ * and the next run writes to memory of its own, which costs an allocation and on a GPU a new recording: for values of
+ * each run, tn_program_read is cheaper. */
 TN_API tn_tensor *tn_program_result(tn_program *p, const char *name);
 /* Copies an output of the last run to host memory.  bytes must be its size. */
 TN_API tn_status tn_program_read(tn_program *p, const char *name, void *out, size_t bytes);
@@ -54,12 +59,13 @@ typedef struct tn_program_info {
 TN_API tn_status tn_program_get_info(const tn_program *p, tn_program_info *out);
 TN_API void tn_program_close(tn_program *p); /* NULL allowed */
 
-/* Writes the graph, the schedule, the optimised kernels and the generated source of a program, or of what realising these tensors would run:
- * text that the parser of graphs reads back (the source excepted).  Nothing runs. */
+/* Writes the graph, the schedule, the optimised kernels and the generated source of a program, or of what realising
+ * these tensors would run: text that the parser of graphs reads back (the source excepted).  Nothing runs. */
 TN_API tn_status tn_program_explain(const tn_program *p, FILE *out);
 TN_API tn_status tn_explain(tn_tensor *const *t, int n, FILE *out);
-/* Replays such text: its first section, be it a graph, a schedule or a kernel of one, is scheduled and lowered anew, and written with all
- * stages that follow it.  The sections after it are checked.  Nothing runs.  TN_EFORMAT names the line of what is wrong. */
+/* Replays such text: its first section, be it a graph, a schedule or a kernel of one, is scheduled and lowered anew,
+ * and written with all stages that follow it.  The sections after it are checked.  Nothing runs.  TN_EFORMAT names the
+ * line of what is wrong. */
 TN_API tn_status tn_explain_text(tn_ctx *ctx, const char *text, FILE *out);
 /* What realising these tensors would run, without running it. */
 TN_API tn_status tn_get_info(tn_tensor *const *t, int n, tn_program_info *out);

@@ -1,28 +1,28 @@
 /* Tensors: lazy values with shapes, and the mathematics on them.
  *
- * A tn_tensor is a handle to a lazy value: the functions here check shapes and dtypes, build a graph and return at once;
- * nothing runs before tn_realize(), tn_read(), tn_item() or tn_print().  Values never alias: a view is a value like any
- * other, and only tn_assign() and tn_write() change what a handle holds.
+ * A tn_tensor is a handle to a lazy value: the functions here check shapes and dtypes, build a graph and return at
+ * once; nothing runs before tn_realize(), tn_read(), tn_item() or tn_print().  Values never alias: a view is a value
+ * like any other, and only tn_assign() and tn_write() change what a handle holds.
  *
  * Errors.  A function that makes a tensor returns NULL on error, and takes NULL in and passes NULL on, so that a whole
- * expression is checked once, at its end.  tn_last_error() tells what went wrong first.  A NULL operand while no error is
- * pending is an error itself, which names the function and the argument (it can only be recorded if another argument
+ * expression is checked once, at its end.  tn_last_error() tells what went wrong first.  A NULL operand while no error
+ * is pending is an error itself, which names the function and the argument (it can only be recorded if another argument
  * leads to the context).  Functions that return tn_status give 0 for success.  Every function may fail with TN_ENOMEM;
  * operands of different contexts are TN_EINVAL; operands on different devices are TN_EDEVICE.
  *
- * Ownership.  A returned handle belongs to the innermost open scope (see tn_scope below); the caller frees nothing unless
- * it called tn_keep() or tn_retain(), or opened no scope and wants memory back before tn_ctx_close().  Pointers passed in
- * are only read during the call.
+ * Ownership.  A returned handle belongs to the innermost open scope (see tn_scope below); the caller frees nothing
+ * unless it called tn_keep() or tn_retain(), or opened no scope and wants memory back before tn_ctx_close().  Pointers
+ * passed in are only read during the call.
  *
- * Shapes.  `const tn_dim *shape, int rank`; rank 0 is a scalar and takes NULL.  Sizes may be 0, and may be symbolic.  At
- * most TN_MAX_RANK axes.  A negative axis counts from the end.  An axis out of range or named twice is TN_EINVAL.
+ * Shapes.  `const tn_dim *shape, int rank`; rank 0 is a scalar and takes NULL.  Sizes may be 0, and may be symbolic.
+ * At most TN_MAX_RANK axes.  A negative axis counts from the end.  An axis out of range or named twice is TN_EINVAL.
  *
  * Broadcasting is NumPy's: shapes are aligned at the last axis, and an axis of size 1 stretches; sizes that do not fit
- * are TN_ESHAPE.  A symbolic size never stretches: where it meets another size that it may be equal to, it must be, which is
- * checked when a program binds it (TN_EBOUND).  dtypes promote by the array API's lattice (i8+i16=i16, u8+i8=i16, f16+bf16=f32, f32+f64=f64); the pairs
- * which it leaves undefined (u64 with signed, integer with float, bool with number) are TN_EDTYPE, and the message names
- * tn_cast().  C numbers (`double` arguments) are weak: they take the tensor's dtype, and must be representable if that is
- * integer or bool. */
+ * are TN_ESHAPE.  A symbolic size never stretches: where it meets another size that it may be equal to, it must be,
+ * which is checked when a program binds it (TN_EBOUND).  dtypes promote by the array API's lattice (i8+i16=i16,
+ * u8+i8=i16, f16+bf16=f32, f32+f64=f64); the pairs which it leaves undefined (u64 with signed, integer with float, bool
+ * with number) are TN_EDTYPE, and the message names tn_cast().  C numbers (`double` arguments) are weak: they take the
+ * tensor's dtype, and must be representable if that is integer or bool. */
 #ifndef TENET_TENSOR_H
 #define TENET_TENSOR_H
 #include "tenet/tensor_types.h"
@@ -34,15 +34,16 @@ extern "C" {
 
 /* ---- Handles and scopes ------------------------------------------------------------------------------------------ */
 
-/* Opens a scope by hand, and closes the innermost one: handles made in between end, and must not be used or released any more.
- * For a while, until their memory serves others (tn_ctx_close), using one is TN_EINVAL, tn_release() does nothing, and tn_rank(), tn_dtype_of(), tn_device_of() and
- * tn_ctx_of() answer as for NULL, without an error; finalisers are for what was kept.  tn_scope_end() without an open scope is TN_ESTATE. */
+/* Opens a scope by hand, and closes the innermost one: handles made in between end, and must not be used or released
+ * any more. For a while, until their memory serves others (tn_ctx_close), using one is TN_EINVAL, tn_release() does
+ * nothing, and tn_rank(), tn_dtype_of(), tn_device_of() and tn_ctx_of() answer as for NULL, without an error;
+ * finalisers are for what was kept.  tn_scope_end() without an open scope is TN_ESTATE. */
 TN_API tn_status tn_scope_begin(tn_ctx *ctx);
 TN_API tn_status tn_scope_end(tn_ctx *ctx);
 
-/* Use: tn_scope(ctx) { ... }.  Handles made in the block end with it, as do scopes left open inside, however it is left:
- * at its end, by break (which leaves the block, not a loop around it), return or goto; in C++ by an exception too.  If
- * memory is out when it opens, the error is recorded, and the handles belong to the scope around. */
+/* Use: tn_scope(ctx) { ... }.  Handles made in the block end with it, as do scopes left open inside, however it is
+ * left: at its end, by break (which leaves the block, not a loop around it), return or goto; in C++ by an exception
+ * too.  If memory is out when it opens, the error is recorded, and the handles belong to the scope around. */
 typedef struct tn_scope_guard {
   tn_ctx *ctx;
   int depth; /* scopes that were open before */
@@ -76,8 +77,8 @@ extern "C" {
 TN_API tn_tensor *tn_keep(tn_tensor *t);
 /* One more reference, to be matched by one tn_release().  Returns t. */
 TN_API tn_tensor *tn_retain(tn_tensor *t);
-/* Gives back one reference; the last one ends the handle.  A handle still owned by a scope may be released early.  May be
- * called from any thread: the release takes effect at the context's next call.  NULL is allowed. */
+/* Gives back one reference; the last one ends the handle.  A handle still owned by a scope may be released early.  May
+ * be called from any thread: the release takes effect at the context's next call.  NULL is allowed. */
 TN_API void tn_release(tn_tensor *t);
 
 /* ---- Introspection ----------------------------------------------------------------------------------------------- */
@@ -87,19 +88,22 @@ TN_API tn_status tn_shape(const tn_tensor *t, tn_dim *out);        /* writes tn_
 TN_API tn_dim tn_size(const tn_tensor *t, int axis);               /* one size; TN_DIM_ERROR on error */
 TN_API tn_dim tn_numel(const tn_tensor *t);                        /* number of elements; TN_DIM_ERROR for NULL */
 TN_API tn_dtype tn_dtype_of(const tn_tensor *t);                   /* TN_DTYPE_COUNT for NULL */
-TN_API size_t tn_nbytes(const tn_tensor *t);                       /* numel times element size; 0 for NULL or a symbolic shape */
-TN_API const char *tn_device_of(const tn_tensor *t);               /* "cpu"; "" for NULL; lives as long as the context */
+/* numel times element size; 0 for NULL or a symbolic shape */
+TN_API size_t tn_nbytes(const tn_tensor *t);
+/* "cpu"; "" for NULL; lives as long as the context */
+TN_API const char *tn_device_of(const tn_tensor *t);
 TN_API tn_ctx *tn_ctx_of(const tn_tensor *t);                      /* NULL for NULL */
 
 /* ---- Symbolic sizes ---------------------------------------------------------------------------------------------- */
 
 #define TN_DIM_ERROR ((tn_dim)-2)
 
-/* A size known only later: lo <= size <= hi, 0 <= lo.  The name is an identifier as in C.  The same name gives the same size; other bounds for a name are
- * TN_EINVAL.  The value belongs to its context and lives as long.  Shapes that hold it run once it is bound (program.h). */
+/* A size known only later: lo <= size <= hi, 0 <= lo.  The name is an identifier as in C.  The same name gives the same
+ * size; other bounds for a name are TN_EINVAL.  The value belongs to its context and lives as long.  Shapes that hold
+ * it run once it is bound (program.h). */
 TN_API tn_dim tn_dim_var(tn_ctx *ctx, const char *name, int64_t lo, int64_t hi);
-/* Arithmetic on sizes, plain or symbolic.  div and mod floor; a division by 0 gives 0, modulo 0 gives a.  TN_DIM_ERROR on
- * error. */
+/* Arithmetic on sizes, plain or symbolic.  div and mod floor; a division by 0 gives 0, modulo 0 gives a.  TN_DIM_ERROR
+ * on error. */
 TN_API tn_dim tn_dim_add(tn_ctx *ctx, tn_dim a, tn_dim b);
 TN_API tn_dim tn_dim_sub(tn_ctx *ctx, tn_dim a, tn_dim b);
 TN_API tn_dim tn_dim_mul(tn_ctx *ctx, tn_dim a, tn_dim b);
@@ -113,8 +117,8 @@ TN_API tn_status tn_dim_bounds(tn_ctx *ctx, tn_dim d, int64_t *lo, int64_t *hi);
 
 /* ---- Creation ---------------------------------------------------------------------------------------------------- */
 
-/* Copies `data` (row-major, the dtype's size per element; bool: one byte, 0 or 1) to the context's device.  Sizes must be
- * plain.  data may be NULL only if there are no elements. */
+/* Copies `data` (row-major, the dtype's size per element; bool: one byte, 0 or 1) to the context's device.  Sizes must
+ * be plain.  data may be NULL only if there are no elements. */
 TN_API tn_tensor *tn_from(tn_ctx *ctx, tn_dtype dtype, const tn_dim *shape, int rank, const void *data);
 TN_API tn_tensor *tn_zeros(tn_ctx *ctx, tn_dtype dtype, const tn_dim *shape, int rank);
 TN_API tn_tensor *tn_ones(tn_ctx *ctx, tn_dtype dtype, const tn_dim *shape, int rank);
@@ -131,7 +135,8 @@ TN_API tn_tensor *tn_arange(tn_ctx *ctx, tn_dtype dtype, double start, double st
 /* n floats from start to stop, both included: start + i*(stop-start)/(n-1) in f64, then rounded; the last is stop
  * exactly. */
 TN_API tn_tensor *tn_linspace(tn_ctx *ctx, tn_dtype dtype, double start, double stop, tn_dim n);
-TN_API tn_tensor *tn_eye(tn_ctx *ctx, tn_dtype dtype, tn_dim rows, tn_dim cols); /* 1 on the main diagonal, 0 elsewhere */
+/* 1 on the main diagonal, 0 elsewhere */
+TN_API tn_tensor *tn_eye(tn_ctx *ctx, tn_dtype dtype, tn_dim rows, tn_dim cols);
 /* A rank-0 tensor whose value is data: graphs that differ only in it share their compiled schedule.  For learning rates
  * and the like. */
 TN_API tn_tensor *tn_scalar(tn_ctx *ctx, tn_dtype dtype, double value);
@@ -141,22 +146,22 @@ TN_API tn_tensor *tn_const(tn_ctx *ctx, tn_dtype dtype, double value);
 /* ---- Random numbers ---------------------------------------------------------------------------------------------- */
 
 /* Philox4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel Random Numbers: As Easy as 1, 2, 3, SC 2011).  Element i of the
- * n-th random tensor since the seed was set depends on (seed, n, i) only: not on the device, nor on what was realised in
- * between.  A tensor has one value, however often it is used. */
+ * n-th random tensor since the seed was set depends on (seed, n, i) only: not on the device, nor on what was realised
+ * in between.  A tensor has one value, however often it is used. */
 TN_API tn_status tn_manual_seed(tn_ctx *ctx, uint64_t seed);
 /* The generator's whole state, for checkpoints: seed and number of streams drawn. */
 TN_API tn_status tn_rng_get_state(tn_ctx *ctx, uint64_t *seed, uint64_t *calls);
 TN_API tn_status tn_rng_set_state(tn_ctx *ctx, uint64_t seed, uint64_t calls);
 
 TN_API tn_tensor *tn_rand_bits(tn_ctx *ctx, const tn_dim *shape, int rank); /* u32, all values equally likely */
-/* Uniform on [lo, hi): lo + (hi-lo)*u, u a multiple of 2^-24 (f32, and f16 and bf16 through f32) or 2^-53 (f64). Rounding
- * may reach hi. */
+/* Uniform on [lo, hi): lo + (hi-lo)*u, u a multiple of 2^-24 (f32, and f16 and bf16 through f32) or 2^-53 (f64).
+ * Rounding may reach hi. */
 TN_API tn_tensor *tn_uniform(tn_ctx *ctx, tn_dtype dtype, const tn_dim *shape, int rank, double lo, double hi);
 /* Normal, by Box and Muller (A Note on the Generation of Random Normal Deviates, 1958): mean + std*sqrt(-2 ln u1)*cos(2
  * pi u2), 0 < u1 <= 1. */
 TN_API tn_tensor *tn_normal(tn_ctx *ctx, tn_dtype dtype, const tn_dim *shape, int rank, double mean, double std);
-/* Integers lo <= x < hi with hi - lo <= 2^32 (TN_EINVAL else): lo + floor(bits*(hi-lo)/2^32), so a value's probability is
- * off by less than 2^-32. */
+/* Integers lo <= x < hi with hi - lo <= 2^32 (TN_EINVAL else): lo + floor(bits*(hi-lo)/2^32), so a value's probability
+ * is off by less than 2^-32. */
 TN_API tn_tensor *tn_randint(tn_ctx *ctx, tn_dtype dtype, const tn_dim *shape, int rank, int64_t lo, int64_t hi);
 /* bool, true with probability p (0 <= p <= 1, else TN_EINVAL), resolution 2^-24. */
 TN_API tn_tensor *tn_bernoulli(tn_ctx *ctx, const tn_dim *shape, int rank, double p);
@@ -208,7 +213,8 @@ TN_API tn_tensor *tn_bitwise_not(tn_tensor *t);
 
 /* Float to integer saturates, NaN gives 0; to bool: nonzero; else nearest, integers wrap. */
 TN_API tn_tensor *tn_cast(tn_tensor *t, tn_dtype dtype);
-TN_API tn_tensor *tn_bitcast(tn_tensor *t, tn_dtype dtype); /* the same bits; equal sizes, bool neither way, else TN_EDTYPE */
+/* the same bits; equal sizes, bool neither way, else TN_EDTYPE */
+TN_API tn_tensor *tn_bitcast(tn_tensor *t, tn_dtype dtype);
 /* min(max(x, lo), hi); NaN stays.  -INFINITY and INFINITY leave a side open.  Any number dtype. */
 TN_API tn_tensor *tn_clamp(tn_tensor *t, double lo, double hi);
 
@@ -283,7 +289,8 @@ TN_API tn_tensor *tn_min(tn_tensor *t, const int *axes, int naxes, bool keepdim)
 TN_API tn_tensor *tn_mean(tn_tensor *t, const int *axes, int naxes, bool keepdim);
 TN_API tn_tensor *tn_var(tn_tensor *t, const int *axes, int naxes, double correction, bool keepdim);
 TN_API tn_tensor *tn_std(tn_tensor *t, const int *axes, int naxes, double correction, bool keepdim);
-/* ln(sum(exp(x))), without overflow; of nothing or of all -inf: -inf, and the gradient of the latter is NaN; an infinite maximum gives +inf.  Floats. */
+/* ln(sum(exp(x))), without overflow; of nothing or of all -inf: -inf, and the gradient of the latter is NaN; an
+ * infinite maximum gives +inf.  Floats. */
 TN_API tn_tensor *tn_logsumexp(tn_tensor *t, const int *axes, int naxes, bool keepdim);
 /* Truth of any or of all elements (nonzero is true); result bool.  Of nothing: false and true. */
 TN_API tn_tensor *tn_any(tn_tensor *t, const int *axes, int naxes, bool keepdim);
@@ -301,7 +308,8 @@ TN_API tn_tensor *tn_squeeze(tn_tensor *t, const int *axes, int naxes); /* drops
 TN_API tn_tensor *tn_unsqueeze(tn_tensor *t, int axis); /* the result has a new axis of size 1 there; -1: last */
 TN_API tn_tensor *tn_permute(tn_tensor *t, const int *axes, int naxes); /* axis i of the result is axis axes[i] of t */
 TN_API tn_tensor *tn_transpose(tn_tensor *t, int a, int b); /* swaps two axes */
-TN_API tn_tensor *tn_expand(tn_tensor *t, const tn_dim *shape, int rank); /* broadcasts to the shape; -1 keeps an axis */
+/* broadcasts to the shape; -1 keeps an axis */
+TN_API tn_tensor *tn_expand(tn_tensor *t, const tn_dim *shape, int rank);
 /* lohi = {before, after} for every axis, from the first; sizes >= 0. */
 TN_API tn_tensor *tn_pad(tn_tensor *t, const tn_dim *lohi, double value);
 /* A box, which must lie inside (TN_ESHAPE else); tn_rank(t) numbers each. */
@@ -315,8 +323,10 @@ TN_API tn_tensor *tn_slice(tn_tensor *t, int axis, tn_dim start, tn_dim stop, in
 TN_API tn_tensor *tn_select(tn_tensor *t, int axis, int64_t index);
 TN_API tn_tensor *tn_concatenate(tn_tensor *const *t, int n, int axis); /* n >= 1; dtypes promote; other axes equal */
 TN_API tn_tensor *tn_stack(tn_tensor *const *t, int n, int axis);       /* equal shapes, along a new axis */
-TN_API tn_status tn_split(tn_tensor *t, int parts, int axis, tn_tensor **out); /* equal parts; parts must divide the size */
-TN_API tn_tensor *tn_tile(tn_tensor *t, const tn_dim *reps, int n);        /* NumPy's: reps and axes are aligned at the end */
+/* equal parts; parts must divide the size */
+TN_API tn_status tn_split(tn_tensor *t, int parts, int axis, tn_tensor **out);
+/* NumPy's: reps and axes are aligned at the end */
+TN_API tn_tensor *tn_tile(tn_tensor *t, const tn_dim *reps, int n);
 TN_API tn_tensor *tn_repeat(tn_tensor *t, tn_dim times, int axis);          /* each element `times` times in a row */
 /* Sliding windows: the axis of size n becomes two, places and offsets: out[.., p, o, ..] = t[.., p*stride + o*dilation,
  * ..], with (n - dilation*(size-1) - 1)/stride + 1 places; none fits: TN_ESHAPE. */
@@ -327,7 +337,8 @@ TN_API tn_tensor *tn_triu(tn_tensor *t, int64_t k);
 
 /* ---- Indexing by tensors ----------------------------------------------------------------------------------------- */
 
-/* Indices are integers of any dtype.  They do not wrap: a negative one or one beyond the end reads 0 and adds nothing. */
+/* Indices are integers of any dtype.  They do not wrap: a negative one or one beyond the end reads 0 and adds nothing.
+ */
 /* Slices of x along axis: result shape x[:axis] + idx + x[axis+1:]. */
 TN_API tn_tensor *tn_take(tn_tensor *x, tn_tensor *idx, int axis);
 TN_API tn_tensor *tn_embedding(tn_tensor *table, tn_tensor *idx); /* tn_take along axis 0 */
@@ -337,9 +348,11 @@ TN_API tn_tensor *tn_take_along_axis(tn_tensor *x, tn_tensor *idx, int axis);
 /* base with upd added at idx along axis; idx and upd have one shape, base's but for axis.  Equal indices add up, in a
  * fixed order. */
 TN_API tn_tensor *tn_scatter_add(tn_tensor *base, int axis, tn_tensor *idx, tn_tensor *upd);
-/* base with slice i of upd added at idx[i]: the adjoint of tn_take; upd's shape is what tn_take(base, idx, axis) gives. */
+/* base with slice i of upd added at idx[i]: the adjoint of tn_take; upd's shape is what tn_take(base, idx, axis) gives.
+ */
 TN_API tn_tensor *tn_index_add(tn_tensor *base, int axis, tn_tensor *idx, tn_tensor *upd);
-TN_API tn_tensor *tn_one_hot(tn_tensor *idx, tn_dim classes, tn_dtype dtype); /* idx's shape + [classes]; outside: all zero */
+/* idx's shape + [classes]; outside: all zero */
+TN_API tn_tensor *tn_one_hot(tn_tensor *idx, tn_dim classes, tn_dtype dtype);
 
 /* ---- Contractions ------------------------------------------------------------------------------------------------ */
 
@@ -357,12 +370,15 @@ TN_API tn_tensor *tn_einsum(const char *spec, tn_tensor *const *in, int n);
 /* ---- Compositions ------------------------------------------------------------------------------------------------ */
 
 /* All accumulate in f32 for f16 and bf16, and give the operand's dtype; floats only.
- * Where some of a row is -inf (a mask), softmax, log_softmax and logsumexp are those of the rest, in values and in gradients. */
-TN_API tn_tensor *tn_softmax(tn_tensor *t, int axis);     /* exp(x-max)/sum(exp(x-max)); a row of only -inf gives zeros, and has gradient 0 */
-TN_API tn_tensor *tn_log_softmax(tn_tensor *t, int axis); /* x - logsumexp(x); a row of only -inf stays -inf, and passes gradients on */
-/* Ba, Kiros, Hinton, Layer Normalization, arXiv 1607.06450: (x-mean)/sqrt(var+eps)*gamma + beta over the last naxes axes;
- * var is biased, of the centred values.  gamma and beta broadcast against x; NULL: none (but with an error pending NULL
- * is passed on). */
+ * Where some of a row is -inf (a mask), softmax, log_softmax and logsumexp are those of the rest, in values and in
+ * gradients. */
+/* exp(x-max)/sum(exp(x-max)); a row of only -inf gives zeros, and has gradient 0 */
+TN_API tn_tensor *tn_softmax(tn_tensor *t, int axis);
+/* x - logsumexp(x); a row of only -inf stays -inf, and passes gradients on */
+TN_API tn_tensor *tn_log_softmax(tn_tensor *t, int axis);
+/* Ba, Kiros, Hinton, Layer Normalization, arXiv 1607.06450: (x-mean)/sqrt(var+eps)*gamma + beta over the last naxes
+ * axes; var is biased, of the centred values.  gamma and beta broadcast against x; NULL: none (but with an error
+ * pending NULL is passed on). */
 TN_API tn_tensor *tn_layer_norm(tn_tensor *x, int naxes, tn_tensor *gamma, tn_tensor *beta, double eps);
 /* Zhang, Sennrich, Root Mean Square Layer Normalization, arXiv 1910.07467: x/sqrt(mean(x^2)+eps)*gamma. */
 TN_API tn_tensor *tn_rms_norm(tn_tensor *x, int naxes, tn_tensor *gamma, double eps);
@@ -370,7 +386,8 @@ TN_API tn_tensor *tn_rms_norm(tn_tensor *x, int naxes, tn_tensor *gamma, double 
 /* -mean(sum over classes of p*log_softmax(logits)).  logits [N, C, ...]; labels: integer classes [N, ...] (one outside
  * 0..C-1 counts as loss 0), or probabilities of the logits' shape and a float dtype. */
 TN_API tn_tensor *tn_cross_entropy(tn_tensor *logits, tn_tensor *labels);
-TN_API tn_tensor *tn_nll_loss(tn_tensor *logp, tn_tensor *labels); /* -mean(logp at the label); shapes as above, integer labels */
+/* -mean(logp at the label); shapes as above, integer labels */
+TN_API tn_tensor *tn_nll_loss(tn_tensor *logp, tn_tensor *labels);
 TN_API tn_tensor *tn_mse_loss(tn_tensor *a, tn_tensor *b);         /* mean((a-b)^2) */
 /* mean(max(x,0) - x*y + log(1+exp(-|x|))), y in 0..1. */
 TN_API tn_tensor *tn_binary_cross_entropy_with_logits(tn_tensor *x, tn_tensor *y);
@@ -379,7 +396,8 @@ TN_API tn_tensor *tn_binary_cross_entropy_with_logits(tn_tensor *x, tn_tensor *y
 
 /* From now on dst has the value v (which broadcasts to dst's shape; equal dtypes, else TN_EDTYPE).  dst is a realised
  * tensor (tn_from, tn_realize), or a tn_slice, tn_select, tn_shrink, tn_flip, tn_permute, tn_transpose or tn_reshape of
- * one, whose elements are then replaced; anything else is TN_ESTATE. Tensors built from dst earlier keep the old value. */
+ * one, whose elements are then replaced; anything else is TN_ESTATE. Tensors built from dst earlier keep the old value.
+ */
 TN_API tn_status tn_assign(tn_tensor *dst, tn_tensor *v);
 TN_API tn_tensor *tn_contiguous(tn_tensor *t); /* the same value, but stored in memory of its own when it is computed */
 TN_API tn_tensor *tn_detach(tn_tensor *t);     /* the same value; no gradient flows through */
@@ -398,8 +416,9 @@ TN_API tn_status tn_write(tn_tensor *t, const void *data, size_t bytes);
 TN_API tn_status tn_item(tn_tensor *t, double *out);
 /* Realises and prints dtype, shape and values, abbreviated when there are many. */
 TN_API tn_status tn_print(tn_tensor *t, FILE *f);
-/* The value on another device ("cpu", "ref", "cuda:0", "opencl:0"); t itself, as a new handle, if it is there.  Realises t; the copy is a leaf, to which
- * gradients of t do not go.  Unknown device: TN_EDEVICE.  While a program is recorded: TN_ESTATE; of symbolic sizes: TN_EBOUND. */
+/* The value on another device ("cpu", "ref", "cuda:0", "opencl:0"); t itself, as a new handle, if it is there.
+ * Realises t; the copy is a leaf, to which gradients of t do not go.  Unknown device: TN_EDEVICE.  While a program is
+ * recorded: TN_ESTATE; of symbolic sizes: TN_EBOUND. */
 TN_API tn_tensor *tn_to(tn_tensor *t, const char *device);
 
 #ifdef __cplusplus

@@ -33,8 +33,8 @@ typedef enum tn_dtype {
 TN_API const char *tn_dtype_name(tn_dtype dtype); /* "f32"; "?" if unknown */
 TN_API size_t tn_dtype_size(tn_dtype dtype);      /* bytes per element; 0 if unknown */
 
-/* A size: zero or more, or a symbolic size made by tn_dim_var() and the tn_dim_* arithmetic (an opaque negative value that
- * belongs to its context). */
+/* A size: zero or more, or a symbolic size made by tn_dim_var() and the tn_dim_* arithmetic (an opaque negative value
+ * that belongs to its context). */
 typedef int64_t tn_dim;
 
 enum { TN_MAX_RANK = 16 };

@@ -10,7 +10,8 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-enum { ENTRY_ROOM = 4 << 20 }; /* a disk with less is full: a compiler that fails for want of room fails in its own words */
+/* a disk with less is full: a compiler that fails for want of room fails in its own words */
+enum { ENTRY_ROOM = 4 << 20 };
 
 typedef struct trailer {
   char magic[8];

@@ -55,8 +55,10 @@ static pid_t start_program(const char *const *argv, int in, int out) {
   pid_t pid = -1;
   if (posix_spawn_file_actions_init(&actions)) return -1;
   if (!posix_spawnattr_init(&attr)) {
-    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP); /* a group of its own, so that its children can be killed with it */
-    bool ok = !posix_spawn_file_actions_adddup2(&actions, in, 0) && !posix_spawn_file_actions_adddup2(&actions, out, 1) &&
+    /* a group of its own, so that its children can be killed with it */
+    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP);
+    bool ok = !posix_spawn_file_actions_adddup2(&actions, in, 0) &&
+              !posix_spawn_file_actions_adddup2(&actions, out, 1) &&
               !posix_spawn_file_actions_adddup2(&actions, out, 2);
     if (!ok || posix_spawn(&pid, argv[0], &actions, &attr, (char *const *)argv, environ)) pid = -1;
     posix_spawnattr_destroy(&attr);

@@ -1,7 +1,7 @@
 /* Programs that Tenet starts: compilers, solvers.  Prefix tn__child_.
  *
- * No shell: input and output travel in anonymous memory files, which, unlike pipes, can neither fill up nor block.  A child has a process group of its
- * own and a time limit; past it, the group is killed. */
+ * No shell: input and output travel in anonymous memory files, which, unlike pipes, can neither fill up nor block.  A
+ * child has a process group of its own and a time limit; past it, the group is killed. */
 #ifndef TN_BASE_CHILD_H
 #define TN_BASE_CHILD_H
 #include <stdbool.h>
@@ -19,7 +19,8 @@ typedef enum tn__child_state { TN__CHILD_RUNS, TN__CHILD_ENDED, TN__CHILD_TOO_LO
 
 /* Looks `name` up as a shell would. */
 bool tn__child_find(const char *name, char *path, size_t size);
-/* Starts argv[0] with `input` on its standard input; false if it does not start.  Then poll until it has ended, and close. */
+/* Starts argv[0] with `input` on its standard input; false if it does not start.  Then poll until it has ended, and
+ * close. */
 bool tn__child_start(tn__child *k, const char *const *argv, const char *input, int limit_ms);
 tn__child_state tn__child_poll(tn__child *k); /* kills it when its time is over */
 tn__child_state tn__child_wait(tn__child *k);

@@ -51,7 +51,8 @@ void tn__arena_free(tn__arena *a);  /* frees everything; the arena may be used a
     uint32_t n, cap;                                                                                                   \
   }
 #define tn__vec_push(arena, vec, x)                                                                                    \
-  ((vec)->n == (vec)->cap ? (void)((vec)->v = tn__vec_grow((arena), (vec)->v, &(vec)->cap, sizeof *(vec)->v)) : (void)0,  \
+  ((vec)->n == (vec)->cap ? (void)((vec)->v = tn__vec_grow((arena), (vec)->v, &(vec)->cap, sizeof *(vec)->v)) :        \
+      (void)0,                                                                                                         \
    (vec)->v[(vec)->n++] = (x))
 void *tn__vec_grow(tn__arena *a, void *v, uint32_t *cap, size_t item); /* doubles; copies into the arena */
 

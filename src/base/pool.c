@@ -49,7 +49,9 @@ struct tn__pool {
 static _Atomic unsigned forks;
 static void count_fork(void) { atomic_fetch_add(&forks, 1); }
 static void watch_forks(void) { pthread_atfork(NULL, NULL, count_fork); }
-static bool is_parents(const struct tn__pool *p) { return atomic_load_explicit(&forks, memory_order_relaxed) != p->born; }
+static bool is_parents(const struct tn__pool *p) {
+  return atomic_load_explicit(&forks, memory_order_relaxed) != p->born;
+}
 
 static void relax(void) {
 #if defined(__x86_64__) || defined(__i386__)

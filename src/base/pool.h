@@ -13,7 +13,8 @@ typedef void (*tn__slice_fn)(void *arg, int64_t slice, int thread);
 tn__pool *tn__pool_open(tn__mem *m, int threads); /* threads >= 1; fewer if the system gives fewer; throws TN_ENOMEM */
 void tn__pool_close(tn__pool *p);
 int tn__pool_threads(const tn__pool *p);
-/* Calls fn(arg, s, thread) for s in 0..slices-1 and returns when all are done.  0 <= thread < threads.  Allocates nothing. */
+/* Calls fn(arg, s, thread) for s in 0..slices-1 and returns when all are done.  0 <= thread < threads.  Allocates
+ * nothing. */
 void tn__pool_run(tn__pool *p, tn__slice_fn fn, void *arg, int64_t slices);
 int tn__pool_cores(void); /* cores in this thread's affinity mask, >= 1 */
 #endif

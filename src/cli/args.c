@@ -19,11 +19,13 @@ static bool store_number(const tn__arg_spec *s, const char *text, int64_t *out) 
     *out = v;
     return true;
   }
-  fprintf(stderr, "tenet: %s takes a number from %lld to %lld, not '%s'\n", s->name, (long long)s->lo, (long long)s->hi, text);
+  fprintf(stderr, "tenet: %s takes a number from %lld to %lld, not '%s'\n", s->name, (long long)s->lo, (long long)s->hi,
+          text);
   return false;
 }
 
-bool tn__args_parse(int argc, char **argv, const tn__arg_spec *spec, size_t n, void *into, const char **words, int room, int *nwords) {
+bool tn__args_parse(int argc, char **argv, const tn__arg_spec *spec, size_t n, void *into, const char **words, int room,
+                    int *nwords) {
   *nwords = 0;
   for (int i = 0; i < argc; i++) {
     const char *arg = argv[i];

@@ -15,8 +15,9 @@ typedef struct tn__arg_spec {
   const char *value, *help; /* "N", "passes over the data" */
 } tn__arg_spec;
 
-/* Fills the fields of `into`; prints what is wrong to stderr and returns false.  *words receives arguments that are no options, at most
- * `room`; their number goes to *nwords. */
-bool tn__args_parse(int argc, char **argv, const tn__arg_spec *spec, size_t n, void *into, const char **words, int room, int *nwords);
+/* Fills the fields of `into`; prints what is wrong to stderr and returns false.  *words receives arguments that are no
+ * options, at most `room`; their number goes to *nwords. */
+bool tn__args_parse(int argc, char **argv, const tn__arg_spec *spec, size_t n, void *into, const char **words, int room,
+                    int *nwords);
 void tn__args_help(const tn__arg_spec *spec, size_t n);
 #endif

@@ -75,7 +75,8 @@ static const uint8_t *glyph_of(char name) {
 }
 
 static bool is_set(const uint8_t *glyph, int column, int row) {
-  return column >= 0 && column < GLYPH_COLUMNS && row >= 0 && row < GLYPH_ROWS && glyph[row] >> (GLYPH_COLUMNS - 1 - column) & 1;
+  return column >= 0 && column < GLYPH_COLUMNS && row >= 0 && row < GLYPH_ROWS &&
+         glyph[row] >> (GLYPH_COLUMNS - 1 - column) & 1;
 }
 
 /* The columns that a glyph fills; a space fills two. */
@@ -90,7 +91,8 @@ static void extent(const uint8_t *glyph, int *first, int *count) {
   *count = last - *first + 1;
 }
 
-/* Neighbouring pixels are joined by strokes, those at a corner only where no others join them: so that curves come out round. */
+/* Neighbouring pixels are joined by strokes, those at a corner only where no others join them: so that curves come out
+ * round. */
 static void draw_glyph(tn__canvas *c, double x, double y, double scale, const uint8_t *glyph, tn__colour ink) {
   static const int way[][2] = {{0, 0}, {1, 0}, {0, 1}, {1, 1}, {-1, 1}};
   double pen = fmax(scale * .8, 1);
@@ -99,7 +101,8 @@ static void draw_glyph(tn__canvas *c, double x, double y, double scale, const ui
       for (size_t k = 0; is_set(glyph, i, j) && k < sizeof way / sizeof *way; k++) {
         int dx = way[k][0], dy = way[k][1];
         bool corner = dx && dy;
-        if (!is_set(glyph, i + dx, j + dy) || (corner && (is_set(glyph, i + dx, j) || is_set(glyph, i, j + dy)))) continue;
+        if (!is_set(glyph, i + dx, j + dy) || (corner && (is_set(glyph, i + dx, j) || is_set(glyph, i, j + dy))))
+          continue;
         double x0 = x + (i + .5) * scale, y0 = y + (j + .5) * scale;
         tn__canvas_line(c, x0, y0, x0 + dx * scale, y0 + dy * scale, pen, ink);
       }
@@ -125,7 +128,8 @@ static double pixel(const uint8_t *grey, int side, int x, int y) {
   return x < 0 || y < 0 || x >= side || y >= side ? 0 : grey[y * side + x] / 255.0;
 }
 
-void tn__canvas_image(tn__canvas *c, int x, int y, int scale, const uint8_t *grey, int side, tn__colour paper, tn__colour ink) {
+void tn__canvas_image(tn__canvas *c, int x, int y, int scale, const uint8_t *grey, int side, tn__colour paper,
+                      tn__colour ink) {
   tn__canvas_box(c, x, y, side * scale, side * scale, paper);
   for (int j = 0; j < side * scale; j++)
     for (int i = 0; i < side * scale; i++) { /* between the centres of the four pixels around */
@@ -139,7 +143,10 @@ void tn__canvas_image(tn__canvas *c, int x, int y, int scale, const uint8_t *gre
 
 bool tn__canvas_save(const tn__canvas *c, const char *path) {
   char temp[1024];
-  png_image image = {.version = PNG_IMAGE_VERSION, .width = (png_uint_32)c->width, .height = (png_uint_32)c->height, .format = PNG_FORMAT_RGB};
+  png_image image = {.version = PNG_IMAGE_VERSION,
+                     .width = (png_uint_32)c->width,
+                     .height = (png_uint_32)c->height,
+                     .format = PNG_FORMAT_RGB};
   if (snprintf(temp, sizeof temp, "%s.part", path) >= (int)sizeof temp) return false;
   if (png_image_write_to_file(&image, temp, 0, c->rgb, 0, NULL) && rename(temp, path) == 0) return true;
   unlink(temp);

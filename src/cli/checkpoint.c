@@ -13,9 +13,11 @@ enum { MOST = 64, TEXT = 24 };
 static const char state_prefix[] = "optim.";
 
 /* The numbers of a run, by name. */
-static const struct { const char *key; size_t offset; } fields[] = {
-    {"epochs", offsetof(tn__run, epochs)}, {"batch", offsetof(tn__run, batch)}, {"seed", offsetof(tn__run, seed)}, {"rows", offsetof(tn__run, rows)},
-    {"total", offsetof(tn__run, total)},   {"epoch", offsetof(tn__run, epoch)}, {"step", offsetof(tn__run, step)},
+static const struct { const char *key; size_t offset;
+} fields[] = {
+    {"epochs", offsetof(tn__run, epochs)}, {"batch", offsetof(tn__run, batch)}, {"seed", offsetof(tn__run, seed)},
+    {"rows", offsetof(tn__run, rows)},     {"total", offsetof(tn__run, total)}, {"epoch", offsetof(tn__run, epoch)},
+    {"step", offsetof(tn__run, step)},
 };
 enum { FIELDS = sizeof fields / sizeof *fields };
 
@@ -90,7 +92,8 @@ static bool restore_list(tn_file *f, const char *prefix, tn_params *list) {
 bool tn__checkpoint_restore(tn_ctx *ctx, tn_file *f, tn_params *params, tn_optim *opt) {
   uint64_t seed, calls;
   if (!restore_list(f, "", params) || !restore_list(f, state_prefix, tn_optim_state(opt))) return false;
-  if (read_number(f, "rng_seed", false, &seed) && read_number(f, "rng_calls", false, &calls)) return tn_rng_set_state(ctx, seed, calls) == TN_OK;
+  if (read_number(f, "rng_seed", false, &seed) && read_number(f, "rng_calls", false, &calls))
+    return tn_rng_set_state(ctx, seed, calls) == TN_OK;
   tn__error(ctx, TN_EFORMAT, "the checkpoint lacks the random generator's state");
   return false;
 }

@@ -1,4 +1,5 @@
-/* Digits as strokes: lines and arcs in the unit square, x to the right and y down, angles in degrees from the right over the bottom. */
+/* Digits as strokes: lines and arcs in the unit square, x to the right and y down, angles in degrees from the right
+ * over the bottom. */
 #include "cli/digits.h"
 #include "base/mem.h"
 #include "cli/net.h"
@@ -63,7 +64,8 @@ static int trace(int digit, segment *out) {
     for (int k = 0; k < ARC_PIECES; k++) {
       float turn = (float)M_PI / 180, step = (s->to - s->from) / ARC_PIECES;
       float t0 = (s->from + step * (float)k) * turn, t1 = (s->from + step * (float)(k + 1)) * turn;
-      out[n++] = (segment){s->a + s->c * cosf(t0), s->b + s->d * sinf(t0), s->a + s->c * cosf(t1), s->b + s->d * sinf(t1)};
+      out[n++] =
+          (segment){s->a + s->c * cosf(t0), s->b + s->d * sinf(t0), s->a + s->c * cosf(t1), s->b + s->d * sinf(t1)};
     }
   }
   return n;

@@ -46,7 +46,9 @@ static char *read_text(FILE *f) {
 static bool explain_file(tn_ctx *ctx, const char *path) {
   FILE *f = fopen(path, "rb");
   char *text = f ? read_text(f) : NULL;
-  if (!text) fprintf(stderr, "tenet: %s cannot be read: %s; besides files there are mnist-mlp and mnist-cnn\n", path, strerror(errno));
+  if (!text)
+    fprintf(stderr, "tenet: %s cannot be read: %s; besides files there are mnist-mlp and mnist-cnn\n", path,
+            strerror(errno));
   bool ok = text && tn_explain_text(ctx, text, stdout) == TN_OK;
   if (f) fclose(f);
   free(text);
@@ -77,7 +79,8 @@ int tn__command_devices(int argc, char **argv) {
   if (!ctx) return 1;
   for (int i = 0; i < tn_device_count(ctx); i++) {
     tn_device_info d;
-    if (tn_device_get_info(ctx, i, &d) == TN_OK) printf("%-8s %s; probed in %.1f ms%s\n", d.name, d.text, d.probe_ms, i ? "" : " (default)");
+    if (tn_device_get_info(ctx, i, &d) == TN_OK)
+      printf("%-8s %s; probed in %.1f ms%s\n", d.name, d.text, d.probe_ms, i ? "" : " (default)");
   }
   if (*tn__cuda_missing()) printf("%-8s none: %s\n", "cuda", tn__cuda_missing());
   if (*tn__opencl_missing()) printf("%-8s none: %s\n", "opencl", tn__opencl_missing());

@@ -77,7 +77,8 @@ static bool has_checksum(const char *path, const char *sha256, char *why) {
   char out[WHY_ROOM];
   int code = run(argv, out, sizeof out);
   if (code == 0 && !strncmp(out, sha256, SHA256_HEX)) return true;
-  snprintf(why, WHY_ROOM, "%s, so it is not used", code ? "sha256sum does not run to verify it" : "damaged (its SHA-256 is not the published one)");
+  snprintf(why, WHY_ROOM, "%s, so it is not used",
+           code ? "sha256sum does not run to verify it" : "damaged (its SHA-256 is not the published one)");
   return false;
 }
 
@@ -117,9 +118,11 @@ static bool load(tn_ctx *ctx, const char *dir, tn__mnist *m) {
     if (!locate(dir, f, path)) return refuse(ctx, dir, "a file is missing");
     if (tn_idx_read(ctx, path, a) != TN_OK) return false;
     bool images = f == TRAIN_IMAGES || f == TEST_IMAGES;
-    if (a->dtype != TN_U8 || a->rank != (images ? 3 : 1) || (images && (a->shape[1] != TN__SIDE || a->shape[2] != TN__SIDE)))
+    if (a->dtype != TN_U8 || a->rank != (images ? 3 : 1) ||
+        (images && (a->shape[1] != TN__SIDE || a->shape[2] != TN__SIDE)))
       return refuse(ctx, dir, "they are not images of 28 x 28 bytes with one byte for each label");
-    if (a->shape[0] < 1 || (!images && a->shape[0] != m->file[f - 1].shape[0])) return refuse(ctx, dir, "not one label for each image");
+    if (a->shape[0] < 1 || (!images && a->shape[0] != m->file[f - 1].shape[0]))
+      return refuse(ctx, dir, "not one label for each image");
     for (size_t i = 0; !images && i < a->bytes; i++)
       if (((const uint8_t *)a->data)[i] >= TN__CLASSES) return refuse(ctx, dir, "a label is above 9");
   }
@@ -160,7 +163,8 @@ static bool fetch_all(void) {
 /* ---- all together ---- */
 
 static bool draw(tn_ctx *ctx, tn__mnist *m) {
-  fprintf(stderr, "MNIST is neither here nor to be fetched: drawing synthetic digits instead (--data DIR names a folder that holds MNIST)\n");
+  fprintf(stderr, "MNIST is neither here nor to be fetched: drawing synthetic digits instead (--data DIR names a "
+                  "folder that holds MNIST)\n");
   snprintf(m->source, sizeof m->source, "drawn by Tenet, not MNIST");
   m->synthetic = true;
   return tn__digits_draw(ctx, DRAWN, 1, &m->file[TRAIN_IMAGES], &m->file[TRAIN_LABELS]) &&

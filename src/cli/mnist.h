@@ -11,8 +11,9 @@ typedef struct tn__mnist {
   bool synthetic;
 } tn__mnist;
 
-/* Looks in `dir` if that is not NULL, and nowhere else; else in $TENET_DATA, then in data/mnist; else downloads the original files to data/mnist and
- * verifies their checksums; else draws digits of its own.  Says on stderr what it tried.  False on error, with the context's error set. */
+/* Looks in `dir` if that is not NULL, and nowhere else; else in $TENET_DATA, then in data/mnist; else downloads the
+ * original files to data/mnist and verifies their checksums; else draws digits of its own.  Says on stderr what it
+ * tried.  False on error, with the context's error set. */
 bool tn__mnist_open(tn_ctx *ctx, const char *dir, tn__mnist *m);
 void tn__mnist_close(tn_ctx *ctx, tn__mnist *m);
 #endif

@@ -13,7 +13,8 @@ typedef struct tn__net {
 
 const tn__net *tn__net_find(const char *name); /* "mlp", "cnn"; NULL if unknown */
 
-/* A program of inputs "x" u8 [B, 784] and "y" u8 [B], 1 <= B <= batch, with output "loss" (f32), that updates all parameters. */
+/* A program of inputs "x" u8 [B, 784] and "y" u8 [B], 1 <= B <= batch, with output "loss" (f32), that updates all
+ * parameters. */
 tn_program *tn__net_train_step(const tn__net *net, tn_params *p, tn_optim *opt, int64_t batch);
 /* Input "x" as above; output "digit", i64 [B]. */
 tn_program *tn__net_test_step(const tn__net *net, tn_params *p, int64_t batch);

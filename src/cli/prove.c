@@ -29,7 +29,10 @@ static const tn__arg_spec export_specs[] = {
     {"--coq", ARG_FLAG, AT(coq), 0, 0, "", "as Coq files"},
     {"--rule", ARG_TEXT, AT(rule), 0, 0, "NAME", "of this rule only"},
 };
-enum { PROVE_SPECS = sizeof prove_specs / sizeof *prove_specs, EXPORT_SPECS = sizeof export_specs / sizeof *export_specs };
+enum {
+  PROVE_SPECS = sizeof prove_specs / sizeof *prove_specs,
+  EXPORT_SPECS = sizeof export_specs / sizeof *export_specs
+};
 
 /* ---- one row of the table: all claims of a rule ---- */
 
@@ -72,9 +75,12 @@ static uint32_t summarise(tn__proofs *p, summary **out) {
   return rows.n;
 }
 
-static const char *const outcome_names[] = {[TO_NONE] = "-", [TO_HOLDS] = "", [TO_FAILS] = "FAILS", [TO_UNKNOWN] = "UNKNOWN", [TO_NO_TOOL] = "no prover"};
+static const char *const outcome_names[] = {
+    [TO_NONE] = "-", [TO_HOLDS] = "", [TO_FAILS] = "FAILS", [TO_UNKNOWN] = "UNKNOWN", [TO_NO_TOOL] = "no prover"};
 
-static const char *verdict(const summary *s) { return s->outcome == TO_HOLDS ? tn__kind_names[s->kind] : outcome_names[s->outcome]; }
+static const char *verdict(const summary *s) {
+  return s->outcome == TO_HOLDS ? tn__kind_names[s->kind] : outcome_names[s->outcome];
+}
 
 static const char *provers(const summary *s, char *b, size_t n) {
   snprintf(b, n, "%s%s%s", s->smt ? "SMT " : "", s->coq ? "Coq " : "", s->here ? "evaluation " : "");
@@ -86,23 +92,27 @@ static void print_table(const summary *row, uint32_t n, bool listing) {
   char by[64];
   printf("%-32s %-10s %7s  %-18s %7s\n", "rule", "class", "claims", "by", "s");
   for (uint32_t i = 0; i < n; i++)
-    printf("%-32s %-10s %3u/%-3u  %-18s %7.2f\n", row[i].rule, listing ? tn__kind_names[row[i].kind] : verdict(&row[i]), row[i].held, row[i].claims,
-           provers(&row[i], by, sizeof by), (double)row[i].ms / 1000);
+    printf("%-32s %-10s %3u/%-3u  %-18s %7.2f\n", row[i].rule, listing ? tn__kind_names[row[i].kind] : verdict(&row[i]),
+           row[i].held, row[i].claims, provers(&row[i], by, sizeof by), (double)row[i].ms / 1000);
 }
 
 static void print_page(const tn__proofs *p, const summary *row, uint32_t n) {
   char by[64];
-  printf("# Rules and their proofs\n\nWritten by `tenet prove --doc`; the rule tables' hash is %016llx, the verdicts are those of %s. What the classes mean and what has to be "
+  printf("# Rules and their proofs\n\nWritten by `tenet prove --doc`; the rule tables' hash is %016llx, the verdicts "
+         "are those of %s. What the classes mean and what has to be "
          "believed: [trust.md](trust.md).\n\n| rule | class | statements | by |\n| --- | --- | --- | --- |\n",
          (unsigned long long)tn__prove_table_hash(p->c), p->provers ? p->provers : "nobody");
-  for (uint32_t i = 0; i < n; i++) printf("| %s | %s | %u | %s |\n", row[i].rule, verdict(&row[i]), row[i].claims, provers(&row[i], by, sizeof by));
+  for (uint32_t i = 0; i < n; i++)
+    printf("| %s | %s | %u | %s |\n", row[i].rule, verdict(&row[i]), row[i].claims, provers(&row[i], by, sizeof by));
 }
 
 static void print_claims(tn__proofs *p) {
   for (uint32_t i = 0; i < p->claims.n; i++) {
     const tn__claim *c = &p->claims.v[i];
-    printf("== %s, %s: %s%s by %s, %lld ms%s\n", c->rule, c->part, c->outcome == TO_HOLDS ? tn__kind_names[c->kind] : outcome_names[c->outcome],
-           c->sat ? " (a model is wanted)" : "", c->by ? c->by : "-", (long long)c->ms, c->cached ? ", from the cache" : "");
+    printf("== %s, %s: %s%s by %s, %lld ms%s\n", c->rule, c->part,
+           c->outcome == TO_HOLDS ? tn__kind_names[c->kind] : outcome_names[c->outcome],
+           c->sat ? " (a model is wanted)" : "", c->by ? c->by : "-", (long long)c->ms,
+           c->cached ? ", from the cache" : "");
     if (c->text) printf("%s", c->text);
     if (c->witness && *c->witness) printf("-- %s\n", c->witness);
   }
@@ -112,7 +122,8 @@ static void print_failures(FILE *to, tn__proofs *p) {
   for (uint32_t i = 0; i < p->claims.n; i++) {
     const tn__claim *c = &p->claims.v[i];
     if (c->outcome == TO_HOLDS) continue;
-    fprintf(to, "%s, %s: %s by %s: %.300s\n", c->rule, c->part, outcome_names[c->outcome], c->by ? c->by : "-", c->witness ? c->witness : "");
+    fprintf(to, "%s, %s: %s by %s: %.300s\n", c->rule, c->part, outcome_names[c->outcome], c->by ? c->by : "-",
+            c->witness ? c->witness : "");
   }
 }
 
@@ -165,10 +176,12 @@ static void export(tn_ctx *c, void *arg) {
   tn__proofs *p = tn__prove_collect(c, o->rule);
   for (uint32_t i = 0; i < p->claims.n && o->smt2; i++) {
     const tn__claim *k = &p->claims.v[i];
-    if (k->tool == TT_SMT || k->tool == TT_SMT_FLOAT) printf("; %s, %s: %s\n%s(reset)\n\n", k->rule, k->part, k->sat ? "sat" : "unsat", k->text);
+    if (k->tool == TT_SMT || k->tool == TT_SMT_FLOAT)
+      printf("; %s, %s: %s\n%s(reset)\n\n", k->rule, k->part, k->sat ? "sat" : "unsat", k->text);
   }
   for (uint32_t i = 0; i < p->theories.n && o->coq; i++)
-    if (p->theories.v[i]->generated) printf("(* %s.v *)\n%s\n", p->theories.v[i]->name, tn__prove_file_text(p, p->theories.v[i]));
+    if (p->theories.v[i]->generated)
+      printf("(* %s.v *)\n%s\n", p->theories.v[i]->name, tn__prove_file_text(p, p->theories.v[i]));
 }
 
 static int run(int argc, char **argv, const tn__arg_spec *specs, size_t n, void (*command)(tn_ctx *, void *)) {

@@ -8,7 +8,16 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { PAPER = 0xfbfaf7, CARD = 0xffffff, INK = 0x2b2d42, FAINT = 0xe8e5de, SOFT = 0x6b7385, BLUE = 0x1f5f8b, PALE = 0x9cc5dd, RED = 0xb8432b };
+enum {
+  PAPER = 0xfbfaf7,
+  CARD = 0xffffff,
+  INK = 0x2b2d42,
+  FAINT = 0xe8e5de,
+  SOFT = 0x6b7385,
+  BLUE = 0x1f5f8b,
+  PALE = 0x9cc5dd,
+  RED = 0xb8432b
+};
 
 static const double large = 2.6, normal = 1.8;
 
@@ -61,9 +70,11 @@ static void draw_axes(chart *k) {
     double x = column_of(k, (double)(at - k->first));
     snprintf(text, sizeof text, "%lld", (long long)at);
     tn__canvas_box(&k->canvas, (int)x, CHART_HEIGHT - BOTTOM, 1, 6, SOFT);
-    tn__canvas_text(&k->canvas, x - tn__canvas_text_width(normal, text) / 2, CHART_HEIGHT - BOTTOM + 14, normal, text, SOFT);
+    tn__canvas_text(&k->canvas, x - tn__canvas_text_width(normal, text) / 2, CHART_HEIGHT - BOTTOM + 14, normal, text,
+                    SOFT);
   }
-  tn__canvas_text(&k->canvas, (CHART_WIDTH - tn__canvas_text_width(normal, "step")) / 2, CHART_HEIGHT - 26, normal, "step", SOFT);
+  tn__canvas_text(&k->canvas, (CHART_WIDTH - tn__canvas_text_width(normal, "step")) / 2, CHART_HEIGHT - 26, normal,
+                  "step", SOFT);
   tn__canvas_box(&k->canvas, LEFT, CHART_HEIGHT - BOTTOM, CHART_WIDTH - LEFT - RIGHT, 1, SOFT);
 }
 
@@ -75,7 +86,8 @@ static void draw_dots(chart *k) {
   }
 }
 
-/* The mean of the steps up to `reach` on both sides, of equally many on both at the start: a curve must not lag behind the fall. */
+/* The mean of the steps up to `reach` on both sides, of equally many on both at the start: a curve must not lag behind
+ * the fall. */
 static void draw_curve(chart *k, int64_t reach) {
   double x0 = 0, y0 = 0;
   for (int64_t i = 0; i < k->n; i++) {
@@ -96,13 +108,15 @@ static void draw_head(chart *k, const tn__report *r, int64_t reach) {
   snprintf(text, sizeof text, "Training loss, %s on %s", r->model, r->digits);
   tn__canvas_text(&k->canvas, LEFT, 26, large, text, INK);
   double right = 100.0 * (double)(r->of - r->wrong) / (double)r->of;
-  snprintf(text, sizeof text, "cross-entropy, logarithmic; %.2f %% of %lld test digits are read right", right, (long long)r->of);
+  snprintf(text, sizeof text, "cross-entropy, logarithmic; %.2f %% of %lld test digits are read right", right,
+           (long long)r->of);
   tn__canvas_text(&k->canvas, LEFT, 58, normal, text, SOFT);
   snprintf(text, sizeof text, "mean of %lld steps", (long long)(2 * reach + 1));
   double x = CHART_WIDTH - RIGHT - tn__canvas_text_width(normal, text);
   tn__canvas_line(&k->canvas, x - 34, TOP + 18, x - 12, TOP + 18, 3, BLUE);
   tn__canvas_text(&k->canvas, x, TOP + 12, normal, text, SOFT);
-  for (int i = 0; i < 3; i++) tn__canvas_line(&k->canvas, x - 32 + 9 * i, TOP + 38 + i % 2 * 4, x - 32 + 9 * i, TOP + 38 + i % 2 * 4, 3, PALE);
+  for (int i = 0; i < 3; i++)
+    tn__canvas_line(&k->canvas, x - 32 + 9 * i, TOP + 38 + i % 2 * 4, x - 32 + 9 * i, TOP + 38 + i % 2 * 4, 3, PALE);
   tn__canvas_text(&k->canvas, x, TOP + 34, normal, "each step", SOFT);
 }
 
@@ -170,8 +184,8 @@ void tn__progress_show(tn__progress *p, int64_t step, double loss, double rate, 
   char bar[3 * BAR + 1] = "";
   for (int i = 0; p->terminal && i < BAR; i++) strcat(bar, i < step * BAR / p->steps ? "━" : "─");
   int seconds = (int)fmin(ceil(left), 1e6);
-  printf("%s%s %s%3d%%  loss %.4f  %6.0f images/s  %d:%02d left%s", p->terminal ? "\r" : "", p->label, bar, (int)(100 * step / p->steps),
-         loss, rate, seconds / 60, seconds % 60, p->terminal ? "\033[K" : "\n");
+  printf("%s%s %s%3d%%  loss %.4f  %6.0f images/s  %d:%02d left%s", p->terminal ? "\r" : "", p->label, bar,
+         (int)(100 * step / p->steps), loss, rate, seconds / 60, seconds % 60, p->terminal ? "\033[K" : "\n");
   fflush(stdout);
 }
 

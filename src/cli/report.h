@@ -1,4 +1,5 @@
-/* What a training run leaves behind for people: pictures, and a progress bar while it lasts.  Prefix tn__report_, tn__progress_. */
+/* What a training run leaves behind for people: pictures, and a progress bar while it lasts.  Prefix tn__report_,
+ * tn__progress_. */
 #ifndef TN_CLI_REPORT_H
 #define TN_CLI_REPORT_H
 #include "tenet/data.h"

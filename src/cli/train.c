@@ -80,14 +80,15 @@ static bool compile(trainer *t) {
   t->test = t->train ? tn__net_test_step(t->net, t->params, TEST_BATCH) : NULL;
   tn_program_info info;
   if (!t->test || tn_program_get_info(t->train, &info) != TN_OK) return false;
-  printf("compiled in %.2f s: a training step is %d kernels and %d library calls\n", tn__seconds() - start, info.kernels, info.library_calls);
+  printf("compiled in %.2f s: a training step is %d kernels and %d library calls\n", tn__seconds() - start,
+         info.kernels, info.library_calls);
   return true;
 }
 
 static bool open_data(trainer *t, const char *dir) {
   if (!tn__mnist_open(t->ctx, dir, &t->data)) return false;
-  printf("%lld training and %lld test %sdigits: %s\n", (long long)t->data.file[TRAIN_LABELS].shape[0], (long long)t->data.file[TEST_LABELS].shape[0],
-         t->data.synthetic ? "synthetic " : "", t->data.source);
+  printf("%lld training and %lld test %sdigits: %s\n", (long long)t->data.file[TRAIN_LABELS].shape[0],
+         (long long)t->data.file[TEST_LABELS].shape[0], t->data.synthetic ? "synthetic " : "", t->data.source);
   return true;
 }
 
@@ -98,12 +99,19 @@ static bool plan(trainer *t, const options *o, tn_file **resumed) {
     *resumed = tn__checkpoint_open(t->ctx, o->resume, &t->run);
     if (!*resumed) return false;
     if (t->run.rows != rows) {
-      fprintf(stderr, "tenet: %s was trained on %lld digits, these are %lld\n", o->resume, (long long)t->run.rows, (long long)rows);
+      fprintf(stderr, "tenet: %s was trained on %lld digits, these are %lld\n", o->resume, (long long)t->run.rows,
+              (long long)rows);
       return false;
     }
   } else {
     bool cnn = !strcmp(o->model, "cnn");
-    t->run = (tn__run){.epochs = o->epochs ? o->epochs : o->demo ? 1 : cnn ? 3 : 8, .batch = o->batch, .seed = o->seed, .rows = rows};
+    t->run = (tn__run){.epochs = o->epochs ? o->epochs
+                                 : o->demo ? 1
+                                 : cnn     ? 3
+                                           : 8,
+                       .batch = o->batch,
+                       .seed = o->seed,
+                       .rows = rows};
     snprintf(t->run.model, sizeof t->run.model, "%s", o->model);
   }
   t->net = tn__net_find(t->run.model);
@@ -128,8 +136,8 @@ static bool step(trainer *t, int64_t rows, float *loss) {
   const tn_dim x[] = {rows, TN__PIXELS}, y[] = {rows};
   return tn_optim_set_lr(t->opt, rate_at(&t->run)) == TN_OK &&
          tn_program_write(t->train, "x", x, 2, tn_batches_rows(t->batches, 0), (size_t)(rows * TN__PIXELS)) == TN_OK &&
-         tn_program_write(t->train, "y", y, 1, tn_batches_rows(t->batches, 1), (size_t)rows) == TN_OK && tn_program_run(t->train) == TN_OK &&
-         tn_program_read(t->train, "loss", loss, sizeof *loss) == TN_OK;
+         tn_program_write(t->train, "y", y, 1, tn_batches_rows(t->batches, 1), (size_t)rows) == TN_OK &&
+         tn_program_run(t->train) == TN_OK && tn_program_read(t->train, "loss", loss, sizeof *loss) == TN_OK;
 }
 
 /* The demo must end in time: now and then the plan shrinks to what fits at the present speed. */
@@ -138,7 +146,9 @@ static void fit_demo(trainer *t, double seconds_per_step) {
   if (!t->demo || done % MEASURED_STEPS || done == 0) return;
   int64_t fits = t->run.step + (int64_t)(fmax(t->deadline - tn__seconds(), 0) / seconds_per_step);
   if (t->run.total <= fits) return;
-  if (!t->shrunk) printf("%sa full epoch would take too long here: doing what fits in %d s\n", isatty(1) ? "\r\033[K" : "", DEMO_SECONDS);
+  if (!t->shrunk)
+    printf("%sa full epoch would take too long here: doing what fits in %d s\n", isatty(1) ? "\r\033[K" : "",
+           DEMO_SECONDS);
   t->shrunk = true;
   t->run.total = fits;
 }
@@ -195,15 +205,18 @@ static bool test(trainer *t, result *r) {
     int64_t rows = at_most(TEST_BATCH, n - at);
     const tn_dim shape[] = {rows, TN__PIXELS};
     if (tn_program_write(t->test, "x", shape, 2, pixel + at * TN__PIXELS, (size_t)(rows * TN__PIXELS)) != TN_OK ||
-        tn_program_run(t->test) != TN_OK || tn_program_read(t->test, "digit", digit, (size_t)rows * sizeof *digit) != TN_OK)
+        tn_program_run(t->test) != TN_OK ||
+        tn_program_read(t->test, "digit", digit, (size_t)rows * sizeof *digit) != TN_OK)
       return false;
     for (int64_t i = 0; i < rows; i++) {
       if (digit[i] == label[at + i]) continue;
-      if (r->shown < SHOWN_MISREAD) r->misread[r->shown++] = (tn__misread){pixel + (at + i) * TN__PIXELS, (int)digit[i], label[at + i]};
+      if (r->shown < SHOWN_MISREAD)
+        r->misread[r->shown++] = (tn__misread){pixel + (at + i) * TN__PIXELS, (int)digit[i], label[at + i]};
       r->wrong++;
     }
   }
-  printf("test accuracy %.2f %%%s\n", 100.0 * (double)(n - r->wrong) / (double)n, t->data.synthetic ? " (synthetic digits)" : "");
+  printf("test accuracy %.2f %%%s\n", 100.0 * (double)(n - r->wrong) / (double)n,
+         t->data.synthetic ? " (synthetic digits)" : "");
   fflush(stdout);
   return true;
 }
@@ -220,7 +233,9 @@ static void say(const char *what, const char *path, bool written) {
   else fprintf(stderr, "tenet: %s cannot be written\n", path);
 }
 
-static bool save(trainer *t, char *path) { return tn__checkpoint_save(t->ctx, path_of(t, ".safetensors", path), &t->run, t->params, t->opt); }
+static bool save(trainer *t, char *path) {
+  return tn__checkpoint_save(t->ctx, path_of(t, ".safetensors", path), &t->run, t->params, t->opt);
+}
 
 static bool train(trainer *t) {
   char path[PATH_ROOM];
@@ -232,14 +247,17 @@ static bool train(trainer *t) {
   t->loss = calloc((size_t)(t->run.total - t->first) + 1, sizeof *t->loss);
   if (!t->loss) return false;
   while (saved && t->run.step < t->run.total && !interrupted) saved = train_epoch(t) && test(t, &r) && save(t, path);
-  if (saved && t->run.step == t->first) saved = test(t, &r) && (!interrupted || save(t, path)); /* compiling takes its time, too */
+  /* compiling takes its time, too */
+  if (saved && t->run.step == t->first) saved = test(t, &r) && (!interrupted || save(t, path));
   if (!saved) return false;
-  printf("trained %lld steps in %.0f s\nweights and optimiser: %s\n", (long long)(t->run.step - t->first), tn__seconds() - start,
-         path_of(t, ".safetensors", path));
+  printf("trained %lld steps in %.0f s\nweights and optimiser: %s\n", (long long)(t->run.step - t->first),
+         tn__seconds() - start, path_of(t, ".safetensors", path));
   if (interrupted) printf("interrupted; continue with --resume %s\n", path);
-  const tn__report report = {t->run.model, t->data.synthetic ? "synthetic digits" : "MNIST", r.wrong, t->data.file[TEST_LABELS].shape[0]};
+  const tn__report report = {t->run.model, t->data.synthetic ? "synthetic digits" : "MNIST", r.wrong,
+                             t->data.file[TEST_LABELS].shape[0]};
   if (t->run.step > t->first)
-    say("loss curve", path, tn__report_loss(path_of(t, "-loss.png", path), &report, t->loss, t->first, t->run.step - t->first));
+    say("loss curve", path,
+        tn__report_loss(path_of(t, "-loss.png", path), &report, t->loss, t->first, t->run.step - t->first));
   say("misread digits", path, tn__report_misread(path_of(t, "-misread.png", path), &report, r.misread, r.shown));
   return true;
 }

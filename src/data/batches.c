@@ -43,7 +43,8 @@ static void do_open(tn_ctx *c, void *arg) {
     const tn_array *a = &k->arrays[i];
     tn__array_check(c, a, INT64_MAX);
     if (a->rank < 1 || a->shape[0] != k->arrays[0].shape[0])
-      tn__fail(c, TN_ESHAPE, "array %d has not as many rows as the first: %lld", i + 1, (long long)k->arrays[0].shape[0]);
+      tn__fail(c, TN_ESHAPE, "array %d has not as many rows as the first: %lld", i + 1,
+               (long long)k->arrays[0].shape[0]);
   }
   b->rows = k->arrays[0].shape[0];
   b->batch = k->batch < b->rows ? k->batch : b->rows;
@@ -51,7 +52,8 @@ static void do_open(tn_ctx *c, void *arg) {
   bool full = false; /* rows of nothing have no order, and a few bytes of a file may claim any number of them */
   for (int i = 0; i < k->n; i++) {
     size_t row = b->rows ? k->arrays[i].bytes / (size_t)b->rows : 0;
-    b->column[i] = (column){.data = k->arrays[i].data, .row = row, .staged = tn__arena_alloc(&b->arena, row * (size_t)b->batch + 1)};
+    b->column[i] = (column){
+        .data = k->arrays[i].data, .row = row, .staged = tn__arena_alloc(&b->arena, row * (size_t)b->batch + 1)};
     full |= row > 0;
   }
   if (k->shuffle && full) b->order = tn__arena_alloc(&b->arena, ((size_t)b->rows + 1) * sizeof *b->order);
@@ -75,7 +77,8 @@ void tn_batches_close(tn_batches *b) {
   tn__object_close_by_caller(b, TN__BATCHES, "tn_batches_close");
 }
 
-/* Fisher and Yates, from the end.  Lemire's product maps 64 hashed bits to 0..i; at these sizes its bias is below 2^-32. */
+/* Fisher and Yates, from the end.  Lemire's product maps 64 hashed bits to 0..i; at these sizes its bias is below
+ * 2^-32. */
 void tn_batches_start(tn_batches *b, uint64_t epoch, int64_t skip) {
   if (!is_open(b, "tn_batches_start")) return;
   uint64_t key = tn__hash_mix(b->seed, epoch);
@@ -103,5 +106,9 @@ int64_t tn_batches_next(tn_batches *b) {
   return n;
 }
 
-const void *tn_batches_rows(const tn_batches *b, int i) { return is_open(b, "tn_batches_rows") && i >= 0 && i < b->n ? b->column[i].staged : NULL; }
-int64_t tn_batches_count(const tn_batches *b) { return is_open(b, "tn_batches_count") && b->batch ? (b->rows + b->batch - 1) / b->batch : 0; }
+const void *tn_batches_rows(const tn_batches *b, int i) {
+  return is_open(b, "tn_batches_rows") && i >= 0 && i < b->n ? b->column[i].staged : NULL;
+}
+int64_t tn_batches_count(const tn_batches *b) {
+  return is_open(b, "tn_batches_count") && b->batch ? (b->rows + b->batch - 1) / b->batch : 0;
+}

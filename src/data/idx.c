@@ -37,7 +37,9 @@ typedef struct reading {
   tn_array *out;
 } reading;
 
-static _Noreturn void damaged(tn_ctx *c, const reading *r, const char *what) { tn__fail(c, TN_EFORMAT, "%s: %s", r->path, what); }
+static _Noreturn void damaged(tn_ctx *c, const reading *r, const char *what) {
+  tn__fail(c, TN_EFORMAT, "%s: %s", r->path, what);
+}
 
 /* What zlib says, without the path that it puts in front. */
 static const char *reason(const reading *r, const char *text) {
@@ -64,7 +66,8 @@ static size_t read_some(tn_ctx *c, const reading *r, void *into, size_t n) {
 
 static void read_header(tn_ctx *c, const reading *r, tn_array *a) {
   uint8_t magic[4], sizes[MAX_SIZE_BYTES];
-  if (read_some(c, r, magic, sizeof magic) != sizeof magic || magic[0] || magic[1]) damaged(c, r, "this is no IDX file");
+  if (read_some(c, r, magic, sizeof magic) != sizeof magic || magic[0] || magic[1])
+    damaged(c, r, "this is no IDX file");
   int type = 0;
   while (type < TYPES && types[type].code != magic[2]) type++;
   if (type == TYPES) tn__fail(c, TN_EFORMAT, "%s: unknown IDX element type 0x%02x", r->path, magic[2]);
@@ -77,7 +80,8 @@ static void read_header(tn_ctx *c, const reading *r, tn_array *a) {
   for (int i = 0; i < a->rank; i++) {
     const uint8_t *s = sizes + 4 * i;
     a->shape[i] = (int64_t)s[0] << 24 | s[1] << 16 | s[2] << 8 | s[3];
-    if (__builtin_mul_overflow(a->bytes, (size_t)a->shape[i], &a->bytes)) damaged(c, r, "the header claims more than memory can hold");
+    if (__builtin_mul_overflow(a->bytes, (size_t)a->shape[i], &a->bytes))
+      damaged(c, r, "the header claims more than memory can hold");
   }
 }
 
@@ -91,7 +95,8 @@ static void read_elements(tn_ctx *c, reading *r, size_t bytes) {
       r->data = tn__mem_realloc(&c->mem, r->data, cap);
     }
     size_t k = read_some(c, r, r->data + got, cap - got);
-    if (k == 0) tn__fail(c, TN_EFORMAT, "%s: cut short: %zu bytes of elements, the header says %zu", r->path, got, bytes);
+    if (k == 0)
+      tn__fail(c, TN_EFORMAT, "%s: cut short: %zu bytes of elements, the header says %zu", r->path, got, bytes);
     got += k;
   }
   char beyond;

@@ -21,7 +21,8 @@ static char *find_target(tn_ctx *c, const tn__outfile *f) {
   const char *target = realpath(f->path, real);
   if (!target) {
     if (errno != ENOENT) tn__outfile_fail(c, f, errno);
-    if (lstat(f->path, &link) == 0) tn__fail(c, TN_EIO, "%s cannot be written: it is a link that leads nowhere", f->path);
+    if (lstat(f->path, &link) == 0)
+      tn__fail(c, TN_EIO, "%s cannot be written: it is a link that leads nowhere", f->path);
     target = f->path;
   }
   char *own = tn__mem_alloc(&c->mem, strlen(target) + 1);
@@ -43,7 +44,8 @@ static void open_temp(tn_ctx *c, tn__outfile *f, mode_t mode) {
   if (f->fd < 0) tn__outfile_fail(c, f, errno);
 }
 
-/* Owner, group and permissions of the file that is replaced, so far as the system lets; a group that may not be given gets none.  On file systems without modes it stays private. */
+/* Owner, group and permissions of the file that is replaced, so far as the system lets; a group that may not be given
+ * gets none.  On file systems without modes it stays private. */
 static void hand_on(const tn__outfile *f, const struct stat *old) {
   bool group = fchown(f->fd, old->st_uid, old->st_gid) == 0 || fchown(f->fd, (uid_t)-1, old->st_gid) == 0;
   fchmod(f->fd, old->st_mode & (group ? 0777 : 0707));

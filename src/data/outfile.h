@@ -1,5 +1,6 @@
-/* Files that appear whole or not at all: written under a temporary name beside the final one, synced, then renamed.  A link stays one, and what it leads to
- * is replaced; a file that was there hands on its permissions, group and owner, so far as the system lets.  Prefix tn__outfile_. */
+/* Files that appear whole or not at all: written under a temporary name beside the final one, synced, then renamed.  A
+ * link stays one, and what it leads to is replaced; a file that was there hands on its permissions, group and owner, so
+ * far as the system lets.  Prefix tn__outfile_. */
 #ifndef TN_DATA_OUTFILE_H
 #define TN_DATA_OUTFILE_H
 #include "ir/ctx.h"

@@ -11,7 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the file's elements are little-endian, and copied as they are");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "the file's elements are little-endian, and copied as they are");
 
 /* Headers of the largest models take a few MB; parsing takes a small multiple of that. */
 enum { LENGTH_BYTES = 8, MAX_HEADER = 32 << 20, ALIGN = 8 };
@@ -19,8 +20,9 @@ enum { LENGTH_BYTES = 8, MAX_HEADER = 32 << 20, ALIGN = 8 };
 static const char metadata_key[] = "__metadata__";
 
 static const char *const dtype_names[TN_DTYPE_COUNT] = {
-    [TN_BOOL] = "BOOL", [TN_I8] = "I8",   [TN_I16] = "I16", [TN_I32] = "I32", [TN_I64] = "I64",   [TN_U8] = "U8",   [TN_U16] = "U16",
-    [TN_U32] = "U32",   [TN_U64] = "U64", [TN_F16] = "F16", [TN_BF16] = "BF16", [TN_F32] = "F32", [TN_F64] = "F64",
+    [TN_BOOL] = "BOOL", [TN_I8] = "I8",   [TN_I16] = "I16", [TN_I32] = "I32", [TN_I64] = "I64",
+    [TN_U8] = "U8",     [TN_U16] = "U16", [TN_U32] = "U32", [TN_U64] = "U64", [TN_F16] = "F16",
+    [TN_BF16] = "BF16", [TN_F32] = "F32", [TN_F64] = "F64",
 };
 
 /* ---- reading ---- */
@@ -73,8 +75,11 @@ static void read_header(tn_ctx *c, tn_file *f) {
   read_at(c, f, length, LENGTH_BYTES, 0);
   for (int i = LENGTH_BYTES; i-- > 0;) n = n << 8 | length[i];
   if (n > size - LENGTH_BYTES)
-    tn__fail(c, TN_EFORMAT, "%s claims a header of %llu bytes, but has only %llu", f->path, (unsigned long long)n, (unsigned long long)size);
-  if (n > MAX_HEADER) tn__fail(c, TN_EFORMAT, "%s: a header of %llu bytes is longer than the %d allowed", f->path, (unsigned long long)n, MAX_HEADER);
+    tn__fail(c, TN_EFORMAT, "%s claims a header of %llu bytes, but has only %llu", f->path, (unsigned long long)n,
+             (unsigned long long)size);
+  if (n > MAX_HEADER)
+    tn__fail(c, TN_EFORMAT, "%s: a header of %llu bytes is longer than the %d allowed", f->path, (unsigned long long)n,
+             MAX_HEADER);
   char *text = tn__alloc(c, n + 1);
   read_at(c, f, text, n, LENGTH_BYTES);
   json_error_t error;
@@ -146,9 +151,11 @@ static void read_entries(tn_ctx *c, tn_file *f) {
   qsort(f->entry, (size_t)f->n, sizeof *f->entry, by_place);
   uint64_t at = 0;
   for (int i = 0; i < f->n; at = f->entry[i++].end)
-    if (f->entry[i].begin != at) bad(c, f, f->entry[i].name, f->entry[i].begin < at ? "it overlaps another" : "there is a gap before it");
+    if (f->entry[i].begin != at)
+      bad(c, f, f->entry[i].name, f->entry[i].begin < at ? "it overlaps another" : "there is a gap before it");
   if (at != f->size)
-    tn__fail(c, TN_EFORMAT, "%s: its tensors take %llu bytes, but %llu are there", f->path, (unsigned long long)at, (unsigned long long)f->size);
+    tn__fail(c, TN_EFORMAT, "%s: its tensors take %llu bytes, but %llu are there", f->path, (unsigned long long)at,
+             (unsigned long long)f->size);
 }
 
 typedef struct loading {
@@ -189,10 +196,14 @@ void tn_file_close(tn_file *f) {
 }
 
 int tn_file_count(const tn_file *f) { return is_open(f, "tn_file_count") ? f->n : 0; }
-const char *tn_file_name(const tn_file *f, int i) { return is_open(f, "tn_file_name") && i >= 0 && i < f->n ? f->entry[i].name : NULL; }
+const char *tn_file_name(const tn_file *f, int i) {
+  return is_open(f, "tn_file_name") && i >= 0 && i < f->n ? f->entry[i].name : NULL;
+}
 
 const char *tn_file_metadata(const tn_file *f, const char *key) {
-  return is_open(f, "tn_file_metadata") && key ? json_string_value(json_object_get(json_object_get(f->header, metadata_key), key)) : NULL;
+  return is_open(f, "tn_file_metadata") && key
+             ? json_string_value(json_object_get(json_object_get(f->header, metadata_key), key))
+             : NULL;
 }
 
 typedef struct fetching {
@@ -213,7 +224,8 @@ static void check_target(tn_ctx *c, const tn_file *f, const entry *e, const tn_t
   const char *fault = tn__cell_fault(c, t);
   if (fault) tn__fail(c, TN_EINVAL, "the tensor for '%s' %s", e->name, fault);
   if (tn_dtype_of(t) != e->dtype)
-    tn__fail(c, TN_EDTYPE, "'%s' is %s in %s, and %s here", e->name, tn_dtype_name(e->dtype), f->path, tn_dtype_name(tn_dtype_of(t)));
+    tn__fail(c, TN_EDTYPE, "'%s' is %s in %s, and %s here", e->name, tn_dtype_name(e->dtype), f->path,
+             tn_dtype_name(tn_dtype_of(t)));
   bool same = tn_rank(t) == e->rank && tn_shape(t, shape) == TN_OK;
   for (int i = 0; same && i < e->rank; i++) same = shape[i] == e->shape[i];
   if (!same) tn__fail(c, TN_ESHAPE, "'%s' has another shape in %s than here", e->name, f->path);
@@ -228,7 +240,9 @@ static void do_fetch(tn_ctx *c, void *arg) {
   read_at(c, k->f, data, bytes, k->f->data + e->begin);
   for (size_t i = 0; e->dtype == TN_BOOL && i < bytes; i++)
     if (data[i] & ~1) bad(c, k->f, e->name, "a bool is neither 0 nor 1");
-  if (k->into ? tn_write(k->into, data, bytes) == TN_OK : (k->made = tn_from(c, e->dtype, e->shape, e->rank, data)) != NULL) return;
+  if (k->into ? tn_write(k->into, data, bytes) == TN_OK
+              : (k->made = tn_from(c, e->dtype, e->shape, e->rank, data)) != NULL)
+    return;
   tn__mem_throw(&c->mem, c->failed); /* the error is recorded already */
 }
 
@@ -263,7 +277,8 @@ static json_t *describe(const tn_tensor *t, uint64_t begin, uint64_t end) {
   json_t *shape = json_array();
   tn_shape(t, size);
   for (int i = 0; i < tn_rank(t); i++) json_array_append_new(shape, json_integer(size[i]));
-  return json_pack("{s:s, s:o, s:[I,I]}", "dtype", dtype_names[tn_dtype_of(t)], "shape", shape, "data_offsets", (json_int_t)begin, (json_int_t)end);
+  return json_pack("{s:s, s:o, s:[I,I]}", "dtype", dtype_names[tn_dtype_of(t)], "shape", shape, "data_offsets",
+                   (json_int_t)begin, (json_int_t)end);
 }
 
 static void put_string(tn_ctx *c, json_t *object, const char *key, json_t *value, const char *what) {
@@ -316,7 +331,8 @@ static void write_header(tn_ctx *c, saving *s) {
 static void do_save(tn_ctx *c, void *arg) {
   saving *s = arg;
   size_t largest = 0;
-  if (s->n < 0 || s->nmeta < 0 || (s->n && (!s->name || !s->tensor)) || (s->nmeta && !s->meta)) tn__fail(c, TN_EINVAL, "a list is NULL");
+  if (s->n < 0 || s->nmeta < 0 || (s->n && (!s->name || !s->tensor)) || (s->nmeta && !s->meta))
+    tn__fail(c, TN_EINVAL, "a list is NULL");
   tn_status status = s->n ? tn_realize(s->tensor, s->n) : TN_OK;
   if (status != TN_OK) tn__fail(c, status, "no tensor to write");
   int *order = tn__alloc(c, ((size_t)s->n + 1) * sizeof *order);
@@ -335,8 +351,8 @@ static void do_save(tn_ctx *c, void *arg) {
   tn__outfile_commit(c, &s->file);
 }
 
-tn_status tn_save_safetensors(tn_ctx *ctx, const char *path, int n, const char *const *names, tn_tensor *const *tensors, int nmeta,
-                              const tn_meta *meta) {
+tn_status tn_save_safetensors(tn_ctx *ctx, const char *path, int n, const char *const *names, tn_tensor *const *tensors,
+                              int nmeta, const tn_meta *meta) {
   saving s = {.path = path, .n = n, .nmeta = nmeta, .name = names, .tensor = tensors, .meta = meta, .file = {.fd = -1}};
   if (!ctx) return TN_EINVAL;
   bool ok = tn__ctx_run(ctx, "tn_save_safetensors", do_save, &s);

@@ -190,7 +190,9 @@ static int by_serial(const void *x, const void *y) {
   return a->serial < b->serial ? -1 : a->serial > b->serial;
 }
 
-static bool is_there(const struct tn__devices *ds, const tn__birth *b) { return ds->storage[b->id].buffer && ds->storage[b->id].serial == b->serial; }
+static bool is_there(const struct tn__devices *ds, const tn__birth *b) {
+  return ds->storage[b->id].buffer && ds->storage[b->id].serial == b->serial;
+}
 
 void tn__storage_derive(tn_ctx *c, const tn_node *storage, tn_node *const *from, uint32_t n) {
   struct tn__devices *ds = c->devices;
@@ -226,7 +228,8 @@ void tn__storage_reap(tn_ctx *c) {
   for (tn_node *n; (n = c->dead);) {
     c->dead = n->next;
     int64_t id = n->ints[0];
-    if (id >= 0 && id < ds->nstorage && ds->storage[id].buffer) forget(c, id); /* texts may name storages that never were */
+    /* texts may name storages that never were */
+    if (id >= 0 && id < ds->nstorage && ds->storage[id].buffer) forget(c, id);
     tn__node_free(c, n);
   }
 }

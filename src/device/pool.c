@@ -1,7 +1,7 @@
 /* Buffers and the pool of freed blocks.
  *
- * Sizes are rounded up to classes: powers of two with three steps between, from 64 bytes on, so a block wastes at most a fifth
- * of itself.  A freed block keeps its tn__buffer, so reuse allocates nothing. */
+ * Sizes are rounded up to classes: powers of two with three steps between, from 64 bytes on, so a block wastes at most
+ * a fifth of itself.  A freed block keeps its tn__buffer, so reuse allocates nothing. */
 #include "device/devices.h"
 #include <stdio.h>
 #include <string.h>
@@ -47,14 +47,16 @@ _Noreturn static void refuse(tn__device *d, size_t size, size_t pooled) {
   tn_ctx *c = d->ctx;
   char room[40] = "";
   if (d->ops->room) snprintf(room, sizeof room, "%zu bytes free, ", d->ops->room(d));
-  tn__fail(c, TN_ENOMEM, "no memory on %s for a buffer of %zu bytes: %s%zu bytes in use, %zu were pooled", d->name, size, room, c->stats.buffer_bytes, pooled);
+  tn__fail(c, TN_ENOMEM, "no memory on %s for a buffer of %zu bytes: %s%zu bytes in use, %zu were pooled", d->name,
+           size, room, c->stats.buffer_bytes, pooled);
 }
 
 tn__buffer *tn__buffer_new(tn__device *d, size_t size) {
   tn_ctx *c = d->ctx;
   tn__device_slot *s = slot_of(d);
   if (size > (size_t)1 << 62) tn__fail(c, TN_ENOMEM, "a buffer of %zu bytes on %s cannot be", size, d->name);
-  if (d->largest && size > d->largest) tn__fail(c, TN_ENOMEM, "a buffer of %zu bytes on %s, which has none of more than %zu", size, d->name, d->largest);
+  if (d->largest && size > d->largest)
+    tn__fail(c, TN_ENOMEM, "a buffer of %zu bytes on %s, which has none of more than %zu", size, d->name, d->largest);
   size_t cap;
   uint32_t k = size_class(size, &cap);
   if (d->largest && cap > d->largest) cap = d->largest;
@@ -103,7 +105,8 @@ void *tn__host_alloc(tn__device *d, size_t size) {
   if (size > SIZE_MAX - ALIGN) return NULL;
   char *block = tn__mem_try_alloc(&d->ctx->mem, size + ALIGN);
   if (!block) return NULL;
-  /* Blocks are aligned to 16, so going up to the next multiple of 64 leaves at least 16 bytes: room for the way back. */
+  /* Blocks are aligned to 16, so going up to the next multiple of 64 leaves at least 16 bytes: room for the way
+   * back. */
   char *p = block + ALIGN - (uintptr_t)block % ALIGN;
   ((char **)(void *)p)[-1] = block;
   return p;

@@ -1,14 +1,14 @@
 /* Adjoints of reductions, movement, gather, scatter and contraction, one row per op; see the table at the end.
  *
- * For a linear op A the gradient is its adjoint A^T, defined by <A x, y> = <x, A^T y> for all x and y; each function states which
- * op that is.  Each is a movement, a sum or a contraction again, so gradients can be differentiated again.  EXPAND's adjoint is the
- * only place where the gradient of a broadcast is summed. */
+ * For a linear op A the gradient is its adjoint A^T, defined by <A x, y> = <x, A^T y> for all x and y; each function
+ * states which op that is.  Each is a movement, a sum or a contraction again, so gradients can be differentiated again.
+ * EXPAND's adjoint is the only place where the gradient of a broadcast is summed. */
 #include "grad/adjoint.h"
 #include <string.h>
 
 typedef tn_node *(*adjoint_fn)(tn_ctx *c, tn_node *n, uint32_t k, tn_node *g);
 
-/* ---- helpers --------------------------------------------------------------------------------------------------------------- */
+/* ---- helpers ----------------------------------------------------------------------------------------------------- */
 
 tn_node *tn__zeros_like(tn_ctx *c, const tn_node *x) {
   return tn__scalar_to(c, tn__const_num(c, x->dtype, 0), x->dim, x->rank);
@@ -59,7 +59,7 @@ static tn_node *take(tn_ctx *c, tn_node *x, uint32_t axis, tn_node *n) {
   return tn__shrink(c, x, begin, size, NULL);
 }
 
-/* ---- reductions ------------------------------------------------------------------------------------------------------------ */
+/* ---- reductions -------------------------------------------------------------------------------------------------- */
 
 /* <sum x, g> = <x, spread g> */
 static tn_node *of_sum(tn_ctx *c, tn_node *n, uint32_t k, tn_node *g) {
@@ -67,7 +67,8 @@ static tn_node *of_sum(tn_ctx *c, tn_node *n, uint32_t k, tn_node *g) {
   return spread(c, n, n->src[0], g);
 }
 
-/* Elements that reach the extremum share g equally.  The count is taken in the accumulator's dtype: a half float cannot count far. */
+/* Elements that reach the extremum share g equally.  The count is taken in the accumulator's dtype: a half float cannot
+ * count far. */
 static tn_node *of_extremum(tn_ctx *c, tn_node *n, uint32_t k, tn_node *g) {
   (void)k;
   tn_node *x = n->src[0];
@@ -77,11 +78,13 @@ static tn_node *of_extremum(tn_ctx *c, tn_node *n, uint32_t k, tn_node *g) {
   return tn__where(c, mask, spread(c, n, x, share), tn__zeros_like(c, x));
 }
 
-/* ---- product ---------------------------------------------------------------------------------------------------------------
+/* ---- product
+ * ---------------------------------------------------------------------------------------------------------------
  *
- * Each element's gradient is g times the product of the others.  g*out/x would be wrong at zeros, and formulas that count the zeros
- * are right once but constant where they should have a second derivative.  So the products of the others are really formed, from
- * products and multiplications only, which makes every further derivative exact too.  x comes as [kept..., n]. */
+ * Each element's gradient is g times the product of the others.  g*out/x would be wrong at zeros, and formulas that
+ * count the zeros are right once but constant where they should have a second derivative.  So the products of the
+ * others are really formed, from products and multiplications only, which makes every further derivative exact too.  x
+ * comes as [kept..., n]. */
 
 /* 0, 1, 2, ... along one axis of a shape */
 static tn_node *iota_along(tn_ctx *c, tn_node *const *dim, uint32_t rank, uint32_t axis) {
@@ -94,8 +97,8 @@ static tn_node *ones_like(tn_ctx *c, const tn_node *x) {
   return tn__scalar_to(c, tn__const_num(c, x->dtype, 1), x->dim, x->rank);
 }
 
-/* n is a constant: log2 n levels of pair products up; on the way down each of a pair gets what its pair got times its partner.
- * O(n) work.  (The gradient of a pair's product is one such step and needs no products: this ends.) */
+/* n is a constant: log2 n levels of pair products up; on the way down each of a pair gets what its pair got times its
+ * partner. O(n) work.  (The gradient of a pair's product is one such step and needs no products: this ends.) */
 static tn_node *others_by_tree(tn_ctx *c, tn_node *x, tn_node *g, int64_t n) {
   uint32_t axis = x->rank - 1, levels = 0;
   tn_node *pairs[64], *dim[TN_MAX_RANK + 1], *two = tn__int(c, 2), *size = x->dim[axis];
@@ -162,7 +165,7 @@ static tn_node *of_prod(tn_ctx *c, tn_node *n, uint32_t k, tn_node *g) {
   return tn__permute(c, tn__reshape(c, e, moved->dim, moved->rank), back);
 }
 
-/* ---- movement -------------------------------------------------------------------------------------------------------------- */
+/* ---- movement ---------------------------------------------------------------------------------------------------- */
 
 /* <reshape x, g> = <x, reshape g> */
 static tn_node *of_reshape(tn_ctx *c, tn_node *n, uint32_t k, tn_node *g) {
@@ -198,8 +201,8 @@ static tn_node *of_pad(tn_ctx *c, tn_node *n, uint32_t k, tn_node *g) {
   return tn__shrink(c, g, begin, n->src[0]->dim, NULL);
 }
 
-/* <shrink x, g> = <x, g with zeros where elements were left out>: between them for a step (each becomes the first of `step`
- * places, what hangs over the end goes), then around. */
+/* <shrink x, g> = <x, g with zeros where elements were left out>: between them for a step (each becomes the first of
+ * `step` places, what hangs over the end goes), then around. */
 static tn_node *of_shrink(tn_ctx *c, tn_node *n, uint32_t k, tn_node *g) {
   (void)k;
   tn_node *x = n->src[0], *lohi[2 * TN_MAX_RANK], *dim[TN_MAX_RANK + 1];
@@ -240,7 +243,7 @@ static tn_node *of_fold(tn_ctx *c, tn_node *n, uint32_t k, tn_node *g) {
   return tn__window(c, g, n->ints[0], n->ints[1], n->ints[2], n->ints[3]);
 }
 
-/* ---- whole tensors --------------------------------------------------------------------------------------------------------- */
+/* ---- whole tensors ----------------------------------------------------------------------------------------------- */
 
 /* <gather x, g> = <x, g scattered into zeros>; what was read outside was 0, what is added outside is dropped */
 static tn_node *of_gather(tn_ctx *c, tn_node *n, uint32_t k, tn_node *g) {
@@ -264,7 +267,8 @@ static tn_node *swap_groups(tn_ctx *c, tn_node *x, int64_t na, int64_t nb) {
   return tn__permute(c, x, perm);
 }
 
-/* With batch index b: <sum_k a[b,m,k] w[b,n,k], g[b,m,n]> = <a, sum_n g[b,m,n] w[b,n,k]> = <w, sum_m g[b,m,n] a[b,m,k]> */
+/* With batch index b: <sum_k a[b,m,k] w[b,n,k], g[b,m,n]> = <a, sum_n g[b,m,n] w[b,n,k]> = <w, sum_m g[b,m,n] a[b,m,k]>
+ */
 static tn_node *of_contract(tn_ctx *c, tn_node *n, uint32_t k, tn_node *g) {
   int nb = (int)n->ints[0], nm = (int)n->ints[1], nn = (int)n->ints[2], nk = (int)n->ints[3];
   if (k == 0) return tn__contract(c, g, swap_groups(c, n->src[1], nb, nn), nb, nm, nk, nn);

@@ -1,8 +1,9 @@
 /* The reverse pass.
  *
- * Nodes are numbered in topological order.  One sweep forward finds the nodes that carry a gradient: floats on a path from an x.
- * One sweep backward over them hands each node's gradient to those of its sources that carry one, adding where several uses meet;
- * so nothing is built off the paths from y to x, and the result depends on nothing but the graph. */
+ * Nodes are numbered in topological order.  One sweep forward finds the nodes that carry a gradient: floats on a path
+ * from an x. One sweep backward over them hands each node's gradient to those of its sources that carry one, adding
+ * where several uses meet; so nothing is built off the paths from y to x, and the result depends on nothing but the
+ * graph. */
 #include "grad/grad_pass.h"
 #include "device/device.h"
 #include "grad/adjoint.h"
@@ -15,7 +16,9 @@ typedef struct pass {
   tn_ctx *c;
   tn__nodes order;
   tn__map index;  /* node -> its place in order */
-  uint8_t *flags; /* DEPENDS: on an x, in any way; CARRIES: a gradient may flow through; ASKED: it is an x; CUT: realised, and made from an x */
+  /* DEPENDS: on an x, in any way; CARRIES: a gradient may flow through; ASKED: it is an x; CUT: realised, and made
+   * from an x */
+  uint8_t *flags;
   tn_node **grad; /* NULL: none has arrived */
 } pass;
 
@@ -52,7 +55,9 @@ static void check_cuts(const pass *p, tn_node *const *x, uint32_t nx) {
   for (uint32_t i = 0; i < p->order.n; i++) {
     if (!(p->flags[i] & CUT) || !p->grad[i]) continue;
     uint32_t at = cut_from(p->c, p->order.v[i], x, nx);
-    tn__fail(p->c, TN_EGRAD, "wrt[%u], %s, influences the result through %s, which was realised before (or read, or printed) and no longer knows how it was made: take gradients first, or tn_detach it",
+    tn__fail(p->c, TN_EGRAD,
+             "wrt[%u], %s, influences the result through %s, which was realised before (or read, or printed) and no "
+             "longer knows how it was made: take gradients first, or tn_detach it",
              at, tn__node_type(x[at], &p->c->scratch), tn__node_type(p->order.v[i], &p->c->scratch));
   }
 }
@@ -66,7 +71,8 @@ static void mark_paths(pass *p, tn_node *const *x, uint32_t nx) {
     if (at != UINT64_MAX) p->flags[at] = ASKED | CARRIES;
   }
   for (uint32_t i = 0; i < p->order.n; i++)
-    if (p->order.v[i]->op == OP_STORAGE && !p->flags[i] && cut_from(p->c, p->order.v[i], x, nx) < nx) p->flags[i] = CUT | CARRIES;
+    if (p->order.v[i]->op == OP_STORAGE && !p->flags[i] && cut_from(p->c, p->order.v[i], x, nx) < nx)
+      p->flags[i] = CUT | CARRIES;
   for (uint32_t i = 0; i < p->order.n; i++) {
     const tn_node *n = p->order.v[i];
     uint8_t below = 0;
@@ -76,7 +82,8 @@ static void mark_paths(pass *p, tn_node *const *x, uint32_t nx) {
   }
 }
 
-/* The bits of a float may become a float again further up, and no gradient would find its way back: an error, not a silent zero. */
+/* The bits of a float may become a float again further up, and no gradient would find its way back: an error, not a
+ * silent zero. */
 static bool takes_bits(const tn_node *n) { return n->op == OP_BITCAST && !tn__is_float(n->dtype); }
 
 static void hand_down(pass *p, uint32_t i) {
@@ -91,7 +98,8 @@ static void hand_down(pass *p, uint32_t i) {
   }
 }
 
-/* g[i] = sum over the outputs of dy[j] * d y[j] / d x[i]; NULL where none arrives.  depends[i]: some y depends on x[i]. */
+/* g[i] = sum over the outputs of dy[j] * d y[j] / d x[i]; NULL where none arrives.  depends[i]: some y depends on x[i].
+ */
 static void reverse(tn_ctx *c, tn_node *const *y, tn_node *const *dy, uint32_t ny, tn_node *const *x, uint32_t nx,
                     tn_node **g, bool *depends) {
   pass p = {.c = c};
@@ -142,8 +150,8 @@ void tn__vjp(tn_ctx *c, tn_node *y, tn_node *dy, tn_node *const *x, uint32_t n, 
   }
 }
 
-/* The reverse pass is linear in what arrives: with g(u) = (dy/dx)^T u, the derivative of <g(u), v> by u is (dy/dx) v.  u is a
- * buffer that no program has; as g is linear in it, it does not stand in the result. */
+/* The reverse pass is linear in what arrives: with g(u) = (dy/dx)^T u, the derivative of <g(u), v> by u is (dy/dx) v.
+ * u is a buffer that no program has; as g is linear in it, it does not stand in the result. */
 tn_node *tn__jvp(tn_ctx *c, tn_node *y, tn_node *const *x, tn_node *const *v, uint32_t n) {
   enum { NO_SLOT = -1 };
   check_output(c, y);

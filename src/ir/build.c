@@ -1,5 +1,5 @@
-/* Constructors.  They fill a tn__make; the checks are in shape.c.  What they simplify is only what keeps sizes literal and graphs
- * free of steps that do nothing. */
+/* Constructors.  They fill a tn__make; the checks are in shape.c.  What they simplify is only what keeps sizes literal
+ * and graphs free of steps that do nothing. */
 #include "ir/build.h"
 #include "ir/eval.h"
 #include "ir/index.h"
@@ -14,7 +14,9 @@ tn_node *tn__const_bits(tn_ctx *c, int dtype, uint64_t bits) {
   return tn__node_make(c, &(tn__make){.op = OP_CONST, .dtype = dtype, .ints = &v, .nint = 1});
 }
 
-tn_node *tn__const_num(tn_ctx *c, int dtype, double v) { return tn__const_bits(c, dtype, tn__eval_from_double(dtype, v)); }
+tn_node *tn__const_num(tn_ctx *c, int dtype, double v) {
+  return tn__const_bits(c, dtype, tn__eval_from_double(dtype, v));
+}
 tn_node *tn__int(tn_ctx *c, int64_t v) { return tn__const_bits(c, TN__INDEX, (uint64_t)v); }
 
 tn_node *tn__var(tn_ctx *c, const char *name, int64_t lo, int64_t hi) {
@@ -24,7 +26,8 @@ tn_node *tn__var(tn_ctx *c, const char *name, int64_t lo, int64_t hi) {
 
 static tn_node *memory(tn_ctx *c, tn__op op, int dtype, int64_t id, int device, tn_node *const *dims, uint32_t rank) {
   int64_t ints[] = {id, device};
-  return tn__node_make(c, &(tn__make){.op = op, .dtype = dtype, .src = dims, .nsrc = rank, .ints = ints, .nint = 2, .device = device});
+  return tn__node_make(
+      c, &(tn__make){.op = op, .dtype = dtype, .src = dims, .nsrc = rank, .ints = ints, .nint = 2, .device = device});
 }
 
 tn_node *tn__storage(tn_ctx *c, int dtype, int64_t id, int device, tn_node *const *dims, uint32_t rank) {
@@ -79,7 +82,8 @@ tn_node *tn__sub(tn_ctx *c, tn_node *x, tn_node *y) { return tn__add(c, x, tn__n
 
 tn_node *tn__cast(tn_ctx *c, tn_node *x, int dtype) {
   if (x->dtype == dtype) return x;
-  if (foldable(x) && dtype >= 0 && dtype < TN__VOID) return tn__const_bits(c, dtype, tn__eval_cast(x->dtype, dtype, (uint64_t)x->ints[0]));
+  if (foldable(x) && dtype >= 0 && dtype < TN__VOID)
+    return tn__const_bits(c, dtype, tn__eval_cast(x->dtype, dtype, (uint64_t)x->ints[0]));
   return tn__node_make(c, &(tn__make){.op = OP_CAST, .dtype = dtype, .src = &x, .nsrc = 1});
 }
 
@@ -95,7 +99,8 @@ static tn_node *over_axes(tn_ctx *c, tn__op op, tn_node *x, const int64_t *ints,
 }
 
 /* An op whose sources are x and a list of sizes. */
-static tn_node *with_sizes(tn_ctx *c, tn__op op, tn_node *x, tn_node *const *size, uint32_t n, const int64_t *ints, uint32_t nint) {
+static tn_node *with_sizes(tn_ctx *c, tn__op op, tn_node *x, tn_node *const *size, uint32_t n, const int64_t *ints,
+                           uint32_t nint) {
   tn_node **src = tn__alloc(c, (n + 1) * sizeof *src);
   src[0] = x;
   for (uint32_t i = 0; i < n; i++) src[i + 1] = size[i];
@@ -135,7 +140,8 @@ tn_node *tn__pad(tn_ctx *c, tn_node *x, tn_node *const *lohi) {
 tn_node *tn__shrink(tn_ctx *c, tn_node *x, tn_node *const *begin, tn_node *const *size, const int64_t *step) {
   tn_node *list[2 * TN_MAX_RANK];
   int64_t steps[TN_MAX_RANK];
-  if (all_zero(begin, x->rank) && tn__dims_equal(c, x->dim, size, x->rank)) return x; /* whatever the steps, they are 1 or unused */
+  /* whatever the steps, they are 1 or unused */
+  if (all_zero(begin, x->rank) && tn__dims_equal(c, x->dim, size, x->rank)) return x;
   for (uint32_t i = 0; i < x->rank; i++) {
     list[i] = begin[i];
     list[x->rank + i] = size[i];
@@ -144,7 +150,9 @@ tn_node *tn__shrink(tn_ctx *c, tn_node *x, tn_node *const *begin, tn_node *const
   return with_sizes(c, OP_SHRINK, x, list, 2u * x->rank, steps, x->rank);
 }
 
-tn_node *tn__flip(tn_ctx *c, tn_node *x, const int64_t *axes, uint32_t n) { return n ? over_axes(c, OP_FLIP, x, axes, n) : x; }
+tn_node *tn__flip(tn_ctx *c, tn_node *x, const int64_t *axes, uint32_t n) {
+  return n ? over_axes(c, OP_FLIP, x, axes, n) : x;
+}
 
 tn_node *tn__window(tn_ctx *c, tn_node *x, int64_t axis, int64_t size, int64_t stride, int64_t dilation) {
   int64_t ints[] = {axis, size, stride, dilation};
@@ -191,5 +199,6 @@ tn_node *tn__list(tn_ctx *c, tn_node *const *src, uint32_t n) {
 
 tn_node *tn__range(tn_ctx *c, tn_node *extent, int axis_type, int64_t number) {
   int64_t ints[] = {axis_type, number};
-  return tn__node_make(c, &(tn__make){.op = OP_RANGE, .dtype = TN__INDEX, .src = &extent, .nsrc = 1, .ints = ints, .nint = 2});
+  return tn__node_make(
+      c, &(tn__make){.op = OP_RANGE, .dtype = TN__INDEX, .src = &extent, .nsrc = 1, .ints = ints, .nint = 2});
 }

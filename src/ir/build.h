@@ -1,5 +1,5 @@
-/* Node constructors.  They check and intern; scalars constants are folded where both sources are constant integers (so sizes
- * stay literal), nothing more: simplification is rewriting's work. */
+/* Node constructors.  They check and intern; scalars constants are folded where both sources are constant integers (so
+ * sizes stay literal), nothing more: simplification is rewriting's work. */
 #ifndef TN_IR_BUILD_H
 #define TN_IR_BUILD_H
 #include "ir/ctx.h"
@@ -24,12 +24,15 @@ tn_node *tn__bitcast(tn_ctx *c, tn_node *x, int dtype);
 tn_node *tn__sub(tn_ctx *c, tn_node *x, tn_node *y); /* x + -y */
 
 /* Tensor-level: sources must already have equal shapes (broadcasting is the front end's work). */
-tn_node *tn__reduce(tn_ctx *c, tn__op op, tn_node *x, const int64_t *axes, uint32_t n); /* axes ascending; x itself if n = 0 */
+/* axes ascending; x itself if n = 0 */
+tn_node *tn__reduce(tn_ctx *c, tn__op op, tn_node *x, const int64_t *axes, uint32_t n);
 tn_node *tn__reshape(tn_ctx *c, tn_node *x, tn_node *const *dims, uint32_t rank);       /* x itself if equal */
-tn_node *tn__expand(tn_ctx *c, tn_node *x, tn_node *const *dims);                       /* rank as x; x itself if equal */
+/* rank as x; x itself if equal */
+tn_node *tn__expand(tn_ctx *c, tn_node *x, tn_node *const *dims);
 tn_node *tn__permute(tn_ctx *c, tn_node *x, const int64_t *perm);                       /* x itself if identity */
 tn_node *tn__pad(tn_ctx *c, tn_node *x, tn_node *const *lohi);                          /* 2*rank; x itself if all 0 */
-tn_node *tn__shrink(tn_ctx *c, tn_node *x, tn_node *const *begin, tn_node *const *size, const int64_t *step /* NULL: 1 */);
+tn_node *tn__shrink(tn_ctx *c, tn_node *x, tn_node *const *begin, tn_node *const *size,
+                    const int64_t *step /* NULL: 1 */);
 tn_node *tn__flip(tn_ctx *c, tn_node *x, const int64_t *axes, uint32_t n);
 tn_node *tn__window(tn_ctx *c, tn_node *x, int64_t axis, int64_t size, int64_t stride, int64_t dilation);
 tn_node *tn__fold(tn_ctx *c, tn_node *g, tn_node *n, int64_t axis, int64_t size, int64_t stride, int64_t dilation);
@@ -44,8 +47,12 @@ tn_node *tn__range(tn_ctx *c, tn_node *extent, int axis_type, int64_t number);
 /* Sizes.  Two dims are the same if their normal forms are (after folding, the same node). */
 tn_node *tn__numel(tn_ctx *c, const tn_node *x);        /* product of the dims, index */
 bool tn__dims_equal(tn_ctx *c, tn_node *const *a, tn_node *const *b, uint32_t n);
-/* What normal forms cannot decide is let pass: a reshape between sizes that may be equal stands in the graph, and is a constraint (ir/constraint.h). */
-tn_node *tn__size_common(tn_ctx *c, tn_node *a, tn_node *b); /* the size that both are, a plain one if one is; NULL: they certainly differ */
-tn_node *tn__axis_as(tn_ctx *c, tn_node *x, uint32_t axis, tn_node *size);                  /* x, this axis taken as of the size */
-tn_node *tn__taken_as(tn_ctx *c, tn_node *x, tn_node *const *dims, uint32_t rank);          /* so for all; NULL: the shapes certainly differ */
+/* What normal forms cannot decide is let pass: a reshape between sizes that may be equal stands in the graph, and is a
+ * constraint (ir/constraint.h). */
+/* the size that both are, a plain one if one is; NULL: they certainly differ */
+tn_node *tn__size_common(tn_ctx *c, tn_node *a, tn_node *b);
+/* x, this axis taken as of the size */
+tn_node *tn__axis_as(tn_ctx *c, tn_node *x, uint32_t axis, tn_node *size);
+/* so for all; NULL: the shapes certainly differ */
+tn_node *tn__taken_as(tn_ctx *c, tn_node *x, tn_node *const *dims, uint32_t rank);
 #endif

@@ -18,7 +18,8 @@ static void need(search *s, tn__constraint k) {
   tn__vec_push(s->a, out, k);
 }
 
-/* Of a reshape: along one axis the sizes, else the numbers of elements; equal to itself or 1, whichever is more, is at least 1. */
+/* Of a reshape: along one axis the sizes, else the numbers of elements; equal to itself or 1, whichever is more, is at
+ * least 1. */
 static void need_equal(search *s, tn_node *n) {
   tn_node *x = n->src[0], *left = tn__numel(s->c, x), *right = tn__numel(s->c, n);
   uint32_t apart = 0, at = 0;
@@ -83,16 +84,18 @@ static const char *value_of(tn_ctx *c, tn_node *n, const tn__env *env) {
 _Noreturn static void broken(tn_ctx *c, const tn__constraint *k, const tn__env *env) {
   tn__sb with;
   tn__sb_init(&with, &c->scratch);
-  for (uint32_t i = 0; i < env->n; i++) tn__sb_printf(&with, "%s%s = %lld", i ? ", " : "", env->key[i]->name, (long long)env->val[i]);
+  for (uint32_t i = 0; i < env->n; i++)
+    tn__sb_printf(&with, "%s%s = %lld", i ? ", " : "", env->key[i]->name, (long long)env->val[i]);
   tn__sb what;
   tn__sb_init(&what, &c->scratch);
   const tn_node *n = k->user ? k->user : k->of;
   tn__sb_printf(&what, "%s %s", tn__ops[n->op].text, tn__node_type(n, &c->scratch));
-  if (k->of->nsrc && k->of->src[0]->dtype != TN__INDEX) tn__sb_printf(&what, " of %s", tn__node_type(k->of->src[0], &c->scratch));
+  if (k->of->nsrc && k->of->src[0]->dtype != TN__INDEX)
+    tn__sb_printf(&what, " of %s", tn__node_type(k->of->src[0], &c->scratch));
   if (k->user && k->equal) tn__sb_printf(&what, " as %s", tn__node_type(k->of, &c->scratch));
   const char *why = k->user && (n->op == OP_RMAX || n->op == OP_RMIN) ? "something to choose from, " : "";
-  tn__fail(c, TN_EBOUND, "%s needs %s%s %s %s; bound are %s", tn__sb_str(&what), why, value_of(c, k->left, env), k->equal ? "=" : "<=", value_of(c, k->right, env),
-           tn__sb_str(&with));
+  tn__fail(c, TN_EBOUND, "%s needs %s%s %s %s; bound are %s", tn__sb_str(&what), why, value_of(c, k->left, env),
+           k->equal ? "=" : "<=", value_of(c, k->right, env), tn__sb_str(&with));
 }
 
 static bool holds(tn_ctx *c, const tn__constraint *k, const tn__env *env) {

@@ -1,8 +1,9 @@
 /* What a graph needs of its symbolic sizes beyond their bounds.  Prefix tn__constraint.
  *
- * A shape rule rejects what can never be and lets pass what may be: a size that is negative for some values of its variables, a slice that
- * ends within its axis for some only, a window that fits for some only, two sizes that are equal for some only (a reshape between them says where: tn__axis_as).  What was let
- * pass follows from the graph alone; here it is collected, to be checked by whoever binds the variables. */
+ * A shape rule rejects what can never be and lets pass what may be: a size that is negative for some values of its
+ * variables, a slice that ends within its axis for some only, a window that fits for some only, two sizes that are
+ * equal for some only (a reshape between them says where: tn__axis_as).  What was let pass follows from the graph
+ * alone; here it is collected, to be checked by whoever binds the variables. */
 #ifndef TN_IR_CONSTRAINT_H
 #define TN_IR_CONSTRAINT_H
 #include "ir/ctx.h"

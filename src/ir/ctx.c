@@ -1,5 +1,5 @@
-/* Where errors are recorded and caught, and the context's public queries.  tn_ctx_open() and tn_ctx_close() stand in run/,
- * which knows every part of a context. */
+/* Where errors are recorded and caught, and the context's public queries.  tn_ctx_open() and tn_ctx_close() stand in
+ * run/, which knows every part of a context. */
 #include "ir/ctx.h"
 #include <stdio.h>
 #include <string.h>

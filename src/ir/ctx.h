@@ -31,10 +31,11 @@ struct tn_ctx {
 };
 
 /* Runs fn(ctx, arg) with errors caught: true if it returned.  On an error the context remembers the first one and this
- * returns false; ctx->failed is then the status of this one.  When the outermost one ends, scratch is reset and nodes nobody refers to
- * are freed. `api` names the public function. */
+ * returns false; ctx->failed is then the status of this one.  When the outermost one ends, scratch is reset and nodes
+ * nobody refers to are freed. `api` names the public function. */
 bool tn__ctx_run(tn_ctx *c, const char *api, void (*fn)(tn_ctx *, void *), void *arg);
-/* Records the first error and unwinds.  Text: what is wrong, with shapes; the running public function is put in front. */
+/* Records the first error and unwinds.  Text: what is wrong, with shapes; the running public function is put in front.
+ */
 _Noreturn void tn__fail(tn_ctx *c, tn_status status, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 /* Records the first error without unwinding; for functions that return a status. */
 void tn__error(tn_ctx *c, tn_status status, const char *fmt, ...) __attribute__((format(printf, 3, 4)));

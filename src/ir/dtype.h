@@ -3,8 +3,8 @@
 #define TN_IR_DTYPE_H
 #include "tenet/tensor_types.h"
 
-/* TN__INDEX is the abstract integer of sizes and index arithmetic: unbounded in principle, its machine width chosen late.
- * TN__VOID is the type of effects. */
+/* TN__INDEX is the abstract integer of sizes and index arithmetic: unbounded in principle, its machine width chosen
+ * late. TN__VOID is the type of effects. */
 enum { TN__INDEX = TN_DTYPE_COUNT, TN__VOID, TN__DTYPE_ALL };
 
 typedef enum tn__class { TN__C_BOOL = 1, TN__C_INT = 2, TN__C_FLOAT = 4 } tn__class; /* index counts as INT */
@@ -23,7 +23,8 @@ static inline bool tn__is_int(int dt) { return tn__dtypes[dt].cls == TN__C_INT; 
 static inline size_t tn__size_of(int dt) { return tn__dtypes[dt].size; }
 
 int tn__dtype_parse(const char *s, size_t n); /* -1 if unknown */
-/* Promotion by the array API's lattice; -1 for pairs that it leaves undefined (u64 with signed, int with float, bool with number). */
+/* Promotion by the array API's lattice; -1 for pairs that it leaves undefined (u64 with signed, int with float, bool
+ * with number). */
 int tn__dtype_promote(int a, int b);
 int tn__dtype_acc(int dt); /* dtype in which sums of dt accumulate: f32 for f16 and bf16, else dt */
 #endif

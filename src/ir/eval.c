@@ -1,9 +1,10 @@
 /* The scalar evaluator: one row of functions per op, one column per class of dtype.
  *
- * Integers are evaluated in 64 bits and wrapped to their width afterwards.  That is exact for every op: sums, products and powers are
- * so modulo 2^64, quotients and comparisons see the extended value itself, and a shift count beyond the narrow width only has
- * to move everything out.  An op that does the same to signed and unsigned operands has no signed cell.  bool is an unsigned integer
- * whose results are compared with 0.  f16 and bf16 are f32, rounded once; only fma has cells of its own, for its one rounding. */
+ * Integers are evaluated in 64 bits and wrapped to their width afterwards.  That is exact for every op: sums, products
+ * and powers are so modulo 2^64, quotients and comparisons see the extended value itself, and a shift count beyond the
+ * narrow width only has to move everything out.  An op that does the same to signed and unsigned operands has no signed
+ * cell.  bool is an unsigned integer whose results are compared with 0.  f16 and bf16 are f32, rounded once; only fma
+ * has cells of its own, for its one rounding. */
 #include "ir/eval.h"
 #include "ir/math_c.inc"
 #include "ir/math.inc"
@@ -251,7 +252,8 @@ static u64 eval_float(int op, int dtype, uint32_t n, const u64 *arg) {
 
 static u64 compare(int op, int sdtype, const u64 *arg) {
   const comparison *c = &comparisons[op];
-  if (tn__is_float(sdtype)) return c->f64((f64[]){tn__eval_to_double(sdtype, arg[0]), tn__eval_to_double(sdtype, arg[1])});
+  if (tn__is_float(sdtype))
+    return c->f64((f64[]){tn__eval_to_double(sdtype, arg[0]), tn__eval_to_double(sdtype, arg[1])});
   return tn__dtypes[sdtype].is_signed ? c->i64((const i64 *)arg) : c->u64((const u64 *)arg);
 }
 

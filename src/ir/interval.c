@@ -1,7 +1,7 @@
 /* Bounds of integer and bool nodes from the bounds of their sources, by the rows of intervals.def.
  *
- * Bounds are those of the 64-bit patterns, read as signed.  For u64 that means: lo >= 0 says that all values are below 2^63,
- * and lo < 0 says nothing; arithmetic on such a source gives the full range. */
+ * Bounds are those of the 64-bit patterns, read as signed.  For u64 that means: lo >= 0 says that all values are below
+ * 2^63, and lo < 0 says nothing; arithmetic on such a source gives the full range. */
 #include "ir/eval.h"
 
 __extension__ typedef __int128 wide; /* holds every sum and product of two bounds */
@@ -83,7 +83,9 @@ static bool known(const tn_node *s, bool bits) {
   return !tn__is_float(s->dtype) && s->dtype != TN__VOID && (bits || s->dtype != TN_U64 || s->lo >= 0);
 }
 
-static span source(const tn_node *n, uint32_t i) { return i < n->nsrc ? (span){n->src[i]->lo, n->src[i]->hi} : (span){0, 0}; }
+static span source(const tn_node *n, uint32_t i) {
+  return i < n->nsrc ? (span){n->src[i]->lo, n->src[i]->hi} : (span){0, 0};
+}
 
 static bool has_elements(const tn_node *n) {
   for (uint32_t i = 0; tn__ops[n->op].group == G_REDUCE && i < n->nint; i++)
@@ -94,7 +96,14 @@ static bool has_elements(const tn_node *n) {
 static given read(const tn_node *n, span all) {
   wide width = 8 * (wide)tn__size_of(n->dtype);
   bool is_signed = tn__dtypes[n->dtype].is_signed;
-  return (given){source(n, 0), source(n, 1), source(n, 2), all, is_signed ? -1 : n->dtype == TN_U64 ? (wide)UINT64_MAX : all.hi, width, width - is_signed, has_elements(n)};
+  return (given){source(n, 0),
+                 source(n, 1),
+                 source(n, 2),
+                 all,
+                 is_signed ? -1 : n->dtype == TN_U64 ? (wide)UINT64_MAX : all.hi,
+                 width,
+                 width - is_signed,
+                 has_elements(n)};
 }
 
 static span apply(const tn_node *n, span all) {
@@ -115,7 +124,8 @@ static span apply(const tn_node *n, span all) {
 void tn__interval(const tn_node *n, int64_t *lo, int64_t *hi) {
   bool leaf = n->op == OP_CONST || n->op == OP_VAR;
   span all = full(n->dtype), s = apply(n, all);
-  if (s.lo < all.lo || s.hi > all.hi || (n->dtype == TN_U64 && !leaf && !rows[n->op][TI_BITS] && s.lo < 0)) s = all; /* it may wrap */
+  /* it may wrap */
+  if (s.lo < all.lo || s.hi > all.hi || (n->dtype == TN_U64 && !leaf && !rows[n->op][TI_BITS] && s.lo < 0)) s = all;
   *lo = (int64_t)s.lo;
   *hi = (int64_t)s.hi;
 }

@@ -1,8 +1,8 @@
 /* The intern table, reference counts and the nursery.
  *
- * Invariants: every node in the table is reachable by its hash; refs counts sources, own dims and outside holders; a node with
- * refs 0 is in the nursery; a node is in the nursery at most once, and the nursery has room for every node of the table,
- * so dropping a reference never allocates.  Serials grow from a source to its users. */
+ * Invariants: every node in the table is reachable by its hash; refs counts sources, own dims and outside holders; a
+ * node with refs 0 is in the nursery; a node is in the nursery at most once, and the nursery has room for every node of
+ * the table, so dropping a reference never allocates.  Serials grow from a source to its users. */
 #include "ir/build.h"
 #include "ir/eval.h"
 #include "ir/shape.h"
@@ -93,7 +93,8 @@ static bool owns_dims(const tn_node *n) { return n->rank && n->dim == n->src + n
 /* One block: the node, its sources, its dims unless they are another list's, its integers, its name. */
 static tn_node *allocate(tn_ctx *c, const tn__make *m, const tn__shape *s) {
   size_t own = s->from == TN__DIMS_OWN ? s->rank : 0, text = m->name ? strlen(m->name) + 1 : 0;
-  tn_node *n = tn__mem_alloc(&c->mem, sizeof *n + (m->nsrc + own) * sizeof(tn_node *) + m->nint * sizeof(int64_t) + text);
+  tn_node *n =
+      tn__mem_alloc(&c->mem, sizeof *n + (m->nsrc + own) * sizeof(tn_node *) + m->nint * sizeof(int64_t) + text);
   memset(n, 0, sizeof *n);
   n->src = (tn_node **)(n + 1);
   int64_t *ints = (int64_t *)(n->src + m->nsrc + own);

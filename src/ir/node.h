@@ -1,14 +1,15 @@
 /* The one node type.  Prefix tn__node_; constructors tn__add(), tn__reshape(), ... (build.h).
  *
- * A node is immutable and interned: equal op, dtype, sources, argument and (for GIVEN shapes) dims mean the same pointer.
- * Shape, dtype, device and integer interval are computed when it is made, since its sources already exist.
+ * A node is immutable and interned: equal op, dtype, sources, argument and (for GIVEN shapes) dims mean the same
+ * pointer. Shape, dtype, device and integer interval are computed when it is made, since its sources already exist.
  *
  * Lifetime.  refs counts the references from other nodes, from handles and from long-lived owners (tn__node_keep/drop).
- * A new node has none: it stands in the context's nursery until the outermost tn__ctx_run() ends, and then goes if nobody
- * took a reference.  So passes make nodes freely and never count; a node whose count falls to zero goes back to the
- * nursery.  All walks, freeing included, are iterative.
+ * A new node has none: it stands in the context's nursery until the outermost tn__ctx_run() ends, and then goes if
+ * nobody took a reference.  So passes make nodes freely and never count; a node whose count falls to zero goes back to
+ * the nursery.  All walks, freeing included, are iterative.
  *
- * Order.  `serial` grows with creation; it is the tie-breaker wherever an order must be reproducible: never sort by address. */
+ * Order.  `serial` grows with creation; it is the tie-breaker wherever an order must be reproducible: never sort by
+ * address. */
 #ifndef TN_IR_NODE_H
 #define TN_IR_NODE_H
 #include "base/mem.h"
@@ -29,7 +30,15 @@ typedef enum tn__op {
 
 typedef enum tn__group { G_LEAF, G_UNARY, G_BINARY, G_TERNARY, G_CAST, G_REDUCE, G_MOVE, G_MIX, G_KERNEL } tn__group;
 enum { PH_T = 1, PH_K = 2, PH_L = 4, PH_S = 8 };
-enum { PH_TK = PH_T | PH_K, PH_TS = PH_T | PH_S, PH_TKL = PH_T | PH_K | PH_L, PH_TKLS = 15, PH_KL = PH_K | PH_L, PH_KS = PH_K | PH_S, PH_KLS = PH_K | PH_L | PH_S };
+enum {
+  PH_TK = PH_T | PH_K,
+  PH_TS = PH_T | PH_S,
+  PH_TKL = PH_T | PH_K | PH_L,
+  PH_TKLS = 15,
+  PH_KL = PH_K | PH_L,
+  PH_KS = PH_K | PH_S,
+  PH_KLS = PH_K | PH_L | PH_S
+};
 typedef enum tn__arg { ARG_NONE, ARG_BITS, ARG_INTS, ARG_NAME } tn__arg;
 
 typedef struct tn__op_info {
@@ -62,7 +71,9 @@ enum { AX_GLOBAL, AX_LOCAL, AX_WARP, AX_LOOP, AX_REDUCE, AX_UNROLL, AX_UPCAST, A
 extern const char *const tn__axis_names[AX_COUNT];
 
 static inline bool tn__is_const(const tn_node *n) { return n->op == OP_CONST; }
-static inline bool tn__is_elementwise(const tn_node *n) { return tn__ops[n->op].group >= G_UNARY && tn__ops[n->op].group <= G_CAST; }
+static inline bool tn__is_elementwise(const tn_node *n) {
+  return tn__ops[n->op].group >= G_UNARY && tn__ops[n->op].group <= G_CAST;
+}
 /* Integer constants (index, ints, bool): the value; floats: see eval.h */
 static inline bool tn__const_int(const tn_node *n, int64_t *v) {
   if (n->op != OP_CONST || tn__dtypes[n->dtype].cls == TN__C_FLOAT) return false;
@@ -88,8 +99,8 @@ typedef struct tn__make {
   int device;            /* STORAGE, PARAM, BUFFER only */
 } tn__make;
 
-/* Interns.  Checks source count, dtype rule and shape rule; a breach throws with a message that names the op and shapes.
- * Constant sources of scalar ops are not folded here: rewriting does that. */
+/* Interns.  Checks source count, dtype rule and shape rule; a breach throws with a message that names the op and
+ * shapes. Constant sources of scalar ops are not folded here: rewriting does that. */
 tn_node *tn__node_make(tn_ctx *c, const tn__make *m);
 tn_node *tn__node_with(tn_ctx *c, tn_node *n, tn_node *const *src); /* the same node over other sources (equal count) */
 tn_node *tn__node_keep(tn_node *n);         /* +1; returns n; NULL allowed */

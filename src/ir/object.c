@@ -5,7 +5,9 @@
 enum { RESTS = 64 };
 
 static const char *const names[TN__OBJECT_KINDS] = {
-    [TN__PROGRAM] = "program", [TN__PARAMS] = "list of parameters", [TN__OPTIM] = "optimiser", [TN__BATCHES] = "iterator", [TN__FILE] = "file",
+    [TN__PROGRAM] = "program", [TN__PARAMS] = "list of parameters",
+    [TN__OPTIM] = "optimiser", [TN__BATCHES] = "iterator",
+    [TN__FILE] = "file",
 };
 
 /* The block that has rested longest, once enough others rest, too. */
@@ -57,7 +59,8 @@ void tn__object_close(void *object) {
 void tn__object_close_by_caller(void *object, tn__object_kind kind, const char *api) {
   tn_ctx *c = tn__object_use(object, kind, api);
   if (!c) return;
-  if (((tn__object *)object)->owned) tn__refuse(c, api, "the %s belongs to what it was asked of, which closes it", names[kind]);
+  if (((tn__object *)object)->owned)
+    tn__refuse(c, api, "the %s belongs to what it was asked of, which closes it", names[kind]);
   else tn__object_close(object);
 }
 

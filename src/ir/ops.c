@@ -11,9 +11,9 @@ enum { CLS_B = TN__C_BOOL, CLS_I = TN__C_INT, CLS_F = TN__C_FLOAT, CLS_BI = CLS_
 #define SET_CLAIM(op, claim, classes) SET(op, claim, classes) /* a second step, so that FIELD_x is expanded */
 
 const tn__op_info tn__ops[OP_COUNT] = {
-#define OP(id, spelling, grp, least, most, argument, where, dtype, shape)                                                 \
-  [OP_##id].name = #id, [OP_##id].text = (spelling), [OP_##id].group = G_##grp, [OP_##id].arg = ARG_##argument,           \
-  [OP_##id].phases = PH_##where, [OP_##id].dtype_rule = DT_##dtype, [OP_##id].shape_rule = SH_##shape,                    \
+#define OP(id, spelling, grp, least, most, argument, where, dtype, shape)                                              \
+  [OP_##id].name = #id, [OP_##id].text = (spelling), [OP_##id].group = G_##grp, [OP_##id].arg = ARG_##argument,        \
+  [OP_##id].phases = PH_##where, [OP_##id].dtype_rule = DT_##dtype, [OP_##id].shape_rule = SH_##shape,                 \
   [OP_##id].min_src = (least), [OP_##id].max_src = (most),
 #define CLAIM(kind, op, classes) SET_CLAIM(op, FIELD_##kind, CLS_##classes)
 #define UNIT(...)

@@ -1,5 +1,5 @@
-/* The rules of the DTYPE and SHAPE columns of ops.def.  Each is a function in a table; each breach names the op, the types of
- * all its sources, and the rule. */
+/* The rules of the DTYPE and SHAPE columns of ops.def.  Each is a function in a table; each breach names the op, the
+ * types of all its sources, and the rule. */
 #include "ir/shape.h"
 #include "ir/build.h"
 #include "ir/text.h"
@@ -23,7 +23,8 @@ static void breach(tn_ctx *c, const tn__make *m, tn_status status, const char *f
   if (m->nsrc > SHOWN_SOURCES) tn__sb_puts(&b, ", ...");
   tn__sb_putc(&b, ')');
   if (m->nint && tn__ops[m->op].arg == ARG_INTS) {
-    for (uint32_t i = 0; i < m->nint && i < SHOWN_SOURCES; i++) tn__sb_printf(&b, "%s%" PRId64, i ? " " : " {", m->ints[i]);
+    for (uint32_t i = 0; i < m->nint && i < SHOWN_SOURCES; i++)
+      tn__sb_printf(&b, "%s%" PRId64, i ? " " : " {", m->ints[i]);
     tn__sb_putc(&b, '}');
   }
   tn__sb_puts(&b, ": ");
@@ -80,7 +81,8 @@ static int dt_logic(tn_ctx *c, const tn__make *m) {
 static int dt_where(tn_ctx *c, const tn__make *m) {
   int dt = m->src[1]->dtype;
   if (m->src[0]->dtype != TN_BOOL) breach(c, m, TN_EDTYPE, "the condition must be bool");
-  if (dt == TN__VOID || m->src[2]->dtype != dt) breach(c, m, TN_EDTYPE, "the dtypes of the two values differ; make them equal with tn_cast");
+  if (dt == TN__VOID || m->src[2]->dtype != dt)
+    breach(c, m, TN_EDTYPE, "the dtypes of the two values differ; make them equal with tn_cast");
   return dt;
 }
 
@@ -91,7 +93,8 @@ static int dt_philox(tn_ctx *c, const tn__make *m) {
 
 static int dt_given(tn_ctx *c, const tn__make *m) {
   if (m->dtype < 0 || m->dtype >= TN__VOID) breach(c, m, TN_EDTYPE, "there is no dtype number %d", m->dtype);
-  if (tn__ops[m->op].group == G_CAST && m->src[0]->dtype == TN__VOID) breach(c, m, TN_EDTYPE, "the source has no value");
+  if (tn__ops[m->op].group == G_CAST && m->src[0]->dtype == TN__VOID)
+    breach(c, m, TN_EDTYPE, "the source has no value");
   return m->dtype;
 }
 
@@ -176,7 +179,8 @@ static void sh_src0(tn_ctx *c, const tn__make *m, tn__shape *out) {
 static void sh_same(tn_ctx *c, const tn__make *m, tn__shape *out) {
   const tn_node *x = m->src[0];
   for (uint32_t i = 1; i < m->nsrc; i++)
-    if (m->src[i]->rank != x->rank || !same_dims(x, 0, m->src[i], 0, x->rank)) breach(c, m, TN_ESHAPE, "the shapes differ");
+    if (m->src[i]->rank != x->rank || !same_dims(x, 0, m->src[i], 0, x->rank))
+      breach(c, m, TN_ESHAPE, "the shapes differ");
   from_src0(m, out);
 }
 
@@ -199,7 +203,8 @@ static void sh_reshape(tn_ctx *c, const tn__make *m, tn__shape *out) {
   if (old == new) return;
   if (tn__is_const(old) && tn__is_const(new))
     breach(c, m, TN_ESHAPE, "%" PRId64 " elements cannot become %" PRId64, old->ints[0], new->ints[0]);
-  if (!tn__size_common(c, old, new)) breach(c, m, TN_ESHAPE, "the element counts are equal for no values of the symbolic sizes");
+  if (!tn__size_common(c, old, new))
+    breach(c, m, TN_ESHAPE, "the element counts are equal for no values of the symbolic sizes");
 }
 
 static void sh_expand(tn_ctx *c, const tn__make *m, tn__shape *out) {
@@ -207,7 +212,8 @@ static void sh_expand(tn_ctx *c, const tn__make *m, tn__shape *out) {
   from_tail(c, m, out, 1);
   if (out->rank != x->rank) breach(c, m, TN_ESHAPE, "%d axes cannot become %u", x->rank, out->rank);
   for (uint32_t i = 0; i < x->rank; i++)
-    if (x->dim[i] != m->src[i + 1] && !tn__is_int_const(x->dim[i], 1)) breach(c, m, TN_ESHAPE, "axis %u has not size 1", i);
+    if (x->dim[i] != m->src[i + 1] && !tn__is_int_const(x->dim[i], 1))
+      breach(c, m, TN_ESHAPE, "axis %u has not size 1", i);
 }
 
 static void sh_permute(tn_ctx *c, const tn__make *m, tn__shape *out) {
@@ -240,11 +246,13 @@ tn_node *tn__slice_end(tn_ctx *c, tn_node *begin, tn_node *size, int64_t step) {
 
 static void sh_shrink(tn_ctx *c, const tn__make *m, tn__shape *out) {
   const tn_node *x = m->src[0];
-  if (m->nsrc != 1 + 2u * x->rank || m->nint != x->rank) breach(c, m, TN_ESHAPE, "needs begin, size and step for each of %d axes", x->rank);
+  if (m->nsrc != 1 + 2u * x->rank || m->nint != x->rank)
+    breach(c, m, TN_ESHAPE, "needs begin, size and step for each of %d axes", x->rank);
   for (uint32_t i = 0; i < x->rank; i++) {
     tn_node *begin = count_at(c, m, 1 + i), *size = count_at(c, m, 1 + x->rank + i);
     if (m->ints[i] < 1) breach(c, m, TN_ESHAPE, "the step along axis %u is not positive", i);
-    if (tn__sub(c, tn__slice_end(c, begin, size, m->ints[i]), x->dim[i])->lo > 0) breach(c, m, TN_ESHAPE, "the slice of axis %u reaches beyond its end", i);
+    if (tn__sub(c, tn__slice_end(c, begin, size, m->ints[i]), x->dim[i])->lo > 0)
+      breach(c, m, TN_ESHAPE, "the slice of axis %u reaches beyond its end", i);
     put(c, m, out, size);
   }
 }
@@ -257,8 +265,10 @@ static void sh_flip(tn_ctx *c, const tn__make *m, tn__shape *out) {
 /* Places of a window on an axis of n: (n - span) idiv stride + 1, 0 where n < span = (size - 1)*dilation + 1. */
 static tn_node *places(tn_ctx *c, const tn__make *m, tn_node *n) {
   int64_t size = m->ints[1], stride = m->ints[2], dilation = m->ints[3], span;
-  if (size < 1 || stride < 1 || dilation < 1) breach(c, m, TN_ESHAPE, "size, stride and dilation of a window must be positive");
-  if (__builtin_mul_overflow(size - 1, dilation, &span) || span > INT64_MAX - stride) breach(c, m, TN_ESHAPE, "the window is too large");
+  if (size < 1 || stride < 1 || dilation < 1)
+    breach(c, m, TN_ESHAPE, "size, stride and dilation of a window must be positive");
+  if (__builtin_mul_overflow(size - 1, dilation, &span) || span > INT64_MAX - stride)
+    breach(c, m, TN_ESHAPE, "the window is too large");
   tn_node *room = tn__add(c, n, tn__int(c, stride - span - 1));
   return tn__op2(c, OP_MAX, tn__op2(c, OP_IDIV, room, tn__int(c, stride)), tn__int(c, 0));
 }
@@ -303,7 +313,8 @@ static void sh_gather(tn_ctx *c, const tn__make *m, tn__shape *out) {
 static void sh_scatter(tn_ctx *c, const tn__make *m, tn__shape *out) {
   const tn_node *base = m->src[0], *idx = m->src[1], *upd = m->src[2];
   check_index(c, m);
-  if (upd->dtype != base->dtype) breach(c, m, TN_EDTYPE, "what is added has not the dtype of the base; convert with tn_cast");
+  if (upd->dtype != base->dtype)
+    breach(c, m, TN_EDTYPE, "what is added has not the dtype of the base; convert with tn_cast");
   if (upd->rank != idx->rank + base->rank - 1 || !same_dims(upd, 0, idx, 0, idx->rank) ||
       !same_dims(upd, idx->rank, base, 1, base->rank - 1u))
     breach(c, m, TN_ESHAPE, "what is added must have the index's axes, then the base's without its first");
@@ -315,7 +326,8 @@ static void sh_contract(tn_ctx *c, const tn__make *m, tn__shape *out) {
   for (uint32_t i = 0; i < 4; i++)
     if (m->ints[i] < 0 || m->ints[i] > TN_MAX_RANK) breach(c, m, TN_ESHAPE, "the axis groups are out of range");
   uint32_t nb = (uint32_t)m->ints[0], nm = (uint32_t)m->ints[1], nn = (uint32_t)m->ints[2], nk = (uint32_t)m->ints[3];
-  if (a->rank != nb + nm + nk || b->rank != nb + nn + nk) breach(c, m, TN_ESHAPE, "the axis groups do not add up to the ranks");
+  if (a->rank != nb + nm + nk || b->rank != nb + nn + nk)
+    breach(c, m, TN_ESHAPE, "the axis groups do not add up to the ranks");
   if (!same_dims(a, 0, b, 0, nb)) breach(c, m, TN_ESHAPE, "the batch axes differ");
   if (!same_dims(a, nb + nm, b, nb + nn, nk)) breach(c, m, TN_ESHAPE, "the contracted axes differ");
   put_dims(c, m, out, a, 0, nb + nm);
@@ -334,8 +346,9 @@ static void (*const shape_rules[SH_COUNT])(tn_ctx *, const tn__make *, tn__shape
 
 /* Integers in the argument where their number is fixed; 0: none, or as many as the shape rule says. */
 static const uint8_t int_count[OP_COUNT] = {
-    [OP_CONST] = 1, [OP_STORAGE] = 2, [OP_PARAM] = 2, [OP_VAR] = 2, [OP_WINDOW] = 4, [OP_FOLD] = 4, [OP_CONTRACT] = 4, [OP_RANGE] = 2,
-    [OP_LOCAL] = 2, [OP_REDUCE] = 2, [OP_ACC] = 3, [OP_SETACC] = 1, [OP_GETACC] = 1, [OP_BARRIER] = 1, [OP_BUFFER] = 2,
+    [OP_CONST] = 1, [OP_STORAGE] = 2,  [OP_PARAM] = 2,  [OP_VAR] = 2,     [OP_WINDOW] = 4,
+    [OP_FOLD] = 4,  [OP_CONTRACT] = 4, [OP_RANGE] = 2,  [OP_LOCAL] = 2,   [OP_REDUCE] = 2,
+    [OP_ACC] = 3,   [OP_SETACC] = 1,   [OP_GETACC] = 1, [OP_BARRIER] = 1, [OP_BUFFER] = 2,
 };
 
 /* The text writes a variable's name bare inside shapes.  Stand-ins of the passes' own have an @ in front. */
@@ -354,15 +367,19 @@ static void check_form(tn_ctx *c, const tn__make *m) {
   if (int_count[m->op] ? m->nint != int_count[m->op] : op->arg == ARG_NONE && m->nint)
     breach(c, m, TN_EINVAL, "takes %d integers, not %u", int_count[m->op], m->nint);
   if (m->op == OP_VAR && !is_identifier(m->name))
-    breach(c, m, TN_EINVAL, "the name '%s' is not made of letters, digits and underscores, a letter first", m->name ? m->name : "");
-  if (m->op == OP_VAR && m->ints[0] > m->ints[1]) breach(c, m, TN_EBOUND, "%s has no values: its bounds are empty", m->name);
-  if (m->op == OP_RANGE && (m->ints[0] < 0 || m->ints[0] >= AX_COUNT)) breach(c, m, TN_EINVAL, "there is no such axis type");
+    breach(c, m, TN_EINVAL, "the name '%s' is not made of letters, digits and underscores, a letter first",
+           m->name ? m->name : "");
+  if (m->op == OP_VAR && m->ints[0] > m->ints[1])
+    breach(c, m, TN_EBOUND, "%s has no values: its bounds are empty", m->name);
+  if (m->op == OP_RANGE && (m->ints[0] < 0 || m->ints[0] >= AX_COUNT))
+    breach(c, m, TN_EINVAL, "there is no such axis type");
 }
 
 /* Where the result lives: where its sources do.  Nodes without a value (a sink, a call) may join devices. */
 static int infer_device(tn_ctx *c, const tn__make *m, int dtype) {
   if (m->op == OP_STORAGE || m->op == OP_PARAM || m->op == OP_BUFFER) {
-    if (m->ints[1] < -1 || m->ints[1] > INT8_MAX) breach(c, m, TN_EDEVICE, "there is no device number %" PRId64, m->ints[1]);
+    if (m->ints[1] < -1 || m->ints[1] > INT8_MAX)
+      breach(c, m, TN_EDEVICE, "there is no device number %" PRId64, m->ints[1]);
     return (int)m->ints[1];
   }
   int device = -1;
@@ -371,7 +388,8 @@ static int infer_device(tn_ctx *c, const tn__make *m, int dtype) {
     if (other < 0 || other == device) continue;
     if (device >= 0 && dtype == TN__VOID) return -1;
     if (device >= 0)
-      breach(c, m, TN_EDEVICE, "argument %u is on device %d, those before it on device %d; bring it there with tn_to", i + 1, other, device);
+      breach(c, m, TN_EDEVICE, "argument %u is on device %d, those before it on device %d; bring it there with tn_to",
+             i + 1, other, device);
     device = other;
   }
   return device;
@@ -402,7 +420,8 @@ void tn__infer(tn_ctx *c, const tn__make *m, tn__inferred *out) {
   out->shape.rank = 0;
   shape_rules[op->shape_rule](c, m, &out->shape);
   if (out->shape.from == TN__DIMS_OWN) check_count(c, m, out->shape.own, out->shape.rank);
-  if (out->shape.from == TN__DIMS_TAIL && out->shape.rank) check_count(c, m, m->src + (m->nsrc - out->shape.rank), out->shape.rank);
+  if (out->shape.from == TN__DIMS_TAIL && out->shape.rank)
+    check_count(c, m, m->src + (m->nsrc - out->shape.rank), out->shape.rank);
 }
 
 /* ---- sizes ---- */
@@ -433,6 +452,7 @@ tn_node *tn__taken_as(tn_ctx *c, tn_node *x, tn_node *const *dims, uint32_t rank
   if (x->rank != rank) return NULL;
   for (uint32_t i = 0; i < rank; i++)
     if (!tn__size_common(c, x->dim[i], dims[i])) return NULL;
-  for (uint32_t i = 0; i < rank; i++) x = tn__axis_as(c, x, i, dims[i]); /* one at a time: each is a constraint of its own */
+  /* one at a time: each is a constraint of its own */
+  for (uint32_t i = 0; i < rank; i++) x = tn__axis_as(c, x, i, dims[i]);
   return x;
 }

@@ -8,8 +8,24 @@ typedef enum tn__dtype_rule {
 } tn__dtype_rule;
 
 typedef enum tn__shape_rule {
-  SH_SCALAR, SH_SAME, SH_GIVEN, SH_REDUCE, SH_RESHAPE, SH_EXPAND, SH_PERMUTE, SH_PAD, SH_SHRINK, SH_FLIP, SH_WINDOW, SH_FOLD,
-  SH_GATHER, SH_SCATTER, SH_CONTRACT, SH_SRC0, SH_VOID, SH_COUNT
+  SH_SCALAR,
+  SH_SAME,
+  SH_GIVEN,
+  SH_REDUCE,
+  SH_RESHAPE,
+  SH_EXPAND,
+  SH_PERMUTE,
+  SH_PAD,
+  SH_SHRINK,
+  SH_FLIP,
+  SH_WINDOW,
+  SH_FOLD,
+  SH_GATHER,
+  SH_SCATTER,
+  SH_CONTRACT,
+  SH_SRC0,
+  SH_VOID,
+  SH_COUNT
 } tn__shape_rule;
 
 /* A result shape.  Most are not new lists but those of the first source, or the last `rank` sources themselves. */
@@ -29,5 +45,7 @@ void tn__infer(tn_ctx *c, const tn__make *m, tn__inferred *out);
 /* One past the last element that a slice takes. */
 tn_node *tn__slice_end(tn_ctx *c, tn_node *begin, tn_node *size, int64_t step);
 /* The dtype is part of what the caller says, not computed from the sources. */
-static inline bool tn__dtype_is_given(int op) { return tn__ops[op].dtype_rule == DT_GIVEN || tn__ops[op].dtype_rule == DT_BITCAST; }
+static inline bool tn__dtype_is_given(int op) {
+  return tn__ops[op].dtype_rule == DT_GIVEN || tn__ops[op].dtype_rule == DT_BITCAST;
+}
 #endif

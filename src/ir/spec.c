@@ -1,16 +1,17 @@
-/* What each stage may emit; see spec.h.  The ops come from the PHASES column of ops.def, the kinds of their sources from the
- * tables below. */
+/* What each stage may emit; see spec.h.  The ops come from the PHASES column of ops.def, the kinds of their sources
+ * from the tables below. */
 #include "ir/spec.h"
 
-/* Source kinds, one letter a source; a '*' after the last one repeats it for all that follow (none included), and what comes
- * after '?' may be missing.
+/* Source kinds, one letter a source; a '*' after the last one repeats it for all that follow (none included), and what
+ * comes after '?' may be missing.
  *   v  a value: neither index nor void           i  a scalar of dtype index       s  a scalar value or index
  *   a  any value or index, dtypes checked by the node itself
  *   p  a bool: a condition                       x  where to: an index, or a LIST of them
  *   m  integers: what a gather looks up
  *   b  a buffer of the phase                     r  a RANGE
  *   e  an effect: STORE, STOREADD                o  an operand of SETACC: a scalar, or a LIST of two for FMA
- *   c  a CALL                                    q  an ACC      n  an END     k  a kernel's SINK or a LIB    g  an IF */
+ *   c  a CALL                                    q  an ACC      n  an END     k  a kernel's SINK or a LIB
+ *   g  an IF */
 typedef struct phase {
   const char *name;
   int mask;
@@ -46,7 +47,8 @@ static const phase linear_phase = {
 static const phase schedule_phase = {
     "schedule", PH_S, "i*",
     {
-        [OP_STORAGE] = "i*", [OP_PARAM] = "i*", [OP_BUFFER] = "i", [OP_CALL] = "kb*", [OP_LIB] = "ki*", [OP_SINK] = "c*",
+        [OP_STORAGE] = "i*", [OP_PARAM] = "i*", [OP_BUFFER] = "i", [OP_CALL] = "kb*", [OP_LIB] = "ki*",
+        [OP_SINK] = "c*",
     }};
 
 static bool is_buffer(const tn_node *n, int mask) {
@@ -90,8 +92,10 @@ _Noreturn static void reject(tn_ctx *c, const phase *ph, tn_node *n, const char 
   tn__sb_init(&text, &c->scratch);
   tn__sb_puts(&text, tn__node_type(n, &c->scratch));
   for (uint32_t i = 0; i < n->nsrc && i < 8; i++)
-    tn__sb_printf(&text, "%s%s %s", i ? ", " : " of ", tn__ops[n->src[i]->op].text, tn__node_type(n->src[i], &c->scratch));
-  tn__fail(c, TN_ESTATE, "internal error: %s in a %s graph: %s (%s)", tn__ops[n->op].text, ph->name, why, tn__sb_str(&text));
+    tn__sb_printf(&text, "%s%s %s", i ? ", " : " of ", tn__ops[n->src[i]->op].text,
+                  tn__node_type(n->src[i], &c->scratch));
+  tn__fail(c, TN_ESTATE, "internal error: %s in a %s graph: %s (%s)", tn__ops[n->op].text, ph->name, why,
+           tn__sb_str(&text));
 }
 
 static void check_sources(tn_ctx *c, const phase *ph, tn_node *n, const char *kinds) {

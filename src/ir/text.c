@@ -1,10 +1,11 @@
 /* Graphs as text, both ways; see text.h.
  *
- * A line is   %3 = add f32[64,B] %1 %2 {args}   with sources `%n` or bare index constants.  Everything a node is made of stands
- * there, so the parser hands exactly that to tn__node_make, which checks it; the type's shape is compared afterwards.
+ * A line is   %3 = add f32[64,B] %1 %2 {args}   with sources `%n` or bare index constants.  Everything a node is made
+ * of stands there, so the parser hands exactly that to tn__node_make, which checks it; the type's shape is compared
+ * afterwards.
  *
- * Numbers never depend on the locale: the decimal point is placed and taken out here, and the C library only ever sees the
- * form 123e-4. */
+ * Numbers never depend on the locale: the decimal point is placed and taken out here, and the C library only ever sees
+ * the form 123e-4. */
 #include "ir/text.h"
 #include "ir/eval.h"
 #include <ctype.h>
@@ -14,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- constants ------------------------------------------------------------------------------------------------------------- */
+/* ---- constants --------------------------------------------------------------------------------------------------- */
 
 static uint64_t width_mask(int dtype) {
   size_t size = tn__size_of(dtype);
@@ -112,14 +113,27 @@ static void put_const(tn__sb *out, const tn_node *n) {
   else tn__sb_printf(out, "%" PRId64, n->ints[0]);
 }
 
-/* ---- expressions ----------------------------------------------------------------------------------------------------------- */
+/* ---- expressions ------------------------------------------------------------------------------------------------- */
 
 /* How an op is written in an expression: infix with its precedence, else as a call. */
 typedef struct spelling {
   const char *text;
   int prec;
 } spelling;
-enum { P_NONE, P_COND, P_OR, P_XOR, P_AND, P_EQ, P_LT, P_SHIFT, P_ADD, P_MUL, P_UNARY, P_NEGATED /* a constant, its sign turned */ };
+enum {
+  P_NONE,
+  P_COND,
+  P_OR,
+  P_XOR,
+  P_AND,
+  P_EQ,
+  P_LT,
+  P_SHIFT,
+  P_ADD,
+  P_MUL,
+  P_UNARY,
+  P_NEGATED /* a constant, its sign turned */
+};
 static const spelling spellings[OP_COUNT] = {
     [OP_OR] = {" | ", P_OR},  [OP_XOR] = {" ^ ", P_XOR}, [OP_AND] = {" & ", P_AND},    [OP_EQ] = {" == ", P_EQ},
     [OP_NE] = {" != ", P_EQ}, [OP_LT] = {" < ", P_LT},   [OP_LE] = {" <= ", P_LT},     [OP_SHL] = {" << ", P_SHIFT},
@@ -128,8 +142,8 @@ static const spelling spellings[OP_COUNT] = {
     [OP_WHERE] = {" ? ", P_COND},
 };
 
-/* A shared subexpression is written out at each use, so a small graph can have an endless text: past this many nodes the rest
- * is "...". */
+/* A shared subexpression is written out at each use, so a small graph can have an endless text: past this many nodes
+ * the rest is "...". */
 enum { EXPR_NODES = 400 };
 
 typedef struct todo { /* one thing left to print: text, or a node in a place that binds as tight as prec */
@@ -169,7 +183,8 @@ static void push_infix(tn__arena *a, todos *s, tn_node *n, spelling sp, int plac
     push_node(a, s, n->src[1]->src[0], P_ADD + 1);
     push_text(a, s, " - ");
     push_node(a, s, n->src[0], P_ADD);
-  } else if (n->op == OP_ADD && tn__const_int(n->src[1], &k) && k < 0 && k > INT64_MIN && !is_unsigned64(n->src[1]->dtype)) {
+  } else if (n->op == OP_ADD && tn__const_int(n->src[1], &k) && k < 0 && k > INT64_MIN &&
+             !is_unsigned64(n->src[1]->dtype)) {
     push_node(a, s, n->src[1], P_NEGATED);
     push_text(a, s, " - ");
     push_node(a, s, n->src[0], P_ADD);
@@ -218,7 +233,7 @@ void tn__print_expr(tn__sb *out, tn_node *n) {
   print_expr(out, n, &stack);
 }
 
-/* ---- printing -------------------------------------------------------------------------------------------------------------- */
+/* ---- printing ---------------------------------------------------------------------------------------------------- */
 
 static void put_type(tn__sb *out, const tn_node *n, todos *stack) {
   tn__sb_puts(out, tn__dtypes[n->dtype].name);
@@ -294,7 +309,7 @@ void tn__print(tn__sb *out, tn_node *root) {
   }
 }
 
-/* ---- parsing --------------------------------------------------------------------------------------------------------------- */
+/* ---- parsing ----------------------------------------------------------------------------------------------------- */
 
 typedef struct parser {
   tn_ctx *c;
@@ -404,7 +419,8 @@ static char *read_string(parser *p) {
       ch = *++p->at;
     } else if (ch == '\\') {
       char hex[3] = {p->at[1], p->at[1] ? p->at[2] : (char)0, 0};
-      if (!isxdigit((unsigned char)hex[0]) || !isxdigit((unsigned char)hex[1]) || (ch = (char)strtol(hex, NULL, 16)) == 0)
+      if (!isxdigit((unsigned char)hex[0]) || !isxdigit((unsigned char)hex[1]) ||
+          (ch = (char)strtol(hex, NULL, 16)) == 0)
         fail(p, "bad escape in a string");
       p->at += 2;
     }
@@ -517,7 +533,8 @@ static void check_type(parser *p, const tn_node *n, const char *start, const cha
     while (s < end && *s == ' ') s++;
     while (*want == ' ') want++;
     if (s == end ? *want == 0 : *s == *want++) continue;
-    tn__fail(p->c, TN_EFORMAT, "line %d, column %d: the type is %s", p->line, (int)(start - p->line_start) + 1, p->type.s);
+    tn__fail(p->c, TN_EFORMAT, "line %d, column %d: the type is %s", p->line, (int)(start - p->line_start) + 1,
+             p->type.s);
   }
 }
 

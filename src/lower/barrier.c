@@ -1,8 +1,9 @@
 /* Barriers, placed from dependences.
  *
- * Needs the linear form of a kernel for groups.  LOCAL buffers are shared: what one thread wrote another may read only behind a barrier,
- * and what one still reads no other may overwrite.  Barriers stand outside of lane loops, where all threads pass.  Walks the
- * program with the accesses since the last barrier in hand; a loop's body is walked as if its own accesses had come before it. */
+ * Needs the linear form of a kernel for groups.  LOCAL buffers are shared: what one thread wrote another may read only
+ * behind a barrier, and what one still reads no other may overwrite.  Barriers stand outside of lane loops, where all
+ * threads pass.  Walks the program with the accesses since the last barrier in hand; a loop's body is walked as if its
+ * own accesses had come before it. */
 #include "ir/build.h"
 #include "lower/lower.h"
 
@@ -10,7 +11,8 @@ typedef struct walk {
   tn_ctx *c;
   tn__arena *a;
   const tn__part *part;
-  uint64_t read, written; /* LOCAL buffers, by number, touched since the last barrier; the last bit stands for all from the 63rd on */
+  /* LOCAL buffers, by number, touched since the last barrier; the last bit stands for all from the 63rd on */
+  uint64_t read, written;
   int64_t number;
   tn__nodes out;
 } walk;

@@ -131,7 +131,8 @@ static void encode_part(build *b, tn__arena *keep, const tn__part *part) {
     case OP_RANGE: case OP_END: case OP_IF: case OP_ENDIF: encode_block(b, n, i, at); break;
     case OP_BARRIER: i->code = TN__I_BARRIER; break;
     default:
-      if (!tn__is_elementwise(n)) tn__fail(c, TN_ERUN, "kernel %s: %s cannot stand in a kernel", b->k->name, tn__ops[n->op].text);
+      if (!tn__is_elementwise(n))
+        tn__fail(c, TN_ERUN, "kernel %s: %s cannot stand in a kernel", b->k->name, tn__ops[n->op].text);
       encode_eval(b, n, i);
     }
     at += n->op != OP_ENDIF; /* a place to jump to */

@@ -1,13 +1,24 @@
-/* Linear kernels as compact instructions over registers: what interprets them (backend/ref, verify) runs.  Prefix tn__encode.
+/* Linear kernels as compact instructions over registers: what interprets them (backend/ref, verify) runs.  Prefix
+ * tn__encode.
  *
- * A register holds one scalar; an accumulator of n lanes is n registers in a row.  Constants stand in their registers from the start, size
- * variables are written there at each launch. */
+ * A register holds one scalar; an accumulator of n lanes is n registers in a row.  Constants stand in their registers
+ * from the start, size variables are written there at each launch. */
 #ifndef TN_LOWER_ENCODE_H
 #define TN_LOWER_ENCODE_H
 #include "lower/kernel.h"
 
 typedef enum tn__icode {
-  TN__I_EVAL, TN__I_RANGE, TN__I_END, TN__I_ACC, TN__I_SETACC, TN__I_GETACC, TN__I_FOLDACC, TN__I_LOAD, TN__I_STORE, TN__I_STOREADD, TN__I_IF,
+  TN__I_EVAL,
+  TN__I_RANGE,
+  TN__I_END,
+  TN__I_ACC,
+  TN__I_SETACC,
+  TN__I_GETACC,
+  TN__I_FOLDACC,
+  TN__I_LOAD,
+  TN__I_STORE,
+  TN__I_STOREADD,
+  TN__I_IF,
   TN__I_BARRIER
 } tn__icode;
 

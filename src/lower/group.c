@@ -1,13 +1,15 @@
 /* Kernels for devices with work groups: how loops are shared out over groups and their threads.
  *
- * Needs a body of serial loops.  Gives one whose AX_GLOBAL range counts groups, whose AX_UPCAST ranges are spread over a group's
- * threads, and whose AX_UNROLL ranges are neighbours in one thread (see kernel.h).  Two forms:
+ * Needs a body of serial loops.  Gives one whose AX_GLOBAL range counts groups, whose AX_UPCAST ranges are spread over
+ * a group's threads, and whose AX_UNROLL ranges are neighbours in one thread (see kernel.h).  Two forms:
  *
- *   threads(n)   each thread computes outputs of its own, all serial loops included: elementwise kernels, short rows, reductions over
+ *   threads(n)   each thread computes outputs of its own, all serial loops included: elementwise kernels, short rows,
+ *   reductions over
  *                a strided axis.  In strict mode the only form, for it keeps every order of summation.
  *   group(n)     a group computes a row: the loops that the row's reductions and stores close are cut into lanes.
  *
- * Steps noted: flat(a,b): loops become one, their counters its quotients and remainders; pack(a,n): n neighbours in one thread. */
+ * Steps noted: flat(a,b): loops become one, their counters its quotients and remainders; pack(a,n): n neighbours in one
+ * thread. */
 #include "ir/build.h"
 #include "lower/lower.h"
 #include "rewrite/rewrite.h"
@@ -54,9 +56,12 @@ static int64_t power_above(double v) {
 static int64_t limit(int64_t v, int64_t lo, int64_t hi) { return v < lo ? lo : v > hi ? hi : v; }
 
 /* Threads of a group, of which the cost model says so many. */
-static int lean_group(const job *j, int64_t threads) { return (int)limit(tn__lean_by(threads, j->dev->lean.group), WARP, j->dev->group); }
+static int lean_group(const job *j, int64_t threads) {
+  return (int)limit(tn__variant_by(threads, j->dev->variant.group), WARP, j->dev->group);
+}
 
-/* The outputs' loops under which every outermost reduction stands: what one group, or one thread, may take for its own. */
+/* The outputs' loops under which every outermost reduction stands: what one group, or one thread, may take for its own.
+ */
 static uint64_t rows_of(const tn__survey *s) {
   uint64_t set = s->common;
   for (uint32_t i = 0; i < s->r.order.n; i++) {
@@ -90,13 +95,15 @@ static uint32_t in_order(const job *j, uint64_t set, tn_node **out) {
   int64_t key[TN__MAX_RANGES];
   uint32_t n = 0;
   for (uint32_t i = 0; i < r->order.n && !store; i++)
-    if (tn__is_access(r->order.v[i]) && r->order.v[i]->op != OP_LOAD && (tn__own_of(r, r->order.v[i]) & set) == set) store = r->order.v[i];
+    if (tn__is_access(r->order.v[i]) && r->order.v[i]->op != OP_LOAD && (tn__own_of(r, r->order.v[i]) & set) == set)
+      store = r->order.v[i];
   for (uint32_t k = 0; k < r->n; k++) {
     if (!(set >> k & 1)) continue;
     int64_t stride = store ? tn__stride(r, store->src[1], k) : 0;
     if (stride < 0) stride = -stride;
     uint32_t at = n++;
-    for (; at && (key[at - 1] < stride || (key[at - 1] == stride && out[at - 1]->ints[1] > r->range[k]->ints[1])); at--) {
+    for (; at && (key[at - 1] < stride || (key[at - 1] == stride && out[at - 1]->ints[1] > r->range[k]->ints[1]));
+         at--) {
       key[at] = key[at - 1];
       out[at] = out[at - 1];
     }
@@ -124,12 +131,12 @@ static size_t widest(const job *j) {
   return size;
 }
 
-/* Neighbours along range k that one thread may take: accesses move by 0 or 1, some by 1; reductions below may hang on them only if
- * `cells` says that they get a cell for each. */
+/* Neighbours along range k that one thread may take: accesses move by 0 or 1, some by 1; reductions below may hang on
+ * them only if `cells` says that they get a cell for each. */
 static int64_t pack_of(const job *j, uint32_t k, bool cells) {
   const tn__ranges *r = &j->s.r;
   bool any = false;
-  int64_t n = tn__lean_by(PACK_BYTES, j->dev->lean.pack) / (int64_t)widest(j);
+  int64_t n = tn__variant_by(PACK_BYTES, j->dev->variant.pack) / (int64_t)widest(j);
   for (uint32_t i = 0; i < r->order.n; i++) {
     const tn_node *x = r->order.v[i];
     if (x->op == OP_REDUCE && !cells && (tn__free_of(r, x) >> k & 1)) return 1;
@@ -169,7 +176,9 @@ static void pack_outputs(job *j, uint64_t outputs) {
   int best = -1;
   if (tn__volume(&j->s, outputs) < (double)j->dev->units * PACK_WORK) return;
   for (uint32_t k = 0; k < j->s.r.n; k++)
-    if ((outputs >> k & 1) && pack_of(j, k, true) > 1 && (best < 0 || tn__walk_score(&j->s, k) > tn__walk_score(&j->s, (uint32_t)best))) best = (int)k;
+    if ((outputs >> k & 1) && pack_of(j, k, true) > 1 &&
+        (best < 0 || tn__walk_score(&j->s, k) > tn__walk_score(&j->s, (uint32_t)best)))
+      best = (int)k;
   if (best >= 0) pack(j, (uint32_t)best, pack_of(j, (uint32_t)best, true));
 }
 
@@ -206,10 +215,12 @@ static uint64_t turns_of(const tn__ranges *r) {
   return set;
 }
 
-/* Loops that may become lanes: those x closes inside the row, where x depends on the row only, and nothing has two kinds of lanes. */
+/* Loops that may become lanes: those x closes inside the row, where x depends on the row only, and nothing has two
+ * kinds of lanes. */
 static uint64_t row_loops(const job *j, const tn_node *x) {
   const tn__ranges *r = &j->s.r;
-  uint64_t turns = turns_of(r), own = tn__own_of(r, x) & serial(r) & ~turns, cut = of_axis(r, AX_UPCAST) | of_axis(r, AX_UNROLL);
+  uint64_t turns = turns_of(r), own = tn__own_of(r, x) & serial(r) & ~turns,
+           cut = of_axis(r, AX_UPCAST) | of_axis(r, AX_UNROLL);
   if (tn__free_of(r, x) & ~of_axis(r, AX_GLOBAL) & ~turns) return 0;
   for (uint32_t i = 0; i < r->order.n && own; i++) {
     const tn_node *n = r->order.v[i];
@@ -217,7 +228,8 @@ static uint64_t row_loops(const job *j, const tn_node *x) {
     if (!tn__closes(n, &first)) continue;
     uint64_t around = tn__own_of(r, n) | tn__free_of(r, n);
     if (around & cut) own &= ~around;
-    if (n->op == OP_STORE && n->src[0]->op == OP_LOCAL) own &= ~tn__free_of(r, n); /* written anew in every turn: all threads' */
+    /* written anew in every turn: all threads' */
+    if (n->op == OP_STORE && n->src[0]->op == OP_LOCAL) own &= ~tn__free_of(r, n);
   }
   return own;
 }
@@ -264,7 +276,8 @@ static void cut_lanes(job *j, uint64_t set, int group) {
   uint32_t k = 0;
   while (j->s.r.range[k]->ints[1] != number) k++;
   int64_t neighbours = pack_of(j, k, false);
-  if (!tn__is_int_const(j->s.r.range[k]->src[0], neighbours)) pack(j, k, neighbours); /* all in one thread: what it adds up no other would have */
+  /* all in one thread: what it adds up no other would have */
+  if (!tn__is_int_const(j->s.r.range[k]->src[0], neighbours)) pack(j, k, neighbours);
   for (k = 0; j->s.r.range[k]->ints[1] != number;) k++;
   tn_node *y = j->s.r.range[k];
   if (tn__is_const(y->src[0]) && tn__extent(y) <= group) j->body = tn__retype(j->c, j->body, y, AX_UPCAST);
@@ -278,9 +291,10 @@ typedef struct slots { /* how a scratch row is walked: element = turn * (group *
   int64_t turns, pack;
 } slots;
 
-/* Does an access to scratch at `index`, over the ranges of `set`, give each thread elements of its own?  And the parts of the index, which may be
- * further by *offset. */
-static bool own_elements(const job *j, tn_node *index, uint64_t set, int group, slots *s, tn_node **turn, tn_node **lane, tn_node **by, int64_t *offset) {
+/* Does an access to scratch at `index`, over the ranges of `set`, give each thread elements of its own?  And the parts
+ * of the index, which may be further by *offset. */
+static bool own_elements(const job *j, tn_node *index, uint64_t set, int group, slots *s, tn_node **turn,
+                         tn_node **lane, tn_node **by, int64_t *offset) {
   const tn__ranges *r = &j->s.r;
   *turn = *lane = *by = NULL;
   *s = (slots){.turns = 1, .pack = 1};
@@ -290,7 +304,8 @@ static bool own_elements(const job *j, tn_node *index, uint64_t set, int group, 
     if (*part) return false;
     *part = range;
   }
-  if (!*lane || (*turn && !tn__const_int((*turn)->src[0], &s->turns)) || (*by && !tn__const_int((*by)->src[0], &s->pack)) || s->turns * s->pack > MAX_SLOTS)
+  if (!*lane || (*turn && !tn__const_int((*turn)->src[0], &s->turns)) ||
+      (*by && !tn__const_int((*by)->src[0], &s->pack)) || s->turns * s->pack > MAX_SLOTS)
     return false;
   int64_t want[3] = {group * s->pack, s->pack, 1};
   tn_node *part[3] = {*turn, *lane, *by}, *sum = tn__int(j->c, 0);
@@ -309,14 +324,22 @@ static void renumber(job *j, const tn_node *local, tn_node *fresh, const tn__map
     for (uint32_t s = 0; s < x->nsrc; s++) same &= (src[s] = tn__map_getp(&to, x->src[s])) == x->src[s];
     if (at) src[1] = at;
     if (!same && x != local)
-      x = tn__node_make(j->c, &(tn__make){.op = x->op, .dtype = x->dtype, .src = src, .nsrc = x->nsrc, .ints = x->ints, .nint = x->nint, .name = x->name, .device = -1});
+      x = tn__node_make(j->c, &(tn__make){.op = x->op,
+                                          .dtype = x->dtype,
+                                          .src = src,
+                                          .nsrc = x->nsrc,
+                                          .ints = x->ints,
+                                          .nint = x->nint,
+                                          .name = x->name,
+                                          .device = -1});
     tn__map_putp(&to, j->s.r.order.v[i], x == local ? fresh : x);
   }
   j->body = tn__map_getp(&to, j->body);
   look(j);
 }
 
-/* Where all accesses to `local` walk by the same slots, its elements are numbered anew: element i belongs to thread i mod group. */
+/* Where all accesses to `local` walk by the same slots, its elements are numbered anew: element i belongs to thread i
+ * mod group. */
 static void give_to_threads(job *j, tn_node *local, int group) {
   tn_ctx *c = j->c;
   tn__map index;
@@ -328,20 +351,31 @@ static void give_to_threads(job *j, tn_node *local, int group) {
     slots s;
     int64_t offset;
     if (!tn__is_access(x) || tn__buffer_of(x) != local) continue;
-    if (!own_elements(j, x->src[1], tn__free_of(&j->s.r, x->src[1]), group, &s, &turn, &lane, &by, &offset) || offset) return;
+    if (!own_elements(j, x->src[1], tn__free_of(&j->s.r, x->src[1]), group, &s, &turn, &lane, &by, &offset) || offset)
+      return;
     if (first.turns && (first.turns != s.turns || first.pack != s.pack)) return;
     first = s;
     tn_node *slot = turn ? tn__mul(c, turn, tn__int(c, s.pack)) : tn__int(c, 0);
     if (by) slot = tn__add(c, slot, by);
-    tn_node *start = tn__node_make(c, &(tn__make){.op = OP_MUL, .dtype = TN__INDEX, .src = (tn_node *[]){slot, threads}, .nsrc = 2});
-    tn__map_putp(&index, x, tn__node_make(c, &(tn__make){.op = OP_ADD, .dtype = TN__INDEX, .src = (tn_node *[]){start, lane}, .nsrc = 2}));
+    tn_node *start =
+        tn__node_make(c, &(tn__make){.op = OP_MUL, .dtype = TN__INDEX, .src = (tn_node *[]){slot, threads}, .nsrc = 2});
+    tn__map_putp(
+        &index, x,
+        tn__node_make(c, &(tn__make){.op = OP_ADD, .dtype = TN__INDEX, .src = (tn_node *[]){start, lane}, .nsrc = 2}));
   }
   tn_node *size = tn__int(c, first.turns * first.pack * group);
-  tn_node *fresh = tn__node_make(c, &(tn__make){.op = OP_LOCAL, .dtype = local->dtype, .src = (tn_node *[]){size, local->nsrc > 1 ? local->src[1] : NULL}, .nsrc = local->nsrc, .ints = (int64_t[]){local->ints[0], group}, .nint = 2, .device = -1});
+  tn_node *fresh = tn__node_make(c, &(tn__make){.op = OP_LOCAL,
+                                                .dtype = local->dtype,
+                                                .src = (tn_node *[]){size, local->nsrc > 1 ? local->src[1] : NULL},
+                                                .nsrc = local->nsrc,
+                                                .ints = (int64_t[]){local->ints[0], group},
+                                                .nint = 2,
+                                                .device = -1});
   renumber(j, local, fresh, &index);
 }
 
-/* Rows sent for are the threads' by elements if that is how all accesses walk; else they are like other shared memory. */
+/* Rows sent for are the threads' by elements if that is how all accesses walk; else they are like other shared memory.
+ */
 static void check_own(job *j, tn_node *local, int group) {
   tn_node *zero = tn__int(j->c, 0);
   slots first = {0};
@@ -358,12 +392,19 @@ static void check_own(job *j, tn_node *local, int group) {
       index = tn__simplify_index(j->c, tn__substitute(j->c, index, &j->s.r.range[k], &zero, 1));
       set &= ~tn__free_of(&j->s.r, j->s.r.range[k]); /* its end may depend on the block's */
     }
-    own = own_elements(j, index, set, group, &s, &turn, &lane, &by, &offset) && (!first.turns || (first.turns == s.turns && first.pack == s.pack));
+    own = own_elements(j, index, set, group, &s, &turn, &lane, &by, &offset) &&
+          (!first.turns || (first.turns == s.turns && first.pack == s.pack));
     first = s;
   }
   if (own) return;
   tn__map_init(&none, j->a);
-  tn_node *fresh = tn__node_make(j->c, &(tn__make){.op = OP_LOCAL, .dtype = local->dtype, .src = local->src, .nsrc = local->nsrc, .ints = (int64_t[]){local->ints[0], 0}, .nint = 2, .device = -1});
+  tn_node *fresh = tn__node_make(j->c, &(tn__make){.op = OP_LOCAL,
+                                                   .dtype = local->dtype,
+                                                   .src = local->src,
+                                                   .nsrc = local->nsrc,
+                                                   .ints = (int64_t[]){local->ints[0], 0},
+                                                   .nint = 2,
+                                                   .device = -1});
   renumber(j, local, fresh, &none);
 }
 
@@ -389,7 +430,8 @@ static double longest_row(const job *j) {
 static int share_row(job *j, uint64_t rows) {
   bool many = tn__volume(&j->s, rows) >= 8.0 * j->dev->units;
   make_global(j, rows);
-  int group = lean_group(j, limit(power_above(longest_row(j) / (many ? ROW_SHARE : 4)), WARP, many ? TN__USUAL_GROUP : 4 * TN__USUAL_GROUP));
+  int group = lean_group(j, limit(power_above(longest_row(j) / (many ? ROW_SHARE : 4)), WARP,
+                                  many ? TN__USUAL_GROUP : 4 * TN__USUAL_GROUP));
   if (turns_of(&j->s.r)) group = tn__row_threads(j->dev, longest_row(j));
   for (int round = 0; round < ROUNDS; round++) {
     uint64_t set = next_lanes(j);
@@ -421,7 +463,8 @@ bool tn__group_rows(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *par
   return rows != s.common || !tn__walks_outputs(&s, rows) || tn__volume(&s, rows) < (double)dev->units * FEW_OUTPUTS;
 }
 
-tn_node *tn__group_part(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *part, bool by_rows, int *group, tn__sb *note) {
+tn_node *tn__group_part(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *part, bool by_rows, int *group,
+                        tn__sb *note) {
   job j = {.c = c, .a = a, .dev = dev, .note = note, .body = part, .next = TN__R_FLAT};
   look(&j);
   *group = by_rows ? share_row(&j, rows_of(&j.s)) : share_threads(&j);

@@ -1,43 +1,49 @@
 /* A lowered kernel: what renderers print and the ref device interprets.  Prefix tn__kernel_.
  *
- * Linear form, one node per instruction, in execution order.  Sources are earlier instructions, CONST, VAR or PARAM nodes (which are
- * not listed).  Loops are RANGE .. END and nest properly.
+ * Linear form, one node per instruction, in execution order.  Sources are earlier instructions, CONST, VAR or PARAM
+ * nodes (which are not listed).  Loops are RANGE .. END and nest properly.
  *
  *   RANGE {extent} {axis, number}   for i in 0..extent-1.  AX_GLOBAL: the sliced loop, its bounds come from the caller.
  *                                   AX_UPCAST: iterations are independent but for lane accumulators (below): vectorise.
- *   ACC {init} {number, lanes, n}   an accumulator of `lanes` cells, all = init; lanes = 1: a plain variable.  n > 1: of lanes * n cells, those
- *                                   of a lane side by side; then SETACC and GETACC name, after the lane, the AX_UNROLL range that tells
- *                                   which of the n
- *   SETACC {acc, value, lane?} {op} cell[lane] = cell[lane] op value    (op: OP_ADD, OP_MUL, OP_MAX, OP_MIN, or OP_FMA: value is a LIST
- *                                   {x, y} and the cell becomes fma(x, y, cell)); lane: the AX_UPCAST RANGE; absent if lanes = 1
- *   GETACC {acc, end, lane?} {op}   cell[lane]; without lane and lanes > 1: cells combined by halves: for h = lanes/2 .. 1:
- *                                   cell[l] = cell[l] op cell[l+h]  (lanes is a power of two)
+ *   ACC {init} {number, lanes, n}   an accumulator of `lanes` cells, all = init; lanes = 1: a plain variable.  n > 1:
+ *                                   of lanes * n cells, those of a lane side by side; then SETACC and GETACC name,
+ *                                   after the lane, the AX_UNROLL range that tells which of the n
+ *   SETACC {acc, value, lane?} {op} cell[lane] = cell[lane] op value    (op: OP_ADD, OP_MUL, OP_MAX, OP_MIN, or OP_FMA:
+ *   value is a LIST
+ *                                   {x, y} and the cell becomes fma(x, y, cell)); lane: the AX_UPCAST RANGE; absent if
+ *                                   lanes = 1
+ *   GETACC {acc, end, lane?} {op}   cell[lane]; without lane and lanes > 1: cells combined by halves: for h = lanes/2
+ *                                   .. 1: cell[l] = cell[l] op cell[l+h]  (lanes is a power of two)
  *   LOAD {buf, index, gate?}        buf: PARAM or LOCAL (AFTER is resolved).  Gate false: 0, memory untouched.
  *   STORE / STOREADD {buf, index, value, gate?}
  *   every scalar op of group UNARY, BINARY, TERNARY, CAST
  *
- * Kernels for devices with work groups (part.group > 0) have the same form, read so: a group runs one iteration of the AX_GLOBAL range at
- * a time, all its threads in step.  The iterations of an AX_UPCAST range are spread over the threads, one each (thread t runs
- * iteration t; those beyond the extent rest), so a lane accumulator is one register of each thread, and GETACC without lane, which
- * stands outside of lane loops, combines the threads' registers and gives every thread the result.  What stands outside of lane
- * loops all threads compute alike; its stores are done by thread 0.  LOCAL buffers are shared by the group; but a LOCAL of {number, n}, n > 0,
- * is indexed by ADD(MUL(slot, n), lane range) only: element i belongs to thread i mod n, which may keep its slots in registers.
- * With n = TN__OWN_SHARED each element is one thread's, too, but they stand in shared memory: a STORE of what is but loaded may be a copy that goes
- * on beside the thread, up to the next turn of the loop in which they are both stored and loaded.
- * A LOCAL {elements, range} is one of each turn of the range; STOREADD adds to one as to any buffer.
+ * Kernels for devices with work groups (part.group > 0) have the same form, read so: a group runs one iteration of the
+ * AX_GLOBAL range at a time, all its threads in step.  The iterations of an AX_UPCAST range are spread over the
+ * threads, one each (thread t runs iteration t; those beyond the extent rest), so a lane accumulator is one register of
+ * each thread, and GETACC without lane, which stands outside of lane loops, combines the threads' registers and gives
+ * every thread the result.  What stands outside of lane loops all threads compute alike; its stores are done by thread
+ * 0.  LOCAL buffers are shared by the group; but a LOCAL of {number, n}, n > 0, is indexed by ADD(MUL(slot, n), lane
+ * range) only: element i belongs to thread i mod n, which may keep its slots in registers. With n = TN__OWN_SHARED each
+ * element is one thread's, too, but they stand in shared memory: a STORE of what is but loaded may be a copy that goes
+ * on beside the thread, up to the next turn of the loop in which they are both stored and loaded. A LOCAL {elements,
+ * range} is one of each turn of the range; STOREADD adds to one as to any buffer.
  *   BARRIER {}                      all threads of the group wait for each other's accesses to LOCAL buffers
- *   RANGE .. AX_UNROLL              inside a lane loop, constant extent: to be unrolled.  Its LOADs and STOREs whose index is
- *                                   ADD(base, the range), or the range, with base a multiple of the extent (tn__is_packed) may be one wide access.
+ *   RANGE .. AX_UNROLL              inside a lane loop, constant extent: to be unrolled.  Its LOADs and STOREs whose
+ *                                   index is ADD(base, the range), or the range, with base a multiple of the extent
+ *                                   (tn__is_packed) may be one wide access.
  *
- * A lane range (AX_UPCAST with an accumulator indexed by it) has a constant bound: its extent's interval `hi` is the lane count; where the
- * extent itself is not constant (a tail), renderers print the loop twice, for the full and for the short count. */
+ * A lane range (AX_UPCAST with an accumulator indexed by it) has a constant bound: its extent's interval `hi` is the
+ * lane count; where the extent itself is not constant (a tail), renderers print the loop twice, for the full and for
+ * the short count. */
 #ifndef TN_LOWER_KERNEL_H
 #define TN_LOWER_KERNEL_H
 #include "ir/ctx.h"
 
 /* ---- scratch memory ---- */
 
-enum { TN__OWN_SHARED = -1 }; /* the n of a LOCAL {number, n} in shared memory of whose elements each is one thread's: no barriers */
+/* the n of a LOCAL {number, n} in shared memory of whose elements each is one thread's: no barriers */
+enum { TN__OWN_SHARED = -1 };
 
 /* ---- matrix products by tiles (tile.c) ---- */
 
@@ -47,15 +53,17 @@ typedef struct tn__digit { /* one digit of an element's number in its tile, and 
   int of, extent, row, col;
 } tn__digit;
 
-/* How a group computes a tile of the product.  Digits of the thread's number stand from the least one on; those of turns and of
- * neighbours from the greatest on, as a thread's accumulators lie. */
+/* How a group computes a tile of the product.  Digits of the thread's number stand from the least one on; those of
+ * turns and of neighbours from the greatest on, as a thread's accumulators lie. */
 typedef struct tn__tile_form {
   const char *name; /* of the language's function */
   int dtype, needs, rows, cols, steps, threads; /* needs: a generation, see tn__device.tiles */
   size_t shared;    /* bytes */
   int beside;       /* groups for which a unit has room; 0: one */
   float dear;       /* an element costs so many times what it does in large tiles; 0: once */
-  float alone;      /* a tile takes so many times as long as if it had all that a unit can do, where its group is alone there; 0: not known */
+  /* a tile takes so many times as long as if it had all that a unit can do, where its group is alone there; 0: not
+   * known */
+  float alone;
   bool tf32;        /* rounds f32 factors to tf32 */
   bool cols_by_steps; /* for columns whose steps are neighbours in memory, */
   bool cols_across;   /* or which are neighbours themselves */
@@ -76,7 +84,8 @@ typedef struct tn__tile {
   tn_node *turn, *step; /* and for the place among all steps: turn * form->steps + step */
   tn_node *at[2];     /* place in the operand's buffer, from line, turn and step */
   tn_node *gate[2];   /* where it is to be loaded; NULL: everywhere, and places move evenly from turn to turn */
-  tn_node *part[2][2], *part_gate[2][2]; /* at as the sum of what hangs on the line and on turn and step, gate as both; part[side][0] NULL: they are not */
+  /* at as the sum of what hangs on the line and on turn and step, gate as both; part[side][0] NULL: they are not */
+  tn_node *part[2][2], *part_gate[2][2];
   tn__lie lie[2];
 } tn__tile;
 
@@ -98,16 +107,19 @@ typedef struct tn__kernel {
   const uint8_t *buf_written; /* 1: some part stores to it */
   tn_node **var;           /* VAR nodes, in the order in which their values are passed */
   uint32_t nvar;
-  uint32_t nlocal;         /* LOCAL buffers, by number, each at byte offset local_at[i] of the thread's scratch (64-aligned) */
+  /* LOCAL buffers, by number, each at byte offset local_at[i] of the thread's scratch (64-aligned) */
+  uint32_t nlocal;
   tn_node **local;
   const int64_t *local_at;
-  int64_t scratch;         /* bytes of scratch per thread; of a group: the shared LOCALs first, then those whose elements each belong to a thread */
+  /* bytes of scratch per thread; of a group: the shared LOCALs first, then those whose elements each belong to a
+   * thread */
+  int64_t scratch;
   int64_t shared;          /* bytes of the first kind */
   tn__part part[2];
   uint32_t nparts;
 } tn__kernel;
 
-/* Is this LOAD or STORE one of neighbours over the AX_UNROLL range r: index r or ADD(base, r), base a multiple of r's extent, no gate that
- * depends on r?  Needs index nodes as they stand in the linear form. */
+/* Is this LOAD or STORE one of neighbours over the AX_UNROLL range r: index r or ADD(base, r), base a multiple of r's
+ * extent, no gate that depends on r?  Needs index nodes as they stand in the linear form. */
 bool tn__is_packed(const tn_node *access, const tn_node *r);
 #endif

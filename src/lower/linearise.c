@@ -1,9 +1,10 @@
 /* Last step: from a body, a graph, to instructions in order.
  *
- * Needs a body in which every range closes in one place: reductions and stores that share a range do not depend on each other.  Each
- * node belongs to the innermost loop it depends on; loops are made when something first needs what they compute.  Nodes that depend
- * on an AX_UPCAST range belong to no loop of their own: they are written out inside the vector loop of the reduction or store that
- * wants them (loads and arithmetic may so be repeated in several vector loops, never across iterations). */
+ * Needs a body in which every range closes in one place: reductions and stores that share a range do not depend on each
+ * other.  Each node belongs to the innermost loop it depends on; loops are made when something first needs what they
+ * compute.  Nodes that depend on an AX_UPCAST range belong to no loop of their own: they are written out inside the
+ * vector loop of the reduction or store that wants them (loads and arithmetic may so be repeated in several vector
+ * loops, never across iterations). */
 #include "ir/build.h"
 #include "ir/eval.h"
 #include "lower/lower.h"
@@ -24,8 +25,8 @@ typedef struct block { /* the inside of a loop; block 0 is the outside */
   tn__vec(unit) units;
 } block;
 
-/* What is to be placed, the next last: a node that is wanted; an instruction whose sources are there; a loop whose closers up to `at` are
- * prepared; a closer without loops of its own, which is. */
+/* What is to be placed, the next last: a node that is wanted; an instruction whose sources are there; a loop whose
+ * closers up to `at` are prepared; a closer without loops of its own, which is. */
 typedef struct task {
   enum { T_WANT, T_INSTR, T_LOOP, T_CLOSER } kind;
   tn_node *node;
@@ -69,8 +70,10 @@ static bool in_lanes(const lin *l, const tn_node *n) { return tn__free_of(&l->r,
 
 static tn_node *form(lin *l, const tn_node *n) { return tn__map_getp(&l->form, n); }
 
-static tn_node *make(lin *l, tn__op op, int dtype, tn_node *const *src, uint32_t n, const int64_t *ints, uint32_t nint) {
-  return tn__node_make(l->c, &(tn__make){.op = op, .dtype = dtype, .src = src, .nsrc = n, .ints = ints, .nint = nint, .device = -1});
+static tn_node *make(lin *l, tn__op op, int dtype, tn_node *const *src, uint32_t n, const int64_t *ints,
+                     uint32_t nint) {
+  return tn__node_make(
+      l->c, &(tn__make){.op = op, .dtype = dtype, .src = src, .nsrc = n, .ints = ints, .nint = nint, .device = -1});
 }
 
 typedef struct acc { /* what a reduction became */
@@ -78,7 +81,8 @@ typedef struct acc { /* what a reduction became */
 } acc;
 
 static bool fuses(const lin *l, const tn_node *r) {
-  return l->c->mode != TN_MODE_STRICT && r->ints[0] == OP_ADD && (r->dtype == TN_F32 || r->dtype == TN_F64) && r->src[0]->op == OP_MUL;
+  return l->c->mode != TN_MODE_STRICT && r->ints[0] == OP_ADD && (r->dtype == TN_F32 || r->dtype == TN_F64) &&
+         r->src[0]->op == OP_MUL;
 }
 
 /* ACC, SETACC and the GETACC that stands for the reduction from now on */
@@ -261,7 +265,8 @@ static void go_on(lin *l, task t) {
     return;
   }
   tn_node *n = l->r.order.v[t.at];
-  if (n->op == OP_REDUCE && next_own(l, n, -1) == t.range) start_acc(l, n, l->block[t.range + 1].parent); /* outside of its outermost loop */
+  /* outside of its outermost loop */
+  if (n->op == OP_REDUCE && next_own(l, n, -1) == t.range) start_acc(l, n, l->block[t.range + 1].parent);
   later(l, (task){.kind = T_LOOP, .node = n, .range = t.range, .at = t.at + 1});
   int inner = next_own(l, n, t.range);
   if (inner >= 0) open_loop(l, inner);
@@ -314,7 +319,8 @@ static void place(lin *l, tn_node *root) {
 
 static void emit(lin *l, tn_node *n) { tn__vec_push(l->a, &l->out, n); }
 
-/* Is n's turn, in this vector loop?  Each node's comes once, and once before where `out` asks for what does not differ between neighbours. */
+/* Is n's turn, in this vector loop?  Each node's comes once, and once before where `out` asks for what does not differ
+ * between neighbours. */
 static bool enter(lin *l, tn_node *n, bool out) {
   if (!in_lanes(l, n) || n->op == OP_RANGE || n->op == OP_AFTER) return false;
   uint64_t seen = 0; /* 1: visited on the way out, 2: done */
@@ -385,7 +391,8 @@ static void write_block(lin *l, int b) {
 
 /* ---- nesting ---- */
 
-/* Which of x's own ranges is the next to be nested: the one inside the fewest others.  What no reduction closes stands inside those before it. */
+/* Which of x's own ranges is the next to be nested: the one inside the fewest others.  What no reduction closes stands
+ * inside those before it. */
 static int next_to_nest(const lin *l, const tn_node *x, const uint64_t *around, uint64_t reduced, uint64_t placed) {
   uint32_t first, fewest = 0, before = 0;
   int best = -1;
@@ -413,11 +420,13 @@ static void nest_store(lin *l, uint64_t own, const int *order, int n) {
   }
 }
 
-/* Output ranges: those that more reductions depend on go further out.  A closer's own ranges nest inside the loops it depends on. */
+/* Output ranges: those that more reductions depend on go further out.  A closer's own ranges nest inside the loops it
+ * depends on. */
 static void nest(lin *l) {
   uint32_t uses[TN__MAX_RANGES] = {0};
   int order[TN__MAX_RANGES], n = 0;
-  uint64_t stores = 0, reduced = 0, around[TN__MAX_RANGES] = {0}; /* reduced: the ranges of reductions; around: the loops that they stand in */
+  /* reduced: the ranges of reductions; around: the loops that they stand in */
+  uint64_t stores = 0, reduced = 0, around[TN__MAX_RANGES] = {0};
   for (uint32_t i = 0; i < l->r.order.n; i++) {
     tn_node *x = l->r.order.v[i];
     uint64_t free = tn__free_of(&l->r, x), own = tn__own_of(&l->r, x), outer = free & ~l->lanes;
@@ -428,7 +437,9 @@ static void nest(lin *l) {
     }
     for (uint32_t j = 0; j < l->r.n; j++) {
       if (x->op == OP_REDUCE && (free >> j & 1)) uses[j]++;
-      if ((x->op == OP_STORE || x->op == OP_STOREADD) && tn__buffer_of(x)->op != OP_LOCAL && (own >> j & 1) && l->r.range[j]->ints[0] != AX_REDUCE) stores |= 1ull << j, uses[j]++;
+      if ((x->op == OP_STORE || x->op == OP_STOREADD) && tn__buffer_of(x)->op != OP_LOCAL && (own >> j & 1) &&
+          l->r.range[j]->ints[0] != AX_REDUCE)
+        stores |= 1ull << j, uses[j]++;
     }
   }
   for (uint32_t j = 0; j < l->r.n; j++) {
@@ -445,9 +456,11 @@ static void nest(lin *l) {
     }
     order[at] = (int)j;
   }
-  for (uint32_t i = 0; i < l->r.order.n; i++) { /* a store's loops one inside the other; those that stores share are outermost */
+  /* a store's loops one inside the other; those that stores share are outermost */
+  for (uint32_t i = 0; i < l->r.order.n; i++) {
     const tn_node *x = l->r.order.v[i];
-    if ((x->op == OP_STORE || x->op == OP_STOREADD) && tn__buffer_of(x)->op != OP_LOCAL) nest_store(l, tn__own_of(&l->r, x), order, n);
+    if ((x->op == OP_STORE || x->op == OP_STOREADD) && tn__buffer_of(x)->op != OP_LOCAL)
+      nest_store(l, tn__own_of(&l->r, x), order, n);
   }
   for (uint32_t i = l->r.order.n; i-- > 0;) { /* users first: outer closers before those inside them */
     tn_node *x = l->r.order.v[i];
@@ -514,7 +527,8 @@ static tn_node *choose_global(tn_ctx *c, tn__arena *a, tn_node *sink, const tn__
     if (r.range[j]->ints[0] == AX_GLOBAL) return r.range[j]; /* chosen before */
     if (part->group) continue;
     if (!(common >> j & 1) || r.range[j]->ints[0] != AX_LOOP || (nested >> j & 1)) continue;
-    if (best < 0 || uses[j] > uses[best] || (uses[j] == uses[best] && r.range[j]->hi > r.range[best]->hi)) best = (int)j;
+    if (best < 0 || uses[j] > uses[best] || (uses[j] == uses[best] && r.range[j]->hi > r.range[best]->hi))
+      best = (int)j;
   }
   return best < 0 ? NULL : r.range[best];
 }
@@ -543,7 +557,13 @@ void tn__linearise(tn_ctx *c, tn__arena *a, tn_node *body, tn__part *part) {
   for (uint32_t i = 0; i < sink->nsrc; i++) place(&l, sink->src[i]);
   write_block(&l, 0);
   double work = work_of(&l, global);
-  *part = (tn__part){.body = body, .ins = l.out.v, .n = l.out.n, .global = global, .group = part->group, .tile = part->tile, .grain = work > SLICE_WORK ? 1 : (int64_t)(SLICE_WORK / (work + 1)) + 1};
+  *part = (tn__part){.body = body,
+                     .ins = l.out.v,
+                     .n = l.out.n,
+                     .global = global,
+                     .group = part->group,
+                     .tile = part->tile,
+                     .grain = work > SLICE_WORK ? 1 : (int64_t)(SLICE_WORK / (work + 1)) + 1};
 }
 
 /* Cuts a body where a load waits for a store to a whole buffer; gives the parts' sinks. */
@@ -567,6 +587,7 @@ uint32_t tn__cut_parts(tn_ctx *c, tn__arena *a, tn_node *body, tn_node **sink) {
     if ((n->op == OP_STORE || n->op == OP_STOREADD) && tn__buffer_of(n)->op != OP_LOCAL) tn__vec_push(a, &stores[p], n);
   }
   uint32_t n = stores[1].n ? 2 : 1;
-  for (uint32_t p = 0; p < n; p++) sink[p] = tn__substitute(c, tn__sink(c, stores[p].v, stores[p].n, "part"), old.v, new_.v, old.n);
+  for (uint32_t p = 0; p < n; p++)
+    sink[p] = tn__substitute(c, tn__sink(c, stores[p].v, stores[p].n, "part"), old.v, new_.v, old.n);
   return n;
 }

@@ -44,14 +44,17 @@ bool tn__divisible(const tn_node *n, int64_t by) {
     bool both = n->op == OP_ADD || n->op == OP_MIN || n->op == OP_MAX;
     if (both && left + 2 > sizeof todo / sizeof *todo) return false;
     if (both) todo[left++] = n->src[0], todo[left++] = n->src[1];
-    else if (tn__const_int(n, &v) || (n->op == OP_MUL && tn__const_int(n->src[1], &v)) ? v % by != 0 : by != 1) return false;
+    else if (tn__const_int(n, &v) || (n->op == OP_MUL && tn__const_int(n->src[1], &v)) ? v % by != 0 : by != 1)
+      return false;
   }
   return true;
 }
 
 bool tn__is_access(const tn_node *n) { return n->op == OP_LOAD || n->op == OP_STORE || n->op == OP_STOREADD; }
 
-const tn_node *tn__buffer_of(const tn_node *access) { return access->src[0]->op == OP_AFTER ? access->src[0]->src[0] : access->src[0]; }
+const tn_node *tn__buffer_of(const tn_node *access) {
+  return access->src[0]->op == OP_AFTER ? access->src[0]->src[0] : access->src[0];
+}
 
 void tn__survey_loops(tn_ctx *c, tn__arena *a, tn_node *body, tn__survey *p) {
   *p = (tn__survey){.common = ~0ull};
@@ -123,7 +126,8 @@ bool tn__bounds_loops(const tn__ranges *r, uint32_t j) {
   return false;
 }
 
-tn_node *tn__exchange_ranges(tn_ctx *c, tn__arena *a, tn_node *body, tn_node *const *gone, tn_node *const *value, uint32_t n, tn_node *const *fresh, uint32_t nfresh) {
+tn_node *tn__exchange_ranges(tn_ctx *c, tn__arena *a, tn_node *body, tn_node *const *gone, tn_node *const *value,
+                             uint32_t n, tn_node *const *fresh, uint32_t nfresh) {
   tn_node *mark[TN__MAX_RANGES]; /* at first, so that the values may hold ranges that are gone */
   tn__nodes all = {0}, old = {0}, new_ = {0};
   for (uint32_t i = 0; i < n; i++) mark[i] = tn__range(c, gone[i]->src[0], (int)gone[i]->ints[0], TN__R_MARK + i);
@@ -143,7 +147,8 @@ tn_node *tn__exchange_ranges(tn_ctx *c, tn__arena *a, tn_node *body, tn_node *co
     }
     if (!hit) continue;
     tn__vec_push(a, &old, x);
-    tn_node *y = tn__node_make(c, &(tn__make){.op = x->op, .dtype = x->dtype, .src = src, .nsrc = m, .ints = x->ints, .nint = x->nint});
+    tn_node *y = tn__node_make(
+        c, &(tn__make){.op = x->op, .dtype = x->dtype, .src = src, .nsrc = m, .ints = x->ints, .nint = x->nint});
     tn__vec_push(a, &new_, y);
   }
   body = tn__substitute(c, body, old.v, new_.v, old.n);
@@ -156,11 +161,13 @@ tn_node *tn__cut(tn_ctx *c, tn_node *body, tn_node *x, int64_t by, int outer_axi
   tn_node *outer = tn__range(c, blocks, outer_axis, x->ints[1]);
   tn_node *rest = tn__sub(c, size, tn__mul(c, outer, b));
   tn_node *inner_size = tn__divisible(size, by) ? b : tn__simplify_index(c, tn__op2(c, OP_MIN, b, rest));
-  tn_node *inner = tn__range(c, inner_size, inner_axis, x->ints[1] + TN__R_INNER), *at = tn__add(c, tn__mul(c, outer, b), inner);
+  tn_node *inner = tn__range(c, inner_size, inner_axis, x->ints[1] + TN__R_INNER),
+          *at = tn__add(c, tn__mul(c, outer, b), inner);
   return tn__exchange_ranges(c, &c->scratch, body, &x, &at, 1, (tn_node *[]){outer, inner}, 2);
 }
 
-tn_node *tn__as_one(tn_ctx *c, tn__arena *a, tn_node *body, tn_node *const *x, uint32_t n, int axis, int64_t number, tn_node **one) {
+tn_node *tn__as_one(tn_ctx *c, tn__arena *a, tn_node *body, tn_node *const *x, uint32_t n, int axis, int64_t number,
+                    tn_node **one) {
   tn_node *size = tn__int(c, 1), *at[TN__MAX_RANGES];
   for (uint32_t i = 0; i < n; i++) size = tn__mul(c, size, x[i]->src[0]);
   tn_node *rest = *one = tn__range(c, tn__simplify_index(c, size), axis, number);
@@ -204,10 +211,14 @@ tn_node *tn__show_neighbours(tn_ctx *c, tn__arena *a, tn_node *body) {
     const tn_node *x = r.order.v[i];
     if (!tn__is_access(x) || (tn__buffer_of(x)->op == OP_LOCAL && tn__buffer_of(x)->ints[1] > 0)) continue;
     uint64_t set = tn__free_of(&r, x->src[1]) & neighbours;
-    if (x->src[1]->op == OP_RANGE || !set || (set & (set - 1)) || tn__stride(&r, x->src[1], (uint32_t)__builtin_ctzll(set)) != 1) continue;
-    tn_node *by = r.range[__builtin_ctzll(set)], *base = tn__simplify_index(c, tn__substitute(c, x->src[1], &by, &zero, 1));
+    if (x->src[1]->op == OP_RANGE || !set || (set & (set - 1)) ||
+        tn__stride(&r, x->src[1], (uint32_t)__builtin_ctzll(set)) != 1)
+      continue;
+    tn_node *by = r.range[__builtin_ctzll(set)],
+            *base = tn__simplify_index(c, tn__substitute(c, x->src[1], &by, &zero, 1));
     tn__vec_push(a, &old, x->src[1]);
-    tn_node *sum = tn__node_make(c, &(tn__make){.op = OP_ADD, .dtype = base->dtype, .src = (tn_node *[]){base, by}, .nsrc = 2});
+    tn_node *sum =
+        tn__node_make(c, &(tn__make){.op = OP_ADD, .dtype = base->dtype, .src = (tn_node *[]){base, by}, .nsrc = 2});
     tn__vec_push(a, &new_, sum);
   }
   return tn__substitute(c, body, old.v, new_.v, old.n);

@@ -49,7 +49,8 @@ static void place_locals(tn__arena *a, tn_node *const *part, tn__kernel *k) {
     if (!own) k->shared = k->scratch;
   }
   for (uint32_t p = 0; p < k->nparts; p++)
-    if (k->part[p].tile && (int64_t)k->part[p].tile->form->shared > k->shared) k->shared = (int64_t)k->part[p].tile->form->shared;
+    if (k->part[p].tile && (int64_t)k->part[p].tile->form->shared > k->shared)
+      k->shared = (int64_t)k->part[p].tile->form->shared;
   k->local_at = at;
 }
 
@@ -65,7 +66,8 @@ static const char *name_of(tn__arena *a, const tn_node *body, const tn__kernel *
   return tn__sb_str(&s);
 }
 
-/* Choices between equals go: in the parts of a kernel, one above a stored value says where it is stored (tile.c, linearise.c). */
+/* Choices between equals go: in the parts of a kernel, one above a stored value says where it is stored (tile.c,
+ * linearise.c). */
 static tn_node *without_empty_choices(tn_ctx *c, tn__arena *a, tn_node *body) {
   for (;;) {
     tn__nodes all = {0}, old = {0}, new_ = {0};

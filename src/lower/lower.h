@@ -5,14 +5,16 @@
 #include "lower/kernel.h"
 #include "schedule/schedule.h"
 
-/* The passes, in order, on one screen: see lower.c.  Everything is allocated in `a`.  nbuf, nout: the body's PARAM slots, written ones
- * first.  The kernel may have more buffers than the body: those are its own scratch, sized by their PARAM's source. */
+/* The passes, in order, on one screen: see lower.c.  Everything is allocated in `a`.  nbuf, nout: the body's PARAM
+ * slots, written ones first.  The kernel may have more buffers than the body: those are its own scratch, sized by their
+ * PARAM's source. */
 tn__kernel *tn__lower(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *body, uint32_t index);
 
-/* leans.c: what tuning tries for a body, a library call's or a kernel's, from number *at on, the cost model's own choice first; NULL: no more */
-const tn__lean *tn__lean_next(tn_ctx *c, const tn__device *dev, tn_node *body, bool called, uint32_t *at);
-const tn__lean *tn__lean_find(const char *name); /* NULL: none is called so */
-const tn__lean *tn__lean_at(uint32_t number);    /* of all that there are; NULL: no more */
+/* variants.c: what tuning tries for a body, a library call's or a kernel's, from number *at on, the cost model's own
+ * choice first; NULL: no more */
+const tn__variant *tn__variant_next(tn_ctx *c, const tn__device *dev, tn_node *body, bool called, uint32_t *at);
+const tn__variant *tn__variant_find(const char *name); /* NULL: none is called so */
+const tn__variant *tn__variant_at(uint32_t number);    /* of all that there are; NULL: no more */
 
 /* ---- shared by the passes ---- */
 
@@ -40,7 +42,8 @@ typedef struct tn__ranges {
   tn__nodes order;                  /* the body, sources first */
   tn_node *range[TN__MAX_RANGES];
   uint32_t n;
-  tn__map free;                     /* node -> bit set of ranges it depends on; a reduce or store does not depend on its own */
+  /* node -> bit set of ranges it depends on; a reduce or store does not depend on its own */
+  tn__map free;
   tn__map level;                    /* node -> reductions (and stores) on the longest path below it */
 } tn__ranges;
 
@@ -77,16 +80,20 @@ double tn__walk_score(const tn__survey *p, uint32_t j);
 bool tn__walks_outputs(const tn__survey *p, uint64_t rows);
 /* Does the extent of some loop depend on range j?  Then the lanes of j would not walk alike. */
 bool tn__bounds_loops(const tn__ranges *r, uint32_t j);
-/* Cuts range x into blocks of `by`: x = outer * by + inner, inner < min(by, rest).  Inner's number is x's + TN__R_INNER. */
+/* Cuts range x into blocks of `by`: x = outer * by + inner, inner < min(by, rest).  Inner's number is x's +
+ * TN__R_INNER. */
 tn_node *tn__cut(tn_ctx *c, tn_node *body, tn_node *x, int64_t by, int outer_axis, int inner_axis);
 /* The closers of ranges `gone` close `fresh` in the first one's place; everywhere else gone[i] becomes value[i]. */
-tn_node *tn__exchange_ranges(tn_ctx *c, tn__arena *a, tn_node *body, tn_node *const *gone, tn_node *const *value, uint32_t n, tn_node *const *fresh, uint32_t nfresh);
+tn_node *tn__exchange_ranges(tn_ctx *c, tn__arena *a, tn_node *body, tn_node *const *gone, tn_node *const *value,
+                             uint32_t n, tn_node *const *fresh, uint32_t nfresh);
 /* Ranges x, outermost first, as one, whose counter they are the quotients and remainders of. */
-tn_node *tn__as_one(tn_ctx *c, tn__arena *a, tn_node *body, tn_node *const *x, uint32_t n, int axis, int64_t number, tn_node **one);
+tn_node *tn__as_one(tn_ctx *c, tn__arena *a, tn_node *body, tn_node *const *x, uint32_t n, int axis, int64_t number,
+                    tn_node **one);
 /* What a load or a store accesses */
 const tn_node *tn__buffer_of(const tn_node *access);
 tn_node *tn__simplify_accesses(tn_ctx *c, tn__arena *a, tn_node *body); /* their indices, and the gates of loads */
-/* The index of every access over neighbours as base + neighbour, if that is what it is: see tn__is_packed.  The last step: others undo it. */
+/* The index of every access over neighbours as base + neighbour, if that is what it is: see tn__is_packed.  The last
+ * step: others undo it. */
 tn_node *tn__show_neighbours(tn_ctx *c, tn__arena *a, tn_node *body);
 tn_node *tn__retype(tn_ctx *c, tn_node *body, tn_node *x, int axis);
 
@@ -98,29 +105,36 @@ tn_node *tn__widen(tn_ctx *c, tn__arena *a, tn_node *body);
 tn_node *tn__separate(tn_ctx *c, tn__arena *a, tn_node *body, tn__sb *note);
 /* optimise.c */
 tn_node *tn__optimise_loops(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *body, tn__sb *note);
-tn_node *tn__optimise_part(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *part, int64_t *nlocal, tn__part *out, tn__sb *note);
+tn_node *tn__optimise_part(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *part, int64_t *nlocal,
+                           tn__part *out, tn__sb *note);
 /* group.c: does a group work on a row (else each thread on its outputs)?  And the body shared out so; its threads. */
 bool tn__group_rows(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *part);
-tn_node *tn__group_part(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *part, bool by_rows, int *group, tn__sb *note);
+tn_node *tn__group_part(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *part, bool by_rows, int *group,
+                        tn__sb *note);
 /* ... all loops that stores share as the groups' */
 tn_node *tn__make_global(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *part, tn__sb *note);
-/* fold.c: few outputs across rows, a few of them a group's; NULL if they are not.  Numbers LOCALs from *nlocal */
-tn_node *tn__fold_columns(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *part, int64_t *nlocal, int *group, tn__sb *note);
-/* product.c: one sum of products of two loads; of its ranges, which the factors hang on alone, together, and those that are summed over. */
+/* column_reduce.c: few outputs across rows, a few of them a group's; NULL if they are not.  Numbers LOCALs from
+ * *nlocal */
+tn_node *tn__column_reduce(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *part, int64_t *nlocal, int *group,
+                          tn__sb *note);
+/* product.c: one sum of products of two loads; of its ranges, which the factors hang on alone, together, and those that
+ * are summed over. */
 typedef struct tn__factors {
   tn_node *sum, *operand[2];
   uint64_t axis[2], batch, steps;
 } tn__factors;
 bool tn__factors_find(const tn__survey *s, tn__factors *out);
-tn_node *tn__factors_flatten(tn_ctx *c, tn__arena *a, tn_node *body); /* with rows, columns and steps as one range each, where there is such a sum */
-/* tile.c: the body made ready for tiles if a form fits it; how many tiles that would be, of how many steps at a time, and for how many a unit has room (0: none); the body
- * with its product cut into them, NULL if no form fits */
+/* with rows, columns and steps as one range each, where there is such a sum */
+tn_node *tn__factors_flatten(tn_ctx *c, tn__arena *a, tn_node *body);
+/* tile.c: the body made ready for tiles if a form fits it; how many tiles that would be, of how many steps at a time,
+ * and for how many a unit has room (0: none); the body with its product cut into them, NULL if no form fits */
 tn_node *tn__tile_shape(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *body, tn__sb *note);
 int64_t tn__tile_count(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *body, int64_t *steps, int64_t *beside);
 tn__tile *tn__tile_part(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node **body, tn__sb *note);
 /* barrier.c: where the threads of a group share memory */
 void tn__place_barriers(tn_ctx *c, tn__arena *a, tn__part *part);
-/* columns.c: sums over rows beside the rows' own loops.  The body with one range for both, NULL if there are none such */
+/* row_sums.c: sums over rows beside the rows' own loops.  The body with one range for both, NULL if there are none such
+ */
 tn_node *tn__unite_rows(tn_ctx *c, tn__arena *a, tn_node *body, tn__sb *note, tn_node **rows);
 /* ... of a part that goes through rows: the sums are kept, one for each column, in numbered LOCALs */
 tn_node *tn__hold_columns(tn_ctx *c, tn__arena *a, tn_node *part, int64_t *nlocal, tn__sb *note);
@@ -130,7 +144,8 @@ int64_t tn__groups_of_unit(const tn__device *dev, double columns);           /* 
 int64_t tn__row_groups(const tn__device *dev, double rows, double columns);  /* and in all */
 /* rows.c */
 tn_node *tn__share_loops(tn_ctx *c, tn__arena *a, tn_node *body, tn__sb *note);
-tn_node *tn__keep_rows(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *body, int64_t *nlocal, tn__sb *note); /* numbers LOCALs from *nlocal */
+/* numbers LOCALs from *nlocal */
+tn_node *tn__keep_rows(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *body, int64_t *nlocal, tn__sb *note);
 /* linearise.c */
 uint32_t tn__cut_parts(tn_ctx *c, tn__arena *a, tn_node *body, tn_node **part); /* at most two */
 void tn__linearise(tn_ctx *c, tn__arena *a, tn_node *body, tn__part *part);

@@ -1,4 +1,5 @@
-/* Kernel optimisation: a list of steps, each of which keeps the body's meaning; what was done is noted in the kernel's head comment.
+/* Kernel optimisation: a list of steps, each of which keeps the body's meaning; what was done is noted in the kernel's
+ * head comment.
  *
  *   share(a,b)      two reduce loops become one                 (rows.c)
  *   row(op)         a value wanted in several loops over a row is kept in scratch memory    (rows.c)
@@ -20,7 +21,8 @@ enum {
   MIN_SPLIT = 16,           /* shorter ranges stay whole, */
   SPLIT_WORK = 1 << 17,     /* so does less work than this many elements, */
   MAX_SPLIT_CELLS = 2047,   /* and what has outputs enough for the threads */
-  UNIT_THREADS = 2048,      /* on group devices: the threads that keep a unit busy, half as many if each reads PACK bytes at once, */
+  /* on group devices: the threads that keep a unit busy, half as many if each reads PACK bytes at once, */
+  UNIT_THREADS = 2048,
   PACK = 16,
   MIN_BLOCK = 16,           /* rows that are worth a block */
   MIN_TILE_STEPS = 8        /* so for products by tiles, in the form's steps */
@@ -28,8 +30,8 @@ enum {
 
 /* ---- merge ---- */
 
-/* May range b (inner) swallow range a (outer)?  Every access must step through a as through whole turns of b, and nothing else may look
- * at either. */
+/* May range b (inner) swallow range a (outer)?  Every access must step through a as through whole turns of b, and
+ * nothing else may look at either. */
 static bool mergeable(const tn__ranges *r, uint32_t a, uint32_t b) {
   int64_t turn;
   if (!tn__const_int(r->range[b]->src[0], &turn)) return false;
@@ -49,7 +51,8 @@ static bool mergeable(const tn__ranges *r, uint32_t a, uint32_t b) {
         continue;
       }
       bool closing = tn__closes(n, &first) && s >= first && x->op == OP_RANGE;
-      if (!closing && x->dtype == TN__INDEX && n->dtype != TN__INDEX) return false; /* the index is looked at as a value */
+      /* the index is looked at as a value */
+      if (!closing && x->dtype == TN__INDEX && n->dtype != TN__INDEX) return false;
       if (!closing && n->op == OP_LOAD && s == 2) return false;                        /* ... or as a gate */
     }
   }
@@ -67,7 +70,8 @@ static tn_node *drop_range(tn_ctx *c, const tn__ranges *r, tn_node *body, tn_nod
       if (s < first || n->src[s] != gone) src[m++] = n->src[s];
     if (m == n->nsrc) continue;
     tn__vec_push(&c->scratch, &old, n);
-    tn_node *shorter = tn__node_make(c, &(tn__make){.op = n->op, .dtype = n->dtype, .src = src, .nsrc = m, .ints = n->ints, .nint = n->nint});
+    tn_node *shorter = tn__node_make(
+        c, &(tn__make){.op = n->op, .dtype = n->dtype, .src = src, .nsrc = m, .ints = n->ints, .nint = n->nint});
     tn__vec_push(&c->scratch, &new_, shorter);
   }
   return tn__substitute(c, body, old.v, new_.v, old.n);
@@ -102,7 +106,8 @@ static int vector_range(const tn__survey *p) {
   double best_score = -1e300;
   for (uint32_t j = 0; j < p->r.n; j++) {
     bool output = p->outputs >> j & 1;
-    if ((p->r.range[j]->ints[0] != AX_LOOP && p->r.range[j]->ints[0] != AX_REDUCE) || tn__bounds_loops(&p->r, j)) continue;
+    if ((p->r.range[j]->ints[0] != AX_LOOP && p->r.range[j]->ints[0] != AX_REDUCE) || tn__bounds_loops(&p->r, j))
+      continue;
     if (output && p->reduces) { /* lanes across outputs: every reduction and store must have the range */
       bool all = p->common >> j & 1;
       for (uint32_t i = 0; i < p->r.order.n && all; i++) {
@@ -120,7 +125,7 @@ static int vector_range(const tn__survey *p) {
 }
 
 static int64_t lanes_for(const tn__device *dev, int dtype) {
-  return tn__lean_by(LANE_BYTES, dev->lean.lanes) / (int64_t)(tn__size_of(dtype) < 4 ? 4 : tn__size_of(dtype));
+  return tn__variant_by(LANE_BYTES, dev->variant.lanes) / (int64_t)(tn__size_of(dtype) < 4 ? 4 : tn__size_of(dtype));
 }
 
 static int value_dtype(const tn__survey *p) {
@@ -138,8 +143,9 @@ static tn_node *vectorise(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_nod
   int64_t lanes = lanes_for(dev, value_dtype(&p));
   bool output = p.outputs >> v & 1;
   if (output && !p.reduces) {
-    int64_t chunk = tn__lean_by(CHUNK, dev->lean.group);
-    if (tn__volume(&p, p.outputs) == tn__extent(x) && tn__extent(x) > (double)chunk) { /* a flat loop: chunks for the threads */
+    int64_t chunk = tn__variant_by(CHUNK, dev->variant.group);
+    /* a flat loop: chunks for the threads */
+    if (tn__volume(&p, p.outputs) == tn__extent(x) && tn__extent(x) > (double)chunk) {
       tn__sb_printf(note, " chunk(%lld,%lld)", (long long)x->ints[1], (long long)chunk);
       return tn__cut(c, body, x, chunk, AX_LOOP, AX_UPCAST);
     }
@@ -154,7 +160,8 @@ static tn_node *vectorise(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_nod
   return tn__cut(c, body, x, lanes, AX_REDUCE, AX_UPCAST);
 }
 
-/* The stores of a row kernel that run along the row become vector loops; so do other reductions' ranges of the same kind. */
+/* The stores of a row kernel that run along the row become vector loops; so do other reductions' ranges of the same
+ * kind. */
 static tn_node *vectorise_rest(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *body, tn__sb *note) {
   for (int round = 0; round < 8; round++) {
     tn__survey p;
@@ -197,11 +204,13 @@ static tn_node *vectorise_rest(tn_ctx *c, tn__arena *a, const tn__device *dev, t
 static uint32_t top_level(const tn__survey *p) {
   uint32_t top = 0;
   for (uint32_t i = 0; i < p->r.order.n; i++)
-    if (p->r.order.v[i]->op == OP_REDUCE && tn__level_of(&p->r, p->r.order.v[i]) > top) top = tn__level_of(&p->r, p->r.order.v[i]);
+    if (p->r.order.v[i]->op == OP_REDUCE && tn__level_of(&p->r, p->r.order.v[i]) > top)
+      top = tn__level_of(&p->r, p->r.order.v[i]);
   return top;
 }
 
-/* The outermost range that all top reductions share, -1; they must depend on outputs only, so that each partial result has its cell. */
+/* The outermost range that all top reductions share, -1; they must depend on outputs only, so that each partial result
+ * has its cell. */
 static int split_range(const tn__survey *p) {
   uint32_t top = top_level(p);
   int at = -1;
@@ -227,7 +236,8 @@ typedef struct blocks { /* range x as block * rows + inner */
   int64_t count;
 } blocks;
 
-/* The loops of the top reductions as one, where nothing else closes them: a group device wants blocks of all they run over. */
+/* The loops of the top reductions as one, where nothing else closes them: a group device wants blocks of all they run
+ * over. */
 static tn_node *flatten_top(tn_ctx *c, tn__arena *a, tn_node *body, tn__sb *note) {
   tn__survey p;
   tn__survey_loops(c, a, body, &p);
@@ -244,7 +254,8 @@ static tn_node *flatten_top(tn_ctx *c, tn__arena *a, tn_node *body, tn__sb *note
   for (uint32_t i = 0; i < p.r.order.n; i++) {
     const tn_node *n = p.r.order.v[i];
     if ((tn__own_of(&p.r, n) & own) && (n->op != OP_REDUCE || tn__level_of(&p.r, n) != top_level(&p))) return body;
-    if (n->op == OP_RANGE && (tn__free_of(&p.r, n) & own) && !(own >> tn__range_at(&p.r, n) & 1)) return body; /* bounds another loop */
+    /* bounds another loop */
+    if (n->op == OP_RANGE && (tn__free_of(&p.r, n) & own) && !(own >> tn__range_at(&p.r, n) & 1)) return body;
   }
   tn_node *flat;
   tn__sb_puts(note, " whole");
@@ -255,18 +266,20 @@ static tn_node *flatten_top(tn_ctx *c, tn__arena *a, tn_node *body, tn__sb *note
 static size_t loaded_bytes(const tn__survey *p) {
   size_t size = 1;
   for (uint32_t i = 0; i < p->r.order.n; i++)
-    if (p->r.order.v[i]->op == OP_LOAD && tn__size_of(p->r.order.v[i]->dtype) > size) size = tn__size_of(p->r.order.v[i]->dtype);
+    if (p->r.order.v[i]->op == OP_LOAD && tn__size_of(p->r.order.v[i]->dtype) > size)
+      size = tn__size_of(p->r.order.v[i]->dtype);
   return size;
 }
 
-/* How many blocks range x of the top reductions is cut into; 0: it stays whole.  Threads get a few blocks each, group devices enough
- * for all their threads: a number that divides the range if there is one near. */
+/* How many blocks range x of the top reductions is cut into; 0: it stays whole.  Threads get a few blocks each, group
+ * devices enough for all their threads: a number that divides the range if there is one near. */
 static int64_t count_blocks(const tn__device *dev, const tn__survey *p, const tn_node *x) {
-  int64_t most = (int64_t)tn__extent(x), size, partials = tn__lean_by(PARTIALS, dev->lean.blocks);
+  int64_t most = (int64_t)tn__extent(x), size, partials = tn__variant_by(PARTIALS, dev->variant.blocks);
   double cells = tn__volume(p, p->common);
   if (!dev->group) return cells > MAX_SPLIT_CELLS ? 0 : most < partials ? most : partials;
   bool walks = tn__walks_outputs(p, p->common);
-  double threads = walks ? cells * (double)loaded_bytes(p) / PACK * 2 : cells * TN__USUAL_GROUP, want = (double)tn__lean_by((int64_t)dev->units * UNIT_THREADS, dev->lean.blocks) / threads;
+  double threads = walks ? cells * (double)loaded_bytes(p) / PACK * 2 : cells * TN__USUAL_GROUP,
+         want = (double)tn__variant_by((int64_t)dev->units * UNIT_THREADS, dev->variant.blocks) / threads;
   int64_t n = 1;
   while ((double)n * 2 <= want && n * 2 * MIN_BLOCK <= most) n *= 2;
   if (n < 2 || !tn__const_int(x->src[0], &size)) return n < 2 ? 0 : n;
@@ -276,8 +289,9 @@ static int64_t count_blocks(const tn__device *dev, const tn__survey *p, const tn
 }
 
 /* So for products by tiles: blocks of whole steps, until every unit has as many tiles as it has room for. */
-static int64_t count_tile_blocks(const tn__device *dev, const tn_node *x, int64_t tiles, int64_t steps, int64_t beside) {
-  int64_t size, n = tn__lean_by(dev->units * beside, dev->lean.blocks) / tiles;
+static int64_t count_tile_blocks(const tn__device *dev, const tn_node *x, int64_t tiles, int64_t steps,
+                                 int64_t beside) {
+  int64_t size, n = tn__variant_by(dev->units * beside, dev->variant.blocks) / tiles;
   if (!tn__const_int(x->src[0], &size)) return 0;
   while (n > 1 && (size % (n * steps) || size / n < MIN_TILE_STEPS * steps)) n--;
   return n > 1 ? n : 0;
@@ -298,7 +312,8 @@ static blocks cut_blocks(tn_ctx *c, tn_node *x, int64_t blocks_wanted) {
   return b;
 }
 
-/* A closer over the blocks: its values at block and inner, its ranges with `extra` (may be NULL) and the inner range in x's place */
+/* A closer over the blocks: its values at block and inner, its ranges with `extra` (may be NULL) and the inner range in
+ * x's place */
 static tn_node *over_blocks(tn_ctx *c, const blocks *b, tn_node *n, tn_node *extra) {
   tn_node *src[TN__MAX_RANGES + 4];
   uint32_t first, m = 0;
@@ -330,7 +345,9 @@ static tn_node *two_steps(tn_ctx *c, const tn__ranges *ranges, const blocks *b, 
     st[m++] = ranges->range[j];
   }
   tn_node *total = tn__mul(c, cells, tn__int(c, b->count));
-  tn_node *buf = tn__node_make(c, &(tn__make){.op = OP_PARAM, .dtype = r->dtype, .src = &total, .nsrc = 1, .ints = (int64_t[]){slot, -1}, .nint = 2});
+  tn_node *buf = tn__node_make(
+      c, &(tn__make){
+             .op = OP_PARAM, .dtype = r->dtype, .src = &total, .nsrc = 1, .ints = (int64_t[]){slot, -1}, .nint = 2});
   st[0] = buf;
   st[1] = tn__add(c, tn__mul(c, b->block, cells), offset);
   st[2] = over_blocks(c, b, r, NULL);
@@ -338,7 +355,8 @@ static tn_node *two_steps(tn_ctx *c, const tn__ranges *ranges, const blocks *b, 
   tn_node *after = tn__node_make(c, &(tn__make){.op = OP_AFTER, .src = (tn_node *[]){buf, store}, .nsrc = 2});
   tn_node *at = tn__add(c, tn__mul(c, b->sum, cells), offset);
   tn_node *load = tn__node_make(c, &(tn__make){.op = OP_LOAD, .src = (tn_node *[]){after, at}, .nsrc = 2});
-  return tn__node_make(c, &(tn__make){.op = OP_REDUCE, .src = (tn_node *[]){load, b->sum}, .nsrc = 2, .ints = r->ints, .nint = 2});
+  return tn__node_make(
+      c, &(tn__make){.op = OP_REDUCE, .src = (tn_node *[]){load, b->sum}, .nsrc = 2, .ints = r->ints, .nint = 2});
 }
 
 /* Sums of blocks of range x, and their sums.  What else runs over it does so block by block. */
@@ -372,7 +390,8 @@ static tn_node *split_long(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_no
   if (at < 0) return body;
   if (tn__extent(p.r.range[at]) < MIN_SPLIT || tn__volume(&p, all_of(&p)) < SPLIT_WORK) return body;
   int64_t steps, beside, tiles = tn__tile_count(c, a, dev, body, &steps, &beside);
-  int64_t count = tiles ? count_tile_blocks(dev, p.r.range[at], tiles, steps, beside) : count_blocks(dev, &p, p.r.range[at]);
+  int64_t count =
+      tiles ? count_tile_blocks(dev, p.r.range[at], tiles, steps, beside) : count_blocks(dev, &p, p.r.range[at]);
   return count ? split(c, a, body, p.r.range[at], count, note) : body;
 }
 
@@ -394,14 +413,15 @@ tn_node *tn__optimise_loops(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_n
   return rows ? split_rows(c, a, dev, body, rows, note) : split_long(c, a, dev, body, note);
 }
 
-tn_node *tn__optimise_part(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *part, int64_t *nlocal, tn__part *out, tn__sb *note) {
+tn_node *tn__optimise_part(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *part, int64_t *nlocal,
+                           tn__part *out, tn__sb *note) {
   if (dev->group) {
     out->tile = tn__tile_part(c, a, dev, &part, note);
     if (out->tile) {
       out->group = out->tile->form->threads;
       return part;
     }
-    tn_node *folded = tn__fold_columns(c, a, dev, part, nlocal, &out->group, note);
+    tn_node *folded = tn__column_reduce(c, a, dev, part, nlocal, &out->group, note);
     if (folded) return tn__make_global(c, a, dev, folded, note);
     part = tn__hold_columns(c, a, part, nlocal, note);
     bool rows = tn__group_rows(c, a, dev, part);

@@ -13,7 +13,9 @@ static bool is_multiple(const tn_node *n, int64_t of) {
       if (k % of) return false;
       continue;
     }
-    if (x->op == OP_MUL && ((tn__const_int(x->src[0], &k) && k % of == 0) || (tn__const_int(x->src[1], &k) && k % of == 0))) continue;
+    if (x->op == OP_MUL &&
+        ((tn__const_int(x->src[0], &k) && k % of == 0) || (tn__const_int(x->src[1], &k) && k % of == 0)))
+      continue;
     if ((x->op != OP_ADD && x->op != OP_NEG) || count + x->nsrc > MOST) return false;
     for (uint32_t s = 0; s < x->nsrc; s++) todo[count++] = x->src[s];
   }

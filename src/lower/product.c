@@ -1,10 +1,12 @@
 /* Sums of products: what the tiles of tile.c compute.
  *
- * Needs a body that is one sum of products of two loads, however many loops it runs over: rows are what only the first factor depends
- * on, columns what only the second does.  A sum of sums is first made one sum.  Gives a body whose rows, columns and steps are one loop each,
- * in the order that suits memory: so a convolution becomes a product whose operands are gathered as they are loaded.
+ * Needs a body that is one sum of products of two loads, however many loops it runs over: rows are what only the first
+ * factor depends on, columns what only the second does.  A sum of sums is first made one sum.  Gives a body whose rows,
+ * columns and steps are one loop each, in the order that suits memory: so a convolution becomes a product whose
+ * operands are gathered as they are loaded.
  *
- * Steps run as they lie in the operand that is read once (filters, not images: windows overlap); neighbours in memory come last. */
+ * Steps run as they lie in the operand that is read once (filters, not images: windows overlap); neighbours in memory
+ * come last. */
 #include "ir/build.h"
 #include "lower/lower.h"
 #include "rewrite/rewrite.h"
@@ -56,7 +58,8 @@ static bool is_inside(const tn_node *load) {
   return load->src[1]->lo >= 0 && load->src[1]->hi < size->lo;
 }
 
-/* The product of the factors where the gate holds, else 0.  If both factors have one gate, one that can do without loses it. */
+/* The product of the factors where the gate holds, else 0.  If both factors have one gate, one that can do without
+ * loses it. */
 static tn_node *gated_product(tn_ctx *c, tn_node *product, tn_node *gate) {
   tn_node *load[2], *factor[2];
   for (int i = 0; i < 2; i++)
@@ -65,7 +68,8 @@ static tn_node *gated_product(tn_ctx *c, tn_node *product, tn_node *gate) {
   if (gate) load[second] = gated(c, load[second], gate);
   for (int i = 0; i < 2; i++) {
     if (load[0]->nsrc < 3 || load[1]->nsrc < 3 || load[0]->src[2] != load[1]->src[2] || !is_inside(load[i])) continue;
-    load[i] = tn__node_make(c, &(tn__make){.op = OP_LOAD, .dtype = load[i]->dtype, .src = load[i]->src, .nsrc = 2, .device = -1});
+    load[i] = tn__node_make(
+        c, &(tn__make){.op = OP_LOAD, .dtype = load[i]->dtype, .src = load[i]->src, .nsrc = 2, .device = -1});
   }
   for (int i = 0; i < 2; i++) factor[i] = tn__cast(c, load[i], TN_F32);
   return tn__mul(c, factor[0], factor[1]);
@@ -75,7 +79,8 @@ static tn_node *gated_product(tn_ctx *c, tn_node *product, tn_node *gate) {
 static tn_node *inner_sum(tn_node *n, tn_node **gate) {
   int64_t zero;
   *gate = NULL;
-  if (n->op == OP_WHERE && n->src[2]->op == OP_CONST && (zero = n->src[2]->ints[0]) == 0) *gate = n->src[0], n = n->src[1];
+  if (n->op == OP_WHERE && n->src[2]->op == OP_CONST && (zero = n->src[2]->ints[0]) == 0)
+    *gate = n->src[0], n = n->src[1];
   for (int i = 0; i < 2 && n->op == OP_CAST && tn__is_float(n->src[0]->dtype); i++) n = n->src[0];
   return n->op == OP_REDUCE && n->ints[0] == OP_ADD && n->dtype == TN_F32 && n->src[0]->op == OP_MUL ? n : NULL;
 }
@@ -91,7 +96,8 @@ static tn_node *join_sums(tn_ctx *c, tn__arena *a, tn_node *body) {
     if (outer->nsrc + inner->nsrc > TN__MAX_RANGES || !(src[n++] = gated_product(c, inner->src[0], gate))) continue;
     for (uint32_t s = 1; s < outer->nsrc; s++) src[n++] = outer->src[s];
     for (uint32_t s = 1; s < inner->nsrc; s++) src[n++] = inner->src[s];
-    tn_node *both = tn__node_make(c, &(tn__make){.op = OP_REDUCE, .src = src, .nsrc = n, .ints = inner->ints, .nint = inner->nint});
+    tn_node *both =
+        tn__node_make(c, &(tn__make){.op = OP_REDUCE, .src = src, .nsrc = n, .ints = inner->ints, .nint = inner->nint});
     return tn__substitute(c, body, &outer, &both, 1);
   }
   return NULL;
@@ -119,7 +125,8 @@ static bool is_read_once(const job *j, const tn_node *load) {
 
 /* Is k the range along which the operand's neighbours lie, gated or not alike? */
 static bool is_finest(const job *j, const tn_node *load, uint32_t k) {
-  return tn__stride(&j->s.r, load->src[1], k) == 1 && (load->nsrc < 3 || !(tn__free_of(&j->s.r, load->src[2]) >> k & 1));
+  return tn__stride(&j->s.r, load->src[1], k) == 1 &&
+         (load->nsrc < 3 || !(tn__free_of(&j->s.r, load->src[2]) >> k & 1));
 }
 
 static const tn_node *first_store(const job *j) {
@@ -129,7 +136,8 @@ static const tn_node *first_store(const job *j) {
 }
 
 /* The ranges of a set, the outermost first: by how far they move `by`, but those that are finest in a load last. */
-static uint32_t in_order(const job *j, uint64_t set, const tn_node *by, const tn_node *const *load, uint32_t nload, tn_node **out) {
+static uint32_t in_order(const job *j, uint64_t set, const tn_node *by, const tn_node *const *load, uint32_t nload,
+                         tn_node **out) {
   double key[TN__MAX_RANGES];
   uint32_t n = 0;
   for (uint32_t k = 0; k < j->s.r.n; k++) {

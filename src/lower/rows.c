@@ -1,5 +1,5 @@
-/* Several passes over the same row in one kernel: loops that can be one are made one, and what is dear and wanted in several loops over
- * the row is kept in a row of scratch memory. */
+/* Several passes over the same row in one kernel: loops that can be one are made one, and what is dear and wanted in
+ * several loops over the row is kept in a row of scratch memory. */
 #include "ir/build.h"
 #include "lower/lower.h"
 #include "rewrite/rewrite.h"
@@ -10,7 +10,8 @@ enum {
   GROUP_BYTES = 96 << 10 /* of rows that a group keeps */
 };
 
-/* The loops that close at each range: their highest level (before it, the loop cannot run), and their free set if they have one in common. */
+/* The loops that close at each range: their highest level (before it, the loop cannot run), and their free set if they
+ * have one in common. */
 typedef struct loop {
   tn_node *range;
   uint32_t level, closers;
@@ -18,7 +19,8 @@ typedef struct loop {
   bool uniform, reduces;
 } loop;
 
-/* n closes its loops, inside those it depends on.  What a store has around a loop that a reduction closes too, the reduction has said. */
+/* n closes its loops, inside those it depends on.  What a store has around a loop that a reduction closes too, the
+ * reduction has said. */
 static void describe_closer(const tn__ranges *r, loop *l, const tn_node *n) {
   uint32_t first, level = tn__level_of(r, n);
   uint64_t outer = tn__free_of(r, n);
@@ -43,7 +45,8 @@ static void describe(const tn__ranges *r, loop *l) {
   for (uint32_t i = 0; i < r->n; i++) l[i] = (loop){.range = r->range[i], .uniform = true};
   for (int stores = 0; stores < 2; stores++)
     for (uint32_t i = 0; i < r->order.n; i++)
-      if (tn__closes(r->order.v[i], &first) && (r->order.v[i]->op != OP_REDUCE) == stores) describe_closer(r, l, r->order.v[i]);
+      if (tn__closes(r->order.v[i], &first) && (r->order.v[i]->op != OP_REDUCE) == stores)
+        describe_closer(r, l, r->order.v[i]);
 }
 
 /* Two reductions over equal extents, under the same loops, at the same level (hence independent): one loop. */
@@ -56,7 +59,9 @@ tn_node *tn__share_loops(tn_ctx *c, tn__arena *a, tn_node *body, tn__sb *note) {
     tn_node *old = NULL, *new_ = NULL;
     for (uint32_t i = 0; i < r.n && !old; i++)
       for (uint32_t j = 0; j < i && !old; j++) {
-        if (r.range[i]->ints[0] != AX_REDUCE || r.range[j]->ints[0] != AX_REDUCE || r.range[i]->src[0] != r.range[j]->src[0]) continue;
+        if (r.range[i]->ints[0] != AX_REDUCE || r.range[j]->ints[0] != AX_REDUCE ||
+            r.range[i]->src[0] != r.range[j]->src[0])
+          continue;
         if (!l[i].uniform || !l[j].uniform || l[i].level != l[j].level || l[i].free != l[j].free) continue;
         old = r.range[i], new_ = r.range[j];
       }
@@ -70,7 +75,16 @@ tn_node *tn__share_loops(tn_ctx *c, tn__arena *a, tn_node *body, tn__sb *note) {
 static bool dear(const tn_node *n, const tn__device *dev) {
   switch (n->op) {
   case OP_LOAD: return dev->group && n->src[0]->op == OP_PARAM;
-  case OP_EXP: case OP_EXP2: case OP_EXPM1: case OP_LOG: case OP_LOG2: case OP_LOG1P: case OP_SIN: case OP_COS: case OP_TAN: case OP_TANH:
+  case OP_EXP:
+  case OP_EXP2:
+  case OP_EXPM1:
+  case OP_LOG:
+  case OP_LOG2:
+  case OP_LOG1P:
+  case OP_SIN:
+  case OP_COS:
+  case OP_TAN:
+  case OP_TANH:
   case OP_ERF: case OP_POW: case OP_ATAN2: case OP_PHILOX: case OP_REDUCE: return true;
   default: return false;
   }
@@ -91,7 +105,8 @@ static bool repeated(const tn__ranges *r, const loop *l, const tn_node *n, uint3
   return l[j].range->ints[0] == AX_REDUCE && (free & ~(1ull << j)) && (l[j].free & ~free);
 }
 
-/* Does one of the row's loops stand around the loop over range j, or the other way round?  Then neither is done when the other begins. */
+/* Does one of the row's loops stand around the loop over range j, or the other way round?  Then neither is done when
+ * the other begins. */
 static bool nested(const tn__ranges *r, const loop *l, const row *w, uint32_t j) {
   for (uint32_t i = 0; i < w->n; i++) {
     uint32_t k = (uint32_t)tn__range_at(r, w->range[i]);
@@ -108,10 +123,13 @@ static bool is_kept(const tn__ranges *r, const tn_node *n) {
   return false;
 }
 
-static size_t row_bytes(const tn_node *n, const tn_node *range) { return (size_t)(range->hi + 1) * tn__size_of(n->dtype); }
+static size_t row_bytes(const tn_node *n, const tn_node *range) {
+  return (size_t)(range->hi + 1) * tn__size_of(n->dtype);
+}
 
 /* Looks for a dear node that is wanted in two loops over equal extents, or again and again in one. */
-static bool find_row(tn_ctx *c, tn__arena *a, const tn__device *dev, size_t room, const tn__ranges *r, const loop *l, row *out) {
+static bool find_row(tn_ctx *c, tn__arena *a, const tn__device *dev, size_t room, const tn__ranges *r, const loop *l,
+                     row *out) {
   tn__vec(row) rows = {0};
   for (uint32_t i = 0; i < r->order.n; i++) {
     tn_node *n = r->order.v[i];
@@ -121,7 +139,9 @@ static bool find_row(tn_ctx *c, tn__arena *a, const tn__device *dev, size_t room
       if (!(tn__free_of(r, n) >> j & 1) || x->hi >= MAX_ROW || row_bytes(n, x) > room) continue;
       tn_node *var = row_var(c, x), *form = tn__substitute(c, n, &x, &var, 1);
       uint32_t k = 0;
-      while (k < rows.n && (rows.v[k].form != form || rows.v[k].range[0]->src[0] != x->src[0] || nested(r, l, &rows.v[k], j))) k++;
+      while (k < rows.n &&
+             (rows.v[k].form != form || rows.v[k].range[0]->src[0] != x->src[0] || nested(r, l, &rows.v[k], j)))
+        k++;
       if (k == rows.n) {
         row fresh = {.form = form};
         tn__vec_push(a, &rows, fresh);
@@ -152,12 +172,15 @@ static uint32_t earliest(const tn__ranges *r, const loop *l, const row *w) {
   return first;
 }
 
-/* The loop like that over x which runs first: what is only loaded had better be under way before the row's first results are waited for. */
+/* The loop like that over x which runs first: what is only loaded had better be under way before the row's first
+ * results are waited for. */
 static tn_node *before_all(const tn__ranges *r, const loop *l, tn_node *x) {
   const loop *best = &l[tn__range_at(r, x)];
   for (uint32_t i = 0; i < r->n && best->uniform; i++) {
     const loop *q = &l[i];
-    if (q->range->ints[0] == AX_REDUCE && q->range->src[0] == x->src[0] && q->uniform && q->reduces && q->free == best->free && q->level < best->level) best = q;
+    if (q->range->ints[0] == AX_REDUCE && q->range->src[0] == x->src[0] && q->uniform && q->reduces &&
+        q->free == best->free && q->level < best->level)
+      best = q;
   }
   return best->range;
 }
@@ -171,7 +194,8 @@ static tn_node *turn_of(const tn__ranges *r, const tn_node *n) {
   return NULL;
 }
 
-typedef struct ahead { /* two rows of scratch memory that belong to the threads by elements: one is read, the other is on its way */
+/* two rows of scratch memory that belong to the threads by elements: one is read, the other is on its way */
+typedef struct ahead {
   tn_ctx *c;
   tn_node *local, *turn, *x, *value;
   int64_t length;
@@ -182,16 +206,28 @@ static tn_node *send(const ahead *h, tn_node *buf, tn_node *t, int64_t number, b
   tn_ctx *c = h->c;
   tn_node *own = tn__range(c, h->x->src[0], AX_REDUCE, number), *old[2] = {h->x, h->turn}, *new_[2] = {own, t};
   tn_node *load = tn__substitute(c, h->value, old, new_, 2), *side = tn__op2(c, OP_MOD, t, tn__int(c, 2));
-  tn_node *gated = tn__node_make(c, &(tn__make){.op = OP_LOAD, .src = (tn_node *[]){load->src[0], load->src[1], tn__op2(c, OP_LT, t, h->turn->src[0])}, .nsrc = 3});
+  tn_node *gated = tn__node_make(
+      c, &(tn__make){.op = OP_LOAD,
+                     .src = (tn_node *[]){load->src[0], load->src[1], tn__op2(c, OP_LT, t, h->turn->src[0])},
+                     .nsrc = 3});
   tn_node *at = tn__add(c, tn__mul(c, side, tn__int(c, h->length)), own);
-  return tn__node_make(c, &(tn__make){.op = OP_STORE, .src = (tn_node *[]){buf, at, gated, in_turn ? h->turn : own, own}, .nsrc = in_turn ? 5 : 4});
+  return tn__node_make(c, &(tn__make){.op = OP_STORE,
+                                      .src = (tn_node *[]){buf, at, gated, in_turn ? h->turn : own, own},
+                                      .nsrc = in_turn ? 5 : 4});
 }
 
-/* value, which is loaded over x in each turn, from where it was sent to a turn before.  *next: a store to stand in each turn. */
+/* value, which is loaded over x in each turn, from where it was sent to a turn before.  *next: a store to stand in each
+ * turn. */
 static tn_node *load_ahead(tn_ctx *c, tn_node *value, tn_node *x, tn_node *turn, int64_t number, tn_node **next) {
   ahead h = {.c = c, .turn = turn, .x = x, .value = value, .length = x->hi + 1};
   tn_node *size = tn__int(c, 2 * h.length);
-  h.local = tn__node_make(c, &(tn__make){.op = OP_LOCAL, .dtype = value->dtype, .src = &size, .nsrc = 1, .ints = (int64_t[]){number, TN__OWN_SHARED}, .nint = 2, .device = -1});
+  h.local = tn__node_make(c, &(tn__make){.op = OP_LOCAL,
+                                         .dtype = value->dtype,
+                                         .src = &size,
+                                         .nsrc = 1,
+                                         .ints = (int64_t[]){number, TN__OWN_SHARED},
+                                         .nint = 2,
+                                         .device = -1});
   tn_node *first = send(&h, h.local, tn__int(c, 0), TN__R_AHEAD + 2 * number, false);
   tn_node *ready = tn__node_make(c, &(tn__make){.op = OP_AFTER, .src = (tn_node *[]){h.local, first}, .nsrc = 2});
   *next = send(&h, ready, tn__add(c, h.turn, tn__int(c, 1)), TN__R_AHEAD + 2 * number + 1, true);
@@ -208,7 +244,8 @@ static tn_node *with_store(tn_ctx *c, tn_node *body, tn_node *store) {
 
 /* ---- rows kept ---- */
 
-/* The value over a loop of its own instead of that over x.  Loops inside of it that others close, too, stay where those are: it gets its own. */
+/* The value over a loop of its own instead of that over x.  Loops inside of it that others close, too, stay where those
+ * are: it gets its own. */
 static tn_node *apart(tn_ctx *c, const tn__ranges *r, tn_node *value, tn_node **x, int64_t number) {
   tn__nodes all = {0}, old = {0}, new_ = {0};
   tn__map within;
@@ -216,20 +253,23 @@ static tn_node *apart(tn_ctx *c, const tn__ranges *r, tn_node *value, tn_node **
   tn__map_init(&within, &c->scratch);
   tn__topo(&c->scratch, &value, 1, &all);
   for (uint32_t i = 0; i < all.n; i++) tn__map_putp(&within, all.v[i], all.v[i]);
-  for (uint32_t i = 0; i < r->order.n; i++) *(tn__map_getp(&within, r->order.v[i]) ? &inside : &outside) |= tn__own_of(r, r->order.v[i]);
+  for (uint32_t i = 0; i < r->order.n; i++)
+    *(tn__map_getp(&within, r->order.v[i]) ? &inside : &outside) |= tn__own_of(r, r->order.v[i]);
   tn__vec_push(&c->scratch, &old, *x);
   tn__vec_push(&c->scratch, &new_, *x = tn__range(c, (*x)->src[0], AX_REDUCE, TN__R_ROW + number));
   for (uint32_t i = 0; i < r->n; i++) {
     if (!((inside & outside) >> i & 1)) continue;
     tn__vec_push(&c->scratch, &old, r->range[i]);
-    tn__vec_push(&c->scratch, &new_, tn__range(c, r->range[i]->src[0], AX_REDUCE, TN__R_WITHIN + number * TN__MAX_RANGES + i));
+    tn__vec_push(&c->scratch, &new_,
+                 tn__range(c, r->range[i]->src[0], AX_REDUCE, TN__R_WITHIN + number * TN__MAX_RANGES + i));
   }
   return tn__substitute(c, value, old.v, new_.v, old.n);
 }
 
-/* The row is stored in the loop that comes first, where the value stays in a register too, and loaded in the others.  Where that loop would
- * repeat it, the row gets a loop of its own. */
-static tn_node *keep_row(tn_ctx *c, const tn__ranges *r, const loop *l, tn_node *body, const row *w, tn_node *turn, int64_t *number) {
+/* The row is stored in the loop that comes first, where the value stays in a register too, and loaded in the others.
+ * Where that loop would repeat it, the row gets a loop of its own. */
+static tn_node *keep_row(tn_ctx *c, const tn__ranges *r, const loop *l, tn_node *body, const row *w, tn_node *turn,
+                         int64_t *number) {
   uint32_t first = earliest(r, l, w);
   tn_node *x = w->range[first], *value = w->at[first], *size = tn__int(c, x->hi + 1);
   if (value->op == OP_LOAD && x->ints[0] == AX_REDUCE && !tn__level_of(r, value)) {
@@ -237,8 +277,15 @@ static tn_node *keep_row(tn_ctx *c, const tn__ranges *r, const loop *l, tn_node 
     value = tn__substitute(c, value, &x, &early, 1);
     x = early;
   }
-  if (x->ints[0] == AX_REDUCE && (l[tn__range_at(r, x)].free & ~tn__free_of(r, value))) value = apart(c, r, value, &x, *number);
-  tn_node *local = tn__node_make(c, &(tn__make){.op = OP_LOCAL, .dtype = value->dtype, .src = &size, .nsrc = 1, .ints = (int64_t[]){(*number)++, 0}, .nint = 2, .device = -1});
+  if (x->ints[0] == AX_REDUCE && (l[tn__range_at(r, x)].free & ~tn__free_of(r, value)))
+    value = apart(c, r, value, &x, *number);
+  tn_node *local = tn__node_make(c, &(tn__make){.op = OP_LOCAL,
+                                                .dtype = value->dtype,
+                                                .src = &size,
+                                                .nsrc = 1,
+                                                .ints = (int64_t[]){(*number)++, 0},
+                                                .nint = 2,
+                                                .device = -1});
   tn_node *next = NULL, *kept = turn ? load_ahead(c, value, x, turn, (*number)++, &next) : value;
   tn_node *store = tn__node_make(c, &(tn__make){.op = OP_STORE, .src = (tn_node *[]){local, x, kept, x}, .nsrc = 4});
   tn_node *after = tn__node_make(c, &(tn__make){.op = OP_AFTER, .src = (tn_node *[]){local, store}, .nsrc = 2});
@@ -257,11 +304,13 @@ static tn_node *keep_row(tn_ctx *c, const tn__ranges *r, const loop *l, tn_node 
   return next ? with_store(c, body, next) : body;
 }
 
-/* The loop in whose turns the row is sent for, one ahead, on a device that copies while the threads compute; NULL: it is not.  *bytes: of all such. */
+/* The loop in whose turns the row is sent for, one ahead, on a device that copies while the threads compute; NULL: it
+ * is not.  *bytes: of all such. */
 static tn_node *sent_in(const tn__device *dev, const tn__ranges *r, const row *w, size_t *bytes) {
   const tn_node *n = w->at[0];
   tn_node *turn = dev->copies && n->op == OP_LOAD && n->nsrc == 2 && !tn__level_of(r, n) ? turn_of(r, n) : NULL;
-  size_t more = 2 * row_bytes(n, w->range[0]), room = dev->shared / 8 * 7 / (size_t)tn__groups_of_unit(dev, tn__extent(w->range[0]));
+  size_t more = 2 * row_bytes(n, w->range[0]),
+         room = dev->shared / 8 * 7 / (size_t)tn__groups_of_unit(dev, tn__extent(w->range[0]));
   if (!turn || *bytes + more > room) return NULL;
   *bytes += more;
   return turn;

@@ -1,7 +1,7 @@
-/* Stores beside reductions: a kernel that reduces over a row may also store the row's elements, in the loop of the reduction.  That loop
- * then closes both, which works if both nest alike: the reduction stands in exactly the loops the store has around it.  Where they do
- * not (a reduction whose value turned out not to depend on an outer loop; two reductions side by side over the axes of one
- * store), the store gets loops of its own. */
+/* Stores beside reductions: a kernel that reduces over a row may also store the row's elements, in the loop of the
+ * reduction.  That loop then closes both, which works if both nest alike: the reduction stands in exactly the loops the
+ * store has around it.  Where they do not (a reduction whose value turned out not to depend on an outer loop; two
+ * reductions side by side over the axes of one store), the store gets loops of its own. */
 #include "ir/build.h"
 #include "lower/lower.h"
 #include "rewrite/rewrite.h"
@@ -15,7 +15,8 @@ static uint64_t reduce_ranges(const tn__ranges *r) {
 
 /* own(x) inside of y's loops, or y's inside of x's, or the same loops */
 static bool ordered(const tn__ranges *r, const tn_node *x, const tn_node *y, uint64_t within) {
-  uint64_t ox = tn__own_of(r, x) & within, oy = tn__own_of(r, y) & within, fx = tn__free_of(r, x) & within, fy = tn__free_of(r, y) & within;
+  uint64_t ox = tn__own_of(r, x) & within, oy = tn__own_of(r, y) & within, fx = tn__free_of(r, x) & within,
+           fy = tn__free_of(r, y) & within;
   return (ox == oy && fx == fy) || (fx & (oy | fy)) == (oy | fy) || (fy & (ox | fx)) == (ox | fx);
 }
 

@@ -1,9 +1,10 @@
-/* Matrix products by tiles: a group computes a tile of the output, staged through shared memory, its elements in the threads' registers.
+/* Matrix products by tiles: a group computes a tile of the output, staged through shared memory, its elements in the
+ * threads' registers.
  *
- * Needs a body with one sum of products, both operands loads, gated or not (product.c).  Gives one whose rows and columns are cut into tiles,
- * and those into digits: of the thread's number, of turns, of neighbours.  The sum keeps its plain form, a loop over the steps for each
- * element, which is what the kernel means and what interpreters run; languages that have a function for the form print that in the loop's
- * place.
+ * Needs a body with one sum of products, both operands loads, gated or not (product.c).  Gives one whose rows and
+ * columns are cut into tiles, and those into digits: of the thread's number, of turns, of neighbours.  The sum keeps
+ * its plain form, a loop over the steps for each element, which is what the kernel means and what interpreters run;
+ * languages that have a function for the form print that in the loop's place.
  *
  * Tiles need not divide the sizes: what is outside counts as zeros, and is not stored. */
 #include "ir/build.h"
@@ -13,47 +14,202 @@
 enum { T = TN__DIGIT_THREAD, U = TN__DIGIT_TURN, N = TN__DIGIT_NEIGHBOUR };
 
 static const tn__tile_form forms[] = {
-    {.name = "wgmma_bf16", .dtype = TN_BF16, .needs = 90, .rows = 128, .cols = 256, .steps = 64, .threads = 256, .shared = 196608,
+    {.name = "wgmma_bf16",
+     .dtype = TN_BF16,
+     .needs = 90,
+     .rows = 128,
+     .cols = 256,
+     .steps = 64,
+     .threads = 256,
+     .shared = 196608,
      .digit = {{T, 4, 0, 2}, {T, 8, 1, 0}, {T, 4, 16, 0}, {T, 2, 64, 0}, {U, 32, 0, 8}, {U, 2, 8, 0}, {N, 2, 0, 1}}},
-    {.name = "wgmma_f16", .dtype = TN_F16, .needs = 90, .rows = 128, .cols = 256, .steps = 64, .threads = 256, .shared = 196608,
+    {.name = "wgmma_f16",
+     .dtype = TN_F16,
+     .needs = 90,
+     .rows = 128,
+     .cols = 256,
+     .steps = 64,
+     .threads = 256,
+     .shared = 196608,
      .digit = {{T, 4, 0, 2}, {T, 8, 1, 0}, {T, 4, 16, 0}, {T, 2, 64, 0}, {U, 32, 0, 8}, {U, 2, 8, 0}, {N, 2, 0, 1}}},
-    {.name = "wide_bf16", .dtype = TN_BF16, .needs = 90, .rows = 64, .cols = 256, .steps = 64, .threads = 256, .shared = 163840,
+    {.name = "wide_bf16",
+     .dtype = TN_BF16,
+     .needs = 90,
+     .rows = 64,
+     .cols = 256,
+     .steps = 64,
+     .threads = 256,
+     .shared = 163840,
      .digit = {{T, 4, 0, 2}, {T, 8, 1, 0}, {T, 4, 16, 0}, {T, 2, 0, 128}, {U, 16, 0, 8}, {U, 2, 8, 0}, {N, 2, 0, 1}}},
-    {.name = "wide_f16", .dtype = TN_F16, .needs = 90, .rows = 64, .cols = 256, .steps = 64, .threads = 256, .shared = 163840,
+    {.name = "wide_f16",
+     .dtype = TN_F16,
+     .needs = 90,
+     .rows = 64,
+     .cols = 256,
+     .steps = 64,
+     .threads = 256,
+     .shared = 163840,
      .digit = {{T, 4, 0, 2}, {T, 8, 1, 0}, {T, 4, 16, 0}, {T, 2, 0, 128}, {U, 16, 0, 8}, {U, 2, 8, 0}, {N, 2, 0, 1}}},
-    {.name = "tall_bf16", .dtype = TN_BF16, .needs = 90, .rows = 256, .cols = 64, .steps = 64, .threads = 256, .shared = 163840, .cols_by_steps = true,
-     .digit = {{T, 4, 0, 16}, {T, 8, 1, 0}, {T, 4, 16, 0}, {T, 2, 128, 0}, {U, 2, 64, 0}, {U, 2, 8, 0}, {U, 2, 0, 8}, {N, 8, 0, 1}}},
-    {.name = "tall_f16", .dtype = TN_F16, .needs = 90, .rows = 256, .cols = 64, .steps = 64, .threads = 256, .shared = 163840, .cols_by_steps = true,
-     .digit = {{T, 4, 0, 16}, {T, 8, 1, 0}, {T, 4, 16, 0}, {T, 2, 128, 0}, {U, 2, 64, 0}, {U, 2, 8, 0}, {U, 2, 0, 8}, {N, 8, 0, 1}}},
-    {.name = "turned_tf32", .dtype = TN_F32, .needs = 90, .rows = 256, .cols = 128, .steps = 32, .threads = 256, .shared = 200704, .tf32 = true, .dear = 0.25f, .cols_across = true,
+    {.name = "tall_bf16",
+     .dtype = TN_BF16,
+     .needs = 90,
+     .rows = 256,
+     .cols = 64,
+     .steps = 64,
+     .threads = 256,
+     .shared = 163840,
+     .cols_by_steps = true,
+     .digit = {{T, 4, 0, 16},
+               {T, 8, 1, 0},
+               {T, 4, 16, 0},
+               {T, 2, 128, 0},
+               {U, 2, 64, 0},
+               {U, 2, 8, 0},
+               {U, 2, 0, 8},
+               {N, 8, 0, 1}}},
+    {.name = "tall_f16",
+     .dtype = TN_F16,
+     .needs = 90,
+     .rows = 256,
+     .cols = 64,
+     .steps = 64,
+     .threads = 256,
+     .shared = 163840,
+     .cols_by_steps = true,
+     .digit = {{T, 4, 0, 16},
+               {T, 8, 1, 0},
+               {T, 4, 16, 0},
+               {T, 2, 128, 0},
+               {U, 2, 64, 0},
+               {U, 2, 8, 0},
+               {U, 2, 0, 8},
+               {N, 8, 0, 1}}},
+    {.name = "turned_tf32",
+     .dtype = TN_F32,
+     .needs = 90,
+     .rows = 256,
+     .cols = 128,
+     .steps = 32,
+     .threads = 256,
+     .shared = 200704,
+     .tf32 = true,
+     .dear = 0.25f,
+     .cols_across = true,
      .digit = {{T, 4, 2, 0}, {T, 8, 0, 1}, {T, 8, 0, 16}, {U, 32, 8, 0}, {U, 2, 0, 8}, {U, 2, 1, 0}}},
-    {.name = "wgmma_tf32", .dtype = TN_F32, .needs = 90, .rows = 128, .cols = 256, .steps = 32, .threads = 256, .shared = 196608, .tf32 = true, .dear = 0.25f,
+    {.name = "wgmma_tf32",
+     .dtype = TN_F32,
+     .needs = 90,
+     .rows = 128,
+     .cols = 256,
+     .steps = 32,
+     .threads = 256,
+     .shared = 196608,
+     .tf32 = true,
+     .dear = 0.25f,
      .digit = {{T, 4, 0, 2}, {T, 8, 1, 0}, {T, 4, 16, 0}, {T, 2, 64, 0}, {U, 32, 0, 8}, {U, 2, 8, 0}, {N, 2, 0, 1}}},
-    {.name = "wide_tf32", .dtype = TN_F32, .needs = 90, .rows = 64, .cols = 256, .steps = 32, .threads = 256, .shared = 163840, .tf32 = true, .dear = 0.25f,
+    {.name = "wide_tf32",
+     .dtype = TN_F32,
+     .needs = 90,
+     .rows = 64,
+     .cols = 256,
+     .steps = 32,
+     .threads = 256,
+     .shared = 163840,
+     .tf32 = true,
+     .dear = 0.25f,
      .digit = {{T, 4, 0, 2}, {T, 8, 1, 0}, {T, 4, 16, 0}, {T, 2, 0, 128}, {U, 16, 0, 8}, {U, 2, 8, 0}, {N, 2, 0, 1}}},
-    {.name = "fma_f32", .dtype = TN_F32, .needs = 80, .rows = 128, .cols = 256, .steps = 16, .threads = 256, .shared = 75264, .alone = 1.2f,
-     .digit = {{T, 8, 0, 4}, {T, 4, 4, 0}, {T, 2, 0, 128}, {T, 4, 32, 0}, {U, 2, 16, 0}, {U, 4, 1, 0}, {U, 4, 0, 32}, {N, 4, 0, 1}}},
-    {.name = "small_f32", .dtype = TN_F32, .needs = 80, .rows = 16, .cols = 32, .steps = 16, .threads = 256, .shared = 104448, .beside = 2, .even = true,
+    {.name = "fma_f32",
+     .dtype = TN_F32,
+     .needs = 80,
+     .rows = 128,
+     .cols = 256,
+     .steps = 16,
+     .threads = 256,
+     .shared = 75264,
+     .alone = 1.2f,
+     .digit = {{T, 8, 0, 4},
+               {T, 4, 4, 0},
+               {T, 2, 0, 128},
+               {T, 4, 32, 0},
+               {U, 2, 16, 0},
+               {U, 4, 1, 0},
+               {U, 4, 0, 32},
+               {N, 4, 0, 1}}},
+    {.name = "small_f32",
+     .dtype = TN_F32,
+     .needs = 80,
+     .rows = 16,
+     .cols = 32,
+     .steps = 16,
+     .threads = 256,
+     .shared = 104448,
+     .beside = 2,
+     .even = true,
      .digit = {{T, 16, 0, 2}, {T, 16, 1, 0}, {N, 2, 0, 1}}},
-    {.name = "small_tall_f32", .dtype = TN_F32, .needs = 80, .rows = 32, .cols = 16, .steps = 16, .threads = 256, .shared = 104448, .beside = 2, .even = true,
+    {.name = "small_tall_f32",
+     .dtype = TN_F32,
+     .needs = 80,
+     .rows = 32,
+     .cols = 16,
+     .steps = 16,
+     .threads = 256,
+     .shared = 104448,
+     .beside = 2,
+     .even = true,
      .digit = {{T, 8, 0, 2}, {T, 32, 1, 0}, {N, 2, 0, 1}}},
-    {.name = "wide_f32", .dtype = TN_F32, .needs = 80, .rows = 64, .cols = 256, .steps = 16, .threads = 128, .shared = 62976, .beside = 2, .alone = 2.1f,
-     .digit = {{T, 8, 0, 4}, {T, 4, 4, 0}, {T, 2, 0, 128}, {T, 2, 32, 0}, {U, 2, 16, 0}, {U, 4, 1, 0}, {U, 4, 0, 32}, {N, 4, 0, 1}}},
-    {.name = "flat_f32", .dtype = TN_F32, .needs = 80, .rows = 32, .cols = 256, .steps = 16, .threads = 128, .shared = 56832, .beside = 3, .dear = 1.5f, .alone = 3,
+    {.name = "wide_f32",
+     .dtype = TN_F32,
+     .needs = 80,
+     .rows = 64,
+     .cols = 256,
+     .steps = 16,
+     .threads = 128,
+     .shared = 62976,
+     .beside = 2,
+     .alone = 2.1f,
+     .digit = {{T, 8, 0, 4},
+               {T, 4, 4, 0},
+               {T, 2, 0, 128},
+               {T, 2, 32, 0},
+               {U, 2, 16, 0},
+               {U, 4, 1, 0},
+               {U, 4, 0, 32},
+               {N, 4, 0, 1}}},
+    {.name = "flat_f32",
+     .dtype = TN_F32,
+     .needs = 80,
+     .rows = 32,
+     .cols = 256,
+     .steps = 16,
+     .threads = 128,
+     .shared = 56832,
+     .beside = 3,
+     .dear = 1.5f,
+     .alone = 3,
      .digit = {{T, 8, 0, 4}, {T, 4, 4, 0}, {T, 4, 0, 64}, {U, 2, 16, 0}, {U, 4, 1, 0}, {U, 2, 0, 32}, {N, 4, 0, 1}}},
-    {.name = "slim_f32", .dtype = TN_F32, .needs = 80, .rows = 64, .cols = 96, .steps = 16, .threads = 64, .shared = 32256, .beside = 4, .dear = 1.25f, .alone = 2.3f,
+    {.name = "slim_f32",
+     .dtype = TN_F32,
+     .needs = 80,
+     .rows = 64,
+     .cols = 96,
+     .steps = 16,
+     .threads = 64,
+     .shared = 32256,
+     .beside = 4,
+     .dear = 1.25f,
+     .alone = 2.3f,
      .digit = {{T, 8, 0, 4}, {T, 4, 4, 0}, {T, 2, 32, 0}, {U, 2, 16, 0}, {U, 4, 1, 0}, {U, 3, 0, 32}, {N, 4, 0, 1}}},
 };
 
 enum {
   FORMS = sizeof forms / sizeof *forms,
-  SMALL_TILES = 8,      /* of a form for small products, for each unit: then others keep more threads busy */
-  BAND = 8,             /* rows of tiles that are worked on side by side, so that they share columns in the cache */
-  RAGGED_CELLS = 2048,  /* outputs, and steps, from which on tiles may reach over the edge */
+  SMALL_TILES = 8,     /* of a form for small products, for each unit: then others keep more threads busy */
+  BAND = 8,            /* rows of tiles that are worked on side by side, so that they share columns in the cache */
+  RAGGED_CELLS = 2048, /* outputs, and steps, from which on tiles may reach over the edge */
   RAGGED_STEPS = 32,
-  SHORT_STEPS = 256,    /* of sums that are not split: there the units' share of tiles counts, */
-  FEW_TURNS = 4,        /* as long as it is at most so many */
-  WASTE = 4             /* ... of plain products to at most so many times what there is: gathering is dearer without tiles, too */
+  SHORT_STEPS = 256, /* of sums that are not split: there the units' share of tiles counts, */
+  FEW_TURNS = 4,     /* as long as it is at most so many */
+  WASTE = 4 /* ... of plain products to at most so many times what there is: gathering is dearer without tiles, too */
 };
 
 typedef struct job {
@@ -87,7 +243,8 @@ static int64_t size_in(const job *j, uint64_t set) {
 
 /* Range x of an index, or of a gate, as the e-th of a run. */
 static tn_node *in_run(const job *j, tn_node *n, tn_node *x, int64_t run, tn_node *e) {
-  tn_node *turn = tn__range(j->c, tn__int(j->c, x->src[0]->lo / run), AX_LOOP, TN__R_MARK), *at = tn__add(j->c, tn__mul(j->c, turn, tn__int(j->c, run)), e);
+  tn_node *turn = tn__range(j->c, tn__int(j->c, x->src[0]->lo / run), AX_LOOP, TN__R_MARK),
+          *at = tn__add(j->c, tn__mul(j->c, turn, tn__int(j->c, run)), e);
   return tn__simplify_index(j->c, tn__substitute(j->c, n, &x, &at, 1));
 }
 
@@ -104,8 +261,10 @@ static bool are_neighbours(const job *j, const tn_node *load, tn_node *x, int64_
 static bool begin_as_neighbours(const job *j, const tn_node *access, tn_node *x) {
   tn_ctx *c = j->c;
   tn_node *zero = tn__int(c, 0), *one = tn__int(c, 1);
-  tn_node *first = tn__substitute(c, access->src[1], &x, &zero, 1), *second = tn__substitute(c, access->src[1], &x, &one, 1);
-  return are_neighbours(j, access, x, 2) || (x->src[0]->lo > 1 && tn__simplify_index(c, tn__sub(c, second, first)) == one);
+  tn_node *first = tn__substitute(c, access->src[1], &x, &zero, 1),
+          *second = tn__substitute(c, access->src[1], &x, &one, 1);
+  return are_neighbours(j, access, x, 2) ||
+         (x->src[0]->lo > 1 && tn__simplify_index(c, tn__sub(c, second, first)) == one);
 }
 
 /* ... and may each run be loaded at once? */
@@ -132,17 +291,20 @@ static int64_t covered(int64_t size, int64_t by) { return (size + by - 1) / by *
 static double dear_of(const tn__tile_form *f) { return f->dear > 0 ? (double)f->dear : 1; }
 static int64_t beside_of(const tn__tile_form *f) { return f->beside ? f->beside : 1; }
 
-/* What takes longest: what the busiest unit has to do, in elements of all units, or its last groups if nothing hides what each waits for. */
+/* What takes longest: what the busiest unit has to do, in elements of all units, or its last groups if nothing hides
+ * what each waits for. */
 static double busiest(const tn__device *dev, const tn__tile_form *f, double all, double tiles) {
   int64_t most = covered((int64_t)tiles, dev->units) / dev->units;
   if (f->alone <= 0 || most > FEW_TURNS) return all * dear_of(f);
-  double work = (double)most * dear_of(f), waits = (double)(covered(most, beside_of(f)) / beside_of(f)) * (double)f->alone;
+  double work = (double)most * dear_of(f),
+         waits = (double)(covered(most, beside_of(f)) / beside_of(f)) * (double)f->alone;
   return all / tiles * dev->units * (work > waits ? work : waits);
 }
 
 /* Elements that tiles of a form cover, dear ones as more; 0 if it does not fit. */
 static double cover(const job *j, const tn__device *dev, const tn__tile_form *f) {
-  int64_t size[3] = {size_in(j, j->f.axis[0]), size_in(j, j->f.axis[1]), size_in(j, j->f.steps)}, by[3] = {f->rows, f->cols, f->steps};
+  int64_t size[3] = {size_in(j, j->f.axis[0]), size_in(j, j->f.axis[1]), size_in(j, j->f.steps)},
+          by[3] = {f->rows, f->cols, f->steps};
   double all = 1;
   bool exact = true;
   for (int i = 0; i < 3; i++) {
@@ -156,15 +318,18 @@ static double cover(const job *j, const tn__device *dev, const tn__tile_form *f)
     bool single = j->lie[i] == TN__LIE_SINGLE || j->lie[i] == TN__LIE_SINGLE_STEPS;
     if (single && (f->even || f->dtype != TN_F32)) return 0; /* all but f32 is copied in runs */
   }
-  double tiles = tn__volume(&j->s, j->f.batch) * (double)(covered(size[0], f->rows) / f->rows * (covered(size[1], f->cols) / f->cols));
+  double tiles = tn__volume(&j->s, j->f.batch) *
+                 (double)(covered(size[0], f->rows) / f->rows * (covered(size[1], f->cols) / f->cols));
   if (f->even && tiles > SMALL_TILES * dev->units) return 0;
-  double cells = (double)size[0] * (double)size[1], tiled = (double)covered(size[0], f->rows) * (double)covered(size[1], f->cols);
+  double cells = (double)size[0] * (double)size[1],
+         tiled = (double)covered(size[0], f->rows) * (double)covered(size[1], f->cols);
   bool little = size[2] < RAGGED_STEPS || cells < RAGGED_CELLS || (j->even[0] && j->even[1] && tiled > WASTE * cells);
   if (f->needs > dev->tiles || f->shared > dev->shared || (!exact && little)) return 0;
   return size[2] < SHORT_STEPS ? busiest(dev, f, all, tiles) : all * dear_of(f);
 }
 
-/* The form that has least to do, the first of equals, among those that are not `gone`; NULL, or how much that is in *least. */
+/* The form that has least to do, the first of equals, among those that are not `gone`; NULL, or how much that is in
+ * *least. */
 static const tn__tile_form *best_of(const job *j, const tn__device *dev, uint32_t gone, double *least) {
   const tn__tile_form *best = NULL;
   for (size_t i = 0; i < FORMS; i++) {
@@ -181,7 +346,7 @@ static const tn__tile_form *best_form(job *j, const tn__device *dev, double *lea
   uint32_t gone = 0;
   for (int side = 0; side < 2; side++) look_at(j, side);
   const tn__tile_form *best = best_of(j, dev, gone, least);
-  for (int rank = 0; best && rank < dev->lean.tile; rank++) {
+  for (int rank = 0; best && rank < dev->variant.tile; rank++) {
     gone |= 1u << (best - forms);
     best = best_of(j, dev, gone, least);
   }
@@ -212,7 +377,9 @@ static bool choose_form(job *j, const tn__device *dev) {
 }
 
 static int64_t lines_of(const job *j, int side) { return side ? j->form->cols : j->form->rows; }
-static int64_t tiles_of(const job *j, int side) { return covered(size_in(j, j->f.axis[side]), lines_of(j, side)) / lines_of(j, side); }
+static int64_t tiles_of(const job *j, int side) {
+  return covered(size_in(j, j->f.axis[side]), lines_of(j, side)) / lines_of(j, side);
+}
 
 /* The ranges of a tile's elements, from the form's digits; their rows and columns, and those of the first neighbour. */
 static uint32_t open_digits(job *j, tn__tile *t, tn_node **range, tn_node *place[2], tn_node *begin[2]) {
@@ -228,7 +395,8 @@ static uint32_t open_digits(job *j, tn__tile *t, tn_node **range, tn_node *place
       x = tn__op2(c, OP_MOD, rest, size);
       rest = tn__op2(c, OP_IDIV, rest, size);
     } else {
-      x = range[n++] = t->digit[i] = tn__range(c, size, d->of == TN__DIGIT_TURN ? AX_LOOP : AX_UNROLL, TN__R_TILE + 1 + i);
+      x = range[n++] = t->digit[i] =
+          tn__range(c, size, d->of == TN__DIGIT_TURN ? AX_LOOP : AX_UNROLL, TN__R_TILE + 1 + i);
     }
     for (int side = 0; side < 2; side++) {
       tn_node *move = tn__mul(c, x, tn__int(c, side ? d->col : d->row));
@@ -243,9 +411,11 @@ static uint32_t open_digits(job *j, tn__tile *t, tn_node **range, tn_node *place
 static tn_node *number_tiles(job *j, tn_node *const *batch, uint32_t nbatch, tn_node **value, tn_node *first[2]) {
   tn_ctx *c = j->c;
   int64_t rows = tiles_of(j, 0), cols = tiles_of(j, 1);
-  tn_node *tiles = tn__int(c, rows * cols), *size = tiles, *band = tn__int(c, rows % BAND ? 1 : BAND), *in_band = tn__int(c, cols * band->ints[0]);
+  tn_node *tiles = tn__int(c, rows * cols), *size = tiles, *band = tn__int(c, rows % BAND ? 1 : BAND),
+          *in_band = tn__int(c, cols * band->ints[0]);
   for (uint32_t i = 0; i < nbatch; i++) size = tn__mul(c, size, batch[i]->src[0]);
-  tn_node *group = tn__range(c, tn__simplify_index(c, size), AX_GLOBAL, TN__R_FLAT), *rest = tn__op2(c, OP_IDIV, group, tiles);
+  tn_node *group = tn__range(c, tn__simplify_index(c, size), AX_GLOBAL, TN__R_FLAT),
+          *rest = tn__op2(c, OP_IDIV, group, tiles);
   tn_node *tile = tn__op2(c, OP_MOD, group, tiles), *at = tn__op2(c, OP_MOD, tile, in_band);
   tn_node *row = tn__add(c, tn__mul(c, tn__op2(c, OP_IDIV, tile, in_band), band), tn__op2(c, OP_MOD, at, band));
   first[0] = tn__mul(c, row, tn__int(c, j->form->rows));
@@ -260,7 +430,9 @@ static tn_node *number_tiles(job *j, tn_node *const *batch, uint32_t nbatch, tn_
 static bool plan(job *j, tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *body) {
   *j = (job){.c = c, .a = a, .body = body};
   tn__survey_loops(c, a, body, &j->s);
-  if (!dev->tiles || dev->lean.tile == TN__LEAN_NONE || c->mode == TN_MODE_STRICT || !tn__factors_find(&j->s, &j->f)) return false;
+  if (!dev->tiles || dev->variant.tile == TN__VARIANT_NONE || c->mode == TN_MODE_STRICT ||
+      !tn__factors_find(&j->s, &j->f))
+    return false;
   const uint64_t set[] = {j->f.axis[0], j->f.axis[1], j->f.steps};
   for (int i = 0; i < 3; i++)
     if (!is_one(set[i]) || !tn__is_const(range_in(j, set[i])->src[0])) return false;
@@ -269,7 +441,7 @@ static bool plan(job *j, tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node
 
 tn_node *tn__tile_shape(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *body, tn__sb *note) {
   job j;
-  if (!dev->tiles || dev->lean.tile == TN__LEAN_NONE || c->mode == TN_MODE_STRICT) return body;
+  if (!dev->tiles || dev->variant.tile == TN__VARIANT_NONE || c->mode == TN_MODE_STRICT) return body;
   tn_node *flat = tn__factors_flatten(c, a, body);
   if (flat == body || !plan(&j, c, a, dev, flat)) return body;
   tn__sb_puts(note, " product");
@@ -293,9 +465,12 @@ static tn_node *inside(const job *j, int side, tn_node *place) {
   return below(j->c, place, size_in(j, j->f.axis[side]), tiles_of(j, side) * lines_of(j, side));
 }
 
-static tn_node *both(tn_ctx *c, tn_node *x, tn_node *y) { return x && y ? tn__simplify_index(c, tn__op2(c, OP_AND, x, y)) : x ? x : y; }
+static tn_node *both(tn_ctx *c, tn_node *x, tn_node *y) {
+  return x && y ? tn__simplify_index(c, tn__op2(c, OP_AND, x, y)) : x ? x : y;
+}
 
-/* The body with no access outside of the edges.  A store of a choice between a value and itself is done where the condition holds. */
+/* The body with no access outside of the edges.  A store of a choice between a value and itself is done where the
+ * condition holds. */
 static tn_node *gate_accesses(job *j, tn_node *body, tn_node *gate) {
   tn__nodes all = {0};
   tn__map to;
@@ -309,7 +484,15 @@ static tn_node *gate_accesses(job *j, tn_node *body, tn_node *gate) {
     for (uint32_t s = 0; s < n->nsrc; s++) same &= (src[s] = tn__map_getp(&to, n->src[s])) == n->src[s];
     if (load) src[2] = both(j->c, gate, n->nsrc > 2 ? src[2] : NULL);
     if (n->op == OP_STORE) src[2] = tn__op3(j->c, OP_WHERE, gate, src[2], src[2]);
-    if (!same) n = tn__node_make(j->c, &(tn__make){.op = n->op, .dtype = n->dtype, .src = src, .nsrc = nsrc, .ints = n->ints, .nint = n->nint, .name = n->name, .device = -1});
+    if (!same)
+      n = tn__node_make(j->c, &(tn__make){.op = n->op,
+                                          .dtype = n->dtype,
+                                          .src = src,
+                                          .nsrc = nsrc,
+                                          .ints = n->ints,
+                                          .nint = n->nint,
+                                          .name = n->name,
+                                          .device = -1});
     tn__map_putp(&to, all.v[i], n);
   }
   return tn__map_getp(&to, body);
@@ -323,7 +506,8 @@ static bool hangs_on(const job *j, tn_node *n, const tn_node *range) {
   return false;
 }
 
-/* The conditions of a gate that hang on the line, or on neither, and those on turn and step; false: some hang on both. */
+/* The conditions of a gate that hang on the line, or on neither, and those on turn and step; false: some hang on both.
+ */
 static bool part_gate(const job *j, const tn__tile *t, int side, tn_node *part[2]) {
   tn__nodes todo = {0};
   if (t->gate[side]) tn__vec_push(j->a, &todo, t->gate[side]);
@@ -344,7 +528,9 @@ static bool part_gate(const job *j, const tn__tile *t, int side, tn_node *part[2
 static void take_apart(const job *j, tn__tile *t, int side) {
   tn_ctx *c = j->c;
   tn_node *zero = tn__int(c, 0), *zeros[] = {zero, zero}, *at = t->at[side], *line, *start, *step;
-  if (!t->gate[side] || (t->lie[side] != TN__LIE_STEPS && t->lie[side] != TN__LIE_SINGLE_STEPS) || !part_gate(j, t, side, t->part_gate[side])) return;
+  if (!t->gate[side] || (t->lie[side] != TN__LIE_STEPS && t->lie[side] != TN__LIE_SINGLE_STEPS) ||
+      !part_gate(j, t, side, t->part_gate[side]))
+    return;
   line = tn__simplify_index(c, tn__substitute(c, at, (tn_node *[]){t->turn, t->step}, zeros, 2));
   start = tn__simplify_index(c, tn__substitute(c, line, &t->line[side], &zero, 1));
   step = tn__simplify_index(c, tn__sub(c, tn__substitute(c, at, &t->line[side], &zero, 1), start));
@@ -354,7 +540,8 @@ static void take_apart(const job *j, tn__tile *t, int side) {
 }
 
 /* What the form's function is told about an operand. */
-static void tell_operand(job *j, tn__tile *t, int side, tn_node *first, tn_node **gone, tn_node **value, uint32_t nbatch) {
+static void tell_operand(job *j, tn__tile *t, int side, tn_node *first, tn_node **gone, tn_node **value,
+                         uint32_t nbatch) {
   tn_ctx *c = j->c;
   const tn_node *load = j->f.operand[side];
   int64_t steps = size_in(j, j->f.steps), line = lines_of(j, side);
@@ -366,8 +553,10 @@ static void tell_operand(job *j, tn__tile *t, int side, tn_node *first, tn_node 
   t->load[side] = j->f.operand[side];
   t->lie[side] = j->lie[side];
   t->at[side] = tn__simplify_index(c, tn__substitute(c, load->src[1], gone, value, nbatch + 2));
-  tn_node *edges = both(c, inside(j, side, value[nbatch]), below(c, value[nbatch + 1], steps, covered(steps, j->form->steps)));
-  if (load->nsrc > 2) edges = both(c, edges, tn__simplify_index(c, tn__substitute(c, load->src[2], gone, value, nbatch + 2)));
+  tn_node *edges =
+      both(c, inside(j, side, value[nbatch]), below(c, value[nbatch + 1], steps, covered(steps, j->form->steps)));
+  if (load->nsrc > 2)
+    edges = both(c, edges, tn__simplify_index(c, tn__substitute(c, load->src[2], gone, value, nbatch + 2)));
   t->gate[side] = edges || j->even[side] ? edges : tn__const_bits(c, TN_BOOL, 1);
   take_apart(j, t, side);
 }
@@ -375,14 +564,16 @@ static void tell_operand(job *j, tn__tile *t, int side, tn_node *first, tn_node 
 tn__tile *tn__tile_part(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node **body, tn__sb *note) {
   job j;
   if (!plan(&j, c, a, dev, *body)) return NULL;
-  tn_node *gone[TN__MAX_RANGES + 2], *value[TN__MAX_RANGES + 2], *fresh[TN__DIGITS + 2], *first[2], *place[2], *begin[2], *gate = NULL;
+  tn_node *gone[TN__MAX_RANGES + 2], *value[TN__MAX_RANGES + 2], *fresh[TN__DIGITS + 2], *first[2], *place[2],
+      *begin[2], *gate = NULL;
   uint32_t nbatch = 0;
   for (uint32_t k = 0; k < j.s.r.n; k++)
     if (j.f.batch >> k & 1) gone[nbatch++] = j.s.r.range[k];
   fresh[0] = number_tiles(&j, gone, nbatch, value, first);
   tn__tile *t = tn__arena_zalloc(a, sizeof *t);
   *t = (tn__tile){.form = j.form, .steps = range_in(&j, j.f.steps)};
-  t->turn = tn__range(c, tn__int(c, covered(size_in(&j, j.f.steps), j.form->steps) / j.form->steps), AX_LOOP, TN__R_LINE + 2);
+  t->turn =
+      tn__range(c, tn__int(c, covered(size_in(&j, j.f.steps), j.form->steps) / j.form->steps), AX_LOOP, TN__R_LINE + 2);
   t->step = tn__range(c, tn__int(c, j.form->steps), AX_LOOP, TN__R_LINE + 3);
   for (int i = 0; i < 2; i++) tell_operand(&j, t, i, first[i], gone, value, nbatch);
   uint32_t n = 1 + open_digits(&j, t, fresh + 1, place, begin);

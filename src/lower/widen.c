@@ -1,23 +1,25 @@
-/* Values of bf16 between the loads and the stores of a kernel stay f32.  bf16 is f32 with a shorter fraction: the exponents are the same, so
- * what overflows or vanishes in one does so in the other, and leaving out the roundings between two functions can only bring the result
- * nearer to the true one.  (f16 has fewer exponents: there it would also change which values are infinite.)  What jumps, such as a
- * comparison or floor, gets the rounded value, so that a value kept in f32 here and one that came through memory as bf16 are alike to it;
- * and a cast to bf16 that stands in the graph rounds. */
+/* Values of bf16 between the loads and the stores of a kernel stay f32.  bf16 is f32 with a shorter fraction: the
+ * exponents are the same, so what overflows or vanishes in one does so in the other, and leaving out the roundings
+ * between two functions can only bring the result nearer to the true one.  (f16 has fewer exponents: there it would
+ * also change which values are infinite.)  What jumps, such as a comparison or floor, gets the rounded value, so that a
+ * value kept in f32 here and one that came through memory as bf16 are alike to it; and a cast to bf16 that stands in
+ * the graph rounds. */
 #include "ir/build.h"
 #include "ir/eval.h"
 #include "lower/lower.h"
 
 static const bool continuous[OP_COUNT] = {
-    [OP_NEG] = true,  [OP_ABS] = true,   [OP_SQRT] = true, [OP_EXP] = true, [OP_EXP2] = true, [OP_EXPM1] = true, [OP_LOG] = true,
-    [OP_LOG2] = true, [OP_LOG1P] = true, [OP_SIN] = true,  [OP_COS] = true, [OP_TAN] = true,  [OP_TANH] = true,  [OP_ERF] = true,
-    [OP_ADD] = true,  [OP_MUL] = true,   [OP_DIV] = true,  [OP_POW] = true, [OP_ATAN2] = true, [OP_MIN] = true,  [OP_MAX] = true,
-    [OP_FMA] = true,  [OP_WHERE] = true, [OP_REDUCE] = true,
+    [OP_NEG] = true,   [OP_ABS] = true,  [OP_SQRT] = true,  [OP_EXP] = true, [OP_EXP2] = true,  [OP_EXPM1] = true,
+    [OP_LOG] = true,   [OP_LOG2] = true, [OP_LOG1P] = true, [OP_SIN] = true, [OP_COS] = true,   [OP_TAN] = true,
+    [OP_TANH] = true,  [OP_ERF] = true,  [OP_ADD] = true,   [OP_MUL] = true, [OP_DIV] = true,   [OP_POW] = true,
+    [OP_ATAN2] = true, [OP_MIN] = true,  [OP_MAX] = true,   [OP_FMA] = true, [OP_WHERE] = true, [OP_REDUCE] = true,
 };
 
 typedef struct pass {
   tn_ctx *c;
   tn__arena *a;
-  tn__map rounded, wide; /* node -> what takes its place, as it is and in f32; either may be missing where the other is there */
+  /* node -> what takes its place, as it is and in f32; either may be missing where the other is there */
+  tn__map rounded, wide;
 } pass;
 
 static tn_node *rounded(pass *p, tn_node *n) {
@@ -32,13 +34,15 @@ static tn_node *wide(pass *p, tn_node *n) {
   if (n->dtype != TN_BF16) return rounded(p, n);
   tn_node *to = tn__map_getp(&p->wide, n);
   if (to) return to;
-  to = n->op == OP_CONST ? tn__const_bits(p->c, TN_F32, tn__eval_cast(TN_BF16, TN_F32, (uint64_t)n->ints[0])) : tn__cast(p->c, rounded(p, n), TN_F32);
+  to = n->op == OP_CONST ? tn__const_bits(p->c, TN_F32, tn__eval_cast(TN_BF16, TN_F32, (uint64_t)n->ints[0]))
+                         : tn__cast(p->c, rounded(p, n), TN_F32);
   tn__map_putp(&p->wide, n, to);
   return to;
 }
 
 static void visit(pass *p, tn_node *n) {
-  bool stays_wide = continuous[n->op] && n->dtype == TN_BF16, widens = n->op == OP_CAST && n->src[0]->dtype == TN_BF16 && (n->dtype == TN_F32 || n->dtype == TN_F64);
+  bool stays_wide = continuous[n->op] && n->dtype == TN_BF16,
+       widens = n->op == OP_CAST && n->src[0]->dtype == TN_BF16 && (n->dtype == TN_F32 || n->dtype == TN_F64);
   tn_node **src = tn__arena_alloc(p->a, (n->nsrc + 1) * sizeof *src);
   for (uint32_t i = 0; i < n->nsrc; i++) src[i] = stays_wide || widens ? wide(p, n->src[i]) : rounded(p, n->src[i]);
   if (widens) tn__map_putp(&p->rounded, n, tn__cast(p->c, src[0], n->dtype));

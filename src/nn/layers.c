@@ -10,7 +10,8 @@ static const char *type(tn_ctx *c, const tn_node *x) { return tn__node_type(x, &
 
 static void want_floats(tn_ctx *c, const tn__call *k) {
   for (int i = 0; i < k->nin; i++) {
-    if (!tn__is_float(k->x[i]->dtype)) tn__fail(c, TN_EDTYPE, "needs floats, not %s: convert it with tn_cast", type(c, k->x[i]));
+    if (!tn__is_float(k->x[i]->dtype))
+      tn__fail(c, TN_EDTYPE, "needs floats, not %s: convert it with tn_cast", type(c, k->x[i]));
     if (k->x[i]->dtype != k->x[0]->dtype)
       tn__fail(c, TN_EDTYPE, "%s and %s differ in dtype: convert one with tn_cast", type(c, k->x[0]), type(c, k->x[i]));
   }
@@ -19,7 +20,8 @@ static void want_floats(tn_ctx *c, const tn__call *k) {
 /* b, a vector along `axis` of x, added to x. */
 static tn_node *add_bias(tn_ctx *c, tn_node *x, tn_node *b, uint32_t axis) {
   tn_node *fitted = tn__taken_as(c, b, &x->dim[axis], 1);
-  if (!fitted) tn__fail(c, TN_ESHAPE, "bias %s does not fit the result %s: it has one element per output", type(c, b), type(c, x));
+  if (!fitted)
+    tn__fail(c, TN_ESHAPE, "bias %s does not fit the result %s: it has one element per output", type(c, b), type(c, x));
   tn_node *dim[TN_MAX_RANK];
   for (uint32_t i = 0; i < x->rank; i++) dim[i] = i == axis ? x->dim[i] : tn__int(c, 1);
   return tn__add(c, x, tn__expand(c, tn__reshape(c, fitted, dim, x->rank), x->dim));
@@ -43,7 +45,8 @@ static tn_node *linear(tn_ctx *c, tn__call *k) {
   if (w->rank != 2) tn__fail(c, TN_ESHAPE, "weight %s must have axes (out, in)", type(c, w));
   tn_node *inner = x->rank ? tn__size_common(c, x->dim[x->rank - 1], w->dim[1]) : NULL;
   if (!inner) tn__fail(c, TN_ESHAPE, "the last axis of %s is not the weight's %s second", type(c, x), type(c, w));
-  tn_node *y = tn__contract(c, tn__axis_as(c, x, x->rank - 1u, inner), tn__axis_as(c, w, 1, inner), 0, x->rank - 1, 1, 1);
+  tn_node *y =
+      tn__contract(c, tn__axis_as(c, x, x->rank - 1u, inner), tn__axis_as(c, w, 1, inner), 0, x->rank - 1, 1, 1);
   return k->nin == 3 ? add_bias(c, y, k->x[2], y->rank - 1u) : y;
 }
 
@@ -60,13 +63,17 @@ typedef struct frame { /* one spatial axis */
 } frame;
 
 /* Options of the caller, zeros replaced by defaults; stride_default 0: the window's size. */
-static void fill_frames(tn_ctx *c, frame f[2], const int64_t *stride, const int64_t *padding, const int64_t *dilation, int64_t stride_default) {
+static void fill_frames(tn_ctx *c, frame f[2], const int64_t *stride, const int64_t *padding, const int64_t *dilation,
+                        int64_t stride_default) {
   for (int i = 0; i < 2; i++) {
     f[i].stride = stride && stride[i] ? stride[i] : stride_default ? stride_default : f[i].size;
     f[i].padding = padding ? padding[i] : 0;
     f[i].dilation = dilation && dilation[i] ? dilation[i] : 1;
-    if (f[i].size < 1 || f[i].stride < 1 || f[i].dilation < 1 || f[i].padding < 0 || f[i].stride > most || f[i].dilation > most || f[i].padding > most)
-      tn__fail(c, TN_EINVAL, "window %lld, stride %lld, padding %lld, dilation %lld: padding must not be negative, the others at least 1, and none above 2^31",
+    if (f[i].size < 1 || f[i].stride < 1 || f[i].dilation < 1 || f[i].padding < 0 || f[i].stride > most ||
+        f[i].dilation > most || f[i].padding > most)
+      tn__fail(c, TN_EINVAL,
+               "window %lld, stride %lld, padding %lld, dilation %lld: padding must not be negative, the others at "
+               "least 1, and none above 2^31",
                (long long)f[i].size, (long long)f[i].stride, (long long)f[i].padding, (long long)f[i].dilation);
   }
 }
@@ -86,7 +93,9 @@ static tn_node *pad_image(tn_ctx *c, tn_node *x, const frame f[2], double value)
   return tn__where(c, inside, padded, tn__scalar_to(c, tn__const_num(c, x->dtype, value), padded->dim, padded->rank));
 }
 
-static bool is_apart(const tn_node *dim, const frame *f) { return f->stride == f->size && f->dilation == 1 && dim->lo >= f->size; }
+static bool is_apart(const tn_node *dim, const frame *f) {
+  return f->stride == f->size && f->dilation == 1 && dim->lo >= f->size;
+}
 
 /* Splits `axis` into (place, offset). */
 static tn_node *split_windows(tn_ctx *c, tn_node *x, uint32_t axis, const frame *f, bool apart) {
@@ -102,12 +111,14 @@ static tn_node *split_windows(tn_ctx *c, tn_node *x, uint32_t axis, const frame 
   return tn__reshape(c, y, dim, x->rank + 1u);
 }
 
-/* [N, C, H, W] -> [N, C, OH, KH, OW, KW].  Windows that lie side by side along both axes are a plain reshape, whose gradient needs no sums. */
+/* [N, C, H, W] -> [N, C, OH, KH, OW, KW].  Windows that lie side by side along both axes are a plain reshape, whose
+ * gradient needs no sums. */
 static tn_node *windows(tn_ctx *c, tn_node *x, const frame f[2]) {
   for (int i = 0; i < 2; i++) {
     int64_t span = f[i].dilation * (f[i].size - 1) + 1;
     if (x->dim[H_AXIS + i]->hi < span)
-      tn__fail(c, TN_ESHAPE, "a window that spans %lld does not fit axis %d of the (padded) %s", (long long)span, H_AXIS + i, type(c, x));
+      tn__fail(c, TN_ESHAPE, "a window that spans %lld does not fit axis %d of the (padded) %s", (long long)span,
+               H_AXIS + i, type(c, x));
   }
   bool apart = is_apart(x->dim[H_AXIS], &f[0]) && is_apart(x->dim[W_AXIS], &f[1]);
   return split_windows(c, split_windows(c, x, H_AXIS, &f[0], apart), W_AXIS + 1, &f[1], apart);
@@ -129,7 +140,8 @@ static tn_node *convolve(tn_ctx *c, tn_node *x, tn_node *w, int64_t groups, int6
   static const int64_t one[] = {0, 3, 1, 2}, many[] = {1, 0, 4, 2, 3};
   if (groups == 1) return tn__permute(c, tn__contract(c, x, w, 0, 3, 1, 3), one);
   tn_node *dim[] = {tn__int(c, groups), tn__int(c, outputs / groups), w->dim[1], w->dim[2], w->dim[3]};
-  tn_node *y = tn__permute(c, tn__contract(c, x, tn__reshape(c, w, dim, 5), 1, 3, 1, 3), many); /* [N, G, O/G, OH, OW] */
+  /* [N, G, O/G, OH, OW] */
+  tn_node *y = tn__permute(c, tn__contract(c, x, tn__reshape(c, w, dim, 5), 1, 3, 1, 3), many);
   tn_node *out[] = {y->dim[0], w->dim[0], y->dim[3], y->dim[4]};
   return tn__reshape(c, y, out, IMAGE_RANK);
 }
@@ -141,15 +153,17 @@ static tn_node *conv2d(tn_ctx *c, tn__call *k) {
   int64_t groups = o->groups ? o->groups : 1, channels, outputs, per_group, kh, kw;
   want_floats(c, k);
   want_image(c, x);
-  if (w->rank != 4 || !tn__const_int(w->dim[0], &outputs) || !tn__const_int(w->dim[1], &per_group) || !tn__const_int(w->dim[2], &kh) ||
-      !tn__const_int(w->dim[3], &kw))
+  if (w->rank != 4 || !tn__const_int(w->dim[0], &outputs) || !tn__const_int(w->dim[1], &per_group) ||
+      !tn__const_int(w->dim[2], &kh) || !tn__const_int(w->dim[3], &kw))
     tn__fail(c, TN_ESHAPE, "weight %s must have plain axes (out, in/groups, height, width)", type(c, w));
-  if (!tn__const_int(x->dim[C_AXIS], &channels)) tn__fail(c, TN_ESHAPE, "the channels of %s must have a plain size", type(c, x));
+  if (!tn__const_int(x->dim[C_AXIS], &channels))
+    tn__fail(c, TN_ESHAPE, "the channels of %s must have a plain size", type(c, x));
   if (groups < 1 || channels % groups || outputs % groups)
-    tn__fail(c, TN_EINVAL, "%lld groups do not divide %lld input and %lld output channels", (long long)groups, (long long)channels, (long long)outputs);
+    tn__fail(c, TN_EINVAL, "%lld groups do not divide %lld input and %lld output channels", (long long)groups,
+             (long long)channels, (long long)outputs);
   if (per_group != channels / groups)
-    tn__fail(c, TN_ESHAPE, "weight %s does not fit %s in %lld groups: its second axis must be %lld", type(c, w), type(c, x), (long long)groups,
-             (long long)(channels / groups));
+    tn__fail(c, TN_ESHAPE, "weight %s does not fit %s in %lld groups: its second axis must be %lld", type(c, w),
+             type(c, x), (long long)groups, (long long)(channels / groups));
   frame f[2] = {{.size = kh}, {.size = kw}};
   fill_frames(c, f, o->stride, o->padding, o->dilation, 1);
   x = windows(c, pad_image(c, x, f, 0), f);

@@ -1,5 +1,5 @@
-/* Optimisers.  A step first builds the new value of every target (parameters, moments, the step count) and assigns them when all are
- * there: an error leaves everything as it was. */
+/* Optimisers.  A step first builds the new value of every target (parameters, moments, the step count) and assigns them
+ * when all are there: an error leaves everything as it was. */
 #include "tenet/optim.h"
 #include "ir/ctx.h"
 #include "ir/dtype.h"
@@ -13,7 +13,8 @@ typedef struct rule {
   const char *moment[MAX_MOMENTS]; /* names of the moments, as many as there are */
   bool counts;                     /* has a step count */
   void (*prepare)(tn_optim *o);    /* once per step; may be NULL */
-  /* The new value of parameter i, from its value and gradient in the arithmetic's dtype; puts its moments' into o->next. */
+  /* The new value of parameter i, from its value and gradient in the arithmetic's dtype; puts its moments' into
+   * o->next. */
   tn_tensor *(*update)(tn_optim *o, int i, tn_tensor *w, tn_tensor *g);
 } rule;
 
@@ -69,7 +70,8 @@ static tn_tensor *adam_update(tn_optim *o, int i, tn_tensor *w, tn_tensor *g) {
   tn_dtype dtype = tn_dtype_of(w);
   if (o->decay != 0 && o->variant) w = tn_mul(w, tn_cast(tn_rsub_scalar(tn_mul_scalar(o->lr, o->decay), 1), dtype));
   if (o->decay != 0 && !o->variant) g = mix(o->decay, w, 1, g);
-  tn_tensor *m = mix(o->beta1, moment(o, 0, i), 1 - o->beta1, g), *v = mix(o->beta2, moment(o, 1, i), 1 - o->beta2, tn_square(g));
+  tn_tensor *m = mix(o->beta1, moment(o, 0, i), 1 - o->beta1, g),
+            *v = mix(o->beta2, moment(o, 1, i), 1 - o->beta2, tn_square(g));
   set_moment(o, 0, i, m);
   set_moment(o, 1, i, v);
   tn_tensor *size = tn_add_scalar(tn_mul(tn_sqrt(v), once(o->root, dtype)), o->eps);
@@ -135,14 +137,18 @@ static void take_parameters(tn_ctx *c, tn_optim *o) {
   for (int i = 1; i < o->n; i++) {
     const char *here = tn_device_of(o->target[i]), *first = tn_device_of(o->target[0]);
     if (here != first)
-      tn__fail(c, TN_EDEVICE, "parameter '%s' is on %s, '%s' on %s: one optimiser takes the parameters of one device", name[i], here, name[0], first);
+      tn__fail(c, TN_EDEVICE, "parameter '%s' is on %s, '%s' on %s: one optimiser takes the parameters of one device",
+               name[i], here, name[0], first);
   }
 }
 
 /* Options are 0 or more and below a bound.  What compares with a NaN is false. */
 static void check_option(tn_ctx *c, const char *name, double v, double bound) {
   if (v >= 0 && v < bound) return;
-  tn__fail(c, TN_EINVAL, bound == 1 ? "%s is %g: it must be 0 or more, and less than 1" : "%s is %g: it must be 0 or more, and finite", name, v);
+  tn__fail(c, TN_EINVAL,
+           bound == 1 ? "%s is %g: it must be 0 or more, and less than 1"
+                      : "%s is %g: it must be 0 or more, and finite",
+           name, v);
 }
 
 static void check_options(tn_ctx *c, const tn_optim *o, double lr) {
@@ -190,12 +196,23 @@ static tn_optim *open_optim(const char *name, tn_optim settings, double lr) {
 }
 
 tn_optim *tn_sgd(tn_params *params, double lr, double momentum, double weight_decay, bool nesterov) {
-  tn_optim o = {.params = params, .rule = momentum == 0 ? &sgd_plain : &sgd_momentum, .beta1 = momentum, .decay = weight_decay, .variant = nesterov};
+  tn_optim o = {.params = params,
+                .rule = momentum == 0 ? &sgd_plain : &sgd_momentum,
+                .beta1 = momentum,
+                .decay = weight_decay,
+                .variant = nesterov};
   return open_optim("tn_sgd", o, lr);
 }
 
-static tn_optim *open_adam(const char *name, tn_params *params, double lr, double beta1, double beta2, double eps, double decay, bool decoupled) {
-  tn_optim o = {.params = params, .rule = &adam, .beta1 = beta1, .beta2 = beta2, .eps = eps, .decay = decay, .variant = decoupled};
+static tn_optim *open_adam(const char *name, tn_params *params, double lr, double beta1, double beta2, double eps,
+                           double decay, bool decoupled) {
+  tn_optim o = {.params = params,
+                .rule = &adam,
+                .beta1 = beta1,
+                .beta2 = beta2,
+                .eps = eps,
+                .decay = decay,
+                .variant = decoupled};
   return open_optim(name, o, lr);
 }
 
@@ -229,7 +246,8 @@ static void check_shapes(tn_ctx *c, void *arg) {
   for (int i = 0; i < o->targets; i++) {
     tn_node *was = o->target[i]->node, *next = o->next[i]->node;
     if (was->rank != next->rank || !tn__dims_equal(c, was->dim, next->dim, was->rank))
-      tn__fail(c, TN_ESHAPE, "the gradient of parameter %d makes %s of %s", i % o->n, tn__node_type(next, &c->scratch), tn__node_type(was, &c->scratch));
+      tn__fail(c, TN_ESHAPE, "the gradient of parameter %d makes %s of %s", i % o->n, tn__node_type(next, &c->scratch),
+               tn__node_type(was, &c->scratch));
   }
 }
 
@@ -262,7 +280,8 @@ typedef struct change {
 static void do_set_lr(tn_ctx *c, void *arg) {
   const change *k = arg;
   check_option(c, "lr", k->lr, INFINITY);
-  if (tn_write(k->o->lr, &k->lr, sizeof k->lr) != TN_OK) tn__mem_throw(&c->mem, c->failed); /* the error is recorded already */
+  /* the error is recorded already */
+  if (tn_write(k->o->lr, &k->lr, sizeof k->lr) != TN_OK) tn__mem_throw(&c->mem, c->failed);
 }
 
 tn_status tn_optim_set_lr(tn_optim *o, double lr) {

@@ -65,7 +65,9 @@ tn_tensor *tn_params_add(tn_params *p, const char *name, tn_tensor *t) {
 static bool is_open(const tn_params *p, const char *api) { return tn__object_use(p, TN__PARAMS, api) != NULL; }
 
 int tn_params_count(const tn_params *p) { return is_open(p, "tn_params_count") ? (int)p->tensors.n : 0; }
-tn_tensor *const *tn_params_tensors(const tn_params *p) { return is_open(p, "tn_params_tensors") ? p->tensors.v : NULL; }
+tn_tensor *const *tn_params_tensors(const tn_params *p) {
+  return is_open(p, "tn_params_tensors") ? p->tensors.v : NULL;
+}
 const char *const *tn_params_names(const tn_params *p) { return is_open(p, "tn_params_names") ? p->names.v : NULL; }
 tn_ctx *tn_params_ctx(const tn_params *p) { return tn__object_use(p, TN__PARAMS, "tn_params_ctx"); }
 

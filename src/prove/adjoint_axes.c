@@ -3,7 +3,8 @@
 #include "rewrite/rewrite.h"
 #include <stdio.h>
 
-const tn__marks tn__drawn[TN__DRAWN] = {{{10000019, 1009, 1511, 1009 * 1510}}, {{20000003, 2003, 3011, 2003 * 3010}}}; /* the stride is the largest: no sum of the others is divided by it */
+/* the stride is the largest: no sum of the others is divided by it */
+const tn__marks tn__drawn[TN__DRAWN] = {{{10000019, 1009, 1511, 1009 * 1510}}, {{20000003, 2003, 3011, 2003 * 3010}}};
 
 #define SIZED "(0 < n0)%Z -> "
 #define SPANNED "stride s -> stride d -> stride k -> "
@@ -20,7 +21,7 @@ const struct tn__axis_info tn__axis_kinds[AX_KINDS] = {
     [AX_FOLDED] = {"folded", "n0 s d k", SIZED SPANNED},
 };
 
-/* ---- the graphs -------------------------------------------------------------------------------------------------------------------------------- */
+/* ---- the graphs -------------------------------------------------------------------------------------------------- */
 
 static const int64_t HUGE_SIZE = INT64_C(1) << 40;
 
@@ -31,12 +32,16 @@ static tn_node *variable(tn_ctx *c, tn__axes *g, const char *name, uint32_t i, i
   return g->var[i][g->vars[i]++] = tn__var(c, text, lo, HUGE_SIZE);
 }
 
-/* Where windows slide the interval of the size must not decide anything: with a stride that is large it would, as it does not with a small one. */
+/* Where windows slide the interval of the size must not decide anything: with a stride that is large it would, as it
+ * does not with a small one. */
 static void sizes(tn_ctx *c, tn__axes *g, tn_node **dim) {
-  for (uint32_t i = 0; i < g->rank; i++) dim[i] = variable(c, g, "n", i, g->kind[i] == AX_WINDOWED || g->kind[i] == AX_FOLDED ? -HUGE_SIZE : 1);
+  for (uint32_t i = 0; i < g->rank; i++)
+    dim[i] = variable(c, g, "n", i, g->kind[i] == AX_WINDOWED || g->kind[i] == AX_FOLDED ? -HUGE_SIZE : 1);
 }
 
-static void leaf(tn_ctx *c, tn__axes *g, tn_node *const *dim, uint32_t rank) { g->x = tn__param(c, TN_F64, 0, -1, dim, rank); }
+static void leaf(tn_ctx *c, tn__axes *g, tn_node *const *dim, uint32_t rank) {
+  g->x = tn__param(c, TN_F64, 0, -1, dim, rank);
+}
 
 static tn_node *make_expand(tn_ctx *c, tn__axes *g) {
   tn_node *from[TN_MAX_RANK], *to[TN_MAX_RANK];
@@ -136,7 +141,7 @@ tn__readings tn__axis_alone(tn_ctx *c, tn__axis_kind kind, const tn__marks *m, t
   return tn__adjoint_readings(c, g->out, g->x);
 }
 
-/* ---- axis by axis ------------------------------------------------------------------------------------------------------------------------------ */
+/* ---- axis by axis ------------------------------------------------------------------------------------------------ */
 
 enum { PER_AXIS = 2, MOST_GATES = 8 * TN_MAX_RANK };
 
@@ -162,7 +167,8 @@ static void differs(const choice *k, const char *what) {
   tn__sb b;
   tn__sb_init(&b, &k->c->scratch);
   for (uint32_t i = 0; i < k->g.rank; i++) tn__sb_printf(&b, "%s%s", i ? ", " : "", tn__axis_kinds[k->g.kind[i]].name);
-  tn__fail(k->c, TN_EGRAD, "adjoint of %s, rank %u, axes %s: %s differ from those of the axes one by one", k->op->op, k->g.rank, tn__sb_str(&b), what);
+  tn__fail(k->c, TN_EGRAD, "adjoint of %s, rank %u, axes %s: %s differ from those of the axes one by one", k->op->op,
+           k->g.rank, tn__sb_str(&b), what);
 }
 
 /* Axes stand one behind the other, a window's offset behind its place. */
@@ -223,7 +229,9 @@ static bool all_among(tn_ctx *c, tn_node *const *a, uint32_t na, tn_node *const 
   return true;
 }
 
-static bool same_set(tn_ctx *c, tn_node *const *a, uint32_t na, tn_node *const *b, uint32_t nb) { return all_among(c, a, na, b, nb) && all_among(c, b, nb, a, na); }
+static bool same_set(tn_ctx *c, tn_node *const *a, uint32_t na, tn_node *const *b, uint32_t nb) {
+  return all_among(c, a, na, b, nb) && all_among(c, b, nb, a, na);
+}
 
 static void compare(choice *k, bool many) {
   const tn__reading *w = side(&k->whole, many);
@@ -274,7 +282,8 @@ uint32_t tn__axis_check(tn_ctx *c, const tn__axis_op *op, uint32_t ranks) {
   const tn__axis_kind kinds[] = {AX_KEPT, op->acts[0], op->acts[1]};
   uint32_t choices = 0;
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-    for (uint32_t d = 0; d < TN__DRAWN; d++) u->of[kinds[i]][d] = tn__axis_alone(c, kinds[i], &tn__drawn[d], &u->axes[kinds[i]][d]);
+    for (uint32_t d = 0; d < TN__DRAWN; d++)
+      u->of[kinds[i]][d] = tn__axis_alone(c, kinds[i], &tn__drawn[d], &u->axes[kinds[i]][d]);
   for (uint32_t rank = 1; rank <= ranks && rank + op->once <= TN_MAX_RANK; rank++) {
     uint8_t digit[TN_MAX_RANK] = {0};
     while (next(digit, rank, op->acts[0] == op->acts[1] ? 2 : 3)) {

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- integers that stand for variables -------------------------------------------------------------------------------------------- */
+/* ---- integers that stand for variables --------------------------------------------------------------------------- */
 
 static const char *const mark_names[TN__MARKS] = {"s", "d", "k", "d * (k - 1)"};
 
@@ -39,7 +39,7 @@ static void constant(const printer *g, tn__sb *b, int64_t v) {
   tn__sb_putc(b, ')');
 }
 
-/* ---- index expressions --------------------------------------------------------------------------------------------------------------- */
+/* ---- index expressions ------------------------------------------------------------------------------------------- */
 
 static void range_name(tn__sb *b, const tn_node *n) {
   int64_t number = n->ints[1];
@@ -48,9 +48,11 @@ static void range_name(tn__sb *b, const tn_node *n) {
 }
 
 static void expression(const printer *g, tn__sb *b, tn_node *n) {
-  static const char *const infix[OP_COUNT] = {[OP_ADD] = " + ", [OP_MUL] = " * ", [OP_IDIV] = " / ", [OP_MOD] = " mod ",
-                                              [OP_LT] = " <? ", [OP_LE] = " <=? ", [OP_EQ] = " =? ", [OP_AND] = " && ", [OP_OR] = " || "};
-  static const char *const prefix[OP_COUNT] = {[OP_NEG] = "- ", [OP_MIN] = "Z.min ", [OP_MAX] = "Z.max ", [OP_NOT] = "negb "};
+  static const char *const infix[OP_COUNT] = {
+      [OP_ADD] = " + ",  [OP_MUL] = " * ", [OP_IDIV] = " / ", [OP_MOD] = " mod ", [OP_LT] = " <? ",
+      [OP_LE] = " <=? ", [OP_EQ] = " =? ", [OP_AND] = " && ", [OP_OR] = " || "};
+  static const char *const prefix[OP_COUNT] = {
+      [OP_NEG] = "- ", [OP_MIN] = "Z.min ", [OP_MAX] = "Z.max ", [OP_NOT] = "negb "};
   if (n->op == OP_CONST && n->dtype == TN_BOOL) tn__sb_puts(b, n->ints[0] ? "true" : "false");
   else if (n->op == OP_CONST) constant(g, b, n->ints[0]);
   else if (n->op == OP_VAR) tn__sb_puts(b, n->name);
@@ -75,7 +77,7 @@ static void list(const printer *g, tn__sb *b, tn_node *const *v, uint32_t n) {
   tn__sb_putc(b, ']');
 }
 
-/* ---- a statement --------------------------------------------------------------------------------------------------------------------------- */
+/* ---- a statement ------------------------------------------------------------------------------------------------- */
 
 static void places_of(const printer *g, tn__sb *b, const tn__reading *r, bool gate, bool with_sums) {
   tn__sb_puts(b, with_sums ? "(fun i o => match i, o with " : "(fun i => match i with ");
@@ -130,6 +132,8 @@ static const char *statement(tn_ctx *c, tn__arena *a, tn__axis_kind kind, const 
 const char *tn__adjoint_axis(tn_ctx *c, tn__arena *a, tn__axis_kind kind) {
   const char *first = statement(c, a, kind, &tn__drawn[0]);
   for (uint32_t i = 1; i < TN__DRAWN; i++)
-    if (strcmp(first, statement(c, a, kind, &tn__drawn[i]))) tn__fail(c, TN_EGRAD, "adjoint along an axis that is %s: the text depends on the strides", tn__axis_kinds[kind].name);
+    if (strcmp(first, statement(c, a, kind, &tn__drawn[i])))
+      tn__fail(c, TN_EGRAD, "adjoint along an axis that is %s: the text depends on the strides",
+               tn__axis_kinds[kind].name);
   return first;
 }

@@ -1,4 +1,5 @@
-/* What an op does along one axis, and the engine's adjoint of it, as a theorem for Coq, in the names of proofs/coq/Adjoint.v.  Prefix tn__adjoint_. */
+/* What an op does along one axis, and the engine's adjoint of it, as a theorem for Coq, in the names of
+ * proofs/coq/Adjoint.v.  Prefix tn__adjoint_. */
 #ifndef TN_PROVE_ADJOINT_COQ_H
 #define TN_PROVE_ADJOINT_COQ_H
 #include "base/sb.h"

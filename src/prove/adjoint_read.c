@@ -55,7 +55,8 @@ tn__reading tn__adjoint_read(tn_ctx *c, tn_node *root, const tn_node *leaf) {
 
 tn__readings tn__adjoint_readings(tn_ctx *c, tn_node *out, const tn_node *x) {
   tn_node *dy = tn__param(c, TN_F64, 1, -1, out->dim, out->rank);
-  tn__reading forth = tn__adjoint_read(c, out, x), back = tn__adjoint_read(c, out == x ? dy : tn__adjoint(c, out, 0, dy), dy);
+  tn__reading forth = tn__adjoint_read(c, out, x),
+              back = tn__adjoint_read(c, out == x ? dy : tn__adjoint(c, out, 0, dy), dy);
   if (forth.sums && back.sums) tn__fail(c, TN_EGRAD, "adjoint: sums on both sides");
   return forth.sums ? (tn__readings){back, forth, true} : (tn__readings){forth, back, false};
 }

@@ -1,4 +1,5 @@
-/* Where a graph of movement ops and sums reads its leaf, by the index arithmetic with which kernels read (schedule/index.c).  Prefix tn__adjoint_. */
+/* Where a graph of movement ops and sums reads its leaf, by the index arithmetic with which kernels read
+ * (schedule/index.c).  Prefix tn__adjoint_. */
 #ifndef TN_PROVE_ADJOINT_READ_H
 #define TN_PROVE_ADJOINT_READ_H
 #include "ir/build.h"
@@ -20,9 +21,11 @@ typedef struct tn__readings {
   bool adjoint_is_one;
 } tn__readings;
 
-/* The node that is no movement (or a FOLD, which sums) where element `place` of n is read, under `gate`; both are in and out. */
+/* The node that is no movement (or a FOLD, which sums) where element `place` of n is read, under `gate`; both are in
+ * and out. */
 tn_node *tn__adjoint_follow(tn_ctx *c, tn_node *n, tn_node **place, tn_node **gate);
 tn__reading tn__adjoint_read(tn_ctx *c, tn_node *root, const tn_node *leaf);
-/* Of `out` over its leaf x, and of what the engine builds as the adjoint of the op between them (of nothing, if out is x). */
+/* Of `out` over its leaf x, and of what the engine builds as the adjoint of the op between them (of nothing, if out is
+ * x). */
 tn__readings tn__adjoint_readings(tn_ctx *c, tn_node *out, const tn_node *x);
 #endif

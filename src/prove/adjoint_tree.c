@@ -1,5 +1,5 @@
-/* That what the engine builds as the gradient of a product of n elements, n a constant, is the tree of Adjoint.v (product_tree): followed from its
- * root, level by level, each element by index arithmetic. */
+/* That what the engine builds as the gradient of a product of n elements, n a constant, is the tree of Adjoint.v
+ * (product_tree): followed from its root, level by level, each element by index arithmetic. */
 #include "grad/adjoint.h"
 #include "prove/adjoint_read.h"
 #include "prove/adjoint_whole.h"
@@ -21,7 +21,8 @@ static tn_node *place(walk *w, int64_t size, uint32_t number) {
   return size == 1 ? tn__int(w->c, 0) : tn__range(w->c, tn__int(w->c, size), 0, w->kept + number);
 }
 
-/* Where element (kept..., at...) of n is read: want[0..nwant) behind the kept ones, of a node that is no movement; NULL: elsewhere. */
+/* Where element (kept..., at...) of n is read: want[0..nwant) behind the kept ones, of a node that is no movement;
+ * NULL: elsewhere. */
 static tn_node *leads(walk *w, tn_node *n, tn_node *const *at, uint32_t nat, tn_node *const *want, uint32_t nwant) {
   tn_node *to[TN_MAX_RANK + 1], *gate = NULL;
   if (n->rank != w->kept + nat) return NULL;
@@ -48,7 +49,8 @@ static bool is_filled(walk *w, tn_node *n, int64_t full) {
   if (full == w->n) return n == w->x;
   tn_node *k = place(w, full, 0), *to[TN_MAX_RANK + 1] = {0}, *gate = NULL, *end = tn__int(c, w->n);
   if (n->op != OP_WHERE || n->src[0]->op != OP_LT) return false;
-  tn_node *part[] = {n->src[0]->src[0], n->src[0]->src[1], n->src[1], n->src[2]}; /* where part 0 is below part 1 part 2, else part 3 */
+  /* where part 0 is below part 1 part 2, else part 3 */
+  tn_node *part[] = {n->src[0]->src[0], n->src[0]->src[1], n->src[1], n->src[2]};
   for (int i = 0; i < 4; i++) {
     for (uint32_t j = 0; j < w->kept; j++) to[j] = tn__range(c, w->x->dim[j], 0, j);
     to[w->kept] = k;
@@ -58,8 +60,8 @@ static bool is_filled(walk *w, tn_node *n, int64_t full) {
     for (uint32_t j = 0; i == 2 && j < w->kept; j++)
       if (to[j] != tn__range(c, w->x->dim[j], 0, j)) return false;
   }
-  return part[1] == tn__const_num(c, TN_I64, (double)w->n) && part[2] == w->x && part[3] == tn__const_num(c, TN_F64, 1) &&
-         gate == tn__simplify_index(c, tn__op2(c, OP_LT, k, end));
+  return part[1] == tn__const_num(c, TN_I64, (double)w->n) && part[2] == w->x &&
+         part[3] == tn__const_num(c, TN_F64, 1) && gate == tn__simplify_index(c, tn__op2(c, OP_LT, k, end));
 }
 
 static bool is_tree(walk *w, tn_node *root) {
@@ -67,17 +69,21 @@ static bool is_tree(walk *w, tn_node *root) {
   uint32_t levels = 0;
   while (INT64_C(1) << levels < w->n) levels++;
   int64_t full = INT64_C(1) << levels;
-  tn_node *k = place(w, w->n, 0), *two = tn__int(c, 2), *one = tn__int(c, 1), *product = NULL; /* product: those of the level below */
+  /* product: those of the level below */
+  tn_node *k = place(w, w->n, 0), *two = tn__int(c, 2), *one = tn__int(c, 1), *product = NULL;
   w->wrong = "the root";
   tn_node *down = levels ? leads_to_pair(w, root, &k, 1, k) : leads(w, root, &k, 1, NULL, 0);
   for (uint32_t l = 0; l < levels; l++) {
-    tn_node *at[] = {place(w, full >> (l + 1), 0), place(w, 2, 1)}, *in_both = tn__mul(c, at[0], two), *above = NULL, *up = NULL;
+    tn_node *at[] = {place(w, full >> (l + 1), 0), place(w, 2, 1)}, *in_both = tn__mul(c, at[0], two), *above = NULL,
+            *up = NULL;
     tn_node *partner = tn__add(c, in_both, tn__sub(c, one, at[1]));
     w->wrong = "the way down";
     if (!down || down->op != OP_MUL) return false;
     for (int i = 0; i < 2 && !above; i++) { /* what the pair got; its partner */
       up = leads(w, down->src[1 - i], at, 2, &partner, 1);
-      above = !up ? NULL : l + 1 < levels ? leads_to_pair(w, down->src[i], at, 2, at[0]) : leads(w, down->src[i], at, 2, NULL, 0);
+      above = !up              ? NULL
+              : l + 1 < levels ? leads_to_pair(w, down->src[i], at, 2, at[0])
+                               : leads(w, down->src[i], at, 2, NULL, 0);
     }
     if (!above) return false;
     w->wrong = l ? "the way up" : "what fills up";
@@ -99,9 +105,15 @@ static uint32_t check_size(tn_ctx *c, const char *op, uint32_t kept, int64_t n) 
   tn_node *dim[MOST_KEPT + 1];
   for (uint32_t i = 0; i < kept; i++) dim[i] = tn__var(c, names[i], 1, INT64_C(1) << 40);
   dim[kept] = tn__int(c, n);
-  walk w = {.c = c, .kept = kept, .n = n, .x = tn__param(c, TN_F64, 0, -1, dim, kept + 1), .g = tn__param(c, TN_F64, 1, -1, dim, kept)};
+  walk w = {.c = c,
+            .kept = kept,
+            .n = n,
+            .x = tn__param(c, TN_F64, 0, -1, dim, kept + 1),
+            .g = tn__param(c, TN_F64, 1, -1, dim, kept)};
   tn_node *e = tn__adjoint(c, tn__reduce(c, OP_PROD, w.x, (int64_t[]){kept}, 1), 0, w.g);
-  if (!is_tree(&w, e)) tn__fail(c, TN_EGRAD, "the adjoint of %s over %lld elements, %u axes kept, is not the tree of Adjoint.v: %s", op, (long long)n, kept, w.wrong);
+  if (!is_tree(&w, e))
+    tn__fail(c, TN_EGRAD, "the adjoint of %s over %lld elements, %u axes kept, is not the tree of Adjoint.v: %s", op,
+             (long long)n, kept, w.wrong);
   return 1;
 }
 
@@ -117,11 +129,13 @@ static uint32_t check_set(tn_ctx *c, const char *op, uint32_t rank, uint32_t set
   }
   memcpy(perm + kept, axes, n * sizeof *axes);
   for (uint32_t i = 0; i < rank; i++) back[perm[i]] = i;
-  tn_node *x = tn__param(c, TN_F64, 0, -1, dim, rank), *g = tn__param(c, TN_F64, 1, -1, flat, kept), *moved = tn__permute(c, x, perm);
+  tn_node *x = tn__param(c, TN_F64, 0, -1, dim, rank), *g = tn__param(c, TN_F64, 1, -1, flat, kept),
+          *moved = tn__permute(c, x, perm);
   flat[kept] = tn__int(c, size);
   tn_node *line = tn__reduce(c, OP_PROD, tn__reshape(c, moved, flat, kept + 1), (int64_t[]){kept}, 1);
   tn_node *want = tn__permute(c, tn__reshape(c, tn__adjoint(c, line, 0, g), moved->dim, rank), back);
-  if (tn__adjoint(c, tn__reduce(c, OP_PROD, x, axes, n), 0, g) != want) tn__fail(c, TN_EGRAD, "the adjoint of %s, rank %u, axes %#x, is not that over one axis", op, rank, set);
+  if (tn__adjoint(c, tn__reduce(c, OP_PROD, x, axes, n), 0, g) != want)
+    tn__fail(c, TN_EGRAD, "the adjoint of %s, rank %u, axes %#x, is not that over one axis", op, rank, set);
   return 1;
 }
 

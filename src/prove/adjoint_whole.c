@@ -19,7 +19,9 @@ static void sizes(tn_ctx *c, tn_node **n) {
   }
 }
 
-static tn_node *f64(tn_ctx *c, int64_t slot, tn_node *const *dim, uint32_t rank) { return tn__param(c, TN_F64, slot, -1, dim, rank); }
+static tn_node *f64(tn_ctx *c, int64_t slot, tn_node *const *dim, uint32_t rank) {
+  return tn__param(c, TN_F64, slot, -1, dim, rank);
+}
 
 /* `of` says which one: n numbers. */
 static void demand(tn_ctx *c, const char *op, bool as_proved, const char *what, const int64_t *of, uint32_t n) {
@@ -27,10 +29,11 @@ static void demand(tn_ctx *c, const char *op, bool as_proved, const char *what, 
   if (as_proved) return;
   tn__sb_init(&b, &c->scratch);
   for (uint32_t i = 0; i < n; i++) tn__sb_printf(&b, " %lld", (long long)of[i]);
-  tn__fail(c, TN_EGRAD, "the adjoint of %s, %s%s, is not the one that Adjoint.v is about", op, what, n ? tn__sb_str(&b) : "");
+  tn__fail(c, TN_EGRAD, "the adjoint of %s, %s%s, is not the one that Adjoint.v is about", op, what,
+           n ? tn__sb_str(&b) : "");
 }
 
-/* ---- permute: forth by a permutation, back by its inverse ------------------------------------------------------------------------------------- */
+/* ---- permute: forth by a permutation, back by its inverse -------------------------------------------------------- */
 
 static bool reads_by(const tn__reading *r, tn_node *const *dim, const int64_t *perm, bool forth) {
   bool good = !r->gate && !r->sums;
@@ -70,9 +73,10 @@ static uint32_t check_permute(tn_ctx *c, const char *op) {
   return tried;
 }
 
-/* ---- reshape ---------------------------------------------------------------------------------------------------------------------------------------- */
+/* ---- reshape ----------------------------------------------------------------------------------------------------- */
 
-/* Sizes multiplied together where bit i of `cuts` does not part i from i + 1; a size of 1 in front if there is a bit more. */
+/* Sizes multiplied together where bit i of `cuts` does not part i from i + 1; a size of 1 in front if there is a bit
+ * more. */
 static uint32_t grouped(tn_ctx *c, tn_node *const *n, uint32_t atoms, uint32_t cuts, tn_node **dim) {
   uint32_t rank = 0;
   if (cuts >> (atoms - 1) & 1) dim[rank++] = tn__int(c, 1);
@@ -93,13 +97,14 @@ static uint32_t check_reshape(tn_ctx *c, const char *op) {
         if (p == q) continue;
         uint32_t a = grouped(c, n, atoms, p, from), b = grouped(c, n, atoms, q, to);
         tn_node *x = f64(c, 0, from, a), *g = f64(c, 1, to, b), *e = tn__adjoint(c, tn__reshape(c, x, to, b), 0, g);
-        demand(c, op, e->op == OP_RESHAPE && e->src[0] == g && e->rank == a && tn__dims_equal(c, e->dim, from, a), "groups", (int64_t[]){atoms, p, q}, 3);
+        demand(c, op, e->op == OP_RESHAPE && e->src[0] == g && e->rank == a && tn__dims_equal(c, e->dim, from, a),
+               "groups", (int64_t[]){atoms, p, q}, 3);
         tried++;
       }
   return tried;
 }
 
-/* ---- gather and scatter: every rank of the source and of the index ------------------------------------------------------------------------------------ */
+/* ---- gather and scatter: every rank of the source and of the index ----------------------------------------------- */
 
 static uint32_t indexed(tn_ctx *c, const char *op, bool (*holds)(tn_ctx *c, tn_node *x, tn_node *at, tn_node *read)) {
   tn_node *n[TN_MAX_RANK], *m[TN_MAX_RANK];
@@ -120,13 +125,14 @@ static bool gathered_back(tn_ctx *c, tn_node *x, tn_node *at, tn_node *read) {
   return e->op == OP_SCATTER && e->src[0] == tn__zeros_like(c, x) && e->src[1] == at && e->src[2] == dy;
 }
 static bool scattered_back(tn_ctx *c, tn_node *x, tn_node *at, tn_node *read) {
-  tn_node *s = tn__scatter(c, x, at, f64(c, 3, read->dim, read->rank)), *ds = f64(c, 4, s->dim, s->rank), *e = tn__adjoint(c, s, 2, ds);
+  tn_node *s = tn__scatter(c, x, at, f64(c, 3, read->dim, read->rank)), *ds = f64(c, 4, s->dim, s->rank),
+          *e = tn__adjoint(c, s, 2, ds);
   return tn__adjoint(c, s, 0, ds) == ds && e->op == OP_GATHER && e->src[0] == ds && e->src[1] == at;
 }
 static uint32_t check_gather(tn_ctx *c, const char *op) { return indexed(c, op, gathered_back); }
 static uint32_t check_scatter(tn_ctx *c, const char *op) { return indexed(c, op, scattered_back); }
 
-/* ---- contraction: every number of axes in each group ---------------------------------------------------------------------------------------------------- */
+/* ---- contraction: every number of axes in each group ------------------------------------------------------------- */
 
 typedef struct group {
   tn_node *const *dim;
@@ -170,14 +176,15 @@ static uint32_t check_contract(tn_ctx *c, const char *op) {
     for (int m = 0; b + m <= RANKS; m++)
       for (int n = 0; b + m + n <= RANKS; n++)
         for (int k = 0; b + m + k <= RANKS && b + n + k <= RANKS; k++) {
-          bool holds = contracted_back(c, (group){dim[0], b}, (group){dim[1], m}, (group){dim[2], n}, (group){dim[3], k});
+          bool holds =
+              contracted_back(c, (group){dim[0], b}, (group){dim[1], m}, (group){dim[2], n}, (group){dim[3], k});
           demand(c, op, holds, "groups b m n k of", (int64_t[]){b, m, n, k}, 4);
           tried++;
         }
   return tried;
 }
 
-/* ---- extrema and products: every set of axes ---------------------------------------------------------------------------------------------------- */
+/* ---- extrema and products: every set of axes --------------------------------------------------------------------- */
 
 typedef struct reduction {
   tn_node *x, *g;
@@ -222,7 +229,8 @@ static tn_node *along(tn_ctx *c, tn_node *const *dim, uint32_t rank, uint32_t ax
   return tn__expand(c, tn__reshape(c, tn__iota(c, dim[axis]), flat, rank), dim);
 }
 
-/* With what is reduced as one axis, last: an element gets g times the product in which it is replaced by 1 (slope_product). */
+/* With what is reduced as one axis, last: an element gets g times the product in which it is replaced by 1
+ * (slope_product). */
 static bool others(tn_ctx *c, const reduction *r) {
   tn_node *moved = tn__permute(c, r->x, r->perm), *n = tn__int(c, 1), *dim[RANKS + 1], *row[RANKS + 1], *one = n;
   uint32_t kept = r->kept;
@@ -230,10 +238,12 @@ static bool others(tn_ctx *c, const reduction *r) {
   memcpy(dim, moved->dim, kept * sizeof *dim);
   memcpy(row, moved->dim, kept * sizeof *row);
   dim[kept] = dim[kept + 1] = row[kept + 1] = n, row[kept] = one;
-  tn_node *flat = tn__reshape(c, moved, dim, kept + 1), *square = tn__expand(c, tn__reshape(c, flat, row, kept + 2), dim);
+  tn_node *flat = tn__reshape(c, moved, dim, kept + 1),
+          *square = tn__expand(c, tn__reshape(c, flat, row, kept + 2), dim);
   tn_node *self = tn__op2(c, OP_EQ, along(c, dim, kept + 2, kept), along(c, dim, kept + 2, kept + 1));
   tn_node *table = tn__where(c, self, tn__scalar_to(c, tn__const_num(c, TN_F64, 1), dim, kept + 2), square);
-  tn_node *product = tn__reduce(c, OP_PROD, table, (int64_t[]){kept + 1}, 1), *g = tn__expand(c, tn__reshape(c, r->g, row, kept + 1), dim);
+  tn_node *product = tn__reduce(c, OP_PROD, table, (int64_t[]){kept + 1}, 1),
+          *g = tn__expand(c, tn__reshape(c, r->g, row, kept + 1), dim);
   tn_node *want = tn__permute(c, tn__reshape(c, tn__mul(c, g, product), moved->dim, moved->rank), r->back);
   return tn__adjoint(c, tn__reduce(c, OP_PROD, r->x, r->axes, r->naxes), 0, r->g) == want;
 }

@@ -1,12 +1,13 @@
-/* Ops whose adjoints are theorems about any rank (proofs/coq/Adjoint.v): that the engine builds what the theorems are about, for every rank, choice of
- * axes and grouping of axes that there is up to a rank.  Prefix tn__adjoint_. */
+/* Ops whose adjoints are theorems about any rank (proofs/coq/Adjoint.v): that the engine builds what the theorems are
+ * about, for every rank, choice of axes and grouping of axes that there is up to a rank.  Prefix tn__adjoint_. */
 #ifndef TN_PROVE_ADJOINT_WHOLE_H
 #define TN_PROVE_ADJOINT_WHOLE_H
 #include "ir/build.h"
 
 typedef struct tn__whole_op {
   const char *op, *part, *over; /* what is claimed; what is tried */
-  uint32_t (*check)(tn_ctx *c, const char *op); /* how many there were; throws for the first that is another graph, naming it */
+  /* how many there were; throws for the first that is another graph, naming it */
+  uint32_t (*check)(tn_ctx *c, const char *op);
 } tn__whole_op;
 extern const tn__whole_op tn__whole_ops[];
 extern const uint32_t tn__whole_nops;

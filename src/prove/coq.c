@@ -1,6 +1,8 @@
-/* Rows as Coq theorems: index arithmetic over Z, machine integers of every width as residues, rows of mode fast over the reals.
+/* Rows as Coq theorems: index arithmetic over Z, machine integers of every width as residues, rows of mode fast over
+ * the reals.
  *
- * A term is printed as the table spells it, (add x y), but for names that Coq has taken; the theories in proofs/coq say what the names mean. */
+ * A term is printed as the table spells it, (add x y), but for names that Coq has taken; the theories in proofs/coq say
+ * what the names mean. */
 #include "prove/prove.h"
 #include <string.h>
 
@@ -96,7 +98,8 @@ static void promises(printer *q, const tn__term *x) {
 }
 
 static void condition(printer *q, const tn__cond *d) {
-  static const char *const relations[] = {[TC_LT] = "<", [TC_LE] = "<=", [TC_EQ] = "=", [TC_NE] = "<>", [TC_GT] = ">", [TC_GE] = ">="};
+  static const char *const relations[] = {
+      [TC_LT] = "<", [TC_LE] = "<=", [TC_EQ] = "=", [TC_NE] = "<>", [TC_GT] = ">", [TC_GE] = ">="};
   if (d->kind == TC_FITS) return; /* about 64 bits: smt.c states it */
   if (d->kind <= TC_GE) hypothesis(q, d->arg[0], relations[d->kind], d->arg[1]);
   else if (d->kind == TC_DIVIDES) {
@@ -118,7 +121,8 @@ static void print_fn(printer *q, tn__sb *b, const tn__term *x) {
     print(q, b, x->kid[i], false);
   }
   tn__sb_putc(b, ')');
-  if ((x->what == FN_IDIV || x->what == FN_MOD || x->what == FN_CEILDIV) && q->ndivisor < TN__MAX_CONDS) q->divisor[q->ndivisor++] = x->kid[1];
+  if ((x->what == FN_IDIV || x->what == FN_MOD || x->what == FN_CEILDIV) && q->ndivisor < TN__MAX_CONDS)
+    q->divisor[q->ndivisor++] = x->kid[1];
 }
 
 static void print_sum(printer *q, tn__sb *b, const tn__term *k, const tn__term *x, const tn__term *r) {
@@ -165,7 +169,8 @@ static void print(printer *q, tn__sb *b, const tn__term *x, bool truth) {
 }
 
 static bool is_truth(const tn__term *x) {
-  return x->form == TF_OP && (x->what == OP_LT || x->what == OP_LE || x->what == OP_EQ || x->what == OP_NE || x->what == OP_AND || x->what == OP_OR);
+  return x->form == TF_OP && (x->what == OP_LT || x->what == OP_LE || x->what == OP_EQ || x->what == OP_NE ||
+                              x->what == OP_AND || x->what == OP_OR);
 }
 
 /* The theorem's statement; NULL if this world cannot say it. */
@@ -197,7 +202,8 @@ static const char *statement(tn__proofs *p, const tn__rule *r, world w) {
 
 static bool admits_ints(const tn__rule *r) {
   tn__typing t;
-  return tn__typing_infer(r, &t) && (t.admits[t.up[t.of[0]]] >> TN_I32 & 1) && r->lhs->form == TF_OP && !is_truth(r->lhs);
+  return tn__typing_infer(r, &t) && (t.admits[t.up[t.of[0]]] >> TN_I32 & 1) && r->lhs->form == TF_OP &&
+         !is_truth(r->lhs);
 }
 
 static void rows(tn__proofs *p, const tn__ruleset *s, world w, tn__theory *file) {
@@ -208,7 +214,11 @@ static void rows(tn__proofs *p, const tn__ruleset *s, world w, tn__theory *file)
     if (!says) continue;
     tn__sb_init(&name, p->a);
     tn__sb_printf(&name, "%s.%s", s->name, r->name);
-    tn__prove_coq(p, tn__sb_str(&name), w == MODULAR ? "every width" : w == INDEX ? "Z" : "R", w == REAL ? TK_REAL_ONLY : TK_PROVED, file, tn__sb_str(&name), says,
+    tn__prove_coq(p, tn__sb_str(&name),
+                  w == MODULAR ? "every width"
+                  : w == INDEX ? "Z"
+                               : "R",
+                  w == REAL ? TK_REAL_ONLY : TK_PROVED, file, tn__sb_str(&name), says,
                   r->proof && w == INDEX ? r->proof : worlds[w].tactic);
   }
 }
@@ -225,5 +235,6 @@ void tn__export_coq(tn__proofs *p) {
     tn__sb_printf(&b, "From Tenet Require Import %s.\n", worlds[w].theory);
     file[w] = tn__prove_file(p, worlds[w].file, tn__sb_str(&b));
   }
-  for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++) rows(p, tn__rules_get(p->c, jobs[i].table), jobs[i].w, file[jobs[i].w]);
+  for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++)
+    rows(p, tn__rules_get(p->c, jobs[i].table), jobs[i].w, file[jobs[i].w]);
 }

@@ -16,7 +16,7 @@ typedef struct printer {
 
 static const char *const sources[] = {"x", "y", "z"};
 
-/* ---- terms --------------------------------------------------------------------------------------------------------------------- */
+/* ---- terms ------------------------------------------------------------------------------------------------------- */
 
 /* A double is a whole number over a power of 2: printed as that, so that Coq reads the very same number. */
 static void number(const printer *p, const tn__term *t) {
@@ -55,7 +55,9 @@ static void term(const printer *p, const tn__term *t) {
     }
     tn__sb_putc(p->out, ')');
     return;
-  default: tn__fail(p->c, TN_EFORMAT, "gradient row %s: %s has no meaning over the reals", p->rule->name, tn__form_names[t->form]);
+  default:
+    tn__fail(p->c, TN_EFORMAT, "gradient row %s: %s has no meaning over the reals", p->rule->name,
+             tn__form_names[t->form]);
   }
 }
 
@@ -65,10 +67,11 @@ static void value(const printer *p) {
   else term(p, p->rule->rhs);
 }
 
-/* ---- statements ------------------------------------------------------------------------------------------------------------------ */
+/* ---- statements -------------------------------------------------------------------------------------------------- */
 
 static void condition(const printer *p, const tn__cond *d) {
-  static const char *const spelling[] = {[TC_LT] = "<", [TC_LE] = "<=", [TC_EQ] = "=", [TC_NE] = "<>", [TC_GT] = "<", [TC_GE] = "<="};
+  static const char *const spelling[] = {
+      [TC_LT] = "<", [TC_LE] = "<=", [TC_EQ] = "=", [TC_NE] = "<>", [TC_GT] = "<", [TC_GE] = "<="};
   bool compares = d->kind <= TC_GE, turned = d->kind == TC_GT || d->kind == TC_GE;
   if (compares) {
     term(p, d->arg[turned]);
@@ -143,7 +146,8 @@ static tn__theorem of_no_slope(tn__arena *a, const tn__rule *r) {
   tn__sb_init(&b, a);
   tn__sb_puts(&b, "no_slope (");
   for (int d = 0; d < TN_DTYPE_COUNT; d++)
-    if (tn__is_float(d)) tn__sb_printf(&b, "cons %s (* %s *) (", takes(r, r->src, d) ? "true" : "false", tn__dtypes[d].name);
+    if (tn__is_float(d))
+      tn__sb_printf(&b, "cons %s (* %s *) (", takes(r, r->src, d) ? "true" : "false", tn__dtypes[d].name);
   tn__sb_puts(&b, "nil");
   for (int d = 0; d < TN_DTYPE_COUNT; d++)
     if (tn__is_float(d)) tn__sb_putc(&b, ')');
@@ -152,7 +156,8 @@ static tn__theorem of_no_slope(tn__arena *a, const tn__rule *r) {
 }
 
 /* The two rows of an op of two sources (of `where`: its branches), on a clause that both have. */
-static tn__theorem of_pair(tn_ctx *c, tn__arena *a, const tn__rule *r, const tn__rule *s, const tn__clause *q, uint32_t number) {
+static tn__theorem of_pair(tn_ctx *c, tn__arena *a, const tn__rule *r, const tn__rule *s, const tn__clause *q,
+                           uint32_t number) {
   bool tie = q && q->kink;
   const char *x = sources[r->src], *y = sources[s->src];
   tn__sb b;
@@ -169,10 +174,11 @@ static tn__theorem of_pair(tn_ctx *c, tn__arena *a, const tn__rule *r, const tn_
   tn__sb_putc(&b, ' ');
   p.rule = s;
   value(&p);
-  return (tn__theorem){tie ? TH_TIE : TH_JOINT, r, named(a, r, tie ? "tie" : "joint", number), finish(a, &b), tie ? "convex_row." : "joint_row."};
+  return (tn__theorem){tie ? TH_TIE : TH_JOINT, r, named(a, r, tie ? "tie" : "joint", number), finish(a, &b),
+                       tie ? "convex_row." : "joint_row."};
 }
 
-/* ---- the table --------------------------------------------------------------------------------------------------------------------- */
+/* ---- the table --------------------------------------------------------------------------------------------------- */
 
 typedef tn__vec(tn__theorem) theorems;
 
@@ -186,7 +192,8 @@ static const char *text_of(tn_ctx *c, tn__arena *a, const tn__rule *r, const tn_
 static void row(tn_ctx *c, tn__arena *a, const tn__rule *r, theorems *out) {
   uint32_t plain = 0, kinks = 0;
   for (uint32_t i = 0; i < r->nclause; i++) plain += !r->clause[i].kink;
-  if (r->verdict == TV_FORBIDDEN) tn__vec_push(a, out, ((tn__theorem){TH_REFUSED, r, named(a, r, NULL, 0), NULL, NULL}));
+  if (r->verdict == TV_FORBIDDEN)
+    tn__vec_push(a, out, ((tn__theorem){TH_REFUSED, r, named(a, r, NULL, 0), NULL, NULL}));
   else if (!has_slope(r)) tn__vec_push(a, out, of_no_slope(a, r));
   else {
     if (!plain) tn__vec_push(a, out, of_clause(c, a, r, NULL, 0));
@@ -211,7 +218,8 @@ static void pair(tn_ctx *c, tn__arena *a, const tn__rule *r, const tn__rule *s, 
 
 static bool is_pair(const tn__rule *r, const tn__rule *s) {
   uint32_t first = r->op == OP_WHERE;
-  return r->op == s->op && tn__ops[r->op].max_src == first + 2 && r->src == first && s->src == first + 1 && has_slope(r);
+  return r->op == s->op && tn__ops[r->op].max_src == first + 2 && r->src == first && s->src == first + 1 &&
+         has_slope(r);
 }
 
 uint32_t tn__gradient_theorems(tn_ctx *c, tn__arena *a, const tn__ruleset *s, tn__theorem **out) {

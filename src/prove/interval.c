@@ -1,8 +1,9 @@
-/* The rows of ir/intervals.def as SMT-LIB: of operands between their bounds the op's value lies between the bounds that the formulas give.
+/* The rows of ir/intervals.def as SMT-LIB: of operands between their bounds the op's value lies between the bounds that
+ * the formulas give.
  *
- * Ops that the integers have are stated over unbounded integers, for every width at once: the engine takes a bound outside the dtype for
- * "it may wrap" and forgets both.  Ops on bits, conversions and truth values are stated for each dtype, that wrapping included; bounds are bit vectors
- * of twice the width and two bits, in which no formula wraps. */
+ * Ops that the integers have are stated over unbounded integers, for every width at once: the engine takes a bound
+ * outside the dtype for "it may wrap" and forgets both.  Ops on bits, conversions and truth values are stated for each
+ * dtype, that wrapping included; bounds are bit vectors of twice the width and two bits, in which no formula wraps. */
 #include "ir/eval.h"
 #include "ir/shape.h"
 #include "prove/prove.h"
@@ -29,7 +30,9 @@ static const struct {
     {"minus", "(x $) (y $)", "$", "(- x y)", "(bvsub x y)", false},
     {"times", "(x $) (y $)", "$", "(* x y)", "(bvmul x y)", true},
     {"quotient", "(x $) (y $)", "$", "(ite (= y 0) 0 (ite (> y 0) (div x y) (div (- x) (- y))))",
-     "(ite (= y #0) #0 (ite (and (not (= (bvsrem x y) #0)) (not (= (bvslt x #0) (bvslt y #0)))) (bvsub (bvsdiv x y) #1) (bvsdiv x y)))", true},
+     "(ite (= y #0) #0 (ite (and (not (= (bvsrem x y) #0)) (not (= (bvslt x #0) (bvslt y #0)))) (bvsub (bvsdiv x y) "
+     "#1) (bvsdiv x y)))",
+     true},
     {"least", "(x $) (y $)", "$", "(ite (< x y) x y)", "(ite (bvslt x y) x y)", false},
     {"most", "(x $) (y $)", "$", "(ite (< x y) y x)", "(ite (bvslt x y) y x)", false},
     {"raised", "(x $) (y $)", "$", NULL, "(bvshl x y)", true},
@@ -39,10 +42,12 @@ static const struct {
     {"same", "(x $) (y $)", "Bool", "(= x y)", "(= x y)", false},
     {"both", "(x Bool) (y Bool)", "Bool", "(and x y)", "(and x y)", false},
     {"either", "(x Bool) (y Bool)", "Bool", "(or x y)", "(or x y)", false},
-    {"between", "(u $) (v $) (w $)", "Bool", "(or (<= u v w) (<= w v u))", "(or (and (bvsle u v) (bvsle v w)) (and (bvsle w v) (bvsle v u)))", false},
+    {"between", "(u $) (v $) (w $)", "Bool", "(or (<= u v w) (<= w v u))",
+     "(or (and (bvsle u v) (bvsle v w)) (and (bvsle w v) (bvsle v u)))", false},
     {"choose", "(p Bool) (x $) (y $)", "$", "(ite p x y)", "(ite p x y)", false},
     {"doubled", "(x $) (y $)", "$", NULL, "(bvor x (bvlshr x y))", false},
-    {"mask", "(x $)", "$", NULL, "(doubled (doubled (doubled (doubled (doubled (doubled x #1) #2) #4) #8) #16) #32)", false},
+    {"mask", "(x $)", "$", NULL, "(doubled (doubled (doubled (doubled (doubled (doubled x #1) #2) #4) #8) #16) #32)",
+     false},
 };
 
 /* What a row follows by, each step a statement of its own. */
@@ -132,7 +137,9 @@ static void as_bound(printer *q, int d, const char *v) {
     tn__sb_printf(&q->out, "(ite %s ", v);
     number(q, 1), say(q, " "), number(q, 0), say(q, ")");
   } else if (!q->bits) say(q, v);
-  else tn__sb_printf(&q->out, "((_ %s_extend %u) %s)", tn__dtypes[d].is_signed || d == TN_U64 ? "sign" : "zero", q->bits - width(d), v);
+  else
+    tn__sb_printf(&q->out, "((_ %s_extend %u) %s)", tn__dtypes[d].is_signed || d == TN_U64 ? "sign" : "zero",
+                  q->bits - width(d), v);
 }
 
 static void constant(printer *q, const char *name, int64_t v) {
@@ -151,7 +158,8 @@ static void constants(printer *q) {
   bool as_signed = q->to != TN_BOOL && (is_signed || w == 64);
   if (!q->bits) { /* of whatever dtype */
     static const char *const names[] = {"all.lo", "all.hi", "width", "last", "some"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) tn__sb_printf(&q->out, "(declare-const %s Int)\n", names[i]);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+      tn__sb_printf(&q->out, "(declare-const %s Int)\n", names[i]);
     say(q, "(assert (<= all.lo all.hi))\n");
     return;
   }
@@ -181,15 +189,19 @@ static void declare(printer *q, const char *name) {
   say(q, ")\n");
 }
 
-static uint32_t sources(const printer *q) { return rows[q->row].element ? MAX_SOURCES : tn__ops[rows[q->row].op].max_src; }
+static uint32_t sources(const printer *q) {
+  return rows[q->row].element ? MAX_SOURCES : tn__ops[rows[q->row].op].max_src;
+}
 
 static void operands(printer *q) {
-  static const char *const names[MAX_SOURCES][3] = {{"x", "a.lo", "a.hi"}, {"y", "b.lo", "b.hi"}, {"z", "c.lo", "c.hi"}};
+  static const char *const names[MAX_SOURCES][3] = {
+      {"x", "a.lo", "a.hi"}, {"y", "b.lo", "b.hi"}, {"z", "c.lo", "c.hi"}};
   bool numbers = q->from == TN_U64 && rows[q->row].where == TI_NUMBER;
   if (rows[q->row].element) say(q, "(declare-const p Bool)\n");
   for (uint32_t i = 0; i < sources(q); i++) {
     for (int k = 0; k < 3; k++) declare(q, names[i][k]);
-    tn__sb_printf(&q->out, "(assert (%s %s %s))\n(assert (%s %s %s))\n", less(q), names[i][1], names[i][0], less(q), names[i][0], names[i][2]);
+    tn__sb_printf(&q->out, "(assert (%s %s %s))\n(assert (%s %s %s))\n", less(q), names[i][1], names[i][0], less(q),
+                  names[i][0], names[i][2]);
     if (numbers) tn__sb_printf(&q->out, "(assert (bvsge %s (_ bv0 %u)))\n", names[i][1], q->bits);
   }
 }
@@ -222,7 +234,9 @@ static void value(printer *q, const char *call, bool opaque) {
   say(q, ")\n");
 }
 
-static bool is_step(int step, int row) { return steps[step].op == rows[row].op && rows[row].where != TI_ZERO && rows[row].where != TI_TRUTH; }
+static bool is_step(int step, int row) {
+  return steps[step].op == rows[row].op && rows[row].where != TI_ZERO && rows[row].where != TI_TRUTH;
+}
 
 static bool has_steps(int row) {
   for (int i = 0; i < STEPS; i++)
@@ -240,19 +254,23 @@ static void refutation(printer *q) {
     if (is_step(i, q->row)) assertion(q, steps[i].text, true);
   if (q->bits || (has_steps(q->row) && !tn__smt_means(rows[q->row].op, TN__INDEX))) /* else it may wrap */
     tn__sb_printf(&q->out, "(assert (%s all.lo lower))\n(assert (%s upper all.hi))\n", less(q), less(q));
-  if (q->to == TN_U64 && rows[q->row].where == TI_NUMBER) tn__sb_printf(&q->out, "(assert (bvsge lower (_ bv0 %u)))\n", q->bits);
+  if (q->to == TN_U64 && rows[q->row].where == TI_NUMBER)
+    tn__sb_printf(&q->out, "(assert (bvsge lower (_ bv0 %u)))\n", q->bits);
   tn__sb_printf(&q->out, "(assert (not (and (%s lower value) (%s value upper))))\n", less(q), less(q));
 }
 
 static const char *query(printer *q) {
-  static const char *const where[TI_COUNT] = {[TI_BELOW] = "below(b.hi, 0)", [TI_ZERO] = "both(same(b.lo, 0), same(b.hi, 0))", [TI_ABOVE] = "below(0, b.lo)"};
+  static const char *const where[TI_COUNT] = {
+      [TI_BELOW] = "below(b.hi, 0)", [TI_ZERO] = "both(same(b.lo, 0), same(b.hi, 0))", [TI_ABOVE] = "below(0, b.lo)"};
   static const char *const arguments[] = {"", "x.value", "x.value y.value", "x.value y.value z.value"};
   int op = rows[q->row].op;
-  bool opaque = q->step == STEPS && has_steps(q->row); /* by the steps alone: for all functions, values and dtypes of which they hold */
+  /* by the steps alone: for all functions, values and dtypes of which they hold */
+  bool opaque = q->step == STEPS && has_steps(q->row);
   if (opaque) q->from = q->to = TN__INDEX, q->bits = 0;
   tn__sb definitions, call;
   tn__sb_init(&q->out, q->p->a), tn__sb_init(&definitions, q->p->a), tn__sb_init(&call, q->p->a);
-  if (!rows[q->row].element && !opaque) tn__smt_call(q->p, &definitions, &call, op, q->from, q->to, arguments[tn__ops[op].max_src]);
+  if (!rows[q->row].element && !opaque)
+    tn__smt_call(q->p, &definitions, &call, op, q->from, q->to, arguments[tn__ops[op].max_src]);
   say(q, "(set-option :produce-models true)\n(set-logic ALL)\n");
   say(q, tn__sb_str(&definitions));
   functions_of(q, opaque);
@@ -264,7 +282,8 @@ static const char *query(printer *q) {
   value(q, tn__sb_str(&call), opaque);
   refutation(q);
   say(q, "(check-sat)\n(get-value (");
-  for (uint32_t i = 0; i < sources(q); i++) tn__sb_printf(&q->out, "%c %c.lo %c.hi ", 'x' + (int)i, 'a' + (int)i, 'a' + (int)i);
+  for (uint32_t i = 0; i < sources(q); i++)
+    tn__sb_printf(&q->out, "%c %c.lo %c.hi ", 'x' + (int)i, 'a' + (int)i, 'a' + (int)i);
   say(q, "lower upper value))\n");
   return tn__sb_str(&q->out);
 }
@@ -272,7 +291,8 @@ static const char *query(printer *q) {
 /* ---- which statements ---- */
 
 static const char *name_of(tn__proofs *p, int row) {
-  static const char *const parts[TI_COUNT] = {[TI_TRUTH] = "_truth", [TI_BELOW] = "_below", [TI_ZERO] = "_zero", [TI_ABOVE] = "_above"};
+  static const char *const parts[TI_COUNT] = {
+      [TI_TRUTH] = "_truth", [TI_BELOW] = "_below", [TI_ZERO] = "_zero", [TI_ABOVE] = "_above"};
   tn__sb b;
   tn__sb_init(&b, p->a);
   tn__sb_printf(&b, "interval.%s%s", tn__ops[rows[row].op].text, parts[rows[row].where] ? parts[rows[row].where] : "");
@@ -316,7 +336,8 @@ static void conversions(tn__proofs *p, int row) {
   for (int from = 0; from < TN_DTYPE_COUNT; from++)
     for (int to = 0; to < TN_DTYPE_COUNT; to++) {
       bool fits = rows[row].op == OP_CAST || width(from) == width(to);
-      if (holds_values(from) && holds_values(to) && fits && (to == TN_BOOL) == (rows[row].where == TI_TRUTH)) claim(p, row, from, to, both_names(p, from, to));
+      if (holds_values(from) && holds_values(to) && fits && (to == TN_BOOL) == (rows[row].where == TI_TRUTH))
+        claim(p, row, from, to, both_names(p, from, to));
     }
 }
 
@@ -325,7 +346,8 @@ static void scalar(tn__proofs *p, int row) {
   bool integers = where != TI_TRUTH && tn__smt_means(op, TN__INDEX);
   if (integers) claim(p, row, TN__INDEX, compares(op) ? TN_BOOL : TN__INDEX, "Z");
   for (int d = 0; d < TN_DTYPE_COUNT; d++) {
-    bool wanted = d == TN_BOOL ? where == TI_TRUTH || (!has_truth_row(op) && where != TI_BELOW) : tn__is_int(d) && where != TI_TRUTH && !integers;
+    bool wanted = d == TN_BOOL ? where == TI_TRUTH || (!has_truth_row(op) && where != TI_BELOW)
+                               : tn__is_int(d) && where != TI_TRUTH && !integers;
     if (wanted && tn__smt_means(op, d)) claim(p, row, d, compares(op) ? TN_BOOL : d, tn__dtypes[d].name);
   }
   if (has_steps(row)) claim_step(p, row, STEPS, TN__INDEX, TN__INDEX, "by these");
@@ -334,7 +356,8 @@ static void scalar(tn__proofs *p, int row) {
 uint64_t tn__interval_table_hash(uint64_t seed) {
   uint64_t h = seed;
   for (int i = 0; i < ROWS; i++) {
-    const char *const texts[] = {tn__ops[rows[i].op].text, rows[i].lower, rows[i].upper, rows[i].element ? rows[i].element : ""};
+    const char *const texts[] = {tn__ops[rows[i].op].text, rows[i].lower, rows[i].upper,
+                                 rows[i].element ? rows[i].element : ""};
     h = tn__hash_mix(h, (uint64_t)rows[i].where);
     for (size_t k = 0; k < sizeof texts / sizeof *texts; k++) h = tn__hash_bytes(texts[k], strlen(texts[k]), h);
   }

@@ -1,5 +1,6 @@
-/* Running the provers.  A job is one query, which goes from one solver to the next until one decides it, or one Coq file.  Jobs run side by
- * side, each a program with a hard limit of time (z3 has one of work, too, so that its verdicts do not depend on the machine). */
+/* Running the provers.  A job is one query, which goes from one solver to the next until one decides it, or one Coq
+ * file.  Jobs run side by side, each a program with a hard limit of time (z3 has one of work, too, so that its verdicts
+ * do not depend on the machine). */
 #include "base/child.h"
 #include "prove/prove.h"
 #include <ctype.h>
@@ -12,7 +13,8 @@
 enum { SAID = 1 << 16, PATH_ROOM = 4096, MAX_JOBS = 64, COQ_LIMIT_MS = 120000, VERSION_LIMIT_MS = 10000 };
 
 typedef enum program { Z3, CVC5, COQC, PROGRAMS } program;
-/* The versions are those of Debian 12, with which the verdicts of docs/rules.md were obtained: others may decide less, or otherwise. */
+/* The versions are those of Debian 12, with which the verdicts of docs/rules.md were obtained: others may decide less,
+ * or otherwise. */
 static const struct {
   const char *name, *version, *packages;
 } programs[PROGRAMS] = {
@@ -59,7 +61,8 @@ static void note_version(runner *r, int i, tn__sb *all) {
   bool pinned = at && strlen(programs[i].version) == n && !memcmp(programs[i].version, at, n);
   tn__sb_printf(all, "%s%s %.*s", all->n ? ", " : "", programs[i].name, (int)n, at ? at : "");
   if (pinned) return;
-  fprintf(stderr, "tenet: %s here is %.*s; the verdicts of docs/rules.md are those of %s\n", programs[i].name, (int)n, at ? at : "", programs[i].version);
+  fprintf(stderr, "tenet: %s here is %.*s; the verdicts of docs/rules.md are those of %s\n", programs[i].name, (int)n,
+          at ? at : "", programs[i].version);
 }
 
 static void find_programs(runner *r) {
@@ -68,7 +71,8 @@ static void find_programs(runner *r) {
   for (int i = 0; i < PROGRAMS; i++) {
     const char *argv[] = {r->path[i], "--version", NULL};
     tn__child k;
-    r->here[i] = tn__child_find(programs[i].name, r->path[i], sizeof r->path[i]) && tn__child_start(&k, argv, "", VERSION_LIMIT_MS);
+    r->here[i] = tn__child_find(programs[i].name, r->path[i], sizeof r->path[i]) &&
+                 tn__child_start(&k, argv, "", VERSION_LIMIT_MS);
     if (!r->here[i]) continue;
     r->here[i] = tn__child_wait(&k) == TN__CHILD_ENDED && k.status == 0;
     size_t n = tn__child_said(&k, r->said, SAID);
@@ -109,7 +113,9 @@ static void keep(runner *r, const tn__claim *c, tn__key key) {
 
 /* ---- queries ---- */
 
-static const attempt *attempts_of(const tn__claim *c) { return c->tool == TT_SMT_FLOAT ? floats_first : integers_first; }
+static const attempt *attempts_of(const tn__claim *c) {
+  return c->tool == TT_SMT_FLOAT ? floats_first : integers_first;
+}
 
 static void settle(tn__claim *c, tn__outcome o, const char *by, int64_t ms, const char *witness) {
   c->outcome = o, c->by = by, c->ms += ms, c->witness = witness;
@@ -124,7 +130,8 @@ static bool start_query(runner *r, job *j) {
     if (r->here[a->who] && tn__child_start(&j->child, argv, j->claim->text, a->limit_ms)) return j->running = true;
   }
   bool none = !r->here[Z3] && !r->here[CVC5];
-  settle(j->claim, none ? TO_NO_TOOL : TO_UNKNOWN, "-", 0, none ? "neither z3 nor cvc5 is installed" : "no solver decided it in its time");
+  settle(j->claim, none ? TO_NO_TOOL : TO_UNKNOWN, "-", 0,
+         none ? "neither z3 nor cvc5 is installed" : "no solver decided it in its time");
   return false;
 }
 
@@ -166,9 +173,14 @@ static bool start_coq(runner *r, tn__child *k, const tn__theory *t) {
 
 /* Those that Coq's classical reals stand on, and functional extensionality, which is one of them. */
 static bool allowed_axiom(const char *name, size_t n) {
-  static const char *const names[] = {"ClassicalDedekindReals.sig_not_dec", "ClassicalDedekindReals.sig_forall_dec",
-                                      "FunctionalExtensionality.functional_extensionality_dep", "Classical_Prop.classic",
-                                      "functional_extensionality_dep", "classic", "sig_not_dec", "sig_forall_dec"};
+  static const char *const names[] = {"ClassicalDedekindReals.sig_not_dec",
+                                      "ClassicalDedekindReals.sig_forall_dec",
+                                      "FunctionalExtensionality.functional_extensionality_dep",
+                                      "Classical_Prop.classic",
+                                      "functional_extensionality_dep",
+                                      "classic",
+                                      "sig_not_dec",
+                                      "sig_forall_dec"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)
     if (strlen(names[i]) == n && !memcmp(names[i], name, n)) return true;
   return false;
@@ -226,7 +238,9 @@ static void finish_coq(runner *r, job *j, bool in_time) {
     if (c->file != j->file) continue;
     if (ok) settle(c, bad ? TO_FAILS : TO_HOLDS, "coq", ms / n, used);
     else if (c == failed) settle(c, TO_FAILS, "coq", ms / n, tn__arena_strdup(r->p->a, error)), before = false;
-    else settle(c, before && failed ? TO_HOLDS : TO_UNKNOWN, "coq", ms / n, before && failed ? "" : "an earlier theorem of its file fails");
+    else
+      settle(c, before && failed ? TO_HOLDS : TO_UNKNOWN, "coq", ms / n,
+             before && failed ? "" : "an earlier theorem of its file fails");
     if (ok && !bad) keep(r, c, tn__cache_key(c->name, strlen(c->name), j->key));
   }
 }
@@ -254,7 +268,8 @@ static const char *compile_theories(runner *r) {
 /* ---- all jobs ---- */
 
 static void add_query(runner *r, tn__claim *c) {
-  tn__key key = tn__cache_key(&r->version[CVC5], sizeof r->version[CVC5], r->version[Z3]); /* either may have decided it */
+  /* either may have decided it */
+  tn__key key = tn__cache_key(&r->version[CVC5], sizeof r->version[CVC5], r->version[Z3]);
   key = tn__cache_key(c->text, strlen(c->text), tn__cache_key(c->sat ? "s" : "u", 1, key));
   if (!recall(r, c, key)) tn__vec_push(r->p->a, &r->jobs, ((job){.claim = c, .key = key}));
 }
@@ -284,7 +299,8 @@ static void add_files(runner *r) {
   if (r->jobs.n == before) return;
   const char *wrong = r->here[COQC] ? compile_theories(r) : "coqc is not installed";
   if (!wrong) return;
-  while (r->jobs.n > before) give_up_coq(r, r->jobs.v[--r->jobs.n].file, r->here[COQC] ? TO_UNKNOWN : TO_NO_TOOL, wrong);
+  while (r->jobs.n > before)
+    give_up_coq(r, r->jobs.v[--r->jobs.n].file, r->here[COQC] ? TO_UNKNOWN : TO_NO_TOOL, wrong);
 }
 
 static bool start_job(runner *r, job *j) {
@@ -335,5 +351,7 @@ void tn__prove_run(tn__proofs *p, const tn__prove_how *how) {
   }
   run_jobs(r);
   for (int i = 0; i < PROGRAMS; i++)
-    if (!r->here[i]) fprintf(stderr, "tenet: %s is not installed; on Debian: apt-get install %s, or make deps-prove\n", programs[i].name, programs[i].packages);
+    if (!r->here[i])
+      fprintf(stderr, "tenet: %s is not installed; on Debian: apt-get install %s, or make deps-prove\n",
+              programs[i].name, programs[i].packages);
 }

@@ -1,5 +1,5 @@
-/* Rows about movement as Coq theorems, for every rank (proofs/coq/Movement.v).  An argument variable has the type that its op gives it, and
- * what the shape rules demand of it is assumed. */
+/* Rows about movement as Coq theorems, for every rank (proofs/coq/Movement.v).  An argument variable has the type that
+ * its op gives it, and what the shape rules demand of it is assumed. */
 #include "prove/prove.h"
 #include <string.h>
 
@@ -44,7 +44,8 @@ static void demand(printer *q, const tn__term *x) {
 }
 
 static void print(printer *q, tn__sb *b, const tn__term *x) {
-  if (x->form == TF_VAR && q->r->is_const[x->slot]) tn__sb_printf(b, "(%s %s)", reshapes(q->r->lhs) ? "flat_splat" : "splat", q->r->slot[x->slot]);
+  if (x->form == TF_VAR && q->r->is_const[x->slot])
+    tn__sb_printf(b, "(%s %s)", reshapes(q->r->lhs) ? "flat_splat" : "splat", q->r->slot[x->slot]);
   else if (x->form == TF_VAR) tn__sb_puts(b, q->r->slot[x->slot]);
   else if (x->form == TF_NUM) tn__sb_puts(b, "(splat zero)");
   else {
@@ -59,7 +60,8 @@ static void print(printer *q, tn__sb *b, const tn__term *x) {
 
 static bool types(printer *q, const tn__term *x) {
   if (x->form == TF_VAR || x->form == TF_NUM) {
-    if (x->form == TF_VAR) q->type[x->slot] = q->r->is_const[x->slot] ? "V" : reshapes(q->r->lhs) ? "flat V" : "tensor V";
+    if (x->form == TF_VAR)
+      q->type[x->slot] = q->r->is_const[x->slot] ? "V" : reshapes(q->r->lhs) ? "flat V" : "tensor V";
     return true;
   }
   if (x->form != TF_OP || !ops[x->what].text || !types(q, x->kid[0])) return false;
@@ -100,7 +102,8 @@ static void row(tn__proofs *p, const tn__ruleset *s, const tn__rule *r, tn__theo
   tn__sb_putc(&b, ' ');
   print(&q, &b, r->rhs);
   tn__sb_printf(&name, "%s.%s", s->name, r->name);
-  tn__prove_coq(p, tn__sb_str(&name), "every rank", TK_PROVED, file, tn__sb_str(&name), tn__sb_str(&b), r->proof ? r->proof : "movement.");
+  tn__prove_coq(p, tn__sb_str(&name), "every rank", TK_PROVED, file, tn__sb_str(&name), tn__sb_str(&b),
+                r->proof ? r->proof : "movement.");
 }
 
 void tn__export_movement(tn__proofs *p) {

@@ -22,8 +22,9 @@ static const struct {
     {"Reverse", tn__embed_Reverse_v},
 };
 
-static void (*const exporters[])(tn__proofs *p) = {tn__export_rows,     tn__export_intervals, tn__export_normal, tn__export_coq,
-                                                   tn__export_movement, tn__export_gradient,  tn__export_adjoint};
+static void (*const exporters[])(tn__proofs *p) = {tn__export_rows,   tn__export_intervals, tn__export_normal,
+                                                   tn__export_coq,    tn__export_movement,  tn__export_gradient,
+                                                   tn__export_adjoint};
 
 bool tn__prove_wants(const tn__proofs *p, const char *rule) {
   if (!p->only || !strcmp(p->only, rule)) return true;
@@ -37,16 +38,24 @@ static tn__claim *add(tn__proofs *p, tn__claim c) {
   return &p->claims.v[p->claims.n - 1];
 }
 
-void tn__prove_smt(tn__proofs *p, const char *rule, const char *part, tn__kind kind, tn__tool tool, bool sat, const char *query) {
+void tn__prove_smt(tn__proofs *p, const char *rule, const char *part, tn__kind kind, tn__tool tool, bool sat,
+                   const char *query) {
   add(p, (tn__claim){.rule = rule, .part = part, .kind = kind, .tool = tool, .sat = sat, .text = query});
 }
 
-void tn__prove_held(tn__proofs *p, const char *rule, const char *part, tn__kind kind, const char *by, bool holds, const char *witness) {
-  add(p, (tn__claim){.rule = rule, .part = part, .kind = kind, .tool = TT_HERE, .by = by, .witness = witness, .outcome = holds ? TO_HOLDS : TO_FAILS});
+void tn__prove_held(tn__proofs *p, const char *rule, const char *part, tn__kind kind, const char *by, bool holds,
+                    const char *witness) {
+  add(p, (tn__claim){.rule = rule,
+                     .part = part,
+                     .kind = kind,
+                     .tool = TT_HERE,
+                     .by = by,
+                     .witness = witness,
+                     .outcome = holds ? TO_HOLDS : TO_FAILS});
 }
 
-void tn__prove_later(tn__proofs *p, const char *rule, const char *part, tn__kind kind, const char *by, const char *(*decide)(tn_ctx *c, const void *of),
-                     const void *of) {
+void tn__prove_later(tn__proofs *p, const char *rule, const char *part, tn__kind kind, const char *by,
+                     const char *(*decide)(tn_ctx *c, const void *of), const void *of) {
   add(p, (tn__claim){.rule = rule, .part = part, .kind = kind, .tool = TT_HERE, .by = by, .decide = decide, .of = of});
 }
 
@@ -58,7 +67,9 @@ static tn__theory *add_theory(tn__proofs *p, const char *name, const char *heade
   return t;
 }
 
-tn__theory *tn__prove_file(tn__proofs *p, const char *name, const char *header) { return add_theory(p, name, header, true); }
+tn__theory *tn__prove_file(tn__proofs *p, const char *name, const char *header) {
+  return add_theory(p, name, header, true);
+}
 
 /* Names of rules have dots, of theorems none. */
 static const char *identifier(tn__proofs *p, const char *name) {
@@ -68,18 +79,25 @@ static const char *identifier(tn__proofs *p, const char *name) {
   return s;
 }
 
-void tn__prove_coq(tn__proofs *p, const char *rule, const char *part, tn__kind kind, tn__theory *file, const char *name, const char *statement,
-                   const char *proof) {
+void tn__prove_coq(tn__proofs *p, const char *rule, const char *part, tn__kind kind, tn__theory *file, const char *name,
+                   const char *statement, const char *proof) {
   if (!tn__prove_wants(p, rule)) return;
   tn__sb b;
   name = identifier(p, name);
   tn__sb_init(&b, p->a);
   tn__sb_printf(&b, "Theorem %s : %s.\nProof. %s Qed.\n", name, statement, proof);
   tn__sb_puts(&file->theorems, tn__sb_str(&b));
-  add(p, (tn__claim){.rule = rule, .part = part, .kind = kind, .tool = TT_COQ, .text = tn__sb_str(&b), .name = name, .file = file});
+  add(p, (tn__claim){.rule = rule,
+                     .part = part,
+                     .kind = kind,
+                     .tool = TT_COQ,
+                     .text = tn__sb_str(&b),
+                     .name = name,
+                     .file = file});
 }
 
-void tn__prove_theorem(tn__proofs *p, const char *rule, const char *part, tn__kind kind, const char *theory, const char *name) {
+void tn__prove_theorem(tn__proofs *p, const char *rule, const char *part, tn__kind kind, const char *theory,
+                       const char *name) {
   tn__sb header, file;
   tn__theory *f = NULL;
   tn__sb_init(&header, p->a), tn__sb_init(&file, p->a);
@@ -93,7 +111,9 @@ void tn__prove_theorem(tn__proofs *p, const char *rule, const char *part, tn__ki
   tn__sb_init(&b, p->a);
   tn__sb_printf(&b, "Check %s.\n", name);
   tn__sb_puts(&f->theorems, tn__sb_str(&b));
-  add(p, (tn__claim){.rule = rule, .part = part, .kind = kind, .tool = TT_COQ, .text = tn__sb_str(&b), .name = name, .file = f});
+  add(p,
+      (tn__claim){
+          .rule = rule, .part = part, .kind = kind, .tool = TT_COQ, .text = tn__sb_str(&b), .name = name, .file = f});
 }
 
 uint64_t tn__prove_table_hash(tn_ctx *c) {
@@ -118,8 +138,8 @@ const char *tn__prove_file_text(tn__proofs *p, const tn__theory *t) {
   tn__sb b;
   if (!t->generated) return t->header;
   tn__sb_init(&b, p->a);
-  tn__sb_printf(&b, "(* Printed by tenet export from the rule tables, hash %016llx. *)\n%s\n%s", (unsigned long long)tn__prove_table_hash(p->c), t->header,
-                t->theorems.n ? t->theorems.s : "");
+  tn__sb_printf(&b, "(* Printed by tenet export from the rule tables, hash %016llx. *)\n%s\n%s",
+                (unsigned long long)tn__prove_table_hash(p->c), t->header, t->theorems.n ? t->theorems.s : "");
   print_assumptions(p, t, &b);
   return tn__sb_str(&b);
 }

@@ -1,7 +1,8 @@
 /* What counts as a rule, as statements for provers; the provers, run as programs; their verdicts.  Prefix tn__prove_.
  *
- * Nothing here is needed to compute: `tenet prove` and `tenet export` use it, and solvers that are not installed are said to be missing.
- * The rows printed are those that the engine executes (rewrite/table.h); docs/trust.md says what one has to believe besides. */
+ * Nothing here is needed to compute: `tenet prove` and `tenet export` use it, and solvers that are not installed are
+ * said to be missing. The rows printed are those that the engine executes (rewrite/table.h); docs/trust.md says what
+ * one has to believe besides. */
 #ifndef TN_PROVE_PROVE_H
 #define TN_PROVE_PROVE_H
 #include "ir/ctx.h"
@@ -23,7 +24,12 @@ typedef enum tn__kind {
 } tn__kind;
 extern const char *const tn__kind_names[TK_COUNT];
 
-typedef enum tn__tool { TT_SMT, TT_SMT_FLOAT /* asks cvc5 first */, TT_COQ, TT_HERE /* decided by Tenet itself */ } tn__tool;
+typedef enum tn__tool {
+  TT_SMT,
+  TT_SMT_FLOAT /* asks cvc5 first */,
+  TT_COQ,
+  TT_HERE /* decided by Tenet itself */
+} tn__tool;
 typedef enum tn__outcome { TO_NONE, TO_HOLDS, TO_FAILS, TO_UNKNOWN, TO_NO_TOOL } tn__outcome;
 
 /* A Coq file: written by hand (proofs/coq), or generated, its theorems being claims. */
@@ -62,17 +68,20 @@ typedef struct tn__proofs {
 } tn__proofs;
 
 /* ---- what exporters call ---- */
-void tn__prove_smt(tn__proofs *p, const char *rule, const char *part, tn__kind kind, tn__tool tool, bool sat, const char *query);
+void tn__prove_smt(tn__proofs *p, const char *rule, const char *part, tn__kind kind, tn__tool tool, bool sat,
+                   const char *query);
 /* A generated file; `header` holds its Require lines. */
 tn__theory *tn__prove_file(tn__proofs *p, const char *name, const char *header);
-void tn__prove_coq(tn__proofs *p, const char *rule, const char *part, tn__kind kind, tn__theory *file, const char *name, const char *statement,
-                   const char *proof);
+void tn__prove_coq(tn__proofs *p, const char *rule, const char *part, tn__kind kind, tn__theory *file, const char *name,
+                   const char *statement, const char *proof);
 /* A theorem of a theory that is written by hand. */
-void tn__prove_theorem(tn__proofs *p, const char *rule, const char *part, tn__kind kind, const char *theory, const char *name);
+void tn__prove_theorem(tn__proofs *p, const char *rule, const char *part, tn__kind kind, const char *theory,
+                       const char *name);
 /* What Tenet has decided itself: by exhaustion or evaluation. */
-void tn__prove_held(tn__proofs *p, const char *rule, const char *part, tn__kind kind, const char *by, bool holds, const char *witness);
-void tn__prove_later(tn__proofs *p, const char *rule, const char *part, tn__kind kind, const char *by, const char *(*decide)(tn_ctx *c, const void *of),
-                     const void *of);
+void tn__prove_held(tn__proofs *p, const char *rule, const char *part, tn__kind kind, const char *by, bool holds,
+                    const char *witness);
+void tn__prove_later(tn__proofs *p, const char *rule, const char *part, tn__kind kind, const char *by,
+                     const char *(*decide)(tn_ctx *c, const void *of), const void *of);
 bool tn__prove_wants(const tn__proofs *p, const char *rule);
 
 /* ---- exporters ---- */
@@ -87,7 +96,8 @@ void tn__export_adjoint(tn__proofs *p);  /* adjoint.c */
 /* ---- all of it ---- */
 /* Collects every claim (of one rule, if `only`); in c->scratch. */
 tn__proofs *tn__prove_collect(tn_ctx *c, const char *only);
-uint64_t tn__prove_table_hash(tn_ctx *c); /* of the texts of the four tables and of the interval rules: of all that the engine executes */
+/* of the texts of the four tables and of the interval rules: of all that the engine executes */
+uint64_t tn__prove_table_hash(tn_ctx *c);
 uint64_t tn__interval_table_hash(uint64_t seed); /* interval.c: of the formulas, as they are compiled and printed */
 /* The text of a generated Coq file, with the tables' hash. */
 const char *tn__prove_file_text(tn__proofs *p, const tn__theory *t);
@@ -120,11 +130,14 @@ int tn__typing_of(const tn__typing *t, const tn__term *term);
 const char *tn__typing_name(const tn__typing *t, tn__arena *a); /* "f32", "i8,f16" */
 
 /* smt.c: the query that a row's statement is true, or (sat) that its conditions can be met. */
-const char *tn__smt_query(tn__proofs *p, const tn__ruleset *s, const tn__rule *r, const tn__typing *t, bool conditions_only);
-/* That what divisions, comparisons, min and max take on the right side has 64 bits if all that they take on the left has; NULL where they take nothing
- * but numbers.  checked: the engine looks (the row says (fits)). */
-const char *tn__smt_width_query(tn__proofs *p, const tn__ruleset *s, const tn__rule *r, const tn__typing *t, bool checked);
-/* An op on operands of dtype `from`: what defines it, and the call.  Conversions go to `to`.  Only where the op means something there. */
+const char *tn__smt_query(tn__proofs *p, const tn__ruleset *s, const tn__rule *r, const tn__typing *t,
+                          bool conditions_only);
+/* That what divisions, comparisons, min and max take on the right side has 64 bits if all that they take on the left
+ * has; NULL where they take nothing but numbers.  checked: the engine looks (the row says (fits)). */
+const char *tn__smt_width_query(tn__proofs *p, const tn__ruleset *s, const tn__rule *r, const tn__typing *t,
+                                bool checked);
+/* An op on operands of dtype `from`: what defines it, and the call.  Conversions go to `to`.  Only where the op means
+ * something there. */
 bool tn__smt_means(int op, int dtype);
 void tn__smt_call(tn__proofs *p, tn__sb *definitions, tn__sb *call, int op, int from, int to, const char *arguments);
 void tn__smt_sort(tn__sb *b, int dtype);

@@ -1,5 +1,5 @@
-/* Rows as claims: every row of the tables for every choice of dtypes that it admits, and the claims of ops.def, which become rows of a
- * table of their own. */
+/* Rows as claims: every row of the tables for every choice of dtypes that it admits, and the claims of ops.def, which
+ * become rows of a table of their own. */
 #include "prove/prove.h"
 #include "ir/eval.h"
 #include <math.h>
@@ -31,12 +31,16 @@ static bool forms_conditions(const tn__term *x) {
   return false;
 }
 
-/* A statement over the unbounded integers is one about 64 bits if nothing wraps on the right that did not on the left. */
+/* A statement over the unbounded integers is one about 64 bits if nothing wraps on the right that did not on the left.
+ */
 static void width(tn__proofs *p, const tn__ruleset *s, const tn__rule *r, const tn__typing *t, const char *name) {
   const char *query = tn__smt_width_query(p, s, r, t, r->fits);
-  if (!query) tn__prove_held(p, name, "64 bits", TK_PROVED, "its form", !r->fits, "the right side divides and compares nothing but numbers");
+  if (!query)
+    tn__prove_held(p, name, "64 bits", TK_PROVED, "its form", !r->fits,
+                   "the right side divides and compares nothing but numbers");
   else tn__prove_smt(p, name, "64 bits", TK_PROVED, TT_SMT, false, query);
-  if (query && r->fits) tn__prove_smt(p, name, "64 bits, unchecked", TK_SUPPORT, TT_SMT, true, tn__smt_width_query(p, s, r, t, false));
+  if (query && r->fits)
+    tn__prove_smt(p, name, "64 bits, unchecked", TK_SUPPORT, TT_SMT, true, tn__smt_width_query(p, s, r, t, false));
 }
 
 static void scalar_row(tn__proofs *p, const tn__ruleset *s, const tn__rule *r, tn__typing *t) {
@@ -89,7 +93,8 @@ static void counterexample(tn__proofs *p, const tn__ruleset *s, const tn__rule *
   for (uint32_t i = 0; i < r->nslot; i++) points *= TRIES;
   while (at < points && !fails_at(r, at, v)) at++;
   tn__sb_init(&b, p->a);
-  for (uint32_t i = 0; i < r->nslot && at < points; i++) tn__sb_printf(&b, "%s = %.9g, ", r->slot[i], tn__eval_to_double(TN_F32, v[i]));
+  for (uint32_t i = 0; i < r->nslot && at < points; i++)
+    tn__sb_printf(&b, "%s = %.9g, ", r->slot[i], tn__eval_to_double(TN_F32, v[i]));
   if (at < points)
     tn__sb_printf(&b, "left %.9g, right %.9g", tn__eval_to_double(TN_F32, evaluate(r, r->lhs, v)),
                   tn__eval_to_double(TN_F32, evaluate(r, r->rhs, v)));

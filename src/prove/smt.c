@@ -1,8 +1,8 @@
 /* Rows as SMT-LIB queries: a row is true if no model makes its conditions hold and its sides differ.
  *
- * An op is printed under its own name and the dtype it works on, (add.f32 x y), so that what is printed can be read back; what it means
- * stands in the table below, which says what ir/eval.h says.  f16 and bf16 compute in f32 and round once, as the evaluator does; elementary
- * functions are functions of which nothing is assumed. */
+ * An op is printed under its own name and the dtype it works on, (add.f32 x y), so that what is printed can be read
+ * back; what it means stands in the table below, which says what ir/eval.h says.  f16 and bf16 compute in f32 and round
+ * once, as the evaluator does; elementary functions are functions of which nothing is assumed. */
 #include "prove/prove.h"
 #include "ir/eval.h"
 #include <string.h>
@@ -20,8 +20,8 @@ typedef struct meaning {
 static const meaning meanings[OP_COUNT] = {
     [OP_NEG] = {"x", "(bvneg x)", "(bvneg x)", "(- x)", "(fp.neg x)", false},
     [OP_ABS] = {"x", "(ite (bvslt x $0) (bvneg x) x)", "x", "(ite (< x 0) (- x) x)", "(fp.abs x)", false},
-    [OP_SIGN] = {"x", "(ite (bvslt x $0) $m (ite (= x $0) $0 $1))", "(ite (= x $0) $0 $1)", "(ite (< x 0) (- 1) (ite (= x 0) 0 1))",
-                 "(ite (fp.lt $0 x) $1 (ite (fp.lt x $0) $m x))", false},
+    [OP_SIGN] = {"x", "(ite (bvslt x $0) $m (ite (= x $0) $0 $1))", "(ite (= x $0) $0 $1)",
+                 "(ite (< x 0) (- 1) (ite (= x 0) 0 1))", "(ite (fp.lt $0 x) $1 (ite (fp.lt x $0) $m x))", false},
     [OP_SQRT] = {.flt = "(fp.sqrt RNE x)", .rounds = true},
     [OP_FLOOR] = {.flt = "(fp.roundToIntegral RTN x)"},
     [OP_CEIL] = {.flt = "(fp.roundToIntegral RTP x)"},
@@ -32,7 +32,8 @@ static const meaning meanings[OP_COUNT] = {
     [OP_MUL] = {"(and x y)", "(bvmul x y)", "(bvmul x y)", "(* x y)", "(fp.mul RNE x y)", true},
     [OP_DIV] = {.flt = "(fp.div RNE x y)", .rounds = true},
     [OP_IDIV] = {"(and x y)",
-                 "(ite (= y $0) $0 (ite (and (not (= (bvsrem x y) $0)) (not (= (bvslt x $0) (bvslt y $0)))) (bvsub (bvsdiv x y) $1) (bvsdiv x y)))",
+                 "(ite (= y $0) $0 (ite (and (not (= (bvsrem x y) $0)) (not (= (bvslt x $0) (bvslt y $0)))) (bvsub "
+                 "(bvsdiv x y) $1) (bvsdiv x y)))",
                  "(ite (= y $0) $0 (bvudiv x y))", "(ite (= y 0) 0 (ite (> y 0) (div x y) (div (- x) (- y))))",
                  "(fp.roundToIntegral RTN (fp.div RNE x y))", true},
     [OP_MOD] = {"(and x (not y))", "(ite (= y $0) x (bvsmod x y))", "(ite (= y $0) x (bvurem x y))",
@@ -40,9 +41,13 @@ static const meaning meanings[OP_COUNT] = {
     [OP_FMOD] = {"false", "(ite (= y $0) $0 (bvsrem x y))", "(ite (= y $0) $0 (bvurem x y))",
                  "(ite (= y 0) 0 (ite (< x 0) (- (mod (- x) y)) (mod x y)))", NULL, false},
     [OP_MIN] = {"(and x y)", "(ite (bvslt x y) x y)", "(ite (bvult x y) x y)", "(ite (< x y) x y)",
-                "(ite (fp.isNaN x) x (ite (fp.isNaN y) y (ite (fp.lt x y) x (ite (fp.lt y x) y (ite (fp.isNegative x) x y)))))", false},
+                "(ite (fp.isNaN x) x (ite (fp.isNaN y) y (ite (fp.lt x y) x (ite (fp.lt y x) y (ite (fp.isNegative x) "
+                "x y)))))",
+                false},
     [OP_MAX] = {"(or x y)", "(ite (bvslt x y) y x)", "(ite (bvult x y) y x)", "(ite (< x y) y x)",
-                "(ite (fp.isNaN x) x (ite (fp.isNaN y) y (ite (fp.lt x y) y (ite (fp.lt y x) x (ite (fp.isNegative x) y x)))))", false},
+                "(ite (fp.isNaN x) x (ite (fp.isNaN y) y (ite (fp.lt x y) y (ite (fp.lt y x) x (ite (fp.isNegative x) "
+                "y x)))))",
+                false},
     [OP_AND] = {"(and x y)", "(bvand x y)", "(bvand x y)", NULL, NULL, false},
     [OP_OR] = {"(or x y)", "(bvor x y)", "(bvor x y)", NULL, NULL, false},
     [OP_XOR] = {"(xor x y)", "(bvxor x y)", "(bvxor x y)", NULL, NULL, false},
@@ -212,9 +217,11 @@ static void conversion(printer *q, tn__sb *b, int from, int to, bool bits_only) 
   if (from == to || (bits_only && from != TN_BOOL && to != TN_BOOL)) tn__sb_puts(b, "x");
   else if (from == TN_BOOL) expand(q, b, "(ite x $1 $0)", to);
   else if (to == TN_BOOL) expand(q, b, tn__is_float(from) && !q->raw ? "(not (fp.isZero x))" : "(not (= x $0))", from);
-  else if (tn__is_float(to)) to_float(b, to, tn__is_float(from) || tn__dtypes[from].is_signed ? "to_fp" : "to_fp_unsigned", "x");
+  else if (tn__is_float(to))
+    to_float(b, to, tn__is_float(from) || tn__dtypes[from].is_signed ? "to_fp" : "to_fp_unsigned", "x");
   else if (tn__is_float(from)) float_to_int(q, b, from, to);
-  else if (width(to) > width(from)) tn__sb_printf(b, "((_ %s_extend %u) x)", tn__dtypes[from].is_signed ? "sign" : "zero", width(to) - width(from));
+  else if (width(to) > width(from))
+    tn__sb_printf(b, "((_ %s_extend %u) x)", tn__dtypes[from].is_signed ? "sign" : "zero", width(to) - width(from));
   else if (width(to) < width(from)) tn__sb_printf(b, "((_ extract %u 0) x)", width(to) - 1);
   else tn__sb_puts(b, "x");
 }
@@ -285,7 +292,8 @@ static void print_fn(printer *q, tn__sb *b, const tn__term *x) {
 /* x to a constant power. */
 static void print_power(printer *q, tn__sb *b, const tn__term *x, int d) {
   int64_t n = x->kid[1]->form == TF_NUM ? x->kid[1]->inum : -1;
-  if (tn__is_float(d) && (n == 0 || n == 1)) { /* the contract of the C function: ir/math.inc gives these by a choice of its own */
+  /* the contract of the C function: ir/math.inc gives these by a choice of its own */
+  if (tn__is_float(d) && (n == 0 || n == 1)) {
     if (n) print(q, b, x->kid[0]);
     else small_number(q, b, d, 1);
     return;
@@ -367,8 +375,10 @@ static void promises(printer *q, tn__sb *b, const tn__term *x) {
 }
 
 static void condition(printer *q, tn__sb *b, const tn__cond *d) {
-  static const char *const ops[] = {[TC_LT] = "<", [TC_LE] = "<=", [TC_EQ] = "=", [TC_NE] = "distinct", [TC_GT] = ">", [TC_GE] = ">="};
-  if (d->kind == TC_EXACT_CAST || d->kind == TC_FITS) return; /* about dtypes: the typing holds to it; about 64 bits: a statement of its own */
+  static const char *const ops[] = {
+      [TC_LT] = "<", [TC_LE] = "<=", [TC_EQ] = "=", [TC_NE] = "distinct", [TC_GT] = ">", [TC_GE] = ">="};
+  /* about dtypes: the typing holds to it; about 64 bits: a statement of its own */
+  if (d->kind == TC_EXACT_CAST || d->kind == TC_FITS) return;
   tn__sb_putc(b, ' ');
   if (d->kind == TC_DIVIDES) {
     tn__sb_puts(b, "(distinct ");
@@ -415,7 +425,8 @@ static const tn__rule *find_row(tn__proofs *p, const tn__ruleset *s, const char 
 /* No row may follow by itself: a chain of hints that is longer than there are rows to stand in it goes round. */
 enum { MAX_CHAIN = 16 };
 static void check_chain(tn__proofs *p, const tn__ruleset *s, const tn__rule *r, int length) {
-  if (length == MAX_CHAIN) tn__fail(p->c, TN_EFORMAT, "rule table %s: the hints of %s go round in a circle", s->name, r->name);
+  if (length == MAX_CHAIN)
+    tn__fail(p->c, TN_EFORMAT, "rule table %s: the hints of %s go round in a circle", s->name, r->name);
   for (uint32_t i = 0; i < r->nhint; i++) check_chain(p, s, find_row(p, s, r->hint[i].rule), length + 1);
 }
 
@@ -480,14 +491,18 @@ static void declare(printer *q, tn__sb *b, tn__sb *names) {
     tn__sb_puts(b, ")\n");
     tn__sb_printf(names, "%s ", name);
     if (q->extreme[s])
-      tn__sb_printf(b, "(declare-const lo_%s Int)\n(declare-const hi_%s Int)\n(assert (<= lo_%s %s hi_%s))\n", name, name, name, name, name);
+      tn__sb_printf(b, "(declare-const lo_%s Int)\n(declare-const hi_%s Int)\n(assert (<= lo_%s %s hi_%s))\n", name,
+                    name, name, name, name);
   }
 }
 
-const char *tn__smt_query(tn__proofs *p, const tn__ruleset *s, const tn__rule *r, const tn__typing *t, bool conditions_only) {
+const char *tn__smt_query(tn__proofs *p, const tn__ruleset *s, const tn__rule *r, const tn__typing *t,
+                          bool conditions_only) {
   tn__sb definitions, side, hints, out, names;
-  printer q = {.p = p, .set = s, .r = r, .t = t, .definitions = &definitions, .side = &side, .raw = reinterprets(r->lhs)};
-  tn__sb_init(&definitions, p->a), tn__sb_init(&side, p->a), tn__sb_init(&hints, p->a), tn__sb_init(&out, p->a), tn__sb_init(&names, p->a);
+  printer q = {
+      .p = p, .set = s, .r = r, .t = t, .definitions = &definitions, .side = &side, .raw = reinterprets(r->lhs)};
+  tn__sb_init(&definitions, p->a), tn__sb_init(&side, p->a), tn__sb_init(&hints, p->a), tn__sb_init(&out, p->a),
+      tn__sb_init(&names, p->a);
   check_chain(p, s, r, 0);
   const char *when = conditions(&q), *equal = equation(&q);
   for (uint32_t i = 0; i < r->nhint && !conditions_only; i++) hint(&q, &hints, &r->hint[i]);
@@ -508,7 +523,8 @@ const char *tn__smt_query(tn__proofs *p, const tn__ruleset *s, const tn__rule *r
 
 enum { OPERANDS = 1, COMPUTED = 2 };
 
-/* (fits x) for every x that a division, a comparison, min or max takes; and that is computed when the row is applied. */
+/* (fits x) for every x that a division, a comparison, min or max takes; and that is computed when the row is applied.
+ */
 static void fits(printer *q, tn__sb *b, const tn__term *x, int which, bool operand) {
   bool computed = x->form == TF_FN && x->what != FN_LO && x->what != FN_HI;
   if (x->form != TF_NUM && which & (computed ? COMPUTED : operand ? OPERANDS : 0)) {
@@ -532,7 +548,8 @@ static const char *given_fits(printer *q) {
   return tn__sb_str(&b);
 }
 
-const char *tn__smt_width_query(tn__proofs *p, const tn__ruleset *s, const tn__rule *r, const tn__typing *t, bool checked) {
+const char *tn__smt_width_query(tn__proofs *p, const tn__ruleset *s, const tn__rule *r, const tn__typing *t,
+                                bool checked) {
   tn__sb definitions, side, hints, out, names, claimed;
   printer q = {.p = p, .set = s, .r = r, .t = t, .definitions = &definitions, .side = &side};
   tn__sb_init(&definitions, p->a), tn__sb_init(&side, p->a), tn__sb_init(&hints, p->a), tn__sb_init(&out, p->a);
@@ -543,13 +560,15 @@ const char *tn__smt_width_query(tn__proofs *p, const tn__ruleset *s, const tn__r
   for (uint32_t i = 0; i < r->nhint; i++) hint(&q, &hints, &r->hint[i]);
   tn__sb_puts(&out, "(set-option :produce-models true)\n(set-logic ALL)\n");
   tn__sb_puts(&out, tn__sb_str(&definitions));
-  tn__sb_puts(&out, "(define-fun fits ((x Int)) Bool (and (<= (- 9223372036854775808) x) (<= x 9223372036854775807)))\n");
+  tn__sb_puts(&out,
+              "(define-fun fits ((x Int)) Bool (and (<= (- 9223372036854775808) x) (<= x 9223372036854775807)))\n");
   declare(&q, &out, &names);
   tn__sb_puts(&out, tn__sb_str(&side));
   tn__sb_puts(&out, tn__sb_str(&hints));
   tn__sb_printf(&out, "(assert %s)\n(assert (and true%s))\n", when, given);
   if (checked) tn__sb_printf(&out, "(assert (and true%s)) ; the engine's check\n", tn__sb_str(&claimed));
-  tn__sb_printf(&out, "(assert (not (and true%s)))\n(check-sat)\n(get-value (%.*s))\n", tn__sb_str(&claimed), (int)names.n - 1, tn__sb_str(&names));
+  tn__sb_printf(&out, "(assert (not (and true%s)))\n(check-sat)\n(get-value (%.*s))\n", tn__sb_str(&claimed),
+                (int)names.n - 1, tn__sb_str(&names));
   return tn__sb_str(&out);
 }
 

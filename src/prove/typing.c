@@ -1,5 +1,5 @@
-/* Dtypes of a row's terms: what must have the same dtype is joined, each class admits what its ops and conditions admit, and the assignments
- * are counted through. */
+/* Dtypes of a row's terms: what must have the same dtype is joined, each class admits what its ops and conditions
+ * admit, and the assignments are counted through. */
 #include "prove/prove.h"
 #include "ir/shape.h"
 #include <stdio.h>
@@ -54,7 +54,8 @@ static bool visit_op(tn__typing *t, const tn__rule *r, const tn__term *x, uint8_
     admit(t, cls, ONLY_BOOL);
     below = fresh(t, ALL);
     return visit(t, r, x->kid[0], below) && visit(t, r, x->kid[1], below);
-  case DT_WHERE: return visit_new(t, r, x->kid[0], ONLY_BOOL, &below) && visit(t, r, x->kid[1], cls) && visit(t, r, x->kid[2], cls);
+  case DT_WHERE:
+    return visit_new(t, r, x->kid[0], ONLY_BOOL, &below) && visit(t, r, x->kid[1], cls) && visit(t, r, x->kid[2], cls);
   case DT_GIVEN:
   case DT_BITCAST: return op->group == G_CAST && visit_new(t, r, x->kid[0], ALL, &below);
   case DT_SAME: break;
@@ -73,7 +74,8 @@ static bool visit(tn__typing *t, const tn__rule *r, const tn__term *x, uint8_t c
   switch (x->form) {
   case TF_VAR:
     if (r->is_arg[x->slot]) return false;
-    if (t->slot[x->slot] == 255) t->slot[x->slot] = cls, admit(t, cls, r->cls[x->slot] ? of_class(r->cls[x->slot]) : ALL);
+    if (t->slot[x->slot] == 255)
+      t->slot[x->slot] = cls, admit(t, cls, r->cls[x->slot] ? of_class(r->cls[x->slot]) : ALL);
     join(t, t->slot[x->slot], cls);
     return true;
   case TF_NUM: return true;
@@ -103,7 +105,8 @@ bool tn__typing_infer(const tn__rule *r, tn__typing *t) {
   uint8_t top = fresh(t, ALL);
   if (!visit(t, r, r->lhs, top) || !visit(t, r, r->rhs, top)) return false;
   for (uint32_t i = 0; i < r->ncond; i++)
-    for (int k = 0; k < tn__cond_args[r->cond[i].kind] && tn__table_about_index(&r->cond[i]); k++) admit_index(t, r->cond[i].arg[k]);
+    for (int k = 0; k < tn__cond_args[r->cond[i].kind] && tn__table_about_index(&r->cond[i]); k++)
+      admit_index(t, r->cond[i].arg[k]);
   for (uint32_t i = 0; i < t->classes; i++)
     if (t->up[i] == i && !t->admits[i]) return false;
   return true;
@@ -140,7 +143,9 @@ static bool allowed(const tn__rule *r, const tn__typing *t) {
       return false;
   }
   for (uint32_t i = 0; i < r->ncond; i++)
-    if (r->cond[i].kind == TC_EXACT_CAST && !exact_cast(tn__typing_of(t, r->cond[i].arg[0]), tn__typing_of(t, r->cond[i].arg[1]))) return false;
+    if (r->cond[i].kind == TC_EXACT_CAST &&
+        !exact_cast(tn__typing_of(t, r->cond[i].arg[0]), tn__typing_of(t, r->cond[i].arg[1])))
+      return false;
   return true;
 }
 
@@ -176,6 +181,7 @@ const char *tn__typing_name(const tn__typing *t, tn__arena *a) {
   tn__sb b;
   tn__sb_init(&b, a);
   for (uint32_t i = 0; i < t->classes; i++)
-    if (t->up[i] == i && t->admits[i] != ONLY_BOOL) tn__sb_printf(&b, "%s%s", b.n ? "," : "", tn__dtypes[t->dtype[i]].name);
+    if (t->up[i] == i && t->admits[i] != ONLY_BOOL)
+      tn__sb_printf(&b, "%s%s", b.n ? "," : "", tn__dtypes[t->dtype[i]].name);
   return b.n ? tn__sb_str(&b) : "bool";
 }

@@ -1,4 +1,5 @@
-/* The printer of C-like languages: names, expressions, memory, and the unit.  Parts are printed by slices.c and groups.c. */
+/* The printer of C-like languages: names, expressions, memory, and the unit.  Parts are printed by slices.c and
+ * groups.c. */
 #include "render/c_like.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -52,7 +53,11 @@ static void put_integer(tn__sb *out, int dtype, uint64_t bits) {
   else if (dtype == TN_U32) tn__sb_printf(out, "%" PRIu64 "u", bits);
   else if (v == INT64_MIN) tn__sb_puts(out, "(-9223372036854775807l - 1)");
   else if (v == INT32_MIN && dtype != TN_I64) tn__sb_puts(out, "(-2147483647 - 1)");
-  else tn__sb_printf(out, dtype == TN_I64 || dtype == TN__INDEX ? (v < 0 ? "(%" PRId64 "l)" : "%" PRId64 "l") : (v < 0 ? "(%" PRId64 ")" : "%" PRId64), v);
+  else
+    tn__sb_printf(out,
+                  dtype == TN_I64 || dtype == TN__INDEX ? (v < 0 ? "(%" PRId64 "l)" : "%" PRId64 "l")
+                                                        : (v < 0 ? "(%" PRId64 ")" : "%" PRId64),
+                  v);
 }
 
 void tn__render_constant(tn__sb *out, const tn__dialect *d, int dtype, uint64_t bits) {
@@ -62,7 +67,8 @@ void tn__render_constant(tn__sb *out, const tn__dialect *d, int dtype, uint64_t 
   memcpy(&f, &low, sizeof f);
   memcpy(&wide, &bits, sizeof wide);
   switch (dtype) {
-  case TN_F16: case TN_BF16: tn__sb_printf(out, "tn_%s_of(0x%" PRIx32 ")", dtype == TN_F16 ? "f16" : "bf16", low); break;
+  case TN_F16:
+  case TN_BF16: tn__sb_printf(out, "tn_%s_of(0x%" PRIx32 ")", dtype == TN_F16 ? "f16" : "bf16", low); break;
   case TN_F32:
     if (f != f) tn__sb_printf(out, "tn_f32_of(0x%" PRIx32 "u)", low);
     else put_float(out, (double)f, "f", d->infinity[0]);
@@ -82,14 +88,17 @@ static bool fits_32(int64_t lo, int64_t hi) { return lo >= INT32_MIN && hi <= IN
 /* The counter of a range goes one step beyond; that of groups as far again. */
 int tn__print_kind(const tn__printer *p, const tn_node *n) {
   if (n->dtype != TN__INDEX || !p->d->value[TN__INDEX32]) return n->dtype;
-  int64_t hi = n->op != OP_RANGE || n->hi == INT64_MAX ? n->hi : n->ints[0] == AX_GLOBAL && n->hi < INT64_MAX / 2 ? 2 * n->hi + 2 : n->hi + 1;
+  int64_t hi = n->op != OP_RANGE || n->hi == INT64_MAX            ? n->hi
+               : n->ints[0] == AX_GLOBAL && n->hi < INT64_MAX / 2 ? 2 * n->hi + 2
+                                                                  : n->hi + 1;
   return fits_32(n->lo, hi) ? TN__INDEX32 : TN__INDEX;
 }
 
 const char *tn__print_name(tn__printer *p, tn_node *n) {
   const char *s = tn__map_getp(&p->name, n);
   if (s) return s;
-  if (n->op != OP_CONST) tn__fail(p->c, TN_ERUN, "kernel %s uses a %s before it is computed", p->k->name, tn__ops[n->op].text);
+  if (n->op != OP_CONST)
+    tn__fail(p->c, TN_ERUN, "kernel %s uses a %s before it is computed", p->k->name, tn__ops[n->op].text);
   tn__sb b;
   tn__sb_init(&b, &p->c->scratch);
   tn__render_constant(&b, p->d, tn__print_kind(p, n), (uint64_t)n->ints[0]);
@@ -153,7 +162,9 @@ static const char *exact_text(tn__printer *p, int op, int kind, int skind, const
   return fill(p, spelling, value_kind(kind), compute, all);
 }
 
-static const char *rounded(tn__printer *p, int kind, const char *x, bool rounds) { return rounds ? fill_one(p, p->d->round[kind], kind, x) : x; }
+static const char *rounded(tn__printer *p, int kind, const char *x, bool rounds) {
+  return rounds ? fill_one(p, p->d->round[kind], kind, x) : x;
+}
 
 const char *tn__print_apply(tn__printer *p, int op, int kind, int skind, const char *const *operand) {
   bool rounds;
@@ -166,7 +177,8 @@ static const char *cast_text(tn__printer *p, int from, int to, const char *x, bo
   if (from == TN__INDEX32) from = wide = TN_I32;
   if (from == to) return x;
   if (to == TN_BOOL) return tn__print_format(p, "%s != 0", x);
-  if (to != TN__INDEX32 && tn__is_float(from) && !tn__is_float(to)) return tn__print_format(p, "tn_%s_to_%s(%s)", dtype_text(wide), dtype_text(to), x);
+  if (to != TN__INDEX32 && tn__is_float(from) && !tn__is_float(to))
+    return tn__print_format(p, "tn_%s_to_%s(%s)", dtype_text(wide), dtype_text(to), x);
   bool exact = wide == TN_F32 || from == TN_BOOL || tn__size_of(from) <= 2; /* as an f32 */
   if (p->d->round[to] && !exact) /* by way of f32 it would round twice */
     return tn__print_format(p, "tn_%s_to_%s(%s)", dtype_text(from), dtype_text(to), x);
@@ -195,11 +207,13 @@ static const char *scalar_text(tn__printer *p, tn_node *n, bool *rounds) {
   *rounds = false;
   if (n->op == OP_CAST) return cast_text(p, skind, kind, operand[0], rounds);
   if (n->op == OP_BITCAST) return bitcast_text(p, skind, kind, operand[0]);
-  if (tn__print_is_near(p, n) && p->d->near[n->op]) return fill(p, p->d->near[n->op], kind, skind, operand);
+  if (tn__print_is_approximate(p, n) && p->d->approximate[n->op])
+    return fill(p, p->d->approximate[n->op], kind, skind, operand);
   if (n->src[first]->dtype != TN__INDEX) return exact_text(p, n->op, kind, skind, operand, rounds);
   int compute = index_kind(p, n);
   for (uint32_t i = first; compute == TN__INDEX && i < n->nsrc; i++)
-    if (tn__print_kind(p, n->src[i]) != TN__INDEX) operand[i] = tn__print_format(p, "(%s)%s", p->d->value[TN__INDEX], operand[i]);
+    if (tn__print_kind(p, n->src[i]) != TN__INDEX)
+      operand[i] = tn__print_format(p, "(%s)%s", p->d->value[TN__INDEX], operand[i]);
   const char *division = n->op == OP_MOD ? p->d->mod_nonneg : n->op == OP_IDIV ? p->d->idiv_nonneg : NULL, *s;
   if (division && n->src[0]->lo >= 0 && n->src[1]->lo > 0) s = fill(p, division, compute, compute, operand);
   else s = tn__print_apply(p, n->op, n->dtype == TN__INDEX ? compute : kind, compute, operand);
@@ -241,7 +255,8 @@ void tn__print_plain(tn__printer *p, tn_node *n) {
     break;
   case OP_ENDIF: tn__print_brace(p, "}"); break;
   default:
-    if (!tn__is_elementwise(n)) tn__fail(p->c, TN_ERUN, "kernel %s: %s cannot stand in a kernel", p->k->name, tn__ops[n->op].text);
+    if (!tn__is_elementwise(n))
+      tn__fail(p->c, TN_ERUN, "kernel %s: %s cannot stand in a kernel", p->k->name, tn__ops[n->op].text);
     put_scalar(p, n);
   }
 }
@@ -250,7 +265,8 @@ void tn__print_plain(tn__printer *p, tn_node *n) {
 
 const char *tn__print_element(tn__printer *p, tn_node *n) {
   tn_node *buf = n->src[0];
-  return tn__print_format(p, "%c%" PRId64 "[%s]", buf->op == OP_LOCAL ? 'l' : 'b', buf->ints[0], tn__print_name(p, n->src[1]));
+  return tn__print_format(p, "%c%" PRId64 "[%s]", buf->op == OP_LOCAL ? 'l' : 'b', buf->ints[0],
+                          tn__print_name(p, n->src[1]));
 }
 
 const char *tn__print_loaded(tn__printer *p, tn_node *n, const char *element) {
@@ -258,12 +274,16 @@ const char *tn__print_loaded(tn__printer *p, tn_node *n, const char *element) {
   return n->nsrc > 2 ? tn__print_format(p, "%s ? %s : 0", tn__print_name(p, n->src[2]), x) : x;
 }
 
-void tn__print_load(tn__printer *p, tn_node *n) { tn__print_value(p, n, tn__print_loaded(p, n, tn__print_element(p, n))); }
+void tn__print_load(tn__printer *p, tn_node *n) {
+  tn__print_value(p, n, tn__print_loaded(p, n, tn__print_element(p, n)));
+}
 
 void tn__print_store(tn__printer *p, tn_node *n, const char *gate, const char *element) {
   int dt = n->src[0]->dtype;
-  const char *exact = n->op == OP_STORE ? tn__map_getp(&p->stored, n->src[2]) : NULL, *x = exact ? exact : tn__print_name(p, n->src[2]);
-  if (n->op == OP_STOREADD) x = tn__print_apply(p, OP_ADD, dt, dt, (const char *[]){fill_one(p, p->d->load[dt], dt, element), x});
+  const char *exact = n->op == OP_STORE ? tn__map_getp(&p->stored, n->src[2]) : NULL,
+             *x = exact ? exact : tn__print_name(p, n->src[2]);
+  if (n->op == OP_STOREADD)
+    x = tn__print_apply(p, OP_ADD, dt, dt, (const char *[]){fill_one(p, p->d->load[dt], dt, element), x});
   const char *test = gate ? tn__print_format(p, "if (%s) ", gate) : "";
   tn__print_line(p, "%s%s = %s;", test, element, fill_one(p, p->d->store[dt], dt, x));
 }
@@ -275,7 +295,8 @@ void tn__print_setacc(tn__printer *p, tn_node *n, const char *cell) {
   int dt = n->src[0]->dtype, op = (int)n->ints[0];
   const char *text;
   if (value->op == OP_LIST)
-    text = tn__print_apply(p, OP_FMA, dt, dt, (const char *[]){tn__print_name(p, value->src[0]), tn__print_name(p, value->src[1]), cell});
+    text = tn__print_apply(p, OP_FMA, dt, dt,
+                           (const char *[]){tn__print_name(p, value->src[0]), tn__print_name(p, value->src[1]), cell});
   else text = tn__print_apply(p, op, dt, dt, (const char *[]){cell, tn__print_name(p, value)});
   tn__print_line(p, "%s = %s;", cell, text);
 }
@@ -283,14 +304,17 @@ void tn__print_setacc(tn__printer *p, tn_node *n, const char *cell) {
 void tn__print_halves(tn__printer *p, int op, int dt, const char *from, const char *into, int64_t lanes) {
   for (int64_t h = lanes / 2; h; h /= 2, from = into)
     tn__print_line(p, "for (int l = 0; l < %" PRId64 "; l++) %s[l] = %s;", h, into,
-                   tn__print_apply(p, op, dt, dt, (const char *[]){tn__print_format(p, "%s[l]", from), tn__print_format(p, "%s[l + %" PRId64 "]", from, h)}));
+                   tn__print_apply(p, op, dt, dt,
+                                   (const char *[]){tn__print_format(p, "%s[l]", from),
+                                                    tn__print_format(p, "%s[l + %" PRId64 "]", from, h)}));
 }
 
 /* ---- the unit ---- */
 
 static void check_dtype(const tn__printer *p, int dtype) {
   if (dtype < TN_DTYPE_COUNT && !p->d->cell[dtype])
-    tn__fail(p->c, TN_ENOTSUP, "kernel %s uses %s, which %s does not have", p->k->name, tn__dtypes[dtype].name, p->d->name);
+    tn__fail(p->c, TN_ENOTSUP, "kernel %s uses %s, which %s does not have", p->k->name, tn__dtypes[dtype].name,
+             p->d->name);
 }
 
 static void check_dtypes(const tn__printer *p) {
@@ -322,7 +346,7 @@ void tn__render_unit(tn_ctx *c, tn__sb *out, const tn__dialect *d, tn__kernel *c
       p.nvalue = p.nloop = p.nacc = p.open.n = 0;
       tn__map_init(&p.name, &c->scratch);
       find_stored(&p);
-      tn__print_find_near(&p);
+      tn__print_find_approximate(&p);
       if (d->group) tn__print_group(&p, part);
       else tn__print_slices(&p, part);
       if (p.open.n) tn__fail(c, TN_ERUN, "kernel %s leaves a loop open", p.k->name);

@@ -1,14 +1,14 @@
 /* What the printers of parts share: names, expressions and memory accesses of a linear kernel as C-like text.
  * Prefix tn__print_.
  *
- * Every value is a constant local v<N>, every loop counter i<N>, every accumulator a<N>, every size variable s<N>, every
- * buffer b<slot>, every local buffer l<number>. */
+ * Every value is a constant local v<N>, every loop counter i<N>, every accumulator a<N>, every size variable s<N>,
+ * every buffer b<slot>, every local buffer l<number>. */
 #ifndef TN_RENDER_C_LIKE_H
 #define TN_RENDER_C_LIKE_H
 #include "render/dialect.h"
 
-/* Of functions of slices.  Lanes whose count may fall short are printed for the full count and for the short one: around the lane loop
- * itself or, which is much faster, as two loops one after the other (slices.c, put_split). */
+/* Of functions of slices.  Lanes whose count may fall short are printed for the full count and for the short one:
+ * around the lane loop itself or, which is much faster, as two loops one after the other (slices.c, put_split). */
 typedef enum tn__copy { ONCE, FULL_COUNT, SHORT_COUNT } tn__copy;
 
 typedef struct tn__open_loop {
@@ -25,7 +25,7 @@ typedef struct tn__printer {
   const tn__part *part;
   tn__map name;   /* node -> its text */
   tn__map stored; /* value of a STORE -> the text of what it was before rounding, NULL if there is none */
-  tn__map near;   /* values of f32 that need not be correctly rounded */
+  tn__map approximate;   /* values of f32 that need not be correctly rounded */
   uint32_t nvalue, nloop, nacc;
   int depth;
   tn__vec(tn__open_loop) open;
@@ -40,8 +40,8 @@ typedef struct tn__printer {
   tn__map divisor; /* f32 that lanes divide by and all threads have: its reciprocal stands behind it */
 } tn__printer;
 
-void tn__print_find_near(tn__printer *p); /* near.c */
-bool tn__print_is_near(const tn__printer *p, const tn_node *n);
+void tn__print_find_approximate(tn__printer *p); /* approximate.c */
+bool tn__print_is_approximate(const tn__printer *p, const tn_node *n);
 
 const char *tn__print_format(tn__printer *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void tn__print_line(tn__printer *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -1,8 +1,9 @@
 /* What differs between C-like languages.  Prefix tn__dialect_.
  *
- * Spellings are templates: $0 $1 $2 operands, $t the type of the result's value, $u an unsigned type in which its arithmetic wraps,
- * $n the name of the operands' dtype ("f32").  An op with an empty cell is a call tn_<op>_<dtype>($0, ...) of the
- * language's helper texts.  f16 and bf16 live in f32 values: their ops are those of f32 and the result is rounded.
+ * Spellings are templates: $0 $1 $2 operands, $t the type of the result's value, $u an unsigned type in which its
+ * arithmetic wraps, $n the name of the operands' dtype ("f32").  An op with an empty cell is a call tn_<op>_<dtype>($0,
+ * ...) of the language's helper texts.  f16 and bf16 live in f32 values: their ops are those of f32 and the result is
+ * rounded.
  *
  * Index values whose interval fits 32 bits are of the kind TN__INDEX32, where the language has a type for it. */
 #ifndef TN_RENDER_DIALECT_H
@@ -13,8 +14,8 @@ enum { SP_BOOL, SP_INT, SP_INDEX, SP_F32, SP_F64, SP_COUNT }; /* columns of `op`
 
 enum { TN__INDEX32 = TN__DTYPE_ALL, TN__KINDS }; /* kinds of values: the dtypes, and one more */
 
-/* Kernels for work groups.  Templates: $k the kernel's name, $g threads of a group, $i a slot or number, $j a parameter's position,
- * $t an element's type, $b bytes. */
+/* Kernels for work groups.  Templates: $k the kernel's name, $g threads of a group, $i a slot or number, $j a
+ * parameter's position, $t an element's type, $b bytes. */
 typedef struct tn__group_words {
   const char *kernel;                    /* up to the first parameter */
   const char *buffer[2];                 /* parameter: read only, written */
@@ -23,15 +24,18 @@ typedef struct tn__group_words {
   const char *begin, *renew;             /* in front of everything; for each buffer b$i behind it; NULL: nothing */
   const char *last;                      /* the rest of the parameters, with a comma in front */
   const char *thread, *group, *groups;   /* number in the group; of the group; number of groups */
-  int together;                          /* groups of a warp that make one block, where they share no memory: tiny blocks are dear; 0: one */
+  /* groups of a warp that make one block, where they share no memory: tiny blocks are dear; 0: one */
+  int together;
   const char *scratch, *cells;           /* declare shared memory of $b bytes; NULL: parameters */
   const char *global, *shared;           /* in front of types pointed to */
   const char *barrier[2];                /* all threads of a group meet: more than a warp, at most a warp */
   bool meets_again;                      /* ... once more behind loops in which they meet */
-  const char *swap;                      /* $0 of the thread whose number differs in bit $1, in the mask $2; NULL: only through shared memory */
+  /* $0 of the thread whose number differs in bit $1, in the mask $2; NULL: only through shared memory */
+  const char *swap;
   const char *take;                      /* $0 of thread $1, likewise */
   const char *wide[5];                   /* types of 1, 2, 4, 8 and 16 bytes */
-  const char *copy, *copied;             /* $b bytes for $0 from $1 if $2, else zeros, while the thread goes on; what it copied is there; NULL: not so */
+  /* $b bytes for $0 from $1 if $2, else zeros, while the thread goes on; what it copied is there; NULL: not so */
+  const char *copy, *copied;
   const char *tiles;                     /* the text that products by tiles need; NULL: they are printed as loops */
   const char *unroll;                    /* in front of a loop */
   const char *divisor;                   /* type of what many f32 are divided by; NULL: divisions are not prepared */
@@ -50,7 +54,8 @@ struct tn__dialect {
   const char *to_bits[TN__KINDS];        /* $0: a value -> the unsigned integer of its width; empty: a cast does */
   const char *of_bits[TN__KINDS];
   const char *op[OP_COUNT][SP_COUNT];
-  const char *const *near;               /* by op: a shorter f32 function, right to 2^-16 (see near.c); NULL: the language has none */
+  /* by op: a shorter f32 function, right to 2^-16 (see approximate.c); NULL: the language has none */
+  const char *const *approximate;
   const char *mod_nonneg, *idiv_nonneg;  /* index division where dividend and divisor are known not to be negative */
   const char *infinity[2];               /* f32, f64 */
   const char *function[2];               /* a part's function of slices: what stands before and after its name */

@@ -30,17 +30,19 @@ static const tn__group_words words = {
     .divide = {"tn_div_by($0, $1)", "tn_near_div_by($0, $1)"},
 };
 
-static const char *const near[OP_COUNT] = {
-    [OP_EXP] = "tn_near_exp($0)", [OP_EXP2] = "tn_near_exp2($0)", [OP_TANH] = "tn_near_tanh($0)", [OP_DIV] = "tn_near_div($0, $1)", [OP_SQRT] = "tn_near_sqrt($0)",
+static const char *const approximate[OP_COUNT] = {
+    [OP_EXP] = "tn_near_exp($0)",     [OP_EXP2] = "tn_near_exp2($0)", [OP_TANH] = "tn_near_tanh($0)",
+    [OP_DIV] = "tn_near_div($0, $1)", [OP_SQRT] = "tn_near_sqrt($0)",
 };
 
 const tn__dialect tn__dialect_cuda = {
     .name = "cuda",
-    .head = (const char *const[]){tn__embed_math_cuda_inc, tn__embed_math_inc, tn__embed_native_cuda_inc, tn__embed_kernel_inc, NULL},
+    .head = (const char *const[]){tn__embed_math_cuda_inc, tn__embed_math_inc, tn__embed_native_cuda_inc,
+                                  tn__embed_kernel_inc, NULL},
     TN__COMMON_TYPES("bool", "f64"),
     .value[TN__INDEX32] = "i32",
     TN__COMMON_SPELLINGS,
-    .near = near,
+    .approximate = approximate,
     .infinity = {"TN_INF", "(f64)TN_INF"},
     .group = &words,
 };

@@ -7,7 +7,8 @@ static const tn__group_words words = {
     .buffer = {"device const $t *b$i [[buffer($j)]]", "device $t *b$i [[buffer($j)]]"},
     .variable = "constant i64 &n$i [[buffer($j)]]",
     .last = ", threadgroup char *scratch [[threadgroup(0)]], threadgroup char *cells [[threadgroup(1)]], "
-            "u32 thread_at [[thread_position_in_threadgroup]], u32 group_at [[threadgroup_position_in_grid]], u32 groups [[threadgroups_per_grid]]",
+            "u32 thread_at [[thread_position_in_threadgroup]], u32 group_at [[threadgroup_position_in_grid]], u32 "
+            "groups [[threadgroups_per_grid]]",
     .thread = "thread_at",
     .group = "group_at",
     .groups = "groups",

@@ -1,11 +1,13 @@
-/* OpenCL C 1.2.  Buffers come as a memory object and an offset, so that no sub-buffers, with their alignment rules, are needed. */
+/* OpenCL C 1.2.  Buffers come as a memory object and an offset, so that no sub-buffers, with their alignment rules, are
+ * needed. */
 #include "render/spellings.h"
 #include "tenet_embed.h"
 
 static const tn__group_words words = {
     .kernel = "__kernel __attribute__((reqd_work_group_size($g, 1, 1))) void $k(",
     .buffer = {"__global const char *restrict p$i, ulong o$i", "__global char *restrict p$i, ulong o$i"},
-    .place = {"__global const $t *b$i = (__global const $t *)(p$i + o$i);", "__global $t *b$i = (__global $t *)(p$i + o$i);"},
+    .place = {"__global const $t *b$i = (__global const $t *)(p$i + o$i);",
+              "__global $t *b$i = (__global $t *)(p$i + o$i);"},
     .variable = "long n$i",
     .last = "",
     .thread = "get_local_id(0)",

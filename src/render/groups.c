@@ -1,9 +1,11 @@
-/* A part as a kernel for work groups: the threads of a group run the lanes.  What the text means stands in lower/kernel.h.
+/* A part as a kernel for work groups: the threads of a group run the lanes.  What the text means stands in
+ * lower/kernel.h.
  *
- * Lane ranges are blocks in which the thread t stands for the counter; behind them every thread has the same values again.  A lane
- * accumulator is one register.  Combining the threads' registers is printed where it is wanted: cells in shared memory, combined by
- * halves as on every device, so that the results are the same; from 32 cells on by exchange inside each warp, where the
- * language has that.  There are two sets of cells, used in turns, so that one barrier is enough for each combination. */
+ * Lane ranges are blocks in which the thread t stands for the counter; behind them every thread has the same values
+ * again.  A lane accumulator is one register.  Combining the threads' registers is printed where it is wanted: cells in
+ * shared memory, combined by halves as on every device, so that the results are the same; from 32 cells on by exchange
+ * inside each warp, where the language has that.  There are two sets of cells, used in turns, so that one barrier is
+ * enough for each combination. */
 #include "render/c_like.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -15,7 +17,9 @@ enum { WARP = 32, UNROLLED = 64, MANY = 1024 };
 static bool is_access(const tn_node *n) { return n->op == OP_LOAD || n->op == OP_STORE || n->op == OP_STOREADD; }
 
 /* Threads that hold a LOCAL's elements in turn; 0: they stand in shared memory. */
-static int64_t threads_of(const tn_node *local) { return local->op == OP_LOCAL && local->nint > 1 && local->ints[1] > 0 ? local->ints[1] : 0; }
+static int64_t threads_of(const tn_node *local) {
+  return local->op == OP_LOCAL && local->nint > 1 && local->ints[1] > 0 ? local->ints[1] : 0;
+}
 
 static bool combines(const tn_node *n) { return n->op == OP_GETACC && n->nsrc < 3 && n->src[0]->ints[1] > 1; }
 
@@ -75,8 +79,8 @@ static const char *wide_type(const tn__printer *p, const tn_node *access, const 
   return p->d->group->wide[__builtin_ctzll((unsigned long long)(bytes < WIDE ? bytes : WIDE))];
 }
 
-/* May the access be one for all turns of the loop ins[start..end]?  What goes before the loop must not miss a store in it, what goes
- * behind it must not be missed by a load. */
+/* May the access be one for all turns of the loop ins[start..end]?  What goes before the loop must not miss a store in
+ * it, what goes behind it must not be missed by a load. */
 static bool is_packable(tn__printer *p, uint32_t start, uint32_t end, uint32_t at) {
   tn_node *r = p->part->ins[start], *n = p->part->ins[at];
   if (n->op == OP_STOREADD || threads_of(n->src[0]) || !wide_type(p, n, r) || !tn__is_packed(n, r)) return false;
@@ -101,12 +105,14 @@ static const char *wide_access(tn__printer *p, tn_node *n, tn_node *r, int64_t p
   bool local = buf->op == OP_LOCAL;
   const char *base = index == r ? "0" : tn__print_name(p, index->src[index->src[0] == r]);
   const char *space = local ? p->d->group->shared : p->d->group->global, *constant = n->op == OP_LOAD ? "const " : "";
-  const char *all = tn__print_format(p, "(%s%s%s *)(%c%" PRId64 " + %s)", space, constant, wide_type(p, n, r), local ? 'l' : 'b', buf->ints[0], base);
+  const char *all = tn__print_format(p, "(%s%s%s *)(%c%" PRId64 " + %s)", space, constant, wide_type(p, n, r),
+                                     local ? 'l' : 'b', buf->ints[0], base);
   return pieces(n, r) == 1 ? tn__print_format(p, "*%s", all) : tn__print_format(p, "(%s)[%" PRId64 "]", all, piece);
 }
 
 static const char *wide_register(tn__printer *p, uint64_t number, tn_node *n, tn_node *r, int64_t piece) {
-  return pieces(n, r) == 1 ? tn__print_format(p, "w%" PRIu64 ".all", number) : tn__print_format(p, "w%" PRIu64 ".all[%" PRId64 "]", number, piece);
+  return pieces(n, r) == 1 ? tn__print_format(p, "w%" PRIu64 ".all", number)
+                           : tn__print_format(p, "w%" PRIu64 ".all[%" PRId64 "]", number, piece);
 }
 
 static const char *gate_of(tn__printer *p, tn_node *n) {
@@ -116,13 +122,17 @@ static const char *gate_of(tn__printer *p, tn_node *n) {
 
 /* ---- copies that go on beside the threads ---- */
 
-static bool is_sent(const tn_node *buf) { return buf->op == OP_LOCAL && buf->nint > 1 && buf->ints[1] == TN__OWN_SHARED; }
+static bool is_sent(const tn_node *buf) {
+  return buf->op == OP_LOCAL && buf->nint > 1 && buf->ints[1] == TN__OWN_SHARED;
+}
 
 /* Is ins[at] a packed store to such memory of what is but loaded for it?  Then a copy does. */
 static bool is_copy(tn__printer *p, uint32_t start, uint32_t end, uint32_t at) {
   tn_node *r = p->part->ins[start], *n = p->part->ins[at], *load = n->op == OP_STORE ? n->src[2] : NULL;
   uint32_t from = at;
-  if (!p->d->group->copy || !load || load->op != OP_LOAD || !is_sent(n->src[0]) || load->src[0]->op != OP_PARAM || n->nsrc > 3 || packed_bytes(n, r) < 4) return false;
+  if (!p->d->group->copy || !load || load->op != OP_LOAD || !is_sent(n->src[0]) || load->src[0]->op != OP_PARAM ||
+      n->nsrc > 3 || packed_bytes(n, r) < 4)
+    return false;
   while (from > start && p->part->ins[from] != load) from--;
   for (uint32_t i = 0; i < p->part->n; i++)
     for (uint32_t s = 0; s < p->part->ins[i]->nsrc; s++)
@@ -142,7 +152,10 @@ static void put_copy(tn__printer *p, tn_node *n, tn_node *r) {
   tn__map_put(&p->copied, (uintptr_t)n, 1);
   tn__map_put(&p->copied, (uintptr_t)load, 1);
   for (int64_t k = 0; k < pieces(n, r); k++) {
-    tn__words words = {.word = {['0'] = wide_access(p, n, r, k), ['1'] = wide_access(p, load, r, k), ['2'] = gate_of(p, load), ['b'] = tn__print_format(p, "%" PRId64, bytes < WIDE ? bytes : WIDE)}};
+    tn__words words = {.word = {['0'] = wide_access(p, n, r, k),
+                                ['1'] = wide_access(p, load, r, k),
+                                ['2'] = gate_of(p, load),
+                                ['b'] = tn__print_format(p, "%" PRId64, bytes < WIDE ? bytes : WIDE)}};
     if (!words.word['2']) words.word['2'] = "true";
     tn__print_line(p, "%s", tn__print_expand(p, p->d->group->copy, &words));
   }
@@ -168,14 +181,18 @@ static void put_packs(tn__printer *p, uint32_t start) {
   for (uint32_t i = start + 1; i < end; i++) {
     tn_node *n = p->part->ins[i];
     if (is_copy(p, start, end, i)) put_copy(p, n, r);
-    if (!is_access(n) || !is_packable(p, start, end, i) || will_copy(p, start, end, n) || tn__map_get(&p->copied, (uintptr_t)n, NULL)) continue;
+    if (!is_access(n) || !is_packable(p, start, end, i) || will_copy(p, start, end, n) ||
+        tn__map_get(&p->copied, (uintptr_t)n, NULL))
+      continue;
     uint32_t number = p->npacked++;
     const char *gate = n->op == OP_LOAD ? gate_of(p, n) : NULL;
     tn__map_put(&p->packed, (uintptr_t)n, number);
     const char *several = pieces(n, r) == 1 ? "" : tn__print_format(p, "[%" PRId64 "]", pieces(n, r));
-    tn__print_line(p, "union { %s all%s; %s x[%" PRId64 "]; } w%" PRIu32 ";", wide_type(p, n, r), several, p->d->cell[n->src[0]->dtype], r->src[0]->ints[0], number);
+    tn__print_line(p, "union { %s all%s; %s x[%" PRId64 "]; } w%" PRIu32 ";", wide_type(p, n, r), several,
+                   p->d->cell[n->src[0]->dtype], r->src[0]->ints[0], number);
     for (int64_t k = 0; n->op == OP_LOAD && k < pieces(n, r); k++)
-      tn__print_line(p, "%s%s = %s;", gate ? tn__print_format(p, "if (%s) ", gate) : "", wide_register(p, number, n, r, k), wide_access(p, n, r, k));
+      tn__print_line(p, "%s%s = %s;", gate ? tn__print_format(p, "if (%s) ", gate) : "",
+                     wide_register(p, number, n, r, k), wide_access(p, n, r, k));
   }
 }
 
@@ -188,7 +205,8 @@ static void put_packed_stores(tn__printer *p, uint32_t start) {
     tn_node *r = p->part->ins[start];
     const char *gate = gate_of(p, n);
     for (int64_t k = 0; k < pieces(n, r); k++)
-      tn__print_line(p, "%s%s = %s;", gate ? tn__print_format(p, "if (%s) ", gate) : "", wide_access(p, n, r, k), wide_register(p, number, n, r, k));
+      tn__print_line(p, "%s%s = %s;", gate ? tn__print_format(p, "if (%s) ", gate) : "", wide_access(p, n, r, k),
+                     wide_register(p, number, n, r, k));
   }
 }
 
@@ -205,10 +223,12 @@ static const char *own_slot(tn__printer *p, tn_node *n, int64_t threads) {
   tn_node *index = n->src[1];
   int64_t k;
   if (index->op == OP_RANGE) return "0";
-  tn_node *base = index->op == OP_ADD ? index->src[index->src[0]->op == OP_RANGE && index->src[0]->ints[0] == AX_UPCAST] : index;
+  tn_node *base =
+      index->op == OP_ADD ? index->src[index->src[0]->op == OP_RANGE && index->src[0]->ints[0] == AX_UPCAST] : index;
   if (tn__const_int(base, &k)) return tn__print_format(p, "%" PRId64, k / threads);
   if (base->op != OP_MUL || !tn__is_int_const(base->src[1], threads))
-    tn__fail(p->c, TN_ERUN, "kernel %s: a thread's own scratch is indexed by a %s", p->k->name, tn__ops[index->op].text);
+    tn__fail(p->c, TN_ERUN, "kernel %s: a thread's own scratch is indexed by a %s", p->k->name,
+             tn__ops[index->op].text);
   return tn__print_name(p, base->src[0]);
 }
 
@@ -216,7 +236,8 @@ static const char *element(tn__printer *p, tn_node *n) {
   tn_node *buf = n->src[0];
   uint64_t number;
   if (tn__map_get(&p->packed, (uintptr_t)n, &number))
-    return tn__print_format(p, "w%" PRIu64 ".x[%s]", number, tn__print_name(p, p->part->ins[p->open.v[p->open.n - 1].start]));
+    return tn__print_format(p, "w%" PRIu64 ".x[%s]", number,
+                            tn__print_name(p, p->part->ins[p->open.v[p->open.n - 1].start]));
   if (threads_of(buf)) return tn__print_format(p, "l%" PRId64 "[%s]", buf->ints[0], own_slot(p, n, threads_of(buf)));
   return tn__print_element(p, n);
 }
@@ -247,8 +268,10 @@ static void put_load(tn__printer *p, tn_node *n) {
 
 static const tn__tile *tile_of(const tn__printer *p) { return p->d->group->tiles ? p->part->tile : NULL; }
 
-/* A function of line, turn and step, as named in its head: `result` with $0 the place, $1 the gate, $t the place's type. */
-static void put_function(tn__printer *p, const tn__tile *tile, int side, const char *head, tn_node *at, tn_node *gate, const char *result) {
+/* A function of line, turn and step, as named in its head: `result` with $0 the place, $1 the gate, $t the place's
+ * type. */
+static void put_function(tn__printer *p, const tn__tile *tile, int side, const char *head, tn_node *at, tn_node *gate,
+                         const char *result) {
   tn__map names = p->name; /* what the function computes for itself has no names outside */
   tn__map_init(&p->name, &p->c->scratch);
   tn__map_putp(&p->name, p->part->global, tn__map_getp(&names, p->part->global));
@@ -261,7 +284,9 @@ static void put_function(tn__printer *p, const tn__tile *tile, int side, const c
   p->depth++;
   tn__print_deep(p, at);
   if (gate) tn__print_deep(p, gate);
-  tn__words words = {.word = {['0'] = tn__print_name(p, at), ['1'] = gate ? tn__print_name(p, gate) : "true", ['t'] = p->d->value[tn__print_kind(p, at)]}};
+  tn__words words = {.word = {['0'] = tn__print_name(p, at),
+                              ['1'] = gate ? tn__print_name(p, gate) : "true",
+                              ['t'] = p->d->value[tn__print_kind(p, at)]}};
   tn__print_line(p, "return %s;", tn__print_expand(p, result, &words));
   tn__print_brace(p, "};");
   p->name = names;
@@ -272,32 +297,40 @@ static void put_operand(tn__printer *p, const tn__tile *tile, int side) {
   const char *name = side ? "columns" : "rows", *part = "tn_part<$t>{$0, (bool)$1}";
   const tn_node *buf = tile->load[side]->src[0];
   if (tile->part[side][0]) {
-    put_function(p, tile, side, tn__print_format(p, "%s_line = [&](i32 line)", name), tile->part[side][0], tile->part_gate[side][0], part);
-    put_function(p, tile, side, tn__print_format(p, "%s_step = [&](i32 turn, i32 step)", name), tile->part[side][1], tile->part_gate[side][1], part);
+    put_function(p, tile, side, tn__print_format(p, "%s_line = [&](i32 line)", name), tile->part[side][0],
+                 tile->part_gate[side][0], part);
+    put_function(p, tile, side, tn__print_format(p, "%s_step = [&](i32 turn, i32 step)", name), tile->part[side][1],
+                 tile->part_gate[side][1], part);
     tn__print_line(p, "auto %s = tn_join(b%" PRId64 ", %s_line, %s_step);", name, buf->ints[0], name, name);
     return;
   }
   const char *place = tn__print_format(p, "b%" PRId64 " + $0", buf->ints[0]);
   if (tile->gate[side]) place = tn__print_format(p, "tn_place<%s>{%s, (bool)$1}", p->d->cell[buf->dtype], place);
-  put_function(p, tile, side, tn__print_format(p, "%s = [&](i32 line, i32 turn, i32 step)", name), tile->at[side], tile->gate[side], place);
+  put_function(p, tile, side, tn__print_format(p, "%s = [&](i32 line, i32 turn, i32 step)", name), tile->at[side],
+               tile->gate[side], place);
 }
 
 static void put_tile(tn__printer *p, const tn__tile *tile) {
-  static const char *const lie[] = {[TN__LIE_ACROSS] = "TN_ACROSS", [TN__LIE_STEPS] = "TN_STEPS", [TN__LIE_SINGLE] = "TN_SINGLE", [TN__LIE_SINGLE_STEPS] = "TN_SINGLE_STEPS"};
+  static const char *const lie[] = {[TN__LIE_ACROSS] = "TN_ACROSS",
+                                    [TN__LIE_STEPS] = "TN_STEPS",
+                                    [TN__LIE_SINGLE] = "TN_SINGLE",
+                                    [TN__LIE_SINGLE_STEPS] = "TN_SINGLE_STEPS"};
   int cells = tile->form->rows * tile->form->cols / tile->form->threads;
   put_operand(p, tile, 0);
   put_operand(p, tile, 1);
   tn__print_line(p, "f32 acc[%d];", cells);
   tn__print_line(p, "%s", p->d->group->unroll);
   tn__print_line(p, "for (i32 l = 0; l < %d; l++) acc[l] = 0;", cells);
-  tn__print_line(p, "tn_tile_%s<%s, %s>(acc, rows, columns, %s, scratch);", tile->form->name, lie[tile->lie[0]], lie[tile->lie[1]], tn__print_name(p, tile->turn->src[0]));
+  tn__print_line(p, "tn_tile_%s<%s, %s>(acc, rows, columns, %s, scratch);", tile->form->name, lie[tile->lie[0]],
+                 lie[tile->lie[1]], tn__print_name(p, tile->turn->src[0]));
 }
 
 /* The accumulator of the element at hand: turns, then neighbours. */
 static const char *tile_cell(tn__printer *p, const tn__tile *tile) {
   const char *at = "0";
   for (int i = 0; i < TN__DIGITS; i++)
-    if (tile->digit[i]) at = tn__print_format(p, "(%s * %d + %s)", at, tile->form->digit[i].extent, tn__print_name(p, tile->digit[i]));
+    if (tile->digit[i])
+      at = tn__print_format(p, "(%s * %d + %s)", at, tile->form->digit[i].extent, tn__print_name(p, tile->digit[i]));
   return tn__print_format(p, "acc[%s]", at);
 }
 
@@ -309,16 +342,20 @@ static void put_combined(tn__printer *p, tn_node *n) {
   const tn__group_words *w = p->d->group;
   int dt = acc->dtype, op = (int)n->ints[0], group = p->part->group;
   int64_t lanes = acc->ints[1], rest = w->swap && lanes > WARP ? WARP : lanes;
-  const char *type = p->d->value[dt], *own = tn__print_name(p, acc), *all = tn__print_format(p, "h%s", own), *cells = tn__print_format(p, "c%s", own);
-  if (lanes > group) tn__fail(p->c, TN_ERUN, "kernel %s combines %" PRId64 " lanes of %d threads", p->k->name, lanes, group);
+  const char *type = p->d->value[dt], *own = tn__print_name(p, acc), *all = tn__print_format(p, "h%s", own),
+             *cells = tn__print_format(p, "c%s", own);
+  if (lanes > group)
+    tn__fail(p->c, TN_ERUN, "kernel %s combines %" PRId64 " lanes of %d threads", p->k->name, lanes, group);
   if (set_bytes(p->part, w->swap)) {
     tn__print_line(p, "%s%s *%s = (%s%s *)(cells + turn);", w->shared, type, cells, w->shared, type);
     tn__print_line(p, "turn ^= %" PRId64 ";", set_bytes(p->part, w->swap));
-    tn__print_line(p, "%s%s[t] = %s;", lanes < group ? tn__print_format(p, "if (t < %" PRId64 ") ", lanes) : "", cells, own);
+    tn__print_line(p, "%s%s[t] = %s;", lanes < group ? tn__print_format(p, "if (t < %" PRId64 ") ", lanes) : "", cells,
+                   own);
     put_barrier(p);
   }
   if (!w->swap) {
-    const char *folded = tn__print_apply(p, op, dt, dt, (const char *[]){tn__print_format(p, "%s[t]", cells), tn__print_format(p, "%s[t + h]", cells)});
+    const char *folded = tn__print_apply(
+        p, op, dt, dt, (const char *[]){tn__print_format(p, "%s[t]", cells), tn__print_format(p, "%s[t + h]", cells)});
     tn__print_line(p, "for (i32 h = %" PRId64 "; h; h /= 2) {", lanes / 2);
     p->depth++;
     tn__print_line(p, "if (t < h) %s[t] = %s;", cells, folded);
@@ -328,16 +365,22 @@ static void put_combined(tn__printer *p, tn_node *n) {
     return;
   }
   uint32_t mask = group < WARP ? (1u << group) - 1 : UINT32_MAX;
-  tn__words words = {.word = {['0'] = own, ['1'] = tn__print_format(p, "t & %" PRId64, lanes - 1), ['2'] = tn__print_format(p, "0x%" PRIx32, mask)}};
+  tn__words words = {.word = {['0'] = own,
+                              ['1'] = tn__print_format(p, "t & %" PRId64, lanes - 1),
+                              ['2'] = tn__print_format(p, "0x%" PRIx32, mask)}};
   tn__print_line(p, "%s %s[%" PRId64 "];", type, all, lanes / rest);
   /* threads beyond the lanes take what those have, so that all come to the same */
-  if (!set_bytes(p->part, true)) tn__print_line(p, "%s[0] = %s;", all, lanes < group ? tn__print_expand(p, w->take, &words) : own);
-  else tn__print_line(p, "for (int l = 0; l < %" PRId64 "; l++) %s[l] = %s[(t & %" PRId64 ") + l * %" PRId64 "];", lanes / rest, all, cells, rest - 1, rest);
+  if (!set_bytes(p->part, true))
+    tn__print_line(p, "%s[0] = %s;", all, lanes < group ? tn__print_expand(p, w->take, &words) : own);
+  else
+    tn__print_line(p, "for (int l = 0; l < %" PRId64 "; l++) %s[l] = %s[(t & %" PRId64 ") + l * %" PRId64 "];",
+                   lanes / rest, all, cells, rest - 1, rest);
   tn__print_halves(p, op, dt, all, all, lanes / rest);
   words.word['0'] = tn__print_format(p, "%s[0]", all);
   for (int64_t h = rest / 2; h; h /= 2) {
     words.word['1'] = tn__print_format(p, "%" PRId64, h);
-    const char *other = tn__print_format(p, "o%s_%" PRId64, own, h); /* by itself: all threads must come by, whatever a choice would make them skip */
+    /* by itself: all threads must come by, whatever a choice would make them skip */
+    const char *other = tn__print_format(p, "o%s_%" PRId64, own, h);
     tn__print_line(p, "const %s %s = %s;", type, other, tn__print_expand(p, w->swap, &words));
     tn__print_line(p, "%s[0] = %s;", all, tn__print_apply(p, op, dt, dt, (const char *[]){words.word['0'], other}));
   }
@@ -346,7 +389,8 @@ static void put_combined(tn__printer *p, tn_node *n) {
 
 /* One register, or one for each neighbour. */
 static void put_acc(tn__printer *p, tn_node *n) {
-  const char *init = tn__print_name(p, n->src[0]), *name = tn__print_give(p, n, 'a', p->nacc++), *type = p->d->value[n->dtype];
+  const char *init = tn__print_name(p, n->src[0]), *name = tn__print_give(p, n, 'a', p->nacc++),
+             *type = p->d->value[n->dtype];
   if (n->ints[2] == 1) {
     tn__print_line(p, "%s %s = %s;", type, name, init);
     return;
@@ -381,21 +425,25 @@ static void find_divisors(tn__printer *p) {
     if (n->op == OP_END && n->src[0]->ints[0] == AX_UPCAST) lanes--;
     if (lanes) tn__map_put(&inside, (uintptr_t)n, 1);
     if (!lanes || n->op != OP_DIV || n->dtype != TN_F32) continue;
-    if (n->src[1]->op == OP_CONST || !tn__map_get(&inside, (uintptr_t)n->src[1], NULL)) tn__map_put(&p->divisor, (uintptr_t)n->src[1], 1);
+    if (n->src[1]->op == OP_CONST || !tn__map_get(&inside, (uintptr_t)n->src[1], NULL))
+      tn__map_put(&p->divisor, (uintptr_t)n->src[1], 1);
   }
 }
 
 static void put_divisor(tn__printer *p, tn_node *n) {
   if (n->op == OP_CONST || !tn__map_get(&p->divisor, (uintptr_t)n, NULL)) return;
   tn__words w = {.word = {['0'] = tn__print_name(p, n)}};
-  tn__print_line(p, "const %s d%s = %s;", p->d->group->divisor, w.word['0'], tn__print_expand(p, p->d->group->prepare, &w));
+  tn__print_line(p, "const %s d%s = %s;", p->d->group->divisor, w.word['0'],
+                 tn__print_expand(p, p->d->group->prepare, &w));
 }
 
 static bool put_division(tn__printer *p, tn_node *n) {
   if (n->op != OP_DIV || !in_lanes(p) || !tn__map_get(&p->divisor, (uintptr_t)n->src[1], NULL)) return false;
-  tn__words by = {.word = {['0'] = tn__print_name(p, n->src[1])}}, all = {.word = {['0'] = tn__print_name(p, n->src[0])}};
-  all.word['1'] = n->src[1]->op == OP_CONST ? tn__print_expand(p, p->d->group->prepare, &by) : tn__print_format(p, "d%s", by.word['0']);
-  tn__print_value(p, n, tn__print_expand(p, p->d->group->divide[tn__print_is_near(p, n)], &all));
+  tn__words by = {.word = {['0'] = tn__print_name(p, n->src[1])}},
+            all = {.word = {['0'] = tn__print_name(p, n->src[0])}};
+  all.word['1'] = n->src[1]->op == OP_CONST ? tn__print_expand(p, p->d->group->prepare, &by)
+                                            : tn__print_format(p, "d%s", by.word['0']);
+  tn__print_value(p, n, tn__print_expand(p, p->d->group->divide[tn__print_is_approximate(p, n)], &all));
   return true;
 }
 
@@ -406,7 +454,8 @@ static bool indexes_own(const tn_node *access, const tn_node *r) {
   const tn_node *todo[2 * UNROLLED] = {access->src[1]};
   for (uint32_t at = 0, n = 1; at < n; at++) {
     if (todo[at] == r) return true;
-    for (uint32_t s = 0; todo[at]->op != OP_RANGE && s < todo[at]->nsrc && n < 2 * UNROLLED; s++) todo[n++] = todo[at]->src[s];
+    for (uint32_t s = 0; todo[at]->op != OP_RANGE && s < todo[at]->nsrc && n < 2 * UNROLLED; s++)
+      todo[n++] = todo[at]->src[s];
   }
   return false;
 }
@@ -417,7 +466,9 @@ static bool holds_own(const tn__printer *p, uint32_t start) {
   if (!tn__const_int(p->part->ins[start]->src[0], &extent) || extent > UNROLLED) return false;
   if (tile_of(p)) return p->part->ins[start]->ints[0] == AX_LOOP;
   for (uint32_t i = start, end = end_of(p, start); i < end; i++)
-    if (is_access(p->part->ins[i]) && threads_of(p->part->ins[i]->src[0]) && indexes_own(p->part->ins[i], p->part->ins[start])) return true;
+    if (is_access(p->part->ins[i]) && threads_of(p->part->ins[i]->src[0]) &&
+        indexes_own(p->part->ins[i], p->part->ins[start]))
+      return true;
   return false;
 }
 
@@ -448,7 +499,9 @@ static void open_range(tn__printer *p, uint32_t start) {
     if (axis == AX_UNROLL || (axis != AX_GLOBAL && holds_own(p, start))) tn__print_line(p, "%s", p->d->group->unroll);
     const char *i = tn__print_give(p, r, 'i', p->nloop++);
     if (axis != AX_GLOBAL) tn__print_line(p, "for (%s %s = 0; %s < %s; %s++) {", type, i, i, extent, i);
-    else tn__print_line(p, "for (%s %s = (%s)%s; %s < %s; %s += (%s)%s) {", type, i, type, number_of_group(p), i, extent, i, type, number_of_groups(p));
+    else
+      tn__print_line(p, "for (%s %s = (%s)%s; %s < %s; %s += (%s)%s) {", type, i, type, number_of_group(p), i, extent,
+                     i, type, number_of_groups(p));
   }
   p->depth++;
   tn__vec_push(&p->c->scratch, &p->open, o);
@@ -499,15 +552,20 @@ static uint32_t put_instruction(tn__printer *p, uint32_t at) {
 
 static void put_signature(tn__printer *p, uint32_t number) {
   const tn__group_words *w = p->d->group;
-  const char *name = tn__print_format(p, "%s_%" PRIu32, p->k->name, number), *threads = tn__print_format(p, "%d", p->part->group * tn__render_together(p->d, p->part));
-  if (tile_of(p) && tile_of(p)->form->beside) threads = tn__print_format(p, "%s, %d", threads, tile_of(p)->form->beside);
+  const char *name = tn__print_format(p, "%s_%" PRIu32, p->k->name, number),
+             *threads = tn__print_format(p, "%d", p->part->group * tn__render_together(p->d, p->part));
+  if (tile_of(p) && tile_of(p)->form->beside)
+    threads = tn__print_format(p, "%s, %d", threads, tile_of(p)->form->beside);
   tn__sb_puts(p->out, "\n");
   tn__sb_puts(p->out, tn__print_expand(p, w->kernel, &(tn__words){.word = {['k'] = name, ['g'] = threads}}));
   for (uint32_t a = 0; a < p->k->nbuf + p->k->nvar; a++) {
     bool is_buffer = a < p->k->nbuf;
-    const char *position = tn__print_format(p, "%" PRIu32, a), *own = is_buffer ? position : tn__print_format(p, "%" PRIu32, a - p->k->nbuf);
-    tn__words words = {.word = {['i'] = own, ['j'] = position, ['t'] = is_buffer ? p->d->cell[p->k->buf_dtype[a]] : NULL}};
-    tn__sb_printf(p->out, "%s%s", a ? ", " : "", tn__print_expand(p, is_buffer ? w->buffer[p->k->buf_written[a] != 0] : w->variable, &words));
+    const char *position = tn__print_format(p, "%" PRIu32, a),
+               *own = is_buffer ? position : tn__print_format(p, "%" PRIu32, a - p->k->nbuf);
+    tn__words words = {
+        .word = {['i'] = own, ['j'] = position, ['t'] = is_buffer ? p->d->cell[p->k->buf_dtype[a]] : NULL}};
+    tn__sb_printf(p->out, "%s%s", a ? ", " : "",
+                  tn__print_expand(p, is_buffer ? w->buffer[p->k->buf_written[a] != 0] : w->variable, &words));
   }
   tn__sb_printf(p->out, "%s) {\n", w->last);
 }
@@ -531,8 +589,12 @@ static void find_used(const tn__printer *p, tn__map *used) {
 static void put_local(tn__printer *p, const tn_node *local, int64_t at) {
   const char *type = p->d->cell[local->dtype], *shared = p->d->group->shared;
   int64_t threads = threads_of(local);
-  if (threads) tn__print_line(p, "%s l%" PRId64 "[%" PRId64 "];", p->d->value[local->dtype], local->ints[0], (local->src[0]->hi + threads - 1) / threads);
-  else tn__print_line(p, "%s%s *l%" PRId64 " = (%s%s *)(scratch + %" PRId64 ");", shared, type, local->ints[0], shared, type, at);
+  if (threads)
+    tn__print_line(p, "%s l%" PRId64 "[%" PRId64 "];", p->d->value[local->dtype], local->ints[0],
+                   (local->src[0]->hi + threads - 1) / threads);
+  else
+    tn__print_line(p, "%s%s *l%" PRId64 " = (%s%s *)(scratch + %" PRId64 ");", shared, type, local->ints[0], shared,
+                   type, at);
 }
 
 static void put_declarations(tn__printer *p) {
@@ -540,10 +602,12 @@ static void put_declarations(tn__printer *p) {
   tn__map used;
   bool in_memory = tile_of(p) != NULL;
   find_used(p, &used);
-  for (uint32_t l = 0; l < p->k->nlocal; l++) in_memory |= tn__map_get(&used, (uintptr_t)p->k->local[l], NULL) && !threads_of(p->k->local[l]);
+  for (uint32_t l = 0; l < p->k->nlocal; l++)
+    in_memory |= tn__map_get(&used, (uintptr_t)p->k->local[l], NULL) && !threads_of(p->k->local[l]);
   if (w->begin) tn__print_line(p, "%s", w->begin);
   for (uint32_t b = 0; b < p->k->nbuf && w->renew; b++)
-    tn__print_line(p, "%s", tn__print_expand(p, w->renew, &(tn__words){.word = {['i'] = tn__print_format(p, "%" PRIu32, b)}}));
+    tn__print_line(p, "%s",
+                   tn__print_expand(p, w->renew, &(tn__words){.word = {['i'] = tn__print_format(p, "%" PRIu32, b)}}));
   if (in_memory) put_shared(p, w->scratch, p->k->shared);
   put_shared(p, w->cells, 2 * set_bytes(p->part, w->swap));
   if (set_bytes(p->part, w->swap)) tn__print_line(p, "i32 turn = 0;");
@@ -564,7 +628,8 @@ static void put_declarations(tn__printer *p) {
 }
 
 void tn__print_group(tn__printer *p, uint32_t number) {
-  if (p->part->group < 1) tn__fail(p->c, TN_ERUN, "kernel %s is not for work groups, which %s needs", p->k->name, p->d->name);
+  if (p->part->group < 1)
+    tn__fail(p->c, TN_ERUN, "kernel %s is not for work groups, which %s needs", p->k->name, p->d->name);
   p->npacked = 0;
   tn__map_init(&p->packed, &p->c->scratch);
   tn__map_init(&p->copied, &p->c->scratch);

@@ -1,4 +1,5 @@
-/* Kernels as source text.  One C-like printer; what differs between languages stands in a dialect table.  Prefix tn__render_.
+/* Kernels as source text.  One C-like printer; what differs between languages stands in a dialect table.  Prefix
+ * tn__render_.
  *
  * C: all kernels of a schedule in one translation unit that needs no header:
  *   void NAME_0(void *const *buf, const int64_t *var, int64_t lo, int64_t hi, char *scratch)
@@ -6,13 +7,16 @@
  *   int64_t NAME_0_extent(const int64_t *var)
  * is the extent of that range (1 if there is none).
  *
- * Languages with work groups: one kernel NAME_0, NAME_1 per part, of part.group threads, in one dimension, and at most as many groups as
- * the range has iterations (1 if there is none); the host evaluates the extent.  All buffers by slot, then all variables, as
- * 64-bit integers, are parameters of each.  Floats must be as in IEEE 754: no contraction, no flushing, exact division and root.
- *   CUDA     pointers; k->scratch bytes of dynamic shared memory.  Compile with --fmad=false.  tn__render_together(part) groups make a block.
+ * Languages with work groups: one kernel NAME_0, NAME_1 per part, of part.group threads, in one dimension, and at most
+ * as many groups as the range has iterations (1 if there is none); the host evaluates the extent.  All buffers by slot,
+ * then all variables, as 64-bit integers, are parameters of each.  Floats must be as in IEEE 754: no contraction, no
+ * flushing, exact division and root.
+ *   CUDA     pointers; k->scratch bytes of dynamic shared memory.  Compile with --fmad=false.
+ *   tn__render_together(part) groups make a block.
  *   OpenCL   for each buffer the memory object and a byte offset into it (ulong); shared memory is the kernel's own.
  *   Metal    [[buffer(0)]] on; threadgroup memory 0: k->scratch bytes, 1: tn__render_cells(part).  No f64.
- * Besides k->scratch the groups' reductions need tn__render_cells(part) bytes of shared memory, in CUDA and OpenCL declared in the text. */
+ * Besides k->scratch the groups' reductions need tn__render_cells(part) bytes of shared memory, in CUDA and OpenCL
+ * declared in the text. */
 #ifndef TN_RENDER_RENDER_H
 #define TN_RENDER_RENDER_H
 #include "base/sb.h"

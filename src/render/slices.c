@@ -11,7 +11,8 @@ static const char *cell(tn__printer *p, tn_node *n) {
 }
 
 static void put_acc(tn__printer *p, tn_node *n) {
-  const char *init = tn__print_name(p, n->src[0]), *name = tn__print_give(p, n, 'a', p->nacc++), *type = p->d->value[n->dtype];
+  const char *init = tn__print_name(p, n->src[0]), *name = tn__print_give(p, n, 'a', p->nacc++),
+             *type = p->d->value[n->dtype];
   if (n->ints[1] == 1) {
     tn__print_line(p, "%s %s = %s;", type, name, init);
     return;
@@ -20,7 +21,8 @@ static void put_acc(tn__printer *p, tn_node *n) {
   tn__print_line(p, "for (int l = 0; l < %" PRId64 "; l++) %s[l] = %s;", n->ints[1], name, init);
 }
 
-/* The value of an accumulator; all lanes combined by halves, in an array of their own, for the cells may be read again. */
+/* The value of an accumulator; all lanes combined by halves, in an array of their own, for the cells may be read again.
+ */
 static void put_getacc(tn__printer *p, tn_node *n) {
   tn_node *acc = n->src[0];
   int64_t lanes = acc->ints[1];
@@ -46,7 +48,8 @@ static bool is_innermost(const tn__printer *p, uint32_t start) {
 static void put_independent(tn__printer *p, uint32_t start) {
   tn_node *r = p->part->ins[start];
   bool global = r->ints[0] == AX_GLOBAL; /* its iterations are independent, too, unless they share the scratch */
-  if (r->ints[0] == AX_UPCAST || (global && !p->k->nlocal && is_innermost(p, start))) tn__print_line(p, "%s", p->d->independent);
+  if (r->ints[0] == AX_UPCAST || (global && !p->k->nlocal && is_innermost(p, start)))
+    tn__print_line(p, "%s", p->d->independent);
 }
 
 static void put_for(tn__printer *p, uint32_t start, const char *from, const char *to) {
@@ -59,11 +62,13 @@ static void put_for(tn__printer *p, uint32_t start, const char *from, const char
 /* The lane count of a range whose count may fall short; 0 for others. */
 static uint64_t short_lanes(const tn__printer *p, const tn_node *n) {
   uint64_t lanes = 0;
-  if (n->op == OP_RANGE && n->ints[0] != AX_GLOBAL && !tn__is_const(n->src[0])) tn__map_get(&p->lanes, (uintptr_t)n, &lanes);
+  if (n->op == OP_RANGE && n->ints[0] != AX_GLOBAL && !tn__is_const(n->src[0]))
+    tn__map_get(&p->lanes, (uintptr_t)n, &lanes);
   return lanes;
 }
 
-/* May the loop that starts at ins[start] be split?  It holds no loops but lanes, all of one count, and has no effect before them. */
+/* May the loop that starts at ins[start] be split?  It holds no loops but lanes, all of one count, and has no effect
+ * before them. */
 static bool is_splittable(const tn__printer *p, uint32_t start) {
   tn_node *first = NULL;
   for (uint32_t i = start + 1, depth = 1; i < p->part->n; i++) {
@@ -82,8 +87,8 @@ static bool is_splittable(const tn__printer *p, uint32_t start) {
   return false;
 }
 
-/* Copies the lane accumulators that the loop sets into arrays of their own, or back.  The full copy of the loop then indexes them by
- * constants only, once its lanes are unrolled, so that compilers keep them in vector registers. */
+/* Copies the lane accumulators that the loop sets into arrays of their own, or back.  The full copy of the loop then
+ * indexes them by constants only, once its lanes are unrolled, so that compilers keep them in vector registers. */
 static void swap_accs(tn__printer *p, uint32_t start, bool back) {
   for (uint32_t i = start + 1; p->part->ins[i]->op != OP_END || p->part->ins[i]->src[0] != p->part->ins[start]; i++) {
     tn_node *n = p->part->ins[i], *acc = n->src[0];
@@ -132,7 +137,8 @@ static void put_lanes(tn__printer *p, uint32_t start, uint64_t lanes, tn__open_l
 static void open_range(tn__printer *p, uint32_t start) {
   tn_node *r = p->part->ins[start];
   uint64_t lanes = short_lanes(p, r);
-  tn__open_loop o = {.start = start, .copy = ONCE, .split = !lanes && r->ints[0] != AX_GLOBAL && is_splittable(p, start)};
+  tn__open_loop o = {
+      .start = start, .copy = ONCE, .split = !lanes && r->ints[0] != AX_GLOBAL && is_splittable(p, start)};
   tn__print_give(p, r, 'i', p->nloop++);
   if (lanes) put_lanes(p, start, lanes, &o);
   else if (o.split) put_split(p, start);
@@ -178,7 +184,10 @@ static uint32_t put_instruction(tn__printer *p, uint32_t at) {
   case OP_SETACC: tn__print_setacc(p, n, cell(p, n)); break;
   case OP_GETACC: put_getacc(p, n); break;
   case OP_LOAD: tn__print_load(p, n); break;
-  case OP_STORE: case OP_STOREADD: tn__print_store(p, n, n->nsrc > 3 ? tn__print_name(p, n->src[3]) : NULL, tn__print_element(p, n)); break;
+  case OP_STORE:
+  case OP_STOREADD:
+    tn__print_store(p, n, n->nsrc > 3 ? tn__print_name(p, n->src[3]) : NULL, tn__print_element(p, n));
+    break;
   default: tn__print_plain(p, n);
   }
   return at + 1;
@@ -202,13 +211,15 @@ static void put_declarations(tn__printer *p) {
   }
   for (uint32_t b = 0; b < p->k->nbuf; b++)
     if (used_buf[b])
-      tn__print_line(p, "%s%s *restrict b%" PRIu32 " = buf[%" PRIu32 "];", p->k->buf_written[b] ? "" : "const ", p->d->cell[p->k->buf_dtype[b]], b, b);
+      tn__print_line(p, "%s%s *restrict b%" PRIu32 " = buf[%" PRIu32 "];", p->k->buf_written[b] ? "" : "const ",
+                     p->d->cell[p->k->buf_dtype[b]], b, b);
   for (uint32_t l = 0; l < p->k->nlocal; l++)
     if (tn__map_get(&used, (uintptr_t)p->k->local[l], NULL))
-      tn__print_line(p, "%s *l%" PRId64 " = (%s *)(scratch + %" PRId64 ");", p->d->cell[p->k->local[l]->dtype], p->k->local[l]->ints[0],
-               p->d->cell[p->k->local[l]->dtype], p->k->local_at[l]);
+      tn__print_line(p, "%s *l%" PRId64 " = (%s *)(scratch + %" PRId64 ");", p->d->cell[p->k->local[l]->dtype],
+                     p->k->local[l]->ints[0], p->d->cell[p->k->local[l]->dtype], p->k->local_at[l]);
   for (uint32_t v = 0; v < p->k->nvar; v++)
-    if (tn__map_get(&used, (uintptr_t)p->k->var[v], NULL)) tn__print_line(p, "const i64 s%" PRIu32 " = var[%" PRIu32 "];", v, v);
+    if (tn__map_get(&used, (uintptr_t)p->k->var[v], NULL))
+      tn__print_line(p, "const i64 s%" PRIu32 " = var[%" PRIu32 "];", v, v);
 }
 
 static void put_part(tn__printer *p, uint32_t number) {
@@ -240,7 +251,8 @@ static void put_extent(tn__printer *p, uint32_t number) {
 }
 
 void tn__print_slices(tn__printer *p, uint32_t number) {
-  if (p->part->group) tn__fail(p->c, TN_ERUN, "kernel %s is for work groups, which %s does not have", p->k->name, p->d->name);
+  if (p->part->group)
+    tn__fail(p->c, TN_ERUN, "kernel %s is for work groups, which %s does not have", p->k->name, p->d->name);
   put_part(p, number);
   put_extent(p, number);
 }

@@ -1,8 +1,9 @@
 /* The rewrite loop: bottom-up, to a fixpoint, each node once per call.
  *
- * A frame of the stack is a node on its way to its normal form.  First its sources are brought to theirs; then the node over the
- * new sources is folded, or one row replaces it; the replacement is pushed and its normal form is the node's.  A row that fires
- * makes a node that is not yet normal, so its users see only what no row changes any more: that is how parents are tried again. */
+ * A frame of the stack is a node on its way to its normal form.  First its sources are brought to theirs; then the node
+ * over the new sources is folded, or one row replaces it; the replacement is pushed and its normal form is the node's.
+ * A row that fires makes a node that is not yet normal, so its users see only what no row changes any more: that is how
+ * parents are tried again. */
 #include "ir/build.h"
 #include "ir/eval.h"
 #include "rewrite/match.h"
@@ -26,8 +27,8 @@ typedef struct engine {
   const tn__rule *trace[TRACE]; /* the rows that fired last, in a ring */
 } engine;
 
-/* Sources that are values.  Dims, bounds and extents say what the node is, and stay: a shape never changes by rewriting, and a
- * buffer or range keeps its identity across calls. */
+/* Sources that are values.  Dims, bounds and extents say what the node is, and stay: a shape never changes by
+ * rewriting, and a buffer or range keeps its identity across calls. */
 static uint32_t entered(const tn_node *n) {
   switch (n->op) {
   case OP_STORAGE:
@@ -47,8 +48,8 @@ static _Noreturn void cycling(const engine *e) {
   tn__sb s;
   tn__sb_init(&s, e->a);
   for (uint64_t i = e->steps - TRACE; i < e->steps; i++) tn__sb_printf(&s, " %s", e->trace[i % TRACE]->name);
-  tn__fail(e->c, TN_EFORMAT, "rewriting does not end: %llu steps on %llu nodes; the last rules that fired:%s", (unsigned long long)e->steps,
-           (unsigned long long)e->nodes, tn__sb_str(&s));
+  tn__fail(e->c, TN_EFORMAT, "rewriting does not end: %llu steps on %llu nodes; the last rules that fired:%s",
+           (unsigned long long)e->steps, (unsigned long long)e->nodes, tn__sb_str(&s));
 }
 
 static void count_step(engine *e, tn__rule *r) {

@@ -1,6 +1,6 @@
-/* Matching by backtracking over a list of goals, "this term must match that node".  A goal that can be met in several ways (either
- * order of a commutative op, any term of a sum) tries each with all goals after it, and the conditions come last.  The
- * recursion is as deep as the pattern is large; the graph's depth does not matter. */
+/* Matching by backtracking over a list of goals, "this term must match that node".  A goal that can be met in several
+ * ways (either order of a commutative op, any term of a sum) tries each with all goals after it, and the conditions
+ * come last.  The recursion is as deep as the pattern is large; the graph's depth does not matter. */
 #include "rewrite/match.h"
 #include "ir/build.h"
 #include "ir/eval.h"
@@ -84,8 +84,8 @@ static bool compare(tn__match *m, const tn__cond *d) {
   }
 }
 
-/* Every value of dtype a is a value of dtype b.  Integers do not go to floats here: from there a cast saturates where it wraps
- * from an integer. */
+/* Every value of dtype a is a value of dtype b.  Integers do not go to floats here: from there a cast saturates where
+ * it wraps from an integer. */
 static bool exact_cast(int a, int b) {
   const tn__dtype_info *x = &tn__dtypes[a], *y = &tn__dtypes[b];
   if (a == b || x->cls == TN__C_BOOL) return true;
@@ -102,7 +102,8 @@ static bool holds(tn__match *m, const tn__cond *d) {
   tn__argval s, t = {0};
   switch (d->kind) {
   case TC_DIVIDES:
-    return of_index(m, d->arg[0]) && of_index(m, d->arg[1]) && tn__match_int(m, d->arg[0], &a) && tn__match_int(m, d->arg[1], &b) && a != 0 && a != -1 && b % a == 0;
+    return of_index(m, d->arg[0]) && of_index(m, d->arg[1]) && tn__match_int(m, d->arg[0], &a) &&
+           tn__match_int(m, d->arg[1], &b) && a != 0 && a != -1 && b % a == 0;
   case TC_EXACT_CAST: return exact_cast(m->bound[d->arg[0]->slot]->dtype, m->bound[d->arg[1]->slot]->dtype);
   case TC_FITS: return true; /* seen when the right side is built */
   case TC_SAME_SHAPE:
@@ -150,7 +151,8 @@ static bool is_sum_form(const tn__term *t) { return t->form >= TF_SPLIT && t->fo
 static bool solve_kids(tn__match *m, const tn__term *t, tn_node *n, bool swap, const goal *rest) {
   goal g[3];
   uint32_t count = tn__ops[n->op].group == G_MOVE || tn__ops[n->op].group == G_REDUCE ? 1 : t->nkid;
-  for (uint32_t i = 0; i < count; i++) /* a constant has no term to pick: seen here, before the other sum is taken apart */
+  for (uint32_t i = 0; i < count;
+       i++) /* a constant has no term to pick: seen here, before the other sum is taken apart */
     if (t->kid[i]->form == TF_PICK && tn__is_const(n->src[swap ? 1 - i : i])) return false;
   for (int late = 1; late >= 0; late--)
     for (uint32_t i = count; i-- > 0;)

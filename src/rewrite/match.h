@@ -12,7 +12,8 @@ typedef struct tn__match {
 
 /* True if the row's pattern matches `root` and its conditions hold; the variables are bound then. */
 bool tn__match_root(tn__match *m);
-/* The right side; NULL if a computation overflows, or an operand may where the row says (fits), so that the row does not apply. */
+/* The right side; NULL if a computation overflows, or an operand may where the row says (fits), so that the row does
+ * not apply. */
 tn_node *tn__instantiate(tn__match *m);
 
 /* The integer that a #function, number or constant variable stands for; false: it is none, or it overflows. */

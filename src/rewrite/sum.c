@@ -94,8 +94,8 @@ static uint32_t read_atoms(tn_node *p, tn_node **atom) {
 
 static bool symbolic_range(const tn_node *a) { return a->op == OP_RANGE && !tn__is_const(a->src[0]); }
 
-/* The first range in term t whose extent is no constant, replaced by its greatest value; NULL if there is none, or if the
- * cofactor may be negative, so that the greatest range would not give the greatest product. */
+/* The first range in term t whose extent is no constant, replaced by its greatest value; NULL if there is none, or if
+ * the cofactor may be negative, so that the greatest range would not give the greatest product. */
 static tn_node *at_greatest(tn_ctx *c, tn_node *t) {
   tn_node *atom[MAX_ATOMS], *cofactor = tn__int(c, 1), *last = NULL;
   uint32_t n = read_atoms(t, atom);

@@ -169,12 +169,14 @@ static char *word_dup(parser *p) {
   return s;
 }
 
-static bool at_row(const parser *p) { return p->tok == T_END || (p->tok == T_WORD && (is(p, "rule") || is(p, "grad"))); }
+static bool at_row(const parser *p) {
+  return p->tok == T_END || (p->tok == T_WORD && (is(p, "rule") || is(p, "grad")));
+}
 
 /* ---- terms ---- */
 
-/* A pattern binds variables; the divisor of a sum form computes with variables that another part of the pattern binds, maybe
- * further right; elsewhere they must be bound. */
+/* A pattern binds variables; the divisor of a sum form computes with variables that another part of the pattern binds,
+ * maybe further right; elsewhere they must be bound. */
 typedef enum place { IN_PATTERN, IN_DIVISOR, IN_TEMPLATE } place;
 
 static tn__term *new_term(parser *p, tn__form form, int what) {
@@ -367,8 +369,8 @@ static void condition(parser *p) {
 static int root_op(const parser *p, const tn__term *t) {
   if (t->form == TF_OP) return t->what;
   if (t->form == TF_PICK) return OP_ADD; /* a sum of at least two terms */
-  tn__fail(p->c, TN_EFORMAT, "rule table %s, line %d: %s: a pattern starts with an op, or with pick", p->table, p->rule->line,
-           p->rule->name);
+  tn__fail(p->c, TN_EFORMAT, "rule table %s, line %d: %s: a pattern starts with an op, or with pick", p->table,
+           p->rule->line, p->rule->name);
 }
 
 static bool ends_conditions(const parser *p) {

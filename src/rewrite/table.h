@@ -1,10 +1,17 @@
-/* A rule table in memory.  The parsed row is what the engine executes, what the tests evaluate and what the provers print: there
- * is no second form.  The language is described in rules/README.md.  Prefix tn__table_. */
+/* A rule table in memory.  The parsed row is what the engine executes, what the tests evaluate and what the provers
+ * print: there is no second form.  The language is described in rules/README.md.  Prefix tn__table_. */
 #ifndef TN_REWRITE_TABLE_H
 #define TN_REWRITE_TABLE_H
 #include "rewrite/rewrite.h"
 
-enum { TN__MAX_SLOTS = 12, TN__MAX_KIDS = 4, TN__MAX_CONDS = 12, TN__MAX_CLAUSES = 6, TN__MAX_HINTS = 4, TN__MAX_TERMS = 24 /* of a sum */ };
+enum {
+  TN__MAX_SLOTS = 12,
+  TN__MAX_KIDS = 4,
+  TN__MAX_CONDS = 12,
+  TN__MAX_CLAUSES = 6,
+  TN__MAX_HINTS = 4,
+  TN__MAX_TERMS = 24 /* of a sum */
+};
 
 /* Forms of a term.  FORM(kind, text, kids) are those spelled (text kid ...); kids 0: spelled otherwise. */
 #define TN__FORMS(FORM)                                                                                                \
@@ -29,8 +36,9 @@ typedef enum tn__form {
 
 /* Integer functions: FN(name, text, arguments) */
 #define TN__FNS(FN)                                                                                                    \
-  FN(ADD, "#add", 2) FN(SUB, "#sub", 2) FN(MUL, "#mul", 2) FN(NEG, "#neg", 1) FN(MIN, "#min", 2) FN(MAX, "#max", 2)    \
-  FN(IDIV, "#idiv", 2) FN(MOD, "#mod", 2) FN(CEILDIV, "#ceildiv", 2) FN(GCD, "#gcd", 2) FN(LO, "#lo", 1) FN(HI, "#hi", 1)
+  FN(ADD, "#add", 2)                                                                                                   \
+  FN(SUB, "#sub", 2) FN(MUL, "#mul", 2) FN(NEG, "#neg", 1) FN(MIN, "#min", 2) FN(MAX, "#max", 2) FN(IDIV, "#idiv", 2)  \
+      FN(MOD, "#mod", 2) FN(CEILDIV, "#ceildiv", 2) FN(GCD, "#gcd", 2) FN(LO, "#lo", 1) FN(HI, "#hi", 1)
 typedef enum tn__fn {
 #define TN__FN_ENUM(name, text, n) FN_##name,
   TN__FNS(TN__FN_ENUM)
@@ -39,7 +47,8 @@ typedef enum tn__fn {
 } tn__fn;
 
 /* Argument functions, in argfn.c */
-#define TN__ARGFNS(FN) FN(COMPOSE, "compose", 2) FN(SYMDIFF, "symdiff", 2) FN(PADSUM, "padsum", 2) FN(SHRINKMUL, "shrinkmul", 2)
+#define TN__ARGFNS(FN)                                                                                                 \
+  FN(COMPOSE, "compose", 2) FN(SYMDIFF, "symdiff", 2) FN(PADSUM, "padsum", 2) FN(SHRINKMUL, "shrinkmul", 2)
 typedef enum tn__argfn {
 #define TN__ARGFN_ENUM(name, text, n) AF_##name,
   TN__ARGFNS(TN__ARGFN_ENUM)
@@ -51,7 +60,7 @@ typedef enum tn__argfn {
 #define TN__CONDS(COND)                                                                                                \
   COND(LT, "<", 2) COND(LE, "<=", 2) COND(EQ, "=", 2) COND(NE, "!=", 2) COND(GT, ">", 2) COND(GE, ">=", 2)             \
   COND(DIVIDES, "divides", 2) COND(EXACT_CAST, "exact_cast", 2) COND(SAME_SHAPE, "same_shape", 1)                      \
-  COND(IDENTITY, "identity", 1) COND(ZEROS, "zeros", 1) COND(EMPTY, "empty", 1) COND(UNDOES, "undoes", 3)               \
+  COND(IDENTITY, "identity", 1) COND(ZEROS, "zeros", 1) COND(EMPTY, "empty", 1) COND(UNDOES, "undoes", 3)              \
   COND(FITS, "fits", 0)                                                                                                \
   COND(WHOLE, "whole", 1) COND(FRACTION, "fraction", 1) /* of gradient rows */
 typedef enum tn__cond_kind {
@@ -74,14 +83,15 @@ typedef struct tn__cond {
   const tn__term *arg[3];
 } tn__cond;
 
-/* Where a gradient row holds: n conditions, of cond[] from `first` on.  kink: the function has two one-sided slopes there, and the row
- * gives a value between them. */
+/* Where a gradient row holds: n conditions, of cond[] from `first` on.  kink: the function has two one-sided slopes
+ * there, and the row gives a value between them. */
 typedef struct tn__clause {
   bool kink;
   uint32_t first, n;
 } tn__clause;
 
-/* For the provers: the row follows by this other row at these values of its variables, in the order in which it names them. */
+/* For the provers: the row follows by this other row at these values of its variables, in the order in which it names
+ * them. */
 typedef struct tn__hint {
   const char *rule;
   const tn__term *arg[TN__MAX_SLOTS];
@@ -139,7 +149,9 @@ static inline bool tn__table_about_index(const tn__cond *d) {
   return d->kind == TC_DIVIDES || (d->kind <= TC_GE && d->arg[0]->form != TF_NUM && d->arg[1]->form != TF_NUM);
 }
 /* Ops that give another value where an operand has wrapped; sums and products of wrapped numbers only wrap likewise. */
-static inline bool tn__table_exact_op(int op) { return op == OP_IDIV || op == OP_MOD || op == OP_MIN || op == OP_MAX || (op >= OP_LT && op <= OP_NE); }
+static inline bool tn__table_exact_op(int op) {
+  return op == OP_IDIV || op == OP_MOD || op == OP_MIN || op == OP_MAX || (op >= OP_LT && op <= OP_NE);
+}
 extern const char *const tn__form_names[TF_COUNT], *const tn__fn_names[FN_COUNT], *const tn__argfn_names[AF_COUNT],
     *const tn__cond_names[TC_COUNT];
 extern const uint8_t tn__fn_args[FN_COUNT], tn__cond_args[TC_COUNT];

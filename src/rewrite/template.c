@@ -49,7 +49,8 @@ static tn_node *movement(const tn__match *m, const tn__term *t, int dtype) {
   tn_node **src = tn__alloc(m->c, (a.ntail + 1) * sizeof *src);
   src[0] = x;
   for (uint32_t i = 0; i < a.ntail; i++) src[i + 1] = a.tail[i];
-  return tn__node_make(m->c, &(tn__make){.op = (tn__op)t->what, .src = src, .nsrc = a.ntail + 1, .ints = a.ints, .nint = a.nint});
+  return tn__node_make(
+      m->c, &(tn__make){.op = (tn__op)t->what, .src = src, .nsrc = a.ntail + 1, .ints = a.ints, .nint = a.nint});
 }
 
 /* Whether an operand might leave 64 bits, for all that its interval says. */
@@ -82,7 +83,9 @@ static tn_node *build(const tn__match *m, const tn__term *t, int dtype) {
   tn_node *x;
   switch (t->form) {
   case TF_VAR: return variable(m, t);
-  case TF_OP: return tn__ops[t->what].group == G_MOVE || tn__ops[t->what].group == G_REDUCE ? movement(m, t, dtype) : op(m, t, dtype);
+  case TF_OP:
+    return tn__ops[t->what].group == G_MOVE || tn__ops[t->what].group == G_REDUCE ? movement(m, t, dtype)
+                                                                                  : op(m, t, dtype);
   case TF_CAST_LIKE:
     x = build(m, t->kid[1], dtype);
     return x ? tn__cast(m->c, x, m->bound[t->kid[0]->slot]->dtype) : NULL;

@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Is there more to the context's first device than its name?  A GPU may be busy with others, or its driver without a compiler. */
+/* Is there more to the context's first device than its name?  A GPU may be busy with others, or its driver without a
+ * compiler. */
 static bool works(tn_ctx *c) {
   bool good = false;
   tn_scope(c) {

@@ -34,7 +34,8 @@ static int switch_of(tn_ctx *c, const char *name) {
 }
 
 static tn_mode find_mode(tn_ctx *c, tn_mode given) {
-  static const char *const names[] = {[TN_MODE_DEFAULT] = "default", [TN_MODE_STRICT] = "strict", [TN_MODE_FAST] = "fast"};
+  static const char *const names[] = {
+      [TN_MODE_DEFAULT] = "default", [TN_MODE_STRICT] = "strict", [TN_MODE_FAST] = "fast"};
   const char *env = getenv("TENET_MODE");
   if ((int)given < 0 || given > TN_MODE_FAST) tn__fail(c, TN_EINVAL, "unknown mode %d", (int)given);
   if (given != TN_MODE_DEFAULT || !env || !*env) return given;
@@ -49,7 +50,8 @@ static int find_threads(tn_ctx *c, int given) {
   if (given == 0 && env && *env) {
     char *end;
     long n = strtol(env, &end, 10);
-    if (*end || n < 1 || n > MAX_THREADS) tn__fail(c, TN_EINVAL, "TENET_THREADS is '%s'; it may be 1 to %d", env, MAX_THREADS);
+    if (*end || n < 1 || n > MAX_THREADS)
+      tn__fail(c, TN_EINVAL, "TENET_THREADS is '%s'; it may be 1 to %d", env, MAX_THREADS);
     given = (int)n;
   }
   if (given == 0) given = tn__pool_cores();
@@ -84,7 +86,8 @@ static void resolve(tn_ctx *c, const tn_options *o) {
 
 /* ---- open and close ---- */
 
-/* Devices that are looked for when one of theirs is asked for: "cuda:0".  Looking loads drivers, which takes its time. */
+/* Devices that are looked for when one of theirs is asked for: "cuda:0".  Looking loads drivers, which takes its time.
+ */
 static const struct family {
   const char *name;
   int (*open)(tn_ctx *c, int first);
@@ -120,14 +123,15 @@ _Noreturn static void refuse_device(tn_ctx *c, const char *want) {
   tn__sb list;
   int n = tn__device_count(c), number;
   tn__sb_init(&list, &c->scratch);
-  for (int i = 0; i < n; i++) tn__sb_printf(&list, "%s%s", i == 0 ? "" : i == n - 1 ? " and " : ", ", tn__device_get(c, i)->name);
+  for (int i = 0; i < n; i++)
+    tn__sb_printf(&list, "%s%s", i == 0 ? "" : i == n - 1 ? " and " : ", ", tn__device_get(c, i)->name);
   for (int i = 0; i < FAMILIES; i++)
     if (belongs(&families[i], want, &number)) why = families[i].missing();
   tn__fail(c, TN_EDEVICE, "there is no device '%s'%s%s; there are %s", want, *why ? ": " : "", why, tn__sb_str(&list));
 }
 
-/* The device asked for comes first: device 0 is where tensors are made.  Whoever asks for the CPU waits for no driver: other families' devices
- * are opened when somebody asks for one, or for the list. */
+/* The device asked for comes first: device 0 is where tensors are made.  Whoever asks for the CPU waits for no driver:
+ * other families' devices are opened when somebody asks for one, or for the list. */
 static void open_devices(tn_ctx *c) {
   const char *want = c->opt.device && *c->opt.device ? c->opt.device : "best";
   bool best = !strcmp(want, "best"), ref = !strncmp(want, "ref", 3);

@@ -104,7 +104,8 @@ static void add_section(tn_ctx *c, sections *all, const char *text, int line) {
   for (int i = 0; i < STAGES; i++)
     if (s.root->op == OP_SINK && !strcmp(s.root->name ? s.root->name : "", stages[i].sink)) s.stage = (stage)i;
   if (s.root->op != OP_SINK && s.root->dtype != TN__VOID) s.stage = GRAPH;
-  if (s.stage == STAGES) tn__fail(c, TN_EFORMAT, "line %d: the root is neither a graph's, nor a schedule's, nor a kernel's", line);
+  if (s.stage == STAGES)
+    tn__fail(c, TN_EFORMAT, "line %d: the root is neither a graph's, nor a schedule's, nor a kernel's", line);
   bool pending = c->err.status != TN_OK;
   if (!tn__mem_try(&c->mem, check_section, &(checking){c, &s}, &status)) {
     if (pending || status == TN_ENOMEM) tn__mem_throw(&c->mem, status);
@@ -151,9 +152,11 @@ static void check_body(tn_ctx *c, tn_node *body, int64_t nbuf, int line) {
   for (uint32_t i = 0; i < order.n; i++) {
     const tn_node *n = order.v[i];
     if (n->op == OP_PARAM && (n->ints[0] < 0 || n->ints[0] >= nbuf))
-      tn__fail(c, TN_EFORMAT, "line %d: the kernel has %lld buffers, and uses one of number %lld", line, (long long)nbuf, (long long)n->ints[0]);
+      tn__fail(c, TN_EFORMAT, "line %d: the kernel has %lld buffers, and uses one of number %lld", line,
+               (long long)nbuf, (long long)n->ints[0]);
     bool plain = n->op != OP_LOCAL && n->op != OP_AFTER;
-    if (n->op == OP_RANGE) plain = (n->ints[0] == AX_LOOP || n->ints[0] == AX_REDUCE) && n->ints[1] >= 0 && n->ints[1] < TN__R_ROW;
+    if (n->op == OP_RANGE)
+      plain = (n->ints[0] == AX_LOOP || n->ints[0] == AX_REDUCE) && n->ints[1] >= 0 && n->ints[1] < TN__R_ROW;
     if (!plain) tn__fail(c, TN_EFORMAT, "line %d: no kernel of a schedule has such a %s", line, tn__ops[n->op].text);
   }
   if (!body->nsrc) tn__fail(c, TN_EFORMAT, "line %d: the kernel stores nothing", line);
@@ -168,10 +171,14 @@ static void replay(tn_ctx *c, const section *s, tn__sb *out) {
   if (s->stage == GRAPH) {
     bool sink = s->root->op == OP_SINK;
     if (sink && !s->root->nsrc) tn__fail(c, TN_EFORMAT, "line %d: the graph has no outputs", s->line);
-    tn__plan_print(c, tn__plan_get(c, tn__plan_key(c, sink ? s->root->src : &s->root, sink ? s->root->nsrc : 1, &in)), out);
+    tn__plan_print(c, tn__plan_get(c, tn__plan_key(c, sink ? s->root->src : &s->root, sink ? s->root->nsrc : 1, &in)),
+                   out);
     return;
   }
-  if (s->stage == PART) tn__fail(c, TN_EFORMAT, "line %d: the kernel is optimised already: text replays from a graph, a schedule or a kernel of one", s->line);
+  if (s->stage == PART)
+    tn__fail(c, TN_EFORMAT,
+             "line %d: the kernel is optimised already: text replays from a graph, a schedule or a kernel of one",
+             s->line);
   bool one = s->stage == KERNEL;
   for (uint32_t i = 0; i < (one ? 1 : s->root->nsrc); i++) {
     tn_node *call = s->root->src[i], *body = one ? s->root : call->src[0];

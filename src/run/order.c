@@ -7,7 +7,9 @@ static bool meet(const tn__order_item *x, const tn__order_item *y) {
   if (x->library && y->library) return true;
   for (uint32_t i = 0; i < x->n; i++)
     for (uint32_t j = 0; j < y->n; j++)
-      if ((x->touch[i].write || y->touch[j].write) && x->touch[i].lo < y->touch[j].hi && y->touch[j].lo < x->touch[i].hi) return true;
+      if ((x->touch[i].write || y->touch[j].write) && x->touch[i].lo < y->touch[j].hi &&
+          y->touch[j].lo < x->touch[i].hi)
+        return true;
   return false;
 }
 
@@ -17,8 +19,8 @@ static bool is_short(const tn__order_item *x) {
   return bytes <= SHORT_BYTES;
 }
 
-/* What waits on the device takes room that others could use: it may do so for a short time, or where there are no others.  (CNN of 64 images, H200: 0.39 ms
- * when everything may come early, 0.31 when nothing may.) */
+/* What waits on the device takes room that others could use: it may do so for a short time, or where there are no
+ * others.  (CNN of 64 images, H200: 0.39 ms when everything may come early, 0.31 when nothing may.) */
 static void find_early(tn__order_item *item, uint32_t n, const uint64_t *done, uint32_t words) {
   for (uint32_t i = 0; i < n; i++) {
     uint32_t bound = 1; /* items that run before, after, or are this one */
@@ -31,7 +33,8 @@ static void find_early(tn__order_item *item, uint32_t n, const uint64_t *done, u
 
 void tn__order_find(tn__arena *a, tn__order_item *item, uint32_t n) {
   uint32_t words = n / 64 + 1;
-  uint64_t *done = tn__arena_zalloc(a, (size_t)n * words * sizeof *done); /* per item: all it waits for, directly or not */
+  /* per item: all it waits for, directly or not */
+  uint64_t *done = tn__arena_zalloc(a, (size_t)n * words * sizeof *done);
   uint32_t *before = tn__arena_alloc(a, (n + 1) * sizeof *before);
   for (uint32_t i = 0; i < n; i++) {
     uint64_t *own = done + (size_t)i * words;

@@ -14,7 +14,8 @@ typedef struct tn__order_item {
   bool library;     /* library calls share their workspace: they come one after the other */
   uint32_t *before; /* out: the items it waits for, without those that they wait for */
   uint32_t nbefore;
-  bool early[2];    /* out: may it be there before what it waits for is done, to go on at once; and may its later parts? */
+  /* out: may it be there before what it waits for is done, to go on at once; and may its later parts? */
+  bool early[2];
 } tn__order_item;
 
 /* Items in an order in which they could run one by one.  O(n^2) in time, n^2 / 8 bytes. */

@@ -4,7 +4,7 @@
 #include "ir/text.h"
 #include "rewrite/rewrite.h"
 #include "run/order.h"
-#include "run/place.h"
+#include "run/arena_layout.h"
 #include "run/plan.h"
 #include <string.h>
 
@@ -15,7 +15,8 @@ static void check_devices(tn_ctx *c, tn_node *const *roots, uint32_t n) {
   for (uint32_t i = 0; i < n; i++) {
     int d = roots[i]->device;
     if (device >= 0 && d >= 0 && d != device)
-      tn__fail(c, TN_EDEVICE, "values on %s and on %s cannot be computed as one: move them with tn_to", tn__device_get(c, device)->name, tn__device_get(c, d)->name);
+      tn__fail(c, TN_EDEVICE, "values on %s and on %s cannot be computed as one: move them with tn_to",
+               tn__device_get(c, device)->name, tn__device_get(c, d)->name);
     if (d >= 0) device = d;
   }
 }
@@ -40,26 +41,31 @@ static void keep(tn__plan *p, tn_node *n) {
   tn__node_keep(n);
 }
 
-/* An output must be something computed: a copy where it is an input, a literal or another output.  The copy may itself be there already. */
+/* An output must be something computed: a copy where it is an input, a literal or another output.  The copy may itself
+ * be there already. */
 static tn_node *own_outputs(tn_ctx *c, tn_node *sink) {
   tn_node **src = tn__alloc(c, (sink->nsrc + 1) * sizeof *src);
   tn__map taken;
   tn__map_init(&taken, &c->scratch);
   for (uint32_t i = 0; i < sink->nsrc; i++) {
     src[i] = sink->src[i];
-    while (src[i]->op == OP_PARAM || tn__map_getp(&taken, src[i])) src[i] = tn__node_make(c, &(tn__make){.op = OP_CONTIG, .src = &src[i], .nsrc = 1});
+    while (src[i]->op == OP_PARAM || tn__map_getp(&taken, src[i]))
+      src[i] = tn__node_make(c, &(tn__make){.op = OP_CONTIG, .src = &src[i], .nsrc = 1});
     tn__map_putp(&taken, src[i], src[i]);
   }
   return tn__sink(c, src, sink->nsrc, sink->name);
 }
 
 /* Does the device have a library for the item?  Else it is a kernel, from its reference. */
-static bool is_called(const tn__device_ops *ops, const tn__item *it) { return (it->gemm && ops->gemm) || (it->conv && ops->conv); }
+static bool is_called(const tn__device_ops *ops, const tn__item *it) {
+  return (it->gemm && ops->gemm) || (it->conv && ops->conv);
+}
 
 static void keep_sizes(tn__plan *p, const tn__item *it) {
   const tn__gemm *g = it->gemm;
   if (g) {
-    tn_node *size[] = {g->batch, g->m, g->n, g->k, g->a.offset, g->a.batch_stride, g->a.ld, g->b.offset, g->b.batch_stride, g->b.ld};
+    tn_node *size[] = {g->batch,          g->m,   g->n, g->k, g->a.offset, g->a.batch_stride, g->a.ld, g->b.offset,
+                       g->b.batch_stride, g->b.ld};
     for (uint32_t i = 0; i < sizeof size / sizeof *size; i++) keep(p, size[i]);
   }
   for (int d = 0; it->conv && d < CONV_DIMS; d++) keep(p, it->conv->size[d]);
@@ -85,18 +91,19 @@ static void keep_tile(tn__plan *p, const tn__tile *t) {
   keep(p, t->step);
 }
 
-static void lower_item(tn_ctx *c, tn__plan *p, uint32_t i, const tn__lean *lean) {
+static void lower_item(tn_ctx *c, tn__plan *p, uint32_t i, const tn__variant *variant) {
   const tn__item *it = &p->s->items.v[i];
   tn__step *st = &p->step[i];
   st->kernel = -1;
   st->nbuf = it->nbuf;
-  if (lean->own || !is_called(p->dev->ops, it)) {
+  if (variant->own || !is_called(p->dev->ops, it)) {
     tn__device view = *p->dev;
-    view.lean = *lean;
+    view.variant = *variant;
     tn__kernel *k = tn__lower(c, &p->arena, &view, it->body, p->nkernels);
     st->kernel = (int)p->nkernels;
     p->kernel[p->nkernels++] = k;
-    if (k->nbuf > st->nbuf) st->nbuf = k->nbuf; /* its own scratch; fewer, where simplifying has left nothing of a load */
+    /* its own scratch; fewer, where simplifying has left nothing of a load */
+    if (k->nbuf > st->nbuf) st->nbuf = k->nbuf;
     st->var = tn__arena_zalloc(&p->arena, (k->nvar + 1) * sizeof *st->var);
     for (uint32_t part = 0; part < k->nparts; part++) {
       keep(p, k->part[part].body);
@@ -110,13 +117,14 @@ static void lower_item(tn_ctx *c, tn__plan *p, uint32_t i, const tn__lean *lean)
   for (uint32_t j = 0; j < it->nbuf; j++) st->buf[j] = it->buf[j];
 }
 
-/* All items; `lean`: the only one's, NULL: each as tuning found. */
-static void lower_items(tn_ctx *c, tn__plan *p, const tn__lean *lean) {
+/* All items; `variant`: the only one's, NULL: each as tuning found. */
+static void lower_items(tn_ctx *c, tn__plan *p, const tn__variant *variant) {
   const tn__schedule *s = p->s;
   p->step = tn__arena_zalloc(&p->arena, (s->items.n + 1) * sizeof *p->step);
   p->kernel = tn__arena_zalloc(&p->arena, (s->items.n + 1) * sizeof *p->kernel);
   for (uint32_t i = 0; i < s->items.n; i++)
-    lower_item(c, p, i, lean ? lean : tn__tune(c, p, i, s->items.v[i].body, is_called(p->dev->ops, &s->items.v[i])));
+    lower_item(c, p, i,
+               variant ? variant : tn__tune(c, p, i, s->items.v[i].body, is_called(p->dev->ops, &s->items.v[i])));
 }
 
 /* Buffers that lowering added: partial results. */
@@ -178,12 +186,12 @@ typedef struct compiling {
 } compiling;
 
 /* From a schedule to kernels, and what is to be known when they run */
-static void lower(tn_ctx *c, tn__plan *p, const tn__lean *lean) {
+static void lower(tn_ctx *c, tn__plan *p, const tn__variant *variant) {
   keep(p, p->key);
   keep(p, p->s->text);
   for (uint32_t i = 0; i < p->s->bufs.n; i++) keep(p, p->s->bufs.v[i].size);
   for (uint32_t i = 0; i < p->s->items.n; i++) keep_sizes(p, &p->s->items.v[i]);
-  lower_items(c, p, lean);
+  lower_items(c, p, variant);
   find_scratch(p);
   find_vars(p);
   find_needs(c, p);
@@ -245,7 +253,7 @@ void tn__plan_compile(tn__plan *p) {
 
 /* ---- one item alone, for tuning ---- */
 
-void tn__plan_trial(tn_ctx *c, const tn__plan *p, uint32_t item, const tn__lean *lean, tn__plan **out) {
+void tn__plan_trial(tn_ctx *c, const tn__plan *p, uint32_t item, const tn__variant *variant, tn__plan **out) {
   tn__plan *t = *out = tn__plan_new(c, p->key);
   t->s = tn__arena_zalloc(&t->arena, sizeof *t->s);
   t->s->text = p->s->text;
@@ -256,7 +264,7 @@ void tn__plan_trial(tn_ctx *c, const tn__plan *p, uint32_t item, const tn__lean 
     x.slot = (int)b;
     tn__vec_push(&t->arena, &t->s->bufs, x);
   }
-  lower(c, t, lean);
+  lower(c, t, variant);
 }
 
 bool tn__plan_same(const tn__plan *p, const tn__plan *q) {
@@ -265,7 +273,8 @@ bool tn__plan_same(const tn__plan *p, const tn__plan *q) {
     same = p->kernel[k]->nparts == q->kernel[k]->nparts;
     for (uint32_t i = 0; same && i < p->kernel[k]->nparts; i++) {
       const tn__part *x = &p->kernel[k]->part[i], *y = &q->kernel[k]->part[i];
-      same = x->body == y->body && x->group == y->group && (x->tile ? x->tile->form : NULL) == (y->tile ? y->tile->form : NULL);
+      same = x->body == y->body && x->group == y->group &&
+             (x->tile ? x->tile->form : NULL) == (y->tile ? y->tile->form : NULL);
     }
   }
   return same;
@@ -376,16 +385,26 @@ static void place(tn_ctx *c, tn__plan *p) {
 
 void tn__plan_measure(tn_ctx *c, tn__plan *p) {
   for (uint32_t b = 0; b < p->s->bufs.n; b++) p->bytes[b] = bytes_of(c, p, p->s->bufs.v[b].size, p->s->bufs.v[b].dtype);
-  for (uint32_t b = 0; b < p->scratch.n; b++) p->bytes[p->s->bufs.n + b] = bytes_of(c, p, p->scratch.v[b], p->scratch_dtype.v[b]);
+  for (uint32_t b = 0; b < p->scratch.n; b++)
+    p->bytes[p->s->bufs.n + b] = bytes_of(c, p, p->scratch.v[b], p->scratch_dtype.v[b]);
   place(c, p);
 }
 
 void tn__plan_bind_product(tn_ctx *c, tn__plan *p, uint32_t i) {
   const tn__gemm *g = p->s->items.v[i].gemm;
   tn__step *st = &p->step[i];
-  st->product = (tn__product){.dtype = g->dtype, .trans_a = g->a.trans, .trans_b = !g->b.trans, .m = size_at(c, p, g->m), .n = size_at(c, p, g->n),
-                              .k = size_at(c, p, g->k), .batch = size_at(c, p, g->batch), .lda = size_at(c, p, g->a.ld), .ldb = size_at(c, p, g->b.ld),
-                              .stride_a = size_at(c, p, g->a.batch_stride), .stride_b = size_at(c, p, g->b.batch_stride), .after = g->after};
+  st->product = (tn__product){.dtype = g->dtype,
+                              .trans_a = g->a.trans,
+                              .trans_b = !g->b.trans,
+                              .m = size_at(c, p, g->m),
+                              .n = size_at(c, p, g->n),
+                              .k = size_at(c, p, g->k),
+                              .batch = size_at(c, p, g->batch),
+                              .lda = size_at(c, p, g->a.ld),
+                              .ldb = size_at(c, p, g->b.ld),
+                              .stride_a = size_at(c, p, g->a.batch_stride),
+                              .stride_b = size_at(c, p, g->b.batch_stride),
+                              .after = g->after};
   st->product.ldc = st->product.n > 0 ? st->product.n : 1;
   st->product.stride_c = st->product.m * st->product.n;
   st->a_off = size_at(c, p, g->a.offset);
@@ -412,7 +431,8 @@ void tn__plan_bind(tn_ctx *c, tn__plan *p, const int64_t *value) {
   p->bound = false;
   for (uint32_t i = 0; i < p->var.n; i++) {
     if (value[i] < p->var.v[i]->lo || value[i] > p->var.v[i]->hi)
-      tn__fail(c, TN_EBOUND, "size %s = %lld is outside of %lld..%lld", p->var.v[i]->name, (long long)value[i], (long long)p->var.v[i]->lo, (long long)p->var.v[i]->hi);
+      tn__fail(c, TN_EBOUND, "size %s = %lld is outside of %lld..%lld", p->var.v[i]->name, (long long)value[i],
+               (long long)p->var.v[i]->lo, (long long)p->var.v[i]->hi);
     p->value[i] = value[i];
   }
   tn__constraints_check(c, &p->needs, &(tn__env){.key = p->var.v, .val = p->value, .n = p->var.n});
@@ -456,7 +476,8 @@ static void *pointer(const tn__plan *p, int buf, tn__buffer *const *in, tn__buff
   return x->kind == BUF_INPUT ? in[x->slot]->mem : out[x->slot]->mem;
 }
 
-static tn_status run_product(tn__plan *p, tn__step *st, const tn__gemm *g, tn__buffer *const *in, tn__buffer *const *out) {
+static tn_status run_product(tn__plan *p, tn__step *st, const tn__gemm *g, tn__buffer *const *in,
+                             tn__buffer *const *out) {
   size_t size = tn__size_of(g->dtype);
   tn__product x = st->product;
   x.a = (char *)pointer(p, g->a.buf, in, out) + (size_t)st->a_off * size;
@@ -468,12 +489,14 @@ static tn_status run_product(tn__plan *p, tn__step *st, const tn__gemm *g, tn__b
 
 static tn_status run_conv(tn__plan *p, tn__step *st, const tn__conv *v, tn__buffer *const *in, tn__buffer *const *out) {
   tn__conv_call x = st->conv;
-  for (int o = 0; o < 3; o++) x.operand[o] = (char *)pointer(p, v->operand[o].buf, in, out) + (size_t)st->conv_off[o] * tn__size_of(v->dtype);
+  for (int o = 0; o < 3; o++)
+    x.operand[o] = (char *)pointer(p, v->operand[o].buf, in, out) + (size_t)st->conv_off[o] * tn__size_of(v->dtype);
   return p->dev->ops->conv(p->dev, &x);
 }
 
 /* `order`: while a device records, which items wait for which; else NULL. */
-static tn_status run_items(tn_ctx *c, tn__plan *p, tn__buffer *const *in, tn__buffer *const *out, const tn__order_item *order) {
+static tn_status run_items(tn_ctx *c, tn__plan *p, tn__buffer *const *in, tn__buffer *const *out,
+                           const tn__order_item *order) {
   for (uint32_t i = 0; i < p->s->items.n; i++) {
     tn__step *st = &p->step[i];
     tn_status status = order ? p->dev->ops->after(p->dev, i, order[i].before, order[i].nbefore, order[i].early) : TN_OK;
@@ -498,11 +521,14 @@ static tn_status run_items(tn_ctx *c, tn__plan *p, tn__buffer *const *in, tn__bu
   return TN_OK;
 }
 
-tn_status tn__plan_run(tn_ctx *c, tn__plan *p, tn__buffer *const *in, tn__buffer *const *out) { return run_items(c, p, in, out, NULL); }
+tn_status tn__plan_run(tn_ctx *c, tn__plan *p, tn__buffer *const *in, tn__buffer *const *out) {
+  return run_items(c, p, in, out, NULL);
+}
 
 /* ---- replay ---- */
 
-/* What each item waits for, from the memory it touches; NULL where the device keeps the order of the calls, and for very long programs. */
+/* What each item waits for, from the memory it touches; NULL where the device keeps the order of the calls, and for
+ * very long programs. */
 static tn__order_item *find_order(tn_ctx *c, tn__plan *p, tn__buffer *const *in, tn__buffer *const *out) {
   uint32_t n = p->s->items.n;
   if (!p->dev->ops->after || n > MOST_ORDERED) return NULL;
@@ -510,7 +536,8 @@ static tn__order_item *find_order(tn_ctx *c, tn__plan *p, tn__buffer *const *in,
   for (uint32_t i = 0; i < n; i++) {
     const tn__item *it = &p->s->items.v[i];
     const tn__step *st = &p->step[i];
-    order[i] = (tn__order_item){.touch = tn__alloc(c, (st->nbuf + 1) * sizeof(tn__touch)), .n = st->nbuf, .library = st->kernel < 0};
+    order[i] = (tn__order_item){
+        .touch = tn__alloc(c, (st->nbuf + 1) * sizeof(tn__touch)), .n = st->nbuf, .library = st->kernel < 0};
     for (uint32_t j = 0; j < st->nbuf; j++) {
       uint32_t b = st->buf[j] < 0 ? p->s->bufs.n - 1 - (uint32_t)st->buf[j] : (uint32_t)st->buf[j];
       uint64_t lo = (uint64_t)(uintptr_t)pointer(p, st->buf[j], in, out);
@@ -567,7 +594,8 @@ static void record_items(void *arg) {
 }
 
 /* The whole of it, or nothing: whatever fails in between, the device records no longer. */
-static tn_status record_plan(tn_ctx *c, tn__plan *p, tn__buffer *const *in, tn__buffer *const *out, tn__recording **made) {
+static tn_status record_plan(tn_ctx *c, tn__plan *p, tn__buffer *const *in, tn__buffer *const *out,
+                             tn__recording **made) {
   const tn__device_ops *ops = p->dev->ops;
   recording k = {.c = c, .p = p, .in = in, .out = out, .order = find_order(c, p, in, out)};
   tn_status status = ops->record(p->dev), thrown = TN_OK;
@@ -596,7 +624,10 @@ tn_status tn__plan_replay(tn_ctx *c, tn__plan *p, tn__buffer *const *in, tn__buf
 }
 
 void tn__plan_info(const tn__plan *p, tn_program_info *out) {
-  *out = (tn_program_info){.kernels = (int)p->nkernels, .library_calls = (int)(p->s->items.n - p->nkernels), .intermediate = p->temp_sum, .arena = p->temp_size};
+  *out = (tn_program_info){.kernels = (int)p->nkernels,
+                           .library_calls = (int)(p->s->items.n - p->nkernels),
+                           .intermediate = p->temp_sum,
+                           .arena = p->temp_size};
 }
 
 void tn__plan_print(tn_ctx *c, const tn__plan *p, tn__sb *out) {

@@ -52,7 +52,8 @@ struct tn__plan {
   tn__step *step;
   tn__nodes scratch;          /* sizes (elements) of kernels' own buffers */
   tn__vec(uint8_t) scratch_dtype;
-  size_t *bytes, *offset;     /* of schedule buffers, then of scratch; offsets are those of temporaries in the arena buffer */
+  /* of schedule buffers, then of scratch; offsets are those of temporaries in the arena buffer */
+  size_t *bytes, *offset;
   int *first, *last;          /* items in which each lives */
   tn__buffer *temp;           /* the arena buffer */
   size_t temp_sum, temp_size;

@@ -35,7 +35,8 @@ tn_status tn_device_get_info(tn_ctx *ctx, int index, tn_device_info *out) {
 static void print_element(FILE *f, int dtype, const char *at) {
   uint64_t v = tn__eval_load(dtype, at);
   if (dtype == TN_BOOL) fputs(v ? "true" : "false", f);
-  else if (tn__is_float(dtype) && isnan(tn__eval_to_double(dtype, v))) fputs("nan", f); /* printf tells its sign, which means nothing */
+  /* printf tells its sign, which means nothing */
+  else if (tn__is_float(dtype) && isnan(tn__eval_to_double(dtype, v))) fputs("nan", f);
   else if (tn__is_float(dtype)) fprintf(f, "%.*g", dtype == TN_F64 ? 9 : 6, tn__eval_to_double(dtype, v));
   else if (tn__dtypes[dtype].is_signed) fprintf(f, "%lld", (long long)v);
   else fprintf(f, "%llu", (unsigned long long)v);

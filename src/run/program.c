@@ -1,8 +1,9 @@
 /* Programs: capture and replay.
  *
- * While one is recorded its inputs are placeholders in the graph and tn_assign() rebinds cells as ever.  At the end every cell that
- * was assigned becomes state: its new value is an output of the program, and the cell itself gets its old value back.  The program
- * refers to state, and to every tensor it reads, through their cells: what a caller writes into them later is what the next run sees. */
+ * While one is recorded its inputs are placeholders in the graph and tn_assign() rebinds cells as ever.  At the end
+ * every cell that was assigned becomes state: its new value is an output of the program, and the cell itself gets its
+ * old value back.  The program refers to state, and to every tensor it reads, through their cells: what a caller writes
+ * into them later is what the next run sees. */
 #include "ir/eval.h"
 #include "run/runtime.h"
 #include "tensor/cells.h"
@@ -223,7 +224,8 @@ typedef struct search {
 static void match_cell(tn_ctx *c, tn_tensor *t, void *arg) {
   search *s = arg;
   (void)c;
-  if (t->node == s->node) s->found = t; /* the oldest, which comes last: others that are the same value were made of it */
+  /* the oldest, which comes last: others that are the same value were made of it */
+  if (t->node == s->node) s->found = t;
 }
 
 static uint32_t add_root(tn_ctx *c, tn__nodes *roots, tn_node *n) {
@@ -236,7 +238,8 @@ static uint32_t add_root(tn_ctx *c, tn__nodes *roots, tn_node *n) {
 /* The random state after a run: {seed, calls + n} */
 static tn_node *advance_random(tn_ctx *c, tn_node *s, uint64_t n) {
   tn_node *two = tn__int(c, 2), *at = tn__iota(c, two), *one = tn__scalar_to(c, tn__const_bits(c, TN_I64, 1), &two, 1);
-  tn_node *by = tn__scalar_to(c, tn__const_bits(c, TN_U64, n), &two, 1), *none = tn__scalar_to(c, tn__const_bits(c, TN_U64, 0), &two, 1);
+  tn_node *by = tn__scalar_to(c, tn__const_bits(c, TN_U64, n), &two, 1),
+          *none = tn__scalar_to(c, tn__const_bits(c, TN_U64, 0), &two, 1);
   return tn__add(c, s, tn__where(c, tn__op2(c, OP_EQ, at, one), by, none));
 }
 
@@ -343,11 +346,13 @@ static void match_shape(tn_ctx *c, const input *in, const int64_t *size, uint32_
   for (uint32_t i = 0; i < rank; i++) {
     const tn_node *d = in->node->dim[i];
     if (tn__is_const(d)) {
-      if (size[i] != d->ints[0]) tn__fail(c, TN_ESHAPE, "input '%s' is %s; axis %u was given as %lld", in->name, type, i, (long long)size[i]);
+      if (size[i] != d->ints[0])
+        tn__fail(c, TN_ESHAPE, "input '%s' is %s; axis %u was given as %lld", in->name, type, i, (long long)size[i]);
     } else if (d->op != OP_VAR) {
       tn__fail(c, TN_ENOTSUP, "input '%s': only plain and single symbolic sizes can be bound", in->name);
     } else if (size[i] < d->lo || size[i] > d->hi) {
-      tn__fail(c, TN_EBOUND, "input '%s': size %s = %lld is outside of %lld..%lld", in->name, d->name, (long long)size[i], (long long)d->lo, (long long)d->hi);
+      tn__fail(c, TN_EBOUND, "input '%s': size %s = %lld is outside of %lld..%lld", in->name, d->name,
+               (long long)size[i], (long long)d->lo, (long long)d->hi);
     }
   }
 }
@@ -358,7 +363,8 @@ static void set_shape(input *in, const int64_t *size) {
   in->set = true;
 }
 
-/* The input that gets a value now.  Until that has succeeded it has none: what was there before is not what the caller wants. */
+/* The input that gets a value now.  Until that has succeeded it has none: what was there before is not what the caller
+ * wants. */
 static input *open_input(tn_ctx *c, tn_program *p, const char *name) {
   need_ready(c, p);
   input *in = find_input(c, p, name);
@@ -383,7 +389,8 @@ static size_t bytes_of(tn_ctx *c, const input *in, const int64_t *size) {
     over |= __builtin_mul_overflow(b, (size_t)size[i], &b);
   }
   if (empty) return 0;
-  if (over || b > PTRDIFF_MAX) tn__fail(c, TN_EINVAL, "input '%s': the shape takes more bytes than memory can hold", in->name);
+  if (over || b > PTRDIFF_MAX)
+    tn__fail(c, TN_EINVAL, "input '%s': the shape takes more bytes than memory can hold", in->name);
   return b;
 }
 
@@ -394,7 +401,8 @@ static void do_write(tn_ctx *c, void *arg) {
   plain_shape(c, k->shape, k->rank, size);
   match_shape(c, in, size, (uint32_t)k->rank);
   size_t want = bytes_of(c, in, size);
-  if (k->bytes != want) tn__fail(c, TN_EINVAL, "input '%s': %zu bytes given, the shape takes %zu", in->name, k->bytes, want);
+  if (k->bytes != want)
+    tn__fail(c, TN_EINVAL, "input '%s': %zu bytes given, the shape takes %zu", in->name, k->bytes, want);
   if (!k->data && want) tn__fail(c, TN_EINVAL, "the source is NULL");
   tn__device *d = tn__device_get(c, 0); /* inputs are made on the default device */
   if (!in->own || in->own->size < want || in->own->refs > 1) {
@@ -408,7 +416,8 @@ static void do_write(tn_ctx *c, void *arg) {
   set_shape(in, size);
 }
 
-tn_status tn_program_write(tn_program *p, const char *name, const tn_dim *shape, int rank, const void *data, size_t bytes) {
+tn_status tn_program_write(tn_program *p, const char *name, const tn_dim *shape, int rank, const void *data,
+                           size_t bytes) {
   args k = {.name = name, .shape = shape, .rank = rank, .data = data, .bytes = bytes};
   return run(p, "tn_program_write", do_write, &k);
 }
@@ -422,9 +431,11 @@ static void do_bind(tn_ctx *c, void *arg) {
   const tn_node *n = k->t->node;
   if (n->op != OP_STORAGE) tn__fail(c, TN_ESTATE, "input '%s': the value is not realised (tn_realize)", in->name);
   if (n->dtype != in->node->dtype)
-    tn__fail(c, TN_EDTYPE, "input '%s' is %s, not %s", in->name, tn__node_type(in->node, &c->scratch), tn__node_type(n, &c->scratch));
+    tn__fail(c, TN_EDTYPE, "input '%s' is %s, not %s", in->name, tn__node_type(in->node, &c->scratch),
+             tn__node_type(n, &c->scratch));
   if (n->device != 0)
-    tn__fail(c, TN_EDEVICE, "input '%s' is on %s, not on %s: move the value with tn_to", in->name, tn__device_get(c, 0)->name, tn__device_get(c, n->device)->name);
+    tn__fail(c, TN_EDEVICE, "input '%s' is on %s, not on %s: move the value with tn_to", in->name,
+             tn__device_get(c, 0)->name, tn__device_get(c, n->device)->name);
   for (uint32_t i = 0; i < n->rank; i++) size[i] = n->dim[i]->ints[0];
   match_shape(c, in, size, n->rank);
   tn_retain(k->t);
@@ -449,7 +460,10 @@ static void fill_inputs(tn_ctx *c, tn_program *p) {
   for (uint32_t i = 0; i < p->sources.n; i++) {
     const source *s = &p->sources.v[i];
     const input *in = s->kind == FROM_INPUT ? &p->inputs.v[s->input] : NULL;
-    if (in && !in->set) tn__fail(c, TN_ESTATE, in->refused ? "input '%s' has no value: the last one was refused" : "input '%s' has not been bound", in->name);
+    if (in && !in->set)
+      tn__fail(c, TN_ESTATE,
+               in->refused ? "input '%s' has no value: the last one was refused" : "input '%s' has not been bound",
+               in->name);
     if (in) p->in[i] = in->bound ? cell_buffer(c, in->bound) : in->own;
     else if (s->kind == FROM_CELL) p->in[i] = cell_buffer(c, s->cell);
     else if (s->kind == FROM_RANDOM) p->in[i] = tn__storage_on(c, tn__random_state(c, NULL), tn__plan_device(p->plan));
@@ -467,7 +481,8 @@ static void renew(tn__device *d, tn__buffer **b, size_t bytes) {
 
 static tn_node *state_node(tn_ctx *c, const state *s) { return s->cell ? s->cell->node : tn__random_state(c, NULL); }
 
-/* References to n, the state's node, that are those of programs: counted when it is another one or programs have come or gone, not in every run. */
+/* References to n, the state's node, that are those of programs: counted when it is another one or programs have come
+ * or gone, not in every run. */
 static uint32_t programs_refs(tn_ctx *c, state *s, const tn_node *n) {
   const struct tn__runtime *rt = c->runtime;
   if (s->counted == n && s->changes == rt->changes) return s->refs;
@@ -479,14 +494,17 @@ static uint32_t programs_refs(tn_ctx *c, state *s, const tn_node *n) {
   return s->refs;
 }
 
-/* Where the new value will stand.  NULL if nothing but programs and the cell refers to the old storage: then the two buffers trade
- * places, and nothing is allocated.  Else a storage of its own, made before the run, so that afterwards nothing can fail. */
+/* Where the new value will stand.  NULL if nothing but programs and the cell refers to the old storage: then the two
+ * buffers trade places, and nothing is allocated.  Else a storage of its own, made before the run, so that afterwards
+ * nothing can fail. */
 static tn_node *prepare(tn_ctx *c, state *s) {
   tn_node *n = state_node(c, s);
-  if (n->op == OP_STORAGE && n->refs <= 1 + programs_refs(c, s, n)) return NULL; /* assigned from outside since: it stands nowhere yet */
+  /* assigned from outside since: it stands nowhere yet */
+  if (n->op == OP_STORAGE && n->refs <= 1 + programs_refs(c, s, n)) return NULL;
   tn__buffer *b = s->spare;
   s->spare = NULL;
-  return s->cell ? tn__storage_make(c, n->dtype, b, n->dim, n->rank) : tn__storage_loose(c, n->dtype, b, n->dim, n->rank);
+  return s->cell ? tn__storage_make(c, n->dtype, b, n->dim, n->rank)
+                 : tn__storage_loose(c, n->dtype, b, n->dim, n->rank);
 }
 
 static void commit(tn_ctx *c, state *s, tn_node *fresh) {
@@ -506,7 +524,8 @@ static void take_sizes(tn_ctx *c, tn_program *p) {
       for (uint32_t a = 0; in->set && a < in->node->rank; a++) {
         if (in->node->dim[a] != var[v]) continue;
         if (p->from[v] && p->value[v] != in->size[a])
-          tn__fail(c, TN_EBOUND, "size %s is %lld in input '%s' but %lld in input '%s'", var[v]->name, (long long)p->value[v], p->from[v]->name, (long long)in->size[a], in->name);
+          tn__fail(c, TN_EBOUND, "size %s is %lld in input '%s' but %lld in input '%s'", var[v]->name,
+                   (long long)p->value[v], p->from[v]->name, (long long)in->size[a], in->name);
         p->value[v] = in->size[a];
         p->from[v] = in;
       }
@@ -521,7 +540,8 @@ static void size_output(tn_ctx *c, const tn_program *p, output *o) {
   env.n = tn__plan_vars(p->plan, &env.key);
   o->bytes = tn__plan_out_bytes(p->plan, o->at);
   for (uint32_t i = 0; i < o->node->rank; i++)
-    o->size[i] = tn__is_const(o->node->dim[i]) ? o->node->dim[i]->ints[0] : tn__eval_index(o->node->dim[i], &env, &c->scratch);
+    o->size[i] =
+        tn__is_const(o->node->dim[i]) ? o->node->dim[i]->ints[0] : tn__eval_index(o->node->dim[i], &env, &c->scratch);
 }
 
 static void do_run(tn_ctx *c, void *arg) {
@@ -551,7 +571,8 @@ static void do_run(tn_ctx *c, void *arg) {
   tn_node **fresh = tn__alloc(c, (p->states.n + 1) * sizeof *fresh);
   for (uint32_t i = 0; i < p->states.n; i++) fresh[i] = prepare(c, &p->states.v[i]);
   tn_status status = tn__plan_replay(c, p->plan, p->in, p->out);
-  if (status != TN_OK) tn__fail(c, status, "a kernel of the program failed: %s", tn_status_text(status)); /* state keeps its old value */
+  /* state keeps its old value */
+  if (status != TN_OK) tn__fail(c, status, "a kernel of the program failed: %s", tn_status_text(status));
   for (uint32_t i = 0; i < p->states.n; i++) commit(c, &p->states.v[i], fresh[i]);
   if (p->calls) tn__random_set_state(c, tn__random_state(c, NULL), calls + p->calls);
 }

@@ -6,10 +6,12 @@
 #include <string.h>
 
 static void refuse_recording(tn_ctx *c) {
-  if (c->runtime->recording) tn__fail(c, TN_ESTATE, "values cannot be read or realised while a program is being recorded");
+  if (c->runtime->recording)
+    tn__fail(c, TN_ESTATE, "values cannot be read or realised while a program is being recorded");
 }
 
-/* The graph of output i of the plan goes, and from which of the inputs a gradient would have come stays known: one that would have to flow there is an error. */
+/* The graph of output i of the plan goes, and from which of the inputs a gradient would have come stays known: one that
+ * would have to flow there is an error. */
 static void note_origin(tn_ctx *c, tn__plan *p, uint32_t i, tn_node *const *in, tn_node *made) {
   const uint32_t *input;
   uint32_t n = tn__plan_sources(p, i, &input);
@@ -36,11 +38,13 @@ static void realize_on(tn_ctx *c, tn__device *d, tn_tensor *const *t, int n) {
   }
   tn__plan *p = tn__plan_get(c, tn__plan_key(c, roots.v, roots.n, &in));
   tn_node *const *var;
-  if (tn__plan_vars(p, &var)) tn__fail(c, TN_EBOUND, "size %s has no value: symbolic shapes run in programs (program.h)", var[0]->name);
+  if (tn__plan_vars(p, &var))
+    tn__fail(c, TN_EBOUND, "size %s has no value: symbolic shapes run in programs (program.h)", var[0]->name);
   tn__plan_bind(c, p, NULL);
   tn__buffer **buf = tn__alloc(c, (in.n + 1) * sizeof *buf);
   for (uint32_t i = 0; i < in.n; i++) {
-    if (in.v[i]->op == OP_PARAM) tn__fail(c, TN_ESTATE, "the value depends on an input of a program, which has one only while the program runs");
+    if (in.v[i]->op == OP_PARAM)
+      tn__fail(c, TN_ESTATE, "the value depends on an input of a program, which has one only while the program runs");
     buf[i] = tn__storage_on(c, in.v[i], d);
   }
   /* each output has its storage node, and with it an owner, before anything runs */
@@ -94,7 +98,8 @@ static void do_realize(tn_ctx *c, void *arg) {
 
 static void check_bytes(tn_ctx *c, const tn_tensor *t, size_t bytes) {
   size_t want = tn_nbytes(t);
-  if (bytes != want) tn__fail(c, TN_EINVAL, "%zu bytes given for %s, which takes %zu", bytes, tn__node_type(t->node, &c->scratch), want);
+  if (bytes != want)
+    tn__fail(c, TN_EINVAL, "%zu bytes given for %s, which takes %zu", bytes, tn__node_type(t->node, &c->scratch), want);
 }
 
 static void do_read(tn_ctx *c, void *arg) {
@@ -115,7 +120,8 @@ static void do_write(tn_ctx *c, void *arg) {
   if (t->node->op != OP_STORAGE && t->node->op != OP_ASSIGN)
     tn__fail(c, TN_ESTATE, "%s is not realised: it has no memory to write to", tn__node_type(t->node, &c->scratch));
   for (uint32_t i = 0; i < t->node->rank; i++)
-    if (!tn__is_const(t->node->dim[i])) tn__fail(c, TN_EBOUND, "%s has a symbolic size", tn__node_type(t->node, &c->scratch));
+    if (!tn__is_const(t->node->dim[i]))
+      tn__fail(c, TN_EBOUND, "%s has a symbolic size", tn__node_type(t->node, &c->scratch));
   check_bytes(c, t, k->bytes);
   if (!k->in && k->bytes) tn__fail(c, TN_EINVAL, "the source is NULL");
   tn__device *d = tn__device_get(c, home_of(t->node));
@@ -171,7 +177,8 @@ static void do_item(tn_ctx *c, void *arg) {
   if (!k->out) tn__fail(c, TN_EINVAL, "out is NULL");
   if (!tn__const_int(tn__numel(c, n), &count))
     tn__fail(c, TN_ESHAPE, "needs one element, not %s", tn__node_type(n, &c->scratch));
-  if (count != 1) tn__fail(c, TN_ESHAPE, "needs one element, not %lld: %s", (long long)count, tn__node_type(n, &c->scratch));
+  if (count != 1)
+    tn__fail(c, TN_ESHAPE, "needs one element, not %lld: %s", (long long)count, tn__node_type(n, &c->scratch));
   do_read(c, &(io){.t = k->t, .n = 1, .out = &raw, .bytes = tn__size_of(dtype)});
   *(double *)k->out = tn__eval_to_double(dtype, tn__eval_load(dtype, &raw));
 }

@@ -5,8 +5,8 @@
 #include "tenet/program.h"
 #include "tensor/cell.h"
 
-/* A compiled schedule.  What depends on symbolic sizes is worked out when they are bound, and kept until they change: running again with the
- * same sizes computes and allocates nothing. */
+/* A compiled schedule.  What depends on symbolic sizes is worked out when they are bound, and kept until they change:
+ * running again with the same sizes computes and allocates nothing. */
 typedef struct tn__plan tn__plan;
 
 struct tn__runtime {
@@ -20,8 +20,9 @@ struct tn__runtime {
 
 enum { TN__PLACEHOLDER = 1 << 24 }; /* PARAM slots from here on stand for program inputs */
 
-/* Numbers the storages and placeholders below `roots` as PARAMs 0.. in order of first visit; *in receives them.  The result, a SINK, is the
- * cache key: graphs that differ only in their data have the same one.  Throws TN_EDEVICE for roots on different devices. */
+/* Numbers the storages and placeholders below `roots` as PARAMs 0.. in order of first visit; *in receives them.  The
+ * result, a SINK, is the cache key: graphs that differ only in their data have the same one.  Throws TN_EDEVICE for
+ * roots on different devices. */
 tn_node *tn__plan_key(tn_ctx *c, tn_node *const *roots, uint32_t n, tn__nodes *in);
 /* From the cache, or compiled now.  Throws. */
 tn__plan *tn__plan_get(tn_ctx *c, tn_node *key);
@@ -39,15 +40,17 @@ uint32_t tn__plan_sources(tn__plan *p, uint32_t i, const uint32_t **input);
 size_t tn__plan_out_bytes(const tn__plan *p, uint32_t i);
 /* Runs the bound plan: in[i] holds PARAM i, out[i] receives output i. */
 tn_status tn__plan_run(tn_ctx *c, tn__plan *p, tn__buffer *const *in, tn__buffer *const *out);
-/* So, for what is run again and again with the same few buffers: a device that can records the work and submits it at once. */
+/* So, for what is run again and again with the same few buffers: a device that can records the work and submits it at
+ * once. */
 tn_status tn__plan_replay(tn_ctx *c, tn__plan *p, tn__buffer *const *in, tn__buffer *const *out);
 
 /* ---- tuning (tune.c) ---- */
 
 /* How the kernel of an item, or a library's call, is to lean: as measured now or before, else as usual. */
-const tn__lean *tn__tune(tn_ctx *c, const tn__plan *p, uint32_t item, tn_node *body, bool called);
-/* A plan of this item only, over inputs, one for each of the schedule's buffers; to be compiled, bound, run and freed.  *out is set first: this may throw. */
-void tn__plan_trial(tn_ctx *c, const tn__plan *p, uint32_t item, const tn__lean *lean, tn__plan **out);
+const tn__variant *tn__tune(tn_ctx *c, const tn__plan *p, uint32_t item, tn_node *body, bool called);
+/* A plan of this item only, over inputs, one for each of the schedule's buffers; to be compiled, bound, run and freed.
+ * *out is set first: this may throw. */
+void tn__plan_trial(tn_ctx *c, const tn__plan *p, uint32_t item, const tn__variant *variant, tn__plan **out);
 bool tn__plan_same(const tn__plan *p, const tn__plan *q); /* the same kernels? */
 void tn__plan_compile(tn__plan *p);
 const char *tn__plan_title(const tn__plan *p);            /* its first kernel's name */

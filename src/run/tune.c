@@ -1,6 +1,6 @@
-/* Tuning: a few variants of each kernel (lower/leans.c) are timed on the device, over memory of their own, and the best one's name is kept beside the code cache: by
- * the kernel's body with its sizes, the device, the options, the threads and this library's version.  What was kept once is looked up from then on, whether or not
- * there is more tuning. */
+/* Tuning: a few variants of each kernel (lower/variants.c) are timed on the device, over memory of their own, and the best
+ * one's name is kept beside the code cache: by the kernel's body with its sizes, the device, the options, the threads
+ * and this library's version.  What was kept once is looked up from then on, whether or not there is more tuning. */
 #include "ir/text.h"
 #include "lower/lower.h"
 #include "run/runtime.h"
@@ -21,7 +21,7 @@ static const double SAMPLE = 2e-3; /* seconds */
 static const double NOISE = 0.97;  /* of the usual time: what is not faster than that is as fast */
 
 typedef struct trial {
-  const tn__lean *lean;
+  const tn__variant *variant;
   tn__plan *plan;
   double best; /* seconds; INFINITY: it did not run */
 } trial;
@@ -33,7 +33,7 @@ typedef struct tuning {
   tn_node *body;
   bool called;
   trial trial[MOST_TRIALS];
-  const tn__lean *taken; /* NULL: as usual */
+  const tn__variant *taken; /* NULL: as usual */
   tn__buffer **buf; /* by number in the schedule */
   uint32_t nbuf;
 } tuning;
@@ -45,18 +45,19 @@ static tn__key key_of(const tuning *t) {
   const tn__device *d = tn__plan_device(t->of);
   tn__sb s;
   tn__sb_init(&s, &c->scratch);
-  tn__sb_printf(&s, "%s\n%s %s %d %d %d %zu\n%d %d %d %d\n%s\n", tn_version(), d->ops->name, d->text, d->group, d->units, d->tiles, d->shared, c->opt.threads, (int)c->mode,
-                c->opt.no_library, c->opt.tf32, t->called ? "library" : "kernel");
+  tn__sb_printf(&s, "%s\n%s %s %d %d %d %zu\n%d %d %d %d\n%s\n", tn_version(), d->ops->name, d->text, d->group,
+                d->units, d->tiles, d->shared, c->opt.threads, (int)c->mode, c->opt.no_library, c->opt.tf32,
+                t->called ? "library" : "kernel");
   tn__print(&s, t->body);
   return tn__cache_key(tn__sb_str(&s), strlen(tn__sb_str(&s)), (tn__key){0});
 }
 
-static const tn__lean *recall(const tuning *t) {
+static const tn__variant *recall(const tuning *t) {
   size_t size;
-  const char *content = tn__cache_read(&t->c->cache, key_of(t), ".lean", &t->c->scratch, &size);
+  const char *content = tn__cache_read(&t->c->cache, key_of(t), ".variant", &t->c->scratch, &size);
   char name[64] = "";
   if (content && size < sizeof name) memcpy(name, content, size);
-  return tn__lean_find(name);
+  return tn__variant_find(name);
 }
 
 /* ---- memory ---- */
@@ -65,20 +66,25 @@ static const tn__lean *recall(const tuning *t) {
 static void make_up(char *out, size_t bytes, int dtype) {
   static const struct {
     uint64_t base, mask;
-  } made[] = {[TN_F16] = {0x3800, 0x3ff}, [TN_BF16] = {0x3f00, 0x7f}, [TN_F32] = {0x3f000000, 0x7fffff}, [TN_F64] = {0x3fe0000000000000, 0xfffffffffffff}};
+  } made[] = {[TN_F16] = {0x3800, 0x3ff},
+              [TN_BF16] = {0x3f00, 0x7f},
+              [TN_F32] = {0x3f000000, 0x7fffff},
+              [TN_F64] = {0x3fe0000000000000, 0xfffffffffffff}};
   size_t size = tn__size_of(dtype);
   bool is_float = tn__is_float(dtype);
   uint64_t state = 1;
   for (size_t at = 0; at + size <= bytes; at += size) {
     state = state * 6364136223846793005u + 1442695040888963407u;
-    uint64_t v = is_float ? made[dtype].base | (state >> 12 & made[dtype].mask) : state >> 60 & (dtype == TN_BOOL ? 1 : 15);
+    uint64_t v =
+        is_float ? made[dtype].base | (state >> 12 & made[dtype].mask) : state >> 60 & (dtype == TN_BOOL ? 1 : 15);
     memcpy(out + at, &v, size);
   }
 }
 
 static void fill(tn__device *d, const tn__buffer *b, int dtype, char *piece) {
   make_up(piece, b->size < PIECE ? b->size : PIECE, dtype);
-  for (size_t at = 0; at < b->size; at += PIECE) d->ops->upload(d, (char *)b->mem + at, piece, b->size - at < PIECE ? b->size - at : PIECE);
+  for (size_t at = 0; at < b->size; at += PIECE)
+    d->ops->upload(d, (char *)b->mem + at, piece, b->size - at < PIECE ? b->size - at : PIECE);
 }
 
 /* The item's buffers, for all trials alike */
@@ -101,7 +107,8 @@ static void bind(tn_ctx *c, tn__plan *p) {
   tn_node *const *var;
   uint32_t n = tn__plan_vars(p, &var);
   int64_t *value = tn__alloc(c, (n + 1) * sizeof *value);
-  for (uint32_t i = 0; i < n; i++) value[i] = var[i]->lo > TYPICAL ? var[i]->lo : var[i]->hi < TYPICAL ? var[i]->hi : TYPICAL;
+  for (uint32_t i = 0; i < n; i++)
+    value[i] = var[i]->lo > TYPICAL ? var[i]->lo : var[i]->hi < TYPICAL ? var[i]->hi : TYPICAL;
   tn__plan_bind(c, p, value);
 }
 
@@ -146,7 +153,7 @@ typedef struct attempt {
   void (*what)(tuning *t, trial *x);
 } attempt;
 
-static void lower(tuning *t, trial *x) { tn__plan_trial(t->c, t->of, t->item, x->lean, &x->plan); }
+static void lower(tuning *t, trial *x) { tn__plan_trial(t->c, t->of, t->item, x->variant, &x->plan); }
 
 static void invoke(void *arg) {
   const attempt *a = arg;
@@ -171,11 +178,11 @@ static void drop(tuning *t, trial *x) {
 
 /* The variants that differ */
 static void open_trials(tuning *t) {
-  const tn__lean *lean;
+  const tn__variant *variant;
   uint32_t at = 0;
-  while (t->n < MOST_TRIALS && (lean = tn__lean_next(t->c, tn__plan_device(t->of), t->body, t->called, &at))) {
+  while (t->n < MOST_TRIALS && (variant = tn__variant_next(t->c, tn__plan_device(t->of), t->body, t->called, &at))) {
     trial *x = &t->trial[t->n];
-    *x = (trial){.lean = lean};
+    *x = (trial){.variant = variant};
     bool good = try(t, x, lower);
     for (uint32_t i = 0; i < t->n && good; i++) good = !tn__plan_same(x->plan, t->trial[i].plan);
     if (good) t->n++;
@@ -186,12 +193,13 @@ static void open_trials(tuning *t) {
 static void report(const tuning *t, const trial *taken) {
   if (t->c->opt.quiet) return;
   fprintf(stderr, "tenet: %s, %s:", tn__plan_device(t->of)->name, tn__plan_title(t->trial[0].plan));
-  for (uint32_t i = 0; i < t->n; i++) fprintf(stderr, "%s %s %.4g ms", i ? "," : "", t->trial[i].lean->name, t->trial[i].best * 1e3);
-  fprintf(stderr, "; taken: %s\n", taken->lean->name);
+  for (uint32_t i = 0; i < t->n; i++)
+    fprintf(stderr, "%s %s %.4g ms", i ? "," : "", t->trial[i].variant->name, t->trial[i].best * 1e3);
+  fprintf(stderr, "; taken: %s\n", taken->variant->name);
 }
 
 /* Takes turns, so that what else goes on hits all alike. */
-static const tn__lean *choose(tuning *t) {
+static const tn__variant *choose(tuning *t) {
   trial *usual = &t->trial[0], *taken = usual;
   double least = INFINITY;
   for (trial *x = usual; x < usual + t->n; x++) {
@@ -206,14 +214,14 @@ static const tn__lean *choose(tuning *t) {
   for (trial *x = usual; x < usual + t->n; x++)
     if (x->best < taken->best && x->best < usual->best * NOISE) taken = x;
   report(t, taken);
-  return taken->lean;
+  return taken->variant;
 }
 
 static void tune(void *arg) {
   tuning *t = arg;
   open_trials(t);
   if (t->n < 2 || !(t->taken = choose(t))) return;
-  tn__cache_write(&t->c->cache, key_of(t), ".lean", t->taken->name, strlen(t->taken->name), &t->c->scratch);
+  tn__cache_write(&t->c->cache, key_of(t), ".variant", t->taken->name, strlen(t->taken->name), &t->c->scratch);
 }
 
 static void close_trials(tuning *t) {
@@ -221,7 +229,7 @@ static void close_trials(tuning *t) {
   for (uint32_t i = 0; i < t->nbuf; i++) tn__buffer_drop(t->buf[i]);
 }
 
-const tn__lean *tn__tune(tn_ctx *c, const tn__plan *p, uint32_t item, tn_node *body, bool called) {
+const tn__variant *tn__tune(tn_ctx *c, const tn__plan *p, uint32_t item, tn_node *body, bool called) {
   const tn__device *d = tn__plan_device(p);
   tuning t = {.c = c, .of = p, .item = item, .body = body, .called = called};
   if (c->opt.tune >= 0 && !d->interprets && c->cache.dir) t.taken = recall(&t);
@@ -231,5 +239,5 @@ const tn__lean *tn__tune(tn_ctx *c, const tn__plan *p, uint32_t item, tn_node *b
     close_trials(&t);
     if (!good) tn__mem_throw(&c->mem, status);
   }
-  return t.taken ? t.taken : &d->lean;
+  return t.taken ? t.taken : &d->variant;
 }

@@ -69,17 +69,26 @@ static void report(tn_ctx *c, const tn__plan *p, const tn__verdict *v) {
 /* `least`: at the least of symbolic sizes. */
 static tn__verdict verdict_of(tn_ctx *c, tn__plan *p, bool least) {
   uint32_t nb = p->s->bufs.n;
-  tn__verify_subject s = {.graph = p->key, .nblock = nb + p->scratch.n, .nitem = p->s->items.n, .var = p->var.v, .value = p->value, .nvar = p->var.n, .needs = &p->needs};
+  tn__verify_subject s = {.graph = p->key,
+                          .nblock = nb + p->scratch.n,
+                          .nitem = p->s->items.n,
+                          .var = p->var.v,
+                          .value = p->value,
+                          .nvar = p->var.n,
+                          .needs = &p->needs};
   s.block = tn__arena_zalloc(&c->scratch, (s.nblock + 1) * sizeof *s.block);
   s.item = tn__arena_zalloc(&c->scratch, (s.nitem + 1) * sizeof *s.item);
   for (uint32_t b = 0; b < s.nblock; b++) {
-    const tn__buf *x = b < nb ? &p->s->bufs.v[b] : &(tn__buf){.kind = BUF_TEMP, .dtype = p->scratch_dtype.v[b - nb], .size = p->scratch.v[b - nb]};
+    const tn__buf *x =
+        b < nb ? &p->s->bufs.v[b]
+               : &(tn__buf){.kind = BUF_TEMP, .dtype = p->scratch_dtype.v[b - nb], .size = p->scratch.v[b - nb]};
     s.block[b] = (tn__verify_block){.kind = x->kind, .slot = x->slot, .dtype = x->dtype, .size = x->size};
   }
   for (uint32_t i = 0; i < s.nitem; i++) s.item[i] = subject_item(c, p, i);
   tn__verify *v = tn__verify_open(c, &s);
   for (uint32_t world = 0; world < TN__VERIFY_WORLDS; world++) {
-    if (!tn__verify_sizes(c, p->var.v, p->var.n, &p->needs, least ? TN__VERIFY_LEAST : world, p->value)) tn__verify_give_up(v, "no small sizes are what the graph needs");
+    if (!tn__verify_sizes(c, p->var.v, p->var.n, &p->needs, least ? TN__VERIFY_LEAST : world, p->value))
+      tn__verify_give_up(v, "no small sizes are what the graph needs");
     else measure_subject(c, p, &s);
     if (!tn__verify_run(v, world)) break;
   }
@@ -128,8 +137,8 @@ static void compare(void *arg) {
   report(c, p, &v);
 }
 
-/* In a scratch of its own, which goes at once and does not count against the limit.  Memory that runs out is an error as elsewhere: what runs has been
- * compared. */
+/* In a scratch of its own, which goes at once and does not count against the limit.  Memory that runs out is an error
+ * as elsewhere: what runs has been compared. */
 void tn__plan_validate(tn_ctx *c, tn__plan *p) {
   tn__arena scratch = c->scratch;
   size_t limit = c->mem.limit;

@@ -1,13 +1,14 @@
 /* Which nodes are convolutions of images, for a library or for products by tiles, and how their operands lie in memory.
  *
- * Forward and for the filters' gradient it is a contraction over windows of images, for the images' gradient a fold of a contraction.  What
- * the windows or folds are made by does not matter: ranges are pushed through the movement ops, and how the images' axes are then
- * indexed says what each range is.  Only windows that overlap or reach over the border are of interest: others are no larger than their
- * images, and a matrix product does as well.
+ * Forward and for the filters' gradient it is a contraction over windows of images, for the images' gradient a fold of
+ * a contraction.  What the windows or folds are made by does not matter: ranges are pushed through the movement ops,
+ * and how the images' axes are then indexed says what each range is.  Only windows that overlap or reach over the
+ * border are of interest: others are no larger than their images, and a matrix product does as well.
  *
- * A library takes all its operands as one run of memory each, and in the same order: planes (n, c, h, w) or channels last (n, h, w, c).
- * Without one, where devices multiply by tiles, a convolution is a kernel like others, a sum of products of what stands in memory; filters are
- * then stored as the tiles load them, those that are given as they come by a copy. */
+ * A library takes all its operands as one run of memory each, and in the same order: planes (n, c, h, w) or channels
+ * last (n, h, w, c). Without one, where devices multiply by tiles, a convolution is a kernel like others, a sum of
+ * products of what stands in memory; filters are then stored as the tiles load them, those that are given as they come
+ * by a copy. */
 #include "rewrite/rewrite.h"
 #include "schedule/fuse.h"
 #include <string.h>
@@ -16,11 +17,13 @@ enum { FREE, SUMMED, IMAGE_AXES = 4, LEAST_WORK = 512, LITTLE_WINDOW = 16 };
 
 static const uint8_t planes[IMAGE_AXES] = {0, 1, 2, 3}, channels_last[IMAGE_AXES] = {0, 2, 3, 1};
 
-/* Filters for own kernels: f32 lies beside the same place in the next filter, halves beside the next step of the sum. */
+/* Filters for own kernels: f32 lies beside the same place in the next filter, halves beside the next step of the sum.
+ */
 static const uint8_t filters[2][2][IMAGE_AXES] = {{{2, 3, 0, 1}, {1, 2, 3, 0}}, {{2, 3, 1, 0}, {0, 2, 3, 1}}};
 
 static const uint8_t *order_of(const tn__conv *v, int which) {
-  if (v->own && which == CONV_FILTER && v->kind != CONV_FILTER) return filters[v->kind == CONV_FORWARD][tn__size_of(v->dtype) < 4];
+  if (v->own && which == CONV_FILTER && v->kind != CONV_FILTER)
+    return filters[v->kind == CONV_FORWARD][tn__size_of(v->dtype) < 4];
   return v->channels_last ? channels_last : planes;
 }
 
@@ -70,7 +73,8 @@ static bool read_line(tn_ctx *c, const windows *w, tn_node *idx, line *out) {
   tn_node *coef[TN_MAX_RANK], *offset;
   int64_t v;
   *out = (line){.range = {-1, -1}};
-  if (!tn__index_affine(c, idx, w->r, w->node->rank, coef, &offset) || !tn__const_int(offset, &v) || v > 0) return false;
+  if (!tn__index_affine(c, idx, w->r, w->node->rank, coef, &offset) || !tn__const_int(offset, &v) || v > 0)
+    return false;
   out->pad = -v;
   for (uint32_t i = 0; i < w->node->rank; i++) {
     int s = i < w->nfree ? FREE : SUMMED;
@@ -108,7 +112,8 @@ static bool is_plain(tn_ctx *c, const windows *w, uint32_t axis, int *side) {
   return l->step[*side] == 1 && tn__dims_equal(c, &w->images->dim[axis], &w->r[l->range[*side]]->src[0], 1);
 }
 
-/* Which axes of the images are n, c, h and w (-1: none, as if of size 1), and of which kind the ranges of n and c are. */
+/* Which axes of the images are n, c, h and w (-1: none, as if of size 1), and of which kind the ranges of n and c are.
+ */
 static bool name_axes(tn_ctx *c, const windows *w, int8_t *at, int *side) {
   int spatial = 0, s;
   memset(at, -1, IMAGE_AXES);
@@ -133,8 +138,8 @@ static int only_axis(const tn_node *n, uint32_t lo, uint32_t hi) {
   return found;
 }
 
-/* Places are the free ranges of a forward convolution, and the contracted ones of the filters' gradient.  The two are the same thing when images
- * and channels, places and filters change their names; images come before channels. */
+/* Places are the free ranges of a forward convolution, and the contracted ones of the filters' gradient.  The two are
+ * the same thing when images and channels, places and filters change their names; images come before channels. */
 static tn__conv_kind kind_of(const windows *w, const int8_t *at, const int *side) {
   double length[2] = {1, 1};
   if (side[0] >= 0) return side[0] == FREE ? CONV_FORWARD : CONV_FILTER;
@@ -178,7 +183,10 @@ static bool describe(tn_ctx *c, tn_node *n, int from, const windows *w, tn__conv
     for (int p = 0; p < IMAGE_AXES; p++) {
       int d = tn__conv_dims[o][p], r = range[d];
       if (o == CONV_DATA) x->axis[p] = at[p];
-      else if (o == (int)v->kind) x->axis[p] = (int8_t)(d == CONV_K ? (k < 0 ? -1 : k + (from ? 0 : (int)nm)) : r < 0 ? -1 : r + (from ? (int)nm : 0));
+      else if (o == (int)v->kind)
+        x->axis[p] = (int8_t)(d == CONV_K ? (k < 0 ? -1 : k + (from ? 0 : (int)nm))
+                              : r < 0     ? -1
+                                          : r + (from ? (int)nm : 0));
       else x->axis[p] = (int8_t)(d == CONV_K ? k : r < 0 ? -1 : r - (int)w->nfree + (int)nfree);
     }
   }
@@ -191,7 +199,8 @@ static bool has_window(const tn_node *x) {
   return false;
 }
 
-/* Looks for images below source `from`, as far down as it can.  Padding is the library's if the images are right below it. */
+/* Looks for images below source `from`, as far down as it can.  Padding is the library's if the images are right below
+ * it. */
 static bool match_windows(tn_ctx *c, tn_node *n, int from, tn__conv *v) {
   tn_node *y = n->src[from], *idx[TN_MAX_RANK + 1], *next[TN_MAX_RANK + 1], *gate = NULL;
   windows w = {.node = y, .nfree = (uint32_t)n->ints[1 + from]};
@@ -217,7 +226,8 @@ static bool match_windows(tn_ctx *c, tn_node *n, int from, tn__conv *v) {
 typedef struct folds {
   tn_node *root, *contract;
   uint32_t rank;
-  tn_node *place[IMAGE_AXES], *offset[IMAGE_AXES]; /* ranges for an axis of the root; without a fold it is the place, or the offset */
+  /* ranges for an axis of the root; without a fold it is the place, or the offset */
+  tn_node *place[IMAGE_AXES], *offset[IMAGE_AXES];
   int64_t stride[IMAGE_AXES], dilation[IMAGE_AXES], pad[IMAGE_AXES];
   bool folded[IMAGE_AXES];
   tn_node *full[IMAGE_AXES]; /* its size before the border was cut off */
@@ -316,7 +326,8 @@ static bool name_folded_axes(tn_ctx *c, folds *s, int outputs, int8_t *at) {
     if (whole && at[side == outputs ? 0 : 1] < 0) role = side == outputs ? 0 : 1;
     else if (spatial == 2) return false;
     else role = 2 + spatial++;
-    if (role >= 2 && !s->folded[i] && side != outputs) s->offset[i] = s->place[i], s->place[i] = NULL; /* as long as the filter: one place */
+    /* as long as the filter: one place */
+    if (role >= 2 && !s->folded[i] && side != outputs) s->offset[i] = s->place[i], s->place[i] = NULL;
     at[role] = (int8_t)i;
   }
   if (spatial == 1) at[3] = at[2], at[2] = -1;
@@ -380,7 +391,8 @@ static bool library_convolves(const tn__fuse *f, int dtype) {
   return !f->c->opt.no_library && f->dev->ops->has_conv && f->dev->ops->has_conv(f->dev, dtype);
 }
 
-enum { TILES_F32 = 80, TILES_HALF = 90, RUN = 8 }; /* generations that have tiles for them; halves are moved in runs of channels */
+/* generations that have tiles for them; halves are moved in runs of channels */
+enum { TILES_F32 = 80, TILES_HALF = 90, RUN = 8 };
 
 /* Will products by tiles (lower/tile.c) do? */
 static bool tiles_convolve(const tn__fuse *f, const tn__conv *v) {
@@ -389,25 +401,29 @@ static bool tiles_convolve(const tn__fuse *f, const tn__conv *v) {
   for (int d = 0; d < CONV_DIMS; d++)
     if (!tn__is_const(v->size[d])) return false;
   if (!half) return v->dtype == TN_F32 && f->dev->tiles >= TILES_F32;
-  return f->dev->tiles >= TILES_HALF && tn__const_int(v->size[CONV_C], &channels) && tn__const_int(v->size[CONV_K], &count) && channels % RUN == 0 &&
-         (count % RUN == 0 || v->kind == CONV_FORWARD);
+  return f->dev->tiles >= TILES_HALF && tn__const_int(v->size[CONV_C], &channels) &&
+         tn__const_int(v->size[CONV_K], &count) && channels % RUN == 0 && (count % RUN == 0 || v->kind == CONV_FORWARD);
 }
 
-/* The gradient of filters of few elements is a sum over all places for each: on group devices threads share that out better than libraries, which took
- * 0.76 ms for 512 images of 28 x 28 with one channel, where it takes 0.09 (H200). */
+/* The gradient of filters of few elements is a sum over all places for each: on group devices threads share that out
+ * better than libraries, which took 0.76 ms for 512 images of 28 x 28 with one channel, where it takes 0.09 (H200). */
 static bool has_little_window(const tn__fuse *f, const tn__conv *v) {
-  double window = (double)tn__size_guess(v->size[CONV_C]) * (double)tn__size_guess(v->size[CONV_R]) * (double)tn__size_guess(v->size[CONV_S]);
+  double window = (double)tn__size_guess(v->size[CONV_C]) * (double)tn__size_guess(v->size[CONV_R]) *
+                  (double)tn__size_guess(v->size[CONV_S]);
   return f->dev->group && v->dtype == TN_F32 && window <= LITTLE_WINDOW;
 }
 
 enum { FEW_IMAGE_CHANNELS = 32, FEW_FILTERS = 64, MUCH_WORK = 1 << 28 };
 
-/* Gradients of few channels and many places, f32: what libraries do with fewer multiplications moves much memory for products that are narrow, then.  (Winograd took
- * 0.64 and 0.6 ms on an H200 for 512 x 32 x 26 x 26 with 64 filters of 3 x 3, whose products come to 0.19 and 0.16.) */
+/* Gradients of few channels and many places, f32: what libraries do with fewer multiplications moves much memory for
+ * products that are narrow, then.  (Winograd took 0.64 and 0.6 ms on an H200 for 512 x 32 x 26 x 26 with 64 filters of
+ * 3 x 3, whose products come to 0.19 and 0.16.) */
 static bool has_few_channels(const tn__fuse *f, const tn__conv *v, double work) {
   int64_t channels, count;
-  if (v->kind == CONV_FORWARD || v->dtype != TN_F32 || f->c->opt.tf32 || !tiles_convolve(f, v) || work < MUCH_WORK) return false;
-  return tn__const_int(v->size[CONV_C], &channels) && channels <= FEW_IMAGE_CHANNELS && tn__const_int(v->size[CONV_K], &count) && count <= FEW_FILTERS;
+  if (v->kind == CONV_FORWARD || v->dtype != TN_F32 || f->c->opt.tf32 || !tiles_convolve(f, v) || work < MUCH_WORK)
+    return false;
+  return tn__const_int(v->size[CONV_C], &channels) && channels <= FEW_IMAGE_CHANNELS &&
+         tn__const_int(v->size[CONV_K], &count) && count <= FEW_FILTERS;
 }
 
 void tn__conv_find(tn__fuse *f) {
@@ -420,14 +436,15 @@ void tn__conv_find(tn__fuse *f) {
     for (int d = 0; d < CONV_DIMS; d++)
       if (d != CONV_H && d != CONV_W) work *= (double)tn__size_guess(v.size[d]);
     v.own = !library_convolves(f, v.dtype) || has_few_channels(f, &v, work);
-    v.channels_last = prefers_last(v.dtype) && (v.own || v.kind == CONV_DATA || v.operand[CONV_DATA].node->op != OP_PARAM);
+    v.channels_last =
+        prefers_last(v.dtype) && (v.own || v.kind == CONV_DATA || v.operand[CONV_DATA].node->op != OP_PARAM);
     if (v.kind == CONV_FILTER && has_little_window(f, &v)) continue;
     if (work >= LEAST_WORK && (!v.own || tiles_convolve(f, &v))) f->info[i].conv = tn__arena_dup(f->a, &v, sizeof v);
   }
 }
 
-/* Outputs are row-major.  The operands' order is agreed on before it is known what else they are for, so an output is copied from
- * a result in the order that is preferred. */
+/* Outputs are row-major.  The operands' order is agreed on before it is known what else they are for, so an output is
+ * copied from a result in the order that is preferred. */
 tn_node *tn__conv_outputs(tn__fuse *f) {
   tn_node **src = tn__arena_alloc(f->a, (f->sink->nsrc + 1) * sizeof *src);
   bool changed = false;
@@ -465,7 +482,8 @@ static bool is_free(tn_node *y, const tn__info *in) {
 }
 
 /* y's axes in the order in which the operand's are wanted; NULL if it has others. */
-static uint8_t *find_order(tn__fuse *f, const tn__conv *v, int which, tn_node *y, tn_node *const *r, tn_node *const *idx) {
+static uint8_t *find_order(tn__fuse *f, const tn__conv *v, int which, tn_node *y, tn_node *const *r,
+                           tn_node *const *idx) {
   uint8_t *axis = tn__arena_alloc(f->a, y->rank + 1u);
   uint32_t n = 0;
   for (uint32_t b = 0; b < y->rank; b++)
@@ -479,7 +497,8 @@ static uint8_t *find_order(tn__fuse *f, const tn__conv *v, int which, tn_node *y
 }
 
 /* Does the operand, with y stored in this order (NULL: as it is), lie in one run? */
-static bool is_run(tn__fuse *f, const tn__conv *v, int which, tn_node *y, tn_node *const *r, tn_node *const *idx, uint8_t *axis, tn_node **offset) {
+static bool is_run(tn__fuse *f, const tn__conv *v, int which, tn_node *y, tn_node *const *r, tn_node *const *idx,
+                   uint8_t *axis, tn_node **offset) {
   tn_ctx *c = f->c;
   const struct tn__conv_operand *o = &v->operand[which];
   tn__info *in = tn__info_of(f, y);
@@ -508,7 +527,8 @@ static bool is_natural(const tn_node *y, const double *stride, const uint8_t *ax
   return true;
 }
 
-static bool can_hold(tn__fuse *f, const tn__conv *v, int which, tn_node *y, tn_node *const *r, tn_node *const *idx, stand *out) {
+static bool can_hold(tn__fuse *f, const tn__conv *v, int which, tn_node *y, tn_node *const *r, tn_node *const *idx,
+                     stand *out) {
   tn_node *offset;
   uint8_t *axis = NULL;
   const tn__info *in = tn__info_of(f, y);
@@ -518,12 +538,13 @@ static bool can_hold(tn__fuse *f, const tn__conv *v, int which, tn_node *y, tn_n
   return true;
 }
 
-/* The operand as a part of something in memory: of what is stored anyway, or of the lowest node that can hold it easily.  If there is none, it
- * is stored for this purpose alone, so that others may have the rest as they like. */
+/* The operand as a part of something in memory: of what is stored anyway, or of the lowest node that can hold it
+ * easily.  If there is none, it is stored for this purpose alone, so that others may have the rest as they like. */
 static bool find_stand(tn__fuse *f, const tn__conv *v, int which, stand *out) {
   tn_ctx *c = f->c;
   tn_node *y = v->operand[which].node, *r[TN_MAX_RANK], *idx[TN_MAX_RANK + 1], *next[TN_MAX_RANK + 1], *gate = NULL;
-  for (uint32_t i = 0; i < y->rank; i++) idx[i] = r[i] = tn__is_int_const(y->dim[i], 1) ? tn__int(c, 0) : tn__range(c, y->dim[i], AX_LOOP, i);
+  for (uint32_t i = 0; i < y->rank; i++)
+    idx[i] = r[i] = tn__is_int_const(y->dim[i], 1) ? tn__int(c, 0) : tn__range(c, y->dim[i], AX_LOOP, i);
   stand s;
   bool found = can_hold(f, v, which, y, r, idx, out);
   while (tn__ops[y->op].group == G_MOVE && y->op != OP_FOLD && !(found && out->base == y && tn__info_of(f, y)->must)) {
@@ -555,7 +576,8 @@ static bool place_all(tn__fuse *f, tn_node *n, tn__conv *v) {
     int which = i ? (i - 1) + (i - 1 >= (int)v->kind) : (int)v->kind; /* the result first */
     tn_node *idx[TN_MAX_RANK];
     stand s;
-    for (uint32_t a = 0; a < n->rank; a++) idx[a] = tn__is_int_const(n->dim[a], 1) ? tn__int(f->c, 0) : tn__range(f->c, n->dim[a], AX_LOOP, a);
+    for (uint32_t a = 0; a < n->rank; a++)
+      idx[a] = tn__is_int_const(n->dim[a], 1) ? tn__int(f->c, 0) : tn__range(f->c, n->dim[a], AX_LOOP, a);
     if (i ? find_stand(f, v, which, &s) : can_hold(f, v, which, n, idx, idx, &s)) {
       in[i] = tn__info_of(f, s.base);
       old[i] = in[i]->axis;
@@ -595,7 +617,8 @@ static void plan_own(tn__fuse *f, tn_node *n, const tn__conv *found) {
   if (dot != n) tn__info_of(f, dot)->inline_dot = true;
 }
 
-/* A copy of x, which may then be stored in any order; with its axes turned round inside if `turned`, so that it is not the one that others get. */
+/* A copy of x, which may then be stored in any order; with its axes turned round inside if `turned`, so that it is not
+ * the one that others get. */
 static tn_node *copied(tn_ctx *c, tn_node *x, bool turned) {
   int64_t back[TN_MAX_RANK];
   for (uint32_t i = 0; i < x->rank; i++) back[i] = x->rank - 1 - i;
@@ -604,7 +627,8 @@ static tn_node *copied(tn_ctx *c, tn_node *x, bool turned) {
   return turned ? tn__permute(c, x, back) : x;
 }
 
-/* Source `from` of a contraction with the operand `o` of its convolution copied, which stands there or, images, below windows. */
+/* Source `from` of a contraction with the operand `o` of its convolution copied, which stands there or, images, below
+ * windows. */
 static tn_node *with_copy(tn__fuse *f, const tn__conv *v, int o, tn_node *source, tn_node *now) {
   tn_node *x = v->operand[o].node, *fresh;
   stand s;
@@ -619,7 +643,8 @@ tn_node *tn__conv_operands(tn__fuse *f) {
   tn_node **now = tn__arena_alloc(f->a, (f->order.n + 1) * sizeof *now);
   const tn__conv **of = tn__arena_zalloc(f->a, (f->order.n + 1) * sizeof *of);
   for (uint32_t i = 0; i < f->order.n; i++)
-    if (f->info[i].conv && f->info[i].conv->own) of[tn__info_of(f, contraction_of(f->order.v[i])) - f->info] = f->info[i].conv;
+    if (f->info[i].conv && f->info[i].conv->own)
+      of[tn__info_of(f, contraction_of(f->order.v[i])) - f->info] = f->info[i].conv;
   for (uint32_t i = 0; i < f->order.n; i++) {
     tn_node *n = f->order.v[i], **src = tn__arena_alloc(f->a, (n->nsrc + 1) * sizeof *src);
     bool changed = false;
@@ -627,8 +652,10 @@ tn_node *tn__conv_operands(tn__fuse *f) {
       const tn__info *in = tn__info_of(f, n->src[k]);
       src[k] = in ? now[in - f->info] : n->src[k];
       for (int o = 0; o < 3 && of[i]; o++) {
-        bool images = o == CONV_DATA && n->src[k] != of[i]->operand[of[i]->kind == CONV_FORWARD ? CONV_FILTER : CONV_FORWARD].node;
-        if (o != (int)of[i]->kind && (images || of[i]->operand[o].node == n->src[k])) src[k] = with_copy(f, of[i], o, n->src[k], src[k]);
+        bool images = o == CONV_DATA &&
+                      n->src[k] != of[i]->operand[of[i]->kind == CONV_FORWARD ? CONV_FILTER : CONV_FORWARD].node;
+        if (o != (int)of[i]->kind && (images || of[i]->operand[o].node == n->src[k]))
+          src[k] = with_copy(f, of[i], o, n->src[k], src[k]);
       }
       changed |= src[k] != n->src[k];
     }

@@ -1,7 +1,7 @@
 /* Range assignment, second sweep: kernel bodies.
  *
- * Needs the demands of the first sweep.  Walks the graph from inputs to outputs and gives every demand its value, an expression
- * over loads and ranges; then every kernel its SINK of stores, and every item its buffers. */
+ * Needs the demands of the first sweep.  Walks the graph from inputs to outputs and gives every demand its value, an
+ * expression over loads and ranges; then every kernel its SINK of stores, and every item its buffers. */
 #include "ir/eval.h"
 #include "rewrite/rewrite.h"
 #include "schedule/fuse.h"
@@ -11,7 +11,13 @@ static tn_node *zero_of(tn_ctx *c, int dtype) { return tn__const_num(c, dtype, 0
 static tn_node *buffer_of(tn__fuse *f, int buf) {
   const tn__buf *b = &f->s->bufs.v[buf];
   tn_node *size = b->size;
-  return tn__node_make(f->c, &(tn__make){.op = OP_PARAM, .dtype = b->dtype, .src = &size, .nsrc = 1, .ints = (int64_t[]){buf, -1}, .nint = 2, .device = -1});
+  return tn__node_make(f->c, &(tn__make){.op = OP_PARAM,
+                                         .dtype = b->dtype,
+                                         .src = &size,
+                                         .nsrc = 1,
+                                         .ints = (int64_t[]){buf, -1},
+                                         .nint = 2,
+                                         .device = -1});
 }
 
 static tn_node *load(tn__fuse *f, int buf, tn_node *n, tn_node *const *idx, tn_node *gate) {
@@ -20,7 +26,8 @@ static tn_node *load(tn__fuse *f, int buf, tn_node *n, tn_node *const *idx, tn_n
 }
 
 /* The value of n's source s, wanted at a place by kernel k */
-static tn_node *find_value(tn__fuse *f, const tn_node *n, const tn_node *s, int k, const tn_node *idx, const tn_node *gate) {
+static tn_node *find_value(tn__fuse *f, const tn_node *n, const tn_node *s, int k, const tn_node *idx,
+                           const tn_node *gate) {
   const tn__info *in = tn__info_of(f, s);
   for (int j = tn__demand_last(f, in, k); j >= 0; j = in->want.v[j].before) {
     const tn__demand *e = &in->want.v[j];
@@ -53,7 +60,8 @@ static tn_node *contract(tn_ctx *c, tn_node *n, tn_node *x, tn_node *y, tn_node 
   return tn__cast(c, reduce(c, OP_ADD, tn__mul(c, tn__cast(c, x, acc), tn__cast(c, y, acc)), ranges), n->dtype);
 }
 
-/* x at a data-dependent place: the variable that stood for the place gives way to the index, clamped so that the load is safe */
+/* x at a data-dependent place: the variable that stood for the place gives way to the index, clamped so that the load
+ * is safe */
 static tn_node *gather(tn__fuse *f, tn_node *n, const tn__demand *d) {
   tn_ctx *c = f->c;
   tn_node *size = n->src[0]->dim[0], *zero = tn__int(c, 0), *at = tn__cast(c, value_at(f, n, d, 1), TN__INDEX);
@@ -67,11 +75,15 @@ static tn_node *gather(tn__fuse *f, tn_node *n, const tn__demand *d) {
 
 static tn_node *inline_value(tn__fuse *f, tn_node *n, const tn__demand *d) {
   tn_ctx *c = f->c;
-  static const uint8_t scalar_of[OP_COUNT] = {[OP_SUM] = OP_ADD, [OP_PROD] = OP_MUL, [OP_RMAX] = OP_MAX, [OP_RMIN] = OP_MIN};
+  static const uint8_t scalar_of[OP_COUNT] = {
+      [OP_SUM] = OP_ADD, [OP_PROD] = OP_MUL, [OP_RMAX] = OP_MAX, [OP_RMIN] = OP_MIN};
   switch (n->op) {
   case OP_CONST: return n;
   case OP_IOTA: return tn__cast(c, d->idx->src[0], n->dtype);
-  case OP_SUM: case OP_PROD: case OP_RMAX: case OP_RMIN: return reduce(c, scalar_of[n->op], value_at(f, n, d, 0), d->ranges);
+  case OP_SUM:
+  case OP_PROD:
+  case OP_RMAX:
+  case OP_RMIN: return reduce(c, scalar_of[n->op], value_at(f, n, d, 0), d->ranges);
   case OP_FOLD: return reduce(c, OP_ADD, gated(c, value_at(f, n, d, 0), d->child_gate[0]), d->ranges);
   case OP_CONTRACT: return contract(c, n, value_at(f, n, d, 0), value_at(f, n, d, 1), d->ranges);
   case OP_GATHER: return gather(f, n, d);
@@ -94,14 +106,16 @@ static void emit_values(tn__fuse *f, tn_node *n) {
   tn__info *in = tn__info_of(f, n);
   for (uint32_t i = 0; i < in->want.n; i++) {
     tn__demand *d = &in->want.v[i];
-    if ((n->op == OP_SCATTER || tn__is_called(in)) && (int)i == in->host) continue; /* roots only: what they store is special */
+    /* roots only: what they store is special */
+    if ((n->op == OP_SCATTER || tn__is_called(in)) && (int)i == in->host) continue;
     if (n->dtype == TN__INDEX && n->rank == 0) d->value = n;
     else if (in->buf >= 0 && d->k != in->kernel) d->value = load(f, in->buf, n, d->idx->src, d->gate);
     else d->value = inline_value(f, n, d);
   }
 }
 
-static tn_node *store(tn__fuse *f, tn__op op, tn_node *buf, tn_node *at, tn_node *v, tn_node *const *ranges, uint32_t n) {
+static tn_node *store(tn__fuse *f, tn__op op, tn_node *buf, tn_node *at, tn_node *v, tn_node *const *ranges,
+                      uint32_t n) {
   tn_node *src[TN_MAX_RANK * 2 + 3] = {buf, at, v};
   uint32_t m = 3;
   for (uint32_t i = 0; i < n; i++)
@@ -118,7 +132,8 @@ static tn_node *store_scatter(tn__fuse *f, tn_node *n, const tn__info *in) {
   tn_ctx *c = f->c;
   const tn__demand *d = &in->want.v[in->host];
   tn_node *buf = buffer_of(f, in->buf), *idx[TN_MAX_RANK], *size = n->dim[0], *zero = tn__int(c, 0);
-  tn_node *copy = store(f, OP_STORE, buf, tn__index_flat(c, n->dim, d->idx->src, n->rank), value_at(f, n, d, 0), d->idx->src, n->rank);
+  tn_node *copy = store(f, OP_STORE, buf, tn__index_flat(c, n->dim, d->idx->src, n->rank), value_at(f, n, d, 0),
+                        d->idx->src, n->rank);
   if (tn__is_int_const(size, 0)) return copy;
   uint32_t s = n->src[1]->rank;
   tn_node *at = tn__cast(c, value_at(f, n, d, 1), TN__INDEX), *upd = value_at(f, n, d, 2);
@@ -127,18 +142,21 @@ static tn_node *store_scatter(tn__fuse *f, tn_node *n, const tn__info *in) {
   for (uint32_t i = 1; i < n->rank; i++) idx[i] = d->ranges->src[s + i - 1];
   /* outside, the neutral element of addition is added: -0 for floats, which leaves even -0 alone */
   tn_node *none = tn__is_float(n->dtype) ? tn__const_num(c, n->dtype, -0.0) : zero_of(c, n->dtype);
-  return store(f, OP_STOREADD, after(c, buf, copy), tn__index_flat(c, n->dim, idx, n->rank), tn__where(c, valid, upd, none), d->ranges->src, d->ranges->nsrc);
+  return store(f, OP_STOREADD, after(c, buf, copy), tn__index_flat(c, n->dim, idx, n->rank),
+               tn__where(c, valid, upd, none), d->ranges->src, d->ranges->nsrc);
 }
 
 /* What the library call computes, as a kernel body */
 static tn_node *gemm_body(tn__fuse *f, const tn__gemm *g) {
   tn_ctx *c = f->c;
   tn_node *size[4] = {g->batch, g->m, g->n, g->k}, *r[4];
-  for (int i = 0; i < 4; i++) r[i] = tn__is_int_const(size[i], 1) ? tn__int(c, 0) : tn__range(c, size[i], i < 3 ? AX_LOOP : AX_REDUCE, i);
+  for (int i = 0; i < 4; i++)
+    r[i] = tn__is_int_const(size[i], 1) ? tn__int(c, 0) : tn__range(c, size[i], i < 3 ? AX_LOOP : AX_REDUCE, i);
   tn_node *x[2];
   for (int i = 0; i < 2; i++) {
     const struct tn__gemm_operand *o = i ? &g->b : &g->a;
-    tn_node *row = r[1 + i], *row_stride = o->trans ? tn__int(c, 1) : o->ld, *k_stride = o->trans ? o->ld : tn__int(c, 1);
+    tn_node *row = r[1 + i], *row_stride = o->trans ? tn__int(c, 1) : o->ld,
+            *k_stride = o->trans ? o->ld : tn__int(c, 1);
     tn_node *at = tn__add(c, o->offset, tn__mul(c, r[0], o->batch_stride));
     at = tn__add(c, at, tn__add(c, tn__mul(c, row, row_stride), tn__mul(c, r[3], k_stride)));
     tn_node *src[2] = {buffer_of(f, o->buf), tn__simplify_index(c, at)};
@@ -149,8 +167,8 @@ static tn_node *gemm_body(tn__fuse *f, const tn__gemm *g) {
   return tn__sink(c, &st, 1, "gemm");
 }
 
-/* So for a convolution.  The dimensions of its result are loops, the others are summed up, but for the place in the images, or for their gradient
- * in the outputs: it is made of others, and may be outside. */
+/* So for a convolution.  The dimensions of its result are loops, the others are summed up, but for the place in the
+ * images, or for their gradient in the outputs: it is made of others, and may be outside. */
 typedef struct conv_loops {
   tn_node *r[CONV_DIMS], *sum; /* sum: a LIST */
   tn_node *gate;               /* the place is inside */
@@ -172,7 +190,8 @@ static conv_loops open_conv(tn_ctx *c, const tn__conv *v) {
     if (!loop) sum[n++] = l.r[d];
   }
   for (int i = 0; i < 2; i++) {
-    tn_node *step = tn__int(c, v->stride[i]), *at = tn__sub(c, tn__mul(c, l.r[CONV_R + i], tn__int(c, v->dilation[i])), tn__int(c, v->pad[i]));
+    tn_node *step = tn__int(c, v->stride[i]),
+            *at = tn__sub(c, tn__mul(c, l.r[CONV_R + i], tn__int(c, v->dilation[i])), tn__int(c, v->pad[i]));
     if (data) {
       tn_node *apart = tn__sub(c, l.r[CONV_H + i], at);
       gate = tn__op2(c, OP_AND, gate, tn__op2(c, OP_EQ, tn__op2(c, OP_MOD, apart, step), zero));
@@ -181,7 +200,8 @@ static conv_loops open_conv(tn_ctx *c, const tn__conv *v) {
       at = tn__add(c, tn__mul(c, l.r[CONV_P + i], step), at);
     }
     l.r[l.made + i] = at;
-    gate = tn__op2(c, OP_AND, gate, tn__op2(c, OP_AND, tn__op2(c, OP_LE, zero, at), tn__op2(c, OP_LT, at, v->size[l.made + i])));
+    gate = tn__op2(c, OP_AND, gate,
+                   tn__op2(c, OP_AND, tn__op2(c, OP_LE, zero, at), tn__op2(c, OP_LT, at, v->size[l.made + i])));
   }
   gate = tn__simplify_index(c, gate);
   l.gate = tn__is_const(gate) && gate->lo == 1 ? NULL : gate; /* nothing is outside */
@@ -207,13 +227,17 @@ static tn_node *conv_body(tn__fuse *f, const tn__conv *v) {
   int acc = tn__dtype_acc(v->dtype), n = 0;
   for (int o = 0; o < 3; o++) {
     tn_node *src[3] = {buffer_of(f, v->operand[o].buf), conv_index(c, v, o, &l), l.gate};
-    if (o != (int)v->kind) x[n++] = tn__cast(c, tn__node_make(c, &(tn__make){.op = OP_LOAD, .src = src, .nsrc = o == l.of && l.gate ? 3 : 2}), acc);
+    if (o != (int)v->kind)
+      x[n++] = tn__cast(
+          c, tn__node_make(c, &(tn__make){.op = OP_LOAD, .src = src, .nsrc = o == l.of && l.gate ? 3 : 2}), acc);
   }
   tn_node *product = tn__mul(c, x[0], x[1]);
-  if (v->kind == CONV_DATA) product = gated(c, product, l.gate); /* what is outside is left out there, not multiplied by 0 */
+  /* what is outside is left out there, not multiplied by 0 */
+  if (v->kind == CONV_DATA) product = gated(c, product, l.gate);
   product = tn__cast(c, reduce(c, OP_ADD, product, l.sum), v->dtype);
   for (int i = 0; i < 4; i++) loop[i] = l.r[tn__conv_dims[v->kind][i]];
-  tn_node *st = store(f, OP_STORE, buffer_of(f, v->operand[v->kind].buf), conv_index(c, v, (int)v->kind, &l), product, loop, 4);
+  tn_node *st =
+      store(f, OP_STORE, buffer_of(f, v->operand[v->kind].buf), conv_index(c, v, (int)v->kind, &l), product, loop, 4);
   return tn__sink(c, &st, 1, "conv");
 }
 
@@ -239,7 +263,8 @@ static tn__item make_conv(tn__fuse *f, tn_node *n) {
 }
 
 static tn_node *store_at(tn__fuse *f, tn_node *n, tn_node *idx, tn_node *v, tn_node *ranges) {
-  return store(f, OP_STORE, buffer_of(f, tn__info_of(f, n)->buf), tn__layout_at(f, n, idx->src), v, ranges->src, ranges->nsrc);
+  return store(f, OP_STORE, buffer_of(f, tn__info_of(f, n)->buf), tn__layout_at(f, n, idx->src), v, ranges->src,
+               ranges->nsrc);
 }
 
 /* The parts of a long join that kernel k stores */
@@ -262,7 +287,8 @@ static tn__item make_kernel(tn__fuse *f, int k) {
       continue;
     }
     const tn__demand *d = &in->want.v[in->host];
-    tn__vec_push(f->a, &stores, n->op == OP_SCATTER ? store_scatter(f, n, in) : store_at(f, n, d->idx, d->value, d->idx));
+    tn__vec_push(f->a, &stores,
+                 n->op == OP_SCATTER ? store_scatter(f, n, in) : store_at(f, n, d->idx, d->value, d->idx));
   }
   if (g->rows) tn__columns_apart(f, g, &stores);
   return (tn__item){.body = tn__sink(f->c, stores.v, stores.n, "kernel")};
@@ -293,7 +319,13 @@ static void bind_buffers(tn__fuse *f, tn__item *it) {
       if (p->op != OP_PARAM || (tn__map_getp(&written, p) != NULL) != (pass == 0)) continue;
       tn__vec_push(f->a, &old, p);
       tn_node *size = p->src[0];
-      tn_node *q = tn__node_make(f->c, &(tn__make){.op = OP_PARAM, .dtype = p->dtype, .src = &size, .nsrc = 1, .ints = (int64_t[]){it->nbuf, -1}, .nint = 2, .device = -1});
+      tn_node *q = tn__node_make(f->c, &(tn__make){.op = OP_PARAM,
+                                                   .dtype = p->dtype,
+                                                   .src = &size,
+                                                   .nsrc = 1,
+                                                   .ints = (int64_t[]){it->nbuf, -1},
+                                                   .nint = 2,
+                                                   .device = -1});
       tn__vec_push(f->a, &new_, q);
       it->buf[it->nbuf++] = (int)p->ints[0];
     }
@@ -322,13 +354,15 @@ uint32_t tn__heap_pop(tn__numbers *h) {
   return top;
 }
 
-/* Order: an item runs once the writers of what it reads have run; among the ready ones the deepest in the graph first. */
+/* Order: an item runs once the writers of what it reads have run; among the ready ones the deepest in the graph first.
+ */
 static void order_items(tn__fuse *f, tn__item *item, uint32_t n) {
   struct {
     uint32_t writers; /* that have not run yet */
     tn__numbers readers;
   } *buf = tn__arena_zalloc(f->a, (f->s->bufs.n + 1) * sizeof *buf);
-  uint32_t *missing = tn__arena_zalloc(f->a, (n + 1) * sizeof *missing); /* what an item reads that is not written yet */
+  /* what an item reads that is not written yet */
+  uint32_t *missing = tn__arena_zalloc(f->a, (n + 1) * sizeof *missing);
   tn__numbers ready = {0};
   for (uint32_t i = 0; i < n; i++)
     for (uint32_t b = 0; b < item[i].nout; b++) buf[item[i].buf[b]].writers++;

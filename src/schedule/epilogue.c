@@ -1,9 +1,9 @@
-/* What a library's product may do to its result before it writes it: add a row, then apply a function.  Needs finished items.  A kernel that does
- * just that to a product which nobody else wants becomes part of the product's call.  Which function it is shows by comparing: the same
- * builders that tensors use make what it would look like. */
+/* What a library's product may do to its result before it writes it: add a row, then apply a function.  Needs finished
+ * items.  A kernel that does just that to a product which nobody else wants becomes part of the product's call.  Which
+ * function it is shows by comparing: the same builders that tensors use make what it would look like. */
 #include "rewrite/rewrite.h"
 #include "schedule/fuse.h"
-#include "tensor/front.h"
+#include "tensor/operands.h"
 #include <string.h>
 
 typedef struct candidate {
@@ -46,7 +46,8 @@ static bool is_private_product(const candidate *k, int buf) {
   int at = writer_of(s, buf);
   if (at < 0 || s->bufs.v[buf].kind != BUF_TEMP || count_readers(s, buf) != 1) return false;
   const tn__gemm *g = s->items.v[at].gemm;
-  return g && tn__is_int_const(g->batch, 1) && tn__is_const(g->n) && tn__is_const(g->k) && g->k->ints[0] > 0 && g->n->ints[0] > 1;
+  return g && tn__is_int_const(g->batch, 1) && tn__is_const(g->n) && tn__is_const(g->k) && g->k->ints[0] > 0 &&
+         g->n->ints[0] > 1;
 }
 
 /* The loads: one of a product, where the result is stored; perhaps one of a row. */
@@ -74,13 +75,18 @@ static bool fits(candidate *k) {
   k->product = (uint32_t)writer_of(f->s, product);
   tn_node *width = f->s->items.v[k->product].gemm->n;
   k->width = width->ints[0];
-  if (f->s->bufs.v[product].size != f->s->bufs.v[result].size || f->s->bufs.v[product].dtype != f->s->bufs.v[result].dtype) return false;
-  return !k->row || (k->row->dtype == k->x->dtype && tn__simplify_index(f->c, tn__op2(f->c, OP_MOD, k->index, width)) == k->row->src[1]);
+  if (f->s->bufs.v[product].size != f->s->bufs.v[result].size ||
+      f->s->bufs.v[product].dtype != f->s->bufs.v[result].dtype)
+    return false;
+  return !k->row || (k->row->dtype == k->x->dtype &&
+                     tn__simplify_index(f->c, tn__op2(f->c, OP_MOD, k->index, width)) == k->row->src[1]);
 }
 
 static bool find(candidate *k) {
   const tn__item *it = &k->f->s->items.v[k->kernel];
-  if (it->gemm || it->conv || it->body->nsrc != 1 || it->body->src[0]->op != OP_STORE || it->body->src[0]->src[0]->op != OP_PARAM) return false;
+  if (it->gemm || it->conv || it->body->nsrc != 1 || it->body->src[0]->op != OP_STORE ||
+      it->body->src[0]->src[0]->op != OP_PARAM)
+    return false;
   k->store = it->body->src[0];
   k->index = k->store->src[1];
   return find_loads(k) && fits(k);
@@ -99,7 +105,8 @@ static bool same(const candidate *k, const tn_node *n, const tn_node *g) {
 /* ---- joining ---- */
 
 /* The nodes of a body with its buffers numbered as in `buf`, which grows. */
-static void renumber(const candidate *k, const tn__item *it, tn_node *const *root, uint32_t nroot, tn__item *out, tn__nodes *old, tn__nodes *new_) {
+static void renumber(const candidate *k, const tn__item *it, tn_node *const *root, uint32_t nroot, tn__item *out,
+                     tn__nodes *old, tn__nodes *new_) {
   tn__nodes all = {0};
   tn__topo(k->f->a, root, nroot, &all);
   for (uint32_t i = 0; i < all.n; i++) {
@@ -109,7 +116,13 @@ static void renumber(const candidate *k, const tn__item *it, tn_node *const *roo
     while (at < out->nbuf && out->buf[at] != it->buf[p->ints[0]]) at++;
     if (at == out->nbuf) out->buf[out->nbuf++] = it->buf[p->ints[0]];
     tn__vec_push(k->f->a, old, p);
-    tn_node *q = tn__node_make(k->f->c, &(tn__make){.op = OP_PARAM, .dtype = p->dtype, .src = &size, .nsrc = 1, .ints = (int64_t[]){at, -1}, .nint = 2, .device = -1});
+    tn_node *q = tn__node_make(k->f->c, &(tn__make){.op = OP_PARAM,
+                                                    .dtype = p->dtype,
+                                                    .src = &size,
+                                                    .nsrc = 1,
+                                                    .ints = (int64_t[]){at, -1},
+                                                    .nint = 2,
+                                                    .device = -1});
     tn__vec_push(k->f->a, new_, q);
   }
 }
@@ -117,10 +130,12 @@ static void renumber(const candidate *k, const tn__item *it, tn_node *const *roo
 /* The product's value where the kernel stores: its rows and columns by the index. */
 static tn_node *product_at(const candidate *k, const tn_node *store) {
   tn_ctx *c = k->f->c;
-  tn_node *width = tn__int(c, k->width), *at[2] = {tn__op2(c, OP_IDIV, k->index, width), tn__op2(c, OP_MOD, k->index, width)}, *old[2], *new_[2];
+  tn_node *width = tn__int(c, k->width),
+          *at[2] = {tn__op2(c, OP_IDIV, k->index, width), tn__op2(c, OP_MOD, k->index, width)}, *old[2], *new_[2];
   uint32_t n = 0;
   for (uint32_t i = 3; i < store->nsrc; i++) /* the ranges are numbered: batch, rows, columns */
-    if (store->src[i]->op == OP_RANGE) old[n] = store->src[i], new_[n++] = tn__simplify_index(c, at[store->src[i]->ints[1] - 1]);
+    if (store->src[i]->op == OP_RANGE)
+      old[n] = store->src[i], new_[n++] = tn__simplify_index(c, at[store->src[i]->ints[1] - 1]);
   return tn__substitute(c, store->src[2], old, new_, n);
 }
 
@@ -158,7 +173,8 @@ void tn__epilogue_join(tn__fuse *f) {
     if (!find(&k)) continue;
     for (size_t a = 0; a < sizeof functions / sizeof *functions; a++) {
       if (!f->dev->ops->has_after(f->dev, k.x->dtype, functions[a].after)) continue;
-      tn_node *x = tn__param(c, k.x->dtype, 0, -1, NULL, 0), *row = k.row ? tn__param(c, k.x->dtype, 1, -1, NULL, 0) : NULL;
+      tn_node *x = tn__param(c, k.x->dtype, 0, -1, NULL, 0),
+              *row = k.row ? tn__param(c, k.x->dtype, 1, -1, NULL, 0) : NULL;
       tn_node *sink = tn__sink(c, (tn_node *[]){functions[a].of(c, x, row)}, 1, "outputs");
       if (!same(&k, k.store->src[2], tn__simplify_graph(c, sink)->src[0])) continue;
       join(&k, functions[a].after);

@@ -1,8 +1,9 @@
 /* Range assignment, first sweep: what stands in memory, and which kernel computes what.
  *
- * Needs the graph in topological order.  Walks it from the outputs to the inputs; every node knows, when its turn comes, all places
- * where it is wanted.  It is then inlined there (its sources become wanted at places of their own), or it gets a buffer, written by a kernel
- * of its own or by one that computes it anyway.  Gives each node's demands and buffer.  Breaks nothing: the graph stays. */
+ * Needs the graph in topological order.  Walks it from the outputs to the inputs; every node knows, when its turn
+ * comes, all places where it is wanted.  It is then inlined there (its sources become wanted at places of their own),
+ * or it gets a buffer, written by a kernel of its own or by one that computes it anyway.  Gives each node's demands and
+ * buffer.  Breaks nothing: the graph stays. */
 #include "rewrite/rewrite.h"
 #include "schedule/fuse.h"
 #include <stdio.h>
@@ -17,7 +18,8 @@ enum {
   SMALL_WORK = 32768     /* ... unless there is this little to do */
 };
 
-/* A reduction may be computed somewhat more often than once an element: at the borders of windows, where half of it is masked. */
+/* A reduction may be computed somewhat more often than once an element: at the borders of windows, where half of it is
+ * masked. */
 static const double MAX_REPEAT = 1.5;
 
 static tn_node *list_push(tn_ctx *c, tn_node *list, tn_node *const *more, uint32_t n) {
@@ -28,7 +30,9 @@ static tn_node *list_push(tn_ctx *c, tn_node *list, tn_node *const *more, uint32
   return tn__list(c, v, list->nsrc + n);
 }
 
-static uint64_t place_key(const tn__fuse *f, const tn__info *in, int k) { return (uint64_t)(in - f->info) << 32 | (uint32_t)k; }
+static uint64_t place_key(const tn__fuse *f, const tn__info *in, int k) {
+  return (uint64_t)(in - f->info) << 32 | (uint32_t)k;
+}
 
 int tn__demand_last(const tn__fuse *f, const tn__info *in, int k) {
   uint64_t at;
@@ -52,7 +56,8 @@ void tn__demand_put(tn__fuse *f, tn_node *n, int k, tn_node *idx, tn_node *gate,
   tn__demand_link(f, in, in->want.n - 1);
 }
 
-/* The reduce ranges of n, wanted at d; places with equal index and gate share them, so that the value is computed once. */
+/* The reduce ranges of n, wanted at d; places with equal index and gate share them, so that the value is computed once.
+ */
 static tn_node *open_ranges(tn__fuse *f, tn__info *in, tn__demand *d, tn_node *const *size, uint32_t n) {
   for (uint32_t i = 0; i < in->want.n; i++) {
     const tn__demand *e = &in->want.v[i];
@@ -111,7 +116,8 @@ static void inline_contract(tn__fuse *f, tn_node *n, tn__info *in, tn__demand *d
   tn__demand_child(f, n, d, 1, ib, d->gate, env);
 }
 
-/* The gate, and that a symbolic size is not 0: an axis of nothing has no place that could stand for those outside of it. */
+/* The gate, and that a symbolic size is not 0: an axis of nothing has no place that could stand for those outside of
+ * it. */
 static tn_node *some_gate(tn__fuse *f, tn_node *size, tn_node *gate) {
   tn_node *some = tn__simplify_index(f->c, tn__op2(f->c, OP_LT, tn__int(f->c, 0), size));
   return gate ? tn__op2(f->c, OP_AND, gate, some) : some;
@@ -189,7 +195,8 @@ static bool fits(tn__fuse *f, tn_node *n, const tn__demand *d) {
   bool opaque = false;
   tn_node *env = d->env;
   if (env->nsrc > 31) return false;
-  uint32_t set = tn__ranges_in(f, d->idx, d->gate, env, &opaque), nout = f->seeds.v[d->k].env->nsrc, outs = (1u << nout) - 1;
+  uint32_t set = tn__ranges_in(f, d->idx, d->gate, env, &opaque), nout = f->seeds.v[d->k].env->nsrc,
+           outs = (1u << nout) - 1;
   if (opaque) return false;
   if (tn__info_of(f, n)->inline_dot) return true; /* its repeats are kept in a row of scratch memory */
   if (extents(env, set) > tn__numel_guess(n) * MAX_REPEAT) return false;
@@ -238,8 +245,8 @@ static void look_at(tn__fuse *f, tn__nodes *todo, tn_node *n, uint32_t above) {
   tn__vec_push(f->a, todo, n);
 }
 
-/* Does kernel `of` need, directly or not, something that a kernel aimed at writes?  Nodes at positions below `above` are known not to.  A
- * search that takes too long says yes: kernels then stay apart. */
+/* Does kernel `of` need, directly or not, something that a kernel aimed at writes?  Nodes at positions below `above`
+ * are known not to.  A search that takes too long says yes: kernels then stay apart. */
 static bool depends(tn__fuse *f, int of, uint32_t above) {
   tn__nodes todo = {0};
   uint32_t looked = 0;
@@ -251,7 +258,9 @@ static bool depends(tn__fuse *f, int of, uint32_t above) {
     if (in->buf >= 0 && in->kernel >= 0) {
       const tn__seed *g = &f->seeds.v[in->kernel];
       if (g->aim == f->searches) return true;
-      for (uint32_t i = 0; in->kernel != first_of(f, of) && i < g->roots.n; i++) look_at(f, &todo, g->roots.v[i], above); /* all of it must have run */
+      /* all of it must have run */
+      for (uint32_t i = 0; in->kernel != first_of(f, of) && i < g->roots.n; i++)
+        look_at(f, &todo, g->roots.v[i], above);
     }
     for (uint32_t i = 0; i < n->nsrc; i++) look_at(f, &todo, n->src[i], above);
   }
@@ -261,7 +270,9 @@ static bool depends(tn__fuse *f, int of, uint32_t above) {
 static int find_host(tn__fuse *f, tn_node *n, tn__info *in) {
   for (uint32_t i = in->want.n; i-- > 0;) {
     const tn__demand *d = &in->want.v[i];
-    if (f->seeds.v[d->k].alone || (in->tiled && f->seeds.v[d->k].tiled) || f->seeds.v[d->k].size > TN__MAX_KERNEL || f->seeds.v[d->k].roots.n >= TN__MAX_STORES || !covers(f, n, d)) continue;
+    if (f->seeds.v[d->k].alone || (in->tiled && f->seeds.v[d->k].tiled) || f->seeds.v[d->k].size > TN__MAX_KERNEL ||
+        f->seeds.v[d->k].roots.n >= TN__MAX_STORES || !covers(f, n, d))
+      continue;
     f->searches++; /* for its other users: they must not have to run before d's kernel */
     for (uint32_t j = 0; j < in->want.n; j++)
       if (in->want.v[j].k != d->k) aim(f, in->want.v[j].k);
@@ -272,7 +283,8 @@ static int find_host(tn__fuse *f, tn_node *n, tn__info *in) {
 }
 
 static int new_buf(tn__fuse *f, tn_node *n, const tn__info *in) {
-  tn__buf b = {.kind = in->out >= 0 ? BUF_OUTPUT : BUF_TEMP, .slot = in->out, .dtype = n->dtype, .size = tn__numel(f->c, n)};
+  tn__buf b = {
+      .kind = in->out >= 0 ? BUF_OUTPUT : BUF_TEMP, .slot = in->out, .dtype = n->dtype, .size = tn__numel(f->c, n)};
   tn__vec_push(f->a, &f->s->bufs, b);
   return (int)f->s->bufs.n - 1;
 }
@@ -331,18 +343,24 @@ static void root_scatter(tn__fuse *f, tn_node *n, tn__demand *d) {
   uint32_t nr = 0, loops = upd->rank;
   tn__demand_child(f, n, d, 0, d->idx->src, NULL, d->env);
   for (uint32_t i = 0; i < upd->rank; i++) {
-    r[i] = tn__is_int_const(upd->dim[i], 1) ? tn__int(f->c, 0) : tn__range(f->c, upd->dim[i], i < idx->rank ? AX_REDUCE : AX_LOOP, f->next_range++);
+    r[i] = tn__is_int_const(upd->dim[i], 1)
+               ? tn__int(f->c, 0)
+               : tn__range(f->c, upd->dim[i], i < idx->rank ? AX_REDUCE : AX_LOOP, f->next_range++);
     if (r[i]->op == OP_RANGE) ri[nr++] = r[i];
   }
-  if (n->dim[0]->lo <= 0) /* a symbolic size that may be 0: a loop of one step, or of none where nothing can be added to */
-    r[loops++] = ri[nr++] = tn__range(f->c, tn__op2(f->c, OP_MIN, n->dim[0], tn__int(f->c, 1)), AX_REDUCE, f->next_range++);
+  if (n->dim[0]->lo <=
+      0) /* a symbolic size that may be 0: a loop of one step, or of none where nothing can be added to */
+    r[loops++] = ri[nr++] =
+        tn__range(f->c, tn__op2(f->c, OP_MIN, n->dim[0], tn__int(f->c, 1)), AX_REDUCE, f->next_range++);
   tn_node *env = tn__list(f->c, ri, nr);
   d->ranges = tn__list(f->c, r, loops);
   tn__demand_child(f, n, d, 1, r, NULL, env);
   tn__demand_child(f, n, d, 2, r, NULL, env);
 }
 
-static bool long_join(tn__fuse *f, tn_node *n, uint32_t *axis, tn__spans *span) { return tn__join_spans(f, n, axis, span) > LONG_JOIN && !tn__without_elements(n); }
+static bool long_join(tn__fuse *f, tn_node *n, uint32_t *axis, tn__spans *span) {
+  return tn__join_spans(f, n, axis, span) > LONG_JOIN && !tn__without_elements(n);
+}
 
 /* What the library call that computes a node reads */
 static void note_readers(tn__fuse *f, const tn__info *in) {
@@ -353,9 +371,11 @@ static void note_readers(tn__fuse *f, const tn__info *in) {
   tn__vec_push(f->a, &tn__info_of(f, in->gemm->b.base)->readers, in->kernel);
 }
 
-/* On group devices: a product wanted inside the loops of a reduction would be computed by the few threads that those keep busy. */
+/* On group devices: a product wanted inside the loops of a reduction would be computed by the few threads that those
+ * keep busy. */
 static bool under_loops(const tn__fuse *f, const tn_node *n, const tn__info *in) {
-  if (!f->dev->group || (n->op != OP_CONTRACT && !in->tiled) || in->inline_dot || f->c->mode == TN_MODE_STRICT) return false;
+  if (!f->dev->group || (n->op != OP_CONTRACT && !in->tiled) || in->inline_dot || f->c->mode == TN_MODE_STRICT)
+    return false;
   for (uint32_t i = 0; i < in->want.n; i++)
     if (in->want.v[i].env != f->seeds.v[in->want.v[i].k].env) return true;
   return false;
@@ -405,7 +425,8 @@ static void materialise(tn__fuse *f, tn_node *n, tn__info *in) {
   tn__layout_fix(f, n, false);
   tn_node *idx[TN_MAX_RANK], *env = open_outputs(f, n, n->dim, idx);
   in->kernel = new_kernel(f, n, env);
-  f->seeds.v[in->kernel].alone = tn__is_called(in) || n->op == OP_SCATTER; /* a scatter's two parts have loops of their own */
+  /* a scatter's two parts have loops of their own */
+  f->seeds.v[in->kernel].alone = tn__is_called(in) || n->op == OP_SCATTER;
   in->host = (int)in->want.n;
   tn__vec_push(f->a, &in->want, ((tn__demand){.k = in->kernel, .idx = tn__list(f->c, idx, n->rank), .env = env}));
   if (tn__is_called(in)) {
@@ -428,7 +449,9 @@ static bool costs_nothing(tn__fuse *f, tn_node *n, const tn__info *in) {
 }
 
 /* Is it what stands in memory in another type?  Then it costs no more than to load it. */
-static bool is_as_stored(tn__fuse *f, const tn_node *n) { return n->op == OP_CAST && tn__info_of(f, n->src[0])->buf >= 0; }
+static bool is_as_stored(tn__fuse *f, const tn_node *n) {
+  return n->op == OP_CAST && tn__info_of(f, n->src[0])->buf >= 0;
+}
 
 static bool must_store(tn__fuse *f, tn_node *n, tn__info *in) {
   if (in->must || tn__is_called(in) || n->op == OP_CONTIG || n->op == OP_SCATTER) return true;
@@ -477,9 +500,10 @@ static void decide(tn__fuse *f, tn_node *n) {
 
 /* flops and loads per element, were n computed from what surely is in memory */
 static void estimate(tn__fuse *f, tn_node *n) {
-  static const float price[OP_COUNT] = {[OP_EXP] = 10, [OP_EXP2] = 10, [OP_EXPM1] = 14, [OP_LOG] = 12, [OP_LOG2] = 12, [OP_LOG1P] = 14,
-      [OP_SIN] = 16, [OP_COS] = 16, [OP_TAN] = 20, [OP_TANH] = 14, [OP_ERF] = 16, [OP_POW] = 30, [OP_ATAN2] = 20, [OP_PHILOX] = 40,
-      [OP_DIV] = 3, [OP_SQRT] = 3, [OP_MOD] = 3, [OP_IDIV] = 3, [OP_FMOD] = 10};
+  static const float price[OP_COUNT] = {
+      [OP_EXP] = 10, [OP_EXP2] = 10, [OP_EXPM1] = 14, [OP_LOG] = 12, [OP_LOG2] = 12, [OP_LOG1P] = 14, [OP_SIN] = 16,
+      [OP_COS] = 16, [OP_TAN] = 20,  [OP_TANH] = 14,  [OP_ERF] = 16, [OP_POW] = 30,  [OP_ATAN2] = 20, [OP_PHILOX] = 40,
+      [OP_DIV] = 3,  [OP_SQRT] = 3,  [OP_MOD] = 3,    [OP_IDIV] = 3, [OP_FMOD] = 10};
   tn__info *in = tn__info_of(f, n);
   if (n->op == OP_PARAM || is_reduction(n) || n->op == OP_CONTIG || n->op == OP_SCATTER) {
     in->loads = 1;
@@ -524,7 +548,8 @@ tn__loads_of tn__find_loads(tn__fuse *f) {
   return v;
 }
 
-/* Does kernel `of` need, directly or not, something that kernel `on` writes?  As `depends`, but all is decided: so from kernel to kernel. */
+/* Does kernel `of` need, directly or not, something that kernel `on` writes?  As `depends`, but all is decided: so from
+ * kernel to kernel. */
 bool tn__reads_from(tn__fuse *f, const tn__loads_of *l, int of, int on, int but) {
   tn__vec(int) todo = {0};
   uint32_t looked = 0;
@@ -537,7 +562,8 @@ bool tn__reads_from(tn__fuse *f, const tn__loads_of *l, int of, int on, int but)
       int w = f->info[from->v[i]].kernel;
       if (reader == of && w == but) continue;
       if (w == on || ++looked > MAX_SEARCH) return true;
-      for (int k = w; k >= 0 && k < (int)f->seeds.n && first_of(f, k) == w && f->seeds.v[k].aim != f->searches; k++) { /* all that write it */
+      /* all that write it */
+      for (int k = w; k >= 0 && k < (int)f->seeds.n && first_of(f, k) == w && f->seeds.v[k].aim != f->searches; k++) {
         f->seeds.v[k].aim = f->searches;
         tn__vec_push(f->a, &todo, k);
       }
@@ -580,8 +606,8 @@ static void tidy(const tn__fuse *f, kernels *k) {
   k->n = n;
 }
 
-/* Kernel a takes in those before it that read something that it reads, too, at least as large as what they write.  `readers`: of the value at
- * a position; a joins them. */
+/* Kernel a takes in those before it that read something that it reads, too, at least as large as what they write.
+ * `readers`: of the value at a position; a joins them. */
 static void join_readers(tn__fuse *f, tn__loads_of *l, kernels *readers, int a, int *now) {
   const tn__seed *g = &f->seeds.v[a];
   if (g->alone || !g->env->nsrc) return;
@@ -632,8 +658,8 @@ static void go(tn__fuse *f, places *todo, tn_node *n, int64_t axis, bool reduced
   tn__vec_push(f->a, todo, p);
 }
 
-/* Follows the row below operand x of a contraction down to the contraction that makes it.  Counts the reductions over the row; NULL if there is
- * anything else on the way that looks across rows. */
+/* Follows the row below operand x of a contraction down to the contraction that makes it.  Counts the reductions over
+ * the row; NULL if there is anything else on the way that looks across rows. */
 static tn_node *score(tn__fuse *f, tn_node *x, int *reductions) {
   places todo = {0};
   tn__map seen;
@@ -654,7 +680,8 @@ static tn_node *score(tn__fuse *f, tn_node *x, int *reductions) {
       go(f, &todo, n->src[0], p.axis, p.reduced || n->src[0]->dim[p.axis] != n->dim[p.axis]);
     } else if (n->op == OP_PERMUTE) {
       go(f, &todo, n->src[0], n->ints[p.axis], p.reduced);
-    } else if (n->op == OP_RESHAPE && p.reduced && n->src[0]->rank + 1u == n->rank && tn__ops[n->src[0]->op].group == G_REDUCE) {
+    } else if (n->op == OP_RESHAPE && p.reduced && n->src[0]->rank + 1u == n->rank &&
+               tn__ops[n->src[0]->op].group == G_REDUCE) {
       tn_node *r = n->src[0];
       if (r->nint != 1 || r->ints[0] != p.axis) return NULL;
       ++*reductions;

@@ -8,14 +8,15 @@ enum {
   TN__MAX_STORES = 8    /* values that one kernel stores beside each other */
 };
 
-/* A place from which a node's elements are wanted: by kernel `k`, at index tuple `idx`, where `gate` holds (NULL: always), inside
- * the loops `env` (a LIST of RANGEs, outermost first).  Two equal places need the value once. */
+/* A place from which a node's elements are wanted: by kernel `k`, at index tuple `idx`, where `gate` holds (NULL:
+ * always), inside the loops `env` (a LIST of RANGEs, outermost first).  Two equal places need the value once. */
 typedef struct tn__demand {
   int k;
   tn_node *idx, *gate, *env;
   tn_node *child_idx[3], *child_gate[3]; /* where its sources are wanted, once it has been inlined */
   int before;                            /* the demand of the same kernel before this one, -1 */
-  int branch;                            /* of a choice that the place decides: the only source that is wanted; else 0 */
+  /* of a choice that the place decides: the only source that is wanted; else 0 */
+  int branch;
   tn_node *ranges;                       /* LIST of the ranges a reduction opens here */
   tn_node *value;                        /* the element, once emitted */
 } tn__demand;
@@ -52,8 +53,9 @@ typedef struct tn__seed { /* a kernel in the making */
   int first;                /* of the kernels that store its root: it, or the first where there are several */
   uint32_t piece;           /* which then store its pieces from this one on, those of this kernel */
   tn_node *env;             /* LIST of its output ranges */
-  tn_node *rows;            /* LIST of those that some of its stores are sums over; NULL: none are (columns.c) */
-  tn__vec(uint32_t) chain;  /* sets of output ranges that reductions are nested under; ordered by inclusion in the end */
+  tn_node *rows;            /* LIST of those that some of its stores are sums over; NULL: none are (row_sums.c) */
+  /* sets of output ranges that reductions are nested under; ordered by inclusion in the end */
+  tn__vec(uint32_t) chain;
   uint32_t size;            /* nodes inlined */
   uint32_t aim;             /* the last search for what it writes */
 } tn__seed;
@@ -89,14 +91,15 @@ bool tn__index_affine(tn_ctx *c, tn_node *flat, tn_node *const *r, uint32_t n, t
 int64_t tn__size_guess(const tn_node *n); /* a constant, or the most it can be (1024 where nothing is known) */
 double tn__numel_guess(const tn_node *n); /* elements of a tensor, by that */
 
-/* join.c: the spans of n, a choice by place along one axis, from the first to the last; their number.  No node that stands between n
- * and the parts is in the way of anything: only the parts are wanted. */
+/* join.c: the spans of n, a choice by place along one axis, from the first to the last; their number.  No node that
+ * stands between n and the parts is in the way of anything: only the parts are wanted. */
 typedef struct tn__span {
   tn_node *part, *begin, *end;
 } tn__span;
 typedef tn__vec(tn__span) tn__spans;
 uint32_t tn__join_spans(tn__fuse *f, tn_node *n, uint32_t *axis, tn__spans *out);
-/* The source that n, a choice by place, takes at idx: 1 or 2; 0 if it is none, or takes now the one and now the other. */
+/* The source that n, a choice by place, takes at idx: 1 or 2; 0 if it is none, or takes now the one and now the other.
+ */
 int tn__join_branch(tn__fuse *f, tn_node *n, tn_node *const *idx);
 
 /* layout.c: in which order axes are stored. */
@@ -108,8 +111,10 @@ tn_node *tn__layout_contract(tn__fuse *f);
 
 /* conv.c: convolutions for the library. */
 void tn__conv_find(tn__fuse *f);                         /* candidates, by the graph alone */
-tn_node *tn__conv_operands(tn__fuse *f);                 /* the sink, with copies of what own convolutions cannot read as it stands */
-tn_node *tn__conv_outputs(tn__fuse *f);                  /* the sink, with outputs that they cannot write themselves as copies */
+/* the sink, with copies of what own convolutions cannot read as it stands */
+tn_node *tn__conv_operands(tn__fuse *f);
+/* the sink, with outputs that they cannot write themselves as copies */
+tn_node *tn__conv_outputs(tn__fuse *f);
 const tn__conv *tn__conv_plan(tn__fuse *f, tn_node *n);  /* as tn__gemm_plan, of a candidate */
 void tn__conv_strides(const tn__conv *v, const tn_node *n, double *stride); /* the natural layout of its result */
 
@@ -121,7 +126,7 @@ typedef tn__vec(uint32_t) tn__numbers;
 /* fuse.c: decides what stands in memory.  emit.c: kernel bodies.  gemm.c: contractions for the library. */
 void tn__fuse_decide(tn__fuse *f);
 void tn__fuse_join(tn__fuse *f);
-void tn__fuse_columns(tn__fuse *f); /* columns.c */
+void tn__fuse_row_sums(tn__fuse *f); /* row_sums.c */
 void tn__columns_apart(tn__fuse *f, const tn__seed *g, tn__nodes *stores);
 void tn__fuse_emit(tn__fuse *f);
 /* A kernel wants n at a place; a source of n where it wants n; all sources, by what n does. */
@@ -129,15 +134,18 @@ void tn__demand_put(tn__fuse *f, tn_node *n, int k, tn_node *idx, tn_node *gate,
 void tn__demand_child(tn__fuse *f, tn_node *n, tn__demand *d, int i, tn_node *const *idx, tn_node *gate, tn_node *env);
 void tn__demand_inline(tn__fuse *f, tn_node *n, tn__info *in, tn__demand *d);
 void tn__demand_link(tn__fuse *f, tn__info *in, uint32_t i);
-uint32_t tn__ranges_in(tn__fuse *f, tn_node *idx, tn_node *gate, tn_node *env, bool *opaque); /* places in env; opaque: a gathered place, too */
+/* places in env; opaque: a gathered place, too */
+uint32_t tn__ranges_in(tn__fuse *f, tn_node *idx, tn_node *gate, tn_node *env, bool *opaque);
 tn__loads_of tn__find_loads(tn__fuse *f);
-bool tn__reads_from(tn__fuse *f, const tn__loads_of *l, int of, int on, int but); /* `but`: what it reads itself of that kernel does not count */
+/* `but`: what it reads itself of that kernel does not count */
+bool tn__reads_from(tn__fuse *f, const tn__loads_of *l, int of, int on, int but);
 /* A heap, the highest number on top */
 void tn__heap_push(tn__arena *a, tn__numbers *h, uint32_t x);
 uint32_t tn__heap_pop(tn__numbers *h);
 int tn__demand_last(const tn__fuse *f, const tn__info *in, int k); /* of kernel k; -1: it wants nothing of the node */
 bool tn__library_multiplies(const tn__fuse *f, int dtype);
-const tn__gemm *tn__gemm_plan(tn__fuse *f, tn_node *n); /* NULL: not for the library; marks operands that must stand in memory */
+/* NULL: not for the library; marks operands that must stand in memory */
+const tn__gemm *tn__gemm_plan(tn__fuse *f, tn_node *n);
 void tn__epilogue_join(tn__fuse *f); /* epilogue.c: kernels that become the end of a library's product */
 bool tn__fuse_attention(tn__fuse *f, tn_node *n);       /* softmax between two contractions: both become loops */
 #endif

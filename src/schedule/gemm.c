@@ -5,7 +5,8 @@
 enum {
   OWN_WORK = 1 << 26, /* up to here own kernels, fused with what comes after, beat two launches of a GPU's library; */
   OWN_DEPTH = 256,    /* up to here they do by not writing and reading the product once more */
-  OWN_LINES = 16,     /* so many rows or columns are read as fast as memory goes, which libraries do not do for f32 (H200: 177 us for 69) */
+  /* so many rows or columns are read as fast as memory goes, which libraries do not do for f32 (H200: 177 us for 69) */
+  OWN_LINES = 16,
   RAGGED_CELLS = 2048, RAGGED_STEPS = 32, WASTE = 4, /* as in lower/tile.c */
   ROWS = 64, COLUMNS = 256                           /* ... and its smallest form that may reach over the edge */
 };
@@ -29,7 +30,9 @@ static bool collapse(tn_ctx *c, tn_node *const *dim, tn_node *const *coef, uint3
   return true;
 }
 
-static bool at_least(tn_node *ld, tn_node *size) { return ld == size || ld->lo >= size->hi || (ld->lo >= 1 && !tn__is_const(ld)); }
+static bool at_least(tn_node *ld, tn_node *size) {
+  return ld == size || ld->lo >= size->hi || (ld->lo >= 1 && !tn__is_const(ld));
+}
 
 /* Can a [rows, cols] matrix with these strides be handed over, as it is or transposed? */
 static bool matrix(axis rows, axis cols, struct tn__gemm_operand *o) {
@@ -58,15 +61,16 @@ static bool fits(tn__fuse *f, tn_node *x, tn_node *base, const view *v, struct t
   axis b, rows, k;
   tn_node *coef[TN_MAX_RANK];
   uint32_t nk = x->rank - v->nb - v->nr;
-  bool ok = tn__index_affine(f->c, tn__layout_at(f, base, v->idx), v->r, x->rank, coef, &o->offset) && collapse(f->c, x->dim, coef, v->nb, &b) &&
-            collapse(f->c, x->dim + v->nb, coef + v->nb, v->nr, &rows) && collapse(f->c, x->dim + v->nb + v->nr, coef + v->nb + v->nr, nk, &k) &&
-            matrix(rows, k, o);
+  bool ok = tn__index_affine(f->c, tn__layout_at(f, base, v->idx), v->r, x->rank, coef, &o->offset) &&
+            collapse(f->c, x->dim, coef, v->nb, &b) && collapse(f->c, x->dim + v->nb, coef + v->nb, v->nr, &rows) &&
+            collapse(f->c, x->dim + v->nb + v->nr, coef + v->nb + v->nr, nk, &k) && matrix(rows, k, o);
   o->base = base;
   if (ok) o->batch_stride = b.stride;
   return ok;
 }
 
-/* Can the base be stored so that the operand is a view of it?  As it is stored already, in its natural order, or row-major. */
+/* Can the base be stored so that the operand is a view of it?  As it is stored already, in its natural order, or
+ * row-major. */
 static bool fits_somehow(tn__fuse *f, tn_node *x, tn_node *base, const view *v, struct tn__gemm_operand *o) {
   tn__info *in = tn__info_of(f, base);
   if (in->axis || base->op == OP_PARAM) return fits(f, x, base, v, o);
@@ -105,8 +109,8 @@ static bool fits_by_order(tn__fuse *f, tn_node *x, tn_node *base, const view *v,
   return false;
 }
 
-/* The operand as a view of something in memory: of the node under all its movement ops; or of a window of it, stored as a matrix; or of the
- * operand itself. */
+/* The operand as a view of something in memory: of the node under all its movement ops; or of a window of it, stored as
+ * a matrix; or of the operand itself. */
 static void operand(tn__fuse *f, tn_node *x, uint32_t nb, uint32_t nr, struct tn__gemm_operand *o) {
   tn_ctx *c = f->c;
   tn_node *next[TN_MAX_RANK + 1], *gate = NULL, *y = x;
@@ -137,7 +141,9 @@ static tn_node *product(tn_ctx *c, tn_node *const *dim, uint32_t n) {
 }
 
 /* The first to ask waits for the library to be loaded, which may take longer than all else: asked last. */
-bool tn__library_multiplies(const tn__fuse *f, int dtype) { return !f->c->opt.no_library && f->dev->ops->has_gemm && f->dev->ops->has_gemm(f->dev, dtype); }
+bool tn__library_multiplies(const tn__fuse *f, int dtype) {
+  return !f->c->opt.no_library && f->dev->ops->has_gemm && f->dev->ops->has_gemm(f->dev, dtype);
+}
 
 /* The library writes its result row-major; a convolution's may already have been promised in another order. */
 static bool is_row_major(const tn_node *n, const tn__info *in) {
@@ -151,11 +157,12 @@ static double covered(int64_t size, int64_t by) { return (double)((size + by - 1
 /* May tiles reach over the edge of m x n? */
 static bool is_broad(int64_t m, int64_t n) {
   double cells = (double)m * (double)n;
-  return cells >= RAGGED_CELLS && (covered(m, ROWS) * covered(n, COLUMNS) <= WASTE * cells || covered(m, COLUMNS) * covered(n, ROWS) <= WASTE * cells);
+  return cells >= RAGGED_CELLS && (covered(m, ROWS) * covered(n, COLUMNS) <= WASTE * cells ||
+                                   covered(m, COLUMNS) * covered(n, ROWS) <= WASTE * cells);
 }
 
-/* Do tiles do it?  The smallest form of lower/tile.c divides rows or columns, whichever come to lie along memory, or larger ones may reach over
- * the edge, as f32 may, which needs no runs in memory. */
+/* Do tiles do it?  The smallest form of lower/tile.c divides rows or columns, whichever come to lie along memory, or
+ * larger ones may reach over the edge, as f32 may, which needs no runs in memory. */
 static bool tiles_fit(const tn__gemm *g) {
   int64_t m, n, k;
   if (!tn__const_int(g->m, &m) || !tn__const_int(g->n, &n) || !tn__const_int(g->k, &k)) return false;
@@ -170,7 +177,9 @@ static void operand_anyhow(tn__fuse *f, tn_node *x) {
 }
 
 const tn__gemm *tn__gemm_plan(tn__fuse *f, tn_node *n) {
-  if (f->c->mode == TN_MODE_STRICT || (!f->dev->tiles && !tn__library_multiplies(f, n->dtype)) || !is_row_major(n, tn__info_of(f, n))) return NULL;
+  if (f->c->mode == TN_MODE_STRICT || (!f->dev->tiles && !tn__library_multiplies(f, n->dtype)) ||
+      !is_row_major(n, tn__info_of(f, n)))
+    return NULL;
   uint32_t nb = (uint32_t)n->ints[0], nm = (uint32_t)n->ints[1], nn = (uint32_t)n->ints[2];
   tn_node *a = n->src[0], *b = n->src[1];
   tn__gemm g = {.dtype = n->dtype,
@@ -181,7 +190,8 @@ const tn__gemm *tn__gemm_plan(tn__fuse *f, tn_node *n) {
   double work = (double)tn__size_guess(g.m) * (double)tn__size_guess(g.n) * (double)tn__size_guess(g.k);
   if (work < 512) return NULL;
   bool known = f->dev->tiles && n->dtype == TN_F32 && tn__is_const(g.m) && tn__is_const(g.n) && tn__is_const(g.k);
-  bool little = work * (double)tn__size_guess(g.batch) <= OWN_WORK, shallow = tn__size_guess(g.k) <= OWN_DEPTH && tn__info_of(f, n)->out < 0;
+  bool little = work * (double)tn__size_guess(g.batch) <= OWN_WORK,
+       shallow = tn__size_guess(g.k) <= OWN_DEPTH && tn__info_of(f, n)->out < 0;
   bool narrow = tn__is_int_const(g.batch, 1) && (tn__size_guess(g.m) <= OWN_LINES || tn__size_guess(g.n) <= OWN_LINES);
   bool own = (known && (little || narrow || (shallow && tiles_fit(&g)))) || !tn__library_multiplies(f, n->dtype);
   if (own && !tiles_fit(&g) && (little || !narrow)) return NULL;

@@ -61,7 +61,8 @@ static tn_node *within(tn_ctx *c, tn_node *i, tn_node *lo, tn_node *hi, tn_node 
 }
 
 /* One group of output axes that make up one group of source axes: flatten, then split. */
-static void regroup(tn_ctx *c, tn_node *const *dim, tn_node *const *idx, uint32_t n, tn_node *const *sdim, tn_node **out, uint32_t sn) {
+static void regroup(tn_ctx *c, tn_node *const *dim, tn_node *const *idx, uint32_t n, tn_node *const *sdim,
+                    tn_node **out, uint32_t sn) {
   if (n == 1 && sn == 1) {
     out[0] = idx[0];
     return;
@@ -75,7 +76,8 @@ static void regroup(tn_ctx *c, tn_node *const *dim, tn_node *const *idx, uint32_
   }
 }
 
-/* Walks both shapes from the left and regroups where the running products meet, so that axes which a reshape leaves alone stay alone. */
+/* Walks both shapes from the left and regroups where the running products meet, so that axes which a reshape leaves
+ * alone stay alone. */
 static void through_reshape(tn_ctx *c, tn_node *n, tn_node *const *idx, tn_node **out) {
   tn_node *x = n->src[0];
   uint32_t i = 0, j = 0;
@@ -107,7 +109,8 @@ static void through_window(tn_ctx *c, tn_node *n, tn_node *const *idx, tn_node *
   for (uint32_t i = 0, j = 0; i < n->src[0]->rank; i++, j++) {
     out[i] = idx[j];
     if (i == axis) {
-      tn_node *at = tn__add(c, tn__mul(c, idx[j], tn__int(c, n->ints[2])), tn__mul(c, idx[j + 1], tn__int(c, n->ints[3])));
+      tn_node *at =
+          tn__add(c, tn__mul(c, idx[j], tn__int(c, n->ints[2])), tn__mul(c, idx[j + 1], tn__int(c, n->ints[3])));
       out[i] = tn__simplify_index(c, at);
       j++;
     }
@@ -148,7 +151,8 @@ void tn__index_through(tn_ctx *c, tn_node *n, tn_node *const *idx, tn_node **out
     }
     break;
   case OP_WINDOW: through_window(c, n, idx, out); break;
-  case OP_FOLD: { /* idx carries the offset as one index more, last: at place * stride + offset * dilation = idx[axis] */
+  /* idx carries the offset as one index more, last: at place * stride + offset * dilation = idx[axis] */
+  case OP_FOLD: {
     int64_t axis = n->ints[0], stride = n->ints[2];
     tn_node *o = idx[n->rank], *t = tn__simplify_index(c, tn__sub(c, idx[axis], tn__mul(c, o, tn__int(c, n->ints[3]))));
     tn_node *place = stride == 1 ? t : tn__simplify_index(c, tn__op2(c, OP_IDIV, t, tn__int(c, stride)));

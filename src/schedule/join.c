@@ -2,7 +2,8 @@
  *
  *   where(lt(place, end), before, behind)
  *
- * As an expression every element would ask every part.  Found here as a list of spans instead, each part can be stored in its place. */
+ * As an expression every element would ask every part.  Found here as a list of spans instead, each part can be stored
+ * in its place. */
 #include "schedule/fuse.h"
 
 enum { MOST_CONDITIONS = 64 }; /* that are looked at to decide one choice */
@@ -35,7 +36,9 @@ static tn_node *end_of(tn_ctx *c, const tn_node *p, uint32_t *axis) {
   return end->op == OP_CAST && end->src[0]->dtype == TN__INDEX ? end->src[0] : NULL;
 }
 
-static tn_node *choice(tn_ctx *c, const tn_node *n, uint32_t *axis) { return n->op == OP_WHERE ? end_of(c, n->src[0], axis) : NULL; }
+static tn_node *choice(tn_ctx *c, const tn_node *n, uint32_t *axis) {
+  return n->op == OP_WHERE ? end_of(c, n->src[0], axis) : NULL;
+}
 
 static bool ordered(tn_ctx *c, tn_node *lo, tn_node *hi) { return tn__sub(c, hi, lo)->lo >= 0; }
 

@@ -1,6 +1,7 @@
-/* How values lie in memory.  A matrix product leaves its result with the channels last; a permute after it costs nothing as long as what
- * follows is stored in that order too.  So every node has a natural order of its axes, that of what it is computed from, and temporaries
- * are stored in it.  It is an estimate: a wrong one costs time, never correctness. */
+/* How values lie in memory.  A matrix product leaves its result with the channels last; a permute after it costs
+ * nothing as long as what follows is stored in that order too.  So every node has a natural order of its axes, that of
+ * what it is computed from, and temporaries are stored in it.  It is an estimate: a wrong one costs time, never
+ * correctness. */
 #include "rewrite/rewrite.h"
 #include "schedule/fuse.h"
 
@@ -12,7 +13,8 @@ static void row_major(const tn_node *n, double *stride) {
   }
 }
 
-/* Axes of a reshape that pass through alone keep their stride; an axis that is split spreads it.  Anything else starts anew. */
+/* Axes of a reshape that pass through alone keep their stride; an axis that is split spreads it.  Anything else starts
+ * anew. */
 static void through_reshape(const tn_node *n, const double *from, double *stride) {
   const tn_node *x = n->src[0];
   row_major(n, stride);
@@ -113,7 +115,8 @@ void tn__layout_fix(tn__fuse *f, tn_node *n, bool as_written) {
   if (in->axis) return;
   in->axis = tn__arena_alloc(f->a, n->rank + 1u);
   for (uint32_t i = 0; i < n->rank; i++) in->axis[i] = (uint8_t)i;
-  if (!as_written && n->op != OP_PARAM && (n->op != OP_CONTRACT || in->conv) && n->op != OP_SCATTER && in->out < 0) tn__layout_sort(in->stride, in->axis, n->rank);
+  if (!as_written && n->op != OP_PARAM && (n->op != OP_CONTRACT || in->conv) && n->op != OP_SCATTER && in->out < 0)
+    tn__layout_sort(in->stride, in->axis, n->rank);
 }
 
 tn_node *tn__layout_at(tn__fuse *f, tn_node *n, tn_node *const *idx) {
@@ -136,7 +139,8 @@ static bool sorted(const uint8_t *axis, uint32_t n) {
 }
 
 /* The operand with its groups' axes reordered: rows by `ro` (nr of them), contracted ones by `ko`. */
-static tn_node *reorder(tn_ctx *c, tn_node *x, uint32_t nb, const uint8_t *ro, uint32_t nr, const uint8_t *ko, uint32_t nk) {
+static tn_node *reorder(tn_ctx *c, tn_node *x, uint32_t nb, const uint8_t *ro, uint32_t nr, const uint8_t *ko,
+                        uint32_t nk) {
   int64_t perm[TN_MAX_RANK];
   for (uint32_t i = 0; i < nb; i++) perm[i] = i;
   for (uint32_t i = 0; i < nr; i++) perm[nb + i] = nb + ro[i];
@@ -149,14 +153,15 @@ static void order_group(const double *stride, uint8_t *axis, uint32_t n) {
   tn__layout_sort(stride, axis, n);
 }
 
-/* Which nodes are wanted by a fold, by the first of their users or through permutes?  Their window offsets are better further out than
- * their channels. */
+/* Which nodes are wanted by a fold, by the first of their users or through permutes?  Their window offsets are better
+ * further out than their channels. */
 static bool *find_folded(tn__fuse *f) {
   bool *folded = tn__arena_zalloc(f->a, f->order.n + 1);
   for (uint32_t i = f->order.n; i-- > 0;) { /* users first; of several the first in the order has the last word */
     const tn_node *u = f->order.v[i];
     uint64_t at;
-    if ((u->op == OP_FOLD || u->op == OP_PERMUTE) && tn__map_get(&f->index, (uint64_t)(uintptr_t)u->src[0], &at)) folded[at] = u->op == OP_FOLD || folded[i];
+    if ((u->op == OP_FOLD || u->op == OP_PERMUTE) && tn__map_get(&f->index, (uint64_t)(uintptr_t)u->src[0], &at))
+      folded[at] = u->op == OP_FOLD || folded[i];
   }
   return folded;
 }
@@ -164,8 +169,8 @@ static bool *find_folded(tn__fuse *f) {
 /* Is there a group of several axes? */
 static bool has_orders(const tn_node *n) { return n->ints[1] > 1 || n->ints[2] > 1 || n->ints[3] > 1; }
 
-/* A contraction whose groups run in the order in which its larger operand lies, so that each group is one run of memory; a permute gives the
- * axes back their places.  x and y stand in for its operands now. */
+/* A contraction whose groups run in the order in which its larger operand lies, so that each group is one run of
+ * memory; a permute gives the axes back their places.  x and y stand in for its operands now. */
 static tn_node *order_axes(tn__fuse *f, tn_node *n, tn_node *x, tn_node *y, bool folded) {
   tn_ctx *c = f->c;
   uint32_t nb = (uint32_t)n->ints[0], nm = (uint32_t)n->ints[1], nn = (uint32_t)n->ints[2], nk = (uint32_t)n->ints[3];
@@ -177,7 +182,8 @@ static tn_node *order_axes(tn__fuse *f, tn_node *n, tn_node *x, tn_node *y, bool
   bool lead_a = tn__numel_guess(a) >= tn__numel_guess(b);
   order_group(lead_a ? sa + nb + nm : sb + nb + nn, k, nk);
   if (nn == 3 && sorted(r, nn) && folded) r[0] = 1, r[1] = 2, r[2] = 0; /* (channel, row, column) */
-  tn_node *z = tn__contract(c, reorder(c, x, nb, m, nm, k, nk), reorder(c, y, nb, r, nn, k, nk), (int)nb, (int)nm, (int)nn, (int)nk);
+  tn_node *z = tn__contract(c, reorder(c, x, nb, m, nm, k, nk), reorder(c, y, nb, r, nn, k, nk), (int)nb, (int)nm,
+                            (int)nn, (int)nk);
   int64_t back[TN_MAX_RANK];
   for (uint32_t i = 0; i < nb; i++) back[i] = i;
   for (uint32_t i = 0; i < nm; i++) back[nb + m[i]] = nb + i;
@@ -198,7 +204,8 @@ tn_node *tn__layout_contract(tn__fuse *f) {
       src[k] = now[at];
       changed |= src[k] != n->src[k];
     }
-    if (n->op == OP_CONTRACT && has_orders(n) && tn__library_multiplies(f, n->dtype)) now[i] = order_axes(f, n, src[0], src[1], folded[i]);
+    if (n->op == OP_CONTRACT && has_orders(n) && tn__library_multiplies(f, n->dtype))
+      now[i] = order_axes(f, n, src[0], src[1], folded[i]);
     else if (changed) now[i] = tn__node_with(f->c, n, src);
   }
   tn_node *sink = now[f->order.n - 1];

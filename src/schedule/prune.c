@@ -1,6 +1,7 @@
-/* Tensors without elements, before range assignment: index arithmetic over them means nothing, and a loop that never runs may stand
- * inside one that runs for long.  So what is empty becomes a literal of its shape, and what is made of it the value that it has:
- * a reduction of nothing, padding around nothing.  Afterwards no computed value reads anything empty. */
+/* Tensors without elements, before range assignment: index arithmetic over them means nothing, and a loop that never
+ * runs may stand inside one that runs for long.  So what is empty becomes a literal of its shape, and what is made of
+ * it the value that it has: a reduction of nothing, padding around nothing.  Afterwards no computed value reads
+ * anything empty. */
 #include "ir/eval.h"
 #include "rewrite/rewrite.h"
 #include "schedule/schedule.h"
@@ -18,7 +19,8 @@ static tn_node *of_nothing(tn_ctx *c, tn_node *n) {
   switch (n->op) {
   case OP_SUM: case OP_PROD: value = tn__eval_reduce_init(scalar_of[n->op], n->dtype); /* fall through */
   case OP_FOLD: case OP_CONTRACT: case OP_PAD: case OP_GATHER:
-    return tn__without_elements(n->src[0]) ? tn__scalar_to(c, tn__const_bits(c, n->dtype, value), n->dim, n->rank) : NULL;
+    return tn__without_elements(n->src[0]) ? tn__scalar_to(c, tn__const_bits(c, n->dtype, value), n->dim, n->rank)
+                                           : NULL;
   case OP_SCATTER: return tn__without_elements(n->src[2]) ? n->src[0] : NULL;
   default: return NULL;
   }
@@ -30,7 +32,8 @@ static tn_node *prune_once(tn_ctx *c, tn_node *sink) {
   for (uint32_t i = 0; i < all.n; i++) {
     tn_node *n = all.v[i];
     if (n->op == OP_PARAM || n->op == OP_CONST || n->dtype >= TN_DTYPE_COUNT) continue;
-    tn_node *by = tn__without_elements(n) ? tn__scalar_to(c, tn__const_bits(c, n->dtype, 0), n->dim, n->rank) : of_nothing(c, n);
+    tn_node *by =
+        tn__without_elements(n) ? tn__scalar_to(c, tn__const_bits(c, n->dtype, 0), n->dim, n->rank) : of_nothing(c, n);
     if (!by || by == n || (n->op == OP_RESHAPE && n->src[0]->op == OP_CONST)) continue;
     tn__vec_push(&c->scratch, &old, n);
     tn__vec_push(&c->scratch, &new_, by);

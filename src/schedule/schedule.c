@@ -21,14 +21,34 @@ static void write_text(tn__fuse *f) {
     const tn__item *it = &f->s->items.v[i];
     tn_node **src = tn__arena_alloc(f->a, (it->nbuf + 1) * sizeof *src);
     src[0] = it->body;
-    if (it->conv) src[0] = tn__node_make(f->c, &(tn__make){.op = OP_LIB, .src = &it->body, .nsrc = 1, .name = "conv", .ints = (int64_t[]){it->conv->kind, it->conv->channels_last}, .nint = 2});
-    if (it->gemm) src[0] = tn__node_make(f->c, &(tn__make){.op = OP_LIB, .src = &it->body, .nsrc = 1, .name = "gemm", .ints = (int64_t[]){it->gemm->a.trans, it->gemm->b.trans, it->gemm->row >= 0, it->gemm->after}, .nint = 4});
+    if (it->conv)
+      src[0] = tn__node_make(f->c, &(tn__make){.op = OP_LIB,
+                                               .src = &it->body,
+                                               .nsrc = 1,
+                                               .name = "conv",
+                                               .ints = (int64_t[]){it->conv->kind, it->conv->channels_last},
+                                               .nint = 2});
+    if (it->gemm)
+      src[0] = tn__node_make(f->c, &(tn__make){.op = OP_LIB,
+                                               .src = &it->body,
+                                               .nsrc = 1,
+                                               .name = "gemm",
+                                               .ints = (int64_t[]){it->gemm->a.trans, it->gemm->b.trans,
+                                                                   it->gemm->row >= 0, it->gemm->after},
+                                               .nint = 4});
     for (uint32_t j = 0; j < it->nbuf; j++) {
       const tn__buf *b = &f->s->bufs.v[it->buf[j]];
       tn_node *size = b->size;
-      src[1 + j] = tn__node_make(f->c, &(tn__make){.op = OP_BUFFER, .dtype = b->dtype, .src = &size, .nsrc = 1, .ints = (int64_t[]){it->buf[j], f->dev->index}, .nint = 2, .device = f->dev->index});
+      src[1 + j] = tn__node_make(f->c, &(tn__make){.op = OP_BUFFER,
+                                                   .dtype = b->dtype,
+                                                   .src = &size,
+                                                   .nsrc = 1,
+                                                   .ints = (int64_t[]){it->buf[j], f->dev->index},
+                                                   .nint = 2,
+                                                   .device = f->dev->index});
     }
-    tn_node *call = tn__node_make(f->c, &(tn__make){.op = OP_CALL, .src = src, .nsrc = it->nbuf + 1, .ints = (int64_t[]){i}, .nint = 1});
+    tn_node *call = tn__node_make(
+        f->c, &(tn__make){.op = OP_CALL, .src = src, .nsrc = it->nbuf + 1, .ints = (int64_t[]){i}, .nint = 1});
     tn__vec_push(f->a, &calls, call);
   }
   f->s->text = tn__sink(f->c, calls.v, calls.n, "schedule");
@@ -63,7 +83,7 @@ tn__schedule *tn__schedule_make(tn_ctx *c, tn__arena *a, tn_node *sink, tn__devi
   add_inputs(&f);
   tn__fuse_decide(&f);
   tn__fuse_join(&f);
-  tn__fuse_columns(&f);
+  tn__fuse_row_sums(&f);
   tn__fuse_emit(&f);
   tn__epilogue_join(&f);
   for (uint32_t i = 0; i < f.s->items.n; i++) tn__spec_kernel(c, f.s->items.v[i].body);

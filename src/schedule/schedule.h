@@ -1,7 +1,7 @@
 /* From a tensor graph to kernels: range assignment.  Prefix tn__schedule_.
  *
- * Needs a simplified tensor graph whose storages are numbered PARAMs, under a SINK of outputs.  Gives items in an order that
- * respects their dependences, each one kernel body (kernel phase) or one library call, over numbered buffers. */
+ * Needs a simplified tensor graph whose storages are numbered PARAMs, under a SINK of outputs.  Gives items in an order
+ * that respects their dependences, each one kernel body (kernel phase) or one library call, over numbered buffers. */
 #ifndef TN_SCHEDULE_SCHEDULE_H
 #define TN_SCHEDULE_SCHEDULE_H
 #include "device/device.h"

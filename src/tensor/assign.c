@@ -1,11 +1,12 @@
 /* Assignment: rebinding a cell to ASSIGN over its storage. */
-#include "tensor/front.h"
+#include "tensor/operands.h"
 
 /* The storage whose memory the cell's value stands in, or is about to be written to. */
 static tn_node *storage_of(tn_ctx *c, const tn_tensor *t) {
   tn_node *n = t->node->op == OP_ASSIGN ? t->node->src[0] : t->node;
   if (n->op != OP_STORAGE)
-    tn__fail(c, TN_ESTATE, "the destination %s is neither realised nor a slice of a realised tensor: tn_realize it first",
+    tn__fail(c, TN_ESTATE,
+             "the destination %s is neither realised nor a slice of a realised tensor: tn_realize it first",
              tn__text(c, t->node));
   return n;
 }

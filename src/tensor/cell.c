@@ -1,7 +1,7 @@
 /* Handles, scopes, and the way into the front end. */
 #include "tensor/cells.h"
 #include "device/device.h"
-#include "tensor/front.h"
+#include "tensor/operands.h"
 #include <string.h>
 
 enum { RESTS = 1000 }; /* blocks of ended handles that wait before the first of them serves again */
@@ -91,7 +91,8 @@ static void drop(tn_tensor *t, uint32_t n) {
 
 void tn__cells_drain(tn_ctx *c) {
   _Atomic(tn_tensor *) *queue = &c->cells->queue;
-  tn_tensor *t = atomic_load(queue) ? atomic_exchange(queue, NULL) : NULL; /* looking costs less than taking, and mostly there is none */
+  /* looking costs less than taking, and mostly there is none */
+  tn_tensor *t = atomic_load(queue) ? atomic_exchange(queue, NULL) : NULL;
   while (t) {
     tn_tensor *next = t->queued; /* read first: from the exchange on, another thread may queue t again */
     unsigned n = atomic_exchange(&t->given_back, 0);
@@ -124,7 +125,9 @@ void tn_release(tn_tensor *t) {
   while (!atomic_compare_exchange_weak(queue, &t->queued, t)) {}
 }
 
-tn_ctx *tn__cell_ctx(const tn_tensor *t) { return t && (t->magic == TN__CELL_MAGIC || t->magic == TN__CELL_ENDED) ? t->ctx : NULL; }
+tn_ctx *tn__cell_ctx(const tn_tensor *t) {
+  return t && (t->magic == TN__CELL_MAGIC || t->magic == TN__CELL_ENDED) ? t->ctx : NULL;
+}
 
 tn_ctx *tn__cell_use(const tn_tensor *t, const char *api) {
   if (is_handle(t)) return t->ctx;
@@ -181,7 +184,8 @@ static void scope_close(tn_ctx *c, void *arg) {
   }
 }
 
-/* The run around it ends with the sweep of the nodes that the handles held; then their buffers can go back to the pool. */
+/* The run around it ends with the sweep of the nodes that the handles held; then their buffers can go back to the pool.
+ */
 static bool close_down_to(tn_ctx *c, int depth) {
   tn__cells_drain(c);
   if (!tn__ctx_run(c, "tn_scope_end", scope_close, &depth)) return false;

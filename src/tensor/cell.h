@@ -13,7 +13,8 @@ struct tn_tensor {
   tn_ctx *ctx;
   tn_node *node;          /* the value; counted; rebound by assign and realise */
   tn_tensor *base;        /* slices of a realised tensor: the cell that assigning to the slice rebinds; counted */
-  tn_node *view;          /* with base: the slice as a chain of movements over a PARAM that stands for base's value; counted */
+  /* with base: the slice as a chain of movements over a PARAM that stands for base's value; counted */
+  tn_node *view;
   tn_tensor *prev, *next; /* list of the owning scope */
   struct tn__scope *scope;
   atomic_uint given_back; /* releases asked for by tn_release() and not yet done */
@@ -31,9 +32,11 @@ void tn__cells_drain(tn_ctx *c); /* handles released by other threads */
 tn_ctx *tn__cell_ctx(const tn_tensor *t);
 /* The same of a live one.  Of one that has ended NULL, and the error is recorded, naming the public function `api`. */
 tn_ctx *tn__cell_use(const tn_tensor *t, const char *api);
-/* Why t is no tensor that a call in c can use, to be put behind its name in a message: "has ended: ..."; NULL if it is one. */
+/* Why t is no tensor that a call in c can use, to be put behind its name in a message: "has ended: ..."; NULL if it is
+ * one. */
 const char *tn__cell_fault(const tn_ctx *c, const tn_tensor *t);
-/* While a program is recorded, a cell that was assigned outlives its handle: it is the program's state.  On or off; off lets them go. */
+/* While a program is recorded, a cell that was assigned outlives its handle: it is the program's state.  On or off; off
+ * lets them go. */
 void tn__cells_hold(tn_ctx *c, bool on);
 
 /* One call of the front end.  The builder makes a node from nodes; tn__build checks the operands (NULL, stray, mixed

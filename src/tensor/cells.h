@@ -19,7 +19,8 @@ typedef struct tn__random {
 
 struct tn__cells {
   struct tn__scope root, *top, *spare;
-  struct { tn_tensor *first, *last; uint32_t n; } ended; /* blocks of handles that ended, oldest first: while they rest, a stale pointer is told from a live one */
+  /* blocks of handles that ended, oldest first: while they rest, a stale pointer is told from a live one */
+  struct { tn_tensor *first, *last; uint32_t n; } ended;
   bool holds;                 /* a program is being recorded */
   _Atomic(tn_tensor *) queue; /* handles given back, from any thread */
   tn__arena arena;            /* the table of sizes */

@@ -1,5 +1,6 @@
-/* Softmax, norms and losses, made of the rest.  All work in the dtype in which sums accumulate, and give the operand's. */
-#include "tensor/front.h"
+/* Softmax, norms and losses, made of the rest.  All work in the dtype in which sums accumulate, and give the operand's.
+ */
+#include "tensor/operands.h"
 #include <math.h>
 
 static tn_node *float_operand(tn_ctx *c, tn_node *x) {
@@ -62,7 +63,8 @@ static tn_node *affine(tn_ctx *c, tn__op op, tn_node *y, tn_node *weight) {
 static tn_node *norm(tn_ctx *c, tn__call *k) {
   tn_node *x = float_operand(c, k->x[0]);
   int64_t n = k->i[0], axes[TN_MAX_RANK];
-  if (n < 1 || n > x->rank) tn__fail(c, TN_EINVAL, "%lld axes are to be normalised in %s", (long long)n, tn__text(c, x));
+  if (n < 1 || n > x->rank)
+    tn__fail(c, TN_EINVAL, "%lld axes are to be normalised in %s", (long long)n, tn__text(c, x));
   for (int64_t i = 0; i < n; i++) axes[i] = x->rank - n + i;
   if (k->i[1]) x = tn__bsub(c, x, tn__mean_axes(c, x, axes, (uint32_t)n, true));
   tn_node *var = tn__mean_axes(c, tn__mul(c, x, x), axes, (uint32_t)n, true);
@@ -74,7 +76,8 @@ static tn_node *norm(tn_ctx *c, tn__call *k) {
 }
 
 /* Weights that are NULL are left out, unless an error is pending: then they are what failed. */
-static tn_tensor *norm_call(const char *name, tn_tensor *x, int naxes, bool centre, tn_tensor *gamma, tn_tensor *beta, double eps) {
+static tn_tensor *norm_call(const char *name, tn_tensor *x, int naxes, bool centre, tn_tensor *gamma, tn_tensor *beta,
+                            double eps) {
   tn_ctx *c = tn_ctx_of(x);
   if (c && c->err.status && (!gamma || (centre && !beta))) return NULL;
   tn_tensor *in[3] = {x};
@@ -130,10 +133,12 @@ static tn_node *class_loss(tn_ctx *c, tn__call *k) { /* i: are they logits? */
   if (k->i[0]) x = log_softmax_of(c, x, axis);
   if (k->i[0] && tn__is_float(labels->dtype)) {
     labels = tn__taken_as(c, labels, x->dim, x->rank);
-    if (!labels) tn__fail(c, TN_ESHAPE, "probabilities %s have not the shape of %s", tn__text(c, k->x[1]), tn__text(c, k->x[0]));
+    if (!labels)
+      tn__fail(c, TN_ESHAPE, "probabilities %s have not the shape of %s", tn__text(c, k->x[1]), tn__text(c, k->x[0]));
     picked = tn__reduce_keep(c, OP_SUM, tn__mul(c, tn__cast(c, labels, x->dtype), x), &axis, 1, false);
   } else {
-    if (!tn__is_int(labels->dtype)) tn__fail(c, TN_EDTYPE, "labels must be integer classes, not %s", tn__text(c, labels));
+    if (!tn__is_int(labels->dtype))
+      tn__fail(c, TN_EDTYPE, "labels must be integer classes, not %s", tn__text(c, labels));
     picked = pick(c, x, labels, k->x[0]);
   }
   return tn__cast(c, tn__neg(c, mean_of_all(c, picked)), k->x[0]->dtype);

@@ -1,5 +1,5 @@
 /* Products of tensors: everything becomes CONTRACT over batch, m, n and k axes. */
-#include "tensor/front.h"
+#include "tensor/operands.h"
 #include <ctype.h>
 #include <string.h>
 
@@ -31,7 +31,8 @@ static uint32_t broadcast_batch(tn_ctx *c, tn_node **x) {
 static tn_node *matmul(tn_ctx *c, tn__call *k) {
   tn_node *x[2] = {k->x[0], k->x[1]};
   for (int i = 0; i < 2; i++)
-    if (!x[i]->rank) tn__fail(c, TN_ESHAPE, "needs at least one axis in %s and %s", tn__text(c, x[0]), tn__text(c, x[1]));
+    if (!x[i]->rank)
+      tn__fail(c, TN_ESHAPE, "needs at least one axis in %s and %s", tn__text(c, x[0]), tn__text(c, x[1]));
   want_numbers(c, x, 2);
   bool row = x[0]->rank == 1, column = x[1]->rank == 1;
   tn_node *ka = x[0]->dim[x[0]->rank - 1], *kb = x[1]->dim[column ? 0 : x[1]->rank - 2];
@@ -220,8 +221,8 @@ static void unify_sizes(sums *s, term *t, int n) {
       bool dots = label >= DOTS;
       if (!*size || (dots && tn__is_int_const(*size, 1))) *size = d;
       else if (!(dots && tn__is_int_const(d, 1)) && !(*size = tn__size_common(c, *size, d)))
-        tn__fail(c, TN_ESHAPE, "\"%s\": sizes of axis %c differ: %s does not fit an operand before it", s->spec, dots ? '.' : label,
-                 tn__text(c, t[i].x));
+        tn__fail(c, TN_ESHAPE, "\"%s\": sizes of axis %c differ: %s does not fit an operand before it", s->spec,
+                 dots ? '.' : label, tn__text(c, t[i].x));
     }
   for (int i = 0; i < n; i++) {
     tn__dims to = {.rank = t[i].rank};

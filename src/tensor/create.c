@@ -1,7 +1,7 @@
 /* Tensors from nothing, from numbers, and from memory. */
 #include "device/device.h"
 #include "ir/eval.h"
-#include "tensor/front.h"
+#include "tensor/operands.h"
 #include <math.h>
 
 enum { DEFAULT_DEVICE = 0 };
@@ -104,8 +104,10 @@ static tn_node *linspace(tn_ctx *c, tn__call *k) {
   if (!tn__is_float(dtype)) tn__fail(c, TN_EDTYPE, "needs a float dtype, not %s", tn__dtypes[dtype].name);
   tn_node *n = tn__dim_in(c, k->i[1]);
   double start = k->f[0], stop = k->f[1];
-  tn_node *i = tn__iota(c, n), *last = tn__scalar_to(c, tn__dim_value(c, tn__add(c, n, tn__int(c, -1)), TN_I64), i->dim, 1);
-  tn_node *gap = tn__op2(c, OP_DIV, tn__literal_like(c, tn__cast(c, i, TN_F64), stop - start), tn__cast(c, last, TN_F64));
+  tn_node *i = tn__iota(c, n),
+          *last = tn__scalar_to(c, tn__dim_value(c, tn__add(c, n, tn__int(c, -1)), TN_I64), i->dim, 1);
+  tn_node *gap =
+      tn__op2(c, OP_DIV, tn__literal_like(c, tn__cast(c, i, TN_F64), stop - start), tn__cast(c, last, TN_F64));
   tn_node *x = tn__op2_num(c, OP_ADD, tn__mul(c, tn__cast(c, i, TN_F64), gap), start);
   /* the end is exact; and for n = 1, where the gap is 0/0 or x/0, the only element is start */
   tn_node *first = tn__op2(c, OP_EQ, i, tn__literal_like(c, i, 0)), *end = tn__op2(c, OP_EQ, i, last);
@@ -157,10 +159,12 @@ tn_tensor *tn_ones_like(tn_tensor *t) { return LIKE("tn_ones_like", 1); }
 tn_tensor *tn_full_like(tn_tensor *t, double value) { return LIKE("tn_full_like", value); }
 
 tn_tensor *tn_arange(tn_ctx *ctx, tn_dtype dtype, double start, double stop, double step) {
-  return tn__build(&(tn__call){.name = "tn_arange", .fn = arange, .ctx = ctx, .i = {(int64_t)dtype}, .f = {start, stop, step}});
+  return tn__build(
+      &(tn__call){.name = "tn_arange", .fn = arange, .ctx = ctx, .i = {(int64_t)dtype}, .f = {start, stop, step}});
 }
 tn_tensor *tn_linspace(tn_ctx *ctx, tn_dtype dtype, double start, double stop, tn_dim n) {
-  return tn__build(&(tn__call){.name = "tn_linspace", .fn = linspace, .ctx = ctx, .i = {(int64_t)dtype, n}, .f = {start, stop}});
+  return tn__build(
+      &(tn__call){.name = "tn_linspace", .fn = linspace, .ctx = ctx, .i = {(int64_t)dtype, n}, .f = {start, stop}});
 }
 tn_tensor *tn_eye(tn_ctx *ctx, tn_dtype dtype, tn_dim rows, tn_dim cols) {
   return tn__build(&(tn__call){.name = "tn_eye", .fn = eye, .ctx = ctx, .i = {(int64_t)dtype, rows, cols}});

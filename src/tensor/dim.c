@@ -1,7 +1,7 @@
-/* Sizes at the API.  A symbolic size is a number near -(2^62): a tag of its context and its place in the context's table,
- * so that a size from another context, or a stray negative number, is recognised. */
+/* Sizes at the API.  A symbolic size is a number near -(2^62): a tag of its context and its place in the context's
+ * table, so that a size from another context, or a stray negative number, is recognised. */
 #include "tensor/cells.h"
-#include "tensor/front.h"
+#include "tensor/operands.h"
 #include <string.h>
 
 static const int64_t symbolic_top = -(INT64_C(1) << 62);
@@ -56,7 +56,8 @@ static void make_var(tn_ctx *c, void *arg) {
   if (!k->name || !*k->name) tn__fail(c, TN_EINVAL, "a symbolic size needs a name");
   if (*k->name == '@') tn__fail(c, TN_EINVAL, "the size's name %s starts with @", k->name);
   if (k->lo < 0 || k->lo > k->hi)
-    tn__fail(c, TN_EINVAL, "bounds %lld..%lld of size %s are not 0 <= lo <= hi", (long long)k->lo, (long long)k->hi, k->name);
+    tn__fail(c, TN_EINVAL, "bounds %lld..%lld of size %s are not 0 <= lo <= hi", (long long)k->lo, (long long)k->hi,
+             k->name);
   for (uint32_t i = 0; i < c->cells->dim.n; i++) {
     const tn_node *n = c->cells->dim.v[i];
     if (n->op == OP_VAR && !strcmp(n->name, k->name) && (n->lo != k->lo || n->hi != k->hi))

@@ -1,5 +1,5 @@
 /* Elementwise functions: one row each.  A row says which dtypes the function takes and what it is made of. */
-#include "tensor/front.h"
+#include "tensor/operands.h"
 #include <math.h>
 
 /* Shorthands for the rows: every node below has x's shape. */
@@ -93,7 +93,7 @@ static tn_node *elu(tn_ctx *c, tn_node *x, double alpha) {
   X(silu, FLOAT, tn__mul(c, x, sigmoid(c, x)))                                                                         \
   X(softplus, FLOAT, tn__softplus_of(c, x))                                                                            \
   X(gelu, FLOAT, IN_ACC(gelu))                                                                                         \
-  X(gelu_tanh, FLOAT, tn__gelu_tanh_of(c, x))                                                                               \
+  X(gelu_tanh, FLOAT, tn__gelu_tanh_of(c, x))                                                                          \
   X(logical_not, ANY, O1(NOT, truth(c, x)))                                                                            \
   X(bitwise_not, BITS, O1(NOT, x))                                                                                     \
   X(detach, ANY, O1(DETACH, x))                                                                                        \

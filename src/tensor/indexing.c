@@ -1,5 +1,5 @@
 /* Indexing by tensors, on gather and scatter, which work along the first axis. */
-#include "tensor/front.h"
+#include "tensor/operands.h"
 
 static tn_node *index_of(tn_ctx *c, tn_node *idx) {
   if (!tn__is_int(idx->dtype)) tn__fail(c, TN_EDTYPE, "indices must be integers, not %s", tn__text(c, idx));
@@ -23,11 +23,14 @@ static tn_node *move_block(tn_ctx *c, tn_node *x, uint32_t first, uint32_t n, ui
 static tn_node *take_axis(tn_ctx *c, tn_node *x, tn_node *idx, uint32_t axis) {
   idx = index_of(c, idx);
   if (x->rank - 1 + idx->rank > TN_MAX_RANK)
-    tn__fail(c, TN_ESHAPE, "the result of %s by %s would have more than %d axes", tn__text(c, x), tn__text(c, idx), TN_MAX_RANK);
+    tn__fail(c, TN_ESHAPE, "the result of %s by %s would have more than %d axes", tn__text(c, x), tn__text(c, idx),
+             TN_MAX_RANK);
   return move_block(c, tn__gather(c, tn__move_axis(c, x, axis, 0), idx), 0, idx->rank, axis);
 }
 
-static tn_node *take(tn_ctx *c, tn__call *k) { return take_axis(c, k->x[0], k->x[1], tn__axis(c, (int)k->i[0], k->x[0]->rank)); }
+static tn_node *take(tn_ctx *c, tn__call *k) {
+  return take_axis(c, k->x[0], k->x[1], tn__axis(c, (int)k->i[0], k->x[0]->rank));
+}
 
 static tn_node *index_add(tn_ctx *c, tn__call *k) {
   tn_node *base = k->x[0], *idx = index_of(c, k->x[1]), *upd = k->x[2];
@@ -60,7 +63,9 @@ static along look_along(tn_ctx *c, const tn__call *k) {
   tn__dims want = tn__dims_of(x);
   if (idx->rank == x->rank) want.d[a.axis] = idx->dim[a.axis];
   idx = tn__taken_as(c, idx, want.d, want.rank);
-  if (!idx) tn__fail(c, TN_ESHAPE, "%s and indices %s differ beside axis %d", tn__text(c, x), tn__text(c, k->x[1]), (int)a.axis);
+  if (!idx)
+    tn__fail(c, TN_ESHAPE, "%s and indices %s differ beside axis %d", tn__text(c, x), tn__text(c, k->x[1]),
+             (int)a.axis);
   a.x = tn__move_axis(c, x, a.axis, 0);
   a.idx = tn__move_axis(c, idx, a.axis, 0);
   tn_node *row = tn__int(c, 1);
@@ -86,7 +91,8 @@ static tn_node *scatter_add(tn_ctx *c, tn__call *k) {
   tn__want(c, a.x, TN__C_NUM);
   if (upd->rank == a.idx->rank) upd = tn__move_axis(c, upd, a.axis, 0);
   upd = tn__taken_as(c, upd, a.idx->dim, a.idx->rank);
-  if (!upd) tn__fail(c, TN_ESHAPE, "%s has not the shape of the indices %s", tn__text(c, k->x[2]), tn__text(c, k->x[1]));
+  if (!upd)
+    tn__fail(c, TN_ESHAPE, "%s has not the shape of the indices %s", tn__text(c, k->x[2]), tn__text(c, k->x[1]));
   if (upd->dtype != a.x->dtype)
     tn__fail(c, TN_EDTYPE, "%s is added to %s: convert one with tn_cast", tn__text(c, k->x[2]), tn__text(c, k->x[0]));
   tn_node *flat = tn__scatter(c, tn__merge_axes(c, a.x, 0, a.x->rank), a.flat, upd);
@@ -119,5 +125,6 @@ tn_tensor *tn_index_add(tn_tensor *base, int axis, tn_tensor *idx, tn_tensor *up
   return tn__build(&(tn__call){.name = "tn_index_add", .fn = index_add, .in = in, .nin = 3, .i = {axis}});
 }
 tn_tensor *tn_one_hot(tn_tensor *idx, tn_dim classes, tn_dtype dtype) {
-  return tn__build(&(tn__call){.name = "tn_one_hot", .fn = one_hot, .in = &idx, .nin = 1, .i = {classes, (int64_t)dtype}});
+  return tn__build(
+      &(tn__call){.name = "tn_one_hot", .fn = one_hot, .in = &idx, .nin = 1, .i = {classes, (int64_t)dtype}});
 }

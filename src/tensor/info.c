@@ -1,6 +1,6 @@
 /* What a handle tells about itself. */
 #include "device/device.h"
-#include "tensor/front.h"
+#include "tensor/operands.h"
 
 typedef struct question {
   const tn_tensor *t;

@@ -1,5 +1,5 @@
 /* Shapes: views, slices, joining and repeating. */
-#include "tensor/front.h"
+#include "tensor/operands.h"
 #include <stdlib.h>
 
 /* ---- reshape and its kin ---- */
@@ -50,7 +50,8 @@ static tn_node *squeeze(tn_ctx *c, tn__call *k) {
   for (uint32_t i = 0, j = 0; i < x->rank; i++) {
     bool listed = j < n && axes[j] == i;
     j += listed;
-    if (listed && k->p && !tn__size_common(c, x->dim[i], tn__int(c, 1))) tn__fail(c, TN_ESHAPE, "axis %d of %s is not of size 1", (int)i, tn__text(c, x));
+    if (listed && k->p && !tn__size_common(c, x->dim[i], tn__int(c, 1)))
+      tn__fail(c, TN_ESHAPE, "axis %d of %s is not of size 1", (int)i, tn__text(c, x));
     if (listed && k->p) x = tn__axis_as(c, x, i, tn__int(c, 1));
     bool one = tn__is_int_const(x->dim[i], 1);
     if (!listed || !one) to.d[to.rank++] = x->dim[i];
@@ -108,7 +109,8 @@ static tn_node *flip(tn_ctx *c, tn__call *k) {
 
 #define MOVE(name_, params, writable, ...)                                                                             \
   tn_tensor *tn_##name_ params {                                                                                       \
-    return tn__build(&(tn__call){.name = "tn_" #name_, .fn = name_, .in = &t, .nin = 1, .view = writable, __VA_ARGS__}); \
+    return tn__build(&(tn__call){.name = "tn_" #name_, .fn = name_, .in = &t, .nin = 1, .view = writable,              \
+        __VA_ARGS__});                                                                                                 \
   }
 MOVE(reshape, (tn_tensor * t, const tn_dim *shape, int rank), true, .p = shape, .i = {rank})
 MOVE(flatten, (tn_tensor * t, int first, int last), true, .i = {first, last})
@@ -228,14 +230,18 @@ static tn_node *triangle(tn_ctx *c, tn__call *k) {
 MOVE(pad, (tn_tensor * t, const tn_dim *lohi, double value), false, .p = lohi, .f = {value})
 MOVE(shrink, (tn_tensor * t, const tn_dim *begin, const tn_dim *size), true, .p = begin, .data = size)
 MOVE(slice, (tn_tensor * t, int axis, tn_dim start, tn_dim stop, int64_t step), true, .i = {axis, start, stop, step})
-MOVE(unfold, (tn_tensor * t, int axis, int64_t size, int64_t stride, int64_t dilation), false, .i = {axis, size, stride, dilation})
+MOVE(unfold, (tn_tensor * t, int axis, int64_t size, int64_t stride, int64_t dilation), false,
+     .i = {axis, size, stride, dilation})
 
 tn_tensor *tn_select(tn_tensor *t, int axis, int64_t index) {
-  return tn__build(&(tn__call){.name = "tn_select", .fn = select_, .in = &t, .nin = 1, .view = true, .i = {axis, index}});
+  return tn__build(
+      &(tn__call){.name = "tn_select", .fn = select_, .in = &t, .nin = 1, .view = true, .i = {axis, index}});
 }
 
 /* A diagonal that is beyond every matrix, from where no sum with a place wraps */
-static int64_t clamped(int64_t k) { return k > INT64_MAX / 2 ? INT64_MAX / 2 : k < -(INT64_MAX / 2) ? -(INT64_MAX / 2) : k; }
+static int64_t clamped(int64_t k) {
+  return k > INT64_MAX / 2 ? INT64_MAX / 2 : k < -(INT64_MAX / 2) ? -(INT64_MAX / 2) : k;
+}
 
 tn_tensor *tn_tril(tn_tensor *t, int64_t k) {
   return tn__build(&(tn__call){.name = "tn_tril", .fn = triangle, .in = &t, .nin = 1, .i = {clamped(k), 0}});
@@ -256,8 +262,9 @@ tn_status tn_split(tn_tensor *t, int parts, int axis, tn_tensor **out) {
 
 /* ---- joining ---- */
 
-/* Each element is taken from the operand whose span holds its place; adding padded operands would lose the sign of zeros.  The choices
- * form a tree, halved at each step, so that its depth (and that of its gradients) is the logarithm of the number of operands. */
+/* Each element is taken from the operand whose span holds its place; adding padded operands would lose the sign of
+ * zeros.  The choices form a tree, halved at each step, so that its depth (and that of its gradients) is the logarithm
+ * of the number of operands. */
 static tn_node *join(tn_ctx *c, tn_node **x, int n, uint32_t axis) {
   tn__promote(c, x, n);
   tn_node **begin = tn__alloc(c, ((size_t)n + 1) * sizeof *begin);
@@ -265,8 +272,10 @@ static tn_node *join(tn_ctx *c, tn_node **x, int n, uint32_t axis) {
   tn__dims shape = tn__dims_of(x[0]);
   for (int i = 0; i < n; i++) {
     bool fits = x[i]->rank == x[0]->rank;
-    for (uint32_t a = 0; fits && a < x[0]->rank; a++) fits = a == axis || (shape.d[a] = tn__size_common(c, shape.d[a], x[i]->dim[a]));
-    if (!fits) tn__fail(c, TN_ESHAPE, "%s and %s differ beside axis %d", tn__text(c, x[0]), tn__text(c, x[i]), (int)axis);
+    for (uint32_t a = 0; fits && a < x[0]->rank; a++)
+      fits = a == axis || (shape.d[a] = tn__size_common(c, shape.d[a], x[i]->dim[a]));
+    if (!fits)
+      tn__fail(c, TN_ESHAPE, "%s and %s differ beside axis %d", tn__text(c, x[0]), tn__text(c, x[i]), (int)axis);
     begin[i + 1] = tn__add(c, begin[i], x[i]->dim[axis]);
   }
   for (int i = 0; i < n; i++) {

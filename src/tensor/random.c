@@ -3,7 +3,7 @@
 #include "device/device.h"
 #include "ir/eval.h"
 #include "tensor/cells.h"
-#include "tensor/front.h"
+#include "tensor/operands.h"
 
 /* ---- the state ---- */
 

@@ -1,5 +1,5 @@
 /* Reductions. */
-#include "tensor/front.h"
+#include "tensor/operands.h"
 #include <math.h>
 
 /* ---- on nodes ---- */
@@ -27,7 +27,8 @@ tn_node *tn__sum_axes(tn_ctx *c, tn_node *x, const int64_t *axes, uint32_t n, bo
 }
 
 /* x divided by the number of elements on the axes, less `correction`, at least 0. */
-static tn_node *over_count(tn_ctx *c, tn_node *x, const tn_node *counted, const int64_t *axes, uint32_t n, double correction) {
+static tn_node *over_count(tn_ctx *c, tn_node *x, const tn_node *counted, const int64_t *axes, uint32_t n,
+                           double correction) {
   tn_node *count = tn__int(c, 1), *value;
   for (uint32_t i = 0; i < n; i++) count = tn__mul(c, count, counted->dim[axes[i]]);
   int64_t known;
@@ -80,7 +81,8 @@ static tn_node *total(tn_ctx *c, tn__call *k) { /* sum, prod: i[2] */
   return tn__cast(c, x, widened(p.x->dtype));
 }
 
-/* x, which has something on these axes: what cannot be told of a symbolic size is a constraint, checked when it is bound. */
+/* x, which has something on these axes: what cannot be told of a symbolic size is a constraint, checked when it is
+ * bound. */
 static tn_node *not_empty(tn_ctx *c, tn_node *x, const int64_t *axes, uint32_t n) {
   if (tn__is_empty(x, axes, n)) tn__fail(c, TN_ESHAPE, "nothing to choose from in %s", tn__text(c, x));
   for (uint32_t i = 0; i < n; i++) {
@@ -130,7 +132,8 @@ static tn_node *logsumexp(tn_ctx *c, tn__call *k) {
 static tn_node *place_of(tn_ctx *c, tn__call *k) { /* argmax, argmin; i[2]: RMAX or RMIN, i[3]: axis */
   tn_node *x = k->x[0];
   int64_t axis = tn__axis(c, (int)k->i[3], x->rank);
-  if (tn__is_empty(x, &axis, 1)) tn__fail(c, TN_ESHAPE, "nothing to choose from along axis %d of %s", (int)axis, tn__text(c, x));
+  if (tn__is_empty(x, &axis, 1))
+    tn__fail(c, TN_ESHAPE, "nothing to choose from along axis %d of %s", (int)axis, tn__text(c, x));
   x = not_empty(c, x, &axis, 1);
   tn_node *best = tn__reduce_keep(c, (tn__op)k->i[2], x, &axis, 1, true);
   tn_node *hit = tn__bcast2(c, OP_EQ, x, best);
@@ -163,7 +166,8 @@ SPREAD(std, 1)
 
 #define PLACE(name_, op)                                                                                               \
   tn_tensor *tn_##name_(tn_tensor *t, int axis, bool keepdim) {                                                        \
-    return tn__build(&(tn__call){.name = "tn_" #name_, .fn = place_of, .in = &t, .nin = 1, .i = {0, keepdim, op, axis}}); \
+    return tn__build(&(tn__call){.name = "tn_" #name_, .fn = place_of, .in = &t, .nin = 1, .i = {0, keepdim, op,       \
+        axis}});                                                                                                       \
   }
 PLACE(argmax, OP_RMAX)
 PLACE(argmin, OP_RMIN)

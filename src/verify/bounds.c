@@ -16,8 +16,9 @@ static const struct {
   const char *text;
   bool divides; /* floors, as here, where the divisor is positive; 0 is apart */
 } words[OP_COUNT] = {
-    [OP_ADD] = {"+", false},  [OP_MUL] = {"*", false}, [OP_NEG] = {"-", false}, [OP_IDIV] = {"div", true}, [OP_MOD] = {"mod", true}, [OP_LT] = {"<", false},
-    [OP_LE] = {"<=", false},  [OP_EQ] = {"=", false},  [OP_NE] = {"distinct", false}, [OP_AND] = {"and", false}, [OP_OR] = {"or", false}, [OP_NOT] = {"not", false},
+    [OP_ADD] = {"+", false},       [OP_MUL] = {"*", false},   [OP_NEG] = {"-", false}, [OP_IDIV] = {"div", true},
+    [OP_MOD] = {"mod", true},      [OP_LT] = {"<", false},    [OP_LE] = {"<=", false}, [OP_EQ] = {"=", false},
+    [OP_NE] = {"distinct", false}, [OP_AND] = {"and", false}, [OP_OR] = {"or", false}, [OP_NOT] = {"not", false},
     [OP_WHERE] = {"ite", false},
 };
 
@@ -32,19 +33,27 @@ static void put_name(script *s, const tn_node *n) {
   tn__sb_printf(s->out, " x%llu", (unsigned long long)at);
 }
 
-static void put_int(script *s, int64_t v) { tn__sb_printf(s->out, v < 0 ? " (- %llu)" : " %llu", (unsigned long long)(v < 0 ? 0 - (uint64_t)v : (uint64_t)v)); }
+static void put_int(script *s, int64_t v) {
+  tn__sb_printf(s->out, v < 0 ? " (- %llu)" : " %llu", (unsigned long long)(v < 0 ? 0 - (uint64_t)v : (uint64_t)v));
+}
 
-static bool is_term(const tn_node *n) { return n->dtype == TN__INDEX || n->dtype == TN_BOOL || !tn__is_float(n->dtype); }
+static bool is_term(const tn_node *n) {
+  return n->dtype == TN__INDEX || n->dtype == TN_BOOL || !tn__is_float(n->dtype);
+}
 
 /* Integers of a memory type wrap: only where they are compared or chosen is it known what they are. */
 static bool is_known(const tn_node *n) {
   const tn_node *x = n->nsrc ? n->src[n->op == OP_WHERE] : NULL;
   if (!x || !is_term(x)) return false;
   if (n->op == OP_MIN || n->op == OP_MAX) return n->dtype != TN_BOOL;
-  if (n->op == OP_CAST) return n->dtype != TN_BOOL && x->dtype != TN_BOOL && (n->dtype == TN__INDEX || n->dtype == TN_I64) && x->dtype != TN_U64;
+  if (n->op == OP_CAST)
+    return n->dtype != TN_BOOL && x->dtype != TN_BOOL && (n->dtype == TN__INDEX || n->dtype == TN_I64) &&
+           x->dtype != TN_U64;
   if (!words[n->op].text) return false;
   if (words[n->op].divides && n->src[1]->lo < 0) return false;
-  if (n->dtype == TN_BOOL) return x->dtype != TN_BOOL || n->op == OP_AND || n->op == OP_OR || n->op == OP_NOT || n->op == OP_EQ || n->op == OP_NE || n->op == OP_WHERE;
+  if (n->dtype == TN_BOOL)
+    return x->dtype != TN_BOOL || n->op == OP_AND || n->op == OP_OR || n->op == OP_NOT || n->op == OP_EQ ||
+           n->op == OP_NE || n->op == OP_WHERE;
   return n->op == OP_WHERE || (n->dtype == TN__INDEX && n->op != OP_AND && n->op != OP_OR && n->op != OP_NOT);
 }
 
@@ -123,13 +132,15 @@ static void find_terms(tn_ctx *c, tn__nodes *root, tn__nodes *out) {
 }
 
 /* `around`: the loops that are open, none of which is empty then, and conditions of the branches that are. */
-static void put_access(tn_ctx *c, tn_node *index, tn_node *size, const tn__nodes *around, const tn__constraint_list *needs, tn__sb *out) {
+static void put_access(tn_ctx *c, tn_node *index, tn_node *size, const tn__nodes *around,
+                       const tn__constraint_list *needs, tn__sb *out) {
   script s = {.out = out};
   tn__nodes root = {0}, term = {0};
   tn__vec_push(&c->scratch, &root, index);
   tn__vec_push(&c->scratch, &root, size);
   for (uint32_t i = 0; i < around->n; i++)
-    if (around->v[i]->op != OP_RANGE || !tn__is_const(around->v[i]->src[0])) tn__vec_push(&c->scratch, &root, around->v[i]);
+    if (around->v[i]->op != OP_RANGE || !tn__is_const(around->v[i]->src[0]))
+      tn__vec_push(&c->scratch, &root, around->v[i]);
   for (uint32_t i = 0; needs && i < needs->n; i++) {
     tn__vec_push(&c->scratch, &root, needs->v[i].left);
     tn__vec_push(&c->scratch, &root, needs->v[i].right);
@@ -167,7 +178,8 @@ static tn_node *gate_of(const tn_node *n) {
   return n->nsrc > at ? n->src[at] : NULL;
 }
 
-void tn__bounds_prove(tn_ctx *c, const tn__kernel *k, const tn__bounds *b, uint32_t *accesses, uint32_t *proved, tn__sb *open) {
+void tn__bounds_prove(tn_ctx *c, const tn__kernel *k, const tn__bounds *b, uint32_t *accesses, uint32_t *proved,
+                      tn__sb *open) {
   for (uint32_t p = 0; p < k->nparts; p++) {
     tn__nodes around = {0};
     for (uint32_t i = 0; i < k->part[p].n; i++) {
@@ -176,7 +188,8 @@ void tn__bounds_prove(tn_ctx *c, const tn__kernel *k, const tn__bounds *b, uint3
       if (n->op == OP_ENDIF || n->op == OP_END) around.n--;
       if (!tn__is_access(n)) continue;
       const tn_node *buf = n->src[0];
-      tn_node *size = buf->op == OP_PARAM && buf->ints[0] < (int64_t)b->nbuf ? b->size[buf->ints[0]] : buf->src[0], *gate = gate_of(n);
+      tn_node *size = buf->op == OP_PARAM && buf->ints[0] < (int64_t)b->nbuf ? b->size[buf->ints[0]] : buf->src[0],
+              *gate = gate_of(n);
       bool good = stays_within(c, n->src[1], size);
       (*accesses)++;
       *proved += good;

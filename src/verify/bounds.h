@@ -1,5 +1,5 @@
-/* Are accesses within their buffers, for all values and sizes?  By interval; and what those do not tell, as statements for an SMT solver (tools/check-verify
- * asks one).  Prefix tn__bounds_. */
+/* Are accesses within their buffers, for all values and sizes?  By interval; and what those do not tell, as statements
+ * for an SMT solver (tools/check-verify asks one).  Prefix tn__bounds_. */
 #ifndef TN_VERIFY_BOUNDS_H
 #define TN_VERIFY_BOUNDS_H
 #include "ir/constraint.h"
@@ -11,7 +11,9 @@ typedef struct tn__bounds {
   const tn__constraint_list *needs; /* of the symbolic sizes; NULL: none */
 } tn__bounds;
 
-/* Counts the loads and stores of a kernel, and those that are proved; of each other one a line goes to `open`: an SMT-LIB script that is unsatisfiable if
- * the access stays within.  There, integers are unbounded, and memory may hold anything. */
-void tn__bounds_prove(tn_ctx *c, const tn__kernel *k, const tn__bounds *b, uint32_t *accesses, uint32_t *proved, tn__sb *open);
+/* Counts the loads and stores of a kernel, and those that are proved; of each other one a line goes to `open`: an
+ * SMT-LIB script that is unsatisfiable if the access stays within.  There, integers are unbounded, and memory may hold
+ * anything. */
+void tn__bounds_prove(tn_ctx *c, const tn__kernel *k, const tn__bounds *b, uint32_t *accesses, uint32_t *proved,
+                      tn__sb *open);
 #endif

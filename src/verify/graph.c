@@ -50,7 +50,11 @@ static tn__val add(machine *m, int dtype, tn__val x, tn__val y) { return tn__val
 static void leaf(machine *m, const tn_node *n, tn__image *t) {
   for (int64_t i = 0; i < t->n; i++) {
     if (n->op == OP_PARAM) t->v[i] = tn__val_input(m->w, n->dtype, n->ints[0], i);
-    else t->v[i] = tn__val_bits(m->w, n->dtype, (uint64_t)(n->op == OP_CONST ? n->ints[0] : n->op == OP_IOTA ? i : size_of(m, (tn_node *)(uintptr_t)n)));
+    else
+      t->v[i] = tn__val_bits(m->w, n->dtype,
+                             (uint64_t)(n->op == OP_CONST  ? n->ints[0]
+                                        : n->op == OP_IOTA ? i
+                                                           : size_of(m, (tn_node *)(uintptr_t)n)));
   }
 }
 
@@ -75,7 +79,8 @@ static void window_place(const tn_node *n, const int64_t *at, uint32_t rank, int
 }
 
 /* arg: the numbers among n's sources.  False: from outside of x. */
-static bool come_from(const tn_node *n, const tn__image *x, const tn__image *t, const int64_t *arg, const int64_t *at, int64_t *from) {
+static bool come_from(const tn_node *n, const tn__image *x, const tn__image *t, const int64_t *arg, const int64_t *at,
+                      int64_t *from) {
   for (uint32_t a = 0; a < t->rank && n->op != OP_WINDOW; a++) {
     switch ((tn__op)n->op) {
     case OP_EXPAND: from[a] = x->dim[a] == t->dim[a] ? at[a] : 0; break;
@@ -86,7 +91,8 @@ static bool come_from(const tn_node *n, const tn__image *x, const tn__image *t, 
     }
   }
   if (n->op == OP_WINDOW) window_place(n, at, t->rank, from);
-  for (uint32_t i = 0; n->op == OP_FLIP && i < n->nint; i++) from[n->ints[i]] = x->dim[n->ints[i]] - 1 - from[n->ints[i]];
+  for (uint32_t i = 0; n->op == OP_FLIP && i < n->nint; i++)
+    from[n->ints[i]] = x->dim[n->ints[i]] - 1 - from[n->ints[i]];
   for (uint32_t a = 0; a < x->rank; a++)
     if (from[a] < 0 || from[a] >= x->dim[a]) return false;
   return true;
@@ -96,7 +102,8 @@ static void move(machine *m, const tn_node *n, tn__image *t) {
   const tn__image *x = source(m, n, 0);
   int64_t at[TN_MAX_RANK] = {0}, from[TN_MAX_RANK], arg[2 * TN_MAX_RANK];
   for (uint32_t i = 1; i < n->nsrc; i++) arg[i - 1] = size_of(m, n->src[i]);
-  for (int64_t i = 0; i < t->n; i++, step(t, at)) t->v[i] = come_from(n, x, t, arg, at, from) ? x->v[place(x, from)] : zero(m, n->dtype);
+  for (int64_t i = 0; i < t->n; i++, step(t, at))
+    t->v[i] = come_from(n, x, t, arg, at, from) ? x->v[place(x, from)] : zero(m, n->dtype);
 }
 
 static void same(machine *m, const tn_node *n, tn__image *t) {
@@ -145,7 +152,8 @@ static void contract(machine *m, const tn_node *n, tn__image *t) {
     const tn__val *x = a->v + i / nn * nk, *y = b->v + (i / nn / nm * nn + i % nn) * nk;
     tn__val sum = tn__val_bits(m->w, acc, tn__eval_reduce_init(OP_ADD, acc));
     for (int64_t k = 0; k < nk; k++) {
-      tn__val p = tn__val_eval(m->w, OP_CAST, acc, n->dtype, &x[k]), q = tn__val_eval(m->w, OP_CAST, acc, n->dtype, &y[k]);
+      tn__val p = tn__val_eval(m->w, OP_CAST, acc, n->dtype, &x[k]),
+              q = tn__val_eval(m->w, OP_CAST, acc, n->dtype, &y[k]);
       sum = add(m, acc, sum, tn__val_collect(m->w, OP_MUL, acc, p, q));
     }
     t->v[i] = tn__val_eval(m->w, OP_CAST, n->dtype, acc, &sum);
@@ -160,7 +168,9 @@ static int64_t row_size(const tn__image *x) {
   return row;
 }
 
-static int64_t index_at(const tn__image *idx, int64_t i) { return (int64_t)tn__eval_cast(idx->dtype, TN_I64, idx->v[i].v); }
+static int64_t index_at(const tn__image *idx, int64_t i) {
+  return (int64_t)tn__eval_cast(idx->dtype, TN_I64, idx->v[i].v);
+}
 
 static void gather(machine *m, const tn_node *n, tn__image *t) {
   const tn__image *x = source(m, n, 0), *idx = source(m, n, 1);
@@ -187,10 +197,11 @@ static void scatter(machine *m, const tn_node *n, tn__image *t) {
 
 typedef void (*evaluate_fn)(machine *, const tn_node *, tn__image *);
 static const evaluate_fn evaluate[OP_COUNT] = {
-    [OP_CONST] = leaf,    [OP_PARAM] = leaf,  [OP_VAR] = leaf,    [OP_IOTA] = leaf,   [OP_SUM] = reduce,     [OP_PROD] = reduce,
-    [OP_RMAX] = reduce,   [OP_RMIN] = reduce, [OP_RESHAPE] = same, [OP_EXPAND] = move, [OP_PERMUTE] = move,   [OP_PAD] = move,
-    [OP_SHRINK] = move,   [OP_FLIP] = move,   [OP_WINDOW] = move, [OP_FOLD] = fold,   [OP_GATHER] = gather,  [OP_SCATTER] = scatter,
-    [OP_CONTRACT] = contract, [OP_DETACH] = same, [OP_CONTIG] = same, [OP_ASSIGN] = same,
+    [OP_CONST] = leaf,   [OP_PARAM] = leaf,    [OP_VAR] = leaf,        [OP_IOTA] = leaf,         [OP_SUM] = reduce,
+    [OP_PROD] = reduce,  [OP_RMAX] = reduce,   [OP_RMIN] = reduce,     [OP_RESHAPE] = same,      [OP_EXPAND] = move,
+    [OP_PERMUTE] = move, [OP_PAD] = move,      [OP_SHRINK] = move,     [OP_FLIP] = move,         [OP_WINDOW] = move,
+    [OP_FOLD] = fold,    [OP_GATHER] = gather, [OP_SCATTER] = scatter, [OP_CONTRACT] = contract, [OP_DETACH] = same,
+    [OP_CONTIG] = same,  [OP_ASSIGN] = same,
 };
 
 double tn__graph_work(tn_ctx *c, tn_node *sink, const tn__env *env) {
@@ -202,7 +213,8 @@ double tn__graph_work(tn_ctx *c, tn_node *sink, const tn__env *env) {
     const tn_node *n = order.v[i];
     double size = 1, steps = 1;
     for (uint32_t a = 0; a < n->rank; a++) size *= (double)size_of(&m, n->dim[a]);
-    for (uint32_t a = n->op == OP_CONTRACT ? (uint32_t)(n->ints[0] + n->ints[1]) : UINT32_MAX; a < (n->nsrc ? n->src[0]->rank : 0); a++)
+    for (uint32_t a = n->op == OP_CONTRACT ? (uint32_t)(n->ints[0] + n->ints[1]) : UINT32_MAX;
+         a < (n->nsrc ? n->src[0]->rank : 0); a++)
       steps *= (double)size_of(&m, n->src[0]->dim[a]);
     work += size * steps;
   }

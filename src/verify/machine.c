@@ -2,7 +2,8 @@
 #include "ir/eval.h"
 #include <string.h>
 
-/* Stamps of a part, from its first one on: several iterations; what stands outside of the outermost loop; the first iteration. */
+/* Stamps of a part, from its first one on: several iterations; what stands outside of the outermost loop; the first
+ * iteration. */
 enum { SEVERAL = 1, OUTSIDE };
 enum { ALL = -1, MANY = INT32_MAX, MOST_LOCAL = 1 << 20 };
 
@@ -54,15 +55,17 @@ static bool complain(run *r, const char *what) {
   const tn__ins *i = r->at;
   uint32_t nbuf = r->k->kernel->nbuf;
   bool local = i->span >= nbuf;
-  tn__sb_printf(r->m->why, "kernel %s, part %u, instruction %u: %s %s %s%u[%lld] %s", r->k->code.name, r->part, (unsigned)(i - r->k->code.part[r->part].ins),
-                verb[i->code], tn__dtypes[i->dtype].name, local ? "local" : "b", local ? i->span - nbuf : i->span, (long long)r->reg[i->src[0]].v, what);
+  tn__sb_printf(r->m->why, "kernel %s, part %u, instruction %u: %s %s %s%u[%lld] %s", r->k->code.name, r->part,
+                (unsigned)(i - r->k->code.part[r->part].ins), verb[i->code], tn__dtypes[i->dtype].name,
+                local ? "local" : "b", local ? i->span - nbuf : i->span, (long long)r->reg[i->src[0]].v, what);
   return false;
 }
 
 /* Iterations of the outermost loop run in any order: none may see what another one does. */
 static bool check_iterations(run *r, tn__cell *c, bool writes) {
   uint32_t now = r->m->stamp;
-  if (c->writer > r->m->part && c->writer != now) return complain(r, writes ? "is stored by two iterations" : "is stored by another iteration");
+  if (c->writer > r->m->part && c->writer != now)
+    return complain(r, writes ? "is stored by two iterations" : "is stored by another iteration");
   if (writes && c->reader > r->m->part && c->reader != now) return complain(r, "is loaded by another iteration");
   if (writes) c->writer = now;
   else c->reader = c->reader > r->m->part && c->reader != now ? r->m->part + SEVERAL : now;
@@ -73,8 +76,10 @@ static bool check_iterations(run *r, tn__cell *c, bool writes) {
 static bool check_threads(run *r, touch *t, bool writes) {
   uint32_t now = r->m->epoch;
   int32_t who = r->thread == ALL && writes ? 0 : r->thread;
-  if (t->wrote == now && (who == ALL || t->writer != who)) return complain(r, "is stored by another thread, without a barrier");
-  if (writes && t->read == now && t->reader != who) return complain(r, "is loaded by another thread, without a barrier");
+  if (t->wrote == now && (who == ALL || t->writer != who))
+    return complain(r, "is stored by another thread, without a barrier");
+  if (writes && t->read == now && t->reader != who)
+    return complain(r, "is loaded by another thread, without a barrier");
   if (writes) *t = (touch){.wrote = now, .writer = who, .read = t->read, .reader = t->reader};
   else t->reader = t->read == now && t->reader != who ? MANY : who, t->read = now;
   return true;
@@ -121,7 +126,8 @@ static bool access_memory(run *r, const tn__ins *i) {
   tn__cell *c = &s->block->cell[at / s->block->grain];
   if (local) {
     if (!check_local(r, i->span - r->k->kernel->nbuf, index, writes)) return false;
-    if (c->writer != r->m->stamp && c->writer != r->m->part + OUTSIDE) c->val.kind = TN__VAL_NONE; /* each iteration has its own */
+    /* each iteration has its own */
+    if (c->writer != r->m->stamp && c->writer != r->m->part + OUTSIDE) c->val.kind = TN__VAL_NONE;
     if (writes) c->writer = r->m->stamp;
   } else if (!check_iterations(r, c, writes)) {
     return false;
@@ -139,7 +145,8 @@ static bool access_memory(run *r, const tn__ins *i) {
 /* ---- accumulators ---- */
 
 static uint32_t cell_of(const run *r, const tn__ins *i) {
-  return (i->lane == TN__NO_REG ? 0 : (uint32_t)r->reg[i->lane].v * i->each) + (i->src[2] == TN__NO_REG ? 0 : (uint32_t)r->reg[i->src[2]].v);
+  return (i->lane == TN__NO_REG ? 0 : (uint32_t)r->reg[i->lane].v * i->each) +
+         (i->src[2] == TN__NO_REG ? 0 : (uint32_t)r->reg[i->src[2]].v);
 }
 
 static void set_acc(run *r, const tn__ins *i) {

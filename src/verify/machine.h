@@ -1,5 +1,6 @@
-/* Kernels run in a world: an interpreter as backend/ref is one, over values that are not known, which also watches what a real device would not
- * forgive: accesses outside of a buffer, memory that nobody wrote, iterations or threads that get in each other's way.  Prefix tn__machine. */
+/* Kernels run in a world: an interpreter as backend/ref is one, over values that are not known, which also watches what
+ * a real device would not forgive: accesses outside of a buffer, memory that nobody wrote, iterations or threads that
+ * get in each other's way.  Prefix tn__machine. */
 #ifndef TN_VERIFY_MACHINE_H
 #define TN_VERIFY_MACHINE_H
 #include "lower/encode.h"

@@ -80,7 +80,8 @@ static bool multiply(normal *f, sum *out, const sum *x, const sum *y) {
       const product *p = &x->v[i], *q = &y->v[j];
       product r = {.factor = p->factor * q->factor};
       if (p->n + q->n > DEGREE) return false;
-      for (uint32_t a = 0, b = 0; a < p->n || b < q->n;) r.atom[r.n++] = b == q->n || (a < p->n && p->atom[a] <= q->atom[b]) ? p->atom[a++] : q->atom[b++];
+      for (uint32_t a = 0, b = 0; a < p->n || b < q->n;)
+        r.atom[r.n++] = b == q->n || (a < p->n && p->atom[a] <= q->atom[b]) ? p->atom[a++] : q->atom[b++];
       add_product(out, &r, 1);
     }
   return out->n <= MOST_PRODUCTS;
@@ -88,7 +89,8 @@ static bool multiply(normal *f, sum *out, const sum *x, const sum *y) {
 
 static uint64_t hash_of(const sum *s) {
   uint64_t h = 0;
-  for (uint32_t i = 0; i < s->n; i++) h += tn__hash_bytes(s->v[i].atom, s->v[i].n * sizeof(uint32_t), tn__hash_bytes(&s->v[i].factor, sizeof(double), 1));
+  for (uint32_t i = 0; i < s->n; i++)
+    h += tn__hash_bytes(s->v[i].atom, s->v[i].n * sizeof(uint32_t), tn__hash_bytes(&s->v[i].factor, sizeof(double), 1));
   return h;
 }
 

@@ -1,4 +1,5 @@
-/* Terms: how a value came about, recorded only to tell a difference.  Hash-consed; sources have smaller numbers.  Prefix tn__term. */
+/* Terms: how a value came about, recorded only to tell a difference.  Hash-consed; sources have smaller numbers.
+ * Prefix tn__term. */
 #ifndef TN_VERIFY_TERM_H
 #define TN_VERIFY_TERM_H
 #include "base/sb.h"
@@ -19,7 +20,7 @@ typedef struct tn__terms {
 void tn__terms_open(tn__arena *a, tn__terms *t);
 uint32_t tn__term_leaf(tn__terms *t, int op, int dtype, uint64_t a, uint64_t b);
 uint32_t tn__term_of(tn__terms *t, int op, int dtype, const uint32_t *src, uint32_t n);
-/* got - want as a polynomial over atoms, what both have in common gone, shortly; both as they are where there is no such form.  Inputs are written
- * p<slot>[<element>]. */
+/* got - want as a polynomial over atoms, what both have in common gone, shortly; both as they are where there is no
+ * such form.  Inputs are written p<slot>[<element>]. */
 void tn__term_difference(const tn__terms *t, uint32_t want, uint32_t got, tn__sb *out);
 #endif

@@ -56,7 +56,9 @@ static tn__val leaf(tn__world *w, tn__val_kind kind, uint64_t v, int op, int dty
   return (tn__val){.v = v, .kind = (uint8_t)kind, .term = w->terms ? tn__term_leaf(w->terms, op, dtype, a, b) : 0};
 }
 
-tn__val tn__val_bits(tn__world *w, int dtype, uint64_t bits) { return leaf(w, TN__VAL_BITS, bits, OP_CONST, dtype, bits, 0); }
+tn__val tn__val_bits(tn__world *w, int dtype, uint64_t bits) {
+  return leaf(w, TN__VAL_BITS, bits, OP_CONST, dtype, bits, 0);
+}
 
 /* What the field can tell as constants are constants: 0, 1 and -1. */
 static tn__val real(int dtype, uint64_t v) {
@@ -99,9 +101,11 @@ static uint64_t input_bits(const tn__world *w, int dtype, uint64_t h) {
 
 tn__val tn__val_input(tn__world *w, int dtype, int64_t slot, int64_t at) {
   uint64_t h = point(w, (uint64_t)slot, (uint64_t)at);
-  if (!tn__is_float(dtype)) return leaf(w, TN__VAL_BITS, input_bits(w, dtype, h), OP_PARAM, dtype, (uint64_t)slot, (uint64_t)at);
+  if (!tn__is_float(dtype))
+    return leaf(w, TN__VAL_BITS, input_bits(w, dtype, h), OP_PARAM, dtype, (uint64_t)slot, (uint64_t)at);
   tn__val x = {.v = h, .kind = TN__VAL_REAL};
-  if (is_odd(w) && h % 8 < 6) x = h % 8 < 2 ? real(dtype, h % 8) : (tn__val){.v = point(w, UINT64_MAX, h % 8), .kind = TN__VAL_REAL};
+  if (is_odd(w) && h % 8 < 6)
+    x = h % 8 < 2 ? real(dtype, h % 8) : (tn__val){.v = point(w, UINT64_MAX, h % 8), .kind = TN__VAL_REAL};
   if (w->terms) x.term = tn__term_leaf(w->terms, OP_PARAM, dtype, (uint64_t)slot, (uint64_t)at);
   return x;
 }
@@ -168,7 +172,8 @@ static tn__val atom(tn__world *w, int op, int dtype, const tn__val *x, uint32_t 
   if (op == OP_POW && x[1].kind == TN__VAL_BITS && constant(dtype, x[1]) == 1) return x[0];
   if (op == OP_LOG && tn__map_get(&w->log_of, x[0].v, &known)) return (tn__val){.v = known, .kind = TN__VAL_REAL};
   if (rounds && tn__map_get(&w->whole, x[0].v, &known) && (known & 1ull << op)) return x[0];
-  for (uint32_t i = 0; i < n; i++) h = tn__hash_mix(h, is_number(dtype, x[i]) ? element(dtype, x[i]) : UINT64_MAX - (constant(dtype, x[i]) > 0));
+  for (uint32_t i = 0; i < n; i++)
+    h = tn__hash_mix(h, is_number(dtype, x[i]) ? element(dtype, x[i]) : UINT64_MAX - (constant(dtype, x[i]) > 0));
   tn__val y = {.v = point(w, h, 0), .kind = TN__VAL_REAL};
   if (op == OP_EXP) tn__map_put(&w->log_of, y.v, x[0].v);
   if (rounds) tn__map_put(&w->whole, y.v, 1ull << op);
@@ -185,7 +190,9 @@ static uint64_t bits_key(int dtype, uint64_t bits) { return tn__hash_mix(bits, t
 
 static tn__val convert(tn__world *w, int op, int dtype, int sdtype, tn__val x) {
   if (op == OP_CAST && tn__is_float(dtype)) return x;
-  if (op == OP_CAST) return (tn__val){.v = dtype == TN_BOOL ? 1 : tn__eval_from_double(dtype, place(w, sdtype, x)), .kind = TN__VAL_BITS};
+  if (op == OP_CAST)
+    return (tn__val){.v = dtype == TN_BOOL ? 1 : tn__eval_from_double(dtype, place(w, sdtype, x)),
+                     .kind = TN__VAL_BITS};
   uint64_t bits = tn__eval(OP_BITCAST, dtype, sdtype, (uint64_t[]){tn__hash_mix(w->seed, x.v)});
   tn__map_put(&w->float_of, bits_key(dtype, bits), x.v);
   return tn__is_float(dtype) ? x : (tn__val){.v = bits, .kind = TN__VAL_BITS};
@@ -201,9 +208,11 @@ static bool is_short(int op, const uint64_t *x, uint32_t n, uint64_t y) {
 static tn__val of_bits(tn__world *w, int op, int dtype, int sdtype, const tn__val *x, uint32_t n) {
   uint64_t arg[3] = {0}, known;
   for (uint32_t i = 0; i < n; i++) arg[i] = x[i].v;
-  if (op == OP_BITCAST && tn__is_float(dtype) && tn__map_get(&w->float_of, bits_key(sdtype, arg[0]), &known)) return real(dtype, known);
+  if (op == OP_BITCAST && tn__is_float(dtype) && tn__map_get(&w->float_of, bits_key(sdtype, arg[0]), &known))
+    return real(dtype, known);
   tn__val y = {.v = tn__eval(op, dtype, sdtype, arg), .kind = TN__VAL_BITS};
-  if (dtype == TN_BF16 && sdtype == TN_BF16 && w->c->mode != TN_MODE_STRICT && !is_short(op, arg, n, y.v)) w->rounded = true;
+  if (dtype == TN_BF16 && sdtype == TN_BF16 && w->c->mode != TN_MODE_STRICT && !is_short(op, arg, n, y.v))
+    w->rounded = true;
   return y;
 }
 
@@ -258,7 +267,9 @@ tn__val tn__val_eval(tn__world *w, int op, int dtype, int sdtype, const tn__val 
 
 tn__val tn__val_collect(tn__world *w, int op, int dtype, tn__val x, tn__val y) {
   tn__val arg[2] = {x, y}, z = tn__val_eval(w, op, dtype, dtype, arg);
-  if ((op != OP_ADD && op != OP_MUL) || !tn__is_float(dtype) || z.kind != TN__VAL_BITS || x.kind != TN__VAL_BITS || y.kind != TN__VAL_BITS) return z;
+  if ((op != OP_ADD && op != OP_MUL) || !tn__is_float(dtype) || z.kind != TN__VAL_BITS || x.kind != TN__VAL_BITS ||
+      y.kind != TN__VAL_BITS)
+    return z;
   if (!is_number(dtype, x) || !is_number(dtype, y)) return z;
   uint64_t exact = (op == OP_ADD ? add : mul)(element(dtype, x), element(dtype, y));
   if (is_number(dtype, z) && element(dtype, z) == exact) return z;

@@ -1,21 +1,26 @@
-/* The values of translation validation: what a program computes, when its floats are real numbers that nobody knows.  Prefix tn__val_, tn__world.
+/* The values of translation validation: what a program computes, when its floats are real numbers that nobody knows.
+ * Prefix tn__val_, tn__world.
  *
- * A world gives every input element a value and every function a meaning.  Integers, bools and float constants are what they are: bits, and
- * tn__eval computes with them.  Any other float is an unknown, and stands in a finite field (2^64 - 2^32 + 1) at a point that was drawn
- * for it: sums, products, quotients and negations are those of the field, so that two expressions which are equal as polynomials
- * (or fractions) have one value, and two of degree d which are not differ but for d chances in 2^63.  A fingerprint of the normal form, in
- * one word, whatever its length.  What else is claimed to hold over the reals is built into the meaning of the functions:
+ * A world gives every input element a value and every function a meaning.  Integers, bools and float constants are what
+ * they are: bits, and tn__eval computes with them.  Any other float is an unknown, and stands in a finite field (2^64 -
+ * 2^32 + 1) at a point that was drawn for it: sums, products, quotients and negations are those of the field, so that
+ * two expressions which are equal as polynomials (or fractions) have one value, and two of degree d which are not
+ * differ but for d chances in 2^63.  A fingerprint of the normal form, in one word, whatever its length.  What else is
+ * claimed to hold over the reals is built into the meaning of the functions:
  *
- *   order       min, max, abs, sign, comparisons: one total order, reversed by negation, in which constants have their own places; so max and
- *               min are commutative, associative, idempotent, absorbing; and each comparison goes the way that a coin of the world fell
+ *   order       min, max, abs, sign, comparisons: one total order, reversed by negation, in which constants have their
+ *               own places; so max and min are commutative, associative, idempotent, absorbing; and each comparison
+ *               goes the way that a coin of the world fell
  *   inverse     log(exp(x)) = x; x / y * y = x; bits that a float was cast to are cast back to it
  *   rounding    floor, ceil, round, trunc are idempotent; between float types a cast changes nothing
  *   limits      an unknown is finite, and not zero: x + inf = inf, x / inf = 0, x * 0 = 0
  *
- * All other functions are only functions: equal arguments, equal results.  Constants round as tn__eval rounds, except in sums: those are exact.
- * `rounded` tells that a sum would have rounded, or a value of bf16 that kernels keep in f32 did: another constant would be right, too.
+ * All other functions are only functions: equal arguments, equal results.  Constants round as tn__eval rounds, except
+ * in sums: those are exact. `rounded` tells that a sum would have rounded, or a value of bf16 that kernels keep in f32
+ * did: another constant would be right, too.
  *
- * In odd worlds inputs come from a pool of few values, with 0 and 1 among them, so that comparisons for equality and the ends of ranges are met. */
+ * In odd worlds inputs come from a pool of few values, with 0 and 1 among them, so that comparisons for equality and
+ * the ends of ranges are met. */
 #ifndef TN_VERIFY_VALUE_H
 #define TN_VERIFY_VALUE_H
 #include "ir/ctx.h"

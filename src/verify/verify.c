@@ -42,7 +42,8 @@ tn__verify *tn__verify_open(tn_ctx *c, const tn__verify_subject *s) {
     k->kernel = it->kernel;
     tn__encode(c, &c->scratch, it->kernel, &k->code);
     for (uint32_t p = 0; p < k->code.nparts; p++) k->seen[p] = tn__arena_zalloc(&c->scratch, k->code.part[p].n + 1);
-    tn__bounds_prove(c, it->kernel, &(tn__bounds){.size = size, .nbuf = it->nbuf, .needs = s->needs}, &v->verdict.accesses, &v->verdict.proved, &v->open);
+    tn__bounds_prove(c, it->kernel, &(tn__bounds){.size = size, .nbuf = it->nbuf, .needs = s->needs},
+                     &v->verdict.accesses, &v->verdict.proved, &v->open);
   }
   return v;
 }
@@ -51,13 +52,15 @@ tn__verify *tn__verify_open(tn_ctx *c, const tn__verify_subject *s) {
 
 static bool holds(tn_ctx *c, const tn__constraint_list *needs, const tn__env *env) {
   for (uint32_t i = 0; i < needs->n; i++) {
-    int64_t left = tn__eval_index(needs->v[i].left, env, &c->scratch), right = tn__eval_index(needs->v[i].right, env, &c->scratch);
+    int64_t left = tn__eval_index(needs->v[i].left, env, &c->scratch),
+            right = tn__eval_index(needs->v[i].right, env, &c->scratch);
     if (needs->v[i].equal ? left != right : left > right) return false;
   }
   return true;
 }
 
-bool tn__verify_sizes(tn_ctx *c, tn_node *const *var, uint32_t n, const tn__constraint_list *needs, uint32_t world, int64_t *value) {
+bool tn__verify_sizes(tn_ctx *c, tn_node *const *var, uint32_t n, const tn__constraint_list *needs, uint32_t world,
+                      int64_t *value) {
   for (uint32_t t = 0; t < TRIES; t++) {
     for (uint32_t i = 0; i < n; i++) {
       uint64_t h = tn__hash_mix(world * TRIES + t, i), room = (uint64_t)(var[i]->hi - var[i]->lo);
@@ -94,7 +97,8 @@ static bool differs(trial *t) {
 static uint32_t grain_of(const tn__verify_subject *s) {
   uint32_t least = 8;
   for (uint32_t b = 0; b < s->nblock; b++)
-    if (s->block[b].kind == BUF_TEMP && tn__size_of(s->block[b].dtype) < least) least = (uint32_t)tn__size_of(s->block[b].dtype);
+    if (s->block[b].kind == BUF_TEMP && tn__size_of(s->block[b].dtype) < least)
+      least = (uint32_t)tn__size_of(s->block[b].dtype);
   return least;
 }
 
@@ -115,7 +119,8 @@ static void open_memory(trial *t) {
     const tn__verify_block *x = &s->block[b];
     size_t size = tn__size_of(x->dtype);
     bool temp = x->kind == BUF_TEMP;
-    t->span[b] = (tn__span){.block = temp ? &t->arena : &t->memory[b], .offset = temp ? x->offset : 0, .bytes = x->bytes};
+    t->span[b] =
+        (tn__span){.block = temp ? &t->arena : &t->memory[b], .offset = temp ? x->offset : 0, .bytes = x->bytes};
     if (!temp) tn__block_open(a, &t->memory[b], x->bytes, (uint32_t)size);
     for (size_t i = 0; x->kind == BUF_INPUT && i < x->bytes / size; i++)
       tn__block_put(&t->memory[b], i * size, x->dtype, tn__val_input(&t->w, x->dtype, x->slot, (int64_t)i));
@@ -135,15 +140,19 @@ static tn__val product_at(trial *t, const tn__verify_item *it, int64_t batch, in
   int acc = tn__dtype_acc(g->dtype);
   tn__val sum = tn__val_bits(&t->w, acc, tn__eval_reduce_init(OP_ADD, acc));
   for (int64_t k = 0; k < g->k; k++) {
-    tn__val x = at(t, it->a, it->a_off + batch * g->stride_a + (g->trans_a ? k * g->lda + i : i * g->lda + k), g->dtype);
-    tn__val y = at(t, it->b, it->b_off + batch * g->stride_b + (g->trans_b ? j * g->ldb + k : k * g->ldb + j), g->dtype);
+    tn__val x =
+        at(t, it->a, it->a_off + batch * g->stride_a + (g->trans_a ? k * g->lda + i : i * g->lda + k), g->dtype);
+    tn__val y =
+        at(t, it->b, it->b_off + batch * g->stride_b + (g->trans_b ? j * g->ldb + k : k * g->ldb + j), g->dtype);
     x = tn__val_eval(&t->w, OP_CAST, acc, g->dtype, &x);
     y = tn__val_eval(&t->w, OP_CAST, acc, g->dtype, &y);
     sum = tn__val_collect(&t->w, OP_ADD, acc, sum, tn__val_collect(&t->w, OP_MUL, acc, x, y));
   }
   sum = tn__val_eval(&t->w, OP_CAST, g->dtype, acc, &sum);
-  if (it->row >= 0) sum = tn__val_eval(&t->w, OP_ADD, g->dtype, g->dtype, (tn__val[]){sum, at(t, it->row, j, g->dtype)});
-  if (g->after == TN__AFTER_RELU) sum = tn__val_eval(&t->w, OP_MAX, g->dtype, g->dtype, (tn__val[]){sum, tn__val_bits(&t->w, g->dtype, 0)});
+  if (it->row >= 0)
+    sum = tn__val_eval(&t->w, OP_ADD, g->dtype, g->dtype, (tn__val[]){sum, at(t, it->row, j, g->dtype)});
+  if (g->after == TN__AFTER_RELU)
+    sum = tn__val_eval(&t->w, OP_MAX, g->dtype, g->dtype, (tn__val[]){sum, tn__val_bits(&t->w, g->dtype, 0)});
   return sum;
 }
 
@@ -153,9 +162,13 @@ static bool check_product(trial *t, const tn__verify_item *it) {
   for (int64_t b = 0; b < g->batch && g->after != TN__AFTER_GELU; b++)
     for (int64_t i = 0; i < g->m; i++)
       for (int64_t j = 0; j < g->n; j++) {
-        if (tn__val_same(g->dtype, product_at(t, it, b, i, j), at(t, it->c, b * g->stride_c + i * g->ldc + j, g->dtype)) || t->w.rounded) continue;
-        tn__sb_printf(&t->why, "product %lldx%lldx%lld: the library's element [%lld, %lld, %lld] is not that of the reference", (long long)g->m, (long long)g->n,
-                      (long long)g->k, (long long)b, (long long)i, (long long)j);
+        if (tn__val_same(g->dtype, product_at(t, it, b, i, j),
+                         at(t, it->c, b * g->stride_c + i * g->ldc + j, g->dtype)) ||
+            t->w.rounded)
+          continue;
+        tn__sb_printf(&t->why,
+                      "product %lldx%lldx%lld: the library's element [%lld, %lld, %lld] is not that of the reference",
+                      (long long)g->m, (long long)g->n, (long long)g->k, (long long)b, (long long)i, (long long)j);
         return false;
       }
   return true;
@@ -204,7 +217,9 @@ static void tell_difference(trial *t, uint32_t block, int64_t element) {
   for (uint32_t a = 0; a < want->rank; a++) tn__sb_printf(&t->why, "%s%lld", a ? ", " : "", (long long)place[a]);
   tn__sb_puts(&t->why, "] ");
   if (got.kind == TN__VAL_NONE) tn__sb_puts(&t->why, "is never written");
-  else tn__term_difference(t->w.terms, tn__val_term(&t->w, want->dtype, want->v[element]), tn__val_term(&t->w, want->dtype, got), &t->why);
+  else
+    tn__term_difference(t->w.terms, tn__val_term(&t->w, want->dtype, want->v[element]),
+                        tn__val_term(&t->w, want->dtype, got), &t->why);
 }
 
 static void compute(trial *t, uint32_t world, tn__terms *terms) {
@@ -228,7 +243,8 @@ bool tn__verify_run(tn__verify *v, uint32_t world) {
   if (work > TN__MOST_WORK) return too_large(v, "too large: elements and steps of products: ", work);
   if (bytes_of(s) > MOST_BYTES) return too_large(v, "too large: elements of buffers: ", bytes_of(s));
   compute(&t, world, NULL);
-  if (!run_items(&t)) return t.m.too_long ? too_large(v, "too large: steps of kernels: more than ", MOST_STEPS) : differs(&t);
+  if (!run_items(&t))
+    return t.m.too_long ? too_large(v, "too large: steps of kernels: more than ", MOST_STEPS) : differs(&t);
   bool last = work > LITTLE_WORK || world + 1 == TN__VERIFY_WORLDS;
   if (!find_difference(&t, &block, &element)) {
     v->equal++;
@@ -252,7 +268,9 @@ const tn__verdict *tn__verify_close(tn__verify *v) {
       for (uint32_t k = 0; k < v->kernel[i].code.part[p].n; k++) {
         const tn__ins *x = &v->kernel[i].code.part[p].ins[k];
         bool access = x->code == TN__I_LOAD || x->code == TN__I_STORE || x->code == TN__I_STOREADD;
-        if (!(access && x->src[1] != TN__NO_REG) && x->code != TN__I_IF && !(x->code == TN__I_EVAL && x->op == OP_WHERE)) continue;
+        if (!(access && x->src[1] != TN__NO_REG) && x->code != TN__I_IF &&
+            !(x->code == TN__I_EVAL && x->op == OP_WHERE))
+          continue;
         v->verdict.branches += 2;
         v->verdict.entered += (uint32_t)__builtin_popcount(v->kernel[i].seen[p][k]);
       }
@@ -264,7 +282,8 @@ const char *tn__verify_line(tn_ctx *c, const tn__verdict *v) {
   static const char *const words[] = {"equal", "differs", "unknown"};
   tn__sb s;
   tn__sb_init(&s, &c->scratch);
-  tn__sb_printf(&s, "%s elements %llu accesses %u proved %u branches %u entered %u%s%s", words[v->result], (unsigned long long)v->elements, v->accesses, v->proved,
-                v->branches, v->entered, v->why ? ": " : "", v->why ? v->why : "");
+  tn__sb_printf(&s, "%s elements %llu accesses %u proved %u branches %u entered %u%s%s", words[v->result],
+                (unsigned long long)v->elements, v->accesses, v->proved, v->branches, v->entered, v->why ? ": " : "",
+                v->why ? v->why : "");
   return tn__sb_str(&s);
 }

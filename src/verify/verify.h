@@ -1,9 +1,11 @@
-/* Translation validation: does a whole schedule, as lowered and placed, compute what the user's graph says?  Prefix tn__verify_.
+/* Translation validation: does a whole schedule, as lowered and placed, compute what the user's graph says?  Prefix
+ * tn__verify_.
  *
- * The graph before simplification is evaluated node by node, the schedule item by item, both in a few worlds (value.h), and every element of
- * every output is compared.  Kernels run as linear programs over memory as it is laid out, library calls as their reference bodies, and
- * products by their parameters, too.  On the way each access is held against its buffer; those that hold for all values and sizes,
- * because their intervals say so, are counted as proved, and of the others the statement is made. */
+ * The graph before simplification is evaluated node by node, the schedule item by item, both in a few worlds (value.h),
+ * and every element of every output is compared.  Kernels run as linear programs over memory as it is laid out, library
+ * calls as their reference bodies, and products by their parameters, too.  On the way each access is held against its
+ * buffer; those that hold for all values and sizes, because their intervals say so, are counted as proved, and of the
+ * others the statement is made. */
 #ifndef TN_VERIFY_VERIFY_H
 #define TN_VERIFY_VERIFY_H
 #include "ir/constraint.h"
@@ -50,13 +52,15 @@ typedef struct tn__verdict {
   uint32_t branches, entered;  /* outcomes of guards and choices; those that some run had */
 } tn__verdict;
 
-enum { TN__VERIFY_WORLDS = 4, TN__VERIFY_LEAST = 1, TN__VERIFY_GREATEST }; /* sizes of these worlds are the least, and the greatest that are small */
+/* sizes of these worlds are the least, and the greatest that are small */
+enum { TN__VERIFY_WORLDS = 4, TN__VERIFY_LEAST = 1, TN__VERIFY_GREATEST };
 
 typedef struct tn__verify tn__verify;
 /* Everything is allocated in the context's scratch.  The subject may change between runs: sizes, blocks, products. */
 tn__verify *tn__verify_open(tn_ctx *c, const tn__verify_subject *s);
 /* Small sizes for world number `world`, if the needs have any: value[i] of var[i]. */
-bool tn__verify_sizes(tn_ctx *c, tn_node *const *var, uint32_t n, const tn__constraint_list *needs, uint32_t world, int64_t *value);
+bool tn__verify_sizes(tn_ctx *c, tn_node *const *var, uint32_t n, const tn__constraint_list *needs, uint32_t world,
+                      int64_t *value);
 void tn__verify_give_up(tn__verify *v, const char *why);
 /* Compares in one world.  False: no further one is of use. */
 bool tn__verify_run(tn__verify *v, uint32_t world);

@@ -166,7 +166,8 @@ static void test_full_cache(void **state) {
   fixture f;
   (void)state;
   new_dir(dir);
-  bool mounted = !unshare(CLONE_NEWNS) && !mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) && !mount("tmpfs", dir, "tmpfs", 0, "size=64k");
+  bool mounted = !unshare(CLONE_NEWNS) && !mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) &&
+                 !mount("tmpfs", dir, "tmpfs", 0, "size=64k");
   if (!mounted) {
     rmdir(dir);
     skip();
@@ -278,22 +279,32 @@ static void check_product(tn__device *d, tn__product g) {
         if (m < g.m && n < g.n) {
           want *= g.beta;
           for (int64_t k = 0; k < g.k; k++)
-            want += element(&g, a, i * g.stride_a + (g.trans_a ? k * g.lda + m : m * g.lda + k)) * element(&g, b, g.trans_b ? n * g.ldb + k : k * g.ldb + n);
+            want += element(&g, a, i * g.stride_a + (g.trans_a ? k * g.lda + m : m * g.lda + k)) *
+                    element(&g, b, g.trans_b ? n * g.ldb + k : k * g.ldb + n);
         }
         assert_true(element(&g, c, at) == want);
       }
 }
 
 static void test_products(void **state) {
-  static const int64_t sizes[][3] = {{1, 1, 1}, {3, 5, 7}, {33, 17, 40}, {1, 40, 9}, {40, 1, 9}, {8, 8, 1}, {4, 4, 0}, {0, 5, 3}, {5, 0, 3}};
+  static const int64_t sizes[][3] = {{1, 1, 1}, {3, 5, 7}, {33, 17, 40}, {1, 40, 9}, {40, 1, 9},
+                                     {8, 8, 1}, {4, 4, 0}, {0, 5, 3},    {5, 0, 3}};
   fixture f;
   (void)state;
   open_cpu(&f, "", "", 3);
   assert_true(f.d->ops->has_gemm(f.d, TN_F32));
   for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
     for (int bits = 0; bits < 64; bits++)
-      check_product(f.d, (tn__product){.dtype = bits & 1 ? TN_F32 : TN_F64, .trans_a = bits & 2, .trans_b = bits & 4, .beta = bits & 8 ? 1 : bits & 16 ? -2 : 0,
-                                       .batch = bits & 32 ? 4 : 1, .m = sizes[s][0], .n = sizes[s][1], .k = sizes[s][2]});
+      check_product(f.d, (tn__product){.dtype = bits & 1 ? TN_F32 : TN_F64,
+                                       .trans_a = bits & 2,
+                                       .trans_b = bits & 4,
+                                       .beta = bits & 8    ? 1
+                                               : bits & 16 ? -2
+                                                           : 0,
+                                       .batch = bits & 32 ? 4 : 1,
+                                       .m = sizes[s][0],
+                                       .n = sizes[s][1],
+                                       .k = sizes[s][2]});
   tn__product big = {.dtype = TN_F32, .m = 1, .n = 1, .k = (int64_t)1 << 31, .batch = 1, .lda = 1, .ldb = 1, .ldc = 1};
   assert_int_equal(tn__cpu_gemm(f.d, &big), TN_ENOTSUP);
   assert_non_null(strstr(tn_last_error(&f.c)->text, "2147483648"));
@@ -302,8 +313,10 @@ static void test_products(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_slices),      cmocka_unit_test(test_cache),            cmocka_unit_test(test_unusable_cache), cmocka_unit_test(test_full_cache),
-      cmocka_unit_test(test_no_compiler), cmocka_unit_test(test_failing_compiler), cmocka_unit_test(test_hanging_compiler), cmocka_unit_test(test_products),
+      cmocka_unit_test(test_slices),           cmocka_unit_test(test_cache),
+      cmocka_unit_test(test_unusable_cache),   cmocka_unit_test(test_full_cache),
+      cmocka_unit_test(test_no_compiler),      cmocka_unit_test(test_failing_compiler),
+      cmocka_unit_test(test_hanging_compiler), cmocka_unit_test(test_products),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* The CUDA device on a real GPU; skipped, with the reason, where there is none (test_cuda_host.c and test_nvrtc.c test what needs none). */
+/* The CUDA device on a real GPU; skipped, with the reason, where there is none (test_cuda_host.c and test_nvrtc.c test
+ * what needs none). */
 #include "backend/cuda/cuda.h"
 #include "backend/ref/ref.h"
 #include "ir/eval.h"
@@ -97,7 +98,8 @@ static void compile_both(void *arg) {
 }
 
 static void test_transfers(void **state) {
-  static const size_t sizes[] = {0, 1, 3, 4096, 65537, (1 << 20) - 1, (1 << 20) + 1, (37 << 20) + 11, (size_t)300 << 20};
+  static const size_t sizes[] = {
+      0, 1, 3, 4096, 65537, (1 << 20) - 1, (1 << 20) + 1, (37 << 20) + 11, (size_t)300 << 20};
   fixture f;
   (void)state;
   need_gpu();
@@ -129,10 +131,14 @@ static void test_transfers(void **state) {
 /* y[i] = -2.75 x[i] + y[i] by groups of 64 threads, and the sum of each group's x. */
 static lin *saxpy_kernel(tn_ctx *c) {
   lin *l = lin_new(c, "saxpy");
-  tn_node *y = lin_buf(l, TN_F32, true), *sums = lin_buf(l, TN_F32, true), *x = lin_buf(l, TN_F32, false), *n = lin_var(l, "n", 0, 1 << 20), *width = tn__int(c, 64);
-  tn_node *rounds = lin_op2(l, OP_IDIV, lin_op2(l, OP_ADD, n, tn__int(c, 63)), width), *r = lin_range(l, rounds, AX_GLOBAL, 0);
-  tn_node *acc = lin_acc(l, tn__const_num(c, TN_F32, 0), 0, 64), *base = lin_op2(l, OP_MUL, r, width), *u = lin_range(l, width, AX_UPCAST, 1);
-  tn_node *i = lin_op2(l, OP_ADD, base, u), *inside = lin_op2(l, OP_LT, i, n), *vx = lin_load(l, x, i, inside), *vy = lin_load(l, y, i, inside);
+  tn_node *y = lin_buf(l, TN_F32, true), *sums = lin_buf(l, TN_F32, true), *x = lin_buf(l, TN_F32, false),
+          *n = lin_var(l, "n", 0, 1 << 20), *width = tn__int(c, 64);
+  tn_node *rounds = lin_op2(l, OP_IDIV, lin_op2(l, OP_ADD, n, tn__int(c, 63)), width),
+          *r = lin_range(l, rounds, AX_GLOBAL, 0);
+  tn_node *acc = lin_acc(l, tn__const_num(c, TN_F32, 0), 0, 64), *base = lin_op2(l, OP_MUL, r, width),
+          *u = lin_range(l, width, AX_UPCAST, 1);
+  tn_node *i = lin_op2(l, OP_ADD, base, u), *inside = lin_op2(l, OP_LT, i, n), *vx = lin_load(l, x, i, inside),
+          *vy = lin_load(l, y, i, inside);
   lin_store(l, OP_STORE, y, i, lin_op2(l, OP_ADD, lin_op2(l, OP_MUL, tn__const_num(c, TN_F32, -2.75), vx), vy), inside);
   lin_setacc(l, OP_ADD, acc, vx, u);
   tn_node *end = lin_end(l, u);
@@ -150,8 +156,10 @@ static void test_kernel_and_recording(void **state) {
   open_cuda(&f);
   f.l = saxpy_kernel(&f.c);
   if (try(&f, compile_both)) fail_msg("%s", tn_last_error(&f.c)->text);
-  float *x = calloc(MOST, 4), *y = calloc(MOST, 4), *s = calloc(SUMS, 4), *got = calloc(MOST, 4), *got_s = calloc(SUMS, 4);
-  void *dev[] = {f.d->ops->alloc(f.d, MOST * 4), f.d->ops->alloc(f.d, SUMS * 4), f.d->ops->alloc(f.d, MOST * 4)}, *host[] = {y, s, x};
+  float *x = calloc(MOST, 4), *y = calloc(MOST, 4), *s = calloc(SUMS, 4), *got = calloc(MOST, 4),
+        *got_s = calloc(SUMS, 4);
+  void *dev[] = {f.d->ops->alloc(f.d, MOST * 4), f.d->ops->alloc(f.d, SUMS * 4), f.d->ops->alloc(f.d, MOST * 4)},
+       *host[] = {y, s, x};
   const size_t bytes[] = {MOST * 4, SUMS * 4, MOST * 4};
   static const int64_t sizes[] = {0, 1, 63, 64, 65, 1000, MOST};
   for (int i = 0; i < MOST; i++) x[i] = (float)(i * 3 % 97) * 0.1f, y[i] = (float)(i % 13);
@@ -169,7 +177,8 @@ static void test_kernel_and_recording(void **state) {
   tn__recording *r = f.d->ops->recorded(f.d);
   if (!r) fail_msg("%s", tn_last_error(&f.c)->text);
   for (int i = 0; i < 4; i++) assert_int_equal(f.d->ops->replay(f.d, r), TN_OK);
-  for (int i = 0; i < 12; i++) assert_int_equal(f.ref->ops->launch(f.ref, f.ref_code, 0, host, bytes, &sizes[5]), TN_OK);
+  for (int i = 0; i < 12; i++)
+    assert_int_equal(f.ref->ops->launch(f.ref, f.ref_code, 0, host, bytes, &sizes[5]), TN_OK);
   copy(&f, download, dev[0], got, bytes[0]);
   assert_memory_equal(got, y, bytes[0]);
   f.d->ops->forget(f.d, r);
@@ -196,38 +205,48 @@ static void test_bad_source(void **state) {
 static void check_product(fixture *f, int dtype, const int64_t *size, int bits) {
   bool ta = bits & 1, tb = bits & 2, shared = bits & 4;
   int64_t m = size[0], n = size[1], k = size[2], batch = size[3], pad = bits & 8 ? 3 : 0;
-  tn__product g = {.dtype = dtype, .trans_a = ta, .trans_b = tb, .m = m, .n = n, .k = k, .batch = batch, .beta = bits & 16 ? 1 : 0};
+  tn__product g = {
+      .dtype = dtype, .trans_a = ta, .trans_b = tb, .m = m, .n = n, .k = k, .batch = batch, .beta = bits & 16 ? 1 : 0};
   g.lda = (ta ? m : k) + pad;
   g.ldb = (tb ? k : n) + pad;
   g.ldc = n + pad;
   g.stride_a = (ta ? k : m) * g.lda;
   g.stride_b = shared ? 0 : (tb ? n : k) * g.ldb;
   g.stride_c = m * g.ldc;
-  size_t es = tn__size_of(dtype), count[3] = {(size_t)(g.stride_a * batch), (size_t)((tb ? n : k) * g.ldb * batch), (size_t)(g.stride_c * batch)};
+  size_t es = tn__size_of(dtype), count[3] = {(size_t)(g.stride_a * batch), (size_t)((tb ? n : k) * g.ldb * batch),
+                                              (size_t)(g.stride_c * batch)};
   char *host[3], *dev[3], *got = malloc(count[2] * es + 1);
   for (int b = 0; b < 3; b++) {
     host[b] = calloc(count[b] + 1, es);
     dev[b] = f->d->ops->alloc(f->d, count[b] * es + 64);
-    for (size_t i = 0; i < count[b]; i++) tn__eval_store(dtype, host[b] + i * es, tn__eval_from_double(dtype, (double)(i * 7 % 17) / 8 - 1));
+    for (size_t i = 0; i < count[b]; i++)
+      tn__eval_store(dtype, host[b] + i * es, tn__eval_from_double(dtype, (double)(i * 7 % 17) / 8 - 1));
     copy(f, upload, dev[b], host[b], count[b] * es);
   }
   g.a = dev[0], g.b = dev[1], g.c = dev[2];
   if (f->d->ops->gemm(f->d, &g)) fail_msg("%s", tn_last_error(&f->c)->text);
   copy(f, download, dev[2], got, count[2] * es);
 #define AT(b, i) tn__eval_to_double(dtype, tn__eval_load(dtype, host[b] + (size_t)(i) * es))
-  double unit = dtype == TN_BF16 ? 1. / 256 : dtype == TN_F16 ? 1. / 2048 : dtype == TN_F32 ? 6e-8 * (double)(k + 1) : 1.2e-16 * (double)(k + 1);
+  double unit = dtype == TN_BF16  ? 1. / 256
+                : dtype == TN_F16 ? 1. / 2048
+                : dtype == TN_F32 ? 6e-8 * (double)(k + 1)
+                                  : 1.2e-16 * (double)(k + 1);
   for (int64_t p = 0; p < batch; p++)
     for (int64_t i = 0; i < m; i++)
       for (int64_t j = 0; j < g.ldc; j++) {
         int64_t to = p * g.stride_c + i * g.ldc + j;
         double sum = j >= n || g.beta == 1 ? AT(2, to) : 0, scale = 1;
         for (int64_t x = 0; x < k && j < n; x++) {
-          double term = AT(0, p * g.stride_a + (ta ? x * g.lda + i : i * g.lda + x)) * AT(1, p * g.stride_b + (tb ? j * g.ldb + x : x * g.ldb + j));
+          double term = AT(0, p * g.stride_a + (ta ? x * g.lda + i : i * g.lda + x)) *
+                        AT(1, p * g.stride_b + (tb ? j * g.ldb + x : x * g.ldb + j));
           sum += term;
           scale += fabs(term);
         }
-        double have = tn__eval_to_double(dtype, tn__eval_load(dtype, got + (size_t)to * es)), near = j >= n ? 0 : unit * (scale + fabs(sum));
-        if (!(fabs(have - sum) <= near)) fail_msg("dtype %d %dx%dx%d bits %d at %d %d: %g, not %g", dtype, (int)m, (int)n, (int)k, bits, (int)i, (int)j, have, sum);
+        double have = tn__eval_to_double(dtype, tn__eval_load(dtype, got + (size_t)to * es)),
+               near = j >= n ? 0 : unit * (scale + fabs(sum));
+        if (!(fabs(have - sum) <= near))
+          fail_msg("dtype %d %dx%dx%d bits %d at %d %d: %g, not %g", dtype, (int)m, (int)n, (int)k, bits, (int)i,
+                   (int)j, have, sum);
       }
   for (int b = 0; b < 3; b++) {
     f->d->ops->free(f->d, dev[b], count[b] * es + 64);
@@ -238,7 +257,8 @@ static void check_product(fixture *f, int dtype, const int64_t *size, int bits) 
 
 static void test_products(void **state) {
   static const int dtypes[] = {TN_F32, TN_F64, TN_F16, TN_BF16};
-  static const int64_t sizes[][4] = {{1, 1, 1, 1}, {17, 3, 5, 2}, {64, 10, 128, 1}, {1, 33, 7, 3}, {33, 1, 65, 1}, {0, 4, 4, 1}, {4, 0, 4, 1}, {4, 5, 0, 2}, {130, 70, 257, 1}};
+  static const int64_t sizes[][4] = {{1, 1, 1, 1}, {17, 3, 5, 2}, {64, 10, 128, 1}, {1, 33, 7, 3},    {33, 1, 65, 1},
+                                     {0, 4, 4, 1}, {4, 0, 4, 1},  {4, 5, 0, 2},     {130, 70, 257, 1}};
   fixture f;
   (void)state;
   need_gpu();
@@ -318,7 +338,8 @@ static void test_after(void **state) {
         tn_ctx *c = tn_ctx_open(&(tn_options){.device = "cuda:0", .quiet = 1, .no_library = own});
         assert_non_null(c);
         tn_scope(c) {
-          tn_tensor *x = tn_cast(tn_uniform(c, TN_F32, DIMS(M, K), -1, 1), dtypes[t]), *w = tn_cast(tn_uniform(c, TN_F32, DIMS(N, K), -1, 1), dtypes[t]);
+          tn_tensor *x = tn_cast(tn_uniform(c, TN_F32, DIMS(M, K), -1, 1), dtypes[t]),
+                    *w = tn_cast(tn_uniform(c, TN_F32, DIMS(N, K), -1, 1), dtypes[t]);
           tn_tensor *b = tn_cast(tn_uniform(c, TN_F32, DIMS(N), -4, 4), dtypes[t]);
           tn_realize((tn_tensor *[]){x, w, b}, 3);
           tn_tensor *y = tn_linear(x, w, form == 1 || form == 3 ? NULL : b);
@@ -330,7 +351,8 @@ static void test_after(void **state) {
         tn_ctx_close(c);
       }
       double eps = dtypes[t] == TN_F32 ? 1e-5 : dtypes[t] == TN_F16 ? 2e-3 : 1.6e-2, most = 0;
-      for (int i = 0; i < M * N; i++) most = fmax(most, fabs((double)got[0][i] - (double)got[1][i]) / (1 + fabs((double)got[1][i])));
+      for (int i = 0; i < M * N; i++)
+        most = fmax(most, fabs((double)got[0][i] - (double)got[1][i]) / (1 + fabs((double)got[1][i])));
       if (!(most <= eps)) fail_msg("form %d, %s: off by %g", form, tn_dtype_name(dtypes[t]), most);
     }
 }
@@ -342,7 +364,8 @@ static void test_peers(void **state) {
   tn_ctx *c = open_ctx(TN_MODE_DEFAULT);
   tn_device_info info;
   bool two = false;
-  for (int i = 0; i < tn_device_count(c); i++) two |= tn_device_get_info(c, i, &info) == TN_OK && !strcmp(info.name, "cuda:1");
+  for (int i = 0; i < tn_device_count(c); i++)
+    two |= tn_device_get_info(c, i, &info) == TN_OK && !strcmp(info.name, "cuda:1");
   if (!two) {
     tn_ctx_close(c);
     skip();
@@ -350,7 +373,8 @@ static void test_peers(void **state) {
   for (int i = 0; i < 20; i++)
     tn_scope(c) {
       double sum = 0;
-      tn_tensor *x = tn_full(c, TN_F32, DIMS(N), i), *there = tn_to(x, "cuda:1"), *more = tn_to(tn_add(there, there), "cuda:0");
+      tn_tensor *x = tn_full(c, TN_F32, DIMS(N), i), *there = tn_to(x, "cuda:1"),
+                *more = tn_to(tn_add(there, there), "cuda:0");
       assert_int_equal(tn_assign(x, tn_full(c, TN_F32, DIMS(N), -1)), TN_OK);
       assert_int_equal(tn_item(tn_sum(more, NULL, 0, false), &sum), TN_OK);
       assert_true(sum == 2. * i * N);
@@ -371,7 +395,8 @@ static void test_out_of_memory(void **state) {
     tn_tensor *big = tn_full(c, TN_F32, DIMS((tn_dim)1 << 30, 1 << 12), 3);
     assert_int_equal(tn_realize(&big, 1), TN_ENOMEM);
     const char *said = tn_last_error(c)->text;
-    if (!strstr(said, "no memory on cuda:0") || !strstr(said, "bytes free") || !strstr(said, "bytes in use")) fail_msg("%s", said);
+    if (!strstr(said, "no memory on cuda:0") || !strstr(said, "bytes free") || !strstr(said, "bytes in use"))
+      fail_msg("%s", said);
     tn_clear_error(c);
     double sum = 0;
     assert_int_equal(tn_item(tn_sum(tn_full(c, TN_F32, DIMS(1000), 3), NULL, 0, false), &sum), TN_OK);
@@ -489,7 +514,8 @@ static void test_lost(void **state) {
   /* Another context works, or says that this takes another process; which then does. */
   tn_ctx *c = tn_ctx_open(&(tn_options){.device = "cuda:0", .quiet = 1, .threads = 1});
   tn_tensor *x = c ? tn_full(c, TN_F32, DIMS(4), 2) : NULL;
-  if (!x || tn_realize(&x, 1) != TN_OK) assert_non_null(strstr(c ? tn_last_error(c)->text : "start another", "start another"));
+  if (!x || tn_realize(&x, 1) != TN_OK)
+    assert_non_null(strstr(c ? tn_last_error(c)->text : "start another", "start another"));
   tn_ctx_close(c);
   wait_for(start_alone());
 }
@@ -501,9 +527,20 @@ int main(int argc, char **argv) {
     return !good;
   }
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_transfers), cmocka_unit_test(test_kernel_and_recording), cmocka_unit_test(test_bad_source), cmocka_unit_test(test_products),
-      cmocka_unit_test(test_graphs),    cmocka_unit_test(test_graphs_strict),        cmocka_unit_test(test_to), cmocka_unit_test(test_after), cmocka_unit_test(test_peers),         cmocka_unit_test(test_out_of_memory),
-      cmocka_unit_test(test_two_threads), cmocka_unit_test(test_two_contexts), cmocka_unit_test(test_two_processes), cmocka_unit_test(test_lost),
+      cmocka_unit_test(test_transfers),
+      cmocka_unit_test(test_kernel_and_recording),
+      cmocka_unit_test(test_bad_source),
+      cmocka_unit_test(test_products),
+      cmocka_unit_test(test_graphs),
+      cmocka_unit_test(test_graphs_strict),
+      cmocka_unit_test(test_to),
+      cmocka_unit_test(test_after),
+      cmocka_unit_test(test_peers),
+      cmocka_unit_test(test_out_of_memory),
+      cmocka_unit_test(test_two_threads),
+      cmocka_unit_test(test_two_contexts),
+      cmocka_unit_test(test_two_processes),
+      cmocka_unit_test(test_lost),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

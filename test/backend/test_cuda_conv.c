@@ -1,5 +1,5 @@
-/* Convolutions on a GPU, by cuDNN, against the CPU: forwards and both gradients, captured and not.  Skipped where there is no GPU; without
- * cuDNN it is products of windows that are tested, which the test says. */
+/* Convolutions on a GPU, by cuDNN, against the CPU: forwards and both gradients, captured and not.  Skipped where there
+ * is no GPU; without cuDNN it is products of windows that are tested, which the test says. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -34,12 +34,14 @@ typedef struct geometry {
 } geometry;
 
 static const geometry geometries[] = {
-    {2, 3, 7, 6, 5, 3, 3, {{0}, {0}, {0}, 0}},       {1, 1, 14, 13, 1, 3, 3, {{0}, {0}, {0}, 0}},     {3, 1, 9, 8, 4, 3, 3, {{2, 1}, {1, 0}, {0}, 0}},
-    {2, 4, 9, 11, 3, 3, 3, {{2, 3}, {1, 1}, {0}, 0}}, {2, 3, 10, 12, 3, 3, 3, {{2, 3}, {0}, {0}, 0}},  {2, 3, 11, 12, 4, 3, 2, {{1, 2}, {2, 1}, {2, 3}, 0}},
-    {2, 3, 5, 5, 4, 2, 2, {{1, 1}, {3, 2}, {0}, 0}},  {2, 5, 6, 8, 4, 1, 3, {{0}, {0, 1}, {0}, 0}},    {2, 3, 4, 9, 5, 4, 3, {{0}, {0}, {0}, 0}},
-    {2, 3, 6, 6, 4, 4, 4, {{0}, {0}, {0}, 0}},        {2, 5, 7, 6, 7, 1, 1, {{2, 2}, {0}, {0}, 0}},    {2, 6, 6, 7, 8, 3, 3, {{0}, {0}, {0}, 2}},
-    {4, 16, 14, 14, 32, 3, 3, {{0}, {1, 1}, {0}, 0}}, {4, 64, 8, 8, 64, 5, 5, {{0}, {2, 2}, {0}, 0}},  {64, 1, 28, 28, 32, 3, 3, {{0}, {0}, {0}, 0}},
-    {16, 32, 26, 26, 64, 3, 3, {{0}, {0}, {0}, 0}},
+    {2, 3, 7, 6, 5, 3, 3, {{0}, {0}, {0}, 0}},        {1, 1, 14, 13, 1, 3, 3, {{0}, {0}, {0}, 0}},
+    {3, 1, 9, 8, 4, 3, 3, {{2, 1}, {1, 0}, {0}, 0}},  {2, 4, 9, 11, 3, 3, 3, {{2, 3}, {1, 1}, {0}, 0}},
+    {2, 3, 10, 12, 3, 3, 3, {{2, 3}, {0}, {0}, 0}},   {2, 3, 11, 12, 4, 3, 2, {{1, 2}, {2, 1}, {2, 3}, 0}},
+    {2, 3, 5, 5, 4, 2, 2, {{1, 1}, {3, 2}, {0}, 0}},  {2, 5, 6, 8, 4, 1, 3, {{0}, {0, 1}, {0}, 0}},
+    {2, 3, 4, 9, 5, 4, 3, {{0}, {0}, {0}, 0}},        {2, 3, 6, 6, 4, 4, 4, {{0}, {0}, {0}, 0}},
+    {2, 5, 7, 6, 7, 1, 1, {{2, 2}, {0}, {0}, 0}},     {2, 6, 6, 7, 8, 3, 3, {{0}, {0}, {0}, 2}},
+    {4, 16, 14, 14, 32, 3, 3, {{0}, {1, 1}, {0}, 0}}, {4, 64, 8, 8, 64, 5, 5, {{0}, {2, 2}, {0}, 0}},
+    {64, 1, 28, 28, 32, 3, 3, {{0}, {0}, {0}, 0}},    {16, 32, 26, 26, 64, 3, 3, {{0}, {0}, {0}, 0}},
 };
 
 /* -1, 0 and 1: what the CPU computes from them in f32 is exact. */
@@ -48,7 +50,8 @@ static tn_tensor *numbers(tn_ctx *c, int dtype, const tn_dim *shape, unsigned sa
   char *data = malloc((size_t)(n + 1) * tn__size_of(dtype));
   for (int64_t i = 0; i < n; i++) {
     unsigned h = ((unsigned)i + salt * 7919u) * 2654435761u;
-    tn__eval_store(dtype, data + (size_t)i * tn__size_of(dtype), tn__eval_from_double(dtype, (double)((h >> 13) % 3) - 1));
+    tn__eval_store(dtype, data + (size_t)i * tn__size_of(dtype),
+                   tn__eval_from_double(dtype, (double)((h >> 13) % 3) - 1));
   }
   tn_tensor *t = tn_from(c, (tn_dtype)dtype, shape, 4, data);
   free(data);
@@ -57,7 +60,8 @@ static tn_tensor *numbers(tn_ctx *c, int dtype, const tn_dim *shape, unsigned sa
 
 enum { RESULTS = 3 };
 
-/* y and the gradients of x and w.  inner: of something computed, so that the library may have it in the order it likes. */
+/* y and the gradients of x and w.  inner: of something computed, so that the library may have it in the order it likes.
+ */
 static void build(tn_ctx *c, int dtype, const geometry *g, bool inner, tn_tensor **out) {
   tn_dim sx[] = {g->n, g->c, g->h, g->w}, sw[] = {g->k, g->c / (g->opt.groups ? g->opt.groups : 1), g->r, g->s}, sy[4];
   tn_tensor *in[2] = {numbers(c, dtype, sx, 1), numbers(c, dtype, sw, 2)};
@@ -83,16 +87,19 @@ static double *values(tn_tensor *t) {
   char *bytes = malloc(n * size + 1);
   double *v = malloc((n + 1) * sizeof *v);
   assert_int_equal(tn_read(t, bytes, n * size), TN_OK);
-  for (size_t i = 0; i < n; i++) v[i] = tn__eval_to_double((int)tn_dtype_of(t), tn__eval_load((int)tn_dtype_of(t), bytes + i * size));
+  for (size_t i = 0; i < n; i++)
+    v[i] = tn__eval_to_double((int)tn_dtype_of(t), tn__eval_load((int)tn_dtype_of(t), bytes + i * size));
   free(bytes);
   return v;
 }
 
-/* Some eps * sum |term|, each term at most 1: products by way of sums (Winograd) lose a little; and one rounding to the dtype */
+/* Some eps * sum |term|, each term at most 1: products by way of sums (Winograd) lose a little; and one rounding to the
+ * dtype */
 static void compare(const char *what, int dtype, tn_tensor *got, tn_tensor *want, double terms) {
   double *a = values(got), *b = values(want), eps = ldexp(1, -(int)tn__dtypes[dtype].mant);
   for (int64_t i = 0; i < tn_numel(got); i++)
-    if (!(fabs(a[i] - b[i]) <= 16 * terms * 0x1p-24 + eps * fabs(b[i]))) fail_msg("%s, %s: element %lld is %.9g, not %g", what, tn__dtypes[dtype].name, (long long)i, a[i], b[i]);
+    if (!(fabs(a[i] - b[i]) <= 16 * terms * 0x1p-24 + eps * fabs(b[i])))
+      fail_msg("%s, %s: element %lld is %.9g, not %g", what, tn__dtypes[dtype].name, (long long)i, a[i], b[i]);
   free(a), free(b);
 }
 
@@ -100,7 +107,9 @@ static void compare(const char *what, int dtype, tn_tensor *got, tn_tensor *want
 static int try_geometry(size_t number, int dtype, bool inner) {
   const geometry *g = &geometries[number];
   int64_t groups = g->opt.groups ? g->opt.groups : 1;
-  double window = (double)(g->r * g->s), terms[RESULTS] = {window * (double)(g->c / groups), window * (double)(g->k / groups), (double)(g->n * g->h * g->w)};
+  double window = (double)(g->r * g->s),
+         terms[RESULTS] = {window * (double)(g->c / groups), window * (double)(g->k / groups),
+                           (double)(g->n * g->h * g->w)};
   int by_library = 0;
   tn_scope(cpu) {
     tn_tensor *got[RESULTS], *want[RESULTS];
@@ -133,7 +142,8 @@ static void test_geometries(void **state) {
   fprintf(stderr, "%d of %d by cuDNN\n", by_library, all);
 }
 
-/* Recorded, with a symbolic number of images: the same bits each time, and nothing is allocated once a size has been seen. */
+/* Recorded, with a symbolic number of images: the same bits each time, and nothing is allocated once a size has been
+ * seen. */
 static void test_replay(void **state) {
   enum { MOST = 32, SIDE = 12 };
   static const int64_t images[] = {MOST, 7, 1, 0};
@@ -142,7 +152,8 @@ static void test_replay(void **state) {
   if (!gpu) skip();
   for (size_t i = 0; i < sizeof x / sizeof *x; i++) x[i] = (float)(i * 2654435761u % 17) / 16;
   tn_scope(gpu) {
-    tn_tensor *w = numbers(gpu, TN_F32, (const tn_dim[]){16, 3, 3, 3}, 1), *v = numbers(gpu, TN_F32, (const tn_dim[]){8, 16, 3, 3}, 2), *in[] = {w, v}, *g[2];
+    tn_tensor *w = numbers(gpu, TN_F32, (const tn_dim[]){16, 3, 3, 3}, 1),
+              *v = numbers(gpu, TN_F32, (const tn_dim[]){8, 16, 3, 3}, 2), *in[] = {w, v}, *g[2];
     tn_program *p = tn_program_begin(gpu);
     tn_tensor *t = tn_program_input(p, "x", TN_F32, (const tn_dim[]){tn_dim_var(gpu, "B", 0, MOST), 3, SIDE, SIDE}, 4);
     tn_tensor *y = tn_conv2d(tn_relu(tn_conv2d(t, w, NULL, NULL)), v, NULL, NULL);

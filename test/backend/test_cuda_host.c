@@ -1,5 +1,5 @@
-/* The host's side of the CUDA device, on stand-ins for NVIDIA's libraries (test/fake): transfers, compiling and its cache, launches, products,
- * recordings, running out of memory, losing the device. */
+/* The host's side of the CUDA device, on stand-ins for NVIDIA's libraries (test/fake): transfers, compiling and its
+ * cache, launches, products, recordings, running out of memory, losing the device. */
 #include "backend/cuda/cuda.h"
 #include "fake/fake.h"
 #include "support/ctx.h"
@@ -105,7 +105,8 @@ static tn_status try(fixture *f, void (*fn)(void *)) {
 
 /* Uploads copies of `host` one after the other from memory that changes at once, then reads all back. */
 static void check_transfers(fixture *f, size_t size, size_t count) {
-  char *dev = f->d->ops->alloc(f->d, size * count + 1), *want = malloc(size * count + 1), *got = calloc(size * count + 1, 1), *once = malloc(size + 1);
+  char *dev = f->d->ops->alloc(f->d, size * count + 1), *want = malloc(size * count + 1),
+       *got = calloc(size * count + 1, 1), *once = malloc(size + 1);
   assert_non_null(dev);
   for (size_t i = 0; i < count; i++) {
     for (size_t b = 0; b < size; b++) once[b] = want[i * size + b] = (char)(b * 31 + b / 1000 + i * 7);
@@ -131,7 +132,15 @@ static void check_transfers(fixture *f, size_t size, size_t count) {
 
 static void test_transfers(void **state) {
   fixture *f = *state;
-  static const size_t sizes[][2] = {{0, 1}, {1, 1}, {4, 3000}, {63, 5}, {777, 5000}, {1 << 20, 1}, {(1 << 20) - 1, 3}, {(1 << 20) + 1, 9}, {(5 << 20) + 12345, 2}};
+  static const size_t sizes[][2] = {{0, 1},
+                                    {1, 1},
+                                    {4, 3000},
+                                    {63, 5},
+                                    {777, 5000},
+                                    {1 << 20, 1},
+                                    {(1 << 20) - 1, 3},
+                                    {(1 << 20) + 1, 9},
+                                    {(5 << 20) + 12345, 2}};
   open_cuda(f, "");
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) check_transfers(f, sizes[i][0], sizes[i][1]);
   close_cuda(f);
@@ -324,11 +333,13 @@ static void test_lost(void **state) {
   open_cuda(f, "");
   assert_int_equal(compile(f, "fault", 0), TN_OK);
   void *dev = f->d->ops->alloc(f->d, 80);
-  assert_int_equal(f->d->ops->launch(f->d, f->code, 0, &dev, (size_t[]){80}, &n), TN_OK); /* it shows when somebody waits */
+  /* it shows when somebody waits */
+  assert_int_equal(f->d->ops->launch(f->d, f->code, 0, &dev, (size_t[]){80}, &n), TN_OK);
   tn_clear_error(&f->c);
   assert_int_equal(f->d->ops->sync(f->d), TN_ERUN);
   const char *said = tn_last_error(&f->c)->text;
-  assert_non_null(strstr(said, "cuda:0: waiting for the device: an illegal memory access was encountered (CUDA_ERROR_ILLEGAL_ADDRESS)"));
+  assert_non_null(strstr(
+      said, "cuda:0: waiting for the device: an illegal memory access was encountered (CUDA_ERROR_ILLEGAL_ADDRESS)"));
   assert_non_null(strstr(said, "fault was started last"));
   for (int i = 0; i < 2; i++) {
     f->size = 8;
@@ -361,14 +372,22 @@ typedef struct case_ {
 
 static void check_product(fixture *f, const case_ *t) {
   int64_t pad = t->wide ? 3 : 0;
-  tn__product g = {.dtype = TN_F64, .trans_a = t->ta, .trans_b = t->tb, .m = t->m, .n = t->n, .k = t->k, .batch = t->batch, .beta = t->beta};
+  tn__product g = {.dtype = TN_F64,
+                   .trans_a = t->ta,
+                   .trans_b = t->tb,
+                   .m = t->m,
+                   .n = t->n,
+                   .k = t->k,
+                   .batch = t->batch,
+                   .beta = t->beta};
   g.lda = (t->ta ? t->m : t->k) + pad;
   g.ldb = (t->tb ? t->k : t->n) + pad;
   g.ldc = t->n + pad;
   g.stride_a = (t->ta ? t->k : t->m) * g.lda;
   g.stride_b = t->shared_b ? 0 : (t->tb ? t->n : t->k) * g.ldb;
   g.stride_c = t->m * g.ldc;
-  size_t na = (size_t)(g.stride_a * t->batch), nb = (size_t)((t->tb ? t->n : t->k) * g.ldb * t->batch), nc = (size_t)(g.stride_c * t->batch);
+  size_t na = (size_t)(g.stride_a * t->batch), nb = (size_t)((t->tb ? t->n : t->k) * g.ldb * t->batch),
+         nc = (size_t)(g.stride_c * t->batch);
   double *a = calloc(na + 1, 8), *b = calloc(nb + 1, 8), *c = calloc(nc + 1, 8), *want = calloc(nc + 1, 8);
   double *row = calloc((size_t)t->n + 1, 8);
   for (int64_t i = 0; i < t->n; i++) row[i] = (double)(i % 7) * 3 - 9;
@@ -380,7 +399,8 @@ static void check_product(fixture *f, const case_ *t) {
       for (int64_t j = 0; j < t->n; j++) {
         double sum = 0, *to = &want[p * g.stride_c + i * g.ldc + j];
         for (int64_t x = 0; x < t->k; x++)
-          sum += a[p * g.stride_a + (t->ta ? x * g.lda + i : i * g.lda + x)] * b[p * g.stride_b + (t->tb ? j * g.ldb + x : x * g.ldb + j)];
+          sum += a[p * g.stride_a + (t->ta ? x * g.lda + i : i * g.lda + x)] *
+                 b[p * g.stride_b + (t->tb ? j * g.ldb + x : x * g.ldb + j)];
         *to = sum + t->beta * *to + (t->row ? row[j] : 0);
         if (t->after == TN__AFTER_RELU && *to < 0) *to = 0;
       }
@@ -403,7 +423,8 @@ static void check_product(fixture *f, const case_ *t) {
 
 static void test_products(void **state) {
   fixture *f = *state;
-  static const int64_t sizes[][4] = {{1, 1, 1, 1}, {2, 3, 4, 1}, {5, 1, 7, 2}, {1, 6, 3, 1}, {4, 4, 4, 3}, {0, 3, 2, 1}, {3, 0, 2, 1}, {3, 2, 0, 2}, {3, 2, 4, 0}};
+  static const int64_t sizes[][4] = {{1, 1, 1, 1}, {2, 3, 4, 1}, {5, 1, 7, 2}, {1, 6, 3, 1}, {4, 4, 4, 3},
+                                     {0, 3, 2, 1}, {3, 0, 2, 1}, {3, 2, 0, 2}, {3, 2, 4, 0}};
   open_cuda(f, "");
   assert_true(f->d->ops->has_gemm(f->d, TN_F32));
   assert_true(f->d->ops->has_gemm(f->d, TN_BF16));
@@ -412,7 +433,15 @@ static void test_products(void **state) {
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
       for (int bits = 0; bits < 32; bits++) {
         const int64_t *s = sizes[i];
-        case_ t = {.m = s[0], .n = s[1], .k = s[2], .batch = s[3], .ta = bits & 1, .tb = bits & 2, .shared_b = bits & 4, .wide = bits & 8, .beta = bits & 16 ? s[2] ? 0.5 : 1 : 0};
+        case_ t = {.m = s[0],
+                   .n = s[1],
+                   .k = s[2],
+                   .batch = s[3],
+                   .ta = bits & 1,
+                   .tb = bits & 2,
+                   .shared_b = bits & 4,
+                   .wide = bits & 8,
+                   .beta = bits & 16 ? s[2] ? 0.5 : 1 : 0};
         check_product(f, &t);
         t.row = (bits + round) % 2;
         t.after = (bits + round) / 2 % 2 ? TN__AFTER_RELU : TN__AFTER_NOTHING;
@@ -435,7 +464,8 @@ static bool is_loaded(const char *library) {
 /* A layer with its gradient and step; true, if the library of products is there afterwards. */
 static bool layer_loads(tn_ctx *c, tn_dim rows, tn_dim in, tn_dim out) {
   tn_scope(c) {
-    tn_tensor *x = tn_zeros(c, TN_F32, (tn_dim[]){rows, in}, 2), *w = tn_zeros(c, TN_F32, (tn_dim[]){in, out}, 2), *grad[1];
+    tn_tensor *x = tn_zeros(c, TN_F32, (tn_dim[]){rows, in}, 2), *w = tn_zeros(c, TN_F32, (tn_dim[]){in, out}, 2),
+              *grad[1];
     assert_int_equal(tn_realize((tn_tensor *[]){x, w}, 2), TN_OK);
     tn_tensor *loss = tn_mean(tn_relu(tn_matmul(x, w)), NULL, 0, false);
     assert_int_equal(tn_grad(loss, 1, &w, grad), TN_OK);
@@ -460,8 +490,15 @@ static void test_library_when_wanted(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_library_when_wanted), /* before anything else loads it */
-      cmocka_unit_test(test_listing),       cmocka_unit_test(test_transfers), cmocka_unit_test(test_fetch), cmocka_unit_test(test_out_of_memory), cmocka_unit_test(test_launch),
-      cmocka_unit_test(test_compile_error), cmocka_unit_test(test_cache),     cmocka_unit_test(test_recording),     cmocka_unit_test(test_products),
+      cmocka_unit_test(test_listing),
+      cmocka_unit_test(test_transfers),
+      cmocka_unit_test(test_fetch),
+      cmocka_unit_test(test_out_of_memory),
+      cmocka_unit_test(test_launch),
+      cmocka_unit_test(test_compile_error),
+      cmocka_unit_test(test_cache),
+      cmocka_unit_test(test_recording),
+      cmocka_unit_test(test_products),
       cmocka_unit_test(test_lost),
   };
   return cmocka_run_group_tests(tests, setup, NULL);

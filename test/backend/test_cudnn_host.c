@@ -46,7 +46,8 @@ static void test_dtypes(void **state) {
 
 enum { N = 2, C = 3, K = 4, H = 7, W = 8, R = 3, S = 2, P = 4, Q = 5 };
 
-static const tn__conv_call call = {.dtype = TN_F32, .size = {N, C, K, H, W, P, Q, R, S}, .stride = {2, 2}, .pad = {1, 2}, .dilation = {1, 2}};
+static const tn__conv_call call = {
+    .dtype = TN_F32, .size = {N, C, K, H, W, P, Q, R, S}, .stride = {2, 2}, .pad = {1, 2}, .dilation = {1, 2}};
 
 static size_t place(const tn__conv_call *v, int operand, const int64_t *at) {
   const uint8_t *dim = tn__conv_dims[operand];
@@ -135,6 +136,7 @@ static void test_refusals(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_dtypes), cmocka_unit_test(test_kinds), cmocka_unit_test(test_nothing), cmocka_unit_test(test_refusals)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_dtypes), cmocka_unit_test(test_kinds),
+                                     cmocka_unit_test(test_nothing), cmocka_unit_test(test_refusals)};
   return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -1,5 +1,6 @@
-/* Hand-built linear kernels run on the interpreter and as generated C: every result bit for bit the same, nothing written
- * outside its buffer.  Expected values are computed here where the shape of the program, not a scalar op, is what is tested. */
+/* Hand-built linear kernels run on the interpreter and as generated C: every result bit for bit the same, nothing
+ * written outside its buffer.  Expected values are computed here where the shape of the program, not a scalar op, is
+ * what is tested. */
 #include "backend/cpu/cpu.h"
 #include "backend/ref/ref.h"
 #include "ir/eval.h"
@@ -75,7 +76,8 @@ static bool is_nan(int dtype, const char *p) {
 }
 
 /* Runs kernel i on both devices over the same inputs; `out` receives the result of ref's buffer 0. */
-static void run_both(fixture *f, tn__code *const *code, uint32_t i, const lin *l, const void *const *in, const size_t *bytes, const int64_t *var, void *out) {
+static void run_both(fixture *f, tn__code *const *code, uint32_t i, const lin *l, const void *const *in,
+                     const size_t *bytes, const int64_t *var, void *out) {
   tn__device *d[2] = {f->ref, f->cpu};
   lin_bufs b[2];
   for (int w = 0; w < 2; w++) {
@@ -89,8 +91,8 @@ static void run_both(fixture *f, tn__code *const *code, uint32_t i, const lin *l
     for (size_t at = 0; at < bytes[s]; at += size) {
       const char *x = (char *)b[0].mem[s] + at, *y = (char *)b[1].mem[s] + at;
       if (memcmp(x, y, size) && !(is_nan(l->dtype[s], x) && is_nan(l->dtype[s], y)))
-        fail_msg("%s: buffer %u element %zu: ref %#llx, cpu %#llx", l->name, s, at / size, (unsigned long long)tn__eval_load(l->dtype[s], x),
-                 (unsigned long long)tn__eval_load(l->dtype[s], y));
+        fail_msg("%s: buffer %u element %zu: ref %#llx, cpu %#llx", l->name, s, at / size,
+                 (unsigned long long)tn__eval_load(l->dtype[s], x), (unsigned long long)tn__eval_load(l->dtype[s], y));
     }
   }
   if (out) memcpy(out, b[0].mem[0], bytes[0]);
@@ -172,7 +174,8 @@ static void test_scalar_ops(void **state) {
   }
 }
 
-/* Fused multiply-add of the narrow floats rounds once: by way of f32 it would round twice, and some 8 of these would be wrong. */
+/* Fused multiply-add of the narrow floats rounds once: by way of f32 it would round twice, and some 8 of these would be
+ * wrong. */
 static void test_narrow_fma(void **state) {
   fixture *f = *state;
   enum { N = 1 << 16 };
@@ -186,7 +189,8 @@ static void test_narrow_fma(void **state) {
       in[k][i] = (uint16_t)(random >> 48);
     }
   for (uint32_t i = 0; i < 2; i++)
-    run_both(f, code, i, l[i], (const void *[]){NULL, in[0], in[1], in[2]}, (size_t[]){sizeof *in, sizeof *in, sizeof *in, sizeof *in}, (int64_t[]){N}, NULL);
+    run_both(f, code, i, l[i], (const void *[]){NULL, in[0], in[1], in[2]},
+             (size_t[]){sizeof *in, sizeof *in, sizeof *in, sizeof *in}, (int64_t[]){N}, NULL);
   f->ref->ops->release(f->ref, code[0]);
   f->cpu->ops->release(f->cpu, code[1]);
 }
@@ -198,7 +202,8 @@ static void test_casts(void **state) {
     uint32_t n = 0;
     for (int to = 0; to < TN_DTYPE_COUNT; to++) {
       if (to != from) l[n++] = scalar_kernel(&f->c, OP_CAST, from, to);
-      if (to != from && from != TN_BOOL && to != TN_BOOL && tn__size_of(from) == tn__size_of(to)) l[n++] = scalar_kernel(&f->c, OP_BITCAST, from, to);
+      if (to != from && from != TN_BOOL && to != TN_BOOL && tn__size_of(from) == tn__size_of(to))
+        l[n++] = scalar_kernel(&f->c, OP_BITCAST, from, to);
     }
     run_scalar_kernels(f, l, n);
   }
@@ -216,9 +221,11 @@ static lin *reduce_kernel(tn_ctx *c, const char *name, int64_t op, int dtype, in
   tn_node *rounds = lin_op2(l, OP_IDIV, lin_op2(l, OP_ADD, K, tn__int(c, lanes - 1)), width);
   tn_node *k = lin_range(l, rounds, AX_REDUCE, 1), *from = lin_op2(l, OP_MUL, k, width);
   tn_node *left = lin_op2(l, OP_ADD, K, lin_op1(l, OP_NEG, from)), *count = lin_op2(l, OP_MIN, left, width);
-  tn_node *u = lin_range(l, count, AX_UPCAST, 2), *at = lin_op2(l, OP_ADD, lin_op2(l, OP_ADD, lin_op2(l, OP_MUL, r, K), from), u);
+  tn_node *u = lin_range(l, count, AX_UPCAST, 2),
+          *at = lin_op2(l, OP_ADD, lin_op2(l, OP_ADD, lin_op2(l, OP_MUL, r, K), from), u);
   tn_node *vx = lin_load(l, x, at, NULL), *value = vx;
-  if (op == OP_FMA) value = tn__node_make(c, &(tn__make){.op = OP_LIST, .src = (tn_node *[]){vx, lin_load(l, y, at, NULL)}, .nsrc = 2});
+  if (op == OP_FMA)
+    value = tn__node_make(c, &(tn__make){.op = OP_LIST, .src = (tn_node *[]){vx, lin_load(l, y, at, NULL)}, .nsrc = 2});
   lin_setacc(l, op, acc, value, u);
   lin_end(l, u);
   tn_node *end = lin_end(l, k);
@@ -233,8 +240,9 @@ static void test_reduce(void **state) {
     const char *name;
     int64_t op, lanes;
     int dtype;
-  } cases[] = {{"sum8", OP_ADD, 8, TN_F32}, {"fma16", OP_FMA, 16, TN_F32}, {"max4", OP_MAX, 4, TN_F32}, {"min2", OP_MIN, 2, TN_F64},
-               {"sum16h", OP_ADD, 16, TN_F16}, {"prod8i", OP_MUL, 8, TN_I32}, {"any8", OP_ADD, 8, TN_BOOL}, {"sum32b", OP_ADD, 32, TN_I8}};
+  } cases[] = {{"sum8", OP_ADD, 8, TN_F32},  {"fma16", OP_FMA, 16, TN_F32},  {"max4", OP_MAX, 4, TN_F32},
+               {"min2", OP_MIN, 2, TN_F64},  {"sum16h", OP_ADD, 16, TN_F16}, {"prod8i", OP_MUL, 8, TN_I32},
+               {"any8", OP_ADD, 8, TN_BOOL}, {"sum32b", OP_ADD, 32, TN_I8}};
   enum { N = sizeof cases / sizeof *cases, MOST = 40 };
   lin *l[N];
   for (int i = 0; i < N; i++) l[i] = reduce_kernel(&f->c, cases[i].name, cases[i].op, cases[i].dtype, cases[i].lanes);
@@ -247,10 +255,12 @@ static void test_reduce(void **state) {
       for (int64_t e = 0; e < 3 * k; e++) {
         int64_t v = (e * 37 + 11) % 101 - 50;
         tn__eval_store(cases[i].dtype, x + (size_t)e * size, tn__eval_cast(TN_I64, cases[i].dtype, (uint64_t)v));
-        tn__eval_store(cases[i].dtype, y + (size_t)e * size, tn__eval_cast(TN_I64, cases[i].dtype, (uint64_t)(v * 3 + 1)));
+        tn__eval_store(cases[i].dtype, y + (size_t)e * size,
+                       tn__eval_cast(TN_I64, cases[i].dtype, (uint64_t)(v * 3 + 1)));
         if (e >= 2 * k) sum += v;
       }
-      run_both(f, code, (uint32_t)i, l[i], (const void *[]){NULL, x, y}, (size_t[]){3 * size, 3 * (size_t)k * size, 3 * (size_t)k * size}, &k, out);
+      run_both(f, code, (uint32_t)i, l[i], (const void *[]){NULL, x, y},
+               (size_t[]){3 * size, 3 * (size_t)k * size, 3 * (size_t)k * size}, &k, out);
       float last;
       memcpy(&last, out + 2 * size, sizeof last);
       if (i == 0) assert_int_equal((int64_t)last, sum); /* small integers: exact in any order */
@@ -279,15 +289,18 @@ static void test_gates(void **state) {
   assert_memory_equal(got, ((int32_t[]){0, 0, 10, 20, 30, 40, 50, 0, 0}), 36);
 }
 
-/* Two parts over one local-free buffer and a local row: part 0 writes squares through scratch, part 1 adds them into a histogram. */
+/* Two parts over one local-free buffer and a local row: part 0 writes squares through scratch, part 1 adds them into a
+ * histogram. */
 static void test_parts_and_locals(void **state) {
   fixture *f = *state;
   tn_ctx *c = &f->c;
   enum { ROWS = 50, COLS = 19 };
   lin *l = lin_new(c, "parts");
-  tn_node *sums = lin_buf(l, TN_F64, true), *squares = lin_buf(l, TN_F64, true), *x = lin_buf(l, TN_F64, false), *row = lin_local(l, TN_F64, COLS);
+  tn_node *sums = lin_buf(l, TN_F64, true), *squares = lin_buf(l, TN_F64, true), *x = lin_buf(l, TN_F64, false),
+          *row = lin_local(l, TN_F64, COLS);
   lin_local(l, TN_BF16, 3); /* not used: must not be declared */
-  tn_node *cols = tn__int(c, COLS), *r = lin_range(l, tn__int(c, ROWS), AX_GLOBAL, 0), *base = lin_op2(l, OP_MUL, r, cols);
+  tn_node *cols = tn__int(c, COLS), *r = lin_range(l, tn__int(c, ROWS), AX_GLOBAL, 0),
+          *base = lin_op2(l, OP_MUL, r, cols);
   tn_node *i = lin_range(l, cols, AX_UPCAST, 1), *v = lin_load(l, x, lin_op2(l, OP_ADD, base, i), NULL);
   lin_store(l, OP_STORE, row, i, lin_op2(l, OP_MUL, v, v), NULL);
   lin_end(l, i);
@@ -314,19 +327,23 @@ static void test_parts_and_locals(void **state) {
   assert_memory_equal(got, want, sizeof want);
 }
 
-/* A lane range whose accumulators stay apart: out[u] = sum over k of x[k*8 + u]; and index division of negative numbers. */
+/* A lane range whose accumulators stay apart: out[u] = sum over k of x[k*8 + u]; and index division of negative
+ * numbers. */
 static void test_lanes_apart(void **state) {
   fixture *f = *state;
   tn_ctx *c = &f->c;
   lin *l = lin_new(c, "lanes");
   tn_node *out = lin_buf(l, TN_I64, true), *x = lin_buf(l, TN_I64, false), *eight = tn__int(c, 8);
   tn_node *acc = lin_acc(l, tn__const_bits(c, TN_I64, 5), 0, 8), *k = lin_range(l, tn__int(c, 6), AX_REDUCE, 0);
-  tn_node *u = lin_range(l, eight, AX_UPCAST, 1), *v = lin_load(l, x, lin_op2(l, OP_ADD, lin_op2(l, OP_MUL, k, eight), u), NULL);
+  tn_node *u = lin_range(l, eight, AX_UPCAST, 1),
+          *v = lin_load(l, x, lin_op2(l, OP_ADD, lin_op2(l, OP_MUL, k, eight), u), NULL);
   lin_setacc(l, OP_ADD, acc, v, u);
   lin_end(l, u);
   tn_node *end = lin_end(l, k), *w = lin_range(l, eight, AX_UPCAST, 2), *low = lin_op2(l, OP_ADD, w, tn__int(c, -4));
-  tn_node *q = lin_op2(l, OP_ADD, lin_op2(l, OP_MUL, lin_op2(l, OP_IDIV, low, tn__int(c, 3)), tn__int(c, 100)), lin_op2(l, OP_MOD, low, tn__int(c, 3)));
-  lin_store(l, OP_STORE, out, w, lin_op2(l, OP_ADD, lin_getacc(l, OP_ADD, acc, end, w), lin_add(l, tn__cast(c, q, TN_I64))), NULL);
+  tn_node *q = lin_op2(l, OP_ADD, lin_op2(l, OP_MUL, lin_op2(l, OP_IDIV, low, tn__int(c, 3)), tn__int(c, 100)),
+                       lin_op2(l, OP_MOD, low, tn__int(c, 3)));
+  lin_store(l, OP_STORE, out, w,
+            lin_op2(l, OP_ADD, lin_getacc(l, OP_ADD, acc, end, w), lin_add(l, tn__cast(c, q, TN_I64))), NULL);
   lin_end(l, w);
   int64_t in[48], want[8], got[8];
   for (int i = 0; i < 48; i++) in[i] = i * i;
@@ -345,14 +362,16 @@ static void test_elementwise(void **state) {
   lin *l = lin_new(c, "saxpy");
   tn_node *out = lin_buf(l, TN_F32, true), *x = lin_buf(l, TN_F32, false), *y = lin_buf(l, TN_F32, false);
   tn_node *r = lin_range(l, lin_var(l, "n", 0, 4000), AX_GLOBAL, 0), *a = tn__const_num(c, TN_F32, -2.75);
-  lin_store(l, OP_STORE, out, r, lin_op2(l, OP_ADD, lin_op2(l, OP_MUL, a, lin_load(l, x, r, NULL)), lin_load(l, y, r, NULL)), NULL);
+  lin_store(l, OP_STORE, out, r,
+            lin_op2(l, OP_ADD, lin_op2(l, OP_MUL, a, lin_load(l, x, r, NULL)), lin_load(l, y, r, NULL)), NULL);
   lin_end(l, r);
   l->k.part[0].grain = 16;
   tn__code *code[2] = {compile_on(f->ref, &l, 1), compile_on(f->cpu, &l, 1)};
   for (int64_t n = 0; n < 400; n += n < 70 ? 1 : 37) {
     float in[800], got[400];
     for (int i = 0; i < 800; i++) in[i] = (float)(i * 3 % 97) * 0.1f;
-    run_both(f, code, 0, l, (const void *[]){NULL, in, in + 400}, (size_t[]){(size_t)n * 4, (size_t)n * 4, (size_t)n * 4}, &n, got);
+    run_both(f, code, 0, l, (const void *[]){NULL, in, in + 400},
+             (size_t[]){(size_t)n * 4, (size_t)n * 4, (size_t)n * 4}, &n, got);
     for (int64_t i = 0; i < n; i++) {
       volatile float product = -2.75f * in[i]; /* rounded before the sum */
       assert_true(got[i] == product + in[400 + i]);
@@ -365,7 +384,8 @@ static void test_elementwise(void **state) {
 static void test_ref_checks_bounds(void **state) {
   fixture *f = *state;
   lin *l = lin_new(&f->c, "copy");
-  tn_node *out = lin_buf(l, TN_I16, true), *x = lin_buf(l, TN_I16, false), *r = lin_range(l, lin_var(l, "n", 0, 100), AX_GLOBAL, 0);
+  tn_node *out = lin_buf(l, TN_I16, true), *x = lin_buf(l, TN_I16, false),
+          *r = lin_range(l, lin_var(l, "n", 0, 100), AX_GLOBAL, 0);
   lin_store(l, OP_STORE, out, r, lin_load(l, x, r, NULL), NULL);
   lin_end(l, r);
   tn__code *code = compile_on(f->ref, &l, 1);
@@ -373,7 +393,8 @@ static void test_ref_checks_bounds(void **state) {
   void *buf[] = {a, b};
   assert_int_equal(f->ref->ops->launch(f->ref, code, 0, buf, (size_t[]){16, 16}, (int64_t[]){8}), TN_OK);
   assert_int_equal(f->ref->ops->launch(f->ref, code, 0, buf, (size_t[]){16, 14}, (int64_t[]){8}), TN_ERUN);
-  assert_string_equal(tn_last_error(&f->c)->text, "kernel copy, instruction 1: load i16 b1[7] is outside its 7 elements");
+  assert_string_equal(tn_last_error(&f->c)->text,
+                      "kernel copy, instruction 1: load i16 b1[7] is outside its 7 elements");
   tn_clear_error(&f->c);
   assert_int_equal(f->ref->ops->launch(f->ref, code, 0, buf, (size_t[]){15, 16}, (int64_t[]){8}), TN_ERUN);
   assert_non_null(strstr(tn_last_error(&f->c)->text, "store i16 b0[7]"));
@@ -384,7 +405,8 @@ static void test_ref_checks_bounds(void **state) {
 static void test_sentinels_object(void **state) {
   fixture *f = *state;
   lin *l = lin_new(&f->c, "copy");
-  tn_node *out = lin_buf(l, TN_I16, true), *x = lin_buf(l, TN_I16, false), *r = lin_range(l, lin_var(l, "n", 0, 100), AX_GLOBAL, 0);
+  tn_node *out = lin_buf(l, TN_I16, true), *x = lin_buf(l, TN_I16, false),
+          *r = lin_range(l, lin_var(l, "n", 0, 100), AX_GLOBAL, 0);
   lin_store(l, OP_STORE, out, r, lin_load(l, x, r, NULL), NULL);
   lin_end(l, r);
   sentinel_put(f->cpu);
@@ -394,7 +416,8 @@ static void test_sentinels_object(void **state) {
   assert_int_equal(f->cpu->ops->launch(f->cpu, code, 0, buf, (size_t[]){16, 16}, (int64_t[]){8}), TN_OK);
   assert_memory_equal(a, b, sizeof a);
   assert_int_equal(f->cpu->ops->launch(f->cpu, code, 0, buf, (size_t[]){14, 16}, (int64_t[]){8}), TN_ERUN);
-  assert_non_null(strstr(tn_last_error(&f->c)->text, "kernel copy wrote where it must not: around or in buffer 0 of 14 bytes"));
+  assert_non_null(
+      strstr(tn_last_error(&f->c)->text, "kernel copy wrote where it must not: around or in buffer 0 of 14 bytes"));
   f->cpu->ops->release(f->cpu, code);
 }
 

@@ -1,4 +1,5 @@
-/* Kernels for an H200 compiled by the real NVRTC, on a fake driver: nothing runs, but everything must compile and keep within what the device has. */
+/* Kernels for an H200 compiled by the real NVRTC, on a fake driver: nothing runs, but everything must compile and keep
+ * within what the device has. */
 #include "fake/fake.h"
 #include "run/runtime.h"
 #include "support/graph.h"
@@ -29,7 +30,8 @@ static tn_ctx *open_fake(tn_mode mode) {
 static void close_fake(tn_ctx *c, const char *what) {
   tn_stats s;
   tn_ctx_stats(c, &s);
-  printf("%s: %llu kernels compiled by NVRTC, %llu found in the cache\n", what, (unsigned long long)s.kernels_compiled, (unsigned long long)s.kernels_cached);
+  printf("%s: %llu kernels compiled by NVRTC, %llu found in the cache\n", what, (unsigned long long)s.kernels_compiled,
+         (unsigned long long)s.kernels_cached);
   assert_true(s.kernels_compiled + s.kernels_cached > 0);
   tn_ctx_close(c);
 }
@@ -70,7 +72,8 @@ static int product(tn_ctx *c, tn_dtype dtype, tn_tensor **out) {
   return 1;
 }
 static int step(tn_ctx *c, tn_dtype dtype, tn_tensor **out) {
-  tn_tensor *w[] = {input(c, dtype, DIMS(784, 128)), input(c, dtype, DIMS(128)), input(c, dtype, DIMS(128, 10)), input(c, dtype, DIMS(10))};
+  tn_tensor *w[] = {input(c, dtype, DIMS(784, 128)), input(c, dtype, DIMS(128)), input(c, dtype, DIMS(128, 10)),
+                    input(c, dtype, DIMS(10))};
   tn_tensor *h = tn_relu(tn_add(tn_matmul(input(c, dtype, DIMS(64, 784)), w[0]), w[1]));
   tn_tensor *loss = tn_cross_entropy(tn_add(tn_matmul(h, w[2]), w[3]), input(c, TN_I32, DIMS(64)));
   assert_int_equal(tn_grad(loss, 4, w, out), TN_OK);
@@ -83,7 +86,8 @@ static int random_numbers(tn_ctx *c, tn_dtype dtype, tn_tensor **out) {
 }
 
 static void test_steps(void **state) {
-  static int (*const make[])(tn_ctx *, tn_dtype, tn_tensor **) = {chain, sums, softmax, layer_norm, product, step, random_numbers};
+  static int (*const make[])(tn_ctx *, tn_dtype, tn_tensor **) = {chain,   sums, softmax,       layer_norm,
+                                                                  product, step, random_numbers};
   static const tn_dtype dtypes[] = {TN_F32, TN_F16, TN_BF16, TN_F64};
   (void)state;
   tn_ctx *c = open_fake(TN_MODE_DEFAULT);
@@ -115,7 +119,8 @@ static void random_graphs(tn_mode mode, uint64_t count) {
     graph_dice d = {.state = (i + 1) << 8};
     if (!graph_random(c, &d, &size, &g)) continue;
     tn_clear_error(c);
-    if (!tn__ctx_run(c, "compile", compile_graph, &g)) fail_msg("graph %d: %s\n%s", (int)i, tn_last_error(c)->text, graph_text(c, &g));
+    if (!tn__ctx_run(c, "compile", compile_graph, &g))
+      fail_msg("graph %d: %s\n%s", (int)i, tn_last_error(c)->text, graph_text(c, &g));
     graph_free(c, &g);
   }
   close_fake(c, mode == TN_MODE_STRICT ? "random graphs, strict" : "random graphs");
@@ -131,6 +136,7 @@ static void test_random_strict(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_steps), cmocka_unit_test(test_random), cmocka_unit_test(test_random_strict)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_steps), cmocka_unit_test(test_random),
+                                     cmocka_unit_test(test_random_strict)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -61,7 +61,8 @@ static void close_opencl(fixture *f) {
 
 static tn__opencl *state_of(const fixture *f) { return f->d->self; }
 
-/* Without drivers: the loader reads the environment once, hence a process of its own, before anything was loaded in this one. */
+/* Without drivers: the loader reads the environment once, hence a process of its own, before anything was loaded in
+ * this one. */
 static void test_no_driver(void **state) {
   (void)state;
   fflush(NULL);
@@ -71,7 +72,8 @@ static void test_no_driver(void **state) {
     tn_ctx *c = tn_ctx_open(&(tn_options){.device = "cpu", .cc = "", .cache_dir = "", .quiet = 1});
     tn_tensor *t = tn_to(tn_zeros(c, TN_F32, DIMS(2)), "opencl:0");
     const char *text = tn_last_error(c)->text, *loader = "libOpenCL.so.1", *driver = "no driver (ICD)";
-    bool told = !t && tn_last_error(c)->status == TN_EDEVICE && strstr(text, "'opencl:0': ") && (strstr(text, loader) || strstr(text, driver));
+    bool told = !t && tn_last_error(c)->status == TN_EDEVICE && strstr(text, "'opencl:0': ") &&
+                (strstr(text, loader) || strstr(text, driver));
     if (t) _exit(77); /* this loader does not ask the variable */
     bool refused = !tn_ctx_open(&(tn_options){.device = "opencl:0", .cc = "", .cache_dir = "", .quiet = 1});
     tn_ctx_close(c);
@@ -260,7 +262,8 @@ static void test_addresses(void **state) {
 static void take_most(void *arg) {
   fixture *f = arg;
   f->d->largest = 1 << 20;
-  tn__buffer *b = tn__buffer_new(f->d, (1 << 20) - 100); /* the pool's class of sizes ends beyond what the device takes */
+  /* the pool's class of sizes ends beyond what the device takes */
+  tn__buffer *b = tn__buffer_new(f->d, (1 << 20) - 100);
   assert_int_equal(b->cap, 1 << 20);
   tn__buffer_drop(b);
   assert_ptr_equal(tn__buffer_new(f->d, (1 << 20) - 1), b); /* from the pool */
@@ -277,7 +280,8 @@ static void test_largest(void **state) {
   assert_true(f.d->largest >= 1 << 20);
   assert_false(tn__mem_try(&f.c.mem, take_most, &f, &status));
   assert_int_equal(status, TN_ENOMEM);
-  assert_string_equal(tn_last_error(&f.c)->text, "a buffer of 1048577 bytes on opencl:0, which has none of more than 1048576");
+  assert_string_equal(tn_last_error(&f.c)->text,
+                      "a buffer of 1048577 bytes on opencl:0, which has none of more than 1048576");
   tn_clear_error(&f.c);
   close_opencl(&f);
 }
@@ -295,7 +299,8 @@ static void test_out_of_memory(void **state) {
   assert_null(f.d->ops->alloc(f.d, (size_t)1 << 61));
   assert_false(tn__mem_try(&f.c.mem, take_much, &f, &status));
   assert_int_equal(status, TN_ENOMEM);
-  assert_non_null(strstr(tn_last_error(&f.c)->text, "a buffer of 2305843009213693952 bytes on opencl:0, which has none of more than "));
+  assert_non_null(strstr(tn_last_error(&f.c)->text,
+                         "a buffer of 2305843009213693952 bytes on opencl:0, which has none of more than "));
   tn_clear_error(&f.c);
   f.c.mem.limit = f.c.mem.live + (1 << 20); /* what was asked for, and a little for tables */
   assert_null(f.d->ops->alloc(f.d, 2 << 20));
@@ -327,8 +332,10 @@ static tn_status try_compile(tn__device *d, lin *l, tn__code **code) {
   return status;
 }
 
-/* Runs it with all buffers in one block, at odd multiples of 64, guards around them; `out` receives all of the block but the guards' rest. */
-static void run_on(tn__device *d, lin *l, const void *const *in, const size_t *bytes, const int64_t *var, char *out, size_t room) {
+/* Runs it with all buffers in one block, at odd multiples of 64, guards around them; `out` receives all of the block
+ * but the guards' rest. */
+static void run_on(tn__device *d, lin *l, const void *const *in, const size_t *bytes, const int64_t *var, char *out,
+                   size_t room) {
   tn__code *code;
   void *buf[LIN_BUFS];
   size_t at = LIN_GUARD;
@@ -342,7 +349,8 @@ static void run_on(tn__device *d, lin *l, const void *const *in, const size_t *b
   }
   assert_true(at <= room);
   assert_int_equal(copy(d, upload, block, out, room), TN_OK);
-  if (d->ops->launch(d, code, 0, buf, bytes, var)) fail_msg("%s on %s: %s", l->name, d->name, tn_last_error(d->ctx)->text);
+  if (d->ops->launch(d, code, 0, buf, bytes, var))
+    fail_msg("%s on %s: %s", l->name, d->name, tn_last_error(d->ctx)->text);
   assert_int_equal(copy(d, download, out, block, room), TN_OK);
   d->ops->free(d, block, room);
   d->ops->release(d, code);
@@ -355,16 +363,21 @@ static void run_both(fixture *f, lin *l, const void *const *in, const size_t *by
   run_on(f->ref, l, in, bytes, var, want, ROOM);
   run_on(f->d, l, in, bytes, var, got, ROOM);
   for (size_t i = 0; i < ROOM; i++)
-    if (want[i] != got[i]) fail_msg("%s: byte %zu is %#x, not %#x", l->name, i, (unsigned char)got[i], (unsigned char)want[i]);
+    if (want[i] != got[i])
+      fail_msg("%s: byte %zu is %#x, not %#x", l->name, i, (unsigned char)got[i], (unsigned char)want[i]);
 }
 
 /* y[i] = a x[i] + y[i], f16 into dtype `to`. */
 static lin *saxpy(tn_ctx *c, const char *name, int from, int to) {
   lin *l = lin_new(c, name);
-  tn_node *y = lin_buf(l, to, true), *x = lin_buf(l, from, false), *n = lin_var(l, "n", 0, 10000), *width = tn__int(c, GROUP);
-  tn_node *rounds = lin_op2(l, OP_IDIV, lin_op2(l, OP_ADD, n, tn__int(c, GROUP - 1)), width), *r = lin_range(l, rounds, AX_GLOBAL, 0);
-  tn_node *base = lin_op2(l, OP_MUL, r, width), *u = lin_range(l, width, AX_UPCAST, 1), *i = lin_op2(l, OP_ADD, base, u);
-  tn_node *inside = lin_op2(l, OP_LT, i, n), *vx = lin_add(l, tn__cast(c, lin_load(l, x, i, inside), to)), *vy = lin_load(l, y, i, inside);
+  tn_node *y = lin_buf(l, to, true), *x = lin_buf(l, from, false), *n = lin_var(l, "n", 0, 10000),
+          *width = tn__int(c, GROUP);
+  tn_node *rounds = lin_op2(l, OP_IDIV, lin_op2(l, OP_ADD, n, tn__int(c, GROUP - 1)), width),
+          *r = lin_range(l, rounds, AX_GLOBAL, 0);
+  tn_node *base = lin_op2(l, OP_MUL, r, width), *u = lin_range(l, width, AX_UPCAST, 1),
+          *i = lin_op2(l, OP_ADD, base, u);
+  tn_node *inside = lin_op2(l, OP_LT, i, n), *vx = lin_add(l, tn__cast(c, lin_load(l, x, i, inside), to)),
+          *vy = lin_load(l, y, i, inside);
   lin_store(l, OP_STORE, y, i, lin_op2(l, OP_ADD, lin_op2(l, OP_MUL, tn__const_num(c, to, -2.75), vx), vy), inside);
   lin_end(l, u);
   lin_end(l, r);
@@ -389,7 +402,8 @@ static void test_elementwise(void **state) {
       char *in[2] = {malloc(n * size[0] + 1), malloc(n * size[1] + 1)};
       for (size_t i = 0; i < n; i++) {
         tn__eval_store(cases[k].to, in[0] + i * size[0], tn__eval_from_double(cases[k].to, (double)(i % 17) / 3 - 2));
-        tn__eval_store(cases[k].from, in[1] + i * size[1], tn__eval_from_double(cases[k].from, i % 7 == 3 ? 6e-8 : (double)(i % 101) * 0.3 - 9));
+        tn__eval_store(cases[k].from, in[1] + i * size[1],
+                       tn__eval_from_double(cases[k].from, i % 7 == 3 ? 6e-8 : (double)(i % 101) * 0.3 - 9));
       }
       run_both(&f, l, (const void *[]){in[0], in[1]}, (size_t[]){n * size[0], n * size[1]}, &sizes[s]);
       free(in[0]);
@@ -404,8 +418,10 @@ static lin *row_sums(tn_ctx *c) {
   lin *l = lin_new(c, "row_sums");
   tn_node *total = lin_buf(l, TN_F32, true), *sums = lin_buf(l, TN_F32, true), *x = lin_buf(l, TN_F32, false);
   tn_node *rows = lin_var(l, "rows", 0, 100), *r = lin_range(l, rows, AX_GLOBAL, 0), *width = tn__int(c, GROUP);
-  tn_node *acc = lin_acc(l, tn__const_num(c, TN_F32, 0), 0, GROUP), *base = lin_op2(l, OP_MUL, r, tn__int(c, 2 * GROUP));
-  tn_node *k = lin_range(l, tn__int(c, 2), AX_REDUCE, 1), *from = lin_op2(l, OP_ADD, base, lin_op2(l, OP_MUL, k, width));
+  tn_node *acc = lin_acc(l, tn__const_num(c, TN_F32, 0), 0, GROUP),
+          *base = lin_op2(l, OP_MUL, r, tn__int(c, 2 * GROUP));
+  tn_node *k = lin_range(l, tn__int(c, 2), AX_REDUCE, 1),
+          *from = lin_op2(l, OP_ADD, base, lin_op2(l, OP_MUL, k, width));
   tn_node *u = lin_range(l, width, AX_UPCAST, 2);
   lin_setacc(l, OP_ADD, acc, lin_load(l, x, lin_op2(l, OP_ADD, from, u), NULL), u);
   lin_end(l, u);
@@ -430,15 +446,18 @@ static void test_reductions_and_parts(void **state) {
   for (int i = 0; i < MOST * 2 * GROUP; i++) x[i] = (float)(i % 1013) * 0.37f - 100;
   lin *l = row_sums(&f.c);
   for (int64_t rows = 0; rows <= MOST; rows += 25)
-    run_both(&f, l, (const void *[]){NULL, NULL, x}, (size_t[]){4, 4 * (size_t)rows, sizeof(float) * 2 * GROUP * (size_t)rows}, &rows);
+    run_both(&f, l, (const void *[]){NULL, NULL, x},
+             (size_t[]){4, 4 * (size_t)rows, sizeof(float) * 2 * GROUP * (size_t)rows}, &rows);
   close_opencl(&f);
 }
 
-/* out[u] = sum over i of (sum over j of row_i[j]) * x[u*36 + i] in two lanes, where row_i = x[j*9 + i] goes through shared memory: lanes stand
- * directly behind a loop with barriers (PoCL 3.1 lets one thread decide for all what comes next there). */
+/* out[u] = sum over i of (sum over j of row_i[j]) * x[u*36 + i] in two lanes, where row_i = x[j*9 + i] goes through
+ * shared memory: lanes stand directly behind a loop with barriers (PoCL 3.1 lets one thread decide for all what comes
+ * next there). */
 static lin *behind_barriers(tn_ctx *c) {
   lin *l = lin_new(c, "behind_barriers");
-  tn_node *out = lin_buf(l, TN_F64, true), *x = lin_buf(l, TN_F64, false), *row = lin_local(l, TN_F64, 2), *two = tn__int(c, 2);
+  tn_node *out = lin_buf(l, TN_F64, true), *x = lin_buf(l, TN_F64, false), *row = lin_local(l, TN_F64, 2),
+          *two = tn__int(c, 2);
   tn_node *total = lin_acc(l, tn__const_num(c, TN_F64, 0), 0, 2), *i = lin_range(l, tn__int(c, 6), AX_REDUCE, 0);
   tn_node *sum = lin_acc(l, tn__const_num(c, TN_F64, 0), 1, 2), *j = lin_range(l, two, AX_LOOP, 1);
   tn_node *v = lin_load(l, x, lin_op2(l, OP_ADD, lin_op2(l, OP_MUL, j, tn__int(c, 9)), i), NULL);
@@ -467,7 +486,8 @@ static void test_behind_barriers(void **state) {
   fixture f;
   open_opencl(&f, "");
   for (int i = 0; i < 100; i++) x[i] = i % 5 + 1;
-  if (state_of(&f)->f64) run_both(&f, behind_barriers(&f.c), (const void *[]){zero, x}, (size_t[]){sizeof zero, sizeof x}, NULL);
+  if (state_of(&f)->f64)
+    run_both(&f, behind_barriers(&f.c), (const void *[]){zero, x}, (size_t[]){sizeof zero, sizeof x}, NULL);
   close_opencl(&f);
 }
 
@@ -485,19 +505,23 @@ static void test_errors(void **state) {
   tn__code *code;
   char byte = 0;
   open_opencl(&f, "");
-  lin *good = saxpy(&f.c, "good", TN_F32, TN_F32), *bad = saxpy(&f.c, "no name", TN_F32, TN_F32), *wide = saxpy(&f.c, "wide", TN_F32, TN_F64);
-  expect(&f, try_compile(f.d, bad, &code), TN_ECOMPILE, "the OpenCL compiler of opencl:0 failed (CL_BUILD_PROGRAM_FAILURE): ");
+  lin *good = saxpy(&f.c, "good", TN_F32, TN_F32), *bad = saxpy(&f.c, "no name", TN_F32, TN_F32),
+      *wide = saxpy(&f.c, "wide", TN_F32, TN_F64);
+  expect(&f, try_compile(f.d, bad, &code), TN_ECOMPILE,
+         "the OpenCL compiler of opencl:0 failed (CL_BUILD_PROGRAM_FAILURE): ");
   expect(&f, try_compile(f.d, bad, &code), TN_ECOMPILE, "error: ");
   state_of(&f)->f64 = false;
   expect(&f, try_compile(f.d, wide, &code), TN_ENOTSUP, "opencl:0 has no f64");
   assert_int_equal(try_compile(f.d, good, &code), TN_OK);
-  expect(&f, f.d->ops->launch(f.d, code, 0, (void *[]){NULL, NULL}, (size_t[]){0, 0}, (int64_t[]){5}), TN_ERUN, "is not in its memory");
+  expect(&f, f.d->ops->launch(f.d, code, 0, (void *[]){NULL, NULL}, (size_t[]){0, 0}, (int64_t[]){5}), TN_ERUN,
+         "is not in its memory");
   void *p = f.d->ops->alloc(f.d, 64);
   /* The queue is the driver's; what follows is what a driver would answer. */
   expect(&f, tn__opencl_check(f.d, CL_OUT_OF_RESOURCES, "good"), TN_ENOMEM, "opencl:0: good: CL_OUT_OF_RESOURCES");
   assert_int_equal(f.d->ops->sync(f.d), TN_OK);
   expect(&f, tn__opencl_check(f.d, CL_INVALID_COMMAND_QUEUE, "waiting"), TN_ERUN,
-         "opencl:0: waiting: CL_INVALID_COMMAND_QUEUE; no kernel was started last; the device is lost until the context is closed");
+         "opencl:0: waiting: CL_INVALID_COMMAND_QUEUE; no kernel was started last; the device is lost until the "
+         "context is closed");
   expect(&f, f.d->ops->sync(f.d), TN_EDEVICE, "opencl:0 is lost since an earlier error");
   expect(&f, copy(f.d, upload, p, &byte, 1), TN_EDEVICE, "lost");
   expect(&f, copy(f.d, download, &byte, p, 1), TN_EDEVICE, "lost");
@@ -567,16 +591,19 @@ static void *train(void *arg) {
   bool *ok = arg;
   tn_ctx *c = tn_ctx_open(&(tn_options){.device = "opencl:0", .quiet = 1});
   if (!c) return NULL;
-  tn_tensor *X = tn_from(c, TN_F32, DIMS(2, 3), x), *W = tn_from(c, TN_F32, DIMS(3), w), *t = tn_from(c, TN_F32, DIMS(2), ((float[]){1, -1}));
+  tn_tensor *X = tn_from(c, TN_F32, DIMS(2, 3), x), *W = tn_from(c, TN_F32, DIMS(3), w),
+            *t = tn_from(c, TN_F32, DIMS(2), ((float[]){1, -1}));
   *ok = true;
   for (int step = 0; step < 40; step++) tn_scope(c) {
-    tn_tensor *e = tn_sub(tn_sum(tn_mul(X, W), (int[]){1}, 1, false), t), *l = tn_mean(tn_square(e), NULL, 0, false), *g;
-    *ok &= tn_grad(l, 1, &W, &g) == TN_OK && tn_assign(W, tn_sub(W, tn_mul_scalar(g, 0.02))) == TN_OK;
-    *ok &= tn_realize((tn_tensor *[]){W, l}, 2) == TN_OK && tn_read(l, &loss[step > 0], sizeof *loss) == TN_OK;
+      tn_tensor *e = tn_sub(tn_sum(tn_mul(X, W), (int[]){1}, 1, false), t), *l = tn_mean(tn_square(e), NULL, 0, false),
+                *g;
+      *ok &= tn_grad(l, 1, &W, &g) == TN_OK && tn_assign(W, tn_sub(W, tn_mul_scalar(g, 0.02))) == TN_OK;
+      *ok &= tn_realize((tn_tensor *[]){W, l}, 2) == TN_OK && tn_read(l, &loss[step > 0], sizeof *loss) == TN_OK;
   }
   tn_tensor *there = tn_to(W, "ref"), *back = tn_to(there, "opencl:0");
   float a[3], b[3], z[3];
-  *ok &= tn_read(W, a, sizeof a) == TN_OK && tn_read(there, b, sizeof b) == TN_OK && tn_read(back, z, sizeof z) == TN_OK;
+  *ok &=
+      tn_read(W, a, sizeof a) == TN_OK && tn_read(there, b, sizeof b) == TN_OK && tn_read(back, z, sizeof z) == TN_OK;
   *ok &= !memcmp(a, b, sizeof a) && !memcmp(a, z, sizeof a) && loss[1] < 0.5f * loss[0];
   tn_ctx_close(c);
   return NULL;
@@ -595,11 +622,15 @@ static void test_contexts(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_no_driver), cmocka_unit_test(test_driver_without_devices), cmocka_unit_test(test_processes), /* first */
-      cmocka_unit_test(test_listing),      cmocka_unit_test(test_error_names),          cmocka_unit_test(test_transfers),
-      cmocka_unit_test(test_addresses),    cmocka_unit_test(test_out_of_memory),        cmocka_unit_test(test_largest),        cmocka_unit_test(test_elementwise),
-      cmocka_unit_test(test_behind_barriers), cmocka_unit_test(test_reductions_and_parts), cmocka_unit_test(test_errors),
-      cmocka_unit_test(test_cache),        cmocka_unit_test(test_contexts),
+      /* first */
+      cmocka_unit_test(test_no_driver),       cmocka_unit_test(test_driver_without_devices),
+      cmocka_unit_test(test_processes),       cmocka_unit_test(test_listing),
+      cmocka_unit_test(test_error_names),     cmocka_unit_test(test_transfers),
+      cmocka_unit_test(test_addresses),       cmocka_unit_test(test_out_of_memory),
+      cmocka_unit_test(test_largest),         cmocka_unit_test(test_elementwise),
+      cmocka_unit_test(test_behind_barriers), cmocka_unit_test(test_reductions_and_parts),
+      cmocka_unit_test(test_errors),          cmocka_unit_test(test_cache),
+      cmocka_unit_test(test_contexts),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -52,8 +52,8 @@ static void train(const char *device, const char *name, bool library, int steps,
   tn_ctx_close(c);
 }
 
-/* On an interpreter two steps of one digit: it takes a second for each.  By libraries losses may lie farther apart: cuDNN's way of convolving (Winograd's)
- * rounds more coarsely than sums of products do. */
+/* On an interpreter two steps of one digit: it takes a second for each.  By libraries losses may lie farther apart:
+ * cuDNN's way of convolving (Winograd's) rounds more coarsely than sums of products do. */
 static void check(const char *name, bool library) {
   double most = library ? 1e-3 : 1e-4;
   double want[STEPS], got[STEPS];
@@ -68,7 +68,8 @@ static void check(const char *name, bool library) {
   train("cpu", name, true, steps, batch, want);
   train(device, name, library, steps, batch, got);
   for (int s = 0; s < steps; s++)
-    if (!(fabs(got[s] - want[s]) <= most * fmax(1, fabs(want[s])))) fail_msg("%s, step %d: the loss is %.7f, on the CPU %.7f", name, s, got[s], want[s]);
+    if (!(fabs(got[s] - want[s]) <= most * fmax(1, fabs(want[s]))))
+      fail_msg("%s, step %d: the loss is %.7f, on the CPU %.7f", name, s, got[s], want[s]);
   if (gpu) assert_true(want[STEPS - 1] < want[0]);
 }
 
@@ -88,6 +89,8 @@ int main(void) {
       {"mlp", trains, NULL, NULL, &own[0]}, {"cnn", trains, NULL, NULL, &own[1]},
       {"mlp by libraries", trains, NULL, NULL, &library[0]}, {"cnn by libraries", trains, NULL, NULL, &library[1]},
   };
-  const struct CMUnitTest without[] = {tests[0], tests[1]}; /* where no device has libraries they would be the same again */
-  return strncmp(device_or(""), "cuda", 4) ? cmocka_run_group_tests(without, NULL, NULL) : cmocka_run_group_tests(tests, NULL, NULL);
+  /* where no device has libraries they would be the same again */
+  const struct CMUnitTest without[] = {tests[0], tests[1]};
+  return strncmp(device_or(""), "cuda", 4) ? cmocka_run_group_tests(without, NULL, NULL)
+                                           : cmocka_run_group_tests(tests, NULL, NULL);
 }

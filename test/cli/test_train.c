@@ -19,9 +19,11 @@ static void write_digits(tn_ctx *ctx, const char *prefix, int64_t n) {
   for (int64_t i = 0; i < n; i++) {
     label[i] = (uint8_t)(i * 7 % 10);
     for (int y = 0; y < SIDE; y++)
-      for (int x = 0; x < 3; x++) pixel[(i * SIDE + y) * SIDE + 2 * label[i] + x + i % 3] = (uint8_t)(100 + (i * 37 + y * 11) % 156);
+      for (int x = 0; x < 3; x++)
+        pixel[(i * SIDE + y) * SIDE + 2 * label[i] + x + i % 3] = (uint8_t)(100 + (i * 37 + y * 11) % 156);
   }
-  const tn_array images = {.dtype = TN_U8, .rank = 3, .shape = {n, SIDE, SIDE}, .data = pixel, .bytes = (size_t)n * SIDE * SIDE};
+  const tn_array images = {
+      .dtype = TN_U8, .rank = 3, .shape = {n, SIDE, SIDE}, .data = pixel, .bytes = (size_t)n * SIDE * SIDE};
   const tn_array labels = {.dtype = TN_U8, .rank = 1, .shape = {n}, .data = label, .bytes = (size_t)n};
   snprintf(path, sizeof path, "%s/%s-images-idx3-ubyte.gz", data, prefix);
   assert_int_equal(tn_idx_write(ctx, path, &images), TN_OK);
@@ -71,24 +73,31 @@ static void equal_seeds_give_equal_weights(void **state) {
   (void)state;
   OK("$T train mnist --model mlp --epochs 2 --data . --out a --seed 3");
   OK("test -s a/mnist-mlp-loss.png && test -s a/mnist-mlp-misread.png");
-  OK("$T train mnist --model mlp --epochs 2 --data . --out b --seed 3 && cmp a/mnist-mlp.safetensors b/mnist-mlp.safetensors");
-  OK("$T train mnist --model mlp --epochs 2 --data . --out b --seed 4 && ! cmp a/mnist-mlp.safetensors b/mnist-mlp.safetensors");
+  OK("$T train mnist --model mlp --epochs 2 --data . --out b --seed 3 && cmp a/mnist-mlp.safetensors "
+     "b/mnist-mlp.safetensors");
+  OK("$T train mnist --model mlp --epochs 2 --data . --out b --seed 4 && ! cmp a/mnist-mlp.safetensors "
+     "b/mnist-mlp.safetensors");
 }
 
 /* Wherever the interruption falls, the end is the same; with dropout, whose random numbers must continue, too. */
 static void interrupted_runs_end_the_same(void **state) {
   (void)state;
   OK("$T train mnist --model cnn --epochs 2 --batch 32 --data . --out whole");
-  OK("timeout -s INT 1.2 $T train mnist --model cnn --epochs 2 --batch 32 --data . --out part; test -s part/mnist-cnn.safetensors");
-  OK("$T train mnist --resume part/mnist-cnn.safetensors --data . --out part && cmp whole/mnist-cnn.safetensors part/mnist-cnn.safetensors");
+  OK("timeout -s INT 1.2 $T train mnist --model cnn --epochs 2 --batch 32 --data . --out part; test -s "
+     "part/mnist-cnn.safetensors");
+  OK("$T train mnist --resume part/mnist-cnn.safetensors --data . --out part && cmp whole/mnist-cnn.safetensors "
+     "part/mnist-cnn.safetensors");
 }
 
-/* Before the first step, too: nothing is in the kernel cache, so that compiling takes its time.  Who says that one can continue has written the file. */
+/* Before the first step, too: nothing is in the kernel cache, so that compiling takes its time.  Who says that one can
+ * continue has written the file. */
 static void interrupted_before_it_began(void **state) {
   (void)state;
   OK("$T train mnist --model mlp --epochs 1 --batch 32 --data . --out whole");
-  OK("for s in 0.2 0.6; do rm -rf cold none; TENET_CACHE=cold timeout -s INT $s $T train mnist --model mlp --epochs 1 --batch 32 --data . --out none >said 2>&1;"
-     "  if grep -q '^interrupted' said; then $T train mnist --resume none/mnist-mlp.safetensors --data . --out none && cmp whole/mnist-mlp.safetensors none/mnist-mlp.safetensors || exit 1; fi;"
+  OK("for s in 0.2 0.6; do rm -rf cold none; TENET_CACHE=cold timeout -s INT $s $T train mnist --model mlp --epochs 1 "
+     "--batch 32 --data . --out none >said 2>&1;"
+     "  if grep -q '^interrupted' said; then $T train mnist --resume none/mnist-mlp.safetensors --data . --out none && "
+     "cmp whole/mnist-mlp.safetensors none/mnist-mlp.safetensors || exit 1; fi;"
      "done");
 }
 
@@ -105,8 +114,10 @@ static void bad_input_is_refused(void **state) {
   assert_int_equal(shell("$T train mnist --data . --out /proc/none"), 1);
   assert_int_equal(shell("$T train mnist --data . --resume train-labels-idx1-ubyte --out o"), 1);
   assert_int_equal(shell("$T train mnist --data . --device none --out o"), 1);
-  assert_int_equal(shell("mkdir -p short && cp * short; head -c 200 train-images-idx3-ubyte.gz >short/train-images-idx3-ubyte.gz; "
-                         "$T train mnist --data short --out o"), 1);
+  assert_int_equal(
+      shell("mkdir -p short && cp * short; head -c 200 train-images-idx3-ubyte.gz >short/train-images-idx3-ubyte.gz; "
+            "$T train mnist --data short --out o"),
+      1);
 }
 
 /* Stands in for curl, as a program of that name that comes first in the path. */
@@ -118,7 +129,9 @@ static void write_curl(const char *script) {
 }
 
 #define WITHOUT_DIGITS "chmod +x curl; rm -rf empty; mkdir empty; cd empty; unset TENET_DATA; PATH=\"$D:$PATH\"; "
-#define DRAWS "$T train mnist --model mlp --epochs 1 >said 2>&1 && grep -q 'drawing synthetic' said && grep -q 'accuracy.*synthetic digits' said && "
+#define DRAWS                                                                                                          \
+  "$T train mnist --model mlp --epochs 1 >said 2>&1 && grep -q 'drawing synthetic' said && grep -q "                   \
+  "'accuracy.*synthetic digits' said && "
 
 static void what_cannot_be_fetched_is_drawn(void **state) {
   (void)state;
@@ -133,17 +146,23 @@ static void what_cannot_be_fetched_is_drawn(void **state) {
 static void digits_are_found(void **state) {
   (void)state;
   OK("mkdir -p home/data/mnist && cp *-ubyte* home/data/mnist");
-  OK("cd home; unset TENET_DATA; $T train mnist --model mlp --epochs 1 | grep -q '300 training and 100 test digits: data/mnist'");
-  OK("export TENET_DATA=home/data; $T train mnist --model mlp --epochs 1 | grep -q '300 training and 100 test digits: home/data/mnist'");
-  assert_int_equal(shell("cd home; unset TENET_DATA; head -c 200 data/mnist/train-labels-idx1-ubyte >t; mv t data/mnist/train-labels-idx1-ubyte; "
-                         "$T train mnist --model mlp --epochs 1"), 1);
+  OK("cd home; unset TENET_DATA; $T train mnist --model mlp --epochs 1 | grep -q '300 training and 100 test digits: "
+     "data/mnist'");
+  OK("export TENET_DATA=home/data; $T train mnist --model mlp --epochs 1 | grep -q '300 training and 100 test digits: "
+     "home/data/mnist'");
+  assert_int_equal(shell("cd home; unset TENET_DATA; head -c 200 data/mnist/train-labels-idx1-ubyte >t; mv t "
+                         "data/mnist/train-labels-idx1-ubyte; "
+                         "$T train mnist --model mlp --epochs 1"),
+                   1);
 }
 
 /* With nothing left to learn the weights are tested all the same, and the curve of the run that learnt them stays. */
 static void a_finished_run_is_tested_again(void **state) {
   (void)state;
-  OK("$T train mnist --model mlp --epochs 1 --data . --out done >first && cp done/*loss.png curve && $T train mnist --resume done/mnist-mlp.safetensors --data . --out done >again");
-  OK("cmp curve done/mnist-mlp-loss.png && test -n \"$(grep -o 'accuracy.*' first)\" && test \"$(grep -o 'accuracy.*' first)\" = \"$(grep -o 'accuracy.*' again)\"");
+  OK("$T train mnist --model mlp --epochs 1 --data . --out done >first && cp done/*loss.png curve && $T train mnist "
+     "--resume done/mnist-mlp.safetensors --data . --out done >again");
+  OK("cmp curve done/mnist-mlp-loss.png && test -n \"$(grep -o 'accuracy.*' first)\" && test \"$(grep -o 'accuracy.*' "
+     "first)\" = \"$(grep -o 'accuracy.*' again)\"");
 }
 
 static void small_commands(void **state) {
@@ -161,10 +180,10 @@ static void small_commands(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(equal_seeds_give_equal_weights), cmocka_unit_test(interrupted_runs_end_the_same), cmocka_unit_test(interrupted_before_it_began),
-      cmocka_unit_test(bad_input_is_refused),           cmocka_unit_test(what_cannot_be_fetched_is_drawn),
-      cmocka_unit_test(digits_are_found),               cmocka_unit_test(a_finished_run_is_tested_again),
-      cmocka_unit_test(small_commands),
+      cmocka_unit_test(equal_seeds_give_equal_weights),  cmocka_unit_test(interrupted_runs_end_the_same),
+      cmocka_unit_test(interrupted_before_it_began),     cmocka_unit_test(bad_input_is_refused),
+      cmocka_unit_test(what_cannot_be_fetched_is_drawn), cmocka_unit_test(digits_are_found),
+      cmocka_unit_test(a_finished_run_is_tested_again),  cmocka_unit_test(small_commands),
   };
   return cmocka_run_group_tests(tests, prepare, clean);
 }

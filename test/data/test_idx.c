@@ -37,18 +37,22 @@ static void refuse(const char *path, tn_status status, const char *words) {
   tn_clear_error(ctx);
   assert_int_equal(tn_idx_read(ctx, path, &a), status);
   if (!strstr(tn_last_error(ctx)->text, words)) fail_msg("'%s' does not say '%s'", tn_last_error(ctx)->text, words);
-  if (test_mentions(tn_last_error(ctx)->text, path) != (path != NULL)) fail_msg("'%s' does not name the path once", tn_last_error(ctx)->text);
+  if (test_mentions(tn_last_error(ctx)->text, path) != (path != NULL))
+    fail_msg("'%s' does not name the path once", tn_last_error(ctx)->text);
   assert_null(a.data);
   assert_int_equal(a.bytes, 0);
   assert_int_equal(heap(), before);
   tn_clear_error(ctx);
 }
 
-static void refuse_bytes(const void *data, size_t n, const char *words) { refuse(test_write_file("bad", data, n), TN_EFORMAT, words); }
+static void refuse_bytes(const void *data, size_t n, const char *words) {
+  refuse(test_write_file("bad", data, n), TN_EFORMAT, words);
+}
 
 static void reads_big_endian(void **state) {
   (void)state;
-  static const uint8_t file[] = {0, 0, 0x0B, 2, 0, 0, 0, 2, 0, 0, 0, 3, 0, 1, 0xff, 0xfe, 0x12, 0x34, 0x80, 0, 0x7f, 0xff, 0, 0};
+  static const uint8_t file[] = {0, 0, 0x0B, 2,    0,    0,    0,    2, 0,    0,    0, 3,
+                                 0, 1, 0xff, 0xfe, 0x12, 0x34, 0x80, 0, 0x7f, 0xff, 0, 0};
   static const int16_t want[] = {1, -2, 0x1234, INT16_MIN, INT16_MAX, 0};
   tn_array a;
   assert_int_equal(tn_idx_read(ctx, test_write_file("i16", file, sizeof file), &a), TN_OK);
@@ -217,16 +221,20 @@ static void batches_cover_each_row_once(void **state) {
 static void batches_refuse_nonsense(void **state) {
   (void)state;
   uint8_t x[6] = {0};
-  tn_array arrays[] = {{.dtype = TN_U8, .rank = 1, .shape = {6}, .data = x, .bytes = 6}, {.dtype = TN_U8, .rank = 1, .shape = {5}, .data = x, .bytes = 5}};
+  tn_array arrays[] = {{.dtype = TN_U8, .rank = 1, .shape = {6}, .data = x, .bytes = 6},
+                       {.dtype = TN_U8, .rank = 1, .shape = {5}, .data = x, .bytes = 5}};
   assert_null(tn_batches_open(ctx, 2, arrays, 2, true, 0));
   assert_int_equal(tn_last_error(ctx)->status, TN_ESHAPE);
   tn_clear_error(ctx);
   assert_null(tn_batches_open(ctx, 1, arrays, 0, true, 0));
   assert_int_equal(tn_last_error(ctx)->status, TN_EINVAL);
   tn_clear_error(ctx);
-  static const tn_array wrong[] = {{.dtype = TN_U8, .rank = 1, .shape = {INT64_MAX}, .bytes = 6}, {.dtype = TN_U8, .rank = 1, .shape = {6}, .bytes = 6},
-                                   {.dtype = TN_U8, .rank = 2, .shape = {-1, -6}, .bytes = 6},    {.dtype = TN_F32, .rank = 2, .shape = {6, INT64_MAX / 2}, .bytes = 6},
-                                   {.dtype = TN_U8, .rank = 1, .shape = {6}, .bytes = 12},        {.dtype = TN_U8, .rank = 99, .shape = {6}, .bytes = 6}};
+  static const tn_array wrong[] = {{.dtype = TN_U8, .rank = 1, .shape = {INT64_MAX}, .bytes = 6},
+                                   {.dtype = TN_U8, .rank = 1, .shape = {6}, .bytes = 6},
+                                   {.dtype = TN_U8, .rank = 2, .shape = {-1, -6}, .bytes = 6},
+                                   {.dtype = TN_F32, .rank = 2, .shape = {6, INT64_MAX / 2}, .bytes = 6},
+                                   {.dtype = TN_U8, .rank = 1, .shape = {6}, .bytes = 12},
+                                   {.dtype = TN_U8, .rank = 99, .shape = {6}, .bytes = 6}};
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
     tn_array a = wrong[i];
     a.data = i == 1 ? NULL : x; /* NULL, but six bytes of it */
@@ -243,9 +251,14 @@ static void batches_refuse_nonsense(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(reads_big_endian),      cmocka_unit_test(round_trips),           cmocka_unit_test(refuses_damage),
-      cmocka_unit_test(header_is_not_believed), cmocka_unit_test(refuses_damaged_gzip), cmocka_unit_test(writing_fails_cleanly),
-      cmocka_unit_test(batches_cover_each_row_once), cmocka_unit_test(batches_refuse_nonsense),
+      cmocka_unit_test(reads_big_endian),
+      cmocka_unit_test(round_trips),
+      cmocka_unit_test(refuses_damage),
+      cmocka_unit_test(header_is_not_believed),
+      cmocka_unit_test(refuses_damaged_gzip),
+      cmocka_unit_test(writing_fails_cleanly),
+      cmocka_unit_test(batches_cover_each_row_once),
+      cmocka_unit_test(batches_refuse_nonsense),
   };
   int failed = cmocka_run_group_tests(tests, open_ctx, close_ctx);
   test_remove_files();

@@ -118,19 +118,25 @@ static void refuse(const char *path, tn_status status, const char *words) {
   if (!strstr(tn_last_error(ctx)->text, words)) fail_msg("'%s' does not say '%s'", tn_last_error(ctx)->text, words);
   tn_ctx_stats(ctx, &s);
   assert_int_equal(s.heap_bytes, before);
-  if (test_mentions(tn_last_error(ctx)->text, path) != 1) fail_msg("'%s' does not name the path once", tn_last_error(ctx)->text);
+  if (test_mentions(tn_last_error(ctx)->text, path) != 1)
+    fail_msg("'%s' does not name the path once", tn_last_error(ctx)->text);
   tn_clear_error(ctx);
 }
 
 static void accepts_the_edges(void **state) {
   (void)state;
-  static const struct { const char *json; size_t n; int count; } good[] = {
+  static const struct { const char *json; size_t n; int count;
+  } good[] = {
       {"{}", 0, 0},
       {"{}   ", 0, 0},
       {"{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]}}", 4, 1},
       {"{\"a\":{\"shape\":[],\"data_offsets\":[0,8],\"dtype\":\"F64\"},\"__metadata__\":{}}", 8, 1},
-      {"{\"b\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[2,3]},\"a\":{\"dtype\":\"I16\",\"shape\":[1],\"data_offsets\":[0,2]}}", 3, 2},
-      {"{\"e\":{\"dtype\":\"U8\",\"shape\":[0,9],\"data_offsets\":[2,2]},\"a\":{\"dtype\":\"I16\",\"shape\":[1],\"data_offsets\":[0,2]}}", 2, 2},
+      {"{\"b\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[2,3]},\"a\":{\"dtype\":\"I16\",\"shape\":[1],\"data_"
+       "offsets\":[0,2]}}",
+       3, 2},
+      {"{\"e\":{\"dtype\":\"U8\",\"shape\":[0,9],\"data_offsets\":[2,2]},\"a\":{\"dtype\":\"I16\",\"shape\":[1],\"data_"
+       "offsets\":[0,2]}}",
+       2, 2},
   };
   for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
     tn_file *f = tn_load_safetensors(ctx, make_file(good[i].json, good[i].n));
@@ -141,7 +147,8 @@ static void accepts_the_edges(void **state) {
 }
 
 #define ONE(dtype, shape, offsets) "{\"a\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":" offsets "}}"
-#define PART(name, from, to, size) "\"" name "\":{\"dtype\":\"U8\",\"shape\":[" size "],\"data_offsets\":[" from "," to "]}"
+#define PART(name, from, to, size)                                                                                     \
+  "\"" name "\":{\"dtype\":\"U8\",\"shape\":[" size "],\"data_offsets\":[" from "," to "]}"
 
 static void refuses_lies(void **state) {
   (void)state;
@@ -179,7 +186,8 @@ static void refuses_lies(void **state) {
       {"{\"__metadata__\":[]}", 0, "metadata"},
       {"{\"__metadata__\":{\"a\":1}}", 0, "no string"},
   };
-  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) refuse(make_file(bad[i].json, bad[i].n), TN_EFORMAT, bad[i].words);
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+    refuse(make_file(bad[i].json, bad[i].n), TN_EFORMAT, bad[i].words);
 }
 
 static void refuses_nesting_and_length(void **state) {
@@ -192,7 +200,8 @@ static void refuses_nesting_and_length(void **state) {
   strcpy(json + 5 + 2 * DEEP, "}");
   refuse(make_file(json, 0), TN_EFORMAT, "not valid");
   free(json);
-  const uint8_t huge[16] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, '{', '}'}, big[16] = {0, 0, 0, 0, 1}, longer[10] = {3, 0, 0, 0, 0, 0, 0, 0, '{', '}'};
+  const uint8_t huge[16] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, '{', '}'}, big[16] = {0, 0, 0, 0, 1},
+                longer[10] = {3, 0, 0, 0, 0, 0, 0, 0, '{', '}'};
   refuse(test_write_file("huge", huge, sizeof huge), TN_EFORMAT, "claims");
   refuse(test_write_file("big", big, sizeof big), TN_EFORMAT, "claims");
   refuse(test_write_file("longer", longer, sizeof longer), TN_EFORMAT, "claims");
@@ -335,9 +344,16 @@ static void full_disk_keeps_the_old_file(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(round_trips_bit_for_bit), cmocka_unit_test(reads_into_tensors), cmocka_unit_test(accepts_the_edges),
-      cmocka_unit_test(refuses_lies),            cmocka_unit_test(refuses_nesting_and_length), cmocka_unit_test(bools_are_checked),
-      cmocka_unit_test(refuses_bad_names),       cmocka_unit_test(links_and_modes_stay), cmocka_unit_test(long_names), cmocka_unit_test(full_disk_keeps_the_old_file),
+      cmocka_unit_test(round_trips_bit_for_bit),
+      cmocka_unit_test(reads_into_tensors),
+      cmocka_unit_test(accepts_the_edges),
+      cmocka_unit_test(refuses_lies),
+      cmocka_unit_test(refuses_nesting_and_length),
+      cmocka_unit_test(bools_are_checked),
+      cmocka_unit_test(refuses_bad_names),
+      cmocka_unit_test(links_and_modes_stay),
+      cmocka_unit_test(long_names),
+      cmocka_unit_test(full_disk_keeps_the_old_file),
       cmocka_unit_test(pipes_are_not_replaced),
   };
   int failed = cmocka_run_group_tests(tests, open_ctx, close_ctx);

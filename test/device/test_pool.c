@@ -64,7 +64,8 @@ static void test_classes(void **state) {
   }
   static const struct {
     size_t size, cap;
-  } exact[] = {{64, 64}, {65, 80}, {80, 80}, {81, 96}, {112, 112}, {113, 128}, {128, 128}, {129, 160}, {1 << 20, 1 << 20}, {(1 << 20) + 1, 5 << 18}};
+  } exact[] = {{64, 64},   {65, 80},   {80, 80},   {81, 96},           {112, 112},
+               {113, 128}, {128, 128}, {129, 160}, {1 << 20, 1 << 20}, {(1 << 20) + 1, 5 << 18}};
   for (size_t i = 0; i < sizeof exact / sizeof *exact; i++) {
     tn__buffer *b = tn__buffer_new(f->d, exact[i].size);
     assert_int_equal(b->cap, exact[i].cap);

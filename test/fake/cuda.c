@@ -1,6 +1,15 @@
 #include "fake/fake.h"
 
-enum { OK, INVALID = 1, NO_MEMORY = 2, BAD_IMAGE = 200, NOT_FOUND = 500, ILLEGAL_ADDRESS = 700, CAPTURE = 900, MOST = 4096 };
+enum {
+  OK,
+  INVALID = 1,
+  NO_MEMORY = 2,
+  BAD_IMAGE = 200,
+  NOT_FOUND = 500,
+  ILLEGAL_ADDRESS = 700,
+  CAPTURE = 900,
+  MOST = 4096
+};
 
 typedef enum kind { COPY, FILL, IOTA, FAULT, EVENT, FREE } kind;
 
@@ -111,8 +120,15 @@ static int ask(op o) {
 
 int cuInit(unsigned flags) { return flags ? INVALID : OK; }
 int cuDriverGetVersion(int *v) { return *v = 13000, OK; }
-int cuGetErrorName(int e, const char **s) { return *s = e == ILLEGAL_ADDRESS ? "CUDA_ERROR_ILLEGAL_ADDRESS" : e == NO_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY" : "CUDA_ERROR", OK; }
-int cuGetErrorString(int e, const char **s) { return *s = e == ILLEGAL_ADDRESS ? "an illegal memory access was encountered" : "an error", OK; }
+int cuGetErrorName(int e, const char **s) {
+  return *s = e == ILLEGAL_ADDRESS ? "CUDA_ERROR_ILLEGAL_ADDRESS"
+              : e == NO_MEMORY     ? "CUDA_ERROR_OUT_OF_MEMORY"
+                                   : "CUDA_ERROR",
+         OK;
+}
+int cuGetErrorString(int e, const char **s) {
+  return *s = e == ILLEGAL_ADDRESS ? "an illegal memory access was encountered" : "an error", OK;
+}
 int cuDeviceGetCount(int *n) { return *n = 2, OK; }
 int cuDeviceGet(int *d, int i) { return *d = 100 + i, OK; }
 int cuDeviceGetName(char *s, int n, int d) { return strncpy(s, d == 100 ? "Fake One" : "Fake Two", (size_t)n), OK; }
@@ -125,9 +141,13 @@ int cuDevicePrimaryCtxRetain(void **c, int d) { return *c = &context, state.cont
 int cuDevicePrimaryCtxRelease_v2(int d) { return state.contexts--, d < 100; }
 int cuDevicePrimaryCtxReset_v2(int d) { return state.resets++, failed = stream.n = 0, disown_all(), d < 100; }
 int cuCtxSetCurrent(void *c) { return c && c != &context ? INVALID : failed; }
-int cuMemGetInfo_v2(size_t *unused, size_t *all) { return *unused = state.limit - state.memory, *all = state.limit, failed; }
+int cuMemGetInfo_v2(size_t *unused, size_t *all) {
+  return *unused = state.limit - state.memory, *all = state.limit, failed;
+}
 int cuDeviceGetDefaultMemPool(void **p, int d) { return *p = &state, state.no_pools || d < 100; }
-int cuMemPoolSetAttribute(void *p, int what, void *v) { return p != &state || what != 4 || *(uint64_t *)v != UINT64_MAX; }
+int cuMemPoolSetAttribute(void *p, int what, void *v) {
+  return p != &state || what != 4 || *(uint64_t *)v != UINT64_MAX;
+}
 int cuMemPoolTrimTo(void *p, size_t n) { return p != &state || n; }
 int cuMemAllocAsync(uint64_t *p, size_t n, void *s) { return !s || graph ? INVALID : failed ? failed : take(n, p); }
 int cuMemFreeAsync(uint64_t p, void *s) { return s ? ask((op){.kind = FREE, .dst = (char *)(uintptr_t)p}) : INVALID; }
@@ -135,15 +155,23 @@ int cuMemAlloc_v2(uint64_t *p, size_t n) { return failed ? failed : take(n, p); 
 int cuMemFree_v2(uint64_t p) { return finish(NULL), give((void *)(uintptr_t)p), failed; }
 int cuMemHostAlloc(void **p, size_t n, unsigned f) { return *p = malloc(n), state.pinned += n, (int)f; }
 int cuMemFreeHost(void *p) { return free(p), state.pinned = 0, OK; }
-int cuMemcpyHtoDAsync_v2(uint64_t d, const void *s, size_t n, void *t) { return t ? ask((op){.kind = COPY, .dst = (char *)(uintptr_t)d, .src = s, .size = n}) : INVALID; }
-int cuMemcpyDtoHAsync_v2(void *d, uint64_t s, size_t n, void *t) { return t ? ask((op){.kind = COPY, .dst = d, .src = (char *)(uintptr_t)s, .size = n}) : INVALID; }
+int cuMemcpyHtoDAsync_v2(uint64_t d, const void *s, size_t n, void *t) {
+  return t ? ask((op){.kind = COPY, .dst = (char *)(uintptr_t)d, .src = s, .size = n}) : INVALID;
+}
+int cuMemcpyDtoHAsync_v2(void *d, uint64_t s, size_t n, void *t) {
+  return t ? ask((op){.kind = COPY, .dst = d, .src = (char *)(uintptr_t)s, .size = n}) : INVALID;
+}
 int cuMemcpyPeerAsync(uint64_t d, void *to, uint64_t s, void *from, size_t n, void *t) {
   state.peers++;
-  return t && to && from ? ask((op){.kind = COPY, .dst = (char *)(uintptr_t)d, .src = (char *)(uintptr_t)s, .size = n}) : INVALID;
+  return t && to && from ? ask((op){.kind = COPY, .dst = (char *)(uintptr_t)d, .src = (char *)(uintptr_t)s, .size = n})
+                         : INVALID;
 }
-int cuStreamWaitEvent(void *s, const event *e, unsigned flags) { return s && e && !flags ? OK : INVALID; } /* there is one stream */
+int cuStreamWaitEvent(void *s, const event *e, unsigned flags) {
+  return s && e && !flags ? OK : INVALID;
+} /* there is one stream */
 int cuMemsetD2D8Async(uint64_t d, size_t pitch, unsigned char v, size_t w, size_t h, void *t) {
-  return t ? ask((op){.kind = FILL, .dst = (char *)(uintptr_t)d, .size = w, .rows = h, .pitch = pitch, .n = v}) : INVALID;
+  return t ? ask((op){.kind = FILL, .dst = (char *)(uintptr_t)d, .size = w, .rows = h, .pitch = pitch, .n = v})
+           : INVALID;
 }
 int cuStreamCreate(void **s, unsigned flags) { return *s = &stream, state.streams++, failed ? failed : flags != 1; }
 int cuStreamDestroy_v2(void *s) { return state.streams--, finish(NULL), s != &stream; }
@@ -173,7 +201,9 @@ typedef struct launch {
   unsigned nattribute;
 } launch;
 int cuLaunchKernelEx(const launch *l, char *f, void **arg, void **extra) {
-  if (!l->stream || extra || l->grid[1] != 1 || l->grid[2] != 1 || l->block[1] != 1 || l->block[2] != 1 || !l->grid[0] || !l->block[0]) return INVALID;
+  if (!l->stream || extra || l->grid[1] != 1 || l->grid[2] != 1 || l->block[1] != 1 || l->block[2] != 1 ||
+      !l->grid[0] || !l->block[0])
+    return INVALID;
   if (l->nattribute > 1 || (l->nattribute && (l->attribute[0] != 6 || l->attribute[2] != 1))) return INVALID;
   state.grid = l->grid[0];
   state.threads = l->block[0];
@@ -188,7 +218,8 @@ int cuStreamBeginCapture_v2(void *s, int mode) {
   graph = calloc(1, sizeof *graph);
   return OK;
 }
-/* The order of the calls is kept, which every order of waiting allows; the number of calls so far stands for the node. */
+/* The order of the calls is kept, which every order of waiting allows; the number of calls so far stands for the node.
+ */
 int cuStreamGetCaptureInfo_v2(void *s, int *status, uint64_t *id, void **g, void *const **nodes, size_t *n) {
   static void *last;
   (void)id, (void)g;
@@ -203,7 +234,9 @@ int cuStreamUpdateCaptureDependencies(void *s, void *const *nodes, size_t n, uns
     if (nodes[i] != graph) return INVALID;
   return s && graph && flags == 1 ? OK : CAPTURE;
 }
-int cuStreamEndCapture(void *s, list **g) { return *g = graph, graph = NULL, state.graphs += *g != NULL, s && *g ? OK : CAPTURE; }
+int cuStreamEndCapture(void *s, list **g) {
+  return *g = graph, graph = NULL, state.graphs += *g != NULL, s && *g ? OK : CAPTURE;
+}
 int cuGraphDestroy(list *g) { return free(g), state.graphs--, OK; }
 int cuGraphInstantiateWithFlags(list **e, const list *g, unsigned long long flags) {
   *e = malloc(sizeof **e);

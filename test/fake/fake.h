@@ -1,10 +1,11 @@
 /* Stand-ins for NVIDIA's libraries, so that the host's side of the CUDA device is tested where there is no GPU.
  *
- * The driver's memory is the host's.  What is asked of a stream is done only when somebody waits, as late as the real one may, so that
- * memory that is used again too early is noticed.  It knows two kernels by name:
+ * The driver's memory is the host's.  What is asked of a stream is done only when somebody waits, as late as the real
+ * one may, so that memory that is used again too early is noticed.  It knows two kernels by name:
  *   iota(i64 *b0, i64 n)   b0[i] += i
  *   fault(i64 *b0, i64 n)  the illegal address error, for good
- * NVRTC's cubin is the source itself; a source with the word "mistake" does not compile.  cuBLASLt multiplies f32 and f64. */
+ * NVRTC's cubin is the source itself; a source with the word "mistake" does not compile.  cuBLASLt multiplies f32 and
+ * f64. */
 #ifndef TN_TEST_FAKE_FAKE_H
 #define TN_TEST_FAKE_FAKE_H
 #include <dlfcn.h>
@@ -27,7 +28,8 @@ typedef struct fake_state {
   int any_function;       /* 1: modules are taken to have every function (they are real cubins) */
 } fake_state;
 
-/* Makes the fake driver the one that Tenet loads, with the fake toolkit or the system's; NULL if it is missing.  Before anything of CUDA is used. */
+/* Makes the fake driver the one that Tenet loads, with the fake toolkit or the system's; NULL if it is missing.  Before
+ * anything of CUDA is used. */
 static inline fake_state *fake_open(bool toolkit) {
   const char *build = getenv("TENET_BUILD");
   char path[600];

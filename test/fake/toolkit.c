@@ -9,7 +9,8 @@ typedef struct program {
   int failed;
 } program;
 
-int nvrtcCreateProgram(program **p, const char *source, const char *name, int n, const char *const *header, const char *const *include) {
+int nvrtcCreateProgram(program **p, const char *source, const char *name, int n, const char *const *header,
+                       const char *const *include) {
   *p = malloc(sizeof **p);
   **p = (program){.source = strdup(source), .name = strdup(name)};
   return n || header || include;
@@ -29,7 +30,9 @@ int nvrtcCompileProgram(program *p, int n, const char *const *option) {
 int nvrtcGetCUBINSize(const program *p, size_t *n) { return *n = strlen(p->source) + 1, p->failed; }
 int nvrtcGetCUBIN(const program *p, char *out) { return strcpy(out, p->source), p->failed; }
 int nvrtcGetProgramLogSize(const program *p, size_t *n) { return *n = strlen(p->name) + 40, 0; }
-int nvrtcGetProgramLog(const program *p, char *out) { return sprintf(out, "%s(7): error: a mistake\n1 error\n", p->name) < 0; }
+int nvrtcGetProgramLog(const program *p, char *out) {
+  return sprintf(out, "%s(7): error: a mistake\n1 error\n", p->name) < 0;
+}
 
 typedef struct desc {
   int compute, scale, trans[2], epilogue; /* 2: no negative values; 4: a row */
@@ -69,26 +72,33 @@ int cublasLtMatrixLayoutSetAttribute(layout *l, int what, const void *v, size_t 
 }
 int cublasLtMatmulPreferenceCreate(void **p) { return *p = malloc(1), 0; }
 int cublasLtMatmulPreferenceDestroy(void *p) { return free(p), 0; }
-int cublasLtMatmulPreferenceSetAttribute(void *p, int what, const void *v, size_t n) { return !p || !v || n != (what == 1 ? 8 : 4); }
+int cublasLtMatmulPreferenceSetAttribute(void *p, int what, const void *v, size_t n) {
+  return !p || !v || n != (what == 1 ? 8 : 4);
+}
 
 /* Refuses what the library refuses: rows that overlap, shapes that do not fit. */
-int cublasLtMatmulAlgoGetHeuristic(void *h, const desc *d, const layout *a, const layout *b, const layout *c, const layout *out, void *pref, int n, void *result,
-                                   int *found) {
+int cublasLtMatmulAlgoGetHeuristic(void *h, const desc *d, const layout *a, const layout *b, const layout *c,
+                                   const layout *out, void *pref, int n, void *result, int *found) {
   int64_t m = d->trans[0] ? a->cols : a->rows, k = d->trans[0] ? a->rows : a->cols;
   int64_t k2 = d->trans[1] ? b->cols : b->rows, cols = d->trans[1] ? b->rows : b->cols;
   memset(result, 0, 96);
   *found = 0;
   if (!h || !pref || n != 1 || c != out) return 7;
   if (a->ld < a->rows || b->ld < b->rows || c->ld < c->rows || k != k2 || c->rows != m || c->cols != cols) return 15;
-  if (a->type != b->type || a->type != c->type || d->scale != (a->type == F64 ? F64 : F32) || d->compute != (a->type == F64 ? COMPUTE_F64 : COMPUTE_F32)) return 15;
+  if (a->type != b->type || a->type != c->type || d->scale != (a->type == F64 ? F64 : F32) ||
+      d->compute != (a->type == F64 ? COMPUTE_F64 : COMPUTE_F32))
+    return 15;
   *found = a->type == F32 || a->type == F64;
   return 0;
 }
 
-static double get(const void *p, int type, int64_t i) { return type == F64 ? ((const double *)p)[i] : (double)((const float *)p)[i]; }
+static double get(const void *p, int type, int64_t i) {
+  return type == F64 ? ((const double *)p)[i] : (double)((const float *)p)[i];
+}
 
-int cublasLtMatmul(void *h, const desc *d, const void *alpha, const void *a, const layout *la, const void *b, const layout *lb, const void *beta, const void *c,
-                   const layout *lc, void *out, const layout *lout, const void *algo, void *workspace, size_t n, void *stream) {
+int cublasLtMatmul(void *h, const desc *d, const void *alpha, const void *a, const layout *la, const void *b,
+                   const layout *lb, const void *beta, const void *c, const layout *lc, void *out, const layout *lout,
+                   const void *algo, void *workspace, size_t n, void *stream) {
   if (!h || !algo || !workspace || !n || !stream || c != out || lc != lout) return 7;
   int64_t k = d->trans[0] ? la->rows : la->cols;
   for (int64_t at = 0; at < lc->batch; at++)

@@ -1,5 +1,6 @@
-/* Expressions and their text.  A first byte of 0 to 127: the rest is text for the parser.  Else it builds a graph, and what it prints
- * must come back as the same nodes.  The parser may not crash, nor take memory out of proportion to its text. */
+/* Expressions and their text.  A first byte of 0 to 127: the rest is text for the parser.  Else it builds a graph, and
+ * what it prints must come back as the same nodes.  The parser may not crash, nor take memory out of proportion to its
+ * text. */
 #include "ir/text.h"
 #include "support/ctx.h"
 #include <stdlib.h>

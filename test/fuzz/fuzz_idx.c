@@ -1,4 +1,5 @@
-/* The IDX reader on any bytes, as they are (libFuzzer finds the gzip magic by itself): what it accepts, it writes back equal. */
+/* The IDX reader on any bytes, as they are (libFuzzer finds the gzip magic by itself): what it accepts, it writes back
+ * equal. */
 #include "support/fuzz.h"
 #include <string.h>
 

@@ -1,14 +1,43 @@
-/* The JSON header: bytes below the number of tokens stand for one, others for themselves; the length in front is made to fit, and 64
- * bytes of data follow.  Whatever is accepted can be read. */
+/* The JSON header: bytes below the number of tokens stand for one, others for themselves; the length in front is made
+ * to fit, and 64 bytes of data follow.  Whatever is accepted can be read. */
 #include "support/fuzz.h"
 #include <string.h>
 
 enum { MOST = 1 << 16, DATA = 64 };
 
 static const char *const tokens[] = {
-    "{", "}", "[", "]", ",", ":", "\"a\":{\"dtype\":\"", "\"b\":{\"dtype\":\"", "U8", "F32", "BOOL", "F64", "\",\"shape\":[", "],\"data_offsets\":[",
-    "]}", "0", "1", "2", "4", "8", "32", "64", "-1", "1e9", "9223372036854775807", "18446744073709551616", "\"__metadata__\":{", "\"k\":\"v\"",
-    " ", "\"", "\\u0000", "null",
+    "{",
+    "}",
+    "[",
+    "]",
+    ",",
+    ":",
+    "\"a\":{\"dtype\":\"",
+    "\"b\":{\"dtype\":\"",
+    "U8",
+    "F32",
+    "BOOL",
+    "F64",
+    "\",\"shape\":[",
+    "],\"data_offsets\":[",
+    "]}",
+    "0",
+    "1",
+    "2",
+    "4",
+    "8",
+    "32",
+    "64",
+    "-1",
+    "1e9",
+    "9223372036854775807",
+    "18446744073709551616",
+    "\"__metadata__\":{",
+    "\"k\":\"v\"",
+    " ",
+    "\"",
+    "\\u0000",
+    "null",
 };
 enum { TOKENS = sizeof tokens / sizeof *tokens };
 

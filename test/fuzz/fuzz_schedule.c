@@ -1,5 +1,5 @@
-/* Schedules: the bytes choose a tensor graph and a mode; what the interpreter makes of its optimised kernels is what evaluating the graph node
- * by node gives.  The interpreter checks every access to memory. */
+/* Schedules: the bytes choose a tensor graph and a mode; what the interpreter makes of its optimised kernels is what
+ * evaluating the graph node by node gives.  The interpreter checks every access to memory. */
 #include "device/device.h"
 #include "support/graph.h"
 #include "tenet/tenet.h"
@@ -11,7 +11,11 @@ static tn_ctx *contexts[4];
 /* Contexts live as long as the process: their caches of schedules are part of what is tested. */
 static tn_ctx *context(uint32_t which) {
   if (contexts[which]) return contexts[which];
-  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref", .mode = which & 1 ? TN_MODE_STRICT : TN_MODE_DEFAULT, .cache_dir = "", .threads = 1, .quiet = 1});
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref",
+                                        .mode = which & 1 ? TN_MODE_STRICT : TN_MODE_DEFAULT,
+                                        .cache_dir = "",
+                                        .threads = 1,
+                                        .quiet = 1});
   if (!c) abort();
   tn__device_get(c, 0)->interprets = which >> 1 & 1;
   if (!contexts[0] && !contexts[1] && !contexts[2] && !contexts[3]) atexit(close_all);

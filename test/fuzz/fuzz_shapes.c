@@ -1,6 +1,6 @@
-/* Shapes at the API: the bytes choose calls of the movement and reduction functions with arbitrary axes, sizes and steps, symbolic ones among
- * them.  Every call gives a tensor of legal rank, or an error with a text.  What has plain sizes and few elements, and was made of
- * such, is then computed. */
+/* Shapes at the API: the bytes choose calls of the movement and reduction functions with arbitrary axes, sizes and
+ * steps, symbolic ones among them.  Every call gives a tensor of legal rank, or an error with a text.  What has plain
+ * sizes and few elements, and was made of such, is then computed. */
 #include "tenet/tenet.h"
 #include <stdlib.h>
 #include <string.h>
@@ -72,7 +72,8 @@ static bool small(const tn_tensor *t) {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
   input in = {data, data + bytes};
-  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref", .cache_dir = "", .threads = 1, .quiet = 1, .mem_limit = 64 << 20});
+  tn_ctx *c =
+      tn_ctx_open(&(tn_options){.device = "ref", .cache_dir = "", .threads = 1, .quiet = 1, .mem_limit = 64 << 20});
   insist(c != NULL);
   tn_tensor *pool[MOST] = {tn_arange(c, TN_F32, 0, 12, 1), tn_eye(c, TN_F32, 3, 4)};
   tn_dim var[2] = {tn_dim_var(c, "N", 0, 9), tn_dim_var(c, "M", 1, 1 << 20)};

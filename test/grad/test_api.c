@@ -50,7 +50,8 @@ static void test_first_and_second(void **state) {
 
 static void test_vjp_and_jvp(void **state) {
   (void)state;
-  tn_tensor *x = vector((double[]){1, 2}, 2), *y = vector((double[]){3, 5}, 2), *v = vector((double[]){10, 100}, 2), *g[2], *d;
+  tn_tensor *x = vector((double[]){1, 2}, 2), *y = vector((double[]){3, 5}, 2), *v = vector((double[]){10, 100}, 2),
+            *g[2], *d;
   tn_tensor *z = tn_mul(x, tn_mul(y, y));
   assert_int_equal(tn_vjp(z, v, 2, (tn_tensor *[]){x, y}, g), TN_OK);
   assert_int_equal(tn_jvp(z, 2, (tn_tensor *[]){x, y}, (tn_tensor *[]){v, v}, &d), TN_OK);
@@ -74,7 +75,8 @@ static void test_after_assignment(void **state) {
 
 static void test_errors(void **state) {
   (void)state;
-  tn_tensor *x = vector((double[]){1, 2}, 2), *z = vector((double[]){1, 2}, 2), *loss = tn_sum(x, NULL, 0, false), *g = x, *none = NULL;
+  tn_tensor *x = vector((double[]){1, 2}, 2), *z = vector((double[]){1, 2}, 2), *loss = tn_sum(x, NULL, 0, false),
+            *g = x, *none = NULL;
   expect_error(tn_grad(tn_neg(x), 1, &x, &g), TN_EGRAD, "tn_grad: the loss is f64[2], not a float scalar");
   assert_null(g);
   expect_error(tn_grad(loss, 1, &z, &g), TN_EGRAD, "wrt[0], f64[2], does not influence");
@@ -91,12 +93,15 @@ static void test_errors(void **state) {
 static tn_tensor *sum(tn_tensor *t) { return tn_sum(t, NULL, 0, false); }
 static void realise(tn_tensor *t) { assert_int_equal(tn_realize(&t, 1), TN_OK); }
 
-/* A value that was realised between has lost its way back: a gradient that would go there is an error, and never one without that part. */
+/* A value that was realised between has lost its way back: a gradient that would go there is an error, and never one
+ * without that part. */
 static void test_cut(void **state) {
-  static const char lost[] = "tn_grad: wrt[0], f64[2], influences the result through f64[2], which was realised before (or read, or printed) and no longer knows how "
+  static const char lost[] = "tn_grad: wrt[0], f64[2], influences the result through f64[2], which was realised before "
+                             "(or read, or printed) and no longer knows how "
                              "it was made: take gradients first, or tn_detach it";
   (void)state;
-  tn_tensor *x = vector((double[]){1, 2}, 2), *far = vector((double[]){5, 6}, 2), *h = tn_mul(x, x), *other = tn_neg(far), *g, *both[2];
+  tn_tensor *x = vector((double[]){1, 2}, 2), *far = vector((double[]){5, 6}, 2), *h = tn_mul(x, x),
+            *other = tn_neg(far), *g, *both[2];
   assert_int_equal(tn_realize((tn_tensor *[]){h, other}, 2), TN_OK);
   expect_error(tn_grad(sum(tn_mul(h, x)), 1, &x, &g), TN_EGRAD, lost);
   assert_null(g);
@@ -112,7 +117,8 @@ static void test_cut(void **state) {
   tn_tensor *next = tn_exp(tn_add(h, other)), *steps = tn_floor(h), *which = tn_argmax(tn_neg(h), 0, true);
   realise(next), realise(steps), realise(which);
   expect_error(tn_grad(sum(tn_mul(next, x)), 1, &x, &g), TN_EGRAD, lost); /* over two of them */
-  assert_int_equal(tn_grad(sum(tn_mul(tn_mul(steps, tn_cast(which, TN_F64)), x)), 1, &x, &g), TN_OK); /* through which none would flow */
+  /* through which none would flow */
+  assert_int_equal(tn_grad(sum(tn_mul(tn_mul(steps, tn_cast(which, TN_F64)), x)), 1, &x, &g), TN_OK);
   expect(g, (double[]){0, 0}, 2);
   tn_tensor *state_of = vector((double[]){1, 1}, 2);
   assert_int_equal(tn_assign(state_of, tn_add(state_of, x)), TN_OK); /* what is assigned is a leaf */
@@ -142,17 +148,20 @@ static void test_long_chain(void **state) {
   tn_release(h);
 }
 
-/* Bits of a float that come back as a float, or as a number made of them, are an error; detached they are constants, as indices are. */
+/* Bits of a float that come back as a float, or as a number made of them, are an error; detached they are constants, as
+ * indices are. */
 static void test_bits(void **state) {
   (void)state;
   tn_tensor *x = vector((double[]){1, 2}, 2), *g;
   tn_tensor *there = tn_bitcast(tn_mul(x, x), TN_I64), *back = tn_bitcast(there, TN_F64);
   expect_error(tn_grad(tn_sum(back, NULL, 0, false), 1, &x, &g), TN_EGRAD, "tn_grad: bitcast has no gradient");
-  expect_error(tn_grad(tn_sum(tn_mul(x, tn_cast(there, TN_F64)), NULL, 0, false), 1, &x, &g), TN_EGRAD, "tn_grad: bitcast has no gradient");
+  expect_error(tn_grad(tn_sum(tn_mul(x, tn_cast(there, TN_F64)), NULL, 0, false), 1, &x, &g), TN_EGRAD,
+               "tn_grad: bitcast has no gradient");
   tn_tensor *fixed = tn_bitcast(tn_bitcast(tn_detach(x), TN_I64), TN_F64);
   assert_int_equal(tn_grad(tn_sum(tn_mul(x, fixed), NULL, 0, false), 1, &x, &g), TN_OK);
   expect(g, (double[]){1, 2}, 2);
-  tn_tensor *at = tn_argmax(x, 0, true), *most = tn_take(tn_mul(x, x), at, 0), *whole = tn_cast(tn_cast(x, TN_I64), TN_F64);
+  tn_tensor *at = tn_argmax(x, 0, true), *most = tn_take(tn_mul(x, x), at, 0),
+            *whole = tn_cast(tn_cast(x, TN_I64), TN_F64);
   assert_int_equal(tn_grad(tn_sum(tn_mul(most, whole), NULL, 0, false), 1, &x, &g), TN_OK);
   expect(g, (double[]){0, 12}, 2); /* 2 x (1 + 2) where x is greatest */
 }

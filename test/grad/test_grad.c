@@ -1,6 +1,6 @@
-/* Gradients against central differences in f64, second derivatives against differences of the first, forward mode against reverse,
- * and the exact values at kinks, ties and zeros.  Graphs are evaluated by the naive oracle, and by the device that
- * $TENET_DEVICE names. */
+/* Gradients against central differences in f64, second derivatives against differences of the first, forward mode
+ * against reverse, and the exact values at kinks, ties and zeros.  Graphs are evaluated by the naive oracle, and by the
+ * device that $TENET_DEVICE names. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -139,7 +139,8 @@ static void expect_failure(tn_node *y, tn_node *x, const char *part) {
 /* ---- the check of DESIGN 12(e) ---- */
 
 /* |<g, v> - (L(x + hv) - L(x - hv))/2h| along v, which moves leaf k. */
-static void check_along(const char *what, tn_node *loss, uint32_t k, const naive_tensor *g, const double *v, double bound) {
+static void check_along(const char *what, tn_node *loss, uint32_t k, const naive_tensor *g, const double *v,
+                        double bound) {
   double inner = 0, norm_g = 0, norm_v = 0, largest = 1, *x = data[k], *old;
   int64_t n = count[k];
   old = malloc((size_t)n * sizeof *old + 1);
@@ -158,7 +159,8 @@ static void check_along(const char *what, tn_node *loss, uint32_t k, const naive
   memcpy(x, old, (size_t)n * sizeof *old);
   free(old);
   double slope = (up - down) / (2 * h), scale = fmax(1, fmax(fabs(at), sqrt(norm_g * norm_v)));
-  if (!(fabs(inner - slope) <= bound * scale)) fail_msg("%s: leaf %u: gradient %.12g, difference %.12g", what, k, inner, slope);
+  if (!(fabs(inner - slope) <= bound * scale))
+    fail_msg("%s: leaf %u: gradient %.12g, difference %.12g", what, k, inner, slope);
 }
 
 static void check_leaf(const char *what, tn_node *loss, uint32_t k, tn_node *grad, double bound) {
@@ -200,15 +202,18 @@ static void check_gradient(const char *what, tn_node *y) {
   vjp(y, weight, x, n, g);
   tn_node *along = NULL;
   for (uint32_t i = 0; i < n; i++) {
-    assert_true(g[i]->dtype == x[i]->dtype && g[i]->rank == x[i]->rank && tn__dims_equal(&ctx, g[i]->dim, x[i]->dim, x[i]->rank));
+    assert_true(g[i]->dtype == x[i]->dtype && g[i]->rank == x[i]->rank &&
+                tn__dims_equal(&ctx, g[i]->dim, x[i]->dim, x[i]->rank));
     check_leaf(what, loss, i, g[i], 1e-6);
     v[i] = input(shape_of(x[i]), -1, 1);
-    tn_node *part = dot(tn__add(&ctx, g[i], tn__mul(&ctx, x[i], v[i])), v[i]); /* x*v: so that each x has an influence */
+    /* x*v: so that each x has an influence */
+    tn_node *part = dot(tn__add(&ctx, g[i], tn__mul(&ctx, x[i], v[i])), v[i]);
     along = along ? tn__add(&ctx, along, part) : part;
   }
   double forward = scalar_of(dot(tn__jvp(&ctx, y, x, v, n), weight)), backward = 0;
   for (uint32_t i = 0; i < n; i++) backward += scalar_of(dot(g[i], v[i]));
-  if (!(fabs(forward - backward) <= 1e-9 * fmax(1, fabs(backward)))) fail_msg("%s: forward %.12g, backward %.12g", what, forward, backward);
+  if (!(fabs(forward - backward) <= 1e-9 * fmax(1, fabs(backward))))
+    fail_msg("%s: forward %.12g, backward %.12g", what, forward, backward);
   vjp(along, tn__const_num(&ctx, TN_F64, 1), x, n, h);
   for (uint32_t i = 0; i < n; i++) check_leaf(what, along, i, h[i], 1e-5);
   for (uint32_t i = 0; i < nleaves; i++) free(data[i]);
@@ -221,7 +226,8 @@ static void expect_values(const char *what, tn_node *g, const double *want, int6
   assert_int_equal(t.n, n);
   for (int64_t i = 0; i < n; i++) {
     double v = naive_get(&t, i);
-    if (v != want[i] && !(isnan(v) && isnan(want[i]))) fail_msg("%s: element %d is %.17g, not %.17g", what, (int)i, v, want[i]);
+    if (v != want[i] && !(isnan(v) && isnan(want[i])))
+      fail_msg("%s: element %d is %.17g, not %.17g", what, (int)i, v, want[i]);
   }
   naive_free(&t);
 }
@@ -272,7 +278,8 @@ static void test_where_fma_cast(void **state) {
   x = input(s, -1, 1), y = input(s, -1, 1), z = input(s, -1, 1);
   check_gradient("fma", tn__op3(&ctx, OP_FMA, x, y, tn__mul(&ctx, z, z)));
   x = input(s, -1, 1);
-  tn_node *g, *half = tn__cast(&ctx, x, TN_F16), *dy = tn__cast(&ctx, tn__scalar_to(&ctx, tn__const_num(&ctx, TN_F32, 0.5), x->dim, 2), TN_F16);
+  tn_node *g, *half = tn__cast(&ctx, x, TN_F16),
+              *dy = tn__cast(&ctx, tn__scalar_to(&ctx, tn__const_num(&ctx, TN_F32, 0.5), x->dim, 2), TN_F16);
   vjp(half, dy, &x, 1, &g);
   assert_int_equal(g->dtype, TN_F64);
   expect_values("cast", dot(g, g), (double[]){3}, 1);
@@ -287,14 +294,18 @@ static void verdict_job(tn_ctx *c, void *arg) {
 static void test_every_scalar_op_has_a_row(void **state) {
   (void)state;
   tn_ctx *c = &ctx;
-  tn_node *x = tn__cast(c, input((shape){1, {3}}, 1, 2), TN_F32), *b = tn__op2(c, OP_LT, x, x), *i = tn__cast(c, x, TN_I32);
+  tn_node *x = tn__cast(c, input((shape){1, {3}}, 1, 2), TN_F32), *b = tn__op2(c, OP_LT, x, x),
+          *i = tn__cast(c, x, TN_I32);
   tn_node *w = tn__cast(c, x, TN_U64), *of[] = {x, i, b, w}, *g;
   for (int op = 0; op < OP_COUNT; op++) {
     if (tn__ops[op].group < G_UNARY || tn__ops[op].group > G_CAST) continue;
     for (uint32_t k = 0; k < tn__ops[op].max_src; k++) {
       bool integer = op == OP_NOT || (op >= OP_AND && op <= OP_SHR);
       tn_node *s = op == OP_PHILOX ? of[3] : integer ? of[1] : of[0], *src[] = {op == OP_WHERE ? b : s, s, s};
-      tn__make m = {.op = (tn__op)op, .src = src, .nsrc = tn__ops[op].max_src, .dtype = op == OP_PHILOX || op == OP_BITCAST ? TN_U32 : TN_F64};
+      tn__make m = {.op = (tn__op)op,
+                    .src = src,
+                    .nsrc = tn__ops[op].max_src,
+                    .dtype = op == OP_PHILOX || op == OP_BITCAST ? TN_U32 : TN_F64};
       job j = {.y = tn__node_make(c, &m), .dy = x, .g = &g, .n = k};
       tn_clear_error(c);
       ctx.depth++;
@@ -317,14 +328,16 @@ static void test_exact_values(void **state) {
     tn__op op;
     double x, y, dx, dy;
   } rows[] = {
-      {OP_ABS, 0, 0, 0, 0},         {OP_ABS, -3, 0, -1, 0},   {OP_SIGN, 0, 0, 0, 0},       {OP_SQRT, 0, 0, inf, 0},
-      {OP_MAX, 2, 2, 0.5, 0.5},     {OP_MIN, 2, 2, 0.5, 0.5}, {OP_MAX, 3, 2, 1, 0},        {OP_MIN, 3, 2, 0, 1},
-      {OP_MAX, -0.0, 0, 0.5, 0.5},  {OP_POW, -2, 3, 12, nan_}, {OP_POW, -2, 2, -4, nan_},  {OP_POW, 0, 0, 0, 0},
-      {OP_POW, 0, 1, 1, 0},         {OP_POW, 0, 2, 0, 0},     {OP_POW, 5, 0, 0, 1.6094379124341003}, {OP_POW, -2, 0, 0, nan_},
-      {OP_POW, e1, 1, 1, e1},       {OP_POW, 0, 0.5, inf, 0}, {OP_DIV, 1, -2, -0.5, -0.25}, {OP_LOG, 0, 0, inf, 0},
-      {OP_FLOOR, 2, 0, 0, 0},       {OP_ROUND, 0.5, 0, 0, 0}, {OP_MOD, -7, 3, 1, 3},       {OP_FMOD, -7, 3, 1, 2},
-      {OP_MOD, 7, -3, 1, 3},        {OP_FMOD, 7, -3, 1, 2},   {OP_ATAN2, 0, 1, 1, -0.0},   {OP_ATAN2, 1, 0, 0, -1},
-      {OP_TANH, 0, 0, 1, 0},        {OP_IDIV, 7, 2, 0, 0},
+      {OP_ABS, 0, 0, 0, 0},         {OP_ABS, -3, 0, -1, 0},    {OP_SIGN, 0, 0, 0, 0},
+      {OP_SQRT, 0, 0, inf, 0},      {OP_MAX, 2, 2, 0.5, 0.5},  {OP_MIN, 2, 2, 0.5, 0.5},
+      {OP_MAX, 3, 2, 1, 0},         {OP_MIN, 3, 2, 0, 1},      {OP_MAX, -0.0, 0, 0.5, 0.5},
+      {OP_POW, -2, 3, 12, nan_},    {OP_POW, -2, 2, -4, nan_}, {OP_POW, 0, 0, 0, 0},
+      {OP_POW, 0, 1, 1, 0},         {OP_POW, 0, 2, 0, 0},      {OP_POW, 5, 0, 0, 1.6094379124341003},
+      {OP_POW, -2, 0, 0, nan_},     {OP_POW, e1, 1, 1, e1},    {OP_POW, 0, 0.5, inf, 0},
+      {OP_DIV, 1, -2, -0.5, -0.25}, {OP_LOG, 0, 0, inf, 0},    {OP_FLOOR, 2, 0, 0, 0},
+      {OP_ROUND, 0.5, 0, 0, 0},     {OP_MOD, -7, 3, 1, 3},     {OP_FMOD, -7, 3, 1, 2},
+      {OP_MOD, 7, -3, 1, 3},        {OP_FMOD, 7, -3, 1, 2},    {OP_ATAN2, 0, 1, 1, -0.0},
+      {OP_ATAN2, 1, 0, 0, -1},      {OP_TANH, 0, 0, 1, 0},     {OP_IDIV, 7, 2, 0, 0},
   };
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     bool unary = tn__ops[rows[i].op].group == G_UNARY;
@@ -427,13 +440,15 @@ static void test_movement(void **state) {
   check_gradient("expand to nothing", square(to(input((shape){2, {1, 3}}, -1, 1), (shape){2, {0, 3}})));
   check_gradient("permute", square(tn__permute(c, input(s, -1, 1), (int64_t[]){2, 0, 1})));
   check_gradient("pad", square(tn__pad(c, input(s, -1, 1), (tn_node *[]){N(1), N(0), N(0), N(2), N(3), N(1)})));
-  check_gradient("shrink", square(tn__shrink(c, input(s, -1, 1), (tn_node *[]){N(1), N(0), N(1)}, (tn_node *[]){N(1), N(3), N(2)}, NULL)));
+  check_gradient("shrink", square(tn__shrink(c, input(s, -1, 1), (tn_node *[]){N(1), N(0), N(1)},
+                                             (tn_node *[]){N(1), N(3), N(2)}, NULL)));
   check_gradient("flip", square(tn__flip(c, input(s, -1, 1), (int64_t[]){0, 2}, 2)));
   for (int64_t step = 1; step < 5; step++)
     for (int64_t begin = 0; begin < 3; begin++)
       for (int64_t size = 0; begin + (size - 1) * step < 7; size++)
-        check_gradient("strided shrink", square(tn__shrink(c, input((shape){2, {7, 2}}, -1, 1), (tn_node *[]){N(begin), N(0)},
-                                                          (tn_node *[]){N(size), N(1)}, (int64_t[]){step, step})));
+        check_gradient("strided shrink",
+                       square(tn__shrink(c, input((shape){2, {7, 2}}, -1, 1), (tn_node *[]){N(begin), N(0)},
+                                         (tn_node *[]){N(size), N(1)}, (int64_t[]){step, step})));
   for (int64_t stride = 1; stride < 4; stride++)
     for (int64_t dilation = 1; dilation < 3; dilation++) {
       tn_node *w = tn__window(c, input((shape){3, {2, 8, 3}}, -1, 1), 1, 3, stride, dilation);
@@ -486,7 +501,8 @@ static void test_every_tensor_op_is_covered(void **state) {
 static tn_node *keep_rows(tn_node *x, tn__op op) { /* a reduction over the last axis, spread again */
   tn_node *dim[TN_MAX_RANK];
   for (uint32_t i = 0; i < x->rank; i++) dim[i] = i + 1 == x->rank ? tn__int(&ctx, 1) : x->dim[i];
-  return tn__expand(&ctx, tn__reshape(&ctx, tn__reduce(&ctx, op, x, (int64_t[]){x->rank - 1}, 1), dim, x->rank), x->dim);
+  return tn__expand(&ctx, tn__reshape(&ctx, tn__reduce(&ctx, op, x, (int64_t[]){x->rank - 1}, 1), dim, x->rank),
+                    x->dim);
 }
 
 static void test_compositions(void **state) {
@@ -496,7 +512,8 @@ static void test_compositions(void **state) {
   tn_node *e = tn__op1(c, OP_EXP, tn__sub(c, x, keep_rows(x, OP_RMAX)));
   check_gradient("softmax", tn__op2(c, OP_DIV, e, keep_rows(e, OP_SUM)));
   x = input((shape){2, {3, 5}}, -1, 1);
-  tn_node *fifth = tn__scalar_to(c, tn__const_num(c, TN_F64, 0.2), x->dim, 2), *tiny = tn__scalar_to(c, tn__const_num(c, TN_F64, 1e-5), x->dim, 2);
+  tn_node *fifth = tn__scalar_to(c, tn__const_num(c, TN_F64, 0.2), x->dim, 2),
+          *tiny = tn__scalar_to(c, tn__const_num(c, TN_F64, 1e-5), x->dim, 2);
   tn_node *centred = tn__sub(c, x, tn__mul(c, keep_rows(x, OP_SUM), fifth));
   tn_node *variance = tn__add(c, tn__mul(c, keep_rows(square(centred), OP_SUM), fifth), tiny);
   check_gradient("layer norm", tn__op2(c, OP_DIV, centred, tn__op1(c, OP_SQRT, variance)));
@@ -553,8 +570,10 @@ static void test_errors(void **state) {
   expect_failure(x, tn__cast(c, x, TN_I32), "only float tensors");
   tn_node *bits = tn__node_make(c, &(tn__make){.op = OP_BITCAST, .dtype = TN_F64, .src = &x, .nsrc = 1});
   expect_failure(bits, x, "bitcast has no gradient: a reinterpreted");
-  expect_failure(tn__bitcast(c, tn__bitcast(c, square(x), TN_I64), TN_F64), x, "bitcast has no gradient: a reinterpreted");
-  expect_failure(tn__mul(c, x, tn__cast(c, tn__bitcast(c, x, TN_I64), TN_F64)), x, "bitcast has no gradient: a reinterpreted");
+  expect_failure(tn__bitcast(c, tn__bitcast(c, square(x), TN_I64), TN_F64), x,
+                 "bitcast has no gradient: a reinterpreted");
+  expect_failure(tn__mul(c, x, tn__cast(c, tn__bitcast(c, x, TN_I64), TN_F64)), x,
+                 "bitcast has no gradient: a reinterpreted");
   expect_failure(tn__cast(c, x, TN_I64), x, "not of a float dtype");
   assert_int_equal(try_vjp(x, tn__cast(c, one, TN_F32), &x, 1, &g), TN_EDTYPE);
   assert_int_equal(try_vjp(x, tn__const_num(c, TN_F64, 1), &x, 1, &g), TN_ESHAPE);
@@ -577,7 +596,8 @@ static void test_symbolic_product(void **state) {
   data[1] = NULL;
   vjp(tn__reduce(&ctx, OP_PROD, x, (int64_t[]){0}, 1), tn__const_num(&ctx, TN_F64, 1), &x, 1, &g);
   expect_values("prod", g, (double[]){0, 30, 0, 0}, 4);
-  tn_node *begin = tn__int(&ctx, 0), *some = tn__op2(&ctx, OP_IDIV, tn__add(&ctx, n, tn__int(&ctx, 2)), tn__int(&ctx, 3));
+  tn_node *begin = tn__int(&ctx, 0),
+          *some = tn__op2(&ctx, OP_IDIV, tn__add(&ctx, n, tn__int(&ctx, 2)), tn__int(&ctx, 3));
   tn_node *y = tn__shrink(&ctx, x, &begin, &some, (int64_t[]){3});
   vjp(y, tn__scalar_to(&ctx, tn__const_num(&ctx, TN_F64, 1), y->dim, 1), &x, 1, &g);
   expect_values("shrink", g, (double[]){1, 0, 0, 1}, 4);
@@ -626,11 +646,27 @@ static void test_out_of_memory(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, open_ctx, close_ctx)
-      TEST(test_functions), TEST(test_where_fma_cast), TEST(test_every_scalar_op_has_a_row), TEST(test_exact_values),
-      TEST(test_where_keeps_nan_out), TEST(test_pow_at_zero_twice), TEST(test_reductions), TEST(test_ties),
-      TEST(test_product_with_zeros), TEST(test_movement), TEST(test_whole_tensors), TEST(test_every_tensor_op_is_covered),
-      TEST(test_compositions), TEST(test_detach_and_steps_give_zero), TEST(test_inner_node_and_both), TEST(test_only_along_paths),
-      TEST(test_errors), TEST(test_symbolic_product), TEST(test_half_sums), TEST(test_deep_chain), TEST(test_out_of_memory),
+      TEST(test_functions),
+      TEST(test_where_fma_cast),
+      TEST(test_every_scalar_op_has_a_row),
+      TEST(test_exact_values),
+      TEST(test_where_keeps_nan_out),
+      TEST(test_pow_at_zero_twice),
+      TEST(test_reductions),
+      TEST(test_ties),
+      TEST(test_product_with_zeros),
+      TEST(test_movement),
+      TEST(test_whole_tensors),
+      TEST(test_every_tensor_op_is_covered),
+      TEST(test_compositions),
+      TEST(test_detach_and_steps_give_zero),
+      TEST(test_inner_node_and_both),
+      TEST(test_only_along_paths),
+      TEST(test_errors),
+      TEST(test_symbolic_product),
+      TEST(test_half_sums),
+      TEST(test_deep_chain),
+      TEST(test_out_of_memory),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -37,17 +37,20 @@ static void expect(tn_node *n, uint32_t count, const double *want) {
   naive_eval(&n, 1, binds, nbinds, &t);
   assert_int_equal(t.n, count);
   for (uint32_t i = 0; i < count; i++)
-    if (naive_get(&t, i) != want[i]) fail_msg("%s: element %u is %g, not %g", tn__ops[n->op].text, i, naive_get(&t, i), want[i]);
+    if (naive_get(&t, i) != want[i])
+      fail_msg("%s: element %u is %g, not %g", tn__ops[n->op].text, i, naive_get(&t, i), want[i]);
   naive_free(&t);
 }
-#define EXPECT(node, ...) expect(node, (uint32_t)(sizeof(double[]){__VA_ARGS__} / sizeof(double)), (double[]){__VA_ARGS__})
+#define EXPECT(node, ...)                                                                                              \
+  expect(node, (uint32_t)(sizeof(double[]){__VA_ARGS__} / sizeof(double)), (double[]){__VA_ARGS__})
 
 static const double six[] = {1, 2, 3, 4, 5, 6};
 
 static void test_movement(void **state) {
   (void)state;
   tn_ctx *c = &ctx;
-  tn_node *x = input(TN_F64, six, 2, LIST(N(2), N(3))), *line = input(TN_F64, six, 1, LIST(N(6))), *col = input(TN_F64, six, 2, LIST(N(2), N(1)));
+  tn_node *x = input(TN_F64, six, 2, LIST(N(2), N(3))), *line = input(TN_F64, six, 1, LIST(N(6))),
+          *col = input(TN_F64, six, 2, LIST(N(2), N(1)));
   EXPECT(tn__reshape(c, x, LIST(N(3), N(2)), 2), 1, 2, 3, 4, 5, 6);
   EXPECT(tn__expand(c, col, LIST(N(2), N(3))), 1, 1, 1, 2, 2, 2);
   EXPECT(tn__permute(c, x, INTS(1, 0)), 1, 4, 2, 5, 3, 6);
@@ -63,7 +66,8 @@ static void test_movement(void **state) {
   EXPECT(tn__fold(c, tn__window(c, line, 0, 3, 2, 1), N(6), 0, 3, 2, 1), 1, 2, 6, 4, 5, 0);
   EXPECT(tn__fold(c, rows, N(2), 0, 2, 1, 1), 1, 2, 3, 4, 5, 6);
   EXPECT(tn__op1(c, OP_DETACH, x), 1, 2, 3, 4, 5, 6);
-  EXPECT(tn__node_make(c, &(tn__make){.op = OP_ASSIGN, .src = LIST(x, tn__neg(c, x)), .nsrc = 2}), -1, -2, -3, -4, -5, -6);
+  EXPECT(tn__node_make(c, &(tn__make){.op = OP_ASSIGN, .src = LIST(x, tn__neg(c, x)), .nsrc = 2}), -1, -2, -3, -4, -5,
+         -6);
 }
 
 static void test_reductions(void **state) {
@@ -91,7 +95,9 @@ static void test_whole_tensors(void **state) {
   EXPECT(tn__contract(c, m, m, 1, 0, 0, 1), 14, 77);          /* batched dot products */
   EXPECT(tn__contract(c, m, m, 0, 1, 1, 1), 14, 32, 32, 77);
   EXPECT(tn__iota(c, N(4)), 0, 1, 2, 3);
-  tn_node *half = tn__cast(c, tn__expand(c, tn__cast(c, tn__reshape(c, tn__const_num(c, TN_F64, 2049), LIST(N(1)), 1), TN_F32), LIST(N(2))), TN_F16);
+  tn_node *half = tn__cast(
+      c, tn__expand(c, tn__cast(c, tn__reshape(c, tn__const_num(c, TN_F64, 2049), LIST(N(1)), 1), TN_F32), LIST(N(2))),
+      TN_F16);
   tn_node *ones = tn__scalar_to(c, tn__const_num(c, TN_F16, 1), half->dim, 1);
   EXPECT(tn__contract(c, half, ones, 0, 0, 0, 1), 4096); /* 2049 rounds to 2048 in f16 */
 }

@@ -105,8 +105,11 @@ static void check_ints(int dt, u64 x, u64 y) {
     wide want;
     if (!oracle(op, dt, x, y, &want)) continue;
     bool is_bool = tn__ops[op].dtype_rule == DT_BOOL;
-    u64 got = tn__eval(op, is_bool ? TN_BOOL : dt, dt, (u64[]){x, y}), expected = is_bool ? want != 0 : wrapped(dt, want);
-    if (got != expected) fail_msg("%s of %s %ld, %ld: %ld, not %ld", tn__ops[op].text, tn__dtypes[dt].name, (i64)x, (i64)y, (i64)got, (i64)expected);
+    u64 got = tn__eval(op, is_bool ? TN_BOOL : dt, dt, (u64[]){x, y}),
+        expected = is_bool ? want != 0 : wrapped(dt, want);
+    if (got != expected)
+      fail_msg("%s of %s %ld, %ld: %ld, not %ld", tn__ops[op].text, tn__dtypes[dt].name, (i64)x, (i64)y, (i64)got,
+               (i64)expected);
   }
 }
 
@@ -144,12 +147,14 @@ static void test_wide_integers(void **state) {
 static void test_bool(void **state) {
   (void)state;
   /* op, results for (0,0) (0,1) (1,0) (1,1) */
-  static const u64 table[][5] = {{OP_ADD, 0, 1, 1, 1},  {OP_MUL, 0, 0, 0, 1}, {OP_NEG, 0, 0, 1, 1}, {OP_ABS, 0, 0, 1, 1},  {OP_SIGN, 0, 0, 1, 1},
-                                 {OP_NOT, 1, 1, 0, 0},  {OP_AND, 0, 0, 0, 1}, {OP_OR, 0, 1, 1, 1},  {OP_XOR, 0, 1, 1, 0},  {OP_MIN, 0, 0, 0, 1},
-                                 {OP_MAX, 0, 1, 1, 1},  {OP_LT, 0, 1, 0, 0},  {OP_LE, 1, 1, 0, 1},  {OP_EQ, 1, 0, 0, 1},   {OP_NE, 0, 1, 1, 0},
-                                 {OP_IDIV, 0, 0, 0, 1}, {OP_MOD, 0, 0, 1, 0}, {OP_POW, 1, 0, 1, 1}, {OP_FMOD, 0, 0, 0, 0}};
+  static const u64 table[][5] = {
+      {OP_ADD, 0, 1, 1, 1},  {OP_MUL, 0, 0, 0, 1}, {OP_NEG, 0, 0, 1, 1}, {OP_ABS, 0, 0, 1, 1}, {OP_SIGN, 0, 0, 1, 1},
+      {OP_NOT, 1, 1, 0, 0},  {OP_AND, 0, 0, 0, 1}, {OP_OR, 0, 1, 1, 1},  {OP_XOR, 0, 1, 1, 0}, {OP_MIN, 0, 0, 0, 1},
+      {OP_MAX, 0, 1, 1, 1},  {OP_LT, 0, 1, 0, 0},  {OP_LE, 1, 1, 0, 1},  {OP_EQ, 1, 0, 0, 1},  {OP_NE, 0, 1, 1, 0},
+      {OP_IDIV, 0, 0, 0, 1}, {OP_MOD, 0, 0, 1, 0}, {OP_POW, 1, 0, 1, 1}, {OP_FMOD, 0, 0, 0, 0}};
   for (size_t k = 0; k < sizeof table / sizeof *table; k++)
-    for (u64 i = 0; i < 4; i++) assert_int_equal(tn__eval((int)table[k][0], TN_BOOL, TN_BOOL, (u64[]){i >> 1, i & 1}), table[k][1 + i]);
+    for (u64 i = 0; i < 4; i++)
+      assert_int_equal(tn__eval((int)table[k][0], TN_BOOL, TN_BOOL, (u64[]){i >> 1, i & 1}), table[k][1 + i]);
 }
 
 /* ---- f16 and bf16 ---- */
@@ -160,7 +165,8 @@ static f64 half_value(int dt, u32 h) {
   int exponent = (int)(h >> fraction_bits) & top;
   f64 fraction = (f64)(h & ((1u << fraction_bits) - 1)), sign = h >> 15 ? -1 : 1;
   if (exponent == top) return fraction != 0 ? NAN : sign * INFINITY;
-  return sign * ldexp(exponent ? fraction + (1 << fraction_bits) : fraction, (exponent ? exponent : 1) - bias - fraction_bits);
+  return sign *
+         ldexp(exponent ? fraction + (1 << fraction_bits) : fraction, (exponent ? exponent : 1) - bias - fraction_bits);
 }
 
 static void test_half_conversions(void **state) {
@@ -182,7 +188,8 @@ static void test_half_conversions(void **state) {
       if (isinf(next)) next = copysign(dt == TN_F16 ? 0x1p16 : 0x1p128, v); /* where the next number would be */
       f64 middle = (v + next) / 2;
       assert_int_equal(tn__eval_from_double(dt, middle), h + (h & 1));
-      assert_int_equal(tn__eval_from_double(dt, nextafter(middle, v)), h); /* rounded once: f32 does not see the difference */
+      /* rounded once: f32 does not see the difference */
+      assert_int_equal(tn__eval_from_double(dt, nextafter(middle, v)), h);
       assert_int_equal(tn__eval_from_double(dt, nextafter(middle, next)), h + 1);
       assert_int_equal(tn__eval_cast(TN_F32, dt, tn_f32_bits((f32)middle)), h + (h & 1));
       assert_int_equal(tn__eval_cast(TN_F32, dt, tn_f32_bits(nextafterf((f32)middle, (f32)v))), h);
@@ -193,9 +200,10 @@ typedef struct real_fn {
   int op;
   f64 (*f)(f64);
 } real_fn;
-static const real_fn reals[] = {{OP_SQRT, sqrt}, {OP_EXP, exp},     {OP_EXP2, exp2},   {OP_EXPM1, expm1}, {OP_LOG, log}, {OP_LOG2, log2},
-                                {OP_LOG1P, log1p}, {OP_SIN, sin},   {OP_COS, cos},     {OP_TAN, tan},     {OP_TANH, tanh}, {OP_ERF, erf},
-                                {OP_FLOOR, floor}, {OP_CEIL, ceil}, {OP_ROUND, rint},  {OP_TRUNC, trunc}, {OP_ABS, fabs}};
+static const real_fn reals[] = {
+    {OP_SQRT, sqrt},   {OP_EXP, exp},   {OP_EXP2, exp2},  {OP_EXPM1, expm1}, {OP_LOG, log},   {OP_LOG2, log2},
+    {OP_LOG1P, log1p}, {OP_SIN, sin},   {OP_COS, cos},    {OP_TAN, tan},     {OP_TANH, tanh}, {OP_ERF, erf},
+    {OP_FLOOR, floor}, {OP_CEIL, ceil}, {OP_ROUND, rint}, {OP_TRUNC, trunc}, {OP_ABS, fabs}};
 enum { REALS = sizeof reals / sizeof *reals };
 
 static void test_half_functions(void **state) {
@@ -219,7 +227,8 @@ static void test_fma_rounds_once(void **state) {
   for (int dt = TN_F16; dt <= TN_BF16; dt++)
     for (u32 i = 0; i < 400000; i++) {
       u64 a[3] = {random_bits() & 0xffff, random_bits() & 0xffff, random_bits() & 0xffff};
-      long double x = half_value(dt, (u32)a[0]), y = half_value(dt, (u32)a[1]), z = half_value(dt, (u32)a[2]), s = x * y + z;
+      long double x = half_value(dt, (u32)a[0]), y = half_value(dt, (u32)a[1]), z = half_value(dt, (u32)a[2]),
+                  s = x * y + z;
       long double e = x * y - s + z; /* what s lost; exact where it matters, as the operands are short */
       f64 d = (f64)s;
       if (isnan(d) || fabs(d) > 0x1p120 || fabs(d) < 0x1p-100) continue;
@@ -234,15 +243,39 @@ static void test_fma_rounds_once(void **state) {
   u64 one = 0x3f80, tie = tn__eval_from_double(TN_BF16, 0x1p-8), tiny = tn__eval_from_double(TN_BF16, 0x1p-100);
   u64 half_step = tn__eval(OP_FMA, TN_BF16, TN_BF16, (u64[]){tie, one, one});
   assert_int_equal(half_step, one);
-  u64 factor = tn__eval_from_double(TN_BF16, 1.0625), other = tn__eval_from_double(TN_BF16, 1.0625); /* 1.12890625: a tie */
-  u64 down = tn__eval(OP_FMA, TN_BF16, TN_BF16, (u64[]){factor, other, tiny | 0x8000}), up = tn__eval(OP_FMA, TN_BF16, TN_BF16, (u64[]){factor, other, tiny});
+  /* 1.12890625: a tie */
+  u64 factor = tn__eval_from_double(TN_BF16, 1.0625), other = tn__eval_from_double(TN_BF16, 1.0625);
+  u64 down = tn__eval(OP_FMA, TN_BF16, TN_BF16, (u64[]){factor, other, tiny | 0x8000}),
+      up = tn__eval(OP_FMA, TN_BF16, TN_BF16, (u64[]){factor, other, tiny});
   assert_int_equal(up, down + 1);
 }
 
 /* ---- f32 and f64 ---- */
 
-static const f64 edges[] = {0.0, -0.0, 1, -1, 0.5, -0.5, 1.5, 2.5, -2.5, 3, -3, 7, 1e-3, 0x1p-149, -0x1p-149, 0x1p-126, 0x1.fffffep127, -0x1.fffffep127,
-                            0x1p23, 0x1p24, 1e10, INFINITY, -INFINITY, NAN};
+static const f64 edges[] = {0.0,
+                            -0.0,
+                            1,
+                            -1,
+                            0.5,
+                            -0.5,
+                            1.5,
+                            2.5,
+                            -2.5,
+                            3,
+                            -3,
+                            7,
+                            1e-3,
+                            0x1p-149,
+                            -0x1p-149,
+                            0x1p-126,
+                            0x1.fffffep127,
+                            -0x1.fffffep127,
+                            0x1p23,
+                            0x1p24,
+                            1e10,
+                            INFINITY,
+                            -INFINITY,
+                            NAN};
 enum { EDGES = sizeof edges / sizeof *edges };
 
 static f64 maximum(f64 a, f64 b) { return isnan(a) || isnan(b) ? NAN : a == b ? (signbit(a) ? b : a) : a > b ? a : b; }
@@ -266,7 +299,8 @@ static void check_binary(int op, f64 (*f)(f64, f64)) {
         f64 y = tn__eval_to_double(dt, got), want = f(a, b);
         if (dt == TN_F32) want = (f64)(f32)want;
         if (isnan(want) && isnan(y)) continue;
-        if (memcmp(&y, &want, sizeof y)) fail_msg("%s(%a, %a) in %s: %a, not %a", tn__ops[op].text, a, b, tn__dtypes[dt].name, y, want);
+        if (memcmp(&y, &want, sizeof y))
+          fail_msg("%s(%a, %a) in %s: %a, not %a", tn__ops[op].text, a, b, tn__dtypes[dt].name, y, want);
       }
 }
 
@@ -298,7 +332,8 @@ static void test_float_unaries(void **state) {
   for (int i = 0; i < EDGES; i++) {
     f64 x = edges[i];
     for (int k = 0; k < REALS; k++) {
-      f64 y = tn__eval_to_double(TN_F64, tn__eval(reals[k].op, TN_F64, TN_F64, (u64[]){tn_f64_bits(x)})), want = reals[k].f(x);
+      f64 y = tn__eval_to_double(TN_F64, tn__eval(reals[k].op, TN_F64, TN_F64, (u64[]){tn_f64_bits(x)})),
+          want = reals[k].f(x);
       assert_true(isnan(want) ? isnan(y) : tn_f64_bits(y) == tn_f64_bits(want));
     }
     for (int dt = TN_F32; dt <= TN_F64; dt++) {
@@ -324,7 +359,8 @@ static void test_float_to_int(void **state) {
   for (int d = 0; d < INTS; d++) {
     int dt = ints[d], bits = width(dt) - tn__dtypes[dt].is_signed;
     f64 end = ldexp(1, bits);
-    u64 most = wrapped(dt, ((wide)1 << bits) - 1), least = tn__dtypes[dt].is_signed ? wrapped(dt, -((wide)1 << bits)) : 0;
+    u64 most = wrapped(dt, ((wide)1 << bits) - 1),
+        least = tn__dtypes[dt].is_signed ? wrapped(dt, -((wide)1 << bits)) : 0;
     for (int from = TN_F32; from <= TN_F64; from++) {
 #define CAST(v) tn__eval_cast(from, dt, tn__eval_from_double(from, v))
       assert_int_equal(CAST(NAN), 0);
@@ -363,11 +399,14 @@ static void test_int_to_float(void **state) {
       u64 bits = edge(dt, i);
       if (i & 1) bits = tn__eval_cast(TN_I64, dt, (bits & ~(u64)0xffff) | (random_bits() & 3)); /* near ties */
       for (int to = TN_F16; to <= TN_F64; to++) {
-        f64 want = rounded(value(dt, bits), tn__dtypes[to].mant), got = tn__eval_to_double(to, tn__eval_cast(dt, to, bits));
+        f64 want = rounded(value(dt, bits), tn__dtypes[to].mant),
+            got = tn__eval_to_double(to, tn__eval_cast(dt, to, bits));
         if (to == TN_F16 && fabs(want) > 65504) want = copysign(INFINITY, want);
-        if (got != want) fail_msg("%s of %s %ld: %a, not %a", tn__dtypes[to].name, tn__dtypes[dt].name, (i64)bits, got, want);
+        if (got != want)
+          fail_msg("%s of %s %ld: %a, not %a", tn__dtypes[to].name, tn__dtypes[dt].name, (i64)bits, got, want);
       }
-      for (int k = 0; k < INTS; k++) assert_int_equal(tn__eval_cast(dt, ints[k], bits), wrapped(ints[k], value(dt, bits)));
+      for (int k = 0; k < INTS; k++)
+        assert_int_equal(tn__eval_cast(dt, ints[k], bits), wrapped(ints[k], value(dt, bits)));
       assert_int_equal(tn__eval_cast(dt, TN_BOOL, bits), bits != 0);
     }
 }
@@ -377,18 +416,19 @@ static void test_int_to_float(void **state) {
 static void test_philox(void **state) {
   (void)state;
   /* known answers published with Random123 */
-  static const u32 kat[3][10] = {
-      {0, 0, 0, 0, 0, 0, 0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8},
-      {~0u, ~0u, ~0u, ~0u, ~0u, ~0u, 0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd},
-      {0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344, 0xa4093822, 0x299f31d0, 0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}};
+  static const u32 kat[3][10] = {{0, 0, 0, 0, 0, 0, 0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8},
+                                 {~0u, ~0u, ~0u, ~0u, ~0u, ~0u, 0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd},
+                                 {0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344, 0xa4093822, 0x299f31d0, 0xd16cfe09,
+                                  0x94fdcceb, 0x5001e420, 0x24126ea1}};
   for (int k = 0; k < 3; k++)
     for (u32 w = 0; w < 4; w++) {
       const u32 *v = kat[k];
       assert_int_equal(tn_philox4x32(v[0], v[1], v[2], v[3], v[4], v[5], w), v[6 + w]);
     }
   u64 element = 0x123456789abcdef3, key = 0xfedcba9876543210, counter = 0x0f1e2d3c4b5a6978;
-  assert_int_equal(tn__eval(OP_PHILOX, TN_U32, TN_U64, (u64[]){element, key, counter}),
-                   tn_philox4x32((u32)(element >> 2), (u32)(element >> 34), 0x4b5a6978, 0x0f1e2d3c, 0x76543210, 0xfedcba98, 3));
+  assert_int_equal(
+      tn__eval(OP_PHILOX, TN_U32, TN_U64, (u64[]){element, key, counter}),
+      tn_philox4x32((u32)(element >> 2), (u32)(element >> 34), 0x4b5a6978, 0x0f1e2d3c, 0x76543210, 0xfedcba98, 3));
 }
 
 static void test_memory(void **state) {
@@ -458,15 +498,30 @@ static void test_index(void **state) {
 
 static void test_dtypes(void **state) {
   (void)state;
-  static const int promote[][3] = {{TN_U8, TN_U8, TN_U8},    {TN_U8, TN_U16, TN_U16}, {TN_I8, TN_U8, TN_I16},   {TN_I8, TN_U16, TN_I32},  {TN_I8, TN_U32, TN_I64},
-                                   {TN_I32, TN_U8, TN_I32},  {TN_I64, TN_U32, TN_I64}, {TN_U64, TN_I8, -1},     {TN_U64, TN_U8, TN_U64},  {TN_F16, TN_F32, TN_F32},
-                                   {TN_F16, TN_BF16, TN_F32}, {TN_BF16, TN_F64, TN_F64}, {TN_BOOL, TN_BOOL, TN_BOOL}, {TN_BOOL, TN_I8, -1}, {TN_I32, TN_F32, -1},
-                                   {TN__INDEX, TN_I64, -1},  {TN__INDEX, TN__INDEX, TN__INDEX}, {TN__VOID, TN__VOID, -1}};
+  static const int promote[][3] = {{TN_U8, TN_U8, TN_U8},
+                                   {TN_U8, TN_U16, TN_U16},
+                                   {TN_I8, TN_U8, TN_I16},
+                                   {TN_I8, TN_U16, TN_I32},
+                                   {TN_I8, TN_U32, TN_I64},
+                                   {TN_I32, TN_U8, TN_I32},
+                                   {TN_I64, TN_U32, TN_I64},
+                                   {TN_U64, TN_I8, -1},
+                                   {TN_U64, TN_U8, TN_U64},
+                                   {TN_F16, TN_F32, TN_F32},
+                                   {TN_F16, TN_BF16, TN_F32},
+                                   {TN_BF16, TN_F64, TN_F64},
+                                   {TN_BOOL, TN_BOOL, TN_BOOL},
+                                   {TN_BOOL, TN_I8, -1},
+                                   {TN_I32, TN_F32, -1},
+                                   {TN__INDEX, TN_I64, -1},
+                                   {TN__INDEX, TN__INDEX, TN__INDEX},
+                                   {TN__VOID, TN__VOID, -1}};
   for (size_t i = 0; i < sizeof promote / sizeof *promote; i++) {
     assert_int_equal(tn__dtype_promote(promote[i][0], promote[i][1]), promote[i][2]);
     assert_int_equal(tn__dtype_promote(promote[i][1], promote[i][0]), promote[i][2]);
   }
-  for (int dt = 0; dt < TN__DTYPE_ALL; dt++) assert_int_equal(tn__dtype_parse(tn__dtypes[dt].name, strlen(tn__dtypes[dt].name)), dt);
+  for (int dt = 0; dt < TN__DTYPE_ALL; dt++)
+    assert_int_equal(tn__dtype_parse(tn__dtypes[dt].name, strlen(tn__dtypes[dt].name)), dt);
   assert_int_equal(tn__dtype_parse("f3", 2), -1);
   assert_string_equal(tn_dtype_name(TN_BF16), "bf16");
   assert_string_equal(tn_dtype_name((tn_dtype)99), "?");
@@ -477,12 +532,22 @@ static void test_dtypes(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_every_op),        cmocka_unit_test(test_narrow_integers), cmocka_unit_test(test_wide_integers),
-      cmocka_unit_test(test_bool),            cmocka_unit_test(test_half_conversions), cmocka_unit_test(test_half_functions),
-      cmocka_unit_test(test_fma_rounds_once), cmocka_unit_test(test_float_binaries),  cmocka_unit_test(test_float_unaries),
-      cmocka_unit_test(test_float_to_int),    cmocka_unit_test(test_int_to_float),    cmocka_unit_test(test_philox),
-      cmocka_unit_test(test_memory),          cmocka_unit_test(test_reduce_init),     cmocka_unit_test(test_bitcast_and_where),
-      cmocka_unit_test(test_index),           cmocka_unit_test(test_dtypes)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_op),
+                                     cmocka_unit_test(test_narrow_integers),
+                                     cmocka_unit_test(test_wide_integers),
+                                     cmocka_unit_test(test_bool),
+                                     cmocka_unit_test(test_half_conversions),
+                                     cmocka_unit_test(test_half_functions),
+                                     cmocka_unit_test(test_fma_rounds_once),
+                                     cmocka_unit_test(test_float_binaries),
+                                     cmocka_unit_test(test_float_unaries),
+                                     cmocka_unit_test(test_float_to_int),
+                                     cmocka_unit_test(test_int_to_float),
+                                     cmocka_unit_test(test_philox),
+                                     cmocka_unit_test(test_memory),
+                                     cmocka_unit_test(test_reduce_init),
+                                     cmocka_unit_test(test_bitcast_and_where),
+                                     cmocka_unit_test(test_index),
+                                     cmocka_unit_test(test_dtypes)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

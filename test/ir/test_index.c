@@ -27,7 +27,8 @@ static int teardown(void **state) {
 #define IDIV(x, y) tn__op2(c, OP_IDIV, x, y)
 #define MOD(x, y) tn__op2(c, OP_MOD, x, y)
 
-/* Runs the body of a test where errors are caught; the checks stand inside, so a longjmp out of them is the test's failure. */
+/* Runs the body of a test where errors are caught; the checks stand inside, so a longjmp out of them is the test's
+ * failure. */
 static void in_run(void (*body)(tn_ctx *, void *)) {
   bool ok = tn__ctx_run(c, "test", body, NULL);
   if (!ok) print_error("%s\n", tn_last_error(c)->text);
@@ -131,7 +132,8 @@ static const char *expr(tn_node *n) {
 
 static void order_is_structural(tn_ctx *x, void *unused) {
   (void)x, (void)unused;
-  tn_node *r1 = tn__range(c, I(32), AX_LOOP, 1), *r0 = tn__range(c, I(8), AX_LOOP, 0); /* made in the wrong order on purpose */
+  /* made in the wrong order on purpose */
+  tn_node *r1 = tn__range(c, I(32), AX_LOOP, 1), *r0 = tn__range(c, I(8), AX_LOOP, 0);
   tn_node *T = tn__var(c, "T", 1, 9), *B = tn__var(c, "B", 1, 9);
   assert_string_equal(expr(ADD(r1, MUL(r0, I(32)))), "r0*32 + r1");
   assert_string_equal(expr(ADD(I(5), ADD(r1, r0))), "r0 + r1 + 5");
@@ -145,7 +147,8 @@ static void substituted_sizes_fold(tn_ctx *x, void *unused) {
   assert_ptr_equal(tn__node_with(c, e, seven), I(448));
 }
 
-/* Every pair of expressions over two variables, built by chance: equal nodes have equal values, and the value is right. */
+/* Every pair of expressions over two variables, built by chance: equal nodes have equal values, and the value is right.
+ */
 static uint32_t chance_state = 12345;
 static uint32_t chance(uint32_t n) {
   chance_state = chance_state * 1664525u + 1013904223u;

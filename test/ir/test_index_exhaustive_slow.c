@@ -1,9 +1,11 @@
-/* The constructors of index arithmetic (ir/index.c) on every expression of up to three operators over two variables and some constants.  What they make
- * (1) has the value that was asked for, over the integers, at all values of the variables from -8 to 7, (2) is the same whatever the order of a sum's or product's
- * operands, and (3) has no division, remainder, min or max but those of the operands and the one asked for, on these very operands: so that nothing of it wraps
- * at 64 bits that did not before.
+/* The constructors of index arithmetic (ir/index.c) on every expression of up to three operators over two variables and
+ * some constants.  What they make (1) has the value that was asked for, over the integers, at all values of the
+ * variables from -8 to 7, (2) is the same whatever the order of a sum's or product's operands, and (3) has no division,
+ * remainder, min or max but those of the operands and the one asked for, on these very operands: so that nothing of it
+ * wraps at 64 bits that did not before.
  *
- * Of sums and products of up to three operators no more than (1) is needed: polynomials of such degrees that agree at 16 points of each variable are one. */
+ * Of sums and products of up to three operators no more than (1) is needed: polynomials of such degrees that agree at
+ * 16 points of each variable are one. */
 #include "ir/eval.h"
 #include <setjmp.h>
 #include <stdarg.h>
@@ -43,7 +45,9 @@ static int64_t apply(tn__op op, int64_t x, int64_t y) {
   }
 }
 
-static bool is_exact(const tn_node *n) { return n->op == OP_IDIV || n->op == OP_MOD || n->op == OP_MIN || n->op == OP_MAX; }
+static bool is_exact(const tn_node *n) {
+  return n->op == OP_IDIV || n->op == OP_MOD || n->op == OP_MIN || n->op == OP_MAX;
+}
 
 /* The nodes of n, sources first, each once. */
 static uint32_t nodes_of(tn_node *n, tn_node **out, uint32_t have) {
@@ -65,8 +69,13 @@ static void check_value(const bench *b, const asked *a) {
       while (node[of[i][s]] != node[i]->src[s]) of[i][s]++;
   for (int p = 0; p < POINTS; p++) {
     for (uint32_t i = 0; i < n; i++)
-      v[i] = node[i] == b->var[0] ? FROM + p % SIDE : node[i] == b->var[1] ? FROM + p / SIDE : tn__const_int(node[i], &k) ? k : apply(node[i]->op, v[of[i][0]], v[of[i][1]]);
-    if (v[n - 1] != a->value[p]) fail_msg("%lld instead of %lld at %d, %d", (long long)v[n - 1], (long long)a->value[p], FROM + p % SIDE, FROM + p / SIDE);
+      v[i] = node[i] == b->var[0]         ? FROM + p % SIDE
+             : node[i] == b->var[1]       ? FROM + p / SIDE
+             : tn__const_int(node[i], &k) ? k
+                                          : apply(node[i]->op, v[of[i][0]], v[of[i][1]]);
+    if (v[n - 1] != a->value[p])
+      fail_msg("%lld instead of %lld at %d, %d", (long long)v[n - 1], (long long)a->value[p], FROM + p % SIDE,
+               FROM + p / SIDE);
     if (v[n - 1] < a->node->lo || v[n - 1] > a->node->hi) fail_msg("%lld is outside its interval", (long long)v[n - 1]);
   }
 }
@@ -89,7 +98,8 @@ static void make(bench *b, tn__op op, const asked *x, const asked *y, asked *out
   for (int p = 0; p < POINTS; p++) a->value[p] = apply(op, x->value[p], y->value[p]);
   check_value(b, a);
   check_operators(op, x->node, y->node, a->node);
-  if ((op == OP_ADD || op == OP_MUL) && tn__op2(b->c, op, y->node, x->node) != a->node) fail_msg("%s depends on the order", tn__ops[op].text);
+  if ((op == OP_ADD || op == OP_MUL) && tn__op2(b->c, op, y->node, x->node) != a->node)
+    fail_msg("%s depends on the order", tn__ops[op].text);
   b->made++;
   b->kept += a->node->op == op;
 }
@@ -113,7 +123,9 @@ static uint32_t pairs(bench *b, const asked *x, uint32_t nx, const asked *y, uin
   return n;
 }
 
-static void begin(bench *b, tn_ctx *c) { *b = (bench){.c = c, .var = {tn__var(c, "B", FROM, FROM + SIDE - 1), tn__var(c, "T", FROM, FROM + SIDE - 1)}}; }
+static void begin(bench *b, tn_ctx *c) {
+  *b = (bench){.c = c, .var = {tn__var(c, "B", FROM, FROM + SIDE - 1), tn__var(c, "T", FROM, FROM + SIDE - 1)}};
+}
 
 static uint32_t leaves(bench *b, const int64_t *numbers, uint32_t n, asked *out) {
   variable(b, 0, &out[0]), variable(b, 1, &out[1]);
@@ -122,7 +134,8 @@ static uint32_t leaves(bench *b, const int64_t *numbers, uint32_t n, asked *out)
 }
 
 static void report(const bench *b) {
-  print_message("%llu expressions, %llu of them with the operator asked for at the top\n", (unsigned long long)b->made, (unsigned long long)b->kept);
+  print_message("%llu expressions, %llu of them with the operator asked for at the top\n", (unsigned long long)b->made,
+                (unsigned long long)b->kept);
   assert_true(b->kept > b->made / 4 && b->kept < b->made);
 }
 
@@ -130,7 +143,8 @@ static void two_operators(tn_ctx *c, void *arg) {
   (void)arg;
   static const int64_t numbers[] = {-4, -3, -2, -1, 0, 1, 2, 3, 4, 6};
   bench b;
-  asked *one = tn__arena_zalloc(&c->scratch, 12 * sizeof *one), *two = tn__arena_zalloc(&c->scratch, OPS * 144 * sizeof *two);
+  asked *one = tn__arena_zalloc(&c->scratch, 12 * sizeof *one),
+        *two = tn__arena_zalloc(&c->scratch, OPS * 144 * sizeof *two);
   begin(&b, c);
   uint32_t n = leaves(&b, numbers, 10, one), m = pairs(&b, one, n, one, n, two);
   pairs(&b, two, m, one, n, NULL);
@@ -143,7 +157,9 @@ static void three_operators(tn_ctx *c, void *arg) {
   static const int64_t numbers[] = {-2, 3};
   enum { LEAVES = 4, TWO = OPS * LEAVES * LEAVES, THREE = OPS * TWO * LEAVES };
   bench b;
-  asked *one = tn__arena_zalloc(&c->scratch, LEAVES * sizeof *one), *two = tn__arena_zalloc(&c->scratch, TWO * sizeof *two), *three = tn__arena_zalloc(&c->scratch, THREE * sizeof *three);
+  asked *one = tn__arena_zalloc(&c->scratch, LEAVES * sizeof *one),
+        *two = tn__arena_zalloc(&c->scratch, TWO * sizeof *two),
+        *three = tn__arena_zalloc(&c->scratch, THREE * sizeof *three);
   begin(&b, c);
   uint32_t n = leaves(&b, numbers, 2, one), m = pairs(&b, one, n, one, n, two);
   pairs(&b, two, m, two, m, NULL);

@@ -1,4 +1,5 @@
-/* The interval of every scalar op contains every value that the evaluator gives, and is tight where rewriting needs it. */
+/* The interval of every scalar op contains every value that the evaluator gives, and is tight where rewriting needs it.
+ */
 #include "ir/eval.h"
 #include "ir/shape.h"
 #include <setjmp.h>
@@ -22,7 +23,9 @@ static int points(int dtype, int64_t *out) {
   int n = 0, m = 0;
   int bits = 8 * (int)tn__size_of(dtype);
   for (int64_t i = 0; i < 4; i++) all[n++] = INT64_MIN + i, all[n++] = INT64_MAX - i;
-  for (int64_t i = 0; i < 4; i++) all[n++] = bits < 64 ? -((int64_t)1 << (bits - 1)) + i : i, all[n++] = bits < 64 ? ((int64_t)1 << (bits - 1)) - 1 - i : -i;
+  for (int64_t i = 0; i < 4; i++)
+    all[n++] = bits < 64 ? -((int64_t)1 << (bits - 1)) + i : i,
+    all[n++] = bits < 64 ? ((int64_t)1 << (bits - 1)) - 1 - i : -i;
   for (int64_t i = -4; i <= 5; i++) all[n++] = i;
   for (int i = 0; i < n; i++) {
     uint64_t v = (uint64_t)all[i];
@@ -59,14 +62,16 @@ static tn_node node(int op, int dtype, uint32_t nsrc) {
   return (tn_node){.op = (uint8_t)op, .dtype = (uint8_t)dtype, .nsrc = nsrc, .src = source};
 }
 
-static void set(int i, int dtype, int64_t lo, int64_t hi) { sources[i] = (tn_node){.op = OP_PARAM, .dtype = (uint8_t)dtype, .lo = lo, .hi = hi}; }
+static void set(int i, int dtype, int64_t lo, int64_t hi) {
+  sources[i] = (tn_node){.op = OP_PARAM, .dtype = (uint8_t)dtype, .lo = lo, .hi = hi};
+}
 
 static void check(tn_node *n, int sdtype, const uint64_t *arg) {
   int64_t v = (int64_t)tn__eval(n->op, n->dtype, sdtype, arg);
   if (v < n->lo || v > n->hi)
-    fail_msg("%s of %s (%ld %ld %ld) = %ld is not in %ld..%ld; sources %ld..%ld, %ld..%ld", tn__ops[n->op].text, tn__dtypes[sdtype].name, (long)arg[0],
-             (long)arg[1], (long)arg[2], (long)v, (long)n->lo, (long)n->hi, (long)sources[0].lo, (long)sources[0].hi, (long)sources[1].lo,
-             (long)sources[1].hi);
+    fail_msg("%s of %s (%ld %ld %ld) = %ld is not in %ld..%ld; sources %ld..%ld, %ld..%ld", tn__ops[n->op].text,
+             tn__dtypes[sdtype].name, (long)arg[0], (long)arg[1], (long)arg[2], (long)v, (long)n->lo, (long)n->hi,
+             (long)sources[0].lo, (long)sources[0].hi, (long)sources[1].lo, (long)sources[1].hi);
 }
 
 static void cover(int op, int dtype, int sdtype, const span *a, const span *b) {
@@ -115,7 +120,8 @@ static void test_casts_contain(void **state) {
     for (int to = 0; to < DTYPES; to++)
       for (int i = 0; i < n; i++) {
         cover(OP_CAST, dtypes[to], dtypes[from], &list[i], &list[i]);
-        if (tn__size_of(dtypes[to]) == tn__size_of(dtypes[from])) cover(OP_BITCAST, dtypes[to], dtypes[from], &list[i], &list[i]);
+        if (tn__size_of(dtypes[to]) == tn__size_of(dtypes[from]))
+          cover(OP_BITCAST, dtypes[to], dtypes[from], &list[i], &list[i]);
       }
   }
 }
@@ -126,7 +132,8 @@ static void expect(int op, int dtype, int64_t a, int64_t b, int64_t c, int64_t d
   set(1, dtype, c, d);
   tn__interval(&n, &n.lo, &n.hi);
   if (n.lo != lo || n.hi != hi)
-    fail_msg("%s of %ld..%ld, %ld..%ld: %ld..%ld, not %ld..%ld", tn__ops[op].text, (long)a, (long)b, (long)c, (long)d, (long)n.lo, (long)n.hi, (long)lo, (long)hi);
+    fail_msg("%s of %ld..%ld, %ld..%ld: %ld..%ld, not %ld..%ld", tn__ops[op].text, (long)a, (long)b, (long)c, (long)d,
+             (long)n.lo, (long)n.hi, (long)lo, (long)hi);
 }
 
 static void test_tight(void **state) {
@@ -214,7 +221,7 @@ static void test_other_nodes(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_contains), cmocka_unit_test(test_casts_contain), cmocka_unit_test(test_tight),
-                                     cmocka_unit_test(test_other_nodes)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_contains), cmocka_unit_test(test_casts_contain),
+                                     cmocka_unit_test(test_tight), cmocka_unit_test(test_other_nodes)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

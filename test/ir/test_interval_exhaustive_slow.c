@@ -1,5 +1,6 @@
-/* At 8 bits, every interval beside every other, every value in both: what tn__interval gives encloses what the evaluator gives.  By default one of the
- * two intervals has its ends on a grid; with --all neither has (half an hour). */
+/* At 8 bits, every interval beside every other, every value in both: what tn__interval gives encloses what the
+ * evaluator gives.  By default one of the two intervals has its ends on a grid; with --all neither has (half an hour).
+ */
 #include "ir/eval.h"
 #include "ir/shape.h"
 #include <setjmp.h>
@@ -32,15 +33,19 @@ typedef struct hull {
 } hull;
 static hull join(hull a, hull b) { return (hull){a.lo < b.lo ? a.lo : b.lo, a.hi > b.hi ? a.hi : b.hi}; }
 
-static void set(int i, int dtype, int64_t lo, int64_t hi) { sources[i] = (tn_node){.op = OP_PARAM, .dtype = (uint8_t)dtype, .lo = lo, .hi = hi}; }
+static void set(int i, int dtype, int64_t lo, int64_t hi) {
+  sources[i] = (tn_node){.op = OP_PARAM, .dtype = (uint8_t)dtype, .lo = lo, .hi = hi};
+}
 
 static void check(int op, int dtype, hull values) {
   tn_node n = {.op = (uint8_t)op, .dtype = (uint8_t)dtype, .nsrc = tn__ops[op].max_src, .src = source};
   tn__interval(&n, &n.lo, &n.hi);
   checked++;
   if (values.lo < n.lo || values.hi > n.hi)
-    fail_msg("%s of %s %ld..%ld, %ld..%ld, %ld..%ld reaches %ld..%ld, not %ld..%ld", tn__ops[op].text, tn__dtypes[sources[0].dtype].name, (long)sources[0].lo,
-             (long)sources[0].hi, (long)sources[1].lo, (long)sources[1].hi, (long)sources[2].lo, (long)sources[2].hi, (long)values.lo, (long)values.hi, (long)n.lo, (long)n.hi);
+    fail_msg("%s of %s %ld..%ld, %ld..%ld, %ld..%ld reaches %ld..%ld, not %ld..%ld", tn__ops[op].text,
+             tn__dtypes[sources[0].dtype].name, (long)sources[0].lo, (long)sources[0].hi, (long)sources[1].lo,
+             (long)sources[1].hi, (long)sources[2].lo, (long)sources[2].hi, (long)values.lo, (long)values.hi,
+             (long)n.lo, (long)n.hi);
 }
 
 static bool takes(int op, int dtype) {
@@ -58,7 +63,8 @@ static void tabulate(int op, int dtype, const domain *d, int64_t third) {
     }
 }
 
-/* Against the interval of the first source (of the second: flipped), whose values give over[] with each value of the other. */
+/* Against the interval of the first source (of the second: flipped), whose values give over[] with each value of the
+ * other. */
 static void against(int op, int dtype, const domain *d, const hull *over, bool flipped) {
   for (int lo = 0; lo < d->count; lo++) {
     if (!on_grid(d, lo)) continue;
@@ -106,7 +112,8 @@ static void ternary(void **state) {
   for (int k = 0; k < DOMAINS; k++)
     for (size_t i = 0; i < sizeof addends / sizeof *addends; i++) {
       const domain *d = &domains[k];
-      if (addends[i] < d->first || addends[i] >= d->first + d->count || (d->dtype == TN_BOOL && addends[i] > 1)) continue;
+      if (addends[i] < d->first || addends[i] >= d->first + d->count || (d->dtype == TN_BOOL && addends[i] > 1))
+        continue;
       tabulate(OP_FMA, d->dtype, d, addends[i]);
       set(2, d->dtype, addends[i], addends[i]);
       every_pair(OP_FMA, d->dtype, d, false);
@@ -119,7 +126,8 @@ static void unary(void **state) {
     for (int op = 0; op < OP_COUNT; op++)
       for (int to = 0; to <= TN__INDEX; to++) {
         const domain *d = &domains[k];
-        bool casts = tn__ops[op].group == G_CAST && !tn__is_float(to) && (op == OP_CAST || (to != TN__INDEX && tn__size_of(to) == tn__size_of(d->dtype)));
+        bool casts = tn__ops[op].group == G_CAST && !tn__is_float(to) &&
+                     (op == OP_CAST || (to != TN__INDEX && tn__size_of(to) == tn__size_of(d->dtype)));
         if (!casts && (tn__ops[op].group != G_UNARY || to != d->dtype || !takes(op, d->dtype))) continue;
         for (int lo = 0; lo < d->count; lo++) {
           hull h = {INT64_MAX, INT64_MIN};

@@ -1,5 +1,5 @@
-/* The f32 elementary functions against the C library's in double: error bounds and special values.  Of each function of one argument some millions of
- * inputs, every sign and exponent among them; run/test_every_input tries all 2^32. */
+/* The f32 elementary functions against the C library's in double: error bounds and special values.  Of each function of
+ * one argument some millions of inputs, every sign and exponent among them; run/test_every_input tries all 2^32. */
 #include "ir/math_c.inc"
 #include "ir/math.inc"
 #include <math.h>
@@ -48,7 +48,8 @@ static void test_unaries(void **state) {
     printf("%-6s %.3f ulp at %a\n", unaries[k].name, worst, (f64)at);
     fflush(stdout);
     if (!(worst <= unaries[k].bound)) {
-      print_error("%s(%a) = %a: %g ulp is above the bound %g\n", unaries[k].name, (f64)at, (f64)unaries[k].f(at), worst, unaries[k].bound);
+      print_error("%s(%a) = %a: %g ulp is above the bound %g\n", unaries[k].name, (f64)at, (f64)unaries[k].f(at), worst,
+                  unaries[k].bound);
       bad++;
     }
   }
@@ -57,8 +58,30 @@ static void test_unaries(void **state) {
 
 /* Floats where something changes: the ends, powers of two and multiples of pi/2 with their neighbours. */
 static u32 edges(f32 *out) {
-  static const f32 base[] = {0, 0x1p-149f, 0x1p-126f, 0.5f, 1, 2, 3, 1.5f, 2.5f, 0x1.fffffep127f, 88.7228394f, -103.97f, 9.01f, 3.95f, 0.55f, 0x1.921fb6p+0f, 0x1p23f, 0x1p24f,
-                            0x1p50f, 0x1p77f, 0x1p103f, 0x1.6a09e6p-1f, 0x1.6a09e6p+0f, 16367173 * 0x1p72f};
+  static const f32 base[] = {0,
+                             0x1p-149f,
+                             0x1p-126f,
+                             0.5f,
+                             1,
+                             2,
+                             3,
+                             1.5f,
+                             2.5f,
+                             0x1.fffffep127f,
+                             88.7228394f,
+                             -103.97f,
+                             9.01f,
+                             3.95f,
+                             0.55f,
+                             0x1.921fb6p+0f,
+                             0x1p23f,
+                             0x1p24f,
+                             0x1p50f,
+                             0x1p77f,
+                             0x1p103f,
+                             0x1.6a09e6p-1f,
+                             0x1.6a09e6p+0f,
+                             16367173 * 0x1p72f};
   u32 n = 0;
   for (u32 i = 0; i < sizeof base / sizeof *base; i++)
     for (int sign = 0; sign < 2; sign++)
@@ -86,7 +109,9 @@ static void test_edges(void **state) {
     for (u32 i = 0; i < n; i++)
       for (u32 j = 0; j < n; j++) {
         f64 e = error_in_ulps(binaries[k].f(x[i], x[j]), binaries[k].exact((f64)x[i], (f64)x[j]));
-        if (e > binaries[k].bound) fail_msg("%s(%a, %a) = %a: %g ulp", binaries[k].name, (f64)x[i], (f64)x[j], (f64)binaries[k].f(x[i], x[j]), e);
+        if (e > binaries[k].bound)
+          fail_msg("%s(%a, %a) = %a: %g ulp", binaries[k].name, (f64)x[i], (f64)x[j], (f64)binaries[k].f(x[i], x[j]),
+                   e);
       }
 }
 
@@ -104,16 +129,20 @@ static void test_binaries(void **state) {
     f32 at[2] = {0};
     for (u32 i = 0; i < 2000000; i++) {
       u32 u = random_bits(), v = random_bits();
-      f32 x = tn_f32_of(i & 1 ? u : (u & 0x3ffffffu) + 0x3e000000u), y = tn_f32_of(i & 2 ? v : (v & 0x87ffffffu) + 0x3d000000u);
+      f32 x = tn_f32_of(i & 1 ? u : (u & 0x3ffffffu) + 0x3e000000u),
+          y = tn_f32_of(i & 2 ? v : (v & 0x87ffffffu) + 0x3d000000u);
       f64 e = error_in_ulps(binaries[k].f(x, y), binaries[k].exact((f64)x, (f64)y));
       if (e > worst) worst = e, at[0] = x, at[1] = y;
     }
     printf("%-6s %.3f ulp at %a, %a\n", binaries[k].name, worst, (f64)at[0], (f64)at[1]);
-    if (worst > binaries[k].bound) fail_msg("%s(%a, %a): %g ulp is above the bound %g", binaries[k].name, (f64)at[0], (f64)at[1], worst, binaries[k].bound);
+    if (worst > binaries[k].bound)
+      fail_msg("%s(%a, %a): %g ulp is above the bound %g", binaries[k].name, (f64)at[0], (f64)at[1], worst,
+               binaries[k].bound);
   }
 }
 
-/* The whole range of sin is worth only as much as its worst cases: floats nearest to a multiple of pi/2, by a search over all exponents. */
+/* The whole range of sin is worth only as much as its worst cases: floats nearest to a multiple of pi/2, by a search
+ * over all exponents. */
 static void test_reduction(void **state) {
   (void)state;
   for (int e = 1; e < 128; e++) {
@@ -138,7 +167,9 @@ static void test_units_of_pow(void **state) {
   for (uint64_t i = 0; i <= UINT32_MAX; i += step) {
     f32 x = tn_f32_of((u32)i), one = tn_pow_f32(x, 1.0f);
     f64 d = tn_f64_of(i * 0x9e3779b97f4a7c15u), d_one = tn_pow_f64(d, 1.0);
-    if (!(tn_pow_f32(x, 0.0f) == 1.0f) || !(tn_pow_f32(x, -0.0f) == 1.0f) || !(tn_pow_f64(d, 0.0) == 1.0) || !(tn_pow_f64(d, -0.0) == 1.0)) fail_msg("to the 0: %a, %a", (f64)x, d);
+    if (!(tn_pow_f32(x, 0.0f) == 1.0f) || !(tn_pow_f32(x, -0.0f) == 1.0f) || !(tn_pow_f64(d, 0.0) == 1.0) ||
+        !(tn_pow_f64(d, -0.0) == 1.0))
+      fail_msg("to the 0: %a, %a", (f64)x, d);
     if (x == x && tn_f32_bits(one) != tn_f32_bits(x)) fail_msg("%a to the 1 is %a", (f64)x, (f64)one);
     if (d == d && tn_f64_bits(d_one) != tn_f64_bits(d)) fail_msg("%a to the 1 is %a", d, d_one);
   }
@@ -150,7 +181,8 @@ static void test_units_of_pow(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_unaries), cmocka_unit_test(test_edges), cmocka_unit_test(test_binaries),
-                                     cmocka_unit_test(test_reduction), cmocka_unit_test(test_units_of_pow)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_unaries), cmocka_unit_test(test_edges),
+                                     cmocka_unit_test(test_binaries), cmocka_unit_test(test_reduction),
+                                     cmocka_unit_test(test_units_of_pow)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

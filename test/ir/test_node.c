@@ -178,7 +178,9 @@ static void test_only_the_outermost_run_sweeps(void **state) {
   assert_int_equal(live(), 0);
 }
 
-static void keep_storage_user(tn_ctx *x, void *out) { *(tn_node **)out = tn__node_keep(tn__op1(x, OP_NEG, storage(5, 0))); }
+static void keep_storage_user(tn_ctx *x, void *out) {
+  *(tn_node **)out = tn__node_keep(tn__op1(x, OP_NEG, storage(5, 0)));
+}
 
 static void test_dead_storages_wait_for_the_device(void **state) {
   (void)state;
@@ -213,7 +215,8 @@ static void walk_deep(tn_ctx *x, void *root) {
   tn_node *n = root, *roots[] = {n, n->src[0]};
   tn__topo(&x->scratch, roots, 2, &order);
   assert_int_equal(order.n, DEEP + 3); /* the storage and its two sizes */
-  for (uint32_t i = 1; i < order.n; i++) assert_true(order.v[i]->serial > order.v[i - 1]->serial || order.v[i]->op == OP_CONST);
+  for (uint32_t i = 1; i < order.n; i++)
+    assert_true(order.v[i]->serial > order.v[i - 1]->serial || order.v[i]->op == OP_CONST);
   assert_ptr_equal(order.v[order.n - 1], n);
 }
 

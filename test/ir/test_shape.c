@@ -496,10 +496,12 @@ static void places(tn_ctx *x, void *unused) {
         for (int64_t dilation = 1; dilation <= 3; dilation++) {
           int64_t count = 0;
           for (int64_t p = 0; p * stride + (size - 1) * dilation < n; p++) count++;
-          tn_node *dim = tn__int(x, n), *w = tn__window(x, tn__param(x, TN_F32, 0, -1, &dim, 1), 0, size, stride, dilation);
+          tn_node *dim = tn__int(x, n),
+                  *w = tn__window(x, tn__param(x, TN_F32, 0, -1, &dim, 1), 0, size, stride, dilation);
           assert_ptr_equal(w->dim[0], tn__int(x, count));
           tn__env env = {&N, &n, 1};
-          assert_int_equal(tn__eval_index(tn__window(x, sym, 0, size, stride, dilation)->dim[0], &env, &x->scratch), count);
+          assert_int_equal(tn__eval_index(tn__window(x, sym, 0, size, stride, dilation)->dim[0], &env, &x->scratch),
+                           count);
         }
 }
 

@@ -46,13 +46,21 @@ static void expect(job j, const char *part) {
 
 static void test_tensor(void **state) {
   (void)state;
-  expect((job){.spec = tn__spec_tensor, .text = X "%2 = exp f32[2,3] %1\n%3 = sum f32[2] %2 {1}\n%4 = sink void %3 %1\n"}, NULL);
-  expect((job){.spec = tn__spec_tensor, .text = "%1 = var index {\"N\" 1 9}\n%2 = iota i64[N] %1\n%3 = cast f32[N] %2\n"}, NULL);
-  expect((job){.spec = tn__spec_tensor, .text = "%1 = var index {\"N\" 1 9}\n%2 = cast f32 %1\n%3 = neg f32 %2\n"}, NULL);
+  expect(
+      (job){.spec = tn__spec_tensor, .text = X "%2 = exp f32[2,3] %1\n%3 = sum f32[2] %2 {1}\n%4 = sink void %3 %1\n"},
+      NULL);
+  expect(
+      (job){.spec = tn__spec_tensor, .text = "%1 = var index {\"N\" 1 9}\n%2 = iota i64[N] %1\n%3 = cast f32[N] %2\n"},
+      NULL);
+  expect((job){.spec = tn__spec_tensor, .text = "%1 = var index {\"N\" 1 9}\n%2 = cast f32 %1\n%3 = neg f32 %2\n"},
+         NULL);
   expect((job){.spec = tn__spec_tensor, .text = X "%2 = pad f32[3,5] %1 1 0 1 1\n"}, NULL);
-  expect((job){.spec = tn__spec_tensor, .text = X "%2 = load f32 %1 0\n"}, "load in a tensor graph: the op may not stand there");
-  expect((job){.spec = tn__spec_tensor, .text = "%1 = range index 4 {loop 0}\n%2 = cast f32 %1\n"}, "range in a tensor graph");
-  expect((job){.spec = tn__spec_tensor, .text = X "%2 = sink void %1\n%3 = sink void %2\n"}, "a sink may only be the root");
+  expect((job){.spec = tn__spec_tensor, .text = X "%2 = load f32 %1 0\n"},
+         "load in a tensor graph: the op may not stand there");
+  expect((job){.spec = tn__spec_tensor, .text = "%1 = range index 4 {loop 0}\n%2 = cast f32 %1\n"},
+         "range in a tensor graph");
+  expect((job){.spec = tn__spec_tensor, .text = X "%2 = sink void %1\n%3 = sink void %2\n"},
+         "a sink may only be the root");
   expect((job){.spec = tn__spec_tensor, .text = "%1 = sink void 3\n"}, "wrong kind");
   expect((job){.spec = tn__spec_tensor, .text = "%1 = const f32 {1}\n%2 = list void %1\n"}, "it is no tensor");
 }
@@ -63,17 +71,27 @@ static void test_kernel(void **state) {
   (void)state;
   void (*spec)(tn_ctx *, tn_node *) = tn__spec_kernel;
   expect((job){.spec = spec, .text = K "%4 = neg f32 %3\n%5 = store void %1 %2 %4 %2\n%6 = sink void %5\n"}, NULL);
-  expect((job){.spec = spec, .text = K "%4 = const bool {1}\n%5 = load f32 %1 %2 %4\n%6 = store void %1 %2 %5 %2\n%7 = sink void %6\n"}, NULL);
+  expect(
+      (job){.spec = spec,
+            .text = K "%4 = const bool {1}\n%5 = load f32 %1 %2 %4\n%6 = store void %1 %2 %5 %2\n%7 = sink void %6\n"},
+      NULL);
   expect((job){.spec = spec, .text = K "%4 = store void %1 %2 %3 %2\n%5 = after f32 %1 %4\n%6 = load f32 %5 %2\n"
                                        "%7 = store void %1 %2 %6 %2\n%8 = sink void %7\n"}, NULL);
   expect((job){.spec = spec, .text = K "%4 = neg f32 %3\n"}, "a kernel's body is a sink");
   expect((job){.spec = spec, .text = K "%4 = sink void %3\n"}, "wrong kind");
-  expect((job){.spec = spec, .text = K "%4 = store void %1 %3 %3 %2\n%5 = sink void %4\n"}, "wrong kind"); /* a value as index */
-  expect((job){.spec = spec, .text = K "%4 = store void %2 %2 %3 %2\n%5 = sink void %4\n"}, "wrong kind"); /* into no buffer */
-  expect((job){.spec = spec, .text = K "%4 = store void %1 %2 %3 3\n%5 = sink void %4\n"}, "wrong kind"); /* not a range */
-  expect((job){.spec = spec, .text = K "%4 = load f32 %1 %2 %3\n%5 = store void %1 %2 %4\n%6 = sink void %5\n"}, "wrong kind"); /* gate */
-  expect((job){.spec = spec, .text = K "%4 = neg f32[8] %1\n%5 = store void %1 %2 %4\n%6 = sink void %5\n"}, "only scalars");
-  expect((job){.spec = spec, .text = K "%4 = end void %2\n%5 = store void %1 %2 %3\n%6 = sink void %5 %4\n"}, "may not stand there");
+  /* a value as index */
+  expect((job){.spec = spec, .text = K "%4 = store void %1 %3 %3 %2\n%5 = sink void %4\n"}, "wrong kind");
+  /* into no buffer */
+  expect((job){.spec = spec, .text = K "%4 = store void %2 %2 %3 %2\n%5 = sink void %4\n"}, "wrong kind");
+  /* not a range */
+  expect((job){.spec = spec, .text = K "%4 = store void %1 %2 %3 3\n%5 = sink void %4\n"}, "wrong kind");
+  /* gate */
+  expect((job){.spec = spec, .text = K "%4 = load f32 %1 %2 %3\n%5 = store void %1 %2 %4\n%6 = sink void %5\n"},
+         "wrong kind");
+  expect((job){.spec = spec, .text = K "%4 = neg f32[8] %1\n%5 = store void %1 %2 %4\n%6 = sink void %5\n"},
+         "only scalars");
+  expect((job){.spec = spec, .text = K "%4 = end void %2\n%5 = store void %1 %2 %3\n%6 = sink void %5 %4\n"},
+         "may not stand there");
 }
 
 static void test_schedule(void **state) {
@@ -84,7 +102,8 @@ static void test_schedule(void **state) {
   expect((job){.spec = spec, .text = BODY "%7 = call void %5 %6\n"}, "a schedule is a sink");
   expect((job){.spec = spec, .text = BODY "%7 = call void %4 %6\n%8 = sink void %7\n"}, "wrong kind");
   expect((job){.spec = spec, .text = BODY "%7 = call void %5 %3\n%8 = sink void %7\n"}, "wrong kind");
-  expect((job){.spec = spec, .text = "%1 = storage f32[2] 2 {0 0}\n%2 = sink void %1\n%3 = call void %2 %1\n%4 = sink void %3\n"},
+  expect((job){.spec = spec,
+               .text = "%1 = storage f32[2] 2 {0 0}\n%2 = sink void %1\n%3 = call void %2 %1\n%4 = sink void %3\n"},
          "storage in a kernel graph");
 }
 
@@ -100,7 +119,8 @@ static void test_linear(void **state) {
   tn_node *r = tn__range(&ctx, n, AX_LOOP, 0);
   tn_node *load = make(OP_LOAD, (tn_node *[]){buf, r}, 2, 0, 0, 0), *neg = tn__neg(&ctx, load);
   tn_node *store = make(OP_STORE, (tn_node *[]){buf, r, neg}, 3, 0, 0, 0), *end = make(OP_END, &r, 1, 0, 0, 0);
-  tn_node *good[] = {r, load, neg, store, end}, *late[] = {r, neg, load, store, end}, *open[] = {r, load, neg, store}, *twice[] = {r, end, end};
+  tn_node *good[] = {r, load, neg, store, end}, *late[] = {r, neg, load, store, end}, *open[] = {r, load, neg, store},
+          *twice[] = {r, end, end};
   expect((job){.ins = good, .n = 5}, NULL);
   expect((job){.ins = late, .n = 5}, "does not come before it");
   expect((job){.ins = open, .n = 4}, "never closed");

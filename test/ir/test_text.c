@@ -117,7 +117,8 @@ static void test_expression_of_endless_text(void **state) {
   assert_non_null(strstr(text, "..."));
   assert_true(strlen(text) < 20000);
   tn_node *dim = tn__var(&ctx, "N", 1, 9);
-  for (int i = 0; i < 40; i++) dim = tn__op2(&ctx, OP_MAX, tn__mul(&ctx, dim, dim), tn__add(&ctx, dim, tn__int(&ctx, 1)));
+  for (int i = 0; i < 40; i++)
+    dim = tn__op2(&ctx, OP_MAX, tn__mul(&ctx, dim, dim), tn__add(&ctx, dim, tn__int(&ctx, 1)));
   round_trip(tn__iota(&ctx, dim));
 }
 
@@ -161,11 +162,13 @@ static void test_constants(void **state) {
 static void test_tensor_ops(void **state) {
   (void)state;
   tn_ctx *c = &ctx;
-  tn_node *x = matrix(TN_F32, 1, 6, 4), *y = matrix(TN_F32, 2, 6, 4), *i = matrix(TN_I32, 3, 6, 4), *b = tn__op2(c, OP_LT, x, y);
+  tn_node *x = matrix(TN_F32, 1, 6, 4), *y = matrix(TN_F32, 2, 6, 4), *i = matrix(TN_I32, 3, 6, 4),
+          *b = tn__op2(c, OP_LT, x, y);
   tn_node *u = matrix(TN_U64, 4, 6, 4), *k2 = tn__int(c, 2), *k1 = tn__int(c, 1), *k0 = tn__int(c, 0);
   for (int op = 0; op < OP_COUNT; op++) {
     const tn__op_info *info = &tn__ops[op];
-    tn_node *of = info->dtype_rule == tn__ops[OP_SHL].dtype_rule || info->dtype_rule == tn__ops[OP_NOT].dtype_rule ? i : x;
+    tn_node *of =
+        info->dtype_rule == tn__ops[OP_SHL].dtype_rule || info->dtype_rule == tn__ops[OP_NOT].dtype_rule ? i : x;
     if (info->group == G_UNARY) round_trip(tn__op1(c, (tn__op)op, of));
     if (info->group == G_BINARY) round_trip(tn__op2(c, (tn__op)op, of, of == i ? i : y));
     if (info->group == G_REDUCE) round_trip(tn__reduce(c, (tn__op)op, x, (int64_t[]){0, 1}, 2));
@@ -202,7 +205,8 @@ static void test_kernel_ops(void **state) {
   tn_node *r = tn__range(c, n, AX_GLOBAL, 0), *k = tn__range(c, tn__int(c, 8), AX_REDUCE, 1);
   tn_node *load = tn__node_make(c, &(tn__make){.op = OP_LOAD, .src = (tn_node *[]){buf, tn__add(c, r, k)}, .nsrc = 2});
   int64_t ints[] = {OP_ADD, 1};
-  tn_node *sum = tn__node_make(c, &(tn__make){.op = OP_REDUCE, .src = (tn_node *[]){load, k}, .nsrc = 2, .ints = ints, .nint = 2});
+  tn_node *sum =
+      tn__node_make(c, &(tn__make){.op = OP_REDUCE, .src = (tn_node *[]){load, k}, .nsrc = 2, .ints = ints, .nint = 2});
   tn_node *store = tn__node_make(c, &(tn__make){.op = OP_STORE, .src = (tn_node *[]){buf, r, sum, r}, .nsrc = 4});
   tn_node *sink = tn__sink(c, &store, 1, "kernel");
   assert_string_equal(print(sink), "%1 = param f32[64] 64 {0 -1}\n"
@@ -233,7 +237,8 @@ static void reject(const char *text, int line, int column, const char *part) {
   if (tn__ctx_run(&ctx, "", parse_job, &j)) fail_msg("accepted: %s", text);
   const tn_error *e = tn_last_error(&ctx);
   assert_int_equal(e->status, TN_EFORMAT);
-  if (!strstr(e->text, place) || !strstr(e->text, part)) fail_msg("wanted '%s' and '%s', got '%s'", place, part, e->text);
+  if (!strstr(e->text, place) || !strstr(e->text, part))
+    fail_msg("wanted '%s' and '%s', got '%s'", place, part, e->text);
 }
 
 static void test_rejects(void **state) {
@@ -296,7 +301,8 @@ static void test_first_error_stays(void **state) {
 
 static void test_free_form(void **state) {
   (void)state;
-  job j = {.text = "# a comment\n\n  %7=const   f32{2.5}   # here too\r\n%3 = storage f32[2, 3] 2 3 {0 0}\n\t%5 = neg f32[ 2,3 ] %3"};
+  job j = {.text = "# a comment\n\n  %7=const   f32{2.5}   # here too\r\n%3 = storage f32[2, 3] 2 3 {0 0}\n\t%5 = neg "
+                   "f32[ 2,3 ] %3"};
   ctx.depth++;
   assert_true(tn__ctx_run(&ctx, "", parse_job, &j));
   ctx.depth--;

@@ -1,5 +1,6 @@
-/* Products by tiles: every form's digits number each element of a tile once, and what a form means is the product, also where tiles reach
- * over the edge.  Convolutions, their images' and their filters' gradient are such products, with operands gathered. */
+/* Products by tiles: every form's digits number each element of a tile once, and what a form means is the product, also
+ * where tiles reach over the edge.  Convolutions, their images' and their filters' gradient are such products, with
+ * operands gathered. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -45,7 +46,7 @@ static tn_tensor *operand(tn_ctx *c, const row *r, bool across, int64_t rows, in
 static tn_ctx *open_on(const char *device, bool tf32, int rank) {
   tn_ctx *c = tn_ctx_open(&(tn_options){.device = device, .quiet = 1, .no_library = 1, .tf32 = tf32});
   assert_non_null(c);
-  tn__device_get(c, 0)->lean.tile = (int8_t)rank;
+  tn__device_get(c, 0)->variant.tile = (int8_t)rank;
   return c;
 }
 
@@ -71,11 +72,13 @@ static float *read_all(tn_tensor *y, const char *want, char *form, size_t size, 
   return out;
 }
 
-static float *multiply(const char *device, const row *r, int rank, const char *want, char *form, size_t size, size_t *count) {
+static float *multiply(const char *device, const row *r, int rank, const char *want, char *form, size_t size,
+                       size_t *count) {
   float *out = NULL;
   tn_ctx *c = open_on(device, r->tf32, rank);
   tn_scope(c) {
-    tn_tensor *a = operand(c, r, r->across[0], r->m, r->k), *b = operand(c, r, r->across[1], r->k, r->n), *y = tn_matmul(a, b);
+    tn_tensor *a = operand(c, r, r->across[0], r->m, r->k), *b = operand(c, r, r->across[1], r->k, r->n),
+              *y = tn_matmul(a, b);
     if (r->epilogue) y = tn_relu(tn_add(y, drawn(c, r->dtype, DIMS(r->n))));
     out = read_all(y, want, form, size, count);
   }
@@ -92,7 +95,8 @@ static void compare(const char *what, float *x, float *y, size_t n, tn_dtype dty
   free(x);
   free(y);
   assert_true(size > 0);
-  if (!(sqrt(error / size) < (dtype != TN_F32 ? 1e-2 : tf32 ? 1e-3 : 1e-6))) fail_msg("%s: relative error %g", what, sqrt(error / size));
+  if (!(sqrt(error / size) < (dtype != TN_F32 ? 1e-2 : tf32 ? 1e-3 : 1e-6)))
+    fail_msg("%s: relative error %g", what, sqrt(error / size));
 }
 
 static void check(const row *r, const char *device, const char *want) {
@@ -119,36 +123,50 @@ static void products(void **s) {
     row row;
     const char *form;
   } rows[] = {
-      {{TN_BF16, {false, false}, 1, 128, 256, 64, false, false}, "wgmma_bf16"}, {{TN_BF16, {true, true}, 1, 128, 256, 64, true, false}, "wgmma_bf16"},
-      {{TN_F16, {false, true}, 2, 128, 256, 64, true, false}, "wgmma_f16"},     {{TN_F32, {false, false}, 1, 128, 256, 16, true, false}, "fma_f32"},
-      {{TN_F32, {true, true}, 1, 128, 512, 16, false, false}, "fma_f32"},       {{TN_F32, {false, true}, 1, 16, 32, 16, true, false}, "small_f32"},
-      {{TN_F32, {true, false}, 3, 32, 96, 144, true, false}, "small_f32"},      {{TN_BF16, {false, false}, 1, 64, 256, 64, true, false}, "wide_bf16"},
-      {{TN_F32, {false, false}, 1, 16, 64, 784, true, false}, "small_f32"},     {{TN_F32, {true, true}, 2, 48, 32, 592, false, false}, "small_f32"},
-      {{TN_F32, {false, true}, 1, 32, 48, 784, true, false}, "small_tall_f32"}, {{TN_F32, {true, false}, 1, 64, 16, 16, false, false}, "small_tall_f32"},
-      {{TN_F32, {false, false}, 2, 32, 16, 576, true, false}, "small_tall_f32"}, {{TN_F32, {true, true}, 1, 32, 784, 64, false, false}, "small_tall_f32"},
-      {{TN_F16, {true, true}, 1, 256, 64, 64, true, false}, "tall_f16"},        {{TN_F16, {false, true}, 1, 64, 512, 64, true, false}, "wide_f16"},
-      {{TN_F32, {false, false}, 1, 128, 256, 32, true, true}, "wgmma_tf32"}, {{TN_F32, {true, true}, 1, 64, 256, 64, true, true}, "wide_tf32"},
-      {{TN_F32, {false, false}, 1, 256, 128, 32, true, true}, "turned_tf32"}, {{TN_F32, {true, false}, 2, 256, 256, 96, true, true}, "turned_tf32"},
+      {{TN_BF16, {false, false}, 1, 128, 256, 64, false, false}, "wgmma_bf16"},
+      {{TN_BF16, {true, true}, 1, 128, 256, 64, true, false}, "wgmma_bf16"},
+      {{TN_F16, {false, true}, 2, 128, 256, 64, true, false}, "wgmma_f16"},
+      {{TN_F32, {false, false}, 1, 128, 256, 16, true, false}, "fma_f32"},
+      {{TN_F32, {true, true}, 1, 128, 512, 16, false, false}, "fma_f32"},
+      {{TN_F32, {false, true}, 1, 16, 32, 16, true, false}, "small_f32"},
+      {{TN_F32, {true, false}, 3, 32, 96, 144, true, false}, "small_f32"},
+      {{TN_BF16, {false, false}, 1, 64, 256, 64, true, false}, "wide_bf16"},
+      {{TN_F32, {false, false}, 1, 16, 64, 784, true, false}, "small_f32"},
+      {{TN_F32, {true, true}, 2, 48, 32, 592, false, false}, "small_f32"},
+      {{TN_F32, {false, true}, 1, 32, 48, 784, true, false}, "small_tall_f32"},
+      {{TN_F32, {true, false}, 1, 64, 16, 16, false, false}, "small_tall_f32"},
+      {{TN_F32, {false, false}, 2, 32, 16, 576, true, false}, "small_tall_f32"},
+      {{TN_F32, {true, true}, 1, 32, 784, 64, false, false}, "small_tall_f32"},
+      {{TN_F16, {true, true}, 1, 256, 64, 64, true, false}, "tall_f16"},
+      {{TN_F16, {false, true}, 1, 64, 512, 64, true, false}, "wide_f16"},
+      {{TN_F32, {false, false}, 1, 128, 256, 32, true, true}, "wgmma_tf32"},
+      {{TN_F32, {true, true}, 1, 64, 256, 64, true, true}, "wide_tf32"},
+      {{TN_F32, {false, false}, 1, 256, 128, 32, true, true}, "turned_tf32"},
+      {{TN_F32, {true, false}, 2, 256, 256, 96, true, true}, "turned_tf32"},
       /* over the edge */
-      {{TN_BF16, {false, false}, 1, 128, 248, 64, true, false}, "wgmma_bf16"},  {{TN_BF16, {false, true}, 1, 264, 72, 72, true, false}, "tall_bf16"},
+      {{TN_BF16, {false, false}, 1, 128, 248, 64, true, false}, "wgmma_bf16"},
+      {{TN_BF16, {false, true}, 1, 264, 72, 72, true, false}, "tall_bf16"},
       {{TN_F32, {false, false}, 1, 250, 124, 72, true, true}, "turned_tf32"},
-      {{TN_F32, {false, false}, 1, 127, 250, 35, true, false}, "fma_f32"},      {{TN_F32, {false, false}, 1, 60, 261, 35, true, false}, "slim_f32"},
+      {{TN_F32, {false, false}, 1, 127, 250, 35, true, false}, "fma_f32"},
+      {{TN_F32, {false, false}, 1, 60, 261, 35, true, false}, "slim_f32"},
       {{TN_F32, {true, false}, 1, 30, 500, 72, true, false}, "flat_f32"},
-         {{TN_F32, {true, true}, 2, 60, 250, 75, true, false}, "wide_f32"},
+      {{TN_F32, {true, true}, 2, 60, 250, 75, true, false}, "wide_f32"},
   };
   bool tiles;
   const char *device = tried(&tiles);
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) check(&rows[i].row, device, tiles ? rows[i].form : NULL);
 }
 
-/* The form of products as large as those of real programs: units without a tile are not better than dearer tiles for all. */
+/* The form of products as large as those of real programs: units without a tile are not better than dearer tiles for
+ * all. */
 static void choices(void **s) {
   (void)s;
   static const struct {
     int64_t m, n, k;
     const char *form;
   } rows[] = {
-      {4096, 4096, 4096, "fma_f32"}, {64, 9216, 128, "slim_f32"}, {512, 9216, 128, "slim_f32"}, {128, 9216, 64, "slim_f32"}, {2048, 9216, 128, "fma_f32"}, {64, 128, 784, "small_f32"},
+      {4096, 4096, 4096, "fma_f32"}, {64, 9216, 128, "slim_f32"},  {512, 9216, 128, "slim_f32"},
+      {128, 9216, 64, "slim_f32"},   {2048, 9216, 128, "fma_f32"}, {64, 128, 784, "small_f32"},
   };
   tn_ctx *c = open_on("ref:sm_90", false, 0);
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -156,7 +174,8 @@ static void choices(void **s) {
     size_t n;
     FILE *f = open_memstream(&text, &n);
     tn_program *p = tn_program_begin(c);
-    tn_tensor *a = tn_program_input(p, "a", TN_F32, DIMS(rows[i].m, rows[i].k)), *b = tn_program_input(p, "b", TN_F32, DIMS(rows[i].k, rows[i].n));
+    tn_tensor *a = tn_program_input(p, "a", TN_F32, DIMS(rows[i].m, rows[i].k)),
+              *b = tn_program_input(p, "b", TN_F32, DIMS(rows[i].k, rows[i].n));
     tn_program_output(p, "y", tn_matmul(a, b));
     assert_int_equal(tn_program_end(p), TN_OK);
     assert_int_equal(tn_program_explain(p, f), TN_OK);
@@ -172,7 +191,8 @@ static void choices(void **s) {
 /* Halves that do not lie in runs, and little work that no tile divides, go the ordinary way. */
 static void others(void **s) {
   (void)s;
-  static const row rows[] = {{TN_BF16, {false, false}, 1, 128, 250, 63, false, false}, {TN_F32, {false, false}, 1, 127, 256, 16, false, false}};
+  static const row rows[] = {{TN_BF16, {false, false}, 1, 128, 250, 63, false, false},
+                             {TN_F32, {false, false}, 1, 127, 256, 16, false, false}};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) check(&rows[i], "ref:sm_90", "");
 }
 
@@ -187,15 +207,20 @@ typedef struct geometry {
 
 enum { FORWARD, IMAGES, FILTERS, KINDS };
 
-static float *convolve(const char *device, const geometry *g, int kind, int rank, const char *want, char *form, size_t size, size_t *count) {
+static float *convolve(const char *device, const geometry *g, int kind, int rank, const char *want, char *form,
+                       size_t size, size_t *count) {
   float *out = NULL;
   tn_ctx *c = open_on(device, g->tf32, rank);
   tn_scope(c) {
     tn_dim sides[4];
     tn_tensor *x = g->last ? tn_permute(drawn(c, g->dtype, DIMS(g->n, g->side, g->side, g->c)), (int[]){0, 3, 1, 2}, 4)
                            : drawn(c, g->dtype, DIMS(g->n, g->c, g->side, g->side));
-    tn_tensor *in[2] = {x, drawn(c, g->dtype, DIMS(g->k, g->c, g->window, g->window))}, *b = drawn(c, g->dtype, DIMS(g->k)), *grad[2];
-    tn_tensor *y = tn_conv2d(in[0], in[1], b, &(tn_conv2d_options){.stride = {g->stride, g->stride}, .padding = {g->pad, g->pad}, .dilation = {g->dilation, g->dilation}});
+    tn_tensor *in[2] = {x, drawn(c, g->dtype, DIMS(g->k, g->c, g->window, g->window))},
+              *b = drawn(c, g->dtype, DIMS(g->k)), *grad[2];
+    tn_tensor *y = tn_conv2d(in[0], in[1], b,
+                             &(tn_conv2d_options){.stride = {g->stride, g->stride},
+                                                  .padding = {g->pad, g->pad},
+                                                  .dilation = {g->dilation, g->dilation}});
     assert_int_equal(tn_shape(y, sides), TN_OK);
     tn_tensor *dy = drawn(c, g->dtype, sides, 4);
     if (kind != FORWARD) tn_vjp(y, dy, 2, in, grad);
@@ -214,7 +239,8 @@ static void convolutions(void **s) {
   } rows[] = {
       {{TN_F32, false, 2, 16, 8, 32, 3, 1, 1, 1, false}, {"flat_f32", "flat_f32", "flat_f32"}},
       {{TN_F32, false, 2, 32, 16, 64, 3, 1, 1, 1, false}, {"wide_f32", "flat_f32", "slim_f32"}},
-      {{TN_F32, false, 3, 8, 13, 37, 3, 2, 0, 2, false}, {"slim_f32", "flat_f32", "slim_f32"}}, /* gradients of strides jump */
+      /* gradients of strides jump */
+      {{TN_F32, false, 3, 8, 13, 37, 3, 2, 0, 2, false}, {"slim_f32", "flat_f32", "slim_f32"}},
       {{TN_F32, false, 2, 3, 20, 40, 7, 2, 3, 1, false}, {"wide_f32", "slim_f32", "slim_f32"}},
       {{TN_F32, true, 2, 16, 9, 32, 3, 1, 1, 1, false}, {"slim_f32", "flat_f32", "flat_f32"}},
       {{TN_BF16, true, 2, 16, 8, 64, 3, 1, 1, 1, false}, {"tall_bf16", "tall_bf16", "wide_bf16"}},
@@ -231,7 +257,8 @@ static void convolutions(void **s) {
       char form[32], other[32], what[160];
       size_t n, m;
       float *x = NULL, *y = convolve("cpu", &rows[i].g, kind, 0, NULL, other, sizeof other, &m);
-      for (int rank = 0; rank < RANKS && !x; rank++) x = convolve(device, &rows[i].g, kind, rank, tiles ? rows[i].form[kind] : NULL, form, sizeof form, &n);
+      for (int rank = 0; rank < RANKS && !x; rank++)
+        x = convolve(device, &rows[i].g, kind, rank, tiles ? rows[i].form[kind] : NULL, form, sizeof form, &n);
       snprintf(what, sizeof what, "geometry %zu, kind %d by %s on %s", i, kind, form, device);
       if (!x) fail_msg("%s, which is not %s", what, rows[i].form[kind]);
       assert_true(n == m);
@@ -240,6 +267,7 @@ static void convolutions(void **s) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(products), cmocka_unit_test(choices), cmocka_unit_test(others), cmocka_unit_test(convolutions)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(products), cmocka_unit_test(choices), cmocka_unit_test(others),
+                                     cmocka_unit_test(convolutions)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

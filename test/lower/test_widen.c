@@ -1,5 +1,5 @@
-/* bf16 between loads and stores: as precise as f32 where values are continuous, rounded where they jump, where the graph says so, and in mode
- * strict. */
+/* bf16 between loads and stores: as precise as f32 where values are continuous, rounded where they jump, where the
+ * graph says so, and in mode strict. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,11 +14,19 @@ enum { N = 4096 };
 typedef tn_tensor *formula(tn_tensor *x);
 
 /* constants that bf16 has */
-static tn_tensor *gate(tn_tensor *x) { return tn_add_scalar(tn_silu(tn_mul_scalar(tn_add_scalar(x, 0.3125), 3.75)), -0.125); }
-static tn_tensor *chain(tn_tensor *x) { return tn_div(tn_exp(tn_sin(tn_add_scalar(x, 0.3125))), tn_sqrt(tn_add_scalar(tn_mul(x, x), 1.75))); }
+static tn_tensor *gate(tn_tensor *x) {
+  return tn_add_scalar(tn_silu(tn_mul_scalar(tn_add_scalar(x, 0.3125), 3.75)), -0.125);
+}
+static tn_tensor *chain(tn_tensor *x) {
+  return tn_div(tn_exp(tn_sin(tn_add_scalar(x, 0.3125))), tn_sqrt(tn_add_scalar(tn_mul(x, x), 1.75)));
+}
 static tn_tensor *steps(tn_tensor *x) { return tn_floor(tn_mul_scalar(x, 1.0 / 3)); }
-static tn_tensor *compared(tn_tensor *x) { return tn_cast(tn_lt(tn_mul_scalar(x, 1.0 / 3), tn_mul_scalar(x, 0.3330078125)), tn_dtype_of(x)); }
-static tn_tensor *cast(tn_tensor *x) { return tn_mul_scalar(tn_cast(tn_mul_scalar(tn_cast(x, TN_F32), 1.0 / 3), TN_BF16), 3); }
+static tn_tensor *compared(tn_tensor *x) {
+  return tn_cast(tn_lt(tn_mul_scalar(x, 1.0 / 3), tn_mul_scalar(x, 0.3330078125)), tn_dtype_of(x));
+}
+static tn_tensor *cast(tn_tensor *x) {
+  return tn_mul_scalar(tn_cast(tn_mul_scalar(tn_cast(x, TN_F32), 1.0 / 3), TN_BF16), 3);
+}
 
 /* In `dtype` from the same numbers; as f32. */
 static void compute(formula *f, tn_dtype dtype, tn_mode mode, const char *device, float *out) {
@@ -82,7 +90,9 @@ static void test_jumps(void **state) {
 }
 
 /* f16 has fewer exponents: what is infinite on the way stays so. */
-static tn_tensor *beyond(tn_tensor *x) { return tn_div_scalar(tn_mul_scalar(tn_add_scalar(tn_mul(x, x), 1), 60000), 60000); }
+static tn_tensor *beyond(tn_tensor *x) {
+  return tn_div_scalar(tn_mul_scalar(tn_add_scalar(tn_mul(x, x), 1), 60000), 60000);
+}
 
 static void test_half(void **state) {
   (void)state;
@@ -96,6 +106,7 @@ static void test_half(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_continuous), cmocka_unit_test(test_jumps), cmocka_unit_test(test_half)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_continuous), cmocka_unit_test(test_jumps),
+                                     cmocka_unit_test(test_half)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

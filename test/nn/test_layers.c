@@ -38,7 +38,9 @@ static double *numbers(int64_t n, unsigned salt) {
   return x;
 }
 
-static tn_tensor *tensor(const double *x, const tn_dim *shape, int rank) { return tn_from(ctx, TN_F64, shape, rank, x); }
+static tn_tensor *tensor(const double *x, const tn_dim *shape, int rank) {
+  return tn_from(ctx, TN_F64, shape, rank, x);
+}
 
 static void check_values(tn_tensor *t, const tn_dim *shape, int rank, const double *want) {
   int64_t n = 1;
@@ -51,7 +53,8 @@ static void check_values(tn_tensor *t, const tn_dim *shape, int rank, const doub
   double *got = malloc((size_t)n * sizeof *got + 1);
   assert_int_equal(tn_read(t, got, (size_t)n * sizeof *got), TN_OK);
   for (int64_t i = 0; i < n; i++)
-    if (!(fabs(got[i] - want[i]) <= 1e-12 * (1 + fabs(want[i]))) && got[i] != want[i]) fail_msg("element %ld is %g, not %g", (long)i, got[i], want[i]);
+    if (!(fabs(got[i] - want[i]) <= 1e-12 * (1 + fabs(want[i]))) && got[i] != want[i])
+      fail_msg("element %ld is %g, not %g", (long)i, got[i], want[i]);
   free(got);
 }
 
@@ -81,7 +84,8 @@ static void conv_by_loops(const geometry *g, const double *x, const double *w, c
               for (int64_t v = 0; v < g->kw; v++) {
                 int64_t y = i * or1(s[0]) + u * or1(d[0]) - p[0], z = j * or1(s[1]) + v * or1(d[1]) - p[1];
                 if (y < 0 || y >= g->h || z < 0 || z >= g->w) continue;
-                sum += x[((n * g->c + o / co * ci + c) * g->h + y) * g->w + z] * w[((o * ci + c) * g->kh + u) * g->kw + v];
+                sum +=
+                    x[((n * g->c + o / co * ci + c) * g->h + y) * g->w + z] * w[((o * ci + c) * g->kh + u) * g->kw + v];
               }
           out[((n * g->o + o) * oh + i) * ow + j] = sum;
         }
@@ -109,8 +113,10 @@ static void conv2d_is_its_definition(void **state) {
     int64_t ci = g->c / or1(o->groups);
     int64_t oh = places(g->h, g->kh, or1(o->stride[0]), o->padding[0], or1(o->dilation[0]));
     int64_t ow = places(g->w, g->kw, or1(o->stride[1]), o->padding[1], or1(o->dilation[1]));
-    const tn_dim sx[] = {g->n, g->c, g->h, g->w}, sw[] = {g->o, ci, g->kh, g->kw}, sb[] = {g->o}, so[] = {g->n, g->o, oh, ow};
-    double *x = numbers(g->n * g->c * g->h * g->w, 1), *w = numbers(g->o * ci * g->kh * g->kw, 2), *b = numbers(g->o, 3);
+    const tn_dim sx[] = {g->n, g->c, g->h, g->w}, sw[] = {g->o, ci, g->kh, g->kw}, sb[] = {g->o},
+                 so[] = {g->n, g->o, oh, ow};
+    double *x = numbers(g->n * g->c * g->h * g->w, 1), *w = numbers(g->o * ci * g->kh * g->kw, 2),
+           *b = numbers(g->o, 3);
     double *want = malloc((size_t)(g->n * g->o * oh * ow) * sizeof *want);
     tn_scope(ctx) {
       tn_tensor *tx = tensor(x, sx, 4), *tw = tensor(w, sw, 4), *tb = tensor(b, sb, 1);
@@ -133,7 +139,8 @@ static void conv2d_gradients_are_adjoint(void **state) {
     double *x = numbers(g->n * g->c * g->h * g->w, 1), *dx = numbers(g->n * g->c * g->h * g->w, 4);
     double *w = numbers(g->o * ci * g->kh * g->kw, 2), *dw = numbers(g->o * ci * g->kh * g->kw, 5);
     tn_scope(ctx) {
-      tn_tensor *in[] = {tensor(x, sx, 4), tensor(w, sw, 4)}, *step[] = {tensor(dx, sx, 4), tensor(dw, sw, 4)}, *grad[2];
+      tn_tensor *in[] = {tensor(x, sx, 4), tensor(w, sw, 4)}, *step[] = {tensor(dx, sx, 4), tensor(dw, sw, 4)},
+                *grad[2];
       tn_tensor *y = tn_conv2d(in[0], in[1], NULL, &g->opt);
       tn_dim sy[4];
       tn_shape(y, sy);
@@ -145,7 +152,8 @@ static void conv2d_gradients_are_adjoint(void **state) {
         tn_tensor *moved = k ? tn_conv2d(in[0], step[1], NULL, &g->opt) : tn_conv2d(step[0], in[1], NULL, &g->opt);
         assert_int_equal(tn_item(tn_sum(tn_mul(moved, up), NULL, 0, false), &want), TN_OK);
         assert_int_equal(tn_item(tn_sum(tn_mul(grad[k], step[k]), NULL, 0, false), &got), TN_OK);
-        if (fabs(got - want) > 1e-10 * (1 + fabs(want))) fail_msg("geometry %zu, gradient %d: %g, not %g", i, k, got, want);
+        if (fabs(got - want) > 1e-10 * (1 + fabs(want)))
+          fail_msg("geometry %zu, gradient %d: %g, not %g", i, k, got, want);
       }
       free(dy);
     }
@@ -168,7 +176,8 @@ static void pooling_is_its_definition(void **state) {
       d[a] = or1(cases[i].opt.dilation[a]);
       o[a] = places(a ? w : h, k[a], s[a], p[a], d[a]);
     }
-    double *x = numbers(N * C * h * w, 9), *most = malloc(sizeof(double) * (size_t)(N * C * o[0] * o[1])), *mean = malloc(sizeof(double) * (size_t)(N * C * o[0] * o[1]));
+    double *x = numbers(N * C * h * w, 9), *most = malloc(sizeof(double) * (size_t)(N * C * o[0] * o[1])),
+           *mean = malloc(sizeof(double) * (size_t)(N * C * o[0] * o[1]));
     for (int64_t q = 0; q < N * C * o[0] * o[1]; q++) {
       int64_t plane = q / (o[0] * o[1]), y = q / o[1] % o[0], z = q % o[1];
       most[q] = -INFINITY, mean[q] = 0;
@@ -246,8 +255,11 @@ static void initialisers_have_their_spread(void **state) {
     double parameter, variance;
     bool uniform;
   } cases[] = {
-      {tn_kaiming_uniform, 0, 2. / 480, true}, {tn_kaiming_uniform, 2, 2. / 5 / 480, true}, {tn_kaiming_normal, 0, 2. / 480, false},
-      {tn_xavier_uniform, 1, 2. / (480 + 960), true}, {tn_xavier_normal, 3, 9 * 2. / (480 + 960), false},
+      {tn_kaiming_uniform, 0, 2. / 480, true},
+      {tn_kaiming_uniform, 2, 2. / 5 / 480, true},
+      {tn_kaiming_normal, 0, 2. / 480, false},
+      {tn_xavier_uniform, 1, 2. / (480 + 960), true},
+      {tn_xavier_normal, 3, 9 * 2. / (480 + 960), false},
   };
   for (size_t k = 0; k < sizeof cases / sizeof *cases; k++)
     tn_scope(ctx) {
@@ -267,7 +279,8 @@ static void initialisers_have_their_spread(void **state) {
 static void shapes_are_checked(void **state) {
   (void)state;
   tn_scope(ctx) {
-    tn_tensor *x = tn_zeros(ctx, TN_F32, (tn_dim[]){2, 4, 5, 5}, 4), *w = tn_zeros(ctx, TN_F32, (tn_dim[]){6, 4, 3, 3}, 4);
+    tn_tensor *x = tn_zeros(ctx, TN_F32, (tn_dim[]){2, 4, 5, 5}, 4),
+              *w = tn_zeros(ctx, TN_F32, (tn_dim[]){6, 4, 3, 3}, 4);
     tn_tensor *b = tn_zeros(ctx, TN_F32, (tn_dim[]){5}, 1), *half = tn_zeros(ctx, TN_F16, (tn_dim[]){6, 4, 3, 3}, 4);
     tn_tensor *i = tn_zeros(ctx, TN_I32, (tn_dim[]){2, 4, 5, 5}, 4), *row = tn_zeros(ctx, TN_F32, (tn_dim[]){3, 7}, 2);
     check_error(tn_conv2d(x, w, b, NULL), TN_ESHAPE, "bias f32[5]");
@@ -318,9 +331,10 @@ static void params_keep_order_and_names(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(conv2d_is_its_definition), cmocka_unit_test(conv2d_gradients_are_adjoint), cmocka_unit_test(pooling_is_its_definition),
-      cmocka_unit_test(linear_is_its_definition), cmocka_unit_test(dropout_drops_and_scales),     cmocka_unit_test(initialisers_have_their_spread),
-      cmocka_unit_test(shapes_are_checked),       cmocka_unit_test(params_keep_order_and_names),
+      cmocka_unit_test(conv2d_is_its_definition),  cmocka_unit_test(conv2d_gradients_are_adjoint),
+      cmocka_unit_test(pooling_is_its_definition), cmocka_unit_test(linear_is_its_definition),
+      cmocka_unit_test(dropout_drops_and_scales),  cmocka_unit_test(initialisers_have_their_spread),
+      cmocka_unit_test(shapes_are_checked),        cmocka_unit_test(params_keep_order_and_names),
   };
   return cmocka_run_group_tests(tests, open_ctx, close_ctx);
 }

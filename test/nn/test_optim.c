@@ -39,8 +39,9 @@ typedef struct settings {
 } settings;
 
 static const settings all[] = {
-    {"sgd", 0, 0, false, false, false},      {"sgd, decay", 0, .1, false, false, false}, {"momentum", .9, 0, false, false, false},
-    {"nesterov, decay", .8, .05, true, false, false}, {"adam", 0, 0, false, true, false},   {"adam, decay", 0, .1, false, true, false},
+    {"sgd", 0, 0, false, false, false},       {"sgd, decay", 0, .1, false, false, false},
+    {"momentum", .9, 0, false, false, false}, {"nesterov, decay", .8, .05, true, false, false},
+    {"adam", 0, 0, false, true, false},       {"adam, decay", 0, .1, false, true, false},
     {"adamw", 0, .1, false, true, true},
 };
 enum { SETTINGS = sizeof all / sizeof *all };
@@ -84,10 +85,13 @@ static void check(const char *what, tn_tensor *w, const double *want) {
   double got[N];
   assert_int_equal(tn_read(w, got, sizeof got), TN_OK);
   for (int i = 0; i < N; i++)
-    if (!(fabs(got[i] - want[i]) <= 1e-11 * (1 + fabs(want[i])))) fail_msg("%s: parameter %d is %.17g, not %.17g", what, i, got[i], want[i]);
+    if (!(fabs(got[i] - want[i]) <= 1e-11 * (1 + fabs(want[i]))))
+      fail_msg("%s: parameter %d is %.17g, not %.17g", what, i, got[i], want[i]);
 }
 
-static tn_tensor *vector(const double *v, const char *device) { return tn_to(tn_from(ctx, TN_F64, (tn_dim[]){N}, 1, v), device); }
+static tn_tensor *vector(const double *v, const char *device) {
+  return tn_to(tn_from(ctx, TN_F64, (tn_dim[]){N}, 1, v), device);
+}
 
 static tn_params *fresh(tn_tensor **w, const char *device) {
   static const double weight[N] = {1, 2, 3, 4, 5, 6};
@@ -187,7 +191,8 @@ static void equal_parameters_keep_apart(void **state) {
   tn_optim *o = tn_sgd(p, .5, .9, 0, false);
   tn_program *q = tn_program_begin(ctx);
   tn_scope(ctx) {
-    tn_tensor *loss = tn_add(tn_sum(tn_square(tn_sub_scalar(w[0], 1)), NULL, 0, false), tn_sum(tn_square(tn_sub_scalar(w[1], -3)), NULL, 0, false));
+    tn_tensor *loss = tn_add(tn_sum(tn_square(tn_sub_scalar(w[0], 1)), NULL, 0, false),
+                             tn_sum(tn_square(tn_sub_scalar(w[1], -3)), NULL, 0, false));
     assert_int_equal(tn_grad(loss, 2, w, g), TN_OK);
     assert_int_equal(tn_optim_step(o, g), TN_OK);
     assert_int_equal(tn_program_end(q), TN_OK);
@@ -268,7 +273,8 @@ static void errors_change_nothing(void **state) {
 static void steps_are_whole(void **state) {
   (void)state;
   tn_params *p = tn_params_open(ctx);
-  tn_tensor *w = tn_params_add(p, "w", tn_ones(ctx, TN_F32, (tn_dim[]){2}, 1)), *b = tn_params_add(p, "b", tn_ones(ctx, TN_F32, (tn_dim[]){1}, 1));
+  tn_tensor *w = tn_params_add(p, "w", tn_ones(ctx, TN_F32, (tn_dim[]){2}, 1)),
+            *b = tn_params_add(p, "b", tn_ones(ctx, TN_F32, (tn_dim[]){1}, 1));
   tn_optim *o = tn_sgd(p, 1, 0, 0, false);
   tn_tensor *grads[] = {tn_ones(ctx, TN_F32, (tn_dim[]){2}, 1), tn_ones(ctx, TN_F32, (tn_dim[]){3}, 1)};
   float v[2] = {0};
@@ -283,8 +289,11 @@ static void steps_are_whole(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(steps_follow_the_formulas), cmocka_unit_test(programs_and_checkpoints),
-      cmocka_unit_test(equal_parameters_keep_apart), cmocka_unit_test(errors_change_nothing), cmocka_unit_test(steps_are_whole),
+      cmocka_unit_test(steps_follow_the_formulas),
+      cmocka_unit_test(programs_and_checkpoints),
+      cmocka_unit_test(equal_parameters_keep_apart),
+      cmocka_unit_test(errors_change_nothing),
+      cmocka_unit_test(steps_are_whole),
   };
   int failed = cmocka_run_group_tests(tests, open_ctx, close_ctx);
   test_remove_files();

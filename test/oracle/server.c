@@ -1,7 +1,9 @@
 /* Computes what numpy_oracle.py asks for.  Requests come on stdin, one a line, a tensor's bytes behind its line:
  *   in DTYPE RANK SIZE...                              a tensor; it gets the next number, from 0
- *   op NAME NX X... NI INT... NF FLOAT...              a function of tensors, integers and floats; the result gets the next number
- *   out N NUMBER...                                    realises them at once; each is answered by "DTYPE RANK SIZE..." and its bytes, or "error TEXT"
+ *   op NAME NX X... NI INT... NF FLOAT...              a function of tensors, integers and floats; the result gets the
+ *   next number
+ *   out N NUMBER...                                    realises them at once; each is answered by "DTYPE RANK SIZE..."
+ *                                                      and its bytes, or "error TEXT"
  *   end                                                forgets all tensors */
 #include "tenet/tenet.h"
 #include <stdio.h>
@@ -24,9 +26,14 @@ typedef struct row {
   tn_tensor *(*fn)(args *a);
 } row;
 
-#define UNARY(X) X(abs) X(sign) X(neg) X(square) X(relu) X(floor) X(ceil) X(round) X(trunc) X(isnan) X(isinf) X(isfinite) X(sqrt) X(rsqrt) X(recip) X(exp) \
-  X(exp2) X(expm1) X(log) X(log2) X(log1p) X(sin) X(cos) X(tan) X(tanh) X(sigmoid) X(silu) X(softplus) X(logical_not) X(bitwise_not)
-#define BINARY(X) X(add) X(sub) X(mul) X(div) X(floordiv) X(mod) X(fmod) X(pow) X(maximum) X(minimum) X(atan2) X(eq) X(ne) X(lt) X(le) X(gt) X(ge) \
+#define UNARY(X)                                                                                                       \
+  X(abs)                                                                                                               \
+  X(sign) X(neg) X(square) X(relu) X(floor) X(ceil) X(round) X(trunc) X(isnan) X(isinf) X(isfinite) X(sqrt) X(rsqrt)   \
+      X(recip) X(exp) X(exp2) X(expm1) X(log) X(log2) X(log1p) X(sin) X(cos) X(tan) X(tanh) X(sigmoid) X(silu)         \
+          X(softplus) X(logical_not) X(bitwise_not)
+#define BINARY(X)                                                                                                      \
+  X(add) X(sub) X(mul) X(div) X(floordiv) X(mod) X(fmod) X(pow) X(maximum) X(minimum) X(atan2)                         \
+  X(eq) X(ne) X(lt) X(le) X(gt) X(ge)                                                                                  \
   X(bitwise_and) X(bitwise_or) X(bitwise_xor) X(logical_and) X(logical_or) X(logical_xor) X(shl) X(shr) X(matmul)
 #define REDUCE(X) X(sum) X(prod) X(max) X(min) X(mean) X(logsumexp) X(any) X(all)
 
@@ -34,13 +41,17 @@ typedef struct row {
   static tn_tensor *do_##name(args *a) { return tn_##name(a->x[0]); }
 #define DEFINE_BINARY(name) \
   static tn_tensor *do_##name(args *a) { return tn_##name(a->x[0], a->x[1]); }
-#define DEFINE_REDUCE(name) /* ints: keepdim, axes... */ \
-  static tn_tensor *do_##name(args *a) { return tn_##name(a->x[0], a->ni > 1 ? a->axes + 1 : NULL, a->ni - 1, a->i[0] != 0); }
+#define DEFINE_REDUCE(name) /* ints: keepdim, axes... */                                                               \
+  static tn_tensor *do_##name(args *a) {                                                                               \
+    return tn_##name(a->x[0], a->ni > 1 ? a->axes + 1 : NULL, a->ni - 1, a->i[0] != 0);                                \
+  }
 UNARY(DEFINE_UNARY)
 BINARY(DEFINE_BINARY)
 REDUCE(DEFINE_REDUCE)
 
-static tn_tensor *do_var(args *a) { return tn_var(a->x[0], a->ni > 1 ? a->axes + 1 : NULL, a->ni - 1, a->f[0], a->i[0] != 0); }
+static tn_tensor *do_var(args *a) {
+  return tn_var(a->x[0], a->ni > 1 ? a->axes + 1 : NULL, a->ni - 1, a->f[0], a->i[0] != 0);
+}
 static tn_tensor *do_argmax(args *a) { return tn_argmax(a->x[0], a->axes[0], a->i[1] != 0); }
 static tn_tensor *do_argmin(args *a) { return tn_argmin(a->x[0], a->axes[0], a->i[1] != 0); }
 static tn_tensor *do_where(args *a) { return tn_where(a->x[0], a->x[1], a->x[2]); }
@@ -70,11 +81,12 @@ static tn_tensor *do_cross_entropy(args *a) { return tn_cross_entropy(a->x[0], a
 static tn_tensor *do_einsum(args *a) { return tn_einsum(a->word, a->x, a->nx); }
 
 #define LIST(name) {#name, do_##name},
-static const row table[] = {
-    UNARY(LIST) BINARY(LIST) REDUCE(LIST) LIST(var) LIST(argmax) LIST(argmin) LIST(where) LIST(clamp) LIST(cast) LIST(reshape) LIST(permute) LIST(expand)
-    LIST(pad) LIST(flip) LIST(slice) LIST(concatenate) LIST(stack) LIST(tile) LIST(repeat) LIST(unfold) LIST(tril) LIST(triu) LIST(take) LIST(take_along_axis)
-    LIST(scatter_add) LIST(index_add) LIST(softmax) LIST(log_softmax) LIST(layer_norm) LIST(cross_entropy) LIST(einsum)
-};
+static const row table[] = {UNARY(LIST) BINARY(LIST) REDUCE(LIST) LIST(var) LIST(argmax) LIST(argmin) LIST(where)
+                                LIST(clamp) LIST(cast) LIST(reshape) LIST(permute) LIST(expand) LIST(pad) LIST(flip)
+                                    LIST(slice) LIST(concatenate) LIST(stack) LIST(tile) LIST(repeat) LIST(unfold)
+                                        LIST(tril) LIST(triu) LIST(take) LIST(take_along_axis) LIST(scatter_add)
+                                            LIST(index_add) LIST(softmax) LIST(log_softmax) LIST(layer_norm)
+                                                LIST(cross_entropy) LIST(einsum)};
 
 static tn_tensor *made[MOST];
 static char *failed[MOST]; /* why there is no such tensor */

@@ -1,4 +1,5 @@
-/* Adjoints as they are printed and checked: what ops do along an axis, strides as variables; every rank and choice of axes; wrong graphs, which are refused by name. */
+/* Adjoints as they are printed and checked: what ops do along an axis, strides as variables; every rank and choice of
+ * axes; wrong graphs, which are refused by name. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,12 +14,15 @@
 
 static void texts(tn_ctx *c, void *arg) {
   (void)arg;
-  assert_string_equal(tn__adjoint_axis(c, &c->scratch, AX_FLIPPED),
-                      "forall n0, (0 < n0)%Z -> undone (Axis [n0] [n0] [] (fun i => match i with [i0] => true | _ => false end)%bool "
-                      "(fun i => match i with [i0] => [((n0 + (i0 * (-1))) + (-1))] | _ => [] end) "
-                      "(fun i o => match i, o with [i0], [] => true | _, _ => false end)%bool "
-                      "(fun i o => match i, o with [i0], [] => [((n0 + (i0 * (-1))) + (-1))] | _, _ => [] end) (fun i => match i with [i0] => [] | _ => [] end))");
-  /* a window reads at place * stride + offset * dilation; its adjoint sums over the offsets, where the stride divides */
+  assert_string_equal(
+      tn__adjoint_axis(c, &c->scratch, AX_FLIPPED),
+      "forall n0, (0 < n0)%Z -> undone (Axis [n0] [n0] [] (fun i => match i with [i0] => true | _ => false end)%bool "
+      "(fun i => match i with [i0] => [((n0 + (i0 * (-1))) + (-1))] | _ => [] end) "
+      "(fun i o => match i, o with [i0], [] => true | _, _ => false end)%bool "
+      "(fun i o => match i, o with [i0], [] => [((n0 + (i0 * (-1))) + (-1))] | _, _ => [] end) (fun i => match i with "
+      "[i0] => [] | _ => [] end))");
+  /* a window reads at place * stride + offset * dilation; its adjoint sums over the offsets, where the stride
+   * divides */
   const char *window = tn__adjoint_axis(c, &c->scratch, AX_WINDOWED);
   assert_non_null(strstr(window, "[i0; i1] => [((i0 * (s)) + (i1 * (d)))]"));
   assert_non_null(strstr(window, "mod (s)) =? (0))"));
@@ -44,21 +48,29 @@ static void all_whole(tn_ctx *c, void *arg) {
   static const struct {
     const char *op, *part;
     uint32_t tried;
-  } want[] = {{"permute", "as built", 46233 /* 1! + ... + 8! */}, {"rmax", "as built", SETS}, {"rmin", "as built", SETS}, {"prod", "as built", SETS},
-              {"prod", "as built in pairs", 8 * (130 + 3 * 23) + SETS /* 0 to 7 axes kept, sizes up to 130 and around 2^8 to 2^30 */},
-              {"gather", "as built", 17 + 16 * 15 / 2 + 15}, {"contract", "as built", 625}};
+  } want[] = {{"permute", "as built", 46233 /* 1! + ... + 8! */},
+              {"rmax", "as built", SETS},
+              {"rmin", "as built", SETS},
+              {"prod", "as built", SETS},
+              {"prod", "as built in pairs",
+               8 * (130 + 3 * 23) + SETS /* 0 to 7 axes kept, sizes up to 130 and around 2^8 to 2^30 */},
+              {"gather", "as built", 17 + 16 * 15 / 2 + 15},
+              {"contract", "as built", 625}};
   for (uint32_t i = 0; i < tn__whole_nops; i++) {
     uint32_t tried = tn__whole_ops[i].check(c, tn__whole_ops[i].op);
     assert_true(tried > 20);
     for (size_t k = 0; k < sizeof want / sizeof *want; k++)
-      if (!strcmp(want[k].op, tn__whole_ops[i].op) && !strcmp(want[k].part, tn__whole_ops[i].part) && tried != want[k].tried)
+      if (!strcmp(want[k].op, tn__whole_ops[i].op) && !strcmp(want[k].part, tn__whole_ops[i].part) &&
+          tried != want[k].tried)
         fail_msg("%s: %u, not %u", want[k].op, tried, want[k].tried);
   }
 }
 
 /* ---- ops that do to some axis what its kind does not say ---- */
 
-static tn_node *size(tn_ctx *c, tn__axes *g, uint32_t i, const char *name) { return g->var[i][g->vars[i]++] = tn__var(c, name, 1, INT64_C(1) << 40); }
+static tn_node *size(tn_ctx *c, tn__axes *g, uint32_t i, const char *name) {
+  return g->var[i][g->vars[i]++] = tn__var(c, name, 1, INT64_C(1) << 40);
+}
 
 /* x of the sizes n0, n1, ... */
 static void leaf(tn_ctx *c, tn__axes *g) {
@@ -118,12 +130,16 @@ static const struct {
   tn__axis_op op;
   const char *says;
 } wrong[] = {
-    {{"flip", flip_another, {AX_FLIPPED, AX_FLIPPED}, false}, "adjoint of flip, rank 2, axes flipped, kept: places differ"},
+    {{"flip", flip_another, {AX_FLIPPED, AX_FLIPPED}, false},
+     "adjoint of flip, rank 2, axes flipped, kept: places differ"},
     {{"sum", sum_another, {AX_SUMMED, AX_SUMMED}, false}, "adjoint of sum, rank 2, axes summed, kept: places differ"},
-    {{"pad", pad_other_side, {AX_PADDED, AX_PADDED}, false}, "adjoint of pad, rank 2, axes kept, padded: places differ"},
+    {{"pad", pad_other_side, {AX_PADDED, AX_PADDED}, false},
+     "adjoint of pad, rank 2, axes kept, padded: places differ"},
     {{"pad", pad_wider, {AX_PADDED, AX_PADDED}, false}, "adjoint of pad, rank 2, axes kept, padded: sizes differ"},
-    {{"window", window_other_stride, {AX_WINDOWED, AX_WINDOWED}, true}, "adjoint of window, rank 2, axes kept, windowed: sizes differ"},
-    {{"window", window_first, {AX_WINDOWED, AX_WINDOWED}, true}, "adjoint of window, rank 2, axes kept, windowed: sizes differ"},
+    {{"window", window_other_stride, {AX_WINDOWED, AX_WINDOWED}, true},
+     "adjoint of window, rank 2, axes kept, windowed: sizes differ"},
+    {{"window", window_first, {AX_WINDOWED, AX_WINDOWED}, true},
+     "adjoint of window, rank 2, axes kept, windowed: sizes differ"},
     {{"sum", flip_another, {AX_SUMMED, AX_SUMMED}, false}, "adjoint of sum, rank 1, axes summed: sums differ"},
 };
 
@@ -148,7 +164,7 @@ static void every_choice_of_axes(void **state) { (void)state, test_in_ctx(all_ch
 static void every_rank(void **state) { (void)state, test_in_ctx(all_whole, NULL); }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(printed_texts), cmocka_unit_test(every_choice_of_axes), cmocka_unit_test(every_rank),
-                                     cmocka_unit_test(wrong_graphs_are_refused)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(printed_texts), cmocka_unit_test(every_choice_of_axes),
+                                     cmocka_unit_test(every_rank), cmocka_unit_test(wrong_graphs_are_refused)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
-/* What Coq is told about an axis is what the engine does: the printed text is read back and evaluated on small sizes, strides and dilations.  Its hypotheses hold where
- * they should and nowhere else, which is wherever the engine takes the op; there its sizes, places and conditions give what the graph and its adjoint give, evaluated
- * node by node on elements whose sums tell which ones they are of.  Texts that are changed a little are refused. */
+/* What Coq is told about an axis is what the engine does: the printed text is read back and evaluated on small sizes,
+ * strides and dilations.  Its hypotheses hold where they should and nowhere else, which is wherever the engine takes
+ * the op; there its sizes, places and conditions give what the graph and its adjoint give, evaluated node by node on
+ * elements whose sums tell which ones they are of.  Texts that are changed a little are refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -63,7 +64,8 @@ static int64_t floor_div(int64_t a, int64_t b) { return b ? a / b - (a % b != 0 
 static const struct {
   const char *token;
   int level;
-} infix[] = {{"||", 1}, {"&&", 2}, {"<=?", 3}, {"<?", 3}, {"=?", 3}, {"+", 4}, {"-", 4}, {"*", 5}, {"/", 5}, {"mod", 5}};
+} infix[] = {{"||", 1}, {"&&", 2}, {"<=?", 3}, {"<?", 3}, {"=?", 3},
+             {"+", 4},  {"-", 4},  {"*", 5},   {"/", 5},  {"mod", 5}};
 
 static int64_t calculate(size_t op, int64_t a, int64_t b) {
   switch (op) {
@@ -205,7 +207,8 @@ static bool read_statement(const char *text, const char *vars, const int64_t *v,
   r.s += strspn(r.s, " ");
   size_t n = strlen(vars);
   if (r.bad || strncmp(r.s, vars, n) || r.s[n] != ',') return false;
-  for (; !r.bad && !take(&r, ","); t->vars.n++) t->vars.v[t->vars.n] = v[t->vars.n], t->vars.length[t->vars.n] = word(&r, &t->vars.s[t->vars.n]);
+  for (; !r.bad && !take(&r, ","); t->vars.n++)
+    t->vars.v[t->vars.n] = v[t->vars.n], t->vars.length[t->vars.n] = word(&r, &t->vars.s[t->vars.n]);
   t->assumed = true;
   while (!r.bad && !take(&r, "undone (Axis")) {
     t->assumed &= hypothesis(&r);
@@ -224,7 +227,9 @@ static bool apply(const statement *t, const function *f, const numbers *i, const
   const numbers *arg[] = {i, o};
   for (int k = 0; k < f->indices; k++) {
     if (f->index[k].n != arg[k]->n) return false;
-    for (int j = 0; j < arg[k]->n; j++) known.s[known.n] = f->index[k].s[j], known.length[known.n] = f->index[k].length[j], known.v[known.n++] = arg[k]->v[j];
+    for (int j = 0; j < arg[k]->n; j++)
+      known.s[known.n] = f->index[k].s[j], known.length[known.n] = f->index[k].length[j],
+      known.v[known.n++] = arg[k]->v[j];
   }
   reader r = {f->body, &known, false};
   if (f->truth) *out = (numbers){{expression(&r, 1)}, 1};
@@ -266,7 +271,8 @@ static double element(int64_t k) {
 
 /* As the text has it: what is read of numbered elements. */
 static bool of_text(const statement *t, bool many, double *out) {
-  const numbers *to = many ? &t->inner : &t->outer, *from = many ? &t->outer : &t->inner, none = {.n = 0}, *over = many ? &t->over : &none;
+  const numbers *to = many ? &t->inner : &t->outer, *from = many ? &t->outer : &t->inner, none = {.n = 0},
+                *over = many ? &t->over : &none;
   const function *mask = many ? &t->mask_back : &t->mask, *place = many ? &t->place_back : &t->place;
   if (elements(to) > MOST_ELEMENTS || elements(from) > MOST_ELEMENTS) return false;
   for (int64_t k = 0; k < elements(to); k++) {
@@ -301,9 +307,15 @@ static bool same_elements(tn_node *root, tn_node *x, const numbers *dim, const d
 static tn_node *line(tn_ctx *c, int64_t n) { return tn__param(c, TN_F64, 0, 0, (tn_node *[]){N(n)}, 1); }
 static tn_node *kept(tn_ctx *c, const int64_t *v) { return line(c, v[0]); }
 static tn_node *grown(tn_ctx *c, const int64_t *v) { return tn__expand(c, line(c, 1), (tn_node *[]){N(v[0])}); }
-static tn_node *padded(tn_ctx *c, const int64_t *v) { return tn__pad(c, line(c, v[0]), (tn_node *[]){N(v[1]), N(v[2])}); }
-static tn_node *part(tn_ctx *c, const int64_t *v) { return tn__shrink(c, line(c, v[0]), (tn_node *[]){N(v[1])}, (tn_node *[]){N(v[2])}, NULL); }
-static tn_node *stepped(tn_ctx *c, const int64_t *v) { return tn__shrink(c, line(c, v[0]), (tn_node *[]){N(v[2])}, (tn_node *[]){N(v[3])}, v + 1); }
+static tn_node *padded(tn_ctx *c, const int64_t *v) {
+  return tn__pad(c, line(c, v[0]), (tn_node *[]){N(v[1]), N(v[2])});
+}
+static tn_node *part(tn_ctx *c, const int64_t *v) {
+  return tn__shrink(c, line(c, v[0]), (tn_node *[]){N(v[1])}, (tn_node *[]){N(v[2])}, NULL);
+}
+static tn_node *stepped(tn_ctx *c, const int64_t *v) {
+  return tn__shrink(c, line(c, v[0]), (tn_node *[]){N(v[2])}, (tn_node *[]){N(v[3])}, v + 1);
+}
 static tn_node *flipped(tn_ctx *c, const int64_t *v) { return tn__flip(c, line(c, v[0]), (int64_t[]){0}, 1); }
 static tn_node *summed(tn_ctx *c, const int64_t *v) { return tn__reduce(c, OP_SUM, line(c, v[0]), (int64_t[]){0}, 1); }
 static tn_node *windowed(tn_ctx *c, const int64_t *v) { return tn__window(c, line(c, v[0]), 0, v[3], v[1], v[2]); }
@@ -315,8 +327,12 @@ static tn_node *folded(tn_ctx *c, const int64_t *v) {
 static bool of_one(const int64_t *v) { return v[0] > 0; }
 static bool of_pad(const int64_t *v) { return v[0] > 0 && v[1] >= 0 && v[2] >= 0; }
 static bool of_part(const int64_t *v) { return v[0] > 0 && v[1] >= 0 && v[2] > 0 && v[1] + v[2] <= v[0]; }
-static bool of_steps(const int64_t *v) { return v[0] > 0 && v[1] > 0 && v[2] >= 0 && v[3] > 0 && v[2] + (v[3] - 1) * v[1] < v[0]; }
-static bool of_span(const int64_t *v) { return v[0] > 0 && v[1] > 0 && v[2] > 0 && v[3] > 0; } /* wider than the axis: there are no places */
+static bool of_steps(const int64_t *v) {
+  return v[0] > 0 && v[1] > 0 && v[2] >= 0 && v[3] > 0 && v[2] + (v[3] - 1) * v[1] < v[0];
+}
+static bool of_span(const int64_t *v) {
+  return v[0] > 0 && v[1] > 0 && v[2] > 0 && v[3] > 0;
+} /* wider than the axis: there are no places */
 
 static const struct {
   const char *vars;
@@ -373,7 +389,8 @@ static bool holds_at(tn_ctx *c, tn__axis_kind kind, const char *text, const int6
   if (m.out == m.x && kind != AX_KEPT) return true; /* no op: a size of 1 grown to 1, all of an axis */
   ++*tried;
   if (!t.assumed || !of_text(&t, sums, forth) || !of_text(&t, !sums, back)) return false;
-  return same_elements(m.out, m.x, sums ? &t.inner : &t.outer, forth) && same_elements(m.adjoint, m.g, sums ? &t.outer : &t.inner, back);
+  return same_elements(m.out, m.x, sums ? &t.inner : &t.outer, forth) &&
+         same_elements(m.adjoint, m.g, sums ? &t.outer : &t.inner, back);
 }
 
 /* At all small values: the first up to 6, the others from -1 to 3. */
@@ -462,13 +479,15 @@ static void read_back(tn_ctx *c, void *arg) {
   for (int k = 0; k < AX_KINDS; k++) {
     const char *text = tn__adjoint_axis(c, &c->scratch, (tn__axis_kind)k);
     tried = 0;
-    if (!holds(c, (tn__axis_kind)k, text, &tried, v)) fail_msg("%s, at %d %d %d %d:\n%s", tn__axis_kinds[k].name, (int)v[0], (int)v[1], (int)v[2], (int)v[3], text);
+    if (!holds(c, (tn__axis_kind)k, text, &tried, v))
+      fail_msg("%s, at %d %d %d %d:\n%s", tn__axis_kinds[k].name, (int)v[0], (int)v[1], (int)v[2], (int)v[3], text);
     assert_true(tried >= 5);
     all += tried;
   }
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
     const char *text = tn__adjoint_axis(c, &c->scratch, wrong[i].kind);
-    if (holds(c, wrong[i].kind, with_change(c, text, wrong[i].from, wrong[i].to), &tried, v)) fail_msg("of an axis that is %s, taken: %s", tn__axis_kinds[wrong[i].kind].name, wrong[i].to);
+    if (holds(c, wrong[i].kind, with_change(c, text, wrong[i].from, wrong[i].to), &tried, v))
+      fail_msg("of an axis that is %s, taken: %s", tn__axis_kinds[wrong[i].kind].name, wrong[i].to);
   }
   print_message("%u graphs; %zu wrong texts\n", all, sizeof wrong / sizeof *wrong);
 }

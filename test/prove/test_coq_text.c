@@ -1,4 +1,5 @@
-/* What is printed for Coq is what the tables say: every theorem about a row is read back, hypotheses and both sides, and compared with the row. */
+/* What is printed for Coq is what the tables say: every theorem about a row is read back, hypotheses and both sides,
+ * and compared with the row. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,24 +28,32 @@ static bool is_number(const expr *e, const tn__term *t) {
   if (head_is(e, "num") && atom_is(e->kid[1], "M")) e = e->kid[2];
   if (!e->s && e->nkid == 1) e = e->kid[0];
   if (atom_is(e, "true") || atom_is(e, "false")) return t->inum == atom_is(e, "true");
-  return e->s && isdigit((unsigned char)e->s[*e->s == '-']) && t->num == (double)t->inum && strtoll(e->s, NULL, 10) == t->inum;
+  return e->s && isdigit((unsigned char)e->s[*e->s == '-']) && t->num == (double)t->inum &&
+         strtoll(e->s, NULL, 10) == t->inum;
 }
 
 static bool is_sum(const tn__rule *r, const expr *e, const tn__term *k, const tn__term *x, const tn__term *rest) {
-  return head_is(e, "add") && head_is(e->kid[1], "mul") && same(r, e->kid[1]->kid[1], x) && same(r, e->kid[1]->kid[2], k) && same(r, e->kid[2], rest);
+  return head_is(e, "add") && head_is(e->kid[1], "mul") && same(r, e->kid[1]->kid[1], x) &&
+         same(r, e->kid[1]->kid[2], k) && same(r, e->kid[2], rest);
 }
 
 /* (head word ... kid ...): the words say where, or of what, and are not the row's. */
 static bool is_call(const tn__rule *r, const expr *e, const tn__term *t, const char *name) {
   static const struct {
     const char *head, *words, *name;
-  } with_words[] = {{"pad", "zero rank", "pad"}, {"reduce", "rank sum", "sum"}, {"reduce", "rank prod", "prod"}, {"reduce", "rank rmax", "rmax"}, {"reduce", "rank rmin", "rmin"}};
+  } with_words[] = {{"pad", "zero rank", "pad"},
+                    {"reduce", "rank sum", "sum"},
+                    {"reduce", "rank prod", "prod"},
+                    {"reduce", "rank rmax", "rmax"},
+                    {"reduce", "rank rmin", "rmin"}};
   int at = 1;
   if (e->s || e->nkid < 2) return false;
   bool named = spelled(e->kid[0], name);
   for (size_t i = 0; i < sizeof with_words / sizeof *with_words; i++) {
     const char *second = strchr(with_words[i].words, ' ') + 1;
-    if (strcmp(with_words[i].name, name) || !atom_is(e->kid[0], with_words[i].head) || e->nkid < 3 || !atom_is(e->kid[2], second)) continue;
+    if (strcmp(with_words[i].name, name) || !atom_is(e->kid[0], with_words[i].head) || e->nkid < 3 ||
+        !atom_is(e->kid[2], second))
+      continue;
     named = true, at = 3;
   }
   if (atom_is(e->kid[1], "M")) at = 2;
@@ -56,16 +65,21 @@ static bool is_call(const tn__rule *r, const expr *e, const tn__term *t, const c
 
 static bool is_extreme(const tn__rule *r, const expr *e, const tn__term *t) {
   const char *slot = r->slot[t->kid[0]->slot];
-  return e->s && e->n == 3 + strlen(slot) && !memcmp(e->s, t->what == FN_LO ? "lo_" : "hi_", 3) && !memcmp(e->s + 3, slot, strlen(slot));
+  return e->s && e->n == 3 + strlen(slot) && !memcmp(e->s, t->what == FN_LO ? "lo_" : "hi_", 3) &&
+         !memcmp(e->s + 3, slot, strlen(slot));
 }
 
 static bool same(const tn__rule *r, const expr *e, const tn__term *t) {
   switch (t->form) {
-  case TF_VAR: return atom_is(e, r->slot[t->slot]) || ((head_is(e, "splat") || head_is(e, "flat_splat")) && r->is_const[t->slot] && atom_is(e->kid[1], r->slot[t->slot]));
+  case TF_VAR:
+    return atom_is(e, r->slot[t->slot]) || ((head_is(e, "splat") || head_is(e, "flat_splat")) && r->is_const[t->slot] &&
+                                            atom_is(e->kid[1], r->slot[t->slot]));
   case TF_NUM: return is_number(e, t);
   case TF_OP: return is_call(r, e, t, tn__ops[t->what].text);
   case TF_ARGFN: return is_call(r, e, t, tn__argfn_names[t->what]);
-  case TF_FN: return t->what == FN_LO || t->what == FN_HI ? is_extreme(r, e, t) : is_call(r, e, t, tn__fn_names[t->what] + 1); /* without # */
+  /* without # */
+  case TF_FN:
+    return t->what == FN_LO || t->what == FN_HI ? is_extreme(r, e, t) : is_call(r, e, t, tn__fn_names[t->what] + 1);
   case TF_SPLIT:
   case TF_SPLIT_ALL:
   case TF_PICK: return is_sum(r, e, t->kid[0], t->kid[1], t->kid[2]);
@@ -93,7 +107,9 @@ static void add_fact(facts *f, fact v) {
   if (f->n == 32) fail_msg("too many hypotheses");
   f->v[f->n++] = v;
 }
-static void add(facts *f, const tn__term *x, const char *relation, const tn__term *y) { add_fact(f, (fact){.x = x, .relation = relation, .y = y}); }
+static void add(facts *f, const tn__term *x, const char *relation, const tn__term *y) {
+  add_fact(f, (fact){.x = x, .relation = relation, .y = y});
+}
 
 /* Movement: how an argument is called, and what the shape rules demand of it: (L1 : legal_part s (dim x)). */
 static const struct {
@@ -125,12 +141,14 @@ static void of_pattern(facts *f, const tn__rule *r, const tn__term *t) {
 
 /* A row whose computation divides by 0 does not apply. */
 static void of_functions(facts *f, const tn__term *t) {
-  if (t->form == TF_FN && (t->what == FN_IDIV || t->what == FN_MOD || t->what == FN_CEILDIV)) add(f, t->kid[1], "<>", &zero);
+  if (t->form == TF_FN && (t->what == FN_IDIV || t->what == FN_MOD || t->what == FN_CEILDIV))
+    add(f, t->kid[1], "<>", &zero);
   for (int i = 0; i < t->nkid; i++) of_functions(f, t->kid[i]);
 }
 
 static void of_row(facts *f, const tn__rule *r) {
-  static const char *const relations[] = {[TC_LT] = "<", [TC_LE] = "<=", [TC_EQ] = "=", [TC_NE] = "<>", [TC_GT] = ">", [TC_GE] = ">="};
+  static const char *const relations[] = {
+      [TC_LT] = "<", [TC_LE] = "<=", [TC_EQ] = "=", [TC_NE] = "<>", [TC_GT] = ">", [TC_GE] = ">="};
   of_pattern(f, r, r->lhs);
   of_functions(f, r->rhs);
   for (uint32_t i = 0; i < r->ncond + r->nassume; i++) {
@@ -144,17 +162,21 @@ static void of_row(facts *f, const tn__rule *r) {
 
 static bool says_legal(const tn__rule *r, const expr *h, const tn__term *t) {
   bool of_source = arguments[t->what].of_source, source_first = arguments[t->what].source_first;
-  if (h->nkid != 4 + of_source || !atom_is(h->kid[2], arguments[t->what].legal) || !same(r, h->kid[3 + source_first], t->kid[1])) return false;
+  if (h->nkid != 4 + of_source || !atom_is(h->kid[2], arguments[t->what].legal) ||
+      !same(r, h->kid[3 + source_first], t->kid[1]))
+    return false;
   const expr *d = of_source ? h->kid[4 - source_first] : NULL;
   return !d || (head_is(d, "dim") && d->nkid == 2 && same(r, d->kid[1], t->kid[0]));
 }
 
 /* The words from h->kid[at] on; %: the variable v. */
-static bool are_words(const tn__rule *r, const expr *h, int at, const char *words, const tn__term *v, const tn__term *w) {
+static bool are_words(const tn__rule *r, const expr *h, int at, const char *words, const tn__term *v,
+                      const tn__term *w) {
   for (const char *s = words; *s; s += strcspn(s, " "), s += *s == ' ', at++) {
     char text[32];
     snprintf(text, sizeof text, "%.*s", (int)strcspn(s, " "), s);
-    if (at >= h->nkid || !(*s == '%' ? same(r, h->kid[at], s[1] == '1' ? v : w) : atom_is(h->kid[at], text))) return false;
+    if (at >= h->nkid || !(*s == '%' ? same(r, h->kid[at], s[1] == '1' ? v : w) : atom_is(h->kid[at], text)))
+      return false;
   }
   return at == h->nkid;
 }
@@ -168,7 +190,10 @@ static bool says_predicate(const tn__rule *r, const expr *h, const tn__cond *d) 
       if (!same(r, h->kid[3 + i], d->arg[i])) return false;
     return true;
   }
-  const char *words = r->op == OP_RESHAPE ? "%1 = dims V %2" : r->op == OP_SHRINK ? "forall k, size %1 k = dim %2 k" : r->op == OP_EXPAND ? "forall k, %1 k = dim %2 k" : NULL;
+  const char *words = r->op == OP_RESHAPE  ? "%1 = dims V %2"
+                      : r->op == OP_SHRINK ? "forall k, size %1 k = dim %2 k"
+                      : r->op == OP_EXPAND ? "forall k, %1 k = dim %2 k"
+                                           : NULL;
   return words && are_words(r, h, 2, words, r->lhs->kid[1], d->arg[0]);
 }
 
@@ -178,7 +203,8 @@ static bool says(const tn__rule *r, const expr *h, const fact *f) {
   if (f->predicate) return says_predicate(r, h, f->predicate);
   if (h->nkid != 5) return false;
   if (f->relation) return same(r, h->kid[2], f->x) && atom_is(h->kid[3], f->relation) && same(r, h->kid[4], f->y);
-  return head_is(h->kid[2], "mod_") && same(r, h->kid[2]->kid[1], f->y) && same(r, h->kid[2]->kid[2], f->x) && atom_is(h->kid[3], "=") && atom_is(h->kid[4], "0");
+  return head_is(h->kid[2], "mod_") && same(r, h->kid[2]->kid[1], f->y) && same(r, h->kid[2]->kid[2], f->x) &&
+         atom_is(h->kid[3], "=") && atom_is(h->kid[4], "0");
 }
 
 static bool is_slot(const tn__rule *r, const expr *e) {
@@ -196,7 +222,8 @@ static bool says_range(const tn__rule *r, const expr *h) {
   if (h->nkid != 5) return false;
   if (atom_is(h->kid[2], "is_value")) return atom_is(h->kid[3], "M") && is_slot(r, h->kid[4]);
   bool lower = is_slot(r, h->kid[4]);
-  return atom_is(h->kid[3], "<=") && (lower ? is_end(h->kid[2], "lo_", h->kid[4]) : is_slot(r, h->kid[2]) && is_end(h->kid[4], "hi_", h->kid[2]));
+  return atom_is(h->kid[3], "<=") &&
+         (lower ? is_end(h->kid[2], "lo_", h->kid[4]) : is_slot(r, h->kid[2]) && is_end(h->kid[4], "hi_", h->kid[2]));
 }
 
 /* ---- variables ---- */
@@ -216,7 +243,8 @@ static const expr **numbers(const tn__rule *r, const expr **e, bool real) {
 }
 
 static const char *type_of(const tn__rule *r, uint32_t slot, const tn__term *t) {
-  if (t->form == TF_VAR && t->slot == slot) return r->is_const[slot] ? "V" : r->op == OP_RESHAPE ? "flat V" : "tensor V";
+  if (t->form == TF_VAR && t->slot == slot)
+    return r->is_const[slot] ? "V" : r->op == OP_RESHAPE ? "flat V" : "tensor V";
   if (t->form != TF_OP) return NULL;
   const char *type = type_of(r, slot, t->kid[0]);
   return type || t->nkid < 2 ? type : t->kid[1]->slot == slot ? arguments[t->what].type : NULL;
@@ -224,7 +252,8 @@ static const char *type_of(const tn__rule *r, uint32_t slot, const tn__term *t) 
 
 /* (V : Type) (zero : V) (rank : nat) (sum prod rmax rmin : ...), and (x : tensor V) (s : part) */
 static const expr **tensors(const tn__rule *r, const expr **e) {
-  static const char *const before[] = {"V : Type", "zero : V", "rank : nat", "sum prod rmax rmin : tensor V -> nat -> tensor V"};
+  static const char *const before[] = {"V : Type", "zero : V", "rank : nat",
+                                       "sum prod rmax rmin : tensor V -> nat -> tensor V"};
   char words[80];
   for (uint32_t i = 0; i < 4 + r->nslot; i++, e++) {
     if (i >= 4) snprintf(words, sizeof words, "%s : %s", r->slot[i - 4], type_of(r, i - 4, r->lhs));
@@ -253,7 +282,8 @@ static bool reads_back(tn_ctx *c, const tn__rule *r, const char *theorem) {
     if (!met[i]) return false;
   if (!e || !*e || !atom_is(*e++, ",")) return false;
   if (!e[0] || !e[1] || !e[2] || e[3]) return false;
-  if (is_movement(r)) return atom_is(e[0], r->op == OP_RESHAPE ? "flat_same" : "same") && same(r, e[1], r->lhs) && same(r, e[2], r->rhs);
+  if (is_movement(r))
+    return atom_is(e[0], r->op == OP_RESHAPE ? "flat_same" : "same") && same(r, e[1], r->lhs) && same(r, e[2], r->rhs);
   return same(r, e[0], r->lhs) && atom_is(e[1], "=") && same(r, e[2], r->rhs);
 }
 
@@ -286,8 +316,10 @@ static void wrong_texts(tn_ctx *c, const tn__proofs *p) {
       {"index.idiv_small", "rule a (idiv y x) -> 0 when x:index 0<=x x<y"},
       {"index.idiv_small", "rule a (mod x y) -> 0 when x:index 0<=x x<y"},
       {"index.idiv_small", "rule a (idiv x y) -> 1 when x:index 0<=x x<y"},
-      {"index.mod_mod", "rule a (mod (pick k (mod x c1) y) c) -> (mod (add (mul x k) y) c1) when x:index (divides c (#mul k c1)) (fits)"},
-      {"index.mod_mod", "rule a (mod (pick k (mod x c1) y) c) -> (mod (add (mul x k) y) c) when x:index (divides c1 (#mul k c)) (fits)"},
+      {"index.mod_mod", "rule a (mod (pick k (mod x c1) y) c) -> (mod (add (mul x k) y) c1) when x:index (divides c "
+                        "(#mul k c1)) (fits)"},
+      {"index.mod_mod",
+       "rule a (mod (pick k (mod x c1) y) c) -> (mod (add (mul x k) y) c) when x:index (divides c1 (#mul k c)) (fits)"},
       {"simplify.permute_permute", "rule a (permute (permute x p) q) -> (permute x (compose q p))"},
       {"simplify.permute_same", "rule a (permute x p) -> x"},
       {"simplify.pad_pad", "rule a (pad (pad x p) q) -> (pad x (padsum q p))"},
@@ -298,7 +330,8 @@ static void wrong_texts(tn_ctx *c, const tn__proofs *p) {
   };
   for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
     const tn__ruleset *s = tn__rules_parse(c, "other", others[i].other);
-    if (reads_back(c, &s->rule[0], theorem_of(p, others[i].rule))) fail_msg("the theorem of %s is taken for: %s", others[i].rule, others[i].other);
+    if (reads_back(c, &s->rule[0], theorem_of(p, others[i].rule)))
+      fail_msg("the theorem of %s is taken for: %s", others[i].rule, others[i].other);
   }
 }
 

@@ -1,5 +1,6 @@
 /* Gradient rows against differences, the statements that are printed of them, and mistakes: each must show in numbers.
- * `test_prove_gradient FILE` writes for Coq that the theorems of no wrong row close (tools/prove-gradients compiles it). */
+ * `test_prove_gradient FILE` writes for Coq that the theorems of no wrong row close (tools/prove-gradients compiles
+ * it). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -48,7 +49,9 @@ static void rows_hold(void **state) {
     if (!has_statement(r, TH_SLOPE)) continue;
     slope_verdict v = slope_try(&ctx, r);
     const slope_witness *w = &v.witness;
-    if (!v.held) fail_msg("%s, clause %u at %g %g %g: %g; to the left %g, to the right %g", r->name, w->clause, w->at[0], w->at[1], w->at[2], w->row, w->left, w->right);
+    if (!v.held)
+      fail_msg("%s, clause %u at %g %g %g: %g; to the left %g, to the right %g", r->name, w->clause, w->at[0], w->at[1],
+               w->at[2], w->row, w->left, w->right);
     if (v.empty) fail_msg("%s: a clause holds nowhere", r->name);
   }
 }
@@ -91,13 +94,20 @@ static void statements(void **state) {
   } want[] = {
       {"grad_neg_x", TH_SLOPE, "forall (x : R) (g : R), is_derive (fun x => g * (o_neg x)) x (o_neg g)"},
       {"grad_exp_x", TH_SLOPE, "forall (x : R) (g : R), is_derive (fun x => g * (o_exp x)) x (o_mul g (o_exp x))"},
-      {"grad_log1p_x", TH_SLOPE, "forall (x : R) (g : R), (-1) < x -> is_derive (fun x => g * (o_log1p x)) x (o_div g (o_add x 1))"},
-      {"grad_lt_y", TH_SLOPE, "forall (x : R) (y : R) (g : R), x <> y -> is_derive (fun y => g * (truth (o_lt x y))) y 0"},
-      {"grad_abs_x_kink", TH_KINK, "forall (x : R) (g : R), x = 0 -> g <> 0 -> between_slopes (fun x => g * (o_abs x)) x (o_mul g (o_sign x))"},
-      {"grad_max_tie", TH_TIE, "forall (x : R) (y : R), x = y -> convex (o_where (o_eq x y) (o_mul 1 (1 / 2)) (o_where (o_lt y x) 1 0)) "
-                               "(o_where (o_eq x y) (o_mul 1 (1 / 2)) (o_where (o_lt x y) 1 0))"},
-      {"grad_div_joint", TH_JOINT, "forall (x : R) (y : R), y <> 0 -> diff2 (fun x y => (o_div x y)) x y (o_div 1 y) (o_neg (o_mul (o_div 1 y) (o_div x y)))"},
-      {"grad_where_y", TH_SLOPE, "forall (x : bool) (y : R) (z : R) (g : R), is_derive (fun y => g * (o_where x y z)) y (o_where x g 0)"},
+      {"grad_log1p_x", TH_SLOPE,
+       "forall (x : R) (g : R), (-1) < x -> is_derive (fun x => g * (o_log1p x)) x (o_div g (o_add x 1))"},
+      {"grad_lt_y", TH_SLOPE,
+       "forall (x : R) (y : R) (g : R), x <> y -> is_derive (fun y => g * (truth (o_lt x y))) y 0"},
+      {"grad_abs_x_kink", TH_KINK,
+       "forall (x : R) (g : R), x = 0 -> g <> 0 -> between_slopes (fun x => g * (o_abs x)) x (o_mul g (o_sign x))"},
+      {"grad_max_tie", TH_TIE,
+       "forall (x : R) (y : R), x = y -> convex (o_where (o_eq x y) (o_mul 1 (1 / 2)) (o_where (o_lt y x) 1 0)) "
+       "(o_where (o_eq x y) (o_mul 1 (1 / 2)) (o_where (o_lt x y) 1 0))"},
+      {"grad_div_joint", TH_JOINT,
+       "forall (x : R) (y : R), y <> 0 -> diff2 (fun x y => (o_div x y)) x y (o_div 1 y) (o_neg (o_mul (o_div 1 y) "
+       "(o_div x y)))"},
+      {"grad_where_y", TH_SLOPE,
+       "forall (x : bool) (y : R) (z : R) (g : R), is_derive (fun y => g * (o_where x y z)) y (o_where x g 0)"},
       {"grad_where_x", TH_NO_SLOPE, NULL},
       {"grad_xor_x", TH_NO_SLOPE, NULL},
       {"grad_bitcast_x", TH_REFUSED, NULL},
@@ -148,7 +158,9 @@ static void write_mutants(FILE *f, const tn__rule *r) {
 static int write_file(const char *path) {
   FILE *f = fopen(path, "w");
   if (!f || begin(NULL)) return 1;
-  fputs("From Coq Require Import Reals Lra.\nFrom Coquelicot Require Import Coquelicot.\nFrom Tenet Require Import Ops.\nOpen Scope R_scope.\n", f);
+  fputs("From Coq Require Import Reals Lra.\nFrom Coquelicot Require Import Coquelicot.\nFrom Tenet Require Import "
+        "Ops.\nOpen Scope R_scope.\n",
+        f);
   for (uint32_t i = 0; i < table->n; i++)
     if (has_statement(&table->rule[i], TH_SLOPE)) write_mutants(f, &table->rule[i]);
   return fclose(f) || end(NULL);
@@ -156,6 +168,7 @@ static int write_file(const char *path) {
 
 int main(int argc, char **argv) {
   if (argc == 2) return write_file(argv[1]);
-  const struct CMUnitTest tests[] = {cmocka_unit_test(rows_hold), cmocka_unit_test(mistakes_show), cmocka_unit_test(statements)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(rows_hold), cmocka_unit_test(mistakes_show),
+                                     cmocka_unit_test(statements)};
   return cmocka_run_group_tests(tests, begin, end);
 }

@@ -1,5 +1,5 @@
-/* What Coq is given about gradient rows is what the table says: of every row the statements that it makes are listed here once more, from the row alone, each
- * theorem is read back word by word, and the two lists have to pair off. */
+/* What Coq is given about gradient rows is what the table says: of every row the statements that it makes are listed
+ * here once more, from the row alone, each theorem is read back word by word, and the two lists have to pair off. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -56,7 +56,9 @@ static void of_row(sayings *all, const tn__rule *r) {
 }
 
 static bool same_term(const tn__term *x, const tn__term *y) {
-  if (x->form != y->form || x->what != y->what || x->slot != y->slot || x->nkid != y->nkid || x->num < y->num || x->num > y->num || !x->exact != !y->exact) return false;
+  if (x->form != y->form || x->what != y->what || x->slot != y->slot || x->nkid != y->nkid || x->num < y->num ||
+      x->num > y->num || !x->exact != !y->exact)
+    return false;
   for (uint32_t i = 0; i < x->nkid; i++)
     if (!same_term(x->kid[i], y->kid[i])) return false;
   return !x->exact || !strcmp(x->exact, y->exact);
@@ -79,7 +81,8 @@ static void of_rows(sayings *all, const tn__rule *r, const tn__rule *s) {
   if (!r->nclause && !s->nclause) add(all, JOINT, r, s, NULL), joint++;
   for (uint32_t i = 0; i < r->nclause; i++)
     for (uint32_t j = 0; j < s->nclause; j++)
-      if (same_clause(r, &r->clause[i], s, &s->clause[j])) joint += add(all, r->clause[i].kink ? TIE : JOINT, r, s, &r->clause[i])->kind == JOINT;
+      if (same_clause(r, &r->clause[i], s, &s->clause[j]))
+        joint += add(all, r->clause[i].kink ? TIE : JOINT, r, s, &r->clause[i])->kind == JOINT;
   if (!joint) fail_msg("%s and %s hold nowhere together", r->name, s->name);
 }
 
@@ -121,19 +124,22 @@ static bool whole(const expr *e, double *v) {
 /* 3, (-3), (3 / 4): by powers of 2 only, so that dividing is exact; c_ln2. */
 static bool is_number(const expr *e, const tn__term *n) {
   double v, by = 1;
-  if (n->exact) return e->s && e->n == 2 + strlen(n->exact) && !memcmp(e->s, "c_", 2) && !memcmp(e->s + 2, n->exact, e->n - 2);
+  if (n->exact)
+    return e->s && e->n == 2 + strlen(n->exact) && !memcmp(e->s, "c_", 2) && !memcmp(e->s + 2, n->exact, e->n - 2);
   bool fraction = !e->s && e->nkid == 3;
   if (fraction && !(atom_is(e->kid[1], "/") && whole(e->kid[2], &by))) return false;
   for (double b = by; b > 1; b /= 2)
     if (fmod(b, 2) > 0) return false;
   if (!e->s && !fraction && e->nkid != 1) return false;
-  return by >= 1 && whole(e->s ? e : e->kid[0], &v) && (e->s || fraction || v < 0) && !(v / by < n->num) && !(v / by > n->num);
+  return by >= 1 && whole(e->s ? e : e->kid[0], &v) && (e->s || fraction || v < 0) && !(v / by < n->num) &&
+         !(v / by > n->num);
 }
 
 static bool is_op(const expr *e, int op, uint32_t n) {
   const char *text = tn__ops[op].text;
   if (e->s || e->nkid != (int)n + 1 || !e->kid[0]->s) return false;
-  return e->kid[0]->n == 2 + strlen(text) && !memcmp(e->kid[0]->s, "o_", 2) && !memcmp(e->kid[0]->s + 2, text, strlen(text));
+  return e->kid[0]->n == 2 + strlen(text) && !memcmp(e->kid[0]->s, "o_", 2) &&
+         !memcmp(e->kid[0]->s + 2, text, strlen(text));
 }
 
 static bool is_applied(const reader *t, const expr *e) {
@@ -187,11 +193,14 @@ static bool hypothesis(reader *t, const tn__cond *d) {
   static const struct {
     const char *text;
     bool turned; /* x > y is y < x */
-  } relations[] = {[TC_LT] = {"<", false}, [TC_LE] = {"<=", false}, [TC_EQ] = {"=", false}, [TC_NE] = {"<>", false}, [TC_GT] = {"<", true}, [TC_GE] = {"<=", true}};
-  if (d->kind == TC_WHOLE || d->kind == TC_FRACTION) return word(t, d->kind == TC_WHOLE ? "whole" : "fraction") && is_term(t, next(t), d->arg[0]) && word(t, "->");
+  } relations[] = {[TC_LT] = {"<", false},  [TC_LE] = {"<=", false}, [TC_EQ] = {"=", false},
+                   [TC_NE] = {"<>", false}, [TC_GT] = {"<", true},   [TC_GE] = {"<=", true}};
+  if (d->kind == TC_WHOLE || d->kind == TC_FRACTION)
+    return word(t, d->kind == TC_WHOLE ? "whole" : "fraction") && is_term(t, next(t), d->arg[0]) && word(t, "->");
   if (d->kind > TC_GE) return false;
   bool turned = relations[d->kind].turned;
-  return is_term(t, next(t), d->arg[turned]) && word(t, relations[d->kind].text) && is_term(t, next(t), d->arg[!turned]) && word(t, "->");
+  return is_term(t, next(t), d->arg[turned]) && word(t, relations[d->kind].text) &&
+         is_term(t, next(t), d->arg[!turned]) && word(t, "->");
 }
 
 static bool hypotheses(reader *t, const saying *k) {
@@ -205,8 +214,9 @@ static bool one_slope(reader *t, const saying *k) {
   const char *v = sources[k->x->src];
   if (!word(t, k->kind == KINK ? "between_slopes" : "is_derive")) return false;
   const expr *f = next(t);
-  return !f->s && f->nkid == 6 && atom_is(f->kid[0], "fun") && atom_is(f->kid[1], v) && atom_is(f->kid[2], "=>") && atom_is(f->kid[3], "g") && atom_is(f->kid[4], "*") &&
-         is_function(t, f->kid[5]) && word(t, v) && is_value(t, k->x);
+  return !f->s && f->nkid == 6 && atom_is(f->kid[0], "fun") && atom_is(f->kid[1], v) && atom_is(f->kid[2], "=>") &&
+         atom_is(f->kid[3], "g") && atom_is(f->kid[4], "*") && is_function(t, f->kid[5]) && word(t, v) &&
+         is_value(t, k->x);
 }
 
 /* fun x y => op x y, at x y */
@@ -214,8 +224,9 @@ static bool differential(reader *t, const saying *k) {
   const char *v = sources[k->x->src], *w = sources[k->y->src];
   if (!word(t, "diff2")) return false;
   const expr *f = next(t);
-  return !f->s && f->nkid == 5 && atom_is(f->kid[0], "fun") && atom_is(f->kid[1], v) && atom_is(f->kid[2], w) && atom_is(f->kid[3], "=>") && is_function(t, f->kid[4]) &&
-         word(t, v) && word(t, w) && is_value(t, k->x) && is_value(t, k->y);
+  return !f->s && f->nkid == 5 && atom_is(f->kid[0], "fun") && atom_is(f->kid[1], v) && atom_is(f->kid[2], w) &&
+         atom_is(f->kid[3], "=>") && is_function(t, f->kid[4]) && word(t, v) && word(t, w) && is_value(t, k->x) &&
+         is_value(t, k->y);
 }
 
 /* (cons false (* f16 *) (cons ... (nil))): may the source be of this dtype? */
@@ -224,7 +235,9 @@ static bool nothing_to_differentiate(reader *t) {
   if (!word(t, "no_slope")) return false;
   const expr *e = next(t);
   for (int i = 0; i < 4; i++, e = e->kid[3])
-    if (e->s || e->nkid != 4 || !atom_is(e->kid[0], "cons") || !atom_is(e->kid[1], "false") || e->kid[2]->nkid != 3 || !atom_is(e->kid[2]->kid[1], floats[i])) return false;
+    if (e->s || e->nkid != 4 || !atom_is(e->kid[0], "cons") || !atom_is(e->kid[1], "false") || e->kid[2]->nkid != 3 ||
+        !atom_is(e->kid[2]->kid[1], floats[i]))
+      return false;
   return head_is(e, "nil") && e->nkid == 1;
 }
 
@@ -329,10 +342,13 @@ static void read_all(tn_ctx *c, void *arg) {
   of_table(all, tn__rules_get(c, "gradient"));
   for (uint32_t i = 0; i < p->claims.n; i++) {
     const tn__claim *claim = &p->claims.v[i];
-    bool by_hand = claim->tool == TT_COQ && !strncmp(claim->text, "Check ", strlen("Check ")); /* Reverse.v: about no row */
+    /* Reverse.v: about no row */
+    bool by_hand = claim->tool == TT_COQ && !strncmp(claim->text, "Check ", strlen("Check "));
     if (strncmp(claim->rule, "gradient.", strlen("gradient.")) || by_hand) continue;
     saying *k = said(c, all, claim);
-    if (!k) fail_msg("what is printed of %s is nothing that the row says:\n%s", claim->rule, claim->text ? claim->text : claim->witness);
+    if (!k)
+      fail_msg("what is printed of %s is nothing that the row says:\n%s", claim->rule,
+               claim->text ? claim->text : claim->witness);
     k->printed++;
     theorems += claim->tool == TT_COQ;
     if (claim->tool == TT_COQ) refused += refuses_others(c, claim, k);

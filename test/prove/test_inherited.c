@@ -1,5 +1,6 @@
-/* The unsound rules of the project that Tenet follows, by the names of its inventory: X8, X14, X15 and table 3.1.  Each is given as a row to the solvers or to the
- * evaluator, which refute it with values; of each the corrected form stands in Tenet's tables and is proved. */
+/* The unsound rules of the project that Tenet follows, by the names of its inventory: X8, X14, X15 and table 3.1.  Each
+ * is given as a row to the solvers or to the evaluator, which refute it with values; of each the corrected form stands
+ * in Tenet's tables and is proved. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -37,11 +38,13 @@ static void in_run(void (*fn)(tn_ctx *, void *), void *arg) {
 static const struct {
   const char *name, *wrong, *right; /* right: a row of Tenet's, "table.row" */
 } rewrites[] = {
-    {"X8: x*0 -> 0 forgets NaN, infinities and -0", "rule x8_mul_zero (mul x 0) -> 0 when x:float", "simplify.mul_zero"},
+    {"X8: x*0 -> 0 forgets NaN, infinities and -0", "rule x8_mul_zero (mul x 0) -> 0 when x:float",
+     "simplify.mul_zero"},
     {"X8: 0*x -> 0", "rule x8_zero_mul (mul 0 x) -> 0 when x:float", "simplify.mul_zero"},
     {"X8: x+0 -> x loses the sign of -0", "rule x8_add_zero (add x 0) -> x when x:float", "simplify.add_zero"},
     {"X8: 0+x -> x", "rule x8_zero_add (add 0 x) -> x when x:float", "simplify.add_minus_zero"},
-    {"3.1: g*x/y^2 for g*(x/y)/y", "rule t31_div (div (mul x z) (mul y y)) -> (mul (div z y) (div x y)) when x:float", "gradient.div.y"},
+    {"3.1: g*x/y^2 for g*(x/y)/y", "rule t31_div (div (mul x z) (mul y y)) -> (mul (div z y) (div x y)) when x:float",
+     "gradient.div.y"},
 };
 enum { REWRITES = sizeof rewrites / sizeof *rewrites };
 
@@ -65,14 +68,16 @@ static void ask(tn_ctx *k, void *arg) {
     assert_true(tn__typing_infer(&s->rule[0], &t));
     for (bool more = tn__typing_first(&s->rule[0], &t); more; more = tn__typing_next(&s->rule[0], &t))
       if (!strcmp(tn__typing_name(&t, p->a), "f32"))
-        tn__prove_smt(p, rewrites[i].name, "f32", TK_SUPPORT, TT_SMT_FLOAT, true, tn__smt_query(p, s, &s->rule[0], &t, false));
+        tn__prove_smt(p, rewrites[i].name, "f32", TK_SUPPORT, TT_SMT_FLOAT, true,
+                      tn__smt_query(p, s, &s->rule[0], &t, false));
   }
   assert_int_equal(p->claims.n, REWRITES);
   for (int i = 0; i < REWRITES; i++) {
     const tn__proofs *right = tn__prove_collect(k, rewrites[i].right);
     assert_true(right->claims.n > 0);
     for (uint32_t j = 0; j < right->claims.n; j++)
-      if (right->claims.v[j].tool == TT_SMT || right->claims.v[j].tool == TT_SMT_FLOAT) tn__vec_push(p->a, &p->claims, right->claims.v[j]);
+      if (right->claims.v[j].tool == TT_SMT || right->claims.v[j].tool == TT_SMT_FLOAT)
+        tn__vec_push(p->a, &p->claims, right->claims.v[j]);
   }
   tn__prove_run(p, &(tn__prove_how){.dir = "/nowhere", .cache = &none, .jobs = 2});
   for (uint32_t i = 0; i < p->claims.n; i++) {
@@ -149,7 +154,8 @@ static double error_of(const tn__rule *r, double x) {
 static void differences(tn_ctx *k, void *arg) {
   (void)arg;
   for (size_t i = 0; i < sizeof slopes / sizeof *slopes; i++) {
-    double wrong = error_of(&tn__rules_parse(k, "inherited", slopes[i].wrong)->rule[0], slopes[i].at), right = error_of(gradient_row(slopes[i].right), slopes[i].at);
+    double wrong = error_of(&tn__rules_parse(k, "inherited", slopes[i].wrong)->rule[0], slopes[i].at),
+           right = error_of(gradient_row(slopes[i].right), slopes[i].at);
     print_message("%s: at x = %g off by %.3g; by %.1g as it is now\n", slopes[i].name, slopes[i].at, wrong, right);
     assert_true(wrong > 1e-9);
     assert_true(right < 2e-11);
@@ -176,7 +182,8 @@ static double at_tie(const tn__rule *x, const tn__rule *y) {
 
 static void both_sides(tn_ctx *k, void *arg) {
   (void)arg;
-  const tn__ruleset *s = tn__rules_parse(k, "inherited", "grad max x -> (where (le y x) g 0)\ngrad max y -> (where (le x y) g 0)");
+  const tn__ruleset *s =
+      tn__rules_parse(k, "inherited", "grad max x -> (where (le y x) g 0)\ngrad max y -> (where (le x y) g 0)");
   assert_true(at_tie(&s->rule[0], &s->rule[1]) == 2); /* x15: max(x, x) has slope 1, not 2 */
   assert_true(at_tie(gradient_row("max.x"), gradient_row("max.y")) == 1);
   is_claimed("gradient.max.x"); /* the tie is one of its statements */
@@ -186,7 +193,8 @@ static void ties(void **state) { (void)state, in_run(both_sides, NULL); }
 
 /* ---- the rest of 3.1: what was missing, and adjoints that were none ---- */
 
-/* <A x, y> = <x, A' y> where A repeats one element n times: the transpose sums (3.1: expand's and add's did not where the rank grew). */
+/* <A x, y> = <x, A' y> where A repeats one element n times: the transpose sums (3.1: expand's and add's did not where
+ * the rank grew). */
 static void repeated(tn_ctx *k, void *arg) {
   (void)k, (void)arg;
   const double x = 2, y[] = {3, 5, 7};
@@ -197,7 +205,8 @@ static void repeated(tn_ctx *k, void *arg) {
   is_claimed("adjoint.contract"); /* 3.1: the batch axes of a product were not summed */
   is_claimed("adjoint.rmin");     /* 3.1: missing */
   static const char *const missing[] = {"max.x", "min.y", "lt.x", "eq.x", "cast.x"};
-  for (size_t i = 0; i < sizeof missing / sizeof *missing; i++) assert_int_equal(gradient_row(missing[i])->verdict == TV_FORBIDDEN, 0);
+  for (size_t i = 0; i < sizeof missing / sizeof *missing; i++)
+    assert_int_equal(gradient_row(missing[i])->verdict == TV_FORBIDDEN, 0);
 }
 static void others(void **state) { (void)state, in_run(repeated, NULL); }
 
@@ -215,7 +224,8 @@ static void overflowing(tn_ctx *k, void *arg) {
 static void overflow(void **state) { (void)state, in_run(overflowing, NULL); }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(evaluated), cmocka_unit_test(proved),   cmocka_unit_test(wrong_slopes), cmocka_unit_test(ties),
-                                     cmocka_unit_test(others),    cmocka_unit_test(overflow)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(evaluated),    cmocka_unit_test(proved),
+                                     cmocka_unit_test(wrong_slopes), cmocka_unit_test(ties),
+                                     cmocka_unit_test(others),       cmocka_unit_test(overflow)};
   return cmocka_run_group_tests(tests, begin, end);
 }

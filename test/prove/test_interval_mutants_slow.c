@@ -1,5 +1,6 @@
-/* Would a mistake in ir/intervals.def be noticed?  Every formula is changed in every way that the tables below know, one change at a time.  A changed row has to give,
- * of some operands of 8 bits, bounds that a value leaves, or wider ones than the row gives; of those that do neither, solvers show that they are the same. */
+/* Would a mistake in ir/intervals.def be noticed?  Every formula is changed in every way that the tables below know,
+ * one change at a time.  A changed row has to give, of some operands of 8 bits, bounds that a value leaves, or wider
+ * ones than the row gives; of those that do neither, solvers show that they are the same. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,15 +27,25 @@ static const struct {
 #define STEP(op, formula)
 #include "ir/intervals.def"
 };
-enum { ROWS = sizeof rows / sizeof *rows, MAX_SOURCES = 3, MAX_VALUES = 32, MAX_SPANS = MAX_VALUES * (MAX_VALUES + 1) / 2, ROOM = 2000 };
+enum {
+  ROWS = sizeof rows / sizeof *rows,
+  MAX_SOURCES = 3,
+  MAX_VALUES = 32,
+  MAX_SPANS = MAX_VALUES * (MAX_VALUES + 1) / 2,
+  ROOM = 2000
+};
 
 /* ---- formulas ---- */
 
-/* FUNCTION(name, what it is of v[0], v[1], v[2]).  Wrong counts of shifts mean something, too: large ones, as for the solvers. */
-#define FUNCTIONS_OF(FUNCTION)                                                                                          \
-  FUNCTION(plus, v[0] + v[1]) FUNCTION(minus, v[0] - v[1]) FUNCTION(times, v[0] *v[1]) FUNCTION(quotient, floor_of(v[0], v[1]))       \
-  FUNCTION(least, v[0] < v[1] ? v[0] : v[1]) FUNCTION(most, v[0] < v[1] ? v[1] : v[0]) FUNCTION(raised, shifted(v[0], v[1]))         \
-  FUNCTION(lowered, shifted_back(v[0], v[1])) FUNCTION(below, v[0] < v[1]) FUNCTION(same, v[0] == v[1]) FUNCTION(both, v[0] && v[1]) \
+/* FUNCTION(name, what it is of v[0], v[1], v[2]).  Wrong counts of shifts mean something, too: large ones, as for the
+ * solvers. */
+#define FUNCTIONS_OF(FUNCTION)                                                                                         \
+  FUNCTION(plus, v[0] + v[1]) FUNCTION(minus, v[0] - v[1]) FUNCTION(times, v[0] *v[1]) FUNCTION(quotient,              \
+      floor_of(v[0], v[1]))                                                                                            \
+  FUNCTION(least, v[0] < v[1] ? v[0] : v[1]) FUNCTION(most, v[0] < v[1] ? v[1] : v[0]) FUNCTION(raised,                \
+      shifted(v[0], v[1]))                                                                                             \
+  FUNCTION(lowered, shifted_back(v[0], v[1])) FUNCTION(below, v[0] < v[1]) FUNCTION(same,                              \
+      v[0] == v[1]) FUNCTION(both, v[0] && v[1])                                                                       \
   FUNCTION(either, v[0] || v[1]) FUNCTION(choose, v[0] ? v[1] : v[2]) FUNCTION(mask, mask_of(v[0]))
 enum {
 #define NUMBERED(name, is) F_##name,
@@ -45,7 +56,8 @@ static const char *const functions[] = {
     FUNCTIONS_OF(NAMED)};
 
 /* What formulas know: bounds of sources and of the dtype, the sources themselves, and the rest. */
-static const char *const leaves[] = {"a.lo", "a.hi", "b.lo", "b.hi", "c.lo", "c.hi", "all.lo", "all.hi", "x", "y", "z", "p", "ones", "width", "last", "some"};
+static const char *const leaves[] = {"a.lo", "a.hi", "b.lo", "b.hi", "c.lo", "c.hi",  "all.lo", "all.hi",
+                                     "x",    "y",    "z",    "p",    "ones", "width", "last",   "some"};
 enum { A_LO, ALL_LO = 6, ALL_HI, X, P = 11, ONES, WIDTH, LAST, SOME, LEAVES };
 typedef struct given {
   int64_t of[LEAVES];
@@ -82,7 +94,9 @@ static term *parse(tn_ctx *c, const char **s) {
   const char *name = *s;
   size_t n = strcspn(name, "(), ");
   *s += n;
-  if (**s != '(') return isdigit((unsigned char)*name) ? leaf_of(c, LEAVES, *name - '0') : leaf_of(c, find(leaves, LEAVES, name, n), 0);
+  if (**s != '(')
+    return isdigit((unsigned char)*name) ? leaf_of(c, LEAVES, *name - '0')
+                                         : leaf_of(c, find(leaves, LEAVES, name, n), 0);
   term *t = call(c, find(functions, FUNCTIONS, name, n), NULL, NULL, NULL);
   for (++*s; **s != ')'; *s += strspn(*s, " ")) t->kid[t->nkid++] = parse(c, s);
   ++*s;
@@ -132,7 +146,10 @@ static int64_t value_of(const given *g, const term *t) {
   }
 }
 
-static bool is_truth(const term *t) { return t->what == F_below || t->what == F_same || t->what == F_both || t->what == F_either || (!t->nkid && t->leaf == P); }
+static bool is_truth(const term *t) {
+  return t->what == F_below || t->what == F_same || t->what == F_both || t->what == F_either ||
+         (!t->nkid && t->leaf == P);
+}
 
 /* ---- a row on operands of one dtype ---- */
 
@@ -161,7 +178,8 @@ static span allowed(const world *w, uint32_t i) {
 
 /* Small numbers, all of them, and the ends of the dtype; fewer for three sources. */
 static void choose_values(world *w) {
-  static const int64_t few[] = {-128, -3, -1, 0, 1, 2, 127, 255}, many[] = {-128, -7, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 7, 8, 127, 128, 255};
+  static const int64_t few[] = {-128, -3, -1, 0, 1, 2, 127, 255},
+                       many[] = {-128, -7, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 7, 8, 127, 128, 255};
   bool three = w->sources == 3;
   span all = full(w->from);
   for (size_t i = 0; i < (three ? sizeof few : sizeof many) / sizeof *few; i++) {
@@ -176,7 +194,12 @@ static given given_of(const world *w) {
   span all = full(w->to);
   bool is_signed = tn__dtypes[w->to].is_signed;
   int64_t width = 8 * (int64_t)tn__size_of(w->to);
-  return (given){.of = {[ALL_LO] = all.lo, [ALL_HI] = all.hi, [ONES] = is_signed ? -1 : all.hi, [WIDTH] = width, [LAST] = width - is_signed, [SOME] = w->some}};
+  return (given){.of = {[ALL_LO] = all.lo,
+                        [ALL_HI] = all.hi,
+                        [ONES] = is_signed ? -1 : all.hi,
+                        [WIDTH] = width,
+                        [LAST] = width - is_signed,
+                        [SOME] = w->some}};
 }
 
 /* The choice number `at`; false where it is not one of the row's. */
@@ -198,7 +221,8 @@ static uint32_t power(uint32_t x, uint32_t n) { return n ? x * power(x, n - 1) :
 
 /* All that is reached, from the values at all choices of numbers. */
 static void reach(world *w, tn_ctx *c, const term *element) {
-  uint32_t points = power(w->nvalue, w->sources), choices = power(w->nspan, w->sources), both = element && strstr(rows[w->row].element, "(p") ? 2 : 1;
+  uint32_t points = power(w->nvalue, w->sources), choices = power(w->nspan, w->sources),
+           both = element && strstr(rows[w->row].element, "(p") ? 2 : 1;
   int64_t *table = tn__arena_zalloc(&c->scratch, both * points * sizeof *table);
   w->reached = tn__arena_zalloc(&c->scratch, choices * sizeof *w->reached);
   given g = given_of(w);
@@ -239,7 +263,8 @@ static void rowwise(world *w, tn_ctx *c, const term *lower, const term *upper) {
   for (uint32_t k = 0; k < choices; k++) {
     if (!choose_spans(w, &g, k)) continue;
     span s = w->bounds[k] = bounds(&g, lower, upper);
-    if (s.lo > w->reached[k].lo || s.hi < w->reached[k].hi) fail_msg("the row %s %s itself does not hold", tn__ops[rows[w->row].op].text, rows[w->row].name);
+    if (s.lo > w->reached[k].lo || s.hi < w->reached[k].hi)
+      fail_msg("the row %s %s itself does not hold", tn__ops[rows[w->row].op].text, rows[w->row].name);
   }
 }
 
@@ -280,8 +305,8 @@ static const term *with(tn_ctx *c, const term *t, const term *at, const term *by
   return copy;
 }
 
-/* Solvers: under what the row's query supposes, its bounds and the others are the same, over the integers or, where the row is about bits, for all
- * operands of 8 bits. */
+/* Solvers: under what the row's query supposes, its bounds and the others are the same, over the integers or, where the
+ * row is about bits, for all operands of 8 bits. */
 #define EIGHT_BITS "(_ BitVec 18)" /* of bounds */
 static void ask(breeding *b, const term *lower, const term *upper) {
   const char *name = tn__ops[rows[b->row].op].text;
@@ -292,10 +317,13 @@ static void ask(breeding *b, const term *lower, const term *upper) {
   const char *asked = NULL;
   for (uint32_t i = 0; i < b->all->claims.n; i++) {
     const tn__claim *k = &b->all->claims.v[i];
-    const char *at = !strcmp(k->rule, rule) ? strstr(k->text, "(define-fun lower ") : NULL, *type = at ? strstr(at, "() ") + 3 : NULL;
+    const char *at = !strcmp(k->rule, rule) ? strstr(k->text, "(define-fun lower ") : NULL,
+               *type = at ? strstr(at, "() ") + 3 : NULL;
     const char *step = strstr(k->part, ", ");
     size_t dtype = step ? (size_t)(step - k->part) : strlen(k->part);
-    if (!at || strstr(k->text, "(declare-fun ") || (asked && !strncmp(asked, k->part, dtype) && asked[dtype] == ',')) continue; /* once for each dtype */
+    /* once for each dtype */
+    if (!at || strstr(k->text, "(declare-fun ") || (asked && !strncmp(asked, k->part, dtype) && asked[dtype] == ','))
+      continue;
     asked = k->part;
     if (*type == '(' && strncmp(type, EIGHT_BITS, strlen(EIGHT_BITS))) continue;
     tn__sb q;
@@ -312,11 +340,15 @@ static void ask(breeding *b, const term *lower, const term *upper) {
       tn__sb_puts(&q, ")\n");
     }
     const char *less = bits ? "bvslt" : "<"; /* bounds outside the dtype count as none */
-    tn__sb_printf(&q, "(define-fun none () Bool (or (%s lower all.lo) (%s all.hi upper)))\n(define-fun other.none () Bool (or (%s other.lower all.lo) (%s all.hi other.upper)))\n",
+    tn__sb_printf(&q,
+                  "(define-fun none () Bool (or (%s lower all.lo) (%s all.hi upper)))\n(define-fun other.none () Bool "
+                  "(or (%s other.lower all.lo) (%s all.hi other.upper)))\n",
                   less, less, less, less);
-    tn__sb_puts(&q, "(assert (or (not (= (ite none all.lo lower) (ite other.none all.lo other.lower))) (not (= (ite none all.hi upper) (ite other.none all.hi other.upper)))))\n"
+    tn__sb_puts(&q, "(assert (or (not (= (ite none all.lo lower) (ite other.none all.lo other.lower))) (not (= (ite "
+                    "none all.hi upper) (ite other.none all.hi other.upper)))))\n"
                     "(check-sat)\n(get-value (a.lo a.hi lower upper other.lower other.upper))\n");
-    tn__prove_smt(b->asked, tn__arena_strdup(&b->c->scratch, rule), text_of(b->c, b->upper ? upper : lower), TK_SUPPORT, TT_SMT, false, tn__sb_str(&q));
+    tn__prove_smt(b->asked, tn__arena_strdup(&b->c->scratch, rule), text_of(b->c, b->upper ? upper : lower), TK_SUPPORT,
+                  TT_SMT, false, tn__sb_str(&q));
   }
 }
 
@@ -328,15 +360,18 @@ static void judge(breeding *b, const term *changed) {
     if (v > worst) worst = v;
   }
   b->made[worst]++;
-  if (worst == NARROWER) print_error("as true, and better: %s %s: %s\n", tn__ops[rows[b->row].op].text, rows[b->row].name, text_of(b->c, changed));
+  if (worst == NARROWER)
+    print_error("as true, and better: %s %s: %s\n", tn__ops[rows[b->row].op].text, rows[b->row].name,
+                text_of(b->c, changed));
   if (worst == SAME_HERE) ask(b, lower, upper);
 }
 
 static void change(breeding *b, const term *at, const term *by) { judge(b, with(b->c, b->root[b->upper], at, by)); }
 
 static void exchange(breeding *b, const term *t) {
-  static const int of[][2] = {{F_plus, F_minus}, {F_minus, F_plus}, {F_least, F_most}, {F_most, F_least}, {F_both, F_either}, {F_either, F_both},
-                              {F_times, F_plus}, {F_times, F_quotient}, {F_quotient, F_times}, {F_raised, F_lowered}, {F_lowered, F_raised}};
+  static const int of[][2] = {{F_plus, F_minus},     {F_minus, F_plus},     {F_least, F_most},    {F_most, F_least},
+                              {F_both, F_either},    {F_either, F_both},    {F_times, F_plus},    {F_times, F_quotient},
+                              {F_quotient, F_times}, {F_raised, F_lowered}, {F_lowered, F_raised}};
   for (size_t i = 0; i < sizeof of / sizeof *of; i++)
     if (t->what == of[i][0]) change(b, t, call(b->c, of[i][1], t->kid[0], t->kid[1], NULL));
   if (t->nkid || t->leaf >= LEAVES) return;
@@ -346,14 +381,16 @@ static void exchange(breeding *b, const term *t) {
 }
 
 static void swap(breeding *b, const term *t) {
-  bool ordered = t->what == F_minus || t->what == F_quotient || t->what == F_below || t->what == F_raised || t->what == F_lowered;
+  bool ordered =
+      t->what == F_minus || t->what == F_quotient || t->what == F_below || t->what == F_raised || t->what == F_lowered;
   if (ordered) change(b, t, call(b->c, t->what, t->kid[1], t->kid[0], NULL));
   if (t->what == F_choose) change(b, t, call(b->c, t->what, t->kid[0], t->kid[2], t->kid[1]));
 }
 
 /* An operand, a condition or a case goes. */
 static void drop(breeding *b, const term *t) {
-  static const bool droppable[FUNCTIONS + 1] = {[F_least] = true, [F_most] = true, [F_both] = true, [F_either] = true, [F_choose] = true, [F_plus] = true, [F_minus] = true, [F_mask] = true};
+  static const bool droppable[FUNCTIONS + 1] = {[F_least] = true,  [F_most] = true, [F_both] = true,  [F_either] = true,
+                                                [F_choose] = true, [F_plus] = true, [F_minus] = true, [F_mask] = true};
   for (int k = t->what == F_choose; k < t->nkid && droppable[t->what]; k++) change(b, t, t->kid[k]);
 }
 
@@ -395,13 +432,18 @@ static void breed_row(tn_ctx *c, int row, tn__proofs *all, tn__proofs *asked, ui
   static const int dtypes[] = {TN_I8, TN_U8, TN_BOOL};
   breeding b = {.c = c, .row = row, .all = all, .asked = asked};
   b.world = tn__arena_zalloc(&c->scratch, 2 * 3 * sizeof *b.world);
-  term *element = rows[row].element ? formula(c, rows[row].element) : NULL, *root[] = {formula(c, rows[row].lower), formula(c, rows[row].upper)};
+  term *element = rows[row].element ? formula(c, rows[row].element) : NULL,
+       *root[] = {formula(c, rows[row].lower), formula(c, rows[row].upper)};
   b.root[0] = root[0], b.root[1] = root[1];
   for (int k = 0; k < 6; k++) { /* each dtype; reductions of something and of nothing */
     int from = dtypes[k / 2];
     if (!applies(row, from) || (k % 2 && !strstr(rows[row].lower, "some"))) continue;
     world *w = &b.world[b.nworld++];
-    *w = (world){.row = row, .from = from, .to = result_of(row, from), .sources = element ? 3 : tn__ops[rows[row].op].max_src, .some = !(k % 2)};
+    *w = (world){.row = row,
+                 .from = from,
+                 .to = result_of(row, from),
+                 .sources = element ? 3 : tn__ops[rows[row].op].max_src,
+                 .some = !(k % 2)};
     choose_values(w);
     reach(w, c, element);
     rowwise(w, c, root[0], root[1]);
@@ -422,7 +464,8 @@ static void breed(tn_ctx *c, void *arg) {
   tn__proofs *all = tn__prove_collect(c, NULL), *asked = tn__prove_collect(c, "nothing");
   asked->only = NULL;
   for (int i = 0; i < ROWS; i++) breed_row(c, i, all, asked, made);
-  print_message("changes: %u let a value out, %u are wider, %u narrower, %u the same at 8 bits: %u statements\n", made[LEFT], made[WIDER], made[NARROWER], made[SAME_HERE], asked->claims.n);
+  print_message("changes: %u let a value out, %u are wider, %u narrower, %u the same at 8 bits: %u statements\n",
+                made[LEFT], made[WIDER], made[NARROWER], made[SAME_HERE], asked->claims.n);
   fflush(stdout);
   tn__prove_run(asked, &(tn__prove_how){.dir = "/nowhere", .cache = &none, .jobs = 2});
   for (uint32_t i = 0; i < asked->claims.n; i++) {

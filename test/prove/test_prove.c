@@ -1,4 +1,5 @@
-/* What is sent to the provers is what the tables say, all of it, and the page says so.  No prover runs here: `make prove` does that. */
+/* What is sent to the provers is what the tables say, all of it, and the page says so.  No prover runs here: `make
+ * prove` does that. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -47,11 +48,13 @@ static void all_rows(tn_ctx *c, void *arg) {
       uint32_t coq = claims_about(p, tables[k], row, TT_COQ), here = claims_about(p, tables[k], row, TT_HERE);
       if (!smt && !coq && !here) fail_msg("nothing is claimed of %s.%s", tables[k], row);
       if (!strcmp(tables[k], "index") && (!smt || coq != 1)) fail_msg("index.%s is for two provers", row);
-      if (!strcmp(tables[k], "float") && (!here || coq != 1)) fail_msg("float.%s needs a proof over the reals and a counterexample", row);
+      if (!strcmp(tables[k], "float") && (!here || coq != 1))
+        fail_msg("float.%s needs a proof over the reals and a counterexample", row);
     }
   }
   for (uint32_t i = 0; i < p->claims.n; i++)
-    if (p->claims.v[i].outcome == TO_FAILS) fail_msg("%s, %s: %s", p->claims.v[i].rule, p->claims.v[i].part, p->claims.v[i].witness);
+    if (p->claims.v[i].outcome == TO_FAILS)
+      fail_msg("%s, %s: %s", p->claims.v[i].rule, p->claims.v[i].part, p->claims.v[i].witness);
 }
 static void every_row_is_claimed(void **state) { (void)state, test_in_ctx(all_rows, NULL); }
 
@@ -60,7 +63,8 @@ static void every_row_is_claimed(void **state) { (void)state, test_in_ctx(all_ro
 /* (op.dtype ...) */
 static bool is_op(const expr *e, int op) {
   size_t n = strlen(tn__ops[op].text);
-  return !e->s && e->nkid && e->kid[0]->s && e->kid[0]->n > n && !memcmp(e->kid[0]->s, tn__ops[op].text, n) && e->kid[0]->s[n] == '.';
+  return !e->s && e->nkid && e->kid[0]->s && e->kid[0]->n > n && !memcmp(e->kid[0]->s, tn__ops[op].text, n) &&
+         e->kid[0]->s[n] == '.';
 }
 
 /* The bits of a literal, and its dtypes as a mask. */
@@ -70,7 +74,9 @@ static uint64_t literal(const expr *e, uint32_t *dtypes) {
   } formats[] = {{11, TN_F16}, {8, TN_BF16}, {24, TN_F32}, {53, TN_F64}};
   *dtypes = 0;
   if (e->s) {
-    *dtypes = atom_is(e, "true") || atom_is(e, "false") ? 1u << TN_BOOL : isdigit((unsigned char)*e->s) ? 1u << TN__INDEX : 0;
+    *dtypes = atom_is(e, "true") || atom_is(e, "false") ? 1u << TN_BOOL
+              : isdigit((unsigned char)*e->s)           ? 1u << TN__INDEX
+                                                        : 0;
     return atom_is(e, "true") ? 1 : strtoull(e->s, NULL, 10);
   }
   if (head_is(e, "-") && e->nkid == 2) {
@@ -102,7 +108,8 @@ static bool is_number(const expr *e, const tn__term *t) {
 static bool same(const tn__rule *r, const expr *e, const tn__term *t);
 
 static bool is_sum(const tn__rule *r, const expr *e, const tn__term *k, const tn__term *x, const tn__term *rest) {
-  return head_is(e, "+") && head_is(e->kid[1], "*") && same(r, e->kid[1]->kid[1], x) && same(r, e->kid[1]->kid[2], k) && same(r, e->kid[2], rest);
+  return head_is(e, "+") && head_is(e->kid[1], "*") && same(r, e->kid[1]->kid[1], x) && same(r, e->kid[1]->kid[2], k) &&
+         same(r, e->kid[2], rest);
 }
 
 static bool is_power(const tn__rule *r, const expr *e, const tn__term *t) {
@@ -114,10 +121,13 @@ static bool is_power(const tn__rule *r, const expr *e, const tn__term *t) {
 }
 
 static bool is_fn(const tn__rule *r, const expr *e, const tn__term *t) {
-  static const char *const heads[FN_COUNT] = {[FN_ADD] = "+", [FN_SUB] = "-", [FN_MUL] = "*", [FN_NEG] = "-", [FN_MIN] = "min.index", [FN_MAX] = "max.index",
-                                              [FN_IDIV] = "idiv.index", [FN_MOD] = "mod.index", [FN_CEILDIV] = "ceildiv"};
+  static const char *const heads[FN_COUNT] = {
+      [FN_ADD] = "+",           [FN_SUB] = "-",         [FN_MUL] = "*",
+      [FN_NEG] = "-",           [FN_MIN] = "min.index", [FN_MAX] = "max.index",
+      [FN_IDIV] = "idiv.index", [FN_MOD] = "mod.index", [FN_CEILDIV] = "ceildiv"};
   if (t->what == FN_LO || t->what == FN_HI)
-    return e->s && !strncmp(e->s, t->what == FN_LO ? "lo_" : "hi_", 3) && !strncmp(e->s + 3, r->slot[t->kid[0]->slot], e->n - 3);
+    return e->s && !strncmp(e->s, t->what == FN_LO ? "lo_" : "hi_", 3) &&
+           !strncmp(e->s + 3, r->slot[t->kid[0]->slot], e->n - 3);
   if (!heads[t->what] || !head_is(e, heads[t->what]) || e->nkid != t->nkid + 1) return false;
   for (int i = 0; i < t->nkid; i++)
     if (!same(r, e->kid[i + 1], t->kid[i])) return false;
@@ -170,7 +180,8 @@ static bool width_reads_back(tn_ctx *c, const tn__rule *r, const char *query) {
   if (!s) return false;
   const expr *e = read_expr(c, &s)->kid[1]->kid[1];
   int at = 2;
-  return are_operands(r, e, r->rhs, false, &at) && at == e->nkid && (r->fits == !!strstr(query, "; the engine's check"));
+  return are_operands(r, e, r->rhs, false, &at) && at == e->nkid &&
+         (r->fits == !!strstr(query, "; the engine's check"));
 }
 
 static void read_all(tn_ctx *c, void *arg) {
@@ -183,13 +194,16 @@ static void read_all(tn_ctx *c, void *arg) {
     const tn__rule *r = row_of(c, k->rule);
     if (!r) fail_msg("%s is no row", k->rule);
     bool width = !strcmp(k->part, "64 bits");
-    if (width ? !width_reads_back(c, r, k->text) : !reads_back(c, r, k->text)) fail_msg("what is printed of %s is not the row:\n%s", k->rule, k->text);
+    if (width ? !width_reads_back(c, r, k->text) : !reads_back(c, r, k->text))
+      fail_msg("what is printed of %s is not the row:\n%s", k->rule, k->text);
     n++;
   }
   assert_true(n > 1500);
   /* The test of the test: another row is not read. */
-  const tn__ruleset *s = tn__rules_parse(c, "other", "rule a (add x 0) -> 0 when x:int\nrule b (add x 1) -> x when x:int\nrule c (mul x 0) -> x when x:int\n"
-                                                     "rule d (add 0 x) -> x when x:int\nrule e (add x 0) -> x when x:int");
+  const tn__ruleset *s = tn__rules_parse(
+      c, "other",
+      "rule a (add x 0) -> 0 when x:int\nrule b (add x 1) -> x when x:int\nrule c (mul x 0) -> x when x:int\n"
+      "rule d (add 0 x) -> x when x:int\nrule e (add x 0) -> x when x:int");
   const char *query = NULL;
   for (uint32_t i = 0; i < p->claims.n && !query; i++)
     if (!strcmp(p->claims.v[i].rule, "simplify.add_zero")) query = p->claims.v[i].text;
@@ -246,9 +260,11 @@ static void read_intervals(tn_ctx *c, void *arg) {
   tn__proofs *p = tn__prove_collect(c, NULL);
   for (int i = 0; i < INTERVALS; i++) {
     char name[64];
-    bool part = strcmp(intervals[i].where, "NUMBER") && strcmp(intervals[i].where, "TENSOR") && strcmp(intervals[i].where, "BITS");
+    bool part = strcmp(intervals[i].where, "NUMBER") && strcmp(intervals[i].where, "TENSOR") &&
+                strcmp(intervals[i].where, "BITS");
     uint32_t n = 0;
-    snprintf(name, sizeof name, "interval.%s%s%s", tn__ops[intervals[i].op].text, part ? "_" : "", part ? intervals[i].where : "");
+    snprintf(name, sizeof name, "interval.%s%s%s", tn__ops[intervals[i].op].text, part ? "_" : "",
+             part ? intervals[i].where : "");
     for (char *s = name; *s; s++) *s = (char)tolower((unsigned char)*s);
     for (uint32_t k = 0; k < p->claims.n; k++) {
       const char *query = p->claims.v[k].text;
@@ -256,7 +272,8 @@ static void read_intervals(tn_ctx *c, void *arg) {
       n++;
       if (!defines(c, query, "lower", intervals[i].lower) || !defines(c, query, "upper", intervals[i].upper))
         fail_msg("what is printed of %s is not the row:\n%s", name, query);
-      if (!strcmp(name, "interval.add")) assert_false(defines(c, query, "lower", "plus(a.lo, b.hi)")); /* the test of the test */
+      /* the test of the test */
+      if (!strcmp(name, "interval.add")) assert_false(defines(c, query, "lower", "plus(a.lo, b.hi)"));
     }
     if (!n) fail_msg("nothing is claimed of %s", name);
   }
@@ -298,7 +315,8 @@ static void page(tn_ctx *c, void *arg) {
     snprintf(line, sizeof line, "\n| %s | ", p->claims.v[i].rule);
     const char *at = strstr(text, line);
     snprintf(line, sizeof line, " | %u | ", n);
-    if (!at || !strstr(at, line) || strstr(at, line) > strchr(at + 1, '\n')) fail_msg("docs/rules.md is not current: %s", p->claims.v[i].rule);
+    if (!at || !strstr(at, line) || strstr(at, line) > strchr(at + 1, '\n'))
+      fail_msg("docs/rules.md is not current: %s", p->claims.v[i].rule);
   }
   for (const char *s = text; (s = strstr(s, "\n| ")); s++) lines++;
   assert_int_equal(lines, rules + 2); /* the head, and the rule below it */
@@ -329,7 +347,10 @@ static void provers_may_be_missing(void **state) { (void)state, test_in_ctx(nobo
 /* A solver of that version, which finds every statement true. */
 static void install(const char *version) {
   char text[200];
-  int n = snprintf(text, sizeof text, "#!/bin/sh\n[ \"$1\" = --version ] && echo 'Z3 version %s - 64 bit' || { cat >/dev/null; echo unsat; }\n", version);
+  int n = snprintf(
+      text, sizeof text,
+      "#!/bin/sh\n[ \"$1\" = --version ] && echo 'Z3 version %s - 64 bit' || { cat >/dev/null; echo unsat; }\n",
+      version);
   assert_int_equal(chmod(test_write_file("z3", text, (size_t)n), 0755), 0);
 }
 
@@ -375,7 +396,9 @@ static void verdicts_are_those_of_a_version(void **state) { (void)state, test_in
 
 static void round_about(tn_ctx *c, void *arg) {
   (void)arg;
-  const tn__ruleset *s = tn__rules_parse(c, "circle", "rule a (add x y) -> (add y x) when x:index by (b x y)\nrule b (add x y) -> (add y x) when x:index by (a x y)\n");
+  const tn__ruleset *s = tn__rules_parse(
+      c, "circle",
+      "rule a (add x y) -> (add y x) when x:index by (b x y)\nrule b (add x y) -> (add y x) when x:index by (a x y)\n");
   tn__proofs *p = tn__prove_collect(c, "nothing");
   tn__typing t;
   assert_true(tn__typing_infer(&s->rule[0], &t) && tn__typing_first(&s->rule[0], &t));
@@ -394,8 +417,8 @@ static void no_row_follows_by_itself(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_row_is_claimed), cmocka_unit_test(printed_rows_are_read_back), cmocka_unit_test(page_is_current),
-      cmocka_unit_test(printed_intervals_are_read_back),
+      cmocka_unit_test(every_row_is_claimed),     cmocka_unit_test(printed_rows_are_read_back),
+      cmocka_unit_test(page_is_current),          cmocka_unit_test(printed_intervals_are_read_back),
       cmocka_unit_test(no_row_follows_by_itself), cmocka_unit_test(verdicts_are_those_of_a_version),
       cmocka_unit_test(provers_may_be_missing),
   };

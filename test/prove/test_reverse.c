@@ -1,6 +1,7 @@
-/* The reverse pass in C beside the one that is proved in proofs/coq/Reverse.v: random programs over small integers, differentiated by tn__vjp and
- * evaluated by the oracle; as `test_prove_reverse FILE` it writes each as a Coq goal that the proved pass, run on integers, gives the same numbers
- * (tools/prove-gradients compiles it).  Linear ops are written as the matrices that the oracle finds, scalar ops with the rows of gradient.rules. */
+/* The reverse pass in C beside the one that is proved in proofs/coq/Reverse.v: random programs over small integers,
+ * differentiated by tn__vjp and evaluated by the oracle; as `test_prove_reverse FILE` it writes each as a Coq goal that
+ * the proved pass, run on integers, gives the same numbers (tools/prove-gradients compiles it).  Linear ops are written
+ * as the matrices that the oracle finds, scalar ops with the rows of gradient.rules. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -39,7 +40,9 @@ static uint32_t elements(const tn_node *x) {
   return (uint32_t)n;
 }
 
-static tn_node *leaf(tn_ctx *c, int64_t slot, tn_node *const *dim, uint32_t rank) { return tn__param(c, TN_F64, slot, -1, dim, rank); }
+static tn_node *leaf(tn_ctx *c, int64_t slot, tn_node *const *dim, uint32_t rank) {
+  return tn__param(c, TN_F64, slot, -1, dim, rank);
+}
 
 /* ---- instructions ---- */
 
@@ -60,7 +63,9 @@ static void print_row(tn__sb *b, const tn__term *t) {
 }
 
 static void print_scalar(program *p, int op) {
-  static const char *const spelling[OP_COUNT] = {[OP_NEG] = "Z.opp (x 0%nat)", [OP_ADD] = "Z.add (x 0%nat) (x 1%nat)", [OP_MUL] = "Z.mul (x 0%nat) (x 1%nat)",
+  static const char *const spelling[OP_COUNT] = {[OP_NEG] = "Z.opp (x 0%nat)",
+                                                 [OP_ADD] = "Z.add (x 0%nat) (x 1%nat)",
+                                                 [OP_MUL] = "Z.mul (x 0%nat) (x 1%nat)",
                                                  [OP_FMA] = "Z.add (Z.mul (x 0%nat) (x 1%nat)) (x 2%nat)"};
   tn__sb_printf(&p->out, "elementwise (fun x => %s) (fun k x g => match k with ", spelling[op]);
   const tn__ruleset *s = tn__rules_get(p->c, "gradient");
@@ -111,7 +116,9 @@ static void begin_instruction(program *p) { tn__sb_printf(&p->out, "%sIns (", p-
 static uint32_t alike(program *p, uint32_t like) {
   for (int i = 0; i < 8; i++) {
     uint32_t k = below(p->n);
-    if (p->node[k]->rank == p->node[like]->rank && tn__dims_equal(p->c, p->node[k]->dim, p->node[like]->dim, p->node[k]->rank)) return k;
+    if (p->node[k]->rank == p->node[like]->rank &&
+        tn__dims_equal(p->c, p->node[k]->dim, p->node[like]->dim, p->node[k]->rank))
+      return k;
   }
   return like;
 }
@@ -136,12 +143,14 @@ static bool contract_step(program *p) {
   uint32_t a = below(p->n), b = below(p->n);
   const tn_node *x = p->node[a], *w = p->node[b];
   int64_t m, n, k, l;
-  if (x->rank != 2 || w->rank != 2 || !tn__const_int(x->dim[0], &m) || !tn__const_int(x->dim[1], &k) || !tn__const_int(w->dim[0], &n) ||
-      !tn__const_int(w->dim[1], &l) || k != l || m * n > ELEMENTS || p->products++ >= PRODUCTS)
+  if (x->rank != 2 || w->rank != 2 || !tn__const_int(x->dim[0], &m) || !tn__const_int(x->dim[1], &k) ||
+      !tn__const_int(w->dim[0], &n) || !tn__const_int(w->dim[1], &l) || k != l || m * n > ELEMENTS ||
+      p->products++ >= PRODUCTS)
     return false;
   begin_instruction(p);
-  tn__sb_printf(&p->out, "contract_op 0 Z.add Z.mul %d %d (fun i k => i / %d * %d + k)%%nat (fun i k => i mod %d * %d + k)%%nat)", (int)(m * n), (int)k, (int)n, (int)k,
-                (int)n, (int)k);
+  tn__sb_printf(
+      &p->out, "contract_op 0 Z.add Z.mul %d %d (fun i k => i / %d * %d + k)%%nat (fun i k => i mod %d * %d + k)%%nat)",
+      (int)(m * n), (int)k, (int)n, (int)k, (int)n, (int)k);
   append(p, tn__contract(p->c, p->node[a], p->node[b], 0, 1, 1, 1), (uint32_t[]){a, b}, 2);
   return true;
 }
@@ -263,12 +272,16 @@ static int write_file(FILE *f, uint32_t *made) {
   tn_status status;
   if (!test_ctx_open(&c)) return 1;
   if (f)
-    fputs("From Coq Require Import ZArith List.\nFrom Tenet Require Import Reverse.\nImport ListNotations.\nOpen Scope Z_scope.\n"
-          "Definition matrix (a : list (list Z)) i j := nth j (nth i a []) 0.\n"
-          "Definition gradients (sizes : list nat) (p : list (ins (T := Z))) (x : list (list Z)) (dy : list Z) (wanted : list nat) :=\n"
-          "  let size i := nth i sizes 0%nat in let out := (length x + length p - 1)%nat in\n"
-          "  let g := back 0 Z.add size p (length x) (matrix x) (fun i e => if Nat.eqb i out then nth e dy 0 else 0) in\n"
-          "  map (fun i => map (g i) (seq 0 (size i))) wanted.\n", f);
+    fputs(
+        "From Coq Require Import ZArith List.\nFrom Tenet Require Import Reverse.\nImport ListNotations.\nOpen Scope "
+        "Z_scope.\n"
+        "Definition matrix (a : list (list Z)) i j := nth j (nth i a []) 0.\n"
+        "Definition gradients (sizes : list nat) (p : list (ins (T := Z))) (x : list (list Z)) (dy : list Z) (wanted : "
+        "list nat) :=\n"
+        "  let size i := nth i sizes 0%nat in let out := (length x + length p - 1)%nat in\n"
+        "  let g := back 0 Z.add size p (length x) (matrix x) (fun i e => if Nat.eqb i out then nth e dy 0 else 0) in\n"
+        "  map (fun i => map (g i) (seq 0 (size i))) wanted.\n",
+        f);
   batch w = {&c, f, 0};
   bool ok = tn__mem_try(&c.mem, write_all, &w, &status);
   if (!ok) print_error("%s\n", tn_last_error(&c)->text);

@@ -30,7 +30,8 @@ static void test_elementwise(void **state) {
   tn_ctx *c = *state;
   lin *l = lin_new(c, "E");
   tn_node *out = lin_buf(l, TN_F16, true), *x = lin_buf(l, TN_F16, false), *m = lin_buf(l, TN_BOOL, false);
-  tn_node *r = lin_range(l, lin_var(l, "n", 0, 100), AX_GLOBAL, 0), *gate = lin_load(l, m, r, NULL), *v = lin_load(l, x, r, gate);
+  tn_node *r = lin_range(l, lin_var(l, "n", 0, 100), AX_GLOBAL, 0), *gate = lin_load(l, m, r, NULL),
+          *v = lin_load(l, x, r, gate);
   tn_node *w = lin_op2(l, OP_ADD, v, tn__const_num(c, TN_F16, -1.5));
   lin_store(l, OP_STORE, out, r, lin_op1(l, OP_EXP, w), gate);
   lin_end(l, r);
@@ -62,10 +63,13 @@ static void test_elementwise(void **state) {
 static void test_lanes(void **state) {
   tn_ctx *c = *state;
   lin *l = lin_new(c, "S");
-  tn_node *out = lin_buf(l, TN_F32, true), *x = lin_buf(l, TN_F32, false), *K = lin_var(l, "K", 0, 64), *four = tn__int(c, 4);
-  tn_node *acc = lin_acc(l, tn__const_num(c, TN_F32, 0), 0, 4), *rounds = lin_op2(l, OP_IDIV, lin_op2(l, OP_ADD, K, tn__int(c, 3)), four);
+  tn_node *out = lin_buf(l, TN_F32, true), *x = lin_buf(l, TN_F32, false), *K = lin_var(l, "K", 0, 64),
+          *four = tn__int(c, 4);
+  tn_node *acc = lin_acc(l, tn__const_num(c, TN_F32, 0), 0, 4),
+          *rounds = lin_op2(l, OP_IDIV, lin_op2(l, OP_ADD, K, tn__int(c, 3)), four);
   tn_node *k = lin_range(l, rounds, AX_REDUCE, 0), *from = lin_op2(l, OP_MUL, k, four);
-  tn_node *count = lin_op2(l, OP_MIN, lin_op2(l, OP_ADD, K, lin_op1(l, OP_NEG, from)), four), *u = lin_range(l, count, AX_UPCAST, 1);
+  tn_node *count = lin_op2(l, OP_MIN, lin_op2(l, OP_ADD, K, lin_op1(l, OP_NEG, from)), four),
+          *u = lin_range(l, count, AX_UPCAST, 1);
   lin_setacc(l, OP_ADD, acc, lin_load(l, x, lin_op2(l, OP_ADD, from, u), NULL), u);
   lin_end(l, u);
   tn_node *end = lin_end(l, k);
@@ -158,14 +162,19 @@ static void test_every_op_prints(void **state) {
   tn_ctx *c = *state;
   for (int op = 0; op < OP_COUNT; op++) {
     if (tn__ops[op].group < G_UNARY || tn__ops[op].group > G_TERNARY) continue;
-    int dtype = tn__ops[op].dtype_rule == tn__ops[OP_SHL].dtype_rule || op == OP_NOT || op == OP_AND || op == OP_OR || op == OP_XOR ? TN_I32
-                : op == OP_PHILOX                                                                                            ? TN_U64
-                                                                                                                              : TN_F32;
+    int dtype = tn__ops[op].dtype_rule == tn__ops[OP_SHL].dtype_rule || op == OP_NOT || op == OP_AND || op == OP_OR ||
+                        op == OP_XOR
+                    ? TN_I32
+                : op == OP_PHILOX ? TN_U64
+                                  : TN_F32;
     lin *l = lin_new(c, "op");
     tn_node *out = lin_buf(l, dtype, true), *src[3], *zero = tn__int(c, 0);
     for (uint32_t s = 0; s < tn__ops[op].min_src; s++)
       src[s] = lin_load(l, lin_buf(l, op == OP_WHERE && s == 0 ? TN_BOOL : dtype, false), zero, NULL);
-    tn_node *v = lin_add(l, tn__node_make(c, &(tn__make){.op = (tn__op)op, .dtype = op == OP_PHILOX ? TN_U32 : dtype, .src = src, .nsrc = tn__ops[op].min_src}));
+    tn_node *v = lin_add(l, tn__node_make(c, &(tn__make){.op = (tn__op)op,
+                                                         .dtype = op == OP_PHILOX ? TN_U32 : dtype,
+                                                         .src = src,
+                                                         .nsrc = tn__ops[op].min_src}));
     lin_store(l, OP_STORE, out, zero, v->dtype == dtype ? v : lin_add(l, tn__cast(c, v, dtype)), NULL);
     const char *text = rendered(c, l);
     assert_null(strchr(text, '$'));

@@ -1,5 +1,6 @@
-/* Kernels for work groups, built by hand: the text in three languages, and what it computes.  OpenCL runs where there is a device (PoCL),
- * Metal runs as C++, CUDA on a GPU, else it is compiled where NVRTC is found; results are those of the interpreter. */
+/* Kernels for work groups, built by hand: the text in three languages, and what it computes.  OpenCL runs where there
+ * is a device (PoCL), Metal runs as C++, CUDA on a GPU, else it is compiled where NVRTC is found; results are those of
+ * the interpreter. */
 #include "backend/cuda/cuda.h"
 #include "backend/ref/ref.h"
 #include "render/dialect.h"
@@ -40,7 +41,8 @@ static int teardown(void **state) {
   return test_ctx_close(&f->c) == 0 ? 0 : -1;
 }
 
-/* ---- programs ---- (no two arguments of a call append instructions: C leaves open which comes first, and the texts are compared) */
+/* ---- programs ---- (no two arguments of a call append instructions: C leaves open which comes first, and the texts
+ * are compared) */
 
 typedef struct program { /* a kernel and what it is run on */
   lin *l;
@@ -80,7 +82,9 @@ static tn_node *input(program *p, int dtype, size_t elements, bool odd) {
     double v = (double)((int64_t)(i * 37 + slot * 11) % 101 - 50) / 4;
     if (odd && i % 5 == 3) v = i % 2 ? -0.0 : 0.0;
     if (odd && i % 97 == 77) v = __builtin_nan("");
-    tn__eval_store(dtype, p->in[slot] + i * size, tn__is_float(dtype) ? tn__eval_from_double(dtype, v) : tn__eval_cast(TN_I64, dtype, i * 37 + slot * 11));
+    tn__eval_store(dtype, p->in[slot] + i * size,
+                   tn__is_float(dtype) ? tn__eval_from_double(dtype, v)
+                                       : tn__eval_cast(TN_I64, dtype, i * 37 + slot * 11));
   }
   return lin_buf(p->l, dtype, false);
 }
@@ -88,14 +92,18 @@ static tn_node *input(program *p, int dtype, size_t elements, bool odd) {
 static tn_node *number(lin *l, int64_t v) { return tn__int(l->c, v); }
 
 /* As they are written: tn__op2 would bring index arithmetic into normal form, of nodes that are no instructions. */
-static tn_node *raw(lin *l, tn__op op, tn_node *x, tn_node *y) { return lin_make(l, op, 0, (tn_node *[]){x, y}, 2, NULL, 0); }
+static tn_node *raw(lin *l, tn__op op, tn_node *x, tn_node *y) {
+  return lin_make(l, op, 0, (tn_node *[]){x, y}, 2, NULL, 0);
+}
 static tn_node *op2(lin *l, tn__op op, tn_node *x, tn_node *y) { return lin_add(l, raw(l, op, x, y)); }
 static tn_node *neg(lin *l, tn_node *x) { return lin_add(l, lin_make(l, OP_NEG, 0, &x, 1, NULL, 0)); }
 static tn_node *add(lin *l, tn_node *x, tn_node *y) { return op2(l, OP_ADD, x, y); }
 static tn_node *mul(lin *l, tn_node *x, tn_node *y) { return op2(l, OP_MUL, x, y); }
 
 /* Turns of `by` for n things, rounded up. */
-static tn_node *turns(lin *l, tn_node *n, int64_t by) { return op2(l, OP_IDIV, add(l, n, number(l, by - 1)), number(l, by)); }
+static tn_node *turns(lin *l, tn_node *n, int64_t by) {
+  return op2(l, OP_IDIV, add(l, n, number(l, by - 1)), number(l, by));
+}
 
 /* What is left of n in turn r, at most `by`. */
 static tn_node *left(lin *l, tn_node *n, tn_node *r, int64_t by) {
@@ -107,14 +115,17 @@ static program *vectors(tn_ctx *c, int group, int64_t m) {
   program *p = new_program(c, "vectors", group);
   lin *l = p->l;
   size_t n = 4 * (size_t)m;
-  tn_node *out = result(p, TN_F16, n), *x = input(p, TN_F32, n, false), *y = input(p, TN_BF16, n, true), *flag = input(p, TN_BOOL, n, false);
+  tn_node *out = result(p, TN_F16, n), *x = input(p, TN_F32, n, false), *y = input(p, TN_BF16, n, true),
+          *flag = input(p, TN_BOOL, n, false);
   tn_node *M = lin_var(l, "m", 0, 1000), *G = number(l, group), *r = lin_range(l, turns(l, M, group), AX_GLOBAL, 0);
   p->var[0] = m;
   tn_node *count = left(l, M, r, group), *u = lin_range(l, count, AX_UPCAST, 1);
   tn_node *base = mul(l, add(l, mul(l, r, G), u), number(l, 4));
   tn_node *e = lin_range(l, number(l, 4), AX_UNROLL, 2), *at = add(l, base, e);
-  tn_node *two_x = mul(l, lin_load(l, x, at, NULL), tn__const_num(c, TN_F32, 2)), *wide = lin_add(l, tn__cast(c, lin_load(l, y, at, NULL), TN_F32));
-  tn_node *v = add(l, two_x, wide), *which = lin_load(l, flag, at, NULL), *less = neg(l, v), *w = lin_op3(l, OP_WHERE, which, v, less);
+  tn_node *two_x = mul(l, lin_load(l, x, at, NULL), tn__const_num(c, TN_F32, 2)),
+          *wide = lin_add(l, tn__cast(c, lin_load(l, y, at, NULL), TN_F32));
+  tn_node *v = add(l, two_x, wide), *which = lin_load(l, flag, at, NULL), *less = neg(l, v),
+          *w = lin_op3(l, OP_WHERE, which, v, less);
   lin_store(l, OP_STORE, out, at, lin_add(l, tn__cast(c, w, TN_F16)), NULL);
   lin_end(l, e);
   lin_end(l, u);
@@ -127,12 +138,15 @@ static program *rows(tn_ctx *c, const char *name, int group, int64_t cols, bool 
   enum { ROWS = 5, MOST = 100 };
   program *p = new_program(c, name, group);
   lin *l = p->l;
-  tn_node *out = result(p, TN_F32, (size_t)(ROWS * cols)), *sums = result(p, TN_F32, ROWS), *x = input(p, TN_F32, (size_t)(ROWS * cols), false);
+  tn_node *out = result(p, TN_F32, (size_t)(ROWS * cols)), *sums = result(p, TN_F32, ROWS),
+          *x = input(p, TN_F32, (size_t)(ROWS * cols), false);
   int64_t slots = (MOST + group - 1) / group;
   tn_node *row = lin_local_of(l, TN_F32, own ? slots * group : MOST, own ? group : 0);
-  tn_node *K = lin_var(l, "K", 0, MOST), *G = number(l, group), *r = lin_range(l, number(l, ROWS), AX_GLOBAL, 0), *from = mul(l, r, K);
+  tn_node *K = lin_var(l, "K", 0, MOST), *G = number(l, group), *r = lin_range(l, number(l, ROWS), AX_GLOBAL, 0),
+          *from = mul(l, r, K);
   p->var[0] = cols;
-  tn_node *most = lin_acc(l, tn__const_num(c, TN_F32, -__builtin_inf()), 0, group), *sum = lin_acc(l, tn__const_num(c, TN_F32, 0), 1, group);
+  tn_node *most = lin_acc(l, tn__const_num(c, TN_F32, -__builtin_inf()), 0, group),
+          *sum = lin_acc(l, tn__const_num(c, TN_F32, 0), 1, group);
   tn_node *rounds = own ? number(l, slots) : turns(l, K, group), *m = NULL, *s = NULL;
   for (int64_t pass = 0; pass < 3; pass++) {
     tn_node *k = lin_range(l, rounds, AX_LOOP, 1 + 2 * pass), *count = left(l, K, k, group);
@@ -165,14 +179,18 @@ static program *rows(tn_ctx *c, const char *name, int group, int64_t cols, bool 
 static program *reduction(tn_ctx *c, const char *name, int64_t op, int dtype, int64_t lanes, int group, int64_t K) {
   program *p = new_program(c, name, group);
   lin *l = p->l;
-  tn_node *out = result(p, dtype, 3 * (size_t)group), *x = input(p, dtype, (size_t)(3 * K), true), *y = input(p, dtype, (size_t)(3 * K), false);
+  tn_node *out = result(p, dtype, 3 * (size_t)group), *x = input(p, dtype, (size_t)(3 * K), true),
+          *y = input(p, dtype, (size_t)(3 * K), false);
   tn_node *k_size = lin_var(l, "K", 0, 5000), *r = lin_range(l, number(l, 3), AX_GLOBAL, 0);
   p->var[0] = K;
   int start = op == OP_FMA ? OP_ADD : (int)op;
   tn_node *acc = lin_acc(l, tn__const_bits(c, dtype, tn__eval_reduce_init(start, dtype)), 0, lanes);
-  tn_node *k = lin_range(l, turns(l, k_size, lanes), AX_REDUCE, 1), *u = lin_range(l, left(l, k_size, k, lanes), AX_UPCAST, 2);
-  tn_node *row = mul(l, r, k_size), *from = mul(l, k, number(l, lanes)), *at = add(l, add(l, row, from), u), *vx = lin_load(l, x, at, NULL), *value = vx;
-  if (op == OP_FMA) value = tn__node_make(c, &(tn__make){.op = OP_LIST, .src = (tn_node *[]){vx, lin_load(l, y, at, NULL)}, .nsrc = 2});
+  tn_node *k = lin_range(l, turns(l, k_size, lanes), AX_REDUCE, 1),
+          *u = lin_range(l, left(l, k_size, k, lanes), AX_UPCAST, 2);
+  tn_node *row = mul(l, r, k_size), *from = mul(l, k, number(l, lanes)), *at = add(l, add(l, row, from), u),
+          *vx = lin_load(l, x, at, NULL), *value = vx;
+  if (op == OP_FMA)
+    value = tn__node_make(c, &(tn__make){.op = OP_LIST, .src = (tn_node *[]){vx, lin_load(l, y, at, NULL)}, .nsrc = 2});
   lin_setacc(l, op, acc, value, u);
   lin_end(l, u);
   tn_node *end = lin_end(l, k);
@@ -189,27 +207,34 @@ static program *widths(tn_ctx *c) {
   lin *l = p->l;
   tn_node *out = result(p, TN_I64, 6 * 70), *n = lin_var(l, "n", 0, (int64_t)1 << 40);
   p->var[0] = 70;
-  tn_node *r = lin_range(l, n, AX_GLOBAL, 0), *small = op2(l, OP_MOD, r, number(l, 1000)), *big = mul(l, small, number(l, (int64_t)1 << 30));
+  tn_node *r = lin_range(l, n, AX_GLOBAL, 0), *small = op2(l, OP_MOD, r, number(l, 1000)),
+          *big = mul(l, small, number(l, (int64_t)1 << 30));
   tn_node *v[6] = {big, op2(l, OP_MOD, big, number(l, 777)), op2(l, OP_IDIV, add(l, big, number(l, -5)), number(l, 3)),
                    op2(l, OP_MIN, small, big), op2(l, OP_IDIV, add(l, small, number(l, -30)), number(l, 7)),
                    lin_op3(l, OP_WHERE, op2(l, OP_LT, small, big), neg(l, small), big)};
   for (int i = 0; i < 6; i++)
-    lin_store(l, OP_STORE, out, add(l, mul(l, r, number(l, 6)), number(l, i)), lin_add(l, tn__cast(c, v[i], TN_I64)), NULL);
+    lin_store(l, OP_STORE, out, add(l, mul(l, r, number(l, 6)), number(l, i)), lin_add(l, tn__cast(c, v[i], TN_I64)),
+              NULL);
   lin_end(l, r);
   return p;
 }
 
-/* Copies of neighbours: of each width that memory knows, by way of scratch, gated; an access that must not be packed. */
+/* Copies of neighbours: of each width that memory knows, by way of scratch, gated; an access that must not be packed.
+ */
 static program *neighbours(tn_ctx *c, const char *name, int dtype, int64_t each) {
   enum { G = 16, TURNS = 3 };
   program *p = new_program(c, name, G);
   lin *l = p->l;
   size_t n = (size_t)(G * TURNS * each);
-  tn_node *out = result(p, dtype, n), *late = result(p, dtype, n + 1), *x = input(p, dtype, n, true), *row = lin_local(l, dtype, G * each);
-  tn_node *r = lin_range(l, number(l, TURNS), AX_GLOBAL, 0), *width = number(l, each), *first = mul(l, r, number(l, G * each));
+  tn_node *out = result(p, dtype, n), *late = result(p, dtype, n + 1), *x = input(p, dtype, n, true),
+          *row = lin_local(l, dtype, G * each);
+  tn_node *r = lin_range(l, number(l, TURNS), AX_GLOBAL, 0), *width = number(l, each),
+          *first = mul(l, r, number(l, G * each));
   for (int64_t pass = 0; pass < 2; pass++) {
-    tn_node *u = lin_range(l, number(l, G), AX_UPCAST, 1 + 2 * pass), *mine = mul(l, u, width), *base = add(l, first, mine);
-    tn_node *gate = op2(l, OP_NE, op2(l, OP_MOD, u, number(l, 3)), number(l, 1)), *one = pass ? add(l, base, number(l, 1)) : NULL;
+    tn_node *u = lin_range(l, number(l, G), AX_UPCAST, 1 + 2 * pass), *mine = mul(l, u, width),
+            *base = add(l, first, mine);
+    tn_node *gate = op2(l, OP_NE, op2(l, OP_MOD, u, number(l, 3)), number(l, 1)),
+            *one = pass ? add(l, base, number(l, 1)) : NULL;
     tn_node *e = lin_range(l, width, AX_UNROLL, 2 + 2 * pass), *at = add(l, base, e);
     if (pass) {
       tn_node *v = lin_load(l, row, add(l, mine, e), NULL);
@@ -226,20 +251,23 @@ static program *neighbours(tn_ctx *c, const char *name, int dtype, int64_t each)
   return p;
 }
 
-/* Part 0: squares; part 1, without a global range: thread 0 adds them up by residue, in an accumulator all threads have alike, too. */
+/* Part 0: squares; part 1, without a global range: thread 0 adds them up by residue, in an accumulator all threads have
+ * alike, too. */
 static program *parts(tn_ctx *c) {
   enum { N = 100 };
   program *p = new_program(c, "parts", 64);
   lin *l = p->l;
   tn_node *sums = input(p, TN_I32, 8, false), *squares = result(p, TN_I32, N), *x = input(p, TN_I32, N, false);
   p->l->written[0] = true;
-  tn_node *r = lin_range(l, number(l, 2), AX_GLOBAL, 0), *u = lin_range(l, number(l, 50), AX_UPCAST, 1), *at = add(l, mul(l, r, number(l, 50)), u);
+  tn_node *r = lin_range(l, number(l, 2), AX_GLOBAL, 0), *u = lin_range(l, number(l, 50), AX_UPCAST, 1),
+          *at = add(l, mul(l, r, number(l, 50)), u);
   tn_node *v = lin_load(l, x, at, NULL);
   lin_store(l, OP_STORE, squares, at, mul(l, v, v), NULL);
   lin_end(l, u);
   lin_end(l, r);
   l->k.nparts = 2;
-  tn_node *acc = lin_acc(l, tn__const_bits(c, TN_I32, 3), 0, 1), *s = lin_range(l, number(l, N), AX_REDUCE, 2), *w = lin_load(l, squares, s, NULL);
+  tn_node *acc = lin_acc(l, tn__const_bits(c, TN_I32, 3), 0, 1), *s = lin_range(l, number(l, N), AX_REDUCE, 2),
+          *w = lin_load(l, squares, s, NULL);
   tn_node *seventh = op2(l, OP_MOD, s, number(l, 7));
   lin_store(l, OP_STOREADD, sums, seventh, w, op2(l, OP_LT, s, number(l, 90)));
   lin_setacc(l, OP_ADD, acc, w, NULL);
@@ -280,17 +308,21 @@ static program *scalars(tn_ctx *c, int dtype) {
     x[s] = input(p, s < 3 ? dtype : TN_BOOL, N, false);
     fill_values(p, l->k.nbuf - 1, s < 3 ? dtype : TN_BOOL, s % 3);
   }
-  tn_node *r = lin_range(l, number(l, N / G), AX_GLOBAL, 0), *u = lin_range(l, number(l, G), AX_UPCAST, 1), *at = add(l, mul(l, r, number(l, G)), u);
+  tn_node *r = lin_range(l, number(l, N / G), AX_GLOBAL, 0), *u = lin_range(l, number(l, G), AX_UPCAST, 1),
+          *at = add(l, mul(l, r, number(l, G)), u);
   for (uint32_t s = 0; s < 4; s++) x[s] = lin_load(l, x[s], at, NULL);
   for (int k = 0; k < nops; k++) {
     bool where = p->op[k] == OP_WHERE;
     for (int s = 0; s < 3; s++) src[s] = where ? x[s ? s - 1 : 3] : x[s];
-    tn_node *y = lin_add(l, tn__node_make(c, &(tn__make){.op = (tn__op)p->op[k], .dtype = dtype, .src = src, .nsrc = tn__ops[p->op[k]].min_src}));
+    tn_node *y = lin_add(
+        l, tn__node_make(
+               c, &(tn__make){.op = (tn__op)p->op[k], .dtype = dtype, .src = src, .nsrc = tn__ops[p->op[k]].min_src}));
     if (y->dtype != dtype) lin_store(l, OP_STORE, bits, at, y, NULL);
     else lin_store(l, OP_STORE, out, add(l, at, number(l, N * k)), y, NULL);
   }
   for (int op = 0; op < OP_COUNT; op++)
-    if (compares(op)) lin_store(l, OP_STORE, truth, add(l, at, number(l, N * ncompare++)), op2(l, (tn__op)op, x[0], x[1]), NULL);
+    if (compares(op))
+      lin_store(l, OP_STORE, truth, add(l, at, number(l, N * ncompare++)), op2(l, (tn__op)op, x[0], x[1]), NULL);
   lin_end(l, u);
   lin_end(l, r);
   return p;
@@ -311,7 +343,8 @@ static program *casts(tn_ctx *c, int from, bool f64) {
     cast[to] = result(p, to, n);
     if (from != TN_BOOL && to != TN_BOOL && tn__size_of(from) == tn__size_of(to)) bits[to] = result(p, to, n);
   }
-  tn_node *r = lin_range(l, number(l, (int64_t)n / G), AX_GLOBAL, 0), *u = lin_range(l, number(l, G), AX_UPCAST, 1), *at = add(l, mul(l, r, number(l, G)), u);
+  tn_node *r = lin_range(l, number(l, (int64_t)n / G), AX_GLOBAL, 0), *u = lin_range(l, number(l, G), AX_UPCAST, 1),
+          *at = add(l, mul(l, r, number(l, G)), u);
   tn_node *v = lin_load(l, x, at, NULL);
   for (int to = 0; to < TN_DTYPE_COUNT; to++) {
     if (cast[to]) lin_store(l, OP_STORE, cast[to], at, lin_add(l, tn__cast(c, v, to)), NULL);
@@ -396,8 +429,10 @@ static void test_packed(void **state) {
   tn_ctx *c = &f->c;
   program *p = new_program(c, "p", 32);
   lin *l = p->l;
-  tn_node *x = lin_buf(l, TN_F32, false), *flag = lin_buf(l, TN_BOOL, false), *n = lin_var(l, "n", 0, 100), *u = lin_range(l, number(l, 32), AX_UPCAST, 0);
-  tn_node *r = tn__range(c, number(l, 4), AX_UNROLL, 1), *tail = tn__range(c, n, AX_UNROLL, 2), *eights = mul(l, u, number(l, 8));
+  tn_node *x = lin_buf(l, TN_F32, false), *flag = lin_buf(l, TN_BOOL, false), *n = lin_var(l, "n", 0, 100),
+          *u = lin_range(l, number(l, 32), AX_UPCAST, 0);
+  tn_node *r = tn__range(c, number(l, 4), AX_UNROLL, 1), *tail = tn__range(c, n, AX_UNROLL, 2),
+          *eights = mul(l, u, number(l, 8));
   const struct {
     tn_node *index, *gate, *range;
     bool packed;
@@ -414,9 +449,11 @@ static void test_packed(void **state) {
                {raw(l, OP_ADD, eights, r), lin_load(l, flag, u, NULL), r, true},
                {raw(l, OP_ADD, eights, r), lin_load(l, flag, raw(l, OP_ADD, u, r), NULL), r, false}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    tn_node *load = lin_make(l, OP_LOAD, 0, (tn_node *[]){x, cases[i].index, cases[i].gate}, cases[i].gate ? 3 : 2, NULL, 0);
+    tn_node *load =
+        lin_make(l, OP_LOAD, 0, (tn_node *[]){x, cases[i].index, cases[i].gate}, cases[i].gate ? 3 : 2, NULL, 0);
     if (tn__is_packed(load, cases[i].range) != cases[i].packed) fail_msg("case %zu", i);
-    tn_node *store = lin_make(l, OP_STORE, 0, (tn_node *[]){x, cases[i].index, load, cases[i].gate}, cases[i].gate ? 4 : 3, NULL, 0);
+    tn_node *store =
+        lin_make(l, OP_STORE, 0, (tn_node *[]){x, cases[i].index, load, cases[i].gate}, cases[i].gate ? 4 : 3, NULL, 0);
     if (tn__is_packed(store, cases[i].range) != cases[i].packed) fail_msg("store %zu", i);
   }
 }
@@ -449,7 +486,8 @@ static bool same(const char *language, const program *p, uint32_t slot, size_t i
   if (!tn__is_float(dtype)) return false;
   double a = tn__eval_to_double(dtype, x), b = tn__eval_to_double(dtype, y);
   if (a != a && b != b) return true;
-  if (op == OP_FMA && dtype == TN_BF16 && !strcmp(language, "metal")) return true; /* not exact where products leave f32's range */
+  /* not exact where products leave f32's range */
+  if (op == OP_FMA && dtype == TN_BF16 && !strcmp(language, "metal")) return true;
   return a == a && b == b && ulps(dtype, x, y) <= allowed(language, op, dtype);
 }
 
@@ -465,7 +503,8 @@ static void run_ref(fixture *f, program *p, lin_bufs *b) {
   tn__kernel *k = &p->l->k;
   tn__code *code = f->ref->ops->compile(f->ref, &k, 1);
   bind(p, b);
-  if (f->ref->ops->launch(f->ref, code, 0, b->mem, b->bytes, p->var)) fail_msg("%s on ref: %s", k->name, tn_last_error(&f->c)->text);
+  if (f->ref->ops->launch(f->ref, code, 0, b->mem, b->bytes, p->var))
+    fail_msg("%s on ref: %s", k->name, tn_last_error(&f->c)->text);
   f->ref->ops->release(f->ref, code);
 }
 
@@ -476,11 +515,12 @@ static void compare(const char *language, const program *p, lin_bufs *want, lin_
   for (uint32_t s = 0; s < k->nbuf; s++)
     for (size_t e = 0; e < p->elements[s]; e++) {
       size_t size = tn__size_of(p->l->dtype[s]);
-      uint64_t x = tn__eval_load(p->l->dtype[s], want->mem[s] + e * size), y = tn__eval_load(p->l->dtype[s], got->mem[s] + e * size);
+      uint64_t x = tn__eval_load(p->l->dtype[s], want->mem[s] + e * size),
+               y = tn__eval_load(p->l->dtype[s], got->mem[s] + e * size);
       const char *op = p->block && s == 0 ? tn__ops[p->op[e / p->block]].text : "";
       if (!same(language, p, s, e, x, y))
-        fail_msg("%s in %s: buffer %u (%s) element %zu %s: ref %#llx, here %#llx", k->name, language, s, tn__dtypes[p->l->dtype[s]].name, e, op,
-                 (unsigned long long)x, (unsigned long long)y);
+        fail_msg("%s in %s: buffer %u (%s) element %zu %s: ref %#llx, here %#llx", k->name, language, s,
+                 tn__dtypes[p->l->dtype[s]].name, e, op, (unsigned long long)x, (unsigned long long)y);
     }
   lin_bufs_free(want, k->nbuf);
   lin_bufs_free(got, k->nbuf);
@@ -572,7 +612,8 @@ static void run_on(fixture *f, tn__device *d, program *const *p, uint32_t n) {
       mem[s] = (char *)block[s] + LIN_GUARD;
       d->ops->upload(d, block[s], got.block[s], size[s]);
     }
-    if (d->ops->launch(d, a.code, i, mem, got.bytes, p[i]->var)) fail_msg("%s on %s: %s", a.k[i]->name, d->name, tn_last_error(&f->c)->text);
+    if (d->ops->launch(d, a.code, i, mem, got.bytes, p[i]->var))
+      fail_msg("%s on %s: %s", a.k[i]->name, d->name, tn_last_error(&f->c)->text);
     for (uint32_t s = 0; s < a.k[i]->nbuf; s++) {
       d->ops->download(d, got.block[s], block[s], size[s]);
       d->ops->free(d, block[s], size[s]);
@@ -603,8 +644,9 @@ static void test_vectors(void **state) {
 static void test_rows(void **state) {
   fixture *f = *state;
   tn_ctx *c = &f->c;
-  program *p[] = {rows(c, "rows", 32, 77, false), rows(c, "rows_short", 64, 5, false), rows(c, "rows_wide", 64, 100, false),
-                  rows(c, "rows_own", 32, 77, true), rows(c, "rows_own_wide", 64, 100, true), rows(c, "rows_one", 1, 9, true)};
+  program *p[] = {rows(c, "rows", 32, 77, false),          rows(c, "rows_short", 64, 5, false),
+                  rows(c, "rows_wide", 64, 100, false),    rows(c, "rows_own", 32, 77, true),
+                  rows(c, "rows_own_wide", 64, 100, true), rows(c, "rows_one", 1, 9, true)};
   run_everywhere(f, p, sizeof p / sizeof *p);
 }
 
@@ -614,14 +656,17 @@ static void test_reductions(void **state) {
     const char *name;
     int64_t op, lanes, K;
     int dtype, group;
-  } cases[] = {{"sum2", OP_ADD, 2, 7, TN_F32, 32},     {"sum32", OP_ADD, 32, 77, TN_F32, 32},   {"fma64", OP_FMA, 64, 100, TN_F32, 64},
-               {"max128", OP_MAX, 128, 401, TN_F32, 128}, {"min256", OP_MIN, 256, 999, TN_F64, 256}, {"sum16h", OP_ADD, 16, 40, TN_F16, 16},
-               {"fma32h", OP_FMA, 32, 40, TN_BF16, 64},   {"prod64", OP_MUL, 64, 90, TN_I32, 128},   {"any32", OP_ADD, 32, 33, TN_BOOL, 64},
-               {"sum8b", OP_ADD, 8, 90, TN_I8, 64},       {"sum128l", OP_ADD, 128, 300, TN_I64, 128}, {"max32u", OP_MAX, 32, 31, TN_U64, 32},
-               {"min64", OP_MIN, 64, 20, TN_F32, 64},     {"sum4d", OP_ADD, 4, 9, TN_F64, 32}};
+  } cases[] = {{"sum2", OP_ADD, 2, 7, TN_F32, 32},         {"sum32", OP_ADD, 32, 77, TN_F32, 32},
+               {"fma64", OP_FMA, 64, 100, TN_F32, 64},     {"max128", OP_MAX, 128, 401, TN_F32, 128},
+               {"min256", OP_MIN, 256, 999, TN_F64, 256},  {"sum16h", OP_ADD, 16, 40, TN_F16, 16},
+               {"fma32h", OP_FMA, 32, 40, TN_BF16, 64},    {"prod64", OP_MUL, 64, 90, TN_I32, 128},
+               {"any32", OP_ADD, 32, 33, TN_BOOL, 64},     {"sum8b", OP_ADD, 8, 90, TN_I8, 64},
+               {"sum128l", OP_ADD, 128, 300, TN_I64, 128}, {"max32u", OP_MAX, 32, 31, TN_U64, 32},
+               {"min64", OP_MIN, 64, 20, TN_F32, 64},      {"sum4d", OP_ADD, 4, 9, TN_F64, 32}};
   enum { N = sizeof cases / sizeof *cases };
   program *p[N];
-  for (int i = 0; i < N; i++) p[i] = reduction(&f->c, cases[i].name, cases[i].op, cases[i].dtype, cases[i].lanes, cases[i].group, cases[i].K);
+  for (int i = 0; i < N; i++)
+    p[i] = reduction(&f->c, cases[i].name, cases[i].op, cases[i].dtype, cases[i].lanes, cases[i].group, cases[i].K);
   run_everywhere(f, p, N);
 }
 
@@ -634,8 +679,10 @@ static void test_indices_and_parts(void **state) {
 static void test_neighbours(void **state) {
   fixture *f = *state;
   tn_ctx *c = &f->c;
-  program *p[] = {neighbours(c, "near_i8_2", TN_I8, 2),   neighbours(c, "near_u8_16", TN_U8, 16),  neighbours(c, "near_bool_4", TN_BOOL, 4), neighbours(c, "near_f16_8", TN_F16, 8),
-                  neighbours(c, "near_bf16_2", TN_BF16, 2), neighbours(c, "near_f32_4", TN_F32, 4), neighbours(c, "near_f64_2", TN_F64, 2),  neighbours(c, "near_i64_4", TN_I64, 4),
+  program *p[] = {neighbours(c, "near_i8_2", TN_I8, 2),     neighbours(c, "near_u8_16", TN_U8, 16),
+                  neighbours(c, "near_bool_4", TN_BOOL, 4), neighbours(c, "near_f16_8", TN_F16, 8),
+                  neighbours(c, "near_bf16_2", TN_BF16, 2), neighbours(c, "near_f32_4", TN_F32, 4),
+                  neighbours(c, "near_f64_2", TN_F64, 2),   neighbours(c, "near_i64_4", TN_I64, 4),
                   neighbours(c, "near_i32_3", TN_I32, 3)};
   run_everywhere(f, p, sizeof p / sizeof *p);
 }

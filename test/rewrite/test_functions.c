@@ -1,4 +1,5 @@
-/* What rows call for constants and arguments, against what rules/README.md says of it: on all small operands, and at the ends of 64 bits. */
+/* What rows call for constants and arguments, against what rules/README.md says of it: on all small operands, and at
+ * the ends of 64 bits. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,14 +23,20 @@ static bool is_sum(wide a, wide b, wide r, bool *defined) { return (void)defined
 static bool is_difference(wide a, wide b, wide r, bool *defined) { return (void)defined, r + b == a; }
 static bool is_product(wide a, wide b, wide r, bool *defined) { return (void)defined, r == a * b; }
 static bool is_negative(wide a, wide b, wide r, bool *defined) { return (void)b, (void)defined, r + a == 0; }
-static bool is_least(wide a, wide b, wide r, bool *defined) { return (void)defined, r <= a && r <= b && (r == a || r == b); }
-static bool is_greatest(wide a, wide b, wide r, bool *defined) { return (void)defined, r >= a && r >= b && (r == a || r == b); }
+static bool is_least(wide a, wide b, wide r, bool *defined) {
+  return (void)defined, r <= a && r <= b && (r == a || r == b);
+}
+static bool is_greatest(wide a, wide b, wide r, bool *defined) {
+  return (void)defined, r >= a && r >= b && (r == a || r == b);
+}
 
 /* The rest lies between 0 and the divisor, on its side. */
 static bool is_rest(wide rest, wide b) { return b > 0 ? 0 <= rest && rest < b : b < rest && rest <= 0; }
 static bool is_floor(wide a, wide b, wide r, bool *defined) { return !(*defined = b != 0) || is_rest(a - r * b, b); }
 static bool is_ceiling(wide a, wide b, wide r, bool *defined) { return !(*defined = b != 0) || is_rest(r * b - a, b); }
-static bool is_remainder(wide a, wide b, wide r, bool *defined) { return !(*defined = b != 0) || (is_rest(r, b) && (a - r) % b == 0); }
+static bool is_remainder(wide a, wide b, wide r, bool *defined) {
+  return !(*defined = b != 0) || (is_rest(r, b) && (a - r) % b == 0);
+}
 
 static bool is_common_divisor(wide a, wide b, wide r, bool *defined) {
   (void)defined;
@@ -44,8 +51,9 @@ static bool is_common_divisor(wide a, wide b, wide r, bool *defined) {
 }
 
 static const promise promises[FN_COUNT] = {
-    [FN_ADD] = is_sum,   [FN_SUB] = is_difference,    [FN_MUL] = is_product, [FN_NEG] = is_negative,    [FN_MIN] = is_least,
-    [FN_MAX] = is_greatest, [FN_IDIV] = is_floor, [FN_MOD] = is_remainder, [FN_CEILDIV] = is_ceiling, [FN_GCD] = is_common_divisor,
+    [FN_ADD] = is_sum,         [FN_SUB] = is_difference,     [FN_MUL] = is_product, [FN_NEG] = is_negative,
+    [FN_MIN] = is_least,       [FN_MAX] = is_greatest,       [FN_IDIV] = is_floor,  [FN_MOD] = is_remainder,
+    [FN_CEILDIV] = is_ceiling, [FN_GCD] = is_common_divisor,
 };
 
 /* Whether the exact value has 64 bits. */
@@ -57,9 +65,11 @@ static bool fits(tn__fn fn, int64_t a, int64_t b) {
 static void try_fn(tn__fn fn, int64_t a, int64_t b) {
   int64_t r = 0;
   bool defined = true, some = tn__table_fn(fn, a, b, &r), right = promises[fn](a, b, r, &defined);
-  bool refused = fn >= FN_IDIV && (a == INT64_MIN || b == INT64_MIN); /* by contract: no quotient, no absolute value overflows */
+  /* by contract: no quotient, no absolute value overflows */
+  bool refused = fn >= FN_IDIV && (a == INT64_MIN || b == INT64_MIN);
   if (some && (!defined || !right)) fail_msg("%s %ld %ld = %ld", tn__fn_names[fn], (long)a, (long)b, (long)r);
-  if (!some && defined && !refused && fits(fn, a, b)) fail_msg("%s %ld %ld is refused", tn__fn_names[fn], (long)a, (long)b);
+  if (!some && defined && !refused && fits(fn, a, b))
+    fail_msg("%s %ld %ld is refused", tn__fn_names[fn], (long)a, (long)b);
   if (some && refused) fail_msg("%s %ld %ld is not refused", tn__fn_names[fn], (long)a, (long)b);
 }
 
@@ -100,7 +110,8 @@ static void from_permuted(const int64_t *p, uint32_t rank, const place i, place 
   for (uint32_t k = 0; k < rank; k++) out[p[k]] = i[k];
 }
 
-static bool next_permutation(int64_t *p, uint32_t n) { /* counts through all n^n words, stops at those that are permutations */
+/* counts through all n^n words, stops at those that are permutations */
+static bool next_permutation(int64_t *p, uint32_t n) {
   for (;;) {
     uint32_t k = 0, seen = 0;
     while (k < n && ++p[k] == n) p[k++] = 0;
@@ -122,7 +133,8 @@ static void permutations(tn_ctx *c, uint32_t rank) {
     while (next_permutation(q, rank)) {
       const place i = {10, 11, 12, 13};
       place step, twice, once;
-      tn__argval pq = tn__argfn_apply(c, AF_COMPOSE, &(tn__argval){.ints = p, .nint = rank}, &(tn__argval){.ints = q, .nint = rank});
+      tn__argval pq = tn__argfn_apply(c, AF_COMPOSE, &(tn__argval){.ints = p, .nint = rank},
+                                      &(tn__argval){.ints = q, .nint = rank});
       assert_int_equal(pq.nint, rank);
       from_permuted(q, rank, i, step), from_permuted(p, rank, step, twice), from_permuted(pq.ints, rank, i, once);
       assert_memory_equal(once, twice, rank * sizeof *once);
@@ -194,7 +206,8 @@ static void parts(tn_ctx *c) {
               tn__argval a = {p, 2, &s1, 1}, b = {q, 2, &s2, 1}, r = tn__argfn_apply(c, AF_SHRINKMUL, &a, &b);
               assert_true(r.ntail == 2 && r.nint == 1);
               assert_int_equal(number(r.tail[1]), n2);
-              for (int64_t i = 0; i < n2; i++) assert_int_equal(number(r.tail[0]) + i * r.ints[0], b1 + (b2 + i * s2) * s1);
+              for (int64_t i = 0; i < n2; i++)
+                assert_int_equal(number(r.tail[0]) + i * r.ints[0], b1 + (b2 + i * s2) * s1);
             }
 }
 
@@ -210,7 +223,8 @@ static void undoing(tn_ctx *c) {
             tn_node *p[] = {tn__int(c, before), tn__int(c, behind)}, *s[] = {tn__int(c, begin), tn__int(c, size)};
             bool same = size == N;
             for (int64_t i = 0; i < size; i++) same = same && begin + i * step - before == i;
-            assert_int_equal(tn__argpred(TC_UNDOES, &(tn__argval){s, 2, &step, 1}, &(tn__argval){.tail = p, .ntail = 2}, &x), same);
+            assert_int_equal(
+                tn__argpred(TC_UNDOES, &(tn__argval){s, 2, &step, 1}, &(tn__argval){.tail = p, .ntail = 2}, &x), same);
           }
 }
 
@@ -231,7 +245,9 @@ static int64_t value(const tn__sum *s, const int64_t *v) {
   return sum;
 }
 
-static int64_t value_of(tn_node *n, const int64_t *v, tn__sum *s) { return assert_true(tn__sum_read(n, s)), value(s, v); }
+static int64_t value_of(tn_node *n, const int64_t *v, tn__sum *s) {
+  return assert_true(tn__sum_read(n, s)), value(s, v);
+}
 
 static void split(tn_ctx *c, tn__sum *m, int64_t d, bool all) {
   tn_node *q, *r;
@@ -266,7 +282,8 @@ static void all_sums(tn_ctx *c, void *arg) {
   tn_node *q, *r;
   tn__sum m = {.n = 1, .k0 = 5, .term[0] = {4, a}};
   static const int64_t refused[] = {0, -1, -4, INT64_MIN, INT64_MAX};
-  for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) assert_false(tn__sum_split_const(c, &m, refused[i], false, &q, &r));
+  for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+    assert_false(tn__sum_split_const(c, &m, refused[i], false, &q, &r));
   m = (tn__sum){.n = 1, .k0 = INT64_MIN, .term[0] = {4, a}};
   assert_true(tn__sum_split_const(c, &m, 4, false, &q, &r));
   tn__sum qs;

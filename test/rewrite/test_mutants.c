@@ -1,6 +1,7 @@
-/* Would the tests notice a mistake in a rule table?  Every row is changed in every way that the tables below know, one change at a time;
- * each change must be found out by what test_rows.c demands of a row: that it is one, keeps the type, fires and is true.
- * Changes that leave the row true stand in harmless.rules, where the provers prove that they do; a condition that can be dropped so is to be dropped. */
+/* Would the tests notice a mistake in a rule table?  Every row is changed in every way that the tables below know, one
+ * change at a time; each change must be found out by what test_rows.c demands of a row: that it is one, keeps the type,
+ * fires and is true. Changes that leave the row true stand in harmless.rules, where the provers prove that they do; a
+ * condition that can be dropped so is to be dropped. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,14 +18,39 @@
 
 enum { ROOM = 600 };
 
-/* ---- changes --------------------------------------------------------------------------------------------------------------------- */
+/* ---- changes ----------------------------------------------------------------------------------------------------- */
 
 /* On the right side: another sign, another function. */
 static const char *const exchanges[][2] = {
-    {"(add ", "(sub "}, {"#add ", "#sub "},     {"#sub ", "#add "},     {"(min ", "(max "},  {"(max ", "(min "},  {"#min ", "#max "},   {"#max ", "#min "},  {"#lo ", "#hi "},
-    {"#hi ", "#lo "},   {"(lt ", "(le "},       {"(le ", "(lt "},       {"(eq ", "(ne "},    {"(ne ", "(eq "},    {"(and ", "(or "},    {"(or ", "(and "},   {"(idiv ", "(mod "},
-    {"(mod ", "(idiv "}, {"#idiv ", "#ceildiv "}, {"#ceildiv ", "#idiv "}, {"#mul ", "#add "}, {"(mul ", "(add "}, {"(neg ", "(abs "}, {"(abs ", "(neg "}, {"#neg ", "#add 0 "}, 
-    {"(not ", "(and 1 "}, {"(compose p q", "(compose q p"}, {"(shrinkmul s t", "(shrinkmul t s"}, {"(symdiff a b", "(symdiff a a"}, {"(padsum p q", "(padsum p p"},
+    {"(add ", "(sub "},
+    {"#add ", "#sub "},
+    {"#sub ", "#add "},
+    {"(min ", "(max "},
+    {"(max ", "(min "},
+    {"#min ", "#max "},
+    {"#max ", "#min "},
+    {"#lo ", "#hi "},
+    {"#hi ", "#lo "},
+    {"(lt ", "(le "},
+    {"(le ", "(lt "},
+    {"(eq ", "(ne "},
+    {"(ne ", "(eq "},
+    {"(and ", "(or "},
+    {"(or ", "(and "},
+    {"(idiv ", "(mod "},
+    {"(mod ", "(idiv "},
+    {"#idiv ", "#ceildiv "},
+    {"#ceildiv ", "#idiv "},
+    {"#mul ", "#add "},
+    {"(mul ", "(add "},
+    {"(neg ", "(abs "},
+    {"(abs ", "(neg "},
+    {"#neg ", "#add 0 "},
+    {"(not ", "(and 1 "},
+    {"(compose p q", "(compose q p"},
+    {"(shrinkmul s t", "(shrinkmul t s"},
+    {"(symdiff a b", "(symdiff a a"},
+    {"(padsum p q", "(padsum p p"},
 };
 
 /* In conditions: a bound that admits one value more. */
@@ -54,14 +80,16 @@ static void replace(breeding *b, const char *at, size_t n, const char *by, const
 static void exchange(breeding *b) {
   for (size_t i = 0; i < sizeof exchanges / sizeof *exchanges; i++) {
     size_t n = strlen(exchanges[i][0]);
-    for (const char *at = b->right; (at = strstr(at, exchanges[i][0])) && at < b->when; at += n) replace(b, at, n, exchanges[i][1], "exchange");
+    for (const char *at = b->right; (at = strstr(at, exchanges[i][0])) && at < b->when; at += n)
+      replace(b, at, n, exchanges[i][1], "exchange");
   }
 }
 
 /* Every number of the right side by its neighbours. */
 static void off_by_one(breeding *b) {
   for (const char *at = b->right; at < b->when; at++) {
-    if (!strchr(" (", at[-1]) || !(isdigit((unsigned char)*at) || (*at == '-' && isdigit((unsigned char)at[1])))) continue;
+    if (!strchr(" (", at[-1]) || !(isdigit((unsigned char)*at) || (*at == '-' && isdigit((unsigned char)at[1]))))
+      continue;
     char *end, by[32];
     double v = strtod(at, &end);
     for (int d = -1; d < 2; d += 2) {
@@ -84,7 +112,8 @@ static const char *behind_term(const char *at) {
 
 /* The last two operands of every function of the right side in the other order. */
 static void swap_operands(breeding *b) {
-  static const char *const ordered[] = {"(sub ", "(idiv ", "(mod ", "(lt ", "(le ", "(div ", "#sub ", "#idiv ", "#mod ", "#ceildiv ", "(where p ", "(where (and p q) "};
+  static const char *const ordered[] = {"(sub ", "(idiv ", "(mod ", "(lt ",      "(le ",      "(div ",
+                                        "#sub ", "#idiv ", "#mod ", "#ceildiv ", "(where p ", "(where (and p q) "};
   for (size_t i = 0; i < sizeof ordered / sizeof *ordered; i++)
     for (const char *at = b->right; (at = strstr(at, ordered[i])) && at < b->when; at++) {
       char by[ROOM];
@@ -100,14 +129,16 @@ static void weaken_conditions(breeding *b) {
     at += strspn(at, " ");
     const char *end = *at ? behind_term(at) : at;
     if (!strncmp(at, "mode", 4) || !strncmp(at, "assume", 6)) break;
-    /* (fits) is about 64 bits, far beyond the values tried here; that each is needed shows a solver's model (prove/rows.c, width) */
+    /* (fits) is about 64 bits, far beyond the values tried here; that each is needed shows a solver's model
+     * (prove/rows.c, width) */
     if (end > at && strncmp(at, "when", 4) && strncmp(at, "(fits)", 6)) {
       replace(b, at, (size_t)(end - at), "", "drop");
       for (size_t i = 0; i < sizeof loosenings / sizeof *loosenings; i++) {
         const char *from = loosenings[i][0], *op = strstr(at, from);
         if (!op || op >= end || strchr("<>!=", op[strlen(from)]) || strchr("<>!=", op[-1])) continue;
         char by[ROOM];
-        snprintf(by, sizeof by, "%.*s%s%.*s", (int)(op - at), at, loosenings[i][1], (int)(end - op) - (int)strlen(from), op + strlen(from));
+        snprintf(by, sizeof by, "%.*s%s%.*s", (int)(op - at), at, loosenings[i][1], (int)(end - op) - (int)strlen(from),
+                 op + strlen(from));
         replace(b, at, (size_t)(end - at), by, "loosen");
       }
     }
@@ -115,7 +146,7 @@ static void weaken_conditions(breeding *b) {
   }
 }
 
-/* ---- judging --------------------------------------------------------------------------------------------------------------------- */
+/* ---- judging ----------------------------------------------------------------------------------------------------- */
 
 /* Conditions without which a row is as true, kept all the same; any other such condition has to go. */
 static const struct {
@@ -123,7 +154,8 @@ static const struct {
 } kept[] = {
     {"drop c1<0 -> ", " lt_negative gt_negative ", "there for the measure"},
     {"drop x:float -> ", " mul_minus_one ", "there for the measure: sums of dtype index have factors of -1"},
-    {"drop x:float -> ", " fast_add_zero fast_mul_zero fast_factor fast_add_add fast_mul_mul ", "other dtypes have rows of their own, which hold in every mode"},
+    {"drop x:float -> ", " fast_add_zero fast_mul_zero fast_factor fast_add_add fast_mul_mul ",
+     "other dtypes have rows of their own, which hold in every mode"},
 };
 
 static bool is_kept(const char *row, const char *change) {
@@ -183,7 +215,8 @@ static void flatten(const char *text, uint32_t len, char *out) {
   }
   while (n && out[n - 1] == ' ') n--;
   out[n] = 0;
-  char *hints = strstr(out, " by ("), *proof = strstr(out, " proof \""); /* what the provers need is no part of the statement */
+  /* what the provers need is no part of the statement */
+  char *hints = strstr(out, " by ("), *proof = strstr(out, " proof \"");
   if (hints) *hints = 0;
   if (proof) *proof = 0;
 }
@@ -218,6 +251,7 @@ static void simplify_mutants(void **state) { (void)state, every_mutant("simplify
 static void float_mutants(void **state) { (void)state, every_mutant("float"); }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(index_mutants), cmocka_unit_test(simplify_mutants), cmocka_unit_test(float_mutants)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(index_mutants), cmocka_unit_test(simplify_mutants),
+                                     cmocka_unit_test(float_mutants)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -217,7 +217,8 @@ static uint32_t rnd(uint32_t n) {
 static tn_node *random_index(int depth);
 static tn_node *random_bool(int depth) {
   static const int ops[] = {OP_LT, OP_LE, OP_EQ, OP_NE};
-  if (depth > 0 && rnd(4) == 0) return tn__op2(c, rnd(2) ? OP_AND : OP_OR, random_bool(depth - 1), random_bool(depth - 1));
+  if (depth > 0 && rnd(4) == 0)
+    return tn__op2(c, rnd(2) ? OP_AND : OP_OR, random_bool(depth - 1), random_bool(depth - 1));
   if (depth > 0 && rnd(8) == 0) return tn__op1(c, OP_NOT, random_bool(depth - 1));
   return tn__op2(c, (tn__op)ops[rnd(4)], random_index(depth - 1), random_index(depth - 1));
 }
@@ -225,7 +226,11 @@ static tn_node *random_bool(int depth) {
 static tn_node *random_index(int depth) {
   static const int64_t k[] = {0, 1, 2, 3, 4, 6, 8, 12, 24, 64, 144, -1, -2, -12};
   tn_node *x, *B = tn__var(c, "B", 1, 512);
-  if (depth <= 0 || rnd(6) == 0) return rnd(5) == 0 ? tn__int(c, k[rnd(14)]) : rnd(8) == 0 ? B : rnd(6) == 0 ? tn__var(c, "x", -1000, 1000) : range((int)rnd(8));
+  if (depth <= 0 || rnd(6) == 0)
+    return rnd(5) == 0   ? tn__int(c, k[rnd(14)])
+           : rnd(8) == 0 ? B
+           : rnd(6) == 0 ? tn__var(c, "x", -1000, 1000)
+                         : range((int)rnd(8));
   x = random_index(depth - 1);
   switch (rnd(10)) {
   case 0:
@@ -249,12 +254,17 @@ static void try_random(tn_ctx *k, void *arg) {
   for (int i = 0; i < 8; i++) key[2 + i] = range(i);
   for (int point = 0; point < 20; point++) {
     int64_t val[10] = {1 + rnd(rnd(2) ? 512 : 3), (int64_t)rnd(2001) - 1000};
-    for (int i = 0; i < 8; i++) val[2 + i] = rnd((uint32_t)(i < 6 ? key[2 + i]->src[0]->lo : i == 6 ? val[0] : val[0] * 4));
+    for (int i = 0; i < 8; i++)
+      val[2 + i] = rnd((uint32_t)(i < 6 ? key[2 + i]->src[0]->lo : i == 6 ? val[0] : val[0] * 4));
     tn__env env = {key, val, 10};
     int64_t a = tn__eval_index(n, &env, &c->scratch), b = tn__eval_index(m, &env, &c->scratch);
-    if (a != b) fail_msg("%s\nbecame %s\n%lld, not %lld, at B=%lld x=%lld", text_of(n), text_of(m), (long long)b, (long long)a, (long long)val[0], (long long)val[1]);
-    if (a < n->lo || a > n->hi) fail_msg("%s: %lld is not in %lld..%lld", text_of(n), (long long)a, (long long)n->lo, (long long)n->hi);
-    if (b < m->lo || b > m->hi) fail_msg("%s: %lld is not in %lld..%lld", text_of(m), (long long)b, (long long)m->lo, (long long)m->hi);
+    if (a != b)
+      fail_msg("%s\nbecame %s\n%lld, not %lld, at B=%lld x=%lld", text_of(n), text_of(m), (long long)b, (long long)a,
+               (long long)val[0], (long long)val[1]);
+    if (a < n->lo || a > n->hi)
+      fail_msg("%s: %lld is not in %lld..%lld", text_of(n), (long long)a, (long long)n->lo, (long long)n->hi);
+    if (b < m->lo || b > m->hi)
+      fail_msg("%s: %lld is not in %lld..%lld", text_of(m), (long long)b, (long long)m->lo, (long long)m->hi);
   }
 }
 
@@ -277,7 +287,8 @@ static tn_node *splat(double v) {
 
 static void cycle(tn_ctx *k, void *arg) {
   (void)k, (void)arg;
-  tn__ruleset *s = tn__rules_parse(c, "cycle", "rule to_cos (sin x) -> (cos x)\nrule to_sin (cos x) -> (sin x)\nrule still (exp x) -> x");
+  tn__ruleset *s = tn__rules_parse(
+      c, "cycle", "rule to_cos (sin x) -> (cos x)\nrule to_sin (cos x) -> (sin x)\nrule still (exp x) -> x");
   tn__rewrite(c, tn__op1(c, OP_SIN, f32_param(0)), &s, 1);
 }
 static void cycles_are_named(void **state) {
@@ -352,7 +363,9 @@ static void bad_tables(void **state) {
 
 static void clauses(tn_ctx *k, void *arg) {
   (void)k, (void)arg;
-  const tn__ruleset *s = tn__rules_parse(c, "clauses", "grad abs x -> (mul g (sign x)) domain x>0 x!=1 domain x<0 kink x=0 proof \"by hand.\" grad exp x -> (mul g out)");
+  const tn__ruleset *s = tn__rules_parse(c, "clauses",
+                                         "grad abs x -> (mul g (sign x)) domain x>0 x!=1 domain x<0 kink x=0 proof "
+                                         "\"by hand.\" grad exp x -> (mul g out)");
   const tn__rule *r = &s->rule[0];
   assert_int_equal(s->n, 2);
   assert_int_equal(r->nclause, 3);
@@ -418,7 +431,8 @@ static void substitute(tn_ctx *k, void *arg) {
   tn_node *x = tn__var(c, "x", -1000, 1000), *B = tn__var(c, "B", 1, 512), *r = range(0);
   tn_node *e = tn__op2(c, OP_LT, tn__add(c, tn__mul(c, x, B), r), tn__mul(c, B, x));
   tn_node *old[] = {x, r}, *new_[] = {r, x}; /* at once, not one after the other */
-  assert_ptr_equal(tn__substitute(c, e, old, new_, 2), tn__op2(c, OP_LT, tn__add(c, tn__mul(c, r, B), x), tn__mul(c, B, r)));
+  assert_ptr_equal(tn__substitute(c, e, old, new_, 2),
+                   tn__op2(c, OP_LT, tn__add(c, tn__mul(c, r, B), x), tn__mul(c, B, r)));
   tn_node *three = tn__int(c, 3), *four = tn__int(c, 4);
   tn_node *both[] = {B, x}, *values[] = {three, four};
   assert_ptr_equal(tn__substitute(c, tn__add(c, tn__mul(c, B, x), r), both, values, 2), tn__add(c, r, tn__int(c, 12)));
@@ -452,11 +466,14 @@ static uint64_t hits_of(const char *row) {
   return 0;
 }
 
-/* One graph for each of three rows that say (fits), over a variable v: its right side takes 8 v, -v or 2 v to a division. */
+/* One graph for each of three rows that say (fits), over a variable v: its right side takes 8 v, -v or 2 v to a
+ * division. */
 static tn_node *tempting(int which, tn_node *v) {
   tn_node *w = tn__var(c, "w", 0, 5);
   switch (which) {
-  case 0: return tn__op2(c, OP_MOD, tn__add(c, tn__mul(c, tn__op2(c, OP_MOD, v, tn__int(c, 3)), tn__int(c, 8)), w), tn__int(c, 12));
+  case 0:
+    return tn__op2(c, OP_MOD, tn__add(c, tn__mul(c, tn__op2(c, OP_MOD, v, tn__int(c, 3)), tn__int(c, 8)), w),
+                   tn__int(c, 12));
   case 1: return tn__op2(c, OP_IDIV, tn__add(c, v, w), tn__int(c, -8));
   default: return tn__op2(c, OP_IDIV, tn__add(c, tn__op2(c, OP_IDIV, w, tn__int(c, 2)), v), tn__int(c, 9));
   }

@@ -1,6 +1,7 @@
-/* The functions of floats, on the cpu device unless $TENET_DEVICE names another, against the C library in long double: how many units of its
- * last place a result may be away, by dtype; of f16 and bf16 also what is computed in f32 and then cast.  Of f16 and bf16 every input is tried, of f32 and f64 as many from all over their range
- * and as many again of ordinary size; of pairs, as many at random. */
+/* The functions of floats, on the cpu device unless $TENET_DEVICE names another, against the C library in long double:
+ * how many units of its last place a result may be away, by dtype; of f16 and bf16 also what is computed in f32 and
+ * then cast.  Of f16 and bf16 every input is tried, of f32 and f64 as many from all over their range and as many again
+ * of ordinary size; of pairs, as many at random. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,10 +22,14 @@ enum { ALL = 1 << 16, MOST = 2 * ALL, FUNCTIONS = 40 };
 typedef struct format { /* a float dtype: bits of the mantissa, exponents of the least unit and of what overflows */
   int dtype, mant, least, over;
   double narrow; /* what an f32 error of some units is here, besides rounding; f32 and f64: 0 */
-  double near;   /* ... an error of 2^-16, which CUDA's functions may have where nothing but f16 or bf16 comes of their results */
+  /* ... an error of 2^-16, which CUDA's functions may have where nothing but f16 or bf16 comes of their results */
+  double near;
 } format;
 
-static const format formats[] = {{TN_F16, 11, -24, 16, 0x1p-10, 0x1p-5}, {TN_BF16, 8, -133, 128, 0x1p-13, 0x1p-8}, {TN_F32, 24, -149, 128, 0, 0}, {TN_F64, 53, -1074, 1024, 0, 0}};
+static const format formats[] = {{TN_F16, 11, -24, 16, 0x1p-10, 0x1p-5},
+                                 {TN_BF16, 8, -133, 128, 0x1p-13, 0x1p-8},
+                                 {TN_F32, 24, -149, 128, 0, 0},
+                                 {TN_F64, 53, -1074, 1024, 0, 0}};
 
 typedef struct function {
   const char *name;
@@ -32,12 +37,13 @@ typedef struct function {
   wide (*want)(wide);
   tn_tensor *(*two)(tn_tensor *, tn_tensor *);
   wide (*want_two)(wide, wide);
-  double bound[4];  /* f32; f64; f16 and bf16, where 0 stands for an f32 value that is rounded; f64 on CUDA, if another: NVIDIA's (CUDA C++
-                       Programming Guide), from the rounded result, and half a unit */
+  /* f32; f64; f16 and bf16, where 0 stands for an f32 value that is rounded; f64 on CUDA, if another: NVIDIA's (CUDA C++
+   * Programming Guide), from the rounded result, and half a unit */
+  double bound[4];
   double lo, hi;    /* compositions: where the bound holds; equal: everywhere */
 } function;
 
-/* ---- what is right --------------------------------------------------------------------------------------------------------------- */
+/* ---- what is right ----------------------------------------------------------------------------------------------- */
 
 static wide rsqrt(wide x) { return 1 / sqrtl(x); }
 static wide recip(wide x) { return 1 / x; }
@@ -57,7 +63,9 @@ static wide modulo(wide x, wide y) {
   wide r = fmodl(x, y);
   return r == 0 ? copysignl(r, y) : (r < 0) != (y < 0) ? r + y : r;
 }
-static wide larger(wide x, wide y) { return isnan(x) || isnan(y) ? NAN : x == y ? (signbit(x) ? y : x) : x > y ? x : y; }
+static wide larger(wide x, wide y) {
+  return isnan(x) || isnan(y) ? NAN : x == y ? (signbit(x) ? y : x) : x > y ? x : y;
+}
 static wide smaller(wide x, wide y) { return -larger(-x, -y); }
 
 #define ONE(name, want, ...) {#name, tn_##name, want, NULL, NULL, __VA_ARGS__}
@@ -66,19 +74,45 @@ static wide smaller(wide x, wide y) { return -larger(-x, -y); }
 #define ROUNDED {0.5, 0.5}, 0, 0
 
 static const function functions[] = {
-    ONE(abs, fabsl, EXACT),       ONE(sign, sign, EXACT),       ONE(neg, negate, EXACT),      ONE(relu, relu, EXACT),
-    ONE(floor, floorl, ROUNDED),  ONE(ceil, ceill, ROUNDED),    ONE(round, rintl, ROUNDED),   ONE(trunc, truncl, ROUNDED),
-    ONE(square, square, ROUNDED), ONE(sqrt, sqrtl, ROUNDED),    ONE(recip, recip, ROUNDED),
+    ONE(abs, fabsl, EXACT),
+    ONE(sign, sign, EXACT),
+    ONE(neg, negate, EXACT),
+    ONE(relu, relu, EXACT),
+    ONE(floor, floorl, ROUNDED),
+    ONE(ceil, ceill, ROUNDED),
+    ONE(round, rintl, ROUNDED),
+    ONE(trunc, truncl, ROUNDED),
+    ONE(square, square, ROUNDED),
+    ONE(sqrt, sqrtl, ROUNDED),
+    ONE(recip, recip, ROUNDED),
     /* f32: the bounds of ir/math.inc; f64: the C library's */
-    ONE(exp, expl, {1.1, 1, 0, 1.5}, 0, 0),     ONE(exp2, exp2l, {0.9, 1, 0, 1.5}, 0, 0),   ONE(expm1, expm1l, {1.7, 1, 0, 1.5}, 0, 0), ONE(log, logl, {0.9, 1, 0, 1.5}, 0, 0),
-    ONE(log2, log2l, {1.0, 1, 0, 1.5}, 0, 0),   ONE(log1p, log1pl, {1.5, 1, 0, 1.5}, 0, 0), ONE(sin, sinl, {1.7, 1, 0, 2.5}, 0, 0),     ONE(cos, cosl, {1.7, 1, 0, 2.5}, 0, 0),
-    ONE(tan, tanl, {3.9, 1, 0, 2.5}, 0, 0),     ONE(tanh, tanhl, {2.6, 2.2}, 0, 0), ONE(erf, erfl, {3.0, 1.2, 0, 2.5}, 0, 0),
+    ONE(exp, expl, {1.1, 1, 0, 1.5}, 0, 0),
+    ONE(exp2, exp2l, {0.9, 1, 0, 1.5}, 0, 0),
+    ONE(expm1, expm1l, {1.7, 1, 0, 1.5}, 0, 0),
+    ONE(log, logl, {0.9, 1, 0, 1.5}, 0, 0),
+    ONE(log2, log2l, {1.0, 1, 0, 1.5}, 0, 0),
+    ONE(log1p, log1pl, {1.5, 1, 0, 1.5}, 0, 0),
+    ONE(sin, sinl, {1.7, 1, 0, 2.5}, 0, 0),
+    ONE(cos, cosl, {1.7, 1, 0, 2.5}, 0, 0),
+    ONE(tan, tanl, {3.9, 1, 0, 2.5}, 0, 0),
+    ONE(tanh, tanhl, {2.6, 2.2}, 0, 0),
+    ONE(erf, erfl, {3.0, 1.2, 0, 2.5}, 0, 0),
     /* compositions: every step rounds */
-    ONE(rsqrt, rsqrt, {1.5, 1.5, 1.5}, 0, 0),    ONE(sigmoid, sigmoid, {2.5, 2.5, 2}, -8, 40),
-    ONE(silu, silu, {3.5, 3.5, 3}, -8, 40),      ONE(softplus, softplus, {2, 2, 1.5}, -8, 40), ONE(gelu, gelu, {5, 5, 2.5}, -1, 10),
-    TWO(add, sum, ROUNDED),       TWO(sub, difference, ROUNDED), TWO(mul, product, ROUNDED),  TWO(div, quotient, ROUNDED),
-    TWO(fmod, fmodl, ROUNDED),    TWO(mod, modulo, ROUNDED),     TWO(maximum, larger, EXACT), TWO(minimum, smaller, EXACT),
-    TWO(pow, powl, {1.0, 1, 0, 2.5}, 0, 0), TWO(atan2, atan2l, {2.5, 1, 0, 2.5}, 0, 0),
+    ONE(rsqrt, rsqrt, {1.5, 1.5, 1.5}, 0, 0),
+    ONE(sigmoid, sigmoid, {2.5, 2.5, 2}, -8, 40),
+    ONE(silu, silu, {3.5, 3.5, 3}, -8, 40),
+    ONE(softplus, softplus, {2, 2, 1.5}, -8, 40),
+    ONE(gelu, gelu, {5, 5, 2.5}, -1, 10),
+    TWO(add, sum, ROUNDED),
+    TWO(sub, difference, ROUNDED),
+    TWO(mul, product, ROUNDED),
+    TWO(div, quotient, ROUNDED),
+    TWO(fmod, fmodl, ROUNDED),
+    TWO(mod, modulo, ROUNDED),
+    TWO(maximum, larger, EXACT),
+    TWO(minimum, smaller, EXACT),
+    TWO(pow, powl, {1.0, 1, 0, 2.5}, 0, 0),
+    TWO(atan2, atan2l, {2.5, 1, 0, 2.5}, 0, 0),
 };
 enum { N = sizeof functions / sizeof *functions };
 
@@ -86,7 +120,8 @@ enum { N = sizeof functions / sizeof *functions };
 static const struct {
   const char *name;
   double bound;
-} opencl_f64[] = {{"exp", 3}, {"exp2", 3}, {"expm1", 3}, {"log", 3}, {"log2", 3}, {"log1p", 2}, {"sin", 4}, {"cos", 4}, {"tan", 5}, {"tanh", 5}, {"erf", 16}, {"pow", 16}, {"atan2", 6}};
+} opencl_f64[] = {{"exp", 3}, {"exp2", 3}, {"expm1", 3}, {"log", 3},  {"log2", 3}, {"log1p", 2}, {"sin", 4},
+                  {"cos", 4}, {"tan", 5},  {"tanh", 5},  {"erf", 16}, {"pow", 16}, {"atan2", 6}};
 
 static double opencl_bound(const char *name, double otherwise) {
   for (size_t i = 0; i < sizeof opencl_f64 / sizeof *opencl_f64; i++)
@@ -107,7 +142,7 @@ static double error_in_ulps(const format *f, double got, wide want) {
   return (double)(fabsl((isinf(got) ? copysignl(end, want) : (wide)got) - want) / ldexpl(1, unit));
 }
 
-/* ---- inputs ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- inputs ------------------------------------------------------------------------------------------------------ */
 
 static uint64_t random_state;
 static uint64_t roll(void) {
@@ -120,12 +155,16 @@ static uint64_t anything(const format *f) {
   return f->dtype == TN_F64 ? bits : bits & ((1ull << 8 * tn__size_of(f->dtype)) - 1);
 }
 
-static uint64_t ordinary(const format *f) { return tn__eval_from_double(f->dtype, ldexp((double)(int64_t)(roll() % (1ull << 53)) * (roll() & 1 ? 1 : -1), -53 + (int)(roll() % 12) - 5)); }
+static uint64_t ordinary(const format *f) {
+  return tn__eval_from_double(
+      f->dtype, ldexp((double)(int64_t)(roll() % (1ull << 53)) * (roll() & 1 ? 1 : -1), -53 + (int)(roll() % 12) - 5));
+}
 
 /* The i-th value of the first operand, and of the second. */
 static uint64_t first_input(const format *f, uint32_t i, bool pairs) {
   if (i >= ALL) return ordinary(f);
-  if (f->mant > 11) return f->dtype == TN_F32 ? (uint64_t)i << 16 | (roll() & 0xffff) : (uint64_t)i << 48 | (roll() & 0xffffffffffff);
+  if (f->mant > 11)
+    return f->dtype == TN_F32 ? (uint64_t)i << 16 | (roll() & 0xffff) : (uint64_t)i << 48 | (roll() & 0xffffffffffff);
   return pairs ? anything(f) : i;
 }
 
@@ -134,7 +173,7 @@ static double number(const format *f, const char *data, uint32_t i) {
   return tn__eval_to_double(f->dtype, tn__eval_load(f->dtype, data + i * size));
 }
 
-/* ---- the test -------------------------------------------------------------------------------------------------------------------- */
+/* ---- the test ---------------------------------------------------------------------------------------------------- */
 
 typedef struct trial {
   const format *f;
@@ -169,12 +208,15 @@ static bool within_bound(const trial *t, const function *fn, bool near, bool cud
     double e = error_in_ulps(f, number(f, t->got, i), want);
     if (e > worst) worst = e, at = i;
   }
-  printf("%-5s %-9s %.4f of %.4f at %a, %a: %a\n", tn_dtype_name((tn_dtype)f->dtype), fn->name, worst, bound, number(f, t->x, at), number(f, t->y, at), number(f, t->got, at));
+  printf("%-5s %-9s %.4f of %.4f at %a, %a: %a\n", tn_dtype_name((tn_dtype)f->dtype), fn->name, worst, bound,
+         number(f, t->x, at), number(f, t->y, at), number(f, t->got, at));
   return worst <= bound + (f->dtype == TN_F64 && bound > 0 ? 1e-3 : 0); /* there the reference rounds, too */
 }
 
 static tn_tensor *apply(const function *fn, tn_tensor *x, tn_tensor *y) { return fn->one ? fn->one(x) : fn->two(x, y); }
-static tn_tensor *by_f32(const function *fn, tn_tensor *x, tn_tensor *y) { return tn_cast(apply(fn, tn_cast(x, TN_F32), tn_cast(y, TN_F32)), tn_dtype_of(x)); }
+static tn_tensor *by_f32(const function *fn, tn_tensor *x, tn_tensor *y) {
+  return tn_cast(apply(fn, tn_cast(x, TN_F32), tn_cast(y, TN_F32)), tn_dtype_of(x));
+}
 
 static void try_all(bool pairs) {
   const char *device = device_or("cpu");
@@ -188,7 +230,8 @@ static void try_all(bool pairs) {
       bool narrow = t.f->narrow > 0;
       int n = 0;
       draw(&t, pairs);
-      tn_tensor *x = tn_from(c, (tn_dtype)t.f->dtype, (tn_dim[]){t.n}, 1, t.x), *y = tn_from(c, (tn_dtype)t.f->dtype, (tn_dim[]){t.n}, 1, t.y);
+      tn_tensor *x = tn_from(c, (tn_dtype)t.f->dtype, (tn_dim[]){t.n}, 1, t.x),
+                *y = tn_from(c, (tn_dtype)t.f->dtype, (tn_dim[]){t.n}, 1, t.y);
       for (int i = 0; i < N; i++)
         if (pairs == (functions[i].two != NULL)) {
           list[n++] = out[i] = apply(&functions[i], x, y);

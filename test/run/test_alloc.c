@@ -1,5 +1,6 @@
-/* Memory that runs out: each scenario is run with its n-th allocation failing, and all after it, for n = 1, 2, ... until it comes through.
- * Whatever n: the error is TN_ENOMEM, nothing is lost, and the context goes on working once there is memory again. */
+/* Memory that runs out: each scenario is run with its n-th allocation failing, and all after it, for n = 1, 2, ...
+ * until it comes through. Whatever n: the error is TN_ENOMEM, nothing is lost, and the context goes on working once
+ * there is memory again. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -46,7 +47,8 @@ static bool einsum(tn_ctx *c, double *out) {
 
 static bool gather(tn_ctx *c, double *out) {
   tn_tensor *idx = tn_from(c, TN_I32, DIMS(2), (const int32_t[]){2, 0}), *base = tn_zeros(c, TN_F32, DIMS(3, 3));
-  return total(tn_mul(tn_take(matrix(c), idx, 1), tn_take(tn_take(tn_index_add(base, 0, idx, matrix(c)), idx, 0), idx, 1)), out);
+  return total(
+      tn_mul(tn_take(matrix(c), idx, 1), tn_take(tn_take(tn_index_add(base, 0, idx, matrix(c)), idx, 0), idx, 1)), out);
 }
 
 static bool gradient(tn_ctx *c, double *out) {
@@ -70,13 +72,16 @@ static bool assign(tn_ctx *c, double *out) {
 static bool realise_twice(tn_ctx *c, double *out) {
   tn_tensor *x = tn_exp(matrix(c)), *y = tn_add(x, x);
   double first = 0;
-  return tn_realize((tn_tensor *[]){x, y}, 2) == TN_OK && total(tn_sub(y, x), &first) && tn_realize(&x, 1) == TN_OK && total(x, out) && fabs(first - *out) < 1e-3;
+  return tn_realize((tn_tensor *[]){x, y}, 2) == TN_OK && total(tn_sub(y, x), &first) && tn_realize(&x, 1) == TN_OK &&
+         total(x, out) && fabs(first - *out) < 1e-3;
 }
 
 static bool read_write(tn_ctx *c, double *out) {
   tn_tensor *x = matrix(c), *held = tn_neg(x);
   float got[6];
-  if (tn_write(x, (const float[]){6, 5, 4, 3, 2, 1}, sizeof got) != TN_OK || tn_read(tn_add(x, held), got, sizeof got) != TN_OK) return false;
+  if (tn_write(x, (const float[]){6, 5, 4, 3, 2, 1}, sizeof got) != TN_OK ||
+      tn_read(tn_add(x, held), got, sizeof got) != TN_OK)
+    return false;
   for (int i = 0; i < 6; i++) assert_int_equal((int)got[i], 5 - 2 * i);
   *out = got[0];
   return true;
@@ -85,7 +90,9 @@ static bool read_write(tn_ctx *c, double *out) {
 static bool random_numbers(tn_ctx *c, double *out) {
   double more = 0;
   tn_manual_seed(c, 7);
-  if (!total(tn_normal(c, TN_F32, DIMS(5), 0, 1), out) || !total(tn_cast(tn_randint(c, TN_I32, DIMS(3), 0, 10), TN_F64), &more)) return false;
+  if (!total(tn_normal(c, TN_F32, DIMS(5), 0, 1), out) ||
+      !total(tn_cast(tn_randint(c, TN_I32, DIMS(3), 0, 10), TN_F64), &more))
+    return false;
   *out += more;
   return true;
 }
@@ -124,7 +131,10 @@ static bool explain(tn_ctx *c, double *out) {
 
 static bool explain_text(tn_ctx *c, double *out) {
   FILE *f = tmpfile();
-  bool ok = tn_explain_text(c, "%1 = param f32[4,3] 4 3 {0 0}\n%2 = exp f32[4,3] %1\n%3 = sum f32[4] %2 {1}\n%4 = sink void %3 {\"outputs\"}\n", f) == TN_OK;
+  bool ok = tn_explain_text(c,
+                            "%1 = param f32[4,3] 4 3 {0 0}\n%2 = exp f32[4,3] %1\n%3 = sum f32[4] %2 {1}\n%4 = sink "
+                            "void %3 {\"outputs\"}\n",
+                            f) == TN_OK;
   *out = ftell(f) > 500;
   fclose(f);
   return ok;
@@ -161,7 +171,8 @@ static bool symbolic(tn_ctx *c, double *out) {
   bool ok = tn_program_output(p, "y", tn_matmul(tn_softmax(x, 1), tn_transpose(x, 0, 1))) == TN_OK;
   ok = tn_program_end(p) == TN_OK && ok;
   for (tn_dim n = 1; n <= 2 && ok; n++) {
-    ok = tn_program_write(p, "x", (const tn_dim[]){n, 3}, 2, six, (size_t)n * 12) == TN_OK && tn_program_run(p) == TN_OK;
+    ok =
+        tn_program_write(p, "x", (const tn_dim[]){n, 3}, 2, six, (size_t)n * 12) == TN_OK && tn_program_run(p) == TN_OK;
     ok = ok && total(tn_program_result(p, "y"), out);
   }
   tn_program_close(p);
@@ -196,7 +207,8 @@ static bool idx(tn_ctx *c, double *out) {
   if (tn_idx_read(c, test_write_file("a.idx", file, sizeof file), &a) != TN_OK) return false;
   tn_batches *b = tn_batches_open(c, 1, &a, 2, true, 3);
   *out = (double)tn_batches_next(b);
-  bool ok = b && total(tn_cast(tn_from(c, TN_U8, DIMS(2), tn_batches_rows(b, 0)), TN_F32), out) && tn_idx_write(c, test_path("b.idx.gz"), &a) == TN_OK;
+  bool ok = b && total(tn_cast(tn_from(c, TN_U8, DIMS(2), tn_batches_rows(b, 0)), TN_F32), out) &&
+            tn_idx_write(c, test_path("b.idx.gz"), &a) == TN_OK;
   tn_batches_close(b);
   tn_array_free(c, &a);
   return ok;
@@ -229,10 +241,30 @@ typedef struct scenario {
 } scenario;
 
 static const scenario scenarios[] = {
-    {"elementwise", elementwise}, {"movement", movement}, {"matmul", matmul}, {"softmax", softmax}, {"einsum", einsum}, {"gather", gather},
-    {"gradient", gradient}, {"assign", assign}, {"realise twice", realise_twice}, {"read and write", read_write}, {"random", random_numbers},
-    {"scopes", scopes}, {"other device", other_device}, {"print", print}, {"explain", explain}, {"explain text", explain_text}, {"random elsewhere", random_elsewhere}, {"program", program}, {"symbolic program", symbolic},
-    {"bound input", bound_input}, {"safetensors", safetensors}, {"idx", idx}, {"optimiser", optimiser}, {"misfit", misfit},
+    {"elementwise", elementwise},
+    {"movement", movement},
+    {"matmul", matmul},
+    {"softmax", softmax},
+    {"einsum", einsum},
+    {"gather", gather},
+    {"gradient", gradient},
+    {"assign", assign},
+    {"realise twice", realise_twice},
+    {"read and write", read_write},
+    {"random", random_numbers},
+    {"scopes", scopes},
+    {"other device", other_device},
+    {"print", print},
+    {"explain", explain},
+    {"explain text", explain_text},
+    {"random elsewhere", random_elsewhere},
+    {"program", program},
+    {"symbolic program", symbolic},
+    {"bound input", bound_input},
+    {"safetensors", safetensors},
+    {"idx", idx},
+    {"optimiser", optimiser},
+    {"misfit", misfit},
 };
 
 /* ---- the harness ---- */
@@ -248,7 +280,8 @@ static bool attempt(tn_ctx *c, const scenario *s, int64_t n, double *out) {
     c->mem.fail_at = 0;
   }
   tn_status status = tn_last_error(c)->status;
-  if (status != (ok ? TN_OK : TN_ENOMEM)) fail_msg("%s, allocation %ld fails: %s", s->name, (long)n, tn_last_error(c)->text);
+  if (status != (ok ? TN_OK : TN_ENOMEM))
+    fail_msg("%s, allocation %ld fails: %s", s->name, (long)n, tn_last_error(c)->text);
   tn_clear_error(c);
   assert_int_equal(tn_scope_begin(c), TN_OK); /* what was given back takes effect with the next call */
   assert_int_equal(tn_scope_end(c), TN_OK);
@@ -258,8 +291,9 @@ static bool attempt(tn_ctx *c, const scenario *s, int64_t n, double *out) {
 /* No more than before; less, where the random state has not been written again. */
 static void check_no_more(const scenario *s, int64_t n, const tn_stats *a, const tn_stats *b) {
   if (a->handles_live < b->handles_live || a->buffer_bytes < b->buffer_bytes || a->nodes_live < b->nodes_live)
-    fail_msg("%s, allocation %ld failed: handles %ld -> %ld, buffers %zu -> %zu bytes, nodes %ld -> %ld", s->name, (long)n, (long)a->handles_live,
-             (long)b->handles_live, a->buffer_bytes, b->buffer_bytes, (long)a->nodes_live, (long)b->nodes_live);
+    fail_msg("%s, allocation %ld failed: handles %ld -> %ld, buffers %zu -> %zu bytes, nodes %ld -> %ld", s->name,
+             (long)n, (long)a->handles_live, (long)b->handles_live, a->buffer_bytes, b->buffer_bytes,
+             (long)a->nodes_live, (long)b->nodes_live);
 }
 
 static void run_scenario(const scenario *s, const tn_options *o) {
@@ -267,7 +301,8 @@ static void run_scenario(const scenario *s, const tn_options *o) {
   double want = 0, got = 0;
   assert_true(attempt(whole, s, 0, &want));
   tn_ctx_close(whole);
-  /* Whenever an attempt got as far as to leave another compiled schedule behind, the next one takes another way: start again. */
+  /* Whenever an attempt got as far as to leave another compiled schedule behind, the next one takes another way:
+   * start again. */
   tn_stats before, after;
   int64_t n = 1, tries = 0;
   for (tn_ctx_stats(c, &before); !attempt(c, s, n, &got); before = after, tries++) {
@@ -296,7 +331,8 @@ static void test_scenarios(void **state) {
   for (size_t i = 0; i < sizeof scenarios / sizeof *scenarios; i++) {
     size_t at_first = held();
     run_scenario(&scenarios[i], &plain);
-    if (held() > at_first + 8192) fail_msg("%s: %zu bytes are held after tn_ctx_close", scenarios[i].name, held() - at_first);
+    if (held() > at_first + 8192)
+      fail_msg("%s: %zu bytes are held after tn_ctx_close", scenarios[i].name, held() - at_first);
   }
 }
 
@@ -343,6 +379,7 @@ static int remove_files(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_open), cmocka_unit_test(test_option), cmocka_unit_test(test_scenarios), cmocka_unit_test(test_compiled)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_open), cmocka_unit_test(test_option),
+                                     cmocka_unit_test(test_scenarios), cmocka_unit_test(test_compiled)};
   return cmocka_run_group_tests(tests, NULL, remove_files);
 }

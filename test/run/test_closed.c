@@ -1,4 +1,5 @@
-/* What was closed or has ended is told from what is live: an error that says so, and never another object that took its place. */
+/* What was closed or has ended is told from what is live: an error that says so, and never another object that took its
+ * place. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,7 +28,8 @@ static void check_says(const char *op, const char *text, int line) {
   const tn_error *e = tn_last_error(c);
   char want[200];
   snprintf(want, sizeof want, "%s: %s", op, text);
-  if (e->status != TN_EINVAL || strcmp(e->text, want) || strcmp(e->op, op)) fail_msg("line %d: %s: '%s', not '%s'", line, tn_status_name(e->status), e->text, want);
+  if (e->status != TN_EINVAL || strcmp(e->text, want) || strcmp(e->op, op))
+    fail_msg("line %d: %s: '%s', not '%s'", line, tn_status_name(e->status), e->text, want);
   tn_clear_error(c);
 }
 /* The call fails so, and says the text in the name of the function. */
@@ -90,7 +92,8 @@ static void optimisers(void **state) {
   assert_int_equal(tn_optim_step(o, &g), TN_OK);
   STATUS(tn_optim_step(o, NULL), "tn_optim_step", "the gradients are NULL");
   tn_params *moments = tn_optim_state(o);
-  VOID(tn_params_close(moments), "tn_params_close", "the list of parameters belongs to what it was asked of, which closes it");
+  VOID(tn_params_close(moments), "tn_params_close",
+       "the list of parameters belongs to what it was asked of, which closes it");
   assert_int_equal(tn_params_count(moments), 4);
   tn_optim_close(o);
   VOID(tn_optim_close(o), "tn_optim_close", "the optimiser was closed");
@@ -98,7 +101,8 @@ static void optimisers(void **state) {
   STATUS(tn_optim_realize(o, NULL), "tn_optim_realize", "the optimiser was closed");
   STATUS(tn_optim_set_lr(o, 1), "tn_optim_set_lr", "the optimiser was closed");
   SAYS(!tn_optim_state(o), "tn_optim_state", "the optimiser was closed");
-  SAYS(!tn_params_count(moments), "tn_params_count", "the list of parameters was closed"); /* it went with the optimiser */
+  /* it went with the optimiser */
+  SAYS(!tn_params_count(moments), "tn_params_count", "the list of parameters was closed");
   tn_params_close(params);
   VOID(tn_params_close(params), "tn_params_close", "the list of parameters was closed");
   SAYS(!tn_params_tensors(params), "tn_params_tensors", "the list of parameters was closed");
@@ -117,7 +121,8 @@ static void readers(void **state) {
   tn_array a = {.dtype = TN_F32, .rank = 1, .shape = {6}, .data = six, .bytes = sizeof six};
   tn_batches *b = tn_batches_open(c, 1, &a, 4, true, 1);
   assert_int_equal(tn_batches_next(b), 4);
-  tn_array nothing = {.dtype = TN_F32, .rank = 2, .shape = {INT64_C(1) << 61, 0}}; /* rows, but no bytes to put in an order */
+  /* rows, but no bytes to put in an order */
+  tn_array nothing = {.dtype = TN_F32, .rank = 2, .shape = {INT64_C(1) << 61, 0}};
   tn_batches *rows = tn_batches_open(c, 1, &nothing, 4, true, 1);
   assert_int_equal(tn_batches_next(rows), 4);
   tn_batches_close(rows);
@@ -142,7 +147,8 @@ static void readers(void **state) {
   test_remove_files();
 }
 
-/* Opening and closing on and on takes no more memory, and what was left open goes with the context (the sanitizer watches). */
+/* Opening and closing on and on takes no more memory, and what was left open goes with the context (the sanitizer
+ * watches). */
 static void blocks_are_used_again(void **state) {
   (void)state;
   tn_array a = {.dtype = TN_F32, .rank = 1, .shape = {6}, .data = six, .bytes = sizeof six};
@@ -189,7 +195,8 @@ static void ended_handles(void **state) {
   SAYS(!tn_nbytes(old), "tn_nbytes", text);
   SAYS(!tn_neg(old), "tn_neg", "tensor argument 1 has ended: it was released, or its scope was left");
   STATUS(tn_realize(&old, 1), "tn_realize", "tensor argument 1 has ended: it was released, or its scope was left");
-  STATUS(tn_explain(&old, 1, stderr), "tn_explain", "tensor argument 1 has ended: it was released, or its scope was left");
+  STATUS(tn_explain(&old, 1, stderr), "tn_explain",
+         "tensor argument 1 has ended: it was released, or its scope was left");
   tn_params *p = tn_params_open(c);
   SAYS(!tn_params_add(p, "w", old), "tn_params_add", "parameter 'w' has ended: it was released, or its scope was left");
   SAYS(!tn_params_add(p, "w", NULL), "tn_params_add", "parameter 'w' is NULL");
@@ -240,7 +247,8 @@ static void reasons(void **state) {
 
 int main(void) {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, open_ctx, close_ctx)
-  const struct CMUnitTest tests[] = {CASE(programs),      CASE(optimisers),     CASE(readers), CASE(blocks_are_used_again),
-                                     CASE(ended_handles), CASE(stale_for_long), CASE(reasons)};
+  const struct CMUnitTest tests[] = {
+      CASE(programs),      CASE(optimisers),     CASE(readers), CASE(blocks_are_used_again),
+      CASE(ended_handles), CASE(stale_for_long), CASE(reasons)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

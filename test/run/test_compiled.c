@@ -10,7 +10,8 @@
 
 #define DIMS(...) ((const tn_dim[]){__VA_ARGS__}), (int)(sizeof((const tn_dim[]){__VA_ARGS__}) / sizeof(tn_dim))
 
-/* A sum over b of x[b,e,h,w] with a line of zeros above, or below, and a column of ones on the right: masked loads in short loops. */
+/* A sum over b of x[b,e,h,w] with a line of zeros above, or below, and a column of ones on the right: masked loads in
+ * short loops. */
 static void padded_sum(tn_ctx *c, int64_t b, int64_t e, int64_t h, int64_t w, bool below, bool twice) {
   size_t n = (size_t)(b * e * h * w), m = (size_t)(e * (h + 1) * (w + 1));
   float *x = malloc(n * sizeof *x), *y = malloc(m * sizeof *y);
@@ -27,8 +28,10 @@ static void padded_sum(tn_ctx *c, int64_t b, int64_t e, int64_t h, int64_t w, bo
       for (int64_t j = 0; j <= w; j++) {
         float want = j == w ? (float)b : 0;
         int64_t row = below ? i : i - 1;
-        for (int64_t p = 0; p < b && j < w && row >= 0 && row < h; p++) want += x[((p * e + k) * h + row) * w + j] * (twice ? 2 : 1);
-        if (y[(k * (h + 1) + i) * (w + 1) + j] != want) fail_msg("%dx%dx%dx%d: element %d,%d,%d", (int)b, (int)e, (int)h, (int)w, (int)k, (int)i, (int)j);
+        for (int64_t p = 0; p < b && j < w && row >= 0 && row < h; p++)
+          want += x[((p * e + k) * h + row) * w + j] * (twice ? 2 : 1);
+        if (y[(k * (h + 1) + i) * (w + 1) + j] != want)
+          fail_msg("%dx%dx%dx%d: element %d,%d,%d", (int)b, (int)e, (int)h, (int)w, (int)k, (int)i, (int)j);
       }
   free(x);
   free(y);

@@ -1,4 +1,5 @@
-/* What a program needs of its symbolic sizes beyond their bounds is checked when they are bound, and told; and inputs without a value. */
+/* What a program needs of its symbolic sizes beyond their bounds is checked when they are bound, and told; and inputs
+ * without a value. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,7 +33,8 @@ static void check_ok(tn_status s, int line) {
 #define OK(x) check_ok(x, __LINE__)
 
 static void check_wrong(tn_status s, tn_status want, const char *text, int line) {
-  if (s != want || strcmp(tn_last_error(c)->text, text)) fail_msg("line %d: %s: %s", line, tn_status_name(s), tn_last_error(c)->text);
+  if (s != want || strcmp(tn_last_error(c)->text, text))
+    fail_msg("line %d: %s: %s", line, tn_status_name(s), tn_last_error(c)->text);
   tn_clear_error(c);
 }
 #define WRONG(x, status, text) check_wrong(x, status, text, __LINE__)
@@ -69,7 +71,9 @@ static tn_tensor *padded(tn_tensor *x, tn_tensor *y) {
   return tn_pad(x, (tn_dim[]){0, tn_dim_sub(c, 10, N)}, 1);
 }
 static tn_tensor *filled(tn_tensor *x, tn_tensor *y) {
-  return tn_add(tn_sum(x, NULL, 0, false), tn_sum(tn_add(tn_ones(c, TN_F32, DIMS(tn_dim_sub(c, N, M))), tn_sum(y, NULL, 0, false)), NULL, 0, false));
+  return tn_add(
+      tn_sum(x, NULL, 0, false),
+      tn_sum(tn_add(tn_ones(c, TN_F32, DIMS(tn_dim_sub(c, N, M))), tn_sum(y, NULL, 0, false)), NULL, 0, false));
 }
 static tn_tensor *last(tn_tensor *x, tn_tensor *y) {
   (void)y;
@@ -98,7 +102,8 @@ static void slices(void **state) {
   OK(tn_program_read(p, "out", out, 28));
   assert_true(out[6] == 12);
   OK(run(p, 7, 0));
-  WRONG(run(p, 6, 7), TN_EBOUND, "tn_program_run: shrink f32[M] of f32[N] needs M (7) <= N (6); bound are N = 6, M = 7");
+  WRONG(run(p, 6, 7), TN_EBOUND,
+        "tn_program_run: shrink f32[M] of f32[N] needs M (7) <= N (6); bound are N = 6, M = 7");
   p = record(last, false); /* clamped, as in Python: nothing to be needed */
   for (int64_t n = 0; n <= MOST; n++) OK(run(p, n, -1));
 }
@@ -122,12 +127,15 @@ static void amounts(void **state) {
   tn_clear_error(c);
 }
 
-/* Sizes that may be equal: x [N] and y [M], each in a graph that takes them for equal, and what is said where they are not. */
+/* Sizes that may be equal: x [N] and y [M], each in a graph that takes them for equal, and what is said where they are
+ * not. */
 static tn_tensor *whole(tn_tensor *x, tn_tensor *y) { return tn_add(x, y); }
 static tn_tensor *wide(tn_tensor *x, tn_tensor *y) {
   return tn_mul(tn_expand(tn_unsqueeze(x, 0), (tn_dim[]){3, -1}, 2), y);
 }
-static tn_tensor *product(tn_tensor *x, tn_tensor *y) { return tn_matmul(tn_expand(tn_unsqueeze(x, 0), (tn_dim[]){3, -1}, 2), y); }
+static tn_tensor *product(tn_tensor *x, tn_tensor *y) {
+  return tn_matmul(tn_expand(tn_unsqueeze(x, 0), (tn_dim[]){3, -1}, 2), y);
+}
 static tn_tensor *einsum(tn_tensor *x, tn_tensor *y) { return tn_einsum("i,i->", (tn_tensor *[]){x, y}, 2); }
 static tn_tensor *stacked(tn_tensor *x, tn_tensor *y) { return tn_stack((tn_tensor *[]){x, y}, 2, 0); }
 static tn_tensor *beside(tn_tensor *x, tn_tensor *y) {
@@ -138,7 +146,8 @@ static tn_tensor *labelled(tn_tensor *x, tn_tensor *y) {
   return tn_cross_entropy(tn_expand(tn_unsqueeze(x, 1), (tn_dim[]){-1, 4}, 2), tn_cast(y, TN_I64));
 }
 static tn_tensor *along(tn_tensor *x, tn_tensor *y) {
-  tn_tensor *table = tn_expand(tn_unsqueeze(x, 1), (tn_dim[]){-1, 4}, 2), *places = tn_expand(tn_cast(tn_unsqueeze(y, 1), TN_I64), (tn_dim[]){-1, 2}, 2);
+  tn_tensor *table = tn_expand(tn_unsqueeze(x, 1), (tn_dim[]){-1, 4}, 2),
+            *places = tn_expand(tn_cast(tn_unsqueeze(y, 1), TN_I64), (tn_dim[]){-1, 2}, 2);
   return tn_take_along_axis(table, places, 1);
 }
 static tn_tensor *slope(tn_tensor *x, tn_tensor *y) {
@@ -168,7 +177,8 @@ static const struct {
     {transposed, "add f32[N,M] of f32[M,N] as f32[N,N] needs M (4) = N (3); bound are N = 3, M = 4"},
 };
 
-/* Each is right where the sizes are equal, so equal to itself of one tensor for both; and an error where they are not. */
+/* Each is right where the sizes are equal, so equal to itself of one tensor for both; and an error where they are not.
+ */
 static void equal_sizes(void **state) {
   (void)state;
   for (int i = 0; i < MOST; i++) data[i] = (float)(i % 4);
@@ -311,7 +321,8 @@ static void equal_to_plain_sizes(void **state) {
   OK(run(p, 5, -1));
   OK(tn_program_read(p, "out", out, 20)); /* its size is plain */
   assert_true(out[0] == 1 && out[4] == 5);
-  WRONG(run(p, 1, -1), TN_EBOUND, "tn_program_run: add f32[5] of f32[N] as f32[5] needs N (1) = 5; bound are N = 1"); /* symbolic sizes are not broadcast */
+  /* symbolic sizes are not broadcast */
+  WRONG(run(p, 1, -1), TN_EBOUND, "tn_program_run: add f32[5] of f32[N] as f32[5] needs N (1) = 5; bound are N = 1");
   p = record(halves, false);
   OK(run(p, 6, -1));
   OK(tn_program_read(p, "out", out, 12));

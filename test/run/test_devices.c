@@ -1,4 +1,5 @@
-/* More than one device in a context: random tensors go where the others are, values of each device are computed there, mixing is refused. */
+/* More than one device in a context: random tensors go where the others are, values of each device are computed there,
+ * mixing is refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +12,8 @@
 enum { N = 40 };
 
 static tn_ctx *open_both(void) { /* cpu is the default, ref the other */
-  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "cpu", .threads = 1, .cc = "", .cache_dir = "", .seed = 3, .quiet = 1});
+  tn_ctx *c =
+      tn_ctx_open(&(tn_options){.device = "cpu", .threads = 1, .cc = "", .cache_dir = "", .seed = 3, .quiet = 1});
   assert_non_null(c);
   return c;
 }
@@ -120,18 +122,22 @@ static void mixing(void **state) {
   (void)state;
   tn_ctx *c = open_both();
   tn_tensor *here = ones_on(c, "cpu"), *there = ones_on(c, "ref"), *both[] = {tn_neg(here), tn_neg(there)};
-  WRONG(!tn_add(here, there), TN_EDEVICE, "tn_add: tensor argument 2 is on ref, an earlier one on cpu: move one with tn_to");
-  WRONG(tn_explain(both, 2, stderr), TN_EDEVICE, "tn_explain: values on cpu and on ref cannot be computed as one: move them with tn_to");
+  WRONG(!tn_add(here, there), TN_EDEVICE,
+        "tn_add: tensor argument 2 is on ref, an earlier one on cpu: move one with tn_to");
+  WRONG(tn_explain(both, 2, stderr), TN_EDEVICE,
+        "tn_explain: values on cpu and on ref cannot be computed as one: move them with tn_to");
   tn_program *p = tn_program_begin(c);
   tn_tensor *x = tn_program_input(p, "x", TN_F32, DIMS(N));
   OK(tn_program_output(p, "y", tn_neg(x)));
   OK(tn_assign(there, tn_neg(there)));
-  WRONG(tn_program_end(p), TN_EDEVICE, "tn_program_end: values on cpu and on ref cannot be computed as one: move them with tn_to");
+  WRONG(tn_program_end(p), TN_EDEVICE,
+        "tn_program_end: values on cpu and on ref cannot be computed as one: move them with tn_to");
   p = tn_program_begin(c);
   x = tn_program_input(p, "x", TN_F32, DIMS(N));
   OK(tn_program_output(p, "y", tn_neg(x)));
   OK(tn_program_end(p));
-  WRONG(tn_program_bind(p, "x", there), TN_EDEVICE, "tn_program_bind: input 'x' is on cpu, not on ref: move the value with tn_to");
+  WRONG(tn_program_bind(p, "x", there), TN_EDEVICE,
+        "tn_program_bind: input 'x' is on cpu, not on ref: move the value with tn_to");
   OK(tn_program_bind(p, "x", here));
   OK(tn_program_run(p));
   tn_ctx_close(c);

@@ -1,8 +1,10 @@
-/* The f32 functions of one argument, through kernels of the cpu device or of that which $TENET_DEVICE names, against the C library's in double (the
- * bounds of ir/math.inc) and against the same text compiled into this program (the same bits).
+/* The f32 functions of one argument, through kernels of the cpu device or of that which $TENET_DEVICE names, against
+ * the C library's in double (the bounds of ir/math.inc) and against the same text compiled into this program (the same
+ * bits).
  *
  * test_every_input                      a sample of the inputs
- * test_every_input --all FILE [NAME...] all 2^32 inputs of each function, or of these; appends a line for each to FILE (a minute of 4 cores each) */
+ * test_every_input --all FILE [NAME...] all 2^32 inputs of each function, or of these; appends a line for each to FILE
+ * (a minute of 4 cores each) */
 #include "ir/math_c.inc"
 #define tn_clamp clamp_of_text /* the public function has that name, too */
 #include "ir/math.inc"
@@ -97,8 +99,8 @@ static tally try_inputs(tn_ctx *c, const function *f, uint64_t count, uint32_t n
   *k = (chunk){.f = f, .got = got, .by = by};
   for (uint64_t first = 0; first < count; first += n) {
     k->first = (uint32_t)first;
-    if (tn_program_write(p, "first", (tn_dim[]){1}, 1, &k->first, sizeof k->first) != TN_OK || tn_program_run(p) != TN_OK ||
-        tn_program_read(p, "y", got, n * sizeof *got) != TN_OK)
+    if (tn_program_write(p, "first", (tn_dim[]){1}, 1, &k->first, sizeof k->first) != TN_OK ||
+        tn_program_run(p) != TN_OK || tn_program_read(p, "y", got, n * sizeof *got) != TN_OK)
       fail_msg("%s: %s", f->name, tn_last_error(c)->text);
     tn__pool_run(c->pool, compare_slice, k, n / SLICE);
     for (uint32_t s = 0; s < n / SLICE; s++) add(&sum, &k->of[s]);
@@ -117,8 +119,8 @@ static tn_ctx *open_device(void) {
 
 static bool is_within(const function *f, const tally *t) {
   if (t->worst <= f->bound && !t->unlike) return true;
-  print_error("%s: %g ulp at %a, the bound is %g; %llu results are not those of ir/math.inc here\n", f->name, t->worst, (double)float_of(t->at), f->bound,
-              (unsigned long long)t->unlike);
+  print_error("%s: %g ulp at %a, the bound is %g; %llu results are not those of ir/math.inc here\n", f->name, t->worst,
+              (double)float_of(t->at), f->bound, (unsigned long long)t->unlike);
   return false;
 }
 
@@ -151,8 +153,10 @@ static void put_head(tn_ctx *c, FILE *out) {
   assert_int_equal(tn_device_get_info(c, 0, &d), TN_OK);
   fprintf(out,
           "The f32 functions of kernels on %s (%s), for all 2^32 inputs\n"
-          "ulp: the most that a result differs from the exact value (the C library's f64), in units of its last place; at: the first such input\n"
-          "unlike: results whose bits are not those of ir/math.inc as the host's C compiler has it\n\n%-10s  %-8s %6s %6s  %-16s %11s %7s\n",
+          "ulp: the most that a result differs from the exact value (the C library's f64), in units of its last place; "
+          "at: the first such input\n"
+          "unlike: results whose bits are not those of ir/math.inc as the host's C compiler has it\n\n%-10s  %-8s %6s "
+          "%6s  %-16s %11s %7s\n",
           d.name, d.text, "date", "function", "ulp", "bound", "at", "inputs", "unlike");
 }
 
@@ -170,7 +174,8 @@ static void all_inputs(void **state) {
     tally t = try_inputs(c, f, 1ull << 32, CHUNK, 1);
     time_t now = time(NULL);
     strftime(date, sizeof date, "%Y-%m-%d", gmtime(&now));
-    fprintf(out, "%s  %-8s %6.3f %6.1f  %-16a %11llu %7llu\n", date, f->name, t.worst, f->bound, (double)float_of(t.at), 1ull << 32, (unsigned long long)t.unlike);
+    fprintf(out, "%s  %-8s %6.3f %6.1f  %-16a %11llu %7llu\n", date, f->name, t.worst, f->bound, (double)float_of(t.at),
+            1ull << 32, (unsigned long long)t.unlike);
     fflush(out);
     bad += !is_within(f, &t);
   }

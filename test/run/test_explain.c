@@ -1,4 +1,5 @@
-/* tn_explain's text replays: from each of its stages on it gives the same text again; what is wrong in it is told, and nothing crashes. */
+/* tn_explain's text replays: from each of its stages on it gives the same text again; what is wrong in it is told, and
+ * nothing crashes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -43,7 +44,8 @@ static char *again(tn_ctx *c, const char *from) {
   tn_status s = tn_explain_text(c, from, f);
   fclose(f);
   if (s == TN_OK) return text;
-  if (s != tn_last_error(c)->status || !*tn_last_error(c)->text) fail_msg("%s: %s", tn_status_name(s), tn_last_error(c)->text);
+  if (s != tn_last_error(c)->status || !*tn_last_error(c)->text)
+    fail_msg("%s: %s", tn_status_name(s), tn_last_error(c)->text);
   free(text);
   return NULL;
 }
@@ -96,7 +98,9 @@ static void rules(void **state) {
   static const struct {
     tn_mode mode;
     const char *says;
-  } rows[] = {{TN_MODE_STRICT, ": none\n"}, {TN_MODE_DEFAULT, ": none\n"}, {TN_MODE_FAST, ": fast_add_zero, fast_mul_zero, fast_log_exp\n"}};
+  } rows[] = {{TN_MODE_STRICT, ": none\n"},
+              {TN_MODE_DEFAULT, ": none\n"},
+              {TN_MODE_FAST, ": fast_add_zero, fast_mul_zero, fast_log_exp\n"}};
   static const char head[] = "\n# rules that hold over the reals only";
   (void)state;
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -105,7 +109,8 @@ static void rules(void **state) {
     for (int again = 0; again < 2; again++) { /* from the cache, too */
       char *text = explain(&y, 1), *at = strstr(text, head);
       assert_non_null(at);
-      if (strncmp(at + strlen(head), rows[i].says, strlen(rows[i].says))) fail_msg("mode %d: %s", (int)rows[i].mode, at);
+      if (strncmp(at + strlen(head), rows[i].says, strlen(rows[i].says)))
+        fail_msg("mode %d: %s", (int)rows[i].mode, at);
       check_same(c, text);
       free(text);
     }
@@ -137,7 +142,8 @@ static void one_kernel(void **state) {
   free(got);
   got = again(c, "%1 = param f32[2] 2 {0 0}\n%2 = exp f32[2] %1\n"); /* a graph need not have its sink */
   assert_non_null(got);
-  assert_non_null(strstr(got, "= sink void %2 {\"outputs\"}\n\n# rules that hold over the reals only: none\n\n# schedule\n"));
+  assert_non_null(
+      strstr(got, "= sink void %2 {\"outputs\"}\n\n# rules that hold over the reals only: none\n\n# schedule\n"));
   free(got);
   tn_ctx_close(c);
 }
@@ -153,20 +159,27 @@ static void refused(void **state) {
       {"\n# graph\n%1 = param f32[2] 2 {0 0}\n%2 = exp f32[3] %1\n", "line 4, column 10: the type is f32[2]"},
       {"%1 = param f32[2] 2 {0 0}\n%2 = sink void %1 {\"outputs\"}\n\n%1 = what f32 7\n", "line 4"},
       {"%1 = sink void {\"outputs\"}\n", "line 1: the graph has no outputs"},
-      {"%1 = param f32[2] 2 {0 0}\n%2 = sink void %1 {\"else\"}\n", "line 2: the root is neither a graph's, nor a schedule's, nor a kernel's"},
-      {"%1 = range index 2 {loop 0}\n%2 = param f32[2] 2 {0 0}\n%3 = load f32 %2 %1\n%4 = sink void %3 {\"outputs\"}\n", "line 4: no graph: "},
-      {"%1 = param f32[2] 2 {0 -1}\n%2 = range index 2 {loop 0}\n%3 = const f32 {1.0}\n%4 = store void %1 %2 %3 %2\n%5 = sink void %4 {\"part\"}\n",
+      {"%1 = param f32[2] 2 {0 0}\n%2 = sink void %1 {\"else\"}\n",
+       "line 2: the root is neither a graph's, nor a schedule's, nor a kernel's"},
+      {"%1 = range index 2 {loop 0}\n%2 = param f32[2] 2 {0 0}\n%3 = load f32 %2 %1\n%4 = sink void %3 {\"outputs\"}\n",
+       "line 4: no graph: "},
+      {"%1 = param f32[2] 2 {0 -1}\n%2 = range index 2 {loop 0}\n%3 = const f32 {1.0}\n%4 = store void %1 %2 %3 %2\n%5 "
+       "= sink void %4 {\"part\"}\n",
        "line 5: the kernel is optimised already"},
-      {"%1 = param f32[2] 2 {0 -1}\n%2 = range index 2 {upcast 0}\n%3 = const f32 {1.0}\n%4 = store void %1 %2 %3 %2\n%5 = sink void %4 {\"kernel\"}\n",
+      {"%1 = param f32[2] 2 {0 -1}\n%2 = range index 2 {upcast 0}\n%3 = const f32 {1.0}\n%4 = store void %1 %2 %3 "
+       "%2\n%5 = sink void %4 {\"kernel\"}\n",
        "line 5: no kernel of a schedule has such a range"},
-      {"%1 = param f32[2] 2 {-7 -1}\n%2 = range index 2 {loop 0}\n%3 = const f32 {1.0}\n%4 = store void %1 %2 %3 %2\n%5 = sink void %4 {\"kernel\"}\n", "number -7"},
+      {"%1 = param f32[2] 2 {-7 -1}\n%2 = range index 2 {loop 0}\n%3 = const f32 {1.0}\n%4 = store void %1 %2 %3 "
+       "%2\n%5 = sink void %4 {\"kernel\"}\n",
+       "number -7"},
       {"%1 = param f32[2] 2 {0 77}\n%2 = exp f32[2] %1\n%3 = sink void %2 {\"outputs\"}\n", "no device number 77"},
   };
   (void)state;
   tn_ctx *c = open_on("cpu");
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     char *got = again(c, bad[i].text);
-    if (got || !strstr(tn_last_error(c)->text, bad[i].why)) fail_msg("%s gives %s", bad[i].text, got ? got : tn_last_error(c)->text);
+    if (got || !strstr(tn_last_error(c)->text, bad[i].why))
+      fail_msg("%s gives %s", bad[i].text, got ? got : tn_last_error(c)->text);
     tn_clear_error(c);
   }
   assert_int_equal(tn_explain_text(c, NULL, stderr), TN_EINVAL);
@@ -175,7 +188,8 @@ static void refused(void **state) {
   tn_ctx_close(c);
 }
 
-/* Any line left out, repeated, or with one character changed: the same text, an error, or another text; never a crash. */
+/* Any line left out, repeated, or with one character changed: the same text, an error, or another text; never a crash.
+ */
 static void damaged(void **state) {
   (void)state;
   tn_ctx *c = open_on("cpu");

@@ -1,5 +1,5 @@
-/* Rows with infinities: what a mask of -inf leaves is as if the rest were not there, in values and in gradients.  The numbers are by hand; they are what
- * PyTorch and JAX give, too, where nothing else is said. */
+/* Rows with infinities: what a mask of -inf leaves is as if the rest were not there, in values and in gradients.  The
+ * numbers are by hand; they are what PyTorch and JAX give, too, where nothing else is said. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,10 +23,13 @@ static void check_row(tn_tensor *t, int row, const double *want, int n, int line
   for (int i = 0; i < n; i++) {
     double g = got[row * n + i], w = want[i];
     bool good = isnan(w) ? isnan(g) : g == w || fabs(g - w) <= tol;
-    if (!good) fail_msg("line %d, %s: element %d of row %d is %.9g, not %.9g", line, tn_dtype_name(tn_dtype_of(t)), i, row, g, w);
+    if (!good)
+      fail_msg("line %d, %s: element %d of row %d is %.9g, not %.9g", line, tn_dtype_name(tn_dtype_of(t)), i, row, g,
+               w);
   }
 }
-#define ROW(t, row, ...) check_row(t, row, (const double[]){__VA_ARGS__}, sizeof((const double[]){__VA_ARGS__}) / sizeof(double), __LINE__)
+#define ROW(t, row, ...)                                                                                               \
+  check_row(t, row, (const double[]){__VA_ARGS__}, sizeof((const double[]){__VA_ARGS__}) / sizeof(double), __LINE__)
 
 /* d sum(y * w) / dx */
 static tn_tensor *slope(tn_tensor *y, tn_tensor *w, tn_tensor *x) {
@@ -39,7 +42,8 @@ static const int last[] = {1};
 
 static void rows(tn_dtype dtype) {
   double log3 = log(3), log4 = log(4);
-  tn_tensor *x = tn_cast(tn_from(c, TN_F64, DIMS(ROWS, COLS), (double[]){0, -inf, log3, -inf, -inf, 5, -inf, -inf, -inf}), dtype);
+  tn_tensor *x =
+      tn_cast(tn_from(c, TN_F64, DIMS(ROWS, COLS), (double[]){0, -inf, log3, -inf, -inf, 5, -inf, -inf, -inf}), dtype);
   tn_tensor *w = tn_cast(tn_from(c, TN_F64, DIMS(ROWS, COLS), (double[]){1, 2, 5, 1, 2, 5, 1, 2, 5}), dtype);
   tn_tensor *one = tn_ones(c, dtype, DIMS(ROWS)), *y;
   if (tn_realize((tn_tensor *[]){x, w}, 2) != TN_OK) fail_msg("%s", tn_last_error(c)->text);
@@ -103,7 +107,8 @@ static void attention(void **state) {
         assert_int_equal(tn_read(few, want, tn_nbytes(few)), TN_OK);
         assert_int_equal(tn_read(all, got, tn_nbytes(all)), TN_OK);
         for (int i = 0; i < T * D; i++)
-          if (!(fabs(got[i] - want[i]) <= (dt ? 1e-5 : 1e-13))) fail_msg("gradient %d, element %d: %.9g, not %.9g", o, i, got[i], want[i]);
+          if (!(fabs(got[i] - want[i]) <= (dt ? 1e-5 : 1e-13)))
+            fail_msg("gradient %d, element %d: %.9g, not %.9g", o, i, got[i], want[i]);
       }
     }
 }
@@ -142,6 +147,7 @@ static int close_ctx(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(masked_rows), cmocka_unit_test(attention), cmocka_unit_test(cross_entropy), cmocka_unit_test(gates)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(masked_rows), cmocka_unit_test(attention),
+                                     cmocka_unit_test(cross_entropy), cmocka_unit_test(gates)};
   return cmocka_run_group_tests(tests, open_ctx, close_ctx);
 }

@@ -1,5 +1,5 @@
-/* Every scalar op on every dtype it is defined for, every cast, the reductions and the movements: on each device, against the node-by-node
- * oracle, with sentinels around the buffers of kernels. */
+/* Every scalar op on every dtype it is defined for, every cast, the reductions and the movements: on each device,
+ * against the node-by-node oracle, with sentinels around the buffers of kernels. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- all ops, by the oracle -------------------------------------------------------------------------------------------------- */
+/* ---- all ops, by the oracle -------------------------------------------------------------------------------------- */
 
 typedef struct walk {
   tn_ctx *c;
@@ -55,7 +55,9 @@ static void build_scalar(tn_ctx *c, void *arg) {
   walk *w = arg;
   tn_node *x[4] = {operand(w, w->dtype, 0), operand(w, w->dtype, 1), operand(w, w->dtype, 2), operand(w, TN_BOOL, 1)};
   for (int op = 0; op < OP_COUNT; op++) {
-    if (!tn__is_elementwise(&(tn_node){.op = (uint8_t)op}) || tn__ops[op].group == G_CAST || !tn__eval_defined(op, w->dtype)) continue;
+    if (!tn__is_elementwise(&(tn_node){.op = (uint8_t)op}) || tn__ops[op].group == G_CAST ||
+        !tn__eval_defined(op, w->dtype))
+      continue;
     void *job[] = {w, &op, x};
     tn__ctx_run(c, "op", try_op, job); /* what the IR refuses for this dtype is left out */
     tn_clear_error(c);
@@ -83,15 +85,18 @@ static void build_whole(tn_ctx *c, void *arg) {
   }
   tn_node *rows = x->dim[0], *cols = x->dim[1], *none = tn__int(c, 0);
   w->out[w->n++] = tn__pad(c, y, (tn_node *[]){none, tn__int(c, 2), tn__int(c, 1), none});
-  w->out[w->n++] = tn__shrink(c, y, (tn_node *[]){none, none}, (tn_node *[]){rows, tn__int(c, (cols->ints[0] + 1) / 2)}, (int64_t[]){1, 2});
+  w->out[w->n++] = tn__shrink(c, y, (tn_node *[]){none, none}, (tn_node *[]){rows, tn__int(c, (cols->ints[0] + 1) / 2)},
+                              (int64_t[]){1, 2});
   w->out[w->n++] = tn__window(c, y, 1, 1 + (cols->ints[0] > 2), 1, 2);
   w->out[w->n++] = tn__reshape(c, y, (tn_node *[]){cols, rows}, 2);
   tn_node *idx = operand(w, TN_I32, 0);
   w->out[w->n++] = tn__gather(c, y, idx);
   if (w->dtype != TN_BOOL) {
-    tn_node *shape[3] = {rows, cols, cols}, *u = tn__expand(c, tn__reshape(c, p, (tn_node *[]){rows, tn__int(c, 1), cols}, 3), shape);
+    tn_node *shape[3] = {rows, cols, cols},
+            *u = tn__expand(c, tn__reshape(c, p, (tn_node *[]){rows, tn__int(c, 1), cols}, 3), shape);
     w->out[w->n++] = tn__scatter(c, x, idx, u);
-    if (!empty) w->out[w->n++] = tn__fold(c, x, tn__int(c, (rows->ints[0] - 1) * 2 + cols->ints[0] + 1), 0, cols->ints[0], 2, 1);
+    if (!empty)
+      w->out[w->n++] = tn__fold(c, x, tn__int(c, (rows->ints[0] - 1) * 2 + cols->ints[0] + 1), 0, cols->ints[0], 2, 1);
     w->out[w->n++] = tn__contract(c, x, y, 0, 1, 1, 1);
     w->out[w->n++] = tn__contract(c, x, y, 1, 0, 0, 1);
   }
@@ -109,7 +114,8 @@ static void each(const char *device, void (*build)(tn_ctx *, void *), tn_mode mo
       char why[512];
       if (build == build_whole && shapes[shape][0] == 0 && tn__is_float(dtype)) continue;
       if (!tn__ctx_run(c, "build", build, &w)) fail_msg("%s", tn_last_error(c)->text);
-      if (!graph_agrees(c, &w.g, why, sizeof why)) fprintf(stderr, "%s, %s, shape %d: %s\n", device, tn_dtype_name((tn_dtype)dtype), shape, why), bad++;
+      if (!graph_agrees(c, &w.g, why, sizeof why))
+        fprintf(stderr, "%s, %s, shape %d: %s\n", device, tn_dtype_name((tn_dtype)dtype), shape, why), bad++;
       graph_free(c, &w.g);
     }
   tn_ctx_close(c);
@@ -135,6 +141,7 @@ static void whole_cpu(void **s) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(scalar_ref), cmocka_unit_test(scalar_cpu), cmocka_unit_test(whole_ref), cmocka_unit_test(whole_cpu)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(scalar_ref), cmocka_unit_test(scalar_cpu),
+                                     cmocka_unit_test(whole_ref), cmocka_unit_test(whole_cpu)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,7 +23,9 @@ static void item(made *m, int i, int pages, int out, int x, int y) {
   const int buf[3] = {out, x, y};
   m->item[i] = (tn__order_item){.touch = m->touch[i]};
   for (int k = 0; k < 3; k++)
-    if (buf[k] >= 0) m->touch[i][m->item[i].n++] = (tn__touch){.lo = at(buf[k]), .hi = at(buf[k]) + (uint64_t)pages * PAGE, .write = k == 0};
+    if (buf[k] >= 0)
+      m->touch[i][m->item[i].n++] =
+          (tn__touch){.lo = at(buf[k]), .hi = at(buf[k]) + (uint64_t)pages * PAGE, .write = k == 0};
 }
 
 static made *begin(void) {
@@ -88,6 +90,7 @@ static void test_waits(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_chain), cmocka_unit_test(test_branches), cmocka_unit_test(test_waits)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_chain), cmocka_unit_test(test_branches),
+                                     cmocka_unit_test(test_waits)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

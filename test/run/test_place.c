@@ -1,14 +1,17 @@
-/* Where temporaries lie: as the plain search says, which looks at every pair; and never two in one place at one time. */
+/* Where temporaries lie: as the plain search says, which looks at every pair; and never two in one place at one time.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
-#include "run/place.h"
+#include "run/arena_layout.h"
 #include <string.h>
 
 static bool together(const tn__life *a, const tn__life *b) { return a->first <= b->last && b->first <= a->last; }
-static bool overlap(const tn__life *a, const tn__life *b) { return a->offset < b->offset + b->bytes && b->offset < a->offset + a->bytes; }
+static bool overlap(const tn__life *a, const tn__life *b) {
+  return a->offset < b->offset + b->bytes && b->offset < a->offset + a->bytes;
+}
 
 /* The largest that is not placed yet, the first of equal ones, at the lowest place */
 static size_t plainly(tn__life *life, uint32_t n) {
@@ -62,7 +65,8 @@ static void as_the_plain_search(void **s) {
   assert_int_equal(m.live, 0);
 }
 
-/* A long chain needs two places, however long; so do lives that end in the order in which they began, and what lives all the time one more. */
+/* A long chain needs two places, however long; so do lives that end in the order in which they began, and what lives
+ * all the time one more. */
 static void long_chains(void **s) {
   (void)s;
   enum { N = 100000 };
@@ -75,7 +79,8 @@ static void long_chains(void **s) {
   for (uint32_t i = 0; i + 1 < N; i++) assert_int_not_equal(life[i].offset, life[i + 1].offset);
   life[N] = (tn__life){.first = 0, .last = N, .bytes = 64};
   assert_int_equal(tn__place_lives(&a, life, N + 1), 3 * 64);
-  for (uint32_t i = 0; i < N; i++) life[i] = (tn__life){.first = i, .last = 2 * N - i, .bytes = 10}; /* forward and backward */
+  /* forward and backward */
+  for (uint32_t i = 0; i < N; i++) life[i] = (tn__life){.first = i, .last = 2 * N - i, .bytes = 10};
   assert_int_equal(tn__place_lives(&a, life, N), (size_t)(N - 1) * 64 + 10);
   assert_int_equal(tn__place_lives(&a, life, 0), 0);
   tn__arena_free(&a);

@@ -1,4 +1,5 @@
-/* Programs and loops: what is compiled once stays compiled, memory stays flat, state is what it should be, errors are told. */
+/* Programs and loops: what is compiled once stays compiled, memory stays flat, state is what it should be, errors are
+ * told. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,7 +22,8 @@ static void check_ok(tn_ctx *c, tn_status s, int line) {
   if (s != TN_OK) fail_msg("line %d: %s: %s", line, tn_status_name(s), tn_last_error(c)->text);
 }
 static void check_fails(tn_ctx *c, tn_status got, tn_status want, int line) {
-  if (got != want || tn_last_error(c)->status != want) fail_msg("line %d: %s (%s), not %s", line, tn_status_name(got), tn_last_error(c)->text, tn_status_name(want));
+  if (got != want || tn_last_error(c)->status != want)
+    fail_msg("line %d: %s (%s), not %s", line, tn_status_name(got), tn_last_error(c)->text, tn_status_name(want));
   tn_clear_error(c);
 }
 
@@ -35,7 +37,9 @@ static tn_ctx *open_cpu(void) {
   assert_non_null(c);
   return c;
 }
-static tn_tensor *f32s(tn_ctx *c, const tn_dim *shape, int rank, const float *v) { return tn_from(c, TN_F32, shape, rank, v); }
+static tn_tensor *f32s(tn_ctx *c, const tn_dim *shape, int rank, const float *v) {
+  return tn_from(c, TN_F32, shape, rank, v);
+}
 static tn_stats stats(tn_ctx *c) {
   tn_stats s;
   tn_ctx_stats(c, &s);
@@ -48,12 +52,13 @@ static float item(tn_tensor *t) {
   return (float)v;
 }
 
-/* ---- a symbolic batch --------------------------------------------------------------------------------------------------------- */
+/* ---- a symbolic batch -------------------------------------------------------------------------------------------- */
 
 enum { IN = 12, OUT = 5, MOST = 512 };
 
 /* mean over the batch of (softmax(x w + b) * t) and the softmax itself */
-static void model(tn_tensor *x, tn_tensor *w, tn_tensor *b, tn_tensor *t, tn_tensor **loss, tn_tensor **y, tn_tensor **g) {
+static void model(tn_tensor *x, tn_tensor *w, tn_tensor *b, tn_tensor *t, tn_tensor **loss, tn_tensor **y,
+                  tn_tensor **g) {
   *y = tn_softmax(tn_add(tn_matmul(x, w), b), -1);
   *loss = tn_mean(tn_mul(*y, t), NULL, 0, false);
   if (tn_grad(*loss, 1, &w, g) != TN_OK) fail_msg("%s", tn_last_error(tn_ctx_of(w))->text);
@@ -99,10 +104,16 @@ static void symbolic(tn_ctx *c, float tolerance) {
       OK(tn_read(loss2, &l[1], 4));
       OK(tn_read(g2, gs[1], sizeof gs[1]));
       for (int64_t i = 0; i < m * OUT; i++)
-        if (!(fabsf(got[i] - want[i]) <= tolerance)) fail_msg("%s, batch %lld: y[%lld] is %.9g, not %.9g", tn_device_of(w), (long long)m, (long long)i, (double)got[i], (double)want[i]);
-      if (!(fabsf(l[0] - l[1]) <= tolerance)) fail_msg("%s, batch %lld: the loss is %.9g, not %.9g", tn_device_of(w), (long long)m, (double)l[0], (double)l[1]);
+        if (!(fabsf(got[i] - want[i]) <= tolerance))
+          fail_msg("%s, batch %lld: y[%lld] is %.9g, not %.9g", tn_device_of(w), (long long)m, (long long)i,
+                   (double)got[i], (double)want[i]);
+      if (!(fabsf(l[0] - l[1]) <= tolerance))
+        fail_msg("%s, batch %lld: the loss is %.9g, not %.9g", tn_device_of(w), (long long)m, (double)l[0],
+                 (double)l[1]);
       for (int i = 0; i < IN * OUT; i++)
-        if (!(fabsf(gs[0][i] - gs[1][i]) <= tolerance)) fail_msg("%s, batch %lld: g[%d] is %.9g, not %.9g", tn_device_of(w), (long long)m, i, (double)gs[0][i], (double)gs[1][i]);
+        if (!(fabsf(gs[0][i] - gs[1][i]) <= tolerance))
+          fail_msg("%s, batch %lld: g[%d] is %.9g, not %.9g", tn_device_of(w), (long long)m, i, (double)gs[0][i],
+                   (double)gs[1][i]);
     }
     tn_program_close(p);
   }
@@ -118,12 +129,13 @@ static void symbolic_batch(void **s) {
   tn_ctx_close(c);
 }
 
-/* ---- loops --------------------------------------------------------------------------------------------------------------------- */
+/* ---- loops ------------------------------------------------------------------------------------------------------- */
 
 /* An Adam step by hand: w, m, v and a changing rate. */
 static void adam(tn_ctx *c, tn_tensor *w, tn_tensor *m, tn_tensor *v, double lr) {
   tn_tensor *g = tn_mul_scalar(w, 2), *rate = tn_scalar(c, TN_F32, lr);
-  tn_tensor *m2 = tn_add(tn_mul_scalar(m, 0.9), tn_mul_scalar(g, 0.1)), *v2 = tn_add(tn_mul_scalar(v, 0.999), tn_mul_scalar(tn_square(g), 0.001));
+  tn_tensor *m2 = tn_add(tn_mul_scalar(m, 0.9), tn_mul_scalar(g, 0.1)),
+            *v2 = tn_add(tn_mul_scalar(v, 0.999), tn_mul_scalar(tn_square(g), 0.001));
   OK(tn_assign(w, tn_sub(w, tn_mul(rate, tn_div(m2, tn_add_scalar(tn_sqrt(v2), 1e-8))))));
   OK(tn_assign(m, m2));
   OK(tn_assign(v, v2));
@@ -134,7 +146,8 @@ static void uncaptured_steps(void **s) {
   (void)s;
   tn_ctx *c = open_ref();
   tn_scope(c) {
-    tn_tensor *w = f32s(c, DIMS(3), (float[]){1, -2, 3}), *m = f32s(c, DIMS(3), (float[]){0, 0, 0}), *v = f32s(c, DIMS(3), (float[]){0, 0, 0});
+    tn_tensor *w = f32s(c, DIMS(3), (float[]){1, -2, 3}), *m = f32s(c, DIMS(3), (float[]){0, 0, 0}),
+              *v = f32s(c, DIMS(3), (float[]){0, 0, 0});
     float ws[3] = {1, -2, 3}, ms[3] = {0}, vs[3] = {0}, got[3];
     for (int i = 0; i < 1000; i++) {
       float lr = 1e-2f / (float)(1 + i);
@@ -192,7 +205,7 @@ static void flat_memory(void **s) {
   tn_ctx_close(c);
 }
 
-/* ---- random numbers --------------------------------------------------------------------------------------------------------------- */
+/* ---- random numbers ---------------------------------------------------------------------------------------------- */
 
 static tn_tensor *noise(tn_ctx *c) {
   tn_tensor *ones = tn_ones(c, TN_F32, DIMS(50));
@@ -269,7 +282,7 @@ static void dropout(void **s) {
   tn_ctx_close(c);
 }
 
-/* ---- assignment ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- assignment -------------------------------------------------------------------------------------------------- */
 
 static void assignment(void **s) {
   (void)s;
@@ -309,7 +322,7 @@ static void assignment(void **s) {
   tn_ctx_close(c);
 }
 
-/* ---- state of programs ------------------------------------------------------------------------------------------------------------------ */
+/* ---- state of programs ------------------------------------------------------------------------------------------- */
 
 static void program_state(void **s) {
   (void)s;
@@ -406,14 +419,16 @@ static void replay_allocates_nothing(void **s) {
       tn_dim n = tn_dim_var(c, "B", 1, 64);
       static const float xs[64 * 8] = {1, 2, 3};
       tn_program *p = tn_program_begin(c);
-      tn_tensor *x = tn_program_input(p, "x", TN_F32, DIMS(n, 8)), *y = tn_softmax(tn_matmul(tn_dropout(x, 0.5, true), w), -1), *g;
+      tn_tensor *x = tn_program_input(p, "x", TN_F32, DIMS(n, 8)),
+                *y = tn_softmax(tn_matmul(tn_dropout(x, 0.5, true), w), -1), *g;
       tn_tensor *loss = tn_mean(y, NULL, 0, false);
       OK(tn_grad(loss, 1, &w, &g));
       OK(tn_assign(w, tn_sub(w, g)));
       OK(tn_program_output(p, "loss", loss));
       OK(tn_program_end(p));
       OK(tn_program_write(p, "x", DIMS(64, 8), xs, sizeof xs));
-      for (int i = 0; i < 6; i++) OK(tn_program_run(p)); /* a GPU records the second run with each of two sets of buffers */
+      /* a GPU records the second run with each of two sets of buffers */
+      for (int i = 0; i < 6; i++) OK(tn_program_run(p));
       int64_t before = c->mem.count;
       float l;
       for (int i = 0; i < 20; i++) {
@@ -428,7 +443,7 @@ static void replay_allocates_nothing(void **s) {
   }
 }
 
-/* ---- errors --------------------------------------------------------------------------------------------------------------------------------- */
+/* ---- errors ------------------------------------------------------------------------------------------------------ */
 
 static void errors(void **s) {
   (void)s;
@@ -627,7 +642,8 @@ static void odd_outputs(void **s) {
       const char *name;
       float want[2];
       size_t bytes;
-    } rows[] = {{"x", {3, 4}, 8}, {"y", {-3, -4}, 8}, {"y2", {-3, -4}, 8}, {"w", {1, 2}, 8}, {"flipped", {4, 3}, 8}, {"one", {1, 0}, 4}};
+    } rows[] = {{"x", {3, 4}, 8}, {"y", {-3, -4}, 8},     {"y2", {-3, -4}, 8},
+                {"w", {1, 2}, 8}, {"flipped", {4, 3}, 8}, {"one", {1, 0}, 4}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
       OK(tn_program_read(p, rows[i].name, v, rows[i].bytes));
       assert_memory_equal(v, rows[i].want, rows[i].bytes);
@@ -653,7 +669,8 @@ static void same_value(void **state) {
     tn_params_add(all, "w", w);
     tn_optim *sgd = tn_sgd(all, 0.25, 0, 0, false);
     tn_program *p = tn_program_begin(c);
-    tn_tensor *l = tn_sum(tn_square(tn_reshape(tn_cast(w, TN_F32), DIMS(1, -1))), NULL, 0, false); /* no scope: these handles live on */
+    /* no scope: these handles live on */
+    tn_tensor *l = tn_sum(tn_square(tn_reshape(tn_cast(w, TN_F32), DIMS(1, -1))), NULL, 0, false);
     OK(tn_grad(l, 1, &w, &grad));
     OK(tn_optim_step(sgd, &grad));
     OK(tn_program_output(p, "loss", l));
@@ -707,10 +724,23 @@ static void many_sizes(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(symbolic_batch), cmocka_unit_test(uncaptured_steps), cmocka_unit_test(flat_memory),   cmocka_unit_test(random_state),
-      cmocka_unit_test(dropout),        cmocka_unit_test(assignment),       cmocka_unit_test(program_state), cmocka_unit_test(shared_state),
-      cmocka_unit_test(replay_allocates_nothing), cmocka_unit_test(errors), cmocka_unit_test(odd_outputs), cmocka_unit_test(sizes_that_wrap), cmocka_unit_test(assigned_in_a_scope), cmocka_unit_test(released_twice),
-      cmocka_unit_test(twins), cmocka_unit_test(same_value), cmocka_unit_test(many_sizes),
+      cmocka_unit_test(symbolic_batch),
+      cmocka_unit_test(uncaptured_steps),
+      cmocka_unit_test(flat_memory),
+      cmocka_unit_test(random_state),
+      cmocka_unit_test(dropout),
+      cmocka_unit_test(assignment),
+      cmocka_unit_test(program_state),
+      cmocka_unit_test(shared_state),
+      cmocka_unit_test(replay_allocates_nothing),
+      cmocka_unit_test(errors),
+      cmocka_unit_test(odd_outputs),
+      cmocka_unit_test(sizes_that_wrap),
+      cmocka_unit_test(assigned_in_a_scope),
+      cmocka_unit_test(released_twice),
+      cmocka_unit_test(twins),
+      cmocka_unit_test(same_value),
+      cmocka_unit_test(many_sizes),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* Programs on a device that records: whatever fails in between, it records no longer, and what was recorded in part is not replayed. */
+/* Programs on a device that records: whatever fails in between, it records no longer, and what was recorded in part is
+ * not replayed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,7 +14,8 @@ struct tn__recording {
   int live;
 };
 
-/* The interpreter, which can be told to fail while it records.  A replay does nothing: results are those of the runs before. */
+/* The interpreter, which can be told to fail while it records.  A replay does nothing: results are those of the runs
+ * before. */
 static struct {
   tn__device_ops ops, ref;
   tn__recording made;
@@ -31,7 +33,8 @@ static tn_status after(tn__device *d, uint32_t item, const uint32_t *before, uin
   if (fake.fail_after) tn__mem_throw(&d->ctx->mem, TN_ENOMEM);
   return TN_OK;
 }
-static tn_status launch(tn__device *d, tn__code *code, uint32_t i, void *const *buf, const size_t *bytes, const int64_t *var) {
+static tn_status launch(tn__device *d, tn__code *code, uint32_t i, void *const *buf, const size_t *bytes,
+                        const int64_t *var) {
   if (!fake.recording) return fake.ref.launch(d, code, i, buf, bytes, var);
   if (fake.fail_launch) tn__error(d->ctx, TN_EDEVICE, "the launch fails");
   return fake.fail_launch ? TN_EDEVICE : TN_OK;
@@ -67,7 +70,8 @@ static void failures(void **state) {
   assert_non_null(c);
   tn__device *d = tn__device_get(c, 0);
   fake.ops = fake.ref = *d->ops;
-  fake.ops.record = record, fake.ops.after = after, fake.ops.recorded = recorded, fake.ops.replay = replay, fake.ops.forget = forget, fake.ops.launch = launch;
+  fake.ops.record = record, fake.ops.after = after, fake.ops.recorded = recorded, fake.ops.replay = replay,
+  fake.ops.forget = forget, fake.ops.launch = launch;
   d->ops = &fake.ops;
   tn_scope(c) {
     tn_tensor *x = tn_ones(c, TN_F32, (tn_dim[]){3}, 1);

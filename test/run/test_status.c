@@ -1,4 +1,5 @@
-/* Each call returns its own status, whatever error is pending; the pending one stays the first.  And what errors name. */
+/* Each call returns its own status, whatever error is pending; the pending one stays the first.  And what errors name.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +18,8 @@ static const float six[6] = {1, 2, 3, 4, 5, 6};
 
 static void check(int line, const tn_ctx *c, tn_status got, tn_status want, tn_status pending) {
   if (got != want) fail_msg("line %d: %s, not %s", line, tn_status_name(got), tn_status_name(want));
-  if (tn_last_error(c)->status != pending) fail_msg("line %d: %s is pending: %s", line, tn_status_name(tn_last_error(c)->status), tn_last_error(c)->text);
+  if (tn_last_error(c)->status != pending)
+    fail_msg("line %d: %s is pending: %s", line, tn_status_name(tn_last_error(c)->status), tn_last_error(c)->text);
 }
 
 /* With nothing pending, with a pending TN_EDTYPE, and with a pending TN_EINVAL. */
@@ -37,7 +39,8 @@ static void check(int line, const tn_ctx *c, tn_status got, tn_status want, tn_s
 static void tensors(void **state) {
   (void)state;
   tn_ctx *c = tn_ctx_open(&plain);
-  tn_tensor *x = tn_from(c, TN_F32, DIMS(2, 3), six), *lazy = tn_neg(x), *other = tn_ones(c, TN_I32, DIMS(2, 3)), *g, *parts[2];
+  tn_tensor *x = tn_from(c, TN_F32, DIMS(2, 3), six), *lazy = tn_neg(x), *other = tn_ones(c, TN_I32, DIMS(2, 3)), *g,
+            *parts[2];
   tn_tensor *sized = tn_ones(c, TN_F32, DIMS(tn_dim_var(c, "N", 1, 8)));
   tn_program_info info;
   int64_t lo, hi;
@@ -120,7 +123,8 @@ static void optimisers(void **state) {
   (void)state;
   tn_ctx *c = tn_ctx_open(&plain);
   tn_params *params = tn_params_open(c);
-  tn_tensor *w = tn_params_add(params, "w", tn_from(c, TN_F32, DIMS(2, 3), six)), *wrong = tn_ones(c, TN_F32, DIMS(5)), *none = NULL;
+  tn_tensor *w = tn_params_add(params, "w", tn_from(c, TN_F32, DIMS(2, 3), six)), *wrong = tn_ones(c, TN_F32, DIMS(5)),
+            *none = NULL;
   tn_optim *o = tn_sgd(params, 0.1, 0, 0, false);
   assert_non_null(w);
   OWN(tn_optim_step(o, &wrong), TN_ESHAPE);
@@ -161,7 +165,8 @@ static void names(void **state) {
   SAYS(tn_item(x, &v), "tn_item", "needs one element, not 6: f32[2,3]");
   SAYS(tn_dropout(x, 2, true), "tn_dropout", "probability 2 is outside 0..1");
   SAYS(tn_dropout(i, 0.5, true), "tn_dropout", "needs floats, not i32[2]: convert with tn_cast");
-  SAYS(tn_kaiming_normal(c, TN_F32, DIMS(3), 0), "tn_kaiming_normal", "needs a shape of two plain sizes or more, not [3]");
+  SAYS(tn_kaiming_normal(c, TN_F32, DIMS(3), 0), "tn_kaiming_normal",
+       "needs a shape of two plain sizes or more, not [3]");
   SAYS(tn_xavier_uniform(c, TN_I8, DIMS(3, 2), 1), "tn_xavier_uniform", "needs a float dtype, not i8");
   SAYS(tn_arange(c, TN_BOOL, 0, 4, 1), "tn_arange", "needs a number dtype, not bool");
   SAYS(tn_arange(c, TN_F32, 0, 4, 0), "tn_arange", "start 0, stop 4 and step 0 must be finite, and step not 0");
@@ -190,10 +195,12 @@ static void printing(void **state) {
 /* What a failed compilation allocated is gone when the call is. */
 static void failed_compilations(void **state) {
   (void)state;
-  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "cpu", .threads = 1, .cc = "/bin/false", .cache_dir = "", .quiet = 1});
+  tn_ctx *c =
+      tn_ctx_open(&(tn_options){.device = "cpu", .threads = 1, .cc = "/bin/false", .cache_dir = "", .quiet = 1});
   size_t heap[4];
   assert_non_null(c);
-  tn_scope(c) for (int i = 0; i < 2000; i++) tn_const(c, TN_F32, 1); /* handles that ended rest a while: from here on they serve again */
+  /* handles that ended rest a while: from here on they serve again */
+  tn_scope(c) for (int i = 0; i < 2000; i++) tn_const(c, TN_F32, 1);
   for (int i = 0; i < 4; i++) {
     tn_stats s;
     tn_scope(c) {

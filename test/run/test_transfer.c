@@ -119,6 +119,7 @@ static void best_device(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(all_pairs), cmocka_unit_test(sources_change), cmocka_unit_test(best_device)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(all_pairs), cmocka_unit_test(sources_change),
+                                     cmocka_unit_test(best_device)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* Tuning: every variant of a kernel gives right results; the best one is found again by another process; nothing is timed where there is no choice, and a
- * damaged entry is none. */
+/* Tuning: every variant of a kernel gives right results; the best one is found again by another process; nothing is
+ * timed where there is no choice, and a damaged entry is none. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -46,7 +46,8 @@ static tn_tensor *deep_product(tn_ctx *c) { return tn_matmul(drawn(c, DIMS(16, 2
 static const struct {
   tn_tensor *(*make)(tn_ctx *);
   int terms; /* of each sum */
-} work[] = {{sum_of_all, 400 * 330}, {sum_of_columns, 3300}, {softmax, 300}, {elementwise, 1}, {product, 16}, {deep_product, 256}};
+} work[] = {{sum_of_all, 400 * 330}, {sum_of_columns, 3300}, {softmax, 300},
+            {elementwise, 1},        {product, 16},          {deep_product, 256}};
 enum { WORK = sizeof work / sizeof *work, MOST = 64 * 256 };
 
 /* The result, and how many elements it has. */
@@ -63,20 +64,22 @@ static size_t compute(tn_ctx *c, int which, float *out) {
 
 static void compare(const char *what, int which, const float *x, const float *y, size_t n, bool exact) {
   for (size_t i = 0; i < n; i++)
-    if (exact ? memcmp(&x[i], &y[i], sizeof *x) != 0 : !(fabsf(x[i] - y[i]) <= 1e-7f * (float)work[which].terms)) fail_msg("%s, work %d, element %zu: %g, not %g", what, which, i, (double)x[i], (double)y[i]);
+    if (exact ? memcmp(&x[i], &y[i], sizeof *x) != 0 : !(fabsf(x[i] - y[i]) <= 1e-7f * (float)work[which].terms))
+      fail_msg("%s, work %d, element %zu: %g, not %g", what, which, i, (double)x[i], (double)y[i]);
 }
 
 /* ---- the entries on disk ---- */
 
 /* Does something to each of the folder's tuning entries; gives their number. */
-static int each_entry(tn_ctx *c, const char *dir, void (*what)(tn_ctx *c, const char *path, tn__key key, const char *text), const char *text) {
+static int each_entry(tn_ctx *c, const char *dir,
+                      void (*what)(tn_ctx *c, const char *path, tn__key key, const char *text), const char *text) {
   DIR *d = opendir(dir);
   int n = 0;
   assert_non_null(d);
   for (const struct dirent *e; (e = readdir(d));) {
     unsigned long long a, b;
     char path[512];
-    if (!strstr(e->d_name, ".lean") || sscanf(e->d_name, "%16llx%16llx", &a, &b) != 2) continue;
+    if (!strstr(e->d_name, ".variant") || sscanf(e->d_name, "%16llx%16llx", &a, &b) != 2) continue;
     snprintf(path, sizeof path, "%s/%s", dir, e->d_name);
     if (what) what(c, path, (tn__key){a, b}, text);
     n++;
@@ -87,7 +90,7 @@ static int each_entry(tn_ctx *c, const char *dir, void (*what)(tn_ctx *c, const 
 
 static void overwrite(tn_ctx *c, const char *path, tn__key key, const char *text) {
   (void)path;
-  tn__cache_write(&c->cache, key, ".lean", text, strlen(text), &c->scratch);
+  tn__cache_write(&c->cache, key, ".variant", text, strlen(text), &c->scratch);
 }
 
 static void damage(tn_ctx *c, const char *path, tn__key key, const char *text) {
@@ -122,7 +125,7 @@ static void test_variants(void **state) {
     }
     if (m == 0) assert_true(timed(c) > 0);
     tn_ctx_close(c);
-    for (const tn__lean *lean; (lean = tn__lean_at(at++));) {
+    for (const tn__variant *variant; (variant = tn__variant_at(at++));) {
       if (m == 1 && !lean->group && !lean->pack) continue; /* mode strict chooses nothing else */
       c = open_for(device, cache, 0, modes[m]);
       each_entry(c, cache, overwrite, lean->name);
@@ -313,7 +316,9 @@ static int remove_files(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_variants), cmocka_unit_test(test_remembered), cmocka_unit_test(test_damaged),
-                                     cmocka_unit_test(test_no_choice), cmocka_unit_test(test_environment), cmocka_unit_test(test_symbolic),  cmocka_unit_test(test_no_memory)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_variants),    cmocka_unit_test(test_remembered),
+                                     cmocka_unit_test(test_damaged),     cmocka_unit_test(test_no_choice),
+                                     cmocka_unit_test(test_environment), cmocka_unit_test(test_symbolic),
+                                     cmocka_unit_test(test_no_memory)};
   return cmocka_run_group_tests(tests, NULL, remove_files);
 }

@@ -35,11 +35,21 @@ static int vjp(const operands *o, tn_tensor *y, tn_tensor *const *wrt, int n, tn
   return n;
 }
 
-static int layer_norm(const operands *o, tn_tensor **out) { return vjp(o, tn_layer_norm(o->x, 1, o->g, o->b, 1e-5), (tn_tensor *[]){o->x, o->g, o->b}, 3, out); }
-static int weights_only(const operands *o, tn_tensor **out) { return vjp(o, tn_layer_norm(o->x, 1, o->g, o->b, 1e-5), (tn_tensor *[]){o->g, o->b}, 2, out); }
-static int rms_norm(const operands *o, tn_tensor **out) { return vjp(o, tn_rms_norm(o->x, 1, o->g, 1e-5), (tn_tensor *[]){o->x, o->g}, 2, out); }
-static int softmax_bias(const operands *o, tn_tensor **out) { return vjp(o, tn_softmax(tn_add(o->x, o->b), -1), (tn_tensor *[]){o->x, o->b}, 2, out); }
-static int gelu_bias(const operands *o, tn_tensor **out) { return vjp(o, tn_gelu(tn_add(o->x, o->b)), (tn_tensor *[]){o->x, o->b}, 2, out); }
+static int layer_norm(const operands *o, tn_tensor **out) {
+  return vjp(o, tn_layer_norm(o->x, 1, o->g, o->b, 1e-5), (tn_tensor *[]){o->x, o->g, o->b}, 3, out);
+}
+static int weights_only(const operands *o, tn_tensor **out) {
+  return vjp(o, tn_layer_norm(o->x, 1, o->g, o->b, 1e-5), (tn_tensor *[]){o->g, o->b}, 2, out);
+}
+static int rms_norm(const operands *o, tn_tensor **out) {
+  return vjp(o, tn_rms_norm(o->x, 1, o->g, 1e-5), (tn_tensor *[]){o->x, o->g}, 2, out);
+}
+static int softmax_bias(const operands *o, tn_tensor **out) {
+  return vjp(o, tn_softmax(tn_add(o->x, o->b), -1), (tn_tensor *[]){o->x, o->b}, 2, out);
+}
+static int gelu_bias(const operands *o, tn_tensor **out) {
+  return vjp(o, tn_gelu(tn_add(o->x, o->b)), (tn_tensor *[]){o->x, o->b}, 2, out);
+}
 static int with_forward(const operands *o, tn_tensor **out) {
   out[3] = tn_layer_norm(o->x, 1, o->g, o->b, 1e-5);
   vjp(o, out[3], (tn_tensor *[]){o->x, o->g, o->b}, 3, out);
@@ -54,7 +64,8 @@ static int update(const operands *o, tn_tensor **out) {
 /* A bias of logits; targets are not negative, so that nothing cancels in the loss */
 static int cross_entropy_bias(const operands *o, tn_tensor **out) {
   tn_ctx *c = o->c;
-  tn_tensor *wrt[2] = {o->x, o->b}, *loss = tn_neg(tn_sum(tn_mul(tn_log_softmax(tn_add(o->x, o->b), -1), tn_square(o->dy)), NULL, 0, false));
+  tn_tensor *wrt[2] = {o->x, o->b},
+            *loss = tn_neg(tn_sum(tn_mul(tn_log_softmax(tn_add(o->x, o->b), -1), tn_square(o->dy)), NULL, 0, false));
   OK(tn_grad(loss, 2, wrt, out));
   out[2] = loss;
   return 3;
@@ -65,7 +76,8 @@ static int two_axes(const operands *o, tn_tensor **out) {
   tn_ctx *c = o->c;
   OK(tn_shape(o->x, shape));
   half = shape[1] / 2, rows = shape[0];
-  tn_tensor *x = tn_reshape(o->x, DIMS(rows, 2, half)), *dy = tn_reshape(o->dy, DIMS(rows, 2, half)), *s = tn_softmax(x, -1);
+  tn_tensor *x = tn_reshape(o->x, DIMS(rows, 2, half)), *dy = tn_reshape(o->dy, DIMS(rows, 2, half)),
+            *s = tn_softmax(x, -1);
   out[0] = tn_mul(s, dy);
   out[1] = tn_sum(out[0], AXES(0, 1), false);
   return 2;
@@ -108,7 +120,8 @@ typedef struct results {
 } results;
 
 /* Operands of dtype, which are then of type `compute`.  With `symbolic`, for any number of rows up to 2 * many(). */
-static void run(const scene *s, const char *device, form f, tn_dtype dtype, tn_dtype compute, int64_t rows, int64_t columns, bool symbolic, results *r) {
+static void run(const scene *s, const char *device, form f, tn_dtype dtype, tn_dtype compute, int64_t rows,
+                int64_t columns, bool symbolic, results *r) {
   tn_ctx *c = tn_ctx_open(&(tn_options){.device = device, .mode = TN_MODE_DEFAULT, .quiet = 1});
   assert_non_null(c);
   take_form(tn__device_get(c, 0), f);
@@ -118,12 +131,15 @@ static void run(const scene *s, const char *device, form f, tn_dtype dtype, tn_d
     tn_dim n = symbolic ? tn_dim_var(c, "B", 0, 2 * many()) : rows;
     tn_tensor *in[4], *out[RESULTS];
     tn_program *p = tn_program_begin(c);
-    for (int i = 0; i < 4; i++) in[i] = tn_program_input(p, name[i], TN_F32, i < 2 ? (const tn_dim[]){n, columns} : (const tn_dim[]){columns}, i < 2 ? 2 : 1);
+    for (int i = 0; i < 4; i++)
+      in[i] = tn_program_input(p, name[i], TN_F32, i < 2 ? (const tn_dim[]){n, columns} : (const tn_dim[]){columns},
+                               i < 2 ? 2 : 1);
     operands o = {.c = c};
     tn_tensor **own[4] = {&o.x, &o.dy, &o.g, &o.b};
     for (int i = 0; i < 4; i++) *own[i] = tn_cast(tn_cast(in[i], dtype), compute);
     r->n = s->make(&o, out);
-    for (int i = 0; i < r->n; i++) OK(tn_program_output(p, (const char *[]){"0", "1", "2", "3"}[i], tn_cast(out[i], TN_F32)));
+    for (int i = 0; i < r->n; i++)
+      OK(tn_program_output(p, (const char *[]){"0", "1", "2", "3"}[i], tn_cast(out[i], TN_F32)));
     OK(tn_program_end(p));
     tn_program_info info;
     OK(tn_program_get_info(p, &info));
@@ -133,7 +149,8 @@ static void run(const scene *s, const char *device, form f, tn_dtype dtype, tn_d
     for (int i = 0; i < 4; i++) {
       int64_t size = i < 2 ? rows * columns : columns;
       for (int64_t k = 0; k < size; k++) data[k] = drawn(&state) * 4;
-      OK(tn_program_write(p, name[i], i < 2 ? (const tn_dim[]){rows, columns} : (const tn_dim[]){columns}, i < 2 ? 2 : 1, data, (size_t)size * sizeof *data));
+      OK(tn_program_write(p, name[i], i < 2 ? (const tn_dim[]){rows, columns} : (const tn_dim[]){columns},
+                          i < 2 ? 2 : 1, data, (size_t)size * sizeof *data));
     }
     OK(tn_program_run(p));
     for (int i = 0; i < r->n; i++) {
@@ -151,7 +168,8 @@ static void drop(results *r) {
   for (int i = 0; i < r->n; i++) free(r->v[i]);
 }
 
-static int compare(const scene *s, tn_dtype dtype, int64_t rows, int64_t columns, bool symbolic, const results *x, const results *y) {
+static int compare(const scene *s, tn_dtype dtype, int64_t rows, int64_t columns, bool symbolic, const results *x,
+                   const results *y) {
   int bad = 0;
   assert_int_equal(x->n, y->n);
   for (int i = 0; i < x->n; i++) {
@@ -163,7 +181,8 @@ static int compare(const scene *s, tn_dtype dtype, int64_t rows, int64_t columns
       most = fmax(most, fabs((double)y->v[i][k]));
     }
     if (apart <= (dtype == TN_F32 ? 4e-6 : 1.2e-2) * (most + 1)) continue;
-    fprintf(stderr, "%s, %s, %lld x %lld%s: result %d is %g off, of %g\n", s->name, dtype == TN_F32 ? "f32" : "bf16", (long long)rows, (long long)columns, symbolic ? ", symbolic" : "", i, apart, most);
+    fprintf(stderr, "%s, %s, %lld x %lld%s: result %d is %g off, of %g\n", s->name, dtype == TN_F32 ? "f32" : "bf16",
+            (long long)rows, (long long)columns, symbolic ? ", symbolic" : "", i, apart, most);
     bad++;
   }
   return bad;
@@ -177,7 +196,8 @@ static int try(const scene *s, tn_dtype dtype, int64_t rows, int64_t columns, bo
   run(s, "ref", PLAIN, dtype, TN_F64, rows, columns, false, &y);
   int bad = compare(s, dtype, rows, columns, symbolic, &x, &y);
   if (!symbolic && rows >= many() && columns >= 64 && s->kernels > 0 && x.kernels != s->kernels) {
-    fprintf(stderr, "%s, %lld x %lld: %d kernels, not %d\n", s->name, (long long)rows, (long long)columns, x.kernels, s->kernels);
+    fprintf(stderr, "%s, %lld x %lld: %d kernels, not %d\n", s->name, (long long)rows, (long long)columns, x.kernels,
+            s->kernels);
     bad++;
   }
   drop(&x);
@@ -187,7 +207,8 @@ static int try(const scene *s, tn_dtype dtype, int64_t rows, int64_t columns, bo
 
 static void sizes(void **state) {
   (void)state;
-  const int64_t size[][2] = {{many(), 64}, {67, 100}, {131, 300}, {257, 130}, {96, 1030}, {40, 4100}, {1, 100}, {0, 100}, {100, 1}, {33, 9}, {many() + 5, 200}};
+  const int64_t size[][2] = {{many(), 64}, {67, 100}, {131, 300}, {257, 130}, {96, 1030},       {40, 4100},
+                             {1, 100},     {0, 100},  {100, 1},   {33, 9},    {many() + 5, 200}};
   int bad = 0;
   for (int i = 0; i < SCENES; i++)
     for (size_t k = 0; k < sizeof size / sizeof *size; k++) {
@@ -207,19 +228,24 @@ static void symbolic_rows(void **state) {
   assert_int_equal(bad, 0);
 }
 
-/* How it is done for a large GPU: sums held in registers, the next row on its way, no more barriers than the row's own reductions need. */
+/* How it is done for a large GPU: sums held in registers, the next row on its way, no more barriers than the row's own
+ * reductions need. */
 static void text(void **state) {
   (void)state;
   static const struct {
     const char *has;
     int times;
-  } want[] = {{"hold(5000)", 1}, {"ahead(load)", 2}, {"fold(", 1}, {"tn_send<16>", 4}, {"tn_sent();", 1}, {"__syncthreads", 6}};
+  } want[] = {{"hold(5000)", 1},  {"ahead(load)", 2}, {"fold(", 1},
+              {"tn_send<16>", 4}, {"tn_sent();", 1},  {"__syncthreads", 6}};
   tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
   assert_non_null(c);
   tn_program *p = tn_program_begin(c);
   tn_scope(c) {
-    operands o = {.c = c, .x = tn_program_input(p, "x", TN_F32, DIMS(32768, 4096)), .dy = tn_program_input(p, "dy", TN_F32, DIMS(32768, 4096)),
-                  .g = tn_program_input(p, "g", TN_F32, DIMS(4096)), .b = tn_program_input(p, "b", TN_F32, DIMS(4096))};
+    operands o = {.c = c,
+                  .x = tn_program_input(p, "x", TN_F32, DIMS(32768, 4096)),
+                  .dy = tn_program_input(p, "dy", TN_F32, DIMS(32768, 4096)),
+                  .g = tn_program_input(p, "g", TN_F32, DIMS(4096)),
+                  .b = tn_program_input(p, "b", TN_F32, DIMS(4096))};
     tn_tensor *out[RESULTS];
     layer_norm(&o, out);
     for (int i = 0; i < 3; i++) OK(tn_program_output(p, (const char *[]){"0", "1", "2"}[i], out[i]));

@@ -1,5 +1,5 @@
-/* Convolutions as library calls, on devices that are given a library here: loops, or the reference kernels of the calls themselves.  Compared
- * with the same graphs on the same device without one. */
+/* Convolutions as library calls, on devices that are given a library here: loops, or the reference kernels of the calls
+ * themselves.  Compared with the same graphs on the same device without one. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -30,7 +30,8 @@ static int64_t place(const tn__conv_call *v, int operand, const int64_t *at) {
   const uint8_t *dim = tn__conv_dims[operand];
   int64_t n = v->size[dim[0]], c = v->size[dim[1]], h = v->size[dim[2]], w = v->size[dim[3]];
   (void)n;
-  return v->channels_last ? ((at[dim[0]] * h + at[dim[2]]) * w + at[dim[3]]) * c + at[dim[1]] : ((at[dim[0]] * c + at[dim[1]]) * h + at[dim[2]]) * w + at[dim[3]];
+  return v->channels_last ? ((at[dim[0]] * h + at[dim[2]]) * w + at[dim[3]]) * c + at[dim[1]]
+                          : ((at[dim[0]] * c + at[dim[1]]) * h + at[dim[2]]) * w + at[dim[3]];
 }
 
 static char *element(const tn__conv_call *v, int operand, const int64_t *at) {
@@ -101,7 +102,8 @@ static tn_tensor *numbers(tn_ctx *c, int dtype, const tn_dim *shape, int rank, u
   char *data = malloc((size_t)(n + 1) * tn__size_of(dtype));
   for (int64_t i = 0; i < n; i++) {
     unsigned h = ((unsigned)i + salt * 7919u) * 2654435761u;
-    tn__eval_store(dtype, data + (size_t)i * tn__size_of(dtype), tn__eval_from_double(dtype, (double)((h >> 13) % 3) - 1));
+    tn__eval_store(dtype, data + (size_t)i * tn__size_of(dtype),
+                   tn__eval_from_double(dtype, (double)((h >> 13) % 3) - 1));
   }
   tn_tensor *t = tn_from(c, (tn_dtype)dtype, shape, rank, data);
   free(data);
@@ -158,7 +160,8 @@ static int build(tn_ctx *c, int dtype, const geometry *g, bool inner, tn_tensor 
   assert_int_equal(tn_vjp(grad[0], numbers(c, dtype, sx, 4, 4), 2, from, more), TN_OK);
   out[3] = more[0];
   out[4] = more[1];
-  out[5] = tn_add_scalar(tn_relu(tn_conv2d(tn_permute(x, (const int[]){0, 1, 3, 2}, 4), tn_permute(in[1], (const int[]){0, 1, 3, 2}, 4), NULL,
+  out[5] = tn_add_scalar(tn_relu(tn_conv2d(tn_permute(x, (const int[]){0, 1, 3, 2}, 4),
+                                           tn_permute(in[1], (const int[]){0, 1, 3, 2}, 4), NULL,
                                            &(tn_conv2d_options){.stride = {g->opt.stride[1], g->opt.stride[0]},
                                                                 .padding = {g->opt.padding[1], g->opt.padding[0]},
                                                                 .dilation = {g->opt.dilation[1], g->opt.dilation[0]},
@@ -197,15 +200,19 @@ static void compare(const char *device, library l, int dtype, const geometry *g,
   assert_int_equal(results(device, l, dtype, g, inner, got, size), n);
   for (int i = 0; i < n; i++) {
     for (size_t at = 0; at < size[i]; at += tn__size_of(dtype)) {
-      double a = tn__eval_to_double(dtype, tn__eval_load(dtype, got[i] + at)), b = tn__eval_to_double(dtype, tn__eval_load(dtype, want[i] + at));
-      if (a != b) fail_msg("%s on %s, %s, library %d%s: element %zu of result %d is %g, not %g", g->name, device, tn__dtypes[dtype].name, (int)l, inner ? ", inner" : "", at / tn__size_of(dtype), i, a, b);
+      double a = tn__eval_to_double(dtype, tn__eval_load(dtype, got[i] + at)),
+             b = tn__eval_to_double(dtype, tn__eval_load(dtype, want[i] + at));
+      if (a != b)
+        fail_msg("%s on %s, %s, library %d%s: element %zu of result %d is %g, not %g", g->name, device,
+                 tn__dtypes[dtype].name, (int)l, inner ? ", inner" : "", at / tn__size_of(dtype), i, a, b);
     }
     free(want[i]), free(got[i]);
   }
   for (int kind = 0; l == LOOPS && kind < 3; kind++) {
     bool called = g->called && !(kind == CONV_FILTER && has_little_window(device, dtype, g));
     if (kind == CONV_DATA ? called && !seen.calls[kind] : (seen.calls[kind] > 0) != called)
-      fail_msg("%s on %s, %s%s: %d calls of kind %d", g->name, device, tn__dtypes[dtype].name, inner ? ", inner" : "", seen.calls[kind], kind);
+      fail_msg("%s on %s, %s%s: %d calls of kind %d", g->name, device, tn__dtypes[dtype].name, inner ? ", inner" : "",
+               seen.calls[kind], kind);
   }
 }
 
@@ -218,7 +225,8 @@ static void test_geometries(void **state) {
     for (int l = gpu ? BODIES : LOOPS; l <= BODIES; l++)
       for (int t = 0; t < 3; t++)
         for (int inner = gpu; inner < 2; inner++)
-          if (gpu ? i % 4 == 0 && (i == 0 || t == 0) : l == LOOPS || inner || dtypes[t] != TN_BF16) compare(device, (library)l, dtypes[t], &geometries[i], inner);
+          if (gpu ? i % 4 == 0 && (i == 0 || t == 0) : l == LOOPS || inner || dtypes[t] != TN_BF16)
+            compare(device, (library)l, dtypes[t], &geometries[i], inner);
 }
 
 static void test_compiled(void **state) {
@@ -238,7 +246,8 @@ static void training_step(tn_ctx *c, tn_tensor *x, tn_tensor *label, tn_tensor *
   h = tn_max_pool2d(tn_relu(tn_conv2d(h, w[2], NULL, &(tn_conv2d_options){.padding = {1, 1}})), 2, 2, NULL);
   *loss = tn_sum(tn_square(tn_sub(tn_matmul(tn_flatten(h, 1, -1), w[3]), label)), NULL, 0, false);
   assert_int_equal(tn_grad(*loss, WEIGHTS, w, g), TN_OK);
-  for (int i = 0; i < WEIGHTS; i++) assert_int_equal(tn_assign(w[i], tn_sub(w[i], tn_mul_scalar(g[i], 0x1p-20))), TN_OK);
+  for (int i = 0; i < WEIGHTS; i++)
+    assert_int_equal(tn_assign(w[i], tn_sub(w[i], tn_mul_scalar(g[i], 0x1p-20))), TN_OK);
   (void)c;
 }
 
@@ -257,20 +266,25 @@ static void train(library l, outcome *out) {
   for (int i = 0; i < MOST * CLASSES; i++) labels[i] = (float)(i % 3);
   tn_ctx *c = open_with("cpu", l, &ops);
   tn_scope(c) {
-    tn_tensor *w[WEIGHTS] = {numbers(c, TN_F32, (const tn_dim[]){8, 1, 3, 3}, 4, 5), numbers(c, TN_F32, (const tn_dim[]){8}, 1, 6),
-                             numbers(c, TN_F32, (const tn_dim[]){16, 8, 3, 3}, 4, 7), numbers(c, TN_F32, (const tn_dim[]){16 * 25, CLASSES}, 2, 8)},
+    tn_tensor *w[WEIGHTS] = {numbers(c, TN_F32, (const tn_dim[]){8, 1, 3, 3}, 4, 5),
+                             numbers(c, TN_F32, (const tn_dim[]){8}, 1, 6),
+                             numbers(c, TN_F32, (const tn_dim[]){16, 8, 3, 3}, 4, 7),
+                             numbers(c, TN_F32, (const tn_dim[]){16 * 25, CLASSES}, 2, 8)},
               *loss;
     tn_dim n = tn_dim_var(c, "B", 0, MOST);
     tn_program *p = tn_program_begin(c);
-    tn_tensor *x = tn_program_input(p, "x", TN_U8, (const tn_dim[]){n, SIDE * SIDE}, 2), *y = tn_program_input(p, "y", TN_F32, (const tn_dim[]){n, CLASSES}, 2);
+    tn_tensor *x = tn_program_input(p, "x", TN_U8, (const tn_dim[]){n, SIDE * SIDE}, 2),
+              *y = tn_program_input(p, "y", TN_F32, (const tn_dim[]){n, CLASSES}, 2);
     training_step(c, x, y, w, &loss);
     assert_int_equal(tn_program_output(p, "loss", loss), TN_OK);
     if (tn_program_end(p)) fail_msg("%s", tn_last_error(c)->text);
     for (int i = 0; i < STEPS; i++) {
       int64_t m = images[i];
       memset(&seen, 0, sizeof seen);
-      assert_int_equal(tn_program_write(p, "x", (const tn_dim[]){m, SIDE * SIDE}, 2, pixels, (size_t)m * SIDE * SIDE), TN_OK);
-      assert_int_equal(tn_program_write(p, "y", (const tn_dim[]){m, CLASSES}, 2, labels, (size_t)m * CLASSES * 4), TN_OK);
+      assert_int_equal(tn_program_write(p, "x", (const tn_dim[]){m, SIDE * SIDE}, 2, pixels, (size_t)m * SIDE * SIDE),
+                       TN_OK);
+      assert_int_equal(tn_program_write(p, "y", (const tn_dim[]){m, CLASSES}, 2, labels, (size_t)m * CLASSES * 4),
+                       TN_OK);
       if (tn_program_run(p)) fail_msg("%s", tn_last_error(c)->text);
       assert_int_equal(tn_program_read(p, "loss", &out->loss[i], 4), TN_OK);
       if (!i) assert_int_equal(tn_program_get_info(p, &out->info), TN_OK);
@@ -290,13 +304,15 @@ static void test_training_step(void **state) {
   train(NONE, &plain);
   train(LOOPS, &with);
   for (int i = 0; i < STEPS; i++)
-    if (!(with.loss[i] <= plain.loss[i] * (1 + 1e-5f) && with.loss[i] >= plain.loss[i] * (1 - 1e-5f))) fail_msg("step %d: loss %g, not %g", i, (double)with.loss[i], (double)plain.loss[i]);
+    if (!(with.loss[i] <= plain.loss[i] * (1 + 1e-5f) && with.loss[i] >= plain.loss[i] * (1 - 1e-5f)))
+      fail_msg("step %d: loss %g, not %g", i, (double)with.loss[i], (double)plain.loss[i]);
   assert_int_equal(with.seen.calls[CONV_FORWARD], 2);
   assert_int_equal(with.seen.calls[CONV_FILTER], 2);
   assert_int_equal(with.seen.calls[CONV_DATA], 1);
   assert_int_equal(with.seen.last, 0); /* f32: in planes */
   assert_int_equal(with.info.library_calls, 5 + 3); /* and the products of the last layer */
-  if (with.info.intermediate + WINDOWS > plain.info.intermediate) fail_msg("%zu bytes of intermediates, %zu without a library", with.info.intermediate, plain.info.intermediate);
+  if (with.info.intermediate + WINDOWS > plain.info.intermediate)
+    fail_msg("%zu bytes of intermediates, %zu without a library", with.info.intermediate, plain.info.intermediate);
   if (with.info.kernels > 10) fail_msg("%d kernels", with.info.kernels);
 }
 
@@ -321,14 +337,16 @@ static void test_lacking(void **state) {
   tn_ctx_close(c);
 }
 
-/* Gradients of f32 with few channels and much to do are own kernels where there are tiles for them; what differs in one thing is the library's. */
+/* Gradients of f32 with few channels and much to do are own kernels where there are tiles for them; what differs in one
+ * thing is the library's. */
 static void test_few_channels(void **state) {
   static const struct {
     const char *device;
     int64_t images, channels, filters;
     int dtype, tf32, calls[2]; /* of the images' gradient, of the filters' */
-  } rows[] = {{"ref:sm_90", 32, 32, 64, TN_F32, 0, {0, 0}}, {"ref:sm_90", 24, 32, 64, TN_F32, 0, {1, 1}}, {"ref:sm_90", 32, 33, 64, TN_F32, 0, {1, 1}},
-              {"ref:sm_90", 32, 32, 65, TN_F32, 0, {1, 1}}, {"ref:sm_90", 32, 32, 64, TN_F16, 0, {1, 1}}, {"ref:sm_90", 32, 32, 64, TN_F32, 1, {1, 1}},
+  } rows[] = {{"ref:sm_90", 32, 32, 64, TN_F32, 0, {0, 0}}, {"ref:sm_90", 24, 32, 64, TN_F32, 0, {1, 1}},
+              {"ref:sm_90", 32, 33, 64, TN_F32, 0, {1, 1}}, {"ref:sm_90", 32, 32, 65, TN_F32, 0, {1, 1}},
+              {"ref:sm_90", 32, 32, 64, TN_F16, 0, {1, 1}}, {"ref:sm_90", 32, 32, 64, TN_F32, 1, {1, 1}},
               {"ref", 32, 32, 64, TN_F32, 0, {1, 1}}};
   (void)state;
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -338,13 +356,16 @@ static void test_few_channels(void **state) {
     tn_scope(c) {
       tn_program *p = tn_program_begin(c); /* nothing is computed */
       tn_dtype dtype = (tn_dtype)rows[i].dtype;
-      tn_tensor *in[] = {tn_program_input(p, "x", dtype, (const tn_dim[]){rows[i].images, rows[i].channels, 26, 26}, 4), tn_program_input(p, "w", dtype, (const tn_dim[]){rows[i].filters, rows[i].channels, 3, 3}, 4)};
-      tn_tensor *dy = tn_program_input(p, "dy", dtype, (const tn_dim[]){rows[i].images, rows[i].filters, 24, 24}, 4), *grad[2];
+      tn_tensor *in[] = {tn_program_input(p, "x", dtype, (const tn_dim[]){rows[i].images, rows[i].channels, 26, 26}, 4),
+                         tn_program_input(p, "w", dtype, (const tn_dim[]){rows[i].filters, rows[i].channels, 3, 3}, 4)};
+      tn_tensor *dy = tn_program_input(p, "dy", dtype, (const tn_dim[]){rows[i].images, rows[i].filters, 24, 24}, 4),
+                *grad[2];
       assert_int_equal(tn_vjp(tn_conv2d(in[0], in[1], NULL, NULL), dy, 2, in, grad), TN_OK);
       for (int g = 0; g < 2; g++) {
         tn_program_info info;
         if (tn_get_info(&grad[g], 1, &info)) fail_msg("%s", tn_last_error(c)->text);
-        if (info.library_calls != rows[i].calls[g]) fail_msg("row %zu, gradient %d: %d calls", i, g, info.library_calls);
+        if (info.library_calls != rows[i].calls[g])
+          fail_msg("row %zu, gradient %d: %d calls", i, g, info.library_calls);
       }
       tn_program_close(p);
     }
@@ -353,7 +374,8 @@ static void test_few_channels(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_few_channels), cmocka_unit_test(test_geometries), cmocka_unit_test(test_compiled), cmocka_unit_test(test_training_step), cmocka_unit_test(test_no_images),
-                                     cmocka_unit_test(test_lacking)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_few_channels), cmocka_unit_test(test_geometries),
+                                     cmocka_unit_test(test_compiled),     cmocka_unit_test(test_training_step),
+                                     cmocka_unit_test(test_no_images),    cmocka_unit_test(test_lacking)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* Kernels that become the end of a library's product.  The interpreter plays the library: it says that it has it, and runs the call's reference. */
+/* Kernels that become the end of a library's product.  The interpreter plays the library: it says that it has it, and
+ * runs the call's reference. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,12 +20,20 @@ typedef tn_tensor *formula(tn_tensor *x, tn_tensor *w, tn_tensor *b);
 
 static tn_tensor *linear(tn_tensor *x, tn_tensor *w, tn_tensor *b) { return tn_linear(x, w, b); }
 static tn_tensor *linear_relu(tn_tensor *x, tn_tensor *w, tn_tensor *b) { return tn_relu(tn_linear(x, w, b)); }
-static tn_tensor *only_relu(tn_tensor *x, tn_tensor *w, tn_tensor *b) { return (void)b, tn_relu(tn_linear(x, w, NULL)); }
+static tn_tensor *only_relu(tn_tensor *x, tn_tensor *w, tn_tensor *b) {
+  return (void)b, tn_relu(tn_linear(x, w, NULL));
+}
 static tn_tensor *linear_gelu(tn_tensor *x, tn_tensor *w, tn_tensor *b) { return tn_gelu_tanh(tn_linear(x, w, b)); }
-static tn_tensor *batched(tn_tensor *x, tn_tensor *w, tn_tensor *b) { return tn_relu(tn_linear(tn_reshape(x, DIMS(4, M / 4, K)), w, b)); }
+static tn_tensor *batched(tn_tensor *x, tn_tensor *w, tn_tensor *b) {
+  return tn_relu(tn_linear(tn_reshape(x, DIMS(4, M / 4, K)), w, b));
+}
 static tn_tensor *exact_gelu(tn_tensor *x, tn_tensor *w, tn_tensor *b) { return tn_gelu(tn_linear(x, w, b)); }
-static tn_tensor *by_column(tn_tensor *x, tn_tensor *w, tn_tensor *b) { return tn_relu(tn_add(tn_linear(x, w, NULL), tn_reshape(tn_slice(b, 0, 0, M, 1), DIMS(M, 1)))); }
-static tn_tensor *flipped(tn_tensor *x, tn_tensor *w, tn_tensor *b) { return tn_relu(tn_add(tn_linear(x, w, NULL), tn_flip(b, NULL, 0))); }
+static tn_tensor *by_column(tn_tensor *x, tn_tensor *w, tn_tensor *b) {
+  return tn_relu(tn_add(tn_linear(x, w, NULL), tn_reshape(tn_slice(b, 0, 0, M, 1), DIMS(M, 1))));
+}
+static tn_tensor *flipped(tn_tensor *x, tn_tensor *w, tn_tensor *b) {
+  return tn_relu(tn_add(tn_linear(x, w, NULL), tn_flip(b, NULL, 0)));
+}
 static tn_tensor *used_twice(tn_tensor *x, tn_tensor *w, tn_tensor *b) {
   tn_tensor *y = tn_contiguous(tn_linear(x, w, NULL));
   return tn_add(tn_relu(tn_add(y, b)), tn_sum(y, (const int[]){1}, 1, true));
@@ -45,7 +54,9 @@ static const row rows[] = {
 };
 
 static bool has_gemm(tn__device *d, int dtype) { return (void)d, tn__is_float(dtype); }
-static bool has_after(tn__device *d, int dtype, tn__after after) { return (void)d, after != TN__AFTER_GELU || dtype != TN_F32; }
+static bool has_after(tn__device *d, int dtype, tn__after after) {
+  return (void)d, after != TN__AFTER_GELU || dtype != TN_F32;
+}
 
 /* As f32; *text: the schedule. */
 static void compute(const row *r, bool library, float *out, char **text) {
@@ -58,7 +69,8 @@ static void compute(const row *r, bool library, float *out, char **text) {
   if (library) ops.has_gemm = has_gemm, ops.has_after = has_after;
   d->ops = &ops;
   tn_scope(c) {
-    tn_tensor *x = tn_cast(tn_uniform(c, TN_F32, DIMS(M, K), -1, 1), r->dtype), *w = tn_cast(tn_uniform(c, TN_F32, DIMS(N, K), -1, 1), r->dtype);
+    tn_tensor *x = tn_cast(tn_uniform(c, TN_F32, DIMS(M, K), -1, 1), r->dtype),
+              *w = tn_cast(tn_uniform(c, TN_F32, DIMS(N, K), -1, 1), r->dtype);
     tn_tensor *b = tn_cast(tn_uniform(c, TN_F32, DIMS(N), -1, 1), r->dtype);
     tn_realize((tn_tensor *[]){x, w, b}, 3);
     tn_tensor *y = r->of(x, w, b);
@@ -80,7 +92,8 @@ static void test_rows(void **state) {
     if (rows[i].joined) snprintf(call, sizeof call, "{\"gemm\" 0 0 %s", rows[i].call);
     bool found = strstr(text, "lib ") && (rows[i].joined ? strstr(text, call) != NULL : strstr(text, " 0 0}") != NULL);
     if (!found) fail_msg("row %zu:\n%s", i, text);
-    double most = 0, eps = rows[i].dtype == TN_F32 ? 1e-5 : rows[i].dtype == TN_F16 ? 4e-2 : 0.3; /* the reference rounds at each step */
+    /* the reference rounds at each step */
+    double most = 0, eps = rows[i].dtype == TN_F32 ? 1e-5 : rows[i].dtype == TN_F16 ? 4e-2 : 0.3;
     for (int e = 0; e < ALL; e++) most = fmax(most, fabs((double)with[e] - (double)without[e]));
     if (!(most <= eps)) fail_msg("row %zu: off by %g", i, most);
     free(text);

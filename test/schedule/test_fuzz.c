@@ -1,4 +1,5 @@
-/* Random graphs through the schedule, against node-by-node evaluation.  FUZZ_SEED, FUZZ_COUNT and FUZZ_ONLY (a test) choose others. */
+/* Random graphs through the schedule, against node-by-node evaluation.  FUZZ_SEED, FUZZ_COUNT and FUZZ_ONLY (a test)
+ * choose others. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,5 @@
-/* Concatenation and stacking: the values, whatever the number of parts; how many kernels they take; and that a kernel has a limit. */
+/* Concatenation and stacking: the values, whatever the number of parts; how many kernels they take; and that a kernel
+ * has a limit. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -41,8 +42,12 @@ static int growing(int part) { return part % 4; } /* some are empty */
 static int pairs(int part) { return part < 20 ? 2 : 1; }
 
 static const layout layouts[] = {
-    {"rows", 0, false, as_it_is}, {"columns", 1, false, growing}, {"rows of all lengths", 0, false, growing}, {"two lengths", 0, false, pairs},
-    {"stacked in front", 0, true, as_it_is}, {"stacked behind", 2, true, as_it_is},
+    {"rows", 0, false, as_it_is},
+    {"columns", 1, false, growing},
+    {"rows of all lengths", 0, false, growing},
+    {"two lengths", 0, false, pairs},
+    {"stacked in front", 0, true, as_it_is},
+    {"stacked behind", 2, true, as_it_is},
 };
 
 static void shape_of(const layout *l, int part, int64_t dim[2]) {
@@ -80,7 +85,9 @@ static int expected(const layout *l, int n, float *out) {
   return (int)(l->stacked ? n * ROWS * COLUMNS : l->axis == 0 ? total * COLUMNS : ROWS * total);
 }
 
-static tn_tensor *join(const layout *l, tn_tensor **part, int n) { return l->stacked ? tn_stack(part, n, l->axis) : tn_concatenate(part, n, l->axis); }
+static tn_tensor *join(const layout *l, tn_tensor **part, int n) {
+  return l->stacked ? tn_stack(part, n, l->axis) : tn_concatenate(part, n, l->axis);
+}
 
 static tn_ctx *open_as(const char *device, tn_mode mode, form f) {
   tn_ctx *c = tn_ctx_open(&(tn_options){.device = device, .mode = mode, .threads = 2, .quiet = 1});
@@ -91,7 +98,8 @@ static tn_ctx *open_as(const char *device, tn_mode mode, form f) {
 
 static void same_bits(const float *got, const float *want, int n, const char *what, int parts) {
   for (int i = 0; i < n; i++)
-    if (memcmp(&got[i], &want[i], sizeof *got) && !(isnan(got[i]) && isnan(want[i]))) fail_msg("%s, %d parts: element %d is %g, not %g", what, parts, i, (double)got[i], (double)want[i]);
+    if (memcmp(&got[i], &want[i], sizeof *got) && !(isnan(got[i]) && isnan(want[i])))
+      fail_msg("%s, %d parts: element %d is %g, not %g", what, parts, i, (double)got[i], (double)want[i]);
 }
 
 static void check_values(tn_ctx *c, const int *counts, size_t ncounts) {
@@ -133,7 +141,7 @@ static void values_compiled(void **s) {
   check_values(open_as(device_or("cpu"), TN_MODE_DEFAULT, PLAIN), few, sizeof few / sizeof *few);
 }
 
-/* ---- kernels --------------------------------------------------------------------------------------------------------------------- */
+/* ---- kernels ----------------------------------------------------------------------------------------------------- */
 
 static int kernels(tn_ctx *c, tn_tensor **out, int n) {
   tn_program_info info;
@@ -152,7 +160,8 @@ static void counts(void **s) {
     for (int p = 0; p < rows[i].parts; p++) part[p] = part_of(c, &layouts[rows[i].layout], p);
     tn_tensor *out = join(&layouts[rows[i].layout], part, rows[i].parts);
     int got = kernels(c, &out, 1);
-    if (got != rows[i].kernels) fail_msg("%d parts, %s: %d kernels, not %d", rows[i].parts, layouts[rows[i].layout].name, got, rows[i].kernels);
+    if (got != rows[i].kernels)
+      fail_msg("%d parts, %s: %d kernels, not %d", rows[i].parts, layouts[rows[i].layout].name, got, rows[i].kernels);
     if (rows[i].parts > 16) continue;
     /* a short one stands inside of what is made of it */
     for (int p = 0; p < rows[i].parts; p++) part[p] = tn_sin(part[p]);
@@ -169,7 +178,9 @@ static void mixed(void **s) {
   tn_scope(c) {
     tn_tensor *part[40], *sum[40], *both[2], *out[4];
     float got[40 * 15], one[15], twice[30];
-    for (int i = 0; i < 40; i++) part[i] = tn_sin(tn_full(c, TN_F32, DIMS(ROWS, COLUMNS), i)), sum[i] = tn_sum(part[i], (const int[]){1}, 1, false);
+    for (int i = 0; i < 40; i++)
+      part[i] = tn_sin(tn_full(c, TN_F32, DIMS(ROWS, COLUMNS), i)),
+      sum[i] = tn_sum(part[i], (const int[]){1}, 1, false);
     out[0] = tn_stack(part, 40, 0);
     out[1] = tn_stack(sum, 40, 1);
     out[2] = part[7];
@@ -254,7 +265,7 @@ static void symbolic(void **s) {
   tn_ctx_close(c);
 }
 
-/* ---- by chance ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- by chance --------------------------------------------------------------------------------------------------- */
 
 typedef struct matrix {
   tn_tensor *t;
@@ -283,10 +294,12 @@ static matrix negated(matrix x) {
 /* Rows from..to-1, with the columns as the rows of the result where `turned` */
 static matrix cut(matrix x, int from, int to, bool turned) {
   int rows = to - from;
-  matrix m = {tn_slice(x.t, 0, from, to, 1), turned ? x.columns : rows, turned ? rows : x.columns, malloc(sizeof(float) * (size_t)(rows * x.columns + 1))};
+  matrix m = {tn_slice(x.t, 0, from, to, 1), turned ? x.columns : rows, turned ? rows : x.columns,
+              malloc(sizeof(float) * (size_t)(rows * x.columns + 1))};
   if (turned) m.t = tn_transpose(m.t, 0, 1);
   for (int i = 0; i < rows; i++)
-    for (int j = 0; j < x.columns; j++) m.v[turned ? j * rows + i : i * x.columns + j] = x.v[(from + i) * x.columns + j];
+    for (int j = 0; j < x.columns; j++)
+      m.v[turned ? j * rows + i : i * x.columns + j] = x.v[(from + i) * x.columns + j];
   return m;
 }
 
@@ -311,7 +324,8 @@ static matrix joined(const matrix *pool, int n, uint64_t *state) {
   return m;
 }
 
-/* Joins of joins, of slices of them, of what is computed from them: all as outputs of one schedule, or the last alone. */
+/* Joins of joins, of slices of them, of what is computed from them: all as outputs of one schedule, or the last alone.
+ */
 static void by_chance(void **s) {
   (void)s;
   enum { STEPS = 14, ROUNDS = 60 };
@@ -326,7 +340,8 @@ static void by_chance(void **s) {
         uint32_t way = i < 2 ? 0 : roll(&state, 5);
         if (way == 0) pool[i] = fresh(c, 1 + (int)roll(&state, 3), 1 + (int)roll(&state, 3), i);
         else if (way == 1) pool[i] = negated(*x);
-        else if (way == 2 && x->columns < 40) pool[i] = cut(*x, (int)roll(&state, (uint32_t)x->rows), x->rows, roll(&state, 2) && x->rows < 40);
+        else if (way == 2 && x->columns < 40)
+          pool[i] = cut(*x, (int)roll(&state, (uint32_t)x->rows), x->rows, roll(&state, 2) && x->rows < 40);
         else pool[i] = joined(pool, i, &state);
         if (!pool[i].t) fail_msg("form %d, round %d: %s", f, round, tn_last_error(c)->text);
         out[i] = pool[i].t;
@@ -345,7 +360,7 @@ static void by_chance(void **s) {
   }
 }
 
-/* ---- large kernels ----------------------------------------------------------------------------------------------------------------- */
+/* ---- large kernels ----------------------------------------------------------------------------------------------- */
 
 /* Compilers are not linear: a long chain is cut, and no kernel has many more nodes than the limit. */
 static void limit(void **s) {
@@ -376,9 +391,10 @@ static void limit(void **s) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(values_strict), cmocka_unit_test(values_optimised), cmocka_unit_test(values_groups), cmocka_unit_test(values_compiled),
-      cmocka_unit_test(counts),        cmocka_unit_test(mixed),            cmocka_unit_test(gradients),     cmocka_unit_test(symbolic),
-      cmocka_unit_test(by_chance),     cmocka_unit_test(limit),
+      cmocka_unit_test(values_strict),   cmocka_unit_test(values_optimised), cmocka_unit_test(values_groups),
+      cmocka_unit_test(values_compiled), cmocka_unit_test(counts),           cmocka_unit_test(mixed),
+      cmocka_unit_test(gradients),       cmocka_unit_test(symbolic),         cmocka_unit_test(by_chance),
+      cmocka_unit_test(limit),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

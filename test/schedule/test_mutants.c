@@ -1,6 +1,6 @@
-/* Would the tests notice a kernel that reads or writes in the wrong place?  In the kernels of a few graphs each access to memory is changed, one
- * at a time: one place on, which the interpreter's bounds find; one place back but not before the first, which only values can show; its
- * gate dropped. */
+/* Would the tests notice a kernel that reads or writes in the wrong place?  In the kernels of a few graphs each access
+ * to memory is changed, one at a time: one place on, which the interpreter's bounds find; one place back but not before
+ * the first, which only values can show; its gate dropped. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -85,7 +85,8 @@ static uint32_t gate_of(const tn_node *n) { return n->op == OP_LOAD ? 2 : 3; }
 
 /* x op k as an instruction of its own: the constructors would write it as a sum in normal form */
 static tn_node *instruction(tn_ctx *c, tn__op op, tn_node *x, int64_t k, tn__nodes *extra) {
-  tn_node *n = tn__node_make(c, &(tn__make){.op = op, .dtype = TN__INDEX, .src = (tn_node *[]){x, tn__int(c, k)}, .nsrc = 2});
+  tn_node *n =
+      tn__node_make(c, &(tn__make){.op = op, .dtype = TN__INDEX, .src = (tn_node *[]){x, tn__int(c, k)}, .nsrc = 2});
   tn__vec_push(&c->scratch, extra, n);
   return n;
 }
@@ -97,7 +98,8 @@ static tn_node *changed(tn_ctx *c, tn_node *n, tn__nodes *extra) {
   uint32_t nsrc = mutant.change == GATE ? gate_of(n) : n->nsrc;
   if (mutant.change == ON) src[1] = instruction(c, OP_ADD, src[1], 1, extra);
   if (mutant.change == BACK) src[1] = instruction(c, OP_MAX, instruction(c, OP_ADD, src[1], -1, extra), 0, extra);
-  return tn__node_make(c, &(tn__make){.op = n->op, .dtype = n->dtype, .src = src, .nsrc = nsrc, .ints = n->ints, .nint = n->nint});
+  return tn__node_make(
+      c, &(tn__make){.op = n->op, .dtype = n->dtype, .src = src, .nsrc = nsrc, .ints = n->ints, .nint = n->nint});
 }
 
 static void change_part(tn_ctx *c, tn__part *part) {
@@ -138,7 +140,8 @@ static bool noticed(const row *r, form f) {
   mutant.ops = *d->ops;
   mutant.ops.compile = compile_changed;
   d->ops = &mutant.ops;
-  if (!graph_parse(c, r->text, 1, strstr(r->text, " f32") == NULL, &g)) fail_msg("%s: %s", r->name, tn_last_error(c)->text);
+  if (!graph_parse(c, r->text, 1, strstr(r->text, " f32") == NULL, &g))
+    fail_msg("%s: %s", r->name, tn_last_error(c)->text);
   bool good = graph_agrees(c, &g, why, sizeof why);
   graph_free(c, &g);
   tn_ctx_close(c);
@@ -158,7 +161,8 @@ static void every_change(void **s) {
         for (mutant.at = 0; mutant.at < n; mutant.at++) {
           made[k]++;
           if (noticed(&rows[i], (form)f)) continue;
-          print_error("not noticed: %s, form %d, %s of access %u\n", rows[i].name, f, (const char *[]){"one on", "one back", "gate"}[k], mutant.at);
+          print_error("not noticed: %s, form %d, %s of access %u\n", rows[i].name, f,
+                      (const char *[]){"one on", "one back", "gate"}[k], mutant.at);
           missed++;
         }
       }

@@ -1,4 +1,5 @@
-/* What a step costs, pinned: kernels, library calls, bytes of intermediates; and golden text of schedules and kernels. */
+/* What a step costs, pinned: kernels, library calls, bytes of intermediates; and golden text of schedules and kernels.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -68,7 +69,8 @@ static int softmax_backward(tn_ctx *c, tn_tensor **out) {
   return 1;
 }
 static int layer_norm_backward(tn_ctx *c, tn_tensor **out) {
-  tn_tensor *w[3] = {input(c, DIMS(128, 300)), input(c, DIMS(300)), input(c, DIMS(300))}, *dy = input(c, DIMS(128, 300));
+  tn_tensor *w[3] = {input(c, DIMS(128, 300)), input(c, DIMS(300)), input(c, DIMS(300))},
+            *dy = input(c, DIMS(128, 300));
   assert_int_equal(tn_vjp(tn_layer_norm(w[0], 1, w[1], w[2], 1e-5), dy, 3, w, out), TN_OK);
   return 3;
 }
@@ -84,7 +86,8 @@ static int cross_entropy_both(tn_ctx *c, tn_tensor **out) {
   return 2;
 }
 static int mlp_step(tn_ctx *c, tn_tensor **out) {
-  tn_tensor *x = input(c, DIMS(64, 784)), *w[4] = {input(c, DIMS(784, 128)), input(c, DIMS(128)), input(c, DIMS(128, 10)), input(c, DIMS(10))}, *g[4];
+  tn_tensor *x = input(c, DIMS(64, 784)),
+            *w[4] = {input(c, DIMS(784, 128)), input(c, DIMS(128)), input(c, DIMS(128, 10)), input(c, DIMS(10))}, *g[4];
   tn_tensor *h = tn_relu(tn_add(tn_matmul(x, w[0]), w[1]));
   out[0] = tn_cross_entropy(tn_add(tn_matmul(h, w[2]), w[3]), labels(c, 64, 10));
   assert_int_equal(tn_grad(out[0], 4, w, g), TN_OK);
@@ -143,9 +146,13 @@ static void counts(void **s) {
     tn_program_info info;
     int n = p->make(c, out);
     if (tn_get_info(out, n, &info)) fail_msg("%s: %s", p->name, tn_last_error(c)->text);
-    bool good = (p->most ? info.kernels <= p->kernels : info.kernels == p->kernels) && info.library_calls == p->library &&
+    bool good = (p->most ? info.kernels <= p->kernels : info.kernels == p->kernels) &&
+                info.library_calls == p->library &&
                 (p->intermediate < 0 || (int64_t)info.intermediate == p->intermediate);
-    if (!good) fprintf(stderr, "%s: %d kernels, %d library calls, %zu bytes of intermediates; pinned are %d, %d, %lld\n", p->name, info.kernels, info.library_calls, info.intermediate, p->kernels, p->library, (long long)p->intermediate);
+    if (!good)
+      fprintf(stderr, "%s: %d kernels, %d library calls, %zu bytes of intermediates; pinned are %d, %d, %lld\n",
+              p->name, info.kernels, info.library_calls, info.intermediate, p->kernels, p->library,
+              (long long)p->intermediate);
     bad += !good;
     assert_int_equal(tn_realize(out, n), TN_OK); /* and it runs */
   }
@@ -153,7 +160,7 @@ static void counts(void **s) {
   assert_int_equal(bad, 0);
 }
 
-/* ---- golden text: what `tenet explain` prints, up to the generated source --------------------------------------------------- */
+/* ---- golden text: what `tenet explain` prints, up to the generated source ---------------------------------------- */
 
 static char *read_file(const char *path) {
   FILE *f = fopen(path, "rb");

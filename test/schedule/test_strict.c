@@ -1,7 +1,8 @@
-/* Mode strict is the graph, bit for bit: random graphs with NaN, infinities, zeros of both signs and subnormals among their data, against node-by-node
- * evaluation; in at least half of them a rule fires, and every rule fires in some graph.  So is mode default but for sums, which may be off by
- * n*eps*sum|terms|, and chains of bf16, which may be anything that rounding or not between their operations makes of them; what is NaN or infinite is the
- * same.  A sample of both; STRICT_COUNT=100000 (make check-strict) is the claim. */
+/* Mode strict is the graph, bit for bit: random graphs with NaN, infinities, zeros of both signs and subnormals among
+ * their data, against node-by-node evaluation; in at least half of them a rule fires, and every rule fires in some
+ * graph.  So is mode default but for sums, which may be off by n*eps*sum|terms|, and chains of bf16, which may be
+ * anything that rounding or not between their operations makes of them; what is NaN or infinite is the same.  A sample
+ * of both; STRICT_COUNT=100000 (make check-strict) is the claim. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SAMPLE = 3000, ALL = 100000, RENEWED = 2000, PLANTED = 2, SYMBOLIC = 8 }; /* graphs; of one context; one of so many is what some rule's left side matches; has a symbolic size */
+/* graphs; of one context; one of so many is what some rule's left side matches; has a symbolic size */
+enum { SAMPLE = 3000, ALL = 100000, RENEWED = 2000, PLANTED = 2, SYMBOLIC = 8 };
 
 static const char *const tables[] = {"index", "simplify"};
 enum { TABLES = sizeof tables / sizeof *tables, MOST_RULES = 400 };
@@ -63,7 +65,8 @@ typedef struct planting {
   char *text; /* to be freed; NULL: no graph */
 } planting;
 
-/* Is every value the same in any order of summation, and whether bf16 between operations rounds or not?  (Generated graphs are so but for their outputs.) */
+/* Is every value the same in any order of summation, and whether bf16 between operations rounds or not?  (Generated
+ * graphs are so but for their outputs.) */
 static bool is_certain(tn_ctx *c, tn_node *root) {
   tn__nodes all = {0};
   tn__topo(&c->scratch, &root, 1, &all);
@@ -103,7 +106,8 @@ static bool planted_graph(tn_ctx *c, uint64_t seed) {
 }
 
 static void random_graphs(tally *t, tn_mode mode, uint64_t from, uint64_t to) {
-  static const graph_size plain = {.nodes = 20, .outputs = 4, .longest = 8, .elements = 300}, symbolic = {.nodes = 16, .outputs = 3, .longest = 8, .elements = 3000, .symbolic = 13};
+  static const graph_size plain = {.nodes = 20, .outputs = 4, .longest = 8, .elements = 300},
+                          symbolic = {.nodes = 16, .outputs = 3, .longest = 8, .elements = 3000, .symbolic = 13};
   tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref", .mode = mode, .quiet = 1});
   uint64_t bad = 0;
   assert_non_null(c);
@@ -127,13 +131,15 @@ static void random_graphs(tally *t, tn_mode mode, uint64_t from, uint64_t to) {
 static void try_graphs(tally *t, tn_mode mode, const char *name) {
   const char *given = getenv("STRICT_COUNT");
   uint64_t count = given ? strtoull(given, NULL, 0) : SAMPLE;
-  for (uint64_t at = 0; at < count; at += RENEWED) random_graphs(t, mode, at, at + RENEWED < count ? at + RENEWED : count);
+  for (uint64_t at = 0; at < count; at += RENEWED)
+    random_graphs(t, mode, at, at + RENEWED < count ? at + RENEWED : count);
   uint32_t never = 0;
   for (uint32_t i = 0; i < t->n; i++) {
     never += t->hits[i] == 0;
     if (!t->hits[i]) fprintf(stderr, "never fired: %s\n", t->names[i]);
   }
-  print_message("%s: %llu graphs, in %llu of them a rule fired; %u of %u rules fired\n", name, (unsigned long long)t->graphs, (unsigned long long)t->fired, t->n - never, t->n);
+  print_message("%s: %llu graphs, in %llu of them a rule fired; %u of %u rules fired\n", name,
+                (unsigned long long)t->graphs, (unsigned long long)t->fired, t->n - never, t->n);
   assert_true(2 * t->fired >= t->graphs);
   if (count >= ALL) assert_int_equal(never, 0);
 }

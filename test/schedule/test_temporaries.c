@@ -1,4 +1,5 @@
-/* What a schedule stores, somebody reads: of random graphs, for devices of each form, and of texts in which a value once was stored and computed again. */
+/* What a schedule stores, somebody reads: of random graphs, for devices of each form, and of texts in which a value
+ * once was stored and computed again. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

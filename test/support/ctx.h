@@ -1,5 +1,5 @@
-/* A context for tests of the IR and of passes over it: memory, scratch and the intern table, no devices.  Tests that need a
- * device open a real one with tn_ctx_open(). */
+/* A context for tests of the IR and of passes over it: memory, scratch and the intern table, no devices.  Tests that
+ * need a device open a real one with tn_ctx_open(). */
 #ifndef TN_TEST_SUPPORT_CTX_H
 #define TN_TEST_SUPPORT_CTX_H
 #include "ir/build.h"

@@ -18,19 +18,23 @@ typedef enum shape {
 } shape;
 
 static const shape shapes[OP_COUNT] = {
-    [OP_NEG] = MIRROR,   [OP_ABS] = FOLDED,   [OP_SQRT] = RISING,  [OP_EXP] = RISING,    [OP_EXP2] = RISING,   [OP_EXPM1] = RISING,
-    [OP_LOG] = RISING,   [OP_LOG2] = RISING,  [OP_LOG1P] = RISING, [OP_TANH] = RISING,   [OP_ERF] = RISING,    [OP_ADD] = RISING,
-    [OP_MAX] = RISING,   [OP_MIN] = RISING,   [OP_MUL] = CORNERS,  [OP_DIV] = QUOTIENT,  [OP_WHERE] = CHOICE,  [OP_RESHAPE] = MOVED,
-    [OP_EXPAND] = MOVED, [OP_PERMUTE] = MOVED, [OP_FLIP] = MOVED,
+    [OP_NEG] = MIRROR,   [OP_ABS] = FOLDED,   [OP_SQRT] = RISING,   [OP_EXP] = RISING,   [OP_EXP2] = RISING,
+    [OP_EXPM1] = RISING, [OP_LOG] = RISING,   [OP_LOG2] = RISING,   [OP_LOG1P] = RISING, [OP_TANH] = RISING,
+    [OP_ERF] = RISING,   [OP_ADD] = RISING,   [OP_MAX] = RISING,    [OP_MIN] = RISING,   [OP_MUL] = CORNERS,
+    [OP_DIV] = QUOTIENT, [OP_WHERE] = CHOICE, [OP_RESHAPE] = MOVED, [OP_EXPAND] = MOVED, [OP_PERMUTE] = MOVED,
+    [OP_FLIP] = MOVED,
 };
 
 bool is_loose(const tn_node *n) { return n->dtype == TN_BF16 && shapes[n->op] != NOT_LOOSE; }
 
-static tn_node *number(tn_ctx *c, const tn_node *like, double v) { return tn__scalar_to(c, tn__const_num(c, TN_F32, v), like->dim, like->rank); }
+static tn_node *number(tn_ctx *c, const tn_node *like, double v) {
+  return tn__scalar_to(c, tn__const_num(c, TN_F32, v), like->dim, like->rank);
+}
 
 /* Between the least and the greatest of the four corners; NaN only if all are. */
 static range corners(tn_ctx *c, tn__op op, range x, range y) {
-  tn_node *v[] = {tn__op2(c, op, x.lo, y.lo), tn__op2(c, op, x.lo, y.hi), tn__op2(c, op, x.hi, y.lo), tn__op2(c, op, x.hi, y.hi)};
+  tn_node *v[] = {tn__op2(c, op, x.lo, y.lo), tn__op2(c, op, x.lo, y.hi), tn__op2(c, op, x.hi, y.lo),
+                  tn__op2(c, op, x.hi, y.hi)};
   tn_node *some = tn__op2(c, OP_EQ, v[0], v[0]);
   range r = {v[0], v[0]};
   for (int i = 1; i < 4; i++) {
@@ -38,7 +42,8 @@ static range corners(tn_ctx *c, tn__op op, range x, range y) {
     some = tn__op2(c, OP_OR, some, tn__op2(c, OP_EQ, v[i], v[i]));
   }
   tn_node *mixed = tn__op2(c, OP_AND, some, tn__op2(c, OP_NE, r.lo, r.lo));
-  return (range){tn__where(c, mixed, number(c, x.lo, HUGE_VAL), r.lo), tn__where(c, mixed, number(c, x.lo, -HUGE_VAL), r.hi)};
+  return (range){tn__where(c, mixed, number(c, x.lo, HUGE_VAL), r.lo),
+                 tn__where(c, mixed, number(c, x.lo, -HUGE_VAL), r.hi)};
 }
 
 static tn_node *move(tn_ctx *c, const tn_node *n, tn_node *x) {
@@ -73,8 +78,8 @@ static range apply(tn_ctx *c, const tn_node *n, const range *s) {
 
 static tn_node *rounded(tn_ctx *c, tn_node *x) { return tn__cast(c, tn__cast(c, x, TN_BF16), TN_F32); }
 
-/* To what the ends may round to.  Functions need not rise where their last bits are wrong, and on CUDA have 16 good ones; of infinities a finite part is
- * taken, so that they stay. */
+/* To what the ends may round to.  Functions need not rise where their last bits are wrong, and on CUDA have 16 good
+ * ones; of infinities a finite part is taken, so that they stay. */
 static range widen(tn_ctx *c, const tn_node *n, range r) {
   if (n->nsrc == 1 || n->op == OP_DIV) {
     tn_node *share = number(c, r.lo, 0x1p-15), *most = number(c, r.lo, 0x1p127);
@@ -86,7 +91,8 @@ static range widen(tn_ctx *c, const tn_node *n, range r) {
 
 /* Is something known: the ends in order and not all there is, or both NaN? */
 static tn_node *known(tn_ctx *c, range r) {
-  tn_node *whole = tn__op2(c, OP_AND, tn__op2(c, OP_EQ, r.lo, number(c, r.lo, -HUGE_VAL)), tn__op2(c, OP_EQ, r.hi, number(c, r.lo, HUGE_VAL)));
+  tn_node *whole = tn__op2(c, OP_AND, tn__op2(c, OP_EQ, r.lo, number(c, r.lo, -HUGE_VAL)),
+                           tn__op2(c, OP_EQ, r.hi, number(c, r.lo, HUGE_VAL)));
   tn_node *order = tn__op2(c, OP_AND, tn__op2(c, OP_LE, r.lo, r.hi), tn__op1(c, OP_NOT, whole));
   return tn__op2(c, OP_OR, order, tn__op2(c, OP_AND, tn__op2(c, OP_NE, r.lo, r.lo), tn__op2(c, OP_NE, r.hi, r.hi)));
 }

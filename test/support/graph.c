@@ -26,7 +26,7 @@ uint32_t graph_roll(graph_dice *d, uint32_t n) {
   return (uint32_t)(v % n);
 }
 
-/* ---- growing a graph ------------------------------------------------------------------------------------------------------- */
+/* ---- growing a graph --------------------------------------------------------------------------------------------- */
 
 enum { MOST = 128, RANK = 5 };
 
@@ -58,7 +58,9 @@ static int64_t count(const tn_node *n) {
 }
 
 /* Integers up to here are exact in the dtype, with room for sums of a few. */
-static double limit(int dtype) { return tn__is_float(dtype) ? ldexp(1, tn__dtypes[dtype].mant > 30 ? 30 : tn__dtypes[dtype].mant) : 0; }
+static double limit(int dtype) {
+  return tn__is_float(dtype) ? ldexp(1, tn__dtypes[dtype].mant > 30 ? 30 : tn__dtypes[dtype].mant) : 0;
+}
 
 static void add_value(grower *w, tn_node *n, bool exact, double most) {
   if (w->n == MOST || n->rank > RANK || count(n) > w->size->elements) return;
@@ -72,12 +74,14 @@ static value pick(grower *w) {
 }
 
 static uint64_t draw(graph_dice *d, int dtype, bool exact) {
-  static const double special[] = {0, -0.0, 1, -1, 0.5, -2.5, 3, 1e-3, 1e30, -1e30, 1e-42, -1e-310, INFINITY, -INFINITY, NAN, 65504, 255, 127.5, -128, 2147483648.0};
+  static const double special[] = {0,     -0.0,    1,        -1,        0.5, -2.5,  3,   1e-3,  1e30, -1e30,
+                                   1e-42, -1e-310, INFINITY, -INFINITY, NAN, 65504, 255, 127.5, -128, 2147483648.0};
   if (tn__is_float(dtype) && exact) return tn__eval_from_double(dtype, (double)graph_roll(d, 7) - 3);
   if (tn__is_float(dtype) && graph_roll(d, 3) == 0) return tn__eval_from_double(dtype, special[graph_roll(d, 20)]);
   if (tn__is_float(dtype)) return tn__eval_from_double(dtype, ((double)graph_roll(d, 65536) - 32768) / 5000);
   if (dtype == TN_BOOL) return graph_roll(d, 2);
-  uint64_t bits = graph_roll(d, 4) || exact ? (uint64_t)((int64_t)graph_roll(d, 12) - 4) : (uint64_t)graph_roll(d, 65536) << graph_roll(d, 48);
+  uint64_t bits = graph_roll(d, 4) || exact ? (uint64_t)((int64_t)graph_roll(d, 12) - 4)
+                                            : (uint64_t)graph_roll(d, 65536) << graph_roll(d, 48);
   return tn__eval_cast(TN_I64, dtype, bits);
 }
 
@@ -99,13 +103,16 @@ static int64_t draw_plain(grower *w) {
   return usual[graph_roll(w->d, 10)];
 }
 
-static tn_node *draw_size(grower *w) { return w->g->var && graph_roll(w->d, 3) == 0 ? w->g->var : tn__int(w->c, draw_plain(w)); }
+static tn_node *draw_size(grower *w) {
+  return w->g->var && graph_roll(w->d, 3) == 0 ? w->g->var : tn__int(w->c, draw_plain(w));
+}
 
 /* Can a leaf have this size?  Programs take plain sizes and single symbolic ones. */
 static bool is_simple(const tn_node *dim) { return tn__is_const(dim) || dim->op == OP_VAR; }
 
 static void grow_leaf(grower *w) {
-  static const uint8_t dtypes[] = {TN_F32, TN_F32, TN_F32, TN_F32, TN_I32, TN_I64, TN_BOOL, TN_F64, TN_F16, TN_BF16, TN_U8, TN_I8, TN_U32, TN_I16, TN_U64, TN_U16};
+  static const uint8_t dtypes[] = {TN_F32, TN_F32,  TN_F32, TN_F32, TN_I32, TN_I64, TN_BOOL, TN_F64,
+                                   TN_F16, TN_BF16, TN_U8,  TN_I8,  TN_U32, TN_I16, TN_U64,  TN_U16};
   tn_node *dim[RANK];
   uint32_t rank = graph_roll(w->d, 5);
   int64_t k = 1;
@@ -141,7 +148,8 @@ static value match(grower *w, const tn_node *x, int dtype) {
   value y = {.exact = !w->strict && graph_roll(w->d, 3) != 0, .most = 3};
   if (graph_roll(w->d, 3)) {
     tn_node *dim[RANK];
-    for (uint32_t i = 0; i < x->rank; i++) dim[i] = graph_roll(w->d, 3) && is_simple(x->dim[i]) ? x->dim[i] : tn__int(c, 1);
+    for (uint32_t i = 0; i < x->rank; i++)
+      dim[i] = graph_roll(w->d, 3) && is_simple(x->dim[i]) ? x->dim[i] : tn__int(c, 1);
     y.n = graph_leaf(c, w->g, w->d, dtype, dim, x->rank, y.exact);
     if (y.n) y.n = tn__expand(c, y.n, x->dim);
   }
@@ -151,17 +159,21 @@ static value match(grower *w, const tn_node *x, int dtype) {
 
 /* ---- where devices differ ---- */
 
-/* Functions of f64 are those of the device's library; units of the last place that NVIDIA's may be off (CUDA C++ Programming Guide). */
-static const uint8_t library_ulps[OP_COUNT] = {[OP_EXP] = 1, [OP_EXP2] = 1, [OP_EXPM1] = 1, [OP_LOG] = 1, [OP_LOG2] = 1, [OP_LOG1P] = 1, [OP_SIN] = 2,
-                                               [OP_COS] = 2, [OP_TAN] = 2,  [OP_TANH] = 1,  [OP_ERF] = 2, [OP_POW] = 2,  [OP_ATAN2] = 2};
-/* Functions that CUDA may compute to 2^-16 where nothing but bf16 or f16 comes of them (render/near.c). */
-static const bool near[OP_COUNT] = {[OP_EXP] = true, [OP_EXP2] = true, [OP_TANH] = true, [OP_DIV] = true, [OP_SQRT] = true};
+/* Functions of f64 are those of the device's library; units of the last place that NVIDIA's may be off (CUDA C++
+ * Programming Guide). */
+static const uint8_t library_ulps[OP_COUNT] = {
+    [OP_EXP] = 1, [OP_EXP2] = 1, [OP_EXPM1] = 1, [OP_LOG] = 1, [OP_LOG2] = 1, [OP_LOG1P] = 1, [OP_SIN] = 2,
+    [OP_COS] = 2, [OP_TAN] = 2,  [OP_TANH] = 1,  [OP_ERF] = 2, [OP_POW] = 2,  [OP_ATAN2] = 2};
+/* Functions that CUDA may compute to 2^-16 where nothing but bf16 or f16 comes of them (render/approximate.c). */
+static const bool near[OP_COUNT] = {
+    [OP_EXP] = true, [OP_EXP2] = true, [OP_TANH] = true, [OP_DIV] = true, [OP_SQRT] = true};
 
 static bool on(const char *device) { return strncmp(device_or(""), device, strlen(device)) == 0; }
 
 /* Units of the last place by which this device's result may differ from the evaluator's. */
 static int slack(const tn_ctx *c, const tn_node *n) {
-  if (n->dtype == TN_F64 && library_ulps[n->op] && (on("cuda") || on("opencl"))) return library_ulps[n->op] + 1; /* the C library's may be off by one */
+  /* the C library's may be off by one */
+  if (n->dtype == TN_F64 && library_ulps[n->op] && (on("cuda") || on("opencl"))) return library_ulps[n->op] + 1;
   return n->dtype == TN_BF16 && near[n->op] && c->mode != TN_MODE_STRICT && on("cuda");
 }
 
@@ -169,8 +181,8 @@ static void add_output(grower *w, tn_node *n) {
   if (w->nout < MOST && count(n) <= w->size->elements) w->out[w->nout++] = n;
 }
 
-/* Of a function per element.  In mode default a kernel may leave out the rounding of a bf16 that goes into the next function (lower/widen.c).
- * What that would make differ, or what the device may compute otherwise, is an output. */
+/* Of a function per element.  In mode default a kernel may leave out the rounding of a bf16 that goes into the next
+ * function (lower/widen.c). What that would make differ, or what the device may compute otherwise, is an output. */
 static void add_result(grower *w, tn_node *n, bool exact, double most) {
   if (!slack(w->c, n) && (w->strict || n->dtype != TN_BF16 || exact)) add_value(w, n, exact, most);
   else add_output(w, n);
@@ -207,8 +219,10 @@ static void grow_where(grower *w) {
 static void grow_cast(grower *w) {
   value x = pick(w);
   int to = (int)graph_roll(w->d, TN_DTYPE_COUNT);
-  if (graph_roll(w->d, 8) == 0 && tn__size_of(to) == tn__size_of(x.n->dtype) && to != TN_BOOL && x.n->dtype != TN_BOOL) {
-    if (!tn__is_float(x.n->dtype)) add_value(w, tn__bitcast(w->c, x.n, to), false, 0); /* which NaN it is, is not said */
+  if (graph_roll(w->d, 8) == 0 && tn__size_of(to) == tn__size_of(x.n->dtype) && to != TN_BOOL &&
+      x.n->dtype != TN_BOOL) {
+    /* which NaN it is, is not said */
+    if (!tn__is_float(x.n->dtype)) add_value(w, tn__bitcast(w->c, x.n, to), false, 0);
     return;
   }
   bool narrows = x.n->dtype == TN_F32 && (to == TN_F16 || to == TN_BF16);
@@ -290,7 +304,8 @@ static void grow_permute(grower *w) {
 static void grow_pad(grower *w) {
   value x = pick(w);
   tn_node *lohi[2 * RANK];
-  for (uint32_t i = 0; i < 2u * x.n->rank; i++) lohi[i] = tn__int(w->c, graph_roll(w->d, 2) ? 0 : (int64_t)graph_roll(w->d, 4));
+  for (uint32_t i = 0; i < 2u * x.n->rank; i++)
+    lohi[i] = tn__int(w->c, graph_roll(w->d, 2) ? 0 : (int64_t)graph_roll(w->d, 4));
   add_value(w, tn__pad(w->c, x.n, lohi), x.exact, x.most);
 }
 
@@ -298,7 +313,9 @@ static void grow_pad(grower *w) {
 static void shrink_symbolic(grower *w, tn_node *n, tn_node **begin, tn_node **size, int64_t *step) {
   uint32_t how = n->lo > 0 ? graph_roll(w->d, 3) : 0;
   *begin = tn__int(w->c, how == 1);
-  *size = how == 1 ? tn__sub(w->c, n, tn__int(w->c, 1)) : how == 2 ? tn__op2(w->c, OP_IDIV, tn__add(w->c, n, tn__int(w->c, 1)), tn__int(w->c, 2)) : n;
+  *size = how == 1   ? tn__sub(w->c, n, tn__int(w->c, 1))
+          : how == 2 ? tn__op2(w->c, OP_IDIV, tn__add(w->c, n, tn__int(w->c, 1)), tn__int(w->c, 2))
+                     : n;
   *step = 1 + (how == 2);
 }
 
@@ -311,8 +328,10 @@ static void grow_shrink(grower *w) {
       shrink_symbolic(w, x.n->dim[i], &begin[i], &size[i], &step[i]);
       continue;
     }
-    int64_t n = dim_of(x.n, i), b = n && graph_roll(w->d, 2) ? graph_roll(w->d, (uint32_t)n) : 0, s = 1 + (graph_roll(w->d, 3) == 0) * (int64_t)graph_roll(w->d, 3);
-    int64_t most = (n - b + s - 1) / s, k = most && graph_roll(w->d, 3) == 0 ? most - (int64_t)graph_roll(w->d, (uint32_t)most) : most;
+    int64_t n = dim_of(x.n, i), b = n && graph_roll(w->d, 2) ? graph_roll(w->d, (uint32_t)n) : 0,
+            s = 1 + (graph_roll(w->d, 3) == 0) * (int64_t)graph_roll(w->d, 3);
+    int64_t most = (n - b + s - 1) / s,
+            k = most && graph_roll(w->d, 3) == 0 ? most - (int64_t)graph_roll(w->d, (uint32_t)most) : most;
     begin[i] = tn__int(w->c, b);
     size[i] = tn__int(w->c, k);
     step[i] = s;
@@ -342,14 +361,16 @@ static void grow_fold(grower *w) {
   value x = pick(w);
   if (x.n->rank < 2 || x.n->dtype == TN_BOOL) return;
   uint32_t axis = graph_roll(w->d, x.n->rank - 1u);
-  int64_t p = dim_of(x.n, axis), size = dim_of(x.n, axis + 1), stride = 1 + graph_roll(w->d, 3), dilation = 1 + graph_roll(w->d, 2);
+  int64_t p = dim_of(x.n, axis), size = dim_of(x.n, axis + 1), stride = 1 + graph_roll(w->d, 3),
+          dilation = 1 + graph_roll(w->d, 2);
   if (p < 1 || size < 1 || !tn__is_const(x.n->dim[axis]) || !tn__is_const(x.n->dim[axis + 1])) return;
   tn_node *n = tn__int(w->c, (p - 1) * stride + dilation * (size - 1) + 1 + graph_roll(w->d, (uint32_t)stride));
   add_sum(w, tn__fold(w->c, x.n, n, axis, size, stride, dilation), x.exact, x.most * (double)size);
 }
 
 static tn_node *indices(grower *w, int64_t n, tn_node *const *dim, uint32_t rank) {
-  tn_node *i = graph_leaf(w->c, w->g, w->d, graph_roll(w->d, 2) ? TN_I32 : TN_I64, dim, rank, true); /* small, and some are outside */
+  /* small, and some are outside */
+  tn_node *i = graph_leaf(w->c, w->g, w->d, graph_roll(w->d, 2) ? TN_I32 : TN_I64, dim, rank, true);
   if (!i || graph_roll(w->d, 3)) return i;
   tn_node *top = tn__scalar_to(w->c, tn__const_num(w->c, i->dtype, (double)n), dim, rank);
   return n ? tn__op2(w->c, OP_MOD, i, top) : i;
@@ -373,7 +394,8 @@ static void grow_scatter(grower *w) {
   if (!x.n->rank || x.n->rank - 1 + r > RANK || x.n->dtype == TN_BOOL) return;
   for (uint32_t i = 0; i < r; i++) dim[k++] = s[i] = draw_size(w), n *= (double)s[i]->hi;
   for (uint32_t i = 1; i < x.n->rank; i++) dim[k++] = x.n->dim[i];
-  tn_node *idx = indices(w, dim_of(x.n, 0), s, r), *shape = tn__scalar_to(w->c, tn__const_bits(w->c, x.n->dtype, 0), dim, k);
+  tn_node *idx = indices(w, dim_of(x.n, 0), s, r),
+          *shape = tn__scalar_to(w->c, tn__const_bits(w->c, x.n->dtype, 0), dim, k);
   if (!idx || count(shape) > w->size->elements) return;
   value u = match(w, shape, x.n->dtype);
   add_sum(w, tn__scatter(w->c, x.n, idx, u.n), x.exact && u.exact, x.most + n * u.most);
@@ -383,7 +405,8 @@ static void grow_scatter(grower *w) {
 static void grow_contract(grower *w) {
   value x = pick(w);
   if (!x.n->rank || x.n->dtype == TN_BOOL) return;
-  uint32_t nb = x.n->rank > 1 && graph_roll(w->d, 2), nn = graph_roll(w->d, 3), nk = x.n->rank - nb > 1 && graph_roll(w->d, 4) == 0 ? 2 : 1, nm = x.n->rank - nb - nk, r = 0;
+  uint32_t nb = x.n->rank > 1 && graph_roll(w->d, 2), nn = graph_roll(w->d, 3),
+           nk = x.n->rank - nb > 1 && graph_roll(w->d, 4) == 0 ? 2 : 1, nm = x.n->rank - nb - nk, r = 0;
   tn_node *dim[RANK + 2];
   double k = 1;
   if (nb + nn + nk > RANK || nb + nm + nn > RANK) return;
@@ -424,10 +447,12 @@ static void grow_assign(grower *w) {
   value x = pick(w);
   if (x.n->op != OP_PARAM || w->g->var) return; /* inputs of programs are not assigned */
   value y = match(w, x.n, x.n->dtype);
-  add_value(w, tn__node_make(w->c, &(tn__make){.op = OP_ASSIGN, .src = (tn_node *[]){x.n, y.n}, .nsrc = 2}), y.exact, y.most);
+  add_value(w, tn__node_make(w->c, &(tn__make){.op = OP_ASSIGN, .src = (tn_node *[]){x.n, y.n}, .nsrc = 2}), y.exact,
+            y.most);
 }
 
-/* As softmax and norms: several reductions over one row, around something dear.  Rounded to integers, so that sums stay exact. */
+/* As softmax and norms: several reductions over one row, around something dear.  Rounded to integers, so that sums stay
+ * exact. */
 static void grow_rows(grower *w) {
   tn_ctx *c = w->c;
   value x = pick(w);
@@ -438,7 +463,8 @@ static void grow_rows(grower *w) {
   if (x.n->dim[axis]->lo == 0 || (!w->strict && 4 * n >= limit(x.n->dtype))) return;
   for (uint32_t i = 0; i < x.n->rank; i++) dim[i] = i == axis ? tn__int(c, 1) : x.n->dim[i];
   tn_node *top = tn__expand(c, tn__reshape(c, tn__reduce(c, OP_RMAX, x.n, &axis, 1), dim, x.n->rank), x.n->dim);
-  tn_node *e = tn__op1(c, OP_EXP, tn__sub(c, x.n, top)), *four = tn__scalar_to(c, tn__const_num(c, x.n->dtype, 4), x.n->dim, x.n->rank);
+  tn_node *e = tn__op1(c, OP_EXP, tn__sub(c, x.n, top)),
+          *four = tn__scalar_to(c, tn__const_num(c, x.n->dtype, 4), x.n->dim, x.n->rank);
   tn_node *q = w->strict ? e : tn__op1(c, OP_FLOOR, tn__mul(c, e, four));
   tn_node *s = tn__reduce(c, OP_SUM, q, &axis, 1);
   tn_node *wide = tn__expand(c, tn__reshape(c, s, dim, x.n->rank), x.n->dim);
@@ -450,7 +476,8 @@ static void grow_rows(grower *w) {
 
 /* bf16 from function to function, which may stay f32 meanwhile: an output. */
 static void grow_chain(grower *w) {
-  static const uint8_t unary[] = {OP_NEG, OP_ABS, OP_SQRT, OP_EXP, OP_EXP2, OP_EXPM1, OP_LOG, OP_LOG1P, OP_TANH, OP_ERF};
+  static const uint8_t unary[] = {OP_NEG,   OP_ABS, OP_SQRT,  OP_EXP,  OP_EXP2,
+                                  OP_EXPM1, OP_LOG, OP_LOG1P, OP_TANH, OP_ERF};
   static const uint8_t binary[] = {OP_ADD, OP_MUL, OP_MAX, OP_MIN, OP_DIV, OP_ADD, OP_MUL};
   tn_ctx *c = w->c;
   if (w->strict) return;
@@ -469,9 +496,11 @@ static void grow_chain(grower *w) {
 }
 
 typedef void (*grow_fn)(grower *);
-static const grow_fn growth[] = {grow_leaf, grow_unary, grow_unary, grow_binary, grow_binary, grow_binary, grow_where, grow_cast, grow_reduce, grow_reduce, grow_reduce, grow_reshape,
-    grow_reshape, grow_expand, grow_permute, grow_pad, grow_shrink, grow_flip, grow_window, grow_fold, grow_gather, grow_scatter, grow_contract, grow_concatenate, grow_iota,
-    grow_copy, grow_assign, grow_rows, grow_rows, grow_chain};
+static const grow_fn growth[] = {grow_leaf,    grow_unary,  grow_unary,   grow_binary,  grow_binary,   grow_binary,
+                                 grow_where,   grow_cast,   grow_reduce,  grow_reduce,  grow_reduce,   grow_reshape,
+                                 grow_reshape, grow_expand, grow_permute, grow_pad,     grow_shrink,   grow_flip,
+                                 grow_window,  grow_fold,   grow_gather,  grow_scatter, grow_contract, grow_concatenate,
+                                 grow_iota,    grow_copy,   grow_assign,  grow_rows,    grow_rows,     grow_chain};
 
 typedef struct step {
   grower *w;
@@ -493,7 +522,8 @@ static void do_random(tn_ctx *c, void *arg) {
   for (uint32_t i = 0; i < steps; i++) {
     step s = {w, growth[graph_roll(w->d, sizeof growth / sizeof *growth)]};
     bool good = tn__ctx_run(c, "grow", one_step, &s);
-    if (!good && tn_last_error(c)->status != TN_EDTYPE) { /* no such op on this dtype; anything else the generator must not do */
+    /* no such op on this dtype; anything else the generator must not do */
+    if (!good && tn_last_error(c)->status != TN_EDTYPE) {
       fprintf(stderr, "graph_random: %s\n", tn_last_error(c)->text);
       abort();
     }
@@ -520,7 +550,7 @@ void graph_free(tn_ctx *c, graph *g) {
   *g = (graph){0};
 }
 
-/* ---- text ------------------------------------------------------------------------------------------------------------------ */
+/* ---- text -------------------------------------------------------------------------------------------------------- */
 
 typedef struct text_job {
   const char *text;
@@ -575,11 +605,12 @@ char *graph_text(tn_ctx *c, const graph *g) {
   return j.printed;
 }
 
-/* ---- comparing ------------------------------------------------------------------------------------------------------------- */
+/* ---- comparing --------------------------------------------------------------------------------------------------- */
 
 static int64_t size_at(const graph *g, tn_node *dim, tn__arena *a) {
   tn_node *var = g->var;
-  return tn__is_const(dim) ? dim->ints[0] : tn__eval_index(dim, &(tn__env){&var, (int64_t[]){g->bound}, var != NULL}, a);
+  return tn__is_const(dim) ? dim->ints[0]
+                           : tn__eval_index(dim, &(tn__env){&var, (int64_t[]){g->bound}, var != NULL}, a);
 }
 
 typedef struct run_job {
@@ -624,7 +655,8 @@ static void oracle(const graph *g, tn_node *const *root, uint32_t n, naive_tenso
 
 static bool both_nan(int dtype, uint64_t a, uint64_t b) {
   uint64_t mask = tn__size_of(dtype) < 8 ? (1ull << 8 * tn__size_of(dtype)) - 1 : UINT64_MAX;
-  return tn__is_float(dtype) && isnan(tn__eval_to_double(dtype, a & mask)) && isnan(tn__eval_to_double(dtype, b & mask));
+  return tn__is_float(dtype) && isnan(tn__eval_to_double(dtype, a & mask)) &&
+         isnan(tn__eval_to_double(dtype, b & mask));
 }
 
 /* Which NaN it is, is not said; nor do its bits say it. */
@@ -643,7 +675,8 @@ static double ulp(int dtype, double x) {
 static tn_node *finite_part(tn_ctx *c, tn_node *x) {
   if (x->dtype == TN_F16 || x->dtype == TN_BF16) x = tn__cast(c, x, TN_F32);
   tn_node *size = tn__op1(c, OP_ABS, x);
-  tn_node *inf = tn__scalar_to(c, tn__const_num(c, x->dtype, HUGE_VAL), x->dim, x->rank), *zero = tn__scalar_to(c, tn__const_num(c, x->dtype, 0), x->dim, x->rank);
+  tn_node *inf = tn__scalar_to(c, tn__const_num(c, x->dtype, HUGE_VAL), x->dim, x->rank),
+          *zero = tn__scalar_to(c, tn__const_num(c, x->dtype, 0), x->dim, x->rank);
   return tn__where(c, tn__op2(c, OP_LT, size, inf), size, zero);
 }
 
@@ -655,19 +688,23 @@ static tn_node *magnitude(tn_ctx *c, const graph *g, tn_node *n, double *terms) 
     for (uint32_t i = 0; i < n->nint; i++) *terms *= (double)size_at(g, x->dim[n->ints[i]], &c->scratch);
     return tn__reduce(c, OP_SUM, finite_part(c, n->src[0]), n->ints, n->nint);
   }
-  for (uint32_t i = (uint32_t)(n->ints[0] + n->ints[1]); i < x->rank; i++) *terms *= (double)size_at(g, x->dim[i], &c->scratch);
-  return tn__contract(c, finite_part(c, n->src[0]), finite_part(c, n->src[1]), (int)n->ints[0], (int)n->ints[1], (int)n->ints[2], (int)n->ints[3]);
+  for (uint32_t i = (uint32_t)(n->ints[0] + n->ints[1]); i < x->rank; i++)
+    *terms *= (double)size_at(g, x->dim[i], &c->scratch);
+  return tn__contract(c, finite_part(c, n->src[0]), finite_part(c, n->src[1]), (int)n->ints[0], (int)n->ints[1],
+                      (int)n->ints[2], (int)n->ints[3]);
 }
 
 /* The exponents of a float dtype's least unit and of what overflows. */
 static const struct {
   int least, over;
-} exponents[TN_DTYPE_COUNT] = {[TN_F16] = {-24, 16}, [TN_BF16] = {-133, 128}, [TN_F32] = {-149, 128}, [TN_F64] = {-1074, 1024}};
+} exponents[TN_DTYPE_COUNT] = {
+    [TN_F16] = {-24, 16}, [TN_BF16] = {-133, 128}, [TN_F32] = {-149, 128}, [TN_F64] = {-1074, 1024}};
 
-/* May x and y be the same sum of so many terms, in different orders?  `size`: sum|terms| of the finite ones.  What is not finite is then no matter of
- * order, unless the finite terms overflow. */
+/* May x and y be the same sum of so many terms, in different orders?  `size`: sum|terms| of the finite ones.  What is
+ * not finite is then no matter of order, unless the finite terms overflow. */
 static bool same_sum(int dtype, double x, double y, double terms, double size) {
-  double eps = ldexp(1, 1 - tn__dtypes[dtype].mant), unit = ldexp(1, exponents[dtype].least); /* by which products that underflow round, each */
+  /* by which products that underflow round, each */
+  double eps = ldexp(1, 1 - tn__dtypes[dtype].mant), unit = ldexp(1, exponents[dtype].least);
   if (!(ldexp(size, -exponents[dtype].over) * (1 + terms * eps) < 1)) return true;
   return fabs(x - y) <= terms * (eps * size + unit);
 }
@@ -682,7 +719,8 @@ typedef struct compare_job {
   bool good;
 } compare_job;
 
-/* Is a result of bf16 what rounding or not can make of it (enclose.h)?  A range of one value is for the bits to tell. */
+/* Is a result of bf16 what rounding or not can make of it (enclose.h)?  A range of one value is for the bits to tell.
+ */
 static bool is_enclosed(double got, double lo, double hi) {
   if (isnan(lo) && isnan(hi)) return isnan(got);
   if (lo > hi) return true;
@@ -717,8 +755,9 @@ static void do_compare(tn_ctx *c, void *arg) {
       }
       if (is_enclosed(x, naive_get(&range[0], i), naive_get(&range[1], i))) continue;
     }
-    snprintf(j->why, j->size, "output %u (%s %s), element %lld of %lld: %.17g (%#llx), not %.17g (%#llx)", j->at, tn__ops[n->op].text, tn__dtypes[n->dtype].name, (long long)i,
-             (long long)j->want->n, x, (unsigned long long)got, y, (unsigned long long)want);
+    snprintf(j->why, j->size, "output %u (%s %s), element %lld of %lld: %.17g (%#llx), not %.17g (%#llx)", j->at,
+             tn__ops[n->op].text, tn__dtypes[n->dtype].name, (long long)i, (long long)j->want->n, x,
+             (unsigned long long)got, y, (unsigned long long)want);
     j->good = false;
   }
   if (size.bits) naive_free(&size);
@@ -729,11 +768,13 @@ static void do_compare(tn_ctx *c, void *arg) {
 typedef tn_dim shape_of[TN_MAX_RANK];
 
 /* Outputs on demand, into got[i] of bytes[i]. */
-static bool run_realized(tn_ctx *c, const graph *g, tn_node *const *leaf, uint32_t n, const shape_of *shape, char *const *got, const size_t *bytes) {
+static bool run_realized(tn_ctx *c, const graph *g, tn_node *const *leaf, uint32_t n, const shape_of *shape,
+                         char *const *got, const size_t *bytes) {
   tn_tensor *leaves[GRAPH_LEAVES], *out[MOST];
   for (uint32_t i = 0; i < n; i++)
     leaves[leaf[i]->ints[0]] = tn_from(c, (tn_dtype)leaf[i]->dtype, shape[i], leaf[i]->rank, g->data[leaf[i]->ints[0]]);
-  bool good = tn__ctx_run(c, "attach", do_attach, &(run_job){.g = g, .leaf = leaves, .out = out}) && tn_realize(out, (int)g->sink->nsrc) == TN_OK;
+  bool good = tn__ctx_run(c, "attach", do_attach, &(run_job){.g = g, .leaf = leaves, .out = out}) &&
+              tn_realize(out, (int)g->sink->nsrc) == TN_OK;
   for (uint32_t i = 0; i < g->sink->nsrc && good; i++) good = tn_read(out[i], got[i], bytes[i]) == TN_OK;
   return good;
 }
@@ -759,24 +800,30 @@ static bool record_program(tn_ctx *c, tn_program *p, const graph *g, tn_node *co
   char name[16];
   bool good = tn__ctx_run(c, "shapes", do_shapes, &j) && tn_program_input(p, "size", TN_U8, &j.size, 1);
   for (uint32_t i = 0; i < n && good; i++)
-    good = (leaves[leaf[i]->ints[0]] = tn_program_input(p, numbered(name, 'x', i), (tn_dtype)leaf[i]->dtype, j.shape[i], leaf[i]->rank)) != NULL;
+    good = (leaves[leaf[i]->ints[0]] = tn_program_input(p, numbered(name, 'x', i), (tn_dtype)leaf[i]->dtype, j.shape[i],
+                                                        leaf[i]->rank)) != NULL;
   good = good && tn__ctx_run(c, "attach", do_attach, &j);
-  for (uint32_t i = 0; i < g->sink->nsrc && good; i++) good = tn_program_output(p, numbered(name, 'o', i), out[i]) == TN_OK;
+  for (uint32_t i = 0; i < g->sink->nsrc && good; i++)
+    good = tn_program_output(p, numbered(name, 'o', i), out[i]) == TN_OK;
   return (tn_program_end(p) == TN_OK) & good;
 }
 
-static bool run_program(tn_ctx *c, const graph *g, tn_node *const *leaf, uint32_t n, const shape_of *shape, char *const *got, const size_t *bytes) {
+static bool run_program(tn_ctx *c, const graph *g, tn_node *const *leaf, uint32_t n, const shape_of *shape,
+                        char *const *got, const size_t *bytes) {
   static const char zeros[256];
   tn_program *p = tn_program_begin(c);
   char name[16];
-  bool good = p && record_program(c, p, g, leaf, n) && tn_program_write(p, "size", &g->bound, 1, zeros, (size_t)g->bound) == TN_OK;
+  bool good = p && record_program(c, p, g, leaf, n) &&
+              tn_program_write(p, "size", &g->bound, 1, zeros, (size_t)g->bound) == TN_OK;
   for (uint32_t i = 0; i < n && good; i++) {
     size_t size = tn__size_of(leaf[i]->dtype);
     for (uint32_t k = 0; k < leaf[i]->rank; k++) size *= (size_t)shape[i][k];
-    good = tn_program_write(p, numbered(name, 'x', i), shape[i], leaf[i]->rank, g->data[leaf[i]->ints[0]], size) == TN_OK;
+    good =
+        tn_program_write(p, numbered(name, 'x', i), shape[i], leaf[i]->rank, g->data[leaf[i]->ints[0]], size) == TN_OK;
   }
   good = good && tn_program_run(p) == TN_OK;
-  for (uint32_t i = 0; i < g->sink->nsrc && good; i++) good = tn_program_read(p, numbered(name, 'o', i), got[i], bytes[i]) == TN_OK;
+  for (uint32_t i = 0; i < g->sink->nsrc && good; i++)
+    good = tn_program_read(p, numbered(name, 'o', i), got[i], bytes[i]) == TN_OK;
   tn_program_close(p);
   return good;
 }
@@ -832,7 +879,7 @@ bool graph_agrees_always(tn_ctx *c, graph *g, char *why, size_t size) {
   return good;
 }
 
-/* ---- shrinking ------------------------------------------------------------------------------------------------------------- */
+/* ---- shrinking --------------------------------------------------------------------------------------------------- */
 
 typedef struct cut_job {
   const graph *g;
@@ -910,7 +957,8 @@ static bool shrink_once(tn_ctx *c, graph *g) {
     for (uint32_t s = 0; s < sink->nsrc; s++) is_root |= sink->src[s] == n;
     if (is_root && sink->nsrc == 1 && !hit) { /* one of its sources as the output */
       for (uint32_t s = 0; s < n->nsrc && !hit; s++)
-        if (n->src[s]->dtype < TN_DTYPE_COUNT && n->src[s]->op != OP_PARAM && n->src[s]->op != OP_CONST) hit = cut(c, g, sink, tn__node_with(c, sink, &n->src[s]), -1);
+        if (n->src[s]->dtype < TN_DTYPE_COUNT && n->src[s]->op != OP_PARAM && n->src[s]->op != OP_CONST)
+          hit = cut(c, g, sink, tn__node_with(c, sink, &n->src[s]), -1);
     } else if (!hit) {
       hit = cut(c, g, n, NULL, -1);
     }

@@ -1,8 +1,9 @@
 /* Random tensor graphs, and the check that what runs is what the graph says.
  *
- * A graph is a SINK of outputs over numbered PARAMs with data.  It is run (by tn_realize, or as a program where sizes are symbolic) through the real schedule and compared with naive.h: in mode strict
- * bit for bit (NaN as a class); else elementwise results and exact sums bit for bit, other sums (which stand at outputs only, like results of bf16 that were
- * rounded) within n*eps*sum|terms|.  A graph that fails can be shrunk, and its text is a regression test. */
+ * A graph is a SINK of outputs over numbered PARAMs with data.  It is run (by tn_realize, or as a program where sizes
+ * are symbolic) through the real schedule and compared with naive.h: in mode strict bit for bit (NaN as a class); else
+ * elementwise results and exact sums bit for bit, other sums (which stand at outputs only, like results of bf16 that
+ * were rounded) within n*eps*sum|terms|.  A graph that fails can be shrunk, and its text is a regression test. */
 #ifndef TEST_SUPPORT_GRAPH_H
 #define TEST_SUPPORT_GRAPH_H
 #include "ir/build.h"
@@ -22,7 +23,8 @@ typedef struct graph {
   uint32_t nleaf;
   tn_node *var;  /* a symbolic size, kept; NULL: none */
   int64_t bound; /* its value; leaves have data for the largest */
-  double slack;  /* what a vendor's functions of f64, wherever they stand, may come to in the results: a share of them, or of 1 */
+  /* what a vendor's functions of f64, wherever they stand, may come to in the results: a share of them, or of 1 */
+  double slack;
 } graph;
 
 typedef struct graph_size {

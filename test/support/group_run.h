@@ -1,5 +1,5 @@
-/* Text of kernels for work groups, compiled and run without a GPU: OpenCL by any installable driver (PoCL), Metal as C++ with threads
- * for threads and a small stand-in for its library. */
+/* Text of kernels for work groups, compiled and run without a GPU: OpenCL by any installable driver (PoCL), Metal as
+ * C++ with threads for threads and a small stand-in for its library. */
 #ifndef TN_TEST_SUPPORT_GROUP_RUN_H
 #define TN_TEST_SUPPORT_GROUP_RUN_H
 #include "render/render.h"

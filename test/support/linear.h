@@ -22,7 +22,13 @@ static inline lin *lin_new(tn_ctx *c, const char *name) {
   lin *l = tn__arena_zalloc(&c->scratch, sizeof *l);
   l->c = c;
   snprintf(l->name, sizeof l->name, "%s", name);
-  l->k = (tn__kernel){.name = l->name, .buf_dtype = l->dtype, .buf_written = l->written, .var = l->var, .local = l->local, .local_at = l->local_at, .nparts = 1};
+  l->k = (tn__kernel){.name = l->name,
+                      .buf_dtype = l->dtype,
+                      .buf_written = l->written,
+                      .var = l->var,
+                      .local = l->local,
+                      .local_at = l->local_at,
+                      .nparts = 1};
   l->k.part[0] = (tn__part){.ins = l->ins[0], .grain = 1};
   l->k.part[1] = (tn__part){.ins = l->ins[1], .grain = 1};
   return l;
@@ -33,8 +39,10 @@ static inline tn_node *lin_add(lin *l, tn_node *n) {
   p->ins[p->n++] = n;
   return n;
 }
-static inline tn_node *lin_make(lin *l, tn__op op, int dtype, tn_node *const *src, uint32_t nsrc, const int64_t *ints, uint32_t nint) {
-  return tn__node_make(l->c, &(tn__make){.op = op, .dtype = dtype, .src = src, .nsrc = nsrc, .ints = ints, .nint = nint});
+static inline tn_node *lin_make(lin *l, tn__op op, int dtype, tn_node *const *src, uint32_t nsrc, const int64_t *ints,
+                                uint32_t nint) {
+  return tn__node_make(l->c,
+                       &(tn__make){.op = op, .dtype = dtype, .src = src, .nsrc = nsrc, .ints = ints, .nint = nint});
 }
 static inline tn_node *lin_buf(lin *l, int dtype, bool written) {
   uint32_t slot = l->k.nbuf++;
@@ -52,7 +60,8 @@ static inline tn_node *lin_local_of(lin *l, int dtype, int64_t size, int64_t thr
   l->local_at[number] = l->k.scratch;
   l->k.scratch += (size * (int64_t)tn__size_of(dtype) + 63) / 64 * 64;
   if (!threads) l->k.shared = l->k.scratch;
-  return l->local[number] = lin_make(l, OP_LOCAL, dtype, (tn_node *[]){tn__int(l->c, size)}, 1, (int64_t[]){number, threads}, 2);
+  return l->local[number] =
+             lin_make(l, OP_LOCAL, dtype, (tn_node *[]){tn__int(l->c, size)}, 1, (int64_t[]){number, threads}, 2);
 }
 static inline tn_node *lin_local(lin *l, int dtype, int64_t size) { return lin_local_of(l, dtype, size, 0); }
 static inline tn_node *lin_range(lin *l, tn_node *extent, int axis, int64_t number) {
@@ -60,7 +69,9 @@ static inline tn_node *lin_range(lin *l, tn_node *extent, int axis, int64_t numb
   if (axis == AX_GLOBAL) l->k.part[l->k.nparts - 1].global = r;
   return r;
 }
-static inline tn_node *lin_end(lin *l, tn_node *range) { return lin_add(l, lin_make(l, OP_END, 0, &range, 1, NULL, 0)); }
+static inline tn_node *lin_end(lin *l, tn_node *range) {
+  return lin_add(l, lin_make(l, OP_END, 0, &range, 1, NULL, 0));
+}
 static inline void lin_barrier(lin *l, int64_t number) { lin_add(l, lin_make(l, OP_BARRIER, 0, NULL, 0, &number, 1)); }
 static inline tn_node *lin_load(lin *l, tn_node *buf, tn_node *index, tn_node *gate) {
   return lin_add(l, lin_make(l, OP_LOAD, 0, (tn_node *[]){buf, index, gate}, gate ? 3 : 2, NULL, 0));

@@ -1,4 +1,5 @@
-// What generated Metal text uses of the Metal standard library, for a C++ compiler: the threads of a group are threads of the machine.
+// What generated Metal text uses of the Metal standard library, for a C++ compiler: the threads of a group are threads
+// of the machine.
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -24,7 +25,8 @@ template <typename T, typename F> inline T as_type(F x) {
   return r;
 }
 namespace precise {
-using std::fabs, std::sqrt, std::floor, std::ceil, std::rint, std::trunc, std::fmod, std::fma, std::copysign, std::sin, std::cos, std::tan, std::pow;
+using std::fabs, std::sqrt, std::floor, std::ceil, std::rint, std::trunc, std::fmod, std::fma, std::copysign, std::sin,
+    std::cos, std::tan, std::pow;
 }
 } // namespace metal
 

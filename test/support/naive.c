@@ -27,7 +27,9 @@ static uint64_t place(const machine *m, const tn_node *n) {
   return at;
 }
 
-static const naive_tensor *source(const machine *m, const tn_node *n, uint32_t k) { return &m->val[place(m, n->src[k])]; }
+static const naive_tensor *source(const machine *m, const tn_node *n, uint32_t k) {
+  return &m->val[place(m, n->src[k])];
+}
 
 static int64_t size_of(machine *m, tn_node *n) { return tn__eval_index(n, &m->env, &m->arena); }
 
@@ -67,7 +69,7 @@ static void strides(const naive_tensor *t, int64_t *s) {
   }
 }
 
-/* ---- leaves and scalar functions ------------------------------------------------------------------------------------------- */
+/* ---- leaves and scalar functions --------------------------------------------------------------------------------- */
 
 static void leaf(machine *m, const tn_node *n, naive_tensor *t) {
   if (n->op == OP_CONST) {
@@ -97,7 +99,7 @@ static void scalar(machine *m, const tn_node *n, naive_tensor *t) {
   }
 }
 
-/* ---- reductions ------------------------------------------------------------------------------------------------------------ */
+/* ---- reductions -------------------------------------------------------------------------------------------------- */
 
 /* Walks x in row-major order; `step[a]` moves the place in t, 0 along reduced axes. */
 static void reduce(machine *m, const tn_node *n, naive_tensor *t) {
@@ -127,7 +129,7 @@ static void reduce(machine *m, const tn_node *n, naive_tensor *t) {
   }
 }
 
-/* ---- movement: t[i] = x[base + sum of i[a]*step[a]], 0 where some i[a] is outside first[a] .. last[a]-1 ----------------------- */
+/* ---- movement: t[i] = x[base + sum of i[a]*step[a]], 0 where some i[a] is outside first[a] .. last[a]-1 ---------- */
 
 typedef struct view {
   int64_t base, step[TN_MAX_RANK], first[TN_MAX_RANK], last[TN_MAX_RANK];
@@ -219,7 +221,7 @@ static void same(machine *m, const tn_node *n, naive_tensor *t) {
   copy(x, t);
 }
 
-/* ---- whole tensors --------------------------------------------------------------------------------------------------------- */
+/* ---- whole tensors ----------------------------------------------------------------------------------------------- */
 
 static int64_t row_size(const naive_tensor *x) {
   int64_t row = 1;
@@ -244,7 +246,8 @@ static void scatter(machine *m, const tn_node *n, naive_tensor *t) {
   for (int64_t i = 0; i < idx->n; i++) {
     int64_t j = as_int(idx->dtype, idx->bits[i]);
     if (j < 0 || j >= t->dim[0]) continue;
-    for (int64_t r = 0; r < row; r++) t->bits[j * row + r] = add(n->dtype, t->bits[j * row + r], upd->bits[i * row + r]);
+    for (int64_t r = 0; r < row; r++)
+      t->bits[j * row + r] = add(n->dtype, t->bits[j * row + r], upd->bits[i * row + r]);
   }
 }
 
@@ -269,15 +272,15 @@ static void contract(machine *m, const tn_node *n, naive_tensor *t) {
   }
 }
 
-/* ---- the machine ----------------------------------------------------------------------------------------------------------- */
+/* ---- the machine ------------------------------------------------------------------------------------------------- */
 
 typedef void (*evaluate_fn)(machine *, const tn_node *, naive_tensor *);
 static const evaluate_fn evaluate[OP_COUNT] = {
-    [OP_CONST] = leaf,     [OP_STORAGE] = leaf,    [OP_PARAM] = leaf,  [OP_VAR] = leaf,       [OP_IOTA] = leaf,
-    [OP_SUM] = reduce,     [OP_PROD] = reduce,     [OP_RMAX] = reduce, [OP_RMIN] = reduce,    [OP_RESHAPE] = same,
-    [OP_EXPAND] = move,    [OP_PERMUTE] = move,    [OP_PAD] = move,    [OP_SHRINK] = move,    [OP_FLIP] = move,
-    [OP_WINDOW] = move,    [OP_FOLD] = fold,       [OP_GATHER] = gather, [OP_SCATTER] = scatter, [OP_CONTRACT] = contract,
-    [OP_DETACH] = same,    [OP_CONTIG] = same,     [OP_ASSIGN] = same,
+    [OP_CONST] = leaf,  [OP_STORAGE] = leaf, [OP_PARAM] = leaf,    [OP_VAR] = leaf,        [OP_IOTA] = leaf,
+    [OP_SUM] = reduce,  [OP_PROD] = reduce,  [OP_RMAX] = reduce,   [OP_RMIN] = reduce,     [OP_RESHAPE] = same,
+    [OP_EXPAND] = move, [OP_PERMUTE] = move, [OP_PAD] = move,      [OP_SHRINK] = move,     [OP_FLIP] = move,
+    [OP_WINDOW] = move, [OP_FOLD] = fold,    [OP_GATHER] = gather, [OP_SCATTER] = scatter, [OP_CONTRACT] = contract,
+    [OP_DETACH] = same, [OP_CONTIG] = same,  [OP_ASSIGN] = same,
 };
 
 static void bind_vars(machine *m) {

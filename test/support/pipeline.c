@@ -1,6 +1,6 @@
 #include "support/pipeline.h"
 #include "rewrite/rewrite.h"
-#include "run/place.h"
+#include "run/arena_layout.h"
 
 void pipeline_simplify(pipeline *p) { p->graph = tn__schedule_prune(p->c, tn__simplify_graph(p->c, p->key)); }
 
@@ -24,8 +24,18 @@ static int64_t at(tn_node *n) {
 static void bind_product(pipeline *p, uint32_t i) {
   const tn__gemm *g = p->s->items.v[i].gemm;
   tn__verify_item *it = &p->subject.item[i];
-  p->product[i] = (tn__product){.dtype = g->dtype, .trans_a = g->a.trans, .trans_b = !g->b.trans, .m = at(g->m), .n = at(g->n), .k = at(g->k), .batch = at(g->batch),
-                                .lda = at(g->a.ld), .ldb = at(g->b.ld), .stride_a = at(g->a.batch_stride), .stride_b = at(g->b.batch_stride), .after = g->after};
+  p->product[i] = (tn__product){.dtype = g->dtype,
+                                .trans_a = g->a.trans,
+                                .trans_b = !g->b.trans,
+                                .m = at(g->m),
+                                .n = at(g->n),
+                                .k = at(g->k),
+                                .batch = at(g->batch),
+                                .lda = at(g->a.ld),
+                                .ldb = at(g->b.ld),
+                                .stride_a = at(g->a.batch_stride),
+                                .stride_b = at(g->b.batch_stride),
+                                .after = g->after};
   p->product[i].ldc = p->product[i].n;
   p->product[i].stride_c = p->product[i].m * p->product[i].n;
   it->product = &p->product[i];
@@ -58,7 +68,8 @@ void pipeline_place(pipeline *p) {
   tn__arena *a = &p->c->scratch;
   tn__verify_subject *s = &p->subject;
   tn__nodes added = {0};
-  *s = (tn__verify_subject){.graph = p->key, .nitem = p->s->items.n, .item = tn__arena_zalloc(a, (p->s->items.n + 1) * sizeof *s->item)};
+  *s = (tn__verify_subject){
+      .graph = p->key, .nitem = p->s->items.n, .item = tn__arena_zalloc(a, (p->s->items.n + 1) * sizeof *s->item)};
   p->product = tn__arena_zalloc(a, (s->nitem + 1) * sizeof *p->product);
   for (uint32_t i = 0; i < s->nitem; i++) {
     find_blocks(p, i, &added);
@@ -72,8 +83,13 @@ void pipeline_place(pipeline *p) {
   uint32_t n = 0;
   for (uint32_t b = 0; b < s->nblock; b++) {
     tn_node *more = b < p->s->bufs.n ? NULL : added.v[b - p->s->bufs.n];
-    const tn__buf *x = more ? &(tn__buf){.kind = BUF_TEMP, .dtype = more->dtype, .size = more->src[0]} : &p->s->bufs.v[b];
-    s->block[b] = (tn__verify_block){.kind = x->kind, .slot = x->slot, .dtype = x->dtype, .size = x->size, .bytes = (size_t)at(x->size) * tn__size_of(x->dtype)};
+    const tn__buf *x =
+        more ? &(tn__buf){.kind = BUF_TEMP, .dtype = more->dtype, .size = more->src[0]} : &p->s->bufs.v[b];
+    s->block[b] = (tn__verify_block){.kind = x->kind,
+                                     .slot = x->slot,
+                                     .dtype = x->dtype,
+                                     .size = x->size,
+                                     .bytes = (size_t)at(x->size) * tn__size_of(x->dtype)};
     p->first[b] = UINT32_MAX;
   }
   for (uint32_t i = 0; i < s->nitem; i++)
@@ -83,7 +99,8 @@ void pipeline_place(pipeline *p) {
       p->last[block] = i;
     }
   for (uint32_t b = 0; b < s->nblock; b++)
-    if (s->block[b].kind == BUF_TEMP && p->first[b] != UINT32_MAX) life[n++] = (tn__life){.first = p->first[b], .last = p->last[b], .bytes = s->block[b].bytes};
+    if (s->block[b].kind == BUF_TEMP && p->first[b] != UINT32_MAX)
+      life[n++] = (tn__life){.first = p->first[b], .last = p->last[b], .bytes = s->block[b].bytes};
   s->arena = tn__place_lives(a, life, n);
   for (uint32_t b = s->nblock; b-- > 0;)
     if (s->block[b].kind == BUF_TEMP && p->first[b] != UINT32_MAX) s->block[b].offset = life[--n].offset;

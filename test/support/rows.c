@@ -33,7 +33,8 @@ typedef struct maker {
 } maker;
 
 static const double floats[] = {0, -0.0, 1, -1, 2.5, -3, 1e-40, 1e30, INFINITY, -INFINITY, NAN, 0.1, 65504, 1e-7};
-static const int64_t ints[] = {0, 1, -1, 2, 3, -5, 7, 100, 127, -128, 255, 32767, INT32_MIN, INT32_MAX, INT64_MIN, INT64_MAX};
+static const int64_t ints[] = {0,   1,    -1,  2,     3,         -5,        7,         100,
+                               127, -128, 255, 32767, INT32_MIN, INT32_MAX, INT64_MIN, INT64_MAX};
 static const double tame[] = {1, -1, 2, 0.5, -4, 3}; /* for rows that hold over the reals only */
 
 static uint64_t sample(int dtype, bool over_reals) {
@@ -52,11 +53,13 @@ static tn_node *constant(maker *m, int dtype) {
 }
 
 static tn_node *leaf(maker *m, int dtype, const char *name) {
-  static const int8_t range[][2] = {{0, 1}, {0, 2}, {0, 3}, {0, 5}, {0, 11}, {-3, 3}, {2, 4}, {1, 1}, {3, 3}, {5, 7}, {-6, -2}, {-1, 2}, {-1, 0}};
+  static const int8_t range[][2] = {{0, 1}, {0, 2}, {0, 3}, {0, 5},   {0, 11}, {-3, 3}, {2, 4},
+                                    {1, 1}, {3, 3}, {5, 7}, {-6, -2}, {-1, 2}, {-1, 0}};
   tn_node *n;
   if (dtype == TN__INDEX) {
     uint32_t i = rnd(sizeof range / sizeof *range);
-    if (m->nleaf && m->leaf[0]->dtype == TN__INDEX && rnd(3) == 0) /* beside another, so that differences are known where intervals overlap */
+    if (m->nleaf && m->leaf[0]->dtype == TN__INDEX &&
+        rnd(3) == 0) /* beside another, so that differences are known where intervals overlap */
       return tn__add(m->c, m->leaf[0], tn__int(m->c, (int64_t)rnd(5) - 2));
     n = tn__var(m->c, name, range[i][0], range[i][1]);
   } else n = tn__param(m->c, dtype, m->nleaf, 0, m->dim, m->rank);
@@ -139,7 +142,8 @@ static tn_node *make_op(maker *m, const tn__term *t, int dtype) {
     kid[i] = make(m, t->kid[i], t->what == OP_WHERE && i == 0 ? TN_BOOL : below);
   }
   if (!m->fits) return NULL;
-  if (t->what == OP_BITCAST && (dtype == TN__INDEX || tn__size_of(dtype) != tn__size_of(kid[0]->dtype))) return m->fits = false, NULL;
+  if (t->what == OP_BITCAST && (dtype == TN__INDEX || tn__size_of(dtype) != tn__size_of(kid[0]->dtype)))
+    return m->fits = false, NULL;
   if (op->group == G_MOVE || op->group == G_REDUCE) return move(m, t->what, kid[0]);
   if (op->comm && t->nkid == 2 && rnd(2)) {
     tn_node *x = kid[0];
@@ -163,7 +167,8 @@ static tn_node *make(maker *m, const tn__term *t, int dtype) {
   default: break;
   }
   if (dtype != TN__INDEX) return m->fits = false, NULL; /* the forms of sums */
-  if (t->form == TF_PICK) return make_sum(m, make(m, t->kid[1], dtype), make(m, t->kid[0], dtype), make(m, t->kid[2], dtype));
+  if (t->form == TF_PICK)
+    return make_sum(m, make(m, t->kid[1], dtype), make(m, t->kid[0], dtype), make(m, t->kid[2], dtype));
   if (t->form == TF_PARTS) {
     m->slot[t->kid[1]->slot] = tn__int(m->c, 2 + rnd(3));
     return make_sum(m, make(m, t->kid[2], dtype), m->slot[t->kid[1]->slot], make(m, t->kid[3], dtype));
@@ -179,7 +184,8 @@ static void solve_equations(maker *m) {
     const tn__cond *d = &m->r->cond[i];
     int64_t v;
     if (d->kind == TC_EQ && d->arg[0]->form == TF_VAR && tn__match_int(&k, d->arg[1], &v))
-      m->slot[d->arg[0]->slot] = k.bound[d->arg[0]->slot] = tn__const_bits(m->c, k.bound[d->arg[0]->slot]->dtype, (uint64_t)v);
+      m->slot[d->arg[0]->slot] = k.bound[d->arg[0]->slot] =
+          tn__const_bits(m->c, k.bound[d->arg[0]->slot]->dtype, (uint64_t)v);
   }
 }
 
@@ -254,7 +260,8 @@ static void random_point(const maker *m, point *p) {
     t->n = elements(n);
     t->v = tn__alloc(m->c, (t->n + 1) * sizeof *t->v);
     for (uint32_t e = 0; e < t->n; e++)
-      t->v[e] = n->op == OP_VAR ? (uint64_t)(n->lo + rnd((uint32_t)(n->hi - n->lo + 1))) : sample(n->dtype, m->r->mode == TN_MODE_FAST);
+      t->v[e] = n->op == OP_VAR ? (uint64_t)(n->lo + rnd((uint32_t)(n->hi - n->lo + 1)))
+                                : sample(n->dtype, m->r->mode == TN_MODE_FAST);
   }
 }
 
@@ -266,7 +273,9 @@ static bool agree(const tn__rule *r, int dtype, uint64_t a, uint64_t b) {
   return r->mode == TN_MODE_FAST && fabs(x - y) <= 0.02 * (1 + fabs(x));
 }
 
-static void print_value(int dtype, uint64_t v) { fprintf(stderr, tn__is_float(dtype) ? " %g" : " %.0f", tn__eval_to_double(dtype, v)); }
+static void print_value(int dtype, uint64_t v) {
+  fprintf(stderr, tn__is_float(dtype) ? " %g" : " %.0f", tn__eval_to_double(dtype, v));
+}
 
 static void report(const maker *m, const point *p, tn_node *from, tn_node *to, uint32_t e) {
   tn__sb s;
@@ -367,7 +376,8 @@ row_verdict row_try(tn_ctx *c, const char *text, size_t len, bool index, bool qu
 
 /* A leaf as an expression of B that takes the same values, more or less. */
 static tn_node *of_size(tn_ctx *c, tn_node *var, const tn_node *leaf, uint32_t number) {
-  tn_node *x = tn__op2(c, OP_MOD, tn__op2(c, OP_IDIV, var, tn__int(c, 1 + (int64_t)number)), tn__int(c, leaf->hi - leaf->lo + 1));
+  tn_node *x = tn__op2(c, OP_MOD, tn__op2(c, OP_IDIV, var, tn__int(c, 1 + (int64_t)number)),
+                       tn__int(c, leaf->hi - leaf->lo + 1));
   return tn__add(c, x, tn__int(c, leaf->lo));
 }
 

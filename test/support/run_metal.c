@@ -6,7 +6,8 @@
 #include <pthread.h>
 #include <unistd.h>
 
-typedef void (*run_fn)(void *const *buf, const int64_t *var, char *scratch, char *cells, uint32_t t, uint32_t group, uint32_t groups, pthread_barrier_t *);
+typedef void (*run_fn)(void *const *buf, const int64_t *var, char *scratch, char *cells, uint32_t t, uint32_t group,
+                       uint32_t groups, pthread_barrier_t *);
 
 struct group_code {
   void *object;
@@ -19,7 +20,10 @@ static void put_callers(FILE *f, tn__kernel *const *kernels, uint32_t n) {
   for (uint32_t i = 0; i < n; i++)
     for (uint32_t p = 0; p < kernels[i]->nparts; p++) {
       const tn__kernel *k = kernels[i];
-      fprintf(f, "extern \"C\" void run_%s_%u(void *const *buf, const long *var, char *scratch, char *cells, uint t, uint group, uint groups, pthread_barrier_t *barrier) {\n", k->name, p);
+      fprintf(f,
+              "extern \"C\" void run_%s_%u(void *const *buf, const long *var, char *scratch, char *cells, uint t, uint "
+              "group, uint groups, pthread_barrier_t *barrier) {\n",
+              k->name, p);
       fprintf(f, "  shim_barrier = barrier;\n  %s_%u(", k->name, p);
       for (uint32_t b = 0; b < k->nbuf; b++) fprintf(f, "(%s *)buf[%u], ", tn__dialect_metal.cell[k->buf_dtype[b]], b);
       for (uint32_t v = 0; v < k->nvar; v++) fprintf(f, "var[%u], ", v);
@@ -77,8 +81,9 @@ static bool begin(files *f) {
 static bool run_compiler(files *f, const char *options) {
   char command[1024];
   const char *here = getenv("TENET_TEST_DATA") ? getenv("TENET_TEST_DATA") : "test";
-  snprintf(command, sizeof command, "%s -std=c++17 -w -ffp-contract=off -fno-strict-aliasing -pthread -isystem %s/support/metal %s %s 2>%s", compiler(), here, options,
-           named(f, ".cpp"), named(f, ".log"));
+  snprintf(command, sizeof command,
+           "%s -std=c++17 -w -ffp-contract=off -fno-strict-aliasing -pthread -isystem %s/support/metal %s %s 2>%s",
+           compiler(), here, options, named(f, ".cpp"), named(f, ".log"));
   if (!system(command)) return true;
   FILE *log = fopen(named(f, ".log"), "r");
   f->log[log ? fread(f->log, 1, sizeof f->log - 1, log) : 0] = '\0';
@@ -149,7 +154,8 @@ static void launch(group_code *code, uint32_t i, uint32_t part, uint32_t groups,
   memcpy(&run, &symbol, sizeof run);
   pthread_barrier_t barrier;
   pthread_barrier_init(&barrier, NULL, threads);
-  char *scratch = aligned_alloc(64, (size_t)k->shared + 64), *cells = aligned_alloc(64, ((size_t)tn__render_cells(&k->part[part]) + 127) / 64 * 64);
+  char *scratch = aligned_alloc(64, (size_t)k->shared + 64),
+       *cells = aligned_alloc(64, ((size_t)tn__render_cells(&k->part[part]) + 127) / 64 * 64);
   memset(scratch, 0xee, (size_t)k->shared + 64);
   pthread_t *id = malloc(threads * sizeof *id);
   job *j = malloc(threads * sizeof *j);

@@ -4,23 +4,24 @@
 
 enum { CL_DEVICE_TYPE_ALL = -1, CL_COPY = 1 << 5, CL_READ_WRITE = 1, CL_BUILD_LOG = 0x1183 };
 
-#define FUNCTIONS(X)                                                                                                             \
-  X(GetPlatformIDs, (uint32_t, void **, uint32_t *))                                                                             \
-  X(GetDeviceIDs, (void *, uint64_t, uint32_t, void **, uint32_t *))                                                             \
-  X(BuildProgram, (void *, uint32_t, void *const *, const char *, void *, void *))                                               \
-  X(GetProgramBuildInfo, (void *, void *, uint32_t, size_t, void *, size_t *))                                                   \
-  X(SetKernelArg, (void *, uint32_t, size_t, const void *))                                                                      \
-  X(EnqueueNDRangeKernel, (void *, void *, uint32_t, const size_t *, const size_t *, const size_t *, uint32_t, void *, void *))  \
-  X(EnqueueReadBuffer, (void *, void *, uint32_t, size_t, size_t, void *, uint32_t, void *, void *))                             \
-  X(Finish, (void *))                                                                                                            \
-  X(ReleaseKernel, (void *))                                                                                                     \
-  X(ReleaseProgram, (void *))                                                                                                    \
+#define FUNCTIONS(X)                                                                                                   \
+  X(GetPlatformIDs, (uint32_t, void **, uint32_t *))                                                                   \
+  X(GetDeviceIDs, (void *, uint64_t, uint32_t, void **, uint32_t *))                                                   \
+  X(BuildProgram, (void *, uint32_t, void *const *, const char *, void *, void *))                                     \
+  X(GetProgramBuildInfo, (void *, void *, uint32_t, size_t, void *, size_t *))                                         \
+  X(SetKernelArg, (void *, uint32_t, size_t, const void *))                                                            \
+  X(EnqueueNDRangeKernel, (void *, void *, uint32_t, const size_t *, const size_t *, const size_t *, uint32_t,         \
+      void *, void *))                                                                                                 \
+  X(EnqueueReadBuffer, (void *, void *, uint32_t, size_t, size_t, void *, uint32_t, void *, void *))                   \
+  X(Finish, (void *))                                                                                                  \
+  X(ReleaseKernel, (void *))                                                                                           \
+  X(ReleaseProgram, (void *))                                                                                          \
   X(ReleaseMemObject, (void *))
-#define MAKERS(X)                                                                                                                \
-  X(CreateContext, (void *, uint32_t, void *const *, void *, void *, int32_t *))                                                 \
-  X(CreateCommandQueue, (void *, void *, uint64_t, int32_t *))                                                                   \
-  X(CreateProgramWithSource, (void *, uint32_t, const char **, const size_t *, int32_t *))                                       \
-  X(CreateKernel, (void *, const char *, int32_t *))                                                                             \
+#define MAKERS(X)                                                                                                      \
+  X(CreateContext, (void *, uint32_t, void *const *, void *, void *, int32_t *))                                       \
+  X(CreateCommandQueue, (void *, void *, uint64_t, int32_t *))                                                         \
+  X(CreateProgramWithSource, (void *, uint32_t, const char **, const size_t *, int32_t *))                             \
+  X(CreateKernel, (void *, const char *, int32_t *))                                                                   \
   X(CreateBuffer, (void *, uint64_t, size_t, void *, int32_t *))
 
 static struct {
@@ -55,7 +56,8 @@ static bool open_device(void) {
   FUNCTIONS(FIND)
   MAKERS(FIND)
 #undef FIND
-  if (cl.GetPlatformIDs(1, &platform, NULL) || !platform || cl.GetDeviceIDs(platform, 0xffffffff, 1, &cl.device, NULL)) return false;
+  if (cl.GetPlatformIDs(1, &platform, NULL) || !platform || cl.GetDeviceIDs(platform, 0xffffffff, 1, &cl.device, NULL))
+    return false;
   cl.context = cl.CreateContext(NULL, 1, &cl.device, NULL, NULL, &status);
   cl.queue = cl.context ? cl.CreateCommandQueue(cl.context, cl.device, 0, &status) : NULL;
   return cl.queue;
@@ -106,7 +108,8 @@ static void launch(group_code *code, uint32_t i, uint32_t part, uint32_t groups,
   for (uint32_t v = 0; v < k->nvar; v++) must(cl.SetKernelArg(f, 2 * k->nbuf + v, sizeof(int64_t), &var[v]), name);
   size_t local = (size_t)k->part[part].group, global = groups * local;
   must(cl.EnqueueNDRangeKernel(cl.queue, f, 1, NULL, &global, &local, 0, NULL, NULL), name);
-  for (uint32_t s = 0; s < k->nbuf; s++) must(cl.EnqueueReadBuffer(cl.queue, mem[s], 1, 0, room[s], b->block[s], 0, NULL, NULL), name);
+  for (uint32_t s = 0; s < k->nbuf; s++)
+    must(cl.EnqueueReadBuffer(cl.queue, mem[s], 1, 0, room[s], b->block[s], 0, NULL, NULL), name);
   must(cl.Finish(cl.queue), name);
   for (uint32_t s = 0; s < k->nbuf; s++) cl.ReleaseMemObject(mem[s]);
   cl.ReleaseKernel(f);

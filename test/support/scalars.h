@@ -7,10 +7,30 @@ enum { NVALUES = 40 };
 
 /* Bit patterns worth trying, as many as NVALUES. */
 static inline void values_of(int dtype, uint64_t *v) {
-  static const double reals[] = {0.0, -0.0, 1, -1, 0.5, -0.5, 1.5, -2.5, 2.5, 3, -3, 7, 0.1, -0.3, 10.75, 100.25, -88.5, 1e-3, 1e-6, 6e-8, -6e-5, 1e-39, -1e-44,
-                                 65504, 65520, -70000, 2147483648.0, 4294967296.0, 9.3e18, -9.3e18, 1.9e19, 3e38, -3e38, 127.5, 255.5, 32768, 1e300, -1e-310};
-  static const int64_t ints[] = {0, 1, -1, 2, -2, 3, -3, 5, 7, -7, 8, 15, 16, 31, 32, 33, 63, 64, 65, 100, 127, 128, -128, -129, 255, 256, 32767, 32768, -32768, 65535,
-                                 65536, INT32_MAX, INT32_MIN, 4294967295, 4294967296, INT64_MAX, INT64_MIN, INT64_MAX - 1, 1000003, -1000003};
+  static const double reals[] = {
+      0.0,          -0.0,         1,      -1,      0.5,    -0.5, 1.5,   -2.5,  2.5,   3,      -3,    7,      0.1,
+      -0.3,         10.75,        100.25, -88.5,   1e-3,   1e-6, 6e-8,  -6e-5, 1e-39, -1e-44, 65504, 65520,  -70000,
+      2147483648.0, 4294967296.0, 9.3e18, -9.3e18, 1.9e19, 3e38, -3e38, 127.5, 255.5, 32768,  1e300, -1e-310};
+  static const int64_t ints[] = {0,          1,
+                                 -1,         2,
+                                 -2,         3,
+                                 -3,         5,
+                                 7,          -7,
+                                 8,          15,
+                                 16,         31,
+                                 32,         33,
+                                 63,         64,
+                                 65,         100,
+                                 127,        128,
+                                 -128,       -129,
+                                 255,        256,
+                                 32767,      32768,
+                                 -32768,     65535,
+                                 65536,      INT32_MAX,
+                                 INT32_MIN,  4294967295,
+                                 4294967296, INT64_MAX,
+                                 INT64_MIN,  INT64_MAX - 1,
+                                 1000003,    -1000003};
   for (int i = 0; i < NVALUES; i++) {
     if (dtype == TN_BOOL) v[i] = (uint64_t)i % 2;
     else if (!tn__is_float(dtype)) v[i] = tn__eval_cast(TN_I64, dtype, (uint64_t)ints[i]);
@@ -22,12 +42,36 @@ static inline void values_of(int dtype, uint64_t *v) {
 static inline bool takes(int op, int dtype) {
   bool is_float = tn__is_float(dtype), is_bool = dtype == TN_BOOL;
   switch (op) {
-  case OP_SQRT: case OP_EXP: case OP_EXP2: case OP_EXPM1: case OP_LOG: case OP_LOG2: case OP_LOG1P: case OP_SIN: case OP_COS: case OP_TAN:
-  case OP_TANH: case OP_ERF: case OP_FLOOR: case OP_CEIL: case OP_ROUND: case OP_TRUNC: case OP_DIV: case OP_ATAN2: return is_float;
+  case OP_SQRT:
+  case OP_EXP:
+  case OP_EXP2:
+  case OP_EXPM1:
+  case OP_LOG:
+  case OP_LOG2:
+  case OP_LOG1P:
+  case OP_SIN:
+  case OP_COS:
+  case OP_TAN:
+  case OP_TANH:
+  case OP_ERF:
+  case OP_FLOOR:
+  case OP_CEIL:
+  case OP_ROUND:
+  case OP_TRUNC:
+  case OP_DIV:
+  case OP_ATAN2: return is_float;
   case OP_NOT: case OP_AND: case OP_OR: case OP_XOR: return !is_float;
   case OP_SHL: case OP_SHR: return !is_float && !is_bool;
   case OP_PHILOX: return dtype == TN_U64;
-  case OP_ADD: case OP_MUL: case OP_MIN: case OP_MAX: case OP_LT: case OP_LE: case OP_EQ: case OP_NE: case OP_WHERE: return true;
+  case OP_ADD:
+  case OP_MUL:
+  case OP_MIN:
+  case OP_MAX:
+  case OP_LT:
+  case OP_LE:
+  case OP_EQ:
+  case OP_NE:
+  case OP_WHERE: return true;
   default: return !is_bool;
   }
 }

@@ -1,6 +1,6 @@
-/* Sentinels around the buffers of kernels: a device that computes in host memory runs each kernel on copies of its buffers, of their
- * exact size and between guards.  These are NaN in every float dtype, so that reading them is seen in results, and must be whole after
- * the kernel has run; so must buffers that it only reads. */
+/* Sentinels around the buffers of kernels: a device that computes in host memory runs each kernel on copies of its
+ * buffers, of their exact size and between guards.  These are NaN in every float dtype, so that reading them is seen in
+ * results, and must be whole after the kernel has run; so must buffers that it only reads. */
 #ifndef TEST_SUPPORT_SENTINEL_H
 #define TEST_SUPPORT_SENTINEL_H
 #include "device/device.h"
@@ -74,7 +74,8 @@ static inline bool sentinel_sound(const sentinel_buffer *b) {
   return b->written || !b->bytes || !memcmp(b->mem, b->own, b->bytes);
 }
 
-static inline tn_status sentinel_launch(tn__device *d, tn__code *code, uint32_t i, void *const *buf, const size_t *bytes, const int64_t *var) {
+static inline tn_status sentinel_launch(tn__device *d, tn__code *code, uint32_t i, void *const *buf,
+                                        const size_t *bytes, const int64_t *var) {
   sentinel_buffer b[SENTINEL_BUFS];
   uint32_t n = 0, at[SENTINEL_BUFS];
   void *mem[SENTINEL_BUFS] = {0};
@@ -93,7 +94,8 @@ static inline tn_status sentinel_launch(tn__device *d, tn__code *code, uint32_t 
   tn_status status = sentinel.real->launch(d, code, i, mem, bytes, var);
   for (uint32_t j = 0; j < n; j++) {
     if (status == TN_OK && !sentinel_sound(&b[j])) {
-      tn__error(d->ctx, TN_ERUN, "kernel %s wrote where it must not: around or in buffer %u of %zu bytes", k->name, j, b[j].bytes);
+      tn__error(d->ctx, TN_ERUN, "kernel %s wrote where it must not: around or in buffer %u of %zu bytes", k->name, j,
+                b[j].bytes);
       status = TN_ERUN;
     }
     if (b[j].bytes) memcpy(b[j].own, b[j].mem, b[j].bytes);
@@ -103,7 +105,8 @@ static inline tn_status sentinel_launch(tn__device *d, tn__code *code, uint32_t 
   return status;
 }
 
-/* From now on, on one device at a time; close the context before the next.  Devices with memory of their own are left as they are. */
+/* From now on, on one device at a time; close the context before the next.  Devices with memory of their own are left
+ * as they are. */
 static inline void sentinel_put(tn__device *d) {
   if (d->ops->alloc != tn__host_alloc) return;
   sentinel.real = d->ops;

@@ -31,7 +31,8 @@ static inline expr *read_expr(tn_ctx *c, const char **s) {
   return e;
 }
 
-/* The statement of "Theorem name : statement.\nProof. ...", its words and terms in order, NULL at the end; NULL: there is none. */
+/* The statement of "Theorem name : statement.\nProof. ...", its words and terms in order, NULL at the end; NULL: there
+ * is none. */
 static inline const expr **read_statement(tn_ctx *c, const char *theorem) {
   const char *at = strstr(theorem, " : "), *end = strstr(theorem, ".\nProof. ");
   if (!at || !end || end < at) return NULL;

@@ -5,7 +5,7 @@
 
 #include "ir/eval.h"
 
-/* ---- a row's value ------------------------------------------------------------------------------------------------------------ */
+/* ---- a row's value ----------------------------------------------------------------------------------------------- */
 
 typedef struct point {
   tn_ctx *c;
@@ -58,7 +58,7 @@ static double value_at(const point *p, const tn__term *t) {
 
 static double row_at(const point *p) { return p->rule->rhs ? value_at(p, p->rule->rhs) : 0; }
 
-/* ---- clauses ------------------------------------------------------------------------------------------------------------------ */
+/* ---- clauses ----------------------------------------------------------------------------------------------------- */
 
 static bool condition_at(const point *p, const tn__cond *d) {
   const double close = 1e-9; /* pi/2 is not quite a double */
@@ -120,7 +120,7 @@ slope_verdict slope_try(tn_ctx *c, const tn__rule *r) {
   return v;
 }
 
-/* ---- mistakes ----------------------------------------------------------------------------------------------------------------- */
+/* ---- mistakes ---------------------------------------------------------------------------------------------------- */
 
 typedef struct breeding {
   tn__arena *a;
@@ -137,11 +137,14 @@ static tn__rule *born(breeding *b, const tn__rule *r, const char *what, const ch
 }
 
 static tn__term *leaf(breeding *b, tn__form form, uint32_t slot, double num) {
-  return tn__arena_dup(b->a, &(tn__term){.form = (uint8_t)form, .slot = (uint8_t)slot, .num = num, .inum = (int64_t)num}, sizeof(tn__term));
+  return tn__arena_dup(b->a,
+                       &(tn__term){.form = (uint8_t)form, .slot = (uint8_t)slot, .num = num, .inum = (int64_t)num},
+                       sizeof(tn__term));
 }
 
 static tn__term *node(breeding *b, int op, tn__term *x, tn__term *y) {
-  return tn__arena_dup(b->a, &(tn__term){.form = TF_OP, .what = (uint8_t)op, .nkid = y ? 2 : 1, .kid = {x, y}}, sizeof(tn__term));
+  return tn__arena_dup(b->a, &(tn__term){.form = TF_OP, .what = (uint8_t)op, .nkid = y ? 2 : 1, .kid = {x, y}},
+                       sizeof(tn__term));
 }
 
 static void wrong_values(breeding *b, const tn__rule *r) {
@@ -172,7 +175,8 @@ static tn__term *swapped(breeding *b, const tn__term *t, const tn__term *at, uin
 static void wrong_orders(breeding *b, const tn__rule *r, const tn__term *t) {
   if (!t) return;
   if (t->form == TF_OP && t->what == OP_WHERE) born(b, r, "other branch", NULL)->rhs = swapped(b, r->rhs, t, 1);
-  else if (t->form == TF_OP && t->nkid == 2 && !(tn__ops[t->what].comm & TN__C_FLOAT) && !(tn__ops[t->what].comm & TN__C_BOOL))
+  else if (t->form == TF_OP && t->nkid == 2 && !(tn__ops[t->what].comm & TN__C_FLOAT) &&
+           !(tn__ops[t->what].comm & TN__C_BOOL))
     born(b, r, "operands swapped of", tn__ops[t->what].text)->rhs = swapped(b, r->rhs, t, 0);
   for (uint32_t k = 0; k < t->nkid; k++) wrong_orders(b, r, t->kid[k]);
 }

@@ -1,11 +1,13 @@
-/* Gradient rows in f64, and rows with a mistake in them.  What a row claims on each of its clauses is compared with differences of the op; a mistake
- * must show at some point.  proofs: the statements of prove/gradient_coq.h, of which those of a wrong row must not close. */
+/* Gradient rows in f64, and rows with a mistake in them.  What a row claims on each of its clauses is compared with
+ * differences of the op; a mistake must show at some point.  proofs: the statements of prove/gradient_coq.h, of which
+ * those of a wrong row must not close. */
 #ifndef TEST_SUPPORT_SLOPES_H
 #define TEST_SUPPORT_SLOPES_H
 #include "rewrite/table.h"
 
 typedef struct slope_witness {
-  double at[3], g, row, left, right; /* sources, the arriving gradient; what the row gives, what the differences to both sides are */
+  /* sources, the arriving gradient; what the row gives, what the differences to both sides are */
+  double at[3], g, row, left, right;
   uint32_t clause;
 } slope_witness;
 

@@ -1,8 +1,9 @@
-/* Every kernel that the interpreter is given in the guise of a GPU, as text: linked into every test in front of tn__ref_open (--wrap), and
- * asleep unless $TEST_TEXTS names a folder.  Then each kernel is printed in the language of its guise and in Metal, which must refuse those
- * with an f64 and no other.  What compiles without a device does so, many kernels at a time: CUDA for the guise's target by NVRTC where that
- * is found, Metal (in the guise of OpenCL, whose kernels are like its own) as C++ with the stand-in for its library.  What compiled once is
- * remembered in the folder, by content; each process adds what it did to the file `counts` there: language, printed, refused, compiled,
+/* Every kernel that the interpreter is given in the guise of a GPU, as text: linked into every test in front of
+ * tn__ref_open (--wrap), and asleep unless $TEST_TEXTS names a folder.  Then each kernel is printed in the language of
+ * its guise and in Metal, which must refuse those with an f64 and no other.  What compiles without a device does so,
+ * many kernels at a time: CUDA for the guise's target by NVRTC where that is found, Metal (in the guise of OpenCL,
+ * whose kernels are like its own) as C++ with the stand-in for its library.  What compiled once is remembered in the
+ * folder, by content; each process adds what it did to the file `counts` there: language, printed, refused, compiled,
  * compiled before, left out, why. */
 #include "backend/cuda/cuda_api.h"
 #include "backend/ref/ref.h"
@@ -32,18 +33,22 @@ typedef struct language {
 
 static bool compile_cuda(const char *target, const char *source, char *log, size_t size) {
   char arch[64];
-  const char *option[] = {arch, "--std=c++17", "--fmad=false", "--device-as-default-execution-space", "--disable-warnings"}, *why;
+  const char *option[] = {arch, "--std=c++17", "--fmad=false", "--device-as-default-execution-space",
+                          "--disable-warnings"},
+             *why;
   const tn__cuda_nvrtc *nvrtc = tn__cuda_load_nvrtc(&why);
   tn__nvrtc_program program = NULL;
   size_t said = 0;
   snprintf(arch, sizeof arch, "--gpu-architecture=%s%s", target, strcmp(target, "sm_90") ? "" : "a");
-  bool good = !nvrtc->create(&program, source, "kernels.cu", 0, NULL, NULL) && !nvrtc->compile(program, sizeof option / sizeof *option, option);
+  bool good = !nvrtc->create(&program, source, "kernels.cu", 0, NULL, NULL) &&
+              !nvrtc->compile(program, sizeof option / sizeof *option, option);
   if (!good && program && !nvrtc->log_size(program, &said) && said < size) nvrtc->log(program, log);
   if (program) nvrtc->destroy(&program);
   return good;
 }
 
-/* NVRTC puts what it wants done at the end of the process on exit's list when it first compiles: so that this comes after the report. */
+/* NVRTC puts what it wants done at the end of the process on exit's list when it first compiles: so that this comes
+ * after the report. */
 static void wake_nvrtc(language *l) {
   const tn__cuda_nvrtc *nvrtc = tn__cuda_load_nvrtc(&l->why);
   tn__nvrtc_program program = NULL;
@@ -111,12 +116,14 @@ static void expect_refusal(tn_ctx *c, language *l, const tn__kernel *k) {
   tn_status status = TN_OK;
   struct tn_ctx before = *c; /* the error is no one's */
   tn_clear_error(c);
-  bool done = tn__mem_try(&c->mem, print_only, &(printing){c, l->dialect, k}, &status), told = strstr(c->err_text, "uses f64, which metal does not have") != NULL;
+  bool done = tn__mem_try(&c->mem, print_only, &(printing){c, l->dialect, k}, &status),
+       told = strstr(c->err_text, "uses f64, which metal does not have") != NULL;
   c->err = before.err;
   c->failed = before.failed;
   memcpy(c->err_text, before.err_text, sizeof c->err_text);
   memcpy(c->err_op, before.err_op, sizeof c->err_op);
-  if (done || status != TN_ENOTSUP || !told) tn__fail(c, TN_ECOMPILE, "kernel %s has f64, and %s does not say so", k->name, l->dialect->name);
+  if (done || status != TN_ENOTSUP || !told)
+    tn__fail(c, TN_ECOMPILE, "kernel %s has f64, and %s does not say so", k->name, l->dialect->name);
   l->refused++;
 }
 
@@ -233,7 +240,8 @@ static void report(void) {
   FILE *f = fopen(path, "a");
   for (int i = 0; f && i < LANGUAGES; i++) {
     const language *l = &texts.language[i];
-    fprintf(f, "%s %u %u %u %u %u %s\n", l->dialect->name, l->printed, l->refused, l->compiled, l->before, l->left, l->left ? l->why : "");
+    fprintf(f, "%s %u %u %u %u %u %s\n", l->dialect->name, l->printed, l->refused, l->compiled, l->before, l->left,
+            l->left ? l->why : "");
   }
   if (f) fclose(f);
 }

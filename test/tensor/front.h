@@ -1,5 +1,6 @@
 /* The front end alone: a context with one device of plain host memory, whose graphs are evaluated node by node by the
- * naive oracle (and by the device that $TENET_DEVICE names).  So these tests say that the front end builds the right graph, whatever becomes of it later. */
+ * naive oracle (and by the device that $TENET_DEVICE names).  So these tests say that the front end builds the right
+ * graph, whatever becomes of it later. */
 #ifndef TN_TEST_TENSOR_FRONT_H
 #define TN_TEST_TENSOR_FRONT_H
 #include <setjmp.h>
@@ -90,7 +91,9 @@ static inline void check_values(const char *file, int line, tn_ctx *c, tn_tensor
   naive_tensor v = front_value(t);
   bool same = v.rank == (uint32_t)rank;
   for (int i = 0; same && i < rank; i++) same = v.dim[i] == shape[i];
-  if (!same) fail_msg("%s:%d: the shape is wrong (rank %u, first size %lld)", file, line, v.rank, v.rank ? (long long)v.dim[0] : 1LL);
+  if (!same)
+    fail_msg("%s:%d: the shape is wrong (rank %u, first size %lld)", file, line, v.rank,
+             v.rank ? (long long)v.dim[0] : 1LL);
   for (int64_t i = 0; i < v.n; i++) {
     double got = naive_get(&v, i), w = want[i];
     bool good = isnan(w) ? isnan(got) : got == w || fabs(got - w) <= tol * fabs(w);
@@ -99,7 +102,8 @@ static inline void check_values(const char *file, int line, tn_ctx *c, tn_tensor
   }
   naive_free(&v);
 }
-#define CHECK(t, shape_and_rank, tol, ...) check_values(__FILE__, __LINE__, &c, t, shape_and_rank, (const double[]){__VA_ARGS__}, tol)
+#define CHECK(t, shape_and_rank, tol, ...)                                                                             \
+  check_values(__FILE__, __LINE__, &c, t, shape_and_rank, (const double[]){__VA_ARGS__}, tol)
 #define SCALAR NULL, 0
 
 /* The expression failed, with this status and message. */

@@ -53,7 +53,8 @@ static void slices_of_slices(void **state) {
   CHECK(s, DIMS(2), 0, 7, 10);
   assert_int_equal(tn_assign(s, F32(&c, DIMS(2), 70, 100)), TN_OK);
   CHECK(x, DIMS(3, 4), 0, 0, 1, 2, 3, 4, 5, 6, 70, 8, 9, 100, 11);
-  assert_int_equal(tn_assign(tn_squeeze(tn_unsqueeze(tn_flip(x, AXES(1)), 0), AXES(0)), tn_arange(&c, TN_F32, 0, 4, 1)), TN_OK);
+  assert_int_equal(tn_assign(tn_squeeze(tn_unsqueeze(tn_flip(x, AXES(1)), 0), AXES(0)), tn_arange(&c, TN_F32, 0, 4, 1)),
+                   TN_OK);
   CHECK(x, DIMS(3, 4), 0, 3, 2, 1, 0, 3, 2, 1, 0, 3, 2, 1, 0);
   tn_tensor *parts[2];
   assert_int_equal(tn_split(x, 2, 1, parts), TN_OK);

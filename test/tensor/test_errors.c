@@ -28,20 +28,24 @@ static int close_all(void **state) {
 
 static void shapes(void **state) {
   (void)state;
-  WRONG(tn_add(f23, f4), TN_ESHAPE, "tn_add: shapes of f32[2,3] and f32[4] do not broadcast: they differ at axis 1 from the end");
+  WRONG(tn_add(f23, f4), TN_ESHAPE,
+        "tn_add: shapes of f32[2,3] and f32[4] do not broadcast: they differ at axis 1 from the end");
   WRONG(tn_matmul(f23, f4), TN_ESHAPE, "tn_matmul: f32[2,3] and f32[4]: the inner sizes differ");
-  WRONG(tn_reshape(f23, DIMS(5)), TN_ESHAPE, "tn_reshape: f32[2,3] cannot have shape [5]: the number of elements differs");
+  WRONG(tn_reshape(f23, DIMS(5)), TN_ESHAPE,
+        "tn_reshape: f32[2,3] cannot have shape [5]: the number of elements differs");
   WRONG(tn_reshape(f23, DIMS(-1, 4)), TN_ESHAPE, "tn_reshape: f32[2,3] cannot have shape [1,4] times something");
   WRONG(tn_reshape(f23, DIMS(-1, -1)), TN_EINVAL, "tn_reshape: two sizes are -1");
   WRONG(tn_reshape(f23, DIMS(-7)), TN_EINVAL, "tn_reshape: -7 is not a size");
   WRONG(tn_expand(f23, DIMS(2, 4)), TN_ESHAPE, "tn_expand: f32[2,3] does not broadcast to [2,4]");
-  WRONG(tn_concatenate((tn_tensor *[]){f23, f34}, 2, 1), TN_ESHAPE, "tn_concatenate: f32[2,3] and f32[3,4] differ beside axis 1");
+  WRONG(tn_concatenate((tn_tensor *[]){f23, f34}, 2, 1), TN_ESHAPE,
+        "tn_concatenate: f32[2,3] and f32[3,4] differ beside axis 1");
   WRONG(tn_stack((tn_tensor *[]){f23, f34}, 2, 1), TN_ESHAPE, "tn_stack: f32[2,3] and f32[3,4] differ in shape");
   WRONG(tn_squeeze(f23, AXES(1)), TN_ESHAPE, "tn_squeeze: axis 1 of f32[2,3] is not of size 1");
   WRONG(tn_max(f0, AXES(1), false), TN_ESHAPE, "tn_max: nothing to choose from in f32[2,0]");
   WRONG(tn_argmax(f0, 1, false), TN_ESHAPE, "tn_argmax: nothing to choose from along axis 1 of f32[2,0]");
   WRONG(tn_unfold(f4, 0, 5, 1, 1), TN_ESHAPE, "tn_unfold: a window of 5 with dilation 1 does not fit axis 0 of f32[4]");
-  WRONG(tn_cross_entropy(f23, i3), TN_ESHAPE, "tn_cross_entropy: labels i32[3] do not fit f32[2,3]: they have its shape without axis 1");
+  WRONG(tn_cross_entropy(f23, i3), TN_ESHAPE,
+        "tn_cross_entropy: labels i32[3] do not fit f32[2,3]: they have its shape without axis 1");
   WRONG(tn_zeros(&c, TN_F32, NULL, 2), TN_EINVAL, "tn_zeros: the shape is NULL but its rank is 2");
   WRONG(tn_zeros(&c, TN_F32, NULL, 17), TN_ESHAPE, "tn_zeros: rank 17 is outside 0..16");
   WRONG(tn_einsum("ij,jk", (tn_tensor *[]){f23, f4}, 2), TN_ESHAPE, "tn_einsum: \"ij,jk\": 2 labels do not fit f32[4]");
@@ -63,7 +67,8 @@ static void axes(void **state) {
 
 static void dtypes(void **state) {
   (void)state;
-  WRONG(tn_add(i3, tn_cast(i3, TN_F32)), TN_EDTYPE, "tn_add: dtypes i32 and f32 have no common dtype: convert one with tn_cast");
+  WRONG(tn_add(i3, tn_cast(i3, TN_F32)), TN_EDTYPE,
+        "tn_add: dtypes i32 and f32 have no common dtype: convert one with tn_cast");
   WRONG(tn_add(u64s, i64s), TN_EDTYPE, "tn_add: dtypes u64 and i64 have no common dtype: convert one with tn_cast");
   WRONG(tn_add(b3, i3), TN_EDTYPE, "tn_add: dtypes bool and i32 have no common dtype: convert one with tn_cast");
   WRONG(tn_div(i3, i3), TN_EDTYPE, "tn_div: needs floats, not i32: use tn_floordiv, or convert with tn_cast");
@@ -71,10 +76,13 @@ static void dtypes(void **state) {
   WRONG(tn_neg(b3), TN_EDTYPE, "tn_neg: needs numbers, not bool[3]: convert with tn_cast");
   WRONG(tn_shl(f4, f4), TN_EDTYPE, "tn_shl: needs integers, not f32[4]: convert with tn_cast");
   WRONG(tn_bitwise_and(f4, f4), TN_EDTYPE, "tn_bitwise_and: needs integers or bool, not f32[4]: convert with tn_cast");
-  WRONG(tn_mul_scalar(i3, 0.5), TN_EDTYPE, "tn_mul_scalar: the number 0.5 does not fit i32: convert the tensor with tn_cast");
-  WRONG(tn_full(&c, TN_U8, NULL, 0, 256), TN_EDTYPE, "tn_full: the number 256 does not fit u8: convert the tensor with tn_cast");
+  WRONG(tn_mul_scalar(i3, 0.5), TN_EDTYPE,
+        "tn_mul_scalar: the number 0.5 does not fit i32: convert the tensor with tn_cast");
+  WRONG(tn_full(&c, TN_U8, NULL, 0, 256), TN_EDTYPE,
+        "tn_full: the number 256 does not fit u8: convert the tensor with tn_cast");
   WRONG(tn_full_i64(&c, TN_I8, NULL, 0, -129), TN_EINVAL, "tn_full_i64: -129 does not fit i8");
-  WRONG(tn_where(i3, f4, f4), TN_EDTYPE, "tn_where: the condition must be bool, not i32[3]: compare, or convert with tn_cast");
+  WRONG(tn_where(i3, f4, f4), TN_EDTYPE,
+        "tn_where: the condition must be bool, not i32[3]: compare, or convert with tn_cast");
   WRONG(tn_take(f4, f4, 0), TN_EDTYPE, "tn_take: indices must be integers, not f32[4]");
   WRONG(tn_mean(i3, ALL, false), TN_EDTYPE, "tn_mean: needs floats, not i32[3]: convert with tn_cast");
   WRONG(tn_zeros(&c, (tn_dtype)-1, NULL, 0), TN_EDTYPE, "tn_zeros: unknown dtype -1");
@@ -84,7 +92,8 @@ static void dtypes(void **state) {
 static void numbers(void **state) {
   (void)state;
   WRONG(tn_arange(&c, TN_I32, 0, 5, 0.5), TN_EDTYPE, "tn_arange: step, 0.5, does not fit i32");
-  WRONG(tn_arange(&c, TN_F32, 0, 5, 0), TN_EINVAL, "tn_arange: start 0, stop 5 and step 0 must be finite, and step not 0");
+  WRONG(tn_arange(&c, TN_F32, 0, 5, 0), TN_EINVAL,
+        "tn_arange: start 0, stop 5 and step 0 must be finite, and step not 0");
   WRONG(tn_bernoulli(&c, NULL, 0, 1.5), TN_EINVAL, "tn_bernoulli: probability 1.5 is outside 0..1");
   WRONG(tn_randint(&c, TN_U8, NULL, 0, 0, 300), TN_EINVAL, "tn_randint: 299 does not fit u8");
   WRONG(tn_randint(&c, TN_U8, NULL, 0, 5, 5), TN_EINVAL, "tn_randint: bounds 5..5: needs lo < hi <= lo + 2^32");
@@ -98,8 +107,9 @@ static void states(void **state) {
   (void)state;
   tn_tensor *x = F32(&c, DIMS(3), 1, 2, 3);
   assert_int_equal(tn_assign(tn_neg(x), x), TN_ESTATE);
-  assert_string_equal(tn_last_error(&c)->text,
-                      "tn_assign: the destination f32[3] is neither realised nor a slice of a realised tensor: tn_realize it first");
+  assert_string_equal(
+      tn_last_error(&c)->text,
+      "tn_assign: the destination f32[3] is neither realised nor a slice of a realised tensor: tn_realize it first");
   tn_clear_error(&c);
   assert_int_equal(tn_assign(x, i3), TN_EDTYPE);
   tn_clear_error(&c);

@@ -9,7 +9,8 @@ static bool scenario(tn_ctx *c) {
     tn_tensor *x = F32(c, DIMS(2, 3), 1, 2, 3, 4, 5, 6), *w = tn_normal(c, TN_F32, DIMS(3, 4), 0, 1);
     tn_tensor *row = tn_select(x, 0, 1), *s = tn_slice(row, 0, 0, 3, 2);
     tn_status assigned = tn_assign(s, tn_sum(tn_softmax(tn_matmul(x, w), -1), ALL, false));
-    tn_tensor *all[] = {x, tn_scalar(c, TN_F32, 1), tn_einsum("ij,jk->ki", (tn_tensor *[]){x, w}, 2), tn_zeros(c, TN_I8, DIMS(n, 2))};
+    tn_tensor *all[] = {x, tn_scalar(c, TN_F32, 1), tn_einsum("ij,jk->ki", (tn_tensor *[]){x, w}, 2),
+                        tn_zeros(c, TN_I8, DIMS(n, 2))};
     good = n > 0 || tn_dim_is_symbolic(n);
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) good = good && all[i];
     good = good && assigned == TN_OK;

@@ -58,7 +58,8 @@ static void flushed_graphs_are_alike(void **state) {
   front_close(&c);
 }
 
-/* Known answers of Philox4x32-10 are tested where it is defined; here only that words are taken in order and bounds kept. */
+/* Known answers of Philox4x32-10 are tested where it is defined; here only that words are taken in order and bounds
+ * kept. */
 static void moments(tn_tensor *t, double *mean, double *var, double *lo, double *hi) {
   naive_tensor v = front_value(t);
   double s = 0, q = 0;
@@ -86,7 +87,8 @@ static void distributions(void **state) {
   }
   moments(tn_randint(&c, TN_I8, DIMS(M), -3, 4), &mean, &var, &lo, &hi);
   assert_true(lo == -3 && hi == 3 && fabs(mean) < 0.06 && fabs(var - 4) < 0.1);
-  moments(tn_randint(&c, TN_I64, DIMS(M), INT64_C(1) << 33, (INT64_C(1) << 33) + (INT64_C(1) << 32)), &mean, &var, &lo, &hi);
+  moments(tn_randint(&c, TN_I64, DIMS(M), INT64_C(1) << 33, (INT64_C(1) << 33) + (INT64_C(1) << 32)), &mean, &var, &lo,
+          &hi);
   assert_true(lo >= 0x1p33 && hi < 0x1p33 + 0x1p32 && hi > 0x1p33 + 0x1.fp31);
   moments(tn_cast(tn_bernoulli(&c, DIMS(M), 0.3), TN_F32), &mean, &var, &lo, &hi);
   assert_true(lo == 0 && hi == 1 && fabs(mean - 0.3) < 0.02);

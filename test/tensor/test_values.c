@@ -55,7 +55,8 @@ static const struct unary {
 
 static void one_operand(void **state) {
   (void)state;
-  const double x[] = {-3.5, -2.5, -1, -0.75, -1e-3, -0.0, 0.0, 1e-3, 0.5, 1, 1.5, 2.5, 3, 30, -30, INFINITY, -INFINITY, NAN};
+  const double x[] = {-3.5, -2.5, -1,  -0.75, -1e-3, -0.0, 0.0,      1e-3,      0.5,
+                      1,    1.5,  2.5, 3,     30,    -30,  INFINITY, -INFINITY, NAN};
   enum { N = sizeof x / sizeof *x };
   tn_tensor *t = tn_from(&c, TN_F64, DIMS(N), x);
   for (size_t u = 0; u < sizeof unary / sizeof *unary; u++) {
@@ -154,7 +155,8 @@ static void reductions(void **state) {
   CHECK(tn_argmax(odd, 1, false), DIMS(3), 0, 0, 1, 0); /* first maximum, first NaN */
   CHECK(tn_argmin(odd, 1, false), DIMS(3), 0, 2, 1, 0);
   CHECK(tn_max(odd, AXES(1), false), DIMS(3), 0, 2, NAN, -INFINITY);
-  CHECK(tn_logsumexp(F32(&c, DIMS(2, 2), -INFINITY, -INFINITY, 1e30f, INFINITY), AXES(1), false), DIMS(2), 0, -INFINITY, INFINITY);
+  CHECK(tn_logsumexp(F32(&c, DIMS(2, 2), -INFINITY, -INFINITY, 1e30f, INFINITY), AXES(1), false), DIMS(2), 0, -INFINITY,
+        INFINITY);
   tn_tensor *none = tn_zeros(&c, TN_F32, DIMS(2, 0));
   CHECK(tn_sum(none, AXES(1), false), DIMS(2), 0, 0, 0);
   CHECK(tn_prod(none, AXES(1), false), DIMS(2), 0, 1, 1);
@@ -258,8 +260,8 @@ static void indexing(void **state) {
   CHECK(tn_take_along_axis(x, j, 0), DIMS(1, 3), 0, 4, 2, 6);
   CHECK(tn_scatter_add(x, 0, j, F32(&c, DIMS(1, 3), 10, 20, 30)), DIMS(2, 3), 0, 1, 22, 3, 14, 5, 36);
   CHECK(tn_scatter_add(x, 1, tn_zeros_like(i), F32(&c, DIMS(2, 2), 10, 20, 30, 40)), DIMS(2, 3), 0, 31, 2, 3, 74, 5, 6);
-  CHECK(tn_index_add(x, 1, tn_from(&c, TN_I8, DIMS(2), (const int8_t[]){2, 2}), F32(&c, DIMS(2, 2), 10, 20, 30, 40)), DIMS(2, 3), 0, 1, 2, 33, 4,
-        5, 76);
+  CHECK(tn_index_add(x, 1, tn_from(&c, TN_I8, DIMS(2), (const int8_t[]){2, 2}), F32(&c, DIMS(2, 2), 10, 20, 30, 40)),
+        DIMS(2, 3), 0, 1, 2, 33, 4, 5, 76);
   CHECK(tn_one_hot(i, 3, TN_F32), DIMS(2, 2, 3), 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0);
 }
 
@@ -277,14 +279,17 @@ static void products(void **state) {
   CHECK(tn_matmul(v, b), DIMS(2, 2), 0, 6, 8, 18, 20);
   CHECK(tn_matmul(b, w), DIMS(2, 3), 0, 1, 23, 45, 67, 89, 111);
   tn_tensor *bt = tn_transpose(b, 1, 2); /* batches broadcast: [2,1,3,2] x [2,2,3] */
-  CHECK(tn_slice(tn_flatten(tn_matmul(tn_unsqueeze(b, 1), bt), 0, 3), 0, 9, 18, 1), DIMS(9), 0, 7, 9, 11, 33, 43, 53, 59, 77, 95);
+  CHECK(tn_slice(tn_flatten(tn_matmul(tn_unsqueeze(b, 1), bt), 0, 3), 0, 9, 18, 1), DIMS(9), 0, 7, 9, 11, 33, 43, 53,
+        59, 77, 95);
 }
 
 static void einsums(void **state) {
   (void)state;
   tn_tensor *a = F32(&c, DIMS(2, 3), 1, 2, 3, 4, 5, 6), *v = F32(&c, DIMS(3), 1, -1, 2), *w = F32(&c, DIMS(2), 10, 1);
-  tn_tensor *sq = F32(&c, DIMS(2, 2), 1, 2, 3, INFINITY), *b = tn_reshape(tn_arange(&c, TN_F32, 0, 12, 1), DIMS(2, 3, 2));
-#define EINSUM(spec, ...) tn_einsum(spec, (tn_tensor *[]){__VA_ARGS__}, (int)(sizeof((tn_tensor *[]){__VA_ARGS__}) / sizeof(tn_tensor *)))
+  tn_tensor *sq = F32(&c, DIMS(2, 2), 1, 2, 3, INFINITY),
+            *b = tn_reshape(tn_arange(&c, TN_F32, 0, 12, 1), DIMS(2, 3, 2));
+#define EINSUM(spec, ...)                                                                                              \
+  tn_einsum(spec, (tn_tensor *[]){__VA_ARGS__}, (int)(sizeof((tn_tensor *[]){__VA_ARGS__}) / sizeof(tn_tensor *)))
   CHECK(EINSUM("ij->ji", a), DIMS(3, 2), 0, 1, 4, 2, 5, 3, 6);
   CHECK(EINSUM("ij,j", a, v), DIMS(2), 0, 5, 11);
   CHECK(EINSUM("ij,j->", a, v), SCALAR, 0, 16);
@@ -294,7 +299,8 @@ static void einsums(void **state) {
   CHECK(EINSUM("ii", tn_eye(&c, TN_F32, 4, 4)), SCALAR, 0, 4);
   CHECK(EINSUM("i,j->ij", w, v), DIMS(2, 3), 0, 10, -10, 20, 1, -1, 2);
   CHECK(EINSUM("...jk,kj->...", b, a), DIMS(2), 0, 65, 191);
-  CHECK(EINSUM("...,...", b, tn_reshape(w, DIMS(2, 1, 1))), DIMS(2, 3, 2), 0, 0, 10, 20, 30, 40, 50, 6, 7, 8, 9, 10, 11);
+  CHECK(EINSUM("...,...", b, tn_reshape(w, DIMS(2, 1, 1))), DIMS(2, 3, 2), 0, 0, 10, 20, 30, 40, 50, 6, 7, 8, 9, 10,
+        11);
   CHECK(EINSUM("bij,bik->bjk", b, b), DIMS(2, 2, 2), 0, 20, 26, 26, 35, 200, 224, 224, 251);
   CHECK(EINSUM("bij,ki->jbk", b, a), DIMS(2, 2, 2), 0, 16, 34, 52, 124, 22, 49, 58, 139);
 }
@@ -326,7 +332,8 @@ static void softmaxes(void **state) {
 
 static void norms(void **state) {
   (void)state;
-  tn_tensor *x = F32(&c, DIMS(2, 3), 1, 2, 3, 1e4f, 1e4f, 1e4f), *g = F32(&c, DIMS(3), 1, 2, 3), *b = F32(&c, DIMS(3), 0, 0, 1);
+  tn_tensor *x = F32(&c, DIMS(2, 3), 1, 2, 3, 1e4f, 1e4f, 1e4f), *g = F32(&c, DIMS(3), 1, 2, 3),
+            *b = F32(&c, DIMS(3), 0, 0, 1);
   double s = 1 / sqrt(2.0 / 3 + 1e-5), r = 1 / sqrt(14.0 / 3 + 1e-5);
   CHECK(tn_layer_norm(x, 1, NULL, NULL, 1e-5), DIMS(2, 3), 1e-6, -s, 0, s, 0, 0, 0);
   CHECK(tn_layer_norm(x, 1, g, b, 1e-5), DIMS(2, 3), 1e-6, -s, 0, 3 * s + 1, 0, 0, 1);
@@ -358,10 +365,13 @@ static void losses(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(one_operand),     cmocka_unit_test(numbers_of_functions), cmocka_unit_test(two_operands), cmocka_unit_test(creation),
-      cmocka_unit_test(reductions),      cmocka_unit_test(python_slices),        cmocka_unit_test(symbolic_slices),
-      cmocka_unit_test(symbolic_values), cmocka_unit_test(movement), cmocka_unit_test(indexing),             cmocka_unit_test(products),
-      cmocka_unit_test(small_products),  cmocka_unit_test(einsums),              cmocka_unit_test(softmaxes),
+      cmocka_unit_test(one_operand),     cmocka_unit_test(numbers_of_functions),
+      cmocka_unit_test(two_operands),    cmocka_unit_test(creation),
+      cmocka_unit_test(reductions),      cmocka_unit_test(python_slices),
+      cmocka_unit_test(symbolic_slices), cmocka_unit_test(symbolic_values),
+      cmocka_unit_test(movement),        cmocka_unit_test(indexing),
+      cmocka_unit_test(products),        cmocka_unit_test(small_products),
+      cmocka_unit_test(einsums),         cmocka_unit_test(softmaxes),
       cmocka_unit_test(norms),           cmocka_unit_test(losses),
   };
   return cmocka_run_group_tests(tests, open_one, close_one);

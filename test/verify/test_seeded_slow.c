@@ -1,8 +1,9 @@
-/* Would a wrong pass be caught?  What a pass gave is changed in one place, as a bug in it would, the rest of the pipeline runs as ever, and translation
- * validation compares the schedule with the graph.  Each row is a pass and a kind of bug; it is planted wherever it can be in a dozen programs,
- * for plain, optimised and group devices.  What caught it: a spec (or a constructor, or the encoder) that refuses the text; a checker (bounds, unwritten memory,
- * iterations or threads in each other's way); or the validation, by a value.  What
- * nobody caught is harmless: the change means the same.  docs/validation.md holds the table. */
+/* Would a wrong pass be caught?  What a pass gave is changed in one place, as a bug in it would, the rest of the
+ * pipeline runs as ever, and translation validation compares the schedule with the graph.  Each row is a pass and a
+ * kind of bug; it is planted wherever it can be in a dozen programs, for plain, optimised and group devices.  What
+ * caught it: a spec (or a constructor, or the encoder) that refuses the text; a checker (bounds, unwritten memory,
+ * iterations or threads in each other's way); or the validation, by a value.  What nobody caught is harmless: the
+ * change means the same.  docs/validation.md holds the table. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,7 +30,9 @@ typedef struct outputs {
   tn_tensor *t[OUTPUTS];
 } outputs;
 
-static tn_tensor *leaf(tn_ctx *c, tn_dtype dtype, const tn_dim *shape, int rank) { return tn_contiguous(tn_zeros(c, dtype, shape, rank)); }
+static tn_tensor *leaf(tn_ctx *c, tn_dtype dtype, const tn_dim *shape, int rank) {
+  return tn_contiguous(tn_zeros(c, dtype, shape, rank));
+}
 static tn_tensor *input(tn_ctx *c, tn_dtype dtype, const tn_dim *shape, int rank) {
   tn_tensor *t = leaf(c, dtype, shape, rank);
   if (tn_realize(&t, 1) != TN_OK) fail_msg("%s", tn_last_error(c)->text);
@@ -38,23 +41,28 @@ static tn_tensor *input(tn_ctx *c, tn_dtype dtype, const tn_dim *shape, int rank
 
 static outputs chain(tn_ctx *c) {
   tn_tensor *x = input(c, TN_F32, DIMS(4, 5)), *y = input(c, TN_F32, DIMS(4, 5));
-  return (outputs){{tn_where(tn_lt(x, y), tn_add_scalar(tn_neg(tn_mul(x, y)), 0.5), tn_maximum(tn_exp(x), y)), tn_minimum(tn_add(x, y), tn_abs(tn_sub(x, y)))}};
+  return (outputs){{tn_where(tn_lt(x, y), tn_add_scalar(tn_neg(tn_mul(x, y)), 0.5), tn_maximum(tn_exp(x), y)),
+                    tn_minimum(tn_add(x, y), tn_abs(tn_sub(x, y)))}};
 }
 static outputs integers(tn_ctx *c) {
   tn_tensor *x = input(c, TN_I32, DIMS(11)), *y = input(c, TN_I32, DIMS(11));
-  return (outputs){{tn_where(tn_le(x, y), tn_add(tn_mul(x, y), tn_floordiv(x, y)), tn_bitwise_xor(tn_mod(x, y), tn_shl(y, x)))}};
+  return (outputs){
+      {tn_where(tn_le(x, y), tn_add(tn_mul(x, y), tn_floordiv(x, y)), tn_bitwise_xor(tn_mod(x, y), tn_shl(y, x)))}};
 }
 static outputs views(tn_ctx *c) {
-  tn_tensor *x = input(c, TN_F32, DIMS(6, 5)), *y = input(c, TN_F32, DIMS(5, 6)), *v = tn_pad(x, (tn_dim[]){2, 1, 0, 3}, 0);
+  tn_tensor *x = input(c, TN_F32, DIMS(6, 5)), *y = input(c, TN_F32, DIMS(5, 6)),
+            *v = tn_pad(x, (tn_dim[]){2, 1, 0, 3}, 0);
   tn_tensor *w = tn_slice(tn_slice(v, 0, 1, 9, 2), 1, 1, 8, 1);
-  return (outputs){{tn_flip(w, AXES(0)), tn_add(tn_transpose(y, 0, 1), x), tn_reshape(tn_transpose(x, 0, 1), DIMS(3, 10))}};
+  return (outputs){
+      {tn_flip(w, AXES(0)), tn_add(tn_transpose(y, 0, 1), x), tn_reshape(tn_transpose(x, 0, 1), DIMS(3, 10))}};
 }
 static outputs joined(tn_ctx *c) {
   tn_tensor *x = input(c, TN_F32, DIMS(3, 2)), *y = input(c, TN_F32, DIMS(3, 4)), *part[] = {x, tn_exp(y), tn_neg(x)};
   return (outputs){{tn_add_scalar(tn_concatenate(part, 3, 1), 1)}};
 }
 static outputs windows(tn_ctx *c) {
-  tn_tensor *x = input(c, TN_F32, DIMS(2, 11)), *w = input(c, TN_F32, DIMS(3)), *u = tn_mul(tn_unfold(tn_pad(x, (tn_dim[]){0, 0, 1, 1}, 0), 1, 3, 2, 1), w);
+  tn_tensor *x = input(c, TN_F32, DIMS(2, 11)), *w = input(c, TN_F32, DIMS(3)),
+            *u = tn_mul(tn_unfold(tn_pad(x, (tn_dim[]){0, 0, 1, 1}, 0), 1, 3, 2, 1), w);
   tn_tensor *y = tn_sum(u, AXES(2), false), *g;
   if (tn_vjp(y, input(c, TN_F32, DIMS(2, 6)), 1, &x, &g) != TN_OK) fail_msg("%s", tn_last_error(c)->text);
   return (outputs){{y, g}};
@@ -68,7 +76,8 @@ static outputs softmax(tn_ctx *c) {
   return (outputs){{tn_softmax(x, -1), tn_max(x, AXES(0), false)}};
 }
 static outputs stages(tn_ctx *c) { /* temporaries that take each other's places */
-  tn_tensor *x = input(c, TN_F32, DIMS(6, 7)), *a = tn_contiguous(tn_mul(x, x)), *b = tn_contiguous(tn_transpose(tn_add_scalar(a, 1), 0, 1));
+  tn_tensor *x = input(c, TN_F32, DIMS(6, 7)), *a = tn_contiguous(tn_mul(x, x)),
+            *b = tn_contiguous(tn_transpose(tn_add_scalar(a, 1), 0, 1));
   tn_tensor *d = tn_contiguous(tn_transpose(tn_exp(b), 0, 1)), *e = tn_contiguous(tn_transpose(tn_add(d, a), 0, 1));
   return (outputs){{tn_transpose(tn_neg(e), 0, 1), tn_sum(d, AXES(1), false)}};
 }
@@ -81,7 +90,8 @@ static outputs products(tn_ctx *c) {
   return (outputs){{tn_matmul(x, tn_transpose(y, 1, 2))}};
 }
 static outputs norms(tn_ctx *c, int64_t rows, int64_t columns) {
-  tn_tensor *x = input(c, TN_F32, DIMS(rows, columns)), *g = input(c, TN_F32, DIMS(columns)), *b = input(c, TN_F32, DIMS(columns)), *dy = input(c, TN_F32, DIMS(rows, columns));
+  tn_tensor *x = input(c, TN_F32, DIMS(rows, columns)), *g = input(c, TN_F32, DIMS(columns)),
+            *b = input(c, TN_F32, DIMS(columns)), *dy = input(c, TN_F32, DIMS(rows, columns));
   tn_tensor *wrt[] = {x, g, b};
   outputs o = {{NULL}};
   if (tn_vjp(tn_layer_norm(x, 1, g, b, 1e-5), dy, 3, wrt, o.t) != TN_OK) fail_msg("%s", tn_last_error(c)->text);
@@ -92,7 +102,8 @@ static outputs wide_norm(tn_ctx *c) { return norms(c, 300, 100); }
 static outputs long_sums(tn_ctx *c) { return (outputs){{tn_sum(input(c, TN_F32, DIMS(2, 70000)), AXES(1), false)}}; }
 static outputs column_sums(tn_ctx *c) { return (outputs){{tn_sum(input(c, TN_F32, DIMS(3000, 12)), AXES(0), false)}}; }
 static outputs tiles(tn_ctx *c) {
-  tn_tensor *x = input(c, TN_BF16, DIMS(64, 64)), *w = input(c, TN_BF16, DIMS(248, 64)), *b = input(c, TN_BF16, DIMS(248));
+  tn_tensor *x = input(c, TN_BF16, DIMS(64, 64)), *w = input(c, TN_BF16, DIMS(248, 64)),
+            *b = input(c, TN_BF16, DIMS(248));
   return (outputs){{tn_relu(tn_add(tn_matmul(x, tn_transpose(w, 0, 1)), b))}};
 }
 
@@ -108,23 +119,50 @@ static tn_node *with(tn_ctx *c, tn_node *n, uint32_t at, tn_node *x) {
   return tn__node_with(c, n, src);
 }
 static tn_node *remake(tn_ctx *c, tn_node *n, tn__op op, uint32_t nsrc, const int64_t *ints) {
-  return tn__node_make(c, &(tn__make){.op = op, .dtype = n->dtype, .src = n->src, .nsrc = nsrc, .ints = ints ? ints : n->ints, .nint = n->nint, .name = n->name, .device = n->device});
+  return tn__node_make(c, &(tn__make){.op = op,
+                                      .dtype = n->dtype,
+                                      .src = n->src,
+                                      .nsrc = nsrc,
+                                      .ints = ints ? ints : n->ints,
+                                      .nint = n->nint,
+                                      .name = n->name,
+                                      .device = n->device});
 }
-static tn_node *to_mul(tn_ctx *c, tn_node *n) { return n->op == OP_ADD && n->dtype != TN__INDEX ? remake(c, n, OP_MUL, 2, NULL) : NULL; }
+static tn_node *to_mul(tn_ctx *c, tn_node *n) {
+  return n->op == OP_ADD && n->dtype != TN__INDEX ? remake(c, n, OP_MUL, 2, NULL) : NULL;
+}
 static tn_node *no_neg(tn_ctx *c, tn_node *n) { return (void)c, n->op == OP_NEG ? n->src[0] : NULL; }
-static tn_node *no_function(tn_ctx *c, tn_node *n) { return (void)c, n->op == OP_EXP || n->op == OP_SQRT ? n->src[0] : NULL; }
-static tn_node *swap_where(tn_ctx *c, tn_node *n) { return n->op == OP_WHERE && n->src[1] != n->src[2] ? tn__where(c, n->src[0], n->src[2], n->src[1]) : NULL; }
-static tn_node *swap_less(tn_ctx *c, tn_node *n) { return n->op == OP_LT && n->src[0]->dtype != TN__INDEX ? tn__op2(c, OP_LT, n->src[1], n->src[0]) : NULL; }
-static tn_node *le_for_lt(tn_ctx *c, tn_node *n) { return n->op == OP_LT && n->src[0]->dtype != TN__INDEX ? tn__op2(c, OP_LE, n->src[0], n->src[1]) : NULL; }
-static tn_node *lt_for_le(tn_ctx *c, tn_node *n) { return n->op == OP_LE && n->src[0]->dtype != TN__INDEX ? tn__op2(c, OP_LT, n->src[0], n->src[1]) : NULL; }
-static tn_node *to_min(tn_ctx *c, tn_node *n) { return n->op == OP_MAX && n->dtype != TN__INDEX ? remake(c, n, OP_MIN, 2, NULL) : NULL; }
+static tn_node *no_function(tn_ctx *c, tn_node *n) {
+  return (void)c, n->op == OP_EXP || n->op == OP_SQRT ? n->src[0] : NULL;
+}
+static tn_node *swap_where(tn_ctx *c, tn_node *n) {
+  return n->op == OP_WHERE && n->src[1] != n->src[2] ? tn__where(c, n->src[0], n->src[2], n->src[1]) : NULL;
+}
+static tn_node *swap_less(tn_ctx *c, tn_node *n) {
+  return n->op == OP_LT && n->src[0]->dtype != TN__INDEX ? tn__op2(c, OP_LT, n->src[1], n->src[0]) : NULL;
+}
+static tn_node *le_for_lt(tn_ctx *c, tn_node *n) {
+  return n->op == OP_LT && n->src[0]->dtype != TN__INDEX ? tn__op2(c, OP_LE, n->src[0], n->src[1]) : NULL;
+}
+static tn_node *lt_for_le(tn_ctx *c, tn_node *n) {
+  return n->op == OP_LE && n->src[0]->dtype != TN__INDEX ? tn__op2(c, OP_LT, n->src[0], n->src[1]) : NULL;
+}
+static tn_node *to_min(tn_ctx *c, tn_node *n) {
+  return n->op == OP_MAX && n->dtype != TN__INDEX ? remake(c, n, OP_MIN, 2, NULL) : NULL;
+}
 static tn_node *constant_on(tn_ctx *c, tn_node *n) {
-  if (n->op != OP_CONST || n->dtype == TN__INDEX || n->dtype == TN_BOOL || !(tn__eval_to_double(n->dtype, (uint64_t)n->ints[0]) < 1e30)) return NULL;
+  if (n->op != OP_CONST || n->dtype == TN__INDEX || n->dtype == TN_BOOL ||
+      !(tn__eval_to_double(n->dtype, (uint64_t)n->ints[0]) < 1e30))
+    return NULL;
   return tn__const_num(c, n->dtype, tn__eval_to_double(n->dtype, (uint64_t)n->ints[0]) + 1); /* -inf stays */
 }
-static tn_node *floor_for_mod(tn_ctx *c, tn_node *n) { return n->op == OP_MOD && n->dtype != TN__INDEX ? remake(c, n, OP_FMOD, 2, NULL) : NULL; }
+static tn_node *floor_for_mod(tn_ctx *c, tn_node *n) {
+  return n->op == OP_MOD && n->dtype != TN__INDEX ? remake(c, n, OP_FMOD, 2, NULL) : NULL;
+}
 static tn_node *wrong_permute(tn_ctx *c, tn_node *n) { return (void)c, n->op == OP_PERMUTE ? n->src[0] : NULL; }
-static tn_node *reshaped_permute(tn_ctx *c, tn_node *n) { return n->op == OP_PERMUTE ? tn__reshape(c, n->src[0], n->dim, n->rank) : NULL; }
+static tn_node *reshaped_permute(tn_ctx *c, tn_node *n) {
+  return n->op == OP_PERMUTE ? tn__reshape(c, n->src[0], n->dim, n->rank) : NULL;
+}
 static tn_node *swap_pad(tn_ctx *c, tn_node *n) {
   for (uint32_t a = 0; n->op == OP_PAD && a < n->rank; a++) {
     tn_node *lo = n->src[1 + 2 * a], *hi = n->src[2 + 2 * a], *half = with(c, n, 1 + 2 * a, hi);
@@ -153,7 +191,9 @@ static tn_node *wrong_dilation(tn_ctx *c, tn_node *n) {
   int64_t ints[4] = {n->ints[0], n->ints[1], n->ints[2] > 1 ? n->ints[2] - 1 : 2, n->ints[3]};
   return remake(c, n, n->op, n->nsrc, ints);
 }
-static tn_node *assign_add(tn_ctx *c, tn_node *n) { return n->op == OP_SCATTER ? with(c, n, 0, tn__op1(c, OP_NEG, n->src[0])) : NULL; }
+static tn_node *assign_add(tn_ctx *c, tn_node *n) {
+  return n->op == OP_SCATTER ? with(c, n, 0, tn__op1(c, OP_NEG, n->src[0])) : NULL;
+}
 static tn_node *swap_outputs(tn_ctx *c, tn_node *n) {
   if (n->op != OP_SINK || n->nsrc < 2 || n->src[0] == n->src[1]) return NULL;
   tn_node *src[OUTPUTS] = {n->src[1], n->src[0]};
@@ -165,53 +205,101 @@ static tn_node *swap_outputs(tn_ctx *c, tn_node *n) {
 static bool is_load(const tn_node *n) { return n->op == OP_LOAD; }
 static bool is_store(const tn_node *n) { return n->op == OP_STORE || n->op == OP_STOREADD; }
 static bool is_local(const tn_node *n) { return tn__is_access(n) && tn__buffer_of(n)->op == OP_LOCAL; }
-static tn_node *load_on(tn_ctx *c, tn_node *n) { return is_load(n) && !is_local(n) ? with(c, n, 1, tn__add(c, n->src[1], tn__int(c, 1))) : NULL; }
+static tn_node *load_on(tn_ctx *c, tn_node *n) {
+  return is_load(n) && !is_local(n) ? with(c, n, 1, tn__add(c, n->src[1], tn__int(c, 1))) : NULL;
+}
 static tn_node *load_back(tn_ctx *c, tn_node *n) {
-  return is_load(n) && !is_local(n) && n->src[1]->hi > 0 ? with(c, n, 1, tn__op2(c, OP_MAX, tn__add(c, n->src[1], tn__int(c, -1)), tn__int(c, 0))) : NULL;
+  return is_load(n) && !is_local(n) && n->src[1]->hi > 0
+             ? with(c, n, 1, tn__op2(c, OP_MAX, tn__add(c, n->src[1], tn__int(c, -1)), tn__int(c, 0)))
+             : NULL;
 }
 static tn_node *store_back(tn_ctx *c, tn_node *n) {
-  return is_store(n) && !is_local(n) && n->src[1]->hi > 0 ? with(c, n, 1, tn__op2(c, OP_MAX, tn__add(c, n->src[1], tn__int(c, -1)), tn__int(c, 0))) : NULL;
+  return is_store(n) && !is_local(n) && n->src[1]->hi > 0
+             ? with(c, n, 1, tn__op2(c, OP_MAX, tn__add(c, n->src[1], tn__int(c, -1)), tn__int(c, 0)))
+             : NULL;
 }
 static tn_node *index_by(tn_ctx *c, tn_node *n, tn__op op) {
   int64_t k;
-  return n->op == op && n->dtype == TN__INDEX && tn__const_int(n->src[1], &k) && k > 1 ? tn__op2(c, op, n->src[0], tn__int(c, k - 1)) : NULL;
+  return n->op == op && n->dtype == TN__INDEX && tn__const_int(n->src[1], &k) && k > 1
+             ? tn__op2(c, op, n->src[0], tn__int(c, k - 1))
+             : NULL;
 }
 static tn_node *stride_off(tn_ctx *c, tn_node *n) { return index_by(c, n, OP_MUL); }
 static tn_node *quotient_off(tn_ctx *c, tn_node *n) { return index_by(c, n, OP_IDIV); }
 static tn_node *remainder_off(tn_ctx *c, tn_node *n) { return index_by(c, n, OP_MOD); }
-static tn_node *gate_dropped(tn_ctx *c, tn_node *n) { return is_load(n) && n->nsrc > 2 ? remake(c, n, OP_LOAD, 2, NULL) : NULL; }
+static tn_node *gate_dropped(tn_ctx *c, tn_node *n) {
+  return is_load(n) && n->nsrc > 2 ? remake(c, n, OP_LOAD, 2, NULL) : NULL;
+}
 static tn_node *border_on(tn_ctx *c, tn_node *n) {
   int64_t k;
-  return n->op == OP_LT && n->src[0]->dtype == TN__INDEX && tn__const_int(n->src[1], &k) ? tn__op2(c, OP_LT, n->src[0], tn__int(c, k + 1)) : NULL;
+  return n->op == OP_LT && n->src[0]->dtype == TN__INDEX && tn__const_int(n->src[1], &k)
+             ? tn__op2(c, OP_LT, n->src[0], tn__int(c, k + 1))
+             : NULL;
 }
 static tn_node *border_back(tn_ctx *c, tn_node *n) {
   int64_t k;
-  return n->op == OP_LT && n->src[0]->dtype == TN__INDEX && tn__const_int(n->src[1], &k) ? tn__op2(c, OP_LT, n->src[0], tn__int(c, k - 1)) : NULL;
+  return n->op == OP_LT && n->src[0]->dtype == TN__INDEX && tn__const_int(n->src[1], &k)
+             ? tn__op2(c, OP_LT, n->src[0], tn__int(c, k - 1))
+             : NULL;
 }
-static tn_node *one_condition(tn_ctx *c, tn_node *n) { return (void)c, n->op == OP_AND && n->dtype == TN_BOOL ? n->src[0] : NULL; }
+static tn_node *one_condition(tn_ctx *c, tn_node *n) {
+  return (void)c, n->op == OP_AND && n->dtype == TN_BOOL ? n->src[0] : NULL;
+}
 static tn_node *shorter(tn_ctx *c, tn_node *n, int axis) {
   int64_t k;
-  return n->op == OP_RANGE && n->ints[0] == axis && tn__const_int(n->src[0], &k) && k > 1 ? tn__range(c, tn__int(c, k - 1), axis, n->ints[1]) : NULL;
+  return n->op == OP_RANGE && n->ints[0] == axis && tn__const_int(n->src[0], &k) && k > 1
+             ? tn__range(c, tn__int(c, k - 1), axis, n->ints[1])
+             : NULL;
 }
 static tn_node *loop_shorter(tn_ctx *c, tn_node *n) { return shorter(c, n, AX_LOOP); }
 static tn_node *reduce_shorter(tn_ctx *c, tn_node *n) { return shorter(c, n, AX_REDUCE); }
 static tn_node *lanes_shorter(tn_ctx *c, tn_node *n) { return shorter(c, n, AX_UPCAST); }
 static tn_node *groups_shorter(tn_ctx *c, tn_node *n) { return shorter(c, n, AX_GLOBAL); }
-static tn_node *tail_dropped(tn_ctx *c, tn_node *n) { return (void)c, n->op == OP_MIN && n->dtype == TN__INDEX && (tn__is_const(n->src[0]) || tn__is_const(n->src[1])) ? n->src[tn__is_const(n->src[0]) ? 0 : 1] : NULL; }
-static tn_node *reduce_as_max(tn_ctx *c, tn_node *n) { return n->op == OP_REDUCE && n->ints[0] == OP_ADD ? remake(c, n, OP_REDUCE, n->nsrc, (int64_t[]){OP_MAX, n->ints[1]}) : NULL; }
-static tn_node *reduce_as_sum(tn_ctx *c, tn_node *n) { return n->op == OP_REDUCE && n->ints[0] == OP_MAX ? remake(c, n, OP_REDUCE, n->nsrc, (int64_t[]){OP_ADD, n->ints[1]}) : NULL; }
-static tn_node *local_back(tn_ctx *c, tn_node *n) {
-  return is_load(n) && is_local(n) && n->src[1]->hi > 0 ? with(c, n, 1, tn__op2(c, OP_MAX, tn__add(c, n->src[1], tn__int(c, -1)), tn__int(c, 0))) : NULL;
+static tn_node *tail_dropped(tn_ctx *c, tn_node *n) {
+  return (void)c, n->op == OP_MIN && n->dtype == TN__INDEX && (tn__is_const(n->src[0]) || tn__is_const(n->src[1]))
+                      ? n->src[tn__is_const(n->src[0]) ? 0 : 1]
+                      : NULL;
 }
-static tn_node *local_unset(tn_ctx *c, tn_node *n) { return (void)c, n->op == OP_AFTER && n->src[0]->op == OP_LOCAL ? n->src[0] : NULL; }
-static tn_node *add_as_store(tn_ctx *c, tn_node *n) { return n->op == OP_STOREADD ? remake(c, n, OP_STORE, n->nsrc, NULL) : NULL; }
-static tn_node *store_as_add(tn_ctx *c, tn_node *n) { return n->op == OP_STORE ? remake(c, n, OP_STOREADD, n->nsrc, NULL) : NULL; }
+static tn_node *reduce_as_max(tn_ctx *c, tn_node *n) {
+  return n->op == OP_REDUCE && n->ints[0] == OP_ADD ? remake(c, n, OP_REDUCE, n->nsrc, (int64_t[]){OP_MAX, n->ints[1]})
+                                                    : NULL;
+}
+static tn_node *reduce_as_sum(tn_ctx *c, tn_node *n) {
+  return n->op == OP_REDUCE && n->ints[0] == OP_MAX ? remake(c, n, OP_REDUCE, n->nsrc, (int64_t[]){OP_ADD, n->ints[1]})
+                                                    : NULL;
+}
+static tn_node *local_back(tn_ctx *c, tn_node *n) {
+  return is_load(n) && is_local(n) && n->src[1]->hi > 0
+             ? with(c, n, 1, tn__op2(c, OP_MAX, tn__add(c, n->src[1], tn__int(c, -1)), tn__int(c, 0)))
+             : NULL;
+}
+static tn_node *local_unset(tn_ctx *c, tn_node *n) {
+  return (void)c, n->op == OP_AFTER && n->src[0]->op == OP_LOCAL ? n->src[0] : NULL;
+}
+static tn_node *add_as_store(tn_ctx *c, tn_node *n) {
+  return n->op == OP_STOREADD ? remake(c, n, OP_STORE, n->nsrc, NULL) : NULL;
+}
+static tn_node *store_as_add(tn_ctx *c, tn_node *n) {
+  return n->op == OP_STORE ? remake(c, n, OP_STOREADD, n->nsrc, NULL) : NULL;
+}
 
 /* Of instructions */
-static tn_node *acc_from_one(tn_ctx *c, tn_node *n) { return n->op == OP_ACC ? with(c, n, 0, tn__const_num(c, n->dtype, 1)) : NULL; }
-static tn_node *set_as_max(tn_ctx *c, tn_node *n) { return n->op == OP_SETACC && n->ints[0] == OP_ADD ? remake(c, n, OP_SETACC, n->nsrc, (int64_t[]){OP_MAX}) : NULL; }
-static tn_node *get_as_max(tn_ctx *c, tn_node *n) { return n->op == OP_GETACC && n->nsrc == 2 && n->ints[0] == OP_ADD && n->src[0]->ints[1] > 1 ? remake(c, n, OP_GETACC, 2, (int64_t[]){OP_MAX}) : NULL; }
-static tn_node *ungated(tn_ctx *c, tn_node *n) { return is_store(n) && n->nsrc > 3 ? remake(c, n, n->op, 3, NULL) : is_load(n) && n->nsrc > 2 ? remake(c, n, n->op, 2, NULL) : NULL; }
+static tn_node *acc_from_one(tn_ctx *c, tn_node *n) {
+  return n->op == OP_ACC ? with(c, n, 0, tn__const_num(c, n->dtype, 1)) : NULL;
+}
+static tn_node *set_as_max(tn_ctx *c, tn_node *n) {
+  return n->op == OP_SETACC && n->ints[0] == OP_ADD ? remake(c, n, OP_SETACC, n->nsrc, (int64_t[]){OP_MAX}) : NULL;
+}
+static tn_node *get_as_max(tn_ctx *c, tn_node *n) {
+  return n->op == OP_GETACC && n->nsrc == 2 && n->ints[0] == OP_ADD && n->src[0]->ints[1] > 1
+             ? remake(c, n, OP_GETACC, 2, (int64_t[]){OP_MAX})
+             : NULL;
+}
+static tn_node *ungated(tn_ctx *c, tn_node *n) {
+  return is_store(n) && n->nsrc > 3  ? remake(c, n, n->op, 3, NULL)
+         : is_load(n) && n->nsrc > 2 ? remake(c, n, n->op, 2, NULL)
+                                     : NULL;
+}
 static tn_node *is_setacc(tn_ctx *c, tn_node *n) { return (void)c, n->op == OP_SETACC ? n : NULL; }
 static tn_node *is_effect(tn_ctx *c, tn_node *n) { return (void)c, is_store(n) ? n : NULL; }
 static tn_node *is_barrier(tn_ctx *c, tn_node *n) { return (void)c, n->op == OP_BARRIER ? n : NULL; }
@@ -261,7 +349,9 @@ static void in_parts(site *s, pipeline *p, change_fn *fn) {
 
 static void put_instructions(site *s, tn__part *part, uint32_t at, tn_node *by, bool drop) {
   tn__nodes ins = {0};
-  tn_node *all = by && by != part->ins[at] ? tn__substitute(s->c, tn__list(s->c, part->ins, part->n), &part->ins[at], &by, 1) : tn__list(s->c, part->ins, part->n);
+  tn_node *all = by && by != part->ins[at]
+                     ? tn__substitute(s->c, tn__list(s->c, part->ins, part->n), &part->ins[at], &by, 1)
+                     : tn__list(s->c, part->ins, part->n);
   for (uint32_t i = 0; i < part->n; i++)
     if (i != at || !drop) tn__vec_push(&s->c->scratch, &ins, all->src[i]);
   part->ins = ins.v;
@@ -341,15 +431,20 @@ static void same_place(site *s, pipeline *p, change_fn *fn) {
   (void)fn;
   for (uint32_t a = 0; a < x->nblock; a++)
     for (uint32_t b = a + 1; b < x->nblock && !s->made; b++) {
-      bool both = x->block[a].kind == BUF_TEMP && x->block[b].kind == BUF_TEMP && p->first[a] != UINT32_MAX && p->first[b] != UINT32_MAX;
-      bool meet = both && p->first[a] <= p->last[b] && p->first[b] <= p->last[a] && x->block[b].offset != x->block[a].offset;
-      if (meet && here(s)) x->block[x->block[a].bytes < x->block[b].bytes ? a : b].offset = x->block[x->block[a].bytes < x->block[b].bytes ? b : a].offset;
+      bool both = x->block[a].kind == BUF_TEMP && x->block[b].kind == BUF_TEMP && p->first[a] != UINT32_MAX &&
+                  p->first[b] != UINT32_MAX;
+      bool meet =
+          both && p->first[a] <= p->last[b] && p->first[b] <= p->last[a] && x->block[b].offset != x->block[a].offset;
+      if (meet && here(s))
+        x->block[x->block[a].bytes < x->block[b].bytes ? a : b].offset =
+            x->block[x->block[a].bytes < x->block[b].bytes ? b : a].offset;
     }
 }
 static void too_short(site *s, pipeline *p, change_fn *fn) {
   (void)fn;
   for (uint32_t b = 0; b < p->subject.nblock && !s->made; b++)
-    if (p->subject.block[b].kind == BUF_TEMP && p->first[b] != UINT32_MAX && here(s)) p->subject.block[b].bytes -= tn__size_of(p->subject.block[b].dtype);
+    if (p->subject.block[b].kind == BUF_TEMP && p->first[b] != UINT32_MAX && here(s))
+      p->subject.block[b].bytes -= tn__size_of(p->subject.block[b].dtype);
 }
 
 /* ---- the table ---- */
@@ -448,12 +543,30 @@ typedef struct program {
   bool library, noted; /* noted: only for changes of what a note tells */
 } program;
 
-#define FORMED(f) {#f, f, "ref", PLAIN, false, false}, {#f, f, "ref", OPTIMISED, false, false}, {#f, f, "ref", GROUPS, false, false}
+#define FORMED(f)                                                                                                      \
+  {#f, f, "ref", PLAIN, false, false}, {#f, f, "ref", OPTIMISED, false, false}, {                                      \
+#f, f, "ref", GROUPS, false, false                                                                                 \
+  }
 static const program programs[] = {
-    FORMED(chain), FORMED(integers), FORMED(views), FORMED(joined), FORMED(windows), FORMED(indexed), FORMED(softmax), FORMED(stages), FORMED(product),
-    {"wide norm", wide_norm, "ref", GROUPS, false, true}, {"norm", norm, "ref", PLAIN, false, false}, {"norm", norm, "ref", GROUPS, false, false}, {"long sums", long_sums, "ref", OPTIMISED, false, true},
-    {"column sums", column_sums, "ref", GROUPS, false, false}, {"norm", norm, "ref:sm_90", PLAIN, false, true}, {"column sums", column_sums, "ref:sm_90", PLAIN, false, true},
-    {"tiles", tiles, "ref:sm_90", PLAIN, false, true}, {"product", product, "ref", PLAIN, true, false}, {"products", products, "ref", PLAIN, true, false},
+    FORMED(chain),
+    FORMED(integers),
+    FORMED(views),
+    FORMED(joined),
+    FORMED(windows),
+    FORMED(indexed),
+    FORMED(softmax),
+    FORMED(stages),
+    FORMED(product),
+    {"wide norm", wide_norm, "ref", GROUPS, false, true},
+    {"norm", norm, "ref", PLAIN, false, false},
+    {"norm", norm, "ref", GROUPS, false, false},
+    {"long sums", long_sums, "ref", OPTIMISED, false, true},
+    {"column sums", column_sums, "ref", GROUPS, false, false},
+    {"norm", norm, "ref:sm_90", PLAIN, false, true},
+    {"column sums", column_sums, "ref:sm_90", PLAIN, false, true},
+    {"tiles", tiles, "ref:sm_90", PLAIN, false, true},
+    {"product", product, "ref", PLAIN, true, false},
+    {"products", products, "ref", PLAIN, true, false},
 };
 enum { PROGRAMS = sizeof programs / sizeof *programs, PER_PROGRAM = 2 };
 
@@ -470,7 +583,9 @@ typedef struct trial {
 } trial;
 
 static bool has_gemm(tn__device *d, int dtype) { return (void)d, tn__is_float(dtype); }
-static bool has_after(tn__device *d, int dtype, tn__after after) { return (void)d, (void)dtype, after == TN__AFTER_RELU || after == TN__AFTER_NOTHING; }
+static bool has_after(tn__device *d, int dtype, tn__after after) {
+  return (void)d, (void)dtype, after == TN__AFTER_RELU || after == TN__AFTER_NOTHING;
+}
 static tn_status no_gemm(tn__device *d, const tn__product *g) { return (void)d, (void)g, TN_ENOTSUP; }
 
 static void mutate(trial *t, pipeline *p, stage after) {
@@ -503,7 +618,9 @@ static void run_passes(tn_ctx *c, void *arg) {
   t->verdict = pipeline_verify(&p);
   snprintf(t->why, sizeof t->why, "%s", t->verdict->why ? t->verdict->why : "");
   t->site.seen = t->verdict->result; /* scratch goes */
-  for (uint32_t i = 0; i < p.s->items.n && !t->m && getenv("SEEDED_PRINT"); i++) fprintf(stderr, "NOTE %s on %s, form %d: %s%s\n", t->p->name, t->p->device, (int)t->p->form, p.kernel[i]->note, p.s->items.v[i].gemm ? " gemm" : "");
+  for (uint32_t i = 0; i < p.s->items.n && !t->m && getenv("SEEDED_PRINT"); i++)
+    fprintf(stderr, "NOTE %s on %s, form %d: %s%s\n", t->p->name, t->p->device, (int)t->p->form, p.kernel[i]->note,
+            p.s->items.v[i].gemm ? " gemm" : "");
 }
 
 /* One program with one change; false: there is no such place any more. */
@@ -512,7 +629,10 @@ static bool attempt(tn_ctx *c, trial *t, catcher *by) {
   if (!good) snprintf(t->why, sizeof t->why, "%s", tn_last_error(c)->text);
   tn_clear_error(c);
   if (good && (!t->of_interest || (t->m && !t->site.made))) return false;
-  *by = !good ? SPEC : t->site.seen != TN__VERIFY_DIFFERS ? MISSED : strncmp(t->why, "kernel", 6) ? VALIDATION : CHECKER;
+  *by = !good                                ? SPEC
+        : t->site.seen != TN__VERIFY_DIFFERS ? MISSED
+        : strncmp(t->why, "kernel", 6)       ? VALIDATION
+                                             : CHECKER;
   if (strstr(t->why, "never written")) *by = CHECKER;
   return true;
 }
@@ -527,7 +647,9 @@ static void plant(tn_ctx *c, const mutation *m, const program *p, const outputs 
     catcher by;
     if (!attempt(c, &t, &by)) break;
     count->n[by]++;
-    if (getenv("SEEDED_PRINT")) fprintf(stderr, "%s, %s: %s on %s, form %d, place %u: %s\n", m->pass, m->what, p->name, p->device, (int)p->form, at, t.why);
+    if (getenv("SEEDED_PRINT"))
+      fprintf(stderr, "%s, %s: %s on %s, form %d, place %u: %s\n", m->pass, m->what, p->name, p->device, (int)p->form,
+              at, t.why);
   }
 }
 
@@ -545,7 +667,8 @@ static void plant_all(const program *p, counts *count) {
       ops.has_gemm = has_gemm, ops.has_after = has_after, ops.gemm = no_gemm;
       d->ops = &ops;
     }
-    if (!attempt(c, &t, &by) || t.site.seen != TN__VERIFY_EQUAL) fail_msg("%s on %s, form %d, as it is: %s", p->name, p->device, (int)p->form, t.why);
+    if (!attempt(c, &t, &by) || t.site.seen != TN__VERIFY_EQUAL)
+      fail_msg("%s on %s, form %d, as it is: %s", p->name, p->device, (int)p->form, t.why);
     for (int m = 0; m < MUTATIONS; m++)
       if (mutations[m].note || !p->noted) plant(c, &mutations[m], p, &t.out, &count[m]);
   }
@@ -557,12 +680,13 @@ static void every_mutation(void **s) {
   counts count[MUTATIONS + 1] = {0}, *all = &count[MUTATIONS];
   uint32_t uncaught = 0;
   for (int p = 0; p < PROGRAMS; p++) plant_all(&programs[p], count);
-  printf("%-18s %-38s %8s %5s %8s %11s %9s\n", "pass", "what is wrong", "planted", "spec", "checker", "validation", "harmless");
+  printf("%-18s %-38s %8s %5s %8s %11s %9s\n", "pass", "what is wrong", "planted", "spec", "checker", "validation",
+         "harmless");
   for (int m = 0; m <= MUTATIONS; m++) {
     const uint32_t *n = count[m].n;
     bool total = m == MUTATIONS;
-    printf("%-18s %-38s %8u %5u %8u %11u %9u\n", total ? "all" : mutations[m].pass, total ? "" : mutations[m].what, n[SPEC] + n[CHECKER] + n[VALIDATION] + n[MISSED], n[SPEC],
-           n[CHECKER], n[VALIDATION], n[MISSED]);
+    printf("%-18s %-38s %8u %5u %8u %11u %9u\n", total ? "all" : mutations[m].pass, total ? "" : mutations[m].what,
+           n[SPEC] + n[CHECKER] + n[VALIDATION] + n[MISSED], n[SPEC], n[CHECKER], n[VALIDATION], n[MISSED]);
     for (int k = 0; k < CATCHERS && !total; k++) all->n[k] += n[k];
     uncaught += n[SPEC] + n[CHECKER] + n[VALIDATION] == 0;
   }

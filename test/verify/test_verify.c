@@ -1,4 +1,5 @@
-/* What holds of unknowns and what does not; what a difference looks like; what is to be proved of an access; and the option: an equal schedule is silent, of a large one a smaller twin is compared. */
+/* What holds of unknowns and what does not; what a difference looks like; what is to be proved of an access; and the
+ * option: an equal schedule is silent, of a large one a smaller twin is compared. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -39,11 +40,13 @@ static void equations(void **s) {
     tn__world_open(&c, k, NULL, &world);
     w = &world;
     for (int64_t i = 0; i < 50; i++) {
-      tn__val x = tn__val_input(w, TN_F32, 0, i), y = tn__val_input(w, TN_F32, 1, i), z = tn__val_input(w, TN_F32, 2, i);
+      tn__val x = tn__val_input(w, TN_F32, 0, i), y = tn__val_input(w, TN_F32, 1, i),
+              z = tn__val_input(w, TN_F32, 2, i);
       assert_true(same(mul(x, add(y, z)), add(mul(z, x), mul(x, y))));
       assert_true(same(add(add(x, y), z), add(y, add(z, x))));
       assert_true(same(neg(add(x, neg(y))), add(y, neg(x))));
-      if (x.kind == TN__VAL_REAL) assert_true(same(op2(OP_DIV, mul(x, y), x), y) && same(op1(OP_LOG, op1(OP_EXP, x)), x));
+      if (x.kind == TN__VAL_REAL)
+        assert_true(same(op2(OP_DIV, mul(x, y), x), y) && same(op1(OP_LOG, op1(OP_EXP, x)), x));
       assert_true(same(op2(OP_MAX, op2(OP_MAX, x, y), z), op2(OP_MAX, z, op2(OP_MAX, y, op2(OP_MAX, x, y)))));
       assert_true(same(neg(op2(OP_MAX, x, y)), op2(OP_MIN, neg(x), neg(y))));
       assert_true(same(op2(OP_MAX, x, neg(x)), op1(OP_ABS, x)));
@@ -66,7 +69,8 @@ static void differences(void **s) {
     w = &world;
     for (int64_t i = 0; i < 50; i++) {
       tn__val x = tn__val_input(w, TN_F32, 0, i), y = tn__val_input(w, TN_F32, 1, i), less;
-      bool differ[] = {!same(x, y), !same(mul(x, x), mul(x, y)), !same(add(x, x), x), !same(op1(OP_EXP, x), op1(OP_SIN, x)), !same(op2(OP_DIV, x, y), op2(OP_DIV, y, x))};
+      bool differ[] = {!same(x, y), !same(mul(x, x), mul(x, y)), !same(add(x, x), x),
+                       !same(op1(OP_EXP, x), op1(OP_SIN, x)), !same(op2(OP_DIV, x, y), op2(OP_DIV, y, x))};
       for (int d = 0; d < 5; d++) {
         n[d] += differ[d];
         if (k % 2 == 0) assert_true(differ[d]);
@@ -93,7 +97,8 @@ static void terms(void **s) {
   tn__val a = tn__val_input(w, TN_F32, 0, 3), b = tn__val_input(w, TN_F32, 1, 4), e = op1(OP_EXP, add(a, b));
   tn__val want = add(mul(a, b), e), got = add(mul(add(a, num(2)), b), op1(OP_EXP, add(b, a)));
   tn__term_difference(&t, tn__val_term(w, TN_F32, want), tn__val_term(w, TN_F32, got), &text);
-  assert_string_equal(tn__sb_str(&text), "is p0[3]*p1[4] + 2*p1[4] + exp(p0[3] + p1[4]), should be p0[3]*p1[4] + exp(p0[3] + p1[4]); the first less the second: 2*p1[4]");
+  assert_string_equal(tn__sb_str(&text), "is p0[3]*p1[4] + 2*p1[4] + exp(p0[3] + p1[4]), should be p0[3]*p1[4] + "
+                                         "exp(p0[3] + p1[4]); the first less the second: 2*p1[4]");
   assert_int_equal(test_ctx_close(&c), 0);
 }
 
@@ -154,9 +159,11 @@ static void prove(tn_ctx *c, void *arg) {
 }
 
 static void accesses(void **s) {
-  static const char plain[] = "%1 = param f32[4] 4 {0 -1}\n%2 = range index 4 {loop 0}\n%3 = param f32[4] 4 {1 -1}\n%4 = load f32 %3 %2\n%5 = store void %1 %2 %4 %2\n"
+  static const char plain[] = "%1 = param f32[4] 4 {0 -1}\n%2 = range index 4 {loop 0}\n%3 = param f32[4] 4 {1 -1}\n%4 "
+                              "= load f32 %3 %2\n%5 = store void %1 %2 %4 %2\n"
                               "%6 = sink void %5 {\"kernel\"}\n";
-  static const char gated[] = "%1 = param f32[4] 4 {0 -1}\n%2 = range index 4 {loop 0}\n%3 = param f32[4] 4 {1 -1}\n%4 = add index %2 -1\n%5 = lt bool 0 %2\n%6 = load f32 %3 %4 %5\n"
+  static const char gated[] = "%1 = param f32[4] 4 {0 -1}\n%2 = range index 4 {loop 0}\n%3 = param f32[4] 4 {1 -1}\n%4 "
+                              "= add index %2 -1\n%5 = lt bool 0 %2\n%6 = load f32 %3 %4 %5\n"
                               "%7 = store void %1 %2 %6 %2\n%8 = sink void %7 {\"kernel\"}\n";
   static const char loop[] = "(define-fun x0 () Int 4)(declare-const x1 Int)(assert (<= 0 x1))(assert (< x1 x0))";
   const struct {
@@ -166,8 +173,10 @@ static void accesses(void **s) {
   } rows[] = {
       {{.text = plain, .size = 4}, 2, NULL},
       {{.text = plain, .size = 3}, 1, "(define-fun x2 () Int 3)(assert (not (and (<= 0 x1) (< x1 x2))))\n"},
-      {{.text = gated, .size = 3}, 1,
-       "(define-fun x2 () Int (- 1))(define-fun x3 () Int (+ x1 x2))(define-fun x4 () Int 3)(define-fun x5 () Int 0)(define-fun x6 () Bool (< x5 x1))(assert x6)"
+      {{.text = gated, .size = 3},
+       1,
+       "(define-fun x2 () Int (- 1))(define-fun x3 () Int (+ x1 x2))(define-fun x4 () Int 3)(define-fun x5 () Int "
+       "0)(define-fun x6 () Bool (< x5 x1))(assert x6)"
        "(assert (not (and (<= 0 x3) (< x3 x4))))\n"},
   };
   (void)s;
@@ -186,6 +195,7 @@ static void accesses(void **s) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(equations), cmocka_unit_test(differences), cmocka_unit_test(terms), cmocka_unit_test(option), cmocka_unit_test(accesses)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(equations), cmocka_unit_test(differences),
+                                     cmocka_unit_test(terms), cmocka_unit_test(option), cmocka_unit_test(accesses)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,9 @@
-/* Matrix products by OpenBLAS, loaded when the first one is wanted: its start-up costs milliseconds and threads, which programs without
- * products should not pay.
+/* Matrix products by OpenBLAS, loaded when the first one is wanted: its start-up costs milliseconds and threads, which
+ * programs without products should not pay.
  *
- * The library chooses its kernels by a list of processors it knows, and falls back to code for the oldest ones on any that is newer than
- * itself: an eighth of the speed.  It is then loaded again with the kernels that the machine's instructions allow. */
+ * The library chooses its kernels by a list of processors it knows, and falls back to code for the oldest ones on any
+ * that is newer than itself: an eighth of the speed.  It is then loaded again with the kernels that the machine's
+ * instructions allow. */
 #include "backend/cpu/cpu.h"
 #include <dlfcn.h>
 #include <pthread.h>
@@ -11,10 +12,10 @@
 
 /* CBLAS, as its standard gives it (www.netlib.org/blas/blast-forum/cblas.tgz); what is needed of it. */
 enum { ROW_MAJOR = 101, NO_TRANS = 111, TRANS = 112 };
-typedef void sgemm_fn(int order, int trans_a, int trans_b, int m, int n, int k, float alpha, const void *a, int lda, const void *b, int ldb, float beta,
-                      void *c, int ldc);
-typedef void dgemm_fn(int order, int trans_a, int trans_b, int m, int n, int k, double alpha, const void *a, int lda, const void *b, int ldb,
-                      double beta, void *c, int ldc);
+typedef void sgemm_fn(int order, int trans_a, int trans_b, int m, int n, int k, float alpha, const void *a, int lda,
+                      const void *b, int ldb, float beta, void *c, int ldc);
+typedef void dgemm_fn(int order, int trans_a, int trans_b, int m, int n, int k, double alpha, const void *a, int lda,
+                      const void *b, int ldb, double beta, void *c, int ldc);
 
 /* One library serves the process; nothing here changes once it is loaded. */
 static struct blas {
@@ -44,10 +45,12 @@ static const char *better_core(void *library) {
   const char *(*core_name)(void);
   find(library, "openblas_get_corename", &core_name);
   const char *core = core_name ? core_name() : "";
-  bool oldest = !strcmp(core, "Prescott") || !strcmp(core, "Core2") || !strcmp(core, "Generic") || !strcmp(core, "Nehalem");
+  bool oldest =
+      !strcmp(core, "Prescott") || !strcmp(core, "Core2") || !strcmp(core, "Generic") || !strcmp(core, "Nehalem");
   if (!oldest || getenv("OPENBLAS_CORETYPE")) return NULL;
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512vl"))
     return "SkylakeX";
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return "Haswell";
 #endif
@@ -78,10 +81,11 @@ bool tn__cpu_has_gemm(tn__device *d, int dtype) {
   return blas.library != NULL;
 }
 
-/* The library's threads are not used: beside the context's own they would fight for the cores, each side spinning while the other
- * computes.  A product is cut into tiles of its result instead, one call of the library each. */
+/* The library's threads are not used: beside the context's own they would fight for the cores, each side spinning while
+ * the other computes.  A product is cut into tiles of its result instead, one call of the library each. */
 
-/* Multiplications that are worth waking a thread for; a tile is cut at multiples of TILE rows and columns, as the library's kernels are. */
+/* Multiplications that are worth waking a thread for; a tile is cut at multiples of TILE rows and columns, as the
+ * library's kernels are. */
 enum { WORTH_A_THREAD = 1 << 17, TILE = 16 };
 
 static void one_thread_each(void) {
@@ -111,7 +115,8 @@ static void multiply(void *arg, int64_t slice, int thread) {
   const tiles *t = arg;
   tn__product g = *t->g;
   size_t size = tn__size_of(g.dtype);
-  int64_t per = t->across * t->down, product = slice / per, row = slice % per / t->across * t->rows, col = slice % per % t->across * t->cols;
+  int64_t per = t->across * t->down, product = slice / per, row = slice % per / t->across * t->rows,
+          col = slice % per % t->across * t->cols;
   (void)thread;
   if (row >= g.m || col >= g.n) return;
   g.a = (const char *)g.a + (size_t)(product * g.stride_a + row * (g.trans_a ? 1 : g.lda)) * size;
@@ -142,7 +147,8 @@ static tiles cut(const tn__product *g, int threads) {
   for (int64_t down = 1; down <= want; down++) {
     if (want % down) continue;
     int64_t rows = piece(g->m, down), cols = piece(g->n, want / down);
-    if (want > 1 && ((down - 1) * rows >= g->m || (want / down - 1) * cols >= g->n)) continue; /* would leave threads without work */
+    /* would leave threads without work */
+    if (want > 1 && ((down - 1) * rows >= g->m || (want / down - 1) * cols >= g->n)) continue;
     double reads = (double)rows + (double)cols;
     if (least >= 0 && reads >= least) continue;
     least = reads;
@@ -155,8 +161,9 @@ tn_status tn__cpu_gemm(tn__device *d, const tn__product *g) {
   const int64_t sizes[] = {g->m, g->n, g->k, g->lda, g->ldb, g->ldc};
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
     if (sizes[i] < 0 || sizes[i] > INT32_MAX) {
-      tn__error(d->ctx, TN_ENOTSUP, "matrix product %lldx%lldx%lld: a size or row distance of %lld is more than the BLAS library takes", (long long)g->m,
-                (long long)g->n, (long long)g->k, (long long)sizes[i]);
+      tn__error(d->ctx, TN_ENOTSUP,
+                "matrix product %lldx%lldx%lld: a size or row distance of %lld is more than the BLAS library takes",
+                (long long)g->m, (long long)g->n, (long long)g->k, (long long)sizes[i]);
       return TN_ENOTSUP;
     }
   if (!tn__cpu_has_gemm(d, g->dtype)) {

@@ -8,15 +8,32 @@
 
 enum { COMPILE_LIMIT_MS = 60000 };
 
-/* -O3 for the vectoriser's full cost model; contraction off and no -ffast-math: results are those of the scalar evaluator.  Two things that gcc 12 gets wrong
- * are not asked for.  Where it vectorises a block that sums up (or takes the least or the most of) what is 0 or 1, it takes masks, so -1, for 1: only loops
- * are vectorised.  Where inner loops are unrolled before and loads are masked, it takes the mask of the first vector for all: short loops stay loops. */
+/* -O3 for the vectoriser's full cost model; contraction off and no -ffast-math: results are those of the scalar
+ * evaluator.  Two things that gcc 12 gets wrong are not asked for.  Where it vectorises a block that sums up (or takes
+ * the least or the most of) what is 0 or 1, it takes masks, so -1, for 1: only loops are vectorised.  Where inner loops
+ * are unrolled before and loads are masked, it takes the mask of the first vector for all: short loops stay loops. */
 static const char *const flags[] = {
 #if defined(__x86_64__)
     "-mprefer-vector-width=512", /* kernels are long loops: worth the widest vectors there are */
 #endif
-    "-x", "c", "-std=gnu17", "-O3", "--param=max-completely-peel-times=2", "-fno-tree-slp-vectorize", "-march=native", "-ffp-contract=off",
-    "-fno-math-errno", "-fno-trapping-math", "-fno-semantic-interposition", "-fno-stack-protector", "-fPIC", "-shared", "-nostartfiles", "-pipe", "-w", NULL};
+    "-x",
+    "c",
+    "-std=gnu17",
+    "-O3",
+    "--param=max-completely-peel-times=2",
+    "-fno-tree-slp-vectorize",
+    "-march=native",
+    "-ffp-contract=off",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-fno-semantic-interposition",
+    "-fno-stack-protector",
+    "-fPIC",
+    "-shared",
+    "-nostartfiles",
+    "-pipe",
+    "-w",
+    NULL};
 
 bool tn__cc_find(tn_ctx *c, tn__cc *cc) {
   const char *const usual[] = {"cc", "gcc", "clang", NULL}, *const asked[] = {c->opt.cc, NULL};
@@ -36,7 +53,8 @@ const char *tn__cc_identity(tn_ctx *c, const tn__cc *cc, const char *machine) {
   tn__sb_init(&b, &c->scratch);
   const char *path = realpath(cc->path, real) ? real : cc->path;
   if (stat(path, &st)) st.st_size = -1;
-  tn__sb_printf(&b, "%s %lld %lld.%09ld\n%s\n", path, (long long)st.st_size, (long long)st.st_mtim.tv_sec, st.st_mtim.tv_nsec, machine);
+  tn__sb_printf(&b, "%s %lld %lld.%09ld\n%s\n", path, (long long)st.st_size, (long long)st.st_mtim.tv_sec,
+                st.st_mtim.tv_nsec, machine);
   for (int i = 0; flags[i]; i++) tn__sb_printf(&b, "%s ", flags[i]);
   return tn__sb_str(&b);
 }

@@ -53,12 +53,14 @@ static void *load_unit(tn_ctx *c, const cpu *self, const char *source, uint32_t 
     return object;
   }
   const char *temp = tn__cache_temp(&c->cache, ".so", &c->scratch);
-  if (!temp) tn__fail(c, TN_EIO, "no directory to compile kernels in: neither the cache nor $TMPDIR (else /tmp) can be written");
+  if (!temp)
+    tn__fail(c, TN_EIO, "no directory to compile kernels in: neither the cache nor $TMPDIR (else /tmp) can be written");
   tn__cc_compile(c, &self->cc, source, temp);
   c->stats.kernels_compiled += n;
   object = dlopen(temp, RTLD_NOW | RTLD_LOCAL);
   const char *why = object ? "" : dlerror();
-  if (!object || !tn__cache_adopt(&c->cache, key, ".so", temp)) unlink(temp); /* a loaded object needs its file no longer */
+  /* a loaded object needs its file no longer */
+  if (!object || !tn__cache_adopt(&c->cache, key, ".so", temp)) unlink(temp);
   if (!object) tn__fail(c, TN_ECOMPILE, "compiled kernels do not load: %s", why);
   return object;
 }
@@ -106,7 +108,8 @@ static void build_code(void *arg) {
     k->scratch = from->scratch > 0;
     if (k->scratch) grow_scratch(b->device, (size_t)from->scratch);
     for (uint32_t p = 0; p < k->nparts; p++) {
-      void *run = symbol(c, b->code->object, from->name, p, ""), *extent = symbol(c, b->code->object, from->name, p, "_extent");
+      void *run = symbol(c, b->code->object, from->name, p, ""),
+           *extent = symbol(c, b->code->object, from->name, p, "_extent");
       memcpy(&k->part[p].run, &run, sizeof run);
       memcpy(&k->part[p].extent, &extent, sizeof extent);
       k->part[p].grain = from->part[p].grain > 0 ? from->part[p].grain : 1;
@@ -142,7 +145,8 @@ static void run_slice(void *arg, int64_t slice, int thread) {
   const job *j = arg;
   int64_t lo = slice * j->each + (slice < j->rest ? slice : j->rest);
   char *scratch = j->self->scratch; /* NULL as long as no kernel needed any */
-  j->run(j->buf, j->var, lo, lo + j->each + (slice < j->rest), scratch ? scratch + (size_t)thread * j->self->piece : NULL);
+  j->run(j->buf, j->var, lo, lo + j->each + (slice < j->rest),
+         scratch ? scratch + (size_t)thread * j->self->piece : NULL);
 }
 
 static bool scratch_is_sound(const tn__device *d) {
@@ -153,7 +157,8 @@ static bool scratch_is_sound(const tn__device *d) {
   return sound;
 }
 
-static tn_status launch(tn__device *d, tn__code *code, uint32_t n, void *const *buf, const size_t *bytes, const int64_t *var) {
+static tn_status launch(tn__device *d, tn__code *code, uint32_t n, void *const *buf, const size_t *bytes,
+                        const int64_t *var) {
   const kernel *k = &code->kernel[n];
   int64_t most = (int64_t)SLICES_PER_THREAD * tn__pool_threads(d->ctx->pool);
   (void)bytes;
@@ -189,7 +194,8 @@ static void read_cpuinfo(const char *info, const char *field, char *out, size_t 
 static void describe(tn_ctx *c, cpu *self, char *text, size_t size) {
   static const struct {
     const char *flag, *name;
-  } vectors[] = {{" avx512f ", "AVX-512"}, {" avx2 ", "AVX2"}, {" asimd ", "NEON"}, {" sse4_2 ", "SSE4.2"}, {"", "no vectors"}};
+  } vectors[] = {
+      {" avx512f ", "AVX-512"}, {" avx2 ", "AVX2"}, {" asimd ", "NEON"}, {" sse4_2 ", "SSE4.2"}, {"", "no vectors"}};
   char info[4096], model[64] = "unknown processor", flags[900] = "";
   int fd = open("/proc/cpuinfo", O_RDONLY | O_CLOEXEC);
   ssize_t n = fd < 0 ? 0 : read(fd, info, sizeof info - 1); /* the first core's lines */

@@ -1,4 +1,5 @@
-/* The CPU device: C through the system's compiler, run by the context's worker pool; products by OpenBLAS.  Prefix tn__cpu_. */
+/* The CPU device: C through the system's compiler, run by the context's worker pool; products by OpenBLAS.  Prefix
+ * tn__cpu_. */
 #ifndef TN_BACKEND_CPU_CPU_H
 #define TN_BACKEND_CPU_CPU_H
 #include "device/device.h"
@@ -9,6 +10,7 @@ void tn__cpu_open(tn_ctx *c);
 /* Is there a BLAS library?  Loads it.  f32 and f64. */
 bool tn__cpu_has_gemm(tn__device *d, int dtype);
 
-/* TN_ENOTSUP with an error recorded if a size or leading dimension exceeds what the library takes; allocates nothing. */
+/* TN_ENOTSUP with an error recorded if a size or leading dimension exceeds what the library takes; allocates nothing.
+ */
 tn_status tn__cpu_gemm(tn__device *d, const tn__product *g);
 #endif

@@ -1,10 +1,12 @@
 /* Convolutions by cuDNN, loaded when the first one is wanted.
  *
- * What the library works out for a shape (descriptors and the choice of an algorithm) is kept in a table, so that doing it again allocates and
- * decides nothing.  Only algorithms that give the same bits each time are taken, and none that computes by Fourier transforms: their errors
- * grow with the largest element and not with the terms of a sum.  (Winograd's are a few 2^-23 of the sum of the terms' sizes for windows of
- * 3 x 3, the only ones it is taken for: 0.012 where the filters' gradient sums up to 5e4.  For 5 x 5 it gave 32.009 for 32.)  Nothing is timed, so that a program gives the same bits wherever it runs; but the library proposes
- * Winograd's way for f32 too late, which from some size on takes a third to two thirds of the others' time (H200). */
+ * What the library works out for a shape (descriptors and the choice of an algorithm) is kept in a table, so that doing
+ * it again allocates and decides nothing.  Only algorithms that give the same bits each time are taken, and none that
+ * computes by Fourier transforms: their errors grow with the largest element and not with the terms of a sum.
+ * (Winograd's are a few 2^-23 of the sum of the terms' sizes for windows of 3 x 3, the only ones it is taken for: 0.012
+ * where the filters' gradient sums up to 5e4.  For 5 x 5 it gave 32.009 for 32.)  Nothing is timed, so that a program
+ * gives the same bits wherever it runs; but the library proposes Winograd's way for f32 too late, which from some size
+ * on takes a third to two thirds of the others' time (H200). */
 #include "backend/cuda/state.h"
 #include <string.h>
 
@@ -46,9 +48,10 @@ static const struct {
     [TN_F32] = {DNN_FLOAT, DNN_FMA_MATH}, /* not tf32, which is what the default means, unless that is allowed */
 };
 
-typedef int (*choose_fn)(tn__dnn_handle, tn__dnn_handle a, tn__dnn_handle b, tn__dnn_handle conv, tn__dnn_handle out, int, int *, tn__dnn_choice *);
-typedef int (*run_fn)(tn__dnn_handle, const void *alpha, tn__dnn_handle, const void *a, tn__dnn_handle, const void *b, tn__dnn_handle conv, int algo,
-                      void *space, size_t, const void *beta, tn__dnn_handle, void *out);
+typedef int (*choose_fn)(tn__dnn_handle, tn__dnn_handle a, tn__dnn_handle b, tn__dnn_handle conv, tn__dnn_handle out,
+                         int, int *, tn__dnn_choice *);
+typedef int (*run_fn)(tn__dnn_handle, const void *alpha, tn__dnn_handle, const void *a, tn__dnn_handle, const void *b,
+                      tn__dnn_handle conv, int algo, void *space, size_t, const void *beta, tn__dnn_handle, void *out);
 
 #define MEMBER(name) offsetof(tn__cuda_dnn, name)
 
@@ -59,14 +62,19 @@ static const struct {
   int winograd;
   size_t choose, run; /* members of tn__cuda_dnn */
 } kinds[] = {
-    [CONV_FORWARD] = {CONV_DATA, CONV_FILTER, 1 << 0 | 1 << 1 | 1 << 2 | 1 << 3 | 1 << 6 | 1 << 7, 7, MEMBER(choose_forward), MEMBER(forward)},
+    [CONV_FORWARD] = {CONV_DATA, CONV_FILTER, 1 << 0 | 1 << 1 | 1 << 2 | 1 << 3 | 1 << 6 | 1 << 7, 7,
+                      MEMBER(choose_forward), MEMBER(forward)},
     [CONV_DATA] = {CONV_FILTER, CONV_FORWARD, 1 << 1 | 1 << 4 | 1 << 5, 5, MEMBER(choose_data), MEMBER(data)},
     [CONV_FILTER] = {CONV_DATA, CONV_FORWARD, 1 << 1 | 1 << 5, 5, MEMBER(choose_filter), MEMBER(filter)},
 };
 
-static int math_of(const tn__device *d, int dtype) { return dtype == TN_F32 && d->ctx->opt.tf32 ? DNN_DEFAULT_MATH : types[dtype].math; }
+static int math_of(const tn__device *d, int dtype) {
+  return dtype == TN_F32 && d->ctx->opt.tf32 ? DNN_DEFAULT_MATH : types[dtype].math;
+}
 
-static void find_function(const tn__cuda_dnn *dnn, size_t at, void *fn) { memcpy(fn, (const char *)dnn + at, sizeof(void (*)(void))); }
+static void find_function(const tn__cuda_dnn *dnn, size_t at, void *fn) {
+  memcpy(fn, (const char *)dnn + at, sizeof(void (*)(void)));
+}
 
 /* ---- the library ---- */
 
@@ -153,8 +161,8 @@ static int describe_conv(const tn__cuda_dnn *dnn, entry *e, int math) {
   int failed = dnn->conv_create(&e->conv);
   if (failed) e->conv = NULL;
   if (!failed)
-    failed = dnn->conv_set(e->conv, (int)s->pad[0], (int)s->pad[1], (int)s->stride[0], (int)s->stride[1], (int)s->dilation[0], (int)s->dilation[1],
-                           DNN_CROSS_CORRELATION, DNN_FLOAT);
+    failed = dnn->conv_set(e->conv, (int)s->pad[0], (int)s->pad[1], (int)s->stride[0], (int)s->stride[1],
+                           (int)s->dilation[0], (int)s->dilation[1], DNN_CROSS_CORRELATION, DNN_FLOAT);
   return failed ? failed : dnn->conv_set_math(e->conv, math);
 }
 
@@ -185,10 +193,13 @@ static double work_of(const shape *s) {
 
 /* Takes over a proposal if it will do. */
 static bool take(tn__device *d, entry *e, const tn__dnn_choice *c) {
-  bool exact = math_of(d, e->shape.dtype) == DNN_FMA_MATH, tensor = c->math == DNN_TENSOR_OP_MATH || c->math == DNN_TENSOR_OP_MATH_CONVERT;
-  if (c->status || c->deterministic != 1 || c->algo < 0 || c->algo > 31 || !(kinds[e->shape.kind].algos >> c->algo & 1)) return false;
+  bool exact = math_of(d, e->shape.dtype) == DNN_FMA_MATH,
+       tensor = c->math == DNN_TENSOR_OP_MATH || c->math == DNN_TENSOR_OP_MATH_CONVERT;
+  if (c->status || c->deterministic != 1 || c->algo < 0 || c->algo > 31 || !(kinds[e->shape.kind].algos >> c->algo & 1))
+    return false;
   bool three = e->shape.size[CONV_R] == 3 && e->shape.size[CONV_S] == 3; /* Winograd's errors grow with the window */
-  if ((exact && tensor) || (c->algo == kinds[e->shape.kind].winograd && !three) || !find_space(d, c->memory, &e->space)) return false;
+  if ((exact && tensor) || (c->algo == kinds[e->shape.kind].winograd && !three) || !find_space(d, c->memory, &e->space))
+    return false;
   e->algo = c->algo;
   e->size = c->memory;
   return true;
@@ -202,12 +213,14 @@ static int choose(tn__device *d, entry *e) {
   int kind = e->shape.kind, math = math_of(d, e->shape.dtype), found = 0;
   choose_fn fn;
   find_function(dnn, kinds[kind].choose, &fn);
-  int failed = fn(self->convs->handle, e->operand[kinds[kind].a], e->operand[kinds[kind].b], e->conv, e->operand[kind], CHOICES, &found, choice);
+  int failed = fn(self->convs->handle, e->operand[kinds[kind].a], e->operand[kinds[kind].b], e->conv, e->operand[kind],
+                  CHOICES, &found, choice);
   bool deep = kind != CONV_DATA || (e->shape.size[CONV_C] >= WINOGRAD_DEPTH && e->shape.size[CONV_K] >= WINOGRAD_DEPTH);
   bool large = math == DNN_FMA_MATH && deep && work_of(&e->shape) >= WINOGRAD_WORK;
   for (int any = !large; !failed && any < 2; any++)
     for (int i = 0; i < found; i++)
-      if ((any || choice[i].algo == kinds[kind].winograd) && take(d, e, &choice[i])) return dnn->conv_set_math(e->conv, math == DNN_FMA_MATH ? math : choice[i].math);
+      if ((any || choice[i].algo == kinds[kind].winograd) && take(d, e, &choice[i]))
+        return dnn->conv_set_math(e->conv, math == DNN_FMA_MATH ? math : choice[i].math);
   return failed ? failed : -1;
 }
 
@@ -220,7 +233,8 @@ static int fill_entry(tn__device *d, entry *e, const shape *s) {
   return failed ? failed : choose(d, e);
 }
 
-/* The shape's entry; a new one takes the place of another if the table is full there.  NULL, with *failed, if the library refuses. */
+/* The shape's entry; a new one takes the place of another if the table is full there.  NULL, with *failed, if the
+ * library refuses. */
 static const entry *find_entry(tn__device *d, const shape *s, tn_status *status, int *failed) {
   const tn__cuda *self = d->self;
   tn__cuda_convs *p = self->convs;
@@ -260,7 +274,8 @@ static tn_status clear(tn__device *d, const tn__conv_call *v) {
     return TN_ENOTSUP;
   }
   tn__cu_address out = (tn__cu_address)(uintptr_t)v->operand[v->kind];
-  return tn__cuda_check(d, self->api->fill_rows(out, row, 0, row, (size_t)v->size[dim[0]], self->stream), "clearing a convolution");
+  return tn__cuda_check(d, self->api->fill_rows(out, row, 0, row, (size_t)v->size[dim[0]], self->stream),
+                        "clearing a convolution");
 }
 
 static tn_status check_sizes(tn__device *d, const tn__conv_call *v) {
@@ -281,9 +296,10 @@ static void explain(tn__device *d, const tn__conv_call *v, int failed) {
                                      [CONV_FILTER] = "filters' gradient of a convolution"};
   const tn__cuda *self = d->self;
   const int64_t *s = v->size;
-  tn__error(d->ctx, TN_ERUN, "%s: %s of %lldx%lldx%lldx%lld with %lldx%lldx%lldx%lld, %s: cuDNN: %s", d->name, what[v->kind],
-            (long long)s[CONV_N], (long long)s[CONV_C], (long long)s[CONV_H], (long long)s[CONV_W], (long long)s[CONV_K],
-            (long long)s[CONV_C], (long long)s[CONV_R], (long long)s[CONV_S], tn__dtypes[v->dtype].name, failed == -1 ? "it knows no way" : self->convs->dnn->error_text(failed));
+  tn__error(d->ctx, TN_ERUN, "%s: %s of %lldx%lldx%lldx%lld with %lldx%lldx%lldx%lld, %s: cuDNN: %s", d->name,
+            what[v->kind], (long long)s[CONV_N], (long long)s[CONV_C], (long long)s[CONV_H], (long long)s[CONV_W],
+            (long long)s[CONV_K], (long long)s[CONV_C], (long long)s[CONV_R], (long long)s[CONV_S],
+            tn__dtypes[v->dtype].name, failed == -1 ? "it knows no way" : self->convs->dnn->error_text(failed));
 }
 
 tn_status tn__cuda_conv(tn__device *d, const tn__conv_call *v) {
@@ -296,7 +312,8 @@ tn_status tn__cuda_conv(tn__device *d, const tn__conv_call *v) {
   tn__cuda_started(d, "a convolution");
   if (is_empty(v, NULL, CONV_DIMS)) return clear(d, v);
   status = v->dtype < TN_DTYPE_COUNT && types[v->dtype].math ? open_convs(d) : TN_ENOTSUP;
-  if (status == TN_ENOTSUP) tn__error(d->ctx, TN_ENOTSUP, "there is no cuDNN library that convolves %s", tn__dtypes[v->dtype].name);
+  if (status == TN_ENOTSUP)
+    tn__error(d->ctx, TN_ENOTSUP, "there is no cuDNN library that convolves %s", tn__dtypes[v->dtype].name);
   if (status) return status;
   shape s = shape_of(v);
   const entry *e = find_entry(d, &s, &status, &failed);
@@ -305,8 +322,8 @@ tn_status tn__cuda_conv(tn__device *d, const tn__conv_call *v) {
     run_fn run;
     int a = kinds[v->kind].a, b = kinds[v->kind].b;
     find_function(self->convs->dnn, kinds[v->kind].run, &run);
-    failed = run(self->convs->handle, &one, e->operand[a], v->operand[a], e->operand[b], v->operand[b], e->conv, e->algo, (void *)(uintptr_t)e->space, e->size,
-                 &beta, e->operand[v->kind], v->operand[v->kind]);
+    failed = run(self->convs->handle, &one, e->operand[a], v->operand[a], e->operand[b], v->operand[b], e->conv,
+                 e->algo, (void *)(uintptr_t)e->space, e->size, &beta, e->operand[v->kind], v->operand[v->kind]);
   }
   if (!failed) return TN_OK;
   explain(d, v, failed);

@@ -9,9 +9,21 @@
 
 /* After these the driver answers every call in the context with the same error. */
 static bool is_sticky(int result) {
-  static const int sticky[] = {46 /* device unavailable */, 214 /* ECC */, 220 /* NVLink */, 226 /* contained */, 700 /* illegal address */,
-                               702 /* timeout */, 709 /* destroyed */, 710 /* assert */, 714 /* stack */, 715 /* illegal instruction */,
-                               716 /* misaligned */, 717 /* address space */, 718 /* program counter */, 719 /* launch failed */, 999};
+  static const int sticky[] = {46 /* device unavailable */,
+                               214 /* ECC */,
+                               220 /* NVLink */,
+                               226 /* contained */,
+                               700 /* illegal address */,
+                               702 /* timeout */,
+                               709 /* destroyed */,
+                               710 /* assert */,
+                               714 /* stack */,
+                               715 /* illegal instruction */,
+                               716 /* misaligned */,
+                               717 /* address space */,
+                               718 /* program counter */,
+                               719 /* launch failed */,
+                               999};
   for (size_t i = 0; i < sizeof sticky / sizeof *sticky; i++)
     if (sticky[i] == result) return true;
   return false;
@@ -26,10 +38,11 @@ tn_status tn__cuda_check(tn__device *d, int result, const char *doing) {
   tn_status status = result == CU_OUT_OF_MEMORY ? TN_ENOMEM : TN_ERUN;
   if (is_sticky(result)) self->lost = true;
   if (self->lost && *self->started)
-    tn__error(d->ctx, status, "%s: %s: %s (%s); %s was started last; the device is lost until the context is closed", d->name, doing,
-              text ? text : "unknown error", name ? name : "no name", self->started);
+    tn__error(d->ctx, status, "%s: %s: %s (%s); %s was started last; the device is lost until the context is closed",
+              d->name, doing, text ? text : "unknown error", name ? name : "no name", self->started);
   else
-    tn__error(d->ctx, status, "%s: %s: %s (%s)%s", d->name, doing, text ? text : "unknown error", name ? name : "no name",
+    tn__error(d->ctx, status, "%s: %s: %s (%s)%s", d->name, doing, text ? text : "unknown error",
+              name ? name : "no name",
               self->lost ? "; after an error of this kind CUDA may serve no more of this process: start another" : "");
   return status;
 }
@@ -44,12 +57,14 @@ void tn__cuda_started(tn__device *d, const char *name) {
 static tn_status open_context(tn__device *d) {
   tn__cuda *self = d->self;
   const tn__cuda_driver *api = self->api;
-  uint64_t keep = UINT64_MAX; /* freed memory stays with the pool: giving it back at each wait would cost more than all else */
+  /* freed memory stays with the pool: giving it back at each wait would cost more than all else */
+  uint64_t keep = UINT64_MAX;
   int result = self->context ? 0 : api->context_retain(&self->context, self->number);
   if (!result) result = api->context_use(self->context);
   if (!result) result = api->stream_create(&self->stream, CU_NON_BLOCKING);
   if (result) return tn__cuda_check(d, result, "opening the device");
-  if (api->pool_of(&self->pool, self->number) || api->pool_set(self->pool, CU_RELEASE_THRESHOLD, &keep)) self->pool = NULL;
+  if (api->pool_of(&self->pool, self->number) || api->pool_set(self->pool, CU_RELEASE_THRESHOLD, &keep))
+    self->pool = NULL;
   return TN_OK;
 }
 
@@ -117,7 +132,8 @@ static void *alloc(tn__device *d, size_t size) {
 static void free_block(tn__device *d, void *p, size_t size) {
   const tn__cuda *self = d->self;
   (void)size;
-  if (self->lost || !self->stream || self->api->context_use(self->context)) return; /* the memory goes with the context */
+  /* the memory goes with the context */
+  if (self->lost || !self->stream || self->api->context_use(self->context)) return;
   if (self->pool) self->api->free_async((tn__cu_address)(uintptr_t)p, self->stream);
   else self->api->free((tn__cu_address)(uintptr_t)p);
 }

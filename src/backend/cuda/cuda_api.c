@@ -1,7 +1,8 @@
 /* Finding NVIDIA's libraries and their functions.
  *
- * The driver comes with the system and lies where the dynamic linker looks.  The toolkit's libraries may also lie in a toolkit's folder, or in
- * that of Python wheels; TENET_CUDA_PATH, CUDA_HOME and CUDA_PATH name such folders, the first also that of another driver. */
+ * The driver comes with the system and lies where the dynamic linker looks.  The toolkit's libraries may also lie in a
+ * toolkit's folder, or in that of Python wheels; TENET_CUDA_PATH, CUDA_HOME and CUDA_PATH name such folders, the first
+ * also that of another driver. */
 #include "backend/cuda/cuda_api.h"
 #include <dlfcn.h>
 #include <glob.h>
@@ -38,8 +39,8 @@ static const slot dnn_slots[] = {TN__CUDA_DNN(SLOT){"cudnnGetErrorString", offse
 static struct library {
   pthread_once_t once;
   char why[200];
-} driver_state = {.once = PTHREAD_ONCE_INIT}, nvrtc_state = {.once = PTHREAD_ONCE_INIT}, lt_state = {.once = PTHREAD_ONCE_INIT},
-  dnn_state = {.once = PTHREAD_ONCE_INIT};
+} driver_state = {.once = PTHREAD_ONCE_INIT}, nvrtc_state = {.once = PTHREAD_ONCE_INIT},
+  lt_state = {.once = PTHREAD_ONCE_INIT}, dnn_state = {.once = PTHREAD_ONCE_INIT};
 static tn__cuda_driver driver;
 static tn__cuda_nvrtc nvrtc;
 static tn__cuda_lt lt;
@@ -120,7 +121,9 @@ static void *open_toolkit(const stem *s, struct library *l) {
       handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     }
   if (!handle && s->version) explain(l, "%s.%d was not found (TENET_CUDA_PATH may name its folder)", last, s->version);
-  else if (!handle) explain(l, "%s was not found (of CUDA %d or an older one; TENET_CUDA_PATH may name its folder)", last, driver_version ? driver_version / 1000 : 13);
+  else if (!handle)
+    explain(l, "%s was not found (of CUDA %d or an older one; TENET_CUDA_PATH may name its folder)", last,
+            driver_version ? driver_version / 1000 : 13);
   return handle;
 }
 
@@ -142,7 +145,8 @@ static void *open_driver(void) {
   const char *dir = getenv("TENET_CUDA_PATH");
   char path[PATH_MAX];
   void *handle = NULL;
-  if (dir && *dir && snprintf(path, sizeof path, "%s/libcuda.so.1", dir) < (int)sizeof path) handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (dir && *dir && snprintf(path, sizeof path, "%s/libcuda.so.1", dir) < (int)sizeof path)
+    handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   return handle ? handle : dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
 }
 
@@ -183,9 +187,13 @@ static bool load(struct library *l, void (*how)(void), const char **why) {
   return !*l->why;
 }
 
-const tn__cuda_driver *tn__cuda_load_driver(const char **why) { return load(&driver_state, load_driver, why) ? &driver : NULL; }
+const tn__cuda_driver *tn__cuda_load_driver(const char **why) {
+  return load(&driver_state, load_driver, why) ? &driver : NULL;
+}
 
-const tn__cuda_nvrtc *tn__cuda_load_nvrtc(const char **why) { return load(&nvrtc_state, load_nvrtc, why) ? &nvrtc : NULL; }
+const tn__cuda_nvrtc *tn__cuda_load_nvrtc(const char **why) {
+  return load(&nvrtc_state, load_nvrtc, why) ? &nvrtc : NULL;
+}
 
 const tn__cuda_lt *tn__cuda_load_lt(const char **why) { return load(&lt_state, load_lt, why) ? &lt : NULL; }
 

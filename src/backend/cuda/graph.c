@@ -1,4 +1,5 @@
-/* Recordings: what is asked of the stream between record and recorded becomes a CUDA graph, which is submitted by one call. */
+/* Recordings: what is asked of the stream between record and recorded becomes a CUDA graph, which is submitted by one
+ * call. */
 #include "backend/cuda/state.h"
 #include <string.h>
 
@@ -10,20 +11,23 @@ tn_status tn__cuda_record(tn__device *d) {
   tn__cuda *self = d->self;
   tn_status status = tn__cuda_enter(d);
   /* Other threads may go on using CUDA as they like. */
-  if (!status) status = tn__cuda_check(d, self->api->capture_begin(self->stream, CU_CAPTURE_THREAD_LOCAL), "starting a recording");
+  if (!status)
+    status = tn__cuda_check(d, self->api->capture_begin(self->stream, CU_CAPTURE_THREAD_LOCAL), "starting a recording");
   self->recording = status == TN_OK;
   memset(self->item_early, 0, sizeof self->item_early);
   memset(&self->last, 0, sizeof self->last);
   return status;
 }
 
-/* Notes the node that the item before ended with.  Each call of the stream follows the one before it, so there is one. */
+/* Notes the node that the item before ended with.  Each call of the stream follows the one before it, so there is one.
+ */
 static tn_status close_item(tn__device *d) {
   tn__cuda *self = d->self;
   int state;
   const tn__cu_node *node;
   size_t n;
-  tn_status status = tn__cuda_check(d, self->api->capture_info(self->stream, &state, NULL, NULL, &node, &n), "asking what was recorded");
+  tn_status status = tn__cuda_check(d, self->api->capture_info(self->stream, &state, NULL, NULL, &node, &n),
+                                    "asking what was recorded");
   if (!status) tn__vec_push(&d->ctx->scratch, &self->last, n == 1 ? node[0] : NULL);
   return status;
 }
@@ -38,7 +42,8 @@ tn_status tn__cuda_after(tn__device *d, uint32_t item, const uint32_t *before, u
     if (self->last.v[before[i]]) node[m++] = self->last.v[before[i]];
   self->item_early[0] = early[0] && m == 1;
   self->item_early[1] = early[1];
-  return tn__cuda_check(d, self->api->capture_depend(self->stream, node, m, CU_SET_DEPENDENCIES), "ordering what is recorded");
+  return tn__cuda_check(d, self->api->capture_depend(self->stream, node, m, CU_SET_DEPENDENCIES),
+                        "ordering what is recorded");
 }
 
 tn__recording *tn__cuda_recorded(tn__device *d) {
@@ -71,6 +76,7 @@ tn_status tn__cuda_replay(tn__device *d, tn__recording *r) {
 void tn__cuda_forget(tn__device *d, tn__recording *r) {
   tn__cuda *self = d->self;
   if (!r) return;
-  if (!self->lost && !self->api->context_use(self->context)) self->api->exec_destroy(r->exec); /* the driver waits for one that runs */
+  /* the driver waits for one that runs */
+  if (!self->lost && !self->api->context_use(self->context)) self->api->exec_destroy(r->exec);
   tn__mem_free(&d->ctx->mem, r);
 }

@@ -1,10 +1,10 @@
 /* From kernels to functions on the device: text, cubin, module; and their launch.
  *
- * A schedule's kernels are compiled in units of a few, each a program of NVRTC of its own, so that they can be compiled side by side: what
- * all have in common costs about as much as two kernels.
- * Cubins are kept on disk by all that they depend on; NVRTC is not even loaded when everything is there. */
+ * A schedule's kernels are compiled in units of a few, each a program of NVRTC of its own, so that they can be compiled
+ * side by side: what all have in common costs about as much as two kernels. Cubins are kept on disk by all that they
+ * depend on; NVRTC is not even loaded when everything is there. */
 #include "backend/cuda/state.h"
-#include "lower/turns.h"
+#include "lower/launch_extent.h"
 #include "render/render.h"
 #include <fcntl.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@ enum { KERNELS_PER_UNIT = 2, PLAIN_SHARED = 48 << 10, MAX_OPTIONS = 8, MAX_GRID 
 typedef struct part {
   tn__cu_function function;
   unsigned threads, together; /* of a block; groups in it */
-  tn__turns turns;
+  tn__launch_extent turns;
 } part;
 
 typedef struct kernel {
@@ -86,7 +86,8 @@ static void keep_cubin(tn_ctx *c, const unit *u, const char *cubin, size_t size)
 static bool load_cached(tn__device *d, unit *u) {
   tn_ctx *c = d->ctx;
   const tn__cuda *self = d->self;
-  const char *path = tn__cache_find(&c->cache, u->key, ".cubin", &c->scratch), *cubin = path ? read_file(c, path) : NULL;
+  const char *path = tn__cache_find(&c->cache, u->key, ".cubin", &c->scratch),
+             *cubin = path ? read_file(c, path) : NULL;
   if (!cubin) return false;
   if (!self->api->module_load(&u->module, cubin)) return true;
   u->module = NULL;
@@ -191,7 +192,8 @@ static void find_function(build *b, const unit *u, const char *name, uint32_t nu
   char symbol[256];
   snprintf(symbol, sizeof symbol, "%s_%u", name, number);
   int result = self->api->module_function(&p->function, u->module, symbol);
-  if (!result && k->shared > PLAIN_SHARED) result = self->api->function_set(p->function, CU_DYNAMIC_SHARED, (int)k->shared);
+  if (!result && k->shared > PLAIN_SHARED)
+    result = self->api->function_set(p->function, CU_DYNAMIC_SHARED, (int)k->shared);
   tn_status status = tn__cuda_check(d, result, symbol);
   if (status) tn__mem_throw(&d->ctx->mem, status);
 }
@@ -199,15 +201,18 @@ static void find_function(build *b, const unit *u, const char *name, uint32_t nu
 static void fill_kernel(build *b, const unit *u, uint32_t i) {
   const tn__kernel *from = b->kernels[i];
   kernel *k = &b->code->kernel[i];
-  *k = (kernel){.name = tn__arena_strdup(&b->code->arena, from->name), .nparts = from->nparts, .nbuf = from->nbuf, .nvar = from->nvar};
+  *k = (kernel){.name = tn__arena_strdup(&b->code->arena, from->name),
+                .nparts = from->nparts,
+                .nbuf = from->nbuf,
+                .nvar = from->nvar};
   if (from->shared < 0 || (uint64_t)from->shared > b->device->shared)
-    tn__fail(b->device->ctx, TN_ECOMPILE, "kernel %s needs %lld bytes of shared memory; %s has %zu", from->name, (long long)from->shared, b->device->name,
-             b->device->shared);
+    tn__fail(b->device->ctx, TN_ECOMPILE, "kernel %s needs %lld bytes of shared memory; %s has %zu", from->name,
+             (long long)from->shared, b->device->name, b->device->shared);
   k->shared = (unsigned)from->shared;
   for (uint32_t p = 0; p < k->nparts; p++) {
     k->part[p].together = (unsigned)tn__render_together(&tn__dialect_cuda, &from->part[p]);
     k->part[p].threads = from->part[p].group > 0 ? (unsigned)from->part[p].group * k->part[p].together : 1;
-    k->part[p].turns = tn__turns_make(b->device->ctx, &b->code->arena, from, &from->part[p]);
+    k->part[p].turns = tn__launch_extent_make(b->device->ctx, &b->code->arena, from, &from->part[p]);
     find_function(b, u, from->name, p, k);
   }
 }
@@ -219,7 +224,8 @@ static void build_code(void *arg) {
   code->kernel = tn__arena_zalloc(&code->arena, (code->n + 1) * sizeof(kernel));
   code->unit = tn__arena_zalloc(&code->arena, (code->n / KERNELS_PER_UNIT + 1) * sizeof(unit));
   for (uint32_t at = 0; at < code->n; at += KERNELS_PER_UNIT)
-    code->unit[code->nunits++] = (unit){.first = at, .n = code->n - at < KERNELS_PER_UNIT ? code->n - at : KERNELS_PER_UNIT};
+    code->unit[code->nunits++] =
+        (unit){.first = at, .n = code->n - at < KERNELS_PER_UNIT ? code->n - at : KERNELS_PER_UNIT};
   render_units(b);
   load_units(b);
   for (uint32_t i = 0; i < code->n; i++) {
@@ -262,7 +268,8 @@ tn__code *tn__cuda_compile(tn__device *d, tn__kernel *const *kernels, uint32_t n
 
 /* ---- running ---- */
 
-tn_status tn__cuda_launch(tn__device *d, tn__code *code, uint32_t i, void *const *buf, const size_t *bytes, const int64_t *var) {
+tn_status tn__cuda_launch(tn__device *d, tn__code *code, uint32_t i, void *const *buf, const size_t *bytes,
+                          const int64_t *var) {
   const tn__cuda *self = d->self;
   const kernel *k = &code->kernel[i];
   tn_status status = tn__cuda_use(d);
@@ -271,13 +278,17 @@ tn_status tn__cuda_launch(tn__device *d, tn__code *code, uint32_t i, void *const
   for (uint32_t v = 0; v < k->nvar; v++) code->argument[k->nbuf + v] = (void *)(uintptr_t)&var[v];
   for (uint32_t p = 0; p < k->nparts && !status; p++) {
     const part *q = &k->part[p];
-    int64_t extent = tn__turns_of(&q->turns, var);
+    int64_t extent = tn__launch_extent_of(&q->turns, var);
     if (extent <= 0) continue;
     tn__cuda_started(d, k->name);
     int64_t blocks = (extent + q->together - 1) / q->together;
     unsigned groups = blocks > MAX_GRID ? MAX_GRID : (unsigned)blocks;
     const tn__cu_attribute early = {.what = CU_LAUNCH_SERIALIZED, .value = {.number = 1}};
-    const tn__cu_launch launch = {.grid = {groups, 1, 1}, .block = {q->threads, 1, 1}, .shared = k->shared, .stream = self->stream, .attribute = &early,
+    const tn__cu_launch launch = {.grid = {groups, 1, 1},
+                                  .block = {q->threads, 1, 1},
+                                  .shared = k->shared,
+                                  .stream = self->stream,
+                                  .attribute = &early,
                                   .nattribute = self->early && (!self->recording || self->item_early[p > 0])};
     status = tn__cuda_check(d, self->api->launch(&launch, q->function, code->argument, NULL), k->name);
   }

@@ -1,10 +1,11 @@
 /* Matrix products by cuBLASLt, loaded when the first one is wanted.
  *
- * The library is column-major: a row-major matrix is its transpose there.  So C = A B is computed as C' = B' A', with the operands swapped
- * and nothing moved.
+ * The library is column-major: a row-major matrix is its transpose there.  So C = A B is computed as C' = B' A', with
+ * the operands swapped and nothing moved.
  *
- * What the library works out for a shape (descriptors and the choice of a kernel) is kept in a table, so that doing it again allocates and
- * decides nothing.  Reductions over k happen in f32 (f64 for f64), also between parts of a split one. */
+ * What the library works out for a shape (descriptors and the choice of a kernel) is kept in a table, so that doing it
+ * again allocates and decides nothing.  Reductions over k happen in f32 (f64 for f64), also between parts of a split
+ * one. */
 #include "backend/cuda/state.h"
 #include <string.h>
 
@@ -89,7 +90,8 @@ static tn_status open_products(tn__device *d) {
 
 /* The library's name for it; a row of ours is a column of its. */
 static int64_t epilogue_of(const tn__product *g) {
-  static const uint8_t function[] = {[TN__AFTER_NOTHING] = 0, [TN__AFTER_RELU] = LT_EPILOGUE_RELU, [TN__AFTER_GELU] = LT_EPILOGUE_GELU};
+  static const uint8_t function[] = {
+      [TN__AFTER_NOTHING] = 0, [TN__AFTER_RELU] = LT_EPILOGUE_RELU, [TN__AFTER_GELU] = LT_EPILOGUE_GELU};
   int64_t all = function[g->after] | (g->row ? LT_EPILOGUE_ROW : 0);
   return all ? all : LT_EPILOGUE_NOTHING;
 }
@@ -141,7 +143,8 @@ static shape shape_of(const tn__product *g) {
 }
 
 /* A row-major rows x cols matrix as the library's column-major cols x rows one. */
-static int describe(const tn__cuda_lt *lt, tn__lt_handle *out, const shape *s, int64_t rows, int64_t cols, int64_t ld, int64_t stride) {
+static int describe(const tn__cuda_lt *lt, tn__lt_handle *out, const shape *s, int64_t rows, int64_t cols, int64_t ld,
+                    int64_t stride) {
   int32_t batch = (int32_t)s->batch;
   int failed = lt->layout_create(out, types[s->dtype].type, (uint64_t)cols, (uint64_t)rows, ld);
   if (failed) *out = NULL;
@@ -166,8 +169,10 @@ static int choose(const tn__cuda_products *p, entry *e) {
                 {LT_PREF_ALIGN_A, &s->align_b, sizeof s->align_b}, {LT_PREF_ALIGN_B, &s->align_a, sizeof s->align_a},
                 {LT_PREF_ALIGN_C, &s->align_c, sizeof s->align_c}, {LT_PREF_ALIGN_D, &s->align_c, sizeof s->align_c}};
   int failed = lt->pref_create(&pref);
-  for (size_t i = 0; i < sizeof wishes / sizeof *wishes && !failed; i++) failed = lt->pref_set(pref, wishes[i].what, wishes[i].value, wishes[i].size);
-  if (!failed) failed = lt->choose(p->handle, e->desc, e->left, e->right, e->result, e->result, pref, 1, &choice, &found);
+  for (size_t i = 0; i < sizeof wishes / sizeof *wishes && !failed; i++)
+    failed = lt->pref_set(pref, wishes[i].what, wishes[i].value, wishes[i].size);
+  if (!failed)
+    failed = lt->choose(p->handle, e->desc, e->left, e->right, e->result, e->result, pref, 1, &choice, &found);
   if (!failed && !found) failed = -1;
   if (!failed) failed = choice.status;
   if (!failed) e->algo = choice.algo;
@@ -186,14 +191,16 @@ static int fill_entry(const tn__cuda_products *p, entry *e, const shape *s) {
   if (failed) e->desc = NULL;
   if (!failed) failed = lt->desc_set(e->desc, LT_DESC_TRANS_A, &trans_b, sizeof trans_b);
   if (!failed) failed = lt->desc_set(e->desc, LT_DESC_TRANS_B, &trans_a, sizeof trans_a);
-  if (!failed && epilogue != LT_EPILOGUE_NOTHING) failed = lt->desc_set(e->desc, LT_DESC_EPILOGUE, &epilogue, sizeof epilogue);
+  if (!failed && epilogue != LT_EPILOGUE_NOTHING)
+    failed = lt->desc_set(e->desc, LT_DESC_EPILOGUE, &epilogue, sizeof epilogue);
   if (!failed) failed = describe(lt, &e->left, s, trans_b ? s->n : s->k, trans_b ? s->k : s->n, s->ldb, s->stride_b);
   if (!failed) failed = describe(lt, &e->right, s, trans_a ? s->k : s->m, trans_a ? s->m : s->k, s->lda, s->stride_a);
   if (!failed) failed = describe(lt, &e->result, s, s->m, s->n, s->ldc, s->stride_c);
   return failed ? failed : choose(p, e);
 }
 
-/* The shape's entry; a new one takes the place of another if the table is full there.  NULL, with *failed, if the library refuses. */
+/* The shape's entry; a new one takes the place of another if the table is full there.  NULL, with *failed, if the
+ * library refuses. */
 static const entry *find_entry(tn__cuda_products *p, const shape *s, int *failed) {
   uint64_t at = tn__hash_bytes(s, sizeof *s, 0);
   entry *e = NULL;
@@ -224,7 +231,9 @@ static tn_status clear(tn__device *d, const tn__product *g) {
   }
   for (int64_t i = 0; i < g->batch && !status; i++) {
     tn__cu_address c = (tn__cu_address)(uintptr_t)g->c + (size_t)(i * g->stride_c) * size;
-    status = tn__cuda_check(d, self->api->fill_rows(c, (size_t)g->ldc * size, 0, (size_t)g->n * size, (size_t)g->m, self->stream), "clearing a product");
+    status = tn__cuda_check(
+        d, self->api->fill_rows(c, (size_t)g->ldc * size, 0, (size_t)g->n * size, (size_t)g->m, self->stream),
+        "clearing a product");
   }
   return status;
 }
@@ -233,8 +242,9 @@ static tn_status check_sizes(tn__device *d, const tn__product *g) {
   const int64_t sizes[] = {g->m, g->n, g->k, g->batch, g->lda, g->ldb, g->ldc};
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
     if (sizes[i] < 0 || sizes[i] > INT32_MAX) {
-      tn__error(d->ctx, TN_ENOTSUP, "matrix product %lldx%lldx%lld: a size or row distance of %lld is more than cuBLASLt takes", (long long)g->m,
-                (long long)g->n, (long long)g->k, (long long)sizes[i]);
+      tn__error(d->ctx, TN_ENOTSUP,
+                "matrix product %lldx%lldx%lld: a size or row distance of %lld is more than cuBLASLt takes",
+                (long long)g->m, (long long)g->n, (long long)g->k, (long long)sizes[i]);
       return TN_ENOTSUP;
     }
   return TN_OK;
@@ -254,17 +264,20 @@ tn_status tn__cuda_gemm(tn__device *d, const tn__product *g) {
   tn__cuda_started(d, "a matrix product");
   if (g->k == 0) return clear(d, g);
   status = g->dtype < TN_DTYPE_COUNT && types[g->dtype].compute ? open_products(d) : TN_ENOTSUP;
-  if (status == TN_ENOTSUP) tn__error(d->ctx, TN_ENOTSUP, "there is no cuBLASLt library that multiplies %s", tn__dtypes[g->dtype].name);
+  if (status == TN_ENOTSUP)
+    tn__error(d->ctx, TN_ENOTSUP, "there is no cuBLASLt library that multiplies %s", tn__dtypes[g->dtype].name);
   if (status) return status;
   tn__cuda_products *p = self->products;
   shape s = shape_of(g);
   const entry *e = find_entry(p, &s, &failed);
   if (e && g->row) failed = p->lt->desc_set(e->desc, LT_DESC_ROW, &g->row, sizeof g->row);
   if (e && !failed)
-    failed = p->lt->multiply(p->handle, e->desc, f64 ? &one64 : &one32, g->b, e->left, g->a, e->right, f64 ? &beta64 : &beta32, g->c, e->result, g->c,
-                             e->result, &e->algo, (void *)(uintptr_t)p->workspace, WORKSPACE, self->stream);
+    failed = p->lt->multiply(p->handle, e->desc, f64 ? &one64 : &one32, g->b, e->left, g->a, e->right,
+                             f64 ? &beta64 : &beta32, g->c, e->result, g->c, e->result, &e->algo,
+                             (void *)(uintptr_t)p->workspace, WORKSPACE, self->stream);
   if (!failed) return TN_OK;
-  tn__error(d->ctx, TN_ERUN, "%s: matrix product %lldx%lldx%lld of %s: cuBLASLt error %d%s", d->name, (long long)g->m, (long long)g->n, (long long)g->k,
-            tn__dtypes[g->dtype].name, failed, failed == -1 ? " (it knows no way)" : "");
+  tn__error(d->ctx, TN_ERUN, "%s: matrix product %lldx%lldx%lld of %s: cuBLASLt error %d%s", d->name, (long long)g->m,
+            (long long)g->n, (long long)g->k, tn__dtypes[g->dtype].name, failed,
+            failed == -1 ? " (it knows no way)" : "");
   return TN_ERUN;
 }

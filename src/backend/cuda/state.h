@@ -1,8 +1,9 @@
 /* The inside of a CUDA device: what the files of this folder share.  Prefix tn__cuda_.
  *
- * One stream carries everything in the order in which it was asked for; so a freed block may be used again at once, and only downloads and
- * sync wait.  A kernel's failure shows up at some later call.  Some failures are sticky: the driver's context is then beyond repair.  They
- * are reported once, and the device is lost until the context is closed. */
+ * One stream carries everything in the order in which it was asked for; so a freed block may be used again at once, and
+ * only downloads and sync wait.  A kernel's failure shows up at some later call.  Some failures are sticky: the
+ * driver's context is then beyond repair.  They are reported once, and the device is lost until the context is closed.
+ */
 #ifndef TN_BACKEND_CUDA_STATE_H
 #define TN_BACKEND_CUDA_STATE_H
 #include "backend/cuda/cuda_api.h"
@@ -35,14 +36,18 @@ typedef struct tn__cuda {
   char started[64];       /* the kernel or call that was started last, for messages */
   bool no_products, no_convs; /* the library does not start */
   bool recording, lost;
-  bool early;             /* kernels can begin before those in front of them are done, and wait for these themselves (native_cuda.inc, tn_begin); */
+  /* kernels can begin before those in front of them are done, and wait for these themselves (native_cuda.inc,
+   * tn_begin); */
+  bool early;
   bool item_early[2];     /* recording: the present item may, and its later parts */
   tn__vec(tn__cu_node) last; /* recording: the node each item ended with; NULL: it did nothing */
 } tn__cuda;
 
-/* TN_OK if `result` is 0; else records the driver's words for what was being done ("%s: %s failed: ...") and says which status that is. */
+/* TN_OK if `result` is 0; else records the driver's words for what was being done ("%s: %s failed: ...") and says which
+ * status that is. */
 tn_status tn__cuda_check(tn__device *d, int result, const char *doing);
-/* Makes the device's context the thread's, opening it first if need be.  TN_EDEVICE with an error recorded if the device is lost. */
+/* Makes the device's context the thread's, opening it first if need be.  TN_EDEVICE with an error recorded if the
+ * device is lost. */
 tn_status tn__cuda_use(tn__device *d);
 /* So, for what cannot be recorded: TN_ESTATE if something is being recorded. */
 tn_status tn__cuda_enter(tn__device *d);
@@ -56,7 +61,8 @@ void tn__cuda_ring_close(tn__cuda *self);
 /* module.c */
 tn__code *tn__cuda_compile(tn__device *d, tn__kernel *const *kernels, uint32_t n);
 void tn__cuda_release(tn__device *d, tn__code *code);
-tn_status tn__cuda_launch(tn__device *d, tn__code *code, uint32_t i, void *const *buf, const size_t *bytes, const int64_t *var);
+tn_status tn__cuda_launch(tn__device *d, tn__code *code, uint32_t i, void *const *buf, const size_t *bytes,
+                          const int64_t *var);
 /* product.c */
 bool tn__cuda_has_gemm(tn__device *d, int dtype);
 bool tn__cuda_has_after(tn__device *d, int dtype, tn__after after);

@@ -1,8 +1,9 @@
-/* Copies between host and device, through pinned memory: the GPU copies at full speed only from and to pages that stay where they are, and
- * an upload's source may be used again as soon as the call returns.
+/* Copies between host and device, through pinned memory: the GPU copies at full speed only from and to pages that stay
+ * where they are, and an upload's source may be used again as soon as the call returns.
  *
- * Small uploads share a piece of the ring: each costs a copy and a call of the driver, no event.  A piece that is full gets an event, which
- * is waited for when its turn comes again.  Both directions use the same pieces: they are in order on one stream. */
+ * Small uploads share a piece of the ring: each costs a copy and a call of the driver, no event.  A piece that is full
+ * gets an event, which is waited for when its turn comes again.  Both directions use the same pieces: they are in order
+ * on one stream. */
 #include "backend/cuda/state.h"
 #include <string.h>
 
@@ -50,7 +51,8 @@ static void turn(tn__device *d) {
 /* Waits until piece i is free. */
 static void await(tn__device *d, int i) {
   tn__cuda *self = d->self;
-  if (self->ring.waiting[i]) must(d, tn__cuda_check(d, self->api->event_wait(self->ring.passed[i]), "waiting for a copy"));
+  if (self->ring.waiting[i])
+    must(d, tn__cuda_check(d, self->api->event_wait(self->ring.passed[i]), "waiting for a copy"));
   self->ring.waiting[i] = false;
 }
 
@@ -65,7 +67,8 @@ void tn__cuda_upload(tn__device *d, void *dst, const void *src, size_t size) {
     size_t n = size - done < PIECE - r->used ? size - done : PIECE - r->used;
     char *at = r->mem + (size_t)r->piece * PIECE + r->used;
     memcpy(at, (const char *)src + done, n);
-    must(d, tn__cuda_check(d, self->api->to_device((tn__cu_address)(uintptr_t)dst + done, at, n, self->stream), "copying to the device"));
+    must(d, tn__cuda_check(d, self->api->to_device((tn__cu_address)(uintptr_t)dst + done, at, n, self->stream),
+                           "copying to the device"));
     r->used = (r->used + n + ALIGN - 1) / ALIGN * ALIGN;
     done += n;
   }
@@ -88,8 +91,10 @@ void tn__cuda_download(tn__device *d, void *dst, const void *src, size_t size) {
   begin(d);
   size_t asked = 0;
   for (size_t done = 0; done < size;) {
-    /* One piece is being emptied while the others are under way.  Uploads still waiting in a piece need no care: the stream is in order. */
-    for (; asked < size && asked < done + (size_t)TN__CUDA_PIECES * PIECE; asked += PIECE) ask(d, from + asked, size - asked < PIECE ? size - asked : PIECE);
+    /* One piece is being emptied while the others are under way.  Uploads still waiting in a piece need no care: the
+     * stream is in order. */
+    for (; asked < size && asked < done + (size_t)TN__CUDA_PIECES * PIECE; asked += PIECE)
+      ask(d, from + asked, size - asked < PIECE ? size - asked : PIECE);
     int oldest = (r->piece + TN__CUDA_PIECES - (int)((asked - done) / PIECE)) % TN__CUDA_PIECES;
     size_t n = size - done < PIECE ? size - done : PIECE;
     await(d, oldest);
@@ -116,7 +121,9 @@ bool tn__cuda_fetch(tn__device *d, void *dst, tn__device *from, const void *src,
   if (!size) return true;
   must(d, tn__cuda_use(d));
   must(d, queue_behind(d, from));
-  if (self->api->to_peer((tn__cu_address)(uintptr_t)dst, self->context, (tn__cu_address)(uintptr_t)src, other->context, size, self->stream)) return false;
+  if (self->api->to_peer((tn__cu_address)(uintptr_t)dst, self->context, (tn__cu_address)(uintptr_t)src, other->context,
+                         size, self->stream))
+    return false;
   must(d, queue_behind(from, d)); /* which may be about to free or to change it */
   return true;
 }

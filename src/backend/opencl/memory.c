@@ -106,7 +106,8 @@ void tn__opencl_upload(tn__device *d, void *dst, const void *src, size_t size) {
   must(d, tn__opencl_check(d, await(self->api, &r->written[i]), doing));
   char *piece = r->mem + (size_t)i * TN__OPENCL_PIECE;
   memcpy(piece, src, size);
-  must(d, tn__opencl_check(d, self->api->write(self->queue, mem, false, at, size, piece, 0, NULL, &r->written[i]), doing));
+  must(d,
+       tn__opencl_check(d, self->api->write(self->queue, mem, false, at, size, piece, 0, NULL, &r->written[i]), doing));
 }
 
 void tn__opencl_download(tn__device *d, void *dst, const void *src, size_t size) {
@@ -116,5 +117,6 @@ void tn__opencl_download(tn__device *d, void *dst, const void *src, size_t size)
   if (!size) return;
   must(d, tn__opencl_use(d));
   must(d, tn__opencl_find(d, src, &mem, &at));
-  must(d, tn__opencl_check(d, self->api->read(self->queue, mem, true, at, size, dst, 0, NULL, NULL), "copying from the device"));
+  must(d, tn__opencl_check(d, self->api->read(self->queue, mem, true, at, size, dst, 0, NULL, NULL),
+                           "copying from the device"));
 }

@@ -11,11 +11,13 @@ enum { MAX_PLATFORMS = 16, MAX_DEVICES = 32, MAX_GROUP = 1024, CPU_GROUP = 64, M
 
 /* After these nothing that is asked of the device can succeed. */
 static bool is_sticky(int32_t result) {
-  return result == CL_DEVICE_NOT_AVAILABLE || result == CL_INVALID_CONTEXT || result == CL_INVALID_COMMAND_QUEUE || result == -9999 /* NVIDIA's: illegal access */;
+  return result == CL_DEVICE_NOT_AVAILABLE || result == CL_INVALID_CONTEXT || result == CL_INVALID_COMMAND_QUEUE ||
+         result == -9999 /* NVIDIA's: illegal access */;
 }
 
 static bool is_memory(int32_t result) {
-  return result == CL_MEM_OBJECT_ALLOCATION_FAILURE || result == CL_OUT_OF_RESOURCES || result == CL_OUT_OF_HOST_MEMORY || result == CL_INVALID_BUFFER_SIZE;
+  return result == CL_MEM_OBJECT_ALLOCATION_FAILURE || result == CL_OUT_OF_RESOURCES ||
+         result == CL_OUT_OF_HOST_MEMORY || result == CL_INVALID_BUFFER_SIZE;
 }
 
 tn_status tn__opencl_check(tn__device *d, int32_t result, const char *doing) {
@@ -27,8 +29,8 @@ tn_status tn__opencl_check(tn__device *d, int32_t result, const char *doing) {
     return status;
   }
   self->lost = true;
-  tn__error(d->ctx, status, "%s: %s: %s; %s was started last; the device is lost until the context is closed", d->name, doing, tn__cl_error(result),
-            *self->started ? self->started : "no kernel");
+  tn__error(d->ctx, status, "%s: %s: %s; %s was started last; the device is lost until the context is closed", d->name,
+            doing, tn__cl_error(result), *self->started ? self->started : "no kernel");
   return status;
 }
 
@@ -102,18 +104,22 @@ static int find_devices(const tn__cl *api, found *out) {
     uint32_t ndevices = 0;
     if (api->devices(platform[p], tn__cl_all_types, MAX_DEVICES, device, &ndevices)) continue;
     for (uint32_t i = 0; i < ndevices && i < MAX_DEVICES && n < MAX_DEVICES; i++)
-      if (ask(api, device[i], CL_DEVICE_AVAILABLE) && ask(api, device[i], CL_DEVICE_COMPILER_AVAILABLE)) out[n++] = (found){platform[p], device[i]};
+      if (ask(api, device[i], CL_DEVICE_AVAILABLE) && ask(api, device[i], CL_DEVICE_COMPILER_AVAILABLE))
+        out[n++] = (found){platform[p], device[i]};
   }
   return n;
 }
 
-/* Threads of a group, a power of two: what the device takes in the first dimension; a processor runs them one after the other, so a few do. */
+/* Threads of a group, a power of two: what the device takes in the first dimension; a processor runs them one after the
+ * other, so a few do. */
 static int group_of(const tn__cl *api, tn__cl_device device) {
   size_t sizes[MAX_DIMS] = {0};
-  uint64_t most = ask(api, device, CL_DEVICE_TYPE) & CL_TYPE_CPU ? CPU_GROUP : MAX_GROUP, threads = ask(api, device, CL_DEVICE_MAX_WORK_GROUP_SIZE);
+  uint64_t most = ask(api, device, CL_DEVICE_TYPE) & CL_TYPE_CPU ? CPU_GROUP : MAX_GROUP,
+           threads = ask(api, device, CL_DEVICE_MAX_WORK_GROUP_SIZE);
   int p = 1;
   if (threads < most) most = threads;
-  if (!api->device_info(device, CL_DEVICE_MAX_WORK_ITEM_SIZES, sizeof sizes, sizes, NULL) && sizes[0] < most) most = sizes[0];
+  if (!api->device_info(device, CL_DEVICE_MAX_WORK_ITEM_SIZES, sizeof sizes, sizes, NULL) && sizes[0] < most)
+    most = sizes[0];
   while ((uint64_t)p * 2 <= most) p *= 2;
   return p;
 }
@@ -125,7 +131,8 @@ static const char *options_for(uint64_t floats) {
 
 static void add_device(tn_ctx *c, const tn__cl *api, const found *f, int number) {
   char name[32], what[128] = "unknown", platform[64] = "unknown";
-  uint64_t floats = ask(api, f->device, CL_DEVICE_SINGLE_FP_CONFIG), shared = ask(api, f->device, CL_DEVICE_LOCAL_MEM_SIZE);
+  uint64_t floats = ask(api, f->device, CL_DEVICE_SINGLE_FP_CONFIG),
+           shared = ask(api, f->device, CL_DEVICE_LOCAL_MEM_SIZE);
   bool f64 = ask(api, f->device, CL_DEVICE_DOUBLE_FP_CONFIG) != 0;
   int units = (int)ask(api, f->device, CL_DEVICE_MAX_COMPUTE_UNITS);
   tn__sb text;
@@ -135,7 +142,8 @@ static void add_device(tn_ctx *c, const tn__cl *api, const found *f, int number)
   snprintf(name, sizeof name, "opencl:%d", number);
   tn__sb_printf(&text, "%.40s (%.32s), %.1f GiB, %d units%s%s%s", what, platform,
                 (double)ask(api, f->device, CL_DEVICE_GLOBAL_MEM_SIZE) / (1 << 30), units, f64 ? "" : ", no f64",
-                floats & CL_FP_CORRECTLY_ROUNDED ? "" : ", inexact division", floats & CL_FP_DENORM ? "" : ", no subnormals");
+                floats & CL_FP_CORRECTLY_ROUNDED ? "" : ", inexact division",
+                floats & CL_FP_DENORM ? "" : ", no subnormals");
   tn__device *d = tn__device_add(c, &opencl_ops, name, tn__sb_str(&text), NULL);
   tn__opencl *self = d->self = tn__mem_zalloc(&c->mem, sizeof *self);
   self->api = api;
@@ -148,7 +156,8 @@ static void add_device(tn_ctx *c, const tn__cl *api, const found *f, int number)
   d->group = group_of(api, f->device);
   d->largest = (size_t)ask(api, f->device, CL_DEVICE_MAX_MEM_ALLOC_SIZE);
   d->units = units > 0 ? units : 1;
-  uint64_t cells = 16 * (uint64_t)d->group; /* generated code declares them itself: partial results of reductions, two sets */
+  /* generated code declares them itself: partial results of reductions, two sets */
+  uint64_t cells = 16 * (uint64_t)d->group;
   d->shared = shared > cells ? (size_t)(shared - cells) : 0;
 }
 

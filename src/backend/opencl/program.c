@@ -1,6 +1,6 @@
 /* From kernels to functions on the device: text, program, its binary on disk; and their launch. */
 #include "backend/opencl/state.h"
-#include "lower/turns.h"
+#include "lower/launch_extent.h"
 #include "render/render.h"
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +10,7 @@ enum { MOST_GROUPS = 1 << 20, WAITING = 16 };
 typedef struct part {
   tn__cl_kernel function;
   size_t threads;
-  tn__turns turns;
+  tn__launch_extent turns;
 } part;
 
 typedef struct kernel {
@@ -69,10 +69,13 @@ static bool load_cached(build *b, tn__key key) {
   const tn__opencl *self = d->self;
   size_t size = 0;
   int32_t status = 0, failed = 0;
-  const unsigned char *binary = self->caches ? NULL : tn__cache_read(&d->ctx->cache, key, ".clbin", &d->ctx->scratch, &size);
+  const unsigned char *binary =
+      self->caches ? NULL : tn__cache_read(&d->ctx->cache, key, ".clbin", &d->ctx->scratch, &size);
   if (!binary) return false;
   b->code->program = self->api->program_of_binary(self->context, 1, &self->device, &size, &binary, &status, &failed);
-  if (b->code->program && !failed && !status && !self->api->build(b->code->program, 1, &self->device, self->options, NULL, NULL)) return true;
+  if (b->code->program && !failed && !status &&
+      !self->api->build(b->code->program, 1, &self->device, self->options, NULL, NULL))
+    return true;
   if (b->code->program) self->api->program_release(b->code->program);
   b->code->program = NULL;
   return false;
@@ -82,7 +85,9 @@ static void keep_binary(build *b, tn__key key) {
   tn_ctx *c = b->device->ctx;
   const tn__opencl *self = b->device->self;
   size_t size = 0;
-  if (self->caches || !c->cache.dir || self->api->program_info(b->code->program, CL_PROGRAM_BINARY_SIZES, sizeof size, &size, NULL) || !size) return;
+  if (self->caches || !c->cache.dir ||
+      self->api->program_info(b->code->program, CL_PROGRAM_BINARY_SIZES, sizeof size, &size, NULL) || !size)
+    return;
   unsigned char *binary = tn__alloc(c, size);
   if (self->api->program_info(b->code->program, CL_PROGRAM_BINARIES, sizeof binary, &binary, NULL)) return;
   tn__cache_write(&c->cache, key, ".clbin", binary, size, &c->scratch);
@@ -94,7 +99,8 @@ static void refuse_f64(build *b) {
   for (uint32_t i = 0; i < b->code->n; i++)
     for (uint32_t p = 0; p < b->kernels[i]->nparts; p++)
       for (uint32_t k = 0; k < b->kernels[i]->part[p].n; k++)
-        if (b->kernels[i]->part[p].ins[k]->dtype == TN_F64) tn__fail(b->device->ctx, TN_ENOTSUP, "%s has no f64", b->device->name);
+        if (b->kernels[i]->part[p].ins[k]->dtype == TN_F64)
+          tn__fail(b->device->ctx, TN_ENOTSUP, "%s has no f64", b->device->name);
 }
 
 /* Throws with what the compiler says. */
@@ -109,7 +115,8 @@ _Noreturn static void refuse(build *b, int32_t failed) {
   }
   for (char *s = log; *s; s++)
     if (*s == '\n') *s = s[1] ? '|' : '\0'; /* an error is one line */
-  tn__fail(c, TN_ECOMPILE, "the OpenCL compiler of %s failed (%s): %.800s", b->device->name, tn__cl_error(failed), *log ? log : "it gave no reason");
+  tn__fail(c, TN_ECOMPILE, "the OpenCL compiler of %s failed (%s): %.800s", b->device->name, tn__cl_error(failed),
+           *log ? log : "it gave no reason");
 }
 
 static void load_program(build *b) {
@@ -137,13 +144,16 @@ static void fill_kernel(build *b, uint32_t i) {
   const tn__opencl *self = d->self;
   const tn__kernel *from = b->kernels[i];
   kernel *k = &b->code->kernel[i];
-  *k = (kernel){.name = tn__arena_strdup(&b->code->arena, from->name), .nparts = from->nparts, .nbuf = from->nbuf, .nvar = from->nvar};
+  *k = (kernel){.name = tn__arena_strdup(&b->code->arena, from->name),
+                .nparts = from->nparts,
+                .nbuf = from->nbuf,
+                .nvar = from->nvar};
   for (uint32_t p = 0; p < k->nparts; p++) {
     char symbol[256];
     int32_t failed = 0;
     snprintf(symbol, sizeof symbol, "%s_%u", from->name, p);
     k->part[p].threads = from->part[p].group > 0 ? (size_t)from->part[p].group : 1;
-    k->part[p].turns = tn__turns_make(d->ctx, &b->code->arena, from, &from->part[p]);
+    k->part[p].turns = tn__launch_extent_make(d->ctx, &b->code->arena, from, &from->part[p]);
     k->part[p].function = self->api->kernel_create(b->code->program, symbol, &failed);
     must(d, failed, symbol);
   }
@@ -198,21 +208,23 @@ static tn_status set_arguments(tn__device *d, const kernel *k, tn__cl_kernel f, 
   return tn__opencl_check(d, failed, k->name);
 }
 
-/* Drivers may keep commands until somebody waits; so that they begin meanwhile, they are told now and then, which takes its time. */
+/* Drivers may keep commands until somebody waits; so that they begin meanwhile, they are told now and then, which takes
+ * its time. */
 static int32_t begin_now_and_then(tn__opencl *self) {
   if (++self->waiting < WAITING) return 0;
   self->waiting = 0;
   return self->api->flush(self->queue);
 }
 
-tn_status tn__opencl_launch(tn__device *d, tn__code *code, uint32_t i, void *const *buf, const size_t *bytes, const int64_t *var) {
+tn_status tn__opencl_launch(tn__device *d, tn__code *code, uint32_t i, void *const *buf, const size_t *bytes,
+                            const int64_t *var) {
   tn__opencl *self = d->self;
   const kernel *k = &code->kernel[i];
   tn_status status = tn__opencl_use(d);
   (void)bytes;
   for (uint32_t p = 0; p < k->nparts && !status; p++) {
     const part *q = &k->part[p];
-    int64_t turns = tn__turns_of(&q->turns, var);
+    int64_t turns = tn__launch_extent_of(&q->turns, var);
     if (turns <= 0) continue;
     size_t global = (size_t)(turns < MOST_GROUPS ? turns : MOST_GROUPS) * q->threads;
     status = set_arguments(d, k, q->function, buf, var);

@@ -1,10 +1,11 @@
 /* The inside of an OpenCL device: what the files of this folder share.  Prefix tn__opencl_.
  *
- * One queue in order carries everything; so a freed block may be used again at once, and only downloads, long uploads and sync wait.
+ * One queue in order carries everything; so a freed block may be used again at once, and only downloads, long uploads
+ * and sync wait.
  *
- * OpenCL's memory objects have no addresses, but those who use a device's memory point into it (a plan's temporaries lie in one buffer).
- * So each block is given a range of a number space of our own; an address found in it is a memory object and an offset, which is what
- * kernels and copies take. */
+ * OpenCL's memory objects have no addresses, but those who use a device's memory point into it (a plan's temporaries
+ * lie in one buffer). So each block is given a range of a number space of our own; an address found in it is a memory
+ * object and an offset, which is what kernels and copies take. */
 #ifndef TN_BACKEND_OPENCL_STATE_H
 #define TN_BACKEND_OPENCL_STATE_H
 #include "backend/opencl/opencl_api.h"
@@ -16,7 +17,8 @@ typedef struct tn__opencl_block {
   tn__cl_mem mem;
 } tn__opencl_block;
 
-/* Copies of what is being uploaded, used in turns: who uploads may go on at once, and does not wait for the kernels that come before. */
+/* Copies of what is being uploaded, used in turns: who uploads may go on at once, and does not wait for the kernels
+ * that come before. */
 enum { TN__OPENCL_PIECES = 8, TN__OPENCL_PIECE = 1 << 18 };
 typedef struct tn__opencl_ring {
   char *mem; /* all pieces; NULL until first needed */
@@ -38,7 +40,8 @@ typedef struct tn__opencl {
   uint32_t waiting;       /* kernels since the queue was told to begin */
   char started[64];       /* the kernel that was started last, for messages */
   bool f64, lost;
-  bool caches;            /* the driver keeps what it compiles, and compiles again to give us a binary: then we keep none */
+  /* the driver keeps what it compiles, and compiles again to give us a binary: then we keep none */
+  bool caches;
 } tn__opencl;
 
 /* TN_OK if `result` is 0; else records which error it is and says which status that is. */
@@ -57,5 +60,6 @@ tn_status tn__opencl_find(tn__device *d, const void *p, tn__cl_mem *mem, uint64_
 /* program.c */
 tn__code *tn__opencl_compile(tn__device *d, tn__kernel *const *kernels, uint32_t n);
 void tn__opencl_release(tn__device *d, tn__code *code);
-tn_status tn__opencl_launch(tn__device *d, tn__code *code, uint32_t i, void *const *buf, const size_t *bytes, const int64_t *var);
+tn_status tn__opencl_launch(tn__device *d, tn__code *code, uint32_t i, void *const *buf, const size_t *bytes,
+                            const int64_t *var);
 #endif

@@ -38,7 +38,8 @@ static void translate_kernel(build *b, const tn__kernel *k, program *out) {
   out->span = tn__arena_zalloc(keep, (k->nbuf + k->nlocal + 1) * sizeof(span));
   char *scratch = tn__arena_zalloc(keep, (size_t)k->scratch + 1);
   for (uint32_t l = 0; l < k->nlocal; l++) {
-    size_t room = (size_t)(k->scratch - k->local_at[l]), want = (size_t)k->local[l]->src[0]->hi * tn__size_of(k->local[l]->dtype);
+    size_t room = (size_t)(k->scratch - k->local_at[l]),
+           want = (size_t)k->local[l]->src[0]->hi * tn__size_of(k->local[l]->dtype);
     out->span[k->nbuf + l] = (span){scratch + k->local_at[l], want < room ? want : room};
   }
   tn__encode(b->device->ctx, keep, k, &out->code);
@@ -71,9 +72,10 @@ tn__code *tn__ref_compile(tn__device *d, tn__kernel *const *kernels, uint32_t n)
 static tn_status outside(tn__device *d, const program *k, const tn__code_part *p, const tn__ins *i) {
   static const char *const verb[] = {[TN__I_LOAD] = "load", [TN__I_STORE] = "store", [TN__I_STOREADD] = "storeadd"};
   bool local = i->span >= k->nbuf;
-  tn__error(d->ctx, TN_ERUN, "kernel %s, instruction %u: %s %s %s%u[%lld] is outside its %zu elements", k->code.name, (unsigned)(i - p->ins),
-            verb[i->code], tn__dtypes[i->dtype].name, local ? "local" : "b", local ? i->span - k->nbuf : i->span,
-            (long long)p->reg[i->src[0]], k->span[i->span].bytes / tn__size_of(i->dtype));
+  tn__error(d->ctx, TN_ERUN, "kernel %s, instruction %u: %s %s %s%u[%lld] is outside its %zu elements", k->code.name,
+            (unsigned)(i - p->ins), verb[i->code], tn__dtypes[i->dtype].name, local ? "local" : "b",
+            local ? i->span - k->nbuf : i->span, (long long)p->reg[i->src[0]],
+            k->span[i->span].bytes / tn__size_of(i->dtype));
   return TN_ERUN;
 }
 
@@ -93,13 +95,15 @@ static bool access_memory(const program *k, uint64_t *r, const tn__ins *i) {
     return true;
   }
   uint64_t value = r[i->src[2]];
-  if (i->code == TN__I_STOREADD) value = tn__eval(OP_ADD, i->dtype, i->dtype, (uint64_t[3]){tn__eval_load(i->dtype, at), value, 0});
+  if (i->code == TN__I_STOREADD)
+    value = tn__eval(OP_ADD, i->dtype, i->dtype, (uint64_t[3]){tn__eval_load(i->dtype, at), value, 0});
   tn__eval_store(i->dtype, at, value);
   return true;
 }
 
 static uint32_t cell_of(const uint64_t *r, const tn__ins *i) {
-  return (i->lane == TN__NO_REG ? 0 : (uint32_t)r[i->lane] * i->each) + (i->src[2] == TN__NO_REG ? 0 : (uint32_t)r[i->src[2]]);
+  return (i->lane == TN__NO_REG ? 0 : (uint32_t)r[i->lane] * i->each) +
+         (i->src[2] == TN__NO_REG ? 0 : (uint32_t)r[i->src[2]]);
 }
 
 static void set_acc(uint64_t *r, const tn__ins *i) {
@@ -112,7 +116,8 @@ static void fold_acc(uint64_t *r, const tn__ins *i) {
   uint64_t *cell = &r[i->dst];
   memcpy(cell, &r[i->src[0]], i->lanes * sizeof *cell);
   for (uint32_t h = i->lanes / 2; h; h /= 2)
-    for (uint32_t l = 0; l < h; l++) cell[l] = tn__eval(i->op, i->dtype, i->dtype, (uint64_t[3]){cell[l], cell[l + h], 0});
+    for (uint32_t l = 0; l < h; l++)
+      cell[l] = tn__eval(i->op, i->dtype, i->dtype, (uint64_t[3]){cell[l], cell[l + h], 0});
 }
 
 static tn_status run_part(tn__device *d, const program *k, const tn__code_part *p) {
@@ -120,7 +125,9 @@ static tn_status run_part(tn__device *d, const program *k, const tn__code_part *
   for (uint32_t pc = 0; pc < p->n;) {
     const tn__ins *i = &p->ins[pc++];
     switch ((tn__icode)i->code) {
-    case TN__I_EVAL: r[i->dst] = tn__eval(i->op, i->dtype, i->sdtype, (uint64_t[3]){r[i->src[0]], r[i->src[1]], r[i->src[2]]}); break;
+    case TN__I_EVAL:
+      r[i->dst] = tn__eval(i->op, i->dtype, i->sdtype, (uint64_t[3]){r[i->src[0]], r[i->src[1]], r[i->src[2]]});
+      break;
     case TN__I_RANGE:
       r[i->dst] = 0;
       r[i->dst + 1] = r[i->src[0]];
@@ -146,7 +153,8 @@ static tn_status run_part(tn__device *d, const program *k, const tn__code_part *
   return TN_OK;
 }
 
-tn_status tn__ref_launch(tn__device *d, tn__code *code, uint32_t n, void *const *buf, const size_t *bytes, const int64_t *var) {
+tn_status tn__ref_launch(tn__device *d, tn__code *code, uint32_t n, void *const *buf, const size_t *bytes,
+                         const int64_t *var) {
   const program *k = &code->kernel[n];
   for (uint32_t b = 0; b < k->nbuf; b++) k->span[b] = (span){buf[b], bytes[b]};
   tn_status status = TN_OK;

@@ -1,5 +1,5 @@
 /* Checked arguments, broadcasting, promotion: what every part of the front end needs. */
-#include "tensor/front.h"
+#include "tensor/operands.h"
 #include "base/sb.h"
 #include "ir/eval.h"
 #include "ir/text.h"
@@ -73,7 +73,8 @@ bool tn__fits(int dtype, double v) {
 }
 
 tn_node *tn__literal(tn_ctx *c, int dtype, double v) {
-  if (!tn__fits(dtype, v)) tn__fail(c, TN_EDTYPE, "the number %g does not fit %s: convert the tensor with tn_cast", v, tn__dtypes[dtype].name);
+  if (!tn__fits(dtype, v))
+    tn__fail(c, TN_EDTYPE, "the number %g does not fit %s: convert the tensor with tn_cast", v, tn__dtypes[dtype].name);
   return tn__const_num(c, dtype, v);
 }
 
@@ -126,7 +127,8 @@ static tn_node *raise(tn_ctx *c, tn_node *x, uint32_t rank) {
 static tn_node *spread(tn_ctx *c, tn_node *x, const tn__dims *to) {
   tn_node *dim[TN_MAX_RANK];
   if (x->rank > to->rank) return NULL;
-  for (uint32_t i = 0; i < x->rank; i++) dim[i] = tn__is_int_const(x->dim[i], 1) ? x->dim[i] : to->d[to->rank - x->rank + i];
+  for (uint32_t i = 0; i < x->rank; i++)
+    dim[i] = tn__is_int_const(x->dim[i], 1) ? x->dim[i] : to->d[to->rank - x->rank + i];
   x = tn__taken_as(c, x, dim, x->rank);
   return x ? tn__expand(c, raise(c, x, to->rank), to->d) : NULL;
 }
@@ -152,8 +154,8 @@ void tn__broadcast(tn_ctx *c, tn_node **x, int n) {
         to.d[a] = d;
         owner = x[i];
       } else if (!tn__is_int_const(d, 1) && !(to.d[a] = tn__size_common(c, to.d[a], d))) {
-        tn__fail(c, TN_ESHAPE, "shapes of %s and %s do not broadcast: they differ at axis %d from the end", tn__text(c, owner),
-                 tn__text(c, x[i]), (int)(to.rank - a));
+        tn__fail(c, TN_ESHAPE, "shapes of %s and %s do not broadcast: they differ at axis %d from the end",
+                 tn__text(c, owner), tn__text(c, x[i]), (int)(to.rank - a));
       }
     }
   }
@@ -166,8 +168,12 @@ tn_node *tn__bcast2(tn_ctx *c, tn__op op, tn_node *x, tn_node *y) {
   return tn__op2(c, op, v[0], v[1]);
 }
 
-tn_node *tn__op2_num(tn_ctx *c, tn__op op, tn_node *x, double v) { return tn__op2(c, op, x, tn__literal_like(c, x, v)); }
-tn_node *tn__num_op2(tn_ctx *c, tn__op op, double v, tn_node *x) { return tn__op2(c, op, tn__literal_like(c, x, v), x); }
+tn_node *tn__op2_num(tn_ctx *c, tn__op op, tn_node *x, double v) {
+  return tn__op2(c, op, x, tn__literal_like(c, x, v));
+}
+tn_node *tn__num_op2(tn_ctx *c, tn__op op, double v, tn_node *x) {
+  return tn__op2(c, op, tn__literal_like(c, x, v), x);
+}
 
 /* ---- movements by name ---- */
 
@@ -185,7 +191,8 @@ tn_node *tn__split_axis(tn_ctx *c, tn_node *x, uint32_t axis, const tn__dims *in
 
 tn_node *tn__add_axis(tn_ctx *c, tn_node *x, uint32_t axis) {
   tn__dims s = {0};
-  if (x->rank == TN_MAX_RANK) tn__fail(c, TN_ESHAPE, "the result of %s would have more than %d axes", tn__text(c, x), TN_MAX_RANK);
+  if (x->rank == TN_MAX_RANK)
+    tn__fail(c, TN_ESHAPE, "the result of %s would have more than %d axes", tn__text(c, x), TN_MAX_RANK);
   for (uint32_t i = 0; i <= x->rank; i++) {
     if (i == axis) s.d[s.rank++] = tn__int(c, 1);
     if (i < x->rank) s.d[s.rank++] = x->dim[i];
@@ -202,7 +209,8 @@ tn_node *tn__merge_axes(tn_ctx *c, tn_node *x, uint32_t first, uint32_t n) {
   tn_node *size = tn__int(c, 1);
   for (uint32_t i = 0; i < n; i++) size = tn__mul(c, size, x->dim[first + i]);
   for (uint32_t i = 0; i < first; i++) s.d[s.rank++] = x->dim[i];
-  if (s.rank == TN_MAX_RANK) tn__fail(c, TN_ESHAPE, "the result of %s would have more than %d axes", tn__text(c, x), TN_MAX_RANK);
+  if (s.rank == TN_MAX_RANK)
+    tn__fail(c, TN_ESHAPE, "the result of %s would have more than %d axes", tn__text(c, x), TN_MAX_RANK);
   s.d[s.rank++] = size;
   for (uint32_t i = first + n; i < x->rank; i++) s.d[s.rank++] = x->dim[i];
   return tn__reshape(c, x, s.d, s.rank);

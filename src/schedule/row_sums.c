@@ -1,9 +1,10 @@
 /* Columns beside rows: a kernel of sums over the rows of what another one goes through row by row joins it.
  *
- * Needs all decided, kernels side by side joined.  A gradient of weights (sums over all rows) mostly reads what the gradient of the rows reads,
- * and statistics of the rows that the latter has at hand: one kernel then reads everything once.  Such a kernel is made anew, from the stores of
- * both, at the rows' ranges; if that works out they give way to it, and what only they wanted is stored no more.  Only for devices with work
- * groups, whose lowering lets a group go through many rows and keep the sums (lower/columns.c); its results depend on how many that are. */
+ * Needs all decided, kernels side by side joined.  A gradient of weights (sums over all rows) mostly reads what the
+ * gradient of the rows reads, and statistics of the rows that the latter has at hand: one kernel then reads everything
+ * once.  Such a kernel is made anew, from the stores of both, at the rows' ranges; if that works out they give way to
+ * it, and what only they wanted is stored no more.  Only for devices with work groups, whose lowering lets a group go
+ * through many rows and keep the sums (lower/row_sums.c); its results depend on how many that are. */
 #include "rewrite/rewrite.h"
 #include "schedule/fuse.h"
 
@@ -52,7 +53,8 @@ static bool ends_with(const tn_node *x, const tn_node *y) {
   return true;
 }
 
-/* a's ranges are the rows' and then b's; or the rows' only, as those of a kernel that stores but one value a row: then b's stand inside them. */
+/* a's ranges are the rows' and then b's; or the rows' only, as those of a kernel that stores but one value a row: then
+ * b's stand inside them. */
 static bool match_ranges(tn__fuse *f, pair *p) {
   tn_node *x = seed(f, p->a)->env, *y = seed(f, p->b)->env, *env[32];
   bool whole = ends_with(x, y);
@@ -79,7 +81,9 @@ static bool nests_so(const tn__seed *g, uint32_t set) {
 static bool may_pair(tn__fuse *f, pair *p) {
   const tn__seed *x = seed(f, p->a), *y = seed(f, p->b);
   if (p->a == p->b || x->alone || y->alone || y->rows || !x->roots.n || !y->roots.n) return false;
-  if (x->roots.n + y->roots.n > TN__MAX_STORES || x->size + y->size > TN__MAX_KERNEL || !match_ranges(f, p) || (x->rows && x->rows != p->rows)) return false;
+  if (x->roots.n + y->roots.n > TN__MAX_STORES || x->size + y->size > TN__MAX_KERNEL || !match_ranges(f, p) ||
+      (x->rows && x->rows != p->rows))
+    return false;
   return nests_so(x, (1u << p->rows->nsrc) - 1) && nests_so(y, 0);
 }
 
@@ -103,7 +107,9 @@ static bool sum_rows(tn__fuse *f, pair *p, tn_node *n, tn__demand *d) {
       idx[i] = d->idx->src[o++];
       continue;
     }
-    idx[i] = r[a++] = tn__is_int_const(x->dim[i], 1) ? tn__int(f->c, 0) : row < p->rows->nsrc ? p->rows->src[row++] : NULL;
+    idx[i] = r[a++] = tn__is_int_const(x->dim[i], 1) ? tn__int(f->c, 0)
+                      : row < p->rows->nsrc          ? p->rows->src[row++]
+                                                     : NULL;
     if (!idx[i] || (idx[i]->op == OP_RANGE && idx[i]->src[0] != x->dim[i])) return false;
   }
   d->ranges = tn__list(f->c, r, n->nint);
@@ -161,7 +167,8 @@ static bool visit(tn__fuse *f, pair *p, uint32_t at, double volume) {
   bool large = tn__numel_guess(n) >= volume, good = true;
   if (in->buf >= 0 && in->kernel != p->a && in->kernel != p->b) return !large || loads_rows(f, p, in);
   p->shares |= large && in->buf >= 0 && in->kernel == p->a && demands_of(f, in, p->b);
-  for (int i = tn__demand_last(f, in, p->k); good && i >= 0; i = in->want.v[i].before) good = inline_place(f, p, n, in, &in->want.v[i]);
+  for (int i = tn__demand_last(f, in, p->k); good && i >= 0; i = in->want.v[i].before)
+    good = inline_place(f, p, n, in, &in->want.v[i]);
   for (uint32_t s = 0; s < n->nsrc; s++) note(f, p, n->src[s]);
   return good && seed(f, p->k)->size <= TN__MAX_KERNEL;
 }
@@ -175,7 +182,8 @@ static bool walk(tn__fuse *f, pair *p) {
   return p->sums && p->shares;
 }
 
-/* A place of kernel b by the new kernel's ranges: b's own are the last of them, those it sums over are the rows'.  NULL: they are not. */
+/* A place of kernel b by the new kernel's ranges: b's own are the last of them, those it sums over are the rows'.
+ * NULL: they are not. */
 static tn_node *moved(tn__fuse *f, const pair *p, tn_node *idx) {
   const tn_node *own = seed(f, p->b)->env;
   tn_node *from[2 * TN_MAX_RANK], *to[2 * TN_MAX_RANK];
@@ -329,7 +337,7 @@ static void tidy(tn__fuse *f) {
     if (f->info[i].buf >= 0) f->info[i].buf = now[f->info[i].buf];
 }
 
-void tn__fuse_columns(tn__fuse *f) {
+void tn__fuse_row_sums(tn__fuse *f) {
   uint32_t before = f->seeds.n;
   if (!f->dev->group || f->c->mode == TN_MODE_STRICT) return;
   tn__loads_of l = tn__find_loads(f);
@@ -340,8 +348,8 @@ void tn__fuse_columns(tn__fuse *f) {
 
 /* ---- the kernel's body ---- */
 
-/* What a group does for rows and what it adds up share their loops only once that is known to work (lower/columns.c): up to there the sums
- * have loops of their own, numbered for the rows' to be found. */
+/* What a group does for rows and what it adds up share their loops only once that is known to work (lower/row_sums.c):
+ * up to there the sums have loops of their own, numbered for the rows' to be found. */
 void tn__columns_apart(tn__fuse *f, const tn__seed *g, tn__nodes *stores) {
   tn__nodes all = {0}, from = {0}, to = {0}, sums = {0};
   for (uint32_t i = 0; i < stores->n; i++) {

@@ -1,11 +1,14 @@
-/* Which f32 values need not be rounded correctly: those from which nothing comes but values of bf16 and f16, which have 8 and 11 bits of the
- * 24.  For them a language may have shorter functions (dialect.h, `near`).  What jumps, is stored or turned into an integer keeps
- * every bit, and so does all that it is computed from; in mode strict, everything does. */
+/* Which f32 values need not be rounded correctly: those from which nothing comes but values of bf16 and f16, which have
+ * 8 and 11 bits of the 24.  For them a language may have shorter functions (dialect.h, `approximate`).  What jumps, is stored
+ * or turned into an integer keeps every bit, and so does all that it is computed from; in mode strict, everything does.
+ */
 #include "render/c_like.h"
 
-static const bool passes_on[OP_COUNT] = { /* an error of the operand comes out as one of its size */
-    [OP_NEG] = true, [OP_ABS] = true, [OP_SQRT] = true, [OP_EXP] = true, [OP_EXP2] = true, [OP_TANH] = true, [OP_ERF] = true, [OP_ADD] = true,
-    [OP_MUL] = true, [OP_DIV] = true, [OP_MIN] = true,  [OP_MAX] = true, [OP_FMA] = true,  [OP_WHERE] = true,
+static const bool passes_on[OP_COUNT] = {
+    /* an error of the operand comes out as one of its size */
+    [OP_NEG] = true,  [OP_ABS] = true, [OP_SQRT] = true, [OP_EXP] = true,   [OP_EXP2] = true,
+    [OP_TANH] = true, [OP_ERF] = true, [OP_ADD] = true,  [OP_MUL] = true,   [OP_DIV] = true,
+    [OP_MIN] = true,  [OP_MAX] = true, [OP_FMA] = true,  [OP_WHERE] = true,
 };
 
 typedef struct search {
@@ -43,17 +46,20 @@ static void visit(search *s, const tn_node *n) {
   }
 }
 
-void tn__print_find_near(tn__printer *p) {
+void tn__print_find_approximate(tn__printer *p) {
   search s = {.changed = true};
-  tn__map_init(&p->near, &p->c->scratch);
-  if (p->c->mode == TN_MODE_STRICT || !p->d->near) return;
+  tn__map_init(&p->approximate, &p->c->scratch);
+  if (p->c->mode == TN_MODE_STRICT || !p->d->approximate) return;
   tn__map_init(&s.precise, &p->c->scratch);
   while (s.changed) { /* values come back through LOCALs and accumulators */
     s.changed = false;
     for (uint32_t i = p->part->n; i-- > 0;) visit(&s, p->part->ins[i]);
   }
   for (uint32_t i = 0; i < p->part->n; i++)
-    if (p->part->ins[i]->dtype == TN_F32 && !is_precise(&s, p->part->ins[i])) tn__map_put(&p->near, (uintptr_t)p->part->ins[i], 1);
+    if (p->part->ins[i]->dtype == TN_F32 && !is_precise(&s, p->part->ins[i]))
+      tn__map_put(&p->approximate, (uintptr_t)p->part->ins[i], 1);
 }
 
-bool tn__print_is_near(const tn__printer *p, const tn_node *n) { return tn__map_get(&p->near, (uintptr_t)n, NULL); }
+bool tn__print_is_approximate(const tn__printer *p, const tn_node *n) {
+  return tn__map_get(&p->approximate, (uintptr_t)n, NULL);
+}

@@ -1,5 +1,5 @@
-/* What tuning tries: choices that lean away from the cost model's, one or two at a time.  In mode strict all of them give the same results, for then nothing
- * that changes the order of a sum is ever chosen. */
+/* What tuning tries: choices that lean away from the cost model's, one or two at a time.  In mode strict all of them
+ * give the same results, for then nothing that changes the order of a sum is ever chosen. */
 #include "lower/lower.h"
 #include <string.h>
 
@@ -9,7 +9,7 @@ enum {
 };
 
 /* A name stands in files (run/tune.c): another meaning, another name. */
-static const tn__lean leans[] = {
+static const tn__variant variants[] = {
     {.name = "usual"},
     {.name = "half groups", .group = -1},
     {.name = "double groups", .group = 1},
@@ -17,7 +17,7 @@ static const tn__lean leans[] = {
     {.name = "double packs", .pack = 1},
     {.name = "half lanes", .lanes = -1},
     {.name = "double lanes", .lanes = 1},
-    {.name = "whole", .blocks = TN__LEAN_NONE},
+    {.name = "whole", .blocks = TN__VARIANT_NONE},
     {.name = "half blocks", .blocks = -1},
     {.name = "double blocks", .blocks = 1},
     {.name = "fourfold blocks", .blocks = 2},
@@ -26,7 +26,7 @@ static const tn__lean leans[] = {
     {.name = "second tile, double blocks", .tile = 1, .blocks = 1},
     {.name = "third tile", .tile = 2},
     {.name = "third tile, double blocks", .tile = 2, .blocks = 1},
-    {.name = "no tile", .tile = TN__LEAN_NONE},
+    {.name = "no tile", .tile = TN__VARIANT_NONE},
     {.name = "own", .own = true},
     {.name = "own, double blocks", .own = true, .blocks = 1},
     {.name = "own, second tile", .own = true, .tile = 1},
@@ -34,7 +34,7 @@ static const tn__lean leans[] = {
     {.name = "own, third tile", .own = true, .tile = 2},
 };
 
-enum { LEANS = sizeof leans / sizeof *leans };
+enum { VARIANTS = sizeof variants / sizeof *variants };
 
 static double work_of(tn_ctx *c, tn_node *body) {
   tn__survey s;
@@ -44,22 +44,22 @@ static double work_of(tn_ctx *c, tn_node *body) {
   return work;
 }
 
-const tn__lean *tn__lean_next(tn_ctx *c, const tn__device *dev, tn_node *body, bool called, uint32_t *at) {
-  for (; *at < LEANS; ++*at) {
-    const tn__lean *l = &leans[*at];
+const tn__variant *tn__variant_next(tn_ctx *c, const tn__device *dev, tn_node *body, bool called, uint32_t *at) {
+  for (; *at < VARIANTS; ++*at) {
+    const tn__variant *l = &variants[*at];
     if (*at && called != l->own) continue;
     if (called && l->own && !dev->tiles && work_of(c, body) > (dev->group ? MUCH_WORK : SLOW_WORK)) continue;
-    if (l->tile == TN__LEAN_NONE && (!dev->tiles || work_of(c, body) > MUCH_WORK)) continue;
+    if (l->tile == TN__VARIANT_NONE && (!dev->tiles || work_of(c, body) > MUCH_WORK)) continue;
     ++*at;
     return l;
   }
   return NULL;
 }
 
-const tn__lean *tn__lean_find(const char *name) {
-  for (int i = 0; i < LEANS; i++)
-    if (!strcmp(leans[i].name, name)) return &leans[i];
+const tn__variant *tn__variant_find(const char *name) {
+  for (int i = 0; i < VARIANTS; i++)
+    if (!strcmp(variants[i].name, name)) return &variants[i];
   return NULL;
 }
 
-const tn__lean *tn__lean_at(uint32_t number) { return number < LEANS ? &leans[number] : NULL; }
+const tn__variant *tn__variant_at(uint32_t number) { return number < VARIANTS ? &variants[number] : NULL; }

@@ -1,9 +1,10 @@
 /* Memory that is free over a stretch of time, found without a look at every buffer.
  *
- * A segment tree over the items; each node is a stretch of them.  A buffer covers the few largest nodes that make up its life, and touches
- * those nodes and all above them.  What is in the way of a life: what touches its own nodes, and what covers nodes above or below those on
- * its borders.  Both are kept as ranges of memory, of which neighbours become one: packed memory has few of them. */
-#include "run/place.h"
+ * A segment tree over the items; each node is a stretch of them.  A buffer covers the few largest nodes that make up
+ * its life, and touches those nodes and all above them.  What is in the way of a life: what touches its own nodes, and
+ * what covers nodes above or below those on its borders.  Both are kept as ranges of memory, of which neighbours become
+ * one: packed memory has few of them. */
+#include "run/arena_layout.h"
 #include <stdlib.h>
 #include <string.h>
 

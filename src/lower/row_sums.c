@@ -1,10 +1,11 @@
-/* Sums over all rows beside what is done for each row (schedule/columns.c says when; they then run over ranges numbered from TN__R_BESIDE on).
+/* Sums over all rows beside what is done for each row (schedule/row_sums.c says when; they then run over ranges numbered
+ * from TN__R_BESIDE on).
  *
  *   beside(a,b)     the sums' range over the rows, b, takes the place of the rows' own, a
  *   hold(a)         of a group that goes through rows: sums over range a, one for each column, are kept beside the loop
  *
- * In between, the rows are cut into blocks as those of any split reduction are (optimise.c): a part that gives sums of each block, and one that
- * adds those up. */
+ * In between, the rows are cut into blocks as those of any split reduction are (optimise.c): a part that gives sums of
+ * each block, and one that adds those up. */
 #include "ir/build.h"
 #include "ir/eval.h"
 #include "lower/lower.h"
@@ -16,14 +17,21 @@ enum {
   MIN_ROWS = 8       /* of a block */
 };
 
-static bool is_beside(const tn_node *range) { return range->ints[0] == AX_REDUCE && range->ints[1] >= TN__R_BESIDE && range->ints[1] < TN__R_BESIDE + TN__MAX_RANGES; }
+static bool is_beside(const tn_node *range) {
+  return range->ints[0] == AX_REDUCE && range->ints[1] >= TN__R_BESIDE &&
+         range->ints[1] < TN__R_BESIDE + TN__MAX_RANGES;
+}
 
-bool tn__is_turn(const tn_node *range) { return range->ints[0] == AX_LOOP && range->ints[1] >= TN__R_BESIDE && range->ints[1] < TN__R_BESIDE + TN__MAX_RANGES; }
+bool tn__is_turn(const tn_node *range) {
+  return range->ints[0] == AX_LOOP && range->ints[1] >= TN__R_BESIDE && range->ints[1] < TN__R_BESIDE + TN__MAX_RANGES;
+}
 
 /* The rows' own range that x stands for, NULL: none does. */
 static tn_node *partner(const tn__ranges *r, const tn_node *x) {
   for (uint32_t i = 0; i < r->n; i++)
-    if (r->range[i]->ints[0] == AX_LOOP && r->range[i]->ints[1] == x->ints[1] - TN__R_BESIDE && r->range[i]->src[0] == x->src[0]) return r->range[i];
+    if (r->range[i]->ints[0] == AX_LOOP && r->range[i]->ints[1] == x->ints[1] - TN__R_BESIDE &&
+        r->range[i]->src[0] == x->src[0])
+      return r->range[i];
   return NULL;
 }
 
@@ -109,7 +117,13 @@ static tn_node *hold(tn_ctx *c, const tn_node *store, int64_t number) {
     h.column[h.n++] = store->src[s];
     size = tn__mul(c, size, store->src[s]->src[0]);
   }
-  tn_node *local = tn__node_make(c, &(tn__make){.op = OP_LOCAL, .dtype = sum->dtype, .src = (tn_node *[]){size, block}, .nsrc = 2, .ints = (int64_t[]){number, 0}, .nint = 2, .device = -1});
+  tn_node *local = tn__node_make(c, &(tn__make){.op = OP_LOCAL,
+                                                .dtype = sum->dtype,
+                                                .src = (tn_node *[]){size, block},
+                                                .nsrc = 2,
+                                                .ints = (int64_t[]){number, 0},
+                                                .nint = 2,
+                                                .device = -1});
   tn_node *zero = tn__const_bits(c, sum->dtype, tn__eval_reduce_init(OP_ADD, sum->dtype));
   tn_node *sums = after(c, local, put(&h, OP_STORE, local, zero, NULL, 1));
   sums = after(c, local, put(&h, OP_STOREADD, sums, sum->src[0], sum->src[1], 0));

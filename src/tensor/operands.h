@@ -1,7 +1,8 @@
-/* What the parts of the front end share: checked arguments, broadcasting, promotion, and node constructors that do both.
- * All throw; texts say what is wrong, the public function's name is put in front by tn__fail.  For tensor/, and for nn/, which composes what is here. */
-#ifndef TN_TENSOR_FRONT_H
-#define TN_TENSOR_FRONT_H
+/* What the parts of the front end share: checked arguments, broadcasting, promotion, and node constructors that do
+ * both. All throw; texts say what is wrong, the public function's name is put in front by tn__fail.  For tensor/, and
+ * for nn/, which composes what is here. */
+#ifndef TN_TENSOR_OPERANDS_H
+#define TN_TENSOR_OPERANDS_H
 #include "tensor/cell.h"
 
 /* A shape inside a builder. */
@@ -10,7 +11,7 @@ typedef struct tn__dims {
   tn_node *d[TN_MAX_RANK];
 } tn__dims;
 
-/* ---- checks of arguments (front.c) ---- */
+/* ---- checks of arguments (operands.c) ---- */
 const char *tn__text(tn_ctx *c, const tn_node *x);                 /* "f32[2,3]" for messages */
 const char *tn__dims_text(tn_ctx *c, tn_node *const *d, uint32_t rank); /* "[2,3]" */
 void tn__check_dtype(tn_ctx *c, int dtype);                         /* a dtype from the caller */
@@ -20,11 +21,16 @@ uint32_t tn__axis(tn_ctx *c, int axis, uint32_t rank);              /* counted f
 uint32_t tn__axes(tn_ctx *c, const int *axes, int n, uint32_t rank, int64_t *out);
 /* The dtype must be one of these classes (a mask of tn__class); the message suggests tn_cast. */
 void tn__want(tn_ctx *c, const tn_node *x, int classes);
-enum { TN__C_NUM = TN__C_INT | TN__C_FLOAT, TN__C_BITS = TN__C_BOOL | TN__C_INT, TN__C_ANY = TN__C_BOOL | TN__C_INT | TN__C_FLOAT };
+enum {
+  TN__C_NUM = TN__C_INT | TN__C_FLOAT,
+  TN__C_BITS = TN__C_BOOL | TN__C_INT,
+  TN__C_ANY = TN__C_BOOL | TN__C_INT | TN__C_FLOAT
+};
 
 /* ---- constants and index tensors ---- */
 bool tn__fits(int dtype, double v);                                 /* floats take every number */
-tn_node *tn__literal(tn_ctx *c, int dtype, double v);               /* rank 0; throws if an integer or bool dtype cannot hold v */
+/* rank 0; throws if an integer or bool dtype cannot hold v */
+tn_node *tn__literal(tn_ctx *c, int dtype, double v);
 tn_node *tn__literal_like(tn_ctx *c, tn_node *x, double v);         /* spread over x's shape, x's dtype */
 tn_node *tn__dim_value(tn_ctx *c, tn_node *dim, int dtype);         /* a size as a rank-0 value */
 tn_node *tn__spread(tn_ctx *c, tn_node *x, const tn__dims *to);     /* broadcast to a shape; throws TN_ESHAPE */

@@ -1,8 +1,11 @@
-/* Few outputs, each a reduction across rows: a column's elements lie far apart, those of neighbouring columns side by side.
+/* Few outputs, each a reduction across rows: a column's elements lie far apart, those of neighbouring columns side by
+ * side.
  *
- *   fold(a,w,n)     a group takes w columns along a: n threads of it for each, then one that puts together what these have
+ *   fold(a,w,n)     a group takes w columns along a: n threads of it for each, then one that puts together what these
+ *   have
  *
- * Needs a part of stores of such reductions, nothing else.  Gives it shared out: AX_GLOBAL and AX_UPCAST ranges (see group.c). */
+ * Needs a part of stores of such reductions, nothing else.  Gives it shared out: AX_GLOBAL and AX_UPCAST ranges (see
+ * group.c). */
 #include "ir/build.h"
 #include "ir/eval.h"
 #include "lower/lower.h"
@@ -48,7 +51,9 @@ static int64_t element_bytes(const tn__survey *s) {
   return size;
 }
 
-static tn_node *clamped(tn_ctx *c, tn_node *at, const tn_node *range) { return tn__simplify_index(c, tn__op2(c, OP_MIN, at, tn__add(c, range->src[0], tn__int(c, -1)))); }
+static tn_node *clamped(tn_ctx *c, tn_node *at, const tn_node *range) {
+  return tn__simplify_index(c, tn__op2(c, OP_MIN, at, tn__add(c, range->src[0], tn__int(c, -1))));
+}
 
 /* The reduction x over rows, of column `own` of the group */
 static tn_node *in_two(const fold *f, const tn_node *x, tn_node *own, int64_t number) {
@@ -60,13 +65,24 @@ static tn_node *in_two(const fold *f, const tn_node *x, tn_node *own, int64_t nu
   tn_node *old[2] = {row, f->column}, *new_[2] = {clamped(c, at, row), clamped(c, column, f->column)};
   tn_node *value = tn__substitute(c, x->src[0], old, new_, 2), *inside = tn__op2(c, OP_LT, at, row->src[0]);
   if (!tn__divisible(row->src[0], f->lanes)) value = tn__where(c, inside, value, init);
-  value = tn__node_make(c, &(tn__make){.op = OP_REDUCE, .src = (tn_node *[]){value, f->turn}, .nsrc = 2, .ints = x->ints, .nint = x->nint});
-  tn_node *local = tn__node_make(c, &(tn__make){.op = OP_LOCAL, .dtype = x->dtype, .src = &cells, .nsrc = 1, .ints = (int64_t[]){number, 0}, .nint = 2, .device = -1});
-  tn_node *store = tn__node_make(c, &(tn__make){.op = OP_STORE, .src = (tn_node *[]){local, lane, value, lane}, .nsrc = 4});
+  value = tn__node_make(
+      c,
+      &(tn__make){.op = OP_REDUCE, .src = (tn_node *[]){value, f->turn}, .nsrc = 2, .ints = x->ints, .nint = x->nint});
+  tn_node *local = tn__node_make(c, &(tn__make){.op = OP_LOCAL,
+                                                .dtype = x->dtype,
+                                                .src = &cells,
+                                                .nsrc = 1,
+                                                .ints = (int64_t[]){number, 0},
+                                                .nint = 2,
+                                                .device = -1});
+  tn_node *store =
+      tn__node_make(c, &(tn__make){.op = OP_STORE, .src = (tn_node *[]){local, lane, value, lane}, .nsrc = 4});
   tn_node *after = tn__node_make(c, &(tn__make){.op = OP_AFTER, .src = (tn_node *[]){local, store}, .nsrc = 2});
   tn_node *k = tn__range(c, tn__int(c, f->lanes), AX_REDUCE, TN__R_FOLD + 2);
-  tn_node *load = tn__node_make(c, &(tn__make){.op = OP_LOAD, .src = (tn_node *[]){after, tn__add(c, tn__mul(c, k, width), own)}, .nsrc = 2});
-  return tn__node_make(c, &(tn__make){.op = OP_REDUCE, .src = (tn_node *[]){load, k}, .nsrc = 2, .ints = x->ints, .nint = x->nint});
+  tn_node *load = tn__node_make(
+      c, &(tn__make){.op = OP_LOAD, .src = (tn_node *[]){after, tn__add(c, tn__mul(c, k, width), own)}, .nsrc = 2});
+  return tn__node_make(
+      c, &(tn__make){.op = OP_REDUCE, .src = (tn_node *[]){load, k}, .nsrc = 2, .ints = x->ints, .nint = x->nint});
 }
 
 /* The best column range: that whose elements stand side by side */
@@ -77,16 +93,19 @@ static int column_of(const tn__survey *s) {
   return best;
 }
 
-tn_node *tn__fold_columns(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *part, int64_t *nlocal, int *group, tn__sb *note) {
+tn_node *tn__column_reduce(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *part, int64_t *nlocal, int *group,
+                          tn__sb *note) {
   tn__survey s;
   tn__survey_loops(c, a, part, &s);
   tn_node *row = c->mode == TN_MODE_STRICT ? NULL : row_range(&s);
   int at = row ? column_of(&s) : -1;
-  if (at < 0 || !tn__walks_outputs(&s, s.common) || tn__volume(&s, s.common) >= (double)dev->units * FEW_OUTPUTS) return NULL;
+  if (at < 0 || !tn__walks_outputs(&s, s.common) || tn__volume(&s, s.common) >= (double)dev->units * FEW_OUTPUTS)
+    return NULL;
   fold f = {.c = c, .column = s.r.range[at], .width = SECTOR / element_bytes(&s), .lanes = 2};
   double rows = tn__extent(row);
   if (rows < MIN_ROWS || tn__extent(f.column) < (double)f.width) return NULL;
-  while ((double)f.lanes * 2 * ROWS_OF_THREAD <= rows && f.lanes < MOST_LANES && 2 * f.lanes * f.width <= dev->group) f.lanes *= 2;
+  while ((double)f.lanes * 2 * ROWS_OF_THREAD <= rows && f.lanes < MOST_LANES && 2 * f.lanes * f.width <= dev->group)
+    f.lanes *= 2;
   *group = (int)(f.width * f.lanes);
   tn__sb_printf(note, " fold(%lld,%lld,%lld)", (long long)f.column->ints[1], (long long)f.width, (long long)f.lanes);
   /* the columns' range as group and column; stores close both, reductions are made anew */
@@ -94,9 +113,13 @@ tn_node *tn__fold_columns(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_nod
   tn_node *groups = tn__simplify_index(c, tn__op2(c, OP_IDIV, tn__add(c, size, tn__int(c, f.width - 1)), by));
   f.rest = tn__range(c, groups, AX_LOOP, f.column->ints[1]);
   tn_node *left = tn__sub(c, size, tn__mul(c, f.rest, by));
-  tn_node *own = tn__range(c, tn__divisible(size, f.width) ? by : tn__simplify_index(c, tn__op2(c, OP_MIN, by, left)), AX_UPCAST, f.column->ints[1] + TN__R_INNER);
+  tn_node *own = tn__range(c, tn__divisible(size, f.width) ? by : tn__simplify_index(c, tn__op2(c, OP_MIN, by, left)),
+                           AX_UPCAST, f.column->ints[1] + TN__R_INNER);
   f.lane = tn__range(c, tn__int(c, *group), AX_UPCAST, TN__R_FOLD);
-  f.turn = tn__range(c, tn__simplify_index(c, tn__op2(c, OP_IDIV, tn__add(c, row->src[0], tn__int(c, f.lanes - 1)), tn__int(c, f.lanes))), AX_REDUCE, TN__R_FOLD + 1);
+  f.turn = tn__range(
+      c,
+      tn__simplify_index(c, tn__op2(c, OP_IDIV, tn__add(c, row->src[0], tn__int(c, f.lanes - 1)), tn__int(c, f.lanes))),
+      AX_REDUCE, TN__R_FOLD + 1);
   tn__nodes old = {0}, new_ = {0};
   for (uint32_t i = 0; i < s.r.order.n; i++) {
     tn_node *x = s.r.order.v[i];
