@@ -126,7 +126,7 @@ static void test_variants(void **state) {
     if (m == 0) assert_true(timed(c) > 0);
     tn_ctx_close(c);
     for (const tn__variant *variant; (variant = tn__variant_at(at++));) {
-      if (m == 1 && !lean->group && !lean->pack) continue; /* mode strict chooses nothing else */
+      if (m == 1 && !variant->group && !variant->pack) continue; /* mode strict chooses nothing else */
       c = open_for(device, cache, 0, modes[m]);
       each_entry(c, cache, overwrite, lean->name);
       for (int w = 0; w < WORK; w++) {
