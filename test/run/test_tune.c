@@ -128,7 +128,7 @@ static void test_variants(void **state) {
     for (const tn__variant *variant; (variant = tn__variant_at(at++));) {
       if (m == 1 && !variant->group && !variant->pack) continue; /* mode strict chooses nothing else */
       c = open_for(device, cache, 0, modes[m]);
-      each_entry(c, cache, overwrite, lean->name);
+      each_entry(c, cache, overwrite, variant->name);
       for (int w = 0; w < WORK; w++) {
         compute(c, w, found);
         compare(lean->name, w, found, usual[w], n[w], m == 1);
