@@ -131,7 +131,7 @@ static void test_variants(void **state) {
       each_entry(c, cache, overwrite, variant->name);
       for (int w = 0; w < WORK; w++) {
         compute(c, w, found);
-        compare(lean->name, w, found, usual[w], n[w], m == 1);
+        compare(variant->name, w, found, usual[w], n[w], m == 1);
       }
       assert_int_equal(timed(c), 0);
       tn_ctx_close(c);
