@@ -55,7 +55,7 @@ check-opencl: with-tests ## the tests of values on the first OpenCL device, and 
 	@TENET_DEVICE=opencl:0 FUZZ_COUNT=10 CASES_EVERY=7 $(call ctest,build) --label-regex '^devices$$'
 	@tools/check-accuracy build opencl:0 mlp 93
 
-check-guises: with-tests ## the same by the interpreter, kernels lowered and printed for each kind of GPU, for CUDA compiled if NVRTC is found
+check-guises: with-tests ## the same by the interpreter, with kernels printed for each kind of GPU (CUDA: compiled)
 	@tools/run-guises build $(GUISES)
 
 # Verdicts are kept in build/proofs by what was proved: a second run asks nobody.
@@ -66,10 +66,10 @@ prove: all deps-prove ## prove every rewrite rule, and that docs/rules.md says s
 prove-doc: all deps-prove ## write docs/rules.md
 	@build/tenet prove --doc --out build/proofs >build/rules.md && mv build/rules.md docs/rules.md
 
-check-verify: with-tests deps-prove ## the tests that compile schedules, each schedule compared with its graph symbolically (TENET_VERIFY), all accesses proved
+check-verify: with-tests deps-prove ## compare all schedules of the tests with their graphs, and prove all accesses
 	@tools/check-verify build
 
-check-strict: with-tests ## mode strict bit for bit and mode default within its bounds against node-by-node evaluation, on 100000 random graphs each
+check-strict: with-tests ## 100000 random graphs against node-by-node evaluation in modes strict and default
 	@STRICT_COUNT=100000 build/test/test_schedule_strict
 
 check-valgrind: with-tests ## some tests under valgrind
@@ -91,7 +91,8 @@ bench: all ## measure against the peers, in one run
 	@cmake --build build -j $(JOBS) --target benches
 	@bench/run build
 
-# Builds here what a machine with a GPU needs to check itself; where this is one, it does.  TENET_DATA: the digits of MNIST.
+# Builds here what a machine with a GPU needs to check itself; where this is one, it does.  TENET_DATA: the digits of
+# MNIST.
 check-gpu: with-tests ## pack build-gpu for a machine with a GPU, and run it here if there is one
 	@tools/check-gpu pack build-gpu build
 	@if build/tenet devices | grep -q '^cuda:'; then build-gpu/check-gpu run; \
@@ -117,5 +118,6 @@ clean: ## remove every build
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-.PHONY: all with-tests demo check check-quick test check-clang check-asan check-tsan check-opencl check-guises check-verify check-strict prove prove-doc check-valgrind check-install fuzz \
-	coverage bench check-gpu install deps deps-test deps-prove clean help
+.PHONY:  all with-tests demo check check-quick test check-clang check-asan check-tsan check-opencl check-guises \
+  check-verify check-strict prove prove-doc check-valgrind check-install fuzz   coverage bench check-gpu \
+  install deps deps-test deps-prove clean help

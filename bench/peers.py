@@ -1,7 +1,7 @@
 """Times one peer on the workloads of bench/run: peers.py PEER [--threads N] [--seconds S] [NAME...]
 
-Prints a line of JSON per workload, in the form and on the numbers of bench.c, which defines the workloads.  A peer that is not
-installed gives one line {"missing": PEER}; a workload that a peer has no natural way to express is left out.
+Prints a line of JSON per workload, in the form and on the numbers of bench.c, which defines the workloads.  A peer that
+is not installed gives one line {"missing": PEER}; a workload that a peer has no natural way to express is left out.
 """
 import argparse
 import json
@@ -59,12 +59,14 @@ def inputs_of(make, name, size):
     return [make.array(1, *size)]
 
 
-SIZES = {"gelu": (1 << 24,), "softmax": (8192, 1024), "layer_norm": (8192, 1024), "sum": (8192, 1024), "column_sum": (8192, 1024),
+SIZES = {"gelu": (1 << 24,), "softmax": (8192, 1024), "layer_norm": (8192, 1024), "sum": (8192, 1024),
+         "column_sum": (8192, 1024),
          **{f"gemm_{n}": (n, n, n) for n in (64, 128, 256, 512, 1024, 2048)}, "gemm_64x128x784": (64, 128, 784),
          "attention": (8, 512, 64), "mlp_b64": (64,), "mlp_b512": (512,), "cnn_b64": (64,), "replay": (16,)}
 
 
-# Each peer is a function of the number of threads that gives: the version, and a function (name, operands) -> (run, wait, read)
+# Each peer is a function of the number of threads that gives: the version, and a function (name, operands) -> (run,
+# wait, read)
 # or None: run() computes and returns a result, wait(result) waits for it, read(result) makes it a NumPy array.
 
 
@@ -100,7 +102,8 @@ def numpy_peer(threads):
             w -= np.float32(RATE) * g
         return loss
 
-    functions = {"gelu": gelu, "softmax": softmax, "layer": layer_norm, "sum": lambda x: (x + 1).sum(), "column": lambda x: x.sum(0),
+    functions = {"gelu": gelu, "softmax": softmax, "layer": layer_norm, "sum": lambda x: (x + 1).sum(),
+                 "column": lambda x: x.sum(0),
                  "gemm": lambda x, y: x @ y, "attention": attention, "mlp": mlp, "replay": lambda x: x + 1}
 
     def bind(name, operands):
@@ -148,8 +151,10 @@ def jax_peer(threads):
     def attention(q, k, v):
         return jax.nn.softmax(q @ k.transpose(0, 2, 1) / math.sqrt(q.shape[-1]), -1) @ v
 
-    functions = {"gelu": lambda x: jax.nn.gelu(x * 1.5 + 0.25, approximate=True) + 0.125, "softmax": lambda x: jax.nn.softmax(x, -1),
-                 "layer": layer_norm, "sum": lambda x: (x + 1).sum(), "column": lambda x: x.sum(0), "gemm": lambda x, y: x @ y,
+    functions = {"gelu": lambda x: jax.nn.gelu(x * 1.5 + 0.25, approximate=True) + 0.125,
+                 "softmax": lambda x: jax.nn.softmax(x, -1),
+                 "layer": layer_norm, "sum": lambda x: (x + 1).sum(), "column": lambda x: x.sum(0),
+                 "gemm": lambda x, y: x @ y,
                  "attention": attention, "replay": lambda x: x + 1}
     networks = {"mlp": classify, "cnn": cnn}
 
@@ -186,8 +191,10 @@ def torch_peer(threads, compiled=False):
         h = F.relu(F.conv2d(F.relu(F.conv2d(x, c1, d1)), c2, d2))
         return classify(F.max_pool2d(h, 2).flatten(1), *dense)
 
-    functions = {"gelu": lambda x: F.gelu(x * 1.5 + 0.25, approximate="tanh") + 0.125, "softmax": lambda x: F.softmax(x, -1),
-                 "layer": lambda x, g, b: F.layer_norm(x, x.shape[-1:], g, b), "sum": lambda x: (x + 1).sum(), "column": lambda x: x.sum(0),
+    functions = {"gelu": lambda x: F.gelu(x * 1.5 + 0.25, approximate="tanh") + 0.125,
+                 "softmax": lambda x: F.softmax(x, -1),
+                 "layer": lambda x, g, b: F.layer_norm(x, x.shape[-1:], g, b), "sum": lambda x: (x + 1).sum(),
+                 "column": lambda x: x.sum(0),
                  "gemm": lambda x, y: x @ y, "attention": F.scaled_dot_product_attention, "replay": lambda x: x + 1}
     networks = {"mlp": classify, "cnn": cnn}
 
@@ -221,7 +228,8 @@ def torch_peer(threads, compiled=False):
     return f"torch {torch.__version__}" + (" compile" if compiled else ""), bind
 
 
-PEERS = {"numpy": numpy_peer, "jax": jax_peer, "torch": torch_peer, "torch-compile": lambda threads: torch_peer(threads, True)}
+PEERS = {"numpy": numpy_peer, "jax": jax_peer, "torch": torch_peer,
+         "torch-compile": lambda threads: torch_peer(threads, True)}
 
 
 def weigh(np, result):
@@ -270,7 +278,8 @@ def main():
             if bound:
                 run, wait, read = bound
                 check = weigh(np, read(run()))
-                print(json.dumps({"name": name, "who": options.peer, "check": check, "ms": sample(run, wait, options.seconds)}), flush=True)
+                ms = sample(run, wait, options.seconds)
+                print(json.dumps({"name": name, "who": options.peer, "check": check, "ms": ms}), flush=True)
         except Exception as e:
             print(f"peers.py: {options.peer}: {name}: {type(e).__name__}: {e}"[:400], file=sys.stderr, flush=True)
 

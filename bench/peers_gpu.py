@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """peers_gpu.py torch|jax [--device cuda|cpu] [--first-step]: the peers' side of bench/gpu_run.
 
-Answers jobs as gpu.c does, in PyTorch or JAX, on the same numbers: a line "NAME VARIANT KIND DTYPE SECONDS INNER SIZE..." on standard input
-asks for samples of one workload, run one way.  Variants: torch eager, compile, graph; jax jit, scan.  Float32 means float32: TF32 is off, but for workloads of tf32.
+Answers jobs as gpu.c does, in PyTorch or JAX, on the same numbers: a line "NAME VARIANT KIND DTYPE SECONDS INNER
+SIZE..." on standard input asks for samples of one workload, run one way.  Variants: torch eager, compile, graph; jax
+jit, scan.  Float32 means float32: TF32 is off, but for workloads of tf32.
 
 --first-step: one training step after the framework has started its device, as a line of JSON.
 """
@@ -24,7 +25,8 @@ OPERANDS = {"chain": [(1, 0, "0")] * 4, "sum": [(1, 1, "0")], "colsum": [(1, 1, 
 # Parameters by network: (shape, number of inputs).
 DENSE = [((10, 128), 128), ((10,), 128)]
 PARAMETERS = {"mlp": [((128, 784), 784), ((128,), 784)] + DENSE,
-              "cnn": [((32, 1, 3, 3), 9), ((32,), 9), ((64, 32, 3, 3), 288), ((64,), 288), ((128, 9216), 9216), ((128,), 9216)] + DENSE}
+              "cnn": [((32, 1, 3, 3), 9), ((32,), 9), ((64, 32, 3, 3), 288), ((64,), 288), ((128, 9216), 9216),
+                      ((128,), 9216)] + DENSE}
 SGD_RATE, ADAM_RATE, SCANNED = 0.01, 1e-3, 100
 
 
@@ -34,7 +36,8 @@ class Missing(Exception):
 
 def operands(spread, job, number):
     """Those of set `number`, by a framework's own spread(seed, scale, shift, dtype, shape)."""
-    return [spread(number * 8 + i + 1, scale, shift, "f32" if job["dtype"] == "tf32" else job["dtype"], [job["sizes"][int(a)] for a in axes])
+    return [spread(number * 8 + i + 1, scale, shift, "f32" if job["dtype"] == "tf32" else job["dtype"],
+                   [job["sizes"][int(a)] for a in axes])
             for i, (scale, shift, axes) in enumerate(OPERANDS[job["kind"]])]
 
 
@@ -59,7 +62,9 @@ class Torch:
         torch.backends.cudnn.benchmark = True
         torch.zeros(1, device=device)  # its context
         self.sync()
-        self.version = f"torch {torch.__version__}" + (f", CUDA {torch.version.cuda}, cuDNN {torch.backends.cudnn.version()}" if self.on_gpu else "")
+        self.version = f"torch {torch.__version__}"
+        if self.on_gpu:
+            self.version += f", CUDA {torch.version.cuda}, cuDNN {torch.backends.cudnn.version()}"
 
     def sync(self, result=None):
         if self.on_gpu:
@@ -98,10 +103,13 @@ class Torch:
                 x = x + 1
             return x
 
-        return {"chain": lambda sizes, x, a, b, c: F.gelu(x * a + b, approximate="tanh") + c, "sum": lambda sizes, x: x.sum(),
-                "colsum": lambda sizes, x: x.sum(0), "softmax": lambda sizes, x: t.softmax(x, -1), "layernorm": layer_norm,
+        return {"chain": lambda sizes, x, a, b, c: F.gelu(x * a + b, approximate="tanh") + c,
+                "sum": lambda sizes, x: x.sum(),
+                "colsum": lambda sizes, x: x.sum(0), "softmax": lambda sizes, x: t.softmax(x, -1),
+                "layernorm": layer_norm,
                 "layernorm_fb": layer_norm, "matmul": lambda sizes, a, b: a @ b,
-                "linear_gelu": lambda sizes, a, w, b: F.gelu(F.linear(a, w, b), approximate="tanh"), "conv": conv, "conv_last": conv_last, "adds": adds}
+                "linear_gelu": lambda sizes, a, w, b: F.gelu(F.linear(a, w, b), approximate="tanh"), "conv": conv,
+                "conv_last": conv_last, "adds": adds}
 
     def operation(self, job, number, function):
         """A call without arguments on the operands of one set."""
@@ -126,7 +134,8 @@ class Torch:
         p = [x.requires_grad_() for x in parameters(self.spread, kind)]
         x = self.spread(99, 1, 0, "f32", (batch, 784))
         labels = t.arange(batch, device=self.device) * 7 % 10
-        optimiser = t.optim.SGD(p, lr=SGD_RATE) if kind == "mlp" else t.optim.Adam(p, lr=ADAM_RATE, capturable=self.on_gpu, foreach=True)
+        optimiser = (t.optim.SGD(p, lr=SGD_RATE) if kind == "mlp"
+                     else t.optim.Adam(p, lr=ADAM_RATE, capturable=self.on_gpu, foreach=True))
 
         def network():
             h = x
@@ -202,7 +211,8 @@ class Jax:
 
     def spread(self, seed, scale, shift, dtype, shape):
         jnp = self.jax.numpy
-        bits = jnp.arange(math.prod(shape), dtype=jnp.uint32) * jnp.uint32(2654435761) + jnp.uint32(seed * 40503 * 65537 & 0xFFFFFFFF)
+        start = jnp.uint32(seed * 40503 * 65537 & 0xFFFFFFFF)
+        bits = jnp.arange(math.prod(shape), dtype=jnp.uint32) * jnp.uint32(2654435761) + start
         x = ((bits >> 8).astype(jnp.float32) * jnp.float32(1 / 8388608) - 1) * jnp.float32(scale) + jnp.float32(shift)
         return x.astype({"f32": jnp.float32, "bf16": jnp.bfloat16}[dtype]).reshape(shape)
 
@@ -222,8 +232,10 @@ class Jax:
             y, back = jax.vjp(layer_norm, x, gamma, beta)
             return y, back(dy)
 
-        return {"chain": lambda x, a, b, c: jax.nn.gelu(x * a + b, approximate=True) + c, "sum": lambda x: x.sum(), "colsum": lambda x: x.sum(0),
-                "softmax": lambda x: jax.nn.softmax(x, -1), "layernorm": layer_norm, "layernorm_fb": layer_norm_fb, "matmul": lambda a, b: a @ b,
+        return {"chain": lambda x, a, b, c: jax.nn.gelu(x * a + b, approximate=True) + c, "sum": lambda x: x.sum(),
+                "colsum": lambda x: x.sum(0),
+                "softmax": lambda x: jax.nn.softmax(x, -1), "layernorm": layer_norm, "layernorm_fb": layer_norm_fb,
+                "matmul": lambda a, b: a @ b,
                 "linear_gelu": lambda a, w, b: jax.nn.gelu(a @ w.T + b, approximate=True)}
 
     def network(self, kind):
@@ -298,7 +310,8 @@ FIRST = {"torch": "eager", "jax": "jit"}
 
 def weigh(v):
     """As in gpu.c: the sum of |v[i]| with weights between 1/2 and 3/2."""
-    return sum(abs(float(x)) * (1 + (((i * 2654435761) & 0xFFFFFFFF) >> 8) / 8388608 / 2 - 0.5) for i, x in enumerate(v))
+    return sum(abs(float(x)) * (1 + (((i * 2654435761) & 0xFFFFFFFF) >> 8) / 8388608 / 2 - 0.5)
+               for i, x in enumerate(v))
 
 
 def measure(peer, job, calls, runs):
@@ -327,7 +340,8 @@ def measure(peer, job, calls, runs):
 
 def parse(line):
     name, variant, kind, dtype, seconds, inner, *sizes = line.split()
-    return dict(name=name, variant=variant, kind=kind, dtype=dtype, seconds=float(seconds), inner=int(inner), sizes=[int(s) for s in sizes])
+    return dict(name=name, variant=variant, kind=kind, dtype=dtype, seconds=float(seconds), inner=int(inner),
+                sizes=[int(s) for s in sizes])
 
 
 def answer(peer, bound, job):

@@ -1,5 +1,5 @@
-/* Sums over all rows beside what is done for each row (schedule/row_sums.c says when; they then run over ranges numbered
- * from TN__R_BESIDE on).
+/* Sums over all rows beside what is done for each row (schedule/row_sums.c says when; they then run over ranges
+ * numbered from TN__R_BESIDE on).
  *
  *   beside(a,b)     the sums' range over the rows, b, takes the place of the rows' own, a
  *   hold(a)         of a group that goes through rows: sums over range a, one for each column, are kept beside the loop

@@ -1,6 +1,7 @@
 /* Which f32 values need not be rounded correctly: those from which nothing comes but values of bf16 and f16, which have
- * 8 and 11 bits of the 24.  For them a language may have shorter functions (dialect.h, `approximate`).  What jumps, is stored
- * or turned into an integer keeps every bit, and so does all that it is computed from; in mode strict, everything does.
+ * 8 and 11 bits of the 24.  For them a language may have shorter functions (dialect.h, `approximate`).  What jumps, is
+ * stored or turned into an integer keeps every bit, and so does all that it is computed from; in mode strict,
+ * everything does.
  */
 #include "render/c_like.h"
 

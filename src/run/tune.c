@@ -1,6 +1,7 @@
-/* Tuning: a few variants of each kernel (lower/variants.c) are timed on the device, over memory of their own, and the best
- * one's name is kept beside the code cache: by the kernel's body with its sizes, the device, the options, the threads
- * and this library's version.  What was kept once is looked up from then on, whether or not there is more tuning. */
+/* Tuning: a few variants of each kernel (lower/variants.c) are timed on the device, over memory of their own, and the
+ * best one's name is kept beside the code cache: by the kernel's body with its sizes, the device, the options, the
+ * threads and this library's version.  What was kept once is looked up from then on, whether or not there is more
+ * tuning. */
 #include "ir/text.h"
 #include "lower/lower.h"
 #include "run/runtime.h"

@@ -37,8 +37,8 @@ typedef struct function {
   wide (*want)(wide);
   tn_tensor *(*two)(tn_tensor *, tn_tensor *);
   wide (*want_two)(wide, wide);
-  /* f32; f64; f16 and bf16, where 0 stands for an f32 value that is rounded; f64 on CUDA, if another: NVIDIA's (CUDA C++
-   * Programming Guide), from the rounded result, and half a unit */
+  /* f32; f64; f16 and bf16, where 0 stands for an f32 value that is rounded; f64 on CUDA, if another: NVIDIA's (CUDA
+   * C++ Programming Guide), from the rounded result, and half a unit */
   double bound[4];
   double lo, hi;    /* compositions: where the bound holds; equal: everywhere */
 } function;

@@ -44,105 +44,85 @@ static void check_error(const char *file, int line, tn_ctx *c, bool failed, tn_s
 
 /* By signature: name(tensor), (tensor, tensor), (tensor, number), (tensor, axes, n, keep), (ctx, shape, rank), ... */
 #define ONE(X)                                                                                                         \
-  X(abs) X(sign) X(neg) X(square) X(relu) X(floor) X(ceil) X(round) X(trunc) X(isnan) X(isinf) X(isfinite) X(sqrt) X(rsqrt) X(recip) X(exp) \
-  X(exp2) X(expm1) X(log) X(log2) X(log1p) X(sin) X(cos) X(tan) X(tanh) X(erf) X(sigmoid) X(silu) X(softplus) X(gelu) X(gelu_tanh) \
-  X(logical_not) X(bitwise_not) X(contiguous) X(detach) X(zeros_like) X(ones_like) X(keep) X(retain)
+  X(abs) X(sign) X(neg) X(square) X(relu) X(floor) X(ceil) X(round) X(trunc) X(isnan) X(isinf) X(isfinite) X(sqrt)     \
+  X(rsqrt) X(recip) X(exp) X(exp2) X(expm1) X(log) X(log2) X(log1p) X(sin) X(cos) X(tan) X(tanh) X(erf) X(sigmoid)     \
+  X(silu) X(softplus) X(gelu) X(gelu_tanh) X(logical_not) X(bitwise_not) X(contiguous) X(detach) X(zeros_like)         \
+  X(ones_like) X(keep) X(retain)
 #define TWO(X)                                                                                                         \
-  X(add) X(sub) X(mul) X(floordiv) X(mod) X(fmod) X(pow) X(maximum) X(minimum) X(div) X(atan2) X(eq) X(ne) X(lt) X(le) X(gt) X(ge) \
-  X(logical_and) X(logical_or) X(logical_xor) X(bitwise_and) X(bitwise_or) X(bitwise_xor) X(shl) X(shr) X(embedding) X(matmul) X(dot) \
-  X(outer) X(cross_entropy) X(nll_loss) X(mse_loss) X(binary_cross_entropy_with_logits)
+  X(add) X(sub) X(mul) X(floordiv) X(mod) X(fmod) X(pow) X(maximum) X(minimum) X(div) X(atan2) X(eq) X(ne) X(lt) X(le) \
+  X(gt) X(ge) X(logical_and) X(logical_or) X(logical_xor) X(bitwise_and) X(bitwise_or) X(bitwise_xor) X(shl) X(shr)    \
+  X(embedding) X(matmul) X(dot) X(outer) X(cross_entropy) X(nll_loss) X(mse_loss) X(binary_cross_entropy_with_logits)
 #define NUMBER(X)                                                                                                      \
-  X(leaky_relu) X(elu) X(cast) X(bitcast) X(full_like) X(add_scalar) X(sub_scalar) X(rsub_scalar) X(mul_scalar) X(div_scalar) X(rdiv_scalar) \
-  X(floordiv_scalar) X(mod_scalar) X(pow_scalar) X(maximum_scalar) X(minimum_scalar) X(eq_scalar) X(ne_scalar) X(lt_scalar) X(le_scalar) \
-  X(gt_scalar) X(ge_scalar) X(unsqueeze) X(tril) X(triu) X(softmax) X(log_softmax)
+  X(leaky_relu) X(elu) X(cast) X(bitcast) X(full_like) X(add_scalar) X(sub_scalar) X(rsub_scalar) X(mul_scalar)        \
+  X(div_scalar) X(rdiv_scalar) X(floordiv_scalar) X(mod_scalar) X(pow_scalar) X(maximum_scalar) X(minimum_scalar)      \
+  X(eq_scalar) X(ne_scalar) X(lt_scalar) X(le_scalar) X(gt_scalar) X(ge_scalar) X(unsqueeze) X(tril) X(triu)           \
+  X(softmax) X(log_softmax)
 #define AXES(X) X(sum) X(prod) X(max) X(min) X(mean) X(logsumexp) X(any) X(all)
 #define SHAPED(X) X(zeros) X(ones)
 #define CALLS(X)                                                                                                       \
-  X(tn_var(NULL, NULL, 0, 0, false) == NULL) X(tn_std(NULL, NULL, 0, 0, false) == NULL) X(tn_argmax(NULL, 0,           \
-      false) == NULL)                                                                                                  \
-  X(tn_argmin(NULL, 0, false) == NULL) X(tn_reshape(NULL, NULL, 0) == NULL) X(tn_flatten(NULL, 0,                      \
-      0) == NULL) X(tn_squeeze(NULL, NULL, 0) == NULL)                                                                 \
-  X(tn_permute(NULL, NULL, 0) == NULL) X(tn_transpose(NULL, 0, 0) == NULL) X(tn_expand(NULL, NULL,                     \
-      0) == NULL) X(tn_pad(NULL, NULL, 0) == NULL)                                                                     \
-  X(tn_shrink(NULL, NULL, NULL) == NULL) X(tn_flip(NULL, NULL, 0) == NULL) X(tn_slice(NULL, 0, 0, 0,                   \
-      0) == NULL) X(tn_select(NULL, 0, 0) == NULL)                                                                     \
-  X(tn_concatenate(NULL, 0, 0) == NULL) X(tn_concatenate(NULL, 2, 0) == NULL) X(tn_stack(NULL, 0,                      \
-      0) == NULL) X(tn_stack(NULL, 2, 0) == NULL)                                                                      \
-  X(tn_split(NULL, 0, 0, NULL) == TN_EINVAL) X(tn_tile(NULL, NULL, 0) == NULL) X(tn_repeat(NULL, 0,                    \
-      0) == NULL) X(tn_unfold(NULL, 0, 0, 0, 0) == NULL)                                                               \
-  X(tn_take(NULL, NULL, 0) == NULL) X(tn_take_along_axis(NULL, NULL, 0) == NULL) X(tn_scatter_add(NULL, 0, NULL,       \
-      NULL) == NULL)                                                                                                   \
-  X(tn_index_add(NULL, 0, NULL, NULL) == NULL) X(tn_one_hot(NULL, 0, TN_F32) == NULL) X(tn_einsum(NULL, NULL,          \
-      0) == NULL)                                                                                                      \
-  X(tn_einsum(NULL, NULL, 2) == NULL) X(tn_layer_norm(NULL, 0, NULL, NULL, 0) == NULL) X(tn_rms_norm(NULL, 0, NULL,    \
-      0) == NULL)                                                                                                      \
-  X(tn_where(NULL, NULL, NULL) == NULL) X(tn_clamp(NULL, 0, 0) == NULL) X(tn_to(NULL,                                  \
-      NULL) == NULL) X(tn_assign(NULL, NULL) == TN_EINVAL)                                                             \
-  X(tn_realize(NULL, 0) == TN_OK) X(tn_realize(NULL, 1) == TN_EINVAL) X(tn_read(NULL, NULL,                            \
-      0) == TN_EINVAL) X(tn_write(NULL, NULL, 0) == TN_EINVAL)                                                         \
-  X(tn_item(NULL, NULL) == TN_EINVAL) X(tn_print(NULL, NULL) == TN_EINVAL) X(tn_rank(NULL) == -1) X(tn_shape(NULL,     \
-      NULL) == TN_EINVAL)                                                                                              \
-  X(tn_size(NULL,                                                                                                      \
-      0) == TN_DIM_ERROR) X(tn_numel(NULL) == TN_DIM_ERROR) X(tn_dtype_of(NULL) == TN_DTYPE_COUNT) X(tn_nbytes(NULL) == 0) \
-  X(!*tn_device_of(NULL)) X(tn_ctx_of(NULL) == NULL) X(tn_dim_var(NULL, NULL, 0,                                       \
-      1) == TN_DIM_ERROR) X(tn_dim_add(NULL, 0, 0) == TN_DIM_ERROR)                                                    \
-  X(tn_dim_sub(NULL, 0, 0) == TN_DIM_ERROR) X(tn_dim_mul(NULL, 0, 0) == TN_DIM_ERROR) X(tn_dim_div(NULL, 0,            \
-      0) == TN_DIM_ERROR)                                                                                              \
-  X(tn_dim_mod(NULL, 0, 0) == TN_DIM_ERROR) X(tn_dim_min(NULL, 0, 0) == TN_DIM_ERROR) X(tn_dim_max(NULL, 0,            \
-      0) == TN_DIM_ERROR)                                                                                              \
-  X(!tn_dim_is_symbolic(0)) X(tn_dim_bounds(NULL, 0, NULL, NULL) == TN_EINVAL) X(tn_from(NULL, TN_F32, NULL, 0,        \
-      NULL) == NULL)                                                                                                   \
-  X(tn_full(NULL, TN_F32, NULL, 0, 0) == NULL) X(tn_full_i64(NULL, TN_F32, NULL, 0, 0) == NULL) X(tn_arange(NULL,      \
-      TN_F32, 0, 1, 1) == NULL)                                                                                        \
-  X(tn_linspace(NULL, TN_F32, 0, 1, 2) == NULL) X(tn_eye(NULL, TN_F32, 1, 1) == NULL) X(tn_scalar(NULL, TN_F32,        \
-      0) == NULL)                                                                                                      \
-  X(tn_const(NULL, TN_F32, 0) == NULL) X(tn_manual_seed(NULL, 0) == TN_EINVAL) X(tn_rng_get_state(NULL, NULL,          \
-      NULL) == TN_EINVAL)                                                                                              \
-  X(tn_rng_set_state(NULL, 0, 0) == TN_EINVAL) X(tn_rand_bits(NULL, NULL, 0) == NULL) X(tn_uniform(NULL, TN_F32,       \
-      NULL, 0, 0, 1) == NULL)                                                                                          \
-  X(tn_normal(NULL, TN_F32, NULL, 0, 0, 1) == NULL) X(tn_randint(NULL, TN_I32, NULL, 0, 0,                             \
-      1) == NULL) X(tn_bernoulli(NULL, NULL, 0, 0) == NULL)                                                            \
-  X(tn_scope_begin(NULL) == TN_EINVAL) X(tn_scope_end(NULL) == TN_EINVAL) X(tn_scope_enter(NULL).once == 1) X((tn_scope_leave(NULL), true)) \
-  X((tn_release(NULL), true)) X((tn_ctx_close(NULL), true)) X((tn_clear_error(NULL), true)) X((tn_ctx_stats(NULL,      \
-      NULL), true))                                                                                                    \
-  X(tn_last_error(NULL)->status == TN_EINVAL) X(*tn_status_name(TN_OK)) X(*tn_status_text((tn_status)99)) X(*tn_version()) \
-  X(*tn_dtype_name((tn_dtype)99) == '?') X(tn_dtype_size((tn_dtype)99) == 0) X(tn_device_count(NULL) == 0)             \
-  X(tn_device_get_info(NULL, 0, NULL) == TN_EINVAL) X(tn_with_best_device(NULL, NULL,                                  \
-      NULL) == TN_EINVAL) X(tn_device_sync(NULL, NULL) == TN_EINVAL) X(tn_grad(NULL, 0, NULL,                          \
-      NULL) == TN_EINVAL) X(tn_grad(NULL, 1, NULL, NULL) == TN_EINVAL)                                                 \
+  X(tn_var(NULL, NULL, 0, 0, false) == NULL) X(tn_std(NULL, NULL, 0, 0, false) == NULL)                                \
+  X(tn_argmax(NULL, 0, false) == NULL) X(tn_argmin(NULL, 0, false) == NULL) X(tn_reshape(NULL, NULL, 0) == NULL)       \
+  X(tn_flatten(NULL, 0, 0) == NULL) X(tn_squeeze(NULL, NULL, 0) == NULL) X(tn_permute(NULL, NULL, 0) == NULL)          \
+  X(tn_transpose(NULL, 0, 0) == NULL) X(tn_expand(NULL, NULL, 0) == NULL) X(tn_pad(NULL, NULL, 0) == NULL)             \
+  X(tn_shrink(NULL, NULL, NULL) == NULL) X(tn_flip(NULL, NULL, 0) == NULL) X(tn_slice(NULL, 0, 0, 0, 0) == NULL)       \
+  X(tn_select(NULL, 0, 0) == NULL) X(tn_concatenate(NULL, 0, 0) == NULL) X(tn_concatenate(NULL, 2, 0) == NULL)         \
+  X(tn_stack(NULL, 0, 0) == NULL) X(tn_stack(NULL, 2, 0) == NULL) X(tn_split(NULL, 0, 0, NULL) == TN_EINVAL)           \
+  X(tn_tile(NULL, NULL, 0) == NULL) X(tn_repeat(NULL, 0, 0) == NULL) X(tn_unfold(NULL, 0, 0, 0, 0) == NULL)            \
+  X(tn_take(NULL, NULL, 0) == NULL) X(tn_take_along_axis(NULL, NULL, 0) == NULL)                                       \
+  X(tn_scatter_add(NULL, 0, NULL, NULL) == NULL) X(tn_index_add(NULL, 0, NULL, NULL) == NULL)                          \
+  X(tn_one_hot(NULL, 0, TN_F32) == NULL) X(tn_einsum(NULL, NULL, 0) == NULL) X(tn_einsum(NULL, NULL, 2) == NULL)       \
+  X(tn_layer_norm(NULL, 0, NULL, NULL, 0) == NULL) X(tn_rms_norm(NULL, 0, NULL, 0) == NULL)                            \
+  X(tn_where(NULL, NULL, NULL) == NULL) X(tn_clamp(NULL, 0, 0) == NULL) X(tn_to(NULL, NULL) == NULL)                   \
+  X(tn_assign(NULL, NULL) == TN_EINVAL) X(tn_realize(NULL, 0) == TN_OK) X(tn_realize(NULL, 1) == TN_EINVAL)            \
+  X(tn_read(NULL, NULL, 0) == TN_EINVAL) X(tn_write(NULL, NULL, 0) == TN_EINVAL) X(tn_item(NULL, NULL) == TN_EINVAL)   \
+  X(tn_print(NULL, NULL) == TN_EINVAL) X(tn_rank(NULL) == -1) X(tn_shape(NULL, NULL) == TN_EINVAL)                     \
+  X(tn_size(NULL, 0) == TN_DIM_ERROR) X(tn_numel(NULL) == TN_DIM_ERROR) X(tn_dtype_of(NULL) == TN_DTYPE_COUNT)         \
+  X(tn_nbytes(NULL) == 0) X(!*tn_device_of(NULL)) X(tn_ctx_of(NULL) == NULL)                                           \
+  X(tn_dim_var(NULL, NULL, 0, 1) == TN_DIM_ERROR) X(tn_dim_add(NULL, 0, 0) == TN_DIM_ERROR)                            \
+  X(tn_dim_sub(NULL, 0, 0) == TN_DIM_ERROR) X(tn_dim_mul(NULL, 0, 0) == TN_DIM_ERROR)                                  \
+  X(tn_dim_div(NULL, 0, 0) == TN_DIM_ERROR) X(tn_dim_mod(NULL, 0, 0) == TN_DIM_ERROR)                                  \
+  X(tn_dim_min(NULL, 0, 0) == TN_DIM_ERROR) X(tn_dim_max(NULL, 0, 0) == TN_DIM_ERROR) X(!tn_dim_is_symbolic(0))        \
+  X(tn_dim_bounds(NULL, 0, NULL, NULL) == TN_EINVAL) X(tn_from(NULL, TN_F32, NULL, 0, NULL) == NULL)                   \
+  X(tn_full(NULL, TN_F32, NULL, 0, 0) == NULL) X(tn_full_i64(NULL, TN_F32, NULL, 0, 0) == NULL)                        \
+  X(tn_arange(NULL, TN_F32, 0, 1, 1) == NULL) X(tn_linspace(NULL, TN_F32, 0, 1, 2) == NULL)                            \
+  X(tn_eye(NULL, TN_F32, 1, 1) == NULL) X(tn_scalar(NULL, TN_F32, 0) == NULL) X(tn_const(NULL, TN_F32, 0) == NULL)     \
+  X(tn_manual_seed(NULL, 0) == TN_EINVAL) X(tn_rng_get_state(NULL, NULL, NULL) == TN_EINVAL)                           \
+  X(tn_rng_set_state(NULL, 0, 0) == TN_EINVAL) X(tn_rand_bits(NULL, NULL, 0) == NULL)                                  \
+  X(tn_uniform(NULL, TN_F32, NULL, 0, 0, 1) == NULL) X(tn_normal(NULL, TN_F32, NULL, 0, 0, 1) == NULL)                 \
+  X(tn_randint(NULL, TN_I32, NULL, 0, 0, 1) == NULL) X(tn_bernoulli(NULL, NULL, 0, 0) == NULL)                         \
+  X(tn_scope_begin(NULL) == TN_EINVAL) X(tn_scope_end(NULL) == TN_EINVAL) X(tn_scope_enter(NULL).once == 1)            \
+  X((tn_scope_leave(NULL), true)) X((tn_release(NULL), true)) X((tn_ctx_close(NULL), true))                            \
+  X((tn_clear_error(NULL), true)) X((tn_ctx_stats(NULL, NULL), true)) X(tn_last_error(NULL)->status == TN_EINVAL)      \
+  X(*tn_status_name(TN_OK)) X(*tn_status_text((tn_status)99)) X(*tn_version()) X(*tn_dtype_name((tn_dtype)99) == '?')  \
+  X(tn_dtype_size((tn_dtype)99) == 0) X(tn_device_count(NULL) == 0) X(tn_device_get_info(NULL, 0, NULL) == TN_EINVAL)  \
+  X(tn_with_best_device(NULL, NULL, NULL) == TN_EINVAL) X(tn_device_sync(NULL, NULL) == TN_EINVAL)                     \
+  X(tn_grad(NULL, 0, NULL, NULL) == TN_EINVAL) X(tn_grad(NULL, 1, NULL, NULL) == TN_EINVAL)                            \
   X(tn_vjp(NULL, NULL, 1, NULL, NULL) == TN_EINVAL) X(tn_jvp(NULL, 1, NULL, NULL, NULL) == TN_EINVAL)                  \
-  X(tn_program_begin(NULL) == NULL) X(tn_program_input(NULL, NULL, TN_F32, NULL,                                       \
-      0) == NULL) X(tn_program_output(NULL, NULL, NULL) == TN_EINVAL)                                                  \
-  X(tn_program_end(NULL) == TN_EINVAL) X(tn_program_bind(NULL, NULL, NULL) == TN_EINVAL) X(tn_program_write(NULL,      \
-      NULL, NULL, 0, NULL, 0) == TN_EINVAL)                                                                            \
-  X(tn_program_run(NULL) == TN_EINVAL) X(tn_program_result(NULL, NULL) == NULL) X(tn_program_read(NULL, NULL, NULL,    \
-      0) == TN_EINVAL)                                                                                                 \
-  X(tn_program_get_info(NULL, NULL) == TN_EINVAL) X((tn_program_close(NULL), true)) X(tn_program_explain(NULL,         \
-      NULL) == TN_EINVAL)                                                                                              \
-  X(tn_explain(NULL, 0, NULL) == TN_EINVAL) X(tn_explain_text(NULL, NULL, NULL) == TN_EINVAL) X(tn_get_info(NULL, 1,   \
-      NULL) == TN_EINVAL) X(tn_linear(NULL, NULL, NULL) == NULL)                                                       \
-  X(tn_conv2d(NULL, NULL, NULL, NULL) == NULL) X(tn_max_pool2d(NULL, 1, 1, NULL) == NULL) X(tn_avg_pool2d(NULL, 1,     \
-      1, NULL) == NULL)                                                                                                \
-  X(tn_dropout(NULL, 0, true) == NULL) X(tn_kaiming_uniform(NULL, TN_F32, NULL, 2,                                     \
-      0) == NULL) X(tn_kaiming_normal(NULL, TN_F32, NULL, 2, 0) == NULL)                                               \
-  X(tn_xavier_uniform(NULL, TN_F32, NULL, 2, 0) == NULL) X(tn_xavier_normal(NULL, TN_F32, NULL, 2,                     \
-      0) == NULL) X(tn_params_open(NULL) == NULL)                                                                      \
-  X((tn_params_close(NULL), true)) X(tn_params_add(NULL, NULL,                                                         \
-      NULL) == NULL) X(tn_params_count(NULL) == 0) X(tn_params_get(NULL, NULL) == NULL)                                \
-  X(tn_params_tensors(NULL) == NULL) X(tn_params_names(NULL) == NULL) X(tn_params_ctx(NULL) == NULL) X(tn_sgd(NULL,    \
-      0, 0, 0, false) == NULL)                                                                                         \
+  X(tn_program_begin(NULL) == NULL) X(tn_program_input(NULL, NULL, TN_F32, NULL, 0) == NULL)                           \
+  X(tn_program_output(NULL, NULL, NULL) == TN_EINVAL) X(tn_program_end(NULL) == TN_EINVAL)                             \
+  X(tn_program_bind(NULL, NULL, NULL) == TN_EINVAL) X(tn_program_write(NULL, NULL, NULL, 0, NULL, 0) == TN_EINVAL)     \
+  X(tn_program_run(NULL) == TN_EINVAL) X(tn_program_result(NULL, NULL) == NULL)                                        \
+  X(tn_program_read(NULL, NULL, NULL, 0) == TN_EINVAL) X(tn_program_get_info(NULL, NULL) == TN_EINVAL)                 \
+  X((tn_program_close(NULL), true)) X(tn_program_explain(NULL, NULL) == TN_EINVAL)                                     \
+  X(tn_explain(NULL, 0, NULL) == TN_EINVAL) X(tn_explain_text(NULL, NULL, NULL) == TN_EINVAL)                          \
+  X(tn_get_info(NULL, 1, NULL) == TN_EINVAL) X(tn_linear(NULL, NULL, NULL) == NULL)                                    \
+  X(tn_conv2d(NULL, NULL, NULL, NULL) == NULL) X(tn_max_pool2d(NULL, 1, 1, NULL) == NULL)                              \
+  X(tn_avg_pool2d(NULL, 1, 1, NULL) == NULL) X(tn_dropout(NULL, 0, true) == NULL)                                      \
+  X(tn_kaiming_uniform(NULL, TN_F32, NULL, 2, 0) == NULL) X(tn_kaiming_normal(NULL, TN_F32, NULL, 2, 0) == NULL)       \
+  X(tn_xavier_uniform(NULL, TN_F32, NULL, 2, 0) == NULL) X(tn_xavier_normal(NULL, TN_F32, NULL, 2, 0) == NULL)         \
+  X(tn_params_open(NULL) == NULL) X((tn_params_close(NULL), true)) X(tn_params_add(NULL, NULL, NULL) == NULL)          \
+  X(tn_params_count(NULL) == 0) X(tn_params_get(NULL, NULL) == NULL) X(tn_params_tensors(NULL) == NULL)                \
+  X(tn_params_names(NULL) == NULL) X(tn_params_ctx(NULL) == NULL) X(tn_sgd(NULL, 0, 0, 0, false) == NULL)              \
   X(tn_adam(NULL, 0, 0, 0, 0, 0) == NULL) X(tn_adamw(NULL, 0, 0, 0, 0, 0) == NULL) X((tn_optim_close(NULL), true))     \
-  X(tn_optim_step(NULL, NULL) == TN_EINVAL) X(tn_optim_realize(NULL, NULL) == TN_EINVAL) X(tn_optim_set_lr(NULL,       \
-      0) == TN_EINVAL)                                                                                                 \
-  X(tn_optim_state(NULL) == NULL) X(tn_save_safetensors(NULL, NULL, 0, NULL, NULL, 0,                                  \
-      NULL) == TN_EINVAL) X(tn_load_safetensors(NULL, NULL) == NULL)                                                   \
-  X(tn_file_count(NULL) == 0) X(tn_file_name(NULL, 0) == NULL) X(tn_file_tensor(NULL,                                  \
-      NULL) == NULL) X(tn_file_read(NULL, NULL, NULL) == TN_EINVAL)                                                    \
-  X(tn_file_metadata(NULL, NULL) == NULL) X((tn_file_close(NULL), true)) X(tn_idx_read(NULL, NULL, NULL) == TN_EINVAL) \
-  X(tn_idx_write(NULL, NULL, NULL) == TN_EINVAL) X((tn_array_free(NULL, NULL), true)) X(tn_batches_open(NULL, 0,       \
-      NULL, 0, false, 0) == NULL)                                                                                      \
-  X((tn_batches_start(NULL, 0, 0), true)) X(tn_batches_next(NULL) == 0) X(tn_batches_rows(NULL,                        \
-      0) == NULL) X(tn_batches_count(NULL) == 0)                                                                       \
+  X(tn_optim_step(NULL, NULL) == TN_EINVAL) X(tn_optim_realize(NULL, NULL) == TN_EINVAL)                               \
+  X(tn_optim_set_lr(NULL, 0) == TN_EINVAL) X(tn_optim_state(NULL) == NULL)                                             \
+  X(tn_save_safetensors(NULL, NULL, 0, NULL, NULL, 0, NULL) == TN_EINVAL) X(tn_load_safetensors(NULL, NULL) == NULL)   \
+  X(tn_file_count(NULL) == 0) X(tn_file_name(NULL, 0) == NULL) X(tn_file_tensor(NULL, NULL) == NULL)                   \
+  X(tn_file_read(NULL, NULL, NULL) == TN_EINVAL) X(tn_file_metadata(NULL, NULL) == NULL)                               \
+  X((tn_file_close(NULL), true)) X(tn_idx_read(NULL, NULL, NULL) == TN_EINVAL)                                         \
+  X(tn_idx_write(NULL, NULL, NULL) == TN_EINVAL) X((tn_array_free(NULL, NULL), true))                                  \
+  X(tn_batches_open(NULL, 0, NULL, 0, false, 0) == NULL) X((tn_batches_start(NULL, 0, 0), true))                       \
+  X(tn_batches_next(NULL) == 0) X(tn_batches_rows(NULL, 0) == NULL) X(tn_batches_count(NULL) == 0)                     \
   X((tn_batches_close(NULL), true))
 
 static void test_null(void **state) {
