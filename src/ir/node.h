@@ -17,14 +17,7 @@
 
 typedef enum tn__op {
 #define OP(name, ...) OP_##name,
-#define CLAIM(...)
-#define UNIT(...)
-#define ZERO(...)
 #include "ir/ops.def"
-#undef OP
-#undef CLAIM
-#undef UNIT
-#undef ZERO
   OP_COUNT
 } tn__op;
 
@@ -40,15 +33,23 @@ enum {
   PH_KLS = PH_K | PH_L | PH_S
 };
 typedef enum tn__arg { ARG_NONE, ARG_BITS, ARG_INTS, ARG_NAME } tn__arg;
+typedef enum tn__rounding { RN_EXACT, RN_ROUNDED, RN_LIBRARY } tn__rounding;
+typedef enum tn__response { RS_JUMPS, RS_CONTINUOUS, RS_STABLE } tn__response; /* each promises more */
 
+/* A row of ops.def, whose head says what the columns mean. */
 typedef struct tn__op_info {
   const char *name, *text; /* "ADD", "add" */
   uint8_t group, arg, phases, dtype_rule, shape_rule;
+  uint8_t nint;              /* integers in the argument; 0: none, or as many as the shape rule says */
+  uint8_t cost, rounding, library_ulps, response;
+  uint8_t combine;           /* the op over a row's elements; 0: it does not reduce */
   uint32_t min_src, max_src;
   uint8_t comm, assoc, idem; /* masks of tn__class */
 } tn__op_info;
 extern const tn__op_info tn__ops[OP_COUNT];
 int tn__op_parse(const char *text, size_t n); /* -1 if unknown */
+/* May the operands of a scalar function (WHERE's two values) be of the dtype? */
+bool tn__op_takes(int op, int dtype);
 
 typedef struct tn_node tn_node;
 struct tn_node {

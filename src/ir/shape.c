@@ -344,13 +344,6 @@ static void (*const shape_rules[SH_COUNT])(tn_ctx *, const tn__make *, tn__shape
 
 /* ---- sources, arguments, devices ---- */
 
-/* Integers in the argument where their number is fixed; 0: none, or as many as the shape rule says. */
-static const uint8_t int_count[OP_COUNT] = {
-    [OP_CONST] = 1, [OP_STORAGE] = 2,  [OP_PARAM] = 2,  [OP_VAR] = 2,     [OP_WINDOW] = 4,
-    [OP_FOLD] = 4,  [OP_CONTRACT] = 4, [OP_RANGE] = 2,  [OP_LOCAL] = 2,   [OP_REDUCE] = 2,
-    [OP_ACC] = 3,   [OP_SETACC] = 1,   [OP_GETACC] = 1, [OP_BARRIER] = 1, [OP_BUFFER] = 2,
-};
-
 /* The text writes a variable's name bare inside shapes.  Stand-ins of the passes' own have an @ in front. */
 static bool is_identifier(const char *s) {
   bool own = s && *s == '@';
@@ -364,8 +357,8 @@ static void check_form(tn_ctx *c, const tn__make *m) {
   const tn__op_info *op = &tn__ops[m->op];
   if (m->nsrc < op->min_src || m->nsrc > op->max_src)
     breach(c, m, TN_EINVAL, "takes %u to %u sources, not %u", op->min_src, op->max_src, m->nsrc);
-  if (int_count[m->op] ? m->nint != int_count[m->op] : op->arg == ARG_NONE && m->nint)
-    breach(c, m, TN_EINVAL, "takes %d integers, not %u", int_count[m->op], m->nint);
+  if (op->nint ? m->nint != op->nint : op->arg == ARG_NONE && m->nint)
+    breach(c, m, TN_EINVAL, "takes %d integers, not %u", op->nint, m->nint);
   if (m->op == OP_VAR && !is_identifier(m->name))
     breach(c, m, TN_EINVAL, "the name '%s' is not made of letters, digits and underscores, a letter first",
            m->name ? m->name : "");

@@ -491,7 +491,7 @@ static uint32_t part_of(const tn__map *part, const tn_node *n) {
   return (uint32_t)v;
 }
 
-/* Work of one iteration of the global loop, in instructions */
+/* Work of one iteration of the global loop, in additions */
 static double work_of(const lin *l, const tn_node *global) {
   double work = 0, times = 1, stack[TN__MAX_RANGES + 1];
   uint32_t depth = 0;
@@ -504,7 +504,7 @@ static double work_of(const lin *l, const tn_node *global) {
     } else if (n->op == OP_END) {
       times = stack[--depth];
     } else {
-      work += times * (n->op >= OP_SQRT && n->op <= OP_ERF ? 10 : 1);
+      work += times * tn__ops[n->op].cost;
     }
   }
   return work;

@@ -7,6 +7,7 @@
 enum {
   MAX_ROW = 1 << 16, /* elements of a row worth keeping */
   MAX_ROWS = 16,
+  WORTH_KEEPING = 10, /* the cost from which on a value is rather kept than computed again */
   GROUP_BYTES = 96 << 10 /* of rows that a group keeps */
 };
 
@@ -73,21 +74,8 @@ tn_node *tn__share_loops(tn_ctx *c, tn__arena *a, tn_node *body, tn__sb *note) {
 
 /* On a group device even what is loaded is worth keeping: the threads hold more than the caches. */
 static bool dear(const tn_node *n, const tn__device *dev) {
-  switch (n->op) {
-  case OP_LOAD: return dev->group && n->src[0]->op == OP_PARAM;
-  case OP_EXP:
-  case OP_EXP2:
-  case OP_EXPM1:
-  case OP_LOG:
-  case OP_LOG2:
-  case OP_LOG1P:
-  case OP_SIN:
-  case OP_COS:
-  case OP_TAN:
-  case OP_TANH:
-  case OP_ERF: case OP_POW: case OP_ATAN2: case OP_PHILOX: case OP_REDUCE: return true;
-  default: return false;
-  }
+  if (n->op == OP_LOAD) return dev->group && n->src[0]->op == OP_PARAM;
+  return n->op == OP_REDUCE || tn__ops[n->op].cost >= WORTH_KEEPING;
 }
 
 typedef struct row { /* the same expression wanted over several ranges */

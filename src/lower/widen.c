@@ -8,13 +8,6 @@
 #include "ir/eval.h"
 #include "lower/lower.h"
 
-static const bool continuous[OP_COUNT] = {
-    [OP_NEG] = true,   [OP_ABS] = true,  [OP_SQRT] = true,  [OP_EXP] = true, [OP_EXP2] = true,  [OP_EXPM1] = true,
-    [OP_LOG] = true,   [OP_LOG2] = true, [OP_LOG1P] = true, [OP_SIN] = true, [OP_COS] = true,   [OP_TAN] = true,
-    [OP_TANH] = true,  [OP_ERF] = true,  [OP_ADD] = true,   [OP_MUL] = true, [OP_DIV] = true,   [OP_POW] = true,
-    [OP_ATAN2] = true, [OP_MIN] = true,  [OP_MAX] = true,   [OP_FMA] = true, [OP_WHERE] = true, [OP_REDUCE] = true,
-};
-
 typedef struct pass {
   tn_ctx *c;
   tn__arena *a;
@@ -41,7 +34,7 @@ static tn_node *wide(pass *p, tn_node *n) {
 }
 
 static void visit(pass *p, tn_node *n) {
-  bool stays_wide = continuous[n->op] && n->dtype == TN_BF16,
+  bool stays_wide = tn__ops[n->op].response >= RS_CONTINUOUS && n->dtype == TN_BF16,
        widens = n->op == OP_CAST && n->src[0]->dtype == TN_BF16 && (n->dtype == TN_F32 || n->dtype == TN_F64);
   tn_node **src = tn__arena_alloc(p->a, (n->nsrc + 1) * sizeof *src);
   for (uint32_t i = 0; i < n->nsrc; i++) src[i] = stays_wide || widens ? wide(p, n->src[i]) : rounded(p, n->src[i]);

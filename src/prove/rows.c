@@ -109,15 +109,10 @@ static const struct {
   uint32_t classes;
   const char *value;
 } op_claims[] = {
-#define OP(...)
 #define CLAIM(kind, op, classes) {#kind, #op, CLS_##classes, ""},
 #define UNIT(op, classes, value) {"UNIT", #op, CLS_##classes, #value},
 #define ZERO(op, classes, value) {"ZERO", #op, CLS_##classes, #value},
 #include "ir/ops.def"
-#undef OP
-#undef CLAIM
-#undef UNIT
-#undef ZERO
 };
 
 static const char *op_rows(tn__proofs *p) {

@@ -1,16 +1,8 @@
 /* Which f32 values need not be rounded correctly: those from which nothing comes but values of bf16 and f16, which have
  * 8 and 11 bits of the 24.  For them a language may have shorter functions (dialect.h, `approximate`).  What jumps, is
- * stored or turned into an integer keeps every bit, and so does all that it is computed from; in mode strict,
- * everything does.
- */
+ * stored or turned into an integer keeps every bit, and so does all that it is computed from, but through ops whose
+ * response is STABLE; in mode strict, everything does. */
 #include "render/c_like.h"
-
-static const bool passes_on[OP_COUNT] = {
-    /* an error of the operand comes out as one of its size */
-    [OP_NEG] = true,  [OP_ABS] = true, [OP_SQRT] = true, [OP_EXP] = true,   [OP_EXP2] = true,
-    [OP_TANH] = true, [OP_ERF] = true, [OP_ADD] = true,  [OP_MUL] = true,   [OP_DIV] = true,
-    [OP_MIN] = true,  [OP_MAX] = true, [OP_FMA] = true,  [OP_WHERE] = true,
-};
 
 typedef struct search {
   tn__map precise; /* f32 values, accumulators and LOCALs */
@@ -34,7 +26,7 @@ static bool asks(const search *s, const tn_node *n, uint32_t i) {
   case OP_GETACC:
   case OP_LOAD: return i == 0 && is_precise(s, n);
   case OP_CAST: return n->dtype != TN_BF16 && n->dtype != TN_F16;
-  default: return !passes_on[n->op] || n->dtype != TN_F32 || is_precise(s, n);
+  default: return tn__ops[n->op].response < RS_STABLE || n->dtype != TN_F32 || is_precise(s, n);
   }
 }
 

@@ -145,11 +145,10 @@ static int value_kind(int kind) { return kind == TN_F16 || kind == TN_BF16 ? TN_
 /* An op over operands' texts; *rounds: the result is yet to be rounded. */
 static const char *exact_text(tn__printer *p, int op, int kind, int skind, const char *const *operand, bool *rounds) {
   static const char *const call[] = {NULL, "tn_%s_%s($0)", "tn_%s_%s($0, $1)", "tn_%s_%s($0, $1, $2)"};
-  bool exact = op == OP_WHERE || op == OP_NEG || op == OP_ABS || op == OP_MIN || op == OP_MAX; /* in f16 as in f32 */
   bool own = op == OP_FMA; /* rounds once: f16 and bf16 have helpers of their own */
   int compute = own ? skind : value_kind(skind);
   const char *spelling = p->d->op[op][column_of(compute)];
-  *rounds = !exact && !own && p->d->round[kind];
+  *rounds = tn__ops[op].rounding != RN_EXACT && !own && p->d->round[kind];
   if (!spelling && skind == TN_BOOL) /* as eval: arithmetic on 0 and 1 */
     return tn__print_format(p, "(%s) != 0", exact_text(p, op, TN_U8, TN_U8, operand, rounds));
   char helper[64];

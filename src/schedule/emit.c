@@ -75,15 +75,13 @@ static tn_node *gather(tn__fuse *f, tn_node *n, const tn__demand *d) {
 
 static tn_node *inline_value(tn__fuse *f, tn_node *n, const tn__demand *d) {
   tn_ctx *c = f->c;
-  static const uint8_t scalar_of[OP_COUNT] = {
-      [OP_SUM] = OP_ADD, [OP_PROD] = OP_MUL, [OP_RMAX] = OP_MAX, [OP_RMIN] = OP_MIN};
   switch (n->op) {
   case OP_CONST: return n;
   case OP_IOTA: return tn__cast(c, d->idx->src[0], n->dtype);
   case OP_SUM:
   case OP_PROD:
   case OP_RMAX:
-  case OP_RMIN: return reduce(c, scalar_of[n->op], value_at(f, n, d, 0), d->ranges);
+  case OP_RMIN: return reduce(c, tn__ops[n->op].combine, value_at(f, n, d, 0), d->ranges);
   case OP_FOLD: return reduce(c, OP_ADD, gated(c, value_at(f, n, d, 0), d->child_gate[0]), d->ranges);
   case OP_CONTRACT: return contract(c, n, value_at(f, n, d, 0), value_at(f, n, d, 1), d->ranges);
   case OP_GATHER: return gather(f, n, d);

@@ -500,10 +500,6 @@ static void decide(tn__fuse *f, tn_node *n) {
 
 /* flops and loads per element, were n computed from what surely is in memory */
 static void estimate(tn__fuse *f, tn_node *n) {
-  static const float price[OP_COUNT] = {
-      [OP_EXP] = 10, [OP_EXP2] = 10, [OP_EXPM1] = 14, [OP_LOG] = 12, [OP_LOG2] = 12, [OP_LOG1P] = 14, [OP_SIN] = 16,
-      [OP_COS] = 16, [OP_TAN] = 20,  [OP_TANH] = 14,  [OP_ERF] = 16, [OP_POW] = 30,  [OP_ATAN2] = 20, [OP_PHILOX] = 40,
-      [OP_DIV] = 3,  [OP_SQRT] = 3,  [OP_MOD] = 3,    [OP_IDIV] = 3, [OP_FMOD] = 10};
   tn__info *in = tn__info_of(f, n);
   if (n->op == OP_PARAM || is_reduction(n) || n->op == OP_CONTIG || n->op == OP_SCATTER) {
     in->loads = 1;
@@ -512,7 +508,7 @@ static void estimate(tn__fuse *f, tn_node *n) {
   if (n->op == OP_GATHER) in->loads = 1;
   if (n->op == OP_EXPAND) return; /* read again and again, it stays in cache */
   bool elementwise = tn__is_elementwise(n);
-  if (elementwise) in->flops = price[n->op] > 0 ? price[n->op] : 1;
+  if (elementwise) in->flops = tn__ops[n->op].cost;
   for (uint32_t i = 0; i < n->nsrc; i++) {
     const tn__info *s = tn__info_of(f, n->src[i]);
     if (!s || (n->op != OP_GATHER && !elementwise && i)) continue;

@@ -14,10 +14,9 @@ bool tn__without_elements(const tn_node *n) {
 
 /* The value of n if it is made of nothing, else NULL. */
 static tn_node *of_nothing(tn_ctx *c, tn_node *n) {
-  static const uint8_t scalar_of[OP_COUNT] = {[OP_SUM] = OP_ADD, [OP_PROD] = OP_MUL};
   uint64_t value = 0;
   switch (n->op) {
-  case OP_SUM: case OP_PROD: value = tn__eval_reduce_init(scalar_of[n->op], n->dtype); /* fall through */
+  case OP_SUM: case OP_PROD: value = tn__eval_reduce_init(tn__ops[n->op].combine, n->dtype); /* fall through */
   case OP_FOLD: case OP_CONTRACT: case OP_PAD: case OP_GATHER:
     return tn__without_elements(n->src[0]) ? tn__scalar_to(c, tn__const_bits(c, n->dtype, value), n->dim, n->rank)
                                            : NULL;

@@ -114,9 +114,8 @@ static void same(machine *m, const tn_node *n, tn__image *t) {
 /* ---- what adds up ---- */
 
 static void reduce(machine *m, const tn_node *n, tn__image *t) {
-  static const int collects[OP_COUNT] = {[OP_SUM] = OP_ADD, [OP_PROD] = OP_MUL, [OP_RMAX] = OP_MAX, [OP_RMIN] = OP_MIN};
   const tn__image *x = source(m, n, 0);
-  int op = collects[n->op];
+  int op = tn__ops[n->op].combine;
   int64_t at[TN_MAX_RANK] = {0}, to[TN_MAX_RANK];
   for (int64_t i = 0; i < t->n; i++) t->v[i] = tn__val_bits(m->w, n->dtype, tn__eval_reduce_init(op, n->dtype));
   for (int64_t i = 0; i < x->n; i++, step(x, at)) {

@@ -166,7 +166,7 @@ static void test_scalar_ops(void **state) {
     uint32_t n = 0;
     for (int op = 0; op < OP_COUNT; op++) {
       int group = tn__ops[op].group;
-      if (group < G_UNARY || group > G_TERNARY || !takes(op, dtype)) continue;
+      if (group < G_UNARY || group > G_TERNARY || !tn__op_takes(op, dtype)) continue;
       bool compares = op == OP_LT || op == OP_LE || op == OP_EQ || op == OP_NE;
       l[n++] = scalar_kernel(&f->c, op, dtype, compares ? TN_BOOL : op == OP_PHILOX ? TN_U32 : dtype);
     }

@@ -27,21 +27,13 @@ static u64 wrapped(int dt, wide v) {
 
 /* ---- every op has its case ---- */
 
-static bool takes(int op, int dt) {
-  int rule = tn__ops[op].dtype_rule;
-  if (rule == DT_FLOAT) return tn__is_float(dt);
-  if (rule == DT_INT) return tn__is_int(dt);
-  if (rule == DT_LOGIC || op == OP_NOT || op == OP_AND || op == OP_OR || op == OP_XOR) return !tn__is_float(dt);
-  return rule != DT_PHILOX || dt == TN_U64;
-}
-
 static void test_every_op(void **state) {
   (void)state;
   for (int op = 0; op < OP_COUNT; op++) {
     int group = tn__ops[op].group;
     if (group < G_UNARY || group > G_CAST) continue;
     for (int dt = 0; dt < TN__VOID; dt++)
-      if (takes(op, dt)) {
+      if (tn__op_takes(op, dt)) {
         if (!tn__eval_defined(op, dt)) fail_msg("%s of %s has no case", tn__ops[op].text, tn__dtypes[dt].name);
         tn__eval(op, tn__ops[op].dtype_rule == DT_BOOL ? TN_BOOL : dt, dt, (u64[]){1, 1, 1});
       }

@@ -91,11 +91,7 @@ static void cover(int op, int dtype, int sdtype, const span *a, const span *b) {
     }
 }
 
-static bool takes(int op, int dtype) {
-  int rule = tn__ops[op].dtype_rule;
-  if (op == OP_PHILOX || op == OP_WHERE || rule == DT_FLOAT) return false;
-  return rule != DT_INT || tn__is_int(dtype);
-}
+static bool takes(int op, int dtype) { return op != OP_PHILOX && op != OP_WHERE && tn__op_takes(op, dtype); }
 
 static void test_contains(void **state) {
   (void)state;

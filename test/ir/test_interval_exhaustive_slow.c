@@ -48,10 +48,7 @@ static void check(int op, int dtype, hull values) {
              (long)n.lo, (long)n.hi);
 }
 
-static bool takes(int op, int dtype) {
-  int rule = tn__ops[op].dtype_rule;
-  return op != OP_PHILOX && op != OP_WHERE && rule != DT_FLOAT && (rule != DT_INT || tn__is_int(dtype));
-}
+static bool takes(int op, int dtype) { return op != OP_PHILOX && op != OP_WHERE && tn__op_takes(op, dtype); }
 
 static int64_t result[VALUES][VALUES];
 

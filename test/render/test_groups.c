@@ -299,7 +299,7 @@ static program *scalars(tn_ctx *c, int dtype) {
   tn_node *x[4], *src[3];
   int nops = 0, ncompare = 0;
   for (int op = 0; op < OP_COUNT; op++) {
-    if (tn__ops[op].group < G_UNARY || tn__ops[op].group > G_TERNARY || !takes(op, dtype) || compares(op)) continue;
+    if (tn__ops[op].group < G_UNARY || tn__ops[op].group > G_TERNARY || !tn__op_takes(op, dtype) || compares(op)) continue;
     p->op[nops++] = op;
   }
   p->block = N;
@@ -462,7 +462,7 @@ static void test_packed(void **state) {
 
 /* Units in the last place by which a vendor's function may differ from the C library's; 0: bit for bit. */
 static uint64_t allowed(const char *language, int op, int dtype) {
-  bool metal = !strcmp(language, "metal"), library = (op >= OP_EXP && op <= OP_ERF) || op == OP_POW || op == OP_ATAN2;
+  bool metal = !strcmp(language, "metal"), library = tn__ops[op].rounding == RN_LIBRARY;
   if (dtype == TN_F64) return library ? 16 : 0;
   if (metal && (op == OP_SIN || op == OP_COS || op == OP_TAN || op == OP_POW)) return dtype == TN_F32 ? 4 : 1;
   return 0;

@@ -159,11 +159,6 @@ static value match(grower *w, const tn_node *x, int dtype) {
 
 /* ---- where devices differ ---- */
 
-/* Functions of f64 are those of the device's library; units of the last place that NVIDIA's may be off (CUDA C++
- * Programming Guide). */
-static const uint8_t library_ulps[OP_COUNT] = {
-    [OP_EXP] = 1, [OP_EXP2] = 1, [OP_EXPM1] = 1, [OP_LOG] = 1, [OP_LOG2] = 1, [OP_LOG1P] = 1, [OP_SIN] = 2,
-    [OP_COS] = 2, [OP_TAN] = 2,  [OP_TANH] = 1,  [OP_ERF] = 2, [OP_POW] = 2,  [OP_ATAN2] = 2};
 /* Functions that CUDA may compute to 2^-16 where nothing but bf16 or f16 comes of them (render/approximate.c). */
 static const bool near[OP_COUNT] = {
     [OP_EXP] = true, [OP_EXP2] = true, [OP_TANH] = true, [OP_DIV] = true, [OP_SQRT] = true};
@@ -172,8 +167,9 @@ static bool on(const char *device) { return strncmp(device_or(""), device, strle
 
 /* Units of the last place by which this device's result may differ from the evaluator's. */
 static int slack(const tn_ctx *c, const tn_node *n) {
-  /* the C library's may be off by one */
-  if (n->dtype == TN_F64 && library_ulps[n->op] && (on("cuda") || on("opencl"))) return library_ulps[n->op] + 1;
+  const tn__op_info *op = &tn__ops[n->op];
+  /* functions of f64 are those of the device's library; the C library's may be off by one */
+  if (n->dtype == TN_F64 && op->rounding == RN_LIBRARY && (on("cuda") || on("opencl"))) return op->library_ulps + 1;
   return n->dtype == TN_BF16 && near[n->op] && c->mode != TN_MODE_STRICT && on("cuda");
 }
 
@@ -192,7 +188,7 @@ static void grow_unary(grower *w) {
   value x = pick(w);
   int op = OP_NEG + (int)graph_roll(w->d, OP_NOT - OP_NEG + 1);
   if (!tn__eval_defined(op, x.n->dtype)) return;
-  bool keeps = op == OP_NEG || op == OP_ABS || op == OP_SIGN || (op >= OP_FLOOR && op <= OP_TRUNC);
+  bool keeps = tn__ops[op].rounding == RN_EXACT && op != OP_NOT;
   add_result(w, tn__op1(w->c, (tn__op)op, x.n), x.exact && keeps, x.most);
 }
 

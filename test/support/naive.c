@@ -103,11 +103,10 @@ static void scalar(machine *m, const tn_node *n, naive_tensor *t) {
 
 /* Walks x in row-major order; `step[a]` moves the place in t, 0 along reduced axes. */
 static void reduce(machine *m, const tn_node *n, naive_tensor *t) {
-  static const int steps[OP_COUNT] = {[OP_SUM] = OP_ADD, [OP_PROD] = OP_MUL, [OP_RMAX] = OP_MAX, [OP_RMIN] = OP_MIN};
   const naive_tensor *x = source(m, n, 0);
   int64_t out[TN_MAX_RANK], step[TN_MAX_RANK] = {0}, at[TN_MAX_RANK] = {0}, to = 0;
   uint32_t kept = 0, r = 0;
-  int op = steps[n->op], dtype = n->dtype;
+  int op = tn__ops[n->op].combine, dtype = n->dtype;
   if (!n->nint) { /* over no axes: x itself, -0 included */
     copy(x, t);
     return;

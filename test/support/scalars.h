@@ -1,4 +1,4 @@
-/* Scalars worth trying, and which ops take which dtypes. */
+/* Scalars worth trying. */
 #ifndef TN_TEST_SUPPORT_SCALARS_H
 #define TN_TEST_SUPPORT_SCALARS_H
 #include "ir/eval.h"
@@ -36,43 +36,6 @@ static inline void values_of(int dtype, uint64_t *v) {
     else if (!tn__is_float(dtype)) v[i] = tn__eval_cast(TN_I64, dtype, (uint64_t)ints[i]);
     else if (i < 38) v[i] = tn__eval_from_double(dtype, reals[i]);
     else v[i] = tn__eval_from_double(dtype, i == 38 ? __builtin_inf() : __builtin_nan(""));
-  }
-}
-
-static inline bool takes(int op, int dtype) {
-  bool is_float = tn__is_float(dtype), is_bool = dtype == TN_BOOL;
-  switch (op) {
-  case OP_SQRT:
-  case OP_EXP:
-  case OP_EXP2:
-  case OP_EXPM1:
-  case OP_LOG:
-  case OP_LOG2:
-  case OP_LOG1P:
-  case OP_SIN:
-  case OP_COS:
-  case OP_TAN:
-  case OP_TANH:
-  case OP_ERF:
-  case OP_FLOOR:
-  case OP_CEIL:
-  case OP_ROUND:
-  case OP_TRUNC:
-  case OP_DIV:
-  case OP_ATAN2: return is_float;
-  case OP_NOT: case OP_AND: case OP_OR: case OP_XOR: return !is_float;
-  case OP_SHL: case OP_SHR: return !is_float && !is_bool;
-  case OP_PHILOX: return dtype == TN_U64;
-  case OP_ADD:
-  case OP_MUL:
-  case OP_MIN:
-  case OP_MAX:
-  case OP_LT:
-  case OP_LE:
-  case OP_EQ:
-  case OP_NE:
-  case OP_WHERE: return true;
-  default: return !is_bool;
   }
 }
 #endif
