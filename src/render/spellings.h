@@ -46,7 +46,7 @@
       [OP_EQ] = SPELL_ALL("$0 == $1"),                                                                                 \
       [OP_NE] = SPELL_ALL("$0 != $1"),                                                                                 \
       [OP_WHERE] = SPELL_ALL("$0 ? $1 : $2"),                                                                          \
-      [OP_PHILOX] = SPELL_ALL("tn_philox($0, $1, $2)"),                                                                \
+      [OP_PHILOX] = SPELL_ALL("tn_philox_u64($0, $1, $2)"),                                                            \
   },                                                                                                                   \
   .idiv_nonneg = "$0 / $1", .mod_nonneg = "$0 % $1"
 #endif

@@ -6,9 +6,7 @@
  * test_every_input --all FILE [NAME...] all 2^32 inputs of each function, or of these; appends a line for each to FILE
  * (a minute of 4 cores each) */
 #include "ir/math_c.inc"
-#define tn_clamp clamp_of_text /* the public function has that name, too */
 #include "ir/math.inc"
-#undef tn_clamp
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
