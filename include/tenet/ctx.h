@@ -72,8 +72,9 @@ typedef struct tn_options {
   int quiet;             /* 1: no notices on stderr */
   int64_t fail_alloc_at; /* testing: the n-th allocation (from 1) fails, and all after it; 0: never */
   size_t mem_limit;      /* most bytes the context's own heap and device buffers may hold; 0: no limit */
-  /* "1": each schedule that is compiled is compared with its graph, symbolically (docs/environment.md); another text:
-   * so, and a line for each goes to the end of that file; NULL: $TENET_VERIFY, else not; "": not */
+  /* "1": each schedule that is compiled is compared with its graph, symbolically (docs/validation.md); what cannot be
+   * is said on stderr, even if `quiet`.  "strict": that is TN_ECOMPILE.  Another text: compared, and a line for each
+   * goes to the end of that file.  NULL: $TENET_VERIFY, else not; "": not */
   const char *verify;
 } tn_options;
 

@@ -7,11 +7,13 @@ typedef struct build {
   tn__code_part *p;
   tn__map reg;                     /* node -> register */
   tn__vec(uint64_t) value;         /* initial register contents */
+  tn__vec(uint8_t) dtype;
   tn__vec(uint32_t) open;          /* RANGEs and IFs not yet closed */
 } build;
 
-static uint32_t new_reg(build *b, uint64_t value) {
+static uint32_t new_reg(build *b, int dtype, uint64_t value) {
   tn__vec_push(&b->c->scratch, &b->value, value);
+  tn__vec_push(&b->c->scratch, &b->dtype, (uint8_t)dtype);
   return b->value.n - 1;
 }
 
@@ -20,9 +22,9 @@ static uint32_t reg_of(build *b, tn_node *n) {
   uint64_t r;
   if (tn__map_get(&b->reg, (uintptr_t)n, &r)) return (uint32_t)r;
   uint32_t fresh = TN__NO_REG;
-  if (n->op == OP_CONST) fresh = new_reg(b, (uint64_t)n->ints[0]);
+  if (n->op == OP_CONST) fresh = new_reg(b, n->dtype, (uint64_t)n->ints[0]);
   for (uint32_t i = 0; n->op == OP_VAR && i < b->k->nvar; i++)
-    if (b->k->var[i] == n) fresh = b->p->var_reg[i] = new_reg(b, 0);
+    if (b->k->var[i] == n) fresh = b->p->var_reg[i] = new_reg(b, TN__INDEX, 0);
   if (fresh == TN__NO_REG)
     tn__fail(b->c, TN_ERUN, "kernel %s uses a %s before it is computed", b->k->name, tn__ops[n->op].text);
   tn__map_put(&b->reg, (uintptr_t)n, fresh);
@@ -30,8 +32,8 @@ static uint32_t reg_of(build *b, tn_node *n) {
 }
 
 static uint32_t define(build *b, tn_node *n, uint32_t regs) {
-  uint32_t r = new_reg(b, 0);
-  for (uint32_t i = 1; i < regs; i++) new_reg(b, 0);
+  uint32_t r = new_reg(b, TN__INDEX, 0);
+  for (uint32_t i = 1; i < regs; i++) new_reg(b, TN__INDEX, 0);
   tn__map_put(&b->reg, (uintptr_t)n, r);
   return r;
 }
@@ -117,7 +119,7 @@ static void encode_block(build *b, tn_node *n, tn__ins *i, uint32_t at) {
 static void encode_part(build *b, tn__arena *keep, const tn__part *part) {
   tn_ctx *c = b->c;
   tn__map_init(&b->reg, &c->scratch);
-  b->value.n = b->open.n = 0;
+  b->value.n = b->dtype.n = b->open.n = 0;
   b->p->ins = tn__arena_zalloc(keep, (part->n + 1) * sizeof(tn__ins));
   b->p->var_reg = tn__arena_alloc(keep, (b->k->nvar + 1) * sizeof(uint32_t));
   for (uint32_t v = 0; v < b->k->nvar; v++) b->p->var_reg[v] = TN__NO_REG;
@@ -141,6 +143,7 @@ static void encode_part(build *b, tn__arena *keep, const tn__part *part) {
   b->p->n = at;
   b->p->nreg = b->value.n;
   b->p->reg = tn__arena_dup(keep, b->value.v, b->value.n * sizeof(uint64_t));
+  b->p->dtype = tn__arena_dup(keep, b->dtype.v, b->dtype.n);
 }
 
 void tn__encode(tn_ctx *c, tn__arena *keep, const tn__kernel *k, tn__encoded *out) {

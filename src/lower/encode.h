@@ -35,7 +35,8 @@ typedef struct tn__ins {
 
 typedef struct tn__code_part {
   tn__ins *ins;
-  uint64_t *reg;     /* at the start */
+  uint64_t *reg;     /* at the start, */
+  uint8_t *dtype;    /* and of which dtype the constants among them are */
   uint32_t *var_reg; /* TN__NO_REG: the part does not use the variable */
   uint32_t n, nreg;
 } tn__code_part;

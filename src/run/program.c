@@ -658,6 +658,7 @@ void tn_program_close(tn_program *p) {
 void tn__run_close(tn_ctx *c) {
   struct tn__runtime *rt = c->runtime;
   if (!rt) return;
+  tn__validate_close(c);
   while (rt->plans) {
     tn__plan *p = rt->plans;
     rt->plans = tn__plan_next(p);

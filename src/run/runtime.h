@@ -16,6 +16,8 @@ struct tn__runtime {
   tn_program *recording;    /* the one being recorded, NULL */
   uint64_t changes;         /* how often a program came to read storages, or was closed */
   int64_t next_placeholder; /* slots of program inputs while they are recorded */
+  uint32_t verified[3];     /* schedules compared with their graphs, by verdict, */
+  uint32_t twins;           /* of them so many by a smaller twin */
 };
 
 enum { TN__PLACEHOLDER = 1 << 24 }; /* PARAM slots from here on stand for program inputs */
@@ -71,4 +73,5 @@ int tn__find_device(tn_ctx *c, const char *name);
 /* Makes the values of these cells STORAGEs.  Throws. */
 void tn__run_realize(tn_ctx *c, tn_tensor *const *t, int n);
 void tn__run_close(tn_ctx *c);
+void tn__validate_close(tn_ctx *c); /* validate.c: tells how many schedules were compared */
 #endif

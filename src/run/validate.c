@@ -3,6 +3,7 @@
 #include "verify/scale.h"
 #include "verify/verify.h"
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -53,16 +54,41 @@ static void append(const char *path, const char *text) {
   close(f);
 }
 
-static void report(tn_ctx *c, const tn__plan *p, const tn__verdict *v) {
+/* TENET_VERIFY names a file, but for these. */
+static bool is_word(const char *verify) { return !strcmp(verify, "1") || !strcmp(verify, "strict"); }
+
+/* Nothing that is not compared goes by in silence. */
+static void count(tn_ctx *c, const tn__plan *p, const tn__verdict *v, bool twin) {
+  struct tn__runtime *rt = c->runtime;
+  rt->verified[v->result]++;
+  rt->twins += twin;
+  if (v->result != TN__VERIFY_UNKNOWN) return;
+  if (!strcmp(c->opt.verify, "strict"))
+    tn__fail(c, TN_ECOMPILE, "the schedule cannot be compared with its graph: %s", v->why);
+  fprintf(stderr, "tenet: %s: a schedule of %u items is not compared with its graph: %s\n", p->dev->name, p->s->items.n,
+          v->why);
+}
+
+void tn__validate_close(tn_ctx *c) {
+  const struct tn__runtime *rt = c->runtime;
+  const uint32_t *n = rt->verified;
+  uint32_t all = n[TN__VERIFY_EQUAL] + n[TN__VERIFY_DIFFERS] + n[TN__VERIFY_UNKNOWN];
+  if (!all || !is_word(c->opt.verify)) return;
+  fprintf(stderr, "tenet: %u schedules compared with their graphs: %u equal (%u by a smaller twin), %u differ, %u not "
+          "compared\n", all, n[TN__VERIFY_EQUAL], rt->twins, n[TN__VERIFY_DIFFERS], n[TN__VERIFY_UNKNOWN]);
+}
+
+static void report(tn_ctx *c, const tn__plan *p, const tn__verdict *v, bool twin) {
   tn__sb s, path;
   tn__sb_init(&s, &c->scratch);
   tn__sb_init(&path, &c->scratch);
   tn__sb_printf(&s, "%s mode %d items %u %s\n", p->dev->name, (int)c->mode, p->s->items.n, tn__verify_line(c, v));
   tn__sb_printf(&path, "%s.smt2", c->opt.verify);
-  if (strcmp(c->opt.verify, "1")) {
+  if (!is_word(c->opt.verify)) {
     append(c->opt.verify, tn__sb_str(&s));
     append(tn__sb_str(&path), v->open);
   }
+  count(c, p, v, twin);
   if (v->result == TN__VERIFY_DIFFERS) tn__fail(c, TN_ECOMPILE, "the schedule is not the graph: %s", v->why);
 }
 
@@ -100,6 +126,7 @@ static tn__verdict verdict_of(tn_ctx *c, tn__plan *p, bool least) {
 typedef struct pairing {
   tn_ctx *c;
   tn_node *key;
+  bool least; /* at the least of symbolic sizes */
   tn__plan *twin;
   tn__verdict verdict;
 } pairing;
@@ -108,33 +135,36 @@ static void compare_twin(void *arg) {
   pairing *t = arg;
   t->twin = tn__plan_new(t->c, t->key);
   tn__plan_build(t->c, t->twin);
-  t->verdict = verdict_of(t->c, t->twin, true);
+  t->verdict = verdict_of(t->c, t->twin, t->least);
 }
 
-/* The same program with smaller sizes goes through the same passes, and that is compared. */
-static void try_twin(tn_ctx *c, tn__plan *p, tn__verdict *v) {
+/* The same program with smaller sizes goes through the same passes, and that is compared.  False: it is no small one. */
+static bool try_twin(tn_ctx *c, tn__plan *p, bool least, tn__verdict *v) {
   tn__sb note;
   tn_status status;
   tn__sb_init(&note, &c->scratch);
   tn__sb_puts(&note, "at smaller sizes,");
-  if (!tn__verify_sizes(c, p->var.v, p->var.n, &p->needs, TN__VERIFY_LEAST, p->value)) return;
-  pairing t = {.c = c, .key = tn__scale_down(c, p->key, &(tn__env){p->var.v, p->value, p->var.n}, &note)};
-  if (!t.key) return;
+  if (!tn__verify_sizes(c, p->var.v, p->var.n, &p->needs, least ? TN__VERIFY_LEAST : TN__VERIFY_GREATEST, p->value))
+    return false;
+  pairing t = {.c = c, .least = least};
+  t.key = tn__scale_down(c, p->key, &(tn__env){p->var.v, p->value, p->var.n}, &note);
+  if (!t.key) return false;
   bool good = tn__mem_try(&c->mem, compare_twin, &t, &status);
   tn__plan_free(c, t.twin);
   if (!good) tn__mem_throw(&c->mem, status);
-  if (t.verdict.result == TN__VERIFY_UNKNOWN) return;
+  if (t.verdict.result == TN__VERIFY_UNKNOWN) return false;
   if (t.verdict.why) tn__sb_printf(&note, ": %s", t.verdict.why);
   *v = t.verdict;
   v->why = tn__sb_str(&note);
+  return true;
 }
 
 static void compare(void *arg) {
   tn__plan *p = arg;
   tn_ctx *c = p->dev->ctx;
   tn__verdict v = verdict_of(c, p, false);
-  if (v.result == TN__VERIFY_UNKNOWN && v.large) try_twin(c, p, &v);
-  report(c, p, &v);
+  bool twin = v.result == TN__VERIFY_UNKNOWN && v.large && (try_twin(c, p, false, &v) || try_twin(c, p, true, &v));
+  report(c, p, &v, twin);
 }
 
 /* In a scratch of its own, which goes at once and does not count against the limit.  Memory that runs out is an error

@@ -239,7 +239,7 @@ static bool open_locals(run *r, tn__arena *a, tn__span *span, bool group) {
 
 static void open_registers(run *r, tn__arena *a, const tn__code_part *p, const int64_t *value) {
   r->reg = tn__arena_alloc(a, (p->nreg + 1) * sizeof *r->reg);
-  for (uint32_t i = 0; i < p->nreg; i++) r->reg[i] = tn__val_bits(r->m->w, TN__INDEX, p->reg[i]);
+  for (uint32_t i = 0; i < p->nreg; i++) r->reg[i] = tn__val_bits(r->m->w, p->dtype[i], p->reg[i]);
   for (uint32_t v = 0; v < r->k->kernel->nvar; v++)
     if (p->var_reg[v] != TN__NO_REG) r->reg[p->var_reg[v]] = tn__val_bits(r->m->w, TN__INDEX, (uint64_t)value[v]);
 }

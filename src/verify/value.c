@@ -56,7 +56,14 @@ static tn__val leaf(tn__world *w, tn__val_kind kind, uint64_t v, int op, int dty
   return (tn__val){.v = v, .kind = (uint8_t)kind, .term = w->terms ? tn__term_leaf(w->terms, op, dtype, a, b) : 0};
 }
 
+static tn__val number(double d) {
+  return (tn__val){.v = tn__eval_from_double(TN_F64, d), .kind = TN__VAL_BITS};
+}
+
+double tn__val_number(tn__val x) { return tn__eval_to_double(TN_F64, x.v); }
+
 tn__val tn__val_bits(tn__world *w, int dtype, uint64_t bits) {
+  if (w->numeric && tn__is_float(dtype)) return number(tn__eval_to_double(dtype, bits));
   return leaf(w, TN__VAL_BITS, bits, OP_CONST, dtype, bits, 0);
 }
 
@@ -99,10 +106,17 @@ static uint64_t input_bits(const tn__world *w, int dtype, uint64_t h) {
   return tn__eval_cast(TN_I64, dtype, v);
 }
 
+/* A number of either sign that is neither large nor small; in odd worlds one of few. */
+static double draw(const tn__world *w, uint64_t h) {
+  double size = 0.5 + 1.5 * (double)(is_odd(w) ? h >> 3 & 7 : h >> 12) / (is_odd(w) ? 8 : 0x1p52);
+  return h & 1 ? -size : size;
+}
+
 tn__val tn__val_input(tn__world *w, int dtype, int64_t slot, int64_t at) {
   uint64_t h = point(w, (uint64_t)slot, (uint64_t)at);
   if (!tn__is_float(dtype))
     return leaf(w, TN__VAL_BITS, input_bits(w, dtype, h), OP_PARAM, dtype, (uint64_t)slot, (uint64_t)at);
+  if (w->numeric) return is_odd(w) && h % 8 < 2 ? number((double)(h % 8)) : number(draw(w, h));
   tn__val x = {.v = h, .kind = TN__VAL_REAL};
   if (is_odd(w) && h % 8 < 6)
     x = h % 8 < 2 ? real(dtype, h % 8) : (tn__val){.v = point(w, UINT64_MAX, h % 8), .kind = TN__VAL_REAL};
@@ -255,9 +269,28 @@ static bool evaluate_usual(int op, int dtype, const tn__val *x, tn__val *y) {
   return true;
 }
 
+static int numeric_dtype(int dtype) { return tn__is_float(dtype) ? TN_F64 : dtype; }
+
+/* In a numeric world all is known. */
+static tn__val evaluate_numbers(int op, int dtype, int sdtype, const tn__val *x, uint32_t n) {
+  uint64_t arg[3] = {0};
+  for (uint32_t i = 0; i < n; i++) {
+    if (x[i].kind == TN__VAL_NONE) return x[i];
+    arg[i] = x[i].v;
+  }
+  if (op != OP_BITCAST) {
+    uint64_t v = tn__eval(op, numeric_dtype(dtype), numeric_dtype(sdtype), arg);
+    return (tn__val){.v = v, .kind = TN__VAL_BITS};
+  }
+  if (tn__is_float(sdtype)) arg[0] = tn__eval_from_double(sdtype, tn__val_number(x[0]));
+  uint64_t bits = tn__eval(op, dtype, sdtype, arg);
+  return tn__is_float(dtype) ? number(tn__eval_to_double(dtype, bits)) : (tn__val){.v = bits, .kind = TN__VAL_BITS};
+}
+
 tn__val tn__val_eval(tn__world *w, int op, int dtype, int sdtype, const tn__val *x) {
   uint32_t n = tn__ops[op].max_src;
   tn__val usual;
+  if (w->numeric && op != OP_WHERE) return evaluate_numbers(op, dtype, sdtype, x, n);
   if (!w->terms && evaluate_usual(op, dtype, x, &usual)) return usual;
   if (op == OP_WHERE) return x[0].kind == TN__VAL_NONE ? x[0] : x[x[0].v ? 1 : 2];
   tn__val y = evaluate(w, op, dtype, sdtype, x, n);
@@ -267,9 +300,8 @@ tn__val tn__val_eval(tn__world *w, int op, int dtype, int sdtype, const tn__val 
 
 tn__val tn__val_collect(tn__world *w, int op, int dtype, tn__val x, tn__val y) {
   tn__val arg[2] = {x, y}, z = tn__val_eval(w, op, dtype, dtype, arg);
-  if ((op != OP_ADD && op != OP_MUL) || !tn__is_float(dtype) || z.kind != TN__VAL_BITS || x.kind != TN__VAL_BITS ||
-      y.kind != TN__VAL_BITS)
-    return z;
+  if (w->numeric || (op != OP_ADD && op != OP_MUL) || !tn__is_float(dtype)) return z;
+  if (z.kind != TN__VAL_BITS || x.kind != TN__VAL_BITS || y.kind != TN__VAL_BITS) return z;
   if (!is_number(dtype, x) || !is_number(dtype, y)) return z;
   uint64_t exact = (op == OP_ADD ? add : mul)(element(dtype, x), element(dtype, y));
   if (is_number(dtype, z) && element(dtype, z) == exact) return z;

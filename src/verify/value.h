@@ -20,7 +20,11 @@
  * did: another constant would be right, too.
  *
  * In odd worlds inputs come from a pool of few values, with 0 and 1 among them, so that comparisons for equality and
- * the ends of ranges are met. */
+ * the ends of ranges are met.
+ *
+ * A numeric world is for programs whose constants were rounded on one side only, so that the field tells them apart:
+ * there all floats are doubles, whatever their dtype, nothing rounds to less, and values are compared as numbers are.
+ */
 #ifndef TN_VERIFY_VALUE_H
 #define TN_VERIFY_VALUE_H
 #include "ir/ctx.h"
@@ -41,7 +45,7 @@ typedef struct tn__val {
 typedef struct tn__world {
   tn_ctx *c;
   uint64_t seed;
-  bool rounded;
+  bool numeric, rounded;
   tn__terms *terms;    /* NULL: not recorded */
   tn__map log_of;      /* exp(x) -> x */
   tn__map whole;       /* floor(x), ... -> a set of the functions that leave it */
@@ -49,6 +53,7 @@ typedef struct tn__world {
 } tn__world;
 
 void tn__world_open(tn_ctx *c, uint32_t number, tn__terms *terms, tn__world *out);
+double tn__val_number(tn__val x); /* of a float in a numeric world */
 
 tn__val tn__val_bits(tn__world *w, int dtype, uint64_t bits);
 tn__val tn__val_input(tn__world *w, int dtype, int64_t slot, int64_t element);

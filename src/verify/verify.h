@@ -46,14 +46,16 @@ typedef struct tn__verdict {
   tn__verify_result result;
   const char *why;             /* unless they are equal */
   bool large;                  /* unknown for its size only */
+  bool numeric;                /* in some world only as numbers, for constants were rounded */
   uint64_t elements;           /* compared */
   uint32_t accesses, proved;   /* loads and stores, by instruction; those within their buffers by interval */
   const char *open;            /* the others as statements for a solver, one a line (bounds.h) */
   uint32_t branches, entered;  /* outcomes of guards and choices; those that some run had */
 } tn__verdict;
 
-/* sizes of these worlds are the least, and the greatest that are small */
-enum { TN__VERIFY_WORLDS = 4, TN__VERIFY_LEAST = 1, TN__VERIFY_GREATEST };
+/* Larger programs are compared in fewer worlds, but for one with odd inputs never in less.  Sizes of these two are the
+ * least, and the greatest that are small. */
+enum { TN__VERIFY_WORLDS = 4, TN__VERIFY_FEWEST = 3, TN__VERIFY_LEAST = 1, TN__VERIFY_GREATEST };
 
 typedef struct tn__verify tn__verify;
 /* Everything is allocated in the context's scratch.  The subject may change between runs: sizes, blocks, products. */

@@ -1,5 +1,6 @@
 /* What holds of unknowns and what does not; what a difference looks like; what is to be proved of an access; and the
- * option: an equal schedule is silent, of a large one a smaller twin is compared. */
+ * option: an equal schedule is silent, of a large one a smaller twin is compared, one that cannot be compared is said,
+ * or refused; constants that rules of mode fast round are no difference. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -102,8 +103,8 @@ static void terms(void **s) {
   assert_int_equal(test_ctx_close(&c), 0);
 }
 
-/* The line that a computation leaves. */
-static void line_of(const char *path, const tn_dim *shape, int rank, char *line, int size) {
+/* The line that a computation leaves; of every second element of the last axis, if `stride` is 2. */
+static void line_of(const char *path, const tn_dim *shape, int rank, int stride, char *line, int size) {
   tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref", .quiet = 1, .verify = path});
   float v = 0;
   assert_non_null(c);
@@ -111,6 +112,7 @@ static void line_of(const char *path, const tn_dim *shape, int rank, char *line,
     tn_tensor *x = tn_full(c, TN_F32, shape, rank, 2.0), *y = tn_contiguous(x);
     assert_int_equal(tn_realize(&y, 1), TN_OK);
     assert_int_equal(remove(path), 0);
+    y = tn_slice(y, rank - 1, 0, shape[rank - 1], stride);
     assert_int_equal(tn_read(tn_sum(tn_exp(y), NULL, 0, false), &v, sizeof v), TN_OK);
   }
   tn_ctx_close(c);
@@ -127,15 +129,71 @@ static void option(void **s) {
   (void)s;
   assert_true(fd >= 0);
   close(fd);
-  line_of(path, DIMS(5, 3), line, sizeof line);
+  line_of(path, DIMS(5, 3), 1, line, sizeof line);
   assert_true(strstr(line, "ref mode 0 items 1 equal elements ") == line);
   assert_null(strstr(line, "smaller"));
-  line_of(path, DIMS(3000010, 3), line, sizeof line); /* 10 more than a multiple of 64 */
+  line_of(path, DIMS(3000010, 3), 1, line, sizeof line); /* 10 more than a multiple of 64 */
   assert_non_null(strstr(line, " equal elements "));
   assert_non_null(strstr(line, ": at smaller sizes, 3000010 to 74\n"));
-  line_of(path, DIMS(7, 7, 7, 7, 7, 7, 7, 7), line, sizeof line); /* none of them can go */
+  line_of(path, DIMS(7, 7, 7, 7, 7, 7, 7, 7), 1, line, sizeof line);
+  assert_non_null(strstr(line, ": at smaller sizes, 7 to 3\n"));
+  line_of(path, DIMS(8000000), 2, line, sizeof line); /* every second one of fewer may be another number of them */
   assert_non_null(strstr(line, " unknown "));
   assert_non_null(strstr(line, "too large: elements and steps of products: "));
+}
+
+/* What is said on stderr while `run` goes on in a context with this option. */
+static void said(const char *verify, void (*run)(tn_ctx *), char *text, size_t size) {
+  char path[] = "/tmp/tenet-said-XXXXXX";
+  int fd = mkstemp(path), old = dup(STDERR_FILENO);
+  assert_true(fd >= 0 && old >= 0 && dup2(fd, STDERR_FILENO) >= 0);
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref", .quiet = 1, .verify = verify, .mode = TN_MODE_FAST});
+  run(c);
+  tn_ctx_close(c);
+  fflush(stderr);
+  dup2(old, STDERR_FILENO);
+  close(old);
+  ssize_t n = pread(fd, text, size - 1, 0);
+  text[n > 0 ? n : 0] = '\0';
+  close(fd);
+  remove(path);
+}
+
+static void compute_large(tn_ctx *c) {
+  tn_tensor *x = tn_slice(tn_contiguous(tn_full(c, TN_F32, DIMS(8000000), 2.0)), 0, 0, 8000000, 2);
+  float v = 0;
+  tn_read(tn_sum(tn_exp(x), NULL, 0, false), &v, sizeof v);
+}
+
+static void compute_nothing(tn_ctx *c) { (void)c; }
+
+static void multiply(tn_ctx *c) {
+  float v[5] = {1, -2, 3, -4, 0.5f}, out[5];
+  tn_tensor *x = tn_mul_scalar(tn_mul_scalar(tn_from(c, TN_F32, DIMS(5), v), 0.1), 0.3);
+  assert_int_equal(tn_read(x, out, sizeof out), TN_OK);
+  x = tn_from(c, TN_BF16, DIMS(1), (uint16_t[]){0x3f80});
+  x = tn_add_scalar(tn_mul_scalar(tn_mul_scalar(x, 0.1), 0.7), 0.3);
+  assert_int_equal(tn_read(x, out, 2), TN_OK);
+}
+
+static void refuse(tn_ctx *c) {
+  compute_large(c);
+  assert_int_equal(tn_last_error(c)->status, TN_ECOMPILE);
+  assert_non_null(strstr(tn_last_error(c)->text, "the schedule cannot be compared with its graph: too large: "));
+}
+
+static void nothing_in_silence(void **s) {
+  char text[1000];
+  (void)s;
+  said("1", compute_large, text, sizeof text);
+  assert_non_null(strstr(text, "is not compared with its graph: too large: "));
+  assert_non_null(strstr(text, "0 differ, 1 not compared\n"));
+  said("strict", refuse, text, sizeof text);
+  assert_non_null(strstr(text, "1 not compared\n"));
+  said("1", multiply, text, sizeof text);
+  assert_non_null(strstr(text, "0 differ, 0 not compared\n"));
+  said("1", compute_nothing, text, sizeof text);
+  assert_string_equal(text, "");
 }
 
 /* ---- accesses ---- */
@@ -196,6 +254,6 @@ static void accesses(void **s) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(equations), cmocka_unit_test(differences),
-                                     cmocka_unit_test(terms), cmocka_unit_test(option), cmocka_unit_test(accesses)};
+                                     cmocka_unit_test(terms), cmocka_unit_test(option), cmocka_unit_test(nothing_in_silence), cmocka_unit_test(accesses)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
