@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct machine {
+typedef struct naive_machine {
   tn__mem mem;
   tn__arena arena;
   tn__nodes order;
@@ -14,6 +14,7 @@ typedef struct machine {
   const naive_bind *bind;
   uint32_t nbind;
   tn__env env;       /* the VARs */
+  naive_watch *watch;
 } machine;
 
 _Noreturn static void give_up(const tn_node *n, const char *why) {
@@ -282,6 +283,48 @@ static const evaluate_fn evaluate[OP_COUNT] = {
     [OP_DETACH] = same, [OP_CONTIG] = same,  [OP_ASSIGN] = same,
 };
 
+static const bool carries[OP_COUNT] = {
+    [OP_RESHAPE] = true, [OP_EXPAND] = true, [OP_PERMUTE] = true, [OP_PAD] = true,    [OP_SHRINK] = true,
+    [OP_FLIP] = true,    [OP_WINDOW] = true, [OP_GATHER] = true,  [OP_DETACH] = true, [OP_CONTIG] = true,
+    [OP_ASSIGN] = true,
+};
+
+void naive_planes(naive_tensor *t) {
+  for (int p = 0; p < NAIVE_PLANES; p++)
+    if (!(t->plane[p] = calloc((size_t)(t->n ? t->n : 1), sizeof *t->plane[p]))) abort();
+}
+
+/* What movement does to values it does to what else they may be. */
+static void carry(machine *m, const tn_node *n, naive_tensor *t) {
+  naive_tensor *x = &m->val[place(m, n->src[n->op == OP_ASSIGN])];
+  uint64_t *from = x->bits, *to = t->bits;
+  if (!x->plane[0]) return;
+  naive_planes(t);
+  for (int p = 0; p < NAIVE_PLANES; p++) {
+    x->bits = x->plane[p];
+    t->bits = t->plane[p];
+    evaluate[n->op](m, n, t);
+  }
+  x->bits = from;
+  t->bits = to;
+}
+
+void naive_again(machine *m, const tn_node *n, tn__op as, double *const *x, const naive_tensor *t, double *out) {
+  tn_node like = *n;
+  naive_tensor was[3], to = *t;
+  like.op = (uint8_t)as;
+  like.dtype = TN_F64;
+  to.dtype = TN_F64;
+  to.bits = (uint64_t *)out;
+  for (uint32_t k = 0; k < n->nsrc && k < 3; k++) was[k] = *source(m, n, k);
+  for (uint32_t k = 0; k < n->nsrc && k < 3; k++) {
+    naive_tensor *s = &m->val[place(m, n->src[k])];
+    if (x[k]) s->bits = (uint64_t *)x[k], s->dtype = TN_F64;
+  }
+  evaluate[as](m, &like, &to);
+  for (uint32_t k = 0; k < n->nsrc && k < 3; k++) m->val[place(m, n->src[k])] = was[k];
+}
+
 static void bind_vars(machine *m) {
   tn_node **key = tn__arena_alloc(&m->arena, (m->nbind + 1) * sizeof *key);
   int64_t *val = tn__arena_alloc(&m->arena, (m->nbind + 1) * sizeof *val);
@@ -299,13 +342,37 @@ static void release(machine *m, const tn_node *n) {
   for (uint32_t k = 0; k < n->nsrc; k++) {
     uint64_t at = place(m, n->src[k]);
     if (--m->uses[at]) continue;
-    free(m->val[at].bits);
-    m->val[at].bits = NULL;
+    naive_free(&m->val[at]);
   }
 }
 
+/* The node's bits, and what else they may be. */
+static void evaluate_node(machine *m, const tn_node *n, naive_tensor *t) {
+  evaluate_fn fn = tn__is_elementwise(n) ? scalar : evaluate[n->op];
+  naive_tensor *x[3] = {0};
+  if (!fn) give_up(n, "not an op of tensor graphs");
+  make(m, n, t);
+  fn(m, n, t);
+  if (!m->watch) return;
+  if (carries[n->op]) carry(m, n, t);
+  for (uint32_t k = 0; k < n->nsrc && k < 3; k++) x[k] = &m->val[place(m, n->src[k])];
+  m->watch->look(m->watch, m, n, x, t);
+}
+
 void naive_eval(tn_node *const *root, uint32_t nroot, const naive_bind *bind, uint32_t nbind, naive_tensor *out) {
-  machine m = {.bind = bind, .nbind = nbind};
+  naive_eval_watched(root, nroot, bind, nbind, out, NULL);
+}
+
+static uint64_t *copy_of(const uint64_t *v, int64_t n) {
+  uint64_t *to = malloc((size_t)(n ? n : 1) * sizeof *to);
+  if (!to) abort();
+  if (n) memcpy(to, v, (size_t)n * sizeof *to);
+  return to;
+}
+
+void naive_eval_watched(tn_node *const *root, uint32_t nroot, const naive_bind *bind, uint32_t nbind, naive_tensor *out,
+                        naive_watch *watch) {
+  machine m = {.bind = bind, .nbind = nbind, .watch = watch};
   tn__arena_init(&m.arena, &m.mem);
   bind_vars(&m);
   tn__topo(&m.arena, root, nroot, &m.order);
@@ -319,25 +386,23 @@ void naive_eval(tn_node *const *root, uint32_t nroot, const naive_bind *bind, ui
   for (uint32_t i = 0; i < nroot; i++) m.uses[place(&m, root[i])]++;
   for (uint32_t i = 0; i < m.order.n; i++) {
     const tn_node *n = m.order.v[i];
-    evaluate_fn fn = tn__is_elementwise(n) ? scalar : evaluate[n->op];
-    if (!fn) give_up(n, "not an op of tensor graphs");
-    make(&m, n, &m.val[i]);
-    fn(&m, n, &m.val[i]);
+    evaluate_node(&m, n, &m.val[i]);
     release(&m, n);
   }
   for (uint32_t i = 0; i < nroot; i++) {
     uint64_t at = place(&m, root[i]);
     out[i] = m.val[at];
-    out[i].bits = malloc((size_t)(out[i].n ? out[i].n : 1) * sizeof *out[i].bits);
-    if (!out[i].bits) give_up(root[i], "out of memory");
-    copy(&m.val[at], &out[i]);
+    out[i].bits = copy_of(out[i].bits, out[i].n);
+    for (int p = 0; p < NAIVE_PLANES; p++)
+      if (out[i].plane[p]) out[i].plane[p] = copy_of(out[i].plane[p], out[i].n);
   }
-  for (uint32_t i = 0; i < m.order.n; i++) free(m.val[i].bits);
+  for (uint32_t i = 0; i < m.order.n; i++) naive_free(&m.val[i]);
   tn__arena_free(&m.arena);
 }
 
 void naive_free(naive_tensor *t) {
   free(t->bits);
+  for (int p = 0; p < NAIVE_PLANES; p++) free(t->plane[p]);
   *t = (naive_tensor){0};
 }
 

@@ -1,0 +1,500 @@
+#include "support/bounds.h"
+#include "ir/eval.h"
+#include "support/device.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- ranges ------------------------------------------------------------------------------------------------------ */
+
+typedef struct range { /* sure: the bits, NaN or not; nan: or NaN */
+  double lo, hi;
+  bool sure, nan;
+} range;
+
+static double number(uint64_t bits) {
+  double v;
+  memcpy(&v, &bits, sizeof v);
+  return v;
+}
+
+static uint64_t pattern(double v) {
+  uint64_t bits;
+  memcpy(&bits, &v, sizeof bits);
+  return bits;
+}
+
+static range range_of(const naive_tensor *t, int64_t i) {
+  if (!t->plane[0] || t->plane[NAIVE_STATE][i] == NAIVE_SURE) {
+    double v = tn__eval_to_double(t->dtype, t->bits[i]);
+    return (range){v, v, true, isnan(v)};
+  }
+  return (range){number(t->plane[NAIVE_LO][i]), number(t->plane[NAIVE_HI][i]), false,
+                 t->plane[NAIVE_STATE][i] == NAIVE_OR_NAN};
+}
+
+static void set_range(naive_tensor *t, int64_t i, range r) {
+  if (!t->plane[0]) {
+    if (r.sure) return;
+    naive_planes(t);
+  }
+  t->plane[NAIVE_STATE][i] = r.sure ? NAIVE_SURE : r.nan ? NAIVE_OR_NAN : NAIVE_WITHIN;
+  t->plane[NAIVE_LO][i] = pattern(r.lo);
+  t->plane[NAIVE_HI][i] = pattern(r.hi);
+}
+
+static range anything(int dtype) {
+  if (tn__is_float(dtype)) return (range){-INFINITY, INFINITY, false, true};
+  if (dtype == TN_BOOL) return (range){0, 1, false, false};
+  double top = ldexp(1, (int)tn__size_of(dtype) * 8 - tn__dtypes[dtype].is_signed);
+  return (range){tn__dtypes[dtype].is_signed ? -top : 0, top, false, false};
+}
+
+/* The exponents of a float dtype's least unit and of what overflows. */
+static const struct {
+  int least, over;
+} exponents[TN_DTYPE_COUNT] = {
+    [TN_F16] = {-24, 16}, [TN_BF16] = {-133, 128}, [TN_F32] = {-149, 128}, [TN_F64] = {-1074, 1024}};
+
+static double ulp(int dtype, double x) {
+  int e = 0;
+  if (isfinite(x)) frexp(x, &e);
+  e -= tn__dtypes[dtype].mant;
+  return ldexp(1, e < exponents[dtype].least ? exponents[dtype].least : e);
+}
+
+static double nearest(int dtype, double x) { return tn__eval_to_double(dtype, tn__eval_from_double(dtype, x)); }
+
+/* The dtype's next value from x on, outwards. */
+static double outwards(int dtype, double x, bool up) {
+  double y = nearest(dtype, x);
+  if (!tn__is_float(dtype) || isinf(y) || (up ? y >= x : y <= x)) return y;
+  return nearest(dtype, up ? y + ulp(dtype, y) : y - ulp(dtype, y));
+}
+
+static range widened(int dtype, range r, double by) {
+  if (isfinite(r.lo)) r.lo = outwards(dtype, r.lo - by, false);
+  if (isfinite(r.hi)) r.hi = outwards(dtype, r.hi + by, true);
+  r.sure = false;
+  return r;
+}
+
+/* ---- functions of elements --------------------------------------------------------------------------------------- */
+
+/* Units of the last place that a device's own function of f64 may be off: its library's, and one more, for the C
+ * library's may be off by one. */
+static double library_ulps(const tn_node *n) {
+  const tn__op_info *op = &tn__ops[n->op];
+  return n->dtype == TN_F64 && op->rounding == RN_LIBRARY ? op->library_ulps + 1 : 0;
+}
+
+/* Does it keep bf16 as f32 (lower/widen.c)? */
+static bool is_continuous(const tn_node *n) { return tn__ops[n->op].response >= RS_CONTINUOUS; }
+
+/* Functions that CUDA may compute to 2^-16 where nothing but bf16 or f16 comes of them (render/approximate.c). */
+static const bool near[OP_COUNT] = {
+    [OP_EXP] = true, [OP_EXP2] = true, [OP_TANH] = true, [OP_DIV] = true, [OP_SQRT] = true};
+/* How a function's range follows from its operands': CORNERS: it lies between the values at their ends; others, and
+ * integers that may wrap: see corners_hold. */
+typedef enum way { ANYTHING, CORNERS, FOLDED, WAVE, EQUALITY, CHOICE } way;
+static const uint8_t ways[OP_COUNT] = {
+    [OP_NEG] = CORNERS,   [OP_ABS] = FOLDED,    [OP_SIGN] = CORNERS, [OP_SQRT] = CORNERS,  [OP_EXP] = CORNERS,
+    [OP_EXP2] = CORNERS,  [OP_EXPM1] = CORNERS, [OP_LOG] = CORNERS,  [OP_LOG2] = CORNERS,  [OP_LOG1P] = CORNERS,
+    [OP_SIN] = WAVE,      [OP_COS] = WAVE,      [OP_TANH] = CORNERS, [OP_ERF] = CORNERS,   [OP_FLOOR] = CORNERS,
+    [OP_CEIL] = CORNERS,  [OP_ROUND] = CORNERS, [OP_TRUNC] = CORNERS, [OP_ADD] = CORNERS,  [OP_MUL] = CORNERS,
+    [OP_DIV] = CORNERS,   [OP_IDIV] = CORNERS,  [OP_POW] = CORNERS,  [OP_ATAN2] = CORNERS, [OP_MIN] = CORNERS,
+    [OP_MAX] = CORNERS,   [OP_LT] = CORNERS,    [OP_LE] = CORNERS,   [OP_EQ] = EQUALITY,   [OP_NE] = EQUALITY,
+    [OP_WHERE] = CHOICE,  [OP_FMA] = CORNERS,   [OP_CAST] = CORNERS,
+};
+
+static bool spans(range r, double v) { return r.lo <= v && v <= r.hi; }
+
+static bool corners_hold(const tn_node *n, int sdtype, const range *x) {
+  bool least = n->op == OP_MIN || n->op == OP_MAX, compares = n->dtype == TN_BOOL && sdtype != TN_BOOL;
+  if (!tn__is_float(sdtype) && sdtype != TN_BOOL && !least && !compares && n->op != OP_CAST) return false; /* wraps */
+  if (n->op == OP_CAST && !tn__is_float(n->dtype) && !tn__is_float(sdtype) && sdtype != TN_BOOL) return false;
+  if (n->op == OP_CAST && n->dtype == TN_BOOL) return !spans(x[0], 0) || x[0].lo == x[0].hi;
+  if (n->op == OP_DIV || n->op == OP_IDIV) return !spans(x[1], 0) && isfinite(x[1].lo) && isfinite(x[1].hi);
+  if (n->op == OP_POW) return x[0].lo > 0 && isfinite(x[0].hi);
+  if (n->op == OP_ATAN2) return x[1].lo > 0 || (x[1].hi < 0 && !spans(x[0], 0));
+  if (n->op == OP_MUL || n->op == OP_FMA) {
+    for (int k = 0; k < 2; k++)
+      if (spans(x[k], 0) && (isinf(x[!k].lo) || isinf(x[!k].hi))) return false;
+  }
+  return true;
+}
+
+/* Is the device's text of this function one whose last bits need not rise with its operand? */
+static bool wobbles(tn__op op) { return tn__ops[op].rounding == RN_LIBRARY; }
+
+typedef struct function { /* n, evaluated in `dtype` on operands of `sdtype` */
+  const tn_node *n;
+  int dtype, sdtype;
+} function;
+
+static double value_at(const function *f, const double *x) {
+  uint64_t arg[3] = {0};
+  for (uint32_t k = 0; k < f->n->nsrc; k++) arg[k] = tn__eval_from_double(f->sdtype, x[k]);
+  return tn__eval_to_double(f->dtype, tn__eval(f->n->op, f->dtype, f->sdtype, arg));
+}
+
+static range at_corners(const function *f, const range *x) {
+  range r = {INFINITY, -INFINITY, false, false};
+  for (uint32_t k = 0; k < f->n->nsrc; k++) r.nan |= x[k].nan;
+  for (uint32_t corner = 0; corner < 1u << f->n->nsrc; corner++) {
+    double at[3];
+    for (uint32_t k = 0; k < f->n->nsrc; k++)
+      at[k] = corner >> k & 1 ? outwards(f->sdtype, x[k].hi, true) : outwards(f->sdtype, x[k].lo, false);
+    double y = value_at(f, at);
+    if (isnan(y)) r.nan = true;
+    else r.lo = fmin(r.lo, y), r.hi = fmax(r.hi, y);
+  }
+  if (r.lo > r.hi) return anything(f->dtype);
+  if (tn__is_float(f->dtype) && wobbles(f->n->op))
+    return widened(f->dtype, r, 4 * ulp(f->dtype, fmax(fabs(r.lo), fabs(r.hi))));
+  return r;
+}
+
+static range follow(const function *f, const range *x) {
+  const tn_node *n = f->n;
+  bool nan = false;
+  for (uint32_t k = 0; k < n->nsrc; k++) nan |= x[k].nan;
+  if (nan && !tn__is_float(f->dtype)) return anything(f->dtype);
+  switch ((way)ways[n->op]) {
+  case FOLDED: {
+    double far = fmax(fabs(x[0].lo), fabs(x[0].hi)), close = fmin(fabs(x[0].lo), fabs(x[0].hi));
+    if (!tn__is_float(f->dtype)) break;
+    return (range){spans(x[0], 0) ? 0 : close, far, false, nan};
+  }
+  case WAVE: {
+    double width = x[0].hi - x[0].lo, middle = nearest(f->sdtype, x[0].lo / 2 + x[0].hi / 2);
+    if (!(width < 2)) return (range){-1, 1, false, nan || isinf(x[0].lo) || isinf(x[0].hi)};
+    double y = value_at(f, &middle), by = width + 8 * ulp(f->dtype, 1) + ulp(f->sdtype, middle);
+    return (range){fmax(-1, outwards(f->dtype, y - by, false)), fmin(1, outwards(f->dtype, y + by, true)), false, nan};
+  }
+  case EQUALITY:
+    if (x[0].hi < x[1].lo || x[1].hi < x[0].lo) return (range){n->op == OP_NE, n->op == OP_NE, false, false};
+    break;
+  case CHOICE:
+    if (x[0].sure) return x[0].lo != 0 ? x[1] : x[2];
+    return (range){fmin(x[1].lo, x[2].lo), fmax(x[1].hi, x[2].hi), false, x[1].nan || x[2].nan};
+  case CORNERS:
+    if (corners_hold(n, f->sdtype, x)) return at_corners(f, x);
+    break;
+  case ANYTHING: break;
+  }
+  return anything(f->dtype);
+}
+
+/* ---- sums -------------------------------------------------------------------------------------------------------- */
+
+typedef struct watcher {
+  naive_watch watch;
+  tn_ctx *c;
+  double slack;
+  tn__map short_; /* f32 nodes from which bf16 or f16 comes: see near */
+  bool loose;     /* mode default */
+} watcher;
+
+/* The exponent of the lowest bit that is set; of 0 none. */
+static int lowest_bit(double v) {
+  int e;
+  double m = frexp(fabs(v), &e);
+  uint64_t bits = (uint64_t)ldexp(m, 53);
+  return bits ? e - 53 + __builtin_ctzll(bits) : INT32_MAX;
+}
+
+/* Of one operand: the middle of each range, 0 where it is surely not finite; how far it reaches. */
+typedef struct terms {
+  double *middle, *reach, *size;
+  int unit;  /* all are multiples of 2^unit */
+  bool sure; /* all of them */
+} terms;
+
+static double *doubles(int64_t n) {
+  double *v = malloc((size_t)(n ? n : 1) * sizeof *v);
+  if (!v) abort();
+  return v;
+}
+
+static terms terms_of(const naive_tensor *t) {
+  terms a = {doubles(t->n), doubles(t->n), doubles(t->n), INT32_MAX, true};
+  for (int64_t i = 0; i < t->n; i++) {
+    range r = range_of(t, i);
+    bool finite = isfinite(r.lo) && isfinite(r.hi);
+    a.middle[i] = finite ? r.lo / 2 + r.hi / 2 : 0;
+    a.reach[i] = finite ? r.hi / 2 - r.lo / 2 : 0;
+    /* what may be NaN or infinite and need not be: nothing is known of the sum */
+    a.size[i] = !r.sure && (r.nan || !finite) ? INFINITY : fabs(a.middle[i]) + a.reach[i];
+    a.sure &= r.sure;
+    int unit = lowest_bit(a.middle[i]);
+    if (unit < a.unit) a.unit = unit;
+  }
+  return a;
+}
+
+static void terms_free(terms a) {
+  free(a.middle);
+  free(a.reach);
+  free(a.size);
+}
+
+/* How many terms a cell of the result may have. */
+static double count_terms(const tn_node *n, naive_tensor *const *x, const naive_tensor *t) {
+  int64_t *ints = (int64_t *)(uintptr_t)n->ints, k = 1;
+  switch (n->op) {
+  case OP_FOLD: return (double)ints[1];
+  case OP_SCATTER: return (double)x[1]->n + 1;
+  case OP_CONTRACT:
+    for (uint32_t i = (uint32_t)(ints[0] + ints[1]); i < x[0]->rank; i++) k *= x[0]->dim[i];
+    return (double)k;
+  default: return t->n ? (double)(x[0]->n / t->n) : 0;
+  }
+}
+
+/* The range of a sum whose terms' middles come to `middle`, their reaches to `reach` and their magnitudes to `size`. */
+static range sum_range(int dtype, const naive_tensor *t, int64_t i, double count, double middle, double reach,
+                       double size, bool sure, int unit) {
+  double eps = ldexp(1, 1 - tn__dtypes[dtype].mant), least = ldexp(1, exponents[dtype].least), v;
+  range same = {.sure = true};
+  v = tn__eval_to_double(t->dtype, t->bits[i]);
+  if (!(ldexp(size, -exponents[dtype].over) * (1 + count * eps) < 1)) return anything(t->dtype);
+  if (!isfinite(v)) return sure ? same : anything(t->dtype);
+  if (sure && (size == 0 || ilogb(size) < unit + tn__dtypes[dtype].mant) && unit > exponents[dtype].least) {
+    if (dtype == t->dtype) return same;
+    same.sure = true;
+    return same; /* rounded once, from the same value */
+  }
+  double by = reach + 1.01 * count * (eps * size + least) + ldexp(size, -50);
+  return (range){outwards(t->dtype, middle - by, false), outwards(t->dtype, middle + by, true), false, false};
+}
+
+static void sum(const watcher *w, naive_machine *m, const tn_node *n, naive_tensor *const *x, naive_tensor *t) {
+  bool product = n->op == OP_CONTRACT, scatter = n->op == OP_SCATTER;
+  uint32_t second = scatter ? 2 : 1;
+  tn__op as = (tn__op)n->op;
+  int dtype = product ? tn__dtype_acc(n->dtype) : n->dtype;
+  double count = count_terms(n, x, t);
+  bool planes = x[0]->plane[0] || ((product || scatter) && x[second]->plane[0]);
+  if (scatter && x[1]->plane[0]) { /* which cells get something is not sure */
+    for (int64_t i = 0; i < t->n; i++) set_range(t, i, anything(t->dtype));
+    return;
+  }
+  if (!w->loose && !planes) return;
+  terms a = terms_of(x[0]), b = {0};
+  if (product || scatter) b = terms_of(x[second]);
+  double *middle = doubles(t->n), *size = doubles(t->n), *reach = doubles(t->n), *in[3] = {0};
+  in[0] = a.middle, in[second] = b.middle;
+  naive_again(m, n, as, in, t, middle);
+  in[0] = a.size, in[second] = b.size;
+  naive_again(m, n, as, in, t, size);
+  for (int64_t i = 0; i < t->n; i++) reach[i] = 0;
+  if (planes && product) { /* (|a|+r)(|b|+s) - |a||b| */
+    for (int64_t i = 0; i < x[0]->n; i++) a.middle[i] = fabs(a.middle[i]);
+    for (int64_t i = 0; i < x[1]->n; i++) b.middle[i] = fabs(b.middle[i]);
+    in[0] = a.middle, in[1] = b.middle;
+    naive_again(m, n, as, in, t, reach);
+    for (int64_t i = 0; i < t->n; i++) reach[i] = fmax(size[i] - reach[i], 0);
+  } else if (planes) {
+    in[0] = a.reach, in[second] = b.reach;
+    naive_again(m, n, as, in, t, reach);
+  }
+  bool sure = a.sure && (b.middle ? b.sure : true);
+  int unit = a.unit;
+  if (product) unit = a.unit == INT32_MAX || b.unit == INT32_MAX ? INT32_MAX / 2 : a.unit + b.unit;
+  if (scatter && b.unit < unit) unit = b.unit;
+  for (int64_t i = 0; i < t->n; i++)
+    set_range(t, i, sum_range(dtype, t, i, count, middle[i], reach[i], size[i], sure, unit));
+  terms_free(a);
+  if (b.middle) terms_free(b);
+  free(middle);
+  free(size);
+  free(reach);
+}
+
+/* Any order of a product: in logarithms, what would overflow or vanish on the way, and the bits that factors have. */
+static void product(const watcher *w, naive_machine *m, const tn_node *n, naive_tensor *const *x, naive_tensor *t) {
+  double *up = doubles(x[0]->n), *down = doubles(x[0]->n), *bits = doubles(x[0]->n), *most = doubles(t->n),
+         *least = doubles(t->n), *wide = doubles(t->n), *in[3] = {up}, count = count_terms(n, x, t);
+  bool sure = true;
+  if (!w->loose && !x[0]->plane[0]) goto done;
+  for (int64_t i = 0; i < x[0]->n; i++) {
+    range r = range_of(x[0], i);
+    double v = fabs(r.lo), log = v > 0 && isfinite(v) ? log2(v) : 0;
+    sure &= r.sure;
+    up[i] = fmax(log, 0);
+    down[i] = fmax(-log, 0);
+    bits[i] = v > 0 && isfinite(v) ? ilogb(v) - lowest_bit(v) : 0;
+  }
+  naive_again(m, n, OP_SUM, in, t, most);
+  in[0] = down;
+  naive_again(m, n, OP_SUM, in, t, least);
+  in[0] = bits;
+  naive_again(m, n, OP_SUM, in, t, wide);
+  for (int64_t i = 0; i < t->n; i++) {
+    int dtype = n->dtype, mant = tn__dtypes[dtype].mant;
+    double v = tn__eval_to_double(dtype, t->bits[i]);
+    range r = {v, v, true, false};
+    bool safe = most[i] < exponents[dtype].over - 1 && least[i] < -(exponents[dtype].least + mant);
+    if (!sure || (!safe && !isnan(v))) r = anything(dtype);
+    else if (safe && isfinite(v) && wide[i] + 1 > mant)
+      r = widened(dtype, r, fabs(v) * count * ldexp(1.01, 1 - mant));
+    set_range(t, i, r);
+  }
+done:
+  free(up), free(down), free(bits), free(most), free(least), free(wide);
+}
+
+/* The greatest of ranges reaches from the greatest lower end to the greatest upper one. */
+static void extreme(naive_machine *m, const tn_node *n, naive_tensor *const *x, naive_tensor *t) {
+  if (!x[0]->plane[0]) return;
+  double *v = doubles(x[0]->n), *lo = doubles(t->n), *hi = doubles(t->n), *state = doubles(t->n), *in[3] = {v};
+  for (int end = 0; end < 3; end++) {
+    for (int64_t i = 0; i < x[0]->n; i++) {
+      range r = range_of(x[0], i);
+      v[i] = end == 0 ? r.lo : end == 1 ? r.hi : r.sure ? 0 : r.nan ? 2 : 1;
+    }
+    naive_again(m, n, end == 2 ? OP_RMAX : (tn__op)n->op, in, t, end == 0 ? lo : end == 1 ? hi : state);
+  }
+  for (int64_t i = 0; i < t->n; i++) {
+    bool sure = state[i] == 0 || isnan(lo[i]); /* one is surely NaN */
+    set_range(t, i, (range){lo[i], hi[i], sure, state[i] == 2});
+  }
+  free(v), free(lo), free(hi), free(state);
+}
+
+/* ---- all nodes --------------------------------------------------------------------------------------------------- */
+
+/* What a function that is loose by itself may give, its operands being sure or ranges. */
+static range loosened(const watcher *w, const function *f, range r, double bits) {
+  const tn_node *n = f->n;
+  if (r.sure) r.lo = r.hi = bits;
+  if (library_ulps(n) > 0 && !isnan(bits) && (is_gpu(device_or("")) || w->slack > 0)) {
+    double units = is_gpu(device_or("")) && isfinite(bits) ? library_ulps(n) * ulp(TN_F64, bits) : 0;
+    r = widened(TN_F64, r, fmax(units, w->slack * fmax(1, fabs(bits))));
+  }
+  bool here = !strncmp(device_or(""), "cuda", 4) && w->loose && near[n->op];
+  if (here && (n->dtype == TN_BF16 || n->dtype == TN_F16 || tn__map_get(&w->short_, (uintptr_t)n, NULL)))
+    r = widened(f->dtype, r, 0x1p-15 * fmax(fabs(r.lo), fabs(r.hi)));
+  return r;
+}
+
+static range function_range(const watcher *w, const tn_node *n, naive_tensor *const *x, const naive_tensor *t,
+                            int64_t i) {
+  range at[3], r = {.sure = true};
+  bool sure = true, wide = w->loose && n->dtype == TN_BF16 && is_continuous(n);
+  bool keeps = wide || (n->op == OP_CAST && (n->dtype == TN_F32 || n->dtype == TN_F64));
+  int sdtype = x[n->op == OP_WHERE]->dtype;
+  double bits = tn__eval_to_double(n->dtype, t->bits[i]);
+  for (uint32_t k = 0; k < n->nsrc; k++) {
+    at[k] = range_of(x[k], i);
+    sure &= at[k].sure;
+    if (x[k]->dtype == TN_BF16 && !keeps) at[k].lo = nearest(TN_BF16, at[k].lo), at[k].hi = nearest(TN_BF16, at[k].hi);
+  }
+  function f = {n, wide ? TN_F32 : n->dtype, keeps && sdtype == TN_BF16 ? TN_F32 : sdtype};
+  if (n->op == OP_WHERE) {
+    if (!sure) r = follow(&f, at);
+  } else if (!sure) {
+    r = follow(&f, at);
+  } else if (wide) {
+    double exact[3] = {at[0].lo, n->nsrc > 1 ? at[1].lo : 0, n->nsrc > 2 ? at[2].lo : 0}, v = value_at(&f, exact);
+    if (!isnan(v) && v != nearest(TN_BF16, v)) r = (range){v, v, false, false};
+  }
+  r = loosened(w, &f, r, bits);
+  if (r.sure) return r;
+  if (wide) { /* rounded or not */
+    double lo = nearest(TN_BF16, r.lo), hi = nearest(TN_BF16, r.hi);
+    r.lo = fmin(r.lo, lo), r.hi = fmax(r.hi, hi);
+  }
+  if (isnan(bits)) r.nan = true;
+  else r.lo = fmin(r.lo, bits), r.hi = fmax(r.hi, bits);
+  if (r.lo == r.hi && !r.nan && bits != 0 && r.lo == bits) r.sure = true;
+  if (!tn__is_float(n->dtype) && r.lo == r.hi && r.lo == bits && fabs(bits) < 0x1p53) r.sure = true;
+  return r;
+}
+
+static bool any_planes(const tn_node *n, naive_tensor *const *x) {
+  for (uint32_t k = 0; k < n->nsrc && k < 3; k++)
+    if (x[k]->plane[0]) return true;
+  return false;
+}
+
+static bool is_loose(const watcher *w, const tn_node *n) {
+  if (library_ulps(n) > 0 && (is_gpu(device_or("")) || w->slack > 0)) return true;
+  return w->loose && ((n->dtype == TN_BF16 && is_continuous(n)) || near[n->op]);
+}
+
+static void look(naive_watch *watch, naive_machine *m, const tn_node *n, naive_tensor *const *x, naive_tensor *t) {
+  const watcher *w = (const watcher *)watch;
+  if (tn__is_elementwise(n) && n->nsrc) {
+    if (!any_planes(n, x) && !is_loose(w, n)) return;
+    bool whole = n->op == OP_PHILOX || n->op == OP_BITCAST;
+    for (int64_t i = 0; i < t->n; i++) set_range(t, i, whole ? anything(n->dtype) : function_range(w, n, x, t, i));
+  } else if (n->op == OP_GATHER && x[1]->plane[0]) {
+    for (int64_t i = 0; i < t->n; i++) set_range(t, i, anything(n->dtype));
+  } else if (n->op == OP_RMAX || n->op == OP_RMIN) {
+    extreme(m, n, x, t);
+  } else if (n->op == OP_SUM || n->op == OP_FOLD || n->op == OP_SCATTER || n->op == OP_CONTRACT || n->op == OP_PROD) {
+    if (!tn__is_float(n->dtype)) {
+      for (int64_t i = 0; any_planes(n, x) && i < t->n; i++) set_range(t, i, anything(n->dtype));
+    } else if (n->op == OP_PROD) {
+      product(w, m, n, x, t);
+    } else {
+      sum(w, m, n, x, t);
+    }
+  }
+}
+
+/* f32 nodes from which, by functions and movements of f32, a value of bf16 or f16 is made. */
+static void find_short(watcher *w, tn_node *const *root, uint32_t nroot, tn__arena *a) {
+  tn__nodes all = {0};
+  tn__map_init(&w->short_, a);
+  tn__topo(a, root, nroot, &all);
+  for (uint32_t i = all.n; i-- > 0;) {
+    const tn_node *n = all.v[i];
+    bool narrows = n->op == OP_CAST && (n->dtype == TN_BF16 || n->dtype == TN_F16);
+    bool passes = n->dtype == TN_F32 && tn__map_get(&w->short_, (uintptr_t)n, NULL);
+    for (uint32_t s = 0; s < n->nsrc && (narrows || passes); s++)
+      if (n->src[s]->dtype == TN_F32) tn__map_put(&w->short_, (uintptr_t)n->src[s], 1);
+  }
+}
+
+void bounds_eval(tn_ctx *c, tn_node *const *root, uint32_t nroot, const naive_bind *bind, uint32_t nbind, double slack,
+                 naive_tensor *out) {
+  watcher w = {.watch = {look}, .c = c, .slack = slack, .loose = c->mode != TN_MODE_STRICT};
+  tn__mem mem = {0};
+  tn__arena a;
+  tn__arena_init(&a, &mem);
+  find_short(&w, root, nroot, &a);
+  naive_eval_watched(root, nroot, bind, nbind, out, w.loose || is_gpu(device_or("")) || slack > 0 ? &w.watch : NULL);
+  tn__arena_free(&a);
+}
+
+/* ---- comparing --------------------------------------------------------------------------------------------------- */
+
+static bool both_nan(int dtype, uint64_t a, uint64_t b) {
+  uint64_t mask = tn__size_of(dtype) < 8 ? (1ull << 8 * tn__size_of(dtype)) - 1 : UINT64_MAX;
+  return tn__is_float(dtype) && isnan(tn__eval_to_double(dtype, a & mask)) &&
+         isnan(tn__eval_to_double(dtype, b & mask));
+}
+
+bool bounds_allow(const tn_node *n, const naive_tensor *want, int64_t i, uint64_t got) {
+  uint64_t bits = want->bits[i];
+  /* which NaN it is, is not said; nor do its bits say it */
+  if (got == bits || both_nan(n->dtype, got, bits)) return true;
+  if (n->op == OP_BITCAST && both_nan(n->src[0]->dtype, got, bits)) return true;
+  range r = range_of(want, i);
+  double v = tn__eval_to_double(n->dtype, got);
+  if (r.sure) return false;
+  if (isnan(v)) return r.nan;
+  return nearest(n->dtype, r.lo) <= v && v <= nearest(n->dtype, r.hi);
+}
+
+void bounds_count(const naive_tensor *t, bounds_tally *tally) {
+  for (int64_t i = 0; i < t->n; i++) {
+    range r = range_of(t, i), all = anything(t->dtype);
+    if (r.sure) tally->sure++;
+    else if (r.lo <= all.lo && r.hi >= all.hi) tally->any++;
+    else tally->within++;
+  }
+}

@@ -1,0 +1,263 @@
+/* Forms that the public functions make: each draws operands that suit it. */
+#include "support/grow.h"
+#include "tenet/nn.h"
+#include "tenet/tensor.h"
+#include "tensor/cell.h"
+
+enum { PLAIN_ONLY = 1 }; /* takes no symbolic sizes here */
+
+static tn_tensor *cell(grower *w, tn_node *n) { return n ? tn__cell_new(w->c, n) : NULL; }
+
+static void keep(grower *w, tn_tensor *t) {
+  if (t) grow_add(w, t->node);
+}
+
+static int axis_of(grower *w, const tn_node *x) { return (int)graph_roll(w->d, x->rank ? x->rank : 1u); }
+
+/* Some of x's axes, none now and then: all. */
+static int axes_of(grower *w, const tn_node *x, int *axes) {
+  int n = 0;
+  for (int i = 0; i < (int)x->rank; i++)
+    if (graph_roll(w->d, 2)) axes[n++] = i;
+  return n;
+}
+
+/* ---- functions of elements ---- */
+
+typedef tn_tensor *(*unary_fn)(tn_tensor *);
+static const unary_fn unary_float[] = {tn_rsqrt, tn_recip,     tn_sigmoid, tn_silu,  tn_softplus, tn_gelu, tn_gelu_tanh,
+                                       tn_sqrt,  tn_exp,       tn_exp2,    tn_expm1, tn_log,      tn_log2, tn_log1p,
+                                       tn_tanh,  tn_erf,       tn_sin,     tn_cos,   tn_tan};
+static const unary_fn unary_number[] = {tn_abs,   tn_sign,  tn_neg,   tn_square, tn_relu,  tn_floor,
+                                        tn_ceil,  tn_round, tn_trunc, tn_isnan,  tn_isinf, tn_isfinite};
+
+static void unary(grower *w) {
+  if (graph_roll(w->d, 2))
+    keep(w, unary_float[graph_roll(w->d, sizeof unary_float / sizeof *unary_float)](
+                cell(w, grow_pick_of(w, TN__C_FLOAT))));
+  else
+    keep(w, unary_number[graph_roll(w->d, sizeof unary_number / sizeof *unary_number)](
+                cell(w, grow_pick_of(w, TN__C_FLOAT | TN__C_INT))));
+}
+
+typedef tn_tensor *(*binary_fn)(tn_tensor *, tn_tensor *);
+static const binary_fn binaries[] = {
+    tn_add, tn_sub,   tn_mul, tn_div, tn_floordiv, tn_mod, tn_fmod, tn_pow, tn_maximum,     tn_minimum,    tn_atan2,
+    tn_eq,  tn_ne,    tn_lt,  tn_le,  tn_gt,       tn_ge,  tn_shl,  tn_shr, tn_logical_and, tn_logical_or,
+    tn_logical_xor,   tn_bitwise_and, tn_bitwise_or,       tn_bitwise_xor};
+
+static void binary(grower *w) {
+  tn_node *x = grow_pick(w);
+  tn_tensor *y = cell(w, grow_match(w, x, graph_roll(w->d, 4) ? x->dtype : grow_dtype(w, ~0)));
+  keep(w, binaries[graph_roll(w->d, sizeof binaries / sizeof *binaries)](cell(w, x), y));
+}
+
+static const double numbers[] = {0, 1, -1, 2, 3, 0.5, 10, -4, 7};
+static double number(grower *w) { return numbers[graph_roll(w->d, 9)]; }
+
+static void with_number(grower *w) {
+  typedef tn_tensor *(*fn)(tn_tensor *, double);
+  static const fn with[] = {tn_add_scalar,      tn_sub_scalar,     tn_rsub_scalar,    tn_mul_scalar, tn_div_scalar,
+                            tn_rdiv_scalar,     tn_floordiv_scalar, tn_mod_scalar,    tn_pow_scalar, tn_maximum_scalar,
+                            tn_minimum_scalar,  tn_eq_scalar,      tn_lt_scalar,      tn_ge_scalar,  tn_leaky_relu,
+                            tn_elu};
+  tn_tensor *x = cell(w, grow_pick(w));
+  if (graph_roll(w->d, 6) == 0) keep(w, tn_clamp(x, -number(w), 5));
+  else keep(w, with[graph_roll(w->d, sizeof with / sizeof *with)](x, number(w)));
+}
+
+/* ---- reductions ---- */
+
+static void reductions(grower *w) {
+  typedef tn_tensor *(*fn)(tn_tensor *, const int *, int, bool);
+  static const fn sums[] = {tn_sum, tn_prod, tn_max, tn_min, tn_any, tn_all, tn_mean, tn_logsumexp, tn_sum, tn_mean};
+  uint32_t k = graph_roll(w->d, 12);
+  tn_node *x = k < 6 ? grow_pick(w) : grow_pick_of(w, TN__C_FLOAT);
+  int axes[GROW_RANK], n = axes_of(w, x, axes);
+  bool stays = graph_roll(w->d, 2);
+  if (k < 10) keep(w, sums[k](cell(w, x), n ? axes : NULL, n, stays));
+  else keep(w, (k == 10 ? tn_var : tn_std)(cell(w, x), n ? axes : NULL, n, (double)graph_roll(w->d, 2), stays));
+}
+
+static void extremes(grower *w) {
+  tn_node *x = grow_pick(w);
+  if (!x->rank) return;
+  keep(w, (graph_roll(w->d, 2) ? tn_argmax : tn_argmin)(cell(w, x), axis_of(w, x), graph_roll(w->d, 2)));
+}
+
+static void rows(grower *w) {
+  tn_node *x = grow_pick_of(w, TN__C_FLOAT);
+  if (!x->rank) return;
+  tn_node *row = tn__scalar_to(w->c, tn__const_bits(w->c, x->dtype, 0), x->dim + x->rank - 1, 1);
+  tn_tensor *t = cell(w, x), *gamma = cell(w, grow_match(w, row, x->dtype)),
+            *beta = cell(w, grow_match(w, row, x->dtype));
+  switch (graph_roll(w->d, 4)) {
+  case 0: keep(w, tn_softmax(t, axis_of(w, x))); break;
+  case 1: keep(w, tn_log_softmax(t, axis_of(w, x))); break;
+  case 2: keep(w, tn_layer_norm(t, 1, gamma, beta, 1e-5)); break;
+  default: keep(w, tn_rms_norm(t, 1, gamma, 1e-5)); break;
+  }
+}
+
+static void losses(grower *w) {
+  tn_node *x = grow_pick_of(w, TN__C_FLOAT), *dim[GROW_RANK];
+  tn_tensor *t = cell(w, x), *y = cell(w, grow_match(w, x, x->dtype));
+  uint32_t how = graph_roll(w->d, 5), r = 0;
+  if (how == 0) keep(w, tn_mse_loss(t, y));
+  if (how == 1) keep(w, tn_binary_cross_entropy_with_logits(t, y));
+  if (how < 2 || x->rank < 2) return;
+  for (uint32_t i = 0; i < x->rank; i++)
+    if (i != 1) dim[r++] = x->dim[i];
+  tn_tensor *labels = how == 4 ? y : cell(w, grow_places(w, grow_dim(x, 1), dim, r));
+  keep(w, how == 3 ? tn_nll_loss(t, labels) : tn_cross_entropy(t, labels));
+}
+
+/* ---- movements ---- */
+
+static void slices(grower *w) {
+  tn_node *x = grow_pick(w);
+  if (!x->rank) return;
+  int axis = axis_of(w, x);
+  int64_t n = grow_dim(x, (uint32_t)axis), step = (int64_t)graph_roll(w->d, 7) - 3;
+  int64_t from = n ? (int64_t)graph_roll(w->d, (uint32_t)n) : 0, to = (int64_t)graph_roll(w->d, (uint32_t)n + 1);
+  if (graph_roll(w->d, 4) == 0) keep(w, tn_select(cell(w, x), axis, graph_roll(w->d, 2) ? from : -1));
+  else if (graph_roll(w->d, 3) == 0) keep(w, tn_slice(cell(w, x), axis, INT64_MAX, INT64_MIN, -1));
+  else keep(w, tn_slice(cell(w, x), axis, from, to, step ? step : 1));
+}
+
+static void triangles(grower *w) {
+  tn_node *x = grow_pick(w);
+  int64_t k = (int64_t)graph_roll(w->d, 7) - 3;
+  keep(w, (graph_roll(w->d, 2) ? tn_tril : tn_triu)(cell(w, x), k));
+}
+
+static void repeats(grower *w) {
+  tn_node *x = grow_pick(w);
+  tn_dim reps[GROW_RANK], times = 1 + graph_roll(w->d, 4);
+  for (uint32_t i = 0; i < x->rank; i++) reps[i] = 1 + graph_roll(w->d, 3);
+  if (graph_roll(w->d, 2)) keep(w, tn_tile(cell(w, x), reps, (int)x->rank));
+  else if (x->rank) keep(w, tn_repeat(cell(w, x), times, axis_of(w, x)));
+}
+
+static void joins(grower *w) {
+  tn_node *x = grow_pick(w);
+  tn_tensor *part[9];
+  int n = 1 + (int)graph_roll(w->d, graph_roll(w->d, 4) ? 3 : 9);
+  for (int i = 0; i < n; i++) part[i] = cell(w, i ? grow_match(w, x, x->dtype) : x);
+  if (graph_roll(w->d, 3) == 0) keep(w, tn_stack(part, n, (int)graph_roll(w->d, x->rank + 1u)));
+  else if (x->rank) keep(w, tn_concatenate(part, n, axis_of(w, x)));
+}
+
+static void splits(grower *w) {
+  tn_node *x = grow_pick(w);
+  tn_tensor *part[4];
+  int parts = 2 + (int)graph_roll(w->d, 2);
+  if (!x->rank) return;
+  if (tn_split(cell(w, x), parts, axis_of(w, x), part) != TN_OK) return;
+  for (int i = 0; i < parts; i++) keep(w, part[i]);
+}
+
+static void windows(grower *w) {
+  tn_node *x = grow_pick(w);
+  if (!x->rank || x->rank == GROW_RANK) return;
+  keep(w, tn_unfold(cell(w, x), axis_of(w, x), 1 + graph_roll(w->d, 5), 1 + graph_roll(w->d, 3),
+                    1 + graph_roll(w->d, 2)));
+}
+
+/* ---- indexing by tensors ---- */
+
+static void takes(grower *w) {
+  tn_node *x = grow_pick(w), *dim[GROW_RANK + 2];
+  uint32_t how = graph_roll(w->d, 3), r = 0;
+  if (!x->rank) return;
+  uint32_t axis = (uint32_t)axis_of(w, x);
+  int64_t n = grow_dim(x, axis);
+  if (how == 0) {
+    for (uint32_t k = graph_roll(w->d, 3); r < k; r++) dim[r] = tn__int(w->c, grow_size(w));
+    if (r + x->rank <= GROW_RANK)
+      keep(w, tn_take(cell(w, x), cell(w, grow_places(w, n, dim, r)), (int)axis));
+    return;
+  }
+  for (uint32_t i = 0; i < x->rank; i++) dim[i] = i == axis ? tn__int(w->c, grow_size(w)) : x->dim[i];
+  if (how == 1) keep(w, tn_take_along_axis(cell(w, x), cell(w, grow_places(w, n, dim, x->rank)), (int)axis));
+  else if (graph_roll(w->d, 2)) keep(w, tn_embedding(cell(w, x), cell(w, grow_places(w, grow_dim(x, 0), dim, 1))));
+  else keep(w, tn_one_hot(cell(w, grow_places(w, 7, dim, 1)), 7, (tn_dtype)grow_dtype(w, TN__C_FLOAT | TN__C_INT)));
+}
+
+static void puts_(grower *w) {
+  tn_node *x = grow_pick_of(w, TN__C_FLOAT | TN__C_INT), *dim[GROW_RANK + 2];
+  if (!x->rank) return;
+  uint32_t axis = (uint32_t)axis_of(w, x);
+  int64_t n = grow_dim(x, axis), k = 1;
+  for (uint32_t i = 0; i < x->rank; i++) {
+    dim[i] = i == axis ? tn__int(w->c, grow_size(w)) : x->dim[i];
+    k *= dim[i]->hi;
+  }
+  if (k > w->size->elements) return;
+  tn_node *shape = tn__scalar_to(w->c, tn__const_bits(w->c, x->dtype, 0), dim, x->rank);
+  tn_tensor *upd = cell(w, grow_match(w, shape, x->dtype));
+  if (graph_roll(w->d, 2))
+    keep(w, tn_scatter_add(cell(w, x), (int)axis, cell(w, grow_places(w, n, dim, x->rank)), upd));
+  else keep(w, tn_index_add(cell(w, x), (int)axis, cell(w, grow_places(w, n, dim + axis, 1)), upd));
+}
+
+/* ---- products ---- */
+
+static void products(grower *w) {
+  tn_node *x = grow_pick_of(w, TN__C_FLOAT | TN__C_INT);
+  int64_t dim[3] = {1 + graph_roll(w->d, 3), 0, grow_size(w)};
+  if (!x->rank) return;
+  dim[1] = grow_dim(x, x->rank - 1u);
+  uint32_t skip = graph_roll(w->d, 4) ? 1 : 0;
+  if (dim[0] * dim[1] * dim[2] > w->size->elements) return;
+  tn_tensor *t = cell(w, x), *y = cell(w, grow_leaf_of(w, x->dtype, dim + skip, 3 - skip));
+  if (graph_roll(w->d, 5) == 0) y = cell(w, grow_leaf_of(w, x->dtype, dim + 1, 1));
+  switch (graph_roll(w->d, 4)) {
+  case 0:
+    if (x->rank == 1) keep(w, tn_outer(t, cell(w, grow_leaf_of(w, x->dtype, dim + 2, 1))));
+    break;
+  case 1:
+    if (x->rank == 1) keep(w, tn_dot(t, cell(w, grow_leaf_of(w, x->dtype, dim + 1, 1))));
+    else if (x->rank == 2) keep(w, tn_einsum("ij,kj->ik", (tn_tensor *[]){t, t}, 2));
+    break;
+  case 2: keep(w, tn_relu(tn_matmul(t, y))); break;
+  default: keep(w, tn_matmul(t, y)); break;
+  }
+}
+
+static void images(grower *w) {
+  static const tn_conv2d_options none;
+  int64_t c = 1 + graph_roll(w->d, 4), k = 1 + graph_roll(w->d, 5), h = 3 + graph_roll(w->d, 7),
+          v = 3 + graph_roll(w->d, 9), n = 1 + graph_roll(w->d, 3), r = 1 + graph_roll(w->d, 3);
+  int dtype = grow_dtype(w, TN__C_FLOAT);
+  tn_tensor *x = cell(w, grow_leaf_of(w, dtype, (int64_t[]){n, c, h, v}, 4));
+  tn_conv2d_options o = none;
+  o.stride[0] = o.stride[1] = 1 + graph_roll(w->d, 2);
+  o.padding[0] = o.padding[1] = graph_roll(w->d, 2);
+  tn_tensor *f = cell(w, grow_leaf_of(w, dtype, (int64_t[]){k, c, r, r}, 4)),
+            *b = cell(w, grow_leaf_of(w, dtype, &k, 1));
+  switch (graph_roll(w->d, 4)) {
+  case 0: keep(w, tn_max_pool2d(x, 2, 2, NULL)); break;
+  case 1: keep(w, tn_avg_pool2d(x, 2, 3, NULL)); break;
+  case 2: keep(w, tn_conv2d(x, f, NULL, &o)); break;
+  default: keep(w, tn_conv2d(x, f, b, &o)); break;
+  }
+}
+
+static const struct {
+  void (*fn)(grower *);
+  int needs;
+} forms[] = {
+    {unary, 0},         {binary, 0},         {with_number, 0},     {reductions, 0},     {reductions, 0},
+    {extremes, 0},      {rows, 0},           {rows, 0},            {losses, PLAIN_ONLY}, {slices, PLAIN_ONLY},
+    {triangles, 0},     {repeats, PLAIN_ONLY}, {joins, 0},         {joins, 0},          {splits, PLAIN_ONLY},
+    {windows, PLAIN_ONLY}, {takes, PLAIN_ONLY}, {takes, PLAIN_ONLY},  {puts_, PLAIN_ONLY}, {puts_, PLAIN_ONLY},
+    {products, PLAIN_ONLY}, {products, PLAIN_ONLY}, {images, 0},
+};
+
+void grow_front(grower *w) {
+  uint32_t k = graph_roll(w->d, sizeof forms / sizeof *forms);
+  /* of nothing there is no maximum, which a program says when a size is bound */
+  if (w->g->var && (forms[k].needs == PLAIN_ONLY || w->g->var->lo == 0)) return;
+  forms[k].fn(w);
+}
