@@ -74,13 +74,14 @@ typedef struct tn_options {
   size_t mem_limit;      /* most bytes the context's own heap and device buffers may hold; 0: no limit */
   /* "1": each schedule that is compiled is compared with its graph, symbolically (docs/validation.md); what cannot be
    * is said on stderr, even if `quiet`.  "strict": that is TN_ECOMPILE.  Another text: compared, and a line for each
-   * goes to the end of that file.  NULL: $TENET_VERIFY, else not; "": not */
+   * goes to the end of that file, which must be writable.  NULL: $TENET_VERIFY, else not; "": not */
   const char *verify;
 } tn_options;
 
 /* The first error since tn_clear_error(): the cause, where others follow from it.  A function that returns a tn_status
- * returns its own, whatever is pending here; given a NULL operand while an error is pending, the one that came before
- * it.  Strings live until the next error or tn_ctx_close(). */
+ * returns its own, whatever is pending here.  A NULL operand is TN_EINVAL; while an error is pending, functions that
+ * take several operands (tn_assign, tn_grad, ...) give that of the error that came last, which made it NULL: another
+ * operand led them to the context.  Strings live until the next error or tn_ctx_close(). */
 typedef struct tn_error {
   tn_status status;
   const char *text; /* one line: the op, the shapes and the rule that was broken */

@@ -88,7 +88,7 @@ TN_API tn_status tn_shape(const tn_tensor *t, tn_dim *out);        /* writes tn_
 TN_API tn_dim tn_size(const tn_tensor *t, int axis);               /* one size; TN_DIM_ERROR on error */
 TN_API tn_dim tn_numel(const tn_tensor *t);                        /* number of elements; TN_DIM_ERROR for NULL */
 TN_API tn_dtype tn_dtype_of(const tn_tensor *t);                   /* TN_DTYPE_COUNT for NULL */
-/* numel times element size; 0 for NULL or a symbolic shape */
+/* numel times element size; 0 for NULL or a symbolic shape; SIZE_MAX if it is more than that */
 TN_API size_t tn_nbytes(const tn_tensor *t);
 /* "cpu"; "" for NULL; lives as long as the context */
 TN_API const char *tn_device_of(const tn_tensor *t);
@@ -414,7 +414,7 @@ TN_API tn_status tn_read(tn_tensor *t, void *out, size_t bytes);
 TN_API tn_status tn_write(tn_tensor *t, const void *data, size_t bytes);
 /* Realises and reads the value of a one-element tensor as a double (64-bit integers round). */
 TN_API tn_status tn_item(tn_tensor *t, double *out);
-/* Realises and prints dtype, shape and values, abbreviated when there are many. */
+/* Realises and prints dtype, shape and values, abbreviated when there are many; f = NULL: to stdout. */
 TN_API tn_status tn_print(tn_tensor *t, FILE *f);
 /* The value on another device ("cpu", "ref", "cuda:0", "opencl:0"); t itself, as a new handle, if it is there.
  * Realises t; the copy is a leaf, to which gradients of t do not go.  Unknown device: TN_EDEVICE.  While a program is

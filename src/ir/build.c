@@ -46,10 +46,11 @@ tn_node *tn__iota(tn_ctx *c, tn_node *n) {
 
 static bool foldable(const tn_node *n) { return tn__is_const(n) && !tn__is_float(n->dtype); }
 
-/* An op of the scalar groups: evaluated where all sources are constants, but not floats. */
+/* An op of the scalar groups is evaluated where all sources are constants, but not floats. */
 static tn_node *scalar_op(tn_ctx *c, tn__op op, tn_node *const *src, uint32_t n) {
   tn_node *made = tn__node_make(c, &(tn__make){.op = op, .src = src, .nsrc = n});
   uint64_t arg[3];
+  if (!tn__is_elementwise(made)) return made;
   for (uint32_t i = 0; i < n; i++) {
     if (!foldable(src[i])) return made;
     arg[i] = (uint64_t)src[i]->ints[0];

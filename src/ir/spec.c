@@ -32,14 +32,14 @@ static const phase tensor_phase = {
 static const phase kernel_phase = {
     "kernel", PH_K, "s*",
     {
-        [OP_PARAM] = "i*", [OP_RANGE] = "i", [OP_LIST] = "s*", [OP_LOCAL] = "ir?", [OP_LOAD] = "bx?p",
+        [OP_PARAM] = "i*", [OP_RANGE] = "i", [OP_LIST] = "s*", [OP_LOCAL] = "i?r", [OP_LOAD] = "bx?p",
         [OP_STORE] = "bxsr*", [OP_STOREADD] = "bxsr*", [OP_AFTER] = "be*", [OP_REDUCE] = "sr*", [OP_SINK] = "e*",
     }};
 
 static const phase linear_phase = {
     "linear", PH_L, "s*",
     {
-        [OP_PARAM] = "i*", [OP_RANGE] = "i", [OP_LIST] = "s*", [OP_LOCAL] = "ir?", [OP_LOAD] = "bi?p",
+        [OP_PARAM] = "i*", [OP_RANGE] = "i", [OP_LIST] = "s*", [OP_LOCAL] = "i?r", [OP_LOAD] = "bi?p",
         [OP_STORE] = "bis?p", [OP_STOREADD] = "bis?p", [OP_END] = "r", [OP_ACC] = "s", [OP_SETACC] = "qo?r?r",
         [OP_GETACC] = "qn?r?r", [OP_IF] = "p", [OP_ENDIF] = "g", [OP_BARRIER] = "",
     }};

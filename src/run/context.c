@@ -5,9 +5,12 @@
 #include "backend/ref/ref.h"
 #include "rewrite/rewrite.h"
 #include "run/runtime.h"
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { MAX_THREADS = 256 };
 
@@ -69,12 +72,22 @@ static const char *find_cache(tn_ctx *c, const char *given) {
   return own(c, tn__sb_str(&s));
 }
 
+/* The file that a line for each schedule goes to (run/validate.c): that it cannot be written must not pass unseen. */
+static const char *find_verify(tn_ctx *c, const char *given) {
+  const char *path = own_or_none(c, or_env(given, "TENET_VERIFY"));
+  if (!path || !strcmp(path, "1") || !strcmp(path, "strict")) return path;
+  int f = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+  if (f < 0) tn__fail(c, TN_EIO, "TENET_VERIFY is '%s', which cannot be written: %s", path, strerror(errno));
+  close(f);
+  return path;
+}
+
 static void resolve(tn_ctx *c, const tn_options *o) {
   c->opt = *o;
   c->opt.device = c->opt.cc = c->opt.cache_dir = c->opt.verify = NULL;
   c->opt.device = own(c, or_env(o->device, "TENET_DEVICE"));
   c->opt.cc = own(c, or_env(o->cc, "TENET_CC"));
-  c->opt.verify = own_or_none(c, or_env(o->verify, "TENET_VERIFY"));
+  c->opt.verify = find_verify(c, o->verify);
   c->opt.cache_dir = find_cache(c, o->cache_dir);
   c->opt.threads = find_threads(c, o->threads);
   int library = switch_of(c, "TENET_LIBRARY"), tf32 = switch_of(c, "TENET_TF32"), tune = switch_of(c, "TENET_TUNE");

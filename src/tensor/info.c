@@ -53,7 +53,9 @@ tn_dim tn_numel(const tn_tensor *t) { return count(t, "tn_numel"); }
 
 size_t tn_nbytes(const tn_tensor *t) {
   tn_dim n = count(t, "tn_nbytes");
-  return n < 0 ? 0 : (size_t)n * tn__size_of(t->node->dtype);
+  size_t bytes;
+  if (n < 0) return 0;
+  return __builtin_mul_overflow((size_t)n, tn__size_of(t->node->dtype), &bytes) ? SIZE_MAX : bytes;
 }
 
 int tn_rank(const tn_tensor *t) { return is_live(t) ? t->node->rank : -1; }

@@ -77,6 +77,12 @@ static void test_kernel(void **state) {
       NULL);
   expect((job){.spec = spec, .text = K "%4 = store void %1 %2 %3 %2\n%5 = after f32 %1 %4\n%6 = load f32 %5 %2\n"
                                        "%7 = store void %1 %2 %6 %2\n%8 = sink void %7\n"}, NULL);
+  /* scratch memory of all turns, or of each turn of a range */
+#define IN_LOCAL "%5 = store void %4 %2 %3 %2\n%6 = after f32 %4 %5\n%7 = load f32 %6 %2\n" \
+                 "%8 = store void %1 %2 %7 %2\n%9 = sink void %8\n"
+  expect((job){.spec = spec, .text = K "%4 = local f32 8 {0 0}\n" IN_LOCAL}, NULL);
+  expect((job){.spec = spec, .text = K "%4 = local f32 8 %2 {0 0}\n" IN_LOCAL}, NULL);
+  expect((job){.spec = spec, .text = K "%4 = local f32 8 %3 {0 0}\n" IN_LOCAL}, "wrong kind");
   expect((job){.spec = spec, .text = K "%4 = neg f32 %3\n"}, "a kernel's body is a sink");
   expect((job){.spec = spec, .text = K "%4 = sink void %3\n"}, "wrong kind");
   /* a value as index */

@@ -453,7 +453,7 @@ static void test_cache(void **state) {
   tn_ctx_close(c);
 }
 
-/* Diagonals beyond the matrix; sizes whose sums would wrap; switches that are none. */
+/* Diagonals beyond the matrix; sizes whose sums would wrap; switches that are none; a file that cannot be written. */
 static void test_extremes(void **state) {
   (void)state;
   static const char *const names[] = {"TENET_TUNE", "TENET_TF32", "TENET_LIBRARY", "TENET_MODE"};
@@ -479,6 +479,16 @@ static void test_extremes(void **state) {
     unsetenv(names[i]);
   }
   tn_options odd = plain;
+  odd.verify = "/no/such/file"; /* the lines of verdicts would be lost */
+  assert_null(tn_ctx_open(&odd));
+  setenv("TENET_VERIFY", "/no/such/file", 1);
+  assert_null(tn_ctx_open(&plain));
+  setenv("TENET_VERIFY", test_path("verdicts"), 1);
+  tn_ctx *verified = tn_ctx_open(&plain);
+  assert_non_null(verified);
+  tn_ctx_close(verified);
+  unsetenv("TENET_VERIFY");
+  odd = plain;
   odd.mode = (tn_mode)99;
   assert_null(tn_ctx_open(&odd));
 }

@@ -93,6 +93,44 @@ static void program(void **state) {
   free(text);
 }
 
+/* Values whose kernels keep rows in scratch memory, sum in parts, share groups, multiply by tiles. */
+static tn_tensor *make_one(tn_ctx *c, int which, tn_tensor **gradient) {
+  tn_tensor *x = tn_from(c, TN_F32, DIMS(2, 3), (const float[]){1, 2, 3, 4, 5, 6}), *y = NULL;
+  switch (which) {
+  case 0: return tn_softmax(x, 1);
+  case 1: return tn_layer_norm(x, 1, NULL, NULL, 1e-5);
+  case 2: return tn_var(x, (const int[]){1}, 1, 1, false);
+  case 3: return tn_sum(tn_softmax(tn_pad(x, (const tn_dim[]){1, 1, 0, 2}, 1), 1), NULL, 0, false);
+  case 4: return tn_sum(tn_ones(c, TN_F32, DIMS(3, 70000)), (const int[]){1}, 1, false);
+  case 5: return tn_matmul(tn_ones(c, TN_F32, DIMS(128, 64)), tn_exp(tn_ones(c, TN_F32, DIMS(64, 128))));
+  case 6: return tn_sum(tn_exp(tn_ones(c, TN_F32, DIMS(5000, 40))), (const int[]){0}, 1, false);
+  case 7: return tn_take(x, tn_from(c, TN_I64, DIMS(4), (const int64_t[]){1, 0, 1, 7}), 0);
+  case 8: y = tn_sum(tn_square(tn_take(x, tn_ones(c, TN_I64, DIMS(70)), 0)), NULL, 0, false); break;
+  case 9: y = tn_sum(tn_square(tn_softmax(x, 1)), NULL, 0, false); break;
+  default: return NULL;
+  }
+  assert_int_equal(tn_grad(y, 1, &x, gradient), TN_OK);
+  return y;
+}
+
+/* On compiling devices, too: what kernels are there, their printed form replays. */
+static void devices(void **state) {
+  static const char *const device[] = {"cpu", "ref:cpu", "ref:sm_90", "ref:opencl", "ref"};
+  (void)state;
+  for (size_t d = 0; d < sizeof device / sizeof *device; d++) {
+    tn_ctx *c = tn_ctx_open(&(tn_options){.device = device[d], .quiet = 1});
+    tn_tensor *out[2] = {NULL};
+    assert_non_null(c);
+    for (int which = 0; (out[0] = make_one(c, which, &out[1])); which++, out[1] = NULL) {
+      char *text = explain(out, out[1] ? 2 : 1);
+      check_same(c, text);
+      check_same(c, strstr(text, "# schedule\n"));
+      free(text);
+    }
+    tn_ctx_close(c);
+  }
+}
+
 /* Which rules of mode fast took part; the other modes have none. */
 static void rules(void **state) {
   static const struct {
@@ -219,7 +257,7 @@ static void damaged(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(stages),  cmocka_unit_test(program), cmocka_unit_test(one_kernel), cmocka_unit_test(rules),
+      cmocka_unit_test(stages),  cmocka_unit_test(devices), cmocka_unit_test(program), cmocka_unit_test(one_kernel), cmocka_unit_test(rules),
       cmocka_unit_test(refused), cmocka_unit_test(damaged),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -144,6 +144,12 @@ static void passed_on(void **state) {
   tn_tensor *loss = tn_sum(tn_reshape(x, DIMS(5)), NULL, 0, false);
   assert_int_equal(tn_grad(loss, 1, &x, &g), TN_ESHAPE);
   assert_int_equal(tn_last_error(c)->status, TN_EDTYPE);
+  /* NULL alone leads to no context: the call cannot know what is pending anywhere */
+  double v;
+  assert_int_equal(tn_item(loss, &v), TN_EINVAL);
+  assert_int_equal(tn_read(loss, &v, sizeof v), TN_EINVAL);
+  assert_int_equal(tn_print(loss, stderr), TN_EINVAL);
+  assert_int_equal(tn_assign(x, loss), TN_ESHAPE);
   tn_ctx_close(c);
 }
 

@@ -143,6 +143,10 @@ static void sizes(void **state) {
   assert_int_equal(tn_size(tn_concatenate((tn_tensor *[]){x, x}, 2, 0), 0), tn_dim_mul(&c, n, 2));
   assert_int_equal(tn_size(tn_matmul(x, tn_zeros(&c, TN_F32, DIMS(6, 4))), 0), n);
   assert_int_equal(tn_nbytes(x), 0);
+  const tn_dim quarter = INT64_C(1) << 62; /* in bytes: just what wraps to 0, and the most that does not wrap */
+  assert_true(tn_nbytes(tn_zeros(&c, TN_F32, DIMS(quarter))) == SIZE_MAX);
+  assert_true(tn_nbytes(tn_ones(&c, TN_F64, DIMS(quarter / 2 + 1))) == SIZE_MAX);
+  assert_true(tn_nbytes(tn_ones(&c, TN_F32, DIMS(quarter - 1))) == SIZE_MAX - 3);
   assert_int_equal(tn_dim_is_symbolic(tn_numel(x)), true);
   int64_t lo, hi;
   assert_int_equal(tn_dim_bounds(&c, both, &lo, &hi), TN_OK);

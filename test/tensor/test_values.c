@@ -363,6 +363,22 @@ static void losses(void **state) {
         (200 + softplus_(3)) / 2);
 }
 
+/* Constants of every dtype and rank, stored or detached. */
+static void stored_constants(void **state) {
+  (void)state;
+  tn_tensor *x = tn_from(&c, TN_I32, DIMS(3), (const int32_t[]){1, 2, 3}), *zero = tn_zeros(&c, TN_I32, DIMS(3));
+  for (int dtype = 0; dtype < TN_DTYPE_COUNT; dtype++) {
+    tn_tensor *one = tn_ones(&c, (tn_dtype)dtype, SCALAR);
+    CHECK(tn_cast(tn_contiguous(one), TN_F64), SCALAR, 0, 1);
+    CHECK(tn_cast(tn_detach(one), TN_F64), SCALAR, 0, 1);
+    CHECK(tn_cast(tn_contiguous(tn_ones(&c, (tn_dtype)dtype, DIMS(2))), TN_F64), DIMS(2), 0, 1, 1);
+  }
+  CHECK(tn_contiguous(tn_mul_scalar(tn_const(&c, TN_I64, 3), 2)), SCALAR, 0, 6);
+  CHECK(tn_contiguous(tn_sum(zero, NULL, 0, false)), SCALAR, 0, 0);
+  CHECK(tn_add(x, tn_contiguous(tn_select(zero, 0, 0))), DIMS(3), 0, 1, 2, 3);
+  CHECK(tn_contiguous(tn_full_i64(&c, TN_U64, SCALAR, 7)), SCALAR, 0, 7);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(one_operand),     cmocka_unit_test(numbers_of_functions),
@@ -373,6 +389,7 @@ int main(void) {
       cmocka_unit_test(products),        cmocka_unit_test(small_products),
       cmocka_unit_test(einsums),         cmocka_unit_test(softmaxes),
       cmocka_unit_test(norms),           cmocka_unit_test(losses),
+      cmocka_unit_test(stored_constants),
   };
   return cmocka_run_group_tests(tests, open_one, close_one);
 }
