@@ -1,8 +1,10 @@
-/* A compiled schedule from inside: what compiling, binding, validating and running share.  Prefix tn__plan_. */
+/* A compiled schedule from inside: what the files share that compile, tune, bind,
+ * validate, run and record.  Each uses what stands above it here, and schedule_cache.c puts them in a line.  Prefix tn__plan_. */
 #ifndef TN_RUN_PLAN_H
 #define TN_RUN_PLAN_H
 #include "ir/constraint.h"
 #include "lower/lower.h"
+#include "run/order.h"
 #include "run/runtime.h"
 
 typedef struct tn__step { /* an item, at the bound sizes */
@@ -62,13 +64,38 @@ struct tn__plan {
   uint64_t clock;
 };
 
-/* An empty plan, to be freed; then, from graph to kernels, all but what a device makes of them.  They throw. */
-tn__plan *tn__plan_new(tn_ctx *c, tn_node *key);
-void tn__plan_build(tn_ctx *c, tn__plan *p);
-/* Sizes and places of all buffers for the values of the symbolic sizes. */
-void tn__plan_measure(tn_ctx *c, tn__plan *p);
-/* Item i's product at those sizes. */
-void tn__plan_bind_product(tn_ctx *c, tn__plan *p, uint32_t i);
+/* ---- compile.c: from a graph to kernels.  All of it may throw. ---- */
+
+tn__plan *tn__plan_new(tn_ctx *c, tn_node *key); /* empty, to be freed */
+void tn__plan_schedule(tn_ctx *c, tn__plan *p);  /* simplified and cut into items, p->s */
+bool tn__plan_calls(const tn__plan *p, uint32_t item); /* Does the device have a library for the item? */
+/* Kernels of all items, each by its variant; variant, or one of them, NULL: as usual. */
+void tn__plan_lower(tn_ctx *c, tn__plan *p, const tn__variant *const *variant);
+void tn__plan_compile(tn__plan *p);              /* what the device makes of them */
+/* A plan of this item only, lowered, over inputs, one for each of the schedule's buffers.  *out is set first. */
+void tn__plan_trial(tn_ctx *c, const tn__plan *p, uint32_t item, const tn__variant *variant, tn__plan **out);
+
+/* ---- tune.c: which variants were measured to be best, now or before, by item; NULL: all as usual ---- */
+
+const tn__variant *const *tn__tune(tn_ctx *c, const tn__plan *p);
+
+/* ---- bind.c: at the values of the symbolic sizes ---- */
+
+void tn__plan_measure(tn_ctx *c, tn__plan *p); /* sizes and places of all buffers */
+void tn__plan_bind_product(tn_ctx *c, tn__plan *p, uint32_t i); /* item i's product */
+bool tn__plan_in_arena(const tn__plan *p, uint32_t buf);
+
+/* ---- execute.c: where a step's buffer stands; and all steps ---- */
+
+void *tn__plan_pointer(const tn__plan *p, int buf, tn__buffer *const *in, tn__buffer *const *out);
+/* order: while a device records, which items wait for which; else NULL. */
+tn_status tn__plan_run_items(tn_ctx *c, tn__plan *p, tn__buffer *const *in, tn__buffer *const *out,
+                             const tn__order_item *order);
+
+/* ---- record.c ---- */
+
+void tn__plan_forget(tn__plan *p); /* all recordings */
+
 /* validate.c: compares the schedule with its graph (TENET_VERIFY).  Throws TN_ECOMPILE where they differ. */
 void tn__plan_validate(tn_ctx *c, tn__plan *p);
 #endif

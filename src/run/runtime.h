@@ -46,20 +46,6 @@ tn_status tn__plan_run(tn_ctx *c, tn__plan *p, tn__buffer *const *in, tn__buffer
  * once. */
 tn_status tn__plan_replay(tn_ctx *c, tn__plan *p, tn__buffer *const *in, tn__buffer *const *out);
 
-/* ---- tuning (tune.c) ---- */
-
-/* How the kernel of an item, or a library's call, is to lean: as measured now or before, else as usual. */
-const tn__variant *tn__tune(tn_ctx *c, const tn__plan *p, uint32_t item, tn_node *body, bool called);
-/* A plan of this item only, over inputs, one for each of the schedule's buffers; to be compiled, bound, run and freed.
- * *out is set first: this may throw. */
-void tn__plan_trial(tn_ctx *c, const tn__plan *p, uint32_t item, const tn__variant *variant, tn__plan **out);
-bool tn__plan_same(const tn__plan *p, const tn__plan *q); /* the same kernels? */
-void tn__plan_compile(tn__plan *p);
-const char *tn__plan_title(const tn__plan *p);            /* its first kernel's name */
-/* What a bound plan needs of each buffer of its schedule: 0 bytes of those it does not touch. */
-uint32_t tn__plan_buffers(const tn__plan *p);
-void tn__plan_buffer(const tn__plan *p, uint32_t b, size_t *bytes, int *dtype);
-
 void tn__plan_info(const tn__plan *p, tn_program_info *out);
 /* Graph, schedule, kernels as text. */
 void tn__plan_print(tn_ctx *c, const tn__plan *p, tn__sb *out);

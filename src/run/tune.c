@@ -4,7 +4,7 @@
  * tuning. */
 #include "ir/text.h"
 #include "lower/lower.h"
-#include "run/runtime.h"
+#include "run/plan.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -43,7 +43,7 @@ typedef struct tuning {
 
 static tn__key key_of(const tuning *t) {
   tn_ctx *c = t->c;
-  const tn__device *d = tn__plan_device(t->of);
+  const tn__device *d = t->of->dev;
   tn__sb s;
   tn__sb_init(&s, &c->scratch);
   tn__sb_printf(&s, "%s\n%s %s %d %d %d %zu\n%d %d %d %d\n%s\n", tn_version(), d->ops->name, d->text, d->group,
@@ -91,24 +91,20 @@ static void fill(tn__device *d, const tn__buffer *b, int dtype, char *piece) {
 /* The item's buffers, for all trials alike */
 static void open_memory(tuning *t, const tn__plan *p) {
   tn_ctx *c = t->c;
-  int dtype;
-  size_t bytes;
   char *piece = tn__alloc(c, PIECE);
-  uint32_t n = tn__plan_buffers(p);
+  uint32_t n = p->s->bufs.n;
   t->buf = tn__alloc(c, (n + 1) * sizeof *t->buf);
   for (uint32_t b = 0; b < n; b++) {
-    tn__plan_buffer(p, b, &bytes, &dtype);
-    t->buf[b] = tn__buffer_new(tn__plan_device(p), bytes);
+    t->buf[b] = tn__buffer_new(p->dev, p->first[b] < 0 ? 0 : p->bytes[b]); /* nothing of what it does not touch */
     t->nbuf++;
-    fill(t->buf[b]->device, t->buf[b], dtype, piece);
+    fill(p->dev, t->buf[b], p->s->bufs.v[b].dtype, piece);
   }
 }
 
 static void bind(tn_ctx *c, tn__plan *p) {
-  tn_node *const *var;
-  uint32_t n = tn__plan_vars(p, &var);
-  int64_t *value = tn__alloc(c, (n + 1) * sizeof *value);
-  for (uint32_t i = 0; i < n; i++)
+  tn_node *const *var = p->var.v;
+  int64_t *value = tn__alloc(c, (p->var.n + 1) * sizeof *value);
+  for (uint32_t i = 0; i < p->var.n; i++)
     value[i] = var[i]->lo > TYPICAL ? var[i]->lo : var[i]->hi < TYPICAL ? var[i]->hi : TYPICAL;
   tn__plan_bind(c, p, value);
 }
@@ -123,7 +119,7 @@ static double now(void) {
 
 /* Seconds for each of n runs; throws if one fails. */
 static double run(const tuning *t, trial *x, int n) {
-  tn__device *d = tn__plan_device(t->of);
+  tn__device *d = t->of->dev;
   tn_status status = d->ops->sync ? d->ops->sync(d) : TN_OK;
   double start = now();
   for (int i = 0; i < n && status == TN_OK; i++) status = tn__plan_run(t->c, x->plan, t->buf, NULL);
@@ -177,23 +173,38 @@ static void drop(tuning *t, trial *x) {
   *x = (trial){0};
 }
 
+/* The same kernels? */
+static bool is_same(const tn__plan *p, const tn__plan *q) {
+  bool same = p->nkernels == q->nkernels;
+  for (uint32_t k = 0; same && k < p->nkernels; k++) {
+    same = p->kernel[k]->nparts == q->kernel[k]->nparts;
+    for (uint32_t i = 0; same && i < p->kernel[k]->nparts; i++) {
+      const tn__part *x = &p->kernel[k]->part[i], *y = &q->kernel[k]->part[i];
+      same = x->body == y->body && x->group == y->group &&
+             (x->tile ? x->tile->form : NULL) == (y->tile ? y->tile->form : NULL);
+    }
+  }
+  return same;
+}
+
 /* The variants that differ */
 static void open_trials(tuning *t) {
   const tn__variant *variant;
   uint32_t at = 0;
-  while (t->n < MOST_TRIALS && (variant = tn__variant_next(t->c, tn__plan_device(t->of), t->body, t->called, &at))) {
+  while (t->n < MOST_TRIALS && (variant = tn__variant_next(t->c, t->of->dev, t->body, t->called, &at))) {
     trial *x = &t->trial[t->n];
     *x = (trial){.variant = variant};
     bool good = try(t, x, lower);
-    for (uint32_t i = 0; i < t->n && good; i++) good = !tn__plan_same(x->plan, t->trial[i].plan);
+    for (uint32_t i = 0; i < t->n && good; i++) good = !is_same(x->plan, t->trial[i].plan);
     if (good) t->n++;
     else drop(t, x);
   }
 }
 
 static void report(const tuning *t, const trial *taken) {
+  const tn__plan *usual = t->trial[0].plan;
   if (t->c->opt.quiet) return;
-  fprintf(stderr, "tenet: %s, %s:", tn__plan_device(t->of)->name, tn__plan_title(t->trial[0].plan));
+  fprintf(stderr, "tenet: %s, %s:", t->of->dev->name, usual->nkernels ? usual->kernel[0]->name : "a library call");
   for (uint32_t i = 0; i < t->n; i++)
     fprintf(stderr, "%s %s %.4g ms", i ? "," : "", t->trial[i].variant->name, t->trial[i].best * 1e3);
   fprintf(stderr, "; taken: %s\n", taken->variant->name);
@@ -230,15 +241,32 @@ static void close_trials(tuning *t) {
   for (uint32_t i = 0; i < t->nbuf; i++) tn__buffer_drop(t->buf[i]);
 }
 
-const tn__variant *tn__tune(tn_ctx *c, const tn__plan *p, uint32_t item, tn_node *body, bool called) {
-  const tn__device *d = tn__plan_device(p);
-  tuning t = {.c = c, .of = p, .item = item, .body = body, .called = called};
-  if (c->opt.tune >= 0 && !d->interprets && c->cache.dir) t.taken = recall(&t);
-  if (!t.taken && c->opt.tune > 0 && !d->interprets) {
-    tn_status status;
-    bool good = tn__mem_try(&c->mem, tune, &t, &status);
-    close_trials(&t);
-    if (!good) tn__mem_throw(&c->mem, status);
+static const tn__variant *tune_item(tuning *t) {
+  tn_ctx *c = t->c;
+  tn_status status;
+  if (c->cache.dir) t->taken = recall(t);
+  if (t->taken || c->opt.tune <= 0) return t->taken;
+  bool good = tn__mem_try(&c->mem, tune, t, &status);
+  close_trials(t);
+  if (!good) tn__mem_throw(&c->mem, status);
+  return t->taken;
+}
+
+/* Equal bodies are looked up, and timed, once. */
+const tn__variant *const *tn__tune(tn_ctx *c, const tn__plan *p) {
+  if (c->opt.tune < 0 || p->dev->interprets || (!c->cache.dir && !c->opt.tune)) return NULL;
+  const tn__variant **variant = tn__alloc(c, (p->s->items.n + 1) * sizeof *variant);
+  tn__map seen[2]; /* by body, of kernels and of library calls */
+  for (int called = 0; called < 2; called++) tn__map_init(&seen[called], &c->scratch);
+  for (uint32_t i = 0; i < p->s->items.n; i++) {
+    tuning t = {.c = c, .of = p, .item = i, .body = p->s->items.v[i].body, .called = tn__plan_calls(p, i)};
+    uint64_t first;
+    if (!tn__map_get(&seen[t.called], (uintptr_t)t.body, &first)) {
+      tn__map_put(&seen[t.called], (uintptr_t)t.body, i);
+      variant[i] = tune_item(&t);
+    } else {
+      variant[i] = variant[first];
+    }
   }
-  return t.taken ? t.taken : &d->variant;
+  return variant;
 }

@@ -134,7 +134,8 @@ typedef struct pairing {
 static void compare_twin(void *arg) {
   pairing *t = arg;
   t->twin = tn__plan_new(t->c, t->key);
-  tn__plan_build(t->c, t->twin);
+  tn__plan_schedule(t->c, t->twin);
+  tn__plan_lower(t->c, t->twin, NULL);
   t->verdict = verdict_of(t->c, t->twin, t->least);
 }
 

@@ -127,6 +127,7 @@ typedef tn__vec(uint32_t) tn__numbers;
 void tn__fuse_decide(tn__fuse *f);
 void tn__fuse_join(tn__fuse *f);
 void tn__fuse_row_sums(tn__fuse *f); /* row_sums.c */
+tn_node *tn__renumber(tn_ctx *c, tn_node *body); /* renumber.c: its ranges, by the order in which they were made */
 void tn__columns_apart(tn__fuse *f, const tn__seed *g, tn__nodes *stores);
 void tn__fuse_emit(tn__fuse *f);
 /* A kernel wants n at a place; a source of n where it wants n; all sources, by what n does. */

@@ -73,7 +73,7 @@ static void change(tn__fuse *f, tn_node *sink) {
 
 tn__schedule *tn__schedule_make(tn_ctx *c, tn__arena *a, tn_node *sink, tn__device *dev) {
   tn__spec_tensor(c, sink);
-  tn__fuse f = {.c = c, .a = a, .dev = dev, .sink = sink, .next_range = 100};
+  tn__fuse f = {.c = c, .a = a, .dev = dev, .sink = sink, .next_range = TN__R_FIRST};
   f.s = tn__arena_zalloc(a, sizeof *f.s);
   survey(&f);
   change(&f, tn__layout_contract(&f));
@@ -86,7 +86,10 @@ tn__schedule *tn__schedule_make(tn_ctx *c, tn__arena *a, tn_node *sink, tn__devi
   tn__fuse_row_sums(&f);
   tn__fuse_emit(&f);
   tn__epilogue_join(&f);
-  for (uint32_t i = 0; i < f.s->items.n; i++) tn__spec_kernel(c, f.s->items.v[i].body);
+  for (uint32_t i = 0; i < f.s->items.n; i++) {
+    f.s->items.v[i].body = tn__renumber(c, f.s->items.v[i].body);
+    tn__spec_kernel(c, f.s->items.v[i].body);
+  }
   write_text(&f);
   return f.s;
 }

@@ -7,8 +7,9 @@
 #include "device/device.h"
 #include "ir/build.h"
 
-/* A sum over the rows that other stores of its kernel run through is numbered after their range. */
-enum { TN__R_BESIDE = 5000 };
+/* Outputs are numbered from 0, other ranges from TN__R_FIRST on; a sum over the rows that other stores of its kernel run
+ * through, after their range. */
+enum { TN__R_FIRST = 100, TN__R_BESIDE = 5000 };
 
 typedef enum tn__buf_kind { BUF_INPUT, BUF_OUTPUT, BUF_TEMP } tn__buf_kind;
 

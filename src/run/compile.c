@@ -1,0 +1,294 @@
+/* From a graph to kernels: simplify, schedule, lower; and what is known of them once they are there.  plan.h says in
+ * which order, schedule_cache.c goes through it. */
+#include "ir/text.h"
+#include "rewrite/rewrite.h"
+#include "run/plan.h"
+#include <string.h>
+
+tn__plan *tn__plan_new(tn_ctx *c, tn_node *key) {
+  tn__device *dev = tn__device_get(c, key->device < 0 ? 0 : key->device); /* throws if there is none */
+  tn__plan *p = tn__mem_zalloc(&c->mem, sizeof *p);
+  tn__arena_init(&p->arena, &c->mem);
+  p->dev = dev;
+  p->key = key;
+  p->nout = key->nsrc;
+  return p;
+}
+
+void tn__plan_free(tn_ctx *c, tn__plan *p) {
+  if (!p) return;
+  tn__plan_forget(p);
+  if (p->code) p->dev->ops->release(p->dev, p->code);
+  if (p->temp) tn__buffer_drop(p->temp);
+  for (uint32_t i = 0; i < p->kept.n; i++) tn__node_drop(c, p->kept.v[i]);
+  tn__arena_free(&p->arena);
+  tn__mem_free(&c->mem, p);
+}
+
+static void keep(tn__plan *p, tn_node *n) {
+  tn__vec_push(&p->arena, &p->kept, n);
+  tn__node_keep(n);
+}
+
+/* ---- scheduling ---- */
+
+/* An output must be something computed: a copy where it is an input, a literal or another output.  The copy may itself
+ * be there already. */
+static tn_node *own_outputs(tn_ctx *c, tn_node *sink) {
+  tn_node **src = tn__alloc(c, (sink->nsrc + 1) * sizeof *src);
+  tn__map taken;
+  tn__map_init(&taken, &c->scratch);
+  for (uint32_t i = 0; i < sink->nsrc; i++) {
+    src[i] = sink->src[i];
+    while (src[i]->op == OP_PARAM || tn__map_getp(&taken, src[i]))
+      src[i] = tn__node_make(c, &(tn__make){.op = OP_CONTIG, .src = &src[i], .nsrc = 1});
+    tn__map_putp(&taken, src[i], src[i]);
+  }
+  return tn__sink(c, src, sink->nsrc, sink->name);
+}
+
+/* Notes which rules of mode fast, all of which hold over the reals only, this took. */
+static tn_node *simplify(tn_ctx *c, tn__plan *p) {
+  if (c->mode != TN_MODE_FAST) return tn__simplify_graph(c, p->key);
+  const tn__ruleset *rules = tn__rules_get(c, "float");
+  uint32_t n = tn__rules_count(rules);
+  uint64_t *before = tn__alloc(c, (n + 1) * sizeof *before);
+  for (uint32_t i = 0; i < n; i++) before[i] = tn__rules_hits(rules, i);
+  tn_node *simple = tn__simplify_graph(c, p->key);
+  for (uint32_t i = 0; i < n; i++)
+    if (tn__rules_hits(rules, i) > before[i]) tn__vec_push(&p->arena, &p->fired, tn__rules_name(rules, i));
+  return simple;
+}
+
+static void find_outputs(tn__plan *p) {
+  p->out_buf = tn__arena_alloc(&p->arena, (p->nout + 1) * sizeof *p->out_buf);
+  for (uint32_t i = 0; i < p->nout; i++) p->out_buf[i] = -1;
+  for (uint32_t b = 0; b < p->s->bufs.n; b++)
+    if (p->s->bufs.v[b].kind == BUF_OUTPUT) p->out_buf[p->s->bufs.v[b].slot] = (int)b;
+}
+
+void tn__plan_schedule(tn_ctx *c, tn__plan *p) {
+  tn_node *graph = own_outputs(c, tn__schedule_prune(c, simplify(c, p)));
+  p->s = tn__schedule_make(c, &p->arena, graph, p->dev);
+  find_outputs(p);
+  keep(p, graph);
+}
+
+/* ---- lowering ---- */
+
+bool tn__plan_calls(const tn__plan *p, uint32_t item) {
+  const tn__item *it = &p->s->items.v[item];
+  return (it->gemm && p->dev->ops->gemm) || (it->conv && p->dev->ops->conv);
+}
+
+static void keep_sizes(tn__plan *p, const tn__item *it) {
+  const tn__gemm *g = it->gemm;
+  if (g) {
+    tn_node *size[] = {g->batch,          g->m,   g->n, g->k, g->a.offset, g->a.batch_stride, g->a.ld, g->b.offset,
+                       g->b.batch_stride, g->b.ld};
+    for (uint32_t i = 0; i < sizeof size / sizeof *size; i++) keep(p, size[i]);
+  }
+  for (int d = 0; it->conv && d < CONV_DIMS; d++) keep(p, it->conv->size[d]);
+  for (int o = 0; it->conv && o < 3; o++) keep(p, it->conv->operand[o].offset);
+}
+
+static void keep_tile(tn__plan *p, const tn__tile *t) {
+  for (int i = 0; t && i < 2; i++) {
+    keep(p, t->load[i]);
+    keep(p, t->line[i]);
+    keep(p, t->at[i]);
+    if (t->gate[i]) keep(p, t->gate[i]);
+    for (int part = 0; part < 2; part++) {
+      if (t->part[i][part]) keep(p, t->part[i][part]);
+      if (t->part_gate[i][part]) keep(p, t->part_gate[i][part]);
+    }
+  }
+  for (int i = 0; t && i < TN__DIGITS; i++)
+    if (t->digit[i]) keep(p, t->digit[i]);
+  if (!t) return;
+  keep(p, t->steps);
+  keep(p, t->turn);
+  keep(p, t->step);
+}
+
+static void keep_kernel(tn__plan *p, const tn__kernel *k) {
+  for (uint32_t part = 0; part < k->nparts; part++) {
+    keep(p, k->part[part].body);
+    for (uint32_t j = 0; j < k->part[part].n; j++) keep(p, k->part[part].ins[j]);
+    keep_tile(p, k->part[part].tile);
+  }
+}
+
+/* Kernels by their bodies: items that differ only in their buffers share one. */
+typedef struct lowering {
+  tn_ctx *c;
+  tn__plan *p;
+  const tn__variant **variant; /* of each kernel */
+  tn__map of;                  /* body -> its first kernel */
+} lowering;
+
+static uint32_t find_kernel(lowering *l, tn_node *body, const tn__variant *variant) {
+  tn__plan *p = l->p;
+  uint64_t found;
+  bool known = tn__map_get(&l->of, (uintptr_t)body, &found);
+  if (known && l->variant[found] == variant) return (uint32_t)found;
+  tn__device view = *p->dev;
+  view.variant = *variant;
+  tn__kernel *k = tn__lower(l->c, &p->arena, &view, body, p->nkernels);
+  keep_kernel(p, k);
+  if (!known) tn__map_put(&l->of, (uintptr_t)body, p->nkernels);
+  l->variant[p->nkernels] = variant;
+  p->kernel[p->nkernels] = k;
+  return p->nkernels++;
+}
+
+static void lower_item(lowering *l, uint32_t i, const tn__variant *variant) {
+  tn__plan *p = l->p;
+  const tn__item *it = &p->s->items.v[i];
+  tn__step *st = &p->step[i];
+  st->kernel = -1;
+  st->nbuf = it->nbuf;
+  if (variant->own || !tn__plan_calls(p, i)) {
+    st->kernel = (int)find_kernel(l, it->body, variant);
+    const tn__kernel *k = p->kernel[st->kernel];
+    /* its own scratch; fewer, where simplifying has left nothing of a load */
+    if (k->nbuf > st->nbuf) st->nbuf = k->nbuf;
+    st->var = tn__arena_zalloc(&p->arena, (k->nvar + 1) * sizeof *st->var);
+  }
+  st->buf = tn__arena_zalloc(&p->arena, (st->nbuf + 1) * sizeof *st->buf);
+  st->ptr = tn__arena_zalloc(&p->arena, (st->nbuf + 1) * sizeof *st->ptr);
+  st->bytes = tn__arena_zalloc(&p->arena, (st->nbuf + 1) * sizeof *st->bytes);
+  for (uint32_t j = 0; j < it->nbuf; j++) st->buf[j] = it->buf[j];
+}
+
+static void lower_items(tn_ctx *c, tn__plan *p, const tn__variant *const *variant) {
+  uint32_t n = p->s->items.n;
+  lowering l = {.c = c, .p = p, .variant = tn__alloc(c, (n + 1) * sizeof *l.variant)};
+  tn__map_init(&l.of, &c->scratch);
+  p->step = tn__arena_zalloc(&p->arena, (n + 1) * sizeof *p->step);
+  p->kernel = tn__arena_zalloc(&p->arena, (n + 1) * sizeof *p->kernel);
+  for (uint32_t i = 0; i < n; i++) lower_item(&l, i, variant && variant[i] ? variant[i] : &p->dev->variant);
+}
+
+/* A buffer that lowering added: partial results */
+typedef struct added {
+  uint32_t slot;
+  tn_node *size;
+  int dtype;
+} added;
+typedef tn__vec(added) added_list;
+
+static added_list find_added(tn_ctx *c, const tn__kernel *k, uint32_t nbuf) {
+  tn__nodes all = {0}, bodies = {0};
+  added_list list = {0};
+  for (uint32_t part = 0; part < k->nparts; part++) tn__vec_push(&c->scratch, &bodies, k->part[part].body);
+  tn__topo(&c->scratch, bodies.v, bodies.n, &all);
+  for (uint32_t j = 0; j < all.n; j++) {
+    const tn_node *n = all.v[j];
+    if (n->op != OP_PARAM || n->ints[0] < nbuf) continue;
+    added x = {.slot = (uint32_t)n->ints[0], .size = n->src[0], .dtype = n->dtype};
+    tn__vec_push(&c->scratch, &list, x);
+  }
+  return list;
+}
+
+/* Each step has those of its kernel for itself. */
+static void find_scratch(tn_ctx *c, tn__plan *p) {
+  added_list *of = tn__arena_zalloc(&c->scratch, (p->nkernels + 1) * sizeof *of);
+  bool *known = tn__arena_zalloc(&c->scratch, p->nkernels + 1);
+  for (uint32_t i = 0; i < p->s->items.n; i++) {
+    tn__step *st = &p->step[i];
+    if (st->kernel < 0) continue;
+    added_list *list = &of[st->kernel];
+    if (!known[st->kernel]) *list = find_added(c, p->kernel[st->kernel], p->s->items.v[i].nbuf);
+    known[st->kernel] = true;
+    for (uint32_t j = 0; j < list->n; j++) {
+      st->buf[list->v[j].slot] = -1 - (int)p->scratch.n;
+      tn__vec_push(&p->arena, &p->scratch, list->v[j].size);
+      tn__vec_push(&p->arena, &p->scratch_dtype, (uint8_t)list->v[j].dtype);
+    }
+  }
+}
+
+static void find_vars(tn_ctx *c, tn__plan *p) {
+  tn__nodes all = {0};
+  tn__topo(&c->scratch, (tn_node *[]){p->key, p->s->text}, 2, &all);
+  for (uint32_t i = 0; i < all.n; i++)
+    if (all.v[i]->op == OP_VAR) tn__vec_push(&p->arena, &p->var, all.v[i]);
+  p->value = tn__arena_zalloc(&p->arena, (p->var.n + 1) * sizeof *p->value);
+}
+
+static void find_needs(tn_ctx *c, tn__plan *p) {
+  if (p->var.n) tn__constraints_find(c, &p->arena, p->key, &p->needs);
+  for (uint32_t i = 0; i < p->needs.n; i++) {
+    keep(p, p->needs.v[i].left);
+    keep(p, p->needs.v[i].right);
+  }
+}
+
+static void find_lives(tn__plan *p) {
+  uint32_t nb = p->s->bufs.n, n = nb + p->scratch.n;
+  p->bytes = tn__arena_zalloc(&p->arena, (n + 1) * sizeof *p->bytes);
+  p->offset = tn__arena_zalloc(&p->arena, (n + 1) * sizeof *p->offset);
+  p->first = tn__arena_alloc(&p->arena, (n + 1) * sizeof *p->first);
+  p->last = tn__arena_alloc(&p->arena, (n + 1) * sizeof *p->last);
+  for (uint32_t b = 0; b < n; b++) p->first[b] = p->last[b] = -1;
+  for (uint32_t i = 0; i < p->s->items.n; i++)
+    for (uint32_t j = 0; j < p->step[i].nbuf; j++) {
+      int b = p->step[i].buf[j] < 0 ? (int)nb - 1 - p->step[i].buf[j] : p->step[i].buf[j];
+      if (p->first[b] < 0) p->first[b] = (int)i;
+      p->last[b] = (int)i;
+    }
+}
+
+void tn__plan_lower(tn_ctx *c, tn__plan *p, const tn__variant *const *variant) {
+  keep(p, p->key);
+  keep(p, p->s->text);
+  for (uint32_t i = 0; i < p->s->bufs.n; i++) keep(p, p->s->bufs.v[i].size);
+  for (uint32_t i = 0; i < p->s->items.n; i++) keep_sizes(p, &p->s->items.v[i]);
+  lower_items(c, p, variant);
+  find_scratch(c, p);
+  find_vars(c, p);
+  find_needs(c, p);
+  find_lives(p);
+}
+
+/* ---- what devices make of it ---- */
+
+void tn__plan_compile(tn__plan *p) {
+  if (p->nkernels && !p->code) p->code = p->dev->ops->compile(p->dev, p->kernel, p->nkernels);
+}
+
+/* ---- one item alone, for tuning ---- */
+
+void tn__plan_trial(tn_ctx *c, const tn__plan *p, uint32_t item, const tn__variant *variant, tn__plan **out) {
+  tn__plan *t = *out = tn__plan_new(c, p->key);
+  t->s = tn__arena_zalloc(&t->arena, sizeof *t->s);
+  t->s->text = p->s->text;
+  tn__vec_push(&t->arena, &t->s->items, p->s->items.v[item]);
+  for (uint32_t b = 0; b < p->s->bufs.n; b++) {
+    tn__buf x = p->s->bufs.v[b];
+    x.kind = BUF_INPUT; /* all from outside */
+    x.slot = (int)b;
+    tn__vec_push(&t->arena, &t->s->bufs, x);
+  }
+  tn__plan_lower(c, t, &variant);
+}
+
+/* ---- for people ---- */
+
+void tn__plan_info(const tn__plan *p, tn_program_info *out) {
+  *out = (tn_program_info){.intermediate = p->temp_sum, .arena = p->temp_size};
+  for (uint32_t i = 0; i < p->s->items.n; i++) ++*(p->step[i].kernel < 0 ? &out->library_calls : &out->kernels);
+}
+
+void tn__plan_print(tn_ctx *c, const tn__plan *p, tn__sb *out) {
+  tn__sb_puts(out, "# graph\n");
+  tn__print(out, p->key);
+  tn__sb_puts(out, "\n# rules that hold over the reals only:");
+  for (uint32_t i = 0; i < p->fired.n; i++) tn__sb_printf(out, "%s %s", i ? "," : "", p->fired.v[i]);
+  tn__sb_puts(out, p->fired.n ? "\n\n# schedule\n" : " none\n\n# schedule\n");
+  tn__print(out, p->s->text);
+  tn__sb_puts(out, "\n");
+  tn__kernels_print(c, p->dev, p->kernel, p->nkernels, out);
+}

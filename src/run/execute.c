@@ -1,0 +1,57 @@
+/* The items of a bound plan, one after the other. */
+#include "run/plan.h"
+
+void *tn__plan_pointer(const tn__plan *p, int buf, tn__buffer *const *in, tn__buffer *const *out) {
+  uint32_t b = buf < 0 ? p->s->bufs.n - 1 - (uint32_t)buf : (uint32_t)buf;
+  if (tn__plan_in_arena(p, b)) return (char *)p->temp->mem + p->offset[b];
+  const tn__buf *x = &p->s->bufs.v[b];
+  return x->kind == BUF_INPUT ? in[x->slot]->mem : out[x->slot]->mem;
+}
+
+static tn_status run_product(tn__plan *p, tn__step *st, const tn__gemm *g, tn__buffer *const *in,
+                             tn__buffer *const *out) {
+  size_t size = tn__size_of(g->dtype);
+  tn__product x = st->product;
+  x.a = (char *)tn__plan_pointer(p, g->a.buf, in, out) + (size_t)st->a_off * size;
+  x.b = (char *)tn__plan_pointer(p, g->b.buf, in, out) + (size_t)st->b_off * size;
+  x.c = tn__plan_pointer(p, g->c, in, out);
+  x.row = g->row >= 0 ? tn__plan_pointer(p, g->row, in, out) : NULL;
+  return p->dev->ops->gemm(p->dev, &x);
+}
+
+static tn_status run_conv(tn__plan *p, tn__step *st, const tn__conv *v, tn__buffer *const *in, tn__buffer *const *out) {
+  tn__conv_call x = st->conv;
+  for (int o = 0; o < 3; o++)
+    x.operand[o] = (char *)tn__plan_pointer(p, v->operand[o].buf, in, out) + (size_t)st->conv_off[o] * tn__size_of(v->dtype);
+  return p->dev->ops->conv(p->dev, &x);
+}
+
+tn_status tn__plan_run_items(tn_ctx *c, tn__plan *p, tn__buffer *const *in, tn__buffer *const *out,
+                             const tn__order_item *order) {
+  for (uint32_t i = 0; i < p->s->items.n; i++) {
+    tn__step *st = &p->step[i];
+    tn_status status = order ? p->dev->ops->after(p->dev, i, order[i].before, order[i].nbefore, order[i].early) : TN_OK;
+    if (status != TN_OK) return status;
+    if (st->kernel < 0) {
+      const tn__item *it = &p->s->items.v[i];
+      status = it->conv ? run_conv(p, st, it->conv, in, out) : run_product(p, st, it->gemm, in, out);
+    } else {
+      for (uint32_t j = 0; j < st->nbuf; j++) {
+        st->ptr[j] = tn__plan_pointer(p, st->buf[j], in, out);
+        st->bytes[j] = p->bytes[st->buf[j] < 0 ? (int)p->s->bufs.n - 1 - st->buf[j] : st->buf[j]];
+      }
+      const tn__kernel *k = p->kernel[st->kernel];
+      for (uint32_t j = 0; j < k->nvar; j++)
+        for (uint32_t v = 0; v < p->var.n; v++)
+          if (p->var.v[v] == k->var[j]) st->var[j] = p->value[v];
+      status = p->dev->ops->launch(p->dev, p->code, (uint32_t)st->kernel, st->ptr, st->bytes, st->var);
+    }
+    if (status != TN_OK) return status;
+    c->stats.kernels_run++;
+  }
+  return TN_OK;
+}
+
+tn_status tn__plan_run(tn_ctx *c, tn__plan *p, tn__buffer *const *in, tn__buffer *const *out) {
+  return tn__plan_run_items(c, p, in, out, NULL);
+}
