@@ -67,10 +67,16 @@ struct tn_node {
   tn_node *next;         /* hash chain, or the list of dead storages */
 };
 
-/* RANGE axis types, ints[0] */
-enum { AX_GLOBAL, AX_LOCAL, AX_WARP, AX_LOOP, AX_REDUCE, AX_UNROLL, AX_UPCAST, AX_COUNT };
+/* RANGE axis types, ints[0].  Turns of AX_LOOP, AX_GLOBAL, AX_UPCAST and AX_UNROLL store to places of their own, and
+ * may run in any order or at once; those of AX_REDUCE make one value, for which partial ones may be combined; those of
+ * AX_ORDER may meet at one place of memory, and run one after the other, in order, by one thread. */
+enum { AX_GLOBAL, AX_LOCAL, AX_WARP, AX_LOOP, AX_REDUCE, AX_UNROLL, AX_UPCAST, AX_ORDER, AX_COUNT };
 extern const char *const tn__axis_names[AX_COUNT];
 
+/* A loop that stands inside of its closer's outputs' loops, with others of its kind as the closer lists them */
+static inline bool tn__is_inner(const tn_node *range) {
+  return range->ints[0] == AX_REDUCE || range->ints[0] == AX_ORDER;
+}
 static inline bool tn__is_const(const tn_node *n) { return n->op == OP_CONST; }
 static inline bool tn__is_elementwise(const tn_node *n) {
   return tn__ops[n->op].group >= G_UNARY && tn__ops[n->op].group <= G_CAST;

@@ -16,6 +16,7 @@
  *                                   .. 1: cell[l] = cell[l] op cell[l+h]  (lanes is a power of two)
  *   LOAD {buf, index, gate?}        buf: PARAM or LOCAL (AFTER is resolved).  Gate false: 0, memory untouched.
  *   STORE / STOREADD {buf, index, value, gate?}
+ *                                   AX_ORDER ranges are the loops of a STOREADD whose turns may meet at one place
  *   every scalar op of group UNARY, BINARY, TERNARY, CAST
  *
  * Kernels for devices with work groups (part.group > 0) have the same form, read so: a group runs one iteration of the

@@ -438,7 +438,7 @@ static void nest(lin *l) {
     for (uint32_t j = 0; j < l->r.n; j++) {
       if (x->op == OP_REDUCE && (free >> j & 1)) uses[j]++;
       if ((x->op == OP_STORE || x->op == OP_STOREADD) && tn__buffer_of(x)->op != OP_LOCAL && (own >> j & 1) &&
-          l->r.range[j]->ints[0] != AX_REDUCE)
+          !tn__is_inner(l->r.range[j]))
         stores |= 1ull << j, uses[j]++;
     }
   }

@@ -27,7 +27,7 @@ static void describe_closer(const tn__ranges *r, loop *l, const tn_node *n) {
   uint64_t outer = tn__free_of(r, n);
   tn__closes(n, &first);
   for (uint32_t s = first; s < n->nsrc; s++) /* output loops stand around the others, which nest in order */
-    if (n->src[s]->ints[0] != AX_REDUCE) outer |= 1ull << tn__range_at(r, n->src[s]);
+    if (!tn__is_inner(n->src[s])) outer |= 1ull << tn__range_at(r, n->src[s]);
   for (uint32_t s = first; s < n->nsrc; s++) {
     loop *x = &l[tn__range_at(r, n->src[s])];
     bool said = n->op != OP_REDUCE && x->reduces;
@@ -90,7 +90,7 @@ static tn_node *row_var(tn_ctx *c, tn_node *range) { return tn__var(c, "@row", 0
 /* Is n, in the loop over range j, computed again for loops around it that it does not depend on? */
 static bool repeated(const tn__ranges *r, const loop *l, const tn_node *n, uint32_t j) {
   uint64_t free = tn__free_of(r, n);
-  return l[j].range->ints[0] == AX_REDUCE && (free & ~(1ull << j)) && (l[j].free & ~free);
+  return tn__is_inner(l[j].range) && (free & ~(1ull << j)) && (l[j].free & ~free);
 }
 
 /* Does one of the row's loops stand around the loop over range j, or the other way round?  Then neither is done when
@@ -265,7 +265,7 @@ static tn_node *keep_row(tn_ctx *c, const tn__ranges *r, const loop *l, tn_node 
     value = tn__substitute(c, value, &x, &early, 1);
     x = early;
   }
-  if (x->ints[0] == AX_REDUCE && (l[tn__range_at(r, x)].free & ~tn__free_of(r, value)))
+  if (tn__is_inner(x) && (l[tn__range_at(r, x)].free & ~tn__free_of(r, value)))
     value = apart(c, r, value, &x, *number);
   tn_node *local = tn__node_make(c, &(tn__make){.op = OP_LOCAL,
                                                 .dtype = value->dtype,

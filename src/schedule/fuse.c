@@ -345,13 +345,13 @@ static void root_scatter(tn__fuse *f, tn_node *n, tn__demand *d) {
   for (uint32_t i = 0; i < upd->rank; i++) {
     r[i] = tn__is_int_const(upd->dim[i], 1)
                ? tn__int(f->c, 0)
-               : tn__range(f->c, upd->dim[i], i < idx->rank ? AX_REDUCE : AX_LOOP, f->next_range++);
+               : tn__range(f->c, upd->dim[i], i < idx->rank ? AX_ORDER : AX_LOOP, f->next_range++);
     if (r[i]->op == OP_RANGE) ri[nr++] = r[i];
   }
   if (n->dim[0]->lo <=
       0) /* a symbolic size that may be 0: a loop of one step, or of none where nothing can be added to */
     r[loops++] = ri[nr++] =
-        tn__range(f->c, tn__op2(f->c, OP_MIN, n->dim[0], tn__int(f->c, 1)), AX_REDUCE, f->next_range++);
+        tn__range(f->c, tn__op2(f->c, OP_MIN, n->dim[0], tn__int(f->c, 1)), AX_ORDER, f->next_range++);
   tn_node *env = tn__list(f->c, ri, nr);
   d->ranges = tn__list(f->c, r, loops);
   tn__demand_child(f, n, d, 1, r, NULL, env);
@@ -453,6 +453,13 @@ static bool is_as_stored(tn__fuse *f, const tn_node *n) {
   return n->op == OP_CAST && tn__info_of(f, n->src[0])->buf >= 0;
 }
 
+/* Is it wanted in loops whose turns come one after the other?  Others would share the work out. */
+static bool in_order(const tn__demand *d) {
+  for (uint32_t i = 0; i < d->env->nsrc; i++)
+    if (d->env->src[i]->ints[0] == AX_ORDER) return true;
+  return false;
+}
+
 static bool must_store(tn__fuse *f, tn_node *n, tn__info *in) {
   if (in->must || tn__is_called(in) || n->op == OP_CONTIG || n->op == OP_SCATTER) return true;
   if (costs_nothing(f, n, in)) return false;
@@ -468,7 +475,7 @@ static bool must_store(tn__fuse *f, tn_node *n, tn__info *in) {
     for (uint32_t j = 0; j < i; j++) first = first && in->want.v[j].k != d->k;
     kernels += first;
     if (f->seeds.v[d->k].size > TN__MAX_KERNEL) return true;
-    if (reduction && (!fits(f, n, d) || (in->tiled && f->seeds.v[d->k].tiled))) all_fit = false;
+    if (reduction && (!fits(f, n, d) || in_order(d) || (in->tiled && f->seeds.v[d->k].tiled))) all_fit = false;
   }
   if (reduction && kernels == 1 && under_loops(f, n, in)) return true;
   if (reduction) return !all_fit || kernels > 1;
