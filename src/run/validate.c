@@ -153,7 +153,11 @@ static bool try_twin(tn_ctx *c, tn__plan *p, bool least, tn__verdict *v) {
   bool good = tn__mem_try(&c->mem, compare_twin, &t, &status);
   tn__plan_free(c, t.twin);
   if (!good) tn__mem_throw(&c->mem, status);
-  if (t.verdict.result == TN__VERIFY_UNKNOWN) return false;
+  if (t.verdict.result == TN__VERIFY_UNKNOWN) {
+    tn__sb_printf(&note, " is %s", t.verdict.why);
+    v->why = tn__sb_str(&note);
+    return false;
+  }
   if (t.verdict.why) tn__sb_printf(&note, ": %s", t.verdict.why);
   *v = t.verdict;
   v->why = tn__sb_str(&note);

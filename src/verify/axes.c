@@ -173,8 +173,13 @@ static void of_reduce(tn__axes *x, const tn_node *n, tn__axes_list *out) {
   }
 }
 
+/* Numbers from 0 on are as many as whoever arranges them wants. */
 static void of_reshape(tn__axes *x, const tn_node *n, tn__axes_list *out) {
   tn__axes_list from = {0}, to = {0};
+  if (n->src[0]->op == OP_IOTA) {
+    of_leaf(x, n, out);
+    return;
+  }
   for (uint32_t a = 0; a < n->src[0]->rank; a++) {
     tn__axes_list s = source(x, n, 0, a);
     for (uint32_t i = 0; i < s.n; i++) tn__vec_push(x->a, &from, s.v[i]);

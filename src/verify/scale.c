@@ -24,6 +24,10 @@ static void put_sizes(job *j, const tn_node *n, tn_node **src) {
   if (n->op == OP_FOLD) src[1] = tn__axes_size(&j->axes, n, (uint32_t)n->ints[0]);
   else
     for (uint32_t a = 0; a < n->rank; a++) src[first + a] = tn__axes_size(&j->axes, n, a);
+  if (n->op != OP_RESHAPE || n->src[0]->op != OP_IOTA) return;
+  tn_node *all = tn__int(j->c, 1);
+  for (uint32_t a = 0; a < n->rank; a++) all = tn__mul(j->c, all, src[first + a]);
+  src[0] = tn__iota(j->c, all);
 }
 
 /* The graph anew, at the sizes as they are now. */

@@ -39,11 +39,16 @@ static const example examples[] = {
      "%1 = param f32[50000,300] 50000 300 {0 0}\n%2 = param i64[20] 20 {1 0}\n%3 = gather f32[20,300] %1 %2\n"
      "%4 = scatter f32[50000,300] %1 %2 %3\n%5 = sink void %4 {\"graph\"}\n",
      " 50000 to 80"},
+    {"numbers from 0 on, arranged in two ways",
+     "%1 = iota i64[6000000] 6000000\n%2 = reshape i64[6000,1000] %1 6000 1000\n"
+     "%3 = reshape i64[1000,6000] %1 1000 6000\n%4 = permute i64[6000,1000] %3 {1 0}\n"
+     "%5 = sum i64[6000] %2 {1}\n%6 = sum i64[6000] %4 {1}\n%7 = sink void %5 %6 {\"graph\"}\n",
+     " 6000000 to 64 6000 to 112 6000 to 112"},
     {"a symbolic size stays, and is told from the number beside it",
      "%1 = var index {\"B\" 1 64}\n%2 = mul index %1 1000000\n%3 = iota i64[B*1000000] %2\n"
      "%4 = reshape i64[B,1000,1000] %3 %1 1000 1000\n%5 = param i64[B,1000,1000] %1 1000 1000 {0 0}\n"
      "%6 = add i64[B,1000,1000] %4 %5\n%7 = sink void %6 {\"graph\"}\n",
-     " 1000 to 104"},
+     " 1000000 to 64 1000 to 104"},
 };
 
 static uint32_t count_ops(tn_ctx *c, tn_node *graph, uint32_t *count) {
