@@ -61,6 +61,17 @@ static int find_threads(tn_ctx *c, int given) {
   return given > MAX_THREADS ? MAX_THREADS : given;
 }
 
+/* With TENET_VERIFY, unless something else is said */
+static uint64_t find_races(tn_ctx *c) {
+  const char *env = getenv("TENET_RACES");
+  char *end;
+  if (!env || !*env) return c->opt.verify != NULL;
+  uint64_t seed = strtoull(env, &end, 10);
+  if (!strcmp(env, "off")) return 0;
+  if (*end || *env == '-') tn__fail(c, TN_EINVAL, "TENET_RACES is '%s'; it may be off or a number, the seed", env);
+  return seed;
+}
+
 static const char *find_cache(tn_ctx *c, const char *given) {
   const char *dir = or_env(given, "TENET_CACHE"), *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
   if (dir) return own_or_none(c, dir);
@@ -88,6 +99,7 @@ static void resolve(tn_ctx *c, const tn_options *o) {
   c->opt.device = own(c, or_env(o->device, "TENET_DEVICE"));
   c->opt.cc = own(c, or_env(o->cc, "TENET_CC"));
   c->opt.verify = find_verify(c, o->verify);
+  c->races = find_races(c);
   c->opt.cache_dir = find_cache(c, o->cache_dir);
   c->opt.threads = find_threads(c, o->threads);
   int library = switch_of(c, "TENET_LIBRARY"), tf32 = switch_of(c, "TENET_TF32"), tune = switch_of(c, "TENET_TUNE");

@@ -2,6 +2,7 @@
  *
  * A register holds a scalar as tn__eval wants it. */
 #include "backend/ref/ref.h"
+#include "backend/ref/races.h"
 #include "ir/eval.h"
 #include "lower/encode.h"
 #include "render/render.h"
@@ -16,12 +17,14 @@ typedef struct program { /* one kernel */
   tn__encoded code;
   span *span; /* buffers by slot, then locals */
   uint32_t nbuf, nvar;
+  tn__races_kernel races; /* what looking for them needs */
 } program;
 
 struct tn__code {
   tn__arena arena;
   program *kernel;
   uint32_t n;
+  uint64_t launches;
 };
 
 /* ---- translation ---- */
@@ -31,6 +34,31 @@ typedef struct build {
   tn__kernel *const *kernels;
   tn__code *code;
 } build;
+
+static void describe(tn__arena *keep, const tn__kernel *k, program *out) {
+  tn__races_kernel *r = &out->races;
+  size_t *bytes = tn__arena_alloc(keep, (k->nlocal + 1) * sizeof *bytes);
+  int64_t *threads = tn__arena_alloc(keep, (k->nlocal + 1) * sizeof *threads);
+  uint8_t *dtype = tn__arena_alloc(keep, k->nlocal + 1);
+  for (uint32_t l = 0; l < k->nlocal; l++) {
+    bytes[l] = out->span[k->nbuf + l].bytes;
+    threads[l] = k->local[l]->ints[1];
+    dtype[l] = k->local[l]->dtype;
+  }
+  *r = (tn__races_kernel){.name = out->code.name,
+                          .code = &out->code,
+                          .nbuf = k->nbuf,
+                          .nlocal = k->nlocal,
+                          .dtype = tn__arena_dup(keep, k->buf_dtype, k->nbuf + 1),
+                          .written = tn__arena_dup(keep, k->buf_written, k->nbuf + 1),
+                          .local_bytes = bytes,
+                          .local_dtype = dtype,
+                          .threads = threads};
+  for (uint32_t p = 0; p < k->nparts; p++) {
+    r->group[p] = k->part[p].group;
+    r->global[p] = k->part[p].global != NULL;
+  }
+}
 
 static void translate_kernel(build *b, const tn__kernel *k, program *out) {
   tn__arena *keep = &b->code->arena;
@@ -43,6 +71,7 @@ static void translate_kernel(build *b, const tn__kernel *k, program *out) {
     out->span[k->nbuf + l] = (span){scratch + k->local_at[l], want < room ? want : room};
   }
   tn__encode(b->device->ctx, keep, k, &out->code);
+  describe(keep, k, out);
 }
 
 static void translate(void *arg) {
@@ -120,7 +149,9 @@ static void fold_acc(uint64_t *r, const tn__ins *i) {
       cell[l] = tn__eval(i->op, i->dtype, i->dtype, (uint64_t[3]){cell[l], cell[l + h], 0});
 }
 
-static tn_status run_part(tn__device *d, const program *k, const tn__code_part *p) {
+/* One part; `races` is NULL in the copy of this function that does not look for them. */
+static inline __attribute__((always_inline)) tn_status run_part(tn__device *d, const program *k,
+                                                                const tn__code_part *p, tn__races *races) {
   uint64_t *r = p->reg;
   for (uint32_t pc = 0; pc < p->n;) {
     const tn__ins *i = &p->ins[pc++];
@@ -132,14 +163,17 @@ static tn_status run_part(tn__device *d, const program *k, const tn__code_part *
       r[i->dst] = 0;
       r[i->dst + 1] = r[i->src[0]];
       if ((int64_t)r[i->dst + 1] <= 0) pc = i->jump;
+      else if (races) r[i->dst] = tn__races_begin(races, i, r[i->dst + 1]);
       break;
     case TN__I_END:
-      if (++r[i->dst] < r[i->dst + 1]) pc = i->jump;
+      if (races ? tn__races_turn(races, i, &r[i->dst], r[i->dst + 1]) : ++r[i->dst] < r[i->dst + 1]) pc = i->jump;
       break;
     case TN__I_IF:
       if (!r[i->src[0]]) pc = i->jump;
       break;
-    case TN__I_BARRIER: break; /* all threads are one here */
+    case TN__I_BARRIER: /* all threads are one here */
+      if (races) tn__races_barrier(races);
+      break;
     case TN__I_ACC:
       for (uint32_t l = 0; l < i->lanes; l++) r[i->dst + l] = r[i->src[0]];
       break;
@@ -148,9 +182,44 @@ static tn_status run_part(tn__device *d, const program *k, const tn__code_part *
     case TN__I_FOLDACC: fold_acc(r, i); break;
     case TN__I_LOAD: case TN__I_STORE: case TN__I_STOREADD:
       if (!access_memory(k, r, i)) return outside(d, k, p, i);
+      if (races && !(i->src[1] != TN__NO_REG && !r[i->src[1]]) && !tn__races_touch(races, i, r[i->src[0]]))
+        return TN_ERUN;
     }
   }
   return TN_OK;
+}
+
+typedef struct watched { /* a part that is run while races are looked for */
+  tn__device *d;
+  tn__code *code;
+  const program *k;
+  uint32_t part;
+  tn__arena *arena;
+  void *const *buf;
+  const size_t *bytes;
+  tn_status status;
+} watched;
+
+static void run_watched(void *arg) {
+  watched *w = arg;
+  uint64_t seed = w->d->ctx->races * 0x9e3779b97f4a7c15u + w->code->launches;
+  tn__races *races = tn__races_open(w->d->ctx, w->arena, &w->k->races, w->part, w->buf, w->bytes, seed);
+  w->status = run_part(w->d, w->k, &w->k->code.part[w->part], races);
+}
+
+/* With memory that is no part of the context's: what its limit lets pass does not hang on who looks on. */
+static tn_status watch_part(watched *w) {
+  tn__mem mem = {0};
+  tn__arena arena;
+  tn_status status;
+  tn__arena_init(&arena, &mem);
+  w->arena = &arena;
+  if (!tn__mem_try(&mem, run_watched, w, &status)) {
+    tn__error(w->d->ctx, status, "kernel %s: no memory to look for races", w->k->code.name);
+    w->status = status;
+  }
+  tn__arena_free(&arena);
+  return w->status;
 }
 
 tn_status tn__ref_launch(tn__device *d, tn__code *code, uint32_t n, void *const *buf, const size_t *bytes,
@@ -161,8 +230,10 @@ tn_status tn__ref_launch(tn__device *d, tn__code *code, uint32_t n, void *const 
   for (uint32_t p = 0; p < k->code.nparts && !status; p++) {
     for (uint32_t v = 0; v < k->nvar; v++)
       if (k->code.part[p].var_reg[v] != TN__NO_REG) k->code.part[p].reg[k->code.part[p].var_reg[v]] = (uint64_t)var[v];
-    status = run_part(d, k, &k->code.part[p]);
+    watched w = {.d = d, .code = code, .k = k, .part = p, .buf = buf, .bytes = bytes};
+    status = d->ctx->races ? watch_part(&w) : run_part(d, k, &k->code.part[p], NULL);
   }
+  code->launches++;
   return status;
 }
 
