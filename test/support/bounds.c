@@ -146,10 +146,9 @@ static range at_corners(const function *f, const range *x) {
     for (uint32_t k = 0; k < f->n->nsrc; k++)
       at[k] = corner >> k & 1 ? outwards(f->sdtype, x[k].hi, true) : outwards(f->sdtype, x[k].lo, false);
     double y = value_at(f, at);
-    if (isnan(y)) r.nan = true;
-    else r.lo = fmin(r.lo, y), r.hi = fmax(r.hi, y);
+    if (isnan(y)) return anything(f->dtype); /* beyond a border, near which it may grow without one */
+    r.lo = fmin(r.lo, y), r.hi = fmax(r.hi, y);
   }
-  if (r.lo > r.hi) return anything(f->dtype);
   if (tn__is_float(f->dtype) && wobbles(f->n->op))
     return widened(f->dtype, r, 4 * ulp(f->dtype, fmax(fabs(r.lo), fabs(r.hi))));
   return r;

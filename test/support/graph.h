@@ -44,6 +44,8 @@ tn_node *graph_leaf(tn_ctx *c, graph *g, graph_dice *d, int dtype, tn_node *cons
 bool graph_parse(tn_ctx *c, const char *text, uint64_t seed, bool plain, graph *out);
 /* Realises all outputs and compares.  On a difference or an error, says what in `why`. */
 bool graph_agrees(tn_ctx *c, const graph *g, char *why, size_t size);
+/* Runs it, without a look at what comes out; false: an error, which stays. */
+bool graph_run(tn_ctx *c, graph *g, char *why, size_t size);
 /* With the least, a middle and the greatest value of the symbolic size in turn, if there is one. */
 bool graph_agrees_always(tn_ctx *c, graph *g, char *why, size_t size);
 /* Realises the outputs of all of them at once, in one unit of code, and compares; none has a symbolic size. */

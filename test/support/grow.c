@@ -2,6 +2,7 @@
 #include "grad/grad_pass.h"
 #include "ir/eval.h"
 #include "tenet/tensor.h"
+#include "tensor/cell.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,7 +34,11 @@ graph_size graph_any_size(graph_dice *d) {
       {.nodes = 16, .outputs = 3, .longest = 8, .elements = 3000, .work = 30000, .rank = 5, .symbolic = 13},
       {.nodes = 10, .outputs = 2, .longest = 70, .elements = 3000, .work = 60000, .rank = 4, .symbolic = 150},
   };
-  static const uint8_t often[] = {0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 3, 4, 4, 5, 6, 7};
+  /* as networks have them: tiles of products, sums over all rows beside the rows */
+  static const graph_size layers = {
+      .nodes = 3, .outputs = 4, .longest = 200, .elements = 1 << 17, .work = 4e6, .rank = 4};
+  static const uint8_t often[] = {0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 3, 3, 4, 4, 5, 6, 7};
+  if (graph_roll(d, 128) == 0) return layers;
   return sizes[often[graph_roll(d, sizeof often)]];
 }
 
@@ -49,6 +54,8 @@ bool grow_is_plain(const tn_node *n) {
   return true;
 }
 
+static double most_work(const graph_size *size) { return size->work > 0 ? size->work : 1e6; }
+
 /* Steps that the node takes. */
 static double work_of(const tn_node *n) {
   double work = n->op == OP_SCATTER ? (double)grow_count(n->src[2]) : n->nsrc && n->src[0]->dtype < TN_DTYPE_COUNT
@@ -61,9 +68,9 @@ static double work_of(const tn_node *n) {
 
 bool grow_add(grower *w, tn_node *n) {
   uint32_t rank = w->size->rank ? w->size->rank : 5;
-  double work = work_of(n), most = w->size->work ? w->size->work : 1e6;
+  double work = work_of(n);
   if (w->n == GROW_VALUES || n->rank > rank || grow_count(n) > w->size->elements || work > w->work) return false;
-  if (most > 0) w->work -= work;
+  w->work -= work;
   w->v[w->n++] = n;
   return true;
 }
@@ -237,15 +244,15 @@ static tn__op some_op(grower *w, int group) {
 static void grow_unary(grower *w) {
   tn_node *x = grow_pick(w);
   tn__op op = some_op(w, G_UNARY);
-  if (!tn__eval_defined(op, x->dtype)) x = grow_pick_of(w, TN__C_FLOAT);
-  if (tn__eval_defined(op, x->dtype)) grow_add(w, tn__op1(w->c, op, x));
+  if (!tn__eval_defined((int)op, x->dtype)) x = grow_pick_of(w, TN__C_FLOAT);
+  if (tn__eval_defined((int)op, x->dtype)) grow_add(w, tn__op1(w->c, op, x));
 }
 
 static void grow_binary(grower *w) {
   static const uint8_t often[] = {OP_ADD, OP_MUL, OP_MAX, OP_MIN, OP_ADD, OP_MUL};
   tn_node *x = grow_pick(w);
   tn__op op = graph_roll(w->d, 2) ? often[graph_roll(w->d, 6)] : some_op(w, G_BINARY);
-  if (!tn__eval_defined(op, x->dtype)) return;
+  if (!tn__eval_defined((int)op, x->dtype)) return;
   tn_node *y = grow_match(w, x, x->dtype);
   bool turned = graph_roll(w->d, 2);
   grow_add(w, tn__op2(w->c, op, turned ? y : x, turned ? x : y));
@@ -557,13 +564,39 @@ static void grow_gradient(grower *w) {
                                       : tn__scalar_to(c, tn__const_num(c, y->dtype, 1), y->dim, y->rank);
     tn__vjp(c, y, dy, x, n, g);
   }
-  if (work_below(w, g, n) > 4 * (w->size->work ? w->size->work : 1e6)) return;
+  if (work_below(w, g, n) > 4 * most_work(w->size)) return;
   for (uint32_t i = 0; i < n; i++) grow_add(w, g[i]);
 }
 
 /* ---- the grammar ------------------------------------------------------------------------------------------------- */
 
 typedef void (*grow_fn)(grower *);
+
+enum { LAYERS = 1 << 16 }; /* elements, from which on a graph begins with a layer */
+
+/* A layer of a network over many rows, and its gradients by what it was made of. */
+static void grow_layer(grower *w) {
+  static const uint8_t dtypes[] = {TN_F32, TN_F16, TN_BF16, TN_F32};
+  static const int64_t sizes[] = {32, 64, 96, 128, 130, 64, 128};
+  int dtype = dtypes[graph_roll(w->d, 4)];
+  int64_t rows = 64 + graph_roll(w->d, 2) * 64 + graph_roll(w->d, 3), in = sizes[graph_roll(w->d, 7)],
+          out = sizes[graph_roll(w->d, 7)], tall = 300 + graph_roll(w->d, 600);
+  tn_node *x[2], *y, *g[2];
+  if (graph_roll(w->d, 2)) {
+    x[0] = grow_leaf_of(w, dtype, (int64_t[]){rows, in}, 2);
+    x[1] = grow_leaf_of(w, dtype, (int64_t[]){in, out}, 2);
+    y = tn_relu(tn_matmul(tn__cell_new(w->c, x[0]), tn__cell_new(w->c, x[1])))->node;
+  } else {
+    x[0] = grow_leaf_of(w, dtype, (int64_t[]){tall, in}, 2);
+    x[1] = grow_leaf_of(w, dtype, &in, 1);
+    y = tn_layer_norm(tn__cell_new(w->c, x[0]), 1, tn__cell_new(w->c, x[1]), NULL, 1e-5)->node;
+  }
+  grow_add(w, y);
+  if (graph_roll(w->d, 3) == 0) return;
+  tn__vjp(w->c, y, grow_match(w, y, y->dtype), x, 2, g);
+  for (int i = 0; i < 2; i++) grow_add(w, g[i]);
+}
+
 static const struct {
   grow_fn fn;
   int often;
@@ -607,6 +640,7 @@ static void do_random(tn_ctx *c, void *arg) {
   tn_node *root[GROW_VALUES];
   uint32_t n = 0, steps = 3 + graph_roll(w->d, w->size->nodes);
   if (w->size->symbolic) w->g->var = tn__node_keep(tn__var(c, "B", graph_roll(w->d, 2), w->size->symbolic));
+  if (w->size->elements > LAYERS) grow_layer(w);
   while (!w->n) grow_leaf(w);
   for (uint32_t i = 0; i < steps && w->work > 0; i++) {
     step s = {w, draw_step(w->d)};
@@ -623,7 +657,7 @@ static void do_random(tn_ctx *c, void *arg) {
 }
 
 bool graph_random(tn_ctx *c, graph_dice *d, const graph_size *size, graph *out) {
-  grower w = {.c = c, .d = d, .size = size, .g = out, .work = size->work ? size->work : 1e6};
+  grower w = {.c = c, .d = d, .size = size, .g = out, .work = most_work(size)};
   bool good = false;
   *out = (graph){0};
   tn_scope(c) good = tn__ctx_run(c, "graph_random", do_random, &w);
