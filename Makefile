@@ -82,6 +82,12 @@ fuzz: deps-test ## run every fuzzer for FUZZ_SECONDS (60)
 	@$(call preset,fuzz)
 	@tools/run-fuzzers build-fuzz/fuzz $(FUZZ_SECONDS)
 
+fuzz-graphs: with-tests ## random graphs on every device for FUZZ_SECONDS (60), from seed FUZZ_SEED (0) on
+	@tools/fuzz-graphs build --seconds $(FUZZ_SECONDS) --graphs 1000000 --seed $(or $(FUZZ_SEED),0)
+
+mutate-code: with-tests ## mistakes put into the compiler's code, until 150 that matter were tried: do its checks alone find them?
+	@tools/mutate-code build --out build/mutants.txt
+
 coverage: deps-test ## which share of each folder's lines the tests run, and what they never run
 	@$(call preset,coverage)
 	@$(call ctest,build-coverage) --label-exclude house
@@ -119,5 +125,5 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY:  all with-tests demo check check-quick test check-clang check-asan check-tsan check-opencl check-guises \
-  check-verify check-strict prove prove-doc check-valgrind check-install fuzz   coverage bench check-gpu \
+  check-verify check-strict prove prove-doc check-valgrind check-install fuzz fuzz-graphs mutate-code coverage bench check-gpu \
   install deps deps-test deps-prove clean help
