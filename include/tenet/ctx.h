@@ -18,27 +18,29 @@ extern "C" {
 #define TN_API
 #endif
 
-/* One list of statuses: 0 is good, every failure is negative. */
-#define TN_STATUS_MAP(X)                                                                                               \
-  X(OK, 0, "success")                                                                                                  \
-  X(EINVAL, -1, "invalid argument")                                                                                    \
-  X(ESHAPE, -2, "shapes do not fit")                                                                                   \
-  X(EDTYPE, -3, "dtypes do not fit")                                                                                   \
-  X(EDEVICE, -4, "devices do not fit, or the device is missing")                                                       \
-  X(ENOMEM, -5, "out of memory")                                                                                       \
-  X(ECOMPILE, -6, "kernel compilation failed")                                                                         \
-  X(EIO, -7, "file input or output failed")                                                                            \
-  X(EFORMAT, -8, "damaged or unsupported file")                                                                        \
-  X(EBOUND, -9, "a symbolic size is out of its bounds or breaks a constraint")                                         \
-  X(EGRAD, -10, "not differentiable")                                                                                  \
-  X(ESTATE, -11, "not allowed in this state")                                                                          \
-  X(ENOTSUP, -12, "not supported")                                                                                     \
-  X(ERUN, -13, "a kernel failed while running")
+/* The version of these headers; tn_version() is that of the library. */
+#define TN_VERSION_MAJOR 0
+#define TN_VERSION_MINOR 1
+#define TN_VERSION_PATCH 0
+#define TN_VERSION_NUMBER(major, minor, patch) ((major)*1000000 + (minor)*1000 + (patch))
+#define TN_VERSION TN_VERSION_NUMBER(TN_VERSION_MAJOR, TN_VERSION_MINOR, TN_VERSION_PATCH)
 
+/* 0 is good, every failure is negative.  tn_status_text() says the same in words. */
 typedef enum tn_status {
-#define TN_STATUS_ENUM(name, value, text) TN_##name = value,
-  TN_STATUS_MAP(TN_STATUS_ENUM)
-#undef TN_STATUS_ENUM
+  TN_OK = 0,
+  TN_EINVAL = -1,   /* invalid argument */
+  TN_ESHAPE = -2,   /* shapes do not fit */
+  TN_EDTYPE = -3,   /* dtypes do not fit */
+  TN_EDEVICE = -4,  /* devices do not fit, or the device is missing */
+  TN_ENOMEM = -5,   /* out of memory */
+  TN_ECOMPILE = -6, /* kernel compilation failed */
+  TN_EIO = -7,      /* file input or output failed */
+  TN_EFORMAT = -8,  /* damaged or unsupported file */
+  TN_EBOUND = -9,   /* a symbolic size is out of its bounds or breaks a constraint */
+  TN_EGRAD = -10,   /* not differentiable */
+  TN_ESTATE = -11,  /* not allowed in this state */
+  TN_ENOTSUP = -12, /* not supported */
+  TN_ERUN = -13     /* a kernel failed while running */
 } tn_status;
 
 /* How far floating point may stray from the written order. */
@@ -50,13 +52,17 @@ typedef enum tn_mode {
 
 typedef struct tn_ctx tn_ctx;
 
-/* Every field zero means "the default".  The environment is read once, in tn_ctx_open, for fields left at zero. */
+/* Every field zero means "the default".  The environment is read once, in tn_ctx_open, for fields left at zero.  Later
+ * versions add fields at the end: see tn_ctx_open_sized. */
 typedef struct tn_options {
   /* "cpu", "ref", "cuda:0", "opencl:0", ..., "best" (an NVIDIA GPU, else the CPU); NULL: $TENET_DEVICE, else "best" */
   const char *device;
   int threads;           /* worker threads of the CPU device; 0: $TENET_THREADS, else every core in the affinity mask */
   tn_mode mode;          /* float mode; TN_MODE_DEFAULT: $TENET_MODE (strict, default, fast) decides */
-  const char *cc;        /* C compiler for CPU kernels; NULL: $TENET_CC, else cc, gcc, clang; "" : none, interpret */
+  /* C compiler for CPU kernels, as a path, or as words of which the first is a program and the rest are arguments for
+   * it ("gcc -O1"; quotes '...' and "..." and a backslash keep blanks); NULL: $TENET_CC, else cc, gcc, clang; "": none,
+   * kernels are interpreted */
+  const char *cc;
   /* kernel cache; NULL: $TENET_CACHE, else $XDG_CACHE_HOME/tenet, else ~/.cache/tenet; "": no cache on disk */
   const char *cache_dir;
   /* 1: matrix products and convolutions by own kernels only, not by BLAS, cuBLASLt, cuDNN; 0: $TENET_LIBRARY=off
@@ -76,6 +82,10 @@ typedef struct tn_options {
    * is said on stderr, even if `quiet`.  "strict": that is TN_ECOMPILE.  Another text: compared, and a line for each
    * goes to the end of that file, which must be writable.  NULL: $TENET_VERIFY, else not; "": not */
   const char *verify;
+  /* "index": indices and labels that are negative or beyond their axis are an error (TN_EINVAL, which names the
+   * function, the index and the axis) of what realises or runs next, where else they would read 0, or add nothing; on
+   * every device, at the price of two reductions for each; NULL: $TENET_CHECK, else not; "": not */
+  const char *check;
 } tn_options;
 
 /* The first error since tn_clear_error(): the cause, where others follow from it.  A function that returns a tn_status
@@ -91,6 +101,12 @@ typedef struct tn_error {
 /* Opens a context.  `opt` may be NULL.  Returns NULL when memory is out, or when an option is unusable (a device that
  * does not exist, a limit below what a context needs); the reason then goes to stderr unless opt->quiet. */
 TN_API tn_ctx *tn_ctx_open(const tn_options *opt);
+/* So, with the struct's size as the caller knows it, sizeof(tn_options): what C callers call, by the macro, whatever
+ * version they were compiled for, and what others should call.  Fields that the caller does not know are zero; fields
+ * that this library does not know must be, else NULL: the library is older than its caller.  The function itself takes
+ * the struct of version 0.1. */
+TN_API tn_ctx *tn_ctx_open_sized(const tn_options *opt, size_t size);
+#define tn_ctx_open(...) tn_ctx_open_sized(__VA_ARGS__, sizeof(tn_options))
 /* Releases every handle, buffer and thread of the context, and closes its programs, lists of parameters, optimisers,
  * iterators and files; none may be used any more. Before that, using or closing what was closed is TN_EINVAL (or
  * nothing, for a tensor: see tn_scope_begin) and does no harm, unless a thousand of its kind (64 of what is no tensor)
@@ -101,7 +117,10 @@ TN_API const tn_error *tn_last_error(const tn_ctx *ctx);
 TN_API void tn_clear_error(tn_ctx *ctx);
 TN_API const char *tn_status_name(tn_status status); /* "TN_ESHAPE" */
 TN_API const char *tn_status_text(tn_status status); /* "shapes do not fit" */
-TN_API const char *tn_version(void);                 /* "0.1.0" */
+TN_API const char *tn_version(void);                 /* of the library: "0.1.0" */
+TN_API int tn_version_number(void);                  /* TN_VERSION_NUMBER(0, 1, 0) */
+/* Ends a string that the caller owns, as tn_print_string() and others return them; NULL is allowed. */
+TN_API void tn_string_free(char *string);
 
 /* Counters for tests, benches and curious users; monotonic since the context was opened unless said otherwise. */
 typedef struct tn_stats {
@@ -119,6 +138,9 @@ typedef struct tn_stats {
   size_t pool_bytes;           /* freed device buffers kept for reuse */
 } tn_stats;
 TN_API void tn_ctx_stats(const tn_ctx *ctx, tn_stats *out);
+/* So, for a struct of `size` bytes, as tn_ctx_open_sized: fields that this library does not know become 0. */
+TN_API void tn_ctx_stats_sized(const tn_ctx *ctx, tn_stats *out, size_t size);
+#define tn_ctx_stats(...) tn_ctx_stats_sized(__VA_ARGS__, sizeof(tn_stats))
 
 #ifdef __cplusplus
 }

@@ -24,6 +24,10 @@ TN_API tn_status tn_device_sync(tn_ctx *ctx, const char *device);
  * opt: of tn_ctx_open, or NULL.  Gives what `use` gives, and ends the context; TN_EDEVICE if none could be opened,
  * TN_EINVAL without `use`. */
 TN_API tn_status tn_with_best_device(const tn_options *opt, tn_status (*use)(tn_ctx *ctx, void *arg), void *arg);
+/* So, with the size of the options as the caller knows them: see tn_ctx_open_sized. */
+TN_API tn_status tn_with_best_device_sized(const tn_options *opt, tn_status (*use)(tn_ctx *ctx, void *arg), void *arg,
+                                           size_t size);
+#define tn_with_best_device(...) tn_with_best_device_sized(__VA_ARGS__, sizeof(tn_options))
 
 #ifdef __cplusplus
 }

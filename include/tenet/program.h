@@ -59,6 +59,21 @@ typedef struct tn_program_info {
 TN_API tn_status tn_program_get_info(const tn_program *p, tn_program_info *out);
 TN_API void tn_program_close(tn_program *p); /* NULL allowed */
 
+/* What a program takes, gives and keeps: inputs in the order in which they were made; outputs in the order in which
+ * they were named; states, which are the tensors that it assigns, the random state of those that draw numbers the last.
+ */
+typedef enum tn_program_part { TN_PROGRAM_INPUT, TN_PROGRAM_OUTPUT, TN_PROGRAM_STATE } tn_program_part;
+typedef struct tn_program_value {
+  const char *name;           /* lives as long as the program; "" of a state */
+  tn_dtype dtype;
+  int rank;
+  tn_dim shape[TN_MAX_RANK];  /* as recorded; sizes may be symbolic */
+  tn_tensor *tensor;          /* of a state: the tensor, as long as the program lives; NULL of the random state */
+} tn_program_value;
+TN_API int tn_program_count(const tn_program *p, tn_program_part part); /* once it has ended; -1 on error */
+/* Number `index` of them, from 0.  TN_EINVAL: there is none. */
+TN_API tn_status tn_program_describe(const tn_program *p, tn_program_part part, int index, tn_program_value *out);
+
 /* Writes the graph, the schedule, the optimised kernels and the generated source of a program, or of what realising
  * these tensors would run: text that the parser of graphs reads back (the source excepted).  Nothing runs. */
 TN_API tn_status tn_program_explain(const tn_program *p, FILE *out);
@@ -67,6 +82,10 @@ TN_API tn_status tn_explain(tn_tensor *const *t, int n, FILE *out);
  * and written with all stages that follow it.  The sections after it are checked.  Nothing runs.  TN_EFORMAT names the
  * line of what is wrong. */
 TN_API tn_status tn_explain_text(tn_ctx *ctx, const char *text, FILE *out);
+/* The same three texts as strings, which the caller owns and ends with tn_string_free(); NULL on error. */
+TN_API char *tn_program_explain_string(const tn_program *p);
+TN_API char *tn_explain_string(tn_tensor *const *t, int n);
+TN_API char *tn_explain_text_string(tn_ctx *ctx, const char *text);
 /* What realising these tensors would run, without running it. */
 TN_API tn_status tn_get_info(tn_tensor *const *t, int n, tn_program_info *out);
 

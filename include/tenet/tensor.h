@@ -254,6 +254,9 @@ TN_API tn_tensor *tn_shr(tn_tensor *a, tn_tensor *b);
 
 /* cond ? a : b, element by element.  cond is bool; all three broadcast; a and b promote. */
 TN_API tn_tensor *tn_where(tn_tensor *cond, tn_tensor *a, tn_tensor *b);
+TN_API tn_tensor *tn_where_scalar(tn_tensor *cond, tn_tensor *a, double s);  /* cond ? a : s, in a's dtype */
+TN_API tn_tensor *tn_rwhere_scalar(tn_tensor *cond, double s, tn_tensor *b); /* cond ? s : b, in b's dtype */
+TN_API tn_tensor *tn_where_scalars(tn_tensor *cond, tn_dtype dtype, double s, double r); /* cond ? s : r */
 
 /* The same with a number on the right (`r`: on the left); it takes t's dtype. */
 TN_API tn_tensor *tn_add_scalar(tn_tensor *t, double s);
@@ -337,7 +340,8 @@ TN_API tn_tensor *tn_triu(tn_tensor *t, int64_t k);
 
 /* ---- Indexing by tensors ----------------------------------------------------------------------------------------- */
 
-/* Indices are integers of any dtype.  They do not wrap: a negative one or one beyond the end reads 0 and adds nothing.
+/* Indices are integers of any dtype.  They do not wrap: a negative one or one beyond the end reads 0 and adds nothing,
+ * or is an error where tn_options.check says so.
  */
 /* Slices of x along axis: result shape x[:axis] + idx + x[axis+1:]. */
 TN_API tn_tensor *tn_take(tn_tensor *x, tn_tensor *idx, int axis);
@@ -416,6 +420,8 @@ TN_API tn_status tn_write(tn_tensor *t, const void *data, size_t bytes);
 TN_API tn_status tn_item(tn_tensor *t, double *out);
 /* Realises and prints dtype, shape and values, abbreviated when there are many; f = NULL: to stdout. */
 TN_API tn_status tn_print(tn_tensor *t, FILE *f);
+/* The same text as a string, which the caller owns and ends with tn_string_free(); NULL on error. */
+TN_API char *tn_print_string(tn_tensor *t);
 /* The value on another device ("cpu", "ref", "cuda:0", "opencl:0"); t itself, as a new handle, if it is there.
  * Realises t; the copy is a leaf, to which gradients of t do not go.  Unknown device: TN_EDEVICE.  While a program is
  * recorded: TN_ESTATE; of symbolic sizes: TN_EBOUND. */

@@ -7,27 +7,22 @@
 extern "C" {
 #endif
 
-/* Element types.  DTYPE(name, text, bytes, class, signed, significand bits) */
-#define TN_DTYPE_MAP(DTYPE)                                                                                            \
-  DTYPE(BOOL, "bool", 1, BOOL, 0, 0)                                                                                   \
-  DTYPE(I8, "i8", 1, INT, 1, 0)                                                                                        \
-  DTYPE(I16, "i16", 2, INT, 1, 0)                                                                                      \
-  DTYPE(I32, "i32", 4, INT, 1, 0)                                                                                      \
-  DTYPE(I64, "i64", 8, INT, 1, 0)                                                                                      \
-  DTYPE(U8, "u8", 1, INT, 0, 0)                                                                                        \
-  DTYPE(U16, "u16", 2, INT, 0, 0)                                                                                      \
-  DTYPE(U32, "u32", 4, INT, 0, 0)                                                                                      \
-  DTYPE(U64, "u64", 8, INT, 0, 0)                                                                                      \
-  DTYPE(F16, "f16", 2, FLOAT, 1, 11)                                                                                   \
-  DTYPE(BF16, "bf16", 2, FLOAT, 1, 8)                                                                                  \
-  DTYPE(F32, "f32", 4, FLOAT, 1, 24)                                                                                   \
-  DTYPE(F64, "f64", 8, FLOAT, 1, 53)
-
+/* Element types. */
 typedef enum tn_dtype {
-#define TN_DTYPE_ENUM(name, text, size, cls, sign, mant) TN_##name,
-  TN_DTYPE_MAP(TN_DTYPE_ENUM)
-#undef TN_DTYPE_ENUM
-      TN_DTYPE_COUNT
+  TN_BOOL = 0, /* one byte, 0 or 1 */
+  TN_I8 = 1,
+  TN_I16 = 2,
+  TN_I32 = 3,
+  TN_I64 = 4,
+  TN_U8 = 5,
+  TN_U16 = 6,
+  TN_U32 = 7,
+  TN_U64 = 8,
+  TN_F16 = 9,   /* IEEE 754 binary16 */
+  TN_BF16 = 10, /* the upper half of an f32 */
+  TN_F32 = 11,
+  TN_F64 = 12,
+  TN_DTYPE_COUNT = 13
 } tn_dtype;
 
 TN_API const char *tn_dtype_name(tn_dtype dtype); /* "f32"; "?" if unknown */

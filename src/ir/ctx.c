@@ -2,6 +2,7 @@
  * run/, which knows every part of a context. */
 #include "ir/ctx.h"
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- errors ---- */
@@ -89,27 +90,60 @@ typedef struct status_info {
   const char *name, *text;
 } status_info;
 
+#define STATUS(name, text) {name, #name, text}
+static const status_info statuses[] = {
+    STATUS(TN_OK, "success"),
+    STATUS(TN_EINVAL, "invalid argument"),
+    STATUS(TN_ESHAPE, "shapes do not fit"),
+    STATUS(TN_EDTYPE, "dtypes do not fit"),
+    STATUS(TN_EDEVICE, "devices do not fit, or the device is missing"),
+    STATUS(TN_ENOMEM, "out of memory"),
+    STATUS(TN_ECOMPILE, "kernel compilation failed"),
+    STATUS(TN_EIO, "file input or output failed"),
+    STATUS(TN_EFORMAT, "damaged or unsupported file"),
+    STATUS(TN_EBOUND, "a symbolic size is out of its bounds or breaks a constraint"),
+    STATUS(TN_EGRAD, "not differentiable"),
+    STATUS(TN_ESTATE, "not allowed in this state"),
+    STATUS(TN_ENOTSUP, "not supported"),
+    STATUS(TN_ERUN, "a kernel failed while running"),
+};
+
 static const status_info *find_status(tn_status status) {
   static const status_info unknown = {TN_OK, "?", "unknown status"};
-  static const status_info list[] = {
-#define STATUS_INFO(name, value, text) {TN_##name, "TN_" #name, text},
-      TN_STATUS_MAP(STATUS_INFO)
-#undef STATUS_INFO
-  };
-  for (size_t i = 0; i < sizeof list / sizeof *list; i++)
-    if (list[i].status == status) return &list[i];
+  for (size_t i = 0; i < sizeof statuses / sizeof *statuses; i++)
+    if (statuses[i].status == status) return &statuses[i];
   return &unknown;
 }
 
 const char *tn_status_name(tn_status status) { return find_status(status)->name; }
 const char *tn_status_text(tn_status status) { return find_status(status)->text; }
 const char *tn_version(void) { return TENET_VERSION; }
+int tn_version_number(void) { return TN_VERSION; }
 
-void tn_ctx_stats(const tn_ctx *ctx, tn_stats *out) {
+void tn_ctx_stats_sized(const tn_ctx *ctx, tn_stats *out, size_t size) {
+  tn_stats all = {0};
   if (!out) return;
-  memset(out, 0, sizeof *out);
-  if (!ctx) return;
-  *out = ctx->stats;
-  out->heap_bytes = ctx->mem.live;
-  out->heap_peak = ctx->mem.peak;
+  if (ctx) {
+    all = ctx->stats;
+    all.heap_bytes = ctx->mem.live;
+    all.heap_peak = ctx->mem.peak;
+  }
+  memset(out, 0, size);
+  memcpy(out, &all, size < sizeof all ? size : sizeof all);
 }
+
+/* As version 0.1 had it, for those that were compiled for that */
+void(tn_ctx_stats)(const tn_ctx *ctx, tn_stats *out) {
+  tn_ctx_stats_sized(ctx, out, offsetof(tn_stats, pool_bytes) + sizeof out->pool_bytes);
+}
+
+/* ---- strings for callers ---- */
+
+/* Not of the context's heap: the caller may outlive it. */
+char *tn__string_out(tn_ctx *c, const char *text) {
+  char *s = strdup(text);
+  if (!s) tn__fail(c, TN_ENOMEM, "no memory for a text of %zu bytes", strlen(text));
+  return s;
+}
+
+void tn_string_free(char *string) { free(string); }

@@ -42,6 +42,8 @@ _Noreturn void tn__fail(tn_ctx *c, tn_status status, const char *fmt, ...) __att
 void tn__error(tn_ctx *c, tn_status status, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 /* For a public function that cannot even begin: records TN_EINVAL in its name, and returns it. */
 tn_status tn__refuse(tn_ctx *c, const char *api, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+/* A copy that belongs to the caller, who ends it with tn_string_free().  Throws. */
+char *tn__string_out(tn_ctx *c, const char *text);
 #define tn__alloc(c, size) tn__arena_alloc(&(c)->scratch, size)
 
 void tn__intern_open(tn_ctx *c); /* throws TN_ENOMEM */

@@ -4,7 +4,7 @@
 
 const tn__dtype_info tn__dtypes[TN__DTYPE_ALL] = {
 #define ROW(name, text, size, cls, sign, mant) [TN_##name] = {text, size, TN__C_##cls, sign, mant},
-    TN_DTYPE_MAP(ROW)
+    TN__DTYPE_MAP(ROW)
 #undef ROW
     [TN__INDEX] = {"index", 8, TN__C_INT, true, 0},
     [TN__VOID] = {"void", 0, 0, false, 0},

@@ -1,7 +1,23 @@
-/* Element types.  Prefix tn__dtype_.  The public list and its properties stand here in one X-macro. */
+/* Element types.  Prefix tn__dtype_. */
 #ifndef TN_IR_DTYPE_H
 #define TN_IR_DTYPE_H
 #include "tenet/tensor_types.h"
+
+/* The properties of the public ones: DTYPE(name, text, bytes, class, signed, significand bits) */
+#define TN__DTYPE_MAP(DTYPE)                                                                                           \
+  DTYPE(BOOL, "bool", 1, BOOL, 0, 0)                                                                                   \
+  DTYPE(I8, "i8", 1, INT, 1, 0)                                                                                        \
+  DTYPE(I16, "i16", 2, INT, 1, 0)                                                                                      \
+  DTYPE(I32, "i32", 4, INT, 1, 0)                                                                                      \
+  DTYPE(I64, "i64", 8, INT, 1, 0)                                                                                      \
+  DTYPE(U8, "u8", 1, INT, 0, 0)                                                                                        \
+  DTYPE(U16, "u16", 2, INT, 0, 0)                                                                                      \
+  DTYPE(U32, "u32", 4, INT, 0, 0)                                                                                      \
+  DTYPE(U64, "u64", 8, INT, 0, 0)                                                                                      \
+  DTYPE(F16, "f16", 2, FLOAT, 1, 11)                                                                                   \
+  DTYPE(BF16, "bf16", 2, FLOAT, 1, 8)                                                                                  \
+  DTYPE(F32, "f32", 4, FLOAT, 1, 24)                                                                                   \
+  DTYPE(F64, "f64", 8, FLOAT, 1, 53)
 
 /* TN__INDEX is the abstract integer of sizes and index arithmetic: unbounded in principle, its machine width chosen
  * late. TN__VOID is the type of effects. */

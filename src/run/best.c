@@ -21,7 +21,7 @@ static bool works(tn_ctx *c) {
 }
 
 static tn_ctx *open_on(const tn_options *opt, const char *device, bool quiet) {
-  tn_options o = opt ? *opt : (tn_options){0};
+  tn_options o = *opt;
   o.device = device;
   o.quiet |= quiet;
   return tn_ctx_open(&o);
@@ -35,7 +35,7 @@ static tn_ctx *try_on(const tn_options *opt, const char *device) {
 }
 
 static tn_ctx *open_best(const tn_options *opt) {
-  const char *named = opt && opt->device ? opt->device : getenv("TENET_DEVICE");
+  const char *named = opt->device ? opt->device : getenv("TENET_DEVICE");
   char name[32];
   if (named && *named && strcmp(named, "best")) return open_on(opt, named, false);
   tn_ctx *c = tn__cuda_usable() ? try_on(opt, "cuda:0") : NULL;
@@ -45,11 +45,18 @@ static tn_ctx *open_best(const tn_options *opt) {
   return c ? c : open_on(opt, "cpu", false);
 }
 
-tn_status tn_with_best_device(const tn_options *opt, tn_status (*use)(tn_ctx *ctx, void *arg), void *arg) {
-  if (!use) return TN_EINVAL;
-  tn_ctx *c = open_best(opt);
+tn_status tn_with_best_device_sized(const tn_options *opt, tn_status (*use)(tn_ctx *ctx, void *arg), void *arg,
+                                    size_t size) {
+  tn_options copy;
+  if (!use || !tn__options_take(opt, size, &copy)) return TN_EINVAL;
+  tn_ctx *c = open_best(&copy);
   if (!c) return TN_EDEVICE;
   tn_status status = use(c, arg);
   tn_ctx_close(c);
   return status;
+}
+
+/* For those that were compiled for version 0.1, whose options ended before `check` */
+tn_status(tn_with_best_device)(const tn_options *opt, tn_status (*use)(tn_ctx *ctx, void *arg), void *arg) {
+  return tn_with_best_device_sized(opt, use, arg, offsetof(tn_options, check));
 }

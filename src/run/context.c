@@ -95,11 +95,14 @@ static const char *find_verify(tn_ctx *c, const char *given) {
 
 static void resolve(tn_ctx *c, const tn_options *o) {
   c->opt = *o;
-  c->opt.device = c->opt.cc = c->opt.cache_dir = c->opt.verify = NULL;
+  c->opt.device = c->opt.cc = c->opt.cache_dir = c->opt.verify = c->opt.check = NULL;
   c->opt.device = own(c, or_env(o->device, "TENET_DEVICE"));
   c->opt.cc = own(c, or_env(o->cc, "TENET_CC"));
   c->opt.verify = find_verify(c, o->verify);
   c->races = find_races(c);
+  c->opt.check = own_or_none(c, or_env(o->check, "TENET_CHECK"));
+  if (c->opt.check && strcmp(c->opt.check, "index"))
+    tn__fail(c, TN_EINVAL, "TENET_CHECK is '%s'; it may be index", c->opt.check);
   c->opt.cache_dir = find_cache(c, o->cache_dir);
   c->opt.threads = find_threads(c, o->threads);
   int library = switch_of(c, "TENET_LIBRARY"), tf32 = switch_of(c, "TENET_TF32"), tune = switch_of(c, "TENET_TUNE");
@@ -193,21 +196,39 @@ static void do_open(tn_ctx *c, void *arg) {
   tn_manual_seed(c, c->opt.seed);
 }
 
-tn_ctx *tn_ctx_open(const tn_options *opt) {
-  static const tn_options none = {0};
-  if (!opt) opt = &none;
+/* Size of the options of version 0.1, the first: they end before `check`. */
+enum { FIRST_OPTIONS = offsetof(tn_options, check) };
+
+bool tn__options_take(const tn_options *opt, size_t size, tn_options *out) {
+  size_t known = size < sizeof *out ? size : sizeof *out;
+  bool beyond = false;
+  *out = (tn_options){0};
+  if (!opt) return true;
+  for (size_t i = known; i < size; i++) beyond |= ((const char *)opt)[i] != 0;
+  memcpy(out, opt, known);
+  if (!beyond && size >= FIRST_OPTIONS) return true;
+  fprintf(stderr, "tenet: options of %zu bytes, where those of version %s have %zu%s\n", size, tn_version(), sizeof *out,
+          beyond ? ": it lacks one that is set" : "");
+  return false;
+}
+
+tn_ctx *tn_ctx_open_sized(const tn_options *opt, size_t size) {
+  tn_options copy;
+  if (!tn__options_take(opt, size, &copy)) return NULL;
   tn_ctx *c = calloc(1, sizeof *c);
   if (!c) return NULL;
-  c->mem.fail_at = opt->fail_alloc_at;
-  c->mem.limit = opt->mem_limit;
-  c->opt.quiet = opt->quiet;
+  c->mem.fail_at = copy.fail_alloc_at;
+  c->mem.limit = copy.mem_limit;
+  c->opt.quiet = copy.quiet;
   tn__arena_init(&c->scratch, &c->mem);
-  tn_options copy = *opt;
   if (tn__ctx_run(c, "tn_ctx_open", do_open, &copy) && c->err.status == TN_OK) return c;
-  if (!opt->quiet) fprintf(stderr, "tenet: %s\n", tn_last_error(c)->text);
+  if (!copy.quiet) fprintf(stderr, "tenet: %s\n", tn_last_error(c)->text);
   tn_ctx_close(c);
   return NULL;
 }
+
+/* For those that were compiled for version 0.1 */
+tn_ctx *(tn_ctx_open)(const tn_options *opt) { return tn_ctx_open_sized(opt, FIRST_OPTIONS); }
 
 void tn_ctx_close(tn_ctx *c) {
   if (!c) return;
@@ -228,6 +249,7 @@ void tn_ctx_close(tn_ctx *c) {
   tn__mem_free(&c->mem, (void *)(uintptr_t)c->opt.cc);
   tn__mem_free(&c->mem, (void *)(uintptr_t)c->opt.cache_dir);
   tn__mem_free(&c->mem, (void *)(uintptr_t)c->opt.verify);
+  tn__mem_free(&c->mem, (void *)(uintptr_t)c->opt.check);
   tn__objects_free(c);
   tn__arena_free(&c->scratch);
   free(c);

@@ -11,11 +11,13 @@ typedef struct job {
   int n;
   const char *text;
   FILE *f;
+  char *made; /* without f */
   tn_program_info *info;
 } job;
 
-static void put(tn_ctx *c, tn__sb *s, FILE *f) {
-  if (fputs(tn__sb_str(s), f) == EOF) tn__fail(c, TN_EIO, "writing failed");
+static void put(tn_ctx *c, tn__sb *s, job *k) {
+  if (!k->f) k->made = tn__string_out(c, tn__sb_str(s));
+  else if (fputs(tn__sb_str(s), k->f) == EOF) tn__fail(c, TN_EIO, "writing failed");
 }
 
 void tn__kernels_print(tn_ctx *c, const tn__device *d, tn__kernel *const *kernel, uint32_t n, tn__sb *out) {
@@ -45,11 +47,11 @@ static tn__plan *plan_of(tn_ctx *c, const job *k) {
 }
 
 static void do_explain(tn_ctx *c, void *arg) {
-  const job *k = arg;
+  job *k = arg;
   tn__sb s;
   tn__sb_init(&s, &c->scratch);
   tn__plan_print(c, plan_of(c, k), &s);
-  put(c, &s, k->f);
+  put(c, &s, k);
 }
 
 static void do_info(tn_ctx *c, void *arg) {
@@ -194,13 +196,13 @@ static void replay(tn_ctx *c, const section *s, tn__sb *out) {
 }
 
 static void do_text(tn_ctx *c, void *arg) {
-  const job *k = arg;
+  job *k = arg;
   tn__sb s;
   if (!k->text) tn__fail(c, TN_EINVAL, "the text is NULL");
   tn__sb_init(&s, &c->scratch);
   sections all = read_sections(c, k->text);
   replay(c, &all.v[0], &s);
-  put(c, &s, k->f);
+  put(c, &s, k);
 }
 
 /* ---- the public functions ---- */
@@ -226,4 +228,16 @@ tn_status tn_get_info(tn_tensor *const *t, int n, tn_program_info *out) {
 
 tn_status tn_explain_text(tn_ctx *ctx, const char *text, FILE *out) {
   return run(ctx, "tn_explain_text", do_text, &(job){.text = text, .f = out ? out : stdout});
+}
+
+char *tn_explain_string(tn_tensor *const *t, int n) {
+  job k = {.t = t, .n = n};
+  run(ctx_of(t, n), "tn_explain_string", do_explain, &k);
+  return k.made;
+}
+
+char *tn_explain_text_string(tn_ctx *ctx, const char *text) {
+  job k = {.text = text};
+  run(ctx, "tn_explain_text_string", do_text, &k);
+  return k.made;
 }

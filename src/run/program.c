@@ -5,6 +5,7 @@
  * old value back.  The program refers to state, and to every tensor it reads, through their cells: what a caller writes
  * into them later is what the next run sees. */
 #include "ir/eval.h"
+#include "run/index_check.h"
 #include "run/runtime.h"
 #include "tensor/cells.h"
 #include "tensor/random.h"
@@ -37,6 +38,12 @@ typedef struct state {
   uint32_t refs;
 } state;
 
+typedef struct checked { /* indices, whose extremes are outputs of the plan */
+  tn__index_check of;
+  uint32_t at[TN__EXTREMES];
+  tn__buffer *buf[TN__EXTREMES];
+} checked;
+
 typedef enum source_kind { FROM_INPUT, FROM_CELL, FROM_NODE, FROM_RANDOM } source_kind;
 
 typedef struct source { /* of each PARAM of the plan */
@@ -53,6 +60,7 @@ struct tn_program {
   tn__vec(input) inputs;
   tn__vec(output) outputs;
   tn__vec(state) states;
+  tn__vec(checked) checks;
   tn__vec(source) sources;
   tn__plan *plan;
   uint64_t calls;     /* random tensors a run makes */
@@ -74,6 +82,8 @@ typedef struct args {
   const void *data;
   void *into;
   size_t bytes;
+  int part, index;
+  char *text;
 } args;
 
 static tn_status run(tn_program *p, const char *api, void (*fn)(tn_ctx *, void *), args *k) {
@@ -85,12 +95,6 @@ static tn_status run(tn_program *p, const char *api, void (*fn)(tn_ctx *, void *
   bool ok = tn__ctx_run(c, api, fn, k);
   tn__storage_reap(c);
   return ok ? TN_OK : c->failed;
-}
-
-/* Calls fn for every live handle. */
-static void each_cell(tn_ctx *c, void (*fn)(tn_ctx *, tn_tensor *, void *), void *arg) {
-  for (struct tn__scope *s = c->cells->top; s; s = s->outer)
-    for (tn_tensor *t = s->first; t; t = t->next) fn(c, t, arg);
 }
 
 typedef tn__vec(tn_tensor *) cells;
@@ -123,6 +127,12 @@ static void free_program(void *program) {
     if (p->states.v[i].cell) tn_release(p->states.v[i].cell);
     if (p->states.v[i].spare) tn__buffer_drop(p->states.v[i].spare);
   }
+  for (uint32_t i = 0; i < p->checks.n; i++) {
+    tn__node_drop(c, p->checks.v[i].of.idx);
+    tn__node_drop(c, p->checks.v[i].of.size);
+    for (int e = 0; e < TN__EXTREMES; e++)
+      if (p->checks.v[i].buf[e]) tn__buffer_drop(p->checks.v[i].buf[e]);
+  }
   for (uint32_t i = 0; i < p->sources.n; i++) {
     tn__node_drop(c, p->sources.v[i].node);
     if (p->sources.v[i].cell) tn_release(p->sources.v[i].cell);
@@ -135,8 +145,9 @@ static void do_begin(tn_ctx *c, void *arg) {
   args *k = arg;
   if (c->runtime->recording) tn__fail(c, TN_ESTATE, "another program is being recorded");
   cells pending = {0};
-  each_cell(c, collect_assigned, &pending);
+  tn__cells_each(c, collect_assigned, &pending);
   if (pending.n) tn__run_realize(c, pending.v, (int)pending.n);
+  tn__run_index_checks(c);
   tn__random_flush(c);
   tn__random_state(c, NULL);
   tn_program *p = tn__object_new(c, TN__PROGRAM, sizeof *p, free_program);
@@ -253,7 +264,7 @@ static void take_sources(tn_ctx *c, tn_program *p, const tn__nodes *in, const tn
     if (s.kind == FROM_NODE) {
       if (n->op == OP_PARAM) tn__fail(c, TN_ESTATE, "an input of another program is used in this one");
       search find = {.node = n};
-      each_cell(c, match_cell, &find);
+      tn__cells_each(c, match_cell, &find);
       for (uint32_t j = 0; j < p->states.n; j++)
         if (p->states.v[j].cell && p->states.v[j].cell->node == n) find.found = p->states.v[j].cell;
       if (find.found) s = (source){.kind = FROM_CELL, .cell = find.found};
@@ -271,6 +282,20 @@ static void undo_assign(tn_ctx *c, tn_tensor *t, void *arg) {
   while (t->node->op == OP_ASSIGN) tn__cell_set(t, t->node->src[0]);
 }
 
+/* What the recorded calls were given is looked at in each run. */
+static void add_checks(tn_ctx *c, tn_program *p, tn__nodes *roots) {
+  for (uint32_t i = 0; i < c->cells->check.n; i++) {
+    checked k = {.of = c->cells->check.v[i]};
+    tn_node *extreme[TN__EXTREMES];
+    tn__index_extremes(c, &k.of, extreme);
+    k.of.type = tn__arena_strdup(&p->arena, k.of.type);
+    for (int e = 0; e < TN__EXTREMES; e++) k.at[e] = add_root(c, roots, extreme[e]);
+    tn__vec_push(&p->arena, &p->checks, k);
+    tn__node_keep(k.of.idx);
+    tn__node_keep(k.of.size);
+  }
+}
+
 static void do_end(tn_ctx *c, void *arg) {
   args *k = arg;
   tn_program *p = k->p;
@@ -278,20 +303,21 @@ static void do_end(tn_ctx *c, void *arg) {
   tn__nodes roots = {0}, in = {0};
   cells assigned = {0};
   uint64_t ahead = 0;
-  each_cell(c, collect_assigned, &assigned);
+  tn__cells_each(c, collect_assigned, &assigned);
   for (uint32_t i = 0; i < p->outputs.n; i++) p->outputs.v[i].at = add_root(c, &roots, p->outputs.v[i].node);
   for (uint32_t i = 0; i < assigned.n; i++) {
     state s = {.cell = assigned.v[i], .at = add_root(c, &roots, assigned.v[i]->node)};
     tn__vec_push(&p->arena, &p->states, s);
     tn_retain(s.cell);
   }
+  add_checks(c, p, &roots);
   tn_node *random = tn__random_state(c, &ahead);
   if (ahead) {
     state s = {.at = add_root(c, &roots, advance_random(c, random, ahead))};
     tn__vec_push(&p->arena, &p->states, s);
     p->calls = ahead;
   }
-  each_cell(c, undo_assign, NULL);
+  tn__cells_each(c, undo_assign, NULL);
   if (!roots.n) tn__fail(c, TN_EINVAL, "the program has no output and assigns nothing");
   tn_node *key = tn__plan_key(c, roots.v, roots.n, &in);
   take_sources(c, p, &in, random);
@@ -313,7 +339,8 @@ static void do_rewind(tn_ctx *c, void *arg) {
   tn_node *random = tn__random_state(c, &ahead);
   tn_rng_get_state(c, &seed, &calls);
   tn__random_set_state(c, random, calls - ahead);
-  each_cell(c, undo_assign, NULL);
+  tn__cells_each(c, undo_assign, NULL);
+  tn__index_checks_drop(c);
 }
 
 /* Nothing if it is not being recorded. */
@@ -544,6 +571,19 @@ static void size_output(tn_ctx *c, const tn_program *p, output *o) {
         tn__is_const(o->node->dim[i]) ? o->node->dim[i]->ints[0] : tn__eval_index(o->node->dim[i], &env, &c->scratch);
 }
 
+/* Of the run that has just been; before its states are the tensors'. */
+static void look_at_indices(tn_ctx *c, const tn_program *p) {
+  tn__env env = {.val = p->value};
+  env.n = tn__plan_vars(p->plan, &env.key);
+  for (uint32_t i = 0; i < p->checks.n; i++) {
+    const checked *k = &p->checks.v[i];
+    int64_t extreme[TN__EXTREMES];
+    for (int e = 0; e < TN__EXTREMES; e++)
+      k->buf[e]->device->ops->download(k->buf[e]->device, &extreme[e], k->buf[e]->mem, sizeof extreme[e]);
+    tn__index_judge(c, &k->of, extreme, &env);
+  }
+}
+
 static void do_run(tn_ctx *c, void *arg) {
   tn_program *p = ((args *)arg)->p;
   need_ready(c, p);
@@ -568,11 +608,17 @@ static void do_run(tn_ctx *c, void *arg) {
     renew(d, &s->spare, tn__plan_out_bytes(p->plan, s->at));
     p->out[s->at] = s->spare;
   }
+  for (uint32_t i = 0; i < p->checks.n; i++)
+    for (int e = 0; e < TN__EXTREMES; e++) {
+      renew(d, &p->checks.v[i].buf[e], sizeof(int64_t));
+      p->out[p->checks.v[i].at[e]] = p->checks.v[i].buf[e];
+    }
   tn_node **fresh = tn__alloc(c, (p->states.n + 1) * sizeof *fresh);
   for (uint32_t i = 0; i < p->states.n; i++) fresh[i] = prepare(c, &p->states.v[i]);
   tn_status status = tn__plan_replay(c, p->plan, p->in, p->out);
   /* state keeps its old value */
   if (status != TN_OK) tn__fail(c, status, "a kernel of the program failed: %s", tn_status_text(status));
+  look_at_indices(c, p);
   for (uint32_t i = 0; i < p->states.n; i++) commit(c, &p->states.v[i], fresh[i]);
   if (p->calls) tn__random_set_state(c, tn__random_state(c, NULL), calls + p->calls);
 }
@@ -638,13 +684,69 @@ static void do_explain(tn_ctx *c, void *arg) {
   need_ready(c, k->p);
   tn__sb_init(&s, &c->scratch);
   tn__plan_print(c, k->p->plan, &s);
-  if (fputs(tn__sb_str(&s), k->into) == EOF) tn__fail(c, TN_EIO, "writing failed");
+  if (!k->into) k->text = tn__string_out(c, tn__sb_str(&s));
+  else if (fputs(tn__sb_str(&s), k->into) == EOF) tn__fail(c, TN_EIO, "writing failed");
 }
 
 tn_status tn_program_explain(const tn_program *p, FILE *out) {
   args k = {.into = out ? out : stdout};
   tn_program *self = (tn_program *)(uintptr_t)p;
   return run(self, "tn_program_explain", do_explain, &k);
+}
+
+char *tn_program_explain_string(const tn_program *p) {
+  args k = {0};
+  tn_program *self = (tn_program *)(uintptr_t)p;
+  return run(self, "tn_program_explain_string", do_explain, &k) == TN_OK ? k.text : NULL;
+}
+
+static int count_of(tn_ctx *c, const tn_program *p, int part) {
+  need_ready(c, p);
+  switch (part) {
+  case TN_PROGRAM_INPUT: return (int)p->inputs.n;
+  case TN_PROGRAM_OUTPUT: return (int)p->outputs.n;
+  case TN_PROGRAM_STATE: return (int)p->states.n;
+  default: tn__fail(c, TN_EINVAL, "a program has no part %d", part);
+  }
+}
+
+static void do_count(tn_ctx *c, void *arg) {
+  args *k = arg;
+  k->index = count_of(c, k->p, k->part);
+}
+
+int tn_program_count(const tn_program *p, tn_program_part part) {
+  args k = {.part = (int)part};
+  tn_program *self = (tn_program *)(uintptr_t)p;
+  return run(self, "tn_program_count", do_count, &k) == TN_OK ? k.index : -1;
+}
+
+static void do_describe(tn_ctx *c, void *arg) {
+  args *k = arg;
+  const tn_program *p = k->p;
+  int n = count_of(c, p, k->part);
+  if (k->index < 0 || k->index >= n) tn__fail(c, TN_EINVAL, "there is no number %d of %d", k->index, n);
+  if (!k->into) tn__fail(c, TN_EINVAL, "out is NULL");
+  tn_program_value v = {.name = ""};
+  const tn_node *node;
+  if (k->part == TN_PROGRAM_STATE) {
+    const state *s = &p->states.v[k->index];
+    node = state_node(c, s);
+    v.tensor = s->cell;
+  } else {
+    node = k->part == TN_PROGRAM_INPUT ? p->inputs.v[k->index].node : p->outputs.v[k->index].node;
+    v.name = k->part == TN_PROGRAM_INPUT ? p->inputs.v[k->index].name : p->outputs.v[k->index].name;
+  }
+  v.dtype = (tn_dtype)node->dtype;
+  v.rank = node->rank;
+  for (uint32_t i = 0; i < node->rank; i++) v.shape[i] = tn__dim_out(c, node->dim[i]);
+  *(tn_program_value *)k->into = v;
+}
+
+tn_status tn_program_describe(const tn_program *p, tn_program_part part, int index, tn_program_value *out) {
+  args k = {.part = (int)part, .index = index, .into = out};
+  tn_program *self = (tn_program *)(uintptr_t)p;
+  return run(self, "tn_program_describe", do_describe, &k);
 }
 
 void tn_program_close(tn_program *p) {

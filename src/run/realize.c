@@ -1,5 +1,6 @@
 /* Values on demand: realise, read, write. */
 #include "ir/eval.h"
+#include "run/index_check.h"
 #include "run/runtime.h"
 #include "tensor/random.h"
 #include <math.h>
@@ -65,16 +66,62 @@ static void realize_on(tn_ctx *c, tn__device *d, tn_tensor *const *t, int n) {
 
 static int home_of(const tn_node *n) { return n->device < 0 ? 0 : n->device; }
 
-void tn__run_realize(tn_ctx *c, tn_tensor *const *t, int n) {
-  refuse_recording(c);
-  tn__random_flush(c);
-  tn_tensor **here = tn__alloc(c, ((size_t)n + 1) * sizeof *here);
+/* ---- assigned values ---- */
+
+typedef tn__vec(tn_tensor *) cells;
+
+static void collect_assigned(tn_ctx *c, tn_tensor *t, void *arg) {
+  if (t->node->op == OP_ASSIGN && !t->base) tn__vec_push(&c->scratch, (cells *)arg, t);
+}
+
+typedef struct rebinding {
+  const cells *of;
+  tn_node **old; /* what they held */
+} rebinding;
+
+static void rebind_view(tn_ctx *c, tn_tensor *t, void *arg) {
+  const rebinding *k = arg;
+  for (uint32_t i = 0; t->base && i < k->of->n; i++) {
+    if (t->base != k->of->v[i]) continue;
+    tn_node *leaf = t->view;
+    while (leaf->op != OP_PARAM) leaf = leaf->src[0];
+    if (t->node == tn__moves_replay(c, t->view, leaf, k->old[i]))
+      tn__cell_set(t, tn__moves_replay(c, t->view, leaf, t->base->node));
+  }
+}
+
+/* Whatever is computed, what was assigned is, too: else a value that is only ever built upon would grow from step to
+ * step, and with it each schedule.  Views of it are views of what it is now. */
+static void realize_all(tn_ctx *c, const cells *wanted) {
+  tn_tensor **here = tn__alloc(c, (wanted->n + 1) * sizeof *here);
   for (int device = 0; device < tn__device_count(c); device++) {
     int count = 0;
-    for (int i = 0; i < n; i++)
-      if (t[i]->node->op != OP_STORAGE && home_of(t[i]->node) == device) here[count++] = t[i];
+    for (uint32_t i = 0; i < wanted->n; i++)
+      if (wanted->v[i]->node->op != OP_STORAGE && home_of(wanted->v[i]->node) == device) here[count++] = wanted->v[i];
     if (count) realize_on(c, tn__device_get(c, device), here, count);
   }
+}
+
+void tn__run_realize(tn_ctx *c, tn_tensor *const *t, int n) {
+  cells all = {0}, assigned = {0};
+  bool lazy = false;
+  refuse_recording(c);
+  tn__random_flush(c);
+  tn__run_index_checks(c);
+  for (int i = 0; i < n; i++) {
+    lazy |= t[i]->node->op != OP_STORAGE;
+    tn__vec_push(&c->scratch, &all, t[i]);
+  }
+  if (!lazy) return;
+  if (c->cells->assigned) tn__cells_each(c, collect_assigned, &assigned);
+  rebinding k = {&assigned, tn__alloc(c, (assigned.n + 1) * sizeof *k.old)};
+  for (uint32_t i = 0; i < assigned.n; i++) {
+    k.old[i] = assigned.v[i]->node;
+    tn__vec_push(&c->scratch, &all, assigned.v[i]);
+  }
+  realize_all(c, &all);
+  c->cells->assigned = false;
+  if (assigned.n) tn__cells_each(c, rebind_view, &k);
 }
 
 /* ---- the public functions ---- */

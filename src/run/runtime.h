@@ -9,12 +9,22 @@
  * running again with the same sizes computes and allocates nothing. */
 typedef struct tn__plan tn__plan;
 
+/* Graphs that were compiled lately, their literals left out, and how often each was. */
+enum { TN__FORMS = 64, TN__TOO_OFTEN = 8 };
+struct tn__forms {
+  uint64_t form[TN__FORMS];
+  int times[TN__FORMS];
+  uint32_t n, next;
+  bool told;
+};
+
 struct tn__runtime {
   tn__plan *plans;          /* most recently used first */
   int nplans;
   tn_program *programs;     /* all of the context's */
   tn_program *recording;    /* the one being recorded, NULL */
   uint64_t changes;         /* how often a program came to read storages, or was closed */
+  struct tn__forms forms;
   int64_t next_placeholder; /* slots of program inputs while they are recorded */
   uint32_t verified[3];     /* schedules compared with their graphs, by verdict, */
   uint32_t twins;           /* of them so many by a smaller twin */
@@ -51,6 +61,8 @@ void tn__plan_info(const tn__plan *p, tn_program_info *out);
 void tn__plan_print(tn_ctx *c, const tn__plan *p, tn__sb *out);
 void tn__kernels_print(tn_ctx *c, const tn__device *d, tn__kernel *const *kernel, uint32_t n, tn__sb *out);
 
+/* A caller's options of `size` bytes as those of this version.  False, with the reason on stderr: they cannot be. */
+bool tn__options_take(const tn_options *opt, size_t size, tn_options *out);
 /* Adds the GPUs' devices if they are not there yet.  Throws. */
 void tn__open_gpus(tn_ctx *c);
 /* The index of a device by name, a GPU's too.  Throws TN_EDEVICE with the names there are. */

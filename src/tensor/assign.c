@@ -1,4 +1,5 @@
 /* Assignment: rebinding a cell to ASSIGN over its storage. */
+#include "tensor/cells.h"
 #include "tensor/operands.h"
 
 /* The storage whose memory the cell's value stands in, or is about to be written to. */
@@ -84,6 +85,7 @@ static tn_node *assign(tn_ctx *c, tn__call *k) {
   }
   tn_node *now = tn__op2(c, OP_ASSIGN, store, value);
   tn_node *view = dst->base ? tn__moves_replay(c, dst->view, leaf_of(dst->view), now) : now;
+  c->cells->assigned = true;
   tn__cell_set(base, now);
   tn__cell_set(dst, view);
   return NULL;

@@ -154,6 +154,11 @@ void tn__cells_hold(tn_ctx *c, bool on) {
   }
 }
 
+void tn__cells_each(tn_ctx *c, void (*fn)(tn_ctx *, tn_tensor *, void *), void *arg) {
+  for (struct tn__scope *s = c->cells->top; s; s = s->outer)
+    for (tn_tensor *t = s->first; t; t = t->next) fn(c, t, arg);
+}
+
 /* ---- scopes ---- */
 
 static void scope_open(tn_ctx *c, void *arg) {
@@ -221,6 +226,7 @@ void tn__cells_open(tn_ctx *c) {
   k->top = &k->root;
   k->random.seed = c->opt.seed;
   tn__arena_init(&k->arena, &c->mem);
+  tn__arena_init(&k->check_arena, &c->mem);
   tn__map_init(&k->dim_index, &k->arena);
 }
 
@@ -242,6 +248,7 @@ void tn__cells_close(tn_ctx *c) {
     k->spare = s->outer;
     tn__mem_free(&c->mem, s);
   }
+  tn__index_checks_drop(c);
   tn__arena_free(&k->arena);
   tn__mem_free(&c->mem, k);
   c->cells = NULL;

@@ -35,6 +35,7 @@ tn_ctx *tn__cell_use(const tn_tensor *t, const char *api);
 /* Why t is no tensor that a call in c can use, to be put behind its name in a message: "has ended: ..."; NULL if it is
  * one. */
 const char *tn__cell_fault(const tn_ctx *c, const tn_tensor *t);
+void tn__cells_each(tn_ctx *c, void (*fn)(tn_ctx *, tn_tensor *, void *), void *arg); /* every live handle */
 /* While a program is recorded, a cell that was assigned outlives its handle: it is the program's state.  On or off; off
  * lets them go. */
 void tn__cells_hold(tn_ctx *c, bool on);

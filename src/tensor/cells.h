@@ -17,15 +17,27 @@ typedef struct tn__random {
   uint64_t ahead;       /* random tensors made since it was written */
 } tn__random;
 
+/* Indices that a call was given, to be looked at before the next values are computed: tn_options.check */
+typedef struct tn__index_check {
+  const char *api;       /* the public function */
+  tn_node *idx, *size;   /* each element must lie in 0 .. size - 1; counted */
+  const char *type;      /* of what is indexed, for the message */
+  uint32_t axis;
+} tn__index_check;
+
 struct tn__cells {
   struct tn__scope root, *top, *spare;
   /* blocks of handles that ended, oldest first: while they rest, a stale pointer is told from a live one */
   struct { tn_tensor *first, *last; uint32_t n; } ended;
   bool holds;                 /* a program is being recorded */
   _Atomic(tn_tensor *) queue; /* handles given back, from any thread */
+  bool assigned;              /* some cell was, since assigned values were computed last */
+  tn__arena check_arena;      /* that of `check` */
+  tn__vec(tn__index_check) check;
   tn__arena arena;            /* the table of sizes */
   tn__map dim_index;          /* node -> place in dim */
   tn__vec(tn_node *) dim;     /* symbolic sizes handed out; counted */
   tn__random random;
 };
+void tn__index_checks_drop(tn_ctx *c); /* check.c: all that wait */
 #endif

@@ -140,6 +140,7 @@ static tn_node *class_loss(tn_ctx *c, tn__call *k) { /* i: are they logits? */
     if (!tn__is_int(labels->dtype))
       tn__fail(c, TN_EDTYPE, "labels must be integer classes, not %s", tn__text(c, labels));
     picked = pick(c, x, labels, k->x[0]);
+    tn__check_index(c, k->name, tn__cast(c, labels, TN_I64), x, class_axis(x));
   }
   return tn__cast(c, tn__neg(c, mean_of_all(c, picked)), k->x[0]->dtype);
 }

@@ -210,8 +210,7 @@ SCALAR_MAP(SCALAR)
 
 /* ---- the rest ---- */
 
-static tn_node *where(tn_ctx *c, tn__call *k) {
-  tn_node *v[3] = {k->x[0], k->x[1], k->x[2]};
+static tn_node *choose(tn_ctx *c, tn_node **v) {
   if (v[0]->dtype != TN_BOOL)
     tn__fail(c, TN_EDTYPE, "the condition must be bool, not %s: compare, or convert with tn_cast", tn__text(c, v[0]));
   tn__promote(c, v + 1, 2);
@@ -219,8 +218,42 @@ static tn_node *where(tn_ctx *c, tn__call *k) {
   return tn__where(c, v[0], v[1], v[2]);
 }
 
+static tn_node *where(tn_ctx *c, tn__call *k) { return choose(c, (tn_node *[]){k->x[0], k->x[1], k->x[2]}); }
+
 tn_tensor *tn_where(tn_tensor *cond, tn_tensor *a, tn_tensor *b) {
   return tn__build(&(tn__call){.name = "tn_where", .fn = where, .in = (tn_tensor *[]){cond, a, b}, .nin = 3});
+}
+
+/* i: which of the two are numbers, 1 the first, 2 the second; f: they */
+static tn_node *where_numbers(tn_ctx *c, tn__call *k) {
+  bool both = k->i[0] == 3;
+  int dtype = both ? (int)k->i[1] : k->x[1]->dtype;
+  tn_node *v[3] = {k->x[0], NULL, NULL};
+  if (both) tn__check_dtype(c, dtype);
+  for (int side = 0; side < 2; side++)
+    v[1 + side] = k->i[0] >> side & 1 ? tn__literal(c, dtype, k->f[side]) : k->x[1];
+  return choose(c, v);
+}
+
+tn_tensor *tn_where_scalar(tn_tensor *cond, tn_tensor *a, double s) {
+  tn_tensor *in[2] = {cond, a};
+  return tn__build(&(tn__call){
+      .name = "tn_where_scalar", .fn = where_numbers, .in = in, .nin = 2, .i = {2}, .f = {0, s}});
+}
+
+tn_tensor *tn_rwhere_scalar(tn_tensor *cond, double s, tn_tensor *b) {
+  tn_tensor *in[2] = {cond, b};
+  return tn__build(
+      &(tn__call){.name = "tn_rwhere_scalar", .fn = where_numbers, .in = in, .nin = 2, .i = {1}, .f = {s}});
+}
+
+tn_tensor *tn_where_scalars(tn_tensor *cond, tn_dtype dtype, double s, double r) {
+  return tn__build(&(tn__call){.name = "tn_where_scalars",
+                               .fn = where_numbers,
+                               .in = &cond,
+                               .nin = 1,
+                               .i = {3, (int64_t)dtype},
+                               .f = {s, r}});
 }
 
 static tn_node *clamp(tn_ctx *c, tn__call *k) {

@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include "support/files.h"
+#include "support/stderr_of.h"
 #include "tenet/tenet.h"
 #include <dirent.h>
 #include <signal.h>
@@ -123,7 +124,12 @@ static void check_error(const char *file, int line, tn_ctx *c, bool failed, tn_s
   X(tn_idx_write(NULL, NULL, NULL) == TN_EINVAL) X((tn_array_free(NULL, NULL), true))                                  \
   X(tn_batches_open(NULL, 0, NULL, 0, false, 0) == NULL) X((tn_batches_start(NULL, 0, 0), true))                       \
   X(tn_batches_next(NULL) == 0) X(tn_batches_rows(NULL, 0) == NULL) X(tn_batches_count(NULL) == 0)                     \
-  X((tn_batches_close(NULL), true))
+  X((tn_batches_close(NULL), true)) X((tn_ctx_stats_sized(NULL, NULL, 0), true)) X(tn_version_number() > 0)            \
+  X((tn_string_free(NULL), true)) X(tn_print_string(NULL) == NULL) X(tn_explain_string(NULL, 0) == NULL)               \
+  X(tn_explain_text_string(NULL, NULL) == NULL) X(tn_program_explain_string(NULL) == NULL)                             \
+  X(tn_program_count(NULL, TN_PROGRAM_INPUT) == -1) X(tn_where_scalar(NULL, NULL, 0) == NULL)                          \
+  X(tn_program_describe(NULL, TN_PROGRAM_INPUT, 0, NULL) == TN_EINVAL) X(tn_rwhere_scalar(NULL, 0, NULL) == NULL)      \
+  X(tn_where_scalars(NULL, TN_F32, 0, 0) == NULL) X(tn_with_best_device_sized(NULL, NULL, NULL, 0) == TN_EINVAL)
 
 static void test_null(void **state) {
   (void)state;
@@ -140,7 +146,7 @@ static void test_null(void **state) {
 static void test_all_named(void **state) {
 #define NAME(name) "tn_" #name "("
 #define TEXT(call) #call " "
-  static const char named[] = ONE(NAME) TWO(NAME) NUMBER(NAME) AXES(NAME) SHAPED(NAME) CALLS(TEXT) "tn_ctx_open(";
+  static const char named[] = ONE(NAME) TWO(NAME) NUMBER(NAME) AXES(NAME) SHAPED(NAME) CALLS(TEXT) "tn_ctx_open( tn_ctx_open_sized(";
   const char *root = getenv("TENET_TEST_DATA");
   int functions = 0;
   char path[1000];
@@ -314,21 +320,6 @@ static void test_memory_limit(void **state) {
 }
 
 /* What a function prints on stderr. */
-static size_t stderr_of(void (*fn)(void *), void *arg, char *out, size_t size) {
-  FILE *f = tmpfile();
-  int saved = dup(2);
-  assert_true(f && saved >= 0 && dup2(fileno(f), 2) == 2);
-  fn(arg);
-  fflush(stderr);
-  dup2(saved, 2);
-  close(saved);
-  rewind(f);
-  size_t n = fread(out, 1, size - 1, f);
-  out[n] = 0;
-  fclose(f);
-  return n;
-}
-
 static void use_twice(void *cc) {
   tn_options o = {.device = "cpu", .cc = cc, .threads = 1, .cache_dir = ""};
   tn_ctx *c = tn_ctx_open(&o);
@@ -361,6 +352,34 @@ static const char *script(const char *name, const char *text) {
   const char *path = test_write_file(name, text, strlen(text));
   assert_int_equal(chmod(path, 0700), 0);
   return path;
+}
+
+/* A compiler with arguments, which reach it: words in quotes, and a path with a blank. */
+static void test_compiler_arguments(void **state) {
+  (void)state;
+  char command[600], list[160], said[600];
+  snprintf(list, sizeof list, "%s", test_path("arguments"));
+  snprintf(command, sizeof command, "#!/bin/sh\nfor a; do echo \"[$a]\" >>%s; done\nexec cc \"$@\"\n", list);
+  const char *path = script("my cc", command);
+  const char *const rows[] = {"'%s' -O1 \"-DWORDS=two words\"", "\"%s\"\t-O1 -DWORDS=two\\ words", "%s"};
+  for (int i = 0; i < 3; i++) {
+    size_t n = 0;
+    unlink(list);
+    snprintf(command, sizeof command, rows[i], path);
+    tn_ctx *c = tn_ctx_open(&(tn_options){.device = "cpu", .cc = command, .threads = 1, .cache_dir = "", .quiet = 1});
+    assert_non_null(c);
+    check_works(c);
+    tn_ctx_close(c);
+    char *text = test_read_file(list, &n);
+    assert_non_null(text);
+    text[n] = 0;
+    assert_int_equal(strstr(text, "[-O1]\n[-DWORDS=two words]\n") != NULL, i < 2);
+    free(text);
+  }
+  snprintf(command, sizeof command, "'%s -O1", path);
+  assert_null(tn_ctx_open(&(tn_options){.device = "cpu", .cc = command, .quiet = 1}));
+  assert_true(stderr_of(use_twice, "no-such-compiler -O1", said, sizeof said) > 0);
+  assert_non_null(strstr(said, "kernels are interpreted"));
 }
 
 static void test_bad_compiler(void **state) {
@@ -504,6 +523,7 @@ int main(void) {
       cmocka_unit_test(test_null),         cmocka_unit_test(test_all_named),   cmocka_unit_test(test_operands),
       cmocka_unit_test(test_released),     cmocka_unit_test(test_misfits),     cmocka_unit_test(test_program),
       cmocka_unit_test(test_memory_limit), cmocka_unit_test(test_no_compiler), cmocka_unit_test(test_bad_compiler),
+      cmocka_unit_test(test_compiler_arguments),
       cmocka_unit_test(test_cache),        cmocka_unit_test(test_extremes),
   };
   return cmocka_run_group_tests(tests, NULL, remove_files);

@@ -3,6 +3,7 @@
 #include "base/child.h"
 #include <limits.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -35,12 +36,44 @@ static const char *const flags[] = {
     "-w",
     NULL};
 
+/* The words of a command as a shell reads them, each ended by 0: blanks part them, quotes and backslashes keep what
+ * would. */
+static int cut_words(tn_ctx *c, const char *command, char *out, size_t room) {
+  int n = 0;
+  size_t at = 0;
+  if (strlen(command) + 2 > room) tn__fail(c, TN_EINVAL, "TENET_CC is longer than %zu", room - 2);
+  for (const char *s = command + strspn(command, " \t\n"); *s; s += strspn(s, " \t\n"), n++) {
+    char quote = 0;
+    for (; *s && (quote || !strchr(" \t\n", *s)); s++) {
+      if (*s == quote) quote = 0;
+      else if (!quote && (*s == '\'' || *s == '"')) quote = *s;
+      else out[at++] = *s == '\\' && quote != '\'' && s[1] ? *++s : *s;
+    }
+    if (quote) tn__fail(c, TN_EINVAL, "TENET_CC is \"%s\": a quote does not end", command);
+    out[at++] = 0;
+  }
+  return n;
+}
+
+/* A path first, so that one with blanks in it needs no quotes. */
+static bool find_command(tn_ctx *c, tn__cc *cc, const char *command) {
+  char words[sizeof cc->words];
+  cc->nwords = 0;
+  if (tn__child_find(command, cc->path, sizeof cc->path)) return true;
+  int n = cut_words(c, command, words, sizeof words);
+  if (n > TN__CC_WORDS) tn__fail(c, TN_EINVAL, "TENET_CC has more than %d arguments", TN__CC_WORDS);
+  if (!n || !tn__child_find(words, cc->path, sizeof cc->path)) return false;
+  cc->nwords = n - 1;
+  memcpy(cc->words, words + strlen(words) + 1, sizeof words - strlen(words) - 1);
+  return true;
+}
+
 bool tn__cc_find(tn_ctx *c, tn__cc *cc) {
   const char *const usual[] = {"cc", "gcc", "clang", NULL}, *const asked[] = {c->opt.cc, NULL};
   const char *const *name = c->opt.cc ? asked : usual;
   cc->limit_ms = COMPILE_LIMIT_MS;
   for (; *name && **name; name++)
-    if (tn__child_find(*name, cc->path, sizeof cc->path)) return true;
+    if (find_command(c, cc, *name)) return true;
   cc->path[0] = '\0';
   return false;
 }
@@ -55,17 +88,20 @@ const char *tn__cc_identity(tn_ctx *c, const tn__cc *cc, const char *machine) {
   if (stat(path, &st)) st.st_size = -1;
   tn__sb_printf(&b, "%s %lld %lld.%09ld\n%s\n", path, (long long)st.st_size, (long long)st.st_mtim.tv_sec,
                 st.st_mtim.tv_nsec, machine);
+  const char *word = cc->words;
+  for (int i = 0; i < cc->nwords; i++, word += strlen(word) + 1) tn__sb_printf(&b, "%s\n", word);
   for (int i = 0; flags[i]; i++) tn__sb_printf(&b, "%s ", flags[i]);
   return tn__sb_str(&b);
 }
 
 void tn__cc_compile(tn_ctx *c, const tn__cc *cc, const char *source, const char *out) {
   enum { NFLAGS = sizeof flags / sizeof *flags - 1 };
-  const char *argv[NFLAGS + 8];
+  const char *argv[NFLAGS + TN__CC_WORDS + 8], *word = cc->words;
   char said[800];
   int n = 0;
   argv[n++] = cc->path;
   for (int i = 0; i < NFLAGS; i++) argv[n++] = flags[i];
+  for (int i = 0; i < cc->nwords; i++, word += strlen(word) + 1) argv[n++] = word; /* which have the last word */
   argv[n++] = "-o";
   argv[n++] = out;
   argv[n++] = "-";

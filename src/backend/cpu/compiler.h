@@ -5,10 +5,14 @@
 
 typedef struct tn__cc {
   char path[4096]; /* "" if there is none */
+  char words[4096]; /* of what was asked for, those that stand behind it: its arguments, each ended by 0, */
+  int nwords;       /* so many of them */
   int limit_ms;    /* a compilation that takes longer is killed */
 } tn__cc;
 
-/* Finds the compiler of opt->cc (else cc, gcc, clang); false if there is none.  Starts no process. */
+enum { TN__CC_WORDS = 32 };
+/* Finds the compiler of opt->cc, a path or words as a shell reads them (else cc, gcc, clang); false if there is none.
+ * Starts no process.  Throws TN_EINVAL for a quote that does not end. */
 bool tn__cc_find(tn_ctx *c, tn__cc *cc);
 /* What the result of compiling depends on besides the source, in c->scratch. */
 const char *tn__cc_identity(tn_ctx *c, const tn__cc *cc, const char *machine);

@@ -1,0 +1,44 @@
+#include "run/index_check.h"
+#include "ir/build.h"
+#include "run/runtime.h"
+#include <string.h>
+
+void tn__index_extremes(tn_ctx *c, const tn__index_check *k, tn_node **out) {
+  tn_node *count = tn__numel(c, k->idx);
+  tn_node *flat = tn__pad(c, tn__reshape(c, k->idx, &count, 1), (tn_node *[]){tn__int(c, 0), tn__int(c, 1)});
+  out[0] = tn__reduce(c, OP_RMIN, flat, (int64_t[]){0}, 1);
+  out[1] = tn__reduce(c, OP_RMAX, flat, (int64_t[]){0}, 1);
+}
+
+void tn__index_judge(tn_ctx *c, const tn__index_check *k, const int64_t *extreme, const tn__env *env) {
+  int64_t size = tn__eval_index(k->size, env, &c->scratch), count = tn__eval_index(tn__numel(c, k->idx), env, &c->scratch);
+  if (!count || (extreme[0] >= 0 && extreme[1] < size)) return;
+  tn__fail(c, TN_EINVAL, "%s: index %lld is outside of axis %u of %s, which has %lld elements", k->api,
+           (long long)(extreme[0] < 0 ? extreme[0] : extreme[1]), k->axis, k->type, (long long)size);
+}
+
+/* Takes them off the list first: computing comes back here. */
+void tn__run_index_checks(tn_ctx *c) {
+  uint32_t n = c->cells->check.n;
+  if (!n) return;
+  tn__index_check *k = tn__arena_dup(&c->scratch, c->cells->check.v, n * sizeof *k);
+  tn_tensor **cell = tn__alloc(c, TN__EXTREMES * n * sizeof *cell);
+  for (uint32_t i = 0; i < n; i++) {
+    tn_node *node[TN__EXTREMES];
+    tn__index_extremes(c, &k[i], node);
+    k[i].type = tn__arena_strdup(&c->scratch, k[i].type);
+    for (int e = 0; e < TN__EXTREMES; e++) cell[TN__EXTREMES * i + (uint32_t)e] = tn__cell_new(c, node[e]);
+  }
+  tn__index_checks_drop(c); /* what they hold lives in this call, as all nodes do */
+  tn__run_realize(c, cell, (int)(TN__EXTREMES * n));
+  for (uint32_t i = 0; i < n; i++) {
+    int64_t extreme[TN__EXTREMES];
+    for (int e = 0; e < TN__EXTREMES; e++) {
+      tn_tensor *t = cell[TN__EXTREMES * i + (uint32_t)e];
+      tn__buffer *b = tn__storage_buffer(c, t->node);
+      b->device->ops->download(b->device, &extreme[e], b->mem, sizeof extreme[e]);
+      tn_release(t);
+    }
+    tn__index_judge(c, &k[i], extreme, &(tn__env){0});
+  }
+}
