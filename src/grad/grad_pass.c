@@ -2,8 +2,8 @@
  *
  * Nodes are numbered in topological order.  One sweep forward finds the nodes that carry a gradient: floats on a path
  * from an x. One sweep backward over them hands each node's gradient to those of its sources that carry one, adding
- * where several uses meet; so nothing is built off the paths from y to x, and the result depends on nothing but the
- * graph. */
+ * where several uses meet (slices of one tensor all at once: slices.c); so nothing is built off the paths from y to x,
+ * and the result depends on nothing but the graph. */
 #include "grad/grad_pass.h"
 #include "device/device.h"
 #include "grad/adjoint.h"
@@ -20,6 +20,8 @@ typedef struct pass {
    * from an x */
   uint8_t *flags;
   tn_node **grad; /* NULL: none has arrived */
+  /* what arrived of slices of a node, to be added up when all is there; NULL: nothing did */
+  tn__vec(tn__slice) *slices;
 } pass;
 
 static uint64_t place(const pass *p, const tn_node *n) {
@@ -38,6 +40,7 @@ static void number(pass *p, tn_node *const *y, uint32_t ny) {
   for (uint32_t i = 0; i < p->order.n; i++) tn__map_put(&p->index, (uint64_t)(uintptr_t)p->order.v[i], i);
   p->flags = tn__arena_zalloc(&p->c->scratch, p->order.n);
   p->grad = tn__arena_zalloc(&p->c->scratch, p->order.n * sizeof(tn_node *));
+  p->slices = tn__arena_zalloc(&p->c->scratch, p->order.n * sizeof *p->slices);
 }
 
 /* An assignment that is itself asked for is a leaf: how it was made lies behind it. */
@@ -92,10 +95,20 @@ static void hand_down(pass *p, uint32_t i) {
   for (uint32_t k = 0; k < n->nsrc; k++) {
     uint64_t to = place(p, n->src[k]);
     p->flags[to] |= REACHED;
+    tn__slice s;
     if (!(p->flags[to] & CARRIES) || !(g || takes_bits(n))) continue;
+    if (!k && tn__slice_of(n, g, &s)) {
+      tn__vec_push(&p->c->scratch, &p->slices[to], s);
+      continue;
+    }
     tn_node *part = tn__is_elementwise(n) ? tn__rules_gradient(p->c, n, k, g) : tn__adjoint(p->c, n, k, g);
     if (part) add_gradient(p, to, part);
   }
+}
+
+/* All users of node i have handed down. */
+static void collect_slices(pass *p, uint32_t i) {
+  if (p->slices[i].n) add_gradient(p, i, tn__gradient_of_slices(p->c, p->order.v[i], p->slices[i].v, p->slices[i].n));
 }
 
 /* g[i] = sum over the outputs of dy[j] * d y[j] / d x[i]; NULL where none arrives.  depends[i]: some y depends on x[i].
@@ -110,8 +123,10 @@ static void reverse(tn_ctx *c, tn_node *const *y, tn_node *const *dy, uint32_t n
     p.flags[at] |= REACHED;
     if (p.flags[at] & CARRIES) add_gradient(&p, at, dy[j]);
   }
-  for (uint32_t i = p.order.n; i-- > 0;)
+  for (uint32_t i = p.order.n; i-- > 0;) {
+    collect_slices(&p, i);
     if (p.flags[i] & REACHED) hand_down(&p, i);
+  }
   check_cuts(&p, x, nx);
   for (uint32_t i = 0; i < nx; i++) {
     uint64_t at = place(&p, x[i]);

@@ -265,7 +265,7 @@ tn_status tn_split(tn_tensor *t, int parts, int axis, tn_tensor **out) {
 /* Each element is taken from the operand whose span holds its place; adding padded operands would lose the sign of
  * zeros.  The choices form a tree, halved at each step, so that its depth (and that of its gradients) is the logarithm
  * of the number of operands. */
-static tn_node *join(tn_ctx *c, tn_node **x, int n, uint32_t axis) {
+tn_node *tn__join(tn_ctx *c, tn_node **x, int n, uint32_t axis) {
   tn__promote(c, x, n);
   tn_node **begin = tn__alloc(c, ((size_t)n + 1) * sizeof *begin);
   begin[0] = tn__int(c, 0);
@@ -309,7 +309,7 @@ static tn_node **operands(tn_ctx *c, const tn__call *k) {
 
 static tn_node *concatenate(tn_ctx *c, tn__call *k) {
   tn_node **x = operands(c, k);
-  return join(c, x, k->nin, tn__axis(c, (int)k->i[0], x[0]->rank));
+  return tn__join(c, x, k->nin, tn__axis(c, (int)k->i[0], x[0]->rank));
 }
 
 static tn_node *stack(tn_ctx *c, tn__call *k) {
@@ -321,7 +321,7 @@ static tn_node *stack(tn_ctx *c, tn__call *k) {
     if (!x[i]) tn__fail(c, TN_ESHAPE, "%s and %s differ in shape", tn__text(c, first), tn__text(c, k->in[i]->node));
     x[i] = tn__add_axis(c, x[i], axis);
   }
-  return join(c, x, k->nin, axis);
+  return tn__join(c, x, k->nin, axis);
 }
 
 tn_tensor *tn_concatenate(tn_tensor *const *t, int n, int axis) {

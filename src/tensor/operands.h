@@ -54,6 +54,7 @@ tn_node *tn__drop_axis(tn_ctx *c, tn_node *x, uint32_t axis);       /* of size 1
 tn_node *tn__merge_axes(tn_ctx *c, tn_node *x, uint32_t first, uint32_t n); /* n >= 0 axes into one */
 tn_node *tn__split_axis(tn_ctx *c, tn_node *x, uint32_t axis, const tn__dims *into);
 tn_node *tn__move_axis(tn_ctx *c, tn_node *x, uint32_t from, uint32_t to);
+tn_node *tn__join(tn_ctx *c, tn_node **x, int n, uint32_t axis);    /* concatenation; x is overwritten */
 /* Rebuilds the movements that lead from `from` up to `top` over another source. */
 tn_node *tn__moves_replay(tn_ctx *c, tn_node *top, const tn_node *from, tn_node *over);
 
