@@ -400,12 +400,29 @@ Proof.
   generalize (near_trunc x y F). apply filter_imp. intros p H. unfold o_fmod. now rewrite H.
 Qed.
 #[global] Hint Rewrite fmod_quotient using assumption : values.
-#[global] Hint Resolve j_add j_mul j_div j_idiv j_mod j_fmod : joint.
 
 Lemma j_first x y : diff2 (fun u _ => u) x y 1 0.
 Proof. unfold diff2. eapply differential_eq; [apply at_fst | intro; simpl; ring]. Qed.
 Lemma j_second x y : diff2 (fun _ v => v) x y 0 1.
 Proof. unfold diff2. eapply differential_eq; [apply at_snd | intro; simpl; ring]. Qed.
+
+(* around 0 the remainder is the dividend *)
+Lemma fmod_0 y : o_fmod 0 y = 0.
+Proof. unfold o_fmod, Rdiv. rewrite Rmult_0_l, o_trunc_small by lra. ring. Qed.
+Lemma fmod_quotient_0 y : o_round (o_div (o_add 0 (o_neg (o_fmod 0 y))) y) = 0.
+Proof.
+  rewrite fmod_0. unfold o_div, o_add, o_neg, Rdiv. replace ((0 + - 0) * / y) with 0 by ring.
+  apply (o_round_is 0). lra.
+Qed.
+Lemma j_fmod_0 y : y <> 0 -> diff2 o_fmod 0 y 1 0.
+Proof.
+  intros N. apply (diff2_near _ (fun u _ => u)); [|apply j_first].
+  assert (B : locally (0, y) (fun p : R * R => -1 < fst p / snd p < 1)).
+  { apply (near_quotient (fun q => -1 < q < 1) 0 y N). apply near_between. unfold Rdiv. rewrite Rmult_0_l. lra. }
+  generalize B. apply filter_imp. intros p H. unfold o_fmod. rewrite o_trunc_small by assumption. ring.
+Qed.
+#[global] Hint Rewrite fmod_0 fmod_quotient_0 : values.
+#[global] Hint Resolve j_add j_mul j_div j_idiv j_mod j_fmod j_fmod_0 : joint.
 
 Ltac near_compare := first [apply near_less; assumption | apply near_more; assumption].
 Ltac by_side := match goal with |- locally (?x, ?y) _ =>
@@ -656,4 +673,34 @@ Ltac linear := intros; names; by_cases; first [lra | ring | nra].
 Ltac kink_row := intros; subst; match goal with |- between_slopes ?f ?x ?d => apply (kink f x d) end; [linear | linear | linear |
   match goal with g : R |- _ => destruct (Rle_dec 0 g) end; first [left; linear | right; linear]].
 Ltac convex_row := intros; subst; unfold convex; repeat split; linear.
+(* one of the clauses holds: all that they compare is compared, and what is not whole is a fraction *)
+Lemma whole_above_0 y : whole y -> 0 < y -> 1 <= y.
+Proof. intros [n ->] P. apply (lt_IZR 0) in P. apply IZR_le. lia. Qed.
+Ltac compared a b := match goal with
+  | H : a < b |- _ => fail 1 | H : a = b |- _ => fail 1 | H : b < a |- _ => fail 1
+  | |- _ => destruct (Rtotal_order a b) as [?|[?|?]]; unfold Rgt in * end.
+Ltac decided t := match goal with
+  | H : whole t |- _ => fail 1 | H : ~ whole t |- _ => fail 1
+  | |- _ => destruct (Classical_Prop.classic (whole t)) end.
+Ltac all_compared := unfold fraction in *; repeat match goal with
+  | H : _ /\ _ |- _ => destruct H
+  | H : _ \/ _ |- _ => destruct H
+  | |- context [?a < ?b] => compared a b
+  | |- context [?a <= ?b] => compared a b
+  | |- context [?a = ?b] => compared a b
+  | |- context [whole ?t] => decided t
+  | W : whole ?y, P : 0 < ?y |- _ => match goal with H : 1 <= y |- _ => fail 1 | |- _ => pose proof (whole_above_0 y W P) end end.
+Ltac covered := first [ solve [repeat split; first [assumption | lra | (intro; lra)]] | left; covered | right; covered ].
+Ltac cover_row := intros; all_compared; first [exfalso; (lra || contradiction) | covered].
+(* at a point of few digits *)
+Lemma half_is_fraction k x : 2 * x = IZR k -> Z.odd k = true -> fraction x.
+Proof.
+  intros E O [n ->]. rewrite <- mult_IZR in E. apply eq_IZR in E. subst. rewrite Z.odd_mul in O. discriminate.
+Qed.
+Ltac met_whole := unfold o_div, o_add; first [exists 0%Z; lra | exists 1%Z; lra | exists (-1)%Z; lra | exists 2%Z; lra | exists (-2)%Z; lra].
+Ltac met_fraction := unfold o_div, o_add; first
+  [ apply (half_is_fraction 1); [lra | reflexivity] | apply (half_is_fraction 3); [lra | reflexivity]
+  | apply (half_is_fraction (-1)); [lra | reflexivity] ].
+Ltac met_row := repeat split; first [lra | match goal with |- whole _ => met_whole | |- fraction _ => met_fraction end
+  | (unfold o_cos; rewrite cos_0; lra)].
 Ltac no_slope_row := intros b I; repeat (destruct I as [I|I]; [now symmetry|]); destruct I.

@@ -63,7 +63,8 @@ static void suppose(printer *q, const char *text) {
 }
 
 static void hypothesis(printer *q, const tn__term *x, const char *relation, const tn__term *y) {
-  static const tn__term zero = {.form = TF_NUM}, one = {.form = TF_NUM, .num = 1, .inum = 1};
+  static const tn__term zero = {.form = TF_NUM, .whole = true},
+                        one = {.form = TF_NUM, .num = 1, .whole = true, .inum = 1};
   tn__sb b;
   tn__sb_init(&b, q->hyps->arena);
   tn__sb_puts(&b, " : ");
@@ -147,7 +148,7 @@ static void print_op(printer *q, tn__sb *b, const tn__term *x, bool truth) {
 }
 
 static void print_number(printer *q, tn__sb *b, const tn__term *x, bool truth) {
-  if (x->num != (double)x->inum) q->failed = true;
+  if (!x->whole) q->failed = true;
   if (truth) tn__sb_puts(b, x->inum ? "true" : "false");
   else if (q->w == MODULAR) tn__sb_printf(b, "(num M (%lld))", (long long)x->inum);
   else tn__sb_printf(b, x->inum < 0 ? "(%lld)" : "%lld", (long long)x->inum);

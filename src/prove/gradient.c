@@ -22,6 +22,7 @@ void tn__export_gradient(tn__proofs *p) {
     const char *name = tn__sb_str(&rule), *part = tn__theorem_kinds[t[i].kind];
     if (t[i].statement)
       tn__prove_coq(p, name, part, TK_GRADIENT, file[i * FILES / n], t[i].name, t[i].statement, t[i].proof);
+    else if (t[i].kind == TH_LACKING) tn__prove_held(p, name, part, TK_GRADIENT, "its text", false, t[i].proof);
     else
       tn__prove_held(p, name, part, TK_GRADIENT, "its text", true,
                      t[i].kind == TH_REFUSED ? "differentiating it is an error" : "its source is never a float");

@@ -5,7 +5,8 @@
 #include "ir/eval.h"
 #include "ir/shape.h"
 
-const char *const tn__theorem_kinds[] = {"slope", "kink", "joint", "tie", "no slope", "refused"};
+const char *const tn__theorem_kinds[] = {"slope", "kink", "joint", "tie",     "no slope",
+                                         "covers", "met",   "refused", "lacking"};
 
 typedef struct printer {
   tn_ctx *c;
@@ -14,7 +15,8 @@ typedef struct printer {
   const char *g; /* what stands for the arriving gradient */
 } printer;
 
-static const char *const sources[] = {"x", "y", "z"};
+enum { MAX_SOURCES = 3 };
+static const char *const sources[MAX_SOURCES] = {"x", "y", "z"};
 
 /* ---- terms ------------------------------------------------------------------------------------------------------- */
 
@@ -78,11 +80,29 @@ static void condition(const printer *p, const tn__cond *d) {
     tn__sb_printf(p->out, " %s ", spelling[d->kind]);
   } else tn__sb_printf(p->out, "%s ", tn__cond_names[d->kind]);
   term(p, d->arg[compares && !turned]);
-  tn__sb_puts(p->out, " -> ");
 }
 
 static void hypotheses(const printer *p, const tn__clause *q) {
-  for (uint32_t i = 0; q && i < q->n; i++) condition(p, &p->rule->cond[q->first + i]);
+  for (uint32_t i = 0; q && i < q->n; i++) {
+    condition(p, &p->rule->cond[q->first + i]);
+    tn__sb_puts(p->out, " -> ");
+  }
+}
+
+static void conjunction(const printer *p, const tn__clause *q) {
+  if (!q->n) tn__sb_puts(p->out, "True");
+  for (uint32_t i = 0; i < q->n; i++) {
+    if (i) tn__sb_puts(p->out, " /\\ ");
+    condition(p, &p->rule->cond[q->first + i]);
+  }
+}
+
+static void disjunction(const printer *p) {
+  for (uint32_t i = 0; i < p->rule->nclause; i++) {
+    tn__sb_puts(p->out, i ? " \\/ (" : "(");
+    conjunction(p, &p->rule->clause[i]);
+    tn__sb_putc(p->out, ')');
+  }
 }
 
 /* May source k be a float? */
@@ -155,6 +175,88 @@ static tn__theorem of_no_slope(tn__arena *a, const tn__rule *r) {
   return (tn__theorem){TH_NO_SLOPE, r, named(a, r, NULL, 0), finish(a, &b), "no_slope_row."};
 }
 
+/* Where the op is defined over the reals, one of the row's clauses holds. */
+static tn__theorem of_cover(tn_ctx *c, tn__arena *a, const tn__rule *r, const tn__rule *defined) {
+  tn__sb b;
+  tn__sb_init(&b, a);
+  printer p = {.c = c, .out = &b, .rule = r, .g = "g"};
+  quantify(&p, false);
+  if (defined) {
+    p.rule = defined;
+    disjunction(&p);
+    tn__sb_puts(&b, " -> ");
+    p.rule = r;
+  }
+  disjunction(&p);
+  tn__sb name;
+  tn__sb_init(&name, a);
+  tn__sb_printf(&name, "%s_covers", named(a, r, NULL, 0));
+  return (tn__theorem){TH_COVERS, r, tn__sb_str(&name), finish(a, &b), "cover_row."};
+}
+
+/* ---- points at which clauses hold ---- */
+
+/* A condition's term in f64; its truth values only choose. */
+static double value_at(const tn__term *t, const double *at) {
+  uint64_t arg[MAX_SOURCES] = {0};
+  if (t->form == TF_VAR) return at[t->slot];
+  if (t->form == TF_NUM) return t->num;
+  for (uint32_t i = 0; i < t->nkid && i < MAX_SOURCES; i++)
+    arg[i] = tn__eval_from_double(TN_F64, value_at(t->kid[i], at));
+  return tn__eval_to_double(TN_F64, tn__eval(t->what, TN_F64, TN_F64, arg));
+}
+
+static bool holds_at(const tn__cond *d, const double *at) {
+  double x = value_at(d->arg[0], at), y = d->kind <= TC_GE ? value_at(d->arg[1], at) : 0;
+  switch (d->kind) {
+  case TC_LT: return x < y;
+  case TC_LE: return x <= y;
+  case TC_EQ: return x <= y && y <= x;
+  case TC_NE: return x < y || y < x;
+  case TC_GT: return y < x;
+  case TC_GE: return y <= x;
+  case TC_WHOLE: return isfinite(x) && x <= floor(x);
+  default: return isfinite(x) && floor(x) < x;
+  }
+}
+
+/* Points of few digits, halves among them, so that Coq sees at once that a clause holds there. */
+static bool find_point(const tn__rule *r, const tn__clause *q, double *at) {
+  static const double tries[] = {0, 1, 0.5, -1, -0.5, 2, -2, 3};
+  enum { TRIES = sizeof tries / sizeof *tries };
+  uint32_t n = tn__ops[r->op].max_src, total = 1;
+  for (uint32_t k = 0; k < n; k++) total *= TRIES;
+  for (uint32_t i = 0; i < total; i++) {
+    bool holds = true;
+    for (uint32_t k = 0, rest = i; k < n; k++, rest /= TRIES) at[k] = tries[rest % TRIES];
+    for (uint32_t k = 0; k < q->n && holds; k++) holds = holds_at(&r->cond[q->first + k], at);
+    if (holds) return true;
+  }
+  return false;
+}
+
+static tn__theorem lacking(const tn__rule *r, const char *what) {
+  return (tn__theorem){TH_LACKING, r, r->name, NULL, what};
+}
+
+static tn__theorem of_met(tn_ctx *c, tn__arena *a, const tn__rule *r, uint32_t clause) {
+  const tn__clause *q = &r->clause[clause];
+  double at[MAX_SOURCES];
+  tn__sb b, proof, name;
+  tn__sb_init(&b, a), tn__sb_init(&proof, a), tn__sb_init(&name, a);
+  if (!find_point(r, q, at)) return lacking(r, "no point is found at which a clause of this row holds");
+  printer p = {.c = c, .out = &b, .rule = r, .g = "g"}, in_proof = {.c = c, .out = &proof, .rule = r};
+  for (uint32_t i = 0; i < tn__ops[r->op].max_src; i++) {
+    tn__sb_printf(&b, "exists %s : R, ", sources[i]);
+    tn__sb_puts(&proof, i ? ", " : "exists ");
+    number(&in_proof, &(tn__term){.form = TF_NUM, .num = at[i]});
+  }
+  conjunction(&p, q);
+  tn__sb_puts(&proof, ". met_row.");
+  tn__sb_printf(&name, "%s_met_%u", named(a, r, NULL, 0), clause + 1);
+  return (tn__theorem){TH_MET, r, tn__sb_str(&name), finish(a, &b), finish(a, &proof)};
+}
+
 /* The two rows of an op of two sources (of `where`: its branches), on a clause that both have. */
 static tn__theorem of_pair(tn_ctx *c, tn__arena *a, const tn__rule *r, const tn__rule *s, const tn__clause *q,
                            uint32_t number) {
@@ -189,18 +291,20 @@ static const char *text_of(tn_ctx *c, tn__arena *a, const tn__rule *r, const tn_
   return tn__sb_str(&b);
 }
 
-static void row(tn_ctx *c, tn__arena *a, const tn__rule *r, theorems *out) {
+static void row(tn_ctx *c, tn__arena *a, const tn__rule *r, const tn__rule *defined, theorems *out) {
   uint32_t plain = 0, kinks = 0;
-  for (uint32_t i = 0; i < r->nclause; i++) plain += !r->clause[i].kink;
+  for (uint32_t i = 0; i < r->nclause; i++) plain += !r->clause[i].kink && !r->clause[i].bare;
   if (r->verdict == TV_FORBIDDEN)
     tn__vec_push(a, out, ((tn__theorem){TH_REFUSED, r, named(a, r, NULL, 0), NULL, NULL}));
   else if (!has_slope(r)) tn__vec_push(a, out, of_no_slope(a, r));
   else {
     if (!plain) tn__vec_push(a, out, of_clause(c, a, r, NULL, 0));
+    else tn__vec_push(a, out, of_cover(c, a, r, defined));
     plain = 0;
     for (uint32_t i = 0; i < r->nclause; i++) {
       const tn__clause *q = &r->clause[i];
-      tn__vec_push(a, out, of_clause(c, a, r, q, q->kink ? kinks++ : plain++));
+      tn__vec_push(a, out, of_met(c, a, r, i));
+      if (!q->bare) tn__vec_push(a, out, of_clause(c, a, r, q, q->kink ? kinks++ : plain++));
     }
   }
 }
@@ -211,9 +315,11 @@ static void pair(tn_ctx *c, tn__arena *a, const tn__rule *r, const tn__rule *s, 
   for (uint32_t i = 0; i < r->nclause; i++)
     for (uint32_t j = 0; j < s->nclause; j++) {
       const tn__clause *q = &r->clause[i], *w = &s->clause[j];
-      if (q->kink != w->kink || strcmp(text_of(c, a, r, q), text_of(c, a, s, w))) continue;
+      if (q->bare || w->bare || q->kink != w->kink || strcmp(text_of(c, a, r, q), text_of(c, a, s, w))) continue;
       tn__vec_push(a, out, of_pair(c, a, r, s, q, q->kink ? ties++ : joints++));
     }
+  if (!joints && (r->nclause || s->nclause))
+    tn__vec_push(a, out, lacking(r, "this row and that of the other source hold nowhere together"));
 }
 
 static bool is_pair(const tn__rule *r, const tn__rule *s) {
@@ -225,7 +331,7 @@ static bool is_pair(const tn__rule *r, const tn__rule *s) {
 uint32_t tn__gradient_theorems(tn_ctx *c, tn__arena *a, const tn__ruleset *s, tn__theorem **out) {
   theorems all = {0};
   for (uint32_t i = 0; i < s->n; i++)
-    if (s->rule[i].verdict != TV_RULE) row(c, a, &s->rule[i], &all);
+    if (s->rule[i].verdict != TV_RULE) row(c, a, &s->rule[i], s->defined[s->rule[i].op], &all);
   for (uint32_t i = 0; i < s->n; i++)
     for (uint32_t j = 0; j < s->n; j++)
       if (s->rule[i].verdict != TV_RULE && s->rule[j].verdict != TV_RULE && is_pair(&s->rule[i], &s->rule[j]))

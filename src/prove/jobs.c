@@ -3,10 +3,10 @@
  * do not depend on the machine). */
 #include "base/child.h"
 #include "prove/prove.h"
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -36,7 +36,7 @@ typedef struct job {
   tn__claim *claim;   /* of a query */
   tn__theory *file;   /* of Coq */
   tn__key key;
-  int tried;          /* attempts begun */
+  int tried;          /* attempts begun; of Coq: files compiled */
   bool running;
   tn__child child;
 } job;
@@ -81,6 +81,21 @@ static void find_programs(runner *r) {
     if (r->here[i]) note_version(r, i, &all);
   }
   r->p->provers = tn__sb_str(&all);
+}
+
+/* Coq's libraries have versions of their own: a compiled one names the contents of all that it was compiled with. */
+static void note_libraries(runner *r) {
+  const char *argv[] = {r->path[COQC], "-where", NULL};
+  char path[PATH_ROOM + 64];
+  tn__child k;
+  if (!r->here[COQC] || !tn__child_start(&k, argv, "", VERSION_LIMIT_MS)) return;
+  tn__child_wait(&k);
+  size_t n = tn__child_said(&k, r->said, SAID);
+  tn__child_close(&k);
+  snprintf(path, sizeof path, "%.*s/user-contrib/Coquelicot/Coquelicot.vo", (int)strcspn(r->said, "\n"), r->said);
+  FILE *f = n < PATH_ROOM ? fopen(path, "rb") : NULL;
+  while (f && (n = fread(r->said, 1, SAID, f)) > 0) r->version[COQC] = tn__cache_key(r->said, n, r->version[COQC]);
+  if (f) fclose(f);
 }
 
 /* ---- verdicts on disk ---- */
@@ -135,15 +150,29 @@ static bool start_query(runner *r, job *j) {
   return false;
 }
 
+/* Reads what a solver said, all of it: one verdict, first, and then a model, or that after unsat there is none. */
+static bool read_verdict(const char *said, bool *sat) {
+  static const char *const none[] = {"model is not available", "Cannot get value unless"};
+  if (!strncmp(said, "unsat\n", 6)) {
+    const char *rest = said + 6, *end = strchr(rest, '\n');
+    *sat = false;
+    if (!*rest) return true;
+    if (strncmp(rest, "(error ", 7) || (end && end[1])) return false;
+    return strstr(rest, none[0]) || strstr(rest, none[1]);
+  }
+  *sat = true;
+  return !strncmp(said, "sat\n", 4) && !strstr(said, "(error");
+}
+
 /* True if the job is done. */
-static bool finish_query(runner *r, job *j) {
+static bool finish_query(runner *r, job *j, bool in_time) {
   tn__claim *c = j->claim;
   const char *by = programs[attempts_of(c)[j->tried - 1].who].name;
   size_t n = tn__child_said(&j->child, r->said, SAID);
   int64_t ms = tn__child_clock_ms() - j->child.began_ms;
   tn__child_close(&j->child);
-  bool sat = !strncmp(r->said, "sat\n", 4), unsat = !strncmp(r->said, "unsat\n", 6);
-  if (!sat && !unsat) {
+  bool sat;
+  if (!in_time || !WIFEXITED(j->child.status) || !read_verdict(r->said, &sat)) {
     c->ms += ms;
     return false;
   }
@@ -155,53 +184,32 @@ static bool finish_query(runner *r, job *j) {
 
 /* ---- Coq ---- */
 
-static bool write_file(runner *r, const tn__theory *t, const char *text) {
-  char path[PATH_ROOM];
-  snprintf(path, sizeof path, "%s/%s.v", r->how->dir, t->name);
+static bool write_file(const char *path, const char *text) {
   FILE *f = fopen(path, "w");
   if (!f) return false;
   bool ok = fputs(text, f) >= 0;
   return fclose(f) == 0 && ok;
 }
 
-static bool start_coq(runner *r, tn__child *k, const tn__theory *t) {
+static bool start_coq(runner *r, tn__child *k, const char *name, const char *text) {
   char path[PATH_ROOM];
-  snprintf(path, sizeof path, "%s/%s.v", r->how->dir, t->name);
+  snprintf(path, sizeof path, "%s/%s.v", r->how->dir, name);
   const char *argv[] = {r->path[COQC], "-q", "-w", "none", "-R", r->how->dir, "Tenet", path, NULL};
-  return write_file(r, t, tn__prove_file_text(r->p, t)) && tn__child_start(k, argv, "", COQ_LIMIT_MS);
+  return write_file(path, text) && tn__child_start(k, argv, "", COQ_LIMIT_MS);
 }
 
-/* Those that Coq's classical reals stand on, and functional extensionality, which is one of them. */
-static bool allowed_axiom(const char *name, size_t n) {
-  static const char *const names[] = {"ClassicalDedekindReals.sig_not_dec",
-                                      "ClassicalDedekindReals.sig_forall_dec",
-                                      "FunctionalExtensionality.functional_extensionality_dep",
-                                      "Classical_Prop.classic",
-                                      "functional_extensionality_dep",
-                                      "classic",
-                                      "sig_not_dec",
-                                      "sig_forall_dec"};
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-    if (strlen(names[i]) == n && !memcmp(names[i], name, n)) return true;
-  return false;
+/* The two files of a theory: its theorems with their proofs, and their statements once more, without. */
+enum { PROOFS, STATEMENTS };
+
+static const char *text_of(runner *r, const job *j) {
+  return j->tried == PROOFS ? tn__prove_file_text(r->p, j->file) : tn__prove_stated_text(r->p, j->file);
 }
 
-/* The axioms in what Print Assumptions has said, each once; *bad: one that is not allowed. */
-static const char *axioms(runner *r, bool *bad) {
-  tn__sb b;
-  tn__sb_init(&b, r->p->a);
-  for (const char *s = r->said; *s; s += strcspn(s, "\n"), s += *s == '\n') {
-    size_t n = strcspn(s, " \n");
-    if (isspace((unsigned char)*s) || !n || !strncmp(s, "Axioms:", 7) || !strncmp(s, "Closed ", 7)) continue;
-    bool named = s[n] == ' ' && s[n + 1] == ':';
-    if (!named && !(s[n] == '\n' && !strncmp(s + n + 1, "  : ", 4))) continue;
-    if (!allowed_axiom(s, n)) *bad = true;
-    char *name = tn__arena_alloc(r->p->a, n + 1);
-    memcpy(name, s, n);
-    name[n] = 0;
-    if (!b.n || !strstr(b.s, name)) tn__sb_printf(&b, "%s%s", b.n ? ", " : "", name);
-  }
-  return tn__sb_str(&b);
+static bool start_file(runner *r, job *j) {
+  tn__sb name;
+  tn__sb_init(&name, r->p->a);
+  tn__sb_printf(&name, j->tried == PROOFS ? "%s" : "%s_stated", j->file->name);
+  return j->running = start_coq(r, &j->child, tn__sb_str(&name), text_of(r, j));
 }
 
 static int line_of(const char *text, const char *at) {
@@ -210,44 +218,70 @@ static int line_of(const char *text, const char *at) {
   return line;
 }
 
-static tn__claim *claim_at(runner *r, const tn__theory *t, int line) {
-  const char *text = tn__prove_file_text(r->p, t);
+static tn__claim *claim_at(runner *r, const job *j, int line) {
+  const char *text = text_of(r, j);
   tn__claim *last = NULL;
   for (uint32_t i = 0; i < r->p->claims.n; i++) {
     tn__claim *c = &r->p->claims.v[i];
-    const char *at = c->file == t ? strstr(text, c->text) : NULL;
+    if (c->file != j->file) continue;
+    tn__sb head;
+    tn__sb_init(&head, r->p->a);
+    tn__sb_printf(&head, "%s %s :", j->tried == PROOFS ? "Theorem" : "Definition", c->name);
+    const char *at = strstr(text, tn__sb_str(&head));
     if (at && line_of(text, at) <= line) last = c;
   }
   return last;
 }
 
-/* Settles every claim of the file. */
-static void finish_coq(runner *r, job *j, bool in_time) {
-  int64_t ms = tn__child_clock_ms() - j->child.began_ms;
-  bool bad = false, ok = in_time && j->child.status == 0;
-  tn__child_said(&j->child, r->said, SAID);
-  tn__child_close(&j->child);
-  const char *error = strstr(r->said, "\nError"), *where = strstr(r->said, "line "), *used = ok ? axioms(r, &bad) : "";
-  if (!error) error = r->said;
-  tn__claim *failed = !ok && where ? claim_at(r, j->file, atoi(where + 5)) : NULL;
-  bool before = true;
+static uint32_t claims_of(runner *r, const tn__theory *t) {
   uint32_t n = 0;
-  for (uint32_t i = 0; i < r->p->claims.n; i++) n += r->p->claims.v[i].file == j->file;
-  for (uint32_t i = 0; i < r->p->claims.n; i++) {
-    tn__claim *c = &r->p->claims.v[i];
-    if (c->file != j->file) continue;
-    if (ok) settle(c, bad ? TO_FAILS : TO_HOLDS, "coq", ms / n, used);
-    else if (c == failed) settle(c, TO_FAILS, "coq", ms / n, tn__arena_strdup(r->p->a, error)), before = false;
-    else
-      settle(c, before && failed ? TO_HOLDS : TO_UNKNOWN, "coq", ms / n,
-             before && failed ? "" : "an earlier theorem of its file fails");
-    if (ok && !bad) keep(r, c, tn__cache_key(c->name, strlen(c->name), j->key));
-  }
+  for (uint32_t i = 0; i < r->p->claims.n; i++) n += r->p->claims.v[i].file == t;
+  return n;
 }
 
 static void give_up_coq(runner *r, const tn__theory *t, tn__outcome o, const char *why) {
   for (uint32_t i = 0; i < r->p->claims.n; i++)
     if (r->p->claims.v[i].file == t) settle(&r->p->claims.v[i], o, "-", 0, why);
+}
+
+/* Coq does not accept a file: one claim is to blame, if its line tells which, and nothing is known of the others. */
+static void blame(runner *r, const job *j, int64_t ms) {
+  const char *error = strstr(r->said, "\nError"), *where = strstr(r->said, "line ");
+  const tn__claim *failed = where ? claim_at(r, j, atoi(where + 5)) : NULL;
+  error = tn__arena_strdup(r->p->a, error ? error : r->said);
+  for (uint32_t i = 0; i < r->p->claims.n; i++) {
+    tn__claim *c = &r->p->claims.v[i];
+    if (c->file != j->file) continue;
+    if (c == failed || !failed) settle(c, failed ? TO_FAILS : TO_UNKNOWN, "coq", ms, error);
+    else settle(c, TO_UNKNOWN, "coq", ms, "another theorem of its file fails");
+  }
+}
+
+/* Coq has accepted the statements: what do they stand on? */
+static void read_assumptions(runner *r, const job *j, int64_t ms) {
+  const char *fault, *used = tn__prove_assumptions(r->p->a, r->said, &fault);
+  for (uint32_t i = 0; i < r->p->claims.n; i++) {
+    tn__claim *c = &r->p->claims.v[i];
+    if (c->file != j->file) continue;
+    settle(c, fault ? TO_FAILS : TO_HOLDS, "coq", ms, fault ? fault : used);
+    if (!fault) keep(r, c, tn__cache_key(c->name, strlen(c->name), j->key));
+  }
+}
+
+/* True if the job is done. */
+static bool finish_coq(runner *r, job *j, bool in_time) {
+  int64_t ms = (tn__child_clock_ms() - j->child.began_ms) / claims_of(r, j->file);
+  bool ok = in_time && j->child.status == 0;
+  tn__child_said(&j->child, r->said, SAID);
+  tn__child_close(&j->child);
+  if (!ok) blame(r, j, ms);
+  else if (j->tried == STATEMENTS) read_assumptions(r, j, ms);
+  else {
+    j->tried = STATEMENTS;
+    if (start_file(r, j)) return false;
+    give_up_coq(r, j->file, TO_UNKNOWN, "coqc does not start");
+  }
+  return true;
 }
 
 /* The theories that files need, one after the other; what is wrong, or NULL. */
@@ -256,7 +290,7 @@ static const char *compile_theories(runner *r) {
     tn__theory *t = r->p->theories.v[i];
     tn__child k;
     if (t->generated) continue;
-    if (!start_coq(r, &k, t)) return "the theories cannot be written or coqc does not start";
+    if (!start_coq(r, &k, t->name, t->header)) return "the theories cannot be written or coqc does not start";
     bool ok = tn__child_wait(&k) == TN__CHILD_ENDED && k.status == 0;
     tn__child_said(&k, r->said, SAID);
     tn__child_close(&k);
@@ -275,16 +309,17 @@ static void add_query(runner *r, tn__claim *c) {
 }
 
 static void add_file(runner *r, tn__theory *t) {
-  const char *text = tn__prove_file_text(r->p, t);
+  const char *text = tn__prove_file_text(r->p, t), *stated = tn__prove_stated_text(r->p, t);
   bool all = true, any = false;
-  tn__key key = tn__cache_key(text, strlen(text), r->theories);
+  tn__key key = tn__cache_key(stated, strlen(stated), tn__cache_key(text, strlen(text), r->theories));
   for (uint32_t i = 0; i < r->p->claims.n; i++) {
     tn__claim *c = &r->p->claims.v[i];
     if (c->file != t) continue;
     any = true;
     all = all && recall(r, c, tn__cache_key(c->name, strlen(c->name), key));
   }
-  if (any && !all) tn__vec_push(r->p->a, &r->jobs, ((job){.file = t, .key = key}));
+  if (any && !all)
+    tn__vec_push(r->p->a, &r->jobs, ((job){.file = t, .key = key, .tried = t->theorems.n ? PROOFS : STATEMENTS}));
 }
 
 static void add_files(runner *r) {
@@ -305,8 +340,7 @@ static void add_files(runner *r) {
 
 static bool start_job(runner *r, job *j) {
   if (j->claim) return start_query(r, j);
-  j->running = start_coq(r, &j->child, j->file);
-  if (!j->running) give_up_coq(r, j->file, TO_UNKNOWN, "coqc does not start");
+  if (!start_file(r, j)) give_up_coq(r, j->file, TO_UNKNOWN, "coqc does not start");
   return j->running;
 }
 
@@ -314,9 +348,8 @@ static bool start_job(runner *r, job *j) {
 static bool tend(runner *r, job *j) {
   tn__child_state s = tn__child_poll(&j->child);
   if (s == TN__CHILD_RUNS) return true;
-  if (j->file) finish_coq(r, j, s == TN__CHILD_ENDED);
-  else if (!finish_query(r, j)) return start_query(r, j);
-  return false;
+  if (j->file) return !finish_coq(r, j, s == TN__CHILD_ENDED);
+  return !finish_query(r, j, s == TN__CHILD_ENDED) && start_query(r, j);
 }
 
 static void run_jobs(runner *r) {
@@ -343,6 +376,7 @@ void tn__prove_run(tn__proofs *p, const tn__prove_how *how) {
   r->p = p, r->how = how;
   r->said = tn__arena_alloc(p->a, SAID);
   find_programs(r);
+  note_libraries(r);
   add_files(r); /* first: they are the longest */
   for (uint32_t i = 0; i < p->claims.n; i++) {
     tn__claim *c = &p->claims.v[i];

@@ -1,6 +1,7 @@
 /* Rows about movement as Coq theorems, for every rank (proofs/coq/Movement.v).  An argument variable has the type that
  * its op gives it, and what the shape rules demand of it is assumed. */
 #include "prove/prove.h"
+#include <math.h>
 #include <string.h>
 
 typedef struct printer {
@@ -58,7 +59,11 @@ static void print(printer *q, tn__sb *b, const tn__term *x) {
   }
 }
 
+/* The only number that these statements know is that of pads. */
+static bool is_zero(const tn__term *x) { return x->form == TF_NUM && x->whole && !x->inum && !signbit(x->num); }
+
 static bool types(printer *q, const tn__term *x) {
+  if (x->form == TF_NUM && !is_zero(x)) return false;
   if (x->form == TF_VAR || x->form == TF_NUM) {
     if (x->form == TF_VAR)
       q->type[x->slot] = q->r->is_const[x->slot] ? "V" : reshapes(q->r->lhs) ? "flat V" : "tensor V";
@@ -92,7 +97,7 @@ static void row(tn__proofs *p, const tn__ruleset *s, const tn__rule *r, tn__theo
   tn__sb b, legal, name;
   tn__sb_init(&b, p->a), tn__sb_init(&legal, p->a), tn__sb_init(&name, p->a);
   printer q = {.p = p, .r = r, .b = &b, .legal = &legal};
-  if (!types(&q, r->lhs)) return;
+  if (!types(&q, r->lhs) || (r->rhs->form == TF_NUM && !is_zero(r->rhs))) return;
   tn__sb_puts(&b, "forall (V : Type) (zero : V) (rank : nat) (sum prod rmax rmin : tensor V -> nat -> tensor V)");
   for (uint32_t i = 0; i < r->nslot; i++) tn__sb_printf(&b, " (%s : %s)", r->slot[i], q.type[i]);
   tn__sb_puts(&b, tn__sb_str(&legal));

@@ -24,7 +24,7 @@ static const struct {
 
 static void (*const exporters[])(tn__proofs *p) = {tn__export_rows,   tn__export_intervals, tn__export_normal,
                                                    tn__export_coq,    tn__export_movement,  tn__export_gradient,
-                                                   tn__export_adjoint};
+                                                   tn__export_adjoint, tn__export_complete};
 
 bool tn__prove_wants(const tn__proofs *p, const char *rule) {
   if (!p->only || !strcmp(p->only, rule)) return true;
@@ -82,7 +82,12 @@ static const char *identifier(tn__proofs *p, const char *name) {
 void tn__prove_coq(tn__proofs *p, const char *rule, const char *part, tn__kind kind, tn__theory *file, const char *name,
                    const char *statement, const char *proof) {
   if (!tn__prove_wants(p, rule)) return;
+  const char *fault = tn__prove_script_fault(proof);
   tn__sb b;
+  if (fault) {
+    tn__prove_held(p, rule, part, kind, "its text", false, fault);
+    return;
+  }
   name = identifier(p, name);
   tn__sb_init(&b, p->a);
   tn__sb_printf(&b, "Theorem %s : %s.\nProof. %s Qed.\n", name, statement, proof);
@@ -93,6 +98,7 @@ void tn__prove_coq(tn__proofs *p, const char *rule, const char *part, tn__kind k
                      .tool = TT_COQ,
                      .text = tn__sb_str(&b),
                      .name = name,
+                     .statement = statement,
                      .file = file});
 }
 
@@ -109,8 +115,7 @@ void tn__prove_theorem(tn__proofs *p, const char *rule, const char *part, tn__ki
   if (!f) f = tn__prove_file(p, tn__sb_str(&file), tn__sb_str(&header));
   tn__sb b;
   tn__sb_init(&b, p->a);
-  tn__sb_printf(&b, "Check %s.\n", name);
-  tn__sb_puts(&f->theorems, tn__sb_str(&b));
+  tn__sb_printf(&b, "(* %s.%s *)\n", theory, name);
   add(p,
       (tn__claim){
           .rule = rule, .part = part, .kind = kind, .tool = TT_COQ, .text = tn__sb_str(&b), .name = name, .file = f});
@@ -126,21 +131,32 @@ uint64_t tn__prove_table_hash(tn_ctx *c) {
   return tn__interval_table_hash(h);
 }
 
-/* What all theorems of the file stand on, asked at once: Coq takes a second each time. */
-static void print_assumptions(const tn__proofs *p, const tn__theory *t, tn__sb *b) {
-  tn__sb_puts(b, "Definition all_of_them := (I");
-  for (uint32_t i = 0; i < p->claims.n; i++)
-    if (p->claims.v[i].file == t) tn__sb_printf(b, ", %s", p->claims.v[i].name);
-  tn__sb_puts(b, ").\nPrint Assumptions all_of_them.\n");
-}
-
 const char *tn__prove_file_text(tn__proofs *p, const tn__theory *t) {
   tn__sb b;
   if (!t->generated) return t->header;
   tn__sb_init(&b, p->a);
   tn__sb_printf(&b, "(* Printed by tenet export from the rule tables, hash %016llx. *)\n%s\n%s",
                 (unsigned long long)tn__prove_table_hash(p->c), t->header, t->theorems.n ? t->theorems.s : "");
-  print_assumptions(p, t, &b);
+  return tn__sb_str(&b);
+}
+
+/* In a module, so that Coq prints names as they are before anything is imported.  What all theorems stand on is asked
+ * at once: it takes a second each time. */
+const char *tn__prove_stated_text(tn__proofs *p, const tn__theory *t) {
+  tn__sb b, all;
+  tn__sb_init(&b, p->a), tn__sb_init(&all, p->a);
+  if (t->theorems.n) tn__sb_printf(&b, "Require Tenet.%s.\n", t->name);
+  tn__sb_printf(&b, "Module Stated.\n%s", t->header);
+  for (uint32_t i = 0; i < p->claims.n; i++) {
+    const tn__claim *k = &p->claims.v[i];
+    if (k->file != t) continue;
+    if (k->statement)
+      tn__sb_printf(&b, "Definition %s : %s := @Tenet.%s.%s.\n", k->name, k->statement, t->name, k->name);
+    tn__sb_printf(&all, ", @%s", k->name);
+  }
+  tn__sb_printf(&b, "Definition all_of_them := (I%s).\nEnd Stated.\n%s", tn__sb_str(&all), tn__prove_axiom_checks);
+  tn__sb_puts(&b, "Set Printing All.\nSet Printing Width 1000000.\nSet Printing Depth 1000000.\n"
+                  "Print Assumptions Stated.all_of_them.\n");
   return tn__sb_str(&b);
 }
 

@@ -36,7 +36,7 @@ typedef enum tn__outcome { TO_NONE, TO_HOLDS, TO_FAILS, TO_UNKNOWN, TO_NO_TOOL }
 typedef struct tn__theory {
   const char *name, *header;
   bool generated;
-  tn__sb theorems;
+  tn__sb theorems; /* with their proofs; none where all claims are theorems written by hand */
 } tn__theory;
 
 /* One statement about one rule, for one tool. */
@@ -47,6 +47,7 @@ typedef struct tn__claim {
   bool sat;         /* SMT: a model is wanted, not that there is none */
   const char *text; /* the query, or the theorem with its proof */
   const char *name; /* of the theorem */
+  const char *statement; /* of the theorem, as the row says it; NULL: a theory written by hand says it */
   tn__theory *file;
   tn__outcome outcome;
   bool cached;
@@ -92,6 +93,7 @@ void tn__export_coq(tn__proofs *p);    /* coq.c: those of them that Coq proves, 
 void tn__export_movement(tn__proofs *p); /* movement.c */
 void tn__export_gradient(tn__proofs *p); /* gradient.c */
 void tn__export_adjoint(tn__proofs *p);  /* adjoint.c */
+void tn__export_complete(tn__proofs *p); /* complete.c: that no row was left out; after all others */
 
 /* ---- all of it ---- */
 /* Collects every claim (of one rule, if `only`); in c->scratch. */
@@ -101,6 +103,15 @@ uint64_t tn__prove_table_hash(tn_ctx *c);
 uint64_t tn__interval_table_hash(uint64_t seed); /* interval.c: of the formulas, as they are compiled and printed */
 /* The text of a generated Coq file, with the tables' hash. */
 const char *tn__prove_file_text(tn__proofs *p, const tn__theory *t);
+/* The file that is compiled after it: there, where no proof has been, every theorem is given the statement that the row
+ * makes, and Coq prints what all of them stand on. */
+const char *tn__prove_stated_text(tn__proofs *p, const tn__theory *t);
+/* assumptions.c: reads what Coq says of that file, all of it; the names of the axioms used, or in *fault what is not
+ * allowed. */
+const char *tn__prove_assumptions(tn__arena *a, const char *said, const char **fault);
+extern const char tn__prove_axiom_checks[]; /* Coq: that names that are printed there are those of the library */
+/* script.c: what is wrong with the proof text of a row; NULL: nothing. */
+const char *tn__prove_script_fault(const char *text);
 
 /* jobs.c: runs the provers; verdicts are kept in the cache by the hash of the tools' versions and the statement. */
 typedef struct tn__prove_how {

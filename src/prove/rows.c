@@ -18,6 +18,17 @@ static bool has_float(const tn__typing *t) {
   return false;
 }
 
+/* There is a dtype index, and with i64 for it there is a statement, too. */
+static bool index_is_i64(const tn__typing *t) {
+  bool any = false;
+  for (uint32_t i = 0; i < t->classes; i++) {
+    if (t->up[i] != i || t->dtype[i] != TN__INDEX) continue;
+    if (!(t->admits[i] >> TN_I64 & 1)) return false;
+    any = true;
+  }
+  return any;
+}
+
 static bool has_index(const tn__typing *t) {
   for (uint32_t i = 0; i < t->classes; i++)
     if (t->up[i] == i && t->dtype[i] == TN__INDEX) return true;
@@ -49,10 +60,9 @@ static void scalar_row(tn__proofs *p, const tn__ruleset *s, const tn__rule *r, t
   bool applied = !strcmp(s->name, "index") || !strcmp(s->name, "simplify"), sized = false;
   for (bool more = tn__typing_first(r, t); more; more = tn__typing_next(r, t)) {
     bool is_float = has_float(t);
-    if (is_float && r->mode == TN_MODE_FAST) continue; /* over the reals only, and in float.rules */
     const char *query = tn__smt_query(p, s, r, t, false), *part = tn__typing_name(t, p->a);
     tn__kind kind = !is_float ? TK_PROVED : r->ncond ? TK_EXACT_IF : TK_EXACT;
-    if (!query && has_index(t)) continue; /* bits and casts of index are those of i64 */
+    if (!query && index_is_i64(t)) continue; /* bits and casts of index are those of i64 */
     if (!query) tn__prove_held(p, name, part, kind, "nothing", false, "this row cannot be stated in SMT-LIB");
     else tn__prove_smt(p, name, part, kind, is_float ? TT_SMT_FLOAT : TT_SMT, false, query);
     if (query && applied && has_index(t) && !sized) width(p, s, r, t, name), sized = true;
@@ -71,7 +81,7 @@ enum { TRIES = sizeof tries / sizeof *tries, MAX_SOURCES = 3 };
 static uint64_t evaluate(const tn__rule *r, const tn__term *x, const uint64_t *v) {
   uint64_t arg[MAX_SOURCES] = {0};
   if (x->form == TF_VAR) return v[x->slot];
-  if (x->form == TF_NUM) return tn__table_bits(x, TN_F32);
+  if (x->form == TF_NUM) return tn__table_bits(x, TN_F32, &arg[0]), arg[0];
   for (uint32_t i = 0; i < x->nkid && i < MAX_SOURCES; i++) arg[i] = evaluate(r, x->kid[i], v);
   return tn__eval(x->what, TN_F32, TN_F32, arg);
 }
@@ -147,14 +157,24 @@ static const char *op_rows(tn__proofs *p) {
 
 /* ---- all ---- */
 
-static bool about_others(const tn__ruleset *s) { return !strcmp(s->name, "harmless"); }
+/* Of a row that holds over the reals: it is about nothing else, and not true of floats. */
+static void fast_row(tn__proofs *p, const tn__ruleset *s, const tn__rule *r) {
+  tn__typing t;
+  bool floats = tn__typing_infer(r, &t);
+  for (uint32_t i = 0; floats && i < t.classes; i++)
+    for (int d = 0; d <= TN__INDEX && t.up[i] == i; d++) floats &= !(t.admits[i] >> d & 1) || tn__is_float(d);
+  if (floats) counterexample(p, s, r);
+  else
+    tn__prove_held(p, full_name(p, s, r), "dtypes", TK_REAL_ONLY, "its form", false,
+                   "a row of mode fast is about floats, and this one takes others, too");
+}
 
 static void table(tn__proofs *p, tn__ruleset *s) {
   for (uint32_t i = 0; i < s->n; i++) {
     const tn__rule *r = &s->rule[i];
     tn__typing t;
     if (!tn__prove_wants(p, full_name(p, s, r))) continue;
-    if (r->mode == TN_MODE_FAST && !about_others(s)) counterexample(p, s, r);
+    if (r->mode == TN_MODE_FAST) fast_row(p, s, r);
     else if (tn__typing_infer(r, &t)) scalar_row(p, s, r, &t);
   }
 }

@@ -5,6 +5,7 @@
  * once, as the evaluator does; elementary functions are functions of which nothing is assumed. */
 #include "prove/prove.h"
 #include "ir/eval.h"
+#include <math.h>
 #include <string.h>
 
 enum { EXPONENT_F32 = 8, EXPONENT_F64 = 11, EXPONENT_F16 = 5, MAX_POWER = 8 };
@@ -291,7 +292,7 @@ static void print_fn(printer *q, tn__sb *b, const tn__term *x) {
 
 /* x to a constant power. */
 static void print_power(printer *q, tn__sb *b, const tn__term *x, int d) {
-  int64_t n = x->kid[1]->form == TF_NUM ? x->kid[1]->inum : -1;
+  int64_t n = x->kid[1]->form == TF_NUM && x->kid[1]->whole ? x->kid[1]->inum : -1;
   /* the contract of the C function: ir/math.inc gives these by a choice of its own */
   if (tn__is_float(d) && (n == 0 || n == 1)) {
     if (n) print(q, b, x->kid[0]);
@@ -330,10 +331,19 @@ static void print_op(printer *q, tn__sb *b, const tn__term *x) {
   tn__sb_putc(b, ')');
 }
 
+/* value: as in a condition, where -1 is no unsigned number. */
+static void print_number(printer *q, tn__sb *b, const tn__term *x, int d, bool value) {
+  uint64_t bits = 0;
+  if (!tn__table_bits(x, d, &bits)) q->failed = true;
+  if (value && x->inum < 0 && !tn__dtypes[d].is_signed) q->failed = true;
+  if (q->raw && isnan(x->num)) q->failed = true; /* it matches every pattern of a NaN */
+  literal(q, b, d, bits);
+}
+
 static void print(printer *q, tn__sb *b, const tn__term *x) {
   switch (x->form) {
   case TF_VAR: slot(q, b, x->slot); break;
-  case TF_NUM: literal(q, b, tn__typing_of(q->t, x), tn__table_bits(x, tn__typing_of(q->t, x))); break;
+  case TF_NUM: print_number(q, b, x, tn__typing_of(q->t, x), false); break;
   case TF_OP: print_op(q, b, x); break;
   case TF_AS: print(q, b, x->kid[1]); break;
   case TF_FN: print_fn(q, b, x); break;
@@ -397,7 +407,7 @@ static void condition(printer *q, tn__sb *b, const tn__cond *d) {
   tn__sb_printf(b, "(%s ", of == TN_BOOL && d->kind == TC_LE ? "=>" : ops[d->kind]);
   print(q, b, d->arg[0]);
   tn__sb_putc(b, ' ');
-  if (d->arg[1]->form == TF_NUM) literal(q, b, of, tn__table_bits(d->arg[1], of));
+  if (d->arg[1]->form == TF_NUM) print_number(q, b, d->arg[1], of, true);
   else print(q, b, d->arg[1]);
   tn__sb_putc(b, ')');
 }
@@ -443,6 +453,9 @@ static const char *equation(printer *q) {
 
 static void hint(printer *q, tn__sb *b, const tn__hint *h) {
   const tn__rule *r = find_row(q->p, q->set, h->rule);
+  if (r->mode != TN_MODE_STRICT)
+    tn__fail(q->p->c, TN_EFORMAT, "rule table %s: %s is not true of floats, nothing follows by it", q->set->name,
+             h->rule);
   const char *value[TN__MAX_SLOTS];
   tn__typing t;
   tn__sb unused, *side = q->side; /* an instance of what is true assumes nothing */
@@ -450,6 +463,10 @@ static void hint(printer *q, tn__sb *b, const tn__hint *h) {
   q->side = &unused;
   if (r->nslot != h->n || !tn__typing_infer(r, &t) || !tn__typing_first(r, &t))
     tn__fail(q->p->c, TN_EFORMAT, "rule table %s: %s takes %u values, not %u", q->set->name, h->rule, r->nslot, h->n);
+  for (uint32_t i = 0; i < h->n; i++)
+    if (tn__typing_of(&t, &(tn__term){.form = TF_VAR, .slot = (uint8_t)i}) != TN__INDEX)
+      tn__fail(q->p->c, TN_EFORMAT, "rule table %s: %s is not of dtype index, nothing follows by it", q->set->name,
+               h->rule);
   for (uint32_t i = 0; i < h->n; i++) {
     tn__sb v;
     tn__sb_init(&v, q->p->a);

@@ -102,7 +102,7 @@ static void admit_index(tn__typing *t, const tn__term *x) {
 bool tn__typing_infer(const tn__rule *r, tn__typing *t) {
   t->n = t->classes = 0;
   memset(t->slot, 255, sizeof t->slot);
-  uint8_t top = fresh(t, ALL);
+  uint8_t top = fresh(t, r->mode == TN_MODE_FAST ? of_class(TN__C_FLOAT) : ALL); /* as the matcher has it */
   if (!visit(t, r, r->lhs, top) || !visit(t, r, r->rhs, top)) return false;
   for (uint32_t i = 0; i < r->ncond; i++)
     for (int k = 0; k < tn__cond_args[r->cond[i].kind] && tn__table_about_index(&r->cond[i]); k++)
@@ -119,24 +119,11 @@ int tn__typing_of(const tn__typing *t, const tn__term *x) {
   return TN__INDEX; /* of conditions and hints: integers */
 }
 
-/* As the matcher has it (rewrite/match.c). */
-static bool exact_cast(int a, int b) {
-  const tn__dtype_info *x = &tn__dtypes[a], *y = &tn__dtypes[b];
-  if (a == b || x->cls == TN__C_BOOL) return true;
-  if (a == TN__INDEX || b == TN__INDEX || x->cls != y->cls) return false;
-  if (x->cls == TN__C_FLOAT) return x->mant <= y->mant && x->size < y->size;
-  return (y->is_signed || !x->is_signed) && 8 * x->size - x->is_signed <= 8 * y->size - y->is_signed;
-}
-
-static bool fits_number(const tn__term *x, int dtype) {
-  if (x->form != TF_NUM || tn__is_float(dtype)) return true;
-  return x->num == (double)x->inum;
-}
-
 static bool allowed(const tn__rule *r, const tn__typing *t) {
   for (uint32_t i = 0; i < t->n; i++) {
     const tn__term *x = t->term[i];
-    if (!fits_number(x, tn__typing_of(t, x))) return false;
+    uint64_t number;
+    if (x->form == TF_NUM && !tn__table_bits(x, tn__typing_of(t, x), &number)) return false; /* it matches nothing */
     bool bits = x->form == TF_OP && x->what == OP_BITCAST;
     if (bits && (tn__typing_of(t, x) == TN__INDEX || tn__typing_of(t, x->kid[0]) == TN__INDEX ||
                  tn__size_of(tn__typing_of(t, x)) != tn__size_of(tn__typing_of(t, x->kid[0]))))
@@ -144,7 +131,7 @@ static bool allowed(const tn__rule *r, const tn__typing *t) {
   }
   for (uint32_t i = 0; i < r->ncond; i++)
     if (r->cond[i].kind == TC_EXACT_CAST &&
-        !exact_cast(tn__typing_of(t, r->cond[i].arg[0]), tn__typing_of(t, r->cond[i].arg[1])))
+        !tn__table_exact_cast(tn__typing_of(t, r->cond[i].arg[0]), tn__typing_of(t, r->cond[i].arg[1])))
       return false;
   return true;
 }

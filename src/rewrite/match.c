@@ -24,7 +24,7 @@ tn_node *tn__splat(tn_node *n) {
 /* ---- integers and conditions ---- */
 
 bool tn__match_int(const tn__match *m, const tn__term *t, int64_t *v) {
-  if (t->form == TF_NUM) return *v = t->inum, t->num == (double)t->inum;
+  if (t->form == TF_NUM) return *v = t->inum, t->whole;
   if (t->form == TF_VAR) {
     tn_node *n = m->bound[t->slot] ? tn__splat(m->bound[t->slot]) : NULL;
     return n && tn__const_int(n, v);
@@ -84,16 +84,6 @@ static bool compare(tn__match *m, const tn__cond *d) {
   }
 }
 
-/* Every value of dtype a is a value of dtype b.  Integers do not go to floats here: from there a cast saturates where
- * it wraps from an integer. */
-static bool exact_cast(int a, int b) {
-  const tn__dtype_info *x = &tn__dtypes[a], *y = &tn__dtypes[b];
-  if (a == b || x->cls == TN__C_BOOL) return true;
-  if (a == TN__INDEX || b == TN__INDEX || x->cls != y->cls) return false;
-  if (x->cls == TN__C_FLOAT) return x->mant <= y->mant && x->size < y->size; /* bf16 has exponents that f16 has not */
-  return (y->is_signed || !x->is_signed) && 8 * x->size - x->is_signed <= 8 * y->size - y->is_signed;
-}
-
 static tn__argval argval(const tn__match *m, const tn__term *t) { return tn__argval_of(m->bound[t->slot]); }
 
 static bool holds(tn__match *m, const tn__cond *d) {
@@ -104,7 +94,7 @@ static bool holds(tn__match *m, const tn__cond *d) {
   case TC_DIVIDES:
     return of_index(m, d->arg[0]) && of_index(m, d->arg[1]) && tn__match_int(m, d->arg[0], &a) &&
            tn__match_int(m, d->arg[1], &b) && a != 0 && a != -1 && b % a == 0;
-  case TC_EXACT_CAST: return exact_cast(m->bound[d->arg[0]->slot]->dtype, m->bound[d->arg[1]->slot]->dtype);
+  case TC_EXACT_CAST: return tn__table_exact_cast(m->bound[d->arg[0]->slot]->dtype, m->bound[d->arg[1]->slot]->dtype);
   case TC_FITS: return true; /* seen when the right side is built */
   case TC_SAME_SHAPE:
     x = m->bound[d->arg[0]->slot];
@@ -141,8 +131,9 @@ static bool bind(tn__match *m, const tn__term *var, tn_node *n, const goal *rest
 static bool is_number(const tn__term *num, tn_node *n) {
   n = tn__splat(n);
   if (!n || n->dtype == TN__VOID) return false;
+  uint64_t bits;
   if (isnan(num->num)) return tn__is_float(n->dtype) && isnan(tn__eval_to_double(n->dtype, (uint64_t)n->ints[0]));
-  return (uint64_t)n->ints[0] == tn__table_bits(num, n->dtype);
+  return tn__table_bits(num, n->dtype, &bits) && (uint64_t)n->ints[0] == bits;
 }
 
 static bool is_sum_form(const tn__term *t) { return t->form >= TF_SPLIT && t->form <= TF_PICK; }
@@ -246,5 +237,6 @@ static bool solve(tn__match *m, const goal *g) {
 bool tn__match_root(tn__match *m) {
   memset(m->bound, 0, sizeof m->bound);
   goal g = {m->rule->lhs, m->root, NULL};
+  if (m->rule->mode == TN_MODE_FAST && !tn__is_float(m->root->dtype)) return false; /* it is proved of numbers only */
   return solve(m, &g);
 }

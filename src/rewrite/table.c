@@ -2,6 +2,7 @@
 #include "rewrite/table.h"
 #include <ctype.h>
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,9 +50,29 @@ bool tn__table_class_ok(uint8_t cls, int dtype) {
   return cls == TN__ONLY_INDEX ? dtype == TN__INDEX : (tn__dtypes[dtype].cls & cls) != 0;
 }
 
-uint64_t tn__table_bits(const tn__term *num, int dtype) {
-  if (tn__is_float(dtype)) return tn__eval_from_double(dtype, num->num);
-  return tn__eval_cast(TN_I64, dtype, (uint64_t)num->inum);
+static bool float_bits(const tn__term *num, int dtype, uint64_t *bits) {
+  const int64_t most = INT64_C(1) << 53; /* beyond it not every integer is a double */
+  *bits = tn__eval_from_double(dtype, num->num);
+  if (num->exact || isnan(num->num)) return true;
+  if (num->whole && (num->inum > most || num->inum < -most)) return false;
+  double back = tn__eval_to_double(dtype, *bits);
+  return !(back < num->num) && !(back > num->num);
+}
+
+bool tn__table_bits(const tn__term *num, int dtype, uint64_t *bits) {
+  if (tn__is_float(dtype)) return float_bits(num, dtype, bits);
+  if (!num->whole) return false;
+  *bits = tn__eval_cast(TN_I64, dtype, (uint64_t)num->inum);
+  bool held = (int64_t)*bits == num->inum && (num->inum >= 0 || tn__dtypes[dtype].is_signed);
+  return held || num->inum == -1;
+}
+
+bool tn__table_exact_cast(int a, int b) {
+  const tn__dtype_info *x = &tn__dtypes[a], *y = &tn__dtypes[b];
+  if (a == b || x->cls == TN__C_BOOL) return true;
+  if (a == TN__INDEX || b == TN__INDEX || x->cls != y->cls) return false;
+  if (x->cls == TN__C_FLOAT) return x->mant <= y->mant && x->size < y->size; /* bf16 has exponents that f16 has not */
+  return (y->is_signed || !x->is_signed) && 8 * x->size - x->is_signed <= 8 * y->size - y->is_signed;
 }
 
 static int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a % b < 0) != (b < 0)); }
@@ -170,7 +191,7 @@ static char *word_dup(parser *p) {
 }
 
 static bool at_row(const parser *p) {
-  return p->tok == T_END || (p->tok == T_WORD && (is(p, "rule") || is(p, "grad")));
+  return p->tok == T_END || (p->tok == T_WORD && (is(p, "rule") || is(p, "grad") || is(p, "defined")));
 }
 
 /* ---- terms ---- */
@@ -190,11 +211,19 @@ static bool const_name(const char *s) {
   return strchr("ckg", s[0]) && strspn(s + 1, "0123456789") == strlen(s + 1);
 }
 
+/* A letter and digits: names that are printed for provers beside others, lo_x or H1, are none of these. */
+static bool variable_name(const parser *p) {
+  size_t digits = 1;
+  while (digits < p->n && isdigit((unsigned char)p->s[digits])) digits++;
+  return islower((unsigned char)*p->s) && digits == p->n;
+}
+
 static tn__term *variable(parser *p, place at, bool is_arg) {
   tn__rule *r = p->rule;
   int slot = find(p, r->slot, (int)r->nslot);
   if (slot < 0) {
     if (at == IN_TEMPLATE) bad(p, "the pattern does not bind this variable");
+    if (!variable_name(p)) bad(p, "a variable is a letter, maybe with a number");
     if (r->nslot == TN__MAX_SLOTS) bad(p, "too many variables");
     slot = (int)r->nslot++;
     r->slot[slot] = word_dup(p);
@@ -208,13 +237,19 @@ static tn__term *variable(parser *p, place at, bool is_arg) {
   return t;
 }
 
+static size_t digits(const char *s) { return strspn(s, "0123456789"); }
+
+/* -1, 0.5, -0.0, inf, -inf, nan.  A number of only zeros behind the point is an integer, too. */
 static tn__term *number(parser *p) {
-  char *s = word_dup(p), *end;
+  char *s = word_dup(p), *at = s + (*s == '-');
   tn__term *t = new_term(p, TF_NUM, 0);
+  size_t n = digits(at), point = at[n] == '.' ? 1 + digits(at + n + 1) : 0;
+  bool named = !strcmp(at, "inf") || !strcmp(s, "nan");
+  if (!named && (!n || point == 1 || at[n + point])) bad(p, "not a number");
   errno = 0;
-  t->num = strtod(s, &end);
-  if (*end) bad(p, "not a number");
-  t->inum = strtoll(s, &end, 10);
+  t->num = strtod(s, NULL);
+  t->whole = !named && strspn(at + n, ".0") == point;
+  t->inum = t->whole ? strtoll(s, NULL, 10) : 0;
   if (errno) bad(p, "the number does not fit");
   next(p);
   return t;
@@ -305,8 +340,26 @@ static tn__term *term(parser *p, place at) {
 
 /* ---- rows ---- */
 
+static bool same_leaf(const tn__term *x, const tn__term *y) {
+  return x->form == y->form && (x->form == TF_VAR ? x->slot == y->slot : x->form == TF_NUM);
+}
+
+/* What a row assumes fails almost nowhere: that something is not equal to something else. */
+static void check_assumption(parser *p, tn__cond_kind kind, const tn__term *const *arg) {
+  bool leaves = kind == TC_NE && arg[0]->form <= TF_NUM && arg[1]->form <= TF_NUM;
+  if (!leaves || same_leaf(arg[0], arg[1])) bad(p, "a row may assume of a variable what it is not equal to, no more");
+}
+
+static void check_numbers(parser *p, tn__cond_kind kind, const tn__term *const *arg) {
+  for (int i = 0; kind <= TC_GE && i < 2; i++)
+    if (arg[i]->form == TF_NUM && !arg[i]->whole) bad(p, "conditions of rules are about integers");
+}
+
 static void add_cond(parser *p, tn__cond_kind kind, const tn__term *const *arg) {
   uint32_t n = p->rule->ncond + p->rule->nassume;
+  bool rule = p->rule->verdict == TV_RULE;
+  if (rule && p->assuming) check_assumption(p, kind, arg);
+  if (rule) check_numbers(p, kind, arg);
   if (n == TN__MAX_CONDS) bad(p, "too many conditions");
   tn__cond *d = &p->rule->cond[n];
   d->kind = kind;
@@ -377,13 +430,14 @@ static bool ends_conditions(const parser *p) {
   return at_row(p) || (p->tok == T_WORD && (is(p, "mode") || is(p, "assume") || is(p, "by") || is(p, "proof")));
 }
 
-static char *quoted(parser *p, const char *what) {
+/* One string, or several that follow each other, with a space between. */
+static const char *quoted(parser *p, const char *what) {
+  tn__sb b;
+  tn__sb_init(&b, p->a);
   next(p);
   if (p->tok != T_STRING) bad(p, what);
-  p->s++, p->n -= 2;
-  char *s = word_dup(p);
-  next(p);
-  return s;
+  for (; p->tok == T_STRING; next(p)) tn__sb_printf(&b, "%s%.*s", b.n ? " " : "", (int)p->n - 2, p->s + 1);
+  return tn__arena_strdup(p->a, tn__sb_str(&b));
 }
 
 /* What the provers need besides: (NAME value ...) ... after `by`. */
@@ -405,6 +459,8 @@ static void hints(parser *p) {
 static void rule_row(parser *p) {
   tn__rule *r = p->rule;
   r->name = word_dup(p);
+  if (strspn(r->name, "abcdefghijklmnopqrstuvwxyz0123456789_") != p->n || !islower((unsigned char)*r->name))
+    bad(p, "a row's name is of small letters, digits and _");
   next(p);
   r->lhs = term(p, IN_PATTERN);
   r->op = root_op(p, r->lhs);
@@ -429,26 +485,54 @@ static void rule_row(parser *p) {
 }
 
 static bool ends_clause(const parser *p) {
-  return at_row(p) || (p->tok == T_WORD && (is(p, "domain") || is(p, "kink") || is(p, "proof")));
+  return at_row(p) ||
+         (p->tok == T_WORD && (is(p, "domain") || is(p, "kink") || is(p, "bare") || is(p, "on") || is(p, "proof")));
 }
 
 static void clause(parser *p) {
   tn__rule *r = p->rule;
   if (r->nclause == TN__MAX_CLAUSES) bad(p, "too many clauses");
   tn__clause *q = &r->clause[r->nclause++];
-  *q = (tn__clause){.kink = is(p, "kink"), .first = r->nassume};
+  *q = (tn__clause){.kink = is(p, "kink"), .bare = is(p, "bare"), .first = r->nassume};
   for (next(p); !ends_clause(p);) condition(p);
   q->n = r->nassume - q->first;
   if (!q->n) bad(p, "a clause has conditions");
 }
 
-static void grad_row(parser *p) {
-  static const char *const names[] = {"x", "y", "z", "out", "g"};
-  tn__rule *r = p->rule;
+static const char *const gradient_slots[] = {"x", "y", "z", "out", "g"};
+
+static int scalar_op(parser *p) {
   int op = tn__op_parse(p->s, p->n);
   if (op < 0 || tn__ops[op].group < G_UNARY || tn__ops[op].group > G_CAST) bad(p, "a gradient row is for a scalar op");
-  r->op = op;
   next(p);
+  return op;
+}
+
+/* Clauses are for the provers: nothing checks them. */
+static void clauses(parser *p, const char *const *words) {
+  p->assuming = true;
+  while (p->tok == T_WORD && find(p, words, 3) >= 0) clause(p);
+  p->assuming = false;
+}
+
+/* defined OP on CONDITION... [on CONDITION...]... */
+static void defined_row(parser *p, tn__ruleset *s) {
+  static const char *const words[3] = {"on", "", ""};
+  tn__rule *r = p->rule;
+  const char *name = word_dup(p);
+  r->op = scalar_op(p);
+  r->name = name;
+  for (; r->nslot < tn__ops[r->op].max_src; r->nslot++) r->slot[r->nslot] = gradient_slots[r->nslot];
+  clauses(p, words);
+  if (!r->nclause) bad(p, "say on what");
+  if (s->defined[r->op]) bad(p, "the row above is about the op of an earlier one");
+  s->defined[r->op] = tn__arena_dup(p->a, r, sizeof *r);
+}
+
+static void grad_row(parser *p) {
+  static const char *const words[3] = {"domain", "kink", "bare"}, *const *names = gradient_slots;
+  tn__rule *r = p->rule;
+  int op = r->op = scalar_op(p);
   int k = find(p, names, 3);
   if (k < 0 || (uint32_t)k >= tn__ops[op].max_src) bad(p, "not a source of this op");
   char name[64];
@@ -463,9 +547,7 @@ static void grad_row(parser *p) {
     r->verdict = TV_FORBIDDEN;
     r->why = quoted(p, "say why, in quotes");
   } else r->verdict = TV_GRAD, r->rhs = term(p, IN_TEMPLATE);
-  p->assuming = true; /* a clause is for the provers: nothing checks it */
-  while (p->tok == T_WORD && (is(p, "domain") || is(p, "kink"))) clause(p);
-  p->assuming = false;
+  clauses(p, words);
   if (p->tok == T_WORD && is(p, "proof")) r->proof = quoted(p, "the proof, in quotes");
 }
 
@@ -487,9 +569,14 @@ tn__ruleset *tn__table_parse(tn_ctx *c, tn__arena *a, const char *name, const ch
   next(&p);
   while (p.tok != T_END) {
     if (!at_row(&p)) bad(&p, "a row starts with rule or grad");
-    tn__rule r = {.text = p.s, .line = p.word_line, .verdict = is(&p, "grad") ? TV_GRAD : TV_RULE};
+    bool defined = is(&p, "defined");
+    tn__rule r = {.text = p.s, .line = p.word_line, .verdict = is(&p, "rule") ? TV_RULE : TV_GRAD};
     p.rule = &r;
     next(&p);
+    if (defined) {
+      defined_row(&p, s);
+      continue;
+    }
     if (r.verdict == TV_RULE) rule_row(&p);
     else grad_row(&p);
     r.len = (uint32_t)(p.prev_end - r.text);

@@ -74,7 +74,8 @@ typedef struct tn__term {
   uint8_t form, what, slot, nkid;
   struct tn__term *kid[TN__MAX_KIDS];
   double num;
-  int64_t inum;      /* num, if it is an integer */
+  bool whole;        /* the number is an integer: inum */
+  int64_t inum;
   const char *exact; /* the name of an exact constant */
 } tn__term;
 
@@ -84,9 +85,9 @@ typedef struct tn__cond {
 } tn__cond;
 
 /* Where a gradient row holds: n conditions, of cond[] from `first` on.  kink: the function has two one-sided slopes
- * there, and the row gives a value between them. */
+ * there, and the row gives a value between them.  bare: it has none, and nothing is said of the row. */
 typedef struct tn__clause {
-  bool kink;
+  bool kink, bare;
   uint32_t first, n;
 } tn__clause;
 
@@ -132,6 +133,7 @@ struct tn__ruleset {
   const char *name, *text;
   tn__rule *rule;
   uint32_t n;
+  const tn__rule *defined[OP_COUNT]; /* where an op is a function over the reals, as clauses; NULL: everywhere */
   uint32_t first[OP_COUNT + 1]; /* rows by root op: by_op[first[op] .. first[op + 1] - 1], in table order */
   uint32_t *by_op;
   tn__ruleset *next;
@@ -142,8 +144,12 @@ tn__ruleset *tn__table_parse(tn_ctx *c, tn__arena *a, const char *name, const ch
 /* The value of (fn a b) over the integers; false: overflow or division by 0, or FN_LO and FN_HI, which need a node. */
 bool tn__table_fn(tn__fn fn, int64_t a, int64_t b, int64_t *out);
 bool tn__table_class_ok(uint8_t cls, int dtype);
-/* The bit pattern of a number in a dtype. */
-uint64_t tn__table_bits(const tn__term *num, int dtype);
+/* The bit pattern of a number in a dtype; false if the dtype does not hold just this number: then it stands for nothing
+ * there, for the matcher and for the provers.  -1 is all ones in bool and in unsigned dtypes; exact constants round. */
+bool tn__table_bits(const tn__term *num, int dtype, uint64_t *bits);
+/* Every value of dtype a is one of dtype b, and both are integers, or both floats, or a is bool.  Integers do not go to
+ * floats here: from there a cast saturates where it wraps from an integer. */
+bool tn__table_exact_cast(int a, int b);
 /* Conditions whose variables are of dtype index, by what they say. */
 static inline bool tn__table_about_index(const tn__cond *d) {
   return d->kind == TC_DIVIDES || (d->kind <= TC_GE && d->arg[0]->form != TF_NUM && d->arg[1]->form != TF_NUM);

@@ -1,5 +1,6 @@
 /* The right side of a row as nodes.  Recursion is as deep as the template. */
 #include "ir/build.h"
+#include "ir/eval.h"
 #include "rewrite/match.h"
 #include <string.h>
 
@@ -35,9 +36,12 @@ static bool weak(const tn__term *t) { return t->form == TF_NUM || t->form == TF_
 /* A number or a #function in the dtype. */
 static tn_node *constant(const tn__match *m, const tn__term *t, int dtype) {
   int64_t v;
-  if (t->form == TF_NUM) return spread(m, tn__const_bits(m->c, dtype, tn__table_bits(t, dtype)));
-  if (!tn__match_int(m, t, &v)) return NULL;
-  return spread(m, tn__const_bits(m->c, dtype, tn__table_bits(&(tn__term){.num = (double)v, .inum = v}, dtype)));
+  uint64_t bits;
+  if (t->form != TF_NUM) {
+    if (!tn__match_int(m, t, &v)) return NULL;
+    bits = tn__eval_cast(TN_I64, dtype, (uint64_t)v);
+  } else if (!tn__table_bits(t, dtype, &bits)) return NULL;
+  return spread(m, tn__const_bits(m->c, dtype, bits));
 }
 
 static tn_node *build(const tn__match *m, const tn__term *t, int dtype);

@@ -28,7 +28,7 @@ static bool is_number(const expr *e, const tn__term *t) {
   if (head_is(e, "num") && atom_is(e->kid[1], "M")) e = e->kid[2];
   if (!e->s && e->nkid == 1) e = e->kid[0];
   if (atom_is(e, "true") || atom_is(e, "false")) return t->inum == atom_is(e, "true");
-  return e->s && isdigit((unsigned char)e->s[*e->s == '-']) && t->num == (double)t->inum &&
+  return e->s && isdigit((unsigned char)e->s[*e->s == '-']) && t->whole &&
          strtoll(e->s, NULL, 10) == t->inum;
 }
 
@@ -101,7 +101,8 @@ typedef struct facts {
   fact v[32];
   int n;
 } facts;
-static const tn__term zero = {.form = TF_NUM}, one = {.form = TF_NUM, .num = 1, .inum = 1};
+static const tn__term zero = {.form = TF_NUM, .whole = true},
+                      one = {.form = TF_NUM, .num = 1, .whole = true, .inum = 1};
 
 static void add_fact(facts *f, fact v) {
   if (f->n == 32) fail_msg("too many hypotheses");

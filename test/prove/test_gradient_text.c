@@ -16,8 +16,8 @@
 
 /* ---- what the rows say ---- */
 
-typedef enum kind { SLOPE, KINK, JOINT, TIE, NO_SLOPE, REFUSED } kind;
-static const char *const parts[] = {"slope", "kink", "joint", "tie", "no slope", "refused"};
+typedef enum kind { SLOPE, KINK, JOINT, TIE, NO_SLOPE, COVERS, MET, REFUSED } kind;
+static const char *const parts[] = {"slope", "kink", "joint", "tie", "no slope", "covers", "met", "refused"};
 
 typedef struct saying {
   kind kind;
@@ -42,6 +42,8 @@ static bool is_real(const tn__rule *r) {
   return rule != DT_INT && rule != DT_LOGIC && r->op != OP_PHILOX && !(r->op == OP_WHERE && r->src == 0);
 }
 
+static const tn__ruleset *table; /* says where ops are defined */
+
 static void of_row(sayings *all, const tn__rule *r) {
   uint32_t domains = 0;
   if (r->verdict == TV_FORBIDDEN || !is_real(r)) {
@@ -49,10 +51,13 @@ static void of_row(sayings *all, const tn__rule *r) {
     return;
   }
   for (uint32_t i = 0; i < r->nclause; i++) {
-    add(all, r->clause[i].kink ? KINK : SLOPE, r, NULL, &r->clause[i]);
-    domains += !r->clause[i].kink;
+    bool bare = r->clause[i].bare;
+    if (!bare) add(all, r->clause[i].kink ? KINK : SLOPE, r, NULL, &r->clause[i]);
+    add(all, MET, r, NULL, &r->clause[i]);
+    domains += !r->clause[i].kink && !bare;
   }
   if (!domains) add(all, SLOPE, r, NULL, NULL);
+  else add(all, COVERS, r, NULL, NULL);
 }
 
 static bool same_term(const tn__term *x, const tn__term *y) {
@@ -65,7 +70,7 @@ static bool same_term(const tn__term *x, const tn__term *y) {
 }
 
 static bool same_clause(const tn__rule *r, const tn__clause *q, const tn__rule *s, const tn__clause *w) {
-  if (q->kink != w->kink || q->n != w->n) return false;
+  if (q->bare || w->bare || q->kink != w->kink || q->n != w->n) return false;
   for (uint32_t i = 0; i < q->n; i++) {
     const tn__cond *c = &r->cond[q->first + i], *d = &s->cond[w->first + i];
     if (c->kind != d->kind) return false;
@@ -189,18 +194,49 @@ static bool binders(reader *t, bool with_g) {
   return (!with_g || is_binder(next(t), "g", "R")) && word(t, ",");
 }
 
-static bool hypothesis(reader *t, const tn__cond *d) {
+static bool condition(reader *t, const tn__cond *d) {
   static const struct {
     const char *text;
     bool turned; /* x > y is y < x */
   } relations[] = {[TC_LT] = {"<", false},  [TC_LE] = {"<=", false}, [TC_EQ] = {"=", false},
                    [TC_NE] = {"<>", false}, [TC_GT] = {"<", true},   [TC_GE] = {"<=", true}};
   if (d->kind == TC_WHOLE || d->kind == TC_FRACTION)
-    return word(t, d->kind == TC_WHOLE ? "whole" : "fraction") && is_term(t, next(t), d->arg[0]) && word(t, "->");
+    return word(t, d->kind == TC_WHOLE ? "whole" : "fraction") && is_term(t, next(t), d->arg[0]);
   if (d->kind > TC_GE) return false;
   bool turned = relations[d->kind].turned;
   return is_term(t, next(t), d->arg[turned]) && word(t, relations[d->kind].text) &&
-         is_term(t, next(t), d->arg[!turned]) && word(t, "->");
+         is_term(t, next(t), d->arg[!turned]);
+}
+
+static bool hypothesis(reader *t, const tn__cond *d) { return condition(t, d) && word(t, "->"); }
+
+static bool all_of(reader *t, const tn__rule *r, const tn__clause *q) {
+  for (uint32_t i = 0; i < q->n; i++)
+    if ((i && !word(t, "/\\")) || !condition(t, &r->cond[q->first + i])) return false;
+  return true;
+}
+
+/* (clause) \/ (clause) ... */
+static bool one_of(reader *t, const tn__rule *r) {
+  for (uint32_t i = 0; i < r->nclause; i++) {
+    if (i && !word(t, "\\/")) return false;
+    const expr *e = next(t), *kid[MAX_EXPR + 1] = {0};
+    for (int k = 0; k < e->nkid; k++) kid[k] = e->kid[k];
+    reader inside = {.at = kid, .r = t->r, .g = t->g};
+    if (e->s || !all_of(&inside, r, &r->clause[i]) || *inside.at) return false;
+  }
+  return true;
+}
+
+static bool covers(reader *t, const saying *k) {
+  const tn__rule *defined = table->defined[k->x->op];
+  return (!defined || (one_of(t, defined) && word(t, "->"))) && one_of(t, k->x);
+}
+
+static bool met(reader *t, const saying *k) {
+  for (uint32_t i = 0; i < tn__ops[k->x->op].max_src; i++)
+    if (!word(t, "exists") || !word(t, sources[i]) || !word(t, ":") || !word(t, "R,")) return false;
+  return all_of(t, k->x, k->clause);
 }
 
 static bool hypotheses(reader *t, const saying *k) {
@@ -245,6 +281,8 @@ static bool reads_back(tn_ctx *c, const saying *k, const char *theorem) {
   reader t = {.at = read_statement(c, theorem), .r = k->x, .g = k->kind == JOINT || k->kind == TIE ? "1" : "g"};
   bool one = k->kind == SLOPE || k->kind == KINK, two = k->kind == JOINT || k->kind == TIE, same = false;
   if (!t.at || k->kind == REFUSED || ((one || two) && !(binders(&t, one) && hypotheses(&t, k)))) return false;
+  if (k->kind == COVERS) return binders(&t, false) && covers(&t, k) && !*t.at;
+  if (k->kind == MET) return met(&t, k) && !*t.at;
   if (one) same = one_slope(&t, k);
   else if (k->kind == JOINT) same = differential(&t, k);
   else if (k->kind == TIE) same = word(&t, "convex") && is_value(&t, k->x) && is_value(&t, k->y);
@@ -314,6 +352,13 @@ static const struct {
     {"grad_max_tie", "x = y", "x <> y"},
     {"grad_max_tie", "(o_where (o_lt y x) 1 0)", "(o_where (o_lt x y) 1 0)"},
     {"grad_max_tie", "(o_mul 1 (1 / 2))", "(o_mul g (1 / 2))"},
+    {"grad_sqrt_x_covers", "(0 <= x) -> ", ""},
+    {"grad_sqrt_x_covers", "(0 <= x)", "(0 < x)"},
+    {"grad_sqrt_x_covers", "(0 < x) \\/ (x = 0)", "(0 < x)"},
+    {"grad_sqrt_x_covers", "(0 < x) \\/ (x = 0)", "(0 < x) \\/ (x = 0) \\/ (x = 1)"},
+    {"grad_pow_x_covers", "whole y /\\ 1 <= y", "whole y"},
+    {"grad_pow_x_met_2", "x <> 0 /\\ whole y", "whole y"},
+    {"grad_pow_x_met_2", "exists x", "exists g"},
     {"grad_mul_joint", "(o_mul 1 y) (o_mul 1 x)", "(o_mul 1 x) (o_mul 1 y)"},
     {"grad_mul_joint", ") x y (", ") y x ("},
     {"grad_mul_joint", "fun x y", "fun y x"},
@@ -339,11 +384,12 @@ static void read_all(tn_ctx *c, void *arg) {
   sayings *all = tn__arena_zalloc(&c->scratch, sizeof *all);
   tn__proofs *p = tn__prove_collect(c, NULL);
   uint32_t refused = 0, theorems = 0;
-  of_table(all, tn__rules_get(c, "gradient"));
+  table = tn__rules_get(c, "gradient");
+  of_table(all, table);
   for (uint32_t i = 0; i < p->claims.n; i++) {
     const tn__claim *claim = &p->claims.v[i];
     /* Reverse.v: about no row */
-    bool by_hand = claim->tool == TT_COQ && !strncmp(claim->text, "Check ", strlen("Check "));
+    bool by_hand = claim->tool == TT_COQ && !claim->statement;
     if (strncmp(claim->rule, "gradient.", strlen("gradient.")) || by_hand) continue;
     saying *k = said(c, all, claim);
     if (!k)

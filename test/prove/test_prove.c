@@ -100,7 +100,8 @@ static bool is_number(const expr *e, const tn__term *t) {
   for (int d = 0; d <= TN__INDEX; d++) {
     unsigned width = 8 * (unsigned)tn__size_of(d);
     uint64_t mask = width < 64 ? (UINT64_C(1) << width) - 1 : ~UINT64_C(0);
-    if ((dtypes >> d & 1) && (tn__table_bits(t, d) & mask) == bits) return true;
+    uint64_t read;
+    if ((dtypes >> d & 1) && tn__table_bits(t, d, &read) && (read & mask) == bits) return true;
   }
   return false;
 }
@@ -117,7 +118,7 @@ static bool is_power(const tn__rule *r, const expr *e, const tn__term *t) {
   if (n == 1 && same(r, e, t->kid[0])) return true; /* of floats */
   for (; n > 0 && is_op(e, OP_MUL); n--, e = e->kid[2])
     if (!same(r, e->kid[1], t->kid[0])) return false;
-  return n == 0 && is_number(e, &(tn__term){.form = TF_NUM, .num = 1, .inum = 1});
+  return n == 0 && is_number(e, &(tn__term){.form = TF_NUM, .num = 1, .whole = true, .inum = 1});
 }
 
 static bool is_fn(const tn__rule *r, const expr *e, const tn__term *t) {

@@ -154,8 +154,6 @@ static const struct {
 } kept[] = {
     {"drop c1<0 -> ", " lt_negative gt_negative ", "there for the measure"},
     {"drop x:float -> ", " mul_minus_one ", "there for the measure: sums of dtype index have factors of -1"},
-    {"drop x:float -> ", " fast_add_zero fast_mul_zero fast_factor fast_add_add fast_mul_mul ",
-     "other dtypes have rows of their own, which hold in every mode"},
 };
 
 static bool is_kept(const char *row, const char *change) {

@@ -159,9 +159,12 @@ static tn_node *make_sum(maker *m, tn_node *q, tn_node *k, tn_node *r) {
 }
 
 static tn_node *make(maker *m, const tn__term *t, int dtype) {
+  uint64_t bits;
   switch (t->form) {
   case TF_VAR: return variable(m, t, dtype);
-  case TF_NUM: return spread(m, tn__const_bits(m->c, dtype, tn__table_bits(t, dtype)));
+  case TF_NUM:
+    if (!tn__table_bits(t, dtype, &bits)) return m->fits = false, NULL;
+    return spread(m, tn__const_bits(m->c, dtype, bits));
   case TF_OP: return make_op(m, t, dtype);
   case TF_AS: return m->slot[t->kid[0]->slot] = make(m, t->kid[1], dtype);
   default: break;

@@ -70,7 +70,7 @@ static bool condition_at(const point *p, const tn__cond *d) {
   case TC_GE: return a >= b;
   case TC_EQ: return fabs(a - b) <= close;
   case TC_NE: return fabs(a - b) > close;
-  case TC_WHOLE: return a == rint(a);
+  case TC_WHOLE: return fabs(a - rint(a)) <= close;
   default: return isfinite(a) && fabs(a - rint(a)) > close;
   }
 }
@@ -92,31 +92,79 @@ static bool holds_at(const point *p, bool kink, slope_witness *w) {
 static const double grid[] = {-3, -2.5, -2, -1.25, -1, -0.7, -0.5, 0, 0.3, 0.5, 1, 1.5, 1.5707963267948966, 2, 2.75, 3};
 enum { GRID = sizeof grid / sizeof *grid };
 
+static bool inside(const point *p, const tn__rule *r, const tn__clause *q) {
+  for (uint32_t j = 0; q && j < q->n; j++)
+    if (!condition_at(p, &r->cond[q->first + j])) return false;
+  return true;
+}
+
+static bool inside_one(const point *p, const tn__rule *r) {
+  for (uint32_t i = 0; i < r->nclause; i++)
+    if (inside(p, r, &r->clause[i])) return true;
+  return false;
+}
+
+/* To one side of the point, along one source, there is no slope: quotients grow without bound, or there is no value. */
+static bool steep(point p, uint32_t source) {
+  tn__rule along = *p.rule;
+  along.src = source;
+  p.rule = &along;
+  for (double side = -1; side < 2; side += 2) {
+    double far = fabs(op_at(&p, side * 1e-3) - op_at(&p, 0)) / 1e-3,
+           close = fabs(op_at(&p, side * 1e-7) - op_at(&p, 0)) / 1e-7;
+    if (!isfinite(far) || !isfinite(close) || close > 5 * far + 1) return true;
+  }
+  return false;
+}
+
+static bool bare_at(const point *p, slope_witness *w) {
+  *w = (slope_witness){.at = {p->at[0], p->at[1], p->at[2]}, .g = p->g};
+  for (uint32_t k = 0; k < tn__ops[p->rule->op].max_src; k++)
+    if (steep(*p, k)) return true;
+  return false;
+}
+
 static void try_clause(tn_ctx *c, const tn__rule *r, uint32_t number_, const tn__clause *q, slope_verdict *v) {
   uint32_t n = tn__ops[r->op].max_src, points = 0, total = 1;
   for (uint32_t k = 0; k < n; k++) total *= GRID;
   for (uint32_t i = 0; i < total; i++) {
     point p = {.c = c, .rule = r, .g = i % 2 ? 1 : -2};
-    bool inside = true;
     for (uint32_t k = 0, rest = i; k < n; k++, rest /= GRID) p.at[k] = grid[rest % GRID];
-    for (uint32_t j = 0; q && j < q->n; j++) inside &= condition_at(&p, &r->cond[q->first + j]);
-    if (!inside) continue;
+    if (!inside(&p, r, q)) continue;
     slope_witness w;
     points++;
-    if (v->held && !holds_at(&p, q && q->kink, &w)) v->held = false, v->witness = w, v->witness.clause = number_;
+    bool held = q && q->bare ? bare_at(&p, &w) : holds_at(&p, q && q->kink, &w);
+    if (v->held && !held) v->held = false, v->witness = w, v->witness.clause = number_;
   }
   v->points += points;
   v->empty += !points;
+}
+
+/* Where the op is defined, as the table says it, some clause of the row holds; and the op has values there and nowhere
+ * else. */
+static void try_cover(tn_ctx *c, const tn__rule *r, slope_verdict *v) {
+  const tn__rule *defined = tn__rules_get(c, "gradient")->defined[r->op];
+  uint32_t n = tn__ops[r->op].max_src, total = 1;
+  for (uint32_t k = 0; k < n; k++) total *= GRID;
+  for (uint32_t i = 0; i < total && v->held; i++) {
+    point p = {.c = c, .rule = r, .g = 1};
+    for (uint32_t k = 0, rest = i; k < n; k++, rest /= GRID) p.at[k] = grid[rest % GRID];
+    bool there = !defined || inside_one(&p, defined), value = isfinite(op_at(&p, 0));
+    bool pole = there != value && r->op == OP_TAN; /* pi/2 is not quite a double */
+    if ((there && !inside_one(&p, r)) || (there != value && !pole))
+      *v = (slope_verdict){.witness = {.at = {p.at[0], p.at[1], p.at[2]}, .clause = r->nclause}};
+  }
 }
 
 slope_verdict slope_try(tn_ctx *c, const tn__rule *r) {
   slope_verdict v = {.held = true};
   uint32_t plain = 0;
   for (uint32_t i = 0; i < r->nclause; i++) {
-    plain += !r->clause[i].kink;
+    plain += !r->clause[i].kink && !r->clause[i].bare;
     try_clause(c, r, i, &r->clause[i], &v);
   }
   if (!plain) try_clause(c, r, r->nclause, NULL, &v);
+  else try_cover(c, r, &v);
   return v;
 }
 
@@ -137,9 +185,8 @@ static tn__rule *born(breeding *b, const tn__rule *r, const char *what, const ch
 }
 
 static tn__term *leaf(breeding *b, tn__form form, uint32_t slot, double num) {
-  return tn__arena_dup(b->a,
-                       &(tn__term){.form = (uint8_t)form, .slot = (uint8_t)slot, .num = num, .inum = (int64_t)num},
-                       sizeof(tn__term));
+  tn__term t = {.form = (uint8_t)form, .slot = (uint8_t)slot, .num = num, .whole = true, .inum = (int64_t)num};
+  return tn__arena_dup(b->a, &t, sizeof t);
 }
 
 static tn__term *node(breeding *b, int op, tn__term *x, tn__term *y) {
@@ -181,12 +228,33 @@ static void wrong_orders(breeding *b, const tn__rule *r, const tn__term *t) {
   for (uint32_t k = 0; k < t->nkid; k++) wrong_orders(b, r, t->kid[k]);
 }
 
+static void lose_clause(breeding *b, const tn__rule *r, uint32_t i, const char *text) {
+  tn__rule *m = born(b, r, "lost: clause", text);
+  m->clause[i] = m->clause[--m->nclause];
+}
+
+/* The bounds of clause i one farther in, each by itself. */
+static void narrow(breeding *b, const tn__rule *r, uint32_t i) {
+  char text[40];
+  for (uint32_t j = r->clause[i].first; j < r->clause[i].first + r->clause[i].n; j++) {
+    const tn__cond *d = &r->cond[j];
+    if (d->kind > TC_GE || d->arg[1]->form != TF_NUM) continue;
+    double by = d->kind == TC_LT || d->kind == TC_LE ? -1 : 1;
+    snprintf(text, sizeof text, "%u of clause %u", j - r->clause[i].first + 1, i + 1);
+    born(b, r, "narrowed: bound", text)->cond[j].arg[1] = leaf(b, TF_NUM, 0, d->arg[1]->num + by);
+  }
+}
+
 static void wrong_clauses(breeding *b, const tn__rule *r) {
   char text[40];
   for (uint32_t i = 0; i < r->nclause; i++) {
     tn__clause q = r->clause[i];
+    snprintf(text, sizeof text, "%u", i + 1);
+    lose_clause(b, r, i, text);
+    narrow(b, r, i);
     for (uint32_t j = 0; j < q.n; j++) {
       snprintf(text, sizeof text, "%u of clause %u", j + 1, i + 1);
+      if (q.bare) continue; /* more points of which nothing is said: seen in numbers, but no false theorem */
       tn__rule *m = born(b, r, "dropped: condition", text);
       if (--m->clause[i].n > j) m->cond[q.first + j] = r->cond[q.first + q.n - 1];
     }
