@@ -36,9 +36,9 @@ graph_size graph_any_size(graph_dice *d) {
   };
   /* as networks have them: tiles of products, sums over all rows beside the rows */
   static const graph_size layers = {
-      .nodes = 3, .outputs = 4, .longest = 200, .elements = 1 << 17, .work = 4e6, .rank = 4};
+      .nodes = 3, .outputs = 4, .longest = 200, .elements = 1 << 18, .work = 4e7, .rank = 4};
   static const uint8_t often[] = {0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 3, 3, 4, 4, 5, 6, 7};
-  if (graph_roll(d, 128) == 0) return layers;
+  if (graph_roll(d, 200) == 0) return layers;
   return sizes[often[graph_roll(d, sizeof often)]];
 }
 
@@ -577,10 +577,14 @@ enum { LAYERS = 1 << 16 }; /* elements, from which on a graph begins with a laye
 /* A layer of a network over many rows, and its gradients by what it was made of. */
 static void grow_layer(grower *w) {
   static const uint8_t dtypes[] = {TN_F32, TN_F16, TN_BF16, TN_F32};
-  static const int64_t sizes[] = {32, 64, 96, 128, 130, 64, 128};
+  static const int64_t sizes[] = {32, 64, 96, 128, 130, 64, 128, 256, 512};
   int dtype = dtypes[graph_roll(w->d, 4)];
-  int64_t rows = 64 + graph_roll(w->d, 2) * 64 + graph_roll(w->d, 3), in = sizes[graph_roll(w->d, 7)],
-          out = sizes[graph_roll(w->d, 7)], tall = 300 + graph_roll(w->d, 600);
+  /* in mode strict no group makes a tile, and what reads a product may compute it again */
+  uint32_t most = w->c->mode == TN_MODE_STRICT ? 2 : 9;
+  int64_t rows = sizes[graph_roll(w->d, most)] + (graph_roll(w->d, 3) == 0), out = sizes[graph_roll(w->d, most)],
+          in = rows * out < 1 << 14 ? sizes[graph_roll(w->d, most < 7 ? most : 7)] : 64;
+  /* rows enough for every unit of a large device */
+  int64_t tall = (graph_roll(w->d, 2) && in <= 64 ? 2112 : 300) + graph_roll(w->d, 600);
   tn_node *x[2], *y, *g[2];
   if (graph_roll(w->d, 2)) {
     x[0] = grow_leaf_of(w, dtype, (int64_t[]){rows, in}, 2);
