@@ -28,6 +28,7 @@ struct tn__runtime {
   int64_t next_placeholder; /* slots of program inputs while they are recorded */
   uint32_t verified[3];     /* schedules compared with their graphs, by verdict, */
   uint32_t twins;           /* of them so many by a smaller twin */
+  uint32_t texts[4];        /* of kernels, read back, by result (verify/readback.h) */
 };
 
 enum { TN__PLACEHOLDER = 1 << 24 }; /* PARAM slots from here on stand for program inputs */

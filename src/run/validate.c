@@ -1,5 +1,6 @@
 /* A plan as translation validation wants it (verify/verify.h), and what becomes of the verdict. */
 #include "run/plan.h"
+#include "verify/readback.h"
 #include "verify/scale.h"
 #include "verify/verify.h"
 #include <fcntl.h>
@@ -71,11 +72,15 @@ static void count(tn_ctx *c, const tn__plan *p, const tn__verdict *v, bool twin)
 
 void tn__validate_close(tn_ctx *c) {
   const struct tn__runtime *rt = c->runtime;
-  const uint32_t *n = rt->verified;
+  const uint32_t *n = rt->verified, *t = rt->texts;
   uint32_t all = n[TN__VERIFY_EQUAL] + n[TN__VERIFY_DIFFERS] + n[TN__VERIFY_UNKNOWN];
   if (!all || !is_word(c->opt.verify)) return;
   fprintf(stderr, "tenet: %u schedules compared with their graphs: %u equal (%u by a smaller twin), %u differ, %u not "
           "compared\n", all, n[TN__VERIFY_EQUAL], rt->twins, n[TN__VERIFY_DIFFERS], n[TN__VERIFY_UNKNOWN]);
+  fprintf(stderr, "tenet: %u texts of kernels read back: %u equal, %u exempt for the helper texts", t[TN__READ_EQUAL] +
+          t[TN__READ_EXEMPT] + t[TN__READ_TOO_LONG], t[TN__READ_EQUAL], t[TN__READ_EXEMPT]);
+  for (int i = 0; tn__readback_exempt[i]; i++) fprintf(stderr, " %s*", tn__readback_exempt[i]);
+  fprintf(stderr, ", %u too long\n", t[TN__READ_TOO_LONG]);
 }
 
 static void report(tn_ctx *c, const tn__plan *p, const tn__verdict *v, bool twin) {
@@ -164,12 +169,29 @@ static bool try_twin(tn_ctx *c, tn__plan *p, bool least, tn__verdict *v) {
   return true;
 }
 
+/* What the printer made of the kernels, too. */
+static void read_texts(tn_ctx *c, tn__plan *p) {
+  uint32_t n[TN__READ_RESULTS] = {0};
+  tn__sb s;
+  tn__plan_read_texts(c, p, n);
+  for (int i = 0; i < TN__READ_RESULTS; i++) c->runtime->texts[i] += n[i];
+  tn__sb_init(&s, &c->scratch);
+  tn__sb_printf(&s, "texts %s equal %u exempt %u long %u\n", p->dev->name, n[TN__READ_EQUAL], n[TN__READ_EXEMPT],
+                n[TN__READ_TOO_LONG]);
+  if (!is_word(c->opt.verify)) append(c->opt.verify, tn__sb_str(&s));
+  if (!n[TN__READ_TOO_LONG]) return;
+  if (!strcmp(c->opt.verify, "strict")) tn__fail(c, TN_ECOMPILE, "a kernel's text takes too long to be read back");
+  fprintf(stderr, "tenet: %s: texts of %u kernels take too long to be read back\n", p->dev->name,
+          n[TN__READ_TOO_LONG]);
+}
+
 static void compare(void *arg) {
   tn__plan *p = arg;
   tn_ctx *c = p->dev->ctx;
   tn__verdict v = verdict_of(c, p, false);
   bool twin = v.result == TN__VERIFY_UNKNOWN && v.large && (try_twin(c, p, false, &v) || try_twin(c, p, true, &v));
   report(c, p, &v, twin);
+  read_texts(c, p);
 }
 
 /* In a scratch of its own, which goes at once and does not count against the limit.  Memory that runs out is an error

@@ -1,0 +1,123 @@
+/* What words mean in printed kernels: written from the languages' definitions and from the helpers' own text
+ * (ir/math.inc, render/kernel.inc), not from the printer's tables. */
+#include "verify/c_text.h"
+#include <string.h>
+
+static bool is_word(const char *word, const char *s, size_t n) { return strlen(word) == n && !memcmp(word, s, n); }
+
+bool tn__c_word_is_type(const char *s, size_t n, tn__c_type *out) {
+  static const struct {
+    const char *name;
+    uint8_t dtype, bytes;
+  } types[] = {
+      {"void", TN__VOID, 0},  {"_Bool", TN_BOOL, 1}, {"bool", TN_BOOL, 1}, {"char", TN_I8, 1},   {"int", TN_I32, 4},
+      {"long", TN_I64, 8},    {"uchar", TN_U8, 1},   {"ushort", TN_U16, 2}, {"uint", TN_U32, 4}, {"ulong", TN_U64, 8},
+      {"i8", TN_I8, 1},       {"i16", TN_I16, 2},    {"i32", TN_I32, 4},   {"i64", TN_I64, 8},   {"u8", TN_U8, 1},
+      {"u16", TN_U16, 2},     {"u32", TN_U32, 4},    {"u64", TN_U64, 8},   {"f32", TN_F32, 4},   {"f64", TN_F64, 8},
+      {"uint2", TN__VOID, 8}, {"uint4", TN__VOID, 16}, {"tn_divisor", TN_F32, 4},
+  };
+  for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+    if (is_word(types[i].name, s, n)) {
+      *out = (tn__c_type){.dtype = types[i].dtype, .bytes = types[i].bytes};
+      return true;
+    }
+  return false;
+}
+
+bool tn__c_word_is_qualifier(const char *s, size_t n) {
+  static const char *const words[] = {"const",    "restrict", "__restrict__", "volatile",   "static",     "inline",
+                                      "extern",   "__global", "__local",      "__shared__", "__global__", "__kernel",
+                                      "__private"};
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+    if (is_word(words[i], s, n)) return true;
+  return false;
+}
+
+/* ---- helpers ---- */
+
+/* tn_<name>_<dtype>: a function of values of the dtype. */
+static const struct {
+  const char *name;
+  uint8_t op, narg;
+} functions[] = {
+    {"abs", OP_ABS, 1}, {"sign", OP_SIGN, 1}, {"sqrt", OP_SQRT, 1}, {"exp", OP_EXP, 1},
+    {"exp2", OP_EXP2, 1}, {"expm1", OP_EXPM1, 1}, {"log", OP_LOG, 1}, {"log2", OP_LOG2, 1},
+    {"log1p", OP_LOG1P, 1}, {"sin", OP_SIN, 1}, {"cos", OP_COS, 1}, {"tan", OP_TAN, 1},
+    {"tanh", OP_TANH, 1}, {"erf", OP_ERF, 1}, {"floor", OP_FLOOR, 1}, {"ceil", OP_CEIL, 1},
+    {"round", OP_ROUND, 1}, {"trunc", OP_TRUNC, 1}, {"idiv", OP_IDIV, 2}, {"mod", OP_MOD, 2},
+    {"fmod", OP_FMOD, 2}, {"pow", OP_POW, 2}, {"atan2", OP_ATAN2, 2}, {"min", OP_MIN, 2},
+    {"max", OP_MAX, 2}, {"shl", OP_SHL, 2}, {"shr", OP_SHR, 2}, {"fma", OP_FMA, 3},
+};
+
+/* Others; the arguments' dtype, the result's. */
+static const struct {
+  const char *name;
+  uint8_t code, op, dtype, sdtype, narg, result;
+  bool near;
+} others[] = {
+    {"tn_f32_bits", TN__C_BITS, 0, TN_F32, TN_F32, 1, TN_U32, 0},
+    {"tn_f64_bits", TN__C_BITS, 0, TN_F64, TN_F64, 1, TN_U64, 0},
+    {"tn_f16_bits", TN__C_BITS, 0, TN_F16, TN_F32, 1, TN_U16, 0},
+    {"tn_bf16_bits", TN__C_BITS, 0, TN_BF16, TN_F32, 1, TN_U16, 0},
+    {"tn_f32_of", TN__C_OF_BITS, 0, TN_F32, TN_U32, 1, TN_F32, 0},
+    {"tn_f64_of", TN__C_OF_BITS, 0, TN_F64, TN_U64, 1, TN_F64, 0},
+    {"tn_f16_of", TN__C_OF_BITS, 0, TN_F16, TN_U16, 1, TN_F32, 0},
+    {"tn_bf16_of", TN__C_OF_BITS, 0, TN_BF16, TN_U16, 1, TN_F32, 0},
+    {"tn_f16_round", TN__C_ROUND, 0, TN_F16, TN_F32, 1, TN_F32, 0},
+    {"tn_bf16_round", TN__C_ROUND, 0, TN_BF16, TN_F32, 1, TN_F32, 0},
+    {"tn_philox_u64", TN__C_EVAL, OP_PHILOX, TN_U32, TN_U64, 3, TN_U32, 0},
+    {"tn_near_exp", TN__C_EVAL, OP_EXP, TN_F32, TN_F32, 1, TN_F32, 1},
+    {"tn_near_exp2", TN__C_EVAL, OP_EXP2, TN_F32, TN_F32, 1, TN_F32, 1},
+    {"tn_near_tanh", TN__C_EVAL, OP_TANH, TN_F32, TN_F32, 1, TN_F32, 1},
+    {"tn_near_sqrt", TN__C_EVAL, OP_SQRT, TN_F32, TN_F32, 1, TN_F32, 1},
+    {"tn_near_div", TN__C_EVAL, OP_DIV, TN_F32, TN_F32, 2, TN_F32, 1},
+    /* a divisor with its reciprocal behind it is a value like the divisor here */
+    {"tn_prepare", TN__C_MOVE, 0, TN_F32, TN_F32, 1, TN_F32, 0},
+    {"tn_div_by", TN__C_EVAL, OP_DIV, TN_F32, TN_F32, 2, TN_F32, 0},
+    {"tn_near_div_by", TN__C_EVAL, OP_DIV, TN_F32, TN_F32, 2, TN_F32, 1},
+};
+
+/* How values of the dtype stand in registers. */
+static uint8_t held_as(int dtype) { return (uint8_t)(dtype == TN_F16 || dtype == TN_BF16 ? TN_F32 : dtype); }
+
+/* <dtype>_to_<dtype>: between values that no plain cast turns into each other. */
+static bool is_conversion(const char *s, size_t n, tn__c_call *out) {
+  for (size_t i = 1; i + 4 < n; i++) {
+    if (memcmp(s + i, "_to_", 4)) continue;
+    int from = tn__dtype_parse(s, i), to = tn__dtype_parse(s + i + 4, n - i - 4);
+    if (from < 0 || to < 0) return false;
+    *out = (tn__c_call){.code = TN__C_EVAL,
+                        .op = OP_CAST,
+                        .dtype = (uint8_t)to,
+                        .sdtype = (uint8_t)from,
+                        .narg = 1,
+                        .result = held_as(to)};
+    return true;
+  }
+  return false;
+}
+
+bool tn__c_word_is_call(const char *s, size_t n, tn__c_call *out) {
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+    if (!is_word(others[i].name, s, n)) continue;
+    *out = (tn__c_call){others[i].code, others[i].op, others[i].dtype, others[i].sdtype, others[i].narg,
+                        others[i].result, others[i].near};
+    return true;
+  }
+  if (n < 4 || memcmp(s, "tn_", 3)) return false;
+  if (is_conversion(s + 3, n - 3, out)) return true;
+  for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
+    size_t k = strlen(functions[i].name) + 3;
+    if (k + 1 >= n || s[k] != '_' || memcmp(s + 3, functions[i].name, k - 3)) continue;
+    int dtype = tn__dtype_parse(s + k + 1, n - k - 1);
+    if (dtype < 0) continue;
+    *out = (tn__c_call){.code = TN__C_EVAL,
+                        .op = functions[i].op,
+                        .dtype = (uint8_t)dtype,
+                        .sdtype = (uint8_t)dtype,
+                        .narg = functions[i].narg,
+                        .result = held_as(dtype)};
+    return true;
+  }
+  return false;
+}

@@ -1,0 +1,433 @@
+/* Would a wrong text be refused?  Kernels of a dozen programs are printed in C, CUDA and OpenCL.  As they are, each
+ * must read back as its linear program; then one place of the text, drawn by a seed, is changed as a bug of the printer
+ * would change it, and the reader must refuse it.  What it does not refuse is listed: those changes have to mean the
+ * same. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include "render/dialect.h"
+#include "run/runtime.h"
+#include "support/forms.h"
+#include "support/pipeline.h"
+#include "tenet/tenet.h"
+#include "verify/readback.h"
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DIMS(...) ((const tn_dim[]){__VA_ARGS__}), (int)(sizeof((const tn_dim[]){__VA_ARGS__}) / sizeof(tn_dim))
+#define AXES(...) ((const int[]){__VA_ARGS__}), (int)(sizeof((const int[]){__VA_ARGS__}) / sizeof(int))
+
+/* ---- programs ---- */
+
+static tn_tensor *input(tn_ctx *c, tn_dtype dtype, const tn_dim *shape, int rank) {
+  tn_tensor *t = tn_contiguous(tn_zeros(c, dtype, shape, rank));
+  if (tn_realize(&t, 1) != TN_OK) fail_msg("%s", tn_last_error(c)->text);
+  return t;
+}
+
+static tn_tensor *chain(tn_ctx *c) {
+  tn_tensor *x = input(c, TN_F32, DIMS(4, 700)), *y = input(c, TN_F32, DIMS(4, 700));
+  return tn_where(tn_lt(x, y), tn_add_scalar(tn_neg(tn_div(x, y)), 0.5), tn_maximum(tn_exp(x), y));
+}
+static tn_tensor *integers(tn_ctx *c) {
+  tn_tensor *x = input(c, TN_I16, DIMS(300)), *y = input(c, TN_I16, DIMS(300));
+  return tn_where(tn_le(x, y), tn_add(tn_mul(x, y), tn_floordiv(x, y)), tn_bitwise_xor(tn_mod(x, y), tn_shl(y, x)));
+}
+static tn_tensor *shorts(tn_ctx *c) {
+  tn_tensor *x = input(c, TN_BF16, DIMS(9, 70)), *y = input(c, TN_F16, DIMS(9, 70));
+  return tn_cast(tn_mul(tn_add(tn_cast(x, TN_F16), y), tn_exp(y)), TN_F32);
+}
+static tn_tensor *views(tn_ctx *c) {
+  tn_tensor *x = input(c, TN_F32, DIMS(60, 50)), *v = tn_pad(x, (tn_dim[]){2, 1, 0, 3}, 0);
+  return tn_flip(tn_transpose(tn_slice(v, 0, 1, 59, 2), 0, 1), AXES(0));
+}
+static tn_tensor *indexed(tn_ctx *c) {
+  tn_tensor *x = input(c, TN_F32, DIMS(60, 4)), *i = input(c, TN_I32, DIMS(70)), *u = input(c, TN_F32, DIMS(70, 4));
+  return tn_add(tn_embedding(x, i), u);
+}
+static tn_tensor *softmax(tn_ctx *c) { return tn_softmax(input(c, TN_F32, DIMS(50, 100)), -1); }
+static tn_tensor *row_max(tn_ctx *c) { return tn_max(input(c, TN_F32, DIMS(50, 300)), AXES(1), false); }
+static tn_tensor *norm(tn_ctx *c) {
+  tn_tensor *x = input(c, TN_BF16, DIMS(40, 256)), *g = input(c, TN_F32, DIMS(256)), *b = input(c, TN_F32, DIMS(256));
+  return tn_layer_norm(tn_cast(x, TN_F32), 1, g, b, 1e-5);
+}
+static tn_tensor *column_sums(tn_ctx *c) { return tn_sum(input(c, TN_F32, DIMS(3000, 12)), AXES(0), false); }
+static tn_tensor *long_sum(tn_ctx *c) { return tn_sum(input(c, TN_F32, DIMS(2, 70000)), AXES(1), false); }
+static tn_tensor *product(tn_ctx *c) {
+  return tn_matmul(input(c, TN_F32, DIMS(20, 30)), input(c, TN_F32, DIMS(30, 17)));
+}
+
+static const struct program {
+  const char *name;
+  tn_tensor *(*make)(tn_ctx *c);
+} programs[] = {{"chain", chain},       {"integers", integers},       {"shorts", shorts},     {"views", views},
+                {"indexed", indexed},   {"softmax", softmax},         {"row max", row_max},   {"norm", norm},
+                {"column sums", column_sums}, {"long sum", long_sum}, {"product", product}};
+enum { PROGRAMS = sizeof programs / sizeof *programs, KERNELS = 8, LANGUAGES = 3 };
+
+static const struct language {
+  const char *device;
+  const tn__dialect *dialect;
+  tn__readback_language language;
+} languages[LANGUAGES] = {{"ref:cpu", &tn__dialect_c, TN__READ_C},
+                          {"ref:sm_90", &tn__dialect_cuda, TN__READ_CUDA},
+                          {"ref:opencl", &tn__dialect_opencl, TN__READ_OPENCL}};
+
+/* ---- changes ---- */
+
+typedef struct text { /* one that grows from another */
+  char s[1 << 16];
+  size_t n;
+} text;
+
+static void put(text *t, const char *s, size_t n) {
+  if (t->n + n + 1 > sizeof t->s) fail_msg("a text is too long");
+  memcpy(t->s + t->n, s, n);
+  t->n += n;
+  t->s[t->n] = 0;
+}
+
+/* from[at .. at + gone-1] becomes `fresh`. */
+static bool replace(text *out, const char *from, size_t at, size_t gone, const char *fresh) {
+  out->n = 0;
+  put(out, from, at);
+  put(out, fresh, strlen(fresh));
+  put(out, from + at + gone, strlen(from + at + gone));
+  return true;
+}
+
+static bool is_word(char c) { return isalnum((unsigned char)c) || c == '_'; }
+
+static size_t line_start(const char *s, size_t at) {
+  while (at && s[at - 1] != '\n') at--;
+  return at;
+}
+static size_t line_end(const char *s, size_t at) {
+  while (s[at] && s[at] != '\n') at++;
+  return at;
+}
+
+/* Each tries to change what is at s[at]; false: it is nothing of its kind. */
+typedef bool change_fn(text *out, const char *s, size_t at);
+
+static bool drop_line_with(text *out, const char *s, size_t at, const char *word) {
+  return !strncmp(s + at, word, strlen(word)) && replace(out, s, at, line_end(s, at) - at, "");
+}
+static bool drop_barrier(text *out, const char *s, size_t at) {
+  return drop_line_with(out, s, at, "__syncthreads();") || drop_line_with(out, s, at, "__syncwarp();") ||
+         drop_line_with(out, s, at, "barrier(CLK");
+}
+static bool drop_break(text *out, const char *s, size_t at) {
+  return at && s[at - 1] == ' ' && !strncmp(s + at, "if (", 4) && strstr(s + at, " break;") &&
+         strstr(s + at, " break;") < s + line_end(s, at) && replace(out, s, at, line_end(s, at) - at, "");
+}
+static bool drop_gate(text *out, const char *s, size_t at) {
+  if (strncmp(s + at, "if (", 4) || s[line_end(s, at) - 1] != ';') return false;
+  size_t to = at + 3;
+  for (int depth = 0; depth || to == at + 3; to++) depth += (s[to] == '(') - (s[to] == ')');
+  return replace(out, s, at, to - at, "");
+}
+static bool drop_test(text *out, const char *s, size_t at) { /* of a block */
+  if (strncmp(s + at, "if (", 4) || s[line_end(s, at) - 1] != '{') return false;
+  return replace(out, s, at, line_end(s, at) - at, "{");
+}
+static bool drop_choice(text *out, const char *s, size_t at) {
+  size_t from = at, to;
+  if (strncmp(s + at, " ? ", 3) || !is_word(s[at - 1])) return false;
+  while (is_word(s[from - 1])) from--;
+  const char *colon = strstr(s + at, " : ");
+  if (!colon) return false;
+  to = (size_t)(colon - s);
+  while (s[to] != ';') to++;
+  text middle = {.n = 0};
+  put(&middle, s + at + 3, (size_t)(colon - s) - at - 3);
+  return replace(out, s, from, to - from, middle.s);
+}
+static bool swap_choice(text *out, const char *s, size_t at) {
+  if (strncmp(s + at, " ? ", 3)) return false;
+  const char *colon = strstr(s + at, " : "), *end = colon ? strpbrk(colon, ";)") : NULL;
+  if (!colon || colon > s + line_end(s, at)) return false;
+  text both = {.n = 0};
+  put(&both, " ? ", 3);
+  put(&both, colon + 3, (size_t)(end - colon) - 3);
+  put(&both, " : ", 3);
+  put(&both, s + at + 3, (size_t)(colon - s) - at - 3);
+  return strncmp(s + at + 3, colon + 3, (size_t)(end - colon) - 3) &&
+         replace(out, s, at, (size_t)(end - s) - at, both.s);
+}
+/* A statement that begins with a name of that letter and a number. */
+static bool drop_statement(text *out, const char *s, size_t at, char letter) {
+  size_t from = line_start(s, at);
+  return s[at] == letter && isdigit((unsigned char)s[at + 1]) && from + strspn(s + from, " ") == at &&
+         replace(out, s, at, line_end(s, at) - at, "");
+}
+static bool drop_store(text *out, const char *s, size_t at) { return drop_statement(out, s, at, 'b'); }
+static bool drop_update(text *out, const char *s, size_t at) { return drop_statement(out, s, at, 'a'); }
+
+static bool exchange(text *out, const char *s, size_t at, const char *const (*pairs)[2], size_t n) {
+  for (size_t i = 0; i < n; i++)
+    if (!strncmp(s + at, pairs[i][0], strlen(pairs[i][0])))
+      return replace(out, s, at, strlen(pairs[i][0]), pairs[i][1]);
+  return false;
+}
+#define EXCHANGE(...)                                                                                                  \
+  static const char *const pairs[][2] = {__VA_ARGS__};                                                                 \
+  return exchange(out, s, at, pairs, sizeof pairs / sizeof *pairs)
+
+static bool wrong_operator(text *out, const char *s, size_t at) {
+  EXCHANGE({" + ", " * "}, {" * ", " + "}, {" / ", " * "}, {" < ", " <= "}, {" <= ", " < "}, {" == ", " != "},
+           {" != ", " == "}, {" & ", " | "}, {" ^ ", " & "}, {" % ", " / "});
+}
+static bool wrong_helper(text *out, const char *s, size_t at) {
+  if (at && is_word(s[at - 1])) return false;
+  EXCHANGE({"tn_exp_f32", "tn_exp2_f32"}, {"tn_max_f32", "tn_min_f32"}, {"tn_bf16_round", ""}, {"tn_f16_round", ""},
+           {"tn_idiv_", "tn_mod_"}, {"tn_mod_", "tn_fmod_"}, {"tn_bf16_of", "tn_f16_of"}, {"tn_f16_of", "tn_bf16_of"},
+           {"tn_f16_bits", "tn_bf16_bits"}, {"tn_fma_f32", "tn_max_f32"}, {"tn_sqrt_f32", "tn_abs_f32"},
+           {"tn_shl_i16", "tn_shl_i32"}, {"tn_shl_", "tn_shr_"}, {"__shfl_xor_sync", "__shfl_sync"},
+           {"tn_div_by", "tn_near_div_by"}, {"tn_exp_f32", "tn_near_exp"});
+}
+static bool wrong_type(text *out, const char *s, size_t at) {
+  if (at && is_word(s[at - 1])) return false;
+  EXCHANGE({"const f32 v", "const f64 v"}, {"const i16 v", "const u8 v"}, {"(u16)", "(u8)"}, {"(i16)", "(u16)"},
+           {"(f32)", "(f64)"}, {"const bool v", "const i32 *v"}, {"i32 i", "i8 i"});
+}
+static bool wrong_bounds(text *out, const char *s, size_t at) {
+  if (at && is_word(s[at - 1])) return false;
+  EXCHANGE({"lo;", "lo + 1;"}, {"hi;", "hi - 1;"}, {"blockIdx.x", "(blockIdx.x + 1)"}, {"gridDim.x", "(gridDim.x + 1)"},
+           {"get_group_id(0)", "(get_group_id(0) + 1)"}, {"get_num_groups(0)", "(get_num_groups(0) - 1)"},
+           {"threadIdx.x", "(threadIdx.x ^ 1)"}, {"get_local_id(0)", "(get_local_id(0) ^ 1)"});
+}
+static bool wrong_step(text *out, const char *s, size_t at) {
+  return isdigit((unsigned char)s[at - (at > 0)]) && !strncmp(s + at, "++)", 3) && replace(out, s, at, 2, " += 2");
+}
+
+/* A number, or a name that ends in one: `by` more. */
+static bool other_number(text *out, const char *s, size_t at, int by) {
+  char fresh[32];
+  char *end;
+  long v = strtol(s + at, &end, 10);
+  if (v + by < 0) return false;
+  snprintf(fresh, sizeof fresh, "%ld", v + by);
+  return replace(out, s, at, (size_t)(end - s) - at, fresh);
+}
+static bool is_number(const char *s, size_t at) {
+  return at && isdigit((unsigned char)s[at]) && !is_word(s[at - 1]) && s[at - 1] != '.' && s[at + 1] != 'x';
+}
+static bool one_more(text *out, const char *s, size_t at) { return is_number(s, at) && other_number(out, s, at, 1); }
+static bool one_less(text *out, const char *s, size_t at) { return is_number(s, at) && other_number(out, s, at, -1); }
+static bool wrong_float(text *out, const char *s, size_t at) {
+  size_t p = at + strspn(s + at, "0123456789abcdefx.");
+  if (strncmp(s + at, "0x", 2) || s[p] != 'p') return false;
+  return replace(out, s, at, p - at, strncmp(s + at, "0x1p", 4) ? "0x1" : "0x1.000002");
+}
+/* Of a name in an expression: its neighbour, where that one is declared before it, too. */
+static bool is_use(const char *s, size_t at, char letter) {
+  return at && s[at] == letter && isdigit((unsigned char)s[at + 1]) && !is_word(s[at - 1]) &&
+         !strstr(s + line_start(s, at), "null") && strchr(s + line_start(s, at), '=') < s + at;
+}
+static bool other_value(text *out, const char *s, size_t at) {
+  return is_use(s, at, 'v') && other_number(out, s, at + 1, -1);
+}
+static bool other_buffer(text *out, const char *s, size_t at) {
+  return is_use(s, at, 'b') && s[at + 2] == '[' && other_number(out, s, at + 1, s[at + 1] == '1' ? 1 : -1);
+}
+static bool no_factor(text *out, const char *s, size_t at) {
+  if (strncmp(s + at, " * v", 4)) return false;
+  return replace(out, s, at, 3 + strspn(s + at + 3, "v0123456789"), "");
+}
+static bool no_summand(text *out, const char *s, size_t at) {
+  if (strncmp(s + at, " + v", 4)) return false;
+  return replace(out, s, at, 3 + strspn(s + at + 3, "v0123456789"), "");
+}
+static bool wrong_start(text *out, const char *s, size_t at) { /* of an accumulator */
+  if (strncmp(s + at, "f32 a", 5) || (at && is_word(s[at - 1]))) return false;
+  const char *equal = strstr(s + at, " = "), *end = strchr(s + at, ';');
+  return equal && equal < end && replace(out, s, (size_t)(equal - s), (size_t)(end - equal), " = 0x1.4p+0f");
+}
+static bool wrong_threads(text *out, const char *s, size_t at) {
+  EXCHANGE({"__launch_bounds__(", "__launch_bounds__(1"}, {"reqd_work_group_size(", "reqd_work_group_size(1"});
+}
+
+static const struct change {
+  const char *name;
+  change_fn *make;
+  int most; /* places for each language */
+} changes[] = {
+    {"a barrier is lost", drop_barrier, 12},
+    {"a way out of a loop is lost", drop_break, 6},
+    {"the test of a statement is lost", drop_gate, 12},
+    {"the test of a block is lost", drop_test, 10},
+    {"a choice is lost", drop_choice, 12},
+    {"a choice is turned", swap_choice, 10},
+    {"a store is lost", drop_store, 10},
+    {"a step of an accumulator is lost", drop_update, 8},
+    {"another operator", wrong_operator, 40},
+    {"another helper", wrong_helper, 30},
+    {"another type", wrong_type, 20},
+    {"other bounds of a slice or a grid", wrong_bounds, 12},
+    {"every second turn", wrong_step, 6},
+    {"a number that is one more", one_more, 30},
+    {"a number that is one less", one_less, 30},
+    {"another constant", wrong_float, 12},
+    {"another value", other_value, 30},
+    {"another buffer", other_buffer, 10},
+    {"a factor is lost", no_factor, 12},
+    {"a summand is lost", no_summand, 12},
+    {"an accumulator starts elsewhere", wrong_start, 8},
+    {"another number of threads", wrong_threads, 4},
+};
+enum { CHANGES = sizeof changes / sizeof *changes };
+
+/* ---- kernels and their texts ---- */
+
+typedef struct printed {
+  tn__readback_subject subject;
+  char *text;
+} printed;
+
+typedef struct shelf { /* all of one language; in scratch */
+  tn_ctx *c;
+  const struct language *l;
+  printed kernel[PROGRAMS * KERNELS];
+  int n;
+  tn_tensor *out;
+} shelf;
+
+static char *print_kernel(tn_ctx *c, const tn__dialect *d, tn__kernel *k) {
+  static const char *const nothing[] = {NULL};
+  tn__dialect bare = *d;
+  tn__sb s;
+  bare.head = nothing;
+  k->note = NULL;
+  tn__sb_init(&s, &c->scratch);
+  tn__render_unit(c, &s, &bare, &k, 1);
+  return tn__arena_strdup(&c->scratch, tn__sb_str(&s));
+}
+
+static void fill_shelf(shelf *h) {
+  tn_ctx *c = h->c;
+  tn__nodes in = {0};
+  tn_node *root = h->out->node;
+  pipeline p = {.c = c, .dev = tn__device_get(c, 0), .key = tn__plan_key(c, &root, 1, &in)};
+  pipeline_simplify(&p);
+  pipeline_schedule(&p);
+  pipeline_lower(&p);
+  pipeline_place(&p);
+  for (uint32_t i = 0; i < p.subject.nitem && h->n < PROGRAMS * KERNELS; i++) {
+    const tn__verify_item *it = &p.subject.item[i];
+    int64_t *size = tn__alloc(c, (it->nbuf + 1) * sizeof *size);
+    for (uint32_t b = 0; b < it->nbuf; b++)
+      size[b] = (int64_t)(p.subject.block[it->block[b]].bytes / tn__size_of(it->kernel->buf_dtype[b]));
+    printed *x = &h->kernel[h->n++];
+    *x = (printed){.subject = {.kernel = it->kernel, .language = h->l->language, .size = size}};
+    for (uint32_t q = 0; q < it->kernel->nparts; q++)
+      x->subject.together[q] = h->l->dialect->group ? tn__render_together(h->l->dialect, &it->kernel->part[q]) : 1;
+    x->text = print_kernel(c, h->l->dialect, p.kernel[i]);
+  }
+}
+
+/* ---- the count ---- */
+
+typedef struct score {
+  int made, refused;
+} score;
+
+static tn__readback_result read_text(shelf *h, const printed *k, const char *s, tn__sb *why) {
+  tn__readback_subject subject = k->subject;
+  subject.text = s;
+  tn__sb_init(why, &h->c->scratch);
+  return tn__readback(h->c, &subject, why);
+}
+
+/* Every place that a change fits, over all kernels; of them `most`, drawn. */
+static score try_change(shelf *h, const struct change *x, FILE *survivors) {
+  static text t;
+  uint32_t place[2][4000], n = 0;
+  score all = {0};
+  for (int k = 0; k < h->n; k++)
+    for (uint32_t at = 1; h->kernel[k].text[at] && n < 4000; at++)
+      if (x->make(&t, h->kernel[k].text, at)) place[0][n] = (uint32_t)k, place[1][n++] = at;
+  for (int i = 0; i < x->most && n; i++) {
+    uint32_t at = (uint32_t)(tn__hash_mix((uint64_t)(x - changes) * 100 + h->l->language, (uint64_t)i) % n);
+    const printed *k = &h->kernel[place[0][at]];
+    tn__sb why;
+    x->make(&t, k->text, place[1][at]);
+    tn__readback_result result = read_text(h, k, t.s, &why);
+    all.made++;
+    all.refused += result == TN__READ_DIFFERS;
+    if (result != TN__READ_DIFFERS) {
+      size_t from = line_start(k->text, place[1][at]), to = line_end(k->text, place[1][at]), end = line_end(t.s, from);
+      fprintf(survivors, "%s, %s: %.*s  ->  %.*s\n", h->l->dialect->name, x->name, (int)(to - from), k->text + from,
+              (int)(end - from), t.s + from);
+    }
+    place[0][at] = place[0][n - 1], place[1][at] = place[1][n - 1];
+    n--;
+  }
+  return all;
+}
+
+static void try_language(tn_ctx *c, void *arg) {
+  shelf *h = arg;
+  score all = {0};
+  (void)c;
+  for (int k = 0; k < h->n; k++) {
+    tn__sb why;
+    tn__readback_result result = read_text(h, &h->kernel[k], h->kernel[k].text, &why);
+    if (result == TN__READ_DIFFERS || result == TN__READ_TOO_LONG)
+      fail_msg("%s, as it is: %s\n%s", h->l->dialect->name, tn__sb_str(&why), h->kernel[k].text);
+  }
+  for (int i = 0; i < CHANGES; i++) {
+    score s = try_change(h, &changes[i], stderr);
+    if (s.made) printf("  %-36s %3d of %3d refused\n", changes[i].name, s.refused, s.made);
+    all.made += s.made, all.refused += s.refused;
+  }
+  printf("%s: %d kernels, %d of %d changes refused\n", h->l->dialect->name, h->n, all.refused, all.made);
+  assert_true(all.refused >= all.made * 0.8);
+}
+
+static void run_language(tn_ctx *c, void *arg) {
+  shelf *h = arg;
+  (void)c;
+  fill_shelf(h);
+}
+
+/* All in one call, whose scratch lives to its end. */
+typedef struct whole {
+  const struct language *l;
+  tn_tensor *out[PROGRAMS];
+} whole;
+
+static void run_all(tn_ctx *c, void *arg) {
+  whole *w = arg;
+  shelf *h = tn__arena_zalloc(&c->scratch, sizeof *h);
+  h->c = c, h->l = w->l;
+  for (int i = 0; i < PROGRAMS; i++) {
+    h->out = w->out[i];
+    run_language(c, h);
+  }
+  try_language(c, h);
+}
+
+static void seeded_changes(void **state) {
+  (void)state;
+  for (int l = 0; l < LANGUAGES; l++) {
+    whole w = {.l = &languages[l]};
+    tn_ctx *c = tn_ctx_open(&(tn_options){.device = languages[l].device, .quiet = 1});
+    assert_non_null(c);
+    for (int i = 0; i < PROGRAMS; i++) {
+      w.out[i] = programs[i].make(c);
+      if (!w.out[i]) fail_msg("%s: %s", programs[i].name, tn_last_error(c)->text);
+    }
+    if (!tn__ctx_run(c, "test", run_all, &w)) fail_msg("%s", tn_last_error(c)->text);
+    tn_ctx_close(c);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(seeded_changes)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
