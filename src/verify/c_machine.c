@@ -244,6 +244,8 @@ static bool evaluate(run *r, int op, int dtype, int sdtype, const tn__exact *x, 
   return true;
 }
 
+static bool compares(int op) { return op >= TN__C_LT && op <= TN__C_NE; }
+
 /* Integers as C computes them: `s` of signed types. */
 static bool compute_int(run *r, tn__exact x, tn__exact y, tn__exact *out) {
   const tn__c_ins *i = r->i;
@@ -276,8 +278,8 @@ static bool compute_int(run *r, tn__exact x, tn__exact y, tn__exact *out) {
   }
   uint64_t kept = tn__eval_cast(TN_I64, i->dtype, v);
   bool plus = i->op == TN__C_ADD || i->op == TN__C_SUB || i->op == TN__C_MUL || i->op == TN__C_NEG;
-  if (is_signed && plus && (over || kept != v)) return complain(r, "signed arithmetic overflows");
-  *out = tn__exact_int(kept);
+  if (!i->n && is_signed && plus && (over || kept != v)) return complain(r, "signed arithmetic overflows");
+  *out = tn__exact_int(i->n && compares(i->op) ? 0 - kept : kept);
   return true;
 }
 
@@ -286,13 +288,15 @@ static bool compute(run *r) {
   tn__exact x[2] = {r->t->reg[i->a], r->t->reg[i->b]}, *out = &r->t->reg[i->dst];
   if (x[0].kind == TN__EXACT_NONE || x[1].kind == TN__EXACT_NONE) return *out = (tn__exact){0}, true;
   if (!tn__is_float(i->dtype)) return compute_int(r, x[0], x[1], out);
-  bool compares = i->op >= TN__C_LT && i->op <= TN__C_NE;
   if (i->op == TN__C_SUB) { /* the kernel language has none */
     tn__exact negated = tn__exact_eval(OP_NEG, i->dtype, i->dtype, &x[1]);
     x[1] = negated;
     return evaluate(r, OP_ADD, i->dtype, i->dtype, x, 2, out);
   }
-  return evaluate(r, float_op[i->op], compares ? TN_BOOL : i->dtype, i->dtype, x, i->op == TN__C_NEG ? 1 : 2, out);
+  int dtype = compares(i->op) ? TN_BOOL : i->dtype;
+  if (!evaluate(r, float_op[i->op], dtype, i->dtype, x, i->op == TN__C_NEG ? 1 : 2, out)) return false;
+  if (i->n && compares(i->op)) out->v = 0 - out->v;
+  return true;
 }
 
 static bool convert(run *r) {
@@ -303,7 +307,8 @@ static bool convert(run *r) {
     return complain(r, "a plain cast of a float, undefined outside of the integer's range");
   if (tn__is_float(i->sdtype)) return evaluate(r, OP_CAST, i->dtype, i->sdtype, &x, 1, out);
   *out = tn__exact_eval(OP_CAST, i->dtype, i->sdtype, &x);
-  if (tn__size_of(i->dtype) == tn__size_of(i->sdtype) && !tn__is_float(i->dtype)) out->of = x.of;
+  bool same = tn__size_of(i->dtype) == tn__size_of(i->sdtype) || out->v == x.v; /* the same bits, or zeros in front */
+  if (same && !tn__is_float(i->dtype)) out->of = x.of;
   return true;
 }
 

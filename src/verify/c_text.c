@@ -1,6 +1,6 @@
 /* The reader: one pass, from words to instructions, as C's grammar has it.  It recurses over nested blocks and
  * expressions only, which are as deep as the printer writes them. */
-#include "verify/c_text.h"
+#include "verify/c_reader.h"
 #include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
@@ -8,48 +8,7 @@
 
 /* ---- words ---- */
 
-enum { W_END, W_NAME, W_NUMBER, W_SIGN };
-
-typedef struct word {
-  uint32_t at, n;
-  uint8_t kind;
-} word;
-
-typedef struct symbol {
-  const char *name;
-  size_t n;
-  tn__c_type type;  /* of the elements of an array */
-  uint32_t reg, count; /* count: registers of an array or union; 0: a plain variable */
-  uint32_t each;    /* a union: bytes of its wide view's elements; 0: no union */
-  bool shared;      /* an array that is a place in shared memory */
-} symbol;
-
-typedef struct reader {
-  tn_ctx *c;
-  tn__arena *a;
-  const char *text;
-  tn__sb *why;
-  tn__c_function *f;
-  tn__vec(word) word;
-  uint32_t at;
-  tn__vec(tn__c_ins) ins;
-  tn__vec(tn__exact) reg;
-  tn__vec(symbol) symbol;
-  tn__vec(uint32_t) leave, again; /* jumps out of the loop, and to its next turn */
-  uint32_t counter, limit;        /* of the last comparison counter < limit, of a loop's counter */
-  int loops;
-} reader;
-
-/* A value on its way: in a register; or what can be assigned to. */
-typedef enum where { IN_REG, VARIABLE, CELL, WIDE_CELL, MEMORY } where;
-typedef struct ex {
-  tn__c_type type;
-  where where;
-  uint32_t reg;          /* register, first cell, or pointer */
-  uint32_t index, count; /* cells */
-} ex;
-
-_Noreturn static void refuse(reader *r, const char *what) {
+_Noreturn void tn__c_refuse(reader *r, const char *what) {
   uint32_t at = r->word.v[r->at < r->word.n ? r->at : r->word.n - 1].at;
   tn__sb_printf(r->why, "%s in: %s", what, tn__c_text_line(r->a, r->text, at));
   tn__mem_throw(&r->c->mem, TN_ECOMPILE);
@@ -125,14 +84,14 @@ static bool take(reader *r, const char *sign) {
 static void need(reader *r, const char *sign) {
   if (take(r, sign)) return;
   tn__sb_printf(r->why, "no %s ", sign);
-  refuse(r, "where it should be");
+  tn__c_refuse(r, "where it should be");
 }
 
 /* Behind the bracket that closes the one at hand. */
 static void skip_brackets(reader *r) {
   int depth = 0;
   do {
-    if (r->word.v[r->at].kind == W_END) refuse(r, "open brackets");
+    if (r->word.v[r->at].kind == W_END) tn__c_refuse(r, "open brackets");
     depth += is_at(r, "(") + is_at(r, "{") - is_at(r, ")") - is_at(r, "}");
     r->at++;
   } while (depth);
@@ -145,54 +104,49 @@ static uint32_t new_reg(reader *r) {
   return r->reg.n - 1;
 }
 
-static uint32_t constant(reader *r, tn__exact v) {
+uint32_t tn__c_constant(reader *r, tn__exact v) {
   tn__vec_push(r->a, &r->reg, v);
   return r->reg.n - 1;
 }
 
-static uint32_t put(reader *r, tn__c_ins i) {
+uint32_t tn__c_put(reader *r, tn__c_ins i) {
   i.at = r->word.v[r->at ? r->at - 1 : 0].at;
   tn__vec_push(r->a, &r->ins, i);
   return r->ins.n - 1;
 }
 
 static uint32_t put_jump(reader *r, tn__c_code code, uint32_t a) {
-  return put(r, (tn__c_ins){.code = (uint8_t)code, .a = a});
+  return tn__c_put(r, (tn__c_ins){.code = (uint8_t)code, .a = a});
 }
 
 static void land(reader *r, uint32_t jump) { r->ins.v[jump].n = r->ins.n; }
-
-static ex in_reg(tn__c_type type, uint32_t reg) { return (ex){.type = type, .where = IN_REG, .reg = reg}; }
-
-static tn__c_type plain(int dtype) {
-  return (tn__c_type){.dtype = (uint8_t)dtype, .bytes = (uint8_t)tn__size_of(dtype)};
-}
 
 static int64_t size_of(tn__c_type t) { return t.stars ? 8 : t.bytes; }
 
 /* ---- values ---- */
 
-static uint32_t value_of(reader *r, ex *x) {
+uint32_t tn__c_value(reader *r, ex *x) {
   if (x->where == IN_REG || x->where == VARIABLE) return x->reg;
-  if (x->type.dtype == TN__VOID && !x->type.stars) refuse(r, "a value of many bytes");
-  if (x->where == WIDE_CELL) refuse(r, "a wide element as a value");
+  if (x->type.dtype == TN__VOID && !x->type.stars) tn__c_refuse(r, "a value of many bytes");
+  if (x->where == WIDE_CELL) tn__c_refuse(r, "a wide element as a value");
   uint32_t dst = new_reg(r);
   if (x->where == CELL)
-    put(r, (tn__c_ins){.code = TN__C_GET_CELL, .dst = dst, .a = x->reg, .b = x->index, .n = x->count});
+    tn__c_put(r, (tn__c_ins){.code = TN__C_GET_CELL, .dst = dst, .a = x->reg, .b = x->index, .n = x->count});
   else
-    put(r, (tn__c_ins){
+    tn__c_put(r, (tn__c_ins){
                .code = TN__C_LOAD, .dst = dst, .a = x->reg, .dtype = x->type.dtype, .op = x->type.stars});
   *x = in_reg(x->type, dst);
   return dst;
 }
 
-static uint32_t converted(reader *r, ex x, tn__c_type to) {
-  uint32_t from = value_of(r, &x);
-  if (x.type.stars != to.stars) refuse(r, "a pointer for a number");
+uint32_t tn__c_converted(reader *r, ex x, tn__c_type to) {
+  uint32_t from = tn__c_value(r, &x);
+  if (x.type.lanes != to.lanes || (to.lanes && x.type.dtype != to.dtype)) tn__c_refuse(r, "a vector of another type");
+  if (x.type.stars != to.stars) tn__c_refuse(r, "a pointer for a number");
   if (to.stars || x.type.dtype == to.dtype) return from;
-  if (x.type.dtype == TN__VOID || to.dtype == TN__VOID) refuse(r, "a value of nothing");
+  if (x.type.dtype == TN__VOID || to.dtype == TN__VOID) tn__c_refuse(r, "a value of nothing");
   uint32_t dst = new_reg(r);
-  put(r, (tn__c_ins){.code = TN__C_CONVERT, .dst = dst, .a = from, .dtype = to.dtype, .sdtype = x.type.dtype});
+  tn__c_put(r, (tn__c_ins){.code = TN__C_CONVERT, .dst = dst, .a = from, .dtype = to.dtype, .sdtype = x.type.dtype});
   return dst;
 }
 
@@ -209,10 +163,12 @@ static int common_dtype(int x, int y) {
 
 static void assign(reader *r, ex to, uint32_t reg) {
   switch (to.where) {
-  case VARIABLE: put(r, (tn__c_ins){.code = TN__C_MOVE, .dst = to.reg, .a = reg}); return;
-  case CELL: put(r, (tn__c_ins){.code = TN__C_SET_CELL, .a = to.reg, .b = to.index, .c = reg, .n = to.count}); return;
-  case MEMORY: put(r, (tn__c_ins){.code = TN__C_STORE, .a = to.reg, .c = reg, .dtype = to.type.dtype}); return;
-  default: refuse(r, "an assignment to a value");
+  case VARIABLE: tn__c_lanes_move(r, to.reg, in_reg(to.type, reg)); return;
+  case CELL:
+    tn__c_put(r, (tn__c_ins){.code = TN__C_SET_CELL, .a = to.reg, .b = to.index, .c = reg, .n = to.count});
+    return;
+  case MEMORY: tn__c_put(r, (tn__c_ins){.code = TN__C_STORE, .a = to.reg, .c = reg, .dtype = to.type.dtype}); return;
+  default: tn__c_refuse(r, "an assignment to a value");
   }
 }
 
@@ -220,8 +176,8 @@ static void assign(reader *r, ex to, uint32_t reg) {
 static void assign_wide(reader *r, ex to, ex from) {
   bool gets = to.where == WIDE_CELL;
   ex cells = gets ? to : from, memory = gets ? from : to;
-  if (memory.where != MEMORY || size_of(memory.type) != size_of(cells.type)) refuse(r, "an odd wide access");
-  put(r, (tn__c_ins){.code = gets ? TN__C_WIDE_GET : TN__C_WIDE_PUT,
+  if (memory.where != MEMORY || size_of(memory.type) != size_of(cells.type)) tn__c_refuse(r, "an odd wide access");
+  tn__c_put(r, (tn__c_ins){.code = gets ? TN__C_WIDE_GET : TN__C_WIDE_PUT,
                      .a = cells.reg,
                      .b = cells.index,
                      .c = memory.reg,
@@ -231,25 +187,27 @@ static void assign_wide(reader *r, ex to, ex from) {
 }
 
 static ex arithmetic(reader *r, int op, ex x, ex y) {
-  value_of(r, &x), value_of(r, &y);
+  tn__c_value(r, &x), tn__c_value(r, &y);
+  if ((x.type.lanes && !x.type.stars) || (y.type.lanes && !y.type.stars)) return tn__c_lanes_arithmetic(r, op, x, y);
   uint32_t dst = new_reg(r);
   if (x.type.stars || y.type.stars) { /* pointer + number */
     ex *p = x.type.stars ? &x : &y, *n = x.type.stars ? &y : &x;
     tn__c_type of = p->type;
-    if (op != TN__C_ADD || n->type.stars || tn__is_float(n->type.dtype)) refuse(r, "arithmetic on pointers");
+    if (op != TN__C_ADD || n->type.stars || tn__is_float(n->type.dtype)) tn__c_refuse(r, "arithmetic on pointers");
     of.stars--;
-    put(r, (tn__c_ins){.code = TN__C_PLACE, .dst = dst, .a = p->reg, .b = n->reg, .n = size_of(of)});
+    tn__c_put(r, (tn__c_ins){.code = TN__C_PLACE, .dst = dst, .a = p->reg, .b = n->reg, .n = size_of(of)});
     return in_reg(p->type, dst);
   }
   bool compares = op >= TN__C_LT && op <= TN__C_NE;
   int dtype = op == TN__C_SHL || op == TN__C_SHR ? promoted(x.type.dtype) : common_dtype(x.type.dtype, y.type.dtype);
-  if (tn__is_float(dtype) && (op == TN__C_REM || (op >= TN__C_AND && op <= TN__C_SHR))) refuse(r, "bits of a float");
-  put(r, (tn__c_ins){.code = TN__C_ARITH,
+  bool bits = op == TN__C_REM || (op >= TN__C_AND && op <= TN__C_SHR);
+  if (bits && tn__is_float(dtype)) tn__c_refuse(r, "bits of a float");
+  tn__c_put(r, (tn__c_ins){.code = TN__C_ARITH,
                      .op = (uint8_t)op,
                      .dtype = (uint8_t)dtype,
                      .dst = dst,
-                     .a = converted(r, x, plain(dtype)),
-                     .b = converted(r, y, plain(dtype))});
+                     .a = tn__c_converted(r, x, plain(dtype)),
+                     .b = tn__c_converted(r, y, plain(dtype))});
   /* operands are converted first */
   return in_reg(plain(compares ? TN_I32 : dtype), dst);
 }
@@ -276,7 +234,7 @@ static bool take_qualifier(reader *r) {
       int64_t n = strtoll(r->text + v->at, NULL, 10);
       bool first = r->word.v[i - 1].n == 1 && r->text[r->word.v[i - 1].at] == '(';
       if (first) r->f->threads = n;
-      else if (n != 1 && is_named(r, open + 2, "reqd_work_group_size")) refuse(r, "a group of two dimensions");
+      else if (n != 1 && is_named(r, open + 2, "reqd_work_group_size")) tn__c_refuse(r, "a group of two dimensions");
     }
     return true;
   }
@@ -306,6 +264,7 @@ static bool take_type(reader *r, tn__c_type *out) {
 
 static ex read_expression(reader *r);
 static ex read_unary(reader *r);
+static ex read_choice(reader *r);
 
 static symbol *find_symbol(reader *r) {
   const word *w = &r->word.v[r->at];
@@ -324,14 +283,14 @@ static ex read_number(reader *r) {
   if (is_float) {
     double d = strtod(s, &end);
     bool single = *end == 'f';
-    if (end + single != s + w->n) refuse(r, "an odd number");
+    if (end + single != s + w->n) tn__c_refuse(r, "an odd number");
     float f = (float)d;
     uint32_t low;
     uint64_t bits;
     memcpy(&low, &f, sizeof low);
     memcpy(&bits, &d, sizeof bits);
-    if (single && (double)f != d) refuse(r, "a float that has to be rounded");
-    return in_reg(plain(single ? TN_F32 : TN_F64), constant(r, tn__exact_const(single ? TN_F32 : TN_F64,
+    if (single && (double)f != d) tn__c_refuse(r, "a float that has to be rounded");
+    return in_reg(plain(single ? TN_F32 : TN_F64), tn__c_constant(r, tn__exact_const(single ? TN_F32 : TN_F64,
                                                                               single ? low : bits)));
   }
   uint64_t v = strtoull(s, &end, 0);
@@ -339,21 +298,21 @@ static ex read_number(reader *r) {
   for (; end < s + w->n; end++) {
     is_unsigned |= *end == 'u' || *end == 'U';
     is_long |= *end == 'l' || *end == 'L';
-    if (!strchr("uUlL", *end)) refuse(r, "an odd number");
+    if (!strchr("uUlL", *end)) tn__c_refuse(r, "an odd number");
   }
   int dtype = TN_I32;
   if (is_unsigned) dtype = is_long || v > UINT32_MAX ? TN_U64 : TN_U32;
   else if (hex && !is_long && v > INT32_MAX && v <= UINT32_MAX) dtype = TN_U32;
   else if (is_long || v > INT32_MAX) dtype = v > INT64_MAX ? TN_U64 : TN_I64;
-  return in_reg(plain(dtype), constant(r, tn__exact_int(v)));
+  return in_reg(plain(dtype), tn__c_constant(r, tn__exact_int(v)));
 }
 
 /* Arguments in brackets. */
-static uint32_t read_arguments(reader *r, ex *arg, uint32_t most) {
+uint32_t tn__c_arguments(reader *r, ex *arg, uint32_t most) {
   uint32_t n = 0;
   need(r, "(");
   while (!take(r, ")")) {
-    if (n == most) refuse(r, "too many arguments");
+    if (n == most) tn__c_refuse(r, "too many arguments");
     arg[n++] = read_expression(r);
     if (!is_at(r, ")")) need(r, ",");
   }
@@ -409,24 +368,24 @@ static bool read_effect(reader *r, ex *out) {
     out->type.dtype = TN__VOID;
     if (is_at(r, "(") && x.code == TN__C_BARRIER && effects[i].narg) { /* flags */
       r->at++;
-      if (!take(r, "CLK_LOCAL_MEM_FENCE")) refuse(r, "a barrier that is not for local memory");
+      if (!take(r, "CLK_LOCAL_MEM_FENCE")) tn__c_refuse(r, "a barrier that is not for local memory");
       if (take(r, "|") && take(r, "CLK_GLOBAL_MEM_FENCE")) x.n = 1;
       need(r, ")");
-      put(r, x);
+      tn__c_put(r, x);
       return true;
     }
-    if (read_arguments(r, arg, 3) != effects[i].narg) refuse(r, "another number of arguments");
-    for (uint32_t k = 0; k < effects[i].narg; k++) value_of(r, &arg[k]);
+    if (tn__c_arguments(r, arg, 3) != effects[i].narg) tn__c_refuse(r, "another number of arguments");
+    for (uint32_t k = 0; k < effects[i].narg; k++) tn__c_value(r, &arg[k]);
     if (x.code == TN__C_EXCHANGE) { /* mask, value, thread */
       const tn__exact *mask = &r->reg.v[arg[0].reg];
-      if (mask->kind != TN__EXACT_INT) refuse(r, "a mask that is not a number");
+      if (mask->kind != TN__EXACT_INT) tn__c_refuse(r, "a mask that is not a number");
       x.n = (int64_t)mask->v, x.a = arg[1].reg, x.b = arg[2].reg, x.dst = new_reg(r);
       *out = in_reg(arg[1].type, x.dst);
     } else if (effects[i].narg) {
       x.a = arg[0].reg, x.b = arg[1].reg, x.c = arg[2].reg;
       if (effects[i].narg == 1) x.b = x.c = 0;
     }
-    put(r, x);
+    tn__c_put(r, x);
     return true;
   }
   return false;
@@ -442,22 +401,23 @@ static ex read_call(reader *r) {
     r->at++;
     if (called) need(r, "("), need(r, ")");
     uint64_t bits = wide ? 0x7ff0000000000000u : 0x7f800000u;
-    return in_reg(plain(wide ? TN_F64 : TN_F32), constant(r, tn__exact_const(wide ? TN_F64 : TN_F32, bits)));
+    return in_reg(plain(wide ? TN_F64 : TN_F32), tn__c_constant(r, tn__exact_const(wide ? TN_F64 : TN_F32, bits)));
   }
   if (is_at(r, "true") || is_at(r, "false")) {
     uint64_t v = is_at(r, "true");
     r->at++;
-    return in_reg(plain(TN_BOOL), constant(r, tn__exact_int(v)));
+    return in_reg(plain(TN_BOOL), tn__c_constant(r, tn__exact_int(v)));
   }
-  if (!tn__c_word_is_call(spelled(r), w->n, &call)) refuse(r, "an unknown name");
+  if (tn__c_lanes_call(r, spelled(r), w->n, &out)) return out;
+  if (!tn__c_word_is_call(spelled(r), w->n, &call)) tn__c_refuse(r, "an unknown name");
   r->at++;
-  if (read_arguments(r, arg, 3) != call.narg) refuse(r, "another number of arguments");
+  if (tn__c_arguments(r, arg, 3) != call.narg) tn__c_refuse(r, "another number of arguments");
   tn__c_ins i = {.code = call.code, .op = call.op, .dtype = call.dtype, .sdtype = call.sdtype, .n = call.near};
   uint32_t reg[3] = {0};
   int held = call.sdtype == TN_F16 || call.sdtype == TN_BF16 ? TN_F32 : call.sdtype;
-  for (uint32_t k = 0; k < call.narg; k++) reg[k] = converted(r, arg[k], plain(held));
+  for (uint32_t k = 0; k < call.narg; k++) reg[k] = tn__c_converted(r, arg[k], plain(held));
   i.a = reg[0], i.b = reg[1], i.c = reg[2], i.dst = new_reg(r);
-  put(r, i);
+  tn__c_put(r, i);
   return in_reg(plain(call.result), i.dst);
 }
 
@@ -469,7 +429,7 @@ static ex read_primary(reader *r) {
     return x;
   }
   if (w->kind == W_NUMBER) return read_number(r);
-  if (w->kind != W_NAME) refuse(r, "an odd expression");
+  if (w->kind != W_NAME) tn__c_refuse(r, "an odd expression");
   symbol *s = find_symbol(r);
   if (!s) return read_call(r);
   r->at++;
@@ -486,14 +446,16 @@ static symbol *whole_of(reader *r, const ex *x) {
 }
 
 static ex indexed(reader *r, ex x, ex index) {
-  value_of(r, &index);
-  if (index.type.stars || tn__is_float(index.type.dtype)) refuse(r, "an index that is no integer");
+  tn__c_value(r, &index);
+  if (index.type.stars || tn__is_float(index.type.dtype)) tn__c_refuse(r, "an index that is no integer");
   if (x.where == CELL || x.where == WIDE_CELL) {
     x.index = index.reg;
     return x;
   }
-  value_of(r, &x);
-  if (!x.type.stars) refuse(r, "an index of a number");
+  tn__c_value(r, &x);
+  if (x.type.lanes && !x.type.stars)
+    return (ex){.type = plain(x.type.dtype), .where = CELL, .reg = x.reg, .count = x.type.lanes, .index = index.reg};
+  if (!x.type.stars) tn__c_refuse(r, "an index of a number");
   tn__c_type of = x.type;
   of.stars--;
   ex place = arithmetic(r, TN__C_ADD, in_reg(x.type, x.reg), index);
@@ -515,7 +477,7 @@ static ex read_member(reader *r, symbol *s, ex x) {
     need(r, "]");
     return indexed(r, x, index);
   }
-  x.index = constant(r, tn__exact_int(0));
+  x.index = tn__c_constant(r, tn__exact_int(0));
   return x;
 }
 
@@ -533,11 +495,11 @@ static ex read_postfix(reader *r) {
     } else if (is_at(r, "++") || is_at(r, "--")) {
       int op = is_at(r, "++") ? TN__C_ADD : TN__C_SUB;
       r->at++;
-      ex old = x, one = in_reg(plain(TN_I32), constant(r, tn__exact_int(1))), next = arithmetic(r, op, old, one);
-      assign(r, x, converted(r, next, x.type));
+      ex old = x, one = in_reg(plain(TN_I32), tn__c_constant(r, tn__exact_int(1))), next = arithmetic(r, op, old, one);
+      assign(r, x, tn__c_converted(r, next, x.type));
       return next; /* of statements only: its value is not asked for */
     } else {
-      if (s) refuse(r, "an array as a value");
+      if (s) tn__c_refuse(r, "an array as a value");
       return x;
     }
   }
@@ -546,12 +508,13 @@ static ex read_postfix(reader *r) {
 static ex read_cast(reader *r, tn__c_type to) {
   ex x = read_unary(r);
   if (to.stars) {
-    value_of(r, &x);
-    if (!x.type.stars) refuse(r, "a pointer of a number");
+    tn__c_value(r, &x);
+    if (!x.type.stars) tn__c_refuse(r, "a pointer of a number");
     return in_reg(to, x.reg);
   }
-  if (to.dtype == TN__VOID) refuse(r, "a cast to nothing");
-  return in_reg(to, converted(r, x, to));
+  if (to.dtype == TN__VOID) tn__c_refuse(r, "a cast to nothing");
+  if (to.lanes) return tn__c_lanes_cast(r, x, to);
+  return in_reg(to, tn__c_converted(r, x, to));
 }
 
 static ex read_unary(reader *r) {
@@ -566,15 +529,15 @@ static ex read_unary(reader *r) {
   }
   if (take(r, "*")) {
     ex x = read_unary(r);
-    value_of(r, &x);
-    if (!x.type.stars) refuse(r, "what a number points to");
+    tn__c_value(r, &x);
+    if (!x.type.stars) tn__c_refuse(r, "what a number points to");
     x.type.stars--;
     x.where = MEMORY;
     return x;
   }
   if (take(r, "&")) {
     ex x = read_unary(r);
-    if (x.where != MEMORY) refuse(r, "the place of a value");
+    if (x.where != MEMORY) tn__c_refuse(r, "the place of a value");
     x.type.stars++;
     x.where = IN_REG;
     return x;
@@ -583,13 +546,14 @@ static ex read_unary(reader *r) {
   if (!minus && !flip && !not) return read_postfix(r);
   r->at++;
   ex x = read_unary(r);
-  value_of(r, &x);
-  if (x.type.stars) refuse(r, "arithmetic on pointers");
-  if (not) return arithmetic(r, TN__C_EQ, x, in_reg(plain(TN_I32), constant(r, tn__exact_int(0))));
+  tn__c_value(r, &x);
+  if (x.type.stars) tn__c_refuse(r, "arithmetic on pointers");
+  if (x.type.lanes && !not) return tn__c_lanes_arithmetic(r, flip ? TN__C_NOT : TN__C_NEG, x, x);
+  if (not) return arithmetic(r, TN__C_EQ, x, in_reg(plain(TN_I32), tn__c_constant(r, tn__exact_int(0))));
   int dtype = promoted(x.type.dtype);
-  uint32_t from = converted(r, x, plain(dtype)), dst = new_reg(r);
-  if (flip && tn__is_float(dtype)) refuse(r, "bits of a float");
-  put(r, (tn__c_ins){.code = TN__C_ARITH,
+  uint32_t from = tn__c_converted(r, x, plain(dtype)), dst = new_reg(r);
+  if (flip && tn__is_float(dtype)) tn__c_refuse(r, "bits of a float");
+  tn__c_put(r, (tn__c_ins){.code = TN__C_ARITH,
                      .op = flip ? TN__C_NOT : TN__C_NEG,
                      .dtype = (uint8_t)dtype,
                      .dst = dst,
@@ -609,18 +573,18 @@ static const struct {
 };
 
 static uint32_t truth_of(reader *r, ex x) {
-  if (x.type.stars) refuse(r, "the truth of a pointer");
-  return converted(r, x, plain(TN_BOOL));
+  if (x.type.stars || x.type.lanes) tn__c_refuse(r, "the truth of a pointer or a vector");
+  return tn__c_converted(r, x, plain(TN_BOOL));
 }
 
 static ex read_binary(reader *r, int least);
 
 static ex read_logic(reader *r, ex x, bool is_or, int level) {
   uint32_t dst = new_reg(r);
-  put(r, (tn__c_ins){.code = TN__C_MOVE, .dst = dst, .a = truth_of(r, x)});
+  tn__c_put(r, (tn__c_ins){.code = TN__C_MOVE, .dst = dst, .a = truth_of(r, x)});
   uint32_t jump = put_jump(r, is_or ? TN__C_IF : TN__C_UNLESS, dst);
   ex y = read_binary(r, level + 1);
-  put(r, (tn__c_ins){.code = TN__C_MOVE, .dst = dst, .a = truth_of(r, y)});
+  tn__c_put(r, (tn__c_ins){.code = TN__C_MOVE, .dst = dst, .a = truth_of(r, y)});
   land(r, jump);
   return in_reg(plain(TN_I32), dst);
 }
@@ -648,30 +612,45 @@ static ex read_binary(reader *r, int least) {
       continue;
     }
     ex left = x;
-    if (x.where != VARIABLE) value_of(r, &x);
+    if (x.where != VARIABLE) tn__c_value(r, &x);
     ex y = read_binary(r, level + 1);
-    value_of(r, &y);
+    tn__c_value(r, &y);
     if (less) r->counter = counter_of(r, start, &left), r->limit = y.reg;
     x = turned ? arithmetic(r, op, y, x) : arithmetic(r, op, x, y);
   }
 }
 
+/* The first one is read; `other` jumps to the second. */
+static ex read_lanes_choice(reader *r, ex a, uint32_t other) {
+  uint32_t dst = tn__c_cells(r, a.type.lanes);
+  tn__c_lanes_move(r, dst, a);
+  uint32_t end = put_jump(r, TN__C_JUMP, 0);
+  need(r, ":");
+  land(r, other);
+  ex b = read_choice(r);
+  tn__c_lanes_move(r, dst, in_reg(a.type, tn__c_converted(r, b, a.type)));
+  land(r, end);
+  return in_reg(a.type, dst);
+}
+
 static ex read_choice(reader *r) {
   ex x = read_binary(r, 1);
   if (!take(r, "?")) return x;
-  uint32_t other = put_jump(r, TN__C_UNLESS, truth_of(r, x)), dst = new_reg(r);
+  uint32_t other = put_jump(r, TN__C_UNLESS, truth_of(r, x)), dst;
   ex a = read_expression(r);
-  value_of(r, &a);
-  uint32_t first = put(r, (tn__c_ins){.code = TN__C_CONVERT, .dst = dst, .a = a.reg, .sdtype = a.type.dtype}),
+  tn__c_value(r, &a);
+  if (a.type.lanes) return read_lanes_choice(r, a, other);
+  dst = new_reg(r);
+  uint32_t first = tn__c_put(r, (tn__c_ins){.code = TN__C_CONVERT, .dst = dst, .a = a.reg, .sdtype = a.type.dtype}),
            end = put_jump(r, TN__C_JUMP, 0);
   need(r, ":");
   land(r, other);
   ex b = read_choice(r);
-  value_of(r, &b);
-  if (a.type.stars || b.type.stars) refuse(r, "a choice of pointers");
+  tn__c_value(r, &b);
+  if (a.type.stars || b.type.stars) tn__c_refuse(r, "a choice of pointers");
   int dtype = common_dtype(a.type.dtype, b.type.dtype);
   r->ins.v[first].dtype = (uint8_t)dtype;
-  put(r, (tn__c_ins){
+  tn__c_put(r, (tn__c_ins){
              .code = TN__C_CONVERT, .dst = dst, .a = b.reg, .dtype = (uint8_t)dtype, .sdtype = b.type.dtype});
   land(r, end);
   return in_reg(plain(dtype), dst);
@@ -689,12 +668,12 @@ static ex read_expression(reader *r) {
     r->at++;
     ex y = read_expression(r);
     if (x.where == WIDE_CELL || y.where == WIDE_CELL) {
-      if (updates[i].op >= 0) refuse(r, "arithmetic on wide elements");
+      if (updates[i].op >= 0) tn__c_refuse(r, "arithmetic on wide elements");
       assign_wide(r, x, y);
       return x;
     }
     if (updates[i].op >= 0) y = arithmetic(r, updates[i].op, x, y);
-    assign(r, x, converted(r, y, x.type));
+    assign(r, x, tn__c_converted(r, y, x.type));
     return x;
   }
   return x;
@@ -713,14 +692,14 @@ static int64_t read_size(reader *r) {
 
 static symbol *new_symbol(reader *r, tn__c_type type) {
   const word *w = &r->word.v[r->at];
-  if (w->kind != W_NAME) refuse(r, "a declaration of nothing");
+  if (w->kind != W_NAME) tn__c_refuse(r, "a declaration of nothing");
   tn__vec_push(r->a, &r->symbol, ((symbol){.name = spelled(r), .n = w->n, .type = type}));
   r->at++;
   return &r->symbol.v[r->symbol.n - 1];
 }
 
-static uint32_t new_cells(reader *r, int64_t n) {
-  if (n < 1 || n > 1 << 16) refuse(r, "an array of an odd size");
+uint32_t tn__c_cells(reader *r, int64_t n) {
+  if (n < 1 || n > 1 << 16) tn__c_refuse(r, "an array of an odd size");
   uint32_t first = new_reg(r);
   for (int64_t i = 1; i < n; i++) new_reg(r);
   return first;
@@ -730,31 +709,31 @@ static uint32_t new_cells(reader *r, int64_t n) {
 static void read_union(reader *r) {
   tn__c_type wide, type;
   need(r, "{");
-  if (!take_type(r, &wide)) refuse(r, "an odd union");
+  if (!take_type(r, &wide)) tn__c_refuse(r, "an odd union");
   need(r, "all");
   int64_t pieces = take(r, "[") ? read_size(r) : 1;
   need(r, ";");
-  if (!take_type(r, &type)) refuse(r, "an odd union");
+  if (!take_type(r, &type)) tn__c_refuse(r, "an odd union");
   need(r, "x");
   need(r, "[");
   int64_t n = read_size(r);
   need(r, ";");
   need(r, "}");
-  if (pieces * wide.bytes != n * type.bytes) refuse(r, "a union of different sizes");
+  if (pieces * wide.bytes != n * type.bytes) tn__c_refuse(r, "a union of different sizes");
   symbol *s = new_symbol(r, type);
   s->each = wide.bytes;
   s->count = (uint32_t)n;
-  s->reg = new_cells(r, n);
+  s->reg = tn__c_cells(r, n);
   need(r, ";");
 }
 
 /* An array in shared memory is a place there. */
 static void declare_shared(reader *r, symbol *s, int64_t bytes) {
   bool scratch = s->n == 7 && !memcmp(s->name, "scratch", 7);
-  if (!scratch && (s->n != 5 || memcmp(s->name, "cells", 5))) refuse(r, "unknown shared memory");
+  if (!scratch && (s->n != 5 || memcmp(s->name, "cells", 5))) tn__c_refuse(r, "unknown shared memory");
   s->shared = true;
   s->type.stars = 1;
-  s->reg = constant(r, (tn__exact){.kind = TN__EXACT_PLACE, .of = scratch ? TN__C_SCRATCH : TN__C_CELLS});
+  s->reg = tn__c_constant(r, (tn__exact){.kind = TN__EXACT_PLACE, .of = scratch ? TN__C_SCRATCH : TN__C_CELLS});
   *(scratch ? &r->f->scratch_bytes : &r->f->cell_bytes) = bytes;
 }
 
@@ -779,21 +758,22 @@ static bool read_declaration(reader *r) {
     int64_t n = take(r, "]") ? -1 : read_size(r);
     while (take_qualifier(r)) continue;
     if (shared) declare_shared(r, s, n * (n > 0 ? type.bytes : 1));
-    else s->count = (uint32_t)n, s->reg = new_cells(r, n);
+    else s->count = (uint32_t)n, s->reg = tn__c_cells(r, n);
     need(r, ";");
     return true;
   }
   symbol fresh = *s;
-  fresh.reg = new_reg(r);
+  fresh.reg = type.lanes ? tn__c_cells(r, type.lanes) : new_reg(r);
+  r->vectors |= type.lanes > 0;
   if (take(r, "=")) { /* its own name is not yet to be seen; no text of ours would notice */
     r->symbol.v[r->symbol.n - 1].n = 0;
     uint32_t at = r->symbol.n - 1;
     ex x = read_expression(r);
-    put(r, (tn__c_ins){.code = TN__C_MOVE, .dst = fresh.reg, .a = converted(r, x, type)});
+    tn__c_lanes_move(r, fresh.reg, in_reg(type, tn__c_converted(r, x, type)));
     r->symbol.v[at] = fresh;
   } else {
     r->symbol.v[r->symbol.n - 1] = fresh;
-    put(r, (tn__c_ins){.code = TN__C_MOVE, .dst = fresh.reg, .a = constant(r, (tn__exact){0})});
+    tn__c_put(r, (tn__c_ins){.code = TN__C_MOVE, .dst = fresh.reg, .a = tn__c_constant(r, (tn__exact){0})});
   }
   need(r, ";");
   return true;
@@ -820,7 +800,7 @@ static void read_for(reader *r) {
   need(r, ";");
   uint32_t step = r->at, depth = 0;
   while (depth || !is_at(r, ")")) {
-    if (r->word.v[r->at].kind == W_END) refuse(r, "open brackets");
+    if (r->word.v[r->at].kind == W_END) tn__c_refuse(r, "open brackets");
     depth += (uint32_t)is_at(r, "(") - (uint32_t)is_at(r, ")");
     r->at++;
   }
@@ -837,8 +817,8 @@ static void read_for(reader *r) {
     by_one = r->at == step + 2;
   }
   need(r, ")");
-  if (counter != TN__C_NOTHING && by_one) put(r, (tn__c_ins){.code = TN__C_SKIP, .dst = counter, .a = limit});
-  put(r, (tn__c_ins){.code = TN__C_JUMP, .n = top});
+  if (counter != TN__C_NOTHING && by_one) tn__c_put(r, (tn__c_ins){.code = TN__C_SKIP, .dst = counter, .a = limit});
+  tn__c_put(r, (tn__c_ins){.code = TN__C_JUMP, .n = top});
   r->at = end;
   if (out != TN__C_NOTHING) land(r, out);
   land_all(r, leave, true, r->ins.n);
@@ -867,7 +847,7 @@ static void read_block(reader *r) {
 }
 
 static void read_statement(reader *r) {
-  if (r->word.v[r->at].kind == W_END) refuse(r, "an open block");
+  if (r->word.v[r->at].kind == W_END) tn__c_refuse(r, "an open block");
   if (take(r, "TN_INDEPENDENT") || take(r, ";")) return;
   if (take(r, "{")) {
     read_block(r);
@@ -878,7 +858,7 @@ static void read_statement(reader *r) {
   } else if (is_at(r, "break") || is_at(r, "continue")) {
     bool leaves = is_at(r, "break");
     r->at++;
-    if (!r->loops) refuse(r, "a way out of no loop");
+    if (!r->loops) tn__c_refuse(r, "a way out of no loop");
     uint32_t jump = put_jump(r, TN__C_JUMP, 0);
     if (leaves) tn__vec_push(r->a, &r->leave, jump);
     else tn__vec_push(r->a, &r->again, jump);
@@ -887,10 +867,10 @@ static void read_statement(reader *r) {
     uint32_t value = TN__C_NOTHING;
     if (!is_at(r, ";")) {
       ex x = read_expression(r);
-      value = converted(r, x, plain(TN_I64));
+      value = tn__c_converted(r, x, plain(TN_I64));
     }
     need(r, ";");
-    put(r, (tn__c_ins){.code = TN__C_RETURN, .a = value});
+    tn__c_put(r, (tn__c_ins){.code = TN__C_RETURN, .a = value});
   } else if (!read_declaration(r)) {
     read_expression(r);
     need(r, ";");
@@ -903,7 +883,7 @@ static void read_parameters(reader *r) {
   need(r, "(");
   while (!take(r, ")")) {
     tn__c_type type;
-    if (r->f->nparam == TN__C_PARAMS || !take_type(r, &type)) refuse(r, "an odd parameter");
+    if (r->f->nparam == TN__C_PARAMS || !take_type(r, &type)) tn__c_refuse(r, "an odd parameter");
     symbol *s = new_symbol(r, type);
     s->reg = new_reg(r);
     r->f->param[r->f->nparam++] = (tn__c_param){
@@ -941,14 +921,14 @@ static void read_function(void *arg) {
   if (!find_function(r->text, g->name, &from, &to)) return;
   g->found = true;
   split_words(r, from, to);
-  if (!take_type(r, &type)) refuse(r, "an odd function");
+  if (!take_type(r, &type)) tn__c_refuse(r, "an odd function");
   while (take_qualifier(r)) continue;
   r->at++;
   read_parameters(r);
   need(r, "{");
   read_block(r);
-  if (r->word.v[r->at].kind != W_END) refuse(r, "text behind the function");
-  put(r, (tn__c_ins){.code = TN__C_RETURN, .a = TN__C_NOTHING});
+  if (r->word.v[r->at].kind != W_END) tn__c_refuse(r, "text behind the function");
+  tn__c_put(r, (tn__c_ins){.code = TN__C_RETURN, .a = TN__C_NOTHING});
 }
 
 tn__c_function *tn__c_text_read(tn_ctx *c, tn__arena *a, const char *text, const char *name, tn__sb *why) {
@@ -973,5 +953,6 @@ tn__c_function *tn__c_text_read(tn_ctx *c, tn__arena *a, const char *text, const
   }
   f->ins = r->ins.v, f->n = r->ins.n;
   f->reg = r->reg.v, f->nreg = r->reg.n;
+  f->vectors = r->vectors;
   return f;
 }

@@ -14,7 +14,7 @@
 
 typedef enum tn__c_code {
   TN__C_MOVE,      /* dst = a */
-  TN__C_ARITH,     /* dst = a op b, both of dtype; op: TN__C_ADD .. */
+  TN__C_ARITH,     /* dst = a op b, of dtype; op: TN__C_ADD ..; n: 1: integers wrap, comparisons give 0 and -1 */
   TN__C_CONVERT,   /* dst = (dtype)a, of sdtype */
   TN__C_EVAL,      /* dst = op(a, b, c), as tn__eval; n: 1: right to 2^-16 only */
   TN__C_ROUND,     /* dst = a rounded to dtype; of its bits; made of bits */
@@ -74,6 +74,7 @@ typedef struct tn__c_function {
   uint32_t scratch, cells;          /* places in shared memory that the text declares, */
   int64_t scratch_bytes, cell_bytes; /* and its sizes; -1: the launch's */
   int64_t threads;                  /* of a group, as declared; 0: not */
+  bool vectors;                     /* it has some */
 } tn__c_function;
 
 /* The function called `name`, in `a`.  NULL: there is none, or it cannot be read, see why. */
@@ -86,7 +87,8 @@ const char *tn__c_text_line(tn__arena *a, const char *text, uint32_t at);
 typedef struct tn__c_type {
   uint8_t dtype; /* TN__VOID: also of what has no arithmetic */
   uint8_t stars; /* pointer to pointer ... */
-  uint8_t bytes; /* of it, without stars */
+  uint8_t bytes; /* of it, without stars; of a lane */
+  uint8_t lanes; /* 0: no vector.  Vectors of bools are 0 and -1 in lanes of i8 */
 } tn__c_type;
 
 typedef struct tn__c_call { /* of a helper */

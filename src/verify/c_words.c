@@ -1,9 +1,24 @@
 /* What words mean in printed kernels: written from the languages' definitions and from the helpers' own text
  * (ir/math.inc, render/kernel.inc), not from the printer's tables. */
 #include "verify/c_text.h"
+#include <ctype.h>
+#include <stdlib.h>
 #include <string.h>
 
 static bool is_word(const char *word, const char *s, size_t n) { return strlen(word) == n && !memcmp(word, s, n); }
+
+/* <dtype>x<lanes>, boolx<lanes> */
+static bool is_vector(const char *s, size_t n, tn__c_type *out) {
+  size_t k = n;
+  while (k && isdigit((unsigned char)s[k - 1])) k--;
+  if (k == n || k < 3 || s[k - 1] != 'x') return false;
+  int dtype = tn__dtype_parse(s, k - 1);
+  long lanes = strtol(s + k, NULL, 10);
+  if (dtype < 0 || lanes < 1 || lanes > 64) return false;
+  if (dtype == TN_BOOL) dtype = TN_I8;
+  *out = (tn__c_type){.dtype = (uint8_t)dtype, .bytes = (uint8_t)tn__size_of(dtype), .lanes = (uint8_t)lanes};
+  return true;
+}
 
 bool tn__c_word_is_type(const char *s, size_t n, tn__c_type *out) {
   static const struct {
@@ -21,7 +36,7 @@ bool tn__c_word_is_type(const char *s, size_t n, tn__c_type *out) {
       *out = (tn__c_type){.dtype = types[i].dtype, .bytes = types[i].bytes};
       return true;
     }
-  return false;
+  return is_vector(s, n, out);
 }
 
 bool tn__c_word_is_qualifier(const char *s, size_t n) {
@@ -57,12 +72,12 @@ static const struct {
 } others[] = {
     {"tn_f32_bits", TN__C_BITS, 0, TN_F32, TN_F32, 1, TN_U32, 0},
     {"tn_f64_bits", TN__C_BITS, 0, TN_F64, TN_F64, 1, TN_U64, 0},
-    {"tn_f16_bits", TN__C_BITS, 0, TN_F16, TN_F32, 1, TN_U16, 0},
-    {"tn_bf16_bits", TN__C_BITS, 0, TN_BF16, TN_F32, 1, TN_U16, 0},
+    {"tn_f16_bits", TN__C_BITS, 0, TN_F16, TN_F32, 1, TN_U32, 0},
+    {"tn_bf16_bits", TN__C_BITS, 0, TN_BF16, TN_F32, 1, TN_U32, 0},
     {"tn_f32_of", TN__C_OF_BITS, 0, TN_F32, TN_U32, 1, TN_F32, 0},
     {"tn_f64_of", TN__C_OF_BITS, 0, TN_F64, TN_U64, 1, TN_F64, 0},
-    {"tn_f16_of", TN__C_OF_BITS, 0, TN_F16, TN_U16, 1, TN_F32, 0},
-    {"tn_bf16_of", TN__C_OF_BITS, 0, TN_BF16, TN_U16, 1, TN_F32, 0},
+    {"tn_f16_of", TN__C_OF_BITS, 0, TN_F16, TN_U32, 1, TN_F32, 0},
+    {"tn_bf16_of", TN__C_OF_BITS, 0, TN_BF16, TN_U32, 1, TN_F32, 0},
     {"tn_f16_round", TN__C_ROUND, 0, TN_F16, TN_F32, 1, TN_F32, 0},
     {"tn_bf16_round", TN__C_ROUND, 0, TN_BF16, TN_F32, 1, TN_F32, 0},
     {"tn_philox_u64", TN__C_EVAL, OP_PHILOX, TN_U32, TN_U64, 3, TN_U32, 0},

@@ -97,7 +97,7 @@ static int64_t next_turn(const reading *r, const tn__ins *i, const turns *t, uin
   int64_t now = (int64_t)r->reg[i->dst].v, end = (int64_t)r->reg[i->dst + 1].v;
   if (i->op == AX_GLOBAL) return ++*global < t->n ? t->at[*global] : -1;
   if (now + 1 >= end) return -1;
-  bool lanes = i->op == AX_UPCAST && r->s->kernel->part[r->part].group;
+  bool lanes = i->op == AX_UPCAST && (r->s->kernel->part[r->part].group || r->f->vectors);
   bool cut = r->cut && !lanes && end > TN__C_LONG && now + 1 == TN__C_SHORTENED;
   return cut ? end - TN__C_SHORTENED : now + 1;
 }

@@ -1,0 +1,279 @@
+/* Vectors in C, lane by lane: a value of n lanes stands in n registers.  What the extensions of gcc and clang say:
+ * integers are not promoted, comparisons give 0 and -1 in lanes as wide, casts keep the bits; and the helpers of
+ * vectors, by name. */
+#include "verify/c_reader.h"
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+static tn__c_type vector_of(int dtype, uint32_t lanes) {
+  tn__c_type t = plain(dtype);
+  t.lanes = (uint8_t)lanes;
+  return t;
+}
+
+static ex new_vector(reader *r, int dtype, uint32_t lanes) {
+  return in_reg(vector_of(dtype, lanes), tn__c_cells(r, lanes));
+}
+
+void tn__c_lanes_move(reader *r, uint32_t to, ex x) {
+  for (uint32_t l = 0; l < (x.type.lanes && !x.type.stars ? x.type.lanes : 1u); l++)
+    tn__c_put(r, (tn__c_ins){.code = TN__C_MOVE, .dst = to + l, .a = x.reg + l});
+}
+
+ex tn__c_spread(reader *r, ex x, tn__c_type to) {
+  uint32_t from = tn__c_converted(r, x, plain(to.dtype));
+  ex out = new_vector(r, to.dtype, to.lanes);
+  for (uint32_t l = 0; l < to.lanes; l++)
+    tn__c_put(r, (tn__c_ins){.code = TN__C_MOVE, .dst = out.reg + l, .a = from});
+  return out;
+}
+
+static int mask_dtype(int dtype) {
+  static const uint8_t of[] = {[1] = TN_I8, [2] = TN_I16, [4] = TN_I32, [8] = TN_I64};
+  return of[tn__size_of(dtype)];
+}
+
+ex tn__c_lanes_arithmetic(reader *r, int op, ex x, ex y) {
+  tn__c_value(r, &x), tn__c_value(r, &y);
+  if (!x.type.lanes) x = tn__c_spread(r, x, y.type);
+  if (!y.type.lanes) y = tn__c_spread(r, y, x.type);
+  if (x.type.stars || y.type.stars || x.type.lanes != y.type.lanes || x.type.dtype != y.type.dtype)
+    tn__c_refuse(r, "vectors of different types");
+  bool compares = op >= TN__C_LT && op <= TN__C_NE, bits = op == TN__C_REM || (op >= TN__C_AND && op <= TN__C_SHR);
+  if (tn__is_float(x.type.dtype) && (bits || op == TN__C_NOT)) tn__c_refuse(r, "bits of a float");
+  ex out = new_vector(r, compares ? mask_dtype(x.type.dtype) : x.type.dtype, x.type.lanes);
+  for (uint32_t l = 0; l < x.type.lanes; l++)
+    tn__c_put(r, (tn__c_ins){.code = TN__C_ARITH,
+                             .op = (uint8_t)op,
+                             .dtype = x.type.dtype,
+                             .dst = out.reg + l,
+                             .a = x.reg + l,
+                             .b = y.reg + l,
+                             .n = 1});
+  return out;
+}
+
+static ex each(reader *r, ex x, int dtype, tn__c_ins i) {
+  ex out = new_vector(r, dtype, x.type.lanes);
+  for (uint32_t l = 0; l < x.type.lanes; l++) {
+    i.dst = out.reg + l, i.a = x.reg + l;
+    tn__c_put(r, i);
+  }
+  return out;
+}
+
+static ex convert_lanes(reader *r, ex x, int dtype) {
+  if (x.type.dtype == dtype) return x;
+  return each(r, x, dtype,
+              (tn__c_ins){.code = TN__C_CONVERT, .dtype = (uint8_t)dtype, .sdtype = x.type.dtype});
+}
+
+ex tn__c_lanes_cast(reader *r, ex x, tn__c_type to) {
+  tn__c_value(r, &x);
+  if (x.type.lanes != to.lanes || x.type.stars || tn__size_of(x.type.dtype) != tn__size_of(to.dtype))
+    tn__c_refuse(r, "a cast to lanes of another size");
+  bool from_float = tn__is_float(x.type.dtype), to_float = tn__is_float(to.dtype);
+  if (from_float == to_float) return convert_lanes(r, x, to.dtype);
+  return each(r, x, to.dtype,
+              (tn__c_ins){.code = from_float ? TN__C_BITS : TN__C_OF_BITS,
+                          .dtype = from_float ? x.type.dtype : to.dtype});
+}
+
+/* ---- helpers ---- */
+
+typedef struct call {
+  reader *r;
+  const char *name; /* without its lanes */
+  int dtype;        /* that its name ends in; -1: none */
+  uint32_t lanes, narg;
+  ex arg[4];
+} call;
+
+static ex argument(call *k, uint32_t i, int dtype) { /* a vector; dtype: -1: any */
+  ex x = k->arg[i];
+  tn__c_value(k->r, &x);
+  if (i >= k->narg || x.type.lanes != k->lanes || x.type.stars || (dtype >= 0 && x.type.dtype != dtype))
+    tn__c_refuse(k->r, "a vector of another type");
+  return x;
+}
+
+static uint32_t scalar(call *k, uint32_t i, int dtype) {
+  if (i >= k->narg) tn__c_refuse(k->r, "too few arguments");
+  return tn__c_converted(k->r, k->arg[i], plain(dtype));
+}
+
+static uint32_t number(reader *r, int64_t v) { return tn__c_constant(r, tn__exact_int((uint64_t)v)); }
+
+static void put_arith(reader *r, int op, int dtype, uint32_t dst, uint32_t a, uint32_t b) {
+  tn__c_ins i = {.code = TN__C_ARITH, .op = (uint8_t)op, .dtype = (uint8_t)dtype, .dst = dst, .a = a, .b = b, .n = 1};
+  tn__c_put(r, i);
+}
+
+static ex call_all(call *k) {
+  if (k->dtype != TN_BOOL) return tn__c_spread(k->r, k->arg[0], vector_of(k->dtype, k->lanes));
+  uint32_t from = scalar(k, 0, TN_BOOL), wide = tn__c_cells(k->r, 1), all = tn__c_cells(k->r, 1);
+  tn__c_put(k->r, (tn__c_ins){.code = TN__C_CONVERT, .dst = wide, .a = from, .dtype = TN_I8, .sdtype = TN_BOOL});
+  put_arith(k->r, TN__C_NEG, TN_I8, all, wide, wide);
+  return tn__c_spread(k->r, in_reg(plain(TN_I8), all), vector_of(TN_I8, k->lanes));
+}
+
+static ex call_first(call *k) {
+  uint32_t n = scalar(k, 0, TN_I64);
+  ex out = new_vector(k->r, TN_I8, k->lanes);
+  for (uint32_t l = 0; l < k->lanes; l++) put_arith(k->r, TN__C_LT, TN_I64, out.reg + l, number(k->r, l), n);
+  return out;
+}
+
+static ex call_step(call *k) {
+  uint32_t x = scalar(k, 0, k->dtype), by = scalar(k, 1, k->dtype);
+  ex out = new_vector(k->r, k->dtype, k->lanes);
+  for (uint32_t l = 0; l < k->lanes; l++) {
+    put_arith(k->r, TN__C_MUL, k->dtype, out.reg + l, number(k->r, l), by);
+    put_arith(k->r, TN__C_ADD, k->dtype, out.reg + l, x, out.reg + l);
+  }
+  return out;
+}
+
+/* Loads and stores: at neighbours, or at indices; of the lanes of a mask. */
+static ex access_lanes(call *k, bool stores, bool indexed, bool masked) {
+  reader *r = k->r;
+  uint32_t at = 1;
+  ex p = k->arg[0], out = new_vector(r, k->dtype, k->lanes), index = {0}, value = {0}, mask = {0};
+  tn__c_value(r, &p);
+  if (p.type.stars != 1 || p.type.dtype != k->dtype) tn__c_refuse(r, "a pointer to another type");
+  if (indexed) index = argument(k, at++, -1);
+  if (stores) value = argument(k, at++, k->dtype);
+  if (masked) mask = argument(k, at++, TN_I8);
+  if (at != k->narg) tn__c_refuse(r, "another number of arguments");
+  for (uint32_t l = 0; l < k->lanes; l++) {
+    uint32_t skip = 0, place = tn__c_cells(r, 1);
+    if (masked) {
+      if (!stores)
+        tn__c_put(r, (tn__c_ins){.code = TN__C_MOVE,
+                                 .dst = out.reg + l,
+                                 .a = tn__c_constant(r, tn__is_float(k->dtype) ? tn__exact_const(k->dtype, 0)
+                                                                               : tn__exact_int(0))});
+      skip = tn__c_put(r, (tn__c_ins){.code = TN__C_UNLESS, .a = mask.reg + l});
+    }
+    tn__c_put(r, (tn__c_ins){.code = TN__C_PLACE,
+                             .dst = place,
+                             .a = p.reg,
+                             .b = indexed ? index.reg + l : number(r, l),
+                             .n = (int64_t)tn__size_of(k->dtype)});
+    if (stores)
+      tn__c_put(r, (tn__c_ins){.code = TN__C_STORE, .a = place, .c = value.reg + l, .dtype = (uint8_t)k->dtype});
+    else tn__c_put(r, (tn__c_ins){.code = TN__C_LOAD, .dst = out.reg + l, .a = place, .dtype = (uint8_t)k->dtype});
+    if (masked) r->ins.v[skip].n = r->ins.n;
+  }
+  return out;
+}
+
+static ex call_load(call *k) { return access_lanes(k, false, false, false); }
+static ex call_load_if(call *k) { return access_lanes(k, false, false, true); }
+static ex call_store(call *k) { return access_lanes(k, true, false, false); }
+static ex call_store_if(call *k) { return access_lanes(k, true, false, true); }
+static ex call_gather(call *k) { return access_lanes(k, false, true, true); }
+static ex call_scatter(call *k) { return access_lanes(k, true, true, true); }
+
+/* Masks are 0 and -1 in each lane, so that bits are chosen together. */
+static ex call_where(call *k) {
+  ex c = argument(k, 0, -1), a = argument(k, 1, k->dtype), b = argument(k, 2, k->dtype);
+  ex out = new_vector(k->r, k->dtype, k->lanes);
+  if (tn__is_float(c.type.dtype)) tn__c_refuse(k->r, "a mask of floats");
+  for (uint32_t l = 0; l < k->lanes; l++) {
+    tn__c_put(k->r, (tn__c_ins){.code = TN__C_MOVE, .dst = out.reg + l, .a = a.reg + l});
+    uint32_t skip = tn__c_put(k->r, (tn__c_ins){.code = TN__C_IF, .a = c.reg + l});
+    tn__c_put(k->r, (tn__c_ins){.code = TN__C_MOVE, .dst = out.reg + l, .a = b.reg + l});
+    k->r->ins.v[skip].n = k->r->ins.n;
+  }
+  return out;
+}
+
+static ex call_of_bool(call *k) {
+  ex m = argument(k, 0, TN_I8);
+  return convert_lanes(k->r, tn__c_lanes_arithmetic(k->r, TN__C_NEG, m, m), k->dtype);
+}
+
+static ex call_bool(call *k) { return convert_lanes(k->r, argument(k, 0, -1), TN_I8); }
+static ex call_cast(call *k) { return convert_lanes(k->r, argument(k, 0, -1), k->dtype); }
+
+static ex call_down(call *k) {
+  ex x = argument(k, 0, k->dtype == TN_BOOL ? TN_I8 : k->dtype), out = new_vector(k->r, x.type.dtype, k->lanes);
+  const tn__exact *h = &k->r->reg.v[scalar(k, 1, TN_I32)];
+  if (h->kind != TN__EXACT_INT) tn__c_refuse(k->r, "a distance that is not a number");
+  for (uint32_t l = 0; l < k->lanes; l++)
+    tn__c_put(k->r, (tn__c_ins){.code = TN__C_MOVE, .dst = out.reg + l, .a = x.reg + (l + (uint32_t)h->v) % k->lanes});
+  return out;
+}
+
+static const struct {
+  const char *name; /* up to the dtype */
+  ex (*make)(call *k);
+} helpers[] = {
+    {"tn_all_", call_all},         {"tn_first_", call_first},     {"tn_step_", call_step},
+    {"tn_load_if_", call_load_if}, {"tn_load_", call_load},       {"tn_store_if_", call_store_if},
+    {"tn_store_", call_store},     {"tn_gather_far_", call_gather}, {"tn_gather_", call_gather},
+    {"tn_scatter_far_", call_scatter}, {"tn_scatter_", call_scatter}, {"tn_pick_", call_where},
+    {"tn_where_", call_where},     {"tn_of_bool_", call_of_bool}, {"tn_cast_", call_cast},
+    {"tn_down_", call_down},       {"tn_", call_bool},
+};
+
+/* A function of scalars, in each lane. */
+static bool call_scalar(call *k, size_t n, ex *out) {
+  tn__c_call x;
+  ex v[3];
+  if (!tn__c_word_is_call(k->name, n, &x)) return false;
+  int held = x.sdtype == TN_F16 || x.sdtype == TN_BF16 ? TN_F32 : x.sdtype;
+  if (k->narg != x.narg) tn__c_refuse(k->r, "another number of arguments");
+  for (uint32_t i = 0; i < x.narg; i++) v[i] = argument(k, i, held);
+  *out = new_vector(k->r, x.result, k->lanes);
+  for (uint32_t l = 0; l < k->lanes; l++)
+    tn__c_put(k->r, (tn__c_ins){.code = x.code,
+                                .op = x.op,
+                                .dtype = x.dtype,
+                                .sdtype = x.sdtype,
+                                .n = x.near,
+                                .dst = out->reg + l,
+                                .a = v[0].reg + l,
+                                .b = x.narg > 1 ? v[1].reg + l : 0,
+                                .c = x.narg > 2 ? v[2].reg + l : 0});
+  return true;
+}
+
+/* The name without the lanes behind its dtypes; their number, 0: it has none. */
+static uint32_t without_lanes(const char *s, size_t n, char *out, size_t *kept) {
+  uint32_t lanes = 0;
+  *kept = 0;
+  for (size_t i = 0; i < n;) {
+    size_t end = i;
+    tn__c_type t;
+    while (end < n && s[end] != '_') end++;
+    bool vector = tn__c_word_is_type(s + i, end - i, &t) && t.lanes;
+    for (size_t j = i; j < end && !(vector && s[j] == 'x'); j++) out[(*kept)++] = s[j];
+    if (vector) lanes = t.lanes;
+    if (end < n) out[(*kept)++] = '_';
+    i = end + 1;
+  }
+  out[*kept] = 0;
+  return lanes;
+}
+
+bool tn__c_lanes_call(reader *r, const char *s, size_t n, ex *out) {
+  char name[64];
+  size_t kept;
+  call k = {.r = r, .name = name, .dtype = -1};
+  if (n >= sizeof name || !(k.lanes = without_lanes(s, n, name, &kept))) return false;
+  r->at++;
+  k.narg = tn__c_arguments(r, k.arg, 4);
+  if (call_scalar(&k, kept, out)) return true;
+  for (size_t i = 0; i < sizeof helpers / sizeof *helpers; i++) {
+    size_t m = strlen(helpers[i].name);
+    if (strncmp(name, helpers[i].name, m)) continue;
+    k.dtype = tn__dtype_parse(name + m, kept - m);
+    if (k.dtype < 0 || (helpers[i].make == call_bool && k.dtype != TN_BOOL)) continue;
+    *out = helpers[i].make(&k);
+    return true;
+  }
+  tn__c_refuse(r, "an unknown function of vectors");
+}
