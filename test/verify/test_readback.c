@@ -297,14 +297,15 @@ typedef struct shelf { /* all of one language; in scratch */
   tn_tensor *out;
 } shelf;
 
-static char *print_kernel(tn_ctx *c, const tn__dialect *d, tn__kernel *k) {
+static char *print_kernel(tn_ctx *c, const tn__dialect *d, const tn__kernel *k) {
   static const char *const nothing[] = {NULL};
   tn__dialect bare = *d;
+  tn__kernel copy = *k, *list = &copy;
   tn__sb s;
   bare.head = nothing;
-  k->note = NULL;
+  copy.note = NULL;
   tn__sb_init(&s, &c->scratch);
-  tn__render_unit(c, &s, &bare, &k, 1);
+  tn__render_unit(c, &s, &bare, &list, 1);
   return tn__arena_strdup(&c->scratch, tn__sb_str(&s));
 }
 
@@ -389,6 +390,47 @@ static void try_language(tn_ctx *c, void *arg) {
   assert_true(all.refused >= all.made * 0.8);
 }
 
+/* ---- rows of the printer's tables ---- */
+
+/* All kernels that another table prints otherwise must be refused. */
+static score try_table(shelf *h, const tn__dialect *altered, const char *row) {
+  score all = {0};
+  for (int k = 0; k < h->n; k++) {
+    tn__sb why;
+    const char *s = print_kernel(h->c, altered, h->kernel[k].subject.kernel);
+    if (!strcmp(s, h->kernel[k].text)) continue;
+    all.made++;
+    if (read_text(h, &h->kernel[k], s, &why) == TN__READ_DIFFERS) all.refused++;
+    else fprintf(stderr, "%s, another row for %s: is not refused\n", h->l->dialect->name, row);
+  }
+  return all;
+}
+
+/* Ops that are but their first operand; values that are stored, loaded or rounded as they are. */
+static void try_rows(shelf *h) {
+  score all = {0};
+  int rows = 0;
+  for (int op = 0; op < OP_COUNT; op++)
+    for (int column = 0; column < SP_COUNT; column++) {
+      tn__dialect d = *h->l->dialect;
+      if (!d.op[op][column]) continue;
+      d.op[op][column] = "$0";
+      score s = try_table(h, &d, tn__ops[op].text);
+      all.made += s.made, all.refused += s.refused, rows += s.made > 0;
+    }
+  for (int table = 0; table < 3; table++)
+    for (int kind = 0; kind < TN__KINDS; kind++) {
+      tn__dialect d = *h->l->dialect;
+      (table == 0 ? d.load : table == 1 ? d.store : d.round)[kind] = NULL;
+      score s = try_table(h, &d, "a cell");
+      all.made += s.made, all.refused += s.refused, rows += s.made > 0;
+    }
+  printf("%s: %d rows of its table altered, %d of %d kernels refused\n", h->l->dialect->name, rows, all.refused,
+         all.made);
+  assert_true(rows >= 10);
+  assert_int_equal(all.refused, all.made);
+}
+
 static void run_language(tn_ctx *c, void *arg) {
   shelf *h = arg;
   (void)c;
@@ -409,6 +451,7 @@ static void run_all(tn_ctx *c, void *arg) {
     h->out = w->out[i];
     run_language(c, h);
   }
+  try_rows(h);
   try_language(c, h);
 }
 
