@@ -86,6 +86,13 @@ TN_API tn_status tn_explain_text(tn_ctx *ctx, const char *text, FILE *out);
 TN_API char *tn_program_explain_string(const tn_program *p);
 TN_API char *tn_explain_string(tn_tensor *const *t, int n);
 TN_API char *tn_explain_text_string(tn_ctx *ctx, const char *text);
+/* Runs the first section of such a text, which may be written by hand.  A graph's is a function of its params: in[i] is
+ * the value of number i, of its dtype and shape, and the outputs are lazy tensors.  A kernel's runs at once, on the
+ * context's device, over flat buffers: in[i] is what buffer i holds (NULL: zeros, where the kernel writes it), and the
+ * outputs are those it writes, by number.  Gives how many outputs there are, and the first `room` of them in out, -1 on
+ * error.  TN_EFORMAT names the line of what is wrong, also where it cannot be shown that the accesses of a kernel stay
+ * within its buffers; on "ref" each access is looked at when it happens, and TN_ERUN if it does not. */
+TN_API int tn_run_text(tn_ctx *ctx, const char *text, int n, tn_tensor *const *in, int room, tn_tensor **out);
 /* What realising these tensors would run, without running it. */
 TN_API tn_status tn_get_info(tn_tensor *const *t, int n, tn_program_info *out);
 

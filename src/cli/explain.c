@@ -3,6 +3,7 @@
 #include "backend/opencl/opencl.h"
 #include "cli/commands.h"
 #include "cli/net.h"
+#include "cli/values.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,14 +44,38 @@ static char *read_text(FILE *f) {
   return text;
 }
 
-static bool explain_file(tn_ctx *ctx, const char *path) {
+/* To be freed; NULL, with the reason on stderr, if it cannot be read. */
+static char *read_file(const char *path) {
   FILE *f = fopen(path, "rb");
   char *text = f ? read_text(f) : NULL;
   if (!text)
     fprintf(stderr, "tenet: %s cannot be read: %s; besides files there are mnist-mlp and mnist-cnn\n", path,
             strerror(errno));
-  bool ok = text && tn_explain_text(ctx, text, stdout) == TN_OK;
   if (f) fclose(f);
+  return text;
+}
+
+static bool explain_file(tn_ctx *ctx, const char *path) {
+  char *text = read_file(path);
+  bool ok = text && tn_explain_text(ctx, text, stdout) == TN_OK;
+  free(text);
+  return ok;
+}
+
+/* Runs the text with these values and prints what comes out. */
+static bool run_file(tn_ctx *ctx, const char *path, int n, char **values) {
+  enum { MOST = 64 };
+  tn_tensor *in[MOST] = {NULL}, *out[MOST];
+  if (n > MOST) {
+    fprintf(stderr, "tenet: more than %d values\n", MOST);
+    return false;
+  }
+  for (int i = 0; i < n; i++)
+    if (strcmp(values[i], "-") && !(in[i] = tn__value_read(ctx, values[i]))) return false;
+  char *text = read_file(path);
+  int count = text ? tn_run_text(ctx, text, n, in, MOST, out) : -1;
+  bool ok = count >= 0;
+  for (int i = 0; i < count && i < MOST && ok; i++) ok = tn_print(out[i], stdout) == TN_OK;
   free(text);
   return ok;
 }
@@ -58,13 +83,17 @@ static bool explain_file(tn_ctx *ctx, const char *path) {
 int tn__command_explain(int argc, char **argv) {
   const char *what = argc > 0 ? argv[0] : "mnist-mlp";
   const tn__net *net = strncmp(what, "mnist-", 6) ? NULL : tn__net_find(what + 6);
-  if (argc > 1) {
-    fprintf(stderr, "tenet: explain takes one argument: mnist-mlp, mnist-cnn or a file\n");
+  bool runs = !strcmp(what, "--run");
+  if (runs ? argc < 2 : argc > 1) {
+    fprintf(stderr, "tenet: explain takes one argument, mnist-mlp, mnist-cnn or a file, or --run, a file and values\n");
     return 2;
   }
   tn_ctx *ctx = tn_ctx_open(NULL);
   if (!ctx) return 1;
-  int code = (net ? explain_net(ctx, net) : explain_file(ctx, what)) ? 0 : tn__command_failed(ctx, NULL);
+  bool ok = runs  ? run_file(ctx, argv[1], argc - 2, argv + 2)
+            : net ? explain_net(ctx, net)
+                  : explain_file(ctx, what);
+  int code = ok ? 0 : tn__command_failed(ctx, NULL);
   tn_ctx_close(ctx);
   return code;
 }

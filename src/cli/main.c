@@ -10,7 +10,7 @@ static const struct {
   void (*options)(void);
 } commands[] = {
     {"train", tn__command_train, "train mnist [options]", "train a network that reads digits", tn__command_train_help},
-    {"explain", tn__command_explain, "explain mnist-mlp|mnist-cnn|FILE",
+    {"explain", tn__command_explain, "explain mnist-mlp|mnist-cnn|FILE|--run FILE VALUE...",
      "graph, schedule and kernels of its training step, or of such a text", NULL},
     {"prove", tn__command_prove, "prove [options]", "prove every rewrite rule that there is", tn__command_prove_help},
     {"export", tn__command_export, "export --smt2|--coq", "the rules as statements for provers",

@@ -207,8 +207,8 @@ bool tn__options_take(const tn_options *opt, size_t size, tn_options *out) {
   for (size_t i = known; i < size; i++) beyond |= ((const char *)opt)[i] != 0;
   memcpy(out, opt, known);
   if (!beyond && size >= FIRST_OPTIONS) return true;
-  fprintf(stderr, "tenet: options of %zu bytes, where those of version %s have %zu%s\n", size, tn_version(), sizeof *out,
-          beyond ? ": it lacks one that is set" : "");
+  fprintf(stderr, "tenet: options of %zu bytes, where those of version %s have %zu%s\n", size, tn_version(),
+          sizeof *out, beyond ? ": it lacks one that is set" : "");
   return false;
 }
 

@@ -21,8 +21,9 @@ static tn_status run_product(tn__plan *p, tn__step *st, const tn__gemm *g, tn__b
 
 static tn_status run_conv(tn__plan *p, tn__step *st, const tn__conv *v, tn__buffer *const *in, tn__buffer *const *out) {
   tn__conv_call x = st->conv;
+  size_t size = tn__size_of(v->dtype);
   for (int o = 0; o < 3; o++)
-    x.operand[o] = (char *)tn__plan_pointer(p, v->operand[o].buf, in, out) + (size_t)st->conv_off[o] * tn__size_of(v->dtype);
+    x.operand[o] = (char *)tn__plan_pointer(p, v->operand[o].buf, in, out) + (size_t)st->conv_off[o] * size;
   return p->dev->ops->conv(p->dev, &x);
 }
 

@@ -1,9 +1,9 @@
 /* What a step is made of, as text; and such text replayed. */
-#include "ir/spec.h"
 #include "ir/text.h"
 #include "lower/lower.h"
 #include "render/render.h"
 #include "run/runtime.h"
+#include "run/sections.h"
 #include <string.h>
 
 typedef struct job {
@@ -68,128 +68,31 @@ static void do_info(tn_ctx *c, void *arg) {
 
 /* ---- of text ---- */
 
-typedef enum stage { GRAPH, SCHEDULE, KERNEL, PART, STAGES } stage;
-
-static const struct {
-  const char *sink, *name;
-  void (*check)(tn_ctx *c, tn_node *root);
-} stages[STAGES] = {
-    [GRAPH] = {"outputs", "graph", tn__spec_tensor},
-    [SCHEDULE] = {"schedule", "schedule", tn__spec_schedule},
-    [KERNEL] = {"kernel", "kernel", tn__spec_kernel},
-    [PART] = {"part", "optimised kernel", tn__spec_kernel},
-};
-
-/* One graph of the text: it begins with %1.  The generated source, which comes last, is not read. */
-typedef struct section {
-  stage stage;
-  int line; /* its last */
-  tn_node *root;
-} section;
-
-typedef tn__vec(section) sections;
-
-typedef struct checking {
-  tn_ctx *c;
-  const section *s;
-} checking;
-
-static void check_section(void *arg) {
-  const checking *k = arg;
-  stages[k->s->stage].check(k->c, k->s->root);
-}
-
-/* In a text of the user's, what a stage does not allow is no fault of Tenet's. */
-static void add_section(tn_ctx *c, sections *all, const char *text, int line) {
-  section s = {.line = line, .root = tn__parse(c, text), .stage = STAGES};
-  tn_status status;
-  for (int i = 0; i < STAGES; i++)
-    if (s.root->op == OP_SINK && !strcmp(s.root->name ? s.root->name : "", stages[i].sink)) s.stage = (stage)i;
-  if (s.root->op != OP_SINK && s.root->dtype != TN__VOID) s.stage = GRAPH;
-  if (s.stage == STAGES)
-    tn__fail(c, TN_EFORMAT, "line %d: the root is neither a graph's, nor a schedule's, nor a kernel's", line);
-  bool pending = c->err.status != TN_OK;
-  if (!tn__mem_try(&c->mem, check_section, &(checking){c, &s}, &status)) {
-    if (pending || status == TN_ENOMEM) tn__mem_throw(&c->mem, status);
-    const char *why = tn__arena_strdup(&c->scratch, c->err.text);
-    tn_clear_error(c);
-    tn__fail(c, TN_EFORMAT, "line %d: no %s: %s", line, stages[s.stage].name, why);
-  }
-  tn__vec_push(&c->scratch, all, s);
-}
-
-static bool is_blank(const char *line) { /* the end of the text counts, too */
-  return strchr("#\n", line[strspn(line, " \t\r")]) != NULL;
-}
-
-static sections read_sections(tn_ctx *c, const char *text) {
-  sections all = {0};
-  tn__sb part; /* with the lines before it left empty, so that errors name the right one */
-  int line = 0, last = 0;
-  tn__sb_init(&part, &c->scratch);
-  for (const char *at = text; *at && strncmp(at, "# source", 8);) {
-    size_t n = strcspn(at, "\n");
-    if (last && !strncmp(at, "%1 ", 3)) {
-      add_section(c, &all, tn__sb_str(&part), last);
-      tn__sb_init(&part, &c->scratch);
-      for (int i = 0; i < line; i++) tn__sb_putc(&part, '\n');
-    }
-    line++;
-    if (!is_blank(at)) {
-      tn__sb_putn(&part, at, n);
-      last = line;
-    }
-    tn__sb_putc(&part, '\n');
-    at += n + (at[n] != 0);
-  }
-  if (last) add_section(c, &all, tn__sb_str(&part), last);
-  if (!all.n) tn__fail(c, TN_EFORMAT, "the text holds no node");
-  return all;
-}
-
-/* A body as the schedule leaves it: buffers 0..nbuf-1, loops that are not shared out yet. */
-static void check_body(tn_ctx *c, tn_node *body, int64_t nbuf, int line) {
-  tn__nodes order = {0};
-  tn__topo(&c->scratch, &body, 1, &order);
-  for (uint32_t i = 0; i < order.n; i++) {
-    const tn_node *n = order.v[i];
-    if (n->op == OP_PARAM && (n->ints[0] < 0 || n->ints[0] >= nbuf))
-      tn__fail(c, TN_EFORMAT, "line %d: the kernel has %lld buffers, and uses one of number %lld", line,
-               (long long)nbuf, (long long)n->ints[0]);
-    bool plain = n->op != OP_LOCAL;
-    if (n->op == OP_RANGE)
-      plain = (n->ints[0] == AX_LOOP || tn__is_inner(n)) && n->ints[1] >= 0 && n->ints[1] < TN__R_ROW;
-    if (!plain) tn__fail(c, TN_EFORMAT, "line %d: no kernel of a schedule has such a %s", line, tn__ops[n->op].text);
-  }
-  if (!body->nsrc) tn__fail(c, TN_EFORMAT, "line %d: the kernel stores nothing", line);
-}
-
 /* From the first section on, with all stages that follow it; those in the text are only checked. */
-static void replay(tn_ctx *c, const section *s, tn__sb *out) {
-  enum { MOST_BUFFERS = 1000 };
+static void replay(tn_ctx *c, const tn__section *s, tn__sb *out) {
   tn__nodes in = {0};
   tn__vec(tn__kernel *) kernels = {0};
   tn__device *d = tn__device_get(c, 0);
-  if (s->stage == GRAPH) {
+  if (s->stage == TN__STAGE_GRAPH) {
     bool sink = s->root->op == OP_SINK;
     if (sink && !s->root->nsrc) tn__fail(c, TN_EFORMAT, "line %d: the graph has no outputs", s->line);
     tn__plan_print(c, tn__plan_get(c, tn__plan_key(c, sink ? s->root->src : &s->root, sink ? s->root->nsrc : 1, &in)),
                    out);
     return;
   }
-  if (s->stage == PART)
+  if (s->stage == TN__STAGE_PART)
     tn__fail(c, TN_EFORMAT,
              "line %d: the kernel is optimised already: text replays from a graph, a schedule or a kernel of one",
              s->line);
-  bool one = s->stage == KERNEL;
+  bool one = s->stage == TN__STAGE_KERNEL;
   for (uint32_t i = 0; i < (one ? 1 : s->root->nsrc); i++) {
     tn_node *call = s->root->src[i], *body = one ? s->root : call->src[0];
     if (body->op == OP_LIB) continue;
-    check_body(c, body, one ? MOST_BUFFERS : (int64_t)call->nsrc - 1, s->line);
+    tn__section_body(c, body, one ? TN__MOST_BUFFERS : (int64_t)call->nsrc - 1, s->line);
     tn__kernel *kernel = tn__lower(c, &c->scratch, d, body, kernels.n);
     tn__vec_push(&c->scratch, &kernels, kernel);
   }
-  tn__sb_printf(out, "# %s\n", stages[s->stage].name);
+  tn__sb_printf(out, "# %s\n", tn__stage_names[s->stage]);
   tn__print(out, s->root);
   tn__sb_puts(out, "\n");
   tn__kernels_print(c, d, kernels.v, kernels.n, out);
@@ -200,7 +103,7 @@ static void do_text(tn_ctx *c, void *arg) {
   tn__sb s;
   if (!k->text) tn__fail(c, TN_EINVAL, "the text is NULL");
   tn__sb_init(&s, &c->scratch);
-  sections all = read_sections(c, k->text);
+  tn__sections all = tn__sections_read(c, k->text);
   replay(c, &all.v[0], &s);
   put(c, &s, k);
 }

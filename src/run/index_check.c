@@ -11,7 +11,8 @@ void tn__index_extremes(tn_ctx *c, const tn__index_check *k, tn_node **out) {
 }
 
 void tn__index_judge(tn_ctx *c, const tn__index_check *k, const int64_t *extreme, const tn__env *env) {
-  int64_t size = tn__eval_index(k->size, env, &c->scratch), count = tn__eval_index(tn__numel(c, k->idx), env, &c->scratch);
+  int64_t size = tn__eval_index(k->size, env, &c->scratch);
+  int64_t count = tn__eval_index(tn__numel(c, k->idx), env, &c->scratch);
   if (!count || (extreme[0] >= 0 && extreme[1] < size)) return;
   tn__fail(c, TN_EINVAL, "%s: index %lld is outside of axis %u of %s, which has %lld elements", k->api,
            (long long)(extreme[0] < 0 ? extreme[0] : extreme[1]), k->axis, k->type, (long long)size);

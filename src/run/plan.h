@@ -1,5 +1,5 @@
-/* A compiled schedule from inside: what the files share that compile, tune, bind,
- * validate, run and record.  Each uses what stands above it here, and schedule_cache.c puts them in a line.  Prefix tn__plan_. */
+/* A compiled schedule from inside: what the files share that compile, tune, bind, validate, run and record.  Each uses
+ * what stands above it here, and schedule_cache.c puts them in a line.  Prefix tn__plan_. */
 #ifndef TN_RUN_PLAN_H
 #define TN_RUN_PLAN_H
 #include "ir/constraint.h"

@@ -1,4 +1,5 @@
-/* Runs that come again and again with the same few buffers: a device that can records them, and submits each at once. */
+/* Runs that come again and again with the same few buffers: a device that can records them, and submits each at once.
+ */
 #include "run/plan.h"
 #include <string.h>
 

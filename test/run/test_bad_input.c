@@ -127,6 +127,7 @@ static void check_error(const char *file, int line, tn_ctx *c, bool failed, tn_s
   X((tn_batches_close(NULL), true)) X((tn_ctx_stats_sized(NULL, NULL, 0), true)) X(tn_version_number() > 0)            \
   X((tn_string_free(NULL), true)) X(tn_print_string(NULL) == NULL) X(tn_explain_string(NULL, 0) == NULL)               \
   X(tn_explain_text_string(NULL, NULL) == NULL) X(tn_program_explain_string(NULL) == NULL)                             \
+  X(tn_run_text(NULL, NULL, 0, NULL, 0, NULL) == -1)                                                                   \
   X(tn_program_count(NULL, TN_PROGRAM_INPUT) == -1) X(tn_where_scalar(NULL, NULL, 0) == NULL)                          \
   X(tn_program_describe(NULL, TN_PROGRAM_INPUT, 0, NULL) == TN_EINVAL) X(tn_rwhere_scalar(NULL, 0, NULL) == NULL)      \
   X(tn_where_scalars(NULL, TN_F32, 0, 0) == NULL) X(tn_with_best_device_sized(NULL, NULL, NULL, 0) == TN_EINVAL)

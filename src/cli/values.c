@@ -1,0 +1,118 @@
+#include "cli/values.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static tn_tensor *refuse(const char *text, const char *why) {
+  fprintf(stderr, "tenet: %s: %s; values are f32[2,3]=1,2,3,4,5,6, or one number for all, or a file.npy\n", text, why);
+  return NULL;
+}
+
+/* ---- numbers ---- */
+
+static tn_dtype dtype_of(const char *name, size_t n) {
+  int dtype = 0;
+  while (dtype < TN_DTYPE_COUNT &&
+         (strlen(tn_dtype_name((tn_dtype)dtype)) != n || memcmp(tn_dtype_name((tn_dtype)dtype), name, n)))
+    dtype++;
+  return (tn_dtype)dtype;
+}
+
+/* "[2,3]"; where it ends, NULL if it is none */
+static const char *read_shape(const char *s, tn_dim *shape, int *rank) {
+  *rank = 0;
+  if (*s != '[') return s;
+  do {
+    char *end;
+    if (*rank == TN_MAX_RANK) return NULL;
+    shape[*rank] = strtoll(s + 1, &end, 10);
+    if (end == s + 1 || shape[(*rank)++] < 0) return NULL;
+    s = end;
+  } while (*s == ',');
+  return *s == ']' ? s + 1 : NULL;
+}
+
+static tn_tensor *read_numbers(tn_ctx *ctx, const char *text) {
+  tn_dim shape[TN_MAX_RANK];
+  int rank;
+  tn_dtype dtype = dtype_of(text, strcspn(text, "[="));
+  const char *s = dtype < TN_DTYPE_COUNT ? read_shape(text + strcspn(text, "[="), shape, &rank) : NULL;
+  if (!s || *s != '=') return refuse(text, "no dtype and shape");
+  size_t room = strlen(s), n = 0;
+  double *v = malloc(room * sizeof *v);
+  if (!v) return refuse(text, "out of memory");
+  do {
+    char *end;
+    v[n++] = strtod(s + 1, &end);
+    if (end == s + 1) n = 0;
+    s = end;
+  } while (n && *s == ',' && n < room);
+  static const tn_dim ones[TN_MAX_RANK] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+  tn_tensor *t = NULL, *flat = n && !*s ? tn_from(ctx, TN_F64, (tn_dim[]){(tn_dim)n}, 1, v) : NULL;
+  if (!flat) refuse(text, "no numbers");
+  else if (n == 1) t = tn_expand(tn_reshape(flat, ones, rank), shape, rank);
+  else t = tn_reshape(flat, shape, rank);
+  free(v);
+  return tn_cast(t, dtype);
+}
+
+/* ---- .npy: NumPy's format, versions 1 to 3, plain dtypes in little-endian row-major order ---- */
+
+static const struct {
+  const char *descr;
+  tn_dtype dtype;
+} descrs[] = {{"|b1", TN_BOOL}, {"|i1", TN_I8},  {"<i2", TN_I16}, {"<i4", TN_I32}, {"<i8", TN_I64}, {"|u1", TN_U8},
+              {"<u2", TN_U16},  {"<u4", TN_U32}, {"<u8", TN_U64}, {"<f2", TN_F16}, {"<f4", TN_F32}, {"<f8", TN_F64}};
+
+/* What stands behind the key in the header's Python dictionary */
+static const char *behind(const char *header, const char *key) {
+  const char *s = strstr(header, key);
+  return s ? s + strlen(key) + strspn(s + strlen(key), "': ") : "";
+}
+
+static tn_tensor *read_npy(tn_ctx *ctx, const char *path, const unsigned char *data, size_t n) {
+  tn_dim shape[TN_MAX_RANK];
+  int rank = 0;
+  char header[4096];
+  size_t start = data[6] == 1 ? 10 : 12, length = data[8] | (size_t)data[9] << 8;
+  if (start == 12) length |= (size_t)data[10] << 16 | (size_t)data[11] << 24;
+  if (length >= sizeof header || start + length > n) return refuse(path, "a damaged header");
+  memcpy(header, data + start, length);
+  header[length] = 0;
+  size_t kind = 0, kinds = sizeof descrs / sizeof *descrs, bytes;
+  while (kind < kinds && strncmp(behind(header, "descr"), descrs[kind].descr, 3)) kind++;
+  if (kind == kinds) return refuse(path, "a dtype that is not known here");
+  if (strncmp(behind(header, "fortran_order"), "False", 5)) return refuse(path, "not in row-major order");
+  const char *s = behind(header, "shape");
+  if (*s != '(') return refuse(path, "a damaged header");
+  for (s++; *s >= '0' && *s <= '9' && rank < TN_MAX_RANK; s += strspn(s, ", ")) {
+    char *end;
+    shape[rank++] = strtoll(s, &end, 10);
+    s = end;
+  }
+  bytes = tn_dtype_size(descrs[kind].dtype);
+  for (int i = 0; i < rank; i++)
+    if (__builtin_mul_overflow(bytes, (size_t)shape[i], &bytes)) return refuse(path, "too large a shape");
+  if (*s != ')' || bytes != n - start - length) return refuse(path, "not as long as its shape says");
+  return tn_from(ctx, descrs[kind].dtype, shape, rank, data + start + length);
+}
+
+tn_tensor *tn__value_read(tn_ctx *ctx, const char *text) {
+  size_t length = strlen(text), n = 0, room = 1 << 16;
+  if (length < 4 || strcmp(text + length - 4, ".npy")) return read_numbers(ctx, text);
+  FILE *f = fopen(text, "rb");
+  if (!f) return refuse(text, "it cannot be read");
+  unsigned char *data = malloc(room);
+  for (size_t got; data && (got = fread(data + n, 1, room - n, f)) > 0;) {
+    n += got;
+    if (n < room) continue;
+    unsigned char *more = realloc(data, room *= 2);
+    if (!more) free(data);
+    data = more;
+  }
+  fclose(f);
+  bool is_npy = data && n >= 12 && !memcmp(data, "\x93NUMPY", 6) && data[6] >= 1 && data[6] <= 3;
+  tn_tensor *t = is_npy ? read_npy(ctx, text, data, n) : refuse(text, "no NumPy file");
+  free(data);
+  return t;
+}

@@ -1,0 +1,23 @@
+/* Text of graphs, schedules and kernels, as tn_explain prints it and users write it.  Prefix tn__section. */
+#ifndef TN_RUN_SECTIONS_H
+#define TN_RUN_SECTIONS_H
+#include "ir/ctx.h"
+
+typedef enum tn__stage { TN__STAGE_GRAPH, TN__STAGE_SCHEDULE, TN__STAGE_KERNEL, TN__STAGE_PART, TN__STAGES } tn__stage;
+extern const char *const tn__stage_names[TN__STAGES];
+
+/* One graph of the text: it begins with %1.  The generated source, which comes last, is not read. */
+typedef struct tn__section {
+  tn__stage stage;
+  int line; /* its last */
+  tn_node *root;
+} tn__section;
+typedef tn__vec(tn__section) tn__sections;
+
+enum { TN__MOST_BUFFERS = 1000 };
+
+/* At least one.  Throws TN_EFORMAT with the line of what is wrong. */
+tn__sections tn__sections_read(tn_ctx *c, const char *text);
+/* Throws unless body is one as the schedule leaves it: buffers 0..nbuf-1, loops that are not shared out yet. */
+void tn__section_body(tn_ctx *c, tn_node *body, int64_t nbuf, int line);
+#endif

@@ -1,0 +1,162 @@
+/* Text written by hand runs: graphs as functions, kernels over buffers, on every device; what is wrong is an error with
+ * its line or its param. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include "tenet/tenet.h"
+#include <stdlib.h>
+#include <string.h>
+
+#define DIMS(...) ((const tn_dim[]){__VA_ARGS__}), (int)(sizeof((const tn_dim[]){__VA_ARGS__}) / sizeof(tn_dim))
+
+static const char *const devices[] = {"cpu", "ref", "ref:sm_90", "ref:opencl"};
+enum { DEVICES = sizeof devices / sizeof *devices };
+
+static tn_ctx *open_on(const char *device) {
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = device, .quiet = 1});
+  assert_non_null(c);
+  return c;
+}
+
+static const char graph[] = "# let z := x + y; (z * z, sum z)\n"
+                            "%1 = param f32[3] 3 {0 0}\n%2 = param f32[3] 3 {1 0}\n%3 = add f32[3] %1 %2\n"
+                            "%4 = mul f32[3] %3 %3\n%5 = sum f32 %3 {0}\n%6 = sink void %4 %5 {\"outputs\"}\n";
+
+static void graphs(void **state) {
+  (void)state;
+  for (int d = 0; d < DEVICES; d++) {
+    tn_ctx *c = open_on(devices[d]);
+    tn_tensor *in[] = {tn_from(c, TN_F32, DIMS(3), (float[]){1, 2, 3}), tn_full(c, TN_F32, DIMS(3), 1)}, *out[2], *g;
+    float got[3];
+    double sum;
+    if (tn_run_text(c, graph, 2, in, 2, out) != 2) fail_msg("%s", tn_last_error(c)->text);
+    assert_int_equal(tn_read(out[0], got, sizeof got), TN_OK);
+    assert_memory_equal(got, ((float[]){4, 9, 16}), sizeof got);
+    assert_int_equal(tn_item(out[1], &sum), TN_OK);
+    assert_true(sum == 9);
+    assert_int_equal(tn_run_text(c, graph, 2, in, 0, NULL), 2); /* how many there are */
+    assert_int_equal(tn_run_text(c, graph, 2, in, 1, out), 2);
+    assert_int_equal(tn_grad(tn_sum(out[0], NULL, 0, false), 1, &in[1], &g), TN_OK); /* it is a graph like others */
+    assert_int_equal(tn_read(g, got, sizeof got), TN_OK);
+    assert_memory_equal(got, ((float[]){4, 6, 8}), sizeof got);
+    tn_ctx_close(c);
+  }
+}
+
+/* out[i] = sum over k < 4 of x[4 i + k] w[k]; x beside it, doubled */
+static const char kernel[] = "%1 = param f32[3] 3 {0 -1}\n%2 = range index 3 {loop 0}\n%3 = param f32[12] 12 {2 -1}\n"
+                             "%4 = mul index %2 4\n%5 = range index 4 {reduce 100}\n%6 = add index %4 %5\n"
+                             "%7 = load f32 %3 %6\n%8 = param f32[4] 4 {3 -1}\n%9 = load f32 %8 %5\n"
+                             "%10 = mul f32 %7 %9\n%11 = reduce f32 %10 %5 {add 1}\n%12 = store void %1 %2 %11 %2\n"
+                             "%13 = param f32[3] 3 {1 -1}\n%14 = const f32 {2.0}\n%15 = mul f32 %11 %14\n"
+                             "%16 = store void %13 %2 %15 %2\n%17 = sink void %12 %16 {\"kernel\"}\n";
+
+static void kernels(void **state) {
+  float x[12], got[3];
+  (void)state;
+  for (int i = 0; i < 12; i++) x[i] = (float)i;
+  for (int d = 0; d < DEVICES; d++) {
+    tn_ctx *c = open_on(devices[d]);
+    tn_tensor *out[2], *in[] = {NULL, NULL, tn_from(c, TN_F32, DIMS(3, 4), x),
+                                tn_from(c, TN_F32, DIMS(4), (float[]){1, 0, 0, 2})};
+    if (tn_run_text(c, kernel, 4, in, 2, out) != 2) fail_msg("%s: %s", devices[d], tn_last_error(c)->text);
+    assert_int_equal(tn_read(out[0], got, sizeof got), TN_OK);
+    assert_memory_equal(got, ((float[]){6, 18, 30}), sizeof got);
+    assert_int_equal(tn_read(out[1], got, sizeof got), TN_OK);
+    assert_memory_equal(got, ((float[]){12, 36, 60}), sizeof got);
+    assert_int_equal(tn_read(in[2], x, sizeof x), TN_OK); /* what is read stays */
+    tn_ctx_close(c);
+  }
+}
+
+#define AT(index) "%1 = param f32[8] 8 {0 -1}\n%2 = const f32 {1.0}\n%3 = range index 4 {loop 0}\n%4 = " index \
+                  "\n%5 = store void %1 %4 %2 %3\n%6 = sink void %5 {\"kernel\"}\n"
+
+/* A buffer that is written in part keeps the rest of what it was given. */
+static void in_part(void **state) {
+  float got[8];
+  (void)state;
+  tn_ctx *c = open_on("cpu");
+  tn_tensor *seven = tn_full(c, TN_F32, DIMS(8), 7), *out;
+  const char *text = AT("mul index %3 2");
+  assert_int_equal(tn_run_text(c, text, 1, &seven, 1, &out), 1);
+  assert_int_equal(tn_read(out, got, sizeof got), TN_OK);
+  assert_memory_equal(got, ((float[]){1, 7, 1, 7, 1, 7, 1, 7}), sizeof got);
+  assert_int_equal(tn_run_text(c, text, 0, NULL, 1, &out), 1);
+  assert_int_equal(tn_read(out, got, sizeof got), TN_OK);
+  assert_memory_equal(got, ((float[]){1, 0, 1, 0, 1, 0, 1, 0}), sizeof got);
+  tn_ctx_close(c);
+}
+
+static void refused(void **state) {
+  (void)state;
+  tn_ctx *c = open_on("cpu"), *ref = open_on("ref");
+  tn_tensor *x = tn_ones(c, TN_F32, DIMS(3)), *out;
+  const struct {
+    const char *text, *why;
+    tn_tensor *in[2];
+    tn_status status;
+  } bad[] = {
+      {graph, "param 0, f32[3], was given no value", {NULL, x}, TN_EINVAL},
+      {graph, "param 1 is f32[3], and was given f32[4]", {x, tn_ones(c, TN_F32, DIMS(4))}, TN_ESHAPE},
+      {graph, "param 1 is f32[3], and was given f32[3,1]", {x, tn_ones(c, TN_F32, DIMS(3, 1))}, TN_ESHAPE},
+      {graph, "param 0 is f32[3], and was given i32[3]", {tn_ones(c, TN_I32, DIMS(3)), x}, TN_EDTYPE},
+      {"%1 = storage f32[3] 3 {0 0}\n", "line 1: a storage has no value here", {NULL}, TN_EFORMAT},
+      {"nothing", "line 1", {NULL}, TN_EFORMAT},
+      {AT("mul index %3 3"), "line 6: 1 of 1 accesses cannot be shown to stay within", {NULL}, TN_EFORMAT},
+      {AT("add index %3 -1"), "cannot be shown to stay within", {NULL}, TN_EFORMAT},
+      {AT("mul index %3 2"), "param 0 is f32[8], and was given f32[3]", {x}, TN_ESHAPE},
+  };
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    int n = tn_run_text(c, bad[i].text, 2, bad[i].in, 1, &out);
+    const tn_error *e = tn_last_error(c);
+    if (n != -1 || e->status != bad[i].status || !strstr(e->text, bad[i].why))
+      fail_msg("%s gives %d: %s; not %s", bad[i].text, n, e->text, bad[i].why);
+    assert_null(out);
+    tn_clear_error(c);
+  }
+  assert_int_equal(tn_run_text(ref, AT("mul index %3 3"), 0, NULL, 1, &out), -1); /* while it runs */
+  assert_int_equal(tn_last_error(ref)->status, TN_ERUN);
+  assert_int_equal(tn_run_text(c, NULL, 0, NULL, 0, NULL), -1);
+  assert_int_equal(tn_run_text(c, graph, 2, NULL, 0, NULL), -1);
+  tn_ctx_close(ref);
+  tn_ctx_close(c);
+}
+
+/* Any character changed: it runs, or an error says why not; on the interpreter, which compiles nothing. */
+static void damaged(void **state) {
+  const char *text[] = {graph, kernel};
+  (void)state;
+  tn_ctx *c = open_on("ref");
+  tn_tensor *x = tn_ones(c, TN_F32, DIMS(3)), *w = tn_ones(c, TN_F32, DIMS(4)), *out[3];
+  unsigned seed = 7;
+  for (int round = 0; round < 2000; round++)
+    tn_scope(c) {
+      const char *from = text[round % 2];
+      size_t n = strlen(from);
+      char *changed = malloc(n + 1);
+      assert_non_null(changed);
+      memcpy(changed, from, n + 1);
+      for (int k = 0; k <= round % 3; k++) {
+        size_t at = (seed = seed * 1103515245u + 12345u) / 65536u % n;
+        changed[at] = "0123456789%[]{} -xa\n"[(seed = seed * 1103515245u + 12345u) / 65536u % 20];
+      }
+      tn_tensor *in[] = {x, x, tn_ones(c, TN_F32, DIMS(12)), w};
+      tn_clear_error(c);
+      int count = tn_run_text(c, changed, round % 2 ? 4 : 2, in, 3, out);
+      assert_true(count >= 0 || *tn_last_error(c)->text);
+      for (int i = 0; i < count && i < 3; i++) tn_realize(&out[i], 1);
+      free(changed);
+    }
+  tn_ctx_close(c);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(graphs),  cmocka_unit_test(kernels), cmocka_unit_test(in_part),
+      cmocka_unit_test(refused), cmocka_unit_test(damaged),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
