@@ -3,6 +3,7 @@
 #include "ir/text.h"
 #include "rewrite/rewrite.h"
 #include "run/plan.h"
+#include "verify/concurrency.h"
 #include <string.h>
 
 tn__plan *tn__plan_new(tn_ctx *c, tn_node *key) {
@@ -135,6 +136,8 @@ static uint32_t find_kernel(lowering *l, tn_node *body, const tn__variant *varia
   tn__device view = *p->dev;
   view.variant = *variant;
   tn__kernel *k = tn__lower(l->c, &p->arena, &view, body, p->nkernels);
+  const char *wrong = tn__concurrency_check(&l->c->scratch, k);
+  if (wrong) tn__fail(l->c, TN_ERUN, "internal: %s", wrong);
   keep_kernel(p, k);
   if (!known) tn__map_put(&l->of, (uintptr_t)body, p->nkernels);
   l->variant[p->nkernels] = variant;

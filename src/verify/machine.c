@@ -7,19 +7,16 @@
 enum { SEVERAL = 1, OUTSIDE };
 enum { ALL = -1, MANY = INT32_MAX, MOST_LOCAL = 1 << 20 };
 
-typedef struct touch { /* of an element that threads share: by whom, and behind which barrier */
-  uint32_t wrote, read;
-  int32_t writer, reader;
-} touch;
-
 typedef struct run {
   tn__machine *m;
   tn__checked *k;
   uint32_t part;
   tn__val *reg;
   const tn__span *span; /* buffers by slot, then locals */
-  touch **touch;        /* by local; NULL: no threads share it */
+  tn__touch **touch;    /* by local; NULL: no threads share it */
+  int group;            /* threads of it; 0: lanes are vector loops */
   int32_t thread;
+  uint32_t loop;        /* the vector loop that runs; 0: none, or threads run the lanes */
   const tn__ins *at;
 } run;
 
@@ -72,31 +69,39 @@ static bool check_iterations(run *r, tn__cell *c, bool writes) {
   return true;
 }
 
-/* So the threads of a group, but for barriers. */
-static bool check_threads(run *r, touch *t, bool writes) {
-  uint32_t now = r->m->epoch;
+/* So the threads of a group, but for barriers, and the lanes of a vector loop.  now: what nothing orders is of one. */
+static bool check_threads(run *r, tn__touch *t, uint32_t now, bool writes, const char *stored, const char *loaded) {
   int32_t who = r->thread == ALL && writes ? 0 : r->thread;
-  if (t->wrote == now && (who == ALL || t->writer != who))
-    return complain(r, "is stored by another thread, without a barrier");
-  if (writes && t->read == now && t->reader != who)
-    return complain(r, "is loaded by another thread, without a barrier");
-  if (writes) *t = (touch){.wrote = now, .writer = who, .read = t->read, .reader = t->reader};
+  if (t->wrote == now && (who == ALL || t->writer != who)) return complain(r, stored);
+  if (writes && t->read == now && t->reader != who) return complain(r, loaded);
+  if (writes) *t = (tn__touch){.wrote = now, .writer = who, .read = t->read, .reader = t->reader};
   else t->reader = t->read == now && t->reader != who ? MANY : who, t->read = now;
   return true;
 }
 
+static bool check_lanes(run *r, tn__touch *t, bool writes) {
+  return check_threads(r, t, r->loop, writes, "is stored by another lane", "is loaded by another lane");
+}
+
+/* Barriers order shared memory, and no buffers. */
+static bool check_group(run *r, tn__touch *t, bool writes) {
+  return check_threads(r, t, r->m->stamp, writes, "is stored by another thread", "is loaded by another thread");
+}
+
 /* Elements of which each is one thread's. */
-static bool check_owner(run *r, touch *t, int64_t threads, uint64_t index) {
+static bool check_owner(run *r, tn__touch *t, int64_t threads, uint64_t index) {
   int32_t owner = threads > 0 ? (int32_t)(index % (uint64_t)threads) : t->wrote ? t->writer : r->thread;
-  *t = (touch){.wrote = 1, .writer = owner};
+  *t = (tn__touch){.wrote = 1, .writer = owner};
   return r->thread == owner || complain(r, "is another thread's");
 }
 
 static bool check_local(run *r, uint32_t local, uint64_t index, bool writes) {
   int64_t threads = r->k->kernel->local[local]->ints[1];
   if (!r->touch[local]) return true;
-  touch *t = &r->touch[local][index];
-  return threads ? check_owner(r, t, threads, index) : check_threads(r, t, writes);
+  tn__touch *t = &r->touch[local][index];
+  return threads ? check_owner(r, t, threads, index)
+                 : check_threads(r, t, r->m->epoch, writes, "is stored by another thread, without a barrier",
+                                 "is loaded by another thread, without a barrier");
 }
 
 /* ---- accesses ---- */
@@ -129,9 +134,10 @@ static bool access_memory(run *r, const tn__ins *i) {
     /* each iteration has its own */
     if (c->writer != r->m->stamp && c->writer != r->m->part + OUTSIDE) c->val.kind = TN__VAL_NONE;
     if (writes) c->writer = r->m->stamp;
-  } else if (!check_iterations(r, c, writes)) {
+  } else if (!check_iterations(r, c, writes) || (r->group > 1 && !check_group(r, &c->touch, writes))) {
     return false;
   }
+  if (r->loop && !check_lanes(r, &c->touch, writes)) return false;
   tn__val old = tn__block_get(s->block, at, i->dtype), v;
   if (!writes) {
     r->reg[i->dst] = old;
@@ -173,7 +179,7 @@ static void evaluate(run *r, const tn__ins *i) {
 
 static bool open_range(run *r, const tn__ins *i) {
   tn__val zero = tn__val_bits(r->m->w, TN__INDEX, 0);
-  if (i->op == AX_UPCAST) r->thread = 0;
+  if (i->op == AX_UPCAST) r->thread = 0, r->loop = r->group ? 0 : ++r->m->loops;
   if (i->op == AX_GLOBAL) r->m->stamp++;
   r->reg[i->dst] = zero;
   r->reg[i->dst + 1] = r->reg[i->src[0]];
@@ -184,6 +190,7 @@ static bool turn(run *r, const tn__ins *i) {
   uint64_t next = r->reg[i->dst].v + 1;
   bool more = next < r->reg[i->dst + 1].v;
   if (i->op == AX_UPCAST) r->thread = more ? (int32_t)next : ALL;
+  if (i->op == AX_UPCAST && !more) r->loop = 0;
   if (!more) return false;
   if (i->op == AX_GLOBAL) r->m->stamp++;
   r->reg[i->dst] = tn__val_bits(r->m->w, TN__INDEX, next);
@@ -199,6 +206,7 @@ static bool run_part(run *r, const tn__code_part *p) {
     case TN__I_RANGE:
       if (!open_range(r, i)) {
         r->thread = ALL;
+        r->loop = 0;
         pc = i->jump;
       }
       break;
@@ -232,7 +240,7 @@ static bool open_locals(run *r, tn__arena *a, tn__span *span, bool group) {
     tn__block *b = tn__arena_alloc(a, sizeof *b);
     tn__block_open(a, b, n * size, (uint32_t)size);
     span[k->nbuf + l] = (tn__span){.block = b, .bytes = n * size};
-    if (group) r->touch[l] = tn__arena_zalloc(a, (n + 1) * sizeof(touch));
+    if (group) r->touch[l] = tn__arena_zalloc(a, (n + 1) * sizeof(tn__touch));
   }
   return true;
 }
@@ -249,8 +257,8 @@ bool tn__machine_run(tn__machine *m, tn__checked *k, const tn__span *buf, const 
   tn__span *span = tn__arena_alloc(a, (k->kernel->nbuf + k->kernel->nlocal + 1) * sizeof *span);
   memcpy(span, buf, k->kernel->nbuf * sizeof *span);
   for (uint32_t p = 0; p < k->code.nparts; p++) {
-    run r = {.m = m, .k = k, .part = p, .span = span, .thread = ALL};
-    if (!open_locals(&r, a, span, k->kernel->part[p].group > 0)) return m->too_long = true, false;
+    run r = {.m = m, .k = k, .part = p, .span = span, .thread = ALL, .group = k->kernel->part[p].group};
+    if (!open_locals(&r, a, span, r.group > 0)) return m->too_long = true, false;
     open_registers(&r, a, &k->code.part[p], value);
     m->part = m->stamp;
     m->stamp += OUTSIDE;

@@ -6,9 +6,15 @@
 #include "lower/encode.h"
 #include "verify/value.h"
 
+typedef struct tn__touch { /* of an element that threads, or lanes, share: by whom, and when */
+  uint32_t wrote, read;
+  int32_t writer, reader;
+} tn__touch;
+
 typedef struct tn__cell {
   tn__val val;
   uint32_t writer, reader; /* the iterations that touched it last */
+  tn__touch touch;         /* the lanes of a vector loop; the threads of a group, in one iteration */
 } tn__cell;
 
 typedef struct tn__block { /* of memory; one cell for each `grain` bytes, a value stands in its first */
@@ -33,6 +39,7 @@ typedef struct tn__machine {
   uint64_t steps;       /* that are left */
   uint32_t stamp, part; /* the iteration that runs; the last one before this part */
   uint32_t epoch;       /* barriers so far */
+  uint32_t loops;       /* vector loops so far */
   tn__sb *why;          /* what went wrong */
   bool too_long;        /* not that: the steps are used up */
 } tn__machine;

@@ -1,6 +1,7 @@
 #include "verify/verify.h"
 #include "ir/build.h"
 #include "verify/bounds.h"
+#include "verify/concurrency.h"
 #include "verify/graph.h"
 #include "verify/machine.h"
 #include <math.h>
@@ -42,6 +43,8 @@ tn__verify *tn__verify_open(tn_ctx *c, const tn__verify_subject *s) {
     tn_node **size = tn__alloc(c, (it->nbuf + 1) * sizeof *size);
     for (uint32_t b = 0; b < it->nbuf; b++) size[b] = s->block[it->block[b]].size;
     k->kernel = it->kernel;
+    const char *wrong = tn__concurrency_check(&c->scratch, it->kernel);
+    if (wrong) v->verdict = (tn__verdict){.result = TN__VERIFY_DIFFERS, .why = wrong};
     tn__encode(c, &c->scratch, it->kernel, &k->code);
     for (uint32_t p = 0; p < k->code.nparts; p++) k->seen[p] = tn__arena_zalloc(&c->scratch, k->code.part[p].n + 1);
     tn__bounds_prove(c, it->kernel, &(tn__bounds){.size = size, .nbuf = it->nbuf, .needs = s->needs},

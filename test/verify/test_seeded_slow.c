@@ -71,6 +71,10 @@ static outputs indexed(tn_ctx *c) {
   tn_tensor *x = input(c, TN_F32, DIMS(6, 4)), *i = input(c, TN_I32, DIMS(7)), *u = input(c, TN_F32, DIMS(7, 4));
   return (outputs){{tn_embedding(x, i), tn_index_add(x, 0, i, u)}};
 }
+static outputs counted(tn_ctx *c) {
+  tn_tensor *x = input(c, TN_F32, DIMS(6)), *i = input(c, TN_I32, DIMS(90)), *u = input(c, TN_F32, DIMS(90));
+  return (outputs){{tn_index_add(x, 0, i, u)}};
+}
 static outputs softmax(tn_ctx *c) {
   tn_tensor *x = input(c, TN_F32, DIMS(5, 100));
   return (outputs){{tn_softmax(x, -1), tn_max(x, AXES(0), false)}};
@@ -260,6 +264,29 @@ static tn_node *tail_dropped(tn_ctx *c, tn_node *n) {
                       ? n->src[tn__is_const(n->src[0]) ? 0 : 1]
                       : NULL;
 }
+/* Loops that run one after the other as others that do not, and places of each turn's own as common ones */
+static tn_node *order_as(tn_ctx *c, tn_node *n, int axis) {
+  return n->op == OP_RANGE && n->ints[0] == AX_ORDER ? tn__range(c, n->src[0], axis, n->ints[1]) : NULL;
+}
+static tn_node *order_as_lanes(tn_ctx *c, tn_node *n) { return order_as(c, n, AX_UPCAST); }
+static tn_node *order_as_slices(tn_ctx *c, tn_node *n) { return order_as(c, n, AX_GLOBAL); }
+static tn_node *shared_place(tn_ctx *c, tn_node *n, int axis) { /* two turns of a range store where one did */
+  tn__nodes all = {0};
+  if (!is_store(n)) return NULL;
+  tn__topo(&c->scratch, &n->src[1], 1, &all);
+  for (uint32_t i = 0; i < all.n; i++) {
+    tn_node *r = all.v[i], *half;
+    if (r->op != OP_RANGE || r->ints[0] != axis || r->hi < 1) continue;
+    half = tn__op2(c, OP_IDIV, r, tn__int(c, 2));
+    return with(c, n, 1, tn__substitute(c, n->src[1], &r, &half, 1));
+  }
+  return NULL;
+}
+static tn_node *place_of_slices(tn_ctx *c, tn_node *n) { return shared_place(c, n, AX_GLOBAL); }
+static tn_node *place_of_lanes(tn_ctx *c, tn_node *n) { return shared_place(c, n, AX_UPCAST); }
+static tn_node *lanes_together(tn_ctx *c, tn_node *n) { /* one cell for all lanes */
+  return n->op == OP_SETACC && n->nsrc == 3 ? remake(c, n, OP_SETACC, 2, NULL) : NULL;
+}
 static tn_node *reduce_as_max(tn_ctx *c, tn_node *n) {
   return n->op == OP_REDUCE && n->ints[0] == OP_ADD ? remake(c, n, OP_REDUCE, n->nsrc, (int64_t[]){OP_MAX, n->ints[1]})
                                                     : NULL;
@@ -369,6 +396,14 @@ static void each_instruction(site *s, pipeline *p, change_fn *fn, bool drop) {
 }
 static void in_code(site *s, pipeline *p, change_fn *fn) { each_instruction(s, p, fn, false); }
 static void out_of_code(site *s, pipeline *p, change_fn *fn) { each_instruction(s, p, fn, true); }
+
+/* A group of half as many threads */
+static void group_shorter(site *s, pipeline *p, change_fn *fn) {
+  (void)fn;
+  for (uint32_t i = 0; i < p->s->items.n; i++)
+    for (uint32_t q = 0; q < p->kernel[i]->nparts && !s->made; q++)
+      if (p->kernel[i]->part[q].group > 1 && here(s)) p->kernel[i]->part[q].group /= 2;
+}
 
 static void items_swapped(site *s, pipeline *p, change_fn *fn) {
   (void)fn;
@@ -527,6 +562,12 @@ static const mutation mutations[] = {
     {"linearise", "a store is lost", LOWERED, out_of_code, is_effect, NULL},
     {"linearise", "a gate is lost", LOWERED, in_code, ungated, NULL},
     {"linearise", "a loop is not closed", LOWERED, out_of_code, is_end, NULL},
+    {"optimise: lanes", "lanes for a loop in order", LOWERED, in_parts, order_as_lanes, NULL},
+    {"optimise: chunk", "slices for a loop in order", LOWERED, in_parts, order_as_slices, NULL},
+    {"optimise: lanes", "two lanes store to one place", LOWERED, in_parts, place_of_lanes, NULL},
+    {"optimise: chunk", "two slices store to one place", LOWERED, in_parts, place_of_slices, NULL},
+    {"linearise", "lanes add to one cell", LOWERED, in_code, lanes_together, NULL},
+    {"group", "a group has half its threads", LOWERED, group_shorter, NULL, NULL},
     {"barrier", "a barrier is lost", LOWERED, out_of_code, is_barrier, NULL},
     {"place", "two that live together share memory", PLACED, same_place, NULL, NULL},
     {"place", "a buffer is 1 too short", PLACED, too_short, NULL, NULL},
@@ -554,6 +595,7 @@ static const program programs[] = {
     FORMED(joined),
     FORMED(windows),
     FORMED(indexed),
+    FORMED(counted),
     FORMED(softmax),
     FORMED(stages),
     FORMED(product),

@@ -1,0 +1,100 @@
+#include "verify/concurrency.h"
+
+typedef struct walk {
+  tn__arena *a;
+  const tn__kernel *k;
+  uint32_t part, at;
+  tn__nodes open; /* RANGEs around the instruction */
+  const char *why;
+} walk;
+
+static bool complain(walk *w, const char *what) {
+  tn__sb s;
+  tn__sb_init(&s, w->a);
+  tn__sb_printf(&s, "kernel %s, part %u, instruction %u: %s", w->k->name, w->part, w->at, what);
+  w->why = tn__sb_str(&s);
+  return false;
+}
+
+static bool at_once(const tn_node *range) {
+  int64_t axis = range->ints[0];
+  return range->hi > 0 && (axis == AX_GLOBAL || axis == AX_UPCAST || axis == AX_UNROLL);
+}
+
+static const tn_node *lanes_of(const walk *w) {
+  for (uint32_t i = w->open.n; i-- > 0;)
+    if (w->open.v[i]->ints[0] == AX_UPCAST) return w->open.v[i];
+  return NULL;
+}
+
+/* The nodes that x is computed from, but not through memory */
+static void find_direct(walk *w, tn_node *x, tn__map *seen) {
+  tn__nodes todo = {0};
+  tn__vec_push(w->a, &todo, x);
+  while (todo.n) {
+    tn_node *n = todo.v[--todo.n];
+    if (tn__map_getp(seen, n)) continue;
+    tn__map_putp(seen, n, n);
+    for (uint32_t i = 0; n->op != OP_LOAD && n->op != OP_GETACC && n->op != OP_RANGE && i < n->nsrc; i++)
+      tn__vec_push(w->a, &todo, n->src[i]);
+  }
+}
+
+/* Do turns of all ranges that may run at once store to places of their own, or only one of them, as the gate says? */
+static bool check_store(walk *w, tn_node *n) {
+  static const char *const met[AX_COUNT] = {[AX_GLOBAL] = "slices may store to one place",
+                                            [AX_UPCAST] = "lanes may store to one place",
+                                            [AX_UNROLL] = "neighbours may store to one place"};
+  const tn_node *buf = n->src[0];
+  tn__map direct;
+  tn__map_init(&direct, w->a);
+  find_direct(w, n->src[1], &direct);
+  if (n->nsrc > 3) find_direct(w, n->src[3], &direct);
+  for (uint32_t i = 0; i < w->open.n; i++) {
+    tn_node *r = w->open.v[i];
+    if (!at_once(r) || tn__map_getp(&direct, r)) continue;
+    if (r->ints[0] == AX_GLOBAL && buf->op == OP_LOCAL) continue; /* each slice, or group, has its own */
+    return complain(w, met[r->ints[0]]);
+  }
+  return true;
+}
+
+/* A value that lanes set is one of each lane, or was begun in the lane. */
+static bool check_acc(walk *w, const tn_node *n) {
+  const tn__part *p = &w->k->part[w->part];
+  const tn_node *lanes = lanes_of(w);
+  if (!lanes || n->nsrc > 2) return true;
+  for (uint32_t i = w->at; i-- > 0 && p->ins[i] != lanes;)
+    if (p->ins[i] == n->src[0]) return true;
+  return complain(w, "all lanes set one accumulator");
+}
+
+static bool check_range(walk *w, tn_node *n) {
+  int64_t axis = n->ints[0];
+  int group = w->k->part[w->part].group;
+  if (axis == AX_GLOBAL && w->open.n) return complain(w, "the slices' loop is not outermost");
+  if (axis == AX_UPCAST && lanes_of(w)) return complain(w, "lanes within lanes");
+  if (axis == AX_UPCAST && group && n->hi >= group) return complain(w, "more lanes than the group has threads");
+  tn__vec_push(w->a, &w->open, n);
+  return true;
+}
+
+static bool check(walk *w, tn_node *n) {
+  switch (n->op) {
+  case OP_RANGE: return check_range(w, n);
+  case OP_END: w->open.n -= w->open.n > 0; return true;
+  case OP_STORE: case OP_STOREADD: return check_store(w, n);
+  case OP_SETACC: return check_acc(w, n);
+  case OP_BARRIER: return !lanes_of(w) || complain(w, "a barrier that not all threads pass");
+  default: return true;
+  }
+}
+
+const char *tn__concurrency_check(tn__arena *a, const tn__kernel *k) {
+  for (uint32_t p = 0; p < k->nparts; p++) {
+    walk w = {.a = a, .k = k, .part = p};
+    for (; w.at < k->part[p].n; w.at++)
+      if (!check(&w, k->part[p].ins[w.at])) return w.why;
+  }
+  return NULL;
+}

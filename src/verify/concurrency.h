@@ -1,0 +1,15 @@
+/* What may run at once must not meet: a check of linear programs by their form, for all sizes and inputs at once.
+ * verify/machine.h and the interpreter find by running what this cannot see. */
+#ifndef TN_VERIFY_CONCURRENCY_H
+#define TN_VERIFY_CONCURRENCY_H
+#include "lower/kernel.h"
+
+/* NULL, or what is wrong, in `a`:
+ *
+ *   a store to one place by all turns of a range that may run at once (AX_GLOBAL, AX_UPCAST, AX_UNROLL), or to a place
+ *   that hangs on its counter only through memory, so that turns may meet;
+ *   an accumulator of one cell that the lanes of a vector loop around it set;
+ *   a barrier where not all threads of a group pass; more lanes than threads; lanes in lanes; slices that are not
+ *   outermost */
+const char *tn__concurrency_check(tn__arena *a, const tn__kernel *k);
+#endif
