@@ -49,3 +49,34 @@ void tn__order_find(tn__arena *a, tn__order_item *item, uint32_t n) {
   }
   find_early(item, n, done, words);
 }
+
+static bool share(const tn__order_item *x, const tn__order_item *y) {
+  for (const tn__touch *s = x->touch; s < x->touch + x->n; s++)
+    for (const tn__touch *t = y->touch; t < y->touch + y->n; t++) {
+      uint64_t from = s->lo > t->lo ? s->lo : t->lo, to = s->hi < t->hi ? s->hi : t->hi;
+      if (from < to && (s->write || t->write)) return true;
+    }
+  return x->library && y->library;
+}
+
+bool tn__order_holds(tn__arena *a, const tn__order_item *item, uint32_t n, uint32_t *first, uint32_t *second) {
+  uint32_t *seen = tn__arena_zalloc(a, (n + 1) * sizeof *seen), *todo = tn__arena_alloc(a, (n + 1) * sizeof *todo);
+  for (uint32_t i = 0; i < n; i++) {
+    uint32_t left = 0;
+    for (todo[left++] = i; left;) {
+      const tn__order_item *x = &item[todo[--left]];
+      for (uint32_t k = 0; k < x->nbefore; k++) {
+        if (seen[x->before[k]] == i + 1) continue;
+        seen[x->before[k]] = i + 1;
+        todo[left++] = x->before[k];
+      }
+    }
+    for (uint32_t j = 0; j < i; j++) {
+      if (seen[j] == i + 1 || !share(&item[j], &item[i])) continue;
+      *first = j;
+      *second = i;
+      return false;
+    }
+  }
+  return true;
+}

@@ -32,6 +32,9 @@ static tn__order_item *find_order(tn_ctx *c, tn__plan *p, tn__buffer *const *in,
     }
   }
   tn__order_find(&c->scratch, order, n);
+  uint32_t x, y;
+  if (c->opt.verify && !tn__order_holds(&c->scratch, order, n, &x, &y))
+    tn__fail(c, TN_ERUN, "internal: items %u and %u recorded touch the same memory, and nothing orders them", x, y);
   return order;
 }
 

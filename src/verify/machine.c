@@ -13,7 +13,7 @@ typedef struct run {
   uint32_t part;
   tn__val *reg;
   const tn__span *span; /* buffers by slot, then locals */
-  tn__touch **touch;    /* by local; NULL: no threads share it */
+  tn__touched **touch;    /* by local; NULL: no threads share it */
   int group;            /* threads of it; 0: lanes are vector loops */
   int32_t thread;
   uint32_t loop;        /* the vector loop that runs; 0: none, or threads run the lanes */
@@ -70,35 +70,35 @@ static bool check_iterations(run *r, tn__cell *c, bool writes) {
 }
 
 /* So the threads of a group, but for barriers, and the lanes of a vector loop.  now: what nothing orders is of one. */
-static bool check_threads(run *r, tn__touch *t, uint32_t now, bool writes, const char *stored, const char *loaded) {
+static bool check_threads(run *r, tn__touched *t, uint32_t now, bool writes, const char *stored, const char *loaded) {
   int32_t who = r->thread == ALL && writes ? 0 : r->thread;
   if (t->wrote == now && (who == ALL || t->writer != who)) return complain(r, stored);
   if (writes && t->read == now && t->reader != who) return complain(r, loaded);
-  if (writes) *t = (tn__touch){.wrote = now, .writer = who, .read = t->read, .reader = t->reader};
+  if (writes) *t = (tn__touched){.wrote = now, .writer = who, .read = t->read, .reader = t->reader};
   else t->reader = t->read == now && t->reader != who ? MANY : who, t->read = now;
   return true;
 }
 
-static bool check_lanes(run *r, tn__touch *t, bool writes) {
+static bool check_lanes(run *r, tn__touched *t, bool writes) {
   return check_threads(r, t, r->loop, writes, "is stored by another lane", "is loaded by another lane");
 }
 
 /* Barriers order shared memory, and no buffers. */
-static bool check_group(run *r, tn__touch *t, bool writes) {
+static bool check_group(run *r, tn__touched *t, bool writes) {
   return check_threads(r, t, r->m->stamp, writes, "is stored by another thread", "is loaded by another thread");
 }
 
 /* Elements of which each is one thread's. */
-static bool check_owner(run *r, tn__touch *t, int64_t threads, uint64_t index) {
+static bool check_owner(run *r, tn__touched *t, int64_t threads, uint64_t index) {
   int32_t owner = threads > 0 ? (int32_t)(index % (uint64_t)threads) : t->wrote ? t->writer : r->thread;
-  *t = (tn__touch){.wrote = 1, .writer = owner};
+  *t = (tn__touched){.wrote = 1, .writer = owner};
   return r->thread == owner || complain(r, "is another thread's");
 }
 
 static bool check_local(run *r, uint32_t local, uint64_t index, bool writes) {
   int64_t threads = r->k->kernel->local[local]->ints[1];
   if (!r->touch[local]) return true;
-  tn__touch *t = &r->touch[local][index];
+  tn__touched *t = &r->touch[local][index];
   return threads ? check_owner(r, t, threads, index)
                  : check_threads(r, t, r->m->epoch, writes, "is stored by another thread, without a barrier",
                                  "is loaded by another thread, without a barrier");
@@ -240,7 +240,7 @@ static bool open_locals(run *r, tn__arena *a, tn__span *span, bool group) {
     tn__block *b = tn__arena_alloc(a, sizeof *b);
     tn__block_open(a, b, n * size, (uint32_t)size);
     span[k->nbuf + l] = (tn__span){.block = b, .bytes = n * size};
-    if (group) r->touch[l] = tn__arena_zalloc(a, (n + 1) * sizeof(tn__touch));
+    if (group) r->touch[l] = tn__arena_zalloc(a, (n + 1) * sizeof(tn__touched));
   }
   return true;
 }

@@ -6,15 +6,15 @@
 #include "lower/encode.h"
 #include "verify/value.h"
 
-typedef struct tn__touch { /* of an element that threads, or lanes, share: by whom, and when */
+typedef struct tn__touched { /* of an element that threads, or lanes, share: by whom, and when */
   uint32_t wrote, read;
   int32_t writer, reader;
-} tn__touch;
+} tn__touched;
 
 typedef struct tn__cell {
   tn__val val;
   uint32_t writer, reader; /* the iterations that touched it last */
-  tn__touch touch;         /* the lanes of a vector loop; the threads of a group, in one iteration */
+  tn__touched touch;         /* the lanes of a vector loop; the threads of a group, in one iteration */
 } tn__cell;
 
 typedef struct tn__block { /* of memory; one cell for each `grain` bytes, a value stands in its first */

@@ -89,8 +89,31 @@ static void test_waits(void **state) {
   tn__arena_free(&m->a);
 }
 
+/* Whatever wait is lost: two items are named that touch the same memory. */
+static void test_lost_waits_are_found(void **state) {
+  (void)state;
+  static const int reads[MOST][3] = {{1, 0, -1}, {2, 1, -1}, {3, 1, -1}, {4, 2, -1}, {5, 3, 4}, {1, 5, -1}};
+  uint32_t x, y, lost = 0;
+  for (uint32_t i = 0; i < MOST; i++)
+    for (uint32_t k = 0; k < MOST; k++) {
+      made *m = begin();
+      for (int j = 0; j < MOST; j++) item(m, j, SHORT, reads[j][0], reads[j][1], reads[j][2]);
+      m->item[1].library = m->item[2].library = true;
+      tn__order_find(&m->a, m->item, MOST);
+      assert_true(tn__order_holds(&m->a, m->item, MOST, &x, &y));
+      if (k < m->item[i].nbefore) {
+        m->item[i].before[k] = m->item[i].before[--m->item[i].nbefore];
+        assert_false(tn__order_holds(&m->a, m->item, MOST, &x, &y));
+        assert_true(x < y && y < MOST);
+        lost++;
+      }
+      tn__arena_free(&m->a);
+    }
+  assert_true(lost >= MOST - 1);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_chain), cmocka_unit_test(test_branches),
-                                     cmocka_unit_test(test_waits)};
+                                     cmocka_unit_test(test_waits), cmocka_unit_test(test_lost_waits_are_found)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
