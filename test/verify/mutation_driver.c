@@ -42,7 +42,7 @@ static void add_number(int64_t v) { add(&v, sizeof v); }
 /* A pointer as the number of its buffer, and how far into it. */
 static void add_pointer(const void *p) {
   for (uint32_t i = seen.n; i-- > 0;) {
-    if ((const char *)p < seen.block[i].at || (const char *)p > seen.block[i].at + seen.block[i].size) continue;
+    if ((const char *)p < seen.block[i].at || (const char *)p >= seen.block[i].at + seen.block[i].size) continue;
     add_number(i);
     add_number((const char *)p - seen.block[i].at);
     return;
@@ -54,9 +54,15 @@ static void *look_alloc(tn__device *d, size_t size) {
   void *p = seen.real->alloc(d, size);
   if (p && seen.n < BLOCKS) {
     seen.block[seen.n].at = p;
-    seen.block[seen.n++].size = size;
+    seen.block[seen.n++].size = size ? size : 1;
   }
   return p;
+}
+
+static void look_free(tn__device *d, void *p, size_t size) {
+  for (uint32_t i = 0; i < seen.n; i++)
+    if (seen.block[i].at == p) seen.block[i].size = 0; /* its place may be another's soon */
+  seen.real->free(d, p, size);
 }
 
 typedef struct printing {
@@ -141,6 +147,7 @@ static void look_at(tn__device *d, const char *name) {
   seen.real = d->ops;
   seen.ops = *d->ops;
   seen.ops.alloc = look_alloc;
+  seen.ops.free = look_free;
   seen.ops.compile = compile;
   seen.ops.release = look_release;
   seen.ops.launch = launch;
