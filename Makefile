@@ -85,7 +85,11 @@ fuzz: deps-test ## run every fuzzer for FUZZ_SECONDS (60)
 fuzz-graphs: with-tests ## random graphs on every device for FUZZ_SECONDS (60), from seed FUZZ_SEED (0) on
 	@tools/fuzz-graphs build --seconds $(FUZZ_SECONDS) --graphs 1000000 --seed $(or $(FUZZ_SEED),0)
 
-mutate-code: with-tests ## mistakes put into the compiler's code, until 150 that matter were tried: do its checks alone find them?
+# The same graphs every time: so the steps that they reach are the same, unless the optimiser is another.
+fuzz-forms: with-tests ## a few thousand random graphs for each kind of device: is every step of the optimiser reached?
+	@tools/fuzz-graphs build --all-steps --graphs 2400 ref:cpu:default ref:sm_90:default ref:opencl:default
+
+mutate-code: with-tests ## 150 mistakes put into the compiler's code, one at a time: do its checks alone find them?
 	@tools/mutate-code build --out build/mutants.txt
 
 coverage: deps-test ## which share of each folder's lines the tests run, and what they never run
@@ -124,6 +128,6 @@ clean: ## remove every build
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-.PHONY:  all with-tests demo check check-quick test check-clang check-asan check-tsan check-opencl check-guises \
-  check-verify check-strict prove prove-doc check-valgrind check-install fuzz fuzz-graphs mutate-code coverage bench check-gpu \
-  install deps deps-test deps-prove clean help
+.PHONY: all with-tests demo check check-quick test check-clang check-asan check-tsan check-opencl check-guises \
+  check-verify check-strict prove prove-doc check-valgrind check-install fuzz fuzz-graphs fuzz-forms mutate-code \
+  coverage bench check-gpu install deps deps-test deps-prove clean help

@@ -1,6 +1,7 @@
 #include "support/grow.h"
 #include "grad/grad_pass.h"
 #include "ir/eval.h"
+#include "tenet/nn.h"
 #include "tenet/tensor.h"
 #include "tensor/cell.h"
 #include <math.h>
@@ -320,8 +321,9 @@ static void grow_reduce(grower *w) {
   uint32_t k = 0;
   tn__op op = OP_SUM + graph_roll(w->d, 4);
   if (op == OP_PROD && graph_roll(w->d, 2)) op = OP_SUM;
+  bool all = graph_roll(w->d, 5) == 0;
   for (uint32_t i = 0; i < x->rank; i++)
-    if (graph_roll(w->d, 2)) axes[k++] = i, least *= x->dim[i]->lo;
+    if (all || graph_roll(w->d, 2)) axes[k++] = i, least *= x->dim[i]->lo;
   if (!k || ((op == OP_RMAX || op == OP_RMIN) && least == 0)) return;
   if ((op == OP_SUM || op == OP_PROD) && x->dtype == TN_BOOL) return;
   grow_add(w, tn__reduce(w->c, op, x, axes, k));
@@ -586,7 +588,12 @@ static void grow_layer(grower *w) {
   /* rows enough for every unit of a large device */
   int64_t tall = (graph_roll(w->d, 2) && in <= 64 ? 2112 : 300) + graph_roll(w->d, 600);
   tn_node *x[2], *y, *g[2];
-  if (graph_roll(w->d, 2)) {
+  uint32_t kind = graph_roll(w->d, 5);
+  if (kind == 0 && most > 2) {
+    x[0] = grow_leaf_of(w, dtype, (int64_t[]){2, 16, 18, 18}, 4);
+    x[1] = grow_leaf_of(w, dtype, (int64_t[]){32, 16, 3, 3}, 4);
+    y = tn_relu(tn_conv2d(tn__cell_new(w->c, x[0]), tn__cell_new(w->c, x[1]), NULL, NULL))->node;
+  } else if (kind < 3) {
     x[0] = grow_leaf_of(w, dtype, (int64_t[]){rows, in}, 2);
     x[1] = grow_leaf_of(w, dtype, (int64_t[]){in, out}, 2);
     y = tn_relu(tn_matmul(tn__cell_new(w->c, x[0]), tn__cell_new(w->c, x[1])))->node;
