@@ -586,9 +586,10 @@ static void grow_layer(grower *w) {
   int64_t rows = sizes[graph_roll(w->d, most)] + (graph_roll(w->d, 3) == 0), out = sizes[graph_roll(w->d, most)],
           in = rows * out < 1 << 14 ? sizes[graph_roll(w->d, most < 7 ? most : 7)] : 64;
   /* rows enough for every unit of a large device */
-  int64_t tall = (graph_roll(w->d, 2) && in <= 64 ? 2112 : 300) + graph_roll(w->d, 600);
+  bool many = graph_roll(w->d, 2);
+  int64_t tall = (many ? 2112 : 300) + graph_roll(w->d, 600);
   tn_node *x[2], *y, *g[2];
-  uint32_t kind = graph_roll(w->d, 5);
+  uint32_t kind = graph_roll(w->d, 6);
   if (kind == 0 && most > 2) {
     x[0] = grow_leaf_of(w, dtype, (int64_t[]){2, 16, 18, 18}, 4);
     x[1] = grow_leaf_of(w, dtype, (int64_t[]){32, 16, 3, 3}, 4);
@@ -598,6 +599,7 @@ static void grow_layer(grower *w) {
     x[1] = grow_leaf_of(w, dtype, (int64_t[]){in, out}, 2);
     y = tn_relu(tn_matmul(tn__cell_new(w->c, x[0]), tn__cell_new(w->c, x[1])))->node;
   } else {
+    if (many) in = 64;
     x[0] = grow_leaf_of(w, dtype, (int64_t[]){tall, in}, 2);
     x[1] = grow_leaf_of(w, dtype, &in, 1);
     y = tn_layer_norm(tn__cell_new(w->c, x[0]), 1, tn__cell_new(w->c, x[1]), NULL, 1e-5)->node;
