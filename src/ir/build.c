@@ -198,8 +198,8 @@ tn_node *tn__list(tn_ctx *c, tn_node *const *src, uint32_t n) {
 
 /* ---- kernel ---- */
 
-tn_node *tn__range(tn_ctx *c, tn_node *extent, int axis_type, int64_t number) {
-  int64_t ints[] = {axis_type, number};
+tn_node *tn__range(tn_ctx *c, tn_node *extent, int axis, tn__role role, int64_t id) {
+  int64_t ints[RANGE_INTS] = {[RANGE_AXIS] = axis, [RANGE_ID] = id, [RANGE_ROLE] = role};
   return tn__node_make(
-      c, &(tn__make){.op = OP_RANGE, .dtype = TN__INDEX, .src = &extent, .nsrc = 1, .ints = ints, .nint = 2});
+      c, &(tn__make){.op = OP_RANGE, .dtype = TN__INDEX, .src = &extent, .nsrc = 1, .ints = ints, .nint = RANGE_INTS});
 }

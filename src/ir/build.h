@@ -42,7 +42,7 @@ tn_node *tn__contract(tn_ctx *c, tn_node *a, tn_node *b, int nb, int nm, int nn,
 tn_node *tn__scalar_to(tn_ctx *c, tn_node *x, tn_node *const *dims, uint32_t rank); /* rank-0 x spread over a shape */
 tn_node *tn__sink(tn_ctx *c, tn_node *const *src, uint32_t n, const char *name);
 tn_node *tn__list(tn_ctx *c, tn_node *const *src, uint32_t n);
-tn_node *tn__range(tn_ctx *c, tn_node *extent, int axis_type, int64_t number);
+tn_node *tn__range(tn_ctx *c, tn_node *extent, int axis, tn__role role, int64_t id);
 
 /* Sizes.  Two dims are the same if their normal forms are (after folding, the same node). */
 tn_node *tn__numel(tn_ctx *c, const tn_node *x);        /* product of the dims, index */

@@ -67,16 +67,49 @@ struct tn_node {
   tn_node *next;         /* hash chain, or the list of dead storages */
 };
 
-/* RANGE axis types, ints[0].  Turns of AX_LOOP, AX_GLOBAL, AX_UPCAST and AX_UNROLL store to places of their own, and
- * may run in any order or at once; those of AX_REDUCE make one value, for which partial ones may be combined; those of
- * AX_ORDER may meet at one place of memory, and run one after the other, in order, by one thread. */
-enum { AX_GLOBAL, AX_LOCAL, AX_WARP, AX_LOOP, AX_REDUCE, AX_UNROLL, AX_UPCAST, AX_ORDER, AX_COUNT };
+/* A RANGE says of itself, in ints: how its loop runs (axis), which loop of its kernel body it is (a number that is
+ * unique there, from 0 on, and carries no meaning but an order that is the same in every run), and what the loop is for
+ * (role). */
+enum { RANGE_AXIS, RANGE_ID, RANGE_ROLE, RANGE_INTS };
+/* Turns of AX_LOOP, AX_GLOBAL, AX_UPCAST and AX_UNROLL store to places of their own, and may run in any order or at
+ * once; those of AX_REDUCE make one value, for which partial ones may be combined; those of AX_ORDER may meet at one
+ * place of memory, and run one after the other, in order, by one thread. */
+enum { AX_GLOBAL, AX_LOOP, AX_REDUCE, AX_UNROLL, AX_UPCAST, AX_ORDER, AX_COUNT };
 extern const char *const tn__axis_names[AX_COUNT];
 
 /* A loop that stands inside of its closer's outputs' loops, with others of its kind as the closer lists them */
 static inline bool tn__is_inner(const tn_node *range) {
-  return range->ints[0] == AX_REDUCE || range->ints[0] == AX_ORDER;
+  return range->ints[RANGE_AXIS] == AX_REDUCE || range->ints[RANGE_AXIS] == AX_ORDER;
 }
+
+#define TN__ROLES(X)                                                                                                   \
+  X(OUTPUT, "output")        /* the elements of what is stored */                                                      \
+  X(REDUCTION, "reduction")  /* what is summed up, or whatever a REDUCE does */                                        \
+  X(UPDATE, "update")        /* what is added to a buffer, place by place */                                           \
+  X(ROW, "row")              /* as OUTPUT; other stores of the kernel are sums over it, by loops of their own: */      \
+  X(ROW_SUM, "row_sum")      /* those, in the rows' order */                                                           \
+  X(ROW_LOOP, "row_loop")    /* the rows that a group goes through, for both */                                        \
+  X(BLOCK, "block")          /* the blocks of a split reduction */                                                     \
+  X(BLOCK_SUM, "block_sum")  /* the same, where they are added up */                                                   \
+  X(APART, "apart")          /* a store's own copy of a loop of others */                                              \
+  X(KEPT, "kept")            /* a row that is kept in scratch memory */                                                \
+  X(AHEAD, "ahead")          /* a row that is sent for */                                                              \
+  X(HELD, "held")            /* sums of columns that are kept beside a loop over rows */                               \
+  X(COLUMN, "column")        /* parts of a column that is reduced by several threads */                                \
+  X(TILE_THREAD, "tile_thread") /* of a product by tiles: its threads, */                                              \
+  X(TILE_DIGIT, "tile_digit")   /* the digits of an element's place in its tile, */                                    \
+  X(TILE_LINE, "tile_line")     /* rows and columns, */                                                                \
+  X(TILE_STEP, "tile_step")     /* steps, and steps of several */                                                      \
+  X(MARK, "mark")            /* a stand-in within one pass; none is left after it */
+
+typedef enum tn__role {
+#define X(name, text) ROLE_##name,
+  TN__ROLES(X)
+#undef X
+  ROLE_COUNT
+} tn__role;
+extern const char *const tn__role_names[ROLE_COUNT];
+
 static inline bool tn__is_const(const tn_node *n) { return n->op == OP_CONST; }
 static inline bool tn__is_elementwise(const tn_node *n) {
   return tn__ops[n->op].group >= G_UNARY && tn__ops[n->op].group <= G_CAST;

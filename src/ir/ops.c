@@ -43,8 +43,14 @@ const tn__op_info tn__ops[OP_COUNT] = {
 };
 
 const char *const tn__axis_names[AX_COUNT] = {
-    [AX_GLOBAL] = "global", [AX_LOCAL] = "local",   [AX_WARP] = "warp",     [AX_LOOP] = "loop",
-    [AX_REDUCE] = "reduce", [AX_UNROLL] = "unroll", [AX_UPCAST] = "upcast", [AX_ORDER] = "order",
+    [AX_GLOBAL] = "global", [AX_LOOP] = "loop",     [AX_REDUCE] = "reduce",
+    [AX_UNROLL] = "unroll", [AX_UPCAST] = "upcast", [AX_ORDER] = "order",
+};
+
+const char *const tn__role_names[ROLE_COUNT] = {
+#define X(name, text) [ROLE_##name] = text,
+    TN__ROLES(X)
+#undef X
 };
 
 int tn__op_parse(const char *text, size_t n) {

@@ -364,8 +364,11 @@ static void check_form(tn_ctx *c, const tn__make *m) {
            m->name ? m->name : "");
   if (m->op == OP_VAR && m->ints[0] > m->ints[1])
     breach(c, m, TN_EBOUND, "%s has no values: its bounds are empty", m->name);
-  if (m->op == OP_RANGE && (m->ints[0] < 0 || m->ints[0] >= AX_COUNT))
+  if (m->op == OP_RANGE && (m->ints[RANGE_AXIS] < 0 || m->ints[RANGE_AXIS] >= AX_COUNT))
     breach(c, m, TN_EINVAL, "there is no such axis type");
+  if (m->op == OP_RANGE && (m->ints[RANGE_ROLE] < 0 || m->ints[RANGE_ROLE] >= ROLE_COUNT))
+    breach(c, m, TN_EINVAL, "there is no such role");
+  if (m->op == OP_RANGE && m->ints[RANGE_ID] < 0) breach(c, m, TN_EINVAL, "a loop's number is not negative");
 }
 
 /* Where the result lives: where its sources do.  Nodes without a value (a sink, a call) may join devices. */

@@ -136,9 +136,27 @@ void tn__spec_tensor(tn_ctx *c, tn_node *root) {
   check_graph(c, &tensor_phase, root);
 }
 
+/* A loop's number is its own, and leaves room for those of the loops that lowering adds. */
+static void check_ids(tn_ctx *c, const phase *ph, tn_node *const *v, uint32_t n) {
+  tn__map taken;
+  tn__map_init(&taken, &c->scratch);
+  for (uint32_t i = 0; i < n; i++) {
+    if (v[i]->op != OP_RANGE) continue;
+    if (ph == &kernel_phase && v[i]->ints[RANGE_ID] > INT32_MAX) reject(c, ph, v[i], "its number is too large");
+    tn_node *other = NULL;
+    uint64_t at;
+    if (tn__map_get(&taken, (uint64_t)v[i]->ints[RANGE_ID], &at)) other = (tn_node *)(uintptr_t)at;
+    if (other && other != v[i]) reject(c, ph, v[i], "another loop has its number");
+    tn__map_put(&taken, (uint64_t)v[i]->ints[RANGE_ID], (uint64_t)(uintptr_t)v[i]);
+  }
+}
+
 void tn__spec_kernel(tn_ctx *c, tn_node *root) {
+  tn__nodes order = {0};
   if (root->op != OP_SINK) reject(c, &kernel_phase, root, "a kernel's body is a sink");
   check_graph(c, &kernel_phase, root);
+  tn__topo(&c->scratch, &root, 1, &order);
+  check_ids(c, &kernel_phase, order.v, order.n);
 }
 
 void tn__spec_schedule(tn_ctx *c, tn_node *root) {
@@ -177,4 +195,5 @@ void tn__spec_linear(tn_ctx *c, tn_node *const *ins, uint32_t n) {
     tn__map_putp(&seen, x, x);
   }
   if (open.n) reject(c, ph, open.v[open.n - 1], "it is never closed");
+  check_ids(c, ph, ins, n);
 }

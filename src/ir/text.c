@@ -218,7 +218,7 @@ static void print_expr(tn__sb *out, tn_node *root, todos *stack) {
       else put_const(out, n);
       break;
     case OP_VAR: tn__sb_puts(out, n->name ? n->name : "?"); break;
-    case OP_RANGE: tn__sb_printf(out, "r%" PRId64, n->nint > 1 ? n->ints[1] : -1); break;
+    case OP_RANGE: tn__sb_printf(out, "r%" PRId64, n->nint > RANGE_ID ? n->ints[RANGE_ID] : -1); break;
     case OP_PARAM: tn__sb_printf(out, "p%" PRId64, n->ints[0]); break;
     case OP_STORAGE: tn__sb_printf(out, "s%" PRId64, n->ints[0]); break;
     default:
@@ -255,11 +255,14 @@ static void put_string(tn__sb *out, const char *s) {
   tn__sb_putc(out, '"');
 }
 
-/* The first integer of these arguments is an enumerator and goes by its name. */
-static const char *enumerator(int op, int64_t value) {
-  bool is_op = op == OP_REDUCE || op == OP_SETACC || op == OP_GETACC;
-  if (is_op && value >= 0 && value < OP_COUNT) return tn__ops[value].text;
-  return op == OP_RANGE && value >= 0 && value < AX_COUNT ? tn__axis_names[value] : NULL;
+/* Integer number `at` of some arguments is an enumerator and goes by its name; NULL: it does not. */
+static const char *enumerator(int op, uint32_t at, int64_t value) {
+  bool is_op = at == 0 && (op == OP_REDUCE || op == OP_SETACC || op == OP_GETACC);
+  if (value < 0) return NULL;
+  if (is_op) return value < OP_COUNT ? tn__ops[value].text : NULL;
+  if (op != OP_RANGE) return NULL;
+  if (at == RANGE_AXIS) return value < AX_COUNT ? tn__axis_names[value] : NULL;
+  return at == RANGE_ROLE && value < ROLE_COUNT ? tn__role_names[value] : NULL;
 }
 
 static void put_args(tn__sb *out, const tn_node *n) {
@@ -271,7 +274,7 @@ static void put_args(tn__sb *out, const tn_node *n) {
   } else {
     if (named) put_string(out, n->name);
     for (uint32_t i = 0; i < n->nint; i++) {
-      const char *word = i == 0 ? enumerator(n->op, n->ints[0]) : NULL;
+      const char *word = enumerator(n->op, i, n->ints[i]);
       if (i || named) tn__sb_putc(out, ' ');
       if (word) tn__sb_puts(out, word);
       else tn__sb_printf(out, "%" PRId64, n->ints[i]);
@@ -484,7 +487,7 @@ static void read_sources(parser *p) {
 static int64_t read_enumerator(parser *p, int op) {
   size_t n = word_length(p);
   for (int64_t value = 0; value < OP_COUNT; value++) {
-    const char *word = enumerator(op, value);
+    const char *word = enumerator(op, p->ints.n, value);
     if (!word || strlen(word) != n || memcmp(word, p->at, n) != 0) continue;
     p->at += n;
     return value;
@@ -494,7 +497,7 @@ static int64_t read_enumerator(parser *p, int op) {
 
 static int64_t read_argument(parser *p, const tn__make *m) {
   if (m->op == OP_CONST) return read_const(p, m->dtype);
-  if (p->ints.n == 0 && isalpha((unsigned char)*p->at)) return read_enumerator(p, (int)m->op);
+  if (isalpha((unsigned char)*p->at)) return read_enumerator(p, (int)m->op);
   return read_int(p);
 }
 

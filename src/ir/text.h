@@ -2,10 +2,10 @@
  *
  * One node a line, sources before users:   %3 = add f32[64,B] %1 %2
  * index constants stand inline as numbers where they are sources; arguments in braces: {1 0} or {"name" 3}; the op of a
- * reduction and the axis type of a range go by name: {add 1}, {global 0}.  Floats are the shortest decimal that reads
- * back to the same bits, NaNs their bits in hexadecimal.  A size whose expression is endless when written out ends in
- * "...".  The last line is the root.  '#' starts a comment.  The type is redundant: the parser computes it and rejects
- * a text that lies. */
+ * reduction, and the axis and the role of a range, go by name: {add 1}, {global 0 output}.  Floats are the shortest
+ * decimal that reads back to the same bits, NaNs their bits in hexadecimal.  A size whose expression is endless when
+ * written out ends in "...".  The last line is the root.  '#' starts a comment.  The type is redundant: the parser
+ * computes it and rejects a text that lies. */
 #ifndef TN_IR_TEXT_H
 #define TN_IR_TEXT_H
 #include "ir/ctx.h"

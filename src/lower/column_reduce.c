@@ -20,9 +20,11 @@ enum {
 };
 
 typedef struct fold {
+  tn__lowering *l;
   tn_ctx *c;
   tn_node *column, *rest; /* the columns' range: which group's, and which of its columns */
   tn_node *lane, *turn;   /* row turn * lanes + lane / width of column lane mod width */
+  tn_node *part;          /* which of the threads that share a column, where one puts together what they have */
   int64_t width, lanes;
 } fold;
 
@@ -56,7 +58,7 @@ static tn_node *clamped(tn_ctx *c, tn_node *at, const tn_node *range) {
 }
 
 /* The reduction x over rows, of column `own` of the group */
-static tn_node *in_two(const fold *f, const tn_node *x, tn_node *own, int64_t number) {
+static tn_node *in_two(const fold *f, const tn_node *x, tn_node *own) {
   tn_ctx *c = f->c;
   tn_node *row = x->src[1], *width = tn__int(c, f->width), *cells = tn__int(c, f->width * f->lanes), *lane = f->lane;
   tn_node *init = tn__const_bits(c, x->dtype, tn__eval_reduce_init((int)x->ints[0], x->dtype));
@@ -72,13 +74,13 @@ static tn_node *in_two(const fold *f, const tn_node *x, tn_node *own, int64_t nu
                                                 .dtype = x->dtype,
                                                 .src = &cells,
                                                 .nsrc = 1,
-                                                .ints = (int64_t[]){number, 0},
+                                                .ints = (int64_t[]){f->l->next_local++, 0},
                                                 .nint = 2,
                                                 .device = -1});
   tn_node *store =
       tn__node_make(c, &(tn__make){.op = OP_STORE, .src = (tn_node *[]){local, lane, value, lane}, .nsrc = 4});
   tn_node *after = tn__node_make(c, &(tn__make){.op = OP_AFTER, .src = (tn_node *[]){local, store}, .nsrc = 2});
-  tn_node *k = tn__range(c, tn__int(c, f->lanes), AX_REDUCE, TN__R_FOLD + 2);
+  tn_node *k = f->part;
   tn_node *load = tn__node_make(
       c, &(tn__make){.op = OP_LOAD, .src = (tn_node *[]){after, tn__add(c, tn__mul(c, k, width), own)}, .nsrc = 2});
   return tn__node_make(
@@ -93,41 +95,44 @@ static int column_of(const tn__survey *s) {
   return best;
 }
 
-tn_node *tn__column_reduce(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *part, int64_t *nlocal, int *group,
-                          tn__sb *note) {
+tn_node *tn__column_reduce(tn__lowering *l, tn_node *part, int *group) {
+  tn_ctx *c = l->c;
+  tn__arena *a = l->a;
+  const tn__device *dev = l->dev;
   tn__survey s;
   tn__survey_loops(c, a, part, &s);
   tn_node *row = c->mode == TN_MODE_STRICT ? NULL : row_range(&s);
   int at = row ? column_of(&s) : -1;
   if (at < 0 || !tn__walks_outputs(&s, s.common) || tn__volume(&s, s.common) >= (double)dev->units * FEW_OUTPUTS)
     return NULL;
-  fold f = {.c = c, .column = s.r.range[at], .width = SECTOR / element_bytes(&s), .lanes = 2};
+  fold f = {.l = l, .c = c, .column = s.r.range[at], .width = SECTOR / element_bytes(&s), .lanes = 2};
   double rows = tn__extent(row);
   if (rows < MIN_ROWS || tn__extent(f.column) < (double)f.width) return NULL;
   while ((double)f.lanes * 2 * ROWS_OF_THREAD <= rows && f.lanes < MOST_LANES && 2 * f.lanes * f.width <= dev->group)
     f.lanes *= 2;
   *group = (int)(f.width * f.lanes);
-  tn__sb_printf(note, " fold(%lld,%lld,%lld)", (long long)f.column->ints[1], (long long)f.width, (long long)f.lanes);
+  tn__sb_printf(&l->note, " fold(%lld,%lld,%lld)", tn__id_of(f.column), (long long)f.width, (long long)f.lanes);
   /* the columns' range as group and column; stores close both, reductions are made anew */
   tn_node *by = tn__int(c, f.width), *size = f.column->src[0];
   tn_node *groups = tn__simplify_index(c, tn__op2(c, OP_IDIV, tn__add(c, size, tn__int(c, f.width - 1)), by));
-  f.rest = tn__range(c, groups, AX_LOOP, f.column->ints[1]);
+  f.rest = tn__range_like(c, f.column, groups, AX_LOOP);
   tn_node *left = tn__sub(c, size, tn__mul(c, f.rest, by));
-  tn_node *own = tn__range(c, tn__divisible(size, f.width) ? by : tn__simplify_index(c, tn__op2(c, OP_MIN, by, left)),
-                           AX_UPCAST, f.column->ints[1] + TN__R_INNER);
-  f.lane = tn__range(c, tn__int(c, *group), AX_UPCAST, TN__R_FOLD);
-  f.turn = tn__range(
-      c,
+  tn_node *inner = tn__divisible(size, f.width) ? by : tn__simplify_index(c, tn__op2(c, OP_MIN, by, left));
+  tn_node *own = tn__fresh_range(l, inner, AX_UPCAST, tn__role_of(f.column));
+  f.lane = tn__fresh_range(l, tn__int(c, *group), AX_UPCAST, ROLE_COLUMN);
+  f.turn = tn__fresh_range(
+      l,
       tn__simplify_index(c, tn__op2(c, OP_IDIV, tn__add(c, row->src[0], tn__int(c, f.lanes - 1)), tn__int(c, f.lanes))),
-      AX_REDUCE, TN__R_FOLD + 1);
+      AX_REDUCE, ROLE_COLUMN);
+  f.part = tn__fresh_range(l, tn__int(c, f.lanes), AX_REDUCE, ROLE_COLUMN);
   tn__nodes old = {0}, new_ = {0};
   for (uint32_t i = 0; i < s.r.order.n; i++) {
     tn_node *x = s.r.order.v[i];
     if (x->op != OP_REDUCE) continue;
     tn__vec_push(a, &old, x);
-    tn__vec_push(a, &new_, in_two(&f, x, own, (*nlocal)++));
+    tn__vec_push(a, &new_, in_two(&f, x, own));
   }
   part = tn__substitute(c, part, old.v, new_.v, old.n);
   tn_node *place = tn__add(c, tn__mul(c, f.rest, by), own);
-  return tn__exchange_ranges(c, a, part, &f.column, &place, 1, (tn_node *[]){f.rest, own}, 2);
+  return tn__exchange_ranges(l, part, &f.column, &place, 1, (tn_node *[]){f.rest, own}, 2);
 }

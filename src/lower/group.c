@@ -27,13 +27,13 @@ enum {
 };
 
 typedef struct job {
+  tn__lowering *l;
   tn_ctx *c;
   tn__arena *a;
   const tn__device *dev;
   tn__sb *note;
   tn_node *body;
   tn__survey s;
-  int64_t next; /* number of the next flat range */
 } job;
 
 static void look(job *j) { tn__survey_loops(j->c, j->a, j->body, &j->s); }
@@ -41,7 +41,7 @@ static void look(job *j) { tn__survey_loops(j->c, j->a, j->body, &j->s); }
 static uint64_t of_axis(const tn__ranges *r, int axis) {
   uint64_t set = 0;
   for (uint32_t i = 0; i < r->n; i++)
-    if (r->range[i]->ints[0] == axis) set |= 1ull << i;
+    if (tn__axis_of(r->range[i]) == axis) set |= 1ull << i;
   return set;
 }
 
@@ -80,11 +80,11 @@ static tn_node *flatten(job *j, tn_node *const *x, uint32_t n, int axis) {
   tn_node *flat;
   if (n == 1) {
     j->body = tn__retype(j->c, j->body, x[0], axis);
-    return tn__range(j->c, x[0]->src[0], axis, x[0]->ints[1]);
+    return tn__range_like(j->c, x[0], x[0]->src[0], axis);
   }
-  for (uint32_t i = 0; i < n; i++) tn__sb_printf(j->note, "%s%lld", i ? "," : " flat(", (long long)x[i]->ints[1]);
+  for (uint32_t i = 0; i < n; i++) tn__sb_printf(j->note, "%s%lld", i ? "," : " flat(", tn__id_of(x[i]));
   tn__sb_puts(j->note, ")");
-  j->body = tn__as_one(j->c, j->a, j->body, x, n, axis, j->next++, &flat);
+  j->body = tn__as_one(j->l, j->body, x, n, axis, &flat);
   return flat;
 }
 
@@ -102,7 +102,7 @@ static uint32_t in_order(const job *j, uint64_t set, tn_node **out) {
     int64_t stride = store ? tn__stride(r, store->src[1], k) : 0;
     if (stride < 0) stride = -stride;
     uint32_t at = n++;
-    for (; at && (key[at - 1] < stride || (key[at - 1] == stride && out[at - 1]->ints[1] > r->range[k]->ints[1]));
+    for (; at && (key[at - 1] < stride || (key[at - 1] == stride && tn__id_of(out[at - 1]) > tn__id_of(r->range[k])));
          at--) {
       key[at] = key[at - 1];
       out[at] = out[at - 1];
@@ -146,13 +146,14 @@ static int64_t pack_of(const job *j, uint32_t k, bool cells) {
   return any && !tn__bounds_loops(r, k) ? n : 1;
 }
 
-static void pack(job *j, uint32_t k, int64_t n) {
-  tn_node *x = j->s.r.range[k];
-  if (n <= 1) return;
-  tn__sb_printf(j->note, " pack(%lld,%lld)", (long long)x->ints[1], (long long)n);
-  j->body = tn__cut(j->c, j->body, x, n, (int)x->ints[0], AX_UNROLL);
+/* Range x as packs of n; gives the range that counts these. */
+static tn_node *pack(job *j, tn_node *x, int64_t n) {
+  if (n <= 1) return x;
+  tn__sb_printf(j->note, " pack(%lld,%lld)", tn__id_of(x), (long long)n);
+  j->body = tn__cut(j->l, j->body, x, n, tn__axis_of(x), AX_UNROLL, &x);
   j->body = tn__simplify_accesses(j->c, j->a, j->body);
   look(j);
+  return x;
 }
 
 /* ---- each thread its outputs ---- */
@@ -179,7 +180,7 @@ static void pack_outputs(job *j, uint64_t outputs) {
     if ((outputs >> k & 1) && pack_of(j, k, true) > 1 &&
         (best < 0 || tn__walk_score(&j->s, k) > tn__walk_score(&j->s, (uint32_t)best)))
       best = (int)k;
-  if (best >= 0) pack(j, (uint32_t)best, pack_of(j, (uint32_t)best, true));
+  if (best >= 0) pack(j, j->s.r.range[best], pack_of(j, (uint32_t)best, true));
 }
 
 static int share_threads(job *j) {
@@ -196,7 +197,7 @@ static int share_threads(job *j) {
   double outputs = tn__extent(flat);
   int group = lean_group(j, limit(power_above(outputs / j->dev->units), WARP, TN__USUAL_GROUP));
   if (tn__is_const(flat->src[0]) && outputs <= group) j->body = tn__retype(j->c, j->body, flat, AX_UPCAST);
-  else j->body = tn__cut(j->c, j->body, flat, group, AX_LOOP, AX_UPCAST);
+  else j->body = tn__cut(j->l, j->body, flat, group, AX_LOOP, AX_UPCAST, NULL);
   look(j);
   make_global(j, rows_of(&j->s) & of_axis(&j->s.r, AX_LOOP));
   tn__sb_printf(j->note, " threads(%d)", group);
@@ -268,20 +269,16 @@ static uint64_t next_lanes(const job *j) {
 static void cut_lanes(job *j, uint64_t set, int group) {
   tn_node *x[TN__MAX_RANGES];
   uint32_t n = 0;
-  for (uint32_t k = 0; k < j->s.r.n; k++) /* as numbered: reductions run in that order */
+  for (uint32_t k = 0; k < j->s.r.n; k++) /* as found: reductions run in that order */
     if (set >> k & 1) x[n++] = j->s.r.range[k];
-  int axis = (int)x[0]->ints[0];
-  int64_t number = flatten(j, x, n, axis)->ints[1];
+  int axis = tn__axis_of(x[0]);
+  tn_node *y = flatten(j, x, n, axis);
   look(j);
-  uint32_t k = 0;
-  while (j->s.r.range[k]->ints[1] != number) k++;
-  int64_t neighbours = pack_of(j, k, false);
+  int64_t neighbours = pack_of(j, (uint32_t)tn__range_at(&j->s.r, y), false);
   /* all in one thread: what it adds up no other would have */
-  if (!tn__is_int_const(j->s.r.range[k]->src[0], neighbours)) pack(j, k, neighbours);
-  for (k = 0; j->s.r.range[k]->ints[1] != number;) k++;
-  tn_node *y = j->s.r.range[k];
+  if (!tn__is_int_const(y->src[0], neighbours)) y = pack(j, y, neighbours);
   if (tn__is_const(y->src[0]) && tn__extent(y) <= group) j->body = tn__retype(j->c, j->body, y, AX_UPCAST);
-  else j->body = tn__cut(j->c, j->body, y, group, axis, AX_UPCAST);
+  else j->body = tn__cut(j->l, j->body, y, group, axis, AX_UPCAST, NULL);
   look(j);
 }
 
@@ -300,7 +297,9 @@ static bool own_elements(const job *j, tn_node *index, uint64_t set, int group, 
   *s = (slots){.turns = 1, .pack = 1};
   for (uint32_t k = 0; k < r->n; k++) {
     if (!(set >> k & 1)) continue;
-    tn_node *range = r->range[k], **part = range->ints[0] == AX_UPCAST ? lane : range->ints[0] == AX_UNROLL ? by : turn;
+    tn_node *range = r->range[k];
+    int axis = tn__axis_of(range);
+    tn_node **part = axis == AX_UPCAST ? lane : axis == AX_UNROLL ? by : turn;
     if (*part) return false;
     *part = range;
   }
@@ -388,7 +387,7 @@ static void check_own(job *j, tn_node *local, int group) {
     if (!tn__is_access(x) || tn__buffer_of(x) != local) continue;
     uint64_t set = tn__free_of(&j->s.r, index);
     for (uint32_t k = 0; k < j->s.r.n; k++) { /* which of the two rows */
-      if (!tn__is_turn(j->s.r.range[k])) continue;
+      if (tn__role_of(j->s.r.range[k]) != ROLE_ROW_LOOP) continue;
       index = tn__simplify_index(j->c, tn__substitute(j->c, index, &j->s.r.range[k], &zero, 1));
       set &= ~tn__free_of(&j->s.r, j->s.r.range[k]); /* its end may depend on the block's */
     }
@@ -454,26 +453,29 @@ static double longest_loop(const tn__survey *s, uint64_t rows) {
   return most;
 }
 
-bool tn__group_rows(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *part) {
+bool tn__group_rows(tn__lowering *l, tn_node *part) {
   tn__survey s;
-  tn__survey_loops(c, a, part, &s);
+  tn__survey_loops(l->c, l->a, part, &s);
   uint64_t rows = rows_of(&s);
-  if (c->mode == TN_MODE_STRICT || !s.reduces || longest_loop(&s, rows) <= SHORT_ROW) return false;
+  if (l->c->mode == TN_MODE_STRICT || !s.reduces || longest_loop(&s, rows) <= SHORT_ROW) return false;
   /* few outputs would leave most threads without work: better groups that jump through memory */
-  return rows != s.common || !tn__walks_outputs(&s, rows) || tn__volume(&s, rows) < (double)dev->units * FEW_OUTPUTS;
+  return rows != s.common || !tn__walks_outputs(&s, rows) || tn__volume(&s, rows) < (double)l->dev->units * FEW_OUTPUTS;
 }
 
-tn_node *tn__group_part(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *part, bool by_rows, int *group,
-                        tn__sb *note) {
-  job j = {.c = c, .a = a, .dev = dev, .note = note, .body = part, .next = TN__R_FLAT};
+static job begin(tn__lowering *l, tn_node *part) {
+  job j = {.l = l, .c = l->c, .a = l->a, .dev = l->dev, .note = &l->note, .body = part};
   look(&j);
+  return j;
+}
+
+tn_node *tn__group_part(tn__lowering *l, tn_node *part, bool by_rows, int *group) {
+  job j = begin(l, part);
   *group = by_rows ? share_row(&j, rows_of(&j.s)) : share_threads(&j);
-  return tn__show_neighbours(c, a, j.body);
+  return tn__show_neighbours(l->c, l->a, j.body);
 }
 
-tn_node *tn__make_global(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *part, tn__sb *note) {
-  job j = {.c = c, .a = a, .dev = dev, .note = note, .body = part, .next = TN__R_FLAT};
-  look(&j);
+tn_node *tn__make_global(tn__lowering *l, tn_node *part) {
+  job j = begin(l, part);
   make_global(&j, j.s.common);
   return j.body;
 }

@@ -448,9 +448,9 @@ static void nest(lin *l) {
     int at = n++;
     while (at > 0) {
       int before = order[at - 1];
-      bool global_j = l->r.range[j]->ints[0] == AX_GLOBAL, global_b = l->r.range[before]->ints[0] == AX_GLOBAL;
+      bool global_j = tn__axis_of(l->r.range[j]) == AX_GLOBAL, global_b = tn__axis_of(l->r.range[before]) == AX_GLOBAL;
       uint32_t key_j = uses[j] + (global_j ? 1000000 : 0), key_b = uses[before] + (global_b ? 1000000 : 0);
-      if (key_j < key_b || (key_j == key_b && l->r.range[j]->ints[1] > l->r.range[before]->ints[1])) break;
+      if (key_j < key_b || (key_j == key_b && tn__id_of(l->r.range[j]) > tn__id_of(l->r.range[before]))) break;
       order[at] = before;
       at--;
     }
@@ -524,9 +524,9 @@ static tn_node *choose_global(tn_ctx *c, tn__arena *a, tn_node *sink, const tn__
   }
   int best = -1;
   for (uint32_t j = 0; j < r.n; j++) {
-    if (r.range[j]->ints[0] == AX_GLOBAL) return r.range[j]; /* chosen before */
+    if (r.range[j]->ints[RANGE_AXIS] == AX_GLOBAL) return r.range[j]; /* chosen before */
     if (part->group) continue;
-    if (!(common >> j & 1) || r.range[j]->ints[0] != AX_LOOP || (nested >> j & 1)) continue;
+    if (!(common >> j & 1) || r.range[j]->ints[RANGE_AXIS] != AX_LOOP || (nested >> j & 1)) continue;
     if (best < 0 || uses[j] > uses[best] || (uses[j] == uses[best] && r.range[j]->hi > r.range[best]->hi))
       best = (int)j;
   }
@@ -535,15 +535,15 @@ static tn_node *choose_global(tn_ctx *c, tn__arena *a, tn_node *sink, const tn__
 
 void tn__linearise(tn_ctx *c, tn__arena *a, tn_node *body, tn__part *part) {
   tn_node *sink = body;
-  tn_node *x = choose_global(c, a, sink, part), *global = x && x->ints[0] == AX_GLOBAL ? x : NULL;
+  tn_node *x = choose_global(c, a, sink, part), *global = x && x->ints[RANGE_AXIS] == AX_GLOBAL ? x : NULL;
   if (x && !global) {
-    global = tn__range(c, x->src[0], AX_GLOBAL, x->ints[1]);
+    global = tn__range_like(c, x, x->src[0], AX_GLOBAL);
     sink = tn__substitute(c, sink, &x, &global, 1);
   }
   lin l = {.c = c, .a = a};
   tn__ranges_find(c, a, sink, &l.r);
   for (uint32_t j = 0; j < l.r.n; j++) {
-    int64_t axis = l.r.range[j]->ints[0];
+    int axis = tn__axis_of(l.r.range[j]);
     if (axis == AX_UPCAST || axis == AX_UNROLL) l.lanes |= 1ull << j;
     if (axis == AX_UNROLL) l.unroll |= 1ull << j;
   }

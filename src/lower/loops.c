@@ -126,11 +126,22 @@ bool tn__bounds_loops(const tn__ranges *r, uint32_t j) {
   return false;
 }
 
-tn_node *tn__exchange_ranges(tn_ctx *c, tn__arena *a, tn_node *body, tn_node *const *gone, tn_node *const *value,
-                             uint32_t n, tn_node *const *fresh, uint32_t nfresh) {
+tn_node *tn__fresh_range(tn__lowering *l, tn_node *extent, int axis, tn__role role) {
+  return tn__range(l->c, extent, axis, role, l->next_range++);
+}
+
+tn_node *tn__range_like(tn_ctx *c, const tn_node *x, tn_node *extent, int axis) {
+  return tn__range(c, extent, axis, tn__role_of(x), x->ints[RANGE_ID]);
+}
+
+tn_node *tn__exchange_ranges(tn__lowering *l, tn_node *body, tn_node *const *gone, tn_node *const *value, uint32_t n,
+                             tn_node *const *fresh, uint32_t nfresh) {
+  tn_ctx *c = l->c;
+  tn__arena *a = l->a;
   tn_node *mark[TN__MAX_RANGES]; /* at first, so that the values may hold ranges that are gone */
+  int64_t ids = l->next_range;
   tn__nodes all = {0}, old = {0}, new_ = {0};
-  for (uint32_t i = 0; i < n; i++) mark[i] = tn__range(c, gone[i]->src[0], (int)gone[i]->ints[0], TN__R_MARK + i);
+  for (uint32_t i = 0; i < n; i++) mark[i] = tn__fresh_range(l, gone[i]->src[0], tn__axis_of(gone[i]), ROLE_MARK);
   body = tn__substitute(c, body, gone, mark, n);
   tn__topo(a, &body, 1, &all);
   for (uint32_t i = 0; i < all.n; i++) {
@@ -152,34 +163,38 @@ tn_node *tn__exchange_ranges(tn_ctx *c, tn__arena *a, tn_node *body, tn_node *co
     tn__vec_push(a, &new_, y);
   }
   body = tn__substitute(c, body, old.v, new_.v, old.n);
+  l->next_range = ids; /* the marks go */
   return tn__substitute(c, body, mark, value, n);
 }
 
-tn_node *tn__cut(tn_ctx *c, tn_node *body, tn_node *x, int64_t by, int outer_axis, int inner_axis) {
+tn_node *tn__cut(tn__lowering *l, tn_node *body, tn_node *x, int64_t by, int outer_axis, int inner_axis,
+                 tn_node **told) {
+  tn_ctx *c = l->c;
   tn_node *size = x->src[0], *b = tn__int(c, by);
   tn_node *blocks = tn__simplify_index(c, tn__op2(c, OP_IDIV, tn__add(c, size, tn__int(c, by - 1)), b));
-  tn_node *outer = tn__range(c, blocks, outer_axis, x->ints[1]);
+  tn_node *outer = tn__range_like(c, x, blocks, outer_axis);
   tn_node *rest = tn__sub(c, size, tn__mul(c, outer, b));
   tn_node *inner_size = tn__divisible(size, by) ? b : tn__simplify_index(c, tn__op2(c, OP_MIN, b, rest));
-  tn_node *inner = tn__range(c, inner_size, inner_axis, x->ints[1] + TN__R_INNER),
+  tn_node *inner = tn__fresh_range(l, inner_size, inner_axis, tn__role_of(x)),
           *at = tn__add(c, tn__mul(c, outer, b), inner);
-  return tn__exchange_ranges(c, &c->scratch, body, &x, &at, 1, (tn_node *[]){outer, inner}, 2);
+  if (told) *told = outer;
+  return tn__exchange_ranges(l, body, &x, &at, 1, (tn_node *[]){outer, inner}, 2);
 }
 
-tn_node *tn__as_one(tn_ctx *c, tn__arena *a, tn_node *body, tn_node *const *x, uint32_t n, int axis, int64_t number,
-                    tn_node **one) {
+tn_node *tn__as_one(tn__lowering *l, tn_node *body, tn_node *const *x, uint32_t n, int axis, tn_node **one) {
+  tn_ctx *c = l->c;
   tn_node *size = tn__int(c, 1), *at[TN__MAX_RANGES];
   for (uint32_t i = 0; i < n; i++) size = tn__mul(c, size, x[i]->src[0]);
-  tn_node *rest = *one = tn__range(c, tn__simplify_index(c, size), axis, number);
+  tn_node *rest = *one = tn__fresh_range(l, tn__simplify_index(c, size), axis, tn__role_of(x[0]));
   for (uint32_t i = n; i-- > 0;) {
     at[i] = i ? tn__op2(c, OP_MOD, rest, x[i]->src[0]) : rest;
     rest = tn__op2(c, OP_IDIV, rest, x[i]->src[0]);
   }
-  return tn__simplify_accesses(c, a, tn__exchange_ranges(c, a, body, x, at, n, one, 1));
+  return tn__simplify_accesses(c, l->a, tn__exchange_ranges(l, body, x, at, n, one, 1));
 }
 
 tn_node *tn__retype(tn_ctx *c, tn_node *body, tn_node *x, int axis) {
-  tn_node *y = tn__range(c, x->src[0], axis, x->ints[1]);
+  tn_node *y = tn__range_like(c, x, x->src[0], axis);
   return tn__substitute(c, body, &x, &y, 1);
 }
 

@@ -82,18 +82,27 @@ static tn_node *without_empty_choices(tn_ctx *c, tn__arena *a, tn_node *body) {
   }
 }
 
+/* The first id that no range of the body has */
+static int64_t range_ids(tn__arena *a, tn_node *body) {
+  tn__nodes all = {0};
+  int64_t next = 0;
+  tn__topo(a, &body, 1, &all);
+  for (uint32_t i = 0; i < all.n; i++)
+    if (all.v[i]->op == OP_RANGE && all.v[i]->ints[RANGE_ID] >= next) next = all.v[i]->ints[RANGE_ID] + 1;
+  return next;
+}
+
 tn__kernel *tn__lower(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *body, uint32_t index) {
   tn__kernel *k = tn__arena_zalloc(a, sizeof *k);
   tn_node *part[2];
-  int64_t nlocal = 0;
-  tn__sb note;
-  tn__sb_init(&note, a);
+  tn__lowering l = {.c = c, .a = a, .dev = dev, .next_range = range_ids(a, body)};
+  tn__sb_init(&l.note, a);
   if (c->mode != TN_MODE_STRICT) body = tn__widen(c, a, body);
   body = without_empty_choices(c, a, body);
-  tn_node *whole = tn__optimise_loops(c, a, dev, tn__separate(c, a, body, &note), &note);
+  tn_node *whole = tn__optimise_loops(&l, tn__separate(&l, body));
   whole = without_empty_choices(c, a, whole); /* loops that are one now make values equal */
   k->nparts = tn__cut_parts(c, a, whole, part);
-  for (uint32_t p = 0; p < k->nparts; p++) part[p] = tn__optimise_part(c, a, dev, part[p], &nlocal, &k->part[p], &note);
+  for (uint32_t p = 0; p < k->nparts; p++) part[p] = tn__optimise_part(&l, part[p], &k->part[p]);
   find_buffers(a, part, k);
   find_vars(a, part, k);
   place_locals(a, part, k);
@@ -102,7 +111,7 @@ tn__kernel *tn__lower(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *b
     if (k->part[p].group && k->nlocal) tn__place_barriers(c, a, &k->part[p]);
     tn__spec_linear(c, k->part[p].ins, k->part[p].n);
   }
-  k->note = tn__sb_str(&note);
+  k->note = tn__sb_str(&l.note);
   k->name = name_of(a, body, k, index);
   return k;
 }

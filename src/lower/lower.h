@@ -20,22 +20,23 @@ const tn__variant *tn__variant_at(uint32_t number);    /* of all that there are;
 
 enum { TN__MAX_RANGES = 64, TN__USUAL_GROUP = 256 };
 
-/* Numbers of the ranges that passes add.  The schedule numbers outputs from 0 and reductions from 100. */
-enum {
-  TN__R_ROW = 12000,   /* loops of kept rows: also as inner halves apart from all others' numbers */
-  TN__R_HELD = 15000,  /* loops over held columns */
-  TN__R_AHEAD = 16000, /* loops over rows sent for */
-  TN__R_MARK = 20000,  /* stand-ins during a rewrite; none is left after it */
-  TN__R_WITHIN = 21000, /* loops inside of those of kept rows, TN__MAX_RANGES each */
-  TN__R_INNER = 30000, /* the inner half of a cut range, added to its number */
-  TN__R_WHOLE = 34000, /* all loops of a reduction as one */
-  TN__R_FLAT = 35000,  /* several ranges as one */
-  TN__R_FOLD = 35500,  /* columns across rows */
-  TN__R_PRODUCT = 35700, /* rows, columns and steps of a product, each as one */
-  TN__R_TILE = 36000,  /* digits of a tile, */
-  TN__R_LINE = 36100,  /* its rows and columns, and its steps */
-  TN__R_BLOCK = 40000  /* blocks of a split reduction, and the sum over them */
-};
+/* A body on its way down, as the passes hand it on. */
+typedef struct tn__lowering {
+  tn_ctx *c;
+  tn__arena *a;
+  const tn__device *dev;
+  tn__sb note;         /* the steps done */
+  int64_t next_range;  /* ids of ranges, beyond all that the body ever had */
+  int64_t next_local;  /* numbers of LOCALs */
+} tn__lowering;
+
+/* A new loop */
+tn_node *tn__fresh_range(tn__lowering *l, tn_node *extent, int axis, tn__role role);
+/* A loop that replaces x: its id, and its role */
+tn_node *tn__range_like(tn_ctx *c, const tn_node *x, tn_node *extent, int axis);
+static inline int tn__axis_of(const tn_node *range) { return (int)range->ints[RANGE_AXIS]; }
+static inline tn__role tn__role_of(const tn_node *range) { return (tn__role)range->ints[RANGE_ROLE]; }
+static inline long long tn__id_of(const tn_node *range) { return (long long)range->ints[RANGE_ID]; }
 
 /* The ranges of a body, numbered, and which of them each node depends on. */
 typedef struct tn__ranges {
@@ -80,15 +81,15 @@ double tn__walk_score(const tn__survey *p, uint32_t j);
 bool tn__walks_outputs(const tn__survey *p, uint64_t rows);
 /* Does the extent of some loop depend on range j?  Then the lanes of j would not walk alike. */
 bool tn__bounds_loops(const tn__ranges *r, uint32_t j);
-/* Cuts range x into blocks of `by`: x = outer * by + inner, inner < min(by, rest).  Inner's number is x's +
- * TN__R_INNER. */
-tn_node *tn__cut(tn_ctx *c, tn_node *body, tn_node *x, int64_t by, int outer_axis, int inner_axis);
+/* Cuts range x into blocks of `by`: x = outer * by + inner, inner < min(by, rest).  Outer is like x; *outer tells it,
+ * unless that is NULL. */
+tn_node *tn__cut(tn__lowering *l, tn_node *body, tn_node *x, int64_t by, int outer_axis, int inner_axis,
+                 tn_node **outer);
 /* The closers of ranges `gone` close `fresh` in the first one's place; everywhere else gone[i] becomes value[i]. */
-tn_node *tn__exchange_ranges(tn_ctx *c, tn__arena *a, tn_node *body, tn_node *const *gone, tn_node *const *value,
-                             uint32_t n, tn_node *const *fresh, uint32_t nfresh);
-/* Ranges x, outermost first, as one, whose counter they are the quotients and remainders of. */
-tn_node *tn__as_one(tn_ctx *c, tn__arena *a, tn_node *body, tn_node *const *x, uint32_t n, int axis, int64_t number,
-                    tn_node **one);
+tn_node *tn__exchange_ranges(tn__lowering *l, tn_node *body, tn_node *const *gone, tn_node *const *value, uint32_t n,
+                             tn_node *const *fresh, uint32_t nfresh);
+/* Ranges x, outermost first, as one of the first one's role, whose counter they are the quotients and remainders of. */
+tn_node *tn__as_one(tn__lowering *l, tn_node *body, tn_node *const *x, uint32_t n, int axis, tn_node **one);
 /* What a load or a store accesses */
 const tn_node *tn__buffer_of(const tn_node *access);
 tn_node *tn__simplify_accesses(tn_ctx *c, tn__arena *a, tn_node *body); /* their indices, and the gates of loads */
@@ -102,21 +103,17 @@ tn_node *tn__retype(tn_ctx *c, tn_node *body, tn_node *x, int axis);
 /* widen.c: bf16 between loads and stores as f32 */
 tn_node *tn__widen(tn_ctx *c, tn__arena *a, tn_node *body);
 /* separate.c */
-tn_node *tn__separate(tn_ctx *c, tn__arena *a, tn_node *body, tn__sb *note);
+tn_node *tn__separate(tn__lowering *l, tn_node *body);
 /* optimise.c */
-tn_node *tn__optimise_loops(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *body, tn__sb *note);
-tn_node *tn__optimise_part(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *part, int64_t *nlocal,
-                           tn__part *out, tn__sb *note);
+tn_node *tn__optimise_loops(tn__lowering *l, tn_node *body);
+tn_node *tn__optimise_part(tn__lowering *l, tn_node *part, tn__part *out);
 /* group.c: does a group work on a row (else each thread on its outputs)?  And the body shared out so; its threads. */
-bool tn__group_rows(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *part);
-tn_node *tn__group_part(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *part, bool by_rows, int *group,
-                        tn__sb *note);
+bool tn__group_rows(tn__lowering *l, tn_node *part);
+tn_node *tn__group_part(tn__lowering *l, tn_node *part, bool by_rows, int *group);
 /* ... all loops that stores share as the groups' */
-tn_node *tn__make_global(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *part, tn__sb *note);
-/* column_reduce.c: few outputs across rows, a few of them a group's; NULL if they are not.  Numbers LOCALs from
- * *nlocal */
-tn_node *tn__column_reduce(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *part, int64_t *nlocal, int *group,
-                          tn__sb *note);
+tn_node *tn__make_global(tn__lowering *l, tn_node *part);
+/* column_reduce.c: few outputs across rows, a few of them a group's; NULL if they are not. */
+tn_node *tn__column_reduce(tn__lowering *l, tn_node *part, int *group);
 /* product.c: one sum of products of two loads; of its ranges, which the factors hang on alone, together, and those that
  * are summed over. */
 typedef struct tn__factors {
@@ -125,27 +122,25 @@ typedef struct tn__factors {
 } tn__factors;
 bool tn__factors_find(const tn__survey *s, tn__factors *out);
 /* with rows, columns and steps as one range each, where there is such a sum */
-tn_node *tn__factors_flatten(tn_ctx *c, tn__arena *a, tn_node *body);
+tn_node *tn__factors_flatten(tn__lowering *l, tn_node *body);
 /* tile.c: the body made ready for tiles if a form fits it; how many tiles that would be, of how many steps at a time,
  * and for how many a unit has room (0: none); the body with its product cut into them, NULL if no form fits */
-tn_node *tn__tile_shape(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *body, tn__sb *note);
-int64_t tn__tile_count(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *body, int64_t *steps, int64_t *beside);
-tn__tile *tn__tile_part(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node **body, tn__sb *note);
+tn_node *tn__tile_shape(tn__lowering *l, tn_node *body);
+int64_t tn__tile_count(tn__lowering *l, tn_node *body, int64_t *steps, int64_t *beside);
+tn__tile *tn__tile_part(tn__lowering *l, tn_node **body);
 /* barrier.c: where the threads of a group share memory */
 void tn__place_barriers(tn_ctx *c, tn__arena *a, tn__part *part);
 /* row_sums.c: sums over rows beside the rows' own loops.  The body with one range for both, NULL if there are none such
  */
-tn_node *tn__unite_rows(tn_ctx *c, tn__arena *a, tn_node *body, tn__sb *note, tn_node **rows);
-/* ... of a part that goes through rows: the sums are kept, one for each column, in numbered LOCALs */
-tn_node *tn__hold_columns(tn_ctx *c, tn__arena *a, tn_node *part, int64_t *nlocal, tn__sb *note);
-bool tn__is_turn(const tn_node *range); /* of such a part: the rows */
+tn_node *tn__unite_rows(tn__lowering *l, tn_node *body, tn_node **rows);
+/* ... of a part that goes through rows: the sums are kept, one for each column, in LOCALs */
+tn_node *tn__hold_columns(tn__lowering *l, tn_node *part);
 int tn__row_threads(const tn__device *dev, double columns);                  /* of a group that does so, */
 int64_t tn__groups_of_unit(const tn__device *dev, double columns);           /* so many of them side by side, */
 int64_t tn__row_groups(const tn__device *dev, double rows, double columns);  /* and in all */
 /* rows.c */
-tn_node *tn__share_loops(tn_ctx *c, tn__arena *a, tn_node *body, tn__sb *note);
-/* numbers LOCALs from *nlocal */
-tn_node *tn__keep_rows(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *body, int64_t *nlocal, tn__sb *note);
+tn_node *tn__share_loops(tn__lowering *l, tn_node *body);
+tn_node *tn__keep_rows(tn__lowering *l, tn_node *body);
 /* linearise.c */
 uint32_t tn__cut_parts(tn_ctx *c, tn__arena *a, tn_node *body, tn_node **part); /* at most two */
 void tn__linearise(tn_ctx *c, tn__arena *a, tn_node *body, tn__part *part);

@@ -78,19 +78,20 @@ static tn_node *drop_range(tn_ctx *c, const tn__ranges *r, tn_node *body, tn_nod
 }
 
 /* One merge; false when there is none left. */
-static bool merge(tn_ctx *c, tn__arena *a, tn_node **body, tn__sb *note) {
+static bool merge(tn__lowering *l, tn_node **body) {
+  tn_ctx *c = l->c;
   tn__ranges r;
-  tn__ranges_find(c, a, *body, &r);
+  tn__ranges_find(c, l->a, *body, &r);
   for (uint32_t i = 0; i < r.n; i++)
     for (uint32_t j = 0; j < r.n; j++) {
-      if (i == j || r.range[i]->ints[0] != r.range[j]->ints[0] || !mergeable(&r, i, j)) continue;
+      if (i == j || tn__axis_of(r.range[i]) != tn__axis_of(r.range[j]) || !mergeable(&r, i, j)) continue;
       tn_node *x = r.range[i], *y = r.range[j], *zero = tn__int(c, 0);
-      tn_node *flat = tn__range(c, tn__mul(c, x->src[0], y->src[0]), (int)y->ints[0], y->ints[1]);
-      tn__sb_printf(note, " merge(%lld,%lld)", (long long)x->ints[1], (long long)y->ints[1]);
+      tn_node *flat = tn__range_like(c, y, tn__mul(c, x->src[0], y->src[0]), tn__axis_of(y));
+      tn__sb_printf(&l->note, " merge(%lld,%lld)", tn__id_of(x), tn__id_of(y));
       /* the outer range vanishes from the closers, then from the indices; the inner one takes over both extents */
-      tn_node *mark = tn__range(c, x->src[0], (int)x->ints[0], TN__R_MARK);
+      tn_node *mark = tn__range(c, x->src[0], tn__axis_of(x), ROLE_MARK, l->next_range);
       *body = tn__substitute(c, *body, &x, &mark, 1);
-      tn__ranges_find(c, a, *body, &r);
+      tn__ranges_find(c, l->a, *body, &r);
       *body = drop_range(c, &r, *body, mark);
       *body = tn__substitute(c, *body, (tn_node *[]){mark, y}, (tn_node *[]){zero, flat}, 2);
       return true;
@@ -106,8 +107,8 @@ static int vector_range(const tn__survey *p) {
   double best_score = -1e300;
   for (uint32_t j = 0; j < p->r.n; j++) {
     bool output = p->outputs >> j & 1;
-    if ((p->r.range[j]->ints[0] != AX_LOOP && p->r.range[j]->ints[0] != AX_REDUCE) || tn__bounds_loops(&p->r, j))
-      continue;
+    int axis = tn__axis_of(p->r.range[j]);
+    if ((axis != AX_LOOP && axis != AX_REDUCE) || tn__bounds_loops(&p->r, j)) continue;
     if (output && p->reduces) { /* lanes across outputs: every reduction and store must have the range */
       bool all = p->common >> j & 1;
       for (uint32_t i = 0; i < p->r.order.n && all; i++) {
@@ -134,44 +135,52 @@ static int value_dtype(const tn__survey *p) {
   return TN_F32;
 }
 
-static tn_node *vectorise(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *body, tn__sb *note) {
+static tn_node *vectorise(tn__lowering *l, tn_node *body) {
+  tn_ctx *c = l->c;
   tn__survey p;
-  tn__survey_loops(c, a, body, &p);
+  tn__survey_loops(c, l->a, body, &p);
   int v = vector_range(&p);
   if (v < 0) return body;
   tn_node *x = p.r.range[v];
-  int64_t lanes = lanes_for(dev, value_dtype(&p));
+  int64_t lanes = lanes_for(l->dev, value_dtype(&p));
   bool output = p.outputs >> v & 1;
   if (output && !p.reduces) {
-    int64_t chunk = tn__variant_by(CHUNK, dev->variant.group);
+    int64_t chunk = tn__variant_by(CHUNK, l->dev->variant.group);
     /* a flat loop: chunks for the threads */
     if (tn__volume(&p, p.outputs) == tn__extent(x) && tn__extent(x) > (double)chunk) {
-      tn__sb_printf(note, " chunk(%lld,%lld)", (long long)x->ints[1], (long long)chunk);
-      return tn__cut(c, body, x, chunk, AX_LOOP, AX_UPCAST);
+      tn__sb_printf(&l->note, " chunk(%lld,%lld)", tn__id_of(x), (long long)chunk);
+      return tn__cut(l, body, x, chunk, AX_LOOP, AX_UPCAST, NULL);
     }
     return tn__retype(c, body, x, AX_UPCAST);
   }
   if (tn__extent(x) < (output ? 2 : MIN_LANES_EXTENT)) return body;
-  tn__sb_printf(note, " lanes(%lld,%lld)", (long long)x->ints[1], (long long)lanes);
+  tn__sb_printf(&l->note, " lanes(%lld,%lld)", tn__id_of(x), (long long)lanes);
   if (output) {
     if (tn__extent(x) <= (double)lanes && tn__is_const(x->src[0])) return tn__retype(c, body, x, AX_UPCAST);
-    return tn__cut(c, body, x, lanes, AX_LOOP, AX_UPCAST);
+    return tn__cut(l, body, x, lanes, AX_LOOP, AX_UPCAST, NULL);
   }
-  return tn__cut(c, body, x, lanes, AX_REDUCE, AX_UPCAST);
+  return tn__cut(l, body, x, lanes, AX_REDUCE, AX_UPCAST, NULL);
+}
+
+/* Few of a kind, or copies of loops that have lanes where they are whole: these stay as they are. */
+static bool stays_whole(const tn_node *range) {
+  tn__role role = tn__role_of(range);
+  return role == ROLE_BLOCK || role == ROLE_BLOCK_SUM || role == ROLE_APART;
 }
 
 /* The stores of a row kernel that run along the row become vector loops; so do other reductions' ranges of the same
  * kind. */
-static tn_node *vectorise_rest(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *body, tn__sb *note) {
+static tn_node *vectorise_rest(tn__lowering *l, tn_node *body) {
+  tn_ctx *c = l->c;
   for (int round = 0; round < 8; round++) {
     tn__survey p;
-    tn__survey_loops(c, a, body, &p);
+    tn__survey_loops(c, l->a, body, &p);
     if (!p.reduces) return body;
     int best = -1;
     for (uint32_t j = 0; j < p.r.n; j++) {
       const tn_node *x = p.r.range[j];
-      if (x->ints[0] != AX_LOOP && x->ints[0] != AX_REDUCE) continue;
-      if (x->ints[1] >= TN__R_INNER || tn__walk_score(&p, j) <= 0 || tn__bounds_loops(&p.r, j)) continue;
+      if (tn__axis_of(x) != AX_LOOP && tn__axis_of(x) != AX_REDUCE) continue;
+      if (stays_whole(x) || tn__walk_score(&p, j) <= 0 || tn__bounds_loops(&p.r, j)) continue;
       bool clash = false, closes = false; /* one lane range per expression; reductions must not nest under it */
       for (uint32_t i = 0; i < p.r.order.n; i++) {
         const tn_node *n = p.r.order.v[i];
@@ -180,19 +189,19 @@ static tn_node *vectorise_rest(tn_ctx *c, tn__arena *a, const tn__device *dev, t
         if (!((own | set) >> j & 1)) continue;
         closes |= own >> j & 1;
         for (uint32_t k = 0; k < p.r.n; k++)
-          if (p.r.range[k]->ints[0] == AX_UPCAST && ((own | set) >> k & 1)) clash = true;
+          if (tn__axis_of(p.r.range[k]) == AX_UPCAST && ((own | set) >> k & 1)) clash = true;
       }
-      if (x->ints[0] == AX_REDUCE && tn__extent(x) < MIN_LANES_EXTENT) clash = true;
+      if (tn__axis_of(x) == AX_REDUCE && tn__extent(x) < MIN_LANES_EXTENT) clash = true;
       if (!clash && closes) best = (int)j;
     }
     if (best < 0) return body;
     tn_node *x = p.r.range[best];
-    if (x->ints[0] == AX_LOOP) {
+    if (tn__axis_of(x) == AX_LOOP) {
       body = tn__retype(c, body, x, AX_UPCAST);
     } else {
-      int64_t lanes = lanes_for(dev, value_dtype(&p));
-      tn__sb_printf(note, " lanes(%lld,%lld)", (long long)x->ints[1], (long long)lanes);
-      body = tn__cut(c, body, x, lanes, AX_REDUCE, AX_UPCAST);
+      int64_t lanes = lanes_for(l->dev, value_dtype(&p));
+      tn__sb_printf(&l->note, " lanes(%lld,%lld)", tn__id_of(x), (long long)lanes);
+      body = tn__cut(l, body, x, lanes, AX_REDUCE, AX_UPCAST, NULL);
     }
   }
   return body;
@@ -238,9 +247,9 @@ typedef struct blocks { /* range x as block * rows + inner */
 
 /* The loops of the top reductions as one, where nothing else closes them: a group device wants blocks of all they run
  * over. */
-static tn_node *flatten_top(tn_ctx *c, tn__arena *a, tn_node *body, tn__sb *note) {
+static tn_node *flatten_top(tn__lowering *l, tn_node *body) {
   tn__survey p;
-  tn__survey_loops(c, a, body, &p);
+  tn__survey_loops(l->c, l->a, body, &p);
   uint64_t own = 0;
   const tn_node *top = NULL;
   for (uint32_t i = 0; i < p.r.order.n; i++) {
@@ -258,8 +267,8 @@ static tn_node *flatten_top(tn_ctx *c, tn__arena *a, tn_node *body, tn__sb *note
     if (n->op == OP_RANGE && (tn__free_of(&p.r, n) & own) && !(own >> tn__range_at(&p.r, n) & 1)) return body;
   }
   tn_node *flat;
-  tn__sb_puts(note, " whole");
-  return tn__as_one(c, a, body, top->src + 1, top->nsrc - 1, AX_REDUCE, TN__R_WHOLE, &flat);
+  tn__sb_puts(&l->note, " whole");
+  return tn__as_one(l, body, top->src + 1, top->nsrc - 1, AX_REDUCE, &flat);
 }
 
 /* Size of the largest elements that are loaded */
@@ -297,17 +306,18 @@ static int64_t count_tile_blocks(const tn__device *dev, const tn_node *x, int64_
   return n > 1 ? n : 0;
 }
 
-static blocks cut_blocks(tn_ctx *c, tn_node *x, int64_t blocks_wanted) {
+static blocks cut_blocks(tn__lowering *l, tn_node *x, int64_t blocks_wanted) {
+  tn_ctx *c = l->c;
   int64_t whole = 0;
   blocks b = {.x = x, .count = blocks_wanted};
   tn_node *count = tn__int(c, b.count), *size = x->src[0];
   tn_node *rows = tn__simplify_index(c, tn__op2(c, OP_IDIV, tn__add(c, size, tn__int(c, b.count - 1)), count));
-  b.block = tn__range(c, count, AX_LOOP, TN__R_BLOCK);
-  b.sum = tn__range(c, count, AX_REDUCE, TN__R_BLOCK + 1);
+  b.block = tn__fresh_range(l, count, AX_LOOP, ROLE_BLOCK);
+  b.sum = tn__fresh_range(l, count, AX_REDUCE, ROLE_BLOCK_SUM);
   tn_node *first = tn__mul(c, b.block, rows), *left = rows;
   if (!tn__const_int(size, &whole) || whole % b.count) /* the last blocks may be short, or empty */
     left = tn__op2(c, OP_MAX, tn__op2(c, OP_MIN, rows, tn__sub(c, size, first)), tn__int(c, 0));
-  b.inner = tn__is_int_const(left, 1) ? tn__int(c, 0) : tn__range(c, left, AX_REDUCE, x->ints[1]);
+  b.inner = tn__is_int_const(left, 1) ? tn__int(c, 0) : tn__range_like(c, x, left, AX_REDUCE);
   b.place = tn__add(c, first, b.inner);
   return b;
 }
@@ -360,14 +370,16 @@ static tn_node *two_steps(tn_ctx *c, const tn__ranges *ranges, const blocks *b, 
 }
 
 /* Sums of blocks of range x, and their sums.  What else runs over it does so block by block. */
-static tn_node *split(tn_ctx *c, tn__arena *a, tn_node *body, tn_node *x, int64_t count, tn__sb *note) {
+static tn_node *split(tn__lowering *l, tn_node *body, tn_node *x, int64_t count) {
+  tn_ctx *c = l->c;
+  tn__arena *a = l->a;
   tn__ranges r;
   tn__nodes old = {0}, new_ = {0};
   int64_t slot = 0;
   tn__ranges_find(c, a, body, &r);
   int at = tn__range_at(&r, x);
-  tn__sb_printf(note, " split(%lld)", (long long)x->ints[1]);
-  blocks b = cut_blocks(c, x, count);
+  tn__sb_printf(&l->note, " split(%lld)", tn__id_of(x));
+  blocks b = cut_blocks(l, x, count);
   for (uint32_t i = 0; i < r.order.n; i++)
     if (r.order.v[i]->op == OP_PARAM && r.order.v[i]->ints[0] >= slot) slot = r.order.v[i]->ints[0] + 1;
   for (uint32_t i = 0; i < r.order.n; i++) {
@@ -379,57 +391,57 @@ static tn_node *split(tn_ctx *c, tn__arena *a, tn_node *body, tn_node *x, int64_
   return tn__substitute(c, body, old.v, new_.v, old.n);
 }
 
-static tn_node *split_long(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *body, tn__sb *note) {
+static tn_node *split_long(tn__lowering *l, tn_node *body) {
+  tn_ctx *c = l->c;
   tn__survey p;
-  tn__survey_loops(c, a, body, &p);
-  if (dev->group && c->mode != TN_MODE_STRICT && p.reduces && tn__volume(&p, all_of(&p)) >= SPLIT_WORK) {
-    body = flatten_top(c, a, body, note);
-    tn__survey_loops(c, a, body, &p);
+  tn__survey_loops(c, l->a, body, &p);
+  if (l->dev->group && c->mode != TN_MODE_STRICT && p.reduces && tn__volume(&p, all_of(&p)) >= SPLIT_WORK) {
+    body = flatten_top(l, body);
+    tn__survey_loops(c, l->a, body, &p);
   }
   int at = c->mode == TN_MODE_STRICT || !p.reduces ? -1 : split_range(&p);
   if (at < 0) return body;
   if (tn__extent(p.r.range[at]) < MIN_SPLIT || tn__volume(&p, all_of(&p)) < SPLIT_WORK) return body;
-  int64_t steps, beside, tiles = tn__tile_count(c, a, dev, body, &steps, &beside);
+  int64_t steps, beside, tiles = tn__tile_count(l, body, &steps, &beside);
   int64_t count =
-      tiles ? count_tile_blocks(dev, p.r.range[at], tiles, steps, beside) : count_blocks(dev, &p, p.r.range[at]);
-  return count ? split(c, a, body, p.r.range[at], count, note) : body;
+      tiles ? count_tile_blocks(l->dev, p.r.range[at], tiles, steps, beside) : count_blocks(l->dev, &p, p.r.range[at]);
+  return count ? split(l, body, p.r.range[at], count) : body;
 }
 
 /* Sums over rows that are gone through anyway: as many blocks as groups are there. */
-static tn_node *split_rows(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *body, tn_node *rows, tn__sb *note) {
+static tn_node *split_rows(tn__lowering *l, tn_node *body, tn_node *rows) {
   tn__survey p;
-  tn__survey_loops(c, a, body, &p);
-  return split(c, a, body, rows, tn__row_groups(dev, tn__extent(rows), tn__volume(&p, p.outputs)), note);
+  tn__survey_loops(l->c, l->a, body, &p);
+  return split(l, body, rows, tn__row_groups(l->dev, tn__extent(rows), tn__volume(&p, p.outputs)));
 }
 
-tn_node *tn__optimise_loops(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *body, tn__sb *note) {
+tn_node *tn__optimise_loops(tn__lowering *l, tn_node *body) {
   tn_node *rows = NULL;
-  body = tn__share_loops(c, a, body, note);
-  if (dev->interprets || c->mode == TN_MODE_STRICT) return body;
-  if (dev->group) body = tn__unite_rows(c, a, body, note, &rows);
-  while (merge(c, a, &body, note)) {
+  body = tn__share_loops(l, body);
+  if (l->dev->interprets || l->c->mode == TN_MODE_STRICT) return body;
+  if (l->dev->group) body = tn__unite_rows(l, body, &rows);
+  while (merge(l, &body)) {
   }
-  body = tn__tile_shape(c, a, dev, body, note);
-  return rows ? split_rows(c, a, dev, body, rows, note) : split_long(c, a, dev, body, note);
+  body = tn__tile_shape(l, body);
+  return rows ? split_rows(l, body, rows) : split_long(l, body);
 }
 
-tn_node *tn__optimise_part(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *part, int64_t *nlocal,
-                           tn__part *out, tn__sb *note) {
-  if (dev->group) {
-    out->tile = tn__tile_part(c, a, dev, &part, note);
+tn_node *tn__optimise_part(tn__lowering *l, tn_node *part, tn__part *out) {
+  if (l->dev->group) {
+    out->tile = tn__tile_part(l, &part);
     if (out->tile) {
       out->group = out->tile->form->threads;
       return part;
     }
-    tn_node *folded = tn__column_reduce(c, a, dev, part, nlocal, &out->group, note);
-    if (folded) return tn__make_global(c, a, dev, folded, note);
-    part = tn__hold_columns(c, a, part, nlocal, note);
-    bool rows = tn__group_rows(c, a, dev, part);
-    if (rows) part = tn__keep_rows(c, a, dev, part, nlocal, note);
-    return tn__group_part(c, a, dev, part, rows, &out->group, note);
+    tn_node *folded = tn__column_reduce(l, part, &out->group);
+    if (folded) return tn__make_global(l, folded);
+    part = tn__hold_columns(l, part);
+    bool rows = tn__group_rows(l, part);
+    if (rows) part = tn__keep_rows(l, part);
+    return tn__group_part(l, part, rows, &out->group);
   }
-  if (dev->interprets || c->mode == TN_MODE_STRICT) return part;
-  part = tn__keep_rows(c, a, dev, part, nlocal, note);
-  part = vectorise(c, a, dev, part, note);
-  return vectorise_rest(c, a, dev, part, note);
+  if (l->dev->interprets || l->c->mode == TN_MODE_STRICT) return part;
+  part = tn__keep_rows(l, part);
+  part = vectorise(l, part);
+  return vectorise_rest(l, part);
 }

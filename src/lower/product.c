@@ -12,6 +12,7 @@
 #include "rewrite/rewrite.h"
 
 typedef struct job {
+  tn__lowering *l;
   tn_ctx *c;
   tn__arena *a;
   tn_node *body;
@@ -156,17 +157,9 @@ static uint32_t in_order(const job *j, uint64_t set, const tn_node *by, const tn
   return n;
 }
 
-static void flatten(job *j, tn_node *const *x, uint32_t n, int64_t number) {
-  tn_ctx *c = j->c;
-  tn_node *at[TN__MAX_RANGES], *size = tn__int(c, 1);
-  if (n < 2) return;
-  for (uint32_t i = 0; i < n; i++) size = tn__mul(c, size, x[i]->src[0]);
-  tn_node *flat = tn__range(c, tn__simplify_index(c, size), (int)x[0]->ints[0], number), *rest = flat;
-  for (uint32_t i = n; i-- > 0;) {
-    at[i] = i ? tn__op2(c, OP_MOD, rest, x[i]->src[0]) : rest;
-    rest = tn__op2(c, OP_IDIV, rest, x[i]->src[0]);
-  }
-  j->body = tn__simplify_accesses(c, j->a, tn__exchange_ranges(c, j->a, j->body, x, at, n, &flat, 1));
+static void flatten(job *j, tn_node *const *x, uint32_t n) {
+  tn_node *flat;
+  if (n > 1) j->body = tn__as_one(j->l, j->body, x, n, tn__axis_of(x[0]), &flat);
 }
 
 static bool is_known(const job *j, uint64_t set) {
@@ -175,8 +168,10 @@ static bool is_known(const job *j, uint64_t set) {
   return true;
 }
 
-tn_node *tn__factors_flatten(tn_ctx *c, tn__arena *a, tn_node *body) {
-  job j = {.c = c, .a = a, .body = body};
+tn_node *tn__factors_flatten(tn__lowering *l, tn_node *body) {
+  tn_ctx *c = l->c;
+  tn__arena *a = l->a;
+  job j = {.l = l, .c = c, .a = a, .body = body};
   for (tn_node *more = body; more; more = join_sums(c, a, more)) j.body = more;
   tn__survey_loops(c, a, j.body, &j.s);
   if (!tn__factors_find(&j.s, &j.f) || !is_known(&j, j.f.axis[0] | j.f.axis[1] | j.f.steps)) return body;
@@ -187,8 +182,8 @@ tn_node *tn__factors_flatten(tn_ctx *c, tn__arena *a, tn_node *body) {
   n[1] = in_order(&j, j.f.axis[1], first_store(&j), &load[1], 1, cols);
   uint32_t nsteps = in_order(&j, j.f.steps, load[!is_read_once(&j, load[0])], NULL, 0, steps);
   if (n[0] < 2 && n[1] < 2 && nsteps < 2) return j.body;
-  flatten(&j, rows, n[0], TN__R_PRODUCT);
-  flatten(&j, cols, n[1], TN__R_PRODUCT + 1);
-  flatten(&j, steps, nsteps, TN__R_PRODUCT + 2);
+  flatten(&j, rows, n[0]);
+  flatten(&j, cols, n[1]);
+  flatten(&j, steps, nsteps);
   return j.body;
 }

@@ -1,5 +1,5 @@
-/* Sums over all rows beside what is done for each row (schedule/row_sums.c says when; they then run over ranges
- * numbered from TN__R_BESIDE on).
+/* Sums over all rows beside what is done for each row (schedule/row_sums.c says when; the rows' own ranges then have
+ * the role ROW, those of the sums ROW_SUM).
  *
  *   beside(a,b)     the sums' range over the rows, b, takes the place of the rows' own, a
  *   hold(a)         of a group that goes through rows: sums over range a, one for each column, are kept beside the loop
@@ -17,45 +17,36 @@ enum {
   MIN_ROWS = 8       /* of a block */
 };
 
-static bool is_beside(const tn_node *range) {
-  return range->ints[0] == AX_REDUCE && range->ints[1] >= TN__R_BESIDE &&
-         range->ints[1] < TN__R_BESIDE + TN__MAX_RANGES;
+/* The ranges of a role that n closes, in its order */
+static uint32_t closed_by(const tn_node *n, tn__role role, tn_node **out) {
+  uint32_t first, count = 0;
+  if (!tn__closes(n, &first)) return 0;
+  for (uint32_t s = first; s < n->nsrc; s++)
+    if (tn__role_of(n->src[s]) == role) out[count++] = n->src[s];
+  return count;
 }
 
-bool tn__is_turn(const tn_node *range) {
-  return range->ints[0] == AX_LOOP && range->ints[1] >= TN__R_BESIDE && range->ints[1] < TN__R_BESIDE + TN__MAX_RANGES;
+/* So of the first node that closes any */
+static uint32_t ranges_of(const tn__ranges *r, tn__role role, tn_node **out) {
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < r->order.n && !n; i++) n = closed_by(r->order.v[i], role, out);
+  return n;
 }
 
-/* The rows' own range that x stands for, NULL: none does. */
-static tn_node *partner(const tn__ranges *r, const tn_node *x) {
-  for (uint32_t i = 0; i < r->n; i++)
-    if (r->range[i]->ints[0] == AX_LOOP && r->range[i]->ints[1] == x->ints[1] - TN__R_BESIDE &&
-        r->range[i]->src[0] == x->src[0])
-      return r->range[i];
-  return NULL;
-}
-
-tn_node *tn__unite_rows(tn_ctx *c, tn__arena *a, tn_node *body, tn__sb *note, tn_node **rows) {
+tn_node *tn__unite_rows(tn__lowering *l, tn_node *body, tn_node **rows) {
   tn__ranges r;
-  tn_node *old[TN__MAX_RANGES], *new_[TN__MAX_RANGES], *all[TN__MAX_RANGES];
-  uint32_t pairs = 0, n = 0;
+  tn_node *own[TN__MAX_RANGES], *sum[TN__MAX_RANGES];
   *rows = NULL;
-  tn__ranges_find(c, a, body, &r);
-  for (uint32_t i = 0; i < r.order.n && !n; i++) /* as a sum closes them: outermost first */
-    for (uint32_t s = 1; r.order.v[i]->op == OP_REDUCE && s < r.order.v[i]->nsrc; s++)
-      if (is_beside(r.order.v[i]->src[s])) all[n++] = r.order.v[i]->src[s];
+  tn__ranges_find(l->c, l->a, body, &r);
+  uint32_t n = ranges_of(&r, ROLE_ROW_SUM, sum), of = ranges_of(&r, ROLE_ROW, own);
   if (!n) return body;
-  for (uint32_t i = 0; i < n; i++) {
-    tn_node *own = partner(&r, all[i]);
-    if (!own) continue;
-    tn__sb_printf(note, " beside(%lld,%lld)", (long long)own->ints[1], (long long)all[i]->ints[1]);
-    old[pairs] = own;
-    new_[pairs++] = all[i];
-  }
-  body = tn__simplify_accesses(c, a, tn__substitute(c, body, old, new_, pairs));
-  *rows = all[0];
-  if (n > 1) body = tn__as_one(c, a, body, all, n, AX_REDUCE, all[0]->ints[1], rows);
-  return tn__share_loops(c, a, body, note);
+  if (of && n != of) tn__fail(l->c, TN_ERUN, "internal: sums over %u loops of rows, of which there are %u", n, of);
+  for (uint32_t i = 0; i < of; i++) /* none where nothing is stored for the rows themselves */
+    tn__sb_printf(&l->note, " beside(%lld,%lld)", tn__id_of(own[i]), tn__id_of(sum[i]));
+  body = tn__simplify_accesses(l->c, l->a, tn__substitute(l->c, body, own, sum, of));
+  *rows = sum[0];
+  if (n > 1) body = tn__as_one(l, body, sum, n, AX_REDUCE, rows);
+  return tn__share_loops(l, body);
 }
 
 int tn__row_threads(const tn__device *dev, double columns) {
@@ -76,28 +67,43 @@ int64_t tn__row_groups(const tn__device *dev, double rows, double columns) {
 
 /* ---- sums kept beside the loop ---- */
 
+/* Loops over held columns: `start` for their zeroes, `end` for what comes of them.  All sums share these. */
+typedef enum held_loop { HELD_START, HELD_ROWS, HELD_END } held_loop; /* ROWS: the rows' own */
+
 typedef struct held { /* by number of columns: one for each of a body's sums */
+  tn__lowering *l;
   tn_ctx *c;
-  const tn_node *store;               /* of the sum, for its block */
-  tn_node *column[TN__MAX_RANGES];    /* its ranges without the block */
+  tn_node *column[TN__MAX_RANGES];    /* the sum's ranges without the block */
   uint32_t n;
+  tn__nodes known, fresh[HELD_END + 1];
 } held;
 
-/* The column's number, over ranges of their own (`set` 1, 2) or the rows' */
-static tn_node *place_of(const held *h, int set, tn_node **range) {
+static tn_node *loop_of(held *h, tn_node *column, held_loop which) {
+  uint32_t i = 0;
+  if (which == HELD_ROWS) return column;
+  while (i < h->known.n && h->known.v[i] != column) i++;
+  if (i == h->known.n) {
+    tn__vec_push(h->l->a, &h->known, column);
+    for (held_loop w = HELD_START; w <= HELD_END; w += HELD_END - HELD_START)
+      tn__vec_push(h->l->a, &h->fresh[w], tn__fresh_range(h->l, column->src[0], AX_LOOP, ROLE_HELD));
+  }
+  return h->fresh[which].v[i];
+}
+
+/* The column's number */
+static tn_node *place_of(held *h, held_loop which, tn_node **range) {
   tn_node *at = tn__int(h->c, 0);
   for (uint32_t i = 0; i < h->n; i++) {
-    tn_node *x = h->column[i];
-    range[i] = set ? tn__range(h->c, x->src[0], AX_LOOP, TN__R_HELD + set * TN__MAX_RANGES + x->ints[1]) : x;
-    at = tn__add(h->c, tn__mul(h->c, at, x->src[0]), range[i]);
+    range[i] = loop_of(h, h->column[i], which);
+    at = tn__add(h->c, tn__mul(h->c, at, h->column[i]->src[0]), range[i]);
   }
   return at;
 }
 
-static tn_node *put(const held *h, tn__op op, tn_node *buf, tn_node *value, tn_node *turn, int set) {
-  tn_node *src[TN__MAX_RANGES + 4] = {buf, NULL, value, turn};
-  uint32_t m = turn ? 4 : 3;
-  src[1] = place_of(h, set, src + m);
+static tn_node *put(held *h, tn__op op, tn_node *buf, tn_node *value, tn_node *row) {
+  tn_node *src[TN__MAX_RANGES + 4] = {buf, NULL, value, row};
+  uint32_t m = row ? 4 : 3;
+  src[1] = place_of(h, row ? HELD_ROWS : HELD_START, src + m);
   return tn__node_make(h->c, &(tn__make){.op = op, .src = src, .nsrc = m + h->n});
 }
 
@@ -106,33 +112,34 @@ static tn_node *after(tn_ctx *c, tn_node *buf, tn_node *effect) {
 }
 
 /* Zeroes for each block; added to in each row, where the row's own stores stand; stored for the block. */
-static tn_node *hold(tn_ctx *c, const tn_node *store, int64_t number) {
-  held h = {.c = c, .store = store};
+static tn_node *hold(held *h, const tn_node *store) {
+  tn_ctx *c = h->c;
+  h->n = 0;
   tn_node *sum = store->src[2], *block = NULL, *size = tn__int(c, 1), *own[TN__MAX_RANGES];
   for (uint32_t s = 3; s < store->nsrc; s++) {
-    if (store->src[s]->ints[1] == TN__R_BLOCK) {
+    if (tn__role_of(store->src[s]) == ROLE_BLOCK) {
       block = store->src[s];
       continue;
     }
-    h.column[h.n++] = store->src[s];
+    h->column[h->n++] = store->src[s];
     size = tn__mul(c, size, store->src[s]->src[0]);
   }
   tn_node *local = tn__node_make(c, &(tn__make){.op = OP_LOCAL,
                                                 .dtype = sum->dtype,
                                                 .src = (tn_node *[]){size, block},
                                                 .nsrc = 2,
-                                                .ints = (int64_t[]){number, 0},
+                                                .ints = (int64_t[]){h->l->next_local++, 0},
                                                 .nint = 2,
                                                 .device = -1});
   tn_node *zero = tn__const_bits(c, sum->dtype, tn__eval_reduce_init(OP_ADD, sum->dtype));
-  tn_node *sums = after(c, local, put(&h, OP_STORE, local, zero, NULL, 1));
-  sums = after(c, local, put(&h, OP_STOREADD, sums, sum->src[0], sum->src[1], 0));
+  tn_node *sums = after(c, local, put(h, OP_STORE, local, zero, NULL));
+  sums = after(c, local, put(h, OP_STOREADD, sums, sum->src[0], sum->src[1]));
   tn_node *load[2] = {sums, NULL}, *src[TN__MAX_RANGES + 4] = {store->src[0], NULL, NULL, block};
-  load[1] = place_of(&h, 2, own);
-  src[1] = tn__substitute(c, store->src[1], h.column, own, h.n);
+  load[1] = place_of(h, HELD_END, own);
+  src[1] = tn__substitute(c, store->src[1], h->column, own, h->n);
   src[2] = tn__node_make(c, &(tn__make){.op = OP_LOAD, .src = load, .nsrc = 2});
-  for (uint32_t i = 0; i < h.n; i++) src[4 + i] = own[i];
-  return tn__node_make(c, &(tn__make){.op = OP_STORE, .src = src, .nsrc = 4 + h.n});
+  for (uint32_t i = 0; i < h->n; i++) src[4 + i] = own[i];
+  return tn__node_make(c, &(tn__make){.op = OP_STORE, .src = src, .nsrc = 4 + h->n});
 }
 
 /* Does the row reduce anything for itself? */
@@ -142,21 +149,23 @@ static bool reduces_in(const tn__ranges *r, uint32_t row) {
   return false;
 }
 
-tn_node *tn__hold_columns(tn_ctx *c, tn__arena *a, tn_node *part, int64_t *nlocal, tn__sb *note) {
+tn_node *tn__hold_columns(tn__lowering *l, tn_node *part) {
   tn__ranges r;
   tn__nodes old = {0}, new_ = {0};
   uint32_t row = 0;
-  tn__ranges_find(c, a, part, &r);
-  while (row < r.n && !is_beside(r.range[row])) row++;
+  tn__ranges_find(l->c, l->a, part, &r);
+  while (row < r.n && tn__role_of(r.range[row]) != ROLE_ROW_SUM) row++;
   if (row == r.n || !reduces_in(&r, row)) return part;
+  tn_node *rows = r.range[row], *loop = tn__range(l->c, rows->src[0], AX_LOOP, ROLE_ROW_LOOP, rows->ints[RANGE_ID]);
+  held h = {.l = l, .c = l->c};
   for (uint32_t i = 0; i < part->nsrc; i++) {
     tn_node *x = part->src[i], *sum = x->src[2];
-    if (sum->op != OP_REDUCE || sum->ints[0] != OP_ADD || sum->nsrc != 2 || sum->src[1] != r.range[row]) continue;
-    tn__vec_push(a, &old, x);
-    tn__vec_push(a, &new_, hold(c, x, (*nlocal)++));
+    if (sum->op != OP_REDUCE || sum->ints[0] != OP_ADD || sum->nsrc != 2 || sum->src[1] != rows) continue;
+    tn__vec_push(l->a, &old, x);
+    tn__vec_push(l->a, &new_, hold(&h, x));
   }
   if (!old.n) return part;
-  tn__sb_printf(note, " hold(%lld)", (long long)r.range[row]->ints[1]);
-  part = tn__substitute(c, part, old.v, new_.v, old.n);
-  return tn__retype(c, part, r.range[row], AX_LOOP);
+  tn__sb_printf(&l->note, " hold(%lld)", tn__id_of(rows));
+  part = tn__substitute(l->c, part, old.v, new_.v, old.n);
+  return tn__substitute(l->c, part, &rows, &loop, 1);
 }

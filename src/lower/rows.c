@@ -51,24 +51,24 @@ static void describe(const tn__ranges *r, loop *l) {
 }
 
 /* Two reductions over equal extents, under the same loops, at the same level (hence independent): one loop. */
-tn_node *tn__share_loops(tn_ctx *c, tn__arena *a, tn_node *body, tn__sb *note) {
+tn_node *tn__share_loops(tn__lowering *lo, tn_node *body) {
   for (;;) {
     tn__ranges r;
-    tn__ranges_find(c, a, body, &r);
+    tn__ranges_find(lo->c, lo->a, body, &r);
     loop l[TN__MAX_RANGES];
     describe(&r, l);
     tn_node *old = NULL, *new_ = NULL;
     for (uint32_t i = 0; i < r.n && !old; i++)
       for (uint32_t j = 0; j < i && !old; j++) {
-        if (r.range[i]->ints[0] != AX_REDUCE || r.range[j]->ints[0] != AX_REDUCE ||
+        if (r.range[i]->ints[RANGE_AXIS] != AX_REDUCE || r.range[j]->ints[RANGE_AXIS] != AX_REDUCE ||
             r.range[i]->src[0] != r.range[j]->src[0])
           continue;
         if (!l[i].uniform || !l[j].uniform || l[i].level != l[j].level || l[i].free != l[j].free) continue;
         old = r.range[i], new_ = r.range[j];
       }
     if (!old) return body;
-    tn__sb_printf(note, " share(%lld,%lld)", (long long)new_->ints[1], (long long)old->ints[1]);
-    body = tn__substitute(c, body, &old, &new_, 1);
+    tn__sb_printf(&lo->note, " share(%lld,%lld)", tn__id_of(new_), tn__id_of(old));
+    body = tn__substitute(lo->c, body, &old, &new_, 1);
   }
 }
 
@@ -154,7 +154,7 @@ static uint32_t earliest(const tn__ranges *r, const loop *l, const row *w) {
   uint32_t first = 0;
   for (uint32_t i = 1; i < w->n; i++) {
     const loop *p = &l[tn__range_at(r, w->range[i])], *q = &l[tn__range_at(r, w->range[first])];
-    bool reduce_p = p->range->ints[0] == AX_REDUCE, reduce_q = q->range->ints[0] == AX_REDUCE;
+    bool reduce_p = p->range->ints[RANGE_AXIS] == AX_REDUCE, reduce_q = q->range->ints[RANGE_AXIS] == AX_REDUCE;
     if (reduce_p > reduce_q || (reduce_p == reduce_q && p->level < q->level)) first = i;
   }
   return first;
@@ -166,7 +166,7 @@ static tn_node *before_all(const tn__ranges *r, const loop *l, tn_node *x) {
   const loop *best = &l[tn__range_at(r, x)];
   for (uint32_t i = 0; i < r->n && best->uniform; i++) {
     const loop *q = &l[i];
-    if (q->range->ints[0] == AX_REDUCE && q->range->src[0] == x->src[0] && q->uniform && q->reduces &&
+    if (q->range->ints[RANGE_AXIS] == AX_REDUCE && q->range->src[0] == x->src[0] && q->uniform && q->reduces &&
         q->free == best->free && q->level < best->level)
       best = q;
   }
@@ -176,23 +176,25 @@ static tn_node *before_all(const tn__ranges *r, const loop *l, tn_node *x) {
 /* ---- rows ahead ---- */
 
 /* The loop in which a group goes through rows, if n is of such a row; NULL */
-static tn_node *turn_of(const tn__ranges *r, const tn_node *n) {
+static tn_node *row_loop_of(const tn__ranges *r, const tn_node *n) {
   for (uint32_t i = 0; i < r->n; i++)
-    if ((tn__free_of(r, n) >> i & 1) && tn__is_turn(r->range[i])) return r->range[i];
+    if ((tn__free_of(r, n) >> i & 1) && tn__role_of(r->range[i]) == ROLE_ROW_LOOP) return r->range[i];
   return NULL;
 }
 
 /* two rows of scratch memory that belong to the threads by elements: one is read, the other is on its way */
 typedef struct ahead {
+  tn__lowering *l;
   tn_ctx *c;
   tn_node *local, *turn, *x, *value;
   int64_t length;
 } ahead;
 
 /* The row of turn `t`, over a range of its own, on its way */
-static tn_node *send(const ahead *h, tn_node *buf, tn_node *t, int64_t number, bool in_turn) {
+static tn_node *send(const ahead *h, tn_node *buf, tn_node *t, bool in_turn) {
   tn_ctx *c = h->c;
-  tn_node *own = tn__range(c, h->x->src[0], AX_REDUCE, number), *old[2] = {h->x, h->turn}, *new_[2] = {own, t};
+  tn_node *own = tn__fresh_range(h->l, h->x->src[0], AX_REDUCE, ROLE_AHEAD);
+  tn_node *old[2] = {h->x, h->turn}, *new_[2] = {own, t};
   tn_node *load = tn__substitute(c, h->value, old, new_, 2), *side = tn__op2(c, OP_MOD, t, tn__int(c, 2));
   tn_node *gated = tn__node_make(
       c, &(tn__make){.op = OP_LOAD,
@@ -206,19 +208,20 @@ static tn_node *send(const ahead *h, tn_node *buf, tn_node *t, int64_t number, b
 
 /* value, which is loaded over x in each turn, from where it was sent to a turn before.  *next: a store to stand in each
  * turn. */
-static tn_node *load_ahead(tn_ctx *c, tn_node *value, tn_node *x, tn_node *turn, int64_t number, tn_node **next) {
-  ahead h = {.c = c, .turn = turn, .x = x, .value = value, .length = x->hi + 1};
+static tn_node *load_ahead(tn__lowering *l, tn_node *value, tn_node *x, tn_node *turn, tn_node **next) {
+  tn_ctx *c = l->c;
+  ahead h = {.l = l, .c = c, .turn = turn, .x = x, .value = value, .length = x->hi + 1};
   tn_node *size = tn__int(c, 2 * h.length);
   h.local = tn__node_make(c, &(tn__make){.op = OP_LOCAL,
                                          .dtype = value->dtype,
                                          .src = &size,
                                          .nsrc = 1,
-                                         .ints = (int64_t[]){number, TN__OWN_SHARED},
+                                         .ints = (int64_t[]){l->next_local++, TN__OWN_SHARED},
                                          .nint = 2,
                                          .device = -1});
-  tn_node *first = send(&h, h.local, tn__int(c, 0), TN__R_AHEAD + 2 * number, false);
+  tn_node *first = send(&h, h.local, tn__int(c, 0), false);
   tn_node *ready = tn__node_make(c, &(tn__make){.op = OP_AFTER, .src = (tn_node *[]){h.local, first}, .nsrc = 2});
-  *next = send(&h, ready, tn__add(c, h.turn, tn__int(c, 1)), TN__R_AHEAD + 2 * number + 1, true);
+  *next = send(&h, ready, tn__add(c, h.turn, tn__int(c, 1)), true);
   tn_node *at = tn__add(c, tn__mul(c, tn__op2(c, OP_MOD, h.turn, tn__int(c, 2)), tn__int(c, h.length)), x);
   return tn__node_make(c, &(tn__make){.op = OP_LOAD, .src = (tn_node *[]){ready, at}, .nsrc = 2});
 }
@@ -234,7 +237,8 @@ static tn_node *with_store(tn_ctx *c, tn_node *body, tn_node *store) {
 
 /* The value over a loop of its own instead of that over x.  Loops inside of it that others close, too, stay where those
  * are: it gets its own. */
-static tn_node *apart(tn_ctx *c, const tn__ranges *r, tn_node *value, tn_node **x, int64_t number) {
+static tn_node *apart(tn__lowering *l, const tn__ranges *r, tn_node *value, tn_node **x) {
+  tn_ctx *c = l->c;
   tn__nodes all = {0}, old = {0}, new_ = {0};
   tn__map within;
   uint64_t inside = 0, outside = 0;
@@ -244,37 +248,38 @@ static tn_node *apart(tn_ctx *c, const tn__ranges *r, tn_node *value, tn_node **
   for (uint32_t i = 0; i < r->order.n; i++)
     *(tn__map_getp(&within, r->order.v[i]) ? &inside : &outside) |= tn__own_of(r, r->order.v[i]);
   tn__vec_push(&c->scratch, &old, *x);
-  tn__vec_push(&c->scratch, &new_, *x = tn__range(c, (*x)->src[0], AX_REDUCE, TN__R_ROW + number));
+  tn__vec_push(&c->scratch, &new_, *x = tn__fresh_range(l, (*x)->src[0], AX_REDUCE, ROLE_KEPT));
   for (uint32_t i = 0; i < r->n; i++) {
     if (!((inside & outside) >> i & 1)) continue;
     tn__vec_push(&c->scratch, &old, r->range[i]);
     tn__vec_push(&c->scratch, &new_,
-                 tn__range(c, r->range[i]->src[0], AX_REDUCE, TN__R_WITHIN + number * TN__MAX_RANGES + i));
+                 tn__fresh_range(l, r->range[i]->src[0], AX_REDUCE, tn__role_of(r->range[i])));
   }
   return tn__substitute(c, value, old.v, new_.v, old.n);
 }
 
 /* The row is stored in the loop that comes first, where the value stays in a register too, and loaded in the others.
  * Where that loop would repeat it, the row gets a loop of its own. */
-static tn_node *keep_row(tn_ctx *c, const tn__ranges *r, const loop *l, tn_node *body, const row *w, tn_node *turn,
-                         int64_t *number) {
+static tn_node *keep_row(tn__lowering *lo, const tn__ranges *r, const loop *l, tn_node *body, const row *w,
+                         tn_node *turn) {
+  tn_ctx *c = lo->c;
   uint32_t first = earliest(r, l, w);
   tn_node *x = w->range[first], *value = w->at[first], *size = tn__int(c, x->hi + 1);
-  if (value->op == OP_LOAD && x->ints[0] == AX_REDUCE && !tn__level_of(r, value)) {
+  if (value->op == OP_LOAD && x->ints[RANGE_AXIS] == AX_REDUCE && !tn__level_of(r, value)) {
     tn_node *early = before_all(r, l, x);
     value = tn__substitute(c, value, &x, &early, 1);
     x = early;
   }
   if (tn__is_inner(x) && (l[tn__range_at(r, x)].free & ~tn__free_of(r, value)))
-    value = apart(c, r, value, &x, *number);
+    value = apart(lo, r, value, &x);
   tn_node *local = tn__node_make(c, &(tn__make){.op = OP_LOCAL,
                                                 .dtype = value->dtype,
                                                 .src = &size,
                                                 .nsrc = 1,
-                                                .ints = (int64_t[]){(*number)++, 0},
+                                                .ints = (int64_t[]){lo->next_local++, 0},
                                                 .nint = 2,
                                                 .device = -1});
-  tn_node *next = NULL, *kept = turn ? load_ahead(c, value, x, turn, (*number)++, &next) : value;
+  tn_node *next = NULL, *kept = turn ? load_ahead(lo, value, x, turn, &next) : value;
   tn_node *store = tn__node_make(c, &(tn__make){.op = OP_STORE, .src = (tn_node *[]){local, x, kept, x}, .nsrc = 4});
   tn_node *after = tn__node_make(c, &(tn__make){.op = OP_AFTER, .src = (tn_node *[]){local, store}, .nsrc = 2});
   tn_node *old[8], *new_[8];
@@ -296,7 +301,7 @@ static tn_node *keep_row(tn_ctx *c, const tn__ranges *r, const loop *l, tn_node 
  * is not.  *bytes: of all such. */
 static tn_node *sent_in(const tn__device *dev, const tn__ranges *r, const row *w, size_t *bytes) {
   const tn_node *n = w->at[0];
-  tn_node *turn = dev->copies && n->op == OP_LOAD && n->nsrc == 2 && !tn__level_of(r, n) ? turn_of(r, n) : NULL;
+  tn_node *turn = dev->copies && n->op == OP_LOAD && n->nsrc == 2 && !tn__level_of(r, n) ? row_loop_of(r, n) : NULL;
   size_t more = 2 * row_bytes(n, w->range[0]),
          room = dev->shared / 8 * 7 / (size_t)tn__groups_of_unit(dev, tn__extent(w->range[0]));
   if (!turn || *bytes + more > room) return NULL;
@@ -304,19 +309,20 @@ static tn_node *sent_in(const tn__device *dev, const tn__ranges *r, const row *w
   return turn;
 }
 
-tn_node *tn__keep_rows(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *body, int64_t *nlocal, tn__sb *note) {
+tn_node *tn__keep_rows(tn__lowering *lo, tn_node *body) {
+  const tn__device *dev = lo->dev;
   size_t room = dev->group ? GROUP_BYTES < dev->shared ? GROUP_BYTES : dev->shared : SIZE_MAX, sent = 0;
   for (int rows = 0; rows < MAX_ROWS; rows++) {
     tn__ranges r;
     loop l[TN__MAX_RANGES];
     row w;
-    tn__ranges_find(c, a, body, &r);
+    tn__ranges_find(lo->c, lo->a, body, &r);
     describe(&r, l);
-    if (!find_row(c, a, dev, room, &r, l, &w)) break;
+    if (!find_row(lo->c, lo->a, dev, room, &r, l, &w)) break;
     tn_node *turn = sent_in(dev, &r, &w, &sent);
-    tn__sb_printf(note, " %s(%s)", turn ? "ahead" : "row", tn__ops[w.at[0]->op].text);
+    tn__sb_printf(&lo->note, " %s(%s)", turn ? "ahead" : "row", tn__ops[w.at[0]->op].text);
     room -= dev->group ? row_bytes(w.at[0], w.range[0]) : 0;
-    body = keep_row(c, &r, l, body, &w, turn, nlocal);
+    body = keep_row(lo, &r, l, body, &w, turn);
   }
   return body;
 }

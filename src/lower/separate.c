@@ -55,7 +55,9 @@ static uint64_t with_inner(const tn__ranges *r, tn__arena *a, tn_node *store, ui
   return set;
 }
 
-tn_node *tn__separate(tn_ctx *c, tn__arena *a, tn_node *body, tn__sb *note) {
+tn_node *tn__separate(tn__lowering *l, tn_node *body) {
+  tn_ctx *c = l->c;
+  tn__arena *a = l->a;
   tn__ranges r;
   tn__ranges_find(c, a, body, &r);
   uint64_t reduces = reduce_ranges(&r);
@@ -69,8 +71,8 @@ tn_node *tn__separate(tn_ctx *c, tn__arena *a, tn_node *body, tn__sb *note) {
     for (uint32_t j = 0; j < r.n; j++) {
       if (!(row >> j & 1)) continue;
       from[n] = r.range[j];
-      to[n++] = tn__range(c, r.range[j]->src[0], AX_REDUCE, r.range[j]->ints[1] + 50000 + 1000 * (int64_t)old.n);
-      tn__sb_printf(note, " separate(%lld)", (long long)r.range[j]->ints[1]);
+      to[n++] = tn__fresh_range(l, r.range[j]->src[0], AX_REDUCE, ROLE_APART);
+      tn__sb_printf(&l->note, " separate(%lld)", tn__id_of(r.range[j]));
     }
     tn__vec_push(a, &old, x);
     tn__vec_push(a, &new_, tn__substitute(c, x, from, to, n));

@@ -213,6 +213,7 @@ enum {
 };
 
 typedef struct job {
+  tn__lowering *l;
   tn_ctx *c;
   tn__arena *a;
   tn_node *body;
@@ -243,7 +244,7 @@ static int64_t size_in(const job *j, uint64_t set) {
 
 /* Range x of an index, or of a gate, as the e-th of a run. */
 static tn_node *in_run(const job *j, tn_node *n, tn_node *x, int64_t run, tn_node *e) {
-  tn_node *turn = tn__range(j->c, tn__int(j->c, x->src[0]->lo / run), AX_LOOP, TN__R_MARK),
+  tn_node *turn = tn__range(j->c, tn__int(j->c, x->src[0]->lo / run), AX_LOOP, ROLE_MARK, j->l->next_range),
           *at = tn__add(j->c, tn__mul(j->c, turn, tn__int(j->c, run)), e);
   return tn__simplify_index(j->c, tn__substitute(j->c, n, &x, &at, 1));
 }
@@ -251,7 +252,7 @@ static tn_node *in_run(const job *j, tn_node *n, tn_node *x, int64_t run, tn_nod
 /* Are elements that are neighbours along x neighbours in memory, run by run? */
 static bool are_neighbours(const job *j, const tn_node *load, tn_node *x, int64_t run) {
   tn_ctx *c = j->c;
-  tn_node *e = tn__range(c, tn__int(c, run), AX_LOOP, TN__R_MARK + 1), *zero = tn__int(c, 0);
+  tn_node *e = tn__range(c, tn__int(c, run), AX_LOOP, ROLE_MARK, j->l->next_range + 1), *zero = tn__int(c, 0);
   if (x->src[0]->lo % run) return false;
   tn_node *moved = tn__sub(c, in_run(j, load->src[1], x, run, e), in_run(j, load->src[1], x, run, zero));
   return tn__simplify_index(c, tn__sub(c, moved, e)) == zero;
@@ -270,7 +271,7 @@ static bool begin_as_neighbours(const job *j, const tn_node *access, tn_node *x)
 /* ... and may each run be loaded at once? */
 static bool are_runs(const job *j, const tn_node *load, tn_node *x, int64_t run) {
   tn_ctx *c = j->c;
-  tn_node *e = tn__range(c, tn__int(c, run), AX_LOOP, TN__R_MARK + 1), *zero = tn__int(c, 0);
+  tn_node *e = tn__range(c, tn__int(c, run), AX_LOOP, ROLE_MARK, j->l->next_range + 1), *zero = tn__int(c, 0);
   if (!are_neighbours(j, load, x, run) || !tn__divisible(in_run(j, load->src[1], x, run, zero), run)) return false;
   return load->nsrc < 3 || in_run(j, load->src[2], x, run, e) == in_run(j, load->src[2], x, run, zero);
 }
@@ -384,7 +385,7 @@ static int64_t tiles_of(const job *j, int side) {
 /* The ranges of a tile's elements, from the form's digits; their rows and columns, and those of the first neighbour. */
 static uint32_t open_digits(job *j, tn__tile *t, tn_node **range, tn_node *place[2], tn_node *begin[2]) {
   tn_ctx *c = j->c;
-  tn_node *rest = tn__range(c, tn__int(c, j->form->threads), AX_UPCAST, TN__R_TILE);
+  tn_node *rest = tn__fresh_range(j->l, tn__int(c, j->form->threads), AX_UPCAST, ROLE_TILE_THREAD);
   uint32_t n = 0;
   range[n++] = rest;
   for (int side = 0; side < 2; side++) place[side] = begin[side] = tn__int(c, 0);
@@ -396,7 +397,7 @@ static uint32_t open_digits(job *j, tn__tile *t, tn_node **range, tn_node *place
       rest = tn__op2(c, OP_IDIV, rest, size);
     } else {
       x = range[n++] = t->digit[i] =
-          tn__range(c, size, d->of == TN__DIGIT_TURN ? AX_LOOP : AX_UNROLL, TN__R_TILE + 1 + i);
+          tn__fresh_range(j->l, size, d->of == TN__DIGIT_TURN ? AX_LOOP : AX_UNROLL, ROLE_TILE_DIGIT);
     }
     for (int side = 0; side < 2; side++) {
       tn_node *move = tn__mul(c, x, tn__int(c, side ? d->col : d->row));
@@ -414,7 +415,7 @@ static tn_node *number_tiles(job *j, tn_node *const *batch, uint32_t nbatch, tn_
   tn_node *tiles = tn__int(c, rows * cols), *size = tiles, *band = tn__int(c, rows % BAND ? 1 : BAND),
           *in_band = tn__int(c, cols * band->ints[0]);
   for (uint32_t i = 0; i < nbatch; i++) size = tn__mul(c, size, batch[i]->src[0]);
-  tn_node *group = tn__range(c, tn__simplify_index(c, size), AX_GLOBAL, TN__R_FLAT),
+  tn_node *group = tn__fresh_range(j->l, tn__simplify_index(c, size), AX_GLOBAL, ROLE_OUTPUT),
           *rest = tn__op2(c, OP_IDIV, group, tiles);
   tn_node *tile = tn__op2(c, OP_MOD, group, tiles), *at = tn__op2(c, OP_MOD, tile, in_band);
   tn_node *row = tn__add(c, tn__mul(c, tn__op2(c, OP_IDIV, tile, in_band), band), tn__op2(c, OP_MOD, at, band));
@@ -427,9 +428,11 @@ static tn_node *number_tiles(job *j, tn_node *const *batch, uint32_t nbatch, tn_
   return group;
 }
 
-static bool plan(job *j, tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *body) {
-  *j = (job){.c = c, .a = a, .body = body};
-  tn__survey_loops(c, a, body, &j->s);
+static bool plan(job *j, tn__lowering *l, tn_node *body) {
+  tn_ctx *c = l->c;
+  const tn__device *dev = l->dev;
+  *j = (job){.l = l, .c = c, .a = l->a, .body = body};
+  tn__survey_loops(c, l->a, body, &j->s);
   if (!dev->tiles || dev->variant.tile == TN__VARIANT_NONE || c->mode == TN_MODE_STRICT ||
       !tn__factors_find(&j->s, &j->f))
     return false;
@@ -439,18 +442,18 @@ static bool plan(job *j, tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node
   return choose_form(j, dev);
 }
 
-tn_node *tn__tile_shape(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *body, tn__sb *note) {
+tn_node *tn__tile_shape(tn__lowering *l, tn_node *body) {
   job j;
-  if (!dev->tiles || dev->variant.tile == TN__VARIANT_NONE || c->mode == TN_MODE_STRICT) return body;
-  tn_node *flat = tn__factors_flatten(c, a, body);
-  if (flat == body || !plan(&j, c, a, dev, flat)) return body;
-  tn__sb_puts(note, " product");
+  if (!l->dev->tiles || l->dev->variant.tile == TN__VARIANT_NONE || l->c->mode == TN_MODE_STRICT) return body;
+  tn_node *flat = tn__factors_flatten(l, body);
+  if (flat == body || !plan(&j, l, flat)) return body;
+  tn__sb_puts(&l->note, " product");
   return flat;
 }
 
-int64_t tn__tile_count(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *body, int64_t *steps, int64_t *beside) {
+int64_t tn__tile_count(tn__lowering *l, tn_node *body, int64_t *steps, int64_t *beside) {
   job j;
-  if (!plan(&j, c, a, dev, body)) return 0;
+  if (!plan(&j, l, body)) return 0;
   *steps = j.form->steps;
   *beside = beside_of(j.form);
   return (int64_t)tn__volume(&j.s, j.f.batch) * tiles_of(&j, 0) * tiles_of(&j, 1);
@@ -545,7 +548,7 @@ static void tell_operand(job *j, tn__tile *t, int side, tn_node *first, tn_node 
   tn_ctx *c = j->c;
   const tn_node *load = j->f.operand[side];
   int64_t steps = size_in(j, j->f.steps), line = lines_of(j, side);
-  t->line[side] = tn__range(c, tn__int(c, line), AX_LOOP, TN__R_LINE + side);
+  t->line[side] = tn__fresh_range(j->l, tn__int(c, line), AX_LOOP, ROLE_TILE_LINE);
   gone[nbatch] = range_in(j, j->f.axis[side]);
   gone[nbatch + 1] = t->steps;
   value[nbatch] = tn__add(c, first, t->line[side]);
@@ -561,9 +564,11 @@ static void tell_operand(job *j, tn__tile *t, int side, tn_node *first, tn_node 
   take_apart(j, t, side);
 }
 
-tn__tile *tn__tile_part(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node **body, tn__sb *note) {
+tn__tile *tn__tile_part(tn__lowering *l, tn_node **body) {
   job j;
-  if (!plan(&j, c, a, dev, *body)) return NULL;
+  tn_ctx *c = l->c;
+  tn__arena *a = l->a;
+  if (!plan(&j, l, *body)) return NULL;
   tn_node *gone[TN__MAX_RANGES + 2], *value[TN__MAX_RANGES + 2], *fresh[TN__DIGITS + 2], *first[2], *place[2],
       *begin[2], *gate = NULL;
   uint32_t nbatch = 0;
@@ -572,9 +577,9 @@ tn__tile *tn__tile_part(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node 
   fresh[0] = number_tiles(&j, gone, nbatch, value, first);
   tn__tile *t = tn__arena_zalloc(a, sizeof *t);
   *t = (tn__tile){.form = j.form, .steps = range_in(&j, j.f.steps)};
-  t->turn =
-      tn__range(c, tn__int(c, covered(size_in(&j, j.f.steps), j.form->steps) / j.form->steps), AX_LOOP, TN__R_LINE + 2);
-  t->step = tn__range(c, tn__int(c, j.form->steps), AX_LOOP, TN__R_LINE + 3);
+  int64_t turns = covered(size_in(&j, j.f.steps), j.form->steps) / j.form->steps;
+  t->turn = tn__fresh_range(l, tn__int(c, turns), AX_LOOP, ROLE_TILE_STEP);
+  t->step = tn__fresh_range(l, tn__int(c, j.form->steps), AX_LOOP, ROLE_TILE_STEP);
   for (int i = 0; i < 2; i++) tell_operand(&j, t, i, first[i], gone, value, nbatch);
   uint32_t n = 1 + open_digits(&j, t, fresh + 1, place, begin);
   for (int i = 0; i < 2; i++) {
@@ -583,8 +588,8 @@ tn__tile *tn__tile_part(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node 
     bool together = size_in(&j, j.f.axis[i]) % 8 == 0; /* neighbours are inside together */
     gate = both(c, gate, inside(&j, i, tn__add(c, first[i], together ? begin[i] : place[i])));
   }
-  *body = tn__exchange_ranges(c, a, j.body, gone, value, nbatch + 2, fresh, n);
+  *body = tn__exchange_ranges(l, j.body, gone, value, nbatch + 2, fresh, n);
   *body = tn__show_neighbours(c, a, gate_accesses(&j, tn__simplify_accesses(c, a, *body), gate));
-  tn__sb_printf(note, " tile(%s,%dx%dx%d)", j.form->name, j.form->rows, j.form->cols, j.form->steps);
+  tn__sb_printf(&l->note, " tile(%s,%dx%dx%d)", j.form->name, j.form->rows, j.form->cols, j.form->steps);
   return t;
 }

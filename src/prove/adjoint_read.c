@@ -6,7 +6,7 @@
 
 static tn_node *summed(tn_ctx *c, tn__reading *r, tn_node *extent) {
   r->extent[r->sums] = extent;
-  r->sum[r->sums] = tn__range(c, extent, 0, TN__OF_SUM + r->sums);
+  r->sum[r->sums] = tn__range(c, extent, AX_LOOP, ROLE_OUTPUT, TN__OF_SUM + r->sums);
   return r->sum[r->sums++];
 }
 
@@ -37,7 +37,7 @@ tn__reading tn__adjoint_read(tn_ctx *c, tn_node *root, const tn_node *leaf) {
   tn__reading r = {.rank = root->rank};
   for (uint32_t i = 0; i < root->rank; i++) {
     r.dim[i] = root->dim[i];
-    r.range[i] = tn__range(c, root->dim[i], 0, i);
+    r.range[i] = tn__range(c, root->dim[i], AX_LOOP, ROLE_OUTPUT, i);
     r.place[i] = tn__is_int_const(root->dim[i], 1) ? tn__int(c, 0) : r.range[i]; /* which has no other value */
   }
   tn_node *n = tn__adjoint_follow(c, root, r.place, &r.gate);

@@ -18,7 +18,7 @@ typedef struct walk {
 
 /* A place along the axis, or in it; a size of 1 has one only. */
 static tn_node *place(walk *w, int64_t size, uint32_t number) {
-  return size == 1 ? tn__int(w->c, 0) : tn__range(w->c, tn__int(w->c, size), 0, w->kept + number);
+  return size == 1 ? tn__int(w->c, 0) : tn__range(w->c, tn__int(w->c, size), AX_LOOP, ROLE_OUTPUT, w->kept + number);
 }
 
 /* Where element (kept..., at...) of n is read: want[0..nwant) behind the kept ones, of a node that is no movement;
@@ -26,12 +26,12 @@ static tn_node *place(walk *w, int64_t size, uint32_t number) {
 static tn_node *leads(walk *w, tn_node *n, tn_node *const *at, uint32_t nat, tn_node *const *want, uint32_t nwant) {
   tn_node *to[TN_MAX_RANK + 1], *gate = NULL;
   if (n->rank != w->kept + nat) return NULL;
-  for (uint32_t i = 0; i < w->kept; i++) to[i] = tn__range(w->c, w->x->dim[i], 0, i);
+  for (uint32_t i = 0; i < w->kept; i++) to[i] = tn__range(w->c, w->x->dim[i], AX_LOOP, ROLE_OUTPUT, i);
   memcpy(to + w->kept, at, nat * sizeof *at);
   n = tn__adjoint_follow(w->c, n, to, &gate);
   if (gate || n->rank != w->kept + nwant) return NULL;
   for (uint32_t i = 0; i < w->kept; i++)
-    if (to[i] != tn__range(w->c, w->x->dim[i], 0, i)) return NULL;
+    if (to[i] != tn__range(w->c, w->x->dim[i], AX_LOOP, ROLE_OUTPUT, i)) return NULL;
   for (uint32_t i = 0; i < nwant; i++)
     if (tn__simplify_index(w->c, to[w->kept + i]) != tn__simplify_index(w->c, want[i])) return NULL;
   return n;
@@ -52,13 +52,13 @@ static bool is_filled(walk *w, tn_node *n, int64_t full) {
   /* where part 0 is below part 1 part 2, else part 3 */
   tn_node *part[] = {n->src[0]->src[0], n->src[0]->src[1], n->src[1], n->src[2]};
   for (int i = 0; i < 4; i++) {
-    for (uint32_t j = 0; j < w->kept; j++) to[j] = tn__range(c, w->x->dim[j], 0, j);
+    for (uint32_t j = 0; j < w->kept; j++) to[j] = tn__range(c, w->x->dim[j], AX_LOOP, ROLE_OUTPUT, j);
     to[w->kept] = k;
     part[i] = tn__adjoint_follow(c, part[i], to, &gate);
     if (i == 0 && (part[0]->op != OP_IOTA || to[0] != k)) return false;
     if (i == 2 && to[w->kept] != k) return false;
     for (uint32_t j = 0; i == 2 && j < w->kept; j++)
-      if (to[j] != tn__range(c, w->x->dim[j], 0, j)) return false;
+      if (to[j] != tn__range(c, w->x->dim[j], AX_LOOP, ROLE_OUTPUT, j)) return false;
   }
   return part[1] == tn__const_num(c, TN_I64, (double)w->n) && part[2] == w->x &&
          part[3] == tn__const_num(c, TN_F64, 1) && gate == tn__simplify_index(c, tn__op2(c, OP_LT, k, end));

@@ -89,8 +89,7 @@ void tn__section_body(tn_ctx *c, tn_node *body, int64_t nbuf, int line) {
       tn__fail(c, TN_EFORMAT, "line %d: the kernel has %lld buffers, and uses one of number %lld", line,
                (long long)nbuf, (long long)n->ints[0]);
     bool plain = n->op != OP_LOCAL;
-    if (n->op == OP_RANGE)
-      plain = (n->ints[0] == AX_LOOP || tn__is_inner(n)) && n->ints[1] >= 0 && n->ints[1] < TN__R_ROW;
+    if (n->op == OP_RANGE) plain = tn__axis_of(n) == AX_LOOP || tn__is_inner(n);
     if (!plain) tn__fail(c, TN_EFORMAT, "line %d: no kernel of a schedule has such a %s", line, tn__ops[n->op].text);
   }
   if (!body->nsrc) tn__fail(c, TN_EFORMAT, "line %d: the kernel stores nothing", line);

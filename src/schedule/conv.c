@@ -208,7 +208,7 @@ static bool match_windows(tn_ctx *c, tn_node *n, int from, tn__conv *v) {
   bool found = false;
   if (!has_window(y)) return false;
   for (uint32_t i = 0; i < y->rank; i++)
-    idx[i] = w.r[i] = tn__is_int_const(y->dim[i], 1) ? tn__int(c, 0) : tn__range(c, y->dim[i], AX_LOOP, i);
+    idx[i] = w.r[i] = tn__axis_loop(c, y, i);
   while (tn__ops[y->op].group == G_MOVE && y->op != OP_FOLD && (!gate || y->op == OP_PAD)) {
     tn__index_through(c, y, idx, next, &gate);
     y = y->src[0];
@@ -246,8 +246,9 @@ static bool read_fold(tn_ctx *c, folds *s, const tn_node *y) {
   for (uint32_t i = 0; i < s->rank; i++) {
     if (s->folded[i] || s->idx[axis] != s->place[i]) continue;
     s->folded[i] = true;
-    s->place[i] = tn__range(c, y->src[0]->dim[axis], AX_LOOP, 100 + 2 * i);
-    s->offset[i] = tn__range(c, y->src[0]->dim[axis + 1], AX_LOOP, 101 + 2 * i);
+    s->place[i] = tn__range(c, y->src[0]->dim[axis], AX_LOOP, ROLE_OUTPUT, TN__FIRST_INNER + 2 * i);
+    s->offset[i] =
+        tn__range(c, y->src[0]->dim[axis + 1], AX_LOOP, ROLE_OUTPUT, TN__FIRST_INNER + 2 * i + 1);
     s->stride[i] = y->ints[2];
     s->dilation[i] = y->ints[3];
     memmove(s->idx + axis + 2, s->idx + axis + 1, (y->rank - (size_t)axis - 1) * sizeof *s->idx);
@@ -270,7 +271,7 @@ static bool read_folds(tn_ctx *c, folds *s) {
   if (y->op != OP_FOLD) return false;
   for (uint32_t i = 0; i < s->rank; i++) {
     s->full[i] = y->dim[i];
-    s->idx[i] = s->place[i] = tn__range(c, y->dim[i], AX_LOOP, i);
+    s->idx[i] = s->place[i] = tn__range(c, y->dim[i], AX_LOOP, ROLE_OUTPUT, i);
   }
   for (; y->op != OP_CONTRACT; y = y->src[0]) {
     if (y->dtype != s->root->dtype && y->dtype != acc) return false;
@@ -544,7 +545,7 @@ static bool find_stand(tn__fuse *f, const tn__conv *v, int which, stand *out) {
   tn_ctx *c = f->c;
   tn_node *y = v->operand[which].node, *r[TN_MAX_RANK], *idx[TN_MAX_RANK + 1], *next[TN_MAX_RANK + 1], *gate = NULL;
   for (uint32_t i = 0; i < y->rank; i++)
-    idx[i] = r[i] = tn__is_int_const(y->dim[i], 1) ? tn__int(c, 0) : tn__range(c, y->dim[i], AX_LOOP, i);
+    idx[i] = r[i] = tn__axis_loop(c, y, i);
   stand s;
   bool found = can_hold(f, v, which, y, r, idx, out);
   while (tn__ops[y->op].group == G_MOVE && y->op != OP_FOLD && !(found && out->base == y && tn__info_of(f, y)->must)) {
@@ -577,7 +578,7 @@ static bool place_all(tn__fuse *f, tn_node *n, tn__conv *v) {
     tn_node *idx[TN_MAX_RANK];
     stand s;
     for (uint32_t a = 0; a < n->rank; a++)
-      idx[a] = tn__is_int_const(n->dim[a], 1) ? tn__int(f->c, 0) : tn__range(f->c, n->dim[a], AX_LOOP, a);
+      idx[a] = tn__axis_loop(f->c, n, a);
     if (i ? find_stand(f, v, which, &s) : can_hold(f, v, which, n, idx, idx, &s)) {
       in[i] = tn__info_of(f, s.base);
       old[i] = in[i]->axis;

@@ -144,12 +144,17 @@ static tn_node *store_scatter(tn__fuse *f, tn_node *n, const tn__info *in) {
                tn__where(c, valid, upd, none), d->ranges->src, d->ranges->nsrc);
 }
 
+/* A loop over what is stored, or over what is summed up for it */
+static tn_node *open_loop(tn_ctx *c, tn_node *size, bool stored, int64_t id) {
+  return tn__range(c, size, stored ? AX_LOOP : AX_REDUCE, stored ? ROLE_OUTPUT : ROLE_REDUCTION, id);
+}
+
 /* What the library call computes, as a kernel body */
 static tn_node *gemm_body(tn__fuse *f, const tn__gemm *g) {
   tn_ctx *c = f->c;
   tn_node *size[4] = {g->batch, g->m, g->n, g->k}, *r[4];
   for (int i = 0; i < 4; i++)
-    r[i] = tn__is_int_const(size[i], 1) ? tn__int(c, 0) : tn__range(c, size[i], i < 3 ? AX_LOOP : AX_REDUCE, i);
+    r[i] = tn__is_int_const(size[i], 1) ? tn__int(c, 0) : open_loop(c, size[i], i < 3, i);
   tn_node *x[2];
   for (int i = 0; i < 2; i++) {
     const struct tn__gemm_operand *o = i ? &g->b : &g->a;
@@ -184,7 +189,7 @@ static conv_loops open_conv(tn_ctx *c, const tn__conv *v) {
   for (int d = 0; d < CONV_DIMS; d++) {
     bool loop = is_in(tn__conv_dims[v->kind], d);
     if (d == l.made || d == l.made + 1) continue;
-    l.r[d] = tn__is_int_const(v->size[d], 1) ? zero : tn__range(c, v->size[d], loop ? AX_LOOP : AX_REDUCE, d);
+    l.r[d] = tn__is_int_const(v->size[d], 1) ? zero : open_loop(c, v->size[d], loop, d);
     if (!loop) sum[n++] = l.r[d];
   }
   for (int i = 0; i < 2; i++) {

@@ -127,15 +127,18 @@ static void renumber(const candidate *k, const tn__item *it, tn_node *const *roo
   }
 }
 
-/* The product's value where the kernel stores: its rows and columns by the index. */
-static tn_node *product_at(const candidate *k, const tn_node *store) {
+/* The product's value where the kernel stores: its rows and columns, over which it is stored, by the index. */
+static tn_node *product_at(const candidate *k, const tn__gemm *g, const tn_node *store) {
   tn_ctx *c = k->f->c;
+  const tn_node *size[2] = {g->m, g->n};
   tn_node *width = tn__int(c, k->width),
           *at[2] = {tn__op2(c, OP_IDIV, k->index, width), tn__op2(c, OP_MOD, k->index, width)}, *old[2], *new_[2];
   uint32_t n = 0;
-  for (uint32_t i = 3; i < store->nsrc; i++) /* the ranges are numbered: batch, rows, columns */
-    if (store->src[i]->op == OP_RANGE)
-      old[n] = store->src[i], new_[n++] = tn__simplify_index(c, at[store->src[i]->ints[1] - 1]);
+  for (uint32_t i = 0; i < 2; i++) {
+    if (tn__is_int_const(size[i], 1)) continue; /* no loop */
+    old[n] = store->src[3 + n];
+    new_[n++] = tn__simplify_index(c, at[i]);
+  }
   return tn__substitute(c, store->src[2], old, new_, n);
 }
 
@@ -144,7 +147,7 @@ static void join(const candidate *k, tn__after after) {
   tn__item *from = &f->s->items.v[k->product], *it = &f->s->items.v[k->kernel], out = {.nout = 1};
   tn__gemm *g = tn__arena_dup(f->a, from->gemm, sizeof *g);
   tn__nodes old = {0}, new_ = {0};
-  tn_node *x = product_at(k, from->body->src[0]);
+  tn_node *x = product_at(k, from->gemm, from->body->src[0]);
   out.buf = tn__arena_alloc(f->a, (from->nbuf + it->nbuf) * sizeof *out.buf);
   out.buf[out.nbuf++] = it->buf[0];
   g->c = it->buf[0];

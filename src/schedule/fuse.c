@@ -64,8 +64,11 @@ static tn_node *open_ranges(tn__fuse *f, tn__info *in, tn__demand *d, tn_node *c
     if (e->ranges && e->k == d->k && e->idx == d->idx && e->gate == d->gate) return e->ranges;
   }
   tn_node *r[TN_MAX_RANK];
-  for (uint32_t i = 0; i < n; i++)
-    r[i] = tn__is_int_const(size[i], 1) ? tn__int(f->c, 0) : tn__range(f->c, size[i], AX_REDUCE, f->next_range++);
+  for (uint32_t i = 0; i < n; i++) {
+    bool one = tn__is_int_const(size[i], 1);
+    r[i] = one ? tn__int(f->c, 0) : tn__range(f->c, size[i], AX_REDUCE, ROLE_REDUCTION, f->next_range++);
+    f->seeds.v[d->k].loops += !one;
+  }
   return tn__list(f->c, r, n);
 }
 
@@ -190,11 +193,17 @@ static bool is_reduction(const tn_node *n) {
   return tn__ops[n->op].group == G_REDUCE || n->op == OP_FOLD || n->op == OP_CONTRACT;
 }
 
+/* The loops that n opens where it is computed */
+static uint32_t loops_of(const tn_node *n) {
+  if (n->op == OP_CONTRACT) return (uint32_t)n->ints[3];
+  return n->op == OP_FOLD ? 1 : tn__ops[n->op].group == G_REDUCE ? n->nint : 0;
+}
+
 /* n computed at d: each element once, and nested under loops that the kernel can put outermost. */
 static bool fits(tn__fuse *f, tn_node *n, const tn__demand *d) {
   bool opaque = false;
   tn_node *env = d->env;
-  if (env->nsrc > 31) return false;
+  if (env->nsrc > 31 || f->seeds.v[d->k].loops + loops_of(n) > TN__MAX_LOOPS) return false;
   uint32_t set = tn__ranges_in(f, d->idx, d->gate, env, &opaque), nout = f->seeds.v[d->k].env->nsrc,
            outs = (1u << nout) - 1;
   if (opaque) return false;
@@ -295,14 +304,14 @@ static tn_node *open_outputs(tn__fuse *f, tn_node *n, tn_node *const *size, tn_n
   uint32_t nr = 0;
   for (uint32_t i = 0; i < n->rank; i++) {
     uint32_t a = tn__info_of(f, n)->axis[i];
-    idx[a] = tn__is_int_const(size[a], 1) ? tn__int(f->c, 0) : tn__range(f->c, size[a], AX_LOOP, i);
+    idx[a] = tn__is_int_const(size[a], 1) ? tn__int(f->c, 0) : tn__range(f->c, size[a], AX_LOOP, ROLE_OUTPUT, i);
     if (idx[a]->op == OP_RANGE) r[nr++] = idx[a];
   }
   return tn__list(f->c, r, nr);
 }
 
 static int new_kernel(tn__fuse *f, tn_node *root, tn_node *env) {
-  tn__seed g = {.env = env, .first = (int)f->seeds.n};
+  tn__seed g = {.env = env, .first = (int)f->seeds.n, .loops = env->nsrc};
   tn__vec_push(f->a, &g.roots, root);
   tn__vec_push(f->a, &f->seeds, g);
   return g.first;
@@ -345,13 +354,13 @@ static void root_scatter(tn__fuse *f, tn_node *n, tn__demand *d) {
   for (uint32_t i = 0; i < upd->rank; i++) {
     r[i] = tn__is_int_const(upd->dim[i], 1)
                ? tn__int(f->c, 0)
-               : tn__range(f->c, upd->dim[i], i < idx->rank ? AX_ORDER : AX_LOOP, f->next_range++);
+               : tn__range(f->c, upd->dim[i], i < idx->rank ? AX_ORDER : AX_LOOP, ROLE_UPDATE, f->next_range++);
     if (r[i]->op == OP_RANGE) ri[nr++] = r[i];
   }
   if (n->dim[0]->lo <=
       0) /* a symbolic size that may be 0: a loop of one step, or of none where nothing can be added to */
     r[loops++] = ri[nr++] =
-        tn__range(f->c, tn__op2(f->c, OP_MIN, n->dim[0], tn__int(f->c, 1)), AX_ORDER, f->next_range++);
+        tn__range(f->c, tn__op2(f->c, OP_MIN, n->dim[0], tn__int(f->c, 1)), AX_ORDER, ROLE_UPDATE, f->next_range++);
   tn_node *env = tn__list(f->c, ri, nr);
   d->ranges = tn__list(f->c, r, loops);
   tn__demand_child(f, n, d, 1, r, NULL, env);
@@ -577,7 +586,9 @@ bool tn__reads_from(tn__fuse *f, const tn__loads_of *l, int of, int on, int but)
 
 static bool may_join(tn__fuse *f, const tn__loads_of *l, int a, int b) {
   const tn__seed *x = &f->seeds.v[a], *y = &f->seeds.v[b];
-  if (x->env != y->env || x->roots.n + y->roots.n > TN__MAX_STORES || x->size + y->size > TN__MAX_KERNEL) return false;
+  if (x->env != y->env || x->roots.n + y->roots.n > TN__MAX_STORES || x->size + y->size > TN__MAX_KERNEL ||
+      x->loops + y->loops > TN__MAX_LOOPS)
+    return false;
   if (!x->chain.n != !y->chain.n) return false;
   for (uint32_t i = 0; i < x->chain.n; i++)
     for (uint32_t j = 0; j < y->chain.n; j++) {
@@ -596,6 +607,7 @@ static void join(tn__fuse *f, tn__loads_of *l, int a, int b) {
   for (uint32_t i = 0; i < y->chain.n; i++) tn__vec_push(f->a, &x->chain, y->chain.v[i]);
   for (uint32_t i = 0; i < l->v[b].n; i++) tn__vec_push(f->a, &l->v[a], l->v[b].v[i]);
   x->size += y->size;
+  x->loops += y->loops - y->env->nsrc;
   y->roots.n = 0;
 }
 

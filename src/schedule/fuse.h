@@ -5,8 +5,15 @@
 
 enum {
   TN__MAX_KERNEL = 300, /* nodes in one kernel: compilers are not linear */
-  TN__MAX_STORES = 8    /* values that one kernel stores beside each other */
+  TN__MAX_STORES = 8,   /* values that one kernel stores beside each other */
+  TN__MAX_LOOPS = 40    /* that one kernel is planned with: lowering makes copies, and takes TN__MAX_RANGES in all */
 };
+
+/* Ranges while kernels are planned: those over the axes of what a kernel stores are numbered by axis, so that kernels
+ * over equal sizes have the same; columns inside rows that had none come after them, and all others get numbers of
+ * their own, in the order in which they are opened.  A finished body's are numbered from 0, in that order
+ * (renumber.c). */
+enum { TN__FIRST_COLUMN = TN_MAX_RANK, TN__FIRST_INNER = 2 * TN_MAX_RANK };
 
 /* A place from which a node's elements are wanted: by kernel `k`, at index tuple `idx`, where `gate` holds (NULL:
  * always), inside the loops `env` (a LIST of RANGEs, outermost first).  Two equal places need the value once. */
@@ -57,6 +64,7 @@ typedef struct tn__seed { /* a kernel in the making */
   /* sets of output ranges that reductions are nested under; ordered by inclusion in the end */
   tn__vec(uint32_t) chain;
   uint32_t size;            /* nodes inlined */
+  uint32_t loops;           /* ranges, those of env among them */
   uint32_t aim;             /* the last search for what it writes */
 } tn__seed;
 
@@ -86,6 +94,8 @@ static inline tn__info *tn__info_of(tn__fuse *f, const tn_node *n) {
 /* index.c: where a movement op's source is read when the op is wanted at idx.  gate is in and out. */
 void tn__index_through(tn_ctx *c, tn_node *n, tn_node *const *idx, tn_node **out, tn_node **gate);
 tn_node *tn__index_flat(tn_ctx *c, tn_node *const *dim, tn_node *const *idx, uint32_t rank); /* row-major */
+/* A loop over an axis of n; none, and 0, where its size is 1 */
+tn_node *tn__axis_loop(tn_ctx *c, const tn_node *n, uint32_t axis);
 /* flat as offset + sum coef[i] * r[i], r being ranges or 0; false if it is not of that form. */
 bool tn__index_affine(tn_ctx *c, tn_node *flat, tn_node *const *r, uint32_t n, tn_node **coef, tn_node **offset);
 int64_t tn__size_guess(const tn_node *n); /* a constant, or the most it can be (1024 where nothing is known) */
@@ -127,7 +137,8 @@ typedef tn__vec(uint32_t) tn__numbers;
 void tn__fuse_decide(tn__fuse *f);
 void tn__fuse_join(tn__fuse *f);
 void tn__fuse_row_sums(tn__fuse *f); /* row_sums.c */
-tn_node *tn__renumber(tn_ctx *c, tn_node *body); /* renumber.c: its ranges, by the order in which they were made */
+/* renumber.c: a body's ranges numbered from 0, in the order of the numbers that they have */
+tn_node *tn__renumber(tn_ctx *c, tn_node *body);
 void tn__columns_apart(tn__fuse *f, const tn__seed *g, tn__nodes *stores);
 void tn__fuse_emit(tn__fuse *f);
 /* A kernel wants n at a place; a source of n where it wants n; all sources, by what n does. */

@@ -116,7 +116,7 @@ static void operand(tn__fuse *f, tn_node *x, uint32_t nb, uint32_t nr, struct tn
   tn_node *next[TN_MAX_RANK + 1], *gate = NULL, *y = x;
   view v = {.nb = nb, .nr = nr}, under;
   for (uint32_t i = 0; i < x->rank; i++)
-    v.idx[i] = v.r[i] = tn__is_int_const(x->dim[i], 1) ? tn__int(c, 0) : tn__range(c, x->dim[i], AX_LOOP, i);
+    v.idx[i] = v.r[i] = tn__axis_loop(c, x, i);
   under = v;
   bool permuting = true;
   tn_node *permuted = x;

@@ -14,6 +14,10 @@ double tn__numel_guess(const tn_node *n) {
   return p;
 }
 
+tn_node *tn__axis_loop(tn_ctx *c, const tn_node *n, uint32_t axis) {
+  return tn__is_int_const(n->dim[axis], 1) ? tn__int(c, 0) : tn__range(c, n->dim[axis], AX_LOOP, ROLE_OUTPUT, axis);
+}
+
 tn_node *tn__index_flat(tn_ctx *c, tn_node *const *dim, tn_node *const *idx, uint32_t rank) {
   tn_node *flat = tn__int(c, 0), *stride = tn__int(c, 1);
   for (uint32_t i = rank; i-- > 0;) {

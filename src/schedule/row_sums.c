@@ -12,8 +12,7 @@ enum {
   MIN_COLUMNS = 64,       /* fewer are summed up faster by themselves */
   MAX_SUM_BYTES = 64 << 10, /* of sums that a group keeps */
   ROWS_OF_UNIT = 16,      /* fewer rows for each unit leave the groups without work */
-  MAX_TRIES = 16,         /* kernels that one is tried to be joined with */
-  COLUMN_NUMBER = 32      /* of ranges inside rows that had none: above the outputs', below the reductions' */
+  MAX_TRIES = 16          /* kernels that one is tried to be joined with */
 };
 
 typedef struct pair { /* kernel a, of rows, and b, of sums over them, as kernel k */
@@ -64,7 +63,8 @@ static bool match_ranges(tn__fuse *f, pair *p) {
   for (; n < rows; n++) nrows *= (double)tn__size_guess((env[n] = x->src[n])->src[0]);
   for (uint32_t i = 0; i < y->nsrc; i++) {
     columns *= (double)tn__size_guess(y->src[i]->src[0]);
-    env[n++] = whole ? x->src[rows + i] : tn__range(f->c, y->src[i]->src[0], AX_LOOP, COLUMN_NUMBER + i);
+    env[n++] = whole ? x->src[rows + i]
+                     : tn__range(f->c, y->src[i]->src[0], AX_LOOP, ROLE_OUTPUT, TN__FIRST_COLUMN + i);
   }
   p->env = whole ? x : tn__list(f->c, env, n);
   p->rows = tn__list(f->c, env, rows);
@@ -81,8 +81,8 @@ static bool nests_so(const tn__seed *g, uint32_t set) {
 static bool may_pair(tn__fuse *f, pair *p) {
   const tn__seed *x = seed(f, p->a), *y = seed(f, p->b);
   if (p->a == p->b || x->alone || y->alone || y->rows || !x->roots.n || !y->roots.n) return false;
-  if (x->roots.n + y->roots.n > TN__MAX_STORES || x->size + y->size > TN__MAX_KERNEL || !match_ranges(f, p) ||
-      (x->rows && x->rows != p->rows))
+  if (x->roots.n + y->roots.n > TN__MAX_STORES || x->size + y->size > TN__MAX_KERNEL ||
+      x->loops + y->loops > TN__MAX_LOOPS || !match_ranges(f, p) || (x->rows && x->rows != p->rows))
     return false;
   return nests_so(x, (1u << p->rows->nsrc) - 1) && nests_so(y, 0);
 }
@@ -194,7 +194,7 @@ static tn_node *moved(tn__fuse *f, const pair *p, tn_node *idx) {
   }
   for (uint32_t i = 0; i < idx->nsrc; i++) {
     tn_node *x = idx->src[i];
-    if (x->op != OP_RANGE || x->ints[0] != AX_REDUCE) continue;
+    if (x->op != OP_RANGE || x->ints[RANGE_AXIS] != AX_REDUCE) continue;
     if (row == p->rows->nsrc || p->rows->src[row]->src[0] != x->src[0]) return NULL;
     from[n] = x;
     to[n++] = p->rows->src[row++];
@@ -278,7 +278,8 @@ static void give_up(tn__fuse *f, const pair *p) {
 static bool join(tn__fuse *f, tn__loads_of *l, int a, int b) {
   pair p = {.a = a, .b = b, .k = (int)f->seeds.n};
   if (!may_pair(f, &p) || tn__reads_from(f, l, a, b, -1) || tn__reads_from(f, l, b, a, a)) return false;
-  tn__seed g = {.env = p.env, .rows = p.rows, .first = p.k, .chain = seed(f, a)->chain};
+  tn__seed g = {
+      .env = p.env, .rows = p.rows, .first = p.k, .chain = seed(f, a)->chain, .loops = p.env->nsrc + p.rows->nsrc};
   tn__vec_push(f->a, &f->seeds, g);
   tn__vec_push(f->a, l, ((tn__loads){0}));
   f->searches++;
@@ -349,23 +350,32 @@ void tn__fuse_row_sums(tn__fuse *f) {
 /* ---- the kernel's body ---- */
 
 /* What a group does for rows and what it adds up share their loops only once that is known to work (lower/row_sums.c):
- * up to there the sums have loops of their own, numbered for the rows' to be found. */
+ * up to there the sums have loops of their own.  Those over the rows stand for the rows' loops by their roles: the
+ * first ROW_SUM for the first ROW, and so on. */
 void tn__columns_apart(tn__fuse *f, const tn__seed *g, tn__nodes *stores) {
-  tn__nodes all = {0}, from = {0}, to = {0}, sums = {0};
+  tn__nodes all = {0}, from = {0}, to = {0}, own = {0}, sums = {0};
   for (uint32_t i = 0; i < stores->n; i++) {
     bool row = false;
     for (uint32_t s = 3; s < stores->v[i]->nsrc; s++) row |= stores->v[i]->src[s] == g->rows->src[0];
     if (!row) tn__vec_push(f->a, &sums, stores->v[i]);
   }
+  if (!sums.n) return;
   tn__topo(f->a, sums.v, sums.n, &all);
   for (uint32_t i = 0; i < all.n; i++) {
     tn_node *x = all.v[i];
-    bool row = false;
-    for (uint32_t s = 0; s < g->rows->nsrc; s++) row |= x == g->rows->src[s];
-    if (x->op != OP_RANGE || (!row && x->ints[0] != AX_REDUCE)) continue;
+    if (x->op != OP_RANGE || x->ints[RANGE_AXIS] != AX_REDUCE) continue;
     tn__vec_push(f->a, &from, x);
-    tn__vec_push(f->a, &to, tn__range(f->c, x->src[0], AX_REDUCE, row ? TN__R_BESIDE + x->ints[1] : f->next_range++));
+    tn__vec_push(f->a, &to, tn__range(f->c, x->src[0], AX_REDUCE, (tn__role)x->ints[RANGE_ROLE], f->next_range++));
   }
-  for (uint32_t i = 0, s = 0; i < stores->n && s < sums.n; i++)
-    if (stores->v[i] == sums.v[s]) stores->v[i] = tn__substitute(f->c, sums.v[s++], from.v, to.v, from.n);
+  for (uint32_t s = 0; s < g->rows->nsrc; s++) {
+    tn_node *x = g->rows->src[s];
+    tn__vec_push(f->a, &from, x);
+    tn__vec_push(f->a, &to, tn__range(f->c, x->src[0], AX_REDUCE, ROLE_ROW_SUM, f->next_range++));
+    tn__vec_push(f->a, &own, tn__range(f->c, x->src[0], AX_LOOP, ROLE_ROW, x->ints[RANGE_ID]));
+  }
+  for (uint32_t i = 0, s = 0; i < stores->n; i++) {
+    bool sum = s < sums.n && stores->v[i] == sums.v[s];
+    stores->v[i] = sum ? tn__substitute(f->c, sums.v[s++], from.v, to.v, from.n)
+                       : tn__substitute(f->c, stores->v[i], g->rows->src, own.v, own.n);
+  }
 }

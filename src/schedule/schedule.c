@@ -73,7 +73,7 @@ static void change(tn__fuse *f, tn_node *sink) {
 
 tn__schedule *tn__schedule_make(tn_ctx *c, tn__arena *a, tn_node *sink, tn__device *dev) {
   tn__spec_tensor(c, sink);
-  tn__fuse f = {.c = c, .a = a, .dev = dev, .sink = sink, .next_range = TN__R_FIRST};
+  tn__fuse f = {.c = c, .a = a, .dev = dev, .sink = sink, .next_range = TN__FIRST_INNER};
   f.s = tn__arena_zalloc(a, sizeof *f.s);
   survey(&f);
   change(&f, tn__layout_contract(&f));

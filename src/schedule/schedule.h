@@ -7,10 +7,6 @@
 #include "device/device.h"
 #include "ir/build.h"
 
-/* Outputs are numbered from 0, other ranges from TN__R_FIRST on; a sum over the rows that other stores of its kernel run
- * through, after their range. */
-enum { TN__R_FIRST = 100, TN__R_BESIDE = 5000 };
-
 typedef enum tn__buf_kind { BUF_INPUT, BUF_OUTPUT, BUF_TEMP } tn__buf_kind;
 
 typedef struct tn__buf {

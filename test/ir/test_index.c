@@ -133,7 +133,7 @@ static const char *expr(tn_node *n) {
 static void order_is_structural(tn_ctx *x, void *unused) {
   (void)x, (void)unused;
   /* made in the wrong order on purpose */
-  tn_node *r1 = tn__range(c, I(32), AX_LOOP, 1), *r0 = tn__range(c, I(8), AX_LOOP, 0);
+  tn_node *r1 = tn__range(c, I(32), AX_LOOP, ROLE_OUTPUT, 1), *r0 = tn__range(c, I(8), AX_LOOP, ROLE_OUTPUT, 0);
   tn_node *T = tn__var(c, "T", 1, 9), *B = tn__var(c, "B", 1, 9);
   assert_string_equal(expr(ADD(r1, MUL(r0, I(32)))), "r0*32 + r1");
   assert_string_equal(expr(ADD(I(5), ADD(r1, r0))), "r0 + r1 + 5");
@@ -190,10 +190,10 @@ static void long_sum(tn_ctx *x, void *unused) {
   enum { N = 60 }; /* more than the lists hold in the frame */
   tn_node *up = I(0), *down = I(0), *p = I(1), *q = I(1);
   for (int i = 0; i < N; i++) {
-    up = ADD(up, tn__range(c, I(4), AX_LOOP, i));
-    down = ADD(down, tn__range(c, I(4), AX_LOOP, N - 1 - i));
-    p = MUL(p, tn__range(c, I(2), AX_LOOP, i));
-    q = MUL(q, tn__range(c, I(2), AX_LOOP, N - 1 - i));
+    up = ADD(up, tn__range(c, I(4), AX_LOOP, ROLE_OUTPUT, i));
+    down = ADD(down, tn__range(c, I(4), AX_LOOP, ROLE_OUTPUT, N - 1 - i));
+    p = MUL(p, tn__range(c, I(2), AX_LOOP, ROLE_OUTPUT, i));
+    q = MUL(q, tn__range(c, I(2), AX_LOOP, ROLE_OUTPUT, N - 1 - i));
   }
   assert_ptr_equal(up, down);
   assert_ptr_equal(p, q);

@@ -150,8 +150,8 @@ CASE(add_ints, made(OP_ADD, 2, 1))
 CASE(window_ints, made(OP_WINDOW, 1, 3))
 CASE(const_ints, made(OP_CONST, 0, 0))
 CASE(empty_var, tn__var(c, "B", 2, 1))
-CASE(range_axis, tn__range(c, I(4), AX_COUNT, 0))
-CASE(range_ok, tn__range(c, I(4), AX_LOOP, 0))
+CASE(range_axis, tn__range(c, I(4), AX_COUNT, ROLE_OUTPUT, 0))
+CASE(range_ok, tn__range(c, I(4), AX_LOOP, ROLE_OUTPUT, 0))
 
 static void test_form(void **state) {
   (void)state;

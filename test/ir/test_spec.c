@@ -57,7 +57,7 @@ static void test_tensor(void **state) {
   expect((job){.spec = tn__spec_tensor, .text = X "%2 = pad f32[3,5] %1 1 0 1 1\n"}, NULL);
   expect((job){.spec = tn__spec_tensor, .text = X "%2 = load f32 %1 0\n"},
          "load in a tensor graph: the op may not stand there");
-  expect((job){.spec = tn__spec_tensor, .text = "%1 = range index 4 {loop 0}\n%2 = cast f32 %1\n"},
+  expect((job){.spec = tn__spec_tensor, .text = "%1 = range index 4 {loop 0 output}\n%2 = cast f32 %1\n"},
          "range in a tensor graph");
   expect((job){.spec = tn__spec_tensor, .text = X "%2 = sink void %1\n%3 = sink void %2\n"},
          "a sink may only be the root");
@@ -65,7 +65,7 @@ static void test_tensor(void **state) {
   expect((job){.spec = tn__spec_tensor, .text = "%1 = const f32 {1}\n%2 = list void %1\n"}, "it is no tensor");
 }
 
-#define K "%1 = param f32[8] 8 {0 -1}\n%2 = range index 8 {global 0}\n%3 = load f32 %1 %2\n"
+#define K "%1 = param f32[8] 8 {0 -1}\n%2 = range index 8 {global 0 output}\n%3 = load f32 %1 %2\n"
 
 static void test_kernel(void **state) {
   (void)state;
@@ -83,6 +83,14 @@ static void test_kernel(void **state) {
   expect((job){.spec = spec, .text = K "%4 = local f32 8 {0 0}\n" IN_LOCAL}, NULL);
   expect((job){.spec = spec, .text = K "%4 = local f32 8 %2 {0 0}\n" IN_LOCAL}, NULL);
   expect((job){.spec = spec, .text = K "%4 = local f32 8 %3 {0 0}\n" IN_LOCAL}, "wrong kind");
+  /* a loop's number is its own */
+#define ADD_LOOP(arguments) \
+  K "%4 = range index 4 {" arguments "}\n%5 = add index %2 %4\n%6 = store void %1 %5 %3 %2 %4\n%7 = sink void %6\n"
+  expect((job){.spec = spec, .text = ADD_LOOP("loop 1 output")}, NULL);
+  expect((job){.spec = spec, .text = ADD_LOOP("loop 0 output")}, "another loop has its number");
+  expect((job){.spec = spec, .text = ADD_LOOP("loop 2147483647 output")}, NULL);
+  expect((job){.spec = spec, .text = ADD_LOOP("loop 2147483648 output")}, "its number is too large");
+  expect((job){.spec = spec, .text = ADD_LOOP("loop -1 output")}, "not negative");
   expect((job){.spec = spec, .text = K "%4 = neg f32 %3\n"}, "a kernel's body is a sink");
   expect((job){.spec = spec, .text = K "%4 = sink void %3\n"}, "wrong kind");
   /* a value as index */
@@ -122,7 +130,7 @@ static void test_linear(void **state) {
   (void)state;
   ctx.depth = 1; /* nodes outlive the calls */
   tn_node *n = tn__int(&ctx, 8), *buf = tn__param(&ctx, TN_F32, 0, -1, &n, 1);
-  tn_node *r = tn__range(&ctx, n, AX_LOOP, 0);
+  tn_node *r = tn__range(&ctx, n, AX_LOOP, ROLE_OUTPUT, 0);
   tn_node *load = make(OP_LOAD, (tn_node *[]){buf, r}, 2, 0, 0, 0), *neg = tn__neg(&ctx, load);
   tn_node *store = make(OP_STORE, (tn_node *[]){buf, r, neg}, 3, 0, 0, 0), *end = make(OP_END, &r, 1, 0, 0, 0);
   tn_node *good[] = {r, load, neg, store, end}, *late[] = {r, neg, load, store, end}, *open[] = {r, load, neg, store},

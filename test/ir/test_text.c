@@ -91,7 +91,8 @@ static void test_golden(void **state) {
 static void test_expressions(void **state) {
   (void)state;
   tn_ctx *c = &ctx;
-  tn_node *a = tn__range(c, tn__int(c, 8), AX_LOOP, 0), *b = tn__range(c, tn__int(c, 8), AX_LOOP, 1);
+  tn_node *a = tn__range(c, tn__int(c, 8), AX_LOOP, ROLE_OUTPUT, 0),
+          *b = tn__range(c, tn__int(c, 8), AX_LOOP, ROLE_OUTPUT, 1);
   tn_node *n = tn__var(c, "N", 1, 100);
   tn_node *f = tn__const_num(c, TN_I32, 3), *g = tn__const_num(c, TN_I32, -4), *load = tn__cast(c, a, TN_I32);
   assert_string_equal(expr(tn__add(c, tn__mul(c, a, tn__int(c, 32)), b)), "r0*32 + r1");
@@ -202,7 +203,8 @@ static void test_kernel_ops(void **state) {
   (void)state;
   tn_ctx *c = &ctx;
   tn_node *n = tn__int(c, 64), *buf = tn__param(c, TN_F32, 0, -1, &n, 1);
-  tn_node *r = tn__range(c, n, AX_GLOBAL, 0), *k = tn__range(c, tn__int(c, 8), AX_REDUCE, 1);
+  tn_node *r = tn__range(c, n, AX_GLOBAL, ROLE_OUTPUT, 0),
+          *k = tn__range(c, tn__int(c, 8), AX_REDUCE, ROLE_REDUCTION, 1);
   tn_node *load = tn__node_make(c, &(tn__make){.op = OP_LOAD, .src = (tn_node *[]){buf, tn__add(c, r, k)}, .nsrc = 2});
   int64_t ints[] = {OP_ADD, 1};
   tn_node *sum =
@@ -210,8 +212,8 @@ static void test_kernel_ops(void **state) {
   tn_node *store = tn__node_make(c, &(tn__make){.op = OP_STORE, .src = (tn_node *[]){buf, r, sum, r}, .nsrc = 4});
   tn_node *sink = tn__sink(c, &store, 1, "kernel");
   assert_string_equal(print(sink), "%1 = param f32[64] 64 {0 -1}\n"
-                                   "%2 = range index 64 {global 0}\n"
-                                   "%3 = range index 8 {reduce 1}\n"
+                                   "%2 = range index 64 {global 0 output}\n"
+                                   "%3 = range index 8 {reduce 1 reduction}\n"
                                    "%4 = add index %2 %3\n"
                                    "%5 = load f32 %1 %4\n"
                                    "%6 = reduce f32 %5 %3 {add 1}\n"

@@ -431,7 +431,8 @@ static void test_packed(void **state) {
   lin *l = p->l;
   tn_node *x = lin_buf(l, TN_F32, false), *flag = lin_buf(l, TN_BOOL, false), *n = lin_var(l, "n", 0, 100),
           *u = lin_range(l, number(l, 32), AX_UPCAST, 0);
-  tn_node *r = tn__range(c, number(l, 4), AX_UNROLL, 1), *tail = tn__range(c, n, AX_UNROLL, 2),
+  tn_node *r = tn__range(c, number(l, 4), AX_UNROLL, ROLE_OUTPUT, 1),
+          *tail = tn__range(c, n, AX_UNROLL, ROLE_OUTPUT, 2),
           *eights = mul(l, u, number(l, 8));
   const struct {
     tn_node *index, *gate, *range;

@@ -42,7 +42,8 @@ static const char *fails(void (*body)(tn_ctx *, void *), void *arg) {
 static tn_node *range(int i) {
   static const int extent[] = {8, 64, 12, 12, 4, 3};
   tn_node *B = tn__var(c, "B", 1, 512);
-  return tn__range(c, i < 6 ? tn__int(c, extent[i]) : i == 6 ? B : tn__mul(c, B, tn__int(c, 4)), AX_LOOP, i);
+  tn_node *size = i < 6 ? tn__int(c, extent[i]) : i == 6 ? B : tn__mul(c, B, tn__int(c, 4));
+  return tn__range(c, size, AX_LOOP, ROLE_OUTPUT, i);
 }
 
 static const char *at;
@@ -407,7 +408,8 @@ static void identities(tn_ctx *k, void *arg) {
   (void)k, (void)arg;
   tn_node *B = tn__var(c, "B", 1, 512), *x = tn__var(c, "x", 0, 999);
   tn_node *odd = tn__op2(c, OP_IDIV, tn__add(c, tn__mul(c, x, tn__int(c, 4)), range(4)), tn__int(c, 4));
-  tn_node *dims[] = {odd, B}, *s = tn__storage(c, TN_F32, 9, 0, dims, 2), *r = tn__range(c, odd, AX_LOOP, 1);
+  tn_node *dims[] = {odd, B}, *s = tn__storage(c, TN_F32, 9, 0, dims, 2),
+          *r = tn__range(c, odd, AX_LOOP, ROLE_OUTPUT, 1);
   assert_ptr_equal(tn__simplify_graph(c, tn__neg(c, tn__neg(c, s))), s);
   assert_ptr_equal(tn__simplify_index(c, tn__op2(c, OP_IDIV, tn__mul(c, r, tn__int(c, 2)), tn__int(c, 2))), r);
 }

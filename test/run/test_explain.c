@@ -162,7 +162,7 @@ static void rules(void **state) {
 
 static const char kernel[] = "# kernel\n"
                              "%1 = param f32[8] 8 {0 -1}\n"
-                             "%2 = range index 8 {loop 0}\n"
+                             "%2 = range index 8 {loop 0 output}\n"
                              "%3 = param f32[8] 8 {1 -1}\n"
                              "%4 = load f32 %3 %2\n"
                              "%5 = exp f32 %4\n"
@@ -186,6 +186,48 @@ static void one_kernel(void **state) {
   tn_ctx_close(c);
 }
 
+/* Two sums over rows, with loops of these numbers */
+static char *two_sums(tn_ctx *c, int row, int column, int second) {
+  char text[1024];
+  snprintf(text, sizeof text,
+           "%%1 = param f32[200] 200 {0 -1}\n%%2 = range index 200 {loop %d output}\n"
+           "%%3 = param f32[80000] 80000 {1 -1}\n"
+           "%%4 = range index 400 {reduce %d reduction}\n%%5 = mul index %%2 400\n%%6 = add index %%5 %%4\n"
+           "%%7 = load f32 %%3 %%6\n%%8 = reduce f32 %%7 %%4 {max 1}\n%%9 = range index 400 {reduce %d reduction}\n"
+           "%%10 = add index %%5 %%9\n%%11 = load f32 %%3 %%10\n%%12 = sub f32 %%11 %%8\n"
+           "%%13 = reduce f32 %%12 %%9 {add 1}\n%%14 = store void %%1 %%2 %%13 %%2\n"
+           "%%15 = sink void %%14 {\"kernel\"}\n",
+           row, column, second);
+  char *at = strstr(text, "sub f32 %11 %8"); /* there is no such op */
+  assert_non_null(at);
+  memcpy(at, "mul", 3);
+  return again(c, text);
+}
+
+/* The number of a loop is a name: no pass reads more from it than an order. */
+static void loop_numbers(void **state) {
+  static const int from[] = {1, 97, 4990, 5000, 5063, 11999, 12000, 15000, 20000, 29999, 30000, 34000, 35500, 36000,
+                             39998, 40000, 50000, 70000, INT32_MAX - 3};
+  static const char *const device[] = {"cpu", "ref:sm_90", "ref:opencl"};
+  (void)state;
+  for (size_t d = 0; d < sizeof device / sizeof *device; d++) {
+    tn_ctx *c = open_on(device[d]);
+    char *first = two_sums(c, 0, 1, 2);
+    if (!first) fail_msg("%s", tn_last_error(c)->text);
+    const char *code = strstr(first, "_0(");
+    assert_non_null(code);
+    for (size_t i = 0; i < sizeof from / sizeof *from; i++) {
+      char *other = two_sums(c, from[i], from[i] + 1, from[i] + 2);
+      if (!other) fail_msg("%s, from %d: %s", device[d], from[i], tn_last_error(c)->text);
+      const char *its = strstr(other, "_0(");
+      if (!its || strcmp(code, its)) fail_msg("%s, from %d: another kernel", device[d], from[i]);
+      free(other);
+    }
+    free(first);
+    tn_ctx_close(c);
+  }
+}
+
 static void refused(void **state) {
   static const struct {
     const char *text, *why;
@@ -199,15 +241,19 @@ static void refused(void **state) {
       {"%1 = sink void {\"outputs\"}\n", "line 1: the graph has no outputs"},
       {"%1 = param f32[2] 2 {0 0}\n%2 = sink void %1 {\"else\"}\n",
        "line 2: the root is neither a graph's, nor a schedule's, nor a kernel's"},
-      {"%1 = range index 2 {loop 0}\n%2 = param f32[2] 2 {0 0}\n%3 = load f32 %2 %1\n%4 = sink void %3 {\"outputs\"}\n",
+      {"%1 = range index 2 {loop 0 output}\n"
+       "%2 = param f32[2] 2 {0 0}\n%3 = load f32 %2 %1\n%4 = sink void %3 {\"outputs\"}\n",
        "line 4: no graph: "},
-      {"%1 = param f32[2] 2 {0 -1}\n%2 = range index 2 {loop 0}\n%3 = const f32 {1.0}\n%4 = store void %1 %2 %3 %2\n%5 "
+      {"%1 = param f32[2] 2 {0 -1}\n%2 = range index 2 {loop 0 output}\n"
+       "%3 = const f32 {1.0}\n%4 = store void %1 %2 %3 %2\n%5 "
        "= sink void %4 {\"part\"}\n",
        "line 5: the kernel is optimised already"},
-      {"%1 = param f32[2] 2 {0 -1}\n%2 = range index 2 {upcast 0}\n%3 = const f32 {1.0}\n%4 = store void %1 %2 %3 "
+      {"%1 = param f32[2] 2 {0 -1}\n%2 = range index 2 {upcast 0 output}\n"
+       "%3 = const f32 {1.0}\n%4 = store void %1 %2 %3 "
        "%2\n%5 = sink void %4 {\"kernel\"}\n",
        "line 5: no kernel of a schedule has such a range"},
-      {"%1 = param f32[2] 2 {-7 -1}\n%2 = range index 2 {loop 0}\n%3 = const f32 {1.0}\n%4 = store void %1 %2 %3 "
+      {"%1 = param f32[2] 2 {-7 -1}\n%2 = range index 2 {loop 0 output}\n"
+       "%3 = const f32 {1.0}\n%4 = store void %1 %2 %3 "
        "%2\n%5 = sink void %4 {\"kernel\"}\n",
        "number -7"},
       {"%1 = param f32[2] 2 {0 77}\n%2 = exp f32[2] %1\n%3 = sink void %2 {\"outputs\"}\n", "no device number 77"},
@@ -257,8 +303,9 @@ static void damaged(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(stages),  cmocka_unit_test(devices), cmocka_unit_test(program), cmocka_unit_test(one_kernel), cmocka_unit_test(rules),
-      cmocka_unit_test(refused), cmocka_unit_test(damaged),
+      cmocka_unit_test(stages),  cmocka_unit_test(devices), cmocka_unit_test(program),
+      cmocka_unit_test(one_kernel), cmocka_unit_test(rules),
+      cmocka_unit_test(loop_numbers), cmocka_unit_test(refused), cmocka_unit_test(damaged),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -46,8 +46,8 @@ static void graphs(void **state) {
 }
 
 /* out[i] = sum over k < 4 of x[4 i + k] w[k]; x beside it, doubled */
-static const char kernel[] = "%1 = param f32[3] 3 {0 -1}\n%2 = range index 3 {loop 0}\n%3 = param f32[12] 12 {2 -1}\n"
-                             "%4 = mul index %2 4\n%5 = range index 4 {reduce 100}\n%6 = add index %4 %5\n"
+static const char kernel[] = "%1 = param f32[3] 3 {0 -1}\n%2 = range index 3 {loop 0 output}\n%3 = param f32[12] 12 {2 -1}\n"
+                             "%4 = mul index %2 4\n%5 = range index 4 {reduce 100 reduction}\n%6 = add index %4 %5\n"
                              "%7 = load f32 %3 %6\n%8 = param f32[4] 4 {3 -1}\n%9 = load f32 %8 %5\n"
                              "%10 = mul f32 %7 %9\n%11 = reduce f32 %10 %5 {add 1}\n%12 = store void %1 %2 %11 %2\n"
                              "%13 = param f32[3] 3 {1 -1}\n%14 = const f32 {2.0}\n%15 = mul f32 %11 %14\n"
@@ -71,7 +71,7 @@ static void kernels(void **state) {
   }
 }
 
-#define AT(index) "%1 = param f32[8] 8 {0 -1}\n%2 = const f32 {1.0}\n%3 = range index 4 {loop 0}\n%4 = " index \
+#define AT(index) "%1 = param f32[8] 8 {0 -1}\n%2 = const f32 {1.0}\n%3 = range index 4 {loop 0 output}\n%4 = " index \
                   "\n%5 = store void %1 %4 %2 %3\n%6 = sink void %5 {\"kernel\"}\n"
 
 /* A buffer that is written in part keeps the rest of what it was given. */

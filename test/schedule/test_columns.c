@@ -235,7 +235,7 @@ static void text(void **state) {
   static const struct {
     const char *has;
     int times;
-  } want[] = {{"hold(5000)", 1},  {"ahead(load)", 2}, {"fold(", 1},
+  } want[] = {{" hold(", 1},  {"ahead(load)", 2}, {"fold(", 1},
               {"tn_send<16>", 4}, {"tn_sent();", 1},  {"__syncthreads", 6}};
   tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
   assert_non_null(c);

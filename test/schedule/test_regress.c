@@ -8,6 +8,7 @@
 #include "support/forms.h"
 #include "support/graph.h"
 #include "tenet/tenet.h"
+#include <math.h>
 
 typedef struct row {
   const char *name, *text;
@@ -299,7 +300,61 @@ static void compiled_rows(void **s) {
     for (int mode = TN_MODE_DEFAULT; mode <= TN_MODE_STRICT; mode++) check(&compiled[i], "cpu", (tn_mode)mode, PLAIN);
 }
 
+/* Steps on a tensor of sizes 2, each of them a mean over all axes but the first, beside what `step` does by hand. */
+enum { MOST = 1 << 12 };
+
+static void step(float *x, const float *x0, int n) {
+  for (int half = 0; half < 2; half++) {
+    float *its = x + half * (n / 2);
+    double sum = 0;
+    for (int i = 0; i < n / 2; i++) sum += tanh((double)its[i]);
+    for (int i = 0; i < n / 2; i++)
+      its[i] = (float)(0.9 * (double)its[i] + 0.1 * (double)x0[half * (n / 2) + i] + 0.05 * sum / (n / 2));
+  }
+}
+
+static void steps(const char *device, tn_mode mode, int rank, int count, bool stored) {
+  static float from[MOST], want[MOST], got[MOST];
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = device, .mode = mode, .quiet = 1, .no_library = 1});
+  tn_dim shape[TN_MAX_RANK];
+  int axes[TN_MAX_RANK], n = 1 << rank;
+  assert_non_null(c);
+  for (int i = 0; i < rank; i++) shape[i] = 2, axes[i] = i;
+  for (int i = 0; i < n; i++) from[i] = want[i] = (float)(i * 37 % 101) / 50 - 1;
+  for (int i = 0; i < count; i++) step(want, from, n);
+  tn_scope(c) {
+    tn_tensor *x0 = tn_from(c, TN_F32, shape, rank, from), *x = x0;
+    for (int i = 0; i < count; i++) {
+      tn_tensor *mean = tn_mean(tn_tanh(x), axes + 1, rank - 1, true);
+      x = tn_add(tn_add(tn_mul_scalar(x, 0.9), tn_mul_scalar(x0, 0.1)), tn_mul_scalar(mean, 0.05));
+      if (stored) x = tn_contiguous(x);
+    }
+    if (tn_read(x, got, (size_t)n * sizeof *got) != TN_OK)
+      fail_msg("%s, mode %d, rank %d, %d steps: %s", device, (int)mode, rank, count, tn_last_error(c)->text);
+  }
+  for (int i = 0; i < n; i++)
+    if (!(fabs((double)got[i] - (double)want[i]) < 1e-4))
+      fail_msg("%s, rank %d, %d steps: [%d] is %g, not %g", device, rank, count, i, (double)got[i], (double)want[i]);
+  tn_ctx_close(c);
+}
+
+/* Twelve axes in each of six steps: more loops than a kernel may have. */
+static void many_axes(void **s) {
+  static const char *const device[] = {"ref", "cpu", "ref:cpu", "ref:sm_90", "ref:opencl"};
+  (void)s;
+  for (size_t d = 0; d < sizeof device / sizeof *device; d++)
+    for (int stored = 0; stored < 2; stored++) steps(device[d], TN_MODE_DEFAULT, 12, 6, stored);
+  steps("ref", TN_MODE_STRICT, 12, 6, true);
+}
+
+/* More kernels, each of which needs the one before, than numbers were once left before they meant something. */
+static void many_kernels(void **s) {
+  (void)s;
+  steps("ref:sm_90", TN_MODE_DEFAULT, 7, 3400, true);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(all_rows), cmocka_unit_test(compiled_rows)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(all_rows), cmocka_unit_test(compiled_rows),
+                                     cmocka_unit_test(many_axes), cmocka_unit_test(many_kernels)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -65,7 +65,7 @@ static inline tn_node *lin_local_of(lin *l, int dtype, int64_t size, int64_t thr
 }
 static inline tn_node *lin_local(lin *l, int dtype, int64_t size) { return lin_local_of(l, dtype, size, 0); }
 static inline tn_node *lin_range(lin *l, tn_node *extent, int axis, int64_t number) {
-  tn_node *r = lin_add(l, tn__range(l->c, extent, axis, number));
+  tn_node *r = lin_add(l, tn__range(l->c, extent, axis, ROLE_OUTPUT, number));
   if (axis == AX_GLOBAL) l->k.part[l->k.nparts - 1].global = r;
   return r;
 }

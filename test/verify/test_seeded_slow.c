@@ -252,7 +252,7 @@ static tn_node *one_condition(tn_ctx *c, tn_node *n) {
 static tn_node *shorter(tn_ctx *c, tn_node *n, int axis) {
   int64_t k;
   return n->op == OP_RANGE && n->ints[0] == axis && tn__const_int(n->src[0], &k) && k > 1
-             ? tn__range(c, tn__int(c, k - 1), axis, n->ints[1])
+             ? tn__range(c, tn__int(c, k - 1), axis, ROLE_OUTPUT, n->ints[1])
              : NULL;
 }
 static tn_node *loop_shorter(tn_ctx *c, tn_node *n) { return shorter(c, n, AX_LOOP); }

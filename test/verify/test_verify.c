@@ -217,10 +217,12 @@ static void prove(tn_ctx *c, void *arg) {
 }
 
 static void accesses(void **s) {
-  static const char plain[] = "%1 = param f32[4] 4 {0 -1}\n%2 = range index 4 {loop 0}\n%3 = param f32[4] 4 {1 -1}\n%4 "
+  static const char plain[] = "%1 = param f32[4] 4 {0 -1}\n%2 = range index 4 {loop 0 output}\n"
+                             "%3 = param f32[4] 4 {1 -1}\n%4 "
                               "= load f32 %3 %2\n%5 = store void %1 %2 %4 %2\n"
                               "%6 = sink void %5 {\"kernel\"}\n";
-  static const char gated[] = "%1 = param f32[4] 4 {0 -1}\n%2 = range index 4 {loop 0}\n%3 = param f32[4] 4 {1 -1}\n%4 "
+  static const char gated[] = "%1 = param f32[4] 4 {0 -1}\n%2 = range index 4 {loop 0 output}\n"
+                             "%3 = param f32[4] 4 {1 -1}\n%4 "
                               "= add index %2 -1\n%5 = lt bool 0 %2\n%6 = load f32 %3 %4 %5\n"
                               "%7 = store void %1 %2 %6 %2\n%8 = sink void %7 {\"kernel\"}\n";
   static const char loop[] = "(define-fun x0 () Int 4)(declare-const x1 Int)(assert (<= 0 x1))(assert (< x1 x0))";
