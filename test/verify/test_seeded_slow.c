@@ -252,7 +252,7 @@ static tn_node *one_condition(tn_ctx *c, tn_node *n) {
 static tn_node *shorter(tn_ctx *c, tn_node *n, int axis) {
   int64_t k;
   return n->op == OP_RANGE && n->ints[0] == axis && tn__const_int(n->src[0], &k) && k > 1
-             ? tn__range(c, tn__int(c, k - 1), axis, ROLE_OUTPUT, n->ints[1])
+             ? tn__range(c, tn__int(c, k - 1), axis, (tn__role)n->ints[RANGE_ROLE], n->ints[RANGE_ID])
              : NULL;
 }
 static tn_node *loop_shorter(tn_ctx *c, tn_node *n) { return shorter(c, n, AX_LOOP); }
@@ -266,7 +266,8 @@ static tn_node *tail_dropped(tn_ctx *c, tn_node *n) {
 }
 /* Loops that run one after the other as others that do not, and places of each turn's own as common ones */
 static tn_node *order_as(tn_ctx *c, tn_node *n, int axis) {
-  return n->op == OP_RANGE && n->ints[0] == AX_ORDER ? tn__range(c, n->src[0], axis, n->ints[1]) : NULL;
+  if (n->op != OP_RANGE || n->ints[RANGE_AXIS] != AX_ORDER) return NULL;
+  return tn__range(c, n->src[0], axis, (tn__role)n->ints[RANGE_ROLE], n->ints[RANGE_ID]);
 }
 static tn_node *order_as_lanes(tn_ctx *c, tn_node *n) { return order_as(c, n, AX_UPCAST); }
 static tn_node *order_as_slices(tn_ctx *c, tn_node *n) { return order_as(c, n, AX_GLOBAL); }
