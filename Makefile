@@ -55,6 +55,9 @@ check-opencl: with-tests ## the tests of values on the first OpenCL device, and 
 	@TENET_DEVICE=opencl:0 FUZZ_COUNT=10 CASES_EVERY=7 $(call ctest,build) --label-regex '^devices$$'
 	@tools/check-accuracy build opencl:0 mlp 93
 
+check-levels: with-tests ## compiled values by every C compiler at every level of the processor
+	@tools/check-levels build
+
 check-guises: with-tests ## the same by the interpreter, with kernels printed for each kind of GPU (CUDA: compiled)
 	@tools/run-guises build $(GUISES)
 

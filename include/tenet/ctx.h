@@ -86,6 +86,9 @@ typedef struct tn_options {
    * function, the index and the axis) of what realises or runs next, where else they would read 0, or add nothing; on
    * every device, at the price of two reductions for each; NULL: $TENET_CHECK, else not; "": not */
   const char *check;
+  /* what CPU kernels may use: "x86-64-v2", "x86-64-v3", "x86-64-v4" ("armv8-a" on ARM); NULL: $TENET_CPU_LEVEL, else
+   * the best that the machine has */
+  const char *cpu_level;
 } tn_options;
 
 /* The first error since tn_clear_error(): the cause, where others follow from it.  A function that returns a tn_status

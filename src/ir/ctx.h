@@ -15,6 +15,7 @@ struct tn_ctx {
   tn_options opt;           /* as resolved at open; strings owned by the context */
   tn_mode mode;
   uint64_t races;           /* seed of the orders in which the interpreter runs what races are looked for in; 0: none */
+  int vector_bytes;         /* of the CPU's level: how wide kernels' vectors are */
   tn_error err;             /* first error since tn_clear_error */
   char err_text[1024], err_op[64];
   tn_status failed;         /* what failed latest: the status of the call, whatever error was pending before it */

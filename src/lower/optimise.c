@@ -168,8 +168,20 @@ static bool stays_whole(const tn_node *range) {
   return role == ROLE_BLOCK || role == ROLE_BLOCK_SUM || role == ROLE_APART;
 }
 
+/* Does range j do nothing but fill a kept row from others? */
+static bool fills_row(const tn__survey *p, uint32_t j) {
+  bool fills = false;
+  for (uint32_t i = 0; i < p->r.order.n; i++) {
+    const tn_node *n = p->r.order.v[i];
+    if (!(tn__own_of(&p->r, n) >> j & 1)) continue;
+    if (n->op != OP_STORE || tn__buffer_of(n)->op != OP_LOCAL || n->src[1] != p->r.range[j]) return false;
+    fills = true;
+  }
+  return fills;
+}
+
 /* The stores of a row kernel that run along the row become vector loops; so do other reductions' ranges of the same
- * kind. */
+ * kind, and loops over columns. */
 static tn_node *vectorise_rest(tn__lowering *l, tn_node *body) {
   tn_ctx *c = l->c;
   for (int round = 0; round < 8; round++) {
@@ -177,15 +189,21 @@ static tn_node *vectorise_rest(tn__lowering *l, tn_node *body) {
     tn__survey_loops(c, l->a, body, &p);
     if (!p.reduces) return body;
     int best = -1;
+    uint64_t columns = 0; /* ranges of outputs with reductions of their own */
     for (uint32_t j = 0; j < p.r.n; j++) {
       const tn_node *x = p.r.range[j];
       if (tn__axis_of(x) != AX_LOOP && tn__axis_of(x) != AX_REDUCE) continue;
-      if (stays_whole(x) || tn__walk_score(&p, j) <= 0 || tn__bounds_loops(&p.r, j)) continue;
-      bool clash = false, closes = false; /* one lane range per expression; reductions must not nest under it */
+      double score = tn__walk_score(&p, j);
+      if (stays_whole(x) || score < 0 || tn__bounds_loops(&p.r, j)) continue;
+      if (score == 0 && !fills_row(&p, j)) continue;
+      /* one lane range per expression; reductions beneath it are those of a column each */
+      bool clash = false, closes = false;
       for (uint32_t i = 0; i < p.r.order.n; i++) {
         const tn_node *n = p.r.order.v[i];
         uint64_t own = tn__own_of(&p.r, n), set = tn__free_of(&p.r, n);
-        if (n->op == OP_REDUCE && (set >> j & 1)) clash = true;
+        if (n->op == OP_REDUCE && (set >> j & 1)) clash |= tn__axis_of(x) != AX_LOOP, columns |= 1ull << j;
+        /* lanes would share the row that is kept for each */
+        if (n->op == OP_STORE && tn__buffer_of(n)->op == OP_LOCAL && (set >> j & 1)) clash = true;
         if (!((own | set) >> j & 1)) continue;
         closes |= own >> j & 1;
         for (uint32_t k = 0; k < p.r.n; k++)
@@ -196,12 +214,13 @@ static tn_node *vectorise_rest(tn__lowering *l, tn_node *body) {
     }
     if (best < 0) return body;
     tn_node *x = p.r.range[best];
-    if (tn__axis_of(x) == AX_LOOP) {
+    bool output = tn__axis_of(x) == AX_LOOP, sums = columns >> best & 1;
+    int64_t lanes = lanes_for(l->dev, value_dtype(&p));
+    if ((output && !sums) || fills_row(&p, (uint32_t)best) || tn__extent(x) <= (double)(sums ? lanes : 0)) {
       body = tn__retype(c, body, x, AX_UPCAST);
     } else {
-      int64_t lanes = lanes_for(l->dev, value_dtype(&p));
       tn__sb_printf(&l->note, " lanes(%lld,%lld)", tn__id_of(x), (long long)lanes);
-      body = tn__cut(l, body, x, lanes, AX_REDUCE, AX_UPCAST, NULL);
+      body = tn__cut(l, body, x, lanes, output ? AX_LOOP : AX_REDUCE, AX_UPCAST, NULL);
     }
   }
   return body;

@@ -1,6 +1,6 @@
 /* The printer of C-like languages: names, expressions, memory, and the unit.  Parts are printed by slices.c and
  * groups.c. */
-#include "render/c_like.h"
+#include "render/lanes.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -277,14 +277,18 @@ void tn__print_load(tn__printer *p, tn_node *n) {
   tn__print_value(p, n, tn__print_loaded(p, n, tn__print_element(p, n)));
 }
 
+const char *tn__print_added(tn__printer *p, int dtype, const char *element, const char *x) {
+  const char *sum = tn__print_apply(p, OP_ADD, dtype, dtype,
+                                    (const char *[]){fill_one(p, p->d->load[dtype], dtype, element), x});
+  return fill_one(p, p->d->store[dtype], dtype, sum);
+}
+
 void tn__print_store(tn__printer *p, tn_node *n, const char *gate, const char *element) {
   int dt = n->src[0]->dtype;
   const char *exact = n->op == OP_STORE ? tn__map_getp(&p->stored, n->src[2]) : NULL,
              *x = exact ? exact : tn__print_name(p, n->src[2]);
-  if (n->op == OP_STOREADD)
-    x = tn__print_apply(p, OP_ADD, dt, dt, (const char *[]){fill_one(p, p->d->load[dt], dt, element), x});
-  const char *test = gate ? tn__print_format(p, "if (%s) ", gate) : "";
-  tn__print_line(p, "%s%s = %s;", test, element, fill_one(p, p->d->store[dt], dt, x));
+  x = n->op == OP_STOREADD ? tn__print_added(p, dt, element, x) : fill_one(p, p->d->store[dt], dt, x);
+  tn__print_line(p, "%s%s = %s;", gate ? tn__print_format(p, "if (%s) ", gate) : "", element, x);
 }
 
 /* ---- accumulators ---- */
@@ -330,7 +334,9 @@ static void find_stored(tn__printer *p) {
 }
 
 void tn__render_unit(tn_ctx *c, tn__sb *out, const tn__dialect *d, tn__kernel *const *kernels, uint32_t n) {
-  tn__printer p = {.c = c, .out = out, .d = d};
+  tn__sb text; /* behind the helpers, which follow from it */
+  tn__printer p = {.c = c, .out = &text, .d = d};
+  tn__sb_init(&text, &c->scratch);
   for (uint32_t i = 0; d->head[i]; i++) tn__sb_puts(out, d->head[i]);
   bool tiles = false;
   for (uint32_t i = 0; i < n; i++)
@@ -339,10 +345,10 @@ void tn__render_unit(tn_ctx *c, tn__sb *out, const tn__dialect *d, tn__kernel *c
   for (uint32_t i = 0; i < n; i++) {
     p.k = kernels[i];
     check_dtypes(&p);
-    if (p.k->note) tn__sb_printf(out, "\n/* %s */", p.k->note);
+    if (p.k->note) tn__sb_printf(p.out, "\n/* %s */", p.k->note);
     for (uint32_t part = 0; part < p.k->nparts; part++) {
       p.part = &p.k->part[part];
-      p.nvalue = p.nloop = p.nacc = p.open.n = 0;
+      p.nvalue = p.nloop = p.nacc = p.nrest = p.open.n = 0;
       tn__map_init(&p.name, &c->scratch);
       find_stored(&p);
       tn__print_find_approximate(&p);
@@ -351,4 +357,6 @@ void tn__render_unit(tn_ctx *c, tn__sb *out, const tn__dialect *d, tn__kernel *c
       if (p.open.n) tn__fail(c, TN_ERUN, "kernel %s leaves a loop open", p.k->name);
     }
   }
+  if (d->head[0]) tn__lanes_head(&p, out);
+  tn__sb_puts(out, tn__sb_str(&text));
 }

@@ -7,13 +7,8 @@
 #define TN_RENDER_C_LIKE_H
 #include "render/dialect.h"
 
-/* Of functions of slices.  Lanes whose count may fall short are printed for the full count and for the short one:
- * around the lane loop itself or, which is much faster, as two loops one after the other (slices.c, put_split). */
-typedef enum tn__copy { ONCE, FULL_COUNT, SHORT_COUNT } tn__copy;
-
 typedef struct tn__open_loop {
   uint32_t start; /* index of the RANGE */
-  tn__copy copy;
   bool split;     /* groups: a lane loop */
 } tn__open_loop;
 
@@ -29,10 +24,17 @@ typedef struct tn__printer {
   uint32_t nvalue, nloop, nacc;
   int depth;
   tn__vec(tn__open_loop) open;
-  /* functions of slices */
-  tn__map lanes;  /* RANGE that indexes an accumulator -> the lane count */
-  tn__copy copy;  /* which copy of a split loop is being printed */
-  bool left;      /* the way out of the full copy is printed */
+  /* functions of slices: vector loops (lanes.c) */
+  tn__vec(struct tn__vector_loop *) loops;
+  tn__map lanes;    /* accumulator of lanes -> how many of them are a vector */
+  tn__map lane;     /* node of the vector loop that is being printed -> what it is in a lane */
+  int count;        /* lanes of its vectors */
+  int64_t piece;    /* which of an accumulator's vectors it is at */
+  const char *rest; /* the lanes in which there is something to do; NULL: all */
+  uint32_t nrest;
+  /* of the unit: the numbers of lanes that it uses, those for which it needs math.inc, helpers that go lane by lane */
+  uint32_t counts, math;
+  tn__vec(const char *) needs;
   /* groups */
   tn__map packed; /* LOAD or STORE -> the number of the registers that hold its neighbours */
   tn__map copied; /* LOAD or STORE that a copy has done */
@@ -62,6 +64,8 @@ void tn__print_value(tn__printer *p, tn_node *n, const char *text); /* declares 
 const char *tn__print_element(tn__printer *p, tn_node *access);
 const char *tn__print_loaded(tn__printer *p, tn_node *load, const char *element);
 void tn__print_load(tn__printer *p, tn_node *n);
+/* what stands in the element once x is added */
+const char *tn__print_added(tn__printer *p, int dtype, const char *element, const char *x);
 void tn__print_store(tn__printer *p, tn_node *n, const char *gate /* NULL: always */, const char *element);
 /* cell = cell op value, of a SETACC */
 void tn__print_setacc(tn__printer *p, tn_node *n, const char *cell);

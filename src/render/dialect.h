@@ -60,7 +60,6 @@ struct tn__dialect {
   const char *infinity[2];               /* f32, f64 */
   const char *function[2];               /* a part's function of slices: what stands before and after its name */
   const char *extent[2];                 /* the function that computes the extent of a part's global range */
-  const char *independent;               /* in front of a loop whose iterations are independent */
   const tn__group_words *group;          /* NULL: parts are functions of slices */
 };
 

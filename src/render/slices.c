@@ -1,188 +1,69 @@
-/* A part as a function over a slice of its global range: lanes are vector loops.  For C. */
-#include "render/c_like.h"
+/* A part as a function over a slice of its global range.  For C.
+ *
+ * What is printed.  Declarations of buffers, locals and sizes; then, as often as they come,
+ *   const TYPE v<N> = EXPRESSION;              a value, used from there on in the block
+ *   TYPE a<N> = EXPRESSION;  a<N> = EXPRESSION;   an accumulator
+ *   b<N>[v<N>] = EXPRESSION;  if (v<N>) ...;   a store, and one with a gate
+ *   for (i64 i<N> = FROM; i<N> < TO; i<N>++) { ... }   from lo to hi the global range
+ * and vector loops (lanes.c), whose extent n is the sum of what follows.  Without accumulators
+ *   for (i64 i = 0; i < WHOLE; i += V) { ... }      constant n; one vector alone: { const i64 i = 0; ... }
+ *   { const i64 i = WHOLE; const boolxV t<N> = tn_first_boolxV(REST); ... }
+ * or, n being a value,
+ *   i64 i = 0;  for (; i + V <= n; i += V) { ... }  if (i < n) { const boolxV t<N> = tn_first_boolxV(n - i); ... }
+ * With accumulators, which are vectors a<N>_0, a<N>_1, ... of V cells each, all vectors one after the other:
+ *   if (n == MOST) { { const i64 i = 0; ... } { const i64 i = V; ... } ... }
+ *   else { if (0 < n) { const i64 i = 0; const boolxV t<N> = tn_first_boolxV(n - 0); ... } if (V < n) { ... } ... }
+ * Where there is a t<N>, nothing is loaded, stored or accumulated in the lanes in which it is false.
+ *
+ * In a vector loop v<N> is a scalar (of lane 0, if it is an index that moves evenly) or a vector TxV, T a dtype; bools
+ * are boolxV, 0 or -1 in each lane.  Operators work on each lane; signed integers wrap.  Helpers, with T for TxV:
+ *   tn_all_T(x)             x in each lane             tn_step_T(x, s)           x + l s in lane l
+ *   tn_load_T(p)            p[l] in lane l             tn_load_if_T(p, m)        so where m, else 0 and not read
+ *   tn_store_T(p, v)        p[l] = v[l]                tn_store_if_T(p, v, m)    so where m
+ *   tn_gather_T(p, i, m)    p[i[l]] where m, else 0 and not read; i of i32; tn_gather_far_T: of i64
+ *   tn_scatter_T(p, i, v, m)   p[i[l]] = v[l] where m, lane after lane; tn_scatter_far_T
+ *   tn_first_boolxV(n)      l < n in lane l            tn_down_T(x, h)           x[(l + h) % V] in lane l
+ *   tn_pick_T(c, a, b)      c ? a : b, c being a comparison of values as wide as T
+ *   tn_where_T(c, a, b)     c ? a : b, c a bool        tn_boolxV(c)              the comparison c as a bool
+ *   tn_of_bool_T(c)         c ? 1 : 0                  tn_cast_T(x)              converts numbers as C does, integers
+ *                                                                                modulo 2^n; (T)x keeps the bits
+ * Any other tn_<name>, in which each dtype is followed by xV, is the function of scalars without that, on each lane. */
+#include "render/lanes.h"
 #include "ir/build.h"
 #include <inttypes.h>
 
-/* ---- accumulators ---- */
-
-static const char *cell(tn__printer *p, tn_node *n) {
-  const char *acc = tn__print_name(p, n->src[0]);
-  return n->nsrc > 2 ? tn__print_format(p, "%s[%s]", acc, tn__print_name(p, n->src[2])) : acc;
-}
-
-static void put_acc(tn__printer *p, tn_node *n) {
-  const char *init = tn__print_name(p, n->src[0]), *name = tn__print_give(p, n, 'a', p->nacc++),
-             *type = p->d->value[n->dtype];
-  if (n->ints[1] == 1) {
-    tn__print_line(p, "%s %s = %s;", type, name, init);
-    return;
-  }
-  tn__print_line(p, "%s %s[%" PRId64 "];", type, name, n->ints[1]);
-  tn__print_line(p, "for (int l = 0; l < %" PRId64 "; l++) %s[l] = %s;", n->ints[1], name, init);
-}
-
-/* The value of an accumulator; all lanes combined by halves, in an array of their own, for the cells may be read again.
- */
-static void put_getacc(tn__printer *p, tn_node *n) {
-  tn_node *acc = n->src[0];
-  int64_t lanes = acc->ints[1];
-  if (n->nsrc > 2 || lanes == 1) {
-    tn__print_value(p, n, cell(p, n));
-    return;
-  }
-  const char *name = tn__print_name(p, acc), *half = tn__print_format(p, "h%s", name);
-  tn__print_line(p, "%s %s[%" PRId64 "];", p->d->value[acc->dtype], half, lanes / 2);
-  tn__print_halves(p, (int)n->ints[0], acc->dtype, name, half, lanes);
-  tn__print_value(p, n, tn__print_format(p, "%s[0]", half));
-}
-
 /* ---- loops ---- */
-
-/* Does the loop that starts at ins[start] hold no other? */
-static bool is_innermost(const tn__printer *p, uint32_t start) {
-  uint32_t i = start + 1;
-  while (i < p->part->n && p->part->ins[i]->op != OP_RANGE && p->part->ins[i]->op != OP_END) i++;
-  return i < p->part->n && p->part->ins[i]->op == OP_END;
-}
-
-static void put_independent(tn__printer *p, uint32_t start) {
-  tn_node *r = p->part->ins[start];
-  bool global = r->ints[0] == AX_GLOBAL; /* its iterations are independent, too, unless they share the scratch */
-  if (r->ints[0] == AX_UPCAST || (global && !p->k->nlocal && is_innermost(p, start)))
-    tn__print_line(p, "%s", p->d->independent);
-}
-
-static void put_for(tn__printer *p, uint32_t start, const char *from, const char *to) {
-  const char *i = tn__print_name(p, p->part->ins[start]);
-  put_independent(p, start);
-  tn__print_line(p, "for (i64 %s = %s; %s < %s; %s++) {", i, from, i, to, i);
-  p->depth++;
-}
-
-/* The lane count of a range whose count may fall short; 0 for others. */
-static uint64_t short_lanes(const tn__printer *p, const tn_node *n) {
-  uint64_t lanes = 0;
-  if (n->op == OP_RANGE && n->ints[0] != AX_GLOBAL && !tn__is_const(n->src[0]))
-    tn__map_get(&p->lanes, (uintptr_t)n, &lanes);
-  return lanes;
-}
-
-/* May the loop that starts at ins[start] be split?  It holds no loops but lanes, all of one count, and has no effect
- * before them. */
-static bool is_splittable(const tn__printer *p, uint32_t start) {
-  tn_node *first = NULL;
-  for (uint32_t i = start + 1, depth = 1; i < p->part->n; i++) {
-    tn_node *n = p->part->ins[i];
-    if (n->op == OP_RANGE) {
-      if (depth == 2 || !short_lanes(p, n)) return false;
-      if (first && (n->src[0] != first->src[0] || short_lanes(p, n) != short_lanes(p, first))) return false;
-      first = n;
-      depth++;
-    } else if (n->op == OP_END) {
-      if (--depth == 0) return first != NULL;
-    } else if (!first && n->op != OP_LOAD && !tn__is_elementwise(n)) {
-      return false;
-    }
-  }
-  return false;
-}
-
-/* Copies the lane accumulators that the loop sets into arrays of their own, or back.  The full copy of the loop then
- * indexes them by constants only, once its lanes are unrolled, so that compilers keep them in vector registers. */
-static void swap_accs(tn__printer *p, uint32_t start, bool back) {
-  for (uint32_t i = start + 1; p->part->ins[i]->op != OP_END || p->part->ins[i]->src[0] != p->part->ins[start]; i++) {
-    tn_node *n = p->part->ins[i], *acc = n->src[0];
-    if (n->op != OP_SETACC || n->nsrc < 3) continue;
-    const char *name = tn__print_name(p, acc), *other = back ? name + 1 : tn__print_format(p, "t%s", name);
-    if ((*name == 't') != back) continue; /* done */
-    if (!back) tn__print_line(p, "%s %s[%" PRId64 "];", p->d->value[acc->dtype], other, acc->ints[1]);
-    tn__print_line(p, "for (int l = 0; l < %" PRId64 "; l++) %s[l] = %s[l];", acc->ints[1], other, name);
-    tn__map_putp(&p->name, acc, other);
-  }
-}
-
-/* for (; i < n; i++) { ... if (count != lanes) break; full ... }
- * if (i < n) { copies; for (; i < n; i++) { short } back } */
-static void put_split(tn__printer *p, uint32_t start) {
-  tn_node *r = p->part->ins[start];
-  const char *i = tn__print_name(p, r), *n = tn__print_name(p, r->src[0]);
-  if (p->copy == ONCE) {
-    tn__print_line(p, "i64 %s = 0;", i);
-    p->copy = FULL_COUNT;
-    p->left = false;
-  } else {
-    tn__print_brace(p, "}");
-    tn__print_line(p, "if (%s < %s) {", i, n);
-    p->depth++;
-    swap_accs(p, start, false);
-    p->copy = SHORT_COUNT;
-  }
-  tn__print_line(p, "for (; %s < %s; %s++) {", i, n, i);
-  p->depth++;
-}
-
-static void put_lanes(tn__printer *p, uint32_t start, uint64_t lanes, tn__open_loop *o) {
-  const char *count = tn__print_name(p, p->part->ins[start]->src[0]), *full = tn__print_format(p, "%" PRIu64, lanes);
-  if (p->copy == ONCE) {
-    o->copy = FULL_COUNT;
-    tn__print_line(p, "if (%s == %s) {", count, full);
-    p->depth++;
-  } else if (p->copy == FULL_COUNT && !p->left) {
-    p->left = true;
-    tn__print_line(p, "if (%s != %s) break;", count, full);
-  }
-  put_for(p, start, "0", p->copy == SHORT_COUNT ? count : full);
-}
 
 static void open_range(tn__printer *p, uint32_t start) {
   tn_node *r = p->part->ins[start];
-  uint64_t lanes = short_lanes(p, r);
-  tn__open_loop o = {
-      .start = start, .copy = ONCE, .split = !lanes && r->ints[0] != AX_GLOBAL && is_splittable(p, start)};
-  tn__print_give(p, r, 'i', p->nloop++);
-  if (lanes) put_lanes(p, start, lanes, &o);
-  else if (o.split) put_split(p, start);
-  else if (r->ints[0] == AX_GLOBAL) put_for(p, start, "lo", "hi");
-  else put_for(p, start, "0", tn__print_name(p, r->src[0]));
-  tn__vec_push(&p->c->scratch, &p->open, o);
+  bool global = r->ints[0] == AX_GLOBAL;
+  const char *i = tn__print_give(p, r, 'i', p->nloop++);
+  tn__print_line(p, "for (i64 %s = %s; %s < %s; %s++) {", i, global ? "lo" : "0", i,
+                 global ? "hi" : tn__print_name(p, r->src[0]), i);
+  p->depth++;
+  tn__vec_push(&p->c->scratch, &p->open, ((tn__open_loop){.start = start}));
 }
 
-/* Closes a loop; the index of the instruction to go on with. */
-static uint32_t close_range(tn__printer *p, uint32_t at) {
+static void close_range(tn__printer *p) {
   if (!p->open.n) tn__fail(p->c, TN_ERUN, "kernel %s closes a loop that is not open", p->k->name);
-  tn__open_loop *o = &p->open.v[p->open.n - 1];
-  if (o->split && p->copy == FULL_COUNT) {
-    put_split(p, o->start);
-    return o->start + 1;
-  }
-  if (o->copy == FULL_COUNT) {
-    o->copy = SHORT_COUNT;
-    tn__print_brace(p, "}");
-    tn__print_brace(p, "} else {");
-    p->depth++;
-    put_for(p, o->start, "0", tn__print_name(p, p->part->ins[o->start]->src[0]));
-    return o->start + 1;
-  }
-  tn__print_brace(p, "}");
-  if (o->split) {
-    swap_accs(p, o->start, true);
-    p->copy = ONCE;
-  }
-  if (o->split || o->copy == SHORT_COUNT) tn__print_brace(p, "}");
   p->open.n--;
-  return at + 1;
+  tn__print_brace(p, "}");
 }
 
 /* ---- a part ---- */
 
+/* The instruction at ins[at], or the vector loop that starts there; where to go on */
 static uint32_t put_instruction(tn__printer *p, uint32_t at) {
   tn_node *n = p->part->ins[at];
   switch (n->op) {
-  case OP_RANGE: open_range(p, at); break;
-  case OP_END: return close_range(p, at);
-  case OP_ACC: put_acc(p, n); break;
-  case OP_SETACC: tn__print_setacc(p, n, cell(p, n)); break;
-  case OP_GETACC: put_getacc(p, n); break;
+  case OP_RANGE:
+    if (n->ints[0] == AX_UPCAST) return tn__lanes_loop(p, at);
+    open_range(p, at);
+    break;
+  case OP_END: close_range(p); break;
+  case OP_ACC: tn__lanes_acc(p, n); break;
+  case OP_SETACC: tn__lanes_setacc(p, n); break;
+  case OP_GETACC: tn__lanes_getacc(p, n); break;
   case OP_LOAD: tn__print_load(p, n); break;
   case OP_STORE:
   case OP_STOREADD:
@@ -206,7 +87,6 @@ static void put_declarations(tn__printer *p) {
   for (uint32_t i = 0; i < p->part->n; i++) {
     tn_node *n = p->part->ins[i];
     for (uint32_t s = 0; s < n->nsrc && n != p->part->global; s++) tn__map_put(&used, (uintptr_t)n->src[s], 1);
-    if (n->op == OP_SETACC && n->nsrc > 2) tn__map_put(&p->lanes, (uintptr_t)n->src[2], (uint64_t)n->src[0]->ints[1]);
     if (n->nsrc && n->src[0]->op == OP_PARAM) used_buf[n->src[0]->ints[0]] = true;
   }
   for (uint32_t b = 0; b < p->k->nbuf; b++)
@@ -223,8 +103,7 @@ static void put_declarations(tn__printer *p) {
 }
 
 static void put_part(tn__printer *p, uint32_t number) {
-  p->copy = ONCE;
-  tn__map_init(&p->lanes, &p->c->scratch);
+  tn__lanes_plan(p);
   name_variables(p);
   tn__print_line(p, "\n%s %s_%" PRIu32 "%s {", p->d->function[0], p->k->name, number, p->d->function[1]);
   p->depth = 1;

@@ -95,9 +95,10 @@ static const char *find_verify(tn_ctx *c, const char *given) {
 
 static void resolve(tn_ctx *c, const tn_options *o) {
   c->opt = *o;
-  c->opt.device = c->opt.cc = c->opt.cache_dir = c->opt.verify = c->opt.check = NULL;
+  c->opt.device = c->opt.cc = c->opt.cpu_level = c->opt.cache_dir = c->opt.verify = c->opt.check = NULL;
   c->opt.device = own(c, or_env(o->device, "TENET_DEVICE"));
   c->opt.cc = own(c, or_env(o->cc, "TENET_CC"));
+  c->opt.cpu_level = own_or_none(c, or_env(o->cpu_level, "TENET_CPU_LEVEL"));
   c->opt.verify = find_verify(c, o->verify);
   c->races = find_races(c);
   c->opt.check = own_or_none(c, or_env(o->check, "TENET_CHECK"));
@@ -247,6 +248,7 @@ void tn_ctx_close(tn_ctx *c) {
   tn__mem_free(&c->mem, c->runtime);
   tn__mem_free(&c->mem, (void *)(uintptr_t)c->opt.device);
   tn__mem_free(&c->mem, (void *)(uintptr_t)c->opt.cc);
+  tn__mem_free(&c->mem, (void *)(uintptr_t)c->opt.cpu_level);
   tn__mem_free(&c->mem, (void *)(uintptr_t)c->opt.cache_dir);
   tn__mem_free(&c->mem, (void *)(uintptr_t)c->opt.verify);
   tn__mem_free(&c->mem, (void *)(uintptr_t)c->opt.check);

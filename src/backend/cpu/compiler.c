@@ -9,32 +9,26 @@
 
 enum { COMPILE_LIMIT_MS = 60000 };
 
-/* -O3 for the vectoriser's full cost model; contraction off and no -ffast-math: results are those of the scalar
- * evaluator.  Two things that gcc 12 gets wrong are not asked for.  Where it vectorises a block that sums up (or takes
- * the least or the most of) what is 0 or 1, it takes masks, so -1, for 1: only loops are vectorised.  Where inner loops
- * are unrolled before and loads are masked, it takes the mask of the first vector for all: short loops stay loops. */
-static const char *const flags[] = {
-#if defined(__x86_64__)
-    "-mprefer-vector-width=512", /* kernels are long loops: worth the widest vectors there are */
-#endif
-    "-x",
-    "c",
-    "-std=gnu17",
-    "-O3",
-    "--param=max-completely-peel-times=2",
-    "-fno-tree-slp-vectorize",
-    "-march=native",
-    "-ffp-contract=off",
-    "-fno-math-errno",
-    "-fno-trapping-math",
-    "-fno-semantic-interposition",
-    "-fno-stack-protector",
-    "-fPIC",
-    "-shared",
-    "-nostartfiles",
-    "-pipe",
-    "-w",
-    NULL};
+/* Contraction off and no -ffast-math: results are those of the scalar evaluator.  Vectors are written out in kernels:
+ * no compiler makes any of its own, so that neither results nor speed hang on what it guesses.  Signed vectors wrap. */
+static const char *const flags[] = {"-x",
+                                    "c",
+                                    "-std=gnu17",
+                                    "-O3",
+                                    "-fno-tree-vectorize",
+                                    "-fno-tree-slp-vectorize",
+                                    "-fwrapv",
+                                    "-ffp-contract=off",
+                                    "-fno-math-errno",
+                                    "-fno-trapping-math",
+                                    "-fno-semantic-interposition",
+                                    "-fno-stack-protector",
+                                    "-fPIC",
+                                    "-shared",
+                                    "-nostartfiles",
+                                    "-pipe",
+                                    "-w",
+                                    NULL};
 
 /* The words of a command as a shell reads them, each ended by 0: blanks part them, quotes and backslashes keep what
  * would. */
@@ -86,8 +80,8 @@ const char *tn__cc_identity(tn_ctx *c, const tn__cc *cc, const char *machine) {
   tn__sb_init(&b, &c->scratch);
   const char *path = realpath(cc->path, real) ? real : cc->path;
   if (stat(path, &st)) st.st_size = -1;
-  tn__sb_printf(&b, "%s %lld %lld.%09ld\n%s\n", path, (long long)st.st_size, (long long)st.st_mtim.tv_sec,
-                st.st_mtim.tv_nsec, machine);
+  tn__sb_printf(&b, "%s %lld %lld.%09ld\n%s\n%s\n", path, (long long)st.st_size, (long long)st.st_mtim.tv_sec,
+                st.st_mtim.tv_nsec, machine, cc->march);
   const char *word = cc->words;
   for (int i = 0; i < cc->nwords; i++, word += strlen(word) + 1) tn__sb_printf(&b, "%s\n", word);
   for (int i = 0; flags[i]; i++) tn__sb_printf(&b, "%s ", flags[i]);
@@ -96,11 +90,12 @@ const char *tn__cc_identity(tn_ctx *c, const tn__cc *cc, const char *machine) {
 
 void tn__cc_compile(tn_ctx *c, const tn__cc *cc, const char *source, const char *out) {
   enum { NFLAGS = sizeof flags / sizeof *flags - 1 };
-  const char *argv[NFLAGS + TN__CC_WORDS + 8], *word = cc->words;
+  const char *argv[NFLAGS + TN__CC_WORDS + 9], *word = cc->words;
   char said[800];
   int n = 0;
   argv[n++] = cc->path;
   for (int i = 0; i < NFLAGS; i++) argv[n++] = flags[i];
+  if (*cc->march) argv[n++] = cc->march;
   for (int i = 0; i < cc->nwords; i++, word += strlen(word) + 1) argv[n++] = word; /* which have the last word */
   argv[n++] = "-o";
   argv[n++] = out;

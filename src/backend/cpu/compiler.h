@@ -7,6 +7,7 @@ typedef struct tn__cc {
   char path[4096]; /* "" if there is none */
   char words[4096]; /* of what was asked for, those that stand behind it: its arguments, each ended by 0, */
   int nwords;       /* so many of them */
+  const char *march; /* the processor to compile for, "": the compiler's choice */
   int limit_ms;    /* a compilation that takes longer is killed */
 } tn__cc;
 

@@ -1,6 +1,7 @@
 /* The CPU device: compile, load, cut into slices, run. */
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/compiler.h"
+#include "backend/cpu/level.h"
 #include "backend/ref/ref.h"
 #include "render/render.h"
 #include <dlfcn.h>
@@ -35,7 +36,7 @@ struct tn__code {
 
 typedef struct cpu {
   tn__cc cc;
-  char machine[1024]; /* what -march=native means here */
+  char machine[64];   /* the processor's name */
   char *scratch;      /* one piece per thread, as large as any kernel compiled so far needs; a canary behind each */
   size_t piece;
 } cpu;
@@ -192,11 +193,7 @@ static void read_cpuinfo(const char *info, const char *field, char *out, size_t 
 }
 
 static void describe(tn_ctx *c, cpu *self, char *text, size_t size) {
-  static const struct {
-    const char *flag, *name;
-  } vectors[] = {
-      {" avx512f ", "AVX-512"}, {" avx2 ", "AVX2"}, {" asimd ", "NEON"}, {" sse4_2 ", "SSE4.2"}, {"", "no vectors"}};
-  char info[4096], model[64] = "unknown processor", flags[900] = "";
+  char info[4096], model[64] = "unknown processor", flags[4096] = "";
   int fd = open("/proc/cpuinfo", O_RDONLY | O_CLOEXEC);
   ssize_t n = fd < 0 ? 0 : read(fd, info, sizeof info - 1); /* the first core's lines */
   if (fd >= 0) close(fd);
@@ -204,12 +201,14 @@ static void describe(tn_ctx *c, cpu *self, char *text, size_t size) {
   read_cpuinfo(info, "model name", model, sizeof model);
   read_cpuinfo(info, "\nflags", flags, sizeof flags);
   read_cpuinfo(info, "\nFeatures", flags, sizeof flags);
-  snprintf(self->machine, sizeof self->machine, "%s %s ", model, flags);
-  int v = 0;
-  while (!strstr(self->machine, vectors[v].flag)) v++;
-  const char *fma = strstr(self->machine, " fma ") ? "+FMA" : "", *name = strrchr(self->cc.path, '/');
+  snprintf(info, sizeof info, " %.4000s ", flags);
+  const tn__level *level = tn__level_choose(c, c->opt.cpu_level, info);
+  const char *name = strrchr(self->cc.path, '/');
+  snprintf(self->machine, sizeof self->machine, "%s", model);
+  self->cc.march = level->march;
+  c->vector_bytes = level->bytes;
   int cores = tn__pool_threads(c->pool);
-  snprintf(text, size, "%d core%s, %s, %s%s; cc = %.40s", cores, cores == 1 ? "" : "s", model, vectors[v].name, fma,
+  snprintf(text, size, "%d core%s, %s, %s; cc = %.40s", cores, cores == 1 ? "" : "s", model, level->name,
            name ? name + 1 : "none: kernels are interpreted");
 }
 

@@ -1,0 +1,702 @@
+/* Vector loops: what their values are, their accesses to memory, their accumulators.  For C.
+ *
+ * In a vector loop of V lanes a value is the same in all lanes, or an index that moves by a constant from lane to
+ * lane, or a vector.  The first two are printed as scalars, an index as that of lane 0; a vector spreads them.
+ * A wider number of lanes means wider vectors, never other results: lanes do not meet before accumulators are combined,
+ * by an order that the linear form defines. */
+#include "render/lanes.h"
+#include "render/spellings.h"
+#include "tenet_embed.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { SAME, MOVES, VECTOR };
+
+typedef struct tn__lane_value {
+  int form;
+  int64_t step; /* MOVES: from lane to lane */
+} lane_value;
+
+typedef struct tn__vector_loop {
+  uint32_t start, end; /* RANGE, END */
+  int count;           /* lanes */
+  tn_node *acc;        /* an accumulator of lanes that it sets or reads, NULL */
+} vector_loop;
+
+/* ---- spellings: as in dialect tables, $n the type of the operands, $b bools of as many lanes ---- */
+
+static const char *const spelling[OP_COUNT][SP_COUNT] = {
+    [OP_NEG] = {SPELL_INTS("-$0"), [SP_INDEX] = "-$0", SPELL_FLOATS("-$0")},
+    [OP_NOT] = {[SP_BOOL] = "~$0", SPELL_INTS("~$0")},
+    [OP_ABS] = {SPELL_INTS("tn_pick_$n($0 < 0, -$0, $0)")},
+    [OP_ADD] = {"$0 | $1", "$0 + $1", "$0 + $1", "$0 + $1", "$0 + $1"},
+    [OP_MUL] = {"$0 & $1", "$0 * $1", "$0 * $1", "$0 * $1", "$0 * $1"},
+    [OP_DIV] = {SPELL_FLOATS("$0 / $1")},
+    [OP_AND] = {"$0 & $1", "$0 & $1", "$0 & $1"},
+    [OP_OR] = {"$0 | $1", "$0 | $1", "$0 | $1"},
+    [OP_XOR] = {"$0 ^ $1", "$0 ^ $1", "$0 ^ $1"},
+    [OP_MIN] = {"$0 & $1", "tn_pick_$n($0 < $1, $0, $1)", "tn_pick_$n($0 < $1, $0, $1)"},
+    [OP_MAX] = {"$0 | $1", "tn_pick_$n($0 > $1, $0, $1)", "tn_pick_$n($0 > $1, $0, $1)"},
+    [OP_LT] = {"~$0 & $1", "$b($0 < $1)", "$b($0 < $1)", "$b($0 < $1)", "$b($0 < $1)"},
+    [OP_LE] = {"~$0 | $1", "$b($0 <= $1)", "$b($0 <= $1)", "$b($0 <= $1)", "$b($0 <= $1)"},
+    [OP_EQ] = {"~($0 ^ $1)", "$b($0 == $1)", "$b($0 == $1)", "$b($0 == $1)", "$b($0 == $1)"},
+    [OP_NE] = {"$0 ^ $1", "$b($0 != $1)", "$b($0 != $1)", "$b($0 != $1)", "$b($0 != $1)"},
+    [OP_WHERE] = {"($0 & $1) | (~$0 & $2)", "tn_where_$n($0, $1, $2)", "tn_where_$n($0, $1, $2)",
+                  "tn_where_$n($0, $1, $2)", "tn_where_$n($0, $1, $2)"},
+};
+
+/* Functions that math.inc has for vectors, of f32 and of f64; WIDE: by way of f64.  All others go lane by lane. */
+enum { F32 = 1, F64 = 2, WIDE = 4 };
+static const uint8_t native[OP_COUNT] = {
+    [OP_ABS] = F32 | F64,   [OP_SIGN] = F32 | F64,  [OP_SQRT] = F32 | F64, [OP_FLOOR] = F32 | F64,
+    [OP_CEIL] = F32 | F64,  [OP_ROUND] = F32 | F64, [OP_TRUNC] = F32 | F64, [OP_IDIV] = F32 | F64,
+    [OP_MOD] = F32 | F64,   [OP_FMOD] = F32 | F64,  [OP_MIN] = F32 | F64,  [OP_MAX] = F32 | F64,
+    [OP_FMA] = F32 | F64,   [OP_EXP] = F32,         [OP_EXP2] = F32,       [OP_EXPM1] = F32,
+    [OP_LOG] = F32,         [OP_LOG2] = F32,        [OP_LOG1P] = F32,      [OP_TANH] = F32,
+    [OP_ERF] = F32,         [OP_ATAN2] = F32,       [OP_SIN] = F32 | WIDE, [OP_COS] = F32 | WIDE,
+    [OP_TAN] = F32 | WIDE,  [OP_POW] = F32 | WIDE,
+};
+
+/* ---- types ---- */
+
+/* The kind in which a value stands in lanes: index values that fit 32 bits are narrow. */
+static int kind_of(const tn_node *n) {
+  if (n->dtype != TN__INDEX) return n->dtype;
+  return n->lo >= INT32_MIN && n->hi <= INT32_MAX ? TN__INDEX32 : TN__INDEX;
+}
+
+static bool is_half(int kind) { return kind == TN_F16 || kind == TN_BF16; }
+static bool is_index(int kind) { return kind == TN__INDEX || kind == TN__INDEX32; }
+
+/* The dtype whose vectors hold values of a kind */
+static int held(int kind) {
+  if (is_half(kind)) return TN_F32;
+  return kind == TN__INDEX ? TN_I64 : kind == TN__INDEX32 ? TN_I32 : kind;
+}
+
+static const char *name_of(int kind) { return tn__dtypes[held(kind)].name; }
+
+static int cell_of(int dtype) { return dtype == TN_BOOL ? TN_U8 : is_half(dtype) ? TN_U16 : dtype; }
+
+static int unsigned_of(int kind) {
+  static const uint8_t by_size[] = {[1] = TN_U8, [2] = TN_U16, [4] = TN_U32, [8] = TN_U64};
+  return by_size[tn__size_of(held(kind))];
+}
+
+static const char *type_of(tn__printer *p, int kind) { return tn__print_format(p, "%sx%d", name_of(kind), p->count); }
+
+static int column_of(int kind) {
+  if (is_index(kind)) return SP_INDEX;
+  if (kind == TN_BOOL) return SP_BOOL;
+  return tn__is_float(kind) ? kind == TN_F64 ? SP_F64 : SP_F32 : SP_INT;
+}
+
+/* ---- texts of one dtype as texts of vectors ---- */
+
+static bool is_word(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9'); }
+
+/* Is it a dtype's name, or a helper's of the language? */
+static bool names_dtype(const char *s, size_t n) {
+  for (int d = 0; d < TN_DTYPE_COUNT; d++)
+    if (strlen(tn__dtypes[d].name) == n && !memcmp(tn__dtypes[d].name, s, n)) return true;
+  return false;
+}
+
+/* Every dtype's name is followed by the number of lanes, COUNT becomes it. */
+static void put_instance(tn__sb *out, const char *text, int count) {
+  for (const char *s = text, *end; *s; s = end) {
+    for (end = s; is_word(*end); end++) continue;
+    size_t n = (size_t)(end - s);
+    if (!n) {
+      tn__sb_putc(out, *end++);
+    } else if (n == 5 && !memcmp(s, "COUNT", 5)) {
+      tn__sb_printf(out, "%d", count);
+    } else {
+      tn__sb_printf(out, "%.*s", (int)n, s);
+      if (names_dtype(s, n)) tn__sb_printf(out, "x%d", count);
+    }
+  }
+}
+
+static const char *instance(tn__printer *p, const char *text) {
+  tn__sb b;
+  tn__sb_init(&b, &p->c->scratch);
+  put_instance(&b, text, p->count);
+  return tn__sb_str(&b);
+}
+
+static void use_math(tn__printer *p) { p->math |= (uint32_t)p->count; }
+
+/* ---- helpers that go lane by lane ---- */
+
+static void need(tn__printer *p, const char *line) {
+  for (uint32_t i = 0; i < p->needs.n; i++)
+    if (!strcmp(p->needs.v[i], line)) return;
+  tn__vec_push(&p->c->scratch, &p->needs, line);
+}
+
+/* Calls the helper `name` of scalars on vectors: its own form for them, or one that takes lane after lane. */
+static const char *call(tn__printer *p, const char *name, bool has_form, int to, int from, uint32_t n,
+                        const char *const *operand) {
+  const char *form = instance(p, name);
+  if (has_form) use_math(p);
+  else
+    need(p, tn__print_format(p, "TN_BY_LANES_%" PRIu32 "(%d, %s, %s, %s, %s)", n, p->count, type_of(p, to),
+                             type_of(p, from), form, name));
+  return n == 1   ? tn__print_format(p, "%s(%s)", form, operand[0])
+         : n == 2 ? tn__print_format(p, "%s(%s, %s)", form, operand[0], operand[1])
+                  : tn__print_format(p, "%s(%s, %s, %s)", form, operand[0], operand[1], operand[2]);
+}
+
+static const char *call_one(tn__printer *p, const char *name, const char *x) {
+  return call(p, name, true, 0, 0, 1, &x);
+}
+
+/* ---- operands ---- */
+
+static const lane_value *value_of(const tn__printer *p, const tn_node *n) {
+  static const lane_value same = {.form = SAME};
+  const lane_value *v = tn__map_getp(&p->lane, n);
+  return v ? v : &same;
+}
+
+/* n as a vector of its own kind */
+static const char *spread(tn__printer *p, tn_node *n) {
+  const lane_value *v = value_of(p, n);
+  const char *name = tn__print_name(p, n), *type = type_of(p, kind_of(n));
+  if (v->form == VECTOR) return name;
+  if (v->form == MOVES) return tn__print_format(p, "tn_step_%s(%s, %" PRId64 ")", type, name, v->step);
+  return tn__print_format(p, "tn_all_%s(%s)", type, name);
+}
+
+/* ... of another kind of index */
+static const char *as_kind(tn__printer *p, tn_node *n, int kind) {
+  const char *x = spread(p, n);
+  return kind_of(n) == kind ? x : tn__print_format(p, "tn_cast_%s(%s)", type_of(p, kind), x);
+}
+
+/* ---- values ---- */
+
+static const char *rounded(tn__printer *p, int kind, const char *x, bool rounds) {
+  if (!rounds) return x;
+  return call_one(p, kind == TN_F16 ? "tn_f16_round" : "tn_bf16_round", x);
+}
+
+/* An op over vectors; *rounds: the result is yet to be rounded. */
+static const char *exact_text(tn__printer *p, int op, int kind, int skind, const char *const *operand, bool *rounds) {
+  uint32_t n = tn__ops[op].min_src;
+  bool own = op == OP_FMA && is_half(skind); /* rounds once */
+  int compute = own ? skind : held(skind);
+  bool exact = op == OP_WHERE || op == OP_NEG || op == OP_ABS || op == OP_MIN || op == OP_MAX;
+  *rounds = is_half(kind) && !exact && !own;
+  const char *text = own ? NULL : spelling[op][column_of(is_index(skind) ? skind : compute)];
+  if (text) {
+    tn__words w = {.word = {['n'] = type_of(p, skind), ['b'] = tn__print_format(p, "tn_boolx%d", p->count)}};
+    for (uint32_t i = 0; i < n; i++) w.word['0' + i] = operand[i];
+    return tn__print_expand(p, text, &w);
+  }
+  if (op == OP_PHILOX) return call(p, "tn_philox_u64", true, kind, skind, n, operand);
+  if (skind == TN_BOOL) { /* as eval: arithmetic on 0 and 1 */
+    const char *number[3];
+    for (uint32_t i = 0; i < n; i++)
+      number[i] = tn__print_format(p, "tn_of_bool_%s(%s)", type_of(p, TN_U8), operand[i]);
+    return tn__print_format(p, "tn_boolx%d(%s != 0)", p->count, exact_text(p, op, TN_U8, TN_U8, number, rounds));
+  }
+  const char *name = tn__print_format(p, "tn_%s_%s", tn__ops[op].text, own ? tn__dtypes[skind].name : name_of(skind));
+  bool has_form = (compute == TN_F32 && (native[op] & F32)) || (compute == TN_F64 && (native[op] & F64));
+  return call(p, name, has_form, kind, skind, n, operand);
+}
+
+static const char *apply(tn__printer *p, int op, int dtype, const char *const *operand) {
+  bool rounds;
+  const char *x = exact_text(p, op, dtype, dtype, operand, &rounds);
+  return rounded(p, dtype, x, rounds);
+}
+
+static const char *cast_text(tn__printer *p, int from, int to, const char *x, bool *rounds) {
+  int wide = held(from);
+  if (from == to) return x;
+  if (to == TN_BOOL) return tn__print_format(p, "tn_boolx%d(%s != 0)", p->count, x);
+  if (from == TN_BOOL) return tn__print_format(p, "tn_of_bool_%s(%s)", type_of(p, to), x);
+  if (tn__is_float(from) && !tn__is_float(to))
+    return call(p, tn__print_format(p, "tn_%s_to_%s", name_of(from), name_of(to)), false, to, from, 1, &x);
+  bool exact = wide == TN_F32 || tn__size_of(from) <= 2; /* as an f32 */
+  if (is_half(to) && !exact) /* by way of f32 it would round twice */
+    return call(p, tn__print_format(p, "tn_%s_to_%s", name_of(from), tn__dtypes[to].name), false, to, from, 1, &x);
+  *rounds = is_half(to);
+  return held(to) == wide ? x : tn__print_format(p, "tn_cast_%s(%s)", type_of(p, to), x);
+}
+
+/* Values as they stand in memory, and back */
+static const char *to_cell(tn__printer *p, int dtype, const char *x) {
+  if (dtype == TN_BOOL) return tn__print_format(p, "tn_of_bool_%s(%s)", type_of(p, TN_U8), x);
+  if (!is_half(dtype)) return x;
+  return tn__print_format(p, "tn_cast_%s(%s)", type_of(p, TN_U16),
+                          call_one(p, dtype == TN_F16 ? "tn_f16_bits" : "tn_bf16_bits", x));
+}
+
+static const char *of_cell(tn__printer *p, int dtype, const char *x) {
+  if (dtype == TN_BOOL) return tn__print_format(p, "tn_boolx%d(%s != 0)", p->count, x);
+  if (!is_half(dtype)) return x;
+  return call_one(p, dtype == TN_F16 ? "tn_f16_of" : "tn_bf16_of",
+                  tn__print_format(p, "tn_cast_%s(%s)", type_of(p, TN_U32), x));
+}
+
+static const char *bitcast_text(tn__printer *p, int from, int to, const char *x) {
+  int cell = cell_of(from), wanted = cell_of(to);
+  x = to_cell(p, from, x);
+  if (cell != wanted) x = tn__print_format(p, "(%s)%s", type_of(p, wanted), x);
+  return of_cell(p, to, x);
+}
+
+/* Index division where no lane can trap: by the same positive number in all, of what is not negative */
+static bool divides_plainly(const tn__printer *p, const tn_node *n) {
+  return (n->op == OP_IDIV || n->op == OP_MOD) && n->dtype == TN__INDEX && n->src[0]->lo >= 0 && n->src[1]->lo > 0 &&
+         value_of(p, n->src[1])->form == SAME;
+}
+
+/* The kind in which an op on index values is computed: narrow if all of them and the result are. */
+static int index_kind(const tn_node *n) {
+  for (uint32_t i = n->op == OP_WHERE; i < n->nsrc; i++)
+    if (kind_of(n->src[i]) == TN__INDEX) return TN__INDEX;
+  return n->dtype == TN__INDEX ? kind_of(n) : TN__INDEX32;
+}
+
+static const char *index_text(tn__printer *p, tn_node *n) {
+  bool rounds;
+  uint32_t first = n->op == OP_WHERE;
+  int compute = index_kind(n), kind = n->dtype == TN__INDEX ? kind_of(n) : n->dtype;
+  const char *operand[3] = {first ? spread(p, n->src[0]) : NULL}, *x;
+  for (uint32_t i = first; i < n->nsrc; i++) operand[i] = as_kind(p, n->src[i], compute);
+  if (divides_plainly(p, n)) {
+    const char *u = type_of(p, unsigned_of(compute));
+    char divide = n->op == OP_MOD ? '%' : '/';
+    x = tn__print_format(p, "(%s)((%s)%s %c (%s)%s)", type_of(p, compute), u, operand[0], divide, u, operand[1]);
+  } else {
+    x = exact_text(p, n->op, is_index(kind) ? compute : kind, compute, operand, &rounds);
+  }
+  return is_index(kind) && kind != compute ? tn__print_format(p, "tn_cast_%s(%s)", type_of(p, kind), x) : x;
+}
+
+static const char *vector_text(tn__printer *p, tn_node *n, bool *rounds) {
+  uint32_t first = n->op == OP_WHERE;
+  int kind = kind_of(n), skind = kind_of(n->src[first]);
+  const char *operand[3] = {0};
+  *rounds = false;
+  if (n->src[first]->dtype == TN__INDEX && n->op != OP_CAST) return index_text(p, n);
+  for (uint32_t i = 0; i < n->nsrc; i++) operand[i] = spread(p, n->src[i]);
+  if (n->op == OP_CAST) return cast_text(p, skind, kind, operand[0], rounds);
+  if (n->op == OP_BITCAST) return bitcast_text(p, skind, kind, operand[0]);
+  return exact_text(p, n->op, kind, skind, operand, rounds);
+}
+
+static void declare(tn__printer *p, tn_node *n, const char *text) {
+  const char *name = tn__print_give(p, n, 'v', p->nvalue++);
+  tn__print_line(p, "const %s %s = %s;", type_of(p, kind_of(n)), name, text);
+}
+
+/* As scalars do, a value that is stored need not be rounded for that: x<N> is what v<N> was before. */
+static void put_vector(tn__printer *p, tn_node *n) {
+  bool rounds;
+  const char *x = vector_text(p, n, &rounds);
+  uint64_t stored;
+  if (rounds && tn__map_get(&p->stored, (uintptr_t)n, &stored)) {
+    const char *exact = tn__print_format(p, "x%" PRIu32, p->nvalue);
+    tn__print_line(p, "const %s %s = %s;", type_of(p, n->dtype), exact, x);
+    tn__map_putp(&p->stored, n, exact);
+    x = exact;
+  }
+  declare(p, n, rounded(p, n->dtype, x, rounds));
+}
+
+/* ---- forms: which values are vectors, and how wide ---- */
+
+static lane_value form_of(const tn__printer *p, const tn_node *n) {
+  bool differs = n->op == OP_GETACC;
+  for (uint32_t i = 0; i < n->nsrc; i++) differs |= value_of(p, n->src[i])->form != SAME;
+  lane_value out = {.form = differs ? VECTOR : SAME}, a = *value_of(p, n->src[0]);
+  if (!differs || n->dtype != TN__INDEX) return out;
+  lane_value b = n->nsrc > 1 ? *value_of(p, n->src[1]) : (lane_value){.form = SAME};
+  int64_t by;
+  if (a.form == VECTOR || b.form == VECTOR) return out;
+  bool lost = true;
+  if (n->op == OP_ADD) lost = __builtin_add_overflow(a.step, b.step, &out.step);
+  else if (n->op == OP_NEG) lost = __builtin_sub_overflow(0, a.step, &out.step);
+  else if (n->op == OP_MUL && tn__const_int(n->src[1], &by)) lost = __builtin_mul_overflow(a.step, by, &out.step);
+  else if (n->op == OP_MUL && tn__const_int(n->src[0], &by)) lost = __builtin_mul_overflow(b.step, by, &out.step);
+  if (!lost) out.form = out.step ? MOVES : SAME;
+  return out;
+}
+
+static bool is_access(const tn_node *n) { return n->op == OP_LOAD || n->op == OP_STORE || n->op == OP_STOREADD; }
+
+static void find_forms(tn__printer *p, const vector_loop *l) {
+  tn__map_init(&p->lane, &p->c->scratch);
+  for (uint32_t i = l->start; i < l->end; i++) {
+    tn_node *n = p->part->ins[i];
+    lane_value *v = tn__arena_alloc(&p->c->scratch, sizeof *v);
+    *v = i == l->start ? (lane_value){.form = MOVES, .step = 1} : form_of(p, n);
+    tn__map_putp(&p->lane, n, v);
+  }
+}
+
+static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
+
+/* Bytes of the widest element of a vector that n needs */
+static size_t width_of(const tn__printer *p, const tn_node *n) {
+  size_t width = 1;
+  const lane_value *v = value_of(p, n);
+  bool memory = is_access(n), set = n->op == OP_SETACC;
+  if (v->form == VECTOR) width = tn__size_of(held(kind_of(n)));
+  if (memory) {
+    width = larger(width, tn__size_of(held(n->src[0]->dtype)));
+    const lane_value *at = value_of(p, n->src[1]);
+    if (at->form == VECTOR) width = larger(width, tn__size_of(held(kind_of(n->src[1]))));
+    else if (at->step != 1) width = larger(width, at->step > INT32_MAX / 64 || at->step < INT32_MIN / 64 ? 8 : 4);
+  }
+  if (set) width = larger(width, tn__size_of(held(n->src[0]->dtype)));
+  for (uint32_t i = set || memory; i < n->nsrc; i++) {
+    if ((memory && i == 1) || v->form != VECTOR) continue;
+    width = larger(width, tn__size_of(held(kind_of(n->src[i]))));
+  }
+  bool wide = n->op == OP_PHILOX || ((native[n->op] & WIDE) && tn__is_float(n->dtype));
+  return wide && v->form == VECTOR ? 8 : width;
+}
+
+static int lanes_of(const tn__printer *p, const vector_loop *l) {
+  size_t width = 1;
+  for (uint32_t i = l->start + 1; i < l->end; i++) width = larger(width, width_of(p, p->part->ins[i]));
+  return (int)((size_t)p->c->vector_bytes / width);
+}
+
+static vector_loop find_loop(const tn__printer *p, uint32_t start) {
+  vector_loop l = {.start = start, .end = start + 1};
+  for (; p->part->ins[l.end]->op != OP_END; l.end++) {
+    tn_node *n = p->part->ins[l.end];
+    if (n->op == OP_RANGE) tn__fail(p->c, TN_ERUN, "kernel %s has a loop inside of a vector loop", p->k->name);
+    if ((n->op == OP_SETACC || n->op == OP_GETACC) && n->nsrc > 2) l.acc = n->src[0];
+  }
+  return l;
+}
+
+/* Loops that share accumulators have the same number of lanes: that of the narrowest.  No more than there are cells,
+ * but whole vectors for the widest type. */
+static bool agree(tn__printer *p, vector_loop *l) {
+  bool changed = false;
+  for (uint32_t i = l->start + 1; i < l->end; i++) {
+    const tn_node *n = p->part->ins[i];
+    uint64_t count = 0;
+    if ((n->op != OP_SETACC && n->op != OP_GETACC) || n->nsrc < 3) continue;
+    bool known = tn__map_get(&p->lanes, (uintptr_t)n->src[0], &count);
+    if (!known) count = (uint64_t)n->src[0]->ints[1];
+    int least = p->c->vector_bytes / 8, common = (int)count < least ? least : (int)count;
+    if (common < l->count) l->count = common;
+    changed |= !known || (int)count != l->count;
+    tn__map_put(&p->lanes, (uintptr_t)n->src[0], (uint64_t)l->count);
+  }
+  return changed;
+}
+
+void tn__lanes_plan(tn__printer *p) {
+  tn__map_init(&p->lanes, &p->c->scratch);
+  p->loops.n = 0;
+  for (uint32_t i = 0; i < p->part->n; i++) {
+    if (p->part->ins[i]->op != OP_RANGE || p->part->ins[i]->ints[0] != AX_UPCAST) continue;
+    vector_loop l = find_loop(p, i);
+    find_forms(p, &l);
+    l.count = lanes_of(p, &l);
+    vector_loop *kept = tn__arena_alloc(&p->c->scratch, sizeof *kept);
+    *kept = l;
+    tn__vec_push(&p->c->scratch, &p->loops, kept);
+  }
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (uint32_t i = 0; i < p->loops.n; i++) changed |= agree(p, p->loops.v[i]);
+  }
+  for (uint32_t i = 0; i < p->loops.n; i++) p->counts |= (uint32_t)p->loops.v[i]->count;
+}
+
+/* ---- memory ---- */
+
+typedef struct access {
+  const char *place, *index; /* a pointer; a vector of steps from there, NULL: lanes are neighbours */
+  const char *far;           /* "far_" where the index is wide */
+  const char *test;          /* a scalar gate, NULL */
+  const char *mask;          /* a vector gate, NULL */
+  int cell;
+} access;
+
+static access access_of(tn__printer *p, tn_node *n, tn_node *gate) {
+  const lane_value *at = value_of(p, n->src[1]);
+  tn_node *buf = n->src[0];
+  const char *array = tn__print_format(p, "%c%" PRId64, buf->op == OP_LOCAL ? 'l' : 'b', buf->ints[0]);
+  access a = {.cell = cell_of(buf->dtype), .far = "", .mask = p->rest};
+  if (at->form == VECTOR) {
+    a.place = array;
+    a.index = tn__print_name(p, n->src[1]);
+    if (kind_of(n->src[1]) == TN__INDEX) a.far = "far_";
+  } else {
+    bool wide = at->step > INT32_MAX / 64 || at->step < INT32_MIN / 64;
+    a.place = tn__print_format(p, "&%s[%s]", array, tn__print_name(p, n->src[1]));
+    if (at->step != 1)
+      a.index = tn__print_format(p, "tn_step_%s(0, %" PRId64 ")", type_of(p, wide ? TN_I64 : TN_I32), at->step);
+    if (wide) a.far = "far_";
+  }
+  const char *open = gate ? tn__print_name(p, gate) : NULL;
+  if (gate && value_of(p, gate)->form == SAME) a.test = open;
+  else if (gate) a.mask = p->rest ? tn__print_format(p, "%s & %s", open, p->rest) : open;
+  return a;
+}
+
+static const char *mask_of(tn__printer *p, const access *a) {
+  return a->mask ? a->mask : tn__print_format(p, "tn_all_boolx%d(1)", p->count);
+}
+
+static const char *cells_at(tn__printer *p, const access *a) {
+  const char *type = type_of(p, a->cell), *x;
+  if (a->index)
+    x = tn__print_format(p, "tn_gather_%s%s(%s, %s, %s)", a->far, type, a->place, a->index, mask_of(p, a));
+  else if (a->mask) x = tn__print_format(p, "tn_load_if_%s(%s, %s)", type, a->place, a->mask);
+  else x = tn__print_format(p, "tn_load_%s(%s)", type, a->place);
+  return a->test ? tn__print_format(p, "%s ? %s : tn_all_%s(0)", a->test, x, type) : x;
+}
+
+static void put_cells(tn__printer *p, const access *a, const char *x) {
+  const char *type = type_of(p, a->cell), *test = a->test ? tn__print_format(p, "if (%s) ", a->test) : "";
+  if (a->index)
+    tn__print_line(p, "%stn_scatter_%s%s(%s, %s, %s, %s);", test, a->far, type, a->place, a->index, x, mask_of(p, a));
+  else if (a->mask) tn__print_line(p, "%stn_store_if_%s(%s, %s, %s);", test, type, a->place, x, a->mask);
+  else tn__print_line(p, "%stn_store_%s(%s, %s);", test, type, a->place, x);
+}
+
+static void put_load(tn__printer *p, tn_node *n) {
+  access a = access_of(p, n, n->nsrc > 2 ? n->src[2] : NULL);
+  const char *x = cells_at(p, &a);
+  if (a.test && cell_of(n->dtype) != n->dtype) x = tn__print_format(p, "(%s)", x);
+  declare(p, n, of_cell(p, n->dtype, x));
+}
+
+/* Lanes that may add to one address do so one after the other. */
+static void put_adds(tn__printer *p, tn_node *n, const access *a) {
+  int dtype = n->src[0]->dtype;
+  bool moves = value_of(p, n->src[1])->form == VECTOR;
+  const char *array = tn__print_format(p, "%c%" PRId64, n->src[0]->op == OP_LOCAL ? 'l' : 'b', n->src[0]->ints[0]);
+  const char *element = tn__print_format(p, moves ? "%s[%s[l]]" : "%s[%s]", array, tn__print_name(p, n->src[1]));
+  const char *value = tn__print_name(p, n->src[2]), *number = tn__print_format(p, "u%" PRIu32, p->nvalue++);
+  tn__print_line(p, "const %s %s = %s;", type_of(p, dtype), number, spread(p, n->src[2]));
+  value = tn__print_format(p, dtype == TN_BOOL ? "(%s[l] != 0)" : "%s[l]", number);
+  if (a->test) tn__print_line(p, "if (%s)", a->test);
+  tn__print_line(p, "for (int l = 0; l < %d; l++)", p->count);
+  p->depth++;
+  if (a->mask) tn__print_line(p, "if ((%s)[l])", a->mask);
+  tn__print_line(p, "%s = %s;", element, tn__print_added(p, dtype, element, value));
+  p->depth--;
+}
+
+static void put_store(tn__printer *p, tn_node *n) {
+  int dtype = n->src[0]->dtype;
+  access a = access_of(p, n, n->nsrc > 3 ? n->src[3] : NULL);
+  const lane_value *at = value_of(p, n->src[1]);
+  if (n->op == OP_STOREADD && (at->form == VECTOR || at->step == 0)) {
+    put_adds(p, n, &a);
+    return;
+  }
+  bool vector = value_of(p, n->src[2])->form == VECTOR;
+  const char *exact = n->op == OP_STORE && vector ? tn__map_getp(&p->stored, n->src[2]) : NULL;
+  const char *x = exact ? exact : spread(p, n->src[2]);
+  if (n->op == OP_STOREADD) {
+    access plain = a;
+    plain.test = NULL; /* the store has it */
+    x = apply(p, OP_ADD, dtype, (const char *[]){of_cell(p, dtype, cells_at(p, &plain)), x});
+  }
+  put_cells(p, &a, to_cell(p, dtype, x));
+}
+
+/* ---- accumulators ---- */
+
+/* Vectors of which an accumulator consists, 0 if it is a plain variable */
+static int64_t pieces(tn__printer *p, tn_node *acc) {
+  uint64_t count;
+  if (!tn__map_get(&p->lanes, (uintptr_t)acc, &count)) return 0;
+  p->count = (int)count;
+  return acc->ints[1] > p->count ? acc->ints[1] / p->count : 1;
+}
+
+static const char *piece_of(tn__printer *p, tn_node *acc, int64_t piece) {
+  return tn__print_format(p, "%s_%" PRId64, tn__print_name(p, acc), piece);
+}
+
+void tn__lanes_acc(tn__printer *p, tn_node *n) {
+  const char *init = tn__print_name(p, n->src[0]), *name = tn__print_give(p, n, 'a', p->nacc++);
+  int64_t all = pieces(p, n);
+  if (!all) tn__print_line(p, "%s %s = %s;", p->d->value[n->dtype], name, init);
+  for (int64_t i = 0; i < all; i++)
+    tn__print_line(p, "%s %s = tn_all_%s(%s);", type_of(p, n->dtype), piece_of(p, n, i), type_of(p, n->dtype), init);
+}
+
+static void set_lanes(tn__printer *p, tn_node *n) {
+  tn_node *value = n->src[1];
+  int dtype = n->src[0]->dtype;
+  const char *cell = piece_of(p, n->src[0], p->piece), *x;
+  if (value->op == OP_LIST)
+    x = apply(p, OP_FMA, dtype, (const char *[]){spread(p, value->src[0]), spread(p, value->src[1]), cell});
+  else x = apply(p, (int)n->ints[0], dtype, (const char *[]){cell, spread(p, value)});
+  if (p->rest) x = apply(p, OP_WHERE, dtype, (const char *[]){p->rest, tn__print_format(p, "(%s)", x), cell});
+  tn__print_line(p, "%s = %s;", cell, x);
+}
+
+void tn__lanes_setacc(tn__printer *p, tn_node *n) {
+  if (n->nsrc > 2) set_lanes(p, n);
+  else tn__print_setacc(p, n, tn__print_name(p, n->src[0]));
+}
+
+static const char *halve(tn__printer *p, int op, int dtype, const char *x, const char *y) {
+  const char *name = tn__print_format(p, "h%" PRIu32, p->nvalue++);
+  tn__print_line(p, "const %s %s = %s;", type_of(p, dtype), name, apply(p, op, dtype, (const char *[]){x, y}));
+  return name;
+}
+
+/* All cells combined by halves: whole vectors first, then the lanes of the one that is left. */
+static void put_combined(tn__printer *p, tn_node *n, int64_t all) {
+  tn_node *acc = n->src[0];
+  int op = (int)n->ints[0], dtype = acc->dtype;
+  const char *piece[64];
+  for (int64_t i = 0; i < all; i++) piece[i] = piece_of(p, acc, i);
+  for (int64_t h = all / 2; h; h /= 2)
+    for (int64_t i = 0; i < h; i++) piece[i] = halve(p, op, dtype, piece[i], piece[i + h]);
+  for (int64_t h = (acc->ints[1] < p->count ? acc->ints[1] : p->count) / 2; h; h /= 2)
+    piece[0] = halve(p, op, dtype, piece[0],
+                     tn__print_format(p, "tn_down_%s(%s, %" PRId64 ")", type_of(p, dtype), piece[0], h));
+  tn__print_value(p, n, tn__print_format(p, dtype == TN_BOOL ? "%s[0] != 0" : "%s[0]", piece[0]));
+}
+
+void tn__lanes_getacc(tn__printer *p, tn_node *n) {
+  int64_t all = pieces(p, n->src[0]);
+  if (!all) tn__print_value(p, n, tn__print_name(p, n->src[0]));
+  else if (n->nsrc > 2) declare(p, n, piece_of(p, n->src[0], p->piece));
+  else put_combined(p, n, all);
+}
+
+/* ---- loops ---- */
+
+static void put_instruction(tn__printer *p, tn_node *n) {
+  switch (n->op) {
+  case OP_SETACC: tn__lanes_setacc(p, n); break;
+  case OP_GETACC: tn__lanes_getacc(p, n); break;
+  case OP_STORE:
+  case OP_STOREADD: put_store(p, n); break;
+  case OP_LOAD:
+    if (value_of(p, n)->form == VECTOR) put_load(p, n);
+    else tn__print_load(p, n);
+    break;
+  default:
+    if (value_of(p, n)->form == VECTOR && tn__is_elementwise(n)) put_vector(p, n);
+    else tn__print_plain(p, n);
+  }
+}
+
+/* The body of the loop in the braces that `head` opens; rest: the lanes in which there is something to do, NULL: all */
+static void put_body(tn__printer *p, const vector_loop *l, const char *rest) {
+  p->rest = NULL;
+  if (rest) {
+    p->rest = tn__print_format(p, "t%" PRIu32, p->nrest++);
+    tn__print_line(p, "const boolx%d %s = tn_first_boolx%d(%s);", p->count, p->rest, p->count, rest);
+  }
+  for (uint32_t i = l->start + 1; i < l->end; i++) put_instruction(p, p->part->ins[i]);
+  p->rest = NULL;
+  tn__print_brace(p, "}");
+}
+
+static void open_brace(tn__printer *p, const char *head) {
+  tn__print_line(p, "%s", head);
+  p->depth++;
+}
+
+/* One vector at a constant place; rest: as above */
+static void put_vector_at(tn__printer *p, const vector_loop *l, const char *head, int64_t at, const char *rest) {
+  open_brace(p, head);
+  tn__print_line(p, "const i64 %s = %" PRId64 ";", tn__print_name(p, p->part->ins[l->start]), at);
+  put_body(p, l, rest);
+}
+
+/* A count that is constant: whole vectors, and what is left of one. */
+static void put_constant(tn__printer *p, const vector_loop *l, int64_t n) {
+  int64_t whole = n / p->count * p->count;
+  const char *i = tn__print_name(p, p->part->ins[l->start]);
+  if (whole > p->count) {
+    open_brace(p, tn__print_format(p, "for (i64 %s = 0; %s < %" PRId64 "; %s += %d) {", i, i, whole, i, p->count));
+    put_body(p, l, NULL);
+  } else if (whole) {
+    put_vector_at(p, l, "{", 0, NULL);
+  }
+  if (n > whole) put_vector_at(p, l, "{", whole, tn__print_format(p, "%" PRId64, n - whole));
+}
+
+static void put_counted(tn__printer *p, const vector_loop *l, const char *n) {
+  const char *i = tn__print_name(p, p->part->ins[l->start]);
+  tn__print_line(p, "i64 %s = 0;", i);
+  open_brace(p, tn__print_format(p, "for (; %s + %d <= %s; %s += %d) {", i, p->count, n, i, p->count));
+  put_body(p, l, NULL);
+  open_brace(p, tn__print_format(p, "if (%s < %s) {", i, n));
+  put_body(p, l, tn__print_format(p, "%s - %s", n, i));
+}
+
+/* All vectors of accumulators of n cells in use, one after the other, for they are variables of their own */
+static void put_pieces(tn__printer *p, const vector_loop *l, int64_t n) {
+  for (p->piece = 0; p->piece * p->count < n; p->piece++) {
+    int64_t at = p->piece * p->count, left = n - at;
+    put_vector_at(p, l, "{", at, left < p->count ? tn__print_format(p, "%" PRId64, left) : NULL);
+  }
+}
+
+static void put_short_pieces(tn__printer *p, const vector_loop *l, const char *n, int64_t most) {
+  for (p->piece = 0; p->piece * p->count < most; p->piece++) {
+    int64_t at = p->piece * p->count;
+    put_vector_at(p, l, tn__print_format(p, "if (%" PRId64 " < %s) {", at, n), at,
+                  tn__print_format(p, "%s - %" PRId64, n, at));
+  }
+}
+
+uint32_t tn__lanes_loop(tn__printer *p, uint32_t at) {
+  uint32_t k = 0;
+  while (p->loops.v[k]->start != at) k++;
+  const vector_loop *l = p->loops.v[k];
+  tn_node *r = p->part->ins[at], *extent = r->src[0];
+  int64_t n, most = r->hi + 1;
+  bool constant = tn__const_int(extent, &n);
+  const char *count = tn__print_name(p, extent);
+  p->count = l->count;
+  find_forms(p, l);
+  tn__print_give(p, r, 'i', p->nloop++);
+  if (l->acc && constant) {
+    put_pieces(p, l, n);
+  } else if (l->acc) {
+    open_brace(p, tn__print_format(p, "if (%s == %" PRId64 ") {", count, most));
+    put_pieces(p, l, most);
+    tn__print_brace(p, "} else {");
+    p->depth++;
+    put_short_pieces(p, l, count, most);
+    tn__print_brace(p, "}");
+  } else if (constant) {
+    put_constant(p, l, n);
+  } else {
+    put_counted(p, l, count);
+  }
+  tn__map_init(&p->lane, &p->c->scratch);
+  return l->end + 1;
+}
+
+/* ---- the head ---- */
+
+void tn__lanes_head(tn__printer *p, tn__sb *out) {
+  if (!p->counts) return;
+  tn__sb_printf(out, "\n#define TN_BYTES %d\n", p->c->vector_bytes);
+  tn__sb_puts(out, tn__embed_lanes_c_inc);
+  for (int count = 2; count <= 64; count *= 2) {
+    if (!(p->counts & (uint32_t)count)) continue;
+    put_instance(out, tn__embed_vector_c_inc, count);
+    if (p->math & (uint32_t)count) put_instance(out, tn__embed_math_inc, count);
+  }
+  for (uint32_t i = 0; i < p->needs.n; i++) tn__sb_printf(out, "%s\n", p->needs.v[i]);
+}

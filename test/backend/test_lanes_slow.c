@@ -1,0 +1,228 @@
+/* Vector loops as generated C against the interpreter, bit for bit: every op, cast and kind of access, over counts
+ * around the number of lanes.  `make check-levels` runs this at every level of the processor, by every compiler. */
+#include "support/ref_and_cpu.h"
+
+static const int64_t counts[] = {0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 35, 63, 64, 65, 130, 1000};
+enum { COUNTS = sizeof counts / sizeof *counts, MOST = 1000, ROOM = 4 * MOST };
+
+/* ---- values ---- */
+
+static void ops_in_lanes(void **state) {
+  fixture *f = *state;
+  lin *l[OP_COUNT];
+  for (int dtype = 0; dtype < TN_DTYPE_COUNT; dtype++) {
+    uint32_t n = 0;
+    for (int op = 0; op < OP_COUNT; op++) {
+      int group = tn__ops[op].group;
+      if (group < G_UNARY || group > G_TERNARY || !tn__op_takes(op, dtype)) continue;
+      bool compares = op == OP_LT || op == OP_LE || op == OP_EQ || op == OP_NE;
+      l[n++] = scalar_kernel(&f->c, op, dtype, compares ? TN_BOOL : op == OP_PHILOX ? TN_U32 : dtype, AX_UPCAST);
+    }
+    run_scalar_kernels(f, l, n);
+  }
+}
+
+static void casts_in_lanes(void **state) {
+  fixture *f = *state;
+  lin *l[2 * TN_DTYPE_COUNT];
+  for (int from = 0; from < TN_DTYPE_COUNT; from++) {
+    uint32_t n = 0;
+    for (int to = 0; to < TN_DTYPE_COUNT; to++) {
+      if (to != from) l[n++] = scalar_kernel(&f->c, OP_CAST, from, to, AX_UPCAST);
+      if (to != from && from != TN_BOOL && to != TN_BOOL && tn__size_of(from) == tn__size_of(to))
+        l[n++] = scalar_kernel(&f->c, OP_BITCAST, from, to, AX_UPCAST);
+    }
+    run_scalar_kernels(f, l, n);
+  }
+}
+
+/* ---- accesses ---- */
+
+/* As an instruction as it is: an index is not brought into its normal form. */
+static tn_node *op2(lin *l, tn__op op, tn_node *x, tn_node *y) {
+  bool compares = op == OP_LT || op == OP_LE;
+  return lin_add(l, lin_make(l, op, compares ? TN_BOOL : x->dtype, (tn_node *[]){x, y}, 2, NULL, 0));
+}
+
+static tn_node *op1(lin *l, tn__op op, tn_node *x) { return lin_add(l, lin_make(l, op, x->dtype, &x, 1, NULL, 0)); }
+
+
+/* How places follow each other from lane to lane */
+enum { NEXT, EVERY_THIRD, BACKWARD, ONE, TABLE, WRAPPED, WAYS };
+
+/* What is gated: nothing; all alike; lane by lane, at a bound and by what is loaded. */
+enum { OPEN, ALIKE, BOUND, LOADED, GATINGS };
+
+typedef struct access_kernel {
+  lin *l;
+  tn_node *out, *x, *table, *open, *n, *r, *u;
+} access_kernel;
+
+static access_kernel start(tn_ctx *c, const char *kind, int way, int gating, int dtype, bool constant, int64_t count) {
+  access_kernel k;
+  char name[32];
+  snprintf(name, sizeof name, "%s%d%d_%s_%d", kind, way, gating, tn__dtypes[dtype].name, constant ? (int)count : 0);
+  k.l = lin_new(c, name);
+  k.out = lin_buf(k.l, dtype, true);
+  k.x = lin_buf(k.l, dtype, false);
+  k.table = lin_buf(k.l, TN_I32, false);
+  k.open = lin_buf(k.l, TN_BOOL, false);
+  k.n = lin_var(k.l, "n", 0, MOST);
+  k.r = lin_range(k.l, tn__int(c, 2), AX_GLOBAL, 0);
+  k.u = lin_range(k.l, constant ? tn__int(c, count) : k.n, AX_UPCAST, 1);
+  return k;
+}
+
+/* Where lane u of row r is, in a buffer of ROOM elements */
+static tn_node *place(tn_ctx *c, access_kernel *k, int way) {
+  lin *l = k->l;
+  tn_node *row = op2(l, OP_MUL, k->r, tn__int(c, MOST)), *at = k->u; /* in the order of instructions */
+  switch (way) {
+  case EVERY_THIRD: at = op2(l, OP_MUL, k->u, tn__int(c, 3)); break;
+  case BACKWARD: {
+    tn_node *back = op1(l, OP_NEG, k->u);
+    at = op2(l, OP_ADD, back, tn__int(c, MOST));
+    break;
+  }
+  case ONE: return op2(l, OP_ADD, row, tn__int(c, 5));
+  case TABLE: {
+    tn_node *v = lin_load(l, k->table, op2(l, OP_ADD, row, k->u), NULL);
+    at = lin_make(l, OP_CAST, TN__INDEX, &v, 1, NULL, 0);
+    return lin_add(l, at);
+  }
+  case WRAPPED: {
+    tn_node *by = tn__int(c, 7), *first = op2(l, OP_MOD, k->u, by), *then = op2(l, OP_IDIV, k->u, by);
+    first = op2(l, OP_MUL, first, tn__int(c, 150));
+    at = op2(l, OP_ADD, first, then);
+    break;
+  }
+  default: break;
+  }
+  return op2(l, OP_ADD, row, at);
+}
+
+static tn_node *gate_of(tn_ctx *c, access_kernel *k, int gating) {
+  lin *l = k->l;
+  switch (gating) {
+  case ALIKE: return op2(l, OP_LT, k->r, tn__int(c, 1));
+  case BOUND: return op2(l, OP_LE, tn__int(c, 3), op2(l, OP_ADD, k->u, k->r));
+  case LOADED: return lin_load(l, k->open, k->u, NULL);
+  default: return NULL;
+  }
+}
+
+/* out[next] = x[way], or out[way] = x[next], or += */
+static lin *access(tn_ctx *c, tn__op op, int way, int gating, int dtype, bool constant, int64_t count) {
+  const char *kind = op == OP_LOAD ? "load" : op == OP_STORE ? "store" : "add";
+  access_kernel k = start(c, kind, way, gating, dtype, constant, count);
+  tn_node *next = place(c, &k, NEXT), *far = place(c, &k, way), *gate = gate_of(c, &k, gating);
+  tn_node *v = lin_load(k.l, k.x, op == OP_LOAD ? far : next, op == OP_LOAD ? gate : NULL);
+  if (op == OP_LOAD) lin_store(k.l, OP_STORE, k.out, next, v, NULL);
+  else lin_store(k.l, op, k.out, far, v, gate);
+  lin_end(k.l, k.u);
+  lin_end(k.l, k.r);
+  return k.l;
+}
+
+static void fill(int dtype, char *x, int64_t n, int seed) {
+  for (int64_t i = 0; i < n; i++)
+    tn__eval_store(dtype, x + (size_t)i * tn__size_of(dtype),
+                   tn__eval_cast(TN_I64, dtype, (uint64_t)((i * 37 + seed) % 101 - 50)));
+}
+
+static void run_accesses(fixture *f, tn__op op, int way, int dtype) {
+  static char out[ROOM * 8], x[ROOM * 8];
+  static int32_t table[ROOM];
+  static uint8_t open[ROOM];
+  static const int64_t fixed[] = {5, 70};
+  enum { FIXED = sizeof fixed / sizeof *fixed };
+  lin *l[GATINGS * (1 + FIXED)];
+  uint32_t n = 0;
+  for (int gating = 0; gating < GATINGS; gating++) {
+    l[n++] = access(&f->c, op, way, gating, dtype, false, 0);
+    for (int k = 0; k < FIXED; k++) l[n++] = access(&f->c, op, way, gating, dtype, true, fixed[k]);
+  }
+  fill(dtype, out, ROOM, 3);
+  fill(dtype, x, ROOM, 11);
+  for (int i = 0; i < ROOM; i++) { /* apart from each other where lanes store */
+    table[i] = (i * 31 + 7) % (op == OP_STOREADD ? 13 : MOST) + (op == OP_STOREADD ? 0 : i / MOST * MOST);
+    open[i] = i % 3 != 1;
+  }
+  tn__code *code[2] = {compile_on(f->ref, l, n), compile_on(f->cpu, l, n)};
+  size_t size = tn__size_of(dtype) * ROOM;
+  for (uint32_t i = 0; i < n; i++)
+    for (int k = 0; k < (i % (1 + FIXED) ? 1 : COUNTS); k++)
+      run_both(f, code, i, l[i], (const void *[]){out, x, table, open},
+               (size_t[]){size, size, sizeof table, sizeof open}, (int64_t[]){counts[k]}, NULL);
+  f->ref->ops->release(f->ref, code[0]);
+  f->cpu->ops->release(f->cpu, code[1]);
+}
+
+/* A load and a store by each way in each dtype; lanes of a store do not meet but where all hold one place. */
+static void accesses_in_lanes(void **state) {
+  fixture *f = *state;
+  for (int dtype = 0; dtype < TN_DTYPE_COUNT; dtype++)
+    for (int way = dtype % 2; way < WAYS; way += 2) { /* a compiler works on all of them for minutes */
+      run_accesses(f, OP_LOAD, way, dtype);
+      run_accesses(f, OP_STORE, (way + 1) % WAYS, dtype);
+    }
+}
+
+/* Lanes that add to one place do so one after the other. */
+static void additions_meet_in_order(void **state) {
+  fixture *f = *state;
+  for (int dtype = 0; dtype < TN_DTYPE_COUNT; dtype++)
+    for (int way = dtype % 2; way < WAYS; way += 2) run_accesses(f, OP_STOREADD, way, dtype);
+}
+
+/* ---- accumulators ---- */
+
+/* out[r] = the fold of f(x[r, k]), and beside[r, k] = what the lanes hold after each round */
+static lin *fold(tn_ctx *c, int64_t op, int dtype, int64_t lanes) {
+  char name[32];
+  snprintf(name, sizeof name, "fold%d_%s_%d", (int)op, tn__dtypes[dtype].name, (int)lanes);
+  lin *l = lin_new(c, name);
+  tn_node *out = lin_buf(l, dtype, true), *x = lin_buf(l, dtype, false);
+  tn_node *n = lin_var(l, "n", 0, MOST), *width = tn__int(c, lanes), *r = lin_range(l, tn__int(c, 2), AX_GLOBAL, 0);
+  tn_node *acc = lin_acc(l, tn__const_bits(c, dtype, tn__eval_reduce_init((int)op, dtype)), 0, lanes);
+  tn_node *rounds = op2(l, OP_IDIV, op2(l, OP_ADD, n, tn__int(c, lanes - 1)), width);
+  tn_node *k = lin_range(l, rounds, AX_REDUCE, 1), *from = op2(l, OP_MUL, k, width);
+  tn_node *left = op2(l, OP_ADD, n, op1(l, OP_NEG, from)), *count = op2(l, OP_MIN, left, width);
+  tn_node *u = lin_range(l, count, AX_UPCAST, 2), *row = op2(l, OP_MUL, r, tn__int(c, MOST));
+  lin_setacc(l, op, acc, lin_load(l, x, op2(l, OP_ADD, op2(l, OP_ADD, row, from), u), NULL), u);
+  lin_end(l, u);
+  tn_node *end = lin_end(l, k);
+  tn_node *w = lin_range(l, width, AX_UPCAST, 3); /* the cells, then all of them as one */
+  lin_store(l, OP_STORE, out, op2(l, OP_ADD, row, w), lin_getacc(l, op, acc, end, w), NULL);
+  lin_end(l, w);
+  lin_store(l, OP_STORE, out, op2(l, OP_ADD, row, width), lin_getacc(l, op, acc, end, NULL), NULL);
+  lin_end(l, r);
+  return l;
+}
+
+static void accumulators_in_lanes(void **state) {
+  fixture *f = *state;
+  static const int64_t ops[] = {OP_ADD, OP_MUL, OP_MAX, OP_MIN}, lanes[] = {1, 4, 16, 32};
+  static char out[2 * MOST * 8], x[2 * MOST * 8];
+  for (int dtype = 0; dtype < TN_DTYPE_COUNT; dtype++) {
+    lin *l[16];
+    uint32_t n = 0;
+    for (int i = 0; i < 4; i++)
+      for (int k = 0; k < 4; k++) l[n++] = fold(&f->c, ops[i], dtype, lanes[k]);
+    fill(dtype, x, 2 * MOST, 11);
+    tn__code *code[2] = {compile_on(f->ref, l, n), compile_on(f->cpu, l, n)};
+    size_t size = 2 * MOST * tn__size_of(dtype);
+    for (uint32_t i = 0; i < n; i++)
+      for (int k = 0; k < COUNTS; k++)
+        run_both(f, code, i, l[i], (const void *[]){out, x}, (size_t[]){size, size}, (int64_t[]){counts[k]}, NULL);
+    f->ref->ops->release(f->ref, code[0]);
+    f->cpu->ops->release(f->cpu, code[1]);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(ops_in_lanes), cmocka_unit_test(casts_in_lanes),
+                                     cmocka_unit_test(accesses_in_lanes), cmocka_unit_test(additions_meet_in_order),
+                                     cmocka_unit_test(accumulators_in_lanes)};
+  return cmocka_run_group_tests(tests, setup, teardown);
+}
