@@ -98,7 +98,7 @@ void tn__plan_forget(tn__plan *p); /* all recordings */
 
 /* validate.c: compares the schedule with its graph (TENET_VERIFY).  Throws TN_ECOMPILE where they differ. */
 void tn__plan_validate(tn_ctx *c, tn__plan *p);
-/* read_texts.c: reads the printed kernels back, and counts them by result (verify/readback.h).  Throws TN_ECOMPILE where
- * one is not its program. */
+/* read_texts.c: reads the printed kernels back, and counts them by result (verify/readback.h).  Throws TN_ECOMPILE
+ * where one is not its program. */
 void tn__plan_read_texts(tn_ctx *c, tn__plan *p, uint32_t *count);
 #endif

@@ -144,7 +144,8 @@ static void compare_twin(void *arg) {
   t->verdict = verdict_of(t->c, t->twin, t->least);
 }
 
-/* The same program with smaller sizes goes through the same passes, and that is compared.  False: it is no small one. */
+/* The same program with smaller sizes goes through the same passes, and that is compared.  False: it is no small one.
+ */
 static bool try_twin(tn_ctx *c, tn__plan *p, bool least, tn__verdict *v) {
   tn__sb note;
   tn_status status;

@@ -299,7 +299,8 @@ static program *scalars(tn_ctx *c, int dtype) {
   tn_node *x[4], *src[3];
   int nops = 0, ncompare = 0;
   for (int op = 0; op < OP_COUNT; op++) {
-    if (tn__ops[op].group < G_UNARY || tn__ops[op].group > G_TERNARY || !tn__op_takes(op, dtype) || compares(op)) continue;
+    if (tn__ops[op].group < G_UNARY || tn__ops[op].group > G_TERNARY || !tn__op_takes(op, dtype) || compares(op))
+      continue;
     p->op[nops++] = op;
   }
   p->block = N;

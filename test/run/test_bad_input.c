@@ -147,7 +147,8 @@ static void test_null(void **state) {
 static void test_all_named(void **state) {
 #define NAME(name) "tn_" #name "("
 #define TEXT(call) #call " "
-  static const char named[] = ONE(NAME) TWO(NAME) NUMBER(NAME) AXES(NAME) SHAPED(NAME) CALLS(TEXT) "tn_ctx_open( tn_ctx_open_sized(";
+  static const char named[] =
+      ONE(NAME) TWO(NAME) NUMBER(NAME) AXES(NAME) SHAPED(NAME) CALLS(TEXT) "tn_ctx_open( tn_ctx_open_sized(";
   const char *root = getenv("TENET_TEST_DATA");
   int functions = 0;
   char path[1000];

@@ -104,7 +104,8 @@ static void programs(void **state) {
     int n;
     int32_t i[3];
     tn_status status;
-  } run[] = {{3, {0, 3, 3}, TN_OK}, {3, {0, 4, 1}, TN_EINVAL}, {0, {0}, TN_OK}, {2, {-2, 1}, TN_EINVAL}, {1, {1}, TN_OK}};
+  } run[] = {
+      {3, {0, 3, 3}, TN_OK}, {3, {0, 4, 1}, TN_EINVAL}, {0, {0}, TN_OK}, {2, {-2, 1}, TN_EINVAL}, {1, {1}, TN_OK}};
   for (size_t r = 0; r < sizeof run / sizeof *run; r++) {
     assert_int_equal(tn_program_write(p, "i", DIMS(run[r].n), run[r].i, (size_t)run[r].n * 4), TN_OK);
     if (tn_program_run(p) != run[r].status) fail_msg("run %d: %s", (int)r, tn_last_error(c)->text);

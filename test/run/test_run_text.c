@@ -46,12 +46,13 @@ static void graphs(void **state) {
 }
 
 /* out[i] = sum over k < 4 of x[4 i + k] w[k]; x beside it, doubled */
-static const char kernel[] = "%1 = param f32[3] 3 {0 -1}\n%2 = range index 3 {loop 0 output}\n%3 = param f32[12] 12 {2 -1}\n"
-                             "%4 = mul index %2 4\n%5 = range index 4 {reduce 100 reduction}\n%6 = add index %4 %5\n"
-                             "%7 = load f32 %3 %6\n%8 = param f32[4] 4 {3 -1}\n%9 = load f32 %8 %5\n"
-                             "%10 = mul f32 %7 %9\n%11 = reduce f32 %10 %5 {add 1}\n%12 = store void %1 %2 %11 %2\n"
-                             "%13 = param f32[3] 3 {1 -1}\n%14 = const f32 {2.0}\n%15 = mul f32 %11 %14\n"
-                             "%16 = store void %13 %2 %15 %2\n%17 = sink void %12 %16 {\"kernel\"}\n";
+static const char kernel[] =
+    "%1 = param f32[3] 3 {0 -1}\n%2 = range index 3 {loop 0 output}\n%3 = param f32[12] 12 {2 -1}\n"
+    "%4 = mul index %2 4\n%5 = range index 4 {reduce 100 reduction}\n%6 = add index %4 %5\n"
+    "%7 = load f32 %3 %6\n%8 = param f32[4] 4 {3 -1}\n%9 = load f32 %8 %5\n"
+    "%10 = mul f32 %7 %9\n%11 = reduce f32 %10 %5 {add 1}\n%12 = store void %1 %2 %11 %2\n"
+    "%13 = param f32[3] 3 {1 -1}\n%14 = const f32 {2.0}\n%15 = mul f32 %11 %14\n"
+    "%16 = store void %13 %2 %15 %2\n%17 = sink void %12 %16 {\"kernel\"}\n";
 
 static void kernels(void **state) {
   float x[12], got[3];

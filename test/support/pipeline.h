@@ -1,5 +1,5 @@
-/* The passes one by one, as run/schedule_cache.c strings them together, so that a test can change what one of them gave before
- * the next one sees it; at the end, the verdict of translation validation. */
+/* The passes one by one, as run/schedule_cache.c strings them together, so that a test can change what one of them gave
+ * before the next one sees it; at the end, the verdict of translation validation. */
 #ifndef TEST_SUPPORT_PIPELINE_H
 #define TEST_SUPPORT_PIPELINE_H
 #include "lower/lower.h"

@@ -1,5 +1,6 @@
 /* Whole training steps of a user's size are compared with their graphs (TENET_VERIFY=strict refuses what cannot be):
- * a network of convolutions, and a transformer of two layers; in the modes default and fast, lowered for each device. */
+ * a network of convolutions, and a transformer of two layers; in the modes default and fast, lowered for each device.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +17,8 @@ enum { WORDS = 1000, WIDTH = 256, HEADS = 4, PLACES = 128, LAYERS = 2, MOST = 64
 /* ---- a transformer ---- */
 
 /* The parameter LAYER.NAME; made where it is not there yet. */
-static tn_tensor *param(tn_params *p, const char *layer, const char *name, const tn_dim *shape, int rank, double value) {
+static tn_tensor *param(tn_params *p, const char *layer, const char *name, const tn_dim *shape, int rank,
+                        double value) {
   tn_ctx *c = tn_params_ctx(p);
   char full[64];
   snprintf(full, sizeof full, "%s.%s", layer, name);

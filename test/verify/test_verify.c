@@ -255,7 +255,8 @@ static void accesses(void **s) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(equations), cmocka_unit_test(differences),
-                                     cmocka_unit_test(terms), cmocka_unit_test(option), cmocka_unit_test(nothing_in_silence), cmocka_unit_test(accesses)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(equations), cmocka_unit_test(differences),        cmocka_unit_test(terms),
+      cmocka_unit_test(option),    cmocka_unit_test(nothing_in_silence), cmocka_unit_test(accesses)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
