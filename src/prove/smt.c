@@ -36,7 +36,7 @@ static const meaning meanings[OP_COUNT] = {
                  "(ite (= y $0) $0 (ite (and (not (= (bvsrem x y) $0)) (not (= (bvslt x $0) (bvslt y $0)))) (bvsub "
                  "(bvsdiv x y) $1) (bvsdiv x y)))",
                  "(ite (= y $0) $0 (bvudiv x y))", "(ite (= y 0) 0 (ite (> y 0) (div x y) (div (- x) (- y))))",
-                 "(fp.roundToIntegral RTN (fp.div RNE x y))", true},
+                 NULL, false},
     [OP_MOD] = {"(and x (not y))", "(ite (= y $0) x (bvsmod x y))", "(ite (= y $0) x (bvurem x y))",
                 "(- x (* y (ite (= y 0) 0 (ite (> y 0) (div x y) (div (- x) (- y))))))", NULL, false},
     [OP_FMOD] = {"false", "(ite (= y $0) $0 (bvsrem x y))", "(ite (= y $0) $0 (bvurem x y))",

@@ -313,10 +313,52 @@ static void test_float_binaries(void **state) {
         assert_int_equal(tn__eval(OP_LE, TN_BOOL, dt, a), edges[i] <= edges[j]);
         assert_int_equal(tn__eval(OP_EQ, TN_BOOL, dt, a), edges[i] == edges[j]);
         assert_int_equal(tn__eval(OP_NE, TN_BOOL, dt, a), edges[i] != edges[j]);
-        f64 q = tn__eval_to_double(dt, tn__eval(OP_IDIV, dt, dt, a));
-        f64 want = dt == TN_F32 ? (f64)floorf((f32)edges[i] / (f32)edges[j]) : floor(edges[i] / edges[j]);
-        assert_true(q == want || (isnan(q) && isnan(want)));
       }
+}
+
+/* ---- floor division: the one that belongs to the remainder ---- */
+
+static void check_floor_division(int dt, f64 x, f64 y, f64 want) {
+  u64 a[2] = {tn__eval_from_double(dt, x), tn__eval_from_double(dt, y)};
+  f64 q = tn__eval_to_double(dt, tn__eval(OP_IDIV, dt, dt, a));
+  if (isnan(want) ? !isnan(q) : tn_f64_bits(q) != tn_f64_bits(want))
+    fail_msg("%a idiv %a in %s: %a, not %a", x, y, tn__dtypes[dt].name, q, want);
+}
+
+/* As Python has them. */
+static void test_floor_division(void **state) {
+  (void)state;
+  const f64 inf = INFINITY;
+  const struct {
+    f64 x, y, q;
+  } rows[] = {{1, 0.1, 9},      {-1, 0.1, -10}, {1, -0.1, -10}, {-1, -0.1, 9},   {6, 0.1, 59},     {0.3, 0.1, 2},
+              {0.5, 0.1, 4},    {7, 2, 3},      {-7, 2, -4},    {7, -2, -4},     {-7, -2, 3},      {0.0, 3, 0.0},
+              {-0.0, 3, -0.0},  {0.0, -3, -0.0}, {2, 3, 0.0},   {-2, -3, 0.0},   {2, -3, -1},      {1, inf, 0.0},
+              {-1, inf, -1},    {1, -inf, -1},  {-1, -inf, 0.0}, {inf, 1, NAN},  {-inf, 2, NAN},   {inf, inf, NAN},
+              {1, 0.0, inf},    {1, -0.0, -inf}, {-1, 0.0, -inf}, {0.0, 0.0, NAN}, {NAN, 1, NAN},   {1, NAN, NAN},
+              {inf, 0.0, inf},  {0x1p-1074, 1, 0.0}, {-0x1p-1074, 1, -1}, {0x1p-1074, 0x1p-1074, 1},
+              {1e300, 1e-10, INFINITY}, {0x1p60, 3, 0x1.5555555555555p58}};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    check_floor_division(TN_F64, rows[i].x, rows[i].y, rows[i].q);
+  check_floor_division(TN_F32, (f64)1.0f, (f64)0.1f, 9);
+  check_floor_division(TN_F32, (f64)0.6f, (f64)0.2f, 3); /* 0.6f is above three times 0.2f */
+  check_floor_division(TN_F16, 1, (f64)(tn_f16_of(tn_f16_bits(0.1f))), 10); /* there 0.1 is less than a tenth */
+}
+
+/* x = q y + (x mod y) exactly, wherever q is small enough for that: of all floats, and of quotients near whole ones. */
+static void test_floor_division_and_remainder(void **state) {
+  (void)state;
+  for (u32 i = 0; i < 400000; i++) {
+    f32 x = tn_f32_of((u32)random_bits()), y = tn_f32_of((u32)random_bits());
+    if (i & 1) x = y * (f32)((int)(random_bits() % 2000) - 1000);
+    if (i & 2) y = tn_f32_of((tn_f32_bits(x) & 0xff000000u) | ((u32)random_bits() & 0xffffffu));
+    long double r = fmodl(x, y);
+    if (r != 0 && (r < 0) != (y < 0)) r += y;
+    long double q = ((long double)x - r) / y; /* whole; f32's two roundings are off by less than a half, if below 2^21 */
+    if (!isfinite(x) || !isfinite(y) || y == 0 || fabsl(q) > 0x1p21l) continue;
+    f64 got = tn__eval_to_double(TN_F32, tn__eval(OP_IDIV, TN_F32, TN_F32, (u64[]){tn_f32_bits(x), tn_f32_bits(y)}));
+    if (got != (f64)rintl(q)) fail_msg("%a idiv %a: %a, not %a", (f64)x, (f64)y, got, (f64)rintl(q));
+  }
 }
 
 static void test_float_unaries(void **state) {
@@ -532,6 +574,8 @@ int main(void) {
                                      cmocka_unit_test(test_half_functions),
                                      cmocka_unit_test(test_fma_rounds_once),
                                      cmocka_unit_test(test_float_binaries),
+                                     cmocka_unit_test(test_floor_division),
+                                     cmocka_unit_test(test_floor_division_and_remainder),
                                      cmocka_unit_test(test_float_unaries),
                                      cmocka_unit_test(test_float_to_int),
                                      cmocka_unit_test(test_int_to_float),
