@@ -192,12 +192,22 @@ TN_API tn_tensor *tn_exp2(tn_tensor *t);
 TN_API tn_tensor *tn_expm1(tn_tensor *t);
 TN_API tn_tensor *tn_log(tn_tensor *t);
 TN_API tn_tensor *tn_log2(tn_tensor *t);
+TN_API tn_tensor *tn_log10(tn_tensor *t);
 TN_API tn_tensor *tn_log1p(tn_tensor *t);
 TN_API tn_tensor *tn_sin(tn_tensor *t);
 TN_API tn_tensor *tn_cos(tn_tensor *t);
 TN_API tn_tensor *tn_tan(tn_tensor *t);
+TN_API tn_tensor *tn_asin(tn_tensor *t); /* NaN outside -1..1; so is acos */
+TN_API tn_tensor *tn_acos(tn_tensor *t);
+TN_API tn_tensor *tn_atan(tn_tensor *t);
+TN_API tn_tensor *tn_sinh(tn_tensor *t);
+TN_API tn_tensor *tn_cosh(tn_tensor *t);
 TN_API tn_tensor *tn_tanh(tn_tensor *t);
+TN_API tn_tensor *tn_asinh(tn_tensor *t);
+TN_API tn_tensor *tn_acosh(tn_tensor *t); /* NaN below 1 */
+TN_API tn_tensor *tn_atanh(tn_tensor *t); /* NaN outside -1..1, infinite at the ends */
 TN_API tn_tensor *tn_erf(tn_tensor *t);
+TN_API tn_tensor *tn_erfc(tn_tensor *t);  /* 1 - erf(x), to all digits where that is small */
 TN_API tn_tensor *tn_sigmoid(tn_tensor *t);  /* 1/(1+exp(-x)) */
 TN_API tn_tensor *tn_silu(tn_tensor *t);     /* x*sigmoid(x); NaN at -inf, as gelu is */
 TN_API tn_tensor *tn_softplus(tn_tensor *t); /* ln(1+exp(x)) */
@@ -224,7 +234,8 @@ TN_API tn_tensor *tn_clamp(tn_tensor *t, double lo, double hi);
 TN_API tn_tensor *tn_add(tn_tensor *a, tn_tensor *b);
 TN_API tn_tensor *tn_sub(tn_tensor *a, tn_tensor *b);
 TN_API tn_tensor *tn_mul(tn_tensor *a, tn_tensor *b);
-TN_API tn_tensor *tn_floordiv(tn_tensor *a, tn_tensor *b); /* rounds down; integers: x/0 = 0 */
+/* rounds down: a = b floordiv(a, b) + mod(a, b), so that 1 by 0.1 is 9, as in Python; integers: x/0 = 0 */
+TN_API tn_tensor *tn_floordiv(tn_tensor *a, tn_tensor *b);
 TN_API tn_tensor *tn_mod(tn_tensor *a, tn_tensor *b);      /* sign of b; integers: x mod 0 = x */
 TN_API tn_tensor *tn_fmod(tn_tensor *a, tn_tensor *b);     /* sign of a; integers: 0 for b = 0 */
 TN_API tn_tensor *tn_pow(tn_tensor *a, tn_tensor *b);      /* integers: a negative exponent truncates 1/a^n toward 0 */
@@ -233,6 +244,8 @@ TN_API tn_tensor *tn_minimum(tn_tensor *a, tn_tensor *b);
 /* Floats only: */
 TN_API tn_tensor *tn_div(tn_tensor *a, tn_tensor *b); /* true division; for integers see tn_floordiv */
 TN_API tn_tensor *tn_atan2(tn_tensor *y, tn_tensor *x);
+TN_API tn_tensor *tn_hypot(tn_tensor *x, tn_tensor *y);    /* sqrt(x^2 + y^2), without overflow on the way */
+TN_API tn_tensor *tn_copysign(tn_tensor *x, tn_tensor *y); /* |x| with the sign of y, of zeros and NaN too */
 /* Result bool: */
 TN_API tn_tensor *tn_eq(tn_tensor *a, tn_tensor *b);
 TN_API tn_tensor *tn_ne(tn_tensor *a, tn_tensor *b);

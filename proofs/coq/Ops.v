@@ -19,12 +19,22 @@ Definition o_exp2 (x : R) := exp (x * ln 2).
 Definition o_expm1 (x : R) := exp x - 1.
 Definition o_log (x : R) := ln x.
 Definition o_log2 (x : R) := ln x / ln 2.
+Definition o_log10 (x : R) := ln x / ln 10.
 Definition o_log1p (x : R) := ln (1 + x).
 Definition o_sin (x : R) := sin x.
 Definition o_cos (x : R) := cos x.
 Definition o_tan (x : R) := sin x / cos x.
+Definition o_asin (x : R) := asin x.
+Definition o_acos (x : R) := acos x.
+Definition o_atan (x : R) := atan x.
+Definition o_sinh (x : R) := (exp x - exp (- x)) / 2.
+Definition o_cosh (x : R) := (exp x + exp (- x)) / 2.
+Definition o_asinh (x : R) := ln (x + sqrt (x * x + 1)).
+Definition o_acosh (x : R) := ln (x + sqrt (x * x - 1)).
+Definition o_atanh (x : R) := ln ((1 + x) / (1 - x)) / 2.
 Definition o_tanh (x : R) := (exp x - exp (- x)) / (exp x + exp (- x)).
 Definition o_erf (x : R) := 2 / sqrt PI * RInt (fun t => exp (- (t * t))) 0 x.
+Definition o_erfc (x : R) := 1 - o_erf x.
 Definition o_floor (x : R) := IZR (Int_part x).
 Definition o_ceil (x : R) := - o_floor (- x).
 Definition o_trunc (x : R) := if Rlt_dec x 0 then o_ceil x else o_floor x.
@@ -47,6 +57,8 @@ Definition o_atan2 (x y : R) := (* of the point with abscissa y and ordinate x *
   else if Rlt_dec 0 x then PI / 2 - atan (y / x)
   else if Rlt_dec x 0 then - (PI / 2) - atan (y / x)
   else if Rlt_dec y 0 then PI else 0.
+Definition o_hypot (x y : R) := sqrt (x * x + y * y).
+Definition o_copysign (x y : R) := if Rlt_dec y 0 then - Rabs x else Rabs x. (* there is no negative zero *)
 Definition o_lt (x y : R) := if Rlt_dec x y then true else false.
 Definition o_le (x y : R) := if Rle_dec x y then true else false.
 Definition o_eq (x y : R) := if Req_EM_T x y then true else false.
@@ -306,9 +318,59 @@ Proof.
   apply filter_forall. intro b. apply (RInt_correct (V := R_CompleteNormedModule)).
   apply (ex_RInt_continuous (V := R_CompleteNormedModule)). intros; apply C.
 Qed.
+Lemma s_erfc x : is_derive o_erfc x (- (2 / sqrt PI * exp (- (x * x)))).
+Proof.
+  unfold o_erfc. replace (- (2 / sqrt PI * exp (- (x * x)))) with (0 - 2 / sqrt PI * exp (- (x * x))) by ring.
+  apply (is_derive_minus (K := R_AbsRing) (V := R_NormedModule) (fun _ => 1) o_erf); [|apply s_erf].
+  apply (is_derive_const (K := R_AbsRing) (V := R_NormedModule)).
+Qed.
+Lemma ln10_neq0 : ln 10 <> 0.
+Proof. apply Rgt_not_eq. rewrite <- ln_1. apply ln_increasing; lra. Qed.
+Lemma s_log10 x : 0 < x -> is_derive o_log10 x (/ (x * ln 10)).
+Proof. intros. pose proof ln10_neq0. unfold o_log10. auto_derive; [assumption | field; split; [assumption | lra]]. Qed.
+Lemma one_minus_square x : 1 - x² = (1 - x) * (1 + x).
+Proof. unfold Rsqr. ring. Qed.
+Lemma s_asin x : -1 < x -> x < 1 -> is_derive o_asin x (/ sqrt ((1 - x) * (1 + x))).
+Proof.
+  intros L H. apply is_derive_Reals. replace (/ sqrt ((1 - x) * (1 + x))) with (1 / sqrt (1 - x²)).
+  - rewrite <- (derive_pt_asin x (conj L H)). exact (proj2_sig (derivable_pt_asin x (conj L H))).
+  - rewrite one_minus_square. unfold Rdiv. ring.
+Qed.
+Lemma s_acos x : -1 < x -> x < 1 -> is_derive o_acos x (- / sqrt ((1 - x) * (1 + x))).
+Proof.
+  intros L H. apply is_derive_Reals. replace (- / sqrt ((1 - x) * (1 + x))) with (-1 / sqrt (1 - x²)).
+  - rewrite <- (derive_pt_acos x (conj L H)). exact (proj2_sig (derivable_pt_acos x (conj L H))).
+  - rewrite one_minus_square. unfold Rdiv. ring.
+Qed.
+Lemma s_atan x : is_derive o_atan x (/ (x * x + 1)).
+Proof. replace (x * x + 1) with (1 + x²) by (unfold Rsqr; ring). exact (is_derive_atan x). Qed.
+Lemma s_sinh x : is_derive o_sinh x (o_cosh x).
+Proof. unfold o_sinh, o_cosh. auto_derive; [trivial | field]. Qed.
+Lemma s_cosh x : is_derive o_cosh x (o_sinh x).
+Proof. unfold o_sinh, o_cosh. auto_derive; [trivial | field]. Qed.
+Lemma s_asinh x : is_derive o_asinh x (/ o_hypot x 1).
+Proof.
+  assert (Q : 0 <= x * x) by (apply Rle_0_sqr). assert (S : 0 < sqrt (x * x + 1)) by (apply sqrt_lt_R0; lra).
+  assert (P : 0 < x + sqrt (x * x + 1)).
+  { destruct (Rlt_dec 0 x); [lra|]. assert (- x < sqrt (x * x + 1)); [|lra].
+    apply Rsqr_incrst_0; [unfold Rsqr; rewrite sqrt_sqrt by lra; lra | lra | lra]. }
+  unfold o_asinh, o_hypot. rewrite Rmult_1_r. auto_derive; [repeat split; lra | field; split; lra].
+Qed.
+Lemma s_acosh x : 1 < x -> is_derive o_acosh x (/ (sqrt (x - 1) * sqrt (x + 1))).
+Proof.
+  intros L. assert (P : 0 < x * x - 1) by nra. rewrite <- sqrt_mult by lra.
+  replace ((x - 1) * (x + 1)) with (x * x - 1) by ring. pose proof (sqrt_lt_R0 _ P) as S.
+  unfold o_acosh. auto_derive; [repeat split; unfold Rminus in *; lra | unfold Rminus in *; field; split; lra].
+Qed.
+Lemma s_atanh x : -1 < x -> x < 1 -> is_derive o_atanh x (/ ((1 - x) * (1 + x))).
+Proof.
+  intros L H. unfold o_atanh. auto_derive; [|field; lra].
+  repeat split; [lra | apply Rdiv_lt_0_compat; lra].
+Qed.
 Lemma s_cast x : is_derive o_cast x 1.
 Proof. unfold o_cast. auto_derive; [trivial | ring]. Qed.
 #[global] Hint Resolve s_neg s_sqrt s_exp s_exp2 s_expm1 s_log s_log2 s_log1p s_sin s_cos s_tan s_tanh s_erf s_cast : slopes.
+#[global] Hint Resolve s_log10 s_asin s_acos s_atan s_sinh s_cosh s_asinh s_acosh s_atanh s_erfc : slopes.
 
 Lemma s_abs_pos x : 0 < x -> is_derive o_abs x 1.
 Proof.
@@ -605,6 +667,94 @@ Proof.
 Qed.
 #[global] Hint Resolve j_atan2_right j_atan2_up j_atan2_down : joint.
 
+(* ---- lengths and signs ---------------------------------------------------------------------------------------------------------- *)
+
+Lemma s_hypot x y : 0 < x * x + y * y -> diff2 o_hypot x y (x / o_hypot x y) (y / o_hypot x y).
+Proof.
+  intros P. pose proof (sqrt_lt_R0 _ P) as S. unfold diff2, o_hypot. eapply differential_eq.
+  - eapply (differential_comp _ sqrt); [|simpl; apply is_derive_Reals, derivable_pt_lim_sqrt; exact P].
+    apply differential_plus; apply differential_mult; first [apply at_fst | apply at_snd].
+  - intro h; simpl. field. lra.
+Qed.
+Lemma j_hypot_x x y : x <> 0 -> diff2 o_hypot x y (x / o_hypot x y) (y / o_hypot x y).
+Proof. intros N. apply s_hypot. pose proof (Rsqr_pos_lt x N). pose proof (Rle_0_sqr y). unfold Rsqr in *. lra. Qed.
+Lemma j_hypot_y x y : y <> 0 -> diff2 o_hypot x y (x / o_hypot x y) (y / o_hypot x y).
+Proof. intros N. apply s_hypot. pose proof (Rsqr_pos_lt y N). pose proof (Rle_0_sqr x). unfold Rsqr in *. lra. Qed.
+Lemma hypot_zero x y : o_hypot x y = 0 -> x = 0 /\ y = 0.
+Proof.
+  unfold o_hypot. intros E. pose proof (Rle_0_sqr x). pose proof (Rle_0_sqr y). unfold Rsqr in *.
+  apply sqrt_eq_0 in E; [|lra]. split; apply Rsqr_0_uniq; unfold Rsqr; lra.
+Qed.
+Lemma hypot_guarded_x x y : x <> 0 -> o_where (o_eq (o_hypot x y) 0) 1 (o_hypot x y) = o_hypot x y.
+Proof. intros N. unfold o_where, o_eq. destruct (Req_EM_T _ 0) as [E|E]; [destruct (hypot_zero x y E); lra | reflexivity]. Qed.
+Lemma hypot_guarded_y x y : y <> 0 -> o_where (o_eq (o_hypot x y) 0) 1 (o_hypot x y) = o_hypot x y.
+Proof. intros N. unfold o_where, o_eq. destruct (Req_EM_T _ 0) as [E|E]; [destruct (hypot_zero x y E); lra | reflexivity]. Qed.
+Lemma hypot_0_r x : o_hypot x 0 = Rabs x.
+Proof. unfold o_hypot. replace (x * x + 0 * 0) with (x²) by (unfold Rsqr; ring). apply sqrt_Rsqr_abs. Qed.
+Lemma hypot_0_l y : o_hypot 0 y = Rabs y.
+Proof. unfold o_hypot. replace (0 * 0 + y * y) with (y²) by (unfold Rsqr; ring). apply sqrt_Rsqr_abs. Qed.
+#[global] Hint Rewrite hypot_guarded_x hypot_guarded_y using assumption : values.
+#[global] Hint Rewrite hypot_0_r hypot_0_l : values.
+#[global] Hint Resolve j_hypot_x j_hypot_y : joint.
+
+Ltac copysign_near := match goal with |- locally (?x, ?y) _ =>
+  apply (filter_imp (fun p : R * R => (0 < fst p /\ 0 < x \/ fst p < 0 /\ x < 0) /\ (0 < snd p /\ 0 < y \/ snd p < 0 /\ y < 0))); [|
+    apply filter_and;
+    [ apply (near_fst (fun u => 0 < u /\ 0 < x \/ u < 0 /\ x < 0)) | apply (near_snd (fun v => 0 < v /\ 0 < y \/ v < 0 /\ y < 0)) ];
+    first [ apply (filter_imp (fun t => 0 < t)); [intros; left; split; assumption | apply open_gt; assumption]
+          | apply (filter_imp (fun t => t < 0)); [intros; right; split; assumption | apply open_lt; assumption] ] ];
+  intros [u v] H; simpl in *; unfold o_copysign, o_neg, Rabs; destruct (Rlt_dec v 0), (Rcase_abs u); lra end.
+Lemma j_opposite x y : diff2 (fun u _ => o_neg u) x y (-1) 0.
+Proof. unfold diff2, o_neg. eapply differential_eq; [eapply (differential_comp _ Ropp); [apply at_fst | auto_derive; [trivial | reflexivity]] | intro; simpl; ring]. Qed.
+Lemma j_copysign_pp x y : 0 < x -> 0 < y -> diff2 o_copysign x y 1 0.
+Proof. intros P Q. apply (diff2_near _ (fun u _ => u)); [copysign_near | apply j_first]. Qed.
+Lemma j_copysign_nn x y : x < 0 -> y < 0 -> diff2 o_copysign x y 1 0.
+Proof. intros P Q. apply (diff2_near _ (fun u _ => u)); [copysign_near | apply j_first]. Qed.
+Lemma j_copysign_pn x y : 0 < x -> y < 0 -> diff2 o_copysign x y (-1) 0.
+Proof. intros P Q. apply (diff2_near _ (fun u _ => o_neg u)); [copysign_near | apply j_opposite]. Qed.
+Lemma j_copysign_np x y : x < 0 -> 0 < y -> diff2 o_copysign x y (-1) 0.
+Proof. intros P Q. apply (diff2_near _ (fun u _ => o_neg u)); [copysign_near | apply j_opposite]. Qed.
+Lemma j_copysign x y : o_mul x y <> 0 -> diff2 o_copysign x y (o_sign x * o_sign (o_copysign x y)) 0.
+Proof.
+  unfold o_mul. intros N. assert (X : x <> 0) by (intros ->; lra). assert (Y : y <> 0) by (intros ->; lra).
+  destruct (Rdichotomy x 0 X) as [P|P], (Rdichotomy y 0 Y) as [Q|Q]; unfold Rgt in *;
+  [eapply diff2_eq; [apply (j_copysign_nn x y P Q)| |] | eapply diff2_eq; [apply (j_copysign_np x y P Q)| |]
+  | eapply diff2_eq; [apply (j_copysign_pn x y P Q)| |] | eapply diff2_eq; [apply (j_copysign_pp x y P Q)| |]];
+  try reflexivity; unfold o_sign, o_copysign, Rabs;
+  repeat (match goal with
+  | |- context [Rlt_dec y 0] => destruct (Rlt_dec y 0)
+  | |- context [Rcase_abs x] => destruct (Rcase_abs x)
+  | |- context [Rlt_dec ?a ?b] => destruct (Rlt_dec a b) end; try lra).
+Qed.
+Lemma copysign_0_r x : o_copysign x 0 = o_abs x.
+Proof. unfold o_copysign, o_abs. destruct (Rlt_dec 0 0); [lra | reflexivity]. Qed.
+Lemma s_copysign_0_pos x : 0 < x -> is_derive (fun t => o_copysign t 0) x 1.
+Proof. intros P. apply (is_derive_ext o_abs); [intro; symmetry; apply copysign_0_r | now apply s_abs_pos]. Qed.
+Lemma s_copysign_0_neg x : x < 0 -> is_derive (fun t => o_copysign t 0) x (-1).
+Proof. intros P. apply (is_derive_ext o_abs); [intro; symmetry; apply copysign_0_r | now apply s_abs_neg]. Qed.
+Lemma s_copysign_of_0 y : is_derive (fun t => o_copysign 0 t) y 0.
+Proof.
+  apply (is_derive_ext (fun _ => 0)); [|apply (is_derive_const (K := R_AbsRing) (V := R_NormedModule))].
+  intro t. unfold o_copysign. rewrite Rabs_R0. destruct (Rlt_dec t 0); simpl; lra.
+Qed.
+Lemma s_copysign_x x y : x <> 0 -> is_derive (fun t => o_copysign t y) x (o_sign x * o_sign (o_copysign x y)).
+Proof.
+  intros N. destruct (Req_dec y 0) as [->|Y].
+  - assert (E : o_sign (o_copysign x 0) = 1).
+    { rewrite copysign_0_r. unfold o_abs, o_sign. pose proof (Rabs_pos_lt x N). destruct (Rlt_dec 0 (Rabs x)); lra. }
+    rewrite E, Rmult_1_r. unfold o_sign. destruct (Rlt_dec 0 x) as [P|P]; [now apply s_copysign_0_pos|].
+    destruct (Rlt_dec x 0) as [Q|Q]; [now apply s_copysign_0_neg | lra].
+  - apply (diff2_x o_copysign x y _ 0), j_copysign. now apply Rmult_integral_contrapositive_currified.
+Qed.
+Lemma s_copysign_y x y : y <> 0 -> is_derive (fun t => o_copysign x t) y 0.
+Proof.
+  intros Y. destruct (Req_dec x 0) as [->|N]; [apply s_copysign_of_0|].
+  apply (diff2_y o_copysign x y (o_sign x * o_sign (o_copysign x y))), j_copysign.
+  now apply Rmult_integral_contrapositive_currified.
+Qed.
+#[global] Hint Resolve j_copysign : joint.
+#[global] Hint Resolve s_copysign_x s_copysign_y s_copysign_of_0 : slopes.
+
 (* ---- three sources ----------------------------------------------------------------------------------------------------------------- *)
 
 Lemma s_fma_x x y z : is_derive (fun t => o_fma t y z) x y.
@@ -637,10 +787,23 @@ Proof.
   [now apply left_slope_line | now apply right_slope_line].
 Qed.
 
+Lemma kink_copysign g y v : g <> 0 -> v = 0 -> between_slopes (fun t => g * o_copysign t y) 0 v.
+Proof.
+  intros N ->. assert (A : forall t, 0 <= t -> o_copysign t y = if Rlt_dec y 0 then - t else t).
+  { intros t T. unfold o_copysign. rewrite Rabs_right by lra. reflexivity. }
+  assert (B : forall t, t <= 0 -> o_copysign t y = if Rlt_dec y 0 then t else - t).
+  { intros t T. unfold o_copysign. rewrite Rabs_left1 by lra. destruct (Rlt_dec y 0); ring. }
+  apply kink.
+  - intros h H. rewrite !A by lra. destruct (Rlt_dec y 0); ring.
+  - intros h H. rewrite (B (0 + h)), (A 0), (B (0 - 1)) by lra. destruct (Rlt_dec y 0); ring.
+  - rewrite (B (0 - 1)), (A 0), (A (0 + 1)) by lra. destruct (Rlt_dec y 0); lra.
+  - rewrite (B (0 - 1)), (A 0), (A (0 + 1)) by lra. destruct (Rlt_dec y 0), (Rle_dec 0 g); lra.
+Qed.
+
 (* ---- the tactics -------------------------------------------------------------------------------------------------------------------- *)
 
 Ltac names := autorewrite with values; unfold o_neg, o_abs, o_sign, o_sqrt, o_exp, o_exp2, o_expm1, o_log, o_log2, o_log1p, o_sin, o_cos, o_add, o_mul, o_div, o_idiv,
-  o_where, o_and, o_or, o_lt, o_le, o_eq, o_ne, o_max, o_min, o_fma, o_cast, c_ln2, c_log2e, c_two_over_sqrt_pi, truth, Rabs in *.
+  o_where, o_and, o_or, o_lt, o_le, o_eq, o_ne, o_max, o_min, o_fma, o_cast, o_copysign, o_atan, c_ln2, c_log2e, c_log10e, c_two_over_sqrt_pi, truth, Rabs in *.
 Ltac by_cases := repeat (match goal with
   | |- context [Rlt_dec ?a ?b] => destruct (Rlt_dec a b)
   | |- context [Rle_dec ?a ?b] => destruct (Rle_dec a b)
@@ -649,11 +812,11 @@ Ltac by_cases := repeat (match goal with
   | p : bool |- _ => destruct p
   end; cbn [andb orb] in *; try (exfalso; lra)).
 Ltac nonzero := repeat split; first
-  [ assumption | lra | apply ln2_neq0 | apply Rgt_not_eq, sqrt_lt_R0; first [assumption | apply PI_RGT_0]
+  [ assumption | lra | apply ln2_neq0 | apply ln10_neq0 | apply Rgt_not_eq, sqrt_lt_R0; first [assumption | apply PI_RGT_0]
   | apply Rgt_not_eq; nra | (let H := fresh in pose proof (Rle_0_sqr) as H; unfold Rsqr in H; nra) ].
 Ltac minus := repeat match goal with |- context [?a + - ?b] => change (a + - b) with (a - b) end.
 #[global] Hint Rewrite ln_1 : values.
-Ltac same_value := names; by_cases; autorewrite with values; minus; first [ring | lra | field; nonzero].
+Ltac same_value := names; by_cases; autorewrite with values; minus; first [ring | lra | (unfold Rdiv; ring) | field; nonzero].
 Ltac known := repeat match goal with
   | H : ?x <> ?y :> R |- is_derive _ _ _ => destruct (Rdichotomy x y H); clear H
   | H : ?x <> ?y :> R |- diff2 _ _ _ _ _ => destruct (Rdichotomy x y H); clear H end.
@@ -670,8 +833,10 @@ Ltac slope_row := tidy; first [by_slope | known; by_slope]; solve [same_value].
 Ltac by_joint := eapply diff2_eq; [solve [eauto with joint nocore]| |].
 Ltac joint_row := tidy; first [by_joint | known; by_joint]; solve [same_value].
 Ltac linear := intros; names; by_cases; first [lra | ring | nra].
-Ltac kink_row := intros; subst; match goal with |- between_slopes ?f ?x ?d => apply (kink f x d) end; [linear | linear | linear |
+Ltac lines_row := intros; subst; match goal with |- between_slopes ?f ?x ?d => apply (kink f x d) end; [linear | linear | linear |
   match goal with g : R |- _ => destruct (Rle_dec 0 g) end; first [left; linear | right; linear]].
+Ltac copysign_row := intros; subst; apply kink_copysign; [assumption | unfold o_mul, o_sign at 1; by_cases; ring].
+Ltac kink_row := first [solve [lines_row] | solve [copysign_row]].
 Ltac convex_row := intros; subst; unfold convex; repeat split; linear.
 (* one of the clauses holds: all that they compare is compared, and what is not whole is a fraction *)
 Lemma whole_above_0 y : whole y -> 0 < y -> 1 <= y.
@@ -691,7 +856,7 @@ Ltac all_compared := unfold fraction in *; repeat match goal with
   | |- context [whole ?t] => decided t
   | W : whole ?y, P : 0 < ?y |- _ => match goal with H : 1 <= y |- _ => fail 1 | |- _ => pose proof (whole_above_0 y W P) end end.
 Ltac covered := first [ solve [repeat split; first [assumption | lra | (intro; lra)]] | left; covered | right; covered ].
-Ltac cover_row := intros; all_compared; first [exfalso; (lra || contradiction) | covered].
+Ltac cover_row := intros; all_compared; first [exfalso; (lra || contradiction) | covered | exfalso; unfold o_mul in *; nra].
 (* at a point of few digits *)
 Lemma half_is_fraction k x : 2 * x = IZR k -> Z.odd k = true -> fraction x.
 Proof.
@@ -702,5 +867,5 @@ Ltac met_fraction := unfold o_div, o_add; first
   [ apply (half_is_fraction 1); [lra | reflexivity] | apply (half_is_fraction 3); [lra | reflexivity]
   | apply (half_is_fraction (-1)); [lra | reflexivity] ].
 Ltac met_row := repeat split; first [lra | match goal with |- whole _ => met_whole | |- fraction _ => met_fraction end
-  | (unfold o_cos; rewrite cos_0; lra)].
+  | (unfold o_cos; rewrite cos_0; lra) | (unfold o_mul; lra)].
 Ltac no_slope_row := intros b I; repeat (destruct I as [I|I]; [now symmetry|]); destruct I.

@@ -32,17 +32,10 @@
 FLOATS(abs, X)
 FLOATS(sign, X)
 FLOATS(sqrt, X)
-FLOATS(exp, X)
-FLOATS(exp2, X)
-FLOATS(expm1, X)
-FLOATS(log, X)
-FLOATS(log2, X)
-FLOATS(log1p, X)
-FLOATS(sin, X)
-FLOATS(cos, X)
-FLOATS(tan, X)
-FLOATS(tanh, X)
-FLOATS(erf, X)
+#define MATH_1(op, name, bound) FLOATS(name, X)
+#define MATH_2(op, name, bound) FLOATS(name, X, Y)
+TN_MATH_1(MATH_1)
+TN_MATH_2(MATH_2)
 FLOATS(floor, X)
 FLOATS(ceil, X)
 FLOATS(round, X)
@@ -50,8 +43,7 @@ FLOATS(trunc, X)
 FLOATS(idiv, X, Y)
 FLOATS(mod, X, Y)
 FLOATS(fmod, X, Y)
-FLOATS(pow, X, Y)
-FLOATS(atan2, X, Y)
+FLOATS(copysign, X, Y)
 FLOATS(min, X, Y)
 FLOATS(max, X, Y)
 FLOATS(fma, X, Y, Z)
@@ -134,19 +126,18 @@ typedef struct row {
 #define UINT(name) .u64 = name##_u64
 #define INT(name) .u64 = name##_u64, .i64 = name##_i64
 static const row rows[OP_COUNT] = {
+#define MATH(op, name, bound) [OP_##op].f32 = name##_f32, [OP_##op].f64 = name##_f64,
+    TN_MATH_1(MATH) TN_MATH_2(MATH)
     [OP_NEG] = {FLOAT(neg), UINT(neg)},     [OP_ABS] = {FLOAT(abs), INT(abs)},    [OP_SIGN] = {FLOAT(sign), INT(sign)},
-    [OP_SQRT] = {FLOAT(sqrt)},              [OP_EXP] = {FLOAT(exp)},              [OP_EXP2] = {FLOAT(exp2)},
-    [OP_EXPM1] = {FLOAT(expm1)},            [OP_LOG] = {FLOAT(log)},              [OP_LOG2] = {FLOAT(log2)},
-    [OP_LOG1P] = {FLOAT(log1p)},            [OP_SIN] = {FLOAT(sin)},              [OP_COS] = {FLOAT(cos)},
-    [OP_TAN] = {FLOAT(tan)},                [OP_TANH] = {FLOAT(tanh)},            [OP_ERF] = {FLOAT(erf)},
-    [OP_FLOOR] = {FLOAT(floor)},            [OP_CEIL] = {FLOAT(ceil)},            [OP_ROUND] = {FLOAT(round)},
-    [OP_TRUNC] = {FLOAT(trunc)},            [OP_NOT] = {UINT(not)},               [OP_ADD] = {FLOAT(add), UINT(add)},
-    [OP_MUL] = {FLOAT(mul), UINT(mul)},     [OP_DIV] = {FLOAT(div)},              [OP_IDIV] = {FLOAT(idiv), INT(idiv)},
-    [OP_MOD] = {FLOAT(mod), INT(mod)},      [OP_FMOD] = {FLOAT(fmod), INT(fmod)}, [OP_POW] = {FLOAT(pow), INT(pow)},
-    [OP_ATAN2] = {FLOAT(atan2)},            [OP_MIN] = {FLOAT(min), INT(min)},    [OP_MAX] = {FLOAT(max), INT(max)},
-    [OP_AND] = {UINT(and)},                 [OP_OR] = {UINT(or)},                 [OP_XOR] = {UINT(xor)},
-    [OP_SHL] = {UINT(shl)},                 [OP_SHR] = {INT(shr)},                [OP_FMA] = {FLOAT(fma), UINT(fma)},
-    [OP_PHILOX] = {UINT(philox)},
+    [OP_SQRT] = {FLOAT(sqrt)},              [OP_FLOOR] = {FLOAT(floor)},          [OP_CEIL] = {FLOAT(ceil)},
+    [OP_ROUND] = {FLOAT(round)},            [OP_TRUNC] = {FLOAT(trunc)},          [OP_NOT] = {UINT(not)},
+    [OP_ADD] = {FLOAT(add), UINT(add)},     [OP_MUL] = {FLOAT(mul), UINT(mul)},   [OP_DIV] = {FLOAT(div)},
+    [OP_IDIV] = {FLOAT(idiv), INT(idiv)},   [OP_MOD] = {FLOAT(mod), INT(mod)},    [OP_FMOD] = {FLOAT(fmod), INT(fmod)},
+    [OP_POW].u64 = pow_u64,                 [OP_POW].i64 = pow_i64,
+    [OP_COPYSIGN] = {FLOAT(copysign)},    [OP_MIN] = {FLOAT(min), INT(min)},
+    [OP_MAX] = {FLOAT(max), INT(max)},      [OP_AND] = {UINT(and)},               [OP_OR] = {UINT(or)},
+    [OP_XOR] = {UINT(xor)},                 [OP_SHL] = {UINT(shl)},               [OP_SHR] = {INT(shr)},
+    [OP_FMA] = {FLOAT(fma), UINT(fma)},     [OP_PHILOX] = {UINT(philox)},
 };
 
 typedef struct comparison {

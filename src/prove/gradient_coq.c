@@ -315,6 +315,7 @@ static void pair(tn_ctx *c, tn__arena *a, const tn__rule *r, const tn__rule *s, 
   for (uint32_t i = 0; i < r->nclause; i++)
     for (uint32_t j = 0; j < s->nclause; j++) {
       const tn__clause *q = &r->clause[i], *w = &s->clause[j];
+      if (q->kink && !tn__ops[r->op].idem) continue; /* where f(x, x) = x, the two share its slope of 1 */
       if (q->bare || w->bare || q->kink != w->kink || strcmp(text_of(c, a, r, q), text_of(c, a, s, w))) continue;
       tn__vec_push(a, out, of_pair(c, a, r, s, q, q->kink ? ties++ : joints++));
     }

@@ -46,17 +46,21 @@ static const char *const spelling[OP_COUNT][SP_COUNT] = {
                   "tn_where_$n($0, $1, $2)", "tn_where_$n($0, $1, $2)"},
 };
 
-/* Functions that math.inc has for vectors, of f32 and of f64; WIDE: by way of f64.  All others go lane by lane. */
+/* What math.inc has for vectors beside its functions of f32 (ROUNDING LIBRARY), of f32 and of f64; WIDE: by way of f64.
+ * All else goes lane by lane. */
 enum { F32 = 1, F64 = 2, WIDE = 4 };
 static const uint8_t native[OP_COUNT] = {
-    [OP_ABS] = F32 | F64,   [OP_SIGN] = F32 | F64,  [OP_SQRT] = F32 | F64, [OP_FLOOR] = F32 | F64,
-    [OP_CEIL] = F32 | F64,  [OP_ROUND] = F32 | F64, [OP_TRUNC] = F32 | F64, [OP_IDIV] = F32 | F64,
-    [OP_MOD] = F32 | F64,   [OP_FMOD] = F32 | F64,  [OP_MIN] = F32 | F64,  [OP_MAX] = F32 | F64,
-    [OP_FMA] = F32 | F64,   [OP_EXP] = F32,         [OP_EXP2] = F32,       [OP_EXPM1] = F32,
-    [OP_LOG] = F32,         [OP_LOG2] = F32,        [OP_LOG1P] = F32,      [OP_TANH] = F32,
-    [OP_ERF] = F32,         [OP_ATAN2] = F32,       [OP_SIN] = F32 | WIDE, [OP_COS] = F32 | WIDE,
-    [OP_TAN] = F32 | WIDE,  [OP_POW] = F32 | WIDE,
+    [OP_ABS] = F32 | F64,  [OP_SIGN] = F32 | F64,  [OP_SQRT] = F32 | F64,  [OP_FLOOR] = F32 | F64,
+    [OP_CEIL] = F32 | F64, [OP_ROUND] = F32 | F64, [OP_TRUNC] = F32 | F64, [OP_IDIV] = F32 | F64,
+    [OP_MOD] = F32 | F64,  [OP_FMOD] = F32 | F64,  [OP_MIN] = F32 | F64,   [OP_MAX] = F32 | F64,
+    [OP_FMA] = F32 | F64,  [OP_COPYSIGN] = F32,    [OP_SIN] = WIDE,        [OP_COS] = WIDE,
+    [OP_TAN] = WIDE,       [OP_POW] = WIDE,
 };
+
+static bool has_vectors(int op, int dtype) {
+  if (dtype == TN_F32) return (native[op] & F32) || tn__ops[op].rounding == RN_LIBRARY;
+  return dtype == TN_F64 && (native[op] & F64);
+}
 
 /* ---- types ---- */
 
@@ -204,7 +208,7 @@ static const char *exact_text(tn__printer *p, int op, int kind, int skind, const
     return tn__print_format(p, "tn_boolx%d(%s != 0)", p->count, exact_text(p, op, TN_U8, TN_U8, number, rounds));
   }
   const char *name = tn__print_format(p, "tn_%s_%s", tn__ops[op].text, own ? tn__dtypes[skind].name : name_of(skind));
-  bool has_form = (compute == TN_F32 && (native[op] & F32)) || (compute == TN_F64 && (native[op] & F64));
+  bool has_form = has_vectors(op, compute);
   return call(p, name, has_form, kind, skind, n, operand);
 }
 

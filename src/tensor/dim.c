@@ -87,14 +87,17 @@ tn_dim tn_dim_var(tn_ctx *ctx, const char *name, int64_t lo, int64_t hi) {
   return dim_do(ctx, "tn_dim_var", make_var, (dim_call){.name = name, .lo = lo, .hi = hi});
 }
 
-#define DIM_MAP(X)                                                                                                     \
-  X(add, ADD, false) X(sub, ADD, true) X(mul, MUL, false) X(div, IDIV, false) X(mod, MOD, false) X(min, MIN, false)   \
-  X(max, MAX, false)
 #define DIM(name, op_, negate_)                                                                                        \
-  tn_dim tn_dim_##name(tn_ctx *ctx, tn_dim a, tn_dim b) {                                                              \
-    return dim_do(ctx, "tn_dim_" #name, combine, (dim_call){.op = OP_##op_, .negate = negate_, .a = a, .b = b});       \
+  tn_dim name(tn_ctx *ctx, tn_dim a, tn_dim b) {                                                                       \
+    return dim_do(ctx, #name, combine, (dim_call){.op = OP_##op_, .negate = negate_, .a = a, .b = b});                 \
   }
-DIM_MAP(DIM)
+DIM(tn_dim_add, ADD, false)
+DIM(tn_dim_sub, ADD, true)
+DIM(tn_dim_mul, MUL, false)
+DIM(tn_dim_div, IDIV, false)
+DIM(tn_dim_mod, MOD, false)
+DIM(tn_dim_min, MIN, false)
+DIM(tn_dim_max, MAX, false)
 
 tn_status tn_dim_bounds(tn_ctx *ctx, tn_dim d, int64_t *lo, int64_t *hi) {
   dim_call k = {.a = d};

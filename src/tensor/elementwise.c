@@ -1,4 +1,4 @@
-/* Elementwise functions: one row each.  A row says which dtypes the function takes and what it is made of. */
+/* Elementwise functions: one line each, which says what dtypes the function takes and what it is made of. */
 #include "tensor/operands.h"
 #include <math.h>
 
@@ -61,60 +61,64 @@ static tn_node *elu(tn_ctx *c, tn_node *x, double alpha) {
 #define IN_ACC(f) tn__cast(c, f(c, tn__acc(c, x)), x->dtype)
 #define WHOLE(x, otherwise) (is_whole(x) ? (x) : (otherwise))
 
-/* X(name, dtypes it takes, what it is) */
-#define UNARY_MAP(X)                                                                                                   \
-  X(abs, NUM, O1(ABS, x))                                                                                              \
-  X(sign, NUM, O1(SIGN, x))                                                                                            \
-  X(neg, NUM, O1(NEG, x))                                                                                              \
-  X(square, NUM, O2(MUL, x, x))                                                                                        \
-  X(relu, NUM, tn__relu_of(c, x))                                                                                      \
-  X(floor, NUM, WHOLE(x, O1(FLOOR, x)))                                                                                \
-  X(ceil, NUM, WHOLE(x, O1(CEIL, x)))                                                                                  \
-  X(round, NUM, WHOLE(x, O1(ROUND, x)))                                                                                \
-  X(trunc, NUM, WHOLE(x, O1(TRUNC, x)))                                                                                \
-  X(isnan, NUM, is_whole(x) ? all_of(c, x, false) : O2(NE, x, x))                                                      \
-  X(isinf, NUM, is_whole(x) ? all_of(c, x, false) : ON(EQ, O1(ABS, x), INFINITY))                                      \
-  X(isfinite, NUM, is_whole(x) ? all_of(c, x, true) : ON(LT, O1(ABS, x), INFINITY))                                    \
-  X(sqrt, FLOAT, O1(SQRT, x))                                                                                          \
-  X(rsqrt, FLOAT, NO(DIV, 1, O1(SQRT, x)))                                                                             \
-  X(recip, FLOAT, NO(DIV, 1, x))                                                                                       \
-  X(exp, FLOAT, O1(EXP, x))                                                                                            \
-  X(exp2, FLOAT, O1(EXP2, x))                                                                                          \
-  X(expm1, FLOAT, O1(EXPM1, x))                                                                                        \
-  X(log, FLOAT, O1(LOG, x))                                                                                            \
-  X(log2, FLOAT, O1(LOG2, x))                                                                                          \
-  X(log1p, FLOAT, O1(LOG1P, x))                                                                                        \
-  X(sin, FLOAT, O1(SIN, x))                                                                                            \
-  X(cos, FLOAT, O1(COS, x))                                                                                            \
-  X(tan, FLOAT, O1(TAN, x))                                                                                            \
-  X(tanh, FLOAT, O1(TANH, x))                                                                                          \
-  X(erf, FLOAT, O1(ERF, x))                                                                                            \
-  X(sigmoid, FLOAT, sigmoid(c, x))                                                                                     \
-  X(silu, FLOAT, tn__mul(c, x, sigmoid(c, x)))                                                                         \
-  X(softplus, FLOAT, tn__softplus_of(c, x))                                                                            \
-  X(gelu, FLOAT, IN_ACC(gelu))                                                                                         \
-  X(gelu_tanh, FLOAT, tn__gelu_tanh_of(c, x))                                                                          \
-  X(logical_not, ANY, O1(NOT, truth(c, x)))                                                                            \
-  X(bitwise_not, BITS, O1(NOT, x))                                                                                     \
-  X(detach, ANY, O1(DETACH, x))                                                                                        \
-  X(contiguous, ANY, O1(CONTIG, x))
-
-/* The same with one number, s. */
-#define UNARY_NUMBER_MAP(X)                                                                                            \
-  X(leaky_relu, FLOAT, tn__where(c, NO(LT, 0, x), x, ON(MUL, x, s)))                                                   \
-  X(elu, FLOAT, elu(c, x, s))
-
+/* UNARY(name, dtypes it takes, what it is) defines the public function of that name. */
 #define UNARY(name_, classes, value)                                                                                   \
   static tn_node *build_##name_(tn_ctx *c, tn__call *k) {                                                              \
     tn_node *x = k->x[0];                                                                                              \
     tn__want(c, x, TN__C_##classes);                                                                                   \
     return value;                                                                                                      \
   }                                                                                                                    \
-  tn_tensor *tn_##name_(tn_tensor *t) {                                                                                \
-    return tn__build(&(tn__call){.name = "tn_" #name_, .fn = build_##name_, .in = &t, .nin = 1});                      \
+  tn_tensor *name_(tn_tensor *t) {                                                                                     \
+    return tn__build(&(tn__call){.name = #name_, .fn = build_##name_, .in = &t, .nin = 1});                            \
   }
-UNARY_MAP(UNARY)
 
+UNARY(tn_abs, NUM, O1(ABS, x))
+UNARY(tn_sign, NUM, O1(SIGN, x))
+UNARY(tn_neg, NUM, O1(NEG, x))
+UNARY(tn_square, NUM, O2(MUL, x, x))
+UNARY(tn_relu, NUM, tn__relu_of(c, x))
+UNARY(tn_floor, NUM, WHOLE(x, O1(FLOOR, x)))
+UNARY(tn_ceil, NUM, WHOLE(x, O1(CEIL, x)))
+UNARY(tn_round, NUM, WHOLE(x, O1(ROUND, x)))
+UNARY(tn_trunc, NUM, WHOLE(x, O1(TRUNC, x)))
+UNARY(tn_isnan, NUM, is_whole(x) ? all_of(c, x, false) : O2(NE, x, x))
+UNARY(tn_isinf, NUM, is_whole(x) ? all_of(c, x, false) : ON(EQ, O1(ABS, x), INFINITY))
+UNARY(tn_isfinite, NUM, is_whole(x) ? all_of(c, x, true) : ON(LT, O1(ABS, x), INFINITY))
+UNARY(tn_sqrt, FLOAT, O1(SQRT, x))
+UNARY(tn_rsqrt, FLOAT, NO(DIV, 1, O1(SQRT, x)))
+UNARY(tn_recip, FLOAT, NO(DIV, 1, x))
+UNARY(tn_exp, FLOAT, O1(EXP, x))
+UNARY(tn_exp2, FLOAT, O1(EXP2, x))
+UNARY(tn_expm1, FLOAT, O1(EXPM1, x))
+UNARY(tn_log, FLOAT, O1(LOG, x))
+UNARY(tn_log2, FLOAT, O1(LOG2, x))
+UNARY(tn_log10, FLOAT, O1(LOG10, x))
+UNARY(tn_log1p, FLOAT, O1(LOG1P, x))
+UNARY(tn_sin, FLOAT, O1(SIN, x))
+UNARY(tn_cos, FLOAT, O1(COS, x))
+UNARY(tn_tan, FLOAT, O1(TAN, x))
+UNARY(tn_asin, FLOAT, O1(ASIN, x))
+UNARY(tn_acos, FLOAT, O1(ACOS, x))
+UNARY(tn_atan, FLOAT, O1(ATAN, x))
+UNARY(tn_sinh, FLOAT, O1(SINH, x))
+UNARY(tn_cosh, FLOAT, O1(COSH, x))
+UNARY(tn_tanh, FLOAT, O1(TANH, x))
+UNARY(tn_asinh, FLOAT, O1(ASINH, x))
+UNARY(tn_acosh, FLOAT, O1(ACOSH, x))
+UNARY(tn_atanh, FLOAT, O1(ATANH, x))
+UNARY(tn_erf, FLOAT, O1(ERF, x))
+UNARY(tn_erfc, FLOAT, O1(ERFC, x))
+UNARY(tn_sigmoid, FLOAT, sigmoid(c, x))
+UNARY(tn_silu, FLOAT, tn__mul(c, x, sigmoid(c, x)))
+UNARY(tn_softplus, FLOAT, tn__softplus_of(c, x))
+UNARY(tn_gelu, FLOAT, IN_ACC(gelu))
+UNARY(tn_gelu_tanh, FLOAT, tn__gelu_tanh_of(c, x))
+UNARY(tn_logical_not, ANY, O1(NOT, truth(c, x)))
+UNARY(tn_bitwise_not, BITS, O1(NOT, x))
+UNARY(tn_detach, ANY, O1(DETACH, x))
+UNARY(tn_contiguous, ANY, O1(CONTIG, x))
+
+/* The same with one number, s. */
 #define UNARY_NUMBER(name_, classes, value)                                                                            \
   static tn_node *build_##name_(tn_ctx *c, tn__call *k) {                                                              \
     tn_node *x = k->x[0];                                                                                              \
@@ -122,10 +126,12 @@ UNARY_MAP(UNARY)
     tn__want(c, x, TN__C_##classes);                                                                                   \
     return value;                                                                                                      \
   }                                                                                                                    \
-  tn_tensor *tn_##name_(tn_tensor *t, double s) {                                                                      \
-    return tn__build(&(tn__call){.name = "tn_" #name_, .fn = build_##name_, .in = &t, .nin = 1, .f[0] = s});           \
+  tn_tensor *name_(tn_tensor *t, double s) {                                                                           \
+    return tn__build(&(tn__call){.name = #name_, .fn = build_##name_, .in = &t, .nin = 1, .f[0] = s});                 \
   }
-UNARY_NUMBER_MAP(UNARY_NUMBER)
+
+UNARY_NUMBER(tn_leaky_relu, FLOAT, tn__where(c, NO(LT, 0, x), x, ON(MUL, x, s)))
+UNARY_NUMBER(tn_elu, FLOAT, elu(c, x, s))
 
 /* ---- two operands ---- */
 
@@ -154,34 +160,7 @@ static void join(tn_ctx *c, tn__call *k, joining how, int classes, const char *h
   tn__broadcast(c, x, 2);
 }
 
-/* X(name, joining, dtypes, hint for integers, what it is) */
-#define BINARY_MAP(X)                                                                                                  \
-  X(add, PROMOTE, ANY, NULL, O2(ADD, x, y))                                                                            \
-  X(sub, PROMOTE, NUM, NULL, tn__sub(c, x, y))                                                                         \
-  X(mul, PROMOTE, ANY, NULL, O2(MUL, x, y))                                                                            \
-  X(div, PROMOTE, FLOAT, "use tn_floordiv, or convert with tn_cast", O2(DIV, x, y))                                    \
-  X(floordiv, PROMOTE, NUM, NULL, O2(IDIV, x, y))                                                                      \
-  X(mod, PROMOTE, NUM, NULL, O2(MOD, x, y))                                                                            \
-  X(fmod, PROMOTE, NUM, NULL, O2(FMOD, x, y))                                                                          \
-  X(pow, PROMOTE, NUM, NULL, O2(POW, x, y))                                                                            \
-  X(maximum, PROMOTE, ANY, NULL, O2(MAX, x, y))                                                                        \
-  X(minimum, PROMOTE, ANY, NULL, O2(MIN, x, y))                                                                        \
-  X(atan2, PROMOTE, FLOAT, NULL, O2(ATAN2, x, y))                                                                      \
-  X(eq, PROMOTE, ANY, NULL, O2(EQ, x, y))                                                                              \
-  X(ne, PROMOTE, ANY, NULL, O2(NE, x, y))                                                                              \
-  X(lt, PROMOTE, ANY, NULL, O2(LT, x, y))                                                                              \
-  X(le, PROMOTE, ANY, NULL, O2(LE, x, y))                                                                              \
-  X(gt, PROMOTE, ANY, NULL, O2(LT, y, x))                                                                              \
-  X(ge, PROMOTE, ANY, NULL, O2(LE, y, x))                                                                              \
-  X(logical_and, TRUTH, ANY, NULL, O2(AND, x, y))                                                                      \
-  X(logical_or, TRUTH, ANY, NULL, O2(OR, x, y))                                                                        \
-  X(logical_xor, TRUTH, ANY, NULL, O2(XOR, x, y))                                                                      \
-  X(bitwise_and, PROMOTE, BITS, NULL, O2(AND, x, y))                                                                   \
-  X(bitwise_or, PROMOTE, BITS, NULL, O2(OR, x, y))                                                                     \
-  X(bitwise_xor, PROMOTE, BITS, NULL, O2(XOR, x, y))                                                                   \
-  X(shl, PROMOTE, INT, NULL, O2(SHL, x, y))                                                                            \
-  X(shr, PROMOTE, INT, NULL, O2(SHR, x, y))
-
+/* BINARY(name, joining, dtypes, hint for integers, what it is) defines the public function of that name. */
 #define BINARY(name_, how, classes, hint, value)                                                                       \
   static tn_node *build_##name_(tn_ctx *c, tn__call *k) {                                                              \
     tn_node *v[2];                                                                                                     \
@@ -189,24 +168,62 @@ static void join(tn_ctx *c, tn__call *k, joining how, int classes, const char *h
     tn_node *x = v[0], *y = v[1];                                                                                      \
     return value;                                                                                                      \
   }                                                                                                                    \
-  tn_tensor *tn_##name_(tn_tensor *a, tn_tensor *b) {                                                                  \
-    return tn__build(&(tn__call){.name = "tn_" #name_, .fn = build_##name_, .in = (tn_tensor *[]){a, b}, .nin = 2});   \
+  tn_tensor *name_(tn_tensor *a, tn_tensor *b) {                                                                       \
+    return tn__build(&(tn__call){.name = #name_, .fn = build_##name_, .in = (tn_tensor *[]){a, b}, .nin = 2});         \
   }
-BINARY_MAP(BINARY)
 
-/* X(public name, builder, side of the number) */
-#define SCALAR_MAP(X)                                                                                                  \
-  X(add, add, RIGHT) X(sub, sub, RIGHT) X(rsub, sub, LEFT) X(mul, mul, RIGHT) X(div, div, RIGHT) X(rdiv, div, LEFT)    \
-  X(floordiv, floordiv, RIGHT) X(mod, mod, RIGHT) X(pow, pow, RIGHT) X(maximum, maximum, RIGHT)                        \
-  X(minimum, minimum, RIGHT) X(eq, eq, RIGHT) X(ne, ne, RIGHT) X(lt, lt, RIGHT) X(le, le, RIGHT) X(gt, gt, RIGHT)      \
-  X(ge, ge, RIGHT)
+BINARY(tn_add, PROMOTE, ANY, NULL, O2(ADD, x, y))
+BINARY(tn_sub, PROMOTE, NUM, NULL, tn__sub(c, x, y))
+BINARY(tn_mul, PROMOTE, ANY, NULL, O2(MUL, x, y))
+BINARY(tn_div, PROMOTE, FLOAT, "use tn_floordiv, or convert with tn_cast", O2(DIV, x, y))
+BINARY(tn_floordiv, PROMOTE, NUM, NULL, O2(IDIV, x, y))
+BINARY(tn_mod, PROMOTE, NUM, NULL, O2(MOD, x, y))
+BINARY(tn_fmod, PROMOTE, NUM, NULL, O2(FMOD, x, y))
+BINARY(tn_pow, PROMOTE, NUM, NULL, O2(POW, x, y))
+BINARY(tn_maximum, PROMOTE, ANY, NULL, O2(MAX, x, y))
+BINARY(tn_minimum, PROMOTE, ANY, NULL, O2(MIN, x, y))
+BINARY(tn_atan2, PROMOTE, FLOAT, NULL, O2(ATAN2, x, y))
+BINARY(tn_hypot, PROMOTE, FLOAT, NULL, O2(HYPOT, x, y))
+BINARY(tn_copysign, PROMOTE, FLOAT, NULL, O2(COPYSIGN, x, y))
+BINARY(tn_eq, PROMOTE, ANY, NULL, O2(EQ, x, y))
+BINARY(tn_ne, PROMOTE, ANY, NULL, O2(NE, x, y))
+BINARY(tn_lt, PROMOTE, ANY, NULL, O2(LT, x, y))
+BINARY(tn_le, PROMOTE, ANY, NULL, O2(LE, x, y))
+BINARY(tn_gt, PROMOTE, ANY, NULL, O2(LT, y, x))
+BINARY(tn_ge, PROMOTE, ANY, NULL, O2(LE, y, x))
+BINARY(tn_logical_and, TRUTH, ANY, NULL, O2(AND, x, y))
+BINARY(tn_logical_or, TRUTH, ANY, NULL, O2(OR, x, y))
+BINARY(tn_logical_xor, TRUTH, ANY, NULL, O2(XOR, x, y))
+BINARY(tn_bitwise_and, PROMOTE, BITS, NULL, O2(AND, x, y))
+BINARY(tn_bitwise_or, PROMOTE, BITS, NULL, O2(OR, x, y))
+BINARY(tn_bitwise_xor, PROMOTE, BITS, NULL, O2(XOR, x, y))
+BINARY(tn_shl, PROMOTE, INT, NULL, O2(SHL, x, y))
+BINARY(tn_shr, PROMOTE, INT, NULL, O2(SHR, x, y))
 
+/* SCALAR(name, the function of two tensors, side of the number) */
 #define SCALAR(name_, builder, side)                                                                                   \
-  tn_tensor *tn_##name_##_scalar(tn_tensor *t, double s) {                                                             \
-    return tn__build(&(tn__call){.name = "tn_" #name_ "_scalar", .fn = build_##builder, .in = &t, .nin = 1,            \
+  tn_tensor *name_(tn_tensor *t, double s) {                                                                           \
+    return tn__build(&(tn__call){.name = #name_, .fn = build_##builder, .in = &t, .nin = 1,                            \
                                  .i[0] = NUMBER_##side, .f[0] = s});                                                   \
   }
-SCALAR_MAP(SCALAR)
+
+SCALAR(tn_add_scalar, tn_add, RIGHT)
+SCALAR(tn_sub_scalar, tn_sub, RIGHT)
+SCALAR(tn_rsub_scalar, tn_sub, LEFT)
+SCALAR(tn_mul_scalar, tn_mul, RIGHT)
+SCALAR(tn_div_scalar, tn_div, RIGHT)
+SCALAR(tn_rdiv_scalar, tn_div, LEFT)
+SCALAR(tn_floordiv_scalar, tn_floordiv, RIGHT)
+SCALAR(tn_mod_scalar, tn_mod, RIGHT)
+SCALAR(tn_pow_scalar, tn_pow, RIGHT)
+SCALAR(tn_maximum_scalar, tn_maximum, RIGHT)
+SCALAR(tn_minimum_scalar, tn_minimum, RIGHT)
+SCALAR(tn_eq_scalar, tn_eq, RIGHT)
+SCALAR(tn_ne_scalar, tn_ne, RIGHT)
+SCALAR(tn_lt_scalar, tn_lt, RIGHT)
+SCALAR(tn_le_scalar, tn_le, RIGHT)
+SCALAR(tn_gt_scalar, tn_gt, RIGHT)
+SCALAR(tn_ge_scalar, tn_ge, RIGHT)
 
 /* ---- the rest ---- */
 

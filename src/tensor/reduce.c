@@ -147,27 +147,32 @@ static tn_node *place_of(tn_ctx *c, tn__call *k) { /* argmax, argmin; i[2]: RMAX
 
 /* ---- the public functions ---- */
 
-#define REDUCE_MAP(X) X(sum, total, OP_SUM) X(prod, total, OP_PROD) X(max, extreme, OP_RMAX) X(min, extreme, OP_RMIN) \
-  X(mean, mean, 0) X(logsumexp, logsumexp, 0) X(any, truth, OP_SUM) X(all, truth, OP_PROD)
 #define REDUCE(name_, builder, which)                                                                                  \
-  tn_tensor *tn_##name_(tn_tensor *t, const int *axes, int naxes, bool keepdim) {                                      \
-    return tn__build(&(tn__call){.name = "tn_" #name_, .fn = builder, .in = &t, .nin = 1, .p = axes,                   \
+  tn_tensor *name_(tn_tensor *t, const int *axes, int naxes, bool keepdim) {                                           \
+    return tn__build(&(tn__call){.name = #name_, .fn = builder, .in = &t, .nin = 1, .p = axes,                         \
                                  .i = {naxes, keepdim, which}});                                                       \
   }
-REDUCE_MAP(REDUCE)
+REDUCE(tn_sum, total, OP_SUM)
+REDUCE(tn_prod, total, OP_PROD)
+REDUCE(tn_max, extreme, OP_RMAX)
+REDUCE(tn_min, extreme, OP_RMIN)
+REDUCE(tn_mean, mean, 0)
+REDUCE(tn_logsumexp, logsumexp, 0)
+REDUCE(tn_any, truth, OP_SUM)
+REDUCE(tn_all, truth, OP_PROD)
 
 #define SPREAD(name_, root)                                                                                            \
-  tn_tensor *tn_##name_(tn_tensor *t, const int *axes, int naxes, double correction, bool keepdim) {                   \
-    return tn__build(&(tn__call){.name = "tn_" #name_, .fn = spread_of_values, .in = &t, .nin = 1, .p = axes,          \
+  tn_tensor *name_(tn_tensor *t, const int *axes, int naxes, double correction, bool keepdim) {                        \
+    return tn__build(&(tn__call){.name = #name_, .fn = spread_of_values, .in = &t, .nin = 1, .p = axes,                \
                                  .i = {naxes, keepdim, root}, .f[0] = correction});                                    \
   }
-SPREAD(var, 0)
-SPREAD(std, 1)
+SPREAD(tn_var, 0)
+SPREAD(tn_std, 1)
 
 #define PLACE(name_, op)                                                                                               \
-  tn_tensor *tn_##name_(tn_tensor *t, int axis, bool keepdim) {                                                        \
-    return tn__build(&(tn__call){.name = "tn_" #name_, .fn = place_of, .in = &t, .nin = 1, .i = {0, keepdim, op,       \
+  tn_tensor *name_(tn_tensor *t, int axis, bool keepdim) {                                                             \
+    return tn__build(&(tn__call){.name = #name_, .fn = place_of, .in = &t, .nin = 1, .i = {0, keepdim, op,             \
         axis}});                                                                                                       \
   }
-PLACE(argmax, OP_RMAX)
-PLACE(argmin, OP_RMIN)
+PLACE(tn_argmax, OP_RMAX)
+PLACE(tn_argmin, OP_RMIN)

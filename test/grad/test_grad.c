@@ -243,6 +243,10 @@ static const struct {
     {OP_SQRT, 0.2, 3, 0, 0},    {OP_EXP, -2, 2, 0, 0},       {OP_EXP2, -2, 2, 0, 0},     {OP_EXPM1, -2, 2, 0, 0},
     {OP_LOG, 0.2, 4, 0, 0},     {OP_LOG2, 0.2, 4, 0, 0},     {OP_LOG1P, -0.7, 3, 0, 0},  {OP_SIN, -4, 4, 0, 0},
     {OP_COS, -4, 4, 0, 0},      {OP_TAN, -1, 1, 0, 0},       {OP_TANH, -3, 3, 0, 0},     {OP_ERF, -2, 2, 0, 0},
+    {OP_LOG10, 0.2, 4, 0, 0},   {OP_ASIN, -0.9, 0.9, 0, 0},  {OP_ACOS, -0.9, 0.9, 0, 0}, {OP_ATAN, -3, 3, 0, 0},
+    {OP_SINH, -2, 2, 0, 0},     {OP_COSH, -2, 2, 0, 0},      {OP_ASINH, -3, 3, 0, 0},    {OP_ACOSH, 1.2, 4, 0, 0},
+    {OP_ATANH, -0.8, 0.8, 0, 0}, {OP_ERFC, -2, 2, 0, 0},     {OP_HYPOT, -2, 2, 0.3, 2},  {OP_HYPOT, 0.3, 2, -2, 2},
+    {OP_COPYSIGN, 0.2, 2, -2, -0.2}, {OP_COPYSIGN, -2, -0.2, 0.2, 2},
     {OP_FLOOR, 1.1, 1.9, 0, 0}, {OP_CEIL, 1.1, 1.9, 0, 0},   {OP_ROUND, 0.6, 1.4, 0, 0}, {OP_TRUNC, -1.9, -1.1, 0, 0},
     {OP_ADD, -2, 2, -2, 2},     {OP_MUL, -2, 2, -2, 2},      {OP_DIV, -2, 2, 0.5, 2},    {OP_DIV, -2, 2, -2, -0.5},
     {OP_IDIV, 2.1, 2.9, 0.9, 1}, {OP_MOD, 2.1, 2.6, 0.9, 1}, {OP_MOD, -2.6, -2.1, 0.9, 1}, {OP_FMOD, 2.1, 2.6, 0.9, 1},
@@ -338,6 +342,10 @@ static void test_exact_values(void **state) {
       {OP_ROUND, 0.5, 0, 0, 0},     {OP_MOD, -7, 3, 1, 3},     {OP_FMOD, -7, 3, 1, 2},
       {OP_MOD, 7, -3, 1, 3},        {OP_FMOD, 7, -3, 1, 2},    {OP_ATAN2, 0, 1, 1, -0.0},
       {OP_ATAN2, 1, 0, 0, -1},      {OP_TANH, 0, 0, 1, 0},     {OP_IDIV, 7, 2, 0, 0},
+      {OP_ASIN, 1, 0, inf, 0},      {OP_ACOS, -1, 0, -inf, 0}, {OP_ACOSH, 1, 0, inf, 0},
+      {OP_ATANH, 1, 0, inf, 0},     {OP_ATANH, 0, 0, 1, 0},    {OP_ASINH, 0, 0, 1, 0},
+      {OP_HYPOT, 3, 4, 0.6, 0.8},   {OP_HYPOT, 0, 0, 0, 0},    {OP_COPYSIGN, 3, -2, -1, 0},
+      {OP_COPYSIGN, -3, -2, 1, 0},  {OP_COPYSIGN, 0, 1, 0, 0}, {OP_COPYSIGN, 2, -0.0, -1, 0},
   };
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     bool unary = tn__ops[rows[i].op].group == G_UNARY;

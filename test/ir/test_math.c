@@ -21,8 +21,8 @@ typedef struct unary {
   f64 bound;
 } unary;
 static const unary unaries[] = {
-#define ROW(name, bound) {#name, tn_##name##_f32, name, bound},
-    TN_MATH_BOUNDS_1(ROW)};
+#define ROW(op, name, bound) {#name, tn_##name##_f32, name, bound},
+    TN_MATH_1(ROW)};
 
 typedef struct binary {
   const char *name;
@@ -30,7 +30,7 @@ typedef struct binary {
   f64 (*exact)(f64, f64);
   f64 bound;
 } binary;
-static const binary binaries[] = {TN_MATH_BOUNDS_2(ROW)};
+static const binary binaries[] = {TN_MATH_2(ROW)};
 enum { UNARIES = sizeof unaries / sizeof *unaries, BINARIES = sizeof binaries / sizeof *binaries };
 
 static void test_unaries(void **state) {

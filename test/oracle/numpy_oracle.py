@@ -1,4 +1,7 @@
-"""NumPy as an independent oracle: random shapes through server.c, against what NumPy says.  Exit 77: NumPy is missing (skipped)."""
+"""NumPy as an independent oracle: random shapes through server.c, against what NumPy says.
+
+Exit 77: NumPy is missing (skipped)."""
+
 import os
 import subprocess
 import sys
@@ -10,7 +13,21 @@ except ImportError:
     print("NumPy is missing: skipped")
     sys.exit(77)
 
-DTYPES = [np.bool_, np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64, np.float16, None, np.float32, np.float64]
+DTYPES = [
+    np.bool_,
+    np.int8,
+    np.int16,
+    np.int32,
+    np.int64,
+    np.uint8,
+    np.uint16,
+    np.uint32,
+    np.uint64,
+    np.float16,
+    None,
+    np.float32,
+    np.float64,
+]
 CODE = {np.dtype(d): i for i, d in enumerate(DTYPES) if d is not None}
 FAR = 2**63 - 1
 
@@ -84,7 +101,8 @@ def shape(rank=None, least=0, most=7):
 
 def check(server, name, xs, want, ints=(), floats=(), word="-", tol=0.0, scale=None):
     """tol: allowed difference, relative to scale (the sum of the terms' magnitudes, or |want|)."""
-    where = f"{name} {['a result' if isinstance(x, Result) else (str(np.asarray(x).dtype), np.shape(x)) for x in xs]} {list(ints)} {list(floats)} {word}"
+    operands = ["a result" if isinstance(x, Result) else (str(np.asarray(x).dtype), np.shape(x)) for x in xs]
+    where = f"{name} {operands} {list(ints)} {list(floats)} {word}"
     checks.append((server.ask(name, xs, ints, floats, word), where, np.asarray(want), tol, scale))
 
 
@@ -118,8 +136,12 @@ def judge(server):
 
 def broadcasts(s):
     """Two shapes that broadcast to s."""
+
     def thin(t):
-        return tuple(1 if rng.random() < 0.3 else v for v in t)[rng.integers(0, len(t) + 1) if rng.random() < 0.3 else 0:]
+        return tuple(1 if rng.random() < 0.3 else v for v in t)[
+            rng.integers(0, len(t) + 1) if rng.random() < 0.3 else 0 :
+        ]
+
     return s, thin(s)
 
 
@@ -130,27 +152,54 @@ def exact_elementwise(sv):
         for name, fn in (("abs", np.abs), ("neg", np.negative), ("sign", np.sign), ("square", np.square)):
             check(sv, name, [x], fn(x))
         a, b = (values(d, t) for t in broadcasts(shape()))
-        for name, fn in (("add", np.add), ("sub", np.subtract), ("mul", np.multiply), ("maximum", np.maximum), ("minimum", np.minimum), ("eq", np.equal),
-                         ("ne", np.not_equal), ("lt", np.less), ("le", np.less_equal), ("gt", np.greater), ("ge", np.greater_equal)):
+        for name, fn in (
+            ("add", np.add),
+            ("sub", np.subtract),
+            ("mul", np.multiply),
+            ("maximum", np.maximum),
+            ("minimum", np.minimum),
+            ("eq", np.equal),
+            ("ne", np.not_equal),
+            ("lt", np.less),
+            ("le", np.less_equal),
+            ("gt", np.greater),
+            ("ge", np.greater_equal),
+        ):
             check(sv, name, [a, b], fn(a, b))
         if np.dtype(d).kind in "iu":
             with np.errstate(all="ignore"):
                 check(sv, "floordiv", [a, b], np.where(b == 0, 0, a // np.where(b == 0, 1, b)).astype(d))
                 check(sv, "mod", [a, b], np.where(b == 0, a, a % np.where(b == 0, 1, b)).astype(d))
-            for name, fn in (("bitwise_and", np.bitwise_and), ("bitwise_or", np.bitwise_or), ("bitwise_xor", np.bitwise_xor)):
+            for name, fn in (
+                ("bitwise_and", np.bitwise_and),
+                ("bitwise_or", np.bitwise_or),
+                ("bitwise_xor", np.bitwise_xor),
+            ):
                 check(sv, name, [a, b], fn(a, b))
             check(sv, "bitwise_not", [x], np.invert(x))
             n = np.abs(b).astype(d)
             check(sv, "shl", [a, n], np.left_shift(a, n))
             check(sv, "shr", [a, n], np.right_shift(a, n))
         else:
-            for name, fn in (("floor", np.floor), ("ceil", np.ceil), ("round", np.rint), ("trunc", np.trunc), ("isnan", np.isnan), ("isinf", np.isinf)):
+            for name, fn in (
+                ("floor", np.floor),
+                ("ceil", np.ceil),
+                ("round", np.rint),
+                ("trunc", np.trunc),
+                ("isnan", np.isnan),
+                ("isinf", np.isinf),
+            ):
                 check(sv, name, [x], fn(x))
             check(sv, "div", [a, b], np.divide(a, b))
             check(sv, "fmod", [a, b], np.fmod(a, b))
             check(sv, "sqrt", [np.abs(x)], np.sqrt(np.abs(x)))
     p, q = values(np.bool_, (3, 4)), values(np.bool_, (4,))
-    for name, fn in (("bitwise_and", np.logical_and), ("bitwise_or", np.logical_or), ("bitwise_xor", np.logical_xor), ("eq", np.equal)):
+    for name, fn in (
+        ("bitwise_and", np.logical_and),
+        ("bitwise_or", np.logical_or),
+        ("bitwise_xor", np.logical_xor),
+        ("eq", np.equal),
+    ):
         check(sv, name, [p, q], fn(p, q))
     check(sv, "logical_not", [p], ~p)
     x, y = values(np.float32, (3, 4)), values(np.float32, (3, 1))
@@ -163,13 +212,35 @@ def near_elementwise(sv):
         x = values(d, (4, 33))
         up = np.abs(x) + d(0.1)
         wide = x.astype(np.longdouble)
-        for name, fn, arg in (("exp", np.exp, x), ("exp2", np.exp2, x), ("expm1", np.expm1, x), ("log", np.log, up), ("log2", np.log2, up), ("log1p", np.log1p, up),
-                              ("sin", np.sin, x), ("cos", np.cos, x), ("tan", np.tan, x), ("tanh", np.tanh, x), ("recip", np.reciprocal, up)):
+        for name, fn, arg in (
+            ("exp", np.exp, x),
+            ("exp2", np.exp2, x),
+            ("expm1", np.expm1, x),
+            ("log", np.log, up),
+            ("log2", np.log2, up),
+            ("log1p", np.log1p, up),
+            ("sin", np.sin, x),
+            ("cos", np.cos, x),
+            ("tan", np.tan, x),
+            ("tanh", np.tanh, x),
+            ("log10", np.log10, up),
+            ("asin", np.arcsin, np.clip(x, -1, 1)),
+            ("acos", np.arccos, np.clip(x, -1, 1)),
+            ("atan", np.arctan, x),
+            ("sinh", np.sinh, x),
+            ("cosh", np.cosh, x),
+            ("asinh", np.arcsinh, x),
+            ("acosh", np.arccosh, up + d(1)),
+            ("atanh", np.arctanh, np.clip(x, -1, 1)),
+            ("recip", np.reciprocal, up),
+        ):
             check(sv, name, [arg], fn(arg.astype(np.longdouble)).astype(d), tol=3 * eps)
         check(sv, "sigmoid", [x], (1 / (1 + np.exp(-wide))).astype(d), tol=6 * eps)
         check(sv, "softplus", [x], np.log1p(np.exp(wide)).astype(d), tol=6 * eps)
         y = values(d, (33,))
         check(sv, "atan2", [x, y], np.arctan2(wide, y.astype(np.longdouble)).astype(d), tol=4 * eps)
+        check(sv, "hypot", [x, y], np.hypot(wide, y.astype(np.longdouble)).astype(d), tol=3 * eps)
+        check(sv, "copysign", [x, y], np.copysign(x, y))
         check(sv, "pow", [up, y], np.power(up.astype(np.longdouble), y.astype(np.longdouble)).astype(d), tol=8 * eps)
 
 
@@ -227,7 +298,16 @@ def moves(sv):
         check(sv, "repeat", [x], np.repeat(x, 3, 1), (1, 3))
         check(sv, "concatenate", [x, x[:1], x], np.concatenate([x, x[:1], x]), (0,))
         check(sv, "stack", [x, x], np.stack([x, x], -1), (-1,))
-        for start, stop, step in ((1, 5, 2), (-3, FAR, 1), (FAR, -FAR - 1, -1), (5, 0, -2), (-1, -FAR - 1, -3), (4, 2, 1), (0, 100, 3), (-100, 3, 1)):
+        for start, stop, step in (
+            (1, 5, 2),
+            (-3, FAR, 1),
+            (FAR, -FAR - 1, -1),
+            (5, 0, -2),
+            (-1, -FAR - 1, -3),
+            (4, 2, 1),
+            (0, 100, 3),
+            (-100, 3, 1),
+        ):
             py = slice(None if abs(start) > 2**62 else start, None if abs(stop) > 2**62 else stop, step)
             check(sv, "slice", [x], x[:, :, py], (2, start, stop, step))
         check(sv, "unfold", [x], np.lib.stride_tricks.sliding_window_view(x, 3, 2)[:, :, ::2], (2, 3, 2, 1))
@@ -256,15 +336,40 @@ def indexing(sv):
 
 
 def contractions(sv):
-    for a, b in (((5, 7), (7, 3)), ((7,), (7,)), ((2, 5, 7), (7, 3)), ((2, 1, 5, 7), (3, 7, 4)), ((7,), (7, 3)), ((5, 7), (7,)), ((3, 0), (0, 4)), ((33, 65), (65, 17))):
+    for a, b in (
+        ((5, 7), (7, 3)),
+        ((7,), (7,)),
+        ((2, 5, 7), (7, 3)),
+        ((2, 1, 5, 7), (3, 7, 4)),
+        ((7,), (7, 3)),
+        ((5, 7), (7,)),
+        ((3, 0), (0, 4)),
+        ((33, 65), (65, 17)),
+    ):
         for d, eps in ((np.float32, 1.2e-7), (np.float64, 2.3e-16)):
             x, y = values(d, a), values(d, b)
             wide = np.matmul(x.astype(np.longdouble), y.astype(np.longdouble))
-            check(sv, "matmul", [x, y], wide.astype(d), tol=(a[-1] + 2) * eps, scale=np.asarray(np.matmul(np.abs(x), np.abs(y)), np.float64))
+            check(
+                sv,
+                "matmul",
+                [x, y],
+                wide.astype(d),
+                tol=(a[-1] + 2) * eps,
+                scale=np.asarray(np.matmul(np.abs(x), np.abs(y)), np.float64),
+            )
         x, y = values(np.int32, a), values(np.int32, b)
         check(sv, "matmul", [x, y], np.matmul(x, y))
-    for spec, *shapes in (("ij,jk->ik", (3, 4), (4, 5)), ("bij,bkj->bik", (2, 3, 4), (2, 5, 4)), ("ii->i", (4, 4)), ("ii", (4, 4)), ("ij->ji", (3, 4)), ("i,j", (3,), (4,)),
-                          ("ijk,k,j->i", (2, 3, 4), (4,), (3,)), ("ba,cab->c", (2, 3), (4, 3, 2)), ("...ij,...jk->...ik", (2, 3, 4), (4, 5))):
+    for spec, *shapes in (
+        ("ij,jk->ik", (3, 4), (4, 5)),
+        ("bij,bkj->bik", (2, 3, 4), (2, 5, 4)),
+        ("ii->i", (4, 4)),
+        ("ii", (4, 4)),
+        ("ij->ji", (3, 4)),
+        ("i,j", (3,), (4,)),
+        ("ijk,k,j->i", (2, 3, 4), (4,), (3,)),
+        ("ba,cab->c", (2, 3), (4, 3, 2)),
+        ("...ij,...jk->...ik", (2, 3, 4), (4, 5)),
+    ):
         xs = [values(np.int64, s) for s in shapes]
         check(sv, "einsum", xs, np.einsum(spec, *xs), word=spec)
 
@@ -296,17 +401,48 @@ SPECIAL = [0.0, -0.0, 1, -1, 0.5, -2.5, 3, 1e-5, 6e-8, 65504, np.inf, -np.inf, n
 
 
 def special_values(sv):
-    """NaN, infinities and zeros of both signs through everything that has an exact answer, by itself and along an axis."""
+    """NaN, infinities and zeros of both signs through what has an exact answer, by itself and along an axis."""
     for d in (np.float16, np.float32, np.float64):
         x = np.array(SPECIAL, d)
         a, b = x[:, None], x[None, :]
-        for name, fn in (("add", np.add), ("sub", np.subtract), ("mul", np.multiply), ("div", np.divide), ("maximum", np.maximum), ("minimum", np.minimum), ("eq", np.equal),
-                         ("ne", np.not_equal), ("lt", np.less), ("le", np.less_equal), ("gt", np.greater), ("ge", np.greater_equal), ("mod", np.mod), ("fmod", np.fmod),
-                         ("logical_and", np.logical_and), ("logical_or", np.logical_or), ("logical_xor", np.logical_xor)):
+        for name, fn in (
+            ("add", np.add),
+            ("sub", np.subtract),
+            ("mul", np.multiply),
+            ("div", np.divide),
+            ("maximum", np.maximum),
+            ("minimum", np.minimum),
+            ("eq", np.equal),
+            ("ne", np.not_equal),
+            ("lt", np.less),
+            ("le", np.less_equal),
+            ("gt", np.greater),
+            ("ge", np.greater_equal),
+            ("mod", np.mod),
+            ("fmod", np.fmod),
+            ("floordiv", np.floor_divide),
+            ("copysign", np.copysign),
+            ("logical_and", np.logical_and),
+            ("logical_or", np.logical_or),
+            ("logical_xor", np.logical_xor),
+        ):
             check(sv, name, [a, b], fn(a, b))
-        for name, fn in (("abs", np.abs), ("neg", np.negative), ("sign", np.sign), ("square", np.square), ("floor", np.floor), ("ceil", np.ceil), ("round", np.rint),
-                         ("trunc", np.trunc), ("isnan", np.isnan), ("isinf", np.isinf), ("isfinite", np.isfinite), ("sqrt", np.sqrt), ("logical_not", np.logical_not),
-                         ("relu", lambda v: np.where(v <= 0, v.dtype.type(0), v))):
+        for name, fn in (
+            ("abs", np.abs),
+            ("neg", np.negative),
+            ("sign", np.sign),
+            ("square", np.square),
+            ("floor", np.floor),
+            ("ceil", np.ceil),
+            ("round", np.rint),
+            ("trunc", np.trunc),
+            ("isnan", np.isnan),
+            ("isinf", np.isinf),
+            ("isfinite", np.isfinite),
+            ("sqrt", np.sqrt),
+            ("logical_not", np.logical_not),
+            ("relu", lambda v: np.where(v <= 0, v.dtype.type(0), v)),
+        ):
             check(sv, name, [x], fn(x))
         check(sv, "clamp", [x], np.clip(x, d(-1), d(2)), floats=(-1, 2))
         check(sv, "where", [np.isnan(x), np.zeros_like(x), x], np.where(np.isnan(x), d(0), x))
@@ -318,8 +454,17 @@ def special_values(sv):
         check(sv, "argmin", [x[:12]], np.argmin(x[:12]), (-1, 0))
         for to in (np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64, np.bool_):
             i = None if to == np.bool_ else np.iinfo(to)
-            whole = [int(v) if np.isfinite(v) else 0 if v != v else 2**65 * (1 if v > 0 else -1) for v in x.astype(np.float64)]
-            check(sv, "cast", [x], x != 0 if i is None else np.array([min(max(v, i.min), i.max) for v in whole], to), (CODE[np.dtype(to)],))
+            whole = [
+                int(v) if np.isfinite(v) else 0 if v != v else 2**65 * (1 if v > 0 else -1)
+                for v in x.astype(np.float64)
+            ]
+            check(
+                sv,
+                "cast",
+                [x],
+                x != 0 if i is None else np.array([min(max(v, i.min), i.max) for v in whole], to),
+                (CODE[np.dtype(to)],),
+            )
 
 
 def nothing_and_one(sv):
@@ -343,7 +488,13 @@ def nothing_and_one(sv):
                     check(sv, "argmax", [x], x.argmax(axis), (axis, 0))
                     check(sv, "take", [x, np.zeros((1, 2), np.int32)], np.take(x, np.zeros((1, 2), int), axis), (axis,))
                 else:
-                    check(sv, "take", [x, np.zeros((2,), np.int32)], np.zeros(x.shape[:axis % len(s)] + (2,) + x.shape[axis % len(s) + 1:], d), (axis,))
+                    check(
+                        sv,
+                        "take",
+                        [x, np.zeros((2,), np.int32)],
+                        np.zeros(x.shape[: axis % len(s)] + (2,) + x.shape[axis % len(s) + 1 :], d),
+                        (axis,),
+                    )
                 if d == np.float32:
                     check(sv, "mean", [x], x.mean(axis), (0, axis), tol=1e-6)
                     check(sv, "var", [x], x.var(axis, ddof=0), (0, axis), (0,), tol=1e-5)
@@ -352,7 +503,17 @@ def nothing_and_one(sv):
             check(sv, "sum", [x], x.sum(dtype=out), (0,))
             check(sv, "pad", [x], np.pad(x, [(1, 2)] * x.ndim, constant_values=7), (1, 2) * x.ndim, (7,))
             check(sv, "add", [x, np.ones((1,), d)], x + np.ones((1,), d))
-        for a, b in (((0, 3), (3, 2)), ((2, 3), (3, 0)), ((2, 0), (0, 2)), ((0, 2, 3), (3, 2)), ((1, 2, 3), (0, 3, 2)), ((1, 1), (1, 1)), ((0,), (0,)), ((0,), (0, 3)), ((2, 0), (0,))):
+        for a, b in (
+            ((0, 3), (3, 2)),
+            ((2, 3), (3, 0)),
+            ((2, 0), (0, 2)),
+            ((0, 2, 3), (3, 2)),
+            ((1, 2, 3), (0, 3, 2)),
+            ((1, 1), (1, 1)),
+            ((0,), (0,)),
+            ((0,), (0, 3)),
+            ((2, 0), (0,)),
+        ):
             x, y = values(d, a), values(d, b)
             check(sv, "matmul", [x, y], np.matmul(x, y))
         x, y = values(d, (0, 3)), values(d, (3, 4))
@@ -373,18 +534,42 @@ def views(sv):
             cut = sv.ask("slice", [sv.ask("permute", [x], (1, 0))], (0, FAR, -FAR - 1, -2))
             check(sv, "matmul", [cut, x], x.T[::-2] @ x, tol=1e-6, scale=100.0)
         wide = sv.ask("expand", [x[:, :1]], (3, 5, 7))
-        check(sv, "sum", [wide], np.broadcast_to(x[:, :1], (3, 5, 7)).sum((0, 2), dtype=d), (0, 0, 2), tol=1e-6, scale=100.0)
+        check(
+            sv,
+            "sum",
+            [wide],
+            np.broadcast_to(x[:, :1], (3, 5, 7)).sum((0, 2), dtype=d),
+            (0, 0, 2),
+            tol=1e-6,
+            scale=100.0,
+        )
         check(sv, "reshape", [sv.ask("permute", [x], (1, 0))], x.T.reshape(5, 7), (5, -1))
         check(sv, "take", [sv.ask("flip", [x], (1,)), np.array([4, 0], np.int32)], x[:, ::-1][[4, 0]], (0,))
-        check(sv, "concatenate", [sv.ask("slice", [x], (-1, 1, 6, 2)), sv.ask("flip", [sv.ask("slice", [x], (-1, 0, 2, 1))], (-1,))],
-              np.concatenate([x[:, 1:6:2], x[:, :2][:, ::-1]], -1), (-1,))
+        check(
+            sv,
+            "concatenate",
+            [sv.ask("slice", [x], (-1, 1, 6, 2)), sv.ask("flip", [sv.ask("slice", [x], (-1, 0, 2, 1))], (-1,))],
+            np.concatenate([x[:, 1:6:2], x[:, :2][:, ::-1]], -1),
+            (-1,),
+        )
 
 
 for device in sys.argv[2:] or os.environ.get("TENET_DEVICE", "ref cpu").split():
     sv = Server(sys.argv[1], device)
     count = 0
     with np.errstate(all="ignore"):
-        for part in (exact_elementwise, near_elementwise, reductions, moves, indexing, contractions, compositions, special_values, nothing_and_one, views):
+        for part in (
+            exact_elementwise,
+            near_elementwise,
+            reductions,
+            moves,
+            indexing,
+            contractions,
+            compositions,
+            special_values,
+            nothing_and_one,
+            views,
+        ):
             part(sv)
             count += len(checks)
             bad += judge(sv)

@@ -27,14 +27,14 @@ typedef struct row {
 } row;
 
 #define UNARY(X)                                                                                                       \
-  X(abs)                                                                                                               \
-  X(sign) X(neg) X(square) X(relu) X(floor) X(ceil) X(round) X(trunc) X(isnan) X(isinf) X(isfinite) X(sqrt) X(rsqrt)   \
-      X(recip) X(exp) X(exp2) X(expm1) X(log) X(log2) X(log1p) X(sin) X(cos) X(tan) X(tanh) X(sigmoid) X(silu)         \
-          X(softplus) X(logical_not) X(bitwise_not)
+  X(abs) X(sign) X(neg) X(square) X(relu) X(floor) X(ceil) X(round) X(trunc) X(isnan) X(isinf) X(isfinite) X(sqrt)     \
+  X(rsqrt) X(recip) X(exp) X(exp2) X(expm1) X(log) X(log2) X(log1p) X(sin) X(cos) X(tan) X(tanh) X(log10) X(asin)      \
+  X(acos) X(atan) X(sinh) X(cosh) X(asinh) X(acosh) X(atanh) X(sigmoid) X(silu) X(softplus) X(logical_not)             \
+  X(bitwise_not)
 #define BINARY(X)                                                                                                      \
-  X(add) X(sub) X(mul) X(div) X(floordiv) X(mod) X(fmod) X(pow) X(maximum) X(minimum) X(atan2)                         \
-  X(eq) X(ne) X(lt) X(le) X(gt) X(ge)                                                                                  \
-  X(bitwise_and) X(bitwise_or) X(bitwise_xor) X(logical_and) X(logical_or) X(logical_xor) X(shl) X(shr) X(matmul)
+  X(add) X(sub) X(mul) X(div) X(floordiv) X(mod) X(fmod) X(pow) X(maximum) X(minimum) X(atan2) X(hypot) X(copysign)    \
+  X(eq) X(ne) X(lt) X(le) X(gt) X(ge) X(bitwise_and) X(bitwise_or) X(bitwise_xor) X(logical_and) X(logical_or)         \
+  X(logical_xor) X(shl) X(shr) X(matmul)
 #define REDUCE(X) X(sum) X(prod) X(max) X(min) X(mean) X(logsumexp) X(any) X(all)
 
 #define DEFINE_UNARY(name) \

@@ -80,13 +80,14 @@ static bool same_clause(const tn__rule *r, const tn__clause *q, const tn__rule *
   return true;
 }
 
-/* Two rows of an op of two sources (of `where`: of its branches) are a differential where both hold. */
+/* Two rows of an op of two sources (of `where`: of its branches) are a differential where both hold.  At a kink they
+ * share a slope of 1 if the op of two equal values is that value. */
 static void of_rows(sayings *all, const tn__rule *r, const tn__rule *s) {
   uint32_t joint = 0;
   if (!r->nclause && !s->nclause) add(all, JOINT, r, s, NULL), joint++;
   for (uint32_t i = 0; i < r->nclause; i++)
     for (uint32_t j = 0; j < s->nclause; j++)
-      if (same_clause(r, &r->clause[i], s, &s->clause[j]))
+      if (same_clause(r, &r->clause[i], s, &s->clause[j]) && (!r->clause[i].kink || tn__ops[r->op].idem))
         joint += add(all, r->clause[i].kink ? TIE : JOINT, r, s, &r->clause[i])->kind == JOINT;
   if (!joint) fail_msg("%s and %s hold nowhere together", r->name, s->name);
 }

@@ -33,8 +33,8 @@ typedef struct function {
   double bound;
 } function;
 static const function functions[] = {
-#define ROW(name, bound) {#name, tn_##name, tn_##name##_f32, name, bound},
-    TN_MATH_BOUNDS_1(ROW)};
+#define ROW(op, name, bound) {#name, tn_##name, tn_##name##_f32, name, bound},
+    TN_MATH_1(ROW)};
 enum { FUNCTIONS = sizeof functions / sizeof *functions };
 
 /* What a slice, or all of them, came to. */
