@@ -6,7 +6,7 @@
 #include <string.h>
 
 enum { LOCAL = 1 << 17, TURNS = 256, SEEDS = 2, NUMBERS = 64, WARP = 32 };
-enum { FEW_STEPS = 30000, MOST_STEPS = 100000, CUT_STEPS = 2000000, TEXT_STEPS = 8 };
+enum { FEW_STEPS = 30000, MOST_STEPS = 100000, CUT_STEPS = 2000000, TEXT_STEPS = 64 };
 
 const char *const tn__readback_exempt[] = {"tn_tile_", NULL};
 
