@@ -44,7 +44,7 @@ check-clang: deps-test ## all tests, built by clang
 # The interpreter, sanitized, is slow: a sample of what it is asked many times.
 check-asan: deps-test ## all tests under the address and undefined-behaviour sanitizers
 	@$(call preset,asan)
-	@CASES_EVERY=7 $(call ctest,build-asan) --label-exclude house
+	@CASES_EVERY=7 $(call ctest,build-asan) --label-exclude house --exclude-regex 'models_slow|lanes_slow'
 
 check-tsan: deps-test ## the threaded tests under the thread sanitizer
 	@$(call preset,tsan)

@@ -46,11 +46,19 @@ static tn__readback_result read_item(tn_ctx *c, const tn__plan *p, uint32_t item
   return result;
 }
 
+/* Kernels for work groups have no text in a language without them: such a device interprets what it lowered. */
+static bool has_text(const tn__plan *p, const tn__dialect *d) {
+  for (uint32_t i = 0; i < p->nkernels; i++)
+    for (uint32_t q = 0; q < p->kernel[i]->nparts; q++)
+      if ((p->kernel[i]->part[q].group > 0) != (d->group != NULL)) return false;
+  return true;
+}
+
 void tn__plan_read_texts(tn_ctx *c, tn__plan *p, uint32_t *count) {
   tn__readback_subject s = {0};
   const tn__dialect *d = dialect_of(p, &s.language);
   tn__sb text;
-  if (!d || !p->nkernels) return;
+  if (!d || !p->nkernels || !has_text(p, d)) return;
   tn__sb_init(&text, &c->scratch);
   tn__render_unit(c, &text, d, p->kernel, p->nkernels);
   s.text = tn__sb_str(&text);

@@ -75,9 +75,10 @@ ex tn__c_lanes_cast(reader *r, ex x, tn__c_type to) {
     tn__c_refuse(r, "a cast to lanes of another size");
   bool from_float = tn__is_float(x.type.dtype), to_float = tn__is_float(to.dtype);
   if (from_float == to_float) return convert_lanes(r, x, to.dtype);
-  return each(r, x, to.dtype,
-              (tn__c_ins){.code = from_float ? TN__C_BITS : TN__C_OF_BITS,
-                          .dtype = from_float ? x.type.dtype : to.dtype});
+  if (to_float) return each(r, x, to.dtype, (tn__c_ins){.code = TN__C_OF_BITS, .dtype = to.dtype});
+  static const uint8_t raw[] = {[1] = TN_U8, [2] = TN_U16, [4] = TN_U32, [8] = TN_U64}; /* bits are read as unsigned */
+  ex bits = each(r, x, raw[tn__size_of(to.dtype)], (tn__c_ins){.code = TN__C_BITS, .dtype = x.type.dtype});
+  return convert_lanes(r, bits, to.dtype);
 }
 
 /* ---- helpers ---- */

@@ -140,7 +140,7 @@ static tn__exact cast(int dtype, int sdtype, tn__exact x) {
 /* Functions of f16 and bf16 whose results are of the dtype without being rounded. */
 static bool stays_short(int op) {
   return op == OP_NEG || op == OP_ABS || op == OP_MIN || op == OP_MAX || op == OP_SIGN || op == OP_FLOOR ||
-         op == OP_CEIL || op == OP_ROUND || op == OP_TRUNC;
+         op == OP_CEIL || op == OP_ROUND || op == OP_TRUNC || op == OP_FMOD || op == OP_COPYSIGN;
 }
 
 static tn__exact float_function(int op, int dtype, const tn__exact *x, uint32_t n) {
