@@ -199,6 +199,9 @@ static void do_open(tn_ctx *c, void *arg) {
 
 /* Size of the options of version 0.1, the first: they end before `check`. */
 enum { FIRST_OPTIONS = offsetof(tn_options, check) };
+/* Bytes beyond the known ones must be zero; padding at the end could hold anything. */
+_Static_assert(offsetof(tn_options, cpu_level) + sizeof(const char *) == sizeof(tn_options),
+               "tn_options ends in padding");
 
 bool tn__options_take(const tn_options *opt, size_t size, tn_options *out) {
   size_t known = size < sizeof *out ? size : sizeof *out;

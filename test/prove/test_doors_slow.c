@@ -57,7 +57,7 @@ static void try_doors(tn_ctx *c, void *arg) {
   p->only = NULL;
   install(p, "control", "forall x : R, x = x", NULL);
   for (int i = 0; i < DOORS; i++) {
-    char name[16];
+    char name[32];
     snprintf(name, sizeof name, "door_%d", i);
     install(p, tn__arena_strdup(p->a, name), FALSEHOOD, doors[i]);
   }

@@ -64,7 +64,7 @@ static tn_tensor *transformer(tn_params *p, tn_tensor *words, tn_dim b) {
   tn_tensor *x = tn_embedding(weight(p, "words", "w", WORDS, WIDTH), words);
   x = tn_add(x, weight(p, "places", "w", PLACES, WIDTH));
   for (int l = 0; l < LAYERS; l++) {
-    char layer[16];
+    char layer[32];
     snprintf(layer, sizeof layer, "layer%d", l);
     x = tn_add(x, attention(p, layer, normed(p, layer, "n1", x), b));
     tn_tensor *h = tn_linear(normed(p, layer, "n2", x), weight(p, layer, "up", 4 * WIDTH, WIDTH), NULL);

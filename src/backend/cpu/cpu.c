@@ -184,25 +184,21 @@ static tn_status launch(tn__device *d, tn__code *code, uint32_t n, void *const *
 
 /* ---- opening ---- */
 
-/* The first line of /proc/cpuinfo that starts with `field`: its value, cut to size. */
-static void read_cpuinfo(const char *info, const char *field, char *out, size_t size) {
-  const char *s = strstr(info, field), *colon = s ? strchr(s, ':') : NULL;
-  if (!colon) return;
-  size_t n = strcspn(colon + 1, "\n");
-  snprintf(out, size, "%.*s", (int)n - (n > 0), colon + (n > 0 ? 2 : 1));
+/* The processor's name, as /proc/cpuinfo has it for the first core, cut to size. */
+static void read_model(char *out, size_t size) {
+  char info[1024];
+  int fd = open("/proc/cpuinfo", O_RDONLY | O_CLOEXEC);
+  ssize_t n = fd < 0 ? 0 : read(fd, info, sizeof info - 1);
+  if (fd >= 0) close(fd);
+  info[n > 0 ? n : 0] = '\0';
+  const char *line = strstr(info, "model name"), *name = line ? strstr(line, ": ") : NULL;
+  if (name) snprintf(out, size, "%.*s", (int)strcspn(name + 2, "\n"), name + 2);
 }
 
 static void describe(tn_ctx *c, cpu *self, char *text, size_t size) {
-  char info[4096], model[64] = "unknown processor", flags[4096] = "";
-  int fd = open("/proc/cpuinfo", O_RDONLY | O_CLOEXEC);
-  ssize_t n = fd < 0 ? 0 : read(fd, info, sizeof info - 1); /* the first core's lines */
-  if (fd >= 0) close(fd);
-  info[n > 0 ? n : 0] = '\0';
-  read_cpuinfo(info, "model name", model, sizeof model);
-  read_cpuinfo(info, "\nflags", flags, sizeof flags);
-  read_cpuinfo(info, "\nFeatures", flags, sizeof flags);
-  snprintf(info, sizeof info, " %.4000s ", flags);
-  const tn__level *level = tn__level_choose(c, c->opt.cpu_level, info);
+  char model[64] = "unknown processor";
+  read_model(model, sizeof model);
+  const tn__level *level = tn__level_choose(c, c->opt.cpu_level);
   const char *name = strrchr(self->cc.path, '/');
   snprintf(self->machine, sizeof self->machine, "%s", model);
   self->cc.march = level->march;

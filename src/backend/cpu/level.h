@@ -7,10 +7,9 @@ typedef struct tn__level {
   const char *name;  /* as in TENET_CPU_LEVEL */
   const char *march; /* what compilers call it; "": they are not told */
   int bytes;         /* of a vector */
-  const char *needs; /* flags of the processor, as /proc/cpuinfo spells them */
 } tn__level;
 
-/* The level called `asked`, NULL: the best one, of a processor with the flags (blanks between and around them).  Throws
- * where there is none such, or where the processor lacks something of it. */
-const tn__level *tn__level_choose(tn_ctx *c, const char *asked, const char *flags);
+/* The level called `asked`; NULL: the best that the processor has.  Throws where there is none such, or where the
+ * processor lacks something of it. */
+const tn__level *tn__level_choose(tn_ctx *c, const char *asked);
 #endif
