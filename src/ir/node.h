@@ -125,6 +125,13 @@ static inline bool tn__is_int_const(const tn_node *n, int64_t v) {
   return tn__const_int(n, &w) && w == v;
 }
 
+/* Where a LOAD, a STORE or a STOREADD is done, if it has a gate: elsewhere memory stays untouched, and a load gives 0.
+ * NULL: everywhere */
+static inline tn_node *tn__gate_of(const tn_node *access) {
+  uint32_t at = access->op == OP_LOAD ? 2 : 3;
+  return access->nsrc > at && access->src[at]->op != OP_RANGE ? access->src[at] : NULL;
+}
+
 typedef struct tn_ctx tn_ctx;
 
 /* What makes a node.  Fields not needed stay zero. */

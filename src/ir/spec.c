@@ -2,16 +2,15 @@
  * from the tables below. */
 #include "ir/spec.h"
 
-/* Source kinds, one letter a source; a '*' after the last one repeats it for all that follow (none included), and what
- * comes after '?' may be missing.
+/* Source kinds, one letter a source; a '*' after the last one repeats it for all that follow (none included), and
+ * one that comes after '?' may be missing.
  *   v  a value: neither index nor void           i  a scalar of dtype index       s  a scalar value or index
  *   a  any value or index, dtypes checked by the node itself
  *   p  a bool: a condition                       x  where to: an index, or a LIST of them
  *   m  integers: what a gather looks up
  *   b  a buffer of the phase                     r  a RANGE
  *   e  an effect: STORE, STOREADD                o  an operand of SETACC: a scalar, or a LIST of two for FMA
- *   c  a CALL                                    q  an ACC      n  an END     k  a kernel's SINK or a LIB
- *   g  an IF */
+ *   c  a CALL                                    q  an ACC      n  an END     k  a kernel's SINK or a LIB */
 typedef struct phase {
   const char *name;
   int mask;
@@ -33,7 +32,7 @@ static const phase kernel_phase = {
     "kernel", PH_K, "s*",
     {
         [OP_PARAM] = "i*", [OP_RANGE] = "i", [OP_LIST] = "s*", [OP_LOCAL] = "i?r", [OP_LOAD] = "bx?p",
-        [OP_STORE] = "bxsr*", [OP_STOREADD] = "bxsr*", [OP_AFTER] = "be*", [OP_REDUCE] = "sr*", [OP_SINK] = "e*",
+        [OP_STORE] = "bxs?pr*", [OP_STOREADD] = "bxs?pr*", [OP_AFTER] = "be*", [OP_REDUCE] = "sr*", [OP_SINK] = "e*",
     }};
 
 static const phase linear_phase = {
@@ -41,7 +40,7 @@ static const phase linear_phase = {
     {
         [OP_PARAM] = "i*", [OP_RANGE] = "i", [OP_LIST] = "s*", [OP_LOCAL] = "i?r", [OP_LOAD] = "bi?p",
         [OP_STORE] = "bis?p", [OP_STOREADD] = "bis?p", [OP_END] = "r", [OP_ACC] = "s", [OP_SETACC] = "qo?r?r",
-        [OP_GETACC] = "qn?r?r", [OP_IF] = "p", [OP_ENDIF] = "g", [OP_BARRIER] = "",
+        [OP_GETACC] = "qn?r?r", [OP_BARRIER] = "",
     }};
 
 static const phase schedule_phase = {
@@ -82,7 +81,6 @@ static bool is_kind(char kind, const tn_node *n, int mask) {
   case 'q': return n->op == OP_ACC;
   case 'n': return n->op == OP_END;
   case 'k': return n->op == OP_SINK || n->op == OP_LIB;
-  case 'g': return n->op == OP_IF;
   default: return false;
   }
 }
@@ -99,16 +97,17 @@ _Noreturn static void reject(tn_ctx *c, const phase *ph, tn_node *n, const char 
 }
 
 static void check_sources(tn_ctx *c, const phase *ph, tn_node *n, const char *kinds) {
-  uint32_t i = 0;
-  bool optional = false;
   const char *k = kinds;
-  for (; i < n->nsrc; i++) {
-    if (*k == '?') optional = true, k++;
+  for (uint32_t i = 0; i < n->nsrc; k += k[1] != '*') {
+    bool optional = *k == '?';
+    k += optional;
     if (*k == 0) reject(c, ph, n, "it has too many sources");
-    if (!is_kind(*k, n->src[i], ph->mask)) reject(c, ph, n, "a source is of the wrong kind");
-    if (k[1] != '*') k++;
+    bool fits = is_kind(*k, n->src[i], ph->mask);
+    if (!fits && !(optional && k[1])) reject(c, ph, n, "a source is of the wrong kind");
+    i += fits;
   }
-  if (*k && *k != '?' && k[1] != '*' && !optional) reject(c, ph, n, "a source is missing");
+  while (*k == '?') k += 2;
+  if (*k && k[1] != '*') reject(c, ph, n, "a source is missing");
 }
 
 static void check_node(tn_ctx *c, const phase *ph, tn_node *n) {
@@ -188,10 +187,8 @@ void tn__spec_linear(tn_ctx *c, tn_node *const *ins, uint32_t n) {
       bool leaf = s->op == OP_CONST || s->op == OP_VAR || s->op == OP_PARAM || s->op == OP_LOCAL || s->op == OP_LIST;
       if (!leaf && !tn__map_getp(&seen, s)) reject(c, ph, x, "a source does not come before it");
     }
-    if (x->op == OP_RANGE || x->op == OP_IF) tn__vec_push(&c->scratch, &open, x);
-    if (x->op == OP_END || x->op == OP_ENDIF) {
-      if (open.n == 0 || open.v[--open.n] != x->src[0]) reject(c, ph, x, "loops and conditions do not nest");
-    }
+    if (x->op == OP_RANGE) tn__vec_push(&c->scratch, &open, x);
+    if (x->op == OP_END && (open.n == 0 || open.v[--open.n] != x->src[0])) reject(c, ph, x, "loops do not nest");
     tn__map_putp(&seen, x, x);
   }
   if (open.n) reject(c, ph, open.v[open.n - 1], "it is never closed");

@@ -64,13 +64,12 @@ static void encode_acc(build *b, tn_node *n, tn__ins *i) {
 }
 
 static void encode_access(build *b, tn_node *n, tn__ins *i) {
-  tn_node *buf = n->src[0];
-  uint32_t gate = n->op == OP_LOAD ? 2 : 3;
+  tn_node *buf = n->src[0], *gate = tn__gate_of(n);
   i->code = n->op == OP_LOAD ? TN__I_LOAD : n->op == OP_STORE ? TN__I_STORE : TN__I_STOREADD;
   i->dtype = buf->dtype;
   i->span = (uint32_t)buf->ints[0] + (buf->op == OP_LOCAL ? b->k->nbuf : 0);
   i->src[0] = reg_of(b, n->src[1]);
-  i->src[1] = n->nsrc > gate ? reg_of(b, n->src[gate]) : TN__NO_REG;
+  i->src[1] = gate ? reg_of(b, gate) : TN__NO_REG;
   if (n->op != OP_LOAD) i->src[2] = reg_of(b, n->src[2]);
   else i->dst = define(b, n, 1);
 }
@@ -84,36 +83,25 @@ static void encode_eval(build *b, tn_node *n, tn__ins *i) {
   i->dst = define(b, n, 1);
 }
 
-/* Loops and branches: the opening one waits on a stack for its end. */
-static void encode_block(build *b, tn_node *n, tn__ins *i, uint32_t at) {
-  tn__arena *a = &b->c->scratch;
-  switch (n->op) {
-  case OP_RANGE:
-    i->code = TN__I_RANGE;
-    i->op = (uint8_t)n->ints[0];
-    i->src[0] = reg_of(b, n->src[0]);
-    i->dst = define(b, n, 2); /* the counter, and behind it the end */
-    tn__vec_push(a, &b->open, at);
-    return;
-  case OP_IF:
-    i->code = TN__I_IF;
-    i->src[0] = reg_of(b, n->src[0]);
-    tn__vec_push(a, &b->open, at);
-    return;
-  default: {
-    if (!b->open.n) tn__fail(b->c, TN_ERUN, "kernel %s closes a loop that is not open", b->k->name);
-    uint32_t start = b->open.v[--b->open.n];
-    tn__ins *first = &b->p->ins[start];
-    first->jump = at;
-    if (n->op == OP_ENDIF) return;
-    i->code = TN__I_END;
-    i->op = first->op;
-    i->dst = first->dst;
-    i->jump = start + 1;
-    first->jump = at + 1;
-    tn__map_put(&b->reg, (uintptr_t)n, TN__NO_REG); /* GETACC names it as a source */
-  }
-  }
+/* The opening of a loop waits on a stack for its end. */
+static void encode_range(build *b, tn_node *n, tn__ins *i, uint32_t at) {
+  i->code = TN__I_RANGE;
+  i->op = (uint8_t)n->ints[0];
+  i->src[0] = reg_of(b, n->src[0]);
+  i->dst = define(b, n, 2); /* the counter, and behind it the end */
+  tn__vec_push(&b->c->scratch, &b->open, at);
+}
+
+static void encode_end(build *b, tn_node *n, tn__ins *i, uint32_t at) {
+  if (!b->open.n) tn__fail(b->c, TN_ERUN, "kernel %s closes a loop that is not open", b->k->name);
+  uint32_t start = b->open.v[--b->open.n];
+  tn__ins *first = &b->p->ins[start];
+  i->code = TN__I_END;
+  i->op = first->op;
+  i->dst = first->dst;
+  i->jump = start + 1;
+  first->jump = at + 1;
+  tn__map_put(&b->reg, (uintptr_t)n, TN__NO_REG); /* GETACC names it as a source */
 }
 
 static void encode_part(build *b, tn__arena *keep, const tn__part *part) {
@@ -123,24 +111,23 @@ static void encode_part(build *b, tn__arena *keep, const tn__part *part) {
   b->p->ins = tn__arena_zalloc(keep, (part->n + 1) * sizeof(tn__ins));
   b->p->var_reg = tn__arena_alloc(keep, (b->k->nvar + 1) * sizeof(uint32_t));
   for (uint32_t v = 0; v < b->k->nvar; v++) b->p->var_reg[v] = TN__NO_REG;
-  uint32_t at = 0;
-  for (uint32_t k = 0; k < part->n; k++) {
-    tn_node *n = part->ins[k];
+  for (uint32_t at = 0; at < part->n; at++) {
+    tn_node *n = part->ins[at];
     tn__ins *i = &b->p->ins[at];
     switch (n->op) {
     case OP_ACC: case OP_SETACC: case OP_GETACC: encode_acc(b, n, i); break;
     case OP_LOAD: case OP_STORE: case OP_STOREADD: encode_access(b, n, i); break;
-    case OP_RANGE: case OP_END: case OP_IF: case OP_ENDIF: encode_block(b, n, i, at); break;
+    case OP_RANGE: encode_range(b, n, i, at); break;
+    case OP_END: encode_end(b, n, i, at); break;
     case OP_BARRIER: i->code = TN__I_BARRIER; break;
     default:
       if (!tn__is_elementwise(n))
         tn__fail(c, TN_ERUN, "kernel %s: %s cannot stand in a kernel", b->k->name, tn__ops[n->op].text);
       encode_eval(b, n, i);
     }
-    at += n->op != OP_ENDIF; /* a place to jump to */
   }
   if (b->open.n) tn__fail(c, TN_ERUN, "kernel %s leaves a loop open", b->k->name);
-  b->p->n = at;
+  b->p->n = part->n;
   b->p->nreg = b->value.n;
   b->p->reg = tn__arena_dup(keep, b->value.v, b->value.n * sizeof(uint64_t));
   b->p->dtype = tn__arena_dup(keep, b->dtype.v, b->dtype.n);

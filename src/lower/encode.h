@@ -18,7 +18,6 @@ typedef enum tn__icode {
   TN__I_LOAD,
   TN__I_STORE,
   TN__I_STOREADD,
-  TN__I_IF,
   TN__I_BARRIER
 } tn__icode;
 
@@ -30,7 +29,7 @@ typedef struct tn__ins {
   uint32_t src[3]; /* operands; LOAD, STORE: index, gate, value */
   uint32_t lane, lanes, each; /* accumulators: the counter of lanes, all cells, cells of a lane */
   uint32_t span;   /* LOAD, STORE: number of the memory block: buffers by slot, then locals */
-  uint32_t jump;   /* RANGE, IF: behind the end; END: the first instruction of the body */
+  uint32_t jump;   /* RANGE: behind the end; END: the first instruction of the body */
 } tn__ins;
 
 typedef struct tn__code_part {

@@ -120,11 +120,11 @@ static void form_all(lin *l) {
     } else if (n->op == OP_REDUCE) {
       form_reduce(l, n);
     } else if (n->op == OP_STORE || n->op == OP_STOREADD) {
-      tn_node *v = n->src[2], *s[4] = {form(l, n->src[0]), form(l, n->src[1])};
-      bool gated = v->op == OP_WHERE && v->src[1] == v->src[2]; /* done only there */
-      s[2] = form(l, gated ? v->src[1] : v);
-      if (gated) s[3] = form(l, v->src[0]);
-      tn__map_putp(&l->form, n, make(l, n->op, 0, s, gated ? 4 : 3, NULL, 0));
+      tn_node *s[4];
+      uint32_t first;
+      tn__closes(n, &first);
+      for (uint32_t k = 0; k < first; k++) s[k] = form(l, n->src[k]);
+      tn__map_putp(&l->form, n, make(l, n->op, 0, s, first, NULL, 0));
     } else if (n->op == OP_SINK) {
       tn__map_putp(&l->form, n, n);
     } else {
@@ -199,7 +199,9 @@ static void prepare_closer(lin *l, tn_node *n) {
     else find_outside(l, value, &needs);
   } else {
     const tn_node *from = reduce && fuses(l, n) ? value : n;
-    for (uint32_t i = 0; i < (reduce ? (from == value ? 2u : 1u) : 3u); i++) tn__vec_push(l->a, &needs, from->src[i]);
+    uint32_t count = 2; /* factors */
+    if (from == n) tn__closes(n, &count);
+    for (uint32_t i = 0; i < count; i++) tn__vec_push(l->a, &needs, from->src[i]);
   }
   want_all(l, &needs);
 }

@@ -204,8 +204,9 @@ tn_node *tn__simplify_accesses(tn_ctx *c, tn__arena *a, tn_node *body) {
   for (uint32_t i = 0; i < all.n; i++) {
     const tn_node *x = all.v[i];
     if (!tn__is_access(x)) continue;
-    for (uint32_t s = 1; s < (x->op == OP_LOAD ? x->nsrc : 2); s++) {
-      tn_node *at = x->src[s], *better = tn__simplify_index(c, at);
+    tn_node *place[2] = {x->src[1], tn__gate_of(x)};
+    for (int s = 0; s < 2 && place[s]; s++) {
+      tn_node *at = place[s], *better = tn__simplify_index(c, at);
       if (better == at) continue;
       tn__vec_push(a, &old, at);
       tn__vec_push(a, &new_, better);

@@ -58,28 +58,15 @@ static const char *name_of(tn__arena *a, const tn_node *body, const tn__kernel *
   tn__sb s;
   tn__sb_init(&s, a);
   tn__sb_printf(&s, "k%u%s", index, k->nparts > 1 ? "_parts" : "");
-  for (uint32_t i = 3; body->nsrc && i < body->src[0]->nsrc; i++) {
+  const tn_node *store = body->nsrc ? body->src[0] : body;
+  uint32_t first;
+  tn__closes(store, &first);
+  for (uint32_t i = first; i < store->nsrc; i++) {
     int64_t v;
-    if (tn__const_int(body->src[0]->src[i]->src[0], &v)) tn__sb_printf(&s, "_%lld", (long long)v);
+    if (tn__const_int(store->src[i]->src[0], &v)) tn__sb_printf(&s, "_%lld", (long long)v);
     else tn__sb_puts(&s, "_n");
   }
   return tn__sb_str(&s);
-}
-
-/* Choices between equals go: in the parts of a kernel, one above a stored value says where it is stored (tile.c,
- * linearise.c). */
-static tn_node *without_empty_choices(tn_ctx *c, tn__arena *a, tn_node *body) {
-  for (;;) {
-    tn__nodes all = {0}, old = {0}, new_ = {0};
-    tn__topo(a, &body, 1, &all);
-    for (uint32_t i = 0; i < all.n; i++) {
-      if (all.v[i]->op != OP_WHERE || all.v[i]->src[1] != all.v[i]->src[2]) continue;
-      tn__vec_push(a, &old, all.v[i]);
-      tn__vec_push(a, &new_, all.v[i]->src[1]);
-    }
-    if (!old.n) return body;
-    body = tn__substitute(c, body, old.v, new_.v, old.n);
-  }
 }
 
 /* The first id that no range of the body has */
@@ -98,9 +85,7 @@ tn__kernel *tn__lower(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *b
   tn__lowering l = {.c = c, .a = a, .dev = dev, .next_range = range_ids(a, body)};
   tn__sb_init(&l.note, a);
   if (c->mode != TN_MODE_STRICT) body = tn__widen(c, a, body);
-  body = without_empty_choices(c, a, body);
   tn_node *whole = tn__optimise_loops(&l, tn__separate(&l, body));
-  whole = without_empty_choices(c, a, whole); /* loops that are one now make values equal */
   k->nparts = tn__cut_parts(c, a, whole, part);
   for (uint32_t p = 0; p < k->nparts; p++) part[p] = tn__optimise_part(&l, part[p], &k->part[p]);
   find_buffers(a, part, k);

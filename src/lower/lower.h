@@ -92,7 +92,7 @@ tn_node *tn__exchange_ranges(tn__lowering *l, tn_node *body, tn_node *const *gon
 tn_node *tn__as_one(tn__lowering *l, tn_node *body, tn_node *const *x, uint32_t n, int axis, tn_node **one);
 /* What a load or a store accesses */
 const tn_node *tn__buffer_of(const tn_node *access);
-tn_node *tn__simplify_accesses(tn_ctx *c, tn__arena *a, tn_node *body); /* their indices, and the gates of loads */
+tn_node *tn__simplify_accesses(tn_ctx *c, tn__arena *a, tn_node *body); /* their indices and gates */
 /* The index of every access over neighbours as base + neighbour, if that is what it is: see tn__is_packed.  The last
  * step: others undo it. */
 tn_node *tn__show_neighbours(tn_ctx *c, tn__arena *a, tn_node *body);

@@ -53,7 +53,7 @@ static bool mergeable(const tn__ranges *r, uint32_t a, uint32_t b) {
       bool closing = tn__closes(n, &first) && s >= first && x->op == OP_RANGE;
       /* the index is looked at as a value */
       if (!closing && x->dtype == TN__INDEX && n->dtype != TN__INDEX) return false;
-      if (!closing && n->op == OP_LOAD && s == 2) return false;                        /* ... or as a gate */
+      if (tn__is_access(n) && x == tn__gate_of(n)) return false; /* ... or as a gate */
     }
   }
   return true;

@@ -34,10 +34,10 @@ static bool depends(const tn_node *n, const tn_node *r) {
 
 bool tn__is_packed(const tn_node *access, const tn_node *r) {
   const tn_node *index = access->src[1];
-  uint32_t gate = access->op == OP_LOAD ? 2 : 3;
+  const tn_node *gate = tn__gate_of(access);
   int64_t extent;
   if (!tn__const_int(r->src[0], &extent) || extent < 1) return false;
-  if (access->nsrc > gate && depends(access->src[gate], r)) return false;
+  if (gate && depends(gate, r)) return false;
   if (index == r) return true;
   if (index->op != OP_ADD || (index->src[0] == r) == (index->src[1] == r)) return false;
   return is_multiple(index->src[index->src[0] == r], extent);

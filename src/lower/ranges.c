@@ -1,8 +1,9 @@
 #include "lower/lower.h"
 
 bool tn__closes(const tn_node *n, uint32_t *first) {
-  *first = n->op == OP_REDUCE ? 1 : 3;
-  return n->op == OP_REDUCE || n->op == OP_STORE || n->op == OP_STOREADD;
+  bool store = n->op == OP_STORE || n->op == OP_STOREADD;
+  *first = store && tn__gate_of(n) ? 4 : store ? 3 : 1;
+  return store || n->op == OP_REDUCE;
 }
 
 int tn__range_at(const tn__ranges *r, const tn_node *range) {

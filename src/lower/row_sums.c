@@ -116,7 +116,9 @@ static tn_node *hold(held *h, const tn_node *store) {
   tn_ctx *c = h->c;
   h->n = 0;
   tn_node *sum = store->src[2], *block = NULL, *size = tn__int(c, 1), *own[TN__MAX_RANGES];
-  for (uint32_t s = 3; s < store->nsrc; s++) {
+  uint32_t first;
+  tn__closes(store, &first);
+  for (uint32_t s = first; s < store->nsrc; s++) {
     if (tn__role_of(store->src[s]) == ROLE_BLOCK) {
       block = store->src[s];
       continue;
@@ -160,7 +162,9 @@ tn_node *tn__hold_columns(tn__lowering *l, tn_node *part) {
   held h = {.l = l, .c = l->c};
   for (uint32_t i = 0; i < part->nsrc; i++) {
     tn_node *x = part->src[i], *sum = x->src[2];
-    if (sum->op != OP_REDUCE || sum->ints[0] != OP_ADD || sum->nsrc != 2 || sum->src[1] != rows) continue;
+    if (sum->op != OP_REDUCE || sum->ints[0] != OP_ADD || sum->nsrc != 2 || sum->src[1] != rows ||
+        tn__gate_of(x))
+      continue;
     tn__vec_push(l->a, &old, x);
     tn__vec_push(l->a, &new_, hold(&h, x));
   }

@@ -336,8 +336,7 @@ static tn_node *both(tn_ctx *c, tn_node *x, tn_node *y) {
   return x && y ? tn__simplify_index(c, tn__op2(c, OP_AND, x, y)) : x ? x : y;
 }
 
-/* The body with no access outside of the edges.  A store of a choice between a value and itself is done where the
- * condition holds. */
+/* The body with no access outside of the edges */
 static tn_node *gate_accesses(job *j, tn_node *body, tn_node *gate) {
   tn__nodes all = {0};
   tn__map to;
@@ -346,11 +345,16 @@ static tn_node *gate_accesses(job *j, tn_node *body, tn_node *gate) {
   tn__topo(j->a, &body, 1, &all);
   for (uint32_t i = 0; i < all.n; i++) {
     tn_node *n = all.v[i], *src[2 * TN__MAX_RANGES + 4];
-    bool load = n->op == OP_LOAD, same = !load && n->op != OP_STORE;
-    uint32_t nsrc = load ? 3 : n->nsrc;
-    for (uint32_t s = 0; s < n->nsrc; s++) same &= (src[s] = tn__map_getp(&to, n->src[s])) == n->src[s];
-    if (load) src[2] = both(j->c, gate, n->nsrc > 2 ? src[2] : NULL);
-    if (n->op == OP_STORE) src[2] = tn__op3(j->c, OP_WHERE, gate, src[2], src[2]);
+    bool access = n->op == OP_LOAD || n->op == OP_STORE, same = !access;
+    uint32_t nsrc = 0, at = n->op == OP_LOAD ? 2 : 3;
+    for (uint32_t s = 0; s < n->nsrc; s++) {
+      tn_node *x = tn__map_getp(&to, n->src[s]);
+      bool is_gate = access && n->src[s] == tn__gate_of(n);
+      same &= x == n->src[s];
+      if (access && nsrc == at) src[nsrc++] = both(j->c, gate, is_gate ? x : NULL);
+      if (!is_gate) src[nsrc++] = x;
+    }
+    if (access && nsrc == at) src[nsrc++] = gate;
     if (!same)
       n = tn__node_make(j->c, &(tn__make){.op = n->op,
                                           .dtype = n->dtype,

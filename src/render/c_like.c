@@ -248,11 +248,6 @@ void tn__print_deep(tn__printer *p, tn_node *n) {
 
 void tn__print_plain(tn__printer *p, tn_node *n) {
   switch (n->op) {
-  case OP_IF:
-    tn__print_line(p, "if (%s) {", tn__print_name(p, n->src[0]));
-    p->depth++;
-    break;
-  case OP_ENDIF: tn__print_brace(p, "}"); break;
   default:
     if (!tn__is_elementwise(n))
       tn__fail(p->c, TN_ERUN, "kernel %s: %s cannot stand in a kernel", p->k->name, tn__ops[n->op].text);

@@ -86,7 +86,7 @@ static bool is_packable(tn__printer *p, uint32_t start, uint32_t end, uint32_t a
   if (n->op == OP_STOREADD || threads_of(n->src[0]) || !wide_type(p, n, r) || !tn__is_packed(n, r)) return false;
   for (uint32_t i = start + 1; i < end; i++) {
     const tn_node *other = p->part->ins[i];
-    if (other->op == OP_RANGE || other->op == OP_IF) return false;
+    if (other->op == OP_RANGE) return false;
     if (!is_access(other) || other->src[0] != n->src[0]) continue;
     if (n->op == OP_LOAD ? other->op != OP_LOAD : other->op != OP_STORE || !tn__is_packed(other, r)) return false;
   }
@@ -116,8 +116,8 @@ static const char *wide_register(tn__printer *p, uint64_t number, tn_node *n, tn
 }
 
 static const char *gate_of(tn__printer *p, tn_node *n) {
-  uint32_t at = n->op == OP_LOAD ? 2 : 3;
-  return n->nsrc > at ? tn__print_name(p, n->src[at]) : NULL;
+  tn_node *gate = tn__gate_of(n);
+  return gate ? tn__print_name(p, gate) : NULL;
 }
 
 /* ---- copies that go on beside the threads ---- */
@@ -131,7 +131,7 @@ static bool is_copy(tn__printer *p, uint32_t start, uint32_t end, uint32_t at) {
   tn_node *r = p->part->ins[start], *n = p->part->ins[at], *load = n->op == OP_STORE ? n->src[2] : NULL;
   uint32_t from = at;
   if (!p->d->group->copy || !load || load->op != OP_LOAD || !is_sent(n->src[0]) || load->src[0]->op != OP_PARAM ||
-      n->nsrc > 3 || packed_bytes(n, r) < 4)
+      tn__gate_of(n) || packed_bytes(n, r) < 4)
     return false;
   while (from > start && p->part->ins[from] != load) from--;
   for (uint32_t i = 0; i < p->part->n; i++)

@@ -475,7 +475,7 @@ static void put_cells(tn__printer *p, const access *a, const char *x) {
 }
 
 static void put_load(tn__printer *p, tn_node *n) {
-  access a = access_of(p, n, n->nsrc > 2 ? n->src[2] : NULL);
+  access a = access_of(p, n, tn__gate_of(n));
   const char *x = cells_at(p, &a);
   if (a.test && cell_of(n->dtype) != n->dtype) x = tn__print_format(p, "(%s)", x);
   declare(p, n, of_cell(p, n->dtype, x));
@@ -500,7 +500,7 @@ static void put_adds(tn__printer *p, tn_node *n, const access *a) {
 
 static void put_store(tn__printer *p, tn_node *n) {
   int dtype = n->src[0]->dtype;
-  access a = access_of(p, n, n->nsrc > 3 ? n->src[3] : NULL);
+  access a = access_of(p, n, tn__gate_of(n));
   const lane_value *at = value_of(p, n->src[1]);
   if (n->op == OP_STOREADD && (at->form == VECTOR || at->step == 0)) {
     put_adds(p, n, &a);

@@ -67,7 +67,7 @@ static uint32_t put_instruction(tn__printer *p, uint32_t at) {
   case OP_LOAD: tn__print_load(p, n); break;
   case OP_STORE:
   case OP_STOREADD:
-    tn__print_store(p, n, n->nsrc > 3 ? tn__print_name(p, n->src[3]) : NULL, tn__print_element(p, n));
+    tn__print_store(p, n, tn__gate_of(n) ? tn__print_name(p, tn__gate_of(n)) : NULL, tn__print_element(p, n));
     break;
   default: tn__print_plain(p, n);
   }

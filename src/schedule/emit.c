@@ -112,10 +112,11 @@ static void emit_values(tn__fuse *f, tn_node *n) {
   }
 }
 
-static tn_node *store(tn__fuse *f, tn__op op, tn_node *buf, tn_node *at, tn_node *v, tn_node *const *ranges,
-                      uint32_t n) {
-  tn_node *src[TN_MAX_RANK * 2 + 3] = {buf, at, v};
-  uint32_t m = 3;
+/* gate: NULL: always */
+static tn_node *store(tn__fuse *f, tn__op op, tn_node *buf, tn_node *at, tn_node *v, tn_node *gate,
+                      tn_node *const *ranges, uint32_t n) {
+  tn_node *src[TN_MAX_RANK * 2 + 4] = {buf, at, v, gate};
+  uint32_t m = gate ? 4 : 3;
   for (uint32_t i = 0; i < n; i++)
     if (ranges[i]->op == OP_RANGE) src[m++] = ranges[i];
   return tn__node_make(f->c, &(tn__make){.op = op, .src = src, .nsrc = m});
@@ -130,18 +131,17 @@ static tn_node *store_scatter(tn__fuse *f, tn_node *n, const tn__info *in) {
   tn_ctx *c = f->c;
   const tn__demand *d = &in->want.v[in->host];
   tn_node *buf = buffer_of(f, in->buf), *idx[TN_MAX_RANK], *size = n->dim[0], *zero = tn__int(c, 0);
-  tn_node *copy = store(f, OP_STORE, buf, tn__index_flat(c, n->dim, d->idx->src, n->rank), value_at(f, n, d, 0),
+  tn_node *copy = store(f, OP_STORE, buf, tn__index_flat(c, n->dim, d->idx->src, n->rank), value_at(f, n, d, 0), NULL,
                         d->idx->src, n->rank);
   if (tn__is_int_const(size, 0)) return copy;
   uint32_t s = n->src[1]->rank;
   tn_node *at = tn__cast(c, value_at(f, n, d, 1), TN__INDEX), *upd = value_at(f, n, d, 2);
   tn_node *valid = tn__op2(c, OP_AND, tn__op2(c, OP_LE, zero, at), tn__op2(c, OP_LT, at, size));
+  /* also where nothing is done, so that the places' arithmetic does not overflow */
   idx[0] = tn__op2(c, OP_MAX, tn__op2(c, OP_MIN, at, tn__add(c, size, tn__int(c, -1))), zero);
   for (uint32_t i = 1; i < n->rank; i++) idx[i] = d->ranges->src[s + i - 1];
-  /* outside, the neutral element of addition is added: -0 for floats, which leaves even -0 alone */
-  tn_node *none = tn__is_float(n->dtype) ? tn__const_num(c, n->dtype, -0.0) : zero_of(c, n->dtype);
-  return store(f, OP_STOREADD, after(c, buf, copy), tn__index_flat(c, n->dim, idx, n->rank),
-               tn__where(c, valid, upd, none), d->ranges->src, d->ranges->nsrc);
+  return store(f, OP_STOREADD, after(c, buf, copy), tn__index_flat(c, n->dim, idx, n->rank), upd, valid,
+               d->ranges->src, d->ranges->nsrc);
 }
 
 /* A loop over what is stored, or over what is summed up for it */
@@ -166,7 +166,7 @@ static tn_node *gemm_body(tn__fuse *f, const tn__gemm *g) {
     x[i] = tn__node_make(c, &(tn__make){.op = OP_LOAD, .src = src, .nsrc = 2});
   }
   tn_node *k = tn__list(c, &r[3], 1), *v = reduce(c, OP_ADD, tn__mul(c, x[0], x[1]), k);
-  tn_node *st = store(f, OP_STORE, buffer_of(f, g->c), tn__index_flat(c, size, r, 3), v, r, 3);
+  tn_node *st = store(f, OP_STORE, buffer_of(f, g->c), tn__index_flat(c, size, r, 3), v, NULL, r, 3);
   return tn__sink(c, &st, 1, "gemm");
 }
 
@@ -240,7 +240,8 @@ static tn_node *conv_body(tn__fuse *f, const tn__conv *v) {
   product = tn__cast(c, reduce(c, OP_ADD, product, l.sum), v->dtype);
   for (int i = 0; i < 4; i++) loop[i] = l.r[tn__conv_dims[v->kind][i]];
   tn_node *st =
-      store(f, OP_STORE, buffer_of(f, v->operand[v->kind].buf), conv_index(c, v, (int)v->kind, &l), product, loop, 4);
+      store(f, OP_STORE, buffer_of(f, v->operand[v->kind].buf), conv_index(c, v, (int)v->kind, &l), product,
+            NULL, loop, 4);
   return tn__sink(c, &st, 1, "conv");
 }
 
@@ -266,8 +267,8 @@ static tn__item make_conv(tn__fuse *f, tn_node *n) {
 }
 
 static tn_node *store_at(tn__fuse *f, tn_node *n, tn_node *idx, tn_node *v, tn_node *ranges) {
-  return store(f, OP_STORE, buffer_of(f, tn__info_of(f, n)->buf), tn__layout_at(f, n, idx->src), v, ranges->src,
-               ranges->nsrc);
+  return store(f, OP_STORE, buffer_of(f, tn__info_of(f, n)->buf), tn__layout_at(f, n, idx->src), v, NULL,
+               ranges->src, ranges->nsrc);
 }
 
 /* The parts of a long join that kernel k stores */

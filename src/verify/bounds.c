@@ -3,9 +3,29 @@
 #include "lower/lower.h"
 #include "rewrite/rewrite.h"
 
-static bool stays_within(tn_ctx *c, tn_node *index, tn_node *size) {
-  if (index->lo < 0) return false;
-  if (index->hi < size->lo) return true;
+/* What the comparisons that a gate is made of say of x, where it holds */
+static void narrow(tn_ctx *c, tn_node *gate, const tn_node *x, int64_t *lo, int64_t *hi) {
+  tn__nodes todo = {0};
+  if (gate) tn__vec_push(&c->scratch, &todo, gate);
+  while (todo.n) {
+    const tn_node *n = todo.v[--todo.n];
+    bool no = n->op == OP_NOT; /* not x < y: y <= x */
+    if (n->op == OP_AND)
+      for (int s = 0; s < 2; s++) tn__vec_push(&c->scratch, &todo, n->src[s]);
+    if (no) n = n->src[0];
+    if (n->op != OP_LT && n->op != OP_LE) continue;
+    const tn_node *less = n->src[no], *more = n->src[!no];
+    int64_t apart = (n->op == OP_LT) != no;
+    if (less == x && more->hi > INT64_MIN && more->hi - apart < *hi) *hi = more->hi - apart;
+    if (more == x && less->lo < INT64_MAX && less->lo + apart > *lo) *lo = less->lo + apart;
+  }
+}
+
+static bool stays_within(tn_ctx *c, tn_node *index, tn_node *size, tn_node *gate) {
+  int64_t lo = index->lo, hi = index->hi;
+  narrow(c, gate, index, &lo, &hi);
+  if (lo < 0) return false;
+  if (hi < size->lo) return true;
   return tn__is_int_const(tn__simplify_index(c, tn__op2(c, OP_LT, index, size)), 1);
 }
 
@@ -173,24 +193,19 @@ static void put_access(tn_ctx *c, tn_node *index, tn_node *size, const tn__nodes
 
 /* ---- all accesses ---- */
 
-static tn_node *gate_of(const tn_node *n) {
-  uint32_t at = n->op == OP_LOAD ? 2 : 3;
-  return n->nsrc > at ? n->src[at] : NULL;
-}
-
 void tn__bounds_prove(tn_ctx *c, const tn__kernel *k, const tn__bounds *b, uint32_t *accesses, uint32_t *proved,
                       tn__sb *open) {
   for (uint32_t p = 0; p < k->nparts; p++) {
     tn__nodes around = {0};
     for (uint32_t i = 0; i < k->part[p].n; i++) {
       tn_node *n = k->part[p].ins[i];
-      if (n->op == OP_IF || n->op == OP_RANGE) tn__vec_push(&c->scratch, &around, n->op == OP_IF ? n->src[0] : n);
-      if (n->op == OP_ENDIF || n->op == OP_END) around.n--;
+      if (n->op == OP_RANGE) tn__vec_push(&c->scratch, &around, n);
+      if (n->op == OP_END) around.n--;
       if (!tn__is_access(n)) continue;
       const tn_node *buf = n->src[0];
       tn_node *size = buf->op == OP_PARAM && buf->ints[0] < (int64_t)b->nbuf ? b->size[buf->ints[0]] : buf->src[0],
-              *gate = gate_of(n);
-      bool good = stays_within(c, n->src[1], size);
+              *gate = tn__gate_of(n);
+      bool good = stays_within(c, n->src[1], size, gate);
       (*accesses)++;
       *proved += good;
       if (good) continue;

@@ -49,7 +49,7 @@ static bool check_store(walk *w, tn_node *n) {
   tn__map direct;
   tn__map_init(&direct, w->a);
   find_direct(w, n->src[1], &direct);
-  if (n->nsrc > 3) find_direct(w, n->src[3], &direct);
+  if (tn__gate_of(n)) find_direct(w, tn__gate_of(n), &direct);
   for (uint32_t i = 0; i < w->open.n; i++) {
     tn_node *r = w->open.v[i];
     if (!at_once(r) || tn__map_getp(&direct, r)) continue;

@@ -213,9 +213,6 @@ static bool run_part(run *r, const tn__code_part *p) {
     case TN__I_END:
       if (turn(r, i)) pc = i->jump;
       break;
-    case TN__I_IF:
-      if (!note_guard(r, i, r->reg[i->src[0]].v)) pc = i->jump;
-      break;
     case TN__I_BARRIER: r->m->epoch++; break;
     case TN__I_ACC:
       for (uint32_t l = 0; l < i->lanes; l++) r->reg[i->dst + l] = r->reg[i->src[0]];

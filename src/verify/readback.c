@@ -126,9 +126,6 @@ static bool run_linear(reading *r, const turns *t) {
       if (next >= 0) r->reg[i->dst] = tn__exact_int((uint64_t)next), pc = i->jump;
       break;
     }
-    case TN__I_IF:
-      if (!r->reg[i->src[0]].v) pc = i->jump;
-      break;
     case TN__I_BARRIER: break;
     case TN__I_ACC: case TN__I_SETACC: case TN__I_GETACC: case TN__I_FOLDACC: accumulate(r, i); break;
     case TN__I_LOAD: case TN__I_STORE: case TN__I_STOREADD:

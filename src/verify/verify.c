@@ -322,9 +322,7 @@ const tn__verdict *tn__verify_close(tn__verify *v) {
       for (uint32_t k = 0; k < v->kernel[i].code.part[p].n; k++) {
         const tn__ins *x = &v->kernel[i].code.part[p].ins[k];
         bool access = x->code == TN__I_LOAD || x->code == TN__I_STORE || x->code == TN__I_STOREADD;
-        if (!(access && x->src[1] != TN__NO_REG) && x->code != TN__I_IF &&
-            !(x->code == TN__I_EVAL && x->op == OP_WHERE))
-          continue;
+        if (!(access && x->src[1] != TN__NO_REG) && !(x->code == TN__I_EVAL && x->op == OP_WHERE)) continue;
         v->verdict.branches += 2;
         v->verdict.entered += (uint32_t)__builtin_popcount(v->kernel[i].seen[p][k]);
       }

@@ -102,6 +102,13 @@ static void test_kernel(void **state) {
   /* gate */
   expect((job){.spec = spec, .text = K "%4 = load f32 %1 %2 %3\n%5 = store void %1 %2 %4\n%6 = sink void %5\n"},
          "wrong kind");
+#define GATED "%4 = lt bool %2 5\n"
+  expect((job){.spec = spec, .text = K GATED "%5 = store void %1 %2 %3 %4 %2\n%6 = sink void %5\n"}, NULL);
+  expect((job){.spec = spec, .text = K GATED "%5 = storeadd void %1 %2 %3 %4 %2\n%6 = sink void %5\n"}, NULL);
+  expect((job){.spec = spec, .text = K GATED "%5 = store void %1 %2 %3 %4\n%6 = sink void %5\n"}, NULL);
+  expect((job){.spec = spec, .text = K GATED "%5 = store void %1 %2 %3 %2 %4\n%6 = sink void %5\n"}, "wrong kind");
+  expect((job){.spec = spec, .text = K GATED "%5 = store void %1 %2 %3 %4 %4 %2\n%6 = sink void %5\n"}, "wrong kind");
+  expect((job){.spec = spec, .text = K GATED "%5 = store void %1 %2 %3 %3 %2\n%6 = sink void %5\n"}, "wrong kind");
   expect((job){.spec = spec, .text = K "%4 = neg f32[8] %1\n%5 = store void %1 %2 %4\n%6 = sink void %5\n"},
          "only scalars");
   expect((job){.spec = spec, .text = K "%4 = end void %2\n%5 = store void %1 %2 %3\n%6 = sink void %5 %4\n"},

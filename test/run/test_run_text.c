@@ -75,6 +75,11 @@ static void kernels(void **state) {
 #define AT(index) "%1 = param f32[8] 8 {0 -1}\n%2 = const f32 {1.0}\n%3 = range index 4 {loop 0 output}\n%4 = " index \
                   "\n%5 = store void %1 %4 %2 %3\n%6 = sink void %5 {\"kernel\"}\n"
 
+/* ... of the indices 0, 3, ..., 21 */
+#define GATED_AT(gate) \
+  "%1 = param f32[8] 8 {0 -1}\n%2 = const f32 {1.0}\n%3 = range index 8 {loop 0 output}\n%4 = mul index %3 3\n%5 = " \
+  gate "\n%6 = store void %1 %4 %2 %5 %3\n%7 = sink void %6 {\"kernel\"}\n"
+
 /* A buffer that is written in part keeps the rest of what it was given. */
 static void in_part(void **state) {
   float got[8];
@@ -88,7 +93,41 @@ static void in_part(void **state) {
   assert_int_equal(tn_run_text(c, text, 0, NULL, 1, &out), 1);
   assert_int_equal(tn_read(out, got, sizeof got), TN_OK);
   assert_memory_equal(got, ((float[]){1, 0, 1, 0, 1, 0, 1, 0}), sizeof got);
+  assert_int_equal(tn_run_text(c, GATED_AT("lt bool %4 8"), 0, NULL, 1, &out), 1);
+  assert_int_equal(tn_read(out, got, sizeof got), TN_OK);
+  assert_memory_equal(got, ((float[]){1, 0, 0, 1, 0, 0, 1, 0}), sizeof got);
   tn_ctx_close(c);
+}
+
+/* y[i] = x[i] where x[i] < 0, and where i < 290; bins[cell[i]] += x[i] where the cell is one of them */
+static const char gated[] =
+    "%1 = param f32[301] 301 {0 -1}\n%2 = range index 301 {loop 0 output}\n%3 = param f32[301] 301 {2 -1}\n"
+    "%4 = load f32 %3 %2\n%5 = const f32 {0}\n%6 = lt bool %4 %5\n%7 = lt bool %2 290\n%8 = and bool %6 %7\n"
+    "%9 = store void %1 %2 %4 %8 %2\n%10 = param f32[10] 10 {1 -1}\n%11 = range index 301 {order 1 update}\n"
+    "%12 = param i32[301] 301 {3 -1}\n%13 = load i32 %12 %11\n%14 = cast index %13\n%15 = le bool 0 %14\n"
+    "%16 = lt bool %14 10\n%17 = and bool %15 %16\n%18 = load f32 %3 %11\n"
+    "%19 = storeadd void %10 %14 %18 %17 %11\n%20 = sink void %9 %19 {\"kernel\"}\n";
+
+static void gates(void **state) {
+  float x[301], y[301], bins[10] = {0}, got[301];
+  int32_t cell[301];
+  (void)state;
+  for (int i = 0; i < 301; i++) {
+    x[i] = (float)(i % 7 - 3), cell[i] = i % 13 - 1;
+    y[i] = x[i] < 0 && i < 290 ? x[i] : 5;
+    if (cell[i] >= 0 && cell[i] < 10) bins[cell[i]] += x[i];
+  }
+  for (int d = 0; d < DEVICES; d++) {
+    tn_ctx *c = open_on(devices[d]);
+    tn_tensor *out[2], *in[] = {tn_full(c, TN_F32, DIMS(301), 5), NULL, tn_from(c, TN_F32, DIMS(301), x),
+                                tn_from(c, TN_I32, DIMS(301), cell)};
+    if (tn_run_text(c, gated, 4, in, 2, out) != 2) fail_msg("%s: %s", devices[d], tn_last_error(c)->text);
+    assert_int_equal(tn_read(out[0], got, sizeof got), TN_OK);
+    assert_memory_equal(got, y, sizeof y);
+    assert_int_equal(tn_read(out[1], got, sizeof bins), TN_OK);
+    assert_memory_equal(got, bins, sizeof bins);
+    tn_ctx_close(c);
+  }
 }
 
 static void refused(void **state) {
@@ -108,6 +147,9 @@ static void refused(void **state) {
       {"nothing", "line 1", {NULL}, TN_EFORMAT},
       {AT("mul index %3 3"), "line 6: 1 of 1 accesses cannot be shown to stay within", {NULL}, TN_EFORMAT},
       {AT("add index %3 -1"), "cannot be shown to stay within", {NULL}, TN_EFORMAT},
+      {GATED_AT("le bool %4 8"), "cannot be shown to stay within", {NULL}, TN_EFORMAT},
+      {GATED_AT("lt bool %4 9"), "cannot be shown to stay within", {NULL}, TN_EFORMAT},
+      {GATED_AT("lt bool -1 %4"), "cannot be shown to stay within", {NULL}, TN_EFORMAT},
       {AT("mul index %3 2"), "param 0 is f32[8], and was given f32[3]", {x}, TN_ESHAPE},
   };
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -156,7 +198,7 @@ static void damaged(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(graphs),  cmocka_unit_test(kernels), cmocka_unit_test(in_part),
+      cmocka_unit_test(graphs),  cmocka_unit_test(kernels), cmocka_unit_test(gates), cmocka_unit_test(in_part),
       cmocka_unit_test(refused), cmocka_unit_test(damaged),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

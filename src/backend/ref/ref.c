@@ -168,9 +168,6 @@ static inline __attribute__((always_inline)) tn_status run_part(tn__device *d, c
     case TN__I_END:
       if (races ? tn__races_turn(races, i, &r[i->dst], r[i->dst + 1]) : ++r[i->dst] < r[i->dst + 1]) pc = i->jump;
       break;
-    case TN__I_IF:
-      if (!r[i->src[0]]) pc = i->jump;
-      break;
     case TN__I_BARRIER: /* all threads are one here */
       if (races) tn__races_barrier(races);
       break;
