@@ -24,6 +24,11 @@ tn_node *tn__var(tn_ctx *c, const char *name, int64_t lo, int64_t hi) {
   return tn__node_make(c, &(tn__make){.op = OP_VAR, .dtype = TN__INDEX, .name = name, .ints = ints, .nint = 2});
 }
 
+tn_node *tn__datum(tn_ctx *c, int64_t number, int64_t hi) {
+  int64_t ints[] = {number, hi};
+  return tn__node_make(c, &(tn__make){.op = OP_DATUM, .dtype = TN__INDEX, .ints = ints, .nint = 2});
+}
+
 static tn_node *memory(tn_ctx *c, tn__op op, int dtype, int64_t id, int device, tn_node *const *dims, uint32_t rank) {
   int64_t ints[] = {id, device};
   return tn__node_make(

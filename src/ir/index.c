@@ -36,14 +36,17 @@ static int64_t plus(tn_ctx *c, int64_t a, int64_t b) {
 
 /* ---- order ---- */
 
-static int kind(const tn_node *n) { return n->op == OP_VAR ? 0 : n->op == OP_RANGE ? 1 : 2; }
+static int kind(const tn_node *n) {
+  return n->op == OP_DATUM ? 0 : n->op == OP_VAR ? 1 : n->op == OP_RANGE ? 2 : 3;
+}
 static int order64(uint64_t a, uint64_t b) { return a < b ? -1 : a > b; }
 
-/* Variables by name, then loops by number, then the rest: what a reader expects, and the same in every context. */
+/* Data by number, variables by name, loops by number, then the rest: what a reader expects, and the same in every context. */
 static int order_atoms(const tn_node *a, const tn_node *b) {
   if (a == b) return 0;
   int r = kind(a) - kind(b);
   if (!r && a->op == OP_VAR) r = strcmp(a->name, b->name);
+  if (!r && a->op == OP_DATUM) r = order64((uint64_t)a->ints[0], (uint64_t)b->ints[0]);
   if (!r && a->op == OP_RANGE) r = order64((uint64_t)a->ints[1], (uint64_t)b->ints[1]);
   if (!r) r = order64(a->hash, b->hash);
   return r ? r : order64(a->serial, b->serial);

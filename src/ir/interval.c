@@ -111,6 +111,7 @@ static span apply(const tn_node *n, span all) {
   bool bits = r[TI_BITS];
   if (n->op == OP_CONST) return (span){n->ints[0], n->ints[0]};
   if (n->op == OP_VAR) return (span){n->ints[0], n->ints[1]};
+  if (n->op == OP_DATUM) return (span){0, n->ints[1]};
   for (uint32_t i = 0; i < n->nsrc; i++)
     if (!known(n->src[i], bits)) return all;
   given g = read(n, all);

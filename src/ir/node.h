@@ -22,7 +22,7 @@ typedef enum tn__op {
 } tn__op;
 
 typedef enum tn__group { G_LEAF, G_UNARY, G_BINARY, G_TERNARY, G_CAST, G_REDUCE, G_MOVE, G_MIX, G_KERNEL } tn__group;
-enum { PH_T = 1, PH_K = 2, PH_L = 4, PH_S = 8 };
+enum { PH_T = 1, PH_K = 2, PH_L = 4, PH_S = 8, PH_P = 16 };
 enum {
   PH_TK = PH_T | PH_K,
   PH_TS = PH_T | PH_S,

@@ -344,11 +344,9 @@ static void (*const shape_rules[SH_COUNT])(tn_ctx *, const tn__make *, tn__shape
 
 /* ---- sources, arguments, devices ---- */
 
-/* The text writes a variable's name bare inside shapes.  Stand-ins of the passes' own have an @ in front. */
+/* The text writes a variable's name bare inside shapes. */
 static bool is_identifier(const char *s) {
-  bool own = s && *s == '@';
-  if (!s || (!own && !isalpha((unsigned char)*s) && *s != '_')) return false;
-  s += own;
+  if (!s || (!isalpha((unsigned char)*s) && *s != '_')) return false;
   while (isalnum((unsigned char)*s) || *s == '_') s++;
   return !*s;
 }
@@ -364,6 +362,7 @@ static void check_form(tn_ctx *c, const tn__make *m) {
            m->name ? m->name : "");
   if (m->op == OP_VAR && m->ints[0] > m->ints[1])
     breach(c, m, TN_EBOUND, "%s has no values: its bounds are empty", m->name);
+  if (m->op == OP_DATUM && m->ints[1] < 0) breach(c, m, TN_EBOUND, "it has no values: its bound is negative");
   if (m->op == OP_RANGE && (m->ints[RANGE_AXIS] < 0 || m->ints[RANGE_AXIS] >= AX_COUNT))
     breach(c, m, TN_EINVAL, "there is no such axis type");
   if (m->op == OP_RANGE && (m->ints[RANGE_ROLE] < 0 || m->ints[RANGE_ROLE] >= ROLE_COUNT))

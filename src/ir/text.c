@@ -218,6 +218,7 @@ static void print_expr(tn__sb *out, tn_node *root, todos *stack) {
       else put_const(out, n);
       break;
     case OP_VAR: tn__sb_puts(out, n->name ? n->name : "?"); break;
+    case OP_DATUM: tn__sb_printf(out, "d%" PRId64, n->ints[0]); break;
     case OP_RANGE: tn__sb_printf(out, "r%" PRId64, n->nint > RANGE_ID ? n->ints[RANGE_ID] : -1); break;
     case OP_PARAM: tn__sb_printf(out, "p%" PRId64, n->ints[0]); break;
     case OP_STORAGE: tn__sb_printf(out, "s%" PRId64, n->ints[0]); break;

@@ -79,13 +79,11 @@ static bool dear(const tn_node *n, const tn__device *dev) {
 }
 
 typedef struct row { /* the same expression wanted over several ranges */
-  tn_node *form;     /* with the range replaced by a variable */
+  tn_node *form;     /* over a mark instead of the range */
   tn_node *at[8], *range[8];
   uint32_t n;
   bool repeated;
 } row;
-
-static tn_node *row_var(tn_ctx *c, tn_node *range) { return tn__var(c, "@row", 0, range->hi < 0 ? 0 : range->hi); }
 
 /* Is n, in the loop over range j, computed again for loops around it that it does not depend on? */
 static bool repeated(const tn__ranges *r, const loop *l, const tn_node *n, uint32_t j) {
@@ -116,23 +114,24 @@ static size_t row_bytes(const tn_node *n, const tn_node *range) {
 }
 
 /* Looks for a dear node that is wanted in two loops over equal extents, or again and again in one. */
-static bool find_row(tn_ctx *c, tn__arena *a, const tn__device *dev, size_t room, const tn__ranges *r, const loop *l,
-                     row *out) {
+static bool find_row(tn__lowering *lo, size_t room, const tn__ranges *r, const loop *l, row *out) {
+  tn_ctx *c = lo->c;
   tn__vec(row) rows = {0};
   for (uint32_t i = 0; i < r->order.n; i++) {
     tn_node *n = r->order.v[i];
-    if (!dear(n, dev) || is_kept(r, n)) continue;
+    if (!dear(n, lo->dev) || is_kept(r, n)) continue;
     for (uint32_t j = 0; j < r->n; j++) {
       tn_node *x = r->range[j];
       if (!(tn__free_of(r, n) >> j & 1) || x->hi >= MAX_ROW || row_bytes(n, x) > room) continue;
-      tn_node *var = row_var(c, x), *form = tn__substitute(c, n, &x, &var, 1);
+      tn_node *mark = tn__range(c, x->src[0], AX_LOOP, ROLE_MARK, lo->next_range),
+              *form = tn__substitute(c, n, &x, &mark, 1);
       uint32_t k = 0;
       while (k < rows.n &&
              (rows.v[k].form != form || rows.v[k].range[0]->src[0] != x->src[0] || nested(r, l, &rows.v[k], j)))
         k++;
       if (k == rows.n) {
         row fresh = {.form = form};
-        tn__vec_push(a, &rows, fresh);
+        tn__vec_push(lo->a, &rows, fresh);
       }
       row *w = &rows.v[k];
       if (w->n == 8) continue;
@@ -318,7 +317,7 @@ tn_node *tn__keep_rows(tn__lowering *lo, tn_node *body) {
     row w;
     tn__ranges_find(lo->c, lo->a, body, &r);
     describe(&r, l);
-    if (!find_row(lo->c, lo->a, dev, room, &r, l, &w)) break;
+    if (!find_row(lo, room, &r, l, &w)) break;
     tn_node *turn = sent_in(dev, &r, &w, &sent);
     tn__sb_printf(&lo->note, " %s(%s)", turn ? "ahead" : "row", tn__ops[w.at[0]->op].text);
     room -= dev->group ? row_bytes(w.at[0], w.range[0]) : 0;

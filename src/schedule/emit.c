@@ -60,15 +60,14 @@ static tn_node *contract(tn_ctx *c, tn_node *n, tn_node *x, tn_node *y, tn_node 
   return tn__cast(c, reduce(c, OP_ADD, tn__mul(c, tn__cast(c, x, acc), tn__cast(c, y, acc)), ranges), n->dtype);
 }
 
-/* x at a data-dependent place: the variable that stood for the place gives way to the index, clamped so that the load
- * is safe */
+/* x at a data-dependent place: the datum that stood for it gives way to the index, clamped so that the load is safe */
 static tn_node *gather(tn__fuse *f, tn_node *n, const tn__demand *d) {
   tn_ctx *c = f->c;
   tn_node *size = n->src[0]->dim[0], *zero = tn__int(c, 0), *at = tn__cast(c, value_at(f, n, d, 1), TN__INDEX);
   if (tn__is_int_const(size, 0)) return zero_of(c, n->dtype);
   tn_node *last = tn__add(c, size, tn__int(c, -1));
-  tn_node *safe = tn__op2(c, OP_MAX, tn__op2(c, OP_MIN, at, last), zero), *var = d->ranges;
-  tn_node *x = tn__substitute(c, value_at(f, n, d, 0), &var, &safe, 1);
+  tn_node *safe = tn__op2(c, OP_MAX, tn__op2(c, OP_MIN, at, last), zero), *datum = d->ranges;
+  tn_node *x = tn__substitute(c, value_at(f, n, d, 0), &datum, &safe, 1);
   tn_node *valid = tn__op2(c, OP_AND, tn__op2(c, OP_LE, zero, at), tn__op2(c, OP_LT, at, size));
   return tn__where(c, valid, x, zero_of(c, n->dtype));
 }

@@ -126,14 +126,12 @@ static tn_node *some_gate(tn__fuse *f, tn_node *size, tn_node *gate) {
   return gate ? tn__op2(f->c, OP_AND, gate, some) : some;
 }
 
-/* The index is data: a variable stands for it until its value has been emitted. */
+/* The index is data: a DATUM stands for it until its value has been emitted. */
 static void inline_gather(tn__fuse *f, tn_node *n, tn__demand *d) {
   tn_node *x = n->src[0], *idx[TN_MAX_RANK];
   uint32_t s = n->src[1]->rank;
-  char name[32];
-  snprintf(name, sizeof name, "@%lld", (long long)f->next_range++);
   int64_t hi = tn__size_guess(x->dim[0]) - 1;
-  d->ranges = tn__var(f->c, name, 0, hi < 0 ? 0 : hi);
+  d->ranges = tn__datum(f->c, f->next_range++, hi < 0 ? 0 : hi);
   idx[0] = d->ranges;
   for (uint32_t i = 1; i < x->rank; i++) idx[i] = d->idx->src[s + i - 1];
   tn__demand_child(f, n, d, 0, idx, x->dim[0]->lo > 0 ? d->gate : some_gate(f, x->dim[0], d->gate), d->env);
@@ -174,7 +172,7 @@ uint32_t tn__ranges_in(tn__fuse *f, tn_node *idx, tn_node *gate, tn_node *env, b
   tn__topo(f->a, roots, gate ? 2 : 1, &all);
   uint32_t set = 0;
   for (uint32_t i = 0; i < all.n; i++) {
-    if (all.v[i]->op == OP_VAR && all.v[i]->name[0] == '@') *opaque = true;
+    *opaque |= all.v[i]->op == OP_DATUM;
     if (all.v[i]->op != OP_RANGE) continue;
     for (uint32_t j = 0; j < env->nsrc && j < 32; j++)
       if (env->src[j] == all.v[i]) set |= 1u << j;

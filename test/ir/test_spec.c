@@ -102,6 +102,13 @@ static void test_kernel(void **state) {
   /* gate */
   expect((job){.spec = spec, .text = K "%4 = load f32 %1 %2 %3\n%5 = store void %1 %2 %4\n%6 = sink void %5\n"},
          "wrong kind");
+  /* what stands for data while kernels are planned is gone in a kernel */
+  expect((job){.spec = spec, .text = K "%4 = datum index {0 7}\n%5 = store void %1 %4 %3 %2\n%6 = sink void %5\n"},
+         "may not stand there");
+  expect((job){.spec = tn__spec_tensor, .text = "%1 = datum index {0 7}\n%2 = param f32[8] 8 {0 -1}\n"
+                                               "%3 = reshape f32[d0,2] %2 %1 2\n"},
+         "may not stand there");
+  expect((job){.spec = spec, .text = K "%4 = datum index {0 -1}\n%5 = sink void %4\n"}, "its bound is negative");
 #define GATED "%4 = lt bool %2 5\n"
   expect((job){.spec = spec, .text = K GATED "%5 = store void %1 %2 %3 %4 %2\n%6 = sink void %5\n"}, NULL);
   expect((job){.spec = spec, .text = K GATED "%5 = storeadd void %1 %2 %3 %4 %2\n%6 = sink void %5\n"}, NULL);
