@@ -134,37 +134,46 @@ tn_node *tn__range_like(tn_ctx *c, const tn_node *x, tn_node *extent, int axis) 
   return tn__range(c, extent, axis, tn__role_of(x), x->ints[RANGE_ID]);
 }
 
+/* x over the sources that `done` has for its own; where it closes some of the ranges that go, it closes those that come
+ * instead. */
+static tn_node *exchange_in(tn__lowering *l, tn_node *x, const tn__map *done, tn_node *const *gone, uint32_t n,
+                            tn_node *const *come, uint32_t ncome) {
+  tn_node **src = tn__arena_alloc(l->a, (x->nsrc + ncome) * sizeof *src);
+  uint32_t first = x->nsrc, m = 0;
+  bool hit = false, changed = false;
+  if (!tn__closes(x, &first)) first = x->nsrc;
+  for (uint32_t s = 0; s < x->nsrc; s++) {
+    bool goes = false;
+    for (uint32_t g = 0; g < n && s >= first; g++) goes |= x->src[s] == gone[g];
+    tn_node *y = tn__map_getp(done, x->src[s]);
+    changed |= y != NULL;
+    if (!goes) src[m++] = y ? y : x->src[s];
+    for (uint32_t k = 0; goes && !hit && k < ncome; k++) src[m++] = come[k];
+    hit |= goes;
+  }
+  if (!hit) return changed ? tn__node_with(l->c, x, src) : x;
+  return tn__node_make(l->c, &(tn__make){.op = x->op, .dtype = x->dtype, .src = src, .nsrc = m, .ints = x->ints,
+                                         .nint = x->nint});
+}
+
 tn_node *tn__exchange_ranges(tn__lowering *l, tn_node *body, tn_node *const *gone, tn_node *const *value, uint32_t n,
                              tn_node *const *fresh, uint32_t nfresh) {
   tn_ctx *c = l->c;
-  tn__arena *a = l->a;
   tn_node *mark[TN__MAX_RANGES]; /* at first, so that the values may hold ranges that are gone */
   int64_t ids = l->next_range;
-  tn__nodes all = {0}, old = {0}, new_ = {0};
+  tn__nodes all = {0};
+  tn__map done;
+  tn__map_init(&done, l->a);
   for (uint32_t i = 0; i < n; i++) mark[i] = tn__fresh_range(l, gone[i]->src[0], tn__axis_of(gone[i]), ROLE_MARK);
   body = tn__substitute(c, body, gone, mark, n);
-  tn__topo(a, &body, 1, &all);
-  for (uint32_t i = 0; i < all.n; i++) {
-    tn_node *x = all.v[i], *src[2 * TN__MAX_RANGES + 4];
-    uint32_t first, m = 0;
-    bool hit = false;
-    if (!tn__closes(x, &first)) continue;
-    for (uint32_t s = 0; s < x->nsrc; s++) {
-      bool is_gone = false;
-      for (uint32_t g = 0; g < n && s >= first; g++) is_gone |= x->src[s] == mark[g];
-      if (!is_gone) src[m++] = x->src[s];
-      for (uint32_t k = 0; is_gone && !hit && k < nfresh; k++) src[m++] = fresh[k];
-      hit |= is_gone;
-    }
-    if (!hit) continue;
-    tn__vec_push(a, &old, x);
-    tn_node *y = tn__node_make(
-        c, &(tn__make){.op = x->op, .dtype = x->dtype, .src = src, .nsrc = m, .ints = x->ints, .nint = x->nint});
-    tn__vec_push(a, &new_, y);
+  tn__topo(l->a, &body, 1, &all);
+  for (uint32_t i = 0; i < all.n; i++) { /* those inside of others first: each may close them */
+    tn_node *y = exchange_in(l, all.v[i], &done, mark, n, fresh, nfresh);
+    if (y != all.v[i]) tn__map_putp(&done, all.v[i], y);
   }
-  body = tn__substitute(c, body, old.v, new_.v, old.n);
+  tn_node *new_ = tn__map_getp(&done, body);
   l->next_range = ids; /* the marks go */
-  return tn__substitute(c, body, mark, value, n);
+  return tn__substitute(c, new_ ? new_ : body, mark, value, n);
 }
 
 tn_node *tn__cut(tn__lowering *l, tn_node *body, tn_node *x, int64_t by, int outer_axis, int inner_axis,

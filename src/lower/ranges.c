@@ -55,6 +55,10 @@ void tn__ranges_find(tn_ctx *c, tn__arena *a, tn_node *body, tn__ranges *out) {
     }
     uint32_t first;
     if (tn__closes(n, &first)) {
+      for (uint32_t k = first; k < n->nsrc; k++)
+        if (n->src[k]->op != OP_RANGE)
+          tn__fail(c, TN_ESTATE, "internal error: %s closes what is no loop, %s", tn__ops[n->op].text,
+                   tn__ops[n->src[k]->op].text);
       set &= ~tn__own_of(out, n);
       level++;
     }

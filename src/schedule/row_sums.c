@@ -217,6 +217,12 @@ static bool want_roots(tn__fuse *f, pair *p, int from) {
   return true;
 }
 
+static bool is_sum(tn__fuse *f, const pair *p, const tn_node *n) {
+  const tn__info *in = tn__info_of(f, n);
+  int at = in ? tn__demand_last(f, in, p->k) : -1;
+  return at >= 0 && n->op == OP_SUM && in->want.v[at].ranges && in->want.v[at].ranges->src[0] == p->rows->src[0];
+}
+
 /* Is it made of sums over the rows? */
 static bool rests_on_sums(tn__fuse *f, const pair *p, tn_node *root) {
   tn__nodes todo = {0};
@@ -225,13 +231,21 @@ static bool rests_on_sums(tn__fuse *f, const pair *p, tn_node *root) {
   while (todo.n) {
     tn_node *n = todo.v[--todo.n];
     tn__info *in = tn__info_of(f, n);
-    int at = in ? tn__demand_last(f, in, p->k) : -1;
-    if (at < 0 || in->seen == f->searches) continue;
+    if (!in || tn__demand_last(f, in, p->k) < 0 || in->seen == f->searches) continue;
     in->seen = f->searches;
-    if (n->op == OP_SUM && in->want.v[at].ranges && in->want.v[at].ranges->src[0] == p->rows->src[0]) return true;
+    if (is_sum(f, p, n)) return true;
     for (uint32_t s = 0; s < n->nsrc; s++) tn__vec_push(f->a, &todo, n->src[s]);
   }
   return false;
+}
+
+/* A sum of what another sum over the rows gives would go through them a second time. */
+static bool in_one_pass(tn__fuse *f, const pair *p) {
+  for (uint32_t i = 0; i < p->seen.n; i++) {
+    tn_node *n = f->order.v[p->seen.v[i]];
+    if (is_sum(f, p, n) && rests_on_sums(f, p, n->src[0])) return false;
+  }
+  return true;
 }
 
 /* Each store is one of all rows, or of sums over them that a group can keep. */
@@ -283,7 +297,7 @@ static bool join(tn__fuse *f, tn__loads_of *l, int a, int b) {
   tn__vec_push(f->a, &f->seeds, g);
   tn__vec_push(f->a, l, ((tn__loads){0}));
   f->searches++;
-  if (!want_roots(f, &p, a) || !want_roots(f, &p, b) || !walk(f, &p) || !fits(f, &p)) {
+  if (!want_roots(f, &p, a) || !want_roots(f, &p, b) || !walk(f, &p) || !in_one_pass(f, &p) || !fits(f, &p)) {
     give_up(f, &p);
     return false;
   }

@@ -39,6 +39,14 @@ static const row rows[] = {
      "%7 = expand u16[4,5] %6 4 5\n"
      "%8 = pad u16[4,10] %7 0 0 5 0\n"
      "%9 = sink void %8 {\"outputs\"}\n"},
+    {"a sum over all rows of what another sum over them gives, beside what is stored for the rows",
+     "%1 = param f32[118,38,1] 118 38 1 {0 0}\n"
+     "%2 = reshape f32[118,1,38] %1 118 1 38\n"
+     "%3 = sum f32 %2 {0 1 2}\n"
+     "%4 = reshape f32[1,1,1] %3 1 1 1\n"
+     "%5 = expand f32[118,1,38] %4 118 1 38\n"
+     "%6 = sum f32 %5 {0 1 2}\n"
+     "%7 = sink void %6 %1 %2 {\"outputs\"}\n"},
     {"a sum over no axes, of -0", "%1 = param f16[3,2] 3 2 {0 0}\n"
                                   "%2 = sum f16[3,2] %1 {}\n"
                                   "%3 = sink void %2 {\"outputs\"}\n"},
