@@ -386,6 +386,60 @@ static void test_compiler_arguments(void **state) {
   assert_non_null(strstr(said, "kernels are interpreted"));
 }
 
+#ifdef __x86_64__
+static tn_ctx *open_level(const char *cc, const char *level) {
+  return tn_ctx_open(&(tn_options){
+      .device = "cpu", .cc = cc, .cpu_level = level, .threads = 1, .cache_dir = "", .quiet = 1});
+}
+
+/* The sum of 1 to 100 by vectors; the first error's text, "" */
+static const char *sum_of_many(tn_ctx *c) {
+  double sum = 0;
+  tn_scope(c) {
+    tn_tensor *x = tn_arange(c, TN_F32, 1, 101, 1);
+    if (tn_realize(&x, 1) == TN_OK && tn_item(tn_sum(x, NULL, 0, false), &sum) == TN_OK) assert_true(sum == 5050);
+  }
+  return tn_last_error(c)->text;
+}
+
+static void open_wrong_level(void *level) {
+  assert_null(tn_ctx_open(&(tn_options){.device = "cpu", .cc = "cc", .cpu_level = level, .cache_dir = ""}));
+}
+
+/* A compiler that is told what to compile for: kernels are written for that, or refused. */
+static void test_cpu_levels(void **state) {
+  static const char *const level[] = {"x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4"};
+  char command[80], said[600];
+  (void)state;
+  for (int i = 0; i < 4; i++) {
+    tn_ctx *named = open_level("cc", level[i]), *c;
+    if (!named) continue; /* this processor lacks it */
+    tn_device_info d;
+    assert_string_equal(sum_of_many(named), "");
+    tn_ctx_close(named);
+    for (int with = 0; with < 2; with++) {
+      snprintf(command, sizeof command, "cc %s-march=%s", with ? "-march=x86-64 -O1 " : "", level[i]);
+      assert_non_null(c = open_level(command, ""));
+      assert_int_equal(tn_device_get_info(c, 0, &d), TN_OK);
+      snprintf(said, sizeof said, "%s;", level[i]);
+      assert_non_null(strstr(d.text, said));
+      assert_string_equal(sum_of_many(c), "");
+      tn_ctx_close(c);
+    }
+    if (i < 2) continue;
+    assert_non_null(c = open_level("cc -march=x86-64-v2", level[i]));
+    snprintf(said, sizeof said, "the C compiler is kept from using %s (TENET_CC)", level[i]);
+    assert_non_null(strstr(sum_of_many(c), said));
+    tn_ctx_close(c);
+  }
+  assert_true(stderr_of(open_wrong_level, "x86-64-v9", said, sizeof said) > 0);
+  assert_non_null(strstr(said, "the CPU level is 'x86-64-v9' (TENET_CPU_LEVEL); it may be x86-64-v4, x86-64-v3, "
+                               "x86-64-v2 or x86-64"));
+}
+#else
+static void test_cpu_levels(void **state) { (void)state; }
+#endif
+
 static void test_bad_compiler(void **state) {
   (void)state;
   char good[] = "cc";
@@ -527,7 +581,7 @@ int main(void) {
       cmocka_unit_test(test_null),         cmocka_unit_test(test_all_named),   cmocka_unit_test(test_operands),
       cmocka_unit_test(test_released),     cmocka_unit_test(test_misfits),     cmocka_unit_test(test_program),
       cmocka_unit_test(test_memory_limit), cmocka_unit_test(test_no_compiler), cmocka_unit_test(test_bad_compiler),
-      cmocka_unit_test(test_compiler_arguments),
+      cmocka_unit_test(test_compiler_arguments), cmocka_unit_test(test_cpu_levels),
       cmocka_unit_test(test_cache),        cmocka_unit_test(test_extremes),
   };
   return cmocka_run_group_tests(tests, NULL, remove_files);

@@ -72,6 +72,14 @@ bool tn__cc_find(tn_ctx *c, tn__cc *cc) {
   return false;
 }
 
+const char *tn__cc_asked_march(const tn__cc *cc) {
+  static const char option[] = "-march=";
+  const char *word = cc->words, *last = NULL;
+  for (int i = 0; i < cc->nwords; i++, word += strlen(word) + 1)
+    if (!strncmp(word, option, sizeof option - 1)) last = word + sizeof option - 1;
+  return last;
+}
+
 /* Another version of the compiler is another file: asking it would cost a process in every program that uses Tenet. */
 const char *tn__cc_identity(tn_ctx *c, const tn__cc *cc, const char *machine) {
   char real[PATH_MAX];

@@ -15,6 +15,8 @@ enum { TN__CC_WORDS = 32 };
 /* Finds the compiler of opt->cc, a path or words as a shell reads them (else cc, gcc, clang); false if there is none.
  * Starts no process.  Throws TN_EINVAL for a quote that does not end. */
 bool tn__cc_find(tn_ctx *c, tn__cc *cc);
+/* What its arguments say that it is to compile for (-march=), NULL: nothing. */
+const char *tn__cc_asked_march(const tn__cc *cc);
 /* What the result of compiling depends on besides the source, in c->scratch. */
 const char *tn__cc_identity(tn_ctx *c, const tn__cc *cc, const char *machine);
 /* Compiles `source` into the file `out`; throws TN_ECOMPILE with the compiler's words. */

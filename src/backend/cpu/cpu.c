@@ -195,10 +195,17 @@ static void read_model(char *out, size_t size) {
   if (name) snprintf(out, size, "%.*s", (int)strcspn(name + 2, "\n"), name + 2);
 }
 
+/* A compiler that is told a level keeps to it, and so does what is written for it. */
+static const tn__level *choose_level(tn_ctx *c, const cpu *self) {
+  const char *told = self->cc.path[0] ? tn__cc_asked_march(&self->cc) : NULL;
+  if (!c->opt.cpu_level && told && tn__level_is(told)) return tn__level_choose(c, told, "TENET_CC");
+  return tn__level_choose(c, c->opt.cpu_level, "TENET_CPU_LEVEL");
+}
+
 static void describe(tn_ctx *c, cpu *self, char *text, size_t size) {
   char model[64] = "unknown processor";
   read_model(model, sizeof model);
-  const tn__level *level = tn__level_choose(c, c->opt.cpu_level);
+  const tn__level *level = choose_level(c, self);
   const char *name = strrchr(self->cc.path, '/');
   snprintf(self->machine, sizeof self->machine, "%s", model);
   self->cc.march = level->march;

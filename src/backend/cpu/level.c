@@ -57,7 +57,13 @@ static const struct {
 
 enum { LEVELS = sizeof levels / sizeof *levels };
 
-const tn__level *tn__level_choose(tn_ctx *c, const char *asked) {
+bool tn__level_is(const char *name) {
+  for (int i = 0; i < LEVELS; i++)
+    if (!strcmp(name, levels[i].level.name)) return true;
+  return false;
+}
+
+const tn__level *tn__level_choose(tn_ctx *c, const char *asked, const char *by) {
   tn__sb names;
   tn__sb_init(&names, &c->scratch);
   for (int i = 0; i < LEVELS; i++) {
@@ -65,8 +71,8 @@ const tn__level *tn__level_choose(tn_ctx *c, const char *asked) {
     bool meant = !asked || !strcmp(asked, name);
     if (meant && !lacks) return &levels[i].level;
     if (meant && asked)
-      tn__fail(c, TN_EINVAL, "the CPU level is '%s' (TENET_CPU_LEVEL), but this processor lacks %s", asked, lacks);
+      tn__fail(c, TN_EINVAL, "the CPU level is '%s' (%s), but this processor lacks %s", asked, by, lacks);
     tn__sb_printf(&names, "%s%s", i == 0 ? "" : i == LEVELS - 1 ? " or " : ", ", name);
   }
-  tn__fail(c, TN_EINVAL, "the CPU level is '%s' (TENET_CPU_LEVEL); it may be %s", asked, tn__sb_str(&names));
+  tn__fail(c, TN_EINVAL, "the CPU level is '%s' (%s); it may be %s", asked, by, tn__sb_str(&names));
 }

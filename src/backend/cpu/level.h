@@ -9,7 +9,8 @@ typedef struct tn__level {
   int bytes;         /* of a vector */
 } tn__level;
 
+bool tn__level_is(const char *name);
 /* The level called `asked`; NULL: the best that the processor has.  Throws where there is none such, or where the
- * processor lacks something of it. */
-const tn__level *tn__level_choose(tn_ctx *c, const char *asked);
+ * processor lacks something of it; `by`: what asked for it. */
+const tn__level *tn__level_choose(tn_ctx *c, const char *asked, const char *by);
 #endif
