@@ -27,21 +27,25 @@ static void in_all_modes(void (*body)(void)) {
   }
 }
 
+/* f32 as it is: a cast is another kernel to compile. */
 static void same(tn_tensor *t, const double *want, const char *what, long n, long k) {
-  tn_tensor *wide = tn_cast(t, TN_F64);
-  double *got = malloc(tn_nbytes(wide) + 1);
-  if (tn_read(wide, got, tn_nbytes(wide)) != TN_OK) fail_msg("%s: %s", what, tn_last_error(c)->text);
-  for (size_t i = 0; i < tn_nbytes(wide) / sizeof *got; i++)
-    if (got[i] != want[i])
-      fail_msg("%s, %s, %ld updates of %ld places: element %zu is %g, not %g", what,
-               tn_dtype_name(tn_dtype_of(t)), n, k, i, got[i], want[i]);
+  bool narrow = tn_dtype_of(t) == TN_F32;
+  tn_tensor *read = narrow ? t : tn_cast(t, TN_F64);
+  void *got = malloc(tn_nbytes(read) + 1);
+  if (tn_read(read, got, tn_nbytes(read)) != TN_OK) fail_msg("%s: %s", what, tn_last_error(c)->text);
+  for (int64_t i = 0; i < tn_numel(t); i++) {
+    double x = narrow ? (double)((float *)got)[i] : ((double *)got)[i];
+    if (x != want[i])
+      fail_msg("%s, %s, %ld updates of %ld places: element %ld is %g, not %g", what, tn_dtype_name(tn_dtype_of(t)), n,
+               k, (long)i, x, want[i]);
+  }
   free(got);
 }
 
-enum { MOST = 5000, ACROSS = 4 };
+enum { MOST = 5000, ACROSS = 4, VERY_MANY = 50000 };
 static const long sizes[] = {1, 2, 3, 7, 31, 33, 63, 64, 65, 100, 128, 255, 257, 1000, 2049, MOST};
-static int64_t idx[MOST];
-static double upd[MOST * ACROSS], want[MOST * ACROSS];
+static int64_t idx[VERY_MANY];
+static double upd[VERY_MANY * ACROSS], want[MOST * ACROSS];
 
 typedef enum pattern { TURNS, DRAWN, ONE_PLACE, SOME_OUTSIDE, PATTERNS } pattern;
 
@@ -69,21 +73,57 @@ static tn_tensor *from(tn_dtype t, const double *x, const tn_dim *dim, int rank)
   return tn_cast(tn_from(c, TN_F64, dim, rank, x), t);
 }
 
-static void thousand_ones(void) {
-  for (size_t t = 0; t < DTYPES; t++) tn_scope(c) {
-      enum { N = 1000, K = 10 };
-      long k = dtypes[t] == TN_BF16 ? 2 * K : K;
-      fill(TURNS, N, k);
-      for (long i = 0; i < k; i++) want[i] = (double)N / (double)k;
-      tn_tensor *at = tn_from(c, TN_I64, (tn_dim[]){N}, 1, idx), *ones = tn_ones(c, dtypes[t], (tn_dim[]){N}, 1);
-      tn_tensor *base = tn_zeros(c, dtypes[t], (tn_dim[]){k}, 1);
-      same(tn_scatter_add(base, 0, at, ones), want, "scatter_add of ones", N, k);
-      same(tn_index_add(base, 0, at, ones), want, "index_add of ones", N, k);
+static void count_ones(tn_dtype t, long n, long k) {
+  tn_scope(c) {
+    fill(TURNS, n, k);
+    for (long i = 0; i < k; i++) want[i] = (double)n / (double)k;
+    tn_tensor *at = tn_from(c, TN_I64, (tn_dim[]){n}, 1, idx), *ones = tn_ones(c, t, (tn_dim[]){n}, 1);
+    tn_tensor *base = tn_zeros(c, t, (tn_dim[]){k}, 1);
+    same(tn_scatter_add(base, 0, at, ones), want, "scatter_add of ones", n, k);
+    same(tn_index_add(base, 0, at, ones), want, "index_add of ones", n, k);
+  }
+}
+
+static void ones(void) {
+  for (size_t t = 0; t < DTYPES; t++) {
+    bool short_sums = dtypes[t] == TN_BF16;
+    count_ones(dtypes[t], 1000, short_sums ? 20 : 10);
+    if (!short_sums) count_ones(dtypes[t], VERY_MANY, 10);
+  }
+}
+static void scatter_add_wrong(void **arg) {
+  (void)arg;
+  in_all_modes(ones);
+}
+
+/* Rows of three, vectors, and gradients of takes, which add up the same: in every dtype, with indices of both widths */
+static void all_dtypes(void) {
+  enum { N = 1000, K = 37, D = 3 };
+  for (tn_dtype t = TN_I8; t < TN_DTYPE_COUNT; t++)
+    for (int wide = 0; wide < 2; wide++) {
+      if (turn++ % 3 || !is_taken(&taken)) continue; /* each in one of the modes */
+      tn_scope(c) {
+        double rows[K * D] = {0};
+        fill(DRAWN, N, K);
+        for (int i = 0; i < N; i++) {
+          want[idx[i]]++;
+          for (int d = 0; d < D; d++) rows[idx[i] * D + d]++;
+        }
+        tn_tensor *at = tn_cast(tn_from(c, TN_I64, (tn_dim[]){N}, 1, idx), wide ? TN_I64 : TN_I32), *g[2];
+        tn_tensor *x[] = {tn_zeros(c, t, (tn_dim[]){K}, 1), tn_zeros(c, t, (tn_dim[]){K, D}, 2)};
+        same(tn_scatter_add(x[0], 0, at, tn_ones(c, t, (tn_dim[]){N}, 1)), want, "scatter_add", N, K);
+        same(tn_index_add(x[1], 0, at, tn_ones(c, t, (tn_dim[]){N, D}, 2)), rows, "index_add of rows", N, K);
+        if (t < TN_F16) continue; /* has no gradients */
+        tn_tensor *sums[] = {tn_sum(tn_take(x[0], at, 0), NULL, 0, false), tn_sum(tn_take(x[1], at, 0), NULL, 0, false)};
+        if (tn_grad(tn_add(sums[0], sums[1]), 2, x, g) != TN_OK) fail_msg("%s", tn_last_error(c)->text);
+        same(g[0], want, "gradient of take", N, K);
+        same(g[1], rows, "gradient of take of rows", N, K);
+      }
     }
 }
-static void test_a_thousand_ones(void **arg) {
+static void scatter_add_dtypes(void **arg) {
   (void)arg;
-  in_all_modes(thousand_ones);
+  in_all_modes(all_dtypes);
 }
 
 static void vectors(void) {
@@ -161,48 +201,99 @@ static void test_updates_that_are_sums(void **arg) {
   in_all_modes(sums);
 }
 
-/* The gradient of sum(take(x, i)) counts how often each place is taken; chained: behind a function of what is taken. */
-static void check_take(long n, long m, long k, int axis, bool along, bool chained) {
-  long ni = along ? m * k : k;
-  if (ni > MOST || n * m > MOST * ACROSS) return;
-  for (long i = 0; i < ni; i++) idx[i] = draw((uint32_t)n);
-  memset(want, 0, sizeof want);
-  for (long r = 0; r < m; r++)
-    for (long i = 0; i < k; i++) {
-      int64_t at = along ? idx[axis ? r * k + i : i * m + r] : idx[i];
-      want[axis ? r * n + at : at * m + r] += chained ? 4 : 1;
-    }
+static void sum_of_parts(void) {
+  enum { PICKS = 70, CELLS = 64, PARTS = 3 };
   tn_scope(c) {
-    tn_tensor *x = tn_zeros(c, TN_F32, axis ? (tn_dim[]){m, n} : (tn_dim[]){n, m}, 2), *g = NULL;
-    tn_tensor *at = along ? tn_from(c, TN_I64, axis ? (tn_dim[]){m, k} : (tn_dim[]){k, m}, 2, idx)
-                          : tn_from(c, TN_I64, (tn_dim[]){k}, 1, idx);
-    if (tn_realize(&x, 1) != TN_OK) fail_msg("%s", tn_last_error(c)->text);
-    tn_tensor *y = along ? tn_take_along_axis(x, at, axis) : tn_take(x, at, axis);
-    if (chained) y = tn_square(tn_add_scalar(y, 2));
-    if (tn_grad(tn_sum(y, NULL, 0, false), 1, &x, &g) != TN_OK) fail_msg("%s", tn_last_error(c)->text);
-    same(g, want, along ? "gradient of take_along_axis" : "gradient of take", k, n);
+    memset(want, 0, sizeof want);
+    for (int i = 0; i < PICKS; i++) want[idx[i] = (i * 7 + i / 5) % 13] += PARTS;
+    tn_tensor *parts = tn_ones(c, TN_F32, (tn_dim[]){PARTS, PICKS}, 2);
+    if (tn_realize(&parts, 1) != TN_OK) fail_msg("%s", tn_last_error(c)->text);
+    same(tn_index_add(tn_zeros(c, TN_F32, (tn_dim[]){CELLS}, 1), 0, tn_from(c, TN_I64, (tn_dim[]){PICKS}, 1, idx),
+                      tn_sum(parts, (const int[]){0}, 1, false)),
+         want, "index_add of sums", PICKS, CELLS);
   }
+}
+static void scatter_of_sum(void **arg) {
+  (void)arg;
+  in_all_modes(sum_of_parts);
 }
 
+/* ---- gradients of takes: that of sum(take(x, i)) counts how often each place is taken ---- */
+
+typedef struct take_case {
+  long n, m, k; /* what is taken from, across, how many */
+  int axis;
+  bool along, chained; /* chained: behind a function of what is taken */
+  double *want;
+  tn_tensor *gradient;
+} take_case;
+
+static const long take_sizes[] = {1, 2, 3, 5, 33, 64, 100, 300, MOST};
+
+static bool draw_take(take_case *t) {
+  enum { FEW = sizeof take_sizes / sizeof *take_sizes };
+  *t = (take_case){.n = take_sizes[draw(FEW)], .m = take_sizes[draw(FEW)], .k = take_sizes[draw(FEW)]};
+  uint32_t form = draw(8);
+  t->axis = form & 1;
+  t->along = form >> 1 & 1;
+  t->chained = form >> 2 & 1;
+  return t->n * t->m <= MOST * ACROSS && (t->along ? t->m * t->k : t->k) <= VERY_MANY;
+}
+
+static tn_tensor *take_from(const take_case *t, tn_tensor *x) {
+  long n = t->along ? t->m * t->k : t->k;
+  for (long i = 0; i < n; i++) idx[i] = draw((uint32_t)t->n);
+  for (long r = 0; r < t->m; r++)
+    for (long i = 0; i < t->k; i++) {
+      int64_t at = t->along ? idx[t->axis ? r * t->k + i : i * t->m + r] : idx[i];
+      t->want[t->axis ? r * t->n + at : at * t->m + r] += t->chained ? 4 : 1;
+    }
+  if (!t->along) return tn_take(x, tn_from(c, TN_I64, (tn_dim[]){t->k}, 1, idx), t->axis);
+  tn_dim shape[] = {t->axis ? t->m : t->k, t->axis ? t->k : t->m};
+  return tn_take_along_axis(x, tn_from(c, TN_I64, shape, 2, idx), t->axis);
+}
+
+static void differentiate(take_case *t) {
+  float *zero = calloc((size_t)(t->n * t->m), sizeof *zero);
+  tn_tensor *x = tn_from(c, TN_F32, t->axis ? (tn_dim[]){t->m, t->n} : (tn_dim[]){t->n, t->m}, 2, zero);
+  t->want = calloc((size_t)(t->n * t->m), sizeof *t->want);
+  tn_tensor *y = take_from(t, x);
+  if (t->chained) y = tn_square(tn_add_scalar(y, 2));
+  if (tn_grad(tn_sum(y, NULL, 0, false), 1, &x, &t->gradient) != TN_OK) fail_msg("%s", tn_last_error(c)->text);
+  free(zero);
+}
+
+/* Many in one schedule: a compiler takes as long to start as it works on a kernel. */
 static void takes(void) {
-  static const long few[] = {1, 2, 3, 5, 33, 64, 100, 300, MOST};
-  enum { FEW = sizeof few / sizeof *few, TRIES = 24 };
-  for (int i = 0; i < TRIES; i++) {
-    long n = few[draw(FEW)], m = few[draw(FEW)], k = few[draw(FEW)];
-    uint32_t form = draw(8);
-    if (is_taken(&taken)) check_take(n, m, k, form & 1, form >> 1 & 1, form >> 2 & 1);
+  enum { TRIES = 160 };
+  take_case t[TRIES];
+  tn_tensor *g[TRIES];
+  int n = 0;
+  tn_scope(c) {
+    for (int i = 0; i < TRIES; i++) {
+      if (!draw_take(&t[n]) || !is_taken(&taken)) continue;
+      differentiate(&t[n]);
+      g[n] = t[n].gradient;
+      n++;
+    }
+    if (n && tn_realize(g, n) != TN_OK) fail_msg("%s", tn_last_error(c)->text);
+    for (int i = 0; i < n; i++) {
+      same(g[i], t[i].want, t[i].along ? "gradient of take_along_axis" : "gradient of take", t[i].k, t[i].n);
+      free(t[i].want);
+    }
   }
 }
-static void test_gradients_of_takes(void **arg) {
+static void take_gradient_sweep(void **arg) {
   (void)arg;
   in_all_modes(takes);
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_a_thousand_ones), cmocka_unit_test(test_sizes_and_dtypes),
-      cmocka_unit_test(test_ranks),           cmocka_unit_test(test_updates_that_are_sums),
-      cmocka_unit_test(test_gradients_of_takes),
+      cmocka_unit_test(scatter_add_wrong),     cmocka_unit_test(scatter_add_dtypes),
+      cmocka_unit_test(test_sizes_and_dtypes), cmocka_unit_test(test_ranks),
+      cmocka_unit_test(scatter_of_sum),        cmocka_unit_test(test_updates_that_are_sums),
+      cmocka_unit_test(take_gradient_sweep),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
