@@ -55,7 +55,7 @@ check-opencl: with-tests ## the tests of values on the first OpenCL device, and 
 	@TENET_DEVICE=opencl:0 FUZZ_COUNT=10 CASES_EVERY=7 $(call ctest,build) --label-regex '^devices$$'
 	@tools/check-accuracy build opencl:0 mlp 93
 
-check-levels: with-tests ## compiled values by every C compiler at every level of the processor
+check-levels: with-tests ## compiled values by each C compiler at each level of the processor, and for aarch64
 	@tools/check-levels build
 
 check-guises: with-tests ## the same by the interpreter, with kernels printed for each kind of GPU (CUDA: compiled)

@@ -11,10 +11,11 @@ static inline const char *device_or(const char *otherwise) {
 }
 /* Has it memory of its own, and a vendor's library of functions? */
 static inline bool is_gpu(const char *device) { return !strncmp(device, "cuda", 4) || !strncmp(device, "opencl", 6); }
-/* Is it this case's turn?  Where compiling takes its time, tests of many cases try every n-th, n being $CASES_EVERY. */
+/* Is it this case's turn?  Where compiling takes its time, tests of many cases try every n-th, n being $CASES_EVERY,
+ * from number $CASES_FIRST on. */
 static inline bool is_taken(unsigned long *seen) {
-  const char *every = getenv("CASES_EVERY");
-  unsigned long n = every ? strtoul(every, NULL, 10) : 1;
-  return n < 2 || (*seen)++ % n == 0;
+  const char *every = getenv("CASES_EVERY"), *first = getenv("CASES_FIRST");
+  unsigned long n = every ? strtoul(every, NULL, 10) : 1, from = first ? strtoul(first, NULL, 10) : 0;
+  return n < 2 || (*seen)++ % n == from % n;
 }
 #endif

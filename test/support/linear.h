@@ -88,6 +88,14 @@ static inline void lin_setacc(lin *l, int64_t op, tn_node *acc, tn_node *value, 
 static inline tn_node *lin_getacc(lin *l, int64_t op, tn_node *acc, tn_node *end, tn_node *lane) {
   return lin_add(l, lin_make(l, OP_GETACC, 0, (tn_node *[]){acc, end, lane}, lane ? 3 : 2, &op, 1));
 }
+/* As it is written: an index is not brought into its normal form. */
+static inline tn_node *lin_raw1(lin *l, tn__op op, tn_node *x) {
+  return lin_add(l, lin_make(l, op, x->dtype, &x, 1, NULL, 0));
+}
+static inline tn_node *lin_raw2(lin *l, tn__op op, tn_node *x, tn_node *y) {
+  bool compares = op == OP_LT || op == OP_LE;
+  return lin_add(l, lin_make(l, op, compares ? TN_BOOL : x->dtype, (tn_node *[]){x, y}, 2, NULL, 0));
+}
 #define lin_op1(l, op, x) lin_add(l, tn__op1((l)->c, op, x))
 #define lin_op2(l, op, x, y) lin_add(l, tn__op2((l)->c, op, x, y))
 #define lin_op3(l, op, x, y, z) lin_add(l, tn__op3((l)->c, op, x, y, z))

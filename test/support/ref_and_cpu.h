@@ -9,6 +9,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <cmocka.h>
+#include "support/device.h"
 #include "support/linear.h"
 #include "support/scalars.h"
 
@@ -150,6 +151,7 @@ static inline size_t fill_operands(const lin *l, char **in) {
 }
 
 static inline void run_scalar_kernels(fixture *f, lin *const *l, uint32_t n) {
+  if (!n) return;
   tn__code *code[2] = {compile_on(f->ref, l, n), compile_on(f->cpu, l, n)};
   for (uint32_t i = 0; i < n; i++) {
     char *in[4] = {0};
@@ -160,5 +162,66 @@ static inline void run_scalar_kernels(fixture *f, lin *const *l, uint32_t n) {
   }
   f->ref->ops->release(f->ref, code[0]);
   f->cpu->ops->release(f->cpu, code[1]);
+}
+
+/* All ops, or all casts, of all dtypes, in loops of one kind */
+static inline void run_every_op(fixture *f, int axis) {
+  lin *l[OP_COUNT];
+  unsigned long seen = 0;
+  for (int dtype = 0; dtype < TN_DTYPE_COUNT; dtype++) {
+    uint32_t n = 0;
+    for (int op = 0; op < OP_COUNT; op++) {
+      int group = tn__ops[op].group;
+      if (group < G_UNARY || group > G_TERNARY || !tn__op_takes(op, dtype) || !is_taken(&seen)) continue;
+      bool compares = op == OP_LT || op == OP_LE || op == OP_EQ || op == OP_NE;
+      l[n++] = scalar_kernel(&f->c, op, dtype, compares ? TN_BOOL : op == OP_PHILOX ? TN_U32 : dtype, axis);
+    }
+    run_scalar_kernels(f, l, n);
+  }
+}
+
+static inline void run_every_cast(fixture *f, int axis) {
+  lin *l[2 * TN_DTYPE_COUNT];
+  unsigned long seen = 0;
+  for (int from = 0; from < TN_DTYPE_COUNT; from++) {
+    uint32_t n = 0;
+    for (int to = 0; to < TN_DTYPE_COUNT; to++) {
+      bool bits = from != TN_BOOL && to != TN_BOOL && tn__size_of(from) == tn__size_of(to);
+      if (to != from && is_taken(&seen)) l[n++] = scalar_kernel(&f->c, OP_CAST, from, to, axis);
+      if (to != from && bits && is_taken(&seen)) l[n++] = scalar_kernel(&f->c, OP_BITCAST, from, to, axis);
+    }
+    run_scalar_kernels(f, l, n);
+  }
+}
+
+/* ---- folds in lanes ---- */
+
+enum { FOLD_ROWS = 2, FOLD_ROOM = 1000 };
+
+/* out[row + k] = what lane k holds of the fold of n values x[row + ...], the last round short; out[row + lanes] = all
+ * lanes as one.  OP_FMA: of products with y.  Rows are FOLD_ROOM apart. */
+static inline lin *fold_kernel(tn_ctx *c, int64_t op, int dtype, int64_t lanes) {
+  char name[32];
+  snprintf(name, sizeof name, "fold%d_%s_%d", (int)op, tn__dtypes[dtype].name, (int)lanes);
+  int64_t whole = op == OP_FMA ? OP_ADD : op;
+  lin *l = lin_new(c, name);
+  tn_node *out = lin_buf(l, dtype, true), *x = lin_buf(l, dtype, false), *y = lin_buf(l, dtype, false);
+  tn_node *n = lin_var(l, "n", 0, FOLD_ROOM), *width = tn__int(c, lanes);
+  tn_node *r = lin_range(l, tn__int(c, FOLD_ROWS), AX_GLOBAL, 0), *row = lin_raw2(l, OP_MUL, r, tn__int(c, FOLD_ROOM));
+  tn_node *acc = lin_acc(l, tn__const_bits(c, dtype, tn__eval_reduce_init((int)whole, dtype)), 0, lanes);
+  tn_node *rounds = lin_raw2(l, OP_IDIV, lin_raw2(l, OP_ADD, n, tn__int(c, lanes - 1)), width);
+  tn_node *k = lin_range(l, rounds, AX_REDUCE, 1), *from = lin_raw2(l, OP_MUL, k, width);
+  tn_node *left = lin_raw2(l, OP_ADD, n, lin_raw1(l, OP_NEG, from)), *count = lin_raw2(l, OP_MIN, left, width);
+  tn_node *u = lin_range(l, count, AX_UPCAST, 2), *at = lin_raw2(l, OP_ADD, lin_raw2(l, OP_ADD, row, from), u);
+  tn_node *value = lin_load(l, x, at, NULL);
+  if (op == OP_FMA) value = lin_make(l, OP_LIST, 0, (tn_node *[]){value, lin_load(l, y, at, NULL)}, 2, NULL, 0);
+  lin_setacc(l, op, acc, value, u);
+  lin_end(l, u);
+  tn_node *end = lin_end(l, k), *w = lin_range(l, width, AX_UPCAST, 3);
+  lin_store(l, OP_STORE, out, lin_raw2(l, OP_ADD, row, w), lin_getacc(l, whole, acc, end, w), NULL);
+  lin_end(l, w);
+  lin_store(l, OP_STORE, out, lin_raw2(l, OP_ADD, row, width), lin_getacc(l, whole, acc, end, NULL), NULL);
+  lin_end(l, r);
+  return l;
 }
 #endif
