@@ -220,6 +220,8 @@ static const char *apply(tn__printer *p, int op, int dtype, const char *const *o
 
 static const char *cast_text(tn__printer *p, int from, int to, const char *x, bool *rounds) {
   int wide = held(from);
+  if (is_index(from)) from = wide;
+  if (is_index(to)) to = held(to);
   if (from == to) return x;
   if (to == TN_BOOL) return tn__print_format(p, "tn_boolx%d(%s != 0)", p->count, x);
   if (from == TN_BOOL) return tn__print_format(p, "tn_of_bool_%s(%s)", type_of(p, to), x);
