@@ -52,7 +52,3 @@ tn_status tn__plan_run_items(tn_ctx *c, tn__plan *p, tn__buffer *const *in, tn__
   }
   return TN_OK;
 }
-
-tn_status tn__plan_run(tn_ctx *c, tn__plan *p, tn__buffer *const *in, tn__buffer *const *out) {
-  return tn__plan_run_items(c, p, in, out, NULL);
-}

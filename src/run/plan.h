@@ -62,6 +62,7 @@ struct tn__plan {
   tn__record *record;         /* RECORDINGS of them; NULL until it is first replayed */
   uint64_t *now;              /* the key of this run */
   uint64_t clock;
+  struct tn__made_of *made_of; /* of recordings, under TENET_VERIFY: received.c */
 };
 
 /* ---- compile.c: from a graph to kernels.  All of it may throw. ---- */
@@ -95,6 +96,8 @@ tn_status tn__plan_run_items(tn_ctx *c, tn__plan *p, tn__buffer *const *in, tn__
 /* ---- record.c ---- */
 
 void tn__plan_forget(tn__plan *p); /* all recordings */
+/* Runs the bound plan, by a recording where the device records. */
+tn_status tn__plan_submit(tn_ctx *c, tn__plan *p, tn__buffer *const *in, tn__buffer *const *out);
 
 /* validate.c: compares the schedule with its graph (TENET_VERIFY).  Throws TN_ECOMPILE where they differ. */
 void tn__plan_validate(tn_ctx *c, tn__plan *p);

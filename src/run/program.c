@@ -5,6 +5,7 @@
  * old value back.  The program refers to state, and to every tensor it reads, through their cells: what a caller writes
  * into them later is what the next run sees. */
 #include "ir/eval.h"
+#include "run/bound_check.h"
 #include "run/index_check.h"
 #include "run/runtime.h"
 #include "tensor/cells.h"
@@ -296,6 +297,24 @@ static void add_checks(tn_ctx *c, tn_program *p, tn__nodes *roots) {
   }
 }
 
+/* Under TENET_VERIFY: is root number `at` this value? */
+static void check_root(tn_ctx *c, const tn__nodes *roots, uint32_t at, const tn_node *want) {
+  const tn_node *n = at < roots->n ? roots->v[at] : NULL;
+  while (n && n != want && n->op == OP_CONTIG) n = n->src[0];
+  if (n != want) tn__fail(c, TN_ERUN, "internal: output %u of the program is another value", at);
+}
+
+static void check_sources(tn_ctx *c, const tn_program *p, const tn__nodes *in) {
+  bool same = p->sources.n == in->n;
+  for (uint32_t i = 0; same && i < in->n; i++) {
+    const source *s = &p->sources.v[i];
+    same = s->node == in->v[i] && (s->kind != FROM_CELL || s->cell->node == s->node) &&
+           (s->kind == FROM_INPUT) == (s->node->op == OP_PARAM) &&
+           (s->kind != FROM_INPUT || p->inputs.v[s->input].node == s->node);
+  }
+  if (!same) tn__fail(c, TN_ERUN, "internal: the program reads another value than was recorded");
+}
+
 static void do_end(tn_ctx *c, void *arg) {
   args *k = arg;
   tn_program *p = k->p;
@@ -317,10 +336,18 @@ static void do_end(tn_ctx *c, void *arg) {
     tn__vec_push(&p->arena, &p->states, s);
     p->calls = ahead;
   }
+  for (uint32_t i = 0; c->opt.verify && i < p->outputs.n; i++)
+    check_root(c, &roots, p->outputs.v[i].at, p->outputs.v[i].node);
+  for (uint32_t i = 0; c->opt.verify && i < p->states.n; i++)
+    if (p->states.v[i].cell) check_root(c, &roots, p->states.v[i].at, p->states.v[i].cell->node);
   tn__cells_each(c, undo_assign, NULL);
   if (!roots.n) tn__fail(c, TN_EINVAL, "the program has no output and assigns nothing");
   tn_node *key = tn__plan_key(c, roots.v, roots.n, &in);
   take_sources(c, p, &in, random);
+  if (c->opt.verify) {
+    tn__bound_key(c, key, &in, &roots);
+    check_sources(c, p, &in);
+  }
   p->plan = tn__plan_get(c, key);
   tn__plan_pin(p->plan, 1);
   tn_node *const *var;
@@ -584,6 +611,35 @@ static void look_at_indices(tn_ctx *c, const tn_program *p) {
   }
 }
 
+/* Under TENET_VERIFY: is the value of each source what it stands for now, of the sizes that are bound? */
+static void check_inputs(tn_ctx *c, const tn_program *p) {
+  tn__env env = {.val = p->value};
+  env.n = tn__plan_vars(p->plan, &env.key);
+  for (uint32_t i = 0; i < p->sources.n; i++) {
+    const source *s = &p->sources.v[i];
+    const input *in = s->node->op == OP_PARAM ? &p->inputs.v[s->input] : NULL;
+    const tn_node *now = in ? in->bound ? in->bound->node : NULL : s->cell ? s->cell->node : s->node;
+    bool random = s->kind == FROM_RANDOM;
+    const tn__buffer *want = random ? p->in[i] : now ? tn__storage_buffer(c, now) : in ? in->own : NULL;
+    bool same = p->in[i] == want;
+    for (uint32_t a = 0; in && a < in->node->rank; a++)
+      same &= in->size[a] == tn__eval_index(in->node->dim[a], &env, &c->scratch) &&
+              (!now || now->dim[a]->ints[0] == in->size[a]);
+    if (!same) tn__fail(c, TN_ERUN, "internal: the program is given another value for its source %u", i);
+  }
+}
+
+/* So, is each output and each state where the run put it? */
+static void check_results(tn_ctx *c, const tn_program *p) {
+  bool same = true;
+  for (uint32_t i = 0; i < p->outputs.n; i++) same &= p->outputs.v[i].buf == p->out[p->outputs.v[i].at];
+  for (uint32_t i = 0; i < p->states.n; i++) {
+    const state *s = &p->states.v[i];
+    same &= tn__storage_buffer(c, state_node(c, s)) == p->out[s->at];
+  }
+  if (!same) tn__fail(c, TN_ERUN, "internal: a result of the program stands elsewhere");
+}
+
 static void do_run(tn_ctx *c, void *arg) {
   tn_program *p = ((args *)arg)->p;
   need_ready(c, p);
@@ -615,11 +671,13 @@ static void do_run(tn_ctx *c, void *arg) {
     }
   tn_node **fresh = tn__alloc(c, (p->states.n + 1) * sizeof *fresh);
   for (uint32_t i = 0; i < p->states.n; i++) fresh[i] = prepare(c, &p->states.v[i]);
+  if (c->opt.verify) check_inputs(c, p);
   tn_status status = tn__plan_replay(c, p->plan, p->in, p->out);
   /* state keeps its old value */
   if (status != TN_OK) tn__fail(c, status, "a kernel of the program failed: %s", tn_status_text(status));
   look_at_indices(c, p);
   for (uint32_t i = 0; i < p->states.n; i++) commit(c, &p->states.v[i], fresh[i]);
+  if (c->opt.verify) check_results(c, p);
   if (p->calls) tn__random_set_state(c, tn__random_state(c, NULL), calls + p->calls);
 }
 

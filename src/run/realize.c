@@ -1,5 +1,6 @@
 /* Values on demand: realise, read, write. */
 #include "ir/eval.h"
+#include "run/bound_check.h"
 #include "run/index_check.h"
 #include "run/runtime.h"
 #include "tensor/random.h"
@@ -102,7 +103,7 @@ static void realize_all(tn_ctx *c, const cells *wanted) {
   }
 }
 
-void tn__run_realize(tn_ctx *c, tn_tensor *const *t, int n) {
+static void compute_all(tn_ctx *c, tn_tensor *const *t, int n) {
   cells all = {0}, assigned = {0};
   bool lazy = false;
   refuse_recording(c);
@@ -122,6 +123,22 @@ void tn__run_realize(tn_ctx *c, tn_tensor *const *t, int n) {
   realize_all(c, &all);
   c->cells->assigned = false;
   if (assigned.n) tn__cells_each(c, rebind_view, &k);
+}
+
+typedef struct wanted {
+  tn_tensor *const *t;
+  int n;
+} wanted;
+
+static void compute_wanted(tn_ctx *c, void *arg) {
+  const wanted *w = arg;
+  compute_all(c, w->t, w->n);
+}
+
+void tn__run_realize(tn_ctx *c, tn_tensor *const *t, int n) {
+  wanted w = {t, n};
+  if (c->opt.verify) tn__bound_watch(c, t, n, compute_wanted, &w);
+  else compute_all(c, t, n);
 }
 
 /* ---- the public functions ---- */

@@ -98,12 +98,12 @@ static tn_status record_plan(tn_ctx *c, tn__plan *p, tn__buffer *const *in, tn__
   return k.status != TN_OK ? k.status : work ? TN_OK : TN_ERUN;
 }
 
-tn_status tn__plan_replay(tn_ctx *c, tn__plan *p, tn__buffer *const *in, tn__buffer *const *out) {
+tn_status tn__plan_submit(tn_ctx *c, tn__plan *p, tn__buffer *const *in, tn__buffer *const *out) {
   const tn__device_ops *ops = p->dev->ops;
-  if (!ops->record) return tn__plan_run(c, p, in, out);
+  if (!ops->record) return tn__plan_run_items(c, p, in, out, NULL);
   tn__record *r = find_record(p, in, out);
   r->last = ++p->clock;
-  if (r->runs++ == 0) return tn__plan_run(c, p, in, out); /* the first run loads what is loaded late */
+  if (r->runs++ == 0) return tn__plan_run_items(c, p, in, out, NULL); /* the first run loads what is loaded late */
   if (!r->work) {
     tn_status status = record_plan(c, p, in, out, &r->work);
     if (status != TN_OK) return status;

@@ -1,0 +1,125 @@
+#include "run/bound_check.h"
+#include "device/device.h"
+#include "rewrite/rewrite.h"
+
+typedef struct noted { /* a run */
+  struct noted *before;
+  tn_node *key;           /* of its plan: a SINK over PARAMs */
+  tn__buffer **in, **out; /* by PARAM, by source of the SINK */
+} noted;
+
+struct tn__bound_log { /* in scratch */
+  struct tn__bound_log *outer;
+  noted *last;
+};
+
+/* ---- keys ---- */
+
+static tn_node *without_copies(tn_node *n, const tn_node *until) {
+  while (n != until && n->op == OP_CONTIG) n = n->src[0];
+  return n;
+}
+
+void tn__bound_key(tn_ctx *c, tn_node *key, const tn__nodes *in, const tn__nodes *roots) {
+  tn__nodes param = {0}, all = {0}, of = {0};
+  tn__topo(&c->scratch, &key, 1, &all);
+  for (uint32_t i = 0; i < all.n; i++) {
+    if (all.v[i]->op != OP_PARAM) continue;
+    if ((uint64_t)all.v[i]->ints[0] >= in->n) tn__fail(c, TN_ERUN, "internal: a graph has a value that is not bound");
+    tn__vec_push(&c->scratch, &param, all.v[i]);
+    tn__vec_push(&c->scratch, &of, in->v[all.v[i]->ints[0]]);
+  }
+  tn_node *back = tn__substitute(c, key, param.v, of.v, param.n);
+  bool same = back->nsrc == roots->n;
+  for (uint32_t i = 0; same && i < roots->n; i++) same = back->src[i] == roots->v[i];
+  if (!same) tn__fail(c, TN_ERUN, "internal: what is compiled is not what was asked for");
+}
+
+/* ---- runs ---- */
+
+/* Inner logs are part of outer ones: what is wanted may be computed on the way to something else. */
+void tn__bound_note(tn_ctx *c, tn_node *key, tn__buffer *const *in, tn__buffer *const *out) {
+  tn__nodes all = {0};
+  int64_t n = 0;
+  if (!c->runtime->bound || !out) return;
+  tn__topo(&c->scratch, &key, 1, &all);
+  for (uint32_t i = 0; i < all.n; i++)
+    if (all.v[i]->op == OP_PARAM && all.v[i]->ints[0] >= n) n = all.v[i]->ints[0] + 1;
+  noted run = {.key = key};
+  run.in = tn__alloc(c, ((size_t)n + 1) * sizeof *run.in);
+  run.out = tn__alloc(c, (key->nsrc + 1) * sizeof *run.out);
+  for (int64_t i = 0; i < n; i++) run.in[i] = in[i];
+  for (uint32_t i = 0; i < key->nsrc; i++) run.out[i] = out[i];
+  for (struct tn__bound_log *log = c->runtime->bound; log; log = log->outer) {
+    run.before = log->last;
+    log->last = tn__arena_dup(&c->scratch, &run, sizeof run);
+  }
+}
+
+/* The output of a run that put a value there. */
+static const noted *find_run(const struct tn__bound_log *log, const tn__buffer *b, uint32_t *output) {
+  for (const noted *r = log->last; r; r = r->before)
+    for (uint32_t k = 0; k < r->key->nsrc; k++)
+      if (r->out[k] == b) return *output = k, r;
+  return NULL;
+}
+
+/* The storage among the leaves that stands in this buffer.  Two may; a value of another device was copied. */
+static tn_node *find_leaf(tn_ctx *c, const tn__nodes *all, const tn__buffer *b, bool *unclear) {
+  tn_node *found = NULL;
+  for (uint32_t i = 0; i < all->n; i++) {
+    tn_node *n = all->v[i];
+    if (n->op != OP_STORAGE) continue;
+    const tn__buffer *own = tn__storage_buffer(c, n);
+    *unclear |= own->device != b->device || (own == b && found);
+    if (own == b) found = n;
+  }
+  return found;
+}
+
+static void check_value(tn_ctx *c, const struct tn__bound_log *log, const tn_tensor *t, tn_node *want) {
+  tn__nodes leaves = {0}, all = {0}, param = {0}, stands = {0};
+  uint32_t k = 0;
+  bool unclear = false;
+  if (t->node->op != OP_STORAGE) tn__fail(c, TN_ERUN, "internal: a value was not computed");
+  const noted *r = find_run(log, tn__storage_buffer(c, t->node), &k);
+  if (!r) tn__fail(c, TN_ERUN, "internal: a value stands where none was computed");
+  tn__topo(&c->scratch, &want, 1, &leaves);
+  tn__topo(&c->scratch, &r->key->src[k], 1, &all);
+  for (uint32_t i = 0; i < all.n; i++) {
+    if (all.v[i]->op != OP_PARAM) continue;
+    tn_node *leaf = find_leaf(c, &leaves, r->in[all.v[i]->ints[0]], &unclear);
+    if (unclear) return;
+    if (!leaf) tn__fail(c, TN_ERUN, "internal: a value was computed from another one's memory");
+    tn__vec_push(&c->scratch, &param, all.v[i]);
+    tn__vec_push(&c->scratch, &stands, leaf);
+  }
+  tn_node *got = tn__substitute(c, r->key->src[k], param.v, stands.v, param.n);
+  if (without_copies(got, want) != want && without_copies(got, NULL) != without_copies(want, NULL))
+    tn__fail(c, TN_ERUN, "internal: a value is not what it was to be: %s", tn__node_type(want, &c->scratch));
+}
+
+typedef struct watched {
+  tn_ctx *c;
+  void (*fn)(tn_ctx *c, void *arg);
+  void *arg;
+} watched;
+
+static void run_watched(void *arg) {
+  const watched *w = arg;
+  w->fn(w->c, w->arg);
+}
+
+void tn__bound_watch(tn_ctx *c, tn_tensor *const *t, int n, void (*fn)(tn_ctx *c, void *arg), void *arg) {
+  struct tn__bound_log log = {.outer = c->runtime->bound};
+  tn_node **want = tn__alloc(c, ((size_t)n + 1) * sizeof *want);
+  watched w = {c, fn, arg};
+  tn_status status;
+  for (int i = 0; i < n; i++) want[i] = t[i]->node;
+  c->runtime->bound = &log;
+  tn__mem_try(&c->mem, run_watched, &w, &status);
+  c->runtime->bound = log.outer;
+  if (status != TN_OK) tn__mem_throw(&c->mem, status);
+  for (int i = 0; i < n; i++)
+    if (want[i]->op != OP_STORAGE) check_value(c, &log, t[i], want[i]);
+}

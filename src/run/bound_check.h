@@ -1,0 +1,16 @@
+/* Which values go into a run and come out of it, under TENET_VERIFY.  Prefix tn__bound_.
+ *
+ * received.c holds what devices are asked for against a plan and its buffers; this holds the buffers against the values
+ * that somebody wanted.  Runs are noted on the way, and looked at when all is over. */
+#ifndef TN_RUN_BOUND_CHECK_H
+#define TN_RUN_BOUND_CHECK_H
+#include "run/runtime.h"
+
+/* Do the outputs of a key, over these storages and placeholders, say what the roots said?  Throws. */
+void tn__bound_key(tn_ctx *c, tn_node *key, const tn__nodes *in, const tn__nodes *roots);
+/* Runs fn.  The tensors are to stand then where some run put what they had been, from where its inputs stood.  Throws.
+ */
+void tn__bound_watch(tn_ctx *c, tn_tensor *const *t, int n, void (*fn)(tn_ctx *c, void *arg), void *arg);
+/* A run that is over. */
+void tn__bound_note(tn_ctx *c, tn_node *key, tn__buffer *const *in, tn__buffer *const *out);
+#endif

@@ -1,0 +1,252 @@
+/* Under TENET_VERIFY devices are asked for what the schedule says, and values stand where they should: what is put
+ * wrong on the way is refused. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include "run/bound_check.h"
+#include "run/plan.h"
+#include "tenet/tenet.h"
+#include <string.h>
+
+enum { MOST = 8 };
+
+typedef struct trial {
+  tn_ctx *c;
+  tn__plan *p;
+  tn__buffer *in[MOST], *out[MOST];
+  tn_status status;
+  void (*spoil)(struct trial *t);
+  tn_tensor *y;
+} trial;
+
+/* ---- a run, something of it made wrong ---- */
+
+static void find_temporaries(const trial *t, uint32_t *pair) {
+  uint32_t n = 0;
+  for (uint32_t b = 0; b < t->p->s->bufs.n && n < 2; b++)
+    if (t->p->s->bufs.v[b].kind == BUF_TEMP) pair[n++] = b;
+  assert_int_equal(n, 2);
+}
+
+static tn__step *find_step(const trial *t, bool library, uint32_t slots) {
+  for (uint32_t i = 0; i < t->p->s->items.n; i++)
+    if ((t->p->step[i].kernel < 0) == library && t->p->step[i].nbuf >= slots) return &t->p->step[i];
+  fail_msg("there is no such item");
+  return NULL;
+}
+
+static void leave(trial *t) { (void)t; }
+static void swap_slots(trial *t) {
+  tn__step *st = find_step(t, false, 2);
+  int b = st->buf[0];
+  st->buf[0] = st->buf[1], st->buf[1] = b;
+}
+static void share_arena(trial *t) {
+  uint32_t b[2];
+  find_temporaries(t, b);
+  t->p->offset[b[1]] = t->p->offset[b[0]];
+}
+static void leave_arena(trial *t) {
+  uint32_t b[2];
+  find_temporaries(t, b);
+  t->p->offset[b[0]] = t->p->temp->size;
+}
+static void tell_half(trial *t) {
+  uint32_t b[2];
+  find_temporaries(t, b);
+  t->p->bytes[b[0]] /= 2;
+}
+static void write_input(trial *t) { t->out[0] = t->in[0]; }
+static void give_less(trial *t) { t->in[0]->size /= 2; }
+static void turn_operand(trial *t) { find_step(t, true, 3)->product.trans_a ^= 1; }
+static void longer_rows(trial *t) { find_step(t, true, 3)->product.lda++; }
+static void fewer_steps(trial *t) { find_step(t, true, 3)->product.k--; }
+static void shift_operand(trial *t) { find_step(t, true, 3)->b_off++; }
+static void other_function(trial *t) {
+  tn__step *st = find_step(t, true, 3);
+  st->product.after = st->product.after == TN__AFTER_RELU ? TN__AFTER_NOTHING : TN__AFTER_RELU;
+}
+
+static const struct {
+  const char *what;
+  void (*spoil)(trial *t);
+  bool library, good;
+} spoils[] = {
+    {"as it is", leave, false, true},
+    {"as it is, with the library", leave, true, true},
+    {"buffers are swapped", swap_slots, false, false},
+    {"temporaries share memory", share_arena, false, false},
+    {"a temporary is outside", leave_arena, false, false},
+    {"a size is another one", tell_half, false, false},
+    {"an output stands on an input", write_input, false, false},
+    {"an input is too small", give_less, false, false},
+    {"an operand is turned", turn_operand, true, false},
+    {"rows are longer", longer_rows, true, false},
+    {"fewer steps", fewer_steps, true, false},
+    {"an operand is shifted", shift_operand, true, false},
+    {"another function behind", other_function, true, false},
+};
+
+static void run_spoiled(tn_ctx *c, void *arg) {
+  trial *t = arg;
+  tn__nodes in = {0};
+  t->p = tn__plan_get(c, tn__plan_key(c, &t->y->node, 1, &in));
+  tn__plan_bind(c, t->p, NULL);
+  assert_true(in.n < MOST);
+  for (uint32_t i = 0; i < in.n; i++) t->in[i] = tn__storage_buffer(c, in.v[i]);
+  tn__buffer *own = t->out[0] = tn__buffer_new(t->p->dev, tn__plan_out_bytes(t->p, 0));
+  size_t size = t->in[0]->size;
+  t->spoil(t);
+  t->status = tn__plan_run(c, t->p, t->in, t->out);
+  t->in[0]->size = size;
+  tn__buffer_drop(own);
+}
+
+static tn_tensor *filled(tn_ctx *c, tn_dim rows, tn_dim columns) {
+  tn_tensor *t = tn_uniform(c, TN_F32, (tn_dim[]){rows, columns}, 2, 0, 1);
+  assert_int_equal(tn_realize(&t, 1), TN_OK);
+  return t;
+}
+
+static void spoiled_runs(void **state) {
+  (void)state;
+  for (size_t i = 0; i < sizeof spoils / sizeof *spoils; i++) {
+    tn_ctx *c = tn_ctx_open(&(tn_options){
+        .device = spoils[i].library ? "cpu" : "ref:sm_90", .quiet = 1, .verify = "/dev/null", .cache_dir = ""});
+    assert_non_null(c);
+    tn_scope(c) {
+      tn_tensor *x = filled(c, 70, 50), *w = filled(c, 50, 30), *v = filled(c, 30, 40);
+      tn_tensor *y = tn_matmul(tn_softmax(tn_matmul(x, w), 1), v);
+      trial t = {.c = c, .spoil = spoils[i].spoil, .y = tn_sum(tn_softmax(y, 0), (int[]){1}, 1, false)};
+      if (!tn__ctx_run(c, "test", run_spoiled, &t)) fail_msg("%s: %s", spoils[i].what, tn_last_error(c)->text);
+      if ((t.status == TN_OK) != spoils[i].good) fail_msg("%s: %s", spoils[i].what, tn_last_error(c)->text);
+      if (!spoils[i].good && !strstr(tn_last_error(c)->text, "than the schedule says"))
+        fail_msg("%s: %s", spoils[i].what, tn_last_error(c)->text);
+    }
+    tn_ctx_close(c);
+  }
+}
+
+/* ---- recordings ---- */
+
+struct tn__recording {
+  int unused;
+};
+
+static struct {
+  tn__device_ops ops, ref;
+  tn__recording made[MOST];
+  int n;
+  bool out_of_turn;
+} fake;
+
+static tn_status record(tn__device *d) {
+  const bool early[2] = {false, false};
+  return fake.out_of_turn ? d->ops->after(d, 1, NULL, 0, early) : TN_OK;
+}
+static tn_status after(tn__device *d, uint32_t item, const uint32_t *before, uint32_t n, const bool *early) {
+  (void)d, (void)item, (void)before, (void)n, (void)early;
+  return TN_OK;
+}
+static tn__recording *recorded(tn__device *d) {
+  (void)d;
+  return &fake.made[fake.n++];
+}
+static tn_status replay(tn__device *d, tn__recording *r) {
+  (void)d, (void)r;
+  return TN_OK;
+}
+static void forget(tn__device *d, tn__recording *r) { (void)d, (void)r; }
+
+typedef struct replays {
+  trial t;
+  tn__buffer *other;
+  bool swap;
+} replays;
+
+static void run_replays(tn_ctx *c, void *arg) {
+  replays *k = arg;
+  trial *t = &k->t;
+  tn__nodes in = {0};
+  t->p = tn__plan_get(c, tn__plan_key(c, &t->y->node, 1, &in));
+  tn__plan_bind(c, t->p, NULL);
+  for (uint32_t i = 0; i < in.n; i++) t->in[i] = tn__storage_buffer(c, in.v[i]);
+  tn__buffer *out[2];
+  for (int i = 0; i < 2; i++) out[i] = tn__buffer_new(t->p->dev, tn__plan_out_bytes(t->p, 0));
+  for (int i = 0; i < 6 && t->status == TN_OK; i++) {
+    t->out[0] = out[i % 2];
+    if (i == 4 && k->swap) {
+      tn__recording *first = t->p->record[0].work;
+      t->p->record[0].work = t->p->record[1].work;
+      t->p->record[1].work = first;
+    }
+    t->status = tn__plan_replay(c, t->p, t->in, t->out);
+  }
+  for (int i = 0; i < 2; i++) tn__buffer_drop(out[i]);
+}
+
+static void recordings(void **state) {
+  (void)state;
+  for (int i = 0; i < 3; i++) {
+    tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref", .quiet = 1, .verify = "/dev/null"});
+    assert_non_null(c);
+    tn__device *d = tn__device_get(c, 0);
+    fake.ops = fake.ref = *d->ops;
+    fake.ops.record = record, fake.ops.after = after, fake.ops.recorded = recorded, fake.ops.replay = replay,
+    fake.ops.forget = forget;
+    fake.n = 0, fake.out_of_turn = i == 2;
+    d->ops = &fake.ops;
+    tn_scope(c) {
+      tn_tensor *x = filled(c, 7, 5);
+      replays k = {.t = {.c = c, .y = tn_sum(tn_softmax(tn_matmul(x, tn_transpose(x, 0, 1)), 0), NULL, 0, false)},
+                   .swap = i == 1};
+      if (!tn__ctx_run(c, "test", run_replays, &k)) fail_msg("%s", tn_last_error(c)->text);
+      if ((k.t.status == TN_OK) != (i == 0)) fail_msg("%d: %s", i, tn_last_error(c)->text);
+      if (i) assert_non_null(strstr(tn_last_error(c)->text, i == 1 ? "recording of other memory" : "out of turn"));
+    }
+    tn_ctx_close(c);
+  }
+}
+
+/* ---- values ---- */
+
+typedef struct wanted {
+  tn_tensor *asked, *made;
+} wanted;
+
+static void make_another(tn_ctx *c, void *arg) {
+  wanted *w = arg;
+  tn__run_realize(c, &w->made, 1);
+  tn__cell_set(w->asked, w->made->node);
+}
+
+static void watch(tn_ctx *c, void *arg) {
+  wanted *w = arg;
+  tn__bound_watch(c, &w->asked, 1, make_another, arg);
+}
+
+/* The operands of a difference, the other way round; another value; the right one. */
+static void values(void **state) {
+  (void)state;
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref", .quiet = 1, .verify = "/dev/null"});
+  assert_non_null(c);
+  tn_scope(c) {
+    tn_tensor *x = filled(c, 4, 5), *y = filled(c, 4, 5);
+    wanted w[] = {{tn_sub(x, y), tn_sub(x, y)}, {tn_sub(x, y), tn_sub(y, x)}, {tn_neg(x), tn_neg(y)},
+                  {tn_neg(x), tn_exp(x)}, {tn_neg(x), x}};
+    for (size_t i = 0; i < sizeof w / sizeof *w; i++) {
+      assert_int_equal(tn__ctx_run(c, "test", watch, &w[i]), i == 0);
+      if (i) assert_non_null(strstr(tn_last_error(c)->text, "internal: a value"));
+      tn_clear_error(c);
+    }
+  }
+  tn_ctx_close(c);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(spoiled_runs), cmocka_unit_test(recordings),
+                                     cmocka_unit_test(values)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
