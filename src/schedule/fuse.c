@@ -5,7 +5,7 @@
  * or it gets a buffer, written by a kernel of its own or by one that computes it anyway.  Gives each node's demands and
  * buffer.  Breaks nothing: the graph stays. */
 #include "rewrite/rewrite.h"
-#include "schedule/fuse.h"
+#include "schedule/depend.h"
 #include <stdio.h>
 
 enum {
@@ -14,6 +14,7 @@ enum {
   JOIN_KERNEL = 16,      /* as many of equal shape in one kernel */
   MAX_SEARCH = 20000,    /* nodes that a search for a dependence looks at */
   MAX_TRIES = 64,        /* kernels that one is tried to be joined with */
+  MAX_HOSTS = 16,        /* kernels that are asked whether they could store a value, too */
   MIN_PARALLEL = 16,     /* outer iterations that a fused reduction must leave to the threads ... */
   SMALL_WORK = 32768     /* ... unless there is this little to do */
 };
@@ -245,22 +246,25 @@ static int first_of(const tn__fuse *f, int k) { return f->seeds.v[k].first; }
 /* A search for kernels begins with a new number for it, given to those that are aimed at. */
 static void aim(tn__fuse *f, int k) { f->seeds.v[first_of(f, k)].aim = f->searches; }
 
-static void look_at(tn__fuse *f, tn__nodes *todo, tn_node *n, uint32_t above) {
+static void look_at(tn__fuse *f, tn__numbers *todo, const tn_node *n, uint32_t above) {
   tn__info *in = tn__info_of(f, n);
   if (!in || in->seen == f->searches || in - f->info < above) return;
   in->seen = f->searches;
-  tn__vec_push(f->a, todo, n);
+  tn__heap_push(f->a, todo, ~(uint32_t)(in - f->info)); /* the lowest position on top */
 }
 
 /* Does kernel `of` need, directly or not, something that a kernel aimed at writes?  Nodes at positions below `above`
- * are known not to.  A search that takes too long says yes: kernels then stay apart. */
+ * are known not to.  Those just above are looked at first: what is aimed at wants the node below them.  A search that
+ * takes too long says yes: kernels then stay apart. */
 static bool depends(tn__fuse *f, int of, uint32_t above) {
-  tn__nodes todo = {0};
+  tn__numbers todo = {0};
   uint32_t looked = 0;
   for (uint32_t i = 0; i < f->seeds.v[of].roots.n; i++) look_at(f, &todo, f->seeds.v[of].roots.v[i], above);
   while (todo.n) {
-    tn_node *n = todo.v[--todo.n];
-    const tn__info *in = tn__info_of(f, n);
+    uint32_t at = ~tn__heap_pop(&todo);
+    const tn_node *n = f->order.v[at];
+    const tn__info *in = &f->info[at];
+    f->s->looked++;
     if (++looked > MAX_SEARCH) return true;
     if (in->buf >= 0 && in->kernel >= 0) {
       const tn__seed *g = &f->seeds.v[in->kernel];
@@ -275,11 +279,12 @@ static bool depends(tn__fuse *f, int of, uint32_t above) {
 }
 
 static int find_host(tn__fuse *f, tn_node *n, tn__info *in) {
-  for (uint32_t i = in->want.n; i-- > 0;) {
+  for (uint32_t i = in->want.n, asked = 0; asked < MAX_HOSTS && i-- > 0;) {
     const tn__demand *d = &in->want.v[i];
     if (f->seeds.v[d->k].alone || (in->tiled && f->seeds.v[d->k].tiled) || f->seeds.v[d->k].size > TN__MAX_KERNEL ||
         f->seeds.v[d->k].roots.n >= TN__MAX_STORES || !covers(f, n, d))
       continue;
+    asked++;
     f->searches++; /* for its other users: they must not have to run before d's kernel */
     for (uint32_t j = 0; j < in->want.n; j++)
       if (in->want.v[j].k != d->k) aim(f, in->want.v[j].k);
@@ -543,46 +548,8 @@ void tn__fuse_decide(tn__fuse *f) {
 
 /* ---- kernels side by side ---- */
 
-tn__loads_of tn__find_loads(tn__fuse *f) {
-  tn__loads_of v = {0};
-  for (uint32_t k = 0; k < f->seeds.n; k++) tn__vec_push(f->a, &v, ((tn__loads){0}));
-  for (uint32_t i = 0; i < f->order.n; i++) {
-    const tn__info *in = &f->info[i];
-    for (uint32_t j = 0; in->buf >= 0 && j < in->want.n; j++) {
-      tn__loads *of = &v.v[in->want.v[j].k];
-      bool again = of->n && of->v[of->n - 1] == i;
-      if (in->want.v[j].k != in->kernel && !again) tn__vec_push(f->a, of, i);
-    }
-    for (uint32_t j = 0; j < in->readers.n; j++) tn__vec_push(f->a, &v.v[in->readers.v[j]], i);
-  }
-  return v;
-}
-
-/* Does kernel `of` need, directly or not, something that kernel `on` writes?  As `depends`, but all is decided: so from
- * kernel to kernel. */
-bool tn__reads_from(tn__fuse *f, const tn__loads_of *l, int of, int on, int but) {
-  tn__vec(int) todo = {0};
-  uint32_t looked = 0;
-  f->searches++;
-  tn__vec_push(f->a, &todo, of);
-  while (todo.n) {
-    int reader = todo.v[--todo.n];
-    const tn__loads *from = &l->v[reader];
-    for (uint32_t i = 0; i < from->n; i++) {
-      int w = f->info[from->v[i]].kernel;
-      if (reader == of && w == but) continue;
-      if (w == on || ++looked > MAX_SEARCH) return true;
-      /* all that write it */
-      for (int k = w; k >= 0 && k < (int)f->seeds.n && first_of(f, k) == w && f->seeds.v[k].aim != f->searches; k++) {
-        f->seeds.v[k].aim = f->searches;
-        tn__vec_push(f->a, &todo, k);
-      }
-    }
-  }
-  return false;
-}
-
-static bool may_join(tn__fuse *f, const tn__loads_of *l, int a, int b) {
+/* By what they are; whether one needs the other is another question. */
+static bool may_join(const tn__fuse *f, int a, int b) {
   const tn__seed *x = &f->seeds.v[a], *y = &f->seeds.v[b];
   if (x->env != y->env || x->roots.n + y->roots.n > TN__MAX_STORES || x->size + y->size > TN__MAX_KERNEL ||
       x->loops + y->loops > TN__MAX_LOOPS)
@@ -593,17 +560,17 @@ static bool may_join(tn__fuse *f, const tn__loads_of *l, int a, int b) {
       uint32_t s = x->chain.v[i] & y->chain.v[j];
       if (s != x->chain.v[i] && s != y->chain.v[j]) return false;
     }
-  return !tn__reads_from(f, l, a, b, -1) && !tn__reads_from(f, l, b, a, -1);
+  return true;
 }
 
-static void join(tn__fuse *f, tn__loads_of *l, int a, int b) {
+static void join(tn__fuse *f, tn__depends *d, int a, int b) {
   tn__seed *x = &f->seeds.v[a], *y = &f->seeds.v[b];
+  tn__depends_join(f, d, a, b, a);
   for (uint32_t i = 0; i < y->roots.n; i++) {
     tn__info_of(f, y->roots.v[i])->kernel = a;
     tn__vec_push(f->a, &x->roots, y->roots.v[i]);
   }
   for (uint32_t i = 0; i < y->chain.n; i++) tn__vec_push(f->a, &x->chain, y->chain.v[i]);
-  for (uint32_t i = 0; i < l->v[b].n; i++) tn__vec_push(f->a, &l->v[a], l->v[b].v[i]);
   x->size += y->size;
   x->loops += y->loops - y->env->nsrc;
   y->roots.n = 0;
@@ -611,29 +578,49 @@ static void join(tn__fuse *f, tn__loads_of *l, int a, int b) {
 
 typedef tn__vec(int) kernels;
 
-/* Leaves only those that can still be joined. */
-static void tidy(const tn__fuse *f, kernels *k) {
-  uint32_t n = 0;
-  for (uint32_t i = 0; i < k->n; i++)
-    if (f->seeds.v[k->v[i]].roots.n && f->seeds.v[k->v[i]].roots.n < TN__MAX_STORES) k->v[n++] = k->v[i];
-  k->n = n;
+static bool can_join(const tn__fuse *f, int k) {
+  return f->seeds.v[k].roots.n && f->seeds.v[k].roots.n < TN__MAX_STORES;
+}
+
+/* Where the last MAX_TRIES kernels begin that can still be joined; those among them that cannot are dropped. */
+static uint32_t tidy(const tn__fuse *f, kernels *k) {
+  uint32_t from = k->n, n = 0, end = k->n;
+  while (from && n < MAX_TRIES) n += can_join(f, k->v[--from]);
+  for (uint32_t i = k->n = from; i < end; i++)
+    if (can_join(f, k->v[i])) k->v[k->n++] = k->v[i];
+  return from;
+}
+
+/* Finds which of those from the first on kernel a needs, or is needed by. */
+static void mark_some(tn__fuse *f, tn__depends *d, const kernels *r, uint32_t first, int a) {
+  uint32_t from = d->place.v[a], to = from;
+  for (uint32_t i = first; i < r->n; i++) {
+    if (!f->seeds.v[r->v[i]].roots.n || !may_join(f, a, r->v[i])) continue;
+    uint32_t at = d->place.v[r->v[i]];
+    if (at < from) from = at;
+    if (at > to) to = at;
+  }
+  tn__depends_mark(f, d, a, from, to);
 }
 
 /* Kernel a takes in those before it that read something that it reads, too, at least as large as what they write.
  * `readers`: of the value at a position; a joins them. */
-static void join_readers(tn__fuse *f, tn__loads_of *l, kernels *readers, int a, int *now) {
+static void join_readers(tn__fuse *f, tn__depends *d, kernels *readers, int a, int *now) {
   const tn__seed *g = &f->seeds.v[a];
   if (g->alone || !g->env->nsrc) return;
   double volume = extents(g->env, ~0u);
-  for (uint32_t i = 0; i < l->v[a].n; i++) { /* more, once it has taken in another */
-    kernels *r = &readers[l->v[a].v[i]];
-    if (tn__numel_guess(f->order.v[l->v[a].v[i]]) < volume) continue;
-    tidy(f, r);
-    for (uint32_t j = r->n > MAX_TRIES ? r->n - MAX_TRIES : 0; j < r->n; j++) {
+  for (uint32_t i = 0; i < d->loads.v[a].n; i++) { /* more, once it has taken in another */
+    uint32_t at = d->loads.v[a].v[i];
+    kernels *r = &readers[at];
+    if (tn__numel_guess(f->order.v[at]) < volume) continue;
+    uint32_t first = tidy(f, r);
+    mark_some(f, d, r, first, a);
+    for (uint32_t j = first; j < r->n; j++) {
       int b = r->v[j];
-      if (b == a || !f->seeds.v[b].roots.n || !may_join(f, l, a, b)) continue;
-      join(f, l, a, b);
+      if (b == a || !f->seeds.v[b].roots.n || !may_join(f, a, b) || tn__depends_marked(d, a, b)) continue;
+      join(f, d, a, b);
       now[b] = a;
+      mark_some(f, d, r, j + 1, a);
     }
     if (!r->n || r->v[r->n - 1] != a) tn__vec_push(f->a, r, a);
   }
@@ -641,12 +628,13 @@ static void join_readers(tn__fuse *f, tn__loads_of *l, kernels *readers, int a, 
 
 /* Kernels over the same ranges that read the same and do not need each other become one, with several outputs. */
 void tn__fuse_join(tn__fuse *f) {
-  tn__loads_of l = tn__find_loads(f);
+  tn__depends d;
   int *now = tn__arena_alloc(f->a, (f->seeds.n + 1) * sizeof *now);
   kernels *readers = tn__arena_zalloc(f->a, (f->order.n + 1) * sizeof *readers);
+  tn__depends_find(f, &d);
   for (int a = 0; a < (int)f->seeds.n; a++) {
     now[a] = a;
-    join_readers(f, &l, readers, a, now);
+    join_readers(f, &d, readers, a, now);
   }
   tn__map_init(&f->places, f->a); /* by the kernels that there are now */
   for (uint32_t i = 0; i < f->order.n; i++)

@@ -128,9 +128,6 @@ tn_node *tn__conv_outputs(tn__fuse *f);
 const tn__conv *tn__conv_plan(tn__fuse *f, tn_node *n);  /* as tn__gemm_plan, of a candidate */
 void tn__conv_strides(const tn__conv *v, const tn_node *n, double *stride); /* the natural layout of its result */
 
-/* Positions of the nodes that a kernel reads from memory; for each kernel */
-typedef tn__vec(uint32_t) tn__loads;
-typedef tn__vec(tn__loads) tn__loads_of;
 typedef tn__vec(uint32_t) tn__numbers;
 
 /* fuse.c: decides what stands in memory.  emit.c: kernel bodies.  gemm.c: contractions for the library. */
@@ -148,9 +145,6 @@ void tn__demand_inline(tn__fuse *f, tn_node *n, tn__info *in, tn__demand *d);
 void tn__demand_link(tn__fuse *f, tn__info *in, uint32_t i);
 /* places in env; opaque: a gathered place, too */
 uint32_t tn__ranges_in(tn__fuse *f, tn_node *idx, tn_node *gate, tn_node *env, bool *opaque);
-tn__loads_of tn__find_loads(tn__fuse *f);
-/* `but`: what it reads itself of that kernel does not count */
-bool tn__reads_from(tn__fuse *f, const tn__loads_of *l, int of, int on, int but);
 /* A heap, the highest number on top */
 void tn__heap_push(tn__arena *a, tn__numbers *h, uint32_t x);
 uint32_t tn__heap_pop(tn__numbers *h);

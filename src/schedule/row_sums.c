@@ -6,7 +6,7 @@
  * it, and what only they wanted is stored no more.  Only for devices with work groups, whose lowering lets a group go
  * through many rows and keep the sums (lower/row_sums.c); its results depend on how many that are. */
 #include "rewrite/rewrite.h"
-#include "schedule/fuse.h"
+#include "schedule/depend.h"
 
 enum {
   MIN_COLUMNS = 64,       /* fewer are summed up faster by themselves */
@@ -289,37 +289,33 @@ static void give_up(tn__fuse *f, const pair *p) {
   }
 }
 
-static bool join(tn__fuse *f, tn__loads_of *l, int a, int b) {
+static bool join(tn__fuse *f, tn__depends *d, int a, int b) {
   pair p = {.a = a, .b = b, .k = (int)f->seeds.n};
-  if (!may_pair(f, &p) || tn__reads_from(f, l, a, b, -1) || tn__reads_from(f, l, b, a, a)) return false;
+  if (!may_pair(f, &p) || tn__depends_on(f, d, a, b, -1) || tn__depends_on(f, d, b, a, a)) return false;
   tn__seed g = {
       .env = p.env, .rows = p.rows, .first = p.k, .chain = seed(f, a)->chain, .loops = p.env->nsrc + p.rows->nsrc};
   tn__vec_push(f->a, &f->seeds, g);
-  tn__vec_push(f->a, l, ((tn__loads){0}));
   f->searches++;
   if (!want_roots(f, &p, a) || !want_roots(f, &p, b) || !walk(f, &p) || !in_one_pass(f, &p) || !fits(f, &p)) {
     give_up(f, &p);
     return false;
   }
+  tn__depends_join(f, d, a, b, p.k);
   take_over(f, &p);
-  for (int side = 0; side < 2; side++) {
-    const tn__loads *old = &l->v[side ? b : a];
-    for (uint32_t i = 0; i < old->n; i++) tn__vec_push(f->a, &l->v[p.k], old->v[i]);
-  }
   return true;
 }
 
 /* Kernels that go through what b reads */
-static void join_some(tn__fuse *f, tn__loads_of *l, int b) {
+static void join_some(tn__fuse *f, tn__depends *d, int b) {
   int tries = 0;
-  for (uint32_t i = 0; i < l->v[b].n; i++) {
-    const tn__info *in = &f->info[l->v[b].v[i]];
-    if (in->kernel >= 0 && join(f, l, in->kernel, b)) return;
+  for (uint32_t i = 0; i < d->loads.v[b].n; i++) {
+    const tn__info *in = &f->info[d->loads.v[b].v[i]];
+    if (in->kernel >= 0 && join(f, d, in->kernel, b)) return;
     for (uint32_t j = in->want.n; j-- > 0 && tries < MAX_TRIES;) {
       int a = in->want.v[j].k;
       if (a == b || !is_alive(f, a) || (j + 1 < in->want.n && in->want.v[j + 1].k == a)) continue;
       tries++;
-      if (join(f, l, a, b)) return;
+      if (join(f, d, a, b)) return;
     }
   }
 }
@@ -355,9 +351,10 @@ static void tidy(tn__fuse *f) {
 void tn__fuse_row_sums(tn__fuse *f) {
   uint32_t before = f->seeds.n;
   if (!f->dev->group || f->c->mode == TN_MODE_STRICT) return;
-  tn__loads_of l = tn__find_loads(f);
+  tn__depends d;
+  tn__depends_find(f, &d);
   for (uint32_t b = 0; b < before; b++)
-    if (is_alive(f, (int)b) && !seed(f, (int)b)->alone) join_some(f, &l, (int)b);
+    if (is_alive(f, (int)b) && !seed(f, (int)b)->alone) join_some(f, &d, (int)b);
   if (f->seeds.n > before) tidy(f);
 }
 

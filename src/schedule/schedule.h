@@ -60,6 +60,7 @@ typedef struct tn__schedule {
   tn__vec(tn__buf) bufs;
   tn__vec(tn__item) items;
   tn_node *text;          /* the schedule as nodes, for dumps */
+  uint64_t looked;        /* nodes and kernels that searches for dependences came by */
 } tn__schedule;
 
 /* Everything is allocated in `a`. */
