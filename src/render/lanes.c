@@ -573,7 +573,7 @@ static void put_combined(tn__printer *p, tn_node *n, int64_t all) {
     for (int64_t i = 0; i < h; i++) piece[i] = halve(p, op, dtype, piece[i], piece[i + h]);
   for (int64_t h = (acc->ints[1] < p->count ? acc->ints[1] : p->count) / 2; h; h /= 2)
     piece[0] = halve(p, op, dtype, piece[0],
-                     tn__print_format(p, "tn_down_%s(%s, %" PRId64 ")", type_of(p, dtype), piece[0], h));
+                     tn__print_format(p, "tn_across_%s(%s, %" PRId64 ")", type_of(p, dtype), piece[0], h));
   tn__print_value(p, n, tn__print_format(p, dtype == TN_BOOL ? "%s[0] != 0" : "%s[0]", piece[0]));
 }
 

@@ -199,12 +199,13 @@ static ex call_of_bool(call *k) {
 static ex call_bool(call *k) { return convert_lanes(k->r, argument(k, 0, -1), TN_I8); }
 static ex call_cast(call *k) { return convert_lanes(k->r, argument(k, 0, -1), k->dtype); }
 
-static ex call_down(call *k) {
+static ex call_across(call *k) {
   ex x = argument(k, 0, k->dtype == TN_BOOL ? TN_I8 : k->dtype), out = new_vector(k->r, x.type.dtype, k->lanes);
   const tn__exact *h = &k->r->reg.v[scalar(k, 1, TN_I32)];
   if (h->kind != TN__EXACT_INT) tn__c_refuse(k->r, "a distance that is not a number");
+  if ((uint64_t)h->v >= k->lanes) tn__c_refuse(k->r, "a distance beyond the lanes");
   for (uint32_t l = 0; l < k->lanes; l++)
-    tn__c_put(k->r, (tn__c_ins){.code = TN__C_MOVE, .dst = out.reg + l, .a = x.reg + (l + (uint32_t)h->v) % k->lanes});
+    tn__c_put(k->r, (tn__c_ins){.code = TN__C_MOVE, .dst = out.reg + l, .a = x.reg + (l ^ (uint32_t)h->v)});
   return out;
 }
 
@@ -217,7 +218,7 @@ static const struct {
     {"tn_store_", call_store},     {"tn_gather_far_", call_gather}, {"tn_gather_", call_gather},
     {"tn_scatter_far_", call_scatter}, {"tn_scatter_", call_scatter}, {"tn_pick_", call_where},
     {"tn_where_", call_where},     {"tn_of_bool_", call_of_bool}, {"tn_cast_", call_cast},
-    {"tn_down_", call_down},       {"tn_", call_bool},
+    {"tn_across_", call_across},   {"tn_", call_bool},
 };
 
 /* A function of scalars, in each lane. */
