@@ -10,9 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST = 4096, ARGS = 64 };
+enum { MOST = 1 << 14, ARGS = 64 };
 
 typedef struct args {
+  tn_ctx *c;
   tn_tensor *x[ARGS];
   int64_t i[ARGS];
   double f[ARGS];
@@ -26,67 +27,104 @@ typedef struct row {
   tn_tensor *(*fn)(args *a);
 } row;
 
+/* By the arguments that they take. */
 #define UNARY(X)                                                                                                       \
   X(abs) X(sign) X(neg) X(square) X(relu) X(floor) X(ceil) X(round) X(trunc) X(isnan) X(isinf) X(isfinite) X(sqrt)     \
-  X(rsqrt) X(recip) X(exp) X(exp2) X(expm1) X(log) X(log2) X(log1p) X(sin) X(cos) X(tan) X(tanh) X(log10) X(asin)      \
-  X(acos) X(atan) X(sinh) X(cosh) X(asinh) X(acosh) X(atanh) X(sigmoid) X(silu) X(softplus) X(logical_not)             \
-  X(bitwise_not)
+  X(rsqrt) X(recip) X(exp) X(exp2) X(expm1) X(log) X(log2) X(log10) X(log1p) X(sin) X(cos) X(tan) X(asin) X(acos)      \
+  X(atan) X(sinh) X(cosh) X(tanh) X(asinh) X(acosh) X(atanh) X(erf) X(erfc) X(sigmoid) X(silu) X(softplus) X(gelu)     \
+  X(gelu_tanh) X(logical_not) X(bitwise_not) X(zeros_like) X(ones_like) X(contiguous) X(detach)
 #define BINARY(X)                                                                                                      \
   X(add) X(sub) X(mul) X(div) X(floordiv) X(mod) X(fmod) X(pow) X(maximum) X(minimum) X(atan2) X(hypot) X(copysign)    \
   X(eq) X(ne) X(lt) X(le) X(gt) X(ge) X(bitwise_and) X(bitwise_or) X(bitwise_xor) X(logical_and) X(logical_or)         \
-  X(logical_xor) X(shl) X(shr) X(matmul)
+  X(logical_xor) X(shl) X(shr) X(matmul) X(dot) X(outer) X(embedding) X(cross_entropy) X(nll_loss) X(mse_loss)         \
+  X(binary_cross_entropy_with_logits)
+#define NUMBER(X)                                                                                                      \
+  X(add_scalar) X(sub_scalar) X(rsub_scalar) X(mul_scalar) X(div_scalar) X(rdiv_scalar) X(floordiv_scalar)             \
+  X(mod_scalar) X(pow_scalar) X(maximum_scalar) X(minimum_scalar) X(eq_scalar) X(ne_scalar) X(lt_scalar) X(le_scalar)  \
+  X(gt_scalar) X(ge_scalar) X(full_like) X(leaky_relu) X(elu)
 #define REDUCE(X) X(sum) X(prod) X(max) X(min) X(mean) X(logsumexp) X(any) X(all)
+#define AXES(X) X(permute) X(flip) X(squeeze)
+#define SIZES(X) X(reshape) X(expand) X(tile)
+#define SHAPE(X) X(zeros) X(ones)
 
-#define DEFINE_UNARY(name) \
-  static tn_tensor *do_##name(args *a) { return tn_##name(a->x[0]); }
-#define DEFINE_BINARY(name) \
-  static tn_tensor *do_##name(args *a) { return tn_##name(a->x[0], a->x[1]); }
-#define DEFINE_REDUCE(name) /* ints: keepdim, axes... */                                                               \
-  static tn_tensor *do_##name(args *a) {                                                                               \
-    return tn_##name(a->x[0], a->ni > 1 ? a->axes + 1 : NULL, a->ni - 1, a->i[0] != 0);                                \
-  }
+#define FUNCTION(name, call) \
+  static tn_tensor *do_##name(args *a) { return call; }
+#define DEFINE_UNARY(name) FUNCTION(name, tn_##name(a->x[0]))
+#define DEFINE_BINARY(name) FUNCTION(name, tn_##name(a->x[0], a->x[1]))
+#define DEFINE_NUMBER(name) FUNCTION(name, tn_##name(a->x[0], a->f[0]))
+#define OVER a->ni > 1 ? a->axes + 1 : NULL, a->ni - 1 /* ints: keepdims, axes... */
+#define DEFINE_REDUCE(name) FUNCTION(name, tn_##name(a->x[0], OVER, a->i[0] != 0))
+#define DEFINE_AXES(name) FUNCTION(name, tn_##name(a->x[0], a->ni ? a->axes : NULL, a->ni))
+#define DEFINE_SIZES(name) FUNCTION(name, tn_##name(a->x[0], a->i, a->ni))
+#define MADE a->c, (tn_dtype)a->i[0] /* ints: dtype, ... */
+#define DEFINE_SHAPE(name) FUNCTION(name, tn_##name(MADE, a->i + 1, a->ni - 1))
 UNARY(DEFINE_UNARY)
 BINARY(DEFINE_BINARY)
+NUMBER(DEFINE_NUMBER)
 REDUCE(DEFINE_REDUCE)
+AXES(DEFINE_AXES)
+SIZES(DEFINE_SIZES)
+SHAPE(DEFINE_SHAPE)
 
-static tn_tensor *do_var(args *a) {
-  return tn_var(a->x[0], a->ni > 1 ? a->axes + 1 : NULL, a->ni - 1, a->f[0], a->i[0] != 0);
+/* Part number i[2] of those that it gives. */
+static tn_tensor *split(args *a) {
+  tn_tensor *part[ARGS] = {0};
+  return a->i[0] > ARGS || tn_split(a->x[0], (int)a->i[0], a->axes[1], part) != TN_OK ? NULL : part[a->i[2]];
 }
-static tn_tensor *do_argmax(args *a) { return tn_argmax(a->x[0], a->axes[0], a->i[1] != 0); }
-static tn_tensor *do_argmin(args *a) { return tn_argmin(a->x[0], a->axes[0], a->i[1] != 0); }
-static tn_tensor *do_where(args *a) { return tn_where(a->x[0], a->x[1], a->x[2]); }
-static tn_tensor *do_clamp(args *a) { return tn_clamp(a->x[0], a->f[0], a->f[1]); }
-static tn_tensor *do_cast(args *a) { return tn_cast(a->x[0], (tn_dtype)a->i[0]); }
-static tn_tensor *do_reshape(args *a) { return tn_reshape(a->x[0], a->i, a->ni); }
-static tn_tensor *do_permute(args *a) { return tn_permute(a->x[0], a->axes, a->ni); }
-static tn_tensor *do_expand(args *a) { return tn_expand(a->x[0], a->i, a->ni); }
-static tn_tensor *do_pad(args *a) { return tn_pad(a->x[0], a->i, a->f[0]); }
-static tn_tensor *do_flip(args *a) { return tn_flip(a->x[0], a->axes, a->ni); }
-static tn_tensor *do_slice(args *a) { return tn_slice(a->x[0], a->axes[0], a->i[1], a->i[2], a->i[3]); }
-static tn_tensor *do_concatenate(args *a) { return tn_concatenate(a->x, a->nx, a->axes[0]); }
-static tn_tensor *do_stack(args *a) { return tn_stack(a->x, a->nx, a->axes[0]); }
-static tn_tensor *do_tile(args *a) { return tn_tile(a->x[0], a->i, a->ni); }
-static tn_tensor *do_repeat(args *a) { return tn_repeat(a->x[0], a->i[1], a->axes[0]); }
-static tn_tensor *do_unfold(args *a) { return tn_unfold(a->x[0], a->axes[0], a->i[1], a->i[2], a->i[3]); }
-static tn_tensor *do_tril(args *a) { return tn_tril(a->x[0], a->i[0]); }
-static tn_tensor *do_triu(args *a) { return tn_triu(a->x[0], a->i[0]); }
-static tn_tensor *do_take(args *a) { return tn_take(a->x[0], a->x[1], a->axes[0]); }
-static tn_tensor *do_take_along_axis(args *a) { return tn_take_along_axis(a->x[0], a->x[1], a->axes[0]); }
-static tn_tensor *do_scatter_add(args *a) { return tn_scatter_add(a->x[0], a->axes[0], a->x[1], a->x[2]); }
-static tn_tensor *do_index_add(args *a) { return tn_index_add(a->x[0], a->axes[0], a->x[1], a->x[2]); }
-static tn_tensor *do_softmax(args *a) { return tn_softmax(a->x[0], a->axes[0]); }
-static tn_tensor *do_log_softmax(args *a) { return tn_log_softmax(a->x[0], a->axes[0]); }
-static tn_tensor *do_layer_norm(args *a) { return tn_layer_norm(a->x[0], a->axes[0], a->x[1], a->x[2], a->f[0]); }
-static tn_tensor *do_cross_entropy(args *a) { return tn_cross_entropy(a->x[0], a->x[1]); }
-static tn_tensor *do_einsum(args *a) { return tn_einsum(a->word, a->x, a->nx); }
+
+/* x[0] after x[1] has been assigned. */
+static tn_tensor *assign(args *a) { return tn_assign(a->x[0], a->x[1]) == TN_OK ? a->x[0] : NULL; }
+
+#define OTHERS(X)                                                                                                      \
+  X(var, tn_var(a->x[0], OVER, a->f[0], a->i[0] != 0))                                                                 \
+  X(std, tn_std(a->x[0], OVER, a->f[0], a->i[0] != 0))                                                                 \
+  X(argmax, tn_argmax(a->x[0], a->axes[0], a->i[1] != 0))                                                              \
+  X(argmin, tn_argmin(a->x[0], a->axes[0], a->i[1] != 0))                                                              \
+  X(where, tn_where(a->x[0], a->x[1], a->x[2]))                                                                        \
+  X(where_scalar, tn_where_scalar(a->x[0], a->x[1], a->f[0]))                                                          \
+  X(rwhere_scalar, tn_rwhere_scalar(a->x[0], a->f[0], a->x[1]))                                                        \
+  X(where_scalars, tn_where_scalars(a->x[0], (tn_dtype)a->i[0], a->f[0], a->f[1]))                                     \
+  X(clamp, tn_clamp(a->x[0], a->f[0], a->f[1]))                                                                        \
+  X(cast, tn_cast(a->x[0], (tn_dtype)a->i[0]))                                                                         \
+  X(bitcast, tn_bitcast(a->x[0], (tn_dtype)a->i[0]))                                                                   \
+  X(pad, tn_pad(a->x[0], a->i, a->f[0]))                                                                               \
+  X(flatten, tn_flatten(a->x[0], a->axes[0], a->axes[1]))                                                              \
+  X(unsqueeze, tn_unsqueeze(a->x[0], a->axes[0]))                                                                      \
+  X(transpose, tn_transpose(a->x[0], a->axes[0], a->axes[1]))                                                          \
+  X(shrink, tn_shrink(a->x[0], a->i, a->i + a->ni / 2))                                                                \
+  X(slice, tn_slice(a->x[0], a->axes[0], a->i[1], a->i[2], a->i[3]))                                                   \
+  X(select, tn_select(a->x[0], a->axes[0], a->i[1]))                                                                   \
+  X(concatenate, tn_concatenate(a->x, a->nx, a->axes[0]))                                                              \
+  X(stack, tn_stack(a->x, a->nx, a->axes[0]))                                                                          \
+  X(split, split(a))                                                                                                   \
+  X(repeat, tn_repeat(a->x[0], a->i[1], a->axes[0]))                                                                   \
+  X(unfold, tn_unfold(a->x[0], a->axes[0], a->i[1], a->i[2], a->i[3]))                                                 \
+  X(tril, tn_tril(a->x[0], a->i[0]))                                                                                   \
+  X(triu, tn_triu(a->x[0], a->i[0]))                                                                                   \
+  X(take, tn_take(a->x[0], a->x[1], a->axes[0]))                                                                       \
+  X(take_along_axis, tn_take_along_axis(a->x[0], a->x[1], a->axes[0]))                                                 \
+  X(scatter_add, tn_scatter_add(a->x[0], a->axes[0], a->x[1], a->x[2]))                                                \
+  X(index_add, tn_index_add(a->x[0], a->axes[0], a->x[1], a->x[2]))                                                    \
+  X(one_hot, tn_one_hot(a->x[0], a->i[1], (tn_dtype)a->i[0]))                                                          \
+  X(softmax, tn_softmax(a->x[0], a->axes[0]))                                                                          \
+  X(log_softmax, tn_log_softmax(a->x[0], a->axes[0]))                                                                  \
+  X(layer_norm, tn_layer_norm(a->x[0], a->axes[0], a->x[1], a->x[2], a->f[0]))                                         \
+  X(rms_norm, tn_rms_norm(a->x[0], a->axes[0], a->x[1], a->f[0]))                                                      \
+  X(einsum, tn_einsum(a->word, a->x, a->nx))                                                                           \
+  X(assign, assign(a))                                                                                                 \
+  X(full, tn_full(MADE, a->i + 1, a->ni - 1, a->f[0]))                                                                 \
+  X(full_i64, tn_full_i64(MADE, a->i + 2, a->ni - 2, a->i[1]))                                                         \
+  X(arange, tn_arange(MADE, a->f[0], a->f[1], a->f[2]))                                                                \
+  X(linspace, tn_linspace(MADE, a->f[0], a->f[1], a->i[1]))                                                            \
+  X(eye, tn_eye(MADE, a->i[1], a->i[2]))                                                                               \
+  X(scalar, tn_scalar(MADE, a->f[0]))                                                                                  \
+  X(const, tn_const(MADE, a->f[0]))
+OTHERS(FUNCTION)
 
 #define LIST(name) {#name, do_##name},
-static const row table[] = {UNARY(LIST) BINARY(LIST) REDUCE(LIST) LIST(var) LIST(argmax) LIST(argmin) LIST(where)
-                                LIST(clamp) LIST(cast) LIST(reshape) LIST(permute) LIST(expand) LIST(pad) LIST(flip)
-                                    LIST(slice) LIST(concatenate) LIST(stack) LIST(tile) LIST(repeat) LIST(unfold)
-                                        LIST(tril) LIST(triu) LIST(take) LIST(take_along_axis) LIST(scatter_add)
-                                            LIST(index_add) LIST(softmax) LIST(log_softmax) LIST(layer_norm)
-                                                LIST(cross_entropy) LIST(einsum)};
+#define LIST_OTHER(name, call) LIST(name)
+static const row table[] = {UNARY(LIST) BINARY(LIST) NUMBER(LIST) REDUCE(LIST) AXES(LIST) SIZES(LIST) SHAPE(LIST)
+                                OTHERS(LIST_OTHER)};
 
 static tn_tensor *made[MOST];
 static char *failed[MOST]; /* why there is no such tensor */
@@ -130,7 +168,7 @@ static void take_input(tn_ctx *c) {
 
 static void apply(tn_ctx *c) {
   char name[64];
-  args a = {0};
+  args a = {.c = c};
   if (scanf("%63s %63s", name, a.word) != 2) give_up("no function");
   a.nx = (int)number();
   for (int i = 0; i < a.nx; i++) a.x[i] = made[number()];
@@ -138,7 +176,7 @@ static void apply(tn_ctx *c) {
   for (int i = 0; i < a.ni; i++) a.i[i] = number(), a.axes[i] = (int)a.i[i];
   a.nf = (int)number();
   for (int i = 0; i < a.nf; i++)
-    if (scanf("%lf", &a.f[i]) != 1) give_up("a float was expected");
+    if (scanf("%lf", &a.f[i]) != 1) give_up("a float was expected"); /* hexadecimal, too */
   for (size_t r = 0; r < sizeof table / sizeof *table; r++)
     if (!strcmp(table[r].name, name)) {
       push(c, table[r].fn(&a));
