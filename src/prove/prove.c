@@ -18,13 +18,14 @@ static const struct {
     {"Modular", tn__embed_Modular_v},
     {"RealRules", tn__embed_RealRules_v},
     {"Movement", tn__embed_Movement_v},
+    {"Elements", tn__embed_Elements_v},
     {"Adjoint", tn__embed_Adjoint_v},
     {"Reverse", tn__embed_Reverse_v},
 };
 
-static void (*const exporters[])(tn__proofs *p) = {tn__export_rows,   tn__export_intervals, tn__export_normal,
-                                                   tn__export_coq,    tn__export_movement,  tn__export_gradient,
-                                                   tn__export_adjoint, tn__export_complete};
+static void (*const exporters[])(tn__proofs *p) = {
+    tn__export_rows,     tn__export_intervals, tn__export_elements, tn__export_normal,  tn__export_coq,
+    tn__export_movement, tn__export_gradient,  tn__export_adjoint,  tn__export_complete};
 
 bool tn__prove_wants(const tn__proofs *p, const char *rule) {
   if (!p->only || !strcmp(p->only, rule)) return true;

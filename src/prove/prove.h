@@ -88,12 +88,23 @@ bool tn__prove_wants(const tn__proofs *p, const char *rule);
 /* ---- exporters ---- */
 void tn__export_rows(tn__proofs *p);   /* rows.c: index, simplify, float, and the claims of ops.def */
 void tn__export_intervals(tn__proofs *p); /* interval.c: the rows of ir/intervals.def */
+void tn__export_elements(tn__proofs *p); /* elements.c: of those, what they say of whole-tensor ops */
 void tn__export_normal(tn__proofs *p); /* normal.c: the normal form of ir/index.c */
 void tn__export_coq(tn__proofs *p);    /* coq.c: those of them that Coq proves, too; after tn__export_rows */
 void tn__export_movement(tn__proofs *p); /* movement.c */
 void tn__export_gradient(tn__proofs *p); /* gradient.c */
 void tn__export_adjoint(tn__proofs *p);  /* adjoint.c */
 void tn__export_complete(tn__proofs *p); /* complete.c: that no row was left out; after all others */
+
+/* A row TENSOR of ir/intervals.def, its theorem, and what proves it. */
+typedef struct tn__element_row {
+  int op;
+  const char *element, *lower, *upper;
+} tn__element_row;
+extern const tn__element_row tn__element_rows[];
+extern const size_t tn__element_row_count;
+const char *tn__element_statement(tn__arena *a, const tn__element_row *r);
+const char *tn__element_tactic(const tn__element_row *r); /* after intros */
 
 /* ---- all of it ---- */
 /* Collects every claim (of one rule, if `only`); in c->scratch. */

@@ -1,5 +1,5 @@
 /* Gradient rows against differences, the statements that are printed of them, and mistakes: each must show in numbers.
- * `test_prove_gradient FILE` writes for Coq that the theorems of no wrong row close (tools/prove-gradients compiles
+ * `test_prove_gradient FILE` writes for Coq that the theorems of no wrong row close (tools/prove-coq compiles
  * it). */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -216,11 +216,11 @@ static void printed_rows_are_read_back(void **state) { (void)state, test_in_ctx(
 
 static const struct {
   int op;
-  const char *where, *lower, *upper;
+  const char *where, *lower, *upper, *element;
 } intervals[] = {
 #define TEXT(...) #__VA_ARGS__
-#define INTERVAL(op, where, lower, upper) {OP_##op, #where, TEXT(lower), TEXT(upper)},
-#define TENSOR(op, element, lower, upper) {OP_##op, "TENSOR", TEXT(lower), TEXT(upper)},
+#define INTERVAL(op, where, lower, upper) {OP_##op, #where, TEXT(lower), TEXT(upper), NULL},
+#define TENSOR(op, element, lower, upper) {OP_##op, "TENSOR", TEXT(lower), TEXT(upper), TEXT(element)},
 #define STEP(op, formula)
 #include "ir/intervals.def"
 };
@@ -256,6 +256,27 @@ static bool defines(tn_ctx *c, const char *query, const char *name, const char *
   return same_but_spaces(tn__sb_str(&b), formula);
 }
 
+/* Coq's names have _ where the rows have a dot. */
+static bool next_is(tn_ctx *c, const char **s, const char *formula) {
+  tn__sb b;
+  tn__sb_init(&b, &c->scratch);
+  write_c(&b, read_expr(c, s));
+  for (char *at = b.s; at && *at; at++)
+    if (*at == '_') *at = '.';
+  return same_but_spaces(tn__sb_str(&b), formula);
+}
+
+/* What Coq is asked of elements: ... at_ (result) i = ELEMENT /\ between LOWER UPPER (at_ (result) i). */
+static bool says_elements(tn_ctx *c, const char *theorem, const char *element, const char *lower, const char *upper) {
+  static const char is[] = ") i = ", and[] = " /\\ between ";
+  const char *s = strstr(theorem, is);
+  if (!s || !element) return false;
+  s += strlen(is);
+  if (!next_is(c, &s, element) || strncmp(s, and, strlen(and))) return false;
+  s += strlen(and);
+  return next_is(c, &s, lower) && next_is(c, &s, upper) && !strncmp(s, " (at_ (", 7);
+}
+
 static void read_intervals(tn_ctx *c, void *arg) {
   (void)arg;
   tn__proofs *p = tn__prove_collect(c, NULL);
@@ -263,7 +284,7 @@ static void read_intervals(tn_ctx *c, void *arg) {
     char name[64];
     bool part = strcmp(intervals[i].where, "NUMBER") && strcmp(intervals[i].where, "TENSOR") &&
                 strcmp(intervals[i].where, "BITS");
-    uint32_t n = 0;
+    uint32_t n = 0, elements = 0;
     snprintf(name, sizeof name, "interval.%s%s%s", tn__ops[intervals[i].op].text, part ? "_" : "",
              part ? intervals[i].where : "");
     for (char *s = name; *s; s++) *s = (char)tolower((unsigned char)*s);
@@ -271,12 +292,20 @@ static void read_intervals(tn_ctx *c, void *arg) {
       const char *query = p->claims.v[k].text;
       if (strcmp(p->claims.v[k].rule, name)) continue;
       n++;
+      if (p->claims.v[k].tool == TT_COQ) {
+        elements++;
+        if (!says_elements(c, query, intervals[i].element, intervals[i].lower, intervals[i].upper))
+          fail_msg("what is printed of %s is not the row:\n%s", name, query);
+        assert_false(says_elements(c, query, "0", intervals[i].lower, intervals[i].upper));
+        assert_false(says_elements(c, query, intervals[i].element, intervals[i].upper, intervals[i].lower));
+        continue;
+      }
       if (!defines(c, query, "lower", intervals[i].lower) || !defines(c, query, "upper", intervals[i].upper))
         fail_msg("what is printed of %s is not the row:\n%s", name, query);
       /* the test of the test */
       if (!strcmp(name, "interval.add")) assert_false(defines(c, query, "lower", "plus(a.lo, b.hi)"));
     }
-    if (!n) fail_msg("nothing is claimed of %s", name);
+    if (!n || elements != !!intervals[i].element) fail_msg("too little is claimed of %s", name);
   }
 }
 static void printed_intervals_are_read_back(void **state) { (void)state, test_in_ctx(read_intervals, NULL); }

@@ -1,6 +1,6 @@
 /* The reverse pass in C beside the one that is proved in proofs/coq/Reverse.v: random programs over small integers,
  * differentiated by tn__vjp and evaluated by the oracle; as `test_prove_reverse FILE` it writes each as a Coq goal that
- * the proved pass, run on integers, gives the same numbers (tools/prove-gradients compiles it).  Linear ops are written
+ * the proved pass, run on integers, gives the same numbers (tools/prove-coq compiles it).  Linear ops are written
  * as the matrices that the oracle finds, scalar ops with the rows of gradient.rules. */
 #include <setjmp.h>
 #include <stdarg.h>
