@@ -295,17 +295,23 @@ static void grow_cast(grower *w) {
   grow_add(w, tn__cast(w->c, x, to));
 }
 
+/* A function of one number of this dtype, any that there is. */
+static tn__op any_function(grower *w, int dtype) {
+  for (;;) {
+    uint32_t op = graph_roll(w->d, OP_COUNT);
+    if (tn__ops[op].group == G_UNARY && tn__eval_defined((int)op, dtype)) return (tn__op)op;
+  }
+}
+
 /* One function after the other, with something shared along the way. */
 static void grow_chain(grower *w) {
-  static const uint8_t unary[] = {OP_NEG,   OP_ABS, OP_SQRT,  OP_EXP,  OP_EXP2, OP_EXPM1, OP_LOG,
-                                  OP_LOG1P, OP_SIN, OP_COS,   OP_TAN,  OP_TANH, OP_ERF,   OP_FLOOR};
   static const uint8_t binary[] = {OP_ADD, OP_MUL, OP_MAX, OP_MIN, OP_DIV, OP_ADD, OP_MUL};
   tn_ctx *c = w->c;
   tn_node *x = grow_pick_of(w, TN__C_FLOAT);
   if (graph_roll(w->d, 3) == 0) x = grow_match(w, x, TN_BF16);
   for (uint32_t k = 2 + graph_roll(w->d, graph_roll(w->d, 4) ? 8 : 40); k > 0; k--) {
     uint32_t how = graph_roll(w->d, 4);
-    if (how == 0) x = tn__op1(c, unary[graph_roll(w->d, sizeof unary)], x);
+    if (how == 0) x = tn__op1(c, any_function(w, x->dtype), x);
     else if (how == 1) x = tn__where(c, grow_match(w, x, TN_BOOL), x, grow_match(w, x, x->dtype));
     else x = tn__op2(c, binary[graph_roll(w->d, sizeof binary)], x, grow_match(w, x, x->dtype));
     w->work -= (double)grow_count(x);
