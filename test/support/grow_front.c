@@ -83,8 +83,9 @@ static void reductions(grower *w) {
 
 static void extremes(grower *w) {
   tn_node *x = grow_pick(w);
-  if (!x->rank) return;
-  keep(w, (graph_roll(w->d, 2) ? tn_argmax : tn_argmin)(cell(w, x), axis_of(w, x), graph_roll(w->d, 2)));
+  int axis = axis_of(w, x);
+  if (!x->rank || x->dim[axis]->lo < 1) return; /* of nothing there is none: no run at that size */
+  keep(w, (graph_roll(w->d, 2) ? tn_argmax : tn_argmin)(cell(w, x), axis, graph_roll(w->d, 2)));
 }
 
 static void rows(grower *w) {
