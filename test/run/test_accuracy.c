@@ -182,6 +182,19 @@ static uint64_t first_input(const format *f, uint32_t i, bool pairs) {
   return pairs ? anything(f) : i;
 }
 
+/* Ends of domains, zeros, infinities, the least and the greatest; of pairs, each with each. */
+static void put_edges(const format *f, char *x, char *y, bool pairs) {
+  const double e = ldexp(1, f->least), one = ldexp(1, -f->mant), most = ldexp(1 - one, f->over);
+  const double edges[] = {0,    -0.0, 1,     -1,       0.5,       -0.5, 1 + 2 * one, 1 - one, -1 - 2 * one, one - 1, e,
+                          -e,   most, -most, INFINITY, -INFINITY, NAN};
+  enum { EDGES = sizeof edges / sizeof *edges };
+  size_t size = tn__size_of(f->dtype);
+  for (uint32_t i = 0; i < (pairs ? EDGES * EDGES : EDGES); i++) {
+    tn__eval_store(f->dtype, x + i * size, tn__eval_from_double(f->dtype, edges[i % EDGES]));
+    tn__eval_store(f->dtype, y + i * size, tn__eval_from_double(f->dtype, edges[i / EDGES]));
+  }
+}
+
 static double number(const format *f, const char *data, uint32_t i) {
   size_t size = tn__size_of(f->dtype);
   return tn__eval_to_double(f->dtype, tn__eval_load(f->dtype, data + i * size));
@@ -205,6 +218,7 @@ static void draw(trial *t, bool pairs) {
     tn__eval_store(t->f->dtype, t->x + i * size, first_input(t->f, i, pairs));
     tn__eval_store(t->f->dtype, t->y + i * size, i < ALL ? anything(t->f) : ordinary(t->f));
   }
+  if (t->n > ALL) put_edges(t->f, t->x + ALL * size, t->y + ALL * size, pairs); /* else every input is there */
 }
 
 static bool within_bound(const trial *t, const function *fn, bool near, bool cuda) {
