@@ -41,7 +41,8 @@ static int kind(const tn_node *n) {
 }
 static int order64(uint64_t a, uint64_t b) { return a < b ? -1 : a > b; }
 
-/* Data by number, variables by name, loops by number, then the rest: what a reader expects, and the same in every context. */
+/* Data by number, variables by name, loops by number, then the rest: what a reader expects, and the same in every
+ * context. */
 static int order_atoms(const tn_node *a, const tn_node *b) {
   if (a == b) return 0;
   int r = kind(a) - kind(b);

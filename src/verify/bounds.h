@@ -1,5 +1,5 @@
-/* Are accesses within their buffers, for all values and sizes?  By intervals, and what gates say of them; and what those do not tell, as statements
- * for an SMT solver (tools/check-verify asks one).  Prefix tn__bounds_. */
+/* Are accesses within their buffers, for all values and sizes?  By intervals, and what gates say of them; and what
+ * those do not tell, as statements for an SMT solver (tools/check-verify asks one).  Prefix tn__bounds_. */
 #ifndef TN_VERIFY_BOUNDS_H
 #define TN_VERIFY_BOUNDS_H
 #include "ir/constraint.h"
