@@ -14,7 +14,7 @@ enum { COMPILE_LIMIT_MS = 60000 };
 static const char *const flags[] = {"-x",
                                     "c",
                                     "-std=gnu17",
-                                    "-O3",
+                                    "-O2",
                                     "-fno-tree-vectorize",
                                     "-fno-tree-slp-vectorize",
                                     "-fwrapv",
