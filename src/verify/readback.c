@@ -5,8 +5,9 @@
 #include "verify/c_machine.h"
 #include <string.h>
 
-enum { LOCAL = 1 << 17, TURNS = 256, SEEDS = 2, NUMBERS = 64, WARP = 32 };
-enum { FEW_STEPS = 30000, MOST_STEPS = 100000, CUT_STEPS = 2000000, TEXT_STEPS = 64 };
+enum { LOCAL = 1 << 17, TURNS = 256, SEEDS = 2, THOROUGH_SEEDS = 8, NUMBERS = 64, WARP = 32 };
+enum { FEW_STEPS = 30000, MOST_STEPS = 100000, CUT_STEPS = 2000000, THOROUGH_STEPS = 20000000,
+       TEXT_STEPS = 64 };
 
 const char *const tn__readback_exempt[] = {"tn_tile_", NULL};
 
@@ -193,7 +194,7 @@ static uint32_t bind(const reading *r, tn__exact *argument, uint64_t seed, int64
 static bool try_turns(reading *r, const turns *t, uint64_t seed, int64_t lo, int64_t hi, uint64_t group,
                       uint64_t groups) {
   tn__exact argument[TN__C_PARAMS];
-  uint64_t before = r->steps = r->cut ? CUT_STEPS : MOST_STEPS;
+  uint64_t before = r->steps = r->s->thorough ? THOROUGH_STEPS : r->cut ? CUT_STEPS : MOST_STEPS;
   tn__exact_memory_clear(&r->want);
   tn__exact_memory_clear(&r->got);
   r->want.seed = r->got.seed = r->m.seed = seed;
@@ -222,14 +223,18 @@ static bool try_slice(reading *r, uint64_t seed, int64_t lo, int64_t hi) {
 
 /* Do all turns take few steps, at `used` for `each` of them? */
 static bool are_few(const reading *r, int64_t each) {
-  return r->extent <= TURNS && !r->cut && r->used * (uint64_t)(r->extent / each + 1) < FEW_STEPS;
+  return r->s->thorough || (r->extent <= TURNS && !r->cut && r->used * (uint64_t)(r->extent / each + 1) < FEW_STEPS);
 }
 
 static bool try_slices(reading *r, uint64_t seed) {
   int64_t n = r->extent, most = n < 3 ? n : 3;
   if (!r->s->kernel->part[r->part].global) return try_slice(r, seed, 0, 1);
   if (!try_slice(r, seed, 0, most)) return false;
-  if (most && are_few(r, most)) return try_slice(r, seed, 0, n);
+  if (most && are_few(r, most)) {
+    for (int64_t lo = 0; lo < n; lo += TURNS)
+      if (!try_slice(r, seed, lo, n - lo < TURNS ? n : lo + TURNS)) return false;
+    return true;
+  }
   int64_t middle = n > 0 ? (int64_t)(tn__hash_mix(seed, 1) % (uint64_t)n) : 0;
   return try_slice(r, seed, n - most, n) && try_slice(r, seed, middle, middle) &&
          (n == 0 || try_slice(r, seed, middle, middle + 1));
@@ -348,7 +353,7 @@ static tn__readback_result try_part(reading *r, const char *name) {
     bool equal = true;
     r->cut = cut;
     r->too_long = false;
-    for (uint64_t seed = 1; seed <= SEEDS && equal; seed++)
+    for (uint64_t seed = 1; seed <= (r->s->thorough ? THOROUGH_SEEDS : SEEDS) && equal; seed++)
       equal = part->group ? try_blocks(r, seed) : try_slices(r, seed);
     if (equal) return TN__READ_EQUAL;
     if (!r->too_long) return TN__READ_DIFFERS;
