@@ -4,7 +4,11 @@
  * and of all that kernels and libraries were called with.  Where every hash is as before, the mutant changes nothing
  * that runs.
  *
- * Kernels for the processor are printed and checked, not compiled; those of a guise are run by the interpreter. */
+ * Kernels for the processor are printed and checked, not compiled; those of a guise are run by the interpreter.
+ *
+ * With a file's name nothing is checked, kernels for the processor are compiled and run, too, and what comes out goes to
+ * that file, as doubles: of random graphs, whether it is what they may give.  So it is told which of the mutants that
+ * nobody objected to are wrong. */
 #include "device/device.h"
 #include "render/render.h"
 #include "support/graph.h"
@@ -24,6 +28,7 @@ static struct {
   tn__device_ops ops;
   const tn__dialect *dialect;
   bool runs;
+  FILE *values; /* NULL: nothing looks at them */
   uint64_t hash;
   struct {
     const char *at;
@@ -141,7 +146,7 @@ static tn_status look_gemm(tn__device *d, const tn__product *g) {
 
 static void look_at(tn__device *d, const char *name) {
   bool cuda = strstr(name, "sm_") != NULL, opencl = strstr(name, "opencl") != NULL;
-  seen.runs = strncmp(name, "ref", 3) == 0;
+  seen.runs = seen.values || strncmp(name, "ref", 3) == 0;
   seen.dialect = cuda ? &tn__dialect_cuda : opencl ? &tn__dialect_opencl : &tn__dialect_c;
   seen.n = 0;
   seen.real = d->ops;
@@ -275,12 +280,24 @@ static void say(tn_ctx *c, const char *device, int mode, const char *name) {
   seen.hash = 0xcbf29ce484222325u;
 }
 
-/* Runs without a look at values. */
+static void keep_number(double d) { fwrite(&d, sizeof d, 1, seen.values); }
+
+static void keep_values(tn_tensor *t) {
+  size_t n = tn_nbytes(t) / tn_dtype_size(tn_dtype_of(t));
+  double *v = calloc(n + 1, sizeof *v);
+  tn_tensor *wide = tn_cast(t, TN_F64);
+  tn_status status = tn_read(wide, v, n * sizeof *v);
+  keep_number(status);
+  fwrite(v, sizeof *v, n, seen.values);
+  free(v);
+}
+
 static void realize(tn_ctx *c, program_fn fn) {
   tn_scope(c) {
     tn_tensor *out[MOST + 2] = {0};
     int n = fn(c, out);
     if (tn_realize(out, n) == TN_OK && n > 0) tn_realize(out, n);
+    for (int i = 0; seen.values && i < n; i++) keep_values(out[i]);
   }
 }
 
@@ -304,6 +321,7 @@ static void step(tn_ctx *c) {
       for (int k = 0; k < 3; k++) tn_program_run(p);
     }
     tn_program_close(p);
+    if (seen.values) keep_values(w), keep_values(bias);
     tn_release(w);
     tn_release(bias);
   }
@@ -316,6 +334,7 @@ static void assign(tn_ctx *c) {
     tn_tensor *z = tn_add(x, y);
     tn_assign(x, tn_transpose(tn_reshape(y, (tn_dim[]){9, 8}, 2), 0, 1));
     tn_realize((tn_tensor *[]){z, x}, 2);
+    if (seen.values) keep_values(z), keep_values(x);
   }
 }
 
@@ -329,13 +348,14 @@ static void run_graph(tn_ctx *c, uint64_t seed) {
   graph_dice d = {.state = seed << 8};
   if (!graph_random(c, &d, &sizes[seed % 4 == 3 ? 2 : seed % 2], &g)) return;
   tn_clear_error(c);
-  graph_run(c, &g, why, sizeof why);
+  if (seen.values) keep_number(graph_agrees_always(c, &g, why, sizeof why));
+  else graph_run(c, &g, why, sizeof why);
   graph_free(c, &g);
 }
 
 static void drive(const char *device, tn_mode mode) {
   tn_ctx *c = tn_ctx_open(
-      &(tn_options){.device = device, .mode = mode, .quiet = 1, .verify = "strict", .cache_dir = "", .threads = 2});
+      &(tn_options){.device = device, .mode = mode, .quiet = 1, .verify = seen.values ? NULL : "strict", .cache_dir = "", .threads = 2});
   if (!c) {
     printf("%s|%d|open|0|cannot be opened\n", device, (int)mode);
     return;
@@ -359,7 +379,7 @@ static void drive(const char *device, tn_mode mode) {
   tn_ctx_close(c);
 }
 
-/* Without arguments all; else DEVICE MODE. */
+/* Without arguments all; FILE: values to there; else DEVICE MODE. */
 int main(int argc, char **argv) {
   static const struct {
     const char *device;
@@ -368,8 +388,9 @@ int main(int argc, char **argv) {
              {"ref", TN_MODE_DEFAULT},        {"cpu", TN_MODE_STRICT},        {"cpu", TN_MODE_FAST},
              {"ref:sm_80", TN_MODE_STRICT}};
   setenv("TENET_RACES", "1", 0);
+  seen.values = argc == 2 ? fopen(argv[1], "wb") : NULL;
   for (size_t i = 0; i < sizeof all / sizeof *all; i++)
     if (argc < 3 || (!strcmp(argv[1], all[i].device) && atoi(argv[2]) == (int)all[i].mode))
       drive(all[i].device, all[i].mode);
-  return 0;
+  return seen.values ? fclose(seen.values) : 0;
 }
