@@ -28,6 +28,7 @@ struct tn__runtime {
   int64_t next_placeholder; /* slots of program inputs while they are recorded */
   uint32_t verified[3];     /* schedules compared with their graphs, by verdict, */
   uint32_t twins;           /* of them so many by a smaller twin */
+  double spent[2];          /* seconds, under TENET_VERIFY: compiling, and comparing */
   struct tn__received *received; /* the run that is being checked against its schedule, NULL: received.c */
   struct tn__bound_log *bound;  /* runs are noted, NULL: bound_check.h */
   uint32_t texts[4];        /* of kernels, read back, by result (verify/readback.h) */

@@ -2,6 +2,7 @@
 #include "grad/grad_pass.h"
 #include "run/plan.h"
 #include <stdio.h>
+#include <time.h>
 
 enum { MAX_PLANS = 256 };
 
@@ -41,14 +42,30 @@ typedef struct compiling {
   tn__plan *plan;
 } compiling;
 
+static double seconds(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static void validate(tn_ctx *c, tn__plan *p) {
+  double start = seconds();
+  tn__plan_validate(c, p);
+  double spent = seconds() - start;
+  c->runtime->spent[1] += spent;
+  c->runtime->spent[0] -= spent; /* of what compile() takes in all */
+}
+
 static void compile(void *arg) {
   compiling *k = arg;
   tn_ctx *c = k->c;
+  double start = c->opt.verify ? seconds() : 0;
   tn__plan *p = k->plan = tn__plan_new(c, k->key);
   tn__plan_schedule(c, p);
   tn__plan_lower(c, p, tn__tune(c, p));
-  if (c->opt.verify) tn__plan_validate(c, p);
+  if (c->opt.verify) validate(c, p);
   tn__plan_compile(p);
+  if (c->opt.verify) c->runtime->spent[0] += seconds() - start;
   c->stats.schedules_compiled++;
 }
 

@@ -74,13 +74,20 @@ void tn__validate_close(tn_ctx *c) {
   const struct tn__runtime *rt = c->runtime;
   const uint32_t *n = rt->verified, *t = rt->texts;
   uint32_t all = n[TN__VERIFY_EQUAL] + n[TN__VERIFY_DIFFERS] + n[TN__VERIFY_UNKNOWN];
-  if (!all || !is_word(c->opt.verify)) return;
+  if (!all) return;
+  if (!is_word(c->opt.verify)) {
+    char line[80];
+    snprintf(line, sizeof line, "seconds compiling %.3f comparing %.3f\n", rt->spent[0], rt->spent[1]);
+    append(c->opt.verify, line);
+    return;
+  }
   fprintf(stderr, "tenet: %u schedules compared with their graphs: %u equal (%u by a smaller twin), %u differ, %u not "
           "compared\n", all, n[TN__VERIFY_EQUAL], rt->twins, n[TN__VERIFY_DIFFERS], n[TN__VERIFY_UNKNOWN]);
   fprintf(stderr, "tenet: %u texts of kernels read back: %u equal, %u exempt for the helper texts", t[TN__READ_EQUAL] +
           t[TN__READ_EXEMPT] + t[TN__READ_TOO_LONG], t[TN__READ_EQUAL], t[TN__READ_EXEMPT]);
   for (int i = 0; tn__readback_exempt[i]; i++) fprintf(stderr, " %s*", tn__readback_exempt[i]);
-  fprintf(stderr, ", %u too long\n", t[TN__READ_TOO_LONG]);
+  fprintf(stderr, ", %u too long\ntenet: %.2f s of compiling, %.2f s of comparing\n", t[TN__READ_TOO_LONG], rt->spent[0],
+          rt->spent[1]);
 }
 
 static void report(tn_ctx *c, const tn__plan *p, const tn__verdict *v, bool twin) {

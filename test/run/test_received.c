@@ -117,7 +117,7 @@ static void spoiled_runs(void **state) {
         .device = spoils[i].library ? "cpu" : "ref:sm_90", .quiet = 1, .verify = "/dev/null", .cache_dir = ""});
     assert_non_null(c);
     tn_scope(c) {
-      tn_tensor *x = filled(c, 70, 50), *w = filled(c, 50, 30), *v = filled(c, 30, 40);
+      tn_tensor *x = filled(c, 20, 12), *w = filled(c, 12, 10), *v = filled(c, 10, 15);
       tn_tensor *y = tn_matmul(tn_softmax(tn_matmul(x, w), 1), v);
       trial t = {.c = c, .spoil = spoils[i].spoil, .y = tn_sum(tn_softmax(y, 0), (int[]){1}, 1, false)};
       if (!tn__ctx_run(c, "test", run_spoiled, &t)) fail_msg("%s: %s", spoils[i].what, tn_last_error(c)->text);
