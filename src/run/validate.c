@@ -86,8 +86,8 @@ void tn__validate_close(tn_ctx *c) {
   fprintf(stderr, "tenet: %u texts of kernels read back: %u equal, %u exempt for the helper texts", t[TN__READ_EQUAL] +
           t[TN__READ_EXEMPT] + t[TN__READ_TOO_LONG], t[TN__READ_EQUAL], t[TN__READ_EXEMPT]);
   for (int i = 0; tn__readback_exempt[i]; i++) fprintf(stderr, " %s*", tn__readback_exempt[i]);
-  fprintf(stderr, ", %u too long\ntenet: %.2f s of compiling, %.2f s of comparing\n", t[TN__READ_TOO_LONG], rt->spent[0],
-          rt->spent[1]);
+  fprintf(stderr, ", %u too long\ntenet: %.2f s of compiling, %.2f s of comparing\n", t[TN__READ_TOO_LONG],
+          rt->spent[0], rt->spent[1]);
 }
 
 static void report(tn_ctx *c, const tn__plan *p, const tn__verdict *v, bool twin) {

@@ -6,9 +6,9 @@
  *
  * Kernels for the processor are printed and checked, not compiled; those of a guise are run by the interpreter.
  *
- * With a file's name nothing is checked, kernels for the processor are compiled and run, too, and what comes out goes to
- * that file, as doubles: of random graphs, whether it is what they may give.  So it is told which of the mutants that
- * nobody objected to are wrong. */
+ * With a file's name nothing is checked, kernels for the processor are compiled and run, too, and what comes out goes
+ * to that file, as doubles: of random graphs, whether it is what they may give.  So it is told which of the mutants
+ * that nobody objected to are wrong. */
 #include "device/device.h"
 #include "render/render.h"
 #include "support/graph.h"
@@ -355,7 +355,8 @@ static void run_graph(tn_ctx *c, uint64_t seed) {
 
 static void drive(const char *device, tn_mode mode) {
   tn_ctx *c = tn_ctx_open(
-      &(tn_options){.device = device, .mode = mode, .quiet = 1, .verify = seen.values ? NULL : "strict", .cache_dir = "", .threads = 2});
+      &(tn_options){.device = device, .mode = mode, .quiet = 1, .verify = seen.values ? NULL : "strict",
+                    .cache_dir = "", .threads = 2});
   if (!c) {
     printf("%s|%d|open|0|cannot be opened\n", device, (int)mode);
     return;

@@ -364,8 +364,8 @@ static score try_change(shelf *h, const struct change *x, FILE *survivors) {
     all.refused += refused, all.same += same;
     if (!refused) {
       size_t from = line_start(k->text, place[1][at]), to = line_end(k->text, place[1][at]), end = line_end(t.s, from);
-      fprintf(survivors, "%s, %s, %s: %.*s  ->  %.*s\n", same ? "the same" : "MISSED", h->l->dialect->name, x->name, (int)(to - from), k->text + from,
-              (int)(end - from), t.s + from);
+      fprintf(survivors, "%s, %s, %s: %.*s  ->  %.*s\n", same ? "the same" : "MISSED", h->l->dialect->name,
+              x->name, (int)(to - from), k->text + from, (int)(end - from), t.s + from);
     }
     place[0][at] = place[0][n - 1], place[1][at] = place[1][n - 1];
     n--;
