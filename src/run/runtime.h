@@ -31,6 +31,7 @@ struct tn__runtime {
   double spent[2];          /* seconds, under TENET_VERIFY: compiling, and comparing */
   struct tn__received *received; /* the run that is being checked against its schedule, NULL: received.c */
   struct tn__bound_log *bound;  /* runs are noted, NULL: bound_check.h */
+  uint32_t stores[3];       /* by turns that may run at once: all, by form, by trying (verify/writers.h) */
   uint32_t texts[4];        /* of kernels, read back, by result (verify/readback.h) */
 };
 

@@ -63,6 +63,9 @@ static void count(tn_ctx *c, const tn__plan *p, const tn__verdict *v, bool twin)
   struct tn__runtime *rt = c->runtime;
   rt->verified[v->result]++;
   rt->twins += twin;
+  rt->stores[0] += v->writers.stores;
+  rt->stores[1] += v->writers.by_form;
+  rt->stores[2] += v->writers.by_trying;
   if (v->result != TN__VERIFY_UNKNOWN) return;
   if (!strcmp(c->opt.verify, "strict"))
     tn__fail(c, TN_ECOMPILE, "the schedule cannot be compared with its graph: %s", v->why);
@@ -83,6 +86,9 @@ void tn__validate_close(tn_ctx *c) {
   }
   fprintf(stderr, "tenet: %u schedules compared with their graphs: %u equal (%u by a smaller twin), %u differ, %u not "
           "compared\n", all, n[TN__VERIFY_EQUAL], rt->twins, n[TN__VERIFY_DIFFERS], n[TN__VERIFY_UNKNOWN]);
+  fprintf(stderr, "tenet: %u stores by turns that may run at once: %u to places of their own by form, %u by "
+          "trying all, %u left to a solver (docs/validation.md)\n", rt->stores[0], rt->stores[1], rt->stores[2],
+          rt->stores[0] - rt->stores[1] - rt->stores[2]);
   fprintf(stderr, "tenet: %u texts of kernels read back: %u equal, %u exempt for the helper texts", t[TN__READ_EQUAL] +
           t[TN__READ_EXEMPT] + t[TN__READ_TOO_LONG], t[TN__READ_EQUAL], t[TN__READ_EXEMPT]);
   for (int i = 0; tn__readback_exempt[i]; i++) fprintf(stderr, " %s*", tn__readback_exempt[i]);

@@ -151,13 +151,11 @@ static void find_terms(tn_ctx *c, tn__nodes *root, tn__nodes *out) {
     if (tn__map_getp(&wanted, all.v[i])) tn__vec_push(&c->scratch, out, all.v[i]);
 }
 
-/* `around`: the loops that are open, none of which is empty then, and conditions of the branches that are. */
-static void put_access(tn_ctx *c, tn_node *index, tn_node *size, const tn__nodes *around,
-                       const tn__constraint_list *needs, tn__sb *out) {
+/* `root`: what else is talked of. */
+static script put_around(tn_ctx *c, tn__nodes root, const tn__nodes *around, const tn__constraint_list *needs,
+                         tn__sb *out) {
   script s = {.out = out};
-  tn__nodes root = {0}, term = {0};
-  tn__vec_push(&c->scratch, &root, index);
-  tn__vec_push(&c->scratch, &root, size);
+  tn__nodes term = {0};
   for (uint32_t i = 0; i < around->n; i++)
     if (around->v[i]->op != OP_RANGE || !tn__is_const(around->v[i]->src[0]))
       tn__vec_push(&c->scratch, &root, around->v[i]);
@@ -183,6 +181,21 @@ static void put_access(tn_ctx *c, tn_node *index, tn_node *size, const tn__nodes
     put_name(&s, needs->v[i].right);
     tn__sb_puts(out, "))");
   }
+  return s;
+}
+
+void tn__bounds_state(tn_ctx *c, const tn__nodes *around, const tn__constraint_list *needs, tn__sb *out) {
+  put_around(c, (tn__nodes){0}, around, needs, out);
+  tn__sb_puts(out, "\n");
+}
+
+/* `around`: the loops that are open, and the gate. */
+static void put_access(tn_ctx *c, tn_node *index, tn_node *size, const tn__nodes *around,
+                       const tn__constraint_list *needs, tn__sb *out) {
+  tn__nodes root = {0};
+  tn__vec_push(&c->scratch, &root, index);
+  tn__vec_push(&c->scratch, &root, size);
+  script s = put_around(c, root, around, needs, out);
   tn__sb_puts(out, "(assert (not (and (<= 0");
   put_name(&s, index);
   tn__sb_puts(out, ") (<");

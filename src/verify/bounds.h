@@ -16,4 +16,6 @@ typedef struct tn__bounds {
  * anything. */
 void tn__bounds_prove(tn_ctx *c, const tn__kernel *k, const tn__bounds *b, uint32_t *accesses, uint32_t *proved,
                       tn__sb *open);
+/* A line that is unsatisfiable if what `around` says cannot be: loops none of which is empty, and conditions. */
+void tn__bounds_state(tn_ctx *c, const tn__nodes *around, const tn__constraint_list *needs, tn__sb *out);
 #endif

@@ -44,6 +44,7 @@ tn__verify *tn__verify_open(tn_ctx *c, const tn__verify_subject *s) {
     for (uint32_t b = 0; b < it->nbuf; b++) size[b] = s->block[it->block[b]].size;
     k->kernel = it->kernel;
     const char *wrong = tn__concurrency_check(&c->scratch, it->kernel);
+    if (!wrong) wrong = tn__writers_prove(c, it->kernel, s->needs, &v->verdict.writers, &v->open);
     if (wrong) v->verdict = (tn__verdict){.result = TN__VERIFY_DIFFERS, .why = wrong};
     tn__encode(c, &c->scratch, it->kernel, &k->code);
     for (uint32_t p = 0; p < k->code.nparts; p++) k->seen[p] = tn__arena_zalloc(&c->scratch, k->code.part[p].n + 1);
@@ -334,8 +335,9 @@ const char *tn__verify_line(tn_ctx *c, const tn__verdict *v) {
   static const char *const words[] = {"equal", "differs", "unknown"};
   tn__sb s;
   tn__sb_init(&s, &c->scratch);
-  tn__sb_printf(&s, "%s elements %llu accesses %u proved %u branches %u entered %u%s%s", words[v->result],
-                (unsigned long long)v->elements, v->accesses, v->proved, v->branches, v->entered, v->why ? ": " : "",
-                v->why ? v->why : "");
+  tn__sb_printf(&s, "%s elements %llu accesses %u proved %u branches %u entered %u", words[v->result],
+                (unsigned long long)v->elements, v->accesses, v->proved, v->branches, v->entered);
+  tn__sb_printf(&s, " stores %u by form %u by trying %u%s%s", v->writers.stores, v->writers.by_form,
+                v->writers.by_trying, v->why ? ": " : "", v->why ? v->why : "");
   return tn__sb_str(&s);
 }

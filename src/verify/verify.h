@@ -10,6 +10,7 @@
 #define TN_VERIFY_VERIFY_H
 #include "ir/constraint.h"
 #include "schedule/schedule.h"
+#include "verify/writers.h"
 
 typedef struct tn__verify_block { /* a buffer, at the sizes of one run */
   tn__buf_kind kind;
@@ -50,6 +51,7 @@ typedef struct tn__verdict {
   uint64_t elements;           /* compared */
   uint32_t accesses, proved;   /* loads and stores, by instruction; those within their buffers by interval */
   const char *open;            /* the others as statements for a solver, one a line (bounds.h) */
+  tn__writers writers;         /* stores by turns that may run at once; those that are not decided are in `open`, too */
   uint32_t branches, entered;  /* outcomes of guards and choices; those that some run had */
 } tn__verdict;
 

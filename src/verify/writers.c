@@ -1,0 +1,314 @@
+#include "verify/writers.h"
+#include "ir/build.h"
+#include "ir/eval.h"
+#include "rewrite/rewrite.h"
+#include "verify/bounds.h"
+#include <stdlib.h>
+
+enum {
+  MOST_TURNS = 1024,  /* that are tried */
+  SOME_TURNS = 4,     /* of each loop, the first and the last, where not all are */
+  FIRST_TWIN = 1 << 20 /* numbers of the loops that stand for another turn's */
+};
+
+__extension__ typedef __int128 wide;
+
+/* Two turns that differ in the counter of `at_once`, and have those of `fixed` in common. */
+typedef struct claim {
+  tn_ctx *c;
+  const tn__kernel *k;
+  uint32_t part, at;
+  tn_node *index, *gate, *at_once; /* gate: NULL if there is none */
+  const tn__nodes *open;           /* the loops around the store */
+  tn__map fixed;                   /* of those, the loops whose counters are the same */
+  tn__map told;                    /* by form: what is the same if the addresses are */
+  const char *why;                 /* what is wrong */
+} claim;
+
+/* ---- by form ----
+ *
+ * Where the addresses are equal, sums are equal; of a sum of terms k * x, each x is that is the only one to move it so
+ * far, or so little: the greatest step is more than all others together can do, or the others move by multiples of
+ * more than it can do.  So from the address down to the counter. */
+
+typedef struct term {
+  int64_t k;
+  tn_node *x;
+} term;
+typedef tn__vec(term) terms;
+
+/* Is x the same in both turns? */
+static bool is_fixed(const claim *q, tn_node *x) {
+  tn__nodes all = {0};
+  if (tn__map_getp(&q->told, x)) return true;
+  tn__topo(&q->c->scratch, &x, 1, &all);
+  for (uint32_t i = 0; i < all.n; i++) {
+    const tn_node *n = all.v[i];
+    if (n->op == OP_RANGE ? !tn__map_getp(&q->fixed, n) && !tn__map_getp(&q->told, n)
+                          : n->op == OP_GETACC || n->op == OP_DATUM)
+      return false;
+    if (n->op == OP_LOAD && (n->src[0]->op != OP_PARAM || q->k->buf_written[n->src[0]->ints[0]])) return false;
+  }
+  return true;
+}
+
+static void read_terms(const claim *q, tn_node *sum, terms *out) {
+  tn__nodes todo = {0};
+  out->n = 0;
+  tn__vec_push(&q->c->scratch, &todo, sum);
+  while (todo.n) {
+    tn_node *n = todo.v[--todo.n];
+    int64_t k = 1;
+    if (n->op == OP_ADD) {
+      tn__vec_push(&q->c->scratch, &todo, n->src[0]);
+      tn__vec_push(&q->c->scratch, &todo, n->src[1]);
+      continue;
+    }
+    if (n->op == OP_MUL && tn__const_int(n->src[1], &k)) n = n->src[0];
+    if (n->op != OP_CONST && !is_fixed(q, n)) tn__vec_push(&q->c->scratch, out, ((term){k, n}));
+  }
+}
+
+static wide most_apart(const tn_node *x) { return (wide)x->hi - x->lo; }
+
+static wide size_of(int64_t k) { return k < 0 ? -(wide)k : k; }
+
+/* Does term i move a sum further, or less far, than all others together can make good? */
+static bool is_told(const terms *t, uint32_t i) {
+  wide others = 0, common = 0;
+  for (uint32_t j = 0; j < t->n; j++) {
+    if (j == i) continue;
+    if (t->v[j].x == t->v[i].x) return false;
+    wide k = size_of(t->v[j].k), a = k, b = common;
+    others += most_apart(t->v[j].x) < ((wide)1 << 62) / (k ? k : 1) ? k * most_apart(t->v[j].x) : (wide)1 << 80;
+    while (b) {
+      wide r = a % b;
+      a = b;
+      b = r;
+    }
+    common = a;
+  }
+  wide k = size_of(t->v[i].k);
+  if (!k) return false;
+  return others < k || (most_apart(t->v[i].x) < (wide)1 << 62 && k < (wide)1 << 62 &&
+                        (wide)most_apart(t->v[i].x) < (common + k - 1) / k);
+}
+
+/* x, where x / d and x mod d are the same in both turns, d > 0 in both; NULL */
+static tn_node *of_digits(const claim *q, const tn__nodes *known, const tn_node *n) {
+  if (n->op != OP_IDIV || !is_fixed(q, n->src[1])) return NULL;
+  for (uint32_t i = 0; i < known->n; i++)
+    if (known->v[i]->op == OP_MOD && known->v[i]->src[0] == n->src[0] && known->v[i]->src[1] == n->src[1])
+      return n->src[0];
+  return NULL;
+}
+
+static void learn(claim *q, tn__nodes *known, tn_node *x) {
+  if (tn__map_getp(&q->told, x)) return;
+  tn__map_putp(&q->told, x, x);
+  tn__vec_push(&q->c->scratch, known, x);
+}
+
+/* Are the counters equal wherever the addresses are? */
+static bool holds_by_form(claim *q) {
+  tn__nodes known = {0};
+  terms t = {0};
+  uint32_t had = 0;
+  tn__map_init(&q->told, &q->c->scratch);
+  learn(q, &known, q->index);
+  while (known.n != had && !tn__map_getp(&q->told, q->at_once)) {
+    had = known.n;
+    for (uint32_t i = 0; i < known.n; i++) {
+      tn_node *n = known.v[i], *x = of_digits(q, &known, n);
+      if (x) learn(q, &known, x);
+      if (n->op != OP_ADD && n->op != OP_MUL) continue;
+      read_terms(q, n, &t);
+      for (uint32_t j = 0; j < t.n; j++)
+        if (is_told(&t, j)) learn(q, &known, t.v[j].x);
+    }
+  }
+  return tn__map_getp(&q->told, q->at_once);
+}
+
+/* ---- by trying ---- */
+
+typedef struct turn {
+  int64_t address;
+  const int64_t *at; /* counters of the loops, from the outermost */
+} turn;
+
+/* Is it made of counters and constants alone? */
+static bool is_plain(const claim *q, tn_node *x) {
+  tn__nodes all = {0};
+  tn__topo(&q->c->scratch, &x, 1, &all);
+  for (uint32_t i = 0; i < all.n; i++)
+    if (all.v[i]->op != OP_RANGE && all.v[i]->op != OP_CONST && !tn__is_elementwise(all.v[i])) return false;
+  return true;
+}
+
+static int by_address(const void *x, const void *y) {
+  const turn *a = x, *b = y;
+  return a->address < b->address ? -1 : a->address > b->address;
+}
+
+static int64_t extent_of(const claim *q, const tn_node *range, const int64_t *at) {
+  int64_t extent;
+  if (tn__const_int(range->src[0], &extent)) return extent;
+  return tn__eval_index(range->src[0], &(tn__env){.key = q->open->v, .val = at, .n = q->open->n}, &q->c->scratch);
+}
+
+/* The next turn: the innermost loop moves first.  False: there is none. */
+static bool step(const claim *q, int64_t *at, bool every) {
+  for (uint32_t i = q->open->n; i-- > 0;) {
+    int64_t extent = extent_of(q, q->open->v[i], at);
+    at[i]++;
+    if (!every && at[i] == SOME_TURNS && at[i] < extent - SOME_TURNS) at[i] = extent - SOME_TURNS;
+    if (at[i] < extent) return true;
+    at[i] = 0;
+  }
+  return false;
+}
+
+/* The turns that store; *all: there are no others. */
+static turn *list_turns(claim *q, uint32_t *n, bool *all) {
+  tn__arena *a = &q->c->scratch;
+  uint32_t loops = q->open->n;
+  tn__vec(turn) out = {0};
+  int64_t *at = tn__arena_zalloc(a, (loops + 1) * sizeof *at);
+  double product = 1;
+  for (uint32_t i = 0; i < loops; i++) product *= (double)q->open->v[i]->hi + 1;
+  *all = product <= MOST_TURNS;
+  for (uint32_t tries = 0; tries <= MOST_TURNS; tries++) {
+    bool inside = true;
+    for (uint32_t i = 0; i < loops; i++) inside &= at[i] < extent_of(q, q->open->v[i], at);
+    tn__env env = {.key = q->open->v, .val = at, .n = loops};
+    if (inside && (!q->gate || tn__eval_index(q->gate, &env, a))) {
+      turn t = {tn__eval_index(q->index, &env, a), tn__arena_dup(a, at, (loops + 1) * sizeof *at)};
+      tn__vec_push(a, &out, t);
+    }
+    if (!step(q, at, *all)) break;
+  }
+  *n = out.n;
+  return out.v;
+}
+
+/* May both run at once, with different counters of the loop in question? */
+static bool are_at_once(const claim *q, const turn *x, const turn *y) {
+  bool differ = false;
+  for (uint32_t i = 0; i < q->open->n; i++) {
+    if (x->at[i] == y->at[i]) continue;
+    if (tn__map_getp(&q->fixed, q->open->v[i])) return false;
+    differ |= q->open->v[i] == q->at_once;
+  }
+  return differ;
+}
+
+static void complain(claim *q, const tn_node *buf, int64_t a, int64_t b, int64_t place) {
+  static const char *const who[AX_COUNT] = {
+      [AX_GLOBAL] = "slices", [AX_UPCAST] = "lanes", [AX_UNROLL] = "neighbours"};
+  tn__sb s;
+  tn__sb_init(&s, &q->c->scratch);
+  tn__sb_printf(&s, "kernel %s, part %u, instruction %u: %s %lld and %lld store to one place, element %lld of %s%lld",
+                q->k->name, q->part, q->at, who[q->at_once->ints[RANGE_AXIS]], (long long)a, (long long)b,
+                (long long)place, buf->op == OP_LOCAL ? "local" : "b", (long long)buf->ints[0]);
+  q->why = tn__sb_str(&s);
+}
+
+/* True: no two turns meet.  False: that is not known, or `why` says which do. */
+static bool holds_by_trying(claim *q, const tn_node *buf) {
+  bool all = true;
+  uint32_t n = 0, axis = 0;
+  if (!is_plain(q, q->index) || (q->gate && !is_plain(q, q->gate))) return false;
+  for (uint32_t i = 0; i < q->open->n; i++)
+    if (!is_plain(q, q->open->v[i])) return false;
+  while (q->open->v[axis] != q->at_once) axis++;
+  turn *t = list_turns(q, &n, &all);
+  if (n) qsort(t, n, sizeof *t, by_address);
+  for (uint32_t i = 0; i < n; i++)
+    for (uint32_t j = i + 1; j < n && t[j].address == t[i].address && j < i + MOST_TURNS; j++)
+      if (are_at_once(q, &t[i], &t[j])) {
+        complain(q, buf, t[i].at[axis], t[j].at[axis], t[i].address);
+        return false;
+      }
+  return all;
+}
+
+/* ---- by a solver ---- */
+
+/* Unsatisfiable if no two turns meet: other counters for one of them, and equal addresses. */
+static void put_claim(claim *q, const tn__constraint_list *needs, tn__sb *out) {
+  tn_ctx *c = q->c;
+  tn__nodes from = {0}, to = {0}, around = {0};
+  for (uint32_t i = 0; i < q->open->n; i++) {
+    tn_node *r = q->open->v[i];
+    tn__vec_push(&c->scratch, &around, r);
+    if (tn__map_getp(&q->fixed, r)) continue;
+    tn_node *extent = tn__substitute(c, r->src[0], from.v, to.v, from.n);
+    tn_node *twin = tn__range(c, extent, (int)r->ints[RANGE_AXIS], (tn__role)r->ints[RANGE_ROLE], FIRST_TWIN + i);
+    tn__vec_push(&c->scratch, &from, r);
+    tn__vec_push(&c->scratch, &to, twin);
+    tn__vec_push(&c->scratch, &around, twin);
+  }
+  tn_node *other = tn__substitute(c, q->at_once, from.v, to.v, from.n);
+  tn__vec_push(&c->scratch, &around, tn__op2(c, OP_NE, q->at_once, other));
+  tn__vec_push(&c->scratch, &around,
+               tn__op2(c, OP_EQ, q->index, tn__substitute(c, q->index, from.v, to.v, from.n)));
+  if (q->gate) {
+    tn__vec_push(&c->scratch, &around, q->gate);
+    tn__vec_push(&c->scratch, &around, tn__substitute(c, q->gate, from.v, to.v, from.n));
+  }
+  tn__bounds_state(c, &around, needs, out);
+}
+
+/* ---- all stores ---- */
+
+/* Which loops have the same counter in turns of `at_once` that run at the same time?  Those around it, but for a
+ * group's threads, of which some may be ahead of others up to the next barrier. */
+static void fix_loops(claim *q, uint32_t axis) {
+  const tn__part *p = &q->k->part[q->part];
+  const tn__nodes *open = q->open;
+  bool threads = p->group && open->v[axis]->ints[RANGE_AXIS] == AX_UPCAST;
+  tn__map_init(&q->fixed, &q->c->scratch);
+  for (uint32_t i = 0; i < axis; i++) {
+    bool waits = !threads || open->v[i]->ints[RANGE_AXIS] == AX_GLOBAL;
+    uint32_t depth = 0, at = 0;
+    while (!waits && p->ins[at] != open->v[i]) at++;
+    for (at++; !waits && at < p->n; at++) { /* of the loop's own instructions */
+      if (p->ins[at]->op == OP_END && !depth--) break;
+      depth += p->ins[at]->op == OP_RANGE;
+      waits = !depth && p->ins[at]->op == OP_BARRIER;
+    }
+    if (waits) tn__map_putp(&q->fixed, open->v[i], open->v[i]);
+  }
+}
+
+static bool runs_at_once(const tn_node *r, const tn_node *buf) {
+  int64_t axis = r->ints[RANGE_AXIS];
+  if (axis == AX_GLOBAL && buf->op == OP_LOCAL) return false; /* each slice, or group, has its own */
+  return r->hi > 0 && (axis == AX_GLOBAL || axis == AX_UPCAST || axis == AX_UNROLL);
+}
+
+const char *tn__writers_prove(tn_ctx *c, const tn__kernel *k, const tn__constraint_list *needs, tn__writers *count,
+                              tn__sb *open) {
+  for (uint32_t p = 0; p < k->nparts; p++) {
+    tn__nodes around = {0};
+    for (uint32_t i = 0; i < k->part[p].n; i++) {
+      tn_node *n = k->part[p].ins[i];
+      if (n->op == OP_RANGE) tn__vec_push(&c->scratch, &around, n);
+      if (n->op == OP_END) around.n--;
+      if (n->op != OP_STORE && n->op != OP_STOREADD) continue;
+      for (uint32_t r = 0; r < around.n; r++) {
+        claim q = {.c = c, .k = k, .part = p, .at = i, .index = n->src[1], .gate = tn__gate_of(n),
+                   .at_once = around.v[r], .open = &around};
+        if (!runs_at_once(around.v[r], n->src[0])) continue;
+        fix_loops(&q, r);
+        count->stores++;
+        if (holds_by_form(&q)) count->by_form++;
+        else if (holds_by_trying(&q, n->src[0])) count->by_trying++;
+        else if (q.why) return q.why;
+        else put_claim(&q, needs, open);
+      }
+    }
+  }
+  return NULL;
+}

@@ -1,0 +1,19 @@
+/* One writer of each place: do turns that may run at once (slices, lanes, threads, neighbours) store to places of their
+ * own, for all values and sizes?  Prefix tn__writers_.
+ *
+ * Decided by the form of the address, else by trying all turns where they are few; what neither tells is a statement
+ * for an SMT solver.  That two turns meet is found by trying, also where there are too many for all. */
+#ifndef TN_VERIFY_WRITERS_H
+#define TN_VERIFY_WRITERS_H
+#include "ir/constraint.h"
+#include "lower/kernel.h"
+
+typedef struct tn__writers { /* stores, each once for every loop around it whose turns may run at once */
+  uint32_t stores, by_form, by_trying; /* the rest is left to a solver */
+} tn__writers;
+
+/* Adds to the counts; NULL, or in scratch which turns store to one place.  `open`: a line for each store that is left,
+ * as bounds.h says. */
+const char *tn__writers_prove(tn_ctx *c, const tn__kernel *k, const tn__constraint_list *needs, tn__writers *count,
+                              tn__sb *open);
+#endif
