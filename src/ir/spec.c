@@ -174,23 +174,67 @@ void tn__spec_schedule(tn_ctx *c, tn_node *root) {
   }
 }
 
+/* A linear program on its way through the check: which loops are open, and what can be seen from here,
+ * in the order in which it came; how much of that there was when each of them opened. */
+typedef struct scopes {
+  tn__vec(tn_node *) open, seen;
+  tn__vec(uint32_t) before;
+  tn__map visible; /* node -> how many of it are among `seen`: lanes repeat what they need */
+  tn__map closed;  /* loops that have run */
+} scopes;
+
+static uint64_t number_in(const tn__map *m, const tn_node *n) {
+  uint64_t v = 0;
+  tn__map_get(m, (uint64_t)(uintptr_t)n, &v);
+  return v;
+}
+
+static bool is_visible(const scopes *s, const tn_node *x) {
+  return x->op == OP_CONST || x->op == OP_VAR || x->op == OP_PARAM || x->op == OP_LOCAL || number_in(&s->visible, x);
+}
+
+static void check_visible(tn_ctx *c, const phase *ph, const scopes *s, tn_node *x) {
+  for (uint32_t k = 0; k < x->nsrc; k++) {
+    const tn_node *y = x->src[k];
+    bool list = y->op == OP_LIST, good = list || is_visible(s, y);
+    for (uint32_t i = 0; list && i < y->nsrc; i++) good &= is_visible(s, y->src[i]);
+    if (!good) reject(c, ph, x, "a source does not come before it");
+  }
+}
+
+/* Only loops over lanes are written out for each who wants them: any other has one place where it runs. */
+static void enter(tn_ctx *c, const phase *ph, scopes *s, tn_node *x) {
+  bool lanes = x->ints[RANGE_AXIS] == AX_UPCAST || x->ints[RANGE_AXIS] == AX_UNROLL;
+  if (number_in(&s->visible, x)) reject(c, ph, x, "it is inside of itself");
+  if (!lanes && number_in(&s->closed, x)) reject(c, ph, x, "it has run before");
+  tn__vec_push(&c->scratch, &s->open, x);
+  tn__vec_push(&c->scratch, &s->before, s->seen.n);
+}
+
+/* What was computed inside is seen no more. */
+static void leave(tn_ctx *c, const phase *ph, scopes *s, tn_node *x) {
+  if (s->open.n == 0 || s->open.v[--s->open.n] != x->src[0]) reject(c, ph, x, "loops do not nest");
+  tn__map_put(&s->closed, (uint64_t)(uintptr_t)x->src[0], 1);
+  for (uint32_t was = s->before.v[--s->before.n]; s->seen.n > was;) {
+    const tn_node *gone = s->seen.v[--s->seen.n];
+    tn__map_put(&s->visible, (uint64_t)(uintptr_t)gone, number_in(&s->visible, gone) - 1);
+  }
+}
+
 void tn__spec_linear(tn_ctx *c, tn_node *const *ins, uint32_t n) {
   const phase *ph = &linear_phase;
-  tn__map seen;
-  tn__vec(tn_node *) open = {0};
-  tn__map_init(&seen, &c->scratch);
+  scopes s = {0};
+  tn__map_init(&s.visible, &c->scratch);
+  tn__map_init(&s.closed, &c->scratch);
   for (uint32_t i = 0; i < n; i++) {
     tn_node *x = ins[i];
     check_node(c, ph, x);
-    for (uint32_t k = 0; k < x->nsrc; k++) {
-      tn_node *s = x->src[k];
-      bool leaf = s->op == OP_CONST || s->op == OP_VAR || s->op == OP_PARAM || s->op == OP_LOCAL || s->op == OP_LIST;
-      if (!leaf && !tn__map_getp(&seen, s)) reject(c, ph, x, "a source does not come before it");
-    }
-    if (x->op == OP_RANGE) tn__vec_push(&c->scratch, &open, x);
-    if (x->op == OP_END && (open.n == 0 || open.v[--open.n] != x->src[0])) reject(c, ph, x, "loops do not nest");
-    tn__map_putp(&seen, x, x);
+    if (x->op == OP_END) leave(c, ph, &s, x);
+    else check_visible(c, ph, &s, x);
+    if (x->op == OP_RANGE) enter(c, ph, &s, x);
+    tn__vec_push(&c->scratch, &s.seen, x);
+    tn__map_put(&s.visible, (uint64_t)(uintptr_t)x, number_in(&s.visible, x) + 1);
   }
-  if (open.n) reject(c, ph, open.v[open.n - 1], "it is never closed");
+  if (s.open.n) reject(c, ph, s.open.v[s.open.n - 1], "it is never closed");
   check_ids(c, ph, ins, n);
 }

@@ -61,13 +61,13 @@ static int lean_group(const job *j, int64_t threads) {
 }
 
 /* The outputs' loops under which every outermost reduction stands: what one group, or one thread, may take for its own.
- */
+ * They stay so once lanes have been cut from them. */
 static uint64_t rows_of(const tn__survey *s) {
-  uint64_t set = s->common;
+  uint64_t set = s->common, outer = s->outputs | of_axis(&s->r, AX_UPCAST) | of_axis(&s->r, AX_UNROLL);
   for (uint32_t i = 0; i < s->r.order.n; i++) {
     const tn_node *n = s->r.order.v[i];
     uint64_t free = tn__free_of(&s->r, n);
-    if (n->op == OP_REDUCE && !(free & ~s->outputs)) set &= free;
+    if (n->op == OP_REDUCE && !(free & ~outer)) set &= free;
     if (n->op == OP_LOCAL && n->nsrc > 1) set &= free; /* what is kept for a turn of its range */
   }
   return set;
@@ -259,7 +259,8 @@ static uint64_t next_lanes(const job *j) {
     const tn_node *x = j->s.r.order.v[i];
     uint32_t first;
     uint64_t set = tn__closes(x, &first) ? row_loops(j, x) : 0;
-    if (set & (set - 1) && (!closed_together(&j->s.r, set) || bounding(&j->s, set))) set = best_of(j, set);
+    bool apart = !closed_together(&j->s.r, set) || tn__stands_between(&j->s.r, set) || bounding(&j->s, set);
+    if (set & (set - 1) && apart) set = best_of(j, set);
     else if (bounding(&j->s, set)) set = 0;
     if (set) return set;
   }

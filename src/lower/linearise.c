@@ -66,6 +66,17 @@ static int lane_of(const lin *l, uint64_t set) { return first_of(set & l->lanes 
 
 static bool in_lanes(const lin *l, const tn_node *n) { return tn__free_of(&l->r, n) & l->lanes; }
 
+/* The loops that n closes, outermost first; n's own ranges stand in nesting order. */
+static int next_own(const lin *l, const tn_node *n, int after) {
+  uint64_t own = tn__own_of(&l->r, n) & ~l->lanes;
+  int best = -1;
+  for (uint32_t j = 0; j < l->r.n; j++) {
+    if (!(own >> j & 1) || l->block[j + 1].depth <= (after < 0 ? -1 : l->block[after + 1].depth)) continue;
+    if (best < 0 || l->block[j + 1].depth < l->block[best + 1].depth) best = (int)j;
+  }
+  return best;
+}
+
 /* ---- linear forms ---- */
 
 static tn_node *form(lin *l, const tn_node *n) { return tn__map_getp(&l->form, n); }
@@ -106,7 +117,8 @@ static void form_reduce(lin *l, tn_node *r) {
   }
   tn_node *set[4] = {x->acc, value, lane >= 0 ? l->r.range[lane] : NULL, by >= 0 ? l->r.range[by] : NULL};
   x->set = make(l, OP_SETACC, 0, set, by >= 0 ? 4 : lane >= 0 ? 3 : 2, &op, 1);
-  tn_node *outer = r->src[1], *end = make(l, OP_END, 0, &outer, 1, NULL, 0);
+  int outermost = next_own(l, r, -1); /* -1: it closes lanes alone */
+  tn_node *outer = outermost < 0 ? r->src[1] : l->r.range[outermost], *end = make(l, OP_END, 0, &outer, 1, NULL, 0);
   tn_node *get[4] = {x->acc, end, lane >= 0 && (free >> lane & 1) ? l->r.range[lane] : NULL, set[3]};
   tn__map_putp(&l->form, r, make(l, OP_GETACC, 0, get, get[2] ? (get[3] ? 4 : 3) : 2, r->ints, 1));
   tn__map_putp(&l->accs, r, x); /* found again when the loop closes */
@@ -215,17 +227,6 @@ static void put_closer(lin *l, tn_node *n, int b) {
   }
   unit u = {.kind = U_INSTR, .node = n->op == OP_REDUCE ? ((acc *)tn__map_getp(&l->accs, n))->set : form(l, n)};
   put(l, b, u);
-}
-
-/* The loops that n closes, outermost first; n's own ranges stand in nesting order. */
-static int next_own(const lin *l, const tn_node *n, int after) {
-  uint64_t own = tn__own_of(&l->r, n) & ~l->lanes;
-  int best = -1;
-  for (uint32_t j = 0; j < l->r.n; j++) {
-    if (!(own >> j & 1) || l->block[j + 1].depth <= (after < 0 ? -1 : l->block[after + 1].depth)) continue;
-    if (best < 0 || l->block[j + 1].depth < l->block[best + 1].depth) best = (int)j;
-  }
-  return best;
 }
 
 /* A reduction is read once its loop is done; one per lane, inside the vector loops that want it. */
@@ -485,6 +486,35 @@ static void nest(lin *l) {
   }
 }
 
+/* The loops around the inside of a block, its own among them */
+static uint64_t path_to(const lin *l, int b) {
+  uint64_t set = 0;
+  for (; b; b = l->block[b].parent) set |= 1ull << l->block[b].range;
+  return set;
+}
+
+/* Each closer's loops stand one inside the other: those it depends on, and in them those it closes.  It has no other
+ * around it: a reduction would begin, or be read, in another turn of that, and a row be kept in one.  Two closers of a
+ * loop that want it in different places fail here, whatever pass has made them. */
+static void check_nesting(const lin *l) {
+  tn__map below; /* node -> loops that are closed below it: they are over, and none above it closes them again */
+  tn__map_init(&below, l->a);
+  for (uint32_t i = 0; i < l->r.order.n; i++) {
+    const tn_node *x = l->r.order.v[i];
+    uint64_t closed = 0, set = 0;
+    uint32_t first;
+    for (uint32_t s = 0; s < x->nsrc; s++)
+      if (tn__map_get(&below, (uint64_t)(uintptr_t)x->src[s], &set)) closed |= set;
+    uint64_t all = tn__own_of(&l->r, x), own = all & ~l->lanes, free = loops_of(l, x),
+             in = path_to(l, block_of(l, free)), path = path_to(l, block_of(l, own | free));
+    tn__map_put(&below, (uint64_t)(uintptr_t)x, closed | all);
+    bool good = !(all & closed) && !(free & ~in) && !(own & in) && path == (own | in);
+    if (!tn__closes(x, &first) || good) continue;
+    tn__fail(l->c, TN_ESTATE, "internal error: loop %lld of a kernel is closed in two places",
+             first < x->nsrc ? tn__id_of(x->src[first]) : -1ll);
+  }
+}
+
 /* ---- parts ---- */
 
 static uint32_t part_of(const tn__map *part, const tn_node *n) {
@@ -553,6 +583,7 @@ void tn__linearise(tn_ctx *c, tn__arena *a, tn_node *body, tn__part *part) {
   tn__map_init(&l.done, a);
   tn__map_init(&l.accs, a);
   nest(&l);
+  check_nesting(&l);
   form_all(&l);
   for (uint32_t i = 0; part->tile && i < l.r.order.n; i++)
     if (l.r.order.v[i]->op == OP_REDUCE) part->tile->acc = ((acc *)tn__map_getp(&l.accs, l.r.order.v[i]))->acc;

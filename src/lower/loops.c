@@ -126,6 +126,15 @@ bool tn__bounds_loops(const tn__ranges *r, uint32_t j) {
   return false;
 }
 
+bool tn__stands_between(const tn__ranges *r, uint64_t set) {
+  for (uint32_t i = 0; i < r->order.n; i++) {
+    uint32_t first;
+    uint64_t free = tn__free_of(r, r->order.v[i]) & set;
+    if (tn__closes(r->order.v[i], &first) && free && free != set) return true;
+  }
+  return false;
+}
+
 tn_node *tn__fresh_range(tn__lowering *l, tn_node *extent, int axis, tn__role role) {
   return tn__range(l->c, extent, axis, role, l->next_range++);
 }

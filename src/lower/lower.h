@@ -81,6 +81,9 @@ double tn__walk_score(const tn__survey *p, uint32_t j);
 bool tn__walks_outputs(const tn__survey *p, uint64_t rows);
 /* Does the extent of some loop depend on range j?  Then the lanes of j would not walk alike. */
 bool tn__bounds_loops(const tn__ranges *r, uint32_t j);
+/* Does a loop stand inside of some of these, but not of all?  Were they one, it would run again for each turn of
+ * that. */
+bool tn__stands_between(const tn__ranges *r, uint64_t set);
 /* Cuts range x into blocks of `by`: x = outer * by + inner, inner < min(by, rest).  Outer is like x; *outer tells it,
  * unless that is NULL. */
 tn_node *tn__cut(tn__lowering *l, tn_node *body, tn_node *x, int64_t by, int outer_axis, int inner_axis,

@@ -19,8 +19,7 @@ enum {
   CHUNK = 2048,             /* elements of a flat loop per slice */
   PARTIALS = 64,            /* blocks of a split reduction */
   MIN_SPLIT = 16,           /* shorter ranges stay whole, */
-  SPLIT_WORK = 1 << 17,     /* so does less work than this many elements, */
-  MAX_SPLIT_CELLS = 2047,   /* and what has outputs enough for the threads */
+  MAX_SPLIT_CELLS = 2047,   /* so does what has outputs enough for the threads */
   /* on group devices: the threads that keep a unit busy, half as many if each reads PACK bytes at once, */
   UNIT_THREADS = 2048,
   PACK = 16,
@@ -101,6 +100,15 @@ static bool merge(tn__lowering *l, tn_node **body) {
 
 /* ---- choosing what to vectorise and what to share out ---- */
 
+/* Is a row kept for each turn of range j?  Its lanes would share it. */
+static bool keeps_rows(const tn__survey *p, uint32_t j) {
+  for (uint32_t i = 0; i < p->r.order.n; i++) {
+    const tn_node *n = p->r.order.v[i];
+    if (n->op == OP_STORE && tn__buffer_of(n)->op == OP_LOCAL && (tn__free_of(&p->r, n) >> j & 1)) return true;
+  }
+  return false;
+}
+
 /* The range along which to vectorise: of a reduction where all reductions run along it, or of the outputs. */
 static int vector_range(const tn__survey *p) {
   int best = -1;
@@ -108,7 +116,7 @@ static int vector_range(const tn__survey *p) {
   for (uint32_t j = 0; j < p->r.n; j++) {
     bool output = p->outputs >> j & 1;
     int axis = tn__axis_of(p->r.range[j]);
-    if ((axis != AX_LOOP && axis != AX_REDUCE) || tn__bounds_loops(&p->r, j)) continue;
+    if ((axis != AX_LOOP && axis != AX_REDUCE) || tn__bounds_loops(&p->r, j) || keeps_rows(p, j)) continue;
     if (output && p->reduces) { /* lanes across outputs: every reduction and store must have the range */
       bool all = p->common >> j & 1;
       for (uint32_t i = 0; i < p->r.order.n && all; i++) {
@@ -197,13 +205,11 @@ static tn_node *vectorise_rest(tn__lowering *l, tn_node *body) {
       if (stays_whole(x) || score < 0 || tn__bounds_loops(&p.r, j)) continue;
       if (score == 0 && !fills_row(&p, j)) continue;
       /* one lane range per expression; reductions beneath it are those of a column each */
-      bool clash = false, closes = false;
+      bool clash = keeps_rows(&p, j), closes = false;
       for (uint32_t i = 0; i < p.r.order.n; i++) {
         const tn_node *n = p.r.order.v[i];
         uint64_t own = tn__own_of(&p.r, n), set = tn__free_of(&p.r, n);
         if (n->op == OP_REDUCE && (set >> j & 1)) clash |= tn__axis_of(x) != AX_LOOP, columns |= 1ull << j;
-        /* lanes would share the row that is kept for each */
-        if (n->op == OP_STORE && tn__buffer_of(n)->op == OP_LOCAL && (set >> j & 1)) clash = true;
         if (!((own | set) >> j & 1)) continue;
         closes |= own >> j & 1;
         for (uint32_t k = 0; k < p.r.n; k++)
@@ -264,8 +270,8 @@ typedef struct blocks { /* range x as block * rows + inner */
   int64_t count;
 } blocks;
 
-/* The loops of the top reductions as one, where nothing else closes them: a group device wants blocks of all they run
- * over. */
+/* The loops of the top reductions as one, where nothing else closes them, and no other reduction stands between them
+ * (it would be done again for each turn of the one loop): a group device wants blocks of all they run over. */
 static tn_node *flatten_top(tn__lowering *l, tn_node *body) {
   tn__survey p;
   tn__survey_loops(l->c, l->a, body, &p);
@@ -278,7 +284,7 @@ static tn_node *flatten_top(tn__lowering *l, tn_node *body) {
     top = n;
     own = tn__own_of(&p.r, n);
   }
-  if (!top || top->nsrc < 3) return body;
+  if (!top || top->nsrc < 3 || tn__stands_between(&p.r, own)) return body;
   for (uint32_t i = 0; i < p.r.order.n; i++) {
     const tn_node *n = p.r.order.v[i];
     if ((tn__own_of(&p.r, n) & own) && (n->op != OP_REDUCE || tn__level_of(&p.r, n) != top_level(&p))) return body;
@@ -407,20 +413,21 @@ static tn_node *split(tn__lowering *l, tn_node *body, tn_node *x, int64_t count)
     tn__vec_push(a, &old, n);
     tn__vec_push(a, &new_, n->op == OP_REDUCE ? two_steps(c, &r, &b, n, slot++) : over_blocks(c, &b, n, b.block));
   }
-  return tn__substitute(c, body, old.v, new_.v, old.n);
+  /* a sum over each block that turns out to be the same for all of them does not stand in the loop over these */
+  return tn__separate(l, tn__substitute(c, body, old.v, new_.v, old.n));
 }
 
 static tn_node *split_long(tn__lowering *l, tn_node *body) {
   tn_ctx *c = l->c;
   tn__survey p;
   tn__survey_loops(c, l->a, body, &p);
-  if (l->dev->group && c->mode != TN_MODE_STRICT && p.reduces && tn__volume(&p, all_of(&p)) >= SPLIT_WORK) {
+  if (l->dev->group && c->mode != TN_MODE_STRICT && p.reduces && tn__volume(&p, all_of(&p)) >= TN__SPLIT_WORK) {
     body = flatten_top(l, body);
     tn__survey_loops(c, l->a, body, &p);
   }
   int at = c->mode == TN_MODE_STRICT || !p.reduces ? -1 : split_range(&p);
   if (at < 0) return body;
-  if (tn__extent(p.r.range[at]) < MIN_SPLIT || tn__volume(&p, all_of(&p)) < SPLIT_WORK) return body;
+  if (tn__extent(p.r.range[at]) < MIN_SPLIT || tn__volume(&p, all_of(&p)) < TN__SPLIT_WORK) return body;
   int64_t steps, beside, tiles = tn__tile_count(l, body, &steps, &beside);
   int64_t count =
       tiles ? count_tile_blocks(l->dev, p.r.range[at], tiles, steps, beside) : count_blocks(l->dev, &p, p.r.range[at]);

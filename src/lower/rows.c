@@ -85,10 +85,25 @@ typedef struct row { /* the same expression wanted over several ranges */
   bool repeated;
 } row;
 
-/* Is n, in the loop over range j, computed again for loops around it that it does not depend on? */
+static uint64_t others_of(const tn__ranges *r, const tn_node *n, uint32_t j) {
+  return tn__free_of(r, n) & ~(1ull << j);
+}
+
+/* May n be kept over range j?  A row is one of each turn of the other loops that n depends on: those stand around it.
+ * And what n loads of another row must not be written anew for each element of this one. */
+static bool makes_row(const tn__ranges *r, const loop *l, const tn_node *n, uint32_t j, const tn__map *anew) {
+  uint64_t rewritten = 0;
+  tn__map_get(anew, (uint64_t)(uintptr_t)n, &rewritten);
+  return (tn__free_of(r, n) >> j & 1) && !(others_of(r, n, j) & ~l[j].around) && !(rewritten >> j & 1);
+}
+
+/* Is n, in the loop over range j, computed again for loops that it does not depend on, and that stand inside of all
+ * that it does? */
 static bool repeated(const tn__ranges *r, const loop *l, const tn_node *n, uint32_t j) {
-  uint64_t free = tn__free_of(r, n);
-  return tn__is_inner(l[j].range) && (free & ~(1ull << j)) && (l[j].free & ~free);
+  uint64_t others = others_of(r, n, j), stay = 0;
+  for (uint32_t k = 0; k < r->n; k++)
+    if (others >> k & 1) stay |= l[k].around;
+  return tn__is_inner(l[j].range) && others && (l[j].free & ~tn__free_of(r, n) & ~stay);
 }
 
 /* Does one of the row's loops stand around the loop over range j, or the other way round?  Then neither is done when
@@ -113,16 +128,30 @@ static size_t row_bytes(const tn_node *n, const tn_node *range) {
   return (size_t)(range->hi + 1) * tn__size_of(n->dtype);
 }
 
+/* For each node the loops in whose turns rows that it is made of are written anew */
+static void find_written(tn__arena *a, const tn__ranges *r, tn__map *anew) {
+  tn__map_init(anew, a);
+  for (uint32_t i = 0; i < r->order.n; i++) {
+    tn_node *n = r->order.v[i];
+    uint64_t set = n->op == OP_AFTER && n->src[0]->op == OP_LOCAL ? tn__free_of(r, n) : 0, below;
+    for (uint32_t s = 0; s < n->nsrc; s++)
+      if (tn__map_get(anew, (uint64_t)(uintptr_t)n->src[s], &below)) set |= below;
+    if (set) tn__map_put(anew, (uint64_t)(uintptr_t)n, set);
+  }
+}
+
 /* Looks for a dear node that is wanted in two loops over equal extents, or again and again in one. */
 static bool find_row(tn__lowering *lo, size_t room, const tn__ranges *r, const loop *l, row *out) {
   tn_ctx *c = lo->c;
   tn__vec(row) rows = {0};
+  tn__map anew;
+  find_written(lo->a, r, &anew);
   for (uint32_t i = 0; i < r->order.n; i++) {
     tn_node *n = r->order.v[i];
     if (!dear(n, lo->dev) || is_kept(r, n)) continue;
     for (uint32_t j = 0; j < r->n; j++) {
       tn_node *x = r->range[j];
-      if (!(tn__free_of(r, n) >> j & 1) || x->hi >= MAX_ROW || row_bytes(n, x) > room) continue;
+      if (!makes_row(r, l, n, j, &anew) || x->hi >= MAX_ROW || row_bytes(n, x) > room) continue;
       tn_node *mark = tn__range(c, x->src[0], AX_LOOP, ROLE_MARK, lo->next_range),
               *form = tn__substitute(c, n, &x, &mark, 1);
       uint32_t k = 0;

@@ -15,8 +15,8 @@ enum {
   MAX_SEARCH = 20000,    /* nodes that a search for a dependence looks at */
   MAX_TRIES = 64,        /* kernels that one is tried to be joined with */
   MAX_HOSTS = 16,        /* kernels that are asked whether they could store a value, too */
-  MIN_PARALLEL = 16,     /* outer iterations that a fused reduction must leave to the threads ... */
-  SMALL_WORK = 32768     /* ... unless there is this little to do */
+  MIN_PARALLEL = 16,     /* iterations around a fused reduction, which it must leave to the threads ... */
+  SMALL_WORK = 32768     /* ... unless there is this little to do (and no sum to split) */
 };
 
 /* A reduction may be computed somewhat more often than once an element: at the borders of windows, where half of it is
@@ -213,8 +213,8 @@ static bool fits(tn__fuse *f, tn_node *n, const tn__demand *d) {
   const tn__seed *g = &f->seeds.v[d->k];
   for (uint32_t i = 0; i < g->chain.n; i++)
     if ((g->chain.v[i] & set) != set && (g->chain.v[i] & set) != g->chain.v[i]) return false;
-  if (set == outs) return true;
-  return extents(env, set) >= MIN_PARALLEL || extents(env, outs) <= SMALL_WORK;
+  return extents(env, set) >= MIN_PARALLEL ||
+         (extents(env, outs) <= SMALL_WORK && extents(env, ~0u) < TN__SPLIT_WORK);
 }
 
 static void note_chain(tn__fuse *f, const tn__demand *d) {
@@ -278,11 +278,18 @@ static bool depends(tn__fuse *f, int of, uint32_t above) {
   return false;
 }
 
+/* A kernel cannot load what it is storing: may n be computed wherever else in kernel k it is wanted? */
+static bool fits_again(tn__fuse *f, tn_node *n, const tn__info *in, int k) {
+  for (int i = tn__demand_last(f, in, k); is_reduction(n) && i >= 0; i = in->want.v[i].before)
+    if (!fits(f, n, &in->want.v[i])) return false;
+  return true;
+}
+
 static int find_host(tn__fuse *f, tn_node *n, tn__info *in) {
   for (uint32_t i = in->want.n, asked = 0; asked < MAX_HOSTS && i-- > 0;) {
     const tn__demand *d = &in->want.v[i];
     if (f->seeds.v[d->k].alone || (in->tiled && f->seeds.v[d->k].tiled) || f->seeds.v[d->k].size > TN__MAX_KERNEL ||
-        f->seeds.v[d->k].roots.n >= TN__MAX_STORES || !covers(f, n, d))
+        f->seeds.v[d->k].roots.n >= TN__MAX_STORES || !covers(f, n, d) || !fits_again(f, n, in, d->k))
       continue;
     asked++;
     f->searches++; /* for its other users: they must not have to run before d's kernel */
@@ -386,8 +393,7 @@ static void note_readers(tn__fuse *f, const tn__info *in) {
 /* On group devices: a product wanted inside the loops of a reduction would be computed by the few threads that those
  * keep busy. */
 static bool under_loops(const tn__fuse *f, const tn_node *n, const tn__info *in) {
-  if (!f->dev->group || (n->op != OP_CONTRACT && !in->tiled) || in->inline_dot || f->c->mode == TN_MODE_STRICT)
-    return false;
+  if (!f->dev->group || (n->op != OP_CONTRACT && !in->tiled) || in->inline_dot) return false;
   for (uint32_t i = 0; i < in->want.n; i++)
     if (in->want.v[i].env != f->seeds.v[in->want.v[i].k].env) return true;
   return false;
@@ -413,7 +419,7 @@ static void enter_host(tn__fuse *f, tn_node *n, tn__info *in) {
   }
   note_chain(f, &in->want.v[in->host]);
   tn__demand_inline(f, n, in, &in->want.v[in->host]);
-  /* other places in the same kernel compute it too: a kernel cannot load what it is storing */
+  /* other places in the same kernel compute it too (fits_again) */
   for (uint32_t i = 0; i < in->want.n; i++)
     if ((int)i != in->host && in->want.v[i].k == k) tn__demand_inline(f, n, in, &in->want.v[i]);
   if (!stored) in->host = -1;

@@ -7,6 +7,10 @@
 #include "device/device.h"
 #include "ir/build.h"
 
+/* A reduction over as many elements is worth being shared out where the outputs leave the threads without work
+ * (lower/optimise.c): until then it stays in one kernel with what reads it. */
+enum { TN__SPLIT_WORK = 1 << 17 };
+
 typedef enum tn__buf_kind { BUF_INPUT, BUF_OUTPUT, BUF_TEMP } tn__buf_kind;
 
 typedef struct tn__buf {

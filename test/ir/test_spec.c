@@ -148,11 +148,27 @@ static void test_linear(void **state) {
   tn_node *load = make(OP_LOAD, (tn_node *[]){buf, r}, 2, 0, 0, 0), *neg = tn__neg(&ctx, load);
   tn_node *store = make(OP_STORE, (tn_node *[]){buf, r, neg}, 3, 0, 0, 0), *end = make(OP_END, &r, 1, 0, 0, 0);
   tn_node *good[] = {r, load, neg, store, end}, *late[] = {r, neg, load, store, end}, *open[] = {r, load, neg, store},
-          *twice[] = {r, end, end};
+          *twice[] = {r, end, end}, *again[] = {r, load, end, r, neg, end}, *outside[] = {r, load, end, neg},
+          *within[] = {r, r, end, end};
   expect((job){.ins = good, .n = 5}, NULL);
   expect((job){.ins = late, .n = 5}, "does not come before it");
   expect((job){.ins = open, .n = 4}, "never closed");
   expect((job){.ins = twice, .n = 3}, "do not nest");
+  expect((job){.ins = again, .n = 6}, "it has run before");
+  expect((job){.ins = outside, .n = 4}, "does not come before it");
+  expect((job){.ins = within, .n = 4}, "it is inside of itself");
+  /* lanes are written out where they are wanted, each time with what they need */
+  tn_node *lane = tn__range(&ctx, n, AX_UPCAST, ROLE_OUTPUT, 1), *done = make(OP_END, &lane, 1, 0, 0, 0);
+  tn_node *wide = make(OP_LOAD, (tn_node *[]){buf, lane}, 2, 0, 0, 0), *less = tn__neg(&ctx, wide);
+  expect((job){.ins = (tn_node *[]){lane, wide, done, lane, wide, less, done}, .n = 7}, NULL);
+  expect((job){.ins = (tn_node *[]){lane, wide, done, lane, less, done}, .n = 6}, "does not come before it");
+  /* operands of a fused step */
+  tn_node *zero = tn__const_num(&ctx, TN_F32, 0);
+  tn_node *acc = tn__node_make(
+      &ctx, &(tn__make){.op = OP_ACC, .src = &zero, .nsrc = 1, .ints = (int64_t[]){0, 1, 1}, .nint = 3});
+  tn_node *set = make(OP_SETACC, (tn_node *[]){acc, tn__list(&ctx, (tn_node *[]){load, load}, 2)}, 2, OP_FMA, 0, 1);
+  expect((job){.ins = (tn_node *[]){acc, r, load, set, end}, .n = 5}, NULL);
+  expect((job){.ins = (tn_node *[]){acc, r, set, end}, .n = 4}, "does not come before it");
   expect((job){.ins = (tn_node *[]){make(OP_STORE, (tn_node *[]){buf, r, neg, r}, 4, 0, 0, 0)}, .n = 1}, "wrong kind");
 }
 

@@ -6,7 +6,8 @@
  *   test_schedule_fuzz DEVICE strict|default SEED COUNT [SECONDS]
  *
  * Graphs SEED .. SEED+COUNT-1, or as many as there is time for; those for devices that compile go together, several in
- * a unit.  What fails is shrunk and printed, and a graph's own seed says it again.  At the end the counts of
+ * a unit.  What fails is shrunk and printed, and a graph's own seed says it again; so does one whose kernels compute
+ * far more than it asks for (support/work.h; FUZZ_PRINT=1 prints it).  At the end the counts of
  * support/coverage.h, which tools/fuzz-graphs adds up. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,6 +20,7 @@
 #include "support/forms.h"
 #include "support/graph.h"
 #include "support/sentinel.h"
+#include "support/work.h"
 #include "tenet/tenet.h"
 #include <signal.h>
 #include <stdio.h>
@@ -70,13 +72,21 @@ static void open_device(work *w, uint64_t seed) {
   w->unit = strncmp(w->device, "ref", 3) ? UNIT : 1;
   sentinel_put(d);
   coverage_watch(d);
+  work_watch(d);
 }
 
 static void check(work *w, uint32_t i) {
   char name[160];
   now = w->seed[i];
   snprintf(name, sizeof name, "FINDING seed %llu, %s mode %d", (unsigned long long)now, w->device, (int)w->mode);
-  w->bad += !graph_check(w->c, &w->g[i], name);
+  work_taken();
+  bool good = graph_check(w->c, &w->g[i], name);
+  double done = work_taken(), asked = work_of_graph(w->c, w->g[i].sink);
+  if (good && !work_is_fair(done, asked)) {
+    fprintf(stderr, "%s: its kernels do %.0f times what it asks for\n", name, done / asked);
+    good = false;
+  }
+  w->bad += !good;
 }
 
 /* All that wait; one that fails with others is looked for alone. */

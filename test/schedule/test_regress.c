@@ -257,6 +257,54 @@ static const row rows[] = {
      "%11 = expand f32[3,3,B] %10 3 3 %1\n"
      "%12 = mul f32[3,3,B] %11 %7\n"
      "%13 = sink void %12 {\"outputs\"}\n"},
+    {"what is kept for each element of a row is no row of that",
+     "%1 = param f16[8,1,7,6] 8 1 7 6 {0 0}\n"
+     "%2 = expand f16[8,5,7,6] %1 8 5 7 6\n"
+     "%3 = rmax f16[8,5,7] %2 {3}\n"
+     "%4 = reshape f16[8,5,7,1] %3 8 5 7 1\n"
+     "%5 = expand f16[8,5,7,6] %4 8 5 7 6\n"
+     "%6 = add f16[8,5,7,6] %2 %5\n"
+     "%7 = cast f32[8,5,7,6] %6\n"
+     "%8 = exp f32[8,5,7,6] %7\n"
+     "%9 = add f32[8,5,7,6] %7 %8\n"
+     "%10 = sum f32 %9 {0 1 2 3}\n"
+     "%11 = sink void %10 {\"outputs\"}\n"},
+    {"a sum over blocks that are all the same, beside what is stored for each of its rows",
+     "%1 = const f32 {0.0}\n"
+     "%2 = reshape f32[1,1] %1 1 1\n"
+     "%3 = expand f32[512,48] %2 512 48\n"
+     "%4 = exp f32[512,48] %3\n"
+     "%5 = sum f32[512] %4 {1}\n"
+     "%6 = reshape f32[512,1] %5 512 1\n"
+     "%7 = log f32[512,1] %6\n"
+     "%8 = neg f32[512,1] %7\n"
+     "%9 = expand f32[512,48] %8 512 48\n"
+     "%10 = add f32[512,48] %3 %9\n"
+     "%11 = sum f32 %10 {0 1}\n"
+     "%12 = expand f32[512,48] %6 512 48\n"
+     "%13 = mul f32[512,48] %12 %4\n"
+     "%14 = sink void %11 %13 {\"outputs\"}\n"},
+    {"a sum over rows of what rests on another such sum, beside a store of the rows",
+     "%1 = var index {\"B\" 1 150}\n"
+     "%2 = param f32[B,1,1] %1 1 1 {2 0}\n"
+     "%3 = permute f32[1,B,1] %2 {1 0 2}\n"
+     "%4 = sum f32 %2 {0 1 2}\n"
+     "%5 = reshape f32[1,1,1] %4 1 1 1\n"
+     "%6 = expand f32[B,1,1] %5 %1 1 1\n"
+     "%7 = sum f32 %6 {0 1 2}\n"
+     "%8 = sink void %3 %7 {\"outputs\"}\n"},
+    {"a row kept for each step of a sum, whose lanes would share it",
+     "%1 = param f16[80,1] 80 1 {9 0}\n"
+     "%2 = pad f16[80,2] %1 0 0 0 1\n"
+     "%3 = exp f16[80,2] %2\n"
+     "%4 = sum f16[80] %3 {1}\n"
+     "%5 = reshape f16[80,1] %4 80 1\n"
+     "%6 = expand f16[80,2] %5 80 2\n"
+     "%7 = add f16[80,2] %3 %6\n"
+     "%8 = sum f16[80] %7 {1}\n"
+     "%9 = param f16[1,80] 1 80 {8 0}\n"
+     "%10 = contract f16[1] %8 %9 {0 0 1 1}\n"
+     "%11 = sink void %10 {\"outputs\"}\n"},
 };
 
 /* What only compiled code shows. */
@@ -295,11 +343,15 @@ static void check(const row *r, const char *device, tn_mode mode, form f) {
   tn_ctx_close(c);
 }
 
+static const char *const guises[] = {"ref:cpu", "ref:sm_80", "ref:sm_90", "ref:opencl"};
+
 static void all_rows(void **s) {
   (void)s;
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-    for (int mode = TN_MODE_DEFAULT; mode <= TN_MODE_STRICT; mode++)
+    for (int mode = TN_MODE_DEFAULT; mode <= TN_MODE_STRICT; mode++) {
       for (int f = 0; f < FORMS; f++) check(&rows[i], "ref", (tn_mode)mode, (form)f);
+      for (size_t g = 0; g < sizeof guises / sizeof *guises; g++) check(&rows[i], guises[g], (tn_mode)mode, PLAIN);
+    }
 }
 
 static void compiled_rows(void **s) {

@@ -1,0 +1,130 @@
+/* What kernels compute grows as the graph does: no reduction is repeated for each of its readers.  Counted, not timed
+ * (support/work.h); the fuzzer asks the same of every graph that it draws. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include "ir/text.h"
+#include "support/pipeline.h"
+#include "support/work.h"
+#include "tenet/tenet.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* times what the graph asks for; sizes are such that a reduction repeated for each reader is more */
+static const double MOST = 20;
+
+typedef struct shape {
+  int64_t rows, columns;
+} shape;
+
+typedef struct row {
+  const char *name, *text; /* R and C are sizes */
+  shape size[5];
+} row;
+
+#define ROW_SOFTMAX \
+  "%1 = param f32[R,C] R C {0 0}\n%2 = rmax f32[R] %1 {1}\n%3 = reshape f32[R,1] %2 R 1\n" \
+  "%4 = expand f32[R,C] %3 R C\n" \
+  "%5 = neg f32[R,C] %4\n%6 = add f32[R,C] %1 %5\n%7 = exp f32[R,C] %6\n%8 = sum f32[R] %7 {1}\n" \
+  "%9 = reshape f32[R,1] %8 R 1\n%10 = expand f32[R,C] %9 R C\n%11 = div f32[R,C] %7 %10\n"
+#define PRODUCT(dtype) \
+  "%1 = param " dtype "[R,C] R C {0 0}\n%2 = param " dtype "[R,C] R C {1 0}\n" \
+  "%3 = contract " dtype "[R,R] %1 %2 {0 1 1 1}\n%4 = const " dtype " {0}\n%5 = reshape " dtype "[1,1] %4 1 1\n" \
+  "%6 = expand " dtype "[R,R] %5 R R\n%7 = max " dtype "[R,R] %3 %6\n"
+
+static const row rows[] = {
+    {"softmax",
+     ROW_SOFTMAX "%12 = sink void %11 {\"outputs\"}\n",
+     {{1, 16384}, {1, 600000}, {20, 100000}, {200, 5000}, {3000, 40}}},
+    {"the sum of softmax",
+     ROW_SOFTMAX "%12 = sum f32 %11 {0 1}\n%13 = sink void %12 {\"outputs\"}\n",
+     {{1, 16384}, {1, 600000}, {20, 100000}, {200, 5000}, {3000, 40}}},
+    {"the sum of each softmax",
+     ROW_SOFTMAX "%12 = sum f32[R] %11 {1}\n%13 = sink void %12 {\"outputs\"}\n",
+     {{1, 16384}, {7, 30000}, {20, 100000}, {200, 5000}, {3000, 40}}},
+    {"sums of softmax over rows",
+     ROW_SOFTMAX "%12 = sum f32[C] %11 {0}\n%13 = sink void %12 {\"outputs\"}\n",
+     {{1, 16384}, {7, 30000}, {20, 100000}, {200, 5000}, {3000, 40}}},
+    {"two products, cut off at 0 in between",
+     PRODUCT("bf16") "%8 = param bf16[C,R] C R {2 0}\n%9 = contract bf16[R,C] %7 %8 {0 1 1 1}\n"
+                     "%10 = sink void %9 {\"outputs\"}\n",
+     {{130, 128}, {64, 64}, {20, 300}, {300, 20}}},
+    {"two products, a choice in between",
+     PRODUCT("bf16") "%8 = le bool[R,R] %3 %6\n%9 = where bf16[R,R] %8 %6 %3\n%10 = param bf16[C,R] C R {2 0}\n"
+                     "%11 = contract bf16[R,C] %9 %10 {0 1 1 1}\n%12 = sink void %11 {\"outputs\"}\n",
+     {{130, 128}, {64, 64}, {20, 300}, {300, 20}}},
+    {"a product that is stored, too",
+     PRODUCT("f32") "%8 = param f32[R,R] R R {2 0}\n%9 = contract f32[R,R] %7 %8 {0 1 1 1}\n"
+                    "%10 = min f32[R,R] %9 %7\n%11 = sink void %10 %7 {\"outputs\"}\n",
+     {{130, 128}, {64, 64}, {20, 300}, {300, 20}}},
+    {"softmax of a product",
+     PRODUCT("f32") "%8 = rmax f32[R] %7 {1}\n%9 = reshape f32[R,1] %8 R 1\n%10 = expand f32[R,R] %9 R R\n"
+                    "%11 = neg f32[R,R] %10\n%12 = add f32[R,R] %7 %11\n%13 = exp f32[R,R] %12\n"
+                    "%14 = sum f32[R] %13 {1}\n%15 = reshape f32[R,1] %14 R 1\n%16 = expand f32[R,R] %15 R R\n"
+                    "%17 = div f32[R,R] %13 %16\n%18 = sink void %17 {\"outputs\"}\n",
+     {{128, 96}, {64, 64}, {20, 300}, {300, 20}}},
+};
+
+/* The text with its sizes */
+static void put_sizes(const char *text, shape size, char *out) {
+  for (const char *at = text; *at; at++) {
+    bool is_size = (*at == 'R' || *at == 'C') && at > text && strchr("[, ", at[-1]);
+    if (is_size) out += sprintf(out, "%lld", (long long)(*at == 'R' ? size.rows : size.columns));
+    else *out++ = *at;
+  }
+  *out = 0;
+}
+
+typedef struct job {
+  const char *text;
+  double times; /* what the kernels do, by what the graph asks for */
+} job;
+
+static void compile(tn_ctx *c, void *arg) {
+  job *j = arg;
+  tn__device *d = tn__device_get(c, 0);
+  pipeline p = {.c = c, .dev = d, .key = tn__parse(c, j->text)};
+  double work = 0;
+  pipeline_simplify(&p);
+  pipeline_schedule(&p);
+  pipeline_lower(&p);
+  for (uint32_t i = 0; i < p.s->items.n; i++) work += work_of_kernel(p.kernel[i]);
+  j->times = work / work_of_graph(c, p.key);
+}
+
+static double times(const row *r, shape size, const char *device, tn_mode mode) {
+  char *text = malloc(8 * strlen(r->text));
+  put_sizes(r->text, size, text);
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = device, .mode = mode, .quiet = 1, .no_library = 1});
+  job j = {.text = text};
+  assert_non_null(c);
+  if (!tn__ctx_run(c, "work", compile, &j)) fail_msg("%s on %s: %s", r->name, device, tn_last_error(c)->text);
+  tn_ctx_close(c);
+  free(text);
+  return j.times;
+}
+
+static void all_rows(void **s) {
+  static const char *const device[] = {"ref", "ref:cpu", "ref:sm_80", "ref:sm_90", "ref:opencl"};
+  int bad = 0;
+  (void)s;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    for (size_t d = 0; d < sizeof device / sizeof *device; d++)
+      for (int mode = TN_MODE_DEFAULT; mode <= TN_MODE_STRICT; mode++)
+        for (int k = 0; k < 5 && rows[i].size[k].rows; k++) {
+          double v = times(&rows[i], rows[i].size[k], device[d], (tn_mode)mode);
+          if (v <= MOST) continue;
+          print_error("%s, %lld x %lld, %s, mode %d: %.0f times what the graph asks for\n", rows[i].name,
+                      (long long)rows[i].size[k].rows, (long long)rows[i].size[k].columns, device[d], mode, v);
+          bad++;
+        }
+  assert_int_equal(bad, 0);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(all_rows)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
