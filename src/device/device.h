@@ -2,8 +2,8 @@
  * Prefix tn__device_, tn__buffer_. */
 #ifndef TN_DEVICE_DEVICE_H
 #define TN_DEVICE_DEVICE_H
+#include "device/target.h"
 #include "ir/ctx.h"
-#include "lower/kernel.h"
 
 typedef struct tn__device tn__device;
 typedef struct tn__code tn__code; /* compiled kernels of one schedule; each backend defines its own */
@@ -104,22 +104,6 @@ typedef struct tn__device_ops {
   void (*forget)(tn__device *d, tn__recording *r);
 } tn__device_ops;
 
-/* Where a kernel's choices lean away from what the cost model says; all 0: nowhere.  Tuning (run/tune.c) tries a few
- * (lower/variants.c). */
-typedef struct tn__variant {
-  const char *name;
-  int8_t tile;     /* the form that fits best, second best, ...; TN__VARIANT_NONE: no product by tiles */
-  int8_t blocks;   /* 2^blocks times as many of a split reduction; TN__VARIANT_NONE: it stays whole */
-  int8_t group;    /* 2^group times the threads of a group, or elements of a chunk */
-  int8_t pack;     /* 2^pack times the neighbours that one thread takes */
-  int8_t lanes;    /* 2^lanes times the lanes of vector loops */
-  bool own;        /* a library call by a kernel */
-} tn__variant;
-enum { TN__VARIANT_NONE = -100 };
-static inline int64_t tn__variant_by(int64_t n, int by) {
-  return by == TN__VARIANT_NONE ? 0 : by < 0 ? n >> -by : n << by;
-}
-
 struct tn__device {
   const tn__device_ops *ops;
   tn_ctx *ctx;
@@ -127,15 +111,9 @@ struct tn__device {
   char name[32];   /* "cpu", "ref", "cuda:0" */
   char text[128];  /* what it is, for people */
   double probed;   /* milliseconds that it took to find it: its drivers' start, too, if it was their first */
-  bool interprets; /* no code generation: keep kernels simple (no lanes, no splitting) */
-  int group;       /* threads of a work group, the most a kernel may use; 0: no groups, lanes are vector loops */
-  int units;       /* processors that run groups side by side; 0 without groups */
-  int tiles;       /* products by tiles (lower/tile.c): forms that need at most this generation, as in sm_90; 0: none */
-  bool copies;     /* what threads ask for is copied to where they share memory while they go on */
-  size_t shared;   /* bytes that the threads of a group may share; 0 without groups */
+  tn__target target; /* what its kernels are lowered for */
   size_t largest;  /* most bytes that one buffer may have; 0: any number */
-  /* while a kernel is lowered, in a copy of the device's struct; else 0, but for tests of other choices */
-  tn__variant variant;
+  const struct tn__variant *usual; /* of kernels that were not tuned (lower.h); NULL: the cost model's own choice */
   const struct tn__dialect *dialect; /* the language of its kernels (render.h); NULL: C */
   void *self;      /* the backend's own state */
 };

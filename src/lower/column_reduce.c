@@ -12,11 +12,9 @@
 #include "rewrite/rewrite.h"
 
 enum {
-  SECTOR = 32,        /* bytes that memory gives at once */
   ROWS_OF_THREAD = 8,
   MIN_ROWS = 16,
-  MOST_LANES = 128,   /* for a column */
-  FEW_OUTPUTS = 64    /* for each unit */
+  MOST_LANES = 128    /* for a column */
 };
 
 typedef struct fold {
@@ -98,17 +96,17 @@ static int column_of(const tn__survey *s) {
 tn_node *tn__column_reduce(tn__lowering *l, tn_node *part, int *group) {
   tn_ctx *c = l->c;
   tn__arena *a = l->a;
-  const tn__device *dev = l->dev;
+  const tn__target *t = l->target;
   tn__survey s;
   tn__survey_loops(c, a, part, &s);
   tn_node *row = c->mode == TN_MODE_STRICT ? NULL : row_range(&s);
   int at = row ? column_of(&s) : -1;
-  if (at < 0 || !tn__walks_outputs(&s, s.common) || tn__volume(&s, s.common) >= (double)dev->units * FEW_OUTPUTS)
+  if (at < 0 || !tn__walks_outputs(&s, s.common) || tn__volume(&s, s.common) >= (double)t->units * 2 * t->subgroup)
     return NULL;
-  fold f = {.l = l, .c = c, .column = s.r.range[at], .width = SECTOR / element_bytes(&s), .lanes = 2};
+  fold f = {.l = l, .c = c, .column = s.r.range[at], .width = t->sector / element_bytes(&s), .lanes = 2};
   double rows = tn__extent(row);
   if (rows < MIN_ROWS || tn__extent(f.column) < (double)f.width) return NULL;
-  while ((double)f.lanes * 2 * ROWS_OF_THREAD <= rows && f.lanes < MOST_LANES && 2 * f.lanes * f.width <= dev->group)
+  while ((double)f.lanes * 2 * ROWS_OF_THREAD <= rows && f.lanes < MOST_LANES && 2 * f.lanes * f.width <= t->group)
     f.lanes *= 2;
   *group = (int)(f.width * f.lanes);
   tn__sb_printf(&l->note, " fold(%lld,%lld,%lld)", tn__id_of(f.column), (long long)f.width, (long long)f.lanes);

@@ -15,13 +15,8 @@
 #include "rewrite/rewrite.h"
 
 enum {
-  WARP = 32,
-  SHORT_ROW = 32,      /* rows up to this length are one thread's work */
-  PACK_BYTES = 16,     /* of the widest access */
-  PACK_WORK = 512,     /* fewer elements for each unit are spread over as many threads as there are */
   ROW_SHARE = 32,      /* elements of a row for each thread, where rows are many; */
   MAX_SLOTS = 32,      /* it may keep them in registers */
-  FEW_OUTPUTS = 64,    /* for each unit */
   MUCH_LESS = 16,
   ROUNDS = 16
 };
@@ -30,7 +25,7 @@ typedef struct job {
   tn__lowering *l;
   tn_ctx *c;
   tn__arena *a;
-  const tn__device *dev;
+  const tn__target *target;
   tn__sb *note;
   tn_node *body;
   tn__survey s;
@@ -57,7 +52,7 @@ static int64_t limit(int64_t v, int64_t lo, int64_t hi) { return v < lo ? lo : v
 
 /* Threads of a group, of which the cost model says so many. */
 static int lean_group(const job *j, int64_t threads) {
-  return (int)limit(tn__variant_by(threads, j->dev->variant.group), WARP, j->dev->group);
+  return (int)limit(tn__variant_by(threads, j->l->variant->group), j->target->subgroup, j->target->group);
 }
 
 /* The outputs' loops under which every outermost reduction stands: what one group, or one thread, may take for its own.
@@ -136,7 +131,7 @@ static size_t widest(const job *j) {
 static int64_t pack_of(const job *j, uint32_t k, bool cells) {
   const tn__ranges *r = &j->s.r;
   bool any = false;
-  int64_t n = tn__variant_by(PACK_BYTES, j->dev->variant.pack) / (int64_t)widest(j);
+  int64_t n = tn__variant_by(j->target->access, j->l->variant->pack) / (int64_t)widest(j);
   for (uint32_t i = 0; i < r->order.n; i++) {
     const tn_node *x = r->order.v[i];
     if (x->op == OP_REDUCE && !cells && (tn__free_of(r, x) >> k & 1)) return 1;
@@ -175,7 +170,8 @@ static void make_global(job *j, uint64_t set) {
 
 static void pack_outputs(job *j, uint64_t outputs) {
   int best = -1;
-  if (tn__volume(&j->s, outputs) < (double)j->dev->units * PACK_WORK) return;
+  const tn__target *t = j->target; /* where packs of f32 would leave threads without work, each takes one */
+  if (tn__volume(&j->s, outputs) < (double)t->units * t->unit_threads * sizeof(float) / t->access) return;
   for (uint32_t k = 0; k < j->s.r.n; k++)
     if ((outputs >> k & 1) && pack_of(j, k, true) > 1 &&
         (best < 0 || tn__walk_score(&j->s, k) > tn__walk_score(&j->s, (uint32_t)best)))
@@ -195,7 +191,8 @@ static int share_threads(job *j) {
   }
   tn_node *flat = flatten(j, x, n, AX_LOOP);
   double outputs = tn__extent(flat);
-  int group = lean_group(j, limit(power_above(outputs / j->dev->units), WARP, TN__USUAL_GROUP));
+  int64_t threads = power_above(outputs / j->target->units);
+  int group = lean_group(j, limit(threads, j->target->subgroup, tn__usual_group(j->target)));
   if (tn__is_const(flat->src[0]) && outputs <= group) j->body = tn__retype(j->c, j->body, flat, AX_UPCAST);
   else j->body = tn__cut(j->l, j->body, flat, group, AX_LOOP, AX_UPCAST, NULL);
   look(j);
@@ -428,11 +425,12 @@ static double longest_row(const job *j) {
 }
 
 static int share_row(job *j, uint64_t rows) {
-  bool many = tn__volume(&j->s, rows) >= 8.0 * j->dev->units;
+  bool many = tn__volume(&j->s, rows) >= 8.0 * j->target->units;
+  int usual = tn__usual_group(j->target);
   make_global(j, rows);
-  int group = lean_group(j, limit(power_above(longest_row(j) / (many ? ROW_SHARE : 4)), WARP,
-                                  many ? TN__USUAL_GROUP : 4 * TN__USUAL_GROUP));
-  if (turns_of(&j->s.r)) group = tn__row_threads(j->dev, longest_row(j));
+  int group = lean_group(j, limit(power_above(longest_row(j) / (many ? ROW_SHARE : 4)), j->target->subgroup,
+                                  many ? usual : 4 * usual));
+  if (turns_of(&j->s.r)) group = tn__row_threads(j->target, longest_row(j));
   for (int round = 0; round < ROUNDS; round++) {
     uint64_t set = next_lanes(j);
     if (!set) break;
@@ -458,13 +456,16 @@ bool tn__group_rows(tn__lowering *l, tn_node *part) {
   tn__survey s;
   tn__survey_loops(l->c, l->a, part, &s);
   uint64_t rows = rows_of(&s);
-  if (l->c->mode == TN_MODE_STRICT || !s.reduces || longest_loop(&s, rows) <= SHORT_ROW) return false;
-  /* few outputs would leave most threads without work: better groups that jump through memory */
-  return rows != s.common || !tn__walks_outputs(&s, rows) || tn__volume(&s, rows) < (double)l->dev->units * FEW_OUTPUTS;
+  int subgroup = l->target->subgroup; /* a row up to this length is one thread's work: a group would rest */
+  if (l->c->mode == TN_MODE_STRICT || !s.reduces || longest_loop(&s, rows) <= subgroup) return false;
+  /* few outputs, up to two subgroups for each unit, would leave most threads without work: better groups that jump
+   * through memory */
+  return rows != s.common || !tn__walks_outputs(&s, rows) ||
+         tn__volume(&s, rows) < (double)l->target->units * 2 * subgroup;
 }
 
 static job begin(tn__lowering *l, tn_node *part) {
-  job j = {.l = l, .c = l->c, .a = l->a, .dev = l->dev, .note = &l->note, .body = part};
+  job j = {.l = l, .c = l->c, .a = l->a, .target = l->target, .note = &l->note, .body = part};
   look(&j);
   return j;
 }

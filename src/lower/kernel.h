@@ -58,7 +58,7 @@ typedef struct tn__digit { /* one digit of an element's number in its tile, and 
  * turns and of neighbours from the greatest on, as a thread's accumulators lie. */
 typedef struct tn__tile_form {
   const char *name; /* of the language's function */
-  int dtype, needs, rows, cols, steps, threads; /* needs: a generation, see tn__device.tiles */
+  int dtype, rows, cols, steps, threads;
   size_t shared;    /* bytes */
   int beside;       /* groups for which a unit has room; 0: one */
   float dear;       /* an element costs so many times what it does in large tiles; 0: once */
@@ -97,6 +97,7 @@ typedef struct tn__part { /* parts of a kernel run one after the other, each ove
   tn_node *global;  /* the AX_GLOBAL RANGE, NULL if the part is one slice */
   int64_t grain;    /* iterations of it that are worth a slice */
   int group;        /* threads of a work group; 0: lanes are vector loops */
+  int subgroup;     /* of those, how many run in step */
   tn__tile *tile;   /* NULL: no product by tiles */
 } tn__part;
 

@@ -595,6 +595,7 @@ void tn__linearise(tn_ctx *c, tn__arena *a, tn_node *body, tn__part *part) {
                      .n = l.out.n,
                      .global = global,
                      .group = part->group,
+                     .subgroup = part->subgroup,
                      .tile = part->tile,
                      .grain = work > SLICE_WORK ? 1 : (int64_t)(SLICE_WORK / (work + 1)) + 1};
 }

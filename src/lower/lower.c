@@ -79,15 +79,20 @@ static int64_t range_ids(tn__arena *a, tn_node *body) {
   return next;
 }
 
-tn__kernel *tn__lower(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *body, uint32_t index) {
+tn__kernel *tn__lower(tn_ctx *c, tn__arena *a, tn_node *body, const tn__target *target, const tn__variant *variant,
+                      uint32_t index) {
   tn__kernel *k = tn__arena_zalloc(a, sizeof *k);
   tn_node *part[2];
-  tn__lowering l = {.c = c, .a = a, .dev = dev, .next_range = range_ids(a, body)};
+  tn__lowering l = {.c = c, .a = a, .target = target, .next_range = range_ids(a, body)};
+  l.variant = variant ? variant : tn__variant_at(0);
   tn__sb_init(&l.note, a);
   if (c->mode != TN_MODE_STRICT) body = tn__widen(c, a, body);
   tn_node *whole = tn__optimise_loops(&l, tn__separate(&l, body));
   k->nparts = tn__cut_parts(c, a, whole, part);
-  for (uint32_t p = 0; p < k->nparts; p++) part[p] = tn__optimise_part(&l, part[p], &k->part[p]);
+  for (uint32_t p = 0; p < k->nparts; p++) {
+    k->part[p].subgroup = target->subgroup;
+    part[p] = tn__optimise_part(&l, part[p], &k->part[p]);
+  }
   find_buffers(a, part, k);
   find_vars(a, part, k);
   place_locals(a, part, k);

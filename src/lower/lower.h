@@ -1,30 +1,51 @@
 /* From a kernel body to a linear program.  Prefix tn__lower_. */
 #ifndef TN_LOWER_LOWER_H
 #define TN_LOWER_LOWER_H
-#include "device/device.h"
+#include "device/target.h"
 #include "lower/kernel.h"
 #include "schedule/schedule.h"
 
+/* Where a kernel's choices lean away from what the cost model says; all 0: nowhere.  Tuning (run/tune.c) tries a few
+ * (lower/variants.c). */
+typedef struct tn__variant {
+  const char *name;
+  int8_t tile;     /* the form that fits best, second best, ...; TN__VARIANT_NONE: no product by tiles */
+  int8_t blocks;   /* 2^blocks times as many of a split reduction; TN__VARIANT_NONE: it stays whole */
+  int8_t group;    /* 2^group times the threads of a group, or elements of a chunk */
+  int8_t pack;     /* 2^pack times the neighbours that one thread takes */
+  int8_t lanes;    /* 2^lanes times the lanes of vector loops */
+  bool own;        /* a library call by a kernel */
+} tn__variant;
+enum { TN__VARIANT_NONE = -100 };
+static inline int64_t tn__variant_by(int64_t n, int by) {
+  return by == TN__VARIANT_NONE ? 0 : by < 0 ? n >> -by : n << by;
+}
+
 /* The passes, in order, on one screen: see lower.c.  Everything is allocated in `a`.  nbuf, nout: the body's PARAM
  * slots, written ones first.  The kernel may have more buffers than the body: those are its own scratch, sized by their
- * PARAM's source. */
-tn__kernel *tn__lower(tn_ctx *c, tn__arena *a, const tn__device *dev, tn_node *body, uint32_t index);
+ * PARAM's source.  variant NULL: the cost model's own choice. */
+tn__kernel *tn__lower(tn_ctx *c, tn__arena *a, tn_node *body, const tn__target *target, const tn__variant *variant,
+                      uint32_t index);
 
 /* variants.c: what tuning tries for a body, a library call's or a kernel's, from number *at on, the cost model's own
  * choice first; NULL: no more */
-const tn__variant *tn__variant_next(tn_ctx *c, const tn__device *dev, tn_node *body, bool called, uint32_t *at);
+const tn__variant *tn__variant_next(tn_ctx *c, const tn__target *target, tn_node *body, bool called, uint32_t *at);
 const tn__variant *tn__variant_find(const char *name); /* NULL: none is called so */
 const tn__variant *tn__variant_at(uint32_t number);    /* of all that there are; NULL: no more */
 
 /* ---- shared by the passes ---- */
 
-enum { TN__MAX_RANGES = 64, TN__USUAL_GROUP = 256 };
+enum { TN__MAX_RANGES = 64 };
+
+/* Threads of a group, as a rule: a unit has room for several, some of which compute while others wait */
+static inline int tn__usual_group(const tn__target *t) { return t->unit_threads / 8; }
 
 /* A body on its way down, as the passes hand it on. */
 typedef struct tn__lowering {
   tn_ctx *c;
   tn__arena *a;
-  const tn__device *dev;
+  const tn__target *target;
+  const tn__variant *variant;
   tn__sb note;         /* the steps done */
   int64_t next_range;  /* ids of ranges, beyond all that the body ever had */
   int64_t next_local;  /* numbers of LOCALs */
@@ -138,9 +159,9 @@ void tn__place_barriers(tn_ctx *c, tn__arena *a, tn__part *part);
 tn_node *tn__unite_rows(tn__lowering *l, tn_node *body, tn_node **rows);
 /* ... of a part that goes through rows: the sums are kept, one for each column, in LOCALs */
 tn_node *tn__hold_columns(tn__lowering *l, tn_node *part);
-int tn__row_threads(const tn__device *dev, double columns);                  /* of a group that does so, */
-int64_t tn__groups_of_unit(const tn__device *dev, double columns);           /* so many of them side by side, */
-int64_t tn__row_groups(const tn__device *dev, double rows, double columns);  /* and in all */
+int tn__row_threads(const tn__target *target, double columns);                  /* of a group that does so, */
+int64_t tn__groups_of_unit(const tn__target *target, double columns);           /* so many of them side by side, */
+int64_t tn__row_groups(const tn__target *target, double rows, double columns);  /* and in all */
 /* rows.c */
 tn_node *tn__share_loops(tn__lowering *l, tn_node *body);
 tn_node *tn__keep_rows(tn__lowering *l, tn_node *body);

@@ -14,15 +14,10 @@
 #include "rewrite/rewrite.h"
 
 enum {
-  LANE_BYTES = 128,         /* accumulators of a vector loop: 32 f32 */
-  MIN_LANES_EXTENT = 64,    /* shorter reductions are summed in order */
   CHUNK = 2048,             /* elements of a flat loop per slice */
   PARTIALS = 64,            /* blocks of a split reduction */
   MIN_SPLIT = 16,           /* shorter ranges stay whole, */
   MAX_SPLIT_CELLS = 2047,   /* so does what has outputs enough for the threads */
-  /* on group devices: the threads that keep a unit busy, half as many if each reads PACK bytes at once, */
-  UNIT_THREADS = 2048,
-  PACK = 16,
   MIN_BLOCK = 16,           /* rows that are worth a block */
   MIN_TILE_STEPS = 8        /* so for products by tiles, in the form's steps */
 };
@@ -133,8 +128,12 @@ static int vector_range(const tn__survey *p) {
   return best;
 }
 
-static int64_t lanes_for(const tn__device *dev, int dtype) {
-  return tn__variant_by(LANE_BYTES, dev->variant.lanes) / (int64_t)(tn__size_of(dtype) < 4 ? 4 : tn__size_of(dtype));
+/* Shorter reductions are summed in order: their lanes would not take two turns each. */
+static double min_lanes(const tn__lowering *l) { return 2.0 * l->target->lane_bytes / (double)sizeof(float); }
+
+static int64_t lanes_for(const tn__lowering *l, int dtype) {
+  int64_t size = tn__size_of(dtype) < 4 ? 4 : (int64_t)tn__size_of(dtype);
+  return tn__variant_by(l->target->lane_bytes, l->variant->lanes) / size;
 }
 
 static int value_dtype(const tn__survey *p) {
@@ -150,10 +149,10 @@ static tn_node *vectorise(tn__lowering *l, tn_node *body) {
   int v = vector_range(&p);
   if (v < 0) return body;
   tn_node *x = p.r.range[v];
-  int64_t lanes = lanes_for(l->dev, value_dtype(&p));
+  int64_t lanes = lanes_for(l, value_dtype(&p));
   bool output = p.outputs >> v & 1;
   if (output && !p.reduces) {
-    int64_t chunk = tn__variant_by(CHUNK, l->dev->variant.group);
+    int64_t chunk = tn__variant_by(CHUNK, l->variant->group);
     /* a flat loop: chunks for the threads */
     if (tn__volume(&p, p.outputs) == tn__extent(x) && tn__extent(x) > (double)chunk) {
       tn__sb_printf(&l->note, " chunk(%lld,%lld)", tn__id_of(x), (long long)chunk);
@@ -161,7 +160,7 @@ static tn_node *vectorise(tn__lowering *l, tn_node *body) {
     }
     return tn__retype(c, body, x, AX_UPCAST);
   }
-  if (tn__extent(x) < (output ? 2 : MIN_LANES_EXTENT)) return body;
+  if (tn__extent(x) < (output ? 2 : min_lanes(l))) return body;
   tn__sb_printf(&l->note, " lanes(%lld,%lld)", tn__id_of(x), (long long)lanes);
   if (output) {
     if (tn__extent(x) <= (double)lanes && tn__is_const(x->src[0])) return tn__retype(c, body, x, AX_UPCAST);
@@ -215,13 +214,13 @@ static tn_node *vectorise_rest(tn__lowering *l, tn_node *body) {
         for (uint32_t k = 0; k < p.r.n; k++)
           if (tn__axis_of(p.r.range[k]) == AX_UPCAST && ((own | set) >> k & 1)) clash = true;
       }
-      if (tn__axis_of(x) == AX_REDUCE && tn__extent(x) < MIN_LANES_EXTENT) clash = true;
+      if (tn__axis_of(x) == AX_REDUCE && tn__extent(x) < min_lanes(l)) clash = true;
       if (!clash && closes) best = (int)j;
     }
     if (best < 0) return body;
     tn_node *x = p.r.range[best];
     bool output = tn__axis_of(x) == AX_LOOP, sums = columns >> best & 1;
-    int64_t lanes = lanes_for(l->dev, value_dtype(&p));
+    int64_t lanes = lanes_for(l, value_dtype(&p));
     if ((output && !sums) || fills_row(&p, (uint32_t)best) || tn__extent(x) <= (double)(sums ? lanes : 0)) {
       body = tn__retype(c, body, x, AX_UPCAST);
     } else {
@@ -307,13 +306,15 @@ static size_t loaded_bytes(const tn__survey *p) {
 
 /* How many blocks range x of the top reductions is cut into; 0: it stays whole.  Threads get a few blocks each, group
  * devices enough for all their threads: a number that divides the range if there is one near. */
-static int64_t count_blocks(const tn__device *dev, const tn__survey *p, const tn_node *x) {
-  int64_t most = (int64_t)tn__extent(x), size, partials = tn__variant_by(PARTIALS, dev->variant.blocks);
+static int64_t count_blocks(const tn__lowering *l, const tn__survey *p, const tn_node *x) {
+  int64_t most = (int64_t)tn__extent(x), size, partials = tn__variant_by(PARTIALS, l->variant->blocks);
+  const tn__target *t = l->target;
   double cells = tn__volume(p, p->common);
-  if (!dev->group) return cells > MAX_SPLIT_CELLS ? 0 : most < partials ? most : partials;
+  if (!t->group) return cells > MAX_SPLIT_CELLS ? 0 : most < partials ? most : partials;
   bool walks = tn__walks_outputs(p, p->common);
-  double threads = walks ? cells * (double)loaded_bytes(p) / PACK * 2 : cells * TN__USUAL_GROUP,
-         want = (double)tn__variant_by((int64_t)dev->units * UNIT_THREADS, dev->variant.blocks) / threads;
+  /* half the threads keep a unit busy if each reads all at once that it may */
+  double threads = walks ? cells * (double)loaded_bytes(p) / t->access * 2 : cells * tn__usual_group(t),
+         want = (double)tn__variant_by((int64_t)t->units * t->unit_threads, l->variant->blocks) / threads;
   int64_t n = 1;
   while ((double)n * 2 <= want && n * 2 * MIN_BLOCK <= most) n *= 2;
   if (n < 2 || !tn__const_int(x->src[0], &size)) return n < 2 ? 0 : n;
@@ -323,9 +324,9 @@ static int64_t count_blocks(const tn__device *dev, const tn__survey *p, const tn
 }
 
 /* So for products by tiles: blocks of whole steps, until every unit has as many tiles as it has room for. */
-static int64_t count_tile_blocks(const tn__device *dev, const tn_node *x, int64_t tiles, int64_t steps,
+static int64_t count_tile_blocks(const tn__lowering *l, const tn_node *x, int64_t tiles, int64_t steps,
                                  int64_t beside) {
-  int64_t size, n = tn__variant_by(dev->units * beside, dev->variant.blocks) / tiles;
+  int64_t size, n = tn__variant_by(l->target->units * beside, l->variant->blocks) / tiles;
   if (!tn__const_int(x->src[0], &size)) return 0;
   while (n > 1 && (size % (n * steps) || size / n < MIN_TILE_STEPS * steps)) n--;
   return n > 1 ? n : 0;
@@ -421,7 +422,7 @@ static tn_node *split_long(tn__lowering *l, tn_node *body) {
   tn_ctx *c = l->c;
   tn__survey p;
   tn__survey_loops(c, l->a, body, &p);
-  if (l->dev->group && c->mode != TN_MODE_STRICT && p.reduces && tn__volume(&p, all_of(&p)) >= TN__SPLIT_WORK) {
+  if (l->target->group && c->mode != TN_MODE_STRICT && p.reduces && tn__volume(&p, all_of(&p)) >= TN__SPLIT_WORK) {
     body = flatten_top(l, body);
     tn__survey_loops(c, l->a, body, &p);
   }
@@ -430,7 +431,7 @@ static tn_node *split_long(tn__lowering *l, tn_node *body) {
   if (tn__extent(p.r.range[at]) < MIN_SPLIT || tn__volume(&p, all_of(&p)) < TN__SPLIT_WORK) return body;
   int64_t steps, beside, tiles = tn__tile_count(l, body, &steps, &beside);
   int64_t count =
-      tiles ? count_tile_blocks(l->dev, p.r.range[at], tiles, steps, beside) : count_blocks(l->dev, &p, p.r.range[at]);
+      tiles ? count_tile_blocks(l, p.r.range[at], tiles, steps, beside) : count_blocks(l, &p, p.r.range[at]);
   return count ? split(l, body, p.r.range[at], count) : body;
 }
 
@@ -438,14 +439,14 @@ static tn_node *split_long(tn__lowering *l, tn_node *body) {
 static tn_node *split_rows(tn__lowering *l, tn_node *body, tn_node *rows) {
   tn__survey p;
   tn__survey_loops(l->c, l->a, body, &p);
-  return split(l, body, rows, tn__row_groups(l->dev, tn__extent(rows), tn__volume(&p, p.outputs)));
+  return split(l, body, rows, tn__row_groups(l->target, tn__extent(rows), tn__volume(&p, p.outputs)));
 }
 
 tn_node *tn__optimise_loops(tn__lowering *l, tn_node *body) {
   tn_node *rows = NULL;
   body = tn__share_loops(l, body);
-  if (l->dev->interprets || l->c->mode == TN_MODE_STRICT) return body;
-  if (l->dev->group) body = tn__unite_rows(l, body, &rows);
+  if (l->target->interprets || l->c->mode == TN_MODE_STRICT) return body;
+  if (l->target->group) body = tn__unite_rows(l, body, &rows);
   while (merge(l, &body)) {
   }
   body = tn__tile_shape(l, body);
@@ -453,7 +454,7 @@ tn_node *tn__optimise_loops(tn__lowering *l, tn_node *body) {
 }
 
 tn_node *tn__optimise_part(tn__lowering *l, tn_node *part, tn__part *out) {
-  if (l->dev->group) {
+  if (l->target->group) {
     out->tile = tn__tile_part(l, &part);
     if (out->tile) {
       out->group = out->tile->form->threads;
@@ -466,7 +467,7 @@ tn_node *tn__optimise_part(tn__lowering *l, tn_node *part, tn__part *out) {
     if (rows) part = tn__keep_rows(l, part);
     return tn__group_part(l, part, rows, &out->group);
   }
-  if (l->dev->interprets || l->c->mode == TN_MODE_STRICT) return part;
+  if (l->target->interprets || l->c->mode == TN_MODE_STRICT) return part;
   part = tn__keep_rows(l, part);
   part = vectorise(l, part);
   return vectorise_rest(l, part);

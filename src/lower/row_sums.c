@@ -13,7 +13,7 @@
 
 enum {
   ROW_SHARE = 16,    /* elements of a row for each thread: it keeps several rows of them */
-  UNIT_THREADS = 512,
+  UNIT_SHARE = 4,    /* of the threads that a unit may have: each needs the registers of so many */
   MIN_ROWS = 8       /* of a block */
 };
 
@@ -49,19 +49,19 @@ tn_node *tn__unite_rows(tn__lowering *l, tn_node *body, tn_node **rows) {
   return tn__share_loops(l, body);
 }
 
-int tn__row_threads(const tn__device *dev, double columns) {
-  int n = 32;
-  while (n * ROW_SHARE < columns && 2 * n <= dev->group) n *= 2;
+int tn__row_threads(const tn__target *target, double columns) {
+  int n = target->subgroup;
+  while (n * ROW_SHARE < columns && 2 * n <= target->group) n *= 2;
   return n;
 }
 
-int64_t tn__groups_of_unit(const tn__device *dev, double columns) {
-  int64_t n = UNIT_THREADS / tn__row_threads(dev, columns);
+int64_t tn__groups_of_unit(const tn__target *target, double columns) {
+  int64_t n = target->unit_threads / UNIT_SHARE / tn__row_threads(target, columns);
   return n > 1 ? n : 1;
 }
 
-int64_t tn__row_groups(const tn__device *dev, double rows, double columns) {
-  int64_t n = dev->units * tn__groups_of_unit(dev, columns);
+int64_t tn__row_groups(const tn__target *target, double rows, double columns) {
+  int64_t n = target->units * tn__groups_of_unit(target, columns);
   return (double)n * MIN_ROWS > rows ? (int64_t)(rows / MIN_ROWS) + 1 : n;
 }
 

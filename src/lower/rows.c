@@ -7,8 +7,7 @@
 enum {
   MAX_ROW = 1 << 16, /* elements of a row worth keeping */
   MAX_ROWS = 16,
-  WORTH_KEEPING = 10, /* the cost from which on a value is rather kept than computed again */
-  GROUP_BYTES = 96 << 10 /* of rows that a group keeps */
+  WORTH_KEEPING = 10 /* the cost from which on a value is rather kept than computed again */
 };
 
 /* The loops that close at each range: their highest level (before it, the loop cannot run), and their free set if they
@@ -73,8 +72,8 @@ tn_node *tn__share_loops(tn__lowering *lo, tn_node *body) {
 }
 
 /* On a group device even what is loaded is worth keeping: the threads hold more than the caches. */
-static bool dear(const tn_node *n, const tn__device *dev) {
-  if (n->op == OP_LOAD) return dev->group && n->src[0]->op == OP_PARAM;
+static bool dear(const tn_node *n, const tn__target *target) {
+  if (n->op == OP_LOAD) return target->group && n->src[0]->op == OP_PARAM;
   return n->op == OP_REDUCE || tn__ops[n->op].cost >= WORTH_KEEPING;
 }
 
@@ -148,7 +147,7 @@ static bool find_row(tn__lowering *lo, size_t room, const tn__ranges *r, const l
   find_written(lo->a, r, &anew);
   for (uint32_t i = 0; i < r->order.n; i++) {
     tn_node *n = r->order.v[i];
-    if (!dear(n, lo->dev) || is_kept(r, n)) continue;
+    if (!dear(n, lo->target) || is_kept(r, n)) continue;
     for (uint32_t j = 0; j < r->n; j++) {
       tn_node *x = r->range[j];
       if (!makes_row(r, l, n, j, &anew) || x->hi >= MAX_ROW || row_bytes(n, x) > room) continue;
@@ -327,19 +326,20 @@ static tn_node *keep_row(tn__lowering *lo, const tn__ranges *r, const loop *l, t
 
 /* The loop in whose turns the row is sent for, one ahead, on a device that copies while the threads compute; NULL: it
  * is not.  *bytes: of all such. */
-static tn_node *sent_in(const tn__device *dev, const tn__ranges *r, const row *w, size_t *bytes) {
+static tn_node *sent_in(const tn__target *target, const tn__ranges *r, const row *w, size_t *bytes) {
   const tn_node *n = w->at[0];
-  tn_node *turn = dev->copies && n->op == OP_LOAD && n->nsrc == 2 && !tn__level_of(r, n) ? row_loop_of(r, n) : NULL;
+  tn_node *turn = target->copies && n->op == OP_LOAD && n->nsrc == 2 && !tn__level_of(r, n) ? row_loop_of(r, n) : NULL;
+  if (!turn) return NULL;
   size_t more = 2 * row_bytes(n, w->range[0]),
-         room = dev->shared / 8 * 7 / (size_t)tn__groups_of_unit(dev, tn__extent(w->range[0]));
-  if (!turn || *bytes + more > room) return NULL;
+         room = target->shared / 8 * 7 / (size_t)tn__groups_of_unit(target, tn__extent(w->range[0]));
+  if (*bytes + more > room) return NULL;
   *bytes += more;
   return turn;
 }
 
 tn_node *tn__keep_rows(tn__lowering *lo, tn_node *body) {
-  const tn__device *dev = lo->dev;
-  size_t room = dev->group ? GROUP_BYTES < dev->shared ? GROUP_BYTES : dev->shared : SIZE_MAX, sent = 0;
+  const tn__target *target = lo->target;
+  size_t room = target->group ? target->kept : SIZE_MAX, sent = 0;
   for (int rows = 0; rows < MAX_ROWS; rows++) {
     tn__ranges r;
     loop l[TN__MAX_RANGES];
@@ -347,9 +347,9 @@ tn_node *tn__keep_rows(tn__lowering *lo, tn_node *body) {
     tn__ranges_find(lo->c, lo->a, body, &r);
     describe(&r, l);
     if (!find_row(lo, room, &r, l, &w)) break;
-    tn_node *turn = sent_in(dev, &r, &w, &sent);
+    tn_node *turn = sent_in(target, &r, &w, &sent);
     tn__sb_printf(&lo->note, " %s(%s)", turn ? "ahead" : "row", tn__ops[w.at[0]->op].text);
-    room -= dev->group ? row_bytes(w.at[0], w.range[0]) : 0;
+    room -= target->group ? row_bytes(w.at[0], w.range[0]) : 0;
     body = keep_row(lo, &r, l, body, &w, turn);
   }
   return body;

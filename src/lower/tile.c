@@ -11,69 +11,11 @@
 #include "lower/lower.h"
 #include "rewrite/rewrite.h"
 
-enum { T = TN__DIGIT_THREAD, U = TN__DIGIT_TURN, N = TN__DIGIT_NEIGHBOUR };
-
-static const tn__tile_form forms[] = {
-    {.name = "wgmma_bf16", .dtype = TN_BF16, .needs = 90, .rows = 128, .cols = 256, .steps = 64, .threads = 256,
-     .shared = 196608,
-     .digit = {{T, 4, 0, 2}, {T, 8, 1, 0}, {T, 4, 16, 0}, {T, 2, 64, 0}, {U, 32, 0, 8}, {U, 2, 8, 0}, {N, 2, 0, 1}}},
-    {.name = "wgmma_f16", .dtype = TN_F16, .needs = 90, .rows = 128, .cols = 256, .steps = 64, .threads = 256,
-     .shared = 196608,
-     .digit = {{T, 4, 0, 2}, {T, 8, 1, 0}, {T, 4, 16, 0}, {T, 2, 64, 0}, {U, 32, 0, 8}, {U, 2, 8, 0}, {N, 2, 0, 1}}},
-    {.name = "wide_bf16", .dtype = TN_BF16, .needs = 90, .rows = 64, .cols = 256, .steps = 64, .threads = 256,
-     .shared = 163840,
-     .digit = {{T, 4, 0, 2}, {T, 8, 1, 0}, {T, 4, 16, 0}, {T, 2, 0, 128}, {U, 16, 0, 8}, {U, 2, 8, 0}, {N, 2, 0, 1}}},
-    {.name = "wide_f16", .dtype = TN_F16, .needs = 90, .rows = 64, .cols = 256, .steps = 64, .threads = 256,
-     .shared = 163840,
-     .digit = {{T, 4, 0, 2}, {T, 8, 1, 0}, {T, 4, 16, 0}, {T, 2, 0, 128}, {U, 16, 0, 8}, {U, 2, 8, 0}, {N, 2, 0, 1}}},
-    {.name = "tall_bf16", .dtype = TN_BF16, .needs = 90, .rows = 256, .cols = 64, .steps = 64, .threads = 256,
-     .shared = 163840, .cols_by_steps = true,
-     .digit = {{T, 4, 0, 16}, {T, 8, 1, 0}, {T, 4, 16, 0}, {T, 2, 128, 0}, {U, 2, 64, 0}, {U, 2, 8, 0}, {U, 2, 0, 8},
-               {N, 8, 0, 1}}},
-    {.name = "tall_f16", .dtype = TN_F16, .needs = 90, .rows = 256, .cols = 64, .steps = 64, .threads = 256,
-     .shared = 163840, .cols_by_steps = true,
-     .digit = {{T, 4, 0, 16}, {T, 8, 1, 0}, {T, 4, 16, 0}, {T, 2, 128, 0}, {U, 2, 64, 0}, {U, 2, 8, 0}, {U, 2, 0, 8},
-               {N, 8, 0, 1}}},
-    {.name = "turned_tf32", .dtype = TN_F32, .needs = 90, .rows = 256, .cols = 128, .steps = 32, .threads = 256,
-     .shared = 200704, .tf32 = true, .dear = 0.25f, .cols_across = true,
-     .digit = {{T, 4, 2, 0}, {T, 8, 0, 1}, {T, 8, 0, 16}, {U, 32, 8, 0}, {U, 2, 0, 8}, {U, 2, 1, 0}}},
-    {.name = "wgmma_tf32", .dtype = TN_F32, .needs = 90, .rows = 128, .cols = 256, .steps = 32, .threads = 256,
-     .shared = 196608, .tf32 = true, .dear = 0.25f,
-     .digit = {{T, 4, 0, 2}, {T, 8, 1, 0}, {T, 4, 16, 0}, {T, 2, 64, 0}, {U, 32, 0, 8}, {U, 2, 8, 0}, {N, 2, 0, 1}}},
-    {.name = "wide_tf32", .dtype = TN_F32, .needs = 90, .rows = 64, .cols = 256, .steps = 32, .threads = 256,
-     .shared = 163840, .tf32 = true, .dear = 0.25f,
-     .digit = {{T, 4, 0, 2}, {T, 8, 1, 0}, {T, 4, 16, 0}, {T, 2, 0, 128}, {U, 16, 0, 8}, {U, 2, 8, 0}, {N, 2, 0, 1}}},
-    {.name = "fma_f32", .dtype = TN_F32, .needs = 80, .rows = 128, .cols = 256, .steps = 16, .threads = 256,
-     .shared = 75264, .alone = 1.2f,
-     .digit = {{T, 8, 0, 4}, {T, 4, 4, 0}, {T, 2, 0, 128}, {T, 4, 32, 0}, {U, 2, 16, 0}, {U, 4, 1, 0}, {U, 4, 0, 32},
-               {N, 4, 0, 1}}},
-    {.name = "small_f32", .dtype = TN_F32, .needs = 80, .rows = 16, .cols = 32, .steps = 16, .threads = 256,
-     .shared = 104448, .beside = 2, .even = true,
-     .digit = {{T, 16, 0, 2}, {T, 16, 1, 0}, {N, 2, 0, 1}}},
-    {.name = "small_tall_f32", .dtype = TN_F32, .needs = 80, .rows = 32, .cols = 16, .steps = 16, .threads = 256,
-     .shared = 104448, .beside = 2, .even = true,
-     .digit = {{T, 8, 0, 2}, {T, 32, 1, 0}, {N, 2, 0, 1}}},
-    {.name = "wide_f32", .dtype = TN_F32, .needs = 80, .rows = 64, .cols = 256, .steps = 16, .threads = 128,
-     .shared = 62976, .beside = 2, .alone = 2.1f,
-     .digit = {{T, 8, 0, 4}, {T, 4, 4, 0}, {T, 2, 0, 128}, {T, 2, 32, 0}, {U, 2, 16, 0}, {U, 4, 1, 0}, {U, 4, 0, 32},
-               {N, 4, 0, 1}}},
-    {.name = "flat_f32", .dtype = TN_F32, .needs = 80, .rows = 32, .cols = 256, .steps = 16, .threads = 128,
-     .shared = 56832, .beside = 3, .dear = 1.5f, .alone = 3,
-     .digit = {{T, 8, 0, 4}, {T, 4, 4, 0}, {T, 4, 0, 64}, {U, 2, 16, 0}, {U, 4, 1, 0}, {U, 2, 0, 32}, {N, 4, 0, 1}}},
-    {.name = "slim_f32", .dtype = TN_F32, .needs = 80, .rows = 64, .cols = 96, .steps = 16, .threads = 64,
-     .shared = 32256, .beside = 4, .dear = 1.25f, .alone = 2.3f,
-     .digit = {{T, 8, 0, 4}, {T, 4, 4, 0}, {T, 2, 32, 0}, {U, 2, 16, 0}, {U, 4, 1, 0}, {U, 3, 0, 32}, {N, 4, 0, 1}}},
-};
-
 enum {
-  FORMS = sizeof forms / sizeof *forms,
   SMALL_TILES = 8,     /* of a form for small products, for each unit: then others keep more threads busy */
   BAND = 8,            /* rows of tiles that are worked on side by side, so that they share columns in the cache */
-  RAGGED_CELLS = 2048, /* outputs, and steps, from which on tiles may reach over the edge */
-  RAGGED_STEPS = 32,
   SHORT_STEPS = 256, /* of sums that are not split: there the units' share of tiles counts, */
-  FEW_TURNS = 4,     /* as long as it is at most so many */
-  WASTE = 4 /* ... of plain products to at most so many times what there is: gathering is dearer without tiles, too */
+  FEW_TURNS = 4      /* as long as it is at most so many */
 };
 
 typedef struct job {
@@ -158,16 +100,16 @@ static int64_t beside_of(const tn__tile_form *f) { return f->beside ? f->beside 
 
 /* What takes longest: what the busiest unit has to do, in elements of all units, or its last groups if nothing hides
  * what each waits for. */
-static double busiest(const tn__device *dev, const tn__tile_form *f, double all, double tiles) {
-  int64_t most = covered((int64_t)tiles, dev->units) / dev->units;
+static double busiest(const tn__target *target, const tn__tile_form *f, double all, double tiles) {
+  int64_t most = covered((int64_t)tiles, target->units) / target->units;
   if (f->alone <= 0 || most > FEW_TURNS) return all * dear_of(f);
   double work = (double)most * dear_of(f),
          waits = (double)(covered(most, beside_of(f)) / beside_of(f)) * (double)f->alone;
-  return all / tiles * dev->units * (work > waits ? work : waits);
+  return all / tiles * target->units * (work > waits ? work : waits);
 }
 
 /* Elements that tiles of a form cover, dear ones as more; 0 if it does not fit. */
-static double cover(const job *j, const tn__device *dev, const tn__tile_form *f) {
+static double cover(const job *j, const tn__target *target, const tn__tile_form *f) {
   int64_t size[3] = {size_in(j, j->f.axis[0]), size_in(j, j->f.axis[1]), size_in(j, j->f.steps)},
           by[3] = {f->rows, f->cols, f->steps};
   double all = 1;
@@ -185,35 +127,36 @@ static double cover(const job *j, const tn__device *dev, const tn__tile_form *f)
   }
   double tiles = tn__volume(&j->s, j->f.batch) *
                  (double)(covered(size[0], f->rows) / f->rows * (covered(size[1], f->cols) / f->cols));
-  if (f->even && tiles > SMALL_TILES * dev->units) return 0;
+  if (f->even && tiles > SMALL_TILES * target->units) return 0;
   double cells = (double)size[0] * (double)size[1],
          tiled = (double)covered(size[0], f->rows) * (double)covered(size[1], f->cols);
-  bool little = size[2] < RAGGED_STEPS || cells < RAGGED_CELLS || (j->even[0] && j->even[1] && tiled > WASTE * cells);
-  if (f->needs > dev->tiles || f->shared > dev->shared || (!exact && little)) return 0;
-  return size[2] < SHORT_STEPS ? busiest(dev, f, all, tiles) : all * dear_of(f);
+  bool plain = j->even[0] && j->even[1];
+  bool little = size[2] < TN__TILE_STEPS || cells < TN__TILE_CELLS || (plain && tiled > TN__TILE_WASTE * cells);
+  if (f->shared > target->shared || (!exact && little)) return 0;
+  return size[2] < SHORT_STEPS ? busiest(target, f, all, tiles) : all * dear_of(f);
 }
 
 /* The form that has least to do, the first of equals, among those that are not `gone`; NULL, or how much that is in
  * *least. */
-static const tn__tile_form *best_of(const job *j, const tn__device *dev, uint32_t gone, double *least) {
+static const tn__tile_form *best_of(const job *j, const tn__target *target, uint32_t gone, double *least) {
   const tn__tile_form *best = NULL;
-  for (size_t i = 0; i < FORMS; i++) {
-    double all = gone >> i & 1 ? 0 : cover(j, dev, &forms[i]);
+  for (size_t i = 0; i < target->ntiles; i++) {
+    double all = gone >> i & 1 ? 0 : cover(j, target, &target->tiles[i]);
     if (all <= 0 || (best && all >= *least)) continue;
     *least = all;
-    best = &forms[i];
+    best = &target->tiles[i];
   }
   return best;
 }
 
 /* So; or the next best, and so on, as the choice leans. */
-static const tn__tile_form *best_form(job *j, const tn__device *dev, double *least) {
+static const tn__tile_form *best_form(job *j, const tn__target *target, double *least) {
   uint32_t gone = 0;
   for (int side = 0; side < 2; side++) look_at(j, side);
-  const tn__tile_form *best = best_of(j, dev, gone, least);
-  for (int rank = 0; best && rank < dev->variant.tile; rank++) {
-    gone |= 1u << (best - forms);
-    best = best_of(j, dev, gone, least);
+  const tn__tile_form *best = best_of(j, target, gone, least);
+  for (int rank = 0; best && rank < j->l->variant->tile; rank++) {
+    gone |= 1u << (best - target->tiles);
+    best = best_of(j, target, gone, least);
   }
   return best;
 }
@@ -226,12 +169,12 @@ static void turn(job *j) {
 }
 
 /* Columns lie along the output's memory, unless tiles would be nearly empty then. */
-static bool choose_form(job *j, const tn__device *dev) {
+static bool choose_form(job *j, const tn__target *target) {
   double along = 0, across = 0;
   if (begin_as_neighbours(j, first_store(j), range_in(j, j->f.axis[0]))) turn(j);
-  j->form = best_form(j, dev, &along);
+  j->form = best_form(j, target, &along);
   turn(j);
-  const tn__tile_form *other = best_form(j, dev, &across);
+  const tn__tile_form *other = best_form(j, target, &across);
   if (other && (!j->form || across * 2 < along)) {
     j->form = other;
     return true;
@@ -294,21 +237,21 @@ static tn_node *number_tiles(job *j, tn_node *const *batch, uint32_t nbatch, tn_
 
 static bool plan(job *j, tn__lowering *l, tn_node *body) {
   tn_ctx *c = l->c;
-  const tn__device *dev = l->dev;
+  const tn__target *target = l->target;
   *j = (job){.l = l, .c = c, .a = l->a, .body = body};
   tn__survey_loops(c, l->a, body, &j->s);
-  if (!dev->tiles || dev->variant.tile == TN__VARIANT_NONE || c->mode == TN_MODE_STRICT ||
+  if (!target->ntiles || l->variant->tile == TN__VARIANT_NONE || c->mode == TN_MODE_STRICT ||
       !tn__factors_find(&j->s, &j->f))
     return false;
   const uint64_t set[] = {j->f.axis[0], j->f.axis[1], j->f.steps};
   for (int i = 0; i < 3; i++)
     if (!is_one(set[i]) || !tn__is_const(range_in(j, set[i])->src[0])) return false;
-  return choose_form(j, dev);
+  return choose_form(j, target);
 }
 
 tn_node *tn__tile_shape(tn__lowering *l, tn_node *body) {
   job j;
-  if (!l->dev->tiles || l->dev->variant.tile == TN__VARIANT_NONE || l->c->mode == TN_MODE_STRICT) return body;
+  if (!l->target->ntiles || l->variant->tile == TN__VARIANT_NONE || l->c->mode == TN_MODE_STRICT) return body;
   tn_node *flat = tn__factors_flatten(l, body);
   if (flat == body || !plan(&j, l, flat)) return body;
   tn__sb_puts(&l->note, " product");

@@ -44,12 +44,12 @@ static double work_of(tn_ctx *c, tn_node *body) {
   return work;
 }
 
-const tn__variant *tn__variant_next(tn_ctx *c, const tn__device *dev, tn_node *body, bool called, uint32_t *at) {
+const tn__variant *tn__variant_next(tn_ctx *c, const tn__target *target, tn_node *body, bool called, uint32_t *at) {
   for (; *at < VARIANTS; ++*at) {
     const tn__variant *l = &variants[*at];
     if (*at && called != l->own) continue;
-    if (called && l->own && !dev->tiles && work_of(c, body) > (dev->group ? MUCH_WORK : SLOW_WORK)) continue;
-    if (l->tile == TN__VARIANT_NONE && (!dev->tiles || work_of(c, body) > MUCH_WORK)) continue;
+    if (called && l->own && !target->ntiles && work_of(c, body) > (target->group ? MUCH_WORK : SLOW_WORK)) continue;
+    if (l->tile == TN__VARIANT_NONE && (!target->ntiles || work_of(c, body) > MUCH_WORK)) continue;
     ++*at;
     return l;
   }

@@ -10,7 +10,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-enum { WARP = 32, UNROLLED = 64, MANY = 1024 };
+enum { UNROLLED = 64, MANY = 1024 };
 
 /* ---- shared memory ---- */
 
@@ -28,7 +28,7 @@ static int64_t set_bytes(const tn__part *part, bool swaps) {
   int64_t most = 0;
   for (uint32_t i = 0; i < part->n; i++) {
     const tn_node *n = part->ins[i];
-    if (!combines(n) || (swaps && part->group <= WARP)) continue;
+    if (!combines(n) || (swaps && part->group <= part->subgroup)) continue;
     int64_t size = (int64_t)tn__size_of(n->dtype), bytes = n->src[0]->ints[1] * (size < 4 ? 4 : size);
     if (bytes > most) most = bytes;
   }
@@ -48,11 +48,11 @@ static bool shares(const tn__part *part) {
 int tn__render_together(const tn__dialect *d, const tn__part *part) {
   const tn__group_words *w = d->group;
   bool many = part->global && part->global->src[0]->hi > MANY; /* few are done sooner spread over the device */
-  return w->together && w->swap && many && part->group == WARP && !shares(part) ? w->together : 1;
+  return w->together && w->swap && many && part->group == part->subgroup && !shares(part) ? w->together : 1;
 }
 
 static void put_barrier(tn__printer *p) {
-  if (p->part->group > 1) tn__print_line(p, "%s", p->d->group->barrier[p->part->group <= WARP]);
+  if (p->part->group > 1) tn__print_line(p, "%s", p->d->group->barrier[p->part->group <= p->part->subgroup]);
 }
 
 /* ---- packed accesses ---- */
@@ -341,7 +341,7 @@ static void put_combined(tn__printer *p, tn_node *n) {
   tn_node *acc = n->src[0];
   const tn__group_words *w = p->d->group;
   int dt = acc->dtype, op = (int)n->ints[0], group = p->part->group;
-  int64_t lanes = acc->ints[1], rest = w->swap && lanes > WARP ? WARP : lanes;
+  int64_t lanes = acc->ints[1], rest = w->swap && lanes > p->part->subgroup ? p->part->subgroup : lanes;
   const char *type = p->d->value[dt], *own = tn__print_name(p, acc), *all = tn__print_format(p, "h%s", own),
              *cells = tn__print_format(p, "c%s", own);
   if (lanes > group)
@@ -364,7 +364,8 @@ static void put_combined(tn__printer *p, tn_node *n) {
     tn__print_value(p, n, tn__print_format(p, "%s[0]", cells));
     return;
   }
-  uint32_t mask = group < WARP ? (1u << group) - 1 : UINT32_MAX;
+  int in_step = group < p->part->subgroup ? group : p->part->subgroup; /* languages of masks have at most 32 */
+  uint32_t mask = in_step < 32 ? (1u << in_step) - 1 : UINT32_MAX;
   tn__words words = {.word = {['0'] = own,
                               ['1'] = tn__print_format(p, "t & %" PRId64, lanes - 1),
                               ['2'] = tn__print_format(p, "0x%" PRIx32, mask)}};
@@ -475,7 +476,7 @@ static bool holds_own(const tn__printer *p, uint32_t start) {
 static const char *number_of_group(tn__printer *p) {
   const tn__group_words *w = p->d->group;
   int n = tn__render_together(p->d, p->part);
-  return n == 1 ? w->group : tn__print_format(p, "(%s * %d + %s / %d)", w->group, n, w->thread, WARP);
+  return n == 1 ? w->group : tn__print_format(p, "(%s * %d + %s / %d)", w->group, n, w->thread, p->part->subgroup);
 }
 
 static const char *number_of_groups(tn__printer *p) {
@@ -612,7 +613,8 @@ static void put_declarations(tn__printer *p) {
   put_shared(p, w->cells, 2 * set_bytes(p->part, w->swap));
   if (set_bytes(p->part, w->swap)) tn__print_line(p, "i32 turn = 0;");
   bool alone = tn__render_together(p->d, p->part) == 1;
-  tn__print_line(p, "const i32 t = (i32)%s;", alone ? w->thread : tn__print_format(p, "(%s %% %d)", w->thread, WARP));
+  tn__print_line(p, "const i32 t = (i32)%s;",
+                 alone ? w->thread : tn__print_format(p, "(%s %% %d)", w->thread, p->part->subgroup));
   for (uint32_t b = 0; b < p->k->nbuf && w->place[0]; b++) {
     tn__words words = {.word = {['i'] = tn__print_format(p, "%" PRIu32, b), ['t'] = p->d->cell[p->k->buf_dtype[b]]}};
     tn__print_line(p, "%s", tn__print_expand(p, w->place[p->k->buf_written[b] != 0], &words));

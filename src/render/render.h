@@ -22,8 +22,8 @@
 #include "base/sb.h"
 #include "lower/kernel.h"
 
-typedef struct tn__dialect tn__dialect;
-extern const tn__dialect tn__dialect_c, tn__dialect_cuda, tn__dialect_opencl, tn__dialect_metal;
+typedef struct tn__dialect tn__dialect; /* CUDA's stands with its backend, whose tiles it has */
+extern const tn__dialect tn__dialect_c, tn__dialect_opencl, tn__dialect_metal;
 
 /* TN_ENOTSUP where a kernel uses a dtype that the language lacks. */
 void tn__render_unit(tn_ctx *c, tn__sb *out, const tn__dialect *d, tn__kernel *const *kernels, uint32_t n);

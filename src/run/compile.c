@@ -133,9 +133,7 @@ static uint32_t find_kernel(lowering *l, tn_node *body, const tn__variant *varia
   uint64_t found;
   bool known = tn__map_get(&l->of, (uintptr_t)body, &found);
   if (known && l->variant[found] == variant) return (uint32_t)found;
-  tn__device view = *p->dev;
-  view.variant = *variant;
-  tn__kernel *k = tn__lower(l->c, &p->arena, &view, body, p->nkernels);
+  tn__kernel *k = tn__lower(l->c, &p->arena, body, &p->dev->target, variant, p->nkernels);
   const char *wrong = tn__concurrency_check(&l->c->scratch, k);
   if (wrong) tn__fail(l->c, TN_ERUN, "internal: %s", wrong);
   keep_kernel(p, k);
@@ -166,11 +164,12 @@ static void lower_item(lowering *l, uint32_t i, const tn__variant *variant) {
 
 static void lower_items(tn_ctx *c, tn__plan *p, const tn__variant *const *variant) {
   uint32_t n = p->s->items.n;
+  const tn__variant *usual = p->dev->usual ? p->dev->usual : tn__variant_at(0);
   lowering l = {.c = c, .p = p, .variant = tn__alloc(c, (n + 1) * sizeof *l.variant)};
   tn__map_init(&l.of, &c->scratch);
   p->step = tn__arena_zalloc(&p->arena, (n + 1) * sizeof *p->step);
   p->kernel = tn__arena_zalloc(&p->arena, (n + 1) * sizeof *p->kernel);
-  for (uint32_t i = 0; i < n; i++) lower_item(&l, i, variant && variant[i] ? variant[i] : &p->dev->variant);
+  for (uint32_t i = 0; i < n; i++) lower_item(&l, i, variant && variant[i] ? variant[i] : usual);
 }
 
 /* A buffer that lowering added: partial results */

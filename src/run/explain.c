@@ -89,7 +89,7 @@ static void replay(tn_ctx *c, const tn__section *s, tn__sb *out) {
     tn_node *call = s->root->src[i], *body = one ? s->root : call->src[0];
     if (body->op == OP_LIB) continue;
     tn__section_body(c, body, one ? TN__MOST_BUFFERS : (int64_t)call->nsrc - 1, s->line);
-    tn__kernel *kernel = tn__lower(c, &c->scratch, d, body, kernels.n);
+    tn__kernel *kernel = tn__lower(c, &c->scratch, body, &d->target, NULL, kernels.n);
     tn__vec_push(&c->scratch, &kernels, kernel);
   }
   tn__sb_printf(out, "# %s\n", tn__stage_names[s->stage]);

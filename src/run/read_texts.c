@@ -1,5 +1,6 @@
 /* The text of a plan's kernels, read back and compared with their linear programs (verify/readback.h). */
 #include "run/plan.h"
+#include "backend/cuda/target.h"
 #include "render/dialect.h"
 #include "verify/readback.h"
 #include "verify/verify.h"

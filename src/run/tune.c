@@ -46,9 +46,9 @@ static tn__key key_of(const tuning *t) {
   const tn__device *d = t->of->dev;
   tn__sb s;
   tn__sb_init(&s, &c->scratch);
-  tn__sb_printf(&s, "%s\n%s %s %d %d %d %zu\n%d %d %d %d\n%s\n", tn_version(), d->ops->name, d->text, d->group,
-                d->units, d->tiles, d->shared, c->opt.threads, (int)c->mode, c->opt.no_library, c->opt.tf32,
-                t->called ? "library" : "kernel");
+  tn__sb_printf(&s, "%s\n%s %s %d %d %d %zu\n%d %d %d %d\n%s\n", tn_version(), d->ops->name, d->text, d->target.group,
+                d->target.units, (int)d->target.ntiles, d->target.shared, c->opt.threads, (int)c->mode,
+                c->opt.no_library, c->opt.tf32, t->called ? "library" : "kernel");
   tn__print(&s, t->body);
   return tn__cache_key(tn__sb_str(&s), strlen(tn__sb_str(&s)), (tn__key){0});
 }
@@ -191,7 +191,7 @@ static bool is_same(const tn__plan *p, const tn__plan *q) {
 static void open_trials(tuning *t) {
   const tn__variant *variant;
   uint32_t at = 0;
-  while (t->n < MOST_TRIALS && (variant = tn__variant_next(t->c, t->of->dev, t->body, t->called, &at))) {
+  while (t->n < MOST_TRIALS && (variant = tn__variant_next(t->c, &t->of->dev->target, t->body, t->called, &at))) {
     trial *x = &t->trial[t->n];
     *x = (trial){.variant = variant};
     bool good = try(t, x, lower);
@@ -254,7 +254,7 @@ static const tn__variant *tune_item(tuning *t) {
 
 /* Equal bodies are looked up, and timed, once. */
 const tn__variant *const *tn__tune(tn_ctx *c, const tn__plan *p) {
-  if (c->opt.tune < 0 || p->dev->interprets || (!c->cache.dir && !c->opt.tune)) return NULL;
+  if (c->opt.tune < 0 || p->dev->target.interprets || (!c->cache.dir && !c->opt.tune)) return NULL;
   const tn__variant **variant = tn__alloc(c, (p->s->items.n + 1) * sizeof *variant);
   tn__map seen[2]; /* by body, of kernels and of library calls */
   for (int called = 0; called < 2; called++) tn__map_init(&seen[called], &c->scratch);

@@ -392,18 +392,17 @@ static bool library_convolves(const tn__fuse *f, int dtype) {
   return !f->c->opt.no_library && f->dev->ops->has_conv && f->dev->ops->has_conv(f->dev, dtype);
 }
 
-/* generations that have tiles for them; halves are moved in runs of channels */
-enum { TILES_F32 = 80, TILES_HALF = 90, RUN = 8 };
-
-/* Will products by tiles (lower/tile.c) do? */
+/* Will products by tiles (lower/tile.c) do?  Halves are moved in runs of channels. */
 static bool tiles_convolve(const tn__fuse *f, const tn__conv *v) {
   int64_t channels, count;
   bool half = tn__size_of(v->dtype) < 4;
   for (int d = 0; d < CONV_DIMS; d++)
     if (!tn__is_const(v->size[d])) return false;
-  if (!half) return v->dtype == TN_F32 && f->dev->tiles >= TILES_F32;
-  return f->dev->tiles >= TILES_HALF && tn__const_int(v->size[CONV_C], &channels) &&
-         tn__const_int(v->size[CONV_K], &count) && channels % RUN == 0 && (count % RUN == 0 || v->kind == CONV_FORWARD);
+  if (!tn__target_multiplies(&f->dev->target, v->dtype)) return false;
+  if (!half) return true;
+  int64_t run = f->dev->target.access / (int64_t)tn__size_of(v->dtype);
+  return tn__const_int(v->size[CONV_C], &channels) &&
+         tn__const_int(v->size[CONV_K], &count) && channels % run == 0 && (count % run == 0 || v->kind == CONV_FORWARD);
 }
 
 /* The gradient of filters of few elements is a sum over all places for each: on group devices threads share that out
@@ -411,24 +410,25 @@ static bool tiles_convolve(const tn__fuse *f, const tn__conv *v) {
 static bool has_little_window(const tn__fuse *f, const tn__conv *v) {
   double window = (double)tn__size_guess(v->size[CONV_C]) * (double)tn__size_guess(v->size[CONV_R]) *
                   (double)tn__size_guess(v->size[CONV_S]);
-  return f->dev->group && v->dtype == TN_F32 && window <= LITTLE_WINDOW;
+  return f->dev->target.group && v->dtype == TN_F32 && window <= LITTLE_WINDOW;
 }
 
-enum { FEW_IMAGE_CHANNELS = 32, FEW_FILTERS = 64, MUCH_WORK = 1 << 28 };
+enum { MUCH_WORK = 1 << 28 };
 
 /* Gradients of few channels and many places, f32: what libraries do with fewer multiplications moves much memory for
- * products that are narrow, then.  (Winograd took 0.64 and 0.6 ms on an H200 for 512 x 32 x 26 x 26 with 64 filters of
- * 3 x 3, whose products come to 0.19 and 0.16.) */
+ * products that are narrow, then.  A product of c by k channels reads c + k elements for c * k multiply-adds: where
+ * that is no more than the device does while they come, saving multiplications saves nothing.  (Winograd took 0.64 and
+ * 0.6 ms on an H200 for 512 x 32 x 26 x 26 with 64 filters of 3 x 3, whose products come to 0.19 and 0.16.) */
 static bool has_few_channels(const tn__fuse *f, const tn__conv *v, double work) {
   int64_t channels, count;
   if (v->kind == CONV_FORWARD || v->dtype != TN_F32 || f->c->opt.tf32 || !tiles_convolve(f, v) || work < MUCH_WORK)
     return false;
-  return tn__const_int(v->size[CONV_C], &channels) && channels <= FEW_IMAGE_CHANNELS &&
-         tn__const_int(v->size[CONV_K], &count) && count <= FEW_FILTERS;
+  return tn__const_int(v->size[CONV_C], &channels) && tn__const_int(v->size[CONV_K], &count) &&
+         (double)channels * (double)count <= (double)f->dev->target.balance * (double)(channels + count);
 }
 
 void tn__conv_find(tn__fuse *f) {
-  if (f->c->mode == TN_MODE_STRICT || (!f->dev->ops->has_conv && !f->dev->tiles)) return;
+  if (f->c->mode == TN_MODE_STRICT || (!f->dev->ops->has_conv && !f->dev->target.ntiles)) return;
   for (uint32_t i = 0; i < f->order.n; i++) {
     tn_node *n = f->order.v[i];
     double work = 1;

@@ -393,7 +393,7 @@ static void note_readers(tn__fuse *f, const tn__info *in) {
 /* On group devices: a product wanted inside the loops of a reduction would be computed by the few threads that those
  * keep busy. */
 static bool under_loops(const tn__fuse *f, const tn_node *n, const tn__info *in) {
-  if (!f->dev->group || (n->op != OP_CONTRACT && !in->tiled) || in->inline_dot) return false;
+  if (!f->dev->target.group || (n->op != OP_CONTRACT && !in->tiled) || in->inline_dot) return false;
   for (uint32_t i = 0; i < in->want.n; i++)
     if (in->want.v[i].env != f->seeds.v[in->want.v[i].k].env) return true;
   return false;

@@ -6,9 +6,7 @@ enum {
   OWN_WORK = 1 << 26, /* up to here own kernels, fused with what comes after, beat two launches of a GPU's library; */
   OWN_DEPTH = 256,    /* up to here they do by not writing and reading the product once more */
   /* so many rows or columns are read as fast as memory goes, which libraries do not do for f32 (H200: 177 us for 69) */
-  OWN_LINES = 16,
-  RAGGED_CELLS = 2048, RAGGED_STEPS = 32, WASTE = 4, /* as in lower/tile.c */
-  ROWS = 64, COLUMNS = 256                           /* ... and its smallest form that may reach over the edge */
+  OWN_LINES = 16
 };
 
 /* A group of axes read as one: its size and its stride in the base's memory. */
@@ -152,22 +150,10 @@ static bool is_row_major(const tn_node *n, const tn__info *in) {
   return true;
 }
 
-static double covered(int64_t size, int64_t by) { return (double)((size + by - 1) / by * by); }
-
-/* May tiles reach over the edge of m x n? */
-static bool is_broad(int64_t m, int64_t n) {
-  double cells = (double)m * (double)n;
-  return cells >= RAGGED_CELLS && (covered(m, ROWS) * covered(n, COLUMNS) <= WASTE * cells ||
-                                   covered(m, COLUMNS) * covered(n, ROWS) <= WASTE * cells);
-}
-
-/* Do tiles do it?  The smallest form of lower/tile.c divides rows or columns, whichever come to lie along memory, or
- * larger ones may reach over the edge, as f32 may, which needs no runs in memory. */
-static bool tiles_fit(const tn__gemm *g) {
+static bool tiles_fit(const tn__fuse *f, const tn__gemm *g) {
   int64_t m, n, k;
   if (!tn__const_int(g->m, &m) || !tn__const_int(g->n, &n) || !tn__const_int(g->k, &k)) return false;
-  if (g->dtype == TN_F32 && k >= RAGGED_STEPS && is_broad(m, n)) return true;
-  return k % 16 == 0 && ((m % 16 == 0 && n % 32 == 0) || (m % 32 == 0 && n % 16 == 0));
+  return tn__target_fits(&f->dev->target, g->dtype, m, n, k);
 }
 
 /* An operand of an own kernel that may lie as it likes: what is below all movement stands in memory. */
@@ -177,7 +163,7 @@ static void operand_anyhow(tn__fuse *f, tn_node *x) {
 }
 
 const tn__gemm *tn__gemm_plan(tn__fuse *f, tn_node *n) {
-  if (f->c->mode == TN_MODE_STRICT || (!f->dev->tiles && !tn__library_multiplies(f, n->dtype)) ||
+  if (f->c->mode == TN_MODE_STRICT || (!f->dev->target.ntiles && !tn__library_multiplies(f, n->dtype)) ||
       !is_row_major(n, tn__info_of(f, n)))
     return NULL;
   uint32_t nb = (uint32_t)n->ints[0], nm = (uint32_t)n->ints[1], nn = (uint32_t)n->ints[2];
@@ -189,12 +175,12 @@ const tn__gemm *tn__gemm_plan(tn__fuse *f, tn_node *n) {
                 .k = product(f->c, a->dim + nb + nm, a->rank - nb - nm)};
   double work = (double)tn__size_guess(g.m) * (double)tn__size_guess(g.n) * (double)tn__size_guess(g.k);
   if (work < 512) return NULL;
-  bool known = f->dev->tiles && n->dtype == TN_F32 && tn__is_const(g.m) && tn__is_const(g.n) && tn__is_const(g.k);
+  bool known = f->dev->target.ntiles && n->dtype == TN_F32 && tn__is_const(g.m) && tn__is_const(g.n) && tn__is_const(g.k);
   bool little = work * (double)tn__size_guess(g.batch) <= OWN_WORK,
        shallow = tn__size_guess(g.k) <= OWN_DEPTH && tn__info_of(f, n)->out < 0;
   bool narrow = tn__is_int_const(g.batch, 1) && (tn__size_guess(g.m) <= OWN_LINES || tn__size_guess(g.n) <= OWN_LINES);
-  bool own = (known && (little || narrow || (shallow && tiles_fit(&g)))) || !tn__library_multiplies(f, n->dtype);
-  if (own && !tiles_fit(&g) && (little || !narrow)) return NULL;
+  bool own = (known && (little || narrow || (shallow && tiles_fit(f, &g)))) || !tn__library_multiplies(f, n->dtype);
+  if (own && !tiles_fit(f, &g) && (little || !narrow)) return NULL;
   if (own && !little && n->dtype == TN_F32) { /* no copy only to have runs */
     operand_anyhow(f, a);
     operand_anyhow(f, b);

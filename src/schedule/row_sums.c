@@ -68,7 +68,7 @@ static bool match_ranges(tn__fuse *f, pair *p) {
   }
   p->env = whole ? x : tn__list(f->c, env, n);
   p->rows = tn__list(f->c, env, rows);
-  return nrows >= (double)ROWS_OF_UNIT * f->dev->units && (columns >= MIN_COLUMNS || !y->nsrc);
+  return nrows >= (double)ROWS_OF_UNIT * f->dev->target.units && (columns >= MIN_COLUMNS || !y->nsrc);
 }
 
 /* Does all that a kernel reduces, or stores beside its root, stand under the output ranges of `set`, or under all? */
@@ -350,7 +350,7 @@ static void tidy(tn__fuse *f) {
 
 void tn__fuse_row_sums(tn__fuse *f) {
   uint32_t before = f->seeds.n;
-  if (!f->dev->group || f->c->mode == TN_MODE_STRICT) return;
+  if (!f->dev->target.group || f->c->mode == TN_MODE_STRICT) return;
   tn__depends d;
   tn__depends_find(f, &d);
   for (uint32_t b = 0; b < before; b++)

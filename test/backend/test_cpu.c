@@ -119,7 +119,7 @@ static void test_slices(void **state) {
   for (int threads = 1; threads <= 4; threads++) {
     fixture f;
     open_cpu(&f, getenv("TENET_CC"), "", threads);
-    assert_false(f.d->interprets);
+    assert_false(f.d->target.interprets);
     assert_int_equal(compile(&f), TN_OK);
     check_runs(&f);
     close_cpu(&f);
@@ -191,7 +191,7 @@ static void test_no_compiler(void **state) {
   for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
     fixture f;
     open_cpu(&f, none[i], "", 2);
-    assert_true(f.d->interprets);
+    assert_true(f.d->target.interprets);
     assert_string_equal(f.d->name, "cpu");
     assert_int_equal(compile(&f), TN_OK);
     check_runs(&f);

@@ -74,9 +74,9 @@ static void test_listing(void **state) {
   assert_string_equal(f->d->name, "cuda:0");
   assert_non_null(strstr(f->d->text, "Fake One, sm_90, 0.1 GiB, 132 multiprocessors; CUDA 13.0"));
   assert_string_equal(tn__device_get(&f->c, 1)->name, "cuda:1");
-  assert_int_equal(f->d->group, 1024);
-  assert_int_equal(f->d->units, 132);
-  assert_int_equal(f->d->shared, 232448 - 1024);
+  assert_int_equal(f->d->target.group, 1024);
+  assert_int_equal(f->d->target.units, 132);
+  assert_int_equal(f->d->target.shared, 232448 - 1024);
   assert_string_equal(tn__cuda_missing(), "");
   assert_int_equal(fake->contexts, 0); /* looking makes none */
   assert_int_equal(f->d->ops->sync(f->d), TN_OK);

@@ -135,7 +135,8 @@ static void test_listing(void **state) {
   open_opencl(&f, "");
   assert_string_equal(f.d->name, "opencl:0");
   assert_non_null(strstr(f.d->text, "GiB"));
-  assert_true(f.d->group >= 32 && (f.d->group & (f.d->group - 1)) == 0 && f.d->units > 0 && f.d->shared >= 1024);
+  const tn__target *t = &f.d->target;
+  assert_true(t->group >= 32 && (t->group & (t->group - 1)) == 0 && t->units > 0 && t->shared >= 1024);
   assert_ptr_equal(f.d->dialect, &tn__dialect_opencl);
   assert_int_equal(f.d->ops->sync(f.d), TN_OK);
   assert_null(state_of(&f)->context); /* looking makes none */

@@ -17,7 +17,7 @@ static tn_ctx *context(uint32_t which) {
                                         .threads = 1,
                                         .quiet = 1});
   if (!c) abort();
-  tn__device_get(c, 0)->interprets = which >> 1 & 1;
+  tn__device_get(c, 0)->target.interprets = which >> 1 & 1;
   if (!contexts[0] && !contexts[1] && !contexts[2] && !contexts[3]) atexit(close_all);
   return contexts[which] = c;
 }

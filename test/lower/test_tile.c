@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include "device/device.h"
+#include "lower/lower.h"
 #include "support/device.h"
 #include "tenet/tenet.h"
 #include <math.h>
@@ -44,9 +45,11 @@ static tn_tensor *operand(tn_ctx *c, const row *r, bool across, int64_t rows, in
 
 /* Products by the form that is `rank` places behind the best. */
 static tn_ctx *open_on(const char *device, bool tf32, int rank) {
+  static tn__variant variant = {.name = "of a rank"};
   tn_ctx *c = tn_ctx_open(&(tn_options){.device = device, .quiet = 1, .no_library = 1, .tf32 = tf32});
   assert_non_null(c);
-  tn__device_get(c, 0)->variant.tile = (int8_t)rank;
+  variant.tile = (int8_t)rank;
+  tn__device_get(c, 0)->usual = &variant;
   return c;
 }
 

@@ -1,6 +1,7 @@
 /* Kernels for work groups, built by hand: the text in three languages, and what it computes.  OpenCL runs where there
  * is a device (PoCL), Metal runs as C++, CUDA on a GPU, else it is compiled where NVRTC is found; results are those of
  * the interpreter. */
+#include "backend/cuda/target.h"
 #include "backend/cuda/cuda.h"
 #include "backend/ref/ref.h"
 #include "render/dialect.h"

@@ -126,7 +126,7 @@ static void run(const scene *s, const char *device, form f, tn_dtype dtype, tn_d
   tn_ctx *c = tn_ctx_open(&(tn_options){.device = device, .mode = TN_MODE_DEFAULT, .quiet = 1});
   assert_non_null(c);
   take_form(tn__device_get(c, 0), f);
-  r->groups = tn__device_get(c, 0)->group > 0;
+  r->groups = tn__device_get(c, 0)->target.group > 0;
   sentinel_put(tn__device_get(c, 0));
   tn_scope(c) {
     static const char *const name[] = {"x", "dy", "g", "b"};

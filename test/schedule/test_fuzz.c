@@ -68,7 +68,7 @@ static void open_device(work *w, uint64_t seed) {
     exit(2);
   }
   tn__device *d = tn__device_get(w->c, tn__device_find(w->c, w->device));
-  d->variant = *variant_of(seed);
+  d->usual = variant_of(seed);
   w->unit = strncmp(w->device, "ref", 3) ? UNIT : 1;
   sentinel_put(d);
   coverage_watch(d);

@@ -7,11 +7,9 @@ typedef enum form { PLAIN, OPTIMISED, GROUPS, FORMS } form;
 
 /* A device that interprets takes kernels of this form from now on; others have their own. */
 static inline void take_form(tn__device *d, form f) {
-  if (!d->interprets) return;
-  d->interprets = f == PLAIN;
-  d->group = f == GROUPS ? 64 : 0;
-  d->units = f == GROUPS ? 2 : 0;
-  d->copies = f == GROUPS;
-  d->shared = f == GROUPS ? 48 << 10 : 0;
+  if (!d->target.interprets) return;
+  d->target = f == GROUPS ? (tn__target){.group = 64, .subgroup = 32, .units = 2, .unit_threads = 2048, .access = 16,
+                                         .sector = 32, .copies = true, .shared = 48 << 10, .kept = 48 << 10}
+                          : (tn__target){.interprets = f == PLAIN, .lane_bytes = 128};
 }
 #endif

@@ -29,8 +29,8 @@ static inline lin *lin_new(tn_ctx *c, const char *name) {
                       .local = l->local,
                       .local_at = l->local_at,
                       .nparts = 1};
-  l->k.part[0] = (tn__part){.ins = l->ins[0], .grain = 1};
-  l->k.part[1] = (tn__part){.ins = l->ins[1], .grain = 1};
+  l->k.part[0] = (tn__part){.ins = l->ins[0], .grain = 1, .subgroup = 32};
+  l->k.part[1] = (tn__part){.ins = l->ins[1], .grain = 1, .subgroup = 32};
   return l;
 }
 /* Appends an instruction to the last part. */

@@ -9,10 +9,11 @@ void pipeline_schedule(pipeline *p) { p->s = tn__schedule_make(p->c, &p->c->scra
 static bool is_called(const pipeline *p, uint32_t i) { return p->s->items.v[i].gemm && p->dev->ops->gemm; }
 
 void pipeline_lower(pipeline *p) {
-  static const tn__device plain = {.interprets = true};
+  static const tn__target plain = {.interprets = true};
   p->kernel = tn__arena_zalloc(&p->c->scratch, (p->s->items.n + 1) * sizeof *p->kernel);
   for (uint32_t i = 0; i < p->s->items.n; i++)
-    p->kernel[i] = tn__lower(p->c, &p->c->scratch, is_called(p, i) ? &plain : p->dev, p->s->items.v[i].body, i);
+    p->kernel[i] = tn__lower(p->c, &p->c->scratch, p->s->items.v[i].body, is_called(p, i) ? &plain : &p->dev->target,
+                             NULL, i);
 }
 
 static int64_t at(tn_node *n) {

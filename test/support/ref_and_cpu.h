@@ -39,7 +39,7 @@ static inline int setup(void **state) {
   memset(&f, 0, sizeof f);
   *state = &f;
   if (!test_ctx_open(&f.c) || !tn__mem_try(&f.c.mem, open_all, &f, &status)) return -1;
-  return f.cpu->interprets ? -1 : 0; /* without a compiler there is nothing to compare */
+  return f.cpu->target.interprets ? -1 : 0; /* without a compiler there is nothing to compare */
 }
 
 static inline int teardown(void **state) {

@@ -1,4 +1,5 @@
 /* CUDA text through NVRTC: does it compile? */
+#include "backend/cuda/target.h"
 #include "support/group_run.h"
 #include "backend/cuda/cuda_api.h"
 

@@ -5,6 +5,7 @@
  * whose kernels are like its own) as C++ with the stand-in for its library.  What compiled once is remembered in the
  * folder, by content; each process adds what it did to the file `counts` there: language, printed, refused, compiled,
  * compiled before, left out, why. */
+#include "backend/cuda/target.h"
 #include "backend/cuda/cuda_api.h"
 #include "backend/ref/ref.h"
 #include "render/dialect.h"
@@ -253,7 +254,7 @@ void __wrap_tn__ref_open(tn_ctx *c, const char *name) {
   const char *folder = getenv("TEST_TEXTS");
   __real_tn__ref_open(c, name);
   tn__device *d = tn__device_get(c, tn__device_count(c) - 1);
-  if (!folder || !*folder || !d->group) return;
+  if (!folder || !*folder || !d->target.group) return;
   if (!texts.folder) {
     wake_nvrtc(&texts.language[CUDA]);
     atexit(report);

@@ -9,6 +9,7 @@
  * With a file's name nothing is checked, kernels for the processor are compiled and run, too, and what comes out goes
  * to that file, as doubles: of random graphs, whether it is what they may give.  So it is told which of the mutants
  * that nobody objected to are wrong. */
+#include "backend/cuda/target.h"
 #include "device/device.h"
 #include "render/render.h"
 #include "support/graph.h"

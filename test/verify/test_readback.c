@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include "backend/cuda/target.h"
 #include "render/dialect.h"
 #include "run/runtime.h"
 #include "support/forms.h"

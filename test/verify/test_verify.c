@@ -207,7 +207,7 @@ typedef struct proving {
 
 static void prove(tn_ctx *c, void *arg) {
   proving *p = arg;
-  tn__kernel *k = tn__lower(c, &c->scratch, tn__device_get(c, 0), tn__parse(c, p->text), 0);
+  tn__kernel *k = tn__lower(c, &c->scratch, tn__parse(c, p->text), &tn__device_get(c, 0)->target, NULL, 0);
   tn_node *size[] = {tn__int(c, 4), tn__int(c, p->size)};
   tn__sb open;
   tn__sb_init(&open, &c->scratch);

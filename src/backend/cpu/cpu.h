@@ -4,6 +4,8 @@
 #define TN_BACKEND_CPU_CPU_H
 #include "device/device.h"
 
+enum { TN__CPU_LANE_BYTES = 128 }; /* 32 f32: two accumulators or more at every level, whose additions overlap */
+
 /* Adds the device "cpu".  Without a C compiler it interprets, and says so on stderr once unless opt.quiet. */
 void tn__cpu_open(tn_ctx *c);
 

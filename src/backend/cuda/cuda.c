@@ -1,6 +1,7 @@
 /* CUDA devices: finding them, their contexts, their memory, their errors. */
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/state.h"
+#include "backend/cuda/target.h"
 #include "render/render.h"
 #include <stdio.h>
 #include <string.h>
@@ -198,12 +199,9 @@ static void add_device(tn_ctx *c, const tn__cuda_driver *api, int i) {
   /* The letter gives access to what only this generation has (wgmma, tcgen05). */
   snprintf(self->target, sizeof self->target, "sm_%d%d%s", major, minor, major >= 9 ? "a" : "");
   self->early = major >= 9;
-  d->group = attribute(api, number, CU_MAX_THREADS_PER_BLOCK);
-  d->units = units;
-  d->tiles = major == 9 ? 90 : major >= 8 ? 80 : 0; /* wgmma is of this generation alone */
-  d->copies = major >= 8;
   d->dialect = &tn__dialect_cuda;
-  d->shared = shared > RESERVE ? (size_t)(shared - RESERVE) : 0;
+  d->target = tn__cuda_target(major, units, shared > RESERVE ? (size_t)(shared - RESERVE) : 0);
+  d->target.group = attribute(api, number, CU_MAX_THREADS_PER_BLOCK);
 }
 
 static int gpus(const tn__cuda_driver *api) {

@@ -4,6 +4,7 @@
  * side by side: what all have in common costs about as much as two kernels. Cubins are kept on disk by all that they
  * depend on; NVRTC is not even loaded when everything is there. */
 #include "backend/cuda/state.h"
+#include "backend/cuda/target.h"
 #include "lower/launch_extent.h"
 #include "render/render.h"
 #include <fcntl.h>
@@ -205,9 +206,9 @@ static void fill_kernel(build *b, const unit *u, uint32_t i) {
                 .nparts = from->nparts,
                 .nbuf = from->nbuf,
                 .nvar = from->nvar};
-  if (from->shared < 0 || (uint64_t)from->shared > b->device->shared)
+  if (from->shared < 0 || (uint64_t)from->shared > b->device->target.shared)
     tn__fail(b->device->ctx, TN_ECOMPILE, "kernel %s needs %lld bytes of shared memory; %s has %zu", from->name,
-             (long long)from->shared, b->device->name, b->device->shared);
+             (long long)from->shared, b->device->name, b->device->target.shared);
   k->shared = (unsigned)from->shared;
   for (uint32_t p = 0; p < k->nparts; p++) {
     k->part[p].together = (unsigned)tn__render_together(&tn__dialect_cuda, &from->part[p]);

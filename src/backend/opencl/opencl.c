@@ -153,12 +153,15 @@ static void add_device(tn_ctx *c, const tn__cl *api, const found *f, int number)
   self->f64 = f64;
   self->caches = !strcmp(platform, "Portable Computing Language");
   d->dialect = &tn__dialect_opencl;
-  d->group = group_of(api, f->device);
+  tn__target *t = &d->target;
+  *t = (tn__target){
+      .group = group_of(api, f->device), .subgroup = 32, .unit_threads = 2048, .access = 16, .sector = 32};
   d->largest = (size_t)ask(api, f->device, CL_DEVICE_MAX_MEM_ALLOC_SIZE);
-  d->units = units > 0 ? units : 1;
+  t->units = units > 0 ? units : 1;
   /* generated code declares them itself: partial results of reductions, two sets */
-  uint64_t cells = 16 * (uint64_t)d->group;
-  d->shared = shared > cells ? (size_t)(shared - cells) : 0;
+  uint64_t cells = 16 * (uint64_t)t->group;
+  t->shared = shared > cells ? (size_t)(shared - cells) : 0;
+  t->kept = t->shared < TN__KEPT_BYTES ? t->shared : TN__KEPT_BYTES;
 }
 
 int tn__opencl_open(tn_ctx *c, int first) {

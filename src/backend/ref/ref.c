@@ -1,6 +1,8 @@
 /* The reference device: linear kernels, interpreted one scalar at a time.
  *
  * A register holds a scalar as tn__eval wants it. */
+#include "backend/cpu/cpu.h"
+#include "backend/cuda/target.h"
 #include "backend/ref/ref.h"
 #include "backend/ref/races.h"
 #include "ir/eval.h"
@@ -248,15 +250,18 @@ static const tn__device_ops ref_ops = {
 /* What the interpreter may stand for: kernels are lowered as for that device, and mean the same. */
 static const struct guise {
   const char *name;
-  int group, units, tiles;
-  bool copies;
-  size_t shared;
   const tn__dialect *dialect;
+  int generation, units; /* of CUDA devices */
+  size_t shared;
+  tn__target target;     /* of others */
 } guises[] = {
-    {"ref:cpu", 0, 0, 0, false, 0, &tn__dialect_c},
-    {"ref:sm_80", 1024, 108, 80, true, 163 << 10, &tn__dialect_cuda},
-    {"ref:sm_90", 1024, 132, 90, true, 227 << 10, &tn__dialect_cuda},
-    {"ref:opencl", 64, 8, 0, false, 32 << 10, &tn__dialect_opencl},
+    {.name = "ref:cpu", .dialect = &tn__dialect_c, .target = {.lane_bytes = TN__CPU_LANE_BYTES}},
+    {.name = "ref:sm_80", .dialect = &tn__dialect_cuda, .generation = 8, .units = 108, .shared = 163 << 10},
+    {.name = "ref:sm_90", .dialect = &tn__dialect_cuda, .generation = 9, .units = 132, .shared = 227 << 10},
+    {.name = "ref:opencl",
+     .dialect = &tn__dialect_opencl,
+     .target = {.group = 64, .subgroup = 32, .units = 8, .unit_threads = 2048, .access = 16, .sector = 32,
+                .shared = 32 << 10, .kept = 32 << 10}},
 };
 
 void tn__ref_open(tn_ctx *c, const char *name) {
@@ -265,13 +270,10 @@ void tn__ref_open(tn_ctx *c, const char *name) {
     const struct guise *g = &guises[i];
     if (strcmp(name, g->name)) continue;
     tn__device *d = tn__device_add(c, &ref_ops, name, text, NULL);
-    d->group = g->group;
-    d->units = g->units;
-    d->tiles = g->tiles;
-    d->copies = g->copies;
-    d->shared = g->shared;
+    d->target = g->generation ? tn__cuda_target(g->generation, g->units, g->shared) : g->target;
     d->dialect = g->dialect;
     return;
   }
-  tn__device_add(c, &ref_ops, "ref", text, NULL)->interprets = true;
+  tn__device_add(c, &ref_ops, "ref", text, NULL)->target =
+      (tn__target){.interprets = true, .lane_bytes = TN__CPU_LANE_BYTES};
 }

@@ -1,4 +1,5 @@
 /* CUDA, for NVRTC: no header is included. */
+#include "backend/cuda/target.h"
 #include "render/spellings.h"
 #include "tenet_embed.h"
 

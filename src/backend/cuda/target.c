@@ -1,0 +1,81 @@
+/* What kernels for NVIDIA GPUs are lowered for, and the forms of their products by tiles, whose functions stand in
+ * tile_cuda.inc under the forms' names. */
+#include "backend/cuda/target.h"
+
+enum { T = TN__DIGIT_THREAD, U = TN__DIGIT_TURN, N = TN__DIGIT_NEIGHBOUR };
+
+/* Those of wgmma, which is of generation 9 alone, come first. */
+static const tn__tile_form forms[] = {
+    {.name = "wgmma_bf16", .dtype = TN_BF16, .rows = 128, .cols = 256, .steps = 64, .threads = 256,
+     .shared = 196608,
+     .digit = {{T, 4, 0, 2}, {T, 8, 1, 0}, {T, 4, 16, 0}, {T, 2, 64, 0}, {U, 32, 0, 8}, {U, 2, 8, 0}, {N, 2, 0, 1}}},
+    {.name = "wgmma_f16", .dtype = TN_F16, .rows = 128, .cols = 256, .steps = 64, .threads = 256,
+     .shared = 196608,
+     .digit = {{T, 4, 0, 2}, {T, 8, 1, 0}, {T, 4, 16, 0}, {T, 2, 64, 0}, {U, 32, 0, 8}, {U, 2, 8, 0}, {N, 2, 0, 1}}},
+    {.name = "wide_bf16", .dtype = TN_BF16, .rows = 64, .cols = 256, .steps = 64, .threads = 256,
+     .shared = 163840,
+     .digit = {{T, 4, 0, 2}, {T, 8, 1, 0}, {T, 4, 16, 0}, {T, 2, 0, 128}, {U, 16, 0, 8}, {U, 2, 8, 0}, {N, 2, 0, 1}}},
+    {.name = "wide_f16", .dtype = TN_F16, .rows = 64, .cols = 256, .steps = 64, .threads = 256,
+     .shared = 163840,
+     .digit = {{T, 4, 0, 2}, {T, 8, 1, 0}, {T, 4, 16, 0}, {T, 2, 0, 128}, {U, 16, 0, 8}, {U, 2, 8, 0}, {N, 2, 0, 1}}},
+    {.name = "tall_bf16", .dtype = TN_BF16, .rows = 256, .cols = 64, .steps = 64, .threads = 256,
+     .shared = 163840, .cols_by_steps = true,
+     .digit = {{T, 4, 0, 16}, {T, 8, 1, 0}, {T, 4, 16, 0}, {T, 2, 128, 0}, {U, 2, 64, 0}, {U, 2, 8, 0}, {U, 2, 0, 8},
+               {N, 8, 0, 1}}},
+    {.name = "tall_f16", .dtype = TN_F16, .rows = 256, .cols = 64, .steps = 64, .threads = 256,
+     .shared = 163840, .cols_by_steps = true,
+     .digit = {{T, 4, 0, 16}, {T, 8, 1, 0}, {T, 4, 16, 0}, {T, 2, 128, 0}, {U, 2, 64, 0}, {U, 2, 8, 0}, {U, 2, 0, 8},
+               {N, 8, 0, 1}}},
+    {.name = "turned_tf32", .dtype = TN_F32, .rows = 256, .cols = 128, .steps = 32, .threads = 256,
+     .shared = 200704, .tf32 = true, .dear = 0.25f, .cols_across = true,
+     .digit = {{T, 4, 2, 0}, {T, 8, 0, 1}, {T, 8, 0, 16}, {U, 32, 8, 0}, {U, 2, 0, 8}, {U, 2, 1, 0}}},
+    {.name = "wgmma_tf32", .dtype = TN_F32, .rows = 128, .cols = 256, .steps = 32, .threads = 256,
+     .shared = 196608, .tf32 = true, .dear = 0.25f,
+     .digit = {{T, 4, 0, 2}, {T, 8, 1, 0}, {T, 4, 16, 0}, {T, 2, 64, 0}, {U, 32, 0, 8}, {U, 2, 8, 0}, {N, 2, 0, 1}}},
+    {.name = "wide_tf32", .dtype = TN_F32, .rows = 64, .cols = 256, .steps = 32, .threads = 256,
+     .shared = 163840, .tf32 = true, .dear = 0.25f,
+     .digit = {{T, 4, 0, 2}, {T, 8, 1, 0}, {T, 4, 16, 0}, {T, 2, 0, 128}, {U, 16, 0, 8}, {U, 2, 8, 0}, {N, 2, 0, 1}}},
+    {.name = "fma_f32", .dtype = TN_F32, .rows = 128, .cols = 256, .steps = 16, .threads = 256,
+     .shared = 75264, .alone = 1.2f,
+     .digit = {{T, 8, 0, 4}, {T, 4, 4, 0}, {T, 2, 0, 128}, {T, 4, 32, 0}, {U, 2, 16, 0}, {U, 4, 1, 0}, {U, 4, 0, 32},
+               {N, 4, 0, 1}}},
+    {.name = "small_f32", .dtype = TN_F32, .rows = 16, .cols = 32, .steps = 16, .threads = 256,
+     .shared = 104448, .beside = 2, .even = true,
+     .digit = {{T, 16, 0, 2}, {T, 16, 1, 0}, {N, 2, 0, 1}}},
+    {.name = "small_tall_f32", .dtype = TN_F32, .rows = 32, .cols = 16, .steps = 16, .threads = 256,
+     .shared = 104448, .beside = 2, .even = true,
+     .digit = {{T, 8, 0, 2}, {T, 32, 1, 0}, {N, 2, 0, 1}}},
+    {.name = "wide_f32", .dtype = TN_F32, .rows = 64, .cols = 256, .steps = 16, .threads = 128,
+     .shared = 62976, .beside = 2, .alone = 2.1f,
+     .digit = {{T, 8, 0, 4}, {T, 4, 4, 0}, {T, 2, 0, 128}, {T, 2, 32, 0}, {U, 2, 16, 0}, {U, 4, 1, 0}, {U, 4, 0, 32},
+               {N, 4, 0, 1}}},
+    {.name = "flat_f32", .dtype = TN_F32, .rows = 32, .cols = 256, .steps = 16, .threads = 128,
+     .shared = 56832, .beside = 3, .dear = 1.5f, .alone = 3,
+     .digit = {{T, 8, 0, 4}, {T, 4, 4, 0}, {T, 4, 0, 64}, {U, 2, 16, 0}, {U, 4, 1, 0}, {U, 2, 0, 32}, {N, 4, 0, 1}}},
+    {.name = "slim_f32", .dtype = TN_F32, .rows = 64, .cols = 96, .steps = 16, .threads = 64,
+     .shared = 32256, .beside = 4, .dear = 1.25f, .alone = 2.3f,
+     .digit = {{T, 8, 0, 4}, {T, 4, 4, 0}, {T, 2, 32, 0}, {U, 2, 16, 0}, {U, 4, 1, 0}, {U, 3, 0, 32}, {N, 4, 0, 1}}},
+};
+
+enum { FORMS = sizeof forms / sizeof *forms, WGMMA_FORMS = 9 };
+
+/* f32 multiply-adds while memory gives one f32: 9.7e12 to 0.5e12 a second (A100), 33.5e12 to 1.2e12 (H200) */
+static const float balances[] = {20, 28};
+
+tn__target tn__cuda_target(int generation, int units, size_t shared) {
+  bool wgmma = generation == 9;
+  tn__target t = {.group = 1024,
+                  .subgroup = 32,
+                  .units = units,
+                  .unit_threads = 2048,
+                  .access = 16,
+                  .sector = 32,
+                  .copies = generation >= 8,
+                  .shared = shared,
+                  .kept = shared < TN__KEPT_BYTES ? shared : TN__KEPT_BYTES,
+                  .balance = balances[generation >= 9]};
+  if (generation < 8) return t;
+  t.tiles = wgmma ? forms : forms + WGMMA_FORMS;
+  t.ntiles = wgmma ? FORMS : FORMS - WGMMA_FORMS;
+  return t;
+}
