@@ -238,3 +238,8 @@ void tn__spec_linear(tn_ctx *c, tn_node *const *ins, uint32_t n) {
   if (s.open.n) reject(c, ph, s.open.v[s.open.n - 1], "it is never closed");
   check_ids(c, ph, ins, n);
 }
+
+void tn__spec_program(tn_ctx *c, tn_node *root) {
+  if (root->op != OP_SINK) reject(c, &linear_phase, root, "a program is a sink");
+  tn__spec_linear(c, root->src, root->nsrc);
+}

@@ -10,4 +10,5 @@ void tn__spec_tensor(tn_ctx *c, tn_node *root);
 void tn__spec_kernel(tn_ctx *c, tn_node *root);
 void tn__spec_schedule(tn_ctx *c, tn_node *root);
 void tn__spec_linear(tn_ctx *c, tn_node *const *ins, uint32_t n);
+void tn__spec_program(tn_ctx *c, tn_node *root); /* a linear program as a SINK of its instructions, in order */
 #endif

@@ -60,7 +60,7 @@ static const char *name_of(tn__arena *a, const tn_node *body, const tn__kernel *
   tn__sb_printf(&s, "k%u%s", index, k->nparts > 1 ? "_parts" : "");
   const tn_node *store = body->nsrc ? body->src[0] : body;
   uint32_t first;
-  tn__closes(store, &first);
+  if (!tn__closes(store, &first)) first = store->nsrc;
   for (uint32_t i = first; i < store->nsrc; i++) {
     int64_t v;
     if (tn__const_int(store->src[i]->src[0], &v)) tn__sb_printf(&s, "_%lld", (long long)v);
@@ -79,8 +79,52 @@ static int64_t range_ids(tn__arena *a, tn_node *body) {
   return next;
 }
 
+static void find_memory(tn__arena *a, tn_node *const *part, tn__kernel *k) {
+  find_buffers(a, part, k);
+  find_vars(a, part, k);
+  place_locals(a, part, k);
+}
+
+/* Threads of a program: whole subgroups, twice as many at a time, as the machine combines them */
+static int threads_of(tn_ctx *c, const tn_node *program, const tn__target *target) {
+  int64_t most = 1, n = target->subgroup > 0 ? target->subgroup : 32;
+  for (uint32_t i = 0; i < program->nsrc; i++)
+    if (program->src[i]->op == OP_RANGE && tn__axis_of(program->src[i]) == AX_UPCAST && program->src[i]->hi >= most)
+      most = program->src[i]->hi + 1;
+  while (n < most) n *= 2;
+  if (target->group && n > target->group)
+    tn__fail(c, TN_ENOTSUP, "the program needs %lld threads, and a group of the device has %d", (long long)most,
+             target->group);
+  return (int)n;
+}
+
+static tn__kernel *lower_program(tn_ctx *c, tn__arena *a, tn_node *body, const tn__target *target, uint32_t index) {
+  tn__kernel *k = tn__arena_zalloc(a, sizeof *k);
+  tn__part *p = &k->part[0];
+  bool groups = target->group || target->interprets;
+  tn__nodes ins = {0};
+  k->nparts = 1;
+  *p = (tn__part){.body = body, .grain = 1, .subgroup = target->subgroup > 0 ? target->subgroup : 32};
+  p->group = groups ? threads_of(c, body, target) : 0;
+  for (uint32_t i = 0; i < body->nsrc; i++) {
+    tn_node *n = body->src[i];
+    if (n->op == OP_RANGE && tn__axis_of(n) == AX_GLOBAL) p->global = n;
+    if (groups || n->op != OP_BARRIER) tn__vec_push(a, &ins, n);
+  }
+  p->ins = ins.v;
+  p->n = ins.n;
+  find_memory(a, &body, k);
+  if (target->group && (uint64_t)k->shared > target->shared)
+    tn__fail(c, TN_ENOTSUP, "the program shares %lld bytes, and a group of the device has %zu", (long long)k->shared,
+             target->shared);
+  k->note = " as written";
+  k->name = name_of(a, body, k, index);
+  return k;
+}
+
 tn__kernel *tn__lower(tn_ctx *c, tn__arena *a, tn_node *body, const tn__target *target, const tn__variant *variant,
                       uint32_t index) {
+  if (tn__is_program(body)) return lower_program(c, a, body, target, index);
   tn__kernel *k = tn__arena_zalloc(a, sizeof *k);
   tn_node *part[2];
   tn__lowering l = {.c = c, .a = a, .target = target, .next_range = range_ids(a, body)};
@@ -93,9 +137,7 @@ tn__kernel *tn__lower(tn_ctx *c, tn__arena *a, tn_node *body, const tn__target *
     k->part[p].subgroup = target->subgroup;
     part[p] = tn__optimise_part(&l, part[p], &k->part[p]);
   }
-  find_buffers(a, part, k);
-  find_vars(a, part, k);
-  place_locals(a, part, k);
+  find_memory(a, part, k);
   for (uint32_t p = 0; p < k->nparts; p++) {
     tn__linearise(c, a, part[p], &k->part[p]);
     if (k->part[p].group && k->nlocal) tn__place_barriers(c, a, &k->part[p]);

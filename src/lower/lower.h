@@ -4,6 +4,7 @@
 #include "device/target.h"
 #include "lower/kernel.h"
 #include "schedule/schedule.h"
+#include <string.h>
 
 /* Where a kernel's choices lean away from what the cost model says; all 0: nowhere.  Tuning (run/tune.c) tries a few
  * (lower/variants.c). */
@@ -26,6 +27,12 @@ static inline int64_t tn__variant_by(int64_t n, int by) {
  * PARAM's source.  variant NULL: the cost model's own choice. */
 tn__kernel *tn__lower(tn_ctx *c, tn__arena *a, tn_node *body, const tn__target *target, const tn__variant *variant,
                       uint32_t index);
+
+/* A body may also be a linear program: a SINK of this name, of instructions in order.  It is taken as it is; its
+ * threads are those of its widest loop over them.  Devices without groups take one of these loops after the other,
+ * whole: they need no barriers. */
+#define TN__PROGRAM_SINK "program"
+static inline bool tn__is_program(const tn_node *body) { return body->name && !strcmp(body->name, TN__PROGRAM_SINK); }
 
 /* variants.c: what tuning tries for a body, a library call's or a kernel's, from number *at on, the cost model's own
  * choice first; NULL: no more */

@@ -135,6 +135,7 @@ static uint32_t find_kernel(lowering *l, tn_node *body, const tn__variant *varia
   if (known && l->variant[found] == variant) return (uint32_t)found;
   tn__kernel *k = tn__lower(l->c, &p->arena, body, &p->dev->target, variant, p->nkernels);
   const char *wrong = tn__concurrency_check(&l->c->scratch, k);
+  if (wrong && tn__is_program(body)) tn__fail(l->c, TN_EFORMAT, "%s", wrong);
   if (wrong) tn__fail(l->c, TN_ERUN, "internal: %s", wrong);
   keep_kernel(p, k);
   if (!known) tn__map_put(&l->of, (uintptr_t)body, p->nkernels);

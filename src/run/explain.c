@@ -84,12 +84,15 @@ static void replay(tn_ctx *c, const tn__section *s, tn__sb *out) {
     tn__fail(c, TN_EFORMAT,
              "line %d: the kernel is optimised already: text replays from a graph, a schedule or a kernel of one",
              s->line);
-  bool one = s->stage == TN__STAGE_KERNEL;
+  bool program = s->stage == TN__STAGE_PROGRAM, one = s->stage == TN__STAGE_KERNEL || program;
+  tn__target target = d->target;
+  if (program && !target.group) target.interprets = false; /* what the language without groups has to say */
   for (uint32_t i = 0; i < (one ? 1 : s->root->nsrc); i++) {
     tn_node *call = s->root->src[i], *body = one ? s->root : call->src[0];
     if (body->op == OP_LIB) continue;
-    tn__section_body(c, body, one ? TN__MOST_BUFFERS : (int64_t)call->nsrc - 1, s->line);
-    tn__kernel *kernel = tn__lower(c, &c->scratch, body, &d->target, NULL, kernels.n);
+    if (program) tn__section_program(c, body, TN__MOST_BUFFERS, s->line);
+    else tn__section_body(c, body, one ? TN__MOST_BUFFERS : (int64_t)call->nsrc - 1, s->line);
+    tn__kernel *kernel = tn__lower(c, &c->scratch, body, &target, NULL, kernels.n);
     tn__vec_push(&c->scratch, &kernels, kernel);
   }
   tn__sb_printf(out, "# %s\n", tn__stage_names[s->stage]);

@@ -1,4 +1,4 @@
-/* Text that runs: a graph's as a function of its params, a kernel's over buffers. */
+/* Text that runs: a graph's as a function of its params, a kernel's over buffers, as a body or as instructions. */
 #include "ir/build.h"
 #include "rewrite/rewrite.h"
 #include "run/plan.h"
@@ -178,7 +178,7 @@ static void run_kernel(void *arg) {
 
 static void run_body(tn_ctx *c, text_job *k, const tn__section *s) {
   tn_status status;
-  tn__section_body(c, s->root, TN__MOST_BUFFERS, s->line);
+  (s->stage == TN__STAGE_PROGRAM ? tn__section_program : tn__section_body)(c, s->root, TN__MOST_BUFFERS, s->line);
   kernel_job *j = tn__arena_zalloc(&c->scratch, sizeof *j);
   *j = (kernel_job){.c = c, .k = k, .s = s};
   find_params(j);
@@ -198,9 +198,9 @@ static void do_run_text(tn_ctx *c, void *arg) {
   for (int i = 0; i < k->room; i++) k->out[i] = NULL;
   const tn__section *s = tn__sections_read(c, k->text).v;
   if (s->stage == TN__STAGE_GRAPH) run_graph(c, k, s);
-  else if (s->stage == TN__STAGE_KERNEL) run_body(c, k, s);
+  else if (s->stage == TN__STAGE_KERNEL || s->stage == TN__STAGE_PROGRAM) run_body(c, k, s);
   else
-    tn__fail(c, TN_ENOTSUP, "line %d: graphs and kernels run, but no %s", s->line, tn__stage_names[s->stage]);
+    tn__fail(c, TN_ENOTSUP, "line %d: graphs, kernels and programs run, but no %s", s->line, tn__stage_names[s->stage]);
 }
 
 int tn_run_text(tn_ctx *ctx, const char *text, int n, tn_tensor *const *in, int room, tn_tensor **out) {

@@ -10,6 +10,7 @@ const char *const tn__stage_names[TN__STAGES] = {
     [TN__STAGE_SCHEDULE] = "schedule",
     [TN__STAGE_KERNEL] = "kernel",
     [TN__STAGE_PART] = "optimised kernel",
+    [TN__STAGE_PROGRAM] = "program",
 };
 
 static const struct {
@@ -20,6 +21,7 @@ static const struct {
     [TN__STAGE_SCHEDULE] = {"schedule", tn__spec_schedule},
     [TN__STAGE_KERNEL] = {"kernel", tn__spec_kernel},
     [TN__STAGE_PART] = {"part", tn__spec_kernel},
+    [TN__STAGE_PROGRAM] = {TN__PROGRAM_SINK, tn__spec_program},
 };
 
 typedef struct checking {
@@ -80,17 +82,83 @@ tn__sections tn__sections_read(tn_ctx *c, const char *text) {
   return all;
 }
 
+static void check_slot(tn_ctx *c, const tn_node *n, int64_t nbuf, int line) {
+  if (n->op == OP_PARAM && (n->ints[0] < 0 || n->ints[0] >= nbuf))
+    tn__fail(c, TN_EFORMAT, "line %d: the kernel has %lld buffers, and uses one of number %lld", line, (long long)nbuf,
+             (long long)n->ints[0]);
+}
+
 void tn__section_body(tn_ctx *c, tn_node *body, int64_t nbuf, int line) {
   tn__nodes order = {0};
   tn__topo(&c->scratch, &body, 1, &order);
   for (uint32_t i = 0; i < order.n; i++) {
     const tn_node *n = order.v[i];
-    if (n->op == OP_PARAM && (n->ints[0] < 0 || n->ints[0] >= nbuf))
-      tn__fail(c, TN_EFORMAT, "line %d: the kernel has %lld buffers, and uses one of number %lld", line,
-               (long long)nbuf, (long long)n->ints[0]);
+    check_slot(c, n, nbuf, line);
     bool plain = n->op != OP_LOCAL;
     if (n->op == OP_RANGE) plain = tn__axis_of(n) == AX_LOOP || tn__is_inner(n);
     if (!plain) tn__fail(c, TN_EFORMAT, "line %d: no kernel of a schedule has such a %s", line, tn__ops[n->op].text);
   }
   if (!body->nsrc) tn__fail(c, TN_EFORMAT, "line %d: the kernel stores nothing", line);
+}
+
+/* ---- programs ---- */
+
+/* What is wrong with an instruction of a user's program; NULL: nothing.  around: the loops that are open. */
+static const char *fault_of(const tn_node *n, const tn__nodes *around) {
+  bool in_lanes = around->n && around->v[around->n - 1]->ints[RANGE_AXIS] == AX_UPCAST;
+  int64_t op = n->nint ? n->ints[0] : 0;
+  switch (n->op) {
+  case OP_RANGE:
+    if (in_lanes) return "threads' loops hold no loops";
+    if (n->ints[RANGE_AXIS] == AX_UNROLL) return "no loop is unrolled by hand";
+    if (n->ints[RANGE_AXIS] == AX_GLOBAL && around->n) return "the groups' loop is the outermost";
+    if (!tn__is_const(n->src[0])) return "loops have constant lengths";
+    return n->src[0]->lo < 1 || n->src[0]->lo > INT32_MAX ? "a loop's length is 1 to 2147483647" : NULL;
+  case OP_ACC: return n->ints[1] != 1 || n->ints[2] != 1 ? "an accumulator has one cell: {number 1 1}" : NULL;
+  case OP_SETACC:
+  case OP_GETACC:
+    if (n->nsrc > 2) return "an accumulator has one cell";
+    if ((op == OP_FMA) != (n->op == OP_SETACC && n->src[1]->op == OP_LIST)) return "fma takes a list of two";
+    return op == OP_ADD || op == OP_MUL || op == OP_MAX || op == OP_MIN || op == OP_FMA ? NULL : "it cannot combine so";
+  case OP_BARRIER: return in_lanes ? "a barrier stands between threads' loops" : NULL;
+  default: return NULL;
+  }
+}
+
+/* Scratch memory is numbered from 0, and belongs to the group. */
+static const char *fault_of_locals(const tn__nodes *all) {
+  uint32_t count = 0;
+  uint64_t seen = 0;
+  for (uint32_t i = 0; i < all->n; i++) count += all->v[i]->op == OP_LOCAL;
+  for (uint32_t i = 0; i < all->n; i++) {
+    const tn_node *n = all->v[i];
+    if (n->op != OP_LOCAL) continue;
+    if (count > 64 || n->ints[0] < 0 || n->ints[0] >= count || (seen >> n->ints[0] & 1))
+      return "locals are numbered from 0, up to 63";
+    if (n->ints[1] || n->nsrc > 1) return "a local is the group's: {number 0}";
+    if (!tn__is_const(n->src[0]) || n->src[0]->lo < 1 || n->src[0]->lo > 1 << 20)
+      return "a local has 1 to 2^20 elements";
+    seen |= UINT64_C(1) << n->ints[0];
+  }
+  return NULL;
+}
+
+void tn__section_program(tn_ctx *c, tn_node *program, int64_t nbuf, int line) {
+  tn__nodes all = {0}, around = {0};
+  bool stores = false;
+  int64_t groups = 0;
+  tn__topo(&c->scratch, &program, 1, &all);
+  for (uint32_t i = 0; i < all.n; i++) check_slot(c, all.v[i], nbuf, line);
+  const char *fault = fault_of_locals(&all);
+  if (fault) tn__fail(c, TN_EFORMAT, "line %d: %s", line, fault);
+  for (uint32_t i = 0; i < program->nsrc; i++) {
+    const tn_node *n = program->src[i];
+    stores |= n->op == OP_STORE || n->op == OP_STOREADD;
+    groups += n->op == OP_RANGE && n->ints[RANGE_AXIS] == AX_GLOBAL;
+    fault = groups > 1 ? "there is one groups' loop" : fault_of(n, &around);
+    if (fault) tn__fail(c, TN_EFORMAT, "line %d: instruction %u, %s: %s", line, i + 1, tn__ops[n->op].text, fault);
+    if (n->op == OP_RANGE) tn__vec_push(&c->scratch, &around, program->src[i]);
+    around.n -= n->op == OP_END;
+  }
+  if (!stores) tn__fail(c, TN_EFORMAT, "line %d: the program stores nothing", line);
 }

@@ -3,7 +3,14 @@
 #define TN_RUN_SECTIONS_H
 #include "ir/ctx.h"
 
-typedef enum tn__stage { TN__STAGE_GRAPH, TN__STAGE_SCHEDULE, TN__STAGE_KERNEL, TN__STAGE_PART, TN__STAGES } tn__stage;
+typedef enum tn__stage {
+  TN__STAGE_GRAPH,
+  TN__STAGE_SCHEDULE,
+  TN__STAGE_KERNEL,
+  TN__STAGE_PART,
+  TN__STAGE_PROGRAM, /* a kernel's instructions, in order */
+  TN__STAGES
+} tn__stage;
 extern const char *const tn__stage_names[TN__STAGES];
 
 /* One graph of the text: it begins with %1.  The generated source, which comes last, is not read. */
@@ -20,4 +27,6 @@ enum { TN__MOST_BUFFERS = 1000 };
 tn__sections tn__sections_read(tn_ctx *c, const char *text);
 /* Throws unless body is one as the schedule leaves it: buffers 0..nbuf-1, loops that are not shared out yet. */
 void tn__section_body(tn_ctx *c, tn_node *body, int64_t nbuf, int line);
+/* So for a linear program as users write it: see docs/text-format.md. */
+void tn__section_program(tn_ctx *c, tn_node *program, int64_t nbuf, int line);
 #endif

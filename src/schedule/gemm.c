@@ -175,7 +175,8 @@ const tn__gemm *tn__gemm_plan(tn__fuse *f, tn_node *n) {
                 .k = product(f->c, a->dim + nb + nm, a->rank - nb - nm)};
   double work = (double)tn__size_guess(g.m) * (double)tn__size_guess(g.n) * (double)tn__size_guess(g.k);
   if (work < 512) return NULL;
-  bool known = f->dev->target.ntiles && n->dtype == TN_F32 && tn__is_const(g.m) && tn__is_const(g.n) && tn__is_const(g.k);
+  bool known = f->dev->target.ntiles && n->dtype == TN_F32 && tn__is_const(g.m) && tn__is_const(g.n) &&
+               tn__is_const(g.k);
   bool little = work * (double)tn__size_guess(g.batch) <= OWN_WORK,
        shallow = tn__size_guess(g.k) <= OWN_DEPTH && tn__info_of(f, n)->out < 0;
   bool narrow = tn__is_int_const(g.batch, 1) && (tn__size_guess(g.m) <= OWN_LINES || tn__size_guess(g.n) <= OWN_LINES);

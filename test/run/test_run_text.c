@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include "tenet/tenet.h"
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -130,6 +131,83 @@ static void gates(void **state) {
   }
 }
 
+/* programs/NAME.txt, with the instructions of `without` left out of the sink */
+static char *program(const char *name, const char *const *without) {
+  char path[512];
+  const char *dir = getenv("TENET_TEST_DATA");
+  snprintf(path, sizeof path, "%s/programs/%s.txt", dir ? dir : "test", name);
+  FILE *f = fopen(path, "rb");
+  char *text = calloc(1, 1 << 16);
+  assert_non_null(f);
+  assert_non_null(text);
+  assert_true(fread(text, 1, (1 << 16) - 1, f) > 0);
+  fclose(f);
+  for (; without && *without; without++) {
+    char *at = strstr(strstr(text, "sink"), *without);
+    assert_non_null(at);
+    memmove(at, at + strlen(*without), strlen(at + strlen(*without)) + 1);
+  }
+  return text;
+}
+
+static void programs(void **state) {
+  enum { ROWS = 40, COLS = 24 };
+  float x[ROWS * COLS], got[ROWS * COLS], sums[5] = {0};
+  char *transpose = program("transpose", NULL), *tree = program("tree_sum", NULL);
+  (void)state;
+  for (int i = 0; i < ROWS * COLS; i++) x[i] = (float)(i * 7 % 101);
+  for (int i = 0; i < 250; i++) sums[i / 50] += x[i];
+  for (int d = 0; d < DEVICES; d++) {
+    tn_ctx *c = open_on(devices[d]);
+    tn_tensor *out, *in[] = {NULL, tn_from(c, TN_F32, DIMS(ROWS, COLS), x)};
+    if (tn_run_text(c, transpose, 2, in, 1, &out) != 1) fail_msg("%s: %s", devices[d], tn_last_error(c)->text);
+    assert_int_equal(tn_read(out, got, sizeof got), TN_OK);
+    for (int i = 0; i < ROWS * COLS; i++) assert_true(got[i] == x[i % ROWS * COLS + i / ROWS]);
+    in[1] = tn_from(c, TN_F32, DIMS(250), x);
+    if (tn_run_text(c, tree, 2, in, 1, &out) != 1) fail_msg("%s: %s", devices[d], tn_last_error(c)->text);
+    assert_int_equal(tn_read(out, got, sizeof sums), TN_OK);
+    assert_memory_equal(got, sums, sizeof sums);
+    char *text = tn_explain_text_string(c, transpose);
+    if (!text || !strstr(text, "k0")) fail_msg("%s: %s", devices[d], text ? text : tn_last_error(c)->text);
+    tn_string_free(text);
+    tn_ctx_close(c);
+  }
+  free(transpose);
+  free(tree);
+}
+
+/* Threads that meet because a barrier is missing are found while the program runs. */
+static void lost_barriers(void **state) {
+  static const struct {
+    const char *program, *without[4];
+    int size;
+  } lost[] = {{"tree_sum", {"%13 "}, 250},
+              {"tree_sum", {"%24 "}, 250},
+              {"tree_sum", {"%28 "}, 250},
+              {"tree_sum", {"%13 ", "%24 ", "%28 "}, 250},
+              {"transpose", {"%19 "}, 960},
+              {"transpose", {"%32 "}, 960}};
+  (void)state;
+  for (int d = 1; d < DEVICES; d++)
+    for (size_t i = 0; i < sizeof lost / sizeof *lost; i++) {
+      setenv("TENET_RACES", "1", 1);
+      tn_ctx *c = open_on(devices[d]);
+      unsetenv("TENET_RACES");
+      tn_tensor *out, *in[] = {NULL, tn_ones(c, TN_F32, DIMS(lost[i].size))};
+      char *whole = program(lost[i].program, NULL), *less = program(lost[i].program, lost[i].without);
+      if (tn_run_text(c, whole, 2, in, 1, &out) != 1) fail_msg("%s", tn_last_error(c)->text);
+      assert_int_equal(tn_run_text(c, less, 2, in, 1, &out), -1);
+      if (!strstr(tn_last_error(c)->text, "a race for f32 local0")) fail_msg("%s", tn_last_error(c)->text);
+      free(whole);
+      free(less);
+      tn_ctx_close(c);
+    }
+}
+
+#define PROGRAM(lines, order)                                                                                          \
+  "%1 = param f32[8] 8 {0 -1}\n%2 = const f32 {1.0}\n%3 = range index 8 {upcast 0 output}\n" lines                     \
+  "%99 = sink void " order " {\"program\"}\n"
+
 static void refused(void **state) {
   (void)state;
   tn_ctx *c = open_on("cpu"), *ref = open_on("ref");
@@ -150,6 +228,19 @@ static void refused(void **state) {
       {GATED_AT("le bool %4 8"), "cannot be shown to stay within", {NULL}, TN_EFORMAT},
       {GATED_AT("lt bool %4 9"), "cannot be shown to stay within", {NULL}, TN_EFORMAT},
       {GATED_AT("lt bool -1 %4"), "cannot be shown to stay within", {NULL}, TN_EFORMAT},
+      {PROGRAM("%4 = store void %1 %3 %2\n%5 = end void %3\n", "%3 %4"), "it is never closed", {NULL}, TN_EFORMAT},
+      {PROGRAM("%4 = store void %1 %3 %2\n%5 = end void %3\n", "%4 %3 %5"), "does not come before it", {NULL},
+       TN_EFORMAT},
+      {PROGRAM("%4 = store void %1 0 %2\n%5 = end void %3\n", "%3 %4 %5"), "lanes may store to one place", {NULL},
+       TN_EFORMAT},
+      {PROGRAM("%4 = barrier void {0}\n%5 = end void %3\n", "%3 %4 %5"), "between threads' loops", {NULL}, TN_EFORMAT},
+      {PROGRAM("%4 = end void %3\n", "%3 %4"), "stores nothing", {NULL}, TN_EFORMAT},
+      {PROGRAM("%4 = local f32 8 {1 0}\n%5 = store void %4 %3 %2\n%6 = end void %3\n", "%3 %5 %6"),
+       "locals are numbered from 0", {NULL}, TN_EFORMAT},
+      {PROGRAM("%4 = range index 2 {loop 1 output}\n%5 = store void %1 %3 %2\n%6 = end void %4\n%7 = end void %3\n",
+               "%3 %4 %5 %6 %7"), "threads' loops hold no loops", {NULL}, TN_EFORMAT},
+      {PROGRAM("%4 = acc f32 %2 {0 32 1}\n%5 = store void %1 %3 %4\n%6 = end void %3\n", "%4 %3 %5 %6"), "one cell",
+       {NULL}, TN_EFORMAT},
       {AT("mul index %3 2"), "param 0 is f32[8], and was given f32[3]", {x}, TN_ESHAPE},
   };
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -170,14 +261,15 @@ static void refused(void **state) {
 
 /* Any character changed: it runs, or an error says why not; on the interpreter, which compiles nothing. */
 static void damaged(void **state) {
-  const char *text[] = {graph, kernel};
+  char *transpose = program("transpose", NULL), *tree = program("tree_sum", NULL);
+  const char *text[] = {graph, kernel, transpose, gated, tree};
   (void)state;
   tn_ctx *c = open_on("ref");
   tn_tensor *x = tn_ones(c, TN_F32, DIMS(3)), *w = tn_ones(c, TN_F32, DIMS(4)), *out[3];
   unsigned seed = 7;
   for (int round = 0; round < 2000; round++)
     tn_scope(c) {
-      const char *from = text[round % 2];
+      const char *from = text[round % 5];
       size_t n = strlen(from);
       char *changed = malloc(n + 1);
       assert_non_null(changed);
@@ -188,17 +280,19 @@ static void damaged(void **state) {
       }
       tn_tensor *in[] = {x, x, tn_ones(c, TN_F32, DIMS(12)), w};
       tn_clear_error(c);
-      int count = tn_run_text(c, changed, round % 2 ? 4 : 2, in, 3, out);
+      int count = tn_run_text(c, changed, round % 5 % 2 ? 4 : 2, in, 3, out);
       assert_true(count >= 0 || *tn_last_error(c)->text);
       for (int i = 0; i < count && i < 3; i++) tn_realize(&out[i], 1);
       free(changed);
     }
   tn_ctx_close(c);
+  free(transpose);
+  free(tree);
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(graphs),  cmocka_unit_test(kernels), cmocka_unit_test(gates), cmocka_unit_test(in_part),
+      cmocka_unit_test(graphs),  cmocka_unit_test(kernels), cmocka_unit_test(gates), cmocka_unit_test(programs), cmocka_unit_test(lost_barriers), cmocka_unit_test(in_part),
       cmocka_unit_test(refused), cmocka_unit_test(damaged),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
