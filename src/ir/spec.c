@@ -150,12 +150,23 @@ static void check_ids(tn_ctx *c, const phase *ph, tn_node *const *v, uint32_t n)
   }
 }
 
+/* What closes loops closes each once. */
+static void check_closers(tn_ctx *c, const phase *ph, tn_node *const *v, uint32_t n) {
+  for (uint32_t i = 0; i < n; i++) {
+    if (v[i]->op != OP_STORE && v[i]->op != OP_STOREADD && v[i]->op != OP_REDUCE) continue;
+    for (uint32_t s = v[i]->op == OP_REDUCE ? 1 : 3; s < v[i]->nsrc; s++)
+      for (uint32_t k = s + 1; k < v[i]->nsrc; k++)
+        if (v[i]->src[s] == v[i]->src[k]) reject(c, ph, v[i], "it closes a loop twice");
+  }
+}
+
 void tn__spec_kernel(tn_ctx *c, tn_node *root) {
   tn__nodes order = {0};
   if (root->op != OP_SINK) reject(c, &kernel_phase, root, "a kernel's body is a sink");
   check_graph(c, &kernel_phase, root);
   tn__topo(&c->scratch, &root, 1, &order);
   check_ids(c, &kernel_phase, order.v, order.n);
+  check_closers(c, &kernel_phase, order.v, order.n);
 }
 
 void tn__spec_schedule(tn_ctx *c, tn_node *root) {

@@ -316,7 +316,8 @@ static void renumber(job *j, const tn_node *local, tn_node *fresh, const tn__map
   tn__map to;
   tn__map_init(&to, j->a);
   for (uint32_t i = 0; i < j->s.r.order.n; i++) {
-    tn_node *x = j->s.r.order.v[i], *at = tn__map_getp(index, x), *src[TN__MAX_RANGES + 4];
+    tn_node *x = j->s.r.order.v[i], *at = tn__map_getp(index, x);
+    tn_node **src = tn__arena_alloc(j->a, (x->nsrc + 1) * sizeof *src); /* a sink's are any number */
     bool same = !at && x != local;
     for (uint32_t s = 0; s < x->nsrc; s++) same &= (src[s] = tn__map_getp(&to, x->src[s])) == x->src[s];
     if (at) src[1] = at;

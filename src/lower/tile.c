@@ -287,7 +287,7 @@ static tn_node *gate_accesses(job *j, tn_node *body, tn_node *gate) {
   tn__map_init(&to, j->a);
   tn__topo(j->a, &body, 1, &all);
   for (uint32_t i = 0; i < all.n; i++) {
-    tn_node *n = all.v[i], *src[2 * TN__MAX_RANGES + 4];
+    tn_node *n = all.v[i], **src = tn__arena_alloc(j->a, (n->nsrc + 2) * sizeof *src);
     bool access = n->op == OP_LOAD || n->op == OP_STORE, same = !access;
     uint32_t nsrc = 0, at = n->op == OP_LOAD ? 2 : 3;
     for (uint32_t s = 0; s < n->nsrc; s++) {

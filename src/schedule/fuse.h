@@ -6,7 +6,9 @@
 enum {
   TN__MAX_KERNEL = 300, /* nodes in one kernel: compilers are not linear */
   TN__MAX_STORES = 8,   /* values that one kernel stores beside each other */
-  TN__MAX_LOOPS = 40    /* that one kernel is planned with: lowering makes copies, and takes TN__MAX_RANGES in all */
+  /* That one kernel is planned with: lowering makes copies, and takes TN__MAX_RANGES in all.  A sum that would open
+   * more is stored, which costs its elements once: by far less than so many loops around each other run through. */
+  TN__MAX_LOOPS = 40
 };
 
 /* Ranges while kernels are planned: those over the axes of what a kernel stores are numbered by axis, so that kernels

@@ -204,6 +204,54 @@ static void lost_barriers(void **state) {
     }
 }
 
+/* A kernel of `loops` loops of two turns, or of one, and of so many stores */
+static char *grown(int loops, int stores) {
+  char *text = calloc(1, 1 << 16), *at = text;
+  assert_non_null(text);
+  at += sprintf(at, "%%1 = param f32[256] 256 {0 -1}\n%%2 = const f32 {3.0}\n");
+  for (int i = 0; i < loops; i++)
+    at += sprintf(at, "%%%d = range index %d {loop %d output}\n", 3 + i, i < 2 ? 2 : 1, i);
+  for (int k = 0; k < stores; k++) {
+    at += sprintf(at, "%%%d = mul index %%3 %d\n%%%d = add index %%%d %%4\n", 500 + 2 * k, 2 * (k + 1), 501 + 2 * k,
+                  500 + 2 * k);
+    at += sprintf(at, "%%%d = store void %%1 %%%d %%2", 200 + k, 501 + 2 * k);
+    for (int i = 0; i < loops; i++) at += sprintf(at, " %%%d", 3 + i);
+    at += sprintf(at, "\n");
+  }
+  at += sprintf(at, "%%999 = sink void");
+  for (int k = 0; k < stores; k++) at += sprintf(at, " %%%d", 200 + k);
+  sprintf(at, " {\"kernel\"}\n");
+  return text;
+}
+
+/* As many loops as lowering takes, and more; many stores; a loop that is closed twice */
+static void many(void **state) {
+  (void)state;
+  for (int d = 0; d < DEVICES; d++) {
+    tn_ctx *c = open_on(devices[d]);
+    tn_tensor *out;
+    float got[256];
+    char *text[] = {grown(60, 1), grown(70, 1), grown(2, 100)};
+    for (int i = 0; i < 3; i++) {
+      int n = tn_run_text(c, text[i], 0, NULL, 1, &out);
+      if (n != (i == 1 ? -1 : 1)) fail_msg("%s, text %d: %s", devices[d], i, tn_last_error(c)->text);
+      if (n < 0) {
+        assert_non_null(strstr(tn_last_error(c)->text, "a kernel with more than 64 loops"));
+        tn_clear_error(c);
+        continue;
+      }
+      assert_int_equal(tn_read(out, got, sizeof got), TN_OK);
+      assert_true(got[0] == 3 && got[1] == 3 && got[3] == 3 && got[255] == 0);
+    }
+    for (int i = 0; i < 3; i++) free(text[i]);
+    const char *twice = "%1 = param f32[8] 8 {0 -1}\n%2 = const f32 {1.0}\n%3 = range index 8 {loop 0 output}\n"
+                        "%4 = store void %1 %3 %2 %3 %3\n%5 = sink void %4 {\"kernel\"}\n";
+    assert_int_equal(tn_run_text(c, twice, 0, NULL, 1, &out), -1);
+    assert_non_null(strstr(tn_last_error(c)->text, "it closes a loop twice"));
+    tn_ctx_close(c);
+  }
+}
+
 #define PROGRAM(lines, order)                                                                                          \
   "%1 = param f32[8] 8 {0 -1}\n%2 = const f32 {1.0}\n%3 = range index 8 {upcast 0 output}\n" lines                     \
   "%99 = sink void " order " {\"program\"}\n"
@@ -292,7 +340,8 @@ static void damaged(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(graphs),  cmocka_unit_test(kernels), cmocka_unit_test(gates), cmocka_unit_test(programs), cmocka_unit_test(lost_barriers), cmocka_unit_test(in_part),
+      cmocka_unit_test(graphs),   cmocka_unit_test(kernels),       cmocka_unit_test(gates), cmocka_unit_test(many),
+      cmocka_unit_test(programs), cmocka_unit_test(lost_barriers), cmocka_unit_test(in_part),
       cmocka_unit_test(refused), cmocka_unit_test(damaged),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
