@@ -109,6 +109,7 @@ const char *tn__print_name(tn__printer *p, tn_node *n) {
 
 const char *tn__print_give(tn__printer *p, tn_node *n, char letter, uint32_t number) {
   const char *s = tn__print_format(p, "%c%" PRIu32, letter, number);
+  if (tn__dtype_parse(s, strlen(s)) >= 0) s = tn__print_format(p, "%s_", s); /* i8, i16, ... are types */
   tn__map_putp(&p->name, n, s);
   return s;
 }

@@ -272,9 +272,8 @@ static range sum_range(int dtype, const naive_tensor *t, int64_t i, double count
   if (!(ldexp(size, -exponents[dtype].over) * (1 + count * eps) < 1)) return anything(t->dtype);
   if (!isfinite(v)) return sure ? same : anything(t->dtype);
   if (sure && (size == 0 || ilogb(size) < unit + tn__dtypes[dtype].mant) && unit > exponents[dtype].least) {
-    if (dtype == t->dtype) return same;
-    same.sure = true;
-    return same; /* rounded once, from the same value */
+    if (dtype == t->dtype || middle == v) return same;
+    return (range){fmin(middle, v), fmax(middle, v), false, false}; /* rounded once, or kept as it is for a fold */
   }
   double by = reach + 1.01 * count * (eps * size + least) + ldexp(size, -50);
   return (range){outwards(t->dtype, middle - by, false), outwards(t->dtype, middle + by, true), false, false};
@@ -314,8 +313,12 @@ static void sum(const watcher *w, naive_machine *m, const tn_node *n, naive_tens
   int unit = a.unit;
   if (product) unit = a.unit == INT32_MAX || b.unit == INT32_MAX ? INT32_MAX / 2 : a.unit + b.unit;
   if (scatter && b.unit < unit) unit = b.unit;
-  for (int64_t i = 0; i < t->n; i++)
-    set_range(t, i, sum_range(dtype, t, i, count, middle[i], reach[i], size[i], sure, unit));
+  for (int64_t i = 0; i < t->n; i++) {
+    range r = sum_range(dtype, t, i, count, middle[i], reach[i], size[i], sure, unit);
+    if (product && is_gpu(device_or("")) && tn__eval_to_double(t->dtype, t->bits[i]) == 0) /* a library's zero */
+      r = r.sure ? (range){0, 0, false, false} : r;
+    set_range(t, i, r);
+  }
   terms_free(a);
   if (b.middle) terms_free(b);
   free(middle);
@@ -323,10 +326,12 @@ static void sum(const watcher *w, naive_machine *m, const tn_node *n, naive_tens
   free(reach);
 }
 
-/* Any order of a product: in logarithms, what would overflow or vanish on the way, and the bits that factors have. */
+/* Any order of a product: in logarithms, what would overflow or vanish on the way (then there may be 0 * inf), and the
+ * bits that factors have. */
 static void product(const watcher *w, naive_machine *m, const tn_node *n, naive_tensor *const *x, naive_tensor *t) {
   double *up = doubles(x[0]->n), *down = doubles(x[0]->n), *bits = doubles(x[0]->n), *most = doubles(t->n),
-         *least = doubles(t->n), *wide = doubles(t->n), *in[3] = {up}, count = count_terms(n, x, t);
+         *least = doubles(t->n), *wide = doubles(t->n), *nans = doubles(t->n), *in[3] = {up},
+         count = count_terms(n, x, t);
   bool sure = true;
   if (!w->loose && !x[0]->plane[0]) goto done;
   for (int64_t i = 0; i < x[0]->n; i++) {
@@ -335,25 +340,27 @@ static void product(const watcher *w, naive_machine *m, const tn_node *n, naive_
     sure &= r.sure;
     up[i] = fmax(log, 0);
     down[i] = fmax(-log, 0);
-    bits[i] = v > 0 && isfinite(v) ? ilogb(v) - lowest_bit(v) : 0;
+    bits[i] = v > 0 && isfinite(v) ? log - lowest_bit(v) : 0; /* 3 * 3 has four */
   }
   naive_again(m, n, OP_SUM, in, t, most);
   in[0] = down;
   naive_again(m, n, OP_SUM, in, t, least);
   in[0] = bits;
   naive_again(m, n, OP_SUM, in, t, wide);
+  for (int64_t i = 0; i < x[0]->n; i++) bits[i] = isnan(range_of(x[0], i).lo);
+  naive_again(m, n, OP_SUM, in, t, nans);
   for (int64_t i = 0; i < t->n; i++) {
     int dtype = n->dtype, mant = tn__dtypes[dtype].mant;
     double v = tn__eval_to_double(dtype, t->bits[i]);
     range r = {v, v, true, false};
     bool safe = most[i] < exponents[dtype].over - 1 && least[i] < -(exponents[dtype].least + mant);
-    if (!sure || (!safe && !isnan(v))) r = anything(dtype);
+    if (!sure || (!safe && !nans[i])) r = anything(dtype);
     else if (safe && isfinite(v) && wide[i] + 1 > mant)
       r = widened(dtype, r, fabs(v) * count * ldexp(1.01, 1 - mant));
     set_range(t, i, r);
   }
 done:
-  free(up), free(down), free(bits), free(most), free(least), free(wide);
+  free(up), free(down), free(bits), free(most), free(least), free(wide), free(nans);
 }
 
 /* The greatest of ranges reaches from the greatest lower end to the greatest upper one. */
@@ -395,10 +402,16 @@ static bool shows_nan(const tn_node *n, naive_tensor *const *x, int64_t i) {
   return n->op == OP_COPYSIGN && isnan(naive_get(x[1], i));
 }
 
+/* May it be kept unrounded?  What a gradient of convolutions folds is, where the library takes it for one. */
+static bool is_kept_wide(const watcher *w, const tn_node *n) {
+  bool folded = n->op == OP_CAST && n->dtype == TN_F16 && n->src[0]->op == OP_FOLD;
+  return w->loose && ((n->dtype == TN_BF16 && is_continuous(n)) || folded);
+}
+
 static range function_range(const watcher *w, const tn_node *n, naive_tensor *const *x, const naive_tensor *t,
                             int64_t i) {
   range at[3], r = {.sure = true};
-  bool sure = true, wide = w->loose && n->dtype == TN_BF16 && is_continuous(n);
+  bool sure = true, wide = is_kept_wide(w, n);
   bool keeps = wide || (n->op == OP_CAST && (n->dtype == TN_F32 || n->dtype == TN_F64));
   int sdtype = x[n->op == OP_WHERE]->dtype;
   double bits = tn__eval_to_double(n->dtype, t->bits[i]);
@@ -415,12 +428,12 @@ static range function_range(const watcher *w, const tn_node *n, naive_tensor *co
     r = follow(&f, at);
   } else if (wide) {
     double exact[3] = {at[0].lo, n->nsrc > 1 ? at[1].lo : 0, n->nsrc > 2 ? at[2].lo : 0}, v = value_at(&f, exact);
-    if (!isnan(v) && v != nearest(TN_BF16, v)) r = (range){v, v, false, false};
+    if (!isnan(v) && v != nearest(n->dtype, v)) r = (range){v, v, false, false};
   }
   r = loosened(w, &f, r, bits);
   if (r.sure) return r;
   if (wide) { /* rounded or not */
-    double lo = nearest(TN_BF16, r.lo), hi = nearest(TN_BF16, r.hi);
+    double lo = nearest(n->dtype, r.lo), hi = nearest(n->dtype, r.hi);
     r.lo = fmin(r.lo, lo), r.hi = fmax(r.hi, hi);
   }
   if (isnan(bits)) r.nan = true;
@@ -439,7 +452,7 @@ static bool any_planes(const tn_node *n, naive_tensor *const *x) {
 static bool is_loose(const watcher *w, const tn_node *n) {
   if (n->op == OP_COPYSIGN) return true;
   if (library_ulps(n) > 0 && (is_gpu(device_or("")) || w->slack > 0)) return true;
-  return w->loose && ((n->dtype == TN_BF16 && is_continuous(n)) || near[n->op]);
+  return is_kept_wide(w, n) || (w->loose && near[n->op]);
 }
 
 static void look(naive_watch *watch, naive_machine *m, const tn_node *n, naive_tensor *const *x, naive_tensor *t) {
