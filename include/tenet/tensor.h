@@ -245,7 +245,7 @@ TN_API tn_tensor *tn_minimum(tn_tensor *a, tn_tensor *b);
 TN_API tn_tensor *tn_div(tn_tensor *a, tn_tensor *b); /* true division; for integers see tn_floordiv */
 TN_API tn_tensor *tn_atan2(tn_tensor *y, tn_tensor *x);
 TN_API tn_tensor *tn_hypot(tn_tensor *x, tn_tensor *y);    /* sqrt(x^2 + y^2), without overflow on the way */
-/* |x| with the sign of y, of zeros and NaN too (that of a NaN that is computed is the processor's) */
+/* |x| with the sign of y, of zeros and NaN too (of a NaN that is computed, or widened from f16, the processor's) */
 TN_API tn_tensor *tn_copysign(tn_tensor *x, tn_tensor *y);
 /* Result bool: */
 TN_API tn_tensor *tn_eq(tn_tensor *a, tn_tensor *b);

@@ -33,7 +33,7 @@ typedef struct tn__c_reader {
   tn__vec(uint32_t) leave, again; /* jumps out of the loop, and to its next turn */
   uint32_t counter, limit;        /* of the last comparison counter < limit, of a loop's counter */
   int loops;
-  bool vectors;                   /* some were declared */
+  bool vectors;                   /* there are some, declared or in expressions alone */
 } reader;
 
 /* A value on its way: in a register; or what can be assigned to. */

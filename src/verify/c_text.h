@@ -45,7 +45,7 @@ typedef enum tn__c_op {
   TN__C_SHL, TN__C_SHR, TN__C_LT, TN__C_LE, TN__C_EQ, TN__C_NE, TN__C_NEG, TN__C_NOT
 } tn__c_op;
 
-enum { TN__C_NOTHING = UINT32_MAX, TN__C_PARAMS = 256 };
+enum { TN__C_NOTHING = UINT32_MAX, TN__C_PARAMS = 1024 };
 
 /* Objects that pointers point into: buffers by slot, and these. */
 enum { TN__C_SCRATCH = 1 << 16, TN__C_CELLS, TN__C_BUFFERS, TN__C_VARIABLES };

@@ -266,6 +266,7 @@ bool tn__c_lanes_call(reader *r, const char *s, size_t n, ex *out) {
   size_t kept;
   call k = {.r = r, .name = name, .dtype = -1};
   if (n >= sizeof name || !(k.lanes = without_lanes(s, n, name, &kept))) return false;
+  r->vectors = true;
   r->at++;
   k.narg = tn__c_arguments(r, k.arg, 4);
   if (call_scalar(&k, kept, out)) return true;

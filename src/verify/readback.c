@@ -201,7 +201,7 @@ static bool try_turns(reading *r, const turns *t, uint64_t seed, int64_t lo, int
   if (!run_linear(r, t)) return false;
   uint32_t n = bind(r, argument, seed, lo, hi);
   if (n != r->f->nparam) {
-    tn__sb_puts(r->why, "the text has other parameters");
+    tn__sb_puts(r->why, n ? "the text has other parameters" : "more parameters than are read back");
     return false;
   }
   if (before - r->steps > r->used) r->used = before - r->steps;

@@ -354,7 +354,7 @@ static void product(const watcher *w, naive_machine *m, const tn_node *n, naive_
     double v = tn__eval_to_double(dtype, t->bits[i]);
     range r = {v, v, true, false};
     bool safe = most[i] < exponents[dtype].over - 1 && least[i] < -(exponents[dtype].least + mant);
-    if (!sure || (!safe && !nans[i])) r = anything(dtype);
+    if (!sure || (!safe && nans[i] == 0)) r = anything(dtype);
     else if (safe && isfinite(v) && wide[i] + 1 > mant)
       r = widened(dtype, r, fabs(v) * count * ldexp(1.01, 1 - mant));
     set_range(t, i, r);
