@@ -19,7 +19,9 @@ const char *tn__c_text_line(tn__arena *a, const char *text, uint32_t at) {
   while (from > text && from[-1] != '\n') from--;
   while (*from == ' ') from++;
   while (*to && *to != '\n') to++;
-  return to > from ? tn__arena_strdup(a, tn__arena_dup(a, from, (size_t)(to - from) + 1)) : "";
+  if (to <= from) return "";
+  char *line = tn__arena_zalloc(a, (size_t)(to - from) + 1);
+  return memcpy(line, from, (size_t)(to - from));
 }
 
 static uint32_t sign_length(const char *s) {

@@ -69,8 +69,8 @@ static uint64_t draw(int dtype, uint64_t h) {
 tn__exact tn__exact_input(uint64_t seed, int dtype, uint64_t slot, int64_t element, const int64_t *of, uint32_t n) {
   uint64_t h = tn__hash_mix(tn__hash_mix(seed, slot), (uint64_t)element);
   if (tn__is_int(dtype) && n && (h & 1)) {
-    int64_t v = of[(h >> 8) % n] + (int64_t)((h >> 40) % 3) - 1;
-    return tn__exact_int(tn__eval_cast(TN_I64, dtype, (uint64_t)v));
+    uint64_t v = (uint64_t)of[(h >> 8) % n] + (h >> 40) % 3 - 1; /* it may wrap */
+    return tn__exact_int(tn__eval_cast(TN_I64, dtype, v));
   }
   if (!tn__is_float(dtype)) return tn__exact_int(draw(dtype, h));
   return token(h, tag_of_dtype(dtype), false);

@@ -135,7 +135,8 @@ static nest draw(uint64_t *seed) {
   bool done[MOST] = {0};
   n.group = below(seed, 2) * 32;
   for (int i = 0; i < MOST; i++)
-    if (below(seed, 4)) n.loop[n.loops++] = (loop){.axis = kind[i], .extent = 1 + below(seed, 5)};
+    if (below(seed, 4) || (i == MOST - 1 && !n.loops))
+      n.loop[n.loops++] = (loop){.axis = kind[i], .extent = 1 + below(seed, 5)};
   for (int k = 0; k < n.loops; k++) { /* digits in any order */
     int i = below(seed, n.loops);
     while (done[i]) i = (i + 1) % n.loops;
