@@ -344,7 +344,7 @@ bool graphs_agree(tn_ctx *c, graph *const *g, uint32_t n) {
 }
 
 static uint64_t add_to_digest(uint64_t digest, tn_tensor *t) {
-  tn_dtype dtype = tn_dtype_of(t);
+  int dtype = (int)tn_dtype_of(t);
   char *got = malloc(tn_nbytes(t) + 1);
   if (!got || tn_read(t, got, tn_nbytes(t)) != TN_OK) abort();
   for (int64_t i = 0; i < tn_numel(t); i++) {
