@@ -230,8 +230,9 @@ static const uint8_t float_op[] = {[TN__C_ADD] = OP_ADD, [TN__C_MUL] = OP_MUL, [
 /* Does an error of an operand come out as one of its size? */
 static bool passes_near(int op) {
   switch (op) {
-  case OP_NEG: case OP_ABS: case OP_SQRT: case OP_EXP: case OP_EXP2: case OP_TANH: case OP_ERF: case OP_ADD:
-  case OP_MUL: case OP_DIV: case OP_MIN: case OP_MAX: case OP_FMA: return true;
+  case OP_NEG: case OP_ABS: case OP_SQRT: case OP_EXP: case OP_EXP2: case OP_ATAN: case OP_SINH: case OP_COSH:
+  case OP_TANH: case OP_ASINH: case OP_ERF: case OP_ADD: case OP_MUL: case OP_DIV: case OP_MIN: case OP_MAX:
+  case OP_FMA: case OP_HYPOT: return true;
   default: return false;
   }
 }
