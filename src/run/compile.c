@@ -33,21 +33,6 @@ static void keep(tn__plan *p, tn_node *n) {
 
 /* ---- scheduling ---- */
 
-/* An output must be something computed: a copy where it is an input, a literal or another output.  The copy may itself
- * be there already. */
-static tn_node *own_outputs(tn_ctx *c, tn_node *sink) {
-  tn_node **src = tn__alloc(c, (sink->nsrc + 1) * sizeof *src);
-  tn__map taken;
-  tn__map_init(&taken, &c->scratch);
-  for (uint32_t i = 0; i < sink->nsrc; i++) {
-    src[i] = sink->src[i];
-    while (src[i]->op == OP_PARAM || tn__map_getp(&taken, src[i]))
-      src[i] = tn__node_make(c, &(tn__make){.op = OP_CONTIG, .src = &src[i], .nsrc = 1});
-    tn__map_putp(&taken, src[i], src[i]);
-  }
-  return tn__sink(c, src, sink->nsrc, sink->name);
-}
-
 /* Notes which rules of mode fast, all of which hold over the reals only, this took. */
 static tn_node *simplify(tn_ctx *c, tn__plan *p) {
   if (c->mode != TN_MODE_FAST) return tn__simplify_graph(c, p->key);
@@ -61,17 +46,19 @@ static tn_node *simplify(tn_ctx *c, tn__plan *p) {
   return simple;
 }
 
-static void find_outputs(tn__plan *p) {
+static void find_outputs(tn_ctx *c, tn__plan *p) {
   p->out_buf = tn__arena_alloc(&p->arena, (p->nout + 1) * sizeof *p->out_buf);
   for (uint32_t i = 0; i < p->nout; i++) p->out_buf[i] = -1;
   for (uint32_t b = 0; b < p->s->bufs.n; b++)
     if (p->s->bufs.v[b].kind == BUF_OUTPUT) p->out_buf[p->s->bufs.v[b].slot] = (int)b;
+  for (uint32_t i = 0; i < p->nout; i++)
+    if (p->out_buf[i] < 0) tn__fail(c, TN_ESTATE, "internal error: the schedule computes no output %u", i);
 }
 
 void tn__plan_schedule(tn_ctx *c, tn__plan *p) {
-  tn_node *graph = own_outputs(c, tn__schedule_prune(c, simplify(c, p)));
+  tn_node *graph = tn__schedule_prune(c, simplify(c, p));
   p->s = tn__schedule_make(c, &p->arena, graph, p->dev);
-  find_outputs(p);
+  find_outputs(c, p);
   keep(p, graph);
 }
 

@@ -14,6 +14,21 @@ static void add_inputs(tn__fuse *f) {
   }
 }
 
+/* An output must be something computed: a copy where it is an input, a literal or another output.  The copy may itself
+ * be there already.  Simplification would make one of such copies: nothing is simplified afterwards. */
+static tn_node *own_outputs(tn__fuse *f) {
+  tn_node **src = tn__arena_alloc(f->a, (f->sink->nsrc + 1) * sizeof *src);
+  tn__map taken;
+  tn__map_init(&taken, f->a);
+  for (uint32_t i = 0; i < f->sink->nsrc; i++) {
+    src[i] = f->sink->src[i];
+    while (src[i]->op == OP_PARAM || tn__map_getp(&taken, src[i]))
+      src[i] = tn__node_make(f->c, &(tn__make){.op = OP_CONTIG, .src = &src[i], .nsrc = 1});
+    tn__map_putp(&taken, src[i], src[i]);
+  }
+  return tn__sink(f->c, src, f->sink->nsrc, f->sink->name);
+}
+
 /* The schedule as nodes: one CALL an item, its buffers numbered as in the schedule. */
 static void write_text(tn__fuse *f) {
   tn__nodes calls = {0};
@@ -79,6 +94,7 @@ tn__schedule *tn__schedule_make(tn_ctx *c, tn__arena *a, tn_node *sink, tn__devi
   change(&f, tn__layout_contract(&f));
   change(&f, tn__conv_operands(&f));
   change(&f, tn__conv_outputs(&f));
+  change(&f, own_outputs(&f));
   tn__map_init(&f.places, a);
   add_inputs(&f);
   tn__fuse_decide(&f);

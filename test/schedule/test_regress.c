@@ -323,6 +323,18 @@ static const row rows[] = {
 
 /* What only compiled code shows. */
 static const row compiled[] = {
+    {"outputs that turn out to be one input, three times, beside a product whose axes are put in another order",
+     "%1 = param f32[2,1,9,2] 2 1 9 2 {0 0}\n"
+     "%2 = param f32[2,3,3,3] 2 3 3 3 {1 0}\n"
+     "%3 = permute f32[3,3,3,2] %2 {1 2 3 0}\n"
+     "%4 = contract f32[2,1,9,3,3,3] %1 %3 {0 3 3 1}\n"
+     "%5 = permute f32[2,3,1,3,9,3] %4 {0 3 1 4 2 5}\n"
+     "%6 = fold f32[2,3,1,3,11] %5 11 {4 3 1 1}\n"
+     "%7 = param f32[3] 3 {2 0}\n"
+     "%8 = param u32[0,8] 0 8 {3 0}\n"
+     "%9 = param f32[0,8] 0 8 {4 0}\n"
+     "%10 = scatter f32[3] %7 %8 %9\n"
+     "%11 = sink void %6 %10 %10 %10 {\"outputs\"}\n"},
     {"arithmetic on bool",
      "%1 = param bool[5,1] 5 1 {0 0}\n"
      "%2 = abs bool[5,1] %1\n"

@@ -301,11 +301,12 @@ bool graph_run(tn_ctx *c, graph *g, char *why, size_t size) {
 }
 
 /* Reads the output and compares it. */
-static bool check_output(const graph *g, uint32_t at, const naive_tensor *want, tn_tensor *t) {
-  char why[256];
+static bool check_output(const graph *g, uint32_t at, const naive_tensor *want, tn_tensor *t, char *why, size_t size) {
   size_t bytes = (size_t)want->n * tn__size_of(want->dtype);
   char *got = malloc(bytes + 1);
-  bool good = got && tn_read(t, got, bytes) == TN_OK && compare(g, at, want, got, why, sizeof why);
+  bool good = got && tn_read(t, got, bytes) == TN_OK;
+  if (!good) snprintf(why, size, "error: %s", tn_last_error(t->ctx)->text);
+  good = good && compare(g, at, want, got, why, size);
   free(got);
   return good;
 }
@@ -323,17 +324,18 @@ static bool realize_all(tn_ctx *c, graph *const *g, uint32_t n, tn_tensor **out)
   return tn_realize(out, (int)nout) == TN_OK;
 }
 
-bool graphs_agree(tn_ctx *c, graph *const *g, uint32_t n) {
+bool graphs_agree(tn_ctx *c, graph *const *g, uint32_t n, char *why, size_t size) {
   tn_tensor *out[MOST];
   uint32_t at = 0;
   bool good = true;
   tn_scope(c) {
     good = realize_all(c, g, n, out);
+    if (!good) snprintf(why, size, "error: %s", tn_last_error(c)->text);
     for (uint32_t k = 0; k < n && good; k++) {
       naive_tensor want[MOST];
       graph_values(c, g[k], g[k]->sink->src, g[k]->sink->nsrc, want);
       for (uint32_t i = 0; i < g[k]->sink->nsrc; i++) {
-        good = good && check_output(g[k], i, &want[i], out[at++]);
+        good = good && check_output(g[k], i, &want[i], out[at++], why, size);
         bounds_count(&want[i], &graph_asked);
         naive_free(&want[i]);
       }

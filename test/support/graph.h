@@ -49,7 +49,7 @@ bool graph_run(tn_ctx *c, graph *g, char *why, size_t size);
 /* With the least, a middle and the greatest value of the symbolic size in turn, if there is one. */
 bool graph_agrees_always(tn_ctx *c, graph *g, char *why, size_t size);
 /* Realises the outputs of all of them at once, in one unit of code, and compares; none has a symbolic size. */
-bool graphs_agree(tn_ctx *c, graph *const *g, uint32_t n);
+bool graphs_agree(tn_ctx *c, graph *const *g, uint32_t n, char *why, size_t size);
 /* So, without a look at whether they are right: a number for each graph, of all bits that come out; false: an error. */
 bool graphs_digest(tn_ctx *c, graph *const *g, uint32_t n, uint64_t *digest);
 /* What nodes of it may be, with the data; naive_free() each. */
