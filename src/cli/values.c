@@ -1,4 +1,5 @@
 #include "cli/values.h"
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,23 +33,44 @@ static const char *read_shape(const char *s, tn_dim *shape, int *rank) {
   return *s == ']' ? s + 1 : NULL;
 }
 
+typedef union cell {
+  double number;
+  int64_t integer;
+  uint64_t natural;
+} cell;
+
+/* Where the number ends; NULL: it is none, or has not the dtype's range. */
+static const char *read_cell(const char *s, bool whole, bool natural, cell *out) {
+  char *end;
+  errno = 0;
+  if (!whole) out->number = strtod(s, &end);
+  else if (natural) out->natural = strtoull(s, &end, 10);
+  else out->integer = strtoll(s, &end, 10);
+  bool negative = natural && s[strspn(s, " ")] == '-';
+  return end == s || negative || (whole && errno == ERANGE) ? NULL : end;
+}
+
 static tn_tensor *read_numbers(tn_ctx *ctx, const char *text) {
   tn_dim shape[TN_MAX_RANK];
   int rank;
   tn_dtype dtype = dtype_of(text, strcspn(text, "[="));
   const char *s = dtype < TN_DTYPE_COUNT ? read_shape(text + strcspn(text, "[="), shape, &rank) : NULL;
   if (!s || *s != '=') return refuse(text, "no dtype and shape");
+  bool whole = *text != 'f' && strncmp(text, "bf", 2); /* whole numbers beyond 2^53 are no doubles */
+  bool some = s[1] != 0, empty = false;
+  for (int i = 0; i < rank; i++) empty |= shape[i] == 0;
   size_t room = strlen(s), n = 0;
-  double *v = malloc(room * sizeof *v);
+  cell *v = malloc(room * sizeof *v);
   if (!v) return refuse(text, "out of memory");
-  do {
-    char *end;
-    v[n++] = strtod(s + 1, &end);
-    if (end == s + 1) n = 0;
-    s = end;
-  } while (n && *s == ',' && n < room);
+  while (some && (n == 0 || *s == ',')) {
+    const char *end = read_cell(s + 1, whole, dtype == TN_U64, &v[n]);
+    some = end != NULL;
+    if (some) s = end, n++;
+  }
+  bool good = n ? some && !*s : empty && !s[1];
   static const tn_dim ones[TN_MAX_RANK] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
-  tn_tensor *t = NULL, *flat = n && !*s ? tn_from(ctx, TN_F64, (tn_dim[]){(tn_dim)n}, 1, v) : NULL;
+  tn_dtype as = !whole ? TN_F64 : dtype == TN_U64 ? TN_U64 : TN_I64;
+  tn_tensor *t = NULL, *flat = good ? tn_from(ctx, as, (tn_dim[]){(tn_dim)n}, 1, v) : NULL;
   if (!flat) refuse(text, "no numbers");
   else if (n == 1) t = tn_expand(tn_reshape(flat, ones, rank), shape, rank);
   else t = tn_reshape(flat, shape, rank);
