@@ -88,11 +88,10 @@ fuzz: deps-test ## run every fuzzer for FUZZ_SECONDS (60)
 	@tools/run-fuzzers build-fuzz/fuzz $(FUZZ_SECONDS)
 
 fuzz-graphs: with-tests ## random graphs on every device for FUZZ_SECONDS (60), from seed FUZZ_SEED (0) on
-	@tools/fuzz-graphs build --seconds $(FUZZ_SECONDS) --graphs 1000000 --seed $(or $(FUZZ_SEED),0)
+	@tools/fuzz-graphs build --all-forms --seconds $(FUZZ_SECONDS) --graphs 1000000 --seed $(or $(FUZZ_SEED),0)
 
-# The same graphs every time: so the steps that they reach are the same, unless the optimiser is another.
-fuzz-forms: with-tests ## a few thousand random graphs for each kind of device: is every step of the optimiser reached?
-	@tools/fuzz-graphs build --all-steps --graphs 2400 ref:cpu:default ref:sm_90:default ref:opencl:default
+fuzz-forms: with-tests ## look anew for graphs that reach what few do: test/schedule/fuzz_forms.txt
+	@tools/fuzz-graphs build --find-forms
 
 mutate-code: with-tests ## 150 mistakes put into the compiler's code, one at a time: do its checks alone find them?
 	@tools/mutate-code build --out build/mutants.txt

@@ -29,8 +29,9 @@
 #include <time.h>
 #include <unistd.h>
 
-/* graphs of a context; of a unit of compiled code; findings after which it is enough; seconds that no graph takes */
-enum { RENEWED = 200, UNIT = 8, ENOUGH = 10, HANGS = 300 };
+/* graphs of a context; of a unit of compiled code; findings after which it is enough; seconds that no graph takes; of
+ * so many graphs one is a layer, which takes its time: no two of a context are */
+enum { RENEWED = 200, UNIT = 8, ENOUGH = 10, HANGS = 300, LAYERS = 512 };
 
 /* ---- many graphs on a device ------------------------------------------------------------------------------------- */
 
@@ -55,21 +56,26 @@ typedef struct work {
 } work;
 
 /* Some contexts lean their kernels' choices away from the cost model's, as tuning does. */
-static const tn__variant *variant_of(uint64_t seed) {
+static const tn__variant *variant_of(uint64_t context) {
   uint32_t n = 0;
   while (tn__variant_at(n)) n++;
-  return tn__variant_at(seed / RENEWED % 2 ? (uint32_t)(seed / RENEWED / 2 % n) : 0);
+  return tn__variant_at(context % 2 ? (uint32_t)(context / 2 % n) : 0);
 }
 
+/* Some stand for a smaller device, whose few units small graphs keep busy; some let tf32 in. */
 static void open_device(work *w, uint64_t seed) {
-  w->c = tn_ctx_open(&(tn_options){.device = w->device, .mode = w->mode, .quiet = 1});
+  uint64_t context = seed / RENEWED;
+  w->c = tn_ctx_open(
+      &(tn_options){.device = w->device, .mode = w->mode, .quiet = 1, .tf32 = context / 3 % 4 == 1});
   if (!w->c) {
     fprintf(stderr, "%s cannot be opened\n", w->device);
     exit(2);
   }
   tn__device *d = tn__device_get(w->c, tn__device_find(w->c, w->device));
-  d->usual = variant_of(seed);
-  w->unit = strncmp(w->device, "ref", 3) || seed / RENEWED % 3 == 1 ? UNIT : 1;
+  bool interprets = !strncmp(w->device, "ref", 3);
+  d->usual = variant_of(context);
+  if (interprets && context % 3) d->target.units = 1 << context / 2 % 4;
+  w->unit = interprets && context % 3 != 1 ? 1 : UNIT;
   sentinel_put(d);
   coverage_watch(d);
   work_watch(d);
@@ -115,7 +121,7 @@ static void flush(work *w) {
 
 static bool draw(tn_ctx *c, uint64_t seed, graph *g) {
   graph_dice d = {.state = seed << 8};
-  graph_size size = graph_any_size(&d);
+  graph_size size = seed % LAYERS == LAYERS - 1 ? graph_layer_size() : graph_any_size(&d);
   if (!graph_random(c, &d, &size, g)) return false;
   if (getenv("FUZZ_PRINT")) {
     char *text = graph_text(c, g);

@@ -1,4 +1,5 @@
 #include "support/bounds.h"
+#include "device/device.h"
 #include "ir/eval.h"
 #include "support/device.h"
 #include <math.h>
@@ -31,6 +32,12 @@ static range range_of(const naive_tensor *t, int64_t i) {
   }
   return (range){number(t->plane[NAIVE_LO][i]), number(t->plane[NAIVE_HI][i]), false,
                  t->plane[NAIVE_STATE][i] == NAIVE_OR_NAN};
+}
+
+/* Halves of what is subnormal are not exact: they are not added up. */
+static double middle_of(range r) {
+  double width = r.hi - r.lo;
+  return r.sure || r.lo == r.hi ? r.lo : isfinite(width) ? r.lo + width / 2 : r.lo / 2 + r.hi / 2;
 }
 
 static void set_range(naive_tensor *t, int64_t i, range r) {
@@ -178,7 +185,7 @@ static range follow(const function *f, const range *x) {
     return (range){-far, far, false, x[0].nan};
   }
   case WAVE: {
-    double width = x[0].hi - x[0].lo, middle = nearest(f->sdtype, x[0].lo / 2 + x[0].hi / 2);
+    double width = x[0].hi - x[0].lo, middle = nearest(f->sdtype, middle_of(x[0]));
     if (!(width < 2)) return (range){-1, 1, false, nan || isinf(x[0].lo) || isinf(x[0].hi)};
     double y = value_at(f, &middle), by = width + 8 * ulp(f->dtype, 1) + ulp(f->sdtype, middle);
     return (range){fmax(-1, outwards(f->dtype, y - by, false)), fmin(1, outwards(f->dtype, y + by, true)), false, nan};
@@ -204,7 +211,10 @@ typedef struct watcher {
   tn_ctx *c;
   double slack;
   tn__map short_; /* f32 nodes from which bf16 or f16 comes: see near */
+  tn__map folded; /* what a gradient of convolutions folds, down to its product: see find_folded */
   bool loose;     /* mode default */
+  bool cuda, tf32; /* it is such a device; factors may be rounded to tf32 on it */
+  bool finishes;  /* the device has a library that does functions with a product, before it rounds */
 } watcher;
 
 /* The exponent of the lowest bit that is set; of 0 none. */
@@ -233,8 +243,8 @@ static terms terms_of(const naive_tensor *t) {
   for (int64_t i = 0; i < t->n; i++) {
     range r = range_of(t, i);
     bool finite = isfinite(r.lo) && isfinite(r.hi);
-    a.middle[i] = finite ? r.lo / 2 + r.hi / 2 : 0;
-    a.reach[i] = finite ? r.hi / 2 - r.lo / 2 : 0;
+    a.middle[i] = finite ? middle_of(r) : 0;
+    a.reach[i] = finite ? fmax(r.hi - a.middle[i], a.middle[i] - r.lo) : 0;
     /* what may be NaN or infinite and need not be: nothing is known of the sum */
     a.size[i] = !r.sure && (r.nan || !finite) ? INFINITY : fabs(a.middle[i]) + a.reach[i];
     a.sure &= r.sure;
@@ -263,20 +273,45 @@ static double count_terms(const tn_node *n, naive_tensor *const *x, const naive_
   }
 }
 
+/* What all cells of a sum have in common. */
+typedef struct sums {
+  int dtype, over; /* it is computed in; the exponent of what overflows on the way */
+  double count;    /* terms, at most */
+  bool sure;       /* every term is, and multiples of 2^unit they are */
+  int unit;
+  bool kept;       /* it may be left unrounded */
+} sums;
+
 /* The range of a sum whose terms' middles come to `middle`, their reaches to `reach` and their magnitudes to `size`. */
-static range sum_range(int dtype, const naive_tensor *t, int64_t i, double count, double middle, double reach,
-                       double size, bool sure, int unit) {
-  double eps = ldexp(1, 1 - tn__dtypes[dtype].mant), least = ldexp(1, exponents[dtype].least), v;
+static range sum_range(const sums *s, const naive_tensor *t, int64_t i, double middle, double reach, double size) {
+  int mant = tn__dtypes[s->dtype].mant;
+  double eps = ldexp(1, 1 - mant), least = ldexp(1, exponents[s->dtype].least), v;
   range same = {.sure = true};
   v = tn__eval_to_double(t->dtype, t->bits[i]);
-  if (!(ldexp(size, -exponents[dtype].over) * (1 + count * eps) < 1)) return anything(t->dtype);
-  if (!isfinite(v)) return sure ? same : anything(t->dtype);
-  if (sure && (size == 0 || ilogb(size) < unit + tn__dtypes[dtype].mant) && unit > exponents[dtype].least) {
-    if (dtype == t->dtype || middle == v) return same;
-    return (range){fmin(middle, v), fmax(middle, v), false, false}; /* rounded once, or kept as it is for a fold */
+  if (!(ldexp(size, -s->over) * (1 + s->count * eps) < 1)) return anything(t->dtype);
+  if (!isfinite(v)) return s->sure ? same : anything(t->dtype);
+  if (s->sure && (size == 0 || ilogb(size) < s->unit + mant) && s->unit > exponents[s->dtype].least) {
+    if (!s->kept || middle == v) return same;
+    return (range){fmin(middle, v), fmax(middle, v), false, false};
   }
-  double by = reach + 1.01 * count * (eps * size + least) + ldexp(size, -50);
+  double by = reach + 1.01 * s->count * (eps * size + least) + ldexp(size, -50);
   return (range){outwards(t->dtype, middle - by, false), outwards(t->dtype, middle + by, true), false, false};
+}
+
+static bool is_half(int dtype) { return dtype == TN_BF16 || dtype == TN_F16; }
+
+/* May it be left unrounded because it is folded? */
+static bool is_folded(const watcher *w, const tn_node *n) { return tn__map_get(&w->folded, (uintptr_t)n, NULL); }
+
+/* A convolution or a gradient of one: a library may keep sums of parts in f16. */
+static bool is_of_windows(const tn_node *n) {
+  bool windows = false;
+  for (uint32_t k = 0; n->op == OP_CONTRACT && k < 2; k++) {
+    const tn_node *x = n->src[k];
+    while (x->op == OP_PERMUTE || x->op == OP_RESHAPE) x = x->src[0];
+    windows |= x->op == OP_WINDOW;
+  }
+  return windows;
 }
 
 static void sum(const watcher *w, naive_machine *m, const tn_node *n, naive_tensor *const *x, naive_tensor *t) {
@@ -309,13 +344,18 @@ static void sum(const watcher *w, naive_machine *m, const tn_node *n, naive_tens
     in[0] = a.reach, in[second] = b.reach;
     naive_again(m, n, as, in, t, reach);
   }
-  bool sure = a.sure && (b.middle ? b.sure : true);
-  int unit = a.unit;
-  if (product) unit = a.unit == INT32_MAX || b.unit == INT32_MAX ? INT32_MAX / 2 : a.unit + b.unit;
-  if (scatter && b.unit < unit) unit = b.unit;
+  bool coarse = w->tf32 && n->dtype == TN_F32 && !scatter;
+  sums all = {.dtype = dtype,
+              .over = exponents[w->cuda && is_of_windows(n) ? n->dtype : dtype].over,
+              .count = count,
+              .sure = a.sure && (b.middle ? b.sure : true) && !coarse,
+              .unit = a.unit,
+              .kept = product && is_half(n->dtype) && (w->finishes || is_folded(w, n))};
+  if (product) all.unit = a.unit == INT32_MAX || b.unit == INT32_MAX ? INT32_MAX / 2 : a.unit + b.unit;
+  if (scatter && b.unit < all.unit) all.unit = b.unit;
   for (int64_t i = 0; i < t->n; i++) {
-    range r = sum_range(dtype, t, i, count, middle[i], reach[i], size[i], sure, unit);
-    if (product && is_gpu(device_or("")) && tn__eval_to_double(t->dtype, t->bits[i]) == 0) /* a library's zero */
+    range r = sum_range(&all, t, i, middle[i], reach[i] + (coarse ? ldexp(size[i], -9) : 0), size[i]);
+    if (product && w->cuda && tn__eval_to_double(t->dtype, t->bits[i]) == 0) /* a library's zero has any sign */
       r = r.sure ? (range){0, 0, false, false} : r;
     set_range(t, i, r);
   }
@@ -326,41 +366,61 @@ static void sum(const watcher *w, naive_machine *m, const tn_node *n, naive_tens
   free(reach);
 }
 
-/* Any order of a product: in logarithms, what would overflow or vanish on the way (then there may be 0 * inf), and the
- * bits that factors have. */
+/* What factors come to, in any order: exponents above and below 1, their bits, and how many are special. */
+typedef struct factors {
+  double up, down, bits, nans, zeros, infinite, negative;
+} factors;
+
+static factors factor(range r) {
+  double v = fabs(r.lo), log = v > 0 && isfinite(v) ? log2(v) : 0;
+  return (factors){.up = fmax(log, 0),
+                   .down = fmax(-log, 0),
+                   .bits = v > 0 && isfinite(v) ? log - lowest_bit(v) : 0, /* 3 * 3 has four */
+                   .nans = isnan(v),
+                   .zeros = v == 0,
+                   .infinite = isinf(v),
+                   .negative = signbit(r.lo) != 0};
+}
+
+/* A product that overflows or vanishes in some order: of its sign, as small and as large as that may be; where there
+ * may be 0 * inf, NaN. */
+static range extreme_product(const factors *f, bool over, bool under, double slack) {
+  double exact = exp2(f->up - f->down), lo, hi;
+  bool small = f->zeros > 0 || under, large = f->infinite > 0 || over;
+  lo = small ? 0 : f->infinite > 0 ? INFINITY : exact * (1 - slack);
+  hi = large && f->zeros == 0 ? INFINITY : f->zeros > 0 ? 0 : exact * (1 + slack);
+  return fmod(f->negative, 2) == 0 ? (range){lo, hi, false, small && large} : (range){-hi, -lo, false, small && large};
+}
+
 static void product(const watcher *w, naive_machine *m, const tn_node *n, naive_tensor *const *x, naive_tensor *t) {
-  double *up = doubles(x[0]->n), *down = doubles(x[0]->n), *bits = doubles(x[0]->n), *most = doubles(t->n),
-         *least = doubles(t->n), *wide = doubles(t->n), *nans = doubles(t->n), *in[3] = {up},
-         count = count_terms(n, x, t);
+  enum { FIELDS = sizeof(factors) / sizeof(double) };
+  if (!w->loose && !x[0]->plane[0]) return;
+  double *each = doubles(x[0]->n), *all[FIELDS], *in[3] = {each}, count = count_terms(n, x, t);
   bool sure = true;
-  if (!w->loose && !x[0]->plane[0]) goto done;
-  for (int64_t i = 0; i < x[0]->n; i++) {
-    range r = range_of(x[0], i);
-    double v = fabs(r.lo), log = v > 0 && isfinite(v) ? log2(v) : 0;
-    sure &= r.sure;
-    up[i] = fmax(log, 0);
-    down[i] = fmax(-log, 0);
-    bits[i] = v > 0 && isfinite(v) ? log - lowest_bit(v) : 0; /* 3 * 3 has four */
+  for (int field = 0; field < FIELDS; field++) {
+    for (int64_t i = 0; i < x[0]->n; i++) {
+      range r = range_of(x[0], i);
+      factors f = factor(r);
+      sure &= r.sure;
+      memcpy(&each[i], (char *)&f + (size_t)field * sizeof(double), sizeof(double));
+    }
+    naive_again(m, n, OP_SUM, in, t, all[field] = doubles(t->n));
   }
-  naive_again(m, n, OP_SUM, in, t, most);
-  in[0] = down;
-  naive_again(m, n, OP_SUM, in, t, least);
-  in[0] = bits;
-  naive_again(m, n, OP_SUM, in, t, wide);
-  for (int64_t i = 0; i < x[0]->n; i++) bits[i] = isnan(range_of(x[0], i).lo);
-  naive_again(m, n, OP_SUM, in, t, nans);
   for (int64_t i = 0; i < t->n; i++) {
     int dtype = n->dtype, mant = tn__dtypes[dtype].mant;
-    double v = tn__eval_to_double(dtype, t->bits[i]);
+    double v = tn__eval_to_double(dtype, t->bits[i]), slack = count * ldexp(1.01, 1 - mant);
+    factors f;
+    for (int field = 0; field < FIELDS; field++)
+      memcpy((char *)&f + (size_t)field * sizeof(double), &all[field][i], sizeof(double));
     range r = {v, v, true, false};
-    bool safe = most[i] < exponents[dtype].over - 1 && least[i] < -(exponents[dtype].least + mant);
-    if (!sure || (!safe && nans[i] == 0)) r = anything(dtype);
-    else if (safe && isfinite(v) && wide[i] + 1 > mant)
-      r = widened(dtype, r, fabs(v) * count * ldexp(1.01, 1 - mant));
+    bool over = f.up >= exponents[dtype].over - 1, under = f.down >= -(exponents[dtype].least + mant);
+    if (!sure) r = anything(dtype);
+    else if ((over || under) && f.nans == 0) r = extreme_product(&f, over, under, slack + 0x1p-40 * (f.up + f.down));
+    else if (isfinite(v) && f.bits + 1 > mant) r = widened(dtype, r, fabs(v) * slack);
     set_range(t, i, r);
   }
-done:
-  free(up), free(down), free(bits), free(most), free(least), free(wide), free(nans);
+  for (int field = 0; field < FIELDS; field++) free(all[field]);
+  free(each);
 }
 
 /* The greatest of ranges reaches from the greatest lower end to the greatest upper one. */
@@ -391,7 +451,7 @@ static range loosened(const watcher *w, const function *f, range r, double bits)
     double units = is_gpu(device_or("")) && isfinite(bits) ? library_ulps(n) * ulp(TN_F64, bits) : 0;
     r = widened(TN_F64, r, fmax(units, w->slack * fmax(1, fabs(bits))));
   }
-  bool here = !strncmp(device_or(""), "cuda", 4) && w->loose && near[n->op];
+  bool here = w->cuda && w->loose && near[n->op];
   if (here && (n->dtype == TN_BF16 || n->dtype == TN_F16 || tn__map_get(&w->short_, (uintptr_t)n, NULL)))
     r = widened(f->dtype, r, 0x1p-15 * fmax(fabs(r.lo), fabs(r.hi)));
   return r;
@@ -399,13 +459,15 @@ static range loosened(const watcher *w, const function *f, range r, double bits)
 
 /* Which sign a NaN has that is computed is the processor's business; copysign shows it. */
 static bool shows_nan(const tn_node *n, naive_tensor *const *x, int64_t i) {
-  return n->op == OP_COPYSIGN && isnan(naive_get(x[1], i));
+  if (n->op != OP_COPYSIGN || !isnan(naive_get(x[1], i))) return false;
+  const tn_node *y = n->src[1];
+  while (y->op == OP_RESHAPE || y->op == OP_EXPAND || y->op == OP_PERMUTE) y = y->src[0];
+  return y->op != OP_PARAM;
 }
 
-/* May it be kept unrounded?  What a gradient of convolutions folds is, where the library takes it for one. */
+/* May it be kept unrounded? */
 static bool is_kept_wide(const watcher *w, const tn_node *n) {
-  bool folded = n->op == OP_CAST && n->dtype == TN_F16 && n->src[0]->op == OP_FOLD;
-  return w->loose && ((n->dtype == TN_BF16 && is_continuous(n)) || folded);
+  return w->loose && ((n->dtype == TN_BF16 && is_continuous(n)) || (is_half(n->dtype) && is_folded(w, n)));
 }
 
 static range function_range(const watcher *w, const tn_node *n, naive_tensor *const *x, const naive_tensor *t,
@@ -490,13 +552,36 @@ static void find_short(watcher *w, tn_node *const *root, uint32_t nroot, tn__are
   }
 }
 
+/* A gradient of convolutions in bf16 or f16 folds a product twice, and rounds the product, what is folded once, and
+ * what is folded twice.  Where a device has a library or tiles for convolutions, it is found as a whole
+ * (schedule/conv.c): it is summed in f32 and rounded once. */
+static void find_folded(watcher *w, tn_node *const *root, uint32_t nroot, tn__arena *a) {
+  const tn__device *d = tn__device_get(w->c, 0);
+  tn__nodes all = {0};
+  tn__map_init(&w->folded, a);
+  w->finishes = d->ops->has_after != NULL;
+  if (!w->loose || !(d->ops->has_conv || d->target.ntiles)) return;
+  tn__topo(a, root, nroot, &all);
+  for (uint32_t i = 0; i < all.n; i++) {
+    const tn_node *n = all.v[i], *y = n;
+    if (n->op != OP_FOLD) continue;
+    while (y->op == OP_FOLD || y->op == OP_PERMUTE || y->op == OP_RESHAPE || y->op == OP_CAST) y = y->src[0];
+    if (y->op != OP_CONTRACT) continue;
+    for (const tn_node *x = n->src[0]; x != y; x = x->src[0]) tn__map_put(&w->folded, (uintptr_t)x, 1);
+    tn__map_put(&w->folded, (uintptr_t)y, 1);
+  }
+}
+
 void bounds_eval(tn_ctx *c, tn_node *const *root, uint32_t nroot, const naive_bind *bind, uint32_t nbind, double slack,
                  naive_tensor *out) {
   watcher w = {.watch = {look}, .c = c, .slack = slack, .loose = c->mode != TN_MODE_STRICT};
+  w.cuda = !strncmp(device_or(""), "cuda", 4);
+  w.tf32 = w.cuda && w.loose && c->opt.tf32;
   tn__mem mem = {0};
   tn__arena a;
   tn__arena_init(&a, &mem);
   find_short(&w, root, nroot, &a);
+  find_folded(&w, root, nroot, &a);
   naive_eval_watched(root, nroot, bind, nbind, out, w.loose || is_gpu(device_or("")) || slack > 0 ? &w.watch : NULL);
   tn__arena_free(&a);
 }

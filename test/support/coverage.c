@@ -36,8 +36,13 @@ uint64_t coverage_of(const char *kind, const char *name) {
 
 static void settle(void);
 
+/* Is it an op that graphs of the grammar have?  Storages stand for PARAMs when a graph is run. */
+static bool is_of_graphs(int op) { return tn__ops[op].phases & PH_T && op != OP_STORAGE; }
+
 void coverage_print(FILE *f) {
   settle();
+  for (int op = 0; op < OP_COUNT; op++)
+    if (is_of_graphs(op)) fprintf(f, "grammar %s 1\n", tn__ops[op].text);
   for (uint32_t i = 0; i < ncounts; i++)
     fprintf(f, "%s %s %llu\n", counts[i].kind, counts[i].name, (unsigned long long)counts[i].n);
 }
@@ -84,9 +89,6 @@ static void settle(void) {
     ranks[r] = 0;
   }
 }
-
-/* Is it an op that graphs of the grammar have?  Storages stand for PARAMs when a graph is run. */
-static bool is_of_graphs(int op) { return tn__ops[op].phases & PH_T && op != OP_STORAGE; }
 
 uint32_t coverage_missing_ops(FILE *f) {
   uint32_t missing = 0;

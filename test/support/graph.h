@@ -37,6 +37,7 @@ typedef struct graph_size {
 } graph_size;
 
 graph_size graph_any_size(graph_dice *d); /* one of many: lanes, groups, long rows, many axes, long chains, symbolic */
+graph_size graph_layer_size(void); /* as networks have them: tiles of products, sums over all rows beside the rows */
 bool graph_random(tn_ctx *c, graph_dice *d, const graph_size *size, graph *out);
 /* A new leaf with drawn data: small integers where `plain`, else anything.  NULL if there are GRAPH_LEAVES. */
 tn_node *graph_leaf(tn_ctx *c, graph *g, graph_dice *d, int dtype, tn_node *const *dim, uint32_t rank, bool plain);

@@ -1,12 +1,12 @@
 #include "support/grow.h"
 #include "grad/grad_pass.h"
 #include "ir/eval.h"
-#include "tenet/nn.h"
 #include "tenet/tensor.h"
 #include "tensor/cell.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- choices ----------------------------------------------------------------------------------------------------- */
 
@@ -35,12 +35,12 @@ graph_size graph_any_size(graph_dice *d) {
       {.nodes = 16, .outputs = 3, .longest = 8, .elements = 3000, .work = 30000, .rank = 5, .symbolic = 13},
       {.nodes = 10, .outputs = 2, .longest = 70, .elements = 3000, .work = 60000, .rank = 4, .symbolic = 150},
   };
-  /* as networks have them: tiles of products, sums over all rows beside the rows */
-  static const graph_size layers = {
-      .nodes = 3, .outputs = 4, .longest = 200, .elements = 1 << 18, .work = 4e7, .rank = 4};
   static const uint8_t often[] = {0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 3, 3, 4, 4, 5, 6, 7};
-  if (graph_roll(d, 200) == 0) return layers;
   return sizes[often[graph_roll(d, sizeof often)]];
+}
+
+graph_size graph_layer_size(void) {
+  return (graph_size){.nodes = 3, .outputs = 4, .longest = 200, .elements = 1 << 18, .work = 1e7, .rank = 4};
 }
 
 int64_t grow_count(const tn_node *n) {
@@ -101,14 +101,31 @@ static uint64_t draw_as(graph_dice *d, int dtype, int how) {
   return tn__eval_from_double(dtype, ((double)graph_roll(d, 65536) - 32768) / 20000);
 }
 
-static tn_node *leaf(tn_ctx *c, graph *g, graph_dice *d, int dtype, tn_node *const *dim, uint32_t rank, int how) {
+enum { DRAWN = 256 }; /* values of a leaf; more elements repeat them, in no order: drawing takes time */
+
+static void fill(graph_dice *d, int dtype, int how, char *data, int64_t n) {
+  size_t size = tn__size_of(dtype);
+  int64_t drawn = n < DRAWN ? n : DRAWN;
+  for (int64_t i = 0; i < drawn; i++) tn__eval_store(dtype, data + (size_t)i * size, draw_as(d, dtype, how));
+  for (int64_t i = drawn; i < n; i++) {
+    uint64_t from = (uint64_t)i * 0x9e3779b97f4a7c15u >> 56;
+    memcpy(data + (size_t)i * size, data + from * size, size);
+  }
+}
+
+/* A leaf whose elements are zeros yet; NULL: there are too many leaves. */
+static tn_node *blank(tn_ctx *c, graph *g, int dtype, tn_node *const *dim, uint32_t rank, char **data) {
   if (g->nleaf == GRAPH_LEAVES) return NULL;
   tn_node *n = tn__param(c, dtype, g->nleaf, 0, dim, rank);
-  size_t size = tn__size_of(dtype), k = (size_t)grow_count(n);
-  char *data = malloc(k * size + 1);
-  if (!data) abort();
-  for (size_t i = 0; i < k; i++) tn__eval_store(dtype, data + i * size, draw_as(d, dtype, how));
-  g->data[g->nleaf++] = data;
+  if (!(*data = calloc((size_t)grow_count(n) + 1, tn__size_of(dtype)))) abort();
+  g->data[g->nleaf++] = *data;
+  return n;
+}
+
+static tn_node *leaf(tn_ctx *c, graph *g, graph_dice *d, int dtype, tn_node *const *dim, uint32_t rank, int how) {
+  char *data;
+  tn_node *n = blank(c, g, dtype, dim, rank, &data);
+  if (n) fill(d, dtype, how, data, grow_count(n));
   return n;
 }
 
@@ -213,10 +230,11 @@ tn_node *grow_match(grower *w, const tn_node *x, int dtype) {
 tn_node *grow_places(grower *w, int64_t n, tn_node *const *dim, uint32_t rank) {
   static const uint8_t dtypes[] = {TN_I32, TN_I64, TN_I32, TN_I64, TN_U8, TN_I8, TN_U16, TN_I16, TN_U32, TN_U64};
   int dtype = dtypes[graph_roll(w->d, 10)];
-  tn_node *x = graph_leaf(w->c, w->g, w->d, dtype, dim, rank, true);
+  char *data;
+  tn_node *x = blank(w->c, w->g, dtype, dim, rank, &data);
   if (!x) return NULL;
   uint32_t how = graph_roll(w->d, 7), most = (uint32_t)(n > 0 ? n : 1), few = 1 + graph_roll(w->d, 4), at = 0;
-  char *data = w->g->data[w->g->nleaf - 1];
+  if (how == 0) fill(w->d, dtype, 0, data, grow_count(x));
   for (int64_t i = 0, k = grow_count(x); i < k && how; i++) {
     if (how == 1) at = graph_roll(w->d, most + 2); /* one too far, too */
     if (how == 2) at = graph_roll(w->d, few);
@@ -224,8 +242,8 @@ tn_node *grow_places(grower *w, int64_t n, tn_node *const *dim, uint32_t rank) {
     if (how == 4) at = (uint32_t)i % most;
     if (how == 5) at = (uint32_t)(i / few) % most;
     if (how == 6) at = (uint32_t)(i * 7919 % most);
-    uint64_t v = tn__eval_cast(TN_I64, dtype, (uint64_t)at - (how == 1 && at == most + 1 ? most + 2 : 0));
-    tn__eval_store(dtype, data + (size_t)i * tn__size_of(dtype), v);
+    int64_t v = (int64_t)at - (how == 1 && at == most + 1 ? most + 2 : 0);
+    memcpy(data + (size_t)i * tn__size_of(dtype), &v, tn__size_of(dtype)); /* its low bytes */
   }
   if (graph_roll(w->d, 4)) return x;
   /* computed ones, which may need every bit of their dtype */
@@ -242,17 +260,23 @@ static tn__op some_op(grower *w, int group) {
   }
 }
 
-static void grow_unary(grower *w) {
+/* What the op is defined for. */
+static tn_node *pick_for(grower *w, tn__op op) {
   tn_node *x = grow_pick(w);
+  if (tn__eval_defined((int)op, x->dtype)) return x;
+  return grow_pick_of(w, tn__eval_defined((int)op, TN_F32) ? TN__C_FLOAT : TN__C_INT);
+}
+
+static void grow_unary(grower *w) {
   tn__op op = some_op(w, G_UNARY);
-  if (!tn__eval_defined((int)op, x->dtype)) x = grow_pick_of(w, TN__C_FLOAT);
+  tn_node *x = pick_for(w, op);
   if (tn__eval_defined((int)op, x->dtype)) grow_add(w, tn__op1(w->c, op, x));
 }
 
 static void grow_binary(grower *w) {
   static const uint8_t often[] = {OP_ADD, OP_MUL, OP_MAX, OP_MIN, OP_ADD, OP_MUL};
-  tn_node *x = grow_pick(w);
   tn__op op = graph_roll(w->d, 2) ? often[graph_roll(w->d, 6)] : some_op(w, G_BINARY);
+  tn_node *x = pick_for(w, op);
   if (!tn__eval_defined((int)op, x->dtype)) return;
   tn_node *y = grow_match(w, x, x->dtype);
   bool turned = graph_roll(w->d, 2);
@@ -581,40 +605,6 @@ static void grow_gradient(grower *w) {
 typedef void (*grow_fn)(grower *);
 
 enum { LAYERS = 1 << 16 }; /* elements, from which on a graph begins with a layer */
-
-/* A layer of a network over many rows, and its gradients by what it was made of. */
-static void grow_layer(grower *w) {
-  static const uint8_t dtypes[] = {TN_F32, TN_F16, TN_BF16, TN_F32};
-  static const int64_t sizes[] = {32, 64, 96, 128, 130, 64, 128, 256, 512};
-  int dtype = dtypes[graph_roll(w->d, 4)];
-  /* in mode strict no group makes a tile, and what reads a product may compute it again */
-  uint32_t most = w->c->mode == TN_MODE_STRICT ? 2 : 9;
-  int64_t rows = sizes[graph_roll(w->d, most)] + (graph_roll(w->d, 3) == 0), out = sizes[graph_roll(w->d, most)],
-          in = rows * out < 1 << 14 ? sizes[graph_roll(w->d, most < 7 ? most : 7)] : 64;
-  /* rows enough for every unit of a large device */
-  bool many = graph_roll(w->d, 2);
-  int64_t tall = (many ? 2112 : 300) + graph_roll(w->d, 600);
-  tn_node *x[2], *y, *g[2];
-  uint32_t kind = graph_roll(w->d, 6);
-  if (kind == 0 && most > 2) {
-    x[0] = grow_leaf_of(w, dtype, (int64_t[]){2, 16, 18, 18}, 4);
-    x[1] = grow_leaf_of(w, dtype, (int64_t[]){32, 16, 3, 3}, 4);
-    y = tn_relu(tn_conv2d(tn__cell_new(w->c, x[0]), tn__cell_new(w->c, x[1]), NULL, NULL))->node;
-  } else if (kind < 3) {
-    x[0] = grow_leaf_of(w, dtype, (int64_t[]){rows, in}, 2);
-    x[1] = grow_leaf_of(w, dtype, (int64_t[]){in, out}, 2);
-    y = tn_relu(tn_matmul(tn__cell_new(w->c, x[0]), tn__cell_new(w->c, x[1])))->node;
-  } else {
-    if (many) in = 64;
-    x[0] = grow_leaf_of(w, dtype, (int64_t[]){tall, in}, 2);
-    x[1] = grow_leaf_of(w, dtype, &in, 1);
-    y = tn_layer_norm(tn__cell_new(w->c, x[0]), 1, tn__cell_new(w->c, x[1]), NULL, 1e-5)->node;
-  }
-  grow_add(w, y);
-  if (graph_roll(w->d, 3) == 0) return;
-  tn__vjp(w->c, y, grow_match(w, y, y->dtype), x, 2, g);
-  for (int i = 0; i < 2; i++) grow_add(w, g[i]);
-}
 
 static const struct {
   grow_fn fn;

@@ -33,4 +33,7 @@ bool grow_is_plain(const tn_node *n); /* no symbolic size */
 
 /* grow_front.c: forms that the public functions make. */
 void grow_front(grower *w);
+
+/* grow_layers.c: a layer of a network, and its gradients by what it was made of. */
+void grow_layer(grower *w);
 #endif

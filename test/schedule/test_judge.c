@@ -1,0 +1,113 @@
+/* The fuzzer's judge (support/bounds.h): what it must accept, for kernels may do so, and what it must not. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include "ir/eval.h"
+#include "support/bounds.h"
+#include "support/graph.h"
+#include "tenet/tenet.h"
+#include <math.h>
+
+typedef struct row {
+  const char *name, *text;
+  int64_t element;
+  struct {
+    const char *device; /* NULL: no more */
+    tn_mode mode;
+    double right[3], wrong[3]; /* 0: no more */
+  } on[3];
+} row;
+
+/* The gradient of a convolution, in bf16: 100 * 39 + 9 * 6 + 21 * 76 + 98 * 123 = 17604. */
+#define FOLDS(rest) \
+  "%1 = param bf16[2,2,1] 2 2 1 {0 0}\n" \
+  "%2 = param bf16[2,2,1] 2 2 1 {1 0}\n" \
+  "%3 = contract bf16[2,2,2,2] %1 %2 {0 2 2 1}\n" \
+  "%4 = permute bf16[2,2,2,2] %3 {0 2 1 3}\n" \
+  "%5 = cast f32[2,2,2,2] %4\n" rest "# x0: 42c8 4110 41a8 42c4\n# x1: 42f6 4298 40c0 421c\n"
+
+static const row rows[] = {
+    {"a bf16 gradient of convolutions: summed in f32 and rounded once where it is found as a whole",
+     FOLDS("%6 = fold f32[2,2,3] %5 3 {2 2 1 1}\n"
+                 "%7 = cast bf16[2,2,3] %6\n"
+                 "%8 = cast f32[2,2,3] %7\n"
+                 "%9 = fold f32[3,3] %8 3 {0 2 1 1}\n"
+                 "%10 = cast bf16[3,3] %9\n"
+                 "%11 = sink void %10 {\"outputs\"}\n"),
+     4,
+     {{"ref:sm_90", TN_MODE_DEFAULT, {17664, 17536}, {17792, 17408}},
+      {"ref:sm_90", TN_MODE_STRICT, {17536}, {17664}},
+      {"ref:cpu", TN_MODE_DEFAULT, {17536}, {17664, 17408}}}},
+    {"a bf16 product that nothing folds: rounded, whoever reads it",
+     FOLDS("%6 = sink void %5 {\"outputs\"}\n"),
+     15, /* 98 * 39 = 3822 */
+     {{"ref:sm_90", TN_MODE_DEFAULT, {3824}, {3822, 3808}}, {"ref:cpu", TN_MODE_DEFAULT, {3824}, {3822, 3840}}}},
+    {"a product of a sum in any order and what is subnormal: half of that is not exact",
+     "%1 = param f64[3] 3 {0 0}\n"
+     "%2 = param f64[1] 1 {1 0}\n"
+     "%3 = sum f64 %1 {0}\n"
+     "%4 = reshape f64[1] %3 1\n"
+     "%5 = contract f64 %4 %2 {0 0 0 1}\n"
+     "%6 = sink void %5 {\"outputs\"}\n"
+     "# x0: 4018000000000000 3cc0000000000000 3cc0000000000000\n"
+     "# x1: 12688b70e62b\n",
+     0,
+     {{"ref:cpu", TN_MODE_DEFAULT, {0x6e7344a56501p-1074, 0x6e7344a56502p-1074, 0x6e7344a56503p-1074},
+       {0x6e7344a564f0p-1074, 0x6e7344a56520p-1074}}}},
+    {"a product that overflows in one order: it has a sign still",
+     "%1 = param f32[3] 3 {0 0}\n"
+     "%2 = prod f32 %1 {0}\n"
+     "%3 = sink void %2 {\"outputs\"}\n"
+     "# x0: 7149f2ca 7149f2ca 8da24260\n", /* 1e30, 1e30, -1e-30 */
+     0,
+     {{"ref:cpu", TN_MODE_DEFAULT, {-INFINITY, -1e30}, {-1e29, 1e30, INFINITY}}}},
+    {"a product of which one factor is 0: it is, or is NaN",
+     "%1 = param f32[3] 3 {0 0}\n"
+     "%2 = prod f32 %1 {0}\n"
+     "%3 = sink void %2 {\"outputs\"}\n"
+     "# x0: 7e967699 7e967699 0\n",
+     0,
+     {{"ref:cpu", TN_MODE_DEFAULT, {NAN}, {1, INFINITY, 1e38}}}},
+    {"the sign of a NaN that is given",
+     "%1 = param f32[1] 1 {0 0}\n"
+     "%2 = param f32[1] 1 {1 0}\n"
+     "%3 = copysign f32[1] %1 %2\n"
+     "%4 = sink void %3 {\"outputs\"}\n"
+     "# x0: 40000000\n# x1: ffc00000\n",
+     0,
+     {{"ref:cpu", TN_MODE_DEFAULT, {-2}, {2, 1}}, {"ref:sm_90", TN_MODE_STRICT, {-2}, {2}}}},
+};
+
+static void check(const row *r, int k) {
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = r->on[k].device, .mode = r->on[k].mode, .quiet = 1});
+  graph g;
+  naive_tensor want;
+  assert_non_null(c);
+  if (!graph_parse(c, r->text, 1, true, &g)) fail_msg("%s: %s", r->name, tn_last_error(c)->text);
+  const tn_node *n = g.sink->src[0];
+  graph_values(c, &g, g.sink->src, 1, &want);
+  for (int i = 0; i < 3; i++) {
+    const double v[2] = {r->on[k].right[i], r->on[k].wrong[i]};
+    for (int wrong = 0; wrong < 2; wrong++)
+      if (v[wrong] != 0 &&
+          bounds_allow(n, &want, r->element, tn__eval_from_double(n->dtype, v[wrong])) != !wrong)
+        fail_msg("%s: %s, mode %d: %.17g is %s", r->name, r->on[k].device, (int)r->on[k].mode, v[wrong],
+                 wrong ? "accepted" : "refused");
+  }
+  naive_free(&want);
+  graph_free(c, &g);
+  tn_ctx_close(c);
+}
+
+static void all_rows(void **s) {
+  (void)s;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    for (int k = 0; k < 3 && rows[i].on[k].device; k++) check(&rows[i], k);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(all_rows)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
