@@ -18,7 +18,7 @@
 #define ASAN_UNPOISON_MEMORY_REGION(p, n) ((void)(p), (void)(n))
 #endif
 
-enum { ALIGN = 16, CHUNK_MIN = 4 << 10, CHUNK_MAX = 1 << 20, OWN_CHUNK = CHUNK_MAX / 4 };
+enum { ALIGN = 16, CHUNK_MIN = 4 << 10, CHUNK_MAX = 1 << 20, OWN_CHUNK = CHUNK_MAX / 4, VEC_FIRST = 64 };
 
 typedef struct tn__chunk {
   struct tn__chunk *older;
@@ -121,9 +121,26 @@ void tn__arena_free(tn__arena *a) {
   a->at = a->end = NULL;
 }
 
+tn__mark tn__arena_mark(const tn__arena *a) {
+  return (tn__mark){.head = a->head, .older = a->head ? a->head->older : NULL, .at = a->at, .end = a->end};
+}
+
+void tn__arena_rewind(tn__arena *a, tn__mark m) {
+  free_chunks(a, m.head);
+  a->at = m.at;
+  a->end = m.end;
+  if (!m.head) return;
+  while (m.head->older != m.older) { /* a request's own, linked behind what was the newest then */
+    chunk *own = m.head->older;
+    m.head->older = own->older;
+    tn__mem_free(a->mem, own);
+  }
+  ASAN_POISON_MEMORY_REGION(m.at, (size_t)(m.end - m.at));
+}
+
 void *tn__vec_grow(tn__arena *a, void *v, uint32_t *cap, size_t item) {
   if (*cap > UINT32_MAX / 2) tn__mem_throw(a->mem, TN_ENOMEM);
-  uint32_t bigger = *cap ? *cap * 2 : 8;
+  uint32_t first = item < VEC_FIRST ? VEC_FIRST / (uint32_t)item : 1, bigger = *cap ? *cap * 2 : first;
   if (item > (size_t)PTRDIFF_MAX / bigger) tn__mem_throw(a->mem, TN_ENOMEM);
   void *copy = tn__arena_alloc(a, bigger * item);
   if (*cap) memcpy(copy, v, *cap * item);

@@ -76,6 +76,11 @@ bool tn__child_start(tn__child *k, const char *const *argv, const char *input, i
   return k->pid >= 0;
 }
 
+static void end_group(tn__child *k) {
+  kill(-k->pid, SIGKILL);
+  waitpid(k->pid, &k->status, 0);
+}
+
 tn__child_state tn__child_poll(tn__child *k) {
   pid_t got = waitpid(k->pid, &k->status, WNOHANG);
   if (got == k->pid) return TN__CHILD_ENDED;
@@ -84,8 +89,7 @@ tn__child_state tn__child_poll(tn__child *k) {
     return TN__CHILD_ENDED;
   }
   if (tn__child_clock_ms() - k->began_ms <= k->limit_ms) return TN__CHILD_RUNS;
-  kill(-k->pid, SIGKILL);
-  waitpid(k->pid, &k->status, 0);
+  end_group(k);
   return TN__CHILD_TOO_LONG;
 }
 
@@ -108,4 +112,9 @@ size_t tn__child_said(const tn__child *k, char *said, size_t size) {
 void tn__child_close(tn__child *k) {
   if (k->out >= 0) close(k->out);
   k->out = -1;
+}
+
+void tn__child_stop(tn__child *k) {
+  end_group(k);
+  tn__child_close(k);
 }

@@ -27,5 +27,6 @@ tn__child_state tn__child_wait(tn__child *k);
 /* What it has printed, standard error included, cut to size; the length. */
 size_t tn__child_said(const tn__child *k, char *said, size_t size);
 void tn__child_close(tn__child *k);
+void tn__child_stop(tn__child *k); /* one that still runs; closes it */
 int64_t tn__child_clock_ms(void);
 #endif

@@ -35,42 +35,41 @@ void tn__map_init(tn__map *m, tn__arena *a) {
   *m = (tn__map){.arena = a};
 }
 
-/* The slot that holds `key`, or the free one where it belongs.  The map has room. */
-static uint32_t slot_of(const tn__map *m, uint64_t key) {
+/* The slot that holds `key`, not 0, or the free one where it belongs.  The map has room. */
+static tn__entry *slot_of(const tn__map *m, uint64_t key) {
   uint32_t mask = m->cap - 1, i = (uint32_t)scramble(key) & mask;
-  while (m->used[i] && m->key[i] != key) i = (i + 1) & mask;
-  return i;
+  while (m->entry[i].key && m->entry[i].key != key) i = (i + 1) & mask;
+  return &m->entry[i];
 }
 
 static void reserve(tn__map *m) {
   if (m->n < m->cap / 4 * 3) return;
   tn__map old = *m;
   if (old.cap > UINT32_MAX / 2) tn__mem_throw(m->arena->mem, TN_ENOMEM);
-  tn__map big = {.arena = m->arena, .cap = old.cap ? old.cap * 2 : 16};
-  big.key = tn__arena_alloc(m->arena, big.cap * sizeof *big.key);
-  big.val = tn__arena_alloc(m->arena, big.cap * sizeof *big.val);
-  big.used = tn__arena_zalloc(m->arena, big.cap);
-  *m = big; /* only now, so that a failed allocation leaves the map as it was */
+  uint32_t cap = old.cap ? old.cap * 2 : 16;
+  /* an arena that is full leaves the map as it was */
+  tn__entry *entry = tn__arena_zalloc(m->arena, ((size_t)cap + 1) * sizeof *entry);
+  m->entry = entry;
+  m->cap = cap;
   for (uint32_t i = 0; i < old.cap; i++)
-    if (old.used[i]) tn__map_put(m, old.key[i], old.val[i]);
+    if (old.entry[i].key) *slot_of(m, old.entry[i].key) = old.entry[i];
+  if (old.cap) entry[cap] = old.entry[old.cap];
 }
 
 bool tn__map_get(const tn__map *m, uint64_t key, uint64_t *val) {
-  if (m->n == 0) return false;
-  uint32_t i = slot_of(m, key);
-  if (m->used[i] && val) *val = m->val[i];
-  return m->used[i];
+  if (!m->cap || (!key && !m->zero)) return false;
+  const tn__entry *e = key ? slot_of(m, key) : &m->entry[m->cap];
+  if (e->key != key) return false;
+  if (val) *val = e->val;
+  return true;
 }
 
 void tn__map_put(tn__map *m, uint64_t key, uint64_t val) {
   reserve(m);
-  uint32_t i = slot_of(m, key);
-  if (!m->used[i]) {
-    m->used[i] = 1;
-    m->key[i] = key;
-    m->n++;
-  }
-  m->val[i] = val;
+  tn__entry *e = key ? slot_of(m, key) : &m->entry[m->cap];
+  m->n += key ? !e->key : !m->zero;
+  m->zero |= !key;
+  *e = (tn__entry){key, val};
 }
 
 void *tn__map_getp(const tn__map *m, const void *key) {
@@ -84,5 +83,6 @@ void tn__map_putp(tn__map *m, const void *key, const void *val) {
 
 void tn__map_clear(tn__map *m) {
   m->n = 0;
-  if (m->cap) memset(m->used, 0, m->cap);
+  m->zero = false;
+  if (m->cap) memset(m->entry, 0, m->cap * sizeof *m->entry);
 }

@@ -44,6 +44,15 @@ char *tn__arena_strdup(tn__arena *a, const char *s);
 void tn__arena_reset(tn__arena *a); /* frees everything but the first chunk */
 void tn__arena_free(tn__arena *a);  /* frees everything; the arena may be used again */
 
+/* What a pass needs only while it runs: it marks the arena, and winds it back at its end.  What was there before must
+ * not have grown in between. */
+typedef struct tn__mark {
+  struct tn__chunk *head, *older; /* the newest chunk, and the one behind it */
+  char *at, *end;
+} tn__mark;
+tn__mark tn__arena_mark(const tn__arena *a);
+void tn__arena_rewind(tn__arena *a, tn__mark m);
+
 /* Typed vector in an arena: tn__vec(int) v = {0}; tn__vec_push(arena, &v, 3); for i < v.n: v.v[i]. */
 #define tn__vec(T)                                                                                                     \
   struct {                                                                                                             \
@@ -57,11 +66,14 @@ void tn__arena_free(tn__arena *a);  /* frees everything; the arena may be used a
 void *tn__vec_grow(tn__arena *a, void *v, uint32_t *cap, size_t item); /* doubles; copies into the arena */
 
 /* Hash map from 64-bit key (pointers cast through uintptr_t) to 64-bit value, in an arena.  Key 0 is allowed. */
+typedef struct tn__entry {
+  uint64_t key, val;
+} tn__entry;
 typedef struct tn__map {
   tn__arena *arena;
-  uint64_t *key, *val;
-  uint8_t *used;
-  uint32_t n, cap;
+  tn__entry *entry; /* key 0: free; that of key 0 itself stands behind all */
+  uint32_t n, cap;  /* entries, slots */
+  bool zero;        /* is there one of key 0? */
 } tn__map;
 void tn__map_init(tn__map *m, tn__arena *a);
 bool tn__map_get(const tn__map *m, uint64_t key, uint64_t *val); /* val may be NULL */

@@ -65,10 +65,19 @@ bool tn__ctx_run(tn_ctx *c, const char *api, void (*fn)(tn_ctx *, void *), void 
   if (!ok) tn__error(c, status, "%s", tn_status_text(status)); /* thrown without words: out of memory */
   if (c->depth == 0) {
     c->api = NULL;
-    tn__intern_sweep(c);
+    tn__intern_sweep(c, 0);
     tn__arena_reset(&c->scratch);
   }
   return ok;
+}
+
+tn__work tn__work_begin(tn_ctx *c) {
+  return (tn__work){.scratch = tn__arena_mark(&c->scratch), .nodes = tn__intern_nursery(c)};
+}
+
+void tn__work_end(tn_ctx *c, tn__work w) {
+  tn__intern_sweep(c, w.nodes);
+  tn__arena_rewind(&c->scratch, w.scratch);
 }
 
 const tn_error *tn_last_error(const tn_ctx *ctx) {

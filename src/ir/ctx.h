@@ -47,8 +47,20 @@ tn_status tn__refuse(tn_ctx *c, const char *api, const char *fmt, ...) __attribu
 char *tn__string_out(tn_ctx *c, const char *text);
 #define tn__alloc(c, size) tn__arena_alloc(&(c)->scratch, size)
 
+/* Work of which little stays: what is allocated in scratch between begin and end goes at the end, and so do the nodes
+ * made in between that nobody refers to then.  What stays must be referred to, and stand elsewhere.  An error leaves it
+ * all to the outermost call. */
+typedef struct tn__work {
+  tn__mark scratch;
+  size_t nodes;
+} tn__work;
+tn__work tn__work_begin(tn_ctx *c);
+void tn__work_end(tn_ctx *c, tn__work w);
+
 void tn__intern_open(tn_ctx *c); /* throws TN_ENOMEM */
 void tn__intern_close(tn_ctx *c);
-void tn__intern_sweep(tn_ctx *c); /* frees unreferenced nursery nodes; storages go to ctx->dead */
+size_t tn__intern_nursery(const tn_ctx *c); /* nodes in it */
+/* Frees nodes that nobody refers to, all that came into the nursery when it had `from`; storages go to ctx->dead. */
+void tn__intern_sweep(tn_ctx *c, size_t from);
 void tn__node_free(tn_ctx *c, tn_node *n); /* a node from ctx->dead */
 #endif

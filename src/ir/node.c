@@ -9,37 +9,39 @@
 #include "ir/text.h"
 #include <string.h>
 
+/* The hash stands beside the node: what is not looked for is passed by without a look at it. */
+typedef struct slot {
+  uint64_t hash;
+  tn_node *node; /* NULL: free */
+} slot;
+
 typedef struct tn__intern {
-  tn_node **bucket; /* chains through node->next */
-  size_t nbuckets;  /* a power of two */
+  slot *slot;       /* open addressing with linear probing, at most two thirds full */
+  size_t nslots;    /* a power of two */
   size_t count;     /* nodes in the table */
   tn_node **nursery;
   size_t nnursery, room;
   uint64_t serial;
 } tn__intern;
 
-enum { FIRST_BUCKETS = 1024 };
+enum { FIRST_SLOTS = 2048, FIRST_ROOM = 1024 };
 
 void tn__intern_open(tn_ctx *c) {
   c->intern = tn__mem_zalloc(&c->mem, sizeof *c->intern);
-  c->intern->bucket = tn__mem_zalloc(&c->mem, FIRST_BUCKETS * sizeof(tn_node *));
-  c->intern->nbuckets = FIRST_BUCKETS;
+  c->intern->slot = tn__mem_zalloc(&c->mem, FIRST_SLOTS * sizeof(slot));
+  c->intern->nslots = FIRST_SLOTS;
 }
 
 void tn__intern_close(tn_ctx *c) {
   tn__intern *t = c->intern;
   if (!t) return;
-  for (size_t i = 0; i < t->nbuckets && t->bucket; i++)
-    for (tn_node *n = t->bucket[i], *next; n; n = next) {
-      next = n->next;
-      tn__mem_free(&c->mem, n);
-    }
+  for (size_t i = 0; i < t->nslots; i++) tn__mem_free(&c->mem, t->slot[i].node);
   for (tn_node *n = c->dead, *next; n; n = next) {
     next = n->next;
     tn__mem_free(&c->mem, n);
   }
   c->dead = NULL;
-  tn__mem_free(&c->mem, t->bucket);
+  tn__mem_free(&c->mem, t->slot);
   tn__mem_free(&c->mem, t->nursery);
   tn__mem_free(&c->mem, t);
   c->intern = NULL;
@@ -56,32 +58,55 @@ static uint64_t hash_make(const tn__make *m) {
   return m->name ? tn__hash_bytes(m->name, strlen(m->name), h) : h;
 }
 
-static bool is_made_so(const tn_node *n, uint64_t hash, const tn__make *m) {
-  if (n->hash != hash || n->op != m->op || n->nsrc != m->nsrc || n->nint != m->nint) return false;
+static bool is_made_so(const tn_node *n, const tn__make *m) {
+  if (n->op != m->op || n->nsrc != m->nsrc || n->nint != m->nint) return false;
   if (tn__dtype_is_given((int)m->op) && n->dtype != m->dtype) return false;
   if (m->nsrc && memcmp(n->src, m->src, m->nsrc * sizeof *m->src) != 0) return false;
   if (m->nint && memcmp(n->ints, m->ints, m->nint * sizeof *m->ints) != 0) return false;
   return n->name == m->name || (n->name && m->name && strcmp(n->name, m->name) == 0);
 }
 
+/* The slot that holds such a node, or the free one where it belongs */
+static slot *find_slot(const tn__intern *t, uint64_t hash, const tn__make *m) {
+  size_t mask = t->nslots - 1, i = hash & mask;
+  while (t->slot[i].node && !(t->slot[i].hash == hash && is_made_so(t->slot[i].node, m))) i = (i + 1) & mask;
+  return &t->slot[i];
+}
+
+static void put_node(const tn__intern *t, slot x) {
+  size_t mask = t->nslots - 1, i = x.hash & mask;
+  while (t->slot[i].node) i = (i + 1) & mask;
+  t->slot[i] = x;
+}
+
 static void grow_table(tn_ctx *c, tn__intern *t) {
-  size_t n = t->nbuckets * 2;
-  tn_node **bucket = tn__mem_zalloc(&c->mem, n * sizeof *bucket);
-  for (size_t i = 0; i < t->nbuckets; i++)
-    for (tn_node *x = t->bucket[i], *next; x; x = next) {
-      next = x->next;
-      x->next = bucket[x->hash & (n - 1)];
-      bucket[x->hash & (n - 1)] = x;
-    }
-  tn__mem_free(&c->mem, t->bucket);
-  t->bucket = bucket;
-  t->nbuckets = n;
+  slot *old = t->slot;
+  size_t n = t->nslots;
+  t->slot = tn__mem_zalloc(&c->mem, 2 * n * sizeof *t->slot);
+  t->nslots = 2 * n;
+  for (size_t i = 0; i < n; i++)
+    if (old[i].node) put_node(t, old[i]);
+  tn__mem_free(&c->mem, old);
+}
+
+/* What stands behind it, and would not be found past a free slot, moves up. */
+static void unlink_node(tn__intern *t, const tn_node *n) {
+  size_t mask = t->nslots - 1, gap = n->hash & mask;
+  while (t->slot[gap].node != n) gap = (gap + 1) & mask;
+  for (size_t i = (gap + 1) & mask; t->slot[i].node; i = (i + 1) & mask) {
+    size_t home = t->slot[i].hash & mask;
+    if (((i - home) & mask) < ((i - gap) & mask)) continue;
+    t->slot[gap] = t->slot[i];
+    gap = i;
+  }
+  t->slot[gap].node = NULL;
+  t->count--;
 }
 
 static void reserve(tn_ctx *c, tn__intern *t) {
-  if (t->count >= t->nbuckets) grow_table(c, t);
+  if (t->count >= t->nslots / 3 * 2) grow_table(c, t);
   if (t->count < t->room) return;
-  size_t room = t->room ? t->room * 2 : FIRST_BUCKETS;
+  size_t room = t->room ? t->room * 2 : FIRST_ROOM;
   t->nursery = tn__mem_realloc(&c->mem, t->nursery, room * sizeof *t->nursery);
   t->room = room;
 }
@@ -127,8 +152,8 @@ tn_node *tn__node_make(tn_ctx *c, const tn__make *given) {
   else if (!m.name) m.name = "";
   tn__intern *t = c->intern;
   uint64_t hash = hash_make(&m);
-  for (tn_node *n = t->bucket[hash & (t->nbuckets - 1)]; n; n = n->next)
-    if (is_made_so(n, hash, &m)) return n;
+  const slot *known = find_slot(t, hash, &m);
+  if (known->node) return known->node;
 
   tn__inferred r;
   tn__infer(c, &m, &r); /* may make nodes: dims */
@@ -142,8 +167,7 @@ tn_node *tn__node_make(tn_ctx *c, const tn__make *given) {
   bound(n);
   for (uint32_t i = 0; i < n->nsrc; i++) n->src[i]->refs++;
   for (uint32_t i = 0; i < n->rank && owns_dims(n); i++) n->dim[i]->refs++;
-  n->next = t->bucket[hash & (t->nbuckets - 1)];
-  t->bucket[hash & (t->nbuckets - 1)] = n;
+  put_node(t, (slot){hash, n});
   n->in_nursery = 1;
   t->nursery[t->nnursery++] = n;
   c->stats.nodes_live = ++t->count;
@@ -176,16 +200,11 @@ void tn__node_free(tn_ctx *c, tn_node *n) {
   tn__mem_free(&c->mem, n);
 }
 
-static void unlink_node(tn__intern *t, tn_node *n) {
-  tn_node **at = &t->bucket[n->hash & (t->nbuckets - 1)];
-  while (*at != n) at = &(*at)->next;
-  *at = n->next;
-  t->count--;
-}
+size_t tn__intern_nursery(const tn_ctx *c) { return c->intern->nnursery; }
 
-void tn__intern_sweep(tn_ctx *c) {
+void tn__intern_sweep(tn_ctx *c, size_t from) {
   tn__intern *t = c->intern; /* NULL while a context that failed to open is taken down */
-  while (t && t->nnursery) { /* freeing a node may push its sources */
+  while (t && t->nnursery > from) { /* freeing a node may push its sources */
     tn_node *n = t->nursery[--t->nnursery];
     n->in_nursery = 0;
     if (n->refs) continue;

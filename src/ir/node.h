@@ -64,7 +64,7 @@ struct tn_node {
   tn_node **dim;         /* rank dims: index scalars */
   const int64_t *ints;   /* nint */
   const char *name;      /* NAME arguments, else NULL */
-  tn_node *next;         /* hash chain, or the list of dead storages */
+  tn_node *next;         /* in the list of dead storages */
 };
 
 /* A RANGE says of itself, in ints: how its loop runs (axis), which loop of its kernel body it is (a number that is

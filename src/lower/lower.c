@@ -147,3 +147,23 @@ tn__kernel *tn__lower(tn_ctx *c, tn__arena *a, tn_node *body, const tn__target *
   k->name = name_of(a, body, k, index);
   return k;
 }
+
+static tn__part copy_part(tn__arena *a, const tn__part *p) {
+  tn__part copy = *p;
+  copy.ins = tn__arena_dup(a, p->ins, p->n * sizeof *p->ins);
+  copy.tile = p->tile ? tn__arena_dup(a, p->tile, sizeof *p->tile) : NULL;
+  return copy;
+}
+
+tn__kernel *tn__kernel_copy(tn__arena *a, const tn__kernel *k) {
+  tn__kernel *copy = tn__arena_dup(a, k, sizeof *k);
+  copy->name = tn__arena_strdup(a, k->name);
+  copy->note = tn__arena_strdup(a, k->note);
+  copy->buf_dtype = tn__arena_dup(a, k->buf_dtype, k->nbuf);
+  copy->buf_written = tn__arena_dup(a, k->buf_written, k->nbuf);
+  copy->var = tn__arena_dup(a, k->var, k->nvar * sizeof *k->var);
+  copy->local = tn__arena_dup(a, k->local, k->nlocal * sizeof *k->local);
+  copy->local_at = tn__arena_dup(a, k->local_at, k->nlocal * sizeof *k->local_at);
+  for (uint32_t p = 0; p < k->nparts; p++) copy->part[p] = copy_part(a, &k->part[p]);
+  return copy;
+}

@@ -28,6 +28,9 @@ static inline int64_t tn__variant_by(int64_t n, int by) {
 tn__kernel *tn__lower(tn_ctx *c, tn__arena *a, tn_node *body, const tn__target *target, const tn__variant *variant,
                       uint32_t index);
 
+/* The kernel once more, in `a`: lowering needs many times the memory of what it gives. */
+tn__kernel *tn__kernel_copy(tn__arena *a, const tn__kernel *k);
+
 /* A body may also be a linear program: a SINK of this name, of instructions in order.  It is taken as it is; its
  * threads are those of its widest loop over them.  Devices without groups take one of these loops after the other,
  * whole: they need no barriers. */

@@ -1,7 +1,7 @@
 /* Kernels as source text.  One C-like printer; what differs between languages stands in a dialect table.  Prefix
  * tn__render_.
  *
- * C: all kernels of a schedule in one translation unit that needs no header:
+ * C: all kernels that are given in one translation unit that needs no header:
  *   void NAME_0(void *const *buf, const int64_t *var, int64_t lo, int64_t hi, char *scratch)
  * one function per part, working on iterations lo..hi-1 of its AX_GLOBAL range (all of its work if it has none).
  *   int64_t NAME_0_extent(const int64_t *var)

@@ -55,20 +55,6 @@ static void find_outputs(tn_ctx *c, tn__plan *p) {
     if (p->out_buf[i] < 0) tn__fail(c, TN_ESTATE, "internal error: the schedule computes no output %u", i);
 }
 
-void tn__plan_schedule(tn_ctx *c, tn__plan *p) {
-  tn_node *graph = tn__schedule_prune(c, simplify(c, p));
-  p->s = tn__schedule_make(c, &p->arena, graph, p->dev);
-  find_outputs(c, p);
-  keep(p, graph);
-}
-
-/* ---- lowering ---- */
-
-bool tn__plan_calls(const tn__plan *p, uint32_t item) {
-  const tn__item *it = &p->s->items.v[item];
-  return (it->gemm && p->dev->ops->gemm) || (it->conv && p->dev->ops->conv);
-}
-
 static void keep_sizes(tn__plan *p, const tn__item *it) {
   const tn__gemm *g = it->gemm;
   if (g) {
@@ -78,6 +64,30 @@ static void keep_sizes(tn__plan *p, const tn__item *it) {
   }
   for (int d = 0; it->conv && d < CONV_DIMS; d++) keep(p, it->conv->size[d]);
   for (int o = 0; it->conv && o < 3; o++) keep(p, it->conv->operand[o].offset);
+}
+
+static void keep_schedule(tn__plan *p) {
+  keep(p, p->key);
+  keep(p, p->s->text);
+  for (uint32_t i = 0; i < p->s->bufs.n; i++) keep(p, p->s->bufs.v[i].size);
+  for (uint32_t i = 0; i < p->s->items.n; i++) keep_sizes(p, &p->s->items.v[i]);
+}
+
+void tn__plan_schedule(tn_ctx *c, tn__plan *p) {
+  tn__work work = tn__work_begin(c);
+  tn_node *graph = tn__schedule_prune(c, simplify(c, p));
+  p->s = tn__schedule_make(c, &p->arena, graph, p->dev);
+  find_outputs(c, p);
+  keep(p, graph);
+  keep_schedule(p);
+  tn__work_end(c, work);
+}
+
+/* ---- lowering ---- */
+
+bool tn__plan_calls(const tn__plan *p, uint32_t item) {
+  const tn__item *it = &p->s->items.v[item];
+  return (it->gemm && p->dev->ops->gemm) || (it->conv && p->dev->ops->conv);
 }
 
 static void keep_tile(tn__plan *p, const tn__tile *t) {
@@ -120,14 +130,16 @@ static uint32_t find_kernel(lowering *l, tn_node *body, const tn__variant *varia
   uint64_t found;
   bool known = tn__map_get(&l->of, (uintptr_t)body, &found);
   if (known && l->variant[found] == variant) return (uint32_t)found;
-  tn__kernel *k = tn__lower(l->c, &p->arena, body, &p->dev->target, variant, p->nkernels);
+  tn__work work = tn__work_begin(l->c);
+  tn__kernel *k = tn__lower(l->c, &l->c->scratch, body, &p->dev->target, variant, p->nkernels);
   const char *wrong = tn__concurrency_check(&l->c->scratch, k);
   if (wrong && tn__is_program(body)) tn__fail(l->c, TN_EFORMAT, "%s", wrong);
   if (wrong) tn__fail(l->c, TN_ERUN, "internal: %s", wrong);
+  p->kernel[p->nkernels] = k = tn__kernel_copy(&p->arena, k);
   keep_kernel(p, k);
+  tn__work_end(l->c, work);
   if (!known) tn__map_put(&l->of, (uintptr_t)body, p->nkernels);
   l->variant[p->nkernels] = variant;
-  p->kernel[p->nkernels] = k;
   return p->nkernels++;
 }
 
@@ -232,10 +244,6 @@ static void find_lives(tn__plan *p) {
 }
 
 void tn__plan_lower(tn_ctx *c, tn__plan *p, const tn__variant *const *variant) {
-  keep(p, p->key);
-  keep(p, p->s->text);
-  for (uint32_t i = 0; i < p->s->bufs.n; i++) keep(p, p->s->bufs.v[i].size);
-  for (uint32_t i = 0; i < p->s->items.n; i++) keep_sizes(p, &p->s->items.v[i]);
   lower_items(c, p, variant);
   find_scratch(c, p);
   find_vars(c, p);
@@ -262,6 +270,7 @@ void tn__plan_trial(tn_ctx *c, const tn__plan *p, uint32_t item, const tn__varia
     x.slot = (int)b;
     tn__vec_push(&t->arena, &t->s->bufs, x);
   }
+  keep_schedule(t);
   tn__plan_lower(c, t, &variant);
 }
 

@@ -238,7 +238,7 @@ void tn_ctx_close(tn_ctx *c) {
   tn__objects_close(c);
   tn__run_close(c);
   if (c->cells) tn__cells_close(c);
-  if (c->intern) tn__intern_sweep(c);
+  if (c->intern) tn__intern_sweep(c, 0);
   if (c->devices) {
     tn__storage_reap(c);
     tn__devices_close(c);

@@ -246,8 +246,10 @@ static const tn__variant *tune_item(tuning *t) {
   tn_status status;
   if (c->cache.dir) t->taken = recall(t);
   if (t->taken || c->opt.tune <= 0) return t->taken;
+  tn__work work = tn__work_begin(c);
   bool good = tn__mem_try(&c->mem, tune, t, &status);
   close_trials(t);
+  tn__work_end(c, work);
   if (!good) tn__mem_throw(&c->mem, status);
   return t->taken;
 }

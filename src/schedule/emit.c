@@ -303,7 +303,7 @@ static tn__item make_item(tn__fuse *f, int k) {
   return in->gemm ? make_gemm(f, root) : in->conv ? make_conv(f, root) : make_kernel(f, k);
 }
 
-/* Numbers a body's buffers from 0, written ones first, and lists them. */
+/* Numbers a body's buffers from 0, written ones first, and lists them; and its loops. */
 static void bind_buffers(tn__fuse *f, tn__item *it) {
   tn__nodes all = {0}, old = {0}, new_ = {0};
   tn__map written;
@@ -334,7 +334,7 @@ static void bind_buffers(tn__fuse *f, tn__item *it) {
     }
     if (pass == 0) it->nout = it->nbuf;
   }
-  it->body = tn__substitute(f->c, it->body, old.v, new_.v, old.n);
+  it->body = tn__renumber(f->c, it->body, &old, &new_);
 }
 
 void tn__heap_push(tn__arena *a, tn__numbers *h, uint32_t x) {

@@ -170,6 +170,7 @@ void tn__demand_inline(tn__fuse *f, tn_node *n, tn__info *in, tn__demand *d) {
 uint32_t tn__ranges_in(tn__fuse *f, tn_node *idx, tn_node *gate, tn_node *env, bool *opaque) {
   tn_node *roots[2] = {idx, gate};
   tn__nodes all = {0};
+  tn__mark work = tn__arena_mark(f->a);
   tn__topo(f->a, roots, gate ? 2 : 1, &all);
   uint32_t set = 0;
   for (uint32_t i = 0; i < all.n; i++) {
@@ -178,6 +179,7 @@ uint32_t tn__ranges_in(tn__fuse *f, tn_node *idx, tn_node *gate, tn_node *env, b
     for (uint32_t j = 0; j < env->nsrc && j < 32; j++)
       if (env->src[j] == all.v[i]) set |= 1u << j;
   }
+  tn__arena_rewind(f->a, work);
   return set;
 }
 

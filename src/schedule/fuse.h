@@ -136,8 +136,9 @@ typedef tn__vec(uint32_t) tn__numbers;
 void tn__fuse_decide(tn__fuse *f);
 void tn__fuse_join(tn__fuse *f);
 void tn__fuse_row_sums(tn__fuse *f); /* row_sums.c */
-/* renumber.c: a body's ranges numbered from 0, in the order of the numbers that they have */
-tn_node *tn__renumber(tn_ctx *c, tn_node *body);
+/* renumber.c: a body's ranges numbered from 0, in the order of the numbers that they have; and old[i] replaced by
+ * new_[i] */
+tn_node *tn__renumber(tn_ctx *c, tn_node *body, tn__nodes *old, tn__nodes *new_);
 void tn__columns_apart(tn__fuse *f, const tn__seed *g, tn__nodes *stores);
 void tn__fuse_emit(tn__fuse *f);
 /* A kernel wants n at a place; a source of n where it wants n; all sources, by what n does. */

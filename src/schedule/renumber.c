@@ -2,8 +2,8 @@
  *
  * Needs a body as it was emitted, whose ranges have the numbers that they were planned with (fuse.h): these say in
  * which order they were opened, and follow from where the kernel stands in its schedule.  Gives the body with ranges
- * numbered from 0, in the same order: kernels that do the same become the same node, and compile once.  Breaks
- * nothing. */
+ * numbered from 0, in the same order, and what else is to be replaced, in one go: kernels
+ * that do the same become the same node, and compile once.  Breaks nothing. */
 #include "rewrite/rewrite.h"
 #include "schedule/fuse.h"
 #include <stdlib.h>
@@ -18,17 +18,20 @@ static int by_number(const void *x, const void *y) {
   return 0;
 }
 
-tn_node *tn__renumber(tn_ctx *c, tn_node *body) {
+tn_node *tn__renumber(tn_ctx *c, tn_node *body, tn__nodes *old, tn__nodes *new_) {
   tn__arena *a = &c->scratch;
-  tn__nodes all = {0}, old = {0}, new_ = {0};
+  tn__nodes all = {0}, ranges = {0};
+  bool same = !old->n;
   tn__topo(a, &body, 1, &all);
   for (uint32_t i = 0; i < all.n; i++)
-    if (all.v[i]->op == OP_RANGE) tn__vec_push(a, &old, all.v[i]);
-  if (old.n) qsort(old.v, old.n, sizeof *old.v, by_number);
-  for (uint32_t i = 0; i < old.n; i++) {
-    const int64_t *x = old.v[i]->ints;
-    tn_node *y = tn__range(c, old.v[i]->src[0], (int)x[RANGE_AXIS], (tn__role)x[RANGE_ROLE], i);
-    tn__vec_push(a, &new_, y);
+    if (all.v[i]->op == OP_RANGE) tn__vec_push(a, &ranges, all.v[i]);
+  if (ranges.n) qsort(ranges.v, ranges.n, sizeof *ranges.v, by_number);
+  for (uint32_t i = 0; i < ranges.n; i++) {
+    const int64_t *x = ranges.v[i]->ints;
+    tn_node *y = tn__range(c, ranges.v[i]->src[0], (int)x[RANGE_AXIS], (tn__role)x[RANGE_ROLE], i);
+    same &= y == ranges.v[i];
+    tn__vec_push(a, old, ranges.v[i]);
+    tn__vec_push(a, new_, y);
   }
-  return tn__substitute(c, body, old.v, new_.v, old.n);
+  return same ? body : tn__substitute(c, body, old->v, new_->v, old->n);
 }

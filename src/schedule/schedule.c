@@ -86,10 +86,27 @@ static void change(tn__fuse *f, tn_node *sink) {
   survey(f);
 }
 
+/* Planning needs many times the memory of what it gives. */
+static tn__schedule *copy_schedule(tn__arena *a, const tn__schedule *s) {
+  tn__schedule *copy = tn__arena_dup(a, s, sizeof *s);
+  copy->bufs.v = tn__arena_dup(a, s->bufs.v, s->bufs.n * sizeof *s->bufs.v);
+  copy->items.v = tn__arena_dup(a, s->items.v, s->items.n * sizeof *s->items.v);
+  copy->bufs.cap = s->bufs.n;
+  copy->items.cap = s->items.n;
+  for (uint32_t i = 0; i < s->items.n; i++) {
+    tn__item *it = &copy->items.v[i];
+    it->buf = tn__arena_dup(a, it->buf, it->nbuf * sizeof *it->buf);
+    it->gemm = it->gemm ? tn__arena_dup(a, it->gemm, sizeof *it->gemm) : NULL;
+    it->conv = it->conv ? tn__arena_dup(a, it->conv, sizeof *it->conv) : NULL;
+  }
+  return copy;
+}
+
 tn__schedule *tn__schedule_make(tn_ctx *c, tn__arena *a, tn_node *sink, tn__device *dev) {
   tn__spec_tensor(c, sink);
-  tn__fuse f = {.c = c, .a = a, .dev = dev, .sink = sink, .next_range = TN__FIRST_INNER};
-  f.s = tn__arena_zalloc(a, sizeof *f.s);
+  tn__fuse f = {.c = c, .a = &c->scratch, .dev = dev, .sink = sink, .next_range = TN__FIRST_INNER};
+  f.s = tn__alloc(c, sizeof *f.s);
+  *f.s = (tn__schedule){0};
   survey(&f);
   change(&f, tn__layout_contract(&f));
   change(&f, tn__conv_operands(&f));
@@ -103,9 +120,11 @@ tn__schedule *tn__schedule_make(tn_ctx *c, tn__arena *a, tn_node *sink, tn__devi
   tn__fuse_emit(&f);
   tn__epilogue_join(&f);
   for (uint32_t i = 0; i < f.s->items.n; i++) {
-    f.s->items.v[i].body = tn__renumber(c, f.s->items.v[i].body);
+    tn__mark work = tn__arena_mark(&c->scratch);
+    f.s->items.v[i].body = tn__renumber(c, f.s->items.v[i].body, &(tn__nodes){0}, &(tn__nodes){0});
     tn__spec_kernel(c, f.s->items.v[i].body);
+    tn__arena_rewind(&c->scratch, work);
   }
   write_text(&f);
-  return f.s;
+  return copy_schedule(a, f.s);
 }

@@ -67,7 +67,7 @@ typedef struct tn__schedule {
   uint64_t looked;        /* nodes and kernels that searches for dependences came by */
 } tn__schedule;
 
-/* Everything is allocated in `a`. */
+/* The schedule is in `a`. */
 tn__schedule *tn__schedule_make(tn_ctx *c, tn__arena *a, tn_node *sink, tn__device *dev);
 /* prune.c: the same graph, but nothing is computed from tensors without elements. */
 tn_node *tn__schedule_prune(tn_ctx *c, tn_node *sink);

@@ -219,7 +219,75 @@ static void test_failing_compiler(void **state) {
   find_entry(dir, NULL, path, sizeof path);
 }
 
-static void compile_slowly(tn_ctx *c, void *arg) { tn__cc_compile(c, arg, "int x;", "/tmp/tenet-test-never"); }
+/* ---- long schedules: several units, by several compilers at once ---- */
+
+enum { KERNELS = 900 }; /* of some instructions each */
+
+typedef struct many {
+  fixture f;
+  tn__kernel *kernel[KERNELS];
+} many;
+
+/* Kernel k gives k + i. */
+static void compile_many(void *arg) {
+  many *m = arg;
+  tn_ctx *c = &m->f.c;
+  for (int k = 0; k < KERNELS; k++) {
+    char name[32];
+    snprintf(name, sizeof name, "add%d", k);
+    lin *l = lin_new(c, name);
+    tn_node *out = lin_buf(l, TN_I64, true), *r = lin_range(l, tn__int(c, 10), AX_GLOBAL, 0);
+    tn_node *i = lin_add(l, tn__cast(c, r, TN_I64));
+    lin_store(l, OP_STORE, out, r, lin_add(l, tn__op2(c, OP_ADD, i, tn__const_num(c, TN_I64, k))), NULL);
+    lin_end(l, r);
+    m->kernel[k] = &l->k;
+  }
+  m->f.code = m->f.d->ops->compile(m->f.d, m->kernel, KERNELS);
+}
+
+/* A compiler whose run number `fails` does, while others still run; each makes a file run.1, run.2, ... */
+static void write_counting(const char *path, const char *dir, int fails) {
+  char text[1024];
+  const char *cc = getenv("TENET_CC");
+  snprintf(text, sizeof text,
+           "#!/bin/sh\ni=1\nwhile ! (set -C; > %s/run.$i) 2>/dev/null; do i=$((i + 1)); done\n"
+           "[ $i -eq %d ] && { sleep 0.3; echo I will not >&2; exit 1; }\nexec %s \"$@\"\n",
+           dir, fails, cc ? cc : "cc");
+  write_script(path, text);
+}
+
+static void test_units(void **state) {
+  char dir[64], path[128], entry[512];
+  (void)state;
+  for (int fails = 0; fails <= 2; fails++) {
+    many m;
+    tn_status status = TN_OK;
+    snprintf(path, sizeof path, "%s/cc", new_dir(dir));
+    write_counting(path, dir, fails);
+    open_cpu(&m.f, path, dir, 2);
+    tn__mem_try(&m.f.c.mem, compile_many, &m, &status);
+    if (status != (fails ? TN_ECOMPILE : TN_OK)) fail_msg("status %d: %s", status, tn_last_error(&m.f.c)->text);
+    assert_true(find_entry(dir, "run.2", entry, sizeof entry));
+    if (fails) assert_non_null(strstr(tn_last_error(&m.f.c)->text, "I will not"));
+    for (int k = 0; k < KERNELS && !fails; k++) {
+      int64_t out[10];
+      assert_int_equal(m.f.d->ops->launch(m.f.d, m.f.code, (uint32_t)k, (void *[]){out}, (size_t[]){80}, NULL), TN_OK);
+      for (int i = 0; i < 10; i++) assert_int_equal(out[i], k + i);
+    }
+    if (!fails) assert_int_equal(m.f.c.stats.kernels_compiled, KERNELS);
+    close_cpu(&m.f);
+    DIR *d = opendir(dir); /* nothing half done is left */
+    for (struct dirent *e; (e = readdir(d));) assert_null(strstr(e->d_name, "tmp-"));
+    closedir(d);
+    find_entry(dir, NULL, entry, sizeof entry);
+  }
+}
+
+static void compile_slowly(tn_ctx *c, void *arg) {
+  tn__child run;
+  tn__cc_start(c, arg, "int x;", "/tmp/tenet-test-never", &run);
+  tn__cc_finish(c, arg, &run, "/tmp/tenet-test-never");
+}
 
 /* One that hangs is killed, its children too. */
 static void test_hanging_compiler(void **state) {
@@ -316,7 +384,7 @@ int main(void) {
       cmocka_unit_test(test_slices),           cmocka_unit_test(test_cache),
       cmocka_unit_test(test_unusable_cache),   cmocka_unit_test(test_full_cache),
       cmocka_unit_test(test_no_compiler),      cmocka_unit_test(test_failing_compiler),
-      cmocka_unit_test(test_hanging_compiler), cmocka_unit_test(test_products),
+      cmocka_unit_test(test_units), cmocka_unit_test(test_hanging_compiler), cmocka_unit_test(test_products),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -192,6 +192,32 @@ static void arena_refuses_absurd_sizes(void **state) {
   assert_int_equal(m.live, 0);
 }
 
+/* What came after the mark goes, large requests too, which are linked behind the newest chunk; what was there stays. */
+static void arena_rewinds(void **state) {
+  (void)state;
+  tn__mem m = {0};
+  tn__arena a;
+  tn__arena_init(&a, &m);
+  for (int round = 0; round < 3; round++) { /* empty; with chunks; behind a large request */
+    tn__mark mark = tn__arena_mark(&a);
+    size_t live = m.live;
+    char *here = tn__arena_alloc(&a, 40);
+    for (size_t size = 16; size < 1 << 21; size *= 2) memset(tn__arena_alloc(&a, size), 0xff, size);
+    tn__arena_rewind(&a, mark);
+    assert_int_equal(m.live, live);
+    assert_ptr_equal(a.at, mark.at);
+    if (round) assert_ptr_equal(tn__arena_alloc(&a, 40), here); /* the same memory again */
+    char *kept = memset(tn__arena_alloc(&a, 100), round, 100);
+    if (round == 1) memset(tn__arena_alloc(&a, 1 << 20), 5, 1 << 20);
+    tn__mark inner = tn__arena_mark(&a);
+    for (int i = 0; i < 2000; i++) memset(tn__arena_alloc(&a, 300), 0xff, 300);
+    tn__arena_rewind(&a, inner);
+    for (int i = 0; i < 100; i++) assert_int_equal(kept[i], round);
+  }
+  tn__arena_free(&a);
+  assert_int_equal(m.live, 0);
+}
+
 static void vectors(void **state) {
   (void)state;
   tn__mem m = {0};
@@ -240,6 +266,7 @@ int main(void) {
       cmocka_unit_test(arena_blocks_are_disjoint),
       cmocka_unit_test(arena_chunks_grow),
       cmocka_unit_test(arena_refuses_absurd_sizes),
+      cmocka_unit_test(arena_rewinds),
       cmocka_unit_test(vectors),
       cmocka_unit_test(strings),
   };

@@ -141,7 +141,7 @@ static void test_storages(void **state) {
   assert_ptr_not_equal(seventh, tn__storage_buffer(c, node[8]));
   tn__node_drop(c, node[7]);
   tn__node_drop(c, node[100]);
-  tn__intern_sweep(c);
+  tn__intern_sweep(c, 0);
   tn__storage_reap(c);
   assert_int_equal(c->stats.buffer_bytes, (N - 2) * 64);
   int64_t x = tn__storage_new(c, tn__buffer_new(f->d, 64)), y = tn__storage_new(c, tn__buffer_new(f->d, 64));
@@ -149,7 +149,7 @@ static void test_storages(void **state) {
   assert_int_equal(tn__storage_new(c, tn__buffer_new(f->d, 64)), N);
   for (int i = 0; i < N; i++)
     if (i != 7 && i != 100) tn__node_drop(c, node[i]);
-  tn__intern_sweep(c);
+  tn__intern_sweep(c, 0);
 }
 
 static void test_devices(void **state) {

@@ -370,6 +370,37 @@ static void test_open_without_memory(void **state) {
   }
 }
 
+/* Nodes of finished work go, but for those that are referred to; what was there before stays. */
+static void do_work(tn_ctx *unused, void *arg) {
+  (void)unused;
+  tn_node **stayed = arg, *before = tn__int(c, 123456), *stays = tn__add(c, tn__var(c, "n", 0, 9), before);
+  uint64_t live = c->stats.nodes_live, serial = stays->serial;
+  for (int round = 0; round < 3; round++) {
+    tn__work work = tn__work_begin(c);
+    for (int i = 0; i < 3000; i++) tn__cast(c, tn__int(c, 1000 + i), TN_F32); /* tables grow on the way */
+    assert_true(c->stats.nodes_live > live + 3000);
+    tn_node *wanted = tn__mul(c, stays, tn__int(c, 7));
+    if (!round) *stayed = tn__node_keep(wanted);
+    assert_ptr_equal(*stayed, wanted);
+    tn__work_end(c, work);
+    if (!round) live = c->stats.nodes_live;
+    assert_int_equal(c->stats.nodes_live, live);
+  }
+  assert_ptr_equal(tn__add(c, tn__var(c, "n", 0, 9), tn__int(c, 123456)), stays);
+  assert_int_equal(stays->serial, serial);
+}
+
+static void test_work(void **state) {
+  tn_node *wanted = NULL;
+  (void)state;
+  uint64_t before = live();
+  run_ok(do_work, &wanted);
+  assert_true(live() > before && wanted->refs == 1);
+  tn__node_drop(c, wanted);
+  tn__intern_sweep(c, 0);
+  assert_int_equal(live(), before);
+}
+
 int main(void) {
 #define T(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
   const struct CMUnitTest tests[] = {
@@ -379,6 +410,7 @@ int main(void) {
       T(kept_nodes_stay),
       T(dropped_and_kept_again),
       T(only_the_outermost_run_sweeps),
+      T(work),
       T(dead_storages_wait_for_the_device),
       T(topo_order),
       T(a_chain_of_a_million),

@@ -1,6 +1,5 @@
 /* Finding and running the C compiler: no file but the result. */
 #include "backend/cpu/compiler.h"
-#include "base/child.h"
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -96,10 +95,9 @@ const char *tn__cc_identity(tn_ctx *c, const tn__cc *cc, const char *machine) {
   return tn__sb_str(&b);
 }
 
-void tn__cc_compile(tn_ctx *c, const tn__cc *cc, const char *source, const char *out) {
+void tn__cc_start(tn_ctx *c, const tn__cc *cc, const char *source, const char *out, tn__child *run) {
   enum { NFLAGS = sizeof flags / sizeof *flags - 1 };
   const char *argv[NFLAGS + TN__CC_WORDS + 9], *word = cc->words;
-  char said[800];
   int n = 0;
   argv[n++] = cc->path;
   for (int i = 0; i < NFLAGS; i++) argv[n++] = flags[i];
@@ -110,15 +108,17 @@ void tn__cc_compile(tn_ctx *c, const tn__cc *cc, const char *source, const char 
   argv[n++] = "-";
   argv[n++] = "-lm";
   argv[n] = NULL;
-  tn__child child;
-  if (!tn__child_start(&child, argv, source, cc->limit_ms)) {
-    unlink(out);
-    tn__fail(c, TN_ECOMPILE, "the C compiler %s does not start", cc->path);
-  }
-  bool too_long = tn__child_wait(&child) == TN__CHILD_TOO_LONG;
-  tn__child_said(&child, said, sizeof said);
-  tn__child_close(&child);
-  if (!too_long && !child.status && !access(out, R_OK)) return;
+  if (tn__child_start(run, argv, source, cc->limit_ms)) return;
+  unlink(out);
+  tn__fail(c, TN_ECOMPILE, "the C compiler %s does not start", cc->path);
+}
+
+void tn__cc_finish(tn_ctx *c, const tn__cc *cc, tn__child *run, const char *out) {
+  char said[800];
+  bool too_long = tn__child_wait(run) == TN__CHILD_TOO_LONG;
+  tn__child_said(run, said, sizeof said);
+  tn__child_close(run);
+  if (!too_long && !run->status && !access(out, R_OK)) return;
   unlink(out);
   if (too_long) tn__fail(c, TN_ECOMPILE, "the C compiler %s ran for more than %g s", cc->path, cc->limit_ms / 1000.0);
   for (char *s = said; *s; s++)

@@ -1,6 +1,7 @@
 /* The system's C compiler as a function from source text to a shared object.  Prefix tn__cc_. */
 #ifndef TN_BACKEND_CPU_COMPILER_H
 #define TN_BACKEND_CPU_COMPILER_H
+#include "base/child.h"
 #include "ir/ctx.h"
 
 typedef struct tn__cc {
@@ -19,6 +20,8 @@ bool tn__cc_find(tn_ctx *c, tn__cc *cc);
 const char *tn__cc_asked_march(const tn__cc *cc);
 /* What the result of compiling depends on besides the source, in c->scratch. */
 const char *tn__cc_identity(tn_ctx *c, const tn__cc *cc, const char *machine);
-/* Compiles `source` into the file `out`; throws TN_ECOMPILE with the compiler's words. */
-void tn__cc_compile(tn_ctx *c, const tn__cc *cc, const char *source, const char *out);
+/* Begins to compile `source` into the file `out`.  Throws TN_ECOMPILE if the compiler does not start. */
+void tn__cc_start(tn_ctx *c, const tn__cc *cc, const char *source, const char *out, tn__child *run);
+/* Waits until it has ended, and closes it; throws TN_ECOMPILE with the compiler's words. */
+void tn__cc_finish(tn_ctx *c, const tn__cc *cc, tn__child *run, const char *out);
 #endif

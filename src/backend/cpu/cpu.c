@@ -6,11 +6,16 @@
 #include "render/render.h"
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { SLICES_PER_THREAD = 4, LINE = 64 };
+enum {
+  SLICES_PER_THREAD = 4,
+  LINE = 64,
+  UNIT_WORK = 2000 /* instructions of one unit's kernels, if it has several: for some tenths of a second */
+};
 
 static const uint64_t canary = 0x7e3e7ca4a817c0deu;
 
@@ -29,8 +34,19 @@ typedef struct kernel {
   bool scratch; /* uses it */
 } kernel;
 
+/* A piece of the schedule's C, with some of its kernels */
+typedef struct unit {
+  uint32_t first, n;
+  tn__key key;
+  void *object;     /* dlopen's handle, NULL: not yet */
+  bool compiling;
+  tn__child cc;
+  char temp[PATH_MAX]; /* what is compiled to */
+} unit;
+
 struct tn__code {
-  void *object; /* dlopen's handle */
+  unit *unit;
+  uint32_t nunits;
   kernel *kernel;
 };
 
@@ -43,27 +59,77 @@ typedef struct cpu {
 
 /* ---- compiling ---- */
 
-/* Loads the unit from the cache or compiles it; NULL if a cached object does not load. */
-static void *load_unit(tn_ctx *c, const cpu *self, const char *source, uint32_t n) {
-  const char *id = tn__cc_identity(c, &self->cc, self->machine);
-  tn__key key = tn__cache_key(source, strlen(source), tn__cache_key(id, strlen(id), (tn__key){0, 0}));
-  const char *path = tn__cache_find(&c->cache, key, ".so", &c->scratch);
-  void *object = path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
-  if (object) {
-    c->stats.kernels_cached += n;
-    return object;
+typedef struct build {
+  tn__device *device;
+  tn__kernel *const *kernels;
+  uint32_t n;
+  tn__code *code;
+} build;
+
+static uint32_t work_of(const tn__kernel *k) { return k->part[0].n + (k->nparts > 1 ? k->part[1].n : 0); }
+
+/* Compilers are not linear in a unit's length, and take one processor each.  The number of units; out NULL: no more
+ * than that. */
+static uint32_t cut_units(const build *b, unit *out) {
+  uint32_t n = 0, work = 0;
+  for (uint32_t i = 0; i < b->n; i++) {
+    bool fits = n && work + work_of(b->kernels[i]) <= UNIT_WORK;
+    work = (fits ? work : 0) + work_of(b->kernels[i]);
+    if (!fits && out) out[n].first = i;
+    n += !fits;
+    if (out) out[n - 1].n++;
   }
-  const char *temp = tn__cache_temp(&c->cache, ".so", &c->scratch);
-  if (!temp)
+  return n;
+}
+
+static void load(unit *u, const char *path, uint64_t *count) {
+  u->object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (u->object) *count += u->n;
+}
+
+/* Loads the unit from the cache; else, or if what is cached does not load, starts to compile it. */
+static void start_unit(build *b, unit *u) {
+  tn_ctx *c = b->device->ctx;
+  const cpu *self = b->device->self;
+  tn__mark work = tn__arena_mark(&c->scratch);
+  tn__sb source;
+  tn__sb_init(&source, &c->scratch);
+  tn__render_unit(c, &source, &tn__dialect_c, b->kernels + u->first, u->n);
+  const char *text = tn__sb_str(&source), *id = tn__cc_identity(c, &self->cc, self->machine);
+  u->key = tn__cache_key(text, strlen(text), tn__cache_key(id, strlen(id), (tn__key){0, 0}));
+  const char *path = tn__cache_find(&c->cache, u->key, ".so", &c->scratch), *temp = NULL;
+  if (path) load(u, path, &c->stats.kernels_cached);
+  if (!u->object) temp = tn__cache_temp(&c->cache, ".so", &c->scratch);
+  if (!u->object && !temp)
     tn__fail(c, TN_EIO, "no directory to compile kernels in: neither the cache nor $TMPDIR (else /tmp) can be written");
-  tn__cc_compile(c, &self->cc, source, temp);
-  c->stats.kernels_compiled += n;
-  object = dlopen(temp, RTLD_NOW | RTLD_LOCAL);
-  const char *why = object ? "" : dlerror();
+  if (temp) {
+    snprintf(u->temp, sizeof u->temp, "%s", temp);
+    tn__cc_start(c, &self->cc, text, u->temp, &u->cc);
+    u->compiling = true;
+  }
+  tn__arena_rewind(&c->scratch, work);
+}
+
+static void finish_unit(build *b, unit *u) {
+  tn_ctx *c = b->device->ctx;
+  const cpu *self = b->device->self;
+  if (!u->compiling) return;
+  u->compiling = false;
+  tn__cc_finish(c, &self->cc, &u->cc, u->temp);
+  load(u, u->temp, &c->stats.kernels_compiled);
+  const char *why = u->object ? "" : dlerror();
   /* a loaded object needs its file no longer */
-  if (!object || !tn__cache_adopt(&c->cache, key, ".so", temp)) unlink(temp);
-  if (!object) tn__fail(c, TN_ECOMPILE, "compiled kernels do not load: %s", why);
-  return object;
+  if (!u->object || !tn__cache_adopt(&c->cache, u->key, ".so", u->temp)) unlink(u->temp);
+  if (!u->object) tn__fail(c, TN_ECOMPILE, "compiled kernels do not load: %s", why);
+}
+
+/* As many compilers at once as the context may use processors */
+static void load_units(build *b) {
+  uint32_t n = b->code->nunits, at_once = (uint32_t)tn__pool_threads(b->device->ctx->pool);
+  for (uint32_t i = 0; i < n + at_once; i++) {
+    if (i >= at_once && i - at_once < n) finish_unit(b, &b->code->unit[i - at_once]);
+    if (i < n) start_unit(b, &b->code->unit[i]);
+  }
 }
 
 static void *symbol(tn_ctx *c, void *object, const char *kernel_name, uint32_t n, const char *suffix) {
@@ -87,39 +153,41 @@ static void grow_scratch(tn__device *d, size_t bytes) {
   for (size_t t = 1; t <= threads; t++) memcpy(grown + t * piece - sizeof canary, &canary, sizeof canary);
 }
 
-typedef struct build {
-  tn__device *device;
-  tn__kernel *const *kernels;
-  uint32_t n;
-  tn__code *code;
-} build;
-
-static void build_code(void *arg) {
-  build *b = arg;
+static void find_functions(build *b, const unit *u, uint32_t i) {
   tn_ctx *c = b->device->ctx;
-  tn__sb source;
-  tn__sb_init(&source, &c->scratch);
-  tn__render_unit(c, &source, &tn__dialect_c, b->kernels, b->n);
-  b->code->kernel = tn__mem_zalloc(&c->mem, (b->n + 1) * sizeof(kernel));
-  b->code->object = load_unit(c, b->device->self, tn__sb_str(&source), b->n);
-  for (uint32_t i = 0; i < b->n; i++) {
-    const tn__kernel *from = b->kernels[i];
-    kernel *k = &b->code->kernel[i];
-    k->nparts = from->nparts;
-    k->scratch = from->scratch > 0;
-    if (k->scratch) grow_scratch(b->device, (size_t)from->scratch);
-    for (uint32_t p = 0; p < k->nparts; p++) {
-      void *run = symbol(c, b->code->object, from->name, p, ""),
-           *extent = symbol(c, b->code->object, from->name, p, "_extent");
-      memcpy(&k->part[p].run, &run, sizeof run);
-      memcpy(&k->part[p].extent, &extent, sizeof extent);
-      k->part[p].grain = from->part[p].grain > 0 ? from->part[p].grain : 1;
-    }
+  const tn__kernel *from = b->kernels[i];
+  kernel *k = &b->code->kernel[i];
+  k->nparts = from->nparts;
+  k->scratch = from->scratch > 0;
+  if (k->scratch) grow_scratch(b->device, (size_t)from->scratch);
+  for (uint32_t p = 0; p < k->nparts; p++) {
+    void *run = symbol(c, u->object, from->name, p, ""), *extent = symbol(c, u->object, from->name, p, "_extent");
+    memcpy(&k->part[p].run, &run, sizeof run);
+    memcpy(&k->part[p].extent, &extent, sizeof extent);
+    k->part[p].grain = from->part[p].grain > 0 ? from->part[p].grain : 1;
   }
 }
 
+static void build_code(void *arg) {
+  build *b = arg;
+  tn__code *code = b->code;
+  code->kernel = tn__mem_zalloc(&b->device->ctx->mem, (b->n + 1) * sizeof(kernel));
+  code->unit = tn__mem_zalloc(&b->device->ctx->mem, (cut_units(b, NULL) + 1) * sizeof(unit));
+  code->nunits = cut_units(b, code->unit);
+  load_units(b);
+  for (uint32_t u = 0; u < code->nunits; u++)
+    for (uint32_t i = 0; i < code->unit[u].n; i++) find_functions(b, &code->unit[u], code->unit[u].first + i);
+}
+
 static void release(tn__device *d, tn__code *code) {
-  if (code->object) dlclose(code->object);
+  for (uint32_t i = 0; i < code->nunits; i++) {
+    unit *u = &code->unit[i];
+    if (u->object) dlclose(u->object);
+    if (!u->compiling) continue;
+    tn__child_stop(&u->cc);
+    unlink(u->temp);
+  }
+  tn__mem_free(&d->ctx->mem, code->unit);
   tn__mem_free(&d->ctx->mem, code->kernel);
   tn__mem_free(&d->ctx->mem, code);
 }
