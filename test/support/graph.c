@@ -405,3 +405,126 @@ bool graph_agrees_always(tn_ctx *c, graph *g, char *why, size_t size) {
   }
   return good;
 }
+
+/* ---- states of programs ------------------------------------------------------------------------------------------ */
+
+enum { RUNS = 3 }; /* of a program: the second is recorded, where a device records, and the third replays it */
+
+typedef struct stateful {
+  tn_ctx *c;
+  graph *g;
+  tn_node *leaf[GRAPH_LEAVES];
+  shape_of shape[GRAPH_LEAVES];
+  int output[GRAPH_LEAVES]; /* by leaf: the output that is assigned to it, -1: it is an input */
+  tn_tensor *tensor[GRAPH_LEAVES], *out[MOST];
+  uint32_t n;
+} stateful;
+
+static bool is_like(const tn_node *x, const tn_node *y) {
+  bool same = x->dtype == y->dtype && x->rank == y->rank;
+  for (uint32_t i = 0; i < x->rank && same; i++) same = x->dim[i] == y->dim[i];
+  return same;
+}
+
+/* Which outputs can be a leaf's next value; false: none. */
+static bool find_states(stateful *s) {
+  bool any = false;
+  s->n = find_shapes(s->c, s->g, s->leaf, s->shape);
+  for (uint32_t i = 0; i < s->n; i++) {
+    s->output[i] = -1;
+    for (uint32_t k = 0; k < s->g->sink->nsrc && s->output[i] < 0; k++)
+      if (is_like(s->leaf[i], s->g->sink->src[k])) s->output[i] = (int)k;
+    any |= s->output[i] >= 0;
+  }
+  return any;
+}
+
+static bool record_states(stateful *s, tn_program *p) {
+  tn_tensor *leaves[GRAPH_LEAVES];
+  char name[16];
+  bool good = true;
+  for (uint32_t i = 0; i < s->n && good; i++) {
+    const tn_node *x = s->leaf[i];
+    if (s->output[i] < 0)
+      s->tensor[i] = tn_program_input(p, numbered(name, 'x', i), (tn_dtype)x->dtype, s->shape[i], x->rank);
+    good = (leaves[x->ints[0]] = s->tensor[i]) != NULL;
+  }
+  good = good && tn__ctx_run(s->c, "attach", do_attach, &(run_job){.g = s->g, .leaf = leaves, .out = s->out});
+  for (uint32_t i = 0; i < s->g->sink->nsrc && good; i++)
+    good = tn_program_output(p, numbered(name, 'o', i), s->out[i]) == TN_OK;
+  for (uint32_t i = 0; i < s->n && good; i++)
+    if (s->output[i] >= 0) good = tn_assign(s->tensor[i], s->out[s->output[i]]) == TN_OK;
+  return (tn_program_end(p) == TN_OK) & good;
+}
+
+static size_t bytes_of(const naive_tensor *t) { return (size_t)t->n * tn__size_of(t->dtype); }
+
+/* One run: outputs and states against what the states before give. */
+static bool run_states(stateful *s, tn_program *p, char *why, size_t size) {
+  naive_tensor want[MOST];
+  char name[16];
+  graph_values(s->c, s->g, s->g->sink->src, s->g->sink->nsrc, want);
+  bool ran = tn_program_run(p) == TN_OK, good = ran;
+  for (uint32_t i = 0; i < s->g->sink->nsrc && good; i++) {
+    char *got = malloc(bytes_of(&want[i]) + 1);
+    ran = tn_program_read(p, numbered(name, 'o', i), got, bytes_of(&want[i])) == TN_OK;
+    good = ran && compare(s->g, i, &want[i], got, why, size);
+    free(got);
+  }
+  for (uint32_t i = 0; i < s->n && good; i++) {
+    if (s->output[i] < 0) continue;
+    char *data = s->g->data[s->leaf[i]->ints[0]];
+    const naive_tensor *t = &want[s->output[i]];
+    ran = tn_read(s->tensor[i], data, bytes_of(t)) == TN_OK;
+    good = ran && compare(s->g, (uint32_t)s->output[i], t, data, why, size);
+  }
+  for (uint32_t i = 0; i < s->g->sink->nsrc; i++) naive_free(&want[i]);
+  if (!ran) snprintf(why, size, "error: %s", tn_last_error(s->c)->text);
+  return good;
+}
+
+static bool run_stateful(stateful *s, char *why, size_t size) {
+  char name[16];
+  bool good = true;
+  for (uint32_t i = 0; i < s->n; i++)
+    if (s->output[i] >= 0)
+      s->tensor[i] = tn_from(s->c, (tn_dtype)s->leaf[i]->dtype, s->shape[i], s->leaf[i]->rank,
+                             s->g->data[s->leaf[i]->ints[0]]);
+  tn_program *p = tn_program_begin(s->c);
+  good = p && record_states(s, p);
+  for (uint32_t i = 0; i < s->n && good; i++) {
+    size_t bytes = tn__size_of(s->leaf[i]->dtype);
+    for (uint32_t k = 0; k < s->leaf[i]->rank; k++) bytes *= (size_t)s->shape[i][k];
+    if (s->output[i] < 0)
+      good = tn_program_write(p, numbered(name, 'x', i), s->shape[i], s->leaf[i]->rank,
+                              s->g->data[s->leaf[i]->ints[0]], bytes) == TN_OK;
+  }
+  if (!good) snprintf(why, size, "error: %s", tn_last_error(s->c)->text);
+  for (int run = 0; run < RUNS && good; run++) {
+    good = run_states(s, p, why, size);
+    if (!good) snprintf(why + strlen(why), size - strlen(why), "; run %d of a program", run + 1);
+  }
+  tn_program_close(p);
+  return good;
+}
+
+static bool assigns(tn_ctx *c, const graph *g) {
+  tn__arena a;
+  tn__nodes all = {0};
+  tn_node *sink = g->sink;
+  bool any = false;
+  tn__arena_init(&a, &c->mem);
+  tn__topo(&a, &sink, 1, &all);
+  for (uint32_t i = 0; i < all.n; i++) any |= all.v[i]->op == OP_ASSIGN;
+  tn__arena_free(&a);
+  return any;
+}
+
+bool graph_replays(tn_ctx *c, graph *g, char *why, size_t size) {
+  stateful s = {.c = c, .g = g};
+  bool good = true;
+  if (g->var || assigns(c, g) || !find_states(&s)) return true;
+  tn_scope(c) good = run_stateful(&s, why, size);
+  tn_clear_error(c);
+  return good;
+}

@@ -47,6 +47,9 @@ bool graph_parse(tn_ctx *c, const char *text, uint64_t seed, bool plain, graph *
 bool graph_agrees(tn_ctx *c, const graph *g, char *why, size_t size);
 /* Runs it, without a look at what comes out; false: an error, which stays. */
 bool graph_run(tn_ctx *c, graph *g, char *why, size_t size);
+/* As a step of a program that is run several times: leaves that are like an output are states, which it assigns.  Their
+ * data are left as the last run leaves them. */
+bool graph_replays(tn_ctx *c, graph *g, char *why, size_t size);
 /* With the least, a middle and the greatest value of the symbolic size in turn, if there is one. */
 bool graph_agrees_always(tn_ctx *c, graph *g, char *why, size_t size);
 /* Realises the outputs of all of them at once, in one unit of code, and compares; none has a symbolic size. */

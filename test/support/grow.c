@@ -432,7 +432,7 @@ static void grow_shrink(grower *w) {
       continue;
     }
     int64_t n = grow_dim(x, i), b = n && graph_roll(w->d, 2) ? graph_roll(w->d, (uint32_t)n) : 0,
-            s = 1 + (graph_roll(w->d, 3) == 0) * (int64_t)graph_roll(w->d, 3);
+            s = 1 + (graph_roll(w->d, 3) == 0) * (int64_t)graph_roll(w->d, graph_roll(w->d, 4) ? 3 : 500);
     int64_t most = (n - b + s - 1) / s,
             k = most && graph_roll(w->d, 3) == 0 ? most - (int64_t)graph_roll(w->d, (uint32_t)most) : most;
     begin[i] = tn__int(w->c, b);

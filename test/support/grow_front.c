@@ -3,6 +3,7 @@
 #include "tenet/nn.h"
 #include "tenet/tensor.h"
 #include "tensor/cell.h"
+#include <string.h>
 
 enum { PLAIN_ONLY = 1 }; /* takes no symbolic sizes here */
 
@@ -30,11 +31,14 @@ static const unary_fn unary_float[] = {tn_rsqrt, tn_recip,     tn_sigmoid, tn_si
                                        tn_tanh,  tn_erf,       tn_sin,     tn_cos,   tn_tan,      tn_log10, tn_asin,
                                        tn_acos,  tn_atan,      tn_sinh,    tn_cosh,  tn_asinh,    tn_acosh, tn_atanh,
                                        tn_erfc};
+static const unary_fn unary_logic[] = {tn_logical_not, tn_bitwise_not};
 static const unary_fn unary_number[] = {tn_abs,   tn_sign,  tn_neg,   tn_square, tn_relu,  tn_floor,
                                         tn_ceil,  tn_round, tn_trunc, tn_isnan,  tn_isinf, tn_isfinite};
 
 static void unary(grower *w) {
-  if (graph_roll(w->d, 2))
+  if (graph_roll(w->d, 16) == 0)
+    keep(w, unary_logic[graph_roll(w->d, 2)](cell(w, grow_pick_of(w, TN__C_INT | TN__C_BOOL))));
+  else if (graph_roll(w->d, 2))
     keep(w, unary_float[graph_roll(w->d, sizeof unary_float / sizeof *unary_float)](
                 cell(w, grow_pick_of(w, TN__C_FLOAT))));
   else
@@ -62,10 +66,27 @@ static void with_number(grower *w) {
   static const fn with[] = {tn_add_scalar,      tn_sub_scalar,     tn_rsub_scalar,    tn_mul_scalar, tn_div_scalar,
                             tn_rdiv_scalar,     tn_floordiv_scalar, tn_mod_scalar,    tn_pow_scalar, tn_maximum_scalar,
                             tn_minimum_scalar,  tn_eq_scalar,      tn_lt_scalar,      tn_ge_scalar,  tn_leaky_relu,
-                            tn_elu};
+                            tn_elu,             tn_ne_scalar,      tn_le_scalar,      tn_gt_scalar};
   tn_tensor *x = cell(w, grow_pick(w));
-  if (graph_roll(w->d, 6) == 0) keep(w, tn_clamp(x, -number(w), 5));
+  uint32_t how = graph_roll(w->d, 9);
+  tn_tensor *p = how > 2 ? NULL : cell(w, grow_match(w, x->node, TN_BOOL));
+  if (how == 0) keep(w, tn_where_scalar(p, x, number(w)));
+  else if (how == 1) keep(w, tn_rwhere_scalar(p, number(w), x));
+  else if (how == 2) keep(w, tn_where_scalars(p, (tn_dtype)grow_dtype(w, ~0), number(w), number(w)));
+  else if (how == 3) keep(w, tn_clamp(x, -number(w), 5));
   else keep(w, with[graph_roll(w->d, sizeof with / sizeof *with)](x, number(w)));
+}
+
+/* What is made of nothing. */
+static void fresh(grower *w) {
+  int64_t n = grow_size(w), m = n > 64 ? 1 + graph_roll(w->d, 9) : grow_size(w);
+  tn_dtype dtype = (tn_dtype)grow_dtype(w, TN__C_FLOAT | TN__C_INT);
+  if (n * m > w->size->elements) return;
+  switch (graph_roll(w->d, 3)) {
+  case 0: keep(w, tn_eye(w->c, dtype, n, m)); break;
+  case 1: keep(w, tn_linspace(w->c, (tn_dtype)grow_dtype(w, TN__C_FLOAT), -number(w), number(w), n)); break;
+  default: keep(w, tn_arange(w->c, dtype, 0, (double)(n < 100 ? n : 100), 1 + graph_roll(w->d, 3))); break;
+  }
 }
 
 /* ---- reductions ---- */
@@ -122,6 +143,7 @@ static void slices(grower *w) {
   if (!x->rank) return;
   int axis = axis_of(w, x);
   int64_t n = grow_dim(x, (uint32_t)axis), step = (int64_t)graph_roll(w->d, 7) - 3;
+  if (n && graph_roll(w->d, 6) == 0) step *= 1 + (int64_t)graph_roll(w->d, (uint32_t)n); /* far apart */
   int64_t from = n ? (int64_t)graph_roll(w->d, (uint32_t)n) : 0, to = (int64_t)graph_roll(w->d, (uint32_t)n + 1);
   if (graph_roll(w->d, 4) == 0) keep(w, tn_select(cell(w, x), axis, graph_roll(w->d, 2) ? from : -1));
   else if (graph_roll(w->d, 3) == 0) keep(w, tn_slice(cell(w, x), axis, INT64_MAX, INT64_MIN, -1));
@@ -228,20 +250,51 @@ static void products(grower *w) {
   }
 }
 
+/* Letters for axes: shared ones are summed over unless they are named again. */
+static void sums_of_products(grower *w) {
+  static const struct {
+    const char *spec;
+    uint8_t rank[2];
+  } specs[] = {{"ij,jk->ik", {2, 2}},   {"ij,ij->i", {2, 2}}, {"bij,bjk->bik", {3, 3}}, {"ij,kj->ki", {2, 2}},
+               {"i,j->ji", {1, 1}},     {"ij,j->i", {2, 1}},  {"bij,bij->b", {3, 3}},   {"aij,ij->a", {3, 2}},
+               {"bi,bj->bij", {2, 2}}, {"ij,ij->", {2, 2}},  {"ijk,kl->ilj", {3, 2}}};
+  uint32_t k = graph_roll(w->d, sizeof specs / sizeof *specs), at = 0;
+  int64_t letter[26] = {0}, all = 1, dim[2][3];
+  int dtype = grow_dtype(w, TN__C_FLOAT | TN__C_INT);
+  for (const char *s = specs[k].spec; *s != '-'; s++, at++) {
+    if (*s == ',') {
+      at = UINT32_MAX;
+      continue;
+    }
+    int64_t *n = &letter[*s - 'a'];
+    if (!*n) all *= *n = 1 + grow_size(w) % 40;
+    dim[strchr(specs[k].spec, ',') < s][at] = *n;
+  }
+  if (all > w->size->elements * 4) return;
+  tn_tensor *x[2];
+  for (int i = 0; i < 2; i++) x[i] = cell(w, grow_leaf_of(w, dtype, dim[i], specs[k].rank[i]));
+  keep(w, tn_einsum(specs[k].spec, x, 2));
+}
+
 static void images(grower *w) {
-  static const tn_conv2d_options none;
-  int64_t c = 1 + graph_roll(w->d, 4), k = 1 + graph_roll(w->d, 5), h = 3 + graph_roll(w->d, 7),
-          v = 3 + graph_roll(w->d, 9), n = 1 + graph_roll(w->d, 3), r = 1 + graph_roll(w->d, 3);
+  int64_t groups = graph_roll(w->d, 3) ? 1 : 2, c = groups * (1 + graph_roll(w->d, 4)),
+          k = groups * (1 + graph_roll(w->d, 5)), h = 3 + graph_roll(w->d, 7), v = 3 + graph_roll(w->d, 9),
+          n = 1 + graph_roll(w->d, 3), r[2] = {1 + graph_roll(w->d, 3), 1 + graph_roll(w->d, 3)};
   int dtype = grow_dtype(w, TN__C_FLOAT);
   tn_tensor *x = cell(w, grow_leaf_of(w, dtype, (int64_t[]){n, c, h, v}, 4));
-  tn_conv2d_options o = none;
-  o.stride[0] = o.stride[1] = 1 + graph_roll(w->d, 2);
-  o.padding[0] = o.padding[1] = graph_roll(w->d, 2);
-  tn_tensor *f = cell(w, grow_leaf_of(w, dtype, (int64_t[]){k, c, r, r}, 4)),
+  tn_conv2d_options o = {.groups = groups};
+  tn_pool2d_options p = {0};
+  for (int i = 0; i < 2; i++) {
+    o.stride[i] = p.stride[i] = 1 + graph_roll(w->d, 3);
+    o.padding[i] = graph_roll(w->d, 3);
+    p.padding[i] = graph_roll(w->d, (uint32_t)(r[i] / 2 + 1));
+    o.dilation[i] = p.dilation[i] = 1 + graph_roll(w->d, 2);
+  }
+  tn_tensor *f = cell(w, grow_leaf_of(w, dtype, (int64_t[]){k, c / groups, r[0], r[1]}, 4)),
             *b = cell(w, grow_leaf_of(w, dtype, &k, 1));
   switch (graph_roll(w->d, 4)) {
-  case 0: keep(w, tn_max_pool2d(x, 2, 2, NULL)); break;
-  case 1: keep(w, tn_avg_pool2d(x, 2, 3, NULL)); break;
+  case 0: keep(w, tn_max_pool2d(x, r[0], r[1], graph_roll(w->d, 3) ? &p : NULL)); break;
+  case 1: keep(w, tn_avg_pool2d(x, r[0], r[1], graph_roll(w->d, 3) ? &p : NULL)); break;
   case 2: keep(w, tn_conv2d(x, f, NULL, &o)); break;
   default: keep(w, tn_conv2d(x, f, b, &o)); break;
   }
@@ -256,6 +309,7 @@ static const struct {
     {triangles, 0},     {repeats, PLAIN_ONLY}, {joins, 0},         {joins, 0},          {splits, PLAIN_ONLY},
     {windows, PLAIN_ONLY}, {takes, PLAIN_ONLY}, {takes, PLAIN_ONLY},  {puts_, PLAIN_ONLY}, {puts_, PLAIN_ONLY},
     {products, PLAIN_ONLY}, {products, PLAIN_ONLY}, {images, 0},
+    {sums_of_products, 0}, {fresh, 0},
 };
 
 void grow_front(grower *w) {
