@@ -78,9 +78,10 @@ typedef struct tn_options {
   int quiet;             /* 1: no notices on stderr */
   int64_t fail_alloc_at; /* testing: the n-th allocation (from 1) fails, and all after it; 0: never */
   size_t mem_limit;      /* most bytes the context's own heap and device buffers may hold; 0: no limit */
-  /* "1": each schedule that is compiled is compared with its graph, symbolically (docs/validation.md); what cannot be
-   * is said on stderr, even if `quiet`.  "strict": that is TN_ECOMPILE.  Another text: compared, and a line for each
-   * goes to the end of that file, which must be writable.  NULL: $TENET_VERIFY, else not; "": not */
+  /* "1" or "on": each schedule that is compiled is compared with its graph, symbolically (docs/validation.md); what
+   * cannot be is said on stderr, even if `quiet`.  "strict": that is TN_ECOMPILE.  Another text: compared, and a line
+   * for each goes to the end of that file, which must be writable.  NULL: $TENET_VERIFY, else not; "", "0", "off": not
+   */
   const char *verify;
   /* "index": indices and labels that are negative or beyond their axis are an error (TN_EINVAL, which names the
    * function, the index and the axis) of what realises or runs next, where else they would read 0, or add nothing; on

@@ -83,12 +83,18 @@ static const char *find_cache(tn_ctx *c, const char *given) {
   return own(c, tn__sb_str(&s));
 }
 
-/* The file that a line for each schedule goes to (run/validate.c): that it cannot be written must not pass unseen. */
-static void check_verify(tn_ctx *c, const char *path) {
-  if (!path || !strcmp(path, "1") || !strcmp(path, "strict")) return;
-  int f = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
-  if (f < 0) tn__fail(c, TN_EIO, "TENET_VERIFY is '%s', which cannot be written: %s", path, strerror(errno));
-  close(f);
+/* What is no word names the file that a line for each schedule goes to (run/validate.c): that it cannot be written must
+ * not pass unseen. */
+static const char *find_verify(tn_ctx *c, const char *given) {
+  const char *verify = or_env(given, "TENET_VERIFY");
+  if (!verify || !*verify || !strcmp(verify, "0") || !strcmp(verify, "off")) return NULL;
+  if (!strcmp(verify, "1") || !strcmp(verify, "on")) return own(c, "1");
+  if (strcmp(verify, "strict")) {
+    int f = open(verify, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+    if (f < 0) tn__fail(c, TN_EIO, "TENET_VERIFY is '%s', which cannot be written: %s", verify, strerror(errno));
+    close(f);
+  }
+  return own(c, verify);
 }
 
 static void resolve(tn_ctx *c, const tn_options *o) {
@@ -97,8 +103,7 @@ static void resolve(tn_ctx *c, const tn_options *o) {
   c->opt.device = own(c, or_env(o->device, "TENET_DEVICE"));
   c->opt.cc = own(c, or_env(o->cc, "TENET_CC"));
   c->opt.cpu_level = own_or_none(c, or_env(o->cpu_level, "TENET_CPU_LEVEL"));
-  c->opt.verify = own_or_none(c, or_env(o->verify, "TENET_VERIFY"));
-  check_verify(c, c->opt.verify);
+  c->opt.verify = find_verify(c, o->verify);
   c->races = find_races(c);
   c->opt.check = own_or_none(c, or_env(o->check, "TENET_CHECK"));
   if (c->opt.check && strcmp(c->opt.check, "index"))

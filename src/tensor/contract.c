@@ -162,7 +162,14 @@ static void take_diagonals(const sums *s, term *t) {
   }
 }
 
-/* Sums over the axes of t whose labels neither `other` (may be NULL) nor anything still to come needs. */
+/* Does t have a label that neither `other` (may be NULL) nor anything still to come needs? */
+static bool has_unused(const sums *s, const term *t, const term *other) {
+  for (uint32_t i = 0; i < t->rank; i++)
+    if (!s->uses[t->label[i]] && !(other && holds(other, t->label[i]))) return true;
+  return false;
+}
+
+/* Sums over the axes of those labels. */
 static void sum_unused(const sums *s, term *t, const term *other) {
   int64_t axes[TN_MAX_RANK];
   uint32_t n = 0, kept = 0;
@@ -190,9 +197,15 @@ static uint32_t collect(int *out, const term *t, const sums *s, const term *othe
   return n;
 }
 
-/* The product of a and b, summed over the labels that they share and nothing else needs. */
+/* The product of a and b, summed over all labels that nothing else needs. What only one of them has is summed first and
+ * stays in the dtype in which sums accumulate: the result is rounded once. */
 static term contract_pair(const sums *s, term a, term b) {
   tn_ctx *c = s->c;
+  int dtype = a.x->dtype;
+  if (has_unused(s, &a, &b) || has_unused(s, &b, &a)) {
+    a.x = tn__acc(c, a.x);
+    b.x = tn__acc(c, b.x);
+  }
   int batch[TN_MAX_RANK], m[TN_MAX_RANK], n[TN_MAX_RANK], k[TN_MAX_RANK];
   sum_unused(s, &a, &b);
   sum_unused(s, &b, &a);
@@ -207,7 +220,8 @@ static term contract_pair(const sums *s, term a, term b) {
   for (uint32_t i = 0; i < nm; i++) put_label(s, &out, wa[nb + i] = m[i]);
   for (uint32_t i = 0; i < nn; i++) put_label(s, &out, wb[nb + i] = n[i]);
   for (uint32_t i = 0; i < nk; i++) wa[nb + nm + i] = wb[nb + nn + i] = k[i];
-  out.x = tn__contract(c, ordered(c, &a, wa), ordered(c, &b, wb), (int)nb, (int)nm, (int)nn, (int)nk);
+  tn_node *product = tn__contract(c, ordered(c, &a, wa), ordered(c, &b, wb), (int)nb, (int)nm, (int)nn, (int)nk);
+  out.x = tn__cast(c, product, dtype);
   return out;
 }
 

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static const float six[6] = {1, 2, 3, 4, 5, 6};
 #define DIMS(...) ((const tn_dim[]){__VA_ARGS__}), (int)(sizeof((const tn_dim[]){__VA_ARGS__}) / sizeof(tn_dim))
@@ -564,6 +565,10 @@ static void test_extremes(void **state) {
   tn_ctx *verified = tn_ctx_open(&plain);
   assert_non_null(verified);
   tn_ctx_close(verified);
+  setenv("TENET_VERIFY", "off", 1); /* a switch, no file of that name; so is 0 */
+  assert_non_null(verified = tn_ctx_open(&plain));
+  tn_ctx_close(verified);
+  assert_int_not_equal(access("off", F_OK), 0);
   unsetenv("TENET_VERIFY");
   odd = plain;
   odd.mode = (tn_mode)99;

@@ -307,6 +307,12 @@ static void einsums(void **state) {
         11);
   CHECK(EINSUM("bij,bik->bjk", b, b), DIMS(2, 2, 2), 0, 20, 26, 26, 35, 200, 224, 224, 251);
   CHECK(EINSUM("bij,ki->jbk", b, a), DIMS(2, 2, 2), 0, 16, 34, 52, 124, 22, 49, 58, 139);
+  /* What one operand alone has is summed first, in f32: 257 and 2049 are none of bf16's and f16's numbers. */
+  tn_tensor *near = F32(&c, DIMS(2, 2), 256, 1, 256, 0), *far = F32(&c, DIMS(2, 2), 2048, 1, 2048, 0);
+  tn_tensor *apart = F32(&c, DIMS(2), 1, -1);
+  CHECK(EINSUM("ab,a->", tn_cast(near, TN_BF16), tn_cast(apart, TN_BF16)), SCALAR, 0, 1);
+  CHECK(EINSUM("a,ab->", tn_cast(apart, TN_F16), tn_cast(far, TN_F16)), SCALAR, 0, 1);
+  assert_int_equal(tn_dtype_of(EINSUM("ab,a->", tn_cast(near, TN_BF16), tn_cast(apart, TN_BF16))), TN_BF16);
 }
 
 static void small_products(void **state) {
