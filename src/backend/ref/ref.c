@@ -51,8 +51,8 @@ static void describe(tn__arena *keep, const tn__kernel *k, program *out) {
                           .code = &out->code,
                           .nbuf = k->nbuf,
                           .nlocal = k->nlocal,
-                          .dtype = tn__arena_dup(keep, k->buf_dtype, k->nbuf + 1),
-                          .written = tn__arena_dup(keep, k->buf_written, k->nbuf + 1),
+                          .dtype = tn__arena_dup(keep, k->buf_dtype, k->nbuf),
+                          .written = tn__arena_dup(keep, k->buf_written, k->nbuf),
                           .local_bytes = bytes,
                           .local_dtype = dtype,
                           .threads = threads};
