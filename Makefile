@@ -94,7 +94,8 @@ fuzz-forms: with-tests ## look anew for graphs that reach what few do: test/sche
 	@tools/fuzz-graphs build --find-forms
 
 mutate-code: with-tests ## 150 mistakes put into the compiler's code, one at a time: do its checks alone find them?
-	@tools/mutate-code build --out build/mutants.txt
+	@$(call preset,asan)
+	@tools/mutate-code build --sanitized build-asan --out build/mutants.txt
 
 coverage: deps-test ## which share of each folder's lines the tests run, and what they never run
 	@$(call preset,coverage)

@@ -3,21 +3,13 @@
  * Chunks double from 4 KiB to 1 MiB.  A request that would waste much of a chunk gets one of its own, linked behind the
  * newest, which goes on being filled. */
 #include "base/mem.h"
+#include "base/poison.h"
 #include <string.h>
 
-/* Under the address sanitizer, what an arena has not given out is poisoned: overruns and use after a reset show. */
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define ARENA_POISON 1
-#endif
-#endif
-#if defined(__SANITIZE_ADDRESS__) || defined(ARENA_POISON)
-#include <sanitizer/asan_interface.h>
-#else
-#define ASAN_POISON_MEMORY_REGION(p, n) ((void)(p), (void)(n))
-#define ASAN_UNPOISON_MEMORY_REGION(p, n) ((void)(p), (void)(n))
-#endif
-
+/* Under the address sanitizer, what an arena has not given out is poisoned, and so is a gap behind all that it has:
+ * overruns and use after a reset show.  Vectors of up to TIGHT elements then have room for what is in them, and no
+ * more. */
+enum { GAP = 16 * TN__POISONED, TIGHT = 64 };
 enum { ALIGN = 16, CHUNK_MIN = 4 << 10, CHUNK_MAX = 1 << 20, OWN_CHUNK = CHUNK_MAX / 4, VEC_FIRST = 64 };
 
 typedef struct tn__chunk {
@@ -68,8 +60,8 @@ static void grow(tn__arena *a, size_t size) {
 }
 
 void *tn__arena_alloc(tn__arena *a, size_t size) {
-  if (size > (size_t)PTRDIFF_MAX - ALIGN) tn__mem_throw(a->mem, TN_ENOMEM);
-  size_t rounded = size ? (size + ALIGN - 1) & ~(size_t)(ALIGN - 1) : ALIGN;
+  if (size > (size_t)PTRDIFF_MAX - ALIGN - GAP) tn__mem_throw(a->mem, TN_ENOMEM);
+  size_t rounded = (size ? (size + ALIGN - 1) & ~(size_t)(ALIGN - 1) : ALIGN) + GAP;
   void *p;
   if (rounded > (size_t)(a->end - a->at) && rounded > OWN_CHUNK) {
     p = alloc_own(a, rounded);
@@ -141,6 +133,7 @@ void tn__arena_rewind(tn__arena *a, tn__mark m) {
 void *tn__vec_grow(tn__arena *a, void *v, uint32_t *cap, size_t item) {
   if (*cap > UINT32_MAX / 2) tn__mem_throw(a->mem, TN_ENOMEM);
   uint32_t first = item < VEC_FIRST ? VEC_FIRST / (uint32_t)item : 1, bigger = *cap ? *cap * 2 : first;
+  if (TN__POISONED && *cap < TIGHT) bigger = *cap + 1;
   if (item > (size_t)PTRDIFF_MAX / bigger) tn__mem_throw(a->mem, TN_ENOMEM);
   void *copy = tn__arena_alloc(a, bigger * item);
   if (*cap) memcpy(copy, v, *cap * item);

@@ -54,6 +54,8 @@ typedef struct tn__conv_call {
   void *operand[3]; /* x, w, y; the one that `kind` names is written, the others are only read */
   double beta;      /* times what stands in the result is added */
 } tn__conv_call;
+/* Where in its memory operand `o` has the element at these places, by dimension. */
+int64_t tn__conv_place(const tn__conv_call *v, int o, const int64_t *at);
 
 typedef struct tn__recording tn__recording; /* work that a device recorded, to be submitted again at once */
 

@@ -3,6 +3,7 @@
  * Invariants: every node in the table is reachable by its hash; refs counts sources, own dims and outside holders; a
  * node with refs 0 is in the nursery; a node is in the nursery at most once, and the nursery has room for every node of
  * the table, so dropping a reference never allocates.  Serials grow from a source to its users. */
+#include "base/poison.h"
 #include "ir/build.h"
 #include "ir/eval.h"
 #include "ir/shape.h"
@@ -113,19 +114,27 @@ static void reserve(tn_ctx *c, tn__intern *t) {
 
 /* ---- making ---- */
 
-static bool owns_dims(const tn_node *n) { return n->rank && n->dim == n->src + n->nsrc; }
+enum { GAP = TN__POISONED }; /* pointers, poisoned, behind each list */
+
+static bool owns_dims(const tn_node *n) { return n->rank && n->dim == n->src + n->nsrc + GAP; }
+
+static void poison_gaps(tn_node *n, size_t own) {
+  ASAN_POISON_MEMORY_REGION(n->src + n->nsrc, GAP * sizeof(tn_node *));
+  ASAN_POISON_MEMORY_REGION(n->src + n->nsrc + GAP + own, GAP * sizeof(tn_node *));
+  ASAN_POISON_MEMORY_REGION(n->ints + n->nint, GAP * sizeof(tn_node *));
+}
 
 /* One block: the node, its sources, its dims unless they are another list's, its integers, its name. */
 static tn_node *allocate(tn_ctx *c, const tn__make *m, const tn__shape *s) {
   size_t own = s->from == TN__DIMS_OWN ? s->rank : 0, text = m->name ? strlen(m->name) + 1 : 0;
-  tn_node *n =
-      tn__mem_alloc(&c->mem, sizeof *n + (m->nsrc + own) * sizeof(tn_node *) + m->nint * sizeof(int64_t) + text);
+  size_t lists = (m->nsrc + own + 2 * GAP) * sizeof(tn_node *) + (m->nint + GAP) * sizeof(int64_t);
+  tn_node *n = tn__mem_alloc(&c->mem, sizeof *n + lists + text);
   memset(n, 0, sizeof *n);
   n->src = (tn_node **)(n + 1);
-  int64_t *ints = (int64_t *)(n->src + m->nsrc + own);
+  int64_t *ints = (int64_t *)(n->src + m->nsrc + own + 2 * GAP);
   if (m->nsrc) memcpy(n->src, m->src, m->nsrc * sizeof *n->src);
   if (m->nint) memcpy(ints, m->ints, m->nint * sizeof *ints);
-  if (text) n->name = memcpy(ints + m->nint, m->name, text);
+  if (text) n->name = memcpy(ints + m->nint + GAP, m->name, text);
   n->ints = ints;
   n->nsrc = m->nsrc;
   n->nint = m->nint;
@@ -134,9 +143,10 @@ static tn_node *allocate(tn_ctx *c, const tn__make *m, const tn__shape *s) {
   case TN__DIMS_SRC0: n->dim = n->src[0]->dim; break;
   case TN__DIMS_TAIL: n->dim = n->src + (m->nsrc - s->rank); break;
   case TN__DIMS_OWN:
-    n->dim = n->src + n->nsrc;
+    n->dim = n->src + n->nsrc + GAP;
     for (uint32_t i = 0; i < s->rank; i++) n->dim[i] = s->own[i];
   }
+  poison_gaps(n, own);
   return n;
 }
 

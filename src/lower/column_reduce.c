@@ -27,6 +27,7 @@ typedef struct fold {
 } fold;
 
 /* Are all reductions over one and the same range, under outputs only, and all stores made of them? */
+/* a choice: no is right */
 static tn_node *row_range(const tn__survey *s) {
   tn_node *row = NULL;
   for (uint32_t i = 0; i < s->r.order.n; i++) {
@@ -42,6 +43,7 @@ static tn_node *row_range(const tn__survey *s) {
   return row;
 }
 
+/* a choice: either is right */
 static int64_t element_bytes(const tn__survey *s) {
   int64_t size = 1;
   for (uint32_t i = 0; i < s->r.order.n; i++) {
@@ -86,6 +88,7 @@ static tn_node *in_two(const fold *f, const tn_node *x, tn_node *own) {
 }
 
 /* The best column range: that whose elements stand side by side */
+/* a choice: either is right */
 static int column_of(const tn__survey *s) {
   int best = -1;
   for (uint32_t k = 0; k < s->r.n; k++)

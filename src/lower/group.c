@@ -42,15 +42,18 @@ static uint64_t of_axis(const tn__ranges *r, int axis) {
 
 static uint64_t serial(const tn__ranges *r) { return of_axis(r, AX_LOOP) | of_axis(r, AX_REDUCE); }
 
+/* a choice: either is right */
 static int64_t power_above(double v) {
   int64_t p = 1;
   while ((double)p < v && p < 1 << 20) p *= 2;
   return p;
 }
 
+/* a choice: either is right */
 static int64_t limit(int64_t v, int64_t lo, int64_t hi) { return v < lo ? lo : v > hi ? hi : v; }
 
 /* Threads of a group, of which the cost model says so many. */
+/* a choice: either is right */
 static int lean_group(const job *j, int64_t threads) {
   return (int)limit(tn__variant_by(threads, j->l->variant->group), j->target->subgroup, j->target->group);
 }
@@ -84,6 +87,7 @@ static tn_node *flatten(job *j, tn_node *const *x, uint32_t n, int axis) {
 }
 
 /* The ranges of a set from the outermost in memory: how far a step of each moves the first store. */
+/* a choice: either is right */
 static uint32_t in_order(const job *j, uint64_t set, tn_node **out) {
   const tn__ranges *r = &j->s.r;
   const tn_node *store = NULL;
@@ -111,6 +115,7 @@ static uint32_t in_order(const job *j, uint64_t set, tn_node **out) {
 /* ---- pack ---- */
 
 /* Size of the largest elements that memory is much used for: others may go piece by piece. */
+/* a choice: either is right */
 static size_t widest(const job *j) {
   const tn__ranges *r = &j->s.r;
   size_t size = 1;
@@ -128,6 +133,7 @@ static size_t widest(const job *j) {
 
 /* Neighbours along range k that one thread may take: accesses move by 0 or 1, some by 1; reductions below may hang on
  * them only if `cells` says that they get a cell for each. */
+/* a choice: no is right */
 static int64_t pack_of(const job *j, uint32_t k, bool cells) {
   const tn__ranges *r = &j->s.r;
   bool any = false;
@@ -168,6 +174,7 @@ static void make_global(job *j, uint64_t set) {
   look(j);
 }
 
+/* a choice: either is right */
 static void pack_outputs(job *j, uint64_t outputs) {
   int best = -1;
   const tn__target *t = j->target; /* where packs of f32 would leave threads without work, each takes one */
@@ -191,7 +198,7 @@ static int share_threads(job *j) {
   }
   tn_node *flat = flatten(j, x, n, AX_LOOP);
   double outputs = tn__extent(flat);
-  int64_t threads = power_above(outputs / j->target->units);
+  int64_t threads = power_above(outputs / j->target->units); /* a choice: either is right */
   int group = lean_group(j, limit(threads, j->target->subgroup, tn__usual_group(j->target)));
   if (tn__is_const(flat->src[0]) && outputs <= group) j->body = tn__retype(j->c, j->body, flat, AX_UPCAST);
   else j->body = tn__cut(j->l, j->body, flat, group, AX_LOOP, AX_UPCAST, NULL);
@@ -233,6 +240,7 @@ static uint64_t row_loops(const job *j, const tn_node *x) {
 }
 
 /* Do all closers of one of these loops close them all? */
+/* a choice: no is right */
 static bool closed_together(const tn__ranges *r, uint64_t set) {
   for (uint32_t i = 0; i < r->order.n; i++) {
     uint64_t own = tn__own_of(r, r->order.v[i]) & set;
@@ -241,6 +249,7 @@ static bool closed_together(const tn__ranges *r, uint64_t set) {
   return true;
 }
 
+/* a choice: either is right */
 static uint64_t best_of(const job *j, uint64_t set) {
   int best = -1;
   for (uint32_t k = 0; k < j->s.r.n; k++) {
@@ -288,6 +297,7 @@ typedef struct slots { /* how a scratch row is walked: element = turn * (group *
 
 /* Does an access to scratch at `index`, over the ranges of `set`, give each thread elements of its own?  And the parts
  * of the index, which may be further by *offset. */
+/* a choice: no is right */
 static bool own_elements(const job *j, tn_node *index, uint64_t set, int group, slots *s, tn_node **turn,
                          tn_node **lane, tn_node **by, int64_t *offset) {
   const tn__ranges *r = &j->s.r;
@@ -416,6 +426,7 @@ static void rows_in_registers(job *j, int group) {
   }
 }
 
+/* a choice: either is right */
 static double longest_row(const job *j) {
   double most = 1;
   for (uint32_t i = 0; i < j->s.r.order.n; i++) {
@@ -426,7 +437,7 @@ static double longest_row(const job *j) {
 }
 
 static int share_row(job *j, uint64_t rows) {
-  bool many = tn__volume(&j->s, rows) >= 8.0 * j->target->units;
+  bool many = tn__volume(&j->s, rows) >= 8.0 * j->target->units; /* a choice: either is right */
   int usual = tn__usual_group(j->target);
   make_global(j, rows);
   int group = lean_group(j, limit(power_above(longest_row(j) / (many ? ROW_SHARE : 4)), j->target->subgroup,
@@ -444,6 +455,7 @@ static int share_row(job *j, uint64_t rows) {
 
 /* ---- which form ---- */
 
+/* a choice: either is right */
 static double longest_loop(const tn__survey *s, uint64_t rows) {
   double most = 1;
   for (uint32_t i = 0; i < s->r.order.n; i++) {
@@ -453,6 +465,7 @@ static double longest_loop(const tn__survey *s, uint64_t rows) {
   return most;
 }
 
+/* a choice: either is right */
 bool tn__group_rows(tn__lowering *l, tn_node *part) {
   tn__survey s;
   tn__survey_loops(l->c, l->a, part, &s);

@@ -91,6 +91,7 @@ typedef struct acc { /* what a reduction became */
   tn_node *acc, *set;
 } acc;
 
+/* a choice: no is right */
 static bool fuses(const lin *l, const tn_node *r) {
   return l->c->mode != TN_MODE_STRICT && r->ints[0] == OP_ADD && (r->dtype == TN_F32 || r->dtype == TN_F64) &&
          r->src[0]->op == OP_MUL;
@@ -524,6 +525,7 @@ static uint32_t part_of(const tn__map *part, const tn_node *n) {
 }
 
 /* Work of one iteration of the global loop, in additions */
+/* a choice: either is right */
 static double work_of(const lin *l, const tn_node *global) {
   double work = 0, times = 1, stack[TN__MAX_RANGES + 1];
   uint32_t depth = 0;

@@ -36,6 +36,7 @@ static int64_t stride_of(const tn__ranges *r, const tn_node *n, uint32_t at, boo
 
 int64_t tn__stride(const tn__ranges *r, const tn_node *n, uint32_t at) { return stride_of(r, n, at, false); }
 
+/* a choice: no is right */
 bool tn__divisible(const tn_node *n, int64_t by) {
   const tn_node *todo[32] = {n};
   int64_t v;
@@ -71,12 +72,14 @@ void tn__survey_loops(tn_ctx *c, tn__arena *a, tn_node *body, tn__survey *p) {
   p->common &= p->outputs;
 }
 
+/* a choice: either is right */
 double tn__extent(const tn_node *range) {
   int64_t v;
   if (tn__const_int(range->src[0], &v)) return (double)v;
   return range->hi < ((int64_t)1 << 40) ? (double)range->hi + 1 : 1024;
 }
 
+/* a choice: either is right */
 double tn__volume(const tn__survey *p, uint64_t set) {
   double v = 1;
   for (uint32_t j = 0; j < p->r.n; j++)
@@ -84,6 +87,7 @@ double tn__volume(const tn__survey *p, uint64_t set) {
   return v;
 }
 
+/* a choice: either is right */
 static double score_of(const tn__survey *p, uint32_t j, bool fine) {
   double score = 0;
   for (uint32_t i = 0; i < p->r.order.n; i++) {
@@ -100,6 +104,7 @@ static double score_of(const tn__survey *p, uint32_t j, bool fine) {
 double tn__walk_score(const tn__survey *p, uint32_t j) { return score_of(p, j, false); }
 
 /* Is anything loaded in the reductions that several of the outputs in `rows` have in common? */
+/* a choice: either is right */
 static bool is_shared(const tn__survey *s, uint64_t rows) {
   for (uint32_t i = 0; i < s->r.order.n; i++) {
     const tn_node *n = s->r.order.v[i];
@@ -109,6 +114,7 @@ static bool is_shared(const tn__survey *s, uint64_t rows) {
   return false;
 }
 
+/* a choice: either is right */
 bool tn__walks_outputs(const tn__survey *s, uint64_t rows) {
   double out = -1e300, in = -1e300;
   bool fine = !is_shared(s, rows); /* outputs beside each other fetch together what they share */

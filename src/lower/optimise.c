@@ -26,6 +26,7 @@ enum {
 
 /* May range b (inner) swallow range a (outer)?  Every access must step through a as through whole turns of b, and
  * nothing else may look at either. */
+/* a choice: no is right */
 static bool mergeable(const tn__ranges *r, uint32_t a, uint32_t b) {
   int64_t turn;
   if (!tn__const_int(r->range[b]->src[0], &turn)) return false;
@@ -105,6 +106,7 @@ static bool keeps_rows(const tn__survey *p, uint32_t j) {
 }
 
 /* The range along which to vectorise: of a reduction where all reductions run along it, or of the outputs. */
+/* a choice: no is right */
 static int vector_range(const tn__survey *p) {
   int best = -1;
   double best_score = -1e300;
@@ -129,13 +131,16 @@ static int vector_range(const tn__survey *p) {
 }
 
 /* Shorter reductions are summed in order: their lanes would not take two turns each. */
+/* a choice: either is right */
 static double min_lanes(const tn__lowering *l) { return 2.0 * l->target->lane_bytes / (double)sizeof(float); }
 
+/* a choice: either is right */
 static int64_t lanes_for(const tn__lowering *l, int dtype) {
   int64_t size = tn__size_of(dtype) < 4 ? 4 : (int64_t)tn__size_of(dtype);
   return tn__variant_by(l->target->lane_bytes, l->variant->lanes) / size;
 }
 
+/* a choice: either is right */
 static int value_dtype(const tn__survey *p) {
   for (uint32_t i = 0; i < p->r.order.n; i++)
     if (p->r.order.v[i]->op == OP_REDUCE) return p->r.order.v[i]->dtype;
@@ -160,7 +165,7 @@ static tn_node *vectorise(tn__lowering *l, tn_node *body) {
     }
     return tn__retype(c, body, x, AX_UPCAST);
   }
-  if (tn__extent(x) < (output ? 2 : min_lanes(l))) return body;
+  if (tn__extent(x) < (output ? 2 : min_lanes(l))) return body; /* a choice: either is right */
   tn__sb_printf(&l->note, " lanes(%lld,%lld)", tn__id_of(x), (long long)lanes);
   if (output) {
     if (tn__extent(x) <= (double)lanes && tn__is_const(x->src[0])) return tn__retype(c, body, x, AX_UPCAST);
@@ -170,12 +175,14 @@ static tn_node *vectorise(tn__lowering *l, tn_node *body) {
 }
 
 /* Few of a kind, or copies of loops that have lanes where they are whole: these stay as they are. */
+/* a choice: either is right */
 static bool stays_whole(const tn_node *range) {
   tn__role role = tn__role_of(range);
   return role == ROLE_BLOCK || role == ROLE_BLOCK_SUM || role == ROLE_APART;
 }
 
 /* Does range j do nothing but fill a kept row from others? */
+/* a choice: no is right */
 static bool fills_row(const tn__survey *p, uint32_t j) {
   bool fills = false;
   for (uint32_t i = 0; i < p->r.order.n; i++) {
@@ -201,8 +208,9 @@ static tn_node *vectorise_rest(tn__lowering *l, tn_node *body) {
       const tn_node *x = p.r.range[j];
       if (tn__axis_of(x) != AX_LOOP && tn__axis_of(x) != AX_REDUCE) continue;
       double score = tn__walk_score(&p, j);
-      if (stays_whole(x) || score < 0 || tn__bounds_loops(&p.r, j)) continue;
-      if (score == 0 && !fills_row(&p, j)) continue;
+      if (tn__bounds_loops(&p.r, j)) continue;
+      if (stays_whole(x) || score < 0) continue; /* a choice: either is right */
+      if (score == 0 && !fills_row(&p, j)) continue; /* a choice: either is right */
       /* one lane range per expression; reductions beneath it are those of a column each */
       bool clash = keeps_rows(&p, j), closes = false;
       for (uint32_t i = 0; i < p.r.order.n; i++) {
@@ -214,7 +222,7 @@ static tn_node *vectorise_rest(tn__lowering *l, tn_node *body) {
         for (uint32_t k = 0; k < p.r.n; k++)
           if (tn__axis_of(p.r.range[k]) == AX_UPCAST && ((own | set) >> k & 1)) clash = true;
       }
-      if (tn__axis_of(x) == AX_REDUCE && tn__extent(x) < min_lanes(l)) clash = true;
+      if (tn__axis_of(x) == AX_REDUCE && tn__extent(x) < min_lanes(l)) clash = true; /* a choice: either is right */
       if (!clash && closes) best = (int)j;
     }
     if (best < 0) return body;
@@ -244,6 +252,7 @@ static uint32_t top_level(const tn__survey *p) {
 
 /* The outermost range that all top reductions share, -1; they must depend on outputs only, so that each partial result
  * has its cell. */
+/* a choice: no is right */
 static int split_range(const tn__survey *p) {
   uint32_t top = top_level(p);
   int at = -1;
@@ -296,6 +305,7 @@ static tn_node *flatten_top(tn__lowering *l, tn_node *body) {
 }
 
 /* Size of the largest elements that are loaded */
+/* a choice: either is right */
 static size_t loaded_bytes(const tn__survey *p) {
   size_t size = 1;
   for (uint32_t i = 0; i < p->r.order.n; i++)
@@ -306,6 +316,7 @@ static size_t loaded_bytes(const tn__survey *p) {
 
 /* How many blocks range x of the top reductions is cut into; 0: it stays whole.  Threads get a few blocks each, group
  * devices enough for all their threads: a number that divides the range if there is one near. */
+/* a choice: either is right */
 static int64_t count_blocks(const tn__lowering *l, const tn__survey *p, const tn_node *x) {
   int64_t most = (int64_t)tn__extent(x), size, partials = tn__variant_by(PARTIALS, l->variant->blocks);
   const tn__target *t = l->target;
@@ -324,6 +335,7 @@ static int64_t count_blocks(const tn__lowering *l, const tn__survey *p, const tn
 }
 
 /* So for products by tiles: blocks of whole steps, until every unit has as many tiles as it has room for. */
+/* a choice: either is right */
 static int64_t count_tile_blocks(const tn__lowering *l, const tn_node *x, int64_t tiles, int64_t steps,
                                  int64_t beside) {
   int64_t size, n = tn__variant_by(l->target->units * beside, l->variant->blocks) / tiles;

@@ -3,6 +3,7 @@
 
 enum { MOST = 64 }; /* nodes looked at before the answer is no */
 
+/* a choice: no is right */
 static bool is_multiple(const tn_node *n, int64_t of) {
   const tn_node *todo[MOST];
   int64_t k;
@@ -32,6 +33,7 @@ static bool depends(const tn_node *n, const tn_node *r) {
   return false;
 }
 
+/* a choice: no is right */
 bool tn__is_packed(const tn_node *access, const tn_node *r) {
   const tn_node *index = access->src[1];
   const tn_node *gate = tn__gate_of(access);

@@ -25,6 +25,7 @@ static tn_node *load_of(tn_node *x) {
   return x->op == OP_LOAD && x->src[0]->op == OP_PARAM ? x : NULL;
 }
 
+/* a choice: no is right */
 bool tn__factors_find(const tn__survey *s, tn__factors *f) {
   const tn__ranges *r = &s->r;
   *f = (tn__factors){0};
@@ -77,6 +78,7 @@ static tn_node *gated_product(tn_ctx *c, tn_node *product, tn_node *gate) {
 }
 
 /* What a sum adds up, if that is a sum itself: below a gate, or rounded. */
+/* a choice: no is right */
 static tn_node *inner_sum(tn_node *n, tn_node **gate) {
   int64_t zero;
   *gate = NULL;
@@ -107,12 +109,14 @@ static tn_node *join_sums(tn_ctx *c, tn__arena *a, tn_node *body) {
 /* ---- one loop for each axis ---- */
 
 /* How far a step of range k moves an access: a constant, or a guess. */
+/* a choice: either is right */
 static double distance(const job *j, const tn_node *access, uint32_t k) {
   int64_t v = tn__stride(&j->s.r, access->src[1], k);
   return v == TN__IRREGULAR ? 0.5 : v < 0 ? -(double)v : (double)v;
 }
 
 /* Does no element serve two places?  Then no range moves it by less than the ranges below it together. */
+/* a choice: either is right */
 static bool is_read_once(const job *j, const tn_node *load) {
   uint64_t set = tn__free_of(&j->s.r, load);
   if (load->nsrc > 2) return false;
@@ -125,6 +129,7 @@ static bool is_read_once(const job *j, const tn_node *load) {
 }
 
 /* Is k the range along which the operand's neighbours lie, gated or not alike? */
+/* a choice: either is right */
 static bool is_finest(const job *j, const tn_node *load, uint32_t k) {
   return tn__stride(&j->s.r, load->src[1], k) == 1 &&
          (load->nsrc < 3 || !(tn__free_of(&j->s.r, load->src[2]) >> k & 1));
@@ -162,6 +167,7 @@ static void flatten(job *j, tn_node *const *x, uint32_t n) {
   if (n > 1) j->body = tn__as_one(j->l, j->body, x, n, tn__axis_of(x[0]), &flat);
 }
 
+/* a choice: no is right */
 static bool is_known(const job *j, uint64_t set) {
   for (uint32_t k = 0; k < j->s.r.n; k++)
     if ((set >> k & 1) && (!tn__is_const(j->s.r.range[k]->src[0]) || tn__bounds_loops(&j->s.r, k))) return false;

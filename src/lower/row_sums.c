@@ -49,17 +49,20 @@ tn_node *tn__unite_rows(tn__lowering *l, tn_node *body, tn_node **rows) {
   return tn__share_loops(l, body);
 }
 
+/* a choice: either is right */
 int tn__row_threads(const tn__target *target, double columns) {
   int n = target->subgroup;
   while (n * ROW_SHARE < columns && 2 * n <= target->group) n *= 2;
   return n;
 }
 
+/* a choice: either is right */
 int64_t tn__groups_of_unit(const tn__target *target, double columns) {
   int64_t n = target->unit_threads / UNIT_SHARE / tn__row_threads(target, columns);
   return n > 1 ? n : 1;
 }
 
+/* a choice: either is right */
 int64_t tn__row_groups(const tn__target *target, double rows, double columns) {
   int64_t n = target->units * tn__groups_of_unit(target, columns);
   return (double)n * MIN_ROWS > rows ? (int64_t)(rows / MIN_ROWS) + 1 : n;

@@ -72,6 +72,7 @@ tn_node *tn__share_loops(tn__lowering *lo, tn_node *body) {
 }
 
 /* On a group device even what is loaded is worth keeping: the threads hold more than the caches. */
+/* a choice: either is right */
 static bool dear(const tn_node *n, const tn__target *target) {
   if (n->op == OP_LOAD) return target->group && n->src[0]->op == OP_PARAM;
   return n->op == OP_REDUCE || tn__ops[n->op].cost >= WORTH_KEEPING;
@@ -90,6 +91,7 @@ static uint64_t others_of(const tn__ranges *r, const tn_node *n, uint32_t j) {
 
 /* May n be kept over range j?  A row is one of each turn of the other loops that n depends on: those stand around it.
  * And what n loads of another row must not be written anew for each element of this one. */
+/* a choice: no is right */
 static bool makes_row(const tn__ranges *r, const loop *l, const tn_node *n, uint32_t j, const tn__map *anew) {
   uint64_t rewritten = 0;
   tn__map_get(anew, (uint64_t)(uintptr_t)n, &rewritten);
@@ -98,6 +100,7 @@ static bool makes_row(const tn__ranges *r, const loop *l, const tn_node *n, uint
 
 /* Is n, in the loop over range j, computed again for loops that it does not depend on, and that stand inside of all
  * that it does? */
+/* a choice: no is right */
 static bool repeated(const tn__ranges *r, const loop *l, const tn_node *n, uint32_t j) {
   uint64_t others = others_of(r, n, j), stay = 0;
   for (uint32_t k = 0; k < r->n; k++)
@@ -123,8 +126,11 @@ static bool is_kept(const tn__ranges *r, const tn_node *n) {
   return false;
 }
 
+/* As lower.c places them */
+static size_t in_lines(size_t bytes) { return (bytes + 63) / 64 * 64; }
+
 static size_t row_bytes(const tn_node *n, const tn_node *range) {
-  return (size_t)(range->hi + 1) * tn__size_of(n->dtype);
+  return in_lines((size_t)(range->hi + 1) * tn__size_of(n->dtype));
 }
 
 /* For each node the loops in whose turns rows that it is made of are written anew */
@@ -140,6 +146,7 @@ static void find_written(tn__arena *a, const tn__ranges *r, tn__map *anew) {
 }
 
 /* Looks for a dear node that is wanted in two loops over equal extents, or again and again in one. */
+/* a choice: no is right */
 static bool find_row(tn__lowering *lo, size_t room, const tn__ranges *r, const loop *l, row *out) {
   tn_ctx *c = lo->c;
   tn__vec(row) rows = {0};
@@ -177,6 +184,7 @@ static bool find_row(tn__lowering *lo, size_t room, const tn__ranges *r, const l
 }
 
 /* The place whose loop runs first: reductions before stores, lower levels before higher. */
+/* a choice: either is right */
 static uint32_t earliest(const tn__ranges *r, const loop *l, const row *w) {
   uint32_t first = 0;
   for (uint32_t i = 1; i < w->n; i++) {
@@ -189,6 +197,7 @@ static uint32_t earliest(const tn__ranges *r, const loop *l, const row *w) {
 
 /* The loop like that over x which runs first: what is only loaded had better be under way before the row's first
  * results are waited for. */
+/* a choice: either is right */
 static tn_node *before_all(const tn__ranges *r, const loop *l, tn_node *x) {
   const loop *best = &l[tn__range_at(r, x)];
   for (uint32_t i = 0; i < r->n && best->uniform; i++) {
@@ -326,6 +335,7 @@ static tn_node *keep_row(tn__lowering *lo, const tn__ranges *r, const loop *l, t
 
 /* The loop in whose turns the row is sent for, one ahead, on a device that copies while the threads compute; NULL: it
  * is not.  *bytes: of all such. */
+/* a choice: no is right */
 static tn_node *sent_in(const tn__target *target, const tn__ranges *r, const row *w, size_t *bytes) {
   const tn_node *n = w->at[0];
   tn_node *turn = target->copies && n->op == OP_LOAD && n->nsrc == 2 && !tn__level_of(r, n) ? row_loop_of(r, n) : NULL;
@@ -337,9 +347,22 @@ static tn_node *sent_in(const tn__target *target, const tn__ranges *r, const row
   return turn;
 }
 
+/* What rows may take of a group's memory, beside the scratch that there is already. */
+static size_t room_for_rows(tn__lowering *lo, tn_node *body) {
+  const tn__target *target = lo->target;
+  tn__nodes all = {0};
+  size_t taken = 0;
+  if (!target->group) return SIZE_MAX;
+  tn__topo(lo->a, &body, 1, &all);
+  for (uint32_t i = 0; i < all.n; i++)
+    if (all.v[i]->op == OP_LOCAL) taken += in_lines((size_t)all.v[i]->src[0]->hi * tn__size_of(all.v[i]->dtype));
+  size_t left = target->shared > taken ? target->shared - taken : 0;
+  return left < target->kept ? left : target->kept;
+}
+
 tn_node *tn__keep_rows(tn__lowering *lo, tn_node *body) {
   const tn__target *target = lo->target;
-  size_t room = target->group ? target->kept : SIZE_MAX, sent = 0;
+  size_t room = room_for_rows(lo, body), sent = 0;
   for (int rows = 0; rows < MAX_ROWS; rows++) {
     tn__ranges r;
     loop l[TN__MAX_RANGES];

@@ -14,6 +14,7 @@ static uint64_t reduce_ranges(const tn__ranges *r) {
 }
 
 /* own(x) inside of y's loops, or y's inside of x's, or the same loops */
+/* a choice: no is right */
 static bool ordered(const tn__ranges *r, const tn_node *x, const tn_node *y, uint64_t within) {
   uint64_t ox = tn__own_of(r, x) & within, oy = tn__own_of(r, y) & within, fx = tn__free_of(r, x) & within,
            fy = tn__free_of(r, y) & within;
@@ -21,6 +22,7 @@ static bool ordered(const tn__ranges *r, const tn_node *x, const tn_node *y, uin
 }
 
 /* Of the loops that x closes, are those of the row the outer ones? */
+/* a choice: no is right */
 static bool outermost(const tn__ranges *r, const tn_node *x, uint64_t row) {
   bool inner = false;
   for (uint32_t i = 1; i < x->nsrc; i++) {
@@ -31,6 +33,7 @@ static bool outermost(const tn__ranges *r, const tn_node *x, uint64_t row) {
   return true;
 }
 
+/* a choice: no is right */
 static bool nests(const tn__ranges *r, const tn_node *store, uint64_t row) {
   uint64_t around = (tn__own_of(r, store) | tn__free_of(r, store)) & ~row, closed = 0;
   for (uint32_t i = 0; i < r->order.n; i++) {

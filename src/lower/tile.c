@@ -56,6 +56,7 @@ static tn_node *in_run(const job *j, tn_node *n, tn_node *x, int64_t run, tn_nod
 }
 
 /* Are elements that are neighbours along x neighbours in memory, run by run? */
+/* a choice: no is right */
 static bool are_neighbours(const job *j, const tn_node *load, tn_node *x, int64_t run) {
   tn_ctx *c = j->c;
   tn_node *e = tn__range(c, tn__int(c, run), AX_LOOP, ROLE_MARK, j->l->next_range + 1), *zero = tn__int(c, 0);
@@ -65,6 +66,7 @@ static bool are_neighbours(const job *j, const tn_node *load, tn_node *x, int64_
 }
 
 /* Are the first two, at least? */
+/* a choice: no is right */
 static bool begin_as_neighbours(const job *j, const tn_node *access, tn_node *x) {
   tn_ctx *c = j->c;
   tn_node *zero = tn__int(c, 0), *one = tn__int(c, 1);
@@ -75,6 +77,7 @@ static bool begin_as_neighbours(const job *j, const tn_node *access, tn_node *x)
 }
 
 /* ... and may each run be loaded at once? */
+/* a choice: no is right */
 static bool are_runs(const job *j, const tn_node *load, tn_node *x, int64_t run) {
   tn_ctx *c = j->c;
   tn_node *e = tn__range(c, tn__int(c, run), AX_LOOP, ROLE_MARK, j->l->next_range + 1), *zero = tn__int(c, 0);
@@ -93,6 +96,7 @@ static void look_at(job *j, int side) {
   else j->lie[side] = begin_as_neighbours(j, load, step) ? TN__LIE_SINGLE_STEPS : TN__LIE_SINGLE;
 }
 
+/* a choice: either is right */
 static int64_t covered(int64_t size, int64_t by) { return (size + by - 1) / by * by; }
 
 static double dear_of(const tn__tile_form *f) { return f->dear > 0 ? (double)f->dear : 1; }
@@ -100,6 +104,7 @@ static int64_t beside_of(const tn__tile_form *f) { return f->beside ? f->beside 
 
 /* What takes longest: what the busiest unit has to do, in elements of all units, or its last groups if nothing hides
  * what each waits for. */
+/* a choice: either is right */
 static double busiest(const tn__target *target, const tn__tile_form *f, double all, double tiles) {
   int64_t most = covered((int64_t)tiles, target->units) / target->units;
   if (f->alone <= 0 || most > FEW_TURNS) return all * dear_of(f);
@@ -109,6 +114,7 @@ static double busiest(const tn__target *target, const tn__tile_form *f, double a
 }
 
 /* Elements that tiles of a form cover, dear ones as more; 0 if it does not fit. */
+/* a choice: no is right */
 static double cover(const job *j, const tn__target *target, const tn__tile_form *f) {
   int64_t size[3] = {size_in(j, j->f.axis[0]), size_in(j, j->f.axis[1]), size_in(j, j->f.steps)},
           by[3] = {f->rows, f->cols, f->steps};
@@ -132,12 +138,14 @@ static double cover(const job *j, const tn__target *target, const tn__tile_form 
          tiled = (double)covered(size[0], f->rows) * (double)covered(size[1], f->cols);
   bool plain = j->even[0] && j->even[1];
   bool little = size[2] < TN__TILE_STEPS || cells < TN__TILE_CELLS || (plain && tiled > TN__TILE_WASTE * cells);
-  if (f->shared > target->shared || (!exact && little)) return 0;
+  if (f->shared > target->shared) return 0;
+  if (!exact && little) return 0; /* a choice: either is right */
   return size[2] < SHORT_STEPS ? busiest(target, f, all, tiles) : all * dear_of(f);
 }
 
 /* The form that has least to do, the first of equals, among those that are not `gone`; NULL, or how much that is in
  * *least. */
+/* a choice: either is right */
 static const tn__tile_form *best_of(const job *j, const tn__target *target, uint32_t gone, double *least) {
   const tn__tile_form *best = NULL;
   for (size_t i = 0; i < target->ntiles; i++) {
@@ -150,6 +158,7 @@ static const tn__tile_form *best_of(const job *j, const tn__target *target, uint
 }
 
 /* So; or the next best, and so on, as the choice leans. */
+/* a choice: either is right */
 static const tn__tile_form *best_form(job *j, const tn__target *target, double *least) {
   uint32_t gone = 0;
   for (int side = 0; side < 2; side++) look_at(j, side);
@@ -169,6 +178,7 @@ static void turn(job *j) {
 }
 
 /* Columns lie along the output's memory, unless tiles would be nearly empty then. */
+/* a choice: no is right */
 static bool choose_form(job *j, const tn__target *target) {
   double along = 0, across = 0;
   if (begin_as_neighbours(j, first_store(j), range_in(j, j->f.axis[0]))) turn(j);
@@ -235,6 +245,7 @@ static tn_node *number_tiles(job *j, tn_node *const *batch, uint32_t nbatch, tn_
   return group;
 }
 
+/* a choice: no is right */
 static bool plan(job *j, tn__lowering *l, tn_node *body) {
   tn_ctx *c = l->c;
   const tn__target *target = l->target;

@@ -36,6 +36,7 @@ static const tn__variant variants[] = {
 
 enum { VARIANTS = sizeof variants / sizeof *variants };
 
+/* a choice: either is right */
 static double work_of(tn_ctx *c, tn_node *body) {
   tn__survey s;
   double work = 1;
@@ -44,6 +45,7 @@ static double work_of(tn_ctx *c, tn_node *body) {
   return work;
 }
 
+/* a choice: either is right */
 const tn__variant *tn__variant_next(tn_ctx *c, const tn__target *target, tn_node *body, bool called, uint32_t *at) {
   for (; *at < VARIANTS; ++*at) {
     const tn__variant *l = &variants[*at];
@@ -56,6 +58,7 @@ const tn__variant *tn__variant_next(tn_ctx *c, const tn__target *target, tn_node
   return NULL;
 }
 
+/* a choice: either is right */
 const tn__variant *tn__variant_find(const char *name) {
   for (int i = 0; i < VARIANTS; i++)
     if (!strcmp(variants[i].name, name)) return &variants[i];

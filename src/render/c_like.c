@@ -83,6 +83,7 @@ void tn__render_constant(tn__sb *out, const tn__dialect *d, int dtype, uint64_t 
 
 /* ---- names ---- */
 
+/* a choice: no is right */
 static bool fits_32(int64_t lo, int64_t hi) { return lo >= INT32_MIN && hi <= INT32_MAX; }
 
 /* The counter of a range goes one step beyond; that of groups as far again. */

@@ -45,6 +45,7 @@ static bool shares(const tn__part *part) {
   return part->tile != NULL;
 }
 
+/* a choice: either is right */
 int tn__render_together(const tn__dialect *d, const tn__part *part) {
   const tn__group_words *w = d->group;
   bool many = part->global && part->global->src[0]->hi > MANY; /* few are done sooner spread over the device */
@@ -73,6 +74,7 @@ static int64_t packed_bytes(const tn_node *access, const tn_node *r) {
 /* Wide accesses for the whole of it */
 static int64_t pieces(const tn_node *access, const tn_node *r) { return (packed_bytes(access, r) + WIDE - 1) / WIDE; }
 
+/* a choice: no is right */
 static const char *wide_type(const tn__printer *p, const tn_node *access, const tn_node *r) {
   int64_t bytes = packed_bytes(access, r);
   if (!bytes || (bytes & (bytes - 1)) || bytes > MOST_PIECES * WIDE) return NULL;
@@ -81,6 +83,7 @@ static const char *wide_type(const tn__printer *p, const tn_node *access, const 
 
 /* May the access be one for all turns of the loop ins[start..end]?  What goes before the loop must not miss a store in
  * it, what goes behind it must not be missed by a load. */
+/* a choice: no is right */
 static bool is_packable(tn__printer *p, uint32_t start, uint32_t end, uint32_t at) {
   tn_node *r = p->part->ins[start], *n = p->part->ins[at];
   if (n->op == OP_STOREADD || threads_of(n->src[0]) || !wide_type(p, n, r) || !tn__is_packed(n, r)) return false;
@@ -127,6 +130,7 @@ static bool is_sent(const tn_node *buf) {
 }
 
 /* Is ins[at] a packed store to such memory of what is but loaded for it?  Then a copy does. */
+/* a choice: no is right */
 static bool is_copy(tn__printer *p, uint32_t start, uint32_t end, uint32_t at) {
   tn_node *r = p->part->ins[start], *n = p->part->ins[at], *load = n->op == OP_STORE ? n->src[2] : NULL;
   uint32_t from = at;

@@ -100,6 +100,7 @@ typedef struct entry {
   uint32_t at;
 } entry;
 
+/* a choice: either is right */
 static int larger_first(const void *x, const void *y) {
   const entry *a = x, *b = y;
   if (a->bytes != b->bytes) return a->bytes > b->bytes ? -1 : 1;

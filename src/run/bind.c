@@ -40,7 +40,7 @@ void tn__plan_measure(tn_ctx *c, tn__plan *p) {
   place(c, p);
 }
 
-void tn__plan_bind_product(tn_ctx *c, tn__plan *p, uint32_t i) {
+static void bind_product(tn_ctx *c, tn__plan *p, uint32_t i) {
   const tn__gemm *g = p->s->items.v[i].gemm;
   tn__step *st = &p->step[i];
   st->product = (tn__product){.dtype = g->dtype,
@@ -74,6 +74,10 @@ static void bind_conv(tn_ctx *c, tn__plan *p, uint32_t i) {
   for (int o = 0; o < 3; o++) st->conv_off[o] = size_at(c, p, v->operand[o].offset);
 }
 
+void tn__plan_bind_call(tn_ctx *c, tn__plan *p, uint32_t i) {
+  (p->s->items.v[i].conv ? bind_conv : bind_product)(c, p, i);
+}
+
 void tn__plan_bind(tn_ctx *c, tn__plan *p, const int64_t *value) {
   bool same = p->bound;
   for (uint32_t i = 0; i < p->var.n && same; i++) same = p->value[i] == value[i];
@@ -93,7 +97,7 @@ void tn__plan_bind(tn_ctx *c, tn__plan *p, const int64_t *value) {
     p->temp = tn__buffer_new(p->dev, p->temp_size);
   }
   for (uint32_t i = 0; i < p->s->items.n; i++)
-    if (p->step[i].kernel < 0) (p->s->items.v[i].conv ? bind_conv : tn__plan_bind_product)(c, p, i);
+    if (p->step[i].kernel < 0) tn__plan_bind_call(c, p, i);
   p->bound = true;
 }
 

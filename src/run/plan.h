@@ -83,7 +83,7 @@ const tn__variant *const *tn__tune(tn_ctx *c, const tn__plan *p);
 /* ---- bind.c: at the values of the symbolic sizes ---- */
 
 void tn__plan_measure(tn_ctx *c, tn__plan *p); /* sizes and places of all buffers */
-void tn__plan_bind_product(tn_ctx *c, tn__plan *p, uint32_t i); /* item i's product */
+void tn__plan_bind_call(tn_ctx *c, tn__plan *p, uint32_t i); /* item i's, of a library */
 bool tn__plan_in_arena(const tn__plan *p, uint32_t buf);
 
 /* ---- execute.c: where a step's buffer stands; and all steps ---- */

@@ -4,11 +4,13 @@
  *
  *   the calls       one for each item, in the schedule's order; a kernel's or a library's
  *   the arguments   each slot's memory and size, each variable's value; a library call's operands and numbers
+ *   the libraries   a few elements of what each call gives, unless it is recorded (library_check.h)
  *   the memory      temporaries that live at one time stand apart, within the arena buffer; inputs and outputs are as
  *                   large as the kernels believe; nothing is written where an input stands
  *   recordings      the order that the device is told keeps apart what meets in memory; what is replayed was recorded
  *                   of what should run now */
 #include "run/bound_check.h"
+#include "run/library_check.h"
 #include "run/plan.h"
 #include <string.h>
 
@@ -276,14 +278,20 @@ static tn_status receive_launch(tn__device *d, tn__code *code, uint32_t i, void 
 
 static tn_status receive_gemm(tn__device *d, const tn__product *g) {
   struct tn__received *r = of(d);
+  int64_t element;
   tn_status status = check_library(r, g, NULL);
-  return status == TN_OK ? r->real->gemm(d, g) : status;
+  if (status == TN_OK) status = r->real->gemm(d, g);
+  if (status != TN_OK || r->recording || tn__library_multiplied(d, &r->scratch, g, &element)) return status;
+  return refuse(r, "the library's product is another one at element", element);
 }
 
 static tn_status receive_conv(tn__device *d, const tn__conv_call *v) {
   struct tn__received *r = of(d);
+  int64_t element;
   tn_status status = check_library(r, NULL, v);
-  return status == TN_OK ? r->real->conv(d, v) : status;
+  if (status == TN_OK) status = r->real->conv(d, v);
+  if (status != TN_OK || r->recording || tn__library_convolved(d, &r->scratch, v, &element)) return status;
+  return refuse(r, "the library's convolution is another one at element", element);
 }
 
 static tn_status receive_record(tn__device *d) {

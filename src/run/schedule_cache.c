@@ -72,6 +72,7 @@ static void compile(void *arg) {
 /* ---- numbers that change ---- */
 
 /* The graph, whatever the numbers in it are */
+/* a choice: either is right */
 static uint64_t form_of(tn_ctx *c, tn_node *key) {
   tn__nodes all = {0};
   tn__map form;
@@ -94,6 +95,7 @@ static uint64_t form_of(tn_ctx *c, tn_node *key) {
 }
 
 /* Once, where one graph is compiled again and again with other literals in it. */
+/* a choice: either is right */
 static void note_literals(tn_ctx *c, tn_node *key) {
   struct tn__forms *f = &c->runtime->forms;
   if (c->opt.quiet || f->told) return;
@@ -114,6 +116,7 @@ static void note_literals(tn_ctx *c, tn_node *key) {
 
 /* ---- the cache ---- */
 
+/* a choice: either is right */
 static void evict(tn_ctx *c) {
   tn__plan **oldest = NULL;
   for (tn__plan **at = &c->runtime->plans; *at; at = &(*at)->next)

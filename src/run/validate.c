@@ -23,6 +23,8 @@ static tn__verify_item subject_item(tn_ctx *c, tn__plan *p, uint32_t i) {
     x.c = it->gemm->c;
     x.row = it->gemm->row;
   }
+  if (st->kernel < 0 && it->conv) x.conv = &st->conv;
+  for (int o = 0; x.conv && o < 3; o++) x.operand[o] = it->conv->operand[o].buf;
   return x;
 }
 
@@ -34,12 +36,13 @@ static void measure_subject(tn_ctx *c, tn__plan *p, tn__verify_subject *s) {
     s->block[b].bytes = p->bytes[b];
     s->block[b].offset = p->offset[b];
   }
-  for (uint32_t i = 0; i < s->nitem; i++)
-    if (s->item[i].product) {
-      tn__plan_bind_product(c, p, i);
-      s->item[i].a_off = p->step[i].a_off;
-      s->item[i].b_off = p->step[i].b_off;
-    }
+  for (uint32_t i = 0; i < s->nitem; i++) {
+    if (p->step[i].kernel >= 0) continue;
+    tn__plan_bind_call(c, p, i);
+    s->item[i].a_off = p->step[i].a_off;
+    s->item[i].b_off = p->step[i].b_off;
+    memcpy(s->item[i].conv_off, p->step[i].conv_off, sizeof s->item[i].conv_off);
+  }
 }
 
 /* At once: programs run side by side.  That it cannot be written is seen where it is read. */

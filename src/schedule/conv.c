@@ -28,9 +28,11 @@ static const uint8_t *order_of(const tn__conv *v, int which) {
 }
 
 /* Tensor cores want the channels together; without them the libraries are faster in planes. */
+/* a choice: either is right */
 static bool prefers_last(int dtype) { return tn__size_of(dtype) < 4; }
 
 /* Windows of `size` places along an axis: does the library count as many of them? */
+/* a choice: no is right */
 static bool places_fit(tn_ctx *c, const tn__conv *v, int i, int64_t size) {
   int64_t stride = v->stride[i], room = 2 * v->pad[i] + stride - (size - 1) * v->dilation[i] - 1;
   tn_node *places = tn__op2(c, OP_IDIV, tn__add(c, v->size[CONV_H + i], tn__int(c, room)), tn__int(c, stride));
@@ -39,6 +41,7 @@ static bool places_fit(tn_ctx *c, const tn__conv *v, int i, int64_t size) {
 }
 
 /* The sizes along both axes of the images, once all else is known; false if they are not a library's. */
+/* a choice: no is right */
 static bool check_frames(tn_ctx *c, tn__conv *v, const bool *one_place) {
   bool wide = false;
   for (int i = 0; i < 2; i++) {
@@ -69,6 +72,7 @@ typedef struct windows { /* an operand [free..., contracted...] of a contraction
   line line[TN_MAX_RANK];  /* for each axis of it */
 } windows;
 
+/* a choice: no is right */
 static bool read_line(tn_ctx *c, const windows *w, tn_node *idx, line *out) {
   tn_node *coef[TN_MAX_RANK], *offset;
   int64_t v;
@@ -87,6 +91,7 @@ static bool read_line(tn_ctx *c, const windows *w, tn_node *idx, line *out) {
 }
 
 /* Is y, read at idx, images?  Each range must serve one axis. */
+/* a choice: no is right */
 static bool read_lines(tn_ctx *c, windows *w, tn_node *y, tn_node *const *idx) {
   uint32_t used = 0;
   for (uint32_t a = 0; a < y->rank; a++) {
@@ -104,6 +109,7 @@ static bool read_lines(tn_ctx *c, windows *w, tn_node *y, tn_node *const *idx) {
 }
 
 /* An axis that is read as it is, by one range or, of size 1, by none: *side says of which kind, -1 for none. */
+/* a choice: no is right */
 static bool is_plain(tn_ctx *c, const windows *w, uint32_t axis, int *side) {
   const line *l = &w->line[axis];
   *side = l->range[FREE] >= 0 ? FREE : l->range[SUMMED] >= 0 ? SUMMED : -1;
@@ -114,6 +120,7 @@ static bool is_plain(tn_ctx *c, const windows *w, uint32_t axis, int *side) {
 
 /* Which axes of the images are n, c, h and w (-1: none, as if of size 1), and of which kind the ranges of n and c are.
  */
+/* a choice: no is right */
 static bool name_axes(tn_ctx *c, const windows *w, int8_t *at, int *side) {
   int spatial = 0, s;
   memset(at, -1, IMAGE_AXES);
@@ -131,6 +138,7 @@ static bool name_axes(tn_ctx *c, const windows *w, int8_t *at, int *side) {
 }
 
 /* The one axis of lo..hi-1 that is longer than 1: -1 if there is none, -2 if there are more. */
+/* a choice: no is right */
 static int only_axis(const tn_node *n, uint32_t lo, uint32_t hi) {
   int found = -1;
   for (uint32_t i = lo; i < hi; i++)
@@ -193,6 +201,7 @@ static bool describe(tn_ctx *c, tn_node *n, int from, const windows *w, tn__conv
   return check_frames(c, v, one_place);
 }
 
+/* a choice: no is right */
 static bool has_window(const tn_node *x) {
   for (; tn__ops[x->op].group == G_MOVE && x->op != OP_FOLD; x = x->src[0])
     if (x->op == OP_WINDOW) return true;
@@ -201,6 +210,7 @@ static bool has_window(const tn_node *x) {
 
 /* Looks for images below source `from`, as far down as it can.  Padding is the library's if the images are right below
  * it. */
+/* a choice: no is right */
 static bool match_windows(tn_ctx *c, tn_node *n, int from, tn__conv *v) {
   tn_node *y = n->src[from], *idx[TN_MAX_RANK + 1], *next[TN_MAX_RANK + 1], *gate = NULL;
   windows w = {.node = y, .nfree = (uint32_t)n->ints[1 + from]};
@@ -235,12 +245,14 @@ typedef struct folds {
 } folds;
 
 /* The border that is cut off, as padding */
+/* a choice: no is right */
 static bool read_border(folds *s, const tn_node *y) {
   for (uint32_t i = 0; i < y->rank; i++)
     if (!tn__const_int(y->src[1 + i], &s->pad[i]) || s->pad[i] < 0 || (y->nint && y->ints[i] != 1)) return false;
   return true;
 }
 
+/* a choice: no is right */
 static bool read_fold(tn_ctx *c, folds *s, const tn_node *y) {
   int64_t axis = y->ints[0];
   for (uint32_t i = 0; i < s->rank; i++) {
@@ -260,6 +272,7 @@ static bool read_fold(tn_ctx *c, folds *s, const tn_node *y) {
 }
 
 /* From the root down to the contraction.  Halves may be rounded on the way. */
+/* a choice: no is right */
 static bool read_folds(tn_ctx *c, folds *s) {
   tn_node *y = s->root, *next[TN_MAX_RANK + 1], *gate = NULL;
   int acc = tn__dtype_acc(y->dtype);
@@ -302,6 +315,7 @@ static int side_of(const folds *s, const tn_node *r) {
 }
 
 /* Which operand is the outputs' gradient: the one with the places; -1 if that does not work out. */
+/* a choice: no is right */
 static int find_outputs(const folds *s) {
   int outputs = -1;
   for (uint32_t i = 0; i < s->rank; i++) {
@@ -314,6 +328,7 @@ static int find_outputs(const folds *s) {
   return outputs;
 }
 
+/* a choice: no is right */
 static bool name_folded_axes(tn_ctx *c, folds *s, int outputs, int8_t *at) {
   int spatial = 0;
   memset(at, -1, IMAGE_AXES);
@@ -382,6 +397,7 @@ static bool match_folds(tn_ctx *c, tn_node *root, tn__conv *v) {
 
 /* ---- candidates ---- */
 
+/* a choice: no is right */
 static bool is_candidate(tn__fuse *f, tn_node *n, tn__conv *v) {
   if (n->op == OP_FOLD || ((n->op == OP_SHRINK || n->op == OP_CAST) && n->rank)) return match_folds(f->c, n, v);
   if (n->op != OP_CONTRACT || n->ints[0]) return false;
@@ -393,6 +409,7 @@ static bool library_convolves(const tn__fuse *f, int dtype) {
 }
 
 /* Will products by tiles (lower/tile.c) do?  Halves are moved in runs of channels. */
+/* a choice: no is right */
 static bool tiles_convolve(const tn__fuse *f, const tn__conv *v) {
   int64_t channels, count;
   bool half = tn__size_of(v->dtype) < 4;
@@ -407,6 +424,7 @@ static bool tiles_convolve(const tn__fuse *f, const tn__conv *v) {
 
 /* The gradient of filters of few elements is a sum over all places for each: on group devices threads share that out
  * better than libraries, which took 0.76 ms for 512 images of 28 x 28 with one channel, where it takes 0.09 (H200). */
+/* a choice: either is right */
 static bool has_little_window(const tn__fuse *f, const tn__conv *v) {
   double window = (double)tn__size_guess(v->size[CONV_C]) * (double)tn__size_guess(v->size[CONV_R]) *
                   (double)tn__size_guess(v->size[CONV_S]);
@@ -419,6 +437,7 @@ enum { MUCH_WORK = 1 << 28 };
  * products that are narrow, then.  A product of c by k channels reads c + k elements for c * k multiply-adds: where
  * that is no more than the device does while they come, saving multiplications saves nothing.  (Winograd took 0.64 and
  * 0.6 ms on an H200 for 512 x 32 x 26 x 26 with 64 filters of 3 x 3, whose products come to 0.19 and 0.16.) */
+/* a choice: either is right */
 static bool has_few_channels(const tn__fuse *f, const tn__conv *v, double work) {
   int64_t channels, count;
   if (v->kind == CONV_FORWARD || v->dtype != TN_F32 || f->c->opt.tf32 || !tiles_convolve(f, v) || work < MUCH_WORK)
@@ -458,6 +477,7 @@ tn_node *tn__conv_outputs(tn__fuse *f) {
   return changed ? tn__sink(f->c, src, f->sink->nsrc, f->sink->name) : f->sink;
 }
 
+/* a choice: either is right */
 void tn__conv_strides(const tn__conv *v, const tn_node *n, double *stride) {
   const int8_t *axis = v->operand[v->kind].axis;
   double s = 1;
@@ -478,11 +498,13 @@ typedef struct stand { /* a node that may hold an operand, and how it is to be s
   bool easy; /* it is stored so already, or in its natural order */
 } stand;
 
+/* a choice: no is right */
 static bool is_free(tn_node *y, const tn__info *in) {
   return !in->axis && in->out < 0 && y->op != OP_PARAM && y->op != OP_SCATTER && (y->op != OP_CONTRACT || in->conv);
 }
 
 /* y's axes in the order in which the operand's are wanted; NULL if it has others. */
+/* a choice: no is right */
 static uint8_t *find_order(tn__fuse *f, const tn__conv *v, int which, tn_node *y, tn_node *const *r,
                            tn_node *const *idx) {
   uint8_t *axis = tn__arena_alloc(f->a, y->rank + 1u);
@@ -498,6 +520,7 @@ static uint8_t *find_order(tn__fuse *f, const tn__conv *v, int which, tn_node *y
 }
 
 /* Does the operand, with y stored in this order (NULL: as it is), lie in one run? */
+/* a choice: no is right */
 static bool is_run(tn__fuse *f, const tn__conv *v, int which, tn_node *y, tn_node *const *r, tn_node *const *idx,
                    uint8_t *axis, tn_node **offset) {
   tn_ctx *c = f->c;
@@ -518,6 +541,7 @@ static bool is_run(tn__fuse *f, const tn__conv *v, int which, tn_node *y, tn_nod
   return true;
 }
 
+/* a choice: either is right */
 static bool is_natural(const tn_node *y, const double *stride, const uint8_t *axis) {
   double last = 0;
   for (uint32_t i = y->rank; i-- > 0;) {
@@ -528,6 +552,7 @@ static bool is_natural(const tn_node *y, const double *stride, const uint8_t *ax
   return true;
 }
 
+/* a choice: no is right */
 static bool can_hold(tn__fuse *f, const tn__conv *v, int which, tn_node *y, tn_node *const *r, tn_node *const *idx,
                      stand *out) {
   tn_node *offset;
@@ -541,6 +566,7 @@ static bool can_hold(tn__fuse *f, const tn__conv *v, int which, tn_node *y, tn_n
 
 /* The operand as a part of something in memory: of what is stored anyway, or of the lowest node that can hold it
  * easily.  If there is none, it is stored for this purpose alone, so that others may have the rest as they like. */
+/* a choice: either is right */
 static bool find_stand(tn__fuse *f, const tn__conv *v, int which, stand *out) {
   tn_ctx *c = f->c;
   tn_node *y = v->operand[which].node, *r[TN_MAX_RANK], *idx[TN_MAX_RANK + 1], *next[TN_MAX_RANK + 1], *gate = NULL;
@@ -570,6 +596,7 @@ static void take_stand(tn__fuse *f, tn__conv *v, int which, const stand *s) {
 }
 
 /* All three operands in one order; nothing is fixed unless all fit. */
+/* a choice: no is right */
 static bool place_all(tn__fuse *f, tn_node *n, tn__conv *v) {
   uint8_t *old[3] = {0};
   tn__info *in[3] = {0};

@@ -41,6 +41,7 @@ static uint32_t count_readers(const tn__schedule *s, int buf) {
 }
 
 /* A product whose result goes to this buffer and from there only to one item. */
+/* a choice: no is right */
 static bool is_private_product(const candidate *k, int buf) {
   const tn__schedule *s = k->f->s;
   int at = writer_of(s, buf);
@@ -51,6 +52,7 @@ static bool is_private_product(const candidate *k, int buf) {
 }
 
 /* The loads: one of a product, where the result is stored; perhaps one of a row. */
+/* a choice: no is right */
 static bool find_loads(candidate *k) {
   const tn__item *it = &k->f->s->items.v[k->kernel];
   tn__nodes all = {0};
@@ -68,6 +70,7 @@ static bool find_loads(candidate *k) {
 }
 
 /* Is the result as large as the product, and what is added as long as a row of it, by the column? */
+/* a choice: no is right */
 static bool fits(candidate *k) {
   tn__fuse *f = k->f;
   const tn__item *it = &f->s->items.v[k->kernel];
@@ -82,6 +85,7 @@ static bool fits(candidate *k) {
                      tn__simplify_index(f->c, tn__op2(f->c, OP_MOD, k->index, width)) == k->row->src[1]);
 }
 
+/* a choice: no is right */
 static bool find(candidate *k) {
   const tn__item *it = &k->f->s->items.v[k->kernel];
   if (it->gemm || it->conv || it->body->nsrc != 1 || it->body->src[0]->op != OP_STORE ||
@@ -93,6 +97,7 @@ static bool find(candidate *k) {
 }
 
 /* Is the kernel's value n what the graph g says of numbered parameters, in any order of sums and products? */
+/* a choice: no is right */
 static bool same(const candidate *k, const tn_node *n, const tn_node *g) {
   if (g->op == OP_PARAM) return n == (g->ints[0] ? k->row : k->x);
   if (g->op == OP_CONST || n->op != g->op || n->dtype != g->dtype || n->nsrc != g->nsrc) return n == g;

@@ -183,6 +183,7 @@ uint32_t tn__ranges_in(tn__fuse *f, tn_node *idx, tn_node *gate, tn_node *env, b
   return set;
 }
 
+/* a choice: either is right */
 static double extents(tn_node *env, uint32_t set) {
   double p = 1;
   for (uint32_t j = 0; j < env->nsrc && j < 32; j++)
@@ -201,6 +202,7 @@ static uint32_t loops_of(const tn_node *n) {
 }
 
 /* n computed at d: each element once, and nested under loops that the kernel can put outermost. */
+/* a choice: no is right */
 static bool fits(tn__fuse *f, tn_node *n, const tn__demand *d) {
   bool opaque = false;
   tn_node *env = d->env;
@@ -231,6 +233,7 @@ static void note_chain(tn__fuse *f, const tn__demand *d) {
 /* ---- a buffer, and who writes it ---- */
 
 /* Is each element of n wanted exactly once at d, ungated, so that d's kernel may store it as well? */
+/* a choice: no is right */
 static bool covers(tn__fuse *f, tn_node *n, const tn__demand *d) {
   if (d->gate) return false;
   for (uint32_t i = 0; i < n->rank; i++) {
@@ -281,12 +284,14 @@ static bool depends(tn__fuse *f, int of, uint32_t above) {
 }
 
 /* A kernel cannot load what it is storing: may n be computed wherever else in kernel k it is wanted? */
+/* a choice: no is right */
 static bool fits_again(tn__fuse *f, tn_node *n, const tn__info *in, int k) {
   for (int i = tn__demand_last(f, in, k); is_reduction(n) && i >= 0; i = in->want.v[i].before)
     if (!fits(f, n, &in->want.v[i])) return false;
   return true;
 }
 
+/* a choice: no is right */
 static int find_host(tn__fuse *f, tn_node *n, tn__info *in) {
   for (uint32_t i = in->want.n, asked = 0; asked < MAX_HOSTS && i-- > 0;) {
     const tn__demand *d = &in->want.v[i];
@@ -379,6 +384,7 @@ static void root_scatter(tn__fuse *f, tn_node *n, tn__demand *d) {
   tn__demand_child(f, n, d, 2, r, NULL, env);
 }
 
+/* a choice: either is right */
 static bool long_join(tn__fuse *f, tn_node *n, uint32_t *axis, tn__spans *span) {
   return tn__join_spans(f, n, axis, span) > LONG_JOIN && !tn__without_elements(n);
 }
@@ -394,6 +400,7 @@ static void note_readers(tn__fuse *f, const tn__info *in) {
 
 /* On group devices: a product wanted inside the loops of a reduction would be computed by the few threads that those
  * keep busy. */
+/* a choice: either is right */
 static bool under_loops(const tn__fuse *f, const tn_node *n, const tn__info *in) {
   if (!f->dev->target.group || (n->op != OP_CONTRACT && !in->tiled) || in->inline_dot) return false;
   for (uint32_t i = 0; i < in->want.n; i++)
@@ -458,9 +465,11 @@ static void materialise(tn__fuse *f, tn_node *n, tn__info *in) {
 }
 
 /* Is it cheaper to store n once than to compute it in each kernel that wants it? */
+/* a choice: either is right */
 static bool worth_storing(const tn__info *in) { return in->flops >= 12 || in->loads >= 3; }
 
 /* Is n at every place no more than one of its sources, or made of no data at all? */
+/* a choice: either is right */
 static bool costs_nothing(tn__fuse *f, tn_node *n, const tn__info *in) {
   if (in->flops <= 0 && in->loads <= 0) return true;
   for (uint32_t i = 0; i < in->want.n; i++)
@@ -469,11 +478,13 @@ static bool costs_nothing(tn__fuse *f, tn_node *n, const tn__info *in) {
 }
 
 /* Is it what stands in memory in another type?  Then it costs no more than to load it. */
+/* a choice: either is right */
 static bool is_as_stored(tn__fuse *f, const tn_node *n) {
   return n->op == OP_CAST && tn__info_of(f, n->src[0])->buf >= 0;
 }
 
 /* Is it wanted in loops whose turns come one after the other?  Others would share the work out. */
+/* a choice: either is right */
 static bool in_order(const tn__demand *d) {
   for (uint32_t i = 0; i < d->env->nsrc; i++)
     if (d->env->src[i]->ints[0] == AX_ORDER) return true;
@@ -482,11 +493,11 @@ static bool in_order(const tn__demand *d) {
 
 static bool must_store(tn__fuse *f, tn_node *n, tn__info *in) {
   if (in->must || tn__is_called(in) || n->op == OP_CONTIG || n->op == OP_SCATTER) return true;
-  if (costs_nothing(f, n, in)) return false;
-  if (in->want.n > MAX_DEMANDS && !is_as_stored(f, n)) return true;
+  if (costs_nothing(f, n, in)) return false; /* a choice: either is right */
+  if (in->want.n > MAX_DEMANDS && !is_as_stored(f, n)) return true; /* a choice: either is right */
   uint32_t axis;
   tn__spans span = {0};
-  if (in->want.n && long_join(f, n, &axis, &span)) return true;
+  if (in->want.n && long_join(f, n, &axis, &span)) return true; /* a choice: either is right */
   uint32_t kernels = 0;
   bool all_fit = true, reduction = is_reduction(n);
   for (uint32_t i = 0; i < in->want.n; i++) {
@@ -497,9 +508,9 @@ static bool must_store(tn__fuse *f, tn_node *n, tn__info *in) {
     if (f->seeds.v[d->k].size > TN__MAX_KERNEL) return true;
     if (reduction && (!fits(f, n, d) || in_order(d) || (in->tiled && f->seeds.v[d->k].tiled))) all_fit = false;
   }
-  if (reduction && kernels == 1 && under_loops(f, n, in)) return true;
+  if (reduction && kernels == 1 && under_loops(f, n, in)) return true; /* a choice: either is right */
   if (reduction) return !all_fit || kernels > 1;
-  return tn__is_elementwise(n) && kernels > 1 && worth_storing(in);
+  return tn__is_elementwise(n) && kernels > 1 && worth_storing(in); /* a choice: either is right */
 }
 
 static void choose_library(tn__fuse *f, tn_node *n, tn__info *in) {
@@ -526,6 +537,7 @@ static void decide(tn__fuse *f, tn_node *n) {
 }
 
 /* flops and loads per element, were n computed from what surely is in memory */
+/* a choice: either is right */
 static void estimate(tn__fuse *f, tn_node *n) {
   tn__info *in = tn__info_of(f, n);
   if (n->op == OP_PARAM || is_reduction(n) || n->op == OP_CONTIG || n->op == OP_SCATTER) {
@@ -557,6 +569,7 @@ void tn__fuse_decide(tn__fuse *f) {
 /* ---- kernels side by side ---- */
 
 /* By what they are; whether one needs the other is another question. */
+/* a choice: no is right */
 static bool may_join(const tn__fuse *f, int a, int b) {
   const tn__seed *x = &f->seeds.v[a], *y = &f->seeds.v[b];
   if (x->env != y->env || x->roots.n + y->roots.n > TN__MAX_STORES || x->size + y->size > TN__MAX_KERNEL ||
@@ -586,11 +599,13 @@ static void join(tn__fuse *f, tn__depends *d, int a, int b) {
 
 typedef tn__vec(int) kernels;
 
+/* a choice: no is right */
 static bool can_join(const tn__fuse *f, int k) {
   return f->seeds.v[k].roots.n && f->seeds.v[k].roots.n < TN__MAX_STORES;
 }
 
 /* Where the last MAX_TRIES kernels begin that can still be joined; those among them that cannot are dropped. */
+/* a choice: either is right */
 static uint32_t tidy(const tn__fuse *f, kernels *k) {
   uint32_t from = k->n, n = 0, end = k->n;
   while (from && n < MAX_TRIES) n += can_join(f, k->v[--from]);
@@ -669,6 +684,7 @@ static void go(tn__fuse *f, places *todo, tn_node *n, int64_t axis, bool reduced
 
 /* Follows the row below operand x of a contraction down to the contraction that makes it.  Counts the reductions over
  * the row; NULL if there is anything else on the way that looks across rows. */
+/* a choice: no is right */
 static tn_node *score(tn__fuse *f, tn_node *x, int *reductions) {
   places todo = {0};
   tn__map seen;
@@ -707,6 +723,7 @@ static tn_node *score(tn__fuse *f, tn_node *x, int *reductions) {
   return found;
 }
 
+/* a choice: no is right */
 bool tn__fuse_attention(tn__fuse *f, tn_node *n) {
   int reductions = 0;
   if (!tn__is_float(n->dtype) || n->ints[3] != 1) return false;

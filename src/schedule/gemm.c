@@ -15,6 +15,7 @@ typedef struct axis {
 } axis;
 
 /* Axes lo..lo+n-1 as one; false if their strides do not chain */
+/* a choice: no is right */
 static bool collapse(tn_ctx *c, tn_node *const *dim, tn_node *const *coef, uint32_t n, axis *out) {
   out->size = tn__int(c, 1);
   out->stride = NULL;
@@ -28,6 +29,7 @@ static bool collapse(tn_ctx *c, tn_node *const *dim, tn_node *const *coef, uint3
   return true;
 }
 
+/* a choice: no is right */
 static bool at_least(tn_node *ld, tn_node *size) {
   return ld == size || ld->lo >= size->hi || (ld->lo >= 1 && !tn__is_const(ld));
 }
@@ -69,6 +71,7 @@ static bool fits(tn__fuse *f, tn_node *x, tn_node *base, const view *v, struct t
 
 /* Can the base be stored so that the operand is a view of it?  As it is stored already, in its natural order, or
  * row-major. */
+/* a choice: no is right */
 static bool fits_somehow(tn__fuse *f, tn_node *x, tn_node *base, const view *v, struct tn__gemm_operand *o) {
   tn__info *in = tn__info_of(f, base);
   if (in->axis || base->op == OP_PARAM) return fits(f, x, base, v, o);
@@ -82,6 +85,7 @@ static bool fits_somehow(tn__fuse *f, tn_node *x, tn_node *base, const view *v, 
 }
 
 /* The base in an order made for this operand: its groups one after the other, the one with the finest axis last. */
+/* a choice: either is right */
 static bool fits_by_order(tn__fuse *f, tn_node *x, tn_node *base, const view *v, struct tn__gemm_operand *o) {
   tn__info *in = tn__info_of(f, base);
   const double *stride = tn__info_of(f, x)->stride;
@@ -144,12 +148,14 @@ bool tn__library_multiplies(const tn__fuse *f, int dtype) {
 }
 
 /* The library writes its result row-major; a convolution's may already have been promised in another order. */
+/* a choice: no is right */
 static bool is_row_major(const tn_node *n, const tn__info *in) {
   for (uint32_t i = 0; in->axis && i < n->rank; i++)
     if (in->axis[i] != i) return false;
   return true;
 }
 
+/* a choice: either is right */
 static bool tiles_fit(const tn__fuse *f, const tn__gemm *g) {
   int64_t m, n, k;
   if (!tn__const_int(g->m, &m) || !tn__const_int(g->n, &n) || !tn__const_int(g->k, &k)) return false;
@@ -174,15 +180,16 @@ const tn__gemm *tn__gemm_plan(tn__fuse *f, tn_node *n) {
                 .n = product(f->c, n->dim + nb + nm, nn),
                 .k = product(f->c, a->dim + nb + nm, a->rank - nb - nm)};
   double work = (double)tn__size_guess(g.m) * (double)tn__size_guess(g.n) * (double)tn__size_guess(g.k);
-  if (work < 512) return NULL;
+  if (work < 512) return NULL; /* a choice: either is right */
   bool known = f->dev->target.ntiles && n->dtype == TN_F32 && tn__is_const(g.m) && tn__is_const(g.n) &&
                tn__is_const(g.k);
   bool little = work * (double)tn__size_guess(g.batch) <= OWN_WORK,
        shallow = tn__size_guess(g.k) <= OWN_DEPTH && tn__info_of(f, n)->out < 0;
   bool narrow = tn__is_int_const(g.batch, 1) && (tn__size_guess(g.m) <= OWN_LINES || tn__size_guess(g.n) <= OWN_LINES);
   bool own = (known && (little || narrow || (shallow && tiles_fit(f, &g)))) || !tn__library_multiplies(f, n->dtype);
-  if (own && !tiles_fit(f, &g) && (little || !narrow)) return NULL;
-  if (own && !little && n->dtype == TN_F32) { /* no copy only to have runs */
+  if (own && !tiles_fit(f, &g) && (little || !narrow)) return NULL; /* a choice: either is right */
+  /* no copy only to have runs */
+  if (own && !little && n->dtype == TN_F32) { /* a choice: either is right */
     operand_anyhow(f, a);
     operand_anyhow(f, b);
     return NULL;

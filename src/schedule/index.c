@@ -2,12 +2,14 @@
 #include "rewrite/rewrite.h"
 #include "schedule/fuse.h"
 
+/* a choice: either is right */
 int64_t tn__size_guess(const tn_node *n) {
   int64_t v;
   if (tn__const_int(n, &v)) return v;
   return n->hi > 0 && n->hi < ((int64_t)1 << 40) ? n->hi : 1024;
 }
 
+/* a choice: either is right */
 double tn__numel_guess(const tn_node *n) {
   double p = 1;
   for (uint32_t i = 0; i < n->rank; i++) p *= (double)tn__size_guess(n->dim[i]);

@@ -14,6 +14,7 @@ static tn_node *below(tn_node *n) {
 }
 
 /* Does x hold each element's place along an axis: a counter that all other axes repeat? */
+/* a choice: no is right */
 static bool is_place(const tn_node *x, uint32_t *axis) {
   const tn_node *line = x->op == OP_EXPAND ? x->src[0] : x, *counter = line->op == OP_RESHAPE ? line->src[0] : line;
   bool found = false;
@@ -28,6 +29,7 @@ static bool is_place(const tn_node *x, uint32_t *axis) {
 }
 
 /* Where the places end that p holds for, as an index; NULL if p is not of that form. */
+/* a choice: no is right */
 static tn_node *end_of(tn_ctx *c, const tn_node *p, uint32_t *axis) {
   if (p->op != OP_LT || !is_place(p->src[0], axis)) return NULL;
   tn_node *end = below(p->src[1]);
@@ -36,6 +38,7 @@ static tn_node *end_of(tn_ctx *c, const tn_node *p, uint32_t *axis) {
   return end->op == OP_CAST && end->src[0]->dtype == TN__INDEX ? end->src[0] : NULL;
 }
 
+/* a choice: no is right */
 static tn_node *choice(tn_ctx *c, const tn_node *n, uint32_t *axis) {
   return n->op == OP_WHERE ? end_of(c, n->src[0], axis) : NULL;
 }

@@ -5,6 +5,7 @@
 #include "rewrite/rewrite.h"
 #include "schedule/fuse.h"
 
+/* a choice: either is right */
 static void row_major(const tn_node *n, double *stride) {
   double s = 1;
   for (uint32_t i = n->rank; i-- > 0;) {
@@ -15,6 +16,7 @@ static void row_major(const tn_node *n, double *stride) {
 
 /* Axes of a reshape that pass through alone keep their stride; an axis that is split spreads it.  Anything else starts
  * anew. */
+/* a choice: either is right */
 static void through_reshape(const tn_node *n, const double *from, double *stride) {
   const tn_node *x = n->src[0];
   row_major(n, stride);
@@ -32,6 +34,7 @@ static void through_reshape(const tn_node *n, const double *from, double *stride
 }
 
 /* The source whose layout an elementwise node takes over: the one that is read in full. */
+/* a choice: either is right */
 static const double *leading(tn__fuse *f, const tn_node *n) {
   const double *best = NULL;
   double most = -1;
@@ -45,6 +48,7 @@ static const double *leading(tn__fuse *f, const tn_node *n) {
   return best;
 }
 
+/* a choice: either is right */
 static void natural(tn__fuse *f, tn_node *n, double *stride) {
   const tn__info *in = n->nsrc ? tn__info_of(f, n->src[0]) : NULL;
   const double *from = in ? in->stride : NULL;
@@ -100,6 +104,7 @@ void tn__layout_find(tn__fuse *f) {
 }
 
 /* Axes by falling stride; ties and broadcast axes in their own order */
+/* a choice: either is right */
 void tn__layout_sort(const double *stride, uint8_t *axis, uint32_t n) {
   for (uint32_t i = 1; i < n; i++)
     for (uint32_t j = i; j > 0 && stride[axis[j]] > stride[axis[j - 1]] && stride[axis[j - 1]] > 0; j--) {
@@ -148,6 +153,7 @@ static tn_node *reorder(tn_ctx *c, tn_node *x, uint32_t nb, const uint8_t *ro, u
   return tn__permute(c, x, perm);
 }
 
+/* a choice: either is right */
 static void order_group(const double *stride, uint8_t *axis, uint32_t n) {
   for (uint32_t i = 0; i < n; i++) axis[i] = (uint8_t)i;
   tn__layout_sort(stride, axis, n);
@@ -155,6 +161,7 @@ static void order_group(const double *stride, uint8_t *axis, uint32_t n) {
 
 /* Which nodes are wanted by a fold, by the first of their users or through permutes?  Their window offsets are better
  * further out than their channels. */
+/* a choice: either is right */
 static bool *find_folded(tn__fuse *f) {
   bool *folded = tn__arena_zalloc(f->a, f->order.n + 1);
   for (uint32_t i = f->order.n; i-- > 0;) { /* users first; of several the first in the order has the last word */

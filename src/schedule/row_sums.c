@@ -54,6 +54,7 @@ static bool ends_with(const tn_node *x, const tn_node *y) {
 
 /* a's ranges are the rows' and then b's; or the rows' only, as those of a kernel that stores but one value a row: then
  * b's stand inside them. */
+/* a choice: no is right */
 static bool match_ranges(tn__fuse *f, pair *p) {
   tn_node *x = seed(f, p->a)->env, *y = seed(f, p->b)->env, *env[32];
   bool whole = ends_with(x, y);
@@ -72,12 +73,14 @@ static bool match_ranges(tn__fuse *f, pair *p) {
 }
 
 /* Does all that a kernel reduces, or stores beside its root, stand under the output ranges of `set`, or under all? */
+/* a choice: no is right */
 static bool nests_so(const tn__seed *g, uint32_t set) {
   for (uint32_t i = 0; i < g->chain.n; i++)
     if (g->chain.v[i] != set && g->chain.v[i] != (1u << g->env->nsrc) - 1) return false;
   return true;
 }
 
+/* a choice: no is right */
 static bool may_pair(tn__fuse *f, pair *p) {
   const tn__seed *x = seed(f, p->a), *y = seed(f, p->b);
   if (p->a == p->b || x->alone || y->alone || y->rows || !x->roots.n || !y->roots.n) return false;
@@ -153,6 +156,7 @@ static bool inline_place(tn__fuse *f, pair *p, tn_node *n, tn__info *in, tn__dem
 }
 
 /* n stands in memory, and is large: a row of it is read once if it is read where a reads it, too. */
+/* a choice: either is right */
 static bool loads_rows(const tn__fuse *f, pair *p, const tn__info *in) {
   bool both = demands_of(f, in, p->a) && demands_of(f, in, p->b);
   for (int i = tn__demand_last(f, in, p->k); both && i >= 0; i = in->want.v[i].before)
@@ -224,6 +228,7 @@ static bool is_sum(tn__fuse *f, const pair *p, const tn_node *n) {
 }
 
 /* Is it made of sums over the rows? */
+/* a choice: no is right */
 static bool rests_on_sums(tn__fuse *f, const pair *p, tn_node *root) {
   tn__nodes todo = {0};
   f->searches++;
@@ -240,6 +245,7 @@ static bool rests_on_sums(tn__fuse *f, const pair *p, tn_node *root) {
 }
 
 /* A sum of what another sum over the rows gives would go through them a second time. */
+/* a choice: no is right */
 static bool in_one_pass(tn__fuse *f, const pair *p) {
   for (uint32_t i = 0; i < p->seen.n; i++) {
     tn_node *n = f->order.v[p->seen.v[i]];
@@ -249,6 +255,7 @@ static bool in_one_pass(tn__fuse *f, const pair *p) {
 }
 
 /* Each store is one of all rows, or of sums over them that a group can keep. */
+/* a choice: no is right */
 static bool fits(tn__fuse *f, const pair *p) {
   const tn__seed *g = seed(f, p->k);
   uint32_t rows = (1u << p->rows->nsrc) - 1;
@@ -306,6 +313,7 @@ static bool join(tn__fuse *f, tn__depends *d, int a, int b) {
 }
 
 /* Kernels that go through what b reads */
+/* a choice: either is right */
 static void join_some(tn__fuse *f, tn__depends *d, int b) {
   int tries = 0;
   for (uint32_t i = 0; i < d->loads.v[b].n; i++) {

@@ -66,8 +66,16 @@ static uint64_t draw(int dtype, uint64_t h) {
   return tn__eval_cast(TN_I64, dtype, v);
 }
 
+/* The least, or the greatest, of an integer dtype. */
+static uint64_t extreme(int dtype, bool least) {
+  uint64_t all = UINT64_MAX >> (64 - 8 * tn__size_of(dtype)), sign = (all >> 1) + 1;
+  if (dtype == TN_U8 || dtype == TN_U16 || dtype == TN_U32 || dtype == TN_U64) return least ? 0 : all;
+  return tn__eval_cast(TN_I64, dtype, least ? sign : sign - 1);
+}
+
 tn__exact tn__exact_input(uint64_t seed, int dtype, uint64_t slot, int64_t element, const int64_t *of, uint32_t n) {
-  uint64_t h = tn__hash_mix(tn__hash_mix(seed, slot), (uint64_t)element);
+  uint64_t h = tn__hash_mix(tn__hash_mix(seed, slot), (uint64_t)element), whole = tn__hash_mix(seed, slot) % 4;
+  if (tn__is_int(dtype) && seed % 2 == 0 && whole < 2) return tn__exact_int(extreme(dtype, whole));
   if (tn__is_int(dtype) && n && (h & 1)) {
     uint64_t v = (uint64_t)of[(h >> 8) % n] + (h >> 40) % 3 - 1; /* it may wrap */
     return tn__exact_int(tn__eval_cast(TN_I64, dtype, v));

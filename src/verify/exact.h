@@ -29,7 +29,8 @@ typedef struct tn__exact {
 tn__exact tn__exact_int(uint64_t v);
 /* A float constant of the dtype by its bits; f16 and bf16 become f32. */
 tn__exact tn__exact_const(int dtype, uint64_t bits);
-/* What stands in memory that a kernel is given.  of: integers that it may hold, with their neighbours. */
+/* What stands in memory that a kernel is given.  of: integers that it may hold, with their neighbours.  By even seeds
+ * some slots hold nothing but the least integer, or the greatest: what reductions begin with is told apart then. */
 tn__exact tn__exact_input(uint64_t seed, int dtype, uint64_t slot, int64_t element, const int64_t *of, uint32_t n);
 
 /* The value of an op of the kernel language; dtypes as for tn__eval. */

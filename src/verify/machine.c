@@ -33,6 +33,12 @@ tn__val tn__block_get(const tn__block *b, size_t at, int dtype) {
   return v;
 }
 
+tn__val tn__span_get(const tn__span *s, int64_t element, int dtype) {
+  size_t size = tn__size_of(dtype);
+  if (element < 0 || (size_t)element >= s->bytes / size) return (tn__val){.kind = TN__VAL_NONE};
+  return tn__block_get(s->block, s->offset + (size_t)element * size, dtype);
+}
+
 /* What overlaps is gone. */
 void tn__block_put(tn__block *b, size_t at, int dtype, tn__val v) {
   size_t first = at / b->grain, cells = tn__size_of(dtype) / b->grain, back = 8 / b->grain;

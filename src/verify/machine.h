@@ -48,6 +48,8 @@ void tn__block_open(tn__arena *a, tn__block *b, size_t bytes, uint32_t grain);
 /* The value at byte `at`. */
 tn__val tn__block_get(const tn__block *b, size_t at, int dtype);
 void tn__block_put(tn__block *b, size_t at, int dtype, tn__val v);
+/* An element of what a kernel sees; none outside of it. */
+tn__val tn__span_get(const tn__span *s, int64_t element, int dtype);
 /* Runs all parts; false: see why, or too_long.  value: of the kernel's variables. */
 bool tn__machine_run(tn__machine *m, tn__checked *k, const tn__span *buf, const int64_t *value);
 #endif

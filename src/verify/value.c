@@ -102,7 +102,8 @@ static uint64_t input_bits(const tn__world *w, int dtype, uint64_t h) {
   static const int8_t pool[] = {0, 1, 2, 3, 4, 5, 6, -1};
   uint64_t v = (uint64_t)pool[h % 8];
   if (dtype == TN_BOOL) return h & 1;
-  if (is_odd(w) && (h >> 8 & 1)) v = h >> 9 | h << 55; /* any */
+  if (is_odd(w) && (h >> 8 & 3) == 3) v = h >> 9 | h << 55; /* any */
+  if (is_odd(w) && (h >> 8 & 3) == 1 && w->nsize) v = (uint64_t)w->size[(h >> 10) % w->nsize] + (h >> 40) % 3 - 1;
   return tn__eval_cast(TN_I64, dtype, v);
 }
 

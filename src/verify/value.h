@@ -20,7 +20,7 @@
  * did: another constant would be right, too.
  *
  * In odd worlds inputs come from a pool of few values, with 0 and 1 among them, so that comparisons for equality and
- * the ends of ranges are met.
+ * the ends of ranges are met; integers are sizes and their neighbours, too, so that indices are the first ones outside.
  *
  * A numeric world is for programs whose constants were rounded on one side only, so that the field tells them apart:
  * there all floats are doubles, whatever their dtype, nothing rounds to less, and values are compared as numbers are.
@@ -47,6 +47,8 @@ typedef struct tn__world {
   uint64_t seed;
   bool numeric, rounded;
   tn__terms *terms;    /* NULL: not recorded */
+  const int64_t *size; /* the program's sizes, which integers meet in odd worlds, and their neighbours */
+  uint32_t nsize;
   tn__map log_of;      /* exp(x) -> x */
   tn__map whole;       /* floor(x), ... -> a set of the functions that leave it */
   tn__map float_of;    /* bits that a float was cast to -> it */

@@ -3,6 +3,7 @@
 #include "verify/bounds.h"
 #include "verify/concurrency.h"
 #include "verify/graph.h"
+#include "verify/library.h"
 #include "verify/machine.h"
 #include <math.h>
 #include <string.h>
@@ -134,10 +135,7 @@ static void open_memory(trial *t) {
 }
 
 static tn__val at(const trial *t, int block, int64_t element, int dtype) {
-  const tn__span *s = &t->span[block];
-  size_t size = tn__size_of(dtype);
-  if (element < 0 || (size_t)element >= s->bytes / size) return (tn__val){.kind = TN__VAL_NONE};
-  return tn__block_get(s->block, s->offset + (size_t)element * size, dtype);
+  return tn__span_get(&t->span[block], element, dtype);
 }
 
 /* Numbers agree where they are far closer than what rounding constants may change.  What is no number on the graph's
@@ -148,42 +146,17 @@ static bool agree(const trial *t, int dtype, tn__val want, tn__val got, double s
   return !isfinite(a) || fabs(a - b) <= t->tolerance * (fabs(a) + scale);
 }
 
-/* One element of what the library makes of a product's parameters. */
-static tn__val product_at(trial *t, const tn__verify_item *it, int64_t batch, int64_t i, int64_t j) {
-  const tn__product *g = it->product;
-  int acc = tn__dtype_acc(g->dtype);
-  tn__val sum = tn__val_bits(&t->w, acc, tn__eval_reduce_init(OP_ADD, acc));
-  for (int64_t k = 0; k < g->k; k++) {
-    tn__val x =
-        at(t, it->a, it->a_off + batch * g->stride_a + (g->trans_a ? k * g->lda + i : i * g->lda + k), g->dtype);
-    tn__val y =
-        at(t, it->b, it->b_off + batch * g->stride_b + (g->trans_b ? j * g->ldb + k : k * g->ldb + j), g->dtype);
-    x = tn__val_eval(&t->w, OP_CAST, acc, g->dtype, &x);
-    y = tn__val_eval(&t->w, OP_CAST, acc, g->dtype, &y);
-    sum = tn__val_collect(&t->w, OP_ADD, acc, sum, tn__val_collect(&t->w, OP_MUL, acc, x, y));
-  }
-  sum = tn__val_eval(&t->w, OP_CAST, g->dtype, acc, &sum);
-  if (it->row >= 0)
-    sum = tn__val_eval(&t->w, OP_ADD, g->dtype, g->dtype, (tn__val[]){sum, at(t, it->row, j, g->dtype)});
-  if (g->after == TN__AFTER_RELU)
-    sum = tn__val_eval(&t->w, OP_MAX, g->dtype, g->dtype, (tn__val[]){sum, tn__val_bits(&t->w, g->dtype, 0)});
-  return sum;
+/* Of library calls. */
+static bool agrees(const void *arg, int dtype, tn__val want, tn__val got) {
+  const trial *t = arg;
+  return agree(t, dtype, want, got, 1) || t->w.rounded;
 }
 
 /* The reference has run: does the call mean the same? */
-static bool check_product(trial *t, const tn__verify_item *it) {
-  const tn__product *g = it->product;
-  for (int64_t b = 0; b < g->batch && g->after != TN__AFTER_GELU; b++)
-    for (int64_t i = 0; i < g->m; i++)
-      for (int64_t j = 0; j < g->n; j++) {
-        tn__val want = at(t, it->c, b * g->stride_c + i * g->ldc + j, g->dtype), got = product_at(t, it, b, i, j);
-        if (agree(t, g->dtype, want, got, 1) || t->w.rounded) continue;
-        tn__sb_printf(&t->why,
-                      "product %lldx%lldx%lld: the library's element [%lld, %lld, %lld] is not that of the reference",
-                      (long long)g->m, (long long)g->n, (long long)g->k, (long long)b, (long long)i, (long long)j);
-        return false;
-      }
-  return true;
+static bool check_call(trial *t, const tn__verify_item *it) {
+  const char *wrong = tn__library_compare(&t->w, t->span, it, agrees, t);
+  if (wrong) tn__sb_puts(&t->why, wrong);
+  return !wrong;
 }
 
 static bool run_items(trial *t) {
@@ -197,7 +170,7 @@ static bool run_items(trial *t) {
       for (uint32_t x = 0; x < s->nvar; x++)
         if (s->var[x] == it->kernel->var[k]) value[k] = s->value[x];
     if (!tn__machine_run(&t->m, &t->v->kernel[i], span, value)) return false;
-    if (it->product && !check_product(t, it)) return false;
+    if ((it->product || it->conv) && !check_call(t, it)) return false;
   }
   return true;
 }
@@ -258,12 +231,34 @@ static double tolerance_of(tn_ctx *c, tn_node *graph) {
   return most;
 }
 
+/* Sizes of axes, each once. */
+static void find_sizes(trial *t) {
+  const tn__verify_subject *s = t->v->s;
+  tn__arena *a = &t->v->c->scratch;
+  const tn__env env = {.key = s->var, .val = s->value, .n = s->nvar};
+  tn__nodes all = {0};
+  tn__vec(int64_t) size = {0};
+  tn__map seen;
+  tn__map_init(&seen, a);
+  tn__topo(a, (tn_node **)(uintptr_t)&s->graph, 1, &all);
+  for (uint32_t i = 0; i < all.n; i++)
+    for (uint32_t d = 0; d < all.v[i]->rank; d++) {
+      int64_t n = tn__eval_index(all.v[i]->dim[d], &env, a);
+      if (tn__map_get(&seen, (uint64_t)n, NULL)) continue;
+      tn__map_put(&seen, (uint64_t)n, 1);
+      tn__vec_push(a, &size, n);
+    }
+  t->w.size = size.v;
+  t->w.nsize = size.n;
+}
+
 static void compute(trial *t, uint32_t world, tn__terms *terms) {
   const tn__verify_subject *s = t->v->s;
   tn_ctx *c = t->v->c;
   bool numeric = t->w.numeric;
   tn__world_open(c, world, terms, &t->w);
   t->w.numeric = numeric;
+  find_sizes(t);
   tn__sb_init(&t->why, &c->scratch);
   t->m = (tn__machine){.w = &t->w, .steps = MOST_STEPS, .why = &t->why};
   t->want = tn__alloc(c, (s->graph->nsrc + 1) * sizeof *t->want);

@@ -3,9 +3,9 @@
  *
  * The graph before simplification is evaluated node by node, the schedule item by item, both in a few worlds (value.h),
  * and every element of every output is compared.  Kernels run as linear programs over memory as it is laid out, library
- * calls as their reference bodies, and products by their parameters, too.  On the way each access is held against its
- * buffer; those that hold for all values and sizes, because their intervals say so, are counted as proved, and of the
- * others the statement is made. */
+ * calls as their reference bodies, and by their parameters, too (library.h).  On the way each access is held against
+ * its buffer; those that hold for all values and sizes, because their intervals say so, are counted as proved, and of
+ * the others the statement is made. */
 #ifndef TN_VERIFY_VERIFY_H
 #define TN_VERIFY_VERIFY_H
 #include "ir/constraint.h"
@@ -24,6 +24,9 @@ typedef struct tn__verify_item {
   const tn__product *product; /* NULL: none; pointers are left out */
   int64_t a_off, b_off;       /* elements, */
   int a, b, c, row;           /* and blocks */
+  const tn__conv_call *conv;  /* so */
+  int64_t conv_off[3];
+  int operand[3];
   const int *block;           /* by slot */
   uint32_t nbuf;
 } tn__verify_item;

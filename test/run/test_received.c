@@ -8,6 +8,7 @@
 #include "run/bound_check.h"
 #include "run/plan.h"
 #include "tenet/tenet.h"
+#include "verify/facts.h"
 #include <string.h>
 
 enum { MOST = 8 };
@@ -245,8 +246,152 @@ static void values(void **state) {
   tn_ctx_close(c);
 }
 
+/* ---- libraries ---- */
+
+static bool has_conv(tn__device *d, int dtype) { return (void)d, dtype == TN_F32; }
+
+/* It writes nothing: what stood there is no convolution. */
+static tn_status do_nothing(tn__device *d, const tn__conv_call *v) { return (void)d, (void)v, TN_OK; }
+
+static void no_change(tn__conv *v) { (void)v; }
+static void other_stride(tn__conv *v) { v->stride[1]++; }
+static void less_padding(tn__conv *v) { v->pad[0]--; }
+static void wider_filter(tn__conv *v) { v->dilation[0]++; }
+static void channels_last(tn__conv *v) { v->channels_last ^= 1; }
+static void turned_filter(tn__conv *v) {
+  tn_node *r = v->size[CONV_R];
+  v->size[CONV_R] = v->size[CONV_S], v->size[CONV_S] = r;
+}
+static void swapped_operands(tn__conv *v) {
+  int b = v->operand[CONV_DATA].buf;
+  v->operand[CONV_DATA].buf = v->operand[CONV_FILTER].buf, v->operand[CONV_FILTER].buf = b;
+}
+static void another_kind(tn__conv *v) { v->kind = v->kind == CONV_FORWARD ? CONV_FILTER : CONV_FORWARD; }
+
+static void (*const conv_spoils[])(tn__conv *v) = {no_change,     other_stride,  less_padding,     wider_filter,
+                                                   channels_last, turned_filter, swapped_operands, another_kind};
+
+typedef struct convolution {
+  tn_tensor *y;
+  tn__plan *p;
+  void (*spoil)(tn__conv *v);
+} convolution;
+
+static void compare_conv(tn_ctx *c, void *arg) {
+  convolution *k = arg;
+  tn__nodes in = {0};
+  uint32_t found = 0;
+  k->p = tn__plan_new(c, tn__plan_key(c, &k->y->node, 1, &in));
+  tn__plan_schedule(c, k->p);
+  for (uint32_t i = 0; i < k->p->s->items.n; i++)
+    if (k->p->s->items.v[i].conv) k->spoil((tn__conv *)(uintptr_t)k->p->s->items.v[i].conv), found++;
+  assert_int_equal(found, 1);
+  tn__plan_lower(c, k->p, NULL);
+  tn__plan_validate(c, k->p);
+}
+
+static tn_tensor *images(tn_ctx *c, tn_dim n, tn_dim channels, tn_dim h, tn_dim w) {
+  tn_tensor *t = tn_uniform(c, TN_F32, (tn_dim[]){n, channels, h, w}, 4, 0, 1);
+  assert_int_equal(tn_realize(&t, 1), TN_OK);
+  return t;
+}
+
+/* A convolution's parameters are held against its graph, and its result against them. */
+static void convolutions(void **state) {
+  (void)state;
+  for (size_t i = 0; i < sizeof conv_spoils / sizeof *conv_spoils; i++) {
+    tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref", .quiet = 1, .verify = "/dev/null"});
+    assert_non_null(c);
+    tn__device *d = tn__device_get(c, 0);
+    tn__device_ops ops = *d->ops;
+    ops.has_conv = has_conv, ops.conv = do_nothing;
+    d->ops = &ops;
+    tn_scope(c) {
+      convolution k = {.spoil = conv_spoils[i]};
+      k.y = tn_conv2d(images(c, 2, 3, 8, 9), images(c, 4, 3, 3, 2), NULL, &(tn_conv2d_options){.padding = {1, 1}});
+      if (tn__ctx_run(c, "test", compare_conv, &k) != (i == 0)) fail_msg("%zu: %s", i, tn_last_error(c)->text);
+      tn__plan_free(c, k.p);
+      if (i) assert_non_null(strstr(tn_last_error(c)->text, "is not that of the reference"));
+      else assert_int_equal(tn_realize(&k.y, 1), TN_ERUN);
+      if (!i) assert_non_null(strstr(tn_last_error(c)->text, "the library's convolution is another one"));
+    }
+    tn_ctx_close(c);
+  }
+}
+
+static tn__device_ops real_ops;
+
+static tn_status multiply_wrong(tn__device *d, const tn__product *g) {
+  tn__product turned = *g;
+  turned.trans_b = !g->trans_b;
+  return real_ops.gemm(d, &turned);
+}
+
+static void products(void **state) {
+  (void)state;
+  for (int wrong = 0; wrong < 2; wrong++) {
+    tn_ctx *c = tn_ctx_open(&(tn_options){.device = "cpu", .quiet = 1, .verify = "/dev/null", .cache_dir = ""});
+    assert_non_null(c);
+    tn__device *d = tn__device_get(c, tn__device_find(c, "cpu"));
+    tn__device_ops ops = real_ops = *d->ops;
+    if (wrong) ops.gemm = multiply_wrong;
+    d->ops = &ops;
+    tn_scope(c) {
+      tn_tensor *y = tn_matmul(filled(c, 20, 12), filled(c, 12, 12));
+      assert_int_equal(tn_realize(&y, 1), wrong ? TN_ERUN : TN_OK);
+      if (wrong) assert_non_null(strstr(tn_last_error(c)->text, "the library's product is another one"));
+    }
+    tn_ctx_close(c);
+  }
+}
+
+/* ---- what kernels say of themselves ---- */
+
+static void say_stored(tn__kernel *k) { memset((uint8_t *)(uintptr_t)k->buf_written, 1, k->nbuf); }
+static void say_loaded(tn__kernel *k) { memset((uint8_t *)(uintptr_t)k->buf_written, 0, k->nbuf); }
+static void say_half(tn__kernel *k) { ((uint8_t *)(uintptr_t)k->buf_dtype)[0] = TN_F16; }
+static void say_fewer(tn__kernel *k) { k->nbuf--; }
+static void shift_scratch(tn__kernel *k) { ((int64_t *)(uintptr_t)k->local_at)[0] += 4; }
+static void little_scratch(tn__kernel *k) { k->scratch = k->shared = 0; }
+static void no_global(tn__kernel *k) { k->part[0].global = NULL; }
+static void many_threads(tn__kernel *k) { k->part[0].group = 1 << 20; }
+static void much_memory(tn__kernel *k) { k->shared = k->scratch = 1 << 30; }
+
+static void (*const kernel_spoils[])(tn__kernel *k) = {say_stored,    say_loaded,     say_half,  say_fewer,
+                                                       shift_scratch, little_scratch, no_global, many_threads,
+                                                       much_memory};
+
+static void check_facts(tn_ctx *c, void *arg) {
+  tn__nodes in = {0};
+  for (size_t i = 0; i < sizeof kernel_spoils / sizeof *kernel_spoils; i++) {
+    tn__plan *p = tn__plan_new(c, tn__plan_key(c, &((tn_tensor *)arg)->node, 1, &in));
+    tn__plan_schedule(c, p);
+    tn__plan_lower(c, p, NULL);
+    tn__kernel *k = p->kernel[0];
+    assert_int_equal(p->nkernels, 1);
+    assert_true(k->nlocal > 0);
+    assert_null(tn__facts_check(&c->scratch, k, &p->dev->target));
+    kernel_spoils[i](k);
+    if (!tn__facts_check(&c->scratch, k, &p->dev->target)) fail_msg("fact %zu is not checked", i);
+    tn__plan_free(c, p);
+    in.n = 0;
+  }
+}
+
+static void facts(void **state) {
+  (void)state;
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
+  assert_non_null(c);
+  tn_scope(c) {
+    tn_tensor *x = filled(c, 70, 96);
+    if (!tn__ctx_run(c, "test", check_facts, tn_softmax(x, 1))) fail_msg("%s", tn_last_error(c)->text);
+  }
+  tn_ctx_close(c);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(spoiled_runs), cmocka_unit_test(recordings),
-                                     cmocka_unit_test(values)};
+                                     cmocka_unit_test(values), cmocka_unit_test(convolutions),
+                                     cmocka_unit_test(products),     cmocka_unit_test(facts)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,13 +4,15 @@
  * and of all that kernels and libraries were called with.  Where every hash is as before, the mutant changes nothing
  * that runs.
  *
- * Kernels for the processor are printed and checked, not compiled; those of a guise are run by the interpreter.
+ * Kernels for the processor are printed and checked, and compiled and run for one program only; those of a guise are
+ * run by the interpreter.
  *
  * With a file's name nothing is checked, kernels for the processor are compiled and run, too, and what comes out goes
  * to that file, as doubles: of random graphs, whether it is what they may give.  So it is told which of the mutants
  * that nobody objected to are wrong. */
 #include "backend/cuda/target.h"
 #include "device/device.h"
+#include "ir/eval.h"
 #include "render/render.h"
 #include "support/graph.h"
 #include "tenet/tenet.h"
@@ -85,52 +87,37 @@ static void print_kernels(tn_ctx *c, void *arg) {
   add(tn__sb_str(&text), strlen(tn__sb_str(&text)));
 }
 
+/* How many buffers a launch has stands with the kernels, in the order in which they are compiled. */
+typedef struct unit {
+  tn__code *code; /* NULL: not to be run */
+  uint32_t n, nbuf[512], nvar[512];
+} unit;
+
 static tn__code *look_compile(tn__device *d, tn__kernel *const *kernels, uint32_t n) {
-  static char nothing;
+  unit *u = calloc(1, sizeof *u);
   print_kernels(d->ctx, &(printing){d, kernels, n});
-  return seen.runs ? seen.real->compile(d, kernels, n) : (tn__code *)(void *)&nothing;
+  u->n = n;
+  for (uint32_t i = 0; i < n && i < 512; i++) u->nbuf[i] = kernels[i]->nbuf, u->nvar[i] = kernels[i]->nvar;
+  if (seen.runs) u->code = seen.real->compile(d, kernels, n);
+  return (tn__code *)(void *)u;
 }
 
 static void look_release(tn__device *d, tn__code *code) {
-  if (seen.runs) seen.real->release(d, code);
+  unit *u = (unit *)(void *)code;
+  if (u->code) seen.real->release(d, u->code);
+  free(u);
 }
 
 static tn_status look_launch(tn__device *d, tn__code *code, uint32_t i, void *const *buf, const size_t *bytes,
-                             const int64_t *var, uint32_t nbuf) {
+                             const int64_t *var) {
+  const unit *u = (const unit *)(void *)code;
   add_number(i);
-  for (uint32_t b = 0; b < nbuf; b++) {
+  for (uint32_t k = 0; i < 512 && k < u->nvar[i]; k++) add_number(var[k]);
+  for (uint32_t b = 0; i < 512 && b < u->nbuf[i]; b++) {
     add_pointer(buf[b]);
     add_number((int64_t)bytes[b]);
   }
-  (void)var;
-  return seen.runs ? seen.real->launch(d, code, i, buf, bytes, var) : TN_OK;
-}
-
-/* How many buffers a launch has stands with the kernels, in the order in which they are compiled. */
-typedef struct unit {
-  struct unit *next;
-  const tn__code *code;
-  uint32_t n, nbuf[512], nvar[512];
-} unit;
-static unit *units;
-
-static tn__code *compile(tn__device *d, tn__kernel *const *kernels, uint32_t n) {
-  unit *u = calloc(1, sizeof *u);
-  u->code = look_compile(d, kernels, n);
-  u->n = n;
-  for (uint32_t i = 0; i < n && i < 512; i++) u->nbuf[i] = kernels[i]->nbuf, u->nvar[i] = kernels[i]->nvar;
-  if (!seen.runs) u->code = (const tn__code *)(void *)u;
-  u->next = units;
-  units = u;
-  return (tn__code *)(uintptr_t)u->code;
-}
-
-static tn_status launch(tn__device *d, tn__code *code, uint32_t i, void *const *buf, const size_t *bytes,
-                        const int64_t *var) {
-  const unit *u = units;
-  while (u && u->code != code) u = u->next;
-  for (uint32_t k = 0; u && i < 512 && k < u->nvar[i]; k++) add_number(var[k]);
-  return look_launch(d, code, i, buf, bytes, var, u && i < 512 ? u->nbuf[i] : 0);
+  return u->code ? seen.real->launch(d, u->code, i, buf, bytes, var) : TN_OK;
 }
 
 static tn_status look_gemm(tn__device *d, const tn__product *g) {
@@ -142,22 +129,69 @@ static tn_status look_gemm(tn__device *d, const tn__product *g) {
   add_pointer(g->b);
   add_pointer(g->c);
   if (g->row) add_pointer(g->row);
-  return seen.runs ? seen.real->gemm(d, g) : TN_OK;
+  return seen.real->gemm(d, g);
 }
 
-static void look_at(tn__device *d, const char *name) {
+/* A library of convolutions, as plain loops. */
+static bool has_conv(tn__device *d, int dtype) { return (void)d, tn__is_float(dtype); }
+
+static double *image_of(const tn__conv_call *v, int o, int64_t *n) {
+  *n = 1;
+  for (int i = 0; i < 4; i++) *n *= v->size[tn__conv_dims[o][i]];
+  double *x = calloc((size_t)*n + 1, sizeof *x);
+  for (int64_t i = 0; i < *n && o != (int)v->kind; i++)
+    x[i] = tn__eval_to_double(
+        v->dtype, tn__eval_load(v->dtype, (const char *)v->operand[o] + (size_t)i * tn__size_of(v->dtype)));
+  return x;
+}
+
+static void convolve(const tn__conv_call *v) {
+  int64_t n[3], at[CONV_DIMS] = {0}, all = 1;
+  double *x[3] = {image_of(v, 0, &n[0]), image_of(v, 1, &n[1]), image_of(v, 2, &n[2])};
+  for (int d = 0; d < CONV_DIMS; d++) all *= d == CONV_H || d == CONV_W ? 1 : v->size[d];
+  for (int64_t e = 0; e < all; e++) {
+    int64_t rest = e;
+    for (int d = 0; d < CONV_DIMS; d++)
+      if (d != CONV_H && d != CONV_W) at[d] = rest % v->size[d], rest /= v->size[d];
+    bool inside = true;
+    for (int i = 0; i < 2; i++) {
+      at[CONV_H + i] = at[CONV_P + i] * v->stride[i] + at[CONV_R + i] * v->dilation[i] - v->pad[i];
+      inside &= at[CONV_H + i] >= 0 && at[CONV_H + i] < v->size[CONV_H + i];
+    }
+    int a = v->kind == CONV_DATA, b = v->kind == CONV_FORWARD ? CONV_FILTER : CONV_FORWARD;
+    if (inside) x[v->kind][tn__conv_place(v, (int)v->kind, at)] +=
+        x[a][tn__conv_place(v, a, at)] * x[b][tn__conv_place(v, b, at)];
+  }
+  for (int64_t i = 0; i < n[v->kind]; i++)
+    tn__eval_store(v->dtype, (char *)v->operand[v->kind] + (size_t)i * tn__size_of(v->dtype),
+                   tn__eval_from_double(v->dtype, x[v->kind][i]));
+  for (int o = 0; o < 3; o++) free(x[o]);
+}
+
+static tn_status look_conv(tn__device *d, const tn__conv_call *v) {
+  (void)d;
+  const int64_t numbers[] = {v->dtype, v->kind, v->channels_last, v->stride[0], v->stride[1], v->pad[0], v->pad[1],
+                             v->dilation[0], v->dilation[1], v->beta > 0, v->beta < 0};
+  add(numbers, sizeof numbers);
+  add(v->size, sizeof v->size);
+  for (int o = 0; o < 3; o++) add_pointer(v->operand[o]);
+  convolve(v);
+  return TN_OK;
+}
+
+static void look_at(tn__device *d, const char *name, bool convolves) {
   bool cuda = strstr(name, "sm_") != NULL, opencl = strstr(name, "opencl") != NULL;
-  seen.runs = seen.values || strncmp(name, "ref", 3) == 0;
   seen.dialect = cuda ? &tn__dialect_cuda : opencl ? &tn__dialect_opencl : &tn__dialect_c;
   seen.n = 0;
   seen.real = d->ops;
   seen.ops = *d->ops;
   seen.ops.alloc = look_alloc;
   seen.ops.free = look_free;
-  seen.ops.compile = compile;
+  seen.ops.compile = look_compile;
   seen.ops.release = look_release;
-  seen.ops.launch = launch;
+  seen.ops.launch = look_launch;
   if (d->ops->gemm) seen.ops.gemm = look_gemm;
+  if (convolves) seen.ops.has_conv = has_conv, seen.ops.conv = look_conv;
   d->ops = &seen.ops;
 }
 
@@ -354,7 +388,7 @@ static void run_graph(tn_ctx *c, uint64_t seed) {
   graph_free(c, &g);
 }
 
-static void drive(const char *device, tn_mode mode) {
+static void drive(const char *device, tn_mode mode, bool convolves) {
   tn_ctx *c = tn_ctx_open(
       &(tn_options){.device = device, .mode = mode, .quiet = 1, .verify = seen.values ? NULL : "strict",
                     .cache_dir = "", .threads = 2});
@@ -362,12 +396,15 @@ static void drive(const char *device, tn_mode mode) {
     printf("%s|%d|open|0|cannot be opened\n", device, (int)mode);
     return;
   }
-  look_at(tn__device_get(c, tn__device_find(c, device)), device);
+  look_at(tn__device_get(c, tn__device_find(c, device)), device, convolves);
   seen.hash = 0xcbf29ce484222325u;
+  bool always = seen.values || strncmp(device, "ref", 3) == 0;
   for (int i = 0; i < PROGRAMS; i++) {
+    seen.runs = always || (i == 0 && mode == TN_MODE_DEFAULT);
     realize(c, programs[i].fn);
     say(c, device, (int)mode, programs[i].name);
   }
+  seen.runs = always;
   step(c);
   say(c, device, (int)mode, "step");
   assign(c);
@@ -386,13 +423,15 @@ int main(int argc, char **argv) {
   static const struct {
     const char *device;
     tn_mode mode;
-  } all[] = {{"cpu", TN_MODE_DEFAULT},        {"ref:sm_90", TN_MODE_DEFAULT}, {"ref:opencl", TN_MODE_DEFAULT},
-             {"ref", TN_MODE_DEFAULT},        {"cpu", TN_MODE_STRICT},        {"cpu", TN_MODE_FAST},
-             {"ref:sm_80", TN_MODE_STRICT}};
+    bool convolves; /* by a library */
+  } all[] = {{"cpu", TN_MODE_DEFAULT, false},    {"ref:sm_90", TN_MODE_DEFAULT, false},
+             {"ref", TN_MODE_DEFAULT, false},    {"ref:opencl", TN_MODE_DEFAULT, false},
+             {"cpu", TN_MODE_STRICT, false},     {"cpu", TN_MODE_FAST, false},
+             {"ref:sm_80", TN_MODE_STRICT, false}, {"ref:sm_80", TN_MODE_DEFAULT, true}};
   setenv("TENET_RACES", "1", 0);
   seen.values = argc == 2 ? fopen(argv[1], "wb") : NULL;
   for (size_t i = 0; i < sizeof all / sizeof *all; i++)
     if (argc < 3 || (!strcmp(argv[1], all[i].device) && atoi(argv[2]) == (int)all[i].mode))
-      drive(all[i].device, all[i].mode);
+      drive(all[i].device, all[i].mode, all[i].convolves);
   return seen.values ? fclose(seen.values) : 0;
 }
