@@ -96,6 +96,14 @@ static int column_of(const tn__survey *s) {
   return best;
 }
 
+/* Threads that share out a column's rows: a power of two. */
+/* a choice: either is right */
+static int64_t lanes_for(const tn__target *t, int64_t width, double rows) {
+  int64_t n = 2;
+  while ((double)n * 2 * ROWS_OF_THREAD <= rows && n < MOST_LANES && 2 * n * width <= t->group) n *= 2;
+  return n;
+}
+
 tn_node *tn__column_reduce(tn__lowering *l, tn_node *part, int *group) {
   tn_ctx *c = l->c;
   tn__arena *a = l->a;
@@ -106,11 +114,10 @@ tn_node *tn__column_reduce(tn__lowering *l, tn_node *part, int *group) {
   int at = row ? column_of(&s) : -1;
   if (at < 0 || !tn__walks_outputs(&s, s.common) || tn__volume(&s, s.common) >= (double)t->units * 2 * t->subgroup)
     return NULL;
-  fold f = {.l = l, .c = c, .column = s.r.range[at], .width = t->sector / element_bytes(&s), .lanes = 2};
+  fold f = {.l = l, .c = c, .column = s.r.range[at], .width = t->sector / element_bytes(&s)};
   double rows = tn__extent(row);
-  if (rows < MIN_ROWS || tn__extent(f.column) < (double)f.width) return NULL;
-  while ((double)f.lanes * 2 * ROWS_OF_THREAD <= rows && f.lanes < MOST_LANES && 2 * f.lanes * f.width <= t->group)
-    f.lanes *= 2;
+  if (rows < MIN_ROWS || tn__extent(f.column) < (double)f.width) return NULL; /* a choice: either is right */
+  f.lanes = lanes_for(t, f.width, rows);
   *group = (int)(f.width * f.lanes);
   tn__sb_printf(&l->note, " fold(%lld,%lld,%lld)", tn__id_of(f.column), (long long)f.width, (long long)f.lanes);
   /* the columns' range as group and column; stores close both, reductions are made anew */

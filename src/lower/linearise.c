@@ -544,6 +544,7 @@ static double work_of(const lin *l, const tn_node *global) {
   return work;
 }
 
+/* a choice: no is right */
 static tn_node *choose_global(tn_ctx *c, tn__arena *a, tn_node *sink, const tn__part *part) {
   tn__ranges r;
   tn__ranges_find(c, a, sink, &r);

@@ -157,9 +157,9 @@ static tn_node *vectorise(tn__lowering *l, tn_node *body) {
   int64_t lanes = lanes_for(l, value_dtype(&p));
   bool output = p.outputs >> v & 1;
   if (output && !p.reduces) {
-    int64_t chunk = tn__variant_by(CHUNK, l->variant->group);
+    int64_t chunk = tn__variant_by(CHUNK, l->variant->group); /* a choice: either is right */
     /* a flat loop: chunks for the threads */
-    if (tn__volume(&p, p.outputs) == tn__extent(x) && tn__extent(x) > (double)chunk) {
+    if (tn__volume(&p, p.outputs) == tn__extent(x) && tn__extent(x) > (double)chunk) { /* a choice: either is right */
       tn__sb_printf(&l->note, " chunk(%lld,%lld)", tn__id_of(x), (long long)chunk);
       return tn__cut(l, body, x, chunk, AX_LOOP, AX_UPCAST, NULL);
     }
@@ -440,7 +440,8 @@ static tn_node *split_long(tn__lowering *l, tn_node *body) {
   }
   int at = c->mode == TN_MODE_STRICT || !p.reduces ? -1 : split_range(&p);
   if (at < 0) return body;
-  if (tn__extent(p.r.range[at]) < MIN_SPLIT || tn__volume(&p, all_of(&p)) < TN__SPLIT_WORK) return body;
+  bool little = tn__extent(p.r.range[at]) < MIN_SPLIT || tn__volume(&p, all_of(&p)) < TN__SPLIT_WORK;
+  if (little) return body; /* a choice: either is right */
   int64_t steps, beside, tiles = tn__tile_count(l, body, &steps, &beside);
   int64_t count =
       tiles ? count_tile_blocks(l, p.r.range[at], tiles, steps, beside) : count_blocks(l, &p, p.r.range[at]);

@@ -455,6 +455,7 @@ static bool put_division(tn__printer *p, tn_node *n) {
 /* ---- loops ---- */
 
 /* Is a thread's own scratch indexed by r?  As group.c writes it: slots are sums of products. */
+/* a choice: either is right */
 static bool indexes_own(const tn_node *access, const tn_node *r) {
   const tn_node *todo[2 * UNROLLED] = {access->src[1]};
   for (uint32_t at = 0, n = 1; at < n; at++) {
@@ -466,6 +467,7 @@ static bool indexes_own(const tn_node *access, const tn_node *r) {
 }
 
 /* A serial loop is unrolled if a thread's own scratch is indexed by it, for that to be registers. */
+/* a choice: either is right */
 static bool holds_own(const tn__printer *p, uint32_t start) {
   int64_t extent;
   if (!tn__const_int(p->part->ins[start]->src[0], &extent) || extent > UNROLLED) return false;
@@ -501,7 +503,8 @@ static void open_range(tn__printer *p, uint32_t start) {
     else tn__print_line(p, "if (t < %s) {", extent);
   } else {
     if (axis == AX_UNROLL) put_packs(p, start);
-    if (axis == AX_UNROLL || (axis != AX_GLOBAL && holds_own(p, start))) tn__print_line(p, "%s", p->d->group->unroll);
+    bool unroll = axis == AX_UNROLL || (axis != AX_GLOBAL && holds_own(p, start)); /* a choice: either is right */
+    if (unroll) tn__print_line(p, "%s", p->d->group->unroll); /* a choice: either is right */
     const char *i = tn__print_give(p, r, 'i', p->nloop++);
     if (axis != AX_GLOBAL) tn__print_line(p, "for (%s %s = 0; %s < %s; %s++) {", type, i, i, extent, i);
     else

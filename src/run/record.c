@@ -63,7 +63,7 @@ static tn__record *find_record(tn__plan *p, tn__buffer *const *in, tn__buffer *c
   tn__record *oldest = p->record;
   for (tn__record *r = p->record; r < p->record + RECORDINGS; r++) {
     if (r->runs && !memcmp(r->key, p->now, n * sizeof *p->now)) return r;
-    if (r->last < oldest->last) oldest = r;
+    if (r->last < oldest->last) oldest = r; /* a choice: either is right */
   }
   forget(p, oldest);
   memcpy(oldest->key, p->now, n * sizeof *p->now);

@@ -458,7 +458,7 @@ void tn__conv_find(tn__fuse *f) {
     v.own = !library_convolves(f, v.dtype) || has_few_channels(f, &v, work);
     v.channels_last =
         prefers_last(v.dtype) && (v.own || v.kind == CONV_DATA || v.operand[CONV_DATA].node->op != OP_PARAM);
-    if (v.kind == CONV_FILTER && has_little_window(f, &v)) continue;
+    if (v.kind == CONV_FILTER && has_little_window(f, &v)) continue; /* a choice: either is right */
     if (work >= LEAST_WORK && (!v.own || tiles_convolve(f, &v))) f->info[i].conv = tn__arena_dup(f->a, &v, sizeof v);
   }
 }

@@ -62,7 +62,7 @@ static bool check_scratch(facts *f) {
 static bool check_groups(facts *f, const tn__target *target) {
   const tn__kernel *k = f->k;
   for (uint32_t p = 0; p < k->nparts; p++) {
-    if (!k->part[p].group) continue;
+    if (!k->part[p].group || !target->group) continue; /* an interpreter runs any */
     if (k->part[p].group > target->group) return complain(f, "too many threads:", k->part[p].group);
     if ((size_t)k->shared > target->shared) return complain(f, "too much shared memory:", k->shared);
   }
