@@ -31,12 +31,14 @@ static tn_node *sigmoid(tn_ctx *c, tn_node *x) {
   return O2(DIV, tn__where(c, ON(LT, x, 0), e, NUM(x, 1)), ON(ADD, e, 1));
 }
 
-tn_node *tn__softplus_of(tn_ctx *c, tn_node *x) {
+static tn_node *rsqrt(tn_ctx *c, tn_node *x) { return NO(DIV, 1, O1(SQRT, x)); }
+static tn_node *silu(tn_ctx *c, tn_node *x) { return tn__mul(c, x, sigmoid(c, x)); }
+
+static tn_node *softplus(tn_ctx *c, tn_node *x) {
   tn_node *positive = tn__where(c, ON(LT, x, 0), NUM(x, 0), x);
   return tn__add(c, positive, O1(LOG1P, O1(EXP, minus_abs(c, x))));
 }
 
-/* Their constants have more bits than bf16 and f16 hold. */
 static tn_node *gelu(tn_ctx *c, tn_node *x) {
   tn_node *phi = ON(ADD, O1(ERF, ON(MUL, x, 0.70710678118654752440)), 1); /* 1/sqrt(2) */
   return tn__mul(c, ON(MUL, x, 0.5), phi);
@@ -48,7 +50,12 @@ static tn_node *gelu_tanh(tn_ctx *c, tn_node *x) {
   return tn__mul(c, ON(MUL, x, 0.5), phi);
 }
 
-tn_node *tn__gelu_tanh_of(tn_ctx *c, tn_node *x) { return tn__cast(c, gelu_tanh(c, tn__acc(c, x)), x->dtype); }
+/* In f32, and rounded once: their constants have more bits than bf16 and f16 hold. */
+#define IN_ACC(f) tn__cast(c, f(c, tn__acc(c, x)), x->dtype)
+/* So of f16.  bf16 stays f32 from function to function by itself (lower/widen.c), and a cast would round it. */
+#define IN_ONE(f) (x->dtype == TN_F16 ? IN_ACC(f) : f(c, x))
+tn_node *tn__gelu_tanh_of(tn_ctx *c, tn_node *x) { return IN_ACC(gelu_tanh); }
+tn_node *tn__softplus_of(tn_ctx *c, tn_node *x) { return IN_ACC(softplus); }
 tn_node *tn__relu_of(tn_ctx *c, tn_node *x) { return tn__where(c, ON(LE, x, 0), NUM(x, 0), x); }
 
 /* The unused branch must not overflow either, or its derivative would be 0*inf. */
@@ -58,7 +65,6 @@ static tn_node *elu(tn_ctx *c, tn_node *x, double alpha) {
   return tn__where(c, positive, x, low);
 }
 
-#define IN_ACC(f) tn__cast(c, f(c, tn__acc(c, x)), x->dtype)
 #define WHOLE(x, otherwise) (is_whole(x) ? (x) : (otherwise))
 
 /* UNARY(name, dtypes it takes, what it is) defines the public function of that name. */
@@ -85,7 +91,7 @@ UNARY(tn_isnan, NUM, is_whole(x) ? all_of(c, x, false) : O2(NE, x, x))
 UNARY(tn_isinf, NUM, is_whole(x) ? all_of(c, x, false) : ON(EQ, O1(ABS, x), INFINITY))
 UNARY(tn_isfinite, NUM, is_whole(x) ? all_of(c, x, true) : ON(LT, O1(ABS, x), INFINITY))
 UNARY(tn_sqrt, FLOAT, O1(SQRT, x))
-UNARY(tn_rsqrt, FLOAT, NO(DIV, 1, O1(SQRT, x)))
+UNARY(tn_rsqrt, FLOAT, IN_ONE(rsqrt))
 UNARY(tn_recip, FLOAT, NO(DIV, 1, x))
 UNARY(tn_exp, FLOAT, O1(EXP, x))
 UNARY(tn_exp2, FLOAT, O1(EXP2, x))
@@ -108,8 +114,8 @@ UNARY(tn_acosh, FLOAT, O1(ACOSH, x))
 UNARY(tn_atanh, FLOAT, O1(ATANH, x))
 UNARY(tn_erf, FLOAT, O1(ERF, x))
 UNARY(tn_erfc, FLOAT, O1(ERFC, x))
-UNARY(tn_sigmoid, FLOAT, sigmoid(c, x))
-UNARY(tn_silu, FLOAT, tn__mul(c, x, sigmoid(c, x)))
+UNARY(tn_sigmoid, FLOAT, IN_ONE(sigmoid))
+UNARY(tn_silu, FLOAT, IN_ONE(silu))
 UNARY(tn_softplus, FLOAT, tn__softplus_of(c, x))
 UNARY(tn_gelu, FLOAT, IN_ACC(gelu))
 UNARY(tn_gelu_tanh, FLOAT, tn__gelu_tanh_of(c, x))

@@ -86,15 +86,15 @@ for name, fn, tol in (
     ("erfc", of_doubles(math.erfc), 3.5),
 ):
     function(name, fn, tol)
-function("rsqrt", lambda x: 1 / np.sqrt(x), 2, 2)
-function("sigmoid", sigmoid, 4, 4)
-function("softplus", lambda x: np.logaddexp(0, x), 6, 4)
+function("rsqrt", lambda x: 1 / np.sqrt(x), 2)
+function("sigmoid", sigmoid, 4)
+function("softplus", lambda x: np.logaddexp(0, x), 6)
 for name, fn in (
     ("silu", lambda x: x * sigmoid(x)),
     ("gelu", lambda x: x * normal(x)),
     ("gelu_tanh", lambda x: x * 0.5 * (1 + np.tanh(np.sqrt(2 / np.longdouble(np.pi)) * (x + 0.044715 * x**3)))),
 ):
-    function(name, fn, 6, 4, np.abs)
+    function(name, fn, 6, scale=np.abs)
 
 
 def binary(name, dtypes, fn, to=None, tol=0.0, kind="any"):

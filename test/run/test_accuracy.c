@@ -109,11 +109,11 @@ static const function functions[] = {
     ONE(acosh, acoshl, {3, 3, 0, 3.5}, 0, 0),
     ONE(atanh, atanhl, {3, 2, 0, 2.5}, 0, 0),
     /* compositions: every step rounds */
-    ONE(rsqrt, rsqrt, {1.5, 1.5, 1.5}, 0, 0),
-    ONE(sigmoid, sigmoid, {2.5, 2.5, 2}, -8, 40),
-    ONE(silu, silu, {3.5, 3.5, 3}, -8, 40),
-    ONE(softplus, softplus, {2, 2, 1.5}, -8, 40),
-    ONE(gelu, gelu, {5, 5, 2.5}, -1, 10),
+    ONE(rsqrt, rsqrt, {1.5, 1.5, 0}, 0, 0),
+    ONE(sigmoid, sigmoid, {2.5, 2.5, 0}, -8, 40),
+    ONE(silu, silu, {3.5, 3.5, 0}, -8, 40),
+    ONE(softplus, softplus, {2, 2, 0}, -8, 40),
+    ONE(gelu, gelu, {5, 5, 0}, -1, 10),
     TWO(add, sum, ROUNDED),
     TWO(sub, difference, ROUNDED),
     TWO(mul, product, ROUNDED),
@@ -230,7 +230,9 @@ static bool within_bound(const trial *t, const function *fn, bool near, bool cud
   if (f->dtype == TN_F64 && cuda && fn->bound[3] > 0) bound = fn->bound[3];
   bool driver = f->dtype == TN_F64 && !strncmp(device_or(""), "opencl", 6); /* its functions may flush subnormals */
   if (driver) bound = opencl_bound(fn->name, bound);
-  if (narrow && bound == 0 && fn->bound[0] > 0) bound = 0.5 + (near ? f->near : f->narrow * (fn->bound[0] > 0.5));
+  int steps = fn->lo < fn->hi || fn->one == tn_rsqrt ? 3 : 1; /* of a composition, that may be near each */
+  if (narrow && bound == 0 && fn->bound[0] > 0)
+    bound = 0.5 + (near ? f->near * steps : f->narrow * (fn->bound[0] > 0.5));
   for (uint32_t i = 0; i < t->n; i++) {
     double x = number(f, t->x, i);
     if (fn->lo < fn->hi && !(x >= fn->lo && x <= fn->hi)) continue;
