@@ -3,9 +3,13 @@
  * Needs the linear form of a kernel for groups.  LOCAL buffers are shared: what one thread wrote another may read only
  * behind a barrier, and what one still reads no other may overwrite.  Barriers stand outside of lane loops, where all
  * threads pass.  Walks the program with the accesses since the last barrier in hand; a loop's body is walked as if its
- * own accesses had come before it. */
+ * own accesses had come before it.  Behind a loop that may have no turns, its barriers do not count. */
 #include "ir/build.h"
 #include "lower/lower.h"
+
+typedef struct touched {
+  uint64_t read, written;
+} touched;
 
 typedef struct walk {
   tn_ctx *c;
@@ -15,6 +19,7 @@ typedef struct walk {
   uint64_t read, written;
   int64_t number;
   tn__nodes out;
+  tn__vec(touched) open; /* in hand where each loop around begins */
 } walk;
 
 static uint64_t bit_of(const tn_node *local) { return 1ull << (local->ints[0] < 63 ? local->ints[0] : 63); }
@@ -55,6 +60,11 @@ void tn__place_barriers(tn_ctx *c, tn__arena *a, tn__part *part) {
     touches(&w, i, end + 1, &read, &written);
     if (lanes || tn__is_access(n)) before(&w, read, written);
     for (; i < end; i++) tn__vec_push(a, &w.out, part->ins[i]);
+    if (n->op == OP_RANGE && !lanes) tn__vec_push(a, &w.open, ((touched){w.read, w.written}));
+    if (n->op == OP_END && !lanes) { /* of lanes, it has been passed by */
+      touched before = w.open.v[--w.open.n];
+      if (n->src[0]->src[0]->lo < 1) w.read |= before.read, w.written |= before.written;
+    }
     if (n->op == OP_RANGE && !lanes) { /* the turn before; where all turns only read, they wait once */
       touches(&w, i, end_of(&w, i), &read, &written);
       if (!written) before(&w, read, 0);

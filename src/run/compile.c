@@ -134,7 +134,7 @@ static uint32_t find_kernel(lowering *l, tn_node *body, const tn__variant *varia
   tn__work work = tn__work_begin(l->c);
   tn__kernel *k = tn__lower(l->c, &l->c->scratch, body, &p->dev->target, variant, p->nkernels);
   const char *wrong = tn__facts_check(&l->c->scratch, k, &p->dev->target);
-  if (!wrong) wrong = tn__concurrency_check(&l->c->scratch, k);
+  if (!wrong) wrong = tn__concurrency_check(l->c, k);
   if (wrong && tn__is_program(body)) tn__fail(l->c, TN_EFORMAT, "%s", wrong);
   if (wrong) tn__fail(l->c, TN_ERUN, "internal: %s", wrong);
   p->kernel[p->nkernels] = k = tn__kernel_copy(&p->arena, k);

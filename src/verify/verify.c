@@ -44,7 +44,7 @@ tn__verify *tn__verify_open(tn_ctx *c, const tn__verify_subject *s) {
     tn_node **size = tn__alloc(c, (it->nbuf + 1) * sizeof *size);
     for (uint32_t b = 0; b < it->nbuf; b++) size[b] = s->block[it->block[b]].size;
     k->kernel = it->kernel;
-    const char *wrong = tn__concurrency_check(&c->scratch, it->kernel);
+    const char *wrong = tn__concurrency_check(c, it->kernel);
     if (!wrong) wrong = tn__writers_prove(c, it->kernel, s->needs, &v->verdict.writers, &v->open);
     if (wrong) v->verdict = (tn__verdict){.result = TN__VERIFY_DIFFERS, .why = wrong};
     tn__encode(c, &c->scratch, it->kernel, &k->code);

@@ -288,6 +288,13 @@ static bool runs_at_once(const tn_node *r, const tn_node *buf) {
   return r->hi > 0 && (axis == AX_GLOBAL || axis == AX_UPCAST || axis == AX_UNROLL);
 }
 
+bool tn__writers_tell(tn_ctx *c, const tn__kernel *k, uint32_t part, tn_node *index, tn_node *lanes) {
+  claim q = {.c = c, .k = k, .part = part, .index = index, .at_once = lanes};
+  tn__map_init(&q.fixed, &c->scratch);
+  if (k->part[part].global) tn__map_putp(&q.fixed, k->part[part].global, k->part[part].global);
+  return holds_by_form(&q);
+}
+
 const char *tn__writers_prove(tn_ctx *c, const tn__kernel *k, const tn__constraint_list *needs, tn__writers *count,
                               tn__sb *open) {
   for (uint32_t p = 0; p < k->nparts; p++) {

@@ -12,6 +12,10 @@ typedef struct tn__writers { /* stores, each once for every loop around it whose
   uint32_t stores, by_form, by_trying; /* the rest is left to a solver */
 } tn__writers;
 
+/* Of an index in a part: are the counters of `lanes` equal wherever the addresses are, in whatever turns of the other
+ * loops of a group?  By form: false may only mean that it is not known. */
+bool tn__writers_tell(tn_ctx *c, const tn__kernel *k, uint32_t part, tn_node *index, tn_node *lanes);
+
 /* Adds to the counts; NULL, or in scratch which turns store to one place.  `open`: a line for each store that is left,
  * as bounds.h says. */
 const char *tn__writers_prove(tn_ctx *c, const tn__kernel *k, const tn__constraint_list *needs, tn__writers *count,

@@ -1,0 +1,11 @@
+/* Memory that a group shares, between barriers: a check of linear programs by their form, for all sizes and inputs.
+ * Prefix tn__barriers_. */
+#ifndef TN_VERIFY_BARRIERS_H
+#define TN_VERIFY_BARRIERS_H
+#include "lower/kernel.h"
+
+/* NULL, or in scratch what is wrong: an access to a LOCAL that a group shares which another one, with a store among the
+ * two, may reach by another thread with no barrier between them.  Two accesses are one thread's if both are stores
+ * outside of lane loops, or if their indices are the same of their threads and tell the thread. */
+const char *tn__barriers_check(tn_ctx *c, const tn__kernel *k, uint32_t part);
+#endif
