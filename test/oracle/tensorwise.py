@@ -456,12 +456,15 @@ def _(r, d):
 
 @case("einsum", dtypes=NUMBERS)
 def _(r, d):
-    sizes = {c: r.one_of([1, 2, 3, 5]) for c in "abcd"}
+    sizes = {c: r.one_of([1, 2, 3, 5]) for c in "abcd"} | {r.one_of("abcd"): r.one_of([1, 33])}
     terms = ["".join(r.one_of("abcd") for _ in range(r.below(4))) for _ in range(1 + r.below(3))]
+    if r.chance(0.3):  # what one operand alone has is summed before the product, and is not to be rounded there
+        sizes["a"], terms = 33, r.one_of([["abc", "ad"], ["a", "cab"], ["da", "ba"]])
     used = sorted(set("".join(terms)))
     out = "".join(c for c in r.g.permutation(used) if r.chance(0.5)) if used else ""
     spec = ",".join(terms) + "->" + out
-    xs = [r.array(d, tuple(sizes[c] for c in t), "whole") for t in terms]
+    kind = "whole" if len(terms) > 2 else "plain"  # the product of two of three is rounded
+    xs = [r.array(d, tuple(sizes[c] for c in t), kind) for t in terms]
     n = int(np.prod([sizes[c] for c in used]))
     if all(terms):
         return product(lambda *a: np.einsum(spec, *a), d, xs, n, word=spec)
