@@ -22,7 +22,9 @@
   .wrap = {[TN_I8] = "u32", [TN_I16] = "u32", [TN_I32] = "u32", [TN_I64] = "u64",                                      \
            [TN_U8] = "u32", [TN_U16] = "u32", [TN_U32] = "u32", [TN_U64] = "u64"}
 
-#define TN__COMMON_SPELLINGS                                                                                           \
+/* neg: of integers */
+#define TN__COMMON_SPELLINGS TN__COMMON_SPELLINGS_BUT("($t)(0 - ($u)$0)")
+#define TN__COMMON_SPELLINGS_BUT(neg)                                                                                  \
   .load = {[TN_BOOL] = "$0 != 0", [TN_F16] = "tn_f16_of($0)", [TN_BF16] = "tn_bf16_of($0)"},                           \
   .store = {[TN_F16] = "tn_f16_bits($0)", [TN_BF16] = "tn_bf16_bits($0)"},                                             \
   .round = {[TN_F16] = "tn_f16_round($0)", [TN_BF16] = "tn_bf16_round($0)"},                                           \
@@ -31,7 +33,7 @@
   .of_bits = {[TN_F16] = "tn_f16_of($0)", [TN_BF16] = "tn_bf16_of($0)", [TN_F32] = "tn_f32_of($0)",                    \
       [TN_F64] = "tn_f64_of($0)"},                                                                                     \
   .op = {                                                                                                              \
-      [OP_NEG] = {SPELL_INTS("($t)(0 - ($u)$0)"), SPELL_FLOATS("-$0"), [SP_INDEX] = "-$0"},                            \
+      [OP_NEG] = {SPELL_INTS(neg), SPELL_FLOATS("-$0"), [SP_INDEX] = "-$0"},                                           \
       [OP_NOT] = {[SP_BOOL] = "!$0", SPELL_INTS("($t)~$0")},                                                           \
       [OP_ADD] = {[SP_BOOL] = "$0 | $1", SPELL_WRAPS("+"), SPELL_EXACT("+"), SPELL_FLOATS("$0 + $1")},                 \
       [OP_MUL] = {[SP_BOOL] = "$0 & $1", SPELL_WRAPS("*"), SPELL_EXACT("*"), SPELL_FLOATS("$0 * $1")},                 \

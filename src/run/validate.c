@@ -82,8 +82,9 @@ void tn__validate_close(tn_ctx *c) {
   uint32_t all = n[TN__VERIFY_EQUAL] + n[TN__VERIFY_DIFFERS] + n[TN__VERIFY_UNKNOWN];
   if (!all) return;
   if (!is_word(c->opt.verify)) {
-    char line[80];
-    snprintf(line, sizeof line, "seconds compiling %.3f comparing %.3f\n", rt->spent[0], rt->spent[1]);
+    char line[120];
+    snprintf(line, sizeof line, "seconds %s compiling %.3f comparing %.3f\n", tn__device_get(c, 0)->name, rt->spent[0],
+             rt->spent[1]);
     append(c->opt.verify, line);
     return;
   }

@@ -65,6 +65,7 @@ static const struct {
     {"round", OP_ROUND, 1}, {"trunc", OP_TRUNC, 1}, {"idiv", OP_IDIV, 2}, {"mod", OP_MOD, 2},
     {"fmod", OP_FMOD, 2}, {"pow", OP_POW, 2}, {"atan2", OP_ATAN2, 2}, {"min", OP_MIN, 2},
     {"max", OP_MAX, 2}, {"shl", OP_SHL, 2}, {"shr", OP_SHR, 2}, {"fma", OP_FMA, 3},
+    {"neg", OP_NEG, 1},
 };
 
 /* Others; the arguments' dtype, the result's. */

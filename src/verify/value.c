@@ -117,6 +117,7 @@ tn__val tn__val_input(tn__world *w, int dtype, int64_t slot, int64_t at) {
   uint64_t h = point(w, (uint64_t)slot, (uint64_t)at);
   if (!tn__is_float(dtype))
     return leaf(w, TN__VAL_BITS, input_bits(w, dtype, h), OP_PARAM, dtype, (uint64_t)slot, (uint64_t)at);
+  if (w->exact) return (tn__val){.v = tn__eval_from_double(dtype, draw(w, h)), .kind = TN__VAL_BITS};
   if (w->numeric) return is_odd(w) && h % 8 < 2 ? number((double)(h % 8)) : number(draw(w, h));
   tn__val x = {.v = h, .kind = TN__VAL_REAL};
   if (is_odd(w) && h % 8 < 6)
@@ -301,7 +302,7 @@ tn__val tn__val_eval(tn__world *w, int op, int dtype, int sdtype, const tn__val 
 
 tn__val tn__val_collect(tn__world *w, int op, int dtype, tn__val x, tn__val y) {
   tn__val arg[2] = {x, y}, z = tn__val_eval(w, op, dtype, dtype, arg);
-  if (w->numeric || (op != OP_ADD && op != OP_MUL) || !tn__is_float(dtype)) return z;
+  if (w->numeric || w->exact || (op != OP_ADD && op != OP_MUL) || !tn__is_float(dtype)) return z;
   if (z.kind != TN__VAL_BITS || x.kind != TN__VAL_BITS || y.kind != TN__VAL_BITS) return z;
   if (!is_number(dtype, x) || !is_number(dtype, y)) return z;
   uint64_t exact = (op == OP_ADD ? add : mul)(element(dtype, x), element(dtype, y));

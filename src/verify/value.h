@@ -24,6 +24,9 @@
  *
  * A numeric world is for programs whose constants were rounded on one side only, so that the field tells them apart:
  * there all floats are doubles, whatever their dtype, nothing rounds to less, and values are compared as numbers are.
+ *
+ * An exact world is for mode strict: there floats are bits of their dtype, tn__eval computes with them, and sums are
+ * taken in the order in which they are collected. Another order of a sum and another rounding are other bits.
  */
 #ifndef TN_VERIFY_VALUE_H
 #define TN_VERIFY_VALUE_H
@@ -45,7 +48,7 @@ typedef struct tn__val {
 typedef struct tn__world {
   tn_ctx *c;
   uint64_t seed;
-  bool numeric, rounded;
+  bool numeric, exact, rounded;
   tn__terms *terms;    /* NULL: not recorded */
   const int64_t *size; /* the program's sizes, which integers meet in odd worlds, and their neighbours */
   uint32_t nsize;

@@ -1,5 +1,6 @@
 #include "verify/verify.h"
 #include "ir/build.h"
+#include "ir/eval.h"
 #include "verify/bounds.h"
 #include "verify/concurrency.h"
 #include "verify/graph.h"
@@ -255,9 +256,10 @@ static void find_sizes(trial *t) {
 static void compute(trial *t, uint32_t world, tn__terms *terms) {
   const tn__verify_subject *s = t->v->s;
   tn_ctx *c = t->v->c;
-  bool numeric = t->w.numeric;
+  bool numeric = t->w.numeric, exact = t->w.exact;
   tn__world_open(c, world, terms, &t->w);
   t->w.numeric = numeric;
+  t->w.exact = exact;
   find_sizes(t);
   tn__sb_init(&t->why, &c->scratch);
   t->m = (tn__machine){.w = &t->w, .steps = MOST_STEPS, .why = &t->why};
@@ -274,6 +276,22 @@ static bool agree_as_numbers(tn__verify *v, uint32_t world) {
   t.w.numeric = true;
   compute(&t, world, NULL);
   return run_items(&t) && !find_difference(&t, &block, &element);
+}
+
+/* Mode strict: the same bits, each sum in the order written? */
+static bool agrees_exactly(tn__verify *v, uint32_t world) {
+  trial t = {.v = v, .w.exact = true};
+  uint32_t block;
+  int64_t element;
+  compute(&t, world, NULL);
+  if (!run_items(&t)) return differs(&t);
+  if (!find_difference(&t, &block, &element)) return true;
+  const tn__image *want = &t.want[v->s->block[block].slot];
+  tn__sb_printf(&t.why, "output %d, element %lld: another rounding, or another order of a sum: %.17g where the graph has "
+                "%.17g", v->s->block[block].slot, (long long)element,
+                tn__eval_to_double(want->dtype, at(&t, (int)block, element, want->dtype).v),
+                tn__eval_to_double(want->dtype, want->v[element].v));
+  return differs(&t);
 }
 
 /* The difference in words; the same once more, with terms. */
@@ -307,6 +325,7 @@ bool tn__verify_run(tn__verify *v, uint32_t world) {
     if (!same && !t.w.rounded) return tell(v, world, block, element);
     v->verdict.numeric |= same;
   }
+  if (same && v->c->mode == TN_MODE_STRICT && !agrees_exactly(v, world)) return false;
   v->equal += same;
   if (last && !v->equal) tn__verify_give_up(v, "constants round, in all worlds");
   return !last;

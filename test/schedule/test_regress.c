@@ -323,6 +323,26 @@ static const row rows[] = {
 
 /* What only compiled code shows. */
 static const row compiled[] = {
+    {"a sum in the order written, in mode strict, where a library would like another order of the axes",
+     "%1 = param f32[2,3,3,3] 2 3 3 3 {0 0}\n"
+     "%2 = permute f32[3,3,3,2] %1 {2 1 3 0}\n"
+     "%3 = reshape f32[1,3,3,3,2] %2 1 3 3 3 2\n"
+     "%4 = param f32[1,1,3,2] 1 1 3 2 {1 0}\n"
+     "%5 = contract f32[1,3,3,1] %3 %4 {1 2 1 2}\n"
+     "%6 = sink void %5 {\"outputs\"}\n"
+     "# x0: 3fcf41f2 3faa0903 bfc35254 3f84c7e3 bf6a0c4a bc422681 bec31f8a 3f4e809d bd02a993 be3f06f7 bf54d014 bc2cd9e8 "
+     "bf537803 bf945048 bf93089a bf041206 3f9f86c2 bb68a71e 3f3676c9 3f47ced9 3f7de69b bf8a31f9 bf305f07 3e2240b8 "
+     "bfab6fd2 3b95182b bf4889a0 be78adac beed35a8 bf8f81d8 3fcb7803 bfd182aa bf700d1b bdfdd97f bf417247 3f8da9fc "
+     "3edd6388 3fafc361 3f9d8e22 bfa2d773 bebb367a 3f6edfa4 bfb24f76 bf53295f 3f674880 3fa46c22 bfb9a512 3f0f41f2 "
+     "bf98bc6a 3f1264c3 bfcd013b 3f4aa305 3f9315b5 3e49eecc\n"
+     "# x1: bf59ff2e*6\n"},
+    {"least of what is negated, which an assembler made the least of what is not",
+     "%1 = param i32[1,5,2] 1 5 2 {0 0}\n"
+     "%2 = neg i32[1,5,2] %1\n"
+     "%3 = rmin i32 %2 {0 1 2}\n"
+     "%4 = rmax i32[5] %2 {0 2}\n"
+     "%5 = sink void %3 %4 {\"outputs\"}\n"
+     "# x0: fffffffe 7 3 2 fffffffd fffffffe 0 fffffffc 0 4\n"},
     {"outputs that turn out to be one input, three times, beside a product whose axes are put in another order",
      "%1 = param f32[2,1,9,2] 2 1 9 2 {0 0}\n"
      "%2 = param f32[2,3,3,3] 2 3 3 3 {1 0}\n"
