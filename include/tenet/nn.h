@@ -22,7 +22,8 @@ typedef struct tn_conv2d_options {
 } tn_conv2d_options;
 
 /* Cross-correlation: out[n,o,i,j] = b[o] + sum over c, h, w of x[n,c, i*stride + h*dilation - padding, ...] *
- * w[o,c,h,w], x being 0 outside. x [N, C, H, W], w [O, C/groups, KH, KW], b [O] or NULL; output channels of group g see
+ * w[o,c,h,w], x being 0 outside (whether these zeros make NaN of an infinite or NaN weight is the device's library's
+ * to choose). x [N, C, H, W], w [O, C/groups, KH, KW], b [O] or NULL; output channels of group g see
  * the input channels of group g only. opt may be NULL.  Plain (not symbolic) C and O. */
 TN_API tn_tensor *tn_conv2d(tn_tensor *x, tn_tensor *w, tn_tensor *b, const tn_conv2d_options *opt);
 

@@ -407,6 +407,13 @@ static tn_node *two_steps(tn_ctx *c, const tn__ranges *ranges, const blocks *b, 
       c, &(tn__make){.op = OP_REDUCE, .src = (tn_node *[]){load, b->sum}, .nsrc = 2, .ints = r->ints, .nint = 2});
 }
 
+/* A reduction over x of what is the same at all its places would be the same for all blocks, too, and so not stand in
+ * the loop over these, as others over x do: it gets a loop of its own. */
+static tn_node *over_own(tn__lowering *l, tn_node *n, tn_node *x) {
+  tn_node *own = tn__fresh_range(l, x->src[0], AX_REDUCE, ROLE_APART);
+  return tn__substitute(l->c, n, &x, &own, 1);
+}
+
 /* Sums of blocks of range x, and their sums.  What else runs over it does so block by block. */
 static tn_node *split(tn__lowering *l, tn_node *body, tn_node *x, int64_t count) {
   tn_ctx *c = l->c;
@@ -423,8 +430,10 @@ static tn_node *split(tn__lowering *l, tn_node *body, tn_node *x, int64_t count)
   for (uint32_t i = 0; i < r.order.n; i++) {
     tn_node *n = r.order.v[i];
     if ((n->op != OP_REDUCE && n->op != OP_STORE) || !(tn__own_of(&r, n) >> at & 1)) continue;
+    bool alike = n->op == OP_REDUCE && !(tn__free_of(&r, n->src[0]) >> at & 1);
     tn__vec_push(a, &old, n);
-    tn__vec_push(a, &new_, n->op == OP_REDUCE ? two_steps(c, &r, &b, n, slot++) : over_blocks(c, &b, n, b.block));
+    tn__vec_push(a, &new_, alike ? over_own(l, n, x) : n->op == OP_REDUCE ? two_steps(c, &r, &b, n, slot++)
+                                                                           : over_blocks(c, &b, n, b.block));
   }
   /* a sum over each block that turns out to be the same for all of them does not stand in the loop over these */
   return tn__separate(l, tn__substitute(c, body, old.v, new_.v, old.n));

@@ -15,6 +15,19 @@ typedef struct row {
 } row;
 
 static const row rows[] = {
+    {"maxima of one value repeated, and of many, compared",
+     "%1 = param f32[1,1,1] 1 1 1 {1 0}\n"
+     "%2 = expand f32[1,4096,1] %1 1 4096 1\n"
+     "%3 = rmax f32[1,1] %2 {1}\n"
+     "%4 = reshape f32[1,1,1] %3 1 1 1\n"
+     "%5 = expand f32[1,4096,1] %4 1 4096 1\n"
+     "%6 = param f32[1,4096,1] 1 4096 1 {0 0}\n"
+     "%7 = rmax f32[1,1] %6 {1}\n"
+     "%8 = reshape f32[1,1,1] %7 1 1 1\n"
+     "%9 = expand f32[1,4096,1] %8 1 4096 1\n"
+     "%10 = add f32[1,4096,1] %6 %9\n"
+     "%11 = lt bool[1,4096,1] %5 %10\n"
+     "%12 = sink void %11 {\"outputs\"}\n"},
     {"a choice between what turns out to be the same: its condition is a buffer of the kernel that nothing loads any "
      "more",
      "%1 = param bool[3,4] 3 4 {0 0}\n"
