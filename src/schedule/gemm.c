@@ -144,7 +144,8 @@ static tn_node *product(tn_ctx *c, tn_node *const *dim, uint32_t n) {
 
 /* The first to ask waits for the library to be loaded, which may take longer than all else: asked last. */
 bool tn__library_multiplies(const tn__fuse *f, int dtype) {
-  return f->c->mode != TN_MODE_STRICT && !f->c->opt.no_library && f->dev->ops->has_gemm && f->dev->ops->has_gemm(f->dev, dtype);
+  if (f->c->mode == TN_MODE_STRICT || f->c->opt.no_library) return false;
+  return f->dev->ops->has_gemm && f->dev->ops->has_gemm(f->dev, dtype);
 }
 
 /* The library writes its result row-major; a convolution's may already have been promised in another order. */

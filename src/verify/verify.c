@@ -287,8 +287,9 @@ static bool agrees_exactly(tn__verify *v, uint32_t world) {
   if (!run_items(&t)) return differs(&t);
   if (!find_difference(&t, &block, &element)) return true;
   const tn__image *want = &t.want[v->s->block[block].slot];
-  tn__sb_printf(&t.why, "output %d, element %lld: another rounding, or another order of a sum: %.17g where the graph has "
-                "%.17g", v->s->block[block].slot, (long long)element,
+  tn__sb_printf(&t.why,
+                "output %d, element %lld: another rounding, or another order of a sum: %.17g where the graph has %.17g",
+                v->s->block[block].slot, (long long)element,
                 tn__eval_to_double(want->dtype, at(&t, (int)block, element, want->dtype).v),
                 tn__eval_to_double(want->dtype, want->v[element].v));
   return differs(&t);

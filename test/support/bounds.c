@@ -481,9 +481,18 @@ static bool shows_nan(const tn_node *n, naive_tensor *const *x, int64_t i) {
   return y->op != OP_PARAM;
 }
 
+/* bf16 that becomes a longer float and bf16 again: simplification takes both casts away. */
+static bool is_there_and_back(const tn_node *n) {
+  const tn_node *x = n;
+  if (n->op != OP_CAST || n->dtype != TN_BF16) return false;
+  while (x->op == OP_CAST && (x == n || x->dtype == TN_F32 || x->dtype == TN_F64)) x = x->src[0];
+  return x->dtype == TN_BF16;
+}
+
 /* May it be kept unrounded? */
 static bool is_kept_wide(const watcher *w, const tn_node *n) {
-  return w->loose && ((n->dtype == TN_BF16 && is_continuous(n)) || (is_half(n->dtype) && is_folded(w, n)));
+  bool wide = n->dtype == TN_BF16 && (is_continuous(n) || is_there_and_back(n));
+  return w->loose && (wide || (is_half(n->dtype) && is_folded(w, n)));
 }
 
 static range function_range(const watcher *w, const tn_node *n, naive_tensor *const *x, const naive_tensor *t,

@@ -59,7 +59,7 @@ static tn_node *layer_images(grower *w, int dtype, tn_node **x) {
 /* Over many rows: now and then enough of them for every unit of a large device. */
 static tn_node *layer_norm(grower *w, int dtype, tn_node **x) {
   bool many = graph_roll(w->d, 3) == 0;
-  int64_t rows = many ? 2112 + graph_roll(w->d, 600) : (32 << graph_roll(w->d, 5)) + graph_roll(w->d, 40),
+  int64_t rows = many ? 2112 + graph_roll(w->d, 600) : (32u << graph_roll(w->d, 5)) + graph_roll(w->d, 40),
           in = 64 + (graph_roll(w->d, 2) ? 0 : graph_roll(w->d, many ? 30 : 200));
   x[0] = grow_leaf_of(w, dtype, (int64_t[]){rows, in}, 2);
   x[1] = grow_leaf_of(w, dtype, &in, 1);
