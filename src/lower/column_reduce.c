@@ -97,7 +97,6 @@ static int column_of(const tn__survey *s) {
 }
 
 /* Threads that share out a column's rows: a power of two. */
-/* a choice: either is right */
 static int64_t lanes_for(const tn__target *t, int64_t width, double rows) {
   int64_t n = 2;
   while ((double)n * 2 * ROWS_OF_THREAD <= rows && n < MOST_LANES && 2 * n * width <= t->group) n *= 2;

@@ -49,11 +49,9 @@ static int64_t power_above(double v) {
   return p;
 }
 
-/* a choice: either is right */
 static int64_t limit(int64_t v, int64_t lo, int64_t hi) { return v < lo ? lo : v > hi ? hi : v; }
 
 /* Threads of a group, of which the cost model says so many. */
-/* a choice: either is right */
 static int lean_group(const job *j, int64_t threads) {
   return (int)limit(tn__variant_by(threads, j->l->variant->group), j->target->subgroup, j->target->group);
 }
@@ -87,7 +85,6 @@ static tn_node *flatten(job *j, tn_node *const *x, uint32_t n, int axis) {
 }
 
 /* The ranges of a set from the outermost in memory: how far a step of each moves the first store. */
-/* a choice: either is right */
 static uint32_t in_order(const job *j, uint64_t set, tn_node **out) {
   const tn__ranges *r = &j->s.r;
   const tn_node *store = NULL;
@@ -174,7 +171,6 @@ static void make_global(job *j, uint64_t set) {
   look(j);
 }
 
-/* a choice: either is right */
 static void pack_outputs(job *j, uint64_t outputs) {
   int best = -1;
   const tn__target *t = j->target; /* where packs of f32 would leave threads without work, each takes one */
@@ -249,7 +245,6 @@ static bool closed_together(const tn__ranges *r, uint64_t set) {
   return true;
 }
 
-/* a choice: either is right */
 static uint64_t best_of(const job *j, uint64_t set) {
   int best = -1;
   for (uint32_t k = 0; k < j->s.r.n; k++) {
@@ -465,7 +460,7 @@ static double longest_loop(const tn__survey *s, uint64_t rows) {
   return most;
 }
 
-/* a choice: either is right */
+/* a choice: no is right */
 bool tn__group_rows(tn__lowering *l, tn_node *part) {
   tn__survey s;
   tn__survey_loops(l->c, l->a, part, &s);

@@ -72,7 +72,6 @@ void tn__survey_loops(tn_ctx *c, tn__arena *a, tn_node *body, tn__survey *p) {
   p->common &= p->outputs;
 }
 
-/* a choice: either is right */
 double tn__extent(const tn_node *range) {
   int64_t v;
   if (tn__const_int(range->src[0], &v)) return (double)v;

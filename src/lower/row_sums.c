@@ -49,7 +49,6 @@ tn_node *tn__unite_rows(tn__lowering *l, tn_node *body, tn_node **rows) {
   return tn__share_loops(l, body);
 }
 
-/* a choice: either is right */
 int tn__row_threads(const tn__target *target, double columns) {
   int n = target->subgroup;
   while (n * ROW_SHARE < columns && 2 * n <= target->group) n *= 2;

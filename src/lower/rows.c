@@ -184,7 +184,6 @@ static bool find_row(tn__lowering *lo, size_t room, const tn__ranges *r, const l
 }
 
 /* The place whose loop runs first: reductions before stores, lower levels before higher. */
-/* a choice: either is right */
 static uint32_t earliest(const tn__ranges *r, const loop *l, const row *w) {
   uint32_t first = 0;
   for (uint32_t i = 1; i < w->n; i++) {
@@ -197,7 +196,6 @@ static uint32_t earliest(const tn__ranges *r, const loop *l, const row *w) {
 
 /* The loop like that over x which runs first: what is only loaded had better be under way before the row's first
  * results are waited for. */
-/* a choice: either is right */
 static tn_node *before_all(const tn__ranges *r, const loop *l, tn_node *x) {
   const loop *best = &l[tn__range_at(r, x)];
   for (uint32_t i = 0; i < r->n && best->uniform; i++) {

@@ -96,7 +96,6 @@ static void look_at(job *j, int side) {
   else j->lie[side] = begin_as_neighbours(j, load, step) ? TN__LIE_SINGLE_STEPS : TN__LIE_SINGLE;
 }
 
-/* a choice: either is right */
 static int64_t covered(int64_t size, int64_t by) { return (size + by - 1) / by * by; }
 
 static double dear_of(const tn__tile_form *f) { return f->dear > 0 ? (double)f->dear : 1; }
@@ -145,7 +144,6 @@ static double cover(const job *j, const tn__target *target, const tn__tile_form 
 
 /* The form that has least to do, the first of equals, among those that are not `gone`; NULL, or how much that is in
  * *least. */
-/* a choice: either is right */
 static const tn__tile_form *best_of(const job *j, const tn__target *target, uint32_t gone, double *least) {
   const tn__tile_form *best = NULL;
   for (size_t i = 0; i < target->ntiles; i++) {
@@ -158,7 +156,6 @@ static const tn__tile_form *best_of(const job *j, const tn__target *target, uint
 }
 
 /* So; or the next best, and so on, as the choice leans. */
-/* a choice: either is right */
 static const tn__tile_form *best_form(job *j, const tn__target *target, double *least) {
   uint32_t gone = 0;
   for (int side = 0; side < 2; side++) look_at(j, side);

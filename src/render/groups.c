@@ -45,7 +45,7 @@ static bool shares(const tn__part *part) {
   return part->tile != NULL;
 }
 
-/* a choice: either is right */
+/* a choice: no is right */
 int tn__render_together(const tn__dialect *d, const tn__part *part) {
   const tn__group_words *w = d->group;
   bool many = part->global && part->global->src[0]->hi > MANY; /* few are done sooner spread over the device */

@@ -350,7 +350,6 @@ static void find_forms(tn__printer *p, const vector_loop *l) {
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 
 /* Bytes of the widest element of a vector that n needs */
-/* a choice: either is right */
 static size_t width_of(const tn__printer *p, const tn_node *n) {
   size_t width = 1;
   const lane_value *v = value_of(p, n);
@@ -371,7 +370,6 @@ static size_t width_of(const tn__printer *p, const tn_node *n) {
   return wide && v->form == VECTOR ? 8 : width;
 }
 
-/* a choice: either is right */
 static int lanes_of(const tn__printer *p, const vector_loop *l) {
   size_t width = 1;
   for (uint32_t i = l->start + 1; i < l->end; i++) width = larger(width, width_of(p, p->part->ins[i]));

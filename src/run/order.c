@@ -22,7 +22,6 @@ static bool is_short(const tn__order_item *x) {
 
 /* What waits on the device takes room that others could use: it may do so for a short time, or where there are no
  * others.  (CNN of 64 images, H200: 0.39 ms when everything may come early, 0.31 when nothing may.) */
-/* a choice: either is right */
 static void find_early(tn__order_item *item, uint32_t n, const uint64_t *done, uint32_t words) {
   for (uint32_t i = 0; i < n; i++) {
     uint32_t bound = 1; /* items that run before, after, or are this one */

@@ -116,7 +116,6 @@ static void note_literals(tn_ctx *c, tn_node *key) {
 
 /* ---- the cache ---- */
 
-/* a choice: either is right */
 static void evict(tn_ctx *c) {
   tn__plan **oldest = NULL;
   for (tn__plan **at = &c->runtime->plans; *at; at = &(*at)->next)

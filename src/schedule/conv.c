@@ -566,7 +566,7 @@ static bool can_hold(tn__fuse *f, const tn__conv *v, int which, tn_node *y, tn_n
 
 /* The operand as a part of something in memory: of what is stored anyway, or of the lowest node that can hold it
  * easily.  If there is none, it is stored for this purpose alone, so that others may have the rest as they like. */
-/* a choice: either is right */
+/* a choice: no is right */
 static bool find_stand(tn__fuse *f, const tn__conv *v, int which, stand *out) {
   tn_ctx *c = f->c;
   tn_node *y = v->operand[which].node, *r[TN_MAX_RANK], *idx[TN_MAX_RANK + 1], *next[TN_MAX_RANK + 1], *gate = NULL;

@@ -469,7 +469,7 @@ static void materialise(tn__fuse *f, tn_node *n, tn__info *in) {
 static bool worth_storing(const tn__info *in) { return in->flops >= 12 || in->loads >= 3; }
 
 /* Is n at every place no more than one of its sources, or made of no data at all? */
-/* a choice: either is right */
+/* a choice: no is right */
 static bool costs_nothing(tn__fuse *f, tn_node *n, const tn__info *in) {
   if (in->flops <= 0 && in->loads <= 0) return true;
   for (uint32_t i = 0; i < in->want.n; i++)
@@ -493,7 +493,7 @@ static bool in_order(const tn__demand *d) {
 
 static bool must_store(tn__fuse *f, tn_node *n, tn__info *in) {
   if (in->must || tn__is_called(in) || n->op == OP_CONTIG || n->op == OP_SCATTER) return true;
-  if (costs_nothing(f, n, in)) return false; /* a choice: either is right */
+  if (costs_nothing(f, n, in)) return false; /* a choice: no is right */
   if (in->want.n > MAX_DEMANDS && !is_as_stored(f, n)) return true; /* a choice: either is right */
   uint32_t axis;
   tn__spans span = {0};

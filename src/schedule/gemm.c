@@ -85,7 +85,7 @@ static bool fits_somehow(tn__fuse *f, tn_node *x, tn_node *base, const view *v, 
 }
 
 /* The base in an order made for this operand: its groups one after the other, the one with the finest axis last. */
-/* a choice: either is right */
+/* a choice: no is right */
 static bool fits_by_order(tn__fuse *f, tn_node *x, tn_node *base, const view *v, struct tn__gemm_operand *o) {
   tn__info *in = tn__info_of(f, base);
   const double *stride = tn__info_of(f, x)->stride;

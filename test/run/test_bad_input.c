@@ -312,7 +312,7 @@ static void test_program(void **state) {
 static void test_memory_limit(void **state) {
   tn_options o = plain;
   (void)state;
-  o.mem_limit = 8 << 20;
+  o.mem_limit = 14 << 20;
   tn_ctx *c = tn_ctx_open(&o);
   tn_tensor *big = tn_add_scalar(tn_zeros(c, TN_F32, DIMS(1024, 4096)), 1);
   WRONG(tn_realize(&big, 1), TN_ENOMEM, "buffer of 16777216 bytes");

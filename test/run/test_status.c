@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include "base/poison.h"
 #include "tenet/tenet.h"
 #include <math.h>
 #include <stdlib.h>
@@ -217,7 +218,8 @@ static void failed_compilations(void **state) {
     tn_ctx_stats(c, &s);
     heap[i] = s.heap_bytes;
   }
-  assert_true(heap[2] == heap[3]); /* a large graph, a small one */
+  /* a large graph, a small one; under the address sanitizer vectors that stay grow by each item */
+  assert_true(TN__POISONED || heap[2] == heap[3]);
   tn_ctx_close(c);
 }
 
