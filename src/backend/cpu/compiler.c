@@ -65,6 +65,7 @@ bool tn__cc_find(tn_ctx *c, tn__cc *cc) {
   const char *const usual[] = {"cc", "gcc", "clang", NULL}, *const asked[] = {c->opt.cc, NULL};
   const char *const *name = c->opt.cc ? asked : usual;
   cc->limit_ms = COMPILE_LIMIT_MS;
+  cc->march = "";
   for (; *name && **name; name++)
     if (find_command(c, cc, *name)) return true;
   cc->path[0] = '\0';
