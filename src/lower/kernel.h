@@ -124,4 +124,6 @@ typedef struct tn__kernel {
 /* Is this LOAD or STORE one of neighbours over the AX_UNROLL range r: index r or ADD(base, r), base a multiple of r's
  * extent, no gate that depends on r?  Needs index nodes as they stand in the linear form. */
 bool tn__is_packed(const tn_node *access, const tn_node *r);
+/* open: the RANGEs around an instruction, outermost first; then around the one after it. */
+void tn__loops_pass(tn__arena *a, tn__nodes *open, tn_node *instruction);
 #endif

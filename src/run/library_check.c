@@ -64,7 +64,7 @@ static bool try_product(tn__device *d, tn__arena *a, const tn__product *g, int64
 /* Corners, and one in between. */
 static int64_t tried(int t, int axis, int64_t n) { return t == TRIED - 1 ? n / 2 : (t >> axis & 1) ? n - 1 : 0; }
 
-bool tn__library_multiplied(tn__device *d, tn__arena *a, const tn__product *g, int64_t *element) {
+bool tn__recompute_product(tn__device *d, tn__arena *a, const tn__product *g, int64_t *element) {
   if (g->m < 1 || g->n < 1 || g->batch < 1 || g->after == TN__AFTER_GELU) return true;
   for (int t = 0; t < TRIED; t++)
     if (!try_product(d, a, g, tried(t, t & 1, g->batch), tried(t, 0, g->m), tried(t, 1, g->n), element)) return false;
@@ -99,7 +99,7 @@ static void sum_conv(const tn__conv_call *v, double *const *operand, const int64
   }
 }
 
-bool tn__library_convolved(tn__device *d, tn__arena *a, const tn__conv_call *v, int64_t *element) {
+bool tn__recompute_conv(tn__device *d, tn__arena *a, const tn__conv_call *v, int64_t *element) {
   double *operand[3];
   for (int o = 0; o < 3; o++) {
     int64_t n = 1;

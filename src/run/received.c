@@ -281,7 +281,7 @@ static tn_status receive_gemm(tn__device *d, const tn__product *g) {
   int64_t element;
   tn_status status = check_library(r, g, NULL);
   if (status == TN_OK) status = r->real->gemm(d, g);
-  if (status != TN_OK || r->recording || tn__library_multiplied(d, &r->scratch, g, &element)) return status;
+  if (status != TN_OK || r->recording || tn__recompute_product(d, &r->scratch, g, &element)) return status;
   return refuse(r, "the library's product is another one at element", element);
 }
 
@@ -290,7 +290,7 @@ static tn_status receive_conv(tn__device *d, const tn__conv_call *v) {
   int64_t element;
   tn_status status = check_library(r, NULL, v);
   if (status == TN_OK) status = r->real->conv(d, v);
-  if (status != TN_OK || r->recording || tn__library_convolved(d, &r->scratch, v, &element)) return status;
+  if (status != TN_OK || r->recording || tn__recompute_conv(d, &r->scratch, v, &element)) return status;
   return refuse(r, "the library's convolution is another one at element", element);
 }
 

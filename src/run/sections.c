@@ -157,8 +157,7 @@ void tn__section_program(tn_ctx *c, tn_node *program, int64_t nbuf, int line) {
     groups += n->op == OP_RANGE && n->ints[RANGE_AXIS] == AX_GLOBAL;
     fault = groups > 1 ? "there is one groups' loop" : fault_of(n, &around);
     if (fault) tn__fail(c, TN_EFORMAT, "line %d: instruction %u, %s: %s", line, i + 1, tn__ops[n->op].text, fault);
-    if (n->op == OP_RANGE) tn__vec_push(&c->scratch, &around, program->src[i]);
-    around.n -= n->op == OP_END;
+    tn__loops_pass(&c->scratch, &around, program->src[i]);
   }
   if (!stores) tn__fail(c, TN_EFORMAT, "line %d: the program stores nothing", line);
 }

@@ -152,7 +152,7 @@ uint32_t tn__ranges_in(tn__fuse *f, tn_node *idx, tn_node *gate, tn_node *env, b
 void tn__heap_push(tn__arena *a, tn__numbers *h, uint32_t x);
 uint32_t tn__heap_pop(tn__numbers *h);
 int tn__demand_last(const tn__fuse *f, const tn__info *in, int k); /* of kernel k; -1: it wants nothing of the node */
-bool tn__library_multiplies(const tn__fuse *f, int dtype);
+bool tn__gemm_has_library(const tn__fuse *f, int dtype);
 /* NULL: not for the library; marks operands that must stand in memory */
 const tn__gemm *tn__gemm_plan(tn__fuse *f, tn_node *n);
 void tn__epilogue_join(tn__fuse *f); /* epilogue.c: kernels that become the end of a library's product */

@@ -143,7 +143,7 @@ static tn_node *product(tn_ctx *c, tn_node *const *dim, uint32_t n) {
 }
 
 /* The first to ask waits for the library to be loaded, which may take longer than all else: asked last. */
-bool tn__library_multiplies(const tn__fuse *f, int dtype) {
+bool tn__gemm_has_library(const tn__fuse *f, int dtype) {
   if (f->c->mode == TN_MODE_STRICT || f->c->opt.no_library) return false;
   return f->dev->ops->has_gemm && f->dev->ops->has_gemm(f->dev, dtype);
 }
@@ -170,7 +170,7 @@ static void operand_anyhow(tn__fuse *f, tn_node *x) {
 }
 
 const tn__gemm *tn__gemm_plan(tn__fuse *f, tn_node *n) {
-  if (f->c->mode == TN_MODE_STRICT || (!f->dev->target.ntiles && !tn__library_multiplies(f, n->dtype)) ||
+  if (f->c->mode == TN_MODE_STRICT || (!f->dev->target.ntiles && !tn__gemm_has_library(f, n->dtype)) ||
       !is_row_major(n, tn__info_of(f, n)))
     return NULL;
   uint32_t nb = (uint32_t)n->ints[0], nm = (uint32_t)n->ints[1], nn = (uint32_t)n->ints[2];
@@ -187,7 +187,7 @@ const tn__gemm *tn__gemm_plan(tn__fuse *f, tn_node *n) {
   bool little = work * (double)tn__size_guess(g.batch) <= OWN_WORK,
        shallow = tn__size_guess(g.k) <= OWN_DEPTH && tn__info_of(f, n)->out < 0;
   bool narrow = tn__is_int_const(g.batch, 1) && (tn__size_guess(g.m) <= OWN_LINES || tn__size_guess(g.n) <= OWN_LINES);
-  bool own = (known && (little || narrow || (shallow && tiles_fit(f, &g)))) || !tn__library_multiplies(f, n->dtype);
+  bool own = (known && (little || narrow || (shallow && tiles_fit(f, &g)))) || !tn__gemm_has_library(f, n->dtype);
   if (own && !tiles_fit(f, &g) && (little || !narrow)) return NULL; /* a choice: either is right */
   /* no copy only to have runs */
   if (own && !little && n->dtype == TN_F32) { /* a choice: either is right */

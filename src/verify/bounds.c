@@ -212,8 +212,7 @@ void tn__bounds_prove(tn_ctx *c, const tn__kernel *k, const tn__bounds *b, uint3
     tn__nodes around = {0};
     for (uint32_t i = 0; i < k->part[p].n; i++) {
       tn_node *n = k->part[p].ins[i];
-      if (n->op == OP_RANGE) tn__vec_push(&c->scratch, &around, n);
-      if (n->op == OP_END) around.n--;
+      tn__loops_pass(&c->scratch, &around, n);
       if (!tn__is_access(n)) continue;
       const tn_node *buf = n->src[0];
       tn_node *size = buf->op == OP_PARAM && buf->ints[0] < (int64_t)b->nbuf ? b->size[buf->ints[0]] : buf->src[0],

@@ -71,20 +71,17 @@ static bool check_acc(walk *w, const tn_node *n) {
   return complain(w, "all lanes set one accumulator");
 }
 
-static bool check_range(walk *w, tn_node *n) {
+static bool check_range(walk *w, const tn_node *n) {
   int64_t axis = n->ints[0];
   int group = w->k->part[w->part].group;
   if (axis == AX_GLOBAL && w->open.n) return complain(w, "the slices' loop is not outermost");
   if (axis == AX_UPCAST && lanes_of(w)) return complain(w, "lanes within lanes");
-  if (axis == AX_UPCAST && group && n->hi >= group) return complain(w, "more lanes than the group has threads");
-  tn__vec_push(w->a, &w->open, n);
-  return true;
+  return axis != AX_UPCAST || !group || n->hi < group || complain(w, "more lanes than the group has threads");
 }
 
 static bool check(walk *w, tn_node *n) {
   switch (n->op) {
   case OP_RANGE: return check_range(w, n);
-  case OP_END: w->open.n -= w->open.n > 0; return true;
   case OP_STORE: case OP_STOREADD: return check_store(w, n);
   case OP_SETACC: return check_acc(w, n);
   case OP_BARRIER: return !lanes_of(w) || complain(w, "a barrier that not all threads pass");
@@ -96,8 +93,10 @@ const char *tn__concurrency_check(tn_ctx *c, const tn__kernel *k) {
   const char *wrong = NULL;
   for (uint32_t p = 0; p < k->nparts && !wrong; p++) {
     walk w = {.a = &c->scratch, .k = k, .part = p};
-    for (; w.at < k->part[p].n; w.at++)
+    for (; w.at < k->part[p].n; w.at++) {
       if (!check(&w, k->part[p].ins[w.at])) return w.why;
+      tn__loops_pass(w.a, &w.open, k->part[p].ins[w.at]);
+    }
     /* who writes a program by hand may know more: what threads do is seen as it runs */
     if (!tn__is_program(k->part[p].body)) wrong = tn__barriers_check(c, k, p);
   }

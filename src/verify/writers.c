@@ -301,8 +301,7 @@ const char *tn__writers_prove(tn_ctx *c, const tn__kernel *k, const tn__constrai
     tn__nodes around = {0};
     for (uint32_t i = 0; i < k->part[p].n; i++) {
       tn_node *n = k->part[p].ins[i];
-      if (n->op == OP_RANGE) tn__vec_push(&c->scratch, &around, n);
-      if (n->op == OP_END) around.n--;
+      tn__loops_pass(&c->scratch, &around, n);
       if (n->op != OP_STORE && n->op != OP_STOREADD) continue;
       for (uint32_t r = 0; r < around.n; r++) {
         claim q = {.c = c, .k = k, .part = p, .at = i, .index = n->src[1], .gate = tn__gate_of(n),

@@ -1,4 +1,4 @@
-/* Accesses to neighbours, as the linear form shows them. */
+/* What printers and checkers ask of a linear program. */
 #include "lower/kernel.h"
 
 enum { MOST = 64 }; /* nodes looked at before the answer is no */
@@ -43,4 +43,9 @@ bool tn__is_packed(const tn_node *access, const tn_node *r) {
   if (index == r) return true;
   if (index->op != OP_ADD || (index->src[0] == r) == (index->src[1] == r)) return false;
   return is_multiple(index->src[index->src[0] == r], extent);
+}
+
+void tn__loops_pass(tn__arena *a, tn__nodes *open, tn_node *instruction) {
+  if (instruction->op == OP_RANGE) tn__vec_push(a, open, instruction);
+  if (instruction->op == OP_END && open->n) open->n--;
 }
