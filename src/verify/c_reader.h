@@ -1,7 +1,10 @@
-/* The reader's inside: what its files share.  Prefix tn__c_. */
+/* The reader's inside: what its files share.  c_lexer.c makes words of the text; c_text.c reads declarations,
+ * statements and functions, c_expression.c what stands in them; c_values.c and c_vector.c give the instructions, of
+ * numbers and of vectors.  What words mean is c_words.c's.  Prefix tn__c_. */
 #ifndef TN_VERIFY_C_READER_H
 #define TN_VERIFY_C_READER_H
 #include "verify/c_text.h"
+#include <string.h>
 
 enum { W_END, W_NAME, W_NUMBER, W_SIGN };
 
@@ -51,15 +54,66 @@ static inline tn__c_type plain(int dtype) {
   return (tn__c_type){.dtype = (uint8_t)dtype, .bytes = (uint8_t)tn__size_of(dtype)};
 }
 
+/* ---- c_lexer.c: words ---- */
+
 _Noreturn void tn__c_refuse(reader *r, const char *what);
+void tn__c_split(reader *r, const char *from, const char *to);
+bool tn__c_take_qualifier(reader *r);
+bool tn__c_take_type(reader *r, tn__c_type *out); /* a type, if one begins here: its name and stars */
+
+static inline const char *spelled(const reader *r) { return r->text + r->word.v[r->at].at; }
+
+static inline bool is_named(const reader *r, uint32_t at, const char *name) {
+  const word *w = &r->word.v[at];
+  return w->n == strlen(name) && !memcmp(r->text + w->at, name, w->n);
+}
+
+static inline bool is_at(const reader *r, const char *sign) { return is_named(r, r->at, sign); }
+
+static inline bool take(reader *r, const char *sign) {
+  if (!is_at(r, sign)) return false;
+  r->at++;
+  return true;
+}
+
+static inline void need(reader *r, const char *sign) {
+  if (take(r, sign)) return;
+  tn__sb_printf(r->why, "no %s ", sign);
+  tn__c_refuse(r, "where it should be");
+}
+
+/* ---- c_values.c: instructions, values and arithmetic ---- */
+
 uint32_t tn__c_constant(reader *r, tn__exact v); /* a register that holds it */
 uint32_t tn__c_cells(reader *r, int64_t n);      /* the first of n */
 uint32_t tn__c_put(reader *r, tn__c_ins i);      /* an instruction; its number */
 uint32_t tn__c_value(reader *r, ex *x);          /* x in a register, or as many as it has lanes */
 uint32_t tn__c_converted(reader *r, ex x, tn__c_type to);
-uint32_t tn__c_arguments(reader *r, ex *arg, uint32_t most);
+uint32_t tn__c_truth(reader *r, ex x);
+int tn__c_promoted(int dtype);
+int tn__c_common_dtype(int x, int y); /* by the usual arithmetic conversions */
+ex tn__c_arithmetic(reader *r, int op, ex x, ex y);
+void tn__c_assign(reader *r, ex to, uint32_t reg);
+void tn__c_assign_wide(reader *r, ex to, ex from); /* between a union's wide view and memory */
 
-/* c_vector.c: values of many lanes */
+static inline uint32_t new_reg(reader *r) {
+  tn__vec_push(r->a, &r->reg, ((tn__exact){0}));
+  return r->reg.n - 1;
+}
+
+static inline uint32_t put_jump(reader *r, tn__c_code code, uint32_t a) {
+  return tn__c_put(r, (tn__c_ins){.code = (uint8_t)code, .a = a});
+}
+
+static inline void land(reader *r, uint32_t jump) { r->ins.v[jump].n = r->ins.n; }
+
+/* ---- c_expression.c ---- */
+
+ex tn__c_expression(reader *r);
+uint32_t tn__c_arguments(reader *r, ex *arg, uint32_t most); /* in brackets */
+
+/* ---- c_vector.c: values of many lanes ---- */
+
 ex tn__c_spread(reader *r, ex x, tn__c_type to); /* a number in each lane */
 ex tn__c_lanes_arithmetic(reader *r, int op, ex x, ex y);
 ex tn__c_lanes_cast(reader *r, ex x, tn__c_type to);

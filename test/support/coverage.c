@@ -57,9 +57,7 @@ typedef struct walk {
 
 static void do_walk(tn_ctx *c, void *arg) {
   const graph *g = ((walk *)arg)->g;
-  tn__nodes all = {0};
-  tn_node *sink = g->sink;
-  tn__topo(&c->scratch, &sink, 1, &all);
+  tn__nodes all = graph_nodes(g, &c->scratch);
   for (uint32_t i = 0; i < all.n; i++) {
     const tn_node *n = all.v[i];
     bool first = !ops[n->op][n->dtype]++;

@@ -22,11 +22,16 @@ void graph_free(tn_ctx *c, graph *g) {
   *g = (graph){0};
 }
 
-static uint32_t find_leaves(const graph *g, tn_node **leaf_of, tn__arena *a) {
+tn__nodes graph_nodes(const graph *g, tn__arena *a) {
   tn__nodes all = {0};
   tn_node *sink = g->sink;
-  uint32_t n = 0;
   tn__topo(a, &sink, 1, &all);
+  return all;
+}
+
+static uint32_t find_leaves(const graph *g, tn_node **leaf_of, tn__arena *a) {
+  tn__nodes all = graph_nodes(g, a);
+  uint32_t n = 0;
   for (uint32_t i = 0; i < all.n; i++)
     if (all.v[i]->op == OP_PARAM) leaf_of[n++] = all.v[i];
   return n;
@@ -147,15 +152,13 @@ typedef struct run_job {
 /* The graph over real storages, its outputs in handles. */
 static void do_attach(tn_ctx *c, void *arg) {
   run_job *j = arg;
-  tn__nodes all = {0}, old = {0}, new_ = {0};
-  tn_node *sink = j->g->sink;
-  tn__topo(&c->scratch, &sink, 1, &all);
+  tn__nodes all = graph_nodes(j->g, &c->scratch), old = {0}, new_ = {0};
   for (uint32_t i = 0; i < all.n; i++) {
     if (all.v[i]->op != OP_PARAM) continue;
     tn__vec_push(&c->scratch, &old, all.v[i]);
     tn__vec_push(&c->scratch, &new_, j->leaf[all.v[i]->ints[0]]->node);
   }
-  sink = tn__substitute(c, sink, old.v, new_.v, old.n);
+  const tn_node *sink = tn__substitute(c, j->g->sink, old.v, new_.v, old.n);
   for (uint32_t i = 0; i < sink->nsrc; i++) j->out[i] = tn__cell_new(c, sink->src[i]);
 }
 
@@ -526,11 +529,9 @@ static bool run_stateful(stateful *s, char *why, size_t size) {
 
 static bool assigns(tn_ctx *c, const graph *g) {
   tn__arena a;
-  tn__nodes all = {0};
-  tn_node *sink = g->sink;
   bool any = false;
   tn__arena_init(&a, &c->mem);
-  tn__topo(&a, &sink, 1, &all);
+  tn__nodes all = graph_nodes(g, &a);
   for (uint32_t i = 0; i < all.n; i++) any |= all.v[i]->op == OP_ASSIGN;
   tn__arena_free(&a);
   return any;

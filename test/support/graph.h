@@ -56,6 +56,7 @@ bool graph_agrees_always(tn_ctx *c, graph *g, char *why, size_t size);
 bool graphs_agree(tn_ctx *c, graph *const *g, uint32_t n, char *why, size_t size);
 /* So, without a look at whether they are right: a number for each graph, of all bits that come out; false: an error. */
 bool graphs_digest(tn_ctx *c, graph *const *g, uint32_t n, uint64_t *digest);
+tn__nodes graph_nodes(const graph *g, tn__arena *a); /* all of them, sources first */
 /* What nodes of it may be, with the data; naive_free() each. */
 void graph_values(tn_ctx *c, const graph *g, tn_node *const *root, uint32_t n, naive_tensor *out);
 /* Makes a failing graph smaller while it still fails. */

@@ -66,11 +66,10 @@ static bool shrink_once(tn_ctx *c, graph *g) {
   for (uint32_t i = 0; g->sink->nsrc > 1 && i < g->sink->nsrc; i++)
     if (cut(c, g, NULL, NULL, (int)i)) return true;
   tn__arena a;
-  tn__nodes all = {0};
   tn_node *sink = g->sink;
   bool hit = false;
   tn__arena_init(&a, &c->mem);
-  tn__topo(&a, &sink, 1, &all);
+  tn__nodes all = graph_nodes(g, &a);
   for (uint32_t i = all.n; i-- > 0 && !hit;) {
     tn_node *n = all.v[i];
     if (n->op == OP_SINK || n->op == OP_PARAM || n->op == OP_CONST || n->dtype >= TN_DTYPE_COUNT) continue;
