@@ -1,5 +1,6 @@
-(* Index arithmetic over Z, as src/ir/eval.h has it: floor division, x idiv 0 = 0 and x mod 0 = x, which are Coq's own.  Statements are printed
-   with the ops' names; they are notations, so that Coq's automation sees through them. *)
+(* Index arithmetic over Z, as src/ir/eval.h has it: floor division, x idiv 0 = 0 and x mod 0 = x, which are Coq's
+   own.  Statements are printed with the ops' names; they are notations, so that Coq's automation sees through
+   them. *)
 From Coq Require Export ZArith Lia Psatz ZifyBool Bool.
 Open Scope Z_scope.
 
@@ -32,7 +33,8 @@ Ltac exact_quotients :=
 
 (* Quotients and remainders by their equations. *)
 Ltac euclid := Z.to_euclidean_division_equations; nia.
-Ltac truth := apply Bool.eq_iff_eq_true; rewrite ?Bool.andb_true_iff, ?Bool.orb_true_iff, ?Bool.negb_true_iff, ?Z.ltb_lt, ?Z.leb_le, ?Z.eqb_eq, ?Z.eqb_neq.
+Ltac truth := apply Bool.eq_iff_eq_true; rewrite ?Bool.andb_true_iff, ?Bool.orb_true_iff, ?Bool.negb_true_iff,
+  ?Z.ltb_lt, ?Z.leb_le, ?Z.eqb_eq, ?Z.eqb_neq.
 
 Ltac index := intros; unfold ceildiv in *; subst; cbv beta in *; multiples; exact_quotients; subst;
   first [ lia | nia | euclid | (truth; solve [lia | nia | euclid]) ].
@@ -43,7 +45,8 @@ Proof. intros. rewrite Z.add_comm, Z.div_add by assumption. ring. Qed.
 Lemma split_mod q y r : (q * y + r) mod y = r mod y.
 Proof. rewrite Z.add_comm. apply Z_mod_plus_full. Qed.
 Lemma parts_div q g r h : 0 <= r < g -> 0 < h -> (q * g + r) / (h * g) = q / h.
-Proof. intros. rewrite (Z.mul_comm h g), <- Z.div_div by lia. rewrite split_div, (Z.div_small r g) by lia. f_equal. lia. Qed.
+Proof. intros. rewrite (Z.mul_comm h g), <- Z.div_div by lia. rewrite split_div, (Z.div_small r g) by lia.
+  f_equal. lia. Qed.
 Lemma parts_mod q g r h : 0 <= r < g -> 0 < h -> (q * g + r) mod (h * g) = q mod h * g + r.
 Proof. intros. rewrite (Z.mod_eq (q * g + r)), (Z.mod_eq q), parts_div by nia. ring. Qed.
 Lemma div_join x c1 c2 y : 0 < c1 -> 0 < c2 -> (x / c1 + y) / c2 = (x + y * c1) / (c1 * c2).
@@ -71,6 +74,7 @@ Proof.
   rewrite (Z.div_small (x mod d)) by (apply Z.mod_pos_bound; lia). lia.
 Qed.
 Lemma mod_join' x c d : 0 < d -> x mod c + c * ((x / c) mod d) = x mod (c * d).
-Proof. intros. destruct (Z.eq_dec c 0) as [->|]; [rewrite !Zmod_0_r; lia|]. rewrite Z.rem_mul_r by lia. reflexivity. Qed.
+Proof. intros. destruct (Z.eq_dec c 0) as [->|]; [rewrite !Zmod_0_r; lia|]. rewrite Z.rem_mul_r by lia.
+  reflexivity. Qed.
 Lemma div_div' x b c : 0 < c -> x / b / c = x / (b * c).
 Proof. intros. destruct (Z.eq_dec b 0) as [->|]; [rewrite !Zdiv_0_r; reflexivity|]. apply Z.div_div; lia. Qed.

@@ -14,7 +14,8 @@ Proof. rewrite <- (Z.sub_0_l (x mod M)), <- (Z.sub_0_l x). apply Zminus_mod_idem
 End Modular.
 
 Ltac modular := unfold is_value, add, mul, neg, num; intros;
-  repeat first [rewrite Zplus_mod_idemp_l | rewrite Zplus_mod_idemp_r | rewrite Zmult_mod_idemp_l | rewrite Zmult_mod_idemp_r | rewrite opp_mod
+  repeat first [rewrite Zplus_mod_idemp_l | rewrite Zplus_mod_idemp_r | rewrite Zmult_mod_idemp_l | rewrite
+    Zmult_mod_idemp_r | rewrite opp_mod
                | rewrite Zmod_mod];
   first [ reflexivity
         | f_equal; ring

@@ -1,8 +1,9 @@
 (* Movement: what the whole-tensor ops of the rule tables read, for every rank.
 
-   A tensor is its sizes and its elements by index; axes at and beyond its rank have size 1.  A row says that both sides have the same element at
-   every index inside the left side's sizes; that its sizes are kept is checked by the engine each time that a row is applied.  What the shape rules
-   (src/ir/shape.c) demand of arguments stands in `legal`. *)
+   A tensor is its sizes and its elements by index; axes at and beyond its rank have size 1.  A row says that both
+   sides have the same element at every index inside the left side's sizes; that its sizes are kept is checked by the
+   engine each time that a row is applied.  What the shape rules (src/ir/shape.c) demand of arguments stands in
+   `legal`. *)
 From Coq Require Export ZArith Lia Psatz Bool List FunctionalExtensionality.
 Open Scope Z_scope.
 
@@ -18,7 +19,8 @@ Definition same (x y : tensor) := forall i, within (dim x) i -> at_ x i = at_ y 
 Definition splat (c : V) := Tensor (fun _ => 1) (fun _ => c).
 
 Record axes := Axes { has : nat -> bool }.
-Record perm := Perm { to : nat -> nat; from : nat -> nat; from_to : forall k, from (to k) = k; to_from : forall k, to (from k) = k }.
+Record perm := Perm { to : nat -> nat; from : nat -> nat; from_to : forall k, from (to k) = k;
+  to_from : forall k, to (from k) = k }.
 Record pads := Pads { lo : index; hi : index }.
 Record part := Part { begin : index; size : index; step : index }.
 
@@ -36,7 +38,8 @@ Definition pad (x : tensor) (p : pads) :=
 Definition contig (x : tensor) := x.
 Definition detach (x : tensor) := x.
 (* Over no axes every reduction is its source, whatever it does with one axis. *)
-Definition reduce (one : tensor -> nat -> tensor) (x : tensor) (a : axes) := fold_left one (filter (has a) (seq 0 rank)) x.
+Definition reduce (one : tensor -> nat -> tensor) (x : tensor) (a : axes) :=
+  fold_left one (filter (has a) (seq 0 rank)) x.
 
 (* A reshape keeps the elements in row-major order: that is what it is. *)
 Record flat := Flat { dims : list Z; nth_element : Z -> V }.
@@ -58,7 +61,8 @@ Definition shrinkmul (s t : part) :=
 Definition identity (p : perm) := forall k, to p k = k.
 Definition zeros (p : pads) := forall k, lo p k = 0 /\ hi p k = 0.
 Definition empty (a : axes) := forall k, has a k = false.
-Definition undoes (s : part) (p : pads) (x : tensor) := forall k, begin s k = lo p k /\ size s k = dim x k /\ step s k = 1.
+Definition undoes (s : part) (p : pads) (x : tensor) := forall k, begin s k = lo p k /\ size s k =
+  dim x k /\ step s k = 1.
 
 Definition legal_pads (p : pads) := forall k, 0 <= lo p k /\ 0 <= hi p k.
 Definition legal_part (s : part) (d : index) :=
@@ -73,26 +77,32 @@ Proof.
   - intros [[A B] C] k K. destruct (Nat.eq_dec k m) as [->|]; [lia|apply C; lia].
   - intro H. pose proof (H m ltac:(lia)). repeat split; try lia; intros; apply H; lia.
 Qed.
-Lemma inside_pad n d p i : legal_pads p -> inside n d (fun k => i k - lo p k) = true -> inside n (fun k => lo p k + d k + hi p k) i = true.
+Lemma inside_pad n d p i : legal_pads p -> inside n d (fun k => i k - lo p k) = true ->
+  inside n (fun k => lo p k + d k + hi p k) i = true.
 Proof. intros L H. rewrite inside_iff in *. intros k K. specialize (H k K). specialize (L k). simpl in *. lia. Qed.
 Lemma no_axes a l : empty a -> filter (has a) l = nil.
 Proof. intro E. induction l as [|k l IH]; simpl; [reflexivity|]. rewrite (E k). exact IH. Qed.
 Lemma pad_twice x p q i : legal_pads p -> at_ (pad (pad x p) q) i = at_ (pad x (padsum p q)) i.
 Proof.
-  intro L. simpl. replace (fun k => i k - (lo p k + lo q k)) with (fun k => i k - lo q k - lo p k) by (apply functional_extensionality; intro; lia).
+  intro L. simpl. replace (fun k => i k - (lo p k + lo q k)) with (fun k => i k - lo q k - lo p k) by
+    (apply functional_extensionality; intro; lia).
   destruct (inside rank (dim x) (fun k => i k - lo q k - lo p k)) eqn:E.
   - rewrite (inside_pad rank (dim x) p (fun k => i k - lo q k) L E). reflexivity.
   - destruct (inside rank _ (fun k => i k - lo q k)); reflexivity.
 Qed.
 End Movement.
 
-Arguments dim {V}. Arguments at_ {V}. Arguments splat {V}. Arguments flip {V}. Arguments permute {V}. Arguments shrink {V}.
-Arguments expand {V}. Arguments contig {V}. Arguments detach {V}. Arguments same {V}. Arguments reshape {V}. Arguments flat_splat {V}.
-Arguments flat_same {V}. Arguments undoes {V}. Arguments pad {V}. Arguments reduce {V}. Arguments nth_element {V}. Arguments pad_twice {V}.
+Arguments dim {V}. Arguments at_ {V}. Arguments splat {V}. Arguments flip {V}. Arguments permute {V}.
+Arguments shrink {V}.
+Arguments expand {V}. Arguments contig {V}. Arguments detach {V}. Arguments same {V}. Arguments reshape {V}.
+Arguments flat_splat {V}.
+Arguments flat_same {V}. Arguments undoes {V}. Arguments pad {V}. Arguments reduce {V}. Arguments nth_element {V}.
+Arguments pad_twice {V}.
 
 Ltac pointwise := apply functional_extensionality; intro; simpl in *.
 Ltac movement :=
-  intros; unfold same, within, flat_same, contig, detach, reduce, zeros, empty, undoes, legal_part, legal_pads, legal_expand in *; try intros i W; simpl in *;
+  intros; unfold same, within, flat_same, contig, detach, reduce, zeros, empty, undoes, legal_part, legal_pads,
+    legal_expand in *; try intros i W; simpl in *;
   try reflexivity; try (f_equal; pointwise);
   repeat match goal with k : nat, H : forall _ : nat, _ |- _ => specialize (H k) end; try solve [lia | nia];
   repeat match goal with H : _ /\ _ |- _ => destruct H end;

@@ -1,5 +1,6 @@
-(* The normal form of index arithmetic (src/ir/index.c): sums of terms, constant times product of atoms.  Each step of its constructors keeps the value, over
-   the integers, for every order of atoms and products.  What an atom is (a variable, a loop, a division, ...) is left open: none is made and none changed. *)
+(* The normal form of index arithmetic (src/ir/index.c): sums of terms, constant times product of atoms.  Each step of
+   its constructors keeps the value, over the integers, for every order of atoms and products.  What an atom is (a
+   variable, a loop, a division, ...) is left open: none is made and none changed. *)
 From Coq Require Import ZArith Lia List.
 Import ListNotations.
 Open Scope Z_scope.
@@ -36,7 +37,8 @@ Proof.
   induction a as [|t a IHa]; intro b; [destruct b; reflexivity|].
   induction b as [|u b IHb]; [simpl; lia|].
   change (add (t :: a) (u :: b)) with
-    (match order (snd t) (snd u) with Eq => (fst t + fst u, snd t) :: add a b | Lt => t :: add a (u :: b) | Gt => u :: add (t :: a) b end).
+    (match order (snd t) (snd u) with Eq => (fst t + fst u, snd t) :: add a b | Lt => t :: add a (u :: b) | Gt =>
+      u :: add (t :: a) b end).
   destruct (order (snd t) (snd u)) eqn:E; cbn [sum_value].
   - rewrite IHa. apply order_is_one in E. unfold term_value. cbn [fst snd]. rewrite <- E. lia.
   - rewrite IHa. cbn [sum_value]. lia.
@@ -47,7 +49,8 @@ Qed.
 Definition write (s : list term) := filter (fun t => negb (fst t =? 0)) s.
 Theorem write_value : forall s, sum_value (write s) = sum_value s.
 Proof.
-  induction s as [|t s IH]; [reflexivity|]. simpl. destruct (Z.eqb_spec (fst t) 0) as [E|E]; simpl; rewrite IH; [|reflexivity].
+  induction s as [|t s IH]; [reflexivity|]. simpl. destruct (Z.eqb_spec (fst t) 0) as [E|E]; simpl; rewrite IH;
+    [|reflexivity].
   unfold term_value. rewrite E. lia.
 Qed.
 
@@ -56,7 +59,8 @@ Definition scale (s : list term) (k : Z) := map (fun t : term => (fst t * k, snd
 Theorem scale_value : forall s k, sum_value (scale s k) = sum_value s * k.
 Proof. intros s k. induction s as [|t s IH]; simpl; [lia|]. rewrite IH. unfold term_value. simpl. lia. Qed.
 Definition factored (s : list term) (k : Z) := map (fun t : term => (fst t / k, snd t)) s.
-Theorem factor_value : forall s k, k <> 0 -> Forall (fun t : term => (k | fst t)) s -> sum_value s = k * sum_value (factored s k).
+Theorem factor_value : forall s k, k <> 0 -> Forall (fun t : term => (k | fst t)) s -> sum_value s =
+  k * sum_value (factored s k).
 Proof.
   intros s k K D. induction D as [|t s T D IH]; simpl; [lia|]. rewrite IH. unfold term_value. simpl.
   destruct T as [q Q]. rewrite Q, Z.div_mul by assumption. lia.
@@ -93,7 +97,8 @@ Proof.
   - injection E as <-. reflexivity.
   - discriminate.
   - injection E as <-. cbn [product_value]. lia.
-  - destruct (same_atom a b) as [->|N]; [simpl; rewrite (IH _ _ E); ring|]. destruct (without p (b :: d)) as [q|] eqn:W; simpl in E; [|discriminate]. injection E as <-.
+  - destruct (same_atom a b) as [->|N]; [simpl; rewrite (IH _ _ E); ring|].
+    destruct (without p (b :: d)) as [q|] eqn:W; simpl in E; [|discriminate]. injection E as <-.
     cbn [product_value]. rewrite (IH _ _ W). cbn [product_value]. ring.
 Qed.
 Definition divides (d t q : term) := (fst d | fst t) /\ fst q = fst t / fst d /\ without (snd t) (snd d) = Some (snd q).

@@ -1,11 +1,12 @@
-(* What the ops mean over the reals, what their slopes are, and the tactics that close the rows of gradient.rules.
-   The exporter prints each row with these names; nothing here is printed from the table.  A row is proved when the slope that its
-   template gives equals the one known here: so every op has a lemma in the hint base `slopes` (one source) or `joint` (two). *)
+(* What the ops mean over the reals, what their slopes are, and the tactics that close the rows of gradient.rules. The
+   exporter prints each row with these names; nothing here is printed from the table.  A row is proved when the slope
+   that its template gives equals the one known here: so every op has a lemma in the hint base `slopes` (one source)
+   or `joint` (two). *)
 Require Import Reals Lra Lia ZArith.
 From Coquelicot Require Import Coquelicot.
 Open Scope R_scope.
 
-(* ---- denotations -------------------------------------------------------------------------------------------------------------- *)
+(* ---- denotations ------------------------------------------------------------------------------------------------- *)
 
 Definition whole (x : R) := exists n : Z, x = IZR n.
 Definition fraction (x : R) := ~ whole x.
@@ -80,11 +81,12 @@ Definition c_e := exp 1.               Definition c_sqrt2 := sqrt 2.
 Definition c_sqrt_half := sqrt (1/2).  Definition c_two_over_sqrt_pi := 2 / sqrt PI.
 Definition c_one_over_sqrt_2pi := / sqrt (2 * PI).
 
-(* ---- slopes ------------------------------------------------------------------------------------------------------------------- *)
+(* ---- slopes ------------------------------------------------------------------------------------------------------ *)
 
 Definition differential {U : NormedModule R_AbsRing} (f : U -> R) (p : U) (l : U -> R) := filterdiff f (locally p) l.
 Definition diff2 (f : R -> R -> R) (x y a b : R) :=
-  differential (U := prod_NormedModule R_AbsRing R_NormedModule R_NormedModule) (fun p => f (fst p) (snd p)) (x, y) (fun h => a * fst h + b * snd h).
+  differential (U := prod_NormedModule R_AbsRing R_NormedModule R_NormedModule) (fun p => f (fst p) (snd p)) (x, y)
+    (fun h => a * fst h + b * snd h).
 
 Definition left_slope (f : R -> R) x l := filterlim (fun h => (f (x + h) - f x) / h) (at_left 0) (locally l).
 Definition right_slope (f : R -> R) x r := filterlim (fun h => (f (x + h) - f x) / h) (at_right 0) (locally r).
@@ -124,13 +126,16 @@ End Combinators.
 Lemma differential_fst (U V : NormedModule R_AbsRing) (f : U -> R) (p : U) (q : V) l : differential f p l ->
   differential (U := prod_NormedModule R_AbsRing U V) (fun t => f (fst t)) (p, q) (fun h => l (fst h)).
 Proof.
-  intros D. apply (filterdiff_comp' (U := prod_NormedModule R_AbsRing U V) (fun t => fst t) f (p, q) (fun t => fst t) l).
+  intros D. apply (filterdiff_comp' (U := prod_NormedModule R_AbsRing U V) (fun t => fst t) f (p, q)
+    (fun t => fst t) l).
   - apply filterdiff_linear, is_linear_fst.
   - exact D.
 Qed.
-Definition at_fst x y : differential (U := prod_NormedModule R_AbsRing R_NormedModule R_NormedModule) (fun t => fst t) (x, y) (fun h => fst h) :=
+Definition at_fst x y : differential (U := prod_NormedModule R_AbsRing R_NormedModule R_NormedModule) (fun t => fst t)
+  (x, y) (fun h => fst h) :=
   filterdiff_linear _ is_linear_fst.
-Definition at_snd x y : differential (U := prod_NormedModule R_AbsRing R_NormedModule R_NormedModule) (fun t => snd t) (x, y) (fun h => snd h) :=
+Definition at_snd x y : differential (U := prod_NormedModule R_AbsRing R_NormedModule R_NormedModule) (fun t => snd t)
+  (x, y) (fun h => snd h) :=
   filterdiff_linear _ is_linear_snd.
 
 Lemma diff2_x f x y a b : diff2 f x y a b -> is_derive (fun t => f t y) x a.
@@ -155,12 +160,13 @@ Proof. intros D <- <-. exact D. Qed.
 Lemma diff2_curve f x y a b (X Y : R -> R) s dx dy : diff2 f x y a b -> X s = x -> Y s = y ->
   is_derive X s dx -> is_derive Y s dy -> is_derive (fun t => f (X t) (Y t)) s (a * dx + b * dy).
 Proof.
-  intros D <- <- DX DY. refine (filterdiff_ext_lin _ _ _ (filterdiff_comp'_2 X Y f s (fun t => scal t dx) (fun t => scal t dy)
+  intros D <- <- DX DY. refine (filterdiff_ext_lin _ _ _
+    (filterdiff_comp'_2 X Y f s (fun t => scal t dx) (fun t => scal t dy)
     (fun h k => a * h + b * k) DX DY D) _).
   intro t. unfold scal; simpl; unfold mult; simpl. ring.
 Qed.
 
-(* ---- what holds near a point ---------------------------------------------------------------------------------------------------- *)
+(* ---- what holds near a point ------------------------------------------------------------------------------------- *)
 
 Lemma near_between a b x : a < x < b -> locally x (fun t => a < t < b).
 Proof.
@@ -192,16 +198,18 @@ Lemma near_fst (P : R -> Prop) (x y : R) : locally x P -> locally (x, y) (fun p 
 Proof. intros [e H]. exists e. intros [u v] [A B]. exact (H u A). Qed.
 Lemma near_snd (P : R -> Prop) (x y : R) : locally y P -> locally (x, y) (fun p : R * R => P (snd p)).
 Proof. intros [e H]. exists e. intros [u v] [A B]. exact (H v B). Qed.
-Lemma near_quotient (P : R -> Prop) (x y : R) : y <> 0 -> locally (x / y) P -> locally (x, y) (fun p : R * R => P (fst p / snd p)).
+Lemma near_quotient (P : R -> Prop) (x y : R) : y <> 0 -> locally (x / y) P -> locally (x, y)
+  (fun p : R * R => P (fst p / snd p)).
 Proof.
   intros N H.
   assert (C : continuous (U := R_UniformSpace) (fun p : R * R => fst p * / snd p) (x, y)).
-  { apply (continuous_mult (K := R_AbsRing) (fun p : R * R => fst p) (fun p : R * R => / snd p)); [apply continuous_fst|].
+  { apply (continuous_mult (K := R_AbsRing) (fun p : R * R => fst p) (fun p : R * R => / snd p));
+    [apply continuous_fst|].
     apply (continuous_comp (fun p : R * R => snd p) Rinv); [apply continuous_snd | now apply continuous_Rinv]. }
   exact (C P H).
 Qed.
 
-(* ---- rounding ----------------------------------------------------------------------------------------------------------------- *)
+(* ---- rounding ---------------------------------------------------------------------------------------------------- *)
 
 Lemma floor_is n x : IZR n <= x < IZR n + 1 -> Int_part x = n.
 Proof. intros H. unfold Int_part. rewrite <- (tech_up x (n + 1)); [lia | rewrite plus_IZR; lra ..]. Qed.
@@ -274,7 +282,7 @@ Proof.
 Qed.
 #[global] Hint Resolve s_floor s_ceil s_trunc s_trunc_0 s_round : slopes.
 
-(* ---- smooth functions of one source --------------------------------------------------------------------------------------------- *)
+(* ---- smooth functions of one source ------------------------------------------------------------------------------ *)
 
 Lemma ln2_pos : 0 < ln 2.
 Proof. rewrite <- ln_1. apply ln_increasing; lra. Qed.
@@ -369,18 +377,21 @@ Proof.
 Qed.
 Lemma s_cast x : is_derive o_cast x 1.
 Proof. unfold o_cast. auto_derive; [trivial | ring]. Qed.
-#[global] Hint Resolve s_neg s_sqrt s_exp s_exp2 s_expm1 s_log s_log2 s_log1p s_sin s_cos s_tan s_tanh s_erf s_cast : slopes.
+#[global] Hint Resolve s_neg s_sqrt s_exp s_exp2 s_expm1 s_log s_log2 s_log1p s_sin s_cos s_tan s_tanh s_erf
+  s_cast : slopes.
 #[global] Hint Resolve s_log10 s_asin s_acos s_atan s_sinh s_cosh s_asinh s_acosh s_atanh s_erfc : slopes.
 
 Lemma s_abs_pos x : 0 < x -> is_derive o_abs x 1.
 Proof.
   intros P. apply (is_derive_ext_loc (fun t => t)); [|exact (is_derive_id (K := R_AbsRing) x)].
-  apply (filter_imp (fun t => 0 < t)); [|exact (open_gt 0 x P)]. intros t T. unfold o_abs. now rewrite Rabs_right by lra.
+  apply (filter_imp (fun t => 0 < t)); [|exact (open_gt 0 x P)]. intros t T. unfold o_abs.
+  now rewrite Rabs_right by lra.
 Qed.
 Lemma s_abs_neg x : x < 0 -> is_derive o_abs x (-1).
 Proof.
   intros P. apply (is_derive_ext_loc o_neg); [|apply s_neg].
-  apply (filter_imp (fun t => t < 0)); [|exact (open_lt 0 x P)]. intros t T. unfold o_abs, o_neg. now rewrite Rabs_left by lra.
+  apply (filter_imp (fun t => t < 0)); [|exact (open_lt 0 x P)]. intros t T. unfold o_abs, o_neg.
+  now rewrite Rabs_left by lra.
 Qed.
 Lemma s_sign_pos x : 0 < x -> is_derive o_sign x 0.
 Proof.
@@ -394,14 +405,15 @@ Proof.
 Qed.
 #[global] Hint Resolve s_abs_pos s_abs_neg s_sign_pos s_sign_neg : slopes.
 
-(* ---- two sources: joint differentials ---------------------------------------------------------------------------------------------- *)
+(* ---- two sources: joint differentials ---------------------------------------------------------------------------- *)
 
 Ltac by_parts := match goal with
   | |- differential (fun t => fst t) _ _ => apply at_fst
   | |- differential (fun t => snd t) _ _ => apply at_snd
   | |- differential (fun t => @?f t + @?g t) _ _ => eapply (differential_plus f g); by_parts
   | |- differential (fun t => @?f t * @?g t) _ _ => eapply (differential_mult f g); by_parts
-  | |- differential (fun t => - @?f t) ?p _ => eapply (differential_comp f Ropp p); [by_parts | auto_derive; [exact I | reflexivity]]
+  | |- differential (fun t => - @?f t) ?p _ => eapply (differential_comp f Ropp p);
+    [by_parts | auto_derive; [exact I | reflexivity]]
   | |- differential (fun _ => _) _ _ => apply differential_const
   end.
 
@@ -418,8 +430,10 @@ Proof.
 Qed.
 
 (* a function that is constant near the point, and one that is another near it *)
-Lemma diff2_near f f' x y a b : locally (x, y) (fun p : R * R => f' (fst p) (snd p) = f (fst p) (snd p)) -> diff2 f' x y a b -> diff2 f x y a b.
-Proof. intros N D. exact (differential_near (U := prod_NormedModule R_AbsRing R_NormedModule R_NormedModule) _ _ _ _ N D). Qed.
+Lemma diff2_near f f' x y a b : locally (x, y) (fun p : R * R => f' (fst p) (snd p) = f (fst p) (snd p)) ->
+  diff2 f' x y a b -> diff2 f x y a b.
+Proof. intros N D. exact (differential_near (U := prod_NormedModule R_AbsRing R_NormedModule R_NormedModule) _ _
+  _ _ N D). Qed.
 Lemma diff2_flat f x y : locally (x, y) (fun p : R * R => f (fst p) (snd p) = f x y) -> diff2 f x y 0 0.
 Proof.
   intros N. apply (diff2_near f (fun _ _ => f x y)).
@@ -447,7 +461,8 @@ Lemma j_idiv x y : fraction (x / y) -> diff2 o_idiv x y 0 0.
 Proof. intros F. apply diff2_flat. now apply near_floor. Qed.
 Lemma fmod_quotient x y : fraction (x / y) -> o_round (o_div (o_add x (o_neg (o_fmod x y))) y) = o_trunc (x / y).
 Proof.
-  intros F. pose proof (fraction_divisor x y F). rewrite <- (o_round_trunc (x / y)). f_equal. unfold o_div, o_add, o_neg, o_fmod. field. assumption.
+  intros F. pose proof (fraction_divisor x y F). rewrite <- (o_round_trunc (x / y)). f_equal.
+  unfold o_div, o_add, o_neg, o_fmod. field. assumption.
 Qed.
 Lemma j_line k x y : diff2 (fun u v => u - v * k) x y 1 (- k).
 Proof. unfold diff2, Rminus. eapply differential_eq; [by_parts | intro; simpl; ring]. Qed.
@@ -516,7 +531,7 @@ Proof.
 Qed.
 #[global] Hint Resolve j_max_x j_max_y j_min_x j_min_y j_lt j_le j_eq j_ne j_where : joint.
 
-(* ---- powers --------------------------------------------------------------------------------------------------------------------- *)
+(* ---- powers ------------------------------------------------------------------------------------------------------ *)
 
 Lemma o_pow_pos x y : 0 < x -> o_pow x y = exp (y * ln x).
 Proof. intros P. unfold o_pow. destruct (Rlt_dec 0 x); [reflexivity | lra]. Qed.
@@ -545,24 +560,28 @@ Lemma s_powerRZ n x : x <> 0 -> is_derive (fun t => powerRZ t n) x (IZR n * powe
 Proof.
   intros N. destruct n as [|p|p].
   - simpl. replace (0 * (/ (x * 1))) with 0 by ring. apply (is_derive_const (K := R_AbsRing) (V := R_NormedModule)).
-  - simpl powerRZ at 1. replace (IZR (Z.pos p) * powerRZ x (Z.pos p - 1)) with (INR (Pos.to_nat p) * 1 * x ^ pred (Pos.to_nat p)).
+  - simpl powerRZ at 1. replace (IZR (Z.pos p) * powerRZ x (Z.pos p - 1))
+    with (INR (Pos.to_nat p) * 1 * x ^ pred (Pos.to_nat p)).
     + auto_derive; [trivial | ring].
     + rewrite INR_IZR_INZ, positive_nat_Z. destruct (Pos2Nat.is_succ p) as [m M]. rewrite M. simpl pred.
       replace (Z.pos p - 1)%Z with (Z.of_nat m) by lia. rewrite <- pow_powerRZ. ring.
   - simpl powerRZ at 1. assert (Q : x ^ Pos.to_nat p <> 0) by (now apply pow_nonzero).
     apply (is_derive_ext (fun t => / t ^ Pos.to_nat p)); [reflexivity|].
-    replace (IZR (Z.neg p) * powerRZ x (Z.neg p - 1)) with (- (INR (Pos.to_nat p) * 1 * x ^ pred (Pos.to_nat p)) / (x ^ Pos.to_nat p) ^ 2).
+    replace (IZR (Z.neg p) * powerRZ x (Z.neg p - 1))
+      with (- (INR (Pos.to_nat p) * 1 * x ^ pred (Pos.to_nat p)) / (x ^ Pos.to_nat p) ^ 2).
     + auto_derive; [assumption | field; assumption].
     + replace (Z.neg p - 1)%Z with (Z.neg (p + 1)) by lia. simpl powerRZ. rewrite Pos2Nat.inj_add.
       destruct (Pos2Nat.is_succ p) as [m M]. replace (IZR (Z.neg p)) with (- INR (Pos.to_nat p)).
-      * rewrite M in *. simpl pred. replace (S m + Pos.to_nat 1)%nat with (S (S m)) by (simpl; lia). simpl in *. field. split; [|assumption].
+      * rewrite M in *. simpl pred. replace (S m + Pos.to_nat 1)%nat with (S (S m)) by (simpl; lia). simpl in *. field.
+        split; [|assumption].
         intro E. apply Q. rewrite E. ring.
       * rewrite INR_IZR_INZ, positive_nat_Z, <- opp_IZR. reflexivity.
 Qed.
 Lemma o_pow_whole x n : x <> 0 -> o_pow x (IZR n) = powerRZ x n.
 Proof.
   intros N. destruct (Rdichotomy x 0 N) as [L|L]; [now apply o_pow_neg|].
-  rewrite o_pow_pos by assumption. change (exp (IZR n * ln x)) with (Rpower x (IZR n)). symmetry. now apply powerRZ_Rpower.
+  rewrite o_pow_pos by assumption. change (exp (IZR n * ln x)) with (Rpower x (IZR n)). symmetry.
+  now apply powerRZ_Rpower.
 Qed.
 Lemma s_pow_whole x y : x <> 0 -> whole y -> is_derive (fun t => o_pow t y) x (y * o_pow x (y - 1)).
 Proof.
@@ -611,9 +630,10 @@ Qed.
 #[global] Hint Resolve j_pow : joint.
 #[global] Hint Resolve s_pow_whole s_pow_natural s_pow_0 s_pow_base_0 : slopes.
 
-(* ---- angles --------------------------------------------------------------------------------------------------------------------- *)
+(* ---- angles ------------------------------------------------------------------------------------------------------ *)
 
-Lemma s_atan_ratio (x y : R) : y <> 0 -> diff2 (fun u v => atan (u / v)) x y (y / (x * x + y * y)) (- (x / (x * x + y * y))).
+Lemma s_atan_ratio (x y : R) : y <> 0 -> diff2 (fun u v => atan (u / v)) x y (y / (x * x + y * y))
+  (- (x / (x * x + y * y))).
 Proof.
   intros N. assert (P : 0 < y * y) by (apply Rsqr_pos_lt; assumption). assert (Q : 0 <= x * x) by (apply Rle_0_sqr).
   unfold diff2, Rdiv. eapply differential_eq.
@@ -643,11 +663,13 @@ Proof.
     replace (/ (- x / y)) with (- (y / x)) by (field; lra). rewrite atan_opp. ring.
   - destruct (Rlt_dec 0 x); [lra|]. destruct (Rlt_dec x 0); [reflexivity | lra].
 Qed.
-Lemma s_atan_corner c (x y : R) : x <> 0 -> diff2 (fun u v => c - atan (v / u)) x y (y / (x * x + y * y)) (- (x / (x * x + y * y))).
+Lemma s_atan_corner c (x y : R) : x <> 0 -> diff2 (fun u v => c - atan (v / u)) x y (y / (x * x + y * y))
+  (- (x / (x * x + y * y))).
 Proof.
   intros N. assert (P : 0 < x * x) by (apply Rsqr_pos_lt; assumption). assert (Q : 0 <= y * y) by (apply Rle_0_sqr).
   unfold diff2, Rdiv, Rminus. eapply differential_eq.
-  - apply differential_plus; [apply differential_const|]. eapply (differential_comp _ Ropp); [|auto_derive; [trivial | reflexivity]].
+  - apply differential_plus; [apply differential_const|]. eapply (differential_comp _ Ropp);
+    [|auto_derive; [trivial | reflexivity]].
     eapply (differential_comp _ atan); [|apply is_derive_atan].
     apply differential_mult; [apply at_snd | eapply (differential_comp _ Rinv); [apply at_fst|]].
     simpl. auto_derive; [assumption | reflexivity].
@@ -667,7 +689,7 @@ Proof.
 Qed.
 #[global] Hint Resolve j_atan2_right j_atan2_up j_atan2_down : joint.
 
-(* ---- lengths and signs ---------------------------------------------------------------------------------------------------------- *)
+(* ---- lengths and signs ------------------------------------------------------------------------------------------- *)
 
 Lemma s_hypot x y : 0 < x * x + y * y -> diff2 o_hypot x y (x / o_hypot x y) (y / o_hypot x y).
 Proof.
@@ -686,9 +708,11 @@ Proof.
   apply sqrt_eq_0 in E; [|lra]. split; apply Rsqr_0_uniq; unfold Rsqr; lra.
 Qed.
 Lemma hypot_guarded_x x y : x <> 0 -> o_where (o_eq (o_hypot x y) 0) 1 (o_hypot x y) = o_hypot x y.
-Proof. intros N. unfold o_where, o_eq. destruct (Req_EM_T _ 0) as [E|E]; [destruct (hypot_zero x y E); lra | reflexivity]. Qed.
+Proof. intros N. unfold o_where, o_eq. destruct (Req_EM_T _ 0) as [E|E];
+  [destruct (hypot_zero x y E); lra | reflexivity]. Qed.
 Lemma hypot_guarded_y x y : y <> 0 -> o_where (o_eq (o_hypot x y) 0) 1 (o_hypot x y) = o_hypot x y.
-Proof. intros N. unfold o_where, o_eq. destruct (Req_EM_T _ 0) as [E|E]; [destruct (hypot_zero x y E); lra | reflexivity]. Qed.
+Proof. intros N. unfold o_where, o_eq. destruct (Req_EM_T _ 0) as [E|E];
+  [destruct (hypot_zero x y E); lra | reflexivity]. Qed.
 Lemma hypot_0_r x : o_hypot x 0 = Rabs x.
 Proof. unfold o_hypot. replace (x * x + 0 * 0) with (x²) by (unfold Rsqr; ring). apply sqrt_Rsqr_abs. Qed.
 Lemma hypot_0_l y : o_hypot 0 y = Rabs y.
@@ -698,14 +722,17 @@ Proof. unfold o_hypot. replace (0 * 0 + y * y) with (y²) by (unfold Rsqr; ring)
 #[global] Hint Resolve j_hypot_x j_hypot_y : joint.
 
 Ltac copysign_near := match goal with |- locally (?x, ?y) _ =>
-  apply (filter_imp (fun p : R * R => (0 < fst p /\ 0 < x \/ fst p < 0 /\ x < 0) /\ (0 < snd p /\ 0 < y \/ snd p < 0 /\ y < 0))); [|
+  apply (filter_imp (fun p : R * R => (0 < fst p /\ 0 < x \/ fst p < 0 /\ x < 0) /\
+    (0 < snd p /\ 0 < y \/ snd p < 0 /\ y < 0))); [|
     apply filter_and;
-    [ apply (near_fst (fun u => 0 < u /\ 0 < x \/ u < 0 /\ x < 0)) | apply (near_snd (fun v => 0 < v /\ 0 < y \/ v < 0 /\ y < 0)) ];
+    [ apply (near_fst (fun u => 0 < u /\ 0 < x \/ u < 0 /\ x < 0)) | apply
+      (near_snd (fun v => 0 < v /\ 0 < y \/ v < 0 /\ y < 0)) ];
     first [ apply (filter_imp (fun t => 0 < t)); [intros; left; split; assumption | apply open_gt; assumption]
           | apply (filter_imp (fun t => t < 0)); [intros; right; split; assumption | apply open_lt; assumption] ] ];
   intros [u v] H; simpl in *; unfold o_copysign, o_neg, Rabs; destruct (Rlt_dec v 0), (Rcase_abs u); lra end.
 Lemma j_opposite x y : diff2 (fun u _ => o_neg u) x y (-1) 0.
-Proof. unfold diff2, o_neg. eapply differential_eq; [eapply (differential_comp _ Ropp); [apply at_fst | auto_derive; [trivial | reflexivity]] | intro; simpl; ring]. Qed.
+Proof. unfold diff2, o_neg. eapply differential_eq;
+  [eapply (differential_comp _ Ropp); [apply at_fst | auto_derive; [trivial | reflexivity]] | intro; simpl; ring]. Qed.
 Lemma j_copysign_pp x y : 0 < x -> 0 < y -> diff2 o_copysign x y 1 0.
 Proof. intros P Q. apply (diff2_near _ (fun u _ => u)); [copysign_near | apply j_first]. Qed.
 Lemma j_copysign_nn x y : x < 0 -> y < 0 -> diff2 o_copysign x y 1 0.
@@ -755,7 +782,7 @@ Qed.
 #[global] Hint Resolve j_copysign : joint.
 #[global] Hint Resolve s_copysign_x s_copysign_y s_copysign_of_0 : slopes.
 
-(* ---- three sources ----------------------------------------------------------------------------------------------------------------- *)
+(* ---- three sources ----------------------------------------------------------------------------------------------- *)
 
 Lemma s_fma_x x y z : is_derive (fun t => o_fma t y z) x y.
 Proof. unfold o_fma. auto_derive; [trivial | ring]. Qed.
@@ -765,7 +792,7 @@ Lemma s_fma_z x y z : is_derive (fun t => o_fma x y t) z 1.
 Proof. unfold o_fma. auto_derive; [trivial | ring]. Qed.
 #[global] Hint Resolve s_fma_x s_fma_y s_fma_z : slopes.
 
-(* ---- kinks ------------------------------------------------------------------------------------------------------------------------ *)
+(* ---- kinks ------------------------------------------------------------------------------------------------------- *)
 
 Lemma right_slope_line (f : R -> R) x r : (forall h, 0 < h -> f (x + h) - f x = r * h) -> right_slope f x r.
 Proof.
@@ -779,7 +806,8 @@ Proof.
 Qed.
 (* A function that is linear on each side has as slopes its differences over 1. *)
 Lemma kink f x d :
-  (forall h, 0 < h -> f (x + h) - f x = (f (x + 1) - f x) * h) -> (forall h, h < 0 -> f (x + h) - f x = (f x - f (x - 1)) * h) ->
+  (forall h, 0 < h -> f (x + h) - f x = (f (x + 1) - f x) * h) ->
+    (forall h, h < 0 -> f (x + h) - f x = (f x - f (x - 1)) * h) ->
   f x - f (x - 1) <> f (x + 1) - f x ->
   f x - f (x - 1) <= d <= f (x + 1) - f x \/ f (x + 1) - f x <= d <= f x - f (x - 1) -> between_slopes f x d.
 Proof.
@@ -800,10 +828,12 @@ Proof.
   - rewrite (B (0 - 1)), (A 0), (A (0 + 1)) by lra. destruct (Rlt_dec y 0), (Rle_dec 0 g); lra.
 Qed.
 
-(* ---- the tactics -------------------------------------------------------------------------------------------------------------------- *)
+(* ---- the tactics ------------------------------------------------------------------------------------------------- *)
 
-Ltac names := autorewrite with values; unfold o_neg, o_abs, o_sign, o_sqrt, o_exp, o_exp2, o_expm1, o_log, o_log2, o_log1p, o_sin, o_cos, o_add, o_mul, o_div, o_idiv,
-  o_where, o_and, o_or, o_lt, o_le, o_eq, o_ne, o_max, o_min, o_fma, o_cast, o_copysign, o_atan, c_ln2, c_log2e, c_log10e, c_two_over_sqrt_pi, truth, Rabs in *.
+Ltac names := autorewrite with values; unfold o_neg, o_abs, o_sign, o_sqrt, o_exp, o_exp2, o_expm1, o_log, o_log2,
+  o_log1p, o_sin, o_cos, o_add, o_mul, o_div, o_idiv,
+  o_where, o_and, o_or, o_lt, o_le, o_eq, o_ne, o_max, o_min, o_fma, o_cast, o_copysign, o_atan, c_ln2, c_log2e,
+    c_log10e, c_two_over_sqrt_pi, truth, Rabs in *.
 Ltac by_cases := repeat (match goal with
   | |- context [Rlt_dec ?a ?b] => destruct (Rlt_dec a b)
   | |- context [Rle_dec ?a ?b] => destruct (Rle_dec a b)
@@ -812,18 +842,22 @@ Ltac by_cases := repeat (match goal with
   | p : bool |- _ => destruct p
   end; cbn [andb orb] in *; try (exfalso; lra)).
 Ltac nonzero := repeat split; first
-  [ assumption | lra | apply ln2_neq0 | apply ln10_neq0 | apply Rgt_not_eq, sqrt_lt_R0; first [assumption | apply PI_RGT_0]
+  [ assumption | lra | apply ln2_neq0 | apply ln10_neq0 | apply Rgt_not_eq, sqrt_lt_R0;
+    first [assumption | apply PI_RGT_0]
   | apply Rgt_not_eq; nra | (let H := fresh in pose proof (Rle_0_sqr) as H; unfold Rsqr in H; nra) ].
 Ltac minus := repeat match goal with |- context [?a + - ?b] => change (a + - b) with (a - b) end.
 #[global] Hint Rewrite ln_1 : values.
-Ltac same_value := names; by_cases; autorewrite with values; minus; first [ring | lra | (unfold Rdiv; ring) | field; nonzero].
+Ltac same_value := names; by_cases; autorewrite with values; minus;
+  first [ring | lra | (unfold Rdiv; ring) | field; nonzero].
 Ltac known := repeat match goal with
   | H : ?x <> ?y :> R |- is_derive _ _ _ => destruct (Rdichotomy x y H); clear H
   | H : ?x <> ?y :> R |- diff2 _ _ _ _ _ => destruct (Rdichotomy x y H); clear H end.
 Ltac tidy := intros; repeat match goal with H : fraction _ |- _ => progress unfold o_add, o_div in H end; subst.
 Ltac by_slope := match goal with
-  | |- is_derive (fun t => ?g * truth (?f t ?y)) ?x _ => eapply (scaled_x (fun u v => truth (f u v)) x y); [solve [eauto with joint nocore]|]
-  | |- is_derive (fun t => ?g * truth (?f ?x t)) ?y _ => eapply (scaled_y (fun u v => truth (f u v)) x y); [solve [eauto with joint nocore]|]
+  | |- is_derive (fun t => ?g * truth (?f t ?y)) ?x _ => eapply (scaled_x (fun u v => truth (f u v)) x y);
+    [solve [eauto with joint nocore]|]
+  | |- is_derive (fun t => ?g * truth (?f ?x t)) ?y _ => eapply (scaled_y (fun u v => truth (f u v)) x y);
+    [solve [eauto with joint nocore]|]
   | |- _ => eapply scaled; [solve [eauto with slopes nocore]|]
   | |- is_derive (fun t => ?g * ?f t ?y) ?x _ => eapply (scaled_x f x y); [solve [eauto with joint nocore]|]
   | |- is_derive (fun t => ?g * ?f ?x t) ?y _ => eapply (scaled_y f x y); [solve [eauto with joint nocore]|]
@@ -833,7 +867,8 @@ Ltac slope_row := tidy; first [by_slope | known; by_slope]; solve [same_value].
 Ltac by_joint := eapply diff2_eq; [solve [eauto with joint nocore]| |].
 Ltac joint_row := tidy; first [by_joint | known; by_joint]; solve [same_value].
 Ltac linear := intros; names; by_cases; first [lra | ring | nra].
-Ltac lines_row := intros; subst; match goal with |- between_slopes ?f ?x ?d => apply (kink f x d) end; [linear | linear | linear |
+Ltac lines_row := intros; subst; match goal with |- between_slopes ?f ?x ?d => apply (kink f x d) end;
+  [linear | linear | linear |
   match goal with g : R |- _ => destruct (Rle_dec 0 g) end; first [left; linear | right; linear]].
 Ltac copysign_row := intros; subst; apply kink_copysign; [assumption | unfold o_mul, o_sign at 1; by_cases; ring].
 Ltac kink_row := first [solve [lines_row] | solve [copysign_row]].
@@ -854,15 +889,19 @@ Ltac all_compared := unfold fraction in *; repeat match goal with
   | |- context [?a <= ?b] => compared a b
   | |- context [?a = ?b] => compared a b
   | |- context [whole ?t] => decided t
-  | W : whole ?y, P : 0 < ?y |- _ => match goal with H : 1 <= y |- _ => fail 1 | |- _ => pose proof (whole_above_0 y W P) end end.
-Ltac covered := first [ solve [repeat split; first [assumption | lra | (intro; lra)]] | left; covered | right; covered ].
-Ltac cover_row := intros; all_compared; first [exfalso; (lra || contradiction) | covered | exfalso; unfold o_mul in *; nra].
+  | W : whole ?y, P : 0 < ?y |- _ => match goal with H : 1 <= y |- _ => fail 1 | |- _ =>
+    pose proof (whole_above_0 y W P) end end.
+Ltac covered := first [ solve [repeat split; first [assumption | lra | (intro; lra)]] | left;
+  covered | right; covered ].
+Ltac cover_row := intros; all_compared; first [exfalso; (lra || contradiction) | covered | exfalso;
+  unfold o_mul in *; nra].
 (* at a point of few digits *)
 Lemma half_is_fraction k x : 2 * x = IZR k -> Z.odd k = true -> fraction x.
 Proof.
   intros E O [n ->]. rewrite <- mult_IZR in E. apply eq_IZR in E. subst. rewrite Z.odd_mul in O. discriminate.
 Qed.
-Ltac met_whole := unfold o_div, o_add; first [exists 0%Z; lra | exists 1%Z; lra | exists (-1)%Z; lra | exists 2%Z; lra | exists (-2)%Z; lra].
+Ltac met_whole := unfold o_div, o_add; first [exists 0%Z; lra | exists 1%Z; lra | exists (-1)%Z; lra | exists 2%Z;
+  lra | exists (-2)%Z; lra].
 Ltac met_fraction := unfold o_div, o_add; first
   [ apply (half_is_fraction 1); [lra | reflexivity] | apply (half_is_fraction 3); [lra | reflexivity]
   | apply (half_is_fraction (-1)); [lra | reflexivity] ].
