@@ -1,5 +1,5 @@
-/* What words mean in printed kernels: written from the languages' definitions and from the helpers' own text
- * (ir/math.inc, render/kernel.inc), not from the printer's tables. */
+/* What words mean in printed kernels: by the languages' definitions, by the ops' names, and by the helpers' own text
+ * (ir/math.inc, render/kernel.inc); not by the printer's tables. */
 #include "verify/c_text.h"
 #include <ctype.h>
 #include <stdlib.h>
@@ -50,25 +50,7 @@ bool tn__c_word_is_qualifier(const char *s, size_t n) {
 
 /* ---- helpers ---- */
 
-/* tn_<name>_<dtype>: a function of values of the dtype. */
-static const struct {
-  const char *name;
-  uint8_t op, narg;
-} functions[] = {
-    {"abs", OP_ABS, 1}, {"sign", OP_SIGN, 1}, {"sqrt", OP_SQRT, 1}, {"exp", OP_EXP, 1},
-    {"exp2", OP_EXP2, 1}, {"expm1", OP_EXPM1, 1}, {"log", OP_LOG, 1}, {"log2", OP_LOG2, 1},
-    {"log1p", OP_LOG1P, 1}, {"sin", OP_SIN, 1}, {"cos", OP_COS, 1}, {"tan", OP_TAN, 1},
-    {"tanh", OP_TANH, 1}, {"erf", OP_ERF, 1}, {"floor", OP_FLOOR, 1}, {"ceil", OP_CEIL, 1},
-    {"log10", OP_LOG10, 1}, {"asin", OP_ASIN, 1}, {"acos", OP_ACOS, 1}, {"atan", OP_ATAN, 1},
-    {"sinh", OP_SINH, 1}, {"cosh", OP_COSH, 1}, {"asinh", OP_ASINH, 1}, {"acosh", OP_ACOSH, 1},
-    {"atanh", OP_ATANH, 1}, {"erfc", OP_ERFC, 1}, {"hypot", OP_HYPOT, 2}, {"copysign", OP_COPYSIGN, 2},
-    {"round", OP_ROUND, 1}, {"trunc", OP_TRUNC, 1}, {"idiv", OP_IDIV, 2}, {"mod", OP_MOD, 2},
-    {"fmod", OP_FMOD, 2}, {"pow", OP_POW, 2}, {"atan2", OP_ATAN2, 2}, {"min", OP_MIN, 2},
-    {"max", OP_MAX, 2}, {"shl", OP_SHL, 2}, {"shr", OP_SHR, 2}, {"fma", OP_FMA, 3},
-    {"neg", OP_NEG, 1},
-};
-
-/* Others; the arguments' dtype, the result's. */
+/* Those that are not named as an op is; the arguments' dtype, the result's. */
 static const struct {
   const char *name;
   uint8_t code, op, dtype, sdtype, narg, result;
@@ -125,16 +107,19 @@ bool tn__c_word_is_call(const char *s, size_t n, tn__c_call *out) {
   }
   if (n < 4 || memcmp(s, "tn_", 3)) return false;
   if (is_conversion(s + 3, n - 3, out)) return true;
-  for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
-    size_t k = strlen(functions[i].name) + 3;
-    if (k + 1 >= n || s[k] != '_' || memcmp(s + 3, functions[i].name, k - 3)) continue;
+  for (int op = 0; op < OP_COUNT; op++) { /* tn_<op>_<dtype>: of values of the dtype */
+    const char *name = tn__ops[op].text;
+    size_t k = strlen(name) + 3;
+    if (tn__ops[op].group < G_UNARY || tn__ops[op].group > G_TERNARY) continue;
+    if (op == OP_WHERE || op == OP_PHILOX) continue; /* their operands are of several */
+    if (k + 1 >= n || s[k] != '_' || memcmp(s + 3, name, k - 3)) continue;
     int dtype = tn__dtype_parse(s + k + 1, n - k - 1);
     if (dtype < 0) continue;
     *out = (tn__c_call){.code = TN__C_EVAL,
-                        .op = functions[i].op,
+                        .op = (uint8_t)op,
                         .dtype = (uint8_t)dtype,
                         .sdtype = (uint8_t)dtype,
-                        .narg = functions[i].narg,
+                        .narg = (uint8_t)tn__ops[op].min_src,
                         .result = held_as(dtype)};
     return true;
   }

@@ -5,6 +5,7 @@
  *   out N NUMBER...                                    realises them at once; each is answered by "DTYPE RANK SIZE..."
  *                                                      and its bytes, or "error TEXT"
  *   end                                                forgets all tensors */
+#include "support/functions.h"
 #include "tenet/tenet.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,14 +30,10 @@ typedef struct row {
 
 /* By the arguments that they take. */
 #define UNARY(X)                                                                                                       \
-  X(abs) X(sign) X(neg) X(square) X(relu) X(floor) X(ceil) X(round) X(trunc) X(isnan) X(isinf) X(isfinite) X(sqrt)     \
-  X(rsqrt) X(recip) X(exp) X(exp2) X(expm1) X(log) X(log2) X(log10) X(log1p) X(sin) X(cos) X(tan) X(asin) X(acos)      \
-  X(atan) X(sinh) X(cosh) X(tanh) X(asinh) X(acosh) X(atanh) X(erf) X(erfc) X(sigmoid) X(silu) X(softplus) X(gelu)     \
-  X(gelu_tanh) X(logical_not) X(bitwise_not) X(zeros_like) X(ones_like) X(contiguous) X(detach)
+  FUNCTIONS_OF_FLOATS(X) FUNCTIONS_OF_NUMBERS(X) FUNCTIONS_OF_BITS(X)                                                  \
+  X(zeros_like) X(ones_like) X(contiguous) X(detach)
 #define BINARY(X)                                                                                                      \
-  X(add) X(sub) X(mul) X(div) X(floordiv) X(mod) X(fmod) X(pow) X(maximum) X(minimum) X(atan2) X(hypot) X(copysign)    \
-  X(eq) X(ne) X(lt) X(le) X(gt) X(ge) X(bitwise_and) X(bitwise_or) X(bitwise_xor) X(logical_and) X(logical_or)         \
-  X(logical_xor) X(shl) X(shr) X(matmul) X(dot) X(outer) X(embedding) X(cross_entropy) X(nll_loss) X(mse_loss)         \
+  FUNCTIONS_OF_TWO(X) X(matmul) X(dot) X(outer) X(embedding) X(cross_entropy) X(nll_loss) X(mse_loss)                  \
   X(binary_cross_entropy_with_logits)
 #define NUMBER(X)                                                                                                      \
   X(add_scalar) X(sub_scalar) X(rsub_scalar) X(mul_scalar) X(div_scalar) X(rdiv_scalar) X(floordiv_scalar)             \

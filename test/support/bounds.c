@@ -3,6 +3,7 @@
 #include "ir/eval.h"
 #include "support/device.h"
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -103,8 +104,8 @@ static const bool near[OP_COUNT] = {
     [OP_EXP] = true, [OP_EXP2] = true, [OP_TANH] = true, [OP_DIV] = true, [OP_SQRT] = true};
 /* How a function's range follows from its operands': CORNERS: it lies between the values at their ends; others, and
  * integers that may wrap: see corners_hold.  EVEN: so, of the operands' magnitudes.  SIGNED: of
- * either sign. */
-typedef enum way { ANYTHING, CORNERS, EVEN, SIGNED, WAVE, EQUALITY, CHOICE } way;
+ * either sign.  An op of which nothing is said here is a mistake. */
+typedef enum way { UNSAID, ANYTHING, CORNERS, EVEN, SIGNED, WAVE, EQUALITY, CHOICE } way;
 static const uint8_t ways[OP_COUNT] = {
     [OP_NEG] = CORNERS,   [OP_ABS] = EVEN,      [OP_SIGN] = CORNERS, [OP_SQRT] = CORNERS,  [OP_EXP] = CORNERS,
     [OP_EXP2] = CORNERS,  [OP_EXPM1] = CORNERS, [OP_LOG] = CORNERS,  [OP_LOG2] = CORNERS,  [OP_LOG1P] = CORNERS,
@@ -115,7 +116,9 @@ static const uint8_t ways[OP_COUNT] = {
     [OP_WHERE] = CHOICE,  [OP_FMA] = CORNERS,   [OP_CAST] = CORNERS, [OP_LOG10] = CORNERS, [OP_ASIN] = CORNERS,
     [OP_ACOS] = CORNERS,  [OP_ATAN] = CORNERS,  [OP_SINH] = CORNERS, [OP_COSH] = EVEN,     [OP_ASINH] = CORNERS,
     [OP_ACOSH] = CORNERS, [OP_ATANH] = CORNERS, [OP_ERFC] = CORNERS, [OP_HYPOT] = EVEN,
-    [OP_COPYSIGN] = SIGNED,
+    [OP_COPYSIGN] = SIGNED, [OP_TAN] = ANYTHING, [OP_MOD] = ANYTHING, [OP_FMOD] = ANYTHING, [OP_NOT] = ANYTHING,
+    [OP_AND] = ANYTHING,  [OP_OR] = ANYTHING,   [OP_XOR] = ANYTHING, [OP_SHL] = ANYTHING,  [OP_SHR] = ANYTHING,
+    [OP_PHILOX] = ANYTHING, [OP_BITCAST] = ANYTHING,
 };
 
 static bool spans(range r, double v) { return r.lo <= v && v <= r.hi; }
@@ -200,6 +203,9 @@ static range follow(const function *f, const range *x) {
     if (corners_hold(n, f->sdtype, x)) return at_corners(f, x);
     break;
   case ANYTHING: break;
+  case UNSAID:
+    fprintf(stderr, "what %s does to a range is not said in support/bounds.c\n", tn__ops[n->op].text);
+    abort();
   }
   return anything(f->dtype);
 }

@@ -1,4 +1,5 @@
 /* Forms that the public functions make: each draws operands that suit it. */
+#include "support/functions.h"
 #include "support/grow.h"
 #include "tenet/nn.h"
 #include "tenet/tensor.h"
@@ -25,15 +26,10 @@ static int axes_of(grower *w, const tn_node *x, int *axes) {
 
 /* ---- functions of elements ---- */
 
+#define FUNCTION(name) tn_##name,
 typedef tn_tensor *(*unary_fn)(tn_tensor *);
-static const unary_fn unary_float[] = {tn_rsqrt, tn_recip,     tn_sigmoid, tn_silu,  tn_softplus, tn_gelu, tn_gelu_tanh,
-                                       tn_sqrt,  tn_exp,       tn_exp2,    tn_expm1, tn_log,      tn_log2, tn_log1p,
-                                       tn_tanh,  tn_erf,       tn_sin,     tn_cos,   tn_tan,      tn_log10, tn_asin,
-                                       tn_acos,  tn_atan,      tn_sinh,    tn_cosh,  tn_asinh,    tn_acosh, tn_atanh,
-                                       tn_erfc};
-static const unary_fn unary_logic[] = {tn_logical_not, tn_bitwise_not};
-static const unary_fn unary_number[] = {tn_abs,   tn_sign,  tn_neg,   tn_square, tn_relu,  tn_floor,
-                                        tn_ceil,  tn_round, tn_trunc, tn_isnan,  tn_isinf, tn_isfinite};
+static const unary_fn unary_float[] = {FUNCTIONS_OF_FLOATS(FUNCTION)}, unary_logic[] = {FUNCTIONS_OF_BITS(FUNCTION)},
+                      unary_number[] = {FUNCTIONS_OF_NUMBERS(FUNCTION)};
 
 static void unary(grower *w) {
   if (graph_roll(w->d, 16) == 0)
@@ -47,10 +43,7 @@ static void unary(grower *w) {
 }
 
 typedef tn_tensor *(*binary_fn)(tn_tensor *, tn_tensor *);
-static const binary_fn binaries[] = {
-    tn_add, tn_sub,   tn_mul, tn_div, tn_floordiv, tn_mod, tn_fmod, tn_pow, tn_maximum,     tn_minimum,    tn_atan2,
-    tn_eq,  tn_ne,    tn_lt,  tn_le,  tn_gt,       tn_ge,  tn_shl,  tn_shr, tn_logical_and, tn_logical_or,
-    tn_logical_xor,   tn_bitwise_and, tn_bitwise_or,       tn_bitwise_xor, tn_hypot,       tn_copysign};
+static const binary_fn binaries[] = {FUNCTIONS_OF_TWO(FUNCTION)};
 
 static void binary(grower *w) {
   tn_node *x = grow_pick(w);

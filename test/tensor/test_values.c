@@ -1,5 +1,6 @@
 /* What the compositions mean, against plain C. */
 #include "front.h"
+#include "support/functions.h"
 
 static tn_ctx c;
 
@@ -56,6 +57,17 @@ static const struct unary {
     {"gelu", tn_gelu, gelu_, 1e-12},    {"gelu_tanh", tn_gelu_tanh, gelu_tanh_, 1e-11},
     {"logical_not", tn_logical_not, not_, 0},
 };
+
+static void every_function_is_there(void **state) {
+#define NAME(name) #name,
+  static const char *const name[] = {FUNCTIONS_OF_FLOATS(NAME) FUNCTIONS_OF_NUMBERS(NAME)};
+  (void)state;
+  for (size_t i = 0; i < sizeof name / sizeof *name; i++) {
+    size_t u = 0;
+    while (u < sizeof unary / sizeof *unary && strcmp(unary[u].name, name[i])) u++;
+    if (u == sizeof unary / sizeof *unary) fail_msg("tn_%s has no row in this test", name[i]);
+  }
+}
 
 static void one_operand(void **state) {
   (void)state;
@@ -399,7 +411,7 @@ int main(void) {
       cmocka_unit_test(products),        cmocka_unit_test(small_products),
       cmocka_unit_test(einsums),         cmocka_unit_test(softmaxes),
       cmocka_unit_test(norms),           cmocka_unit_test(losses),
-      cmocka_unit_test(stored_constants),
+      cmocka_unit_test(stored_constants), cmocka_unit_test(every_function_is_there),
   };
   return cmocka_run_group_tests(tests, open_one, close_one);
 }
