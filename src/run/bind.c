@@ -101,4 +101,6 @@ void tn__plan_bind(tn_ctx *c, tn__plan *p, const int64_t *value) {
   p->bound = true;
 }
 
+int64_t tn__plan_value(const tn__plan *p, uint32_t var) { return p->value[var]; }
+
 size_t tn__plan_out_bytes(const tn__plan *p, uint32_t i) { return p->out_buf[i] < 0 ? 0 : p->bytes[p->out_buf[i]]; }

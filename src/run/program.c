@@ -627,6 +627,10 @@ static void check_inputs(tn_ctx *c, const tn_program *p) {
               (!now || now->dim[a]->ints[0] == in->size[a]);
     if (!same) tn__fail(c, TN_ERUN, "internal: the program is given another value for its source %u", i);
   }
+  for (uint32_t v = 0; v < env.n; v++)
+    if (tn__plan_value(p->plan, v) != p->value[v])
+      tn__fail(c, TN_ERUN, "internal: the program runs with size %s = %lld, not %lld", env.key[v]->name,
+               (long long)tn__plan_value(p->plan, v), (long long)p->value[v]);
 }
 
 /* So, is each output and each state where the run put it? */

@@ -52,6 +52,7 @@ tn__device *tn__plan_device(const tn__plan *p); /* where it runs: its inputs mus
 uint32_t tn__plan_vars(const tn__plan *p, tn_node *const **var);
 /* Works out all sizes for these values; nothing if they are the ones bound already.  Throws. */
 void tn__plan_bind(tn_ctx *c, tn__plan *p, const int64_t *value);
+int64_t tn__plan_value(const tn__plan *p, uint32_t var); /* that it is bound to */
 /* The inputs that a gradient of output i would reach. */
 uint32_t tn__plan_sources(tn__plan *p, uint32_t i, const uint32_t **input);
 size_t tn__plan_out_bytes(const tn__plan *p, uint32_t i);

@@ -27,6 +27,7 @@ static struct {
   tn__device_ops ops;
   sentinel_code *codes;
   uint64_t runs;
+  bool recording; /* what is written down now runs later, on the buffers themselves */
 } sentinel;
 
 typedef struct sentinel_buffer {
@@ -76,6 +77,7 @@ static inline bool sentinel_sound(const sentinel_buffer *b) {
 
 static inline tn_status sentinel_launch(tn__device *d, tn__code *code, uint32_t i, void *const *buf,
                                         const size_t *bytes, const int64_t *var) {
+  if (sentinel.recording) return sentinel.real->launch(d, code, i, buf, bytes, var);
   sentinel_buffer b[SENTINEL_BUFS];
   uint32_t n = 0, at[SENTINEL_BUFS];
   void *mem[SENTINEL_BUFS] = {0};
@@ -105,6 +107,17 @@ static inline tn_status sentinel_launch(tn__device *d, tn__code *code, uint32_t 
   return status;
 }
 
+static inline tn_status sentinel_record(tn__device *d) {
+  tn_status status = sentinel.real->record(d);
+  sentinel.recording = status == TN_OK;
+  return status;
+}
+
+static inline tn__recording *sentinel_recorded(tn__device *d) {
+  sentinel.recording = false;
+  return sentinel.real->recorded(d);
+}
+
 /* From now on, on one device at a time; close the context before the next.  Devices with memory of their own are left
  * as they are. */
 static inline void sentinel_put(tn__device *d) {
@@ -114,6 +127,7 @@ static inline void sentinel_put(tn__device *d) {
   sentinel.ops.compile = sentinel_compile;
   sentinel.ops.release = sentinel_release;
   sentinel.ops.launch = sentinel_launch;
+  if (d->ops->record) sentinel.ops.record = sentinel_record, sentinel.ops.recorded = sentinel_recorded;
   d->ops = &sentinel.ops;
 }
 #endif

@@ -370,6 +370,31 @@ static void step(tn_ctx *c) {
   }
 }
 
+/* Inputs that are written where they stand, at sizes that come back; now and then a result is kept, and the next run
+ * has another place for it. */
+static void stream(tn_ctx *c) {
+  static const tn_dim rows[] = {33, 33, 33, 20, 20, 20, 33, 33, 33};
+  static float data[33 * 12];
+  for (int i = 0; i < 33 * 12; i++) data[i] = (float)(i * 7919 % 11);
+  tn_scope(c) {
+    tn_dim n = tn_dim_var(c, "N", 1, 40);
+    tn_tensor *w = TENSOR(TN_F32, 7, 12, 5);
+    tn_program *p = tn_program_begin(c);
+    tn_tensor *x = tn_program_input(p, "x", TN_F32, (tn_dim[]){n, 12}, 2), *y = tn_softmax(tn_matmul(x, w), 1);
+    tn_program_output(p, "y", y);
+    tn_program_output(p, "sums", tn_sum(tn_mul(y, tn_flip(y, NULL, 0)), (int[]){0}, 1, false));
+    tn_program_output(p, "squares", tn_square(x));
+    tn_program_end(p);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows && tn_last_error(c)->status == TN_OK; i++) {
+      tn_program_write(p, "x", (tn_dim[]){rows[i], 12}, 2, data, (size_t)rows[i] * 12 * sizeof *data);
+      tn_program_run(p);
+      tn_tensor *kept = i == 1 || i == 4 ? tn_program_result(p, "sums") : NULL;
+      if (seen.values && kept) keep_values(kept);
+    }
+    tn_program_close(p);
+  }
+}
+
 static void assign(tn_ctx *c) {
   tn_scope(c) {
     tn_tensor *x = TENSOR(TN_F32, 5, 8, 9), *y = TENSOR(TN_F32, 7, 8, 9);
@@ -416,6 +441,8 @@ static void drive(const char *device, tn_mode mode, bool convolves) {
   seen.runs = always;
   step(c);
   say(c, device, (int)mode, "step");
+  stream(c);
+  say(c, device, (int)mode, "stream");
   assign(c);
   say(c, device, (int)mode, "assign");
   for (uint64_t seed = 0; seed < GRAPHS; seed++) {

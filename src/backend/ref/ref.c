@@ -5,6 +5,7 @@
 #include "backend/cuda/target.h"
 #include "backend/ref/ref.h"
 #include "backend/ref/races.h"
+#include "backend/ref/recording.h"
 #include "ir/eval.h"
 #include "lower/encode.h"
 #include "render/render.h"
@@ -236,16 +237,25 @@ tn_status tn__ref_launch(tn__device *d, tn__code *code, uint32_t n, void *const 
   return status;
 }
 
-static const tn__device_ops ref_ops = {
-    .name = "ref",
-    .alloc = tn__host_alloc,
-    .free = tn__host_free,
-    .upload = tn__host_copy,
-    .download = tn__host_copy,
-    .compile = tn__ref_compile,
-    .release = tn__ref_release,
-    .launch = tn__ref_launch,
-};
+static tn_status launch_or_record(tn__device *d, tn__code *code, uint32_t n, void *const *buf, const size_t *bytes,
+                                  const int64_t *var) {
+  const program *k = &code->kernel[n];
+  return tn__ref_is_recording(d) ? tn__ref_record_launch(d, code, n, buf, bytes, k->nbuf, var, k->nvar)
+                                 : tn__ref_launch(d, code, n, buf, bytes, var);
+}
+
+#define REF_OPS                                                                                                        \
+  .name = "ref", .alloc = tn__host_alloc, .free = tn__host_free, .upload = tn__host_copy, .download = tn__host_copy,   \
+  .compile = tn__ref_compile, .release = tn__ref_release
+static const tn__device_ops ref_ops = {REF_OPS, .launch = tn__ref_launch};
+static const tn__device_ops recording_ops = {REF_OPS,
+                                             .launch = launch_or_record,
+                                             .record = tn__ref_record,
+                                             .after = tn__ref_after,
+                                             .recorded = tn__ref_recorded,
+                                             .replay = tn__ref_replay,
+                                             .forget = tn__ref_forget,
+                                             .close = tn__ref_recorder_free};
 
 /* What the interpreter may stand for: kernels are lowered as for that device, and mean the same. */
 static const struct guise {
@@ -269,7 +279,8 @@ void tn__ref_open(tn_ctx *c, const char *name) {
   for (size_t i = 0; i < sizeof guises / sizeof *guises; i++) {
     const struct guise *g = &guises[i];
     if (strcmp(name, g->name)) continue;
-    tn__device *d = tn__device_add(c, &ref_ops, name, text, NULL);
+    tn__device *d = tn__device_add(c, g->generation ? &recording_ops : &ref_ops, name, text, NULL);
+    if (g->generation) d->self = tn__ref_recorder_new(c);
     d->target = g->generation ? tn__cuda_target(g->generation, g->units, g->shared) : g->target;
     d->dialect = g->dialect;
     return;
