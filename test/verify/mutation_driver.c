@@ -388,7 +388,7 @@ static void stream(tn_ctx *c) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows && tn_last_error(c)->status == TN_OK; i++) {
       tn_program_write(p, "x", (tn_dim[]){rows[i], 12}, 2, data, (size_t)rows[i] * 12 * sizeof *data);
       tn_program_run(p);
-      tn_tensor *kept = i == 1 || i == 4 ? tn_program_result(p, "sums") : NULL;
+      tn_tensor *kept = i == 5 || i == 7 ? tn_program_result(p, "sums") : NULL;
       if (seen.values && kept) keep_values(kept);
     }
     tn_program_close(p);
