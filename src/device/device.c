@@ -6,22 +6,6 @@
 #include <string.h>
 #include <time.h>
 
-const uint8_t tn__conv_dims[3][4] = {
-    [CONV_DATA] = {CONV_N, CONV_C, CONV_H, CONV_W},
-    [CONV_FILTER] = {CONV_K, CONV_C, CONV_R, CONV_S},
-    [CONV_FORWARD] = {CONV_N, CONV_K, CONV_P, CONV_Q},
-};
-
-int64_t tn__conv_place(const tn__conv_call *v, int o, const int64_t *at) {
-  static const uint8_t order[2][4] = {{0, 1, 2, 3}, {0, 2, 3, 1}};
-  int64_t place = 0;
-  for (int i = 0; i < 4; i++) {
-    uint8_t dim = tn__conv_dims[o][order[v->channels_last][i]];
-    place = place * v->size[dim] + at[dim];
-  }
-  return place;
-}
-
 static double milliseconds(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);

@@ -25,6 +25,10 @@ typedef struct tn__product {
   const void *row; /* n elements, added to every row of C; NULL: none */
   tn__after after;
 } tn__product;
+/* Where in its memory the operand has what element (i, j) of this product adds up at k; where it stands itself. */
+int64_t tn__product_a(const tn__product *g, int64_t batch, int64_t i, int64_t k);
+int64_t tn__product_b(const tn__product *g, int64_t batch, int64_t k, int64_t j);
+int64_t tn__product_c(const tn__product *g, int64_t batch, int64_t i, int64_t j);
 
 /* Convolutions: y[n, k, p, q] = sum over c, r, s of x[n, c, p*stride + r*dilation - pad, ...] w[k, c, r, s], where x is
  * 0 outside; and the adjoints of that.  A kind is named by what it computes, and is that operand's number. */
@@ -56,6 +60,10 @@ typedef struct tn__conv_call {
 } tn__conv_call;
 /* Where in its memory operand `o` has the element at these places, by dimension. */
 int64_t tn__conv_place(const tn__conv_call *v, int o, const int64_t *at);
+/* Besides its own, the dimensions that an element of each kind is a sum over; the images' places, or the outputs', are
+ * those that the others meet: worked out here.  false: there are none. */
+extern const uint8_t tn__conv_summed[3][3];
+bool tn__conv_meet(const tn__conv_call *v, int64_t *at);
 
 typedef struct tn__recording tn__recording; /* work that a device recorded, to be submitted again at once */
 

@@ -12,6 +12,7 @@
 #include "run/bound_check.h"
 #include "run/library_check.h"
 #include "run/plan.h"
+#include <stdio.h>
 #include <string.h>
 
 typedef struct area { /* a buffer of the schedule, or a kernel's scratch */
@@ -276,22 +277,47 @@ static tn_status receive_launch(tn__device *d, tn__code *code, uint32_t i, void 
   return status == TN_OK ? r->real->launch(d, code, i, buf, bytes, var) : status;
 }
 
+/* What cannot be told is said, once for each call, and is counted. */
+static tn_status note_untold(struct tn__received *r, const char *what, const char *why) {
+  tn_ctx *c = r->c;
+  c->runtime->calls[CALLS_UNTOLD]++;
+  if (!strcmp(c->opt.verify, "strict")) {
+    tn__error(c, TN_ERUN, "a library's %s, item %u, cannot be worked out again: %s", what, r->next - 1, why);
+    return TN_ERUN;
+  }
+  fprintf(stderr, "tenet: %s: a library's %s, item %u, is not worked out again: %s\n", r->p->dev->name, what,
+          r->next - 1, why);
+  return TN_OK;
+}
+
+static tn_status check_result(struct tn__received *r, const tn__product *g, const tn__conv_call *v) {
+  const char *why, *what = g ? "product" : "convolution";
+  int64_t element;
+  uint32_t *calls = r->c->runtime->calls;
+  if (r->recording) return calls[CALLS_RECORDED]++, TN_OK;
+  tn__mark work = tn__arena_mark(&r->scratch);
+  tn__recomputed said = g ? tn__recompute_product(r->p->dev, &r->scratch, g, &element, &why)
+                            : tn__recompute_conv(r->p->dev, &r->scratch, v, &element, &why);
+  tn__arena_rewind(&r->scratch, work);
+  if (said == TN__RECOMPUTED_UNTOLD) return note_untold(r, what, why);
+  calls[CALLS_RIGHT] += said == TN__RECOMPUTED_RIGHT;
+  return said == TN__RECOMPUTED_RIGHT ? TN_OK
+         : g ? refuse(r, "the library's product is another one at element", element)
+             : refuse(r, "the library's convolution is another one at element", element);
+}
+
 static tn_status receive_gemm(tn__device *d, const tn__product *g) {
   struct tn__received *r = of(d);
-  int64_t element;
   tn_status status = check_library(r, g, NULL);
   if (status == TN_OK) status = r->real->gemm(d, g);
-  if (status != TN_OK || r->recording || tn__recompute_product(d, &r->scratch, g, &element)) return status;
-  return refuse(r, "the library's product is another one at element", element);
+  return status == TN_OK ? check_result(r, g, NULL) : status;
 }
 
 static tn_status receive_conv(tn__device *d, const tn__conv_call *v) {
   struct tn__received *r = of(d);
-  int64_t element;
   tn_status status = check_library(r, NULL, v);
   if (status == TN_OK) status = r->real->conv(d, v);
-  if (status != TN_OK || r->recording || tn__recompute_conv(d, &r->scratch, v, &element)) return status;
-  return refuse(r, "the library's convolution is another one at element", element);
+  return status == TN_OK ? check_result(r, NULL, v) : status;
 }
 
 static tn_status receive_record(tn__device *d) {

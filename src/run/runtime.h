@@ -18,6 +18,10 @@ struct tn__forms {
   bool told;
 };
 
+/* Calls of libraries under TENET_VERIFY: elements of the result were as they should be; could not be told; the call was
+ * recorded, and had been looked at when it first ran. */
+enum { CALLS_RIGHT, CALLS_UNTOLD, CALLS_RECORDED, CALLS };
+
 struct tn__runtime {
   tn__plan *plans;          /* most recently used first */
   int nplans;
@@ -33,6 +37,7 @@ struct tn__runtime {
   struct tn__bound_log *bound;  /* runs are noted, NULL: bound_check.h */
   uint32_t stores[3];       /* by turns that may run at once: all, by form, by trying (verify/writers.h) */
   uint32_t texts[4];        /* of kernels, read back, by result (verify/readback.h) */
+  uint32_t calls[CALLS];    /* of libraries, as they ran: received.c */
 };
 
 enum { TN__PLACEHOLDER = 1 << 24 }; /* PARAM slots from here on stand for program inputs */

@@ -82,9 +82,11 @@ void tn__validate_close(tn_ctx *c) {
   uint32_t all = n[TN__VERIFY_EQUAL] + n[TN__VERIFY_DIFFERS] + n[TN__VERIFY_UNKNOWN];
   if (!all) return;
   if (!is_word(c->opt.verify)) {
-    char line[120];
-    snprintf(line, sizeof line, "seconds %s compiling %.3f comparing %.3f\n", tn__device_get(c, 0)->name, rt->spent[0],
-             rt->spent[1]);
+    char line[240];
+    const char *device = tn__device_get(c, 0)->name;
+    snprintf(line, sizeof line, "seconds %s compiling %.3f comparing %.3f\ncalls %s right %u untold %u recorded %u\n",
+             device, rt->spent[0], rt->spent[1], device, rt->calls[CALLS_RIGHT], rt->calls[CALLS_UNTOLD],
+             rt->calls[CALLS_RECORDED]);
     append(c->opt.verify, line);
     return;
   }
@@ -93,6 +95,8 @@ void tn__validate_close(tn_ctx *c) {
   fprintf(stderr, "tenet: %u stores by turns that may run at once: %u to places of their own by form, %u by "
           "trying all, %u left to a solver (docs/validation.md)\n", rt->stores[0], rt->stores[1], rt->stores[2],
           rt->stores[0] - rt->stores[1] - rt->stores[2]);
+  fprintf(stderr, "tenet: %u calls of libraries worked out again in a few elements, %u could not be, %u recorded\n",
+          rt->calls[CALLS_RIGHT], rt->calls[CALLS_UNTOLD], rt->calls[CALLS_RECORDED]);
   fprintf(stderr, "tenet: %u texts of kernels read back: %u equal, %u exempt for the helper texts", t[TN__READ_EQUAL] +
           t[TN__READ_EXEMPT] + t[TN__READ_TOO_LONG], t[TN__READ_EQUAL], t[TN__READ_EXEMPT]);
   for (int i = 0; tn__readback_exempt[i]; i++) fprintf(stderr, " %s*", tn__readback_exempt[i]);

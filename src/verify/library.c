@@ -29,9 +29,9 @@ static tn__val product_at(const call *l, int64_t batch, int64_t i, int64_t j) {
   int acc = tn__dtype_acc(g->dtype);
   tn__val sum = zero(l, acc);
   for (int64_t k = 0; k < g->k; k++) {
-    int64_t a = it->a_off + batch * g->stride_a + (g->trans_a ? k * g->lda + i : i * g->lda + k);
-    int64_t b = it->b_off + batch * g->stride_b + (g->trans_b ? j * g->ldb + k : k * g->ldb + j);
-    sum = add_product(l, g->dtype, sum, at(l, it->a, a, g->dtype), at(l, it->b, b, g->dtype));
+    tn__val a = at(l, it->a, it->a_off + tn__product_a(g, batch, i, k), g->dtype);
+    tn__val b = at(l, it->b, it->b_off + tn__product_b(g, batch, k, j), g->dtype);
+    sum = add_product(l, g->dtype, sum, a, b);
   }
   sum = tn__val_eval(l->w, OP_CAST, g->dtype, acc, &sum);
   if (it->row >= 0)
@@ -46,7 +46,7 @@ static const char *compare_product(const call *l, tn__library_agree agree, const
   for (int64_t b = 0; b < g->batch && g->after != TN__AFTER_GELU; b++)
     for (int64_t i = 0; i < g->m; i++)
       for (int64_t j = 0; j < g->n; j++) {
-        tn__val want = at(l, l->it->c, b * g->stride_c + i * g->ldc + j, g->dtype);
+        tn__val want = at(l, l->it->c, tn__product_c(g, b, i, j), g->dtype);
         if (agree(arg, g->dtype, want, product_at(l, b, i, j))) continue;
         tn__sb s;
         tn__sb_init(&s, &l->w->c->scratch);
@@ -60,40 +60,20 @@ static const char *compare_product(const call *l, tn__library_agree agree, const
 
 /* ---- convolutions ---- */
 
-/* Which places of the images meet which of the outputs and filters?  The one that is missing is worked out. */
-static bool fit_places(const tn__conv_call *v, int64_t *at_dim) {
-  for (int i = 0; i < 2; i++) {
-    int64_t *image = &at_dim[CONV_H + i], *place = &at_dim[CONV_P + i], offset = at_dim[CONV_R + i] * v->dilation[i];
-    if (v->kind != CONV_DATA) {
-      *image = *place * v->stride[i] + offset - v->pad[i];
-      if (*image < 0 || *image >= v->size[CONV_H + i]) return false;
-    } else {
-      int64_t from = *image + v->pad[i] - offset;
-      if (from < 0 || from % v->stride[i]) return false;
-      *place = from / v->stride[i];
-      if (*place >= v->size[CONV_P + i]) return false;
-    }
-  }
-  return true;
-}
-
 static tn__val conv_operand(const call *l, int o, const int64_t *at_dim) {
   const tn__conv_call *v = l->it->conv;
   return at(l, l->it->operand[o], l->it->conv_off[o] + tn__conv_place(v, o, at_dim), v->dtype);
 }
 
 static tn__val conv_at(const call *l, int64_t *at_dim) {
-  static const uint8_t summed[3][3] = {[CONV_DATA] = {CONV_K, CONV_R, CONV_S},
-                                       [CONV_FILTER] = {CONV_N, CONV_P, CONV_Q},
-                                       [CONV_FORWARD] = {CONV_C, CONV_R, CONV_S}};
   const tn__conv_call *v = l->it->conv;
-  const uint8_t *d = summed[v->kind];
+  const uint8_t *d = tn__conv_summed[v->kind];
   int acc = tn__dtype_acc(v->dtype), x = v->kind == CONV_DATA, y = v->kind == CONV_FORWARD ? CONV_FILTER : CONV_FORWARD;
   tn__val sum = zero(l, acc);
   for (at_dim[d[0]] = 0; at_dim[d[0]] < v->size[d[0]]; at_dim[d[0]]++)
     for (at_dim[d[1]] = 0; at_dim[d[1]] < v->size[d[1]]; at_dim[d[1]]++)
       for (at_dim[d[2]] = 0; at_dim[d[2]] < v->size[d[2]]; at_dim[d[2]]++) {
-        if (!fit_places(v, at_dim)) continue;
+        if (!tn__conv_meet(v, at_dim)) continue;
         sum = add_product(l, v->dtype, sum, conv_operand(l, x, at_dim), conv_operand(l, y, at_dim));
       }
   return tn__val_eval(l->w, OP_CAST, v->dtype, acc, &sum);

@@ -6,9 +6,13 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include "run/bound_check.h"
+#include "run/library_check.h"
 #include "run/plan.h"
+#include "support/convolve.h"
+#include "support/stderr_of.h"
 #include "tenet/tenet.h"
 #include "verify/facts.h"
+#include <math.h>
 #include <string.h>
 
 enum { MOST = 8 };
@@ -319,29 +323,159 @@ static void convolutions(void **state) {
   }
 }
 
-static tn__device_ops real_ops;
+/* ---- what libraries give ---- */
 
-static tn_status multiply_wrong(tn__device *d, const tn__product *g) {
-  tn__product turned = *g;
-  turned.trans_b = !g->trans_b;
-  return real_ops.gemm(d, &turned);
+static struct {
+  tn__device_ops real, ops;
+  int kind;    /* that is changed: of convolutions, -1: of products */
+  int64_t at;  /* element of its result, from the end if it is less than 0 */
+  float add;
+} faulty;
+
+static void change(void *mem, int64_t n) {
+  float *x = mem;
+  x[faulty.at < 0 ? n + faulty.at : faulty.at] += faulty.add;
 }
 
+static tn_status multiply(tn__device *d, const tn__product *g) {
+  tn_status status = faulty.real.gemm(d, g);
+  if (faulty.kind < 0) change(g->c, g->batch * g->m * g->n);
+  return status;
+}
+
+static tn_status convolve_some(tn__device *d, const tn__conv_call *v) {
+  int64_t n = 1;
+  for (int i = 0; i < 4; i++) n *= v->size[tn__conv_dims[v->kind][i]];
+  (void)d;
+  convolve(v);
+  if (faulty.kind == (int)v->kind) change(v->operand[v->kind], n);
+  return TN_OK;
+}
+
+static tn_ctx *open_faulty(const char *verify, int kind, int64_t at, float add) {
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "cpu", .quiet = 1, .verify = verify});
+  assert_non_null(c);
+  tn__device *d = tn__device_get(c, tn__device_find(c, "cpu"));
+  faulty.real = faulty.ops = *d->ops;
+  faulty.kind = kind, faulty.at = at, faulty.add = add;
+  faulty.ops.gemm = multiply, faulty.ops.has_conv = convolve_floats, faulty.ops.conv = convolve_some;
+  d->ops = &faulty.ops;
+  return c;
+}
+
+static void expect(tn_ctx *c, tn_status got, const char *words, const char *what) {
+  if (words ? got != TN_ERUN || !strstr(tn_last_error(c)->text, words) : got != TN_OK)
+    fail_msg("%s: %s", what, tn_last_error(c)->text);
+}
+
+/* Operands of any size, turned or not: `at` is wrong by more than roundings may be. */
 static void products(void **state) {
+  static const struct {
+    const char *what;
+    tn_dim batch, m, k, n;
+    int64_t at; /* 0 and 1: it is right */
+    bool wrong;
+  } of[] = {{"small", 1, 20, 12, 16, 0, false},       {"the first", 1, 20, 12, 16, 0, true},
+            {"the last", 1, 20, 12, 16, -1, true},    {"long rows", 1, 3, 400000, 4, 0, false},
+            {"of long rows", 1, 3, 400000, 4, -1, true}, {"many rows", 1, 300000, 4, 4, -1, true},
+            {"many columns", 1, 4, 4, 300000, -1, true}, {"batches", 3, 90, 5000, 4, 0, false},
+            {"of the last batch", 3, 90, 5000, 4, -1, true}};
   (void)state;
-  for (int wrong = 0; wrong < 2; wrong++) {
-    tn_ctx *c = tn_ctx_open(&(tn_options){.device = "cpu", .quiet = 1, .verify = "/dev/null", .cache_dir = ""});
-    assert_non_null(c);
-    tn__device *d = tn__device_get(c, tn__device_find(c, "cpu"));
-    tn__device_ops ops = real_ops = *d->ops;
-    if (wrong) ops.gemm = multiply_wrong;
-    d->ops = &ops;
+  for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+    tn_ctx *c = open_faulty("/dev/null", of[i].wrong ? -1 : CONV_DATA, of[i].at, 1e6f);
     tn_scope(c) {
-      tn_tensor *y = tn_matmul(filled(c, 20, 12), filled(c, 12, 12));
-      assert_int_equal(tn_realize(&y, 1), wrong ? TN_ERUN : TN_OK);
-      if (wrong) assert_non_null(strstr(tn_last_error(c)->text, "the library's product is another one"));
+      tn_tensor *x = tn_uniform(c, TN_F32, (tn_dim[]){of[i].batch, of[i].m, of[i].k}, 3, 0, 1);
+      tn_tensor *w = tn_uniform(c, TN_F32, (tn_dim[]){of[i].batch, of[i].n, of[i].k}, 3, 0, 1);
+      assert_int_equal(tn_realize((tn_tensor *[]){x, w}, 2), TN_OK);
+      tn_tensor *y = tn_matmul(x, tn_transpose(w, 1, 2));
+      expect(c, tn_realize(&y, 1), of[i].wrong ? "the library's product is another one" : NULL, of[i].what);
+      assert_true(c->runtime->calls[CALLS_RIGHT] == !of[i].wrong && !c->runtime->calls[CALLS_UNTOLD]);
     }
     tn_ctx_close(c);
+  }
+}
+
+/* Each kind, channels first, and of operands of more than a page and more than 2^20 elements. */
+static void convolved(void **state) {
+  static const struct {
+    const char *what;
+    tn_dim n, channels, h, filters;
+    int kind;
+    int64_t at;
+  } of[] = {{"right", 3, 4, 17, 5, -2, 0},           {"data", 3, 4, 17, 5, CONV_DATA, -1},
+            {"filters", 3, 4, 17, 5, CONV_FILTER, 0},  {"forward", 3, 4, 17, 5, CONV_FORWARD, -1},
+            {"large", 1, 2, 730, 1, -2, 0},            {"large data", 1, 2, 730, 1, CONV_DATA, -1}};
+  (void)state;
+  for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+    tn_ctx *c = open_faulty("/dev/null", of[i].kind, of[i].at, 1e6f);
+    tn_scope(c) {
+      tn_tensor *x = images(c, of[i].n, of[i].channels, of[i].h, of[i].h);
+      tn_tensor *w = images(c, of[i].filters, of[i].channels, 3, 3);
+      tn_conv2d_options opt = {.stride = {2, 1}, .padding = {1, 2}};
+      tn_tensor *y = tn_conv2d(x, w, NULL, &opt), *grad[2];
+      assert_int_equal(tn_grad(tn_sum(tn_mul(y, y), NULL, 0, false), 2, (tn_tensor *[]){x, w}, grad), TN_OK);
+      expect(c, tn_realize((tn_tensor *[]){y, grad[0], grad[1]}, 3),
+             of[i].kind < 0 ? NULL : "the library's convolution is another one", of[i].what);
+      if (of[i].kind < 0) assert_int_equal(c->runtime->calls[CALLS_RIGHT], 3);
+    }
+    tn_ctx_close(c);
+  }
+}
+
+/* What is no number, and what cannot be told: of a product of two terms. */
+static void numbers(void **state) {
+  static const struct {
+    const char *what;
+    float x, y, got;
+    tn__after after;
+    tn__recomputed said;
+  } of[] = {{"right", 3, 4, 13, TN__AFTER_NOTHING, TN__RECOMPUTED_RIGHT},
+            {"wrong", 3, 4, 12, TN__AFTER_NOTHING, TN__RECOMPUTED_OTHER},
+            {"infinite", INFINITY, 1, INFINITY, TN__AFTER_NOTHING, TN__RECOMPUTED_RIGHT},
+            {"a number of an infinite one", INFINITY, 1, 1, TN__AFTER_NOTHING, TN__RECOMPUTED_OTHER},
+            {"none of numbers", 1, 1, NAN, TN__AFTER_NOTHING, TN__RECOMPUTED_OTHER},
+            {"too large", 1e30f, 1e30f, INFINITY, TN__AFTER_NOTHING, TN__RECOMPUTED_UNTOLD},
+            {"none, and a function", NAN, 1, 0, TN__AFTER_RELU, TN__RECOMPUTED_UNTOLD},
+            {"relu", -3, 4, 0, TN__AFTER_RELU, TN__RECOMPUTED_RIGHT},
+            {"no relu", -3, 4, -11, TN__AFTER_RELU, TN__RECOMPUTED_OTHER},
+            {"gelu", 1, 1, 1.9545977f, TN__AFTER_GELU, TN__RECOMPUTED_RIGHT},
+            {"no gelu", 1, 1, 2, TN__AFTER_GELU, TN__RECOMPUTED_OTHER}};
+  (void)state;
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref", .quiet = 1});
+  assert_non_null(c);
+  for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+    float x[] = {of[i].x, 1}, y[] = {of[i].y, 1}, z = of[i].got;
+    tn__product g = {.dtype = TN_F32, .m = 1, .n = 1, .k = 2, .batch = 1, .lda = 2, .ldb = 1, .ldc = 1,
+                     .a = x, .b = y, .c = &z, .after = of[i].after};
+    int64_t element = -1;
+    const char *why = NULL;
+    tn__recomputed said = tn__recompute_product(tn__device_get(c, 0), &c->scratch, &g, &element, &why);
+    if (said != of[i].said || (said == TN__RECOMPUTED_UNTOLD) != (why != NULL)) fail_msg("%s: %d", of[i].what, (int)said);
+  }
+  tn_ctx_close(c);
+}
+
+static void multiply_huge(void *arg) {
+  bool strict = *(const bool *)arg;
+  tn_ctx *c = open_faulty(strict ? "strict" : "1", CONV_DATA, 0, 0);
+  tn_scope(c) {
+    tn_tensor *x = filled(c, 20, 12), *y = tn_mul(x, tn_scalar(c, TN_F32, 1e30));
+    assert_int_equal(tn_realize(&y, 1), TN_OK);
+    y = tn_matmul(y, tn_transpose(y, 0, 1));
+    expect(c, tn_realize(&y, 1), strict ? "a library's product, item 0, cannot be worked out again" : NULL, "huge");
+  }
+  tn_ctx_close(c);
+}
+
+/* What cannot be told is said, and counted at the end; where everything must be told it is an error. */
+static void untold(void **state) {
+  char text[4096];
+  (void)state;
+  for (int strict = 0; strict < 2; strict++) {
+    stderr_of(multiply_huge, &(bool){strict}, text, sizeof text);
+    bool said = strstr(text, "a library's product, item 0, is not worked out again") != NULL;
+    if (said == strict || !strstr(text, "0 calls of libraries worked out again in a few elements, 1 could not be"))
+      fail_msg("%s", text);
   }
 }
 
@@ -357,9 +491,23 @@ static void no_global(tn__kernel *k) { k->part[0].global = NULL; }
 static void many_threads(tn__kernel *k) { k->part[0].group = 1 << 20; }
 static void much_memory(tn__kernel *k) { k->shared = k->scratch = 1 << 30; }
 
-static void (*const kernel_spoils[])(tn__kernel *k) = {say_stored,    say_loaded,     say_half,  say_fewer,
-                                                       shift_scratch, little_scratch, no_global, many_threads,
-                                                       much_memory};
+static void lose_scratch(tn__kernel *k) { k->nlocal--; }
+
+static const struct {
+  void (*spoil)(tn__kernel *k);
+  const char *words;
+} kernel_spoils[] = {
+    {say_stored, "it does not say whether it stores to buffer 1"},
+    {say_loaded, "it does not say whether it stores to buffer 0"},
+    {say_half, "it has no such buffer as 0"},
+    {say_fewer, "it has no such buffer as 2"},
+    {shift_scratch, "too little room, or none that is aligned, for scratch 0"},
+    {little_scratch, "too little room, or none that is aligned, for scratch 0"},
+    {lose_scratch, "it has no such scratch as"},
+    {no_global, "another loop is sliced"},
+    {many_threads, "too many threads: 1048576"},
+    {much_memory, "too much shared memory: 1073741824"},
+};
 
 static void check_facts(tn_ctx *c, void *arg) {
   tn__nodes in = {0};
@@ -371,8 +519,9 @@ static void check_facts(tn_ctx *c, void *arg) {
     assert_int_equal(p->nkernels, 1);
     assert_true(k->nlocal > 0);
     assert_null(tn__facts_check(&c->scratch, k, &p->dev->target));
-    kernel_spoils[i](k);
-    if (!tn__facts_check(&c->scratch, k, &p->dev->target)) fail_msg("fact %zu is not checked", i);
+    kernel_spoils[i].spoil(k);
+    const char *said = tn__facts_check(&c->scratch, k, &p->dev->target);
+    if (!said || !strstr(said, kernel_spoils[i].words)) fail_msg("'%s': %s", kernel_spoils[i].words, said);
     tn__plan_free(c, p);
     in.n = 0;
   }
@@ -392,6 +541,8 @@ static void facts(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(spoiled_runs), cmocka_unit_test(recordings),
                                      cmocka_unit_test(values), cmocka_unit_test(convolutions),
-                                     cmocka_unit_test(products),     cmocka_unit_test(facts)};
+                                     cmocka_unit_test(products),     cmocka_unit_test(convolved),
+                                     cmocka_unit_test(numbers),      cmocka_unit_test(untold),
+                                     cmocka_unit_test(facts)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
