@@ -128,7 +128,7 @@ static operand *product_operand(tn__device *d, tn__arena *a, const tn__product *
 }
 
 tn__recomputed tn__recompute_product(tn__device *d, tn__arena *a, const tn__product *g, int64_t *element,
-                                        const char **why) {
+                                     const char **why) {
   judged j = {0};
   *why = NULL;
   if (g->m < 1 || g->n < 1 || g->batch < 1) return TN__RECOMPUTED_RIGHT;
@@ -145,7 +145,8 @@ tn__recomputed tn__recompute_product(tn__device *d, tn__arena *a, const tn__prod
     for (int64_t s = 0; s < g->k; s++)
       add(&r, get(x, tn__product_a(g, at, i, s)), get(y, tn__product_b(g, at, s, l)));
     if (g->row) add(&r, get(row, l), 1);
-    if (!try_element(&j, d->ctx, g->dtype, g->after, false, &r, get(z, *element), *element)) return TN__RECOMPUTED_OTHER;
+    if (!try_element(&j, d->ctx, g->dtype, g->after, false, &r, get(z, *element), *element))
+      return TN__RECOMPUTED_OTHER;
   }
   return conclude(&j, why);
 }
@@ -161,7 +162,7 @@ static void sum_conv(const tn__conv_call *v, operand *const *o, int64_t *at, sum
 }
 
 tn__recomputed tn__recompute_conv(tn__device *d, tn__arena *a, const tn__conv_call *v, int64_t *element,
-                                       const char **why) {
+                                  const char **why) {
   judged j = {0};
   operand *o[3];
   *why = NULL;

@@ -10,7 +10,7 @@ typedef enum tn__recomputed { TN__RECOMPUTED_RIGHT, TN__RECOMPUTED_UNTOLD, TN__R
 /* After the call, with nothing recorded.  Of another one *element, of the result's memory, is not what it should be;
  * of an untold one *why says the reason.  Takes memory of `a`, to be wound back.  May throw, as downloads do. */
 tn__recomputed tn__recompute_product(tn__device *d, tn__arena *a, const tn__product *g, int64_t *element,
-                                        const char **why);
+                                     const char **why);
 tn__recomputed tn__recompute_conv(tn__device *d, tn__arena *a, const tn__conv_call *v, int64_t *element,
-                                       const char **why);
+                                  const char **why);
 #endif

@@ -4,6 +4,7 @@
 #include "ir/text.h"
 #include "rewrite/rewrite.h"
 #include "support/bounds.h"
+#include "support/grow.h"
 #include "tenet/program.h"
 #include "tensor/cell.h"
 #include <math.h>
@@ -224,34 +225,75 @@ static const char *numbered(char *name, char letter, uint32_t i) {
   return name;
 }
 
-/* The same by a program: an input that has the symbolic size, and one for each leaf. */
-static bool record_program(tn_ctx *c, tn_program *p, const graph *g, tn_node *const *leaf, uint32_t n) {
-  tn_tensor *leaves[GRAPH_LEAVES], *out[MOST];
-  run_job j = {.g = g, .leaf = leaves, .out = out};
+typedef struct recorded {
+  const graph *g;
+  tn_node *const *leaf;
+  uint32_t n;
+  const shape_of *shape;
+  tn_tensor *const *tensor; /* by leaf, NULL: it is an input */
+  tn_tensor **out;
+} recorded;
+
+/* The same by a program, which is not ended: an input that has the symbolic size, and one for each leaf that is no
+ * tensor. */
+static bool record_program(tn_ctx *c, tn_program *p, const recorded *r) {
+  tn_tensor *leaves[GRAPH_LEAVES];
+  run_job j = {.g = r->g, .leaf = leaves, .out = r->out};
   char name[16];
-  bool good = tn__ctx_run(c, "shapes", do_shapes, &j) && tn_program_input(p, "size", TN_U8, &j.size, 1);
-  for (uint32_t i = 0; i < n && good; i++)
-    good = (leaves[leaf[i]->ints[0]] = tn_program_input(p, numbered(name, 'x', i), (tn_dtype)leaf[i]->dtype, j.shape[i],
-                                                        leaf[i]->rank)) != NULL;
+  bool good = !r->g->var ||
+              (tn__ctx_run(c, "shapes", do_shapes, &j) && tn_program_input(p, "size", TN_U8, &j.size, 1));
+  for (uint32_t i = 0; i < r->n && good; i++) {
+    const tn_node *x = r->leaf[i];
+    tn_tensor *t = r->tensor[i];
+    if (!t) t = tn_program_input(p, numbered(name, 'x', i), (tn_dtype)x->dtype,
+                                 r->g->var ? j.shape[i] : r->shape[i], x->rank);
+    good = (leaves[x->ints[0]] = t) != NULL;
+  }
   good = good && tn__ctx_run(c, "attach", do_attach, &j);
-  for (uint32_t i = 0; i < g->sink->nsrc && good; i++)
-    good = tn_program_output(p, numbered(name, 'o', i), out[i]) == TN_OK;
-  return (tn_program_end(p) == TN_OK) & good;
+  for (uint32_t i = 0; i < r->g->sink->nsrc && good; i++)
+    good = tn_program_output(p, numbered(name, 'o', i), r->out[i]) == TN_OK;
+  return good;
 }
 
-static bool run_program(tn_ctx *c, const graph *g, tn_node *const *leaf, uint32_t n, const shape_of *shape,
-                        char *const *got, const size_t *bytes) {
+/* Is it assigned to by a node of the graph? */
+static bool is_assigned(tn_ctx *c, const graph *g, const tn_node *leaf) {
+  tn__arena a;
+  bool any = false;
+  tn__arena_init(&a, &c->mem);
+  tn__nodes all = graph_nodes(g, &a);
+  for (uint32_t i = 0; i < all.n; i++) any |= all.v[i]->op == OP_ASSIGN && (!leaf || all.v[i]->src[0] == leaf);
+  tn__arena_free(&a);
+  return any;
+}
+
+static tn_tensor *tensor_of(tn_ctx *c, const graph *g, const tn_node *leaf, const tn_dim *shape) {
+  return tn_from(c, (tn_dtype)leaf->dtype, shape, leaf->rank, g->data[leaf->ints[0]]);
+}
+
+/* The symbolic size, and the leaves that are no tensors. */
+static bool write_inputs(tn_program *p, const graph *g, tn_node *const *leaf, uint32_t n, const shape_of *shape,
+                         tn_tensor *const *tensor) {
   static const char zeros[256];
-  tn_program *p = tn_program_begin(c);
   char name[16];
-  bool good = p && record_program(c, p, g, leaf, n) &&
-              tn_program_write(p, "size", &g->bound, 1, zeros, (size_t)g->bound) == TN_OK;
+  bool good = !g->var || tn_program_write(p, "size", &g->bound, 1, zeros, (size_t)g->bound) == TN_OK;
   for (uint32_t i = 0; i < n && good; i++) {
     size_t size = tn__size_of(leaf[i]->dtype);
     for (uint32_t k = 0; k < leaf[i]->rank; k++) size *= (size_t)shape[i][k];
-    good =
-        tn_program_write(p, numbered(name, 'x', i), shape[i], leaf[i]->rank, g->data[leaf[i]->ints[0]], size) == TN_OK;
+    good = tensor[i] || tn_program_write(p, numbered(name, 'x', i), shape[i], leaf[i]->rank,
+                                         g->data[leaf[i]->ints[0]], size) == TN_OK;
   }
+  return good;
+}
+
+/* Inputs are not assigned, so what is assigned to is a tensor. */
+static bool run_program(tn_ctx *c, const graph *g, tn_node *const *leaf, uint32_t n, const shape_of *shape,
+                        char *const *got, const size_t *bytes) {
+  tn_tensor *tensor[GRAPH_LEAVES], *out[MOST];
+  for (uint32_t i = 0; i < n; i++) tensor[i] = is_assigned(c, g, leaf[i]) ? tensor_of(c, g, leaf[i], shape[i]) : NULL;
+  tn_program *p = tn_program_begin(c);
+  char name[16];
+  bool good = p && record_program(c, p, &(recorded){g, leaf, n, shape, tensor, out});
+  good = (tn_program_end(p) == TN_OK) & good && write_inputs(p, g, leaf, n, shape, tensor);
   for (int run = 0; run < RUNS && good; run++) good = tn_program_run(p) == TN_OK;
   for (uint32_t i = 0; i < g->sink->nsrc && good; i++)
     good = tn_program_read(p, numbered(name, 'o', i), got[i], bytes[i]) == TN_OK;
@@ -428,7 +470,6 @@ bool graph_agrees_always(tn_ctx *c, graph *g, char *why, size_t size) {
 
 /* ---- states of programs ------------------------------------------------------------------------------------------ */
 
-
 typedef struct stateful {
   tn_ctx *c;
   graph *g;
@@ -452,25 +493,14 @@ static bool find_states(stateful *s) {
   for (uint32_t i = 0; i < s->n; i++) {
     s->output[i] = -1;
     for (uint32_t k = 0; k < s->g->sink->nsrc && s->output[i] < 0; k++)
-      if (is_like(s->leaf[i], s->g->sink->src[k])) s->output[i] = (int)k;
+      if (grow_is_plain(s->leaf[i]) && is_like(s->leaf[i], s->g->sink->src[k])) s->output[i] = (int)k;
     any |= s->output[i] >= 0;
   }
   return any;
 }
 
 static bool record_states(stateful *s, tn_program *p) {
-  tn_tensor *leaves[GRAPH_LEAVES];
-  char name[16];
-  bool good = true;
-  for (uint32_t i = 0; i < s->n && good; i++) {
-    const tn_node *x = s->leaf[i];
-    if (s->output[i] < 0)
-      s->tensor[i] = tn_program_input(p, numbered(name, 'x', i), (tn_dtype)x->dtype, s->shape[i], x->rank);
-    good = (leaves[x->ints[0]] = s->tensor[i]) != NULL;
-  }
-  good = good && tn__ctx_run(s->c, "attach", do_attach, &(run_job){.g = s->g, .leaf = leaves, .out = s->out});
-  for (uint32_t i = 0; i < s->g->sink->nsrc && good; i++)
-    good = tn_program_output(p, numbered(name, 'o', i), s->out[i]) == TN_OK;
+  bool good = record_program(s->c, p, &(recorded){s->g, s->leaf, s->n, s->shape, s->tensor, s->out});
   for (uint32_t i = 0; i < s->n && good; i++)
     if (s->output[i] >= 0) good = tn_assign(s->tensor[i], s->out[s->output[i]]) == TN_OK;
   return (tn_program_end(p) == TN_OK) & good;
@@ -503,21 +533,11 @@ static bool run_states(stateful *s, tn_program *p, char *why, size_t size) {
 }
 
 static bool run_stateful(stateful *s, char *why, size_t size) {
-  char name[16];
   bool good = true;
   for (uint32_t i = 0; i < s->n; i++)
-    if (s->output[i] >= 0)
-      s->tensor[i] = tn_from(s->c, (tn_dtype)s->leaf[i]->dtype, s->shape[i], s->leaf[i]->rank,
-                             s->g->data[s->leaf[i]->ints[0]]);
+    s->tensor[i] = s->output[i] >= 0 ? tensor_of(s->c, s->g, s->leaf[i], s->shape[i]) : NULL;
   tn_program *p = tn_program_begin(s->c);
-  good = p && record_states(s, p);
-  for (uint32_t i = 0; i < s->n && good; i++) {
-    size_t bytes = tn__size_of(s->leaf[i]->dtype);
-    for (uint32_t k = 0; k < s->leaf[i]->rank; k++) bytes *= (size_t)s->shape[i][k];
-    if (s->output[i] < 0)
-      good = tn_program_write(p, numbered(name, 'x', i), s->shape[i], s->leaf[i]->rank,
-                              s->g->data[s->leaf[i]->ints[0]], bytes) == TN_OK;
-  }
+  good = p && record_states(s, p) && write_inputs(p, s->g, s->leaf, s->n, s->shape, s->tensor);
   if (!good) snprintf(why, size, "error: %s", tn_last_error(s->c)->text);
   for (int run = 0; run < RUNS && good; run++) {
     good = run_states(s, p, why, size);
@@ -527,20 +547,11 @@ static bool run_stateful(stateful *s, char *why, size_t size) {
   return good;
 }
 
-static bool assigns(tn_ctx *c, const graph *g) {
-  tn__arena a;
-  bool any = false;
-  tn__arena_init(&a, &c->mem);
-  tn__nodes all = graph_nodes(g, &a);
-  for (uint32_t i = 0; i < all.n; i++) any |= all.v[i]->op == OP_ASSIGN;
-  tn__arena_free(&a);
-  return any;
-}
-
 bool graph_replays(tn_ctx *c, graph *g, char *why, size_t size) {
   stateful s = {.c = c, .g = g};
   bool good = true;
-  if (g->var || assigns(c, g) || !find_states(&s)) return true;
+  if (g->var) g->bound = g->var->hi;
+  if (is_assigned(c, g, NULL) || (g->var && !has_shapes(c, g)) || !find_states(&s)) return true;
   tn_scope(c) good = run_stateful(&s, why, size);
   tn_clear_error(c);
   return good;

@@ -536,9 +536,8 @@ static void grow_copy(grower *w) {
 
 static void grow_assign(grower *w) {
   tn_node *x = NULL;
-  if (w->g->var) return; /* inputs of programs are not assigned */
   for (int attempt = 0; attempt < 8 && (!x || x->op != OP_PARAM); attempt++) x = w->v[graph_roll(w->d, w->n)];
-  if (x->op != OP_PARAM) return;
+  if (x->op != OP_PARAM || !grow_is_plain(x)) return; /* what can be assigned to has memory, so a size */
   tn_node *y = grow_match(w, x, x->dtype);
   grow_add(w, tn__node_make(w->c, &(tn__make){.op = OP_ASSIGN, .src = (tn_node *[]){x, y}, .nsrc = 2}));
 }

@@ -3,7 +3,9 @@
 #include "support/grow.h"
 #include "tenet/nn.h"
 #include "tenet/tensor.h"
+#include "rewrite/rewrite.h"
 #include "tensor/cell.h"
+#include "tensor/random.h"
 #include <string.h>
 
 enum { PLAIN_ONLY = 1 }; /* takes no symbolic sizes here */
@@ -80,6 +82,29 @@ static void fresh(grower *w) {
   case 1: keep(w, tn_linspace(w->c, (tn_dtype)grow_dtype(w, TN__C_FLOAT), -number(w), number(w), n)); break;
   default: keep(w, tn_arange(w->c, dtype, 0, (double)(n < 100 ? n : 100), 1 + graph_roll(w->d, 3))); break;
   }
+}
+
+/* Random numbers; their state, which is the context's, is a leaf like others. */
+static void randoms(grower *w) {
+  tn_ctx *c = w->c;
+  tn_dim shape[3], most = w->size->elements;
+  int rank = (int)graph_roll(w->d, 4);
+  bool symbolic = w->g->var && rank && graph_roll(w->d, 2);
+  for (int i = 0; i < rank; i++) {
+    tn_dim n = i == 0 && symbolic ? w->g->var->hi : grow_size(w);
+    if (n > most) n = 1;
+    most /= n ? n : 1;
+    shape[i] = i == 0 && symbolic ? tn__dim_out(c, w->g->var) : n;
+  }
+  tn_manual_seed(c, 0);
+  tn_dtype of = (tn_dtype)grow_dtype(w, TN__C_FLOAT), in = (tn_dtype)grow_dtype(w, TN__C_INT);
+  tn_tensor *x[] = {tn_uniform(c, of, shape, rank, -1, 2), tn_normal(c, of, shape, rank, 1, 2),
+                    tn_randint(c, in, shape, rank, 0, 100), tn_bernoulli(c, shape, rank, 0.25),
+                    tn_rand_bits(c, shape, rank)};
+  tn_node *n = x[graph_roll(w->d, 5)]->node, *state = tn__random_state(c, NULL), *two = tn__int(c, 2);
+  tn_node *leaf = graph_leaf(c, w->g, w->d, TN_U64, &two, 1, graph_roll(w->d, 2));
+  tn_manual_seed(c, 0);
+  if (leaf) grow_add(w, tn__substitute(c, n, &state, &leaf, 1));
 }
 
 /* ---- reductions ---- */
@@ -302,7 +327,7 @@ static const struct {
     {triangles, 0},     {repeats, PLAIN_ONLY}, {joins, 0},         {joins, 0},          {splits, PLAIN_ONLY},
     {windows, PLAIN_ONLY}, {takes, PLAIN_ONLY}, {takes, PLAIN_ONLY},  {puts_, PLAIN_ONLY}, {puts_, PLAIN_ONLY},
     {products, PLAIN_ONLY}, {products, PLAIN_ONLY}, {images, 0},
-    {sums_of_products, 0}, {fresh, 0},
+    {sums_of_products, 0}, {fresh, 0},       {randoms, 0},
 };
 
 void grow_front(grower *w) {
