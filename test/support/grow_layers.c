@@ -40,7 +40,7 @@ static tn_node *layer_product(grower *w, int dtype, tn_node **x) {
   x[1] = factor(w, dtype, batch, size[2], size[1]);
   tn_tensor *y = tn_matmul(cell(w, x[0]), cell(w, x[1]));
   if (graph_roll(w->d, 3) == 0) y = tn_add(y, cell(w, grow_leaf_of(w, dtype, size + 1, 1)));
-  return (graph_roll(w->d, 2) ? tn_relu(y) : graph_roll(w->d, 3) == 0 ? tn_gelu(y) : y)->node;
+  return (graph_roll(w->d, 2) ? tn_relu(y) : graph_roll(w->d, 3) == 0 ? tn_gelu_tanh(y) : y)->node;
 }
 
 static tn_node *layer_images(grower *w, int dtype, tn_node **x) {
