@@ -93,6 +93,10 @@ fuzz-graphs: with-tests ## random graphs on every device for FUZZ_SECONDS (60), 
 fuzz-forms: with-tests ## look anew for graphs that reach what few do: test/schedule/fuzz_forms.txt
 	@tools/fuzz-graphs build --find-forms
 
+costs: with-tests ## write anew what programs cost: test/golden/costs.txt
+	@build/test/test_schedule_costs test/golden/costs.txt
+	@git --no-pager diff --stat -- test/golden/costs.txt
+
 mutate-code: with-tests ## 150 mistakes put into the compiler's code, one at a time: do its checks alone find them?
 	@$(call preset,asan)
 	@tools/mutate-code build --sanitized build-asan --out build/mutants.txt
@@ -134,5 +138,5 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: all with-tests demo check check-quick test check-clang check-asan check-tsan check-opencl check-guises \
-  check-verify check-strict prove prove-doc check-valgrind check-install fuzz fuzz-graphs fuzz-forms mutate-code \
+  check-verify check-strict prove prove-doc check-valgrind check-install fuzz fuzz-graphs fuzz-forms costs mutate-code \
   coverage bench check-gpu install deps deps-test deps-prove clean help

@@ -1,0 +1,44 @@
+/* What compiled programs cost, counted and not timed, so that it is the same on every machine: a compiler that fuses
+ * less, masks what it need not mask or takes smaller vectors gives the right values, and no check objects.  Prefix
+ * cost_.
+ *
+ * Symbolic sizes count as the largest, and bounds that depend on other loops, too.  What a loop over lanes computes
+ * counts once for each vector of 64 bytes; on devices with work groups once for each thread. */
+#ifndef TEST_SUPPORT_COST_H
+#define TEST_SUPPORT_COST_H
+#include "device/device.h"
+#include "render/render.h"
+
+typedef enum cost_figure {
+  COST_KERNELS,  /* compiled */
+  COST_LAUNCHES,
+  COST_CALLS,    /* of libraries, */
+  COST_CALLED,   /* and the multiplications in them */
+  COST_WORK,     /* of all threads: instructions, by the price of their op, and turns of loops */
+  COST_PATH,     /* so, of one thread, where as many groups or slices as there are processors run side by side */
+  COST_READ,     /* bytes of buffers */
+  COST_WRITTEN,
+  COST_LOCAL,    /* bytes of scratch memory, of all kernels */
+  COST_BARRIERS, /* of all groups */
+  COST_TEXT,     /* words and operators of the kernels' text, as often as its loops have turns */
+  COST_MEMORY,   /* bytes of buffers that there were at once */
+  COST_FIGURES
+} cost_figure;
+
+typedef struct cost {
+  double of[COST_FIGURES];
+} cost;
+
+extern const char *const cost_name[COST_FIGURES];
+
+/* One launch of it: COST_WORK to COST_BARRIERS are added. */
+void cost_of_kernel(const tn__target *t, const tn__kernel *k, cost *sum);
+/* The same of its text: that of the unit that it stands in. */
+double cost_of_text(tn_ctx *c, const char *unit, const tn__kernel *k);
+
+/* The device prints what it compiles, calls libraries of products and convolutions if `library`, and runs nothing; what
+ * it is asked for is counted, which cost_taken() gives and forgets.  One device at a time, the context closed before
+ * the next. */
+void cost_watch(tn__device *d, bool library);
+cost cost_taken(void);
+#endif
