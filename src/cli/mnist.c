@@ -34,7 +34,7 @@ static const char *const mirrors[] = {
 /* ---- commands ---- */
 
 /* Runs argv; what it says goes to out: at most room - 1 bytes and a NUL.  The exit code, -1 if it could not run. */
-static int run(const char *const *argv, char *out, size_t room) {
+static int run_command(const char *const *argv, char *out, size_t room) {
   int pipes[2], status;
   pid_t pid;
   if (pipe(pipes) != 0) return -1;
@@ -65,8 +65,8 @@ static int run(const char *const *argv, char *out, size_t room) {
 static bool fetch(const char *url, const char *path, char *why) {
   const char *const curl[] = {"curl", "-fsSL", "--connect-timeout", "10", "--max-time", "120", "-o", path, url, NULL};
   const char *const wget[] = {"wget", "-nv", "--tries=1", "--timeout=20", "-O", path, url, NULL};
-  int code = run(curl, why, WHY_ROOM);
-  if (code < 0) code = run(wget, why, WHY_ROOM);
+  int code = run_command(curl, why, WHY_ROOM);
+  if (code < 0) code = run_command(wget, why, WHY_ROOM);
   if (code < 0) snprintf(why, WHY_ROOM, "neither curl nor wget is installed");
   else if (code && !*why) snprintf(why, WHY_ROOM, "exit code %d", code);
   return code == 0;
@@ -75,7 +75,7 @@ static bool fetch(const char *url, const char *path, char *why) {
 static bool has_checksum(const char *path, const char *sha256, char *why) {
   const char *const argv[] = {"sha256sum", path, NULL};
   char out[WHY_ROOM];
-  int code = run(argv, out, sizeof out);
+  int code = run_command(argv, out, sizeof out);
   if (code == 0 && !strncmp(out, sha256, SHA256_HEX)) return true;
   snprintf(why, WHY_ROOM, "%s, so it is not used",
            code ? "sha256sum does not run to verify it" : "damaged (its SHA-256 is not the published one)");

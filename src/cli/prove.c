@@ -184,7 +184,7 @@ static void export(tn_ctx *c, void *arg) {
       printf("(* %s.v *)\n%s\n", p->theories.v[i]->name, tn__prove_file_text(p, p->theories.v[i]));
 }
 
-static int run(int argc, char **argv, const tn__arg_spec *specs, size_t n, void (*command)(tn_ctx *, void *)) {
+static int run_command(int argc, char **argv, const tn__arg_spec *specs, size_t n, void (*command)(tn_ctx *, void *)) {
   options o = {0};
   const char *words[1];
   int nwords;
@@ -200,7 +200,7 @@ static int run(int argc, char **argv, const tn__arg_spec *specs, size_t n, void 
   return o.code;
 }
 
-int tn__command_prove(int argc, char **argv) { return run(argc, argv, prove_specs, PROVE_SPECS, prove); }
-int tn__command_export(int argc, char **argv) { return run(argc, argv, export_specs, EXPORT_SPECS, export); }
+int tn__command_prove(int argc, char **argv) { return run_command(argc, argv, prove_specs, PROVE_SPECS, prove); }
+int tn__command_export(int argc, char **argv) { return run_command(argc, argv, export_specs, EXPORT_SPECS, export); }
 void tn__command_prove_help(void) { tn__args_help(prove_specs, PROVE_SPECS); }
 void tn__command_export_help(void) { tn__args_help(export_specs, EXPORT_SPECS); }

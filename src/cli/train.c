@@ -280,7 +280,7 @@ static void close_trainer(trainer *t) {
   tn_ctx_close(t->ctx);
 }
 
-static bool run(trainer *t, const options *o) {
+static bool train_network(trainer *t, const options *o) {
   tn_file *resumed = NULL;
   bool ok = open_data(t, o->data) && plan(t, o, &resumed);
   tn_device_info device;
@@ -306,7 +306,7 @@ int tn__command_train(int argc, char **argv) {
   if (!t.ctx) return 1;
   struct sigaction act = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND}; /* a second one ends at once */
   sigaction(SIGINT, &act, NULL);
-  int code = run(&t, &o) ? (interrupted ? 130 : 0) : tn__command_failed(t.ctx, NULL);
+  int code = train_network(&t, &o) ? (interrupted ? 130 : 0) : tn__command_failed(t.ctx, NULL);
   close_trainer(&t);
   return code;
 }

@@ -56,7 +56,7 @@ static const char *obstacle(const request *r) {
   return !r->out || (r->n && !r->wrt) || (r->nv && !r->v) ? "a list is NULL" : NULL;
 }
 
-static tn_status run(const request *r) {
+static tn_status run_request(const request *r) {
   tn_tensor *few[32], **in = few;
   tn_ctx *c = tn__cell_ctx(r->head[0]);
   const char *why = obstacle(r);
@@ -78,17 +78,17 @@ static tn_status run(const request *r) {
 }
 
 tn_status tn_grad(tn_tensor *loss, int n, tn_tensor *const *wrt, tn_tensor **out) {
-  return run(&(request){
+  return run_request(&(request){
       .name = "tn_grad", .fn = build_grad, .head = {loss}, .nhead = 1, .n = n, .nout = n, .wrt = wrt, .out = out});
 }
 
 tn_status tn_vjp(tn_tensor *y, tn_tensor *dy, int n, tn_tensor *const *wrt, tn_tensor **out) {
-  return run(&(request){
+  return run_request(&(request){
       .name = "tn_vjp", .fn = build_vjp, .head = {y, dy}, .nhead = 2, .n = n, .nout = n, .wrt = wrt, .out = out});
 }
 
 tn_status tn_jvp(tn_tensor *y, int n, tn_tensor *const *wrt, tn_tensor *const *v, tn_tensor **out) {
-  return run(&(request){.name = "tn_jvp",
+  return run_request(&(request){.name = "tn_jvp",
                         .fn = build_jvp,
                         .head = {y},
                         .nhead = 1,

@@ -85,9 +85,13 @@ static void find_memory(tn__arena *a, tn_node *const *part, tn__kernel *k) {
   place_locals(a, part, k);
 }
 
+enum { USUAL_SUBGROUP = 32 }; /* of programs for targets that say nothing of groups, such as plain interpreters */
+
+static int subgroup_of(const tn__target *target) { return target->subgroup > 0 ? target->subgroup : USUAL_SUBGROUP; }
+
 /* Threads of a program: whole subgroups, twice as many at a time, as the machine combines them */
 static int threads_of(tn_ctx *c, const tn_node *program, const tn__target *target) {
-  int64_t most = 1, n = target->subgroup > 0 ? target->subgroup : 32;
+  int64_t most = 1, n = subgroup_of(target);
   for (uint32_t i = 0; i < program->nsrc; i++)
     if (program->src[i]->op == OP_RANGE && tn__axis_of(program->src[i]) == AX_UPCAST && program->src[i]->hi >= most)
       most = program->src[i]->hi + 1;
@@ -104,7 +108,7 @@ static tn__kernel *lower_program(tn_ctx *c, tn__arena *a, tn_node *body, const t
   bool groups = target->group || target->interprets;
   tn__nodes ins = {0};
   k->nparts = 1;
-  *p = (tn__part){.body = body, .grain = 1, .subgroup = target->subgroup > 0 ? target->subgroup : 32};
+  *p = (tn__part){.body = body, .grain = 1, .subgroup = subgroup_of(target)};
   p->group = groups ? threads_of(c, body, target) : 0;
   for (uint32_t i = 0; i < body->nsrc; i++) {
     tn_node *n = body->src[i];

@@ -119,31 +119,31 @@ static tn_ctx *ctx_of(tn_tensor *const *t, int n) {
   return c;
 }
 
-static tn_status run(tn_ctx *c, const char *api, void (*fn)(tn_ctx *, void *), job *k) {
+static tn_status run_job(tn_ctx *c, const char *api, void (*fn)(tn_ctx *, void *), job *k) {
   if (!c) return TN_EINVAL;
   return tn__ctx_run(c, api, fn, k) ? TN_OK : c->failed;
 }
 
 tn_status tn_explain(tn_tensor *const *t, int n, FILE *out) {
-  return run(ctx_of(t, n), "tn_explain", do_explain, &(job){.t = t, .n = n, .f = out ? out : stdout});
+  return run_job(ctx_of(t, n), "tn_explain", do_explain, &(job){.t = t, .n = n, .f = out ? out : stdout});
 }
 
 tn_status tn_get_info(tn_tensor *const *t, int n, tn_program_info *out) {
-  return run(ctx_of(t, n), "tn_get_info", do_info, &(job){.t = t, .n = n, .info = out});
+  return run_job(ctx_of(t, n), "tn_get_info", do_info, &(job){.t = t, .n = n, .info = out});
 }
 
 tn_status tn_explain_text(tn_ctx *ctx, const char *text, FILE *out) {
-  return run(ctx, "tn_explain_text", do_text, &(job){.text = text, .f = out ? out : stdout});
+  return run_job(ctx, "tn_explain_text", do_text, &(job){.text = text, .f = out ? out : stdout});
 }
 
 char *tn_explain_string(tn_tensor *const *t, int n) {
   job k = {.t = t, .n = n};
-  run(ctx_of(t, n), "tn_explain_string", do_explain, &k);
+  run_job(ctx_of(t, n), "tn_explain_string", do_explain, &k);
   return k.made;
 }
 
 char *tn_explain_text_string(tn_ctx *ctx, const char *text) {
   job k = {.text = text};
-  run(ctx, "tn_explain_text_string", do_text, &k);
+  run_job(ctx, "tn_explain_text_string", do_text, &k);
   return k.made;
 }

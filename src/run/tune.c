@@ -118,7 +118,7 @@ static double now(void) {
 }
 
 /* Seconds for each of n runs; throws if one fails. */
-static double run(const tuning *t, trial *x, int n) {
+static double time_runs(const tuning *t, trial *x, int n) {
   tn__device *d = t->of->dev;
   tn_status status = d->ops->sync ? d->ops->sync(d) : TN_OK;
   double start = now();
@@ -132,13 +132,13 @@ static void start(tuning *t, trial *x) {
   tn__plan_compile(x->plan);
   bind(t->c, x->plan);
   if (!t->buf) open_memory(t, x->plan);
-  run(t, x, 1); /* loads what is loaded late */
-  x->best = run(t, x, 1);
+  time_runs(t, x, 1); /* loads what is loaded late */
+  x->best = time_runs(t, x, 1);
   t->c->stats.kernels_timed++;
 }
 
 static void time_again(tuning *t, trial *x) {
-  double v = run(t, x, x->best * MOST_RUNS < SAMPLE ? MOST_RUNS : (int)(SAMPLE / x->best) + 1);
+  double v = time_runs(t, x, x->best * MOST_RUNS < SAMPLE ? MOST_RUNS : (int)(SAMPLE / x->best) + 1);
   if (v < x->best) x->best = v;
 }
 

@@ -5,7 +5,8 @@
 #include "verify/c_machine.h"
 #include <string.h>
 
-enum { LOCAL = 1 << 17, TURNS = 256, SEEDS = 2, THOROUGH_SEEDS = 8, NUMBERS = 64, WARP = 32 };
+enum { LOCAL = 1 << 17, TURNS = 256, SEEDS = 2, THOROUGH_SEEDS = 8, NUMBERS = 64 };
+enum { CUDA_WARP = 32 }; /* by the definition of the language */
 enum { FEW_STEPS = 30000, MOST_STEPS = 100000, CUT_STEPS = 2000000, THOROUGH_STEPS = 20000000,
        TEXT_STEPS = 64 };
 
@@ -346,7 +347,7 @@ static tn__readback_result try_part(reading *r, const char *name) {
                          .nvar = k->nvar,
                          .shared = {part->group ? k->shared : k->scratch, 0},
                          .threads = part->group ? part->group * r->s->together[r->part] : 1,
-                         .warp = r->s->language == TN__READ_CUDA ? WARP : 1 << 20,
+                         .warp = r->s->language == TN__READ_CUDA ? CUDA_WARP : 1 << 20,
                          .begins = r->s->language == TN__READ_CUDA,
                          .why = r->why};
   for (int cut = 0; cut < 2; cut++) {

@@ -273,6 +273,20 @@ static void test_functions(void **state) {
   }
 }
 
+static void test_every_function_is_tried(void **state) {
+  (void)state;
+  tn_node *x = input((shape){1, {2}}, 1, 2);
+  for (int op = 0; op < OP_COUNT; op++) {
+    bool one = tn__ops[op].group == G_UNARY;
+    if ((!one && tn__ops[op].group != G_BINARY) || !tn__op_takes(op, TN_F64)) continue;
+    const tn_node *y = one ? tn__op1(&ctx, (tn__op)op, x) : tn__op2(&ctx, (tn__op)op, x, x);
+    size_t i = 0;
+    while (i < sizeof functions / sizeof *functions && functions[i].op != (tn__op)op) i++;
+    if (y->dtype != TN_BOOL && i == sizeof functions / sizeof *functions)
+      fail_msg("no differences of %s are looked at", tn__ops[op].text);
+  }
+}
+
 static void test_where_fma_cast(void **state) {
   (void)state;
   shape s = {2, {3, 4}};
@@ -304,7 +318,7 @@ static void test_every_scalar_op_has_a_row(void **state) {
   for (int op = 0; op < OP_COUNT; op++) {
     if (tn__ops[op].group < G_UNARY || tn__ops[op].group > G_CAST) continue;
     for (uint32_t k = 0; k < tn__ops[op].max_src; k++) {
-      bool integer = op == OP_NOT || (op >= OP_AND && op <= OP_SHR);
+      bool integer = !tn__op_takes(op, TN_F32);
       tn_node *s = op == OP_PHILOX ? of[3] : integer ? of[1] : of[0], *src[] = {op == OP_WHERE ? b : s, s, s};
       tn__make m = {.op = (tn__op)op,
                     .src = src,
@@ -655,6 +669,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, open_ctx, close_ctx)
       TEST(test_functions),
+      TEST(test_every_function_is_tried),
       TEST(test_where_fma_cast),
       TEST(test_every_scalar_op_has_a_row),
       TEST(test_exact_values),
