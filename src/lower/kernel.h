@@ -3,7 +3,7 @@
  * Linear form, one node per instruction, in execution order.  Sources are earlier instructions, CONST, VAR or PARAM
  * nodes (which are not listed).  Loops are RANGE .. END and nest properly.
  *
- *   RANGE {extent} {axis, number}   for i in 0..extent-1.  AX_GLOBAL: the sliced loop, its bounds come from the caller.
+ *   RANGE {extent} {axis, id, role} for i in 0..extent-1.  AX_GLOBAL: the sliced loop, its bounds come from the caller.
  *                                   AX_UPCAST: iterations are independent but for lane accumulators (below): vectorise.
  *   ACC {init} {number, lanes, n}   an accumulator of `lanes` cells, all = init; lanes = 1: a plain variable.  n > 1:
  *                                   of lanes * n cells, those of a lane side by side; then SETACC and GETACC name,

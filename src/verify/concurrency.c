@@ -19,13 +19,13 @@ static bool complain(walk *w, const char *what) {
 }
 
 static bool at_once(const tn_node *range) {
-  int64_t axis = range->ints[0];
+  int64_t axis = range->ints[RANGE_AXIS];
   return range->hi > 0 && (axis == AX_GLOBAL || axis == AX_UPCAST || axis == AX_UNROLL);
 }
 
 static const tn_node *lanes_of(const walk *w) {
   for (uint32_t i = w->open.n; i-- > 0;)
-    if (w->open.v[i]->ints[0] == AX_UPCAST) return w->open.v[i];
+    if (w->open.v[i]->ints[RANGE_AXIS] == AX_UPCAST) return w->open.v[i];
   return NULL;
 }
 
@@ -55,8 +55,8 @@ static bool check_store(walk *w, tn_node *n) {
   for (uint32_t i = 0; i < w->open.n; i++) {
     tn_node *r = w->open.v[i];
     if (!at_once(r) || tn__map_getp(&direct, r)) continue;
-    if (r->ints[0] == AX_GLOBAL && buf->op == OP_LOCAL) continue; /* each slice, or group, has its own */
-    return complain(w, met[r->ints[0]]);
+    if (r->ints[RANGE_AXIS] == AX_GLOBAL && buf->op == OP_LOCAL) continue; /* each slice, or group, has its own */
+    return complain(w, met[r->ints[RANGE_AXIS]]);
   }
   return true;
 }
@@ -72,7 +72,7 @@ static bool check_acc(walk *w, const tn_node *n) {
 }
 
 static bool check_range(walk *w, const tn_node *n) {
-  int64_t axis = n->ints[0];
+  int64_t axis = n->ints[RANGE_AXIS];
   int group = w->k->part[w->part].group;
   if (axis == AX_GLOBAL && w->open.n) return complain(w, "the slices' loop is not outermost");
   if (axis == AX_UPCAST && lanes_of(w)) return complain(w, "lanes within lanes");
