@@ -22,7 +22,7 @@
  *   tn_store_T(p, v)        p[l] = v[l]                tn_store_if_T(p, v, m)    so where m
  *   tn_gather_T(p, i, m)    p[i[l]] where m, else 0 and not read; i of i32; tn_gather_far_T: of i64
  *   tn_scatter_T(p, i, v, m)   p[i[l]] = v[l] where m, lane after lane; tn_scatter_far_T
- *   tn_first_boolxV(n)      l < n in lane l            tn_across_T(x, h)         x[l ^ h] in lane l
+ *   tn_first_boolxV(n)      l < n in lane l, n > 0     tn_across_T(x, h)         x[l ^ h] in lane l
  *   tn_pick_T(c, a, b)      c ? a : b, c being a comparison of values as wide as T
  *   tn_where_T(c, a, b)     c ? a : b, c a bool        tn_boolxV(c)              the comparison c as a bool
  *   tn_of_bool_T(c)         c ? 1 : 0                  tn_cast_T(x)              converts numbers as C does, integers

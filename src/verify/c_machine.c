@@ -389,6 +389,7 @@ static bool run_thread(run *r) {
     case TN__C_BEGIN: t->begun = true; break;
     case TN__C_RENEW: good = renew(r); break;
     case TN__C_BARRIER: case TN__C_EXCHANGE: t->state = WAITS; return true;
+    case TN__C_SOME: good = (int64_t)t->reg[i->a].v > 0 || complain(r, "a mask of no lanes"); break;
     case TN__C_RETURN:
       t->state = DONE;
       if (i->a != TN__C_NOTHING) m->result = t->reg[i->a];

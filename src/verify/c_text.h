@@ -37,6 +37,7 @@ typedef enum tn__c_code {
   TN__C_SENT,
   TN__C_BEGIN,     /* what came before has been done; buffer a may be read */
   TN__C_RENEW,
+  TN__C_SOME,      /* a is more than 0: a mask of so many lanes has some */
   TN__C_RETURN     /* a, or TN__C_NOTHING */
 } tn__c_code;
 

@@ -122,6 +122,7 @@ static ex call_all(call *k) {
 static ex call_first(call *k) {
   uint32_t n = scalar(k, 0, TN_I64);
   ex out = new_vector(k->r, TN_I8, k->lanes);
+  tn__c_put(k->r, (tn__c_ins){.code = TN__C_SOME, .a = n});
   for (uint32_t l = 0; l < k->lanes; l++) put_arith(k->r, TN__C_LT, TN_I64, out.reg + l, number(k->r, l), n);
   return out;
 }

@@ -196,8 +196,9 @@ static double read_words(function *f, const line *l) {
       n++;
       continue;
     }
-    n += strchr("+-*/%<>=!&|^?~", l->at[i]) != NULL;
-    i++;
+    while (i < l->n && strchr("+-*/%<>=!&|^?~", l->at[i])) i++;
+    if (i > from) n++;
+    else i++;
   }
   return n;
 }

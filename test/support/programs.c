@@ -202,6 +202,7 @@ static int products(tn_ctx *c, tn_tensor **out) {
 
 static int bits(tn_ctx *c, tn_tensor **out) {
   tn_tensor *x = TENSOR(TN_U32, 1000, 333), *y = TENSOR(TN_I16, 90, 333), *s = TENSOR(TN_I8, 5, 65, 3);
+  tn_tensor *big = TENSOR(TN_I64, 9, 30);
   out[0] = tn_bitwise_xor(tn_shr(x, tn_full_like(x, 3)), tn_bitwise_not(x));
   out[1] = tn_mul(tn_cast(y, TN_I64), tn_cast(x, TN_I64));
   out[2] = tn_bitcast(x, TN_F32);
@@ -209,7 +210,8 @@ static int bits(tn_ctx *c, tn_tensor **out) {
   out[4] = tn_minimum(tn_abs(tn_sub_scalar(y, 40)), tn_sign(y));
   out[5] = tn_one_hot(TENSOR(TN_I32, 7, 30), 7, TN_F32);
   out[6] = tn_dropout(TENSOR(TN_F32, 5, 129), 0.25, true);
-  return 7;
+  out[7] = tn_eq(big, tn_full_i64(c, TN_I64, NULL, 0, INT64_MIN));
+  return 8;
 }
 
 static int moves(tn_ctx *c, tn_tensor **out) {

@@ -57,8 +57,11 @@ static void add_pointer(const void *p) {
   add_number(-1);
 }
 
+/* What no kernel writes, as the processor's do not run, are different finite numbers of every dtype, the same in every
+ * run: libraries' products of them are worked out again. */
 static void *look_alloc(tn__device *d, size_t size) {
-  void *p = seen.real->alloc(d, size);
+  char *p = seen.real->alloc(d, size);
+  for (size_t i = 0; p && i < size; i++) p[i] = (char)(0x3c + (i * 2654435761u >> 13) % 4);
   if (p && seen.n < BLOCKS) {
     seen.block[seen.n].at = p;
     seen.block[seen.n++].size = size ? size : 1;
