@@ -7,6 +7,7 @@
 #include "ir/eval.h"
 #include "run/bound_check.h"
 #include "run/index_check.h"
+#include "run/names.h"
 #include "run/runtime.h"
 #include "tensor/cells.h"
 #include "tensor/random.h"
@@ -60,6 +61,7 @@ struct tn_program {
   tn__arena arena;
   tn__vec(input) inputs;
   tn__vec(output) outputs;
+  tn__names input_names, output_names;
   tn__vec(state) states;
   tn__vec(checked) checks;
   tn__vec(source) sources;
@@ -68,6 +70,7 @@ struct tn_program {
   bool recording, ready;
   int64_t *value;     /* of the plan's symbolic sizes */
   const input **from; /* the input that gave each of them */
+  tn__map size_of;    /* which of them a node is */
   tn__buffer **in, **out;
 };
 
@@ -153,6 +156,9 @@ static void do_begin(tn_ctx *c, void *arg) {
   tn__random_state(c, NULL);
   tn_program *p = tn__object_new(c, TN__PROGRAM, sizeof *p, free_program);
   tn__arena_init(&p->arena, &c->mem);
+  tn__names_init(&p->input_names, &p->arena);
+  tn__names_init(&p->output_names, &p->arena);
+  tn__map_init(&p->size_of, &p->arena);
   p->next = c->runtime->programs;
   c->runtime->programs = p;
   p->recording = true;
@@ -174,8 +180,8 @@ static void need_recording(tn_ctx *c, const tn_program *p) {
 }
 
 static input *find_input(tn_ctx *c, tn_program *p, const char *name) {
-  for (uint32_t i = 0; i < p->inputs.n; i++)
-    if (name && !strcmp(p->inputs.v[i].name, name)) return &p->inputs.v[i];
+  uint32_t i;
+  if (name && tn__names_find(&p->input_names, name, &i)) return &p->inputs.v[i];
   tn__fail(c, TN_EINVAL, "the program has no input '%s'", name ? name : "NULL");
 }
 
@@ -189,15 +195,16 @@ static void do_input(tn_ctx *c, void *arg) {
   tn_node *dim[TN_MAX_RANK];
   need_recording(c, k->p);
   if (!k->name) tn__fail(c, TN_EINVAL, "an input needs a name");
-  for (uint32_t i = 0; i < k->p->inputs.n; i++)
-    if (!strcmp(k->p->inputs.v[i].name, k->name)) tn__fail(c, TN_EINVAL, "there is an input '%s' already", k->name);
+  uint32_t other;
+  if (tn__names_find(&k->p->input_names, k->name, &other))
+    tn__fail(c, TN_EINVAL, "there is an input '%s' already", k->name);
   check_sizes(c, k->shape, k->rank);
   if (k->dtype < 0 || k->dtype >= TN_DTYPE_COUNT) tn__fail(c, TN_EDTYPE, "unknown dtype %d", k->dtype);
   for (int i = 0; i < k->rank; i++) dim[i] = tn__dim_in(c, k->shape[i]);
   tn_node *n = tn__param(c, k->dtype, TN__PLACEHOLDER + c->runtime->next_placeholder++, 0, dim, (uint32_t)k->rank);
-  input in = {.name = tn__arena_strdup(&k->p->arena, k->name), .node = n};
-  in.size = tn__arena_zalloc(&k->p->arena, (n->rank + 1u) * sizeof *in.size);
+  input in = {.node = n, .size = tn__arena_zalloc(&k->p->arena, (n->rank + 1u) * sizeof *in.size)};
   k->made = tn__cell_new(c, n);
+  in.name = tn__names_add(&k->p->input_names, k->name);
   tn__vec_push(&k->p->arena, &k->p->inputs, in);
   tn__node_keep(n);
 }
@@ -213,10 +220,12 @@ static void do_output(tn_ctx *c, void *arg) {
   if (!k->name) tn__fail(c, TN_EINVAL, "an output needs a name");
   const char *fault = tn__cell_fault(c, k->t);
   if (fault) tn__fail(c, TN_EINVAL, "output '%s' %s", k->name, fault);
-  for (uint32_t i = 0; i < k->p->outputs.n; i++)
-    if (!strcmp(k->p->outputs.v[i].name, k->name)) tn__fail(c, TN_EINVAL, "there is an output '%s' already", k->name);
-  output o = {.name = tn__arena_strdup(&k->p->arena, k->name), .node = k->t->node};
+  uint32_t other;
+  if (tn__names_find(&k->p->output_names, k->name, &other))
+    tn__fail(c, TN_EINVAL, "there is an output '%s' already", k->name);
+  output o = {.node = k->t->node};
   o.size = tn__arena_zalloc(&k->p->arena, (o.node->rank + 1u) * sizeof *o.size);
+  o.name = tn__names_add(&k->p->output_names, k->name);
   tn__vec_push(&k->p->arena, &k->p->outputs, o);
   tn__node_keep(o.node);
 }
@@ -228,23 +237,10 @@ tn_status tn_program_output(tn_program *p, const char *name, tn_tensor *t) {
 
 /* ---- the end of a recording ---- */
 
-typedef struct search {
-  tn_node *node;
-  tn_tensor *found;
-} search;
-
-static void match_cell(tn_ctx *c, tn_tensor *t, void *arg) {
-  search *s = arg;
+/* The oldest cell of each value, which comes last: others that are the same value were made of it. */
+static void note_cell(tn_ctx *c, tn_tensor *t, void *arg) {
   (void)c;
-  /* the oldest, which comes last: others that are the same value were made of it */
-  if (t->node == s->node) s->found = t;
-}
-
-static uint32_t add_root(tn_ctx *c, tn__nodes *roots, tn_node *n) {
-  for (uint32_t i = 0; i < roots->n; i++)
-    if (roots->v[i] == n) n = tn__node_make(c, &(tn__make){.op = OP_CONTIG, .src = &n, .nsrc = 1}), i = UINT32_MAX;
-  tn__vec_push(&c->scratch, roots, n);
-  return roots->n - 1;
+  tn__map_putp(arg, t->node, t);
 }
 
 /* The random state after a run: {seed, calls + n} */
@@ -256,21 +252,22 @@ static tn_node *advance_random(tn_ctx *c, tn_node *s, uint64_t n) {
 }
 
 static void take_sources(tn_ctx *c, tn_program *p, const tn__nodes *in, const tn_node *random) {
+  tn__map cell, input_of;
   c->runtime->changes++;
+  tn__map_init(&cell, &c->scratch);
+  tn__map_init(&input_of, &c->scratch);
+  tn__cells_each(c, note_cell, &cell);
+  for (uint32_t i = 0; i < p->states.n; i++)
+    if (p->states.v[i].cell) note_cell(c, p->states.v[i].cell, &cell);
+  for (uint32_t i = 0; i < p->inputs.n; i++) tn__map_put(&input_of, (uintptr_t)p->inputs.v[i].node, i);
   for (uint32_t i = 0; i < in->n; i++) {
     tn_node *n = in->v[i];
-    source s = {.kind = n == random ? FROM_RANDOM : FROM_NODE};
-    for (uint32_t j = 0; j < p->inputs.n; j++)
-      if (p->inputs.v[j].node == n) s = (source){.kind = FROM_INPUT, .input = j};
-    if (s.kind == FROM_NODE) {
-      if (n->op == OP_PARAM) tn__fail(c, TN_ESTATE, "an input of another program is used in this one");
-      search find = {.node = n};
-      tn__cells_each(c, match_cell, &find);
-      for (uint32_t j = 0; j < p->states.n; j++)
-        if (p->states.v[j].cell && p->states.v[j].cell->node == n) find.found = p->states.v[j].cell;
-      if (find.found) s = (source){.kind = FROM_CELL, .cell = find.found};
-    }
-    s.node = n;
+    uint64_t number;
+    source s = {.kind = FROM_NODE, .node = n};
+    if (tn__map_get(&input_of, (uintptr_t)n, &number)) s.kind = FROM_INPUT, s.input = (uint32_t)number;
+    else if (n == random) s.kind = FROM_RANDOM;
+    else if (n->op == OP_PARAM) tn__fail(c, TN_ESTATE, "an input of another program is used in this one");
+    else if ((s.cell = tn__map_getp(&cell, n)) != NULL) s.kind = FROM_CELL;
     tn__vec_push(&p->arena, &p->sources, s);
     tn__node_keep(n);
     if (s.cell) tn_retain(s.cell);
@@ -284,13 +281,13 @@ static void undo_assign(tn_ctx *c, tn_tensor *t, void *arg) {
 }
 
 /* What the recorded calls were given is looked at in each run. */
-static void add_checks(tn_ctx *c, tn_program *p, tn__nodes *roots) {
+static void add_checks(tn_ctx *c, tn_program *p, tn__roots *roots) {
   for (uint32_t i = 0; i < c->cells->check.n; i++) {
     checked k = {.of = c->cells->check.v[i]};
     tn_node *extreme[TN__EXTREMES];
     tn__index_extremes(c, &k.of, extreme);
     k.of.type = tn__arena_strdup(&p->arena, k.of.type);
-    for (int e = 0; e < TN__EXTREMES; e++) k.at[e] = add_root(c, roots, extreme[e]);
+    for (int e = 0; e < TN__EXTREMES; e++) k.at[e] = tn__roots_add(c, roots, extreme[e]);
     tn__vec_push(&p->arena, &p->checks, k);
     tn__node_keep(k.of.idx);
     tn__node_keep(k.of.size);
@@ -319,33 +316,35 @@ static void do_end(tn_ctx *c, void *arg) {
   args *k = arg;
   tn_program *p = k->p;
   need_recording(c, p);
-  tn__nodes roots = {0}, in = {0};
+  tn__roots roots;
+  tn__nodes in = {0};
   cells assigned = {0};
   uint64_t ahead = 0;
+  tn__roots_init(c, &roots);
   tn__cells_each(c, collect_assigned, &assigned);
-  for (uint32_t i = 0; i < p->outputs.n; i++) p->outputs.v[i].at = add_root(c, &roots, p->outputs.v[i].node);
+  for (uint32_t i = 0; i < p->outputs.n; i++) p->outputs.v[i].at = tn__roots_add(c, &roots, p->outputs.v[i].node);
   for (uint32_t i = 0; i < assigned.n; i++) {
-    state s = {.cell = assigned.v[i], .at = add_root(c, &roots, assigned.v[i]->node)};
+    state s = {.cell = assigned.v[i], .at = tn__roots_add(c, &roots, assigned.v[i]->node)};
     tn__vec_push(&p->arena, &p->states, s);
     tn_retain(s.cell);
   }
   add_checks(c, p, &roots);
   tn_node *random = tn__random_state(c, &ahead);
   if (ahead) {
-    state s = {.at = add_root(c, &roots, advance_random(c, random, ahead))};
+    state s = {.at = tn__roots_add(c, &roots, advance_random(c, random, ahead))};
     tn__vec_push(&p->arena, &p->states, s);
     p->calls = ahead;
   }
   for (uint32_t i = 0; c->opt.verify && i < p->outputs.n; i++)
-    check_root(c, &roots, p->outputs.v[i].at, p->outputs.v[i].node);
+    check_root(c, &roots.node, p->outputs.v[i].at, p->outputs.v[i].node);
   for (uint32_t i = 0; c->opt.verify && i < p->states.n; i++)
-    if (p->states.v[i].cell) check_root(c, &roots, p->states.v[i].at, p->states.v[i].cell->node);
+    if (p->states.v[i].cell) check_root(c, &roots.node, p->states.v[i].at, p->states.v[i].cell->node);
   tn__cells_each(c, undo_assign, NULL);
-  if (!roots.n) tn__fail(c, TN_EINVAL, "the program has no output and assigns nothing");
-  tn_node *key = tn__plan_key(c, roots.v, roots.n, &in);
+  if (!roots.node.n) tn__fail(c, TN_EINVAL, "the program has no output and assigns nothing");
+  tn_node *key = tn__plan_key(c, roots.node.v, roots.node.n, &in);
   take_sources(c, p, &in, random);
   if (c->opt.verify) {
-    tn__bound_key(c, key, &in, &roots);
+    tn__bound_key(c, key, &in, &roots.node);
     check_sources(c, p, &in);
   }
   p->plan = tn__plan_get(c, key);
@@ -355,7 +354,8 @@ static void do_end(tn_ctx *c, void *arg) {
   p->value = tn__arena_zalloc(&p->arena, (nvar + 1) * sizeof *p->value);
   p->from = tn__arena_zalloc(&p->arena, (nvar + 1) * sizeof *p->from);
   p->in = tn__arena_zalloc(&p->arena, (in.n + 1) * sizeof *p->in);
-  p->out = tn__arena_zalloc(&p->arena, (roots.n + 1) * sizeof *p->out);
+  p->out = tn__arena_zalloc(&p->arena, (roots.node.n + 1) * sizeof *p->out);
+  for (uint32_t i = 0; i < nvar; i++) tn__map_put(&p->size_of, (uintptr_t)var[i], i);
   p->ready = true;
 }
 
@@ -535,26 +535,41 @@ static void renew(tn__device *d, tn__buffer **b, size_t bytes) {
 
 static tn_node *state_node(tn_ctx *c, const state *s) { return s->cell ? s->cell->node : tn__random_state(c, NULL); }
 
+typedef struct counted { /* references to nodes by sources of programs; counted when the first is asked for */
+  tn__map refs;
+  bool done;
+} counted;
+
+static void count_refs(tn_ctx *c, counted *k) {
+  tn__map_init(&k->refs, &c->scratch);
+  k->done = true;
+  for (const tn_program *p = c->runtime->programs; p; p = p->next)
+    for (uint32_t i = 0; i < p->sources.n; i++) {
+      uint64_t n = 0, key = (uintptr_t)p->sources.v[i].node;
+      tn__map_get(&k->refs, key, &n);
+      tn__map_put(&k->refs, key, n + 1);
+    }
+}
+
 /* References to n, the state's node, that are those of programs: counted when it is another one or programs have come
  * or gone, not in every run. */
-static uint32_t programs_refs(tn_ctx *c, state *s, const tn_node *n) {
-  const struct tn__runtime *rt = c->runtime;
-  if (s->counted == n && s->changes == rt->changes) return s->refs;
+static uint32_t programs_refs(tn_ctx *c, state *s, const tn_node *n, counted *k) {
+  uint64_t refs = 0;
+  if (s->counted == n && s->changes == c->runtime->changes) return s->refs;
+  if (!k->done) count_refs(c, k);
+  tn__map_get(&k->refs, (uintptr_t)n, &refs);
   s->counted = n;
-  s->changes = rt->changes;
-  s->refs = 0;
-  for (const tn_program *p = rt->programs; p; p = p->next)
-    for (uint32_t i = 0; i < p->sources.n; i++) s->refs += p->sources.v[i].node == n;
-  return s->refs;
+  s->changes = c->runtime->changes;
+  return s->refs = (uint32_t)refs;
 }
 
 /* Where the new value will stand.  NULL if nothing but programs and the cell refers to the old storage: then the two
  * buffers trade places, and nothing is allocated.  Else a storage of its own, made before the run, so that afterwards
  * nothing can fail. */
-static tn_node *prepare(tn_ctx *c, state *s) {
+static tn_node *prepare(tn_ctx *c, state *s, counted *k) {
   tn_node *n = state_node(c, s);
   /* assigned from outside since: it stands nowhere yet */
-  if (n->op == OP_STORAGE && n->refs <= 1 + programs_refs(c, s, n)) return NULL;
+  if (n->op == OP_STORAGE && n->refs <= 1 + programs_refs(c, s, n, k)) return NULL;
   tn__buffer *b = s->spare;
   s->spare = NULL;
   return s->cell ? tn__storage_make(c, n->dtype, b, n->dim, n->rank)
@@ -567,25 +582,28 @@ static void commit(tn_ctx *c, state *s, tn_node *fresh) {
   else tn__random_set_state(c, fresh, 0);
 }
 
+/* One size, from an axis of an input. */
+static void take_size(tn_ctx *c, tn_program *p, const input *in, uint32_t axis) {
+  uint64_t v;
+  if (!tn__map_get(&p->size_of, (uintptr_t)in->node->dim[axis], &v)) return;
+  if (p->from[v] && p->value[v] != in->size[axis])
+    tn__fail(c, TN_EBOUND, "size %s is %lld in input '%s' but %lld in input '%s'", in->node->dim[axis]->name,
+             (long long)p->value[v], p->from[v]->name, (long long)in->size[axis], in->name);
+  p->value[v] = in->size[axis];
+  p->from[v] = in;
+}
+
 /* The symbolic sizes from the shapes of all inputs, which must agree. */
 static void take_sizes(tn_ctx *c, tn_program *p) {
   tn_node *const *var;
   uint32_t nvar = tn__plan_vars(p->plan, &var);
-  for (uint32_t v = 0; v < nvar; v++) {
-    p->from[v] = NULL;
-    for (uint32_t i = 0; i < p->inputs.n; i++) {
-      const input *in = &p->inputs.v[i];
-      for (uint32_t a = 0; in->set && a < in->node->rank; a++) {
-        if (in->node->dim[a] != var[v]) continue;
-        if (p->from[v] && p->value[v] != in->size[a])
-          tn__fail(c, TN_EBOUND, "size %s is %lld in input '%s' but %lld in input '%s'", var[v]->name,
-                   (long long)p->value[v], p->from[v]->name, (long long)in->size[a], in->name);
-        p->value[v] = in->size[a];
-        p->from[v] = in;
-      }
-    }
-    if (!p->from[v]) tn__fail(c, TN_EBOUND, "size %s has no value: no input has it", var[v]->name);
+  for (uint32_t v = 0; v < nvar; v++) p->from[v] = NULL;
+  for (uint32_t i = 0; i < p->inputs.n; i++) {
+    const input *in = &p->inputs.v[i];
+    for (uint32_t a = 0; in->set && a < in->node->rank; a++) take_size(c, p, in, a);
   }
+  for (uint32_t v = 0; v < nvar; v++)
+    if (!p->from[v]) tn__fail(c, TN_EBOUND, "size %s has no value: no input has it", var[v]->name);
 }
 
 /* Kept here: another program may run the same plan with other sizes before this output is read. */
@@ -649,6 +667,7 @@ static void do_run(tn_ctx *c, void *arg) {
   need_ready(c, p);
   if (c->runtime->recording) tn__fail(c, TN_ESTATE, "a program cannot run while one is being recorded");
   uint64_t seed = 0, calls = 0;
+  counted refs = {0};
   if (p->calls) {
     tn__random_flush(c);
     tn_rng_get_state(c, &seed, &calls);
@@ -674,7 +693,7 @@ static void do_run(tn_ctx *c, void *arg) {
       p->out[p->checks.v[i].at[e]] = p->checks.v[i].buf[e];
     }
   tn_node **fresh = tn__alloc(c, (p->states.n + 1) * sizeof *fresh);
-  for (uint32_t i = 0; i < p->states.n; i++) fresh[i] = prepare(c, &p->states.v[i]);
+  for (uint32_t i = 0; i < p->states.n; i++) fresh[i] = prepare(c, &p->states.v[i], &refs);
   if (c->opt.verify) check_inputs(c, p);
   tn_status status = tn__plan_replay(c, p->plan, p->in, p->out);
   /* state keeps its old value */
@@ -692,11 +711,10 @@ tn_status tn_program_run(tn_program *p) {
 
 static output *find_output(tn_ctx *c, tn_program *p, const char *name) {
   need_ready(c, p);
-  for (uint32_t i = 0; i < p->outputs.n; i++) {
-    output *o = &p->outputs.v[i];
-    if (!name || strcmp(o->name, name)) continue;
-    if (!o->buf) tn__fail(c, TN_ESTATE, "output '%s': the program has not run yet", name);
-    return o;
+  uint32_t i;
+  if (name && tn__names_find(&p->output_names, name, &i)) {
+    if (!p->outputs.v[i].buf) tn__fail(c, TN_ESTATE, "output '%s': the program has not run yet", name);
+    return &p->outputs.v[i];
   }
   tn__fail(c, TN_EINVAL, "the program has no output '%s'", name ? name : "NULL");
 }

@@ -2,6 +2,7 @@
 #include "ir/eval.h"
 #include "run/bound_check.h"
 #include "run/index_check.h"
+#include "run/names.h"
 #include "run/runtime.h"
 #include "tensor/random.h"
 #include <math.h>
@@ -24,20 +25,19 @@ static void note_origin(tn_ctx *c, tn__plan *p, uint32_t i, tn_node *const *in, 
 
 /* Makes the values of these cells, all of one device, STORAGEs. */
 static void realize_on(tn_ctx *c, tn__device *d, tn_tensor *const *t, int n) {
-  tn__nodes roots = {0}, in = {0};
-  int *out_of = tn__alloc(c, ((size_t)n + 1) * sizeof *out_of);
+  tn__nodes roots, in = {0};
+  tn__map seen; /* cells, and which output each is */
+  tn__roots of;
+  uint64_t *out_of = tn__alloc(c, ((size_t)n + 1) * sizeof *out_of);
+  tn__map_init(&seen, &c->scratch);
+  tn__roots_init(c, &of);
   for (int i = 0; i < n; i++) {
-    out_of[i] = -1;
-    for (int j = 0; j < i; j++)
-      if (t[j] == t[i]) out_of[i] = out_of[j];
-    if (out_of[i] >= 0) continue;
+    if (tn__map_get(&seen, (uintptr_t)t[i], &out_of[i])) continue;
     /* Equal values of two handles become two storages: either may be assigned to. */
-    tn_node *node = t[i]->node;
-    for (uint32_t j = 0; j < roots.n; j++)
-      if (roots.v[j] == node) node = tn__op1(c, OP_CONTIG, node), j = UINT32_MAX;
-    out_of[i] = (int)roots.n;
-    tn__vec_push(&c->scratch, &roots, node);
+    out_of[i] = tn__roots_add(c, &of, t[i]->node);
+    tn__map_put(&seen, (uintptr_t)t[i], out_of[i]);
   }
+  roots = of.node;
   tn__plan *p = tn__plan_get(c, tn__plan_key(c, roots.v, roots.n, &in));
   tn_node *const *var;
   if (tn__plan_vars(p, &var))
@@ -61,8 +61,7 @@ static void realize_on(tn_ctx *c, tn__device *d, tn_tensor *const *t, int n) {
   for (uint32_t i = 0; i < roots.n; i++) note_origin(c, p, i, in.v, fresh.v[i]);
   tn_status status = tn__plan_run(c, p, buf, out);
   if (status != TN_OK) tn__fail(c, status, "a kernel failed: %s", tn_status_text(status));
-  for (int i = 0; i < n; i++)
-    if (out_of[i] >= 0) tn__cell_set(t[i], fresh.v[out_of[i]]);
+  for (int i = 0; i < n; i++) tn__cell_set(t[i], fresh.v[out_of[i]]);
 }
 
 static int home_of(const tn_node *n) { return n->device < 0 ? 0 : n->device; }
@@ -75,20 +74,12 @@ static void collect_assigned(tn_ctx *c, tn_tensor *t, void *arg) {
   if (t->node->op == OP_ASSIGN && !t->base) tn__vec_push(&c->scratch, (cells *)arg, t);
 }
 
-typedef struct rebinding {
-  const cells *of;
-  tn_node **old; /* what they held */
-} rebinding;
-
 static void rebind_view(tn_ctx *c, tn_tensor *t, void *arg) {
-  const rebinding *k = arg;
-  for (uint32_t i = 0; t->base && i < k->of->n; i++) {
-    if (t->base != k->of->v[i]) continue;
-    tn_node *leaf = t->view;
-    while (leaf->op != OP_PARAM) leaf = leaf->src[0];
-    if (t->node == tn__moves_replay(c, t->view, leaf, k->old[i]))
-      tn__cell_set(t, tn__moves_replay(c, t->view, leaf, t->base->node));
-  }
+  tn_node *old = t->base ? tn__map_getp(arg, t->base) : NULL, *leaf = t->view;
+  if (!old) return;
+  while (leaf->op != OP_PARAM) leaf = leaf->src[0];
+  if (t->node == tn__moves_replay(c, t->view, leaf, old))
+    tn__cell_set(t, tn__moves_replay(c, t->view, leaf, t->base->node));
 }
 
 /* Whatever is computed, what was assigned is, too: else a value that is only ever built upon would grow from step to
@@ -115,14 +106,15 @@ static void compute_all(tn_ctx *c, tn_tensor *const *t, int n) {
   }
   if (!lazy) return;
   if (c->cells->assigned) tn__cells_each(c, collect_assigned, &assigned);
-  rebinding k = {&assigned, tn__alloc(c, (assigned.n + 1) * sizeof *k.old)};
+  tn__map old; /* what they held */
+  tn__map_init(&old, &c->scratch);
   for (uint32_t i = 0; i < assigned.n; i++) {
-    k.old[i] = assigned.v[i]->node;
+    tn__map_putp(&old, assigned.v[i], assigned.v[i]->node);
     tn__vec_push(&c->scratch, &all, assigned.v[i]);
   }
   realize_all(c, &all);
   c->cells->assigned = false;
-  if (assigned.n) tn__cells_each(c, rebind_view, &k);
+  if (assigned.n) tn__cells_each(c, rebind_view, &old);
 }
 
 typedef struct wanted {

@@ -145,12 +145,20 @@ const char *tn__cell_fault(const tn_ctx *c, const tn_tensor *t) {
 
 void tn__cells_hold(tn_ctx *c, bool on) {
   struct tn__cells *k = c->cells;
+  struct tn__scope held = {0}; /* taken together first: with one others may go */
   k->holds = on;
-  for (tn_tensor *t = on ? NULL : k->root.first; t;) {
-    bool last = t->held;
+  for (tn_tensor *t = on ? NULL : k->root.first, *next; t; t = next) {
+    next = t->next;
+    if (!t->held) continue;
+    unlink_cell(t);
+    link_to(&held, t);
+  }
+  while (held.first) {
+    tn_tensor *t = held.first;
     t->held = false;
-    if (last) drop(t, 1);
-    t = last ? k->root.first : t->next; /* with it others may have gone */
+    unlink_cell(t);
+    link_to(&k->root, t);
+    drop(t, 1);
   }
 }
 
