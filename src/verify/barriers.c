@@ -1,15 +1,22 @@
 /* Walks the program with the accesses since the last barrier in hand.  A loop is walked twice, the second time with
- * what its end leaves; where it may have no turns, what came before it is still in hand behind it. */
+ * what its end leaves; where it may have no turns, what came before it is still in hand behind it.  Of each access in
+ * hand is known which loops have not begun another turn since: the counters of the others may be any. */
 #include "verify/barriers.h"
+#include "ir/eval.h"
 #include "rewrite/rewrite.h"
 #include "verify/writers.h"
 
-typedef tn__vec(uint32_t) numbers;
+enum { MOST_TURNS = 1 << 12 }; /* that are tried */
+
+typedef struct taken { /* an access, by its instruction */
+  uint32_t at, same; /* so many loops around it, from the outermost, are in the turn that they were in */
+} taken;
+typedef tn__vec(taken) taken_list;
 
 typedef struct turn { /* a loop that is open, but for those of lanes and what is inside of them */
   uint32_t start;
   bool again;
-  numbers before; /* in hand where it begins */
+  taken_list before; /* in hand where it begins */
 } turn;
 
 typedef struct walk {
@@ -17,8 +24,8 @@ typedef struct walk {
   const tn__kernel *k;
   uint32_t part;
   tn_node **lanes; /* by instruction: the lane loop around it, NULL: none */
-  bool *in_hand;   /* by instruction */
-  numbers hand;    /* those instructions */
+  uint32_t *place; /* by instruction: its place in hand, from 1 on; 0: it is not */
+  taken_list hand;
   tn__vec(turn) open;
 } walk;
 
@@ -41,13 +48,106 @@ static void find_lanes(walk *w) {
   }
 }
 
-static bool is_one_thread(const walk *w, uint32_t i, uint32_t j) {
-  const tn_node *a = part_of(w)->ins[i], *b = part_of(w)->ins[j];
-  tn_node *of[2] = {w->lanes[i], w->lanes[j]};
+/* ---- do threads meet? ---- */
+
+typedef struct access {
+  tn_node *index, *gate, *lane; /* gate: NULL: none that counters tell; lane: NULL: outside of lane loops */
+  bool loads;
+  tn__nodes open, loops;        /* around it; those that it hangs on, the lanes' among them */
+} access;
+
+/* Adds the loops that x is computed from.  False: it hangs on more than their counters. */
+static bool find_loops(tn_ctx *c, tn_node *x, tn__nodes *loops) {
+  tn__nodes all = {0};
+  tn__topo(&c->scratch, &x, 1, &all);
+  for (uint32_t i = 0; i < all.n; i++) {
+    tn_node *n = all.v[i];
+    if (n->op != OP_RANGE && n->op != OP_CONST && !tn__is_elementwise(n)) return false;
+    uint32_t k = 0;
+    while (k < loops->n && loops->v[k] != n) k++;
+    if (n->op == OP_RANGE && k == loops->n) tn__vec_push(&c->scratch, loops, n);
+  }
+  return true;
+}
+
+/* False: its turns cannot be tried, or are too many. */
+static bool open_access(const walk *w, uint32_t at, access *x) {
+  tn_ctx *c = w->c;
+  const tn__part *p = part_of(w);
+  tn__nodes with_gate = {0};
+  *x = (access){.index = p->ins[at]->src[1], .lane = w->lanes[at], .loads = p->ins[at]->op == OP_LOAD};
+  for (uint32_t i = 0; i < at; i++) tn__loops_pass(&c->scratch, &x->open, p->ins[i]);
+  if (x->lane) tn__vec_push(&c->scratch, &x->loops, x->lane);
+  if (!find_loops(c, x->index, &x->loops)) return false;
+  for (uint32_t i = 0; i < x->loops.n; i++) tn__vec_push(&c->scratch, &with_gate, x->loops.v[i]);
+  tn_node *gate = tn__gate_of(p->ins[at]);
+  if (gate && find_loops(c, gate, &with_gate)) x->gate = gate, x->loops = with_gate;
+  double turns = 1;
+  for (uint32_t i = 0; i < x->loops.n; i++) {
+    int64_t extent;
+    if (!tn__const_int(x->loops.v[i]->src[0], &extent)) return false;
+    turns *= (double)extent;
+  }
+  return turns <= MOST_TURNS;
+}
+
+/* The next turn; false: there is none. */
+static bool step(const access *x, int64_t *at) {
+  for (uint32_t i = 0; i < x->loops.n; i++) {
+    if (++at[i] <= x->loops.v[i]->hi) return true;
+    at[i] = 0;
+  }
+  return false;
+}
+
+/* The place of a turn, and in which turn of the loops that are the same for both it is. */
+static uint64_t place_of(const walk *w, const access *x, const int64_t *at, const tn__nodes *same) {
+  const tn__env env = {.key = x->loops.v, .val = at, .n = x->loops.n};
+  uint64_t number = 0;
+  for (uint32_t i = 0; i < same->n; i++)
+    number = number * ((uint64_t)same->v[i]->hi + 1) + (uint64_t)tn__eval_index(same->v[i], &env, &w->c->scratch);
+  return number << 32 ^ (uint64_t)tn__eval_index(x->index, &env, &w->c->scratch);
+}
+
+/* Whom each turn is of: a thread's number and 2, or 1: all threads.  One that is met as another's: false. */
+static bool put_turns(const walk *w, const access *x, const tn__nodes *same, tn__map *of, bool look) {
+  int64_t *at = tn__arena_zalloc(&w->c->scratch, (x->loops.n + 1) * sizeof *at);
+  const tn__env env = {.key = x->loops.v, .val = at, .n = x->loops.n};
+  do {
+    if (x->gate && !tn__eval_index(x->gate, &env, &w->c->scratch)) continue;
+    uint64_t other, key = place_of(w, x, at, same),
+                    who = x->lane ? (uint64_t)tn__eval_index(x->lane, &env, &w->c->scratch) + 2 : x->loads ? 1 : 2;
+    bool there = tn__map_get(of, key, &other), alone = !there || (other == who && who != 1);
+    if (look && !alone) return false;
+    if (!look) tn__map_put(of, key, alone ? who : 1);
+  } while (step(x, at));
+  return true;
+}
+
+/* Of all turns that may follow each other without a barrier, are those at one place one thread's? */
+static bool stay_apart(const walk *w, const taken *i, uint32_t j) {
+  access x, y;
+  tn__nodes same = {0};
+  tn__map of;
+  tn__map_init(&of, &w->c->scratch);
+  if (!open_access(w, i->at, &x) || !open_access(w, j, &y)) return false;
+  for (uint32_t k = 0; k < x.open.n && k < y.open.n && k < i->same && x.open.v[k] == y.open.v[k]; k++) {
+    bool both[2] = {false, false};
+    for (uint32_t l = 0; l < x.loops.n; l++) both[0] |= x.loops.v[l] == x.open.v[k];
+    for (uint32_t l = 0; l < y.loops.n; l++) both[1] |= y.loops.v[l] == x.open.v[k];
+    if (both[0] && both[1]) tn__vec_push(&w->c->scratch, &same, x.open.v[k]);
+  }
+  return put_turns(w, &x, &same, &of, false) && put_turns(w, &y, &same, &of, true);
+}
+
+static bool is_one_thread(const walk *w, const taken *i, uint32_t j) {
+  const tn_node *a = part_of(w)->ins[i->at], *b = part_of(w)->ins[j];
+  tn_node *of[2] = {w->lanes[i->at], w->lanes[j]};
   if (!of[0] && !of[1]) return a->op != OP_LOAD && b->op != OP_LOAD; /* thread 0 stores; all load */
-  if (!of[0] || !of[1]) return false;
-  return tn__substitute(w->c, b->src[1], &of[1], &of[0], 1) == a->src[1] &&
-         tn__writers_tell(w->c, w->k, w->part, a->src[1], of[0]);
+  if (of[0] && of[1] && tn__substitute(w->c, b->src[1], &of[1], &of[0], 1) == a->src[1] &&
+      tn__writers_tell(w->c, w->k, w->part, a->src[1], of[0]))
+    return true;
+  return stay_apart(w, i, j);
 }
 
 static const char *complain(const walk *w, uint32_t i, uint32_t j) {
@@ -60,26 +160,28 @@ static const char *complain(const walk *w, uint32_t i, uint32_t j) {
   return tn__sb_str(&s);
 }
 
-static void take(walk *w, uint32_t at) {
-  if (w->in_hand[at]) return;
-  w->in_hand[at] = true;
-  tn__vec_push(&w->c->scratch, &w->hand, at);
+static void take(walk *w, taken x) {
+  uint32_t *place = &w->place[x.at];
+  if (*place && x.same < w->hand.v[*place - 1].same) w->hand.v[*place - 1].same = x.same;
+  if (*place) return;
+  tn__vec_push(&w->c->scratch, &w->hand, x);
+  *place = w->hand.n;
 }
 
 static const char *check_access(walk *w, uint32_t at) {
   tn_node *const *ins = part_of(w)->ins;
   for (uint32_t i = 0; i < w->hand.n; i++) {
-    uint32_t other = w->hand.v[i];
-    bool stores = ins[other]->op != OP_LOAD || ins[at]->op != OP_LOAD;
-    if (other != at && ins[other]->src[0] == ins[at]->src[0] && stores && !is_one_thread(w, other, at))
-      return complain(w, other, at);
+    const taken *other = &w->hand.v[i];
+    bool stores = ins[other->at]->op != OP_LOAD || ins[at]->op != OP_LOAD;
+    if (ins[other->at]->src[0] == ins[at]->src[0] && stores && !is_one_thread(w, other, at))
+      return complain(w, other->at, at);
   }
-  take(w, at);
+  take(w, (taken){at, w->open.n});
   return NULL;
 }
 
 static void drop_all(walk *w) {
-  for (uint32_t i = 0; i < w->hand.n; i++) w->in_hand[w->hand.v[i]] = false;
+  for (uint32_t i = 0; i < w->hand.n; i++) w->place[w->hand.v[i].at] = 0;
   w->hand.n = 0;
 }
 
@@ -92,9 +194,12 @@ static void open_loop(walk *w, uint32_t at) {
 /* Where to go on */
 static uint32_t close_loop(walk *w, uint32_t at) {
   turn *t = &w->open.v[w->open.n - 1];
+  uint32_t outer = w->open.n - 1;
   bool shared = false, first = !t->again, runs = part_of(w)->ins[t->start]->src[0]->lo > 0;
   for (uint32_t i = t->start; i < at && !shared; i++) shared = is_shared(part_of(w)->ins[i]);
   for (uint32_t i = 0; i < t->before.n && ((first && shared) || !runs); i++) take(w, t->before.v[i]);
+  for (uint32_t i = 0; i < w->hand.n; i++)
+    if (w->hand.v[i].same > outer) w->hand.v[i].same = outer;
   if (first && shared) {
     t->again = true;
     return t->start + 1;
@@ -109,7 +214,7 @@ const char *tn__barriers_check(tn_ctx *c, const tn__kernel *k, uint32_t part) {
   walk w = {.c = c, .k = k, .part = part};
   const char *wrong = NULL;
   w.lanes = tn__alloc(c, (p->n + 1) * sizeof *w.lanes);
-  w.in_hand = tn__arena_zalloc(&c->scratch, p->n + 1);
+  w.place = tn__arena_zalloc(&c->scratch, (p->n + 1) * sizeof *w.place);
   find_lanes(&w);
   for (uint32_t at = 0; at < p->n && !wrong;) {
     const tn_node *n = p->ins[at];

@@ -5,7 +5,9 @@
 #include "lower/kernel.h"
 
 /* NULL, or in scratch what is wrong: an access to a LOCAL that a group shares which another one, with a store among the
- * two, may reach by another thread with no barrier between them.  Two accesses are one thread's if both are stores
- * outside of lane loops, or if their indices are the same of their threads and tell the thread. */
+ * two, or the same one in another turn of a loop, may reach by another thread with no barrier between them.  Two
+ * accesses are one thread's if both are stores outside of lane loops, if their indices are the same of their threads
+ * and tell the thread, or if trying all turns finds no place where two threads meet: where counters alone tell index
+ * and gate, and turns are few.  What is not seen to be one thread's is refused. */
 const char *tn__barriers_check(tn_ctx *c, const tn__kernel *k, uint32_t part);
 #endif

@@ -97,8 +97,7 @@ const char *tn__concurrency_check(tn_ctx *c, const tn__kernel *k) {
       if (!check(&w, k->part[p].ins[w.at])) return w.why;
       tn__loops_pass(w.a, &w.open, k->part[p].ins[w.at]);
     }
-    /* who writes a program by hand may know more: what threads do is seen as it runs */
-    if (!tn__is_program(k->part[p].body)) wrong = tn__barriers_check(c, k, p);
+    wrong = tn__barriers_check(c, k, p);
   }
   return wrong;
 }

@@ -206,8 +206,75 @@ static void loops_without_turns(void **state) {
   assert_int_equal(test_ctx_close(&c), 0);
 }
 
+/* ---- one loop of a group, by turns ---- */
+
+/* Each turn stores to a cell of each thread, or loads one and stores another, and ends with a barrier or not. */
+typedef struct looped {
+  const char *what;
+  int extent, threads;  /* turns, and lanes of 32 */
+  int store[3], gate;   /* index: lane * [0] + turn * [1] + [2], modulo 32; lanes below `gate` store, 0: all */
+  int load[3];          /* the index of what is loaded before, so; {0}: nothing is */
+  bool without, with;   /* good without a barrier in the loop, and with one */
+} looped;
+
+typedef struct looped_try {
+  const looped *of;
+  bool barrier;
+  char why[300];
+} looped_try;
+
+static tn_node *index_of(tn_ctx *c, const int *k, tn_node *lane, tn_node *turn) {
+  tn_node *sum = tn__add(c, tn__mul(c, lane, tn__int(c, k[0])), tn__mul(c, turn, tn__int(c, k[1])));
+  return tn__op2(c, OP_MOD, tn__add(c, sum, tn__int(c, k[2])), tn__int(c, 32));
+}
+
+static void loop_once(tn_ctx *c, void *arg) {
+  looped_try *q = arg;
+  const looped *of = q->of;
+  lin *l = lin_new(c, "turns");
+  tn_node *mem = lin_local(l, TN_F32, 32), *value = tn__const_num(c, TN_F32, 1);
+  l->k.part[0].group = 32;
+  tn_node *turn = lin_range(l, tn__int(c, of->extent), AX_LOOP, 7);
+  tn_node *lane = lin_range(l, tn__int(c, of->threads), AX_UPCAST, 0);
+  tn_node *gate = of->gate ? tn__op2(c, OP_LT, lane, tn__int(c, of->gate)) : NULL;
+  if (of->load[0]) value = lin_load(l, mem, index_of(c, of->load, lane, turn), gate);
+  lin_store(l, OP_STORE, mem, index_of(c, of->store, lane, turn), value, gate);
+  lin_end(l, lane);
+  if (q->barrier) lin_barrier(l, 0);
+  lin_end(l, turn);
+  const char *why = tn__barriers_check(c, &l->k, 0);
+  snprintf(q->why, sizeof q->why, "%s", why ? why : "");
+}
+
+static void turns_of_a_loop(void **state) {
+  static const looped rows[] = {
+      {"its own cell in each turn", 9, 32, {1, 0, 0}, 0, {0}, true, true},
+      {"another one's in the next turn", 9, 32, {1, 1, 0}, 0, {0}, false, true},
+      {"one turn alone", 1, 32, {1, 1, 0}, 0, {0}, true, true},
+      {"cells apart in all turns", 2, 8, {2, 1, 0}, 0, {0}, true, true},
+      {"its own cell, four turns later", 9, 8, {1, 8, 0}, 0, {0}, true, true},
+      {"the next one's cell, four turns later", 9, 8, {1, 9, 0}, 0, {0}, false, true},
+      {"loads what others store", 9, 32, {1, 0, 0}, 0, {1, 0, 1}, false, false},
+      {"loads what none stores", 9, 32, {1, 0, 0}, 16, {1, 0, 16}, true, true},
+      {"loads what one of them stores", 9, 32, {1, 0, 0}, 17, {1, 0, 16}, false, false},
+      {"loads what was another's before", 9, 16, {1, 16, 0}, 0, {1, 16, 16}, true, true},
+      {"loads its own neighbour of the turn before", 9, 16, {1, 16, 0}, 0, {1, 16, 17}, false, false}};
+  struct tn_ctx c;
+  (void)state;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    for (int barrier = 0; barrier < 2; barrier++) {
+      looped_try q = {.of = &rows[i], .barrier = barrier};
+      assert_true(test_ctx_open(&c));
+      assert_true(tn__ctx_run(&c, "loop_once", loop_once, &q));
+      if ((*q.why == 0) != (barrier ? rows[i].with : rows[i].without))
+        fail_msg("%s, %s barrier: %s", rows[i].what, barrier ? "with a" : "no", q.why);
+      tn__rules_close(&c);
+      assert_int_equal(test_ctx_close(&c), 0);
+    }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(each_barrier_is_needed), cmocka_unit_test(forms),
-                                     cmocka_unit_test(loops_without_turns)};
+                                     cmocka_unit_test(loops_without_turns), cmocka_unit_test(turns_of_a_loop)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
