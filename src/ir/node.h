@@ -110,6 +110,20 @@ typedef enum tn__role {
 } tn__role;
 extern const char *const tn__role_names[ROLE_COUNT];
 
+/* What a REQUIRE says of a buffer: whoever runs the kernel sees to it, and what checks the kernel relies on it. */
+#define TN__REQUIREMENTS(X)                                                                                            \
+  X(DISTINCT, "distinct") /* no two elements are equal */                                                              \
+  X(SORTED, "sorted")     /* none is less than the one before it */                                                    \
+  X(IN, "in")             /* sources {buffer, lo, hi}: lo <= each < hi */
+
+typedef enum tn__requirement {
+#define X(name, text) REQ_##name,
+  TN__REQUIREMENTS(X)
+#undef X
+  REQ_COUNT
+} tn__requirement;
+extern const char *const tn__requirement_names[REQ_COUNT];
+
 static inline bool tn__is_const(const tn_node *n) { return n->op == OP_CONST; }
 static inline bool tn__is_elementwise(const tn_node *n) {
   return tn__ops[n->op].group >= G_UNARY && tn__ops[n->op].group <= G_CAST;

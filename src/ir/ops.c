@@ -53,6 +53,12 @@ const char *const tn__role_names[ROLE_COUNT] = {
 #undef X
 };
 
+const char *const tn__requirement_names[REQ_COUNT] = {
+#define X(name, text) [REQ_##name] = text,
+    TN__REQUIREMENTS(X)
+#undef X
+};
+
 int tn__op_parse(const char *text, size_t n) {
   for (int op = 0; op < OP_COUNT; op++)
     if (strlen(tn__ops[op].text) == n && memcmp(tn__ops[op].text, text, n) == 0) return op;

@@ -351,6 +351,19 @@ static bool is_identifier(const char *s) {
   return !*s;
 }
 
+static void check_require(tn_ctx *c, const tn__make *m) {
+  int64_t what = m->ints[0];
+  if (what < 0 || what >= REQ_COUNT) breach(c, m, TN_EINVAL, "there is no such requirement");
+  if (m->src[0]->op != OP_PARAM) breach(c, m, TN_EINVAL, "it is said of a buffer that the kernel is given");
+  if (!tn__is_int(m->src[0]->dtype)) breach(c, m, TN_EDTYPE, "it is said of integers");
+  if (m->nsrc != (what == REQ_IN ? 3 : 1))
+    breach(c, m, TN_EINVAL, "%s takes %s", tn__requirement_names[what],
+           what == REQ_IN ? "the least value, and the first one beyond the greatest" : "no numbers");
+  for (uint32_t i = 1; i < m->nsrc; i++)
+    if (m->src[i]->dtype != TN__INDEX) breach(c, m, TN_EDTYPE, "argument %u is no size", i + 1);
+  if (what == REQ_IN && m->src[1]->lo > m->src[2]->hi) breach(c, m, TN_EBOUND, "no number lies there");
+}
+
 static void check_form(tn_ctx *c, const tn__make *m) {
   const tn__op_info *op = &tn__ops[m->op];
   if (m->nsrc < op->min_src || m->nsrc > op->max_src)
@@ -363,6 +376,7 @@ static void check_form(tn_ctx *c, const tn__make *m) {
   if (m->op == OP_VAR && m->ints[0] > m->ints[1])
     breach(c, m, TN_EBOUND, "%s has no values: its bounds are empty", m->name);
   if (m->op == OP_DATUM && m->ints[1] < 0) breach(c, m, TN_EBOUND, "it has no values: its bound is negative");
+  if (m->op == OP_REQUIRE) check_require(c, m);
   if (m->op == OP_RANGE && (m->ints[RANGE_AXIS] < 0 || m->ints[RANGE_AXIS] >= AX_COUNT))
     breach(c, m, TN_EINVAL, "there is no such axis type");
   if (m->op == OP_RANGE && (m->ints[RANGE_ROLE] < 0 || m->ints[RANGE_ROLE] >= ROLE_COUNT))

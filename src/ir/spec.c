@@ -9,7 +9,8 @@
  *   p  a bool: a condition                       x  where to: an index, or a LIST of them
  *   m  integers: what a gather looks up
  *   b  a buffer of the phase                     r  a RANGE
- *   e  an effect: STORE, STOREADD                o  an operand of SETACC: a scalar, or a LIST of two for FMA
+ *   e  an effect: STORE, STOREADD                t  such, or a REQUIRE
+ *   o  an operand of SETACC: a scalar, or a LIST of two for FMA
  *   c  a CALL                                    q  an ACC      n  an END     k  a kernel's SINK or a LIB */
 typedef struct phase {
   const char *name;
@@ -32,7 +33,8 @@ static const phase kernel_phase = {
     "kernel", PH_K, "s*",
     {
         [OP_PARAM] = "i*", [OP_RANGE] = "i", [OP_LIST] = "s*", [OP_LOCAL] = "i?r", [OP_LOAD] = "bx?p",
-        [OP_STORE] = "bxs?pr*", [OP_STOREADD] = "bxs?pr*", [OP_AFTER] = "be*", [OP_REDUCE] = "sr*", [OP_SINK] = "e*",
+        [OP_STORE] = "bxs?pr*", [OP_STOREADD] = "bxs?pr*", [OP_AFTER] = "be*", [OP_REDUCE] = "sr*", [OP_SINK] = "t*",
+        [OP_REQUIRE] = "b?i?i",
     }};
 
 static const phase linear_phase = {
@@ -40,7 +42,7 @@ static const phase linear_phase = {
     {
         [OP_PARAM] = "i*", [OP_RANGE] = "i", [OP_LIST] = "s*", [OP_LOCAL] = "i?r", [OP_LOAD] = "bi?p",
         [OP_STORE] = "bis?p", [OP_STOREADD] = "bis?p", [OP_END] = "r", [OP_ACC] = "s", [OP_SETACC] = "qo?r?r",
-        [OP_GETACC] = "qn?r?r", [OP_BARRIER] = "",
+        [OP_GETACC] = "qn?r?r", [OP_BARRIER] = "", [OP_REQUIRE] = "b?i?i",
     }};
 
 static const phase schedule_phase = {
@@ -76,6 +78,7 @@ static bool is_kind(char kind, const tn_node *n, int mask) {
   case 'b': return buffer;
   case 'r': return n->op == OP_RANGE;
   case 'e': return n->op == OP_STORE || n->op == OP_STOREADD;
+  case 't': return n->op == OP_STORE || n->op == OP_STOREADD || n->op == OP_REQUIRE;
   case 'o': return (n->rank == 0 && (plain || index)) || (n->op == OP_LIST && n->nsrc == 2);
   case 'c': return n->op == OP_CALL;
   case 'q': return n->op == OP_ACC;
@@ -160,6 +163,27 @@ static void check_closers(tn_ctx *c, const phase *ph, tn_node *const *v, uint32_
   }
 }
 
+static bool stores_to(const tn_node *n, const tn_node *buffer) {
+  if (n->op != OP_STORE && n->op != OP_STOREADD) return false;
+  const tn_node *to = n->src[0]->op == OP_AFTER ? n->src[0]->src[0] : n->src[0];
+  return to->op == OP_PARAM && to->ints[0] == buffer->ints[0];
+}
+
+/* What is required of a buffer is so before the kernel runs, and stays so: it is only read, and the numbers are sizes.
+ */
+static void check_requires(tn_ctx *c, const phase *ph, tn_node *const *v, uint32_t n) {
+  for (uint32_t i = 0; i < n; i++) {
+    if (v[i]->op != OP_REQUIRE) continue;
+    tn__nodes all = {0};
+    tn__topo(&c->scratch, v[i]->src + 1, v[i]->nsrc - 1, &all);
+    for (uint32_t k = 0; k < all.n; k++)
+      if (all.v[k]->op != OP_CONST && all.v[k]->op != OP_VAR && !tn__is_elementwise(all.v[k]))
+        reject(c, ph, v[i], "its numbers are no sizes");
+    for (uint32_t k = 0; k < n; k++)
+      if (stores_to(v[k], v[i]->src[0])) reject(c, ph, v[i], "the kernel stores to that buffer");
+  }
+}
+
 void tn__spec_kernel(tn_ctx *c, tn_node *root) {
   tn__nodes order = {0};
   if (root->op != OP_SINK) reject(c, &kernel_phase, root, "a kernel's body is a sink");
@@ -167,6 +191,7 @@ void tn__spec_kernel(tn_ctx *c, tn_node *root) {
   tn__topo(&c->scratch, &root, 1, &order);
   check_ids(c, &kernel_phase, order.v, order.n);
   check_closers(c, &kernel_phase, order.v, order.n);
+  check_requires(c, &kernel_phase, order.v, order.n);
 }
 
 void tn__spec_schedule(tn_ctx *c, tn_node *root) {
@@ -248,6 +273,7 @@ void tn__spec_linear(tn_ctx *c, tn_node *const *ins, uint32_t n) {
   }
   if (s.open.n) reject(c, ph, s.open.v[s.open.n - 1], "it is never closed");
   check_ids(c, ph, ins, n);
+  check_requires(c, ph, ins, n);
 }
 
 void tn__spec_program(tn_ctx *c, tn_node *root) {

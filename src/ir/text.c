@@ -261,6 +261,7 @@ static const char *enumerator(int op, uint32_t at, int64_t value) {
   bool is_op = at == 0 && (op == OP_REDUCE || op == OP_SETACC || op == OP_GETACC);
   if (value < 0) return NULL;
   if (is_op) return value < OP_COUNT ? tn__ops[value].text : NULL;
+  if (op == OP_REQUIRE) return at == 0 && value < REQ_COUNT ? tn__requirement_names[value] : NULL;
   if (op != OP_RANGE) return NULL;
   if (at == RANGE_AXIS) return value < AX_COUNT ? tn__axis_names[value] : NULL;
   return at == RANGE_ROLE && value < ROLE_COUNT ? tn__role_names[value] : NULL;

@@ -107,6 +107,8 @@ typedef struct tn__kernel {
   uint32_t nbuf;           /* PARAM slots 0..nbuf-1 */
   const uint8_t *buf_dtype;
   const uint8_t *buf_written; /* 1: some part stores to it */
+  tn_node **require;       /* REQUIREs: what it relies on; it stands beside the instructions, where no pass loses it */
+  uint32_t nrequire;
   tn_node **var;           /* VAR nodes, in the order in which their values are passed */
   uint32_t nvar;
   /* LOCAL buffers, by number, each at byte offset local_at[i] of the thread's scratch (64-aligned) */
@@ -120,6 +122,14 @@ typedef struct tn__kernel {
   tn__part part[2];
   uint32_t nparts;
 } tn__kernel;
+
+/* What is required so of a buffer, NULL: nothing */
+static inline const tn_node *tn__required(const tn__kernel *k, const tn_node *buffer, tn__requirement what) {
+  for (uint32_t i = 0; i < k->nrequire && buffer->op == OP_PARAM; i++)
+    if (k->require[i]->src[0]->ints[0] == buffer->ints[0] && k->require[i]->ints[0] == (int64_t)what)
+      return k->require[i];
+  return NULL;
+}
 
 /* Is this LOAD or STORE one of neighbours over the AX_UNROLL range r: index r or ADD(base, r), base a multiple of r's
  * extent, no gate that depends on r?  Needs index nodes as they stand in the linear form. */

@@ -1,11 +1,13 @@
+#include "ir/build.h"
+#include "ir/require.h"
 #include "ir/spec.h"
 #include "lower/lower.h"
 #include "rewrite/rewrite.h"
 
-static void find_buffers(tn__arena *a, tn_node *const *part, tn__kernel *k) {
+static void find_buffers(tn__arena *a, const tn__nodes *roots, tn__kernel *k) {
   tn__nodes all = {0};
   uint8_t *dtype, *written;
-  tn__topo(a, part, k->nparts, &all);
+  tn__topo(a, roots->v, roots->n, &all);
   for (uint32_t i = 0; i < all.n; i++)
     if (all.v[i]->op == OP_PARAM && all.v[i]->ints[0] >= k->nbuf) k->nbuf = (uint32_t)all.v[i]->ints[0] + 1;
   k->buf_dtype = dtype = tn__arena_zalloc(a, k->nbuf + 1);
@@ -19,9 +21,9 @@ static void find_buffers(tn__arena *a, tn_node *const *part, tn__kernel *k) {
   }
 }
 
-static void find_vars(tn__arena *a, tn_node *const *part, tn__kernel *k) {
+static void find_vars(tn__arena *a, const tn__nodes *roots, tn__kernel *k) {
   tn__nodes all = {0}, vars = {0};
-  tn__topo(a, part, k->nparts, &all);
+  tn__topo(a, roots->v, roots->n, &all);
   for (uint32_t i = 0; i < all.n; i++)
     if (all.v[i]->op == OP_VAR) tn__vec_push(a, &vars, all.v[i]);
   k->var = vars.v;
@@ -29,9 +31,9 @@ static void find_vars(tn__arena *a, tn_node *const *part, tn__kernel *k) {
 }
 
 /* Rows of scratch, each from a 64-byte border */
-static void place_locals(tn__arena *a, tn_node *const *part, tn__kernel *k) {
+static void place_locals(tn__arena *a, const tn__nodes *roots, tn__kernel *k) {
   tn__nodes all = {0}, locals = {0};
-  tn__topo(a, part, k->nparts, &all);
+  tn__topo(a, roots->v, roots->n, &all);
   for (uint32_t i = 0; i < all.n; i++)
     if (all.v[i]->op == OP_LOCAL) tn__vec_push(a, &locals, all.v[i]);
   int64_t *at = tn__arena_alloc(a, (locals.n + 1) * sizeof *at);
@@ -80,9 +82,34 @@ static int64_t range_ids(tn__arena *a, tn_node *body) {
 }
 
 static void find_memory(tn__arena *a, tn_node *const *part, tn__kernel *k) {
-  find_buffers(a, part, k);
-  find_vars(a, part, k);
-  place_locals(a, part, k);
+  tn__nodes roots = {0};
+  for (uint32_t p = 0; p < k->nparts; p++) tn__vec_push(a, &roots, part[p]);
+  for (uint32_t i = 0; i < k->nrequire; i++) tn__vec_push(a, &roots, k->require[i]);
+  find_buffers(a, &roots, k);
+  find_vars(a, &roots, k);
+  place_locals(a, &roots, k);
+}
+
+/* The body without what it requires, which goes with the kernel: passes see effects alone, and change none of it. */
+static tn_node *take_requires(tn_ctx *c, tn__arena *a, tn_node *body, tn__kernel *k) {
+  tn__nodes taken = {0}, rest = {0};
+  for (uint32_t i = 0; i < body->nsrc; i++)
+    tn__vec_push(a, body->src[i]->op == OP_REQUIRE ? &taken : &rest, body->src[i]);
+  k->require = taken.v;
+  k->nrequire = taken.n;
+  return taken.n ? tn__sink(c, rest.v, rest.n, body->name) : body;
+}
+
+static const char *note_of(tn__arena *a, const tn__kernel *k, const char *steps) {
+  tn__sb s;
+  tn__sb_init(&s, a);
+  tn__sb_puts(&s, steps);
+  for (uint32_t i = 0; i < k->nrequire; i++) {
+    tn__sb_puts(&s, i ? ", " : " requires(");
+    tn__require_print(&s, k->require[i]);
+  }
+  if (k->nrequire) tn__sb_putc(&s, ')');
+  return tn__sb_str(&s);
 }
 
 enum { USUAL_SUBGROUP = 32 }; /* of programs for targets that say nothing of groups, such as plain interpreters */
@@ -108,6 +135,7 @@ static tn__kernel *lower_program(tn_ctx *c, tn__arena *a, tn_node *body, const t
   bool groups = target->group || target->interprets;
   tn__nodes ins = {0};
   k->nparts = 1;
+  body = take_requires(c, a, body, k);
   *p = (tn__part){.body = body, .grain = 1, .subgroup = subgroup_of(target)};
   p->group = groups ? threads_of(c, body, target) : 0;
   for (uint32_t i = 0; i < body->nsrc; i++) {
@@ -121,7 +149,7 @@ static tn__kernel *lower_program(tn_ctx *c, tn__arena *a, tn_node *body, const t
   if (target->group && (uint64_t)k->shared > target->shared)
     tn__fail(c, TN_ENOTSUP, "the program shares %lld bytes, and a group of the device has %zu", (long long)k->shared,
              target->shared);
-  k->note = " as written";
+  k->note = note_of(a, k, " as written");
   k->name = name_of(a, body, k, index);
   return k;
 }
@@ -131,6 +159,7 @@ tn__kernel *tn__lower(tn_ctx *c, tn__arena *a, tn_node *body, const tn__target *
   if (tn__is_program(body)) return lower_program(c, a, body, target, index);
   tn__kernel *k = tn__arena_zalloc(a, sizeof *k);
   tn_node *part[2];
+  body = take_requires(c, a, body, k);
   tn__lowering l = {.c = c, .a = a, .target = target, .next_range = range_ids(a, body)};
   l.variant = variant ? variant : tn__variant_at(0);
   tn__sb_init(&l.note, a);
@@ -147,7 +176,7 @@ tn__kernel *tn__lower(tn_ctx *c, tn__arena *a, tn_node *body, const tn__target *
     if (k->part[p].group && k->nlocal) tn__place_barriers(c, a, &k->part[p]);
     tn__spec_linear(c, k->part[p].ins, k->part[p].n);
   }
-  k->note = tn__sb_str(&l.note);
+  k->note = note_of(a, k, tn__sb_str(&l.note));
   k->name = name_of(a, body, k, index);
   return k;
 }
@@ -165,6 +194,7 @@ tn__kernel *tn__kernel_copy(tn__arena *a, const tn__kernel *k) {
   copy->note = tn__arena_strdup(a, k->note);
   copy->buf_dtype = tn__arena_dup(a, k->buf_dtype, k->nbuf);
   copy->buf_written = tn__arena_dup(a, k->buf_written, k->nbuf);
+  copy->require = tn__arena_dup(a, k->require, k->nrequire * sizeof *k->require);
   copy->var = tn__arena_dup(a, k->var, k->nvar * sizeof *k->var);
   copy->local = tn__arena_dup(a, k->local, k->nlocal * sizeof *k->local);
   copy->local_at = tn__arena_dup(a, k->local_at, k->nlocal * sizeof *k->local_at);

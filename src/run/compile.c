@@ -111,6 +111,7 @@ static void keep_tile(tn__plan *p, const tn__tile *t) {
 }
 
 static void keep_kernel(tn__plan *p, const tn__kernel *k) {
+  for (uint32_t i = 0; i < k->nrequire; i++) keep(p, k->require[i]);
   for (uint32_t part = 0; part < k->nparts; part++) {
     keep(p, k->part[part].body);
     for (uint32_t j = 0; j < k->part[part].n; j++) keep(p, k->part[part].ins[j]);
@@ -135,7 +136,7 @@ static uint32_t find_kernel(lowering *l, tn_node *body, const tn__variant *varia
   tn__kernel *k = tn__lower(l->c, &l->c->scratch, body, &p->dev->target, variant, p->nkernels);
   const char *wrong = tn__facts_check(&l->c->scratch, k, &p->dev->target);
   if (!wrong) wrong = tn__concurrency_check(l->c, k);
-  if (wrong && tn__is_program(body)) tn__fail(l->c, TN_EFORMAT, "%s", wrong);
+  if (wrong && p->by_hand) tn__fail(l->c, TN_EFORMAT, "%s", wrong);
   if (wrong) tn__fail(l->c, TN_ERUN, "internal: %s", wrong);
   p->kernel[p->nkernels] = k = tn__kernel_copy(&p->arena, k);
   keep_kernel(p, k);

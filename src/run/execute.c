@@ -1,4 +1,6 @@
 /* The items of a bound plan, one after the other. */
+#include "ir/eval.h"
+#include "ir/require.h"
 #include "run/plan.h"
 
 void *tn__plan_pointer(const tn__plan *p, int buf, tn__buffer *const *in, tn__buffer *const *out) {
@@ -27,6 +29,28 @@ static tn_status run_conv(tn__plan *p, tn__step *st, const tn__conv *v, tn__buff
   return p->dev->ops->conv(p->dev, &x);
 }
 
+/* Does memory hold what the kernel relies on?  Nothing that is generated looks at that: with other values threads could
+ * meet, or reach beyond a buffer.  Only kernels that are written by hand require anything, and those are not recorded:
+ * each launch is looked at. */
+static void check_requires(tn_ctx *c, tn__plan *p, const tn__step *st, const tn__kernel *k) {
+  tn__env env = {.key = p->var.v, .val = p->value, .n = p->var.n};
+  for (uint32_t i = 0; i < k->nrequire; i++) {
+    const tn_node *r = k->require[i];
+    int64_t slot = r->src[0]->ints[0], size[2] = {0};
+    size_t bytes = st->bytes[slot];
+    void *copy = tn__alloc(c, bytes + 1);
+    if (bytes) p->dev->ops->download(p->dev, copy, st->ptr[slot], bytes);
+    for (uint32_t s = 1; s < r->nsrc; s++) size[s - 1] = tn__eval_index(r->src[s], &env, &c->scratch);
+    size_t n = bytes / tn__size_of(r->src[0]->dtype);
+    const char *fault = tn__require_fault(&c->scratch, r, copy, n, size[0], size[1]);
+    if (!fault) continue;
+    tn__sb what;
+    tn__sb_init(&what, &c->scratch);
+    tn__require_print(&what, r);
+    tn__fail(c, TN_EINVAL, "kernel %s requires %s: %s", k->name, tn__sb_str(&what), fault);
+  }
+}
+
 tn_status tn__plan_run_items(tn_ctx *c, tn__plan *p, tn__buffer *const *in, tn__buffer *const *out,
                              const tn__order_item *order) {
   for (uint32_t i = 0; i < p->s->items.n; i++) {
@@ -45,6 +69,7 @@ tn_status tn__plan_run_items(tn_ctx *c, tn__plan *p, tn__buffer *const *in, tn__
       for (uint32_t j = 0; j < k->nvar; j++)
         for (uint32_t v = 0; v < p->var.n; v++)
           if (p->var.v[v] == k->var[j]) st->var[j] = p->value[v];
+      check_requires(c, p, st, k);
       status = p->dev->ops->launch(p->dev, p->code, (uint32_t)st->kernel, st->ptr, st->bytes, st->var);
     }
     if (status != TN_OK) return status;

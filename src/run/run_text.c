@@ -4,6 +4,7 @@
 #include "run/plan.h"
 #include "run/sections.h"
 #include "verify/bounds.h"
+#include "verify/writers.h"
 #include <string.h>
 
 typedef struct text_job {
@@ -106,6 +107,7 @@ static void make_plan(kernel_job *j) {
     item.buf[i] = (int)i;
   }
   tn__vec_push(&p->arena, &p->s->items, item);
+  p->by_hand = true;
   tn__plan_lower(c, p, NULL);
 }
 
@@ -126,6 +128,22 @@ static void check_bounds(kernel_job *j) {
              "line %d: %u of %u accesses cannot be shown to stay within their buffers: gate them, or run on ref, which "
              "looks at each",
              j->s->line, accesses - proved, accesses);
+}
+
+/* What may run at once stores to places of its own: only the interpreter looks at that, if it is asked to. */
+static void check_writers(kernel_job *j) {
+  tn_ctx *c = j->c;
+  tn__writers n = {0};
+  tn__sb open;
+  tn__sb_init(&open, &c->scratch);
+  const char *why = tn__writers_prove(c, j->plan->kernel[0], NULL, &n, &open);
+  if (why) tn__fail(c, TN_EFORMAT, "line %d: %s", j->s->line, why);
+  bool watched = c->races && !strcmp(j->plan->dev->ops->name, "ref");
+  if (n.by_form + n.by_trying < n.stores && !watched)
+    tn__fail(c, TN_EFORMAT,
+             "line %d: it cannot be shown that what runs at once stores to places of its own (%u of %u stores): gate "
+             "them, require what keeps them apart, or run on ref with TENET_RACES=1, which looks at each",
+             j->s->line, n.stores - n.by_form - n.by_trying, n.stores);
 }
 
 /* What the kernel writes is a buffer of its own: the given value first, or zeros. */
@@ -161,6 +179,7 @@ static void run_kernel(void *arg) {
   tn_ctx *c = j->c;
   make_plan(j);
   check_bounds(j);
+  check_writers(j);
   tn__plan_compile(j->plan);
   fill_buffers(j);
   tn__plan_bind(c, j->plan, NULL);

@@ -88,6 +88,15 @@ static void check_slot(tn_ctx *c, const tn_node *n, int64_t nbuf, int line) {
              (long long)n->ints[0]);
 }
 
+/* Passes may compute a loop's length elsewhere, or take two loops for one. */
+static bool is_loaded(tn_ctx *c, tn_node *length) {
+  tn__nodes all = {0};
+  bool loads = false;
+  tn__topo(&c->scratch, &length, 1, &all);
+  for (uint32_t i = 0; i < all.n; i++) loads |= all.v[i]->op == OP_LOAD || all.v[i]->op == OP_REDUCE;
+  return loads;
+}
+
 void tn__section_body(tn_ctx *c, tn_node *body, int64_t nbuf, int line) {
   tn__nodes order = {0};
   tn__topo(&c->scratch, &body, 1, &order);
@@ -96,9 +105,13 @@ void tn__section_body(tn_ctx *c, tn_node *body, int64_t nbuf, int line) {
     check_slot(c, n, nbuf, line);
     bool plain = n->op != OP_LOCAL;
     if (n->op == OP_RANGE) plain = tn__axis_of(n) == AX_LOOP || tn__is_inner(n);
+    if (n->op == OP_RANGE && is_loaded(c, n->src[0]))
+      tn__fail(c, TN_EFORMAT, "line %d: a loop's length is a size, not what is loaded: gate a longer loop", line);
     if (!plain) tn__fail(c, TN_EFORMAT, "line %d: no kernel of a schedule has such a %s", line, tn__ops[n->op].text);
   }
-  if (!body->nsrc) tn__fail(c, TN_EFORMAT, "line %d: the kernel stores nothing", line);
+  bool stores = false;
+  for (uint32_t i = 0; i < body->nsrc; i++) stores |= body->src[i]->op != OP_REQUIRE;
+  if (!stores) tn__fail(c, TN_EFORMAT, "line %d: the kernel stores nothing", line);
 }
 
 /* ---- programs ---- */
@@ -120,6 +133,7 @@ static const char *fault_of(const tn_node *n, const tn__nodes *around) {
     if (n->nsrc > 2) return "an accumulator has one cell";
     if ((op == OP_FMA) != (n->op == OP_SETACC && n->src[1]->op == OP_LIST)) return "fma takes a list of two";
     return op == OP_ADD || op == OP_MUL || op == OP_MAX || op == OP_MIN || op == OP_FMA ? NULL : "it cannot combine so";
+  case OP_REQUIRE: return around->n ? "what is required stands outside of all loops" : NULL;
   case OP_BARRIER: return in_lanes ? "a barrier stands between threads' loops" : NULL;
   default: return NULL;
   }

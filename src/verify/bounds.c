@@ -2,31 +2,42 @@
 #include "ir/build.h"
 #include "lower/lower.h"
 #include "rewrite/rewrite.h"
+#include "verify/given.h"
+#include <stdio.h>
 
-/* What the comparisons that a gate is made of say of x, where it holds */
-static void narrow(tn_ctx *c, tn_node *gate, const tn_node *x, int64_t *lo, int64_t *hi) {
-  tn__nodes todo = {0};
-  if (gate) tn__vec_push(&c->scratch, &todo, gate);
-  while (todo.n) {
-    const tn_node *n = todo.v[--todo.n];
-    bool no = n->op == OP_NOT; /* not x < y: y <= x */
-    if (n->op == OP_AND)
-      for (int s = 0; s < 2; s++) tn__vec_push(&c->scratch, &todo, n->src[s]);
-    if (no) n = n->src[0];
-    if (n->op != OP_LT && n->op != OP_LE) continue;
-    const tn_node *less = n->src[no], *more = n->src[!no];
-    int64_t apart = (n->op == OP_LT) != no;
-    if (less == x && more->hi > INT64_MIN && more->hi - apart < *hi) *hi = more->hi - apart;
-    if (more == x && less->lo < INT64_MAX && less->lo + apart > *lo) *lo = less->lo + apart;
-  }
+/* Loads from buffers of whose elements bounds are required, and what stands for each: anything within them, or 0 where
+ * its gate does not hold.  Only here: elsewhere a node's interval is what its form says, wherever it stands. */
+typedef struct bounded {
+  tn__nodes load, value;
+} bounded;
+
+static void find_bounded(tn_ctx *c, const tn__kernel *k, bounded *out) {
+  for (uint32_t p = 0; k->nrequire && p < k->nparts; p++)
+    for (uint32_t i = 0; i < k->part[p].n; i++) {
+      tn_node *n = k->part[p].ins[i];
+      const tn_node *in = n->op == OP_LOAD ? tn__required(k, n->src[0], REQ_IN) : NULL;
+      if (!in) continue;
+      int64_t lo = in->src[1]->lo > n->lo ? in->src[1]->lo : n->lo, hi = in->src[2]->hi;
+      hi = hi > INT64_MIN && hi - 1 < n->hi ? hi - 1 : n->hi;
+      if (n->nsrc > 2 && lo > 0) lo = 0;
+      if (n->nsrc > 2 && hi < 0) hi = 0;
+      if (lo > hi) continue; /* there is no element */
+      char name[32];
+      snprintf(name, sizeof name, "loaded%u", out->load.n);
+      tn__vec_push(&c->scratch, &out->load, n);
+      tn__vec_push(&c->scratch, &out->value, tn__cast(c, tn__var(c, name, lo, hi), n->dtype));
+    }
 }
 
-static bool stays_within(tn_ctx *c, tn_node *index, tn_node *size, tn_node *gate) {
-  int64_t lo = index->lo, hi = index->hi;
-  narrow(c, gate, index, &lo, &hi);
-  if (lo < 0) return false;
-  if (hi < size->lo) return true;
-  return tn__is_int_const(tn__simplify_index(c, tn__op2(c, OP_LT, index, size)), 1);
+static bool stays_within(tn_ctx *c, tn_node *index, tn_node *size, tn_node *gate, const bounded *b) {
+  tn__given given;
+  index = tn__substitute(c, index, b->load.v, b->value.v, b->load.n);
+  if (gate) gate = tn__substitute(c, gate, b->load.v, b->value.v, b->load.n);
+  if (index->lo >= 0 && index->hi < size->lo) return true;
+  tn__given_find(c, gate, &given);
+  if (!tn__given_positive(c, &given, index)) return false;
+  if (index->hi < size->lo || tn__is_int_const(tn__simplify_index(c, tn__op2(c, OP_LT, index, size)), 1)) return true;
+  return tn__given_positive(c, &given, tn__sub(c, tn__add(c, size, tn__int(c, -1)), index));
 }
 
 /* ---- as SMT-LIB ---- */
@@ -44,6 +55,7 @@ static const struct {
 
 typedef struct script {
   tn__sb *out;
+  const tn__kernel *k; /* and what it requires */
   tn__map number; /* node -> its name's */
 } script;
 
@@ -134,8 +146,16 @@ static void put_node(script *s, const tn_node *n) {
   if (!truth) put_between(s, n, n->op == OP_RANGE ? n->src[0] : NULL);
 }
 
+/* Is anything required of what is loaded?  As signed numbers, which those of u64 are not. */
+static bool is_required(const tn__kernel *k, const tn_node *n) {
+  bool any = false;
+  for (int what = 0; n->op == OP_LOAD && n->dtype != TN_U64 && what < REQ_COUNT; what++)
+    any |= tn__required(k, n->src[0], (tn__requirement)what) != NULL;
+  return any;
+}
+
 /* What the statement is about, sources first; nothing below what may be anything. */
-static void find_terms(tn_ctx *c, tn__nodes *root, tn__nodes *out) {
+static void find_terms(tn_ctx *c, const tn__kernel *k, tn__nodes *root, tn__nodes *out) {
   tn__nodes all = {0};
   tn__map wanted;
   tn__map_init(&wanted, &c->scratch);
@@ -144,18 +164,71 @@ static void find_terms(tn_ctx *c, tn__nodes *root, tn__nodes *out) {
   for (uint32_t i = all.n; i-- > 0;) {
     tn_node *n = all.v[i];
     if (!tn__map_getp(&wanted, n)) continue;
-    uint32_t used = n->op == OP_RANGE ? 1 : is_known(n) ? n->nsrc : 0;
-    for (uint32_t k = 0; k < used; k++) tn__map_putp(&wanted, n->src[k], n->src[k]);
+    bool required = is_required(k, n); /* index and gate */
+    uint32_t used = n->op == OP_RANGE ? 1 : is_known(n) || required ? n->nsrc : 0;
+    for (uint32_t s = required; s < used; s++) tn__map_putp(&wanted, n->src[s], n->src[s]);
   }
   for (uint32_t i = 0; i < all.n; i++)
     if (tn__map_getp(&wanted, all.v[i])) tn__vec_push(&c->scratch, out, all.v[i]);
 }
 
+/* Of the loads, if there are two, that they are of elements */
+static void put_if_loaded(script *s, const tn_node *x, const tn_node *y) {
+  tn__sb_puts(s->out, "(assert (=> (and true");
+  if (x->nsrc > 2) put_name(s, x->src[2]);
+  if (y && y->nsrc > 2) put_name(s, y->src[2]);
+  tn__sb_puts(s->out, ")");
+}
+
+static void put_relation(script *s, const char *op, const tn_node *x, const tn_node *y) {
+  tn__sb_printf(s->out, " (%s", op);
+  put_name(s, x);
+  put_name(s, y);
+  tn__sb_puts(s->out, ")");
+}
+
+/* From the loads' indices follows how the loaded compare, and the other way round. */
+static void put_pair(script *s, const tn_node *x, const tn_node *y) {
+  if (tn__required(s->k, x->src[0], REQ_DISTINCT)) {
+    put_if_loaded(s, x, y);
+    tn__sb_puts(s->out, " (=>");
+    put_relation(s, "=", x, y);
+    put_relation(s, "=", x->src[1], y->src[1]);
+    tn__sb_puts(s->out, ")))");
+  }
+  for (int turned = 0; turned < 2 && tn__required(s->k, x->src[0], REQ_SORTED); turned++) {
+    put_if_loaded(s, x, y);
+    tn__sb_puts(s->out, " (=>");
+    put_relation(s, "<=", turned ? y->src[1] : x->src[1], turned ? x->src[1] : y->src[1]);
+    put_relation(s, "<=", turned ? y : x, turned ? x : y);
+    tn__sb_puts(s->out, ")))");
+  }
+}
+
+/* What is required of memory, for each load and each two of a buffer */
+static void put_required(script *s, const tn__nodes *term) {
+  for (uint32_t i = 0; i < term->n; i++) {
+    const tn_node *x = term->v[i], *in;
+    if (!is_required(s->k, x)) continue;
+    if ((in = tn__required(s->k, x->src[0], REQ_IN))) {
+      put_if_loaded(s, x, NULL);
+      tn__sb_puts(s->out, " (and");
+      put_relation(s, "<=", in->src[1], x);
+      put_relation(s, "<", x, in->src[2]);
+      tn__sb_puts(s->out, ")))");
+    }
+    for (uint32_t j = 0; j < i; j++)
+      if (is_required(s->k, term->v[j]) && term->v[j]->src[0] == x->src[0]) put_pair(s, term->v[j], x);
+  }
+}
+
 /* `root`: what else is talked of. */
-static script put_around(tn_ctx *c, tn__nodes root, const tn__nodes *around, const tn__constraint_list *needs,
-                         tn__sb *out) {
-  script s = {.out = out};
+static script put_around(tn_ctx *c, const tn__kernel *k, tn__nodes root, const tn__nodes *around,
+                         const tn__constraint_list *needs, tn__sb *out) {
+  script s = {.out = out, .k = k};
   tn__nodes term = {0};
+  for (uint32_t i = 0; i < k->nrequire; i++)
+    for (uint32_t n = 1; n < k->require[i]->nsrc; n++) tn__vec_push(&c->scratch, &root, k->require[i]->src[n]);
   for (uint32_t i = 0; i < around->n; i++)
     if (around->v[i]->op != OP_RANGE || !tn__is_const(around->v[i]->src[0]))
       tn__vec_push(&c->scratch, &root, around->v[i]);
@@ -163,12 +236,13 @@ static script put_around(tn_ctx *c, tn__nodes root, const tn__nodes *around, con
     tn__vec_push(&c->scratch, &root, needs->v[i].left);
     tn__vec_push(&c->scratch, &root, needs->v[i].right);
   }
-  find_terms(c, &root, &term);
+  find_terms(c, k, &root, &term);
   tn__map_init(&s.number, &c->scratch);
   for (uint32_t i = 0; i < term.n; i++) {
     tn__map_put(&s.number, (uintptr_t)term.v[i], i);
     put_node(&s, term.v[i]);
   }
+  put_required(&s, &term);
   for (uint32_t i = 0; i < around->n; i++) {
     if (around->v[i]->op == OP_RANGE) continue;
     tn__sb_puts(out, "(assert");
@@ -184,18 +258,19 @@ static script put_around(tn_ctx *c, tn__nodes root, const tn__nodes *around, con
   return s;
 }
 
-void tn__bounds_state(tn_ctx *c, const tn__nodes *around, const tn__constraint_list *needs, tn__sb *out) {
-  put_around(c, (tn__nodes){0}, around, needs, out);
+void tn__bounds_state(tn_ctx *c, const tn__kernel *k, const tn__nodes *around, const tn__constraint_list *needs,
+                      tn__sb *out) {
+  put_around(c, k, (tn__nodes){0}, around, needs, out);
   tn__sb_puts(out, "\n");
 }
 
 /* `around`: the loops that are open, and the gate. */
-static void put_access(tn_ctx *c, tn_node *index, tn_node *size, const tn__nodes *around,
-                       const tn__constraint_list *needs, tn__sb *out) {
+static void put_access(tn_ctx *c, const tn__kernel *k, tn_node *index, tn_node *size,
+                       const tn__nodes *around, const tn__constraint_list *needs, tn__sb *out) {
   tn__nodes root = {0};
   tn__vec_push(&c->scratch, &root, index);
   tn__vec_push(&c->scratch, &root, size);
-  script s = put_around(c, root, around, needs, out);
+  script s = put_around(c, k, root, around, needs, out);
   tn__sb_puts(out, "(assert (not (and (<= 0");
   put_name(&s, index);
   tn__sb_puts(out, ") (<");
@@ -208,6 +283,8 @@ static void put_access(tn_ctx *c, tn_node *index, tn_node *size, const tn__nodes
 
 void tn__bounds_prove(tn_ctx *c, const tn__kernel *k, const tn__bounds *b, uint32_t *accesses, uint32_t *proved,
                       tn__sb *open) {
+  bounded loads = {{0}, {0}};
+  find_bounded(c, k, &loads);
   for (uint32_t p = 0; p < k->nparts; p++) {
     tn__nodes around = {0};
     for (uint32_t i = 0; i < k->part[p].n; i++) {
@@ -217,12 +294,12 @@ void tn__bounds_prove(tn_ctx *c, const tn__kernel *k, const tn__bounds *b, uint3
       const tn_node *buf = n->src[0];
       tn_node *size = buf->op == OP_PARAM && buf->ints[0] < (int64_t)b->nbuf ? b->size[buf->ints[0]] : buf->src[0],
               *gate = tn__gate_of(n);
-      bool good = stays_within(c, n->src[1], size, gate);
+      bool good = stays_within(c, n->src[1], size, gate, &loads);
       (*accesses)++;
       *proved += good;
       if (good) continue;
       if (gate) tn__vec_push(&c->scratch, &around, gate);
-      put_access(c, n->src[1], size, &around, b->needs, open);
+      put_access(c, k, n->src[1], size, &around, b->needs, open);
       around.n -= gate != NULL;
     }
   }

@@ -1,8 +1,10 @@
 #include "verify/concurrency.h"
 #include "lower/lower.h"
 #include "verify/barriers.h"
+#include "verify/writers.h"
 
 typedef struct walk {
+  tn_ctx *c;
   tn__arena *a;
   const tn__kernel *k;
   uint32_t part, at;
@@ -42,6 +44,19 @@ static void find_direct(walk *w, tn_node *x, tn__map *seen) {
   }
 }
 
+/* What may keep turns apart that meet through memory has to be said of it. */
+static bool meet_through(walk *w, const char *who, tn_node *index) {
+  tn__nodes all = {0};
+  uint32_t i = 0;
+  tn__topo(w->a, &index, 1, &all);
+  while (i < all.n && !(all.v[i]->op == OP_LOAD && all.v[i]->src[0]->op == OP_PARAM)) i++;
+  if (i == all.n) return complain(w, who);
+  tn__sb s;
+  tn__sb_init(&s, w->a);
+  tn__sb_printf(&s, "%s, for all that is required of b%lld", who, (long long)all.v[i]->src[0]->ints[0]);
+  return complain(w, tn__sb_str(&s));
+}
+
 /* Do turns of all ranges that may run at once store to places of their own, or only one of them, as the gate says? */
 static bool check_store(walk *w, tn_node *n) {
   static const char *const met[AX_COUNT] = {[AX_GLOBAL] = "slices may store to one place",
@@ -56,7 +71,8 @@ static bool check_store(walk *w, tn_node *n) {
     tn_node *r = w->open.v[i];
     if (!at_once(r) || tn__map_getp(&direct, r)) continue;
     if (r->ints[RANGE_AXIS] == AX_GLOBAL && buf->op == OP_LOCAL) continue; /* each slice, or group, has its own */
-    return complain(w, met[r->ints[RANGE_AXIS]]);
+    if (w->k->nrequire && tn__writers_apart(w->c, w->k, w->part, w->at, &w->open, i)) continue;
+    return meet_through(w, met[r->ints[RANGE_AXIS]], n->src[1]);
   }
   return true;
 }
@@ -92,7 +108,7 @@ static bool check(walk *w, tn_node *n) {
 const char *tn__concurrency_check(tn_ctx *c, const tn__kernel *k) {
   const char *wrong = NULL;
   for (uint32_t p = 0; p < k->nparts && !wrong; p++) {
-    walk w = {.a = &c->scratch, .k = k, .part = p};
+    walk w = {.c = c, .a = &c->scratch, .k = k, .part = p};
     for (; w.at < k->part[p].n; w.at++) {
       if (!check(&w, k->part[p].ins[w.at])) return w.why;
       tn__loops_pass(w.a, &w.open, k->part[p].ins[w.at]);

@@ -8,7 +8,8 @@
 /* NULL, or what is wrong, in scratch:
  *
  *   a store to one place by all turns of a range that may run at once (AX_GLOBAL, AX_UPCAST, AX_UNROLL), or to a place
- *   that hangs on its counter only through memory, so that turns may meet;
+ *   that hangs on its counter only through memory, so that turns may meet, unless what is required of that memory
+ *   (REQUIRE) keeps them apart;
  *   an accumulator of one cell that the lanes of a vector loop around it set;
  *   memory that a group shares, reached by several threads with no barrier between (barriers.h);
  *   a barrier where not all threads of a group pass; more lanes than threads; lanes in lanes; slices that are not

@@ -31,6 +31,21 @@ static bool check_source(facts *f, const tn_node *n) {
   return true;
 }
 
+/* What is required of a buffer is of one that the kernel has, and leaves as it is. */
+static bool check_requires(facts *f) {
+  const tn__kernel *k = f->k;
+  for (uint32_t i = 0; i < k->nrequire; i++) {
+    tn_node *r = k->require[i];
+    tn__nodes all = {0};
+    tn__topo(f->a, &r, 1, &all);
+    for (uint32_t j = 0; j < all.n; j++)
+      if (!check_source(f, all.v[j])) return false;
+    if (f->stored[r->src[0]->ints[0]]) return complain(f, "it requires something of a buffer that it stores to:",
+                                                       r->src[0]->ints[0]);
+  }
+  return true;
+}
+
 static bool check_part(facts *f, const tn__part *p) {
   const tn_node *global = NULL;
   for (uint32_t i = 0; i < p->n; i++) {
@@ -76,6 +91,6 @@ const char *tn__facts_check(tn__arena *a, const tn__kernel *k, const tn__target 
   for (uint32_t b = 0; b < k->nbuf; b++)
     if (f.stored[b] != (k->buf_written[b] != 0) && !complain(&f, "it does not say whether it stores to buffer", b))
       return f.why;
-  if (check_scratch(&f) && check_groups(&f, target)) return NULL;
+  if (check_requires(&f) && check_scratch(&f) && check_groups(&f, target)) return NULL;
   return f.why;
 }

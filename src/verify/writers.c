@@ -3,6 +3,7 @@
 #include "ir/eval.h"
 #include "rewrite/rewrite.h"
 #include "verify/bounds.h"
+#include "verify/given.h"
 #include <stdlib.h>
 
 enum {
@@ -22,6 +23,7 @@ typedef struct claim {
   const tn__nodes *open;           /* the loops around the store */
   tn__map fixed;                   /* of those, the loops whose counters are the same */
   tn__map told;                    /* by form: what is the same if the addresses are */
+  tn__given given;                 /* so, what holds in both turns, since both store */
   const char *why;                 /* what is wrong */
 } claim;
 
@@ -37,17 +39,19 @@ typedef struct term {
 } term;
 typedef tn__vec(term) terms;
 
-/* Is x the same in both turns? */
+/* Is x the same in both turns?  What is made of nothing that differs is. */
 static bool is_fixed(const claim *q, tn_node *x) {
-  tn__nodes all = {0};
-  if (tn__map_getp(&q->told, x)) return true;
-  tn__topo(&q->c->scratch, &x, 1, &all);
-  for (uint32_t i = 0; i < all.n; i++) {
-    const tn_node *n = all.v[i];
-    if (n->op == OP_RANGE ? !tn__map_getp(&q->fixed, n) && !tn__map_getp(&q->told, n)
-                          : n->op == OP_GETACC || n->op == OP_DATUM)
-      return false;
+  tn__nodes todo = {0};
+  tn__map seen;
+  tn__map_init(&seen, &q->c->scratch);
+  tn__vec_push(&q->c->scratch, &todo, x);
+  while (todo.n) {
+    tn_node *n = todo.v[--todo.n];
+    if (tn__map_getp(&q->told, n) || tn__map_getp(&q->fixed, n) || tn__map_getp(&seen, n)) continue;
+    tn__map_putp(&seen, n, n);
+    if (n->op == OP_RANGE || n->op == OP_GETACC || n->op == OP_DATUM) return false;
     if (n->op == OP_LOAD && (n->src[0]->op != OP_PARAM || q->k->buf_written[n->src[0]->ints[0]])) return false;
+    for (uint32_t s = 0; s < n->nsrc; s++) tn__vec_push(&q->c->scratch, &todo, n->src[s]);
   }
   return true;
 }
@@ -109,19 +113,60 @@ static void learn(claim *q, tn__nodes *known, tn_node *x) {
   tn__vec_push(&q->c->scratch, known, x);
 }
 
+/* Does n hold what stands in its buffer, in both turns?  What a gate keeps from being loaded is 0. */
+static bool is_loaded(const claim *q, const tn_node *n, tn__requirement what) {
+  if (n->op != OP_LOAD || !tn__required(q->k, n->src[0], what)) return false;
+  return n->nsrc == 2 || tn__given_holds(q->c, &q->given, n->src[2]);
+}
+
+/* x, where an integer made of it is the same in both turns, and no other x gives that integer: of a wider or as wide
+ * a dtype, or loaded from there out of a buffer without equal elements; NULL */
+static tn_node *of_one(const claim *q, tn_node *n) {
+  if (is_loaded(q, n, REQ_DISTINCT)) return n->src[1];
+  if (n->op != OP_CAST) return NULL;
+  const tn_node *x = n->src[0];
+  bool integers = !tn__is_float(n->dtype) && !tn__is_float(x->dtype) && n->dtype != TN_BOOL;
+  return integers && tn__size_of(n->dtype) >= tn__size_of(x->dtype) ? n->src[0] : NULL;
+}
+
+/* e, where b[e] <= x < b[e + 1] in both turns for a buffer b that is sorted: such spans have no x in common; NULL */
+static tn_node *of_span(const claim *q, tn_node *x) {
+  tn_ctx *c = q->c;
+  tn__nodes all = {0}, from = {0}, load = {0};
+  if (x->dtype != TN__INDEX) return NULL;
+  tn__vec_push(&c->scratch, &from, x);
+  for (uint32_t i = 0; i < q->given.positive.n; i++) tn__vec_push(&c->scratch, &from, q->given.positive.v[i]);
+  tn__topo(&c->scratch, from.v, from.n, &all);
+  for (uint32_t i = 0; i < all.n; i++)
+    if (all.v[i]->dtype != TN_U64 && is_loaded(q, all.v[i], REQ_SORTED)) tn__vec_push(&c->scratch, &load, all.v[i]);
+  for (uint32_t i = 0; i < load.n; i++)
+    for (uint32_t j = 0; j < load.n; j++) {
+      tn_node *low = load.v[i], *high = load.v[j];
+      if (low->src[0] != high->src[0]) continue;
+      if (!tn__is_int_const(tn__simplify_index(c, tn__sub(c, high->src[1], low->src[1])), 1)) continue;
+      tn_node *below = tn__sub(c, tn__cast(c, high, TN__INDEX), tn__add(c, x, tn__int(c, 1)));
+      tn_node *above = tn__sub(c, x, tn__cast(c, low, TN__INDEX));
+      if (tn__given_positive(c, &q->given, above) && tn__given_positive(c, &q->given, below)) return low->src[1];
+    }
+  return NULL;
+}
+
 /* Are the counters equal wherever the addresses are? */
 static bool holds_by_form(claim *q) {
   tn__nodes known = {0};
   terms t = {0};
   uint32_t had = 0;
   tn__map_init(&q->told, &q->c->scratch);
+  if (q->k->nrequire) tn__given_find(q->c, q->gate, &q->given);
   learn(q, &known, q->index);
   while (known.n != had && !tn__map_getp(&q->told, q->at_once)) {
     had = known.n;
     for (uint32_t i = 0; i < known.n; i++) {
       tn_node *n = known.v[i], *x = of_digits(q, &known, n);
       if (x) learn(q, &known, x);
-      if (n->op != OP_ADD && n->op != OP_MUL) continue;
+      if (q->k->nrequire && (x = of_one(q, n))) learn(q, &known, x);
+      if (q->k->nrequire && (x = of_span(q, n))) learn(q, &known, x);
+      if (n->dtype != TN__INDEX || (n->op != OP_ADD && n->op != OP_MUL)) continue; /* others may wrap */
       read_terms(q, n, &t);
       for (uint32_t j = 0; j < t.n; j++)
         if (is_told(&t, j)) learn(q, &known, t.v[j].x);
@@ -257,7 +302,7 @@ static void put_claim(claim *q, const tn__constraint_list *needs, tn__sb *out) {
     tn__vec_push(&c->scratch, &around, q->gate);
     tn__vec_push(&c->scratch, &around, tn__substitute(c, q->gate, from.v, to.v, from.n));
   }
-  tn__bounds_state(c, &around, needs, out);
+  tn__bounds_state(c, q->k, &around, needs, out);
 }
 
 /* ---- all stores ---- */
@@ -292,6 +337,15 @@ bool tn__writers_tell(tn_ctx *c, const tn__kernel *k, uint32_t part, tn_node *in
   claim q = {.c = c, .k = k, .part = part, .index = index, .at_once = lanes};
   tn__map_init(&q.fixed, &c->scratch);
   if (k->part[part].global) tn__map_putp(&q.fixed, k->part[part].global, k->part[part].global);
+  return holds_by_form(&q);
+}
+
+bool tn__writers_apart(tn_ctx *c, const tn__kernel *k, uint32_t part, uint32_t at, const tn__nodes *open,
+                       uint32_t loop) {
+  tn_node *store = k->part[part].ins[at];
+  claim q = {.c = c, .k = k, .part = part, .at = at, .index = store->src[1], .gate = tn__gate_of(store),
+             .at_once = open->v[loop], .open = open};
+  fix_loops(&q, loop);
   return holds_by_form(&q);
 }
 

@@ -16,6 +16,11 @@ typedef struct tn__writers { /* stores, each once for every loop around it whose
  * loops of a group?  By form: false may only mean that it is not known. */
 bool tn__writers_tell(tn_ctx *c, const tn__kernel *k, uint32_t part, tn_node *index, tn_node *lanes);
 
+/* Of a store: do turns of the loop around it, open->v[loop], that may run at once store to places of their own?  By
+ * form, so. */
+bool tn__writers_apart(tn_ctx *c, const tn__kernel *k, uint32_t part, uint32_t at, const tn__nodes *open,
+                       uint32_t loop);
+
 /* Adds to the counts; NULL, or in scratch which turns store to one place.  `open`: a line for each store that is left,
  * as bounds.h says. */
 const char *tn__writers_prove(tn_ctx *c, const tn__kernel *k, const tn__constraint_list *needs, tn__writers *count,

@@ -109,6 +109,26 @@ static void test_kernel(void **state) {
                                                "%3 = reshape f32[d0,2] %2 %1 2\n"},
          "may not stand there");
   expect((job){.spec = spec, .text = K "%4 = datum index {0 -1}\n%5 = sink void %4\n"}, "its bound is negative");
+  /* what is required of a buffer: beside the stores, and of what is only read */
+#define REQUIRING(lines, sink) \
+  K "%4 = store void %1 %2 %3 %2\n%5 = param i32[8] 8 {1 -1}\n" lines "%9 = sink void " sink "\n"
+  expect((job){.spec = spec, .text = REQUIRING("%6 = require void %5 {sorted}\n", "%6 %4")}, NULL);
+  expect((job){.spec = spec, .text = REQUIRING("%6 = require void %5 -3 8 {in}\n", "%4 %6")}, NULL);
+  expect((job){.spec = spec, .text = REQUIRING("%6 = var index {\"N\" 1 8}\n"
+                                               "%7 = require void %5 0 %6 {in}\n", "%4 %7")}, NULL);
+  expect((job){.spec = spec, .text = REQUIRING("%6 = require void %5 {sorted}\n%7 = after f32 %1 %6\n"
+                                               "%8 = load f32 %7 0\n", "%4 %8")}, "wrong kind");
+  expect((job){.spec = spec, .text = REQUIRING("%6 = require void %5 0 %2 {in}\n", "%4 %6")}, "are no sizes");
+  expect((job){.spec = spec, .text = REQUIRING("%6 = load i32 %5 0\n%7 = cast index %6\n"
+                                               "%8 = require void %5 0 %7 {in}\n", "%4 %8")}, "are no sizes");
+  expect((job){.spec = spec, .text = REQUIRING("%6 = const i32 {1}\n%7 = store void %5 %2 %6 %2\n"
+                                               "%8 = require void %5 {distinct}\n", "%4 %7 %8")},
+         "the kernel stores to that buffer");
+  expect((job){.spec = spec, .text = REQUIRING("%6 = const i32 {1}\n%7 = storeadd void %5 %2 %6 %2\n"
+                                               "%8 = require void %5 {distinct}\n", "%8 %4 %7")},
+         "the kernel stores to that buffer");
+  expect((job){.spec = tn__spec_tensor, .text = "%1 = param i32[8] 8 {1 -1}\n%2 = require void %1 {sorted}\n"
+                                               "%3 = sink void %2\n"}, "may not stand there");
 #define GATED "%4 = lt bool %2 5\n"
   expect((job){.spec = spec, .text = K GATED "%5 = store void %1 %2 %3 %4 %2\n%6 = sink void %5\n"}, NULL);
   expect((job){.spec = spec, .text = K GATED "%5 = storeadd void %1 %2 %3 %4 %2\n%6 = sink void %5\n"}, NULL);

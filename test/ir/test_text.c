@@ -222,6 +222,29 @@ static void test_kernel_ops(void **state) {
   round_trip(sink);
 }
 
+static tn_node *require(tn_node *buf, tn_node *lo, tn_node *hi, int64_t what) {
+  tn_node *src[] = {buf, lo, hi};
+  return tn__node_make(
+      &ctx, &(tn__make){.op = OP_REQUIRE, .src = src, .nsrc = lo ? 3 : 1, .ints = &what, .nint = 1});
+}
+
+static void test_requirements(void **state) {
+  (void)state;
+  tn_ctx *c = &ctx;
+  tn_node *n = tn__int(c, 64), *size = tn__var(c, "N", 1, 64), *buf = tn__param(c, TN_I32, 1, -1, &n, 1);
+  tn_node *all[] = {require(buf, NULL, NULL, REQ_DISTINCT), require(buf, NULL, NULL, REQ_SORTED),
+                    require(buf, tn__int(c, -3), size, REQ_IN)};
+  tn_node *sink = tn__sink(c, all, REQ_COUNT, "kernel");
+  for (int i = 0; i < REQ_COUNT; i++) assert_int_equal(all[i]->ints[0], i);
+  assert_string_equal(print(sink), "%1 = param i32[64] 64 {1 -1}\n"
+                                   "%2 = require void %1 {distinct}\n"
+                                   "%3 = require void %1 {sorted}\n"
+                                   "%4 = var index {\"N\" 1 64}\n"
+                                   "%5 = require void %1 -3 %4 {in}\n"
+                                   "%6 = sink void %2 %3 %5 {\"kernel\"}\n");
+  round_trip(sink);
+}
+
 static void test_deep_chain(void **state) {
   (void)state;
   tn_node *n = matrix(TN_F32, 1, 2, 2);
@@ -287,6 +310,22 @@ static void test_rejects(void **state) {
   reject("%1 = var index {\"[\" 0 3}", 1, 1, "letters, digits"); /* shapes would have no end */
   reject("%1 = var index {\"\" 0 3}", 1, 1, "letters, digits");
   reject("%1 = var index {\"3B\" 0 3}", 1, 1, "letters, digits");
+#define BUFFER "%1 = param i32[8] 8 {1 -1}\n"
+  reject(BUFFER "%2 = require void %1 {unique}", 2, 23, "unknown word");
+  reject(BUFFER "%2 = require void %1 {3}", 2, 1, "no such requirement");
+  reject(BUFFER "%2 = require void %1 {-1}", 2, 1, "no such requirement");
+  reject(BUFFER "%2 = require void %1", 2, 1, "takes 1 integers");
+  reject(BUFFER "%2 = require void %1 {distinct sorted}", 2, 32, "unknown word");
+  reject(BUFFER "%2 = require void %1 {distinct 1}", 2, 1, "takes 1 integers");
+  reject(BUFFER "%2 = require void {distinct}", 2, 1, "takes 1 to 3 sources");
+  reject(BUFFER "%2 = require void %1 0 8 {distinct}", 2, 1, "distinct takes no numbers");
+  reject(BUFFER "%2 = require void %1 {in}", 2, 1, "in takes the least value, and the first one beyond");
+  reject(BUFFER "%2 = require void %1 8 {in}", 2, 1, "in takes the least value, and the first one beyond");
+  reject(BUFFER "%2 = require void %1 9 8 {in}", 2, 1, "no number lies there");
+  reject(BUFFER "%2 = const i32 {0}\n%3 = require void %1 %2 8 {in}", 3, 1, "argument 2 is no size");
+  reject("%1 = param f32[8] 8 {1 -1}\n%2 = require void %1 {sorted}", 2, 1, "it is said of integers");
+  reject("%1 = param bool[8] 8 {1 -1}\n%2 = require void %1 {distinct}", 2, 1, "it is said of integers");
+  reject("%1 = local i32 8 {0 0}\n%2 = require void %1 {sorted}", 2, 1, "said of a buffer that the kernel is given");
   reject("%99999999999999999999 = const f32 {1}", 1, 20, "too large");
 }
 
@@ -342,6 +381,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_constants, open_ctx, close_ctx),
       cmocka_unit_test_setup_teardown(test_tensor_ops, open_ctx, close_ctx),
       cmocka_unit_test_setup_teardown(test_kernel_ops, open_ctx, close_ctx),
+      cmocka_unit_test_setup_teardown(test_requirements, open_ctx, close_ctx),
       cmocka_unit_test_setup_teardown(test_deep_chain, open_ctx, close_ctx),
       cmocka_unit_test_setup_teardown(test_rejects, open_ctx, close_ctx),
       cmocka_unit_test_setup_teardown(test_first_error_stays, open_ctx, close_ctx),

@@ -270,6 +270,8 @@ static void refused(void **state) {
       {"%1 = storage f32[3] 3 {0 0}\n", "line 1: a storage has no value here", {NULL}, TN_EFORMAT},
       {"nothing", "line 1", {NULL}, TN_EFORMAT},
       {AT("mul index %3 3"), "line 6: 1 of 1 accesses cannot be shown to stay within", {NULL}, TN_EFORMAT},
+      {AT("idiv index %3 2"), "0 and 1 store to one place, element 0 of b0",
+       {NULL}, TN_EFORMAT},
       {AT("add index %3 -1"), "cannot be shown to stay within", {NULL}, TN_EFORMAT},
       {GATED_AT("le bool %4 8"), "cannot be shown to stay within", {NULL}, TN_EFORMAT},
       {GATED_AT("lt bool %4 9"), "cannot be shown to stay within", {NULL}, TN_EFORMAT},

@@ -258,9 +258,10 @@ static void accesses(void **s) {
   } rows[] = {
       {{.text = plain, .size = 4}, 2, NULL},
       {{.text = plain, .size = 3}, 1, "(define-fun x2 () Int 3)(assert (not (and (<= 0 x1) (< x1 x2))))\n"},
-      {{.text = gated, .size = 3},
+      {{.text = gated, .size = 3}, 2, NULL}, /* 0 < i, so i - 1 is not negative */
+      {{.text = gated, .size = 2},
        1,
-       "(define-fun x2 () Int (- 1))(define-fun x3 () Int (+ x1 x2))(define-fun x4 () Int 3)(define-fun x5 () Int "
+       "(define-fun x2 () Int (- 1))(define-fun x3 () Int (+ x1 x2))(define-fun x4 () Int 2)(define-fun x5 () Int "
        "0)(define-fun x6 () Bool (< x5 x1))(assert x6)"
        "(assert (not (and (<= 0 x3) (< x3 x4))))\n"},
   };

@@ -1,0 +1,392 @@
+/* What follows from what a kernel requires of its buffers: stores to places that are loaded, by form and by z3; what
+ * does not follow is not believed, in forms by name, and in drawn ones against a count of all turns over drawn memory
+ * that is as required. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include "device/device.h"
+#include "ir/build.h"
+#include "ir/eval.h"
+#include "ir/require.h"
+#include "ir/text.h"
+#include "lower/lower.h"
+#include "support/ctx.h"
+#include "support/linear.h"
+#include "tenet/tenet.h"
+#include "verify/concurrency.h"
+#include "verify/facts.h"
+#include "verify/writers.h"
+#include <unistd.h>
+
+/* ---- forms, by name ---- */
+
+/* b0[...] = 1 for i < 9, j < 4; integers in b1 and b2 */
+#define HEAD                                                                                                           \
+  "%1 = param f32[999] 999 {0 -1}\n%2 = const f32 {1}\n%3 = range index 9 {loop 0 output}\n"                           \
+  "%4 = range index 4 {loop 1 output}\n%5 = param i32[40] 40 {1 -1}\n%6 = param i32[40] 40 {2 -1}\n"
+#define LOAD(name, buffer, at) name " = load i32 " buffer " " at "\n"
+#define CAST(name, of) name " = cast index " of "\n"
+#define STORE(at) "%90 = store void %1 " at " %2 %3 %4\n%91 = sink void %90"
+#define GATED(at, gate) "%90 = store void %1 " at " %2 " gate " %3 %4\n%91 = sink void %90"
+#define SPAN                                                                                                           \
+  LOAD("%10", "%5", "%3") CAST("%11", "%10") "%12 = add index %3 1\n" LOAD("%13", "%5", "%12") CAST("%14", "%13")
+
+static const struct form {
+  const char *what, *body;
+  const char *require; /* of b1 */
+  bool by_form, by_z3;
+} forms[] = {
+    {"a row each", LOAD("%10", "%5", "%3") CAST("%11", "%10") "%12 = mul index %11 4\n%13 = add index %12 %4\n"
+     STORE("%13"), "distinct", true, true},
+    {"a row each, for all that is said", LOAD("%10", "%5", "%3") CAST("%11", "%10")
+     "%12 = mul index %11 4\n%13 = add index %12 %4\n" STORE("%13"), "sorted", false, false},
+    {"rows that overlap", LOAD("%10", "%5", "%3") CAST("%11", "%10") "%12 = mul index %11 3\n%13 = add index %12 %4\n"
+     STORE("%13"), "distinct", false, false},
+    {"the place of a place", LOAD("%10", "%5", "%3") CAST("%11", "%10") LOAD("%12", "%5", "%11") CAST("%13", "%12")
+     STORE("%13"), "distinct", true, true},
+    {"of another buffer", LOAD("%10", "%6", "%3") CAST("%11", "%10") STORE("%11"), "distinct", false, false},
+    {"two turns of one element", "%9 = idiv index %3 2\n" LOAD("%10", "%5", "%9") CAST("%11", "%10") STORE("%11"),
+     "distinct", false, false},
+    {"distinct, but cut to 8 bits", LOAD("%10", "%5", "%3") "%11 = cast i8 %10\n" CAST("%12", "%11") STORE("%12"),
+     "distinct", false, false},
+    {"widened", LOAD("%10", "%5", "%3") "%11 = cast i64 %10\n" CAST("%12", "%11") STORE("%12"), "distinct", true, true},
+    {"doubled in i32, where it wraps", LOAD("%10", "%5", "%3") "%9 = const i32 {2}\n%11 = mul i32 %10 %9\n"
+     CAST("%12", "%11") STORE("%12"), "distinct", false, false},
+    {"distinct and not below, for a solver", LOAD("%10", "%5", "%3") CAST("%11", "%10")
+     "%12 = add index %11 7\n%13 = max index %12 %11\n" STORE("%13"), "distinct", false, true},
+    {"cut where some may be", LOAD("%10", "%5", "%3") CAST("%11", "%10") "%12 = max index %11 3\n" STORE("%12"),
+     "distinct", false, false},
+    {"loaded in half of the turns, for a solver", "%9 = lt bool %3 5\n%10 = load i32 %5 %3 %9\n" CAST("%11", "%10")
+     "%12 = max index %11 3\n" GATED("%12", "%9"), "distinct", false, false},
+    {"loaded where a gate holds, stored everywhere", "%9 = lt bool %3 5\n%10 = load i32 %5 %3 %9\n" CAST("%11", "%10")
+     STORE("%11"), "distinct", false, false},
+    {"loaded and stored where a gate holds", "%9 = lt bool %3 5\n%10 = load i32 %5 %3 %9\n" CAST("%11", "%10")
+     GATED("%11", "%9"), "distinct", true, true},
+    {"stored where more holds", "%9 = lt bool %3 5\n%10 = load i32 %5 %3 %9\n" CAST("%11", "%10")
+     "%12 = lt bool %4 1\n%13 = and bool %12 %9\n" GATED("%11", "%13"), "distinct", true, true},
+    {"stored where less holds", "%8 = lt bool %4 1\n%9 = lt bool %3 5\n%12 = and bool %8 %9\n"
+     "%10 = load i32 %5 %3 %12\n" CAST("%11", "%10") GATED("%11", "%9"), "distinct", false, false},
+    {"what is loaded, and the counter", LOAD("%10", "%5", "%3") CAST("%11", "%10") "%12 = add index %11 %3\n"
+     STORE("%12"), "distinct", false, false},
+    {"so, in order", LOAD("%10", "%5", "%3") CAST("%11", "%10") "%12 = add index %11 %3\n" STORE("%12"), "sorted",
+     false, true},
+    {"its own span each", SPAN "%15 = add index %11 %4\n%16 = lt bool %15 %14\n" GATED("%15", "%16"), "sorted", true,
+     true},
+    {"its own span, the end included", SPAN "%15 = add index %11 %4\n%16 = le bool %15 %14\n" GATED("%15", "%16"),
+     "sorted", false, false},
+    {"its own span, from the element before", SPAN "%15 = add index %11 %4\n%17 = add index %15 -1\n"
+     "%16 = lt bool %17 %14\n" GATED("%17", "%16"), "sorted", false, false},
+    {"its own span, by what is not beyond", SPAN "%15 = add index %11 %4\n%17 = le bool %14 %15\n%16 = not bool %17\n"
+     GATED("%15", "%16"), "sorted", true, true},
+    {"the span of the next but one", LOAD("%10", "%5", "%3") CAST("%11", "%10") "%12 = add index %3 2\n"
+     LOAD("%13", "%5", "%12") CAST("%14", "%13") "%15 = add index %11 %4\n%16 = lt bool %15 %14\n"
+     GATED("%15", "%16"), "sorted", false, false},
+    {"spans of what is not in order", SPAN "%15 = add index %11 %4\n%16 = lt bool %15 %14\n" GATED("%15", "%16"),
+     "distinct", false, false},
+};
+
+typedef struct asking {
+  char text[2000];
+  tn__writers count;
+  char why[300], open[20000];
+} asking;
+
+static void ask(tn_ctx *c, void *arg) {
+  asking *q = arg;
+  tn__sb open;
+  tn__sb_init(&open, &c->scratch);
+  tn__kernel *k = tn__lower(c, &c->scratch, tn__parse(c, q->text), &tn__device_get(c, 0)->target, NULL, 0);
+  const char *why = tn__writers_prove(c, k, NULL, &q->count, &open);
+  snprintf(q->why, sizeof q->why, "%s", why ? why : "");
+  snprintf(q->open, sizeof q->open, "%s", tn__sb_str(&open));
+}
+
+/* What z3 says; NULL: there is none. */
+static const char *solve(const char *statement) {
+  static char word[64];
+  char path[] = "/tmp/tenet-requires-XXXXXX", command[100];
+  int f = mkstemp(path);
+  assert_true(f >= 0);
+  assert_int_equal(write(f, statement, strlen(statement)), (ssize_t)strlen(statement));
+  assert_int_equal(write(f, "(check-sat)\n", 12), 12);
+  close(f);
+  snprintf(command, sizeof command, "z3 -T:60 %s 2>/dev/null", path);
+  FILE *p = popen(command, "r");
+  assert_non_null(p);
+  bool some = fgets(word, sizeof word, p) != NULL;
+  pclose(p);
+  unlink(path);
+  return some ? word : NULL;
+}
+
+static void by_name(void **state) {
+  (void)state;
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref", .quiet = 1});
+  assert_non_null(c);
+  for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+    const struct form *f = &forms[i];
+    asking q = {.count = {0}};
+    snprintf(q.text, sizeof q.text, "%s%%7 = require void %%5 {%s}\n%s %%7 {\"kernel\"}\n", HEAD, f->require, f->body);
+    if (!tn__ctx_run(c, "ask", ask, &q)) fail_msg("%s: %s", f->what, tn_last_error(c)->text);
+    assert_string_equal(q.why, "");
+    assert_int_equal(q.count.stores, 1);
+    if (q.count.by_form != f->by_form) fail_msg("%s: by form %u", f->what, q.count.by_form);
+    assert_int_equal(*q.open != 0, !f->by_form);
+    const char *word = *q.open ? solve(q.open) : NULL;
+    if (word && strcmp(word, f->by_z3 ? "unsat\n" : "sat\n")) fail_msg("%s: z3 says %s of %s", f->what, word, q.open);
+  }
+  tn_ctx_close(c);
+}
+
+/* ---- drawn forms, over drawn memory ---- */
+
+enum { DRAWS = 6000, MEMORIES = 12, SIZE = 12, BUFFERS = 2, TURNS = 400 };
+
+typedef struct drawn {
+  uint64_t seed;
+  const char *device;
+  uint32_t told, met, both; /* stores that are told by form; that meet in some memory; the mistakes */
+} drawn;
+
+static int below(uint64_t *seed, int n) {
+  *seed = *seed * 6364136223846793005u + 1442695040888963407u;
+  return (int)((*seed >> 33) % (uint64_t)n);
+}
+
+typedef struct growing {
+  tn_ctx *c;
+  uint64_t *seed;
+  tn_node *buf[BUFFERS], *loop[2], *gate[3];
+  int ngate;
+} growing;
+
+static tn_node *grow_load(growing *g, tn_node *at) {
+  tn_node *src[3] = {g->buf[below(g->seed, BUFFERS)], at, g->ngate && !below(g->seed, 3) ? g->gate[0] : NULL};
+  tn_node *n = tn__node_make(g->c, &(tn__make){.op = OP_LOAD, .src = src, .nsrc = src[2] ? 3 : 2});
+  if (!below(g->seed, 12)) n = tn__op2(g->c, OP_MUL, n, tn__const_num(g->c, TN_I32, 2));
+  return tn__cast(g->c, n, TN__INDEX);
+}
+
+static tn_node *grow_index(growing *g, int depth) {
+  tn_ctx *c = g->c;
+  tn_node *x = g->loop[below(g->seed, 2)];
+  switch (below(g->seed, depth ? 7 : 3)) {
+  case 0: return x;
+  case 1: return tn__op2(c, OP_ADD, g->loop[0], tn__int(c, below(g->seed, 3)));
+  case 2: return tn__op2(c, below(g->seed, 2) ? OP_IDIV : OP_MOD, x, tn__int(c, 1 + below(g->seed, 3)));
+  case 3: case 4: return grow_load(g, grow_index(g, depth - 1));
+  case 5: return tn__op2(c, OP_MUL, grow_index(g, depth - 1), tn__int(c, 1 + below(g->seed, 6)));
+  default: return tn__op2(c, OP_ADD, grow_index(g, depth - 1), grow_index(g, depth - 1));
+  }
+}
+
+static tn_node *require(tn_ctx *c, tn_node *buf, int64_t what) {
+  tn_node *src[] = {buf, tn__int(c, 0), tn__int(c, SIZE)};
+  return tn__node_make(
+      c, &(tn__make){.op = OP_REQUIRE, .src = src, .nsrc = what == REQ_IN ? 3 : 1, .ints = &what, .nint = 1});
+}
+
+/* Half of them have the form of spans: places from b[e] up to b[e + 1], or nearly so. */
+static tn_node *grow_body(growing *g) {
+  tn_ctx *c = g->c;
+  tn_node *size = tn__int(c, SIZE), *many = tn__int(c, 99999), *src[8], *sink[1 + 3 * BUFFERS];
+  uint32_t n = 0, sinks = 0;
+  for (int b = 0; b < BUFFERS; b++) g->buf[b] = tn__param(c, TN_I32, 1 + b, -1, &size, 1);
+  for (int i = 0; i < 2; i++)
+    g->loop[i] = tn__range(c, tn__int(c, 2 + below(g->seed, 5)), AX_LOOP, ROLE_OUTPUT, i);
+  if (!below(g->seed, 3)) g->gate[g->ngate++] = tn__op2(c, OP_LT, g->loop[0], tn__int(c, 1 + below(g->seed, 4)));
+  tn_node *index = grow_index(g, 3);
+  if (below(g->seed, 2)) {
+    tn_node *e = g->loop[below(g->seed, 4) == 0], *next = tn__op2(c, OP_ADD, e, tn__int(c, 1 + !below(g->seed, 4)));
+    index = tn__op2(c, OP_ADD, grow_load(g, e), below(g->seed, 4) ? g->loop[1] : grow_index(g, 1));
+    g->gate[g->ngate++] = tn__op2(c, below(g->seed, 4) ? OP_LT : OP_LE, index, grow_load(g, next));
+  }
+  src[n++] = tn__param(c, TN_F32, 0, -1, &many, 1);
+  src[n++] = index;
+  src[n++] = tn__const_num(c, TN_F32, 1);
+  tn_node *gate = NULL;
+  for (int i = 0; i < g->ngate; i++)
+    if (below(g->seed, 8)) gate = gate ? tn__op2(c, OP_AND, gate, g->gate[i]) : g->gate[i];
+  if (gate) src[n++] = gate;
+  src[n++] = g->loop[0];
+  src[n++] = g->loop[1];
+  sink[sinks++] = tn__node_make(c, &(tn__make){.op = OP_STORE, .src = src, .nsrc = n});
+  for (int b = 0; b < BUFFERS; b++)
+    for (int what = 0; what < REQ_COUNT; what++)
+      if (below(g->seed, 2)) sink[sinks++] = require(c, g->buf[b], what);
+  return tn__sink(c, sink, sinks, "kernel");
+}
+
+static int by_value(const void *x, const void *y) {
+  const int32_t *a = x, *b = y;
+  return *a < *b ? -1 : *a > *b;
+}
+
+/* As required; few values, so that they meet where they may */
+static void fill(tn_ctx *c, const tn__kernel *k, int64_t slot, uint64_t *seed, int32_t *mem) {
+  bool has[REQ_COUNT] = {0};
+  for (uint32_t i = 0; i < k->nrequire; i++)
+    if (k->require[i]->src[0]->ints[0] == slot) has[k->require[i]->ints[0]] = true;
+  int from = has[REQ_IN] || below(seed, 2) ? 0 : -3, step = !has[REQ_IN] && below(seed, 2) ? 5 : 1;
+  for (int i = 0; i < SIZE; i++) mem[i] = from + step * (has[REQ_DISTINCT] ? i : below(seed, SIZE));
+  for (int i = SIZE; i-- > 1;) {
+    int j = below(seed, i + 1), t = mem[i];
+    mem[i] = mem[j];
+    mem[j] = t;
+  }
+  if (has[REQ_SORTED]) qsort(mem, SIZE, sizeof *mem, by_value);
+  for (uint32_t i = 0; i < k->nrequire; i++)
+    if (k->require[i]->src[0]->ints[0] == slot)
+      assert_null(tn__require_fault(&c->scratch, k->require[i], mem, SIZE, 0, SIZE));
+}
+
+typedef struct running {
+  const tn__part *p;
+  int32_t mem[BUFFERS][SIZE];
+  uint64_t *value; /* by instruction; leaves are constants */
+  tn__map number;
+  bool outside; /* a load was */
+} running;
+
+static uint64_t value_of(const running *r, const tn_node *n) {
+  uint64_t at = 0;
+  if (n->op == OP_CONST) return (uint64_t)n->ints[0];
+  assert_true(tn__map_get(&r->number, (uintptr_t)n, &at));
+  return r->value[at];
+}
+
+static uint64_t compute(running *r, const tn_node *n) {
+  uint64_t arg[3] = {0};
+  if (n->op == OP_LOAD) {
+    if (n->nsrc > 2 && !value_of(r, n->src[2])) return 0;
+    uint64_t at = value_of(r, n->src[1]);
+    r->outside |= at >= SIZE;
+    return at < SIZE ? (uint64_t)(int64_t)r->mem[n->src[0]->ints[0] - 1][at] : 0;
+  }
+  for (uint32_t s = 0; s < n->nsrc; s++) arg[s] = value_of(r, n->src[s]);
+  return tn__eval(n->op, n->dtype, n->src[n->op == OP_WHERE]->dtype, arg);
+}
+
+typedef struct turn {
+  int64_t at[8], address;
+} turn;
+
+/* All turns that store, one after the other, by counting through the loops around the store */
+static uint32_t count_turns(running *r, uint32_t store, tn_node *const *open, uint32_t loops, turn *out) {
+  uint32_t n = 0;
+  int64_t at[8] = {0};
+  while (true) {
+    r->outside = false;
+    bool inside = true;
+    for (uint32_t i = 0; i < store && inside; i++) {
+      const tn_node *x = r->p->ins[i];
+      if (x->op != OP_RANGE) r->value[i] = compute(r, x);
+      for (uint32_t l = 0; l < loops; l++)
+        if (x == open[l]) r->value[i] = (uint64_t)at[l], inside &= at[l] < (int64_t)value_of(r, x->src[0]);
+    }
+    const tn_node *x = r->p->ins[store], *gate = tn__gate_of(x);
+    if (inside && !r->outside && (!gate || value_of(r, gate)) && n < TURNS) {
+      memcpy(out[n].at, at, sizeof at);
+      out[n++].address = (int64_t)value_of(r, x->src[1]);
+    }
+    uint32_t l = loops;
+    while (l-- > 0 && ++at[l] > open[l]->hi) at[l] = 0;
+    if (l == UINT32_MAX) return n;
+  }
+}
+
+/* Do two turns of loop `by` meet that have the counters of those around it in common? */
+static bool meet(const turn *t, uint32_t n, uint32_t by) {
+  for (uint32_t x = 0; x < n; x++)
+    for (uint32_t y = 0; y < x; y++)
+      if (t[x].address == t[y].address && t[x].at[by] != t[y].at[by] && !memcmp(t[x].at, t[y].at, by * sizeof *t->at))
+        return true;
+  return false;
+}
+
+static bool meets_somewhere(tn_ctx *c, const tn__kernel *k, uint32_t store, const tn__nodes *open, uint32_t by,
+                            uint64_t *seed) {
+  static turn turns[TURNS];
+  running r = {.p = &k->part[0], .value = tn__alloc(c, (k->part[0].n + 1) * sizeof *r.value)};
+  tn__map_init(&r.number, &c->scratch);
+  for (uint32_t i = 0; i < store; i++) tn__map_put(&r.number, (uintptr_t)r.p->ins[i], i);
+  for (int m = 0; m < MEMORIES; m++) {
+    for (int b = 0; b < BUFFERS; b++) fill(c, k, 1 + b, seed, r.mem[b]);
+    if (meet(turns, count_turns(&r, store, open->v, open->n, turns), by)) return true;
+  }
+  return false;
+}
+
+static void draw(tn_ctx *c, void *arg) {
+  drawn *d = arg;
+  growing g = {.c = c, .seed = &d->seed};
+  tn_node *body = grow_body(&g);
+  tn__kernel *k = tn__lower(c, &c->scratch, body, &tn__device_get(c, 0)->target, NULL, 0);
+  tn__nodes open = {0};
+  for (uint32_t i = 0; i < k->part[0].n; i++) {
+    tn_node *n = k->part[0].ins[i];
+    if (n->op == OP_RANGE) tn__vec_push(&c->scratch, &open, n);
+    if (n->op == OP_END) open.n--;
+    for (uint32_t l = 0; n->op == OP_STORE && l < open.n; l++) {
+      int64_t axis = open.v[l]->ints[RANGE_AXIS];
+      if (axis != AX_GLOBAL && axis != AX_UPCAST && axis != AX_UNROLL) continue;
+      bool told = tn__writers_apart(c, k, 0, i, &open, l), met = meets_somewhere(c, k, i, &open, l, &d->seed);
+      d->told += told;
+      d->met += met;
+      if (!told || !met) continue;
+      tn__sb s;
+      tn__sb_init(&s, &c->scratch);
+      tn__print(&s, body);
+      fail_msg("turns of one loop meet that were told apart (loop %u, %s):\n%s", l, k->note, tn__sb_str(&s));
+    }
+  }
+}
+
+static void drawn_forms(void **state) {
+  static const char *const devices[] = {"ref", "ref:cpu", "ref:opencl"};
+  (void)state;
+  for (size_t v = 0; v < sizeof devices / sizeof *devices; v++) {
+    drawn d = {.seed = 5 + v};
+    tn_ctx *c = tn_ctx_open(&(tn_options){.device = devices[v], .quiet = 1});
+    assert_non_null(c);
+    for (int i = 0; i < DRAWS; i++)
+      if (!tn__ctx_run(c, "draw", draw, &d)) fail_msg("draw %d: %s", i, tn_last_error(c)->text);
+    printf("%s: %u stores told apart, %u meet\n", devices[v], d.told, d.met);
+    assert_true(d.told > DRAWS / 50 && d.met > DRAWS / 10);
+    tn_ctx_close(c);
+  }
+}
+
+/* ---- facts ---- */
+
+static void check_facts(tn_ctx *c, void *arg) {
+  (void)arg;
+  for (int written = 0; written < 2; written++) {
+    lin *l = lin_new(c, "facts");
+    tn_node *out = lin_buf(l, TN_I32, true), *in = lin_buf(l, TN_I32, written);
+    tn_node *r = lin_range(l, tn__int(c, 1), AX_GLOBAL, 0), *all[] = {require(c, in, REQ_DISTINCT)};
+    l->k.require = all;
+    l->k.nrequire = 1;
+    lin_store(l, OP_STORE, out, r, tn__const_num(c, TN_I32, 1), NULL);
+    if (written) lin_store(l, OP_STORE, in, r, tn__const_num(c, TN_I32, 1), NULL);
+    lin_end(l, r);
+    const char *why = tn__facts_check(&c->scratch, &l->k, &tn__device_get(c, 0)->target);
+    if (!written) assert_null(why);
+    else if (!why || !strstr(why, "requires something of a buffer that it stores to: 1")) fail_msg("%s", why);
+  }
+}
+
+static void facts(void **state) {
+  (void)state;
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref", .quiet = 1});
+  assert_non_null(c);
+  if (!tn__ctx_run(c, "facts", check_facts, NULL)) fail_msg("%s", tn_last_error(c)->text);
+  tn_ctx_close(c);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(by_name), cmocka_unit_test(drawn_forms), cmocka_unit_test(facts)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
