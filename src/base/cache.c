@@ -41,13 +41,18 @@ static bool is_private(const struct stat *st) {
   return st->st_uid == geteuid() && !(st->st_mode & S_IWOTH);
 }
 
-void tn__cache_open(tn__cache *c, tn__mem *m, const char *dir) {
+const char *tn__cache_open(tn__cache *c, tn__mem *m, const char *dir) {
   *c = (tn__cache){.mem = m};
-  if (!dir || !*dir) return;
+  if (!dir || !*dir) return NULL;
   size_t n = strlen(dir) + 1;
   c->dir = memcpy(tn__mem_alloc(m, n), dir, n);
   struct stat st;
-  if (!make_dirs(c->dir) || stat(c->dir, &st) != 0 || !S_ISDIR(st.st_mode) || !is_private(&st)) tn__cache_close(c);
+  const char *why = NULL;
+  if (!make_dirs(c->dir) || stat(c->dir, &st) != 0) why = strerror(errno);
+  else if (!S_ISDIR(st.st_mode)) why = "it is not a folder";
+  else if (!is_private(&st)) why = "others may write to it, or it is another user's";
+  if (why) tn__cache_close(c);
+  return why || access(c->dir, W_OK | X_OK) == 0 ? why : strerror(errno);
 }
 
 void tn__cache_close(tn__cache *c) {

@@ -17,8 +17,8 @@ typedef struct tn__key {
   uint64_t a, b;
 } tn__key;
 
-/* creates the directory; on failure the cache is disabled */
-void tn__cache_open(tn__cache *c, tn__mem *m, const char *dir);
+/* Creates the directory.  NULL, or why nothing will be kept: the cache is disabled, or only read from. */
+const char *tn__cache_open(tn__cache *c, tn__mem *m, const char *dir);
 void tn__cache_close(tn__cache *c);
 tn__key tn__cache_key(const void *p, size_t n, tn__key chain); /* chain keys to hash several pieces */
 /* Path of a valid entry (checked against its trailer), in `a`; NULL if absent or damaged. */

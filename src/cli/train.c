@@ -92,6 +92,12 @@ static bool open_data(trainer *t, const char *dir) {
   return true;
 }
 
+static const tn__net *find_model(const char *name) {
+  const tn__net *net = tn__net_find(name);
+  if (!net) fprintf(stderr, "tenet: there is no model '%s'; there are cnn and mlp\n", name);
+  return net;
+}
+
 /* A new run's plan, or the one of the file to resume. */
 static bool plan(trainer *t, const options *o, tn_file **resumed) {
   int64_t rows = t->data.file[TRAIN_LABELS].shape[0];
@@ -114,11 +120,8 @@ static bool plan(trainer *t, const options *o, tn_file **resumed) {
                        .rows = rows};
     snprintf(t->run.model, sizeof t->run.model, "%s", o->model);
   }
-  t->net = tn__net_find(t->run.model);
-  if (!t->net) {
-    fprintf(stderr, "tenet: there is no model '%s'; there are cnn and mlp\n", t->run.model);
-    return false;
-  }
+  t->net = find_model(t->run.model);
+  if (!t->net) return false;
   tn_array pair[] = {t->data.file[TRAIN_IMAGES], t->data.file[TRAIN_LABELS]};
   t->batches = tn_batches_open(t->ctx, 2, pair, t->run.batch, true, (uint64_t)t->run.seed);
   if (!o->resume) t->run.total = t->run.epochs * tn_batches_count(t->batches);
@@ -300,6 +303,7 @@ int tn__command_train(int argc, char **argv) {
     fprintf(stderr, "tenet: train what? there is: tenet train mnist\n");
     return 2;
   }
+  if (!o.resume && !find_model(o.model)) return 1; /* before data are fetched for it */
   trainer t = {.demo = o.demo, .out = o.out ? o.out : o.demo ? "demo" : "out"};
   if (!make_folder(t.out)) return 1;
   t.ctx = tn_ctx_open(&(tn_options){.device = o.device, .threads = (int)o.threads});

@@ -7,6 +7,33 @@
 
 /* ---- errors ---- */
 
+/* Length of the UTF-8 sequence at s; 0: it is none (shortest forms only, no surrogates). */
+static int sequence(const unsigned char *s) {
+  static const struct {
+    unsigned char from, to, second_from, second_to, length;
+  } first[] = {{0x00, 0x7f, 0, 0, 1},       {0xc2, 0xdf, 0x80, 0xbf, 2}, {0xe0, 0xe0, 0xa0, 0xbf, 3},
+               {0xe1, 0xec, 0x80, 0xbf, 3}, {0xed, 0xed, 0x80, 0x9f, 3}, {0xee, 0xef, 0x80, 0xbf, 3},
+               {0xf0, 0xf0, 0x90, 0xbf, 4}, {0xf1, 0xf3, 0x80, 0xbf, 4}, {0xf4, 0xf4, 0x80, 0x8f, 4}};
+  for (size_t i = 0; i < sizeof first / sizeof *first; i++) {
+    if (s[0] < first[i].from || s[0] > first[i].to) continue;
+    int n = first[i].length;
+    if (n > 1 && (s[1] < first[i].second_from || s[1] > first[i].second_to)) return 0;
+    for (int k = 2; k < n; k++)
+      if (s[k] < 0x80 || s[k] > 0xbf) return 0;
+    return n;
+  }
+  return 0;
+}
+
+/* Names come from callers, and a text may be cut short: what is not UTF-8 becomes '?'. */
+static void make_utf8(char *text) {
+  for (unsigned char *s = (unsigned char *)text; *s;) {
+    int n = sequence(s);
+    if (!n) *s = '?';
+    s += n ? n : 1;
+  }
+}
+
 static void record(tn_ctx *c, tn_status status, const char *fmt, va_list ap) {
   c->failed = status;
   if (c->err.status != TN_OK) return; /* the first one is the cause; what follows is its consequence */
@@ -15,6 +42,7 @@ static void record(tn_ctx *c, tn_status status, const char *fmt, va_list ap) {
   int n = snprintf(c->err_text, sizeof c->err_text, "%s%s", op, *op ? ": " : "");
   size_t at = n < 0 ? 0 : (size_t)n;
   if (at < sizeof c->err_text) vsnprintf(c->err_text + at, sizeof c->err_text - at, fmt, ap);
+  make_utf8(c->err_text);
   c->err = (tn_error){.status = status, .text = c->err_text, .op = c->err_op};
 }
 

@@ -193,7 +193,9 @@ int tn__find_device(tn_ctx *c, const char *name) {
 static void do_open(tn_ctx *c, void *arg) {
   tn__intern_open(c);
   resolve(c, arg);
-  tn__cache_open(&c->cache, &c->mem, c->opt.cache_dir);
+  const char *why = tn__cache_open(&c->cache, &c->mem, c->opt.cache_dir);
+  if (why && !c->opt.quiet)
+    fprintf(stderr, "tenet: compiled kernels are not kept: the folder %s (TENET_CACHE): %s\n", c->opt.cache_dir, why);
   c->pool = tn__pool_open(&c->mem, c->opt.threads);
   open_devices(c);
   tn__cells_open(c);

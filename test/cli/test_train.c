@@ -136,6 +136,8 @@ static void write_curl(const char *script) {
 static void what_cannot_be_fetched_is_drawn(void **state) {
   (void)state;
   write_curl("echo 'curl: (6) no such host' >&2; exit 6");
+  OK(WITHOUT_DIGITS "$T train mnist --model rnn >said 2>&1; test $? = 1 && grep -q \"no model 'rnn'\" said && "
+                    "! grep -q curl said && ! test -e out"); /* nothing is fetched for it */
   OK(WITHOUT_DIGITS DRAWS "grep -q '  curl: (6) no such host' said && test -z \"$(ls data/mnist)\"");
   write_curl("while [ \"$1\" != -o ]; do shift; done; echo damaged >\"$2\"");
   OK(WITHOUT_DIGITS DRAWS "grep -q 'damaged.*it is not used' said && test -z \"$(ls data/mnist)\"");

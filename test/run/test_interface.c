@@ -11,6 +11,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define DIMS(...) ((const tn_dim[]){__VA_ARGS__}), (int)(sizeof((const tn_dim[]){__VA_ARGS__}) / sizeof(tn_dim))
 
@@ -242,6 +243,56 @@ static void step_by_literals(void *steps) {
   tn_ctx_close(c);
 }
 
+/* Names come back in texts as UTF-8, whatever they were. */
+static void texts_are_utf8(void **state) {
+  static const struct {
+    const char *name, *said;
+  } of[] = {{"plain", "'plain'"},
+            {"gr\xc3\xb6\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80", "'gr\xc3\xb6\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80'"},
+            {"a\xff" "b", "'a?b'"},          {"\x80", "'?'"},     {"\xc3", "'?'"},
+            {"\xc0\x80", "'\?\?'"},            {"\xe0\x9f\xbf", "'\?\?\?'"},  {"\xed\xa0\x80", "'\?\?\?'"},
+            {"\xf5\x80\x80\x80", "'\?\?\?\?'"}, {"\xe2\x82", "'\?\?'"}};
+  (void)state;
+  for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+    tn_ctx *c = tn_ctx_open(&plain);
+    tn_program *p = tn_program_begin(c);
+    assert_non_null(tn_program_input(p, of[i].name, TN_F32, NULL, 0));
+    assert_null(tn_program_input(p, of[i].name, TN_F32, NULL, 0));
+    if (!strstr(tn_last_error(c)->text, of[i].said)) fail_msg("%zu: %s", i, tn_last_error(c)->text);
+    tn_ctx_close(c);
+  }
+  char longer[4000] = "";
+  for (size_t i = 0; i + 3 < sizeof longer; i += 3) memcpy(longer + i, "\xe2\x82\xac", 4);
+  tn_ctx *c = tn_ctx_open(&plain);
+  assert_null(tn_to(tn_ones(c, TN_F32, NULL, 0), longer));
+  const char *text = tn_last_error(c)->text;
+  for (size_t n = strlen(text), i = n < 3 ? 0 : n - 3; i < n; i++)
+    assert_true(text[n - 1] == '?' || !strcmp(text + n - 3, "\xe2\x82\xac"));
+  tn_ctx_close(c);
+}
+
+static void open_with_cache(void *dir) {
+  tn_ctx_close(tn_ctx_open(&(tn_options){.device = "ref", .cache_dir = dir}));
+}
+
+/* A folder in which nothing can be kept is said once, with the reason; one that is not wanted is not. */
+static void caches(void **state) {
+  char said[2000], dir[] = "/tmp/tenet-test-interface-XXXXXX", below[80];
+  (void)state;
+  assert_non_null(mkdtemp(dir));
+  assert_int_equal(stderr_of(open_with_cache, "", said, sizeof said), 0);
+  assert_int_equal(stderr_of(open_with_cache, dir, said, sizeof said), 0);
+  snprintf(below, sizeof below, "%s/file", dir);
+  FILE *f = fopen(below, "w");
+  assert_true(f && fclose(f) == 0);
+  assert_true(stderr_of(open_with_cache, below, said, sizeof said) > 0);
+  if (!strstr(said, below) || !strstr(said, "are not kept") || !strstr(said, "it is not a folder"))
+    fail_msg("%s", said);
+  assert_ptr_equal(strchr(said, '\n'), said + strlen(said) - 1);
+  unlink(below);
+  rmdir(dir);
+}
+
 /* Said once, and not of what is as it should be. */
 static void literals(void **state) {
   char said[2000];
@@ -259,7 +310,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(versions),        cmocka_unit_test(enums),           cmocka_unit_test(sized_structs),
       cmocka_unit_test(strings),         cmocka_unit_test(introspection),   cmocka_unit_test(numbers_in_where),
-      cmocka_unit_test(assigned_chains), cmocka_unit_test(literals),
+      cmocka_unit_test(assigned_chains), cmocka_unit_test(literals),        cmocka_unit_test(texts_are_utf8),
+      cmocka_unit_test(caches),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
