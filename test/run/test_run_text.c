@@ -222,6 +222,33 @@ static char *grown(int loops, int stores) {
   return text;
 }
 
+/* Programs are run as they are written: lowering's sets of loops do not bound them. */
+static void loops_of_programs(void **state) {
+  enum { LOOPS = 200 };
+  (void)state;
+  for (int d = 0; d < DEVICES; d++) {
+    char *text = calloc(1, 1 << 16), *at = text;
+    tn_ctx *c = open_on(devices[d]);
+    tn_tensor *out, *in[] = {NULL};
+    float v[4];
+    at += sprintf(at, "%%1 = param f32[4] 4 {0 -1}\n%%2 = const f32 {3.0}\n");
+    for (int i = 0; i < LOOPS; i++)
+      at += sprintf(at, "%%%d = range index %d {loop %d output}\n", 3 + i, i < 2 ? 2 : 1, i);
+    at += sprintf(at, "%%500 = mul index %%3 2\n%%501 = add index %%500 %%4\n%%502 = store void %%1 %%501 %%2\n");
+    for (int i = LOOPS; i-- > 0;) at += sprintf(at, "%%%d = end void %%%d\n", 800 - i, 3 + i);
+    at += sprintf(at, "%%1000 = sink void");
+    for (int i = 0; i < LOOPS; i++) at += sprintf(at, " %%%d", 3 + i);
+    at += sprintf(at, " %%500 %%501 %%502");
+    for (int i = LOOPS; i-- > 0;) at += sprintf(at, " %%%d", 800 - i);
+    sprintf(at, " {\"program\"}\n");
+    if (tn_run_text(c, text, 1, in, 1, &out) != 1) fail_msg("%s: %s", devices[d], tn_last_error(c)->text);
+    assert_int_equal(tn_read(out, v, sizeof v), TN_OK);
+    for (int i = 0; i < 4; i++) assert_true(v[i] == 3);
+    tn_ctx_close(c);
+    free(text);
+  }
+}
+
 /* As many loops as lowering takes, and more; many stores; a loop that is closed twice */
 static void many(void **state) {
   (void)state;
@@ -342,6 +369,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(graphs),   cmocka_unit_test(kernels),       cmocka_unit_test(gates), cmocka_unit_test(many),
       cmocka_unit_test(programs), cmocka_unit_test(lost_barriers), cmocka_unit_test(in_part),
+      cmocka_unit_test(loops_of_programs),
       cmocka_unit_test(refused), cmocka_unit_test(damaged),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
