@@ -281,8 +281,82 @@ static void put_access(tn_ctx *c, const tn__kernel *k, tn_node *index, tn_node *
 
 /* ---- all accesses ---- */
 
-void tn__bounds_prove(tn_ctx *c, const tn__kernel *k, const tn__bounds *b, uint32_t *accesses, uint32_t *proved,
-                      tn__sb *open) {
+/* Nodes that hang on what is loaded, sources first */
+static void find_loaded(tn_ctx *c, tn_node *index, tn__map *out) {
+  tn__nodes all = {0};
+  tn__map_init(out, &c->scratch);
+  tn__topo(&c->scratch, &index, 1, &all);
+  for (uint32_t i = 0; i < all.n; i++) {
+    tn_node *n = all.v[i];
+    bool loaded = n->op == OP_LOAD || n->op == OP_GETACC;
+    for (uint32_t s = 0; s < n->nsrc; s++) loaded |= tn__map_getp(out, n->src[s]) != NULL;
+    if (loaded) tn__map_putp(out, n, n);
+  }
+}
+
+enum { FROM_BELOW = 1, FROM_ABOVE = 2 };
+
+/* Does the gate compare x with something, on these sides? */
+static int sides_given(tn_ctx *c, const tn__given *given, tn_node *x) {
+  int sides = 0;
+  for (uint32_t i = 0; x->dtype == TN__INDEX && i < given->positive.n; i++)
+    for (int side = FROM_BELOW; side <= FROM_ABOVE; side++) {
+      tn__nodes all = {0};
+      tn_node *f = given->positive.v[i], *rest = side == FROM_BELOW ? tn__sub(c, f, x) : tn__add(c, f, x);
+      rest = tn__simplify_index(c, rest);
+      tn__topo(&c->scratch, &rest, 1, &all);
+      uint32_t k = 0;
+      while (k < all.n && all.v[k] != x) k++;
+      if (k == all.n) sides |= side;
+    }
+  return sides;
+}
+
+typedef struct unbounded { /* on these sides */
+  tn_node *n;
+  int sides;
+} unbounded;
+
+/* Is each loaded value that the index is made of bounded on both sides: cut, or compared by the gate, or required to
+ * be in a range?  By what, the intervals and the solver tell. */
+static bool is_bounded(tn_ctx *c, const tn__kernel *k, tn_node *index, tn_node *gate) {
+  tn__given given;
+  tn__map loaded;
+  tn__vec(unbounded) todo = {0};
+  find_loaded(c, index, &loaded);
+  tn__given_find(c, gate, &given);
+  tn__vec_push(&c->scratch, &todo, ((unbounded){index, FROM_BELOW | FROM_ABOVE}));
+  while (todo.n) {
+    unbounded t = todo.v[--todo.n];
+    tn_node *n = t.n;
+    if (!tn__map_getp(&loaded, n) || n->op == OP_MOD) continue;
+    t.sides &= ~sides_given(c, &given, n);
+    if (n->lo >= 0 && n->dtype != TN_U64) t.sides &= ~FROM_BELOW; /* nothing is left of a cut that cuts nothing */
+    bool cuts = (n->op == OP_MIN || n->op == OP_MAX) &&
+                !(tn__map_getp(&loaded, n->src[0]) && tn__map_getp(&loaded, n->src[1]));
+    if (cuts) t.sides &= n->op == OP_MIN ? ~FROM_ABOVE : ~FROM_BELOW;
+    if (!t.sides) continue;
+    if (n->op == OP_GETACC || n->op == OP_LOAD) {
+      if (n->op == OP_LOAD && tn__required(k, n->src[0], REQ_IN)) continue;
+      return false;
+    }
+    for (uint32_t s = n->op == OP_WHERE; s < n->nsrc; s++)
+      tn__vec_push(&c->scratch, &todo, ((unbounded){n->src[s], t.sides}));
+  }
+  return true;
+}
+
+static const char *complain(tn_ctx *c, const tn__kernel *k, uint32_t part, uint32_t at) {
+  tn__sb s;
+  tn__sb_init(&s, &c->scratch);
+  tn__sb_printf(&s, "kernel %s, part %u, instruction %u: an address that is loaded is neither cut to its buffer, nor "
+                "gated, nor required to be within", k->name, part, at);
+  return tn__sb_str(&s);
+}
+
+const char *tn__bounds_prove(tn_ctx *c, const tn__kernel *k, const tn__bounds *b, uint32_t *accesses, uint32_t *proved,
+                             tn__sb *open) {
+  const char *wrong = NULL;
   bounded loads = {{0}, {0}};
   find_bounded(c, k, &loads);
   for (uint32_t p = 0; p < k->nparts; p++) {
@@ -298,9 +372,11 @@ void tn__bounds_prove(tn_ctx *c, const tn__kernel *k, const tn__bounds *b, uint3
       (*accesses)++;
       *proved += good;
       if (good) continue;
+      if (!wrong && !is_bounded(c, k, n->src[1], gate)) wrong = complain(c, k, p, i);
       if (gate) tn__vec_push(&c->scratch, &around, gate);
       put_access(c, k, n->src[1], size, &around, b->needs, open);
       around.n -= gate != NULL;
     }
   }
+  return wrong;
 }

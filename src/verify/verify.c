@@ -47,11 +47,13 @@ tn__verify *tn__verify_open(tn_ctx *c, const tn__verify_subject *s) {
     k->kernel = it->kernel;
     const char *wrong = tn__concurrency_check(c, it->kernel);
     if (!wrong) wrong = tn__writers_prove(c, it->kernel, s->needs, &v->verdict.writers, &v->open);
+    tn__bounds b = {.size = size, .nbuf = it->nbuf, .needs = s->needs};
+    const char *loose =
+        tn__bounds_prove(c, it->kernel, &b, &v->verdict.accesses, &v->verdict.proved, &v->open);
+    if (!wrong) wrong = loose;
     if (wrong) v->verdict = (tn__verdict){.result = TN__VERIFY_DIFFERS, .why = wrong};
     tn__encode(c, &c->scratch, it->kernel, &k->code);
     for (uint32_t p = 0; p < k->code.nparts; p++) k->seen[p] = tn__arena_zalloc(&c->scratch, k->code.part[p].n + 1);
-    tn__bounds_prove(c, it->kernel, &(tn__bounds){.size = size, .nbuf = it->nbuf, .needs = s->needs},
-                     &v->verdict.accesses, &v->verdict.proved, &v->open);
   }
   return v;
 }

@@ -12,10 +12,13 @@
 #include "ir/require.h"
 #include "ir/text.h"
 #include "lower/lower.h"
+#include "rewrite/rewrite.h"
+#include "run/runtime.h"
 #include "support/ctx.h"
 #include "support/linear.h"
+#include "support/pipeline.h"
 #include "tenet/tenet.h"
-#include "verify/concurrency.h"
+#include "verify/bounds.h"
 #include "verify/facts.h"
 #include "verify/writers.h"
 #include <unistd.h>
@@ -359,6 +362,135 @@ static void drawn_forms(void **state) {
   }
 }
 
+/* ---- nothing is taken for granted of what is loaded ---- */
+
+/* y[i] = x[...] of n elements, 40 or any number; i32 keys in b2 */
+#define READ(size, lines, at)                                                                                          \
+  "%1 = param f32[9] 9 {0 -1}\n%2 = range index 9 {loop 0 output}\n" size "%4 = param i32[9] 9 {2 -1}\n"              \
+  "%5 = load i32 %4 %2\n%6 = cast index %5\n" lines "%90 = load f32 %3 " at "\n%91 = store void %1 %2 %90 %2\n"       \
+  "%92 = sink void %91"
+#define READ_U8(size, lines, at)                                                                                       \
+  "%1 = param f32[9] 9 {0 -1}\n%2 = range index 9 {loop 0 output}\n" size "%4 = param u8[9] 9 {2 -1}\n"               \
+  "%5 = load u8 %4 %2\n%6 = cast index %5\n" lines "%90 = load f32 %3 " at "\n%91 = store void %1 %2 %90 %2\n"        \
+  "%92 = sink void %91"
+#define SIZE_40 "%3 = param f32[40] 40 {1 -1}\n"
+#define SIZE_N "%7 = var index {\"N\" 1 99}\n%3 = param f32[N] %7 {1 -1}\n%8 = add index %7 -1\n"
+
+static const struct {
+  const char *what, *text;
+  bool good;
+} reads[] = {
+    {"as it is", READ(SIZE_40, "", "%6"), false},
+    {"cut", READ(SIZE_40, "%10 = min index %6 39\n%11 = max index %10 0\n", "%11"), true},
+    {"cut above", READ(SIZE_40, "%10 = min index %6 39\n", "%10"), false},
+    {"cut below", READ(SIZE_40, "%10 = max index %6 0\n", "%10"), false},
+    {"cut to any size", READ(SIZE_N, "%10 = min index %6 %8\n%11 = max index %10 0\n", "%11"), true},
+    {"cut to any size, above", READ(SIZE_N, "%10 = min index %6 %8\n", "%10"), false},
+    {"cut to any size, below", READ(SIZE_N, "%10 = max index %6 0\n", "%10"), false},
+    {"cut to what is loaded", READ(SIZE_N, "%9 = load i32 %4 0\n%10 = cast index %9\n%11 = min index %6 %10\n"
+                                   "%12 = max index %11 0\n", "%12"), false},
+    {"never negative", READ_U8(SIZE_N, "%10 = min index %6 %8\n", "%10"), true},
+    {"never negative, as it is", READ_U8(SIZE_N, "", "%6"), false},
+    {"a remainder", READ(SIZE_N, "%10 = mod index %6 %7\n", "%10"), true},
+    {"gated", READ(SIZE_N, "%10 = lt bool %6 %7\n%11 = le bool 0 %6\n%12 = and bool %10 %11\n", "%6 %12"), true},
+    {"gated above", READ(SIZE_N, "%10 = lt bool %6 %7\n", "%6 %10"), false},
+    {"gated below", READ(SIZE_N, "%10 = le bool 0 %6\n", "%6 %10"), false},
+    {"gated above, cut below", READ(SIZE_N, "%9 = max index %6 0\n%10 = lt bool %9 %7\n", "%9 %10"), true},
+    /* by which number is told elsewhere */
+    {"gated above, cut below, of more", READ(SIZE_N, "%9 = max index %6 0\n%10 = lt bool %9 500\n", "%9 %10"), true},
+    {"gated above, cut above", READ(SIZE_N, "%9 = min index %6 500\n%10 = lt bool %9 500\n", "%9 %10"), false},
+    {"gated below, cut below", READ(SIZE_N, "%9 = max index %6 -5\n%10 = le bool 0 %9\n", "%9 %10"), false},
+    {"gated, another", READ(SIZE_N, "%10 = lt bool %2 %7\n%11 = le bool 0 %2\n%12 = and bool %10 %11\n", "%6 %12"),
+     false},
+    {"one of two", READ(SIZE_N, "%9 = lt bool %6 0\n%10 = where index %9 %7 %6\n", "%10"), false},
+    {"required", READ(SIZE_N, "%10 = require void %4 0 %7 {in}\n", "%6") " %10", true},
+    {"required to be distinct", READ(SIZE_N, "%10 = require void %4 {distinct}\n", "%6") " %10", false},
+};
+
+typedef struct reading {
+  const char *text;
+  char why[300];
+} reading;
+
+static void read_one(tn_ctx *c, void *arg) {
+  reading *r = arg;
+  uint32_t accesses = 0, proved = 0;
+  char text[2000];
+  tn__sb open;
+  tn__sb_init(&open, &c->scratch);
+  snprintf(text, sizeof text, "%s {\"kernel\"}\n", r->text);
+  tn__kernel *k = tn__lower(c, &c->scratch, tn__parse(c, text), &tn__device_get(c, 0)->target, NULL, 0);
+  const char *why = tn__bounds_prove(c, k, &(tn__bounds){.nbuf = 0}, &accesses, &proved, &open);
+  snprintf(r->why, sizeof r->why, "%s", why ? why : "");
+}
+
+static void nothing_for_granted(void **state) {
+  static const char *const devices[] = {"ref", "ref:cpu", "ref:opencl"};
+  (void)state;
+  for (size_t d = 0; d < sizeof devices / sizeof *devices; d++) {
+    tn_ctx *c = tn_ctx_open(&(tn_options){.device = devices[d], .quiet = 1});
+    assert_non_null(c);
+    for (size_t i = 0; i < sizeof reads / sizeof *reads; i++) {
+      reading r = {.text = reads[i].text};
+      if (!tn__ctx_run(c, "read", read_one, &r)) fail_msg("%s: %s", reads[i].what, tn_last_error(c)->text);
+      if (reads[i].good != (*r.why == 0)) fail_msg("%s on %s: \"%s\"", reads[i].what, devices[d], r.why);
+      if (*r.why) assert_non_null(strstr(r.why, "an address that is loaded is neither cut"));
+    }
+    tn_ctx_close(c);
+  }
+}
+
+/* What is made of gathers and sums by index: each cut of a loaded index is needed, or the gate beside it says the same.
+ */
+typedef struct losing {
+  tn_tensor *t;
+  uint32_t lost, refused;
+} losing;
+
+static void lose_cuts(tn_ctx *c, void *arg) {
+  losing *l = arg;
+  tn__nodes in = {0}, all = {0};
+  pipeline p = {.c = c, .dev = tn__device_get(c, 0), .key = tn__plan_key(c, &l->t->node, 1, &in)};
+  pipeline_simplify(&p);
+  pipeline_schedule(&p);
+  tn__topo(&c->scratch, &p.s->text, 1, &all);
+  for (uint32_t i = 0; i < p.s->items.n; i++)
+    for (uint32_t n = 0; n < all.n; n++) {
+      tn_node *cut = all.v[n], *body = p.s->items.v[i].body;
+      if (cut->dtype != TN__INDEX || (cut->op != OP_MIN && cut->op != OP_MAX)) continue;
+      tn_node *less = tn__substitute(c, body, &cut, &cut->src[tn__is_const(cut->src[0])], 1);
+      if (less == body) continue;
+      uint32_t accesses = 0, proved = 0;
+      tn__sb open;
+      tn__sb_init(&open, &c->scratch);
+      tn__kernel *k = tn__lower(c, &c->scratch, less, &p.dev->target, NULL, 0);
+      l->lost++;
+      l->refused += tn__bounds_prove(c, k, &(tn__bounds){.nbuf = 0}, &accesses, &proved, &open) != NULL;
+    }
+}
+
+static void each_cut_is_needed(void **state) {
+  static const char *const devices[] = {"ref", "ref:cpu", "ref:sm_90", "ref:opencl"};
+  (void)state;
+  for (size_t d = 0; d < sizeof devices / sizeof *devices; d++) {
+    tn_ctx *c = tn_ctx_open(&(tn_options){.device = devices[d], .quiet = 1});
+    assert_non_null(c);
+    tn_tensor *x = tn_zeros(c, TN_F32, (tn_dim[]){30, 7}, 2), *i = tn_zeros(c, TN_I32, (tn_dim[]){50}, 1);
+    tn_tensor *j = tn_zeros(c, TN_I64, (tn_dim[]){30, 4}, 2);
+    tn_tensor *held[] = {x, i, j};
+    assert_int_equal(tn_realize(held, 3), TN_OK);
+    tn_tensor *made[] = {tn_take(x, i, 0), tn_take_along_axis(x, j, 1), tn_sum(tn_take(x, i, 0), (int[]){1}, 1, false),
+                         tn_take(tn_softmax(x, 1), i, 0)};
+    for (size_t m = 0; m < sizeof made / sizeof *made; m++) {
+      losing l = {.t = made[m]};
+      assert_non_null(made[m]);
+      if (!tn__ctx_run(c, "lose", lose_cuts, &l)) fail_msg("%s: %s", devices[d], tn_last_error(c)->text);
+      if (!l.lost || l.refused != l.lost) fail_msg("%s, graph %zu: %u of %u refused", devices[d], m, l.refused, l.lost);
+    }
+    tn_ctx_close(c);
+  }
+}
+
 /* ---- facts ---- */
 
 static void check_facts(tn_ctx *c, void *arg) {
@@ -387,6 +519,7 @@ static void facts(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(by_name), cmocka_unit_test(drawn_forms), cmocka_unit_test(facts)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(by_name), cmocka_unit_test(drawn_forms), cmocka_unit_test(facts),
+                                     cmocka_unit_test(nothing_for_granted), cmocka_unit_test(each_cut_is_needed)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
