@@ -493,6 +493,7 @@ static bool in_order(const tn__demand *d) {
 
 static bool must_store(tn__fuse *f, tn_node *n, tn__info *in) {
   if (in->must || tn__is_called(in) || n->op == OP_CONTIG || n->op == OP_SCATTER) return true;
+  if (n->dtype == TN__INDEX) return false; /* a size is no element */
   if (costs_nothing(f, n, in)) return false; /* a choice: no is right */
   if (in->want.n > MAX_DEMANDS && !is_as_stored(f, n)) return true; /* a choice: either is right */
   uint32_t axis;

@@ -44,6 +44,18 @@ static const row rows[] = {
      FOLDS("%6 = sink void %5 {\"outputs\"}\n"),
      15, /* 98 * 39 = 3822 */
      {{"ref:sm_90", TN_MODE_DEFAULT, {3824}, {3822, 3808}}, {"ref:cpu", TN_MODE_DEFAULT, {3824}, {3822, 3840}}}},
+    {"a sum of products that a fused multiply-add does not round, though their sum would be exact",
+     "%1 = param f32[2] 2 {0 0}\n"
+     "%2 = param f32[2] 2 {1 0}\n"
+     "%3 = mul f32[2] %1 %2\n"
+     "%4 = reshape f32[1,2] %3 1 2\n"
+     "%5 = sum f32[1] %4 {1}\n"
+     "%6 = sink void %5 {\"outputs\"}\n"
+     "# x0: 3fed83ea 3fe9dab7\n"
+     "# x1: bfc812e2 3fc3b6b7\n",
+     0,
+     {{"ref:cpu", TN_MODE_DEFAULT, {-0x1.b6047cp-4, -0x1.b6048p-4}, {-0x1.b61p-4}},
+      {"ref:cpu", TN_MODE_STRICT, {-0x1.b6048p-4}, {-0x1.b6047cp-4}}}},
     {"a product of a sum in any order and what is subnormal: half of that is not exact",
      "%1 = param f64[3] 3 {0 0}\n"
      "%2 = param f64[1] 1 {1 0}\n"

@@ -279,6 +279,13 @@ static double count_terms(const tn_node *n, naive_tensor *const *x, const naive_
   }
 }
 
+/* Are its terms products?  One that is added by a fused multiply-add is not rounded before. */
+static bool adds_products(const tn_node *n) {
+  const tn_node *x = n->src[n->op == OP_SCATTER ? 2 : 0];
+  while (tn__ops[x->op].group == G_MOVE) x = x->src[0];
+  return x->op == OP_MUL;
+}
+
 /* What all cells of a sum have in common. */
 typedef struct sums {
   int dtype, over; /* it is computed in; the exponent of what overflows on the way */
@@ -370,7 +377,7 @@ static void sum(const watcher *w, naive_machine *m, const tn_node *n, naive_tens
   sums all = {.dtype = dtype,
               .over = exponents[w->cuda && is_of_windows(n) ? n->dtype : dtype].over,
               .count = count,
-              .sure = a.sure && (b.middle ? b.sure : true) && !coarse,
+              .sure = a.sure && (b.middle ? b.sure : true) && !coarse && !(w->loose && adds_products(n)),
               .unit = a.unit,
               .kept = product && is_half(n->dtype) && (w->finishes || is_folded(w, n))};
   if (product) all.unit = a.unit == INT32_MAX || b.unit == INT32_MAX ? INT32_MAX / 2 : a.unit + b.unit;
