@@ -5,7 +5,8 @@
  * that runs.
  *
  * Kernels for the processor are printed and checked, and compiled and run for one program only; those of a guise are
- * run by the interpreter.
+ * run by the interpreter.  With MUTATION_COMPILES in the environment it is the processor alone, and all of its kernels
+ * are compiled and run.
  *
  * With a file's name nothing is checked, kernels for the processor are compiled and run, too, and what comes out goes
  * to that file, as doubles: of random graphs, whether it is what they may give.  So it is told which of the mutants
@@ -29,7 +30,7 @@ static struct {
   const tn__device_ops *real;
   tn__device_ops ops;
   const tn__dialect *dialect;
-  bool runs;
+  bool runs, compiles;
   FILE *values; /* NULL: nothing looks at them */
   uint64_t hash;
   struct {
@@ -205,7 +206,7 @@ static void drive(const char *device, tn_mode mode, bool convolves) {
   }
   look_at(tn__device_get(c, tn__device_find(c, device)), device, convolves);
   seen.hash = 0xcbf29ce484222325u;
-  bool always = seen.values || strncmp(device, "ref", 3) == 0;
+  bool always = seen.values || seen.compiles || strncmp(device, "ref", 3) == 0;
   for (int i = 0; i < program_count; i++) {
     const program *p = &program_list[i];
     if (p->large && always) continue;
@@ -241,10 +242,13 @@ int main(int argc, char **argv) {
              {"cpu", TN_MODE_STRICT, false},     {"cpu", TN_MODE_FAST, false},
              {"ref:sm_80", TN_MODE_STRICT, false}, {"ref:sm_80", TN_MODE_DEFAULT, true}};
   setenv("TENET_RACES", "1", 0);
+  seen.compiles = getenv("MUTATION_COMPILES");
   seen.values = argc == 2 && strcmp(argv[1], "ledger") ? fopen(argv[1], "wb") : NULL;
-  for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    if (seen.compiles && strcmp(all[i].device, "cpu")) continue;
     if (argc < 2 || seen.values || (!strcmp(argv[1], all[i].device) && argc > 2 && atoi(argv[2]) == (int)all[i].mode))
       drive(all[i].device, all[i].mode, all[i].convolves);
-  if (argc < 2 || !strcmp(argv[1], "ledger")) ledger_make(true, say_costs, stdout);
+  }
+  if ((argc < 2 && !seen.compiles) || (argc > 1 && !strcmp(argv[1], "ledger"))) ledger_make(true, say_costs, stdout);
   return seen.values ? fclose(seen.values) : 0;
 }
