@@ -60,9 +60,10 @@ typedef struct tn__conv_call {
 } tn__conv_call;
 /* Where in its memory operand `o` has the element at these places, by dimension. */
 int64_t tn__conv_place(const tn__conv_call *v, int o, const int64_t *at);
-/* Besides its own, the dimensions that an element of each kind is a sum over; the images' places, or the outputs', are
- * those that the others meet: worked out here.  false: there are none. */
+/* By kind: the dimensions that one element of the result is a sum over. */
 extern const uint8_t tn__conv_summed[3][3];
+/* at: places by dimension.  Those of the images, or for CONV_DATA those of the outputs, follow from the others and are
+ * put in; false: they are outside, so that nothing is added. */
 bool tn__conv_meet(const tn__conv_call *v, int64_t *at);
 
 typedef struct tn__recording tn__recording; /* work that a device recorded, to be submitted again at once */

@@ -89,13 +89,13 @@ tn_status tn_vjp(tn_tensor *y, tn_tensor *dy, int n, tn_tensor *const *wrt, tn_t
 
 tn_status tn_jvp(tn_tensor *y, int n, tn_tensor *const *wrt, tn_tensor *const *v, tn_tensor **out) {
   return run_request(&(request){.name = "tn_jvp",
-                        .fn = build_jvp,
-                        .head = {y},
-                        .nhead = 1,
-                        .n = n,
-                        .nv = n,
-                        .nout = 1,
-                        .wrt = wrt,
-                        .v = v,
-                        .out = out});
+                                .fn = build_jvp,
+                                .head = {y},
+                                .nhead = 1,
+                                .n = n,
+                                .nv = n,
+                                .nout = 1,
+                                .wrt = wrt,
+                                .v = v,
+                                .out = out});
 }

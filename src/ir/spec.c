@@ -169,8 +169,7 @@ static bool stores_to(const tn_node *n, const tn_node *buffer) {
   return to->op == OP_PARAM && to->ints[0] == buffer->ints[0];
 }
 
-/* What is required of a buffer is so before the kernel runs, and stays so: it is only read, and the numbers are sizes.
- */
+/* What is required of a buffer is so before the kernel runs and stays so: it is only read; the numbers are sizes. */
 static void check_requires(tn_ctx *c, const phase *ph, tn_node *const *v, uint32_t n) {
   for (uint32_t i = 0; i < n; i++) {
     if (v[i]->op != OP_REQUIRE) continue;

@@ -134,6 +134,6 @@ static inline const tn_node *tn__required(const tn__kernel *k, const tn_node *bu
 /* Is this LOAD or STORE one of neighbours over the AX_UNROLL range r: index r or ADD(base, r), base a multiple of r's
  * extent, no gate that depends on r?  Needs index nodes as they stand in the linear form. */
 bool tn__is_packed(const tn_node *access, const tn_node *r);
-/* open: the RANGEs around an instruction, outermost first; then around the one after it. */
+/* open: the RANGEs around the instruction, outermost first; becomes those around the next one. */
 void tn__loops_pass(tn__arena *a, tn__nodes *open, tn_node *instruction);
 #endif

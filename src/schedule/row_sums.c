@@ -225,7 +225,7 @@ static bool is_sum(tn__fuse *f, const pair *p, const tn_node *n) {
   const tn__info *in = tn__info_of(f, n);
   int at = in ? tn__demand_last(f, in, p->k) : -1;
   const tn_node *ranges = at >= 0 && n->op == OP_SUM ? in->want.v[at].ranges : NULL;
-  for (uint32_t i = 0; ranges && i < ranges->nsrc; i++) /* behind axes of one element, which have no range */
+  for (uint32_t i = 0; ranges && i < ranges->nsrc; i++) /* axes of one element, without a range, may come first */
     if (ranges->src[i] == p->rows->src[0]) return true;
   return false;
 }

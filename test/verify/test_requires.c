@@ -440,8 +440,7 @@ static void nothing_for_granted(void **state) {
   }
 }
 
-/* What is made of gathers and sums by index: each cut of a loaded index is needed, or the gate beside it says the same.
- */
+/* What is made of gathers: each cut of a loaded index is needed. */
 typedef struct losing {
   tn_tensor *t;
   uint32_t lost, refused;

@@ -142,7 +142,7 @@ static tn_status run_item(tn__device *d, const tn__recording *r, const item *x) 
   for (uint32_t i = x->first; i < x->end && status == TN_OK; i++) {
     const call *k = &r->calls.v[i];
     status = tn__ref_launch(d, k->code, k->kernel, k->buf, k->bytes, k->var);
-    }
+  }
   return status;
 }
 
