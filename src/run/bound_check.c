@@ -5,7 +5,8 @@
 typedef struct noted { /* a run */
   struct noted *before;
   tn_node *key;           /* of its plan: a SINK over PARAMs */
-  tn__buffer **in, **out; /* by PARAM, by source of the SINK */
+  tn__buffer **in;        /* by PARAM */
+  tn__map output;         /* buffer -> the first source of the SINK that was put there */
 } noted;
 
 struct tn__bound_log { /* in scratch */
@@ -47,9 +48,9 @@ void tn__bound_note(tn_ctx *c, tn_node *key, tn__buffer *const *in, tn__buffer *
     if (all.v[i]->op == OP_PARAM && all.v[i]->ints[0] >= n) n = all.v[i]->ints[0] + 1;
   noted run = {.key = key};
   run.in = tn__alloc(c, ((size_t)n + 1) * sizeof *run.in);
-  run.out = tn__alloc(c, (key->nsrc + 1) * sizeof *run.out);
   for (int64_t i = 0; i < n; i++) run.in[i] = in[i];
-  for (uint32_t i = 0; i < key->nsrc; i++) run.out[i] = out[i];
+  tn__map_init(&run.output, &c->scratch);
+  for (uint32_t i = key->nsrc; i-- > 0;) tn__map_put(&run.output, (uintptr_t)out[i], i);
   for (struct tn__bound_log *log = c->runtime->bound; log; log = log->outer) {
     run.before = log->last;
     log->last = tn__arena_dup(&c->scratch, &run, sizeof run);
@@ -58,10 +59,11 @@ void tn__bound_note(tn_ctx *c, tn_node *key, tn__buffer *const *in, tn__buffer *
 
 /* The output of a run that put a value there. */
 static const noted *find_run(const struct tn__bound_log *log, const tn__buffer *b, uint32_t *output) {
-  for (const noted *r = log->last; r; r = r->before)
-    for (uint32_t k = 0; k < r->key->nsrc; k++)
-      if (r->out[k] == b) return *output = k, r;
-  return NULL;
+  uint64_t k = 0;
+  const noted *r = log->last;
+  while (r && !tn__map_get(&r->output, (uintptr_t)b, &k)) r = r->before;
+  *output = (uint32_t)k;
+  return r;
 }
 
 /* The storage among the leaves that stands in this buffer.  Two may; a value of another device was copied. */

@@ -13,6 +13,7 @@
 #include "run/library_check.h"
 #include "run/plan.h"
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct area { /* a buffer of the schedule, or a kernel's scratch */
@@ -98,18 +99,45 @@ static tn_status check_arena(struct tn__received *r, uint32_t n) {
   return TN_OK;
 }
 
+typedef struct outside { /* memory of an input or an output */
+  const area *a;
+  uint32_t buffer;
+  bool written;
+} outside;
+
+static int by_address(const void *x, const void *y) {
+  const area *a = ((const outside *)x)->a, *b = ((const outside *)y)->a;
+  return a->mem < b->mem ? -1 : a->mem > b->mem;
+}
+
+/* Nothing stands where an output does: from the lowest on, each begins behind the end of all outputs, and an output
+ * behind the end of all. */
+static tn_status check_apart(struct tn__received *r, outside *x, uint32_t n) {
+  const char *end = NULL, *written = NULL;
+  uint32_t last = 0;
+  if (n) qsort(x, n, sizeof *x, by_address);
+  for (uint32_t i = 0; i < n; i++) {
+    const char *from = x[i].a->mem, *to = from + x[i].a->bytes;
+    if (from < (x[i].written ? end : written))
+      return refuse(r, "an output stands where another value does: buffer", x[i].written ? x[i].buffer : last);
+    if (to > end) end = to;
+    if (x[i].written) written = to, last = x[i].buffer;
+  }
+  return TN_OK;
+}
+
 static tn_status check_outside(struct tn__received *r) {
   const tn__plan *p = r->p;
+  outside *all = tn__arena_alloc(&r->scratch, (p->s->bufs.n + 1) * sizeof *all);
+  uint32_t n = 0;
   for (uint32_t b = 0; b < p->s->bufs.n; b++) {
     const tn__buf *x = &p->s->bufs.v[b];
     if (x->kind == BUF_TEMP) continue;
     const tn__buffer *mine = x->kind == BUF_INPUT ? r->in[x->slot] : r->out[x->slot];
     if (mine->size < r->area[b].bytes) return refuse(r, "too little memory is given for buffer", b);
-    for (uint32_t o = 0; x->kind == BUF_OUTPUT && o < p->s->bufs.n; o++)
-      if (o != b && p->s->bufs.v[o].kind != BUF_TEMP && overlap(&r->area[b], &r->area[o]))
-        return refuse(r, "an output stands where another value does: buffer", b);
+    if (r->area[b].bytes) all[n++] = (outside){&r->area[b], b, x->kind == BUF_OUTPUT};
   }
-  return TN_OK;
+  return check_apart(r, all, n);
 }
 
 static tn_status lay_out(struct tn__received *r) {
