@@ -3,32 +3,29 @@
 #include <string.h>
 
 /* Of the name, or where it is to stand. */
-static bool look_up(const tn__names *n, const char *name, uint64_t *key, uint64_t *number) {
-  for (*key = tn__hash_bytes(name, strlen(name), 0); tn__map_get(&n->number, *key, number); ++*key)
-    if (!strcmp(n->name.v[*number], name)) return true;
+static bool look_up(const tn__names *n, const char *name, uint64_t *key, uint64_t *at) {
+  for (*key = tn__hash_bytes(name, strlen(name), 0); tn__map_get(&n->at, *key, at); ++*key)
+    if (!strcmp(n->name.v[*at].name, name)) return true;
   return false;
 }
 
 void tn__names_init(tn__names *n, tn__arena *a) {
   *n = (tn__names){0};
-  tn__map_init(&n->number, a);
+  tn__map_init(&n->at, a);
 }
 
 bool tn__names_find(const tn__names *n, const char *name, uint32_t *number) {
-  uint64_t key, found;
-  if (!look_up(n, name, &key, &found)) return false;
-  *number = (uint32_t)found;
+  uint64_t key, at;
+  if (!look_up(n, name, &key, &at)) return false;
+  *number = n->name.v[at].number;
   return true;
 }
 
-char *tn__names_add(tn__names *n, const char *name) {
-  tn__arena *a = n->number.arena;
-  char *copy = tn__arena_strdup(a, name);
-  uint64_t key, found;
-  look_up(n, name, &key, &found);
-  tn__vec_push(a, &n->name, copy);
-  tn__map_put(&n->number, key, n->name.n - 1);
-  return copy;
+void tn__names_add(tn__names *n, const char *name, uint32_t number) {
+  uint64_t key, at;
+  look_up(n, name, &key, &at);
+  tn__vec_push(n->at.arena, &n->name, ((tn__name){name, number}));
+  tn__map_put(&n->at, key, n->name.n - 1);
 }
 
 void tn__roots_init(tn_ctx *c, tn__roots *r) {

@@ -4,14 +4,20 @@
 #define TN_RUN_NAMES_H
 #include "ir/ctx.h"
 
-typedef struct tn__names { /* numbered in the order in which they come */
-  tn__vec(const char *) name;
-  tn__map number; /* by hash, or the next free key */
+typedef struct tn__name {
+  const char *name;
+  uint32_t number; /* what it stands for */
+} tn__name;
+
+typedef struct tn__names {
+  tn__vec(tn__name) name;
+  tn__map at; /* in `name`, by hash, or the next free key */
 } tn__names;
 
 void tn__names_init(tn__names *n, tn__arena *a);
 bool tn__names_find(const tn__names *n, const char *name, uint32_t *number);
-char *tn__names_add(tn__names *n, const char *name); /* of one that is not there; its copy */
+/* One that is not there; the text is kept by the caller.  Where it throws, it is not there still. */
+void tn__names_add(tn__names *n, const char *name, uint32_t number);
 
 typedef struct tn__roots { /* each of a plan's outputs is a node of its own */
   tn__nodes node;

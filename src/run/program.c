@@ -204,8 +204,11 @@ static void do_input(tn_ctx *c, void *arg) {
   tn_node *n = tn__param(c, k->dtype, TN__PLACEHOLDER + c->runtime->next_placeholder++, 0, dim, (uint32_t)k->rank);
   input in = {.node = n, .size = tn__arena_zalloc(&k->p->arena, (n->rank + 1u) * sizeof *in.size)};
   k->made = tn__cell_new(c, n);
-  in.name = tn__names_add(&k->p->input_names, k->name);
+  in.name = tn__arena_strdup(&k->p->arena, k->name);
   tn__vec_push(&k->p->arena, &k->p->inputs, in);
+  k->p->inputs.n--; /* until it has its name */
+  tn__names_add(&k->p->input_names, in.name, k->p->inputs.n);
+  k->p->inputs.n++;
   tn__node_keep(n);
 }
 
@@ -225,8 +228,11 @@ static void do_output(tn_ctx *c, void *arg) {
     tn__fail(c, TN_EINVAL, "there is an output '%s' already", k->name);
   output o = {.node = k->t->node};
   o.size = tn__arena_zalloc(&k->p->arena, (o.node->rank + 1u) * sizeof *o.size);
-  o.name = tn__names_add(&k->p->output_names, k->name);
+  o.name = tn__arena_strdup(&k->p->arena, k->name);
   tn__vec_push(&k->p->arena, &k->p->outputs, o);
+  k->p->outputs.n--; /* so */
+  tn__names_add(&k->p->output_names, o.name, k->p->outputs.n);
+  k->p->outputs.n++;
   tn__node_keep(o.node);
 }
 

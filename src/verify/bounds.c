@@ -281,6 +281,8 @@ static void put_access(tn_ctx *c, const tn__kernel *k, tn_node *index, tn_node *
 
 /* ---- all accesses ---- */
 
+static bool is_data(const tn_node *n) { return n->op == OP_LOAD || n->op == OP_GETACC; }
+
 /* Nodes that hang on what is loaded, sources first */
 static void find_loaded(tn_ctx *c, tn_node *index, tn__map *out) {
   tn__nodes all = {0};
@@ -288,7 +290,7 @@ static void find_loaded(tn_ctx *c, tn_node *index, tn__map *out) {
   tn__topo(&c->scratch, &index, 1, &all);
   for (uint32_t i = 0; i < all.n; i++) {
     tn_node *n = all.v[i];
-    bool loaded = n->op == OP_LOAD || n->op == OP_GETACC;
+    bool loaded = is_data(n);
     for (uint32_t s = 0; s < n->nsrc; s++) loaded |= tn__map_getp(out, n->src[s]) != NULL;
     if (loaded) tn__map_putp(out, n, n);
   }
@@ -296,9 +298,16 @@ static void find_loaded(tn_ctx *c, tn_node *index, tn__map *out) {
 
 enum { FROM_BELOW = 1, FROM_ABOVE = 2 };
 
-/* Does the gate compare x with something, on these sides? */
+/* Does the gate compare x with something, on these sides?  What x is made of must be gone from what it is compared
+ * with: the normal form takes sums apart, so that x itself is not there in any case. */
 static int sides_given(tn_ctx *c, const tn__given *given, tn_node *x) {
+  tn__nodes own = {0};
+  tn__map loaded;
   int sides = 0;
+  tn__map_init(&loaded, &c->scratch);
+  tn__topo(&c->scratch, &x, 1, &own);
+  for (uint32_t i = 0; i < own.n; i++)
+    if (is_data(own.v[i])) tn__map_putp(&loaded, own.v[i], own.v[i]);
   for (uint32_t i = 0; x->dtype == TN__INDEX && i < given->positive.n; i++)
     for (int side = FROM_BELOW; side <= FROM_ABOVE; side++) {
       tn__nodes all = {0};
@@ -306,10 +315,20 @@ static int sides_given(tn_ctx *c, const tn__given *given, tn_node *x) {
       rest = tn__simplify_index(c, rest);
       tn__topo(&c->scratch, &rest, 1, &all);
       uint32_t k = 0;
-      while (k < all.n && all.v[k] != x) k++;
+      while (k < all.n && !tn__map_getp(&loaded, all.v[k])) k++;
       if (k == all.n) sides |= side;
     }
   return sides;
+}
+
+/* On which sides must a source be bounded for n to be, on these? */
+static int sides_of_source(const tn_node *n, int sides) {
+  int64_t k = 0;
+  bool known = (n->op == OP_MUL || n->op == OP_IDIV) && tn__const_int(n->src[1], &k) && k;
+  bool same = n->op == OP_ADD || n->op == OP_MIN || n->op == OP_MAX || n->op == OP_WHERE || n->op == OP_CAST;
+  if (same || (known && k > 0)) return sides;
+  if (!known && n->op != OP_NEG) return FROM_BELOW | FROM_ABOVE;
+  return (sides & FROM_BELOW ? FROM_ABOVE : 0) | (sides & FROM_ABOVE ? FROM_BELOW : 0);
 }
 
 typedef struct unbounded { /* on these sides */
@@ -321,27 +340,32 @@ typedef struct unbounded { /* on these sides */
  * be in a range?  By what, the intervals and the solver tell. */
 static bool is_bounded(tn_ctx *c, const tn__kernel *k, tn_node *index, tn_node *gate) {
   tn__given given;
-  tn__map loaded;
+  tn__map loaded, seen; /* seen: node -> sides */
   tn__vec(unbounded) todo = {0};
   find_loaded(c, index, &loaded);
+  tn__map_init(&seen, &c->scratch);
   tn__given_find(c, gate, &given);
   tn__vec_push(&c->scratch, &todo, ((unbounded){index, FROM_BELOW | FROM_ABOVE}));
   while (todo.n) {
     unbounded t = todo.v[--todo.n];
     tn_node *n = t.n;
-    if (!tn__map_getp(&loaded, n) || n->op == OP_MOD) continue;
+    uint64_t sides = 0;
+    tn__map_get(&seen, (uintptr_t)n, &sides);
+    if (!((uint64_t)t.sides & ~sides)) continue;
+    tn__map_put(&seen, (uintptr_t)n, sides | (uint64_t)t.sides);
+    if (!tn__map_getp(&loaded, n) || (n->op == OP_MOD && !tn__map_getp(&loaded, n->src[1]))) continue;
     t.sides &= ~sides_given(c, &given, n);
     if (n->lo >= 0 && n->dtype != TN_U64) t.sides &= ~FROM_BELOW; /* nothing is left of a cut that cuts nothing */
     bool cuts = (n->op == OP_MIN || n->op == OP_MAX) &&
                 !(tn__map_getp(&loaded, n->src[0]) && tn__map_getp(&loaded, n->src[1]));
     if (cuts) t.sides &= n->op == OP_MIN ? ~FROM_ABOVE : ~FROM_BELOW;
     if (!t.sides) continue;
-    if (n->op == OP_GETACC || n->op == OP_LOAD) {
+    if (is_data(n)) {
       if (n->op == OP_LOAD && tn__required(k, n->src[0], REQ_IN)) continue;
       return false;
     }
     for (uint32_t s = n->op == OP_WHERE; s < n->nsrc; s++)
-      tn__vec_push(&c->scratch, &todo, ((unbounded){n->src[s], t.sides}));
+      tn__vec_push(&c->scratch, &todo, ((unbounded){n->src[s], sides_of_source(n, t.sides)}));
   }
   return true;
 }

@@ -153,10 +153,14 @@ static bool stays_short(int op) {
 
 static tn__exact float_function(int op, int dtype, const tn__exact *x, uint32_t n) {
   int wide = wide_of(dtype), tag = PLAIN;
-  bool near = false;
-  for (uint32_t i = 0; i < n; i++) near |= x[i].near;
-  if (op == OP_NEG && x[0].kind == TN__EXACT_CONST)
-    return tn__exact_const(wide, tn__eval(OP_NEG, wide, wide, &x[0].v));
+  bool near = false, known = stays_short(op);
+  uint64_t arg[3] = {0};
+  for (uint32_t i = 0; i < n; i++) {
+    near |= x[i].near;
+    known &= x[i].kind == TN__EXACT_CONST;
+    arg[i] = x[i].v;
+  }
+  if (known) return tn__exact_const(wide, tn__eval(op, wide, wide, arg)); /* it may be an f16 and a bf16 */
   if (op == OP_FMA && wide != dtype) return token(hash_of(op, dtype, TN_F32, x, n), tag_of_dtype(dtype), near);
   for (int t = 1; t < TAGS && wide == TN_F32 && stays_short(op); t++) {
     bool all = true;

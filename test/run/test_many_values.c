@@ -71,14 +71,14 @@ static void listed(tn_ctx *c, void *arg) {
   uint32_t number = 9;
   (void)arg;
   tn__names_init(&names, &c->scratch);
-  for (int i = 0; i < 3; i++) tn__names_add(&names, i == 0 ? "a" : i == 1 ? "" : "b");
+  for (uint32_t i = 0; i < 3; i++) tn__names_add(&names, i == 0 ? "a" : i == 1 ? "" : "b", i);
   assert_true(tn__names_find(&names, "b", &number) && number == 2);
   assert_true(tn__names_find(&names, "", &number) && number == 1);
   assert_false(tn__names_find(&names, "ab", &number));
   uint64_t key = tn__hash_bytes("c", 1, 0); /* taken by another */
-  tn__map_put(&names.number, key, 0);
+  tn__map_put(&names.at, key, 0);
   assert_false(tn__names_find(&names, "c", &number));
-  tn__names_add(&names, "c");
+  tn__names_add(&names, "c", 3);
   assert_true(tn__names_find(&names, "c", &number) && number == 3);
   tn_node *x = tn__int(c, 5), *copy = tn__op1(c, OP_CONTIG, x);
   tn__roots_init(c, &roots);

@@ -475,7 +475,19 @@ static void seeded_changes(void **state) {
   }
 }
 
+/* 0.91 as a bf16 is an f16, too: whatever rounds to one of them leaves it. */
+static void numbers_of_two_dtypes(void **state) {
+  (void)state;
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:cpu", .quiet = 1, .verify = "strict"});
+  assert_non_null(c);
+  tn_tensor *x = input(c, TN_BF16, DIMS(70)), *chosen = input(c, TN_BOOL, DIMS(70));
+  tn_tensor *y = tn_cosh(tn_round(tn_where_scalar(chosen, x, -0.91)));
+  if (tn_realize(&y, 1) != TN_OK) fail_msg("%s", tn_last_error(c)->text);
+  tn_ctx_close(c);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(seeded_changes)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(seeded_changes),
+                                     cmocka_unit_test(numbers_of_two_dtypes)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

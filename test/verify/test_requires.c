@@ -402,6 +402,7 @@ static const struct {
     {"gated below, cut below", READ(SIZE_N, "%9 = max index %6 -5\n%10 = le bool 0 %9\n", "%9 %10"), false},
     {"gated, another", READ(SIZE_N, "%10 = lt bool %2 %7\n%11 = le bool 0 %2\n%12 = and bool %10 %11\n", "%6 %12"),
      false},
+    {"gated, another, of a sum", READ(SIZE_N, "%9 = add index %6 %2\n%10 = lt bool %2 5\n", "%9 %10"), false},
     {"one of two", READ(SIZE_N, "%9 = lt bool %6 0\n%10 = where index %9 %7 %6\n", "%10"), false},
     {"required", READ(SIZE_N, "%10 = require void %4 0 %7 {in}\n", "%6") " %10", true},
     {"required to be distinct", READ(SIZE_N, "%10 = require void %4 {distinct}\n", "%6") " %10", false},
