@@ -125,7 +125,7 @@ static bool put_turns(const walk *w, const access *x, const tn__nodes *same, tn_
 }
 
 /* Of all turns that may follow each other without a barrier, are those at one place one thread's? */
-static bool stay_apart(const walk *w, const taken *i, uint32_t j) {
+static bool are_apart(const walk *w, const taken *i, uint32_t j) {
   access x, y;
   tn__nodes same = {0};
   tn__map of;
@@ -138,6 +138,14 @@ static bool stay_apart(const walk *w, const taken *i, uint32_t j) {
     if (both[0] && both[1]) tn__vec_push(&w->c->scratch, &same, x.open.v[k]);
   }
   return put_turns(w, &x, &same, &of, false) && put_turns(w, &y, &same, &of, true);
+}
+
+/* The same; what trying all turns takes is given back. */
+static bool stay_apart(const walk *w, const taken *i, uint32_t j) {
+  tn__work work = tn__work_begin(w->c);
+  bool apart = are_apart(w, i, j);
+  tn__work_end(w->c, work);
+  return apart;
 }
 
 static bool is_one_thread(const walk *w, const taken *i, uint32_t j) {

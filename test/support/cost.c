@@ -53,8 +53,6 @@ static double price(const tn_node *n) {
   }
 }
 
-static bool is_access(const tn_node *n) { return n->op == OP_LOAD || n->op == OP_STORE || n->op == OP_STOREADD; }
-
 /* The groups, or the slices, of a part */
 static double shares(const nest *s) { return s->part->global ? turns(s->part->global) : 1; }
 
@@ -62,14 +60,14 @@ static void count(nest *s, const tn_node *n, bool in, cost *sum) {
   const level *at = &s->level[s->depth];
   bool group = s->part->group > 0;
   double each = price(n), times = at->times * (group && !in ? shares(s) : 1);
-  if (is_access(n) && at->range && tn__axis_of(at->range) == AX_UNROLL && tn__is_packed(n, at->range))
+  if (tn__is_access(n) && at->range && tn__axis_of(at->range) == AX_UNROLL && tn__is_packed(n, at->range))
     each /= turns(at->range); /* one wide access */
   double vectors = group ? at->lanes : rounded_up(at->lanes * (at->lanes > 1 ? width(n) : 1), VECTOR_BYTES);
   if (at->lanes <= 1) vectors = 1;
   sum->of[COST_WORK] += each * times * vectors;
   *(in ? &s->inside : &s->outside) += each * at->times * (group ? rounded_up(at->lanes, s->part->group) : vectors);
   if (n->op == OP_BARRIER) sum->of[COST_BARRIERS] += times;
-  if (!is_access(n) || n->src[0]->op != OP_PARAM) return;
+  if (!tn__is_access(n) || n->src[0]->op != OP_PARAM) return;
   double bytes = times * at->lanes * (double)tn__size_of(n->src[0]->dtype);
   if (n->op != OP_STORE) sum->of[COST_READ] += bytes;
   if (n->op != OP_LOAD) sum->of[COST_WRITTEN] += bytes;
@@ -168,11 +166,7 @@ static void read_lines(function *f, const char *text) {
   }
 }
 
-static uint64_t hash_of(const char *s, size_t n) {
-  uint64_t h = 0xcbf29ce484222325u;
-  for (size_t i = 0; i < n; i++) h = (h ^ (unsigned char)s[i]) * 0x100000001b3u;
-  return h | 1;
-}
+static uint64_t key_of(const char *s, size_t n) { return tn__hash_bytes(s, n, 0) | 1; }
 
 /* Does it name a value that no later line reads?  The language's compiler drops it. */
 static bool is_dead(const function *f, const line *l) {
@@ -182,7 +176,7 @@ static bool is_dead(const function *f, const line *l) {
     if (!memcmp(l->at + i, " = ", 3)) is = l->at + i;
   const char *name = is;
   while (name && name > l->at && is_word(name[-1])) name--;
-  return is && !tn__map_get(&f->used, hash_of(name, (size_t)(is - name)), NULL);
+  return is && !tn__map_get(&f->used, key_of(name, (size_t)(is - name)), NULL);
 }
 
 /* Words and operators of a line; its words are in use from now on. */
@@ -192,7 +186,7 @@ static double read_words(function *f, const line *l) {
     uint32_t from = i;
     while (i < l->n && is_word(l->at[i])) i++;
     if (i > from) {
-      tn__map_put(&f->used, hash_of(l->at + from, i - from), 1);
+      tn__map_put(&f->used, key_of(l->at + from, i - from), 1);
       n++;
       continue;
     }
