@@ -3,8 +3,10 @@
  * Without arguments: a sample, and that the grammar produces every op, dtype and rank.  FUZZ_SEED, FUZZ_COUNT and
  * FUZZ_ONLY (a test) choose others.
  *
+ *   test_schedule_fuzz digest
  *   test_schedule_fuzz DEVICE strict|default SEED COUNT [SECONDS]
  *
+ * The digest is a number of what the first graphs are.
  * Graphs SEED .. SEED+COUNT-1, or as many as there is time for; those for devices that compile go together, several in
  * a unit.  What fails is shrunk and printed, and a graph's own seed says it again; so does one whose kernels compute
  * far more than it asks for (support/work.h; FUZZ_PRINT=1 prints it).  At the end the counts of
@@ -31,7 +33,7 @@
 
 /* graphs of a context; of a unit of compiled code; findings after which it is enough; seconds that no graph takes; of
  * so many graphs one is a layer, which takes its time: no two of a context are */
-enum { RENEWED = 200, UNIT = 8, ENOUGH = 10, HANGS = 300, LAYERS = 512 };
+enum { RENEWED = 200, UNIT = 8, ENOUGH = 10, HANGS = 120, LAYERS = 512 };
 
 /* ---- many graphs on a device ------------------------------------------------------------------------------------- */
 
@@ -141,6 +143,23 @@ static bool draw(tn_ctx *c, uint64_t seed, graph *g) {
     free(text);
   }
   return true;
+}
+
+/* What the first graphs are, in a number: the same by every compiler, or a seed says another graph to each. */
+static uint64_t digest(void) {
+  uint64_t sum = 0;
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref", .quiet = 1});
+  if (!c) abort();
+  for (uint64_t seed = 0; seed < 2 * LAYERS; seed++) {
+    graph g;
+    if (!draw(c, seed, &g)) abort();
+    char *text = graph_text(c, &g);
+    sum = tn__hash_bytes(text, strlen(text), sum);
+    free(text);
+    graph_free(c, &g);
+  }
+  tn_ctx_close(c);
+  return sum;
 }
 
 static int many(int argc, char **argv) {
@@ -268,10 +287,29 @@ static void test_replay(void **s) {
   tn_ctx_close(c);
 }
 
+/* The list of graphs that reach what is rare was found among these graphs. */
+static void test_digest(void **s) {
+  (void)s;
+  const char *folder = getenv("TENET_TEST_DATA");
+  if (!folder) skip();
+  char path[1024], line[4096];
+  snprintf(path, sizeof path, "%s/schedule/fuzz_forms.txt", folder);
+  FILE *f = fopen(path, "r");
+  assert_non_null(f);
+  unsigned long long listed = 0;
+  while (fgets(line, sizeof line, f) && sscanf(line, "# digest %llx", &listed) != 1) {}
+  fclose(f);
+  if (digest() != listed)
+    fail_msg("other graphs than when fuzz_forms.txt was written, or than by another compiler: "
+             "tools/fuzz-graphs BUILD --find-forms");
+}
+
 int main(int argc, char **argv) {
+  if (argc == 2 && !strcmp(argv[1], "digest")) return printf("%llx\n", (unsigned long long)digest()) < 0;
   if (argc >= 5) return many(argc, argv);
 #define LIST(name, device, mode, form, count) cmocka_unit_test(test_##name),
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_grammar), cmocka_unit_test(test_replay), TESTS(LIST)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_grammar), cmocka_unit_test(test_digest),
+                                     cmocka_unit_test(test_replay), TESTS(LIST)};
   const char *only = getenv("FUZZ_ONLY");
   if (only) cmocka_set_test_filter(only);
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -90,8 +90,9 @@ static uint64_t draw(graph_dice *d, int dtype, bool plain) {
   if (tn__is_float(dtype) && graph_roll(d, 3) == 0) return tn__eval_from_double(dtype, special[graph_roll(d, 20)]);
   if (tn__is_float(dtype)) return tn__eval_from_double(dtype, ((double)graph_roll(d, 65536) - 32768) / 5000);
   if (dtype == TN_BOOL) return graph_roll(d, 2);
-  uint64_t bits = graph_roll(d, 4) || plain ? (uint64_t)((int64_t)graph_roll(d, 12) - 4)
-                                            : (uint64_t)graph_roll(d, 65536) << graph_roll(d, 48);
+  bool small = graph_roll(d, 4) || plain;
+  uint64_t bits = small ? (uint64_t)((int64_t)graph_roll(d, 12) - 4) : (uint64_t)graph_roll(d, 65536);
+  if (!small) bits <<= graph_roll(d, 48);
   return tn__eval_cast(TN_I64, dtype, bits);
 }
 
@@ -224,7 +225,8 @@ tn_node *grow_match(grower *w, const tn_node *x, int dtype) {
     y = leaf(c, w->g, w->d, dtype, dim, x->rank, draw_how(w));
     if (y) return tn__expand(c, y, x->dim);
   }
-  return tn__scalar_to(c, tn__const_bits(c, dtype, draw_as(w->d, dtype, draw_how(w))), x->dim, x->rank);
+  int how = draw_how(w);
+  return tn__scalar_to(c, tn__const_bits(c, dtype, draw_as(w->d, dtype, how)), x->dim, x->rank);
 }
 
 tn_node *grow_places(grower *w, int64_t n, tn_node *const *dim, uint32_t rank) {
@@ -288,7 +290,8 @@ static void grow_ternary(grower *w) {
   tn_node *x = grow_pick(w);
   uint32_t how = graph_roll(w->d, 5);
   if (how == 0 && x->dtype != TN_BOOL) {
-    grow_add(w, tn__op3(c, OP_FMA, x, grow_match(w, x, x->dtype), grow_match(w, x, x->dtype)));
+    tn_node *y = grow_match(w, x, x->dtype), *z = grow_match(w, x, x->dtype);
+    grow_add(w, tn__op3(c, OP_FMA, x, y, z));
     return;
   }
   tn_node *y = grow_match(w, x, x->dtype), *p = grow_match(w, x, TN_BOOL);
@@ -299,7 +302,8 @@ static void grow_ternary(grower *w) {
 static void grow_random(grower *w) {
   tn_ctx *c = w->c;
   tn_node *n = draw_size(w), *at = tn__cast(c, tn__iota(c, n), TN_U64);
-  tn_node *bits = tn__op3(c, OP_PHILOX, at, grow_match(w, at, TN_U64), grow_match(w, at, TN_U64));
+  tn_node *word = grow_match(w, at, TN_U64), *key = grow_match(w, at, TN_U64);
+  tn_node *bits = tn__op3(c, OP_PHILOX, at, word, key);
   grow_add(w, bits);
   if (graph_roll(w->d, 2)) return;
   tn_node *shift = tn__scalar_to(c, tn__const_num(c, TN_U32, 8), bits->dim, 1),
@@ -335,9 +339,10 @@ static void grow_chain(grower *w) {
   if (graph_roll(w->d, 3) == 0) x = grow_match(w, x, TN_BF16);
   for (uint32_t k = 2 + graph_roll(w->d, graph_roll(w->d, 4) ? 8 : 40); k > 0; k--) {
     uint32_t how = graph_roll(w->d, 4);
+    tn_node *p = how == 1 ? grow_match(w, x, TN_BOOL) : NULL, *y = how ? grow_match(w, x, x->dtype) : NULL;
     if (how == 0) x = tn__op1(c, any_function(w, x->dtype), x);
-    else if (how == 1) x = tn__where(c, grow_match(w, x, TN_BOOL), x, grow_match(w, x, x->dtype));
-    else x = tn__op2(c, binary[graph_roll(w->d, sizeof binary)], x, grow_match(w, x, x->dtype));
+    else if (how == 1) x = tn__where(c, p, x, y);
+    else x = tn__op2(c, binary[graph_roll(w->d, sizeof binary)], x, y);
     w->work -= (double)grow_count(x);
   }
   grow_add(w, x);
@@ -432,7 +437,7 @@ static void grow_shrink(grower *w) {
       continue;
     }
     int64_t n = grow_dim(x, i), b = n && graph_roll(w->d, 2) ? graph_roll(w->d, (uint32_t)n) : 0,
-            s = 1 + (graph_roll(w->d, 3) == 0) * (int64_t)graph_roll(w->d, graph_roll(w->d, 4) ? 3 : 500);
+            s = graph_roll(w->d, 3) ? 1 : 1 + (int64_t)graph_roll(w->d, graph_roll(w->d, 4) ? 3 : 500);
     int64_t most = (n - b + s - 1) / s,
             k = most && graph_roll(w->d, 3) == 0 ? most - (int64_t)graph_roll(w->d, (uint32_t)most) : most;
     begin[i] = tn__int(w->c, b);

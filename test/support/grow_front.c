@@ -34,14 +34,19 @@ static const unary_fn unary_float[] = {FUNCTIONS_OF_FLOATS(FUNCTION)}, unary_log
                       unary_number[] = {FUNCTIONS_OF_NUMBERS(FUNCTION)};
 
 static void unary(grower *w) {
-  if (graph_roll(w->d, 16) == 0)
-    keep(w, unary_logic[graph_roll(w->d, 2)](cell(w, grow_pick_of(w, TN__C_INT | TN__C_BOOL))));
-  else if (graph_roll(w->d, 2))
-    keep(w, unary_float[graph_roll(w->d, sizeof unary_float / sizeof *unary_float)](
-                cell(w, grow_pick_of(w, TN__C_FLOAT))));
-  else
-    keep(w, unary_number[graph_roll(w->d, sizeof unary_number / sizeof *unary_number)](
-                cell(w, grow_pick_of(w, TN__C_FLOAT | TN__C_INT))));
+  unary_fn fn;
+  int cls;
+  if (graph_roll(w->d, 16) == 0) {
+    fn = unary_logic[graph_roll(w->d, sizeof unary_logic / sizeof *unary_logic)];
+    cls = TN__C_INT | TN__C_BOOL;
+  } else if (graph_roll(w->d, 2)) {
+    fn = unary_float[graph_roll(w->d, sizeof unary_float / sizeof *unary_float)];
+    cls = TN__C_FLOAT;
+  } else {
+    fn = unary_number[graph_roll(w->d, sizeof unary_number / sizeof *unary_number)];
+    cls = TN__C_FLOAT | TN__C_INT;
+  }
+  keep(w, fn(cell(w, grow_pick_of(w, cls))));
 }
 
 typedef tn_tensor *(*binary_fn)(tn_tensor *, tn_tensor *);
@@ -67,9 +72,15 @@ static void with_number(grower *w) {
   tn_tensor *p = how > 2 ? NULL : cell(w, grow_match(w, x->node, TN_BOOL));
   if (how == 0) keep(w, tn_where_scalar(p, x, number(w)));
   else if (how == 1) keep(w, tn_rwhere_scalar(p, number(w), x));
-  else if (how == 2) keep(w, tn_where_scalars(p, (tn_dtype)grow_dtype(w, ~0), number(w), number(w)));
-  else if (how == 3) keep(w, tn_clamp(x, -number(w), 5));
-  else keep(w, with[graph_roll(w->d, sizeof with / sizeof *with)](x, number(w)));
+  else if (how == 2) {
+    tn_dtype dtype = (tn_dtype)grow_dtype(w, ~0);
+    double yes = number(w), no = number(w);
+    keep(w, tn_where_scalars(p, dtype, yes, no));
+  } else if (how == 3) keep(w, tn_clamp(x, -number(w), 5));
+  else {
+    fn op = with[graph_roll(w->d, sizeof with / sizeof *with)];
+    keep(w, op(x, number(w)));
+  }
 }
 
 /* What is made of nothing. */
@@ -79,7 +90,11 @@ static void fresh(grower *w) {
   if (n * m > w->size->elements) return;
   switch (graph_roll(w->d, 3)) {
   case 0: keep(w, tn_eye(w->c, dtype, n, m)); break;
-  case 1: keep(w, tn_linspace(w->c, (tn_dtype)grow_dtype(w, TN__C_FLOAT), -number(w), number(w), n)); break;
+  case 1:
+    dtype = (tn_dtype)grow_dtype(w, TN__C_FLOAT);
+    double from = -number(w), to = number(w);
+    keep(w, tn_linspace(w->c, dtype, from, to, n));
+    break;
   default: keep(w, tn_arange(w->c, dtype, 0, (double)(n < 100 ? n : 100), 1 + graph_roll(w->d, 3))); break;
   }
 }
@@ -98,9 +113,12 @@ static void randoms(grower *w) {
   }
   tn_manual_seed(c, 0);
   tn_dtype of = (tn_dtype)grow_dtype(w, TN__C_FLOAT), in = (tn_dtype)grow_dtype(w, TN__C_INT);
-  tn_tensor *x[] = {tn_uniform(c, of, shape, rank, -1, 2), tn_normal(c, of, shape, rank, 1, 2),
-                    tn_randint(c, in, shape, rank, 0, 100), tn_bernoulli(c, shape, rank, 0.25),
-                    tn_rand_bits(c, shape, rank)};
+  tn_tensor *x[5];
+  x[0] = tn_uniform(c, of, shape, rank, -1, 2);
+  x[1] = tn_normal(c, of, shape, rank, 1, 2);
+  x[2] = tn_randint(c, in, shape, rank, 0, 100);
+  x[3] = tn_bernoulli(c, shape, rank, 0.25);
+  x[4] = tn_rand_bits(c, shape, rank);
   tn_node *n = x[graph_roll(w->d, 5)]->node, *state = tn__random_state(c, NULL), *two = tn__int(c, 2);
   tn_node *leaf = graph_leaf(c, w->g, w->d, TN_U64, &two, 1, graph_roll(w->d, 2));
   tn_manual_seed(c, 0);
@@ -124,7 +142,8 @@ static void extremes(grower *w) {
   tn_node *x = grow_pick(w);
   int axis = axis_of(w, x);
   if (!x->rank || x->dim[axis]->lo < 1) return; /* of nothing there is none: no run at that size */
-  keep(w, (graph_roll(w->d, 2) ? tn_argmax : tn_argmin)(cell(w, x), axis, graph_roll(w->d, 2)));
+  bool most = graph_roll(w->d, 2), stays = graph_roll(w->d, 2);
+  keep(w, (most ? tn_argmax : tn_argmin)(cell(w, x), axis, stays));
 }
 
 static void rows(grower *w) {
@@ -203,8 +222,9 @@ static void splits(grower *w) {
 static void windows(grower *w) {
   tn_node *x = grow_pick(w);
   if (!x->rank || x->rank == GROW_RANK) return;
-  keep(w, tn_unfold(cell(w, x), axis_of(w, x), 1 + graph_roll(w->d, 5), 1 + graph_roll(w->d, 3),
-                    1 + graph_roll(w->d, 2)));
+  int axis = axis_of(w, x);
+  int64_t size = 1 + graph_roll(w->d, 5), stride = 1 + graph_roll(w->d, 3), dilation = 1 + graph_roll(w->d, 2);
+  keep(w, tn_unfold(cell(w, x), axis, size, stride, dilation));
 }
 
 /* ---- indexing by tensors ---- */
@@ -224,7 +244,10 @@ static void takes(grower *w) {
   for (uint32_t i = 0; i < x->rank; i++) dim[i] = i == axis ? tn__int(w->c, grow_size(w)) : x->dim[i];
   if (how == 1) keep(w, tn_take_along_axis(cell(w, x), cell(w, grow_places(w, n, dim, x->rank)), (int)axis));
   else if (graph_roll(w->d, 2)) keep(w, tn_embedding(cell(w, x), cell(w, grow_places(w, grow_dim(x, 0), dim, 1))));
-  else keep(w, tn_one_hot(cell(w, grow_places(w, 7, dim, 1)), 7, (tn_dtype)grow_dtype(w, TN__C_FLOAT | TN__C_INT)));
+  else {
+    tn_node *places = grow_places(w, 7, dim, 1);
+    keep(w, tn_one_hot(cell(w, places), 7, (tn_dtype)grow_dtype(w, TN__C_FLOAT | TN__C_INT)));
+  }
 }
 
 static void puts_(grower *w) {
@@ -248,9 +271,10 @@ static void puts_(grower *w) {
 
 static void products(grower *w) {
   tn_node *x = grow_pick_of(w, TN__C_FLOAT | TN__C_INT);
-  int64_t dim[3] = {1 + graph_roll(w->d, 3), 0, grow_size(w)};
+  int64_t dim[3] = {1 + graph_roll(w->d, 3)};
   if (!x->rank) return;
   dim[1] = grow_dim(x, x->rank - 1u);
+  dim[2] = grow_size(w);
   uint32_t skip = graph_roll(w->d, 4) ? 1 : 0;
   if (dim[0] * dim[1] * dim[2] > w->size->elements) return;
   tn_tensor *t = cell(w, x), *y = cell(w, grow_leaf_of(w, x->dtype, dim + skip, 3 - skip));
@@ -297,7 +321,8 @@ static void sums_of_products(grower *w) {
 static void images(grower *w) {
   int64_t groups = graph_roll(w->d, 3) ? 1 : 2, c = groups * (1 + graph_roll(w->d, 4)),
           k = groups * (1 + graph_roll(w->d, 5)), h = 3 + graph_roll(w->d, 7), v = 3 + graph_roll(w->d, 9),
-          n = 1 + graph_roll(w->d, 3), r[2] = {1 + graph_roll(w->d, 3), 1 + graph_roll(w->d, 3)};
+          n = 1 + graph_roll(w->d, 3), r[2];
+  for (int i = 0; i < 2; i++) r[i] = 1 + graph_roll(w->d, 3);
   int dtype = grow_dtype(w, TN__C_FLOAT);
   tn_tensor *x = cell(w, grow_leaf_of(w, dtype, (int64_t[]){n, c, h, v}, 4));
   tn_conv2d_options o = {.groups = groups};

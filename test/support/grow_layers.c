@@ -35,7 +35,10 @@ static tn_node *layer_product(grower *w, int dtype, tn_node **x) {
     size[most] /= 2;
   }
   /* over an edge */
-  if (graph_roll(w->d, whole ? 2 : 3) == 0) size[graph_roll(w->d, 3)] += 1 - (int64_t)graph_roll(w->d, 10);
+  if (graph_roll(w->d, whole ? 2 : 3) == 0) {
+    uint32_t axis = graph_roll(w->d, 3);
+    size[axis] += 1 - (int64_t)graph_roll(w->d, 10);
+  }
   x[0] = factor(w, dtype, batch, size[0], size[2]);
   x[1] = factor(w, dtype, batch, size[2], size[1]);
   tn_tensor *y = tn_matmul(cell(w, x[0]), cell(w, x[1]));
@@ -60,7 +63,7 @@ static tn_node *layer_images(grower *w, int dtype, tn_node **x) {
 static tn_node *layer_norm(grower *w, int dtype, tn_node **x) {
   bool many = graph_roll(w->d, 3) == 0;
   int64_t rows = many ? 2112 + graph_roll(w->d, 600) : (32u << graph_roll(w->d, 5)) + graph_roll(w->d, 40),
-          in = 64 + (graph_roll(w->d, 2) ? 0 : graph_roll(w->d, many ? 30 : 200));
+          in = graph_roll(w->d, 2) ? 64 : 64 + graph_roll(w->d, many ? 30 : 200);
   x[0] = grow_leaf_of(w, dtype, (int64_t[]){rows, in}, 2);
   x[1] = grow_leaf_of(w, dtype, &in, 1);
   tn_tensor *t = cell(w, x[0]), *gamma = cell(w, x[1]);
