@@ -34,6 +34,7 @@ enum {
 };
 typedef enum tn__arg { ARG_NONE, ARG_BITS, ARG_INTS, ARG_NAME } tn__arg;
 typedef enum tn__rounding { RN_EXACT, RN_ROUNDED, RN_LIBRARY } tn__rounding;
+enum tn__library { LB_C, LB_CUDA, LB_OPENCL };
 typedef enum tn__response { RS_JUMPS, RS_CONTINUOUS, RS_STABLE } tn__response; /* each promises more */
 
 /* A row of ops.def, whose head says what the columns mean. */
@@ -41,7 +42,8 @@ typedef struct tn__op_info {
   const char *name, *text; /* "ADD", "add" */
   uint8_t group, arg, phases, dtype_rule, shape_rule;
   uint8_t nint;              /* integers in the argument; 0: none, or as many as the shape rule says */
-  uint8_t cost, rounding, library_ulps, response;
+  uint8_t cost, rounding, response;
+  double library[3];         /* by tn__library */
   uint8_t combine;           /* the op over a row's elements; 0: it does not reduce */
   uint32_t min_src, max_src;
   uint8_t comm, assoc, idem; /* masks of tn__class */

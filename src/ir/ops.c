@@ -19,12 +19,12 @@ enum { CLS_B = TN__C_BOOL, CLS_I = TN__C_INT, CLS_F = TN__C_FLOAT, CLS_BI = CLS_
 #define COST_IS_COST(additions) .cost = (additions)
 #define ROUNDING_IS_EXACT .rounding = RN_EXACT
 #define ROUNDING_IS_ROUNDED .rounding = RN_ROUNDED
-#define ROUNDING_IS_LIBRARY(ulps) .rounding = RN_LIBRARY, .library_ulps = (ulps)
+#define ROUNDING_IS_LIBRARY(c, cuda, opencl) .rounding = RN_LIBRARY, .library = {c, cuda, opencl}
 #define COMBINE_IS_APART .combine = 0
 #define COMBINE_IS_COMBINES(op) .combine = OP_##op
 
 const tn__op_info tn__ops[OP_COUNT] = {
-#define OP(id, spelling, grp, least, most, argument, where, dtype, shape, price, precision, answer, joining)           \
+#define OP(id, spelling, grp, least, most, argument, where, dtype, shape, price, precision, answer, joining, ...)      \
   [OP_##id] = {.name = #id,                                                                                            \
                .text = (spelling),                                                                                     \
                .group = G_##grp,                                                                                       \

@@ -1,4 +1,5 @@
-/* Elementwise functions: one line each, which says what dtypes the function takes and what it is made of. */
+/* Elementwise functions: one line each, here and in elementwise.def, which says what dtypes the function takes and what
+ * it is made of. */
 #include "tensor/operands.h"
 #include <math.h>
 
@@ -67,62 +68,21 @@ static tn_node *elu(tn_ctx *c, tn_node *x, double alpha) {
 
 #define WHOLE(x, otherwise) (is_whole(x) ? (x) : (otherwise))
 
-/* UNARY(name, dtypes it takes, what it is) defines the public function of that name. */
+/* UNARY(name, dtypes it takes, what it is) defines tn_<name>. */
 #define UNARY(name_, classes, value)                                                                                   \
   static tn_node *build_##name_(tn_ctx *c, tn__call *k) {                                                              \
     tn_node *x = k->x[0];                                                                                              \
     tn__want(c, x, TN__C_##classes);                                                                                   \
     return value;                                                                                                      \
   }                                                                                                                    \
-  tn_tensor *name_(tn_tensor *t) {                                                                                     \
-    return tn__build(&(tn__call){.name = #name_, .fn = build_##name_, .in = &t, .nin = 1});                            \
+  tn_tensor *tn_##name_(tn_tensor *t) {                                                                                \
+    return tn__build(&(tn__call){.name = "tn_" #name_, .fn = build_##name_, .in = &t, .nin = 1});                      \
   }
 
-UNARY(tn_abs, NUM, O1(ABS, x))
-UNARY(tn_sign, NUM, O1(SIGN, x))
-UNARY(tn_neg, NUM, O1(NEG, x))
-UNARY(tn_square, NUM, O2(MUL, x, x))
-UNARY(tn_relu, NUM, tn__relu_of(c, x))
-UNARY(tn_floor, NUM, WHOLE(x, O1(FLOOR, x)))
-UNARY(tn_ceil, NUM, WHOLE(x, O1(CEIL, x)))
-UNARY(tn_round, NUM, WHOLE(x, O1(ROUND, x)))
-UNARY(tn_trunc, NUM, WHOLE(x, O1(TRUNC, x)))
-UNARY(tn_isnan, NUM, is_whole(x) ? all_of(c, x, false) : O2(NE, x, x))
-UNARY(tn_isinf, NUM, is_whole(x) ? all_of(c, x, false) : ON(EQ, O1(ABS, x), INFINITY))
-UNARY(tn_isfinite, NUM, is_whole(x) ? all_of(c, x, true) : ON(LT, O1(ABS, x), INFINITY))
-UNARY(tn_sqrt, FLOAT, O1(SQRT, x))
-UNARY(tn_rsqrt, FLOAT, IN_ONE(rsqrt))
-UNARY(tn_recip, FLOAT, NO(DIV, 1, x))
-UNARY(tn_exp, FLOAT, O1(EXP, x))
-UNARY(tn_exp2, FLOAT, O1(EXP2, x))
-UNARY(tn_expm1, FLOAT, O1(EXPM1, x))
-UNARY(tn_log, FLOAT, O1(LOG, x))
-UNARY(tn_log2, FLOAT, O1(LOG2, x))
-UNARY(tn_log10, FLOAT, O1(LOG10, x))
-UNARY(tn_log1p, FLOAT, O1(LOG1P, x))
-UNARY(tn_sin, FLOAT, O1(SIN, x))
-UNARY(tn_cos, FLOAT, O1(COS, x))
-UNARY(tn_tan, FLOAT, O1(TAN, x))
-UNARY(tn_asin, FLOAT, O1(ASIN, x))
-UNARY(tn_acos, FLOAT, O1(ACOS, x))
-UNARY(tn_atan, FLOAT, O1(ATAN, x))
-UNARY(tn_sinh, FLOAT, O1(SINH, x))
-UNARY(tn_cosh, FLOAT, O1(COSH, x))
-UNARY(tn_tanh, FLOAT, O1(TANH, x))
-UNARY(tn_asinh, FLOAT, O1(ASINH, x))
-UNARY(tn_acosh, FLOAT, O1(ACOSH, x))
-UNARY(tn_atanh, FLOAT, O1(ATANH, x))
-UNARY(tn_erf, FLOAT, O1(ERF, x))
-UNARY(tn_erfc, FLOAT, O1(ERFC, x))
-UNARY(tn_sigmoid, FLOAT, IN_ONE(sigmoid))
-UNARY(tn_silu, FLOAT, IN_ONE(silu))
-UNARY(tn_softplus, FLOAT, tn__softplus_of(c, x))
-UNARY(tn_gelu, FLOAT, IN_ACC(gelu))
-UNARY(tn_gelu_tanh, FLOAT, tn__gelu_tanh_of(c, x))
-UNARY(tn_logical_not, ANY, O1(NOT, truth(c, x)))
-UNARY(tn_bitwise_not, BITS, O1(NOT, x))
-UNARY(tn_detach, ANY, O1(DETACH, x))
-UNARY(tn_contiguous, ANY, O1(CONTIG, x))
+#define ONE UNARY
+#include "tensor/elementwise.def"
+UNARY(detach, ANY, O1(DETACH, x))
+UNARY(contiguous, ANY, O1(CONTIG, x))
 
 /* The same with one number, s. */
 #define UNARY_NUMBER(name_, classes, value)                                                                            \
@@ -132,12 +92,12 @@ UNARY(tn_contiguous, ANY, O1(CONTIG, x))
     tn__want(c, x, TN__C_##classes);                                                                                   \
     return value;                                                                                                      \
   }                                                                                                                    \
-  tn_tensor *name_(tn_tensor *t, double s) {                                                                           \
-    return tn__build(&(tn__call){.name = #name_, .fn = build_##name_, .in = &t, .nin = 1, .f[0] = s});                 \
+  tn_tensor *tn_##name_(tn_tensor *t, double s) {                                                                      \
+    return tn__build(&(tn__call){.name = "tn_" #name_, .fn = build_##name_, .in = &t, .nin = 1, .f[0] = s});           \
   }
 
-UNARY_NUMBER(tn_leaky_relu, FLOAT, tn__where(c, NO(LT, 0, x), x, ON(MUL, x, s)))
-UNARY_NUMBER(tn_elu, FLOAT, elu(c, x, s))
+UNARY_NUMBER(leaky_relu, FLOAT, tn__where(c, NO(LT, 0, x), x, ON(MUL, x, s)))
+UNARY_NUMBER(elu, FLOAT, elu(c, x, s))
 
 /* ---- two operands ---- */
 
@@ -166,7 +126,7 @@ static void join(tn_ctx *c, tn__call *k, joining how, int classes, const char *h
   tn__broadcast(c, x, 2);
 }
 
-/* BINARY(name, joining, dtypes, hint for integers, what it is) defines the public function of that name. */
+/* BINARY(name, joining, dtypes, hint for integers, what it is) defines tn_<name>. */
 #define BINARY(name_, how, classes, hint, value)                                                                       \
   static tn_node *build_##name_(tn_ctx *c, tn__call *k) {                                                              \
     tn_node *v[2];                                                                                                     \
@@ -174,62 +134,38 @@ static void join(tn_ctx *c, tn__call *k, joining how, int classes, const char *h
     tn_node *x = v[0], *y = v[1];                                                                                      \
     return value;                                                                                                      \
   }                                                                                                                    \
-  tn_tensor *name_(tn_tensor *a, tn_tensor *b) {                                                                       \
-    return tn__build(&(tn__call){.name = #name_, .fn = build_##name_, .in = (tn_tensor *[]){a, b}, .nin = 2});         \
+  tn_tensor *tn_##name_(tn_tensor *a, tn_tensor *b) {                                                                  \
+    tn_tensor *in[2] = {a, b};                                                                                         \
+    return tn__build(&(tn__call){.name = "tn_" #name_, .fn = build_##name_, .in = in, .nin = 2});                      \
   }
 
-BINARY(tn_add, PROMOTE, ANY, NULL, O2(ADD, x, y))
-BINARY(tn_sub, PROMOTE, NUM, NULL, tn__sub(c, x, y))
-BINARY(tn_mul, PROMOTE, ANY, NULL, O2(MUL, x, y))
-BINARY(tn_div, PROMOTE, FLOAT, "use tn_floordiv, or convert with tn_cast", O2(DIV, x, y))
-BINARY(tn_floordiv, PROMOTE, NUM, NULL, O2(IDIV, x, y))
-BINARY(tn_mod, PROMOTE, NUM, NULL, O2(MOD, x, y))
-BINARY(tn_fmod, PROMOTE, NUM, NULL, O2(FMOD, x, y))
-BINARY(tn_pow, PROMOTE, NUM, NULL, O2(POW, x, y))
-BINARY(tn_maximum, PROMOTE, ANY, NULL, O2(MAX, x, y))
-BINARY(tn_minimum, PROMOTE, ANY, NULL, O2(MIN, x, y))
-BINARY(tn_atan2, PROMOTE, FLOAT, NULL, O2(ATAN2, x, y))
-BINARY(tn_hypot, PROMOTE, FLOAT, NULL, O2(HYPOT, x, y))
-BINARY(tn_copysign, PROMOTE, FLOAT, NULL, O2(COPYSIGN, x, y))
-BINARY(tn_eq, PROMOTE, ANY, NULL, O2(EQ, x, y))
-BINARY(tn_ne, PROMOTE, ANY, NULL, O2(NE, x, y))
-BINARY(tn_lt, PROMOTE, ANY, NULL, O2(LT, x, y))
-BINARY(tn_le, PROMOTE, ANY, NULL, O2(LE, x, y))
-BINARY(tn_gt, PROMOTE, ANY, NULL, O2(LT, y, x))
-BINARY(tn_ge, PROMOTE, ANY, NULL, O2(LE, y, x))
-BINARY(tn_logical_and, TRUTH, ANY, NULL, O2(AND, x, y))
-BINARY(tn_logical_or, TRUTH, ANY, NULL, O2(OR, x, y))
-BINARY(tn_logical_xor, TRUTH, ANY, NULL, O2(XOR, x, y))
-BINARY(tn_bitwise_and, PROMOTE, BITS, NULL, O2(AND, x, y))
-BINARY(tn_bitwise_or, PROMOTE, BITS, NULL, O2(OR, x, y))
-BINARY(tn_bitwise_xor, PROMOTE, BITS, NULL, O2(XOR, x, y))
-BINARY(tn_shl, PROMOTE, INT, NULL, O2(SHL, x, y))
-BINARY(tn_shr, PROMOTE, INT, NULL, O2(SHR, x, y))
+#define TWO BINARY
+#include "tensor/elementwise.def"
 
 /* SCALAR(name, the function of two tensors, side of the number) */
 #define SCALAR(name_, builder, side)                                                                                   \
-  tn_tensor *name_(tn_tensor *t, double s) {                                                                           \
-    return tn__build(&(tn__call){.name = #name_, .fn = build_##builder, .in = &t, .nin = 1,                            \
+  tn_tensor *tn_##name_(tn_tensor *t, double s) {                                                                      \
+    return tn__build(&(tn__call){.name = "tn_" #name_, .fn = build_##builder, .in = &t, .nin = 1,                      \
                                  .i[0] = NUMBER_##side, .f[0] = s});                                                   \
   }
 
-SCALAR(tn_add_scalar, tn_add, RIGHT)
-SCALAR(tn_sub_scalar, tn_sub, RIGHT)
-SCALAR(tn_rsub_scalar, tn_sub, LEFT)
-SCALAR(tn_mul_scalar, tn_mul, RIGHT)
-SCALAR(tn_div_scalar, tn_div, RIGHT)
-SCALAR(tn_rdiv_scalar, tn_div, LEFT)
-SCALAR(tn_floordiv_scalar, tn_floordiv, RIGHT)
-SCALAR(tn_mod_scalar, tn_mod, RIGHT)
-SCALAR(tn_pow_scalar, tn_pow, RIGHT)
-SCALAR(tn_maximum_scalar, tn_maximum, RIGHT)
-SCALAR(tn_minimum_scalar, tn_minimum, RIGHT)
-SCALAR(tn_eq_scalar, tn_eq, RIGHT)
-SCALAR(tn_ne_scalar, tn_ne, RIGHT)
-SCALAR(tn_lt_scalar, tn_lt, RIGHT)
-SCALAR(tn_le_scalar, tn_le, RIGHT)
-SCALAR(tn_gt_scalar, tn_gt, RIGHT)
-SCALAR(tn_ge_scalar, tn_ge, RIGHT)
+SCALAR(add_scalar, add, RIGHT)
+SCALAR(sub_scalar, sub, RIGHT)
+SCALAR(rsub_scalar, sub, LEFT)
+SCALAR(mul_scalar, mul, RIGHT)
+SCALAR(div_scalar, div, RIGHT)
+SCALAR(rdiv_scalar, div, LEFT)
+SCALAR(floordiv_scalar, floordiv, RIGHT)
+SCALAR(mod_scalar, mod, RIGHT)
+SCALAR(pow_scalar, pow, RIGHT)
+SCALAR(maximum_scalar, maximum, RIGHT)
+SCALAR(minimum_scalar, minimum, RIGHT)
+SCALAR(eq_scalar, eq, RIGHT)
+SCALAR(ne_scalar, ne, RIGHT)
+SCALAR(lt_scalar, lt, RIGHT)
+SCALAR(le_scalar, le, RIGHT)
+SCALAR(gt_scalar, gt, RIGHT)
+SCALAR(ge_scalar, ge, RIGHT)
 
 /* ---- the rest ---- */
 

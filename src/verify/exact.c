@@ -145,15 +145,9 @@ static tn__exact cast(int dtype, int sdtype, tn__exact x) {
   return token(tn__hash_mix(x.v, (uint64_t)(0xca5700 + dtype)), tag_of_dtype(dtype), x.near);
 }
 
-/* Functions of f16 and bf16 whose results are of the dtype without being rounded. */
-static bool stays_short(int op) {
-  return op == OP_NEG || op == OP_ABS || op == OP_MIN || op == OP_MAX || op == OP_SIGN || op == OP_FLOOR ||
-         op == OP_CEIL || op == OP_ROUND || op == OP_TRUNC || op == OP_FMOD || op == OP_COPYSIGN;
-}
-
 static tn__exact float_function(int op, int dtype, const tn__exact *x, uint32_t n) {
   int wide = wide_of(dtype), tag = PLAIN;
-  bool near = false, known = stays_short(op);
+  bool near = false, stays_short = tn__ops[op].rounding == RN_EXACT, known = stays_short;
   uint64_t arg[3] = {0};
   for (uint32_t i = 0; i < n; i++) {
     near |= x[i].near;
@@ -162,13 +156,13 @@ static tn__exact float_function(int op, int dtype, const tn__exact *x, uint32_t 
   }
   if (known) return tn__exact_const(wide, tn__eval(op, wide, wide, arg)); /* it may be an f16 and a bf16 */
   if (op == OP_FMA && wide != dtype) return token(hash_of(op, dtype, TN_F32, x, n), tag_of_dtype(dtype), near);
-  for (int t = 1; t < TAGS && wide == TN_F32 && stays_short(op); t++) {
+  for (int t = 1; t < TAGS && wide == TN_F32 && stays_short; t++) {
     bool all = true;
     for (uint32_t i = 0; i < n; i++) all &= is_of(t == IS_BF16 ? TN_BF16 : TN_F16, x[i]);
     if (all) tag = t;
   }
   tn__exact y = token(hash_of(op, wide, wide, x, n), tag, near);
-  return wide == dtype || stays_short(op) ? y : tn__exact_round(dtype, y);
+  return wide == dtype || stays_short ? y : tn__exact_round(dtype, y);
 }
 
 tn__exact tn__exact_eval(int op, int dtype, int sdtype, const tn__exact *x) {

@@ -9,9 +9,11 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
+#include "support/files.h"
 #include "support/ulps.h"
 
 typedef struct unary {
@@ -180,9 +182,36 @@ static void test_units_of_pow(void **state) {
   }
 }
 
+/* docs/trust.md states every bound, as "name bound" in a list. */
+static void test_docs(void **state) {
+  static const struct {
+    const char *name;
+    f64 bound;
+  } rows[] = {
+#define NAMED(op, name, bound) {#name, bound},
+      TN_MATH_1(NAMED) TN_MATH_2(NAMED)};
+  const char *tests = getenv("TENET_TEST_DATA");
+  char path[1000], want[40];
+  size_t n = 0;
+  (void)state;
+  if (!tests) skip();
+  snprintf(path, sizeof path, "%s/../docs/trust.md", tests);
+  char *text = test_read_file(path, &n);
+  assert_non_null(text);
+  text[n] = 0;
+  for (char *s = text; *s; s++)
+    if (*s == '\n') *s = ' ';
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    snprintf(want, sizeof want, " %s %.1f", rows[i].name, rows[i].bound);
+    if (!strstr(text, want)) fail_msg("docs/trust.md does not say:%s", want);
+  }
+  free(text);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_unaries), cmocka_unit_test(test_edges),
-                                     cmocka_unit_test(test_binaries), cmocka_unit_test(test_reduction),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_docs), cmocka_unit_test(test_unaries),
+                                     cmocka_unit_test(test_edges), cmocka_unit_test(test_binaries),
+                                     cmocka_unit_test(test_reduction),
                                      cmocka_unit_test(test_units_of_pow)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,14 @@
 """Functions that work element by element."""
 
+import ctypes
+import ctypes.util
 import math
+import os
+import re
 
 import numpy as np
 
-from draw import Question, case, wide, work
+from draw import CASES, Question, case, wide, work
 from wire import ALL, BOOL, F32, F64, FLOATS, INTS, NUMBERS, Values
 
 # ---- elementwise -----------------------------------------------------------------------------------------------------
@@ -277,3 +281,40 @@ def _(r, d):
 def _(r, d):
     x, to = r.array(d, r.shape(), "plain"), r.one_of([t for t in NUMBERS if t.bits == d.bits])
     return Question([x], lambda: to.unpack(d.pack(x.a)).reshape(x.a.shape), to, (to.code,))
+
+
+# ---- functions of floats that are one op and are not named here: NumPy's of that name, else the C library's ----------
+
+
+def source(name):
+    return open(os.path.join(os.path.dirname(__file__), "../..", name)).read()
+
+
+def by_name(name):
+    if hasattr(np, name):
+        return getattr(np, name)
+    fn = getattr(ctypes.CDLL(ctypes.util.find_library("m")), name, None)
+    if fn is None:
+        return None  # a public function without a case: numpy_oracle.py says so
+    fn.restype = ctypes.c_double
+
+    def of_numbers(*x):
+        one = np.vectorize(lambda *v: fn(*map(ctypes.c_double, v)), otypes=[np.float64])
+        return one(*(np.asarray(v).astype(np.float64) for v in x))
+
+    return of_numbers
+
+
+BOUNDS = dict(re.findall(r"FN\(\w+, (\w+), ([\d.]+)\)", source("src/ir/math.inc")))  # of those that err
+ROW = r"^(ONE|TWO)\((\w+), (?:PROMOTE, )?FLOAT, (?:NULL, )?O[12]\("
+for operands, name in re.findall(ROW, source("src/tensor/elementwise.def"), re.M):
+    fn = None if name in CASES else by_name(name)
+    if fn is None:
+        continue
+    tol = float(BOUNDS[name]) + 1 if name in BOUNDS else 0.0
+    if operands == "TWO":
+        binary(name, FLOATS, fn, tol=tol)
+    elif tol:
+        function(name, fn, tol)
+    else:
+        unary(name, FLOATS, fn)

@@ -5,7 +5,6 @@
  *   out N NUMBER...                                    realises them at once; each is answered by "DTYPE RANK SIZE..."
  *                                                      and its bytes, or "error TEXT"
  *   end                                                forgets all tensors */
-#include "support/functions.h"
 #include "tenet/tenet.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,12 +28,9 @@ typedef struct row {
 } row;
 
 /* By the arguments that they take. */
-#define UNARY(X)                                                                                                       \
-  FUNCTIONS_OF_FLOATS(X) FUNCTIONS_OF_NUMBERS(X) FUNCTIONS_OF_BITS(X)                                                  \
-  X(zeros_like) X(ones_like) X(contiguous) X(detach)
+#define UNARY(X) X(zeros_like) X(ones_like) X(contiguous) X(detach)
 #define BINARY(X)                                                                                                      \
-  FUNCTIONS_OF_TWO(X) X(matmul) X(dot) X(outer) X(embedding) X(cross_entropy) X(nll_loss) X(mse_loss)                  \
-  X(binary_cross_entropy_with_logits)
+  X(matmul) X(dot) X(outer) X(embedding) X(cross_entropy) X(nll_loss) X(mse_loss) X(binary_cross_entropy_with_logits)
 #define NUMBER(X)                                                                                                      \
   X(add_scalar) X(sub_scalar) X(rsub_scalar) X(mul_scalar) X(div_scalar) X(rdiv_scalar) X(floordiv_scalar)             \
   X(mod_scalar) X(pow_scalar) X(maximum_scalar) X(minimum_scalar) X(eq_scalar) X(ne_scalar) X(lt_scalar) X(le_scalar)  \
@@ -55,6 +51,9 @@ typedef struct row {
 #define DEFINE_SIZES(name) FUNCTION(name, tn_##name(a->x[0], a->i, a->ni))
 #define MADE a->c, (tn_dtype)a->i[0] /* ints: dtype, ... */
 #define DEFINE_SHAPE(name) FUNCTION(name, tn_##name(MADE, a->i + 1, a->ni - 1))
+#define ONE(name, ...) DEFINE_UNARY(name)
+#define TWO(name, ...) DEFINE_BINARY(name)
+#include "tensor/elementwise.def"
 UNARY(DEFINE_UNARY)
 BINARY(DEFINE_BINARY)
 NUMBER(DEFINE_NUMBER)
@@ -120,8 +119,11 @@ OTHERS(FUNCTION)
 
 #define LIST(name) {#name, do_##name},
 #define LIST_OTHER(name, call) LIST(name)
-static const row table[] = {UNARY(LIST) BINARY(LIST) NUMBER(LIST) REDUCE(LIST) AXES(LIST) SIZES(LIST) SHAPE(LIST)
-                                OTHERS(LIST_OTHER)};
+static const row table[] = {
+#define ONE(name, ...) LIST(name)
+#define TWO(name, ...) LIST(name)
+#include "tensor/elementwise.def"
+    UNARY(LIST) BINARY(LIST) NUMBER(LIST) REDUCE(LIST) AXES(LIST) SIZES(LIST) SHAPE(LIST) OTHERS(LIST_OTHER)};
 
 static tn_tensor *made[MOST];
 static char *failed[MOST]; /* why there is no such tensor */

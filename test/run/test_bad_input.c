@@ -7,7 +7,6 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include "support/files.h"
-#include "support/functions.h"
 #include "support/stderr_of.h"
 #include "tenet/tenet.h"
 #include <dirent.h>
@@ -45,13 +44,11 @@ static void check_error(const char *file, int line, tn_ctx *c, bool failed, tn_s
 
 /* ---- NULL in every public function ---- */
 
-/* By signature: name(tensor), (tensor, tensor), (tensor, number), (tensor, axes, n, keep), (ctx, shape, rank), ... */
-#define ONE(X)                                                                                                         \
-  FUNCTIONS_OF_FLOATS(X) FUNCTIONS_OF_NUMBERS(X) FUNCTIONS_OF_BITS(X)                                                  \
-  X(contiguous) X(detach) X(zeros_like) X(ones_like) X(keep) X(retain)
-#define TWO(X)                                                                                                         \
-  FUNCTIONS_OF_TWO(X) X(embedding) X(matmul) X(dot) X(outer) X(cross_entropy) X(nll_loss) X(mse_loss)                  \
-  X(binary_cross_entropy_with_logits)
+/* Beside those of tensor/elementwise.def, by signature: name(tensor), (tensor, tensor), (tensor, number),
+ * (tensor, axes, n, keep), (ctx, shape, rank), ... */
+#define ALONE(X) X(contiguous) X(detach) X(zeros_like) X(ones_like) X(keep) X(retain)
+#define PAIR(X)                                                                                                        \
+  X(embedding) X(matmul) X(dot) X(outer) X(cross_entropy) X(nll_loss) X(mse_loss) X(binary_cross_entropy_with_logits)
 #define NUMBER(X)                                                                                                      \
   X(leaky_relu) X(elu) X(cast) X(bitcast) X(full_like) X(add_scalar) X(sub_scalar) X(rsub_scalar) X(mul_scalar)        \
   X(div_scalar) X(rdiv_scalar) X(floordiv_scalar) X(mod_scalar) X(pow_scalar) X(maximum_scalar) X(minimum_scalar)      \
@@ -139,7 +136,10 @@ static void test_null(void **state) {
 #define CHECK_AXES(name) assert_null(tn_##name(NULL, NULL, 0, false));
 #define CHECK_SHAPED(name) assert_null(tn_##name(NULL, TN_F32, NULL, 0));
 #define CHECK_CALL(call) assert_true(call);
-  ONE(CHECK_ONE) TWO(CHECK_TWO) NUMBER(CHECK_NUMBER) AXES(CHECK_AXES) SHAPED(CHECK_SHAPED) CALLS(CHECK_CALL)
+#define ONE(name, ...) CHECK_ONE(name)
+#define TWO(name, ...) CHECK_TWO(name)
+#include "tensor/elementwise.def"
+  ALONE(CHECK_ONE) PAIR(CHECK_TWO) NUMBER(CHECK_NUMBER) AXES(CHECK_AXES) SHAPED(CHECK_SHAPED) CALLS(CHECK_CALL)
 }
 
 /* The tables above name every function of the headers. */
@@ -147,7 +147,10 @@ static void test_all_named(void **state) {
 #define NAME(name) "tn_" #name "("
 #define TEXT(call) #call " "
   static const char named[] =
-      ONE(NAME) TWO(NAME) NUMBER(NAME) AXES(NAME) SHAPED(NAME) CALLS(TEXT) "tn_ctx_open( tn_ctx_open_sized(";
+#define ONE(name, ...) NAME(name)
+#define TWO(name, ...) NAME(name)
+#include "tensor/elementwise.def"
+      ALONE(NAME) PAIR(NAME) NUMBER(NAME) AXES(NAME) SHAPED(NAME) CALLS(TEXT) "tn_ctx_open( tn_ctx_open_sized(";
   const char *root = getenv("TENET_TEST_DATA");
   int functions = 0;
   char path[1000];
@@ -185,9 +188,12 @@ static void test_operands(void **state) {
 #define CHECK_FIRST(name) WRONG(!tn_##name(NULL, x), TN_EINVAL, "tn_" #name ": tensor argument 1 is NULL");
 #define CHECK_SECOND(name) WRONG(!tn_##name(x, NULL), TN_EINVAL, "tn_" #name ": tensor argument 2 is NULL");
 #define CHECK_STRAY(name) WRONG(!tn_##name(x, no), TN_EINVAL, "tn_" #name ": tensor argument 2 is not a tensor");
-  TWO(CHECK_FIRST) TWO(CHECK_SECOND) TWO(CHECK_STRAY)
+#define CHECK_PAIR(name) CHECK_FIRST(name) CHECK_SECOND(name) CHECK_STRAY(name)
 #define CHECK_ALONE(name) assert_null(tn_##name(no));
-  ONE(CHECK_ALONE)
+#define ONE(name, ...) CHECK_ALONE(name)
+#define TWO(name, ...) CHECK_PAIR(name)
+#include "tensor/elementwise.def"
+  ALONE(CHECK_ALONE) PAIR(CHECK_PAIR)
   assert_int_equal(tn_read(no, stray, 0), TN_EINVAL);
   assert_int_equal(tn_realize(&no, 1), TN_EINVAL);
   WRONG(tn_realize(LIST(x, no), 2), TN_EINVAL, "argument 2 is not a tensor");

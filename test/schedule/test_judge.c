@@ -119,7 +119,74 @@ static void all_rows(void **s) {
     for (int k = 0; k < 3 && rows[i].on[k].device; k++) check(&rows[i], k);
 }
 
+/* ---- ranges: column REACH of ir/ops.def -------------------------------------------------------------------------- */
+
+typedef struct sample { /* an op of f32, and a range for each operand */
+  const tn_node *n;
+  double lo[2], hi[2];
+} sample;
+
+/* Values at points of the ranges lie in the range that follows; a value that is none, only in one without ends. */
+static void check_range(const sample *s) {
+  enum { STEPS = 9 };
+  double to[2];
+  bounds_follow(s->n, TN_F32, s->lo, s->hi, to);
+  for (uint32_t i = 0; i < (s->n->nsrc == 1 ? STEPS : STEPS * STEPS); i++) {
+    uint64_t arg[3] = {0};
+    for (uint32_t k = 0, rest = i; k < s->n->nsrc; k++, rest /= STEPS) {
+      double part = (double)(rest % STEPS) / (STEPS - 1), x = s->lo[k] + (s->hi[k] - s->lo[k]) * part;
+      arg[k] = tn__eval_from_double(TN_F32, rest % STEPS == STEPS - 1 ? s->hi[k] : x);
+    }
+    double v = tn__eval_to_double(s->n->dtype, tn__eval(s->n->op, s->n->dtype, TN_F32, arg));
+    bool within = isnan(v) ? to[0] == -INFINITY && to[1] == INFINITY : to[0] <= v && v <= to[1];
+    if (!within)
+      fail_msg("%s of %g..%g, %g..%g: %g is not in %g..%g", tn__ops[s->n->op].text, s->lo[0], s->hi[0], s->lo[1],
+               s->hi[1], v, to[0], to[1]);
+  }
+}
+
+/* One op, or none where it takes no f32. */
+static const tn_node *op_of_f32(tn_ctx *c, int op) {
+  tn_node *x = tn__const_num(c, TN_F32, 1);
+  bool one = tn__ops[op].group == G_UNARY;
+  if ((!one && tn__ops[op].group != G_BINARY) || !tn__op_takes(op, TN_F32)) return NULL;
+  return one ? tn__op1(c, (tn__op)op, x) : tn__op2(c, (tn__op)op, x, tn__const_num(c, TN_F32, 2));
+}
+
+static void try_ranges(tn_ctx *c, void *tried) {
+  static const double ends[] = {-1e30, -100, -3,  -1.5, -1,   -0.75, -0.1, -1e-30, 0,
+                                1e-30, 0.25, 0.5, 1,    1.25, 3,     50,   1e30};
+  enum { ENDS = sizeof ends / sizeof *ends };
+  for (int op = 0; op < OP_COUNT; op++) {
+    const tn_node *n = op_of_f32(c, op);
+    uint64_t roll = 1;
+    if (!n) continue;
+    for (int i = 0; i < 2000; i++) {
+      sample s = {.n = n};
+      for (uint32_t k = 0; k < n->nsrc; k++) {
+        roll = tn__hash_mix(roll, 5);
+        double a = tn__eval_to_double(TN_F32, tn__eval_from_double(TN_F32, ends[roll % ENDS])), b;
+        bool far = roll >> 9 & 1;
+        b = far ? ends[(roll >> 20) % ENDS] : a + fabs(a) * (double)(uint32_t)(roll >> 44) * 0x1p-21;
+        b = tn__eval_to_double(TN_F32, tn__eval_from_double(TN_F32, b));
+        s.lo[k] = fmin(a, b), s.hi[k] = fmax(a, b);
+      }
+      check_range(&s);
+    }
+    ++*(int *)tried;
+  }
+}
+
+static void ranges_hold(void **state) {
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref", .quiet = 1});
+  int tried = 0;
+  (void)state;
+  assert_true(tn__ctx_run(c, "ranges", try_ranges, &tried));
+  assert_true(tried > 40);
+  tn_ctx_close(c);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(all_rows)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(all_rows), cmocka_unit_test(ranges_hold)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

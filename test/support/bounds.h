@@ -14,6 +14,9 @@ void bounds_eval(tn_ctx *c, tn_node *const *root, uint32_t nroot, const naive_bi
                  naive_tensor *out);
 /* May element i be `got`, as stored in memory? */
 bool bounds_allow(const tn_node *n, const naive_tensor *want, int64_t i, uint64_t got);
+/* Where values of the function n, of operands of `dtype`, may lie, while operand k lies in lo[k]..hi[k]: to[0]..to[1].
+ */
+void bounds_follow(const tn_node *n, int dtype, const double *lo, const double *hi, double *to);
 /* How much was asked of elements: the bits, a range, nothing. */
 typedef struct bounds_tally {
   uint64_t sure, within, any;

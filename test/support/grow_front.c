@@ -1,10 +1,10 @@
 /* Forms that the public functions make: each draws operands that suit it. */
-#include "support/functions.h"
 #include "support/grow.h"
 #include "tenet/nn.h"
 #include "tenet/tensor.h"
 #include "rewrite/rewrite.h"
 #include "tensor/cell.h"
+#include "tensor/operands.h"
 #include "tensor/random.h"
 #include <string.h>
 
@@ -28,29 +28,36 @@ static int axes_of(grower *w, const tn_node *x, int *axes) {
 
 /* ---- functions of elements ---- */
 
-#define FUNCTION(name) tn_##name,
 typedef tn_tensor *(*unary_fn)(tn_tensor *);
-static const unary_fn unary_float[] = {FUNCTIONS_OF_FLOATS(FUNCTION)}, unary_logic[] = {FUNCTIONS_OF_BITS(FUNCTION)},
-                      unary_number[] = {FUNCTIONS_OF_NUMBERS(FUNCTION)};
+static const struct {
+  unary_fn fn;
+  int classes;
+} unaries[] = {
+#define ONE(name, classes, ...) {tn_##name, TN__C_##classes},
+#include "tensor/elementwise.def"
+};
+enum { UNARIES = sizeof unaries / sizeof *unaries };
+
+/* One of those that take floats alone; floats and integers; truth values. */
+static unary_fn unary_of(grower *w, bool floats, bool bools) {
+  uint32_t match[UNARIES], n = 0;
+  for (uint32_t i = 0; i < UNARIES; i++)
+    if ((unaries[i].classes == TN__C_FLOAT) == floats && !(unaries[i].classes & TN__C_BOOL) == !bools) match[n++] = i;
+  return unaries[match[graph_roll(w->d, n)]].fn;
+}
 
 static void unary(grower *w) {
-  unary_fn fn;
-  int cls;
-  if (graph_roll(w->d, 16) == 0) {
-    fn = unary_logic[graph_roll(w->d, sizeof unary_logic / sizeof *unary_logic)];
-    cls = TN__C_INT | TN__C_BOOL;
-  } else if (graph_roll(w->d, 2)) {
-    fn = unary_float[graph_roll(w->d, sizeof unary_float / sizeof *unary_float)];
-    cls = TN__C_FLOAT;
-  } else {
-    fn = unary_number[graph_roll(w->d, sizeof unary_number / sizeof *unary_number)];
-    cls = TN__C_FLOAT | TN__C_INT;
-  }
+  bool bools = graph_roll(w->d, 16) == 0, floats = !bools && graph_roll(w->d, 2);
+  unary_fn fn = unary_of(w, floats, bools);
+  int cls = bools ? TN__C_INT | TN__C_BOOL : floats ? TN__C_FLOAT : TN__C_FLOAT | TN__C_INT;
   keep(w, fn(cell(w, grow_pick_of(w, cls))));
 }
 
 typedef tn_tensor *(*binary_fn)(tn_tensor *, tn_tensor *);
-static const binary_fn binaries[] = {FUNCTIONS_OF_TWO(FUNCTION)};
+static const binary_fn binaries[] = {
+#define TWO(name, ...) tn_##name,
+#include "tensor/elementwise.def"
+};
 
 static void binary(grower *w) {
   tn_node *x = grow_pick(w);

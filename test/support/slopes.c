@@ -168,6 +168,73 @@ slope_verdict slope_try(tn_ctx *c, const tn__rule *r) {
   return v;
 }
 
+/* ---- boxes ------------------------------------------------------------------------------------------------------- */
+
+enum { STEPS = 5 }; /* points of a box, along each source */
+
+typedef struct box {
+  point at[STEPS * STEPS];
+  uint32_t n;
+} box;
+
+/* Which side of a condition's border the point is on: +-1, +-2, ...; 0 on it or close. */
+static int64_t side_of(const point *p, const tn__cond *d) {
+  const double margin = 0.1;
+  double a = value_at(p, d->arg[0]), by = d->kind <= TC_GE ? a - value_at(p, d->arg[1]) : a - rint(a);
+  if (!(fabs(by) >= margin)) return 0;
+  return d->kind <= TC_GE ? (by < 0 ? -1 : 1) : 1 + (int64_t)fabs(floor(a)) * 2 + (a < 0);
+}
+
+/* Does the condition hold on the whole box, on one side of its border? */
+static bool holds_on(const box *b, const tn__cond *d) {
+  int64_t side = side_of(&b->at[0], d);
+  if (!side || d->kind == TC_EQ || d->kind == TC_WHOLE) return false;
+  for (uint32_t i = 0; i < b->n; i++)
+    if (side_of(&b->at[i], d) != side || !condition_at(&b->at[i], d)) return false;
+  return true;
+}
+
+static bool is_smooth(box *b, const tn__rule *r) {
+  uint32_t plain = 0;
+  for (uint32_t i = 0; i < b->n; i++) b->at[i].rule = r;
+  for (uint32_t i = 0; i < r->nclause; i++) {
+    const tn__clause *q = &r->clause[i];
+    uint32_t held = 0;
+    if (q->kink || q->bare) continue;
+    plain++;
+    while (held < q->n && holds_on(b, &r->cond[q->first + held])) held++;
+    if (held == q->n) return true;
+  }
+  return !plain;
+}
+
+static double roll(uint64_t *seed, double lo, double hi) {
+  *seed = tn__hash_mix(*seed, 77);
+  return lo + (hi - lo) * (double)(*seed >> 11) / 9007199254740992.0;
+}
+
+bool slope_box(tn_ctx *c, int op, uint64_t *seed, double *lo, double *hi) {
+  const tn__ruleset *table = tn__rules_get(c, "gradient");
+  uint32_t n = tn__ops[op].max_src;
+  for (int attempt = 0; attempt < 1000; attempt++) {
+    box b = {.n = n == 1 ? STEPS : STEPS * STEPS};
+    bool smooth = true;
+    for (uint32_t k = 0; k < n; k++) {
+      lo[k] = roll(seed, -3.5, 3);
+      hi[k] = lo[k] + roll(seed, 0.1, 0.5);
+    }
+    for (uint32_t i = 0; i < b.n; i++) {
+      b.at[i] = (point){.c = c, .g = 1};
+      for (uint32_t k = 0, rest = i; k < n; k++, rest /= STEPS)
+        b.at[i].at[k] = lo[k] + (hi[k] - lo[k]) * (rest % STEPS) / (STEPS - 1);
+    }
+    for (uint32_t i = 0; i < table->n && smooth; i++)
+      if (table->rule[i].op == op) smooth = is_smooth(&b, &table->rule[i]);
+    if (smooth) return true;
+  }
+  return false;
+}
+
 /* ---- mistakes ---------------------------------------------------------------------------------------------------- */
 
 typedef struct breeding {

@@ -21,6 +21,10 @@ typedef struct slope_verdict {
 /* Tries the row where its clauses hold, at all points of a fixed grid. */
 slope_verdict slope_try(tn_ctx *c, const tn__rule *r);
 
+/* Draws a box in which op, of one float or two, is smooth, as the rows' clauses have it: sources k between lo[k] and
+ * hi[k], kinks and poles some way off.  False if none was found. */
+bool slope_box(tn_ctx *c, int op, uint64_t *seed, double *lo, double *hi);
+
 /* All wrong rows that the list of operators makes of r, in `a`; what[i] says what was changed. */
 uint32_t slope_mutants(tn__arena *a, const tn__rule *r, tn__rule **out, const char *const **what);
 #endif
