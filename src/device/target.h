@@ -1,7 +1,7 @@
 /* What kernels are lowered for.  Prefix tn__target_.
  *
  * A backend fills one in for each of its devices.  Lowering reads nothing else of a device, and the schedule nothing
- * else but which libraries it has: their thresholds are these facts, or follow from them as is said there. */
+ * else but which libraries it has: what they choose follows from these facts, as the functions below work it out. */
 #ifndef TN_DEVICE_TARGET_H
 #define TN_DEVICE_TARGET_H
 #include "lower/kernel.h"
@@ -22,20 +22,63 @@ typedef struct tn__target {
   bool copies;      /* what threads ask for is copied to where they share memory while they go on */
   size_t shared;    /* bytes that the threads of a group may share */
   size_t kept;      /* ... and of those, which rows that are kept may take: the rest is better used as cache */
-  float balance;    /* f32 multiply-adds that are done while memory gives one f32 */
+
+  /* Costs.  Those that stand for multiply-adds are of f32, as threads do them. */
+  float balance;    /* multiply-adds that are done while memory gives one f32 */
+  float fetch;      /* multiply-adds that a unit does in the time in which its threads take an element from its cache */
+  float rate;       /* multiply-adds that a unit does in a second */
+  float launch;     /* seconds from the end of a kernel to the begin of the next one, which waits for it */
+  float library;    /* how many times as fast as by tiles large products are by the device's library */
 
   const tn__tile_form *tiles; /* what products by tiles are made of (lower/tile.c) */
   uint32_t ntiles;            /* 0: there are none */
 } tn__target;
 
-/* From so many cells of the result, and steps, on tiles may reach over its edges, but cover at most TN__TILE_WASTE
- * times the cells of plain products: gathering is dearer without tiles, too. */
-enum { TN__TILE_CELLS = 2048, TN__TILE_STEPS = 32, TN__TILE_WASTE = 4 };
+/* Turns of a form, at least, of a block of a split sum by tiles */
+enum { TN__TILE_TURNS = 8 };
+
+/* Multiply-adds of a product, or a convolution, that are worth a call, wherever: fewer take less time than a call. */
+enum { TN__LEAST_CALL = 512 };
 
 /* Is there a form for products of the dtype? */
 bool tn__target_multiplies(const tn__target *t, int dtype);
-/* Do tiles do a plain product of m x n, over k steps?  Forms that need whole tiles divide it, whichever of rows and
- * columns comes to lie along memory; or, in f32, which needs no runs in memory, others reach over the edge.  Dear forms
- * do not count: what is left to them a library does as well. */
-bool tn__target_fits(const tn__target *t, int dtype, int64_t m, int64_t n, int64_t k);
+
+/* ---- times: in multiply-adds of the whole device ---- */
+
+/* Rows by columns, as often as `batch`, each element a sum of so many steps. */
+typedef struct tn__product_size {
+  double batch;
+  int64_t rows, cols, steps;
+  int dtype;
+} tn__product_size;
+
+/* Threads of a group, as a rule: a unit has room for several, some of which compute while others wait */
+static inline int tn__usual_group(const tn__target *t) { return t->unit_threads / 8; }
+
+/* By plain loops: a thread computes as many elements as it may access at once, which share what it loads of one factor.
+ * By tiles: they compute what is outside of the edges, too, begin and end, and fetch each factor once for a tile; an
+ * element of a form that is cheaper counts as at least half a multiply-add.  So no form that takes less than plain
+ * loops does more than twice their work.
+ * work: if there are groups for all units; time: as many as there are, sums split into blocks where that helps. */
+double tn__target_plain_work(const tn__target *t, const tn__product_size *p);
+double tn__target_plain_time(const tn__target *t, const tn__product_size *p);
+double tn__target_tile_work(const tn__target *t, const tn__tile_form *f, const tn__product_size *p);
+double tn__target_tile_time(const tn__target *t, const tn__tile_form *f, const tn__product_size *p);
+/* Do tiles take less time than plain loops, whichever of rows and columns comes to lie along memory?  For operands that
+ * lie in any way: forms that need whole tiles divide the sizes; of the others, only those of f32 need no runs in
+ * memory.  Dear forms do not count: what is left to them a library does as well. */
+bool tn__target_fits(const tn__target *t, const tn__product_size *p);
+
+/* What a launch takes, and what memory gives meanwhile in bytes; 0 if the device has not said. */
+double tn__target_launch_work(const tn__target *t);
+double tn__target_launch_bytes(const tn__target *t);
+/* Do products of so many rows, or columns, wait for memory only, by a form of tiles that covers them? */
+bool tn__target_is_narrow(const tn__target *t, double lines);
+/* Does memory take longer to read and write a product of f32 once more than tiles longer than the library to compute
+ * it, over so many steps? */
+bool tn__target_is_shallow(const tn__target *t, double steps);
+/* Libraries convolve with fewer multiplications (Winograd's way) where there is so much to do that further launches do
+ * not count; which gains nothing where products of c by k channels wait for memory. */
+bool tn__target_is_much(const tn__target *t, double work);
+bool tn__target_is_thin(const tn__target *t, double channels, double count);
 #endif

@@ -69,6 +69,7 @@ typedef struct tn__tile_form {
   bool cols_by_steps; /* for columns whose steps are neighbours in memory, */
   bool cols_across;   /* or which are neighbours themselves */
   bool even;        /* for sizes that it divides, and operands of one stride */
+  int crowd;        /* not where there are more tiles for each unit: then others are far better; 0: always */
   tn__digit digit[TN__DIGITS];
 } tn__tile_form;
 

@@ -47,9 +47,6 @@ const tn__variant *tn__variant_at(uint32_t number);    /* of all that there are;
 
 enum { TN__MAX_RANGES = 64 };
 
-/* Threads of a group, as a rule: a unit has room for several, some of which compute while others wait */
-static inline int tn__usual_group(const tn__target *t) { return t->unit_threads / 8; }
-
 /* A body on its way down, as the passes hand it on. */
 typedef struct tn__lowering {
   tn_ctx *c;

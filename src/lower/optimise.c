@@ -18,8 +18,7 @@ enum {
   PARTIALS = 64,            /* blocks of a split reduction */
   MIN_SPLIT = 16,           /* shorter ranges stay whole, */
   MAX_SPLIT_CELLS = 2047,   /* so does what has outputs enough for the threads */
-  MIN_BLOCK = 16,           /* rows that are worth a block */
-  MIN_TILE_STEPS = 8        /* so for products by tiles, in the form's steps */
+  MIN_BLOCK = 16            /* rows that are worth a block */
 };
 
 /* ---- merge ---- */
@@ -340,7 +339,7 @@ static int64_t count_tile_blocks(const tn__lowering *l, const tn_node *x, int64_
                                  int64_t beside) {
   int64_t size, n = tn__variant_by(l->target->units * beside, l->variant->blocks) / tiles;
   if (!tn__const_int(x->src[0], &size)) return 0;
-  while (n > 1 && (size % (n * steps) || size / n < MIN_TILE_STEPS * steps)) n--;
+  while (n > 1 && (size % (n * steps) || size / n < TN__TILE_TURNS * steps)) n--;
   return n > 1 ? n : 0;
 }
 

@@ -12,10 +12,8 @@
 #include "rewrite/rewrite.h"
 
 enum {
-  SMALL_TILES = 8,     /* of a form for small products, for each unit: then others keep more threads busy */
-  BAND = 8,            /* rows of tiles that are worked on side by side, so that they share columns in the cache */
-  SHORT_STEPS = 256, /* of sums that are not split: there the units' share of tiles counts, */
-  FEW_TURNS = 4      /* as long as it is at most so many */
+  BAND = 8,     /* rows of tiles that are worked on side by side, so that they share columns in the cache */
+  FEW_TURNS = 4 /* tiles of the busiest unit: if it has more, what it has beyond its share hardly counts */
 };
 
 typedef struct job {
@@ -112,57 +110,59 @@ static double busiest(const tn__target *target, const tn__tile_form *f, double a
   return all / tiles * target->units * (work > waits ? work : waits);
 }
 
-/* Elements that tiles of a form cover, dear ones as more; 0 if it does not fit. */
+/* Can the product be done by the form? */
 /* a choice: no is right */
-static double cover(const job *j, const tn__target *target, const tn__tile_form *f) {
-  int64_t size[3] = {size_in(j, j->f.axis[0]), size_in(j, j->f.axis[1]), size_in(j, j->f.steps)},
-          by[3] = {f->rows, f->cols, f->steps};
-  double all = 1;
-  bool exact = true;
-  for (int i = 0; i < 3; i++) {
-    all *= (double)covered(size[i], by[i]);
-    exact &= size[i] % by[i] == 0;
-  }
+static bool is_possible(const job *j, const tn__target *target, const tn__tile_form *f, const tn__product_size *p) {
+  bool whole = p->rows % f->rows == 0 && p->cols % f->cols == 0 && p->steps % f->steps == 0;
+  if (f->shared > target->shared || (f->tf32 && !j->c->opt.tf32)) return false;
   for (int i = 0; i < 2; i++) {
-    if (j->f.operand[i]->dtype != f->dtype || (f->even && !(j->even[i] && exact))) return 0;
-    if (f->tf32 && !j->c->opt.tf32) return 0;
-    if ((f->cols_by_steps && j->lie[1] != TN__LIE_STEPS) || (f->cols_across && j->lie[1] != TN__LIE_ACROSS)) return 0;
+    if (j->f.operand[i]->dtype != f->dtype || (f->even && !(j->even[i] && whole))) return false;
     bool single = j->lie[i] == TN__LIE_SINGLE || j->lie[i] == TN__LIE_SINGLE_STEPS;
-    if (single && (f->even || f->dtype != TN_F32)) return 0; /* all but f32 is copied in runs */
+    if (single && (f->even || f->dtype != TN_F32)) return false; /* all but f32 is copied in runs */
   }
-  double tiles = tn__volume(&j->s, j->f.batch) *
-                 (double)(covered(size[0], f->rows) / f->rows * (covered(size[1], f->cols) / f->cols));
-  if (f->even && tiles > SMALL_TILES * target->units) return 0;
-  double cells = (double)size[0] * (double)size[1],
-         tiled = (double)covered(size[0], f->rows) * (double)covered(size[1], f->cols);
-  bool plain = j->even[0] && j->even[1];
-  bool little = size[2] < TN__TILE_STEPS || cells < TN__TILE_CELLS || (plain && tiled > TN__TILE_WASTE * cells);
-  if (f->shared > target->shared) return 0;
-  if (!exact && little) return 0; /* a choice: either is right */
-  return size[2] < SHORT_STEPS ? busiest(target, f, all, tiles) : all * dear_of(f);
+  return (!f->cols_by_steps || j->lie[1] == TN__LIE_STEPS) && (!f->cols_across || j->lie[1] == TN__LIE_ACROSS);
 }
 
-/* The form that has least to do, the first of equals, among those that are not `gone`; NULL, or how much that is in
- * *least. */
-static const tn__tile_form *best_of(const job *j, const tn__target *target, uint32_t gone, double *least) {
+/* Elements that tiles of a form cover, dear ones as more; 0 if it is not for this product. */
+/* a choice: no is right */
+static double cover(const job *j, const tn__target *target, const tn__tile_form *f, const tn__product_size *p) {
+  if (!is_possible(j, target, f, p) || tn__target_tile_work(target, f, p) >= tn__target_plain_work(target, p)) return 0;
+  double rows = (double)covered(p->rows, f->rows), cols = (double)covered(p->cols, f->cols),
+         tiles = p->batch * rows * cols / f->rows / f->cols,
+         all = rows * cols * (double)covered(p->steps, f->steps);
+  if (f->crowd && tiles > (double)f->crowd * target->units) return 0;
+  /* sums that are long enough to be split have work for all units */
+  return p->steps < 2 * TN__TILE_TURNS * f->steps ? busiest(target, f, all, tiles) : all * dear_of(f);
+}
+
+/* The form that has least to do, the first of equals, among those that are not `gone`, and take less time than plain
+ * loops if they are to be `quick`; NULL, or how much that is in *least. */
+static const tn__tile_form *best_of(const job *j, const tn__target *target, uint32_t gone, bool quick, double *least) {
   const tn__tile_form *best = NULL;
+  tn__product_size p = {.batch = tn__volume(&j->s, j->f.batch),
+                        .rows = size_in(j, j->f.axis[0]),
+                        .cols = size_in(j, j->f.axis[1]),
+                        .steps = size_in(j, j->f.steps),
+                        .dtype = j->f.operand[0]->dtype};
   for (size_t i = 0; i < target->ntiles; i++) {
-    double all = gone >> i & 1 ? 0 : cover(j, target, &target->tiles[i]);
+    const tn__tile_form *f = &target->tiles[i];
+    double all = gone >> i & 1 ? 0 : cover(j, target, f, &p);
     if (all <= 0 || (best && all >= *least)) continue;
+    if (quick && tn__target_tile_time(target, f, &p) >= tn__target_plain_time(target, &p)) continue;
     *least = all;
-    best = &target->tiles[i];
+    best = f;
   }
   return best;
 }
 
-/* So; or the next best, and so on, as the choice leans. */
+/* So; or the next best, and so on, as the choice leans: those that take longer than plain loops, too. */
 static const tn__tile_form *best_form(job *j, const tn__target *target, double *least) {
   uint32_t gone = 0;
   for (int side = 0; side < 2; side++) look_at(j, side);
-  const tn__tile_form *best = best_of(j, target, gone, least);
-  for (int rank = 0; best && rank < j->l->variant->tile; rank++) {
-    gone |= 1u << (best - target->tiles);
-    best = best_of(j, target, gone, least);
+  const tn__tile_form *best = best_of(j, target, gone, true, least);
+  for (int rank = 0; rank < j->l->variant->tile; rank++) {
+    if (best) gone |= 1u << (best - target->tiles);
+    best = best_of(j, target, gone, false, least);
   }
   return best;
 }

@@ -1,8 +1,6 @@
 #include "run/order.h"
 #include <string.h>
 
-enum { SHORT_BYTES = 4 << 20 }; /* an item that touches no more is done in a few microseconds */
-
 static bool meet(const tn__order_item *x, const tn__order_item *y) {
   if (x->library && y->library) return true;
   for (uint32_t i = 0; i < x->n; i++)
@@ -14,25 +12,25 @@ static bool meet(const tn__order_item *x, const tn__order_item *y) {
 }
 
 /* a choice: either is right */
-static bool is_short(const tn__order_item *x) {
+static bool is_short(const tn__order_item *x, double most) {
   uint64_t bytes = 0;
   for (uint32_t i = 0; i < x->n; i++) bytes += x->touch[i].hi - x->touch[i].lo;
-  return bytes <= SHORT_BYTES;
+  return (double)bytes <= most;
 }
 
 /* What waits on the device takes room that others could use: it may do so for a short time, or where there are no
  * others.  (CNN of 64 images, H200: 0.39 ms when everything may come early, 0.31 when nothing may.) */
-static void find_early(tn__order_item *item, uint32_t n, const uint64_t *done, uint32_t words) {
+static void find_early(tn__order_item *item, uint32_t n, const uint64_t *done, uint32_t words, double short_bytes) {
   for (uint32_t i = 0; i < n; i++) {
     uint32_t bound = 1; /* items that run before, after, or are this one */
     for (uint32_t w = 0; w < words; w++) bound += (uint32_t)__builtin_popcountll(done[(size_t)i * words + w]);
     for (uint32_t k = i + 1; k < n; k++) bound += (uint32_t)(done[(size_t)k * words + i / 64] >> (i % 64) & 1);
-    item[i].early[0] = item[i].nbefore == 1 && (bound == n || is_short(&item[item[i].before[0]]));
-    item[i].early[1] = bound == n || is_short(&item[i]);
+    item[i].early[0] = item[i].nbefore == 1 && (bound == n || is_short(&item[item[i].before[0]], short_bytes));
+    item[i].early[1] = bound == n || is_short(&item[i], short_bytes);
   }
 }
 
-void tn__order_find(tn__arena *a, tn__order_item *item, uint32_t n) {
+void tn__order_find(tn__arena *a, tn__order_item *item, uint32_t n, double short_bytes) {
   uint32_t words = n / 64 + 1;
   /* per item: all it waits for, directly or not */
   uint64_t *done = tn__arena_zalloc(a, (size_t)n * words * sizeof *done);
@@ -48,7 +46,7 @@ void tn__order_find(tn__arena *a, tn__order_item *item, uint32_t n) {
     }
     item[i].before = tn__arena_dup(a, before, (item[i].nbefore + 1) * sizeof *before);
   }
-  find_early(item, n, done, words);
+  find_early(item, n, done, words, short_bytes);
 }
 
 static bool share(const tn__order_item *x, const tn__order_item *y) {

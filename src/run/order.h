@@ -18,8 +18,9 @@ typedef struct tn__order_item {
   bool early[2];
 } tn__order_item;
 
-/* Items in an order in which they could run one by one.  O(n^2) in time, n^2 / 8 bytes. */
-void tn__order_find(tn__arena *a, tn__order_item *item, uint32_t n);
+/* Items in an order in which they could run one by one.  O(n^2) in time, n^2 / 8 bytes.  One that touches no more than
+ * short_bytes is done in a short time. */
+void tn__order_find(tn__arena *a, tn__order_item *item, uint32_t n, double short_bytes);
 /* Is every pair of items that touch the same memory, one of them to write, ordered by what they wait for?  Else two
  * that are not.  It follows the items' waits, and asks nothing of how they were found. */
 bool tn__order_holds(tn__arena *a, const tn__order_item *item, uint32_t n, uint32_t *first, uint32_t *second);

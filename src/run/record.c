@@ -31,7 +31,8 @@ static tn__order_item *find_order(tn_ctx *c, tn__plan *p, tn__buffer *const *in,
       order[i].touch[j] = (tn__touch){.lo = lo, .hi = lo + p->bytes[b], .write = j < it->nout || j >= it->nbuf};
     }
   }
-  tn__order_find(&c->scratch, order, n);
+  /* in half the time of a launch: then waiting on the device is no longer than what it saves */
+  tn__order_find(&c->scratch, order, n, tn__target_launch_bytes(&p->dev->target) / 2);
   uint32_t x, y;
   if (c->opt.verify && !tn__order_holds(&c->scratch, order, n, &x, &y))
     tn__fail(c, TN_ERUN, "internal: items %u and %u recorded touch the same memory, and nothing orders them", x, y);

@@ -13,7 +13,7 @@
 #include "schedule/fuse.h"
 #include <string.h>
 
-enum { FREE, SUMMED, IMAGE_AXES = 4, LEAST_WORK = 512, LITTLE_WINDOW = 16 };
+enum { FREE, SUMMED, IMAGE_AXES = 4 };
 
 static const uint8_t planes[IMAGE_AXES] = {0, 1, 2, 3}, channels_last[IMAGE_AXES] = {0, 2, 3, 1};
 
@@ -422,28 +422,27 @@ static bool tiles_convolve(const tn__fuse *f, const tn__conv *v) {
          tn__const_int(v->size[CONV_K], &count) && channels % run == 0 && (count % run == 0 || v->kind == CONV_FORWARD);
 }
 
-/* The gradient of filters of few elements is a sum over all places for each: on group devices threads share that out
- * better than libraries, which took 0.76 ms for 512 images of 28 x 28 with one channel, where it takes 0.09 (H200). */
+/* The gradient of filters of few elements is a sum over all places for each, which waits for memory only: threads share
+ * that out better than libraries, which took 0.76 ms for 512 images of 28 x 28 with one channel, where it takes 0.09
+ * (H200). */
 /* a choice: either is right */
 static bool has_little_window(const tn__fuse *f, const tn__conv *v) {
   double window = (double)tn__size_guess(v->size[CONV_C]) * (double)tn__size_guess(v->size[CONV_R]) *
                   (double)tn__size_guess(v->size[CONV_S]);
-  return f->dev->target.group && v->dtype == TN_F32 && window <= LITTLE_WINDOW;
+  return f->dev->target.group && v->dtype == TN_F32 && tn__target_is_narrow(&f->dev->target, window);
 }
 
-enum { MUCH_WORK = 1 << 28 };
-
 /* Gradients of few channels and many places, f32: what libraries do with fewer multiplications moves much memory for
- * products that are narrow, then.  A product of c by k channels reads c + k elements for c * k multiply-adds: where
- * that is no more than the device does while they come, saving multiplications saves nothing.  (Winograd took 0.64 and
- * 0.6 ms on an H200 for 512 x 32 x 26 x 26 with 64 filters of 3 x 3, whose products come to 0.19 and 0.16.) */
+ * products that are narrow, then. */
 /* a choice: either is right */
 static bool has_few_channels(const tn__fuse *f, const tn__conv *v, double work) {
   int64_t channels, count;
-  if (v->kind == CONV_FORWARD || v->dtype != TN_F32 || f->c->opt.tf32 || !tiles_convolve(f, v) || work < MUCH_WORK)
+  const tn__target *t = &f->dev->target;
+  if (v->kind == CONV_FORWARD || v->dtype != TN_F32 || f->c->opt.tf32 || !tiles_convolve(f, v) ||
+      !tn__target_is_much(t, work))
     return false;
   return tn__const_int(v->size[CONV_C], &channels) && tn__const_int(v->size[CONV_K], &count) &&
-         (double)channels * (double)count <= (double)f->dev->target.balance * (double)(channels + count);
+         tn__target_is_thin(t, (double)channels, (double)count);
 }
 
 void tn__conv_find(tn__fuse *f) {
@@ -459,7 +458,8 @@ void tn__conv_find(tn__fuse *f) {
     v.channels_last =
         prefers_last(v.dtype) && (v.own || v.kind == CONV_DATA || v.operand[CONV_DATA].node->op != OP_PARAM);
     if (v.kind == CONV_FILTER && has_little_window(f, &v)) continue; /* a choice: either is right */
-    if (work >= LEAST_WORK && (!v.own || tiles_convolve(f, &v))) f->info[i].conv = tn__arena_dup(f->a, &v, sizeof v);
+    if (work < TN__LEAST_CALL || (v.own && !tiles_convolve(f, &v))) continue;
+    f->info[i].conv = tn__arena_dup(f->a, &v, sizeof v);
   }
 }
 

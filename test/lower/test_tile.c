@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RANKS = 6 }; /* forms that one shape may take */
+enum { RANKS = 10 }; /* forms that one shape may take, and plain loops where they are quicker */
 
 #define DIMS(...) ((const tn_dim[]){__VA_ARGS__}), (int)(sizeof((const tn_dim[]){__VA_ARGS__}) / sizeof(tn_dim))
 
@@ -240,12 +240,12 @@ static void convolutions(void **s) {
     geometry g;
     const char *form[KINDS];
   } rows[] = {
-      {{TN_F32, false, 2, 16, 8, 32, 3, 1, 1, 1, false}, {"flat_f32", "flat_f32", "flat_f32"}},
+      {{TN_F32, false, 4, 16, 8, 32, 3, 1, 1, 1, false}, {"flat_f32", "flat_f32", "flat_f32"}},
       {{TN_F32, false, 2, 32, 16, 64, 3, 1, 1, 1, false}, {"wide_f32", "flat_f32", "slim_f32"}},
       /* gradients of strides jump */
       {{TN_F32, false, 3, 8, 13, 37, 3, 2, 0, 2, false}, {"slim_f32", "flat_f32", "slim_f32"}},
       {{TN_F32, false, 2, 3, 20, 40, 7, 2, 3, 1, false}, {"wide_f32", "slim_f32", "slim_f32"}},
-      {{TN_F32, true, 2, 16, 9, 32, 3, 1, 1, 1, false}, {"slim_f32", "flat_f32", "flat_f32"}},
+      {{TN_F32, true, 3, 16, 9, 32, 3, 1, 1, 1, false}, {"slim_f32", "flat_f32", "flat_f32"}},
       {{TN_BF16, true, 2, 16, 8, 64, 3, 1, 1, 1, false}, {"tall_bf16", "tall_bf16", "wide_bf16"}},
       {{TN_BF16, false, 2, 16, 13, 72, 3, 2, 1, 1, false}, {"wgmma_bf16", "tall_bf16", "wgmma_bf16"}},
       {{TN_F32, false, 2, 32, 8, 32, 3, 1, 1, 1, true}, {"wide_tf32", "wide_tf32", "wide_tf32"}},

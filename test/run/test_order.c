@@ -8,6 +8,7 @@
 #include <string.h>
 
 enum { MOST = 6, PAGE = 1 << 20, SHORT = 1, LONG = 16 }; /* pages */
+static const double SHORT_BYTES = 4 * PAGE;
 
 typedef struct made {
   tn__arena a;
@@ -47,7 +48,7 @@ static void test_chain(void **state) {
   (void)state;
   made *m = begin();
   for (int i = 0; i < 3; i++) item(m, i, LONG, i + 1, i, -1);
-  tn__order_find(&m->a, m->item, 3);
+  tn__order_find(&m->a, m->item, 3, SHORT_BYTES);
   waits(m, 0, 0, 0, false, true);
   waits(m, 1, 1, 0, true, true);
   waits(m, 2, 1, 1, true, true);
@@ -64,7 +65,7 @@ static void test_branches(void **state) {
   item(m, 3, SHORT, 4, 2, -1); /* behind the long one */
   item(m, 4, SHORT, 5, 3, -1); /* behind the short one */
   item(m, 5, SHORT, 6, 4, 5);
-  tn__order_find(&m->a, m->item, 6);
+  tn__order_find(&m->a, m->item, 6, SHORT_BYTES);
   waits(m, 1, 1, 0, true, false);
   waits(m, 2, 1, 0, true, true);
   waits(m, 3, 1, 1, false, true);
@@ -82,7 +83,7 @@ static void test_waits(void **state) {
   item(m, 2, SHORT, 3, 1, -1);
   item(m, 3, SHORT, 1, 0, -1);
   m->item[0].library = m->item[1].library = true;
-  tn__order_find(&m->a, m->item, 4);
+  tn__order_find(&m->a, m->item, 4, SHORT_BYTES);
   waits(m, 1, 1, 0, true, true);
   waits(m, 2, 1, 0, true, true);
   waits(m, 3, 1, 2, true, true);
@@ -99,7 +100,7 @@ static void test_lost_waits_are_found(void **state) {
       made *m = begin();
       for (int j = 0; j < MOST; j++) item(m, j, SHORT, reads[j][0], reads[j][1], reads[j][2]);
       m->item[1].library = m->item[2].library = true;
-      tn__order_find(&m->a, m->item, MOST);
+      tn__order_find(&m->a, m->item, MOST, SHORT_BYTES);
       assert_true(tn__order_holds(&m->a, m->item, MOST, &x, &y));
       if (k < m->item[i].nbefore) {
         m->item[i].before[k] = m->item[i].before[--m->item[i].nbefore];

@@ -124,7 +124,134 @@ static void all_rows(void **s) {
   assert_int_equal(bad, 0);
 }
 
+/* ---- products by tiles ------------------------------------------------------------------------------------------- */
+
+/* Tiles compute what is outside of the edges, too: no more than they save.  A fetch of an element counts as many
+ * multiply-adds as the device does meanwhile.  Twice, for an element of a tensor core's tile is cheaper than that, but
+ * is taken for no less than half of it (device/target.h). */
+static const double MOST_OF_PLAIN = 2;
+
+typedef struct drawn {
+  int64_t batch, size[3]; /* of a product */
+  int64_t images, channels, side, filters, window, pad; /* of a convolution, if there are images */
+  bool tf32;
+  int units; /* 0: the device's own */
+  const char *dtype;
+} drawn;
+
+static void put_drawn(const drawn *s, char *out, size_t size) {
+  long long b = s->batch, m = s->size[0], n = s->size[1], k = s->size[2], i = s->images, c = s->channels, h = s->side,
+            f = s->filters, w = s->window, pad = s->pad, q = h + 2 * pad, o = q - w + 1;
+  const char *t = s->dtype;
+  if (!i) {
+    snprintf(out, size,
+             "%%1 = param %s[%lld,%lld,%lld] %lld %lld %lld {0 0}\n"
+             "%%2 = param %s[%lld,%lld,%lld] %lld %lld %lld {1 0}\n"
+             "%%3 = contract %s[%lld,%lld,%lld] %%1 %%2 {1 1 1 1}\n%%4 = sink void %%3 {\"outputs\"}\n",
+             t, b, m, k, b, m, k, t, b, n, k, b, n, k, t, b, m, n);
+    return;
+  }
+  snprintf(out, size,
+           "%%1 = param %s[%lld,%lld,%lld,%lld] %lld %lld %lld %lld {0 0}\n"
+           "%%2 = pad %s[%lld,%lld,%lld,%lld] %%1 0 0 0 0 %lld %lld %lld %lld\n"
+           "%%3 = window %s[%lld,%lld,%lld,%lld,%lld] %%2 {2 %lld 1 1}\n"
+           "%%4 = window %s[%lld,%lld,%lld,%lld,%lld,%lld] %%3 {4 %lld 1 1}\n"
+           "%%5 = permute %s[%lld,%lld,%lld,%lld,%lld,%lld] %%4 {0 2 4 1 3 5}\n"
+           "%%6 = param %s[%lld,%lld,%lld,%lld] %lld %lld %lld %lld {1 0}\n"
+           "%%7 = contract %s[%lld,%lld,%lld,%lld] %%5 %%6 {0 3 1 3}\n%%8 = sink void %%7 {\"outputs\"}\n",
+           t, i, c, h, h, i, c, h, h, t, i, c, q, q, pad, pad, pad, pad, t, i, c, o, w, q, w, t, i, c, o, w, o, w, w, t,
+           i, o, o, c, w, w, t, f, c, w, w, f, c, w, w, t, i, o, o, f);
+}
+
+typedef struct tiling {
+  const drawn *s;
+  char text[2048], form[32];
+  double times; /* what tiles do, by what plain loops do; 0: there are none */
+} tiling;
+
+static double cost_of(tn_ctx *c, tiling *j, tn_node *body, const tn__variant *variant) {
+  const tn__target *t = &tn__device_get(c, 0)->target;
+  const tn__kernel *k = tn__lower(c, &c->scratch, body, t, variant, 0);
+  work_products w = work_of_products(k);
+  if (!variant) *j->form = 0;
+  for (uint32_t p = 0; p < k->nparts && !variant; p++)
+    if (k->part[p].tile) snprintf(j->form, sizeof j->form, "%s", k->part[p].tile->form->name);
+  return w.products + (double)t->fetch * w.fetched;
+}
+
+static void compile_both(tn_ctx *c, void *arg) {
+  static const tn__variant no_tile = {.name = "no tile", .tile = TN__VARIANT_NONE};
+  tiling *j = arg;
+  pipeline p = {.c = c, .dev = tn__device_get(c, 0), .key = tn__parse(c, j->text)};
+  pipeline_simplify(&p);
+  pipeline_schedule(&p);
+  for (uint32_t i = 0; i < p.s->items.n; i++) {
+    double done = cost_of(c, j, p.s->items.v[i].body, NULL);
+    if (*j->form) j->times = done / cost_of(c, j, p.s->items.v[i].body, &no_tile);
+  }
+}
+
+static bool is_fair(const char *device, const drawn *s, uint32_t *tiled) {
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = device, .quiet = 1, .no_library = 1, .tf32 = s->tf32});
+  tiling j = {.s = s};
+  assert_non_null(c);
+  if (s->units && tn__device_get(c, 0)->target.units) tn__device_get(c, 0)->target.units = s->units;
+  put_drawn(s, j.text, sizeof j.text);
+  if (!tn__ctx_run(c, "work", compile_both, &j)) fail_msg("%s: %s\n%s", device, tn_last_error(c)->text, j.text);
+  tn_ctx_close(c);
+  *tiled += *j.form != 0;
+  if (j.times <= MOST_OF_PLAIN) return true;
+  print_error("%s, %d units, by %s: %.1f times plain loops'\n%s", device, s->units, j.form, j.times, j.text);
+  return false;
+}
+
+static int64_t draw(uint64_t *state, int64_t most) {
+  *state = *state * 6364136223846793005u + 1442695040888963407u;
+  return 1 + (int64_t)((*state >> 33) % (uint64_t)most);
+}
+
+/* Sizes of 1 to 300; half of them small, which tiles waste most on. */
+static int64_t draw_size(uint64_t *state) { return draw(state, draw(state, 2) == 1 ? 16 : 300); }
+
+static drawn draw_shape(uint64_t *state) {
+  static const int units[] = {0, 1, 4, 32};
+  drawn s = {.dtype = "f32"};
+  s.tf32 = draw(state, 2) == 1;
+  s.units = units[draw(state, 4) - 1];
+  if (draw(state, 4) == 1) s.dtype = "bf16";
+  for (int i = 0; i < 3; i++) s.size[i] = draw_size(state);
+  s.batch = draw_size(state);
+  if (draw(state, 2) == 1) s.batch = 1;
+  if (draw(state, 2) == 1) return s;
+  s.images = draw(state, 40);
+  s.channels = draw_size(state);
+  s.filters = draw_size(state);
+  s.side = draw_size(state);
+  s.window = draw(state, s.side < 7 ? s.side : 7);
+  s.pad = draw(state, s.window) - 1;
+  return s;
+}
+
+/* Convolutions and products, one or many, on all guises. */
+static void tiles(void **state) {
+  static const char *const device[] = {"ref:sm_80", "ref:sm_90", "ref:opencl", "ref:cpu"};
+  static const drawn known[] = {
+      /* of 8 filters, by tiles of 256 columns */
+      {.images = 2, .channels = 8, .side = 12, .filters = 8, .window = 3, .pad = 1, .tf32 = true, .dtype = "f32"}};
+  uint64_t seed = 20261123;
+  uint32_t tiled = 0, all = 2000;
+  int bad = 0;
+  (void)state;
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++) bad += !is_fair("ref:sm_90", &known[i], &tiled);
+  for (uint32_t i = 0; i < all; i++) {
+    drawn s = draw_shape(&seed);
+    bad += !is_fair(device[i % 8 < 6 ? i % 2 : 2 + i % 2], &s, &tiled);
+  }
+  assert_int_equal(bad, 0);
+  assert_in_range(tiled, all / 8, all); /* there was something to look at */
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(all_rows)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(all_rows), cmocka_unit_test(tiles)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

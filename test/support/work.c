@@ -50,7 +50,7 @@ static bool counts(const tn_node *n) {
 
 /* What stands outside of the loop that groups share out is done by each of them.  (By each slice, too, but there are no
  * more of these than threads.) */
-static double work_of_part(const tn__part *p) {
+static double count_in_part(const tn__part *p, bool (*is_counted)(const tn_node *n)) {
   double times = 1, outside = 0, inside = 0, shares = p->global && p->group ? turns(p->global) : 1;
   bool in = false;
   double open[256];
@@ -64,7 +64,7 @@ static double work_of_part(const tn__part *p) {
     } else if (n->op == OP_END) {
       times = open[--depth];
       in &= n->src[0] != p->global;
-    } else if (counts(n)) {
+    } else if (is_counted(n)) {
       *(in ? &inside : &outside) += times;
     }
   }
@@ -73,8 +73,24 @@ static double work_of_part(const tn__part *p) {
 
 double work_of_kernel(const tn__kernel *k) {
   double work = 0;
-  for (uint32_t p = 0; p < k->nparts; p++) work += work_of_part(&k->part[p]);
+  for (uint32_t p = 0; p < k->nparts; p++) work += count_in_part(&k->part[p], counts);
   return work;
+}
+
+static bool adds_up(const tn_node *n) { return n->op == OP_SETACC; }
+static bool is_load(const tn_node *n) { return n->op == OP_LOAD; }
+
+work_products work_of_products(const tn__kernel *k) {
+  work_products w = {0};
+  for (uint32_t i = 0; i < k->nparts; i++) {
+    const tn__part *p = &k->part[i];
+    const tn__tile_form *f = p->tile ? p->tile->form : NULL;
+    double added = count_in_part(p, adds_up), fetched = count_in_part(p, is_load);
+    if (f) fetched = added / (f->rows * f->cols) * (f->rows + f->cols);
+    w.products += added;
+    w.fetched += fetched;
+  }
+  return w;
 }
 
 static struct {

@@ -9,6 +9,12 @@
 double work_of_graph(tn_ctx *c, tn_node *sink);
 /* Loads, stores and operations on values */
 double work_of_kernel(const tn__kernel *k);
+/* Where it is a sum of products: how many are added up, and how many elements are fetched from the caches for that; by
+ * tiles once for each tile. */
+typedef struct work_products {
+  double products, fetched;
+} work_products;
+work_products work_of_products(const tn__kernel *k);
 /* ... of the kernels that device d compiles from now on, which work_taken() gives and forgets; one device at a time,
  * the context closed before the next.  Library calls are not counted. */
 void work_watch(tn__device *d);

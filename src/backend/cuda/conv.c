@@ -10,7 +10,12 @@
 #include "backend/cuda/state.h"
 #include <string.h>
 
-enum { SHAPES = 512, PROBES = 8, CHOICES = 8, BLOCKS = 32, WINOGRAD_WORK = 1 << 28, WINOGRAD_DEPTH = 64 };
+enum {
+  SHAPES = 512, /* entries of the table, */
+  PROBES = 8,   /* of which so many are looked at for a shape */
+  CHOICES = 8,  /* proposals that the library is asked for */
+  BLOCKS = 32   /* of working memory, each at least twice as large as the one before */
+};
 
 /* All that the choice depends on; compared as bytes. */
 typedef struct shape {
@@ -215,8 +220,9 @@ static int choose(tn__device *d, entry *e) {
   find_function(dnn, kinds[kind].choose, &fn);
   int failed = fn(self->convs->handle, e->operand[kinds[kind].a], e->operand[kinds[kind].b], e->conv, e->operand[kind],
                   CHOICES, &found, choice);
-  bool deep = kind != CONV_DATA || (e->shape.size[CONV_C] >= WINOGRAD_DEPTH && e->shape.size[CONV_K] >= WINOGRAD_DEPTH);
-  bool large = math == DNN_FMA_MATH && deep && work_of(&e->shape) >= WINOGRAD_WORK;
+  bool deep = kind != CONV_DATA || !tn__target_is_thin(&d->target, (double)e->shape.size[CONV_C],
+                                                       (double)e->shape.size[CONV_K]);
+  bool large = math == DNN_FMA_MATH && deep && tn__target_is_much(&d->target, work_of(&e->shape));
   for (int any = !large; !failed && any < 2; any++)
     for (int i = 0; i < found; i++)
       if ((any || choice[i].algo == kinds[kind].winograd) && take(d, e, &choice[i]))
