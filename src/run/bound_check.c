@@ -1,6 +1,7 @@
 #include "run/bound_check.h"
 #include "device/device.h"
 #include "rewrite/rewrite.h"
+#include "tensor/cells.h"
 
 typedef struct noted { /* a run */
   struct noted *before;
@@ -124,4 +125,42 @@ void tn__bound_watch(tn_ctx *c, tn_tensor *const *t, int n, void (*fn)(tn_ctx *c
   if (status != TN_OK) tn__mem_throw(&c->mem, status);
   for (int i = 0; i < n; i++)
     if (want[i]->op != OP_STORAGE) check_value(c, &log, t[i], want[i]);
+}
+
+/* ---- memory that changes hands ---- */
+
+typedef struct swaps {
+  tn__map storage, of; /* what is about to have other memory, and the tensors that stay its values */
+} swaps;
+
+static void hold(tn_ctx *c, const swaps *s, tn_node *n) {
+  if (tn__map_getp(&s->storage, n))
+    tn__fail(c, TN_ERUN, "internal: a program writes over a value that is still held: %s",
+             tn__node_type(n, &c->scratch));
+}
+
+static void look_at_tensor(tn_ctx *c, tn_tensor *t, void *arg) {
+  const swaps *s = arg;
+  if (!tn__map_getp(&s->of, t)) hold(c, s, t->node);
+}
+
+static void look_at_node(tn_ctx *c, tn_node *n, void *arg) {
+  for (uint32_t i = 0; i < n->nsrc; i++) hold(c, arg, n->src[i]);
+}
+
+/* Nothing grows with the number of tensors here: a replay allocates no more for it. */
+void tn__bound_swaps(tn_ctx *c, const tn__nodes *storage, tn_tensor *const *of, const tn__nodes *kept) {
+  swaps s;
+  if (!storage->n) return;
+  tn__map_init(&s.storage, &c->scratch);
+  tn__map_init(&s.of, &c->scratch);
+  for (uint32_t i = 0; i < storage->n; i++) {
+    hold(c, &s, storage->v[i]);
+    tn__map_putp(&s.storage, storage->v[i], storage->v[i]);
+    if (of[i]) tn__map_putp(&s.of, of[i], of[i]);
+  }
+  tn__cells_each(c, look_at_tensor, &s);
+  tn__intern_each(c, look_at_node, &s);
+  for (uint32_t i = 0; i < kept->n; i++) hold(c, &s, kept->v[i]);
+  for (uint32_t i = 0; i < c->cells->check.n; i++) hold(c, &s, c->cells->check.v[i].idx);
 }

@@ -72,6 +72,7 @@ struct tn_program {
   const input **from; /* the input that gave each of them */
   tn__map size_of;    /* which of them a node is */
   tn__buffer **in, **out;
+  uint32_t roots;     /* of the plan: so many are put out */
 };
 
 /* ---- recording ---- */
@@ -361,6 +362,7 @@ static void do_end(tn_ctx *c, void *arg) {
   p->from = tn__arena_zalloc(&p->arena, (nvar + 1) * sizeof *p->from);
   p->in = tn__arena_zalloc(&p->arena, (in.n + 1) * sizeof *p->in);
   p->out = tn__arena_zalloc(&p->arena, (roots.node.n + 1) * sizeof *p->out);
+  p->roots = roots.node.n;
   for (uint32_t i = 0; i < nvar; i++) tn__map_put(&p->size_of, (uintptr_t)var[i], i);
   p->ready = true;
 }
@@ -541,7 +543,9 @@ static void renew(tn__device *d, tn__buffer **b, size_t bytes) {
 
 static tn_node *state_node(tn_ctx *c, const state *s) { return s->cell ? s->cell->node : tn__random_state(c, NULL); }
 
-typedef struct counted { /* references to nodes by sources of programs; counted when the first is asked for */
+/* References to nodes by sources of programs that read a tensor, whatever its value is then; counted when the first is
+ * asked for.  A source without a tensor reads this very value, as anybody else may. */
+typedef struct counted {
   tn__map refs;
   bool done;
 } counted;
@@ -552,6 +556,7 @@ static void count_refs(tn_ctx *c, counted *k) {
   for (const tn_program *p = c->runtime->programs; p; p = p->next)
     for (uint32_t i = 0; i < p->sources.n; i++) {
       uint64_t n = 0, key = (uintptr_t)p->sources.v[i].node;
+      if (p->sources.v[i].kind == FROM_NODE) continue;
       tn__map_get(&k->refs, key, &n);
       tn__map_put(&k->refs, key, n + 1);
     }
@@ -657,6 +662,31 @@ static void check_inputs(tn_ctx *c, const tn_program *p) {
                (long long)tn__plan_value(p->plan, v), (long long)p->value[v]);
 }
 
+/* Who keeps the value of a state whose memory is to be another's?  And is any memory written that is read, or written
+ * twice? */
+static void check_places(tn_ctx *c, const tn_program *p, tn_node *const *fresh) {
+  tn__nodes swapped = {0}, kept = {0};
+  tn__vec(tn_tensor *) of = {0};
+  tn__map used;
+  for (uint32_t i = 0; i < p->states.n; i++) {
+    if (fresh[i]) continue;
+    tn__vec_push(&c->scratch, &swapped, state_node(c, &p->states.v[i]));
+    tn__vec_push(&c->scratch, &of, p->states.v[i].cell);
+  }
+  for (const tn_program *q = c->runtime->programs; q; q = q->next) {
+    for (uint32_t i = 0; i < q->sources.n; i++)
+      if (q->sources.v[i].kind == FROM_NODE) tn__vec_push(&c->scratch, &kept, q->sources.v[i].node);
+  }
+  tn__bound_swaps(c, &swapped, of.v, &kept);
+  tn__map_init(&used, &c->scratch);
+  for (uint32_t i = 0; i < p->sources.n; i++) tn__map_putp(&used, p->in[i], p->in[i]);
+  for (uint32_t i = 0; i < p->roots; i++) {
+    if (tn__map_getp(&used, p->out[i]))
+      tn__fail(c, TN_ERUN, "internal: output %u of the program is memory that is in use", i);
+    tn__map_putp(&used, p->out[i], p->out[i]);
+  }
+}
+
 /* So, is each output and each state where the run put it? */
 static void check_results(tn_ctx *c, const tn_program *p) {
   bool same = true;
@@ -700,7 +730,10 @@ static void do_run(tn_ctx *c, void *arg) {
     }
   tn_node **fresh = tn__alloc(c, (p->states.n + 1) * sizeof *fresh);
   for (uint32_t i = 0; i < p->states.n; i++) fresh[i] = prepare(c, &p->states.v[i], &refs);
-  if (c->opt.verify) check_inputs(c, p);
+  if (c->opt.verify) {
+    check_inputs(c, p);
+    check_places(c, p, fresh);
+  }
   tn_status status = tn__plan_replay(c, p->plan, p->in, p->out);
   /* state keeps its old value */
   if (status != TN_OK) tn__fail(c, status, "a kernel of the program failed: %s", tn_status_text(status));

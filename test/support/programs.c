@@ -300,6 +300,26 @@ static void stream(tn_ctx *c, look_fn look) {
   }
 }
 
+/* Old values of state that somebody keeps, or means to use; memory changes places in the runs between. */
+static void old_values(tn_ctx *c, look_fn look) {
+  tn_scope(c) {
+    tn_tensor *w = TENSOR(TN_F32, 7, 30), *seen[4];
+    tn_program *p = tn_program_begin(c);
+    tn_scope(c) tn_assign(w, tn_mul_scalar(tn_flip(w, NULL, 0), 2));
+    tn_program_end(p);
+    for (int i = 0; i < 4; i++) {
+      tn_program_run(p);
+      seen[i] = i % 2 ? tn_slice(w, 0, 0, 20, 1) : tn_add_scalar(w, 1);
+      tn_program_run(p);
+      tn_program_run(p);
+    }
+    tn_program_close(p);
+    tn_realize(seen, 4);
+    for (int i = 0; look && i < 4; i++) look(seen[i]);
+    if (look) look(w);
+  }
+}
+
 static void assign(tn_ctx *c, look_fn look) {
   tn_scope(c) {
     tn_tensor *x = TENSOR(TN_F32, 5, 8, 9), *y = TENSOR(TN_F32, 7, 8, 9);
@@ -395,6 +415,7 @@ const program program_list[] = {{.name = "perceptron", .graph = perceptron},
                                 {.name = "functions", .graph = functions},
                                 {.name = "step", .run = step},
                                 {.name = "stream", .run = stream},
+                                {.name = "old values", .run = old_values},
                                 {.name = "assign", .run = assign},
                                 {.name = "mlp", .run = mlp},
                                 {.name = "cnn", .run = cnn}};
