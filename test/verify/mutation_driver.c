@@ -244,6 +244,10 @@ int main(int argc, char **argv) {
   setenv("TENET_RACES", "1", 0);
   seen.compiles = getenv("MUTATION_COMPILES");
   seen.values = argc == 2 && strcmp(argv[1], "ledger") ? fopen(argv[1], "wb") : NULL;
+  if (argc == 2 && strcmp(argv[1], "ledger") && !seen.values) {
+    perror(argv[1]);
+    return 2;
+  }
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
     if (seen.compiles && strcmp(all[i].device, "cpu")) continue;
     if (argc < 2 || seen.values || (!strcmp(argv[1], all[i].device) && argc > 2 && atoi(argv[2]) == (int)all[i].mode))
