@@ -11,6 +11,6 @@
 void tn__vjp(tn_ctx *c, tn_node *y, tn_node *dy, tn_node *const *x, uint32_t n, tn_node **g);
 /* Forward mode: sum over i of d y / d x[i] * v[i], of y's shape and dtype.  Errors as above. */
 tn_node *tn__jvp(tn_ctx *c, tn_node *y, tn_node *const *x, tn_node *const *v, uint32_t n);
-/* The STORAGEs and PARAMs that a gradient of root would reach, each once; in c->scratch. */
-void tn__grad_leaves(tn_ctx *c, tn_node *root, tn__nodes *leaf);
+/* The STORAGEs and PARAMs that a gradient of each root would reach, each once; in c->scratch. */
+void tn__grad_leaves(tn_ctx *c, tn_node *const *root, uint32_t n, tn__nodes *leaf);
 #endif

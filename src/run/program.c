@@ -4,10 +4,11 @@
  * every cell that was assigned becomes state: its new value is an output of the program, and the cell itself gets its
  * old value back.  The program refers to state, and to every tensor it reads, through their cells: what a caller writes
  * into them later is what the next run sees. */
+#include "base/names.h"
 #include "ir/eval.h"
+#include "ir/roots.h"
 #include "run/bound_check.h"
 #include "run/index_check.h"
-#include "run/names.h"
 #include "run/runtime.h"
 #include "tensor/cells.h"
 #include "tensor/random.h"
@@ -301,11 +302,19 @@ static void add_checks(tn_ctx *c, tn_program *p, tn__roots *roots) {
   }
 }
 
-/* Under TENET_VERIFY: is root number `at` this value? */
-static void check_root(tn_ctx *c, const tn__nodes *roots, uint32_t at, const tn_node *want) {
-  const tn_node *n = at < roots->n ? roots->v[at] : NULL;
-  while (n && n != want && n->op == OP_CONTIG) n = n->src[0];
-  if (n != want) tn__fail(c, TN_ERUN, "internal: output %u of the program is another value", at);
+/* Under TENET_VERIFY: are the roots the values of the outputs and of the states? */
+static void check_roots(tn_ctx *c, const tn_program *p, const tn__nodes *roots) {
+  tn__map known;
+  tn__map_init(&known, &c->scratch);
+  for (uint32_t i = 0; i < p->outputs.n + p->states.n; i++) {
+    const output *o = i < p->outputs.n ? &p->outputs.v[i] : NULL;
+    const state *s = o ? NULL : &p->states.v[i - p->outputs.n];
+    uint32_t at = o ? o->at : s->at;
+    if (s && !s->cell) continue;
+    tn_node *want = tn__roots_value(&known, o ? o->node : s->cell->node);
+    if (at >= roots->n || tn__roots_value(&known, roots->v[at]) != want)
+      tn__fail(c, TN_ERUN, "internal: output %u of the program is another value", at);
+  }
 }
 
 static void check_sources(tn_ctx *c, const tn_program *p, const tn__nodes *in) {
@@ -342,10 +351,7 @@ static void do_end(tn_ctx *c, void *arg) {
     tn__vec_push(&p->arena, &p->states, s);
     p->calls = ahead;
   }
-  for (uint32_t i = 0; c->opt.verify && i < p->outputs.n; i++)
-    check_root(c, &roots.node, p->outputs.v[i].at, p->outputs.v[i].node);
-  for (uint32_t i = 0; c->opt.verify && i < p->states.n; i++)
-    if (p->states.v[i].cell) check_root(c, &roots.node, p->states.v[i].at, p->states.v[i].cell->node);
+  if (c->opt.verify) check_roots(c, p, &roots.node);
   tn__cells_each(c, undo_assign, NULL);
   if (!roots.node.n) tn__fail(c, TN_EINVAL, "the program has no output and assigns nothing");
   tn_node *key = tn__plan_key(c, roots.node.v, roots.node.n, &in);

@@ -1,8 +1,8 @@
 /* Values on demand: realise, read, write. */
 #include "ir/eval.h"
+#include "ir/roots.h"
 #include "run/bound_check.h"
 #include "run/index_check.h"
-#include "run/names.h"
 #include "run/runtime.h"
 #include "tensor/random.h"
 #include <math.h>

@@ -165,20 +165,22 @@ uint32_t tn__plan_vars(const tn__plan *p, tn_node *const **var) {
 
 /* ---- where gradients would have gone ---- */
 
-static tn__sources find_sources(tn__plan *p, tn_node *output) {
-  tn__nodes leaf = {0};
-  tn__grad_leaves(p->dev->ctx, output, &leaf);
-  uint32_t *input = tn__arena_alloc(&p->arena, (leaf.n + 1) * sizeof *input);
-  for (uint32_t i = 0; i < leaf.n; i++) input[i] = (uint32_t)leaf.v[i]->ints[0];
-  return (tn__sources){input, leaf.n};
+static void find_sources(tn__plan *p) {
+  tn_ctx *c = p->dev->ctx;
+  uint32_t n = p->key->nsrc;
+  tn__nodes *leaf = tn__arena_zalloc(&c->scratch, (n + 1) * sizeof *leaf);
+  tn__sources *all = tn__arena_alloc(&p->arena, (n + 1) * sizeof *all);
+  tn__grad_leaves(c, p->key->src, n, leaf);
+  for (uint32_t k = 0; k < n; k++) {
+    uint32_t *input = tn__arena_alloc(&p->arena, (leaf[k].n + 1) * sizeof *input);
+    for (uint32_t i = 0; i < leaf[k].n; i++) input[i] = (uint32_t)leaf[k].v[i]->ints[0];
+    all[k] = (tn__sources){input, leaf[k].n};
+  }
+  p->sources = all;
 }
 
 uint32_t tn__plan_sources(tn__plan *p, uint32_t i, const uint32_t **input) {
-  if (!p->sources) {
-    tn__sources *all = tn__arena_alloc(&p->arena, (p->key->nsrc + 1) * sizeof *all);
-    for (uint32_t k = 0; k < p->key->nsrc; k++) all[k] = find_sources(p, p->key->src[k]);
-    p->sources = all;
-  }
+  if (!p->sources) find_sources(p);
   *input = p->sources[i].input;
   return p->sources[i].n;
 }

@@ -1,3 +1,4 @@
+#include "ir/roots.h"
 #include "ir/spec.h"
 #include "rewrite/rewrite.h"
 #include "schedule/fuse.h"
@@ -17,16 +18,13 @@ static void add_inputs(tn__fuse *f) {
 /* An output must be something computed: a copy where it is an input, a literal or another output.  The copy may itself
  * be there already.  Simplification would make one of such copies: nothing is simplified afterwards. */
 static tn_node *own_outputs(tn__fuse *f) {
-  tn_node **src = tn__arena_alloc(f->a, (f->sink->nsrc + 1) * sizeof *src);
-  tn__map taken;
-  tn__map_init(&taken, f->a);
+  tn__roots own;
+  tn__roots_init(f->c, &own);
   for (uint32_t i = 0; i < f->sink->nsrc; i++) {
-    src[i] = f->sink->src[i];
-    while (src[i]->op == OP_PARAM || tn__map_getp(&taken, src[i]))
-      src[i] = tn__node_make(f->c, &(tn__make){.op = OP_CONTIG, .src = &src[i], .nsrc = 1});
-    tn__map_putp(&taken, src[i], src[i]);
+    if (f->sink->src[i]->op == OP_PARAM) tn__roots_avoid(&own, f->sink->src[i]);
+    tn__roots_add(f->c, &own, f->sink->src[i]);
   }
-  return tn__sink(f->c, src, f->sink->nsrc, f->sink->name);
+  return tn__sink(f->c, own.node.v, own.node.n, f->sink->name);
 }
 
 /* The schedule as nodes: one CALL an item, its buffers numbered as in the schedule. */

@@ -236,6 +236,7 @@ void tn__cells_open(tn_ctx *c) {
   tn__arena_init(&k->arena, &c->mem);
   tn__arena_init(&k->check_arena, &c->mem);
   tn__map_init(&k->dim_index, &k->arena);
+  tn__names_init(&k->dim_name, &k->arena);
 }
 
 void tn__cells_close(tn_ctx *c) {

@@ -1,6 +1,7 @@
 /* What the tensor folder keeps in a context. */
 #ifndef TN_TENSOR_CELLS_H
 #define TN_TENSOR_CELLS_H
+#include "base/names.h"
 #include "tensor/cell.h"
 
 struct tn__scope {
@@ -36,6 +37,7 @@ struct tn__cells {
   tn__vec(tn__index_check) check;
   tn__arena arena;            /* the table of sizes */
   tn__map dim_index;          /* node -> place in dim */
+  tn__names dim_name;         /* of variables -> place in dim; the first of a name */
   tn__vec(tn_node *) dim;     /* symbolic sizes handed out; counted */
   tn__random random;
 };

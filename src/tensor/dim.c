@@ -38,6 +38,9 @@ tn_dim tn__dim_out(tn_ctx *c, tn_node *n) {
     tn__node_keep(n);
     tn__map_put(&k->dim_index, (uintptr_t)n, index);
   }
+  uint32_t first; /* of the name; looked for even if the node was there, which may have met a lack of memory here */
+  if (n->op == OP_VAR && !tn__names_find(&k->dim_name, n->name, &first))
+    tn__names_add(&k->dim_name, n->name, (uint32_t)index);
   return symbolic_top - ((tag_of(c) << INDEX_BITS) | (int64_t)index);
 }
 
@@ -57,9 +60,10 @@ static void make_var(tn_ctx *c, void *arg) {
   if (k->lo < 0 || k->lo > k->hi)
     tn__fail(c, TN_EINVAL, "bounds %lld..%lld of size %s are not 0 <= lo <= hi", (long long)k->lo, (long long)k->hi,
              k->name);
-  for (uint32_t i = 0; i < c->cells->dim.n; i++) {
-    const tn_node *n = c->cells->dim.v[i];
-    if (n->op == OP_VAR && !strcmp(n->name, k->name) && (n->lo != k->lo || n->hi != k->hi))
+  uint32_t at;
+  if (tn__names_find(&c->cells->dim_name, k->name, &at)) {
+    const tn_node *n = c->cells->dim.v[at];
+    if (n->lo != k->lo || n->hi != k->hi)
       tn__fail(c, TN_EINVAL, "size %s exists with bounds %lld..%lld", k->name, (long long)n->lo, (long long)n->hi);
   }
   k->out = tn__dim_out(c, tn__var(c, k->name, k->lo, k->hi));

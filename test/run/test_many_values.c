@@ -1,18 +1,20 @@
-/* Programs with many inputs, outputs and states are recorded, compiled and run in time linear in their number: of eight
- * times as many, no more than some eight times the processor's time (their square would be 64 times). */
+/* Programs with many inputs, outputs and states are recorded, compiled and run in a time that is linear in their
+ * number: eight times as many take some eight times as many steps (their square would be 64 times). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include "base/names.h"
 #include "ir/build.h"
-#include "run/names.h"
+#include "ir/roots.h"
+#include "support/steps.h"
 #include "tenet/tenet.h"
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
+#include <string.h>
 
-enum { FEW = 1000, MANY = 8 * FEW, FACTOR = 20 };
+enum { FEW = 500, TIMES = 8, MOST = 9 }; /* a tenth for the maps */
 
 static const char *numbered(char *name, char letter, int i) {
   snprintf(name, 16, "%c%d", letter, i);
@@ -20,14 +22,14 @@ static const char *numbered(char *name, char letter, int i) {
 }
 
 /* Each output is its input and its state, and each state is one more after a run. */
-static double run_program(int n) {
+static uint64_t run_program(int n) {
   tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref", .quiet = 1});
   tn_tensor **state = calloc((size_t)n, sizeof *state), **x = calloc((size_t)n, sizeof *x);
   char name[16];
   assert_true(c && state && x);
   for (int i = 0; i < n; i++) state[i] = tn_from(c, TN_F32, NULL, 0, &(float){(float)i});
   assert_int_equal(tn_realize(state, n), TN_OK);
-  clock_t from = clock();
+  uint64_t from = steps_taken;
   tn_program *p = tn_program_begin(c);
   for (int i = 0; i < n; i++) {
     x[i] = tn_program_input(p, numbered(name, 'x', i), TN_F32, NULL, 0);
@@ -46,22 +48,86 @@ static double run_program(int n) {
     assert_true(y == (float)i + 1.5f);
   }
   tn_program_close(p);
-  double seconds = (double)(clock() - from) / CLOCKS_PER_SEC;
+  uint64_t steps = steps_taken - from;
   free(state);
   free(x);
   tn_ctx_close(c);
-  return seconds;
+  return steps;
+}
+
+/* Values of which each is made of the one before, realised at once; TENET_VERIFY looks at all that each is made of. */
+static uint64_t realize_chain(int n) {
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref", .quiet = 1, .verify = "off"});
+  tn_tensor **t = calloc((size_t)n, sizeof *t), *x = tn_from(c, TN_F32, NULL, 0, &(float){1});
+  assert_true(c && t && x);
+  assert_int_equal(tn_realize(&x, 1), TN_OK);
+  uint64_t from = steps_taken;
+  for (int i = 0; i < n; i++) t[i] = tn_add(i ? t[i - 1] : x, x);
+  assert_int_equal(tn_realize(t, n), TN_OK);
+  uint64_t steps = steps_taken - from;
+  double v;
+  assert_int_equal(tn_item(t[n - 1], &v), TN_OK);
+  assert_true(v == n + 1);
+  free(t);
+  tn_ctx_close(c);
+  return steps;
+}
+
+/* One value under many names */
+static uint64_t run_one_value(int n) {
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref", .quiet = 1});
+  tn_tensor *x = tn_from(c, TN_F32, NULL, 0, &(float){3});
+  char name[16];
+  assert_true(c && x);
+  assert_int_equal(tn_realize(&x, 1), TN_OK);
+  uint64_t from = steps_taken;
+  tn_program *p = tn_program_begin(c);
+  x = tn_neg(x);
+  for (int i = 0; i < n; i++) assert_int_equal(tn_program_output(p, numbered(name, 'y', i), x), TN_OK);
+  assert_int_equal(tn_program_end(p), TN_OK);
+  assert_int_equal(tn_program_run(p), TN_OK);
+  uint64_t steps = steps_taken - from;
+  for (int i = 0; i < n; i++) {
+    float y;
+    assert_int_equal(tn_program_read(p, numbered(name, 'y', i), &y, sizeof y), TN_OK);
+    assert_true(y == -3);
+  }
+  tn_program_close(p);
+  tn_ctx_close(c);
+  return steps;
+}
+
+static uint64_t name_sizes(int n) {
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref", .quiet = 1});
+  char name[16];
+  assert_non_null(c);
+  uint64_t from = steps_taken;
+  for (int i = 0; i < n; i++) assert_true(tn_dim_is_symbolic(tn_dim_var(c, numbered(name, 'N', i), 1, 9)));
+  uint64_t steps = steps_taken - from;
+  assert_true(tn_dim_var(c, "N7", 1, 9) == tn_dim_var(c, "N7", 1, 9));
+  assert_int_equal(tn_dim_var(c, "N7", 1, 8), TN_DIM_ERROR);
+  assert_non_null(strstr(tn_last_error(c)->text, "size N7 exists with bounds 1..9"));
+  tn_ctx_close(c);
+  return steps;
 }
 
 static void many_values(void **state) {
-  double few = 1e9, many = 1e9;
+  static const struct {
+    const char *what;
+    uint64_t (*run)(int n);
+  } all[] = {{"inputs, outputs and states of a program", run_program},
+             {"values, each made of the one before", realize_chain},
+             {"outputs that are one value", run_one_value},
+             {"sizes by name", name_sizes}};
   (void)state;
-  for (int i = 0; i < 2; i++) { /* the better of two */
-    double a = run_program(FEW), b = run_program(MANY);
-    if (a < few) few = a;
-    if (b < many) many = b;
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    uint64_t few = all[i].run(FEW), many = all[i].run(TIMES * FEW);
+    printf("%s: %d take %llu steps, %d take %llu\n", all[i].what, FEW, (unsigned long long)few, TIMES * FEW,
+           (unsigned long long)many);
+    assert_true(few > 50 * FEW); /* they are counted */
+    if (many > MOST * few)
+      fail_msg("%s: %.1f times the steps for %d times as many", all[i].what, (double)many / (double)few, TIMES);
   }
-  if (many > FACTOR * few) fail_msg("%d values take %.3f s, %d %.3f s", FEW, few, MANY, many);
 }
 
 /* Names with equal hashes are told apart, and outputs of one value are nodes of their own. */
@@ -97,7 +163,96 @@ static void lists(void **state) {
   tn_ctx_close(c);
 }
 
+/* ---- lack of memory ---------------------------------------------------------------------------------------------- */
+
+typedef struct adding {
+  tn__names names;
+  tn__arena a;
+  char text[3 * FEW][16];
+  uint32_t n; /* that are there */
+} adding;
+
+static void add_name(tn_ctx *c, void *arg) {
+  adding *x = arg;
+  (void)c;
+  tn__names_add(&x->names, x->text[x->n], x->n);
+}
+
+/* A name that met a lack of memory is not there, all others are, and it can be added then. */
+static void names_that_fail(void **state) {
+  static adding x;
+  int failed = 0;
+  (void)state;
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref", .quiet = 1});
+  assert_non_null(c);
+  tn__arena_init(&x.a, &c->mem);
+  tn__names_init(&x.names, &x.a);
+  for (; x.n < 3 * FEW; x.n++) {
+    uint32_t number;
+    numbered(x.text[x.n], 'n', (int)x.n);
+    c->mem.fail_at = c->mem.count + 1;
+    bool added = tn__ctx_run(c, "add", add_name, &x);
+    c->mem.fail_at = 0;
+    assert_int_equal(tn__names_find(&x.names, x.text[x.n], &number), added);
+    for (uint32_t i = 0; i < x.n && !added; i++)
+      assert_true(tn__names_find(&x.names, x.text[i], &number) && number == i);
+    if (added) continue;
+    failed++;
+    assert_int_equal(tn_last_error(c)->status, TN_ENOMEM);
+    tn_clear_error(c);
+    assert_true(tn__ctx_run(c, "add", add_name, &x));
+    assert_true(tn__names_find(&x.names, x.text[x.n], &number) && number == x.n);
+  }
+  assert_true(failed > 3);
+  tn__arena_free(&x.a);
+  tn_ctx_close(c);
+}
+
+/* Inputs, outputs and sizes that met one: the numbers of later ones are as if they had not been tried. */
+static void values_that_fail(void **state) {
+  enum { VALUES = 200, TRIES = 30 };
+  (void)state;
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref", .quiet = 1});
+  char name[16];
+  tn_tensor *x[VALUES];
+  int failed = 0;
+  assert_non_null(c);
+  tn_program *p = tn_program_begin(c);
+  for (int i = 0; i < VALUES; i++) {
+    bool in = false, out = false;
+    tn_dim size = TN_DIM_ERROR;
+    for (int k = 1; !in || !out || size == TN_DIM_ERROR; k++) { /* one allocation later each time */
+      assert_true(k < TRIES);
+      c->mem.fail_at = c->mem.count + k;
+      if (size == TN_DIM_ERROR) size = tn_dim_var(c, numbered(name, 'N', i), i, i + 9);
+      if (!in) in = (x[i] = tn_program_input(p, numbered(name, 'x', i), TN_F32, NULL, 0)) != NULL;
+      if (in && !out) out = tn_program_output(p, numbered(name, 'y', i), x[i]) == TN_OK;
+      c->mem.fail_at = 0;
+      failed += tn_last_error(c)->status == TN_ENOMEM;
+      tn_clear_error(c);
+    }
+    assert_true(tn_dim_var(c, numbered(name, 'N', i), i, i + 9) == size);
+    assert_int_equal(tn_dim_var(c, name, i, i + 8), TN_DIM_ERROR);
+    tn_clear_error(c);
+  }
+  assert_true(failed >= VALUES);
+  assert_int_equal(tn_program_end(p), TN_OK);
+  assert_int_equal(tn_program_count(p, TN_PROGRAM_INPUT), VALUES);
+  assert_int_equal(tn_program_count(p, TN_PROGRAM_OUTPUT), VALUES);
+  for (int i = 0; i < VALUES; i++)
+    assert_int_equal(tn_program_write(p, numbered(name, 'x', i), NULL, 0, &(float){(float)i}, sizeof(float)), TN_OK);
+  assert_int_equal(tn_program_run(p), TN_OK);
+  for (int i = 0; i < VALUES; i++) {
+    float y;
+    assert_int_equal(tn_program_read(p, numbered(name, 'y', i), &y, sizeof y), TN_OK);
+    assert_true(y == (float)i);
+  }
+  tn_program_close(p);
+  tn_ctx_close(c);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(many_values), cmocka_unit_test(lists)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(many_values), cmocka_unit_test(lists),
+                                     cmocka_unit_test(names_that_fail), cmocka_unit_test(values_that_fail)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

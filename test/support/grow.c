@@ -586,7 +586,7 @@ static void grow_gradient(grower *w) {
   tn__nodes all = {0};
   uint32_t n = 0;
   if (!tn__is_float(y->dtype)) return;
-  tn__grad_leaves(c, y, &all);
+  tn__grad_leaves(c, &y, 1, &all);
   for (uint32_t i = 0; i < all.n && n < 3; i++)
     if (tn__is_float(all.v[i]->dtype)) x[n++] = all.v[i];
   if (!n) return;

@@ -1,5 +1,4 @@
-#include "run/names.h"
-#include "ir/build.h"
+#include "base/names.h"
 #include <string.h>
 
 /* Of the name, or where it is to stand. */
@@ -26,18 +25,4 @@ void tn__names_add(tn__names *n, const char *name, uint32_t number) {
   look_up(n, name, &key, &at);
   tn__vec_push(n->at.arena, &n->name, ((tn__name){name, number}));
   tn__map_put(&n->at, key, n->name.n - 1);
-}
-
-void tn__roots_init(tn_ctx *c, tn__roots *r) {
-  *r = (tn__roots){0};
-  tn__map_init(&r->last, &c->scratch);
-}
-
-uint32_t tn__roots_add(tn_ctx *c, tn__roots *r, tn_node *n) {
-  tn_node *own = n;
-  for (tn_node *last; (last = tn__map_getp(&r->last, own));) own = tn__op1(c, OP_CONTIG, last);
-  tn__map_putp(&r->last, own, own);
-  tn__map_putp(&r->last, n, own);
-  tn__vec_push(&c->scratch, &r->node, own);
-  return r->node.n - 1;
 }
