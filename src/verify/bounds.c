@@ -29,12 +29,21 @@ static void find_bounded(tn_ctx *c, const tn__kernel *k, bounded *out) {
     }
 }
 
-static bool stays_within(tn_ctx *c, tn_node *index, tn_node *size, tn_node *gate, const bounded *b) {
+/* What is loaded within bounds, in n */
+static tn_node *with_bounds(tn_ctx *c, const bounded *b, tn_node *n) {
+  return b->load.n ? tn__substitute(c, n, b->load.v, b->value.v, b->load.n) : n;
+}
+
+static bool stays_within(tn_ctx *c, const tn__kernel *k, tn_node *index, tn_node *size, tn_node *gate,
+                         const bounded *b) {
   tn__given given;
-  index = tn__substitute(c, index, b->load.v, b->value.v, b->load.n);
-  if (gate) gate = tn__substitute(c, gate, b->load.v, b->value.v, b->load.n);
+  int64_t lo, hi;
   if (index->lo >= 0 && index->hi < size->lo) return true;
-  tn__given_find(c, gate, &given);
+  tn__given_find(c, k, gate, &given);
+  tn__given_range(c, &given, index, &lo, &hi);
+  if (lo >= 0 && hi < size->lo) return true;
+  index = with_bounds(c, b, tn__given_exact(c, &given, index));
+  for (uint32_t i = 0; i < given.positive.n; i++) given.positive.v[i] = with_bounds(c, b, given.positive.v[i]);
   if (!tn__given_positive(c, &given, index)) return false;
   if (index->hi < size->lo || tn__is_int_const(tn__simplify_index(c, tn__op2(c, OP_LT, index, size)), 1)) return true;
   return tn__given_positive(c, &given, tn__sub(c, tn__add(c, size, tn__int(c, -1)), index));
@@ -56,7 +65,8 @@ static const struct {
 typedef struct script {
   tn__sb *out;
   const tn__kernel *k; /* and what it requires */
-  tn__map number; /* node -> its name's */
+  tn__map number;      /* node -> its name's */
+  tn__map loaded;      /* nodes that hang on what is loaded */
 } script;
 
 static void put_name(script *s, const tn_node *n) {
@@ -128,8 +138,42 @@ static void put_between(script *s, const tn_node *n, const tn_node *extent) {
   tn__sb_puts(s->out, "))");
 }
 
+/* Nodes that hang on what is loaded */
+static void find_loaded(tn_ctx *c, tn_node *const *root, uint32_t n, tn__map *out) {
+  tn__nodes all = {0};
+  tn__map_init(out, &c->scratch);
+  tn__topo(&c->scratch, root, n, &all);
+  for (uint32_t i = 0; i < all.n; i++) {
+    bool loaded = tn__given_is_data(all.v[i]);
+    for (uint32_t s = 0; s < all.v[i]->nsrc; s++) loaded |= tn__map_getp(out, all.v[i]->src[s]) != NULL;
+    if (loaded) tn__map_putp(out, all.v[i], all.v[i]);
+  }
+}
+
+/* A sum or product of what is loaded that may be beyond 64 bits: with so many times 2^64 less, it is not. */
+static void put_wrapped(script *s, const tn_node *n) {
+  uint64_t at = 0;
+  tn__map_get(&s->number, (uintptr_t)n, &at);
+  tn__sb_printf(s->out, "(declare-const x%llu Int)(declare-const w%llu Int)(assert (= x%llu (- (%s",
+                (unsigned long long)at, (unsigned long long)at, (unsigned long long)at, words[n->op].text);
+  for (uint32_t i = 0; i < n->nsrc; i++) put_name(s, n->src[i]);
+  tn__sb_printf(s->out, ") (* 18446744073709551616 w%llu))))", (unsigned long long)at);
+  put_between(s, n, NULL);
+}
+
+static bool may_wrap(const script *s, const tn_node *n) {
+  int64_t lo[2] = {0}, hi[2] = {0};
+  if (!is_known(n) || !tn__map_getp(&s->loaded, n)) return false;
+  for (uint32_t i = 0; i < n->nsrc && i < 2; i++) lo[i] = n->src[i]->lo, hi[i] = n->src[i]->hi;
+  return tn__given_wraps(n, lo, hi);
+}
+
 static void put_node(script *s, const tn_node *n) {
   bool truth = n->dtype == TN_BOOL;
+  if (may_wrap(s, n)) {
+    put_wrapped(s, n);
+    return;
+  }
   if (n->op == OP_CONST || is_known(n)) {
     tn__sb_puts(s->out, "(define-fun");
     put_name(s, n);
@@ -237,6 +281,7 @@ static script put_around(tn_ctx *c, const tn__kernel *k, tn__nodes root, const t
     tn__vec_push(&c->scratch, &root, needs->v[i].right);
   }
   find_terms(c, k, &root, &term);
+  find_loaded(c, term.v, term.n, &s.loaded);
   tn__map_init(&s.number, &c->scratch);
   for (uint32_t i = 0; i < term.n; i++) {
     tn__map_put(&s.number, (uintptr_t)term.v[i], i);
@@ -281,33 +326,20 @@ static void put_access(tn_ctx *c, const tn__kernel *k, tn_node *index, tn_node *
 
 /* ---- all accesses ---- */
 
-static bool is_data(const tn_node *n) { return n->op == OP_LOAD || n->op == OP_GETACC; }
-
-/* Nodes that hang on what is loaded, sources first */
-static void find_loaded(tn_ctx *c, tn_node *index, tn__map *out) {
-  tn__nodes all = {0};
-  tn__map_init(out, &c->scratch);
-  tn__topo(&c->scratch, &index, 1, &all);
-  for (uint32_t i = 0; i < all.n; i++) {
-    tn_node *n = all.v[i];
-    bool loaded = is_data(n);
-    for (uint32_t s = 0; s < n->nsrc; s++) loaded |= tn__map_getp(out, n->src[s]) != NULL;
-    if (loaded) tn__map_putp(out, n, n);
-  }
-}
-
 enum { FROM_BELOW = 1, FROM_ABOVE = 2 };
 
 /* Does the gate compare x with something, on these sides?  What x is made of must be gone from what it is compared
  * with: the normal form takes sums apart, so that x itself is not there in any case. */
-static int sides_given(tn_ctx *c, const tn__given *given, tn_node *x) {
+static int sides_given(tn_ctx *c, tn__given *given, tn_node *x) {
   tn__nodes own = {0};
   tn__map loaded;
   int sides = 0;
+  x = tn__given_exact(c, given, x);
   tn__map_init(&loaded, &c->scratch);
   tn__topo(&c->scratch, &x, 1, &own);
   for (uint32_t i = 0; i < own.n; i++)
-    if (is_data(own.v[i])) tn__map_putp(&loaded, own.v[i], own.v[i]);
+    if (tn__given_is_data(own.v[i]) || tn__map_getp(&given->stand_in, own.v[i]))
+      tn__map_putp(&loaded, own.v[i], own.v[i]);
   for (uint32_t i = 0; x->dtype == TN__INDEX && i < given->positive.n; i++)
     for (int side = FROM_BELOW; side <= FROM_ABOVE; side++) {
       tn__nodes all = {0};
@@ -342,9 +374,9 @@ static bool is_bounded(tn_ctx *c, const tn__kernel *k, tn_node *index, tn_node *
   tn__given given;
   tn__map loaded, seen; /* seen: node -> sides */
   tn__vec(unbounded) todo = {0};
-  find_loaded(c, index, &loaded);
+  find_loaded(c, &index, 1, &loaded);
   tn__map_init(&seen, &c->scratch);
-  tn__given_find(c, gate, &given);
+  tn__given_find(c, k, gate, &given);
   tn__vec_push(&c->scratch, &todo, ((unbounded){index, FROM_BELOW | FROM_ABOVE}));
   while (todo.n) {
     unbounded t = todo.v[--todo.n];
@@ -360,7 +392,7 @@ static bool is_bounded(tn_ctx *c, const tn__kernel *k, tn_node *index, tn_node *
                 !(tn__map_getp(&loaded, n->src[0]) && tn__map_getp(&loaded, n->src[1]));
     if (cuts) t.sides &= n->op == OP_MIN ? ~FROM_ABOVE : ~FROM_BELOW;
     if (!t.sides) continue;
-    if (is_data(n)) {
+    if (tn__given_is_data(n)) {
       if (n->op == OP_LOAD && tn__required(k, n->src[0], REQ_IN)) continue;
       return false;
     }
@@ -392,7 +424,7 @@ const char *tn__bounds_prove(tn_ctx *c, const tn__kernel *k, const tn__bounds *b
       const tn_node *buf = n->src[0];
       tn_node *size = buf->op == OP_PARAM && buf->ints[0] < (int64_t)b->nbuf ? b->size[buf->ints[0]] : buf->src[0],
               *gate = tn__gate_of(n);
-      bool good = stays_within(c, n->src[1], size, gate, &loads);
+      bool good = stays_within(c, k, n->src[1], size, gate, &loads);
       (*accesses)++;
       *proved += good;
       if (good) continue;

@@ -12,10 +12,11 @@ typedef struct tn__bounds {
 } tn__bounds;
 
 /* Counts the loads and stores of a kernel, and those that are proved; of each other one a line goes to `open`: an
- * SMT-LIB script that is unsatisfiable if the access stays within.  There, integers are unbounded, and memory may hold
- * anything that the kernel does not rule out (REQUIRE).  NULL, or in scratch which address is made of what is loaded
- * and is not bounded on both sides: nothing is taken for granted of memory in silence, so such an address is cut,
- * gated, or required to be in a range, which is seen by its form. */
+ * SMT-LIB script that is unsatisfiable if the access stays within.  There, integers are unbounded, but for sums and
+ * products of what is loaded, which wrap; and memory may hold anything that the kernel does not rule out (REQUIRE).
+ * NULL, or in scratch which address is made of what is loaded and is not bounded on both sides: nothing is taken for
+ * granted of memory in silence, so such an address is cut, gated, or required to be in a range, which is seen by its
+ * form. */
 const char *tn__bounds_prove(tn_ctx *c, const tn__kernel *k, const tn__bounds *b, uint32_t *accesses, uint32_t *proved,
                              tn__sb *open);
 /* A line that is unsatisfiable if what `around` says cannot be: loops none of which is empty, and conditions. */

@@ -1,36 +1,229 @@
 #include "verify/given.h"
 #include "ir/build.h"
 #include "rewrite/rewrite.h"
+#include <stdio.h>
 
-static void add_difference(tn_ctx *c, tn__given *g, tn_node *more, tn_node *less, bool strictly) {
-  tn_node *d = tn__sub(c, more, less);
-  if (strictly) d = tn__add(c, d, tn__int(c, -1));
-  tn__vec_push(&c->scratch, &g->positive, tn__simplify_index(c, d));
+__extension__ typedef __int128 wide;
+
+typedef struct span {
+  int64_t lo, hi;
+} span;
+
+typedef struct fact { /* of a node */
+  span range;
+  bool loaded;    /* it is made of what is loaded */
+  tn_node *exact;
+} fact;
+
+/* ---- sums and products that may wrap ---- */
+
+static bool is_ring(const tn_node *n) {
+  return n->dtype == TN__INDEX && (n->op == OP_ADD || n->op == OP_MUL || n->op == OP_NEG);
 }
 
-void tn__given_find(tn_ctx *c, tn_node *gate, tn__given *out) {
+static wide least(wide x, wide y) { return x < y ? x : y; }
+static wide most(wide x, wide y) { return x < y ? y : x; }
+
+/* Over the integers */
+static void combine(const tn_node *n, const int64_t *lo, const int64_t *hi, wide *from, wide *to) {
+  if (n->op == OP_NEG) {
+    *from = -(wide)hi[0], *to = -(wide)lo[0];
+  } else if (n->op == OP_ADD) {
+    *from = (wide)lo[0] + lo[1], *to = (wide)hi[0] + hi[1];
+  } else {
+    wide corner[] = {(wide)lo[0] * lo[1], (wide)lo[0] * hi[1], (wide)hi[0] * lo[1], (wide)hi[0] * hi[1]};
+    *from = least(least(corner[0], corner[1]), least(corner[2], corner[3]));
+    *to = most(most(corner[0], corner[1]), most(corner[2], corner[3]));
+  }
+}
+
+bool tn__given_wraps(const tn_node *n, const int64_t *lo, const int64_t *hi) {
+  wide from, to;
+  if (!is_ring(n)) return false;
+  combine(n, lo, hi, &from, &to);
+  return from < INT64_MIN || to > INT64_MAX;
+}
+
+/* ---- what is known of a node ---- */
+
+static void narrow(span *s, int64_t lo, int64_t hi) {
+  if (lo > s->lo) s->lo = lo;
+  if (hi < s->hi) s->hi = hi;
+}
+
+/* What is required of an element; what a gate keeps from being loaded is 0. */
+static void narrow_loaded(const tn__given *g, const tn_node *n, span *s) {
+  const tn_node *in = g->kernel && n->dtype != TN_U64 ? tn__required(g->kernel, n->src[0], REQ_IN) : NULL;
+  if (!in || in->src[2]->hi == INT64_MIN) return;
+  int64_t lo = in->src[1]->lo, hi = in->src[2]->hi - 1;
+  bool gated = n->nsrc > 2;
+  narrow(s, gated && lo > 0 ? 0 : lo, gated && hi < 0 ? 0 : hi);
+}
+
+/* By what is known of the sources, beyond their own bounds. */
+static void narrow_made(const tn_node *n, const int64_t *lo, const int64_t *hi, span *s) {
+  wide from, to;
+  switch (n->op) {
+  case OP_ADD: case OP_MUL: case OP_NEG:
+    if (!is_ring(n) || tn__given_wraps(n, lo, hi)) return;
+    combine(n, lo, hi, &from, &to);
+    narrow(s, (int64_t)from, (int64_t)to);
+    return;
+  case OP_CAST:
+    if (tn__is_float(n->src[0]->dtype) || n->src[0]->dtype == TN_U64 || tn__size_of(n->dtype) < 8) return;
+    if (n->dtype == TN__INDEX || n->dtype == TN_I64) narrow(s, lo[0], hi[0]);
+    return;
+  case OP_MIN:
+    if (n->dtype == TN__INDEX) narrow(s, lo[0] < lo[1] ? lo[0] : lo[1], hi[0] < hi[1] ? hi[0] : hi[1]);
+    return;
+  case OP_MAX:
+    if (n->dtype == TN__INDEX) narrow(s, lo[0] > lo[1] ? lo[0] : lo[1], hi[0] > hi[1] ? hi[0] : hi[1]);
+    return;
+  case OP_WHERE:
+    if (n->dtype == TN__INDEX) narrow(s, lo[1] < lo[2] ? lo[1] : lo[2], hi[1] > hi[2] ? hi[1] : hi[2]);
+    return;
+  default: return;
+  }
+}
+
+static tn_node *stand_in(tn_ctx *c, tn__given *g, const tn_node *n, span s) {
+  char name[40];
+  snprintf(name, sizeof name, "wraps%llu", (unsigned long long)n->serial);
+  tn_node *v = tn__var(c, name, s.lo, s.hi);
+  tn__map_putp(&g->stand_in, v, v);
+  return v;
+}
+
+/* The sources' are known. */
+static fact *look_at(tn_ctx *c, tn__given *g, tn_node *n) {
+  fact *f = tn__arena_zalloc(&c->scratch, sizeof *f);
+  const span *limit = tn__map_getp(&g->limit, n);
+  int64_t lo[3] = {0}, hi[3] = {0};
+  tn_node **src = tn__arena_alloc(&c->scratch, (n->nsrc + 1u) * sizeof *src);
+  bool other = false;
+  *f = (fact){.range = {n->lo, n->hi}, .loaded = tn__given_is_data(n), .exact = n};
+  for (uint32_t i = 0; i < n->nsrc && !tn__given_is_data(n) && n->op != OP_RANGE; i++) {
+    const fact *s = tn__map_getp(&g->known, n->src[i]);
+    f->loaded |= s->loaded;
+    src[i] = s->exact;
+    other |= src[i] != n->src[i];
+    if (i < 3) lo[i] = s->range.lo, hi[i] = s->range.hi;
+  }
+  if (n->op == OP_LOAD) narrow_loaded(g, n, &f->range);
+  else narrow_made(n, lo, hi, &f->range);
+  if (limit) narrow(&f->range, limit->lo, limit->hi);
+  if (f->range.lo > f->range.hi) f->range = (span){n->lo, n->hi}; /* it never is done */
+  if (f->loaded && tn__given_wraps(n, lo, hi)) f->exact = stand_in(c, g, n, f->range);
+  else if (other) f->exact = tn__node_with(c, n, src);
+  return f;
+}
+
+/* Sources first; the addresses of what is loaded are of no account. */
+static const fact *fact_of(tn_ctx *c, tn__given *g, tn_node *root) {
   tn__nodes todo = {0};
-  *out = (tn__given){.positive = {0}};
+  tn__vec_push(&c->scratch, &todo, root);
+  while (todo.n) {
+    tn_node *n = todo.v[todo.n - 1];
+    uint32_t before = todo.n, used = tn__given_is_data(n) || n->op == OP_RANGE ? 0 : n->nsrc;
+    bool known = tn__map_getp(&g->known, n) != NULL;
+    for (uint32_t i = 0; i < used && !known; i++)
+      if (!tn__map_getp(&g->known, n->src[i])) tn__vec_push(&c->scratch, &todo, n->src[i]);
+    if (todo.n > before) continue;
+    if (!known) tn__map_putp(&g->known, n, look_at(c, g, n));
+    todo.n--;
+  }
+  return tn__map_getp(&g->known, root);
+}
+
+tn_node *tn__given_exact(tn_ctx *c, tn__given *g, tn_node *n) { return fact_of(c, g, n)->exact; }
+
+void tn__given_range(tn_ctx *c, tn__given *g, tn_node *n, int64_t *lo, int64_t *hi) {
+  const fact *f = fact_of(c, g, n);
+  *lo = f->range.lo;
+  *hi = f->range.hi;
+}
+
+/* ---- what a gate says ---- */
+
+typedef struct less { /* low < high, or low <= high */
+  tn_node *low, *high;
+  bool strictly;
+} less;
+typedef tn__vec(less) lesses;
+
+static void limit(tn_ctx *c, tn__given *g, tn_node *n, int64_t lo, int64_t hi) {
+  span *s = tn__map_getp(&g->limit, n);
+  if (!s) {
+    s = tn__arena_dup(&c->scratch, &(span){INT64_MIN, INT64_MAX}, sizeof *s);
+    tn__map_putp(&g->limit, n, s);
+  }
+  narrow(s, lo, hi);
+}
+
+/* x + k within bounds that, moved by k, are numbers still: then x is within those, for no other x comes to x + k. */
+static void limit_moved(tn_ctx *c, tn__given *g, const tn_node *n) {
+  const span *s = tn__map_getp(&g->limit, n);
+  int64_t k, lo, hi;
+  if (!s || !is_ring(n) || n->op != OP_ADD || !tn__const_int(n->src[1], &k)) return;
+  if (__builtin_sub_overflow(s->lo, k, &lo) || __builtin_sub_overflow(s->hi, k, &hi)) return;
+  limit(c, g, n->src[0], lo, hi);
+}
+
+/* Each of two is bounded by what the other may be. */
+static void find_limits(tn_ctx *c, tn__given *g, const lesses *all) {
+  for (uint32_t i = 0; i < all->n; i++) {
+    const less *l = &all->v[i];
+    int64_t lo[2], hi[2];
+    tn__given_range(c, g, l->low, &lo[0], &hi[0]);
+    tn__given_range(c, g, l->high, &lo[1], &hi[1]);
+    if (hi[1] > INT64_MIN) limit(c, g, l->low, INT64_MIN, hi[1] - l->strictly);
+    if (lo[0] < INT64_MAX) limit(c, g, l->high, lo[0] + l->strictly, INT64_MAX);
+  }
+  for (uint32_t i = 0; i < all->n; i++) {
+    limit_moved(c, g, all->v[i].low);
+    limit_moved(c, g, all->v[i].high);
+  }
+  tn__map_clear(&g->known); /* more is known now */
+}
+
+void tn__given_find(tn_ctx *c, const tn__kernel *k, tn_node *gate, tn__given *out) {
+  tn__nodes todo = {0};
+  lesses all = {0};
+  *out = (tn__given){.kernel = k};
   tn__map_init(&out->conditions, &c->scratch);
+  tn__map_init(&out->limit, &c->scratch);
+  tn__map_init(&out->known, &c->scratch);
+  tn__map_init(&out->stand_in, &c->scratch);
   if (gate) tn__vec_push(&c->scratch, &todo, gate);
   while (todo.n) {
     tn_node *n = todo.v[--todo.n];
+    if (tn__map_getp(&out->conditions, n)) continue;
     tn__map_putp(&out->conditions, n, n);
     for (uint32_t s = 0; n->op == OP_AND && s < 2; s++) tn__vec_push(&c->scratch, &todo, n->src[s]);
     bool no = n->op == OP_NOT; /* not x < y: y <= x */
     if (no) n = n->src[0];
     if ((n->op == OP_LT || n->op == OP_LE) && n->src[0]->dtype == TN__INDEX)
-      add_difference(c, out, n->src[!no], n->src[no], (n->op == OP_LT) != no);
+      tn__vec_push(&c->scratch, &all, ((less){n->src[no], n->src[!no], (n->op == OP_LT) != no}));
+  }
+  for (int pass = 0; pass < 2; pass++) find_limits(c, out, &all);
+  for (uint32_t i = 0; i < all.n; i++) {
+    const less *l = &all.v[i];
+    tn_node *d = tn__sub(c, tn__given_exact(c, out, l->high), tn__given_exact(c, out, l->low));
+    if (l->strictly) d = tn__add(c, d, tn__int(c, -1));
+    tn__vec_push(&c->scratch, &out->positive, tn__simplify_index(c, d));
   }
 }
 
 bool tn__given_holds(tn_ctx *c, const tn__given *g, tn_node *condition) {
   tn__nodes todo = {0};
+  tn__map seen;
+  tn__map_init(&seen, &c->scratch);
   tn__vec_push(&c->scratch, &todo, condition);
   while (todo.n) {
     const tn_node *n = todo.v[--todo.n];
-    if (tn__map_getp(&g->conditions, n)) continue;
+    if (tn__map_getp(&g->conditions, n) || tn__map_getp(&seen, n)) continue;
     if (n->op != OP_AND) return false;
+    tn__map_put(&seen, (uintptr_t)n, (uintptr_t)n);
     for (uint32_t s = 0; s < 2; s++) tn__vec_push(&c->scratch, &todo, n->src[s]);
   }
   return true;

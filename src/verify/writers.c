@@ -73,29 +73,36 @@ static void read_terms(const claim *q, tn_node *sum, terms *out) {
   }
 }
 
-static wide most_apart(const tn_node *x) { return (wide)x->hi - x->lo; }
+/* Of two values of x, in turns that store both */
+static wide most_apart(claim *q, tn_node *x) {
+  int64_t lo = x->lo, hi = x->hi;
+  if (q->k->nrequire) tn__given_range(q->c, &q->given, x, &lo, &hi);
+  return (wide)hi - lo;
+}
 
 static wide size_of(int64_t k) { return k < 0 ? -(wide)k : k; }
 
-/* Does term i move a sum further, or less far, than all others together can make good? */
-static bool is_told(const terms *t, uint32_t i) {
-  wide others = 0, common = 0;
+/* Does term i move a sum further, or less far, than all others together can make good?  Sums wrap: what moves by 2^64
+ * in all may meet itself. */
+static bool is_told(claim *q, const terms *t, uint32_t i) {
+  const wide far = (wide)1 << 64;
+  wide others = 0, common = 0, own = 0;
   for (uint32_t j = 0; j < t->n; j++) {
-    if (j == i) continue;
-    if (t->v[j].x == t->v[i].x) return false;
-    wide k = size_of(t->v[j].k), a = k, b = common;
-    others += most_apart(t->v[j].x) < ((wide)1 << 62) / (k ? k : 1) ? k * most_apart(t->v[j].x) : (wide)1 << 80;
-    while (b) {
+    if (j != i && t->v[j].x == t->v[i].x) return false;
+    wide k = size_of(t->v[j].k), a = k, b = common, apart = most_apart(q, t->v[j].x);
+    wide moves = k && apart >= far / k + 1 ? far : k * apart;
+    if (j == i) own = moves;
+    else others = others + moves < far ? others + moves : far;
+    while (b && j != i) {
       wide r = a % b;
       a = b;
       b = r;
     }
-    common = a;
+    if (j != i) common = a;
   }
   wide k = size_of(t->v[i].k);
-  if (!k) return false;
-  return others < k || (most_apart(t->v[i].x) < (wide)1 << 62 && k < (wide)1 << 62 &&
-                        (wide)most_apart(t->v[i].x) < (common + k - 1) / k);
+  if (!k || own + others >= far) return false;
+  return others < k || most_apart(q, t->v[i].x) < (common + k - 1) / k;
 }
 
 /* x, where x / d and x mod d are the same in both turns, d > 0 in both; NULL */
@@ -130,10 +137,11 @@ static tn_node *of_one(const claim *q, tn_node *n) {
 }
 
 /* e, where b[e] <= x < b[e + 1] in both turns for a buffer b that is sorted: such spans have no x in common; NULL */
-static tn_node *of_span(const claim *q, tn_node *x) {
+static tn_node *of_span(claim *q, tn_node *x) {
   tn_ctx *c = q->c;
   tn__nodes all = {0}, from = {0}, load = {0};
   if (x->dtype != TN__INDEX) return NULL;
+  x = tn__given_exact(c, &q->given, x);
   tn__vec_push(&c->scratch, &from, x);
   for (uint32_t i = 0; i < q->given.positive.n; i++) tn__vec_push(&c->scratch, &from, q->given.positive.v[i]);
   tn__topo(&c->scratch, from.v, from.n, &all);
@@ -157,7 +165,7 @@ static bool holds_by_form(claim *q) {
   terms t = {0};
   uint32_t had = 0;
   tn__map_init(&q->told, &q->c->scratch);
-  if (q->k->nrequire) tn__given_find(q->c, q->gate, &q->given);
+  if (q->k->nrequire) tn__given_find(q->c, q->k, q->gate, &q->given);
   learn(q, &known, q->index);
   while (known.n != had && !tn__map_getp(&q->told, q->at_once)) {
     had = known.n;
@@ -169,7 +177,7 @@ static bool holds_by_form(claim *q) {
       if (n->dtype != TN__INDEX || (n->op != OP_ADD && n->op != OP_MUL)) continue; /* others may wrap */
       read_terms(q, n, &t);
       for (uint32_t j = 0; j < t.n; j++)
-        if (is_told(&t, j)) learn(q, &known, t.v[j].x);
+        if (is_told(q, &t, j)) learn(q, &known, t.v[j].x);
     }
   }
   return tn__map_getp(&q->told, q->at_once);

@@ -20,21 +20,28 @@
 #include "tenet/tenet.h"
 #include "verify/bounds.h"
 #include "verify/facts.h"
+#include "verify/given.h"
 #include "verify/writers.h"
 #include <unistd.h>
 
 /* ---- forms, by name ---- */
 
-/* b0[...] = 1 for i < 9, j < 4; integers in b1 and b2 */
-#define HEAD                                                                                                           \
+/* b0[...] = 1 for i < 9, j < 4; integers in b1 and b2, of i32, or where `wide` says so of i64 */
+#define HEAD(dtype)                                                                                                    \
   "%1 = param f32[999] 999 {0 -1}\n%2 = const f32 {1}\n%3 = range index 9 {loop 0 output}\n"                           \
-  "%4 = range index 4 {loop 1 output}\n%5 = param i32[40] 40 {1 -1}\n%6 = param i32[40] 40 {2 -1}\n"
+  "%4 = range index 4 {loop 1 output}\n%5 = param " dtype "[40] 40 {1 -1}\n%6 = param " dtype "[40] 40 {2 -1}\n"
 #define LOAD(name, buffer, at) name " = load i32 " buffer " " at "\n"
 #define CAST(name, of) name " = cast index " of "\n"
 #define STORE(at) "%90 = store void %1 " at " %2 %3 %4\n%91 = sink void %90"
 #define GATED(at, gate) "%90 = store void %1 " at " %2 " gate " %3 %4\n%91 = sink void %90"
 #define SPAN                                                                                                           \
   LOAD("%10", "%5", "%3") CAST("%11", "%10") "%12 = add index %3 1\n" LOAD("%13", "%5", "%12") CAST("%14", "%13")
+
+#define ROWS_OF(n, at) LOAD64("%10", "%5", "%3") CAST("%11", "%10") "%12 = mul index %11 " n "\n" at
+#define LOAD64(name, buffer, at) name " = load i64 " buffer " " at "\n"
+#define SPAN64                                                                                                         \
+  LOAD64("%10", "%5", "%3") CAST("%11", "%10") "%12 = add index %3 1\n" LOAD64("%13", "%5", "%12")                     \
+  CAST("%14", "%13") "%15 = add index %11 %4\n%16 = lt bool %15 %14\n" GATED("%15", "%16")
 
 static const struct form {
   const char *what, *body;
@@ -90,6 +97,31 @@ static const struct form {
      "distinct", false, false},
 };
 
+/* So, of i64, where sums and products wrap */
+static const struct {
+  struct form of;
+  const char *in; /* required, too */
+} wide_forms[] = {
+    /* 0 and 2^61 are distinct, and 8 times each is 0 */
+    {{"rows of eight, of any", ROWS_OF("8", STORE("%12")), "distinct", false, false}, NULL},
+    {{"rows of eight, within", ROWS_OF("8", STORE("%12")), "distinct", true, true}, "0 124"},
+    {{"rows of eight, within what wraps", ROWS_OF("8", STORE("%12")), "distinct", false, false},
+     "0 4611686018427387904"},
+    {{"rows of eight that are gated", ROWS_OF("8", "%13 = lt bool %11 124\n%14 = le bool 0 %11\n"
+      "%15 = and bool %13 %14\n" GATED("%12", "%15")), "distinct", true, true}, NULL},
+    {{"rows of eight that are gated above", ROWS_OF("8", "%13 = lt bool %11 124\n" GATED("%12", "%13")), "distinct",
+      false, false}, NULL},
+    {{"rows of eight whose product is gated", ROWS_OF("8", "%13 = lt bool %12 124\n%14 = le bool 0 %12\n"
+      "%15 = and bool %13 %14\n" GATED("%12", "%15")), "distinct", false, false}, NULL},
+    {{"any places", LOAD64("%10", "%5", "%3") CAST("%11", "%10") STORE("%11"), "distinct", true, true}, NULL},
+    {{"spans that may wrap", SPAN64, "sorted", false, false}, NULL},
+    {{"spans within", SPAN64, "sorted", true, true}, "0 999"},
+    {{"rows of three, for a solver", ROWS_OF("3", "%13 = max index %12 -100\n" STORE("%13")), "distinct", false, true},
+     "0 124"},
+    {{"rows of eight, of any, for a solver", ROWS_OF("8", "%13 = max index %12 -100\n" STORE("%13")), "distinct",
+      false, false}, NULL},
+};
+
 typedef struct asking {
   char text[2000];
   tn__writers count;
@@ -124,22 +156,28 @@ static const char *solve(const char *statement) {
   return some ? word : NULL;
 }
 
+static void ask_form(tn_ctx *c, const struct form *f, const char *head, const char *in) {
+  asking q = {.count = {0}};
+  char more[100] = "";
+  if (in) snprintf(more, sizeof more, "%%8 = require void %%5 %s {in}\n", in);
+  snprintf(q.text, sizeof q.text, "%s%s%%7 = require void %%5 {%s}\n%s %%7%s {\"kernel\"}\n", head, more, f->require,
+           f->body, in ? " %8" : "");
+  if (!tn__ctx_run(c, "ask", ask, &q)) fail_msg("%s: %s", f->what, tn_last_error(c)->text);
+  assert_string_equal(q.why, "");
+  assert_int_equal(q.count.stores, 1);
+  if (q.count.by_form != f->by_form) fail_msg("%s: by form %u", f->what, q.count.by_form);
+  assert_int_equal(*q.open != 0, !f->by_form);
+  const char *word = *q.open ? solve(q.open) : NULL;
+  if (word && strcmp(word, f->by_z3 ? "unsat\n" : "sat\n")) fail_msg("%s: z3 says %s of %s", f->what, word, q.open);
+}
+
 static void by_name(void **state) {
   (void)state;
   tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref", .quiet = 1});
   assert_non_null(c);
-  for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
-    const struct form *f = &forms[i];
-    asking q = {.count = {0}};
-    snprintf(q.text, sizeof q.text, "%s%%7 = require void %%5 {%s}\n%s %%7 {\"kernel\"}\n", HEAD, f->require, f->body);
-    if (!tn__ctx_run(c, "ask", ask, &q)) fail_msg("%s: %s", f->what, tn_last_error(c)->text);
-    assert_string_equal(q.why, "");
-    assert_int_equal(q.count.stores, 1);
-    if (q.count.by_form != f->by_form) fail_msg("%s: by form %u", f->what, q.count.by_form);
-    assert_int_equal(*q.open != 0, !f->by_form);
-    const char *word = *q.open ? solve(q.open) : NULL;
-    if (word && strcmp(word, f->by_z3 ? "unsat\n" : "sat\n")) fail_msg("%s: z3 says %s of %s", f->what, word, q.open);
-  }
+  for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) ask_form(c, &forms[i], HEAD("i32"), NULL);
+  for (size_t i = 0; i < sizeof wide_forms / sizeof *wide_forms; i++)
+    ask_form(c, &wide_forms[i].of, HEAD("i64"), wide_forms[i].in);
   tn_ctx_close(c);
 }
 
@@ -161,6 +199,7 @@ static int below(uint64_t *seed, int n) {
 typedef struct growing {
   tn_ctx *c;
   uint64_t *seed;
+  int dtype; /* of what is loaded: i32 or i64 */
   tn_node *buf[BUFFERS], *loop[2], *gate[3];
   int ngate;
 } growing;
@@ -168,7 +207,7 @@ typedef struct growing {
 static tn_node *grow_load(growing *g, tn_node *at) {
   tn_node *src[3] = {g->buf[below(g->seed, BUFFERS)], at, g->ngate && !below(g->seed, 3) ? g->gate[0] : NULL};
   tn_node *n = tn__node_make(g->c, &(tn__make){.op = OP_LOAD, .src = src, .nsrc = src[2] ? 3 : 2});
-  if (!below(g->seed, 12)) n = tn__op2(g->c, OP_MUL, n, tn__const_num(g->c, TN_I32, 2));
+  if (!below(g->seed, 12)) n = tn__op2(g->c, OP_MUL, n, tn__const_num(g->c, g->dtype, 2));
   return tn__cast(g->c, n, TN__INDEX);
 }
 
@@ -180,7 +219,7 @@ static tn_node *grow_index(growing *g, int depth) {
   case 1: return tn__op2(c, OP_ADD, g->loop[0], tn__int(c, below(g->seed, 3)));
   case 2: return tn__op2(c, below(g->seed, 2) ? OP_IDIV : OP_MOD, x, tn__int(c, 1 + below(g->seed, 3)));
   case 3: case 4: return grow_load(g, grow_index(g, depth - 1));
-  case 5: return tn__op2(c, OP_MUL, grow_index(g, depth - 1), tn__int(c, 1 + below(g->seed, 6)));
+  case 5: return tn__op2(c, OP_MUL, grow_index(g, depth - 1), tn__int(c, 1 + below(g->seed, 8)));
   default: return tn__op2(c, OP_ADD, grow_index(g, depth - 1), grow_index(g, depth - 1));
   }
 }
@@ -196,7 +235,8 @@ static tn_node *grow_body(growing *g) {
   tn_ctx *c = g->c;
   tn_node *size = tn__int(c, SIZE), *many = tn__int(c, 99999), *src[8], *sink[1 + 3 * BUFFERS];
   uint32_t n = 0, sinks = 0;
-  for (int b = 0; b < BUFFERS; b++) g->buf[b] = tn__param(c, TN_I32, 1 + b, -1, &size, 1);
+  g->dtype = below(g->seed, 3) ? TN_I32 : TN_I64;
+  for (int b = 0; b < BUFFERS; b++) g->buf[b] = tn__param(c, g->dtype, 1 + b, -1, &size, 1);
   for (int i = 0; i < 2; i++)
     g->loop[i] = tn__range(c, tn__int(c, 2 + below(g->seed, 5)), AX_LOOP, ROLE_OUTPUT, i);
   if (!below(g->seed, 3)) g->gate[g->ngate++] = tn__op2(c, OP_LT, g->loop[0], tn__int(c, 1 + below(g->seed, 4)));
@@ -223,31 +263,38 @@ static tn_node *grow_body(growing *g) {
 }
 
 static int by_value(const void *x, const void *y) {
-  const int32_t *a = x, *b = y;
+  const int64_t *a = x, *b = y;
   return *a < *b ? -1 : *a > *b;
 }
 
-/* As required; few values, so that they meet where they may */
-static void fill(tn_ctx *c, const tn__kernel *k, int64_t slot, uint64_t *seed, int32_t *mem) {
-  bool has[REQ_COUNT] = {0};
+/* As required; few values, so that they meet where they may, and of i64 some that products bring to 0 */
+static void fill(tn_ctx *c, const tn__kernel *k, int64_t slot, uint64_t *seed, int64_t *mem) {
+  bool has[REQ_COUNT] = {0}, wide = slot < k->nbuf && k->buf_dtype[slot] == TN_I64;
+  int32_t narrow[SIZE];
   for (uint32_t i = 0; i < k->nrequire; i++)
     if (k->require[i]->src[0]->ints[0] == slot) has[k->require[i]->ints[0]] = true;
-  int from = has[REQ_IN] || below(seed, 2) ? 0 : -3, step = !has[REQ_IN] && below(seed, 2) ? 5 : 1;
-  for (int i = 0; i < SIZE; i++) mem[i] = from + step * (has[REQ_DISTINCT] ? i : below(seed, SIZE));
+  int64_t from = has[REQ_IN] || below(seed, 2) ? 0 : -3, step = !has[REQ_IN] && below(seed, 2) ? 5 : 1;
+  if (wide && !has[REQ_IN] && below(seed, 2)) step = (int64_t)1 << (60 - below(seed, 3)); /* SIZE of them fit */
+  for (int i = 0; i < SIZE; i++) {
+    int n = has[REQ_DISTINCT] ? i : below(seed, SIZE);
+    mem[i] = from + step * (step > 5 ? n - SIZE / 2 : n);
+  }
   for (int i = SIZE; i-- > 1;) {
-    int j = below(seed, i + 1), t = mem[i];
+    int j = below(seed, i + 1);
+    int64_t t = mem[i];
     mem[i] = mem[j];
     mem[j] = t;
   }
   if (has[REQ_SORTED]) qsort(mem, SIZE, sizeof *mem, by_value);
+  for (int i = 0; i < SIZE; i++) narrow[i] = (int32_t)mem[i];
   for (uint32_t i = 0; i < k->nrequire; i++)
     if (k->require[i]->src[0]->ints[0] == slot)
-      assert_null(tn__require_fault(&c->scratch, k->require[i], mem, SIZE, 0, SIZE));
+      assert_null(tn__require_fault(&c->scratch, k->require[i], wide ? (void *)mem : narrow, SIZE, 0, SIZE));
 }
 
 typedef struct running {
   const tn__part *p;
-  int32_t mem[BUFFERS][SIZE];
+  int64_t mem[BUFFERS][SIZE];
   uint64_t *value; /* by instruction; leaves are constants */
   tn__map number;
   bool outside; /* a load was */
@@ -266,7 +313,7 @@ static uint64_t compute(running *r, const tn_node *n) {
     if (n->nsrc > 2 && !value_of(r, n->src[2])) return 0;
     uint64_t at = value_of(r, n->src[1]);
     r->outside |= at >= SIZE;
-    return at < SIZE ? (uint64_t)(int64_t)r->mem[n->src[0]->ints[0] - 1][at] : 0;
+    return at < SIZE ? (uint64_t)r->mem[n->src[0]->ints[0] - 1][at] : 0;
   }
   for (uint32_t s = 0; s < n->nsrc; s++) arg[s] = value_of(r, n->src[s]);
   return tn__eval(n->op, n->dtype, n->src[n->op == OP_WHERE]->dtype, arg);
@@ -441,6 +488,102 @@ static void nothing_for_granted(void **state) {
   }
 }
 
+/* ---- what a gate says of sums and products ---- */
+
+#define READ_I64(lines, at)                                                                                            \
+  "%1 = param f32[9] 9 {0 -1}\n%2 = range index 9 {loop 0 output}\n" SIZE_40 "%4 = param i64[9] 9 {2 -1}\n"           \
+  "%5 = load i64 %4 %2\n%6 = cast index %5\n" lines "%90 = load f32 %3 " at "\n%91 = store void %1 %2 %90 %2\n"       \
+  "%92 = sink void %91"
+#define BETWEEN(x, lo, hi) "%20 = le bool " lo " " x "\n%21 = lt bool " x " " hi "\n%22 = and bool %20 %21\n"
+
+static const struct {
+  const char *what, *text;
+  bool proved, by_z3;
+} gated[] = {
+    {"itself", READ_I64(BETWEEN("%6", "0", "40"), "%6 %22"), true, true},
+    {"moved by some", READ_I64("%9 = add index %6 -5\n" BETWEEN("%9", "-5", "35"), "%6 %22"), true, true},
+    {"moved by some, to where it wraps", READ_I64("%9 = add index %6 -5\n" BETWEEN("%9",
+     "-9223372036854775806", "35"), "%6 %22"), false, false},
+    {"moved by some, of i32", READ(SIZE_40, "%9 = add index %6 -5\n" BETWEEN("%9", "-5", "35"), "%6 %22"), true, true},
+    {"what is moved", READ_I64("%9 = add index %6 -5\n" BETWEEN("%9", "0", "40"), "%9 %22"), true, true},
+    {"moved where it is gated, below elsewhere", READ_I64("%9 = add index %6 -5\n%20 = le bool 0 %9\n"
+     "%21 = lt bool %6 40\n%22 = and bool %20 %21\n", "%6 %22"), false, false},
+    {"so, of i32", READ(SIZE_40, "%9 = add index %6 -5\n%20 = le bool 0 %9\n%21 = lt bool %6 40\n"
+     "%22 = and bool %20 %21\n", "%6 %22"), true, true},
+    {"eight times it, by itself", READ_I64("%9 = mul index %6 8\n" BETWEEN("%6", "0", "5"), "%9 %22"), true, true},
+    {"eight times it", READ_I64("%9 = mul index %6 8\n" BETWEEN("%9", "0", "40"), "%9 %22"), true, true},
+    {"itself, by eight times it", READ_I64("%9 = mul index %6 8\n" BETWEEN("%9", "0", "40"), "%6 %22"), false, false},
+    {"itself, by eight times it, of i32", READ(SIZE_40, "%9 = mul index %6 8\n" BETWEEN("%9", "0", "40"), "%6 %22"),
+     false, true},
+    {"twice it, by itself, for a solver", READ_I64("%9 = mul index %6 2\n%10 = add index %9 %2\n"
+     "%11 = mod index %10 3\n%12 = add index %11 %6\n" BETWEEN("%6", "0", "38"), "%12 %22"), true, true},
+    {"the sum of two that are gated", READ_I64("%7 = add index %2 0\n%9 = add index %6 %2\n"
+     BETWEEN("%6", "0", "32"), "%9 %22"), true, true},
+};
+
+typedef struct proving {
+  const char *text;
+  uint32_t accesses, proved;
+  char why[300], open[20000];
+} proving;
+
+static void prove_one(tn_ctx *c, void *arg) {
+  proving *p = arg;
+  char text[2000];
+  tn__sb open;
+  tn__sb_init(&open, &c->scratch);
+  snprintf(text, sizeof text, "%s {\"kernel\"}\n", p->text);
+  tn__kernel *k = tn__lower(c, &c->scratch, tn__parse(c, text), &tn__device_get(c, 0)->target, NULL, 0);
+  tn__bounds_prove(c, k, &(tn__bounds){.nbuf = 0}, &p->accesses, &p->proved, &open);
+  snprintf(p->open, sizeof p->open, "%s", tn__sb_str(&open));
+}
+
+static void sums_that_wrap(void **state) {
+  (void)state;
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref", .quiet = 1});
+  assert_non_null(c);
+  for (size_t i = 0; i < sizeof gated / sizeof *gated; i++) {
+    proving p = {.text = gated[i].text};
+    if (!tn__ctx_run(c, "prove", prove_one, &p)) fail_msg("%s: %s", gated[i].what, tn_last_error(c)->text);
+    if (p.proved + !gated[i].proved != p.accesses)
+      fail_msg("%s: %u of %u accesses are proved", gated[i].what, p.proved, p.accesses);
+    const char *word = *p.open ? solve(p.open) : NULL;
+    if (word && strcmp(word, gated[i].by_z3 ? "unsat\n" : "sat\n"))
+      fail_msg("%s: z3 says %s of %s", gated[i].what, word, p.open);
+  }
+  tn_ctx_close(c);
+}
+
+/* A gate of 2^60 conditions, of which some sixty are different ones */
+static void deep_gates(tn_ctx *c, void *arg) {
+  tn_node *r = tn__range(c, tn__int(c, 9), AX_LOOP, ROLE_OUTPUT, 0), *gate = tn__op2(c, OP_LT, r, tn__int(c, 5));
+  tn__given g;
+  (void)arg;
+  for (int i = 0; i < 60; i++) {
+    tn_node *x = tn__op2(c, OP_LT, r, tn__int(c, 6)), *y = tn__op2(c, OP_LE, r, tn__int(c, 7));
+    gate = tn__op2(c, OP_AND, tn__op2(c, OP_AND, gate, x), tn__op2(c, OP_AND, gate, y));
+  }
+  tn__given_find(c, NULL, gate, &g);
+  assert_true(tn__given_holds(c, &g, gate));
+  assert_int_equal(g.positive.n, 3);
+  tn__map_init(&g.conditions, &c->scratch);
+  for (uint32_t i = 0; i < 2; i++) /* the least of it is missing */
+    tn__map_putp(&g.conditions, gate->src[i]->src[1], gate);
+  assert_false(tn__given_holds(c, &g, gate));
+  tn__given_find(c, NULL, tn__op2(c, OP_AND, gate->src[0]->src[1], gate->src[1]->src[1]), &g);
+  assert_false(tn__given_holds(c, &g, gate));
+  tn__map_putp(&g.conditions, tn__op2(c, OP_LT, r, tn__int(c, 5)), gate);
+  assert_true(tn__given_holds(c, &g, gate));
+}
+
+static void shared_conditions(void **state) {
+  (void)state;
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref", .quiet = 1});
+  assert_non_null(c);
+  if (!tn__ctx_run(c, "deep", deep_gates, NULL)) fail_msg("%s", tn_last_error(c)->text);
+  tn_ctx_close(c);
+}
+
 /* What is made of gathers: each cut of a loaded index is needed. */
 typedef struct losing {
   tn_tensor *t;
@@ -520,6 +663,7 @@ static void facts(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(by_name), cmocka_unit_test(drawn_forms), cmocka_unit_test(facts),
-                                     cmocka_unit_test(nothing_for_granted), cmocka_unit_test(each_cut_is_needed)};
+                                     cmocka_unit_test(nothing_for_granted), cmocka_unit_test(each_cut_is_needed),
+                                     cmocka_unit_test(sums_that_wrap), cmocka_unit_test(shared_conditions)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
