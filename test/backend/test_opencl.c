@@ -143,6 +143,46 @@ static void test_listing(void **state) {
   close_opencl(&f);
 }
 
+/* ---- a device that answers by a table ---- */
+
+typedef struct answers {
+  uint64_t type, width[3]; /* 0: it does not know */
+} answers;
+
+static int32_t answer(tn__cl_device device, uint32_t what, size_t size, void *to, size_t *used) {
+  static const uint32_t names[] = {CL_DEVICE_PREFERRED_WORK_GROUP_SIZE_MULTIPLE, CL_DEVICE_WARP_SIZE_NV,
+                                   CL_DEVICE_WAVEFRONT_WIDTH_AMD};
+  const answers *a = (const void *)device;
+  (void)used;
+  uint64_t v = what == CL_DEVICE_TYPE ? a->type : 0;
+  for (int i = 0; i < 3; i++)
+    if (what == names[i]) v = a->width[i];
+  if (!v) return -30;
+  memcpy(to, &v, size);
+  return 0;
+}
+
+/* How wide a device is, is asked of it. */
+static void test_subgroups(void **state) {
+  static const struct {
+    answers a;
+    int group, width;
+  } rows[] = {
+      {{CL_TYPE_GPU, {64, 0, 0}}, 1024, 64}, {{CL_TYPE_GPU, {0, 32, 0}}, 1024, 32},
+      {{CL_TYPE_GPU, {0, 0, 64}}, 256, 64},  {{CL_TYPE_GPU, {16, 32, 64}}, 256, 16},
+      {{CL_TYPE_GPU, {0, 0, 0}}, 256, 32},   {{CL_TYPE_GPU, {48, 0, 0}}, 256, 32},
+      {{CL_TYPE_GPU, {128, 0, 0}}, 64, 64},  {{CL_TYPE_GPU, {1, 0, 0}}, 256, 1},
+      {{CL_TYPE_CPU, {8, 0, 0}}, 64, 32},    {{CL_TYPE_CPU, {8, 0, 0}}, 16, 16},
+  };
+  const tn__cl api = {.device_info = answer};
+  (void)state;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    answers a = rows[i].a;
+    int width = tn__opencl_subgroup(&api, (tn__cl_device)&a, rows[i].group);
+    if (width != rows[i].width) fail_msg("row %zu: %d", i, width);
+  }
+}
+
 static void test_error_names(void **state) {
   (void)state;
   assert_string_equal(tn__cl_error(0), "CL_SUCCESS");
@@ -626,6 +666,7 @@ int main(void) {
       /* first */
       cmocka_unit_test(test_no_driver),       cmocka_unit_test(test_driver_without_devices),
       cmocka_unit_test(test_processes),       cmocka_unit_test(test_listing),
+      cmocka_unit_test(test_subgroups),
       cmocka_unit_test(test_error_names),     cmocka_unit_test(test_transfers),
       cmocka_unit_test(test_addresses),       cmocka_unit_test(test_out_of_memory),
       cmocka_unit_test(test_largest),         cmocka_unit_test(test_elementwise),

@@ -77,6 +77,8 @@ static void open_device(work *w, uint64_t seed) {
   bool interprets = !strncmp(w->device, "ref", 3);
   d->usual = variant_of(context);
   if (interprets && context % 3) d->target.units = 1 << context / 2 % 4;
+  /* subgroups of 8 to 64 threads */
+  if (!strcmp(w->device, "ref:opencl")) d->target.subgroup = 8 << context % 4;
   w->unit = interprets && context % 3 != 1 ? 1 : UNIT;
   sentinel_put(d);
   coverage_watch(d);

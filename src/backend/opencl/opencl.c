@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_PLATFORMS = 16, MAX_DEVICES = 32, MAX_GROUP = 1024, CPU_GROUP = 64, MAX_DIMS = 16 };
+enum { MAX_PLATFORMS = 16, MAX_DEVICES = 32, MAX_GROUP = 1024, CPU_GROUP = 64, USUAL_SUBGROUP = 32, MAX_DIMS = 16 };
 
 /* ---- errors ---- */
 
@@ -124,6 +124,18 @@ static int group_of(const tn__cl *api, tn__cl_device device) {
   return p;
 }
 
+int tn__opencl_subgroup(const tn__cl *api, tn__cl_device device, int group) {
+  static const uint32_t names[] = {CL_DEVICE_PREFERRED_WORK_GROUP_SIZE_MULTIPLE, CL_DEVICE_WARP_SIZE_NV,
+                                   CL_DEVICE_WAVEFRONT_WIDTH_AMD};
+  uint64_t width = 0;
+  int p = 1;
+  if (!(ask(api, device, CL_DEVICE_TYPE) & CL_TYPE_CPU))
+    for (size_t i = 0; i < sizeof names / sizeof *names && !width; i++) width = ask(api, device, names[i]);
+  if (!width) width = USUAL_SUBGROUP;
+  while ((uint64_t)p * 2 <= width && p * 2 <= group) p *= 2;
+  return p;
+}
+
 /* Exact division has to be asked for, and may only be where it can be had. */
 static const char *options_for(uint64_t floats) {
   return floats & CL_FP_CORRECTLY_ROUNDED ? "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt" : "-cl-std=CL1.2";
@@ -154,8 +166,8 @@ static void add_device(tn_ctx *c, const tn__cl *api, const found *f, int number)
   self->caches = !strcmp(platform, "Portable Computing Language");
   d->dialect = &tn__dialect_opencl;
   tn__target *t = &d->target;
-  *t = (tn__target){
-      .group = group_of(api, f->device), .subgroup = 32, .unit_threads = 2048, .access = 16, .sector = 32};
+  *t = (tn__target){.group = group_of(api, f->device), .unit_threads = 2048, .access = 16, .sector = 32};
+  t->subgroup = tn__opencl_subgroup(api, f->device, t->group);
   d->largest = (size_t)ask(api, f->device, CL_DEVICE_MAX_MEM_ALLOC_SIZE);
   t->units = units > 0 ? units : 1;
   /* generated code declares them itself: partial results of reductions, two sets */

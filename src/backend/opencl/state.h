@@ -44,6 +44,9 @@ typedef struct tn__opencl {
   bool caches;
 } tn__opencl;
 
+/* Threads of the device that run in step, as it says itself: a power of two, at most a group.  A processor has none,
+ * and says how many it computes at once: there, as where nothing is said, as many as most GPUs'. */
+int tn__opencl_subgroup(const tn__cl *api, tn__cl_device device, int group);
 /* TN_OK if `result` is 0; else records which error it is and says which status that is. */
 tn_status tn__opencl_check(tn__device *d, int32_t result, const char *doing);
 /* Opens the device's context if need be.  TN_EDEVICE with an error recorded if the device is lost. */
