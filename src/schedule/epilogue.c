@@ -1,10 +1,17 @@
 /* What a library's product may do to its result before it writes it: add a row, then apply a function.  Needs finished
  * items.  A kernel that does just that to a product which nobody else wants becomes part of the product's call.  Which
- * function it is shows by comparing: the same builders that tensors use make what it would look like. */
+ * function it is shows by comparing with what the builders that tensors use make of it: sums and products in any order
+ * and grouping, with their constants in any places.  (Own kernels of products take whatever else there is to do with an
+ * element: nothing of this is about them.) */
+#include "ir/eval.h"
 #include "rewrite/rewrite.h"
 #include "schedule/fuse.h"
 #include "tensor/operands.h"
+#include <math.h>
 #include <string.h>
+
+enum { MOST_TERMS = 8 }; /* of a sum or product that is compared */
+static const double SAME_CONSTANT = 1e-6; /* constants are products of rounded ones */
 
 typedef struct candidate {
   tn__fuse *f;
@@ -16,12 +23,18 @@ typedef struct candidate {
 
 static tn_node *row_added(tn_ctx *c, tn_node *x, tn_node *row) { return row ? tn__add(c, x, row) : x; }
 static tn_node *with_relu(tn_ctx *c, tn_node *x, tn_node *row) { return tn__relu_of(c, row_added(c, x, row)); }
+static tn_node *with_max(tn_ctx *c, tn_node *x, tn_node *row) {
+  return tn__op2(c, OP_MAX, row_added(c, x, row), tn__const_num(c, x->dtype, 0));
+}
 static tn_node *with_gelu(tn_ctx *c, tn_node *x, tn_node *row) { return tn__gelu_tanh_of(c, row_added(c, x, row)); }
 
 static const struct {
   tn__after after;
   tn_node *(*of)(tn_ctx *c, tn_node *x, tn_node *row);
-} functions[] = {{TN__AFTER_NOTHING, row_added}, {TN__AFTER_RELU, with_relu}, {TN__AFTER_GELU, with_gelu}};
+} functions[] = {{TN__AFTER_NOTHING, row_added},
+                 {TN__AFTER_RELU, with_relu},
+                 {TN__AFTER_RELU, with_max},
+                 {TN__AFTER_GELU, with_gelu}};
 
 /* ---- finding ---- */
 
@@ -96,12 +109,62 @@ static bool find(candidate *k) {
   return find_loads(k) && fits(k);
 }
 
-/* Is the kernel's value n what the graph g says of numbered parameters, in any order of sums and products? */
+/* A sum or a product: what it is of, however it is grouped, and its constants as one. */
+typedef struct terms {
+  tn_node *v[MOST_TERMS];
+  uint32_t n;
+  double constant;
+} terms;
+
 /* a choice: no is right */
-static bool same(const candidate *k, const tn_node *n, const tn_node *g) {
+static bool find_terms(tn_node *n, terms *out) {
+  tn_node *todo[MOST_TERMS];
+  uint32_t left = 0;
+  *out = (terms){.constant = n->op == OP_MUL};
+  for (todo[left++] = n; left;) {
+    tn_node *x = todo[--left];
+    if (x->op == n->op && x->dtype == n->dtype) {
+      if (left + 2 > MOST_TERMS) return false;
+      todo[left++] = x->src[0];
+      todo[left++] = x->src[1];
+    } else if (x->op == OP_CONST) {
+      double v = tn__eval_to_double(x->dtype, (uint64_t)x->ints[0]);
+      out->constant = n->op == OP_MUL ? out->constant * v : out->constant + v;
+    } else {
+      if (out->n == MOST_TERMS) return false;
+      out->v[out->n++] = x;
+    }
+  }
+  return true;
+}
+
+static bool same(const candidate *k, tn_node *n, tn_node *g);
+
+/* Each term of one is a term of the other: which one does not matter, for those that are the same as one are the same
+ * as each other. */
+/* a choice: no is right */
+static bool same_terms(const candidate *k, tn_node *n, tn_node *g) {
+  terms x, y;
+  if (!find_terms(n, &x) || !find_terms(g, &y) || x.n != y.n) return false;
+  if (!(fabs(x.constant - y.constant) <= SAME_CONSTANT * fabs(y.constant))) return false;
+  for (uint32_t i = 0; i < y.n; i++) {
+    uint32_t j = i;
+    while (j < x.n && !same(k, x.v[j], y.v[i])) j++;
+    if (j == x.n) return false;
+    tn_node *found = x.v[j];
+    x.v[j] = x.v[i];
+    x.v[i] = found;
+  }
+  return true;
+}
+
+/* Is the kernel's value n what the graph g, a small one, says of numbered parameters? */
+/* a choice: no is right */
+static bool same(const candidate *k, tn_node *n, tn_node *g) {
   if (g->op == OP_PARAM) return n == (g->ints[0] ? k->row : k->x);
   if (g->op == OP_CONST || n->op != g->op || n->dtype != g->dtype || n->nsrc != g->nsrc) return n == g;
-  bool either = g->op == OP_ADD || g->op == OP_MUL || g->op == OP_MIN || g->op == OP_MAX, good = true, other = either;
+  if (g->op == OP_ADD || g->op == OP_MUL) return same_terms(k, n, g);
+  bool either = g->op == OP_MIN || g->op == OP_MAX, good = true, other = either;
   for (uint32_t i = 0; i < n->nsrc && good; i++) good = same(k, n->src[i], g->src[i]);
   for (uint32_t i = 0; i < n->nsrc && other && !good; i++) other = same(k, n->src[i], g->src[1 - i]);
   return good || other;

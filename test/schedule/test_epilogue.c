@@ -24,6 +24,21 @@ static tn_tensor *only_relu(tn_tensor *x, tn_tensor *w, tn_tensor *b) {
   return (void)b, tn_relu(tn_linear(x, w, NULL));
 }
 static tn_tensor *linear_gelu(tn_tensor *x, tn_tensor *w, tn_tensor *b) { return tn_gelu_tanh(tn_linear(x, w, b)); }
+static tn_tensor *other_relu(tn_tensor *x, tn_tensor *w, tn_tensor *b) {
+  return tn_maximum_scalar(tn_linear(x, w, b), 0);
+}
+static tn_tensor *no_relu(tn_tensor *x, tn_tensor *w, tn_tensor *b) {
+  tn_tensor *y = tn_linear(x, w, b);
+  return tn_where_scalar(tn_gt_scalar(y, 0), y, 0); /* NaN gives 0 */
+}
+/* x * x * (x * k) for the cube, constants in other places */
+static tn_tensor *spelt_gelu(tn_tensor *x, tn_tensor *w, tn_tensor *b, double k) {
+  tn_tensor *y = tn_cast(tn_linear(x, w, b), TN_F32), *cube = tn_mul(tn_mul(y, y), tn_mul_scalar(y, k));
+  tn_tensor *phi = tn_add_scalar(tn_tanh(tn_mul_scalar(tn_add(cube, y), 0.79788456080286535588)), 1);
+  return tn_cast(tn_mul(tn_mul_scalar(phi, 0.25), tn_mul_scalar(y, 2)), tn_dtype_of(x));
+}
+static tn_tensor *other_gelu(tn_tensor *x, tn_tensor *w, tn_tensor *b) { return spelt_gelu(x, w, b, 0.044715); }
+static tn_tensor *no_gelu(tn_tensor *x, tn_tensor *w, tn_tensor *b) { return spelt_gelu(x, w, b, 0.0448); }
 static tn_tensor *batched(tn_tensor *x, tn_tensor *w, tn_tensor *b) {
   return tn_relu(tn_linear(tn_reshape(x, DIMS(4, M / 4, K)), w, b));
 }
@@ -51,6 +66,8 @@ static const row rows[] = {
     {linear_gelu, TN_BF16, true, "1 2}"}, {linear_relu, TN_F16, true, "1 1}"}, {batched, TN_F32, true, "1 1}"},
     {linear_gelu, TN_F32, false, NULL},  {exact_gelu, TN_BF16, false, NULL}, {by_column, TN_F32, false, NULL},
     {flipped, TN_F32, false, NULL},      {used_twice, TN_F32, false, NULL},
+    {other_relu, TN_F32, true, "1 1}"},  {no_relu, TN_F32, false, NULL},
+    {other_gelu, TN_BF16, true, "1 2}"}, {no_gelu, TN_BF16, false, NULL},
 };
 
 static bool has_gemm(tn__device *d, int dtype) { return (void)d, tn__is_float(dtype); }
@@ -101,7 +118,72 @@ static void test_rows(void **state) {
   }
 }
 
+/* ---- own kernels: whatever there is to do with the elements ------------------------------------------------------ */
+
+enum { TAILS = 40, LONGEST = 10, SIDE = 64 };
+
+static uint32_t draw(uint64_t *state, uint32_t n) {
+  *state = *state * 6364136223846793005u + 1442695040888963407u;
+  return (uint32_t)((*state >> 33) % n);
+}
+
+/* Any functions of the product's elements y, in any order, with further operands. */
+static tn_tensor *random_tail(uint64_t *state, tn_tensor *y, tn_tensor *const *more, uint32_t nmore) {
+  static tn_tensor *(*const one[])(tn_tensor *) = {tn_tanh, tn_relu, tn_gelu, tn_sigmoid,
+                                                   tn_neg,  tn_abs,  tn_exp,  tn_sin};
+  static tn_tensor *(*const two[])(tn_tensor *, tn_tensor *) = {tn_add, tn_mul, tn_sub, tn_maximum, tn_minimum};
+  tn_tensor *t = y;
+  for (uint32_t n = 1 + draw(state, LONGEST); n; n--) {
+    tn_tensor *other = draw(state, 4) ? more[draw(state, nmore)] : y;
+    uint32_t kind = draw(state, 4);
+    if (kind == 0) t = one[draw(state, sizeof one / sizeof *one)](t);
+    else if (kind == 1) t = two[draw(state, sizeof two / sizeof *two)](t, other);
+    else if (kind == 2) t = tn_where(tn_lt(t, other), other, t);
+    else t = tn_add_scalar(tn_mul_scalar(t, 0.5 + draw(state, 3)), (double)draw(state, 3) - 1);
+  }
+  return t;
+}
+
+/* They are part of the product's kernel. */
+static void check_tail(const char *device, tn_dtype dtype, uint64_t seed, bool tiles) {
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = device, .quiet = 1, .no_library = 1, .verify = "0"});
+  assert_non_null(c);
+  tn__device_get(c, 0)->target.units = 2; /* which so small a product keeps busy */
+  tn_scope(c) {
+    tn_program *p = tn_program_begin(c); /* nothing is computed */
+    tn_tensor *x = tn_program_input(p, "x", dtype, DIMS(4 * SIDE, SIDE)),
+              *w = tn_program_input(p, "w", dtype, DIMS(SIDE, SIDE));
+    tn_tensor *more[] = {tn_program_input(p, "row", dtype, DIMS(SIDE)),
+                         tn_program_input(p, "column", dtype, DIMS(4 * SIDE, 1)),
+                         tn_program_input(p, "all", dtype, DIMS(4 * SIDE, SIDE)), tn_full(c, dtype, NULL, 0, 0.25)};
+    tn_tensor *y = random_tail(&seed, tn_matmul(x, w), more, 4);
+    tn_program_info info;
+    char *text;
+    size_t size;
+    FILE *f = open_memstream(&text, &size);
+    if (tn_get_info(&y, 1, &info) || tn_explain(&y, 1, f)) fail_msg("%s", tn_last_error(c)->text);
+    fclose(f);
+    if (info.kernels != 1) fail_msg("%s, dtype %d, %d kernels:\n%s", device, (int)dtype, info.kernels, text);
+    if ((strstr(text, " tile(") != NULL) != tiles) fail_msg("%s, dtype %d, tiles:\n%s", device, (int)dtype, text);
+    free(text);
+    tn_program_close(p);
+  }
+  tn_ctx_close(c);
+}
+
+static void test_tails(void **state) {
+  (void)state;
+  for (uint64_t i = 1; i <= TAILS; i++) {
+    check_tail("ref", TN_F32, i, false);
+    check_tail("ref:cpu", TN_F32, i, false);
+    check_tail("ref:opencl", TN_BF16, i, false);
+    check_tail("ref:sm_80", TN_F32, i, true);
+    check_tail("ref:sm_90", TN_F32, i, true);
+    check_tail("ref:sm_90", TN_BF16, i, true);
+  }
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_rows)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_rows), cmocka_unit_test(test_tails)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
