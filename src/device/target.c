@@ -8,6 +8,9 @@ enum {
 };
 static const double LEAST_DEAR = 0.5;
 
+/* All of this only chooses among right programs. */
+
+/* a choice: either is right */
 static double covered(double size, double by) { return by * ceil(size / by); }
 
 bool tn__target_multiplies(const tn__target *t, int dtype) {
@@ -17,15 +20,18 @@ bool tn__target_multiplies(const tn__target *t, int dtype) {
 }
 
 /* What so many groups take together, as long as the busiest unit has work. */
+/* a choice: either is right */
 static double shared_out(const tn__target *t, double work, double groups) {
   return groups > 0 ? work * covered(groups, t->units) / groups : 0;
 }
 
+/* a choice: either is right */
 static double blocks_of(const tn__target *t, double groups, int64_t steps, int64_t least) {
   return groups > 0 ? fmin((double)(steps / least), floor(t->units / groups)) : 0;
 }
 
 /* Part of a sum, as one of so many blocks */
+/* a choice: either is right */
 static tn__product_size block_of(const tn__product_size *p, double blocks) {
   tn__product_size part = *p;
   part.batch *= blocks;
@@ -33,16 +39,19 @@ static tn__product_size block_of(const tn__product_size *p, double blocks) {
   return part;
 }
 
+/* a choice: either is right */
 double tn__target_plain_work(const tn__target *t, const tn__product_size *p) {
   double at_once = (double)t->access / (double)tn__size_of(p->dtype);
   return p->batch * (double)p->rows * (double)p->cols * (double)p->steps * (1 + (double)t->fetch * (1 + 1 / at_once));
 }
 
+/* a choice: either is right */
 static double plain_groups(const tn__target *t, const tn__product_size *p) {
   int usual = tn__usual_group(t);
   return covered(p->batch * (double)p->rows * (double)p->cols, usual) / usual;
 }
 
+/* a choice: either is right */
 double tn__target_plain_time(const tn__target *t, const tn__product_size *p) {
   double groups = plain_groups(t, p), whole = shared_out(t, tn__target_plain_work(t, p), groups),
          blocks = blocks_of(t, groups, p->steps, BLOCK_STEPS);
@@ -52,16 +61,19 @@ double tn__target_plain_time(const tn__target *t, const tn__product_size *p) {
   return fmin(split, whole);
 }
 
+/* a choice: either is right */
 static double tiles_of(const tn__tile_form *f, const tn__product_size *p) {
   return p->batch * covered((double)p->rows, f->rows) / f->rows * covered((double)p->cols, f->cols) / f->cols;
 }
 
+/* a choice: either is right */
 double tn__target_tile_work(const tn__target *t, const tn__tile_form *f, const tn__product_size *p) {
   double steps = covered((double)p->steps, f->steps) + RAMP_STEPS,
          dear = f->dear > 0 ? fmax((double)f->dear, LEAST_DEAR) : 1;
   return tiles_of(f, p) * steps * (f->rows * f->cols * dear + (f->rows + f->cols) * (double)t->fetch);
 }
 
+/* a choice: either is right */
 double tn__target_tile_time(const tn__target *t, const tn__tile_form *f, const tn__product_size *p) {
   double tiles = tiles_of(f, p), whole = shared_out(t, tn__target_tile_work(t, f, p), tiles),
          blocks = blocks_of(t, tiles, p->steps, TN__TILE_TURNS * f->steps);
@@ -71,12 +83,14 @@ double tn__target_tile_time(const tn__target *t, const tn__tile_form *f, const t
   return fmin(split, whole);
 }
 
+/* a choice: either is right */
 static bool fits(const tn__target *t, const tn__tile_form *f, const tn__product_size *p) {
   bool whole = p->rows % f->rows == 0 && p->cols % f->cols == 0 && p->steps % f->steps == 0;
   return f->dtype == p->dtype && !f->tf32 && f->dear <= 1 && (f->even ? whole : f->dtype == TN_F32) &&
          tn__target_tile_time(t, f, p) < tn__target_plain_time(t, p);
 }
 
+/* a choice: either is right */
 bool tn__target_fits(const tn__target *t, const tn__product_size *p) {
   tn__product_size across = *p;
   across.rows = p->cols, across.cols = p->rows;
@@ -85,12 +99,15 @@ bool tn__target_fits(const tn__target *t, const tn__product_size *p) {
   return false;
 }
 
+/* a choice: either is right */
 double tn__target_launch_work(const tn__target *t) { return (double)t->launch * (double)t->rate * t->units; }
 
+/* a choice: either is right */
 double tn__target_launch_bytes(const tn__target *t) {
   return t->balance > 0 ? tn__target_launch_work(t) / (double)t->balance * sizeof(float) : 0;
 }
 
+/* a choice: either is right */
 bool tn__target_is_narrow(const tn__target *t, double lines) {
   if (!t->ntiles) return lines <= (double)t->balance;
   for (uint32_t i = 0; i < t->ntiles; i++) {
@@ -101,10 +118,12 @@ bool tn__target_is_narrow(const tn__target *t, double lines) {
   return false;
 }
 
+/* a choice: either is right */
 bool tn__target_is_shallow(const tn__target *t, double steps) {
   return steps * ((double)t->library - 1) <= 2 * (double)t->balance;
 }
 
+/* a choice: either is right */
 bool tn__target_is_much(const tn__target *t, double work) {
   return work >= TRANSFORMED_LAUNCHES * tn__target_launch_work(t);
 }
@@ -112,6 +131,7 @@ bool tn__target_is_much(const tn__target *t, double work) {
 /* c + k elements are read for c * k multiply-adds: where that is no more than the device does while they come, doing
  * fewer saves nothing.  (Winograd took 0.64 and 0.6 ms on an H200 for 512 x 32 x 26 x 26 with 64 filters of 3 x 3,
  * whose products come to 0.19 and 0.16.) */
+/* a choice: either is right */
 bool tn__target_is_thin(const tn__target *t, double channels, double count) {
   return channels * count <= (double)t->balance * (channels + count);
 }

@@ -1,0 +1,73 @@
+/* What follows from a device's figures, at the edges where choices change. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include "backend/cuda/target.h"
+
+static tn__target h200(void) { return tn__cuda_target(9, 132, 227 << 10); }
+
+static void test_edges(void **state) {
+  tn__target t = h200(), old = tn__cuda_target(7, 80, 96 << 10);
+  double launch = tn__target_launch_work(&t);
+  (void)state;
+  assert_true(launch > 66e6 && launch < 68e6); /* 2 us of 33.5e12 a second */
+  assert_true(tn__target_launch_bytes(&t) > 9.4e6 && tn__target_launch_bytes(&t) < 9.7e6);
+  assert_true(tn__target_is_much(&t, 4 * launch) && !tn__target_is_much(&t, 4 * launch * 0.999));
+  assert_true(tn__target_is_thin(&t, 56, 56) && !tn__target_is_thin(&t, 57, 56) && tn__target_is_thin(&t, 1, 1e9));
+  assert_true(tn__target_is_shallow(&t, 373) && !tn__target_is_shallow(&t, 374));
+  /* tiles of 16 lines wait for memory, of 32 no longer */
+  assert_true(tn__target_is_narrow(&t, 16) && !tn__target_is_narrow(&t, 17));
+  /* without tiles: as many as there is time for */
+  assert_true(tn__target_is_narrow(&old, 20) && !tn__target_is_narrow(&old, 21));
+}
+
+static bool fits(int64_t rows, int64_t cols, int64_t steps, int dtype) {
+  tn__target t = h200();
+  tn__product_size p = {.batch = 1, .rows = rows, .cols = cols, .steps = steps, .dtype = dtype};
+  return tn__target_fits(&t, &p);
+}
+
+static void test_fits(void **state) {
+  (void)state;
+  assert_true(fits(4096, 4096, 4096, TN_F32) && fits(4095, 4097, 4099, TN_F32));
+  assert_true(fits(64, 128, 784, TN_F32) && fits(128, 64, 784, TN_F32)); /* whichever comes to lie along memory */
+  assert_false(fits(8, 288, 72, TN_F32) || fits(288, 8, 72, TN_F32));    /* too much beyond the edges */
+  assert_false(fits(60, 260, 35, TN_F32));                                /* too few tiles */
+  assert_false(fits(4096, 4096, 4096, TN_BF16) || fits(4096, 4096, 4096, TN_F64)); /* want runs; there are none */
+  assert_false(fits(0, 64, 64, TN_F32) || fits(64, 64, 0, TN_F32) || fits(1, 1, 1, TN_F32));
+}
+
+/* More units, or more steps, never make it slower, or a product cheaper than its part. */
+static void test_times(void **state) {
+  tn__product_size p = {.batch = 1, .rows = 100, .cols = 300, .steps = 80, .dtype = TN_F32}, more = p;
+  tn__target few = h200(), many = few;
+  (void)state;
+  few.units = 8;
+  more.steps = 160;
+  assert_true(tn__target_plain_time(&few, &more) > tn__target_plain_time(&few, &p));
+  assert_true(tn__target_plain_time(&few, &p) >= tn__target_plain_work(&few, &p));
+  for (uint32_t i = 0; i < few.ntiles; i++) {
+    const tn__tile_form *f = &few.tiles[i];
+    assert_true(tn__target_tile_time(&few, f, &p) >= tn__target_tile_work(&few, f, &p));
+    assert_true(tn__target_tile_time(&few, f, &more) >= tn__target_tile_time(&few, f, &p));
+    /* in multiply-adds of the device, of which one with more units does more in the same time */
+    assert_true(tn__target_tile_time(&many, f, &p) / many.units <= tn__target_tile_time(&few, f, &p) / few.units);
+  }
+}
+
+/* A device without tiles, which says nothing of its costs */
+static void test_plain_device(void **state) {
+  tn__target t = {.lane_bytes = 64};
+  tn__product_size p = {.batch = 1, .rows = 64, .cols = 64, .steps = 64, .dtype = TN_F32};
+  (void)state;
+  assert_false(tn__target_fits(&t, &p) || tn__target_multiplies(&t, TN_F32));
+  assert_true(tn__target_launch_work(&t) == 0 && tn__target_launch_bytes(&t) == 0);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_edges), cmocka_unit_test(test_fits),
+                                     cmocka_unit_test(test_times), cmocka_unit_test(test_plain_device)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
