@@ -176,8 +176,19 @@ static void take(walk *w, taken x) {
   *place = w->hand.n;
 }
 
+/* Is it in a loop that has no turn? */
+static bool is_never_done(const walk *w, uint32_t at) {
+  const tn__part *p = part_of(w);
+  tn__nodes open = {0};
+  bool never = false;
+  for (uint32_t i = 0; i < at; i++) tn__loops_pass(&w->c->scratch, &open, p->ins[i]);
+  for (uint32_t i = 0; i < open.n; i++) never |= open.v[i]->src[0]->hi <= 0;
+  return never;
+}
+
 static const char *check_access(walk *w, uint32_t at) {
   tn_node *const *ins = part_of(w)->ins;
+  if (is_never_done(w, at)) return NULL;
   for (uint32_t i = 0; i < w->hand.n; i++) {
     const taken *other = &w->hand.v[i];
     bool stores = ins[other->at]->op != OP_LOAD || ins[at]->op != OP_LOAD;

@@ -258,7 +258,11 @@ static void turns_of_a_loop(void **state) {
       {"loads what none stores", 9, 32, {1, 0, 0}, 16, {1, 0, 16}, true, true},
       {"loads what one of them stores", 9, 32, {1, 0, 0}, 17, {1, 0, 16}, false, false},
       {"loads what was another's before", 9, 16, {1, 16, 0}, 0, {1, 16, 16}, true, true},
-      {"loads its own neighbour of the turn before", 9, 16, {1, 16, 0}, 0, {1, 16, 17}, false, false}};
+      {"loads its own neighbour of the turn before", 9, 16, {1, 16, 0}, 0, {1, 16, 17}, false, false},
+      {"loads what others store, in one turn", 1, 32, {1, 1, 0}, 0, {1, 1, 1}, false, false},
+      {"another one's in the next turn, of none", 0, 32, {0, 1, 0}, 0, {0}, true, true},
+      {"the same one's in all turns, of none", 0, 32, {0, 0, 0}, 0, {0}, true, true},
+      {"loads what others store, in no turn", 0, 32, {1, 1, 0}, 0, {1, 1, 1}, true, true}};
   struct tn_ctx c;
   (void)state;
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
