@@ -3,15 +3,17 @@
 #include <float.h>
 #include <math.h>
 
-enum { PAGE = 1 << 12, PAGES = 1 << 8, TRIED = 8 }; /* elements; of an operand, held at once; elements of a result */
+enum { PAGE_BITS = 12, PAGES = 1 << 8, FAR = 64, TRIED = 8 }; /* FAR: elements, from one that is summed to the next */
 
-/* Memory of a device as it is asked for: by pages, the last that were wanted of those that share a slot. */
+/* Memory of a device as it is asked for: by pages, the last that were wanted of those that share a slot.  Where what is
+ * summed lies far apart nothing else of a page would be used, so a page is one element. */
 typedef struct operand {
   tn__device *d;
   tn__arena *a;
   int dtype;
   const char *mem;
   int64_t n;             /* elements, from mem on */
+  int bits;              /* a page has 2^bits elements */
   char *page[PAGES];     /* NULL: none yet */
   int64_t number[PAGES];
 } operand;
@@ -29,20 +31,21 @@ typedef struct judged { /* the elements that were tried */
   bool told;       /* some could */
 } judged;
 
-static operand *open_operand(tn__device *d, tn__arena *a, int dtype, const void *mem, int64_t n) {
+/* step: from one element that is summed to the next */
+static operand *open_operand(tn__device *d, tn__arena *a, int dtype, const void *mem, int64_t n, int64_t step) {
   operand *o = tn__arena_zalloc(a, sizeof *o);
-  o->d = d, o->a = a, o->dtype = dtype, o->mem = mem, o->n = n;
+  o->d = d, o->a = a, o->dtype = dtype, o->mem = mem, o->n = n, o->bits = step < FAR ? PAGE_BITS : 0;
   return o;
 }
 
 static double get(operand *o, int64_t at) {
   size_t size = tn__size_of(o->dtype);
-  int64_t number = at / PAGE, from = number * PAGE, slot = number % PAGES;
+  int64_t number = at >> o->bits, from = number << o->bits, slot = number % PAGES, page = (int64_t)1 << o->bits;
   if (!o->page[slot] || o->number[slot] != number) {
-    if (!o->page[slot]) o->page[slot] = tn__arena_alloc(o->a, PAGE * size);
+    if (!o->page[slot]) o->page[slot] = tn__arena_alloc(o->a, (size_t)page * size);
     o->number[slot] = number;
     o->d->ops->download(o->d, o->page[slot], o->mem + (size_t)from * size,
-                        (size_t)(o->n - from < PAGE ? o->n - from : PAGE) * size);
+                        (size_t)(o->n - from < page ? o->n - from : page) * size);
   }
   return tn__eval_to_double(o->dtype, tn__eval_load(o->dtype, o->page[slot] + (size_t)(at - from) * size));
 }
@@ -123,20 +126,18 @@ static tn__recomputed conclude(const judged *j, const char **why) {
 
 /* ---- calls ---- */
 
-static operand *product_operand(tn__device *d, tn__arena *a, const tn__product *g, const void *mem, int64_t last) {
-  return open_operand(d, a, g->dtype, mem, last + 1);
-}
-
 tn__recomputed tn__recompute_product(tn__device *d, tn__arena *a, const tn__product *g, int64_t *element,
                                      const char **why) {
   judged j = {0};
   *why = NULL;
   if (g->m < 1 || g->n < 1 || g->batch < 1) return TN__RECOMPUTED_RIGHT;
   int64_t b = g->batch - 1, m = g->m - 1, n = g->n - 1, k = g->k - 1;
-  operand *x = product_operand(d, a, g, g->a, tn__product_a(g, b, m, k));
-  operand *y = product_operand(d, a, g, g->b, tn__product_b(g, b, k, n));
-  operand *z = product_operand(d, a, g, g->c, tn__product_c(g, b, m, n));
-  operand *row = product_operand(d, a, g, g->row, n);
+  int64_t step[] = {tn__product_a(g, 0, 0, 1) - tn__product_a(g, 0, 0, 0),
+                    tn__product_b(g, 0, 1, 0) - tn__product_b(g, 0, 0, 0)};
+  operand *x = open_operand(d, a, g->dtype, g->a, tn__product_a(g, b, m, k) + 1, step[0]);
+  operand *y = open_operand(d, a, g->dtype, g->b, tn__product_b(g, b, k, n) + 1, step[1]);
+  operand *z = open_operand(d, a, g->dtype, g->c, tn__product_c(g, b, m, n) + 1, FAR);
+  operand *row = open_operand(d, a, g->dtype, g->row, n + 1, FAR);
   for (int t = 0; t < TRIED; t++) {
     int64_t at = tried(t, 2, g->batch), i = tried(t, 0, g->m), l = tried(t, 1, g->n);
     sum r = {0};
@@ -170,7 +171,7 @@ tn__recomputed tn__recompute_conv(tn__device *d, tn__arena *a, const tn__conv_ca
     int64_t n = 1;
     for (int dim = 0; dim < 4; dim++) n *= v->size[tn__conv_dims[i][dim]];
     if (!n && i == (int)v->kind) return TN__RECOMPUTED_RIGHT;
-    o[i] = open_operand(d, a, v->dtype, v->operand[i], n);
+    o[i] = open_operand(d, a, v->dtype, v->operand[i], n, 1);
   }
   for (int t = 0; t < TRIED; t++) {
     int64_t at[CONV_DIMS] = {0};

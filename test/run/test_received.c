@@ -456,6 +456,46 @@ static void numbers(void **state) {
   tn_ctx_close(c);
 }
 
+static struct {
+  void (*download)(tn__device *d, void *dst, const void *src, size_t size);
+  size_t bytes;
+} reads;
+
+static void count_download(tn__device *d, void *dst, const void *src, size_t size) {
+  reads.bytes += size;
+  reads.download(d, dst, src, size);
+}
+
+/* Of an operand as it lies, and of one whose sums go across it, about as much is read. */
+static void what_is_read(void **state) {
+  enum { K = 2048, N = 3000 };
+  static float x[K * 4], y[(size_t)K * N], z[4 * N];
+  size_t bytes[2][2];
+  (void)state;
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref", .quiet = 1});
+  assert_non_null(c);
+  tn__device *d = tn__device_get(c, 0);
+  tn__device_ops counting = *d->ops;
+  const tn__device_ops *real = d->ops;
+  reads.download = real->download, counting.download = count_download;
+  d->ops = &counting;
+  for (size_t i = 0; i < sizeof y / sizeof *y; i++) y[i] = (float)(i * 7919 % 5);
+  for (int a = 0; a < 2; a++)
+    for (int b = 0; b < 2; b++) { /* of the first and of the second, is it across? */
+      tn__product g = {.dtype = TN_F32, .m = 4, .n = N, .k = K, .batch = 1, .trans_a = a, .trans_b = !b,
+                       .lda = a ? 4 : K, .ldb = b ? N : K, .ldc = N, .a = x, .b = y, .c = z};
+      int64_t element = -1;
+      const char *why = NULL;
+      reads.bytes = 0;
+      assert_int_equal(tn__recompute_product(d, &c->scratch, &g, &element, &why), TN__RECOMPUTED_RIGHT);
+      bytes[a][b] = reads.bytes;
+    }
+  d->ops = real;
+  if (bytes[1][1] > 3 * bytes[0][0] || bytes[0][1] > 3 * bytes[0][0])
+    fail_msg("%zu bytes as they lie, %zu across", bytes[0][0], bytes[0][1]);
+  tn_ctx_close(c);
+}
+
 static void multiply_huge(void *arg) {
   bool strict = *(const bool *)arg;
   tn_ctx *c = open_faulty(strict ? "strict" : "1", CONV_DATA, 0, 0);
@@ -543,7 +583,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(spoiled_runs), cmocka_unit_test(recordings),
                                      cmocka_unit_test(values), cmocka_unit_test(convolutions),
                                      cmocka_unit_test(products),     cmocka_unit_test(convolved),
-                                     cmocka_unit_test(numbers),      cmocka_unit_test(untold),
+                                     cmocka_unit_test(numbers), cmocka_unit_test(what_is_read),
+                                     cmocka_unit_test(untold),
                                      cmocka_unit_test(facts)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
