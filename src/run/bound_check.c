@@ -1,11 +1,13 @@
 #include "run/bound_check.h"
 #include "device/device.h"
+#include "ir/roots.h"
 #include "rewrite/rewrite.h"
 #include "tensor/cells.h"
 
 typedef struct noted { /* a run */
   struct noted *before;
   tn_node *key;           /* of its plan: a SINK over PARAMs */
+  const tn__device *device; /* where its outputs stand */
   tn__buffer **in;        /* by PARAM */
   tn__map output;         /* buffer -> the first source of the SINK that was put there */
 } noted;
@@ -16,11 +18,6 @@ struct tn__bound_log { /* in scratch */
 };
 
 /* ---- keys ---- */
-
-static tn_node *without_copies(tn_node *n, const tn_node *until) {
-  while (n != until && n->op == OP_CONTIG) n = n->src[0];
-  return n;
-}
 
 void tn__bound_key(tn_ctx *c, tn_node *key, const tn__nodes *in, const tn__nodes *roots) {
   tn__nodes param = {0}, all = {0}, of = {0};
@@ -47,7 +44,7 @@ void tn__bound_note(tn_ctx *c, tn_node *key, tn__buffer *const *in, tn__buffer *
   tn__topo(&c->scratch, &key, 1, &all);
   for (uint32_t i = 0; i < all.n; i++)
     if (all.v[i]->op == OP_PARAM && all.v[i]->ints[0] >= n) n = all.v[i]->ints[0] + 1;
-  noted run = {.key = key};
+  noted run = {.key = key, .device = key->nsrc ? out[0]->device : NULL};
   run.in = tn__alloc(c, ((size_t)n + 1) * sizeof *run.in);
   for (int64_t i = 0; i < n; i++) run.in[i] = in[i];
   tn__map_init(&run.output, &c->scratch);
@@ -67,39 +64,82 @@ static const noted *find_run(const struct tn__bound_log *log, const tn__buffer *
   return r;
 }
 
-/* The storage among the leaves that stands in this buffer.  Two may; a value of another device was copied. */
-static tn_node *find_leaf(tn_ctx *c, const tn__nodes *all, const tn__buffer *b, bool *unclear) {
-  tn_node *found = NULL;
-  for (uint32_t i = 0; i < all->n; i++) {
-    tn_node *n = all->v[i];
-    if (n->op != OP_STORAGE) continue;
-    const tn__buffer *own = tn__storage_buffer(c, n);
-    *unclear |= own->device != b->device || (own == b && found);
-    if (own == b) found = n;
+typedef struct wanted { /* of one run: values, and which of its outputs they are */
+  tn__nodes value, output;
+  tn__vec(uint32_t) number;
+} wanted;
+
+typedef struct standing { /* storages that the wanted values are made of, by the buffer that they stand in */
+  tn__map in;
+  tn__map twice; /* buffers of two: it cannot be told which is meant */
+  bool copied;   /* some are another device's, and stood elsewhere while it ran */
+} standing;
+
+static void find_standing(tn_ctx *c, const wanted *w, const tn__device *d, standing *out) {
+  tn__nodes all = {0};
+  tn__map_init(&out->in, &c->scratch);
+  tn__map_init(&out->twice, &c->scratch);
+  tn__topo(&c->scratch, w->value.v, w->value.n, &all);
+  for (uint32_t i = 0; i < all.n; i++) {
+    if (all.v[i]->op != OP_STORAGE) continue;
+    const tn__buffer *own = tn__storage_buffer(c, all.v[i]);
+    out->copied |= own->device != d;
+    if (tn__map_getp(&out->in, own)) tn__map_putp(&out->twice, own, own);
+    tn__map_putp(&out->in, own, all.v[i]);
   }
-  return found;
 }
 
-static void check_value(tn_ctx *c, const struct tn__bound_log *log, const tn_tensor *t, tn_node *want) {
-  tn__nodes leaves = {0}, all = {0}, param = {0}, stands = {0};
-  uint32_t k = 0;
-  bool unclear = false;
-  if (t->node->op != OP_STORAGE) tn__fail(c, TN_ERUN, "internal: a value was not computed");
-  const noted *r = find_run(log, tn__storage_buffer(c, t->node), &k);
-  if (!r) tn__fail(c, TN_ERUN, "internal: a value stands where none was computed");
-  tn__topo(&c->scratch, &want, 1, &leaves);
-  tn__topo(&c->scratch, &r->key->src[k], 1, &all);
+/* Is what a run computed, over what stood in its inputs, what was wanted? */
+static void check_run(tn_ctx *c, const noted *r, const wanted *w, const tn__device *d) {
+  tn__nodes all = {0}, param = {0}, stands = {0};
+  standing s = {.copied = false};
+  tn__map unclear, known;
+  tn__map_init(&unclear, &c->scratch);
+  tn__map_init(&known, &c->scratch);
+  find_standing(c, w, d, &s);
+  tn__topo(&c->scratch, w->output.v, w->output.n, &all);
   for (uint32_t i = 0; i < all.n; i++) {
-    if (all.v[i]->op != OP_PARAM) continue;
-    tn_node *leaf = find_leaf(c, &leaves, r->in[all.v[i]->ints[0]], &unclear);
-    if (unclear) return;
-    if (!leaf) tn__fail(c, TN_ERUN, "internal: a value was computed from another one's memory");
-    tn__vec_push(&c->scratch, &param, all.v[i]);
-    tn__vec_push(&c->scratch, &stands, leaf);
+    tn_node *n = all.v[i];
+    bool dark = false;
+    for (uint32_t k = 0; k < n->nsrc; k++) dark |= tn__map_getp(&unclear, n->src[k]) != NULL;
+    const tn__buffer *b = n->op == OP_PARAM ? r->in[n->ints[0]] : NULL;
+    tn_node *leaf = b ? tn__map_getp(&s.in, b) : NULL;
+    if (b && !leaf && !s.copied) tn__fail(c, TN_ERUN, "internal: a value was computed from another one's memory");
+    if (dark || (b && (!leaf || tn__map_getp(&s.twice, b)))) {
+      tn__map_putp(&unclear, n, n);
+    } else if (b) {
+      tn__vec_push(&c->scratch, &param, n);
+      tn__vec_push(&c->scratch, &stands, leaf);
+    }
   }
-  tn_node *got = tn__substitute(c, r->key->src[k], param.v, stands.v, param.n);
-  if (without_copies(got, want) != want && without_copies(got, NULL) != without_copies(want, NULL))
-    tn__fail(c, TN_ERUN, "internal: a value is not what it was to be: %s", tn__node_type(want, &c->scratch));
+  tn_node *got = tn__substitute(c, r->key, param.v, stands.v, param.n);
+  for (uint32_t i = 0; i < w->value.n; i++)
+    if (!tn__map_getp(&unclear, w->output.v[i]) &&
+        tn__roots_value(&known, got->src[w->number.v[i]]) != tn__roots_value(&known, w->value.v[i]))
+      tn__fail(c, TN_ERUN, "internal: a value is not what it was to be: %s",
+               tn__node_type(w->value.v[i], &c->scratch));
+}
+
+static void check_values(tn_ctx *c, const struct tn__bound_log *log, tn_tensor *const *t, int n, tn_node **want) {
+  tn__map of; /* run -> its `wanted` */
+  tn__map_init(&of, &c->scratch);
+  for (int i = 0; i < n; i++) {
+    uint32_t k = 0;
+    if (want[i]->op == OP_STORAGE) continue;
+    if (t[i]->node->op != OP_STORAGE) tn__fail(c, TN_ERUN, "internal: a value was not computed");
+    const noted *r = find_run(log, tn__storage_buffer(c, t[i]->node), &k);
+    if (!r) tn__fail(c, TN_ERUN, "internal: a value stands where none was computed");
+    wanted *w = tn__map_getp(&of, r);
+    if (!w) tn__map_putp(&of, r, w = tn__arena_zalloc(&c->scratch, sizeof *w));
+    tn__vec_push(&c->scratch, &w->value, want[i]);
+    tn__vec_push(&c->scratch, &w->output, r->key->src[k]);
+    tn__vec_push(&c->scratch, &w->number, k);
+  }
+  for (const noted *r = log->last; r; r = r->before) {
+    const wanted *w = tn__map_getp(&of, r);
+    if (!w) continue;
+    check_run(c, r, w, r->device);
+  }
 }
 
 typedef struct watched {
@@ -123,8 +163,7 @@ void tn__bound_watch(tn_ctx *c, tn_tensor *const *t, int n, void (*fn)(tn_ctx *c
   tn__mem_try(&c->mem, run_watched, &w, &status);
   c->runtime->bound = log.outer;
   if (status != TN_OK) tn__mem_throw(&c->mem, status);
-  for (int i = 0; i < n; i++)
-    if (want[i]->op != OP_STORAGE) check_value(c, &log, t[i], want[i]);
+  check_values(c, &log, t, n, want);
 }
 
 /* ---- memory that changes hands ---- */
