@@ -29,23 +29,14 @@
   DEFINE(i64, name, value)                                                                                             \
   DEFINE(u64, name, value)
 
-FLOATS(abs, X)
-FLOATS(sign, X)
-FLOATS(sqrt, X)
-#define MATH_1(op, name, bound) FLOATS(name, X)
-#define MATH_2(op, name, bound) FLOATS(name, X, Y)
-TN_MATH_1(MATH_1)
-TN_MATH_2(MATH_2)
-FLOATS(floor, X)
-FLOATS(ceil, X)
-FLOATS(round, X)
-FLOATS(trunc, X)
-FLOATS(idiv, X, Y)
-FLOATS(mod, X, Y)
-FLOATS(fmod, X, Y)
+/* Of math.inc: one case for each function of its lists. */
+#define CASE_1(op, name, ...) FLOATS(name, X)
+#define CASE_2(op, name, ...) FLOATS(name, X, Y)
+TN_MATH_1(CASE_1)
+TN_MATH_2(CASE_2)
+TN_BASIC_1(CASE_1)
+TN_BASIC_2(CASE_2)
 FLOATS(copysign, X, Y)
-FLOATS(min, X, Y)
-FLOATS(max, X, Y)
 FLOATS(fma, X, Y, Z)
 FLOAT_OP(neg, -X)
 FLOAT_OP(add, X + Y)
@@ -122,22 +113,16 @@ typedef struct row {
   i64 (*i64)(const i64 *a); /* NULL: as u64 */
 } row;
 
-#define FLOAT(name) .f32 = name##_f32, .f64 = name##_f64
-#define UINT(name) .u64 = name##_u64
-#define INT(name) .u64 = name##_u64, .i64 = name##_i64
+#define FLOAT(op, name, ...) [OP_##op].f32 = name##_f32, [OP_##op].f64 = name##_f64,
+#define UINT(op, name) [OP_##op].u64 = name##_u64,
+#define INT(op, name) [OP_##op].u64 = name##_u64, [OP_##op].i64 = name##_i64,
 static const row rows[OP_COUNT] = {
-#define MATH(op, name, bound) [OP_##op].f32 = name##_f32, [OP_##op].f64 = name##_f64,
-    TN_MATH_1(MATH) TN_MATH_2(MATH)
-    [OP_NEG] = {FLOAT(neg), UINT(neg)},     [OP_ABS] = {FLOAT(abs), INT(abs)},    [OP_SIGN] = {FLOAT(sign), INT(sign)},
-    [OP_SQRT] = {FLOAT(sqrt)},              [OP_FLOOR] = {FLOAT(floor)},          [OP_CEIL] = {FLOAT(ceil)},
-    [OP_ROUND] = {FLOAT(round)},            [OP_TRUNC] = {FLOAT(trunc)},          [OP_NOT] = {UINT(not)},
-    [OP_ADD] = {FLOAT(add), UINT(add)},     [OP_MUL] = {FLOAT(mul), UINT(mul)},   [OP_DIV] = {FLOAT(div)},
-    [OP_IDIV] = {FLOAT(idiv), INT(idiv)},   [OP_MOD] = {FLOAT(mod), INT(mod)},    [OP_FMOD] = {FLOAT(fmod), INT(fmod)},
-    [OP_POW].u64 = pow_u64,                 [OP_POW].i64 = pow_i64,
-    [OP_COPYSIGN] = {FLOAT(copysign)},    [OP_MIN] = {FLOAT(min), INT(min)},
-    [OP_MAX] = {FLOAT(max), INT(max)},      [OP_AND] = {UINT(and)},               [OP_OR] = {UINT(or)},
-    [OP_XOR] = {UINT(xor)},                 [OP_SHL] = {UINT(shl)},               [OP_SHR] = {INT(shr)},
-    [OP_FMA] = {FLOAT(fma), UINT(fma)},     [OP_PHILOX] = {UINT(philox)},
+    TN_MATH_1(FLOAT) TN_MATH_2(FLOAT) TN_BASIC_1(FLOAT) TN_BASIC_2(FLOAT)
+    FLOAT(NEG, neg) FLOAT(ADD, add) FLOAT(MUL, mul) FLOAT(DIV, div) FLOAT(FMA, fma) FLOAT(COPYSIGN, copysign)
+    UINT(NEG, neg) UINT(NOT, not) UINT(ADD, add) UINT(MUL, mul) UINT(FMA, fma) UINT(PHILOX, philox)
+    UINT(AND, and) UINT(OR, or) UINT(XOR, xor) UINT(SHL, shl) INT(SHR, shr)
+    INT(ABS, abs) INT(SIGN, sign) INT(IDIV, idiv) INT(MOD, mod) INT(FMOD, fmod) INT(POW, pow)
+    INT(MIN, min) INT(MAX, max)
 };
 
 typedef struct comparison {

@@ -5,6 +5,8 @@
  * A wider number of lanes means wider vectors, never other results: lanes do not meet before accumulators are combined,
  * by an order that the linear form defines. */
 #include "render/lanes.h"
+#include "ir/math_c.inc" /* its lists of functions */
+#include "ir/math.inc"
 #include "render/spellings.h"
 #include "tenet_embed.h"
 #include <inttypes.h>
@@ -50,11 +52,9 @@ static const char *const spelling[OP_COUNT][SP_COUNT] = {
  * All else goes lane by lane. */
 enum { F32 = 1, F64 = 2, WIDE = 4 };
 static const uint8_t native[OP_COUNT] = {
-    [OP_ABS] = F32 | F64,  [OP_SIGN] = F32 | F64,  [OP_SQRT] = F32 | F64,  [OP_FLOOR] = F32 | F64,
-    [OP_CEIL] = F32 | F64, [OP_ROUND] = F32 | F64, [OP_TRUNC] = F32 | F64, [OP_IDIV] = F32 | F64,
-    [OP_MOD] = F32 | F64,  [OP_FMOD] = F32 | F64,  [OP_MIN] = F32 | F64,   [OP_MAX] = F32 | F64,
-    [OP_FMA] = F32 | F64,  [OP_COPYSIGN] = F32,    [OP_SIN] = WIDE,        [OP_COS] = WIDE,
-    [OP_TAN] = WIDE,       [OP_POW] = WIDE,
+#define BASIC(op, name) [OP_##op] = F32 | F64,
+#define BY_F64(op, name) [OP_##op] = WIDE,
+    TN_BASIC_1(BASIC) TN_BASIC_2(BASIC) TN_MATH_BY_F64(BY_F64) [OP_FMA] = F32 | F64, [OP_COPYSIGN] = F32,
 };
 
 static bool has_vectors(int op, int dtype) {

@@ -75,7 +75,9 @@ static bool condition_at(const point *p, const tn__cond *d) {
   }
 }
 
-static bool near(double a, double b) { return fabs(a - b) <= 1e-4 * (1 + fabs(a) + fabs(b)); }
+static bool near(double a, double b) {
+  return isfinite(a) && isfinite(b) && fabs(a - b) <= 1e-4 * (1 + fabs(a) + fabs(b));
+}
 
 /* Does the row hold at the point, on a clause that is a kink or not? */
 static bool holds_at(const point *p, bool kink, slope_witness *w) {
