@@ -23,14 +23,14 @@ def unary(name, dtypes, fn, to=None):
         return Question([x], lambda: fn(work(x)), to)
 
 
-def function(name, fn, tol, small=1.1, scale=None):
-    """An elementary function: tol in units of the last place, relative to |x| where scale says so; small: of those of
-    two bytes, where it is more than one step that rounds."""
+def function(name, fn, tol, small=1.1, scale=None, of_f64=None):
+    """An elementary function: tol in units of the last place, relative to |x| where scale says so; of_f64: for that, if
+    another; small: of those of two bytes, where it is more than one step that rounds."""
 
     @case(name, dtypes=FLOATS)
     def draw(r, d):
         x = r.array(d, r.shape())
-        units = tol if d in (F32, F64) else small
+        units = (of_f64 or tol) if d is F64 else tol if d is F32 else small
         return Question([x], lambda: fn(wide(x)), tol=units * d.eps, scale=scale and (lambda: scale(wide(x))))
 
 
@@ -101,13 +101,13 @@ for name, fn in (
     function(name, fn, 6, scale=np.abs)
 
 
-def binary(name, dtypes, fn, to=None, tol=0.0, kind="any"):
+def binary(name, dtypes, fn, to=None, tol=0.0, kind="any", of_f64=None):
     @case(name, dtypes=dtypes)
     def draw(r, d):
         s, t = r.broadcasts()
         x, y = r.array(d, s, kind), r.array(d, t, kind)
         how = wide if tol else work
-        units = tol if d in (F32, F64) else 1.1
+        units = (of_f64 or tol) if d is F64 else tol if d is F32 else 1.1
         return Question([x, y], lambda: fn(how(x), how(y)), to, tol=units * d.eps if tol else 0.0)
 
 
@@ -306,15 +306,17 @@ def by_name(name):
 
 
 BOUNDS = dict(re.findall(r"FN\(\w+, (\w+), ([\d.]+)\)", source("src/ir/math.inc")))  # of those that err
+LIBRARIES = dict(re.findall(r'_OP\(\w+, "(\w+)".*LIBRARY\(([^)]*)\)', source("src/ir/ops.def")))
 ROW = r"^(ONE|TWO)\((\w+), (?:PROMOTE, )?FLOAT, (?:NULL, )?O[12]\("
 for operands, name in re.findall(ROW, source("src/tensor/elementwise.def"), re.M):
     fn = None if name in CASES else by_name(name)
     if fn is None:
         continue
     tol = float(BOUNDS[name]) + 1 if name in BOUNDS else 0.0
+    library = tol and max(map(float, LIBRARIES[name].split(","))) + 1
     if operands == "TWO":
-        binary(name, FLOATS, fn, tol=tol)
+        binary(name, FLOATS, fn, tol=tol, of_f64=library)
     elif tol:
-        function(name, fn, tol)
+        function(name, fn, tol, of_f64=library)
     else:
         unary(name, FLOATS, fn)
