@@ -20,6 +20,7 @@ typedef struct tn__target {
   int access;       /* bytes that a thread accesses at once, at most */
   int sector;       /* bytes that memory gives at once */
   bool copies;      /* what threads ask for is copied to where they share memory while they go on */
+  size_t registers; /* bytes of values that the threads of a unit hold without memory */
   size_t shared;    /* bytes that the threads of a group may share */
   size_t kept;      /* ... and of those, which rows that are kept may take: the rest is better used as cache */
 

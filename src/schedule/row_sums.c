@@ -10,7 +10,7 @@
 
 enum {
   MIN_COLUMNS = 64,       /* fewer are summed up faster by themselves */
-  MAX_SUM_BYTES = 64 << 10, /* of sums that a group keeps */
+  UNIT_SHARE = 4,         /* of a unit's registers that a group's sums may take: the rest computes */
   ROWS_OF_UNIT = 16,      /* fewer rows for each unit leave the groups without work */
   MAX_TRIES = 16          /* kernels that one is tried to be joined with */
 };
@@ -272,7 +272,7 @@ static bool fits(tn__fuse *f, const pair *p) {
     if (set || !rests_on_sums(f, p, n)) return false;
     bytes += tn__numel_guess(n) * (double)tn__size_of(tn__dtype_acc(n->dtype));
   }
-  return bytes <= MAX_SUM_BYTES;
+  return bytes * UNIT_SHARE <= (double)f->dev->target.registers;
 }
 
 /* ---- the kernels that it is made of give way ---- */

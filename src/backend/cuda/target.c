@@ -83,6 +83,7 @@ tn__target tn__cuda_target(int generation, int units, size_t shared) {
                   .subgroup = 32,
                   .units = units,
                   .unit_threads = 2048,
+                  .registers = 256 << 10,
                   .access = 16,
                   .sector = 32,
                   .copies = generation >= 8,

@@ -166,7 +166,12 @@ static void add_device(tn_ctx *c, const tn__cl *api, const found *f, int number)
   self->caches = !strcmp(platform, "Portable Computing Language");
   d->dialect = &tn__dialect_opencl;
   tn__target *t = &d->target;
-  *t = (tn__target){.group = group_of(api, f->device), .unit_threads = 2048, .access = 16, .sector = 32};
+  /* what most GPUs have, and drivers do not say */
+  *t = (tn__target){.group = group_of(api, f->device),
+                    .unit_threads = 2048,
+                    .access = 16,
+                    .sector = 32,
+                    .registers = 256 << 10};
   t->subgroup = tn__opencl_subgroup(api, f->device, t->group);
   d->largest = (size_t)ask(api, f->device, CL_DEVICE_MAX_MEM_ALLOC_SIZE);
   t->units = units > 0 ? units : 1;

@@ -271,7 +271,7 @@ static const struct guise {
     {.name = "ref:opencl",
      .dialect = &tn__dialect_opencl,
      .target = {.group = 64, .subgroup = 32, .units = 8, .unit_threads = 2048, .access = 16, .sector = 32,
-                .shared = 32 << 10, .kept = 32 << 10}},
+                .registers = 256 << 10, .shared = 32 << 10, .kept = 32 << 10}},
 };
 
 void tn__ref_open(tn_ctx *c, const char *name) {
