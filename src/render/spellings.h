@@ -22,9 +22,10 @@
   .wrap = {[TN_I8] = "u32", [TN_I16] = "u32", [TN_I32] = "u32", [TN_I64] = "u64",                                      \
            [TN_U8] = "u32", [TN_U16] = "u32", [TN_U32] = "u32", [TN_U64] = "u64"}
 
-/* neg: of integers */
-#define TN__COMMON_SPELLINGS TN__COMMON_SPELLINGS_BUT("($t)(0 - ($u)$0)")
-#define TN__COMMON_SPELLINGS_BUT(neg)                                                                                  \
+/* neg, eq, ne: of integers */
+#define TN__COMMON_SPELLINGS TN__COMMON_SPELLINGS_BUT("($t)(0 - ($u)$0)", "$0 == $1", "$0 != $1")
+#define SPELL_EQUAL(ints, others) {others, ints, ints, others, others}
+#define TN__COMMON_SPELLINGS_BUT(neg, eq, ne)                                                                          \
   .load = {[TN_BOOL] = "$0 != 0", [TN_F16] = "tn_f16_of($0)", [TN_BF16] = "tn_bf16_of($0)"},                           \
   .store = {[TN_F16] = "tn_f16_bits($0)", [TN_BF16] = "tn_bf16_bits($0)"},                                             \
   .round = {[TN_F16] = "tn_f16_round($0)", [TN_BF16] = "tn_bf16_round($0)"},                                           \
@@ -45,8 +46,8 @@
       [OP_MAX] = {[SP_BOOL] = "$0 | $1", SPELL_INTS("$0 > $1 ? $0 : $1"), [SP_INDEX] = "$0 > $1 ? $0 : $1"},           \
       [OP_LT] = SPELL_ALL("$0 < $1"),                                                                                  \
       [OP_LE] = SPELL_ALL("$0 <= $1"),                                                                                 \
-      [OP_EQ] = SPELL_ALL("$0 == $1"),                                                                                 \
-      [OP_NE] = SPELL_ALL("$0 != $1"),                                                                                 \
+      [OP_EQ] = SPELL_EQUAL(eq, "$0 == $1"),                                                                           \
+      [OP_NE] = SPELL_EQUAL(ne, "$0 != $1"),                                                                           \
       [OP_WHERE] = SPELL_ALL("$0 ? $1 : $2"),                                                                          \
       [OP_PHILOX] = SPELL_ALL("tn_philox_u64($0, $1, $2)"),                                                            \
   },                                                                                                                   \

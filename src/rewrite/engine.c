@@ -177,6 +177,8 @@ tn_node *tn__simplify_index(tn_ctx *c, tn_node *n) {
   return tn__rewrite(c, n, sets, 2);
 }
 
+tn_node *tn__fold_constants(tn_ctx *c, tn_node *n) { return tn__rewrite(c, n, NULL, 0); }
+
 tn_node *tn__simplify_graph(tn_ctx *c, tn_node *root) {
   tn__ruleset *sets[] = {tn__rules_get(c, "index"), tn__rules_get(c, "simplify"), tn__rules_get(c, "float")};
   return tn__rewrite(c, root, sets, 3);

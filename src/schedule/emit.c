@@ -55,9 +55,10 @@ static tn_node *reduce(tn_ctx *c, tn__op op, tn_node *v, tn_node *ranges) {
   return tn__node_make(c, &(tn__make){.op = OP_REDUCE, .src = src, .nsrc = n, .ints = (int64_t[]){op, 1}, .nint = 2});
 }
 
-static tn_node *contract(tn_ctx *c, tn_node *n, tn_node *x, tn_node *y, tn_node *ranges) {
-  int acc = tn__dtype_acc(n->dtype);
-  return tn__cast(c, reduce(c, OP_ADD, tn__mul(c, tn__cast(c, x, acc), tn__cast(c, y, acc)), ranges), n->dtype);
+/* Products and their sum are as wide as the dtype accumulates. */
+static tn_node *contract(tn_ctx *c, int dtype, tn_node *x, tn_node *y, tn_node *ranges) {
+  int acc = tn__dtype_acc(dtype);
+  return tn__cast(c, reduce(c, OP_ADD, tn__mul(c, tn__cast(c, x, acc), tn__cast(c, y, acc)), ranges), dtype);
 }
 
 /* x at a data-dependent place: the datum that stood for it gives way to the index, clamped so that the load is safe */
@@ -82,7 +83,7 @@ static tn_node *inline_value(tn__fuse *f, tn_node *n, const tn__demand *d) {
   case OP_RMAX:
   case OP_RMIN: return reduce(c, tn__ops[n->op].combine, value_at(f, n, d, 0), d->ranges);
   case OP_FOLD: return reduce(c, OP_ADD, gated(c, value_at(f, n, d, 0), d->child_gate[0]), d->ranges);
-  case OP_CONTRACT: return contract(c, n, value_at(f, n, d, 0), value_at(f, n, d, 1), d->ranges);
+  case OP_CONTRACT: return contract(c, n->dtype, value_at(f, n, d, 0), value_at(f, n, d, 1), d->ranges);
   case OP_GATHER: return gather(f, n, d);
   case OP_ASSIGN: return value_at(f, n, d, 1);
   case OP_PAD: {
@@ -164,7 +165,7 @@ static tn_node *gemm_body(tn__fuse *f, const tn__gemm *g) {
     tn_node *src[2] = {buffer_of(f, o->buf), tn__simplify_index(c, at)};
     x[i] = tn__node_make(c, &(tn__make){.op = OP_LOAD, .src = src, .nsrc = 2});
   }
-  tn_node *k = tn__list(c, &r[3], 1), *v = reduce(c, OP_ADD, tn__mul(c, x[0], x[1]), k);
+  tn_node *v = contract(c, g->dtype, x[0], x[1], tn__list(c, &r[3], 1));
   tn_node *st = store(f, OP_STORE, buffer_of(f, g->c), tn__index_flat(c, size, r, 3), v, NULL, r, 3);
   return tn__sink(c, &st, 1, "gemm");
 }
@@ -294,7 +295,7 @@ static tn__item make_kernel(tn__fuse *f, int k) {
                  n->op == OP_SCATTER ? store_scatter(f, n, in) : store_at(f, n, d->idx, d->value, d->idx));
   }
   if (g->rows) tn__columns_apart(f, g, &stores);
-  return (tn__item){.body = tn__sink(f->c, stores.v, stores.n, "kernel")};
+  return (tn__item){.body = tn__fold_constants(f->c, tn__sink(f->c, stores.v, stores.n, "kernel"))};
 }
 
 static tn__item make_item(tn__fuse *f, int k) {

@@ -1,6 +1,7 @@
 /* What words mean in printed kernels: by the languages' definitions, by the ops' names, and by the helpers' own text
  * (ir/math.inc, render/kernel.inc); not by the printer's tables. */
 #include "verify/c_text.h"
+#include "ir/shape.h"
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -115,12 +116,13 @@ bool tn__c_word_is_call(const char *s, size_t n, tn__c_call *out) {
     if (k + 1 >= n || s[k] != '_' || memcmp(s + 3, name, k - 3)) continue;
     int dtype = tn__dtype_parse(s + k + 1, n - k - 1);
     if (dtype < 0) continue;
+    bool tells = tn__ops[op].dtype_rule == DT_BOOL;
     *out = (tn__c_call){.code = TN__C_EVAL,
                         .op = (uint8_t)op,
-                        .dtype = (uint8_t)dtype,
+                        .dtype = (uint8_t)(tells ? TN_BOOL : dtype),
                         .sdtype = (uint8_t)dtype,
                         .narg = (uint8_t)tn__ops[op].min_src,
-                        .result = held_as(dtype)};
+                        .result = tells ? TN_BOOL : held_as(dtype)};
     return true;
   }
   return false;

@@ -8,7 +8,7 @@
 #include "run/bound_check.h"
 #include "run/library_check.h"
 #include "run/plan.h"
-#include "support/convolve.h"
+#include "support/library.h"
 #include "support/stderr_of.h"
 #include "tenet/tenet.h"
 #include "verify/facts.h"
@@ -346,10 +346,9 @@ static tn_status multiply(tn__device *d, const tn__product *g) {
 static tn_status convolve_some(tn__device *d, const tn__conv_call *v) {
   int64_t n = 1;
   for (int i = 0; i < 4; i++) n *= v->size[tn__conv_dims[v->kind][i]];
-  (void)d;
-  convolve(v);
+  tn_status status = library_convolve(d, v);
   if (faulty.kind == (int)v->kind) change(v->operand[v->kind], n);
-  return TN_OK;
+  return status;
 }
 
 static tn_ctx *open_faulty(const char *verify, int kind, int64_t at, float add) {
@@ -358,7 +357,7 @@ static tn_ctx *open_faulty(const char *verify, int kind, int64_t at, float add) 
   tn__device *d = tn__device_get(c, tn__device_find(c, "cpu"));
   faulty.real = faulty.ops = *d->ops;
   faulty.kind = kind, faulty.at = at, faulty.add = add;
-  faulty.ops.gemm = multiply, faulty.ops.has_conv = convolve_floats, faulty.ops.conv = convolve_some;
+  faulty.ops.gemm = multiply, faulty.ops.has_conv = library_takes, faulty.ops.conv = convolve_some;
   d->ops = &faulty.ops;
   return c;
 }

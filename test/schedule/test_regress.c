@@ -4,9 +4,11 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include "lower/lower.h"
 #include "support/device.h"
 #include "support/forms.h"
 #include "support/graph.h"
+#include "support/library.h"
 #include "tenet/tenet.h"
 #include <math.h>
 
@@ -407,6 +409,30 @@ static const row rows[] = {
 
 /* What only compiled code shows. */
 static const row compiled[] = {
+    {"is a place that was cut the last one?", "%1 = iota i64[7] 7\n"
+                                              "%2 = const i64 {6}\n"
+                                              "%3 = reshape i64[1] %2 1\n"
+                                              "%4 = expand i64[7] %3 7\n"
+                                              "%5 = eq bool[7] %1 %4\n"
+                                              "%6 = param f64[7] 7 {0 0}\n"
+                                              "%7 = param f64[7] 7 {1 0}\n"
+                                              "%8 = where f64[7] %5 %6 %7\n"
+                                              "%9 = param i16[90] 90 {2 0}\n"
+                                              "%10 = gather f64[90] %8 %9\n"
+                                              "%11 = ne bool[7] %1 %4\n"
+                                              "%12 = where f64[7] %11 %6 %7\n"
+                                              "%13 = gather f64[90] %12 %9\n"
+                                              "%14 = sink void %10 %13 {\"outputs\"}\n"},
+    {"functions of a NaN that is known before anything runs", "%1 = param f32[0,3] 0 3 {0 0}\n"
+                                                              "%2 = sum f32 %1 {0 1}\n"
+                                                              "%3 = const f32 {0.0}\n"
+                                                              "%4 = div f32 %2 %3\n"
+                                                              "%5 = trunc f32 %4\n"
+                                                              "%6 = floor f32 %4\n"
+                                                              "%7 = ceil f32 %4\n"
+                                                              "%8 = round f32 %4\n"
+                                                              "%9 = exp f32 %4\n"
+                                                              "%10 = sink void %5 %6 %7 %8 %9 {\"outputs\"}\n"},
     {"functions of f64 of which gcc knows what one does to another's result",
      "%1 = param f64[4] 4 {0 0}\n"
      "%2 = atan f64[4] %1\n"
@@ -509,6 +535,51 @@ static void compiled_rows(void **s) {
     for (int mode = TN_MODE_DEFAULT; mode <= TN_MODE_STRICT; mode++) check(&compiled[i], "cpu", (tn_mode)mode, PLAIN);
 }
 
+/* What a library multiplies or convolves, by kernels of ours, as tuning tries it: halves add up in f32 there, too. */
+static void own_rows(void **s) {
+  static const row called[] = {
+      {"a product of f16", "%1 = param f16[18,2,14] 18 2 14 {0 0}\n"
+                           "%2 = param f16[13,14] 13 14 {1 0}\n"
+                           "%3 = contract f16[18,2,13] %1 %2 {0 2 1 1}\n"
+                           "%4 = sink void %3 {\"outputs\"}\n"},
+      {"products of bf16", "%1 = param bf16[3,18,24] 3 18 24 {0 0}\n"
+                           "%2 = param bf16[3,13,24] 3 13 24 {1 0}\n"
+                           "%3 = contract bf16[3,18,13] %1 %2 {1 1 1 1}\n"
+                           "%4 = sink void %3 {\"outputs\"}\n"},
+      {"a product of f16 with a row and a function", "%1 = param f16[36,14] 36 14 {0 0}\n"
+                                                     "%2 = param f16[13,14] 13 14 {1 0}\n"
+                                                     "%3 = contract f16[36,13] %1 %2 {0 1 1 1}\n"
+                                                     "%4 = param f16[13] 13 {2 0}\n"
+                                                     "%5 = reshape f16[1,13] %4 1 13\n"
+                                                     "%6 = expand f16[36,13] %5 36 13\n"
+                                                     "%7 = add f16[36,13] %3 %6\n"
+                                                     "%8 = const f16 {0.0}\n"
+                                                     "%9 = reshape f16[1,1] %8 1 1\n"
+                                                     "%10 = expand f16[36,13] %9 36 13\n"
+                                                     "%11 = max f16[36,13] %7 %10\n"
+                                                     "%12 = sink void %11 {\"outputs\"}\n"},
+  };
+  (void)s;
+  for (size_t i = 0; i < sizeof called / sizeof *called; i++)
+    for (uint32_t v = 0; tn__variant_at(v); v++) {
+      if (v && !tn__variant_at(v)->own) continue;
+      tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
+      assert_non_null(c);
+      tn__device *d = tn__device_get(c, 0);
+      d->usual = tn__variant_at(v);
+      library_put(d);
+      for (uint64_t seed = 1; seed < 4; seed++) {
+        graph g;
+        char why[512];
+        assert_true(graph_parse(c, called[i].text, seed, false, &g));
+        if (!graph_agrees_always(c, &g, why, sizeof why))
+          fail_msg("%s, %s: %s", called[i].name, tn__variant_at(v)->name, why);
+        graph_free(c, &g);
+      }
+      tn_ctx_close(c);
+    }
+}
+
 /* Steps on a tensor of sizes 2, each of them a mean over all axes but the first, beside what `step` does by hand. */
 enum { MOST = 1 << 12 };
 
@@ -564,6 +635,7 @@ static void many_kernels(void **s) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(all_rows), cmocka_unit_test(compiled_rows),
+                                     cmocka_unit_test(own_rows),
                                      cmocka_unit_test(many_axes), cmocka_unit_test(many_kernels)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

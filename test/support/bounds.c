@@ -214,7 +214,8 @@ typedef struct watcher {
   tn__map folded; /* what a gradient of convolutions folds, down to its product: see find_folded */
   bool loose;     /* mode default */
   bool cuda, tf32; /* it is such a device; factors may be rounded to tf32 on it */
-  bool finishes;  /* the device has a library that does functions with a product, before it rounds */
+  bool finishes;  /* the device has a library that does functions with a product, before it rounds; */
+  bool convolves; /* one that convolves */
 } watcher;
 
 /* The exponent of the lowest bit that is set; of 0 none. */
@@ -332,7 +333,7 @@ static bool all_finite(const naive_tensor *x) {
 /* A library may multiply the zeros around an image, too, or leave them out: NaN or not, where the other factor is
  * infinite. */
 static bool meets_padding(const watcher *w, const tn_node *n, naive_tensor *const *x) {
-  return w->cuda && w->loose && n->op == OP_CONTRACT && (is_of_windows(n) || is_folded(w, n)) &&
+  return w->convolves && w->loose && n->op == OP_CONTRACT && (is_of_windows(n) || is_folded(w, n)) &&
          !(all_finite(x[0]) && all_finite(x[1]));
 }
 
@@ -592,6 +593,7 @@ static void find_folded(watcher *w, tn_node *const *root, uint32_t nroot, tn__ar
   tn__nodes all = {0};
   tn__map_init(&w->folded, a);
   w->finishes = d->ops->has_after != NULL;
+  w->convolves = d->ops->has_conv != NULL;
   if (!w->loose || !(d->ops->has_conv || d->target.ntiles)) return;
   tn__topo(a, root, nroot, &all);
   for (uint32_t i = 0; i < all.n; i++) {

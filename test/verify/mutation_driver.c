@@ -15,8 +15,8 @@
 #include "device/device.h"
 #include "ir/eval.h"
 #include "render/render.h"
-#include "support/convolve.h"
 #include "support/ledger.h"
+#include "support/library.h"
 #include "support/programs.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -136,20 +136,19 @@ static tn_status look_gemm(tn__device *d, const tn__product *g) {
 }
 
 static tn_status look_conv(tn__device *d, const tn__conv_call *v) {
-  (void)d;
   const int64_t numbers[] = {v->dtype, v->kind, v->channels_last, v->stride[0], v->stride[1], v->pad[0], v->pad[1],
                              v->dilation[0], v->dilation[1], v->beta > 0, v->beta < 0};
   add(numbers, sizeof numbers);
   add(v->size, sizeof v->size);
   for (int o = 0; o < 3; o++) add_pointer(v->operand[o]);
-  convolve(v);
-  return TN_OK;
+  return seen.real->conv(d, v);
 }
 
-static void look_at(tn__device *d, const char *name, bool convolves) {
+static void look_at(tn__device *d, const char *name, bool library) {
   bool cuda = strstr(name, "sm_") != NULL, opencl = strstr(name, "opencl") != NULL;
   seen.dialect = cuda ? &tn__dialect_cuda : opencl ? &tn__dialect_opencl : &tn__dialect_c;
   seen.n = 0;
+  if (library) library_put(d);
   seen.real = d->ops;
   seen.ops = *d->ops;
   seen.ops.alloc = look_alloc;
@@ -158,7 +157,7 @@ static void look_at(tn__device *d, const char *name, bool convolves) {
   seen.ops.release = look_release;
   seen.ops.launch = look_launch;
   if (d->ops->gemm) seen.ops.gemm = look_gemm;
-  if (convolves) seen.ops.has_conv = convolve_floats, seen.ops.conv = look_conv;
+  if (d->ops->conv) seen.ops.conv = look_conv;
   d->ops = &seen.ops;
 }
 
@@ -196,7 +195,7 @@ static void run_graph(tn_ctx *c, uint64_t seed) {
   graph_free(c, &g);
 }
 
-static void drive(const char *device, tn_mode mode, bool convolves) {
+static void drive(const char *device, tn_mode mode, bool library) {
   tn_ctx *c = tn_ctx_open(
       &(tn_options){.device = device, .mode = mode, .quiet = 1, .verify = seen.values ? NULL : "strict",
                     .cache_dir = "", .threads = 2});
@@ -204,7 +203,7 @@ static void drive(const char *device, tn_mode mode, bool convolves) {
     printf("%s|%d|open|0|cannot be opened\n", device, (int)mode);
     return;
   }
-  look_at(tn__device_get(c, tn__device_find(c, device)), device, convolves);
+  look_at(tn__device_get(c, tn__device_find(c, device)), device, library);
   seen.hash = 0xcbf29ce484222325u;
   bool always = seen.values || seen.compiles || strncmp(device, "ref", 3) == 0;
   for (int i = 0; i < program_count; i++) {
@@ -236,7 +235,7 @@ int main(int argc, char **argv) {
   static const struct {
     const char *device;
     tn_mode mode;
-    bool convolves; /* by a library */
+    bool library;
   } all[] = {{"cpu", TN_MODE_DEFAULT, false},    {"ref:sm_90", TN_MODE_DEFAULT, false},
              {"ref", TN_MODE_DEFAULT, false},    {"ref:opencl", TN_MODE_DEFAULT, false},
              {"cpu", TN_MODE_STRICT, false},     {"cpu", TN_MODE_FAST, false},
@@ -251,7 +250,7 @@ int main(int argc, char **argv) {
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
     if (seen.compiles && strcmp(all[i].device, "cpu")) continue;
     if (argc < 2 || seen.values || (!strcmp(argv[1], all[i].device) && argc > 2 && atoi(argv[2]) == (int)all[i].mode))
-      drive(all[i].device, all[i].mode, all[i].convolves);
+      drive(all[i].device, all[i].mode, all[i].library);
   }
   if ((argc < 2 && !seen.compiles) || (argc > 1 && !strcmp(argv[1], "ledger"))) ledger_make(true, say_costs, stdout);
   return seen.values ? fclose(seen.values) : 0;
