@@ -23,6 +23,7 @@ typedef struct tn__intern {
   tn_node **nursery;
   size_t nnursery, room;
   uint64_t serial;
+  uint64_t of_op[OP_COUNT]; /* hashes of their names: an op more changes no number of theirs, nor an order by it */
 } tn__intern;
 
 enum { FIRST_SLOTS = 2048, FIRST_ROOM = 1024 };
@@ -31,6 +32,8 @@ void tn__intern_open(tn_ctx *c) {
   c->intern = tn__mem_zalloc(&c->mem, sizeof *c->intern);
   c->intern->slot = tn__mem_zalloc(&c->mem, FIRST_SLOTS * sizeof(slot));
   c->intern->nslots = FIRST_SLOTS;
+  for (int op = 0; op < OP_COUNT; op++)
+    c->intern->of_op[op] = tn__hash_bytes(tn__ops[op].text, strlen(tn__ops[op].text), 0);
 }
 
 void tn__intern_close(tn_ctx *c) {
@@ -52,8 +55,8 @@ void tn__intern_close(tn_ctx *c) {
 /* ---- looking up ---- */
 
 /* A function of the content alone: the same in every context, so orders that use it are too. */
-static uint64_t hash_make(const tn__make *m) {
-  uint64_t h = tn__hash_mix((uint64_t)m->op + 1, tn__dtype_is_given((int)m->op) ? (uint64_t)m->dtype + 1 : 0);
+static uint64_t hash_make(const tn__intern *t, const tn__make *m) {
+  uint64_t h = tn__hash_mix(t->of_op[m->op], tn__dtype_is_given((int)m->op) ? (uint64_t)m->dtype + 1 : 0);
   for (uint32_t i = 0; i < m->nsrc; i++) h = tn__hash_mix(h, m->src[i]->hash);
   for (uint32_t i = 0; i < m->nint; i++) h = tn__hash_mix(h, (uint64_t)m->ints[i]);
   return m->name ? tn__hash_bytes(m->name, strlen(m->name), h) : h;
@@ -161,7 +164,7 @@ tn_node *tn__node_make(tn_ctx *c, const tn__make *given) {
   if (tn__ops[m.op].arg != ARG_NAME) m.name = NULL;
   else if (!m.name) m.name = "";
   tn__intern *t = c->intern;
-  uint64_t hash = hash_make(&m);
+  uint64_t hash = hash_make(t, &m);
   const slot *known = find_slot(t, hash, &m);
   if (known->node) return known->node;
 
