@@ -703,6 +703,7 @@ static void plant_all(const program *p, counts *count) {
   tn__device *d = tn__device_get(c, 0);
   tn__device_ops ops = *d->ops;
   take_form(d, p->form);
+  if (p->make == tiles) d->target.units = 1; /* which so small a product keeps busy */
   tn_scope(c) {
     trial t = {.p = p, .out = p->make(c)};
     catcher by;
