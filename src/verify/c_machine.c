@@ -310,6 +310,7 @@ static bool call(run *r) {
   const tn__c_ins *i = r->i;
   tn__exact *reg = r->t->reg, x[3] = {reg[i->a], reg[i->b], reg[i->c]};
   if (!evaluate(r, i->op, i->dtype, i->sdtype, x, tn__ops[i->op].max_src, &reg[i->dst])) return false;
+  if (i->n && r->m->c->mode == TN_MODE_STRICT) return complain(r, "a function of reduced precision, in mode strict");
   if (i->n) reg[i->dst].near = true;
   return true;
 }

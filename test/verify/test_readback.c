@@ -66,6 +66,11 @@ static tn_tensor *of_two_dtypes(tn_ctx *c) {
   tn_tensor *x = input(c, TN_BF16, DIMS(70)), *chosen = input(c, TN_BOOL, DIMS(70));
   return tn_cosh(tn_round(tn_where_scalar(chosen, x, -0.91)));
 }
+/* Of which no more bits are wanted than a bf16 has. */
+static tn_tensor *short_functions(tn_ctx *c) {
+  tn_tensor *x = input(c, TN_BF16, DIMS(7, 90)), *wide = tn_cast(x, TN_F32);
+  return tn_mul(tn_cast(tn_mul(tn_tanh(wide), tn_exp(wide)), TN_BF16), x);
+}
 
 static const struct program {
   const char *name;
@@ -73,7 +78,7 @@ static const struct program {
 } programs[] = {{"chain", chain},       {"integers", integers},       {"shorts", shorts},     {"views", views},
                 {"indexed", indexed},   {"softmax", softmax},         {"row max", row_max},   {"norm", norm},
                 {"column sums", column_sums}, {"long sum", long_sum}, {"product", product},
-                {"of two dtypes", of_two_dtypes}};
+                {"of two dtypes", of_two_dtypes}, {"short functions", short_functions}};
 enum { PROGRAMS = sizeof programs / sizeof *programs, KERNELS = 8, LANGUAGES = 3 };
 
 static const struct language {
@@ -482,6 +487,23 @@ static void try_rows(shelf *h) {
   assert_int_equal(all.same, 0); /* none is listed in vain */
 }
 
+/* In mode strict no function is a shorter one. */
+static void try_strict(shelf *h) {
+  tn_mode mode = h->c->mode;
+  int tried = 0;
+  for (int k = 0; k < h->n; k++) {
+    if (!strstr(h->kernel[k].text, "tn_near_")) continue;
+    tn__sb why;
+    h->c->mode = TN_MODE_STRICT;
+    tn__readback_result result = read_text(h, &h->kernel[k], h->kernel[k].text, false, &why);
+    h->c->mode = mode;
+    if (result != TN__READ_DIFFERS || !strstr(tn__sb_str(&why), "in mode strict"))
+      fail_msg("%s: %s", h->kernel[k].program, tn__sb_str(&why));
+    tried++;
+  }
+  if (h->l->dialect->approximate && !tried) fail_msg("no kernel of %s has a short function", h->l->dialect->name);
+}
+
 static void run_language(tn_ctx *c, void *arg) {
   shelf *h = arg;
   (void)c;
@@ -502,6 +524,7 @@ static void run_all(tn_ctx *c, void *arg) {
     h->out = w->out[i], h->program = programs[i].name;
     run_language(c, h);
   }
+  try_strict(h);
   try_rows(h);
   try_language(c, h);
 }
