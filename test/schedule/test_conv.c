@@ -18,7 +18,7 @@
 typedef struct log_of_calls {
   int calls[3], last; /* by kind; of them in channels-last order */
   bool missing;       /* no f32 */
-  bool groups;        /* the device has work groups */
+  tn__target target;
 } log_of_calls;
 static log_of_calls seen;
 
@@ -91,7 +91,7 @@ static tn_ctx *open_with(const char *device, library l, tn__device_ops *ops) {
   if (l == LOOPS) ops->conv = conv;
   d->ops = ops;
   memset(&seen, 0, sizeof seen);
-  seen.groups = d->target.group > 0;
+  seen.target = d->target;
   return c;
 }
 
@@ -192,7 +192,8 @@ static int results(const char *device, library l, int dtype, const geometry *g, 
 
 /* Then group devices sum the filters' gradient by themselves. */
 static bool has_little_window(int dtype, const geometry *g) {
-  return seen.groups && dtype == TN_F32 && g->c / (g->opt.groups ? g->opt.groups : 1) * g->r * g->s <= 16;
+  int64_t window = g->c / (g->opt.groups ? g->opt.groups : 1) * g->r * g->s;
+  return seen.target.group && dtype == TN_F32 && tn__target_is_narrow(&seen.target, (double)window);
 }
 
 static void compare(const char *device, library l, int dtype, const geometry *g, bool inner) {
