@@ -1,7 +1,8 @@
 /* Programs that Tenet starts: compilers, solvers.  Prefix tn__child_.
  *
  * No shell: input and output travel in anonymous memory files, which, unlike pipes, can neither fill up nor block.  A
- * child has a process group of its own and a time limit; past it, the group is killed. */
+ * child has a process group of its own and a time limit; past it, the group is killed.  On a busy machine a child may
+ * have more, its patience, until it has had the limit's time of a processor. */
 #ifndef TN_BASE_CHILD_H
 #define TN_BASE_CHILD_H
 #include <stdbool.h>
@@ -13,6 +14,7 @@ typedef struct tn__child {
   pid_t pid;
   int out, status, limit_ms; /* status: as waitpid tells it, once it has ended */
   int64_t began_ms;
+  int patience;              /* times the limit; set after the start, 0: none */
 } tn__child;
 
 typedef enum tn__child_state { TN__CHILD_RUNS, TN__CHILD_ENDED, TN__CHILD_TOO_LONG } tn__child_state;

@@ -1,6 +1,6 @@
 /* Running the provers.  A job is one query, which goes from one solver to the next until one decides it, or one Coq
- * file.  Jobs run side by side, each a program with a hard limit of time (z3 has one of work, too, so that its verdicts
- * do not depend on the machine). */
+ * file.  Jobs run side by side, each a program with a hard limit of processor time (z3 has one of work, too, so that
+ * its verdicts do not depend on the machine). */
 #include "base/child.h"
 #include "prove/prove.h"
 #include <stdio.h>
@@ -10,7 +10,13 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SAID = 1 << 16, PATH_ROOM = 4096, MAX_JOBS = 64, COQ_LIMIT_MS = 120000, VERSION_LIMIT_MS = 10000 };
+enum { SAID = 1 << 16, PATH_ROOM = 4096, MAX_JOBS = 64, COQ_LIMIT_MS = 120000, VERSION_LIMIT_MS = 10000, PATIENCE = 8 };
+
+static bool start(tn__child *k, const char *const *argv, const char *input, int limit_ms) {
+  bool good = tn__child_start(k, argv, input, limit_ms);
+  k->patience = PATIENCE;
+  return good;
+}
 
 typedef enum program { Z3, CVC5, COQC, PROGRAMS } program;
 /* The versions are those of Debian 12, with which the verdicts of docs/rules.md were obtained: others may decide less,
@@ -142,7 +148,7 @@ static bool start_query(runner *r, job *j) {
   while (j->tried < ATTEMPTS) {
     const attempt *a = &attempts_of(j->claim)[j->tried++];
     const char *const *args = a->who == Z3 ? z3_args : cvc5_args, *argv[] = {r->path[a->who], args[0], args[1], NULL};
-    if (r->here[a->who] && tn__child_start(&j->child, argv, j->claim->text, a->limit_ms)) return j->running = true;
+    if (r->here[a->who] && start(&j->child, argv, j->claim->text, a->limit_ms)) return j->running = true;
   }
   bool none = !r->here[Z3] && !r->here[CVC5];
   settle(j->claim, none ? TO_NO_TOOL : TO_UNKNOWN, "-", 0,
@@ -195,7 +201,7 @@ static bool start_coq(runner *r, tn__child *k, const char *name, const char *tex
   char path[PATH_ROOM];
   snprintf(path, sizeof path, "%s/%s.v", r->how->dir, name);
   const char *argv[] = {r->path[COQC], "-q", "-w", "none", "-R", r->how->dir, "Tenet", path, NULL};
-  return write_file(path, text) && tn__child_start(k, argv, "", COQ_LIMIT_MS);
+  return write_file(path, text) && start(k, argv, "", COQ_LIMIT_MS);
 }
 
 /* The two files of a theory: its theorems with their proofs, and their statements once more, without. */
@@ -274,7 +280,8 @@ static bool finish_coq(runner *r, job *j, bool in_time) {
   bool ok = in_time && j->child.status == 0;
   tn__child_said(&j->child, r->said, SAID);
   tn__child_close(&j->child);
-  if (!ok) blame(r, j, ms);
+  if (!in_time) give_up_coq(r, j->file, TO_UNKNOWN, "coqc was out of time");
+  else if (!ok) blame(r, j, ms);
   else if (j->tried == STATEMENTS) read_assumptions(r, j, ms);
   else {
     j->tried = STATEMENTS;
