@@ -23,7 +23,7 @@ typedef struct tn__intern {
   tn_node **nursery;
   size_t nnursery, room;
   uint64_t serial;
-  uint64_t of_op[OP_COUNT]; /* hashes of their names: an op more changes no number of theirs, nor an order by it */
+  uint64_t of_op[OP_COUNT]; /* hashes of their names: one more changes none, nor an order by hashes */
 } tn__intern;
 
 enum { FIRST_SLOTS = 2048, FIRST_ROOM = 1024 };

@@ -155,7 +155,8 @@ static const tn__tile_form *best_of(const job *j, const tn__target *target, uint
   return best;
 }
 
-/* So; or the next best, and so on, as the choice leans: those that take longer than plain loops, too. */
+/* So; or the next best, and so on, as the choice leans: those that take longer than plain loops, too, but not those
+ * that do more. */
 static const tn__tile_form *best_form(job *j, const tn__target *target, double *least) {
   uint32_t gone = 0;
   for (int side = 0; side < 2; side++) look_at(j, side);

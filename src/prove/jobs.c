@@ -1,6 +1,6 @@
 /* Running the provers.  A job is one query, which goes from one solver to the next until one decides it, or one Coq
- * file.  Jobs run side by side, each a program with a hard limit of processor time (z3 has one of work, too, so that
- * its verdicts do not depend on the machine). */
+ * file.  Jobs run side by side, each a program with a limit of processor time, and a hard one of PATIENCE times that by
+ * the clock (z3 has one of work, too, so that its verdicts do not depend on the machine). */
 #include "base/child.h"
 #include "prove/prove.h"
 #include <stdio.h>

@@ -205,6 +205,7 @@ void tn__given_find(tn_ctx *c, const tn__kernel *k, tn_node *gate, tn__given *ou
     if ((n->op == OP_LT || n->op == OP_LE) && n->src[0]->dtype == TN__INDEX)
       tn__vec_push(&c->scratch, &all, ((less){n->src[no], n->src[!no], (n->op == OP_LT) != no}));
   }
+  /* bounds by one condition reach the others once; more turns would only prove more */
   for (int pass = 0; pass < 2; pass++) find_limits(c, out, &all);
   for (uint32_t i = 0; i < all.n; i++) {
     const less *l = &all.v[i];

@@ -13,7 +13,7 @@ typedef struct tn__given {
   tn__nodes positive;       /* differences of indices that are not negative, in normal form, exact as below */
   tn__map limit;            /* node -> of `span`: what the gate compares it with bounds it */
   tn__map known;            /* node -> of `fact` */
-  tn__map stand_in;         /* those that are in use */
+  tn__map stand_in;         /* all that were made */
 } tn__given;
 
 void tn__given_find(tn_ctx *c, const tn__kernel *k, tn_node *gate, tn__given *out); /* k, gate: NULL if there is none */

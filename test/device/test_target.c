@@ -39,7 +39,7 @@ static void test_fits(void **state) {
   assert_false(fits(0, 64, 64, TN_F32) || fits(64, 64, 0, TN_F32) || fits(1, 1, 1, TN_F32));
 }
 
-/* More units, or more steps, never make it slower, or a product cheaper than its part. */
+/* More units never make it slower, nor more steps faster, or a product cheaper than its part. */
 static void test_times(void **state) {
   tn__product_size p = {.batch = 1, .rows = 100, .cols = 300, .steps = 80, .dtype = TN_F32}, more = p;
   tn__target few = h200(), many = few;

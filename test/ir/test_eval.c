@@ -261,7 +261,7 @@ static const f64 edges[] = {0.0,
                             NAN};
 enum { EDGES = sizeof edges / sizeof *edges };
 
-/* f32 by way of f64: innocuous for these (twice the digits and two more), and exact for the rest. */
+/* By way of long double, which rounds twice; of these edges nothing lies midway between two values of f64. */
 static void check_binary(int op) {
   for (int i = 0; i < EDGES; i++)
     for (int j = 0; j < EDGES; j++)

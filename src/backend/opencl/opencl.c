@@ -166,8 +166,8 @@ static void add_device(tn_ctx *c, const tn__cl *api, const found *f, int number)
   self->caches = !strcmp(platform, "Portable Computing Language");
   d->dialect = &tn__dialect_opencl;
   tn__target *t = &d->target;
-  /* what most GPUs have, and drivers do not say */
   *t = (tn__target){.group = group_of(api, f->device),
+                    /* what most GPUs have, and drivers do not say */
                     .unit_threads = 2048,
                     .access = 16,
                     .sector = 32,
