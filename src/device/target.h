@@ -8,13 +8,15 @@
 
 /* Rows that a group of a GPU keeps take at most so much: a unit with 228 KiB, the largest of today, runs two such. */
 enum { TN__KEPT_BYTES = 96 << 10 };
+/* Threads that run in step, where nobody says how many */
+enum { TN__USUAL_SUBGROUP = 32 };
 
 typedef struct tn__target {
   bool interprets;  /* no code generation: kernels stay simple (no lanes, no splitting) */
   int lane_bytes;   /* of the accumulators of a vector loop, where lanes are those of vectors */
 
   int group;        /* threads of a work group, at most; 0: no groups, and none of the rest, which is of groups */
-  int subgroup;     /* threads that run in step: groups are made of whole ones */
+  int subgroup;     /* threads that run in step: groups are made of whole ones; 0: not said, TN__USUAL_SUBGROUP */
   int units;        /* processors that run groups side by side */
   int unit_threads; /* threads that keep a unit busy */
   int access;       /* bytes that a thread accesses at once, at most */

@@ -112,9 +112,10 @@ static const char *note_of(tn__arena *a, const tn__kernel *k, const char *steps)
   return tn__sb_str(&s);
 }
 
-enum { USUAL_SUBGROUP = 32 }; /* of programs for targets that say nothing of groups, such as plain interpreters */
-
-static int subgroup_of(const tn__target *target) { return target->subgroup > 0 ? target->subgroup : USUAL_SUBGROUP; }
+/* Plain interpreters say nothing of groups, and run programs that have them. */
+static int subgroup_of(const tn__target *target) {
+  return target->subgroup > 0 ? target->subgroup : TN__USUAL_SUBGROUP;
+}
 
 /* Threads of a program: whole subgroups, twice as many at a time, as the machine combines them */
 static int threads_of(tn_ctx *c, const tn_node *program, const tn__target *target) {

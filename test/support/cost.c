@@ -1,6 +1,7 @@
 #include "support/cost.h"
 #include "lower/lower.h"
 #include "render/dialect.h"
+#include "support/library.h"
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -277,7 +278,6 @@ static void give(tn__device *d, void *p, size_t size) {
   watched.real->free(d, p, size);
 }
 
-static bool takes_all(tn__device *d, int dtype) { return (void)d, tn__is_float(dtype); }
 static bool does_after(tn__device *d, int dtype, tn__after after) { return (void)d, (void)after, tn__is_float(dtype); }
 
 static tn_status call(double multiplications) {
@@ -308,10 +308,10 @@ void cost_watch(tn__device *d, bool library) {
   watched.ops.launch = launch;
   watched.ops.alloc = take;
   watched.ops.free = give;
-  watched.ops.has_gemm = library ? takes_all : NULL;
+  watched.ops.has_gemm = library ? library_takes : NULL;
   watched.ops.has_after = library ? does_after : NULL;
   watched.ops.gemm = library ? multiply : NULL;
-  watched.ops.has_conv = library ? takes_all : NULL;
+  watched.ops.has_conv = library ? library_takes : NULL;
   watched.ops.conv = library ? convolve : NULL;
   watched.ops.record = NULL; /* what is replayed is not asked for again */
   d->ops = &watched.ops;

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_PLATFORMS = 16, MAX_DEVICES = 32, MAX_GROUP = 1024, CPU_GROUP = 64, USUAL_SUBGROUP = 32, MAX_DIMS = 16 };
+enum { MAX_PLATFORMS = 16, MAX_DEVICES = 32, MAX_GROUP = 1024, CPU_GROUP = 64, MAX_DIMS = 16 };
 
 /* ---- errors ---- */
 
@@ -131,7 +131,7 @@ int tn__opencl_subgroup(const tn__cl *api, tn__cl_device device, int group) {
   int p = 1;
   if (!(ask(api, device, CL_DEVICE_TYPE) & CL_TYPE_CPU))
     for (size_t i = 0; i < sizeof names / sizeof *names && !width; i++) width = ask(api, device, names[i]);
-  if (!width) width = USUAL_SUBGROUP;
+  if (!width) width = TN__USUAL_SUBGROUP;
   while ((uint64_t)p * 2 <= width && p * 2 <= group) p *= 2;
   return p;
 }
