@@ -82,12 +82,12 @@ static void do_text(tn_ctx *c, void *arg) {
                              "    }\n"
                              "    for (int l = 0; l < 4; l++)\n"                           /* 4 of 10 */
                              "      if (m[l])\n"                                           /* 3 */
-                             "        b[l] = 1;\n"                                         /* 4 */
+                             "        b[l] = tn_exp_f32(1);\n"                                /* 3, 4 and 1 */
                              "    for (i64 i2 = 0; i2 < v7; i2++) {\n    }\n"              /* 64 of 10 */
                              "  }\n}\n\nvoid k_1(void) {\n  f(1);\n}\n";
   tn_node *i = tn__range(c, tn__int(c, 5), AX_GLOBAL, ROLE_OUTPUT, 0);
   tn__kernel k = {.name = "k", .nparts = 2, .part[0].global = i};
-  double turn = 10 + 2 * (11 + 8 + 2) + 4 * (10 + 3 + 4) + 64 * 10;
+  double turn = 10 + 2 * (11 + 8 + 2) + 4 * (10 + 3 + 8) + 64 * 10;
   assert_true(cost_of_text(c, unit, &k) == 5 * turn + 2);
 }
 

@@ -9,8 +9,10 @@
 
 enum { VECTOR_BYTES = 64, PROCESSORS = 8, DEPTH = 128 };
 
-const char *const cost_name[COST_FIGURES] = {"kernels", "launches", "calls", "called",   "work", "path",
-                                             "read",    "written",  "local", "barriers", "text", "memory"};
+const char *const cost_name[COST_FIGURES] = {"kernels", "launches", "submitted", "recorded", "waits",
+                                             "calls",   "called",   "work",      "path",     "read",
+                                             "written", "local",    "barriers",  "lines",    "text",
+                                             "memory"};
 
 /* ---- linear programs --------------------------------------------------------------------------------------------- */
 
@@ -107,8 +109,8 @@ void cost_of_kernel(const tn__target *t, const tn__kernel *k, cost *sum) {
 
 /* ---- texts ------------------------------------------------------------------------------------------------------- */
 
-/* Loops to a bound that the text names have so many turns. */
-enum { NAMED_BOUND = 64 };
+/* Loops to a bound that the text names have so many turns; a helper function does what so many words do. */
+enum { NAMED_BOUND = 64, HELPER = 4 };
 
 typedef struct line {
   const char *at;
@@ -180,7 +182,7 @@ static bool is_dead(const function *f, const line *l) {
   return is && !tn__map_get(&f->used, key_of(name, (size_t)(is - name)), NULL);
 }
 
-/* Words and operators of a line; its words are in use from now on. */
+/* Words and operators of a line, and what its helper functions do behind a name; its words are in use from now on. */
 static double read_words(function *f, const line *l) {
   double n = 0;
   for (uint32_t i = 0; i < l->n;) {
@@ -188,7 +190,7 @@ static double read_words(function *f, const line *l) {
     while (i < l->n && is_word(l->at[i])) i++;
     if (i > from) {
       tn__map_put(&f->used, key_of(l->at + from, i - from), 1);
-      n++;
+      n += i < l->n && l->at[i] == '(' && starts(l->at + from, "tn_") ? HELPER : 1;
       continue;
     }
     while (i < l->n && strchr("+-*/%<>=!&|^?~", l->at[i])) i++;
@@ -225,8 +227,16 @@ static struct {
   const tn__device_ops *real;
   tn__device_ops ops;
   cost sum;
-  double memory; /* now */
+  double memory;   /* now */
+  cost *recording; /* NULL: what is asked for is done at once */
 } watched;
+
+static cost *to_do(void) { return watched.recording ? watched.recording : &watched.sum; }
+
+static tn_status submit(void) {
+  if (!watched.recording) watched.sum.of[COST_SUBMITTED]++;
+  return TN_OK;
+}
 
 typedef struct printing {
   const tn__device *d;
@@ -240,6 +250,7 @@ static void print_kernels(tn_ctx *c, void *arg) {
   tn__sb_init(&text, &c->scratch);
   tn__render_unit(c, &text, p->d->dialect ? p->d->dialect : &tn__dialect_c, p->kernels, p->u->n);
   const char *unit_text = tn__sb_str(&text);
+  for (const char *at = unit_text; (at = strchr(at, '\n')); at++) watched.sum.of[COST_LINES]++;
   for (uint32_t i = 0; i < p->u->n; i++) p->u->each[i].of[COST_TEXT] = cost_of_text(c, unit_text, p->kernels[i]);
 }
 
@@ -262,9 +273,9 @@ static tn_status launch(tn__device *d, tn__code *code, uint32_t i, void *const *
                         const int64_t *var) {
   const unit *u = (const unit *)(const void *)code;
   (void)d, (void)buf, (void)bytes, (void)var;
-  watched.sum.of[COST_LAUNCHES]++;
-  for (int f = 0; f < COST_FIGURES; f++) watched.sum.of[f] += u->each[i].of[f];
-  return TN_OK;
+  to_do()->of[COST_LAUNCHES]++;
+  for (int f = 0; f < COST_FIGURES; f++) to_do()->of[f] += u->each[i].of[f];
+  return submit();
 }
 
 static void *take(tn__device *d, size_t size) {
@@ -281,9 +292,9 @@ static void give(tn__device *d, void *p, size_t size) {
 static bool does_after(tn__device *d, int dtype, tn__after after) { return (void)d, (void)after, tn__is_float(dtype); }
 
 static tn_status call(double multiplications) {
-  watched.sum.of[COST_CALLS]++;
-  watched.sum.of[COST_CALLED] += multiplications;
-  return TN_OK;
+  to_do()->of[COST_CALLS]++;
+  to_do()->of[COST_CALLED] += multiplications;
+  return submit();
 }
 
 static tn_status multiply(tn__device *d, const tn__product *g) {
@@ -296,6 +307,39 @@ static tn_status convolve(tn__device *d, const tn__conv_call *v) {
   (void)d;
   for (int i = 0; i < CONV_DIMS; i++) n *= i == CONV_H || i == CONV_W ? 1 : (double)v->size[i];
   return call(n);
+}
+
+static tn_status record(tn__device *d) {
+  (void)d;
+  watched.recording = calloc(1, sizeof *watched.recording);
+  if (!watched.recording) abort();
+  watched.sum.of[COST_RECORDED]++;
+  return TN_OK;
+}
+
+static tn_status wait_for(tn__device *d, uint32_t item, const uint32_t *before, uint32_t n, const bool *early) {
+  (void)d, (void)item, (void)before, (void)early;
+  watched.sum.of[COST_WAITS] += n;
+  return TN_OK;
+}
+
+static tn__recording *recorded(tn__device *d) {
+  cost *sum = watched.recording;
+  (void)d;
+  watched.recording = NULL;
+  return (tn__recording *)(void *)sum;
+}
+
+static tn_status replay(tn__device *d, tn__recording *r) {
+  const cost *sum = (const cost *)(const void *)r;
+  (void)d;
+  for (int f = 0; f < COST_FIGURES; f++) watched.sum.of[f] += sum->of[f];
+  return submit();
+}
+
+static void forget(tn__device *d, tn__recording *r) {
+  (void)d;
+  free(r);
 }
 
 void cost_watch(tn__device *d, bool library) {
@@ -313,7 +357,14 @@ void cost_watch(tn__device *d, bool library) {
   watched.ops.gemm = library ? multiply : NULL;
   watched.ops.has_conv = library ? library_takes : NULL;
   watched.ops.conv = library ? convolve : NULL;
-  watched.ops.record = NULL; /* what is replayed is not asked for again */
+  watched.recording = NULL;
+  if (d->ops->record) {
+    watched.ops.record = record;
+    watched.ops.after = d->ops->after ? wait_for : NULL;
+    watched.ops.recorded = recorded;
+    watched.ops.replay = replay;
+    watched.ops.forget = forget;
+  }
   d->ops = &watched.ops;
 }
 

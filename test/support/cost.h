@@ -10,18 +10,22 @@
 #include "render/render.h"
 
 typedef enum cost_figure {
-  COST_KERNELS,  /* compiled */
-  COST_LAUNCHES,
-  COST_CALLS,    /* of libraries, */
-  COST_CALLED,   /* and the multiplications in them */
-  COST_WORK,     /* of all threads: instructions, by the price of their op, and turns of loops */
-  COST_PATH,     /* so, of one thread, where as many groups or slices as there are processors run side by side */
-  COST_READ,     /* bytes of buffers */
+  COST_KERNELS,   /* compiled */
+  COST_LAUNCHES,  /* of kernels, also by replays */
+  COST_SUBMITTED, /* what the device is asked for: launches, calls, and replays of recordings at once */
+  COST_RECORDED,  /* recordings made, */
+  COST_WAITS,     /* and in them, how often one item waits for another */
+  COST_CALLS,     /* of libraries, so, */
+  COST_CALLED,    /* and the multiplications in them */
+  COST_WORK,      /* of all threads: instructions, by the price of their op, and turns of loops */
+  COST_PATH,      /* so, of one thread, where as many groups or slices as there are processors run side by side */
+  COST_READ,      /* bytes of buffers */
   COST_WRITTEN,
-  COST_LOCAL,    /* bytes of scratch memory, of all kernels */
-  COST_BARRIERS, /* of all groups */
-  COST_TEXT,     /* words and operators of the kernels' text, as often as its loops have turns */
-  COST_MEMORY,   /* bytes of buffers that there were at once */
+  COST_LOCAL,     /* bytes of scratch memory, of all kernels */
+  COST_BARRIERS,  /* of all groups */
+  COST_LINES,     /* of all text that is compiled */
+  COST_TEXT,      /* words and operators of the kernels' text, as often as its loops have turns; calls of helpers, more */
+  COST_MEMORY,    /* bytes of buffers that there were at once */
   COST_FIGURES
 } cost_figure;
 
