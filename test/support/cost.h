@@ -24,7 +24,7 @@ typedef enum cost_figure {
   COST_LOCAL,     /* bytes of scratch memory, of all kernels */
   COST_BARRIERS,  /* of all groups */
   COST_LINES,     /* of all text that is compiled */
-  COST_TEXT,      /* words and operators of the kernels' text, as often as its loops have turns; calls of helpers, more */
+  COST_TEXT,      /* words and operators of the kernels' text, a helper's call as some, by their loops' turns */
   COST_MEMORY,    /* bytes of buffers that there were at once */
   COST_FIGURES
 } cost_figure;
