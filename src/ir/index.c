@@ -222,7 +222,7 @@ static bool divide_term(tn_ctx *c, term x, term d, term *q) {
 
 /* x / d where d certainly divides x and is not 0; else NULL. */
 static tn_node *quotient(tn_ctx *c, tn_node *x, tn_node *y) {
-  if (y->lo <= 0 && y->hi >= 0) return NULL;
+  if ((y->lo <= 0 && y->hi >= 0) || tn__may_wrap(x)) return NULL;
   term d = factor(c, y), q;
   if (!d.product && x->op != OP_ADD && tn__is_const(x)) return NULL; /* two constants: folding does it */
   if (divide_term(c, factor(c, x), d, &q)) return value(c, q);

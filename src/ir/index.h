@@ -10,7 +10,8 @@
  * structural (names, range numbers, content hashes), so it is the same in every context and survives printing and
  * parsing.
  *
- * Index arithmetic is over unbounded integers; where a constant would leave 64 bits it throws TN_ESHAPE. */
+ * Index arithmetic is over unbounded integers, of which a machine's are the last 64 bits; what may have wrapped
+ * (tn__may_wrap) is not divided.  Where a constant would leave 64 bits it throws TN_ESHAPE. */
 #ifndef TN_IR_INDEX_H
 #define TN_IR_INDEX_H
 #include "ir/ctx.h"

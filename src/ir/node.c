@@ -159,6 +159,17 @@ static void bound(tn_node *n) {
   if (n->dtype != TN__VOID && !tn__is_float(n->dtype)) tn__interval(n, &n->lo, &n->hi);
 }
 
+/* What is no function of its elements, and may be any number, counts as memory, too: a reduction, a wide integer that
+ * is taken for an index. */
+static bool is_loaded(const tn_node *n) {
+  bool function = tn__ops[n->op].group >= G_UNARY && tn__ops[n->op].group <= G_TERNARY;
+  bool any = n->dtype == TN__INDEX && n->op != OP_VAR && !function && n->lo == INT64_MIN && n->hi == INT64_MAX;
+  bool loaded = any || n->op == OP_LOAD || n->op == OP_GETACC || n->op == OP_DATUM || n->op == OP_PARAM ||
+                n->op == OP_STORAGE;
+  for (uint32_t i = 0; i < n->nsrc && n->op != OP_RANGE && !loaded; i++) loaded = n->src[i]->loaded;
+  return loaded;
+}
+
 tn_node *tn__node_make(tn_ctx *c, const tn__make *given) {
   tn__make m = *given;
   if (tn__ops[m.op].arg != ARG_NAME) m.name = NULL;
@@ -178,10 +189,11 @@ tn_node *tn__node_make(tn_ctx *c, const tn__make *given) {
   n->hash = hash;
   n->serial = ++t->serial;
   bound(n);
+  n->loaded = is_loaded(n);
   for (uint32_t i = 0; i < n->nsrc; i++) n->src[i]->refs++;
   for (uint32_t i = 0; i < n->rank && owns_dims(n); i++) n->dim[i]->refs++;
   put_node(t, (slot){hash, n});
-  n->in_nursery = 1;
+  n->in_nursery = true;
   t->nursery[t->nnursery++] = n;
   c->stats.nodes_live = ++t->count;
   return n;
@@ -203,7 +215,7 @@ tn_node *tn__node_keep(tn_node *n) {
 
 void tn__node_drop(tn_ctx *c, tn_node *n) {
   if (!n || --n->refs || n->in_nursery) return;
-  n->in_nursery = 1;
+  n->in_nursery = true;
   c->intern->nursery[c->intern->nnursery++] = n;
 }
 
@@ -224,7 +236,7 @@ void tn__intern_sweep(tn_ctx *c, size_t from) {
   tn__intern *t = c->intern; /* NULL while a context that failed to open is taken down */
   while (t && t->nnursery > from) { /* freeing a node may push its sources */
     tn_node *n = t->nursery[--t->nnursery];
-    n->in_nursery = 0;
+    n->in_nursery = false;
     if (n->refs) continue;
     unlink_node(t, n);
     if (n->op == OP_STORAGE) {

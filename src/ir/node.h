@@ -59,7 +59,8 @@ struct tn_node {
   int8_t device;         /* index in the context's device list; -1: any */
   uint32_t nsrc, nint;   /* sources; integers in the argument */
   uint32_t refs;
-  uint32_t in_nursery;
+  bool in_nursery;
+  bool loaded;           /* an index that is made of more than sizes and counters: of what memory holds */
   uint64_t hash, serial;
   int64_t lo, hi;        /* integer scalars and tensors: every element lies in lo..hi; else the dtype's full range */
   tn_node **src;         /* nsrc */
@@ -68,6 +69,14 @@ struct tn_node {
   const char *name;      /* NAME arguments, else NULL */
   tn_node *next;         /* in the list of dead storages */
 };
+
+/* Of index arithmetic: may a sum or product be beyond 64 bits, for all that the bounds of its sources say?  Rows take
+ * indices for integers without bounds, while a machine's wrap.  Of sizes and counters that makes no difference: they
+ * count elements of memory.  Of what is loaded it does, and what may have wrapped is taken as it is. */
+static inline bool tn__may_wrap(const tn_node *n) {
+  bool ring = n->op == OP_ADD || n->op == OP_MUL || n->op == OP_NEG;
+  return ring && n->dtype == TN__INDEX && n->loaded && n->lo == INT64_MIN && n->hi == INT64_MAX;
+}
 
 /* A RANGE says of itself, in ints: how its loop runs (axis), which loop of its kernel body it is (a number that is
  * unique there, from 0 on, and carries no meaning but an order that is the same in every run), and what the loop is for

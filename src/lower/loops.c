@@ -42,6 +42,7 @@ bool tn__divisible(const tn_node *n, int64_t by) {
   int64_t v;
   for (uint32_t left = 1; left;) {
     n = todo[--left];
+    if (tn__may_wrap(n) && (by & (by - 1))) return false; /* 2^64 is no multiple of it */
     bool both = n->op == OP_ADD || n->op == OP_MIN || n->op == OP_MAX;
     if (both && left + 2 > sizeof todo / sizeof *todo) return false;
     if (both) todo[left++] = n->src[0], todo[left++] = n->src[1];

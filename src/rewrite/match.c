@@ -142,9 +142,13 @@ static bool is_sum_form(const tn__term *t) { return t->form >= TF_SPLIT && t->fo
 static bool solve_kids(tn__match *m, const tn__term *t, tn_node *n, bool swap, const goal *rest) {
   goal g[3];
   uint32_t count = tn__ops[n->op].group == G_MOVE || tn__ops[n->op].group == G_REDUCE ? 1 : t->nkid;
-  for (uint32_t i = 0; i < count;
-       i++) /* a constant has no term to pick: seen here, before the other sum is taken apart */
-    if (t->kid[i]->form == TF_PICK && tn__is_const(n->src[swap ? 1 - i : i])) return false;
+  for (uint32_t i = 0; i < count; i++) {
+    const tn_node *x = n->src[swap ? 1 - i : i];
+    /* a constant has no term to pick: seen here, before the other sum is taken apart */
+    if (t->kid[i]->form == TF_PICK && tn__is_const(x)) return false;
+    /* the row is about the sum or product that it is over the integers */
+    if (tn__table_exact_op(t->what) && t->kid[i]->form != TF_VAR && tn__may_wrap(x)) return false;
+  }
   for (int late = 1; late >= 0; late--)
     for (uint32_t i = count; i-- > 0;)
       if (is_sum_form(t->kid[i]) == late) {

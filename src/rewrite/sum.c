@@ -140,6 +140,7 @@ bool tn__sum_below(tn_ctx *c, tn_node *a, tn_node *b, int64_t slack) {
   int64_t least;
   if (a->dtype != TN__INDEX || b->dtype != TN__INDEX) return false;
   if (!__builtin_add_overflow(a->hi, slack, &least) && least <= b->lo) return true;
+  if (tn__may_wrap(a) || tn__may_wrap(b)) return false;
   if (a->rank || b->rank || (a->hi == INT64_MAX && b->lo == INT64_MIN)) return false;
   /* Against a constant the interval says all, unless a range is bounded by another variable. */
   if ((tn__is_const(a) || tn__is_const(b)) && !has_symbolic_range(a) && !has_symbolic_range(b)) return false;

@@ -365,12 +365,93 @@ static void damaged(void **state) {
   free(tree);
 }
 
+/* ---- indices that are loaded ---- */
+
+/* out[4 i + j] = 1 where the gate holds, x = index[4 i + j] */
+#define LOADED(gate)                                                                                                   \
+  "%1 = param f32[32] 32 {0 -1}\n%2 = range index 8 {loop 0 output}\n%3 = range index 4 {loop 1 output}\n"          \
+  "%4 = mul index %2 4\n%5 = add index %4 %3\n%6 = param i64[32] 32 {1 -1}\n%7 = load i64 %6 %5\n"                 \
+  "%8 = cast index %7\n%9 = const f32 {1.0}\n" gate                                                                  \
+  "%30 = store void %1 %5 %9 %20 %2 %3\n%31 = sink void %30 {\"kernel\"}\n"
+
+static int64_t wrapped(uint64_t x) { return (int64_t)x; }
+static int64_t quotient(int64_t x, int64_t y) { return x / y - (x % y < 0); }
+static bool product_below(int64_t x) { return wrapped((uint64_t)x * 8) < 40; }
+static bool product_above(int64_t x) { return 40 < wrapped((uint64_t)x * 8); }
+static bool product_is(int64_t x) { return wrapped((uint64_t)x * 8) == 40; }
+static bool product_is_not(int64_t x) { return wrapped((uint64_t)x * 8) != 40; }
+static bool negative_below(int64_t x) { return wrapped(0 - (uint64_t)x) < 5; }
+static bool sum_below(int64_t x) { return wrapped((uint64_t)x + 3) < 40; }
+static bool sum_is_least(int64_t x) { return wrapped((uint64_t)x + 3) <= 2; }
+static bool sums(int64_t x) { return wrapped((uint64_t)x + 3) < wrapped((uint64_t)x + 5); }
+static bool both_sums(int64_t x) { return wrapped(2 * (uint64_t)x + 1) < wrapped((uint64_t)x + 1); }
+static bool exact_quotient(int64_t x) { return quotient(wrapped((uint64_t)x * 8), 8) == x; }
+static bool exact_rest(int64_t x) { return wrapped((uint64_t)x * 6) - quotient(wrapped((uint64_t)x * 6), 6) * 6 == 0; }
+static bool split(int64_t x) { return quotient(wrapped((uint64_t)x * 8 + 5), 4) < 20; }
+static bool parts(int64_t x) { return wrapped((uint64_t)x * 8 + 5) < 40; }
+static bool rest(int64_t x) {
+  int64_t sum = wrapped((uint64_t)x * 12 + 7);
+  return sum - quotient(sum, 12) * 12 == 7;
+}
+static bool smaller(int64_t x) {
+  int64_t next = wrapped((uint64_t)x + 1);
+  return (next < x ? next : x) == x;
+}
+static bool whole_sum(int64_t x) { return quotient(wrapped((uint64_t)x + 40), 8) < 6; }
+
+static const struct {
+  const char *what, *text;
+  bool (*holds)(int64_t x);
+} loaded_gates[] = {
+    {"8 x < 40", LOADED("%10 = mul index %8 8\n%20 = lt bool %10 40\n"), product_below},
+    {"40 < 8 x", LOADED("%10 = mul index %8 8\n%20 = lt bool 40 %10\n"), product_above},
+    {"8 x = 40", LOADED("%10 = mul index %8 8\n%20 = eq bool %10 40\n"), product_is},
+    {"8 x != 40", LOADED("%10 = mul index %8 8\n%20 = ne bool %10 40\n"), product_is_not},
+    {"-x < 5", LOADED("%10 = mul index %8 -1\n%20 = lt bool %10 5\n"), negative_below},
+    {"x + 3 < 40", LOADED("%10 = add index %8 3\n%20 = lt bool %10 40\n"), sum_below},
+    {"x + 3 <= 2", LOADED("%10 = add index %8 3\n%20 = le bool %10 2\n"), sum_is_least},
+    {"x + 3 < x + 5", LOADED("%10 = add index %8 3\n%11 = add index %8 5\n%20 = lt bool %10 %11\n"), sums},
+    {"2 x + 1 < x + 1",
+     LOADED("%10 = mul index %8 2\n%11 = add index %10 1\n%12 = add index %8 1\n%20 = lt bool %11 %12\n"), both_sums},
+    {"8 x / 8 = x", LOADED("%10 = mul index %8 8\n%11 = idiv index %10 8\n%20 = eq bool %11 %8\n"), exact_quotient},
+    {"6 x mod 6 = 0", LOADED("%10 = mul index %8 6\n%11 = mod index %10 6\n%20 = eq bool %11 0\n"), exact_rest},
+    {"(8 x + 5) / 4 < 20",
+     LOADED("%10 = mul index %8 8\n%11 = add index %10 5\n%12 = idiv index %11 4\n%20 = lt bool %12 20\n"), split},
+    {"8 x + 5 < 40", LOADED("%10 = mul index %8 8\n%11 = add index %10 5\n%20 = lt bool %11 40\n"), parts},
+    {"(12 x + 7) mod 12 = 7",
+     LOADED("%10 = mul index %8 12\n%11 = add index %10 7\n%12 = mod index %11 12\n%20 = eq bool %12 7\n"), rest},
+    {"min(x + 1, x) = x", LOADED("%10 = add index %8 1\n%11 = min index %10 %8\n%20 = eq bool %11 %8\n"), smaller},
+    {"(x + 40) / 8 < 6", LOADED("%10 = add index %8 40\n%11 = idiv index %10 8\n%20 = lt bool %11 6\n"), whole_sum},
+};
+
+/* A machine's sums and products wrap: what is loaded may be any number, and a gate is what it is of that number. */
+static void wrapping(void **state) {
+  const int64_t least = INT64_MIN, most = INT64_MAX, eighth = (int64_t)1 << 61;
+  const int64_t x[32] = {0, 1, 2, 4, 5, 6, 7, 8, -1, -2, -3, -5, -6, -8, -40, 9, least, least + 1, least + 2, least + 5,
+                         most, most - 1, most - 2, most - 3, most - 39, most - 40, eighth, eighth + 1, eighth + 5,
+                         -eighth, -eighth - 1, most / 6 + 1};
+  float got[32];
+  (void)state;
+  for (int d = 0; d < DEVICES; d++) {
+    tn_ctx *c = open_on(devices[d]);
+    for (size_t g = 0; g < sizeof loaded_gates / sizeof *loaded_gates; g++) {
+      tn_tensor *out, *in[] = {NULL, tn_from(c, TN_I64, DIMS(32), x)};
+      if (tn_run_text(c, loaded_gates[g].text, 2, in, 1, &out) != 1) fail_msg("%s", tn_last_error(c)->text);
+      assert_int_equal(tn_read(out, got, sizeof got), TN_OK);
+      for (int i = 0; i < 32; i++)
+        if ((got[i] == 1) != loaded_gates[g].holds(x[i]))
+          fail_msg("%s: %s of %lld is %g", devices[d], loaded_gates[g].what, (long long)x[i], (double)got[i]);
+    }
+    tn_ctx_close(c);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(graphs),   cmocka_unit_test(kernels),       cmocka_unit_test(gates), cmocka_unit_test(many),
       cmocka_unit_test(programs), cmocka_unit_test(lost_barriers), cmocka_unit_test(in_part),
       cmocka_unit_test(loops_of_programs),
-      cmocka_unit_test(refused), cmocka_unit_test(damaged),
+      cmocka_unit_test(wrapping),  cmocka_unit_test(refused),       cmocka_unit_test(damaged),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
