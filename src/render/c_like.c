@@ -71,11 +71,11 @@ void tn__render_constant(tn__sb *out, const tn__dialect *d, int dtype, uint64_t 
   case TN_BF16: tn__sb_printf(out, "tn_%s_of(0x%" PRIx32 ")", dtype == TN_F16 ? "f16" : "bf16", low); break;
   case TN_F32:
     if (f != f) tn__sb_printf(out, "tn_f32_of(0x%" PRIx32 "u)", low);
-    else put_float(out, (double)f, "f", d->infinity[0]);
+    else put_float(out, (double)f, "f", d->infinity);
     break;
   case TN_F64:
     if (wide != wide) tn__sb_printf(out, "tn_f64_of(0x%" PRIx64 "ul)", bits);
-    else put_float(out, wide, "", d->infinity[1]);
+    else put_float(out, wide, "", d->infinity);
     break;
   default: put_integer(out, dtype, bits);
   }

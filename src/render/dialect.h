@@ -57,7 +57,7 @@ struct tn__dialect {
   /* by op: a shorter f32 function, right to 2^-16 (see approximate.c); NULL: the language has none */
   const char *const *approximate;
   const char *mod_nonneg, *idiv_nonneg;  /* index division where dividend and divisor are known not to be negative */
-  const char *infinity[2];               /* f32, f64 */
+  const char *infinity;                  /* of f32; it is one of f64, too */
   const char *function[2];               /* a part's function of slices: what stands before and after its name */
   const char *extent[2];                 /* the function that computes the extent of a part's global range */
   const tn__group_words *group;          /* NULL: parts are functions of slices */

@@ -7,7 +7,7 @@ const tn__dialect tn__dialect_c = {
     .head = (const char *const[]){tn__embed_math_c_inc, tn__embed_math_inc, tn__embed_kernel_inc, NULL},
     TN__COMMON_TYPES("_Bool", "f64"),
     TN__COMMON_SPELLINGS,
-    .infinity = {"__builtin_inff()", "__builtin_inf()"},
+    .infinity = "__builtin_inff()",
     .function = {"void", "(void *const *buf, const i64 *var, i64 lo, i64 hi, char *scratch)"},
     .extent = {"i64", "(const i64 *var)"},
 };

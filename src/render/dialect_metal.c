@@ -25,6 +25,6 @@ const tn__dialect tn__dialect_metal = {
     TN__COMMON_TYPES("bool", NULL),
     .value[TN__INDEX32] = "i32",
     TN__COMMON_SPELLINGS,
-    .infinity = {"TN_INF", "TN_INF"},
+    .infinity = "TN_INF",
     .group = &words,
 };

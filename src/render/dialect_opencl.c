@@ -29,6 +29,6 @@ const tn__dialect tn__dialect_opencl = {
     TN__COMMON_TYPES("bool", "f64"),
     .value[TN__INDEX32] = "i32",
     TN__COMMON_SPELLINGS,
-    .infinity = {"TN_INF", "(f64)TN_INF"},
+    .infinity = "TN_INF",
     .group = &words,
 };

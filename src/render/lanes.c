@@ -29,23 +29,22 @@ typedef struct tn__vector_loop {
 /* ---- spellings: as in dialect tables, $n the type of the operands, $b bools of as many lanes ---- */
 
 static const char *const spelling[OP_COUNT][SP_COUNT] = {
-    [OP_NEG] = {SPELL_INTS("-$0"), [SP_INDEX] = "-$0", SPELL_FLOATS("-$0")},
+    [OP_NEG] = {SPELL_NUMBERS("-$0")},
     [OP_NOT] = {[SP_BOOL] = "~$0", SPELL_INTS("~$0")},
     [OP_ABS] = {SPELL_INTS("tn_pick_$n($0 < 0, -$0, $0)")},
-    [OP_ADD] = {"$0 | $1", "$0 + $1", "$0 + $1", "$0 + $1", "$0 + $1"},
-    [OP_MUL] = {"$0 & $1", "$0 * $1", "$0 * $1", "$0 * $1", "$0 * $1"},
+    [OP_ADD] = {[SP_BOOL] = "$0 | $1", SPELL_NUMBERS("$0 + $1")},
+    [OP_MUL] = {[SP_BOOL] = "$0 & $1", SPELL_NUMBERS("$0 * $1")},
     [OP_DIV] = {SPELL_FLOATS("$0 / $1")},
-    [OP_AND] = {"$0 & $1", "$0 & $1", "$0 & $1"},
-    [OP_OR] = {"$0 | $1", "$0 | $1", "$0 | $1"},
-    [OP_XOR] = {"$0 ^ $1", "$0 ^ $1", "$0 ^ $1"},
-    [OP_MIN] = {"$0 & $1", "tn_pick_$n($0 < $1, $0, $1)", "tn_pick_$n($0 < $1, $0, $1)"},
-    [OP_MAX] = {"$0 | $1", "tn_pick_$n($0 > $1, $0, $1)", "tn_pick_$n($0 > $1, $0, $1)"},
-    [OP_LT] = {"~$0 & $1", "$b($0 < $1)", "$b($0 < $1)", "$b($0 < $1)", "$b($0 < $1)"},
-    [OP_LE] = {"~$0 | $1", "$b($0 <= $1)", "$b($0 <= $1)", "$b($0 <= $1)", "$b($0 <= $1)"},
-    [OP_EQ] = {"~($0 ^ $1)", "$b($0 == $1)", "$b($0 == $1)", "$b($0 == $1)", "$b($0 == $1)"},
-    [OP_NE] = {"$0 ^ $1", "$b($0 != $1)", "$b($0 != $1)", "$b($0 != $1)", "$b($0 != $1)"},
-    [OP_WHERE] = {"($0 & $1) | (~$0 & $2)", "tn_where_$n($0, $1, $2)", "tn_where_$n($0, $1, $2)",
-                  "tn_where_$n($0, $1, $2)", "tn_where_$n($0, $1, $2)"},
+    [OP_AND] = {[SP_BOOL] = "$0 & $1", SPELL_WHOLE("$0 & $1")},
+    [OP_OR] = {[SP_BOOL] = "$0 | $1", SPELL_WHOLE("$0 | $1")},
+    [OP_XOR] = {[SP_BOOL] = "$0 ^ $1", SPELL_WHOLE("$0 ^ $1")},
+    [OP_MIN] = {[SP_BOOL] = "$0 & $1", SPELL_WHOLE("tn_pick_$n($0 < $1, $0, $1)")},
+    [OP_MAX] = {[SP_BOOL] = "$0 | $1", SPELL_WHOLE("tn_pick_$n($0 > $1, $0, $1)")},
+    [OP_LT] = {[SP_BOOL] = "~$0 & $1", SPELL_NUMBERS("$b($0 < $1)")},
+    [OP_LE] = {[SP_BOOL] = "~$0 | $1", SPELL_NUMBERS("$b($0 <= $1)")},
+    [OP_EQ] = {[SP_BOOL] = "~($0 ^ $1)", SPELL_NUMBERS("$b($0 == $1)")},
+    [OP_NE] = {[SP_BOOL] = "$0 ^ $1", SPELL_NUMBERS("$b($0 != $1)")},
+    [OP_WHERE] = {[SP_BOOL] = "($0 & $1) | (~$0 & $2)", SPELL_NUMBERS("tn_where_$n($0, $1, $2)")},
 };
 
 /* What math.inc has for vectors beside its functions of f32 (ROUNDING LIBRARY), of f32 and of f64; WIDE: by way of f64.

@@ -5,7 +5,9 @@
 
 #define SPELL_ALL(text) {text, text, text, text, text}
 #define SPELL_INTS(text) [SP_INT] = (text)
+#define SPELL_WHOLE(text) [SP_INT] = (text), [SP_INDEX] = (text)
 #define SPELL_FLOATS(text) [SP_F32] = (text), [SP_F64] = (text)
+#define SPELL_NUMBERS(text) SPELL_WHOLE(text), SPELL_FLOATS(text)
 #define SPELL_WRAPS(op)                                                                                                \
   [SP_INT] = "($t)(($u)$0 " op " ($u)$1)" /* signed overflow is undefined in C: by way of unsigned */
 #define SPELL_EXACT(op)                                                                                                \
@@ -34,7 +36,7 @@
   .of_bits = {[TN_F16] = "tn_f16_of($0)", [TN_BF16] = "tn_bf16_of($0)", [TN_F32] = "tn_f32_of($0)",                    \
       [TN_F64] = "tn_f64_of($0)"},                                                                                     \
   .op = {                                                                                                              \
-      [OP_NEG] = {SPELL_INTS(neg), SPELL_FLOATS("-$0"), [SP_INDEX] = "-$0"},                                           \
+      [OP_NEG] = {SPELL_INTS(neg), [SP_INDEX] = "-$0", SPELL_FLOATS("-$0")},                                           \
       [OP_NOT] = {[SP_BOOL] = "!$0", SPELL_INTS("($t)~$0")},                                                           \
       [OP_ADD] = {[SP_BOOL] = "$0 | $1", SPELL_WRAPS("+"), SPELL_EXACT("+"), SPELL_FLOATS("$0 + $1")},                 \
       [OP_MUL] = {[SP_BOOL] = "$0 & $1", SPELL_WRAPS("*"), SPELL_EXACT("*"), SPELL_FLOATS("$0 * $1")},                 \
@@ -42,8 +44,8 @@
       [OP_AND] = {[SP_BOOL] = "$0 & $1", SPELL_INTS("($t)($0 & $1)"), SPELL_EXACT("&")},                               \
       [OP_OR] = {[SP_BOOL] = "$0 | $1", SPELL_INTS("($t)($0 | $1)"), SPELL_EXACT("|")},                                \
       [OP_XOR] = {[SP_BOOL] = "$0 ^ $1", SPELL_INTS("($t)($0 ^ $1)"), SPELL_EXACT("^")},                               \
-      [OP_MIN] = {[SP_BOOL] = "$0 & $1", SPELL_INTS("$0 < $1 ? $0 : $1"), [SP_INDEX] = "$0 < $1 ? $0 : $1"},           \
-      [OP_MAX] = {[SP_BOOL] = "$0 | $1", SPELL_INTS("$0 > $1 ? $0 : $1"), [SP_INDEX] = "$0 > $1 ? $0 : $1"},           \
+      [OP_MIN] = {[SP_BOOL] = "$0 & $1", SPELL_WHOLE("$0 < $1 ? $0 : $1")},                                            \
+      [OP_MAX] = {[SP_BOOL] = "$0 | $1", SPELL_WHOLE("$0 > $1 ? $0 : $1")},                                            \
       [OP_LT] = SPELL_ALL("$0 < $1"),                                                                                  \
       [OP_LE] = SPELL_ALL("$0 <= $1"),                                                                                 \
       [OP_EQ] = SPELL_EQUAL(eq, "$0 == $1"),                                                                           \

@@ -35,6 +35,7 @@ typedef struct tn__c_reader {
   tn__vec(symbol) symbol;
   tn__vec(uint32_t) leave, again; /* jumps out of the loop, and to its next turn */
   uint32_t counter, limit;        /* of the last comparison counter < limit, of a loop's counter */
+  uint32_t depth; /* of blocks */
   int loops;
   bool vectors;                   /* there are some, declared or in expressions alone */
 } reader;

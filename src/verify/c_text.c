@@ -99,6 +99,22 @@ static bool read_declaration(reader *r) {
 
 static void read_statement(reader *r);
 
+/* People read the text, too: what begins a line stands as far in it as it is nested. */
+static void check_indent(reader *r) {
+  const char *first = spelled(r), *line = first;
+  while (line > r->text && line[-1] == ' ') line--;
+  if (line > r->text && line[-1] != '\n') return;
+  if (first - line != 2 * (ptrdiff_t)r->depth) tn__c_refuse(r, "a line that is not indented as it is nested");
+}
+
+/* What a loop or a condition does, with braces or without */
+static void read_body(reader *r) {
+  uint32_t deeper = !is_at(r, "{");
+  r->depth += deeper;
+  read_statement(r);
+  r->depth -= deeper;
+}
+
 static void land_all(reader *r, uint32_t from, bool leaves, uint32_t to) {
   for (uint32_t i = from; i < (leaves ? r->leave.n : r->again.n); i++)
     r->ins.v[leaves ? r->leave.v[i] : r->again.v[i]].n = to;
@@ -126,7 +142,7 @@ static void read_for(reader *r) {
   }
   r->at++;
   r->loops++;
-  read_statement(r);
+  read_body(r);
   r->loops--;
   uint32_t end = r->at;
   land_all(r, again, false, r->ins.n);
@@ -149,25 +165,31 @@ static void read_if(reader *r) {
   need(r, "(");
   uint32_t other = put_jump(r, TN__C_UNLESS, tn__c_truth(r, tn__c_expression(r)));
   need(r, ")");
-  read_statement(r);
+  read_body(r);
   if (!take(r, "else")) {
     land(r, other);
     return;
   }
   uint32_t end = put_jump(r, TN__C_JUMP, 0);
   land(r, other);
-  read_statement(r);
+  if (is_at(r, "if")) read_statement(r);
+  else read_body(r);
   land(r, end);
 }
 
 static void read_block(reader *r) {
   uint32_t symbols = r->symbol.n;
-  while (!take(r, "}")) read_statement(r);
+  r->depth++;
+  while (!is_at(r, "}")) read_statement(r);
+  r->depth--;
+  check_indent(r);
+  r->at++;
   r->symbol.n = symbols;
 }
 
 static void read_statement(reader *r) {
   if (r->word.v[r->at].kind == W_END) tn__c_refuse(r, "an open block");
+  check_indent(r);
   if (take(r, "TN_INDEPENDENT") || take(r, ";")) return;
   if (take(r, "{")) {
     read_block(r);

@@ -58,12 +58,15 @@ static void leaf(machine *m, const tn_node *n, tn__image *t) {
   }
 }
 
+/* Rules of mode fast assume that no divisor is 0 (x / x is 1): where one is, nothing is said. */
 static void scalar(machine *m, const tn_node *n, tn__image *t) {
   const tn__image *x[3] = {0};
   tn__val arg[3];
+  bool assumes = n->op == OP_DIV && m->w->c->mode == TN_MODE_FAST;
   for (uint32_t k = 0; k < n->nsrc; k++) x[k] = source(m, n, k);
   for (int64_t i = 0; i < t->n; i++) {
     for (uint32_t k = 0; k < n->nsrc; k++) arg[k] = x[k]->v[i];
+    if (assumes && tn__val_same(n->dtype, arg[1], zero(m, n->dtype))) m->w->rounded = true;
     t->v[i] = tn__val_eval(m->w, n->op, n->dtype, x[n->op == OP_WHERE]->dtype, arg);
   }
 }

@@ -136,7 +136,7 @@ static void test_constants(void **state) {
                {TN_F32, 0xff800000, "(-__builtin_inff())"},
                {TN_F32, 0x7fc00001, "tn_f32_of(0x7fc00001u)"},
                {TN_F64, 0x3fb999999999999aul, "0x1.999999999999ap-4"},
-               {TN_F64, 0x7ff0000000000000ul, "(__builtin_inf())"},
+               {TN_F64, 0x7ff0000000000000ul, "(__builtin_inff())"},
                {TN_F64, 0xfff8000000000000ul, "tn_f64_of(0xfff8000000000000ul)"},
                {TN_BF16, 0x3f80, "tn_bf16_of(0x3f80)"}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

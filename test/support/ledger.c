@@ -26,7 +26,12 @@ static void add_line(const struct guise *g, int at, void (*take)(void *to, const
   graph random;
   tn_ctx *c = tn_ctx_open(&(tn_options){
       .device = g->device, .mode = g->mode, .quiet = 1, .verify = "0", .cache_dir = "", .threads = 2});
-  if (!c) abort();
+  if (!c) {
+    snprintf(l.name, sizeof l.name, "%s", g->text);
+    snprintf(l.error, sizeof l.error, "%s cannot be opened", g->device);
+    take(to, &l);
+    return;
+  }
   tn__device *d = tn__device_get(c, tn__device_find(c, g->device));
   c->vector_bytes = VECTOR_BYTES;
   cost_watch(d, g->library);

@@ -260,6 +260,10 @@ static bool wrong_start(text *out, const char *s, size_t at) { /* of an accumula
   const char *equal = strstr(s + at, " = "), *end = strchr(s + at, ';');
   return equal && equal < end && replace(out, s, (size_t)(equal - s), (size_t)(end - equal), " = 0x1.4p+0f");
 }
+static bool wrong_indent(text *out, const char *s, size_t at) {
+  return s[at] != ' ' && s[at - 1] == ' ' && s[line_start(s, at)] == ' ' &&
+         strspn(s + line_start(s, at), " ") == at - line_start(s, at) && replace(out, s, at, 0, "  ");
+}
 static bool wrong_threads(text *out, const char *s, size_t at) {
   EXCHANGE({"__launch_bounds__(", "__launch_bounds__(1"}, {"reqd_work_group_size(", "reqd_work_group_size(1"});
 }
@@ -291,6 +295,7 @@ static const struct change {
     {"a summand is lost", no_summand, 12},
     {"an accumulator starts elsewhere", wrong_start, 8},
     {"another number of threads", wrong_threads, 4},
+    {"a line stands elsewhere", wrong_indent, 6},
 };
 enum { CHANGES = sizeof changes / sizeof *changes };
 

@@ -201,6 +201,16 @@ static void multiply(tn_ctx *c) {
   assert_int_equal(tn_read(x, out, 2), TN_OK);
 }
 
+/* x / x is 1 there, and the greatest the first, whatever 0 / 0 were */
+static void divide_by_itself(tn_ctx *c) {
+  float v[300];
+  int64_t at[150];
+  for (int i = 0; i < 300; i++) v[i] = (float)(i + 1);
+  tn_tensor *x = tn_from(c, TN_F32, DIMS(2, 150), v);
+  assert_int_equal(tn_read(tn_argmax(tn_div(x, x), 0, false), at, sizeof at), TN_OK);
+  for (int i = 0; i < 150; i++) assert_int_equal(at[i], 0);
+}
+
 static void refuse(tn_ctx *c) {
   compute_large(c);
   assert_int_equal(tn_last_error(c)->status, TN_ECOMPILE);
@@ -216,6 +226,8 @@ static void nothing_in_silence(void **s) {
   said("strict", refuse, text, sizeof text);
   assert_non_null(strstr(text, "1 not compared\n"));
   said("1", multiply, text, sizeof text);
+  assert_non_null(strstr(text, "0 differ, 0 not compared\n"));
+  said("1", divide_by_itself, text, sizeof text);
   assert_non_null(strstr(text, "0 differ, 0 not compared\n"));
   said("1", compute_nothing, text, sizeof text);
   assert_string_equal(text, "");
