@@ -3,6 +3,7 @@
 #include "ir/build.h"
 #include "ir/eval.h"
 #include "ir/index.h"
+#include <stdio.h>
 
 /* ---- leaves ---- */
 
@@ -22,6 +23,12 @@ tn_node *tn__int(tn_ctx *c, int64_t v) { return tn__const_bits(c, TN__INDEX, (ui
 tn_node *tn__var(tn_ctx *c, const char *name, int64_t lo, int64_t hi) {
   int64_t ints[] = {lo, hi};
   return tn__node_make(c, &(tn__make){.op = OP_VAR, .dtype = TN__INDEX, .name = name, .ints = ints, .nint = 2});
+}
+
+tn_node *tn__stand_in(tn_ctx *c, const char *what, uint64_t number, int64_t lo, int64_t hi) {
+  char name[40];
+  snprintf(name, sizeof name, "%c%s%llu", TN__STAND_IN, what, (unsigned long long)number);
+  return tn__var(c, name, lo, hi);
 }
 
 tn_node *tn__datum(tn_ctx *c, int64_t number, int64_t hi) {

@@ -8,6 +8,8 @@ tn_node *tn__const_bits(tn_ctx *c, int dtype, uint64_t bits); /* bit pattern, in
 tn_node *tn__const_num(tn_ctx *c, int dtype, double v);       /* rounded (floats) or saturated (ints) to dtype */
 tn_node *tn__int(tn_ctx *c, int64_t v);                       /* index constant */
 tn_node *tn__var(tn_ctx *c, const char *name, int64_t lo, int64_t hi);
+/* A variable that is no size, and that no text and no caller can name: something of this number, in lo..hi. */
+tn_node *tn__stand_in(tn_ctx *c, const char *what, uint64_t number, int64_t lo, int64_t hi);
 tn_node *tn__datum(tn_ctx *c, int64_t number, int64_t hi);
 tn_node *tn__storage(tn_ctx *c, int dtype, int64_t id, int device, tn_node *const *dims, uint32_t rank);
 tn_node *tn__param(tn_ctx *c, int dtype, int64_t slot, int device, tn_node *const *dims, uint32_t rank);

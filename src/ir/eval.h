@@ -39,4 +39,6 @@ enum { TI_NUMBER, TI_TRUTH, TI_BELOW, TI_ZERO, TI_ABOVE, TI_BITS, TI_COUNT };
 /* interval.c: bounds of an integer or bool node's elements from its sources' bounds; the full range where nothing is
  * known. */
 void tn__interval(const tn_node *n, int64_t *lo, int64_t *hi);
+/* The same where n's first three sources lie in lo..hi.  False: it may be beyond the dtype, and the range is full. */
+bool tn__interval_from(const tn_node *n, const int64_t *lo, const int64_t *hi, int64_t *from, int64_t *to);
 #endif

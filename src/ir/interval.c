@@ -6,6 +6,8 @@
 
 __extension__ typedef __int128 wide; /* holds every sum and product of two bounds */
 
+enum { SOURCES = 3 }; /* that rows are about */
+
 typedef struct span {
   wide lo, hi;
 } span;
@@ -79,12 +81,8 @@ static span by_divisor(const row *r, given *g) {
 }
 
 /* Whether the bounds of a source are those of numbers, or at least (bits) of patterns. */
-static bool known(const tn_node *s, bool bits) {
-  return !tn__is_float(s->dtype) && s->dtype != TN__VOID && (bits || s->dtype != TN_U64 || s->lo >= 0);
-}
-
-static span source(const tn_node *n, uint32_t i) {
-  return i < n->nsrc ? (span){n->src[i]->lo, n->src[i]->hi} : (span){0, 0};
+static bool known(int dtype, wide lo, bool bits) {
+  return !tn__is_float(dtype) && dtype != TN__VOID && (bits || dtype != TN_U64 || lo >= 0);
 }
 
 static bool has_elements(const tn_node *n) {
@@ -93,12 +91,12 @@ static bool has_elements(const tn_node *n) {
   return true;
 }
 
-static given read(const tn_node *n, span all) {
+static given read(const tn_node *n, const span *src, span all) {
   wide width = 8 * (wide)tn__size_of(n->dtype);
   bool is_signed = tn__dtypes[n->dtype].is_signed;
-  return (given){source(n, 0),
-                 source(n, 1),
-                 source(n, 2),
+  return (given){src[0],
+                 src[1],
+                 src[2],
                  all,
                  is_signed ? -1 : n->dtype == TN_U64 ? (wide)UINT64_MAX : all.hi,
                  width,
@@ -106,15 +104,15 @@ static given read(const tn_node *n, span all) {
                  has_elements(n)};
 }
 
-static span apply(const tn_node *n, span all) {
+static span apply(const tn_node *n, const span *src, span all) {
   const row *r = rows[n->op];
   bool bits = r[TI_BITS];
   if (n->op == OP_CONST) return (span){n->ints[0], n->ints[0]};
   if (n->op == OP_VAR) return (span){n->ints[0], n->ints[1]};
   if (n->op == OP_DATUM) return (span){0, n->ints[1]};
   for (uint32_t i = 0; i < n->nsrc; i++)
-    if (!known(n->src[i], bits)) return all;
-  given g = read(n, all);
+    if (!known(n->src[i]->dtype, i < SOURCES ? src[i].lo : n->src[i]->lo, bits)) return all;
+  given g = read(n, src, all);
   if (n->dtype == TN_BOOL && r[TI_TRUTH]) return r[TI_TRUTH](&g);
   if (bits) return r[TI_BITS](&g);
   if (r[TI_NUMBER]) return r[TI_NUMBER](&g);
@@ -122,11 +120,21 @@ static span apply(const tn_node *n, span all) {
   return by_divisor(r, &g);
 }
 
-void tn__interval(const tn_node *n, int64_t *lo, int64_t *hi) {
+bool tn__interval_from(const tn_node *n, const int64_t *lo, const int64_t *hi, int64_t *from, int64_t *to) {
   bool leaf = n->op == OP_CONST || n->op == OP_VAR;
-  span all = full(n->dtype), s = apply(n, all);
-  /* it may wrap */
-  if (s.lo < all.lo || s.hi > all.hi || (n->dtype == TN_U64 && !leaf && !rows[n->op][TI_BITS] && s.lo < 0)) s = all;
-  *lo = (int64_t)s.lo;
-  *hi = (int64_t)s.hi;
+  span src[SOURCES] = {{0, 0}}, all = full(n->dtype);
+  for (uint32_t i = 0; i < n->nsrc && i < SOURCES; i++) src[i] = (span){lo[i], hi[i]};
+  span s = apply(n, src, all);
+  bool wraps = s.lo < all.lo || s.hi > all.hi ||
+               (n->dtype == TN_U64 && !leaf && !rows[n->op][TI_BITS] && s.lo < 0);
+  if (wraps) s = all;
+  *from = (int64_t)s.lo;
+  *to = (int64_t)s.hi;
+  return !wraps;
+}
+
+void tn__interval(const tn_node *n, int64_t *lo, int64_t *hi) {
+  int64_t from[SOURCES] = {0}, to[SOURCES] = {0};
+  for (uint32_t i = 0; i < n->nsrc && i < SOURCES; i++) from[i] = n->src[i]->lo, to[i] = n->src[i]->hi;
+  tn__interval_from(n, from, to, lo, hi);
 }

@@ -136,6 +136,9 @@ typedef enum tn__requirement {
 extern const char *const tn__requirement_names[REQ_COUNT];
 
 static inline bool tn__is_const(const tn_node *n) { return n->op == OP_CONST; }
+/* The first letter of the name of a variable that is no size: no identifier has it. */
+enum { TN__STAND_IN = '#' };
+static inline bool tn__is_stand_in(const tn_node *n) { return n->op == OP_VAR && *n->name == TN__STAND_IN; }
 static inline bool tn__is_elementwise(const tn_node *n) {
   return tn__ops[n->op].group >= G_UNARY && tn__ops[n->op].group <= G_CAST;
 }
@@ -177,6 +180,8 @@ tn_node *tn__node_make(tn_ctx *c, const tn__make *m);
 tn_node *tn__node_with(tn_ctx *c, tn_node *n, tn_node *const *src); /* the same node over other sources (equal count) */
 tn_node *tn__node_keep(tn_node *n);         /* +1; returns n; NULL allowed */
 void tn__node_drop(tn_ctx *c, tn_node *n);  /* -1; NULL allowed; never throws */
+
+void tn__check_name(tn_ctx *c, const char *name); /* of a size: throws unless it is an identifier */
 
 /* "f32[64,B]" in a, for messages */
 const char *tn__node_type(const tn_node *n, tn__arena *a);

@@ -351,6 +351,12 @@ static bool is_identifier(const char *s) {
   return !*s;
 }
 
+void tn__check_name(tn_ctx *c, const char *name) {
+  if (is_identifier(name)) return;
+  tn__fail(c, TN_EINVAL, "the name '%s' of a size is not made of letters, digits and underscores, no digit first",
+           name ? name : "");
+}
+
 static void check_require(tn_ctx *c, const tn__make *m) {
   int64_t what = m->ints[0];
   if (what < 0 || what >= REQ_COUNT) breach(c, m, TN_EINVAL, "there is no such requirement");
@@ -361,7 +367,9 @@ static void check_require(tn_ctx *c, const tn__make *m) {
            what == REQ_IN ? "the least value, and the first one beyond the greatest" : "no numbers");
   for (uint32_t i = 1; i < m->nsrc; i++)
     if (m->src[i]->dtype != TN__INDEX) breach(c, m, TN_EDTYPE, "argument %u is no size", i + 1);
-  if (what == REQ_IN && m->src[1]->lo > m->src[2]->hi) breach(c, m, TN_EBOUND, "no number lies there");
+  bool some = true; /* there are elements */
+  for (uint32_t i = 0; i < m->src[0]->rank; i++) some &= m->src[0]->dim[i]->lo > 0;
+  if (what == REQ_IN && m->src[1]->lo > m->src[2]->hi - some) breach(c, m, TN_EBOUND, "no number lies there");
 }
 
 static void check_form(tn_ctx *c, const tn__make *m) {
@@ -370,9 +378,7 @@ static void check_form(tn_ctx *c, const tn__make *m) {
     breach(c, m, TN_EINVAL, "takes %u to %u sources, not %u", op->min_src, op->max_src, m->nsrc);
   if (op->nint ? m->nint != op->nint : op->arg == ARG_NONE && m->nint)
     breach(c, m, TN_EINVAL, "takes %d integers, not %u", op->nint, m->nint);
-  if (m->op == OP_VAR && !is_identifier(m->name))
-    breach(c, m, TN_EINVAL, "the name '%s' is not made of letters, digits and underscores, a letter first",
-           m->name ? m->name : "");
+  if (m->op == OP_VAR && !(m->name && *m->name == TN__STAND_IN)) tn__check_name(c, m->name);
   if (m->op == OP_VAR && m->ints[0] > m->ints[1])
     breach(c, m, TN_EBOUND, "%s has no values: its bounds are empty", m->name);
   if (m->op == OP_DATUM && m->ints[1] < 0) breach(c, m, TN_EBOUND, "it has no values: its bound is negative");

@@ -563,6 +563,7 @@ static void read_line(parser *p) {
   m.src = p->src.v;
   m.nsrc = p->src.n;
   read_args(p, &m);
+  if (m.op == OP_VAR) tn__check_name(p->c, m.name);
   p->root = tn__node_make(p->c, &m);
   check_type(p, p->root, type, type_end);
   tn__map_put(&p->nodes, label, (uint64_t)(uintptr_t)p->root);

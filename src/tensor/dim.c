@@ -57,6 +57,7 @@ typedef struct dim_call {
 static void make_var(tn_ctx *c, void *arg) {
   dim_call *k = arg;
   if (!k->name || !*k->name) tn__fail(c, TN_EINVAL, "a symbolic size needs a name");
+  tn__check_name(c, k->name);
   if (k->lo < 0 || k->lo > k->hi)
     tn__fail(c, TN_EINVAL, "bounds %lld..%lld of size %s are not 0 <= lo <= hi", (long long)k->lo, (long long)k->hi,
              k->name);

@@ -3,47 +3,17 @@
 #include "lower/lower.h"
 #include "rewrite/rewrite.h"
 #include "verify/given.h"
-#include <stdio.h>
 
-/* Loads from buffers of whose elements bounds are required, and what stands for each: anything within them, or 0 where
- * its gate does not hold.  Only here: elsewhere a node's interval is what its form says, wherever it stands. */
-typedef struct bounded {
-  tn__nodes load, value;
-} bounded;
-
-static void find_bounded(tn_ctx *c, const tn__kernel *k, bounded *out) {
-  for (uint32_t p = 0; k->nrequire && p < k->nparts; p++)
-    for (uint32_t i = 0; i < k->part[p].n; i++) {
-      tn_node *n = k->part[p].ins[i];
-      const tn_node *in = n->op == OP_LOAD ? tn__required(k, n->src[0], REQ_IN) : NULL;
-      if (!in) continue;
-      int64_t lo = in->src[1]->lo > n->lo ? in->src[1]->lo : n->lo, hi = in->src[2]->hi;
-      hi = hi > INT64_MIN && hi - 1 < n->hi ? hi - 1 : n->hi;
-      if (n->nsrc > 2 && lo > 0) lo = 0;
-      if (n->nsrc > 2 && hi < 0) hi = 0;
-      if (lo > hi) continue; /* there is no element */
-      char name[32];
-      snprintf(name, sizeof name, "loaded%u", out->load.n);
-      tn__vec_push(&c->scratch, &out->load, n);
-      tn__vec_push(&c->scratch, &out->value, tn__cast(c, tn__var(c, name, lo, hi), n->dtype));
-    }
-}
-
-/* What is loaded within bounds, in n */
-static tn_node *with_bounds(tn_ctx *c, const bounded *b, tn_node *n) {
-  return b->load.n ? tn__substitute(c, n, b->load.v, b->value.v, b->load.n) : n;
-}
-
-static bool stays_within(tn_ctx *c, const tn__kernel *k, tn_node *index, tn_node *size, tn_node *gate,
-                         const bounded *b) {
+static bool stays_within(tn_ctx *c, const tn__kernel *k, tn_node *index, tn_node *size, tn_node *gate) {
   tn__given given;
   int64_t lo, hi;
   if (index->lo >= 0 && index->hi < size->lo) return true;
   tn__given_find(c, k, gate, &given);
   tn__given_range(c, &given, index, &lo, &hi);
   if (lo >= 0 && hi < size->lo) return true;
-  index = with_bounds(c, b, tn__given_exact(c, &given, index));
-  for (uint32_t i = 0; i < given.positive.n; i++) given.positive.v[i] = with_bounds(c, b, given.positive.v[i]);
+  index = tn__given_bounded(c, &given, tn__given_exact(c, &given, index));
+  for (uint32_t i = 0; i < given.positive.n; i++)
+    given.positive.v[i] = tn__given_bounded(c, &given, given.positive.v[i]);
   if (!tn__given_positive(c, &given, index)) return false;
   if (index->hi < size->lo || tn__is_int_const(tn__simplify_index(c, tn__op2(c, OP_LT, index, size)), 1)) return true;
   return tn__given_positive(c, &given, tn__sub(c, tn__add(c, size, tn__int(c, -1)), index));
@@ -66,7 +36,6 @@ typedef struct script {
   tn__sb *out;
   const tn__kernel *k; /* and what it requires */
   tn__map number;      /* node -> its name's */
-  tn__map loaded;      /* nodes that hang on what is loaded */
 } script;
 
 static void put_name(script *s, const tn_node *n) {
@@ -138,18 +107,6 @@ static void put_between(script *s, const tn_node *n, const tn_node *extent) {
   tn__sb_puts(s->out, "))");
 }
 
-/* Nodes that hang on what is loaded */
-static void find_loaded(tn_ctx *c, tn_node *const *root, uint32_t n, tn__map *out) {
-  tn__nodes all = {0};
-  tn__map_init(out, &c->scratch);
-  tn__topo(&c->scratch, root, n, &all);
-  for (uint32_t i = 0; i < all.n; i++) {
-    bool loaded = tn__given_is_data(all.v[i]);
-    for (uint32_t s = 0; s < all.v[i]->nsrc; s++) loaded |= tn__map_getp(out, all.v[i]->src[s]) != NULL;
-    if (loaded) tn__map_putp(out, all.v[i], all.v[i]);
-  }
-}
-
 /* A sum or product of what is loaded that may be beyond 64 bits: with so many times 2^64 less, it is not. */
 static void put_wrapped(script *s, const tn_node *n) {
   uint64_t at = 0;
@@ -161,16 +118,16 @@ static void put_wrapped(script *s, const tn_node *n) {
   put_between(s, n, NULL);
 }
 
-static bool may_wrap(const script *s, const tn_node *n) {
+static bool may_wrap(const tn_node *n) {
   int64_t lo[2] = {0}, hi[2] = {0};
-  if (!is_known(n) || !tn__map_getp(&s->loaded, n)) return false;
+  if (!is_known(n) || !n->loaded) return false;
   for (uint32_t i = 0; i < n->nsrc && i < 2; i++) lo[i] = n->src[i]->lo, hi[i] = n->src[i]->hi;
   return tn__given_wraps(n, lo, hi);
 }
 
 static void put_node(script *s, const tn_node *n) {
   bool truth = n->dtype == TN_BOOL;
-  if (may_wrap(s, n)) {
+  if (may_wrap(n)) {
     put_wrapped(s, n);
     return;
   }
@@ -281,7 +238,6 @@ static script put_around(tn_ctx *c, const tn__kernel *k, tn__nodes root, const t
     tn__vec_push(&c->scratch, &root, needs->v[i].right);
   }
   find_terms(c, k, &root, &term);
-  find_loaded(c, term.v, term.n, &s.loaded);
   tn__map_init(&s.number, &c->scratch);
   for (uint32_t i = 0; i < term.n; i++) {
     tn__map_put(&s.number, (uintptr_t)term.v[i], i);
@@ -338,7 +294,7 @@ static int sides_given(tn_ctx *c, tn__given *given, tn_node *x) {
   tn__map_init(&loaded, &c->scratch);
   tn__topo(&c->scratch, &x, 1, &own);
   for (uint32_t i = 0; i < own.n; i++)
-    if (tn__given_is_data(own.v[i]) || tn__map_getp(&given->stand_in, own.v[i]))
+    if (tn__given_is_data(own.v[i]) || tn__is_stand_in(own.v[i]))
       tn__map_putp(&loaded, own.v[i], own.v[i]);
   for (uint32_t i = 0; x->dtype == TN__INDEX && i < given->positive.n; i++)
     for (int side = FROM_BELOW; side <= FROM_ABOVE; side++) {
@@ -372,9 +328,8 @@ typedef struct unbounded { /* on these sides */
  * be in a range?  By what, the intervals and the solver tell. */
 static bool is_bounded(tn_ctx *c, const tn__kernel *k, tn_node *index, tn_node *gate) {
   tn__given given;
-  tn__map loaded, seen; /* seen: node -> sides */
+  tn__map seen; /* node -> sides */
   tn__vec(unbounded) todo = {0};
-  find_loaded(c, &index, 1, &loaded);
   tn__map_init(&seen, &c->scratch);
   tn__given_find(c, k, gate, &given);
   tn__vec_push(&c->scratch, &todo, ((unbounded){index, FROM_BELOW | FROM_ABOVE}));
@@ -385,11 +340,11 @@ static bool is_bounded(tn_ctx *c, const tn__kernel *k, tn_node *index, tn_node *
     tn__map_get(&seen, (uintptr_t)n, &sides);
     if (!((uint64_t)t.sides & ~sides)) continue;
     tn__map_put(&seen, (uintptr_t)n, sides | (uint64_t)t.sides);
-    if (!tn__map_getp(&loaded, n) || (n->op == OP_MOD && !tn__map_getp(&loaded, n->src[1]))) continue;
+    if (!n->loaded || (n->op == OP_MOD && !n->src[1]->loaded)) continue;
     t.sides &= ~sides_given(c, &given, n);
     if (n->lo >= 0 && n->dtype != TN_U64) t.sides &= ~FROM_BELOW; /* nothing is left of a cut that cuts nothing */
     bool cuts = (n->op == OP_MIN || n->op == OP_MAX) &&
-                !(tn__map_getp(&loaded, n->src[0]) && tn__map_getp(&loaded, n->src[1]));
+                !(n->src[0]->loaded && n->src[1]->loaded);
     if (cuts) t.sides &= n->op == OP_MIN ? ~FROM_ABOVE : ~FROM_BELOW;
     if (!t.sides) continue;
     if (tn__given_is_data(n)) {
@@ -413,8 +368,6 @@ static const char *complain(tn_ctx *c, const tn__kernel *k, uint32_t part, uint3
 const char *tn__bounds_prove(tn_ctx *c, const tn__kernel *k, const tn__bounds *b, uint32_t *accesses, uint32_t *proved,
                              tn__sb *open) {
   const char *wrong = NULL;
-  bounded loads = {{0}, {0}};
-  find_bounded(c, k, &loads);
   for (uint32_t p = 0; p < k->nparts; p++) {
     tn__nodes around = {0};
     for (uint32_t i = 0; i < k->part[p].n; i++) {
@@ -424,7 +377,7 @@ const char *tn__bounds_prove(tn_ctx *c, const tn__kernel *k, const tn__bounds *b
       const tn_node *buf = n->src[0];
       tn_node *size = buf->op == OP_PARAM && buf->ints[0] < (int64_t)b->nbuf ? b->size[buf->ints[0]] : buf->src[0],
               *gate = tn__gate_of(n);
-      bool good = stays_within(c, k, n->src[1], size, gate, &loads);
+      bool good = stays_within(c, k, n->src[1], size, gate);
       (*accesses)++;
       *proved += good;
       if (good) continue;

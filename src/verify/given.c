@@ -1,9 +1,7 @@
 #include "verify/given.h"
 #include "ir/build.h"
+#include "ir/eval.h"
 #include "rewrite/rewrite.h"
-#include <stdio.h>
-
-__extension__ typedef __int128 wide;
 
 typedef struct span {
   int64_t lo, hi;
@@ -11,7 +9,6 @@ typedef struct span {
 
 typedef struct fact { /* of a node */
   span range;
-  bool loaded;    /* it is made of what is loaded */
   tn_node *exact;
 } fact;
 
@@ -21,27 +18,9 @@ static bool is_ring(const tn_node *n) {
   return n->dtype == TN__INDEX && (n->op == OP_ADD || n->op == OP_MUL || n->op == OP_NEG);
 }
 
-static wide least(wide x, wide y) { return x < y ? x : y; }
-static wide most(wide x, wide y) { return x < y ? y : x; }
-
-/* Over the integers */
-static void combine(const tn_node *n, const int64_t *lo, const int64_t *hi, wide *from, wide *to) {
-  if (n->op == OP_NEG) {
-    *from = -(wide)hi[0], *to = -(wide)lo[0];
-  } else if (n->op == OP_ADD) {
-    *from = (wide)lo[0] + lo[1], *to = (wide)hi[0] + hi[1];
-  } else {
-    wide corner[] = {(wide)lo[0] * lo[1], (wide)lo[0] * hi[1], (wide)hi[0] * lo[1], (wide)hi[0] * hi[1]};
-    *from = least(least(corner[0], corner[1]), least(corner[2], corner[3]));
-    *to = most(most(corner[0], corner[1]), most(corner[2], corner[3]));
-  }
-}
-
 bool tn__given_wraps(const tn_node *n, const int64_t *lo, const int64_t *hi) {
-  wide from, to;
-  if (!is_ring(n)) return false;
-  combine(n, lo, hi, &from, &to);
-  return from < INT64_MIN || to > INT64_MAX;
+  int64_t from, to;
+  return is_ring(n) && !tn__interval_from(n, lo, hi, &from, &to);
 }
 
 /* ---- what is known of a node ---- */
@@ -53,45 +32,20 @@ static void narrow(span *s, int64_t lo, int64_t hi) {
 
 /* What is required of an element; what a gate keeps from being loaded is 0. */
 static void narrow_loaded(const tn__given *g, const tn_node *n, span *s) {
-  const tn_node *in = g->kernel && n->dtype != TN_U64 ? tn__required(g->kernel, n->src[0], REQ_IN) : NULL;
+  const tn_node *in = g->kernel ? tn__required(g->kernel, n->src[0], REQ_IN) : NULL;
   if (!in || in->src[2]->hi == INT64_MIN) return;
   int64_t lo = in->src[1]->lo, hi = in->src[2]->hi - 1;
+  if (n->dtype == TN_U64 && lo < 0) lo = 0;
   bool gated = n->nsrc > 2;
   narrow(s, gated && lo > 0 ? 0 : lo, gated && hi < 0 ? 0 : hi);
 }
 
 /* By what is known of the sources, beyond their own bounds. */
 static void narrow_made(const tn_node *n, const int64_t *lo, const int64_t *hi, span *s) {
-  wide from, to;
-  switch (n->op) {
-  case OP_ADD: case OP_MUL: case OP_NEG:
-    if (!is_ring(n) || tn__given_wraps(n, lo, hi)) return;
-    combine(n, lo, hi, &from, &to);
-    narrow(s, (int64_t)from, (int64_t)to);
-    return;
-  case OP_CAST:
-    if (tn__is_float(n->src[0]->dtype) || n->src[0]->dtype == TN_U64 || tn__size_of(n->dtype) < 8) return;
-    if (n->dtype == TN__INDEX || n->dtype == TN_I64) narrow(s, lo[0], hi[0]);
-    return;
-  case OP_MIN:
-    if (n->dtype == TN__INDEX) narrow(s, lo[0] < lo[1] ? lo[0] : lo[1], hi[0] < hi[1] ? hi[0] : hi[1]);
-    return;
-  case OP_MAX:
-    if (n->dtype == TN__INDEX) narrow(s, lo[0] > lo[1] ? lo[0] : lo[1], hi[0] > hi[1] ? hi[0] : hi[1]);
-    return;
-  case OP_WHERE:
-    if (n->dtype == TN__INDEX) narrow(s, lo[1] < lo[2] ? lo[1] : lo[2], hi[1] > hi[2] ? hi[1] : hi[2]);
-    return;
-  default: return;
-  }
-}
-
-static tn_node *stand_in(tn_ctx *c, tn__given *g, const tn_node *n, span s) {
-  char name[40];
-  snprintf(name, sizeof name, "wraps%llu", (unsigned long long)n->serial);
-  tn_node *v = tn__var(c, name, s.lo, s.hi);
-  tn__map_putp(&g->stand_in, v, v);
-  return v;
+  int64_t from, to;
+  if (!tn__is_elementwise(n) || tn__is_float(n->dtype)) return;
+  tn__interval_from(n, lo, hi, &from, &to);
+  narrow(s, from, to);
 }
 
 /* The sources' are known. */
@@ -101,10 +55,9 @@ static fact *look_at(tn_ctx *c, tn__given *g, tn_node *n) {
   int64_t lo[3] = {0}, hi[3] = {0};
   tn_node **src = tn__arena_alloc(&c->scratch, (n->nsrc + 1u) * sizeof *src);
   bool other = false;
-  *f = (fact){.range = {n->lo, n->hi}, .loaded = tn__given_is_data(n), .exact = n};
+  *f = (fact){.range = {n->lo, n->hi}, .exact = n};
   for (uint32_t i = 0; i < n->nsrc && !tn__given_is_data(n) && n->op != OP_RANGE; i++) {
     const fact *s = tn__map_getp(&g->known, n->src[i]);
-    f->loaded |= s->loaded;
     src[i] = s->exact;
     other |= src[i] != n->src[i];
     if (i < 3) lo[i] = s->range.lo, hi[i] = s->range.hi;
@@ -113,7 +66,8 @@ static fact *look_at(tn_ctx *c, tn__given *g, tn_node *n) {
   else narrow_made(n, lo, hi, &f->range);
   if (limit) narrow(&f->range, limit->lo, limit->hi);
   if (f->range.lo > f->range.hi) f->range = (span){n->lo, n->hi}; /* it never is done */
-  if (f->loaded && tn__given_wraps(n, lo, hi)) f->exact = stand_in(c, g, n, f->range);
+  if (n->loaded && tn__given_wraps(n, lo, hi))
+    f->exact = tn__stand_in(c, "wraps", n->serial, f->range.lo, f->range.hi);
   else if (other) f->exact = tn__node_with(c, n, src);
   return f;
 }
@@ -136,6 +90,20 @@ static const fact *fact_of(tn_ctx *c, tn__given *g, tn_node *root) {
 }
 
 tn_node *tn__given_exact(tn_ctx *c, tn__given *g, tn_node *n) { return fact_of(c, g, n)->exact; }
+
+tn_node *tn__given_bounded(tn_ctx *c, tn__given *g, tn_node *n) {
+  tn__nodes all = {0}, old = {0}, new_ = {0};
+  if (!n->loaded) return n;
+  tn__topo(&c->scratch, &n, 1, &all);
+  for (uint32_t i = 0; i < all.n; i++) {
+    tn_node *x = all.v[i];
+    if (!tn__given_is_data(x) || tn__is_float(x->dtype)) continue;
+    span s = fact_of(c, g, x)->range;
+    tn__vec_push(&c->scratch, &old, x);
+    tn__vec_push(&c->scratch, &new_, tn__cast(c, tn__stand_in(c, "loaded", x->serial, s.lo, s.hi), x->dtype));
+  }
+  return old.n ? tn__substitute(c, n, old.v, new_.v, old.n) : n;
+}
 
 void tn__given_range(tn_ctx *c, tn__given *g, tn_node *n, int64_t *lo, int64_t *hi) {
   const fact *f = fact_of(c, g, n);
@@ -193,7 +161,6 @@ void tn__given_find(tn_ctx *c, const tn__kernel *k, tn_node *gate, tn__given *ou
   tn__map_init(&out->conditions, &c->scratch);
   tn__map_init(&out->limit, &c->scratch);
   tn__map_init(&out->known, &c->scratch);
-  tn__map_init(&out->stand_in, &c->scratch);
   if (gate) tn__vec_push(&c->scratch, &todo, gate);
   while (todo.n) {
     tn_node *n = todo.v[--todo.n];

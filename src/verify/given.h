@@ -13,7 +13,6 @@ typedef struct tn__given {
   tn__nodes positive;       /* differences of indices that are not negative, in normal form, exact as below */
   tn__map limit;            /* node -> of `span`: what the gate compares it with bounds it */
   tn__map known;            /* node -> of `fact` */
-  tn__map stand_in;         /* all that were made */
 } tn__given;
 
 void tn__given_find(tn_ctx *c, const tn__kernel *k, tn_node *gate, tn__given *out); /* k, gate: NULL if there is none */
@@ -22,6 +21,9 @@ bool tn__given_positive(tn_ctx *c, const tn__given *g, tn_node *index);  /* inde
 
 /* n, with a variable for each sum and product that may wrap: its terms may be moved about now. */
 tn_node *tn__given_exact(tn_ctx *c, tn__given *g, tn_node *n);
+/* n, of such, with a variable for each number that is loaded, in the bounds that are known of it here: elsewhere a
+ * node's interval is what its form says, wherever it stands. */
+tn_node *tn__given_bounded(tn_ctx *c, tn__given *g, tn_node *n);
 /* Where n's value lies.  Of indices that hang on nothing but sizes and counters it is that of the node. */
 void tn__given_range(tn_ctx *c, tn__given *g, tn_node *n, int64_t *lo, int64_t *hi);
 

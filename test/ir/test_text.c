@@ -309,6 +309,7 @@ static void test_rejects(void **state) {
   reject("%1 = var index {\"B\" 5 2}", 1, 1, "empty");
   reject("%1 = var index {\"[\" 0 3}", 1, 1, "letters, digits"); /* shapes would have no end */
   reject("%1 = var index {\"\" 0 3}", 1, 1, "letters, digits");
+  reject("%1 = var index {\"#loaded0\" 0 3}", 1, 1, "letters, digits"); /* a stand-in's */
   reject("%1 = var index {\"3B\" 0 3}", 1, 1, "letters, digits");
 #define BUFFER "%1 = param i32[8] 8 {1 -1}\n"
   reject(BUFFER "%2 = require void %1 {unique}", 2, 23, "unknown word");
@@ -322,6 +323,9 @@ static void test_rejects(void **state) {
   reject(BUFFER "%2 = require void %1 {in}", 2, 1, "in takes the least value, and the first one beyond");
   reject(BUFFER "%2 = require void %1 8 {in}", 2, 1, "in takes the least value, and the first one beyond");
   reject(BUFFER "%2 = require void %1 9 8 {in}", 2, 1, "no number lies there");
+  reject(BUFFER "%2 = require void %1 8 8 {in}", 2, 1, "no number lies there");
+  round_trip(tn__parse(&ctx, BUFFER "%2 = require void %1 8 9 {in}"));
+  round_trip(tn__parse(&ctx, "%1 = param i32[0] 0 {1 -1}\n%2 = require void %1 8 8 {in}")); /* of no elements */
   reject(BUFFER "%2 = const i32 {0}\n%3 = require void %1 %2 8 {in}", 3, 1, "argument 2 is no size");
   reject("%1 = param f32[8] 8 {1 -1}\n%2 = require void %1 {sorted}", 2, 1, "it is said of integers");
   reject("%1 = param bool[8] 8 {1 -1}\n%2 = require void %1 {distinct}", 2, 1, "it is said of integers");

@@ -211,6 +211,9 @@ static void test_operands(void **state) {
   WRONG(tn_split(x, 2, 0, NULL), TN_EINVAL, "NULL");
   WRONG(!tn_to(x, NULL), TN_EDEVICE, "there is no device ''");
   WRONG(tn_dim_var(c, NULL, 0, 1) == TN_DIM_ERROR, TN_EINVAL, "a symbolic size needs a name");
+  WRONG(tn_dim_var(c, "", 0, 1) == TN_DIM_ERROR, TN_EINVAL, "a symbolic size needs a name");
+  WRONG(tn_dim_var(c, "#wraps7", 0, 1) == TN_DIM_ERROR, TN_EINVAL, "the name '#wraps7' of a size is not made of");
+  WRONG(tn_dim_var(c, "a b", 0, 1) == TN_DIM_ERROR, TN_EINVAL, "the name 'a b' of a size is not made of");
   assert_int_equal(tn_item(x, NULL), TN_EINVAL);
   assert_int_equal(tn_shape(x, NULL), TN_EINVAL);
   tn_clear_error(c);

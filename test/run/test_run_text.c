@@ -376,6 +376,7 @@ static void damaged(void **state) {
 
 static int64_t wrapped(uint64_t x) { return (int64_t)x; }
 static int64_t quotient(int64_t x, int64_t y) { return x / y - (x % y < 0); }
+static int64_t remainder_of(int64_t x, int64_t y) { return x % y < 0 ? x % y + y : x % y; }
 static bool product_below(int64_t x) { return wrapped((uint64_t)x * 8) < 40; }
 static bool product_above(int64_t x) { return 40 < wrapped((uint64_t)x * 8); }
 static bool product_is(int64_t x) { return wrapped((uint64_t)x * 8) == 40; }
@@ -386,13 +387,10 @@ static bool sum_is_least(int64_t x) { return wrapped((uint64_t)x + 3) <= 2; }
 static bool sums(int64_t x) { return wrapped((uint64_t)x + 3) < wrapped((uint64_t)x + 5); }
 static bool both_sums(int64_t x) { return wrapped(2 * (uint64_t)x + 1) < wrapped((uint64_t)x + 1); }
 static bool exact_quotient(int64_t x) { return quotient(wrapped((uint64_t)x * 8), 8) == x; }
-static bool exact_rest(int64_t x) { return wrapped((uint64_t)x * 6) - quotient(wrapped((uint64_t)x * 6), 6) * 6 == 0; }
+static bool exact_rest(int64_t x) { return remainder_of(wrapped((uint64_t)x * 6), 6) == 0; }
 static bool split(int64_t x) { return quotient(wrapped((uint64_t)x * 8 + 5), 4) < 20; }
 static bool parts(int64_t x) { return wrapped((uint64_t)x * 8 + 5) < 40; }
-static bool rest(int64_t x) {
-  int64_t sum = wrapped((uint64_t)x * 12 + 7);
-  return sum - quotient(sum, 12) * 12 == 7;
-}
+static bool rest(int64_t x) { return remainder_of(wrapped((uint64_t)x * 12 + 7), 12) == 7; }
 static bool smaller(int64_t x) {
   int64_t next = wrapped((uint64_t)x + 1);
   return (next < x ? next : x) == x;

@@ -554,6 +554,34 @@ static void sums_that_wrap(void **state) {
   tn_ctx_close(c);
 }
 
+/* Eight times what is loaded may wrap, and something stands for it; a size that is named like that is another one. */
+static void take_size_away(tn_ctx *c, void *arg) {
+  proving *p = arg;
+  char text[2000], name[40] = "";
+  const char *from = p->text, *at = strstr(from, "NAME");
+  assert_non_null(at);
+  snprintf(text, sizeof text, "%s {\"kernel\"}\n", from);
+  const tn__kernel *k = tn__lower(c, &c->scratch, tn__parse(c, text), &tn__device_get(c, 0)->target, NULL, 0);
+  for (uint32_t i = 0; i < k->part[0].n; i++)
+    if (k->part[0].ins[i]->op == OP_MUL && k->part[0].ins[i]->src[0]->op == OP_CAST)
+      snprintf(name, sizeof name, "wraps%llu", (unsigned long long)k->part[0].ins[i]->serial);
+  snprintf(text, sizeof text, "%.*s%s%s", (int)(at - from), from, name, at + 4);
+  p->text = text;
+  prove_one(c, p);
+}
+
+static void sizes_of_any_name(void **state) {
+  proving p = {.text = READ_I64("%9 = mul index %6 8\n" BETWEEN("%9", "0", "40") "%10 = var index {\"NAME\" 0 39}\n"
+                                "%11 = mul index %10 -1\n%12 = add index %9 %11\n", "%12 %22")};
+  (void)state;
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref", .quiet = 1});
+  assert_non_null(c);
+  if (!tn__ctx_run(c, "prove", take_size_away, &p)) fail_msg("%s", tn_last_error(c)->text);
+  assert_int_equal(p.accesses, 3);
+  assert_int_equal(p.proved, 2);
+  tn_ctx_close(c);
+}
+
 /* A gate of 2^60 conditions, of which some sixty are different ones */
 static void deep_gates(tn_ctx *c, void *arg) {
   tn_node *r = tn__range(c, tn__int(c, 9), AX_LOOP, ROLE_OUTPUT, 0), *gate = tn__op2(c, OP_LT, r, tn__int(c, 5));
@@ -664,6 +692,7 @@ static void facts(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(by_name), cmocka_unit_test(drawn_forms), cmocka_unit_test(facts),
                                      cmocka_unit_test(nothing_for_granted), cmocka_unit_test(each_cut_is_needed),
-                                     cmocka_unit_test(sums_that_wrap), cmocka_unit_test(shared_conditions)};
+                                     cmocka_unit_test(sums_that_wrap), cmocka_unit_test(sizes_of_any_name),
+                                     cmocka_unit_test(shared_conditions)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
