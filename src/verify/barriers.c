@@ -23,8 +23,11 @@ typedef struct walk {
   tn_ctx *c;
   const tn__kernel *k;
   uint32_t part;
-  tn_node **lanes; /* by instruction: the lane loop around it, NULL: none */
-  uint32_t *place; /* by instruction: its place in hand, from 1 on; 0: it is not */
+  /* by instruction */
+  tn_node **lanes;  /* the lane loop around it, NULL: none */
+  uint32_t *around; /* where the innermost loop around it begins, from 1 on; 0: there is none */
+  bool *never;      /* it is in a loop that has no turn */
+  uint32_t *place;  /* its place in hand, from 1 on; 0: it is not */
   taken_list hand;
   tn__vec(turn) open;
 } walk;
@@ -38,13 +41,35 @@ static bool is_shared(const tn_node *n) {
 
 static bool is_lanes(const tn_node *range) { return range->ints[RANGE_AXIS] == AX_UPCAST; }
 
-static void find_lanes(walk *w) {
+/* What is around each instruction; a loop's RANGE and END are outside of it, but for lanes. */
+static void look_around(walk *w) {
   const tn__part *p = part_of(w);
   tn_node *lanes = NULL;
+  uint32_t in = 0;
+  bool never = false;
+  w->lanes = tn__alloc(w->c, (p->n + 1) * sizeof *w->lanes);
+  w->around = tn__alloc(w->c, (p->n + 1) * sizeof *w->around);
+  w->never = tn__alloc(w->c, (p->n + 1) * sizeof *w->never);
+  w->place = tn__arena_zalloc(&w->c->scratch, (p->n + 1) * sizeof *w->place);
   for (uint32_t i = 0; i < p->n; i++) {
-    if (p->ins[i]->op == OP_RANGE && is_lanes(p->ins[i])) lanes = p->ins[i];
+    const tn_node *n = p->ins[i];
+    if (n->op == OP_RANGE && is_lanes(n)) lanes = p->ins[i];
+    if (n->op == OP_END && in) never = w->never[in - 1], in = w->around[in - 1];
     w->lanes[i] = lanes;
-    if (p->ins[i]->op == OP_END && p->ins[i]->src[0] == lanes) lanes = NULL;
+    w->around[i] = in;
+    w->never[i] = never;
+    if (n->op == OP_RANGE) never |= n->src[0]->hi <= 0, in = i + 1;
+    if (n->op == OP_END && n->src[0] == lanes) lanes = NULL;
+  }
+}
+
+/* The loops around it, from the outermost */
+static void find_open(const walk *w, uint32_t at, tn__nodes *open) {
+  for (uint32_t i = w->around[at]; i; i = w->around[i - 1]) tn__vec_push(&w->c->scratch, open, part_of(w)->ins[i - 1]);
+  for (uint32_t i = 0; i < open->n / 2; i++) {
+    tn_node *n = open->v[i];
+    open->v[i] = open->v[open->n - 1 - i];
+    open->v[open->n - 1 - i] = n;
   }
 }
 
@@ -76,7 +101,7 @@ static bool open_access(const walk *w, uint32_t at, access *x) {
   const tn__part *p = part_of(w);
   tn__nodes with_gate = {0};
   *x = (access){.index = p->ins[at]->src[1], .lane = w->lanes[at], .loads = p->ins[at]->op == OP_LOAD};
-  for (uint32_t i = 0; i < at; i++) tn__loops_pass(&c->scratch, &x->open, p->ins[i]);
+  find_open(w, at, &x->open);
   if (x->lane) tn__vec_push(&c->scratch, &x->loops, x->lane);
   if (!find_loops(c, x->index, &x->loops)) return false;
   for (uint32_t i = 0; i < x->loops.n; i++) tn__vec_push(&c->scratch, &with_gate, x->loops.v[i]);
@@ -176,19 +201,9 @@ static void take(walk *w, taken x) {
   *place = w->hand.n;
 }
 
-/* Is it in a loop that has no turn? */
-static bool is_never_done(const walk *w, uint32_t at) {
-  const tn__part *p = part_of(w);
-  tn__nodes open = {0};
-  bool never = false;
-  for (uint32_t i = 0; i < at; i++) tn__loops_pass(&w->c->scratch, &open, p->ins[i]);
-  for (uint32_t i = 0; i < open.n; i++) never |= open.v[i]->src[0]->hi <= 0;
-  return never;
-}
-
 static const char *check_access(walk *w, uint32_t at) {
   tn_node *const *ins = part_of(w)->ins;
-  if (is_never_done(w, at)) return NULL;
+  if (w->never[at]) return NULL;
   for (uint32_t i = 0; i < w->hand.n; i++) {
     const taken *other = &w->hand.v[i];
     bool stores = ins[other->at]->op != OP_LOAD || ins[at]->op != OP_LOAD;
@@ -232,9 +247,7 @@ const char *tn__barriers_check(tn_ctx *c, const tn__kernel *k, uint32_t part) {
   if (p->group < 2 || !k->nlocal) return NULL;
   walk w = {.c = c, .k = k, .part = part};
   const char *wrong = NULL;
-  w.lanes = tn__alloc(c, (p->n + 1) * sizeof *w.lanes);
-  w.place = tn__arena_zalloc(&c->scratch, (p->n + 1) * sizeof *w.place);
-  find_lanes(&w);
+  look_around(&w);
   for (uint32_t at = 0; at < p->n && !wrong;) {
     const tn_node *n = p->ins[at];
     bool loop = (n->op == OP_RANGE || n->op == OP_END) && !w.lanes[at];
