@@ -19,15 +19,18 @@ bool tn__target_multiplies(const tn__target *t, int dtype) {
   return false;
 }
 
+/* a choice: either is right */
+static double units_of(const tn__target *t) { return t->units > 0 ? t->units : 1; }
+
 /* What so many groups take together, as long as the busiest unit has work. */
 /* a choice: either is right */
 static double shared_out(const tn__target *t, double work, double groups) {
-  return groups > 0 ? work * covered(groups, t->units) / groups : 0;
+  return groups > 0 ? work * covered(groups, units_of(t)) / groups : 0;
 }
 
 /* a choice: either is right */
 static double blocks_of(const tn__target *t, double groups, int64_t steps, int64_t least) {
-  return groups > 0 ? fmin((double)(steps / least), floor(t->units / groups)) : 0;
+  return groups > 0 ? fmin((double)(steps / least), floor(units_of(t) / groups)) : 0;
 }
 
 /* Part of a sum, as one of so many blocks */
@@ -41,7 +44,7 @@ static tn__product_size block_of(const tn__product_size *p, double blocks) {
 
 /* a choice: either is right */
 double tn__target_plain_work(const tn__target *t, const tn__product_size *p) {
-  double at_once = (double)t->access / (double)tn__size_of(p->dtype);
+  double at_once = fmax(1, (double)t->access / (double)tn__size_of(p->dtype));
   return p->batch * (double)p->rows * (double)p->cols * (double)p->steps * (1 + (double)t->fetch * (1 + 1 / at_once));
 }
 
@@ -120,7 +123,7 @@ bool tn__target_is_narrow(const tn__target *t, double lines) {
 
 /* a choice: either is right */
 bool tn__target_is_shallow(const tn__target *t, double steps) {
-  return steps * ((double)t->library - 1) <= 2 * (double)t->balance;
+  return t->library <= 1 || steps * ((double)t->library - 1) <= 2 * (double)t->balance;
 }
 
 /* a choice: either is right */

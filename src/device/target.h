@@ -26,12 +26,12 @@ typedef struct tn__target {
   size_t shared;    /* bytes that the threads of a group may share */
   size_t kept;      /* ... and of those, which rows that are kept may take: the rest is better used as cache */
 
-  /* Costs.  Those that stand for multiply-adds are of f32, as threads do them. */
+  /* Costs, 0 where the device has not said.  Those that stand for multiply-adds are of f32, as threads do them. */
   float balance;    /* multiply-adds that are done while memory gives one f32 */
   float fetch;      /* multiply-adds that a unit does in the time in which its threads take an element from its cache */
   float rate;       /* multiply-adds that a unit does in a second */
   float launch;     /* seconds from the end of a kernel to the begin of the next one, which waits for it */
-  float library;    /* how many times as fast as by tiles large products are by the device's library */
+  float library;    /* how many times as fast as by tiles large products are by the device's library; 0: as fast */
 
   const tn__tile_form *tiles; /* what products by tiles are made of (lower/tile.c) */
   uint32_t ntiles;            /* 0: there are none */
@@ -46,7 +46,10 @@ enum { TN__LEAST_CALL = 512 };
 /* Is there a form for products of the dtype? */
 bool tn__target_multiplies(const tn__target *t, int dtype);
 
-/* ---- times: in multiply-adds of the whole device ---- */
+/* ---- times: in multiply-adds of the whole device ----
+ *
+ * They are numbers for every target: one that says nothing of itself has one unit, whose groups are of one thread,
+ * which accesses one element at once, and fetching and launching take no time. */
 
 /* Rows by columns, as often as `batch`, each element a sum of so many steps. */
 typedef struct tn__product_size {
@@ -56,7 +59,7 @@ typedef struct tn__product_size {
 } tn__product_size;
 
 /* Threads of a group, as a rule: a unit has room for several, some of which compute while others wait */
-static inline int tn__usual_group(const tn__target *t) { return t->unit_threads / 8; }
+static inline int tn__usual_group(const tn__target *t) { return t->unit_threads > 8 ? t->unit_threads / 8 : 1; }
 
 /* By plain loops: a thread computes as many elements as it may access at once, which share what it loads of one factor.
  * By tiles: they compute what is outside of the edges, too, begin and end, and fetch each factor once for a tile; an
@@ -78,7 +81,7 @@ double tn__target_launch_bytes(const tn__target *t);
 /* Do products of so many rows, or columns, wait for memory only, by a form of tiles that covers them? */
 bool tn__target_is_narrow(const tn__target *t, double lines);
 /* Does memory take longer to read and write a product of f32 once more than tiles longer than the library to compute
- * it, over so many steps? */
+ * it, over so many steps?  Always, where the library is no faster. */
 bool tn__target_is_shallow(const tn__target *t, double steps);
 /* Libraries convolve with fewer multiplications (Winograd's way) where there is so much to do that further launches do
  * not count; which gains nothing where products of c by k channels wait for memory. */

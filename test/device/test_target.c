@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include "backend/cuda/target.h"
+#include <math.h>
 
 static tn__target h200(void) { return tn__cuda_target(9, 132, 227 << 10); }
 
@@ -64,10 +65,45 @@ static void test_plain_device(void **state) {
   (void)state;
   assert_false(tn__target_fits(&t, &p) || tn__target_multiplies(&t, TN_F32));
   assert_true(tn__target_launch_work(&t) == 0 && tn__target_launch_bytes(&t) == 0);
+  assert_true(tn__usual_group(&t) == 1);
+  assert_true(tn__target_plain_work(&t, &p) == 64 * 64 * 64 && tn__target_plain_time(&t, &p) == 64 * 64 * 64);
+  assert_true(tn__target_is_much(&t, 1) && !tn__target_is_narrow(&t, 1) && !tn__target_is_thin(&t, 1, 1));
+  p.rows = 0; /* of nothing */
+  assert_true(tn__target_plain_work(&t, &p) == 0 && tn__target_plain_time(&t, &p) == 0);
+  p.rows = 1, p.dtype = TN_F64, t.access = 4; /* less than an element */
+  assert_true(tn__target_plain_time(&t, &p) == 64 * 64);
+}
+
+/* So, one that has tiles: what a tile takes is a number, and more than nothing. */
+static void test_silent_device(void **state) {
+  tn__target of = h200(), t = {.group = 1024, .tiles = of.tiles, .ntiles = of.ntiles};
+  tn__product_size p = {.batch = 2, .rows = 640, .cols = 640, .steps = 64, .dtype = TN_F32};
+  (void)state;
+  for (uint32_t i = 0; i < t.ntiles; i++) {
+    double work = tn__target_tile_work(&t, &t.tiles[i], &p), time = tn__target_tile_time(&t, &t.tiles[i], &p);
+    assert_true(work > 0 && time >= work && time <= 2 * work);
+  }
+  assert_false(tn__target_fits(&t, &p)); /* tiles save fetching, which takes no time here */
+}
+
+/* Where the library gains nothing, memory always takes longer than what it would gain. */
+static void test_libraries(void **state) {
+  static const double steps[] = {0, 1, 373, 374, 1e9, INFINITY};
+  tn__target t = h200(), none = {.balance = 20};
+  (void)state;
+  for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+    t.library = 1;
+    assert_true(tn__target_is_shallow(&none, steps[i]) && tn__target_is_shallow(&t, steps[i]));
+    t.library = 0;
+    assert_true(tn__target_is_shallow(&t, steps[i]));
+    t.library = 2, t.balance = 0; /* memory takes no time */
+    assert_true(tn__target_is_shallow(&t, steps[i]) == (steps[i] == 0));
+  }
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_edges), cmocka_unit_test(test_fits),
-                                     cmocka_unit_test(test_times), cmocka_unit_test(test_plain_device)};
+                                     cmocka_unit_test(test_times), cmocka_unit_test(test_plain_device),
+                                     cmocka_unit_test(test_silent_device), cmocka_unit_test(test_libraries)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
