@@ -38,8 +38,8 @@ static const char *const approximate[OP_COUNT] = {
 
 const tn__dialect tn__dialect_cuda = {
     .name = "cuda",
-    .head = (const char *const[]){tn__embed_math_cuda_inc, tn__embed_math_inc, tn__embed_native_cuda_inc,
-                                  tn__embed_kernel_inc, NULL},
+    .head = (const char *const[]){tn__embed_math_cuda_inc, tn__embed_math_inc, tn__embed_integers_cuda_inc,
+                                  tn__embed_native_cuda_inc, tn__embed_kernel_inc, NULL},
     TN__COMMON_TYPES("bool", "f64"),
     .value[TN__INDEX32] = "i32",
     TN__COMMON_SPELLINGS_BUT("tn_neg_$t($0)", "tn_eq_$n($0, $1)", "tn_ne_$n($0, $1)"),
