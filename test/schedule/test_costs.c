@@ -10,6 +10,7 @@
 #include "support/ledger.h"
 #include "support/linear.h"
 #include "support/in_ctx.h"
+#include "tenet_embed.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -91,9 +92,21 @@ static void do_text(tn_ctx *c, void *arg) {
   assert_true(cost_of_text(c, unit, &k) == 5 * turn + 2);
 }
 
+/* The functions of ops count by how often they are there, not by how many there are. */
+static void do_lines(tn_ctx *c, void *arg) {
+  (void)arg;
+  tn__sb text;
+  tn__sb_init(&text, &c->scratch);
+  assert_true(cost_lines("") == 0);
+  assert_true(cost_lines("a\n\nb") == 3);
+  tn__sb_printf(&text, "f32 a;\n%s\n%sf32 b;\n", tn__embed_math_inc, tn__embed_math_inc);
+  assert_true(cost_lines(tn__sb_str(&text)) == 5);
+}
+
 static void test_slices(void **state) { (void)state, test_in_ctx(do_slices, NULL); }
 static void test_lanes(void **state) { (void)state, test_in_ctx(do_lanes, NULL); }
 static void test_text(void **state) { (void)state, test_in_ctx(do_text, NULL); }
+static void test_lines(void **state) { (void)state, test_in_ctx(do_lines, NULL); }
 
 /* ---- the ledger -------------------------------------------------------------------------------------------------- */
 
@@ -166,6 +179,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(test_slices),
       cmocka_unit_test(test_lanes),
       cmocka_unit_test(test_text),
+      cmocka_unit_test(test_lines),
       cmocka_unit_test(test_ledger),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,6 +2,7 @@
 #include "lower/lower.h"
 #include "render/dialect.h"
 #include "support/library.h"
+#include "tenet_embed.h"
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -216,6 +217,17 @@ double cost_of_text(tn_ctx *c, const char *unit, const tn__kernel *k) {
   return sum;
 }
 
+double cost_lines(const char *unit) {
+  const char *functions = tn__embed_math_inc;
+  size_t length = strlen(functions);
+  double sum = 0;
+  for (const char *at = unit; *at; sum++) {
+    const char *end = strchr(at, '\n');
+    at = !strncmp(at, functions, length) ? at + length : end ? end + 1 : at + strlen(at);
+  }
+  return sum;
+}
+
 /* ---- a device that is watched ------------------------------------------------------------------------------------ */
 
 typedef struct unit {
@@ -250,7 +262,7 @@ static void print_kernels(tn_ctx *c, void *arg) {
   tn__sb_init(&text, &c->scratch);
   tn__render_unit(c, &text, p->d->dialect ? p->d->dialect : &tn__dialect_c, p->kernels, p->u->n);
   const char *unit_text = tn__sb_str(&text);
-  for (const char *at = unit_text; (at = strchr(at, '\n')); at++) watched.sum.of[COST_LINES]++;
+  watched.sum.of[COST_LINES] += cost_lines(unit_text);
   for (uint32_t i = 0; i < p->u->n; i++) p->u->each[i].of[COST_TEXT] = cost_of_text(c, unit_text, p->kernels[i]);
 }
 

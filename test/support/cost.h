@@ -23,7 +23,7 @@ typedef enum cost_figure {
   COST_WRITTEN,
   COST_LOCAL,     /* bytes of scratch memory, of all kernels */
   COST_BARRIERS,  /* of all groups */
-  COST_LINES,     /* of all text that is compiled */
+  COST_LINES,     /* of all text that is compiled, ir/math.inc as one: an op more moves no figure */
   COST_TEXT,      /* words and operators of the kernels' text, a helper's call as some, by their loops' turns */
   COST_MEMORY,    /* bytes of buffers that there were at once */
   COST_FIGURES
@@ -39,6 +39,8 @@ extern const char *const cost_name[COST_FIGURES];
 void cost_of_kernel(const tn__target *t, const tn__kernel *k, cost *sum);
 /* The same of its text: that of the unit that it stands in. */
 double cost_of_text(tn_ctx *c, const char *unit, const tn__kernel *k);
+/* COST_LINES of a unit. */
+double cost_lines(const char *unit);
 
 /* The device prints what it compiles, calls libraries of products and convolutions if `library`, and runs nothing; what
  * it is asked for is counted, which cost_taken() gives and forgets.  One device at a time, the context closed before
