@@ -186,6 +186,7 @@ TN_API tn_tensor *tn_isfinite(tn_tensor *t);
 /* Floats only (integers: TN_EDTYPE; cast first): */
 TN_API tn_tensor *tn_sqrt(tn_tensor *t);
 TN_API tn_tensor *tn_rsqrt(tn_tensor *t); /* 1/sqrt(x) */
+TN_API tn_tensor *tn_cbrt(tn_tensor *t);  /* the cube root, of negative numbers too */
 TN_API tn_tensor *tn_recip(tn_tensor *t); /* 1/x */
 TN_API tn_tensor *tn_exp(tn_tensor *t);
 TN_API tn_tensor *tn_exp2(tn_tensor *t);
@@ -245,6 +246,7 @@ TN_API tn_tensor *tn_minimum(tn_tensor *a, tn_tensor *b);
 TN_API tn_tensor *tn_div(tn_tensor *a, tn_tensor *b); /* true division; for integers see tn_floordiv */
 TN_API tn_tensor *tn_atan2(tn_tensor *y, tn_tensor *x);
 TN_API tn_tensor *tn_hypot(tn_tensor *x, tn_tensor *y);    /* sqrt(x^2 + y^2), without overflow on the way */
+TN_API tn_tensor *tn_fdim(tn_tensor *x, tn_tensor *y);     /* x - y where that is above 0, else 0; NaN if either is */
 /* |x| with the sign of y, of zeros and NaN too (of a NaN that is computed, or widened from f16, the processor's) */
 TN_API tn_tensor *tn_copysign(tn_tensor *x, tn_tensor *y);
 /* Result bool: */

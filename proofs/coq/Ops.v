@@ -25,6 +25,8 @@ Definition o_log1p (x : R) := ln (1 + x).
 Definition o_sin (x : R) := sin x.
 Definition o_cos (x : R) := cos x.
 Definition o_tan (x : R) := sin x / cos x.
+Definition o_cbrt (x : R) := (* the root with the sign of x *)
+  if Rlt_dec 0 x then exp (ln x / 3) else if Rlt_dec x 0 then - exp (ln (- x) / 3) else 0.
 Definition o_asin (x : R) := asin x.
 Definition o_acos (x : R) := acos x.
 Definition o_atan (x : R) := atan x.
@@ -69,6 +71,7 @@ Definition o_or (p q : bool) := orb p q.
 Definition o_where (p : bool) (x y : R) := if p then x else y.
 Definition o_min (x y : R) := if Rlt_dec y x then y else x.
 Definition o_max (x y : R) := if Rlt_dec x y then y else x.
+Definition o_fdim (x y : R) := if Rlt_dec y x then x - y else 0.
 Definition o_fma (x y z : R) := x * y + z.
 Definition o_cast (x : R) := x. (* from floats to floats *)
 Definition truth (p : bool) := if p then 1 else 0.
@@ -375,11 +378,39 @@ Proof.
   intros L H. unfold o_atanh. auto_derive; [|field; lra].
   repeat split; [lra | apply Rdiv_lt_0_compat; lra].
 Qed.
+Lemma cube_of_third x : 0 < x -> exp (ln x / 3) * exp (ln x / 3) * exp (ln x / 3) = x.
+Proof. intros P. rewrite <- !exp_plus. replace (_ + _) with (ln x) by field. now apply exp_ln. Qed.
+Lemma s_third x : 0 < x -> is_derive (fun t => exp (ln t / 3)) x (/ (3 * (exp (ln x / 3) * exp (ln x / 3)))).
+Proof.
+  intros P. pose proof (exp_pos (ln x / 3)) as E. pose proof (cube_of_third x P) as C. auto_derive; [assumption|].
+  change (ln x * / 3) with (ln x / 3). set (e := exp (ln x / 3)) in *. rewrite <- C. field. lra.
+Qed.
+Lemma s_cbrt_pos x : 0 < x -> is_derive o_cbrt x (/ (3 * (o_cbrt x * o_cbrt x))).
+Proof.
+  intros P. unfold o_cbrt at 2 3. destruct (Rlt_dec 0 x) as [_|N]; [|lra].
+  apply (is_derive_ext_loc (fun t => exp (ln t / 3))); [|now apply s_third].
+  apply (filter_imp (fun t => 0 < t)); [|exact (open_gt 0 x P)]. intros t T. unfold o_cbrt.
+  destruct (Rlt_dec 0 t); [reflexivity | lra].
+Qed.
+Lemma s_cbrt_neg x : x < 0 -> is_derive o_cbrt x (/ (3 * (o_cbrt x * o_cbrt x))).
+Proof.
+  intros P. unfold o_cbrt at 2 3. destruct (Rlt_dec 0 x) as [Q|_]; [lra|]. destruct (Rlt_dec x 0) as [_|N]; [|lra].
+  apply (is_derive_ext_loc (fun t => - exp (ln (- t) / 3))).
+  { apply (filter_imp (fun t => t < 0)); [|exact (open_lt 0 x P)]. intros t T. unfold o_cbrt.
+    destruct (Rlt_dec 0 t); [lra|]. destruct (Rlt_dec t 0); [reflexivity | lra]. }
+  assert (C : x = - (exp (ln (- x) / 3) * exp (ln (- x) / 3) * exp (ln (- x) / 3))).
+  { rewrite cube_of_third by lra. ring. }
+  pose proof (exp_pos (ln (- x) / 3)) as E. auto_derive; [lra|].
+  change (ln (- x) * / 3) with (ln (- x) / 3). set (e := exp (ln (- x) / 3)) in *. rewrite C. field. lra.
+Qed.
+Lemma s_cbrt x : x <> 0 -> is_derive o_cbrt x (/ (3 * (o_cbrt x * o_cbrt x))).
+Proof. intros N. destruct (Rdichotomy _ _ N); [now apply s_cbrt_neg | now apply s_cbrt_pos]. Qed.
 Lemma s_cast x : is_derive o_cast x 1.
 Proof. unfold o_cast. auto_derive; [trivial | ring]. Qed.
 #[global] Hint Resolve s_neg s_sqrt s_exp s_exp2 s_expm1 s_log s_log2 s_log1p s_sin s_cos s_tan s_tanh s_erf
   s_cast : slopes.
-#[global] Hint Resolve s_log10 s_asin s_acos s_atan s_sinh s_cosh s_asinh s_acosh s_atanh s_erfc : slopes.
+#[global] Hint Resolve s_log10 s_asin s_acos s_atan s_sinh s_cosh s_asinh s_acosh s_atanh s_erfc
+  s_cbrt : slopes.
 
 Lemma s_abs_pos x : 0 < x -> is_derive o_abs x 1.
 Proof.
@@ -506,7 +537,7 @@ Ltac by_side := match goal with |- locally (?x, ?y) _ =>
   first [apply (filter_imp (fun p : R * R => fst p < snd p)); [|apply near_less; assumption]
         | apply (filter_imp (fun p : R * R => snd p < fst p)); [|apply near_more; assumption]] end;
   intros [u v] H; simpl in *;
-  unfold o_max, o_min, o_lt, o_le, o_eq, o_ne, truth in *;
+  unfold o_max, o_min, o_fdim, o_lt, o_le, o_eq, o_ne, truth in *;
   repeat match goal with
   | |- context [Rlt_dec ?a ?b] => destruct (Rlt_dec a b)
   | |- context [Rle_dec ?a ?b] => destruct (Rle_dec a b)
@@ -519,6 +550,10 @@ Lemma j_min_x x y : x < y -> diff2 o_min x y 1 0.
 Proof. intros L. apply (diff2_near _ (fun u _ => u)); [by_side | apply j_first]. Qed.
 Lemma j_min_y x y : y < x -> diff2 o_min x y 0 1.
 Proof. intros L. apply (diff2_near _ (fun _ v => v)); [by_side | apply j_second]. Qed.
+Lemma j_fdim_more x y : y < x -> diff2 o_fdim x y 1 (-1).
+Proof. intros L. apply (diff2_near _ (fun u v => u - v * 1)); [by_side | apply j_line]. Qed.
+Lemma j_fdim_less x y : x < y -> diff2 o_fdim x y 0 0.
+Proof. intros L. apply diff2_flat. by_side. Qed.
 Ltac compare_flat := intros N; destruct (Rdichotomy _ _ N) as [L|L]; apply diff2_flat; by_side.
 Lemma j_lt x y : x <> y -> diff2 (fun u v => truth (o_lt u v)) x y 0 0. Proof. compare_flat. Qed.
 Lemma j_le x y : x <> y -> diff2 (fun u v => truth (o_le u v)) x y 0 0. Proof. compare_flat. Qed.
@@ -529,7 +564,7 @@ Proof.
   destruct p; simpl; [apply (diff2_eq _ _ _ 1 0) | apply (diff2_eq _ _ _ 0 1)]; try (unfold truth; ring);
   [apply j_first | apply j_second].
 Qed.
-#[global] Hint Resolve j_max_x j_max_y j_min_x j_min_y j_lt j_le j_eq j_ne j_where : joint.
+#[global] Hint Resolve j_max_x j_max_y j_min_x j_min_y j_fdim_more j_fdim_less j_lt j_le j_eq j_ne j_where : joint.
 
 (* ---- powers ------------------------------------------------------------------------------------------------------ *)
 
@@ -832,7 +867,7 @@ Qed.
 
 Ltac names := autorewrite with values; unfold o_neg, o_abs, o_sign, o_sqrt, o_exp, o_exp2, o_expm1, o_log, o_log2,
   o_log1p, o_sin, o_cos, o_add, o_mul, o_div, o_idiv,
-  o_where, o_and, o_or, o_lt, o_le, o_eq, o_ne, o_max, o_min, o_fma, o_cast, o_copysign, o_atan, c_ln2, c_log2e,
+  o_where, o_and, o_or, o_lt, o_le, o_eq, o_ne, o_max, o_min, o_fdim, o_fma, o_cast, o_copysign, o_atan, c_ln2, c_log2e,
     c_log10e, c_two_over_sqrt_pi, truth, Rabs in *.
 Ltac by_cases := repeat (match goal with
   | |- context [Rlt_dec ?a ?b] => destruct (Rlt_dec a b)

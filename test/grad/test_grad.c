@@ -338,6 +338,10 @@ static void test_exact_values(void **state) {
       {OP_ATANH, 1, 0, inf, 0},     {OP_ATANH, 0, 0, 1, 0},    {OP_ASINH, 0, 0, 1, 0},
       {OP_HYPOT, 3, 4, 0.6, 0.8},   {OP_HYPOT, 0, 0, 0, 0},    {OP_COPYSIGN, 3, -2, -1, 0},
       {OP_COPYSIGN, -3, -2, 1, 0},  {OP_COPYSIGN, 0, 1, 0, 0}, {OP_COPYSIGN, 2, -0.0, -1, 0},
+      {OP_CBRT, 0, 0, inf, 0},      {OP_CBRT, -0.0, 0, inf, 0}, {OP_CBRT, -8, 0, 1.0 / 12, 0},
+      {OP_CBRT, inf, 0, 0, 0},      {OP_FDIM, 3, 2, 1, -1},    {OP_FDIM, 2, 3, 0, 0},
+      {OP_FDIM, 2, 2, 0, 0},        {OP_FDIM, 0, -0.0, 0, 0},  {OP_FDIM, inf, inf, 0, 0},
+      {OP_FDIM, -inf, -inf, 0, 0},  {OP_FDIM, inf, -inf, 1, -1},
   };
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     bool unary = tn__ops[rows[i].op].group == G_UNARY;
