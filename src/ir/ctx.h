@@ -60,6 +60,7 @@ void tn__work_end(tn_ctx *c, tn__work w);
 void tn__intern_open(tn_ctx *c); /* throws TN_ENOMEM */
 void tn__intern_close(tn_ctx *c);
 void tn__intern_each(tn_ctx *c, void (*fn)(tn_ctx *, tn_node *, void *), void *arg); /* every node */
+uint64_t tn__intern_last(const tn_ctx *c); /* the serial of the node that was made last */
 size_t tn__intern_nursery(const tn_ctx *c); /* nodes in it */
 /* Frees nodes that nobody refers to, all that came into the nursery when it had `from`; storages go to ctx->dead. */
 void tn__intern_sweep(tn_ctx *c, size_t from);

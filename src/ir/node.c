@@ -225,6 +225,8 @@ void tn__node_free(tn_ctx *c, tn_node *n) {
   tn__mem_free(&c->mem, n);
 }
 
+uint64_t tn__intern_last(const tn_ctx *c) { return c->intern->serial; }
+
 void tn__intern_each(tn_ctx *c, void (*fn)(tn_ctx *, tn_node *, void *), void *arg) {
   for (size_t i = 0; i < c->intern->nslots; i++)
     if (c->intern->slot[i].node) fn(c, c->intern->slot[i].node, arg);

@@ -14,15 +14,15 @@ uint32_t tn__roots_add(tn_ctx *c, tn__roots *r, tn_node *n) {
   tn_node *own = n;
   for (tn_node *last; (last = tn__map_getp(&r->last, own));) own = tn__op1(c, OP_CONTIG, last);
   tn__map_putp(&r->last, own, own);
-  tn__map_putp(&r->last, n, own);
+  if (own != n) tn__map_putp(&r->last, n, own);
   tn__vec_push(&c->scratch, &r->node, own);
   return r->node.n - 1;
 }
 
 tn_node *tn__roots_value(tn__map *known, tn_node *n) {
-  tn_node *value = n, *below;
-  while (value->op == OP_CONTIG && !(below = tn__map_getp(known, value))) value = value->src[0];
-  if (value->op == OP_CONTIG) value = tn__map_getp(known, value);
-  for (; n->op == OP_CONTIG && !tn__map_getp(known, n); n = n->src[0]) tn__map_putp(known, n, value);
+  tn_node *end = n, *value = NULL;
+  while (end->op == OP_CONTIG && !(value = tn__map_getp(known, end))) end = end->src[0];
+  if (!value) value = end;
+  for (; n != end; n = n->src[0]) tn__map_putp(known, n, value);
   return value;
 }

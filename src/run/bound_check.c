@@ -188,18 +188,22 @@ static void look_at_node(tn_ctx *c, tn_node *n, void *arg) {
 }
 
 /* Nothing grows with the number of tensors here: a replay allocates no more for it. */
-void tn__bound_swaps(tn_ctx *c, const tn__nodes *storage, tn_tensor *const *of, const tn__nodes *kept) {
+void tn__bound_swaps(tn_ctx *c, const tn__nodes *storage, tn_tensor *const *of, const tn__nodes *kept,
+                     uint64_t *seen) {
   swaps s;
+  uint64_t now = tn__intern_last(c);
   if (!storage->n) return;
   tn__map_init(&s.storage, &c->scratch);
   tn__map_init(&s.of, &c->scratch);
   for (uint32_t i = 0; i < storage->n; i++) {
     hold(c, &s, storage->v[i]);
     tn__map_putp(&s.storage, storage->v[i], storage->v[i]);
+    now = tn__hash_mix(now, storage->v[i]->serial);
     if (of[i]) tn__map_putp(&s.of, of[i], of[i]);
   }
   tn__cells_each(c, look_at_tensor, &s);
-  tn__intern_each(c, look_at_node, &s);
+  if (*seen != now) tn__intern_each(c, look_at_node, &s);
   for (uint32_t i = 0; i < kept->n; i++) hold(c, &s, kept->v[i]);
   for (uint32_t i = 0; i < c->cells->check.n; i++) hold(c, &s, c->cells->check.v[i].idx);
+  *seen = now;
 }

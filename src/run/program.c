@@ -74,6 +74,7 @@ struct tn_program {
   tn__map size_of;    /* which of them a node is */
   tn__buffer **in, **out;
   uint32_t roots;     /* of the plan: so many are put out */
+  uint64_t seen;      /* for tn__bound_swaps, under TENET_VERIFY */
 };
 
 /* ---- recording ---- */
@@ -670,7 +671,7 @@ static void check_inputs(tn_ctx *c, const tn_program *p) {
 
 /* Who keeps the value of a state whose memory is to be another's?  And is any memory written that is read, or written
  * twice? */
-static void check_places(tn_ctx *c, const tn_program *p, tn_node *const *fresh) {
+static void check_places(tn_ctx *c, tn_program *p, tn_node *const *fresh) {
   tn__nodes swapped = {0}, kept = {0};
   tn__vec(tn_tensor *) of = {0};
   tn__map used;
@@ -683,7 +684,7 @@ static void check_places(tn_ctx *c, const tn_program *p, tn_node *const *fresh) 
     for (uint32_t i = 0; i < q->sources.n; i++)
       if (q->sources.v[i].kind == FROM_NODE) tn__vec_push(&c->scratch, &kept, q->sources.v[i].node);
   }
-  tn__bound_swaps(c, &swapped, of.v, &kept);
+  tn__bound_swaps(c, &swapped, of.v, &kept, &p->seen);
   tn__map_init(&used, &c->scratch);
   for (uint32_t i = 0; i < p->sources.n; i++) tn__map_putp(&used, p->in[i], p->in[i]);
   for (uint32_t i = 0; i < p->roots; i++) {

@@ -111,6 +111,42 @@ static uint64_t name_sizes(int n) {
   return steps;
 }
 
+/* Under TENET_VERIFY nobody else may have a state's old value: a run looks at all nodes for that once, and again only
+ * when there are others. */
+static uint64_t replay_beside(int n) {
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref", .quiet = 1, .verify = "1"});
+  tn_tensor *s = tn_from(c, TN_F32, NULL, 0, &(float){1}), *x = tn_from(c, TN_F32, NULL, 0, &(float){1});
+  double v;
+  assert_true(c && s && x);
+  assert_int_equal(tn_realize((tn_tensor *[]){s, x}, 2), TN_OK);
+  tn_program *p = tn_program_begin(c);
+  assert_int_equal(tn_assign(s, tn_add_scalar(s, 1)), TN_OK);
+  assert_int_equal(tn_program_end(p), TN_OK);
+  for (int i = 0; i < n; i++) {
+    tn_tensor *y = tn_add_scalar(x, i);
+    tn_release(x);
+    x = y;
+  }
+  for (int run = 0; run < 3; run++) assert_int_equal(tn_program_run(p), TN_OK);
+  uint64_t from = steps_taken;
+  for (int run = 0; run < 20; run++) assert_int_equal(tn_program_run(p), TN_OK);
+  uint64_t steps = steps_taken - from;
+  assert_int_equal(tn_item(s, &v), TN_OK);
+  assert_true(v == 24);
+  tn_program_close(p);
+  tn_ctx_close(c);
+  return steps;
+}
+
+static void replays(void **state) {
+  (void)state;
+  uint64_t few = replay_beside(FEW), many = replay_beside(TIMES * FEW);
+  assert_true(few > 1000); /* they are counted */
+  if (many > few + few / 10)
+    fail_msg("20 runs take %llu steps beside %d nodes, %llu beside %d", (unsigned long long)few, FEW,
+             (unsigned long long)many, TIMES * FEW);
+}
+
 static void many_values(void **state) {
   static const struct {
     const char *what;
@@ -252,7 +288,7 @@ static void values_that_fail(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(many_values), cmocka_unit_test(lists),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(many_values), cmocka_unit_test(replays), cmocka_unit_test(lists),
                                      cmocka_unit_test(names_that_fail), cmocka_unit_test(values_that_fail)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
