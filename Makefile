@@ -39,7 +39,7 @@ test: with-tests ## all tests, layers and headers included, on the release build
 	@$(call ctest,build)
 
 # What Coq says of a text does not depend on who compiled its printer.
-check-clang: deps-test ## all tests, built by clang
+check-clang: deps-test ## all tests, built by clang, which looks for unsigned numbers that wrap
 	@$(call preset,clang)
 	@$(call ctest,build-clang) --label-exclude house --exclude-regex '$(COQ_TESTS)'
 
@@ -99,7 +99,8 @@ costs: with-tests ## write anew what programs cost: test/golden/costs.txt
 
 mutate-code: with-tests ## 150 mistakes put into the compiler's code, one at a time: do its checks alone find them?
 	@$(call preset,asan)
-	@tools/mutate-code build --sanitized build-asan --out build/mutants.txt
+	@$(call preset,clang)
+	@tools/mutate-code build --sanitized build-asan,build-clang --out build/mutants.txt
 
 coverage: deps-test ## which share of each folder's lines the tests run, and what they never run
 	@$(call preset,coverage)

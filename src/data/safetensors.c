@@ -73,7 +73,7 @@ static void read_header(tn_ctx *c, tn_file *f) {
   uint64_t size = (uint64_t)st.st_size;
   if (size < LENGTH_BYTES) tn__fail(c, TN_EFORMAT, "%s is too short for a safetensors file", f->path);
   read_at(c, f, length, LENGTH_BYTES, 0);
-  for (int i = LENGTH_BYTES; i-- > 0;) n = n << 8 | length[i];
+  for (int i = LENGTH_BYTES; i && i--;) n = n << 8 | length[i];
   if (n > size - LENGTH_BYTES)
     tn__fail(c, TN_EFORMAT, "%s claims a header of %llu bytes, but has only %llu", f->path, (unsigned long long)n,
              (unsigned long long)size);

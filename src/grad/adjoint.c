@@ -116,7 +116,7 @@ static tn_node *others_by_tree(tn_ctx *c, tn_node *x, tn_node *g, int64_t n) {
     pairs[l] = tn__reshape(c, p, dim, rank);
     if (l + 1 < levels) p = tn__reduce(c, OP_PROD, pairs[l], (int64_t[]){axis + 1}, 1);
   }
-  for (uint32_t l = levels; l-- > 0;) { /* g: [kept..., n >> (l + 1)] */
+  for (uint32_t l = levels; l && l--;) { /* g: [kept..., n >> (l + 1)] */
     uint32_t rank = replace_axis(g->dim, g->rank, axis, (tn_node *[]){g->dim[axis], tn__int(c, 1)}, 2, dim);
     g = tn__expand(c, tn__reshape(c, g, dim, rank), pairs[l]->dim);
     g = tn__mul(c, g, tn__flip(c, pairs[l], (int64_t[]){axis + 1}, 1));

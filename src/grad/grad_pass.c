@@ -123,7 +123,7 @@ static void reverse(tn_ctx *c, tn_node *const *y, tn_node *const *dy, uint32_t n
     p.flags[at] |= REACHED;
     if (p.flags[at] & CARRIES) add_gradient(&p, at, dy[j]);
   }
-  for (uint32_t i = p.order.n; i-- > 0;) {
+  for (uint32_t i = p.order.n; i && i--;) {
     collect_slices(&p, i);
     if (p.flags[i] & REACHED) hand_down(&p, i);
   }

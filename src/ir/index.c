@@ -151,7 +151,7 @@ static tn_node *scale(tn_ctx *c, tn_node *x, int64_t k) {
   return write_sum(c, &a);
 }
 
-static uint64_t magnitude(int64_t k) { return k < 0 ? 0 - (uint64_t)k : (uint64_t)k; }
+static uint64_t magnitude(int64_t k) { return k < 0 ? (uint64_t)-(k + 1) + 1 : (uint64_t)k; }
 
 static uint64_t gcd(uint64_t a, uint64_t b) {
   while (b) {

@@ -99,7 +99,7 @@ static void unlink_node(tn__intern *t, const tn_node *n) {
   while (t->slot[gap].node != n) gap = (gap + 1) & mask;
   for (size_t i = (gap + 1) & mask; t->slot[i].node; i = (i + 1) & mask) {
     size_t home = t->slot[i].hash & mask;
-    if (((i - home) & mask) < ((i - gap) & mask)) continue;
+    if (((i + t->nslots - home) & mask) < ((i + t->nslots - gap) & mask)) continue;
     t->slot[gap] = t->slot[i];
     gap = i;
   }

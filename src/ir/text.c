@@ -158,7 +158,7 @@ static void push_node(tn__arena *a, todos *s, tn_node *n, int prec) { tn__vec_pu
 
 static void push_call(tn__arena *a, todos *s, tn_node *n) {
   push_text(a, s, ")");
-  for (uint32_t i = n->nsrc; i-- > 0;) {
+  for (uint32_t i = n->nsrc; i && i--;) {
     push_node(a, s, n->src[i], P_NONE);
     push_text(a, s, i ? ", " : "(");
   }
@@ -371,7 +371,7 @@ static int64_t read_int(parser *p) {
   bool minus = *p->at == '-';
   p->at += minus;
   uint64_t v = read_digits(p, (uint64_t)INT64_MAX + minus, "expected an integer");
-  return minus ? (int64_t)(0 - v) : (int64_t)v;
+  return minus && v ? -(int64_t)(v - 1) - 1 : (int64_t)v;
 }
 
 static uint64_t read_hex(parser *p, uint64_t mask) {

@@ -261,7 +261,7 @@ static uint64_t next_lanes(const job *j) {
     uint32_t first;
     uint64_t set = tn__closes(x, &first) ? row_loops(j, x) : 0;
     bool apart = !closed_together(&j->s.r, set) || tn__stands_between(&j->s.r, set) || bounding(&j->s, set);
-    if (set & (set - 1) && apart) set = best_of(j, set);
+    if (set && (set & (set - 1)) && apart) set = best_of(j, set);
     else if (bounding(&j->s, set)) set = 0;
     if (set) return set;
   }

@@ -157,7 +157,7 @@ static void want(lin *l, tn_node *n) { later(l, (task){.kind = T_WANT, .node = n
 
 /* In reverse, so that the first is wanted first */
 static void want_all(lin *l, const tn__nodes *n) {
-  for (uint32_t i = n->n; i-- > 0;) want(l, n->v[i]);
+  for (uint32_t i = n->n; i && i--;) want(l, n->v[i]);
 }
 
 typedef struct step { /* a node on the way down, and which source comes next */
@@ -299,7 +299,7 @@ static void ensure(lin *l, tn_node *n) {
     return;
   }
   if (n->op != OP_AFTER && n->op != OP_LIST && !in_lanes(l, n)) later(l, (task){.kind = T_INSTR, .node = n});
-  for (uint32_t i = n->nsrc; i-- > 0;) want(l, n->src[i]);
+  for (uint32_t i = n->nsrc; i && i--;) want(l, n->src[i]);
 }
 
 static void place(lin *l, tn_node *root) {
@@ -466,7 +466,7 @@ static void nest(lin *l) {
     if ((x->op == OP_STORE || x->op == OP_STOREADD) && tn__buffer_of(x)->op != OP_LOCAL)
       nest_store(l, tn__own_of(&l->r, x), order, n);
   }
-  for (uint32_t i = l->r.order.n; i-- > 0;) { /* users first: outer closers before those inside them */
+  for (uint32_t i = l->r.order.n; i && i--;) { /* users first: outer closers before those inside them */
     tn_node *x = l->r.order.v[i];
     uint32_t first;
     if (!tn__closes(x, &first)) continue;

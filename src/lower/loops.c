@@ -210,7 +210,7 @@ tn_node *tn__as_one(tn__lowering *l, tn_node *body, tn_node *const *x, uint32_t 
   tn_node *size = tn__int(c, 1), *at[TN__MAX_RANGES];
   for (uint32_t i = 0; i < n; i++) size = tn__mul(c, size, x[i]->src[0]);
   tn_node *rest = *one = tn__fresh_range(l, tn__simplify_index(c, size), axis, tn__role_of(x[0]));
-  for (uint32_t i = n; i-- > 0;) {
+  for (uint32_t i = n; i && i--;) {
     at[i] = i ? tn__op2(c, OP_MOD, rest, x[i]->src[0]) : rest;
     rest = tn__op2(c, OP_IDIV, rest, x[i]->src[0]);
   }

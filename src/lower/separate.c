@@ -53,7 +53,7 @@ static bool nests(const tn__ranges *r, const tn_node *store, uint64_t row) {
 static uint64_t with_inner(const tn__ranges *r, tn__arena *a, tn_node *store, uint64_t set) {
   tn__nodes below = {0};
   tn__topo(a, &store, 1, &below);
-  for (uint32_t i = below.n; i-- > 0;) /* users first: outer reductions before those inside */
+  for (uint32_t i = below.n; i && i--;) /* users first: outer reductions before those inside */
     if (below.v[i]->op == OP_REDUCE && (tn__free_of(r, below.v[i]) & set)) set |= tn__own_of(r, below.v[i]);
   return set;
 }

@@ -236,7 +236,7 @@ static tn_node *number_tiles(job *j, tn_node *const *batch, uint32_t nbatch, tn_
   tn_node *row = tn__add(c, tn__mul(c, tn__op2(c, OP_IDIV, tile, in_band), band), tn__op2(c, OP_MOD, at, band));
   first[0] = tn__mul(c, row, tn__int(c, j->form->rows));
   first[1] = tn__mul(c, tn__op2(c, OP_IDIV, at, band), tn__int(c, j->form->cols));
-  for (uint32_t i = nbatch; i-- > 0;) {
+  for (uint32_t i = nbatch; i && i--;) {
     value[i] = i ? tn__op2(c, OP_MOD, rest, batch[i]->src[0]) : rest;
     rest = tn__op2(c, OP_IDIV, rest, batch[i]->src[0]);
   }

@@ -90,8 +90,9 @@ static tn_tensor *beside(const tn_optim *o, tn_tensor *t) { return o->n ? tn_to(
 static tn_tensor *new_moment(tn_ctx *c, const tn_optim *o, tn_tensor *w) {
   tn_dim shape[TN_MAX_RANK];
   if (tn_shape(w, shape) != TN_OK) return NULL;
-  size_t elements = (size_t)tn_numel(w), bytes = elements * tn_dtype_size(wide(w));
-  void *zeros = tn__arena_zalloc(&c->scratch, bytes);
+  tn_dim elements = tn_numel(w);
+  if (elements < 0) return NULL;
+  void *zeros = tn__arena_zalloc(&c->scratch, (size_t)elements * tn_dtype_size(wide(w)));
   return beside(o, tn_from(c, wide(w), shape, tn_rank(w), zeros));
 }
 

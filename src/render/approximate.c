@@ -46,7 +46,7 @@ void tn__print_find_approximate(tn__printer *p) {
   tn__map_init(&s.precise, &p->c->scratch);
   while (s.changed) { /* values come back through LOCALs and accumulators */
     s.changed = false;
-    for (uint32_t i = p->part->n; i-- > 0;) visit(&s, p->part->ins[i]);
+    for (uint32_t i = p->part->n; i && i--;) visit(&s, p->part->ins[i]);
   }
   for (uint32_t i = 0; i < p->part->n; i++)
     if (p->part->ins[i]->dtype == TN_F32 && !is_precise(&s, p->part->ins[i]))

@@ -150,7 +150,7 @@ static bool solve_kids(tn__match *m, const tn__term *t, tn_node *n, bool swap, c
     if (tn__table_exact_op(t->what) && t->kid[i]->form != TF_VAR && tn__may_wrap(x)) return false;
   }
   for (int late = 1; late >= 0; late--)
-    for (uint32_t i = count; i-- > 0;)
+    for (uint32_t i = count; i && i--;)
       if (is_sum_form(t->kid[i]) == late) {
         g[i] = (goal){t->kid[i], n->src[swap ? 1 - i : i], rest};
         rest = &g[i];

@@ -129,7 +129,7 @@ static bool has_symbolic_range(tn_node *n) {
   tn_node *atom[MAX_ATOMS];
   for (bool more = true; more; n = n->src[0]) {
     more = n->op == OP_ADD;
-    for (uint32_t i = read_atoms(more ? n->src[1] : n, atom); i-- > 0;)
+    for (uint32_t i = read_atoms(more ? n->src[1] : n, atom); i && i--;)
       if (symbolic_range(atom[i])) return true;
     if (!more) return false;
   }

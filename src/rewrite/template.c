@@ -67,7 +67,7 @@ static bool may_wrap(const tn_node *n) {
 static tn_node *op(const tn__match *m, const tn__term *t, int dtype) {
   tn_node *kid[3];
   int sibling = dtype;
-  for (uint32_t i = t->nkid; i-- > 0;) {
+  for (uint32_t i = t->nkid; i && i--;) {
     bool mask = t->what == OP_WHERE && i == 0;
     if (weak(t->kid[i])) continue;
     if (!(kid[i] = build(m, t->kid[i], mask ? TN_BOOL : dtype))) return NULL;

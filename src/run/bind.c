@@ -29,7 +29,7 @@ static void place(tn_ctx *c, tn__plan *p) {
     if (b < nb) p->temp_sum += p->bytes[b];
   }
   p->temp_size = tn__place_lives(&c->scratch, life, n);
-  for (uint32_t b = nb + p->scratch.n; b-- > 0;)
+  for (uint32_t b = nb + p->scratch.n; b && b--;)
     if (tn__plan_in_arena(p, b) && p->first[b] >= 0) p->offset[b] = life[--n].offset;
 }
 

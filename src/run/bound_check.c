@@ -48,7 +48,7 @@ void tn__bound_note(tn_ctx *c, tn_node *key, tn__buffer *const *in, tn__buffer *
   run.in = tn__alloc(c, ((size_t)n + 1) * sizeof *run.in);
   for (int64_t i = 0; i < n; i++) run.in[i] = in[i];
   tn__map_init(&run.output, &c->scratch);
-  for (uint32_t i = key->nsrc; i-- > 0;) tn__map_put(&run.output, (uintptr_t)out[i], i);
+  for (uint32_t i = key->nsrc; i && i--;) tn__map_put(&run.output, (uintptr_t)out[i], i);
   for (struct tn__bound_log *log = c->runtime->bound; log; log = log->outer) {
     run.before = log->last;
     log->last = tn__arena_dup(&c->scratch, &run, sizeof run);

@@ -4,7 +4,7 @@
 #include "run/plan.h"
 
 void *tn__plan_pointer(const tn__plan *p, int buf, tn__buffer *const *in, tn__buffer *const *out) {
-  uint32_t b = buf < 0 ? p->s->bufs.n - 1 - (uint32_t)buf : (uint32_t)buf;
+  uint32_t b = tn__plan_number(p, buf);
   if (tn__plan_in_arena(p, b)) return (char *)p->temp->mem + p->offset[b];
   const tn__buf *x = &p->s->bufs.v[b];
   return x->kind == BUF_INPUT ? in[x->slot]->mem : out[x->slot]->mem;
@@ -63,7 +63,7 @@ tn_status tn__plan_run_items(tn_ctx *c, tn__plan *p, tn__buffer *const *in, tn__
     } else {
       for (uint32_t j = 0; j < st->nbuf; j++) {
         st->ptr[j] = tn__plan_pointer(p, st->buf[j], in, out);
-        st->bytes[j] = p->bytes[st->buf[j] < 0 ? (int)p->s->bufs.n - 1 - st->buf[j] : st->buf[j]];
+        st->bytes[j] = p->bytes[tn__plan_number(p, st->buf[j])];
       }
       const tn__kernel *k = p->kernel[st->kernel];
       for (uint32_t j = 0; j < k->nvar; j++)

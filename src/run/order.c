@@ -38,7 +38,7 @@ void tn__order_find(tn__arena *a, tn__order_item *item, uint32_t n, double short
   for (uint32_t i = 0; i < n; i++) {
     uint64_t *own = done + (size_t)i * words;
     item[i].nbefore = 0;
-    for (uint32_t j = i; j-- > 0;) { /* the nearest first: they wait for most of the rest */
+    for (uint32_t j = i; j && j--;) { /* the nearest first: they wait for most of the rest */
       if ((own[j / 64] >> (j % 64) & 1) || !meet(&item[i], &item[j])) continue;
       before[item[i].nbefore++] = j;
       own[j / 64] |= 1ull << (j % 64);

@@ -89,6 +89,10 @@ bool tn__plan_in_arena(const tn__plan *p, uint32_t buf);
 
 /* ---- execute.c: where a step's buffer stands; and all steps ---- */
 
+/* Of all buffers: those of the schedule, and behind them scratch. */
+static inline uint32_t tn__plan_number(const tn__plan *p, int buf) {
+  return buf < 0 ? p->s->bufs.n + (uint32_t)(-1 - buf) : (uint32_t)buf;
+}
 void *tn__plan_pointer(const tn__plan *p, int buf, tn__buffer *const *in, tn__buffer *const *out);
 /* order: while a device records, which items wait for which; else NULL. */
 tn_status tn__plan_run_items(tn_ctx *c, tn__plan *p, tn__buffer *const *in, tn__buffer *const *out,

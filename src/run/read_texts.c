@@ -32,7 +32,7 @@ static tn__readback_result read_item(tn_ctx *c, const tn__plan *p, uint32_t item
   int64_t *size = tn__alloc(c, (k->nbuf + 1) * sizeof *size), *value = tn__alloc(c, (k->nvar + 1) * sizeof *value);
   tn__sb why;
   for (uint32_t b = 0; b < k->nbuf; b++) {
-    uint32_t at = (uint32_t)(st->buf[b] < 0 ? (int)p->s->bufs.n - 1 - st->buf[b] : st->buf[b]);
+    uint32_t at = tn__plan_number(p, st->buf[b]);
     size[b] = (int64_t)(p->bytes[at] / tn__size_of(k->buf_dtype[b]));
   }
   for (uint32_t v = 0; v < k->nvar; v++)

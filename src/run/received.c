@@ -57,7 +57,7 @@ static uint32_t number_of(const tn__plan *p, int buf) {
 static void find_area(struct tn__received *r, uint32_t b) {
   const tn__plan *p = r->p;
   const tn__buf *x = b < p->s->bufs.n ? &p->s->bufs.v[b] : NULL;
-  uint32_t scratch = b - p->s->bufs.n;
+  uint32_t scratch = x ? 0 : b - p->s->bufs.n;
   area *a = &r->area[b];
   a->bytes = x ? size_at(r, x->size) * tn__size_of(x->dtype)
                : size_at(r, p->scratch.v[scratch]) * tn__size_of(p->scratch_dtype.v[scratch]);

@@ -26,7 +26,7 @@ static tn__order_item *find_order(tn_ctx *c, tn__plan *p, tn__buffer *const *in,
     order[i] = (tn__order_item){
         .touch = tn__alloc(c, (st->nbuf + 1) * sizeof(tn__touch)), .n = st->nbuf, .library = st->kernel < 0};
     for (uint32_t j = 0; j < st->nbuf; j++) {
-      uint32_t b = st->buf[j] < 0 ? p->s->bufs.n - 1 - (uint32_t)st->buf[j] : (uint32_t)st->buf[j];
+      uint32_t b = tn__plan_number(p, st->buf[j]);
       uint64_t lo = (uint64_t)(uintptr_t)tn__plan_pointer(p, st->buf[j], in, out);
       order[i].touch[j] = (tn__touch){.lo = lo, .hi = lo + p->bytes[b], .write = j < it->nout || j >= it->nbuf};
     }

@@ -75,7 +75,7 @@ static void make_up(char *out, size_t bytes, int dtype) {
   bool is_float = tn__is_float(dtype);
   uint64_t state = 1;
   for (size_t at = 0; at + size <= bytes; at += size) {
-    state = state * 6364136223846793005u + 1442695040888963407u;
+    state = tn__hash_mix(state, at);
     uint64_t v =
         is_float ? made[dtype].base | (state >> 12 & made[dtype].mask) : state >> 60 & (dtype == TN_BOOL ? 1 : 15);
     memcpy(out + at, &v, size);

@@ -13,7 +13,7 @@ static tn__verify_item subject_item(tn_ctx *c, tn__plan *p, uint32_t i) {
   const tn__item *it = &p->s->items.v[i];
   const tn__step *st = &p->step[i];
   int *block = tn__alloc(c, (st->nbuf + 1) * sizeof *block);
-  for (uint32_t b = 0; b < st->nbuf; b++) block[b] = st->buf[b] < 0 ? (int)p->s->bufs.n - 1 - st->buf[b] : st->buf[b];
+  for (uint32_t b = 0; b < st->nbuf; b++) block[b] = (int)tn__plan_number(p, st->buf[b]);
   tn__verify_item x = {.block = block, .nbuf = st->nbuf, .row = -1};
   x.kernel = st->kernel >= 0 ? p->kernel[st->kernel] : tn__lower(c, &c->scratch, it->body, &plain, NULL, i);
   if (st->kernel < 0 && it->gemm) {

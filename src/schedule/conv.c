@@ -482,7 +482,7 @@ void tn__conv_strides(const tn__conv *v, const tn_node *n, double *stride) {
   const int8_t *axis = v->operand[v->kind].axis;
   double s = 1;
   for (uint32_t i = 0; i < n->rank; i++) stride[i] = 1;
-  for (int p = IMAGE_AXES; p-- > 0;) {
+  for (int p = IMAGE_AXES; p && p--;) {
     int a = axis[order_of(v, (int)v->kind)[p]];
     if (a < 0) continue;
     stride[a] = s;
@@ -532,7 +532,7 @@ static bool is_run(tn__fuse *f, const tn__conv *v, int which, tn_node *y, tn_nod
   tn_node *flat = tn__layout_at(f, y, idx);
   in->axis = old;
   if (!tn__index_affine(c, flat, r, o->node->rank, coef, offset)) return false;
-  for (int p = IMAGE_AXES; p-- > 0;) {
+  for (int p = IMAGE_AXES; p && p--;) {
     int at = order_of(v, which)[p], a = o->axis[at];
     tn_node *size = v->size[tn__conv_dims[which][at]];
     if (a >= 0 && r[a]->op == OP_RANGE && coef[a] != expect) return false;
@@ -544,7 +544,7 @@ static bool is_run(tn__fuse *f, const tn__conv *v, int which, tn_node *y, tn_nod
 /* a choice: either is right */
 static bool is_natural(const tn_node *y, const double *stride, const uint8_t *axis) {
   double last = 0;
-  for (uint32_t i = y->rank; i-- > 0;) {
+  for (uint32_t i = y->rank; i && i--;) {
     if (tn__is_int_const(y->dim[axis[i]], 1)) continue;
     if (stride[axis[i]] < last) return false;
     last = stride[axis[i]];
@@ -612,7 +612,7 @@ static bool place_all(tn__fuse *f, tn_node *n, tn__conv *v) {
       take_stand(f, v, which, &s);
       continue;
     }
-    while (i-- > 0) in[i]->axis = old[i];
+    while (i && i--) in[i]->axis = old[i];
     return false;
   }
   in[1]->must = in[2]->must = true;

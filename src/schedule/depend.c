@@ -37,7 +37,7 @@ static void find_order(tn__fuse *f, tn__depends *d) {
         tn__vec_push(f->a, &readers[w], k);
         missing[k]++;
       }
-  for (uint32_t k = n; k-- > 0;) { /* kernels are numbered from the outputs on */
+  for (uint32_t k = n; k && k--;) { /* kernels are numbered from the outputs on */
     tn__vec_push(f->a, &d->place, 0);
     tn__vec_push(f->a, &d->mark, 0);
     if (!missing[k]) tn__vec_push(f->a, &d->order, (int)k);
@@ -109,8 +109,8 @@ void tn__depends_mark(tn__fuse *f, tn__depends *d, int k, uint32_t from, uint32_
     if (j >= 0 && reads_marked(f, d, j)) d->mark.v[j] = d->marks;
   }
   mark_writers(f, d, k); /* which stand before it: no more readers are looked for */
-  for (uint32_t i = at; i-- > from;) {
-    int j = d->order.v[i];
+  for (uint32_t i = at; i > from; i--) {
+    int j = d->order.v[i - 1];
     if (j >= 0 && d->mark.v[j] == d->marks) mark_writers(f, d, j);
   }
 }

@@ -293,7 +293,7 @@ static bool fits_again(tn__fuse *f, tn_node *n, const tn__info *in, int k) {
 
 /* a choice: no is right */
 static int find_host(tn__fuse *f, tn_node *n, tn__info *in) {
-  for (uint32_t i = in->want.n, asked = 0; asked < MAX_HOSTS && i-- > 0;) {
+  for (uint32_t i = in->want.n, asked = 0; asked < MAX_HOSTS && i && i--;) {
     const tn__demand *d = &in->want.v[i];
     if (f->seeds.v[d->k].alone || (in->tiled && f->seeds.v[d->k].tiled) || f->seeds.v[d->k].size > TN__MAX_KERNEL ||
         f->seeds.v[d->k].roots.n >= TN__MAX_STORES || !covers(f, n, d) || !fits_again(f, n, in, d->k))
@@ -564,7 +564,7 @@ void tn__fuse_decide(tn__fuse *f) {
     in->must = true;
     in->out = (int)i;
   }
-  for (uint32_t i = f->order.n; i-- > 0;) decide(f, f->order.v[i]);
+  for (uint32_t i = f->order.n; i && i--;) decide(f, f->order.v[i]);
 }
 
 /* ---- kernels side by side ---- */

@@ -12,7 +12,7 @@ typedef struct axis {
 static bool collapse(tn_ctx *c, tn_node *const *dim, tn_node *const *coef, uint32_t n, axis *out) {
   out->size = tn__int(c, 1);
   out->stride = NULL;
-  for (uint32_t i = n; i-- > 0;) {
+  for (uint32_t i = n; i && i--;) {
     if (tn__is_int_const(dim[i], 1)) continue;
     if (out->stride && coef[i] != tn__simplify_index(c, tn__mul(c, out->stride, out->size))) return false;
     if (!out->stride) out->stride = coef[i];

@@ -22,7 +22,7 @@ tn_node *tn__axis_loop(tn_ctx *c, const tn_node *n, uint32_t axis) {
 
 tn_node *tn__index_flat(tn_ctx *c, tn_node *const *dim, tn_node *const *idx, uint32_t rank) {
   tn_node *flat = tn__int(c, 0), *stride = tn__int(c, 1);
-  for (uint32_t i = rank; i-- > 0;) {
+  for (uint32_t i = rank; i && i--;) {
     flat = tn__add(c, flat, tn__mul(c, idx[i], stride));
     stride = tn__mul(c, stride, dim[i]);
   }
@@ -74,7 +74,7 @@ static void regroup(tn_ctx *c, tn_node *const *dim, tn_node *const *idx, uint32_
     return;
   }
   tn_node *flat = tn__index_flat(c, dim, idx, n), *inner = tn__int(c, 1);
-  for (uint32_t j = sn; j-- > 0;) {
+  for (uint32_t j = sn; j && j--;) {
     tn_node *q = tn__op2(c, OP_IDIV, flat, inner);
     out[j] = tn__simplify_index(c, j ? tn__op2(c, OP_MOD, q, sdim[j]) : q);
     if (tn__is_int_const(sdim[j], 1)) out[j] = tn__int(c, 0);

@@ -8,7 +8,7 @@
 /* a choice: either is right */
 static void row_major(const tn_node *n, double *stride) {
   double s = 1;
-  for (uint32_t i = n->rank; i-- > 0;) {
+  for (uint32_t i = n->rank; i && i--;) {
     stride[i] = s;
     s *= (double)tn__size_guess(n->dim[i]);
   }
@@ -22,7 +22,7 @@ static void through_reshape(const tn_node *n, const double *from, double *stride
   row_major(n, stride);
   double p = 1, q = 1, scale = 1;
   uint32_t j = x->rank;
-  for (uint32_t i = n->rank; i-- > 0;) { /* from the right: j is the source axis that i is part of */
+  for (uint32_t i = n->rank; i && i--;) { /* from the right: j is the source axis that i is part of */
     while (j > 0 && q <= p) {
       j--;
       scale = from[j] / q;
@@ -164,7 +164,7 @@ static void order_group(const double *stride, uint8_t *axis, uint32_t n) {
 /* a choice: either is right */
 static bool *find_folded(tn__fuse *f) {
   bool *folded = tn__arena_zalloc(f->a, f->order.n + 1);
-  for (uint32_t i = f->order.n; i-- > 0;) { /* users first; of several the first in the order has the last word */
+  for (uint32_t i = f->order.n; i && i--;) { /* users first; of several the first in the order has the last word */
     const tn_node *u = f->order.v[i];
     uint64_t at;
     if ((u->op == OP_FOLD || u->op == OP_PERMUTE) && tn__map_get(&f->index, (uint64_t)(uintptr_t)u->src[0], &at))

@@ -322,7 +322,7 @@ static void join_some(tn__fuse *f, tn__depends *d, int b) {
   for (uint32_t i = 0; i < d->loads.v[b].n; i++) {
     const tn__info *in = &f->info[d->loads.v[b].v[i]];
     if (in->kernel >= 0 && join(f, d, in->kernel, b)) return;
-    for (uint32_t j = in->want.n; j-- > 0 && tries < MAX_TRIES;) {
+    for (uint32_t j = in->want.n; tries < MAX_TRIES && j && j--;) {
       int a = in->want.v[j].k;
       if (a == b || !is_alive(f, a) || (j + 1 < in->want.n && in->want.v[j + 1].k == a)) continue;
       tries++;

@@ -118,7 +118,7 @@ static const char *read_labels(const sums *s, const char *p, term *t, uint32_t d
     if (!strncmp(p, "...", 3)) {
       if (seen) bad_spec(s, "an operand has \"...\" twice");
       seen = true;
-      for (uint32_t i = dots; i-- > 0;) put_label(s, t, DOTS + (int)i);
+      for (uint32_t i = dots; i && i--;) put_label(s, t, DOTS + (int)i);
       p += 2;
     } else if (isalpha((unsigned char)*p)) {
       put_label(s, t, *p);
@@ -252,7 +252,7 @@ static term read_result(const sums *s, const char *p, const int *occurs) {
     p = read_labels(s, p + 2, &out, s->dots);
     if (*p) bad_spec(s, "the result must be last");
   } else {
-    for (uint32_t i = s->dots; i-- > 0;) put_label(s, &out, DOTS + (int)i);
+    for (uint32_t i = s->dots; i && i--;) put_label(s, &out, DOTS + (int)i);
     for (int l = 0; l < DOTS; l++)
       if (occurs[l] == 1) put_label(s, &out, l);
   }

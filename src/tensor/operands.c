@@ -228,7 +228,7 @@ tn_node *tn__move_axis(tn_ctx *c, tn_node *x, uint32_t from, uint32_t to) {
 tn_node *tn__moves_replay(tn_ctx *c, tn_node *top, const tn_node *from, tn_node *over) {
   tn__vec(tn_node *) chain = {0};
   for (tn_node *n = top; n != from; n = n->src[0]) tn__vec_push(&c->scratch, &chain, n);
-  for (uint32_t i = chain.n; i-- > 0;) {
+  for (uint32_t i = chain.n; i && i--;) {
     tn_node *n = chain.v[i];
     tn_node **src = tn__arena_dup(&c->scratch, n->src, n->nsrc * sizeof *src);
     src[0] = over;

@@ -185,8 +185,8 @@ static tn_node *randint(tn_ctx *c, tn__call *k) {
   int dtype = (int)k->i[0];
   int64_t lo = k->i[2], hi = k->i[3];
   if (!tn__is_int(dtype)) tn__fail(c, TN_EDTYPE, "needs an integer dtype, not %s", tn__dtypes[dtype].name);
-  uint64_t span = (uint64_t)hi - (uint64_t)lo;
-  if (lo >= hi || span > UINT64_C(1) << 32)
+  int64_t span = 0;
+  if (lo >= hi || __builtin_sub_overflow(hi, lo, &span) || span > INT64_C(1) << 32)
     tn__fail(c, TN_EINVAL, "bounds %lld..%lld: needs lo < hi <= lo + 2^32", (long long)lo, (long long)hi);
   for (int i = 0; i < 2; i++) {
     uint64_t end = (uint64_t)(i ? hi - 1 : lo), stored = tn__eval_cast(TN_I64, dtype, end);
@@ -195,7 +195,7 @@ static tn_node *randint(tn_ctx *c, tn__call *k) {
   }
   stream s = open_stream(c, &shape, 1);
   tn_node *x = tn__cast(c, draw(&s, 0), TN_U64);
-  x = tn__mul(c, x, tn__scalar_to(c, tn__const_bits(c, TN_U64, span), x->dim, x->rank));
+  x = tn__mul(c, x, tn__scalar_to(c, tn__const_bits(c, TN_U64, (uint64_t)span), x->dim, x->rank));
   x = tn__cast(c, tn__op2_num(c, OP_SHR, x, 32), TN_I64);
   x = tn__add(c, x, tn__scalar_to(c, tn__const_bits(c, TN_I64, (uint64_t)lo), x->dim, x->rank));
   return finish(c, x, dtype);

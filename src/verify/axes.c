@@ -34,12 +34,12 @@ static bool is_number(const tn__axes *x, uint32_t a) { return !x->atom.v[a].symb
 /* The atoms of a list, each as the product that it is. */
 static tn__axes_list flat(tn__axes *x, const tn__axes_list *list) {
   tn__axes_list out = {0}, todo = {0};
-  for (uint32_t i = list->n; i-- > 0;) tn__vec_push(x->a, &todo, list->v[i]);
+  for (uint32_t i = list->n; i && i--;) tn__vec_push(x->a, &todo, list->v[i]);
   while (todo.n) {
     uint32_t a = root(x, todo.v[--todo.n]);
     const tn__axes_atom *p = &x->atom.v[a];
     if (!p->n) tn__vec_push(x->a, &out, a);
-    for (uint32_t i = p->n; i-- > 0;) tn__vec_push(x->a, &todo, x->product.v[p->first + i]);
+    for (uint32_t i = p->n; i && i--;) tn__vec_push(x->a, &todo, x->product.v[p->first + i]);
   }
   return out;
 }

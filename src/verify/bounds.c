@@ -45,7 +45,8 @@ static void put_name(script *s, const tn_node *n) {
 }
 
 static void put_int(script *s, int64_t v) {
-  tn__sb_printf(s->out, v < 0 ? " (- %llu)" : " %llu", (unsigned long long)(v < 0 ? 0 - (uint64_t)v : (uint64_t)v));
+  uint64_t magnitude = v < 0 ? (uint64_t)-(v + 1) + 1 : (uint64_t)v;
+  tn__sb_printf(s->out, v < 0 ? " (- %llu)" : " %llu", (unsigned long long)magnitude);
 }
 
 static bool is_term(const tn_node *n) {
@@ -162,7 +163,7 @@ static void find_terms(tn_ctx *c, const tn__kernel *k, tn__nodes *root, tn__node
   tn__map_init(&wanted, &c->scratch);
   tn__topo(&c->scratch, root->v, root->n, &all);
   for (uint32_t i = 0; i < root->n; i++) tn__map_putp(&wanted, root->v[i], root->v[i]);
-  for (uint32_t i = all.n; i-- > 0;) {
+  for (uint32_t i = all.n; i && i--;) {
     tn_node *n = all.v[i];
     if (!tn__map_getp(&wanted, n)) continue;
     bool required = is_required(k, n); /* index and gate */

@@ -8,7 +8,7 @@ static ex read_choice(reader *r);
 
 static symbol *find_symbol(reader *r) {
   const word *w = &r->word.v[r->at];
-  for (uint32_t i = r->symbol.n; i-- > 0;)
+  for (uint32_t i = r->symbol.n; i && i--;)
     if (r->symbol.v[i].n == w->n && !memcmp(r->symbol.v[i].name, r->text + w->at, w->n)) return &r->symbol.v[i];
   return NULL;
 }

@@ -137,7 +137,7 @@ static void read_for(reader *r) {
   uint32_t step = r->at, depth = 0;
   while (depth || !is_at(r, ")")) {
     if (r->word.v[r->at].kind == W_END) tn__c_refuse(r, "open brackets");
-    depth += (uint32_t)is_at(r, "(") - (uint32_t)is_at(r, ")");
+    depth = depth + is_at(r, "(") - is_at(r, ")");
     r->at++;
   }
   r->at++;

@@ -26,7 +26,7 @@ static bool at_once(const tn_node *range) {
 }
 
 static const tn_node *lanes_of(const walk *w) {
-  for (uint32_t i = w->open.n; i-- > 0;)
+  for (uint32_t i = w->open.n; i && i--;)
     if (w->open.v[i]->ints[RANGE_AXIS] == AX_UPCAST) return w->open.v[i];
   return NULL;
 }
@@ -82,7 +82,7 @@ static bool check_acc(walk *w, const tn_node *n) {
   const tn__part *p = &w->k->part[w->part];
   const tn_node *lanes = lanes_of(w);
   if (!lanes || n->nsrc > 2) return true;
-  for (uint32_t i = w->at; i-- > 0 && p->ins[i] != lanes;)
+  for (uint32_t i = w->at; i && i-- && p->ins[i] != lanes;)
     if (p->ins[i] == n->src[0]) return true;
   return complain(w, "all lanes set one accumulator");
 }

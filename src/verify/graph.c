@@ -29,7 +29,7 @@ static void make(machine *m, const tn_node *n, tn__image *t) {
 
 /* The next place, in row-major order. */
 static void step(const tn__image *t, int64_t *at) {
-  for (uint32_t a = t->rank; a-- > 0;) {
+  for (uint32_t a = t->rank; a && a--;) {
     if (++at[a] < t->dim[a]) return;
     at[a] = 0;
   }

@@ -86,7 +86,7 @@ static const char *compare_conv(const call *l, tn__library_agree agree, const vo
   for (int i = 0; i < 4; i++) n *= v->size[d[i]];
   for (int64_t e = 0; e < n; e++) {
     int64_t rest = e;
-    for (int i = 4; i-- > 0; rest /= v->size[d[i]]) at_dim[d[i]] = rest % v->size[d[i]];
+    for (int i = 4; i && i--; rest /= v->size[d[i]]) at_dim[d[i]] = rest % v->size[d[i]];
     if (agree(arg, v->dtype, conv_operand(l, (int)v->kind, at_dim), conv_at(l, at_dim))) continue;
     tn__sb s;
     tn__sb_init(&s, &l->w->c->scratch);

@@ -113,7 +113,8 @@ static bool run_linear(reading *r, const turns *t) {
     if (p->var_reg[v] != TN__NO_REG) r->reg[p->var_reg[v]] = tn__exact_int((uint64_t)r->s->value[v]);
   for (uint32_t pc = 0; pc < p->n;) {
     const tn__ins *i = &p->ins[pc++];
-    if (r->steps-- == 0) return r->steps = 0, r->too_long = true, false;
+    if (!r->steps) return r->too_long = true, false;
+    r->steps--;
     switch ((tn__icode)i->code) {
     case TN__I_EVAL: evaluate(r, i); break;
     case TN__I_RANGE: {

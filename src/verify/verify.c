@@ -213,7 +213,7 @@ static void tell_difference(trial *t, uint32_t block, int64_t element) {
   const tn__image *want = &t->want[slot];
   tn__val got = at(t, (int)block, element, want->dtype);
   int64_t rest = element, place[TN_MAX_RANK];
-  for (uint32_t a = want->rank; a-- > 0; rest /= want->dim[a]) place[a] = rest % want->dim[a];
+  for (uint32_t a = want->rank; a && a--; rest /= want->dim[a]) place[a] = rest % want->dim[a];
   tn__sb_printf(&t->why, "output %d, element [", slot);
   for (uint32_t a = 0; a < want->rank; a++) tn__sb_printf(&t->why, "%s%lld", a ? ", " : "", (long long)place[a]);
   tn__sb_puts(&t->why, "] ");

@@ -212,7 +212,7 @@ static int64_t extent_of(const claim *q, const tn_node *range, const int64_t *at
 
 /* The next turn: the innermost loop moves first.  False: there is none. */
 static bool step(const claim *q, int64_t *at, bool every) {
-  for (uint32_t i = q->open->n; i-- > 0;) {
+  for (uint32_t i = q->open->n; i && i--;) {
     int64_t extent = extent_of(q, q->open->v[i], at);
     at[i]++;
     if (!every && at[i] == SOME_TURNS && at[i] < extent - SOME_TURNS) at[i] = extent - SOME_TURNS;
@@ -327,8 +327,9 @@ static void fix_loops(claim *q, uint32_t axis) {
     uint32_t depth = 0, at = 0;
     while (!waits && p->ins[at] != open->v[i]) at++;
     for (at++; !waits && at < p->n; at++) { /* of the loop's own instructions */
-      if (p->ins[at]->op == OP_END && !depth--) break;
-      depth += p->ins[at]->op == OP_RANGE;
+      bool ends = p->ins[at]->op == OP_END;
+      if (ends && !depth) break;
+      depth = depth + (p->ins[at]->op == OP_RANGE) - ends;
       waits = !depth && p->ins[at]->op == OP_BARRIER;
     }
     if (waits) tn__map_putp(&q->fixed, open->v[i], open->v[i]);

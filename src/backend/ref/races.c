@@ -45,8 +45,8 @@ struct tn__races {
 /* ---- order ---- */
 
 static uint64_t draw(tn__races *r, uint64_t n) {
-  r->state = r->state * 6364136223846793005u + 1442695040888963407u;
-  return (r->state >> 33) % n;
+  r->state = tn__hash_mix(r->state, n);
+  return r->state % n;
 }
 
 static uint64_t common_divisor(uint64_t a, uint64_t b) {

@@ -202,7 +202,7 @@ typedef struct watched { /* a part that is run while races are looked for */
 
 static void run_watched(void *arg) {
   watched *w = arg;
-  uint64_t seed = w->d->ctx->races * 0x9e3779b97f4a7c15u + w->code->launches;
+  uint64_t seed = tn__hash_mix(w->d->ctx->races, w->code->launches);
   tn__races *races = tn__races_open(w->d->ctx, w->arena, &w->k->races, w->part, w->buf, w->bytes, seed);
   w->status = run_part(w->d, w->k, &w->k->code.part[w->part], races);
 }
