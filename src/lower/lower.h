@@ -133,7 +133,10 @@ tn_node *tn__retype(tn_ctx *c, tn_node *body, tn_node *x, int axis);
 
 /* widen.c: bf16 between loads and stores as f32 */
 tn_node *tn__widen(tn_ctx *c, tn__arena *a, tn_node *body);
-/* separate.c */
+/* separate.c.  New loops for the nodes, in place of those of the set and of reductions inside of them: `to` for `from`,
+ * of TN__MAX_RANGES at most; how many. */
+uint32_t tn__renew_loops(tn__lowering *l, const tn__ranges *r, tn_node *const *node, uint32_t n, uint64_t set,
+                         tn_node **from, tn_node **to);
 tn_node *tn__separate(tn__lowering *l, tn_node *body);
 /* optimise.c */
 tn_node *tn__optimise_loops(tn__lowering *l, tn_node *body);

@@ -406,11 +406,20 @@ static tn_node *two_steps(tn_ctx *c, const tn__ranges *ranges, const blocks *b, 
       c, &(tn__make){.op = OP_REDUCE, .src = (tn_node *[]){load, b->sum}, .nsrc = 2, .ints = r->ints, .nint = 2});
 }
 
-/* A reduction over x of what is the same at all its places would be the same for all blocks, too, and so not stand in
- * the loop over these, as others over x do: it gets a loop of its own. */
-static tn_node *over_own(tn__lowering *l, tn_node *n, tn_node *x) {
-  tn_node *own = tn__fresh_range(l, x->src[0], AX_REDUCE, ROLE_APART);
-  return tn__substitute(l->c, n, &x, &own, 1);
+/* Reductions over range `at` of what is the same at all its places would be the same for all blocks, too, and so not
+ * stand in the loop over these, as others over it do: they get loops of their own, together. */
+static void set_apart(tn__lowering *l, const tn__ranges *r, int at, tn__nodes *old, tn__nodes *new_) {
+  tn_node *from[TN__MAX_RANGES], *to[TN__MAX_RANGES];
+  uint64_t set = 0;
+  for (uint32_t i = 0; i < r->order.n; i++) {
+    tn_node *n = r->order.v[i];
+    if (n->op != OP_REDUCE || !(tn__own_of(r, n) >> at & 1) || tn__free_of(r, n->src[0]) >> at & 1) continue;
+    tn__vec_push(l->a, old, n);
+    set |= tn__own_of(r, n);
+  }
+  uint32_t renewed = tn__renew_loops(l, r, old->v, old->n, set, from, to);
+  for (uint32_t i = 0; i < old->n; i++)
+    tn__vec_push(l->a, new_, tn__substitute(l->c, old->v[i], from, to, renewed));
 }
 
 /* Sums of blocks of range x, and their sums.  What else runs over it does so block by block. */
@@ -426,13 +435,13 @@ static tn_node *split(tn__lowering *l, tn_node *body, tn_node *x, int64_t count)
   blocks b = cut_blocks(l, x, count);
   for (uint32_t i = 0; i < r.order.n; i++)
     if (r.order.v[i]->op == OP_PARAM && r.order.v[i]->ints[0] >= slot) slot = r.order.v[i]->ints[0] + 1;
+  set_apart(l, &r, at, &old, &new_);
   for (uint32_t i = 0; i < r.order.n; i++) {
     tn_node *n = r.order.v[i];
-    if ((n->op != OP_REDUCE && n->op != OP_STORE) || !(tn__own_of(&r, n) >> at & 1)) continue;
-    bool alike = n->op == OP_REDUCE && !(tn__free_of(&r, n->src[0]) >> at & 1);
+    bool walks = (n->op == OP_REDUCE || n->op == OP_STORE) && (tn__own_of(&r, n) >> at & 1);
+    if (!walks || (n->op == OP_REDUCE && !(tn__free_of(&r, n->src[0]) >> at & 1))) continue;
     tn__vec_push(a, &old, n);
-    tn__vec_push(a, &new_, alike ? over_own(l, n, x) : n->op == OP_REDUCE ? two_steps(c, &r, &b, n, slot++)
-                                                                           : over_blocks(c, &b, n, b.block));
+    tn__vec_push(a, &new_, n->op == OP_REDUCE ? two_steps(c, &r, &b, n, slot++) : over_blocks(c, &b, n, b.block));
   }
   /* a sum over each block that turns out to be the same for all of them does not stand in the loop over these */
   return tn__separate(l, tn__substitute(c, body, old.v, new_.v, old.n));

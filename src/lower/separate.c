@@ -49,13 +49,29 @@ static bool nests(const tn__ranges *r, const tn_node *store, uint64_t row) {
   return closed == row || closed == 0;
 }
 
-/* The ranges to be renewed below the store: the row, and the loops of reductions inside them. */
-static uint64_t with_inner(const tn__ranges *r, tn__arena *a, tn_node *store, uint64_t set) {
+/* The ranges to be renewed below the node: the set, and the loops of reductions inside them. */
+static uint64_t with_inner(const tn__ranges *r, tn__arena *a, tn_node *n, uint64_t set) {
   tn__nodes below = {0};
-  tn__topo(a, &store, 1, &below);
+  tn__topo(a, &n, 1, &below);
   for (uint32_t i = below.n; i && i--;) /* users first: outer reductions before those inside */
     if (below.v[i]->op == OP_REDUCE && (tn__free_of(r, below.v[i]) & set)) set |= tn__own_of(r, below.v[i]);
   return set;
+}
+
+uint32_t tn__renew_loops(tn__lowering *l, const tn__ranges *r, tn_node *const *node, uint32_t n, uint64_t set,
+                         tn_node **from, tn_node **to) {
+  uint32_t renewed = 0;
+  uint64_t before;
+  do {
+    before = set;
+    for (uint32_t i = 0; i < n; i++) set = with_inner(r, l->a, node[i], set);
+  } while (set != before);
+  for (uint32_t j = 0; j < r->n; j++) {
+    if (!(set >> j & 1)) continue;
+    from[renewed] = r->range[j];
+    to[renewed++] = tn__fresh_range(l, r->range[j]->src[0], AX_REDUCE, ROLE_APART);
+  }
+  return renewed;
 }
 
 tn_node *tn__separate(tn__lowering *l, tn_node *body) {
@@ -68,15 +84,9 @@ tn_node *tn__separate(tn__lowering *l, tn_node *body) {
   for (uint32_t i = 0; i < r.order.n; i++) {
     tn_node *x = r.order.v[i], *from[TN__MAX_RANGES], *to[TN__MAX_RANGES];
     uint64_t row = tn__own_of(&r, x) & reduces;
-    uint32_t n = 0;
     if (x->op != OP_STORE || !row || nests(&r, x, row)) continue;
-    row = with_inner(&r, a, x, row);
-    for (uint32_t j = 0; j < r.n; j++) {
-      if (!(row >> j & 1)) continue;
-      from[n] = r.range[j];
-      to[n++] = tn__fresh_range(l, r.range[j]->src[0], AX_REDUCE, ROLE_APART);
-      tn__sb_printf(&l->note, " separate(%lld)", tn__id_of(r.range[j]));
-    }
+    uint32_t n = tn__renew_loops(l, &r, &x, 1, row, from, to);
+    for (uint32_t j = 0; j < n; j++) tn__sb_printf(&l->note, " separate(%lld)", tn__id_of(from[j]));
     tn__vec_push(a, &old, x);
     tn__vec_push(a, &new_, tn__substitute(c, x, from, to, n));
   }

@@ -232,6 +232,21 @@ static void note_chain(tn__fuse *f, const tn__demand *d) {
 
 /* ---- a buffer, and who writes it ---- */
 
+/* Are the output loops that the indices walk the outer ones?  A store in inner ones alone wants them outside, where a
+ * reduction in the outer ones may not have them. */
+static bool walks_outer(const tn__demand *d) {
+  bool skipped = false;
+  for (uint32_t i = 0; i < d->env->nsrc; i++) {
+    const tn_node *range = d->env->src[i];
+    bool walks = false;
+    if (range->ints[RANGE_AXIS] != AX_LOOP) continue;
+    for (uint32_t j = 0; j < d->idx->nsrc; j++) walks |= d->idx->src[j] == range;
+    if (walks && skipped) return false;
+    skipped |= !walks;
+  }
+  return true;
+}
+
 /* Is each element of n wanted exactly once at d, ungated, so that d's kernel may store it as well? */
 /* a choice: no is right */
 static bool covers(tn__fuse *f, tn_node *n, const tn__demand *d) {
@@ -243,7 +258,7 @@ static bool covers(tn__fuse *f, tn_node *n, const tn__demand *d) {
     for (uint32_t j = 0; j < i; j++)
       if (d->idx->src[j] == x) return false;
   }
-  return fits(f, n, d);
+  return walks_outer(d) && fits(f, n, d);
 }
 
 static int first_of(const tn__fuse *f, int k) { return f->seeds.v[k].first; }

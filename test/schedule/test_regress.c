@@ -17,6 +17,38 @@ typedef struct row {
 } row;
 
 static const row rows[] = {
+    {"a gather of one row that is stored, too, in the inner loop of what it is multiplied with",
+     "%1 = param f32[3,1,2] 3 1 2 {2 0}\n"
+     "%2 = param u32[1] 1 {4 0}\n"
+     "%3 = gather f32[1,1,2] %1 %2\n"
+     "%4 = expand f32[3,1,2] %3 3 1 2\n"
+     "%5 = expand f32[3,2,2] %1 3 2 2\n"
+     "%6 = contract f32[3,1,2] %1 %5 {1 1 1 1}\n"
+     "%7 = mul f32[3,1,2] %4 %6\n"
+     "%8 = cast u64[3,1,2] %7\n"
+     "%9 = sink void %8 %8 %8 %3 {\"outputs\"}\n"},
+    {"two sums of what is the same along a long axis, by their other axes in step",
+     "%1 = var index {\"B\" 1 13}\n"
+     "%2 = param f32[1,B,1,5] 1 %1 1 5 {0 0}\n"
+     "%3 = param u32[1,1] 1 1 {6 0}\n"
+     "%4 = expand u32[B,3] %3 %1 3\n"
+     "%5 = gather f32[B,3,B,1,5] %2 %4\n"
+     "%6 = rmin f32 %5 {0 1 2 3 4}\n"
+     "%7 = reshape f32[1,1,1,1,1] %6 1 1 1 1 1\n"
+     "%8 = expand f32[B,3,B,1,5] %7 %1 3 %1 1 5\n"
+     "%9 = eq bool[B,3,B,1,5] %5 %8\n"
+     "%10 = param f32[1,B,1,5] 1 %1 1 5 {5 0}\n"
+     "%11 = gather f32[B,3,B,1,5] %10 %4\n"
+     "%12 = param f32[1,1,1,1,1] 1 1 1 1 1 {4 0}\n"
+     "%13 = expand f32[B,3,B,1,5] %12 %1 3 %1 1 5\n"
+     "%14 = where f32[B,3,B,1,5] %9 %11 %13\n"
+     "%15 = sum f32[1] %14 {0 1 2 4}\n"
+     "%16 = reshape f32[1,1,1,1,1] %15 1 1 1 1 1\n"
+     "%17 = reshape f32 %16\n"
+     "%18 = cast f32[B,3,B,1,5] %9\n"
+     "%19 = sum f32 %18 {0 1 2 3 4}\n"
+     "%20 = div f32 %17 %19\n"
+     "%21 = sink void %20 {\"outputs\"}\n"},
     {"a sum over all axes of a sum that is the same at all places",
      "%1 = param f64[1,1,2,3,3,3,1,1,1,1,3,1] 1 1 2 3 3 3 1 1 1 1 3 1 {0 0}\n"
      "%2 = sum f64[1,2,3,3,3,1,1,1,1,3,1] %1 {1}\n"

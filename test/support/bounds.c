@@ -616,7 +616,7 @@ void bounds_eval(tn_ctx *c, tn_node *const *root, uint32_t nroot, const naive_bi
   tn__arena_init(&a, &mem);
   find_short(&w, root, nroot, &a);
   find_folded(&w, root, nroot, &a);
-  naive_eval_watched(root, nroot, bind, nbind, out, w.loose || is_gpu(device_or("")) || slack > 0 ? &w.watch : NULL);
+  naive_eval_watched(root, nroot, bind, nbind, out, &w.watch);
   tn__arena_free(&a);
 }
 

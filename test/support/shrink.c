@@ -30,8 +30,9 @@ static void do_cut(tn_ctx *c, void *arg) {
     by = tn__param(c, j->node->dtype, j->g->nleaf, 0, j->node->dim, j->node->rank);
     naive_tensor v;
     graph_values(c, j->g, &j->node, 1, &v);
-    size_t size = tn__size_of(v.dtype);
-    char *data = malloc((size_t)v.n * size + 1);
+    size_t size = tn__size_of(v.dtype), most = 1; /* elements, at the largest size, as they are printed */
+    for (uint32_t i = 0; i < by->rank; i++) most *= (size_t)by->dim[i]->hi;
+    char *data = calloc(most + 1, size);
     for (int64_t i = 0; i < v.n; i++) tn__eval_store(v.dtype, data + (size_t)i * size, v.bits[i]);
     naive_free(&v);
     m->data[j->g->nleaf] = data;
