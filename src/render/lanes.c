@@ -396,8 +396,9 @@ static bool agree(tn__printer *p, vector_loop *l) {
     bool known = tn__map_get(&p->lanes, (uintptr_t)n->src[0], &count);
     if (!known) count = (uint64_t)n->src[0]->ints[1];
     int least = p->c->vector_bytes / 8, common = (int)count < least ? least : (int)count;
-    if (common < l->count) l->count = common;
-    changed |= !known || (int)count != l->count;
+    bool narrower = common < l->count; /* then its other accumulators are, too */
+    if (narrower) l->count = common;
+    changed |= !known || narrower || (int)count != l->count;
     tn__map_put(&p->lanes, (uintptr_t)n->src[0], (uint64_t)l->count);
   }
   return changed;

@@ -441,6 +441,14 @@ static const row rows[] = {
 
 /* What only compiled code shows. */
 static const row compiled[] = {
+    {"a sum of a greatest of bf16 that becomes f64: three loops with two accumulators, of which the last is narrower",
+     "%1 = param bf16[2,17] 2 17 {17 0}\n"
+     "%2 = rmax bf16[17] %1 {0}\n"
+     "%3 = reshape bf16[1,17] %2 1 17\n"
+     "%4 = expand bf16[2,17] %3 2 17\n"
+     "%5 = sum bf16[17] %4 {0}\n"
+     "%6 = cast f64[17] %5\n"
+     "%7 = sink void %6 {\"outputs\"}\n"},
     {"is a place that was cut the last one?", "%1 = iota i64[7] 7\n"
                                               "%2 = const i64 {6}\n"
                                               "%3 = reshape i64[1] %2 1\n"
