@@ -7,14 +7,17 @@
 #include "ir/eval.h"
 #include "support/bounds.h"
 #include "support/graph.h"
+#include "support/library.h"
 #include "tenet/tenet.h"
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
 
 typedef struct row {
   const char *name, *text;
   int64_t element;
   struct {
-    const char *device; /* NULL: no more */
+    const char *device; /* NULL: no more; after a +, one that has a library */
     tn_mode mode;
     double right[3], wrong[3]; /* 0: no more */
   } on[3];
@@ -27,6 +30,41 @@ typedef struct row {
   "%3 = contract bf16[2,2,2,2] %1 %2 {0 2 2 1}\n" \
   "%4 = permute bf16[2,2,2,2] %3 {0 2 1 3}\n" \
   "%5 = cast f32[2,2,2,2] %4\n" rest "# x0: 42c8 4110 41a8 42c4\n# x1: 42f6 4298 40c0 421c\n"
+
+/* GELU of x and a row of which all is y, x being a product of 64 terms: `unit` * x / 64 each. */
+#define GELU_OF(type, unit, x, y) \
+  "%1 = param " type "[64,64] 64 64 {0 0}\n" \
+  "%2 = param " type "[128,64] 128 64 {1 0}\n" \
+  "%3 = param " type "[128] 128 {2 0}\n" \
+  "%4 = contract " type "[64,128] %1 %2 {0 1 1 1}\n" \
+  "%5 = reshape " type "[1,128] %3 1 128\n" \
+  "%6 = expand " type "[64,128] %5 64 128\n" \
+  "%7 = add " type "[64,128] %4 %6\n" \
+  "%8 = cast f32[64,128] %7\n" \
+  "%9 = const f32 {0.5}\n" \
+  "%10 = reshape f32[1,1] %9 1 1\n" \
+  "%11 = expand f32[64,128] %10 64 128\n" \
+  "%12 = mul f32[64,128] %8 %11\n" \
+  "%13 = mul f32[64,128] %8 %8\n" \
+  "%14 = mul f32[64,128] %13 %8\n" \
+  "%15 = const f32 {0.044715}\n" \
+  "%16 = reshape f32[1,1] %15 1 1\n" \
+  "%17 = expand f32[64,128] %16 64 128\n" \
+  "%18 = mul f32[64,128] %14 %17\n" \
+  "%19 = add f32[64,128] %8 %18\n" \
+  "%20 = const f32 {0.7978846}\n" \
+  "%21 = reshape f32[1,1] %20 1 1\n" \
+  "%22 = expand f32[64,128] %21 64 128\n" \
+  "%23 = mul f32[64,128] %19 %22\n" \
+  "%24 = tanh f32[64,128] %23\n" \
+  "%25 = const f32 {1.0}\n" \
+  "%26 = reshape f32[1,1] %25 1 1\n" \
+  "%27 = expand f32[64,128] %26 64 128\n" \
+  "%28 = add f32[64,128] %24 %27\n" \
+  "%29 = mul f32[64,128] %12 %28\n" \
+  "%30 = cast " type "[64,128] %29\n" \
+  "%31 = sink void %30 {\"outputs\"}\n" \
+  "# x0: " unit "*4096\n# x1: " x "*8192\n# x2: " y "*128\n"
 
 static const row rows[] = {
     {"a bf16 gradient of convolutions: summed in f32 and rounded once where it is found as a whole",
@@ -82,6 +120,40 @@ static const row rows[] = {
      "# x0: 7e967699 7e967699 0\n",
      0,
      {{"ref:cpu", TN_MODE_DEFAULT, {NAN}, {1, INFINITY, 1e38}}}},
+    {"a product whose first factors come to what is subnormal, in one order or another",
+     "%1 = param f32[6] 6 {0 0}\n"
+     "%2 = prod f32 %1 {0}\n"
+     "%3 = sink void %2 {\"outputs\"}\n"
+     "# x0: bfe47454 3feeab36 c0a420c5 2ca 42ff0000 437f0000\n", /* 2ca: 714 units; the others come to 2^19 */
+     0,
+     {{"ref:cpu", TN_MODE_DEFAULT, {5.5523606452468911e-37, 5.5524870984203118e-37}, {5.52e-37, 5.59e-37, -5.55e-37}},
+      {"ref:cpu", TN_MODE_STRICT, {5.5523606452468911e-37}, {5.5524870984203118e-37}}}},
+    {"a product of what is infinite, and vanishes in some order: infinite or NaN",
+     "%1 = param f32[3] 3 {0 0}\n"
+     "%2 = prod f32 %1 {0}\n"
+     "%3 = sink void %2 {\"outputs\"}\n"
+     "# x0: 7f800000 0da24260 8da24260\n",
+     0,
+     {{"ref:cpu", TN_MODE_DEFAULT, {-INFINITY, NAN}, {-1, -1e-45, INFINITY}}}},
+    {"GELU that a library does with a product of bf16, where tanh(u) rounds to -1",
+     GELU_OF("bf16", "3c80", "c0e0", "0"), /* of -7 */
+     0,
+     {{"+ref:sm_90", TN_MODE_DEFAULT, {-2.3314683517128287e-15}, {-1e-6, 1e-15, -1}},
+      {"ref:sm_90", TN_MODE_DEFAULT, {-0.0}, {-2.3314683517128287e-15}},
+      {"+ref:sm_90", TN_MODE_STRICT, {-0.0}, {-2.3314683517128287e-15}}}},
+    {"GELU that a library does with a product of bf16: right to the last bit nearly always",
+     GELU_OF("bf16", "3c80", "c000", "0"), /* of -2 */
+     0,
+     {{"+ref:sm_90", TN_MODE_DEFAULT, {-0x1.74p-5}, {-0x1.72p-5, -0x1.76p-5}}}},
+    {"GELU of a product that is far below 0: it is 0 still",
+     GELU_OF("bf16", "6e49", "c000", "0"), /* of -2e30 */
+     0,
+     {{"+ref:sm_90", TN_MODE_DEFAULT, {-0.0}, {-1e-40, 1e-40, -1}}}},
+    {"GELU of a product of f16 and a row, whose sum the library does not round: of -3 + 0.0009",
+     GELU_OF("f16", "2400", "c200", "1360"),
+     0,
+     {{"+ref:sm_90", TN_MODE_DEFAULT, {-0x1.dccp-9, -0x1.de4p-9}, {-0x1.d9cp-9, -0x1.dfcp-9}},
+      {"ref:sm_90", TN_MODE_DEFAULT, {-0x1.dccp-9}, {-0x1.de4p-9}}}},
     {"the sign of a NaN that is given",
      "%1 = param f32[1] 1 {0 0}\n"
      "%2 = param f32[1] 1 {1 0}\n"
@@ -93,11 +165,14 @@ static const row rows[] = {
 };
 
 static void check(const row *r, int k) {
-  tn_ctx *c = tn_ctx_open(&(tn_options){.device = r->on[k].device, .mode = r->on[k].mode, .quiet = 1});
+  bool library = *r->on[k].device == '+';
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = r->on[k].device + library, .mode = r->on[k].mode, .quiet = 1});
   graph g;
   naive_tensor want;
+  char why[512] = "";
   assert_non_null(c);
   if (!graph_parse(c, r->text, 1, true, &g)) fail_msg("%s: %s", r->name, tn_last_error(c)->text);
+  if (library) library_put(tn__device_get(c, 0));
   const tn_node *n = g.sink->src[0];
   graph_values(c, &g, g.sink->src, 1, &want);
   for (int i = 0; i < 3; i++) {
@@ -109,6 +184,8 @@ static void check(const row *r, int k) {
                  wrong ? "accepted" : "refused");
   }
   naive_free(&want);
+  if (!graphs_agree(c, (graph *[]){&g}, 1, why, sizeof why))
+    fail_msg("%s: %s, mode %d: %s", r->name, r->on[k].device, (int)r->on[k].mode, why);
   graph_free(c, &g);
   tn_ctx_close(c);
 }
@@ -186,7 +263,65 @@ static void ranges_hold(void **state) {
   tn_ctx_close(c);
 }
 
+/* ---- products in any order --------------------------------------------------------------------------------------- */
+
+enum { FACTORS = 6, ORDERS = 40 };
+
+/* What they come to, two of those that are left at a time. */
+static uint64_t multiply_in_some_order(int dtype, const uint64_t *factor, uint32_t n, uint64_t *roll) {
+  uint64_t v[FACTORS];
+  memcpy(v, factor, n * sizeof *v);
+  while (n > 1) {
+    *roll = tn__hash_mix(*roll, 7);
+    uint32_t a = (uint32_t)(*roll >> 8) % n, b = (uint32_t)(*roll >> 40) % (n - 1);
+    b += b >= a;
+    v[a] = tn__eval(OP_MUL, dtype, dtype, (uint64_t[]){v[a], v[b]});
+    v[b] = v[--n];
+  }
+  return v[0];
+}
+
+/* Factors of all sizes: what is made of some of them is subnormal or overflows. */
+static void try_product(tn_ctx *c, int dtype, uint64_t *roll) {
+  uint64_t factor[FACTORS];
+  uint32_t n = 2 + (uint32_t)((*roll = tn__hash_mix(*roll, 3)) >> 20) % (FACTORS - 1);
+  int far = dtype == TN_F16 ? 26 : dtype == TN_F64 ? 1080 : 150;
+  char text[512], *at = text;
+  at += sprintf(at, "%%1 = param %s[%u] %u {0 0}\n%%2 = prod %s %%1 {0}\n%%3 = sink void %%2 {\"outputs\"}\n# x0:",
+                tn__dtypes[dtype].name, n, n, tn__dtypes[dtype].name);
+  for (uint32_t i = 0; i < n; i++) {
+    *roll = tn__hash_mix(*roll, 5);
+    double m = 1 + (double)(uint32_t)(*roll >> 32) * 0x1p-32;
+    factor[i] = tn__eval_from_double(dtype, ldexp(*roll & 1 ? m : -m, (int)(*roll >> 8 & 0xfff) % (2 * far) - far));
+    uint64_t stored = 0;
+    tn__eval_store(dtype, &stored, factor[i]);
+    at += sprintf(at, " %llx", (unsigned long long)stored);
+  }
+  sprintf(at, "\n");
+  graph g;
+  naive_tensor want;
+  assert_true(graph_parse(c, text, 1, true, &g));
+  graph_values(c, &g, g.sink->src, 1, &want);
+  for (int i = 0; i < ORDERS; i++) {
+    uint64_t got = multiply_in_some_order(dtype, factor, n, roll);
+    if (!bounds_allow(g.sink->src[0], &want, 0, got))
+      fail_msg("%g is refused, of %s", tn__eval_to_double(dtype, got), text);
+  }
+  naive_free(&want);
+  graph_free(c, &g);
+}
+
+static void products_in_any_order(void **state) {
+  static const int dtypes[] = {TN_F16, TN_BF16, TN_F32, TN_F64};
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref", .quiet = 1});
+  uint64_t roll = 1;
+  (void)state;
+  for (int i = 0; i < 2000; i++) try_product(c, dtypes[i % 4], &roll);
+  tn_ctx_close(c);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(all_rows), cmocka_unit_test(ranges_hold)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(all_rows), cmocka_unit_test(ranges_hold),
+                                     cmocka_unit_test(products_in_any_order)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -212,6 +212,7 @@ typedef struct watcher {
   double slack;
   tn__map short_; /* f32 nodes from which bf16 or f16 comes: see near */
   tn__map folded; /* what a gradient of convolutions folds, down to its product: see find_folded */
+  tn__map joined; /* tanh, and what leads to it from a product: see find_joined */
   bool loose;     /* mode default */
   bool cuda, tf32; /* it is such a device; factors may be rounded to tf32 on it */
   bool finishes;  /* the device has a library that does functions with a product, before it rounds; */
@@ -406,13 +407,16 @@ static factors factor(range r) {
                    .negative = signbit(r.lo) != 0};
 }
 
-/* A product that overflows or vanishes in some order: of its sign, as small and as large as that may be; where there
- * may be 0 * inf, NaN. */
-static range extreme_product(const factors *f, bool over, bool under, double slack) {
+/* A product of `count` factors that overflows or may be subnormal in some order: of its sign, as small and as large as
+ * that may be; where there may be 0 * inf, NaN.  A multiplication whose result is subnormal is off by half of the least
+ * unit, whatever its size, and that is multiplied by the factors that come later: by 2^up at most.  There are count - 1
+ * multiplications.  (`slack` is what those are off whose results are not.) */
+static range extreme_product(const factors *f, double count, double least, bool over, bool under, double slack) {
   double exact = exp2(f->up - f->down), lo, hi;
+  double by = exact * slack + (under ? exp2(least + f->up) * (count / 2) * (1 + slack) : 0);
   bool small = f->zeros > 0 || under, large = f->infinite > 0 || over;
-  lo = small ? 0 : f->infinite > 0 ? INFINITY : exact * (1 - slack);
-  hi = large && f->zeros == 0 ? INFINITY : f->zeros > 0 ? 0 : exact * (1 + slack);
+  lo = f->zeros > 0 ? 0 : f->infinite > 0 ? INFINITY : fmax(exact - by, 0);
+  hi = f->zeros > 0 ? 0 : large ? INFINITY : exact + by;
   return fmod(f->negative, 2) == 0 ? (range){lo, hi, false, small && large} : (range){-hi, -lo, false, small && large};
 }
 
@@ -439,7 +443,8 @@ static void product(const watcher *w, naive_machine *m, const tn_node *n, naive_
     range r = {v, v, true, false};
     bool over = f.up >= exponents[dtype].over - 1, under = f.down >= -(exponents[dtype].least + mant);
     if (!sure) r = anything(dtype);
-    else if ((over || under) && f.nans == 0) r = extreme_product(&f, over, under, slack + 0x1p-40 * (f.up + f.down));
+    else if ((over || under) && f.nans == 0)
+      r = extreme_product(&f, count, exponents[dtype].least, over, under, slack + 0x1p-40 * (f.up + f.down));
     else if (isfinite(v) && f.bits + 1 > mant) r = widened(dtype, r, fabs(v) * slack);
     set_range(t, i, r);
   }
@@ -481,6 +486,18 @@ static range loosened(const watcher *w, const function *f, range r, double bits)
   return r;
 }
 
+/* The tanh of a GELU that a library may have computed, in an order of its own or without rounding.  What the graph
+ * itself rounds comes to an absolute error of 1 + tanh(u), which is at most 2, of 11 units of 2^-24: 3 for the 7
+ * roundings of u (u * tanh'(u) is below 0.45), 3 for tanh, 1 for the sum and 4 for two products; with as many of the
+ * library, to less than 32.  From 10 on tanh rounds to 1, where the library may keep that it is 2 exp(-2u) less. */
+static range joined_tanh(range r, range u) {
+  double least = spans(u, 0) ? 0 : fmin(fabs(u.lo), fabs(u.hi));
+  r = widened(TN_F32, r, least < 10 ? 0x1p-19 : 4 * exp(-2 * least));
+  return (range){fmax(r.lo, -1), fmin(r.hi, 1), false, r.nan};
+}
+
+static bool is_joined(const watcher *w, const tn_node *n) { return tn__map_get(&w->joined, (uintptr_t)n, NULL); }
+
 /* Which sign a NaN has that is computed is the processor's business; copysign shows it. */
 static bool shows_nan(const tn_node *n, naive_tensor *const *x, int64_t i) {
   if (n->op != OP_COPYSIGN || !isnan(naive_get(x[1], i))) return false;
@@ -500,7 +517,8 @@ static bool is_there_and_back(const tn_node *n) {
 /* May it be kept unrounded? */
 static bool is_kept_wide(const watcher *w, const tn_node *n) {
   bool wide = n->dtype == TN_BF16 && (is_continuous(n) || is_there_and_back(n));
-  return w->loose && (wide || (is_half(n->dtype) && is_folded(w, n)));
+  bool before = n->op == OP_ADD && is_joined(w, n); /* a row */
+  return w->loose && (wide || (is_half(n->dtype) && (before || is_folded(w, n))));
 }
 
 static range function_range(const watcher *w, const tn_node *n, naive_tensor *const *x, const naive_tensor *t,
@@ -516,7 +534,8 @@ static range function_range(const watcher *w, const tn_node *n, naive_tensor *co
     if (x[k]->dtype == TN_BF16 && !keeps) at[k].lo = nearest(TN_BF16, at[k].lo), at[k].hi = nearest(TN_BF16, at[k].hi);
   }
   sure &= !shows_nan(n, x, i);
-  function f = {n, wide ? TN_F32 : n->dtype, keeps && sdtype == TN_BF16 ? TN_F32 : sdtype};
+  bool as_f32 = keeps && (sdtype == TN_BF16 || (sdtype == TN_F16 && is_joined(w, n)));
+  function f = {n, wide ? TN_F32 : n->dtype, as_f32 ? TN_F32 : sdtype};
   if (n->op == OP_WHERE) {
     if (!sure) r = follow(&f, at);
   } else if (!sure) {
@@ -526,6 +545,7 @@ static range function_range(const watcher *w, const tn_node *n, naive_tensor *co
     if (!isnan(v) && v != nearest(n->dtype, v)) r = (range){v, v, false, false};
   }
   r = loosened(w, &f, r, bits);
+  if (n->op == OP_TANH && is_joined(w, n) && !isnan(bits)) r = joined_tanh(r, at[0]);
   if (r.sure) return r;
   if (wide) { /* rounded or not */
     double lo = nearest(n->dtype, r.lo), hi = nearest(n->dtype, r.hi);
@@ -606,6 +626,38 @@ static void find_folded(watcher *w, tn_node *const *root, uint32_t nroot, tn__ar
   }
 }
 
+static bool leads_on(const tn_node *n) {
+  return n->op == OP_CAST || n->op == OP_ADD || n->op == OP_MUL || tn__ops[n->op].group == G_MOVE;
+}
+
+/* Where a library finishes a product of bf16 or f16 with GELU (schedule/epilogue.c), the sum with a row is not rounded,
+ * nor is GELU computed as the graph says: each f32 tanh of what casts, sums and products make of such a product. */
+static void find_joined(watcher *w, tn_node *const *root, uint32_t nroot, tn__arena *a) {
+  tn__nodes all = {0};
+  tn__map from;
+  tn__map_init(&w->joined, a);
+  tn__map_init(&from, a);
+  if (!w->loose || !w->finishes) return;
+  tn__topo(a, root, nroot, &all);
+  for (uint32_t i = 0; i < all.n; i++) {
+    const tn_node *n = all.v[i];
+    bool of_product = n->op == OP_CONTRACT && is_half(n->dtype);
+    for (uint32_t s = 0; s < n->nsrc && leads_on(n); s++)
+      of_product |= tn__map_get(&from, (uintptr_t)n->src[s], NULL);
+    if (of_product) tn__map_put(&from, (uintptr_t)n, 1);
+  }
+  for (uint32_t i = all.n; i-- > 0;) {
+    const tn_node *n = all.v[i];
+    bool is_tanh = n->op == OP_TANH && n->dtype == TN_F32 && tn__map_get(&w->short_, (uintptr_t)n, NULL);
+    if (!is_tanh && !(is_joined(w, n) && leads_on(n))) continue;
+    for (uint32_t s = 0; s < n->nsrc; s++) {
+      if (!tn__map_get(&from, (uintptr_t)n->src[s], NULL)) continue;
+      tn__map_put(&w->joined, (uintptr_t)n, 1);
+      tn__map_put(&w->joined, (uintptr_t)n->src[s], 1);
+    }
+  }
+}
+
 void bounds_eval(tn_ctx *c, tn_node *const *root, uint32_t nroot, const naive_bind *bind, uint32_t nbind, double slack,
                  naive_tensor *out) {
   watcher w = {.watch = {look}, .c = c, .slack = slack, .loose = c->mode != TN_MODE_STRICT};
@@ -616,6 +668,7 @@ void bounds_eval(tn_ctx *c, tn_node *const *root, uint32_t nroot, const naive_bi
   tn__arena_init(&a, &mem);
   find_short(&w, root, nroot, &a);
   find_folded(&w, root, nroot, &a);
+  find_joined(&w, root, nroot, &a);
   naive_eval_watched(root, nroot, bind, nbind, out, &w.watch);
   tn__arena_free(&a);
 }
