@@ -6,7 +6,8 @@
  *   threads(n)   each thread computes outputs of its own, all serial loops included: elementwise kernels, short rows,
  *   reductions over
  *                a strided axis.  In strict mode the only form, for it keeps every order of summation.
- *   group(n)     a group computes a row: the loops that the row's reductions and stores close are cut into lanes.
+ *   group(n)     a group computes a row: the loops that the row's reductions and stores close are cut into lanes.  The
+ *                only form of what holds something in scratch memory, which its threads share.
  *
  * Steps noted: flat(a,b): loops become one, their counters its quotients and remainders; pack(a,n): n neighbours in one
  * thread. */
@@ -460,17 +461,30 @@ static double longest_loop(const tn__survey *s, uint64_t rows) {
   return most;
 }
 
+/* Is scratch memory kept for a turn of the outputs' loops?  A group has it once, and all its threads work on that turn:
+ * had each a turn of its own, they would store to one place. */
+static bool holds(const tn__survey *s) {
+  for (uint32_t i = 0; i < s->r.order.n; i++)
+    if (s->r.order.v[i]->op == OP_LOCAL) return true;
+  return false;
+}
+
+/* Is a row enough for a group? */
 /* a choice: no is right */
+static bool fills_group(const tn__lowering *l, const tn__survey *s) {
+  uint64_t rows = rows_of(s);
+  int subgroup = l->target->subgroup; /* a row up to this length is one thread's work: a group would rest */
+  if (l->c->mode == TN_MODE_STRICT || !s->reduces || longest_loop(s, rows) <= subgroup) return false;
+  /* few outputs, up to two subgroups for each unit, would leave most threads without work: better groups that jump
+   * through memory */
+  return rows != s->common || !tn__walks_outputs(s, rows) ||
+         tn__volume(s, rows) < (double)l->target->units * 2 * subgroup;
+}
+
 bool tn__group_rows(tn__lowering *l, tn_node *part) {
   tn__survey s;
   tn__survey_loops(l->c, l->a, part, &s);
-  uint64_t rows = rows_of(&s);
-  int subgroup = l->target->subgroup; /* a row up to this length is one thread's work: a group would rest */
-  if (l->c->mode == TN_MODE_STRICT || !s.reduces || longest_loop(&s, rows) <= subgroup) return false;
-  /* few outputs, up to two subgroups for each unit, would leave most threads without work: better groups that jump
-   * through memory */
-  return rows != s.common || !tn__walks_outputs(&s, rows) ||
-         tn__volume(&s, rows) < (double)l->target->units * 2 * subgroup;
+  return holds(&s) || fills_group(l, &s);
 }
 
 static job begin(tn__lowering *l, tn_node *part) {

@@ -435,9 +435,10 @@ static void nest(lin *l) {
     tn_node *x = l->r.order.v[i];
     uint64_t free = tn__free_of(&l->r, x), own = tn__own_of(&l->r, x), outer = free & ~l->lanes;
     for (uint32_t s = 1; x->op == OP_REDUCE && s < x->nsrc; s++) { /* its own ranges stand in nesting order */
-      around[tn__range_at(&l->r, x->src[s])] |= outer;
-      outer |= 1ull << tn__range_at(&l->r, x->src[s]);
-      reduced |= 1ull << tn__range_at(&l->r, x->src[s]);
+      int at = tn__range_at(&l->r, x->src[s]);
+      around[at] |= outer;
+      outer |= 1ull << at & ~l->lanes; /* which are no loops around others, even if they come first */
+      reduced |= 1ull << at;
     }
     for (uint32_t j = 0; j < l->r.n; j++) {
       if (x->op == OP_REDUCE && (free >> j & 1)) uses[j]++;

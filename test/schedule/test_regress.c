@@ -17,6 +17,27 @@ typedef struct row {
 } row;
 
 static const row rows[] = {
+    {"a gather that is stored in the loops of its maxima and their sum, the outer one of which becomes lanes",
+     "%1 = param f32[1,2,1,3,1,1,3,3,2,2,2,1] 1 2 1 3 1 1 3 3 2 2 2 1 {1 0}\n"
+     "%2 = param i64[2] 2 {4 0}\n"
+     "%3 = gather f32[2,2,1,3,1,1,3,3,2,2,2,1] %1 %2\n"
+     "%4 = rmax f32[2,1,3,1,1,3,3,2,2,2,1] %3 {1}\n"
+     "%5 = reshape f32[2,1,1,3,1,1,3,3,2,2,2,1] %4 2 1 1 3 1 1 3 3 2 2 2 1\n"
+     "%6 = expand f32[2,2,1,3,1,1,3,3,2,2,2,1] %5 2 2 1 3 1 1 3 3 2 2 2 1\n"
+     "%7 = add f32[2,2,1,3,1,1,3,3,2,2,2,1] %3 %6\n"
+     "%8 = sum f32[2,1,3,1,1,3,3,2,2,2,1] %7 {1}\n"
+     "%9 = sum f32 %8 {0 1 2 3 4 5 6 7 8 9 10}\n"
+     "%10 = sink void %9 %9 %3 {\"outputs\"}\n"},
+    {"sums of short rows, stored twice, and the sum of all, a row for each turn of a group",
+     "%1 = param f32[8,1024] 8 1024 {0 0}\n"
+     "%2 = sum f32[1024] %1 {0}\n"
+     "%3 = sum f32 %2 {0}\n"
+     "%4 = sink void %2 %2 %3 {\"outputs\"}\n"},
+    {"and on a device of many units",
+     "%1 = param f32[8,16896] 8 16896 {0 0}\n"
+     "%2 = sum f32[16896] %1 {0}\n"
+     "%3 = sum f32 %2 {0}\n"
+     "%4 = sink void %2 %2 %3 {\"outputs\"}\n"},
     {"a gather of one row that is stored, too, in the inner loop of what it is multiplied with",
      "%1 = param f32[3,1,2] 3 1 2 {2 0}\n"
      "%2 = param u32[1] 1 {4 0}\n"
