@@ -214,7 +214,8 @@ typedef struct watcher {
   tn__map folded; /* what a gradient of convolutions folds, down to its product: see find_folded */
   tn__map joined; /* tanh, and what leads to it from a product: see find_joined */
   bool loose;     /* mode default */
-  bool cuda, tf32; /* it is such a device; factors may be rounded to tf32 on it */
+  bool gpu, cuda;  /* the context's device is one, or such a one; */
+  bool tf32;       /* factors may be rounded to tf32 on it */
   bool finishes;  /* the device has a library that does functions with a product, before it rounds; */
   bool convolves; /* one that convolves */
 } watcher;
@@ -476,8 +477,8 @@ static void extreme(naive_machine *m, const tn_node *n, naive_tensor *const *x, 
 static range loosened(const watcher *w, const function *f, range r, double bits) {
   const tn_node *n = f->n;
   if (r.sure) r.lo = r.hi = bits;
-  if (library_ulps(n) > 0 && !isnan(bits) && (is_gpu(device_or("")) || w->slack > 0)) {
-    double units = is_gpu(device_or("")) && isfinite(bits) ? library_ulps(n) * ulp(TN_F64, bits) : 0;
+  if (library_ulps(n) > 0 && !isnan(bits) && (w->gpu || w->slack > 0)) {
+    double units = w->gpu && isfinite(bits) ? library_ulps(n) * ulp(TN_F64, bits) : 0;
     r = widened(TN_F64, r, fmax(units, w->slack * fmax(1, fabs(bits))));
   }
   bool here = w->cuda && w->loose && near[n->op];
@@ -566,7 +567,7 @@ static bool any_planes(const tn_node *n, naive_tensor *const *x) {
 
 static bool is_loose(const watcher *w, const tn_node *n) {
   if (n->op == OP_COPYSIGN) return true;
-  if (library_ulps(n) > 0 && (is_gpu(device_or("")) || w->slack > 0)) return true;
+  if (library_ulps(n) > 0 && (w->gpu || w->slack > 0)) return true;
   return is_kept_wide(w, n) || (w->loose && near[n->op]);
 }
 
@@ -661,7 +662,9 @@ static void find_joined(watcher *w, tn_node *const *root, uint32_t nroot, tn__ar
 void bounds_eval(tn_ctx *c, tn_node *const *root, uint32_t nroot, const naive_bind *bind, uint32_t nbind, double slack,
                  naive_tensor *out) {
   watcher w = {.watch = {look}, .c = c, .slack = slack, .loose = c->mode != TN_MODE_STRICT};
-  w.cuda = !strncmp(device_or(""), "cuda", 4);
+  const char *device = tn__device_get(c, 0)->name;
+  w.gpu = is_gpu(device);
+  w.cuda = !strncmp(device, "cuda", 4);
   w.tf32 = w.cuda && w.loose && c->opt.tf32;
   tn__mem mem = {0};
   tn__arena a;
