@@ -41,4 +41,7 @@ enum { TI_NUMBER, TI_TRUTH, TI_BELOW, TI_ZERO, TI_ABOVE, TI_BITS, TI_COUNT };
 void tn__interval(const tn_node *n, int64_t *lo, int64_t *hi);
 /* The same where n's first three sources lie in lo..hi.  False: it may be beyond the dtype, and the range is full. */
 bool tn__interval_from(const tn_node *n, const int64_t *lo, const int64_t *hi, int64_t *from, int64_t *to);
+
+/* |v|, also of the least */
+static inline uint64_t tn__magnitude(int64_t v) { return v < 0 ? (uint64_t)-(v + 1) + 1 : (uint64_t)v; }
 #endif

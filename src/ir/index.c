@@ -1,5 +1,6 @@
 #include "ir/index.h"
 #include "ir/build.h"
+#include "ir/eval.h"
 #include <string.h>
 
 typedef struct term {
@@ -151,8 +152,6 @@ static tn_node *scale(tn_ctx *c, tn_node *x, int64_t k) {
   return write_sum(c, &a);
 }
 
-static uint64_t magnitude(int64_t k) { return k < 0 ? (uint64_t)-(k + 1) + 1 : (uint64_t)k; }
-
 static uint64_t gcd(uint64_t a, uint64_t b) {
   while (b) {
     uint64_t r = a % b;
@@ -170,7 +169,7 @@ static term factor(tn_ctx *c, tn_node *x) {
   START(&a, xs);
   read_sum(c, x, &a);
   uint64_t g = 0;
-  for (uint32_t i = 0; i < a.n; i++) g = gcd(g, magnitude(a.v[i].k));
+  for (uint32_t i = 0; i < a.n; i++) g = gcd(g, tn__magnitude(a.v[i].k));
   if (g == 0) return (term){1, x}; /* only a sum that was not built here: 0 + 0 from a text */
   int64_t k = g > INT64_MAX ? 1 : (int64_t)g;
   if (a.v[0].k < 0) k = -k;

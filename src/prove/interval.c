@@ -146,7 +146,7 @@ static void constant(printer *q, const char *name, int64_t v) {
   tn__sb_printf(&q->out, "(define-fun %s () ", name);
   type(q);
   say(q, v < 0 ? " (bvneg " : " ");
-  number(q, v < 0 ? 0 - (uint64_t)v : (uint64_t)v);
+  number(q, tn__magnitude(v));
   say(q, v < 0 ? "))\n" : ")\n");
 }
 
@@ -163,7 +163,7 @@ static void constants(printer *q) {
     say(q, "(assert (<= all.lo all.hi))\n");
     return;
   }
-  constant(q, "all.lo", as_signed ? (int64_t)(0 - half) : 0);
+  constant(q, "all.lo", as_signed ? -(int64_t)(half - 1) - 1 : 0);
   constant(q, "all.hi", as_signed ? (int64_t)(half - 1) : (int64_t)ones);
   if (is_signed) constant(q, "ones", -1);
   else {

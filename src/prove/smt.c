@@ -97,7 +97,7 @@ static void sort(const printer *q, tn__sb *b, int d) {
 static void literal(printer *q, tn__sb *b, int d, uint64_t bits) {
   int64_t v = (int64_t)bits;
   if (d == TN_BOOL) tn__sb_puts(b, bits ? "true" : "false");
-  else if (d == TN__INDEX && v < 0) tn__sb_printf(b, "(- %llu)", (unsigned long long)(0 - bits));
+  else if (d == TN__INDEX && v < 0) tn__sb_printf(b, "(- %llu)", (unsigned long long)tn__magnitude(v));
   else if (d == TN__INDEX) tn__sb_printf(b, "%lld", (long long)v);
   else {
     if (width(d) < 64) bits &= (UINT64_C(1) << width(d)) - 1;

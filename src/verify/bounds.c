@@ -1,5 +1,6 @@
 #include "verify/bounds.h"
 #include "ir/build.h"
+#include "ir/eval.h"
 #include "lower/lower.h"
 #include "rewrite/rewrite.h"
 #include "verify/given.h"
@@ -45,8 +46,7 @@ static void put_name(script *s, const tn_node *n) {
 }
 
 static void put_int(script *s, int64_t v) {
-  uint64_t magnitude = v < 0 ? (uint64_t)-(v + 1) + 1 : (uint64_t)v;
-  tn__sb_printf(s->out, v < 0 ? " (- %llu)" : " %llu", (unsigned long long)magnitude);
+  tn__sb_printf(s->out, v < 0 ? " (- %llu)" : " %llu", (unsigned long long)tn__magnitude(v));
 }
 
 static bool is_term(const tn_node *n) {
