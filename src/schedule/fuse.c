@@ -234,6 +234,7 @@ static void note_chain(tn__fuse *f, const tn__demand *d) {
 
 /* Are the output loops that the indices walk the outer ones?  A store in inner ones alone wants them outside, where a
  * reduction in the outer ones may not have them. */
+/* a choice: no is right */
 static bool walks_outer(const tn__demand *d) {
   bool skipped = false;
   for (uint32_t i = 0; i < d->env->nsrc; i++) {
