@@ -497,20 +497,17 @@ static uint64_t path_to(const lin *l, int b) {
 
 /* Each closer's loops stand one inside the other: those it depends on, and in them those it closes.  It has no other
  * around it: a reduction would begin, or be read, in another turn of that, and a row be kept in one.  Two closers of a
- * loop that want it in different places fail here, whatever pass has made them. */
+ * loop that want it in different places, or before and after another loop, fail here, whatever pass has made them. */
 static void check_nesting(const lin *l) {
-  tn__map below; /* node -> loops that are closed below it: they are over, and none above it closes them again */
-  tn__map_init(&below, l->a);
+  uint64_t before[TN__MAX_RANGES];
+  tn__loops_before(l->a, &l->r, l->lanes, before);
   for (uint32_t i = 0; i < l->r.order.n; i++) {
     const tn_node *x = l->r.order.v[i];
-    uint64_t closed = 0, set = 0;
-    uint32_t first;
-    for (uint32_t s = 0; s < x->nsrc; s++)
-      if (tn__map_get(&below, (uint64_t)(uintptr_t)x->src[s], &set)) closed |= set;
     uint64_t all = tn__own_of(&l->r, x), own = all & ~l->lanes, free = loops_of(l, x),
              in = path_to(l, block_of(l, free)), path = path_to(l, block_of(l, own | free));
-    tn__map_put(&below, (uint64_t)(uintptr_t)x, closed | all);
-    bool good = !(all & closed) && !(free & ~in) && !(own & in) && path == (own | in);
+    uint32_t first;
+    bool good = !(free & ~in) && !(own & in) && path == (own | in);
+    for (uint32_t j = 0; j < l->r.n; j++) good &= !(all >> j & before[j] >> j & 1);
     if (!tn__closes(x, &first) || good) continue;
     tn__fail(l->c, TN_ESTATE, "internal error: loop %lld of a kernel is closed in two places",
              first < x->nsrc ? tn__id_of(x->src[first]) : -1ll);

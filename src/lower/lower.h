@@ -83,6 +83,10 @@ int tn__range_at(const tn__ranges *r, const tn_node *range); /* its number, -1 *
 /* A node that closes loops (REDUCE, STORE, STOREADD): its own ranges are src[*first] .. */
 bool tn__closes(const tn_node *n, uint32_t *first);
 uint64_t tn__own_of(const tn__ranges *r, const tn_node *n);
+/* before[j]: the loops that end before loop j does, since something that closes j is made of what they give, or of what
+ * is given by loops that need them.  No loop may stand in its own set.  Those in `apart` are written once for each node
+ * that closes them, and do not wait for each other. */
+void tn__loops_before(tn__arena *a, const tn__ranges *r, uint64_t apart, uint64_t *before);
 
 /* ---- loops.c ---- */
 

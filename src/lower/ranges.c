@@ -1,4 +1,5 @@
 #include "lower/lower.h"
+#include <string.h>
 
 bool tn__closes(const tn_node *n, uint32_t *first) {
   bool store = n->op == OP_STORE || n->op == OP_STOREADD;
@@ -65,4 +66,28 @@ void tn__ranges_find(tn_ctx *c, tn__arena *a, tn_node *body, tn__ranges *out) {
     tn__map_put(&out->free, (uint64_t)(uintptr_t)n, set);
     tn__map_put(&out->level, (uint64_t)(uintptr_t)n, level);
   }
+}
+
+/* The loops that are closed below n */
+static uint64_t closed_below(const tn__map *below, const tn_node *n) {
+  uint64_t set = 0, v;
+  for (uint32_t s = 0; s < n->nsrc; s++)
+    if (tn__map_get(below, (uint64_t)(uintptr_t)n->src[s], &v)) set |= v;
+  return set;
+}
+
+void tn__loops_before(tn__arena *a, const tn__ranges *r, uint64_t apart, uint64_t *before) {
+  tn__map below;
+  tn__map_init(&below, a);
+  memset(before, 0, r->n * sizeof *before);
+  for (uint32_t i = 0; i < r->order.n; i++) {
+    const tn_node *n = r->order.v[i];
+    uint64_t own = tn__own_of(r, n), closed = closed_below(&below, n);
+    if (own | closed) tn__map_put(&below, (uint64_t)(uintptr_t)n, own | closed);
+    for (uint32_t j = 0; j < r->n; j++)
+      if (own >> j & 1) before[j] |= closed;
+  }
+  for (uint32_t k = 0; k < r->n; k++) /* by way of k */
+    for (uint32_t j = 0; j < r->n && !(apart >> k & 1); j++)
+      if (before[j] >> k & 1) before[j] |= before[k];
 }

@@ -16,6 +16,7 @@ typedef struct loop {
   tn_node *range;
   uint32_t level, closers;
   uint64_t free, around; /* around: what any of them has around it, among it the loops that it closes too */
+  uint64_t before;       /* the loops that must have ended (tn__loops_before) */
   bool uniform, reduces;
 } loop;
 
@@ -40,9 +41,11 @@ static void describe_closer(const tn__ranges *r, loop *l, const tn_node *n) {
   }
 }
 
-static void describe(const tn__ranges *r, loop *l) {
+static void describe(tn__arena *a, const tn__ranges *r, loop *l) {
   uint32_t first;
-  for (uint32_t i = 0; i < r->n; i++) l[i] = (loop){.range = r->range[i], .uniform = true};
+  uint64_t before[TN__MAX_RANGES];
+  tn__loops_before(a, r, 0, before);
+  for (uint32_t i = 0; i < r->n; i++) l[i] = (loop){.range = r->range[i], .before = before[i], .uniform = true};
   for (int stores = 0; stores < 2; stores++)
     for (uint32_t i = 0; i < r->order.n; i++)
       if (tn__closes(r->order.v[i], &first) && (r->order.v[i]->op != OP_REDUCE) == stores)
@@ -55,7 +58,7 @@ tn_node *tn__share_loops(tn__lowering *lo, tn_node *body) {
     tn__ranges r;
     tn__ranges_find(lo->c, lo->a, body, &r);
     loop l[TN__MAX_RANGES];
-    describe(&r, l);
+    describe(lo->a, &r, l);
     tn_node *old = NULL, *new_ = NULL;
     for (uint32_t i = 0; i < r.n && !old; i++)
       for (uint32_t j = 0; j < i && !old; j++) {
@@ -145,6 +148,29 @@ static void find_written(tn__arena *a, const tn__ranges *r, tn__map *anew) {
   }
 }
 
+/* May the loop over range j keep the row, for the others to load?  It cannot wait for one of them. */
+static bool can_be_first(const tn__ranges *r, const loop *l, const row *w, uint32_t j) {
+  for (uint32_t i = 0; i < w->n; i++) {
+    uint32_t k = (uint32_t)tn__range_at(r, w->range[i]);
+    if (k != j && (l[j].before >> k & 1)) return false;
+  }
+  return true;
+}
+
+/* The place whose loop runs first: reductions before stores, lower levels before higher.  -1 if each waits for
+ * another. */
+static int earliest(const tn__ranges *r, const loop *l, const row *w) {
+  int first = -1;
+  for (uint32_t i = 0; i < w->n; i++) {
+    uint32_t j = (uint32_t)tn__range_at(r, w->range[i]);
+    if (!can_be_first(r, l, w, j)) continue;
+    const loop *p = &l[j], *q = first < 0 ? p : &l[tn__range_at(r, w->range[first])];
+    bool reduce_p = p->range->ints[RANGE_AXIS] == AX_REDUCE, reduce_q = q->range->ints[RANGE_AXIS] == AX_REDUCE;
+    if (first < 0 || reduce_p > reduce_q || (reduce_p == reduce_q && p->level < q->level)) first = (int)i;
+  }
+  return first;
+}
+
 /* Looks for a dear node that is wanted in two loops over equal extents, or again and again in one. */
 /* a choice: no is right */
 static bool find_row(tn__lowering *lo, size_t room, const tn__ranges *r, const loop *l, row *out) {
@@ -176,32 +202,21 @@ static bool find_row(tn__lowering *lo, size_t room, const tn__ranges *r, const l
     }
   }
   for (uint32_t k = 0; k < rows.n; k++)
-    if (rows.v[k].n >= 2 || rows.v[k].repeated) {
+    if ((rows.v[k].n >= 2 || rows.v[k].repeated) && earliest(r, l, &rows.v[k]) >= 0) {
       *out = rows.v[k];
       return true;
     }
   return false;
 }
 
-/* The place whose loop runs first: reductions before stores, lower levels before higher. */
-static uint32_t earliest(const tn__ranges *r, const loop *l, const row *w) {
-  uint32_t first = 0;
-  for (uint32_t i = 1; i < w->n; i++) {
-    const loop *p = &l[tn__range_at(r, w->range[i])], *q = &l[tn__range_at(r, w->range[first])];
-    bool reduce_p = p->range->ints[RANGE_AXIS] == AX_REDUCE, reduce_q = q->range->ints[RANGE_AXIS] == AX_REDUCE;
-    if (reduce_p > reduce_q || (reduce_p == reduce_q && p->level < q->level)) first = i;
-  }
-  return first;
-}
-
 /* The loop like that over x which runs first: what is only loaded had better be under way before the row's first
  * results are waited for. */
-static tn_node *before_all(const tn__ranges *r, const loop *l, tn_node *x) {
+static tn_node *before_all(const tn__ranges *r, const loop *l, const row *w, tn_node *x) {
   const loop *best = &l[tn__range_at(r, x)];
   for (uint32_t i = 0; i < r->n && best->uniform; i++) {
     const loop *q = &l[i];
     if (q->range->ints[RANGE_AXIS] == AX_REDUCE && q->range->src[0] == x->src[0] && q->uniform && q->reduces &&
-        q->free == best->free && q->level < best->level)
+        q->free == best->free && q->level < best->level && can_be_first(r, l, w, i))
       best = q;
   }
   return best->range;
@@ -297,10 +312,10 @@ static tn_node *apart(tn__lowering *l, const tn__ranges *r, tn_node *value, tn_n
 static tn_node *keep_row(tn__lowering *lo, const tn__ranges *r, const loop *l, tn_node *body, const row *w,
                          tn_node *turn) {
   tn_ctx *c = lo->c;
-  uint32_t first = earliest(r, l, w);
+  int first = earliest(r, l, w); /* there is one */
   tn_node *x = w->range[first], *value = w->at[first], *size = tn__int(c, x->hi + 1);
   if (value->op == OP_LOAD && x->ints[RANGE_AXIS] == AX_REDUCE && !tn__level_of(r, value)) {
-    tn_node *early = before_all(r, l, x);
+    tn_node *early = before_all(r, l, w, x);
     value = tn__substitute(c, value, &x, &early, 1);
     x = early;
   }
@@ -366,7 +381,7 @@ tn_node *tn__keep_rows(tn__lowering *lo, tn_node *body) {
     loop l[TN__MAX_RANGES];
     row w;
     tn__ranges_find(lo->c, lo->a, body, &r);
-    describe(&r, l);
+    describe(lo->a, &r, l);
     if (!find_row(lo, room, &r, l, &w)) break;
     tn_node *turn = sent_in(target, &r, &w, &sent);
     tn__sb_printf(&lo->note, " %s(%s)", turn ? "ahead" : "row", tn__ops[w.at[0]->op].text);

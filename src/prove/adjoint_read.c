@@ -22,9 +22,17 @@ static tn_node *through_sum(tn_ctx *c, tn__reading *r, tn_node *n) {
 }
 
 static tn_node *step(tn_ctx *c, tn_node *n, tn_node **place, tn_node **gate) {
-  tn_node *at[TN_MAX_RANK + 1];
+  tn_node *at[TN_MAX_RANK];
   tn__index_through(c, n, place, at, gate);
   memcpy(place, at, n->src[0]->rank * sizeof *at);
+  return n->src[0];
+}
+
+/* A sum over all offsets, whatever a kernel walks */
+static tn_node *through_fold(tn_ctx *c, tn__reading *r, tn_node *n) {
+  tn_node *at[TN_MAX_RANK + 1], *offset = summed(c, r, tn__int(c, n->ints[1]));
+  tn__fold_through(c, n, (tn__walk){.by = 1, .turns = n->ints[1]}, r->place, offset, at, &r->gate);
+  memcpy(r->place, at, n->src[0]->rank * sizeof *at);
   return n->src[0];
 }
 
@@ -44,8 +52,7 @@ tn__reading tn__adjoint_read(tn_ctx *c, tn_node *root, const tn_node *leaf) {
   while (n != leaf) {
     if (n->op == OP_SUM) n = through_sum(c, &r, n);
     else if (n->op == OP_FOLD) {
-      r.place[n->rank] = summed(c, &r, tn__int(c, n->ints[1]));
-      n = step(c, n, r.place, &r.gate);
+      n = through_fold(c, &r, n);
     } else tn__fail(c, TN_EGRAD, "adjoint: %s is no movement", tn__ops[n->op].text);
     n = tn__adjoint_follow(c, n, r.place, &r.gate);
   }

@@ -98,12 +98,13 @@ static void inline_reduce(tn__fuse *f, tn_node *n, tn__info *in, tn__demand *d) 
 }
 
 static void inline_fold(tn__fuse *f, tn_node *n, tn__info *in, tn__demand *d) {
-  tn_node *size = tn__int(f->c, n->ints[1]), *at[TN_MAX_RANK + 1], *idx[TN_MAX_RANK + 1], *gate = d->gate;
+  tn__walk w = tn__fold_walk(n);
+  tn_node *size = tn__int(f->c, w.turns), *idx[TN_MAX_RANK + 1], *gate = d->gate;
   d->ranges = open_ranges(f, in, d, &size, 1);
-  for (uint32_t i = 0; i < n->rank; i++) at[i] = d->idx->src[i];
   /* offsets downwards are places upwards: the order in which the elements of the source stand */
-  at[n->rank] = tn__sub(f->c, tn__int(f->c, n->ints[1] - 1), d->ranges->src[0]);
-  tn__index_through(f->c, n, at, idx, &gate);
+  tn_node *turn = d->ranges->src[0];
+  if (!w.places) turn = tn__sub(f->c, tn__int(f->c, w.turns - 1), turn);
+  tn__fold_through(f->c, n, w, d->idx->src, turn, idx, &gate);
   tn__demand_child(f, n, d, 0, idx, gate, env_with(f, d->env, d->ranges));
 }
 

@@ -93,8 +93,19 @@ static inline tn__info *tn__info_of(tn__fuse *f, const tn_node *n) {
   return tn__map_get(&f->index, (uint64_t)(uintptr_t)n, &at) ? &f->info[at] : NULL;
 }
 
-/* index.c: where a movement op's source is read when the op is wanted at idx.  gate is in and out. */
+/* index.c: where a movement op's source is read when the op, no FOLD, is wanted at idx.  gate is in and out. */
 void tn__index_through(tn_ctx *c, tn_node *n, tn_node *const *idx, tn_node **out, tn_node **gate);
+/* An element of a FOLD at i adds up what stands at the places and offsets with place * stride + offset * dilation = i.
+ * They are walked in steps: offsets, or places where that takes fewer turns, the other follows from the one.  Steps of
+ * 1 look at all that there are; longer ones leap over those that can have no partner. */
+typedef struct tn__walk {
+  bool places;
+  int64_t by, turns;
+} tn__walk;
+tn__walk tn__fold_walk(const tn_node *n); /* of the fewest turns */
+/* Where the source is read at a turn */
+void tn__fold_through(tn_ctx *c, tn_node *n, tn__walk w, tn_node *const *idx, tn_node *turn, tn_node **out,
+                      tn_node **gate);
 tn_node *tn__index_flat(tn_ctx *c, tn_node *const *dim, tn_node *const *idx, uint32_t rank); /* row-major */
 /* A loop over an axis of n; none, and 0, where its size is 1 */
 tn_node *tn__axis_loop(tn_ctx *c, const tn_node *n, uint32_t axis);

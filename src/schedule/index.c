@@ -157,23 +157,83 @@ void tn__index_through(tn_ctx *c, tn_node *n, tn_node *const *idx, tn_node **out
     }
     break;
   case OP_WINDOW: through_window(c, n, idx, out); break;
-  /* idx carries the offset as one index more, last: at place * stride + offset * dilation = idx[axis] */
-  case OP_FOLD: {
-    int64_t axis = n->ints[0], stride = n->ints[2];
-    tn_node *o = idx[n->rank], *t = tn__simplify_index(c, tn__sub(c, idx[axis], tn__mul(c, o, tn__int(c, n->ints[3]))));
-    tn_node *place = stride == 1 ? t : tn__simplify_index(c, tn__op2(c, OP_IDIV, t, tn__int(c, stride)));
-    if (stride != 1) {
-      tn_node *hit = tn__simplify_index(c, tn__op2(c, OP_EQ, tn__op2(c, OP_MOD, t, tn__int(c, stride)), tn__int(c, 0)));
-      *gate = both(c, *gate, hit);
-    }
-    *gate = within(c, place, tn__int(c, 0), x->dim[axis], *gate);
-    for (uint32_t i = 0, j = 0; i < n->rank; i++) {
-      out[j++] = i == axis ? place : idx[i];
-      if (i == axis) out[j++] = o;
-    }
-    break;
-  }
   default: /* DETACH, CONTIG, ASSIGN: the same element */
     for (uint32_t i = 0; i < r; i++) out[i] = idx[i];
+  }
+}
+
+/* ---- folds ---- */
+
+static int64_t gcd(int64_t x, int64_t y) {
+  while (y) {
+    int64_t r = x % y;
+    x = y;
+    y = r;
+  }
+  return x;
+}
+
+/* The y below m with x * y = 1 modulo m, of x and m that share no divisor: Euclid's algorithm. */
+static int64_t inverse(int64_t x, int64_t m) {
+  int64_t a = x % m, b = m, ya = 1, yb = 0;
+  while (a > 0) {
+    int64_t q = b / a, r = b % a, y = yb - q * ya;
+    b = a, yb = ya;
+    a = r, ya = y;
+  }
+  return yb < 0 ? yb + m : yb;
+}
+
+static int64_t turns_of(int64_t size, int64_t step) { return size / step + (size % step != 0); }
+
+/* Leaps cost divisions, which half of the turns pay for; products of two numbers below a leap do not overflow. */
+/* a choice: either is right */
+static tn__walk walk_of(bool places, int64_t size, int64_t leap) {
+  int64_t turns = turns_of(size, leap);
+  bool pays = leap <= INT32_MAX && turns <= size / 2;
+  return (tn__walk){.places = places, .by = pays ? leap : 1, .turns = pays ? turns : size};
+}
+
+tn__walk tn__fold_walk(const tn_node *n) {
+  int64_t stride = n->ints[2], dilation = n->ints[3], g = gcd(stride, dilation), size;
+  tn__walk offsets = walk_of(false, n->ints[1], stride / g);
+  if (!tn__const_int(n->src[0]->dim[n->ints[0]], &size)) return offsets;
+  tn__walk places = walk_of(true, size, dilation / g);
+  return places.turns < offsets.turns ? places : offsets;
+}
+
+/* With u what is walked, a what one of it is worth, and v and b the other: u * a + v * b = i.  Neither has a divisor in
+ * common with the other, once i, a and b are divided by what they share; then u is known modulo b. */
+void tn__fold_through(tn_ctx *c, tn_node *n, tn__walk w, tn_node *const *idx, tn_node *turn, tn_node **out,
+                      tn_node **gate) {
+  int64_t axis = n->ints[0], a = n->ints[w.places ? 2 : 3], b = n->ints[w.places ? 3 : 2], g = gcd(a, b);
+  tn_node *x = n->src[0], *zero = tn__int(c, 0), *i = idx[axis], *first = zero, *rest,
+          *size[2] = {x->dim[axis], x->dim[axis + 1]};
+  bool leaps = w.by == b / g;
+  if (leaps && g > 1) {
+    tn_node *hit = tn__op2(c, OP_EQ, tn__op2(c, OP_MOD, i, tn__int(c, g)), zero);
+    *gate = both(c, *gate, tn__simplify_index(c, hit));
+    i = tn__op2(c, OP_IDIV, i, tn__int(c, g));
+    a /= g, b /= g;
+  }
+  tn_node *times = tn__int(c, b);
+  if (leaps) first = tn__op2(c, OP_MOD, tn__mul(c, tn__op2(c, OP_MOD, i, times), tn__int(c, inverse(a, b))), times);
+  tn_node *u = tn__simplify_index(c, tn__add(c, first, tn__mul(c, turn, tn__int(c, w.by))));
+  if (leaps && a == 1) rest = tn__sub(c, tn__op2(c, OP_IDIV, i, times), turn);
+  else rest = tn__op2(c, OP_IDIV, tn__sub(c, i, tn__mul(c, u, tn__int(c, a))), times);
+  if (!leaps) {
+    tn_node *left = tn__op2(c, OP_MOD, tn__sub(c, i, tn__mul(c, u, tn__int(c, a))), times);
+    *gate = both(c, *gate, tn__simplify_index(c, tn__op2(c, OP_EQ, left, zero)));
+  }
+  tn_node *v = tn__simplify_index(c, rest);
+  *gate = within(c, u, zero, size[!w.places], *gate);
+  *gate = within(c, v, zero, size[w.places], *gate);
+  for (uint32_t k = 0, j = 0; k < n->rank; k++) {
+    if (k != axis) {
+      out[j++] = idx[k];
+      continue;
+    }
+    out[j++] = w.places ? u : v;
+    out[j++] = w.places ? v : u;
   }
 }

@@ -1,5 +1,5 @@
-/* A loop of a body is closed in one place: two closers that want it under different loops are an error, never a
- * kernel. */
+/* A loop of a body is closed in one place: two closers that want it under different loops, or before and after another
+ * loop, are an error, never a kernel. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,6 +16,28 @@
   "%7 = param f32[32] 32 {2 -1}\n%8 = range index 4 {reduce " j " reduction}\n%9 = mul index %2 4\n" \
   "%10 = add index %9 %8\n%11 = load f32 %7 %10\n%12 = reduce f32 %11 %8 {add 1}\n%13 = add f32 %6 %12\n" \
   "%14 = store void %1 %2 %13 %2\n%15 = sink void %14 {\"kernel\"}\n"
+
+/* out = sum_1 p[j] b, b = sum_2 q[k] a, where b is made before that sum and after a, a sum of loop `j` */
+#define TURNS(j) \
+  "%1 = param f32[1] 1 {0 -1}\n%2 = param f32[4] 4 {1 -1}\n%3 = range index 4 {reduce 1 reduction}\n" \
+  "%4 = load f32 %2 %3\n%5 = param f32[5] 5 {2 -1}\n%6 = range index 5 {reduce 2 reduction}\n" \
+  "%7 = load f32 %5 %6\n%8 = range index 4 {reduce " j " reduction}\n%9 = load f32 %2 %8\n" \
+  "%10 = reduce f32 %9 %8 {add 1}\n%11 = mul f32 %7 %10\n%12 = reduce f32 %11 %6 {add 1}\n" \
+  "%13 = reduce f32 %7 %6 {max 1}\n%14 = mul f32 %4 %13\n%15 = reduce f32 %14 %3 {add 1}\n" \
+  "%16 = add f32 %12 %15\n%17 = store void %1 0 %16\n%18 = sink void %17 {\"kernel\"}\n"
+
+/* Rows of x and of exp(y) are wanted in loops 1 and 2, of which the second needs a maximum by the first, and both would
+ * do but for that: the first has to keep them. */
+#define ROWS \
+  "%1 = param f32[64] 64 {0 -1}\n%2 = range index 64 {loop 0 output}\n%3 = param f32[2048] 2048 {1 -1}\n" \
+  "%4 = range index 32 {reduce 1 reduction}\n%5 = range index 32 {reduce 2 reduction}\n" \
+  "%6 = mul index %2 32\n%7 = add index %6 %4\n%8 = add index %6 %5\n%9 = load f32 %3 %7\n" \
+  "%10 = reduce f32 %9 %4 {max 1}\n%11 = param f32[2048] 2048 {2 -1}\n%12 = load f32 %11 %8\n" \
+  "%13 = exp f32 %12\n%14 = load f32 %3 %8\n%15 = eq bool %14 %10\n%16 = const f32 {0.0}\n" \
+  "%17 = where f32 %15 %13 %16\n%18 = reduce f32 %17 %5 {add 1}\n%19 = param f32[7] 7 {3 -1}\n" \
+  "%20 = range index 7 {reduce 3 reduction}\n%21 = load f32 %19 %20\n%22 = reduce f32 %21 %20 {add 1}\n" \
+  "%23 = load f32 %11 %7\n%24 = exp f32 %23\n%25 = mul f32 %24 %22\n%26 = reduce f32 %25 %4 {add 1}\n" \
+  "%27 = add f32 %18 %26\n%28 = store void %1 %2 %27 %2\n%29 = sink void %28 {\"kernel\"}\n"
 
 static void explain(const char *device, tn_mode mode, const char *text, const char *objection) {
   tn_ctx *c = tn_ctx_open(&(tn_options){.device = device, .mode = mode, .quiet = 1});
@@ -35,6 +57,9 @@ static void one_place(void **s) {
     for (int mode = TN_MODE_DEFAULT; mode <= TN_MODE_STRICT; mode++) {
       explain(device[d], (tn_mode)mode, BODY("2"), NULL);
       explain(device[d], (tn_mode)mode, BODY("1"), "is closed in two places");
+      explain(device[d], (tn_mode)mode, TURNS("3"), NULL);
+      explain(device[d], (tn_mode)mode, TURNS("1"), "is closed in two places");
+      explain(device[d], (tn_mode)mode, ROWS, NULL);
     }
 }
 

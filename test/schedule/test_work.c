@@ -21,7 +21,7 @@ typedef struct shape {
 } shape;
 
 typedef struct row {
-  const char *name, *text; /* R and C are sizes */
+  const char *name, *text; /* R and C are sizes, RC all elements */
   shape size[5];
 } row;
 
@@ -60,6 +60,14 @@ static const row rows[] = {
      PRODUCT("f32") "%8 = param f32[R,R] R R {2 0}\n%9 = contract f32[R,R] %7 %8 {0 1 1 1}\n"
                     "%10 = min f32[R,R] %9 %7\n%11 = sink void %10 %7 {\"outputs\"}\n",
      {{130, 128}, {64, 64}, {20, 300}, {300, 20}}},
+    {"windows side by side, put together again",
+     "%1 = param f32[R,C] R C {0 0}\n%2 = exp f32[R,C] %1\n%3 = fold f32[RC] %2 RC {0 C C 1}\n"
+     "%4 = sink void %3 {\"outputs\"}\n",
+     {{64, 64}, {20, 3000}, {3000, 20}}},
+    {"few windows with gaps",
+     "%1 = param f32[R,C] R C {0 0}\n%2 = exp f32[R,C] %1\n%3 = fold f32[RC] %2 RC {0 C 1 R}\n"
+     "%4 = sink void %3 {\"outputs\"}\n",
+     {{64, 64}, {20, 3000}, {3000, 20}}},
     {"softmax of a product",
      PRODUCT("f32") "%8 = rmax f32[R] %7 {1}\n%9 = reshape f32[R,1] %8 R 1\n%10 = expand f32[R,R] %9 R R\n"
                     "%11 = neg f32[R,R] %10\n%12 = add f32[R,R] %7 %11\n%13 = exp f32[R,R] %12\n"
@@ -71,9 +79,11 @@ static const row rows[] = {
 /* The text with its sizes */
 static void put_sizes(const char *text, shape size, char *out) {
   for (const char *at = text; *at; at++) {
-    bool is_size = (*at == 'R' || *at == 'C') && at > text && strchr("[, ", at[-1]);
-    if (is_size) out += sprintf(out, "%lld", (long long)(*at == 'R' ? size.rows : size.columns));
+    bool is_size = (*at == 'R' || *at == 'C') && at > text && strchr("[, ", at[-1]), is_all = is_size && at[1] == 'C';
+    long long number = is_all ? size.rows * size.columns : *at == 'R' ? size.rows : size.columns;
+    if (is_size) out += sprintf(out, "%lld", number);
     else *out++ = *at;
+    at += is_all;
   }
   *out = 0;
 }

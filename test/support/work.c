@@ -16,7 +16,7 @@ static double asked_of(const tn_node *n) {
     for (uint32_t i = 0; i < (uint32_t)n->ints[3]; i++)
       v *= (double)n->src[0]->dim[n->ints[0] + n->ints[1] + (int64_t)i]->hi;
   if (tn__ops[n->op].group == G_REDUCE) v += elements(n->src[0]);
-  if (n->op == OP_FOLD) v *= (double)n->ints[1]; /* it looks at all places in a window, for each element */
+  if (n->op == OP_FOLD) v += elements(n->src[0]);
   if (n->op == OP_SCATTER) v += elements(n->src[2]);
   return v;
 }
