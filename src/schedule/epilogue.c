@@ -8,13 +8,18 @@
 #include "schedule/fuse.h"
 #include "tensor/operands.h"
 #include <math.h>
-#include <string.h>
 
 enum { MOST_TERMS = 8 }; /* of a sum or product that is compared */
 static const double SAME_CONSTANT = 1e-6; /* constants are products of rounded ones */
 
+typedef struct use { /* of a buffer */
+  int writer;  /* the first item that writes it; -1 */
+  int readers; /* how often items read it */
+} use;
+
 typedef struct candidate {
   tn__fuse *f;
+  use *of;                  /* each buffer */
   uint32_t product, kernel; /* items */
   tn_node *store, *index;
   tn_node *x, *row;         /* loads: of the product; of what is added, NULL */
@@ -38,27 +43,27 @@ static const struct {
 
 /* ---- finding ---- */
 
-/* The item that writes the buffer; -1. */
-static int writer_of(const tn__schedule *s, int buf) {
-  for (uint32_t i = 0; i < s->items.n; i++)
-    for (uint32_t b = 0; b < s->items.v[i].nout; b++)
-      if (s->items.v[i].buf[b] == buf) return (int)i;
-  return -1;
+static void count_reads(use *of, const tn__item *it, int by) {
+  for (uint32_t b = it->nout; b < it->nbuf; b++) of[it->buf[b]].readers += by;
 }
 
-static uint32_t count_readers(const tn__schedule *s, int buf) {
-  uint32_t n = 0;
-  for (uint32_t i = 0; i < s->items.n; i++)
-    for (uint32_t b = s->items.v[i].nout; b < s->items.v[i].nbuf; b++) n += s->items.v[i].buf[b] == buf;
-  return n;
+static use *find_uses(const tn__fuse *f) {
+  use *of = tn__arena_alloc(f->a, (f->s->bufs.n + 1) * sizeof *of);
+  for (uint32_t b = 0; b < f->s->bufs.n; b++) of[b] = (use){.writer = -1};
+  for (uint32_t i = f->s->items.n; i && i--;) {
+    const tn__item *it = &f->s->items.v[i];
+    for (uint32_t b = 0; b < it->nout; b++) of[it->buf[b]].writer = (int)i;
+    count_reads(of, it, 1);
+  }
+  return of;
 }
 
 /* A product whose result goes to this buffer and from there only to one item. */
 /* a choice: no is right */
 static bool is_private_product(const candidate *k, int buf) {
   const tn__schedule *s = k->f->s;
-  int at = writer_of(s, buf);
-  if (at < 0 || s->bufs.v[buf].kind != BUF_TEMP || count_readers(s, buf) != 1) return false;
+  int at = k->of[buf].writer;
+  if (at < 0 || s->bufs.v[buf].kind != BUF_TEMP || k->of[buf].readers != 1) return false;
   const tn__gemm *g = s->items.v[at].gemm;
   return g && tn__is_int_const(g->batch, 1) && tn__is_const(g->n) && tn__is_const(g->k) && g->k->ints[0] > 0 &&
          g->n->ints[0] > 1;
@@ -88,7 +93,7 @@ static bool fits(candidate *k) {
   tn__fuse *f = k->f;
   const tn__item *it = &f->s->items.v[k->kernel];
   int product = it->buf[k->x->src[0]->ints[0]], result = it->buf[0];
-  k->product = (uint32_t)writer_of(f->s, product);
+  k->product = (uint32_t)k->of[product].writer;
   tn_node *width = f->s->items.v[k->product].gemm->n;
   k->width = width->ints[0];
   if (f->s->bufs.v[product].size != f->s->bufs.v[result].size ||
@@ -231,26 +236,43 @@ static void join(const candidate *k, tn__after after) {
   tn__vec_push(f->a, &new_, x);
   out.body = tn__sink(f->c, (tn_node *[]){tn__substitute(f->c, k->store, old.v, new_.v, old.n)}, 1, "gemm");
   out.gemm = g;
+  k->of[from->buf[0]].writer = -1;
+  count_reads(k->of, from, -1);
+  count_reads(k->of, it, -1);
+  count_reads(k->of, &out, 1);
   *it = out;
-  memmove(from, from + 1, (f->s->items.n - k->product - 1) * sizeof *from);
-  f->s->items.n--;
+  *from = (tn__item){0};
+}
+
+static void drop_joined(tn__schedule *s) {
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < s->items.n; i++)
+    if (s->items.v[i].body) s->items.v[n++] = s->items.v[i];
+  s->items.n = n;
+}
+
+/* What the kernel does with the product, if the library can do it, too. */
+/* a choice: no is right */
+static bool find_function(const candidate *k, tn__after *after) {
+  tn__fuse *f = k->f;
+  int dtype = k->x->dtype;
+  for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
+    if (!f->dev->ops->has_after(f->dev, dtype, functions[i].after)) continue;
+    tn_node *x = tn__param(f->c, dtype, 0, -1, NULL, 0), *row = k->row ? tn__param(f->c, dtype, 1, -1, NULL, 0) : NULL;
+    tn_node *sink = tn__sink(f->c, (tn_node *[]){functions[i].of(f->c, x, row)}, 1, "outputs");
+    *after = functions[i].after;
+    if (same(k, k->store->src[2], tn__simplify_graph(f->c, sink)->src[0])) return true;
+  }
+  return false;
 }
 
 void tn__epilogue_join(tn__fuse *f) {
-  tn_ctx *c = f->c;
-  if (!f->dev->ops->has_after || c->mode == TN_MODE_STRICT) return;
+  if (!f->dev->ops->has_after || f->c->mode == TN_MODE_STRICT) return;
+  use *of = find_uses(f);
   for (uint32_t i = 0; i < f->s->items.n; i++) {
-    candidate k = {.f = f, .kernel = i};
-    if (!find(&k)) continue;
-    for (size_t a = 0; a < sizeof functions / sizeof *functions; a++) {
-      if (!f->dev->ops->has_after(f->dev, k.x->dtype, functions[a].after)) continue;
-      tn_node *x = tn__param(c, k.x->dtype, 0, -1, NULL, 0),
-              *row = k.row ? tn__param(c, k.x->dtype, 1, -1, NULL, 0) : NULL;
-      tn_node *sink = tn__sink(c, (tn_node *[]){functions[a].of(c, x, row)}, 1, "outputs");
-      if (!same(&k, k.store->src[2], tn__simplify_graph(c, sink)->src[0])) continue;
-      join(&k, functions[a].after);
-      i--;
-      break;
-    }
+    candidate k = {.f = f, .of = of, .kernel = i};
+    tn__after after;
+    if (find(&k) && find_function(&k, &after)) join(&k, after);
   }
+  drop_joined(f->s);
 }

@@ -8,6 +8,7 @@
 #include "base/names.h"
 #include "ir/build.h"
 #include "ir/roots.h"
+#include "support/library.h"
 #include "support/steps.h"
 #include "tenet/tenet.h"
 #include <stdio.h>
@@ -97,6 +98,29 @@ static uint64_t run_one_value(int n) {
   return steps;
 }
 
+/* Layers that become one call each of a device's library: a product, a row and what follows */
+static uint64_t realize_layers(int n) {
+  enum { SIDE = 8 };
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
+  assert_non_null(c);
+  library_put(tn__device_get(c, 0));
+  tn_tensor *x = tn_full(c, TN_BF16, (tn_dim[]){SIDE, SIDE}, 2, 1),
+            *row = tn_full(c, TN_BF16, (tn_dim[]){SIDE}, 1, 1 - SIDE), *w = x;
+  assert_int_equal(tn_realize((tn_tensor *[]){x, row}, 2), TN_OK);
+  tn_program_info info;
+  uint64_t from = steps_taken;
+  for (int i = 0; i < n; i++) x = tn_relu(tn_add(tn_matmul(x, w), row));
+  assert_int_equal(tn_get_info(&x, 1, &info), TN_OK);
+  assert_int_equal(tn_realize(&x, 1), TN_OK);
+  uint64_t steps = steps_taken - from;
+  assert_true(info.library_calls == n && info.kernels < 9);
+  float v[SIDE * SIDE];
+  assert_int_equal(tn_read(tn_cast(x, TN_F32), v, sizeof v), TN_OK);
+  for (int i = 0; i < SIDE * SIDE; i++) assert_true(v[i] == 1);
+  tn_ctx_close(c);
+  return steps;
+}
+
 static uint64_t name_sizes(int n) {
   tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref", .quiet = 1});
   char name[16];
@@ -154,6 +178,7 @@ static void many_values(void **state) {
   } all[] = {{"inputs, outputs and states of a program", run_program},
              {"values, each made of the one before", realize_chain},
              {"outputs that are one value", run_one_value},
+             {"layers by a library", realize_layers},
              {"sizes by name", name_sizes}};
   (void)state;
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
