@@ -121,8 +121,10 @@ static void check_bounds(kernel_job *j) {
   tn_node **size = tn__alloc(c, (k->nbuf + 1) * sizeof *size);
   for (uint32_t i = 0; i < k->nbuf; i++)
     size[i] = i < j->n ? j->plan->s->bufs.v[i].size : j->plan->scratch.v[i - j->n < j->plan->scratch.n ? i - j->n : 0];
+  tn__bounds b = {.size = size, .nbuf = k->nbuf};
+  if (j->s->stage == TN__STAGE_KERNEL && tn__bounds_prove_body(c, k, j->s->root, &b)) return;
   tn__sb_init(&open, &c->scratch);
-  tn__bounds_prove(c, k, &(tn__bounds){.size = size, .nbuf = k->nbuf}, &accesses, &proved, &open);
+  tn__bounds_prove(c, k, &b, &accesses, &proved, &open);
   if (proved < accesses)
     tn__fail(c, TN_EFORMAT,
              "line %d: %u of %u accesses cannot be shown to stay within their buffers: gate them, or run on ref, which "
@@ -139,6 +141,12 @@ static void check_writers(kernel_job *j) {
   const char *why = tn__writers_prove(c, j->plan->kernel[0], NULL, &n, &open);
   if (why) tn__fail(c, TN_EFORMAT, "line %d: %s", j->s->line, why);
   bool watched = c->races && !strcmp(j->plan->dev->ops->name, "ref");
+  const tn_node *load = j->s->stage == TN__STAGE_KERNEL ? tn__writers_loaded(c, j->s->root) : NULL;
+  if (load && !watched)
+    tn__fail(c, TN_EFORMAT,
+             "line %d: buffer %lld is loaded, %s, where other turns may store to it: load only the element that the "
+             "turn stores, store to another buffer, or run on ref with TENET_RACES=1, which looks at each",
+             j->s->line, (long long)load->src[0]->ints[0], tn__node_type(load->src[0], &c->scratch));
   if (n.by_form + n.by_trying < n.stores && !watched)
     tn__fail(c, TN_EFORMAT,
              "line %d: it cannot be shown that what runs at once stores to places of its own (%u of %u stores): gate "

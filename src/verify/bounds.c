@@ -10,6 +10,7 @@ static bool stays_within(tn_ctx *c, const tn__kernel *k, tn_node *index, tn_node
   int64_t lo, hi;
   if (index->lo >= 0 && index->hi < size->lo) return true;
   tn__given_find(c, k, gate, &given);
+  tn__given_loops(c, &given, index);
   tn__given_range(c, &given, index, &lo, &hi);
   if (lo >= 0 && hi < size->lo) return true;
   index = tn__given_bounded(c, &given, tn__given_exact(c, &given, index));
@@ -366,6 +367,10 @@ static const char *complain(tn_ctx *c, const tn__kernel *k, uint32_t part, uint3
   return tn__sb_str(&s);
 }
 
+static tn_node *size_of_buffer(const tn__bounds *b, const tn_node *buf) {
+  return buf->op == OP_PARAM && buf->ints[0] < (int64_t)b->nbuf ? b->size[buf->ints[0]] : buf->src[0];
+}
+
 const char *tn__bounds_prove(tn_ctx *c, const tn__kernel *k, const tn__bounds *b, uint32_t *accesses, uint32_t *proved,
                              tn__sb *open) {
   const char *wrong = NULL;
@@ -375,9 +380,7 @@ const char *tn__bounds_prove(tn_ctx *c, const tn__kernel *k, const tn__bounds *b
       tn_node *n = k->part[p].ins[i];
       tn__loops_pass(&c->scratch, &around, n);
       if (!tn__is_access(n)) continue;
-      const tn_node *buf = n->src[0];
-      tn_node *size = buf->op == OP_PARAM && buf->ints[0] < (int64_t)b->nbuf ? b->size[buf->ints[0]] : buf->src[0],
-              *gate = tn__gate_of(n);
+      tn_node *size = size_of_buffer(b, n->src[0]), *gate = tn__gate_of(n);
       bool good = stays_within(c, k, n->src[1], size, gate);
       (*accesses)++;
       *proved += good;
@@ -389,4 +392,15 @@ const char *tn__bounds_prove(tn_ctx *c, const tn__kernel *k, const tn__bounds *b
     }
   }
   return wrong;
+}
+
+bool tn__bounds_prove_body(tn_ctx *c, const tn__kernel *k, tn_node *body, const tn__bounds *b) {
+  tn__nodes all = {0};
+  tn__topo(&c->scratch, &body, 1, &all);
+  for (uint32_t i = 0; i < all.n; i++) {
+    tn_node *n = all.v[i];
+    if (tn__is_access(n) && !stays_within(c, k, n->src[1], size_of_buffer(b, tn__buffer_of(n)), tn__gate_of(n)))
+      return false;
+  }
+  return true;
 }

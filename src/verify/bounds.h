@@ -19,6 +19,8 @@ typedef struct tn__bounds {
  * form. */
 const char *tn__bounds_prove(tn_ctx *c, const tn__kernel *k, const tn__bounds *b, uint32_t *accesses, uint32_t *proved,
                              tn__sb *open);
+/* Are all accesses of k's body proved, as it was before it was lowered?  No loop has been cut into blocks there. */
+bool tn__bounds_prove_body(tn_ctx *c, const tn__kernel *k, tn_node *body, const tn__bounds *b);
 /* A line that is unsatisfiable if what `around` says cannot be: loops none of which is empty, and conditions. */
 void tn__bounds_state(tn_ctx *c, const tn__kernel *k, const tn__nodes *around, const tn__constraint_list *needs,
                       tn__sb *out);

@@ -182,6 +182,23 @@ void tn__given_find(tn_ctx *c, const tn__kernel *k, tn_node *gate, tn__given *ou
   }
 }
 
+void tn__given_loops(tn_ctx *c, tn__given *g, tn_node *n) {
+  tn__nodes all = {0}, bound = {0};
+  tn__topo(&c->scratch, &n, 1, &all);
+  for (uint32_t i = 0; i < all.n; i++) {
+    tn_node *r = all.v[i];
+    if (r->op != OP_RANGE || tn__is_const(r->src[0])) continue;
+    tn__vec_push(&c->scratch, &bound, r->src[0]);
+    while (bound.n) {
+      tn_node *x = bound.v[--bound.n];
+      for (uint32_t s = 0; x->op == OP_MIN && s < 2; s++) tn__vec_push(&c->scratch, &bound, x->src[s]);
+      if (x->op == OP_MIN) continue;
+      tn_node *left = tn__sub(c, tn__add(c, tn__given_exact(c, g, x), tn__int(c, -1)), r);
+      tn__vec_push(&c->scratch, &g->positive, tn__simplify_index(c, left));
+    }
+  }
+}
+
 bool tn__given_holds(tn_ctx *c, const tn__given *g, tn_node *condition) {
   tn__nodes todo = {0};
   tn__map seen;

@@ -16,6 +16,8 @@ typedef struct tn__given {
 } tn__given;
 
 void tn__given_find(tn_ctx *c, const tn__kernel *k, tn_node *gate, tn__given *out); /* k, gate: NULL if there is none */
+/* And what n's loops say: a counter is below its extent, and below each of those that this is the least of. */
+void tn__given_loops(tn_ctx *c, tn__given *g, tn_node *n);
 bool tn__given_holds(tn_ctx *c, const tn__given *g, tn_node *condition); /* false: that is not known; so below */
 bool tn__given_positive(tn_ctx *c, const tn__given *g, tn_node *index);  /* index >= 0, of an exact one */
 

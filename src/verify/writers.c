@@ -1,6 +1,7 @@
 #include "verify/writers.h"
 #include "ir/build.h"
 #include "ir/eval.h"
+#include "lower/lower.h"
 #include "rewrite/rewrite.h"
 #include "verify/bounds.h"
 #include "verify/given.h"
@@ -378,6 +379,37 @@ const char *tn__writers_prove(tn_ctx *c, const tn__kernel *k, const tn__constrai
         else put_claim(&q, needs, open);
       }
     }
+  }
+  return NULL;
+}
+
+/* ---- what is loaded of buffers that are stored to ---- */
+
+static bool has_turns(const tn_node *store) {
+  uint32_t first;
+  bool any = false;
+  tn__closes(store, &first);
+  for (uint32_t s = first; s < store->nsrc; s++) any |= store->src[s]->hi > 0;
+  return any;
+}
+
+/* Of two turns: the same one's places are the same, all others' apart. */
+static bool may_meet(tn_ctx *c, tn_node *x, tn_node *y) {
+  return x->lo <= y->hi && y->lo <= x->hi && !tn__is_int_const(tn__simplify_index(c, tn__sub(c, x, y)), 0);
+}
+
+const tn_node *tn__writers_loaded(tn_ctx *c, tn_node *body) {
+  tn__nodes all = {0};
+  tn__topo(&c->scratch, &body, 1, &all);
+  for (uint32_t i = 0; i < all.n; i++) {
+    const tn_node *store = all.v[i];
+    if ((store->op != OP_STORE && store->op != OP_STOREADD) || tn__buffer_of(store)->op != OP_PARAM ||
+        !has_turns(store))
+      continue;
+    for (uint32_t j = 0; j < all.n; j++)
+      if (all.v[j]->op == OP_LOAD && all.v[j]->src[0] == tn__buffer_of(store) &&
+          may_meet(c, all.v[j]->src[1], store->src[1]))
+        return all.v[j];
   }
   return NULL;
 }

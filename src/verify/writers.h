@@ -25,4 +25,8 @@ bool tn__writers_apart(tn_ctx *c, const tn__kernel *k, uint32_t part, uint32_t a
  * as bounds.h says. */
 const char *tn__writers_prove(tn_ctx *c, const tn__kernel *k, const tn__constraint_list *needs, tn__writers *count,
                               tn__sb *open);
+
+/* Of a body: a load of a buffer of which another turn may already have stored the element, or not yet; NULL: there is
+ * none, by form.  What a turn stores it may load first; what is loaded after a store is AFTER it. */
+const tn_node *tn__writers_loaded(tn_ctx *c, tn_node *body);
 #endif

@@ -73,6 +73,55 @@ static void kernels(void **state) {
   }
 }
 
+/* y[i] = 2 x[n - 1 - i], and that as an instruction in a loop that ends with the buffer */
+static void turned_text(int64_t n, char *out, size_t room) {
+  long long m = (long long)n;
+  snprintf(out, room,
+           "%%1 = param f32[%lld] %lld {0 -1}\n%%2 = range index %lld {loop 0 output}\n%%3 = mul index %%2 -1\n"
+           "%%4 = add index %%3 %lld\n%%5 = param f32[%lld] %lld {1 -1}\n%%6 = load f32 %%5 %%4\n"
+           "%%7 = add f32 %%6 %%6\n%%8 = store void %%1 %%2 %%7 %%2\n%%9 = sink void %%8 {\"kernel\"}\n",
+           m, m, m, m - 1, m, m);
+}
+
+static void blocks_text(int64_t n, char *out, size_t room) {
+  long long m = (long long)n;
+  snprintf(out, room,
+           "%%1 = param f32[%lld] %lld {0 -1}\n%%2 = param f32[%lld] %lld {1 -1}\n"
+           "%%3 = range index %lld {loop 0 output}\n%%4 = mul index %%3 -7\n%%5 = add index %%4 %lld\n"
+           "%%6 = min index 7 %%5\n"
+           "%%7 = range index %%6 {loop 1 output}\n%%8 = mul index %%3 7\n%%9 = add index %%8 %%7\n"
+           "%%10 = mul index %%9 -1\n%%11 = add index %%10 %lld\n%%12 = load f32 %%2 %%11\n%%13 = add f32 %%12 %%12\n"
+           "%%14 = store void %%1 %%9 %%13 %%3 %%7\n%%15 = sink void %%14 {\"kernel\"}\n",
+           m, m, m, m, (m + 6) / 7, m, m - 1);
+}
+
+/* Whatever a device makes of loops, blocks with a short last one or threads: what was shown to stay within before stays
+ * within. */
+static void any_size(void **state) {
+  static const int64_t size[] = {1, 2, 63, 1000, 2049, 5000, 100003};
+  static void (*const text_of[])(int64_t, char *, size_t) = {turned_text, blocks_text};
+  static const char *const compiled[] = {"cpu", "opencl:0"};
+  (void)state;
+  for (int d = 0; d < 2; d++) {
+    tn_ctx *c = tn_ctx_open(&(tn_options){.device = compiled[d], .quiet = 1});
+    if (d && !c) continue; /* there is none */
+    assert_non_null(c);
+    for (size_t i = 0; i < 2 * sizeof size / sizeof *size; i++) {
+      int64_t n = size[i / 2];
+      char text[1000];
+      float *x = malloc((size_t)n * sizeof *x);
+      for (int64_t k = 0; k < n; k++) x[k] = (float)k;
+      tn_tensor *in[] = {NULL, tn_from(c, TN_F32, DIMS(n), x)}, *out;
+      text_of[i % 2](n, text, sizeof text);
+      if (tn_run_text(c, text, 2, in, 1, &out) != 1) fail_msg("%s: %s\n%s", compiled[d], tn_last_error(c)->text, text);
+      assert_int_equal(tn_read(out, x, (size_t)n * sizeof *x), TN_OK);
+      for (int64_t k = 0; k < n; k++) assert_true(x[k] == 2 * (float)(n - 1 - k));
+      free(x);
+    }
+    tn_ctx_close(c);
+  }
+}
+
 #define AT(index) "%1 = param f32[8] 8 {0 -1}\n%2 = const f32 {1.0}\n%3 = range index 4 {loop 0 output}\n%4 = " index \
                   "\n%5 = store void %1 %4 %2 %3\n%6 = sink void %5 {\"kernel\"}\n"
 
@@ -80,6 +129,11 @@ static void kernels(void **state) {
 #define GATED_AT(gate) \
   "%1 = param f32[8] 8 {0 -1}\n%2 = const f32 {1.0}\n%3 = range index 8 {loop 0 output}\n%4 = mul index %3 3\n%5 = " \
   gate "\n%6 = store void %1 %4 %2 %5 %3\n%7 = sink void %6 {\"kernel\"}\n"
+
+/* b0[i] = b0[index] + 1 */
+#define ON_ITSELF(index) \
+  "%1 = param f32[8] 8 {0 -1}\n%2 = const f32 {1.0}\n%3 = range index 8 {loop 0 output}\n%4 = " index \
+  "\n%5 = load f32 %1 %4\n%6 = add f32 %5 %2\n%7 = store void %1 %3 %6 %3\n%8 = sink void %7 {\"kernel\"}\n"
 
 /* A buffer that is written in part keeps the rest of what it was given. */
 static void in_part(void **state) {
@@ -94,6 +148,9 @@ static void in_part(void **state) {
   assert_int_equal(tn_run_text(c, text, 0, NULL, 1, &out), 1);
   assert_int_equal(tn_read(out, got, sizeof got), TN_OK);
   assert_memory_equal(got, ((float[]){1, 0, 1, 0, 1, 0, 1, 0}), sizeof got);
+  assert_int_equal(tn_run_text(c, ON_ITSELF("add index %3 0"), 1, &seven, 1, &out), 1);
+  assert_int_equal(tn_read(out, got, sizeof got), TN_OK);
+  assert_memory_equal(got, ((float[]){8, 8, 8, 8, 8, 8, 8, 8}), sizeof got);
   assert_int_equal(tn_run_text(c, GATED_AT("lt bool %4 8"), 0, NULL, 1, &out), 1);
   assert_int_equal(tn_read(out, got, sizeof got), TN_OK);
   assert_memory_equal(got, ((float[]){1, 0, 0, 1, 0, 0, 1, 0}), sizeof got);
@@ -284,7 +341,7 @@ static void many(void **state) {
 static void refused(void **state) {
   (void)state;
   tn_ctx *c = open_on("cpu"), *ref = open_on("ref");
-  tn_tensor *x = tn_ones(c, TN_F32, DIMS(3)), *out;
+  tn_tensor *x = tn_ones(c, TN_F32, DIMS(3)), *x8 = tn_ones(c, TN_F32, DIMS(8)), *out;
   const struct {
     const char *text, *why;
     tn_tensor *in[2];
@@ -299,6 +356,7 @@ static void refused(void **state) {
       {AT("mul index %3 3"), "line 6: 1 of 1 accesses cannot be shown to stay within", {NULL}, TN_EFORMAT},
       {AT("idiv index %3 2"), "0 and 1 store to one place, element 0 of b0",
        {NULL}, TN_EFORMAT},
+      {ON_ITSELF("mod index %3 7"), "buffer 0 is loaded, f32[8], where other turns may store to it", {x8}, TN_EFORMAT},
       {AT("add index %3 -1"), "cannot be shown to stay within", {NULL}, TN_EFORMAT},
       {GATED_AT("le bool %4 8"), "cannot be shown to stay within", {NULL}, TN_EFORMAT},
       {GATED_AT("lt bool %4 9"), "cannot be shown to stay within", {NULL}, TN_EFORMAT},
@@ -448,6 +506,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(graphs),   cmocka_unit_test(kernels),       cmocka_unit_test(gates), cmocka_unit_test(many),
       cmocka_unit_test(programs), cmocka_unit_test(lost_barriers), cmocka_unit_test(in_part),
+      cmocka_unit_test(any_size),
       cmocka_unit_test(loops_of_programs),
       cmocka_unit_test(wrapping),  cmocka_unit_test(refused),       cmocka_unit_test(damaged),
   };
