@@ -154,6 +154,58 @@ static const row rows[] = {
      0,
      {{"+ref:sm_90", TN_MODE_DEFAULT, {-0x1.dccp-9, -0x1.de4p-9}, {-0x1.d9cp-9, -0x1.dfcp-9}},
       {"ref:sm_90", TN_MODE_DEFAULT, {-0x1.dccp-9}, {-0x1.de4p-9}}}},
+    {"additions to a cell that gets 7 of 70 updates: none of the 7 may be lost, however many others there are",
+     "%1 = param bf16[2] 2 {0 0}\n"
+     "%2 = param i64[70] 70 {1 0}\n"
+     "%3 = param bf16[70] 70 {2 0}\n"
+     "%4 = scatter bf16[2] %1 %2 %3\n"
+     "%5 = sink void %4 {\"outputs\"}\n"
+     "# x0: 0*2\n# x1: 0*63 1*7\n# x2: 3dcd*70\n", /* 0.1 */
+     1,
+     {{"ref:cpu", TN_MODE_DEFAULT, {0.703125}, {0.3515625, 0.6015625, 0x1p-100}},
+      {"ref:sm_90", TN_MODE_DEFAULT, {0.703125}, {0.3515625, 0.6015625, 0x1p-100}},
+      {"ref:sm_90", TN_MODE_STRICT, {0.703125}, {0.3515625, 0.69921875, 0x1p-100}}}},
+    {"additions of sums in any order, one after the other: 2^24 + 1 + 1 is 2^24 or 2 more",
+     "%1 = param f32[1] 1 {0 0}\n"
+     "%2 = param i64[2] 2 {1 0}\n"
+     "%3 = param f32[2,3] 2 3 {2 0}\n"
+     "%4 = sum f32[2] %3 {1}\n"
+     "%5 = scatter f32[1] %1 %2 %4\n"
+     "%6 = sink void %5 {\"outputs\"}\n"
+     "# x0: 0\n# x1: 0 0\n# x2: 4b800000 3f800000*2 4b800000 3f800000*2\n",
+     0,
+     {{"ref:cpu", TN_MODE_DEFAULT, {0x1p25, 0x1p25 + 4}, {0x1p24, 0x1p25 + 24, 0x1p25 - 24}},
+      {"ref:cpu", TN_MODE_STRICT, {0x1p25}, {0x1p25 + 4}}}},
+    {"an addition of nothing to a sum of bf16, which need not be rounded before it is multiplied",
+     "%1 = param bf16[1] 1 {0 0}\n"
+     "%2 = param i64[0] 0 {1 0}\n"
+     "%3 = param bf16[0] 0 {2 0}\n"
+     "%4 = param bf16[1] 1 {3 0}\n"
+     "%5 = add bf16[1] %1 %4\n"
+     "%6 = scatter bf16[1] %5 %2 %3\n"
+     "%7 = param bf16[1] 1 {4 0}\n"
+     "%8 = mul bf16[1] %6 %7\n"
+     "%9 = sink void %8 {\"outputs\"}\n"
+     "# x0: 3b80\n# x1:\n# x2:\n# x3: 3fc0\n# x4: 3fff\n", /* (2^-8 + 1.5) * (2 - 2^-7) */
+     0,
+     {{"ref:cpu", TN_MODE_DEFAULT, {2.984375, 3}, {2.96875, 3.015625}},
+      {"ref:cpu", TN_MODE_STRICT, {2.984375}, {3}}}},
+    {"a long sum of bf16: it is added up in f32",
+     "%1 = param bf16[512] 512 {0 0}\n"
+     "%2 = sum bf16 %1 {0}\n"
+     "%3 = sink void %2 {\"outputs\"}\n"
+     "# x0: 3dcd*512\n", /* 205 / 2048 */
+     0,
+     {{"ref:cpu", TN_MODE_DEFAULT, {51.25}, {51, 51.5, 25}},
+      {"ref:sm_90", TN_MODE_DEFAULT, {51.25}, {51, 51.5, 25}},
+      {"ref:sm_90", TN_MODE_STRICT, {32}, {51.25, 31.875}}}},
+    {"windows side by side, put together again: one term each, however long they are",
+     "%1 = param f16[4,64] 4 64 {0 0}\n"
+     "%2 = fold f16[256] %1 256 {0 64 64 1}\n"
+     "%3 = sink void %2 {\"outputs\"}\n"
+     "# x0: 3c00*255 10\n", /* 1, and one of 2^-20 */
+     7,
+     {{"ref:cpu", TN_MODE_DEFAULT, {1}, {1.03125, 0.96875}}, {"ref:sm_90", TN_MODE_DEFAULT, {1}, {1.03125, 0.96875}}}},
     {"the sign of a NaN that is given",
      "%1 = param f32[1] 1 {0 0}\n"
      "%2 = param f32[1] 1 {1 0}\n"

@@ -263,22 +263,31 @@ static void terms_free(terms a) {
   free(a.size);
 }
 
-/* How many terms a cell of the result may have. */
-static double count_terms(const tn_node *n, naive_tensor *const *x, const naive_tensor *t) {
+/* How many terms a cell of a product or a reduction has. */
+static double terms_of_cell(const tn_node *n, naive_tensor *const *x, const naive_tensor *t) {
   int64_t *ints = (int64_t *)(uintptr_t)n->ints, k = 1;
-  switch (n->op) {
-  case OP_FOLD: return (double)ints[1];
-  case OP_SCATTER: return (double)x[1]->n + 1;
-  case OP_CONTRACT:
-    for (uint32_t i = (uint32_t)(ints[0] + ints[1]); i < x[0]->rank; i++) k *= x[0]->dim[i];
-    return (double)k;
-  default: return t->n ? (double)(x[0]->n / t->n) : 0;
+  if (n->op != OP_CONTRACT) return t->n ? (double)(x[0]->n / t->n) : 0;
+  for (uint32_t i = (uint32_t)(ints[0] + ints[1]); i < x[0]->rank; i++) k *= x[0]->dim[i];
+  return (double)k;
+}
+
+/* So, of each cell. */
+static double *count_terms(naive_machine *m, const tn_node *n, naive_tensor *const *x, const naive_tensor *t) {
+  double *count = doubles(t->n);
+  if (n->op == OP_FOLD) {
+    double *ones = doubles(x[0]->n), *in[3] = {ones};
+    for (int64_t i = 0; i < x[0]->n; i++) ones[i] = 1;
+    naive_again(m, n, OP_FOLD, in, t, count);
+    free(ones);
+  } else {
+    for (int64_t i = 0; i < t->n; i++) count[i] = terms_of_cell(n, x, t);
   }
+  return count;
 }
 
 /* Are its terms products?  One that is added by a fused multiply-add is not rounded before. */
 static bool adds_products(const tn_node *n) {
-  const tn_node *x = n->src[n->op == OP_SCATTER ? 2 : 0];
+  const tn_node *x = n->src[0];
   while (tn__ops[x->op].group == G_MOVE) x = x->src[0];
   return x->op == OP_MUL;
 }
@@ -286,26 +295,30 @@ static bool adds_products(const tn_node *n) {
 /* What all cells of a sum have in common. */
 typedef struct sums {
   int dtype, over; /* it is computed in; the exponent of what overflows on the way */
-  double count;    /* terms, at most */
+  int written;     /* the dtype in which it is in the order written */
   bool sure;       /* every term is, and multiples of 2^unit they are */
   int unit;
   bool kept;       /* it may be left unrounded */
 } sums;
 
-/* The range of a sum whose terms' middles come to `middle`, their reaches to `reach` and their magnitudes to `size`. */
-static range sum_range(const sums *s, const naive_tensor *t, int64_t i, double middle, double reach, double size) {
+typedef struct cell { /* what its terms come to: their number, their middles, their reaches, their magnitudes */
+  double count, middle, reach, size;
+} cell;
+
+static range sum_range(const sums *s, const naive_tensor *t, int64_t i, cell x) {
   int mant = tn__dtypes[s->dtype].mant;
-  double eps = ldexp(1, 1 - mant), least = ldexp(1, exponents[s->dtype].least), v;
+  double eps = ldexp(1, 1 - mant), least = ldexp(1, exponents[s->dtype].least);
+  double written = ldexp(1, 1 - tn__dtypes[s->written].mant), v = tn__eval_to_double(t->dtype, t->bits[i]);
   range same = {.sure = true};
-  v = tn__eval_to_double(t->dtype, t->bits[i]);
-  if (!(ldexp(size, -s->over) * (1 + s->count * eps) < 1)) return anything(t->dtype);
+  if (!(ldexp(x.size, -s->over) * (1 + x.count * fmax(eps, written)) < 1)) return anything(t->dtype);
   if (!isfinite(v)) return s->sure ? same : anything(t->dtype);
-  if (s->sure && (size == 0 || ilogb(size) < s->unit + mant) && s->unit > exponents[s->dtype].least) {
-    if (!s->kept || middle == v) return same;
-    return (range){fmin(middle, v), fmax(middle, v), false, false};
+  if (s->sure && (x.size == 0 || ilogb(x.size) < s->unit + mant) && s->unit > exponents[s->dtype].least) {
+    double rounded = nearest(t->dtype, x.middle);
+    if (!s->kept || x.middle == v) return same;
+    return (range){fmin(x.middle, rounded), fmax(x.middle, rounded), false, false};
   }
-  double by = reach + 1.01 * s->count * (eps * size + least) + ldexp(size, -50);
-  return (range){outwards(t->dtype, middle - by, false), outwards(t->dtype, middle + by, true), false, false};
+  double by = x.reach + 1.01 * x.count * (eps * x.size + least) + ldexp(x.size, -50);
+  return (range){outwards(t->dtype, x.middle - by, false), outwards(t->dtype, x.middle + by, true), false, false};
 }
 
 static bool is_half(int dtype) { return dtype == TN_BF16 || dtype == TN_F16; }
@@ -339,25 +352,27 @@ static bool meets_padding(const watcher *w, const tn_node *n, naive_tensor *cons
          !(all_finite(x[0]) && all_finite(x[1]));
 }
 
+/* Sums of bf16 are added up in f32 (lower/widen.c). */
+static bool is_summed_wide(const watcher *w, const tn_node *n) {
+  return w->loose && n->dtype == TN_BF16 && (n->op == OP_SUM || n->op == OP_FOLD);
+}
+
 static void sum(const watcher *w, naive_machine *m, const tn_node *n, naive_tensor *const *x, naive_tensor *t) {
-  bool product = n->op == OP_CONTRACT, scatter = n->op == OP_SCATTER;
-  uint32_t second = scatter ? 2 : 1;
+  bool product = n->op == OP_CONTRACT, wide = is_summed_wide(w, n);
   tn__op as = (tn__op)n->op;
-  int dtype = product ? tn__dtype_acc(n->dtype) : n->dtype;
-  double count = count_terms(n, x, t);
-  bool planes = x[0]->plane[0] || ((product || scatter) && x[second]->plane[0]);
-  /* which cells get something is not sure */
-  if ((scatter && x[1]->plane[0]) || meets_padding(w, n, x)) {
+  int dtype = product || wide ? tn__dtype_acc(n->dtype) : n->dtype;
+  bool planes = x[0]->plane[0] || (product && x[1]->plane[0]);
+  if (meets_padding(w, n, x)) {
     for (int64_t i = 0; i < t->n; i++) set_range(t, i, anything(t->dtype));
     return;
   }
   if (!w->loose && !planes) return;
   terms a = terms_of(x[0]), b = {0};
-  if (product || scatter) b = terms_of(x[second]);
-  double *middle = doubles(t->n), *size = doubles(t->n), *reach = doubles(t->n), *in[3] = {0};
-  in[0] = a.middle, in[second] = b.middle;
+  if (product) b = terms_of(x[1]);
+  double *count = count_terms(m, n, x, t), *in[3] = {a.middle, b.middle};
+  double *middle = doubles(t->n), *size = doubles(t->n), *reach = doubles(t->n);
   naive_again(m, n, as, in, t, middle);
-  in[0] = a.size, in[second] = b.size;
+  in[0] = a.size, in[1] = b.size;
   naive_again(m, n, as, in, t, size);
   for (int64_t i = 0; i < t->n; i++) reach[i] = 0;
   if (planes && product) { /* (|a|+r)(|b|+s) - |a||b| */
@@ -367,30 +382,82 @@ static void sum(const watcher *w, naive_machine *m, const tn_node *n, naive_tens
     naive_again(m, n, as, in, t, reach);
     for (int64_t i = 0; i < t->n; i++) reach[i] = fmax(size[i] - reach[i], 0);
   } else if (planes) {
-    in[0] = a.reach, in[second] = b.reach;
+    in[0] = a.reach;
     naive_again(m, n, as, in, t, reach);
   }
-  bool coarse = w->tf32 && n->dtype == TN_F32 && !scatter;
+  bool coarse = w->tf32 && n->dtype == TN_F32;
   sums all = {.dtype = dtype,
               .over = exponents[w->cuda && is_of_windows(n) ? n->dtype : dtype].over,
-              .count = count,
+              .written = product ? dtype : n->dtype,
               .sure = a.sure && (b.middle ? b.sure : true) && !coarse && !(w->loose && adds_products(n)),
               .unit = a.unit,
-              .kept = product && is_half(n->dtype) && (w->finishes || is_folded(w, n))};
+              .kept = wide || (product && is_half(n->dtype) && (w->finishes || is_folded(w, n)))};
   if (product) all.unit = a.unit == INT32_MAX || b.unit == INT32_MAX ? INT32_MAX / 2 : a.unit + b.unit;
-  if (scatter && b.unit < all.unit) all.unit = b.unit;
   for (int64_t i = 0; i < t->n; i++) {
-    range r = sum_range(&all, t, i, middle[i], reach[i] + (coarse ? ldexp(size[i], -9) : 0), size[i]);
+    cell of = {count[i], middle[i], reach[i] + (coarse ? ldexp(size[i], -9) : 0), size[i]};
+    range r = sum_range(&all, t, i, of);
     if (product && w->cuda && tn__eval_to_double(t->dtype, t->bits[i]) == 0) /* a library's zero has any sign */
       r = r.sure ? (range){0, 0, false, false} : r;
     set_range(t, i, r);
   }
   terms_free(a);
   if (b.middle) terms_free(b);
-  free(middle);
-  free(size);
-  free(reach);
+  free(count), free(middle), free(size), free(reach);
 }
+
+/* ---- additions in order ------------------------------------------------------------------------------------------ */
+
+/* One end of each element's range, as bits; the bits themselves where they are sure. */
+static uint64_t *ends_of(const naive_tensor *t, bool high) {
+  uint64_t *bits = malloc((size_t)(t->n ? t->n : 1) * sizeof *bits);
+  if (!bits) abort();
+  for (int64_t i = 0; i < t->n; i++) {
+    range r = range_of(t, i);
+    bits[i] = r.sure ? t->bits[i] : tn__eval_from_double(t->dtype, high ? r.hi : r.lo);
+  }
+  return bits;
+}
+
+static const double WILD = 0x1p40; /* more than there are terms */
+
+/* 0 for what is sure, 1 for what is not, WILD for what may be NaN or infinite and need not be. */
+static double *doubts_of(const naive_tensor *t) {
+  double *doubt = doubles(t->n);
+  for (int64_t i = 0; i < t->n; i++) {
+    range r = range_of(t, i);
+    doubt[i] = r.sure ? 0 : r.nan || !isfinite(r.lo) || !isfinite(r.hi) ? WILD : 1;
+  }
+  return doubt;
+}
+
+/* In every mode a scatter adds its updates one after the other, in their order, and each sum is rounded: what is sure
+ * gives bits, and no sum becomes smaller because a term is greater. */
+static void scatter(naive_machine *m, const tn_node *n, naive_tensor *const *x, naive_tensor *t) {
+  if (x[1]->plane[0]) { /* which cells get something is not sure */
+    for (int64_t i = 0; i < t->n; i++) set_range(t, i, anything(t->dtype));
+    return;
+  }
+  if (!x[0]->plane[0] && !x[2]->plane[0]) return;
+  for (int64_t i = 0; !x[2]->n && i < t->n; i++) set_range(t, i, range_of(x[0], i)); /* it is its base, unrounded */
+  if (!x[2]->n) return;
+  double *doubt = doubles(t->n), *doubts[3] = {doubts_of(x[0]), NULL, doubts_of(x[2])};
+  uint64_t *end[2];
+  naive_again(m, n, OP_SCATTER, doubts, t, doubt);
+  for (int high = 0; high < 2; high++) {
+    uint64_t *ends[3] = {ends_of(x[0], high), NULL, ends_of(x[2], high)};
+    end[high] = (uint64_t *)doubles(t->n);
+    naive_with(m, n, ends, t, end[high]);
+    free(ends[0]), free(ends[2]);
+  }
+  for (int64_t i = 0; i < t->n; i++) {
+    double lo = tn__eval_to_double(t->dtype, end[0][i]), hi = tn__eval_to_double(t->dtype, end[1][i]);
+    range r = {lo, hi, doubt[i] == 0, false};
+    set_range(t, i, !r.sure && (doubt[i] >= WILD || isnan(lo) || isnan(hi)) ? anything(t->dtype) : r);
+  }
+  free(doubt), free(doubts[0]), free(doubts[2]), free(end[0]), free(end[1]);
+}
+
+/* ---- products ---------------------------------------------------------------------------------------------------- */
 
 /* What factors come to, in any order: exponents above and below 1, their bits, and how many are special. */
 typedef struct factors {
@@ -424,7 +491,7 @@ static range extreme_product(const factors *f, double count, double least, bool 
 static void product(const watcher *w, naive_machine *m, const tn_node *n, naive_tensor *const *x, naive_tensor *t) {
   enum { FIELDS = sizeof(factors) / sizeof(double) };
   if (!w->loose && !x[0]->plane[0]) return;
-  double *each = doubles(x[0]->n), *all[FIELDS], *in[3] = {each}, count = count_terms(n, x, t);
+  double *each = doubles(x[0]->n), *all[FIELDS], *in[3] = {each}, count = terms_of_cell(n, x, t);
   bool sure = true;
   for (int field = 0; field < FIELDS; field++) {
     for (int64_t i = 0; i < x[0]->n; i++) {
@@ -586,6 +653,8 @@ static void look(naive_watch *watch, naive_machine *m, const tn_node *n, naive_t
       for (int64_t i = 0; any_planes(n, x) && i < t->n; i++) set_range(t, i, anything(n->dtype));
     } else if (n->op == OP_PROD) {
       product(w, m, n, x, t);
+    } else if (n->op == OP_SCATTER) {
+      scatter(m, n, x, t);
     } else {
       sum(w, m, n, x, t);
     }

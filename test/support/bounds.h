@@ -1,10 +1,10 @@
 /* What a graph's results may be.  In mode strict the bits that naive.h gives, and nothing else.  In mode default a sum
- * may run in any order with fused products (docs/environment.md), and values of bf16 may stay f32 between functions
- * (lower/widen.c); devices may compute functions of f64 by a library of their own, and what follows a product of bf16
- * or f16 by one that rounds once, at the end.  So each element has a range, worked out along with its bits: where
- * every order gives the same (small integers, say) and nothing else is loose it is the bits still; of a function it is
- * what the function makes of its operands' ranges; what jumps inside of a range, or reads a place that is not sure,
- * may be anything. */
+ * may run in any order with fused products (docs/environment.md), but not what a scatter adds; values of bf16 may stay
+ * f32 between functions, and are summed in it (lower/widen.c); devices may compute functions of f64 by a library of
+ * their own, and what follows a product of bf16 or f16 by one that rounds once, at the end.  So each element has a
+ * range, worked out along with its bits: where every order gives the same (small integers, say) and nothing else is
+ * loose it is the bits still; of a function it is what the function makes of its operands' ranges; what jumps inside of
+ * a range, or reads a place that is not sure, may be anything. */
 #ifndef TEST_SUPPORT_BOUNDS_H
 #define TEST_SUPPORT_BOUNDS_H
 #include "support/naive.h"

@@ -309,20 +309,26 @@ static void carry(machine *m, const tn_node *n, naive_tensor *t) {
   t->bits = to;
 }
 
-void naive_again(machine *m, const tn_node *n, tn__op as, double *const *x, const naive_tensor *t, double *out) {
-  tn_node like = *n;
+void naive_with(machine *m, const tn_node *n, uint64_t *const *x, const naive_tensor *t, uint64_t *out) {
   naive_tensor was[3], to = *t;
-  like.op = (uint8_t)as;
-  like.dtype = TN_F64;
-  to.dtype = TN_F64;
-  to.bits = (uint64_t *)out;
+  to.dtype = n->dtype;
+  to.bits = out;
   for (uint32_t k = 0; k < n->nsrc && k < 3; k++) was[k] = *source(m, n, k);
   for (uint32_t k = 0; k < n->nsrc && k < 3; k++) {
     naive_tensor *s = &m->val[place(m, n->src[k])];
-    if (x[k]) s->bits = (uint64_t *)x[k], s->dtype = TN_F64;
+    if (x[k]) s->bits = x[k], s->dtype = n->dtype;
   }
-  evaluate[as](m, &like, &to);
+  evaluate[n->op](m, n, &to);
   for (uint32_t k = 0; k < n->nsrc && k < 3; k++) m->val[place(m, n->src[k])] = was[k];
+}
+
+void naive_again(machine *m, const tn_node *n, tn__op as, double *const *x, const naive_tensor *t, double *out) {
+  tn_node like = *n;
+  uint64_t *bits[3] = {0};
+  like.op = (uint8_t)as;
+  like.dtype = TN_F64;
+  for (uint32_t k = 0; k < n->nsrc && k < 3; k++) bits[k] = (uint64_t *)x[k];
+  naive_with(m, &like, bits, t, (uint64_t *)out);
 }
 
 static void bind_vars(machine *m) {

@@ -36,6 +36,8 @@ void naive_planes(naive_tensor *t);
 /* Evaluates `as` (a node like n, perhaps of another op) in f64 with these arrays for the elements of n's sources (NULL:
  * as they are), into t->n doubles. */
 void naive_again(naive_machine *m, const tn_node *n, tn__op as, double *const *x, const naive_tensor *t, double *out);
+/* Evaluates n itself with these bits for the elements of its sources (NULL: as they are), into t->n of them. */
+void naive_with(naive_machine *m, const tn_node *n, uint64_t *const *x, const naive_tensor *t, uint64_t *out);
 /* naive_eval with somebody who looks on. */
 void naive_eval_watched(tn_node *const *root, uint32_t nroot, const naive_bind *bind, uint32_t nbind, naive_tensor *out,
                         naive_watch *watch);
