@@ -17,12 +17,17 @@ enum {
   MIN_ROWS = 8       /* of a block */
 };
 
-/* The ranges of a role that n closes, in its order */
+/* The ranges of a role that n closes, by their numbers: a store closes them in the order of its axes, which need not be
+ * the one in which they were opened. */
 static uint32_t closed_by(const tn_node *n, tn__role role, tn_node **out) {
   uint32_t first, count = 0;
   if (!tn__closes(n, &first)) return 0;
-  for (uint32_t s = first; s < n->nsrc; s++)
-    if (tn__role_of(n->src[s]) == role) out[count++] = n->src[s];
+  for (uint32_t s = first; s < n->nsrc; s++) {
+    if (tn__role_of(n->src[s]) != role) continue;
+    uint32_t at = count++;
+    for (; at && tn__id_of(out[at - 1]) > tn__id_of(n->src[s]); at--) out[at] = out[at - 1];
+    out[at] = n->src[s];
+  }
   return count;
 }
 
@@ -41,6 +46,9 @@ tn_node *tn__unite_rows(tn__lowering *l, tn_node *body, tn_node **rows) {
   uint32_t n = ranges_of(&r, ROLE_ROW_SUM, sum), of = ranges_of(&r, ROLE_ROW, own);
   if (!n) return body;
   if (of && n != of) tn__fail(l->c, TN_ERUN, "internal: sums over %u loops of rows, of which there are %u", n, of);
+  for (uint32_t i = 0; i < of; i++)
+    if (own[i]->src[0] != sum[i]->src[0])
+      tn__fail(l->c, TN_ERUN, "internal: a sum over other rows than there are, loop %u of %u", i, n);
   for (uint32_t i = 0; i < of; i++) /* none where nothing is stored for the rows themselves */
     tn__sb_printf(&l->note, " beside(%lld,%lld)", tn__id_of(own[i]), tn__id_of(sum[i]));
   body = tn__simplify_accesses(l->c, l->a, tn__substitute(l->c, body, own, sum, of));

@@ -373,7 +373,7 @@ void tn__fuse_row_sums(tn__fuse *f) {
 
 /* What a group does for rows and what it adds up share their loops only once that is known to work (lower/row_sums.c):
  * up to there the sums have loops of their own.  Those over the rows stand for the rows' loops by their roles: the
- * first ROW_SUM for the first ROW, and so on. */
+ * first ROW_SUM, by number, for the first ROW, and so on. */
 void tn__columns_apart(tn__fuse *f, const tn__seed *g, tn__nodes *stores) {
   tn__nodes all = {0}, from = {0}, to = {0}, own = {0}, sums = {0};
   for (uint32_t i = 0; i < stores->n; i++) {

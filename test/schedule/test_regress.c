@@ -38,6 +38,17 @@ static const row rows[] = {
      "%2 = sum f32[16896] %1 {0}\n"
      "%3 = sum f32 %2 {0}\n"
      "%4 = sink void %2 %2 %3 {\"outputs\"}\n"},
+    {"the sum of all beside rows that are stored in another order than that of their axes",
+     "%1 = param i32[40,15,1,1,8] 40 15 1 1 8 {0 0}\n"
+     "%2 = permute i32[15,1,40,8,1] %1 {1 2 0 4 3}\n"
+     "%3 = sum i32[15,40,8] %2 {1 4}\n"
+     "%4 = pad i32[15,40,24] %3 0 0 0 0 0 16\n"
+     "%5 = sum i32 %1 {0 1 2 3 4}\n"
+     "%6 = reshape i32[1,1,1] %5 1 1 1\n"
+     "%7 = expand i32[15,40,8] %6 15 40 8\n"
+     "%8 = pad i32[15,40,24] %7 0 0 0 0 16 0\n"
+     "%9 = add i32[15,40,24] %4 %8\n"
+     "%10 = sink void %9 {\"outputs\"}\n"},
     {"a gather of one row that is stored, too, in the inner loop of what it is multiplied with",
      "%1 = param f32[3,1,2] 3 1 2 {2 0}\n"
      "%2 = param u32[1] 1 {4 0}\n"
