@@ -132,7 +132,7 @@ typedef struct tn__prove_how {
 } tn__prove_how;
 void tn__prove_run(tn__proofs *p, const tn__prove_how *how);
 
-/* ---- printing terms (terms.c) ---- */
+/* ---- terms as SMT sees them: their dtypes (typing.c), and what is asked (smt.c) ---- */
 
 /* The dtypes of a row's terms: classes of terms that share one, and what each admits. */
 enum { TN__MAX_TYPED = 96 };

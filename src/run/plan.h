@@ -74,6 +74,8 @@ bool tn__plan_calls(const tn__plan *p, uint32_t item); /* Does the device have a
 /* Kernels of all items, each by its variant; variant, or one of them, NULL: as usual. */
 void tn__plan_lower(tn_ctx *c, tn__plan *p, const tn__variant *const *variant);
 void tn__plan_compile(tn__plan *p);              /* what the device makes of them */
+/* literals.c: says once, of a graph compiled again and again with other literals in it, that it is */
+void tn__plan_note_literals(tn_ctx *c, tn_node *key);
 /* A plan of this item only, lowered, over inputs, one for each of the schedule's buffers.  *out is set first. */
 void tn__plan_trial(tn_ctx *c, const tn__plan *p, uint32_t item, const tn__variant *variant, tn__plan **out);
 

@@ -1,7 +1,6 @@
 /* Compiled schedules by what they compute, and the pipeline that makes one, in compile(). */
 #include "grad/grad_pass.h"
 #include "run/plan.h"
-#include <stdio.h>
 #include <time.h>
 
 enum { MAX_PLANS = 256 };
@@ -69,51 +68,6 @@ static void compile(void *arg) {
   c->stats.schedules_compiled++;
 }
 
-/* ---- numbers that change ---- */
-
-/* The graph, whatever the numbers in it are */
-/* a choice: either is right */
-static uint64_t form_of(tn_ctx *c, tn_node *key) {
-  tn__nodes all = {0};
-  tn__map form;
-  uint64_t h = 0;
-  tn__map_init(&form, &c->scratch);
-  tn__topo(&c->scratch, &key, 1, &all);
-  for (uint32_t i = 0; i < all.n; i++) {
-    const tn_node *n = all.v[i];
-    h = tn__hash_mix((uint64_t)n->op + 1, (uint64_t)n->dtype + 1);
-    for (uint32_t k = 0; k < n->nsrc; k++) {
-      uint64_t of = 0;
-      tn__map_get(&form, (uintptr_t)n->src[k], &of);
-      h = tn__hash_mix(h, of);
-    }
-    bool number = n->op == OP_CONST && n->dtype != TN__INDEX;
-    for (uint32_t k = 0; k < n->nint && !number; k++) h = tn__hash_mix(h, (uint64_t)n->ints[k]);
-    tn__map_put(&form, (uintptr_t)n, h);
-  }
-  return h;
-}
-
-/* Once, where one graph is compiled again and again with other literals in it. */
-/* a choice: either is right */
-static void note_literals(tn_ctx *c, tn_node *key) {
-  struct tn__forms *f = &c->runtime->forms;
-  if (c->opt.quiet || f->told) return;
-  uint64_t form = form_of(c, key);
-  uint32_t at = 0;
-  while (at < f->n && f->form[at] != form) at++;
-  if (at == f->n && f->n < TN__FORMS) f->n++;
-  if (at == TN__FORMS) at = f->next++ % TN__FORMS; /* the oldest goes */
-  f->times[at] = f->form[at] == form ? f->times[at] + 1 : 1;
-  f->form[at] = form;
-  if (f->times[at] < TN__TOO_OFTEN) return;
-  f->told = true;
-  fprintf(stderr,
-          "tenet: a graph was compiled for the %dth time with other numbers in it: a number that changes from step to "
-          "step, such as a learning rate, should be a tensor made by tn_scalar\n",
-          TN__TOO_OFTEN);
-}
-
 /* ---- the cache ---- */
 
 static void evict(tn_ctx *c) {
@@ -144,7 +98,7 @@ tn__plan *tn__plan_get(tn_ctx *c, tn_node *key) {
     tn__plan_free(c, k.plan);
     tn__mem_throw(&c->mem, status);
   }
-  note_literals(c, key);
+  tn__plan_note_literals(c, key);
   tn__plan *p = k.plan;
   p->next = rt->plans;
   rt->plans = p;
