@@ -220,9 +220,14 @@ tn_node *grow_match(grower *w, const tn_node *x, int dtype) {
   }
   if (graph_roll(w->d, 3)) {
     tn_node *dim[GROW_RANK + 1], *y;
-    for (uint32_t i = 0; i < x->rank; i++)
+    double count = 1;
+    for (uint32_t i = 0; i < x->rank; i++) {
       dim[i] = graph_roll(w->d, 3) && is_simple(x->dim[i]) ? x->dim[i] : tn__int(c, 1);
-    y = leaf(c, w->g, w->d, dtype, dim, x->rank, draw_how(w));
+      count *= (double)dim[i]->hi;
+    }
+    /* beside an axis of size 0 the others may be of any length */
+    bool fits = count <= (double)w->size->elements;
+    y = fits ? leaf(c, w->g, w->d, dtype, dim, x->rank, draw_how(w)) : NULL;
     if (y) return tn__expand(c, y, x->dim);
   }
   int how = draw_how(w);
