@@ -53,6 +53,12 @@ void tn__error(tn_ctx *c, tn_status status, const char *fmt, ...) {
   va_end(ap);
 }
 
+const char *tn__error_words(const tn_ctx *c) {
+  size_t n = strlen(c->err.op);
+  bool said = n && !strncmp(c->err.text, c->err.op, n) && !strncmp(c->err.text + n, ": ", 2);
+  return c->err.text + (said ? n + 2 : 0);
+}
+
 void tn__fail(tn_ctx *c, tn_status status, const char *fmt, ...) {
   va_list ap;
   va_start(ap, fmt);

@@ -39,6 +39,8 @@ bool tn__ctx_run(tn_ctx *c, const char *api, void (*fn)(tn_ctx *, void *), void 
 /* Records the first error and unwinds.  Text: what is wrong, with shapes; the running public function is put in front.
  */
 _Noreturn void tn__fail(tn_ctx *c, tn_status status, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+/* Of the pending error: its words without the public function in front. */
+const char *tn__error_words(const tn_ctx *c);
 /* Records the first error without unwinding; for functions that return a status. */
 void tn__error(tn_ctx *c, tn_status status, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 /* For a public function that cannot even begin: records TN_EINVAL in its name, and returns it. */

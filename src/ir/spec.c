@@ -95,7 +95,7 @@ _Noreturn static void reject(tn_ctx *c, const phase *ph, tn_node *n, const char 
   for (uint32_t i = 0; i < n->nsrc && i < 8; i++)
     tn__sb_printf(&text, "%s%s %s", i ? ", " : " of ", tn__ops[n->src[i]->op].text,
                   tn__node_type(n->src[i], &c->scratch));
-  tn__fail(c, TN_ESTATE, "internal error: %s in a %s graph: %s (%s)", tn__ops[n->op].text, ph->name, why,
+  tn__fail(c, TN_ESTATE, TN__SPEC_FAULT "%s in a %s graph: %s (%s)", tn__ops[n->op].text, ph->name, why,
            tn__sb_str(&text));
 }
 
@@ -113,6 +113,34 @@ static void check_sources(tn_ctx *c, const phase *ph, tn_node *n, const char *ki
   if (*k && k[1] != '*') reject(c, ph, n, "a source is missing");
 }
 
+/* As a reduction of tensors does */
+static bool combines(int64_t op) {
+  for (int of = 0; of < OP_COUNT; of++)
+    if (tn__ops[of].group == G_REDUCE && tn__ops[of].combine == op) return true;
+  return false;
+}
+
+static bool has_dtype(const tn_node *value, int dtype) {
+  bool good = value->op == OP_LIST || value->dtype == dtype;
+  for (uint32_t i = 0; value->op == OP_LIST && i < value->nsrc; i++) good &= value->src[i]->dtype == dtype;
+  return good;
+}
+
+/* What is wrong with how values meet memory and each other; NULL: nothing. */
+static const char *fault_of(const tn_node *n) {
+  bool fused = n->op == OP_SETACC && n->ints[0] == OP_FMA;
+  switch (n->op) {
+  case OP_STORE: case OP_STOREADD:
+    return has_dtype(n->src[2], n->src[0]->dtype) ? NULL : "what is stored is of another dtype than the buffer";
+  case OP_SETACC:
+    if (fused != (n->src[1]->op == OP_LIST)) return "it cannot combine so: fma, and only that, takes a list of two";
+    if (!has_dtype(n->src[1], n->src[0]->dtype)) return "the operand is of another dtype than the accumulator";
+    return fused || combines(n->ints[0]) ? NULL : "it cannot combine so";
+  case OP_REDUCE: case OP_GETACC: return combines(n->ints[0]) ? NULL : "it cannot combine so";
+  default: return NULL;
+  }
+}
+
 static void check_node(tn_ctx *c, const phase *ph, tn_node *n) {
   const tn__op_info *info = &tn__ops[n->op];
   const char *kinds = ph->kinds[n->op];
@@ -121,6 +149,8 @@ static void check_node(tn_ctx *c, const phase *ph, tn_node *n) {
   if (n->dtype == TN__INDEX && n->rank) reject(c, ph, n, "index is a dtype of sizes, not of elements");
   if (ph->mask != PH_T && scalar && n->rank) reject(c, ph, n, "only scalars may stand there");
   check_sources(c, ph, n, kinds ? kinds : scalar ? ph->scalar : "");
+  const char *fault = fault_of(n);
+  if (fault) reject(c, ph, n, fault);
 }
 
 static void check_graph(tn_ctx *c, const phase *ph, tn_node *root) {
@@ -256,6 +286,20 @@ static void leave(tn_ctx *c, const phase *ph, scopes *s, tn_node *x) {
   }
 }
 
+/* An accumulator combines by one op: its cells and its lanes are combined by what reads it. */
+static void check_accs(tn_ctx *c, const phase *ph, tn_node *const *v, uint32_t n) {
+  tn__map by;
+  tn__map_init(&by, &c->scratch);
+  for (uint32_t i = 0; i < n; i++) {
+    if (v[i]->op != OP_SETACC && v[i]->op != OP_GETACC) continue;
+    int64_t op = v[i]->ints[0] == OP_FMA ? OP_ADD : v[i]->ints[0];
+    uint64_t other, acc = (uint64_t)(uintptr_t)v[i]->src[0];
+    if (tn__map_get(&by, acc, &other) && other != (uint64_t)op)
+      reject(c, ph, v[i], "its accumulator combines otherwise elsewhere");
+    tn__map_put(&by, acc, (uint64_t)op);
+  }
+}
+
 void tn__spec_linear(tn_ctx *c, tn_node *const *ins, uint32_t n) {
   const phase *ph = &linear_phase;
   scopes s = {0};
@@ -272,6 +316,7 @@ void tn__spec_linear(tn_ctx *c, tn_node *const *ins, uint32_t n) {
   }
   if (s.open.n) reject(c, ph, s.open.v[s.open.n - 1], "it is never closed");
   check_ids(c, ph, ins, n);
+  check_accs(c, ph, ins, n);
   check_requires(c, ph, ins, n);
 }
 

@@ -3,9 +3,12 @@
 #define TN_IR_SPEC_H
 #include "ir/ctx.h"
 
+/* What their messages begin with; of a text of the user's it is not so (run/sections.c). */
+#define TN__SPEC_FAULT "internal error: "
+
 /* Throws (an internal error: the node is printed) if a node reachable from root is not allowed in the phase: op not
- * listed for it, wrong source kinds, index dtype where a value must stand, a STORE outside a SINK or AFTER, and so on.
- */
+ * listed for it, wrong source kinds, index dtype where a value must stand, a value stored or accumulated as of another
+ * dtype, a STORE outside a SINK or AFTER, and so on. */
 void tn__spec_tensor(tn_ctx *c, tn_node *root);
 void tn__spec_kernel(tn_ctx *c, tn_node *root);
 void tn__spec_schedule(tn_ctx *c, tn_node *root);

@@ -591,7 +591,7 @@ tn_node *tn__parse(tn_ctx *c, const char *text) {
   /* What tn__node_make objects to has no line yet; it becomes a format error like the others. */
   if (status == TN_EFORMAT || status == TN_ENOMEM) tn__mem_throw(&c->mem, status);
   if (pending) tn__mem_throw(&c->mem, TN_EFORMAT); /* which stands, with its text */
-  const char *why = tn__arena_strdup(&c->scratch, c->err.text);
+  const char *why = tn__arena_strdup(&c->scratch, tn__error_words(c));
   c->err.status = TN_OK;
   tn__fail(c, TN_EFORMAT, "line %d, column %d: %s", p.line, 1, why);
 }

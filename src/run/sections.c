@@ -46,7 +46,9 @@ static void add_section(tn_ctx *c, tn__sections *all, const char *text, int line
   bool pending = c->err.status != TN_OK;
   if (!tn__mem_try(&c->mem, check_section, &(checking){c, &s}, &status)) {
     if (pending || status == TN_ENOMEM) tn__mem_throw(&c->mem, status);
-    const char *why = tn__arena_strdup(&c->scratch, c->err.text);
+    const char *why = tn__arena_strdup(&c->scratch, tn__error_words(c));
+    size_t own = strlen(TN__SPEC_FAULT);
+    if (!strncmp(why, TN__SPEC_FAULT, own)) why += own;
     tn_clear_error(c);
     tn__fail(c, TN_EFORMAT, "line %d: no %s: %s", line, tn__stage_names[s.stage], why);
   }
@@ -107,6 +109,8 @@ void tn__section_body(tn_ctx *c, tn_node *body, int64_t nbuf, int line) {
     if (n->op == OP_RANGE) plain = tn__axis_of(n) == AX_LOOP || tn__is_inner(n);
     if (n->op == OP_RANGE && is_loaded(c, n->src[0]))
       tn__fail(c, TN_EFORMAT, "line %d: a loop's length is a size, not what is loaded: gate a longer loop", line);
+    if (n->op == OP_RANGE && n->src[0]->hi < 0)
+      tn__fail(c, TN_EFORMAT, "line %d: the length of loop %lld is negative", line, (long long)n->ints[RANGE_ID]);
     if (!plain) tn__fail(c, TN_EFORMAT, "line %d: no kernel of a schedule has such a %s", line, tn__ops[n->op].text);
   }
   bool stores = false;
@@ -119,7 +123,6 @@ void tn__section_body(tn_ctx *c, tn_node *body, int64_t nbuf, int line) {
 /* What is wrong with an instruction of a user's program; NULL: nothing.  around: the loops that are open. */
 static const char *fault_of(const tn_node *n, const tn__nodes *around) {
   bool in_lanes = around->n && around->v[around->n - 1]->ints[RANGE_AXIS] == AX_UPCAST;
-  int64_t op = n->nint ? n->ints[0] : 0;
   switch (n->op) {
   case OP_RANGE:
     if (in_lanes) return "threads' loops hold no loops";
@@ -128,11 +131,7 @@ static const char *fault_of(const tn_node *n, const tn__nodes *around) {
     if (!tn__is_const(n->src[0])) return "loops have constant lengths";
     return n->src[0]->lo < 1 || n->src[0]->lo > INT32_MAX ? "a loop's length is 1 to 2147483647" : NULL;
   case OP_ACC: return n->ints[1] != 1 || n->ints[2] != 1 ? "an accumulator has one cell: {number 1 1}" : NULL;
-  case OP_SETACC:
-  case OP_GETACC:
-    if (n->nsrc > 2) return "an accumulator has one cell";
-    if ((op == OP_FMA) != (n->op == OP_SETACC && n->src[1]->op == OP_LIST)) return "fma takes a list of two";
-    return op == OP_ADD || op == OP_MUL || op == OP_MAX || op == OP_MIN || op == OP_FMA ? NULL : "it cannot combine so";
+  case OP_SETACC: case OP_GETACC: return n->nsrc > 2 ? "an accumulator has one cell" : NULL;
   case OP_REQUIRE: return around->n ? "what is required stands outside of all loops" : NULL;
   case OP_BARRIER: return in_lanes ? "a barrier stands between threads' loops" : NULL;
   default: return NULL;

@@ -6,6 +6,7 @@
 #include "ir/spec.h"
 #include "ir/text.h"
 #include "support/ctx.h"
+#include <stdio.h>
 #include <string.h>
 
 static tn_ctx ctx;
@@ -192,12 +193,67 @@ static void test_linear(void **state) {
   expect((job){.ins = (tn_node *[]){make(OP_STORE, (tn_node *[]){buf, r, neg, r}, 4, 0, 0, 0)}, .n = 1}, "wrong kind");
 }
 
+/* An accumulator with an operand, set by an op and read by another */
+#define ACC_OF(operand, set, get)                                                                                      \
+  "%s%%4 = const f32 {0}\n%%5 = acc f32 %%4 {0 1 1}\n%%6 = list void %%3 %%3\n"                                        \
+  "%%7 = setacc void %%5 " operand " {" set "}\n%%8 = end void %%2\n%%9 = getacc f32 %%5 %%8 {" get "}\n"              \
+  "%%10 = store void %%1 0 %%9\n%%11 = sink void %%5 %%2 %%3 %%7 %%8 %%9 %%10\n"
+
+static bool combines(int op) { return op == OP_ADD || op == OP_MUL || op == OP_MAX || op == OP_MIN; }
+
+/* Of all ops, four combine the elements of a row, and fma where there are two operands. */
+static void test_combining(void **state) {
+  (void)state;
+  for (int op = 0; op < OP_COUNT; op++) {
+    char text[1000];
+    snprintf(text, sizeof text, "%s%%4 = range index 4 {reduce 1 reduction}\n%%5 = reduce f32 %%3 %%4 {%s 1}\n"
+             "%%6 = store void %%1 %%2 %%5 %%2\n%%7 = sink void %%6\n", K, tn__ops[op].text);
+    expect((job){.spec = tn__spec_kernel, .text = text}, combines(op) ? NULL : "cannot combine so");
+    for (int list = 0; list < 2; list++) {
+      bool good = list ? op == OP_FMA : combines(op);
+      snprintf(text, sizeof text, ACC_OF("%s", "%s", "%s"), K, list ? "%6" : "%3", tn__ops[op].text,
+               op == OP_FMA ? "add" : tn__ops[op].text);
+      expect((job){.spec = tn__spec_program, .text = text}, good ? NULL : "cannot combine so");
+    }
+    snprintf(text, sizeof text, ACC_OF("%%3", "add", "%s"), K, tn__ops[op].text);
+    expect((job){.spec = tn__spec_program, .text = text},
+           op == OP_ADD ? NULL : combines(op) ? "its accumulator combines otherwise" : "cannot combine so");
+  }
+}
+
+/* What is stored or accumulated is of the dtype of where it goes. */
+static void test_dtypes(void **state) {
+  static const char *const stores[] = {"store", "storeadd"};
+  (void)state;
+  for (int from = 0; from < TN_DTYPE_COUNT; from++)
+    for (int to = 0; to < TN_DTYPE_COUNT; to++) {
+      const char *a = tn__dtypes[from].name, *b = tn__dtypes[to].name, *why = from == to ? NULL : "is of another dtype";
+      char text[1000];
+      for (int add = 0; add < 2; add++) {
+        snprintf(text, sizeof text, "%%1 = param %s[8] 8 {0 -1}\n%%2 = const %s {1}\n%%3 = %s void %%1 0 %%2\n"
+                 "%%4 = sink void %%3\n", b, a, stores[add]);
+        expect((job){.spec = tn__spec_kernel, .text = text}, why);
+        expect((job){.spec = tn__spec_program, .text = text}, why);
+      }
+      snprintf(text, sizeof text, "%%1 = const %s {1}\n%%2 = const %s {0}\n%%3 = acc %s %%2 {0 1 1}\n"
+               "%%4 = setacc void %%3 %%1 {max}\n%%5 = sink void %%3 %%4\n", a, b, b);
+      expect((job){.spec = tn__spec_program, .text = text}, why);
+    }
+  expect((job){.spec = tn__spec_kernel, .text = K "%4 = local f64 8 {0 0}\n%5 = store void %4 %2 %3 %2\n"
+                                                "%6 = sink void %5\n"}, "is of another dtype");
+  expect((job){.spec = tn__spec_program,
+               .text = K "%4 = const f32 {0}\n%5 = acc f32 %4 {0 1 1}\n%6 = setacc void %5 %2 {add}\n"
+                       "%7 = end void %2\n%8 = sink void %5 %2 %6 %7\n"}, "is of another dtype");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(test_tensor, open_ctx, close_ctx),
       cmocka_unit_test_setup_teardown(test_kernel, open_ctx, close_ctx),
       cmocka_unit_test_setup_teardown(test_schedule, open_ctx, close_ctx),
       cmocka_unit_test_setup_teardown(test_linear, open_ctx, close_ctx),
+      cmocka_unit_test_setup_teardown(test_combining, open_ctx, close_ctx),
+      cmocka_unit_test_setup_teardown(test_dtypes, open_ctx, close_ctx),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

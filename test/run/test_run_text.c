@@ -338,6 +338,23 @@ static void many(void **state) {
   "%1 = param f32[8] 8 {0 -1}\n%2 = const f32 {1.0}\n%3 = range index 8 {upcast 0 output}\n" lines                     \
   "%99 = sink void " order " {\"program\"}\n"
 
+/* y[0] += the elements of x, by an accumulator that is set by one op and read by another */
+#define SUMMED(operand, set, get)                                                                                      \
+  PROGRAM("%4 = param f32[8] 8 {1 -1}\n%5 = range index 8 {loop 1 reduction}\n%6 = acc f32 %2 {0 1 1}\n"              \
+          "%7 = load f32 %4 %5\n%8 = setacc void %6 " operand " {" set "}\n%9 = end void %5\n"                        \
+          "%10 = getacc f32 %6 %9 {" get "}\n%11 = store void %1 0 %10\n", "%6 %5 %7 %8 %9 %10 %11")
+
+/* b0[i] = x[i], as they are */
+#define STORED(to, from, loops)                                                                                        \
+  "%1 = param " to "[8] 8 {0 -1}\n%2 = range index " loops " {loop 0 output}\n%3 = param " from "[8] 8 {1 -1}\n"      \
+  "%4 = load " from " %3 %2\n%5 = store void %1 %2 %4 %2\n%6 = sink void %5 {\"kernel\"}\n"
+
+/* ... and their sums over two halves */
+#define REDUCED(op)                                                                                                    \
+  "%1 = param f32[2] 2 {0 -1}\n%2 = range index 2 {loop 0 output}\n%3 = mul index %2 4\n"                             \
+  "%4 = range index 4 {reduce 1 reduction}\n%5 = add index %3 %4\n%6 = param f32[8] 8 {1 -1}\n%7 = load f32 %6 %5\n" \
+  "%8 = reduce f32 %7 %4 {" op " 1}\n%9 = store void %1 %2 %8 %2\n%10 = sink void %9 {\"kernel\"}\n"
+
 static void refused(void **state) {
   (void)state;
   tn_ctx *c = open_on("cpu"), *ref = open_on("ref");
@@ -375,12 +392,25 @@ static void refused(void **state) {
       {PROGRAM("%4 = acc f32 %2 {0 32 1}\n%5 = store void %1 %3 %4\n%6 = end void %3\n", "%4 %3 %5 %6"), "one cell",
        {NULL}, TN_EFORMAT},
       {AT("mul index %3 2"), "param 0 is f32[8], and was given f32[3]", {x}, TN_ESHAPE},
+      {SUMMED("%7", "add", "mul"), "no program: getacc in a linear graph: its accumulator combines otherwise",
+       {NULL, x8}, TN_EFORMAT},
+      {SUMMED("%7", "exp", "exp"), "no program: setacc in a linear graph: it cannot combine so", {NULL, x8},
+       TN_EFORMAT},
+      {SUMMED("%5", "max", "max"), "the operand is of another dtype than the accumulator (void of acc f32, range",
+       {NULL, x8}, TN_EFORMAT},
+      {REDUCED("require"), "line 10: no kernel: reduce in a kernel graph: it cannot combine so (f32 of load f32, range",
+       {NULL, x8}, TN_EFORMAT},
+      {STORED("f64", "f32", "8"), "what is stored is of another dtype than the buffer", {NULL, x8}, TN_EFORMAT},
+      {STORED("i32", "f32", "8"), "what is stored is of another dtype than the buffer", {NULL, x8}, TN_EFORMAT},
+      {STORED("f32", "f32", "-1"), "line 6: the length of loop 0 is negative", {NULL, x8}, TN_EFORMAT},
   };
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     int n = tn_run_text(c, bad[i].text, 2, bad[i].in, 1, &out);
     const tn_error *e = tn_last_error(c);
     if (n != -1 || e->status != bad[i].status || !strstr(e->text, bad[i].why))
       fail_msg("%s gives %d: %s; not %s", bad[i].text, n, e->text, bad[i].why);
+    /* what a user writes is no fault of Tenet's */
+    if (strstr(e->text + 1, "tn_run_text") || strstr(e->text, "internal")) fail_msg("%s", e->text);
     assert_null(out);
     tn_clear_error(c);
   }
