@@ -156,10 +156,24 @@ static const char *fault_of_locals(const tn__nodes *all) {
   return NULL;
 }
 
+/* What has a value is where it stands: written again it would be the same node, and have the value that it had.  What
+ * has none is done again, and constants and buffers are no instructions. */
+static void check_again(tn_ctx *c, tn__map *at, const tn_node *n, uint32_t i, int line) {
+  uint64_t first, key = (uint64_t)(uintptr_t)n;
+  bool value = n->dtype != TN__VOID && n->nsrc && n->op != OP_PARAM && n->op != OP_LOCAL;
+  if (value && tn__map_get(at, key, &first))
+    tn__fail(c, TN_EFORMAT,
+             "line %d: instruction %u, %s: instruction %u is the same already, and a value has one place",
+             line, i, tn__ops[n->op].text, (uint32_t)first);
+  tn__map_put(at, key, i);
+}
+
 void tn__section_program(tn_ctx *c, tn_node *program, int64_t nbuf, int line) {
   tn__nodes all = {0}, around = {0};
   bool stores = false;
   int64_t groups = 0;
+  tn__map at;
+  tn__map_init(&at, &c->scratch);
   tn__topo(&c->scratch, &program, 1, &all);
   for (uint32_t i = 0; i < all.n; i++) check_slot(c, all.v[i], nbuf, line);
   const char *fault = fault_of_locals(&all);
@@ -170,6 +184,7 @@ void tn__section_program(tn_ctx *c, tn_node *program, int64_t nbuf, int line) {
     groups += n->op == OP_RANGE && n->ints[RANGE_AXIS] == AX_GLOBAL;
     fault = groups > 1 ? "there is one groups' loop" : fault_of(n, &around);
     if (fault) tn__fail(c, TN_EFORMAT, "line %d: instruction %u, %s: %s", line, i + 1, tn__ops[n->op].text, fault);
+    check_again(c, &at, n, i + 1, line);
     tn__loops_pass(&c->scratch, &around, program->src[i]);
   }
   if (!stores) tn__fail(c, TN_EFORMAT, "line %d: the program stores nothing", line);

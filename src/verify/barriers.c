@@ -1,8 +1,11 @@
-/* Walks the program with the accesses since the last barrier in hand.  A loop is walked twice, the second time with
- * what its end leaves; where it may have no turns, what came before it is still in hand behind it.  Of each access in
- * hand is known which loops have not begun another turn since: the counters of the others may be any. */
+/* Walks the program with the accesses since the last barrier in hand.  A loop is walked again, with what its end leaves
+ * in hand, as long as that is more than it was walked with before, in whatever turns of the loops around it: so nested
+ * loops take about as many walks as there are of them.  Where a loop may have no turns, what came before it is still in
+ * hand behind it.  Of each access in hand is known which loops have not begun another turn since: the counters of the
+ * others may be any. */
 #include "verify/barriers.h"
 #include "ir/eval.h"
+#include "lower/lower.h"
 #include "rewrite/rewrite.h"
 #include "verify/writers.h"
 
@@ -13,12 +16,6 @@ typedef struct taken { /* an access, by its instruction */
 } taken;
 typedef tn__vec(taken) taken_list;
 
-typedef struct turn { /* a loop that is open, but for those of lanes and what is inside of them */
-  uint32_t start;
-  bool again;
-  taken_list before; /* in hand where it begins */
-} turn;
-
 typedef struct walk {
   tn_ctx *c;
   const tn__kernel *k;
@@ -28,8 +25,9 @@ typedef struct walk {
   uint32_t *around; /* where the innermost loop around it begins, from 1 on; 0: there is none */
   bool *never;      /* it is in a loop that has no turn */
   uint32_t *place;  /* its place in hand, from 1 on; 0: it is not */
+  taken_list *head; /* of a loop's RANGE: all that its turns have begun with, so far */
   taken_list hand;
-  tn__vec(turn) open;
+  tn__vec(uint32_t) open; /* RANGEs of the loops around, but for those of lanes */
 } walk;
 
 static const tn__part *part_of(const walk *w) { return &w->k->part[w->part]; }
@@ -51,6 +49,7 @@ static void look_around(walk *w) {
   w->around = tn__alloc(w->c, (p->n + 1) * sizeof *w->around);
   w->never = tn__alloc(w->c, (p->n + 1) * sizeof *w->never);
   w->place = tn__arena_zalloc(&w->c->scratch, (p->n + 1) * sizeof *w->place);
+  w->head = tn__arena_zalloc(&w->c->scratch, (p->n + 1) * sizeof *w->head);
   for (uint32_t i = 0; i < p->n; i++) {
     const tn_node *n = p->ins[i];
     if (n->op == OP_RANGE && is_lanes(n)) lanes = p->ins[i];
@@ -219,30 +218,53 @@ static void drop_all(walk *w) {
   w->hand.n = 0;
 }
 
+/* In hand, and known of the head, is what either has. */
+static void join(walk *w, taken_list *head) {
+  for (uint32_t i = 0; i < head->n; i++) take(w, head->v[i]);
+  head->n = 0;
+  for (uint32_t i = 0; i < w->hand.n; i++) tn__vec_push(&w->c->scratch, head, w->hand.v[i]);
+}
+
+/* Is there more in hand than the head knows? */
+static bool is_more(const walk *w, const taken_list *head) {
+  uint32_t known = 0;
+  for (uint32_t i = 0; i < head->n; i++) {
+    uint32_t place = w->place[head->v[i].at];
+    known += place && w->hand.v[place - 1].same >= head->v[i].same;
+  }
+  return known < w->hand.n;
+}
+
 static void open_loop(walk *w, uint32_t at) {
-  turn t = {.start = at};
-  for (uint32_t i = 0; i < w->hand.n; i++) tn__vec_push(&w->c->scratch, &t.before, w->hand.v[i]);
-  tn__vec_push(&w->c->scratch, &w->open, t);
+  join(w, &w->head[at]);
+  tn__vec_push(&w->c->scratch, &w->open, at);
 }
 
 /* Where to go on */
 static uint32_t close_loop(walk *w, uint32_t at) {
-  turn *t = &w->open.v[w->open.n - 1];
-  uint32_t outer = w->open.n - 1;
-  bool shared = false, first = !t->again, runs = part_of(w)->ins[t->start]->src[0]->lo > 0;
-  for (uint32_t i = t->start; i < at && !shared; i++) shared = is_shared(part_of(w)->ins[i]);
-  for (uint32_t i = 0; i < t->before.n && ((first && shared) || !runs); i++) take(w, t->before.v[i]);
+  uint32_t outer = w->open.n - 1, start = w->open.v[outer];
   for (uint32_t i = 0; i < w->hand.n; i++)
     if (w->hand.v[i].same > outer) w->hand.v[i].same = outer;
-  if (first && shared) {
-    t->again = true;
-    return t->start + 1;
-  }
+  bool more = is_more(w, &w->head[start]), runs = part_of(w)->ins[start]->src[0]->lo > 0;
+  if (more || !runs) join(w, &w->head[start]);
+  if (more) return start + 1;
   w->open.n--;
   return at + 1;
 }
 
+/* A program is one for groups of threads, with its barriers, whatever the device makes of it. */
+static tn__kernel as_written(const tn__kernel *k) {
+  tn__kernel written = *k;
+  tn__part *p = &written.part[0];
+  if (p->group < 2) p->group = 2;
+  p->ins = p->body->src;
+  p->n = p->body->nsrc;
+  return written;
+}
+
 const char *tn__barriers_check(tn_ctx *c, const tn__kernel *k, uint32_t part) {
+  tn__kernel written;
+  if (k->part[part].body && tn__is_program(k->part[part].body)) written = as_written(k), k = &written;
   const tn__part *p = &k->part[part];
   if (p->group < 2 || !k->nlocal) return NULL;
   walk w = {.c = c, .k = k, .part = part};

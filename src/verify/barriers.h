@@ -8,6 +8,7 @@
  * two, or the same one in another turn of a loop, may reach by another thread with no barrier between them.  Two
  * accesses are one thread's if both are stores outside of lane loops, if their indices are the same of their threads
  * and tell the thread, or if trying all turns finds no place where two threads meet: where counters alone tell index
- * and gate, and turns are few.  What is not seen to be one thread's is refused. */
+ * and gate, and turns are few.  What is not seen to be one thread's is refused.  A program is checked as it was
+ * written, also where a device takes one loop over threads after the other. */
 const char *tn__barriers_check(tn_ctx *c, const tn__kernel *k, uint32_t part);
 #endif

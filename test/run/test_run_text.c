@@ -188,6 +188,10 @@ static void gates(void **state) {
   }
 }
 
+#define PROGRAM(lines, order)                                                                                          \
+  "%1 = param f32[8] 8 {0 -1}\n%2 = const f32 {1.0}\n%3 = range index 8 {upcast 0 output}\n" lines                     \
+  "%99 = sink void " order " {\"program\"}\n"
+
 /* programs/NAME.txt, with the instructions of `without` left out of the sink */
 static char *program(const char *name, const char *const *without) {
   char path[512];
@@ -244,8 +248,19 @@ static void lost_barriers(void **state) {
               {"tree_sum", {"%13 ", "%24 ", "%28 "}, 250},
               {"transpose", {"%19 "}, 960},
               {"transpose", {"%32 "}, 960}};
+  const char *within = PROGRAM("%4 = local f32 8 {0 0}\n%5 = param f32[8] 8 {1 -1}\n%6 = load f32 %5 %3\n"
+                               "%7 = store void %4 %3 %6\n%8 = mul index %3 -1\n%9 = add index %8 7\n"
+                               "%10 = load f32 %4 %9\n%11 = store void %1 %3 %10\n%12 = end void %3\n",
+                               "%3 %6 %7 %8 %9 %10 %11 %12"); /* a thread loads what another one stores */
   (void)state;
-  for (int d = 1; d < DEVICES; d++)
+  for (int d = 0; d < DEVICES; d++) {
+    tn_ctx *c = open_on(devices[d]);
+    tn_tensor *out, *in[] = {NULL, tn_ones(c, TN_F32, DIMS(8))};
+    assert_int_equal(tn_run_text(c, within, 2, in, 1, &out), -1);
+    assert_non_null(strstr(tn_last_error(c)->text, "by threads that may meet in local0"));
+    tn_ctx_close(c);
+  }
+  for (int d = 0; d < DEVICES; d++) /* also where they are lanes, one loop after the other */
     for (size_t i = 0; i < sizeof lost / sizeof *lost; i++) {
       tn_ctx *c = open_on(devices[d]);
       tn_tensor *out, *in[] = {NULL, tn_ones(c, TN_F32, DIMS(lost[i].size))};
@@ -257,6 +272,42 @@ static void lost_barriers(void **state) {
       free(less);
       tn_ctx_close(c);
     }
+}
+
+/* A nest of loops, within them threads that store to shared memory, wait, and load what another one stored. */
+static char *nested(int loops, bool waits) {
+  char *text = calloc(1, 1 << 16), *at = text;
+  assert_non_null(text);
+  at += sprintf(at, "%%1 = param f32[8] 8 {0 -1}\n%%2 = const f32 {3.0}\n%%3 = local f32 8 {0 0}\n"
+                "%%4 = range index 8 {upcast 900 output}\n%%5 = range index 8 {upcast 901 output}\n"
+                "%%6 = store void %%3 %%4 %%2\n%%7 = end void %%4\n%%8 = barrier void {0}\n%%9 = mul index %%5 -1\n"
+                "%%10 = add index %%9 7\n%%11 = load f32 %%3 %%10\n%%12 = store void %%1 %%5 %%11\n"
+                "%%13 = end void %%5\n%%14 = barrier void {1}\n");
+  for (int i = 0; i < loops; i++)
+    at += sprintf(at, "%%%d = range index 2 {loop %d output}\n%%%d = end void %%%d\n", 20 + i, i, 500 + i, 20 + i);
+  at += sprintf(at, "%%999 = sink void");
+  for (int i = 0; i < loops; i++) at += sprintf(at, " %%%d", 20 + i);
+  at += sprintf(at, " %%4 %%6 %%7 %%8 %%5 %%9 %%10 %%11 %%12 %%13%s", waits ? " %14" : "");
+  for (int i = loops; i-- > 0;) at += sprintf(at, " %%%d", 500 + i);
+  sprintf(at, " {\"program\"}\n");
+  return text;
+}
+
+/* What checking barriers takes does not double with each loop around them. */
+static void nests(void **state) {
+  (void)state;
+  for (int d = 0; d < DEVICES; d++) {
+    tn_ctx *c = open_on(devices[d]);
+    tn_tensor *out;
+    for (int deep = 0; deep < 2; deep++) {
+      char *text = nested(deep ? 60 : 8, !deep);
+      int n = tn_run_text(c, text, 0, NULL, 1, &out);
+      if (n != (deep ? -1 : 1)) fail_msg("%s: %d loops: %s", devices[d], deep ? 60 : 8, tn_last_error(c)->text);
+      assert_true(!deep || strstr(tn_last_error(c)->text, "by threads that may meet in local0"));
+      free(text);
+    }
+    tn_ctx_close(c);
+  }
 }
 
 /* A kernel of `loops` loops of two turns, or of one, and of so many stores */
@@ -334,10 +385,6 @@ static void many(void **state) {
   }
 }
 
-#define PROGRAM(lines, order)                                                                                          \
-  "%1 = param f32[8] 8 {0 -1}\n%2 = const f32 {1.0}\n%3 = range index 8 {upcast 0 output}\n" lines                     \
-  "%99 = sink void " order " {\"program\"}\n"
-
 /* y[0] += the elements of x, by an accumulator that is set by one op and read by another */
 #define SUMMED(operand, set, get)                                                                                      \
   PROGRAM("%4 = param f32[8] 8 {1 -1}\n%5 = range index 8 {loop 1 reduction}\n%6 = acc f32 %2 {0 1 1}\n"              \
@@ -354,6 +401,15 @@ static void many(void **state) {
   "%1 = param f32[2] 2 {0 -1}\n%2 = range index 2 {loop 0 output}\n%3 = mul index %2 4\n"                             \
   "%4 = range index 4 {reduce 1 reduction}\n%5 = add index %3 %4\n%6 = param f32[8] 8 {1 -1}\n%7 = load f32 %6 %5\n" \
   "%8 = reduce f32 %7 %4 {" op " 1}\n%9 = store void %1 %2 %8 %2\n%10 = sink void %9 {\"kernel\"}\n"
+
+/* y[0] = what is loaded before and after another value is stored there: written twice, it is one node */
+#define LOADED_AGAIN(from)                                                                                             \
+  "%1 = param f32[8] 8 {0 -1}\n%2 = const f32 {50.0}\n%3 = local f32 8 {0 0}\n%4 = range index 8 {upcast 0 output}\n" \
+  "%5 = store void " from " %4 %2\n%6 = end void %4\n%7 = barrier void {0}\n%8 = load f32 " from " 0\n"              \
+  "%9 = barrier void {1}\n%10 = range index 8 {upcast 1 output}\n%11 = add f32 %2 %2\n"                               \
+  "%12 = store void " from " %10 %11\n%13 = end void %10\n%14 = barrier void {2}\n%15 = load f32 " from " 0\n"       \
+  "%16 = add f32 %8 %15\n%17 = store void %1 0 %16\n%18 = sink void %4 %5 %6 %7 %8 %9 %10 %11 %12 %13 %14 %15 %16 "    \
+  "%17 {\"program\"}\n"
 
 static void refused(void **state) {
   (void)state;
@@ -402,6 +458,12 @@ static void refused(void **state) {
        {NULL, x8}, TN_EFORMAT},
       {STORED("f64", "f32", "8"), "what is stored is of another dtype than the buffer", {NULL, x8}, TN_EFORMAT},
       {STORED("i32", "f32", "8"), "what is stored is of another dtype than the buffer", {NULL, x8}, TN_EFORMAT},
+      {LOADED_AGAIN("%3"), "line 18: instruction 12, load: instruction 5 is the same already", {NULL}, TN_EFORMAT},
+      {LOADED_AGAIN("%1"), "line 18: instruction 12, load: instruction 5 is the same already", {NULL}, TN_EFORMAT},
+      {PROGRAM("%4 = range index 2 {loop 1 output}\n%5 = mul index %4 4\n%6 = store void %1 %5 %2\n"
+               "%7 = mul index %4 4\n%8 = add index %7 %3\n%9 = store void %1 %8 %2\n%10 = end void %3\n"
+               "%11 = end void %4\n", "%4 %5 %6 %3 %7 %8 %9 %10 %11"),
+       "instruction 5, mul: instruction 2 is the same already", {NULL}, TN_EFORMAT},
       {STORED("f32", "f32", "-1"), "line 6: the length of loop 0 is negative", {NULL, x8}, TN_EFORMAT},
   };
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -537,7 +599,7 @@ int main(void) {
       cmocka_unit_test(graphs),   cmocka_unit_test(kernels),       cmocka_unit_test(gates), cmocka_unit_test(many),
       cmocka_unit_test(programs), cmocka_unit_test(lost_barriers), cmocka_unit_test(in_part),
       cmocka_unit_test(any_size),
-      cmocka_unit_test(loops_of_programs),
+      cmocka_unit_test(loops_of_programs), cmocka_unit_test(nests),
       cmocka_unit_test(wrapping),  cmocka_unit_test(refused),       cmocka_unit_test(damaged),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
