@@ -1,5 +1,6 @@
 #include "verify/graph.h"
 #include "ir/build.h"
+#include <math.h>
 #include <string.h>
 
 typedef struct machine {
@@ -58,16 +59,19 @@ static void leaf(machine *m, const tn_node *n, tn__image *t) {
   }
 }
 
-/* Rules of mode fast assume that no divisor is 0 (x / x is 1): where one is, nothing is said. */
+/* Rules of mode fast assume that no divisor is 0 (x / x is 1): where one is, the quotient may be anything. */
 static void scalar(machine *m, const tn_node *n, tn__image *t) {
   const tn__image *x[3] = {0};
   tn__val arg[3];
   bool assumes = n->op == OP_DIV && m->w->c->mode == TN_MODE_FAST;
+  int as = m->w->numeric && tn__is_float(n->dtype) ? TN_F64 : n->dtype;
   for (uint32_t k = 0; k < n->nsrc; k++) x[k] = source(m, n, k);
   for (int64_t i = 0; i < t->n; i++) {
     for (uint32_t k = 0; k < n->nsrc; k++) arg[k] = x[k]->v[i];
-    if (assumes && tn__val_same(n->dtype, arg[1], zero(m, n->dtype))) m->w->rounded = true;
     t->v[i] = tn__val_eval(m->w, n->op, n->dtype, x[n->op == OP_WHERE]->dtype, arg);
+    if (!assumes || !tn__val_same(as, arg[1], zero(m, n->dtype))) continue;
+    m->w->rounded = true;
+    if (m->w->numeric) t->v[i].off = INFINITY;
   }
 }
 
@@ -174,25 +178,32 @@ static int64_t index_at(const tn__image *idx, int64_t i) {
   return (int64_t)tn__eval_cast(idx->dtype, TN_I64, idx->v[i].v);
 }
 
+/* In a numeric world: it may be another one. */
+static bool is_open(const machine *m, const tn__image *idx, int64_t i) { return m->w->numeric && idx->v[i].off > 0; }
+
 static void gather(machine *m, const tn_node *n, tn__image *t) {
   const tn__image *x = source(m, n, 0), *idx = source(m, n, 1);
   int64_t row = row_size(x);
   for (int64_t i = 0; i < t->n; i++) {
     int64_t j = index_at(idx, i / row);
     t->v[i] = j >= 0 && j < x->dim[0] ? x->v[j * row + i % row] : zero(m, n->dtype);
+    if (is_open(m, idx, i / row)) t->v[i].off = INFINITY;
   }
 }
 
 static void scatter(machine *m, const tn_node *n, tn__image *t) {
   const tn__image *base = source(m, n, 0), *idx = source(m, n, 1), *upd = source(m, n, 2);
   int64_t row = row_size(t);
+  bool open = false;
   if (t->n) memcpy(t->v, base->v, (size_t)t->n * sizeof *t->v);
   for (int64_t i = 0; i < upd->n; i++) {
     int64_t j = index_at(idx, i / row);
+    open |= is_open(m, idx, i / row);
     if (j < 0 || j >= t->dim[0]) continue;
     tn__val *sum = &t->v[j * row + i % row];
     *sum = add(m, n->dtype, *sum, upd->v[i]);
   }
+  for (int64_t i = 0; open && i < t->n; i++) t->v[i].off = INFINITY;
 }
 
 /* ---- the machine ---- */

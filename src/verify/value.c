@@ -1,5 +1,6 @@
 #include "verify/value.h"
 #include "ir/eval.h"
+#include "verify/rounding.h"
 #include <math.h>
 
 /* ---- the field of p = 2^64 - 2^32 + 1 elements ---- */
@@ -62,8 +63,16 @@ static tn__val number(double d) {
 
 double tn__val_number(tn__val x) { return tn__eval_to_double(TN_F64, x.v); }
 
+static tn__val number_constant(int dtype, uint64_t bits) {
+  tn__val x = {.v = bits, .kind = TN__VAL_BITS};
+  if (tn__is_float(dtype)) x = number(tn__eval_to_double(dtype, bits));
+  if (tn__is_float(dtype)) x.off = tn__rounding_of_constant(dtype, tn__val_number(x));
+  x.constant = true;
+  return x;
+}
+
 tn__val tn__val_bits(tn__world *w, int dtype, uint64_t bits) {
-  if (w->numeric && tn__is_float(dtype)) return number(tn__eval_to_double(dtype, bits));
+  if (w->numeric) return number_constant(dtype, bits);
   return leaf(w, TN__VAL_BITS, bits, OP_CONST, dtype, bits, 0);
 }
 
@@ -118,10 +127,11 @@ tn__val tn__val_input(tn__world *w, int dtype, int64_t slot, int64_t at) {
   if (!tn__is_float(dtype))
     return leaf(w, TN__VAL_BITS, input_bits(w, dtype, h), OP_PARAM, dtype, (uint64_t)slot, (uint64_t)at);
   if (w->exact) return (tn__val){.v = tn__eval_from_double(dtype, draw(w, h)), .kind = TN__VAL_BITS};
-  if (w->numeric) return is_odd(w) && h % 8 < 2 ? number((double)(h % 8)) : number(draw(w, h));
+  bool known = is_odd(w) && !w->plain && h % 8 < 2;
+  if (w->numeric) return number(known ? (double)(h % 8) : draw(w, h));
   tn__val x = {.v = h, .kind = TN__VAL_REAL};
   if (is_odd(w) && h % 8 < 6)
-    x = h % 8 < 2 ? real(dtype, h % 8) : (tn__val){.v = point(w, UINT64_MAX, h % 8), .kind = TN__VAL_REAL};
+    x = known ? real(dtype, h % 8) : (tn__val){.v = point(w, UINT64_MAX, h % 8), .kind = TN__VAL_REAL};
   if (w->terms) x.term = tn__term_leaf(w->terms, OP_PARAM, dtype, (uint64_t)slot, (uint64_t)at);
   return x;
 }
@@ -273,20 +283,42 @@ static bool evaluate_usual(int op, int dtype, const tn__val *x, tn__val *y) {
 
 static int numeric_dtype(int dtype) { return tn__is_float(dtype) ? TN_F64 : dtype; }
 
-/* In a numeric world all is known. */
-static tn__val evaluate_numbers(int op, int dtype, int sdtype, const tn__val *x, uint32_t n) {
-  uint64_t arg[3] = {0};
-  for (uint32_t i = 0; i < n; i++) {
-    if (x[i].kind == TN__VAL_NONE) return x[i];
-    arg[i] = x[i].v;
-  }
-  if (op != OP_BITCAST) {
-    uint64_t v = tn__eval(op, numeric_dtype(dtype), numeric_dtype(sdtype), arg);
-    return (tn__val){.v = v, .kind = TN__VAL_BITS};
-  }
+static tn__val number_of(int op, int dtype, int sdtype, const tn__val *x, uint64_t *arg) {
+  if (op != OP_BITCAST)
+    return (tn__val){.v = tn__eval(op, numeric_dtype(dtype), numeric_dtype(sdtype), arg), .kind = TN__VAL_BITS};
   if (tn__is_float(sdtype)) arg[0] = tn__eval_from_double(sdtype, tn__val_number(x[0]));
   uint64_t bits = tn__eval(op, dtype, sdtype, arg);
   return tn__is_float(dtype) ? number(tn__eval_to_double(dtype, bits)) : (tn__val){.v = bits, .kind = TN__VAL_BITS};
+}
+
+/* Rules find constants where none were (x / x is 1, the greatest of sin x and 2 is 2), and go on from there: what is
+ * whole, or one of the operands that is a constant, may be one. */
+static bool is_simple(const tn__val *x, uint32_t n, double y) {
+  bool simple = y == rint(y);
+  for (uint32_t i = 0; i < n; i++) simple |= x[i].constant && y == tn__val_number(x[i]);
+  return simple;
+}
+
+/* In a numeric world all is known. */
+static tn__val evaluate_numbers(int op, int dtype, int sdtype, const tn__val *x, uint32_t n) {
+  uint64_t arg[3] = {0};
+  bool constant = true;
+  for (uint32_t i = 0; i < n; i++) {
+    if (x[i].kind == TN__VAL_NONE) return x[i];
+    arg[i] = x[i].v;
+    constant &= x[i].constant;
+  }
+  tn__val y = number_of(op, dtype, sdtype, x, arg);
+  y.constant = constant || (tn__is_float(dtype) && is_simple(x, n, tn__val_number(y)));
+  y.off = tn__rounding_of(op, dtype, sdtype, x, n, y);
+  return y;
+}
+
+/* Which one it is may be too close to call. */
+static tn__val choose_number(const tn__val *x) {
+  tn__val y = x[x[0].v ? 1 : 2];
+  if (x[0].off > 0 && x[1].v != x[2].v) y.off = INFINITY;
+  return y;
 }
 
 tn__val tn__val_eval(tn__world *w, int op, int dtype, int sdtype, const tn__val *x) {
@@ -294,7 +326,8 @@ tn__val tn__val_eval(tn__world *w, int op, int dtype, int sdtype, const tn__val 
   tn__val usual;
   if (w->numeric && op != OP_WHERE) return evaluate_numbers(op, dtype, sdtype, x, n);
   if (!w->terms && evaluate_usual(op, dtype, x, &usual)) return usual;
-  if (op == OP_WHERE) return x[0].kind == TN__VAL_NONE ? x[0] : x[x[0].v ? 1 : 2];
+  if (op == OP_WHERE && x[0].kind == TN__VAL_NONE) return x[0];
+  if (op == OP_WHERE) return w->numeric ? choose_number(x) : x[x[0].v ? 1 : 2];
   tn__val y = evaluate(w, op, dtype, sdtype, x, n);
   y.dtype = 0;
   return w->terms ? record(w, op, dtype, sdtype, x, n, y) : y;

@@ -21,9 +21,11 @@
  *
  * In odd worlds inputs come from a pool of few values, with 0 and 1 among them, so that comparisons for equality and
  * the ends of ranges are met; integers are sizes and their neighbours, too, so that indices are the first ones outside.
+ * `plain`: without floats that are 0 or 1, for programs that divide by 0 there, which leaves nothing to compare.
  *
  * A numeric world is for programs whose constants were rounded on one side only, so that the field tells them apart:
- * there all floats are doubles, whatever their dtype, nothing rounds to less, and values are compared as numbers are.
+ * there all floats are doubles, whatever their dtype, nothing rounds to less, and each value knows how far it may be
+ * off for such a rounding (rounding.h).
  *
  * An exact world is for mode strict: there floats are bits of their dtype, tn__eval computes with them, and sums are
  * taken in the order in which they are collected. Another order of a sum and another rounding are other bits.
@@ -41,14 +43,18 @@ typedef enum tn__val_kind {
 
 typedef struct tn__val {
   uint64_t v;
-  uint32_t term;       /* where the world records terms */
+  union {
+    uint32_t term;     /* where the world records terms */
+    float off;         /* in a numeric world: how far it may be off (rounding.h) */
+  };
   uint8_t kind, dtype; /* dtype: in memory only */
+  bool constant;       /* in a numeric world: made of constants alone, or a rule may have found that it is one */
 } tn__val;
 
 typedef struct tn__world {
   tn_ctx *c;
   uint64_t seed;
-  bool numeric, exact, rounded;
+  bool numeric, exact, plain, rounded;
   tn__terms *terms;    /* NULL: not recorded */
   const int64_t *size; /* the program's sizes, which integers meet in odd worlds, and their neighbours */
   uint32_t nsize;

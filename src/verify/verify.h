@@ -50,7 +50,6 @@ typedef struct tn__verdict {
   tn__verify_result result;
   const char *why;             /* unless they are equal */
   bool large;                  /* unknown for its size only */
-  bool numeric;                /* in some world only as numbers, for constants were rounded */
   uint64_t elements;           /* compared */
   uint32_t accesses, proved;   /* loads and stores, by instruction; those within their buffers by interval */
   const char *open;            /* the others as statements for a solver, one a line (bounds.h) */
@@ -58,8 +57,9 @@ typedef struct tn__verdict {
   uint32_t branches, entered;  /* outcomes of guards and choices; those that some run had */
 } tn__verdict;
 
-/* Larger programs are compared in fewer worlds, but for one with odd inputs never in less.  Sizes of these two are the
- * least, and the greatest that are small. */
+/* Larger programs are compared in fewer worlds.  A program is equal if all is equal in a world with odd inputs and in
+ * another one, in the field or, where constants round, as numbers (rounding.h); where those leave too much open, it is
+ * unknown.  Sizes of these two worlds are the least, and the greatest that are small. */
 enum { TN__VERIFY_WORLDS = 4, TN__VERIFY_FEWEST = 3, TN__VERIFY_LEAST = 1, TN__VERIFY_GREATEST };
 
 typedef struct tn__verify tn__verify;
