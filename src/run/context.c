@@ -84,12 +84,15 @@ static const char *find_cache(tn_ctx *c, const char *given) {
 }
 
 /* What is no word names the file that a line for each schedule goes to (run/validate.c): that it cannot be written must
- * not pass unseen. */
+ * not pass unseen, nor a word that is spelt another way. */
 static const char *find_verify(tn_ctx *c, const char *given) {
   const char *verify = or_env(given, "TENET_VERIFY");
   if (!verify || !*verify || !strcmp(verify, "0") || !strcmp(verify, "off")) return NULL;
   if (!strcmp(verify, "1") || !strcmp(verify, "on")) return own(c, "1");
   if (strcmp(verify, "strict")) {
+    if (!strpbrk(verify, "/."))
+      tn__fail(c, TN_EINVAL,
+               "TENET_VERIFY is '%s'; it may be 0, off, 1, on, strict, or a file with a / or a . in its name", verify);
     int f = open(verify, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
     if (f < 0) tn__fail(c, TN_EIO, "TENET_VERIFY is '%s', which cannot be written: %s", verify, strerror(errno));
     close(f);

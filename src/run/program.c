@@ -69,6 +69,7 @@ struct tn_program {
   tn__plan *plan;
   uint64_t calls;     /* random tensors a run makes */
   bool recording, ready;
+  bool refused;       /* its last run: some index was out of range */
   int64_t *value;     /* of the plan's symbolic sizes */
   const input **from; /* the input that gave each of them */
   tn__map size_of;    /* which of them a node is */
@@ -744,7 +745,9 @@ static void do_run(tn_ctx *c, void *arg) {
   tn_status status = tn__plan_replay(c, p->plan, p->in, p->out);
   /* state keeps its old value */
   if (status != TN_OK) tn__fail(c, status, "a kernel of the program failed: %s", tn_status_text(status));
+  p->refused = true;
   look_at_indices(c, p);
+  p->refused = false;
   for (uint32_t i = 0; i < p->states.n; i++) commit(c, &p->states.v[i], fresh[i]);
   if (c->opt.verify) check_results(c, p);
   if (p->calls) tn__random_set_state(c, tn__random_state(c, NULL), calls + p->calls);
@@ -760,6 +763,7 @@ static output *find_output(tn_ctx *c, tn_program *p, const char *name) {
   uint32_t i;
   if (name && tn__names_find(&p->output_names, name, &i)) {
     if (!p->outputs.v[i].buf) tn__fail(c, TN_ESTATE, "output '%s': the program has not run yet", name);
+    if (p->refused) tn__fail(c, TN_ESTATE, "output '%s': in the last run an index was out of range", name);
     return &p->outputs.v[i];
   }
   tn__fail(c, TN_EINVAL, "the program has no output '%s'", name ? name : "NULL");

@@ -446,6 +446,31 @@ static void test_cpu_levels(void **state) {
 static void test_cpu_levels(void **state) { (void)state; }
 #endif
 
+/* Kernels rely on NaN, whatever the mode. */
+static void test_fast_math(void **state) {
+  static const char *const command[] = {"cc -ffast-math", "cc -O1 -ffinite-math-only"};
+  (void)state;
+  for (int i = 0; i < 2; i++) {
+    tn_ctx *c = tn_ctx_open(&(tn_options){.device = "cpu", .cc = command[i], .threads = 1, .cache_dir = ""});
+    tn_tensor *y = tn_exp(matrix(c));
+    assert_int_equal(tn_realize(&y, 1), TN_ECOMPILE);
+    assert_non_null(strstr(tn_last_error(c)->text, "told to take NaN for a number"));
+    tn_ctx_close(c);
+  }
+}
+
+/* A command that starts the compiler, which is its first argument: Tenet's own arguments go behind that. */
+static void test_compiler_in_front(void **state) {
+  (void)state;
+  const char *front = script("front", "#!/bin/sh\ncase $1 in -*) exit 9;; esac\nexec \"$@\"\n");
+  char command[300];
+  snprintf(command, sizeof command, "%s cc -O1", front);
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "cpu", .cc = command, .threads = 1, .cache_dir = ""});
+  tn_tensor *y = tn_exp(matrix(c));
+  if (tn_realize(&y, 1)) fail_msg("%s", tn_last_error(c)->text);
+  tn_ctx_close(c);
+}
+
 static void test_bad_compiler(void **state) {
   (void)state;
   char good[] = "cc";
@@ -574,6 +599,9 @@ static void test_extremes(void **state) {
   assert_non_null(verified = tn_ctx_open(&plain));
   tn_ctx_close(verified);
   assert_int_not_equal(access("off", F_OK), 0);
+  setenv("TENET_VERIFY", "Strict", 1); /* nor is what was meant for a word */
+  assert_null(tn_ctx_open(&plain));
+  assert_int_not_equal(access("Strict", F_OK), 0);
   unsetenv("TENET_VERIFY");
   odd = plain;
   odd.mode = (tn_mode)99;
@@ -591,6 +619,7 @@ int main(void) {
       cmocka_unit_test(test_null),         cmocka_unit_test(test_all_named),   cmocka_unit_test(test_operands),
       cmocka_unit_test(test_released),     cmocka_unit_test(test_misfits),     cmocka_unit_test(test_program),
       cmocka_unit_test(test_memory_limit), cmocka_unit_test(test_no_compiler), cmocka_unit_test(test_bad_compiler),
+      cmocka_unit_test(test_fast_math),    cmocka_unit_test(test_compiler_in_front),
       cmocka_unit_test(test_compiler_arguments), cmocka_unit_test(test_cpu_levels),
       cmocka_unit_test(test_cache),        cmocka_unit_test(test_extremes),
   };

@@ -99,6 +99,7 @@ static void programs(void **state) {
   tn_dim n = tn_dim_var(c, "n", 0, 8);
   tn_tensor *i = tn_program_input(p, "i", TN_I32, DIMS(n));
   assert_int_equal(tn_assign(count, tn_index_add(count, 0, i, tn_ones(c, TN_F32, DIMS(n)))), TN_OK);
+  assert_int_equal(tn_program_output(p, "doubled", tn_add(count, count)), TN_OK);
   if (tn_program_end(p)) fail_msg("%s", tn_last_error(c)->text);
   static const struct {
     int n;
@@ -110,6 +111,10 @@ static void programs(void **state) {
     assert_int_equal(tn_program_write(p, "i", DIMS(run[r].n), run[r].i, (size_t)run[r].n * 4), TN_OK);
     if (tn_program_run(p) != run[r].status) fail_msg("run %d: %s", (int)r, tn_last_error(c)->text);
     if (run[r].status) assert_non_null(strstr(tn_last_error(c)->text, "tn_program_run: tn_index_add: index "));
+    tn_clear_error(c);
+    float doubled[4]; /* of a refused run there is nothing to read */
+    assert_int_equal(tn_program_read(p, "doubled", doubled, sizeof doubled), run[r].status ? TN_ESTATE : TN_OK);
+    assert_true(run[r].status || tn_program_result(p, "doubled"));
     tn_clear_error(c);
   }
   float got[4];

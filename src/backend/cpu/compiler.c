@@ -99,11 +99,12 @@ const char *tn__cc_identity(tn_ctx *c, const tn__cc *cc, const char *machine) {
 void tn__cc_start(tn_ctx *c, const tn__cc *cc, const char *source, const char *out, tn__child *run) {
   enum { NFLAGS = sizeof flags / sizeof *flags - 1 };
   const char *argv[NFLAGS + TN__CC_WORDS + 9], *word = cc->words;
-  int n = 0;
+  int n = 0, left = cc->nwords;
   argv[n++] = cc->path;
+  for (; left && *word != '-'; left--, word += strlen(word) + 1) argv[n++] = word; /* what ccache is to start */
   for (int i = 0; i < NFLAGS; i++) argv[n++] = flags[i];
   if (*cc->march) argv[n++] = cc->march;
-  for (int i = 0; i < cc->nwords; i++, word += strlen(word) + 1) argv[n++] = word; /* which have the last word */
+  for (; left; left--, word += strlen(word) + 1) argv[n++] = word; /* which have the last word */
   argv[n++] = "-o";
   argv[n++] = out;
   argv[n++] = "-";

@@ -327,6 +327,7 @@ void tn__cpu_open(tn_ctx *c) {
     cpu *self = d->self = tn__mem_alloc(&c->mem, sizeof *self);
     *self = found;
   } else if (!c->opt.quiet) {
-    fputs("tenet: no C compiler was found (TENET_CC): kernels are interpreted, which is slow\n", stderr);
+    fprintf(stderr, "tenet: no C compiler was found (TENET_CC%s%s): kernels are interpreted, which is slow\n",
+            c->opt.cc ? " is " : "", c->opt.cc ? c->opt.cc : "");
   }
 }
