@@ -204,6 +204,8 @@ void tn__bound_swaps(tn_ctx *c, const tn__nodes *storage, tn_tensor *const *of, 
   tn__cells_each(c, look_at_tensor, &s);
   if (*seen != now) tn__intern_each(c, look_at_node, &s);
   for (uint32_t i = 0; i < kept->n; i++) hold(c, &s, kept->v[i]);
-  for (uint32_t i = 0; i < c->cells->check.n; i++) hold(c, &s, c->cells->check.v[i].idx);
+  for (uint32_t i = 0; i < c->cells->check.n; i++) hold(c, &s, c->cells->check.v[i].mark);
+  for (int i = 0; i < TN__REFUSALS; i++)
+    if (c->cells->refused[i].mark) hold(c, &s, c->cells->refused[i].mark);
   *seen = now;
 }

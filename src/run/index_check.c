@@ -4,18 +4,21 @@
 #include <string.h>
 
 void tn__index_extremes(tn_ctx *c, const tn__index_check *k, tn_node **out) {
-  tn_node *count = tn__numel(c, k->idx);
-  tn_node *flat = tn__pad(c, tn__reshape(c, k->idx, &count, 1), (tn_node *[]){tn__int(c, 0), tn__int(c, 1)});
+  tn_node *idx = tn__cast(c, k->mark, TN_I64), *count = tn__numel(c, idx);
+  tn_node *flat = tn__pad(c, tn__reshape(c, idx, &count, 1), (tn_node *[]){tn__int(c, 0), tn__int(c, 1)});
   out[0] = tn__reduce(c, OP_RMIN, flat, (int64_t[]){0}, 1);
   out[1] = tn__reduce(c, OP_RMAX, flat, (int64_t[]){0}, 1);
 }
 
-void tn__index_judge(tn_ctx *c, const tn__index_check *k, const int64_t *extreme, const tn__env *env) {
+const char *tn__index_judge(tn_ctx *c, const tn__index_check *k, const int64_t *extreme, const tn__env *env) {
   int64_t size = tn__eval_index(k->size, env, &c->scratch);
-  int64_t count = tn__eval_index(tn__numel(c, k->idx), env, &c->scratch);
-  if (!count || (extreme[0] >= 0 && extreme[1] < size)) return;
-  tn__fail(c, TN_EINVAL, "%s: index %lld is outside of axis %u of %s, which has %lld elements", k->api,
-           (long long)(extreme[0] < 0 ? extreme[0] : extreme[1]), k->axis, k->type, (long long)size);
+  int64_t count = tn__eval_index(tn__numel(c, k->mark), env, &c->scratch);
+  tn__sb s;
+  if (!count || (extreme[0] >= 0 && extreme[1] < size)) return NULL;
+  tn__sb_init(&s, &c->scratch);
+  tn__sb_printf(&s, "%s: index %lld is outside of axis %u of %s, which has %lld elements", k->api,
+                (long long)(extreme[0] < 0 ? extreme[0] : extreme[1]), k->axis, k->type, (long long)size);
+  return tn__sb_str(&s);
 }
 
 /* Takes them off the list first: computing comes back here. */
@@ -31,7 +34,8 @@ void tn__run_index_checks(tn_ctx *c) {
     for (int e = 0; e < TN__EXTREMES; e++) cell[TN__EXTREMES * i + (uint32_t)e] = tn__cell_new(c, node[e]);
   }
   tn__index_checks_drop(c); /* what they hold lives in this call, as all nodes do */
-  tn__run_realize(c, cell, (int)(TN__EXTREMES * n));
+  tn__run_realize_alone(c, cell, (int)(TN__EXTREMES * n)); /* what was assigned may be what is to be refused */
+  const char *wrong = NULL; /* the first */
   for (uint32_t i = 0; i < n; i++) {
     int64_t extreme[TN__EXTREMES];
     for (int e = 0; e < TN__EXTREMES; e++) {
@@ -40,6 +44,9 @@ void tn__run_index_checks(tn_ctx *c) {
       b->device->ops->download(b->device, &extreme[e], b->mem, sizeof extreme[e]);
       tn_release(t);
     }
-    tn__index_judge(c, &k[i], extreme, &(tn__env){0});
+    const char *why = tn__index_judge(c, &k[i], extreme, &(tn__env){0});
+    if (why) tn__index_refuse(c, k[i].mark, why);
+    if (!wrong) wrong = why;
   }
+  if (wrong) tn__fail(c, TN_EINVAL, "%s", wrong);
 }

@@ -136,7 +136,7 @@ static void free_program(void *program) {
     if (p->states.v[i].spare) tn__buffer_drop(p->states.v[i].spare);
   }
   for (uint32_t i = 0; i < p->checks.n; i++) {
-    tn__node_drop(c, p->checks.v[i].of.idx);
+    tn__node_drop(c, p->checks.v[i].of.mark);
     tn__node_drop(c, p->checks.v[i].of.size);
     for (int e = 0; e < TN__EXTREMES; e++)
       if (p->checks.v[i].buf[e]) tn__buffer_drop(p->checks.v[i].buf[e]);
@@ -299,7 +299,7 @@ static void add_checks(tn_ctx *c, tn_program *p, tn__roots *roots) {
     k.of.type = tn__arena_strdup(&p->arena, k.of.type);
     for (int e = 0; e < TN__EXTREMES; e++) k.at[e] = tn__roots_add(c, roots, extreme[e]);
     tn__vec_push(&p->arena, &p->checks, k);
-    tn__node_keep(k.of.idx);
+    tn__node_keep(k.of.mark);
     tn__node_keep(k.of.size);
   }
 }
@@ -644,7 +644,8 @@ static void look_at_indices(tn_ctx *c, const tn_program *p) {
     int64_t extreme[TN__EXTREMES];
     for (int e = 0; e < TN__EXTREMES; e++)
       k->buf[e]->device->ops->download(k->buf[e]->device, &extreme[e], k->buf[e]->mem, sizeof extreme[e]);
-    tn__index_judge(c, &k->of, extreme, &env);
+    const char *wrong = tn__index_judge(c, &k->of, extreme, &env);
+    if (wrong) tn__fail(c, TN_EINVAL, "%s", wrong);
   }
 }
 

@@ -71,7 +71,8 @@ static int home_of(const tn_node *n) { return n->device < 0 ? 0 : n->device; }
 typedef tn__vec(tn_tensor *) cells;
 
 static void collect_assigned(tn_ctx *c, tn_tensor *t, void *arg) {
-  if (t->node->op == OP_ASSIGN && !t->base) tn__vec_push(&c->scratch, (cells *)arg, t);
+  bool wanted = t->node->op == OP_ASSIGN && !t->base && !tn__index_refused(c, t->node);
+  if (wanted) tn__vec_push(&c->scratch, (cells *)arg, t);
 }
 
 static void rebind_view(tn_ctx *c, tn_tensor *t, void *arg) {
@@ -94,18 +95,29 @@ static void realize_all(tn_ctx *c, const cells *wanted) {
   }
 }
 
-static void compute_all(tn_ctx *c, tn_tensor *const *t, int n) {
+typedef struct wanted {
+  tn_tensor *const *t;
+  int n;
+  bool alone; /* not what was assigned */
+} wanted;
+
+static void compute_all(tn_ctx *c, void *arg) {
+  const wanted *w = arg;
+  tn_tensor *const *t = w->t;
+  int n = w->n;
   cells all = {0}, assigned = {0};
   bool lazy = false;
   refuse_recording(c);
   tn__random_flush(c);
   tn__run_index_checks(c);
   for (int i = 0; i < n; i++) {
+    const char *refused = tn__index_refused(c, t[i]->node);
+    if (refused) tn__fail(c, TN_EINVAL, "%s", refused);
     lazy |= t[i]->node->op != OP_STORAGE;
     tn__vec_push(&c->scratch, &all, t[i]);
   }
   if (!lazy) return;
-  if (c->cells->assigned) tn__cells_each(c, collect_assigned, &assigned);
+  if (c->cells->assigned && !w->alone) tn__cells_each(c, collect_assigned, &assigned);
   tn__map old; /* what they held */
   tn__map_init(&old, &c->scratch);
   for (uint32_t i = 0; i < assigned.n; i++) {
@@ -113,25 +125,17 @@ static void compute_all(tn_ctx *c, tn_tensor *const *t, int n) {
     tn__vec_push(&c->scratch, &all, assigned.v[i]);
   }
   realize_all(c, &all);
-  c->cells->assigned = false;
+  c->cells->assigned &= w->alone;
   if (assigned.n) tn__cells_each(c, rebind_view, &old);
 }
 
-typedef struct wanted {
-  tn_tensor *const *t;
-  int n;
-} wanted;
-
-static void compute_wanted(tn_ctx *c, void *arg) {
-  const wanted *w = arg;
-  compute_all(c, w->t, w->n);
+static void compute(tn_ctx *c, wanted w) {
+  if (c->opt.verify) tn__bound_watch(c, w.t, w.n, compute_all, &w);
+  else compute_all(c, &w);
 }
 
-void tn__run_realize(tn_ctx *c, tn_tensor *const *t, int n) {
-  wanted w = {t, n};
-  if (c->opt.verify) tn__bound_watch(c, t, n, compute_wanted, &w);
-  else compute_all(c, t, n);
-}
+void tn__run_realize(tn_ctx *c, tn_tensor *const *t, int n) { compute(c, (wanted){t, n, false}); }
+void tn__run_realize_alone(tn_ctx *c, tn_tensor *const *t, int n) { compute(c, (wanted){t, n, true}); }
 
 /* ---- the public functions ---- */
 

@@ -79,8 +79,9 @@ void tn__open_gpus(tn_ctx *c);
 /* The index of a device by name, a GPU's too.  Throws TN_EDEVICE with the names there are. */
 int tn__find_device(tn_ctx *c, const char *name);
 
-/* Makes the values of these cells STORAGEs.  Throws. */
+/* Makes the values of these cells STORAGEs, and those of all that was assigned; or theirs alone.  Throws. */
 void tn__run_realize(tn_ctx *c, tn_tensor *const *t, int n);
+void tn__run_realize_alone(tn_ctx *c, tn_tensor *const *t, int n);
 void tn__run_close(tn_ctx *c);
 void tn__validate_close(tn_ctx *c); /* validate.c: tells how many schedules were compared */
 #endif

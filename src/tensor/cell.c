@@ -258,6 +258,7 @@ void tn__cells_close(tn_ctx *c) {
     tn__mem_free(&c->mem, s);
   }
   tn__index_checks_drop(c);
+  for (int i = 0; i < TN__REFUSALS; i++) tn__node_drop(c, k->refused[i].mark);
   tn__arena_free(&k->arena);
   tn__mem_free(&c->mem, k);
   c->cells = NULL;

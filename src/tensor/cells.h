@@ -21,10 +21,18 @@ typedef struct tn__random {
 /* Indices that a call was given, to be looked at before the next values are computed: tn_options.check */
 typedef struct tn__index_check {
   const char *api;       /* the public function */
-  tn_node *idx, *size;   /* each element must lie in 0 .. size - 1; counted */
+  tn_node *mark, *size;  /* the indices, each of which must lie in 0 .. size - 1; counted */
   const char *type;      /* of what is indexed, for the message */
   uint32_t axis;
 } tn__index_check;
+
+/* Indices that were out of range: what is made of them stays refused.  The last ones are kept, without any end to what
+ * a loop of errors holds. */
+enum { TN__REFUSALS = 16 };
+typedef struct tn__refusal {
+  tn_node *mark; /* counted; NULL: none yet */
+  char why[240];
+} tn__refusal;
 
 struct tn__cells {
   struct tn__scope root, *top, *spare;
@@ -35,11 +43,16 @@ struct tn__cells {
   bool assigned;              /* some cell was, since assigned values were computed last */
   tn__arena check_arena;      /* that of `check` */
   tn__vec(tn__index_check) check;
+  tn__refusal refused[TN__REFUSALS];
+  uint64_t refusals;          /* so many there have been */
   tn__arena arena;            /* the table of sizes */
   tn__map dim_index;          /* node -> place in dim */
   tn__names dim_name;         /* of variables -> place in dim; the first of a name */
   tn__vec(tn_node *) dim;     /* symbolic sizes handed out; counted */
   tn__random random;
 };
-void tn__index_checks_drop(tn_ctx *c); /* check.c: all that wait */
+/* check.c: all that wait */
+void tn__index_checks_drop(tn_ctx *c);
+void tn__index_refuse(tn_ctx *c, tn_node *mark, const char *why);
+const char *tn__index_refused(tn_ctx *c, tn_node *n); /* why, if n is made of such indices; NULL */
 #endif

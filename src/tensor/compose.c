@@ -139,8 +139,8 @@ static tn_node *class_loss(tn_ctx *c, tn__call *k) { /* i: are they logits? */
   } else {
     if (!tn__is_int(labels->dtype))
       tn__fail(c, TN_EDTYPE, "labels must be integer classes, not %s", tn__text(c, labels));
+    labels = tn__check_index(c, k->name, labels, x, class_axis(x));
     picked = pick(c, x, labels, k->x[0]);
-    tn__check_index(c, k->name, tn__cast(c, labels, TN_I64), x, class_axis(x));
   }
   return tn__cast(c, tn__neg(c, mean_of_all(c, picked)), k->x[0]->dtype);
 }

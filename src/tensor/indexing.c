@@ -23,7 +23,7 @@ static tn_node *move_block(tn_ctx *c, tn_node *x, uint32_t first, uint32_t n, ui
 static tn_node *take(tn_ctx *c, tn__call *k) {
   tn_node *x = k->x[0], *idx = index_of(c, k->x[1]);
   uint32_t axis = tn__axis(c, (int)k->i[0], x->rank);
-  tn__check_index(c, k->name, idx, x, axis);
+  idx = tn__check_index(c, k->name, idx, x, axis);
   if (x->rank - 1 + idx->rank > TN_MAX_RANK)
     tn__fail(c, TN_ESHAPE, "the result of %s by %s would have more than %d axes", tn__text(c, x), tn__text(c, idx),
              TN_MAX_RANK);
@@ -34,7 +34,7 @@ static tn_node *index_add(tn_ctx *c, tn__call *k) {
   tn_node *base = k->x[0], *idx = index_of(c, k->x[1]), *upd = k->x[2];
   tn__want(c, base, TN__C_NUM);
   uint32_t axis = tn__axis(c, (int)k->i[0], base->rank);
-  tn__check_index(c, k->name, idx, base, axis);
+  idx = tn__check_index(c, k->name, idx, base, axis);
   tn__dims want = {.rank = base->rank - 1u + idx->rank};
   for (uint32_t i = 0; i < want.rank && i < TN_MAX_RANK; i++)
     want.d[i] = i < axis ? base->dim[i] : i < axis + idx->rank ? idx->dim[i - axis] : base->dim[i + 1 - idx->rank];
@@ -65,7 +65,7 @@ static along look_along(tn_ctx *c, const tn__call *k) {
   if (!idx)
     tn__fail(c, TN_ESHAPE, "%s and indices %s differ beside axis %d", tn__text(c, x), tn__text(c, k->x[1]),
              (int)a.axis);
-  tn__check_index(c, k->name, idx, x, a.axis);
+  idx = tn__check_index(c, k->name, idx, x, a.axis);
   a.x = tn__move_axis(c, x, a.axis, 0);
   a.idx = tn__move_axis(c, idx, a.axis, 0);
   tn_node *row = tn__int(c, 1);
@@ -102,10 +102,10 @@ static tn_node *scatter_add(tn_ctx *c, tn__call *k) {
 static tn_node *one_hot(tn_ctx *c, tn__call *k) {
   tn_node *idx = index_of(c, k->x[0]);
   tn__check_dtype(c, (int)k->i[1]);
-  tn_node *column = tn__add_axis(c, idx, idx->rank);
-  tn_node *made = tn__bcast2(c, OP_EQ, column, tn__iota(c, tn__dim_in(c, k->i[0])));
-  tn__check_index(c, k->name, idx, made, idx->rank);
-  return tn__cast(c, made, (int)k->i[1]);
+  tn_node *classes = tn__iota(c, tn__dim_in(c, k->i[0]));
+  tn_node *shown = tn__bcast2(c, OP_EQ, tn__add_axis(c, idx, idx->rank), classes);
+  idx = tn__check_index(c, k->name, idx, shown, idx->rank);
+  return tn__cast(c, tn__bcast2(c, OP_EQ, tn__add_axis(c, idx, idx->rank), classes), (int)k->i[1]);
 }
 
 tn_tensor *tn_take(tn_tensor *x, tn_tensor *idx, int axis) {

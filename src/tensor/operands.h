@@ -27,8 +27,9 @@ enum {
   TN__C_ANY = TN__C_BOOL | TN__C_INT | TN__C_FLOAT
 };
 
-/* check.c: the public function `api` was given indices (or labels) idx for this axis of x */
-void tn__check_index(tn_ctx *c, const char *api, tn_node *idx, tn_node *x, uint32_t axis);
+/* check.c: the public function `api` was given indices (or labels) idx for this axis of x, and is to use those that
+ * this gives: what is made of them is refused with them. */
+tn_node *tn__check_index(tn_ctx *c, const char *api, tn_node *idx, tn_node *x, uint32_t axis);
 
 /* ---- constants and index tensors ---- */
 bool tn__fits(int dtype, double v);                                 /* floats take every number */

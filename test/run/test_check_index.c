@@ -64,6 +64,10 @@ static void functions(void **state) {
           fail_msg("%s on %s, index %lld: %s", names[which], device[d], (long long)row[r].index, text);
         if (!row[r].good) assert_non_null(strstr(text, "which has 3 elements"));
         tn_clear_error(c);
+        tn_tensor *made = tn_add_scalar(t, 1); /* what was refused stays so, and what is made of it */
+        assert_int_equal(tn_realize(&made, 1), row[r].good ? TN_OK : TN_EINVAL);
+        assert_int_equal(tn_realize(&t, 1), row[r].good ? TN_OK : TN_EINVAL);
+        tn_clear_error(c);
         double v; /* the context goes on */
         assert_int_equal(tn_item(tn_sum(tn_ones(c, TN_F32, DIMS(5)), NULL, 0, false), &v), TN_OK);
       }
@@ -89,6 +93,35 @@ static void corners(void **state) {
   assert_non_null(strstr(tn_last_error(c)->text, "tn_take: index 7"));
   tn_ctx_close(c);
   assert_null(tn_ctx_open(&(tn_options){.quiet = 1, .check = "everything"}));
+}
+
+/* What is assigned is refused with its indices, and only that; so are gradients. */
+static void assigned(void **state) {
+  (void)state;
+  tn_ctx *c = open_on("cpu", "index");
+  tn_tensor *w = tn_ones(c, TN_F32, DIMS(3)), *other = tn_ones(c, TN_F32, DIMS(3)), *wrong = ints(c, 1, 7), *g;
+  float got[3];
+  int64_t at[2];
+  assert_int_equal(tn_realize(&w, 1), TN_OK);
+  assert_int_equal(tn_realize(&other, 1), TN_OK);
+  assert_int_equal(tn_assign(w, tn_index_add(w, 0, wrong, tn_ones(c, TN_F32, DIMS(2)))), TN_OK);
+  assert_int_equal(tn_assign(other, tn_add(other, other)), TN_OK);
+  for (int i = 0; i < 3; i++) {
+    assert_int_equal(tn_read(w, got, sizeof got), TN_EINVAL);
+    assert_non_null(strstr(tn_last_error(c)->text, "tn_index_add: index 7 is outside of axis 0 of f32[3]"));
+    tn_clear_error(c);
+  }
+  assert_int_equal(tn_read(other, got, sizeof got), TN_OK);
+  assert_memory_equal(got, ((float[]){2, 2, 2}), sizeof got);
+  assert_int_equal(tn_read(wrong, at, sizeof at), TN_OK); /* to see what they are */
+  assert_int_equal(at[1], 7);
+  tn_tensor *loss = tn_sum(tn_square(tn_take(other, wrong, 0)), NULL, 0, false);
+  assert_int_equal(tn_realize(&loss, 1), TN_EINVAL);
+  tn_clear_error(c);
+  loss = tn_sum(tn_square(tn_take(other, wrong, 0)), NULL, 0, false);
+  assert_int_equal(tn_grad(loss, 1, &other, &g), TN_OK);
+  for (int i = 0; i < 2; i++) assert_int_equal(tn_realize(&g, 1), TN_EINVAL);
+  tn_ctx_close(c);
 }
 
 static void programs(void **state) {
@@ -125,7 +158,8 @@ static void programs(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(functions), cmocka_unit_test(corners), cmocka_unit_test(programs),
+      cmocka_unit_test(functions), cmocka_unit_test(corners), cmocka_unit_test(assigned),
+      cmocka_unit_test(programs),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
