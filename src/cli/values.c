@@ -39,15 +39,38 @@ typedef union cell {
   uint64_t natural;
 } cell;
 
+static const char *const truths[] = {"false", "true"};
+
+static bool is_whole(tn_dtype dtype) { /* beyond 2^53 these are no doubles */
+  return dtype != TN_F16 && dtype != TN_BF16 && dtype != TN_F32 && dtype != TN_F64;
+}
+static bool is_signed(tn_dtype dtype) {
+  return dtype == TN_I8 || dtype == TN_I16 || dtype == TN_I32 || dtype == TN_I64;
+}
+
+/* Of whole numbers but u64 */
+static int64_t most(tn_dtype dtype) {
+  size_t bits = 8 * tn_dtype_size(dtype) - is_signed(dtype);
+  return dtype == TN_BOOL ? 1 : (int64_t)(((uint64_t)1 << bits) - 1);
+}
+static int64_t least(tn_dtype dtype) { return is_signed(dtype) ? -most(dtype) - 1 : 0; }
+
 /* Where the number ends; NULL: it is none, or has not the dtype's range. */
-static const char *read_cell(const char *s, bool whole, bool natural, cell *out) {
+static const char *read_cell(const char *s, tn_dtype dtype, cell *out) {
+  bool whole = is_whole(dtype), natural = dtype == TN_U64;
   char *end;
+  for (int truth = 0; truth < 2 && dtype == TN_BOOL; truth++) { /* as they are printed */
+    size_t n = strlen(truths[truth]);
+    out->integer = truth;
+    if (!strncmp(s, truths[truth], n)) return s + n;
+  }
   errno = 0;
   if (!whole) out->number = strtod(s, &end);
   else if (natural) out->natural = strtoull(s, &end, 10);
   else out->integer = strtoll(s, &end, 10);
   bool negative = natural && s[strspn(s, " ")] == '-';
-  return end == s || negative || (whole && errno == ERANGE) ? NULL : end;
+  bool fits = natural || !whole || (out->integer >= least(dtype) && out->integer <= most(dtype));
+  return end == s || negative || !fits || (whole && errno == ERANGE) ? NULL : end;
 }
 
 static tn_tensor *read_numbers(tn_ctx *ctx, const char *text) {
@@ -56,22 +79,25 @@ static tn_tensor *read_numbers(tn_ctx *ctx, const char *text) {
   tn_dtype dtype = dtype_of(text, strcspn(text, "[="));
   const char *s = dtype < TN_DTYPE_COUNT ? read_shape(text + strcspn(text, "[="), shape, &rank) : NULL;
   if (!s || *s != '=') return refuse(text, "no dtype and shape");
-  bool whole = *text != 'f' && strncmp(text, "bf", 2); /* whole numbers beyond 2^53 are no doubles */
-  bool some = s[1] != 0, empty = false;
-  for (int i = 0; i < rank; i++) empty |= shape[i] == 0;
+  bool some = s[1] != 0, empty = false, over = false;
+  tn_dim count = 1;
+  for (int i = 0; i < rank; i++) empty |= shape[i] == 0, over |= __builtin_mul_overflow(count, shape[i], &count);
   size_t room = strlen(s), n = 0;
   cell *v = malloc(room * sizeof *v);
   if (!v) return refuse(text, "out of memory");
   while (some && (n == 0 || *s == ',')) {
-    const char *end = read_cell(s + 1, whole, dtype == TN_U64, &v[n]);
+    const char *end = read_cell(s + 1, dtype, &v[n]);
     some = end != NULL;
     if (some) s = end, n++;
   }
   bool good = n ? some && !*s : empty && !s[1];
   static const tn_dim ones[TN_MAX_RANK] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
-  tn_dtype as = !whole ? TN_F64 : dtype == TN_U64 ? TN_U64 : TN_I64;
-  tn_tensor *t = NULL, *flat = good ? tn_from(ctx, as, (tn_dim[]){(tn_dim)n}, 1, v) : NULL;
-  if (!flat) refuse(text, "no numbers");
+  tn_dtype as = !is_whole(dtype) ? TN_F64 : dtype == TN_U64 ? TN_U64 : TN_I64;
+  bool fits = n <= 1 || (!over && (tn_dim)n == count);
+  tn_tensor *t = NULL, *flat = good && fits ? tn_from(ctx, as, (tn_dim[]){(tn_dim)n}, 1, v) : NULL;
+  if (!good) refuse(text, "no numbers of that dtype");
+  else if (!fits) refuse(text, "not as many numbers as the shape has elements");
+  else if (!flat) t = NULL; /* the context says why */
   else if (n == 1) t = tn_expand(tn_reshape(flat, ones, rank), shape, rank);
   else t = tn_reshape(flat, shape, rank);
   free(v);

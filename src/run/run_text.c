@@ -31,6 +31,15 @@ static tn_tensor *given_for(tn_ctx *c, const text_job *k, const tn_node *param, 
   return t;
 }
 
+/* Every value that is given is one of the params among `all`. */
+static void check_given(tn_ctx *c, const text_job *k, const tn__nodes *all) {
+  for (int slot = 0; slot < k->n; slot++) {
+    bool there = !k->in[slot];
+    for (uint32_t i = 0; i < all->n && !there; i++) there = all->v[i]->op == OP_PARAM && all->v[i]->ints[0] == slot;
+    if (!there) tn__fail(c, TN_EINVAL, "a value was given for param %d, and what the text computes has none", slot);
+  }
+}
+
 static void add_output(tn_ctx *c, text_job *k, tn_node *n) {
   if (k->count < k->room && k->out) k->out[k->count] = tn__cell_new(c, n);
   k->count++;
@@ -41,6 +50,7 @@ static void add_output(tn_ctx *c, text_job *k, tn_node *n) {
 static void run_graph(tn_ctx *c, text_job *k, const tn__section *s) {
   tn__nodes all = {0}, old = {0}, new_ = {0};
   tn__topo(&c->scratch, &s->root, 1, &all);
+  check_given(c, k, &all);
   for (uint32_t i = 0; i < all.n; i++) {
     tn_node *n = all.v[i];
     if (n->op == OP_STORAGE) tn__fail(c, TN_EFORMAT, "line %d: a storage has no value here: name it a param", s->line);
@@ -76,6 +86,7 @@ typedef struct kernel_job {
 static void find_params(kernel_job *j) {
   tn__nodes all = {0};
   tn__topo(&j->c->scratch, &j->s->root, 1, &all);
+  check_given(j->c, j->k, &all);
   for (uint32_t i = 0; i < all.n; i++) {
     tn_node *n = all.v[i];
     if (n->op == OP_VAR) tn__fail(j->c, TN_ENOTSUP, "line %d: sizes must be numbers here", j->s->line);

@@ -99,6 +99,21 @@ static bool is_loaded(tn_ctx *c, tn_node *length) {
   return loads;
 }
 
+/* Each loop ends somewhere: with the reductions or stores that name it. */
+static void check_closed(tn_ctx *c, tn_node *body, int line) {
+  tn__ranges r;
+  tn__ranges_find(c, &c->scratch, body, &r);
+  for (uint32_t i = 0; i < body->nsrc; i++) {
+    uint64_t open = tn__free_of(&r, body->src[i]);
+    if (!open) continue;
+    tn__fail(c, TN_EFORMAT,
+             "line %d: a %s runs over loop %lld and does not end it: loops stand behind what is stored, as in "
+             "%s void %%b %%r %%x %%r",
+             line, tn__ops[body->src[i]->op].text, tn__id_of(r.range[__builtin_ctzll(open)]),
+             tn__ops[body->src[i]->op].text);
+  }
+}
+
 void tn__section_body(tn_ctx *c, tn_node *body, int64_t nbuf, int line) {
   tn__nodes order = {0};
   tn__topo(&c->scratch, &body, 1, &order);
@@ -116,6 +131,7 @@ void tn__section_body(tn_ctx *c, tn_node *body, int64_t nbuf, int line) {
   bool stores = false;
   for (uint32_t i = 0; i < body->nsrc; i++) stores |= body->src[i]->op != OP_REQUIRE;
   if (!stores) tn__fail(c, TN_EFORMAT, "line %d: the kernel stores nothing", line);
+  check_closed(c, body, line);
 }
 
 /* ---- programs ---- */

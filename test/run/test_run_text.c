@@ -464,6 +464,16 @@ static void refused(void **state) {
                "%7 = mul index %4 4\n%8 = add index %7 %3\n%9 = store void %1 %8 %2\n%10 = end void %3\n"
                "%11 = end void %4\n", "%4 %5 %6 %3 %7 %8 %9 %10 %11"),
        "instruction 5, mul: instruction 2 is the same already", {NULL}, TN_EFORMAT},
+      {"%1 = param f32[3] 3 {0 -1}\n%2 = range index 3 {loop 7 output}\n%3 = param f32[3] 3 {1 -1}\n"
+       "%4 = load f32 %3 %2\n%5 = store void %1 %2 %4\n%6 = sink void %5 {\"kernel\"}\n",
+       "line 6: a store runs over loop 7 and does not end it", {NULL, x}, TN_EFORMAT},
+      {"%1 = param f32[3] 3 {0 -1}\n%2 = range index 3 {order 0 update}\n%3 = const f32 {1.0}\n"
+       "%4 = storeadd void %1 %2 %3\n%5 = sink void %4 {\"kernel\"}\n",
+       "line 5: a storeadd runs over loop 0 and does not end it", {NULL}, TN_EFORMAT},
+      {AT("mul index %3 2"), "a value was given for param 1, and what the text computes has none", {NULL, x},
+       TN_EINVAL},
+      {"%1 = param f32[3] 3 {0 0}\n", "a value was given for param 1, and what the text computes has none", {x, x},
+       TN_EINVAL},
       {STORED("f32", "f32", "-1"), "line 6: the length of loop 0 is negative", {NULL, x8}, TN_EFORMAT},
   };
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
