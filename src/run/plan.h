@@ -109,6 +109,6 @@ tn_status tn__plan_submit(tn_ctx *c, tn__plan *p, tn__buffer *const *in, tn__buf
 /* validate.c: compares the schedule with its graph (TENET_VERIFY).  Throws TN_ECOMPILE where they differ. */
 void tn__plan_validate(tn_ctx *c, tn__plan *p);
 /* read_texts.c: reads the printed kernels back, and counts them by result (verify/readback.h).  Throws TN_ECOMPILE
- * where one is not its program. */
-void tn__plan_read_texts(tn_ctx *c, tn__plan *p, uint32_t *count);
+ * where one is not its program.  Returns how many have no text in a language that is read. */
+uint32_t tn__plan_read_texts(tn_ctx *c, tn__plan *p, uint32_t *count);
 #endif

@@ -55,11 +55,11 @@ static bool has_text(const tn__plan *p, const tn__dialect *d) {
   return true;
 }
 
-void tn__plan_read_texts(tn_ctx *c, tn__plan *p, uint32_t *count) {
+uint32_t tn__plan_read_texts(tn_ctx *c, tn__plan *p, uint32_t *count) {
   tn__readback_subject s = {0};
   const tn__dialect *d = dialect_of(p, &s.language);
   tn__sb text;
-  if (!d || !p->nkernels || !has_text(p, d)) return;
+  if (!d || !p->nkernels || !has_text(p, d)) return p->nkernels;
   tn__sb_init(&text, &c->scratch);
   tn__render_unit(c, &text, d, p->kernel, p->nkernels);
   s.text = tn__sb_str(&text);
@@ -74,4 +74,7 @@ void tn__plan_read_texts(tn_ctx *c, tn__plan *p, uint32_t *count) {
       done[p->step[i].kernel] = true;
     }
   }
+  uint32_t unread = 0;
+  for (uint32_t i = 0; i < p->nkernels; i++) unread += !done[i];
+  return unread;
 }

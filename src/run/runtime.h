@@ -36,7 +36,9 @@ struct tn__runtime {
   struct tn__received *received; /* the run that is being checked against its schedule, NULL: received.c */
   struct tn__bound_log *bound;  /* runs are noted, NULL: bound_check.h */
   uint32_t stores[3];       /* by turns that may run at once: all, by form, by trying (verify/writers.h) */
+  uint32_t accesses[2];     /* loads and stores; those that no interval shows to stay within their buffers */
   uint32_t texts[4];        /* of kernels, read back, by result (verify/readback.h) */
+  uint32_t unread;          /* kernels without a text in a language that is read */
   uint32_t calls[CALLS];    /* of libraries, as they ran: received.c */
 };
 

@@ -66,6 +66,8 @@ static void count(tn_ctx *c, const tn__plan *p, const tn__verdict *v, bool twin)
   struct tn__runtime *rt = c->runtime;
   rt->verified[v->result]++;
   rt->twins += twin;
+  rt->accesses[0] += v->accesses;
+  rt->accesses[1] += v->accesses - v->proved;
   rt->stores[0] += v->writers.stores;
   rt->stores[1] += v->writers.by_form;
   rt->stores[2] += v->writers.by_trying;
@@ -74,6 +76,14 @@ static void count(tn_ctx *c, const tn__plan *p, const tn__verdict *v, bool twin)
     tn__fail(c, TN_ECOMPILE, "the schedule cannot be compared with its graph: %s", v->why);
   fprintf(stderr, "tenet: %s: a schedule of %u items is not compared with its graph: %s\n", p->dev->name, p->s->items.n,
           v->why);
+}
+
+/* What nothing above has looked at. */
+static void say_rest(const struct tn__runtime *rt) {
+  if (rt->accesses[1])
+    fprintf(stderr, "tenet: %u of %u accesses are not proved to stay within their buffers; TENET_VERIFY=FILE writes "
+            "what a solver has to show\n", rt->accesses[1], rt->accesses[0]);
+  if (rt->unread) fprintf(stderr, "tenet: %u kernels have no text that is read back\n", rt->unread);
 }
 
 void tn__validate_close(tn_ctx *c) {
@@ -100,8 +110,9 @@ void tn__validate_close(tn_ctx *c) {
   fprintf(stderr, "tenet: %u texts of kernels read back: %u equal, %u exempt for the helper texts", t[TN__READ_EQUAL] +
           t[TN__READ_EXEMPT] + t[TN__READ_TOO_LONG], t[TN__READ_EQUAL], t[TN__READ_EXEMPT]);
   for (int i = 0; tn__readback_exempt[i]; i++) fprintf(stderr, " %s*", tn__readback_exempt[i]);
-  fprintf(stderr, ", %u too long\ntenet: %.2f s of compiling, %.2f s of comparing\n", t[TN__READ_TOO_LONG],
-          rt->spent[0], rt->spent[1]);
+  fprintf(stderr, ", %u too long\n", t[TN__READ_TOO_LONG]);
+  say_rest(rt);
+  fprintf(stderr, "tenet: %.2f s of compiling, %.2f s of comparing\n", rt->spent[0], rt->spent[1]);
 }
 
 static void report(tn_ctx *c, const tn__plan *p, const tn__verdict *v, bool twin) {
@@ -195,7 +206,7 @@ static bool try_twin(tn_ctx *c, tn__plan *p, bool least, tn__verdict *v) {
 static void read_texts(tn_ctx *c, tn__plan *p) {
   uint32_t n[TN__READ_RESULTS] = {0};
   tn__sb s;
-  tn__plan_read_texts(c, p, n);
+  c->runtime->unread += tn__plan_read_texts(c, p, n);
   for (int i = 0; i < TN__READ_RESULTS; i++) c->runtime->texts[i] += n[i];
   tn__sb_init(&s, &c->scratch);
   tn__sb_printf(&s, "texts %s equal %u exempt %u long %u\n", p->dev->name, n[TN__READ_EQUAL], n[TN__READ_EXEMPT],

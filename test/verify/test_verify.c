@@ -10,6 +10,7 @@
 #include "ir/eval.h"
 #include "ir/text.h"
 #include "lower/lower.h"
+#include "render/dialect.h"
 #include "support/ctx.h"
 #include "tenet/tenet.h"
 #include "verify/bounds.h"
@@ -168,11 +169,11 @@ static void option(void **s) {
 }
 
 /* What is said on stderr while `run` goes on in a context with this option. */
-static void said(const char *verify, void (*run)(tn_ctx *), char *text, size_t size) {
+static void said_on(const char *device, const char *verify, void (*run)(tn_ctx *), char *text, size_t size) {
   char path[] = "/tmp/tenet-said-XXXXXX";
   int fd = mkstemp(path), old = dup(STDERR_FILENO);
   assert_true(fd >= 0 && old >= 0 && dup2(fd, STDERR_FILENO) >= 0);
-  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref", .quiet = 1, .verify = verify, .mode = TN_MODE_FAST});
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = device, .quiet = 1, .verify = verify, .mode = TN_MODE_FAST});
   run(c);
   tn_ctx_close(c);
   fflush(stderr);
@@ -182,6 +183,24 @@ static void said(const char *verify, void (*run)(tn_ctx *), char *text, size_t s
   text[n > 0 ? n : 0] = '\0';
   close(fd);
   remove(path);
+}
+
+static void said(const char *verify, void (*run)(tn_ctx *), char *text, size_t size) {
+  said_on("ref", verify, run, text, size);
+}
+
+/* In groups, whose places no interval shows. */
+static void sum_rows(tn_ctx *c) {
+  float v[3] = {0};
+  tn_tensor *x = tn_contiguous(tn_full(c, TN_F32, DIMS(3, 5000), 2.0));
+  assert_int_equal(tn_realize(&x, 1), TN_OK);
+  assert_int_equal(tn_read(tn_sum(tn_exp(x), (int[]){1}, 1, false), v, sizeof v), TN_OK);
+}
+
+static void in_another_language(tn_ctx *c) {
+  static const tn__dialect other;
+  tn__device_get(c, 0)->dialect = &other;
+  sum_rows(c);
 }
 
 static void compute_large(tn_ctx *c) {
@@ -215,6 +234,20 @@ static void refuse(tn_ctx *c) {
   compute_large(c);
   assert_int_equal(tn_last_error(c)->status, TN_ECOMPILE);
   assert_non_null(strstr(tn_last_error(c)->text, "the schedule cannot be compared with its graph: too large: "));
+}
+
+/* What no interval shows and what nobody reads is counted; where all is well, nothing is said of it. */
+static void the_rest(void **s) {
+  char text[2000];
+  (void)s;
+  said("1", multiply, text, sizeof text);
+  assert_null(strstr(text, "not proved"));
+  assert_null(strstr(text, "no text"));
+  said_on("ref:sm_90", "1", sum_rows, text, sizeof text);
+  assert_non_null(strstr(text, " accesses are not proved to stay within their buffers; "));
+  assert_null(strstr(text, "no text"));
+  said("strict", in_another_language, text, sizeof text);
+  assert_non_null(strstr(text, "tenet: 2 kernels have no text that is read back\n"));
 }
 
 static void nothing_in_silence(void **s) {
@@ -296,6 +329,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(equations), cmocka_unit_test(exact),  cmocka_unit_test(differences),
       cmocka_unit_test(terms),     cmocka_unit_test(option), cmocka_unit_test(nothing_in_silence),
+      cmocka_unit_test(the_rest),
       cmocka_unit_test(accesses)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
