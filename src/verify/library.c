@@ -27,8 +27,10 @@ static tn__val apply(const call *l, int op, int dtype, tn__val x, tn__val y) {
   return tn__val_eval(l->w, op, dtype, dtype, (tn__val[]){x, y});
 }
 
-/* x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) */
-static tn__val gelu(const call *l, int dtype, tn__val x) {
+/* x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))), of halves in f32, as libraries have it: its constants are no
+ * halves. */
+static tn__val gelu(const call *l, int of, tn__val x) {
+  int dtype = of == TN_F64 ? of : TN_F32;
   double number[] = {0.5, 1, 0.7978845608028654, 0.044715};
   tn__val c[4], cube = apply(l, OP_MUL, dtype, apply(l, OP_MUL, dtype, x, x), x);
   for (int i = 0; i < 4; i++) c[i] = tn__val_bits(l->w, dtype, tn__eval_from_double(dtype, number[i]));
