@@ -44,4 +44,14 @@ bool tn__interval_from(const tn_node *n, const int64_t *lo, const int64_t *hi, i
 
 /* |v|, also of the least */
 static inline uint64_t tn__magnitude(int64_t v) { return v < 0 ? (uint64_t)-(v + 1) + 1 : (uint64_t)v; }
+
+/* The greatest common divisor; of 0 and x it is x. */
+static inline uint64_t tn__gcd(uint64_t a, uint64_t b) {
+  while (b) {
+    uint64_t r = a % b;
+    a = b;
+    b = r;
+  }
+  return a;
+}
 #endif

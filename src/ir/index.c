@@ -152,15 +152,6 @@ static tn_node *scale(tn_ctx *c, tn_node *x, int64_t k) {
   return write_sum(c, &a);
 }
 
-static uint64_t gcd(uint64_t a, uint64_t b) {
-  while (b) {
-    uint64_t r = a % b;
-    a = b;
-    b = r;
-  }
-  return a;
-}
-
 /* x as k * product; a sum gives the common factor of its coefficients, with the sign of the first. */
 static term factor(tn_ctx *c, tn_node *x) {
   if (x->op != OP_ADD) return read_term(x);
@@ -169,7 +160,7 @@ static term factor(tn_ctx *c, tn_node *x) {
   START(&a, xs);
   read_sum(c, x, &a);
   uint64_t g = 0;
-  for (uint32_t i = 0; i < a.n; i++) g = gcd(g, tn__magnitude(a.v[i].k));
+  for (uint32_t i = 0; i < a.n; i++) g = tn__gcd(g, tn__magnitude(a.v[i].k));
   if (g == 0) return (term){1, x}; /* only a sum that was not built here: 0 + 0 from a text */
   int64_t k = g > INT64_MAX ? 1 : (int64_t)g;
   if (a.v[0].k < 0) k = -k;

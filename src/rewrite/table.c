@@ -80,14 +80,6 @@ static int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b != 0 && (
 /* a - b * floor_div(a, b), whose product may not fit */
 static int64_t floor_mod(int64_t a, int64_t b) { return a % b + (a % b != 0 && (a % b < 0) != (b < 0) ? b : 0); }
 
-static int64_t gcd(int64_t a, int64_t b) { /* of non-negative numbers */
-  while (b) {
-    int64_t t = a % b;
-    a = b, b = t;
-  }
-  return a;
-}
-
 bool tn__table_fn(tn__fn fn, int64_t a, int64_t b, int64_t *out) {
   switch (fn) {
   case FN_ADD: return !__builtin_add_overflow(a, b, out);
@@ -100,7 +92,9 @@ bool tn__table_fn(tn__fn fn, int64_t a, int64_t b, int64_t *out) {
   }
   if (a == INT64_MIN || b == INT64_MIN) return false; /* so that no quotient and no absolute value overflows */
   switch (fn) {
-  case FN_GCD: *out = gcd(a < 0 ? -a : a, b < 0 ? -b : b); return true;
+  case FN_GCD:
+    *out = (int64_t)tn__gcd(tn__magnitude(a), tn__magnitude(b));
+    return *out >= 0; /* 2^63 is none */
   case FN_IDIV: return b && (*out = floor_div(a, b), true);
   case FN_MOD: return b && (*out = floor_mod(a, b), true);
   case FN_CEILDIV: return b && (*out = -floor_div(-a, b), true);

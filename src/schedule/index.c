@@ -1,4 +1,5 @@
 /* Movement ops as index arithmetic: each says where its source is read. */
+#include "ir/eval.h"
 #include "rewrite/rewrite.h"
 #include "schedule/fuse.h"
 
@@ -164,15 +165,6 @@ void tn__index_through(tn_ctx *c, tn_node *n, tn_node *const *idx, tn_node **out
 
 /* ---- folds ---- */
 
-static int64_t gcd(int64_t x, int64_t y) {
-  while (y) {
-    int64_t r = x % y;
-    x = y;
-    y = r;
-  }
-  return x;
-}
-
 /* The y below m with x * y = 1 modulo m, of x and m that share no divisor: Euclid's algorithm. */
 static int64_t inverse(int64_t x, int64_t m) {
   int64_t a = x % m, b = m, ya = 1, yb = 0;
@@ -195,7 +187,8 @@ static tn__walk walk_of(bool places, int64_t size, int64_t leap) {
 }
 
 tn__walk tn__fold_walk(const tn_node *n) {
-  int64_t stride = n->ints[2], dilation = n->ints[3], g = gcd(stride, dilation), size;
+  int64_t stride = n->ints[2], dilation = n->ints[3], size,
+          g = (int64_t)tn__gcd((uint64_t)stride, (uint64_t)dilation);
   tn__walk offsets = walk_of(false, n->ints[1], stride / g);
   if (!tn__const_int(n->src[0]->dim[n->ints[0]], &size)) return offsets;
   tn__walk places = walk_of(true, size, dilation / g);
@@ -206,8 +199,9 @@ tn__walk tn__fold_walk(const tn_node *n) {
  * common with the other, once i, a and b are divided by what they share; then u is known modulo b. */
 void tn__fold_through(tn_ctx *c, tn_node *n, tn__walk w, tn_node *const *idx, tn_node *turn, tn_node **out,
                       tn_node **gate) {
-  int64_t axis = n->ints[0], a = n->ints[w.places ? 2 : 3], b = n->ints[w.places ? 3 : 2], g = gcd(a, b);
-  tn_node *x = n->src[0], *zero = tn__int(c, 0), *i = idx[axis], *first = zero, *rest,
+  int64_t axis = n->ints[0], a = n->ints[w.places ? 2 : 3], b = n->ints[w.places ? 3 : 2],
+          g = (int64_t)tn__gcd((uint64_t)a, (uint64_t)b);
+  tn_node *x = n->src[0], *zero = tn__int(c, 0), *i = idx[axis], *first = zero,
           *size[2] = {x->dim[axis], x->dim[axis + 1]};
   bool leaps = w.by == b / g;
   if (leaps && g > 1) {
@@ -219,13 +213,10 @@ void tn__fold_through(tn_ctx *c, tn_node *n, tn__walk w, tn_node *const *idx, tn
   tn_node *times = tn__int(c, b);
   if (leaps) first = tn__op2(c, OP_MOD, tn__mul(c, tn__op2(c, OP_MOD, i, times), tn__int(c, inverse(a, b))), times);
   tn_node *u = tn__simplify_index(c, tn__add(c, first, tn__mul(c, turn, tn__int(c, w.by))));
-  if (leaps && a == 1) rest = tn__sub(c, tn__op2(c, OP_IDIV, i, times), turn);
-  else rest = tn__op2(c, OP_IDIV, tn__sub(c, i, tn__mul(c, u, tn__int(c, a))), times);
-  if (!leaps) {
-    tn_node *left = tn__op2(c, OP_MOD, tn__sub(c, i, tn__mul(c, u, tn__int(c, a))), times);
-    *gate = both(c, *gate, tn__simplify_index(c, tn__op2(c, OP_EQ, left, zero)));
-  }
-  tn_node *v = tn__simplify_index(c, rest);
+  tn_node *left = tn__sub(c, i, tn__mul(c, u, tn__int(c, a))), *v = tn__op2(c, OP_IDIV, left, times);
+  if (leaps && a == 1) v = tn__sub(c, tn__op2(c, OP_IDIV, i, times), turn); /* which no rule finds */
+  if (!leaps) *gate = both(c, *gate, tn__simplify_index(c, tn__op2(c, OP_EQ, tn__op2(c, OP_MOD, left, times), zero)));
+  v = tn__simplify_index(c, v);
   *gate = within(c, u, zero, size[!w.places], *gate);
   *gate = within(c, v, zero, size[w.places], *gate);
   for (uint32_t k = 0, j = 0; k < n->rank; k++) {

@@ -26,8 +26,8 @@ typedef struct tn__index_check {
   uint32_t axis;
 } tn__index_check;
 
-/* Indices that were out of range: what is made of them stays refused.  The last ones are kept, without any end to what
- * a loop of errors holds. */
+/* Indices that were out of range: what is made of them stays refused.  The last ones are kept, so that a loop of errors
+ * does not hold more and more. */
 enum { TN__REFUSALS = 16 };
 typedef struct tn__refusal {
   tn_node *mark; /* counted; NULL: none yet */

@@ -1,7 +1,7 @@
 /* Which indices are to be looked at (tn_options.check).  Whether they are in range is seen when values are computed. */
+#include "ir/build.h"
 #include "tensor/cells.h"
 #include "tensor/operands.h"
-#include "ir/build.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -19,6 +19,8 @@ tn_node *tn__check_index(tn_ctx *c, const char *api, tn_node *idx, tn_node *x, u
 
 void tn__index_refuse(tn_ctx *c, tn_node *mark, const char *why) {
   struct tn__cells *k = c->cells;
+  for (int i = 0; i < TN__REFUSALS; i++)
+    if (k->refused[i].mark == mark) return; /* the same call once more */
   tn__refusal *r = &k->refused[k->refusals++ % TN__REFUSALS];
   tn__node_drop(c, r->mark);
   r->mark = tn__node_keep(mark);
