@@ -1,8 +1,10 @@
 /* Text that runs: a graph's as a function of its params, a kernel's over buffers, as a body or as instructions. */
 #include "ir/build.h"
+#include "lower/lower.h"
 #include "rewrite/rewrite.h"
 #include "run/plan.h"
 #include "run/sections.h"
+#include "verify/barriers.h"
 #include "verify/bounds.h"
 #include "verify/writers.h"
 #include <string.h>
@@ -108,7 +110,8 @@ static void make_plan(kernel_job *j) {
   tn__plan *p = j->plan = tn__plan_new(c, j->s->root);
   p->s = tn__arena_zalloc(&p->arena, sizeof *p->s);
   p->s->text = j->s->root;
-  tn__item item = {.body = j->s->root, .nbuf = j->n};
+  bool program = j->s->stage == TN__STAGE_PROGRAM;
+  tn__item item = {.body = program ? j->s->root : tn__by_hand(c, &p->arena, j->s->root), .nbuf = j->n};
   item.buf = tn__arena_alloc(&p->arena, (j->n + 1) * sizeof *item.buf);
   for (uint32_t i = 0; i < j->n; i++) {
     tn_node *x = j->param[i];
@@ -152,12 +155,24 @@ static void check_writers(kernel_job *j) {
   const char *why = tn__writers_prove(c, j->plan->kernel[0], NULL, &n, &open);
   if (why) tn__fail(c, TN_EFORMAT, "line %d: %s", j->s->line, why);
   bool watched = c->races && !strcmp(j->plan->dev->ops->name, "ref");
-  const tn_node *load = j->s->stage == TN__STAGE_KERNEL ? tn__writers_loaded(c, j->s->root) : NULL;
+  bool body = j->s->stage == TN__STAGE_KERNEL;
+  const tn_node *load = body ? tn__writers_loaded(c, j->s->root) : NULL,
+                *either = body ? tn__writers_unordered(c, j->s->root) : NULL;
   if (load && !watched)
     tn__fail(c, TN_EFORMAT,
              "line %d: buffer %lld is loaded, %s, where other turns may store to it: load only the element that the "
              "turn stores, store to another buffer, or run on ref with TENET_RACES=1, which looks at each",
              j->s->line, (long long)load->src[0]->ints[0], tn__node_type(load->src[0], &c->scratch));
+  if (either)
+    tn__fail(c, TN_EFORMAT,
+             "line %d: a %s of buffer %lld, %s, may come before or after a store to the same element that is not made "
+             "of it: store to another buffer, or keep the indices apart",
+             j->s->line, tn__ops[either->op].text, (long long)either->src[0]->ints[0],
+             tn__node_type(either->src[0], &c->scratch));
+  why = watched || j->s->stage != TN__STAGE_PROGRAM ? NULL : tn__barriers_groups(c, j->plan->kernel[0], 0);
+  if (why)
+    tn__fail(c, TN_EFORMAT, "line %d: %s: keep them apart, or run on ref with TENET_RACES=1, which looks at each",
+             j->s->line, why);
   if (n.by_form + n.by_trying < n.stores && !watched)
     tn__fail(c, TN_EFORMAT,
              "line %d: it cannot be shown that what runs at once stores to places of its own (%u of %u stores): gate "

@@ -20,6 +20,7 @@ typedef struct walk {
   tn_ctx *c;
   const tn__kernel *k;
   uint32_t part;
+  bool by_hand;     /* a program */
   /* by instruction */
   tn_node **lanes;  /* the lane loop around it, NULL: none */
   uint32_t *around; /* where the innermost loop around it begins, from 1 on; 0: there is none */
@@ -32,9 +33,11 @@ typedef struct walk {
 
 static const tn__part *part_of(const walk *w) { return &w->k->part[w->part]; }
 
-static bool is_shared(const tn_node *n) {
-  bool access = n->op == OP_LOAD || n->op == OP_STORE || n->op == OP_STOREADD;
-  return access && n->src[0]->op == OP_LOCAL && !n->src[0]->ints[1];
+/* What a thread may leave for another one: memory of the group, and buffers that the kernel writes */
+static bool is_shared(const walk *w, const tn_node *n) {
+  if (n->op != OP_LOAD && n->op != OP_STORE && n->op != OP_STOREADD) return false;
+  const tn_node *of = n->src[0];
+  return of->op == OP_LOCAL ? !of->ints[1] : of->op == OP_PARAM && w->k->buf_written[of->ints[0]];
 }
 
 static bool is_lanes(const tn_node *range) { return range->ints[RANGE_AXIS] == AX_UPCAST; }
@@ -94,12 +97,13 @@ static bool find_loops(tn_ctx *c, tn_node *x, tn__nodes *loops) {
   return true;
 }
 
-/* False: its turns cannot be tried, or are too many. */
-static bool open_access(const walk *w, uint32_t at, access *x) {
+/* Whose it is says the counter of `of`, a loop; NULL: everybody's.  False: its turns cannot be tried, or are too
+ * many. */
+static bool open_access(const walk *w, uint32_t at, tn_node *of, access *x) {
   tn_ctx *c = w->c;
   const tn__part *p = part_of(w);
   tn__nodes with_gate = {0};
-  *x = (access){.index = p->ins[at]->src[1], .lane = w->lanes[at], .loads = p->ins[at]->op == OP_LOAD};
+  *x = (access){.index = p->ins[at]->src[1], .lane = of, .loads = p->ins[at]->op == OP_LOAD};
   find_open(w, at, &x->open);
   if (x->lane) tn__vec_push(&c->scratch, &x->loops, x->lane);
   if (!find_loops(c, x->index, &x->loops)) return false;
@@ -154,7 +158,7 @@ static bool are_apart(const walk *w, const taken *i, uint32_t j) {
   tn__nodes same = {0};
   tn__map of;
   tn__map_init(&of, &w->c->scratch);
-  if (!open_access(w, i->at, &x) || !open_access(w, j, &y)) return false;
+  if (!open_access(w, i->at, w->lanes[i->at], &x) || !open_access(w, j, w->lanes[j], &y)) return false;
   for (uint32_t k = 0; k < x.open.n && k < y.open.n && k < i->same && x.open.v[k] == y.open.v[k]; k++) {
     bool both[2] = {false, false};
     for (uint32_t l = 0; l < x.loops.n; l++) both[0] |= x.loops.v[l] == x.open.v[k];
@@ -182,13 +186,15 @@ static bool is_one_thread(const walk *w, const taken *i, uint32_t j) {
   return stay_apart(w, i, j);
 }
 
-static const char *complain(const walk *w, uint32_t i, uint32_t j) {
+static const char *complain(const walk *w, uint32_t i, uint32_t j, const char *who) {
   const tn_node *const *ins = (const tn_node *const *)part_of(w)->ins;
+  bool local = ins[i]->src[0]->op == OP_LOCAL;
   tn__sb s;
   tn__sb_init(&s, &w->c->scratch);
-  tn__sb_printf(&s, "kernel %s, part %u: no barrier stands between instruction %u, a %s, and instruction %u, a %s, by "
-                "threads that may meet in local%lld", w->k->name, w->part, i, tn__ops[ins[i]->op].text, j,
-                tn__ops[ins[j]->op].text, (long long)ins[i]->src[0]->ints[0]);
+  tn__sb_printf(&s, "kernel %s, part %u: %s instruction %u, a %s, and instruction %u, a %s, by %s that may meet in "
+                "%s%lld", w->k->name, w->part, local ? "no barrier stands between" : "nothing orders", i,
+                tn__ops[ins[i]->op].text, j, tn__ops[ins[j]->op].text, who, local ? "local" : "b",
+                (long long)ins[i]->src[0]->ints[0]);
   return tn__sb_str(&s);
 }
 
@@ -200,22 +206,38 @@ static void take(walk *w, taken x) {
   *place = w->hand.n;
 }
 
+/* May the two be the same place, in memory that one of them writes?  Turns of one store to a buffer are a matter of
+ * writers.h, which knows more of them; and two stores that the schedule has joined go to parts of a buffer of their
+ * own, which validation looks at. */
+static bool may_meet(const walk *w, uint32_t i, uint32_t j) {
+  const tn_node *a = part_of(w)->ins[i], *b = part_of(w)->ins[j];
+  bool both_load = a->op == OP_LOAD && b->op == OP_LOAD, both_store = a->op != OP_LOAD && b->op != OP_LOAD;
+  if (a->src[0] != b->src[0] || both_load) return false;
+  if (both_store && a->src[0]->op != OP_LOCAL && (a == b || !w->by_hand)) return false;
+  return a->src[1]->lo <= b->src[1]->hi && b->src[1]->lo <= a->src[1]->hi;
+}
+
 static const char *check_access(walk *w, uint32_t at) {
-  tn_node *const *ins = part_of(w)->ins;
   if (w->never[at]) return NULL;
   for (uint32_t i = 0; i < w->hand.n; i++) {
     const taken *other = &w->hand.v[i];
-    bool stores = ins[other->at]->op != OP_LOAD || ins[at]->op != OP_LOAD;
-    if (ins[other->at]->src[0] == ins[at]->src[0] && stores && !is_one_thread(w, other, at))
-      return complain(w, other->at, at);
+    if (may_meet(w, other->at, at) && !is_one_thread(w, other, at))
+      return complain(w, other->at, at, "threads");
   }
   take(w, (taken){at, w->open.n});
   return NULL;
 }
 
-static void drop_all(walk *w) {
-  for (uint32_t i = 0; i < w->hand.n; i++) w->place[w->hand.v[i].at] = 0;
-  w->hand.n = 0;
+/* Barriers order shared memory, and no buffers. */
+static void pass_barrier(walk *w) {
+  uint32_t kept = 0;
+  for (uint32_t i = 0; i < w->hand.n; i++) {
+    taken x = w->hand.v[i];
+    bool ordered = part_of(w)->ins[x.at]->src[0]->op == OP_LOCAL;
+    w->place[x.at] = ordered ? 0 : kept + 1;
+    if (!ordered) w->hand.v[kept++] = x;
+  }
+  w->hand.n = kept;
 }
 
 /* In hand, and known of the head, is what either has. */
@@ -264,10 +286,11 @@ static tn__kernel as_written(const tn__kernel *k) {
 
 const char *tn__barriers_check(tn_ctx *c, const tn__kernel *k, uint32_t part) {
   tn__kernel written;
-  if (k->part[part].body && tn__is_program(k->part[part].body)) written = as_written(k), k = &written;
+  bool by_hand = k->part[part].body && tn__is_program(k->part[part].body);
+  if (by_hand) written = as_written(k), k = &written;
   const tn__part *p = &k->part[part];
-  if (p->group < 2 || !k->nlocal) return NULL;
-  walk w = {.c = c, .k = k, .part = part};
+  if (p->group < 2) return NULL;
+  walk w = {.c = c, .k = k, .part = part, .by_hand = by_hand};
   const char *wrong = NULL;
   look_around(&w);
   for (uint32_t at = 0; at < p->n && !wrong;) {
@@ -278,9 +301,54 @@ const char *tn__barriers_check(tn_ctx *c, const tn__kernel *k, uint32_t part) {
       continue;
     }
     if (loop) open_loop(&w, at);
-    if (n->op == OP_BARRIER) drop_all(&w);
-    if (is_shared(n)) wrong = check_access(&w, at);
+    if (n->op == OP_BARRIER) pass_barrier(&w);
+    if (is_shared(&w, n)) wrong = check_access(&w, at);
     at++;
   }
   return wrong;
+}
+
+/* ---- groups ---- */
+
+/* Is the index K * group + rest, 0 <= rest < K, and which K?  0: not by form. */
+static int64_t share_of(const walk *w, tn_node *index, tn_node *group) {
+  tn_ctx *c = w->c;
+  tn_node *zero = tn__int(c, 0), *one = tn__int(c, 1);
+  tn_node *rest = tn__simplify_index(c, tn__substitute(c, index, &group, &zero, 1));
+  tn_node *next = tn__substitute(c, index, &group, &one, 1);
+  int64_t share;
+  if (!tn__const_int(tn__simplify_index(c, tn__sub(c, next, rest)), &share) || rest->lo < 0 || rest->hi >= share)
+    return 0;
+  tn_node *whole = tn__add(c, tn__mul(c, group, tn__int(c, share)), rest);
+  return tn__is_int_const(tn__simplify_index(c, tn__sub(c, index, whole)), 0) ? share : 0;
+}
+
+static bool are_of_one_group(const walk *w, uint32_t i, uint32_t j) {
+  const tn__part *p = part_of(w);
+  int64_t share = share_of(w, p->ins[i]->src[1], p->global);
+  if (share && share == share_of(w, p->ins[j]->src[1], p->global)) return true;
+  access x, y;
+  tn__nodes none = {0};
+  tn__map of;
+  tn__map_init(&of, &w->c->scratch);
+  if (!open_access(w, i, p->global, &x) || !open_access(w, j, p->global, &y)) return false;
+  return put_turns(w, &x, &none, &of, false) && put_turns(w, &y, &none, &of, true);
+}
+
+const char *tn__barriers_groups(tn_ctx *c, const tn__kernel *k, uint32_t part) {
+  tn__kernel written = as_written(k);
+  const tn__part *p = &written.part[part];
+  if (!p->global || p->global->src[0]->hi < 2) return NULL;
+  walk w = {.c = c, .k = &written, .part = part, .by_hand = true};
+  look_around(&w);
+  for (uint32_t j = 0; j < p->n; j++)
+    for (uint32_t i = 0; i < j; i++) {
+      if (!is_shared(&w, p->ins[i]) || !is_shared(&w, p->ins[j]) || p->ins[i]->src[0]->op == OP_LOCAL) continue;
+      if (w.never[i] || w.never[j] || !may_meet(&w, i, j)) continue;
+      tn__work work = tn__work_begin(c);
+      bool good = are_of_one_group(&w, i, j);
+      tn__work_end(c, work);
+      if (!good) return complain(&w, i, j, "groups");
+    }
+  return NULL;
 }

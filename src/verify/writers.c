@@ -383,7 +383,7 @@ const char *tn__writers_prove(tn_ctx *c, const tn__kernel *k, const tn__constrai
   return NULL;
 }
 
-/* ---- what is loaded of buffers that are stored to ---- */
+/* ---- several accesses of a body to one buffer ---- */
 
 static bool has_turns(const tn_node *store) {
   uint32_t first;
@@ -393,9 +393,62 @@ static bool has_turns(const tn_node *store) {
   return any;
 }
 
-/* Of two turns: the same one's places are the same, all others' apart. */
-static bool may_meet(tn_ctx *c, tn_node *x, tn_node *y) {
-  return x->lo <= y->hi && y->lo <= x->hi && !tn__is_int_const(tn__simplify_index(c, tn__sub(c, x, y)), 0);
+static bool is_store(const tn_node *n) {
+  return (n->op == OP_STORE || n->op == OP_STOREADD) && tn__buffer_of(n)->op == OP_PARAM && has_turns(n);
+}
+
+/* The terms k * x of a sum, and its constants as {k, NULL} */
+static void list_terms(tn_ctx *c, tn_node *sum, terms *out) {
+  tn__nodes todo = {0};
+  tn__vec_push(&c->scratch, &todo, sum);
+  while (todo.n) {
+    tn_node *n = todo.v[--todo.n];
+    int64_t k = 1;
+    if (n->op == OP_ADD) {
+      tn__vec_push(&c->scratch, &todo, n->src[0]);
+      tn__vec_push(&c->scratch, &todo, n->src[1]);
+    } else if (tn__const_int(n, &k)) {
+      tn__vec_push(&c->scratch, out, ((term){k, NULL}));
+    } else {
+      if (n->op == OP_MUL && tn__const_int(n->src[1], &k)) n = n->src[0];
+      tn__vec_push(&c->scratch, out, ((term){k, n}));
+    }
+  }
+}
+
+/* lo..hi, in which a sum is but for multiples of k: 0 <= lo <= hi < k.  False: it may be anywhere. */
+static bool rest_of(const terms *t, int64_t k, wide *lo, wide *hi) {
+  *lo = *hi = 0;
+  for (uint32_t i = 0; i < t->n; i++) {
+    const term *x = &t->v[i];
+    wide a = x->x ? (wide)x->k * x->x->lo : x->k, b = x->x ? (wide)x->k * x->x->hi : x->k;
+    if (x->k % k == 0) continue;
+    *lo += a < b ? a : b;
+    *hi += a < b ? b : a;
+  }
+  wide whole = (*lo - (*lo % k + k) % k);
+  *lo -= whole, *hi -= whole;
+  return *hi < k;
+}
+
+/* No value of the one is one of the other: they lie apart, or do but for multiples of what a loop moves both by. */
+static bool lie_apart(tn_ctx *c, tn_node *x, tn_node *y) {
+  terms a = {0}, b = {0};
+  wide lo[2], hi[2];
+  if (x->hi < y->lo || y->hi < x->lo) return true;
+  list_terms(c, x, &a);
+  list_terms(c, y, &b);
+  for (uint32_t i = 0; i < a.n; i++) {
+    int64_t k = a.v[i].k;
+    if (!a.v[i].x || k < 2 || !rest_of(&a, k, &lo[0], &hi[0]) || !rest_of(&b, k, &lo[1], &hi[1])) continue;
+    if (hi[0] < lo[1] || hi[1] < lo[0]) return true;
+  }
+  return false;
+}
+
+/* The same element in one turn, in others elements apart; not so by form: false */
+static bool is_same_place(tn_ctx *c, tn_node *x, tn_node *y) {
+  return tn__is_int_const(tn__simplify_index(c, tn__sub(c, x, y)), 0);
 }
 
 const tn_node *tn__writers_loaded(tn_ctx *c, tn_node *body) {
@@ -403,13 +456,32 @@ const tn_node *tn__writers_loaded(tn_ctx *c, tn_node *body) {
   tn__topo(&c->scratch, &body, 1, &all);
   for (uint32_t i = 0; i < all.n; i++) {
     const tn_node *store = all.v[i];
-    if ((store->op != OP_STORE && store->op != OP_STOREADD) || tn__buffer_of(store)->op != OP_PARAM ||
-        !has_turns(store))
-      continue;
+    if (!is_store(store)) continue;
     for (uint32_t j = 0; j < all.n; j++)
       if (all.v[j]->op == OP_LOAD && all.v[j]->src[0] == tn__buffer_of(store) &&
-          may_meet(c, all.v[j]->src[1], store->src[1]))
+          !lie_apart(c, all.v[j]->src[1], store->src[1]) && !is_same_place(c, all.v[j]->src[1], store->src[1]))
         return all.v[j];
+  }
+  return NULL;
+}
+
+const tn_node *tn__writers_unordered(tn_ctx *c, tn_node *body) {
+  tn__nodes all = {0};
+  tn__topo(&c->scratch, &body, 1, &all);
+  for (uint32_t i = 0; i < all.n; i++) {
+    tn_node *store = all.v[i];
+    tn__nodes of_it = {0};
+    tn__map below;
+    if (!is_store(store)) continue;
+    tn__topo(&c->scratch, &store, 1, &of_it);
+    tn__map_init(&below, &c->scratch);
+    for (uint32_t k = 0; k < of_it.n; k++) tn__map_putp(&below, of_it.v[k], of_it.v[k]);
+    for (uint32_t j = 0; j < all.n; j++) {
+      const tn_node *x = all.v[j];
+      bool loads = x->op == OP_LOAD && x->src[0] == tn__buffer_of(store) && !tn__map_getp(&below, x);
+      bool stores = j < i && is_store(x) && x->src[0] == store->src[0];
+      if ((loads || stores) && !lie_apart(c, x->src[1], store->src[1])) return x;
+    }
   }
   return NULL;
 }

@@ -29,4 +29,8 @@ const char *tn__writers_prove(tn_ctx *c, const tn__kernel *k, const tn__constrai
 /* Of a body: a load of a buffer of which another turn may already have stored the element, or not yet; NULL: there is
  * none, by form.  What a turn stores it may load first; what is loaded after a store is AFTER it. */
 const tn_node *tn__writers_loaded(tn_ctx *c, tn_node *body);
+
+/* Of a body: an access to an element to which a store goes that is neither made of it nor waits for it (AFTER): which
+ * comes first is not said, be it in one turn; NULL: there is none, by form. */
+const tn_node *tn__writers_unordered(tn_ctx *c, tn_node *body);
 #endif

@@ -135,6 +135,18 @@ static void any_size(void **state) {
   "%1 = param f32[8] 8 {0 -1}\n%2 = const f32 {1.0}\n%3 = range index 8 {loop 0 output}\n%4 = " index \
   "\n%5 = load f32 %1 %4\n%6 = add f32 %5 %2\n%7 = store void %1 %3 %6 %3\n%8 = sink void %7 {\"kernel\"}\n"
 
+/* b0[i] = 1, b1[i] = b0[i] */
+#define STORED_AND_LOADED \
+  "%1 = param f32[8] 8 {0 -1}\n%2 = const f32 {1.0}\n%3 = range index 8 {loop 0 output}\n" \
+  "%4 = store void %1 %3 %2 %3\n%5 = load f32 %1 %3\n%6 = param f32[8] 8 {1 -1}\n" \
+  "%7 = store void %6 %3 %5 %3\n%8 = sink void %4 %7 {\"kernel\"}\n"
+
+/* b0[2 i] = 1 and b0[index] = 2, i < 4 */
+#define STORED_TWICE(index) \
+  "%1 = param f32[8] 8 {0 -1}\n%2 = const f32 {1.0}\n%3 = range index 4 {loop 0 output}\n%4 = mul index %3 2\n" \
+  "%5 = store void %1 %4 %2 %3\n%6 = const f32 {2.0}\n%7 = " index "\n%8 = store void %1 %7 %6 %3\n" \
+  "%9 = sink void %5 %8 {\"kernel\"}\n"
+
 /* A buffer that is written in part keeps the rest of what it was given. */
 static void in_part(void **state) {
   float got[8];
@@ -151,6 +163,9 @@ static void in_part(void **state) {
   assert_int_equal(tn_run_text(c, ON_ITSELF("add index %3 0"), 1, &seven, 1, &out), 1);
   assert_int_equal(tn_read(out, got, sizeof got), TN_OK);
   assert_memory_equal(got, ((float[]){8, 8, 8, 8, 8, 8, 8, 8}), sizeof got);
+  assert_int_equal(tn_run_text(c, STORED_TWICE("add index %4 1"), 0, NULL, 1, &out), 1);
+  assert_int_equal(tn_read(out, got, sizeof got), TN_OK);
+  assert_memory_equal(got, ((float[]){1, 2, 1, 2, 1, 2, 1, 2}), sizeof got);
   assert_int_equal(tn_run_text(c, GATED_AT("lt bool %4 8"), 0, NULL, 1, &out), 1);
   assert_int_equal(tn_read(out, got, sizeof got), TN_OK);
   assert_memory_equal(got, ((float[]){1, 0, 0, 1, 0, 0, 1, 0}), sizeof got);
@@ -211,6 +226,16 @@ static char *program(const char *name, const char *const *without) {
   return text;
 }
 
+/* Eight groups of four threads, over buffers of 32 elements */
+#define GROUPS(lines, order)                                                                                           \
+  "%1 = param f32[32] 32 {0 -1}\n%2 = const f32 {1.0}\n%3 = range index 8 {global 0 output}\n"                       \
+  "%4 = mul index %3 4\n%5 = range index 4 {upcast 1 output}\n%6 = add index %4 %5\n" lines                          \
+  "%90 = end void %5\n%91 = end void %3\n%99 = sink void %3 %4 %5 %6 " order " %90 %91 {\"program\"}\n"
+
+/* b0[at] = b0[from] + 1, by the thread's own place %6 or another one */
+#define GROUPS_LOAD(from)                                                                                              \
+  GROUPS("%7 = " from "\n%8 = load f32 %1 %7\n%9 = add f32 %8 %2\n%10 = store void %1 %6 %9\n", "%7 %8 %9 %10")
+
 static void programs(void **state) {
   enum { ROWS = 40, COLS = 24 };
   float x[ROWS * COLS], got[ROWS * COLS], sums[5] = {0};
@@ -228,6 +253,10 @@ static void programs(void **state) {
     if (tn_run_text(c, tree, 2, in, 1, &out) != 1) fail_msg("%s: %s", devices[d], tn_last_error(c)->text);
     assert_int_equal(tn_read(out, got, sizeof sums), TN_OK);
     assert_memory_equal(got, sums, sizeof sums);
+    tn_tensor *first = tn_from(c, TN_F32, DIMS(32), x); /* each thread its own place */
+    if (tn_run_text(c, GROUPS_LOAD("add index %6 0"), 1, &first, 1, &out) != 1) fail_msg("%s", tn_last_error(c)->text);
+    assert_int_equal(tn_read(out, got, 32 * sizeof *got), TN_OK);
+    for (int i = 0; i < 32; i++) assert_true(got[i] == x[i] + 1);
     char *text = tn_explain_text_string(c, transpose);
     if (!text || !strstr(text, "k0")) fail_msg("%s: %s", devices[d], text ? text : tn_last_error(c)->text);
     tn_string_free(text);
@@ -274,6 +303,27 @@ static void lost_barriers(void **state) {
     }
 }
 
+/* What a group shares holds nothing at first: the interpreter says so where it looks for races. */
+static void empty_memory(void **state) {
+  const char *text = PROGRAM("%4 = local f32 16 {0 0}\n%5 = store void %4 %3 %2\n%6 = end void %3\n"
+                             "%7 = barrier void {0}\n%8 = range index 8 {upcast 1 output}\n%9 = add index %8 1\n"
+                             "%10 = load f32 %4 %9\n%11 = store void %1 %8 %10\n%12 = end void %8\n",
+                             "%3 %5 %6 %7 %8 %9 %10 %11 %12");
+  const char *before = getenv("TENET_RACES");
+  (void)state;
+  for (int d = 1; d < DEVICES; d++) {
+    setenv("TENET_RACES", "1", true);
+    tn_ctx *c = open_on(devices[d]);
+    if (before) setenv("TENET_RACES", before, true);
+    else unsetenv("TENET_RACES");
+    tn_tensor *out;
+    if (tn_run_text(c, text, 0, NULL, 1, &out) != -1) fail_msg("%s runs it", devices[d]);
+    if (!strstr(tn_last_error(c)->text, "nothing was stored to f32 local0[8]: instruction 6, a load by"))
+      fail_msg("%s", tn_last_error(c)->text);
+    tn_ctx_close(c);
+  }
+}
+
 /* A nest of loops, within them threads that store to shared memory, wait, and load what another one stored. */
 static char *nested(int loops, bool waits) {
   char *text = calloc(1, 1 << 16), *at = text;
@@ -314,13 +364,13 @@ static void nests(void **state) {
 static char *grown(int loops, int stores) {
   char *text = calloc(1, 1 << 16), *at = text;
   assert_non_null(text);
-  at += sprintf(at, "%%1 = param f32[256] 256 {0 -1}\n%%2 = const f32 {3.0}\n");
+  at += sprintf(at, "%%1 = param f32[512] 512 {0 -1}\n%%2 = const f32 {3.0}\n");
   for (int i = 0; i < loops; i++)
     at += sprintf(at, "%%%d = range index %d {loop %d output}\n", 3 + i, i < 2 ? 2 : 1, i);
+  at += sprintf(at, "%%400 = mul index %%3 256\n%%401 = add index %%400 %%4\n");
   for (int k = 0; k < stores; k++) {
-    at += sprintf(at, "%%%d = mul index %%3 %d\n%%%d = add index %%%d %%4\n", 500 + 2 * k, 2 * (k + 1), 501 + 2 * k,
-                  500 + 2 * k);
-    at += sprintf(at, "%%%d = store void %%1 %%%d %%2", 200 + k, 501 + 2 * k);
+    at += sprintf(at, "%%%d = add index %%401 %d\n", 500 + k, 2 * k);
+    at += sprintf(at, "%%%d = store void %%1 %%%d %%2", 200 + k, 500 + k);
     for (int i = 0; i < loops; i++) at += sprintf(at, " %%%d", 3 + i);
     at += sprintf(at, "\n");
   }
@@ -363,7 +413,7 @@ static void many(void **state) {
   for (int d = 0; d < DEVICES; d++) {
     tn_ctx *c = open_on(devices[d]);
     tn_tensor *out;
-    float got[256];
+    float got[512];
     char *text[] = {grown(60, 1), grown(70, 1), grown(2, 100)};
     for (int i = 0; i < 3; i++) {
       int n = tn_run_text(c, text[i], 0, NULL, 1, &out);
@@ -374,7 +424,8 @@ static void many(void **state) {
         continue;
       }
       assert_int_equal(tn_read(out, got, sizeof got), TN_OK);
-      assert_true(got[0] == 3 && got[1] == 3 && got[3] == 3 && got[255] == 0);
+      assert_true(got[0] == 3 && got[1] == 3 && got[256] == 3 && got[257] == 3 && got[511] == 0);
+      for (int k = 0; k < 2 * 100; k++) assert_true(i == 0 || (got[k] == 3 && got[256 + k] == 3));
     }
     for (int i = 0; i < 3; i++) free(text[i]);
     const char *twice = "%1 = param f32[8] 8 {0 -1}\n%2 = const f32 {1.0}\n%3 = range index 8 {loop 0 output}\n"
@@ -430,6 +481,12 @@ static void refused(void **state) {
       {AT("idiv index %3 2"), "0 and 1 store to one place, element 0 of b0",
        {NULL}, TN_EFORMAT},
       {ON_ITSELF("mod index %3 7"), "buffer 0 is loaded, f32[8], where other turns may store to it", {x8}, TN_EFORMAT},
+      {STORED_AND_LOADED, "a load of buffer 0, f32[8], may come before or after a store to the same element", {x8},
+       TN_EFORMAT},
+      {STORED_TWICE("add index %3 0"), "a store of buffer 0, f32[8], may come before or after a store", {NULL},
+       TN_EFORMAT},
+      {STORED_TWICE("add index %3 1"), "a store of buffer 0, f32[8], may come before or after a store", {NULL},
+       TN_EFORMAT},
       {AT("add index %3 -1"), "cannot be shown to stay within", {NULL}, TN_EFORMAT},
       {GATED_AT("le bool %4 8"), "cannot be shown to stay within", {NULL}, TN_EFORMAT},
       {GATED_AT("lt bool %4 9"), "cannot be shown to stay within", {NULL}, TN_EFORMAT},
@@ -464,6 +521,10 @@ static void refused(void **state) {
                "%7 = mul index %4 4\n%8 = add index %7 %3\n%9 = store void %1 %8 %2\n%10 = end void %3\n"
                "%11 = end void %4\n", "%4 %5 %6 %3 %7 %8 %9 %10 %11"),
        "instruction 5, mul: instruction 2 is the same already", {NULL}, TN_EFORMAT},
+      {GROUPS_LOAD("add index %4 0"), "nothing orders instruction 5, a load, and instruction 7, a store, by threads",
+       {NULL}, TN_EFORMAT},
+      {GROUPS_LOAD("mul index %5 1"), "nothing orders instruction 5, a load, and instruction 7, a store, by groups",
+       {NULL}, TN_EFORMAT},
       {"%1 = param f32[3] 3 {0 -1}\n%2 = range index 3 {loop 7 output}\n%3 = param f32[3] 3 {1 -1}\n"
        "%4 = load f32 %3 %2\n%5 = store void %1 %2 %4\n%6 = sink void %5 {\"kernel\"}\n",
        "line 6: a store runs over loop 7 and does not end it", {NULL, x}, TN_EFORMAT},
@@ -609,7 +670,7 @@ int main(void) {
       cmocka_unit_test(graphs),   cmocka_unit_test(kernels),       cmocka_unit_test(gates), cmocka_unit_test(many),
       cmocka_unit_test(programs), cmocka_unit_test(lost_barriers), cmocka_unit_test(in_part),
       cmocka_unit_test(any_size),
-      cmocka_unit_test(loops_of_programs), cmocka_unit_test(nests),
+      cmocka_unit_test(loops_of_programs), cmocka_unit_test(nests), cmocka_unit_test(empty_memory),
       cmocka_unit_test(wrapping),  cmocka_unit_test(refused),       cmocka_unit_test(damaged),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

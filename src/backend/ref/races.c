@@ -107,16 +107,30 @@ static void say(const tn__races *r, tn__sb *s, const who *x) {
   else tn__sb_puts(s, r->group ? " all threads" : " no lane");
 }
 
-static bool complain(tn__races *r, const tn__ins *i, uint64_t index, const who *x, const who *y) {
+static void say_where(const tn__races *r, tn__sb *s, const char *what, const tn__ins *i, uint64_t index) {
   bool local = i->span >= r->k->nbuf;
-  tn__sb s;
-  tn__sb_init(&s, r->a);
-  tn__sb_printf(&s, "kernel %s, part %u: a race for %s %s%u[%llu]: ", r->k->name, r->part, tn__dtypes[i->dtype].name,
+  tn__sb_init(s, r->a);
+  tn__sb_printf(s, "kernel %s, part %u: %s %s %s%u[%llu]: ", r->k->name, r->part, what, tn__dtypes[i->dtype].name,
                 local ? "local" : "b", local ? i->span - r->k->nbuf : i->span, (unsigned long long)index);
+}
+
+static bool complain(tn__races *r, const tn__ins *i, uint64_t index, const who *x, const who *y) {
+  tn__sb s;
+  say_where(r, &s, "a race for", i, index);
   say(r, &s, x);
   tn__sb_puts(&s, ", and ");
   if (y) say(r, &s, y);
   else tn__sb_printf(&s, "the element is thread %lld's", (long long)(index % (uint64_t)r->group));
+  tn__error(r->c, TN_ERUN, "%s", tn__sb_str(&s));
+  return false;
+}
+
+/* Scratch memory holds nothing at first. */
+static bool check_stored(tn__races *r, const tn__ins *i, uint64_t index, const cell *x, const who *now) {
+  if (x->write.at) return true;
+  tn__sb s;
+  say_where(r, &s, "nothing was stored to", i, index);
+  say(r, &s, now);
   tn__error(r->c, TN_ERUN, "%s", tn__sb_str(&s));
   return false;
 }
@@ -147,6 +161,7 @@ bool tn__races_touch(tn__races *r, const tn__ins *i, uint64_t index) {
   if (!local && writes && !now.turn && r->k->global[r->part]) return complain(r, i, index, &now, &now);
   for (size_t k = 0; k < size / b->grain; k++) {
     cell *x = &b->cell[first + k];
+    if (local && !writes && !check_stored(r, i, index, x, &now)) return false;
     if (x->write.at && unordered(r, &x->write, &now, local)) return complain(r, i, index, &x->write, &now);
     for (int s = 0; s < 2 && writes; s++)
       if (x->read[s].at && unordered(r, &x->read[s], &now, local)) return complain(r, i, index, &x->read[s], &now);
