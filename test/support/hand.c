@@ -356,9 +356,11 @@ static bool is_own_fault(const char *error) {
   return strstr(error, "internal") || strstr(error, "is not its program") || strstr(error, "is not the graph");
 }
 
-/* Turns that meet, which depends on what is made turns of. */
-static bool is_race(const char *error) {
-  return strstr(error, "a race for") || strstr(error, "store to one place") || strstr(error, "may meet in");
+/* What one device may refuse and another one run: turns that meet, where both look at what turns there are; and what
+ * shared memory holds at first, which only interpreters see. */
+static bool is_own_matter(const char *error, const tn__device *other) {
+  bool race = strstr(error, "a race for") || strstr(error, "store to one place") || strstr(error, "may meet in");
+  return strstr(error, "nothing was stored to") || (race && !strcmp(other->ops->name, "ref"));
 }
 
 bool hand_agree(tn_ctx *const *c, int n, graph_dice *d, const char *text, hand_tally *tally, char *why, size_t size) {
@@ -376,7 +378,7 @@ bool hand_agree(tn_ctx *const *c, int n, graph_dice *d, const char *text, hand_t
     run_on(c[k], &w, text, seed, &other);
     const tn__device *dev = tn__device_get(c[k], 0);
     const char *device = dev->name;
-    if (other.count >= 0 && first.count < 0 && is_race(first.error) && !strcmp(dev->ops->name, "ref")) {
+    if (other.count >= 0 && first.count < 0 && is_own_matter(first.error, dev)) {
       free_result(&other);
       continue;
     }

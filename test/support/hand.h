@@ -15,7 +15,8 @@ typedef struct hand_tally {
 } hand_tally;
 
 /* Runs it on each of the contexts, the first of which is "ref" that looks for races.  What that one refuses no other
- * one runs, but for races, of which another interpreter may have none; what it computes the others compute, to the bit
- * (all are in mode strict), or say why they do not; and no error is Tenet's own.  False: `why` says what is wrong. */
+ * one runs, but for what depends on the device (races, and what shared memory holds at first); what it computes the
+ * others compute, to the bit (all are in mode strict), or say why they do not; and no error is Tenet's own.  False:
+ * `why` says what is wrong. */
 bool hand_agree(tn_ctx *const *c, int n, graph_dice *d, const char *text, hand_tally *tally, char *why, size_t size);
 #endif
