@@ -425,7 +425,8 @@ TN_API tn_tensor *tn_detach(tn_tensor *t);     /* the same value; no gradient fl
 /* ---- Running ----------------------------------------------------------------------------------------------------- */
 
 /* Computes all n tensors in one schedule and stores them.  Errors of compiling, memory and running name the call that
- * made the failing node. TN_ESTATE inside a program capture, TN_EBOUND if a symbolic size is not bound. */
+ * made the failing node.  TN_ESTATE inside a program capture, TN_EBOUND if a symbolic size is not bound, TN_EINVAL if n
+ * is negative. */
 TN_API tn_status tn_realize(tn_tensor *const *t, int n);
 /* Realises, then copies all elements, row-major, to `out`; bytes must be tn_nbytes(t). */
 TN_API tn_status tn_read(tn_tensor *t, void *out, size_t bytes);

@@ -116,6 +116,7 @@ static void resolve(tn_ctx *c, const tn_options *o) {
   int library = switch_of(c, "TENET_LIBRARY"), tf32 = switch_of(c, "TENET_TF32"), tune = switch_of(c, "TENET_TUNE");
   c->opt.no_library = o->no_library || library == 0;
   c->opt.tf32 = o->tf32 || tf32 == 1;
+  if (o->tune < -1 || o->tune > 1) tn__fail(c, TN_EINVAL, "tune is %d; it may be -1, 0 or 1", o->tune);
   if (!o->tune) c->opt.tune = tune < 0 ? 0 : tune ? 1 : -1;
   c->opt.mode = c->mode = find_mode(c, o->mode);
 }

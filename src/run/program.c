@@ -198,7 +198,7 @@ static void do_input(tn_ctx *c, void *arg) {
   args *k = arg;
   tn_node *dim[TN_MAX_RANK];
   need_recording(c, k->p);
-  if (!k->name) tn__fail(c, TN_EINVAL, "an input needs a name");
+  if (!k->name || !*k->name) tn__fail(c, TN_EINVAL, "an input needs a name");
   uint32_t other;
   if (tn__names_find(&k->p->input_names, k->name, &other))
     tn__fail(c, TN_EINVAL, "there is an input '%s' already", k->name);
@@ -224,7 +224,7 @@ tn_tensor *tn_program_input(tn_program *p, const char *name, tn_dtype dtype, con
 static void do_output(tn_ctx *c, void *arg) {
   args *k = arg;
   need_recording(c, k->p);
-  if (!k->name) tn__fail(c, TN_EINVAL, "an output needs a name");
+  if (!k->name || !*k->name) tn__fail(c, TN_EINVAL, "an output needs a name");
   const char *fault = tn__cell_fault(c, k->t);
   if (fault) tn__fail(c, TN_EINVAL, "output '%s' %s", k->name, fault);
   uint32_t other;

@@ -205,7 +205,7 @@ static tn_status run_one(const char *api, tn_tensor *t, void (*fn)(tn_ctx *, voi
 }
 
 tn_status tn_realize(tn_tensor *const *t, int n) {
-  if (n <= 0) return TN_OK;
+  if (!n) return TN_OK;
   tn_ctx *c = NULL;
   for (int i = 0; i < n && t && !c; i++)
     c = tn__cell_ctx(t[i]);

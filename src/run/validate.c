@@ -3,6 +3,7 @@
 #include "verify/readback.h"
 #include "verify/scale.h"
 #include "verify/verify.h"
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -45,21 +46,33 @@ static void measure_subject(tn_ctx *c, tn__plan *p, tn__verify_subject *s) {
   }
 }
 
-/* At once: programs run side by side.  That it cannot be written is seen where it is read. */
-static void append(const char *path, const char *text) {
+/* TENET_VERIFY names a file, but for these. */
+static bool is_word(const char *verify) { return !strcmp(verify, "1") || !strcmp(verify, "strict"); }
+
+/* At once: programs run side by side.  False: errno says why not. */
+static bool append(const char *path, const char *text) {
   size_t n = strlen(text);
   int f = n ? open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666) : -1;
-  if (f < 0) return;
+  if (f < 0) return !n;
   while (n) {
     ssize_t done = write(f, text, n);
+    if (done < 0 && errno == EINTR) continue;
     if (done <= 0) break;
     text += done, n -= (size_t)done;
   }
-  close(f);
+  return close(f) == 0 && !n;
 }
 
-/* TENET_VERIFY names a file, but for these. */
-static bool is_word(const char *verify) { return !strcmp(verify, "1") || !strcmp(verify, "strict"); }
+/* To the file that TENET_VERIFY names, if it does, or to the one with the ending behind that name */
+static void note(tn_ctx *c, const char *ending, const char *text) {
+  tn__sb path;
+  if (is_word(c->opt.verify)) return;
+  tn__sb_init(&path, &c->scratch);
+  tn__sb_printf(&path, "%s%s", c->opt.verify, ending);
+  errno = 0;
+  if (!append(tn__sb_str(&path), text))
+    tn__fail(c, TN_EIO, "what TENET_VERIFY found cannot be written to %s: %s", tn__sb_str(&path), strerror(errno));
+}
 
 /* Nothing that is not compared goes by in silence. */
 static void count(tn_ctx *c, const tn__plan *p, const tn__verdict *v, bool twin) {
@@ -97,7 +110,8 @@ void tn__validate_close(tn_ctx *c) {
     snprintf(line, sizeof line, "seconds %s compiling %.3f comparing %.3f\ncalls %s right %u untold %u recorded %u\n",
              device, rt->spent[0], rt->spent[1], device, rt->calls[CALLS_RIGHT], rt->calls[CALLS_UNTOLD],
              rt->calls[CALLS_RECORDED]);
-    append(c->opt.verify, line);
+    if (!append(c->opt.verify, line))
+      fprintf(stderr, "tenet: the last lines of TENET_VERIFY cannot be written to %s\n", c->opt.verify);
     return;
   }
   fprintf(stderr, "tenet: %u schedules compared with their graphs: %u equal (%u by a smaller twin), %u differ, %u not "
@@ -116,15 +130,11 @@ void tn__validate_close(tn_ctx *c) {
 }
 
 static void report(tn_ctx *c, const tn__plan *p, const tn__verdict *v, bool twin) {
-  tn__sb s, path;
+  tn__sb s;
   tn__sb_init(&s, &c->scratch);
-  tn__sb_init(&path, &c->scratch);
   tn__sb_printf(&s, "%s mode %d items %u %s\n", p->dev->name, (int)c->mode, p->s->items.n, tn__verify_line(c, v));
-  tn__sb_printf(&path, "%s.smt2", c->opt.verify);
-  if (!is_word(c->opt.verify)) {
-    append(c->opt.verify, tn__sb_str(&s));
-    append(tn__sb_str(&path), v->open);
-  }
+  note(c, "", tn__sb_str(&s));
+  note(c, ".smt2", v->open);
   count(c, p, v, twin);
   if (v->result == TN__VERIFY_DIFFERS) tn__fail(c, TN_ECOMPILE, "the schedule is not the graph: %s", v->why);
 }
@@ -179,26 +189,26 @@ static void compare_twin(void *arg) {
 /* The same program with smaller sizes goes through the same passes, and that is compared.  False: it is no small one.
  */
 static bool try_twin(tn_ctx *c, tn__plan *p, bool least, tn__verdict *v) {
-  tn__sb note;
+  tn__sb words;
   tn_status status;
-  tn__sb_init(&note, &c->scratch);
-  tn__sb_puts(&note, "at smaller sizes,");
+  tn__sb_init(&words, &c->scratch);
+  tn__sb_puts(&words, "at smaller sizes,");
   if (!tn__verify_sizes(c, p->var.v, p->var.n, &p->needs, least ? TN__VERIFY_LEAST : TN__VERIFY_GREATEST, p->value))
     return false;
   pairing t = {.c = c, .least = least};
-  t.key = tn__scale_down(c, p->key, &(tn__env){p->var.v, p->value, p->var.n}, &note);
+  t.key = tn__scale_down(c, p->key, &(tn__env){p->var.v, p->value, p->var.n}, &words);
   if (!t.key) return false;
   bool good = tn__mem_try(&c->mem, compare_twin, &t, &status);
   tn__plan_free(c, t.twin);
   if (!good) tn__mem_throw(&c->mem, status);
   if (t.verdict.result == TN__VERIFY_UNKNOWN) {
-    tn__sb_printf(&note, " is %s", t.verdict.why);
-    v->why = tn__sb_str(&note);
+    tn__sb_printf(&words, " is %s", t.verdict.why);
+    v->why = tn__sb_str(&words);
     return false;
   }
-  if (t.verdict.why) tn__sb_printf(&note, ": %s", t.verdict.why);
+  if (t.verdict.why) tn__sb_printf(&words, ": %s", t.verdict.why);
   *v = t.verdict;
-  v->why = tn__sb_str(&note);
+  v->why = tn__sb_str(&words);
   return true;
 }
 
@@ -211,7 +221,7 @@ static void read_texts(tn_ctx *c, tn__plan *p) {
   tn__sb_init(&s, &c->scratch);
   tn__sb_printf(&s, "texts %s equal %u exempt %u long %u\n", p->dev->name, n[TN__READ_EQUAL], n[TN__READ_EXEMPT],
                 n[TN__READ_TOO_LONG]);
-  if (!is_word(c->opt.verify)) append(c->opt.verify, tn__sb_str(&s));
+  note(c, "", tn__sb_str(&s));
   if (!n[TN__READ_TOO_LONG]) return;
   if (!strcmp(c->opt.verify, "strict")) tn__fail(c, TN_ECOMPILE, "a kernel's text takes too long to be read back");
   fprintf(stderr, "tenet: %s: texts of %u kernels take too long to be read back\n", p->dev->name,

@@ -71,6 +71,7 @@ static void check_error(const char *file, int line, tn_ctx *c, bool failed, tn_s
   X(tn_layer_norm(NULL, 0, NULL, NULL, 0) == NULL) X(tn_rms_norm(NULL, 0, NULL, 0) == NULL)                            \
   X(tn_where(NULL, NULL, NULL) == NULL) X(tn_clamp(NULL, 0, 0) == NULL) X(tn_to(NULL, NULL) == NULL)                   \
   X(tn_assign(NULL, NULL) == TN_EINVAL) X(tn_realize(NULL, 0) == TN_OK) X(tn_realize(NULL, 1) == TN_EINVAL)            \
+  X(tn_realize(NULL, -1) == TN_EINVAL)                                                                                 \
   X(tn_read(NULL, NULL, 0) == TN_EINVAL) X(tn_write(NULL, NULL, 0) == TN_EINVAL) X(tn_item(NULL, NULL) == TN_EINVAL)   \
   X(tn_print(NULL, NULL) == TN_EINVAL) X(tn_rank(NULL) == -1) X(tn_shape(NULL, NULL) == TN_EINVAL)                     \
   X(tn_size(NULL, 0) == TN_DIM_ERROR) X(tn_numel(NULL) == TN_DIM_ERROR) X(tn_dtype_of(NULL) == TN_DTYPE_COUNT)         \
@@ -281,6 +282,7 @@ static void test_program(void **state) {
   tn_clear_error(c)
   DURING(!tn_program_begin(c), TN_ESTATE, "another program is being recorded");
   DURING(!tn_program_input(p, NULL, TN_F32, NULL, 0), TN_EINVAL, "an input needs a name");
+  DURING(!tn_program_input(p, "", TN_F32, NULL, 0), TN_EINVAL, "an input needs a name");
   DURING(!tn_program_input(p, "x", TN_F32, NULL, 0), TN_EINVAL, "there is an input 'x' already");
   DURING(!tn_program_input(p, "y", TN_F32, NULL, 1), TN_EINVAL, "NULL");
   DURING(!tn_program_input(p, "y", (tn_dtype)50, NULL, 0), TN_EDTYPE, "unknown dtype 50");
@@ -606,6 +608,23 @@ static void test_extremes(void **state) {
   odd = plain;
   odd.mode = (tn_mode)99;
   assert_null(tn_ctx_open(&odd));
+  odd = plain;
+  odd.tune = 9;
+  assert_null(tn_ctx_open(&odd));
+}
+
+/* The file of verdicts can be opened, and not be written. */
+static void test_full_disk(void **state) {
+  (void)state;
+  if (access("/dev/full", W_OK)) skip();
+  tn_options o = plain;
+  o.verify = "/dev/full";
+  tn_ctx *c = tn_ctx_open(&o);
+  assert_non_null(c);
+  tn_tensor *y = tn_sum(matrix(c), NULL, 0, false);
+  assert_int_equal(tn_realize(&y, 1), TN_EIO);
+  assert_non_null(strstr(tn_last_error(c)->text, "cannot be written to /dev/full: No space left"));
+  tn_ctx_close(c);
 }
 
 static int remove_files(void **state) {
@@ -622,6 +641,7 @@ int main(void) {
       cmocka_unit_test(test_fast_math),    cmocka_unit_test(test_compiler_in_front),
       cmocka_unit_test(test_compiler_arguments), cmocka_unit_test(test_cpu_levels),
       cmocka_unit_test(test_cache),        cmocka_unit_test(test_extremes),
+      cmocka_unit_test(test_full_disk),
   };
   return cmocka_run_group_tests(tests, NULL, remove_files);
 }
