@@ -10,14 +10,18 @@ void tn__index_extremes(tn_ctx *c, const tn__index_check *k, tn_node **out) {
   out[1] = tn__reduce(c, OP_RMAX, flat, (int64_t[]){0}, 1);
 }
 
+/* Indices are looked at as i64, in which those beyond are negative. */
+static bool was_u64(const tn_node *idx) { return idx->op == OP_CAST && idx->src[0]->dtype == TN_U64; }
+
 const char *tn__index_judge(tn_ctx *c, const tn__index_check *k, const int64_t *extreme, const tn__env *env) {
   int64_t size = tn__eval_index(k->size, env, &c->scratch);
   int64_t count = tn__eval_index(tn__numel(c, k->mark), env, &c->scratch);
   tn__sb s;
   if (!count || (extreme[0] >= 0 && extreme[1] < size)) return NULL;
+  int64_t wrong = extreme[0] < 0 ? extreme[0] : extreme[1];
   tn__sb_init(&s, &c->scratch);
-  tn__sb_printf(&s, "%s: index %lld is outside of axis %u of %s, which has %lld elements", k->api,
-                (long long)(extreme[0] < 0 ? extreme[0] : extreme[1]), k->axis, k->type, (long long)size);
+  tn__sb_printf(&s, was_u64(k->mark->src[0]) ? "%s: index %llu" : "%s: index %lld", k->api, (long long)wrong);
+  tn__sb_printf(&s, " is outside of axis %u of %s, which has %lld elements", k->axis, k->type, (long long)size);
   return tn__sb_str(&s);
 }
 

@@ -87,6 +87,10 @@ static void corners(void **state) {
   assert_int_equal(tn_realize(&t, 1), TN_EINVAL);
   assert_non_null(strstr(tn_last_error(c)->text, "index 0 is outside of axis 0 of f32[0,2], which has 0 elements"));
   tn_clear_error(c);
+  t = tn_take(x, tn_from(c, TN_U64, DIMS(2), (uint64_t[]){1, UINT64_MAX}), 0); /* as it was given */
+  assert_int_equal(tn_realize(&t, 1), TN_EINVAL);
+  assert_non_null(strstr(tn_last_error(c)->text, "index 18446744073709551615 is outside of axis 0"));
+  tn_clear_error(c);
   tn_tensor *loss = tn_sum(tn_square(tn_take(x, ints(c, 1, 7), 0)), NULL, 0, false);
   assert_int_equal(tn_grad(loss, 1, &x, &g), TN_OK);
   assert_int_equal(tn_realize(&g, 1), TN_EINVAL);
