@@ -1,8 +1,8 @@
-/* A notice, once, to those who compile one graph again and again with other literals in it. */
+/* A notice, once, to those who compile one graph again and again with other literals in it, or slices elsewhere. */
 #include "run/plan.h"
 #include <stdio.h>
 
-/* The graph, whatever the numbers in it are */
+/* The graph, whatever the numbers in it are, and wherever its slices begin */
 static uint64_t form_of(tn_ctx *c, tn_node *key) {
   tn__nodes all = {0};
   tn__map form;
@@ -14,6 +14,7 @@ static uint64_t form_of(tn_ctx *c, tn_node *key) {
     h = tn__hash_mix((uint64_t)n->op + 1, (uint64_t)n->dtype + 1);
     for (uint32_t k = 0; k < n->nsrc; k++) {
       uint64_t of = 0;
+      if (n->op == OP_SHRINK && k >= 1 && k <= n->rank && tn__is_const(n->src[k])) continue;
       tn__map_get(&form, (uintptr_t)n->src[k], &of);
       h = tn__hash_mix(h, of);
     }
@@ -38,6 +39,7 @@ void tn__plan_note_literals(tn_ctx *c, tn_node *key) {
   f->told = true;
   fprintf(stderr,
           "tenet: a graph was compiled for the %dth time with other numbers in it: a number that changes from step to "
-          "step, such as a learning rate, should be a tensor made by tn_scalar\n",
+          "step, such as a learning rate, should be a tensor made by tn_scalar, and a slice that moves tn_take by such "
+          "numbers\n",
           TN__TOO_OFTEN);
 }

@@ -293,6 +293,17 @@ static void caches(void **state) {
   rmdir(dir);
 }
 
+static void step_by_slices(void *steps) {
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref"});
+  tn_tensor *x = tn_ones(c, TN_F32, DIMS(100, 4));
+  assert_int_equal(tn_realize(&x, 1), TN_OK);
+  for (int i = 0; i < *(const int *)steps; i++) tn_scope(c) {
+      double v;
+      assert_int_equal(tn_item(tn_sum(tn_exp(tn_slice(x, 0, i, i + 3, 1)), NULL, 0, false), &v), TN_OK);
+    }
+  tn_ctx_close(c);
+}
+
 /* Said once, and not of what is as it should be. */
 static void literals(void **state) {
   char said[2000];
@@ -304,6 +315,9 @@ static void literals(void **state) {
   const char *at = strstr(said, "tn_scalar");
   assert_non_null(at);
   assert_null(strstr(at + 1, "tn_scalar"));
+  assert_int_equal(stderr_of(step_by_slices, &few, said, sizeof said), 0);
+  assert_true(stderr_of(step_by_slices, &many, said, sizeof said) > 0);
+  assert_non_null(strstr(said, "tn_take"));
 }
 
 int main(void) {
