@@ -132,7 +132,29 @@ static tn_node *own_loops(tn_ctx *c, tn__arena *a, tn_node *body) {
   return body;
 }
 
-tn_node *tn__by_hand(tn_ctx *c, tn__arena *a, tn_node *body) {
+typedef struct trial {
+  tn_ctx *c;
+  tn_node *body;
+  const tn__target *target;
+} trial;
+
+static void lower(void *arg) {
+  trial *t = arg;
+  tn_ctx *c = t->c;
+  tn__lower(c, &c->scratch, t->body, t->target, NULL, 0);
+}
+
+/* Do the passes find each loop closed in one place?  What the schedule makes may need them for that. */
+static bool lowers(tn_ctx *c, tn_node *body, const tn__target *target) {
+  bool pending = c->err.status != TN_OK;
+  tn_status status;
+  if (tn__mem_try(&c->mem, lower, &(trial){c, body, target}, &status)) return true;
+  if (pending || status == TN_ENOMEM) tn__mem_throw(&c->mem, status);
+  tn_clear_error(c);
+  return false;
+}
+
+tn_node *tn__by_hand(tn_ctx *c, tn__arena *a, tn_node *body, const tn__target *target) {
   body = even_lengths(c, a, body);
-  return tn__nests(c, a, body) ? body : own_loops(c, a, body);
+  return lowers(c, body, target) ? body : own_loops(c, a, body);
 }

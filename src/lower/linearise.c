@@ -496,10 +496,9 @@ static uint64_t path_to(const lin *l, int b) {
 }
 
 /* Each closer's loops stand one inside the other: those it depends on, and in them those it closes.  It has no other
- * around it: a reduction would begin, or be read, in another turn of that, and a row be kept in one.  Of two closers of
- * a loop that want it in different places, or before and after another loop, one is misplaced, whatever pass has made
- * them; NULL: none is. */
-static const tn_node *misplaced(const lin *l) {
+ * around it: a reduction would begin, or be read, in another turn of that, and a row be kept in one.  Two closers of a
+ * loop that want it in different places, or before and after another loop, fail here, whatever pass has made them. */
+static void check_nesting(const lin *l) {
   uint64_t before[TN__MAX_RANGES];
   tn__loops_before(l->a, &l->r, l->lanes, before);
   for (uint32_t i = 0; i < l->r.order.n; i++) {
@@ -509,18 +508,10 @@ static const tn_node *misplaced(const lin *l) {
     uint32_t first;
     bool good = !(free & ~in) && !(own & in) && path == (own | in);
     for (uint32_t j = 0; j < l->r.n; j++) good &= !(all >> j & before[j] >> j & 1);
-    if (tn__closes(x, &first) && !good) return x;
+    if (!tn__closes(x, &first) || good) continue;
+    tn__fail(l->c, TN_ESTATE, "internal error: loop %lld of a kernel is closed in two places",
+             first < x->nsrc ? tn__id_of(x->src[first]) : -1ll);
   }
-  return NULL;
-}
-
-static void check_nesting(const lin *l) {
-  uint32_t first = 0;
-  const tn_node *x = misplaced(l);
-  if (!x) return;
-  tn__closes(x, &first);
-  tn__fail(l->c, TN_ESTATE, "internal error: loop %lld of a kernel is closed in two places",
-           first < x->nsrc ? tn__id_of(x->src[first]) : -1ll);
 }
 
 /* ---- parts ---- */
@@ -575,20 +566,6 @@ static tn_node *choose_global(tn_ctx *c, tn__arena *a, tn_node *sink, const tn__
   return best < 0 ? NULL : r.range[best];
 }
 
-static void open_nest(lin *l, tn_ctx *c, tn__arena *a, tn_node *sink) {
-  *l = (lin){.c = c, .a = a};
-  tn__ranges_find(c, a, sink, &l->r);
-  for (uint32_t j = 0; j < l->r.n; j++) {
-    int axis = tn__axis_of(l->r.range[j]);
-    if (axis == AX_UPCAST || axis == AX_UNROLL) l->lanes |= 1ull << j;
-    if (axis == AX_UNROLL) l->unroll |= 1ull << j;
-  }
-  tn__map_init(&l->form, a);
-  tn__map_init(&l->done, a);
-  tn__map_init(&l->accs, a);
-  nest(l);
-}
-
 void tn__linearise(tn_ctx *c, tn__arena *a, tn_node *body, tn__part *part) {
   tn_node *sink = body;
   tn_node *x = choose_global(c, a, sink, part), *global = x && x->ints[RANGE_AXIS] == AX_GLOBAL ? x : NULL;
@@ -596,8 +573,17 @@ void tn__linearise(tn_ctx *c, tn__arena *a, tn_node *body, tn__part *part) {
     global = tn__range_like(c, x, x->src[0], AX_GLOBAL);
     sink = tn__substitute(c, sink, &x, &global, 1);
   }
-  lin l;
-  open_nest(&l, c, a, sink);
+  lin l = {.c = c, .a = a};
+  tn__ranges_find(c, a, sink, &l.r);
+  for (uint32_t j = 0; j < l.r.n; j++) {
+    int axis = tn__axis_of(l.r.range[j]);
+    if (axis == AX_UPCAST || axis == AX_UNROLL) l.lanes |= 1ull << j;
+    if (axis == AX_UNROLL) l.unroll |= 1ull << j;
+  }
+  tn__map_init(&l.form, a);
+  tn__map_init(&l.done, a);
+  tn__map_init(&l.accs, a);
+  nest(&l);
   check_nesting(&l);
   form_all(&l);
   for (uint32_t i = 0; part->tile && i < l.r.order.n; i++)
@@ -639,15 +625,4 @@ uint32_t tn__cut_parts(tn_ctx *c, tn__arena *a, tn_node *body, tn_node **sink) {
   for (uint32_t p = 0; p < n; p++)
     sink[p] = tn__substitute(c, tn__sink(c, stores[p].v, stores[p].n, "part"), old.v, new_.v, old.n);
   return n;
-}
-
-bool tn__nests(tn_ctx *c, tn__arena *a, tn_node *body) {
-  tn_node *part[2];
-  bool good = true;
-  for (uint32_t p = tn__cut_parts(c, a, body, part); p-- > 0;) {
-    lin l;
-    open_nest(&l, c, a, part[p]);
-    good &= !misplaced(&l);
-  }
-  return good;
 }

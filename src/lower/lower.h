@@ -37,8 +37,8 @@ tn__kernel *tn__kernel_copy(tn__arena *a, const tn__kernel *k);
 #define TN__PROGRAM_SINK "program"
 static inline bool tn__is_program(const tn_node *body) { return body->name && !strcmp(body->name, TN__PROGRAM_SINK); }
 
-/* by_hand.c: a body that a user wrote, as the schedule might have made it: the passes need that */
-tn_node *tn__by_hand(tn_ctx *c, tn__arena *a, tn_node *body);
+/* by_hand.c: a body that a user wrote, as the schedule might have made it; itself where the schedule has */
+tn_node *tn__by_hand(tn_ctx *c, tn__arena *a, tn_node *body, const tn__target *target);
 
 /* variants.c: what tuning tries for a body, a library call's or a kernel's, from number *at on, the cost model's own
  * choice first; NULL: no more */
@@ -185,5 +185,4 @@ tn_node *tn__keep_rows(tn__lowering *l, tn_node *body);
 /* linearise.c */
 uint32_t tn__cut_parts(tn_ctx *c, tn__arena *a, tn_node *body, tn_node **part); /* at most two */
 void tn__linearise(tn_ctx *c, tn__arena *a, tn_node *body, tn__part *part);
-bool tn__nests(tn_ctx *c, tn__arena *a, tn_node *body); /* are its loops, as they are, each closed in one place? */
 #endif

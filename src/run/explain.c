@@ -92,7 +92,7 @@ static void replay(tn_ctx *c, const tn__section *s, tn__sb *out) {
     if (body->op == OP_LIB) continue;
     if (program) tn__section_program(c, body, TN__MOST_BUFFERS, s->line);
     else tn__section_body(c, body, one ? TN__MOST_BUFFERS : (int64_t)call->nsrc - 1, s->line);
-    if (!program) body = tn__by_hand(c, &c->scratch, body);
+    if (!program) body = tn__by_hand(c, &c->scratch, body, &target);
     tn__kernel *kernel = tn__lower(c, &c->scratch, body, &target, NULL, kernels.n);
     tn__vec_push(&c->scratch, &kernels, kernel);
   }

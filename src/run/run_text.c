@@ -111,7 +111,7 @@ static void make_plan(kernel_job *j) {
   p->s = tn__arena_zalloc(&p->arena, sizeof *p->s);
   p->s->text = j->s->root;
   bool program = j->s->stage == TN__STAGE_PROGRAM;
-  tn__item item = {.body = program ? j->s->root : tn__by_hand(c, &p->arena, j->s->root), .nbuf = j->n};
+  tn__item item = {.body = program ? j->s->root : tn__by_hand(c, &p->arena, j->s->root, &p->dev->target), .nbuf = j->n};
   item.buf = tn__arena_alloc(&p->arena, (j->n + 1) * sizeof *item.buf);
   for (uint32_t i = 0; i < j->n; i++) {
     tn_node *x = j->param[i];
