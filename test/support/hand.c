@@ -310,7 +310,7 @@ typedef struct result {
   int count; /* -1: refused, or an error */
   size_t bytes[BUFFERS];
   void *v[BUFFERS];
-  tn_dtype dtype[BUFFERS];
+  int dtype[BUFFERS];
   char error[600];
 } result;
 
@@ -327,7 +327,7 @@ static void run_on(tn_ctx *c, const words *w, const char *text, uint64_t seed, r
     r->count = n < 0 ? -1 : tn_run_text(c, text, n, in, BUFFERS, out);
     for (int i = 0; i < r->count && i < BUFFERS; i++) {
       r->bytes[i] = tn_nbytes(out[i]);
-      r->dtype[i] = tn_dtype_of(out[i]);
+      r->dtype[i] = (int)tn_dtype_of(out[i]);
       r->v[i] = malloc(r->bytes[i] + 1);
       if (!r->v[i]) abort();
       if (tn_read(out[i], r->v[i], r->bytes[i]) == TN_OK) continue;
@@ -340,7 +340,7 @@ static void run_on(tn_ctx *c, const words *w, const char *text, uint64_t seed, r
 /* Their bits; any NaN is like any other. */
 static bool is_same(const result *x, const result *y, int i) {
   if (x->bytes[i] != y->bytes[i] || x->dtype[i] != y->dtype[i]) return false;
-  size_t size = tn_dtype_size(x->dtype[i]);
+  size_t size = tn__size_of(x->dtype[i]);
   for (size_t at = 0; at < x->bytes[i]; at += size) {
     const char *p = (const char *)x->v[i] + at, *q = (const char *)y->v[i] + at;
     if (!memcmp(p, q, size)) continue;
