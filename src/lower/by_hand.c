@@ -4,6 +4,8 @@
  * is neither loaded nor stored, and adds nothing to a reduction.  So the passes may exchange, cut and join any loops;
  * those that hang on others are of their own making.
  *
+ * The loops of reductions are AX_REDUCE: lanes and threads are chosen by that.
+ *
  * A loop's counter means something to what ends the loop alone, and two lines that say the same are one node: where
  * reductions and stores end a loop together that cannot have it together, each gets loops of its own. */
 #include "ir/build.h"
@@ -113,7 +115,9 @@ static tn_node *renew_one(tn_ctx *c, const tn__ranges *r, tn_node *body) {
     for (uint32_t j = 0; j < r->n; j++) {
       if (!(set >> j & 1)) continue;
       from[n] = r->range[j];
-      to[n++] = tn__range(c, r->range[j]->src[0], tn__axis_of(r->range[j]), tn__role_of(r->range[j]), id++);
+      int axis = tn__axis_of(r->range[j]);
+      if (axis == AX_REDUCE && x->op != OP_REDUCE) axis = AX_LOOP;
+      to[n++] = tn__range(c, r->range[j]->src[0], axis, tn__role_of(r->range[j]), id++);
     }
     tn_node *own = tn__substitute(c, x, from, to, n);
     return tn__substitute(c, body, &x, &own, 1);
@@ -129,6 +133,19 @@ static tn_node *own_loops(tn_ctx *c, tn__arena *a, tn_node *body) {
     tn__ranges_find(c, a, body, &r); /* or there are too many */
     body = renew_one(c, &r, body);
   } while (body != before);
+  return body;
+}
+
+/* A reduction's loops are AX_REDUCE, also where a store ends them, too. */
+static tn_node *name_reductions(tn_ctx *c, tn__arena *a, tn_node *body) {
+  tn__ranges r;
+  tn__ranges_find(c, a, body, &r);
+  uint64_t of_reductions = 0;
+  for (uint32_t i = 0; i < r.order.n; i++)
+    if (r.order.v[i]->op == OP_REDUCE) of_reductions |= tn__own_of(&r, r.order.v[i]);
+  for (uint32_t j = 0; j < r.n; j++)
+    if ((of_reductions >> j & 1) && tn__axis_of(r.range[j]) == AX_LOOP)
+      body = tn__retype(c, body, r.range[j], AX_REDUCE);
   return body;
 }
 
@@ -155,6 +172,6 @@ static bool lowers(tn_ctx *c, tn_node *body, const tn__target *target) {
 }
 
 tn_node *tn__by_hand(tn_ctx *c, tn__arena *a, tn_node *body, const tn__target *target) {
-  body = even_lengths(c, a, body);
+  body = name_reductions(c, a, even_lengths(c, a, body));
   return lowers(c, body, target) ? body : own_loops(c, a, body);
 }

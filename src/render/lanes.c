@@ -567,7 +567,7 @@ static const char *halve(tn__printer *p, int op, int dtype, const char *x, const
 static void put_combined(tn__printer *p, tn_node *n, int64_t all) {
   tn_node *acc = n->src[0];
   int op = (int)n->ints[0], dtype = acc->dtype;
-  const char *piece[64];
+  const char **piece = tn__alloc(p->c, (size_t)all * sizeof *piece);
   for (int64_t i = 0; i < all; i++) piece[i] = piece_of(p, acc, i);
   for (int64_t h = all / 2; h; h /= 2)
     for (int64_t i = 0; i < h; i++) piece[i] = halve(p, op, dtype, piece[i], piece[i + h]);

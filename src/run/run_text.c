@@ -155,20 +155,19 @@ static void check_writers(kernel_job *j) {
   const char *why = tn__writers_prove(c, j->plan->kernel[0], NULL, &n, &open);
   if (why) tn__fail(c, TN_EFORMAT, "line %d: %s", j->s->line, why);
   bool watched = c->races && !strcmp(j->plan->dev->ops->name, "ref");
-  bool body = j->s->stage == TN__STAGE_KERNEL;
-  const tn_node *load = body ? tn__writers_loaded(c, j->s->root) : NULL,
-                *either = body ? tn__writers_unordered(c, j->s->root) : NULL;
-  if (load && !watched)
+  tn_node *body = j->s->stage == TN__STAGE_KERNEL ? j->plan->s->items.v[0].body : NULL;
+  const tn_node *load = body ? tn__writers_loaded(c, body) : NULL, *twice = body ? tn__writers_twice(c, body) : NULL;
+  if (load)
     tn__fail(c, TN_EFORMAT,
-             "line %d: buffer %lld is loaded, %s, where other turns may store to it: load only the element that the "
-             "turn stores, store to another buffer, or run on ref with TENET_RACES=1, which looks at each",
+             "line %d: buffer %lld is loaded, %s, where something else may have stored to it by then, or not: load "
+             "only the element that the turn stores, for that store alone, or store to another buffer",
              j->s->line, (long long)load->src[0]->ints[0], tn__node_type(load->src[0], &c->scratch));
-  if (either)
+  if (twice)
     tn__fail(c, TN_EFORMAT,
-             "line %d: a %s of buffer %lld, %s, may come before or after a store to the same element that is not made "
-             "of it: store to another buffer, or keep the indices apart",
-             j->s->line, tn__ops[either->op].text, (long long)either->src[0]->ints[0],
-             tn__node_type(either->src[0], &c->scratch));
+             "line %d: two stores may go to the same element of buffer %lld, %s, in either order: store to another "
+             "buffer, or keep the indices apart",
+             j->s->line, (long long)tn__buffer_of(twice)->ints[0],
+             tn__node_type(tn__buffer_of(twice), &c->scratch));
   why = watched || j->s->stage != TN__STAGE_PROGRAM ? NULL : tn__barriers_groups(c, j->plan->kernel[0], 0);
   if (why)
     tn__fail(c, TN_EFORMAT, "line %d: %s: keep them apart, or run on ref with TENET_RACES=1, which looks at each",

@@ -71,7 +71,8 @@ static void note(tn_ctx *c, const char *ending, const char *text) {
   tn__sb_printf(&path, "%s%s", c->opt.verify, ending);
   errno = 0;
   if (!append(tn__sb_str(&path), text))
-    tn__fail(c, TN_EIO, "what TENET_VERIFY found cannot be written to %s: %s", tn__sb_str(&path), strerror(errno));
+    tn__fail(c, TN_EIO, "what TENET_VERIFY found cannot be written to %s: %s", tn__sb_str(&path),
+             errno ? strerror(errno) : "nothing was written");
 }
 
 /* Nothing that is not compared goes by in silence. */

@@ -21,6 +21,7 @@ typedef struct walk {
   const tn__kernel *k;
   uint32_t part;
   bool by_hand;     /* a program */
+  bool many;        /* threads, or groups: a program without loops over threads is one thread's */
   /* by instruction */
   tn_node **lanes;  /* the lane loop around it, NULL: none */
   uint32_t *around; /* where the innermost loop around it begins, from 1 on; 0: there is none */
@@ -37,7 +38,7 @@ static const tn__part *part_of(const walk *w) { return &w->k->part[w->part]; }
 static bool is_shared(const walk *w, const tn_node *n) {
   if (n->op != OP_LOAD && n->op != OP_STORE && n->op != OP_STOREADD) return false;
   const tn_node *of = n->src[0];
-  return of->op == OP_LOCAL ? !of->ints[1] : of->op == OP_PARAM && w->k->buf_written[of->ints[0]];
+  return of->op == OP_LOCAL ? !of->ints[1] : of->op == OP_PARAM && w->k->buf_written[of->ints[0]] && w->many;
 }
 
 static bool is_lanes(const tn_node *range) { return range->ints[RANGE_AXIS] == AX_UPCAST; }
@@ -181,7 +182,7 @@ static bool is_one_thread(const walk *w, const taken *i, uint32_t j) {
   tn_node *of[2] = {w->lanes[i->at], w->lanes[j]};
   if (!of[0] && !of[1]) return a->op != OP_LOAD && b->op != OP_LOAD; /* thread 0 stores; all load */
   if (of[0] && of[1] && tn__substitute(w->c, b->src[1], &of[1], &of[0], 1) == a->src[1] &&
-      tn__writers_tell(w->c, w->k, w->part, a->src[1], of[0]))
+      tn__writers_tell(w->c, w->k, w->part, a->src[1], of[0], a->src[0]->op != OP_LOCAL || i->same > 0))
     return true;
   return stay_apart(w, i, j);
 }
@@ -214,7 +215,10 @@ static bool may_meet(const walk *w, uint32_t i, uint32_t j) {
   bool both_load = a->op == OP_LOAD && b->op == OP_LOAD, both_store = a->op != OP_LOAD && b->op != OP_LOAD;
   if (a->src[0] != b->src[0] || both_load) return false;
   if (both_store && a->src[0]->op != OP_LOCAL && (a == b || !w->by_hand)) return false;
-  return a->src[1]->lo <= b->src[1]->hi && b->src[1]->lo <= a->src[1]->hi;
+  tn__work work = tn__work_begin(w->c);
+  bool apart = tn__writers_lie_apart(w->c, a->src[1], b->src[1]);
+  tn__work_end(w->c, work);
+  return !apart;
 }
 
 static const char *check_access(walk *w, uint32_t at) {
@@ -274,6 +278,12 @@ static uint32_t close_loop(walk *w, uint32_t at) {
   return at + 1;
 }
 
+static bool has_threads(const tn__part *p) {
+  for (uint32_t i = 0; i < p->n; i++)
+    if (p->ins[i]->op == OP_RANGE && is_lanes(p->ins[i])) return true;
+  return false;
+}
+
 /* A program is one for groups of threads, with its barriers, whatever the device makes of it. */
 static tn__kernel as_written(const tn__kernel *k) {
   tn__kernel written = *k;
@@ -290,7 +300,7 @@ const char *tn__barriers_check(tn_ctx *c, const tn__kernel *k, uint32_t part) {
   if (by_hand) written = as_written(k), k = &written;
   const tn__part *p = &k->part[part];
   if (p->group < 2) return NULL;
-  walk w = {.c = c, .k = k, .part = part, .by_hand = by_hand};
+  walk w = {.c = c, .k = k, .part = part, .by_hand = by_hand, .many = has_threads(p)};
   const char *wrong = NULL;
   look_around(&w);
   for (uint32_t at = 0; at < p->n && !wrong;) {
@@ -339,7 +349,7 @@ const char *tn__barriers_groups(tn_ctx *c, const tn__kernel *k, uint32_t part) {
   tn__kernel written = as_written(k);
   const tn__part *p = &written.part[part];
   if (!p->global || p->global->src[0]->hi < 2) return NULL;
-  walk w = {.c = c, .k = &written, .part = part, .by_hand = true};
+  walk w = {.c = c, .k = &written, .part = part, .by_hand = true, .many = true};
   look_around(&w);
   for (uint32_t j = 0; j < p->n; j++)
     for (uint32_t i = 0; i < j; i++) {

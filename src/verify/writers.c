@@ -319,6 +319,7 @@ static void put_claim(claim *q, const tn__constraint_list *needs, tn__sb *out) {
 /* Which loops have the same counter in turns of `at_once` that run at the same time?  Those around it, but for a
  * group's threads, of which some may be ahead of others up to the next barrier. */
 static void fix_loops(claim *q, uint32_t axis) {
+  bool ordered = q->k->part[q->part].ins[q->at]->src[0]->op == OP_LOCAL; /* by barriers, which order no buffers */
   const tn__part *p = &q->k->part[q->part];
   const tn__nodes *open = q->open;
   bool threads = p->group && open->v[axis]->ints[RANGE_AXIS] == AX_UPCAST;
@@ -326,8 +327,8 @@ static void fix_loops(claim *q, uint32_t axis) {
   for (uint32_t i = 0; i < axis; i++) {
     bool waits = !threads || open->v[i]->ints[RANGE_AXIS] == AX_GLOBAL;
     uint32_t depth = 0, at = 0;
-    while (!waits && p->ins[at] != open->v[i]) at++;
-    for (at++; !waits && at < p->n; at++) { /* of the loop's own instructions */
+    while (ordered && !waits && p->ins[at] != open->v[i]) at++;
+    for (at++; ordered && !waits && at < p->n; at++) { /* of the loop's own instructions */
       bool ends = p->ins[at]->op == OP_END;
       if (ends && !depth) break;
       depth = depth + (p->ins[at]->op == OP_RANGE) - ends;
@@ -343,10 +344,10 @@ static bool runs_at_once(const tn_node *r, const tn_node *buf) {
   return r->hi > 0 && (axis == AX_GLOBAL || axis == AX_UPCAST || axis == AX_UNROLL);
 }
 
-bool tn__writers_tell(tn_ctx *c, const tn__kernel *k, uint32_t part, tn_node *index, tn_node *lanes) {
+bool tn__writers_tell(tn_ctx *c, const tn__kernel *k, uint32_t part, tn_node *index, tn_node *lanes, bool one_group) {
   claim q = {.c = c, .k = k, .part = part, .index = index, .at_once = lanes};
   tn__map_init(&q.fixed, &c->scratch);
-  if (k->part[part].global) tn__map_putp(&q.fixed, k->part[part].global, k->part[part].global);
+  if (k->part[part].global && one_group) tn__map_putp(&q.fixed, k->part[part].global, k->part[part].global);
   return holds_by_form(&q);
 }
 
@@ -383,19 +384,7 @@ const char *tn__writers_prove(tn_ctx *c, const tn__kernel *k, const tn__constrai
   return NULL;
 }
 
-/* ---- several accesses of a body to one buffer ---- */
-
-static bool has_turns(const tn_node *store) {
-  uint32_t first;
-  bool any = false;
-  tn__closes(store, &first);
-  for (uint32_t s = first; s < store->nsrc; s++) any |= store->src[s]->hi > 0;
-  return any;
-}
-
-static bool is_store(const tn_node *n) {
-  return (n->op == OP_STORE || n->op == OP_STOREADD) && tn__buffer_of(n)->op == OP_PARAM && has_turns(n);
-}
+/* ---- several accesses to one buffer ---- */
 
 /* The terms k * x of a sum, and its constants as {k, NULL} */
 static void list_terms(tn_ctx *c, tn_node *sum, terms *out) {
@@ -416,28 +405,48 @@ static void list_terms(tn_ctx *c, tn_node *sum, terms *out) {
   }
 }
 
+/* What a term is at least and at most */
+static void reach_of(const term *t, wide *lo, wide *hi) {
+  wide a = t->x ? (wide)t->k * t->x->lo : t->k, b = t->x ? (wide)t->k * t->x->hi : t->k;
+  *lo = a < b ? a : b;
+  *hi = a < b ? b : a;
+}
+
+/* Does no part of the sum come near the ends of 64 bits, where sums wrap? */
+static bool stays_small(const terms *t) {
+  const wide far = (wide)1 << 62;
+  wide least = 0, most = 0;
+  for (uint32_t i = 0; i < t->n; i++) {
+    wide lo, hi;
+    reach_of(&t->v[i], &lo, &hi);
+    if (lo < 0) least += lo;
+    if (hi > 0) most += hi;
+    if (least < -far || most > far) return false;
+  }
+  return true;
+}
+
 /* lo..hi, in which a sum is but for multiples of k: 0 <= lo <= hi < k.  False: it may be anywhere. */
 static bool rest_of(const terms *t, int64_t k, wide *lo, wide *hi) {
   *lo = *hi = 0;
   for (uint32_t i = 0; i < t->n; i++) {
-    const term *x = &t->v[i];
-    wide a = x->x ? (wide)x->k * x->x->lo : x->k, b = x->x ? (wide)x->k * x->x->hi : x->k;
-    if (x->k % k == 0) continue;
-    *lo += a < b ? a : b;
-    *hi += a < b ? b : a;
+    wide least, most;
+    if (t->v[i].k % k == 0) continue;
+    reach_of(&t->v[i], &least, &most);
+    *lo += least, *hi += most;
   }
-  wide whole = (*lo - (*lo % k + k) % k);
+  wide whole = *lo - (*lo % k + k) % k;
   *lo -= whole, *hi -= whole;
   return *hi < k;
 }
 
-/* No value of the one is one of the other: they lie apart, or do but for multiples of what a loop moves both by. */
-static bool lie_apart(tn_ctx *c, tn_node *x, tn_node *y) {
+bool tn__writers_lie_apart(tn_ctx *c, tn_node *x, tn_node *y) {
   terms a = {0}, b = {0};
   wide lo[2], hi[2];
   if (x->hi < y->lo || y->hi < x->lo) return true;
   list_terms(c, x, &a);
   list_terms(c, y, &b);
+  if (!stays_small(&a) || !stays_small(&b)) return false;
   for (uint32_t i = 0; i < a.n; i++) {
     int64_t k = a.v[i].k;
     if (!a.v[i].x || k < 2 || !rest_of(&a, k, &lo[0], &hi[0]) || !rest_of(&b, k, &lo[1], &hi[1])) continue;
@@ -446,42 +455,70 @@ static bool lie_apart(tn_ctx *c, tn_node *x, tn_node *y) {
   return false;
 }
 
-/* The same element in one turn, in others elements apart; not so by form: false */
-static bool is_same_place(tn_ctx *c, tn_node *x, tn_node *y) {
-  return tn__is_int_const(tn__simplify_index(c, tn__sub(c, x, y)), 0);
+static bool is_store(const tn_node *n) {
+  return (n->op == OP_STORE || n->op == OP_STOREADD) && tn__buffer_of(n)->op == OP_PARAM;
+}
+
+/* Do its turns go to places that hang on each of its loops, none of which runs over one place in order? */
+static bool moves_with_its_loops(const tn__ranges *r, const tn_node *store) {
+  uint64_t own = tn__own_of(r, store), of = tn__free_of(r, store->src[1]);
+  for (uint32_t j = 0; j < r->n; j++)
+    if ((own >> j & 1) && r->range[j]->hi > 0 && (!(of >> j & 1) || tn__axis_of(r->range[j]) == AX_ORDER)) return false;
+  return true;
+}
+
+/* The nodes above the load, up to the root, without what is only above `past` */
+static tn__map above(tn_ctx *c, const tn__ranges *r, const tn_node *load, const tn_node *past) {
+  tn__map on;
+  tn__map_init(&on, &c->scratch);
+  tn__map_put(&on, (uintptr_t)load, 1);
+  for (uint32_t i = 0; i < r->order.n; i++) {
+    const tn_node *n = r->order.v[i];
+    for (uint32_t s = 0; s < n->nsrc && n != past; s++)
+      if (tn__map_get(&on, (uintptr_t)n->src[s], NULL)) tn__map_put(&on, (uintptr_t)n, 1);
+  }
+  return on;
+}
+
+/* Is what is loaded the element that the store's turn stores, and has it been loaded before that, for it alone? */
+static bool is_for_its_turn(tn_ctx *c, const tn__ranges *r, const tn_node *load, const tn_node *store) {
+  uint64_t loops = tn__free_of(r, load);
+  bool made_of_it = false;
+  if (!tn__is_int_const(tn__simplify_index(c, tn__sub(c, load->src[1], store->src[1])), 0)) return false;
+  if (!moves_with_its_loops(r, store)) return false;
+  tn__map on = above(c, r, load, store);
+  for (uint32_t i = 0; i < r->order.n; i++) {
+    const tn_node *n = r->order.v[i];
+    bool there = tn__map_get(&on, (uintptr_t)n, NULL);
+    if (there && n->op == OP_REDUCE && (tn__own_of(r, n) & loops)) return false; /* its loop, but not its turn */
+    if (there && (n->op == OP_SINK || is_store(n))) return false;                /* for something else, too */
+    for (uint32_t s = 0; s < n->nsrc && n == store; s++) made_of_it |= tn__map_get(&on, (uintptr_t)n->src[s], NULL);
+  }
+  return made_of_it;
 }
 
 const tn_node *tn__writers_loaded(tn_ctx *c, tn_node *body) {
-  tn__nodes all = {0};
-  tn__topo(&c->scratch, &body, 1, &all);
-  for (uint32_t i = 0; i < all.n; i++) {
-    const tn_node *store = all.v[i];
+  tn__ranges r;
+  tn__ranges_find(c, &c->scratch, body, &r);
+  for (uint32_t i = 0; i < r.order.n; i++) {
+    const tn_node *store = r.order.v[i];
     if (!is_store(store)) continue;
-    for (uint32_t j = 0; j < all.n; j++)
-      if (all.v[j]->op == OP_LOAD && all.v[j]->src[0] == tn__buffer_of(store) &&
-          !lie_apart(c, all.v[j]->src[1], store->src[1]) && !is_same_place(c, all.v[j]->src[1], store->src[1]))
-        return all.v[j];
+    for (uint32_t j = 0; j < r.order.n; j++) {
+      const tn_node *load = r.order.v[j];
+      if (load->op != OP_LOAD || load->src[0] != tn__buffer_of(store)) continue;
+      if (!tn__writers_lie_apart(c, load->src[1], store->src[1]) && !is_for_its_turn(c, &r, load, store)) return load;
+    }
   }
   return NULL;
 }
 
-const tn_node *tn__writers_unordered(tn_ctx *c, tn_node *body) {
+const tn_node *tn__writers_twice(tn_ctx *c, tn_node *body) {
   tn__nodes all = {0};
   tn__topo(&c->scratch, &body, 1, &all);
-  for (uint32_t i = 0; i < all.n; i++) {
-    tn_node *store = all.v[i];
-    tn__nodes of_it = {0};
-    tn__map below;
-    if (!is_store(store)) continue;
-    tn__topo(&c->scratch, &store, 1, &of_it);
-    tn__map_init(&below, &c->scratch);
-    for (uint32_t k = 0; k < of_it.n; k++) tn__map_putp(&below, of_it.v[k], of_it.v[k]);
-    for (uint32_t j = 0; j < all.n; j++) {
-      const tn_node *x = all.v[j];
-      bool loads = x->op == OP_LOAD && x->src[0] == tn__buffer_of(store) && !tn__map_getp(&below, x);
-      bool stores = j < i && is_store(x) && x->src[0] == store->src[0];
-      if ((loads || stores) && !lie_apart(c, x->src[1], store->src[1])) return x;
-    }
-  }
+  for (uint32_t i = 0; i < all.n; i++)
+    for (uint32_t j = 0; j < i && is_store(all.v[i]); j++)
+      if (is_store(all.v[j]) && tn__buffer_of(all.v[j]) == tn__buffer_of(all.v[i]) &&
+          !tn__writers_lie_apart(c, all.v[j]->src[1], all.v[i]->src[1]))
+        return all.v[i];
   return NULL;
 }

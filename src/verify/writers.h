@@ -13,8 +13,13 @@ typedef struct tn__writers { /* stores, each once for every loop around it whose
 } tn__writers;
 
 /* Of an index in a part: are the counters of `lanes` equal wherever the addresses are, in whatever turns of the other
- * loops of a group?  By form: false may only mean that it is not known. */
-bool tn__writers_tell(tn_ctx *c, const tn__kernel *k, uint32_t part, tn_node *index, tn_node *lanes);
+ * loops of a group, and of the groups' loop unless it is in one turn?  By form: false may only mean that it is not
+ * known. */
+bool tn__writers_tell(tn_ctx *c, const tn__kernel *k, uint32_t part, tn_node *index, tn_node *lanes, bool one_group);
+
+/* No value of the one index is one of the other, in any turns: they lie apart, or do but for multiples of what a loop
+ * moves both by.  By form. */
+bool tn__writers_lie_apart(tn_ctx *c, tn_node *x, tn_node *y);
 
 /* Of a store: do turns of the loop around it, open->v[loop], that may run at once store to places of their own?  By
  * form, so. */
@@ -26,11 +31,11 @@ bool tn__writers_apart(tn_ctx *c, const tn__kernel *k, uint32_t part, uint32_t a
 const char *tn__writers_prove(tn_ctx *c, const tn__kernel *k, const tn__constraint_list *needs, tn__writers *count,
                               tn__sb *open);
 
-/* Of a body: a load of a buffer of which another turn may already have stored the element, or not yet; NULL: there is
- * none, by form.  What a turn stores it may load first; what is loaded after a store is AFTER it. */
+/* Of a body: a load of a buffer of which something may have stored the element by then, or not yet: it is not the one
+ * that its own turn stores, or not for that store alone; NULL: there is none, by form.  What is loaded after a store is
+ * AFTER it. */
 const tn_node *tn__writers_loaded(tn_ctx *c, tn_node *body);
 
-/* Of a body: an access to an element to which a store goes that is neither made of it nor waits for it (AFTER): which
- * comes first is not said, be it in one turn; NULL: there is none, by form. */
-const tn_node *tn__writers_unordered(tn_ctx *c, tn_node *body);
+/* Of a body: a store to an element to which another one may store, too; NULL: there is none, by form. */
+const tn_node *tn__writers_twice(tn_ctx *c, tn_node *body);
 #endif

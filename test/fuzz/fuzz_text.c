@@ -15,12 +15,8 @@ static void close_all(void) {
 
 static void open_all(void) {
   static const char *const device[CONTEXTS] = {"ref", "ref:sm_90", "ref:opencl", "cpu"};
-  setenv("TENET_RACES", "1", 0);
-  for (int i = 0; i < CONTEXTS; i++) {
-    context[i] = tn_ctx_open(
-        &(tn_options){.device = device[i], .mode = TN_MODE_STRICT, .cache_dir = "", .threads = 2, .quiet = 1});
-    if (!context[i]) abort();
-  }
+  for (int i = 0; i < CONTEXTS; i++)
+    if (!(context[i] = hand_open(device[i], !i, ""))) abort();
   atexit(close_all);
 }
 

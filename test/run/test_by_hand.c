@@ -24,7 +24,7 @@ static void drawn(void **state) {
   char why[1000] = "";
   (void)state;
   for (int i = 0; i < CONTEXTS; i++) {
-    c[i] = tn_ctx_open(&(tn_options){.device = device[i], .mode = TN_MODE_STRICT, .threads = 2, .quiet = 1});
+    c[i] = hand_open(device[i], !i, NULL);
     assert_non_null(c[i]);
   }
   for (uint64_t k = seed; k < seed + count; k++) {

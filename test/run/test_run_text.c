@@ -95,25 +95,38 @@ static void blocks_text(int64_t n, char *out, size_t room) {
            m, m, m, m, (m + 6) / 7, m, m - 1);
 }
 
+/* y[i] = x[i] + x[i]; the sum of x beside it, in the same loop */
+static void shared_text(int64_t n, char *out, size_t room) {
+  long long m = (long long)n;
+  snprintf(out, room,
+           "%%1 = param f32[%lld] %lld {0 -1}\n%%2 = range index %lld {loop 0 output}\n"
+           "%%3 = param f32[%lld] %lld {1 -1}\n%%4 = mul index %%2 -1\n%%5 = add index %%4 %lld\n"
+           "%%6 = load f32 %%3 %%5\n%%7 = add f32 %%6 %%6\n%%8 = store void %%1 %%2 %%7 %%2\n"
+           "%%9 = param f32[1] 1 {2 -1}\n%%10 = reduce f32 %%6 %%2 {max 1}\n"
+           "%%11 = store void %%9 0 %%10\n%%12 = sink void %%8 %%11 {\"kernel\"}\n",
+           m, m, m, m, m, m - 1);
+}
+
 /* Whatever a device makes of loops, blocks with a short last one or threads: what was shown to stay within before stays
  * within. */
 static void any_size(void **state) {
   static const int64_t size[] = {1, 2, 63, 1000, 2049, 5000, 100003};
-  static void (*const text_of[])(int64_t, char *, size_t) = {turned_text, blocks_text};
+  static void (*const text_of[])(int64_t, char *, size_t) = {turned_text, blocks_text, shared_text};
   static const char *const compiled[] = {"cpu", "opencl:0"};
   (void)state;
   for (int d = 0; d < 2; d++) {
     tn_ctx *c = tn_ctx_open(&(tn_options){.device = compiled[d], .quiet = 1});
     if (d && !c) continue; /* there is none */
     assert_non_null(c);
-    for (size_t i = 0; i < 2 * sizeof size / sizeof *size; i++) {
-      int64_t n = size[i / 2];
+    for (size_t i = 0; i < 3 * sizeof size / sizeof *size; i++) {
+      int64_t n = size[i / 3];
       char text[1000];
       float *x = malloc((size_t)n * sizeof *x);
       for (int64_t k = 0; k < n; k++) x[k] = (float)k;
       tn_tensor *in[] = {NULL, tn_from(c, TN_F32, DIMS(n), x)}, *out;
-      text_of[i % 2](n, text, sizeof text);
-      if (tn_run_text(c, text, 2, in, 1, &out) != 1) fail_msg("%s: %s\n%s", compiled[d], tn_last_error(c)->text, text);
+      text_of[i % 3](n, text, sizeof text);
+      if (tn_run_text(c, text, 2, in, 1, &out) != 1 + (i % 3 == 2))
+        fail_msg("%s: %s\n%s", compiled[d], tn_last_error(c)->text, text);
       assert_int_equal(tn_read(out, x, (size_t)n * sizeof *x), TN_OK);
       for (int64_t k = 0; k < n; k++) assert_true(x[k] == 2 * (float)(n - 1 - k));
       free(x);
@@ -146,6 +159,11 @@ static void any_size(void **state) {
   "%1 = param f32[8] 8 {0 -1}\n%2 = const f32 {1.0}\n%3 = range index 4 {loop 0 output}\n%4 = mul index %3 2\n" \
   "%5 = store void %1 %4 %2 %3\n%6 = const f32 {2.0}\n%7 = " index "\n%8 = store void %1 %7 %6 %3\n" \
   "%9 = sink void %5 %8 {\"kernel\"}\n"
+
+/* b0[i] = value of what was there, x = b0[i]; the rest of the lines, and what the sink has beside it */
+#define IN_PLACE(value, rest, more)                                                                                    \
+  "%1 = param f32[8] 8 {0 -1}\n%2 = range index 8 {loop 0 output}\n%3 = load f32 %1 %2\n%4 = const f32 {1.0}\n"      \
+  "%5 = " value "\n%6 = store void %1 %2 %5 %2\n" rest "%99 = sink void %6" more " {\"kernel\"}\n"
 
 /* A buffer that is written in part keeps the rest of what it was given. */
 static void in_part(void **state) {
@@ -236,6 +254,20 @@ static char *program(const char *name, const char *const *without) {
 #define GROUPS_LOAD(from)                                                                                              \
   GROUPS("%7 = " from "\n%8 = load f32 %1 %7\n%9 = add f32 %8 %2\n%10 = store void %1 %6 %9\n", "%7 %8 %9 %10")
 
+/* Thread t of group g by way of local[g + t], which another thread has in the next turn */
+#define SKEWED(barrier)                                                                                                \
+  "%1 = param f32[32] 32 {0 -1}\n%2 = local f32 16 {0 0}\n%3 = range index 8 {global 0 output}\n"                     \
+  "%4 = mul index %3 4\n%5 = range index 4 {upcast 1 output}\n%6 = add index %3 %5\n%7 = add index %4 %5\n"          \
+  "%8 = cast f32 %7\n%9 = store void %2 %6 %8\n%10 = end void %5\n%11 = range index 4 {upcast 2 output}\n"          \
+  "%12 = add index %3 %11\n%13 = load f32 %2 %12\n%14 = add index %4 %11\n%15 = store void %1 %14 %13\n"            \
+  "%16 = end void %11\n%17 = barrier void {0}\n%18 = end void %3\n"                                                  \
+  "%19 = sink void %3 %4 %5 %6 %7 %8 %9 %10 %11 %12 %13 %14 %15 %16 " barrier "%18 {\"program\"}\n"
+
+/* b0[i] += 1 by no threads, or by groups of one */
+#define ALONE(axis)                                                                                                    \
+  "%1 = param f32[8] 8 {0 -1}\n%2 = const f32 {1.0}\n%3 = range index 8 {" axis " 0 output}\n%4 = load f32 %1 %3\n" \
+  "%5 = add f32 %4 %2\n%6 = store void %1 %3 %5\n%7 = end void %3\n%8 = sink void %3 %4 %5 %6 %7 {\"program\"}\n"
+
 static void programs(void **state) {
   enum { ROWS = 40, COLS = 24 };
   float x[ROWS * COLS], got[ROWS * COLS], sums[5] = {0};
@@ -257,6 +289,16 @@ static void programs(void **state) {
     if (tn_run_text(c, GROUPS_LOAD("add index %6 0"), 1, &first, 1, &out) != 1) fail_msg("%s", tn_last_error(c)->text);
     assert_int_equal(tn_read(out, got, 32 * sizeof *got), TN_OK);
     for (int i = 0; i < 32; i++) assert_true(got[i] == x[i] + 1);
+    if (tn_run_text(c, SKEWED("%17 "), 0, NULL, 1, &out) != 1) fail_msg("%s", tn_last_error(c)->text);
+    assert_int_equal(tn_read(out, got, 32 * sizeof *got), TN_OK);
+    for (int i = 0; i < 32; i++) assert_true(got[i] == (float)i);
+    for (int i = 0; i < 2; i++) {
+      first = tn_from(c, TN_F32, DIMS(8), x);
+      if (tn_run_text(c, i ? ALONE("global") : ALONE("loop"), 1, &first, 1, &out) != 1)
+        fail_msg("%s: %s", devices[d], tn_last_error(c)->text);
+      assert_int_equal(tn_read(out, got, 8 * sizeof *got), TN_OK);
+      for (int k = 0; k < 8; k++) assert_true(got[k] == x[k] + 1);
+    }
     char *text = tn_explain_text_string(c, transpose);
     if (!text || !strstr(text, "k0")) fail_msg("%s: %s", devices[d], text ? text : tn_last_error(c)->text);
     tn_string_free(text);
@@ -305,6 +347,9 @@ static void lost_barriers(void **state) {
 
 /* What a group shares holds nothing at first: the interpreter says so where it looks for races. */
 static void empty_memory(void **state) {
+  const char *added = PROGRAM("%4 = local f32 16 {0 0}\n%5 = storeadd void %4 %3 %2\n%6 = end void %3\n"
+                              "%7 = barrier void {0}\n%8 = range index 8 {upcast 1 output}\n%9 = load f32 %4 %8\n"
+                              "%10 = store void %1 %8 %9\n%11 = end void %8\n", "%3 %5 %6 %7 %8 %9 %10 %11");
   const char *text = PROGRAM("%4 = local f32 16 {0 0}\n%5 = store void %4 %3 %2\n%6 = end void %3\n"
                              "%7 = barrier void {0}\n%8 = range index 8 {upcast 1 output}\n%9 = add index %8 1\n"
                              "%10 = load f32 %4 %9\n%11 = store void %1 %8 %10\n%12 = end void %8\n",
@@ -320,6 +365,9 @@ static void empty_memory(void **state) {
     if (tn_run_text(c, text, 0, NULL, 1, &out) != -1) fail_msg("%s runs it", devices[d]);
     if (!strstr(tn_last_error(c)->text, "nothing was stored to f32 local0[8]: instruction 6, a load by"))
       fail_msg("%s", tn_last_error(c)->text);
+    tn_clear_error(c);
+    if (tn_run_text(c, added, 0, NULL, 1, &out) != -1) fail_msg("%s runs it", devices[d]);
+    assert_non_null(strstr(tn_last_error(c)->text, "nothing was stored to f32 local0["));
     tn_ctx_close(c);
   }
 }
@@ -480,13 +528,30 @@ static void refused(void **state) {
       {AT("mul index %3 3"), "line 6: 1 of 1 accesses cannot be shown to stay within", {NULL}, TN_EFORMAT},
       {AT("idiv index %3 2"), "0 and 1 store to one place, element 0 of b0",
        {NULL}, TN_EFORMAT},
-      {ON_ITSELF("mod index %3 7"), "buffer 0 is loaded, f32[8], where other turns may store to it", {x8}, TN_EFORMAT},
-      {STORED_AND_LOADED, "a load of buffer 0, f32[8], may come before or after a store to the same element", {x8},
+      {ON_ITSELF("mod index %3 7"), "buffer 0 is loaded, f32[8], where something else may have stored to it", {x8},
        TN_EFORMAT},
-      {STORED_TWICE("add index %3 0"), "a store of buffer 0, f32[8], may come before or after a store", {NULL},
+      {STORED_AND_LOADED, "buffer 0 is loaded, f32[8], where something else may have stored to it", {x8},
        TN_EFORMAT},
-      {STORED_TWICE("add index %3 1"), "a store of buffer 0, f32[8], may come before or after a store", {NULL},
+      {STORED_TWICE("add index %3 0"), "two stores may go to the same element of buffer 0, f32[8]", {NULL},
        TN_EFORMAT},
+      {STORED_TWICE("add index %3 1"), "two stores may go to the same element of buffer 0, f32[8]", {NULL},
+       TN_EFORMAT},
+      {IN_PLACE("reduce f32 %3 %2 {add 1}", "", ""), "buffer 0 is loaded, f32[8], where something else may have", {x8},
+       TN_EFORMAT}, /* the sum's turns are not the store's */
+      {IN_PLACE("add f32 %3 %4", "%7 = param f32[8] 8 {1 -1}\n%8 = mul f32 %3 %3\n%9 = store void %7 %2 %8 %2\n",
+                " %9"), "buffer 0 is loaded, f32[8], where something else may have", {x8}, TN_EFORMAT},
+      {IN_PLACE("add f32 %3 %4",
+                "%7 = param f32[1] 1 {1 -1}\n%8 = reduce f32 %3 %2 {add 1}\n%9 = store void %7 0 %8\n", " %9"),
+       "buffer 0 is loaded, f32[8], where something else may have", {x8}, TN_EFORMAT},
+      {"%1 = param f32[8] 8 {0 -1}\n%2 = range index 8 {loop 0 output}\n%3 = range index 4 {order 1 output}\n"
+       "%4 = load f32 %1 %2\n%5 = const f32 {1.0}\n%6 = add f32 %4 %5\n%7 = store void %1 %2 %6 %2 %3\n"
+       "%8 = sink void %7 {\"kernel\"}\n", "buffer 0 is loaded, f32[8], where something else may have", {x8},
+       TN_EFORMAT}, /* as often as the order says, or once */
+      {"%1 = param f32[8] 8 {0 -1}\n%2 = const f32 {1.0}\n%3 = range index 8 {loop 0 output}\n"
+       "%4 = store void %1 %3 %2 %3\n%5 = const f32 {2.0}\n%6 = store void %1 3 %5\n"
+       "%7 = sink void %4 %6 {\"kernel\"}\n",
+       "two stores may go to the same element of buffer 0, f32[8]", {NULL}, TN_EFORMAT},
+      {SKEWED(""), "by threads that may meet in local0", {NULL}, TN_EFORMAT},
       {AT("add index %3 -1"), "cannot be shown to stay within", {NULL}, TN_EFORMAT},
       {GATED_AT("le bool %4 8"), "cannot be shown to stay within", {NULL}, TN_EFORMAT},
       {GATED_AT("lt bool %4 9"), "cannot be shown to stay within", {NULL}, TN_EFORMAT},

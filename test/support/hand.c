@@ -223,6 +223,29 @@ static void another_of_its_kind(words *w, graph_dice *d) {
   set(w, at, list[graph_roll(d, n)]);
 }
 
+/* Two buffers of one type and size, or two loops of one length, become one. */
+static bool is_name_of(const words *w, uint32_t at, const char *op) {
+  return at + 3 < w->n && at == line_of(w, at) && !strcmp(w->v[at + 2], op);
+}
+static bool is_param(const words *w, uint32_t at) { return is_name_of(w, at, "param"); }
+static bool is_range(const words *w, uint32_t at) { return is_name_of(w, at, "range"); }
+
+static void join_two(words *w, graph_dice *d) {
+  bool (*of)(const words *, uint32_t) = graph_roll(d, 2) ? is_param : is_range;
+  uint32_t x = pick(w, d, of);
+  for (int tries = 0; tries < 20 && x != UINT32_MAX; tries++) {
+    uint32_t y = pick(w, d, of);
+    bool like = y != UINT32_MAX && y > x && !strcmp(w->v[x + 3], w->v[y + 3]) && !strcmp(w->v[x + 4], w->v[y + 4]);
+    if (!like) continue;
+    char old[WORD], name[WORD];
+    memcpy(old, w->v[y], WORD);
+    memcpy(name, w->v[x], WORD);
+    for (uint32_t i = 0; i < w->n; i++)
+      if (i != y && !strcmp(w->v[i], old)) set(w, i, name);
+    return;
+  }
+}
+
 static void lose_operand(words *w, graph_dice *d) {
   uint32_t at = pick(w, d, is_operand);
   if (at != UINT32_MAX) drop(w, at);
@@ -258,17 +281,29 @@ static void any_character(words *w, graph_dice *d) {
 
 char *hand_damage(graph_dice *d, const char *text) {
   static void (*const ways[])(words *, graph_dice *) = {
-      another_operand, another_operand, another_operand,     another_of_its_kind, another_argument,
-      lose_operand,    add_operand,     exchange_neighbours, any_word,            any_character};
+      another_operand, another_operand,     another_operand, join_two, join_two,     another_of_its_kind,
+      lose_operand,    exchange_neighbours, add_operand,     another_argument, any_word, any_character};
   words w = split(text);
   for (uint32_t k = graph_roll(d, 4); k > 0 && w.n; k--)
-    ways[graph_roll(d, graph_roll(d, 8) ? 8 : sizeof ways / sizeof *ways)](&w, d);
+    ways[graph_roll(d, graph_roll(d, 8) ? 10 : sizeof ways / sizeof *ways)](&w, d);
   char *made = joined(&w);
   free(w.v);
   return made;
 }
 
 /* ---- running ---- */
+
+tn_ctx *hand_open(const char *device, bool watches, const char *cache) {
+  const char *before = getenv("TENET_RACES");
+  char *kept = before ? strdup(before) : NULL;
+  setenv("TENET_RACES", watches ? "1" : "off", true);
+  tn_ctx *c = tn_ctx_open(
+      &(tn_options){.device = device, .mode = TN_MODE_STRICT, .cache_dir = cache, .threads = 2, .quiet = 1});
+  if (kept) setenv("TENET_RACES", kept, true);
+  else unsetenv("TENET_RACES");
+  free(kept);
+  return c;
+}
 
 /* Turns of all loops, if they were nested in each other: more than a test may take? */
 static bool is_long(const words *w) {

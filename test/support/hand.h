@@ -4,6 +4,8 @@
 #define TEST_SUPPORT_HAND_H
 #include "support/graph.h"
 
+/* A context in mode strict, which looks for races or not. */
+tn_ctx *hand_open(const char *device, bool watches, const char *cache);
 /* The text of a kernel of a random graph, as the schedule has it, or as the instructions of the context's device; to be
  * freed.  NULL: the graph computes nothing. */
 char *hand_draw(tn_ctx *c, graph_dice *d);

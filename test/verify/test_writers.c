@@ -86,7 +86,7 @@ static int64_t place(const nest *n, const int *at) {
 }
 
 /* Do turns of loop `by` meet?  A turn of one runs with every turn of the loops inside it, and on groups of those around
- * it, too, but for the slices' and those that wait at a barrier. */
+ * it, too, but for the slices' and those that wait at a barrier, which orders what a group shares. */
 static bool meet_at(const nest *n, int by) {
   int all = 1, turns = 0;
   static int at[ROOM][MOST];
@@ -103,7 +103,7 @@ static bool meet_at(const nest *n, int by) {
     for (int y = 0; y < x; y++) {
       bool together = where[x] == where[y] && at[x][by] != at[y][by];
       for (int i = 0; i < by; i++) {
-        bool waits = !threads || n->loop[i].axis == AX_GLOBAL || n->barrier == i;
+        bool waits = !threads || n->loop[i].axis == AX_GLOBAL || (n->local && n->barrier == i);
         together &= !waits || at[x][i] == at[y][i];
       }
       if (together) return true;

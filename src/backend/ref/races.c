@@ -161,7 +161,7 @@ bool tn__races_touch(tn__races *r, const tn__ins *i, uint64_t index) {
   if (!local && writes && !now.turn && r->k->global[r->part]) return complain(r, i, index, &now, &now);
   for (size_t k = 0; k < size / b->grain; k++) {
     cell *x = &b->cell[first + k];
-    if (local && !writes && !check_stored(r, i, index, x, &now)) return false;
+    if (local && i->code != TN__I_STORE && !check_stored(r, i, index, x, &now)) return false;
     if (x->write.at && unordered(r, &x->write, &now, local)) return complain(r, i, index, &x->write, &now);
     for (int s = 0; s < 2 && writes; s++)
       if (x->read[s].at && unordered(r, &x->read[s], &now, local)) return complain(r, i, index, &x->read[s], &now);
@@ -214,12 +214,21 @@ static void open_locals(tn__races *r, tn__arena *a) {
   }
 }
 
+/* Where no loop is shared among threads, all of them do the same, and what one stores is what it has computed. */
+static bool has_threads(const tn__races_kernel *k, uint32_t part) {
+  for (uint32_t i = 0; i < k->code->part[part].n; i++) {
+    const tn__ins *x = &k->code->part[part].ins[i];
+    if (x->code == TN__I_RANGE && x->op == AX_UPCAST) return true;
+  }
+  return false;
+}
+
 tn__races *tn__races_open(tn_ctx *c, tn__arena *a, const tn__races_kernel *k, uint32_t part, void *const *buf,
                           const size_t *bytes, uint64_t seed) {
   tn__races *r = tn__arena_zalloc(a, sizeof *r);
   size_t *from = tn__arena_zalloc(a, (k->nbuf + k->nlocal + 1) * sizeof *from);
   *r = (tn__races){.c = c, .a = a, .k = k, .part = part, .thread = ALL, .state = seed, .from = from};
-  r->group = k->group[part];
+  r->group = k->group[part] > 1 && !has_threads(k, part) ? 1 : k->group[part];
   r->order = tn__arena_zalloc(a, (k->code->part[part].n + 1) * sizeof *r->order);
   r->block = tn__arena_zalloc(a, (k->nbuf + 1) * sizeof *r->block);
   r->of = tn__arena_zalloc(a, (k->nbuf + k->nlocal + 1) * sizeof *r->of);
