@@ -4,6 +4,8 @@
  * is neither loaded nor stored, and adds nothing to a reduction.  So the passes may exchange, cut and join any loops;
  * those that hang on others are of their own making.
  *
+ * What stands in loops of no turns is made of nothing.
+ *
  * The loops of reductions are AX_REDUCE: lanes and threads are chosen by that.
  *
  * A loop's counter means something to what ends the loop alone, and two lines that say the same are one node: where
@@ -84,6 +86,40 @@ static tn_node *even_lengths(tn_ctx *c, tn__arena *a, tn_node *body) {
     tn__map_putp(&p.to, n, to);
   }
   return tn__map_getp(&p.to, body);
+}
+
+/* ---- loops of no turns ---- */
+
+static bool is_empty(const tn__ranges *r, const tn_node *x) {
+  uint64_t own = tn__own_of(r, x);
+  for (uint32_t j = 0; j < r->n; j++)
+    if ((own >> j & 1) && r->range[j]->src[0]->hi <= 0) return true;
+  return false;
+}
+
+/* What is done in no turn is made of nothing: it would be taken out of the loop, and what it loads be loaded. */
+static tn_node *without_operands(tn_ctx *c, tn__arena *a, tn_node *x) {
+  uint32_t first;
+  if (x->op == OP_REDUCE) return tn__const_bits(c, x->dtype, tn__eval_reduce_init((int)x->ints[0], x->dtype));
+  tn__nodes src = {0};
+  tn__vec_push(a, &src, x->src[0]);
+  tn__vec_push(a, &src, tn__int(c, 0));
+  tn__vec_push(a, &src, tn__const_bits(c, x->src[2]->dtype, 0));
+  tn__closes(x, &first);
+  for (uint32_t s = first; s < x->nsrc; s++) tn__vec_push(a, &src, x->src[s]);
+  return tn__node_make(c, &(tn__make){.op = (tn__op)x->op, .src = src.v, .nsrc = src.n});
+}
+
+static tn_node *drop_empty(tn_ctx *c, tn__arena *a, tn_node *body) {
+  tn__ranges r;
+  tn__nodes old = {0}, new_ = {0};
+  tn__ranges_find(c, a, body, &r);
+  for (uint32_t i = 0; i < r.order.n; i++) {
+    if (!is_empty(&r, r.order.v[i])) continue;
+    tn__vec_push(a, &old, r.order.v[i]);
+    tn__vec_push(a, &new_, without_operands(c, a, r.order.v[i]));
+  }
+  return old.n ? tn__substitute(c, body, old.v, new_.v, old.n) : body;
 }
 
 /* ---- loops of one's own ---- */
@@ -172,6 +208,6 @@ static bool lowers(tn_ctx *c, tn_node *body, const tn__target *target) {
 }
 
 tn_node *tn__by_hand(tn_ctx *c, tn__arena *a, tn_node *body, const tn__target *target) {
-  body = name_reductions(c, a, even_lengths(c, a, body));
+  body = name_reductions(c, a, drop_empty(c, a, even_lengths(c, a, body)));
   return lowers(c, body, target) ? body : own_loops(c, a, body);
 }

@@ -154,6 +154,13 @@ static const char *fault_of(const tn_node *n, const tn__nodes *around) {
   }
 }
 
+/* What each group would do by itself, or carry from one of its turns to the next */
+static bool is_for_one_group(const tn_node *n) {
+  bool groups = n->op == OP_RANGE && n->ints[RANGE_AXIS] == AX_GLOBAL;
+  return n->op == OP_STORE || n->op == OP_STOREADD || n->op == OP_ACC || n->op == OP_BARRIER ||
+         (n->op == OP_RANGE && !groups);
+}
+
 /* Scratch memory is numbered from 0, and belongs to the group. */
 static const char *fault_of_locals(const tn__nodes *all) {
   uint32_t count = 0;
@@ -187,7 +194,7 @@ static void check_again(tn_ctx *c, tn__map *at, const tn_node *n, uint32_t i, in
 void tn__section_program(tn_ctx *c, tn_node *program, int64_t nbuf, int line) {
   tn__nodes all = {0}, around = {0};
   bool stores = false;
-  int64_t groups = 0;
+  int64_t groups = 0, outside = 0;
   tn__map at;
   tn__map_init(&at, &c->scratch);
   tn__topo(&c->scratch, &program, 1, &all);
@@ -198,7 +205,10 @@ void tn__section_program(tn_ctx *c, tn_node *program, int64_t nbuf, int line) {
     const tn_node *n = program->src[i];
     stores |= n->op == OP_STORE || n->op == OP_STOREADD;
     groups += n->op == OP_RANGE && n->ints[RANGE_AXIS] == AX_GLOBAL;
-    fault = groups > 1 ? "there is one groups' loop" : fault_of(n, &around);
+    outside += !around.n && is_for_one_group(n);
+    fault = fault_of(n, &around);
+    if (groups && outside) fault = "beside the groups' loop there is no other loop, store, accumulator or barrier";
+    if (groups > 1) fault = "there is one groups' loop";
     if (fault) tn__fail(c, TN_EFORMAT, "line %d: instruction %u, %s: %s", line, i + 1, tn__ops[n->op].text, fault);
     check_again(c, &at, n, i + 1, line);
     tn__loops_pass(&c->scratch, &around, program->src[i]);

@@ -165,6 +165,13 @@ static void any_size(void **state) {
   "%1 = param f32[8] 8 {0 -1}\n%2 = range index 8 {loop 0 output}\n%3 = load f32 %1 %2\n%4 = const f32 {1.0}\n"      \
   "%5 = " value "\n%6 = store void %1 %2 %5 %2\n" rest "%99 = sink void %6" more " {\"kernel\"}\n"
 
+/* b0[i] = b1[i + 20000] in the turns of an inner loop of that many */
+#define EMPTY(turns)                                                                                                   \
+  "%1 = param f32[8] 8 {0 -1}\n%3 = range index 8 {loop 0 output}\n%5 = param f32[8] 8 {1 -1}\n"                     \
+  "%6 = add index %3 20000\n%7 = load f32 %5 %6\n%8 = mul index %3 0\n%9 = range index " turns                      \
+  " {loop 1 output}\n"                                                                                                 \
+  "%10 = store void %1 %3 %7 %3 %9\n%11 = sink void %10 {\"kernel\"}\n"
+
 /* A buffer that is written in part keeps the rest of what it was given. */
 static void in_part(void **state) {
   float got[8];
@@ -181,6 +188,12 @@ static void in_part(void **state) {
   assert_int_equal(tn_run_text(c, ON_ITSELF("add index %3 0"), 1, &seven, 1, &out), 1);
   assert_int_equal(tn_read(out, got, sizeof got), TN_OK);
   assert_memory_equal(got, ((float[]){8, 8, 8, 8, 8, 8, 8, 8}), sizeof got);
+  for (int i = 0; i < 2; i++) { /* a loop of no turns: nothing is loaded, wherever that would be */
+    tn_tensor *both[] = {seven, seven};
+    if (tn_run_text(c, i ? EMPTY("%8") : EMPTY("0"), 2, both, 1, &out) != 1) fail_msg("%s", tn_last_error(c)->text);
+    assert_int_equal(tn_read(out, got, sizeof got), TN_OK);
+    assert_memory_equal(got, ((float[]){7, 7, 7, 7, 7, 7, 7, 7}), sizeof got);
+  }
   assert_int_equal(tn_run_text(c, STORED_TWICE("add index %4 1"), 0, NULL, 1, &out), 1);
   assert_int_equal(tn_read(out, got, sizeof got), TN_OK);
   assert_memory_equal(got, ((float[]){1, 2, 1, 2, 1, 2, 1, 2}), sizeof got);
@@ -563,6 +576,11 @@ static void refused(void **state) {
        TN_EFORMAT},
       {PROGRAM("%4 = barrier void {0}\n%5 = end void %3\n", "%3 %4 %5"), "between threads' loops", {NULL}, TN_EFORMAT},
       {PROGRAM("%4 = end void %3\n", "%3 %4"), "stores nothing", {NULL}, TN_EFORMAT},
+      {"%1 = param f32[1] 1 {0 -1}\n%2 = const f32 {0.0}\n%3 = acc f32 %2 {0 1 1}\n"
+       "%4 = range index 8 {global 0 output}\n%5 = const f32 {1.0}\n"
+       "%6 = setacc void %3 %5 {add}\n%7 = end void %4\n%8 = getacc f32 %3 %7 {add}\n"
+       "%9 = store void %1 0 %8\n%10 = sink void %3 %4 %6 %7 %8 %9 {\"program\"}\n",
+       "beside the groups' loop there is no other loop, store, accumulator or barrier", {NULL}, TN_EFORMAT},
       {PROGRAM("%4 = local f32 8 {1 0}\n%5 = store void %4 %3 %2\n%6 = end void %3\n", "%3 %5 %6"),
        "locals are numbered from 0", {NULL}, TN_EFORMAT},
       {PROGRAM("%4 = range index 2 {loop 1 output}\n%5 = store void %1 %3 %2\n%6 = end void %4\n%7 = end void %3\n",

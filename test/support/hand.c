@@ -408,6 +408,10 @@ bool hand_agree(tn_ctx *const *c, int n, graph_dice *d, const char *text, hand_t
     return true;
   }
   run_on(c[0], &w, text, seed, &first);
+  if (first.count < 0 && !*first.error) { /* too many elements */
+    free(w.v);
+    return true;
+  }
   tally->texts++, tally->run += first.count >= 0;
   for (int k = 0; k < n && good; k++) {
     run_on(c[k], &w, text, seed, &other);
