@@ -99,18 +99,19 @@ static bool is_loaded(tn_ctx *c, tn_node *length) {
   return loads;
 }
 
-/* Each loop ends somewhere: with the reductions or stores that name it. */
+/* Each loop ends somewhere: with the reductions or stores that name it, and no store stands in another one's. */
 static void check_closed(tn_ctx *c, tn_node *body, int line) {
   tn__ranges r;
   tn__ranges_find(c, &c->scratch, body, &r);
-  for (uint32_t i = 0; i < body->nsrc; i++) {
-    uint64_t open = tn__free_of(&r, body->src[i]);
+  for (uint32_t i = 0; i < r.order.n; i++) {
+    const tn_node *n = r.order.v[i];
+    bool effect = n->op == OP_STORE || n->op == OP_STOREADD || n->op == OP_SINK;
+    uint64_t open = effect ? tn__free_of(&r, n) : 0;
     if (!open) continue;
     tn__fail(c, TN_EFORMAT,
              "line %d: a %s runs over loop %lld and does not end it: loops stand behind what is stored, as in "
              "%s void %%b %%r %%x %%r",
-             line, tn__ops[body->src[i]->op].text, tn__id_of(r.range[__builtin_ctzll(open)]),
-             tn__ops[body->src[i]->op].text);
+             line, tn__ops[n->op].text, tn__id_of(r.range[__builtin_ctzll(open)]), tn__ops[n->op].text);
   }
 }
 

@@ -611,6 +611,10 @@ static void refused(void **state) {
       {"%1 = param f32[3] 3 {0 -1}\n%2 = range index 3 {loop 7 output}\n%3 = param f32[3] 3 {1 -1}\n"
        "%4 = load f32 %3 %2\n%5 = store void %1 %2 %4\n%6 = sink void %5 {\"kernel\"}\n",
        "line 6: a store runs over loop 7 and does not end it", {NULL, x}, TN_EFORMAT},
+      {"%1 = param f32[8] 8 {0 -1}\n%2 = range index 2 {loop 0 output}\n%3 = range index 4 {loop 1 output}\n"
+       "%4 = mul index %2 4\n%5 = add index %3 %4\n%6 = const f32 {1.0}\n%7 = store void %1 %5 %6 %3\n"
+       "%8 = after f32 %1 %7\n%9 = store void %8 %4 %6 %2\n%10 = sink void %9 {\"kernel\"}\n",
+       "line 10: a store runs over loop 0 and does not end it", {NULL}, TN_EFORMAT},
       {"%1 = param f32[3] 3 {0 -1}\n%2 = range index 3 {order 0 update}\n%3 = const f32 {1.0}\n"
        "%4 = storeadd void %1 %2 %3\n%5 = sink void %4 {\"kernel\"}\n",
        "line 5: a storeadd runs over loop 0 and does not end it", {NULL}, TN_EFORMAT},
