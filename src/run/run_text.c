@@ -172,7 +172,8 @@ static void check_writers(kernel_job *j) {
   if (why)
     tn__fail(c, TN_EFORMAT, "line %d: %s: keep them apart, or run on ref with TENET_RACES=1, which looks at each",
              j->s->line, why);
-  if (n.by_form + n.by_trying < n.stores && !watched)
+  bool told = n.by_form + n.by_trying == n.stores || (body && tn__writers_told(c, j->plan->kernel[0], body));
+  if (!told && !watched)
     tn__fail(c, TN_EFORMAT,
              "line %d: it cannot be shown that what runs at once stores to places of its own (%u of %u stores): gate "
              "them, require what keeps them apart, or run on ref with TENET_RACES=1, which looks at each",

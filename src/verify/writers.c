@@ -384,6 +384,22 @@ const char *tn__writers_prove(tn_ctx *c, const tn__kernel *k, const tn__constrai
   return NULL;
 }
 
+bool tn__writers_told(tn_ctx *c, const tn__kernel *k, tn_node *body) {
+  tn__ranges r;
+  tn__ranges_find(c, &c->scratch, body, &r);
+  for (uint32_t i = 0; i < r.order.n; i++) {
+    tn_node *n = r.order.v[i];
+    uint64_t own = n->op == OP_STORE || n->op == OP_STOREADD ? tn__own_of(&r, n) : 0;
+    for (uint32_t j = 0; j < r.n; j++) {
+      if (!(own >> j & 1) || tn__axis_of(r.range[j]) == AX_ORDER) continue;
+      claim q = {.c = c, .k = k, .index = n->src[1], .gate = tn__gate_of(n), .at_once = r.range[j]};
+      tn__map_init(&q.fixed, &c->scratch);
+      if (!holds_by_form(&q)) return false;
+    }
+  }
+  return true;
+}
+
 /* ---- several accesses to one buffer ---- */
 
 /* The terms k * x of a sum, and its constants as {k, NULL} */

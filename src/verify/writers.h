@@ -31,6 +31,10 @@ bool tn__writers_apart(tn_ctx *c, const tn__kernel *k, uint32_t part, uint32_t a
 const char *tn__writers_prove(tn_ctx *c, const tn__kernel *k, const tn__constraint_list *needs, tn__writers *count,
                               tn__sb *open);
 
+/* Of a body: does each of its stores, whatever is made of its loops, go to places of its own in each turn of those that
+ * have no order?  By form.  k: the kernel made of it, which has what is required. */
+bool tn__writers_told(tn_ctx *c, const tn__kernel *k, tn_node *body);
+
 /* Of a body: a load of a buffer of which something may have stored the element by then, or not yet: it is not the one
  * that its own turn stores, or not for that store alone; NULL: there is none, by form.  What is loaded after a store is
  * AFTER it. */

@@ -135,6 +135,41 @@ static void any_size(void **state) {
   }
 }
 
+/* y[i,j] = x[i,j] sum_j x[i,j], or x[i,j] + 1 and the sums, in the loops that the rows are in; cut into blocks with a
+ * short last one, the stores are still apart, for they were. */
+static void rows_beside_sums(void **state) {
+  static const int64_t columns[] = {1, 5, 33, 1500, 5000};
+  (void)state;
+  for (int d = 0; d < DEVICES; d++) {
+    tn_ctx *c = open_on(devices[d]);
+    for (size_t i = 0; i < 2 * sizeof columns / sizeof *columns; i++) {
+      long long n = columns[i / 2], all = 64 * n;
+      bool both = i % 2;
+      char text[1500];
+      double least, most;
+      int at = snprintf(text, sizeof text,
+                        "%%1 = param f32[%lld] %lld {0 -1}\n%%2 = range index 64 {loop 0 output}\n"
+                        "%%3 = range index %lld {loop 1 output}\n%%4 = mul index %%2 %lld\n%%5 = add index %%4 %%3\n"
+                        "%%6 = param f32[%lld] %lld {1 -1}\n%%7 = load f32 %%6 %%5\n%%8 = reduce f32 %%7 %%3 {add 1}\n",
+                        all, all, n, n, all, all);
+      snprintf(text + at, sizeof text - (size_t)at,
+               both ? "%%9 = add f32 %%7 %%7\n%%10 = store void %%1 %%5 %%9 %%2 %%3\n%%11 = param f32[64] 64 {2 -1}\n"
+                      "%%12 = store void %%11 %%2 %%8 %%2\n%%13 = sink void %%10 %%12 {\"kernel\"}\n"
+                    : "%%9 = mul f32 %%7 %%8\n%%10 = store void %%1 %%5 %%9 %%2 %%3\n"
+                      "%%11 = sink void %%10 {\"kernel\"}\n");
+      tn_tensor *in[] = {NULL, tn_ones(c, TN_F32, DIMS(all))}, *out[2];
+      if (tn_run_text(c, text, 2, in, 2, out) != 1 + both)
+        fail_msg("%s: %s\n%s", devices[d], tn_last_error(c)->text, text);
+      assert_int_equal(tn_item(tn_min(out[0], NULL, 0, false), &least), TN_OK);
+      assert_int_equal(tn_item(tn_max(out[0], NULL, 0, false), &most), TN_OK);
+      assert_true(least == (both ? 2 : (double)n) && most == least);
+      if (both) assert_int_equal(tn_item(tn_min(out[1], NULL, 0, false), &least), TN_OK);
+      assert_true(least == (double)n);
+    }
+    tn_ctx_close(c);
+  }
+}
+
 #define AT(index) "%1 = param f32[8] 8 {0 -1}\n%2 = const f32 {1.0}\n%3 = range index 4 {loop 0 output}\n%4 = " index \
                   "\n%5 = store void %1 %4 %2 %3\n%6 = sink void %5 {\"kernel\"}\n"
 
@@ -756,7 +791,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(graphs),   cmocka_unit_test(kernels),       cmocka_unit_test(gates), cmocka_unit_test(many),
       cmocka_unit_test(programs), cmocka_unit_test(lost_barriers), cmocka_unit_test(in_part),
-      cmocka_unit_test(any_size),
+      cmocka_unit_test(any_size),  cmocka_unit_test(rows_beside_sums),
       cmocka_unit_test(loops_of_programs), cmocka_unit_test(nests), cmocka_unit_test(empty_memory),
       cmocka_unit_test(wrapping),  cmocka_unit_test(refused),       cmocka_unit_test(damaged),
   };
