@@ -172,6 +172,8 @@ static tn_node *own_loops(tn_ctx *c, tn__arena *a, tn_node *body) {
   return body;
 }
 
+/* ---- all of it ---- */
+
 /* A reduction's loops are AX_REDUCE, also where a store ends them, too. */
 static tn_node *name_reductions(tn_ctx *c, tn__arena *a, tn_node *body) {
   tn__ranges r;
@@ -191,7 +193,7 @@ typedef struct trial {
   const tn__target *target;
 } trial;
 
-static void lower(void *arg) {
+static void try_lowering(void *arg) {
   trial *t = arg;
   tn_ctx *c = t->c;
   tn__lower(c, &c->scratch, t->body, t->target, NULL, 0);
@@ -201,7 +203,7 @@ static void lower(void *arg) {
 static bool lowers(tn_ctx *c, tn_node *body, const tn__target *target) {
   bool pending = c->err.status != TN_OK;
   tn_status status;
-  if (tn__mem_try(&c->mem, lower, &(trial){c, body, target}, &status)) return true;
+  if (tn__mem_try(&c->mem, try_lowering, &(trial){c, body, target}, &status)) return true;
   if (pending || status == TN_ENOMEM) tn__mem_throw(&c->mem, status);
   tn_clear_error(c);
   return false;

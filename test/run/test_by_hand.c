@@ -37,8 +37,9 @@ static void drawn(void **state) {
     free(text);
     free(whole);
   }
-  print_message("%u texts, %u of them ran, %u results compared\n", tally.texts, tally.run, tally.compared);
-  assert_true(tally.run > count / 10 && tally.compared > count / 10);
+  print_message("%u texts, %u of them ran, %u results compared, %u judged\n", tally.texts, tally.run, tally.compared,
+                tally.judged);
+  assert_true(tally.run > count / 10 && tally.compared > count / 10 && tally.judged > count / 20);
   for (int i = 0; i < CONTEXTS; i++) tn_ctx_close(c[i]);
 }
 

@@ -14,11 +14,22 @@ char *hand_damage(graph_dice *d, const char *text);
 
 typedef struct hand_tally {
   uint32_t texts, run, compared; /* so many ran on the first device; so many results of others were like its own */
+  uint32_t judged;               /* of those that ran */
 } hand_tally;
+
+enum { HAND_BUFFERS = 64 };
+
+typedef struct hand_memory { /* of a kernel, by the numbers of its buffers */
+  char *v[HAND_BUFFERS];
+  size_t bytes[HAND_BUFFERS];
+} hand_memory;
+
+/* Does in memory what the body says (hand_judge.c).  False: it is not known what that is, or takes too long. */
+bool hand_judge(tn_ctx *c, tn_node *body, const hand_memory *m);
 
 /* Runs it on each of the contexts, the first of which is "ref" that looks for races.  What that one refuses no other
  * one runs, but for what depends on the device (races, and what shared memory holds at first); what it computes the
- * others compute, to the bit (all are in mode strict), or say why they do not; and no error is Tenet's own.  False:
- * `why` says what is wrong. */
+ * others compute, to the bit (all are in mode strict), or say why they do not; of a kernel that is what its text means
+ * by hand_judge(); and no error is Tenet's own.  False: `why` says what is wrong. */
 bool hand_agree(tn_ctx *const *c, int n, graph_dice *d, const char *text, hand_tally *tally, char *why, size_t size);
 #endif
