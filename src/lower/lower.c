@@ -155,6 +155,15 @@ static tn__kernel *lower_program(tn_ctx *c, tn__arena *a, tn_node *body, const t
   return k;
 }
 
+tn__kernel tn__program_as_written(const tn__kernel *k) {
+  tn__kernel written = *k;
+  tn__part *p = &written.part[0];
+  if (p->group < 2) p->group = 2;
+  p->ins = p->body->src;
+  p->n = p->body->nsrc;
+  return written;
+}
+
 tn__kernel *tn__lower(tn_ctx *c, tn__arena *a, tn_node *body, const tn__target *target, const tn__variant *variant,
                       uint32_t index) {
   if (tn__is_program(body)) return lower_program(c, a, body, target, index);

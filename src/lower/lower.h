@@ -37,6 +37,10 @@ tn__kernel *tn__kernel_copy(tn__arena *a, const tn__kernel *k);
 #define TN__PROGRAM_SINK "program"
 static inline bool tn__is_program(const tn_node *body) { return body->name && !strcmp(body->name, TN__PROGRAM_SINK); }
 
+/* The kernel of such a program as one for groups of threads, with its barriers, whatever the device makes of it: what
+ * is checked. */
+tn__kernel tn__program_as_written(const tn__kernel *k);
+
 /* by_hand.c: a body that a user wrote, as the schedule might have made it; itself where the schedule has */
 tn_node *tn__by_hand(tn_ctx *c, tn__arena *a, tn_node *body, const tn__target *target);
 

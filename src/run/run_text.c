@@ -152,7 +152,10 @@ static void check_writers(kernel_job *j) {
   tn__writers n = {0};
   tn__sb open;
   tn__sb_init(&open, &c->scratch);
-  const char *why = tn__writers_prove(c, j->plan->kernel[0], NULL, &n, &open);
+  const tn__kernel *k = j->plan->kernel[0];
+  tn__kernel written;
+  if (j->s->stage == TN__STAGE_PROGRAM) written = tn__program_as_written(k), k = &written;
+  const char *why = tn__writers_prove(c, k, NULL, &n, &open);
   if (why) tn__fail(c, TN_EFORMAT, "line %d: %s", j->s->line, why);
   bool watched = c->races && !strcmp(j->plan->dev->ops->name, "ref");
   tn_node *body = j->s->stage == TN__STAGE_KERNEL ? j->plan->s->items.v[0].body : NULL;

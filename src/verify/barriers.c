@@ -284,20 +284,10 @@ static bool has_threads(const tn__part *p) {
   return false;
 }
 
-/* A program is one for groups of threads, with its barriers, whatever the device makes of it. */
-static tn__kernel as_written(const tn__kernel *k) {
-  tn__kernel written = *k;
-  tn__part *p = &written.part[0];
-  if (p->group < 2) p->group = 2;
-  p->ins = p->body->src;
-  p->n = p->body->nsrc;
-  return written;
-}
-
 const char *tn__barriers_check(tn_ctx *c, const tn__kernel *k, uint32_t part) {
   tn__kernel written;
   bool by_hand = k->part[part].body && tn__is_program(k->part[part].body);
-  if (by_hand) written = as_written(k), k = &written;
+  if (by_hand) written = tn__program_as_written(k), k = &written;
   const tn__part *p = &k->part[part];
   if (p->group < 2) return NULL;
   walk w = {.c = c, .k = k, .part = part, .by_hand = by_hand, .many = has_threads(p)};
@@ -346,7 +336,7 @@ static bool are_of_one_group(const walk *w, uint32_t i, uint32_t j) {
 }
 
 const char *tn__barriers_groups(tn_ctx *c, const tn__kernel *k, uint32_t part) {
-  tn__kernel written = as_written(k);
+  tn__kernel written = tn__program_as_written(k);
   const tn__part *p = &written.part[part];
   if (!p->global || p->global->src[0]->hi < 2) return NULL;
   walk w = {.c = c, .k = &written, .part = part, .by_hand = true, .many = true};

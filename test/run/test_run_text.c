@@ -600,6 +600,10 @@ static void refused(void **state) {
        "%7 = sink void %4 %6 {\"kernel\"}\n",
        "two stores may go to the same element of buffer 0, f32[8]", {NULL}, TN_EFORMAT},
       {SKEWED(""), "by threads that may meet in local0", {NULL}, TN_EFORMAT},
+      {"%1 = param f32[16] 16 {0 -1}\n%2 = range index 8 {loop 0 output}\n%3 = cast f32 %2\n"
+       "%4 = range index 4 {upcast 1 output}\n%5 = add index %2 %4\n%6 = store void %1 %5 %3\n%7 = end void %4\n"
+       "%8 = barrier void {0}\n%9 = end void %2\n%10 = sink void %2 %3 %4 %5 %6 %7 %8 %9 {\"program\"}\n",
+       "lanes 1 and 0 store to one place, element 1 of b0", {NULL}, TN_EFORMAT}, /* barriers order no buffers */
       {AT("add index %3 -1"), "cannot be shown to stay within", {NULL}, TN_EFORMAT},
       {GATED_AT("le bool %4 8"), "cannot be shown to stay within", {NULL}, TN_EFORMAT},
       {GATED_AT("lt bool %4 9"), "cannot be shown to stay within", {NULL}, TN_EFORMAT},
