@@ -326,6 +326,7 @@ typedef struct parser {
   tn__sb type;             /* scratch for the comparison of types */
   todos stack;
   tn_node *root;
+  tn__map *line_of;        /* node -> the line that first gives it; NULL: nobody asks */
 } parser;
 
 _Noreturn static void fail(parser *p, const char *what) {
@@ -567,6 +568,8 @@ static void read_line(parser *p) {
   p->root = tn__node_make(p->c, &m);
   check_type(p, p->root, type, type_end);
   tn__map_put(&p->nodes, label, (uint64_t)(uintptr_t)p->root);
+  if (p->line_of && !tn__map_get(p->line_of, (uintptr_t)p->root, NULL))
+    tn__map_put(p->line_of, (uintptr_t)p->root, (uint64_t)p->line);
 }
 
 static void read_all(void *arg) {
@@ -581,8 +584,10 @@ static void read_all(void *arg) {
   if (!p->root) fail(p, "the text holds no node");
 }
 
-tn_node *tn__parse(tn_ctx *c, const char *text) {
-  parser p = {.c = c, .at = text, .line_start = text};
+tn_node *tn__parse(tn_ctx *c, const char *text) { return tn__parse_lines(c, text, NULL); }
+
+tn_node *tn__parse_lines(tn_ctx *c, const char *text, tn__map *line) {
+  parser p = {.c = c, .at = text, .line_start = text, .line_of = line};
   tn_status status = TN_OK;
   bool pending = c->err.status != TN_OK;
   tn__map_init(&p.nodes, &c->scratch);

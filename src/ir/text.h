@@ -12,6 +12,7 @@
 
 void tn__print(tn__sb *out, tn_node *root);
 tn_node *tn__parse(tn_ctx *c, const char *text); /* throws TN_EFORMAT with line and column */
+tn_node *tn__parse_lines(tn_ctx *c, const char *text, tn__map *line); /* so; and node -> the line that first gives it */
 /* A scalar expression on one line, C-like, for index expressions in messages and golden tests: "r0*32 + r1" */
 void tn__print_expr(tn__sb *out, tn_node *n);
 #endif

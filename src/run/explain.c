@@ -90,8 +90,8 @@ static void replay(tn_ctx *c, const tn__section *s, tn__sb *out) {
   for (uint32_t i = 0; i < (one ? 1 : s->root->nsrc); i++) {
     tn_node *call = s->root->src[i], *body = one ? s->root : call->src[0];
     if (body->op == OP_LIB) continue;
-    if (program) tn__section_program(c, body, TN__MOST_BUFFERS, s->line);
-    else tn__section_body(c, body, one ? TN__MOST_BUFFERS : (int64_t)call->nsrc - 1, s->line);
+    if (program) tn__section_program(c, s, body, TN__MOST_BUFFERS);
+    else tn__section_body(c, s, body, one ? TN__MOST_BUFFERS : (int64_t)call->nsrc - 1);
     if (!program) body = tn__by_hand(c, &c->scratch, body, &target);
     tn__kernel *kernel = tn__lower(c, &c->scratch, body, &target, NULL, kernels.n);
     tn__vec_push(&c->scratch, &kernels, kernel);

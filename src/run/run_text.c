@@ -55,7 +55,8 @@ static void run_graph(tn_ctx *c, text_job *k, const tn__section *s) {
   check_given(c, k, &all);
   for (uint32_t i = 0; i < all.n; i++) {
     tn_node *n = all.v[i];
-    if (n->op == OP_STORAGE) tn__fail(c, TN_EFORMAT, "line %d: a storage has no value here: name it a param", s->line);
+    if (n->op == OP_STORAGE)
+      tn__fail(c, TN_EFORMAT, "line %d: a storage has no value here: name it a param", tn__section_line(s, n));
     if (n->op != OP_PARAM) continue;
     tn_tensor *t = given_for(c, k, n, tn__numel(c, n));
     if (!t)
@@ -91,14 +92,15 @@ static void find_params(kernel_job *j) {
   check_given(j->c, j->k, &all);
   for (uint32_t i = 0; i < all.n; i++) {
     tn_node *n = all.v[i];
-    if (n->op == OP_VAR) tn__fail(j->c, TN_ENOTSUP, "line %d: sizes must be numbers here", j->s->line);
+    if (n->op == OP_VAR) tn__fail(j->c, TN_ENOTSUP, "line %d: sizes must be numbers here", tn__section_line(j->s, n));
     if (n->op != OP_PARAM) continue;
     tn_node **at = &j->param[n->ints[0]];
     if (n->nsrc != 1 || !tn__is_const(n->src[0]))
-      tn__fail(j->c, TN_EFORMAT, "line %d: the buffer of number %lld needs one size", j->s->line,
+      tn__fail(j->c, TN_EFORMAT, "line %d: the buffer of number %lld needs one size", tn__section_line(j->s, n),
                (long long)n->ints[0]);
     if (*at && *at != n)
-      tn__fail(j->c, TN_EFORMAT, "line %d: the buffers of number %lld differ", j->s->line, (long long)n->ints[0]);
+      tn__fail(j->c, TN_EFORMAT, "line %d: the buffers of number %lld differ", tn__section_line(j->s, n),
+               (long long)n->ints[0]);
     *at = n;
     if (n->ints[0] >= j->n) j->n = (uint32_t)n->ints[0] + 1;
   }
@@ -164,12 +166,12 @@ static void check_writers(kernel_job *j) {
     tn__fail(c, TN_EFORMAT,
              "line %d: buffer %lld is loaded, %s, where something else may have stored to it by then, or not: load "
              "only the element that the turn stores, for that store alone, or store to another buffer",
-             j->s->line, (long long)load->src[0]->ints[0], tn__node_type(load->src[0], &c->scratch));
+             tn__section_line(j->s, load), (long long)load->src[0]->ints[0], tn__node_type(load->src[0], &c->scratch));
   if (twice)
     tn__fail(c, TN_EFORMAT,
              "line %d: two stores may go to the same element of buffer %lld, %s, in either order: store to another "
              "buffer, or keep the indices apart",
-             j->s->line, (long long)tn__buffer_of(twice)->ints[0],
+             tn__section_line(j->s, twice), (long long)tn__buffer_of(twice)->ints[0],
              tn__node_type(tn__buffer_of(twice), &c->scratch));
   why = watched || j->s->stage != TN__STAGE_PROGRAM ? NULL : tn__barriers_groups(c, j->plan->kernel[0], 0);
   if (why)
@@ -234,7 +236,7 @@ static void run_kernel(void *arg) {
 
 static void run_body(tn_ctx *c, text_job *k, const tn__section *s) {
   tn_status status;
-  (s->stage == TN__STAGE_PROGRAM ? tn__section_program : tn__section_body)(c, s->root, TN__MOST_BUFFERS, s->line);
+  (s->stage == TN__STAGE_PROGRAM ? tn__section_program : tn__section_body)(c, s, s->root, TN__MOST_BUFFERS);
   kernel_job *j = tn__arena_zalloc(&c->scratch, sizeof *j);
   *j = (kernel_job){.c = c, .k = k, .s = s};
   find_params(j);

@@ -36,8 +36,10 @@ static void check_section(void *arg) {
 
 /* In a text of the user's, what a stage does not allow is no fault of Tenet's. */
 static void add_section(tn_ctx *c, tn__sections *all, const char *text, int line) {
-  tn__section s = {.line = line, .root = tn__parse(c, text), .stage = TN__STAGES};
+  tn__section s = {.line = line, .stage = TN__STAGES};
   tn_status status;
+  tn__map_init(&s.line_of, &c->scratch);
+  s.root = tn__parse_lines(c, text, &s.line_of);
   for (int i = 0; i < TN__STAGES; i++)
     if (s.root->op == OP_SINK && !strcmp(s.root->name ? s.root->name : "", stages[i].sink)) s.stage = (tn__stage)i;
   if (s.root->op != OP_SINK && s.root->dtype != TN__VOID) s.stage = TN__STAGE_GRAPH;
@@ -84,10 +86,15 @@ tn__sections tn__sections_read(tn_ctx *c, const char *text) {
   return all;
 }
 
-static void check_slot(tn_ctx *c, const tn_node *n, int64_t nbuf, int line) {
+int tn__section_line(const tn__section *s, const tn_node *n) {
+  uint64_t line;
+  return tn__map_get(&s->line_of, (uintptr_t)n, &line) ? (int)line : s->line;
+}
+
+static void check_slot(tn_ctx *c, const tn__section *s, const tn_node *n, int64_t nbuf) {
   if (n->op == OP_PARAM && (n->ints[0] < 0 || n->ints[0] >= nbuf))
-    tn__fail(c, TN_EFORMAT, "line %d: the kernel has %lld buffers, and uses one of number %lld", line, (long long)nbuf,
-             (long long)n->ints[0]);
+    tn__fail(c, TN_EFORMAT, "line %d: the kernel has %lld buffers, and uses one of number %lld",
+             tn__section_line(s, n), (long long)nbuf, (long long)n->ints[0]);
 }
 
 /* Passes may compute a loop's length elsewhere, or take two loops for one. */
@@ -100,7 +107,7 @@ static bool is_loaded(tn_ctx *c, tn_node *length) {
 }
 
 /* Each loop ends somewhere: with the reductions or stores that name it, and no store stands in another one's. */
-static void check_closed(tn_ctx *c, tn_node *body, int line) {
+static void check_closed(tn_ctx *c, const tn__section *s, tn_node *body) {
   tn__ranges r;
   tn__ranges_find(c, &c->scratch, body, &r);
   for (uint32_t i = 0; i < r.order.n; i++) {
@@ -111,16 +118,18 @@ static void check_closed(tn_ctx *c, tn_node *body, int line) {
     tn__fail(c, TN_EFORMAT,
              "line %d: a %s runs over loop %lld and does not end it: loops stand behind what is stored, as in "
              "%s void %%b %%r %%x %%r",
-             line, tn__ops[n->op].text, tn__id_of(r.range[__builtin_ctzll(open)]), tn__ops[n->op].text);
+             tn__section_line(s, n), tn__ops[n->op].text, tn__id_of(r.range[__builtin_ctzll(open)]),
+             tn__ops[n->op].text);
   }
 }
 
-void tn__section_body(tn_ctx *c, tn_node *body, int64_t nbuf, int line) {
+void tn__section_body(tn_ctx *c, const tn__section *s, tn_node *body, int64_t nbuf) {
   tn__nodes order = {0};
   tn__topo(&c->scratch, &body, 1, &order);
   for (uint32_t i = 0; i < order.n; i++) {
     const tn_node *n = order.v[i];
-    check_slot(c, n, nbuf, line);
+    int line = tn__section_line(s, n);
+    check_slot(c, s, n, nbuf);
     bool plain = n->op != OP_LOCAL;
     if (n->op == OP_RANGE) plain = tn__axis_of(n) == AX_LOOP || tn__is_inner(n);
     if (n->op == OP_RANGE && is_loaded(c, n->src[0]))
@@ -131,8 +140,8 @@ void tn__section_body(tn_ctx *c, tn_node *body, int64_t nbuf, int line) {
   }
   bool stores = false;
   for (uint32_t i = 0; i < body->nsrc; i++) stores |= body->src[i]->op != OP_REQUIRE;
-  if (!stores) tn__fail(c, TN_EFORMAT, "line %d: the kernel stores nothing", line);
-  check_closed(c, body, line);
+  if (!stores) tn__fail(c, TN_EFORMAT, "line %d: the kernel stores nothing", tn__section_line(s, body));
+  check_closed(c, s, body);
 }
 
 /* ---- programs ---- */
@@ -182,26 +191,26 @@ static const char *fault_of_locals(const tn__nodes *all) {
 
 /* What has a value is where it stands: written again it would be the same node, and have the value that it had.  What
  * has none is done again, and constants and buffers are no instructions. */
-static void check_again(tn_ctx *c, tn__map *at, const tn_node *n, uint32_t i, int line) {
+static void check_again(tn_ctx *c, const tn__section *s, tn__map *at, const tn_node *n, uint32_t i) {
   uint64_t first, key = (uint64_t)(uintptr_t)n;
   bool value = n->dtype != TN__VOID && n->nsrc && n->op != OP_PARAM && n->op != OP_LOCAL;
   if (value && tn__map_get(at, key, &first))
     tn__fail(c, TN_EFORMAT,
              "line %d: instruction %u, %s: instruction %u is the same already, and a value has one place",
-             line, i, tn__ops[n->op].text, (uint32_t)first);
+             tn__section_line(s, n), i, tn__ops[n->op].text, (uint32_t)first);
   tn__map_put(at, key, i);
 }
 
-void tn__section_program(tn_ctx *c, tn_node *program, int64_t nbuf, int line) {
+void tn__section_program(tn_ctx *c, const tn__section *s, tn_node *program, int64_t nbuf) {
   tn__nodes all = {0}, around = {0};
   bool stores = false;
   int64_t groups = 0, outside = 0;
   tn__map at;
   tn__map_init(&at, &c->scratch);
   tn__topo(&c->scratch, &program, 1, &all);
-  for (uint32_t i = 0; i < all.n; i++) check_slot(c, all.v[i], nbuf, line);
+  for (uint32_t i = 0; i < all.n; i++) check_slot(c, s, all.v[i], nbuf);
   const char *fault = fault_of_locals(&all);
-  if (fault) tn__fail(c, TN_EFORMAT, "line %d: %s", line, fault);
+  if (fault) tn__fail(c, TN_EFORMAT, "line %d: %s", tn__section_line(s, program), fault);
   for (uint32_t i = 0; i < program->nsrc; i++) {
     const tn_node *n = program->src[i];
     stores |= n->op == OP_STORE || n->op == OP_STOREADD;
@@ -210,9 +219,11 @@ void tn__section_program(tn_ctx *c, tn_node *program, int64_t nbuf, int line) {
     fault = fault_of(n, &around);
     if (groups && outside) fault = "beside the groups' loop there is no other loop, store, accumulator or barrier";
     if (groups > 1) fault = "there is one groups' loop";
-    if (fault) tn__fail(c, TN_EFORMAT, "line %d: instruction %u, %s: %s", line, i + 1, tn__ops[n->op].text, fault);
-    check_again(c, &at, n, i + 1, line);
+    if (fault)
+      tn__fail(c, TN_EFORMAT, "line %d: instruction %u, %s: %s", tn__section_line(s, n), i + 1, tn__ops[n->op].text,
+               fault);
+    check_again(c, s, &at, n, i + 1);
     tn__loops_pass(&c->scratch, &around, program->src[i]);
   }
-  if (!stores) tn__fail(c, TN_EFORMAT, "line %d: the program stores nothing", line);
+  if (!stores) tn__fail(c, TN_EFORMAT, "line %d: the program stores nothing", tn__section_line(s, program));
 }

@@ -251,7 +251,7 @@ static void refused(void **state) {
       {"%1 = param f32[2] 2 {0 -1}\n%2 = range index 2 {upcast 0 output}\n"
        "%3 = const f32 {1.0}\n%4 = store void %1 %2 %3 "
        "%2\n%5 = sink void %4 {\"kernel\"}\n",
-       "line 5: no kernel of a schedule has such a range"},
+       "line 2: no kernel of a schedule has such a range"},
       {"%1 = param f32[2] 2 {-7 -1}\n%2 = range index 2 {loop 0 output}\n"
        "%3 = const f32 {1.0}\n%4 = store void %1 %2 %3 "
        "%2\n%5 = sink void %4 {\"kernel\"}\n",

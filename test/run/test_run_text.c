@@ -637,8 +637,8 @@ static void refused(void **state) {
        {NULL, x8}, TN_EFORMAT},
       {STORED("f64", "f32", "8"), "what is stored is of another dtype than the buffer", {NULL, x8}, TN_EFORMAT},
       {STORED("i32", "f32", "8"), "what is stored is of another dtype than the buffer", {NULL, x8}, TN_EFORMAT},
-      {LOADED_AGAIN("%3"), "line 18: instruction 12, load: instruction 5 is the same already", {NULL}, TN_EFORMAT},
-      {LOADED_AGAIN("%1"), "line 18: instruction 12, load: instruction 5 is the same already", {NULL}, TN_EFORMAT},
+      {LOADED_AGAIN("%3"), "line 8: instruction 12, load: instruction 5 is the same already", {NULL}, TN_EFORMAT},
+      {LOADED_AGAIN("%1"), "line 8: instruction 12, load: instruction 5 is the same already", {NULL}, TN_EFORMAT},
       {PROGRAM("%4 = range index 2 {loop 1 output}\n%5 = mul index %4 4\n%6 = store void %1 %5 %2\n"
                "%7 = mul index %4 4\n%8 = add index %7 %3\n%9 = store void %1 %8 %2\n%10 = end void %3\n"
                "%11 = end void %4\n", "%4 %5 %6 %3 %7 %8 %9 %10 %11"),
@@ -649,19 +649,19 @@ static void refused(void **state) {
        {NULL}, TN_EFORMAT},
       {"%1 = param f32[3] 3 {0 -1}\n%2 = range index 3 {loop 7 output}\n%3 = param f32[3] 3 {1 -1}\n"
        "%4 = load f32 %3 %2\n%5 = store void %1 %2 %4\n%6 = sink void %5 {\"kernel\"}\n",
-       "line 6: a store runs over loop 7 and does not end it", {NULL, x}, TN_EFORMAT},
+       "line 5: a store runs over loop 7 and does not end it", {NULL, x}, TN_EFORMAT},
       {"%1 = param f32[8] 8 {0 -1}\n%2 = range index 2 {loop 0 output}\n%3 = range index 4 {loop 1 output}\n"
        "%4 = mul index %2 4\n%5 = add index %3 %4\n%6 = const f32 {1.0}\n%7 = store void %1 %5 %6 %3\n"
        "%8 = after f32 %1 %7\n%9 = store void %8 %4 %6 %2\n%10 = sink void %9 {\"kernel\"}\n",
-       "line 10: a store runs over loop 0 and does not end it", {NULL}, TN_EFORMAT},
+       "line 7: a store runs over loop 0 and does not end it", {NULL}, TN_EFORMAT},
       {"%1 = param f32[3] 3 {0 -1}\n%2 = range index 3 {order 0 update}\n%3 = const f32 {1.0}\n"
        "%4 = storeadd void %1 %2 %3\n%5 = sink void %4 {\"kernel\"}\n",
-       "line 5: a storeadd runs over loop 0 and does not end it", {NULL}, TN_EFORMAT},
+       "line 4: a storeadd runs over loop 0 and does not end it", {NULL}, TN_EFORMAT},
       {AT("mul index %3 2"), "a value was given for param 1, and what the text computes has none", {NULL, x},
        TN_EINVAL},
       {"%1 = param f32[3] 3 {0 0}\n", "a value was given for param 1, and what the text computes has none", {x, x},
        TN_EINVAL},
-      {STORED("f32", "f32", "-1"), "line 6: the length of loop 0 is negative", {NULL, x8}, TN_EFORMAT},
+      {STORED("f32", "f32", "-1"), "line 2: the length of loop 0 is negative", {NULL, x8}, TN_EFORMAT},
   };
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     int n = tn_run_text(c, bad[i].text, 2, bad[i].in, 1, &out);
