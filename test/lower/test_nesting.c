@@ -95,7 +95,7 @@ static void run(const char *on, int mode, const char *text, float *got, size_t n
                      tn_reshape(tn_arange(c, TN_F32, 5, 37, 1), (tn_dim[]){32}, 1)}, *out;
   int params = strstr(text, "{2 -1}") ? 3 : 2;
   for (int i = 1; i < params; i++) { /* as long as its param */
-    char slot[8];
+    char slot[32];
     snprintf(slot, sizeof slot, "{%d -1}", i);
     const char *at = strstr(text, slot);
     while (*at != '[') at--;
