@@ -57,21 +57,32 @@ static bool is_fixed(const claim *q, tn_node *x) {
   return true;
 }
 
-static void read_terms(const claim *q, tn_node *sum, terms *out) {
+/* The terms k * x of a sum, and its constants as {k, NULL} */
+static void list_terms(tn_ctx *c, tn_node *sum, terms *out) {
   tn__nodes todo = {0};
-  out->n = 0;
-  tn__vec_push(&q->c->scratch, &todo, sum);
+  tn__vec_push(&c->scratch, &todo, sum);
   while (todo.n) {
     tn_node *n = todo.v[--todo.n];
     int64_t k = 1;
     if (n->op == OP_ADD) {
-      tn__vec_push(&q->c->scratch, &todo, n->src[0]);
-      tn__vec_push(&q->c->scratch, &todo, n->src[1]);
-      continue;
+      tn__vec_push(&c->scratch, &todo, n->src[0]);
+      tn__vec_push(&c->scratch, &todo, n->src[1]);
+    } else if (tn__const_int(n, &k)) {
+      tn__vec_push(&c->scratch, out, ((term){k, NULL}));
+    } else {
+      if (n->op == OP_MUL && tn__const_int(n->src[1], &k)) n = n->src[0];
+      tn__vec_push(&c->scratch, out, ((term){k, n}));
     }
-    if (n->op == OP_MUL && tn__const_int(n->src[1], &k)) n = n->src[0];
-    if (n->op != OP_CONST && !is_fixed(q, n)) tn__vec_push(&q->c->scratch, out, ((term){k, n}));
   }
+}
+
+/* Those that may differ in the two turns */
+static void read_terms(const claim *q, tn_node *sum, terms *out) {
+  terms all = {0};
+  list_terms(q->c, sum, &all);
+  out->n = 0;
+  for (uint32_t i = 0; i < all.n; i++)
+    if (all.v[i].x && !is_fixed(q, all.v[i].x)) tn__vec_push(&q->c->scratch, out, all.v[i]);
 }
 
 /* Of two values of x, in turns that store both */
@@ -401,25 +412,6 @@ bool tn__writers_told(tn_ctx *c, const tn__kernel *k, tn_node *body) {
 }
 
 /* ---- several accesses to one buffer ---- */
-
-/* The terms k * x of a sum, and its constants as {k, NULL} */
-static void list_terms(tn_ctx *c, tn_node *sum, terms *out) {
-  tn__nodes todo = {0};
-  tn__vec_push(&c->scratch, &todo, sum);
-  while (todo.n) {
-    tn_node *n = todo.v[--todo.n];
-    int64_t k = 1;
-    if (n->op == OP_ADD) {
-      tn__vec_push(&c->scratch, &todo, n->src[0]);
-      tn__vec_push(&c->scratch, &todo, n->src[1]);
-    } else if (tn__const_int(n, &k)) {
-      tn__vec_push(&c->scratch, out, ((term){k, NULL}));
-    } else {
-      if (n->op == OP_MUL && tn__const_int(n->src[1], &k)) n = n->src[0];
-      tn__vec_push(&c->scratch, out, ((term){k, n}));
-    }
-  }
-}
 
 /* What a term is at least and at most */
 static void reach_of(const term *t, wide *lo, wide *hi) {

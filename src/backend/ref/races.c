@@ -1,5 +1,6 @@
 #include "backend/ref/races.h"
 #include "ir/ctx.h"
+#include "ir/eval.h"
 #include <string.h>
 
 enum { ALL = -1 };
@@ -49,11 +50,6 @@ static uint64_t draw(tn__races *r, uint64_t n) {
   return r->state % n;
 }
 
-static uint64_t common_divisor(uint64_t a, uint64_t b) {
-  for (uint64_t t; b; b = t) t = a % b, a = b;
-  return a;
-}
-
 static const tn__ins *first_of(const tn__races *r) { return r->k->code->part[r->part].ins; }
 
 static void enter(tn__races *r, const tn__ins *i, uint64_t at) {
@@ -66,7 +62,7 @@ uint64_t tn__races_begin(tn__races *r, const tn__ins *range, uint64_t n) {
   *o = (order){0, 1};
   if (range->op == AX_GLOBAL || range->op == AX_UPCAST) {
     *o = (order){draw(r, n), 1 + draw(r, n)};
-    while (common_divisor(o->step, n) != 1) o->step++;
+    while (tn__gcd(o->step, n) != 1) o->step++;
   }
   if (range->op == AX_UPCAST && !r->group) r->phase = ++r->loops;
   enter(r, range, o->first);
