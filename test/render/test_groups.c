@@ -628,9 +628,26 @@ static void run_on(fixture *f, tn__device *d, program *const *p, uint32_t n) {
 
 static void run_everywhere(fixture *f, program *const *p, uint32_t n) {
   run_in(f, &group_opencl, p, n);
+  run_in(f, &group_clang, p, n);
   run_in(f, &group_metal, p, n);
   if (f->cuda) run_on(f, f->cuda, p, n);
   else run_in(f, &group_nvrtc, p, n);
+}
+
+/* What stands before all kernels, for a device without f64. */
+static void test_plain_opencl(void **state) {
+  static char log[8192];
+  size_t size = 1;
+  (void)state;
+  if (!group_opencl_checked()) {
+    print_message("skipped: there is no clang\n");
+    skip();
+  }
+  for (int i = 0; tn__dialect_opencl.head[i]; i++) size += strlen(tn__dialect_opencl.head[i]);
+  char *head = calloc(1, size);
+  for (int i = 0; tn__dialect_opencl.head[i]; i++) strcat(head, tn__dialect_opencl.head[i]);
+  if (!group_opencl_takes("-Xclang -cl-ext=-cl_khr_fp64 -Werror", head, log, sizeof log)) fail_msg("%s", log);
+  free(head);
 }
 
 static void test_vectors(void **state) {
@@ -713,6 +730,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_text, setup, teardown),
       cmocka_unit_test_setup_teardown(test_lacking_dtype, setup, teardown),
       cmocka_unit_test_setup_teardown(test_packed, setup, teardown),
+      cmocka_unit_test(test_plain_opencl),
       cmocka_unit_test_setup_teardown(test_vectors, setup, teardown),
       cmocka_unit_test_setup_teardown(test_rows, setup, teardown),
       cmocka_unit_test_setup_teardown(test_reductions, setup, teardown),

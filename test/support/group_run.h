@@ -20,5 +20,10 @@ typedef struct group_runner {
 /* Does a C++ compiler take the Metal text?  What it says against it goes to log. */
 bool group_metal_takes(const char *source, char *log, size_t size);
 
-extern const group_runner group_opencl, group_metal, group_nvrtc; /* nvrtc: launch is NULL */
+/* Is the OpenCL text what OpenCL C 1.2 has, and no more?  options: clang's; checked: there is a clang to ask. */
+bool group_opencl_checked(void);
+bool group_opencl_takes(const char *options, const char *source, char *log, size_t size);
+
+extern const group_runner group_opencl, group_metal;
+extern const group_runner group_nvrtc, group_clang; /* compile only: launch is NULL */
 #endif

@@ -2,9 +2,9 @@
  * tn__ref_open (--wrap), and asleep unless $TEST_TEXTS names a folder.  Then each kernel is printed in the language of
  * its guise and in Metal, which must refuse those with an f64 and no other.  What compiles without a device does so,
  * many kernels at a time: CUDA for the guise's target by NVRTC where that is found, Metal (in the guise of OpenCL,
- * whose kernels are like its own) as C++ with the stand-in for its library.  What compiled once is remembered in the
- * folder, by content; each process adds what it did to the file `counts` there: language, printed, refused, compiled,
- * compiled before, left out, why. */
+ * whose kernels are like its own) as C++ with the stand-in for its library, OpenCL by clang, where that is found, which
+ * takes no extension of the language.  What compiled once is remembered in the folder, by content; each process adds
+ * what it did to the file `counts` there: language, printed, refused, compiled, compiled before, left out, why. */
 #include "backend/cuda/target.h"
 #include "backend/cuda/cuda_api.h"
 #include "backend/ref/ref.h"
@@ -64,6 +64,11 @@ static bool compile_metal(const char *target, const char *source, char *log, siz
   return group_metal_takes(source, log, size);
 }
 
+static bool compile_opencl(const char *target, const char *source, char *log, size_t size) {
+  (void)target;
+  return group_opencl_takes("", source, log, size);
+}
+
 static struct texts {
   const tn__device_ops *real;
   tn__device_ops ops;
@@ -71,7 +76,7 @@ static struct texts {
   language language[LANGUAGES];
 } texts = {.language = {[CUDA] = {.dialect = &tn__dialect_cuda, .compile = compile_cuda, .why = ""},
                         [METAL] = {.dialect = &tn__dialect_metal, .compile = compile_metal, .why = ""},
-                        [OPENCL] = {.dialect = &tn__dialect_opencl, .why = "by check-opencl"}}};
+                        [OPENCL] = {.dialect = &tn__dialect_opencl, .compile = compile_opencl, .why = ""}}};
 
 /* ---- printing ---- */
 
@@ -257,6 +262,7 @@ void __wrap_tn__ref_open(tn_ctx *c, const char *name) {
   if (!folder || !*folder || !d->target.group) return;
   if (!texts.folder) {
     wake_nvrtc(&texts.language[CUDA]);
+    if (!group_opencl_checked()) texts.language[OPENCL] = (language){.dialect = &tn__dialect_opencl, .why = "no clang"};
     atexit(report);
   }
   texts.folder = folder;
