@@ -105,8 +105,9 @@ static bool fits_by_order(tn__fuse *f, tn_node *x, tn_node *base, const view *v,
 }
 
 /* The operand as a view of something in memory: of the node under all its movement ops; or of a window of it, stored as
- * a matrix; or of the operand itself. */
-static void operand(tn__fuse *f, tn_node *x, uint32_t nb, uint32_t nr, struct tn__gemm_operand *o) {
+ * a matrix; or of the operand itself.  False if all of these have been promised in other orders. */
+/* a choice: no is right */
+static bool operand(tn__fuse *f, tn_node *x, uint32_t nb, uint32_t nr, struct tn__gemm_operand *o) {
   tn_ctx *c = f->c;
   tn_node *next[TN_MAX_RANK + 1], *gate = NULL, *y = x;
   view v = {.nb = nb, .nr = nr}, under;
@@ -118,15 +119,13 @@ static void operand(tn__fuse *f, tn_node *x, uint32_t nb, uint32_t nr, struct tn
   view at_permuted = v;
   while (tn__ops[y->op].group == G_MOVE && y->op != OP_FOLD && !gate) {
     if (permuting && y->op != OP_PERMUTE) permuting = false, permuted = y, at_permuted = under;
-    if (tn__info_of(f, y)->must && fits_somehow(f, x, y, &under, o)) return;
+    if (tn__info_of(f, y)->must && fits_somehow(f, x, y, &under, o)) return true;
     tn__index_through(c, y, under.idx, next, &gate);
     y = y->src[0];
     for (uint32_t i = 0; i < y->rank; i++) under.idx[i] = next[i];
   }
-  if (!gate && y != x && fits_somehow(f, x, y, &under, o)) return;
-  if (permuted != x && fits_by_order(f, x, permuted, &at_permuted, o)) return;
-  if (fits_somehow(f, x, x, &v, o)) return;
-  tn__fail(c, TN_ENOTSUP, "contraction operand has no matrix form");
+  return (!gate && y != x && fits_somehow(f, x, y, &under, o)) ||
+         (permuted != x && fits_by_order(f, x, permuted, &at_permuted, o)) || fits_somehow(f, x, x, &v, o);
 }
 
 static tn_node *product(tn_ctx *c, tn_node *const *dim, uint32_t n) {
@@ -186,14 +185,12 @@ const tn__gemm *tn__gemm_plan(tn__fuse *f, tn_node *n) {
                                                  tn__target_is_narrow(t, (double)tn__size_guess(g.n)));
   bool own = (known && (little || narrow || (shallow && tiles_fit(f, &g)))) || !tn__gemm_has_library(f, n->dtype);
   if (own && !tiles_fit(f, &g) && (little || !narrow)) return NULL; /* a choice: either is right */
-  /* no copy only to have runs */
-  if (own && !little && n->dtype == TN_F32) { /* a choice: either is right */
+  bool copies = !own || little || n->dtype != TN_F32; /* of operands, where there are only others in memory */
+  if (!copies || !operand(f, a, nb, nm, &g.a) || !operand(f, b, nb, nn, &g.b)) { /* a choice: either is right */
     operand_anyhow(f, a);
     operand_anyhow(f, b);
     return NULL;
   }
-  operand(f, a, nb, nm, &g.a);
-  operand(f, b, nb, nn, &g.b);
   tn__info_of(f, g.a.base)->must = true;
   tn__info_of(f, g.b.base)->must = true;
   return own ? NULL : tn__arena_dup(f->a, &g, sizeof g);

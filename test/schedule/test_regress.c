@@ -576,6 +576,21 @@ static const row compiled[] = {
      "%2 = idiv u16[40,8] %1 %1\n"
      "%3 = rmin u16[40] %2 {1}\n"
      "%4 = sink void %3 {\"outputs\"}\n"},
+    {"an operand of two products, of which one wants it stored in an order that is no matrix for the other",
+     "%1 = param f32[4,1,2,1] 4 1 2 1 {0 0}\n"
+     "%2 = expand f32[4,4,2,1] %1 4 4 2 1\n"
+     "%3 = param f32[2,4,6,4,2,1] 2 4 6 4 2 1 {1 0}\n"
+     "%4 = contract f32[4,2,4,6] %2 %3 {0 1 3 3}\n"
+     "%5 = permute f32[2,4,4,6] %4 {1 0 2 3}\n"
+     "%6 = rmax f32[2,4] %5 {2 3}\n"
+     "%7 = reshape f32[2,4,1,1] %6 2 4 1 1\n"
+     "%8 = expand f32[2,4,4,6] %7 2 4 4 6\n"
+     "%9 = permute f32[2,4,6,4] %8 {0 2 3 1}\n"
+     "%10 = permute f32[4,2,1,4] %2 {1 2 3 0}\n"
+     "%11 = contract f32[2,4,6,4,2,1] %9 %10 {0 3 3 1}\n"
+     "%12 = permute f32[2,4,4,2,6,1] %11 {0 3 1 4 2 5}\n"
+     "%13 = fold f32[2,4,4,2,6] %12 6 {4 1 1 2}\n"
+     "%14 = sink void %13 {\"outputs\"}\n"},
 };
 
 static void check(const row *r, const char *device, tn_mode mode, form f) {
