@@ -105,7 +105,7 @@ static bool fits_by_order(tn__fuse *f, tn_node *x, tn_node *base, const view *v,
 }
 
 /* The operand as a view of something in memory: of the node under all its movement ops; or of a window of it, stored as
- * a matrix; or of the operand itself.  False if all of these have been promised in other orders. */
+ * a matrix; or of the operand itself.  False if none of these is, or can be stored as, a matrix. */
 /* a choice: no is right */
 static bool operand(tn__fuse *f, tn_node *x, uint32_t nb, uint32_t nr, struct tn__gemm_operand *o) {
   tn_ctx *c = f->c;
@@ -185,8 +185,9 @@ const tn__gemm *tn__gemm_plan(tn__fuse *f, tn_node *n) {
                                                  tn__target_is_narrow(t, (double)tn__size_guess(g.n)));
   bool own = (known && (little || narrow || (shallow && tiles_fit(f, &g)))) || !tn__gemm_has_library(f, n->dtype);
   if (own && !tiles_fit(f, &g) && (little || !narrow)) return NULL; /* a choice: either is right */
-  bool copies = !own || little || n->dtype != TN_F32; /* of operands, where there are only others in memory */
-  if (!copies || !operand(f, a, nb, nm, &g.a) || !operand(f, b, nb, nn, &g.b)) { /* a choice: either is right */
+  /* operands are matrices in memory, copied if need be; or are read as they lie */
+  bool as_matrices = !own || little || n->dtype != TN_F32;
+  if (!as_matrices || !operand(f, a, nb, nm, &g.a) || !operand(f, b, nb, nn, &g.b)) { /* a choice: either is right */
     operand_anyhow(f, a);
     operand_anyhow(f, b);
     return NULL;

@@ -208,7 +208,7 @@ static bool within_bound(const trial *t, const function *fn, bool near, bool wid
     double x = number(f, t->x, i);
     if (fn->lo < fn->hi && !(x >= fn->lo && x <= fn->hi)) continue;
     if (driver && x != 0 && fabs(x) < DBL_MIN) continue;
-    if (widens && narrow && fn->two == tn_copysign && isnan(number(f, t->y, i))) continue;
+    if (widens && fn->two == tn_copysign && isnan(number(f, t->y, i))) continue;
     double e = error_in_ulps(f, number(f, t->got, i), right(fn, x, number(f, t->y, i)));
     if (e > worst) worst = e, at = i;
   }
@@ -233,7 +233,7 @@ static void try_all(bool pairs) {
       enum { MOST_FUNCTIONS = sizeof functions / sizeof *functions };
       trial t = {.f = &formats[k]};
       tn_tensor *out[MOST_FUNCTIONS], *cast[MOST_FUNCTIONS], *list[2 * MOST_FUNCTIONS];
-      bool narrow = t.f->narrow > 0, widens = cuda || (opencl && t.f->dtype == TN_F16);
+      bool narrow = t.f->narrow > 0, widens = narrow && (cuda || (opencl && t.f->dtype == TN_F16));
       int n = 0;
       draw(&t, pairs);
       tn_tensor *x = tn_from(c, (tn_dtype)t.f->dtype, (tn_dim[]){t.n}, 1, t.x),

@@ -576,21 +576,6 @@ static const row compiled[] = {
      "%2 = idiv u16[40,8] %1 %1\n"
      "%3 = rmin u16[40] %2 {1}\n"
      "%4 = sink void %3 {\"outputs\"}\n"},
-    {"an operand of two products, of which one wants it stored in an order that is no matrix for the other",
-     "%1 = param f32[4,1,2,1] 4 1 2 1 {0 0}\n"
-     "%2 = expand f32[4,4,2,1] %1 4 4 2 1\n"
-     "%3 = param f32[2,4,6,4,2,1] 2 4 6 4 2 1 {1 0}\n"
-     "%4 = contract f32[4,2,4,6] %2 %3 {0 1 3 3}\n"
-     "%5 = permute f32[2,4,4,6] %4 {1 0 2 3}\n"
-     "%6 = rmax f32[2,4] %5 {2 3}\n"
-     "%7 = reshape f32[2,4,1,1] %6 2 4 1 1\n"
-     "%8 = expand f32[2,4,4,6] %7 2 4 4 6\n"
-     "%9 = permute f32[2,4,6,4] %8 {0 2 3 1}\n"
-     "%10 = permute f32[4,2,1,4] %2 {1 2 3 0}\n"
-     "%11 = contract f32[2,4,6,4,2,1] %9 %10 {0 3 3 1}\n"
-     "%12 = permute f32[2,4,4,2,6,1] %11 {0 3 1 4 2 5}\n"
-     "%13 = fold f32[2,4,4,2,6] %12 6 {4 1 1 2}\n"
-     "%14 = sink void %13 {\"outputs\"}\n"},
 };
 
 static void check(const row *r, const char *device, tn_mode mode, form f) {
@@ -667,6 +652,36 @@ static void own_rows(void **s) {
     }
 }
 
+/* With a library, but on the CPU. */
+static void shared_operand(void **s) {
+  static const row r = {
+      "an operand of two products, of which one wants it stored in an order that is no matrix for the other",
+      "%1 = param f32[4,1,2,1] 4 1 2 1 {0 0}\n"
+      "%2 = expand f32[4,4,2,1] %1 4 4 2 1\n"
+      "%3 = param f32[2,4,6,4,2,1] 2 4 6 4 2 1 {1 0}\n"
+      "%4 = contract f32[4,2,4,6] %2 %3 {0 1 3 3}\n"
+      "%5 = permute f32[2,4,4,6] %4 {1 0 2 3}\n"
+      "%6 = rmax f32[2,4] %5 {2 3}\n"
+      "%7 = reshape f32[2,4,1,1] %6 2 4 1 1\n"
+      "%8 = expand f32[2,4,4,6] %7 2 4 4 6\n"
+      "%9 = permute f32[2,4,6,4] %8 {0 2 3 1}\n"
+      "%10 = permute f32[4,2,1,4] %2 {1 2 3 0}\n"
+      "%11 = contract f32[2,4,6,4,2,1] %9 %10 {0 3 3 1}\n"
+      "%12 = permute f32[2,4,4,2,6,1] %11 {0 3 1 4 2 5}\n"
+      "%13 = fold f32[2,4,4,2,6] %12 6 {4 1 1 2}\n"
+      "%14 = sink void %13 {\"outputs\"}\n"};
+  (void)s;
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:cpu", .quiet = 1});
+  graph g;
+  char why[512];
+  assert_non_null(c);
+  library_put(tn__device_get(c, 0));
+  assert_true(graph_parse(c, r.text, 1, false, &g));
+  if (!graph_agrees_always(c, &g, why, sizeof why)) fail_msg("%s: %s", r.name, why);
+  graph_free(c, &g);
+  tn_ctx_close(c);
+}
+
 /* Steps on a tensor of sizes 2, each of them a mean over all axes but the first, beside what `step` does by hand. */
 enum { MOST = 1 << 12 };
 
@@ -722,7 +737,7 @@ static void many_kernels(void **s) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(all_rows), cmocka_unit_test(compiled_rows),
-                                     cmocka_unit_test(own_rows),
+                                     cmocka_unit_test(own_rows), cmocka_unit_test(shared_operand),
                                      cmocka_unit_test(many_axes), cmocka_unit_test(many_kernels)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

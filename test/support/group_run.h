@@ -20,8 +20,13 @@ typedef struct group_runner {
 /* Does a C++ compiler take the Metal text?  What it says against it goes to log. */
 bool group_metal_takes(const char *source, char *log, size_t size);
 
-/* Is the OpenCL text what OpenCL C 1.2 has, and no more?  options: clang's; checked: there is a clang to ask. */
-bool group_opencl_checked(void);
+/* clang as a compiler of OpenCL C 1.2 that takes no extensions but f64 and f16; without the latter clang 14 would lack
+ * vload_half, which every OpenCL has. */
+#define GROUP_CLANG                                                                                                    \
+  "clang -x cl -cl-std=CL1.2 -target spir64 -Xclang -finclude-default-header -fsyntax-only -pedantic-errors"           \
+  " -Xclang -cl-ext=-all,+cl_khr_fp64,+cl_khr_fp16"
+bool group_has_clang(void);
+/* Does it take the OpenCL text, with these options besides?  What it says against it goes to log. */
 bool group_opencl_takes(const char *options, const char *source, char *log, size_t size);
 
 extern const group_runner group_opencl, group_metal;

@@ -1,38 +1,43 @@
-/* OpenCL text through clang: is it OpenCL C 1.2 and no more?  Drivers differ in what they take beyond that: PoCL takes
- * variadic macros, NVIDIA's refuses them. */
+/* OpenCL text through clang: is it OpenCL C 1.2, without extensions but those of GROUP_CLANG?  Drivers differ in what
+ * they take beyond that: PoCL takes variadic macros, NVIDIA refuses them. */
 #include "support/group_run.h"
 #include <stdio.h>
 #include <unistd.h>
 
-#define COMMAND                                                                                                        \
-  "clang -x cl -cl-std=CL1.2 -target spir64 -Xclang -finclude-default-header -fsyntax-only -pedantic-errors"
+static void read_file(const char *path, char *text, size_t size) {
+  FILE *f = fopen(path, "r");
+  text[f ? fread(text, 1, size - 1, f) : 0] = '\0';
+  if (f) fclose(f);
+}
 
 bool group_opencl_takes(const char *options, const char *source, char *log, size_t size) {
-  char path[] = "/tmp/tenet_opencl_XXXXXX", command[512];
+  char path[] = "/tmp/tenet_opencl_XXXXXX", said[sizeof path + 4], command[512];
   int fd = mkstemp(path);
-  snprintf(command, sizeof command, COMMAND " %s - 2>%s", options, path);
-  FILE *compiler = fd < 0 ? NULL : popen(command, "w");
-  bool good = compiler && fputs(source, compiler) >= 0;
-  if (compiler) good &= !pclose(compiler);
-  ssize_t said = fd < 0 ? 0 : read(fd, log, size - 1);
-  log[said > 0 ? said : 0] = '\0';
-  if (fd >= 0) {
-    close(fd);
-    unlink(path);
-  }
+  FILE *file = fd < 0 ? NULL : fdopen(fd, "w");
+  snprintf(log, size, "no file can be written in /tmp");
+  if (!file) return false;
+  snprintf(said, sizeof said, "%s.log", path);
+  snprintf(command, sizeof command, GROUP_CLANG " %s %s 2>%s", options, path, said);
+  bool good = fputs(source, file) >= 0;
+  good = !fclose(file) && good && !system(command);
+  read_file(said, log, size);
+  unlink(path);
+  unlink(said);
   return good;
 }
 
-bool group_opencl_checked(void) { return !system("clang --version >/dev/null 2>&1"); }
+bool group_has_clang(void) {
+  static enum { NOT_ASKED, HAS, LACKS } answer;
+  char log[256];
+  if (answer == NOT_ASKED) answer = group_opencl_takes("", "", log, sizeof log) ? HAS : LACKS;
+  return answer == HAS;
+}
 
 static group_code *compile(const char *source, tn__kernel *const *kernels, uint32_t n, const char **why, bool *failed) {
   static char log[8192];
   (void)kernels, (void)n;
-  *why = "there is no clang";
-  *failed = false;
-  if (!group_opencl_checked()) return NULL;
-  *why = log;
-  *failed = !group_opencl_takes("", source, log, sizeof log);
+  *failed = group_has_clang() && !group_opencl_takes("", source, log, sizeof log);
+  *why = *failed ? log : group_has_clang() ? "" : "there is no clang";
   return NULL;
 }
 

@@ -3,8 +3,8 @@
  * its guise and in Metal, which must refuse those with an f64 and no other.  What compiles without a device does so,
  * many kernels at a time: CUDA for the guise's target by NVRTC where that is found, Metal (in the guise of OpenCL,
  * whose kernels are like its own) as C++ with the stand-in for its library, OpenCL by clang, where that is found, which
- * takes no extension of the language.  What compiled once is remembered in the folder, by content; each process adds
- * what it did to the file `counts` there: language, printed, refused, compiled, compiled before, left out, why. */
+ * takes only what the language has.  What compiled once is remembered in the folder, by content; each process adds what
+ * it did to the file `counts` there: language, printed, refused, compiled, compiled before, left out, why. */
 #include "backend/cuda/target.h"
 #include "backend/cuda/cuda_api.h"
 #include "backend/ref/ref.h"
@@ -20,6 +20,7 @@ enum { CUDA, METAL, OPENCL, LANGUAGES, BATCH = 64 };
 typedef struct language {
   const tn__dialect *dialect;
   bool (*compile)(const char *target, const char *source, char *log, size_t size); /* NULL: nothing can */
+  const char *how;    /* by which command; NULL: not by one */
   const char *why;    /* so it is not compiled */
   char target[16];    /* of the kernels that wait to be compiled */
   char *waiting;      /* their text */
@@ -76,7 +77,10 @@ static struct texts {
   language language[LANGUAGES];
 } texts = {.language = {[CUDA] = {.dialect = &tn__dialect_cuda, .compile = compile_cuda, .why = ""},
                         [METAL] = {.dialect = &tn__dialect_metal, .compile = compile_metal, .why = ""},
-                        [OPENCL] = {.dialect = &tn__dialect_opencl, .compile = compile_opencl, .why = ""}}};
+                        [OPENCL] = {.dialect = &tn__dialect_opencl,
+                                     .compile = compile_opencl,
+                                     .how = GROUP_CLANG,
+                                     .why = "there is no clang"}}};
 
 /* ---- printing ---- */
 
@@ -204,6 +208,7 @@ static tn__key chain(tn__key key, const char *text) { return tn__cache_key(text,
 static tn__key start_key(const language *l) {
   tn__key key = chain(chain((tn__key){0, 0}, l->dialect->name), l->target);
   for (int i = 0; l->dialect->head[i]; i++) key = chain(key, l->dialect->head[i]);
+  if (l->how) key = chain(key, l->how);
   return l->dialect->group->tiles ? chain(key, l->dialect->group->tiles) : key;
 }
 
@@ -262,7 +267,7 @@ void __wrap_tn__ref_open(tn_ctx *c, const char *name) {
   if (!folder || !*folder || !d->target.group) return;
   if (!texts.folder) {
     wake_nvrtc(&texts.language[CUDA]);
-    if (!group_opencl_checked()) texts.language[OPENCL] = (language){.dialect = &tn__dialect_opencl, .why = "no clang"};
+    if (!group_has_clang()) texts.language[OPENCL].compile = NULL;
     atexit(report);
   }
   texts.folder = folder;
