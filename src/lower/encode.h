@@ -42,7 +42,7 @@ typedef struct tn__code_part {
 
 typedef struct tn__encoded { /* one kernel */
   const char *name;
-  tn__code_part part[2];
+  tn__code_part part[TN__MAX_PARTS];
   uint32_t nparts;
 } tn__encoded;
 

@@ -4,22 +4,32 @@
  * a group's threads, and whose AX_UNROLL ranges are neighbours in one thread (see kernel.h).  Two forms:
  *
  *   threads(n)   each thread computes outputs of its own, all serial loops included: elementwise kernels, short rows,
- *   reductions over
- *                a strided axis.  In strict mode the only form, for it keeps every order of summation.
+ *                reductions over a strided axis.  In strict mode the only form, for it keeps every order of summation.
  *   group(n)     a group computes a row: the loops that the row's reductions and stores close are cut into lanes.  The
  *                only form of what holds something in scratch memory, which its threads share.
+ *
+ * A group may have fewer threads than run in step, and several may make a block: together(n), side by side, or
+ * `across`, when neighbouring threads work on neighbouring rows, as memory wants it where a row's elements lie apart.
+ * How many threads, groups, neighbours and turns there are is the variant's to say (variants.c), and choose.c's to
+ * choose; what it leaves open is chosen here.
+ *
+ * Lanes have no turns that some of them lack: what is beyond the end loads the last element once more, adds nothing and
+ * stores nothing, so that no thread asks before it loads.
  *
  * Steps noted: flat(a,b): loops become one, their counters its quotients and remainders; pack(a,n): n neighbours in one
  * thread. */
 #include "ir/build.h"
+#include "ir/eval.h"
 #include "lower/lower.h"
 #include "rewrite/rewrite.h"
 
 enum {
-  ROW_SHARE = 32,      /* elements of a row for each thread, where rows are many; */
-  MAX_SLOTS = 32,      /* it may keep them in registers */
+  ROW_SHARE = 32, /* elements of a row for each thread, where rows are many; */
+  MAX_SLOTS = 64, /* it may keep in registers, beside as many that it computes with; */
+  OTHER_REGISTERS = 40,
   MUCH_LESS = 16,
-  ROUNDS = 16
+  ROUNDS = 16,
+  STEPS_OF_BLOCK = 4 /* times as many threads as run in step, of a block of small groups */
 };
 
 typedef struct job {
@@ -30,6 +40,7 @@ typedef struct job {
   tn__sb *note;
   tn_node *body;
   tn__survey s;
+  int64_t slots; /* elements of a row that a thread keeps in registers, at most */
 } job;
 
 static void look(job *j) { tn__survey_loops(j->c, j->a, j->body, &j->s); }
@@ -60,11 +71,14 @@ static int lean_group(const job *j, int64_t threads) {
 /* The outputs' loops under which every outermost reduction stands: what one group, or one thread, may take for its own.
  * They stay so once lanes have been cut from them. */
 static uint64_t rows_of(const tn__survey *s) {
-  uint64_t set = s->common, outer = s->outputs | of_axis(&s->r, AX_UPCAST) | of_axis(&s->r, AX_UNROLL);
+  uint64_t set = s->common, outer = s->outputs | of_axis(&s->r, AX_UPCAST) | of_axis(&s->r, AX_UNROLL),
+           blocks = 0; /* what they have in common each computes for itself */
+  for (uint32_t k = 0; k < s->r.n; k++)
+    if (tn__role_of(s->r.range[k]) == ROLE_BLOCK) blocks |= 1ull << k;
   for (uint32_t i = 0; i < s->r.order.n; i++) {
     const tn_node *n = s->r.order.v[i];
     uint64_t free = tn__free_of(&s->r, n);
-    if (n->op == OP_REDUCE && !(free & ~outer)) set &= free;
+    if (n->op == OP_REDUCE && !(free & ~outer)) set &= free | blocks;
     if (n->op == OP_LOCAL && n->nsrc > 1) set &= free; /* what is kept for a turn of its range */
   }
   return set;
@@ -108,6 +122,175 @@ static uint32_t in_order(const job *j, uint64_t set, tn_node **out) {
     out[at] = r->range[k];
   }
   return n;
+}
+
+/* ---- loops with turns to spare ---- */
+
+/* The body with `local` replaced, and the accesses to it indexed by `index` (access -> its new index). */
+static void renumber(job *j, const tn_node *local, tn_node *fresh, const tn__map *index) {
+  tn__map to;
+  tn__map_init(&to, j->a);
+  for (uint32_t i = 0; i < j->s.r.order.n; i++) {
+    tn_node *x = j->s.r.order.v[i], *at = tn__map_getp(index, x);
+    tn_node **src = tn__arena_alloc(j->a, (x->nsrc + 1) * sizeof *src); /* a sink's are any number */
+    bool same = !at && x != local;
+    for (uint32_t s = 0; s < x->nsrc; s++) same &= (src[s] = tn__map_getp(&to, x->src[s])) == x->src[s];
+    if (at) src[1] = at;
+    if (!same && x != local)
+      x = tn__node_make(j->c, &(tn__make){.op = x->op,
+                                          .dtype = x->dtype,
+                                          .src = src,
+                                          .nsrc = x->nsrc,
+                                          .ints = x->ints,
+                                          .nint = x->nint,
+                                          .name = x->name,
+                                          .device = -1});
+    tn__map_putp(&to, j->s.r.order.v[i], x == local ? fresh : x);
+  }
+  j->body = tn__map_getp(&to, j->body);
+  look(j);
+}
+
+/* Is the index x, or x times so many as it has neighbours, and which of them? */
+/* a choice: no is right */
+static bool counts_elements(const job *j, tn_node *index, tn_node *x, int64_t *each) {
+  int64_t k = tn__stride(&j->s.r, index, (uint32_t)tn__range_at(&j->s.r, x));
+  *each = 1;
+  if (index == x) return true;
+  if (k == TN__IRREGULAR || k < 2) return false;
+  tn_node *by = tn__simplify_index(j->c, tn__sub(j->c, index, tn__mul(j->c, x, tn__int(j->c, k))));
+  *each = k;
+  return by->op == OP_RANGE && tn__axis_of(by) == AX_UNROLL && tn__is_int_const(by->src[0], k);
+}
+
+/* Accesses to scratch over x, at `place` instead, for which it gets room; x itself stays where it counts anything
+ * else. */
+static void widen_scratch(job *j, tn_node *x, tn_node *place, tn_node *room) {
+  tn_ctx *c = j->c;
+  for (;;) {
+    tn_node *local = NULL;
+    int64_t each, most = 1;
+    tn__map index;
+    tn__map_init(&index, j->a);
+    for (uint32_t i = 0; i < j->s.r.order.n; i++) {
+      tn_node *n = j->s.r.order.v[i], *buf = tn__is_access(n) ? (tn_node *)(uintptr_t)tn__buffer_of(n) : NULL;
+      if (!buf || buf->op != OP_LOCAL || !(tn__free_of(&j->s.r, n->src[1]) >> tn__range_at(&j->s.r, x) & 1)) continue;
+      if (local && buf != local) continue;
+      local = buf;
+      counts_elements(j, n->src[1], x, &each);
+      if (each > most) most = each;
+      tn__map_putp(&index, n, tn__substitute(c, n->src[1], &x, &place, 1));
+    }
+    if (!local) return;
+    tn_node *src[2] = {tn__op2(c, OP_MAX, local->src[0], tn__mul(c, room, tn__int(c, most))),
+                       local->nsrc > 1 ? local->src[1] : NULL};
+    tn_node *fresh = tn__node_make(c, &(tn__make){.op = OP_LOCAL,
+                                                  .dtype = local->dtype,
+                                                  .src = src,
+                                                  .nsrc = local->nsrc,
+                                                  .ints = local->ints,
+                                                  .nint = local->nint,
+                                                  .device = -1});
+    renumber(j, local, fresh, &index);
+  }
+}
+
+/* May there be more of all scratch that x counts? */
+/* a choice: no is right */
+static bool has_room(const job *j, tn_node *x) {
+  for (uint32_t i = 0; i < j->s.r.order.n; i++) {
+    const tn_node *n = j->s.r.order.v[i];
+    if (!tn__is_access(n) || tn__buffer_of(n)->op != OP_LOCAL) continue;
+    int64_t each;
+    bool by_x = tn__free_of(&j->s.r, n->src[1]) >> tn__range_at(&j->s.r, x) & 1;
+    if (n->op == OP_STOREADD || (by_x && !counts_elements(j, n->src[1], x, &each))) return false;
+  }
+  return true;
+}
+
+/* Loops over scratch of which one has turns to spare, and the other, which fills it, has none: nothing is loaded that
+ * nobody stored. */
+static void load_what_is_stored(job *j) {
+  tn__map stored, index;
+  bool any = false;
+  tn__map_init(&stored, j->a);
+  tn__map_init(&index, j->a);
+  for (uint32_t i = 0; i < j->s.r.order.n; i++) {
+    const tn_node *n = j->s.r.order.v[i], *buf = tn__is_access(n) ? tn__buffer_of(n) : NULL;
+    uint64_t most = 0;
+    if (!buf || buf->op != OP_LOCAL || n->op == OP_LOAD || n->src[1]->hi < 0) continue;
+    tn__map_get(&stored, (uintptr_t)buf, &most);
+    tn__map_put(&stored, (uintptr_t)buf, (uint64_t)n->src[1]->hi > most ? (uint64_t)n->src[1]->hi : most);
+  }
+  for (uint32_t i = 0; i < j->s.r.order.n; i++) {
+    tn_node *n = j->s.r.order.v[i];
+    uint64_t most;
+    if (n->op != OP_LOAD || !tn__map_get(&stored, (uintptr_t)tn__buffer_of(n), &most) || n->src[1]->hi <= (int64_t)most)
+      continue;
+    tn__map_putp(&index, n, tn__op2(j->c, OP_MIN, n->src[1], tn__int(j->c, (int64_t)most)));
+    any = true;
+  }
+  if (any) renumber(j, NULL, NULL, &index);
+}
+
+/* What closes loops with turns beyond the end, where `inside` does not hold: sums of their numbers add nothing, stores
+ * leave memory alone. */
+static void ignore_beyond(job *j, const tn_node *range, tn_node *inside) {
+  tn_ctx *c = j->c;
+  tn__map done;
+  tn__map_init(&done, j->a);
+  for (uint32_t i = 0; i < j->s.r.order.n; i++) {
+    tn_node *n = j->s.r.order.v[i], **src = tn__arena_alloc(j->a, (n->nsrc + 1) * sizeof *src);
+    uint32_t first = n->nsrc, m = 0;
+    bool closes = false, store = n->op == OP_STOREADD || (n->op == OP_STORE && tn__buffer_of(n)->op != OP_LOCAL);
+    if (!tn__closes(n, &first)) first = n->nsrc;
+    for (uint32_t s = first; s < n->nsrc; s++) closes |= n->src[s] == range;
+    for (uint32_t s = 0; s < n->nsrc; s++) {
+      if (s == first && closes && store && first == 3) src[m++] = inside;
+      src[m++] = tn__map_getp(&done, n->src[s]);
+    }
+    if (closes && store && first == 4) src[3] = tn__op2(c, OP_AND, src[3], inside);
+    if (closes && n->op == OP_REDUCE)
+      src[0] =
+          tn__where(c, inside, src[0], tn__const_bits(c, n->dtype, tn__eval_reduce_init((int)n->ints[0], n->dtype)));
+    bool same = m == n->nsrc;
+    for (uint32_t s = 0; s < n->nsrc && same; s++) same = src[s] == n->src[s];
+    tn__map_putp(&done, n,
+                 same ? n
+                      : tn__node_make(c, &(tn__make){.op = n->op,
+                                                     .dtype = n->dtype,
+                                                     .src = src,
+                                                     .nsrc = m,
+                                                     .ints = n->ints,
+                                                     .nint = n->nint,
+                                                     .name = n->name,
+                                                     .device = -1}));
+  }
+  j->body = tn__map_getp(&done, j->body);
+  look(j);
+}
+
+/* Range x as blocks of `by` lanes, times `each` of them one after the other in a thread (1: no loop for these), whose
+ * turns are all there: those beyond the end do what the last one does, and it does not count.  So nothing is asked
+ * before anything is loaded.  *outer: the range that counts blocks. */
+static void cut_whole(job *j, tn_node *x, int64_t by, int64_t each, int outer_axis, tn_node **outer) {
+  tn_ctx *c = j->c;
+  tn_node *size = x->src[0], *block = tn__int(c, by * each), *last = tn__sub(c, size, tn__int(c, 1));
+  tn_node *blocks = tn__simplify_index(c, tn__op2(c, OP_IDIV, tn__add(c, size, tn__int(c, by * each - 1)), block));
+  tn_node *lane = tn__fresh_range(j->l, tn__int(c, by), AX_UPCAST, tn__role_of(x));
+  tn_node *come[3] = { *outer = tn__range_like(c, x, blocks, outer_axis), lane}, *place = lane;
+  uint32_t n = 2;
+  if (each > 1) {
+    come[n++] = tn__fresh_range(j->l, tn__int(c, each), AX_UNROLL, tn__role_of(x));
+    place = tn__add(c, tn__mul(c, come[2], tn__int(c, by)), place);
+  }
+  place = tn__add(c, tn__mul(c, *outer, block), place);
+  bool fits = tn__divisible(size, by * each);
+  tn_node *at = fits ? place : tn__op2(c, OP_MIN, place, last);
+  if (!fits) widen_scratch(j, x, place, tn__mul(c, blocks, block));
+  j->body = tn__exchange_ranges(j->l, j->body, &x, &at, 1, come, n);
+  look(j);
+  if (!fits) ignore_beyond(j, lane, tn__op2(c, OP_LT, place, size));
 }
 
 /* ---- pack ---- */
@@ -183,6 +366,17 @@ static void pack_outputs(job *j, uint64_t outputs) {
   if (best >= 0) pack(j, j->s.r.range[best], pack_of(j, (uint32_t)best, true));
 }
 
+/* Elements that a thread takes one by one, for the device to be asked for more at once: where it has no neighbours, and
+ * there are enough. */
+/* a choice: any is right */
+static int64_t chunk_of(const job *j, double outputs) {
+  int64_t n = j->l->variant->chunk > 1 ? j->l->variant->chunk : 1;
+  for (uint32_t k = 0; k < j->s.r.n; k++)
+    if (tn__axis_of(j->s.r.range[k]) == AX_UNROLL) return 1;
+  while (n > 1 && outputs < (double)n * j->target->units * j->target->unit_threads) n /= 2;
+  return n;
+}
+
 static int share_threads(job *j) {
   uint64_t rows = rows_of(&j->s);
   pack_outputs(j, rows & ~bounding(&j->s, rows));
@@ -198,14 +392,15 @@ static int share_threads(job *j) {
   int64_t threads = power_above(outputs / j->target->units); /* a choice: either is right */
   int group = lean_group(j, limit(threads, j->target->subgroup, tn__usual_group(j->target)));
   if (tn__is_const(flat->src[0]) && outputs <= group) j->body = tn__retype(j->c, j->body, flat, AX_UPCAST);
-  else j->body = tn__cut(j->l, j->body, flat, group, AX_LOOP, AX_UPCAST, NULL);
+  else
+    cut_whole(j, flat, group, chunk_of(j, outputs), AX_LOOP, &flat);
   look(j);
   make_global(j, rows_of(&j->s) & of_axis(&j->s.r, AX_LOOP));
   tn__sb_printf(j->note, " threads(%d)", group);
   return group;
 }
 
-/* ---- a group for a row ---- */
+/* ---- the lanes of rows ---- */
 
 /* The loops in which a group goes through rows: those that sums of columns, held beside them, run over. */
 static uint64_t turns_of(const tn__ranges *r) {
@@ -281,7 +476,10 @@ static void cut_lanes(job *j, uint64_t set, int group) {
   /* all in one thread: what it adds up no other would have */
   if (!tn__is_int_const(y->src[0], neighbours)) y = pack(j, y, neighbours);
   if (tn__is_const(y->src[0]) && tn__extent(y) <= group) j->body = tn__retype(j->c, j->body, y, AX_UPCAST);
-  else j->body = tn__cut(j->l, j->body, y, group, axis, AX_UPCAST, NULL);
+  else if (tn__divisible(y->src[0], group) || !tn__is_const(y->src[0]) || !has_room(j, y))
+    j->body = tn__cut(j->l, j->body, y, group, axis, AX_UPCAST, NULL);
+  else
+    cut_whole(j, y, group, 1, axis, &y);
   look(j);
 }
 
@@ -290,6 +488,15 @@ static void cut_lanes(job *j, uint64_t set, int group) {
 typedef struct slots { /* how a scratch row is walked: element = turn * (group * pack) + lane * pack + neighbour */
   int64_t turns, pack;
 } slots;
+
+/* Elements of a row that a thread may keep in registers, if it keeps so many rows */
+/* a choice: any is right */
+static int64_t most_slots(const job *j, int group, int rows) {
+  int64_t threads = j->l->variant->across ? (int64_t)group * j->l->variant->together : group,
+          all = (int64_t)(j->target->registers / sizeof(float)) / threads,
+          own = (all < 255 ? all : 255) - OTHER_REGISTERS;
+  return limit(own / (rows > 1 ? rows : 1), 1, MAX_SLOTS);
+}
 
 /* Does an access to scratch at `index`, over the ranges of `set`, give each thread elements of its own?  And the parts
  * of the index, which may be further by *offset. */
@@ -308,38 +515,13 @@ static bool own_elements(const job *j, tn_node *index, uint64_t set, int group, 
     *part = range;
   }
   if (!*lane || (*turn && !tn__const_int((*turn)->src[0], &s->turns)) ||
-      (*by && !tn__const_int((*by)->src[0], &s->pack)) || s->turns * s->pack > MAX_SLOTS)
+      (*by && !tn__const_int((*by)->src[0], &s->pack)) || s->turns * s->pack > j->slots)
     return false;
   int64_t want[3] = {group * s->pack, s->pack, 1};
   tn_node *part[3] = {*turn, *lane, *by}, *sum = tn__int(j->c, 0);
   for (int i = 0; i < 3; i++)
     if (part[i]) sum = tn__add(j->c, sum, tn__mul(j->c, part[i], tn__int(j->c, want[i])));
   return tn__const_int(tn__simplify_index(j->c, tn__sub(j->c, index, sum)), offset);
-}
-
-/* The body with `local` replaced, and the accesses to it indexed by `index` (access -> its new index). */
-static void renumber(job *j, const tn_node *local, tn_node *fresh, const tn__map *index) {
-  tn__map to;
-  tn__map_init(&to, j->a);
-  for (uint32_t i = 0; i < j->s.r.order.n; i++) {
-    tn_node *x = j->s.r.order.v[i], *at = tn__map_getp(index, x);
-    tn_node **src = tn__arena_alloc(j->a, (x->nsrc + 1) * sizeof *src); /* a sink's are any number */
-    bool same = !at && x != local;
-    for (uint32_t s = 0; s < x->nsrc; s++) same &= (src[s] = tn__map_getp(&to, x->src[s])) == x->src[s];
-    if (at) src[1] = at;
-    if (!same && x != local)
-      x = tn__node_make(j->c, &(tn__make){.op = x->op,
-                                          .dtype = x->dtype,
-                                          .src = src,
-                                          .nsrc = x->nsrc,
-                                          .ints = x->ints,
-                                          .nint = x->nint,
-                                          .name = x->name,
-                                          .device = -1});
-    tn__map_putp(&to, j->s.r.order.v[i], x == local ? fresh : x);
-  }
-  j->body = tn__map_getp(&to, j->body);
-  look(j);
 }
 
 /* Where all accesses to `local` walk by the same slots, its elements are numbered anew: element i belongs to thread i
@@ -414,7 +596,10 @@ static void check_own(job *j, tn_node *local, int group) {
 
 static void rows_in_registers(job *j, int group) {
   tn__nodes all = {0};
+  int rows = 0;
   tn__topo(j->a, &j->body, 1, &all);
+  for (uint32_t i = 0; i < all.n; i++) rows += all.v[i]->op == OP_LOCAL;
+  j->slots = most_slots(j, group, rows);
   for (uint32_t i = 0; i < all.n; i++) {
     if (all.v[i]->op != OP_LOCAL) continue;
     if (all.v[i]->ints[1] == TN__OWN_SHARED) check_own(j, all.v[i], group);
@@ -432,21 +617,82 @@ static double longest_row(const job *j) {
   return most;
 }
 
-static int share_row(job *j, uint64_t rows) {
+/* ---- groups side by side in a block ---- */
+
+/* May several groups make a block?  (kernel.h says what they must not have.) */
+static bool may_stand_together(const job *j, const tn_node *global, int group, bool across) {
+  const tn__ranges *r = &j->s.r;
+  int at = global ? tn__range_at(r, global) : -1;
+  bool apart = j->target->exchanges && !across && group == j->target->subgroup; /* they never meet */
+  if (at < 0 || (!apart && tn__bounds_loops(r, (uint32_t)at))) return false;
+  for (uint32_t i = 0; i < r->order.n; i++) {
+    const tn_node *n = r->order.v[i];
+    if (n->op == OP_STOREADD || (n->op == OP_LOCAL && n->ints[1] <= 0)) return false;
+  }
+  return true;
+}
+
+/* The groups' loop with a multiple of n turns: those beyond its end do the last one's work, and store nothing. */
+static void pad_groups(job *j, tn_node *global, int n) {
+  tn_ctx *c = j->c;
+  tn_node *size = global->src[0], *by = tn__int(c, n), *one = tn__int(c, 1);
+  if (tn__divisible(size, n)) return;
+  tn_node *blocks = tn__op2(c, OP_IDIV, tn__add(c, size, tn__int(c, n - 1)), by);
+  tn_node *padded = tn__range_like(c, global, tn__simplify_index(c, tn__mul(c, blocks, by)), AX_GLOBAL);
+  tn_node *last = tn__op2(c, OP_MIN, padded, tn__sub(c, size, one)), *inside = tn__op2(c, OP_LT, padded, size);
+  j->body = tn__exchange_ranges(j->l, j->body, &global, &last, 1, &padded, 1);
+  look(j);
+  ignore_beyond(j, padded, inside);
+}
+
+static tn_node *global_of(const job *j) {
+  for (uint32_t k = 0; k < j->s.r.n; k++)
+    if (tn__axis_of(j->s.r.range[k]) == AX_GLOBAL) return j->s.r.range[k];
+  return NULL;
+}
+
+/* Groups of at most as many threads as run in step make blocks of a few times as many: tiny blocks are dear.  Few are
+ * done sooner spread over the device. */
+/* a choice: any number is right */
+static int usual_together(const job *j, const tn_node *global, int group) {
+  int threads = STEPS_OF_BLOCK * j->target->subgroup;
+  bool many = tn__extent(global) * group > 8.0 * j->target->units * threads; /* a choice: either is right */
+  return group <= j->target->subgroup && many ? threads / group : 1;
+}
+
+static void stand_together(job *j, int group, tn__part *out) {
+  const tn__variant *v = j->l->variant;
+  tn_node *global = global_of(j);
+  out->group = group;
+  if (!may_stand_together(j, global, group, v->across)) return;
+  int n = v->together ? v->together : usual_together(j, global, group);
+  while (n > 1 && n * group > j->target->group) n /= 2;
+  if (n <= 1) return;
+  if (v->across || group < j->target->subgroup || !j->target->exchanges) pad_groups(j, global, n);
+  out->together = n;
+  out->across = v->across;
+  tn__sb_printf(j->note, " together(%d)%s", n, v->across ? " across" : "");
+}
+
+/* ---- a group for a row ---- */
+
+static void share_row(job *j, uint64_t rows, tn__part *out) {
   bool many = tn__volume(&j->s, rows) >= 8.0 * j->target->units; /* a choice: either is right */
   int usual = tn__usual_group(j->target);
   make_global(j, rows);
   int group = lean_group(j, limit(power_above(longest_row(j) / (many ? ROW_SHARE : 4)), j->target->subgroup,
                                   many ? usual : 4 * usual));
+  if (j->l->variant->team > 1) group = (int)limit(j->l->variant->team, 1, j->target->group);
   if (turns_of(&j->s.r)) group = tn__row_threads(j->target, longest_row(j));
   for (int round = 0; round < ROUNDS; round++) {
     uint64_t set = next_lanes(j);
     if (!set) break;
     cut_lanes(j, set, group);
   }
+  load_what_is_stored(j);
   rows_in_registers(j, group);
   tn__sb_printf(j->note, " group(%d)", group);
-  return group;
+  stand_together(j, group, out);
 }
 
 /* ---- which form ---- */
@@ -484,7 +730,8 @@ static bool fills_group(const tn__lowering *l, const tn__survey *s) {
 bool tn__group_rows(tn__lowering *l, tn_node *part) {
   tn__survey s;
   tn__survey_loops(l->c, l->a, part, &s);
-  return holds(&s) || fills_group(l, &s);
+  int team = l->c->mode == TN_MODE_STRICT ? 0 : l->variant->team;
+  return holds(&s) || (team ? team > 1 && s.reduces : fills_group(l, &s));
 }
 
 static job begin(tn__lowering *l, tn_node *part) {
@@ -493,9 +740,12 @@ static job begin(tn__lowering *l, tn_node *part) {
   return j;
 }
 
-tn_node *tn__group_part(tn__lowering *l, tn_node *part, bool by_rows, int *group) {
+tn_node *tn__group_part(tn__lowering *l, tn_node *part, bool by_rows, tn__part *out) {
   job j = begin(l, part);
-  *group = by_rows ? share_row(&j, rows_of(&j.s)) : share_threads(&j);
+  if (by_rows)
+    share_row(&j, rows_of(&j.s), out);
+  else
+    out->group = share_threads(&j);
   return tn__show_neighbours(l->c, l->a, j.body);
 }
 

@@ -41,6 +41,9 @@
 #define TN_LOWER_KERNEL_H
 #include "ir/ctx.h"
 
+/* Parts of a kernel, at most: as many as reductions stand one above the other, and one more */
+enum { TN__MAX_PARTS = 8 };
+
 /* ---- scratch memory ---- */
 
 /* the n of a LOCAL {number, n} in shared memory of whose elements each is one thread's: no barriers */
@@ -98,6 +101,8 @@ typedef struct tn__part { /* parts of a kernel run one after the other, each ove
   tn_node *global;  /* the AX_GLOBAL RANGE, NULL if the part is one slice */
   int64_t grain;    /* iterations of it that are worth a slice */
   int group;        /* threads of a work group; 0: lanes are vector loops */
+  int together;     /* so many groups make one block; 0: one */
+  bool across;      /* neighbouring threads of a block are those of neighbouring groups, not of one */
   int subgroup;     /* of those, how many run in step */
   tn__tile *tile;   /* NULL: no product by tiles */
 } tn__part;
@@ -105,6 +110,7 @@ typedef struct tn__part { /* parts of a kernel run one after the other, each ove
 typedef struct tn__kernel {
   const char *name;        /* a C identifier, unique in its schedule */
   const char *note;        /* the optimisation steps, for the head comment */
+  const char *ranking;     /* the mappings that were predicted to be fastest, and their times; NULL: none was chosen */
   uint32_t nbuf;           /* PARAM slots 0..nbuf-1 */
   const uint8_t *buf_dtype;
   const uint8_t *buf_written; /* 1: some part stores to it */
@@ -120,9 +126,19 @@ typedef struct tn__kernel {
    * thread */
   int64_t scratch;
   int64_t shared;          /* bytes of the first kind */
-  tn__part part[2];
+  tn__part part[TN__MAX_PARTS];
   uint32_t nparts;
 } tn__kernel;
+
+/* Groups of a block, and its threads: the hardware's work group.  Where several groups make one, they share no LOCAL
+ * memory, the AX_GLOBAL range's extent is a multiple of them, and no other loop's extent depends on its turn: so all
+ * threads of a block meet, wherever those of one group do. */
+static inline int tn__groups_of_block(const tn__part *p) {
+  return p->together > 1 ? p->together : 1;
+}
+static inline int tn__threads_of_block(const tn__part *p) {
+  return p->group * tn__groups_of_block(p);
+}
 
 /* What is required so of a buffer, NULL: nothing */
 static inline const tn_node *tn__required(const tn__kernel *k, const tn_node *buffer, tn__requirement what) {

@@ -455,6 +455,8 @@ static void nest(lin *l) {
       int before = order[at - 1];
       bool global_j = tn__axis_of(l->r.range[j]) == AX_GLOBAL, global_b = tn__axis_of(l->r.range[before]) == AX_GLOBAL;
       uint32_t key_j = uses[j] + (global_j ? 1000000 : 0), key_b = uses[before] + (global_b ? 1000000 : 0);
+      if (tn__free_of(&l->r, l->r.range[j]) >> before & 1) break; /* its end hangs on the other's turn */
+      if (tn__free_of(&l->r, l->r.range[before]) >> j & 1) key_b = 0;
       if (key_j < key_b || (key_j == key_b && tn__id_of(l->r.range[j]) > tn__id_of(l->r.range[before]))) break;
       order[at] = before;
       at--;
@@ -596,6 +598,8 @@ void tn__linearise(tn_ctx *c, tn__arena *a, tn_node *body, tn__part *part) {
                      .n = l.out.n,
                      .global = global,
                      .group = part->group,
+                     .together = part->together,
+                     .across = part->across,
                      .subgroup = part->subgroup,
                      .tile = part->tile,
                      .grain = work > SLICE_WORK ? 1 : (int64_t)(SLICE_WORK / (work + 1)) + 1};
@@ -603,8 +607,9 @@ void tn__linearise(tn_ctx *c, tn__arena *a, tn_node *body, tn__part *part) {
 
 /* Cuts a body where a load waits for a store to a whole buffer; gives the parts' sinks. */
 uint32_t tn__cut_parts(tn_ctx *c, tn__arena *a, tn_node *body, tn_node **sink) {
-  tn__nodes all = {0}, stores[2] = {{0}, {0}}, old = {0}, new_ = {0};
+  tn__nodes all = {0}, stores[TN__MAX_PARTS] = {{0}}, old = {0}, new_ = {0};
   tn__map part;
+  uint32_t last = 0;
   tn__map_init(&part, a);
   tn__topo(a, &body, 1, &all);
   for (uint32_t i = 0; i < all.n; i++) {
@@ -618,11 +623,12 @@ uint32_t tn__cut_parts(tn_ctx *c, tn__arena *a, tn_node *body, tn_node **sink) {
       tn__vec_push(a, &new_, n->src[0]);
     }
     tn__map_put(&part, (uint64_t)(uintptr_t)n, p + wait);
-    if (p > 1) tn__fail(c, TN_ENOTSUP, "a kernel of more than two parts");
-    if ((n->op == OP_STORE || n->op == OP_STOREADD) && tn__buffer_of(n)->op != OP_LOCAL) tn__vec_push(a, &stores[p], n);
+    if (p == TN__MAX_PARTS) tn__fail(c, TN_ENOTSUP, "a kernel of more than %d parts", TN__MAX_PARTS);
+    if ((n->op != OP_STORE && n->op != OP_STOREADD) || tn__buffer_of(n)->op == OP_LOCAL) continue;
+    tn__vec_push(a, &stores[p], n);
+    if (p > last) last = p;
   }
-  uint32_t n = stores[1].n ? 2 : 1;
-  for (uint32_t p = 0; p < n; p++)
+  for (uint32_t p = 0; p <= last; p++)
     sink[p] = tn__substitute(c, tn__sink(c, stores[p].v, stores[p].n, "part"), old.v, new_.v, old.n);
-  return n;
+  return last + 1;
 }

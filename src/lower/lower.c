@@ -168,13 +168,13 @@ tn__kernel *tn__lower(tn_ctx *c, tn__arena *a, tn_node *body, const tn__target *
                       uint32_t index) {
   if (tn__is_program(body)) return lower_program(c, a, body, target, index);
   tn__kernel *k = tn__arena_zalloc(a, sizeof *k);
-  tn_node *part[2];
+  tn_node *part[TN__MAX_PARTS];
   body = take_requires(c, a, body, k);
   tn__lowering l = {.c = c, .a = a, .target = target, .next_range = range_ids(a, body)};
   l.variant = variant ? variant : tn__variant_at(0);
   tn__sb_init(&l.note, a);
   if (c->mode != TN_MODE_STRICT) body = tn__widen(c, a, body);
-  tn_node *whole = tn__optimise_loops(&l, tn__separate(&l, body));
+  tn_node *whole = tn__optimise_loops(&l, tn__separate(&l, tn__pick(&l, body)));
   k->nparts = tn__cut_parts(c, a, whole, part);
   for (uint32_t p = 0; p < k->nparts; p++) {
     k->part[p].subgroup = target->subgroup;
@@ -202,6 +202,7 @@ tn__kernel *tn__kernel_copy(tn__arena *a, const tn__kernel *k) {
   tn__kernel *copy = tn__arena_dup(a, k, sizeof *k);
   copy->name = tn__arena_strdup(a, k->name);
   copy->note = tn__arena_strdup(a, k->note);
+  copy->ranking = k->ranking ? tn__arena_strdup(a, k->ranking) : NULL;
   copy->buf_dtype = tn__arena_dup(a, k->buf_dtype, k->nbuf);
   copy->buf_written = tn__arena_dup(a, k->buf_written, k->nbuf);
   copy->require = tn__arena_dup(a, k->require, k->nrequire * sizeof *k->require);

@@ -6,8 +6,8 @@
 #include "schedule/schedule.h"
 #include <string.h>
 
-/* Where a kernel's choices lean away from what the cost model says; all 0: nowhere.  Tuning (run/tune.c) tries a few
- * (lower/variants.c). */
+/* A mapping: what is said of how a kernel's loops meet the machine; 0, or leaning nowhere: what the passes make of the
+ * target.  lower/choose.c takes one by its predicted time, tuning (run/tune.c) by its measured one. */
 typedef struct tn__variant {
   const char *name;
   int8_t tile;     /* the form that fits best, second best, ...; TN__VARIANT_NONE: no product by tiles */
@@ -15,6 +15,10 @@ typedef struct tn__variant {
   int8_t group;    /* 2^group times the threads of a group, or elements of a chunk */
   int8_t pack;     /* 2^pack times the neighbours that one thread takes */
   int8_t lanes;    /* 2^lanes times the lanes of vector loops */
+  int16_t team;    /* so many threads share a row, 1: none does; 0: as usual */
+  int16_t together; /* so many groups make a block; 0: as usual */
+  int8_t chunk;     /* elements that a thread takes one by one; 0: one */
+  bool across;      /* ... whose neighbouring threads work on neighbouring rows */
   bool own;        /* a library call by a kernel */
 } tn__variant;
 enum { TN__VARIANT_NONE = -100 };
@@ -43,6 +47,14 @@ tn__kernel tn__program_as_written(const tn__kernel *k);
 
 /* by_hand.c: a body that a user wrote, as the schedule might have made it; itself where the schedule has */
 tn_node *tn__by_hand(tn_ctx *c, tn__arena *a, tn_node *body, const tn__target *target);
+
+/* cost.c: seconds that a kernel takes, as far as its form and the target tell; INFINITY: they do not */
+double tn__kernel_time(tn__arena *a, const tn__kernel *k, const tn__target *t);
+
+/* choose.c: the variant that takes least; *ranking, in `keep`: how the best few compare, untouched where there is no
+ * choice */
+const tn__variant *tn__choose(tn_ctx *c, tn__arena *keep, tn_node *body, const tn__target *target,
+                              const char **ranking);
 
 /* variants.c: what tuning tries for a body, a library call's or a kernel's, from number *at on, the cost model's own
  * choice first; NULL: no more */
@@ -144,6 +156,8 @@ tn_node *tn__retype(tn_ctx *c, tn_node *body, tn_node *x, int axis);
 
 /* widen.c: bf16 between loads and stores as f32 */
 tn_node *tn__widen(tn_ctx *c, tn__arena *a, tn_node *body);
+/* pick.c: sums of which one term counts, without their loops */
+tn_node *tn__pick(tn__lowering *l, tn_node *body);
 /* separate.c.  New loops for the nodes, in place of those of the set and of reductions inside of them: `to` for `from`,
  * of TN__MAX_RANGES at most; how many. */
 uint32_t tn__renew_loops(tn__lowering *l, const tn__ranges *r, tn_node *const *node, uint32_t n, uint64_t set,
@@ -152,9 +166,10 @@ tn_node *tn__separate(tn__lowering *l, tn_node *body);
 /* optimise.c */
 tn_node *tn__optimise_loops(tn__lowering *l, tn_node *body);
 tn_node *tn__optimise_part(tn__lowering *l, tn_node *part, tn__part *out);
-/* group.c: does a group work on a row (else each thread on its outputs)?  And the body shared out so; its threads. */
+/* group.c: does a group work on a row (else each thread on its outputs)?  And the body shared out so; its threads, and
+ * the groups of a block. */
 bool tn__group_rows(tn__lowering *l, tn_node *part);
-tn_node *tn__group_part(tn__lowering *l, tn_node *part, bool by_rows, int *group);
+tn_node *tn__group_part(tn__lowering *l, tn_node *part, bool by_rows, tn__part *out);
 /* ... all loops that stores share as the groups' */
 tn_node *tn__make_global(tn__lowering *l, tn_node *part);
 /* column_reduce.c: few outputs across rows, a few of them a group's; NULL if they are not. */
@@ -187,6 +202,6 @@ int64_t tn__row_groups(const tn__target *target, double rows, double columns);  
 tn_node *tn__share_loops(tn__lowering *l, tn_node *body);
 tn_node *tn__keep_rows(tn__lowering *l, tn_node *body);
 /* linearise.c */
-uint32_t tn__cut_parts(tn_ctx *c, tn__arena *a, tn_node *body, tn_node **part); /* at most two */
+uint32_t tn__cut_parts(tn_ctx *c, tn__arena *a, tn_node *body, tn_node **part); /* TN__MAX_PARTS at most */
 void tn__linearise(tn_ctx *c, tn__arena *a, tn_node *body, tn__part *part);
 #endif

@@ -5,7 +5,8 @@
  *   row(op)         a value wanted in several loops over a row is kept in scratch memory    (rows.c)
  *   ahead(load)     so, and the next row's is on its way meanwhile
  *   merge(a,b)      two loops become one, where every access walks through both as through one
- *   split(a)        a long reduction becomes partial sums over blocks of rows and a second part that adds them up
+ *   split(a)        a long reduction becomes partial sums over blocks of rows and a further part that adds them up
+ *   blocks(a)       stores of a long row's elements are shared out by blocks, as its reductions are
  *   lanes(a,n)      the loop is cut into lanes for vector instructions
  *   chunk(a,n)      a flat loop is cut into chunks for the threads
  */
@@ -14,11 +15,13 @@
 #include "rewrite/rewrite.h"
 
 enum {
-  CHUNK = 2048,             /* elements of a flat loop per slice */
-  PARTIALS = 64,            /* blocks of a split reduction */
-  MIN_SPLIT = 16,           /* shorter ranges stay whole, */
-  MAX_SPLIT_CELLS = 2047,   /* so does what has outputs enough for the threads */
-  MIN_BLOCK = 16            /* rows that are worth a block */
+  CHUNK = 2048,           /* elements of a flat loop per slice */
+  PARTIALS = 64,          /* blocks of a split reduction */
+  MIN_SPLIT = 16,         /* shorter ranges stay whole, */
+  MAX_SPLIT_CELLS = 2047, /* so does what has outputs enough for the threads */
+  MIN_BLOCK = 16,         /* rows that are worth a block */
+  GROUPS_OF_UNIT = 8,     /* of long rows cut into blocks, */
+  SHARE_OF_BLOCK = 4      /* and elements of a block for each thread, at least */
 };
 
 /* ---- merge ---- */
@@ -313,6 +316,19 @@ static size_t loaded_bytes(const tn__survey *p) {
   return size;
 }
 
+/* The longest loop of reductions inside range x */
+/* a choice: either is right */
+static double nested_in(const tn__survey *p, const tn_node *x) {
+  uint64_t at = 1ull << tn__range_at(&p->r, x);
+  double most = 1;
+  for (uint32_t i = 0; i < p->r.order.n; i++) {
+    const tn_node *n = p->r.order.v[i];
+    double v = n->op == OP_REDUCE && (tn__free_of(&p->r, n) & at) ? tn__volume(p, tn__own_of(&p->r, n)) : 1;
+    if (v > most) most = v;
+  }
+  return most;
+}
+
 /* How many blocks range x of the top reductions is cut into; 0: it stays whole.  Threads get a few blocks each, group
  * devices enough for all their threads: a number that divides the range if there is one near. */
 /* a choice: either is right */
@@ -320,6 +336,8 @@ static int64_t count_blocks(const tn__lowering *l, const tn__survey *p, const tn
   int64_t most = (int64_t)tn__extent(x), size, partials = tn__variant_by(PARTIALS, l->variant->blocks);
   const tn__target *t = l->target;
   double cells = tn__volume(p, p->common);
+  /* of what is a group's work by itself, each makes a block */
+  if (t->group && nested_in(p, x) >= tn__usual_group(t)) return tn__is_const(x->src[0]) ? most : 0;
   if (!t->group) return cells > MAX_SPLIT_CELLS ? 0 : most < partials ? most : partials;
   bool walks = tn__walks_outputs(p, p->common);
   /* half the threads keep a unit busy if each reads all at once that it may */
@@ -447,9 +465,129 @@ static tn_node *split(tn__lowering *l, tn_node *body, tn_node *x, int64_t count)
   return tn__separate(l, tn__substitute(c, body, old.v, new_.v, old.n));
 }
 
+/* ---- few long rows: blocks of each, at every level ---- */
+
+/* The loops of a row: reductions one above the other, none inside another's loop, over as many elements each, under the
+ * same outputs, and stores of elements. */
+typedef struct long_row {
+  tn_node *size; /* of the outermost loop of each */
+  uint64_t rows; /* the outputs that it stands under */
+  double elements;
+} long_row;
+
+/* a choice: no is right */
+static bool find_long_row(const tn__survey *p, long_row *out) {
+  *out = (long_row){.rows = p->common};
+  for (uint32_t i = 0; i < p->r.order.n; i++) {
+    const tn_node *n = p->r.order.v[i];
+    if (n->op == OP_LOCAL || n->op == OP_AFTER || n->op == OP_STOREADD) return false;
+    if (n->op != OP_REDUCE) continue;
+    if ((tn__free_of(&p->r, n) & ~p->outputs) || (out->size && n->src[1]->src[0] != out->size)) return false;
+    out->size = n->src[1]->src[0];
+    out->elements = tn__volume(p, tn__own_of(&p->r, n));
+    out->rows &= tn__free_of(&p->r, n);
+  }
+  for (uint32_t i = 0; i < p->r.order.n; i++)
+    if (p->r.order.v[i]->op == OP_REDUCE && tn__free_of(&p->r, p->r.order.v[i]) != out->rows) return false;
+  return out->size && tn__is_const(out->size);
+}
+
+/* Is it one of the row's that is whole yet? */
+static bool is_whole(const long_row *row, const tn_node *x) {
+  tn__role role = tn__role_of(x);
+  return x->src[0] == row->size && role != ROLE_BLOCK && role != ROLE_BLOCK_SUM;
+}
+
+static tn_node *whole_reduction(const tn__survey *p, const long_row *row) {
+  for (uint32_t i = 0; i < p->r.order.n; i++)
+    if (p->r.order.v[i]->op == OP_REDUCE && is_whole(row, p->r.order.v[i]->src[1])) return p->r.order.v[i]->src[1];
+  return NULL;
+}
+
+/* The loop of stores of elements; several: NULL */
+static tn_node *whole_store(const tn__survey *p, const long_row *row) {
+  tn_node *found = NULL;
+  for (uint32_t k = 0; k < p->r.n; k++) {
+    tn_node *x = p->r.range[k];
+    if (!(p->outputs >> k & 1) || (row->rows >> k & 1) || !is_whole(row, x)) continue;
+    if (found) return NULL;
+    found = x;
+  }
+  return found;
+}
+
+/* How many blocks a row is cut into, for all units to have groups enough; 0: rows are enough, or too short */
+/* a choice: either is right */
+static int64_t count_row_blocks(const tn__lowering *l, const tn__survey *p, const long_row *row) {
+  const tn__target *t = l->target;
+  int usual = tn__usual_group(t);
+  double groups = tn__volume(p, row->rows), most = row->elements / (usual * SHARE_OF_BLOCK),
+         want = (double)tn__variant_by(GROUPS_OF_UNIT, l->variant->blocks) * t->units;
+  int64_t n = 1;
+  if (groups > (double)t->units) return 0;
+  while ((double)n * groups < want && (double)n * 2 <= most && n * 2 <= row->size->hi) n *= 2;
+  return n > 1 ? n : 0;
+}
+
+/* The stores of what is a row's, by its first block alone */
+static tn_node *store_once(tn__lowering *l, tn_node *body, tn_node *block) {
+  tn_ctx *c = l->c;
+  tn__nodes old = {0}, new_ = {0};
+  tn_node *first = tn__op2(c, OP_EQ, block, tn__int(c, 0));
+  for (uint32_t i = 0; i < body->nsrc; i++) {
+    tn_node *x = body->src[i], *gate = tn__gate_of(x), *src[TN__MAX_RANGES + 5];
+    uint32_t from, m = 0;
+    bool owns = false;
+    tn__closes(x, &from);
+    for (uint32_t s = from; s < x->nsrc; s++) owns |= x->src[s] == block;
+    if (owns) continue;
+    for (; m < 3; m++) src[m] = x->src[m];
+    src[m++] = gate ? tn__op2(c, OP_AND, gate, first) : first;
+    src[m++] = block;
+    for (uint32_t s = from; s < x->nsrc; s++) src[m++] = x->src[s];
+    tn__vec_push(l->a, &old, x);
+    tn__vec_push(l->a, &new_, tn__node_make(c, &(tn__make){.op = OP_STORE, .src = src, .nsrc = m}));
+  }
+  return tn__substitute(c, body, old.v, new_.v, old.n);
+}
+
+/* Stores of elements, block by block: the blocks are groups' as those of the reductions are. */
+static tn_node *cut_store(tn__lowering *l, tn_node *body, tn_node *x, int64_t count) {
+  tn_ctx *c = l->c;
+  blocks b = cut_blocks(l, x, count);
+  tn_node *inner = b.inner->op == OP_RANGE ? tn__retype(c, b.inner, b.inner, AX_LOOP) : b.inner;
+  tn_node *place = tn__substitute(c, b.place, &b.inner, &inner, 1);
+  tn__sb_printf(&l->note, " blocks(%lld)", tn__id_of(x));
+  body = tn__exchange_ranges(l, body, &x, &place, 1, (tn_node *[]){b.block, inner}, inner->op == OP_RANGE ? 2 : 1);
+  return store_once(l, body, b.block);
+}
+
+static tn_node *split_row(tn__lowering *l, tn_node *body) {
+  tn__survey p;
+  long_row row;
+  tn_node *x;
+  tn__survey_loops(l->c, l->a, body, &p);
+  int64_t count = find_long_row(&p, &row) ? count_row_blocks(l, &p, &row) : 0;
+  if (!count || (top_level(&p) < 2 && !whole_store(&p, &row))) return body;
+  tn_node *names[TN__MAX_RANGES];
+  uint32_t n = 0;
+  for (uint32_t k = 0; k < p.r.n; k++)
+    if (row.rows >> k & 1) names[n++] = p.r.range[k];
+  for (int level = 0; level < TN__MAX_PARTS; level++) {
+    if (!(x = whole_reduction(&p, &row))) break;
+    body = split(l, body, x, count);
+    tn__survey_loops(l->c, l->a, body, &p);
+    row.rows = 0;
+    for (uint32_t i = 0; i < n; i++) row.rows |= 1ull << tn__range_at(&p.r, names[i]);
+  }
+  return (x = whole_store(&p, &row)) ? cut_store(l, body, x, count) : body;
+}
+
 static tn_node *split_long(tn__lowering *l, tn_node *body) {
   tn_ctx *c = l->c;
   tn__survey p;
+  tn_node *rows = l->target->group && c->mode != TN_MODE_STRICT ? split_row(l, body) : body;
+  if (rows != body) return rows;
   tn__survey_loops(c, l->a, body, &p);
   if (l->target->group && c->mode != TN_MODE_STRICT && p.reduces && tn__volume(&p, all_of(&p)) >= TN__SPLIT_WORK) {
     body = flatten_top(l, body);
@@ -495,7 +633,7 @@ tn_node *tn__optimise_part(tn__lowering *l, tn_node *part, tn__part *out) {
     part = tn__hold_columns(l, part);
     bool rows = tn__group_rows(l, part);
     if (rows) part = tn__keep_rows(l, part);
-    return tn__group_part(l, part, rows, &out->group);
+    return tn__group_part(l, part, rows, out);
   }
   if (l->target->interprets || l->c->mode == TN_MODE_STRICT) return part;
   part = tn__keep_rows(l, part);

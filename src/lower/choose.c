@@ -1,0 +1,63 @@
+/* Which mapping a kernel gets: of the variants, the one that takes the least time as cost.c predicts it. */
+#include "lower/lower.h"
+#include <math.h>
+
+enum { MOST = 64, SHOWN = 6 };
+static const double WORTH = 6;  /* launches that the usual mapping takes, for others to be looked at */
+static const double SURE = 0.8; /* of the usual one's time: predictions are no better than that */
+
+typedef struct ranked {
+  const tn__variant *variant;
+  double time;
+} ranked;
+
+static double time_of(tn_ctx *c, tn_node *body, const tn__target *target, const tn__variant *v) {
+  tn__work work = tn__work_begin(c);
+  double time = tn__kernel_time(&c->scratch, tn__lower(c, &c->scratch, body, target, v, 0), target);
+  tn__work_end(c, work);
+  return time;
+}
+
+/* Is it one of those that differ much?  Groups of half or twice the size, and vectors, are for tuning; without
+ * reductions there are no rows to share. */
+/* a choice: either is right */
+static bool differs(const tn__variant *v, bool reduces) { return !v->group && !v->lanes && (reduces || !v->team); }
+
+static const char *describe(tn__arena *keep, const ranked *all, uint32_t n) {
+  tn__sb s;
+  tn__sb_init(&s, keep);
+  for (uint32_t i = 0; i < n && i < SHOWN; i++)
+    tn__sb_printf(&s, "%s%s %.3g us", i ? ", " : "", all[i].variant->name, all[i].time * 1e6);
+  return tn__sb_str(&s);
+}
+
+/* a choice: any is right */
+const tn__variant *tn__choose(tn_ctx *c, tn__arena *keep, tn_node *body, const tn__target *target,
+                              const char **ranking) {
+  const tn__variant *usual = tn__variant_at(0), *v;
+  ranked all[MOST];
+  uint32_t at = 0, n = 0;
+  if (target->latency <= 0 || tn__is_program(body)) return usual;
+  tn__survey s;
+  tn__survey_loops(c, &c->scratch, body, &s);
+  while (n < MOST && (v = tn__variant_next(c, target, body, false, &at))) {
+    if (!differs(v, s.reduces)) continue;
+    ranked x = {v, time_of(c, body, target, v)};
+    bool same = false;
+    if (isinf(x.time) || (v == usual && x.time < WORTH * (double)target->launch)) {
+      if (v == usual) return usual;
+      continue;
+    }
+    uint32_t i = n;
+    for (uint32_t k = 0; k < n; k++) same |= all[k].time == x.time;
+    if (same) continue;
+    for (; i && all[i - 1].time > x.time; i--) all[i] = all[i - 1];
+    all[i] = x;
+    n++;
+  }
+  if (n) *ranking = describe(keep, all, n);
+  double as_usual = INFINITY;
+  for (uint32_t i = 0; i < n; i++)
+    if (all[i].variant == usual) as_usual = all[i].time;
+  return n && all[0].time < SURE * as_usual ? all[0].variant : usual;
+}

@@ -1,0 +1,368 @@
+/* What a kernel takes on a device with work groups, predicted from its linear program and what the target says of the
+ * device: nothing runs.  It only ranks mappings, all of which are right.
+ *
+ * A part takes as long as the slowest of
+ *
+ *   memory     sectors that come from, or go to, memory, at its rate
+ *   cache      sectors that the units ask of the cache that they share, at that one's rate
+ *   requests   lines that the units' accesses touch: an access of threads that run in step takes a turn for each line
+ *   work       instructions, as multiply-adds
+ *   waiting    groups side by side, as many as a unit has room for, each of which waits for memory where a loop has it
+ *              wait, and for its threads where they meet
+ *
+ * and a launch.  Which sectors an access touches is found by computing its index for the threads that run in step, and
+ * how it moves with each loop by computing it for the loop's second turn.  Loops from the inside out: an access's
+ * sectors of one turn that are still in a cache in the next one are not asked for again.  What an access finds that the
+ * kernel has touched before (a second reading of a row) comes from the cache that holds a group's share. */
+#include "ir/eval.h"
+#include "lower/lower.h"
+#include <math.h>
+#include <stdlib.h>
+
+enum {
+  LANES = 32,          /* of threads in step that are looked at */
+  TYPICAL = 512,       /* of symbolic sizes */
+  AT_ONCE = 2,         /* turns of a loop whose loads are on their way together */
+  PLAIN_REGISTERS = 32 /* of a thread, beside what it keeps */
+};
+static const double EXCHANGE = 25, MEETING = 60; /* cycles: values between threads in step, a barrier */
+
+typedef struct loop {
+  tn_node *range;
+  double turns;
+  bool lanes, unrolled;
+} loop;
+
+typedef struct touch { /* by an access to a buffer */
+  tn_node *access;
+  double sectors, lines;      /* of the threads in step, in one turn of everything */
+  double requests;            /* of a block's warps, in a turn of the groups' loop */
+  double from_unit, of_group; /* sectors: that miss what a unit caches; that are different, in a group's turn */
+  double of_all;              /* ... and in all turns */
+  bool again;                 /* the group touched these before, */
+  bool shared;                /* and all groups touch the same */
+} touch;
+
+typedef struct look {
+  tn__arena *a;
+  const tn__target *t;
+  const tn__kernel *k;
+  const tn__part *p;
+  double blocks, warps, resident; /* turns of a block's groups; of a block; blocks that a unit has room for */
+  double clock;                   /* cycles in a second */
+  tn__vec(loop) open;
+  tn__vec(touch) touched;
+  double work, waiting; /* multiply-adds, of a block; cycles, of a block */
+} look;
+
+static double turns_of(const tn_node *range) {
+  int64_t v;
+  if (tn__const_int(range->src[0], &v)) return (double)v;
+  return range->src[0]->hi < ((int64_t)1 << 40) ? (double)range->src[0]->hi : TYPICAL;
+}
+
+/* ---- addresses ---- */
+
+typedef struct place { /* which turn of each loop a thread is at: 0, but for these */
+  const tn_node *step; /* a loop in its second turn; NULL: none */
+  int64_t warp, block; /* of the block's, and of all */
+} place;
+
+/* The turn of a range for one of the threads in step; false: it rests. */
+static bool turn_of(const look *l, const tn_node *range, const place *at, int64_t lane, int64_t *turn) {
+  int64_t groups = tn__groups_of_block(l->p), thread = at->warp * LANES + lane,
+          g = l->p->across ? thread % groups : thread / l->p->group,
+          t = l->p->across ? thread / groups : thread % l->p->group;
+  int axis = tn__axis_of(range);
+  *turn = axis == AX_GLOBAL ? at->block * groups + g : axis == AX_UPCAST ? t : range == at->step;
+  return axis != AX_UPCAST || t <= range->hi;
+}
+
+typedef struct expression { /* what an access's index is made of, sources first, and where among these each one's are */
+  tn__nodes order;
+  uint32_t *src;
+} expression;
+
+enum { SOURCES = 3 };
+
+static expression expression_of(const look *l, tn_node *n) {
+  expression x = {0};
+  tn__map at;
+  tn__map_init(&at, l->a);
+  tn__topo(l->a, &n, 1, &x.order);
+  x.src = tn__arena_zalloc(l->a, (x.order.n * SOURCES + 1) * sizeof *x.src);
+  for (uint32_t i = 0; i < x.order.n; i++) {
+    tn_node *y = x.order.v[i];
+    for (uint32_t s = 0; s < y->nsrc && s < SOURCES; s++) {
+      uint64_t k = 0;
+      tn__map_get(&at, (uintptr_t)y->src[s], &k);
+      x.src[i * SOURCES + s] = (uint32_t)k;
+    }
+    tn__map_put(&at, (uintptr_t)y, i);
+  }
+  return x;
+}
+
+/* What is loaded lies anywhere. */
+static uint64_t value_of(const tn_node *n, const uint64_t *arg, uint64_t anywhere) {
+  if (n->op == OP_CONST) return (uint64_t)n->ints[0];
+  if (n->op == OP_VAR) return (uint64_t)(n->hi < TYPICAL ? n->hi : TYPICAL);
+  if (n->op == OP_CAST) return tn__eval_cast(n->src[0]->dtype, n->dtype, arg[0]);
+  if (!tn__is_elementwise(n) || tn__is_float(n->dtype) || tn__is_float(n->src[0]->dtype)) return anywhere;
+  return tn__eval((int)n->op, n->dtype, n->src[n->op == OP_WHERE]->dtype, arg);
+}
+
+/* The index for each of the threads in step, by evaluating what it is made of.  Gives how many there are that do not
+ * rest. */
+static int addresses(const look *l, const expression *x, const place *at, int64_t *out) {
+  int active = 0;
+  uint64_t *value = tn__arena_zalloc(l->a, (x->order.n + 1) * sizeof *value);
+  for (int64_t lane = 0; lane < LANES && lane < tn__threads_of_block(l->p); lane++) {
+    bool rests = false;
+    for (uint32_t i = 0; i < x->order.n && !rests; i++) {
+      const tn_node *n = x->order.v[i];
+      const uint32_t *src = &x->src[i * SOURCES];
+      int64_t turn = 0;
+      if (n->op == OP_RANGE) rests = !turn_of(l, n, at, lane, &turn);
+      value[i] = n->op == OP_RANGE ? (uint64_t)turn
+                                   : value_of(n, (uint64_t[]){value[src[0]], value[src[1]], value[src[2]]},
+                                              tn__hash_mix(i, (uint64_t)lane) >> 40);
+    }
+    if (!rests) out[active++] = (int64_t)value[x->order.n - 1];
+  }
+  return active;
+}
+
+static int compare(const void *x, const void *y) {
+  int64_t a = *(const int64_t *)x, b = *(const int64_t *)y;
+  return (a > b) - (a < b);
+}
+
+/* Pieces of `bytes` that n elements at these indices lie in; at is sorted. */
+static double pieces(const int64_t *at, int n, int64_t size, int64_t run, int64_t bytes) {
+  double count = 0;
+  int64_t last = INT64_MIN;
+  for (int i = 0; i < n; i++) {
+    int64_t first = at[i] * size / bytes, end = (at[i] * size + run * size - 1) / bytes;
+    if (first <= last) first = last + 1;
+    if (end >= first) count += (double)(end - first + 1), last = end;
+  }
+  return count;
+}
+
+/* How many times as many sectors a loop of so many turns touches as one turn: each turn others, or partly the same.  */
+static double spread(const int64_t *x, const int64_t *y, int n, int64_t size, double sectors, double turns,
+                     int sector) {
+  int64_t least = INT64_MAX;
+  for (int i = 0; i < n; i++) {
+    int64_t by = llabs(y[i] - x[i]) * size;
+    if (by < least) least = by;
+  }
+  if (!n || !least) return 1;
+  double each = sectors / n * sector; /* bytes of a thread's share */
+  return (double)least >= each ? turns : fmax(1, turns * (double)least / each);
+}
+
+/* ---- what is touched ---- */
+
+static bool in_lanes(const look *l) {
+  for (uint32_t i = 0; i < l->open.n; i++)
+    if (l->open.v[i].lanes) return true;
+  return false;
+}
+
+/* Turns of the loops around, those of threads left out */
+static double serial_turns(const look *l) {
+  double n = 1;
+  for (uint32_t i = 0; i < l->open.n; i++)
+    if (!l->open.v[i].lanes) n *= l->open.v[i].turns;
+  return n;
+}
+
+/* Warps that have something to do: all, but in loops over fewer lanes */
+static double warps_at_work(const look *l) {
+  for (uint32_t i = 0; i < l->open.n; i++)
+    if (l->open.v[i].lanes && !l->p->across)
+      return fmin(l->warps, ceil(l->open.v[i].turns * tn__groups_of_block(l->p) / LANES));
+  return l->warps;
+}
+
+static void look_at(look *l, tn_node *n) {
+  const tn__target *t = l->t;
+  int64_t base[LANES], moved[LANES], sorted[LANES], size = (int64_t)tn__size_of(n->src[0]->dtype), run = 1;
+  tn_node *neighbours = NULL;
+  touch x = {.access = n};
+  for (uint32_t i = 0; i < l->open.n; i++)
+    if (l->open.v[i].unrolled && tn__is_packed(n, l->open.v[i].range)) {
+      neighbours = l->open.v[i].range;
+      run = (int64_t)l->open.v[i].turns;
+    }
+  expression places = expression_of(l, n->src[1]);
+  place at = {0};
+  int active = addresses(l, &places, &at, base);
+  if (!in_lanes(l) && active) active = 1; /* all threads the same */
+  memcpy(sorted, base, sizeof sorted);
+  qsort(sorted, (size_t)active, sizeof *sorted, compare);
+  x.sectors = pieces(sorted, active, size, run, t->sector);
+  x.lines = pieces(sorted, active, size, run, 4 * t->sector);
+  double warps = warps_at_work(l), room = t->near / (double)t->sector / l->resident;
+  x.of_group = x.from_unit = x.sectors;
+  x.requests = warps;
+  /* loops from the inside out, then the block's other warps, then its other turns */
+  for (uint32_t i = l->open.n; i && i--;) {
+    const loop *o = &l->open.v[i];
+    if (o->lanes || o->range == neighbours || tn__axis_of(o->range) == AX_GLOBAL) continue;
+    at = (place){.step = o->range};
+    int m = addresses(l, &places, &at, moved);
+    double by = spread(base, moved, m < active ? m : active, size, x.sectors, o->turns, t->sector);
+    x.from_unit *= x.of_group <= room ? by : o->turns;
+    x.of_group *= by;
+    x.requests *= o->turns;
+  }
+  if (warps > 1 && in_lanes(l)) {
+    at = (place){.warp = 1};
+    int m = addresses(l, &places, &at, moved);
+    double by = spread(base, moved, m < active ? m : active, size, x.sectors, warps, t->sector);
+    x.from_unit *= by, x.of_group *= by;
+  }
+  at = (place){.block = 1};
+  int m = addresses(l, &places, &at, moved);
+  double others = spread(base, moved, m < active ? m : active, size, x.of_group * active / fmax(1, x.sectors),
+                         l->blocks, t->sector);
+  x.of_all = x.of_group * others;
+  x.shared = others <= 1 && l->blocks > 1;
+  double whole = (double)n->src[0]->src[0]->hi * (double)size / t->sector; /* no more than there is */
+  if (n->src[0]->src[0]->hi > 0) x.of_all = fmin(x.of_all, fmax(1, whole));
+  for (uint32_t i = 0; i < l->touched.n; i++) {
+    const touch *y = &l->touched.v[i];
+    x.again |= y->access->src[0] == n->src[0] && fabs(y->of_group - x.of_group) <= x.of_group / 8;
+  }
+  tn__vec_push(l->a, &l->touched, x);
+}
+
+/* ---- a part ---- */
+
+static bool keeps_registers(const tn_node *n) {
+  return (n->op == OP_LOAD || n->op == OP_STORE) && n->src[0]->op == OP_LOCAL && n->src[0]->ints[1] > 0;
+}
+
+/* Registers of a thread: a few, and what it keeps */
+static double registers_of(const look *l) {
+  double n = PLAIN_REGISTERS;
+  for (uint32_t i = 0; i < l->k->nlocal; i++) {
+    const tn_node *x = l->k->local[i];
+    bool used = false;
+    for (uint32_t s = 0; s < l->p->n && !used; s++) used = keeps_registers(l->p->ins[s]) && l->p->ins[s]->src[0] == x;
+    if (used) n += (double)x->src[0]->hi / (double)x->ints[1];
+  }
+  return n;
+}
+
+static double room_of(const look *l) {
+  double threads = tn__threads_of_block(l->p), n = floor(l->t->unit_threads / threads);
+  n = fmin(n, floor((double)l->t->registers / 4 / (threads * registers_of(l))));
+  if (l->k->shared > 0) n = fmin(n, floor((double)l->t->shared / (double)l->k->shared));
+  return fmax(1, n);
+}
+
+/* Does the loop wait for memory in each turn? */
+static bool waits(const look *l, uint32_t start) {
+  uint32_t depth = 0;
+  for (uint32_t i = start + 1; i < l->p->n; i++) {
+    const tn_node *n = l->p->ins[i];
+    if (n->op == OP_RANGE && tn__axis_of(n) != AX_UPCAST && tn__axis_of(n) != AX_UNROLL) depth++;
+    if (n->op == OP_END) {
+      if (n->src[0] == l->p->ins[start]) return false;
+      if (tn__axis_of(n->src[0]) != AX_UPCAST && tn__axis_of(n->src[0]) != AX_UNROLL) depth--;
+    }
+    if (!depth && n->op == OP_LOAD && n->src[0]->op == OP_PARAM) return true;
+  }
+  return false;
+}
+
+/* Is the loop over registers, and so unrolled whole? */
+static bool is_flat(const look *l, uint32_t start) {
+  for (uint32_t i = start; i < l->p->n && (l->p->ins[i]->op != OP_END || l->p->ins[i]->src[0] != l->p->ins[start]); i++)
+    if (keeps_registers(l->p->ins[i])) return true;
+  return false;
+}
+
+static void open_loop(look *l, uint32_t at) {
+  tn_node *r = l->p->ins[at];
+  int axis = tn__axis_of(r);
+  loop o = {.range = r, .turns = turns_of(r), .lanes = axis == AX_UPCAST, .unrolled = axis == AX_UNROLL};
+  if (axis == AX_GLOBAL) {
+    l->blocks = ceil(o.turns / tn__groups_of_block(l->p));
+    o.turns = 1;
+  } else if (!o.lanes && !o.unrolled && waits(l, at)) {
+    double rounds = is_flat(l, at) ? 1 : ceil(o.turns / AT_ONCE);
+    l->waiting += serial_turns(l) * rounds * (double)l->t->latency * l->clock;
+  }
+  tn__vec_push(l->a, &l->open, o);
+}
+
+static void combine(look *l, const tn_node *n) {
+  double lanes = (double)n->src[0]->ints[1], steps = log2(fmax(1, lanes));
+  bool in_step = !l->p->across && l->p->group <= l->p->subgroup && l->t->exchanges;
+  double cells = l->p->across ? lanes > 16 ? lanes / 8 + 8 : lanes : lanes / LANES;
+  l->waiting += serial_turns(l) * (in_step ? steps * EXCHANGE : MEETING + cells * 2 + fmin(steps, 5) * EXCHANGE);
+  l->work += serial_turns(l) * l->warps * LANES * (in_step ? 3 * steps : cells * 2 + 15);
+}
+
+static void look_at_all(look *l) {
+  for (uint32_t i = 0; i < l->p->n; i++) {
+    tn_node *n = l->p->ins[i];
+    bool access = tn__is_access(n);
+    if (n->op == OP_RANGE)
+      open_loop(l, i);
+    else if (n->op == OP_END)
+      l->open.n--;
+    else if (access && n->src[0]->op == OP_PARAM)
+      look_at(l, n);
+    else if (n->op == OP_GETACC && n->nsrc < 3 && n->src[0]->ints[1] > 1)
+      combine(l, n);
+    else if (n->op == OP_BARRIER)
+      l->waiting += serial_turns(l) * MEETING;
+    if (n->op != OP_RANGE && n->op != OP_END)
+      l->work += serial_turns(l) * warps_at_work(l) * LANES * (access ? 2 : tn__ops[n->op].cost);
+  }
+}
+
+static double part_time(tn__arena *a, const tn__kernel *k, const tn__part *p, const tn__target *t) {
+  look l = {.a = a,
+            .t = t,
+            .k = k,
+            .p = p,
+            .blocks = 1,
+            .warps = ceil(tn__threads_of_block(p) / (double)LANES),
+            .clock = (double)t->rate / t->thread_lanes};
+  l.resident = room_of(&l);
+  look_at_all(&l);
+  double sectors = 0, near = 0, lines = 0, units = fmin(t->units, l.blocks),
+         side = fmin(l.resident * t->units, l.blocks);
+  for (uint32_t i = 0; i < l.touched.n; i++) {
+    const touch *x = &l.touched.v[i];
+    double bytes = x->of_group * t->sector;
+    bool in_unit = (x->again && bytes * l.resident <= t->near) || (x->shared && 2 * bytes <= t->near),
+         in_far = x->again && bytes * side <= t->far / 2;
+    near += in_unit ? 0 : x->from_unit * l.blocks;
+    sectors += x->again && (in_unit || in_far) ? 0 : x->of_all;
+    lines += x->requests * fmax(x->lines, x->sectors / 4) * l.blocks;
+  }
+  double memory = (double)t->rate * t->units / (double)t->balance * sizeof(float);
+  double time = sectors * t->sector / memory;
+  time = fmax(time, near * t->sector / ((double)t->far_rate * memory));
+  time = fmax(time, lines / (units * l.clock));
+  time = fmax(time, l.work * l.blocks / (units * (double)t->rate));
+  time = fmax(time, fmax(1, l.blocks / (l.resident * t->units)) * ((double)t->latency + l.waiting / l.clock));
+  return time;
+}
+
+double tn__kernel_time(tn__arena *a, const tn__kernel *k, const tn__target *t) {
+  double time = 0;
+  for (uint32_t p = 0; p < k->nparts; p++) {
+    if (k->part[p].tile || !k->part[p].group) return INFINITY;
+    time += part_time(a, k, &k->part[p], t) + (double)t->launch;
+  }
+  return time;
+}

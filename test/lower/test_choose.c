@@ -1,0 +1,75 @@
+/* Which mapping kernels get on a large GPU: what the cost model prefers follows the shape, and is said. */
+#include "tenet/tenet.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+typedef struct shape {
+  tn_dim rows, columns;
+  int axis;
+  const char *has[3], *lacks; /* in the kernel's head comment, or among its predictions */
+} shape;
+
+/* The lines that say how the kernels of a softmax of that shape are done */
+static char *heads(tn_ctx *c, const shape *s) {
+  char *all = NULL, *at;
+  tn_program *p = tn_program_begin(c);
+  tn_scope(c) {
+    tn_tensor *x = tn_program_input(p, "x", TN_F32, (tn_dim[]){s->rows, s->columns}, 2);
+    assert_int_equal(tn_program_output(p, "y", tn_softmax(x, s->axis)), TN_OK);
+    assert_int_equal(tn_program_end(p), TN_OK);
+    all = tn_program_explain_string(p);
+  }
+  assert_non_null(all);
+  at = strstr(all, "# kernels, optimised\n");
+  assert_non_null(at);
+  char *text = calloc(1, strlen(at) + 1);
+  for (char *line = strtok(at, "\n"); line && strcmp(line, "# source"); line = strtok(NULL, "\n"))
+    if (!strncmp(line, "# k", 3)) strcat(strcat(text, line), "\n");
+  tn_string_free(all);
+  return text;
+}
+
+static void shapes(void **state) {
+  static const shape rows[] = {
+      /* many short rows: a few threads for each, so many of these in a block */
+      {1 << 20, 8, 1, {"group(2)", "together(64)", "predicted: team 2 "}, " across\n"},
+      {1 << 20, 33, 1, {"group(8)", "together(16)", NULL}, " across\n"},
+      /* rows that a warp, or a block, does well */
+      {100000, 1000, 1, {"row(load)", "group(", NULL}, " across\n"},
+      /* columns: neighbours are neighbouring threads, and each is many threads' */
+      {1000, 10007, 0, {"across", "row(load)", "across 8 "}, "blocks("},
+      /* few long rows: blocks of each at all levels */
+      {64, 1 << 18, 1, {"split(", "blocks(", NULL}, "row(load)"},
+  };
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
+  (void)state;
+  assert_non_null(c);
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    char *text = heads(c, &rows[i]);
+    for (int k = 0; k < 3 && rows[i].has[k]; k++)
+      if (!strstr(text, rows[i].has[k])) fail_msg("shape %zu lacks %s:\n%s", i, rows[i].has[k], text);
+    if (strstr(text, rows[i].lacks)) fail_msg("shape %zu has %s:\n%s", i, rows[i].lacks, text);
+    free(text);
+  }
+  tn_ctx_close(c);
+}
+
+/* What takes no longer than a few launches is not compared: nothing is said, and compiling takes its usual time. */
+static void small(void **state) {
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
+  (void)state;
+  char *text = heads(c, &(shape){.rows = 4, .columns = 40, .axis = 1});
+  assert_null(strstr(text, "predicted"));
+  free(text);
+  tn_ctx_close(c);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(shapes), cmocka_unit_test(small)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
