@@ -318,6 +318,11 @@ TN_API tn_tensor *tn_all(tn_tensor *t, const int *axes, int naxes, bool keepdim)
 TN_API tn_tensor *tn_argmax(tn_tensor *t, int axis, bool keepdim);
 TN_API tn_tensor *tn_argmin(tn_tensor *t, int axis, bool keepdim);
 
+/* Running sums and products along one axis: element i is of elements 0 .. i, in the dtype of tn_sum.  Sums are taken in
+ * blocks, in a fixed order.  (NumPy cumsum, cumprod.) */
+TN_API tn_tensor *tn_cumsum(tn_tensor *t, int axis);
+TN_API tn_tensor *tn_cumprod(tn_tensor *t, int axis);
+
 /* ---- Shape ------------------------------------------------------------------------------------------------------- */
 
 /* Same elements in row-major order; one size may be -1 and is inferred. */
@@ -373,6 +378,23 @@ TN_API tn_tensor *tn_scatter_add(tn_tensor *base, int axis, tn_tensor *idx, tn_t
 TN_API tn_tensor *tn_index_add(tn_tensor *base, int axis, tn_tensor *idx, tn_tensor *upd);
 /* idx's shape + [classes]; outside: all zero */
 TN_API tn_tensor *tn_one_hot(tn_tensor *idx, tn_dim classes, tn_dtype dtype);
+
+/* ---- Sorting and searching --------------------------------------------------------------------------------------- */
+
+/* Along one axis, stable: equal elements keep their order, also downwards.  NaN counts as greater than all numbers, and
+ * -0 as equal to 0.  argsort: the places (i64) that the sorted elements had.  A row may be of any length; its gradient
+ * goes back to where each element stood. */
+TN_API tn_tensor *tn_sort(tn_tensor *t, int axis, bool descending);
+TN_API tn_tensor *tn_argsort(tn_tensor *t, int axis, bool descending);
+/* The k greatest (largest) or least elements along the axis, the first of them first, of equal ones that which stands
+ * first; and their places (i64).  k more than the axis has is TN_ESHAPE. */
+TN_API tn_status tn_topk(tn_tensor *t, tn_dim k, int axis, bool largest, tn_tensor **values, tn_tensor **places);
+/* Where each value would have to go into the sorted elements, of one axis, so that they stay sorted (i64, the shape of
+ * values): before those that equal it, or behind them (right).  NaN counts as greater than all numbers; dtypes promote.
+ * (NumPy searchsorted.) */
+TN_API tn_tensor *tn_searchsorted(tn_tensor *sorted, tn_tensor *values, bool right);
+/* How often each of 0 .. classes-1 stands in idx, of any shape: i64[classes]; others count nowhere. */
+TN_API tn_tensor *tn_bincount(tn_tensor *idx, tn_dim classes);
 
 /* ---- Contractions ------------------------------------------------------------------------------------------------ */
 

@@ -1,0 +1,19 @@
+/* Scatters to places that are all different. */
+#include "schedule/fuse.h"
+
+static const tn_node *number_of(const tn_node *x) {
+  while (tn__ops[x->op].group == G_MOVE && x->op != OP_PAD && x->op != OP_FOLD) x = x->src[0];
+  return x;
+}
+
+/* Every place must be met, since what none goes to would keep what memory held. */
+bool tn__is_placed(const tn_node *n) {
+  const tn_node *to = n->op == OP_SCATTER ? n->src[1] : NULL;
+  return to && to->op == OP_PERMUTATION && n->rank == 1 && to->rank == 1 && to->dim[0] == n->dim[0] &&
+         number_of(n->src[0])->op == OP_CONST;
+}
+
+tn_node *tn__placed_over(tn_ctx *c, const tn_node *n) {
+  const tn_node *x = number_of(n->src[0]);
+  return tn__const_bits(c, x->dtype, (uint64_t)x->ints[0]);
+}

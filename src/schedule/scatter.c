@@ -1,0 +1,160 @@
+/* Scatters for devices whose threads run at once.  Added up one after the other, as they are written, they would leave
+ * such a device to one thread.  Few are summed up place by place: each place asks all of them.  Of many, those that go
+ * to one place are brought together by sorting: they are a run then, and its sum is made of sums of blocks.
+ *
+ * A block gives the sum of the run that it ends in, as far as it is in the block; such sums, a run of the same number
+ * each, are summed up along runs by the same rule.  So what a place gets is the sum of its elements in the block in
+ * which its run ends, and of the run before that block. */
+#include "rewrite/rewrite.h"
+#include "schedule/fuse.h"
+#include "tensor/scan.h"
+#include "tensor/sort.h"
+
+enum {
+  FIRST_BLOCK = 4,   /* elements of a block: each place looks at as many; */
+  NEXT_BLOCK = 16,   /* of one of sums of blocks, which are fewer */
+  RUN_LAUNCHES = 12, /* kernels of sums of runs, */
+  RUN_STEPS = 32,    /* and multiply-adds in the time that an element is in them */
+};
+
+/* [n, ...] -> along the axis, one for each block: its last element */
+static tn_node *last_of_blocks(tn_ctx *c, tn_node *x, uint32_t axis) {
+  tn_node *begin[TN_MAX_RANK], *size[TN_MAX_RANK];
+  for (uint32_t i = 0; i < x->rank; i++) begin[i] = tn__int(c, 0), size[i] = x->dim[i];
+  begin[axis] = tn__add(c, x->dim[axis], tn__int(c, -1));
+  size[axis] = tn__int(c, 1);
+  return tn__drop_axis(c, tn__shrink(c, x, begin, size, NULL), axis);
+}
+
+/* x[n, ...] with 0 first, without the last */
+static tn_node *of_before(tn_ctx *c, tn_node *x) {
+  tn_node *lohi[2 * TN_MAX_RANK], *n = x->dim[0];
+  for (uint32_t i = 0; i < 2u * x->rank; i++) lohi[i] = tn__int(c, 0);
+  lohi[0] = tn__int(c, 1);
+  return tn__first_of(c, tn__pad(c, x, lohi), 0, n);
+}
+
+/* values[B, n, r] where those of number[B, n] equal to[B, 1], else 0 */
+static tn_node *where_equal(tn_ctx *c, tn_node *number, tn_node *to, tn_node *values) {
+  tn_node *equal = tn__bcast2(c, OP_EQ, number, to);
+  equal = tn__expand(c, tn__add_axis(c, equal, values->rank - 1u), values->dim);
+  return tn__where(c, equal, values, tn__literal_like(c, values, 0));
+}
+
+/* Of blocks number[B, n] and values[B, n, r]: the sum of the run that each ends in, within the block */
+static tn_node *sum_at_end(tn_ctx *c, tn_node *number, tn_node *values) {
+  tn_node *last = tn__add_axis(c, last_of_blocks(c, number, 1), 1);
+  return tn__reduce(c, OP_SUM, where_equal(c, number, last, values), (int64_t[]){1}, 1);
+}
+
+/* The sums up to each element of its run, of elements number[n], values[n, r], runs of equal numbers, none 0: [n, r] */
+static tn_node *run_sums(tn_ctx *c, tn_node *number, tn_node *values) {
+  tn_node *n = number->dim[0], *width = values->dim[1];
+  bool one = n->hi <= NEXT_BLOCK;
+  tn_node *numbers = one ? tn__add_axis(c, number, 0) : tn__in_blocks(c, number, 0, NEXT_BLOCK);
+  tn_node *blocks = one ? tn__add_axis(c, values, 0) : tn__in_blocks(c, values, 0, NEXT_BLOCK);
+  tn__dims pairs = {.rank = 3, .d = {numbers->dim[0], numbers->dim[1], numbers->dim[1]}};
+  tn_node *own = tn__expand(c, tn__add_axis(c, numbers, 2), pairs.d),
+          *other = tn__expand(c, tn__add_axis(c, numbers, 1), pairs.d);
+  tn_node *sooner = tn__op2(c, OP_LE, tn__place(c, &pairs, 2), tn__place(c, &pairs, 1));
+  tn_node *joins = tn__op2(c, OP_AND, tn__op2(c, OP_EQ, own, other), sooner);
+  tn_node *wide[] = {pairs.d[0], pairs.d[1], pairs.d[2], width};
+  tn_node *each = tn__expand(c, tn__add_axis(c, blocks, 1), wide);
+  joins = tn__expand(c, tn__add_axis(c, joins, 3), wide);
+  tn_node *sum = tn__reduce(c, OP_SUM, tn__where(c, joins, each, tn__literal_like(c, each, 0)), (int64_t[]){2}, 1);
+  if (!one) {
+    tn_node *ends = last_of_blocks(c, numbers, 1);
+    tn_node *before = of_before(c, run_sums(c, ends, sum_at_end(c, numbers, blocks)));
+    before = tn__expand(c, tn__add_axis(c, before, 1), blocks->dim);
+    sum = tn__add(c, sum, where_equal(c, numbers, tn__add_axis(c, of_before(c, ends), 1), before));
+  }
+  return tn__first_of(c, tn__merge_axes(c, sum, 0, 2), 0, n);
+}
+
+static tn_node *spread(tn_ctx *c, tn_node *x, tn_node *const *dims, uint32_t rank) { /* along axes that follow */
+  while (x->rank < rank) x = tn__add_axis(c, x, x->rank);
+  return tn__expand(c, x, dims);
+}
+
+/* idx[n], upd[n, r] -> [places, r], the sums of those that go to each place: each asks all */
+static tn_node *by_asking(tn_ctx *c, tn_node *places, tn_node *idx, tn_node *upd) {
+  tn__dims all = {.rank = 3, .d = {places, upd->dim[0], upd->dim[1]}};
+  tn_node *goes = tn__op2(c, OP_EQ, spread(c, tn__add_axis(c, idx, 0), all.d, 3), tn__place(c, &all, 0));
+  upd = tn__expand(c, tn__add_axis(c, upd, 0), all.d);
+  return tn__reduce(c, OP_SUM, tn__where(c, goes, upd, tn__literal_like(c, upd, 0)), (int64_t[]){1}, 1);
+}
+
+/* So, where runs are brought together */
+static tn_node *by_sorting(tn_ctx *c, tn_node *places, tn_node *idx, tn_node *upd) {
+  tn__dims line = {.rank = 1, .d = {places}}, near = {.rank = 2, .d = {places, tn__int(c, FIRST_BLOCK)}};
+  tn_node *end = tn__scalar_to(c, tn__dim_value(c, places, TN_I64), idx->dim, 1), *zero = tn__literal_like(c, idx, 0);
+  /* from 1 on: 0 is of none; those that go nowhere come last */
+  tn_node *inside = tn__op2(c, OP_AND, tn__op2(c, OP_LE, zero, idx), tn__op2(c, OP_LT, idx, end));
+  tn_node *number = tn__op2(c, OP_MIN, tn__where(c, inside, idx, end), tn__literal_like(c, idx, (double)places->hi));
+  number = tn__op2_num(c, OP_ADD, tn__op2(c, OP_MAX, number, zero), 1);
+  number = tn__op1(c, OP_CONTIG, number);
+  tn_node *order = tn__sorted_order(c, tn__add_axis(c, number, 0), false);
+  number = tn__op1(c, OP_CONTIG, tn__gather(c, number, order));
+  tn_node *values = tn__gather(c, upd, order);
+
+  tn_node *blocks = tn__in_blocks(c, number, 0, FIRST_BLOCK);
+  tn_node *before =
+      run_sums(c, last_of_blocks(c, blocks, 1), sum_at_end(c, blocks, tn__in_blocks(c, values, 0, FIRST_BLOCK)));
+
+  tn_node *own = tn__op2_num(c, OP_ADD, tn__place(c, &line, 0), 1);
+  tn_node *from = tn__op1(c, OP_CONTIG, tn__places_in(c, number, own, false)),
+          *to = tn__op1(c, OP_CONTIG, tn__places_in(c, number, own, true));
+  tn_node *block = tn__op2(c, OP_IDIV, tn__op2_num(c, OP_ADD, to, -1), tn__literal_like(c, to, FIRST_BLOCK));
+  tn_node *at = tn__add(c, spread(c, tn__op2_num(c, OP_MUL, block, FIRST_BLOCK), near.d, 2), tn__place(c, &near, 1));
+  tn_node *is_own = tn__op2(c, OP_AND, tn__op2(c, OP_LE, spread(c, from, near.d, 2), at),
+                            tn__op2(c, OP_LT, at, spread(c, to, near.d, 2)));
+  tn_node *nowhere = tn__literal_like(c, at, -1);
+  tn_node *last = tn__gather(c, upd, tn__where(c, is_own, tn__gather(c, order, at), nowhere));
+  tn_node *sum = tn__reduce(c, OP_SUM, last, (int64_t[]){1}, 1);
+
+  tn_node *begin = tn__op2_num(c, OP_MUL, block, FIRST_BLOCK);
+  tn_node *goes_back = tn__op2(c, OP_AND, tn__op2(c, OP_LT, from, to), tn__op2(c, OP_LT, from, begin));
+  tn_node *back = tn__where(c, goes_back, tn__op2_num(c, OP_ADD, block, -1), tn__literal_like(c, block, -1));
+  return tn__add(c, sum, tn__gather(c, before, back));
+}
+
+static double most(const tn_node *size) {
+  return (double)size->hi;
+}
+
+/* In multiply-adds of the whole device */
+/* a choice: either is right */
+static bool is_quicker_asked(const tn__target *t, double places, double n, double width) {
+  int bits = 1;
+  while (bits < 62 && places >= (double)((int64_t)1 << bits)) bits++;
+  double runs = RUN_LAUNCHES * tn__target_launch_work(t) + RUN_STEPS * (n + places) * width;
+  return 2 * places * n * width <= tn__sort_work(t, 1, n, bits) + runs;
+}
+
+static tn_node *in_parallel(tn_ctx *c, const tn__target *t, tn_node *n) {
+  tn_node *base = n->src[0], *idx = n->src[1], *upd = n->src[2], *places = n->dim[0];
+  tn_node *count = tn__numel(c, idx);
+  idx = tn__cast(c, tn__reshape(c, idx, &count, 1), TN_I64);
+  upd = tn__merge_axes(c, tn__merge_axes(c, upd, n->src[1]->rank, n->rank - 1u), 0, n->src[1]->rank);
+  bool asked = is_quicker_asked(t, most(places), most(count), most(upd->dim[1]));
+  tn_node *sum = (asked ? by_asking : by_sorting)(c, places, idx, tn__acc(c, upd));
+  return tn__cast(c, tn__add(c, tn__acc(c, base), tn__reshape(c, sum, n->dim, n->rank)), n->dtype);
+}
+
+static tn_node *first_serial(tn_ctx *c, tn_node *sink) {
+  tn__nodes all = {0};
+  tn__topo(&c->scratch, &sink, 1, &all);
+  for (uint32_t i = 0; i < all.n; i++)
+    if (all.v[i]->op == OP_SCATTER && !tn__is_placed(all.v[i])) return all.v[i];
+  return NULL;
+}
+
+tn_node *tn__schedule_scatters(tn_ctx *c, tn_node *sink, const tn__target *t) {
+  tn_node *given = sink;
+  if (!t->group || c->mode == TN_MODE_STRICT) return sink;
+  for (tn_node *n; (n = first_serial(c, sink));) {
+    tn_node *by = in_parallel(c, t, n);
+    sink = tn__substitute(c, sink, &n, &by, 1);
+  }
+  return sink == given ? sink : tn__schedule_prune(c, tn__simplify_graph(c, sink));
+}

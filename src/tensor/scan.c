@@ -1,0 +1,72 @@
+/* Running sums and products, made of the rest: blocks of a few elements are summed up, the sums are scanned by the same
+ * rule, and each element adds those of its block that stand before it to what the blocks before give.  So a scan reads
+ * its input twice, whatever its length, no element waits for the one before it, and the order of all additions is that
+ * of the blocks: the same on every device. */
+#include "tensor/scan.h"
+
+/* Elements of a block: in the first, each is compared with all others of its block, so that they are few; above it
+ * there are so few that more in a block save whole passes. */
+enum { FIRST_BLOCK = 16, NEXT_BLOCK = 64 };
+
+static tn_node *unit_like(tn_ctx *c, tn__op op, tn_node *x) {
+  return tn__literal_like(c, x, op == OP_PROD ? 1 : 0);
+}
+
+tn_node *tn__within_blocks(tn_ctx *c, tn__op op, tn_node *x, uint32_t axis, bool exclusive) {
+  int64_t summed = axis + 1;
+  tn_node *row = tn__add_axis(c, x, axis);
+  tn__dims pairs = tn__dims_of(row);
+  pairs.d[axis] = x->dim[axis];
+  row = tn__expand(c, row, pairs.d);
+  tn_node *at = tn__place(c, &pairs, axis), *other = tn__place(c, &pairs, axis + 1);
+  tn_node *before = tn__op2(c, exclusive ? OP_LT : OP_LE, other, at);
+  return tn__reduce(c, op, tn__where(c, before, row, unit_like(c, op, row)), &summed, 1);
+}
+
+tn_node *tn__in_blocks(tn_ctx *c, tn_node *x, uint32_t axis, int64_t size) {
+  tn_node *n = x->dim[axis], *blocks = tn__op2(c, OP_IDIV, tn__add(c, n, tn__int(c, size - 1)), tn__int(c, size));
+  tn_node *lohi[2 * TN_MAX_RANK];
+  for (uint32_t i = 0; i < 2u * x->rank; i++) lohi[i] = tn__int(c, 0);
+  lohi[2 * axis + 1] = tn__sub(c, tn__mul(c, blocks, tn__int(c, size)), n);
+  tn__dims into = {.rank = 2, .d = {blocks, tn__int(c, size)}};
+  return tn__split_axis(c, tn__pad(c, x, lohi), axis, &into);
+}
+
+tn_node *tn__first_of(tn_ctx *c, tn_node *x, uint32_t axis, tn_node *n) {
+  tn_node *begin[TN_MAX_RANK], *size[TN_MAX_RANK];
+  for (uint32_t i = 0; i < x->rank; i++) begin[i] = tn__int(c, 0), size[i] = i == axis ? n : x->dim[i];
+  return tn__shrink(c, x, begin, size, NULL);
+}
+
+static tn_node *scan(tn_ctx *c, tn__op op, tn_node *x, uint32_t axis, bool exclusive, int64_t block) {
+  tn_node *n = x->dim[axis];
+  if (n->hi <= block) return tn__within_blocks(c, op, x, axis, exclusive);
+  tn_node *rows = tn__in_blocks(c, x, axis, block);
+  int64_t inner = axis + 1;
+  tn_node *before = scan(c, op, tn__reduce(c, op, rows, &inner, 1), axis, true, NEXT_BLOCK);
+  tn_node *own = tn__within_blocks(c, op, rows, axis + 1, exclusive);
+  tn_node *all = tn__bcast2(c, op == OP_SUM ? OP_ADD : OP_MUL, tn__add_axis(c, before, axis + 1), own);
+  return tn__first_of(c, tn__merge_axes(c, all, axis, 2), axis, n);
+}
+
+tn_node *tn__scan(tn_ctx *c, tn__op op, tn_node *x, uint32_t axis, bool exclusive) {
+  if (x->rank + 2 <= TN_MAX_RANK) return scan(c, op, x, axis, exclusive, FIRST_BLOCK);
+  tn__dims shape = tn__dims_of(x);
+  tn_node *flat = tn__merge_axes(c, tn__merge_axes(c, x, axis + 1, x->rank - axis - 1u), 0, axis);
+  return tn__reshape(c, scan(c, op, flat, 1, exclusive, FIRST_BLOCK), shape.d, shape.rank);
+}
+
+static tn_node *running(tn_ctx *c, tn__call *k) { /* cumsum, cumprod: i: axis, SUM or PROD */
+  tn_node *x = k->x[0];
+  tn__want(c, x, TN__C_ANY);
+  uint32_t axis = tn__axis(c, (int)k->i[0], x->rank);
+  int wide = tn__widened(tn__dtype_acc(x->dtype));
+  return tn__cast(c, tn__scan(c, (tn__op)k->i[1], tn__cast(c, x, wide), axis, false), tn__widened(x->dtype));
+}
+
+tn_tensor *tn_cumsum(tn_tensor *t, int axis) {
+  return tn__build(&(tn__call){.name = "tn_cumsum", .fn = running, .in = &t, .nin = 1, .i = {axis, OP_SUM}});
+}
+tn_tensor *tn_cumprod(tn_tensor *t, int axis) {
+  return tn__build(&(tn__call){.name = "tn_cumprod", .fn = running, .in = &t, .nin = 1, .i = {axis, OP_PROD}});
+}

@@ -1,0 +1,13 @@
+/* Running sums and what they are made of, for compositions. */
+#ifndef TN_TENSOR_SCAN_H
+#define TN_TENSOR_SCAN_H
+#include "tensor/operands.h"
+
+/* The axis becomes two: blocks of so many elements, and the elements of a block; zeros fill the last one. */
+tn_node *tn__in_blocks(tn_ctx *c, tn_node *x, uint32_t axis, int64_t size);
+tn_node *tn__first_of(tn_ctx *c, tn_node *x, uint32_t axis, tn_node *n); /* the first n along the axis */
+/* op (SUM, PROD) over those that stand before each element along the axis, itself among them or not.  within_blocks:
+ * element by element, for short axes. */
+tn_node *tn__within_blocks(tn_ctx *c, tn__op op, tn_node *x, uint32_t axis, bool exclusive);
+tn_node *tn__scan(tn_ctx *c, tn__op op, tn_node *x, uint32_t axis, bool exclusive);
+#endif

@@ -1,0 +1,320 @@
+/* Sorting, and what is made of it.
+ *
+ * A row is sorted by the places that its elements go to.  In a short row each element counts those that come before it.
+ * A long one is sorted by radix, digit by digit from the lowest: blocks of a few elements count how many of each digit
+ * they hold, a scan over the counts, all blocks of one digit after the other, tells where each block's first element of
+ * that digit goes, and the elements of a block follow each other.  Each pass is stable, so all of them together are.
+ * (Cormen, Leiserson, Rivest, Stein, Introduction to Algorithms, 8.2 and 8.3.)
+ *
+ * A block has as many elements as there are digits, so that there are as many counts as elements.  In it each element
+ * asks all others: long digits make few passes of much work.  Which way is taken has no influence on the result. */
+#include "tensor/sort.h"
+#include "device/device.h"
+#include "tensor/scan.h"
+
+enum {
+  PASS_LAUNCHES = 8,      /* kernels of a pass */
+  PASS_STEPS = 32,        /* multiply-adds in the time that an element is in a pass, beside asking for its digit */
+  LEAST_LAUNCH = 1 << 15, /* so, of a launch, on devices that do not say how long it takes */
+  ASK_FETCHES = 4, /* asking takes so long as fetching so many elements; where fetching is free: a multiply-add */
+};
+
+static const int digit_bits[] = {4, 8};
+
+/* The quickest way: the bits of a digit, 0: each element counts those before it in its row.  *work: what it takes. */
+/* a choice: either is right */
+static int way_to_sort(const tn__target *t, double rows, double n, int bits, double *work) {
+  double ask = t->fetch > 0 ? ASK_FETCHES * (double)t->fetch : 1;
+  double launch = t->launch > 0 ? tn__target_launch_work(t) : LEAST_LAUNCH;
+  int best = 0;
+  *work = launch + rows * n * n * ask;
+  for (uint32_t i = 0; i < sizeof digit_bits / sizeof *digit_bits; i++) {
+    int passes = (bits + digit_bits[i] - 1) / digit_bits[i];
+    double pass = PASS_LAUNCHES * launch + rows * n * ((2 << digit_bits[i]) * ask + PASS_STEPS);
+    if (passes * pass < *work) *work = passes * pass, best = digit_bits[i];
+  }
+  return best;
+}
+
+double tn__sort_work(const tn__target *t, double rows, double n, int bits) {
+  double work;
+  way_to_sort(t, rows, n, bits, &work);
+  return work;
+}
+
+/* Unsigned integers in whose order a row is to be sorted: bit by bit what the order of its elements is.  NaN comes
+ * last, behind +inf, and -0 equals 0; downwards all is the other way round, so NaN comes first. */
+typedef struct keys {
+  tn_node *of; /* the row's axis is the last */
+  int bits;    /* no higher one is set */
+} keys;
+
+static tn_node *unsigned_const(tn_ctx *c, tn_node *x, uint64_t bits) {
+  return tn__scalar_to(c, tn__const_bits(c, x->dtype, bits), x->dim, x->rank);
+}
+
+/* x, computed once: where something is computed twice, as kernels do in passing, a dtype that is rounded once may have
+ * left it with other bits. */
+static tn_node *once(tn_ctx *c, tn_node *x) {
+  const tn_node *from = x;
+  while (tn__ops[from->op].group == G_MOVE || from->op == OP_DETACH || (from->op == OP_CAST && tn__is_int(from->dtype)))
+    from = from->src[0];
+  bool stands = from->op == OP_STORAGE || from->op == OP_PARAM || from->op == OP_CONTIG || from->op == OP_IOTA;
+  return stands ? x : tn__op1(c, OP_CONTIG, x);
+}
+
+static keys keys_of(tn_ctx *c, tn_node *x, bool down) {
+  static const int same_width[] = {[1] = TN_U8, [2] = TN_U16, [4] = TN_U32, [8] = TN_U64};
+  int width = (int)tn__size_of(x->dtype) * 8, as = same_width[width / 8];
+  uint64_t sign = (uint64_t)1 << (width - 1), all = sign | (sign - 1);
+  keys k = {.bits = width};
+  x = once(c, tn__is_float(x->dtype) ? tn__op1(c, OP_DETACH, x) : x); /* the order has no gradient */
+  if (x->dtype == TN_BOOL) {
+    k.of = tn__cast(c, x, TN_U8);
+    k.bits = 1;
+    all = 1;
+  } else if (tn__is_float(x->dtype)) {
+    tn_node *zero = tn__literal_like(c, x, 0), *nan = tn__op2(c, OP_NE, x, x);
+    x = tn__where(c, tn__op2(c, OP_EQ, x, zero), zero, x);
+    tn_node *bits = tn__bitcast(c, x, as), *top = unsigned_const(c, bits, sign);
+    tn_node *negative = tn__op2(c, OP_NE, tn__op2(c, OP_AND, bits, top), unsigned_const(c, bits, 0));
+    bits = tn__where(c, negative, tn__op1(c, OP_NOT, bits), tn__op2(c, OP_XOR, bits, top));
+    k.of = tn__where(c, nan, unsigned_const(c, bits, all), bits);
+  } else if (x->lo >= 0 && x->hi < INT64_MAX) { /* the interval may say that few bits are ever set */
+    k.of = tn__cast(c, x, as);
+    for (k.bits = 1; k.bits < 63 && x->hi >> k.bits;) k.bits++;
+    all = ((uint64_t)1 << k.bits) - 1;
+  } else {
+    k.of = tn__bitcast(c, x, as);
+    if (tn__dtypes[x->dtype].is_signed) k.of = tn__op2(c, OP_XOR, k.of, unsigned_const(c, k.of, sign));
+  }
+  if (down) k.of = tn__op2(c, OP_XOR, k.of, unsigned_const(c, k.of, all));
+  return k;
+}
+
+static tn_node *i32(tn_ctx *c, tn_node *x) {
+  return tn__cast(c, x, TN_I32);
+}
+
+/* rows[R, n] and places within the row -> places in all rows, as a permutation: i64[R * n] */
+static tn_node *places_of(tn_ctx *c, tn_node *in_row) {
+  tn__dims shape = tn__dims_of(in_row);
+  tn_node *size = tn__scalar_to(c, tn__dim_value(c, shape.d[1], TN_I64), shape.d, 2);
+  tn_node *row = tn__mul(c, tn__place(c, &shape, 0), size);
+  return tn__op1(c, OP_PERMUTATION, tn__merge_axes(c, tn__add(c, row, tn__cast(c, in_row, TN_I64)), 0, 2));
+}
+
+/* x[R, n] with each element at its place */
+static tn_node *placed(tn_ctx *c, tn_node *x, tn_node *places) {
+  tn_node *zeros = tn__scalar_to(c, tn__const_num(c, x->dtype, 0), places->dim, 1);
+  return tn__reshape(c, tn__scatter(c, zeros, places, tn__merge_axes(c, x, 0, 2)), x->dim, 2);
+}
+
+/* [R, n]: how many of its row go before each */
+static tn_node *places_by_counting(tn_ctx *c, tn_node *key) {
+  int64_t counted = 2;
+  tn_node *own = tn__add_axis(c, key, 2), *other = tn__add_axis(c, key, 1);
+  tn__dims pairs = {.rank = 3, .d = {key->dim[0], key->dim[1], key->dim[1]}};
+  own = tn__expand(c, own, pairs.d);
+  other = tn__expand(c, other, pairs.d);
+  tn_node *earlier = tn__op2(c, OP_LT, tn__place(c, &pairs, 2), tn__place(c, &pairs, 1));
+  tn_node *equal = tn__op2(c, OP_AND, tn__op2(c, OP_EQ, other, own), earlier);
+  tn_node *before = tn__op2(c, OP_OR, tn__op2(c, OP_LT, other, own), equal);
+  return tn__reduce(c, OP_SUM, i32(c, before), &counted, 1);
+}
+
+/* [R, n]: where the lowest digit sends each */
+static tn_node *places_by_digit(tn_ctx *c, tn_node *key, int digit) {
+  int64_t all = (int64_t)1 << digit; /* of digits, and of elements of a block */
+  tn_node *n = key->dim[1], *size = tn__int(c, all);
+  tn_node *digits = tn__cast(c, tn__op2(c, OP_AND, key, unsigned_const(c, key, (uint64_t)all - 1)), TN_I32);
+  tn_node *rows = tn__in_blocks(c, digits, 1, all); /* [R, blocks, size] */
+  tn__dims shape = tn__dims_of(rows);
+  tn_node *block = shape.d[1], *at = tn__op2_num(c, OP_MUL, tn__place(c, &shape, 1), (double)all);
+  at = tn__add(c, at, tn__place(c, &shape, 2));
+  tn_node *there = tn__op2(c, OP_LT, at, tn__scalar_to(c, tn__dim_value(c, n, TN_I64), shape.d, 3));
+  rows = tn__where(c, there, rows, tn__literal_like(c, rows, (double)all));
+
+  int64_t last = 3;
+  tn__dims counts = {.rank = 4, .d = {shape.d[0], size, block, size}};
+  tn_node *each = tn__expand(c, tn__add_axis(c, rows, 1), counts.d);
+  tn_node *hit = tn__op2(c, OP_EQ, each, i32(c, tn__place(c, &counts, 1)));
+  tn_node *count = tn__reduce(c, OP_SUM, i32(c, hit), &last, 1);                 /* [R, digits, blocks] */
+  tn_node *first = tn__scan(c, OP_SUM, tn__merge_axes(c, count, 1, 2), 1, true); /* [R, digits * blocks] */
+
+  tn__dims pairs = {.rank = 4, .d = {shape.d[0], block, size, size}};
+  tn_node *own = tn__expand(c, tn__add_axis(c, rows, 3), pairs.d),
+          *other = tn__expand(c, tn__add_axis(c, rows, 2), pairs.d);
+  tn_node *earlier = tn__op2(c, OP_LT, tn__place(c, &pairs, 3), tn__place(c, &pairs, 2));
+  tn_node *alike = tn__op2(c, OP_AND, tn__op2(c, OP_EQ, own, other), earlier);
+  tn_node *follows = tn__reduce(c, OP_SUM, i32(c, alike), &last, 1); /* [R, blocks, size] */
+
+  tn_node *blocks = tn__scalar_to(c, tn__dim_value(c, block, TN_I64), shape.d, 3);
+  tn_node *line = tn__op2_num(c, OP_MUL, tn__place(c, &shape, 0), (double)all);
+  line = tn__add(c, line, tn__cast(c, rows, TN_I64));
+  line = tn__add(c, tn__mul(c, line, blocks), tn__place(c, &shape, 1));
+  tn_node *place = tn__add(c, tn__gather(c, tn__merge_axes(c, first, 0, 2), line), follows);
+  return tn__first_of(c, tn__merge_axes(c, place, 1, 2), 1, n);
+}
+
+tn_node *tn__sorted_order(tn_ctx *c, tn_node *x, bool down) {
+  keys k = keys_of(c, x, down);
+  tn__dims shape = tn__dims_of(x);
+  tn_node *count = tn__mul(c, shape.d[0], shape.d[1]);
+  tn_node *order = tn__reshape(c, i32(c, tn__iota(c, count)), shape.d, 2);
+  const tn__target *t = &tn__device_get(c, x->device < 0 ? 0 : x->device)->target;
+  double work;
+  int digit = way_to_sort(t, (double)shape.d[0]->hi, (double)shape.d[1]->hi, k.bits, &work);
+  int passes = digit ? (k.bits + digit - 1) / digit : 0;
+  if (count->hi > INT32_MAX) order = tn__reshape(c, tn__iota(c, count), shape.d, 2);
+  if (!digit) order = placed(c, order, places_of(c, places_by_counting(c, k.of)));
+  for (tn_node *key = k.of; passes--;) {
+    tn_node *places = places_of(c, places_by_digit(c, key, digit));
+    order = placed(c, order, places);
+    if (passes) key = placed(c, tn__op2(c, OP_SHR, key, unsigned_const(c, key, (uint64_t)digit)), places);
+  }
+  return tn__op1(c, OP_PERMUTATION, tn__merge_axes(c, tn__cast(c, order, TN_I64), 0, 2));
+}
+
+/* ---- the public functions ---- */
+
+typedef struct rows {
+  tn_node *of;    /* [R, n] */
+  tn__dims shape; /* with the axis last */
+  uint32_t axis;
+} rows;
+
+static rows rows_of(tn_ctx *c, tn_node *x, int axis) {
+  if (!x->rank) tn__fail(c, TN_ESHAPE, "a scalar has no axis to sort along");
+  rows r = {.axis = tn__axis(c, axis, x->rank)};
+  x = tn__move_axis(c, x, r.axis, x->rank - 1u);
+  r.shape = tn__dims_of(x);
+  r.of = tn__merge_axes(c, x, 0, x->rank - 1u);
+  return r;
+}
+
+/* [R, n] -> in the shape of the operand, n of it along the axis */
+static tn_node *rows_back(tn_ctx *c, const rows *r, tn_node *x) {
+  tn__dims shape = r->shape;
+  shape.d[shape.rank - 1] = x->dim[1];
+  return tn__move_axis(c, tn__reshape(c, x, shape.d, shape.rank), shape.rank - 1, r->axis);
+}
+
+static tn_node *sorted_values(tn_ctx *c, const rows *r, tn_node *order) {
+  return tn__reshape(c, tn__gather(c, tn__merge_axes(c, r->of, 0, 2), order), r->of->dim, 2);
+}
+
+static tn_node *sorted_places(tn_ctx *c, const rows *r, tn_node *order) {
+  tn__dims shape = tn__dims_of(r->of);
+  order = tn__reshape(c, order, shape.d, 2);
+  tn_node *size = tn__scalar_to(c, tn__dim_value(c, r->of->dim[1], TN_I64), shape.d, 2);
+  return tn__sub(c, order, tn__mul(c, tn__place(c, &shape, 0), size));
+}
+
+enum { VALUES, PLACES };
+
+/* The first `some` of the sorted rows; NULL: all */
+static tn_node *sorted_rows(tn_ctx *c, const tn__call *k, tn_node *some) { /* i: axis, descending, VALUES or PLACES */
+  tn__want(c, k->x[0], TN__C_ANY);
+  rows r = rows_of(c, k->x[0], (int)k->i[0]);
+  tn_node *order = tn__sorted_order(c, r.of, k->i[1] != 0);
+  if (some && tn__sub(c, some, r.of->dim[1])->lo > 0)
+    tn__fail(c, TN_ESHAPE, "%s has fewer than %s elements along axis %d", tn__text(c, k->x[0]),
+             tn__dims_text(c, &some, 1), (int)r.axis);
+  tn_node *sorted = k->i[2] == VALUES ? sorted_values(c, &r, order) : sorted_places(c, &r, order);
+  return rows_back(c, &r, some ? tn__first_of(c, sorted, 1, some) : sorted);
+}
+
+static tn_node *sort(tn_ctx *c, tn__call *k) {
+  return sorted_rows(c, k, NULL);
+}
+
+static tn_node *topk(tn_ctx *c, tn__call *k) { /* data: where the result goes; i[3]: how many */
+  if (!k->data) tn__fail(c, TN_EINVAL, "there is no place for the result: values or places is NULL");
+  return sorted_rows(c, k, tn__dim_in(c, k->i[3]));
+}
+
+/* ---- searching ---- */
+
+/* Is x before y, NaN being the greatest? */
+static tn_node *comes_before(tn_ctx *c, tn_node *x, tn_node *y) {
+  tn_node *less = tn__op2(c, OP_LT, x, y);
+  if (!tn__is_float(x->dtype)) return less;
+  tn_node *last = tn__op2(c, OP_AND, tn__op2(c, OP_EQ, x, x), tn__op2(c, OP_NE, y, y));
+  return tn__op2(c, OP_OR, less, last);
+}
+
+/* Halving steps, from the greatest power of two within n on. */
+tn_node *tn__places_in(tn_ctx *c, tn_node *sorted, tn_node *values, bool right) {
+  tn_node *n = sorted->dim[0], *all = tn__dim_value(c, n, TN_I64);
+  tn__dims shape = tn__dims_of(values);
+  tn_node *place = tn__scalar_to(c, tn__const_num(c, TN_I64, 0), shape.d, shape.rank);
+  tn_node *end = tn__scalar_to(c, all, shape.d, shape.rank);
+  int64_t step = 1;
+  while (step <= n->hi / 2) step *= 2;
+  for (; step && n->hi > 0; step /= 2) {
+    tn_node *next = tn__op2_num(c, OP_ADD, place, (double)step);
+    tn_node *x = tn__gather(c, sorted, tn__op2_num(c, OP_ADD, next, -1));
+    tn_node *passes = right ? tn__op1(c, OP_NOT, comes_before(c, values, x)) : comes_before(c, x, values);
+    place = tn__where(c, tn__op2(c, OP_AND, tn__op2(c, OP_LE, next, end), passes), next, place);
+  }
+  return place;
+}
+
+static tn_node *searchsorted(tn_ctx *c, tn__call *k) { /* i: right */
+  tn_node *x[2] = {k->x[0], k->x[1]};
+  for (int i = 0; i < 2; i++) tn__want(c, x[i], TN__C_ANY);
+  if (x[0]->rank != 1) tn__fail(c, TN_ESHAPE, "what is searched has one axis, unlike %s", tn__text(c, x[0]));
+  tn__promote(c, x, 2);
+  return tn__places_in(c, x[0], x[1], k->i[0] != 0);
+}
+
+/* Sorted, those of a class stand together: from the place of its number up to that of the next.  Of few classes it is
+ * quicker to ask each element for each. */
+static tn_node *bincount(tn_ctx *c, tn__call *k) { /* i: classes */
+  enum { FEW = 64 };
+  tn_node *idx = k->x[0], *classes = tn__dim_in(c, k->i[0]);
+  if (!tn__is_int(idx->dtype)) tn__fail(c, TN_EDTYPE, "what is counted are integers, not %s", tn__text(c, idx));
+  if (classes->lo < 0) tn__fail(c, TN_ESHAPE, "the number of classes is negative");
+  tn__dims line = {.rank = 1, .d = {tn__numel(c, idx)}}, out = {.rank = 1, .d = {classes}};
+  idx = tn__cast(c, tn__reshape(c, idx, line.d, 1), TN_I64);
+  tn_node *number = tn__place(c, &out, 0);
+  if (classes->hi <= FEW) {
+    tn__dims pairs = {.rank = 2, .d = {classes, line.d[0]}};
+    tn_node *hit = tn__op2(c, OP_EQ, tn__expand(c, tn__add_axis(c, number, 1), pairs.d),
+                           tn__expand(c, tn__add_axis(c, idx, 0), pairs.d));
+    return tn__reduce(c, OP_SUM, tn__cast(c, hit, TN_I64), (int64_t[]){1}, 1);
+  }
+  tn_node *end = tn__scalar_to(c, tn__dim_value(c, classes, TN_I64), line.d, 1);
+  tn_node *inside = tn__op2(c, OP_AND, tn__num_op2(c, OP_LE, 0, idx), tn__op2(c, OP_LT, idx, end));
+  tn_node *key = tn__op2(c, OP_MIN, tn__where(c, inside, idx, end), tn__literal_like(c, idx, (double)classes->hi));
+  key = tn__reshape(c, tn__op2_num(c, OP_MAX, key, 0), (tn_node *[]){tn__int(c, 1), line.d[0]}, 2);
+  tn_node *sorted = tn__gather(c, tn__reshape(c, key, line.d, 1), tn__sorted_order(c, key, false));
+  sorted = tn__op1(c, OP_CONTIG, sorted);
+  return tn__sub(c, tn__places_in(c, sorted, number, true), tn__places_in(c, sorted, number, false));
+}
+
+tn_tensor *tn_sort(tn_tensor *t, int axis, bool descending) {
+  return tn__build(&(tn__call){.name = "tn_sort", .fn = sort, .in = &t, .nin = 1, .i = {axis, descending, VALUES}});
+}
+tn_tensor *tn_argsort(tn_tensor *t, int axis, bool descending) {
+  return tn__build(&(tn__call){.name = "tn_argsort", .fn = sort, .in = &t, .nin = 1, .i = {axis, descending, PLACES}});
+}
+tn_status tn_topk(tn_tensor *t, tn_dim k, int axis, bool largest, tn_tensor **values, tn_tensor **places) {
+  tn_tensor **out[2] = {[VALUES] = values, [PLACES] = places};
+  for (int what = VALUES; what <= PLACES; what++) {
+    tn__call call = {
+        .name = "tn_topk", .fn = topk, .in = &t, .nin = 1, .data = out[what], .i = {axis, largest, what, k}};
+    tn_status status = tn__do(&call);
+    if (status) return status;
+    *out[what] = call.out;
+  }
+  return TN_OK;
+}
+tn_tensor *tn_searchsorted(tn_tensor *sorted, tn_tensor *values, bool right) {
+  tn_tensor *in[2] = {sorted, values};
+  return tn__build(&(tn__call){.name = "tn_searchsorted", .fn = searchsorted, .in = in, .nin = 2, .i = {right}});
+}
+tn_tensor *tn_bincount(tn_tensor *idx, tn_dim classes) {
+  return tn__build(&(tn__call){.name = "tn_bincount", .fn = bincount, .in = &idx, .nin = 1, .i = {classes}});
+}

@@ -1,0 +1,242 @@
+/* Running sums, sorts and searches against what a few lines of C say, on rows of lengths that are drawn around those at
+ * which another way of computing begins; on the device that $TENET_DEVICE names. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* cmocka wants the four above first */
+#include "tenet/tenet.h"
+#include <cmocka.h>
+#include <math.h>
+#include <string.h>
+
+enum { ROOM = 2400 };
+static tn_ctx *ctx;
+
+static int open_ctx(void **state) {
+  (void)state;
+  ctx = tn_ctx_open(&(tn_options){.quiet = 1});
+  return ctx ? 0 : 1;
+}
+
+static int close_ctx(void **state) {
+  (void)state;
+  tn_ctx_close(ctx);
+  return 0;
+}
+
+static uint64_t seed = 20261124;
+static int64_t below(int64_t n) {
+  seed = seed * 6364136223846793005u + 1442695040888963407u;
+  return (int64_t)((seed >> 33) % (uint64_t)n);
+}
+
+static const int64_t lengths[] = {0, 1, 2, 15, 16, 17, 64, 257, 511, 513, 1025, 2311};
+enum { LENGTHS = sizeof lengths / sizeof *lengths };
+
+#define CHECK(call) assert_int_equal((call), TN_OK)
+
+/* Few values, so that many are equal; NaN, both zeros and both infinities among them. */
+static float any_float(void) {
+  static const float odd[] = {NAN, -0.0f, 0.0f, INFINITY, -INFINITY};
+  return below(8) ? (float)(below(40) - 20) : odd[below(5)];
+}
+
+static bool comes_before(float x, float y) {
+  return x < y || (x == x && y != y);
+}
+
+static void expect_order(const float *x, int64_t n, bool down, const float *sorted, const int64_t *place) {
+  bool seen[ROOM] = {false};
+  for (int64_t i = 0; i < n; i++) {
+    assert_in_range(place[i], 0, n - 1);
+    assert_false(seen[place[i]]);
+    seen[place[i]] = true;
+    assert_memory_equal(&sorted[i], &x[place[i]], sizeof *x);
+    if (!i) continue;
+    float a = x[place[i - 1]], b = x[place[i]];
+    assert_false(down ? comes_before(a, b) : comes_before(b, a));
+    if (!comes_before(a, b) && !comes_before(b, a)) assert_true(place[i - 1] < place[i]);
+  }
+}
+
+static void floats_are_sorted(void **state) {
+  (void)state;
+  float x[ROOM], sorted[ROOM];
+  int64_t place[ROOM];
+  for (int l = 0; l < LENGTHS; l++)
+    for (int down = 0; down < 2; down++) tn_scope(ctx) {
+        int64_t n = lengths[l];
+        for (int64_t i = 0; i < n; i++) x[i] = any_float();
+        tn_tensor *t = tn_from(ctx, TN_F32, &n, 1, x);
+        CHECK(tn_read(tn_sort(t, 0, down), sorted, (size_t)n * sizeof *sorted));
+        CHECK(tn_read(tn_argsort(t, 0, down), place, (size_t)n * sizeof *place));
+        expect_order(x, n, down, sorted, place);
+      }
+}
+
+/* Of every other dtype: rows apart, along an axis in the middle */
+static void integers_are_sorted(void **state) {
+  (void)state;
+  static const tn_dtype all[] = {TN_BOOL, TN_I8, TN_U8, TN_I16, TN_U32, TN_I64, TN_U64, TN_F16, TN_BF16, TN_F64};
+  const tn_dim shape[] = {2, 300, 2};
+  int64_t x[1200], y[1200];
+  for (size_t d = 0; d < sizeof all / sizeof *all; d++) tn_scope(ctx) {
+      for (int i = 0; i < 1200; i++) x[i] = all[d] == TN_BOOL ? below(2) : below(50);
+      tn_tensor *t = tn_sort(tn_cast(tn_from(ctx, TN_I64, shape, 3, x), all[d]), 1, false);
+      CHECK(tn_read(tn_cast(t, TN_I64), y, sizeof y));
+      for (int a = 0; a < 2; a++)
+        for (int b = 0; b < 2; b++) {
+          int count[50] = {0};
+          for (int i = 0; i < 300; i++) count[x[(a * 300 + i) * 2 + b]]++, count[y[(a * 300 + i) * 2 + b]]--;
+          for (int i = 1; i < 300; i++) assert_true(y[(a * 300 + i - 1) * 2 + b] <= y[(a * 300 + i) * 2 + b]);
+          for (int i = 0; i < 50; i++) assert_int_equal(count[i], 0);
+        }
+    }
+}
+
+static void gradient_goes_back_where_elements_stood(void **state) {
+  (void)state;
+  enum { N = 700 };
+  const tn_dim n = N;
+  float x[N], w[N], g[N];
+  int64_t place[N];
+  for (int i = 0; i < N; i++) x[i] = (float)below(100), w[i] = (float)below(1000);
+  tn_scope(ctx) {
+    tn_tensor *t = tn_from(ctx, TN_F32, &n, 1, x), *weight = tn_from(ctx, TN_F32, &n, 1, w), *grad = NULL;
+    tn_tensor *loss = tn_sum(tn_mul(tn_sort(t, 0, false), weight), NULL, 0, false);
+    CHECK(tn_grad(loss, 1, &t, &grad));
+    CHECK(tn_read(grad, g, sizeof g));
+    CHECK(tn_read(tn_argsort(t, 0, false), place, sizeof place));
+    for (int i = 0; i < N; i++) assert_float_equal(g[place[i]], w[i], 0);
+  }
+}
+
+static void sums_run(void **state) {
+  (void)state;
+  int32_t x[ROOM];
+  int64_t sum[ROOM], product[ROOM], total, all;
+  for (int l = 0; l < LENGTHS; l++) tn_scope(ctx) {
+      int64_t n = lengths[l];
+      for (int64_t i = 0; i < n; i++) x[i] = (int32_t)below(3) * 2 - 1;
+      tn_tensor *t = tn_from(ctx, TN_I32, &n, 1, x);
+      CHECK(tn_read(tn_cumsum(t, 0), sum, (size_t)n * sizeof *sum));
+      CHECK(tn_read(tn_cumprod(t, 0), product, (size_t)n * sizeof *product));
+      total = 0, all = 1;
+      for (int64_t i = 0; i < n; i++) {
+        total += x[i];
+        all = (int64_t)((uint64_t)all * (uint64_t)(int64_t)x[i]);
+        assert_int_equal(sum[i], total);
+        assert_int_equal(product[i], all);
+      }
+    }
+}
+
+static void running_sums_have_gradients(void **state) {
+  (void)state;
+  enum { N = 50 };
+  const tn_dim n = N;
+  float x[N], w[N], g[N], after = 0;
+  for (int i = 0; i < N; i++) x[i] = 1 + (float)below(4) / 4, w[i] = (float)below(9);
+  tn_scope(ctx) {
+    tn_tensor *t = tn_from(ctx, TN_F32, &n, 1, x), *weight = tn_from(ctx, TN_F32, &n, 1, w), *grad = NULL;
+    CHECK(tn_grad(tn_sum(tn_mul(tn_cumsum(t, 0), weight), NULL, 0, false), 1, &t, &grad));
+    CHECK(tn_read(grad, g, sizeof g));
+    for (int i = N; i--;) {
+      after += w[i];
+      assert_float_equal(g[i], after, 0);
+    }
+  }
+}
+
+static void places_are_found(void **state) {
+  (void)state;
+  enum { M = 40 };
+  const tn_dim m = M;
+  int64_t x[ROOM], v[M], place[M];
+  for (int l = 0; l < LENGTHS; l++)
+    for (int right = 0; right < 2; right++) tn_scope(ctx) {
+        int64_t n = lengths[l];
+        for (int64_t i = 0; i < n; i++) x[i] = (i ? x[i - 1] : -50) + below(3) * below(2);
+        for (int i = 0; i < M; i++) v[i] = n ? x[below(n)] + below(3) - 1 : 0;
+        tn_tensor *t = tn_from(ctx, TN_I64, &n, 1, x), *values = tn_from(ctx, TN_I64, &m, 1, v);
+        CHECK(tn_read(tn_searchsorted(t, values, right), place, sizeof place));
+        for (int i = 0; i < M; i++) {
+          int64_t before = 0;
+          for (int64_t j = 0; j < n; j++) before += right ? x[j] <= v[i] : x[j] < v[i];
+          assert_int_equal(place[i], before);
+        }
+      }
+}
+
+static void classes_are_counted(void **state) {
+  (void)state;
+  static const int64_t classes[] = {0, 1, 64, 65, 1000};
+  int32_t x[ROOM];
+  int64_t got[1000], want[1000];
+  for (int k = 0; k < 5; k++)
+    for (int l = 0; l < LENGTHS; l++) tn_scope(ctx) {
+        int64_t n = lengths[l];
+        memset(want, 0, sizeof want);
+        for (int64_t i = 0; i < n; i++) {
+          x[i] = (int32_t)(below(classes[k] + 4) - 2); /* some are none of the classes */
+          if (x[i] >= 0 && x[i] < classes[k]) want[x[i]]++;
+        }
+        CHECK(tn_read(tn_bincount(tn_from(ctx, TN_I32, &n, 1, x), classes[k]), got, (size_t)classes[k] * sizeof *got));
+        assert_memory_equal(got, want, (size_t)classes[k] * sizeof *got);
+      }
+}
+
+static void the_greatest_are_chosen(void **state) {
+  (void)state;
+  const tn_dim shape[] = {3, 600}, k = 7;
+  float x[1800], value[21], sorted[1800];
+  int64_t place[21];
+  for (int i = 0; i < 1800; i++) x[i] = (float)below(300);
+  tn_scope(ctx) {
+    tn_tensor *t = tn_from(ctx, TN_F32, shape, 2, x), *values, *places;
+    CHECK(tn_topk(t, k, 1, true, &values, &places));
+    CHECK(tn_read(values, value, sizeof value));
+    CHECK(tn_read(places, place, sizeof place));
+    CHECK(tn_read(tn_sort(t, 1, true), sorted, sizeof sorted));
+    for (int i = 0; i < 21; i++) {
+      assert_float_equal(value[i], sorted[i / 7 * 600 + i % 7], 0);
+      assert_float_equal(value[i], x[i / 7 * 600 + place[i]], 0);
+    }
+  }
+}
+
+static void misuse_is_told(void **state) {
+  (void)state;
+  tn_scope(ctx) {
+    const tn_dim shape[] = {3, 5};
+    tn_tensor *t = tn_zeros(ctx, TN_F32, shape, 2), *values, *places;
+    assert_int_equal(tn_topk(t, 6, 1, true, &values, &places), TN_ESHAPE);
+    tn_clear_error(ctx);
+    assert_int_equal(tn_topk(t, 2, 1, true, NULL, &places), TN_EINVAL);
+    tn_clear_error(ctx);
+    assert_null(tn_sort(t, 2, false));
+    tn_clear_error(ctx);
+    assert_null(tn_searchsorted(t, t, false));
+    assert_int_equal(tn_last_error(ctx)->status, TN_ESHAPE);
+    tn_clear_error(ctx);
+    assert_null(tn_bincount(t, 3));
+    assert_int_equal(tn_last_error(ctx)->status, TN_EDTYPE);
+    tn_clear_error(ctx);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(floats_are_sorted),
+      cmocka_unit_test(integers_are_sorted),
+      cmocka_unit_test(sums_run),
+      cmocka_unit_test(gradient_goes_back_where_elements_stood),
+      cmocka_unit_test(places_are_found),
+      cmocka_unit_test(running_sums_have_gradients),
+      cmocka_unit_test(classes_are_counted),
+      cmocka_unit_test(the_greatest_are_chosen),
+      cmocka_unit_test(misuse_is_told),
+  };
+  return cmocka_run_group_tests(tests, open_ctx, close_ctx);
+}
