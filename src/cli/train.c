@@ -58,8 +58,15 @@ typedef struct trainer {
 } trainer;
 
 static volatile sig_atomic_t interrupted;
+static double interrupted_at;
+/* A second interruption ends at once, but not one right behind the first: timeout(1) and shells send two at a time, to
+ * the process and to its group. */
 static void on_interrupt(int sig) {
-  (void)sig;
+  double now = tn__seconds();
+  if (!interrupted)
+    interrupted_at = now;
+  else if (now - interrupted_at > 0.5)
+    signal(sig, SIG_DFL), raise(sig);
   interrupted = 1;
 }
 
@@ -308,7 +315,7 @@ int tn__command_train(int argc, char **argv) {
   if (!make_folder(t.out)) return 1;
   t.ctx = tn_ctx_open(&(tn_options){.device = o.device, .threads = (int)o.threads});
   if (!t.ctx) return 1;
-  struct sigaction act = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND}; /* a second one ends at once */
+  struct sigaction act = {.sa_handler = on_interrupt};
   sigaction(SIGINT, &act, NULL);
   int code = train_network(&t, &o) ? (interrupted ? 130 : 0) : tn__command_failed(t.ctx, NULL);
   close_trainer(&t);

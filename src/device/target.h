@@ -21,6 +21,7 @@ typedef struct tn__target {
   int unit_threads; /* threads that keep a unit busy */
   int access;       /* bytes that a thread accesses at once, at most */
   int sector;       /* bytes that memory gives at once */
+  bool exchanges;   /* threads that run in step exchange values without memory */
   bool copies;      /* what threads ask for is copied to where they share memory while they go on */
   size_t registers; /* bytes of values that the threads of a unit hold without memory */
   size_t shared;    /* bytes that the threads of a group may share */
@@ -30,6 +31,11 @@ typedef struct tn__target {
   float balance;    /* multiply-adds that are done while memory gives one f32 */
   float fetch;      /* multiply-adds that a unit does in the time in which its threads take an element from its cache */
   float rate;       /* multiply-adds that a unit does in a second */
+  float thread_lanes; /* multiply-adds that a unit does in a cycle */
+  float latency;      /* seconds from asking memory to having what was asked for */
+  double near;        /* bytes that a unit caches for itself, */
+  double far;         /* and all units for each other: */
+  float far_rate;     /* which gives so many times as much in a second as memory does */
   float launch;     /* seconds from the end of a kernel to the begin of the next one, which waits for it */
   float library;    /* how many times as fast as by tiles large products are by the device's library; 0: as fast */
 

@@ -42,14 +42,31 @@ static int kind(const tn_node *n) {
 }
 static int order64(uint64_t a, uint64_t b) { return a < b ? -1 : a > b; }
 
-/* Data by number, variables by name, loops by number, then the rest: what a reader expects, and the same in every
- * context. */
+/* The first source in which two nodes of one op differ; nsrc: none */
+static uint32_t first_difference(const tn_node *a, const tn_node *b) {
+  uint32_t s = 0;
+  if (a->op != b->op || a->nsrc != b->nsrc) return a->nsrc;
+  while (s < a->nsrc && a->src[s] == b->src[s]) s++;
+  return s;
+}
+
+/* Data by number, variables by name, loops by number, then the rest, by its op and by what it is made of: what a reader
+ * expects, and the same in every context, whatever numbers the loops have. */
 static int order_atoms(const tn_node *a, const tn_node *b) {
   if (a == b) return 0;
+  while (kind(a) == 3 && kind(b) == 3) {
+    uint32_t s = first_difference(a, b);
+    if (s == a->nsrc) break;
+    const tn_node *x = a->src[s];
+    b = b->src[s];
+    a = x;
+  }
   int r = kind(a) - kind(b);
   if (!r && a->op == OP_VAR) r = strcmp(a->name, b->name);
   if (!r && a->op == OP_DATUM) r = order64((uint64_t)a->ints[0], (uint64_t)b->ints[0]);
   if (!r && a->op == OP_RANGE) r = order64((uint64_t)a->ints[1], (uint64_t)b->ints[1]);
+  if (!r) r = strcmp(tn__ops[a->op].text, tn__ops[b->op].text);
+  if (!r && a->op == OP_CONST) r = order64((uint64_t)a->ints[0], (uint64_t)b->ints[0]);
   if (!r) r = order64(a->hash, b->hash);
   return r ? r : order64(a->serial, b->serial);
 }

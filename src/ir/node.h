@@ -121,11 +121,14 @@ typedef enum tn__role {
 } tn__role;
 extern const char *const tn__role_names[ROLE_COUNT];
 
-/* What a REQUIRE says of a buffer: whoever runs the kernel sees to it, and what checks the kernel relies on it. */
+/* What a REQUIRE says of a buffer: whoever runs the kernel sees to it, and what checks the kernel relies on it. 
+ * The schedule says PERMUTED of what it knows from the graph: there memory is looked at only where schedules are
+ * validated. */
 #define TN__REQUIREMENTS(X)                                                                                            \
   X(DISTINCT, "distinct") /* no two elements are equal */                                                              \
   X(SORTED, "sorted")     /* none is less than the one before it */                                                    \
-  X(IN, "in")             /* sources {buffer, lo, hi}: lo <= each < hi */
+  X(IN, "in")             /* sources {buffer, lo, hi}: lo <= each < hi */                                              \
+  X(PERMUTED, "permuted") /* each of 0, 1, ... stands once: of buffers that the same schedule computed */
 
 typedef enum tn__requirement {
 #define X(name, text) REQ_##name,

@@ -78,6 +78,9 @@ const char *tn__require_fault(tn__arena *a, const tn_node *r, const void *mem, s
   bool found = false;
   tn__sb_init(&why, a);
   switch ((tn__requirement)r->ints[0]) {
+  case REQ_PERMUTED:
+    found = find_outside(dtype, mem, n, 0, (int64_t)n, &why) || find_equal(a, dtype, mem, n, &why);
+    break;
   case REQ_DISTINCT: found = find_equal(a, dtype, mem, n, &why); break;
   case REQ_SORTED: found = find_descent(dtype, mem, n, &why); break;
   case REQ_IN: found = find_outside(dtype, mem, n, lo, hi, &why); break;

@@ -24,8 +24,6 @@ typedef struct tn__group_words {
   const char *begin, *renew;             /* in front of everything; for each buffer b$i behind it; NULL: nothing */
   const char *last;                      /* the rest of the parameters, with a comma in front */
   const char *thread, *group, *groups;   /* number in the group; of the group; number of groups */
-  /* groups of a warp that make one block, where they share no memory: tiny blocks are dear; 0: one */
-  int together;
   const char *scratch, *cells;           /* declare shared memory of $b bytes; NULL: parameters */
   const char *global, *shared;           /* in front of types pointed to */
   const char *barrier[2];                /* all threads of a group meet: more than a warp, at most a warp */

@@ -5,12 +5,16 @@
  * again.  A lane accumulator is one register.  Combining the threads' registers is printed where it is wanted: cells in
  * shared memory, combined by halves as on every device, so that the results are the same; from 32 cells on by exchange
  * inside each warp, where the language has that.  There are two sets of cells, used in turns, so that one barrier is
- * enough for each combination. */
+ * enough for each combination.
+ *
+ * Where several groups make a block, t is the thread's number in its group and g the group's in the block. */
 #include "render/c_like.h"
 #include <inttypes.h>
 #include <stdio.h>
 
-enum { UNROLLED = 64, MANY = 1024 };
+enum { UNROLLED = 64 };
+
+enum { FEW_CELLS = 16, COLUMN = 8 }; /* up to so many each thread combines for itself; of more, so many side by side */
 
 /* ---- shared memory ---- */
 
@@ -23,13 +27,24 @@ static int64_t threads_of(const tn_node *local) {
 
 static bool combines(const tn_node *n) { return n->op == OP_GETACC && n->nsrc < 3 && n->src[0]->ints[1] > 1; }
 
-/* Cells of one set, in bytes; at most one warp needs none where threads exchange values. */
+/* Are a group's threads some that run in step, side by side? */
+static bool is_in_step(const tn__part *part) {
+  return !part->across && part->group <= part->subgroup;
+}
+
+/* Cells that stand side by side behind those of all lanes, where the threads combine these in two steps */
+static int64_t column_of(const tn__part *part, int64_t lanes) {
+  return part->across && lanes > FEW_CELLS ? COLUMN : 0;
+}
+
+/* Cells of one set, in bytes; groups in step need none where threads exchange values. */
 static int64_t set_bytes(const tn__part *part, bool swaps) {
   int64_t most = 0;
   for (uint32_t i = 0; i < part->n; i++) {
     const tn_node *n = part->ins[i];
-    if (!combines(n) || (swaps && part->group <= part->subgroup)) continue;
-    int64_t size = (int64_t)tn__size_of(n->dtype), bytes = n->src[0]->ints[1] * (size < 4 ? 4 : size);
+    if (!combines(n) || (swaps && is_in_step(part))) continue;
+    int64_t size = (int64_t)tn__size_of(n->dtype), lanes = n->src[0]->ints[1],
+            bytes = (lanes + column_of(part, lanes)) * tn__groups_of_block(part) * (size < 4 ? 4 : size);
     if (bytes > most) most = bytes;
   }
   return (most + 15) / 16 * 16;
@@ -37,23 +52,8 @@ static int64_t set_bytes(const tn__part *part, bool swaps) {
 
 int64_t tn__render_cells(const tn__part *part) { return 2 * set_bytes(part, false); }
 
-static bool shares(const tn__part *part) {
-  for (uint32_t i = 0; i < part->n; i++) {
-    const tn_node *n = part->ins[i];
-    if (is_access(n) && n->src[0]->op == OP_LOCAL && !threads_of(n->src[0])) return true;
-  }
-  return part->tile != NULL;
-}
-
-/* a choice: no is right */
-int tn__render_together(const tn__dialect *d, const tn__part *part) {
-  const tn__group_words *w = d->group;
-  bool many = part->global && part->global->src[0]->hi > MANY; /* few are done sooner spread over the device */
-  return w->together && w->swap && many && part->group == part->subgroup && !shares(part) ? w->together : 1;
-}
-
 static void put_barrier(tn__printer *p) {
-  if (p->part->group > 1) tn__print_line(p, "%s", p->d->group->barrier[p->part->group <= p->part->subgroup]);
+  if (p->part->group > 1) tn__print_line(p, "%s", p->d->group->barrier[is_in_step(p->part)]);
 }
 
 /* ---- packed accesses ---- */
@@ -340,56 +340,118 @@ static const char *tile_cell(tn__printer *p, const tn__tile *tile) {
 
 /* ---- accumulators ---- */
 
-/* The threads' registers as one value that all threads have. */
-static void put_combined(tn__printer *p, tn_node *n) {
-  tn_node *acc = n->src[0];
-  const tn__group_words *w = p->d->group;
-  int dt = acc->dtype, op = (int)n->ints[0], group = p->part->group;
-  int64_t lanes = acc->ints[1], rest = w->swap && lanes > p->part->subgroup ? p->part->subgroup : lanes;
-  const char *type = p->d->value[dt], *own = tn__print_name(p, acc), *all = tn__print_format(p, "h%s", own),
-             *cells = tn__print_format(p, "c%s", own);
-  if (lanes > group)
-    tn__fail(p->c, TN_ERUN, "kernel %s combines %" PRId64 " lanes of %d threads", p->k->name, lanes, group);
-  if (set_bytes(p->part, w->swap)) {
-    tn__print_line(p, "%s%s *%s = (%s%s *)(cells + turn);", w->shared, type, cells, w->shared, type);
-    tn__print_line(p, "turn ^= %" PRId64 ";", set_bytes(p->part, w->swap));
-    tn__print_line(p, "%s%s[t] = %s;", lanes < group ? tn__print_format(p, "if (t < %" PRId64 ") ", lanes) : "", cells,
-                   own);
-    put_barrier(p);
-  }
-  if (!w->swap) {
-    const char *folded = tn__print_apply(
-        p, op, dt, dt, (const char *[]){tn__print_format(p, "%s[t]", cells), tn__print_format(p, "%s[t + h]", cells)});
-    tn__print_line(p, "for (i32 h = %" PRId64 "; h; h /= 2) {", lanes / 2);
-    p->depth++;
-    tn__print_line(p, "if (t < h) %s[t] = %s;", cells, folded);
-    put_barrier(p);
-    tn__print_brace(p, "}");
-    tn__print_value(p, n, tn__print_format(p, "%s[0]", cells));
+/* A lane's cell of this group's among those of the block */
+static const char *cell_at(tn__printer *p, const char *cells, const char *lane, int64_t lanes) {
+  int groups = tn__groups_of_block(p->part);
+  if (groups == 1) return tn__print_format(p, "%s[%s]", cells, lane);
+  return p->part->across ? tn__print_format(p, "%s[(%s) * %d + g]", cells, lane, groups)
+                         : tn__print_format(p, "%s[g * %" PRId64 " + %s]", cells, lanes, lane);
+}
+
+typedef struct combination { /* of an accumulator's lanes */
+  tn_node *get;
+  int op, dtype;
+  int64_t lanes;
+  const char *type, *own, *all, *cells; /* names: each thread's register, an array of its own, the group's cells */
+} combination;
+
+/* `count` cells, the first at `first` and the others `step` behind each other, as one in all[0] */
+static void put_gathered(tn__printer *p, const combination *x, const char *all, const char *cells, const char *first,
+                         int64_t count, int64_t step) {
+  const char *lane =
+      step == 1 ? tn__print_format(p, "%s + l", first) : tn__print_format(p, "%s + l * %" PRId64, first, step);
+  tn__print_line(p, "%s %s[%" PRId64 "];", x->type, all, count);
+  tn__print_line(p, "for (int l = 0; l < %" PRId64 "; l++) %s[l] = %s;", count, all, cell_at(p, cells, lane, x->lanes));
+  tn__print_halves(p, x->op, x->dtype, all, all, count);
+}
+
+/* The threads of a group lie far apart: each reads all cells, or one of a column's, and then those of all columns. */
+static void put_across(tn__printer *p, const combination *x) {
+  int64_t columns = column_of(p->part, x->lanes);
+  if (!columns) {
+    put_gathered(p, x, x->all, x->cells, "0", x->lanes, 1);
+    tn__print_value(p, x->get, tn__print_format(p, "%s[0]", x->all));
     return;
   }
-  int in_step = group < p->part->subgroup ? group : p->part->subgroup; /* languages of masks have at most 32 */
-  uint32_t mask = in_step < 32 ? (1u << in_step) - 1 : UINT32_MAX;
-  tn__words words = {.word = {['0'] = own,
-                              ['1'] = tn__print_format(p, "t & %" PRId64, lanes - 1),
-                              ['2'] = tn__print_format(p, "0x%" PRIx32, mask)}};
-  tn__print_line(p, "%s %s[%" PRId64 "];", type, all, lanes / rest);
-  /* threads beyond the lanes take what those have, so that all come to the same */
-  if (!set_bytes(p->part, true))
-    tn__print_line(p, "%s[0] = %s;", all, lanes < group ? tn__print_expand(p, w->take, &words) : own);
-  else
-    tn__print_line(p, "for (int l = 0; l < %" PRId64 "; l++) %s[l] = %s[(t & %" PRId64 ") + l * %" PRId64 "];",
-                   lanes / rest, all, cells, rest - 1, rest);
-  tn__print_halves(p, op, dt, all, all, lanes / rest);
-  words.word['0'] = tn__print_format(p, "%s[0]", all);
+  const char *part = tn__print_format(p, "p%s", x->own), *column = tn__print_format(p, "t %% %" PRId64, columns),
+             *behind = tn__print_format(p, "%s + %" PRId64, x->cells, x->lanes * tn__groups_of_block(p->part));
+  put_gathered(p, x, part, x->cells, column, x->lanes / columns, columns);
+  tn__print_line(p, "if (t < %" PRId64 ") %s = %s[0];", columns,
+                 cell_at(p, tn__print_format(p, "(%s)", behind), "t", columns), part);
+  put_barrier(p);
+  put_gathered(p, x, x->all, tn__print_format(p, "(%s)", behind), "0", columns, 1);
+  tn__print_value(p, x->get, tn__print_format(p, "%s[0]", x->all));
+}
+
+static void put_by_halves(tn__printer *p, const combination *x) {
+  const char *mine = cell_at(p, x->cells, "t", x->lanes), *other = cell_at(p, x->cells, "t + h", x->lanes);
+  tn__print_line(p, "for (i32 h = %" PRId64 "; h; h /= 2) {", x->lanes / 2);
+  p->depth++;
+  tn__print_line(p, "if (t < h) %s = %s;", mine,
+                 tn__print_apply(p, x->op, x->dtype, x->dtype, (const char *[]){mine, other}));
+  put_barrier(p);
+  tn__print_brace(p, "}");
+  tn__print_value(p, x->get, cell_at(p, x->cells, "0", x->lanes));
+}
+
+/* Threads in step exchange what they have; of more lanes than run in step, each first takes its own of the cells. */
+static void put_exchange(tn__printer *p, const combination *x) {
+  const tn__group_words *w = p->d->group;
+  bool in_step = is_in_step(p->part);
+  int block = tn__threads_of_block(p->part), warp = block < p->part->subgroup ? block : p->part->subgroup;
+  int64_t rest = !in_step && x->lanes > p->part->subgroup ? p->part->subgroup : x->lanes;
+  uint32_t mask = warp < 32 ? (1u << warp) - 1 : UINT32_MAX; /* languages of masks have at most 32 */
+  const char *lane = tn__print_format(p, "t & %" PRId64, x->lanes - 1);
+  if (tn__groups_of_block(p->part) > 1 && p->part->group < p->part->subgroup)
+    lane = tn__print_format(p, "(%s) + g %% %d * %d", lane, warp / p->part->group, p->part->group);
+  tn__words words = {.word = {['0'] = x->own, ['1'] = lane, ['2'] = tn__print_format(p, "0x%" PRIx32, mask)}};
+  if (!in_step) {
+    put_gathered(p, x, x->all, x->cells, tn__print_format(p, "(t & %" PRId64 ")", rest - 1), x->lanes / rest, rest);
+  } else { /* threads beyond the lanes take what those have, so that all come to the same */
+    tn__print_line(p, "%s %s[1];", x->type, x->all);
+    tn__print_line(p, "%s[0] = %s;", x->all, x->lanes < p->part->group ? tn__print_expand(p, w->take, &words) : x->own);
+  }
+  words.word['0'] = tn__print_format(p, "%s[0]", x->all);
   for (int64_t h = rest / 2; h; h /= 2) {
     words.word['1'] = tn__print_format(p, "%" PRId64, h);
     /* by itself: all threads must come by, whatever a choice would make them skip */
-    const char *other = tn__print_format(p, "o%s_%" PRId64, own, h);
-    tn__print_line(p, "const %s %s = %s;", type, other, tn__print_expand(p, w->swap, &words));
-    tn__print_line(p, "%s[0] = %s;", all, tn__print_apply(p, op, dt, dt, (const char *[]){words.word['0'], other}));
+    const char *other = tn__print_format(p, "o%s_%" PRId64, x->own, h);
+    tn__print_line(p, "const %s %s = %s;", x->type, other, tn__print_expand(p, w->swap, &words));
+    tn__print_line(p, "%s = %s;", words.word['0'],
+                   tn__print_apply(p, x->op, x->dtype, x->dtype, (const char *[]){words.word['0'], other}));
   }
-  tn__print_value(p, n, tn__print_format(p, "%s[0]", all));
+  tn__print_value(p, x->get, words.word['0']);
+}
+
+/* The threads' registers as one value that all threads of the group have. */
+static void put_combined(tn__printer *p, tn_node *n) {
+  tn_node *acc = n->src[0];
+  const tn__group_words *w = p->d->group;
+  const char *own = tn__print_name(p, acc);
+  int group = p->part->group;
+  combination x = {.get = n,
+                   .op = (int)n->ints[0],
+                   .dtype = acc->dtype,
+                   .lanes = acc->ints[1],
+                   .type = p->d->value[acc->dtype],
+                   .own = own,
+                   .all = tn__print_format(p, "h%s", own),
+                   .cells = tn__print_format(p, "c%s", own)};
+  if (x.lanes > group)
+    tn__fail(p->c, TN_ERUN, "kernel %s combines %" PRId64 " lanes of %d threads", p->k->name, x.lanes, group);
+  if (set_bytes(p->part, w->swap)) {
+    tn__print_line(p, "%s%s *%s = (%s%s *)(cells + turn);", w->shared, x.type, x.cells, w->shared, x.type);
+    tn__print_line(p, "turn ^= %" PRId64 ";", set_bytes(p->part, w->swap));
+    tn__print_line(p, "%s%s = %s;", x.lanes < group ? tn__print_format(p, "if (t < %" PRId64 ") ", x.lanes) : "",
+                   cell_at(p, x.cells, "t", x.lanes), own);
+    put_barrier(p);
+  }
+  if (p->part->across)
+    put_across(p, &x);
+  else if (!w->swap)
+    put_by_halves(p, &x);
+  else
+    put_exchange(p, &x);
 }
 
 /* One register, or one for each neighbour. */
@@ -480,13 +542,12 @@ static bool holds_own(const tn__printer *p, uint32_t start) {
 }
 
 static const char *number_of_group(tn__printer *p) {
-  const tn__group_words *w = p->d->group;
-  int n = tn__render_together(p->d, p->part);
-  return n == 1 ? w->group : tn__print_format(p, "(%s * %d + %s / %d)", w->group, n, w->thread, p->part->subgroup);
+  int n = tn__groups_of_block(p->part);
+  return n == 1 ? p->d->group->group : tn__print_format(p, "(%s * %d + g)", p->d->group->group, n);
 }
 
 static const char *number_of_groups(tn__printer *p) {
-  int n = tn__render_together(p->d, p->part);
+  int n = tn__groups_of_block(p->part);
   return n == 1 ? p->d->group->groups : tn__print_format(p, "(%s * %d)", p->d->group->groups, n);
 }
 
@@ -561,7 +622,7 @@ static uint32_t put_instruction(tn__printer *p, uint32_t at) {
 static void put_signature(tn__printer *p, uint32_t number) {
   const tn__group_words *w = p->d->group;
   const char *name = tn__print_format(p, "%s_%" PRIu32, p->k->name, number),
-             *threads = tn__print_format(p, "%d", p->part->group * tn__render_together(p->d, p->part));
+             *threads = tn__print_format(p, "%d", tn__threads_of_block(p->part));
   if (tile_of(p) && tile_of(p)->form->beside)
     threads = tn__print_format(p, "%s, %d", threads, tile_of(p)->form->beside);
   tn__sb_puts(p->out, "\n");
@@ -605,6 +666,16 @@ static void put_local(tn__printer *p, const tn_node *local, int64_t at) {
                    type, at);
 }
 
+/* The thread's number in its group; of several groups in a block, which */
+static void put_numbers(tn__printer *p) {
+  const char *word = p->d->group->thread;
+  int groups = tn__groups_of_block(p->part), run = p->part->across ? groups : p->part->group;
+  const char *slow = tn__print_format(p, "(%s / %d)", word, run), *fast = tn__print_format(p, "(%s %% %d)", word, run);
+  if (groups == 1) fast = word;
+  tn__print_line(p, "const i32 t = (i32)%s;", p->part->across && groups > 1 ? slow : fast);
+  if (groups > 1) tn__print_line(p, "const i32 g = (i32)%s;", p->part->across ? fast : slow);
+}
+
 static void put_declarations(tn__printer *p) {
   const tn__group_words *w = p->d->group;
   tn__map used;
@@ -619,9 +690,7 @@ static void put_declarations(tn__printer *p) {
   if (in_memory) put_shared(p, w->scratch, p->k->shared);
   put_shared(p, w->cells, 2 * set_bytes(p->part, w->swap));
   if (set_bytes(p->part, w->swap)) tn__print_line(p, "i32 turn = 0;");
-  bool alone = tn__render_together(p->d, p->part) == 1;
-  tn__print_line(p, "const i32 t = (i32)%s;",
-                 alone ? w->thread : tn__print_format(p, "(%s %% %d)", w->thread, p->part->subgroup));
+  put_numbers(p);
   for (uint32_t b = 0; b < p->k->nbuf && w->place[0]; b++) {
     tn__words words = {.word = {['i'] = tn__print_format(p, "%" PRIu32, b), ['t'] = p->d->cell[p->k->buf_dtype[b]]}};
     tn__print_line(p, "%s", tn__print_expand(p, w->place[p->k->buf_written[b] != 0], &words));

@@ -7,12 +7,11 @@
  *   int64_t NAME_0_extent(const int64_t *var)
  * is the extent of that range (1 if there is none).
  *
- * Languages with work groups: one kernel NAME_0, NAME_1 per part, of part.group threads, in one dimension, and at most
- * as many groups as the range has iterations (1 if there is none); the host evaluates the extent.  All buffers by slot,
- * then all variables, as 64-bit integers, are parameters of each.  Floats must be as in IEEE 754: no contraction, no
- * flushing, exact division and root.
- *   CUDA     pointers; k->scratch bytes of dynamic shared memory.  Compile with --fmad=false.
- *   tn__render_together(part) groups make a block.
+ * Languages with work groups: one kernel NAME_0, NAME_1 per part, of blocks of part.group threads times part.together
+ * groups, in one dimension, and at most as many groups as the range has iterations (1 if there is none); the host
+ * evaluates the extent.  All buffers by slot, then all variables, as 64-bit integers, are parameters of each.  Floats
+ * must be as in IEEE 754: no contraction, no flushing, exact division and root.
+ *   CUDA     pointers; k->shared bytes of dynamic shared memory.  Compile with --fmad=false.
  *   OpenCL   for each buffer the memory object and a byte offset into it (ulong); shared memory is the kernel's own.
  *   Metal    [[buffer(0)]] on; threadgroup memory 0: k->scratch bytes, 1: tn__render_cells(part).  No f64.
  * Besides k->scratch the groups' reductions need tn__render_cells(part) bytes of shared memory, in CUDA and OpenCL
@@ -28,5 +27,4 @@ extern const tn__dialect tn__dialect_c, tn__dialect_opencl, tn__dialect_metal;
 /* TN_ENOTSUP where a kernel uses a dtype that the language lacks. */
 void tn__render_unit(tn_ctx *c, tn__sb *out, const tn__dialect *d, tn__kernel *const *kernels, uint32_t n);
 int64_t tn__render_cells(const tn__part *part);
-int tn__render_together(const tn__dialect *d, const tn__part *part);
 #endif

@@ -76,7 +76,7 @@ static void keep_schedule(tn__plan *p) {
 
 void tn__plan_schedule(tn_ctx *c, tn__plan *p) {
   tn__work work = tn__work_begin(c);
-  tn_node *graph = tn__schedule_prune(c, simplify(c, p));
+  tn_node *graph = tn__schedule_scatters(c, tn__schedule_prune(c, simplify(c, p)), &p->dev->target);
   p->s = tn__schedule_make(c, &p->arena, graph, p->dev);
   find_outputs(c, p);
   keep(p, graph);
@@ -132,13 +132,17 @@ static uint32_t find_kernel(lowering *l, tn_node *body, const tn__variant *varia
   uint64_t found;
   bool known = tn__map_get(&l->of, (uintptr_t)body, &found);
   if (known && l->variant[found] == variant) return (uint32_t)found;
+  const char *ranking = NULL;
+  const tn__variant *taken = variant;
+  if (variant == tn__variant_at(0)) taken = tn__choose(l->c, &p->arena, body, &p->dev->target, &ranking);
   tn__work work = tn__work_begin(l->c);
-  tn__kernel *k = tn__lower(l->c, &l->c->scratch, body, &p->dev->target, variant, p->nkernels);
+  tn__kernel *k = tn__lower(l->c, &l->c->scratch, body, &p->dev->target, taken, p->nkernels);
   const char *wrong = tn__facts_check(&l->c->scratch, k, &p->dev->target);
   if (!wrong) wrong = tn__concurrency_check(l->c, k);
   if (wrong && p->by_hand) tn__fail(l->c, TN_EFORMAT, "%s", wrong);
   if (wrong) tn__fail(l->c, TN_ERUN, "internal: %s", wrong);
   p->kernel[p->nkernels] = k = tn__kernel_copy(&p->arena, k);
+  k->ranking = ranking;
   keep_kernel(p, k);
   tn__work_end(l->c, work);
   if (!known) tn__map_put(&l->of, (uintptr_t)body, p->nkernels);

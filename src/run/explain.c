@@ -24,6 +24,7 @@ void tn__kernels_print(tn_ctx *c, const tn__device *d, tn__kernel *const *kernel
   tn__sb_puts(out, "# kernels, optimised\n");
   for (uint32_t i = 0; i < n; i++) {
     tn__sb_printf(out, "# %s:%s\n", kernel[i]->name, kernel[i]->note);
+    if (kernel[i]->ranking) tn__sb_printf(out, "# %s predicted: %s\n", kernel[i]->name, kernel[i]->ranking);
     for (uint32_t part = 0; part < kernel[i]->nparts; part++) {
       tn__print(out, kernel[i]->part[part].body);
       tn__sb_puts(out, "\n");
@@ -93,7 +94,10 @@ static void replay(tn_ctx *c, const tn__section *s, tn__sb *out) {
     if (program) tn__section_program(c, s, body, TN__MOST_BUFFERS);
     else tn__section_body(c, s, body, one ? TN__MOST_BUFFERS : (int64_t)call->nsrc - 1);
     if (!program) body = tn__by_hand(c, &c->scratch, body, &target);
-    tn__kernel *kernel = tn__lower(c, &c->scratch, body, &target, NULL, kernels.n);
+    const char *ranking = NULL;
+    const tn__variant *taken = tn__choose(c, &c->scratch, body, &target, &ranking);
+    tn__kernel *kernel = tn__lower(c, &c->scratch, body, &target, taken, kernels.n);
+    kernel->ranking = ranking;
     tn__vec_push(&c->scratch, &kernels, kernel);
   }
   tn__sb_printf(out, "# %s\n", tn__stage_names[s->stage]);

@@ -25,8 +25,7 @@ static const tn__dialect *dialect_of(const tn__plan *p, tn__readback_language *l
 }
 
 /* One item's kernel, at the sizes that are bound. */
-static tn__readback_result read_item(tn_ctx *c, const tn__plan *p, uint32_t item, tn__readback_subject *s,
-                                     const tn__dialect *d) {
+static tn__readback_result read_item(tn_ctx *c, const tn__plan *p, uint32_t item, tn__readback_subject *s) {
   const tn__step *st = &p->step[item];
   const tn__kernel *k = p->kernel[st->kernel];
   int64_t *size = tn__alloc(c, (k->nbuf + 1) * sizeof *size), *value = tn__alloc(c, (k->nvar + 1) * sizeof *value);
@@ -38,7 +37,6 @@ static tn__readback_result read_item(tn_ctx *c, const tn__plan *p, uint32_t item
   for (uint32_t v = 0; v < k->nvar; v++)
     for (uint32_t x = 0; x < p->var.n; x++)
       if (p->var.v[x] == k->var[v]) value[v] = p->value[x];
-  for (uint32_t q = 0; q < k->nparts; q++) s->together[q] = d->group ? tn__render_together(d, &k->part[q]) : 1;
   s->kernel = k, s->size = size, s->value = value;
   tn__sb_init(&why, &c->scratch);
   tn__readback_result result = tn__readback(c, s, &why);
@@ -69,7 +67,7 @@ uint32_t tn__plan_read_texts(tn_ctx *c, tn__plan *p, uint32_t *count) {
     tn__plan_measure(c, p);
     for (uint32_t i = 0; i < p->s->items.n; i++) {
       if (p->step[i].kernel < 0) continue;
-      tn__readback_result result = read_item(c, p, i, &s, d);
+      tn__readback_result result = read_item(c, p, i, &s);
       if (!done[p->step[i].kernel]) count[result]++;
       done[p->step[i].kernel] = true;
     }

@@ -11,8 +11,8 @@
 #include <time.h>
 
 enum {
-  TYPICAL = 512,   /* of symbolic sizes, within their bounds */
-  MOST_TRIALS = 24,
+  TYPICAL = 512, /* of symbolic sizes, within their bounds */
+  MOST_TRIALS = 48,
   ROUNDS = 5,      /* the best of so many counts, */
   MOST_RUNS = 500, /* of so many runs each, or fewer: */
   GIVE_UP = 3,     /* times as slow as the best: one run is enough */
@@ -180,7 +180,7 @@ static bool is_same(const tn__plan *p, const tn__plan *q) {
     same = p->kernel[k]->nparts == q->kernel[k]->nparts;
     for (uint32_t i = 0; same && i < p->kernel[k]->nparts; i++) {
       const tn__part *x = &p->kernel[k]->part[i], *y = &q->kernel[k]->part[i];
-      same = x->body == y->body && x->group == y->group &&
+      same = x->body == y->body && x->group == y->group && x->together == y->together && x->across == y->across &&
              (x->tile ? x->tile->form : NULL) == (y->tile ? y->tile->form : NULL);
     }
   }

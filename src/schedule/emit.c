@@ -144,6 +144,22 @@ static tn_node *store_scatter(tn__fuse *f, tn_node *n, const tn__info *in) {
                d->ranges->src, d->ranges->nsrc);
 }
 
+/* Of values that all go to places of their own.  What was known of the graph is required of memory: there it tells
+ * checks that stores do not meet. */
+static tn_node *store_placed(tn__fuse *f, tn_node *n, const tn__info *in, tn__nodes *stores) {
+  tn_ctx *c = f->c;
+  const tn__demand *d = &in->want.v[in->host];
+  tn_node *at = tn__cast(c, value_at(f, n, d, 1), TN__INDEX), *base = tn__placed_over(c, n);
+  tn_node *inside = tn__op2(c, OP_AND, tn__op2(c, OP_LE, tn__int(c, 0), at), tn__op2(c, OP_LT, at, n->dim[0]));
+  tn_node *places = buffer_of(f, tn__info_of(f, n->src[1])->buf);
+  tn__vec_push(
+      f->a, stores,
+      tn__node_make(
+          c, &(tn__make){.op = OP_REQUIRE, .src = &places, .nsrc = 1, .ints = (int64_t[]){REQ_PERMUTED}, .nint = 1}));
+  return store(f, OP_STORE, buffer_of(f, in->buf), at, tn__add(c, base, value_at(f, n, d, 2)), inside, d->env->src,
+               d->env->nsrc);
+}
+
 /* A loop over what is stored, or over what is summed up for it */
 static tn_node *open_loop(tn_ctx *c, tn_node *size, bool stored, int64_t id) {
   return tn__range(c, size, stored ? AX_LOOP : AX_REDUCE, stored ? ROLE_OUTPUT : ROLE_REDUCTION, id);
@@ -291,8 +307,10 @@ static tn__item make_kernel(tn__fuse *f, int k) {
       continue;
     }
     const tn__demand *d = &in->want.v[in->host];
-    tn__vec_push(f->a, &stores,
-                 n->op == OP_SCATTER ? store_scatter(f, n, in) : store_at(f, n, d->idx, d->value, d->idx));
+    tn_node *stored = tn__is_placed(n) ? store_placed(f, n, in, &stores)
+                      : n->op == OP_SCATTER  ? store_scatter(f, n, in)
+                                             : store_at(f, n, d->idx, d->value, d->idx);
+    tn__vec_push(f->a, &stores, stored);
   }
   if (g->rows) tn__columns_apart(f, g, &stores);
   return (tn__item){.body = tn__fold_constants(f->c, tn__sink(f->c, stores.v, stores.n, "kernel"))};

@@ -401,6 +401,12 @@ static void root_scatter(tn__fuse *f, tn_node *n, tn__demand *d) {
   tn__demand_child(f, n, d, 2, r, NULL, env);
 }
 
+/* Its loops go through what is scattered, which has as many elements. */
+static void root_placed(tn__fuse *f, tn_node *n, tn__demand *d) {
+  tn__demand_child(f, n, d, 1, d->idx->src, NULL, d->env);
+  tn__demand_child(f, n, d, 2, d->idx->src, NULL, d->env);
+}
+
 /* a choice: either is right */
 static bool long_join(tn__fuse *f, tn_node *n, uint32_t *axis, tn__spans *span) {
   return tn__join_spans(f, n, axis, span) > LONG_JOIN && !tn__without_elements(n);
@@ -477,7 +483,8 @@ static void materialise(tn__fuse *f, tn_node *n, tn__info *in) {
     note_readers(f, in);
     return;
   }
-  if (n->op == OP_SCATTER) root_scatter(f, n, &in->want.v[in->host]);
+  if (tn__is_placed(n)) root_placed(f, n, &in->want.v[in->host]);
+  else if (n->op == OP_SCATTER) root_scatter(f, n, &in->want.v[in->host]);
   else tn__demand_inline(f, n, in, &in->want.v[in->host]);
 }
 
@@ -509,7 +516,8 @@ static bool in_order(const tn__demand *d) {
 }
 
 static bool must_store(tn__fuse *f, tn_node *n, tn__info *in) {
-  if (in->must || tn__is_called(in) || n->op == OP_CONTIG || n->op == OP_SCATTER) return true;
+  if (in->must || tn__is_called(in) || n->op == OP_CONTIG || n->op == OP_PERMUTATION || n->op == OP_SCATTER)
+    return true;
   if (n->dtype == TN__INDEX) return false; /* a size is no element */
   if (costs_nothing(f, n, in)) return false; /* a choice: no is right */
   if (in->want.n > MAX_DEMANDS && !is_as_stored(f, n)) return true; /* a choice: either is right */
@@ -558,7 +566,7 @@ static void decide(tn__fuse *f, tn_node *n) {
 /* a choice: either is right */
 static void estimate(tn__fuse *f, tn_node *n) {
   tn__info *in = tn__info_of(f, n);
-  if (n->op == OP_PARAM || is_reduction(n) || n->op == OP_CONTIG || n->op == OP_SCATTER) {
+  if (n->op == OP_PARAM || is_reduction(n) || n->op == OP_CONTIG || n->op == OP_PERMUTATION || n->op == OP_SCATTER) {
     in->loads = 1;
     return;
   }

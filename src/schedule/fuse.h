@@ -85,6 +85,12 @@ typedef struct tn__fuse {
   int64_t next_range;
 } tn__fuse;
 
+/* Is it a scatter to places that are all different, over a base that is one number?  Then it is a kernel like any
+ * other, over what is scattered, but for where it stores (place.c). */
+bool tn__is_placed(const tn_node *n);
+/* The number */
+tn_node *tn__placed_over(tn_ctx *c, const tn_node *n);
+
 /* Does a library compute it? */
 static inline bool tn__is_called(const tn__info *in) { return in->gemm || in->conv; }
 

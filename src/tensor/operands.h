@@ -64,6 +64,7 @@ tn_node *tn__sum_axes(tn_ctx *c, tn_node *x, const int64_t *axes, uint32_t n, bo
 tn_node *tn__mean_axes(tn_ctx *c, tn_node *x, const int64_t *axes, uint32_t n, bool keepdim);
 tn_node *tn__reduce_keep(tn_ctx *c, tn__op op, tn_node *x, const int64_t *axes, uint32_t n, bool keepdim);
 tn_node *tn__acc(tn_ctx *c, tn_node *x);                            /* in the dtype in which sums accumulate */
+int tn__widened(int dtype); /* of sums and products, as in the array API: those of small integers do not overflow */
 bool tn__is_empty(const tn_node *x, const int64_t *axes, uint32_t n); /* some listed axis is known to have size 0 */
 tn_node *tn__finite_or_zero(tn_ctx *c, tn_node *x);
 tn_node *tn__relu_of(tn_ctx *c, tn_node *x);

@@ -68,17 +68,16 @@ static plan prepare(tn_ctx *c, const tn__call *k, int classes) {
   return p;
 }
 
-/* The array API: sums of small integers do not overflow. */
-static int widened(int dtype) {
+int tn__widened(int dtype) {
   if (tn__is_float(dtype)) return dtype;
   return tn__is_int(dtype) && !tn__dtypes[dtype].is_signed ? TN_U64 : TN_I64;
 }
 
 static tn_node *total(tn_ctx *c, tn__call *k) { /* sum, prod: i[2] */
   plan p = prepare(c, k, TN__C_ANY);
-  tn_node *x = tn__cast(c, tn__acc(c, p.x), widened(tn__dtype_acc(p.x->dtype)));
+  tn_node *x = tn__cast(c, tn__acc(c, p.x), tn__widened(tn__dtype_acc(p.x->dtype)));
   x = tn__reduce_keep(c, (tn__op)k->i[2], x, p.axes, p.n, p.keepdim);
-  return tn__cast(c, x, widened(p.x->dtype));
+  return tn__cast(c, x, tn__widened(p.x->dtype));
 }
 
 /* x, which has something on these axes: what cannot be told of a symbolic size is a constraint, checked when it is

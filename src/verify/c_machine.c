@@ -29,8 +29,8 @@ typedef struct run {
 /* ---- memory ---- */
 
 void tn__exact_memory_open(tn__exact_memory *m, tn__arena *a, uint64_t seed, uint32_t nbuf, const uint8_t *dtype,
-                           const int64_t *size) {
-  *m = (tn__exact_memory){.arena = a, .seed = seed, .nbuf = nbuf, .dtype = dtype, .size = size};
+                           const int64_t *size, const uint8_t *permuted) {
+  *m = (tn__exact_memory){.arena = a, .seed = seed, .nbuf = nbuf, .dtype = dtype, .size = size, .permuted = permuted};
   tn__map_init(&m->place, a);
 }
 
@@ -51,7 +51,8 @@ tn__exact_cell *tn__exact_memory_at(tn__exact_memory *m, uint32_t object, int64_
   if (buffer) {
     int64_t element = at / (int64_t)tn__size_of(m->dtype[object]);
     fresh.dtype = m->dtype[object];
-    fresh.val = tn__exact_input(m->seed, fresh.dtype, object, element, m->number, m->nnumber);
+    fresh.val = m->permuted[object] ? tn__exact_int(((uint64_t)element + m->seed) % (uint64_t)m->size[object])
+                                    : tn__exact_input(m->seed, fresh.dtype, object, element, m->number, m->nnumber);
   }
   tn__map_put(&m->place, key, m->cell.n);
   tn__vec_push(m->arena, &m->cell, fresh);

@@ -25,6 +25,7 @@ typedef struct tn__exact_memory {
   uint32_t nbuf;
   const uint8_t *dtype;  /* of buffers; */
   const int64_t *size;   /* elements */
+  const uint8_t *permuted; /* each of 0, 1, ... stands in it once */
   const int64_t *number; /* integers that inputs hold among others */
   uint32_t nnumber;
   tn__map place;
@@ -32,7 +33,7 @@ typedef struct tn__exact_memory {
 } tn__exact_memory;
 
 void tn__exact_memory_open(tn__exact_memory *m, tn__arena *a, uint64_t seed, uint32_t nbuf, const uint8_t *dtype,
-                           const int64_t *size);
+                           const int64_t *size, const uint8_t *permuted);
 void tn__exact_memory_clear(tn__exact_memory *m);
 /* The element at byte `at`, as it was given or nobody wrote it, if it is new; buffers: NULL outside of them. */
 tn__exact_cell *tn__exact_memory_at(tn__exact_memory *m, uint32_t object, int64_t at, int dtype);

@@ -8,6 +8,7 @@
 enum { LOCAL = 1 << 17, TURNS = 256, SEEDS = 2, THOROUGH_SEEDS = 8, NUMBERS = 64 };
 enum { CUDA_WARP = 32 }; /* by the definition of the language */
 enum { FEW_STEPS = 30000, MOST_STEPS = 100000, CUT_STEPS = 2000000, THOROUGH_STEPS = 20000000,
+       MERGE_STEPS = 64, /* of a thread that has no turn, and merges lanes with others */
        TEXT_STEPS = 64 };
 
 const char *const tn__readback_exempt[] = {"tn_tile_", NULL};
@@ -208,7 +209,7 @@ static bool try_turns(reading *r, const turns *t, uint64_t seed, int64_t lo, int
   }
   if (before - r->steps > r->used) r->used = before - r->steps;
   r->m.cut = r->cut;
-  r->m.steps = ((before - r->steps) * (uint64_t)r->m.threads + 1000) * TEXT_STEPS;
+  r->m.steps = ((before - r->steps + MERGE_STEPS) * (uint64_t)r->m.threads + 1000) * TEXT_STEPS;
   if (!tn__c_machine_run(&r->m, argument, group, groups)) {
     if (r->m.too_long) tn__sb_puts(r->why, "the text takes far more steps");
     return false;
@@ -245,14 +246,14 @@ static bool try_slices(reading *r, uint64_t seed) {
 /* Block `block` of `blocks`, each of `together` groups. */
 static bool try_block(reading *r, uint64_t seed, int64_t block, int64_t blocks) {
   turns t = {0};
-  int64_t together = r->s->together[r->part];
+  int64_t together = tn__groups_of_block(&r->s->kernel->part[r->part]);
   for (int64_t g = block * together; g < (block + 1) * together; g++)
     for (int64_t i = g; i < r->extent && t.n < TURNS; i += blocks * together) t.at[t.n++] = i;
   return try_turns(r, &t, seed, 0, 0, (uint64_t)block, (uint64_t)blocks);
 }
 
 static bool try_blocks(reading *r, uint64_t seed) {
-  int64_t together = r->s->together[r->part], n = (r->extent + together - 1) / together,
+  int64_t together = tn__groups_of_block(&r->s->kernel->part[r->part]), n = (r->extent + together - 1) / together,
           fewer = n > 40 ? n - n / 3 : n / 2;
   if (!r->s->kernel->part[r->part].global) return try_block(r, seed, 0, 1);
   if (n <= 0) return true;
@@ -322,8 +323,8 @@ static bool calls_exempt(const reading *r, const char *name) {
 
 static bool check_declared(reading *r) {
   const tn__part *part = &r->s->kernel->part[r->part];
-  int64_t threads = (int64_t)part->group * r->s->together[r->part];
-  if (r->s->language == TN__READ_C ? part->group == 0 : part->group > 0 && r->f->threads == threads) return true;
+  if (r->s->language == TN__READ_C ? part->group == 0 : part->group > 0 && r->f->threads == tn__threads_of_block(part))
+    return true;
   tn__sb_puts(r->why, "the text declares another number of threads");
   return false;
 }
@@ -347,7 +348,7 @@ static tn__readback_result try_part(reading *r, const char *name) {
                          .variable = r->s->value,
                          .nvar = k->nvar,
                          .shared = {part->group ? k->shared : k->scratch, 0},
-                         .threads = part->group ? part->group * r->s->together[r->part] : 1,
+                         .threads = part->group ? tn__threads_of_block(part) : 1,
                          .warp = r->s->language == TN__READ_CUDA ? CUDA_WARP : 1 << 20,
                          .begins = r->s->language == TN__READ_CUDA,
                          .why = r->why};
@@ -368,8 +369,11 @@ tn__readback_result tn__readback(tn_ctx *c, const tn__readback_subject *s, tn__s
   reading r = {.c = c, .s = s, .why = why};
   tn__readback_result result = TN__READ_EQUAL;
   tn__encode(c, &c->scratch, k, &r.code);
-  tn__exact_memory_open(&r.want, &c->scratch, 0, k->nbuf, k->buf_dtype, s->size);
-  tn__exact_memory_open(&r.got, &c->scratch, 0, k->nbuf, k->buf_dtype, s->size);
+  uint8_t *permuted = tn__arena_zalloc(&c->scratch, k->nbuf + 1u);
+  for (uint32_t i = 0; i < k->nrequire; i++)
+    if (k->require[i]->ints[0] == REQ_PERMUTED) permuted[k->require[i]->src[0]->ints[0]] = 1;
+  tn__exact_memory_open(&r.want, &c->scratch, 0, k->nbuf, k->buf_dtype, s->size, permuted);
+  tn__exact_memory_open(&r.got, &c->scratch, 0, k->nbuf, k->buf_dtype, s->size, permuted);
   for (r.part = 0; r.part < k->nparts; r.part++) {
     tn__sb name;
     tn__sb_init(&name, &c->scratch);

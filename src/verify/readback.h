@@ -22,7 +22,6 @@ typedef struct tn__readback_subject {
   tn__readback_language language;
   const int64_t *size;       /* elements of its buffers, by slot */
   const int64_t *value;      /* of its variables */
-  int together[2];           /* by part: groups that are launched as one block */
   bool thorough;             /* every turn, with more data, however long that takes */
 } tn__readback_subject;
 

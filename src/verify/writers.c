@@ -141,7 +141,7 @@ static bool is_loaded(const claim *q, const tn_node *n, tn__requirement what) {
 /* x, where an integer made of it is the same in both turns, and no other x gives that integer: of a wider or as wide
  * a dtype, or loaded from there out of a buffer without equal elements; NULL */
 static tn_node *of_one(const claim *q, tn_node *n) {
-  if (is_loaded(q, n, REQ_DISTINCT)) return n->src[1];
+  if (is_loaded(q, n, REQ_DISTINCT) || is_loaded(q, n, REQ_PERMUTED)) return n->src[1];
   if (n->op != OP_CAST) return NULL;
   const tn_node *x = n->src[0];
   bool integers = !tn__is_float(n->dtype) && !tn__is_float(x->dtype) && n->dtype != TN_BOOL;

@@ -89,6 +89,14 @@ static void interrupted_runs_end_the_same(void **state) {
      "part/mnist-cnn.safetensors");
 }
 
+/* timeout(1) sends a signal to the process, then to its group: the second must not end what the first lets finish. */
+static void two_interruptions_at_a_time_are_one(void **state) {
+  (void)state;
+  OK("$T train mnist --model cnn --epochs 400 --batch 32 --data . --out twice >said & p=$!; "
+     "until grep -q '^epoch 2/' said; do sleep 0.05; done; kill -INT $p; sleep 0.02; kill -INT $p 2>>/dev/null; "
+     "wait $p; test $? = 130 && grep -q ^interrupted said");
+}
+
 /* Before the first step, too: nothing is in the kernel cache, so that compiling takes its time.  Who says that one can
  * continue has written the file. */
 static void interrupted_before_it_began(void **state) {
@@ -182,10 +190,15 @@ static void small_commands(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(equal_seeds_give_equal_weights),  cmocka_unit_test(interrupted_runs_end_the_same),
-      cmocka_unit_test(interrupted_before_it_began),     cmocka_unit_test(bad_input_is_refused),
-      cmocka_unit_test(what_cannot_be_fetched_is_drawn), cmocka_unit_test(digits_are_found),
-      cmocka_unit_test(a_finished_run_is_tested_again),  cmocka_unit_test(small_commands),
+      cmocka_unit_test(equal_seeds_give_equal_weights),
+      cmocka_unit_test(interrupted_runs_end_the_same),
+      cmocka_unit_test(interrupted_before_it_began),
+      cmocka_unit_test(two_interruptions_at_a_time_are_one),
+      cmocka_unit_test(bad_input_is_refused),
+      cmocka_unit_test(what_cannot_be_fetched_is_drawn),
+      cmocka_unit_test(digits_are_found),
+      cmocka_unit_test(a_finished_run_is_tested_again),
+      cmocka_unit_test(small_commands),
   };
   return cmocka_run_group_tests(tests, prepare, clean);
 }

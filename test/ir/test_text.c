@@ -233,7 +233,7 @@ static void test_requirements(void **state) {
   tn_ctx *c = &ctx;
   tn_node *n = tn__int(c, 64), *size = tn__var(c, "N", 1, 64), *buf = tn__param(c, TN_I32, 1, -1, &n, 1);
   tn_node *all[] = {require(buf, NULL, NULL, REQ_DISTINCT), require(buf, NULL, NULL, REQ_SORTED),
-                    require(buf, tn__int(c, -3), size, REQ_IN)};
+                    require(buf, tn__int(c, -3), size, REQ_IN), require(buf, NULL, NULL, REQ_PERMUTED)};
   tn_node *sink = tn__sink(c, all, REQ_COUNT, "kernel");
   for (int i = 0; i < REQ_COUNT; i++) assert_int_equal(all[i]->ints[0], i);
   assert_string_equal(print(sink), "%1 = param i32[64] 64 {1 -1}\n"
@@ -241,7 +241,8 @@ static void test_requirements(void **state) {
                                    "%3 = require void %1 {sorted}\n"
                                    "%4 = var index {\"N\" 1 64}\n"
                                    "%5 = require void %1 -3 %4 {in}\n"
-                                   "%6 = sink void %2 %3 %5 {\"kernel\"}\n");
+                                   "%6 = require void %1 {permuted}\n"
+                                   "%7 = sink void %2 %3 %5 %6 {\"kernel\"}\n");
   round_trip(sink);
 }
 
@@ -313,7 +314,7 @@ static void test_rejects(void **state) {
   reject("%1 = var index {\"3B\" 0 3}", 1, 1, "letters, digits");
 #define BUFFER "%1 = param i32[8] 8 {1 -1}\n"
   reject(BUFFER "%2 = require void %1 {unique}", 2, 23, "unknown word");
-  reject(BUFFER "%2 = require void %1 {3}", 2, 1, "no such requirement");
+  reject(BUFFER "%2 = require void %1 {4}", 2, 1, "no such requirement");
   reject(BUFFER "%2 = require void %1 {-1}", 2, 1, "no such requirement");
   reject(BUFFER "%2 = require void %1", 2, 1, "takes 1 integers");
   reject(BUFFER "%2 = require void %1 {distinct sorted}", 2, 32, "unknown word");

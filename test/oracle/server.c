@@ -63,6 +63,12 @@ SIZES(DEFINE_SIZES)
 SHAPE(DEFINE_SHAPE)
 
 /* Part number i[2] of those that it gives. */
+static tn_tensor *topk(args *a) {
+  tn_tensor *values = NULL, *places = NULL;
+  if (tn_topk(a->x[0], a->i[0], a->axes[1], a->i[2] != 0, &values, &places) != TN_OK) return NULL;
+  return a->i[3] ? places : values;
+}
+
 static tn_tensor *split(args *a) {
   tn_tensor *part[ARGS] = {0};
   return a->i[0] > ARGS || tn_split(a->x[0], (int)a->i[0], a->axes[1], part) != TN_OK ? NULL : part[a->i[2]];
@@ -75,6 +81,13 @@ static tn_tensor *assign(args *a) { return tn_assign(a->x[0], a->x[1]) == TN_OK 
   X(var, tn_var(a->x[0], OVER, a->f[0], a->i[0] != 0))                                                                 \
   X(std, tn_std(a->x[0], OVER, a->f[0], a->i[0] != 0))                                                                 \
   X(argmax, tn_argmax(a->x[0], a->axes[0], a->i[1] != 0))                                                              \
+  X(cumsum, tn_cumsum(a->x[0], a->axes[0]))                                                                            \
+  X(cumprod, tn_cumprod(a->x[0], a->axes[0]))                                                                          \
+  X(sort, tn_sort(a->x[0], a->axes[0], a->i[1] != 0))                                                                  \
+  X(argsort, tn_argsort(a->x[0], a->axes[0], a->i[1] != 0))                                                            \
+  X(topk, topk(a))                                                                                                     \
+  X(searchsorted, tn_searchsorted(a->x[0], a->x[1], a->i[0] != 0))                                                     \
+  X(bincount, tn_bincount(a->x[0], a->i[0]))                                                                           \
   X(argmin, tn_argmin(a->x[0], a->axes[0], a->i[1] != 0))                                                              \
   X(where, tn_where(a->x[0], a->x[1], a->x[2]))                                                                        \
   X(where_scalar, tn_where_scalar(a->x[0], a->x[1], a->f[0]))                                                          \

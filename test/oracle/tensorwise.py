@@ -100,6 +100,59 @@ def _(r, d, name):
     return Question([x], lambda: getattr(np, name)(work(x), axis, keepdims=bool(keep)), I64, (axis, keep))
 
 
+def ordered(x, axis, down):
+    """The places of the sorted elements; NumPy's order is that of tn_sort, too: NaN last, equal ones as they stood."""
+    x = work(x)
+    if not down:
+        return np.argsort(x, axis, kind="stable")
+    return np.flip(x.shape[axis] - 1 - np.argsort(np.flip(x, axis), axis, kind="stable"), axis)
+
+
+@case("sort", "argsort", "topk", dtypes=ALL)
+def _(r, d, name):
+    s = r.shape(r.one_of([1, 2, 3]), limit=400)
+    x, axis, down, places = r.array(d, s, r.one_of(["any", "whole"])), r.axis(len(s)), r.below(2), r.below(2)
+    k = r.below(s[axis] + 1) if name == "topk" else s[axis]
+
+    def want():
+        at = np.take(ordered(x, axis, down), np.arange(k), axis)
+        return at if name == "argsort" or (name == "topk" and places) else np.take_along_axis(x.a, at, axis)
+
+    ints = (k, axis, down, places) if name == "topk" else (axis, down)
+    return Question([x], want, I64 if name == "argsort" or (name == "topk" and places) else None, ints)
+
+
+@case("cumsum", "cumprod", dtypes=ALL)
+def _(r, d, name):
+    s = r.shape(r.one_of([1, 2, 3]), limit=400)
+    x, axis = r.array(d, s, "plain" if d.kind == "float" else "any"), r.axis(len(s))
+    run, n = getattr(np, name), s[axis]
+    if d.kind == "float":
+        return Question([x], lambda: run(wide(x), axis), None, (axis,), tol=1.0,
+                        scale=lambda: (n + 2) * d.eps * run(np.abs(wide(x)), axis))  # fmt: skip
+    wide_ = np.uint64 if d.native.kind == "u" else np.int64
+    to = U64 if d.native.kind == "u" else I64
+    return Question([x], lambda: run(x.a, axis, dtype=wide_), to, (axis,))
+
+
+@case("searchsorted", dtypes=ALL)
+def _(r, d):
+    x, v, right = r.array(d, (r.below(40),), "whole"), r.array(d, r.shape(r.below(3), limit=40), "whole"), r.below(2)
+    x.a[:] = x.a[np.argsort(work(x), kind="stable")]
+    return Question([x, v], lambda: np.searchsorted(work(x), work(v), "right" if right else "left"), I64, (right,))
+
+
+@case("bincount", dtypes=INTS)
+def _(r, d):
+    x, classes = r.array(d, (r.below(60),), "whole"), r.below(90)
+
+    def want():
+        at = x.a.astype(object)
+        return np.array([int(np.sum(at == k)) for k in range(classes)], np.int64)
+
+    return Question([x], want, I64, (classes,))
+
+
 # ---- shape -----------------------------------------------------------------------------------------------------------
 
 

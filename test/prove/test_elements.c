@@ -208,6 +208,14 @@ static void draw_same(drawn *d) {
   result(d, tn__op1(d->c, (tn__op)d->op, any_source(d, 0)));
 }
 
+/* Integers that are none serve as well: only a schedule relies on them. */
+static void draw_permutation(drawn *d) {
+  tn_node *dims[TN_MAX_RANK];
+  uint32_t rank = any_sizes(d, dims, 0);
+  say(d, "contig ");
+  result(d, tn__op1(d->c, OP_PERMUTATION, source(d, roll(d, 2) ? TN_I32 : TN_I64, dims, rank)));
+}
+
 static void draw_assign(drawn *d) {
   tn_node *dims[TN_MAX_RANK];
   uint32_t rank = any_sizes(d, dims, 0);
@@ -249,6 +257,7 @@ static void (*const draw[OP_COUNT])(drawn *d) = {
     [OP_RMIN] = draw_extreme,  [OP_RESHAPE] = draw_reshape, [OP_EXPAND] = draw_expand, [OP_PERMUTE] = draw_permute,
     [OP_SHRINK] = draw_shrink, [OP_FLIP] = draw_flip,       [OP_WINDOW] = draw_window, [OP_DETACH] = draw_same,
     [OP_CONTIG] = draw_same,   [OP_ASSIGN] = draw_assign,   [OP_PAD] = draw_pad,       [OP_GATHER] = draw_gather,
+    [OP_PERMUTATION] = draw_permutation,
 };
 
 /* ---- a draw: the graph, run; the goal ---- */

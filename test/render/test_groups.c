@@ -176,13 +176,15 @@ static program *rows(tn_ctx *c, const char *name, int group, int64_t cols, bool 
   return p;
 }
 
-/* out[r*group + t] = fold over k of x[r*K + k] (with y: of x*y), r < 3: every thread t has what the lanes come to. */
+enum { TURNS = 6 };
+
+/* out[r*group + t] = fold over k of x[r*K + k] (with y: of x*y), r < 6: every thread t has what the lanes come to. */
 static program *reduction(tn_ctx *c, const char *name, int64_t op, int dtype, int64_t lanes, int group, int64_t K) {
   program *p = new_program(c, name, group);
   lin *l = p->l;
-  tn_node *out = result(p, dtype, 3 * (size_t)group), *x = input(p, dtype, (size_t)(3 * K), true),
-          *y = input(p, dtype, (size_t)(3 * K), false);
-  tn_node *k_size = lin_var(l, "K", 0, 5000), *r = lin_range(l, number(l, 3), AX_GLOBAL, 0);
+  tn_node *out = result(p, dtype, TURNS * (size_t)group), *x = input(p, dtype, (size_t)(TURNS * K), true),
+          *y = input(p, dtype, (size_t)(TURNS * K), false);
+  tn_node *k_size = lin_var(l, "K", 0, 5000), *r = lin_range(l, number(l, TURNS), AX_GLOBAL, 0);
   p->var[0] = K;
   int start = op == OP_FMA ? OP_ADD : (int)op;
   tn_node *acc = lin_acc(l, tn__const_bits(c, dtype, tn__eval_reduce_init(start, dtype)), 0, lanes);
@@ -223,7 +225,7 @@ static program *widths(tn_ctx *c) {
 /* Copies of neighbours: of each width that memory knows, by way of scratch, gated; an access that must not be packed.
  */
 static program *neighbours(tn_ctx *c, const char *name, int dtype, int64_t each) {
-  enum { G = 16, TURNS = 3 };
+  enum { G = 16, EACH_TURN = 3 };
   program *p = new_program(c, name, G);
   lin *l = p->l;
   size_t n = (size_t)(G * TURNS * each);
@@ -691,6 +693,32 @@ static void test_reductions(void **state) {
   run_everywhere(f, p, N);
 }
 
+/* Several groups in a block: side by side, and across each other; fewer threads than run in step, and more. */
+static void test_together(void **state) {
+  fixture *f = *state;
+  static const struct {
+    int64_t op, lanes, K;
+    int dtype, group, together;
+    bool across;
+  } cases[] = {{OP_ADD, 2, 7, TN_F32, 2, 3, false},    {OP_ADD, 4, 30, TN_F32, 8, 6, false},
+               {OP_MAX, 16, 77, TN_F16, 16, 2, false}, {OP_FMA, 32, 40, TN_F32, 32, 2, false},
+               {OP_ADD, 8, 90, TN_F64, 8, 3, false},   {OP_ADD, 2, 7, TN_F32, 2, 2, true},
+               {OP_ADD, 8, 99, TN_F32, 8, 6, true},    {OP_MIN, 16, 77, TN_I64, 16, 3, true},
+               {OP_ADD, 32, 300, TN_F64, 32, 6, true}, {OP_FMA, 64, 100, TN_F32, 64, 2, true},
+               {OP_MAX, 16, 40, TN_BF16, 32, 3, true}, {OP_ADD, 128, 401, TN_F32, 128, 2, true}};
+  enum { N = sizeof cases / sizeof *cases };
+  program *p[N];
+  for (int i = 0; i < N; i++) {
+    char name[32];
+    snprintf(name, sizeof name, "together%d", i);
+    p[i] = reduction(&f->c, tn__arena_strdup(&f->c.scratch, name), cases[i].op, cases[i].dtype, cases[i].lanes,
+                     cases[i].group, cases[i].K);
+    p[i]->l->k.part[0].together = cases[i].together;
+    p[i]->l->k.part[0].across = cases[i].across;
+  }
+  run_everywhere(f, p, N);
+}
+
 static void test_indices_and_parts(void **state) {
   fixture *f = *state;
   program *p[] = {widths(&f->c), parts(&f->c)};
@@ -735,6 +763,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_vectors, setup, teardown),
       cmocka_unit_test_setup_teardown(test_rows, setup, teardown),
       cmocka_unit_test_setup_teardown(test_reductions, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_together, setup, teardown),
       cmocka_unit_test_setup_teardown(test_indices_and_parts, setup, teardown),
       cmocka_unit_test_setup_teardown(test_neighbours, setup, teardown),
       cmocka_unit_test_setup_teardown(test_scalars, setup, teardown),

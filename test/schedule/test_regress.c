@@ -33,6 +33,11 @@ static const row rows[] = {
      "%2 = sum f32[1024] %1 {0}\n"
      "%3 = sum f32 %2 {0}\n"
      "%4 = sink void %2 %2 %3 {\"outputs\"}\n"},
+    {"the sum of a tensor that may be empty, whose merging is all that threads do",
+     "%1 = var index {\"B\" 0 1}\n"
+     "%2 = param f32[B,2048] %1 2048 {0 0}\n"
+     "%3 = sum f32 %2 {0 1}\n"
+     "%4 = sink void %3 {\"outputs\"}\n"},
     {"and on a device of many units",
      "%1 = param f32[8,16896] 8 16896 {0 0}\n"
      "%2 = sum f32[16896] %1 {0}\n"

@@ -23,6 +23,7 @@ static void look_at(tn_ctx *c, void *arg) {
   look *l = arg;
   pipeline p = {.c = c, .dev = tn__device_get(c, 0), .key = l->g->sink};
   pipeline_simplify(&p);
+  pipeline_scatter(&p);
   pipeline_schedule(&p);
   for (uint32_t b = 0; b < p.s->bufs.n; b++) {
     bool written = false, read = false;

@@ -99,6 +99,7 @@ static void compile(tn_ctx *c, void *arg) {
   pipeline p = {.c = c, .dev = d, .key = tn__parse(c, j->text)};
   double work = 0;
   pipeline_simplify(&p);
+  pipeline_scatter(&p);
   pipeline_schedule(&p);
   pipeline_lower(&p);
   for (uint32_t i = 0; i < p.s->items.n; i++) work += work_of_kernel(p.kernel[i]);
@@ -194,6 +195,7 @@ static void compile_both(tn_ctx *c, void *arg) {
   tiling *j = arg;
   pipeline p = {.c = c, .dev = tn__device_get(c, 0), .key = tn__parse(c, j->text)};
   pipeline_simplify(&p);
+  pipeline_scatter(&p);
   pipeline_schedule(&p);
   for (uint32_t i = 0; i < p.s->items.n; i++) {
     double done = cost_of(c, j, p.s->items.v[i].body, NULL);

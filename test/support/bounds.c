@@ -274,11 +274,14 @@ static double terms_of_cell(const tn_node *n, naive_tensor *const *x, const naiv
 /* So, of each cell. */
 static double *count_terms(naive_machine *m, const tn_node *n, naive_tensor *const *x, const naive_tensor *t) {
   double *count = doubles(t->n);
-  if (n->op == OP_FOLD) {
-    double *ones = doubles(x[0]->n), *in[3] = {ones};
-    for (int64_t i = 0; i < x[0]->n; i++) ones[i] = 1;
-    naive_again(m, n, OP_FOLD, in, t, count);
-    free(ones);
+  if (n->op == OP_FOLD || n->op == OP_SCATTER) {
+    double *in[3] = {0};
+    for (uint32_t k = 0; k < n->nsrc; k += 2) {
+      in[k] = doubles(x[k]->n);
+      for (int64_t i = 0; i < x[k]->n; i++) in[k][i] = 1;
+    }
+    naive_again(m, n, (tn__op)n->op, in, t, count);
+    free(in[0]), free(in[2]);
   } else {
     for (int64_t i = 0; i < t->n; i++) count[i] = terms_of_cell(n, x, t);
   }
@@ -358,21 +361,23 @@ static bool is_summed_wide(const watcher *w, const tn_node *n) {
 }
 
 static void sum(const watcher *w, naive_machine *m, const tn_node *n, naive_tensor *const *x, naive_tensor *t) {
-  bool product = n->op == OP_CONTRACT, wide = is_summed_wide(w, n);
+  bool product = n->op == OP_CONTRACT, wide = is_summed_wide(w, n), scatter = n->op == OP_SCATTER;
   tn__op as = (tn__op)n->op;
-  int dtype = product || wide ? tn__dtype_acc(n->dtype) : n->dtype;
-  bool planes = x[0]->plane[0] || (product && x[1]->plane[0]);
+  int dtype = product || wide || scatter ? tn__dtype_acc(n->dtype) : n->dtype;
+  bool planes = x[0]->plane[0] || (product && x[1]->plane[0]) || (scatter && x[2]->plane[0]);
   if (meets_padding(w, n, x)) {
     for (int64_t i = 0; i < t->n; i++) set_range(t, i, anything(t->dtype));
     return;
   }
   if (!w->loose && !planes) return;
   terms a = terms_of(x[0]), b = {0};
-  if (product) b = terms_of(x[1]);
-  double *count = count_terms(m, n, x, t), *in[3] = {a.middle, b.middle};
+  uint32_t other = scatter ? 2 : 1;
+  if (product || scatter) b = terms_of(x[other]);
+  double *count = count_terms(m, n, x, t), *in[3] = {a.middle};
+  in[other] = b.middle;
   double *middle = doubles(t->n), *size = doubles(t->n), *reach = doubles(t->n);
   naive_again(m, n, as, in, t, middle);
-  in[0] = a.size, in[1] = b.size;
+  in[0] = a.size, in[other] = b.size;
   naive_again(m, n, as, in, t, size);
   for (int64_t i = 0; i < t->n; i++) reach[i] = 0;
   if (planes && product) { /* (|a|+r)(|b|+s) - |a||b| */
@@ -382,7 +387,7 @@ static void sum(const watcher *w, naive_machine *m, const tn_node *n, naive_tens
     naive_again(m, n, as, in, t, reach);
     for (int64_t i = 0; i < t->n; i++) reach[i] = fmax(size[i] - reach[i], 0);
   } else if (planes) {
-    in[0] = a.reach;
+    in[0] = a.reach, in[other] = b.reach;
     naive_again(m, n, as, in, t, reach);
   }
   bool coarse = w->tf32 && n->dtype == TN_F32;
@@ -391,13 +396,18 @@ static void sum(const watcher *w, naive_machine *m, const tn_node *n, naive_tens
               .written = product ? dtype : n->dtype,
               .sure = a.sure && (b.middle ? b.sure : true) && !coarse && !(w->loose && adds_products(n)),
               .unit = a.unit,
-              .kept = wide || (product && is_half(n->dtype) && (w->finishes || is_folded(w, n)))};
+              .kept = wide || (scatter && is_half(n->dtype)) ||
+                      (product && is_half(n->dtype) && (w->finishes || is_folded(w, n)))};
+  if (scatter && b.unit < all.unit) all.unit = b.unit;
   if (product) all.unit = a.unit == INT32_MAX || b.unit == INT32_MAX ? INT32_MAX / 2 : a.unit + b.unit;
   for (int64_t i = 0; i < t->n; i++) {
     cell of = {count[i], middle[i], reach[i] + (coarse ? ldexp(size[i], -9) : 0), size[i]};
     range r = sum_range(&all, t, i, of);
     if (product && w->cuda && tn__eval_to_double(t->dtype, t->bits[i]) == 0) /* a library's zero has any sign */
       r = r.sure ? (range){0, 0, false, false} : r;
+    if (scatter && count[i] == 1) r = range_of(x[0], i);
+    bool zero = tn__eval_to_double(t->dtype, t->bits[i]) == 0;
+    if (scatter && zero && r.sure) r = (range){0, 0, false, false}; /* of any sign */
     set_range(t, i, r);
   }
   terms_free(a);
@@ -430,8 +440,9 @@ static double *doubts_of(const naive_tensor *t) {
   return doubt;
 }
 
-/* In every mode a scatter adds its updates one after the other, in their order, and each sum is rounded: what is sure
- * gives bits, and no sum becomes smaller because a term is greater. */
+/* Where threads do not run at once, and in mode strict everywhere, a scatter adds its updates one after the other, in
+ * their order, and each sum is rounded: what is sure gives bits, and no sum becomes smaller because a term is
+ * greater. */
 static void scatter(naive_machine *m, const tn_node *n, naive_tensor *const *x, naive_tensor *t) {
   if (x[1]->plane[0]) { /* which cells get something is not sure */
     for (int64_t i = 0; i < t->n; i++) set_range(t, i, anything(t->dtype));
@@ -653,7 +664,7 @@ static void look(naive_watch *watch, naive_machine *m, const tn_node *n, naive_t
       for (int64_t i = 0; any_planes(n, x) && i < t->n; i++) set_range(t, i, anything(n->dtype));
     } else if (n->op == OP_PROD) {
       product(w, m, n, x, t);
-    } else if (n->op == OP_SCATTER) {
+    } else if (n->op == OP_SCATTER && (x[1]->plane[0] || !w->loose || !tn__device_get(w->c, 0)->target.group)) {
       scatter(m, n, x, t);
     } else {
       sum(w, m, n, x, t);

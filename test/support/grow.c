@@ -503,6 +503,35 @@ static void grow_scatter(grower *w) {
   if (idx) grow_add(w, tn__scatter(w->c, x, idx, grow_match(w, shape, x->dtype)));
 }
 
+/* Each of 0 to n - 1 once: backwards, or as a matrix is transposed. */
+static tn_node *draw_permutation(grower *w, tn_node *n) {
+  tn_ctx *c = w->c;
+  tn_node *x = tn__iota(c, n);
+  int64_t axis = 0, rows = 1 + graph_roll(w->d, 4);
+  if (tn__is_const(n) && n->lo % rows == 0 && graph_roll(w->d, 2)) {
+    x = tn__reshape(c, x, (tn_node *[]){tn__int(c, rows), tn__int(c, n->lo / rows)}, 2);
+    x = tn__reshape(c, tn__permute(c, x, (int64_t[]){1, 0}), &n, 1);
+  } else if (graph_roll(w->d, 4)) {
+    x = tn__flip(c, x, &axis, 1);
+  }
+  if (n->hi < 100 && graph_roll(w->d, 2)) x = tn__cast(c, x, graph_roll(w->d, 2) ? TN_U8 : TN_I32);
+  return tn__op1(c, OP_PERMUTATION, x);
+}
+
+/* What is sorted goes to its places, and comes from there. */
+static void grow_permutation(grower *w) {
+  tn_ctx *c = w->c;
+  tn_node *x = grow_pick(w), *n = x->rank ? x->dim[0] : draw_size(w), *to = draw_permutation(w, n);
+  if (x->rank && graph_roll(w->d, 3) == 0) {
+    grow_add(w, tn__gather(c, x, to));
+  } else {
+    int dtype = x->dtype == TN_BOOL ? TN_I32 : x->dtype;
+    tn_node *base = tn__scalar_to(c, tn__const_num(c, dtype, graph_roll(w->d, 3)), &n, 1);
+    grow_add(w, tn__scatter(c, base, to, grow_match(w, base, dtype)));
+  }
+  if (graph_roll(w->d, 4) == 0) grow_add(w, to);
+}
+
 /* One axis of x as k, one or none as batch; the other operand is made to fit. */
 static void grow_contract(grower *w) {
   tn_node *x = grow_pick(w), *dim[GROW_RANK + 2];
@@ -624,7 +653,7 @@ static const struct {
     {grow_shrink, 2},      {grow_flip, 2},   {grow_window, 2},   {grow_fold, 2},    {grow_gather, 3},
     {grow_scatter, 3},     {grow_contract, 3}, {grow_concatenate, 2}, {grow_iota, 1}, {grow_copy, 2},
     {grow_assign, 1},      {grow_rows, 3},   {grow_chain, 2},    {grow_random, 1},  {grow_gradient, 4},
-    {grow_front, 14},
+    {grow_permutation, 1}, {grow_front, 14},
 };
 
 static grow_fn draw_step(graph_dice *d) {

@@ -325,6 +325,41 @@ static void sums_of_products(grower *w) {
   keep(w, tn_einsum(specs[k].spec, x, 2));
 }
 
+/* ---- in order ---- */
+
+static void scans(grower *w) {
+  tn_node *x = grow_pick(w);
+  if (x->rank) keep(w, (graph_roll(w->d, 3) ? tn_cumsum : tn_cumprod)(cell(w, x), axis_of(w, x)));
+}
+
+static void sorts(grower *w) {
+  tn_node *x = grow_pick(w);
+  if (!x->rank) return;
+  int axis = axis_of(w, x);
+  bool down = graph_roll(w->d, 2);
+  int64_t n = x->dim[axis]->lo;
+  tn_tensor *best[2];
+  switch (graph_roll(w->d, 3)) {
+  case 0: keep(w, tn_sort(cell(w, x), axis, down)); break;
+  case 1: keep(w, tn_argsort(cell(w, x), axis, down)); break;
+  default:
+    if (tn_topk(cell(w, x), graph_roll(w->d, (uint32_t)n + 1u), axis, down, &best[0], &best[1]) != TN_OK) return;
+    for (int i = 0; i < 2; i++) keep(w, best[i]);
+  }
+}
+
+static void searches(grower *w) {
+  int64_t n = grow_size(w), classes = graph_roll(w->d, 3) ? 70 : 1 + graph_roll(w->d, 9);
+  tn_node *values = grow_pick(w);
+  if (graph_roll(w->d, 3) == 0) {
+    tn_node *dim = tn__int(w->c, n);
+    keep(w, tn_bincount(cell(w, grow_places(w, classes, &dim, 1)), classes));
+    return;
+  }
+  tn_tensor *sorted = tn_sort(cell(w, grow_leaf_of(w, values->dtype, &n, 1)), 0, false);
+  keep(w, tn_searchsorted(sorted, cell(w, values), graph_roll(w->d, 2)));
+}
+
 static void images(grower *w) {
   int64_t groups = graph_roll(w->d, 3) ? 1 : 2, c = groups * (1 + graph_roll(w->d, 4)),
           k = groups * (1 + graph_roll(w->d, 5)), h = 3 + graph_roll(w->d, 7), v = 3 + graph_roll(w->d, 9),
@@ -360,6 +395,7 @@ static const struct {
     {windows, PLAIN_ONLY}, {takes, PLAIN_ONLY}, {takes, PLAIN_ONLY},  {puts_, PLAIN_ONLY}, {puts_, PLAIN_ONLY},
     {products, PLAIN_ONLY}, {products, PLAIN_ONLY}, {images, 0},
     {sums_of_products, 0}, {fresh, 0},       {randoms, 0},
+    {scans, 0},          {sorts, 0},          {searches, PLAIN_ONLY},
 };
 
 void grow_front(grower *w) {

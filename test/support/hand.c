@@ -32,6 +32,7 @@ static void draw_kernel(tn_ctx *c, void *arg) {
   if (!graph_random(c, k->d, &sizes[!graph_roll(k->d, 4)], &g)) return;
   p.key = g.sink;
   pipeline_simplify(&p);
+  pipeline_scatter(&p);
   pipeline_schedule(&p);
   if (p.s->items.n) {
     tn_node *body = p.s->items.v[graph_roll(k->d, p.s->items.n)].body;

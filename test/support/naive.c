@@ -276,17 +276,17 @@ static void contract(machine *m, const tn_node *n, naive_tensor *t) {
 
 typedef void (*evaluate_fn)(machine *, const tn_node *, naive_tensor *);
 static const evaluate_fn evaluate[OP_COUNT] = {
-    [OP_CONST] = leaf,  [OP_STORAGE] = leaf, [OP_PARAM] = leaf,    [OP_VAR] = leaf,        [OP_IOTA] = leaf,
-    [OP_SUM] = reduce,  [OP_PROD] = reduce,  [OP_RMAX] = reduce,   [OP_RMIN] = reduce,     [OP_RESHAPE] = same,
-    [OP_EXPAND] = move, [OP_PERMUTE] = move, [OP_PAD] = move,      [OP_SHRINK] = move,     [OP_FLIP] = move,
-    [OP_WINDOW] = move, [OP_FOLD] = fold,    [OP_GATHER] = gather, [OP_SCATTER] = scatter, [OP_CONTRACT] = contract,
-    [OP_DETACH] = same, [OP_CONTIG] = same,  [OP_ASSIGN] = same,
+    [OP_CONST] = leaf,  [OP_STORAGE] = leaf, [OP_PARAM] = leaf,    [OP_VAR] = leaf,         [OP_IOTA] = leaf,
+    [OP_SUM] = reduce,  [OP_PROD] = reduce,  [OP_RMAX] = reduce,   [OP_RMIN] = reduce,      [OP_RESHAPE] = same,
+    [OP_EXPAND] = move, [OP_PERMUTE] = move, [OP_PAD] = move,      [OP_SHRINK] = move,      [OP_FLIP] = move,
+    [OP_WINDOW] = move, [OP_FOLD] = fold,    [OP_GATHER] = gather, [OP_SCATTER] = scatter,  [OP_CONTRACT] = contract,
+    [OP_DETACH] = same, [OP_CONTIG] = same,  [OP_ASSIGN] = same,   [OP_PERMUTATION] = same,
 };
 
 static const bool carries[OP_COUNT] = {
     [OP_RESHAPE] = true, [OP_EXPAND] = true, [OP_PERMUTE] = true, [OP_PAD] = true,    [OP_SHRINK] = true,
     [OP_FLIP] = true,    [OP_WINDOW] = true, [OP_GATHER] = true,  [OP_DETACH] = true, [OP_CONTIG] = true,
-    [OP_ASSIGN] = true,
+    [OP_ASSIGN] = true,  [OP_PERMUTATION] = true,
 };
 
 void naive_planes(naive_tensor *t) {

@@ -4,6 +4,8 @@
 
 void pipeline_simplify(pipeline *p) { p->graph = tn__schedule_prune(p->c, tn__simplify_graph(p->c, p->key)); }
 
+void pipeline_scatter(pipeline *p) { p->graph = tn__schedule_scatters(p->c, p->graph, &p->dev->target); }
+
 void pipeline_schedule(pipeline *p) { p->s = tn__schedule_make(p->c, &p->c->scratch, p->graph, p->dev); }
 
 static bool is_called(const pipeline *p, uint32_t i) { return p->s->items.v[i].gemm && p->dev->ops->gemm; }

@@ -19,6 +19,7 @@ typedef struct pipeline {
 
 /* Each needs what the one before it gave.  They throw; everything is allocated in scratch. */
 void pipeline_simplify(pipeline *p);
+void pipeline_scatter(pipeline *p);
 void pipeline_schedule(pipeline *p);
 void pipeline_lower(pipeline *p);
 void pipeline_place(pipeline *p); /* also fills the subject */

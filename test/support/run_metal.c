@@ -147,7 +147,7 @@ static void *run_thread(void *arg) {
 
 static void launch(group_code *code, uint32_t i, uint32_t part, uint32_t groups, lin_bufs *b, const int64_t *var) {
   const tn__kernel *k = code->kernels[i];
-  uint32_t threads = (uint32_t)k->part[part].group;
+  uint32_t threads = (uint32_t)tn__threads_of_block(&k->part[part]);
   char name[80];
   snprintf(name, sizeof name, "run_%s_%u", k->name, part);
   void *symbol = dlsym(code->object, name);

@@ -106,7 +106,7 @@ static void launch(group_code *code, uint32_t i, uint32_t part, uint32_t groups,
     must(cl.SetKernelArg(f, 2 * s + 1, sizeof offset, &offset), name);
   }
   for (uint32_t v = 0; v < k->nvar; v++) must(cl.SetKernelArg(f, 2 * k->nbuf + v, sizeof(int64_t), &var[v]), name);
-  size_t local = (size_t)k->part[part].group, global = groups * local;
+  size_t local = (size_t)tn__threads_of_block(&k->part[part]), global = groups * local;
   must(cl.EnqueueNDRangeKernel(cl.queue, f, 1, NULL, &global, &local, 0, NULL, NULL), name);
   for (uint32_t s = 0; s < k->nbuf; s++)
     must(cl.EnqueueReadBuffer(cl.queue, mem[s], 1, 0, room[s], b->block[s], 0, NULL, NULL), name);

@@ -10,14 +10,14 @@ static double elements(const tn_node *n) {
   return v;
 }
 
-static double asked_of(const tn_node *n) {
+static double asked_of(const tn_node *n, bool at_once) {
   double v = elements(n);
   if (n->op == OP_CONTRACT)
     for (uint32_t i = 0; i < (uint32_t)n->ints[3]; i++)
       v *= (double)n->src[0]->dim[n->ints[0] + n->ints[1] + (int64_t)i]->hi;
   if (tn__ops[n->op].group == G_REDUCE) v += elements(n->src[0]);
   if (n->op == OP_FOLD) v += elements(n->src[0]);
-  if (n->op == OP_SCATTER) v += elements(n->src[2]);
+  if (n->op == OP_SCATTER) v += elements(n->src[2]) * (at_once ? (double)n->dim[0]->hi : 1);
   return v;
 }
 
@@ -29,8 +29,9 @@ typedef struct sum {
 static void add_up(tn_ctx *c, void *arg) {
   sum *s = arg;
   tn__nodes all = {0};
+  bool at_once = tn__device_get(c, 0)->target.group > 0; /* where each place of a scatter may ask all updates */
   tn__topo(&c->scratch, &s->sink, 1, &all);
-  for (uint32_t i = 0; i < all.n; i++) s->work += asked_of(all.v[i]);
+  for (uint32_t i = 0; i < all.n; i++) s->work += asked_of(all.v[i], at_once);
 }
 
 double work_of_graph(tn_ctx *c, tn_node *sink) {

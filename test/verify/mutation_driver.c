@@ -4,8 +4,8 @@
  * and of all that kernels and libraries were called with.  Where every hash is as before, the mutant changes nothing
  * that runs.
  *
- * Kernels for the processor are printed and checked, and compiled and run for one program only; those of a guise are
- * run by the interpreter.  With MUTATION_COMPILES in the environment it is the processor alone, and all of its kernels
+ * Kernels for the processor are printed and checked, and compiled and run for one program only, and where one relies on
+ * what another writes; those of a guise are run by the interpreter.  With MUTATION_COMPILES in the environment it is the processor alone, and all of its kernels
  * are compiled and run.
  *
  * With a file's name nothing is checked, kernels for the processor are compiled and run, too, and what comes out goes
@@ -96,12 +96,20 @@ typedef struct unit {
   uint32_t n, nbuf[512], nvar[512];
 } unit;
 
+/* Does one of them rely on memory that another of them writes?  Where schedules are validated that is looked at. */
+static bool rely_on_memory(tn__kernel *const *kernels, uint32_t n) {
+  for (uint32_t i = 0; i < n; i++)
+    for (uint32_t r = 0; r < kernels[i]->nrequire; r++)
+      if (kernels[i]->require[r]->ints[0] == REQ_PERMUTED) return true;
+  return false;
+}
+
 static tn__code *look_compile(tn__device *d, tn__kernel *const *kernels, uint32_t n) {
   unit *u = calloc(1, sizeof *u);
   print_kernels(d->ctx, &(printing){d, kernels, n});
   u->n = n;
   for (uint32_t i = 0; i < n && i < 512; i++) u->nbuf[i] = kernels[i]->nbuf, u->nvar[i] = kernels[i]->nvar;
-  if (seen.runs) u->code = seen.real->compile(d, kernels, n);
+  if (seen.runs || rely_on_memory(kernels, n)) u->code = seen.real->compile(d, kernels, n);
   return (tn__code *)(void *)u;
 }
 

@@ -233,7 +233,7 @@ static tn_node *require(tn_ctx *c, tn_node *buf, int64_t what) {
 /* Half of them have the form of spans: places from b[e] up to b[e + 1], or nearly so. */
 static tn_node *grow_body(growing *g) {
   tn_ctx *c = g->c;
-  tn_node *size = tn__int(c, SIZE), *many = tn__int(c, 99999), *src[8], *sink[1 + 3 * BUFFERS];
+  tn_node *size = tn__int(c, SIZE), *many = tn__int(c, 99999), *src[8], *sink[1 + REQ_COUNT * BUFFERS];
   uint32_t n = 0, sinks = 0;
   g->dtype = below(g->seed, 3) ? TN_I32 : TN_I64;
   for (int b = 0; b < BUFFERS; b++) g->buf[b] = tn__param(c, g->dtype, 1 + b, -1, &size, 1);
@@ -273,10 +273,11 @@ static void fill(tn_ctx *c, const tn__kernel *k, int64_t slot, uint64_t *seed, i
   int32_t narrow[SIZE];
   for (uint32_t i = 0; i < k->nrequire; i++)
     if (k->require[i]->src[0]->ints[0] == slot) has[k->require[i]->ints[0]] = true;
-  int64_t from = has[REQ_IN] || below(seed, 2) ? 0 : -3, step = !has[REQ_IN] && below(seed, 2) ? 5 : 1;
-  if (wide && !has[REQ_IN] && below(seed, 2)) step = (int64_t)1 << (60 - below(seed, 3)); /* SIZE of them fit */
+  bool near = has[REQ_IN] || has[REQ_PERMUTED];
+  int64_t from = near || below(seed, 2) ? 0 : -3, step = !near && below(seed, 2) ? 5 : 1;
+  if (wide && !near && below(seed, 2)) step = (int64_t)1 << (60 - below(seed, 3)); /* SIZE of them fit */
   for (int i = 0; i < SIZE; i++) {
-    int n = has[REQ_DISTINCT] ? i : below(seed, SIZE);
+    int n = has[REQ_DISTINCT] || has[REQ_PERMUTED] ? i : below(seed, SIZE);
     mem[i] = from + step * (step > 5 ? n - SIZE / 2 : n);
   }
   for (int i = SIZE; i-- > 1;) {
@@ -623,6 +624,7 @@ static void lose_cuts(tn_ctx *c, void *arg) {
   tn__nodes in = {0}, all = {0};
   pipeline p = {.c = c, .dev = tn__device_get(c, 0), .key = tn__plan_key(c, &l->t->node, 1, &in)};
   pipeline_simplify(&p);
+  pipeline_scatter(&p);
   pipeline_schedule(&p);
   tn__topo(&c->scratch, &p.s->text, 1, &all);
   for (uint32_t i = 0; i < p.s->items.n; i++)

@@ -75,6 +75,19 @@ static outputs counted(tn_ctx *c) {
   tn_tensor *x = input(c, TN_F32, DIMS(6)), *i = input(c, TN_I32, DIMS(90)), *u = input(c, TN_F32, DIMS(90));
   return (outputs){{tn_index_add(x, 0, i, u)}};
 }
+static outputs runs(tn_ctx *c) { /* of updates sorted by place, in blocks of blocks */
+  tn_tensor *x = input(c, TN_F32, DIMS(300)), *i = input(c, TN_I32, DIMS(290)), *u = input(c, TN_F32, DIMS(290));
+  tn_tensor *near = tn_mod(i, tn_full(c, TN_I32, NULL, 0, 5)); /* runs of many */
+  return (outputs){{tn_index_add(x, 0, near, u)}};
+}
+static outputs running(tn_ctx *c) {
+  tn_tensor *x = input(c, TN_F32, DIMS(2, 41));
+  return (outputs){{tn_cumsum(x, 1)}};
+}
+static outputs sorted(tn_ctx *c) { /* by digits */
+  tn_tensor *x = tn_lt(input(c, TN_I32, DIMS(600)), input(c, TN_I32, DIMS(600)));
+  return (outputs){{tn_argsort(x, 0, false)}};
+}
 static outputs softmax(tn_ctx *c) {
   tn_tensor *x = input(c, TN_F32, DIMS(5, 100));
   return (outputs){{tn_softmax(x, -1), tn_max(x, AXES(0), false)}};
@@ -194,6 +207,10 @@ static tn_node *wrong_dilation(tn_ctx *c, tn_node *n) {
   if (n->op != OP_WINDOW && n->op != OP_FOLD) return NULL;
   int64_t ints[4] = {n->ints[0], n->ints[1], n->ints[2] > 1 ? n->ints[2] - 1 : 2, n->ints[3]};
   return remake(c, n, n->op, n->nsrc, ints);
+}
+static tn_node *lose_addend(tn_ctx *c, tn_node *n) {
+  bool adds = n->op == OP_ADD && n->dtype != TN__INDEX && n->src[0]->op != OP_CONST && n->src[1]->op != OP_CONST;
+  return (void)c, adds ? n->src[0] : NULL;
 }
 static tn_node *assign_add(tn_ctx *c, tn_node *n) {
   return n->op == OP_SCATTER ? with(c, n, 0, tn__op1(c, OP_NEG, n->src[0])) : NULL;
@@ -485,7 +502,7 @@ static void too_short(site *s, pipeline *p, change_fn *fn) {
 
 /* ---- the table ---- */
 
-typedef enum stage { SIMPLIFIED, SCHEDULED, LOWERED, PLACED } stage;
+typedef enum stage { SIMPLIFIED, SCATTERED, SCHEDULED, LOWERED, PLACED } stage;
 
 typedef struct mutation {
   const char *pass, *what;
@@ -515,6 +532,14 @@ static const mutation mutations[] = {
     {"simplify", "a sum becomes a maximum", SIMPLIFIED, in_graph, sum_as_max, NULL},
     {"simplify", "windows have another stride", SIMPLIFIED, in_graph, wrong_dilation, NULL},
     {"simplify", "a scatter begins from another base", SIMPLIFIED, in_graph, assign_add, NULL},
+    {"simplify", "one of two addends is lost", SIMPLIFIED, in_graph, lose_addend, NULL},
+    {"scatter", "one of two addends is lost", SCATTERED, in_graph, lose_addend, NULL},
+    {"scatter", "a choice is turned round", SCATTERED, in_graph, swap_where, NULL},
+    {"scatter", "<= becomes <", SCATTERED, in_graph, lt_for_le, NULL},
+    {"scatter", "< becomes <=", SCATTERED, in_graph, le_for_lt, NULL},
+    {"scatter", "a constant is 1 more", SCATTERED, in_graph, constant_on, NULL},
+    {"scatter", "a pad is on the other side", SCATTERED, in_graph, swap_pad, NULL},
+    {"scatter", "a slice begins 1 before", SCATTERED, in_graph, shift_shrink, NULL},
     {"prune", "two outputs change places", SIMPLIFIED, in_graph, swap_outputs, NULL},
     {"index", "a load is 1 on", SCHEDULED, in_bodies, load_on, NULL},
     {"index", "a load is 1 back", SCHEDULED, in_bodies, load_back, NULL},
@@ -597,6 +622,9 @@ static const program programs[] = {
     FORMED(windows),
     FORMED(indexed),
     FORMED(counted),
+    FORMED(running),
+    FORMED(sorted),
+    {"runs", runs, "ref", GROUPS, false, false},
     FORMED(softmax),
     FORMED(stages),
     FORMED(product),
@@ -649,6 +677,8 @@ static void run_passes(tn_ctx *c, void *arg) {
   t->site.c = c;
   pipeline_simplify(&p);
   mutate(t, &p, SIMPLIFIED);
+  pipeline_scatter(&p);
+  mutate(t, &p, SCATTERED);
   pipeline_schedule(&p);
   mutate(t, &p, SCHEDULED);
   pipeline_lower(&p);

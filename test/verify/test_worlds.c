@@ -131,6 +131,7 @@ static void compare(tn_ctx *c, void *arg) {
   pipeline p = {.c = c, .dev = tn__device_get(c, 0), .key = key_of(c, &t->done)};
   uint32_t products = 0;
   pipeline_simplify(&p);
+  pipeline_scatter(&p);
   pipeline_schedule(&p);
   pipeline_lower(&p);
   p.key = key_of(c, &t->want);

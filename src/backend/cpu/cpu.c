@@ -29,7 +29,7 @@ typedef struct part {
 } part;
 
 typedef struct kernel {
-  part part[2];
+  part part[TN__MAX_PARTS];
   uint32_t nparts;
   bool scratch; /* uses it */
 } kernel;
@@ -66,7 +66,11 @@ typedef struct build {
   tn__code *code;
 } build;
 
-static uint32_t work_of(const tn__kernel *k) { return k->part[0].n + (k->nparts > 1 ? k->part[1].n : 0); }
+static uint32_t work_of(const tn__kernel *k) {
+  uint32_t n = 0;
+  for (uint32_t p = 0; p < k->nparts; p++) n += k->part[p].n;
+  return n;
+}
 
 /* Compilers are not linear in a unit's length, and take one processor each.  The number of units; out NULL: no more
  * than that. */

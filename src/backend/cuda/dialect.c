@@ -13,7 +13,6 @@ static const tn__group_words words = {
     .thread = "threadIdx.x",
     .group = "blockIdx.x",
     .groups = "gridDim.x",
-    .together = 4,
     .scratch = "extern __shared__ __align__(1024) char scratch[];",
     .cells = "__shared__ __align__(16) char cells[$b];",
     .global = "",

@@ -23,7 +23,7 @@ typedef struct part {
 
 typedef struct kernel {
   const char *name;
-  part part[2];
+  part part[TN__MAX_PARTS];
   uint32_t nparts, nbuf, nvar;
   unsigned shared; /* bytes */
 } kernel;
@@ -211,8 +211,8 @@ static void fill_kernel(build *b, const unit *u, uint32_t i) {
              (long long)from->shared, b->device->name, b->device->target.shared);
   k->shared = (unsigned)from->shared;
   for (uint32_t p = 0; p < k->nparts; p++) {
-    k->part[p].together = (unsigned)tn__render_together(&tn__dialect_cuda, &from->part[p]);
-    k->part[p].threads = from->part[p].group > 0 ? (unsigned)from->part[p].group * k->part[p].together : 1;
+    k->part[p].together = (unsigned)tn__groups_of_block(&from->part[p]);
+    k->part[p].threads = from->part[p].group > 0 ? (unsigned)tn__threads_of_block(&from->part[p]) : 1;
     k->part[p].turns = tn__launch_extent_make(b->device->ctx, &b->code->arena, from, &from->part[p]);
     find_function(b, u, from->name, p, k);
   }

@@ -86,12 +86,18 @@ tn__target tn__cuda_target(int generation, int units, size_t shared) {
                   .registers = 256 << 10,
                   .access = 16,
                   .sector = 32,
+                  .exchanges = true,
                   .copies = generation >= 8,
                   .shared = shared,
                   .kept = shared < TN__KEPT_BYTES ? shared : TN__KEPT_BYTES,
                   .balance = costs[recent].balance,
                   .fetch = costs[recent].fetch,
                   .rate = costs[recent].rate,
+                  .thread_lanes = 128,
+                  .latency = 8e-7f,
+                  .near = 128 << 10,
+                  .far = 50 << 20,
+                  .far_rate = 1.4f,
                   .launch = 2e-6f, /* in a graph, H200 */
                   .library = costs[recent].library};
   if (generation < 8) return t;

@@ -9,13 +9,14 @@ enum { MOST_GROUPS = 1 << 20, WAITING = 16 };
 
 typedef struct part {
   tn__cl_kernel function;
-  size_t threads;
+  size_t threads;   /* of a block */
+  int64_t together; /* groups in it */
   tn__launch_extent turns;
 } part;
 
 typedef struct kernel {
   const char *name;
-  part part[2];
+  part part[TN__MAX_PARTS];
   uint32_t nparts, nbuf, nvar;
 } kernel;
 
@@ -152,7 +153,8 @@ static void fill_kernel(build *b, uint32_t i) {
     char symbol[256];
     int32_t failed = 0;
     snprintf(symbol, sizeof symbol, "%s_%u", from->name, p);
-    k->part[p].threads = from->part[p].group > 0 ? (size_t)from->part[p].group : 1;
+    k->part[p].threads = from->part[p].group > 0 ? (size_t)tn__threads_of_block(&from->part[p]) : 1;
+    k->part[p].together = tn__groups_of_block(&from->part[p]);
     k->part[p].turns = tn__launch_extent_make(d->ctx, &b->code->arena, from, &from->part[p]);
     k->part[p].function = self->api->kernel_create(b->code->program, symbol, &failed);
     must(d, failed, symbol);
@@ -172,7 +174,7 @@ static void build_code(void *arg) {
 void tn__opencl_release(tn__device *d, tn__code *code) {
   const tn__opencl *self = d->self;
   for (uint32_t i = 0; i < code->n && code->kernel; i++)
-    for (uint32_t p = 0; p < 2; p++)
+    for (uint32_t p = 0; p < code->kernel[i].nparts; p++)
       if (code->kernel[i].part[p].function) self->api->kernel_release(code->kernel[i].part[p].function);
   if (code->program) self->api->program_release(code->program);
   tn__arena_free(&code->arena);
@@ -226,7 +228,8 @@ tn_status tn__opencl_launch(tn__device *d, tn__code *code, uint32_t i, void *con
     const part *q = &k->part[p];
     int64_t turns = tn__launch_extent_of(&q->turns, var);
     if (turns <= 0) continue;
-    size_t global = (size_t)(turns < MOST_GROUPS ? turns : MOST_GROUPS) * q->threads;
+    int64_t blocks = (turns + q->together - 1) / q->together;
+    size_t global = (size_t)(blocks < MOST_GROUPS ? blocks : MOST_GROUPS) * q->threads;
     status = set_arguments(d, k, q->function, buf, var);
     if (status) return status;
     snprintf(self->started, sizeof self->started, "%s", k->name);

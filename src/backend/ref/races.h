@@ -24,8 +24,8 @@ typedef struct tn__races_kernel { /* what to know of a kernel, beside its instru
   const size_t *local_bytes;
   const uint8_t *local_dtype;
   const int64_t *threads;         /* by local: as in kernel.h, what a LOCAL's second integer says */
-  int group[2];                   /* by part */
-  bool global[2];                 /* has it an AX_GLOBAL range? */
+  int group[TN__MAX_PARTS];       /* by part */
+  bool global[TN__MAX_PARTS];     /* has it an AX_GLOBAL range? */
 } tn__races_kernel;
 
 /* For one part; everything is allocated in `a`, and throws there. */
