@@ -4,9 +4,9 @@
  * and of all that kernels and libraries were called with.  Where every hash is as before, the mutant changes nothing
  * that runs.
  *
- * Kernels for the processor are printed and checked, and compiled and run for one program only, and where one relies on
- * what another writes; those of a guise are run by the interpreter.  With MUTATION_COMPILES in the environment it is the processor alone, and all of its kernels
- * are compiled and run.
+ * Kernels for the processor are printed and checked, and compiled and run for one program only, and where one relies
+ * on what another writes; those of a guise are run by the interpreter.  With MUTATION_COMPILES in the environment it is
+ * the processor alone, and all of its kernels are compiled and run.
  *
  * With a file's name nothing is checked, kernels for the processor are compiled and run, too, and what comes out goes
  * to that file, as doubles: of random graphs, whether it is what they may give.  So it is told which of the mutants
