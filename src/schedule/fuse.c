@@ -6,6 +6,7 @@
  * buffer.  Breaks nothing: the graph stays. */
 #include "rewrite/rewrite.h"
 #include "schedule/depend.h"
+#include <math.h>
 #include <stdio.h>
 
 enum {
@@ -15,6 +16,9 @@ enum {
   MAX_SEARCH = 20000,    /* nodes that a search for a dependence looks at */
   MAX_TRIES = 64,        /* kernels that one is tried to be joined with */
   MAX_HOSTS = 16,        /* kernels that are asked whether they could store a value, too */
+  HIDDEN_WORK = 8,       /* multiply-adds that are done while an element is on its way */
+  USUAL_FETCH = 4,       /* those in the time of a load from a cache, */
+  USUAL_BALANCE = 16,    /* and from memory, of devices that do not say */
   MIN_PARALLEL = 16,     /* iterations around a fused reduction, which it must leave to the threads ... */
   SMALL_WORK = 32768     /* ... unless there is this little to do (and no sum to split) */
 };
@@ -144,6 +148,7 @@ void tn__demand_inline(tn__fuse *f, tn_node *n, tn__info *in, tn__demand *d) {
   tn_node *idx[TN_MAX_RANK + 1], *gate = d->gate;
   f->seeds.v[d->k].size++;
   f->seeds.v[d->k].tiled |= in->tiled;
+  f->seeds.v[d->k].keeps |= in->inline_dot;
   switch (n->op) {
   case OP_SUM: case OP_PROD: case OP_RMAX: case OP_RMIN: inline_reduce(f, n, in, d); return;
   case OP_FOLD: inline_fold(f, n, in, d); return;
@@ -457,6 +462,37 @@ static void enter_host(tn__fuse *f, tn_node *n, tn__info *in) {
   if (!stored) in->host = -1;
 }
 
+/* How often the loops that want n compute each of its elements: at all places of a stencil, in all windows.  What
+ * tiles of a product load, or rows keep, is computed once. */
+/* a choice: either is right */
+static double repeats(tn__fuse *f, const tn_node *n, const tn__info *in) {
+  double most = 1, each[MAX_DEMANDS];
+  for (uint32_t i = 0; i < in->want.n; i++) {
+    const tn__demand *d = &in->want.v[i];
+    bool opaque = false;
+    if (f->seeds.v[d->k].tiled || f->seeds.v[d->k].keeps) return 1;
+    each[i] = fmax(1, extents(d->env, tn__ranges_in(f, d->idx, d->gate, d->env, &opaque)) / tn__numel_guess(n));
+    if (opaque) each[i] = 1;
+    double all = each[i];
+    for (uint32_t j = 0; j < i; j++)
+      if (in->want.v[j].env == d->env) all += each[j];
+    most = fmax(most, all);
+  }
+  return most;
+}
+
+/* Is it quicker to store n once and to load it than to compute it at each place where its kernel wants it? */
+/* a choice: either is right */
+static bool is_quicker_stored(tn__fuse *f, const tn_node *n, const tn__info *in) {
+  if (!tn__is_elementwise(n) || in->want.n > MAX_DEMANDS) return tn__is_elementwise(n);
+  const tn__target *t = &f->dev->target;
+  double load = t->fetch > 0 ? (double)t->fetch : USUAL_FETCH,
+         move = (t->balance > 0 ? (double)t->balance : USUAL_BALANCE) * (double)tn__size_of(n->dtype) / sizeof(float);
+  double times = repeats(f, n, in), flops = fmax(0, in->flops - HIDDEN_WORK);
+  double more = (times - 1) * (load * in->loads + flops) - times * load - 2 * move;
+  return more > 0 && more * tn__numel_guess(n) > tn__target_launch_work(t);
+}
+
 static void materialise(tn__fuse *f, tn_node *n, tn__info *in) {
   tn__spans span = {0};
   uint32_t axis = 0;
@@ -466,7 +502,8 @@ static void materialise(tn__fuse *f, tn_node *n, tn__info *in) {
     root_join(f, n, in, axis, &span);
     return;
   }
-  in->host = n->op == OP_SCATTER || tn__is_called(in) || under_loops(f, n, in) ? -1 : find_host(f, n, in);
+  bool apart = n->op == OP_SCATTER || tn__is_called(in) || under_loops(f, n, in) || is_quicker_stored(f, n, in);
+  in->host = apart ? -1 : find_host(f, n, in);
   if (in->host >= 0) {
     enter_host(f, n, in);
     return;
@@ -492,10 +529,10 @@ static void materialise(tn__fuse *f, tn_node *n, tn__info *in) {
 /* a choice: either is right */
 static bool worth_storing(const tn__info *in) { return in->flops >= 12 || in->loads >= 3; }
 
-/* Is n at every place no more than one of its sources, or made of no data at all? */
+/* Is n at every place no more than one of its sources, or made of no data at all, and soon? */
 /* a choice: no is right */
 static bool costs_nothing(tn__fuse *f, tn_node *n, const tn__info *in) {
-  if (in->flops <= 0 && in->loads <= 0) return true;
+  if (in->flops <= HIDDEN_WORK && in->loads <= 0) return true;
   for (uint32_t i = 0; i < in->want.n; i++)
     if (!tn__join_branch(f, n, in->want.v[i].idx->src)) return false;
   return true;
@@ -536,7 +573,7 @@ static bool must_store(tn__fuse *f, tn_node *n, tn__info *in) {
   }
   if (reduction && kernels == 1 && under_loops(f, n, in)) return true; /* a choice: either is right */
   if (reduction) return !all_fit || kernels > 1;
-  return tn__is_elementwise(n) && kernels > 1 && worth_storing(in); /* a choice: either is right */
+  return (tn__is_elementwise(n) && kernels > 1 && worth_storing(in)) || is_quicker_stored(f, n, in); /* a choice: either is right */
 }
 
 static void choose_library(tn__fuse *f, tn_node *n, tn__info *in) {

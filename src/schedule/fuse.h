@@ -58,6 +58,7 @@ typedef struct tn__info {
 typedef struct tn__seed { /* a kernel in the making */
   tn__nodes roots;          /* nodes it stores */
   bool tiled;               /* it has one already */
+  bool keeps;               /* it has products whose operands it keeps in rows (in->inline_dot) */
   bool alone;               /* it has stores, or a library call, of a kind that no other store can stand beside */
   int first;                /* of the kernels that store its root: it, or the first where there are several */
   uint32_t piece;           /* which then store its pieces from this one on, those of this kernel */
