@@ -16,7 +16,8 @@
  *                                   .. 1: cell[l] = cell[l] op cell[l+h]  (lanes is a power of two)
  *   LOAD {buf, index, gate?}        buf: PARAM or LOCAL (AFTER is resolved).  Gate false: 0, memory untouched.
  *   STORE / STOREADD {buf, index, value, gate?}
- *                                   AX_ORDER ranges are the loops of a STOREADD whose turns may meet at one place
+ *                                   AX_ORDER ranges are the loops of a STOREADD whose turns may meet at one place; of
+ *                                   integers that the target adds to at once (tn__adds_at_once) those of others, too
  *   every scalar op of group UNARY, BINARY, TERNARY, CAST
  *
  * Kernels for devices with work groups (part.group > 0) have the same form, read so: a group runs one iteration of the
@@ -104,6 +105,7 @@ typedef struct tn__part { /* parts of a kernel run one after the other, each ove
   int together;     /* so many groups make one block; 0: one */
   bool across;      /* neighbouring threads of a block are those of neighbouring groups, not of one */
   int subgroup;     /* of those, how many run in step */
+  size_t adds;      /* the target's: sizes of integers that turns may add to at once */
   tn__tile *tile;   /* NULL: no product by tiles */
 } tn__part;
 
@@ -138,6 +140,12 @@ static inline int tn__groups_of_block(const tn__part *p) {
 }
 static inline int tn__threads_of_block(const tn__part *p) {
   return p->group * tn__groups_of_block(p);
+}
+
+/* May turns of all loops meet where this STOREADD adds?  Sums of integers are the same in any order. */
+static inline bool tn__adds_at_once(const tn__part *p, const tn_node *n) {
+  int dt = n->src[0]->dtype;
+  return n->op == OP_STOREADD && n->src[0]->op == OP_PARAM && tn__is_int(dt) && (p->adds & tn__size_of(dt));
 }
 
 /* What is required so of a buffer, NULL: nothing */

@@ -601,6 +601,7 @@ void tn__linearise(tn_ctx *c, tn__arena *a, tn_node *body, tn__part *part) {
                      .together = part->together,
                      .across = part->across,
                      .subgroup = part->subgroup,
+                     .adds = part->adds,
                      .tile = part->tile,
                      .grain = work > SLICE_WORK ? 1 : (int64_t)(SLICE_WORK / (work + 1)) + 1};
 }

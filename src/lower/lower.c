@@ -137,7 +137,7 @@ static tn__kernel *lower_program(tn_ctx *c, tn__arena *a, tn_node *body, const t
   tn__nodes ins = {0};
   k->nparts = 1;
   body = take_requires(c, a, body, k);
-  *p = (tn__part){.body = body, .grain = 1, .subgroup = subgroup_of(target)};
+  *p = (tn__part){.body = body, .grain = 1, .subgroup = subgroup_of(target), .adds = target->adds};
   p->group = groups ? threads_of(c, body, target) : 0;
   for (uint32_t i = 0; i < body->nsrc; i++) {
     tn_node *n = body->src[i];
@@ -178,6 +178,7 @@ tn__kernel *tn__lower(tn_ctx *c, tn__arena *a, tn_node *body, const tn__target *
   k->nparts = tn__cut_parts(c, a, whole, part);
   for (uint32_t p = 0; p < k->nparts; p++) {
     k->part[p].subgroup = target->subgroup;
+    k->part[p].adds = target->adds;
     part[p] = tn__optimise_part(&l, part[p], &k->part[p]);
   }
   find_memory(a, part, k);

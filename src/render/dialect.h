@@ -34,6 +34,8 @@ typedef struct tn__group_words {
   const char *wide[5];                   /* types of 1, 2, 4, 8 and 16 bytes */
   /* $b bytes for $0 from $1 if $2, else zeros, while the thread goes on; what it copied is there; NULL: not so */
   const char *copy, *copied;
+  /* adds $1 to $0, of type $t, whoever else does so at once; by bytes: of 4, of 8; NULL: not so */
+  const char *add[2];
   const char *tiles;                     /* the text that products by tiles need; NULL: they are printed as loops */
   const char *unroll;                    /* in front of a loop */
   const char *divisor;                   /* type of what many f32 are divided by; NULL: divisions are not prepared */

@@ -11,6 +11,7 @@
 
 enum {
   MAX_DEMANDS = 12,      /* a node wanted at more places goes to memory: recomputing would multiply */
+  MAX_LOOKED_AT = 64,    /* of the places where a node is wanted, to tell how often it is computed */
   LONG_JOIN = 16,        /* a join of more parts is stored part by part, */
   JOIN_KERNEL = 16,      /* as many of equal shape in one kernel */
   MAX_SEARCH = 20000,    /* nodes that a search for a dependence looks at */
@@ -18,7 +19,8 @@ enum {
   MAX_HOSTS = 16,        /* kernels that are asked whether they could store a value, too */
   HIDDEN_WORK = 8,       /* multiply-adds that are done while an element is on its way */
   USUAL_FETCH = 4,       /* those in the time of a load from a cache, */
-  USUAL_BALANCE = 16,    /* and from memory, of devices that do not say */
+  USUAL_BALANCE = 16,    /* from memory, */
+  USUAL_LAUNCH = 32768,  /* and of another kernel's beginning, of devices that do not say */
   MIN_PARALLEL = 16,     /* iterations around a fused reduction, which it must leave to the threads ... */
   SMALL_WORK = 32768     /* ... unless there is this little to do (and no sum to split) */
 };
@@ -313,12 +315,47 @@ static bool fits_again(tn__fuse *f, tn_node *n, const tn__info *in, int k) {
   return true;
 }
 
+/* How often the loops of kernel k (-1: of any) that want n compute each of its elements: at all places of a stencil, in
+ * all windows.  What tiles of a product load, or rows keep, is computed once. */
+/* a choice: either is right */
+static double repeats(tn__fuse *f, const tn_node *n, const tn__info *in, int k) {
+  double most = 1, each[MAX_LOOKED_AT];
+  for (uint32_t i = 0; i < in->want.n && i < MAX_LOOKED_AT; i++) {
+    const tn__demand *d = &in->want.v[i];
+    bool opaque = false;
+    each[i] = 0;
+    if (k >= 0 && d->k != k) continue;
+    if (f->seeds.v[d->k].tiled || f->seeds.v[d->k].keeps) return 1;
+    each[i] = fmax(1, extents(d->env, tn__ranges_in(f, d->idx, d->gate, d->env, &opaque)) / tn__numel_guess(n));
+    if (opaque) each[i] = 1;
+    double all = each[i];
+    for (uint32_t j = 0; j < i; j++)
+      if (in->want.v[j].env == d->env) all += each[j];
+    most = fmax(most, all);
+  }
+  return most;
+}
+
+/* Is it quicker to store n once and to load it than to compute it at each place where kernel k (-1: any) wants it? */
+/* a choice: either is right */
+static bool is_quicker_stored(tn__fuse *f, const tn_node *n, const tn__info *in, int k) {
+  if (!tn__is_elementwise(n)) return false;
+  const tn__target *t = &f->dev->target;
+  double load = t->fetch > 0 ? (double)t->fetch : USUAL_FETCH,
+         move = (t->balance > 0 ? (double)t->balance : USUAL_BALANCE) * (double)tn__size_of(n->dtype) / sizeof(float);
+  double times = repeats(f, n, in, k), flops = fmax(0, in->flops - HIDDEN_WORK);
+  double more = (times - 1) * (load * in->loads + flops) - times * load - 2 * move;
+  double launch = t->launch > 0 ? tn__target_launch_work(t) : USUAL_LAUNCH;
+  return more > 0 && more * tn__numel_guess(n) > launch;
+}
+
 /* a choice: no is right */
 static int find_host(tn__fuse *f, tn_node *n, tn__info *in) {
   for (uint32_t i = in->want.n, asked = 0; asked < MAX_HOSTS && i && i--;) {
     const tn__demand *d = &in->want.v[i];
     if (f->seeds.v[d->k].alone || (in->tiled && f->seeds.v[d->k].tiled) || f->seeds.v[d->k].size > TN__MAX_KERNEL ||
-        f->seeds.v[d->k].roots.n >= TN__MAX_STORES || !covers(f, n, d) || !fits_again(f, n, in, d->k))
+        f->seeds.v[d->k].roots.n >= TN__MAX_STORES || !covers(f, n, d) || !fits_again(f, n, in, d->k) ||
+        is_quicker_stored(f, n, in, d->k))
       continue;
     asked++;
     f->searches++; /* for its other users: they must not have to run before d's kernel */
@@ -385,21 +422,22 @@ static void root_join(tn__fuse *f, tn_node *n, tn__info *in, uint32_t axis, cons
   }
 }
 
-/* A scatter is a kernel of two parts: its base copied, then the updates added in order. */
+/* A scatter is a kernel of two parts: its base copied, then the updates added, in order or at once. */
 static void root_scatter(tn__fuse *f, tn_node *n, tn__demand *d) {
   tn_node *idx = n->src[1], *upd = n->src[2], *r[TN_MAX_RANK + 1], *ri[TN_MAX_RANK + 1];
   uint32_t nr = 0, loops = upd->rank;
+  int axis = tn__is_added_at_once(&f->dev->target, n) ? AX_LOOP : AX_ORDER;
   tn__demand_child(f, n, d, 0, d->idx->src, NULL, d->env);
   for (uint32_t i = 0; i < upd->rank; i++) {
     r[i] = tn__is_int_const(upd->dim[i], 1)
                ? tn__int(f->c, 0)
-               : tn__range(f->c, upd->dim[i], i < idx->rank ? AX_ORDER : AX_LOOP, ROLE_UPDATE, f->next_range++);
+               : tn__range(f->c, upd->dim[i], i < idx->rank ? axis : AX_LOOP, ROLE_UPDATE, f->next_range++);
     if (r[i]->op == OP_RANGE) ri[nr++] = r[i];
   }
   if (n->dim[0]->lo <=
       0) /* a symbolic size that may be 0: a loop of one step, or of none where nothing can be added to */
     r[loops++] = ri[nr++] =
-        tn__range(f->c, tn__op2(f->c, OP_MIN, n->dim[0], tn__int(f->c, 1)), AX_ORDER, ROLE_UPDATE, f->next_range++);
+        tn__range(f->c, tn__op2(f->c, OP_MIN, n->dim[0], tn__int(f->c, 1)), axis, ROLE_UPDATE, f->next_range++);
   tn_node *env = tn__list(f->c, ri, nr);
   d->ranges = tn__list(f->c, r, loops);
   tn__demand_child(f, n, d, 1, r, NULL, env);
@@ -462,37 +500,6 @@ static void enter_host(tn__fuse *f, tn_node *n, tn__info *in) {
   if (!stored) in->host = -1;
 }
 
-/* How often the loops that want n compute each of its elements: at all places of a stencil, in all windows.  What
- * tiles of a product load, or rows keep, is computed once. */
-/* a choice: either is right */
-static double repeats(tn__fuse *f, const tn_node *n, const tn__info *in) {
-  double most = 1, each[MAX_DEMANDS];
-  for (uint32_t i = 0; i < in->want.n; i++) {
-    const tn__demand *d = &in->want.v[i];
-    bool opaque = false;
-    if (f->seeds.v[d->k].tiled || f->seeds.v[d->k].keeps) return 1;
-    each[i] = fmax(1, extents(d->env, tn__ranges_in(f, d->idx, d->gate, d->env, &opaque)) / tn__numel_guess(n));
-    if (opaque) each[i] = 1;
-    double all = each[i];
-    for (uint32_t j = 0; j < i; j++)
-      if (in->want.v[j].env == d->env) all += each[j];
-    most = fmax(most, all);
-  }
-  return most;
-}
-
-/* Is it quicker to store n once and to load it than to compute it at each place where its kernel wants it? */
-/* a choice: either is right */
-static bool is_quicker_stored(tn__fuse *f, const tn_node *n, const tn__info *in) {
-  if (!tn__is_elementwise(n) || in->want.n > MAX_DEMANDS) return tn__is_elementwise(n);
-  const tn__target *t = &f->dev->target;
-  double load = t->fetch > 0 ? (double)t->fetch : USUAL_FETCH,
-         move = (t->balance > 0 ? (double)t->balance : USUAL_BALANCE) * (double)tn__size_of(n->dtype) / sizeof(float);
-  double times = repeats(f, n, in), flops = fmax(0, in->flops - HIDDEN_WORK);
-  double more = (times - 1) * (load * in->loads + flops) - times * load - 2 * move;
-  return more > 0 && more * tn__numel_guess(n) > tn__target_launch_work(t);
-}
-
 static void materialise(tn__fuse *f, tn_node *n, tn__info *in) {
   tn__spans span = {0};
   uint32_t axis = 0;
@@ -502,8 +509,7 @@ static void materialise(tn__fuse *f, tn_node *n, tn__info *in) {
     root_join(f, n, in, axis, &span);
     return;
   }
-  bool apart = n->op == OP_SCATTER || tn__is_called(in) || under_loops(f, n, in) || is_quicker_stored(f, n, in);
-  in->host = apart ? -1 : find_host(f, n, in);
+  in->host = n->op == OP_SCATTER || tn__is_called(in) || under_loops(f, n, in) ? -1 : find_host(f, n, in);
   if (in->host >= 0) {
     enter_host(f, n, in);
     return;
@@ -529,10 +535,10 @@ static void materialise(tn__fuse *f, tn_node *n, tn__info *in) {
 /* a choice: either is right */
 static bool worth_storing(const tn__info *in) { return in->flops >= 12 || in->loads >= 3; }
 
-/* Is n at every place no more than one of its sources, or made of no data at all, and soon? */
+/* Is n at every place no more than one of its sources, or made of no data at all? */
 /* a choice: no is right */
 static bool costs_nothing(tn__fuse *f, tn_node *n, const tn__info *in) {
-  if (in->flops <= HIDDEN_WORK && in->loads <= 0) return true;
+  if (in->flops <= 0 && in->loads <= 0) return true;
   for (uint32_t i = 0; i < in->want.n; i++)
     if (!tn__join_branch(f, n, in->want.v[i].idx->src)) return false;
   return true;
@@ -573,7 +579,8 @@ static bool must_store(tn__fuse *f, tn_node *n, tn__info *in) {
   }
   if (reduction && kernels == 1 && under_loops(f, n, in)) return true; /* a choice: either is right */
   if (reduction) return !all_fit || kernels > 1;
-  return (tn__is_elementwise(n) && kernels > 1 && worth_storing(in)) || is_quicker_stored(f, n, in); /* a choice: either is right */
+  bool shared = tn__is_elementwise(n) && kernels > 1 && worth_storing(in);
+  return shared || is_quicker_stored(f, n, in, -1); /* a choice: either is right */
 }
 
 static void choose_library(tn__fuse *f, tn_node *n, tn__info *in) {

@@ -55,6 +55,9 @@ typedef struct tn__info {
   float flops, loads;/* per element: work and full-size loads if it were computed from memory */
 } tn__info;
 
+/* Are the updates of this scatter added at once, whichever comes first?  So integers are, where the device can. */
+bool tn__is_added_at_once(const tn__target *t, const tn_node *n);
+
 typedef struct tn__seed { /* a kernel in the making */
   tn__nodes roots;          /* nodes it stores */
   bool tiled;               /* it has one already */

@@ -1,6 +1,7 @@
-/* Scatters for devices whose threads run at once.  Added up one after the other, as they are written, they would leave
- * such a device to one thread.  Few are summed up place by place: each place asks all of them.  Of many, those that go
- * to one place are brought together by sorting: they are a run then, and its sum is made of sums of blocks.
+/* Scatters for devices whose threads run at once.  Integers are added at once, too, where the device can do that: in
+ * any order they give the same sum.  Added up one after the other, as they are written, others would leave such a
+ * device to one thread.  Few are summed up place by place: each place asks all of them.  Of many, those that go to one
+ * place are brought together by sorting: they are a run then, and its sum is made of sums of blocks.
  *
  * A block gives the sum of the run that it ends in, as far as it is in the block; such sums, a run of the same number
  * each, are summed up along runs by the same rule.  So what a place gets is the sum of its elements in the block in
@@ -141,18 +142,22 @@ static tn_node *in_parallel(tn_ctx *c, const tn__target *t, tn_node *n) {
   return tn__cast(c, tn__add(c, tn__acc(c, base), tn__reshape(c, sum, n->dim, n->rank)), n->dtype);
 }
 
-static tn_node *first_serial(tn_ctx *c, tn_node *sink) {
+bool tn__is_added_at_once(const tn__target *t, const tn_node *n) {
+  return n->op == OP_SCATTER && tn__is_int(n->dtype) && (t->adds & tn__size_of(n->dtype));
+}
+
+static tn_node *first_serial(tn_ctx *c, const tn__target *t, tn_node *sink) {
   tn__nodes all = {0};
   tn__topo(&c->scratch, &sink, 1, &all);
   for (uint32_t i = 0; i < all.n; i++)
-    if (all.v[i]->op == OP_SCATTER && !tn__is_placed(all.v[i])) return all.v[i];
+    if (all.v[i]->op == OP_SCATTER && !tn__is_placed(all.v[i]) && !tn__is_added_at_once(t, all.v[i])) return all.v[i];
   return NULL;
 }
 
 tn_node *tn__schedule_scatters(tn_ctx *c, tn_node *sink, const tn__target *t) {
   tn_node *given = sink;
   if (!t->group || c->mode == TN_MODE_STRICT) return sink;
-  for (tn_node *n; (n = first_serial(c, sink));) {
+  for (tn_node *n; (n = first_serial(c, t, sink));) {
     tn_node *by = in_parallel(c, t, n);
     sink = tn__substitute(c, sink, &n, &by, 1);
   }

@@ -66,6 +66,9 @@ tn_node *tn__reduce_keep(tn_ctx *c, tn__op op, tn_node *x, const int64_t *axes, 
 tn_node *tn__acc(tn_ctx *c, tn_node *x);                            /* in the dtype in which sums accumulate */
 int tn__widened(int dtype); /* of sums and products, as in the array API: those of small integers do not overflow */
 bool tn__is_empty(const tn_node *x, const int64_t *axes, uint32_t n); /* some listed axis is known to have size 0 */
+/* x, which has something on these axes: what cannot be told of a symbolic size is a constraint, checked when it is
+ * bound. */
+tn_node *tn__not_empty(tn_ctx *c, tn_node *x, const int64_t *axes, uint32_t n);
 tn_node *tn__finite_or_zero(tn_ctx *c, tn_node *x);
 tn_node *tn__relu_of(tn_ctx *c, tn_node *x);
 tn_node *tn__gelu_tanh_of(tn_ctx *c, tn_node *x);

@@ -80,9 +80,7 @@ static tn_node *total(tn_ctx *c, tn__call *k) { /* sum, prod: i[2] */
   return tn__cast(c, x, tn__widened(p.x->dtype));
 }
 
-/* x, which has something on these axes: what cannot be told of a symbolic size is a constraint, checked when it is
- * bound. */
-static tn_node *not_empty(tn_ctx *c, tn_node *x, const int64_t *axes, uint32_t n) {
+tn_node *tn__not_empty(tn_ctx *c, tn_node *x, const int64_t *axes, uint32_t n) {
   if (tn__is_empty(x, axes, n)) tn__fail(c, TN_ESHAPE, "nothing to choose from in %s", tn__text(c, x));
   for (uint32_t i = 0; i < n; i++) {
     tn_node *size = x->dim[axes[i]];
@@ -93,7 +91,7 @@ static tn_node *not_empty(tn_ctx *c, tn_node *x, const int64_t *axes, uint32_t n
 
 static tn_node *extreme(tn_ctx *c, tn__call *k) { /* max, min: i[2] */
   plan p = prepare(c, k, TN__C_ANY);
-  return tn__reduce_keep(c, (tn__op)k->i[2], not_empty(c, p.x, p.axes, p.n), p.axes, p.n, p.keepdim);
+  return tn__reduce_keep(c, (tn__op)k->i[2], tn__not_empty(c, p.x, p.axes, p.n), p.axes, p.n, p.keepdim);
 }
 
 static tn_node *truth(tn_ctx *c, tn__call *k) { /* any, all: on bool, sum is or and product is and */
@@ -128,22 +126,6 @@ static tn_node *logsumexp(tn_ctx *c, tn__call *k) {
   return tn__cast(c, sum, p.x->dtype);
 }
 
-static tn_node *place_of(tn_ctx *c, tn__call *k) { /* argmax, argmin; i[2]: RMAX or RMIN, i[3]: axis */
-  tn_node *x = k->x[0];
-  int64_t axis = tn__axis(c, (int)k->i[3], x->rank);
-  if (tn__is_empty(x, &axis, 1))
-    tn__fail(c, TN_ESHAPE, "nothing to choose from along axis %d of %s", (int)axis, tn__text(c, x));
-  x = not_empty(c, x, &axis, 1);
-  tn_node *best = tn__reduce_keep(c, (tn__op)k->i[2], x, &axis, 1, true);
-  tn_node *hit = tn__bcast2(c, OP_EQ, x, best);
-  /* If there is a NaN, it is the extreme, and equals nothing. */
-  if (tn__is_float(x->dtype)) hit = tn__op2(c, OP_OR, hit, tn__op2(c, OP_NE, x, x));
-  tn__dims shape = tn__dims_of(x);
-  tn_node *place = tn__place(c, &shape, (uint32_t)axis);
-  tn_node *never = tn__scalar_to(c, tn__const_bits(c, TN_I64, INT64_MAX), x->dim, x->rank);
-  return tn__reduce_keep(c, OP_RMIN, tn__where(c, hit, place, never), &axis, 1, k->i[1] != 0);
-}
-
 /* ---- the public functions ---- */
 
 #define REDUCE(name_, builder, which)                                                                                  \
@@ -167,11 +149,3 @@ REDUCE(tn_all, truth, OP_PROD)
   }
 SPREAD(tn_var, 0)
 SPREAD(tn_std, 1)
-
-#define PLACE(name_, op)                                                                                               \
-  tn_tensor *name_(tn_tensor *t, int axis, bool keepdim) {                                                             \
-    return tn__build(&(tn__call){.name = #name_, .fn = place_of, .in = &t, .nin = 1, .i = {0, keepdim, op,             \
-        axis}});                                                                                                       \
-  }
-PLACE(tn_argmax, OP_RMAX)
-PLACE(tn_argmin, OP_RMIN)

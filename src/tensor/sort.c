@@ -36,6 +36,10 @@ static int way_to_sort(const tn__target *t, double rows, double n, int bits, dou
   return best;
 }
 
+static const tn__target *target_of(tn_ctx *c, const tn_node *x) {
+  return &tn__device_get(c, x->device < 0 ? 0 : x->device)->target;
+}
+
 double tn__sort_work(const tn__target *t, double rows, double n, int bits) {
   double work;
   way_to_sort(t, rows, n, bits, &work);
@@ -162,7 +166,7 @@ tn_node *tn__sorted_order(tn_ctx *c, tn_node *x, bool down) {
   tn__dims shape = tn__dims_of(x);
   tn_node *count = tn__mul(c, shape.d[0], shape.d[1]);
   tn_node *order = tn__reshape(c, i32(c, tn__iota(c, count)), shape.d, 2);
-  const tn__target *t = &tn__device_get(c, x->device < 0 ? 0 : x->device)->target;
+  const tn__target *t = target_of(c, x);
   double work;
   int digit = way_to_sort(t, (double)shape.d[0]->hi, (double)shape.d[1]->hi, k.bits, &work);
   int passes = digit ? (k.bits + digit - 1) / digit : 0;
@@ -269,29 +273,25 @@ static tn_node *searchsorted(tn_ctx *c, tn__call *k) { /* i: right */
   return tn__places_in(c, x[0], x[1], k->i[0] != 0);
 }
 
-/* Sorted, those of a class stand together: from the place of its number up to that of the next.  Of few classes it is
- * quicker to ask each element for each. */
+/* Devices that run threads at once ask each element for each of few classes: they would meet at one place. */
 static tn_node *bincount(tn_ctx *c, tn__call *k) { /* i: classes */
   enum { FEW = 64 };
   tn_node *idx = k->x[0], *classes = tn__dim_in(c, k->i[0]);
   if (!tn__is_int(idx->dtype)) tn__fail(c, TN_EDTYPE, "what is counted are integers, not %s", tn__text(c, idx));
   if (classes->lo < 0) tn__fail(c, TN_ESHAPE, "the number of classes is negative");
   tn__dims line = {.rank = 1, .d = {tn__numel(c, idx)}}, out = {.rank = 1, .d = {classes}};
-  idx = tn__cast(c, tn__reshape(c, idx, line.d, 1), TN_I64);
-  tn_node *number = tn__place(c, &out, 0);
-  if (classes->hi <= FEW) {
+  idx = tn__reshape(c, idx, line.d, 1);
+  if (classes->hi <= FEW && target_of(c, idx)->group) {
     tn__dims pairs = {.rank = 2, .d = {classes, line.d[0]}};
-    tn_node *hit = tn__op2(c, OP_EQ, tn__expand(c, tn__add_axis(c, number, 1), pairs.d),
-                           tn__expand(c, tn__add_axis(c, idx, 0), pairs.d));
+    tn_node *number = tn__add_axis(c, tn__place(c, &out, 0), 1);
+    idx = tn__expand(c, tn__add_axis(c, tn__cast(c, idx, TN_I64), 0), pairs.d);
+    tn_node *hit = tn__op2(c, OP_EQ, tn__expand(c, number, pairs.d), idx);
     return tn__reduce(c, OP_SUM, tn__cast(c, hit, TN_I64), (int64_t[]){1}, 1);
   }
-  tn_node *end = tn__scalar_to(c, tn__dim_value(c, classes, TN_I64), line.d, 1);
-  tn_node *inside = tn__op2(c, OP_AND, tn__num_op2(c, OP_LE, 0, idx), tn__op2(c, OP_LT, idx, end));
-  tn_node *key = tn__op2(c, OP_MIN, tn__where(c, inside, idx, end), tn__literal_like(c, idx, (double)classes->hi));
-  key = tn__reshape(c, tn__op2_num(c, OP_MAX, key, 0), (tn_node *[]){tn__int(c, 1), line.d[0]}, 2);
-  tn_node *sorted = tn__gather(c, tn__reshape(c, key, line.d, 1), tn__sorted_order(c, key, false));
-  sorted = tn__op1(c, OP_CONTIG, sorted);
-  return tn__sub(c, tn__places_in(c, sorted, number, true), tn__places_in(c, sorted, number, false));
+  int counter = line.d[0]->hi <= INT32_MAX ? TN_I32 : TN_I64;
+  tn_node *none = tn__scalar_to(c, tn__const_num(c, counter, 0), out.d, 1),
+          *one = tn__scalar_to(c, tn__const_num(c, counter, 1), line.d, 1);
+  return tn__cast(c, tn__scatter(c, none, idx, one), TN_I64);
 }
 
 tn_tensor *tn_sort(tn_tensor *t, int axis, bool descending) {

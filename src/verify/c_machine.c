@@ -82,11 +82,16 @@ static bool is_ordered(const run *r, uint32_t who, const uint32_t *behind) {
   return !(who & OF_ALL) && warp_of(r, who) == warp_of(r, me) && behind[1] != r->t->epoch;
 }
 
-static bool check_race(run *r, tn__exact_cell *c, bool writes) {
+enum { READS, WRITES, ADDS };
+
+static bool check_race(run *r, tn__exact_cell *c, int how) {
   const uint32_t now[2] = {r->m->epoch, r->t->epoch}, me = r->t->number + 1;
-  if (!is_ordered(r, c->writer, c->wrote)) return complain(r, "another thread wrote there, without a barrier");
+  bool writes = how != READS, again = how == ADDS && c->added;
+  if (!again && !is_ordered(r, c->writer, c->wrote))
+    return complain(r, "another thread wrote there, without a barrier");
   if (writes && !is_ordered(r, c->reader, c->read)) return complain(r, "another thread reads that, without a barrier");
   if (writes) {
+    c->added = how == ADDS;
     c->writer = me;
     memcpy(c->wrote, now, sizeof now);
     return true;
@@ -112,7 +117,7 @@ static int64_t shared_bytes(const run *r, uint32_t object) {
 }
 
 /* The element that a pointer leads to; NULL: it leads nowhere. */
-static tn__exact_cell *element_at(run *r, tn__exact p, int64_t more, int dtype, bool writes) {
+static tn__exact_cell *element_at(run *r, tn__exact p, int64_t more, int dtype, int how) {
   tn__c_machine *m = r->m;
   uint32_t object = (uint32_t)p.of;
   int64_t at = (int64_t)p.v + more, size = (int64_t)tn__size_of(dtype);
@@ -126,7 +131,7 @@ static tn__exact_cell *element_at(run *r, tn__exact p, int64_t more, int dtype, 
     return complain(r, "an access through a pointer from before"), NULL;
   tn__exact_cell *c = tn__exact_memory_at(m->memory, object, at, dtype);
   if (!c) return complain(r, "an access outside of its buffer"), NULL;
-  if (m->threads > 1 && (!buffer || m->written[object]) && !check_race(r, c, writes)) return NULL;
+  if (m->threads > 1 && (!buffer || m->written[object]) && !check_race(r, c, how)) return NULL;
   return c;
 }
 
@@ -157,15 +162,25 @@ static bool load(run *r) {
     reg[r->i->dst] = tn__exact_int((uint64_t)r->m->variable[p.v / 8]);
     return true;
   }
-  tn__exact_cell *c = element_at(r, p, 0, r->i->dtype, false);
+  tn__exact_cell *c = element_at(r, p, 0, r->i->dtype, READS);
   if (c) reg[r->i->dst] = value_in(c, r->i->dtype);
   return c != NULL;
 }
 
 static bool store(run *r) {
   tn__exact *reg = r->t->reg;
-  tn__exact_cell *c = element_at(r, reg[r->i->a], 0, r->i->dtype, true);
+  tn__exact_cell *c = element_at(r, reg[r->i->a], 0, r->i->dtype, WRITES);
   return c && put_value(r, c, r->i->dtype, reg[r->i->c], c->object < r->m->memory->nbuf);
+}
+
+/* Whoever else adds there at once is no race; who stores or reads is. */
+static bool add_at(run *r) {
+  tn__exact *reg = r->t->reg;
+  int dtype = r->i->op;
+  tn__exact_cell *c = element_at(r, reg[r->i->a], 0, dtype, ADDS);
+  if (!c) return false;
+  tn__exact sum = tn__exact_eval(OP_ADD, dtype, dtype, (tn__exact[]){value_in(c, dtype), reg[r->i->b]});
+  return put_value(r, c, dtype, sum, c->object < r->m->memory->nbuf);
 }
 
 static bool move_wide(run *r) {
@@ -176,7 +191,7 @@ static bool move_wide(run *r) {
   if (first < 0 || first + per > i->n) return complain(r, "a wide element that is not there");
   if (p.kind == TN__EXACT_PLACE && (int64_t)p.v % i->op) return complain(r, "a wide access that is not aligned");
   for (int64_t k = 0; k < per; k++) {
-    tn__exact_cell *c = element_at(r, p, k * size, i->dtype, !gets);
+    tn__exact_cell *c = element_at(r, p, k * size, i->dtype, gets ? READS : WRITES);
     if (!c) return false;
     if (gets) reg[i->a + first + k] = value_in(c, i->dtype);
     else if (!put_value(r, c, i->dtype, reg[i->a + first + k], c->object < r->m->memory->nbuf)) return false;
@@ -197,14 +212,14 @@ static bool send(run *r) {
   for (int64_t k = 0; k < r->i->n; k += size) {
     sending s = {.object = (uint32_t)to.of, .at = (int64_t)to.v + k};
     if (reg[r->i->c].v) {
-      tn__exact_cell *c = element_at(r, from, k, dtype, false);
+      tn__exact_cell *c = element_at(r, from, k, dtype, READS);
       if (!c) return false;
       s.from = (tn__exact_cell){.val = value_in(c, dtype), .dtype = (uint8_t)dtype};
     } else {
       s.from.dtype = (uint8_t)dtype;
       s.from.val = tn__is_float(dtype) ? tn__exact_const(dtype, 0) : tn__exact_int(0);
     }
-    tn__exact_cell *c = element_at(r, to, k, dtype, true);
+    tn__exact_cell *c = element_at(r, to, k, dtype, WRITES);
     if (!c) return false;
     c->val = (tn__exact){0}; /* until it is there */
     tn__vec_push(r->m->a, &r->t->sent, s);
@@ -387,6 +402,7 @@ static bool run_thread(run *r) {
     case TN__C_WIDE_GET: case TN__C_WIDE_PUT: good = move_wide(r); break;
     case TN__C_SKIP: cut_short(r); break;
     case TN__C_SEND: good = send(r); break;
+    case TN__C_ADD_AT: good = add_at(r); break;
     case TN__C_SENT: good = receive(r); break;
     case TN__C_BEGIN: t->begun = true; break;
     case TN__C_RENEW: good = renew(r); break;

@@ -35,6 +35,7 @@ typedef enum tn__c_code {
   TN__C_SKIP,      /* a long loop is cut short: dst its counter, a its end */
   TN__C_SEND,      /* n bytes for a from b if c, else zeros, by TN__C_SENT at the latest */
   TN__C_SENT,
+  TN__C_ADD_AT,    /* *a += b, whichever threads do so at once: integers of dtype `op` */
   TN__C_BEGIN,     /* what came before has been done; buffer a may be read */
   TN__C_RENEW,
   TN__C_SOME,      /* a is more than 0: a mask of so many lanes has some */

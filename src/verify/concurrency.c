@@ -63,6 +63,7 @@ static bool check_store(walk *w, tn_node *n) {
                                             [AX_UPCAST] = "lanes may store to one place",
                                             [AX_UNROLL] = "neighbours may store to one place"};
   const tn_node *buf = n->src[0];
+  if (tn__adds_at_once(&w->k->part[w->part], n)) return true;
   tn__map direct;
   tn__map_init(&direct, w->a);
   find_direct(w, n->src[1], &direct);

@@ -148,6 +148,18 @@ static tn_node *of_one(const claim *q, tn_node *n) {
   return integers && tn__size_of(n->dtype) >= tn__size_of(x->dtype) ? n->src[0] : NULL;
 }
 
+/* x, where n is at most or at least something that x, in turns that store, is anyway; NULL */
+static tn_node *of_clamped(claim *q, const tn_node *n) {
+  if (n->dtype != TN__INDEX || (n->op != OP_MIN && n->op != OP_MAX)) return NULL;
+  for (int i = 0; i < 2; i++) {
+    tn_node *x = n->src[i], *bound = n->src[!i];
+    tn_node *high = n->op == OP_MIN ? bound : x, *low = n->op == OP_MIN ? x : bound;
+    tn_node *left = tn__sub(q->c, tn__given_exact(q->c, &q->given, high), tn__given_exact(q->c, &q->given, low));
+    if (tn__given_positive(q->c, &q->given, tn__simplify_index(q->c, left))) return x;
+  }
+  return NULL;
+}
+
 /* e, where b[e] <= x < b[e + 1] in both turns for a buffer b that is sorted: such spans have no x in common; NULL */
 static tn_node *of_span(claim *q, tn_node *x) {
   tn_ctx *c = q->c;
@@ -185,6 +197,7 @@ static bool holds_by_form(claim *q) {
       tn_node *n = known.v[i], *x = of_digits(q, &known, n);
       if (x) learn(q, &known, x);
       if (q->k->nrequire && (x = of_one(q, n))) learn(q, &known, x);
+      if (q->k->nrequire && (x = of_clamped(q, n))) learn(q, &known, x);
       if (q->k->nrequire && (x = of_span(q, n))) learn(q, &known, x);
       if (n->dtype != TN__INDEX || (n->op != OP_ADD && n->op != OP_MUL)) continue; /* others may wrap */
       read_terms(q, n, &t);
@@ -378,7 +391,7 @@ const char *tn__writers_prove(tn_ctx *c, const tn__kernel *k, const tn__constrai
     for (uint32_t i = 0; i < k->part[p].n; i++) {
       tn_node *n = k->part[p].ins[i];
       tn__loops_pass(&c->scratch, &around, n);
-      if (n->op != OP_STORE && n->op != OP_STOREADD) continue;
+      if ((n->op != OP_STORE && n->op != OP_STOREADD) || tn__adds_at_once(&k->part[p], n)) continue;
       for (uint32_t r = 0; r < around.n; r++) {
         claim q = {.c = c, .k = k, .part = p, .at = i, .index = n->src[1], .gate = tn__gate_of(n),
                    .at_once = around.v[r], .open = &around};

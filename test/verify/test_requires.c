@@ -64,8 +64,8 @@ static const struct form {
     {"widened", LOAD("%10", "%5", "%3") "%11 = cast i64 %10\n" CAST("%12", "%11") STORE("%12"), "distinct", true, true},
     {"doubled in i32, where it wraps", LOAD("%10", "%5", "%3") "%9 = const i32 {2}\n%11 = mul i32 %10 %9\n"
      CAST("%12", "%11") STORE("%12"), "distinct", false, false},
-    {"distinct and not below, for a solver", LOAD("%10", "%5", "%3") CAST("%11", "%10")
-     "%12 = add index %11 7\n%13 = max index %12 %11\n" STORE("%13"), "distinct", false, true},
+    {"distinct and not below", LOAD("%10", "%5", "%3") CAST("%11", "%10")
+     "%12 = add index %11 7\n%13 = max index %12 %11\n" STORE("%13"), "distinct", true, true},
     {"cut where some may be", LOAD("%10", "%5", "%3") CAST("%11", "%10") "%12 = max index %11 3\n" STORE("%12"),
      "distinct", false, false},
     {"loaded in half of the turns, for a solver", "%9 = lt bool %3 5\n%10 = load i32 %5 %3 %9\n" CAST("%11", "%10")

@@ -171,6 +171,7 @@ static void add_device(tn_ctx *c, const tn__cl *api, const found *f, int number)
                     .unit_threads = 2048,
                     .access = 16,
                     .sector = 32,
+                    .adds = sizeof(int32_t), /* of 8 bytes OpenCL 1.2 has none */
                     .registers = 256 << 10};
   t->subgroup = tn__opencl_subgroup(api, f->device, t->group);
   d->largest = (size_t)ask(api, f->device, CL_DEVICE_MAX_MEM_ALLOC_SIZE);

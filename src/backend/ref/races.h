@@ -3,7 +3,8 @@
  *
  * Two accesses of which one writes are a race if nothing orders them:
  *
- *   to a buffer    by two turns of the AX_GLOBAL range (slices, groups); by two threads of one group in one part, for
+ *   to a buffer    (but two additions of integers, where the device does them at once)
+ *                  by two turns of the AX_GLOBAL range (slices, groups); by two threads of one group in one part, for
  *                  barriers order what is LOCAL and no more; by two lanes of one vector loop
  *   to a LOCAL     by two threads of a group, and no barrier between them; by two lanes of one vector loop; by any but
  *                  the owner where each element is one thread's
@@ -26,6 +27,7 @@ typedef struct tn__races_kernel { /* what to know of a kernel, beside its instru
   const int64_t *threads;         /* by local: as in kernel.h, what a LOCAL's second integer says */
   int group[TN__MAX_PARTS];       /* by part */
   bool global[TN__MAX_PARTS];     /* has it an AX_GLOBAL range? */
+  size_t adds;                    /* sizes of integers that are added to at once, which is no race */
 } tn__races_kernel;
 
 /* For one part; everything is allocated in `a`, and throws there. */

@@ -60,6 +60,7 @@ static void describe(tn__arena *keep, const tn__kernel *k, program *out) {
   for (uint32_t p = 0; p < k->nparts; p++) {
     r->group[p] = k->part[p].group;
     r->global[p] = k->part[p].global != NULL;
+    r->adds = k->part[p].adds;
   }
 }
 
@@ -271,7 +272,7 @@ static const struct guise {
     {.name = "ref:opencl",
      .dialect = &tn__dialect_opencl,
      .target = {.group = 64, .subgroup = 32, .units = 8, .unit_threads = 2048, .access = 16, .sector = 32,
-                .registers = 256 << 10, .shared = 32 << 10, .kept = 32 << 10}},
+                .adds = sizeof(int32_t), .registers = 256 << 10, .shared = 32 << 10, .kept = 32 << 10}},
 };
 
 void tn__ref_open(tn_ctx *c, const char *name) {
