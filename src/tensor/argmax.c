@@ -1,0 +1,82 @@
+/* Where the extremes are: argmax and argmin.
+ *
+ * The extreme of a row is found, then the first element that equals it, which reads the row twice: from where it is
+ * kept, if it is short.  A long row is cut into blocks: of the blocks' extremes the first that is the row's tells the
+ * block, and only that one is read again.  Which way is taken has no influence on the result. */
+#include "ir/eval.h"
+#include "tensor/scan.h"
+
+enum {
+  LONG_ROW = 1 << 14, /* elements, more than are kept on chip, */
+  BLOCK = 1 << 12     /* and of a block of one */
+};
+
+/* Which elements of x are its row's extreme?  If there is a NaN, it is, and equals nothing. */
+static tn_node *hits(tn_ctx *c, tn_node *x, tn_node *best) {
+  tn_node *hit = tn__bcast2(c, OP_EQ, x, best);
+  return tn__is_float(x->dtype) ? tn__op2(c, OP_OR, hit, tn__op2(c, OP_NE, x, x)) : hit;
+}
+
+/* The least of places[..] where hit[..], along an axis, which stays */
+static tn_node *first_place(tn_ctx *c, tn_node *hit, tn_node *places, int64_t axis) {
+  tn_node *never = tn__scalar_to(c, tn__const_bits(c, TN_I64, INT64_MAX), places->dim, places->rank);
+  return tn__reduce_keep(c, OP_RMIN, tn__where(c, hit, places, never), &axis, 1, true);
+}
+
+static tn_node *i64_like(tn_ctx *c, const tn_node *x, tn_node *size) {
+  return tn__scalar_to(c, tn__dim_value(c, size, TN_I64), x->dim, x->rank);
+}
+
+/* x[A, n, B] -> [A, blocks, BLOCK, B], what is beyond the end as the reduction's unit */
+static tn_node *in_whole_blocks(tn_ctx *c, tn__op op, tn_node *x, int64_t size) {
+  tn_node *n = x->dim[1], *rows = tn__in_blocks(c, x, 1, size);
+  tn__dims shape = tn__dims_of(rows);
+  tn_node *at = tn__op2_num(c, OP_MUL, tn__place(c, &shape, 1), (double)size);
+  at = tn__add(c, at, tn__place(c, &shape, 2));
+  tn_node *unit = tn__const_bits(c, x->dtype, tn__eval_reduce_init(tn__ops[op].combine, x->dtype));
+  return tn__where(c, tn__op2(c, OP_LT, at, i64_like(c, at, n)), rows, tn__scalar_to(c, unit, shape.d, shape.rank));
+}
+
+/* x[A, n, B] -> [A, 1, B] */
+static tn_node *place_along(tn_ctx *c, tn__op op, tn_node *x) {
+  int64_t row = 1, inner = 2;
+  tn_node *n = x->dim[1];
+  tn__dims shape = tn__dims_of(x);
+  if (n->hi <= LONG_ROW)
+    return first_place(c, hits(c, x, tn__reduce_keep(c, op, x, &row, 1, true)), tn__place(c, &shape, 1), 1);
+
+  tn_node *least = tn__reduce(c, op, in_whole_blocks(c, op, x, BLOCK), &inner, 1); /* [A, blocks, B] */
+  tn_node *best = tn__reduce_keep(c, op, least, &row, 1, true);
+  tn_node *block = place_along(c, op, least); /* [A, 1, B] */
+
+  shape.d[1] = tn__int(c, BLOCK); /* elements of that block, the last one of the row once more beyond its end */
+  tn_node *first = tn__expand(c, tn__op2_num(c, OP_MUL, block, BLOCK), shape.d);
+  tn_node *last = tn__op2_num(c, OP_ADD, i64_like(c, first, n), -1);
+  tn_node *at = tn__op2(c, OP_MIN, tn__add(c, first, tn__place(c, &shape, 1)), last);
+  tn_node *line = tn__add(c, tn__mul(c, tn__place(c, &shape, 0), i64_like(c, at, n)), at);
+  line = tn__add(c, tn__mul(c, line, i64_like(c, at, shape.d[2])), tn__place(c, &shape, 2));
+  tn_node *near = tn__gather(c, tn__merge_axes(c, x, 0, 3), line);
+  return first_place(c, hits(c, near, best), at, 1);
+}
+
+static tn_node *place_of(tn_ctx *c, tn__call *k) { /* i[1]: keepdim, i[2]: RMAX or RMIN, i[3]: axis */
+  tn_node *x = k->x[0];
+  int64_t axis = tn__axis(c, (int)k->i[3], x->rank);
+  if (tn__is_empty(x, &axis, 1))
+    tn__fail(c, TN_ESHAPE, "nothing to choose from along axis %d of %s", (int)axis, tn__text(c, x));
+  x = tn__not_empty(c, x, &axis, 1);
+  tn__dims shape = tn__dims_of(x);
+  shape.d[axis] = tn__int(c, 1);
+  uint32_t at = (uint32_t)axis;
+  x = tn__merge_axes(c, tn__merge_axes(c, x, at + 1, x->rank - at - 1u), 0, at);
+  tn_node *place = tn__reshape(c, place_along(c, (tn__op)k->i[2], x), shape.d, shape.rank);
+  return k->i[1] ? place : tn__drop_axis(c, place, at);
+}
+
+#define PLACE(name_, op)                                                                                               \
+  tn_tensor *name_(tn_tensor *t, int axis, bool keepdim) {                                                             \
+    return tn__build(&(tn__call){.name = #name_, .fn = place_of, .in = &t, .nin = 1, .i = {0, keepdim, op,             \
+        axis}});                                                                                                       \
+  }
+PLACE(tn_argmax, OP_RMAX)
+PLACE(tn_argmin, OP_RMIN)
