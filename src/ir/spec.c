@@ -26,7 +26,8 @@ static const phase tensor_phase = {
         [OP_SUM] = "v", [OP_PROD] = "v", [OP_RMAX] = "v", [OP_RMIN] = "v",
         [OP_RESHAPE] = "vi*", [OP_EXPAND] = "vi*", [OP_PERMUTE] = "v", [OP_PAD] = "vi*", [OP_SHRINK] = "vi*",
         [OP_FLIP] = "v", [OP_WINDOW] = "v", [OP_FOLD] = "vi", [OP_GATHER] = "vm", [OP_SCATTER] = "vmv",
-        [OP_CONTRACT] = "vv", [OP_DETACH] = "v", [OP_CONTIG] = "v", [OP_PERMUTATION] = "m", [OP_ASSIGN] = "vv",
+        [OP_CONTRACT] = "vv", [OP_DETACH] = "v", [OP_CONTIG] = "v", [OP_PERMUTATION] = "m",
+        [OP_DISTINCT] = "m", [OP_ASSIGN] = "vv",
         [OP_SINK] = "v*",
     }};
 

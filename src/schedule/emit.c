@@ -127,13 +127,21 @@ static tn_node *after(tn_ctx *c, tn_node *buf, tn_node *effect) {
   return tn__node_make(c, &(tn__make){.op = OP_AFTER, .src = src, .nsrc = 2});
 }
 
-static tn_node *store_scatter(tn__fuse *f, tn_node *n, const tn__info *in) {
+/* What was known of the graph is required of memory, where it tells checks that stores do not meet. */
+static tn_node *require_of_places(tn__fuse *f, const tn_node *places, tn__requirement what) {
+  tn_node *buf = buffer_of(f, tn__info_of(f, places)->buf);
+  int64_t ints = what;
+  return tn__node_make(f->c, &(tn__make){.op = OP_REQUIRE, .src = &buf, .nsrc = 1, .ints = &ints, .nint = 1});
+}
+
+static tn_node *store_scatter(tn__fuse *f, tn_node *n, const tn__info *in, tn__nodes *stores) {
   tn_ctx *c = f->c;
   const tn__demand *d = &in->want.v[in->host];
   tn_node *buf = buffer_of(f, in->buf), *idx[TN_MAX_RANK], *size = n->dim[0], *zero = tn__int(c, 0);
   tn_node *copy = store(f, OP_STORE, buf, tn__index_flat(c, n->dim, d->idx->src, n->rank), value_at(f, n, d, 0), NULL,
                         d->idx->src, n->rank);
   if (tn__is_int_const(size, 0)) return copy;
+  if (tn__has_own_places(n)) tn__vec_push(f->a, stores, require_of_places(f, n->src[1], REQ_DISTINCT));
   uint32_t s = n->src[1]->rank;
   tn_node *at = tn__cast(c, value_at(f, n, d, 1), TN__INDEX), *upd = value_at(f, n, d, 2);
   tn_node *valid = tn__op2(c, OP_AND, tn__op2(c, OP_LE, zero, at), tn__op2(c, OP_LT, at, size));
@@ -144,18 +152,13 @@ static tn_node *store_scatter(tn__fuse *f, tn_node *n, const tn__info *in) {
                d->ranges->src, d->ranges->nsrc);
 }
 
-/* Of values that all go to places of their own.  What was known of the graph is required of memory: there it tells
- * checks that stores do not meet. */
+/* Of values that all go to places of their own. */
 static tn_node *store_placed(tn__fuse *f, tn_node *n, const tn__info *in, tn__nodes *stores) {
   tn_ctx *c = f->c;
   const tn__demand *d = &in->want.v[in->host];
   tn_node *at = tn__cast(c, value_at(f, n, d, 1), TN__INDEX), *base = tn__placed_over(c, n);
   tn_node *inside = tn__op2(c, OP_AND, tn__op2(c, OP_LE, tn__int(c, 0), at), tn__op2(c, OP_LT, at, n->dim[0]));
-  tn_node *places = buffer_of(f, tn__info_of(f, n->src[1])->buf);
-  tn__vec_push(
-      f->a, stores,
-      tn__node_make(
-          c, &(tn__make){.op = OP_REQUIRE, .src = &places, .nsrc = 1, .ints = (int64_t[]){REQ_PERMUTED}, .nint = 1}));
+  tn__vec_push(f->a, stores, require_of_places(f, n->src[1], REQ_PERMUTED));
   return store(f, OP_STORE, buffer_of(f, in->buf), at, tn__add(c, base, value_at(f, n, d, 2)), inside, d->env->src,
                d->env->nsrc);
 }
@@ -308,7 +311,7 @@ static tn__item make_kernel(tn__fuse *f, int k) {
     }
     const tn__demand *d = &in->want.v[in->host];
     tn_node *stored = tn__is_placed(n) ? store_placed(f, n, in, &stores)
-                      : n->op == OP_SCATTER  ? store_scatter(f, n, in)
+                      : n->op == OP_SCATTER  ? store_scatter(f, n, in, &stores)
                                              : store_at(f, n, d->idx, d->value, d->idx);
     tn__vec_push(f->a, &stores, stored);
   }

@@ -426,7 +426,7 @@ static void root_join(tn__fuse *f, tn_node *n, tn__info *in, uint32_t axis, cons
 static void root_scatter(tn__fuse *f, tn_node *n, tn__demand *d) {
   tn_node *idx = n->src[1], *upd = n->src[2], *r[TN_MAX_RANK + 1], *ri[TN_MAX_RANK + 1];
   uint32_t nr = 0, loops = upd->rank;
-  int axis = tn__is_added_at_once(&f->dev->target, n) ? AX_LOOP : AX_ORDER;
+  int axis = tn__has_own_places(n) || tn__is_added_at_once(&f->dev->target, n) ? AX_LOOP : AX_ORDER;
   tn__demand_child(f, n, d, 0, d->idx->src, NULL, d->env);
   for (uint32_t i = 0; i < upd->rank; i++) {
     r[i] = tn__is_int_const(upd->dim[i], 1)
@@ -558,9 +558,13 @@ static bool in_order(const tn__demand *d) {
   return false;
 }
 
+/* Does it stand in memory wherever it is wanted? */
+static bool is_stored(const tn_node *n) {
+  return n->op == OP_CONTIG || n->op == OP_PERMUTATION || n->op == OP_DISTINCT || n->op == OP_SCATTER;
+}
+
 static bool must_store(tn__fuse *f, tn_node *n, tn__info *in) {
-  if (in->must || tn__is_called(in) || n->op == OP_CONTIG || n->op == OP_PERMUTATION || n->op == OP_SCATTER)
-    return true;
+  if (in->must || tn__is_called(in) || is_stored(n)) return true;
   if (n->dtype == TN__INDEX) return false; /* a size is no element */
   if (costs_nothing(f, n, in)) return false; /* a choice: no is right */
   if (in->want.n > MAX_DEMANDS && !is_as_stored(f, n)) return true; /* a choice: either is right */
@@ -610,7 +614,7 @@ static void decide(tn__fuse *f, tn_node *n) {
 /* a choice: either is right */
 static void estimate(tn__fuse *f, tn_node *n) {
   tn__info *in = tn__info_of(f, n);
-  if (n->op == OP_PARAM || is_reduction(n) || n->op == OP_CONTIG || n->op == OP_PERMUTATION || n->op == OP_SCATTER) {
+  if (n->op == OP_PARAM || is_reduction(n) || is_stored(n)) {
     in->loads = 1;
     return;
   }

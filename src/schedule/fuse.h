@@ -92,6 +92,8 @@ typedef struct tn__fuse {
 /* Is it a scatter to places that are all different, over a base that is one number?  Then it is a kernel like any
  * other, over what is scattered, but for where it stores (place.c). */
 bool tn__is_placed(const tn_node *n);
+/* Is it a scatter to places of which none is met twice?  Then it does not matter which update comes first. */
+bool tn__has_own_places(const tn_node *n);
 /* The number */
 tn_node *tn__placed_over(tn_ctx *c, const tn_node *n);
 

@@ -88,7 +88,7 @@ static void natural(tn__fuse *f, tn_node *n, double *stride) {
   case OP_FOLD:
     for (uint32_t i = 0; i < n->rank; i++) stride[i] = from[i > n->ints[0] ? i + 1 : i];
     break;
-  case OP_PAD: case OP_SHRINK: case OP_FLIP: case OP_DETACH: case OP_CONTIG: case OP_PERMUTATION:
+  case OP_PAD: case OP_SHRINK: case OP_FLIP: case OP_DETACH: case OP_CONTIG: case OP_PERMUTATION: case OP_DISTINCT:
     for (uint32_t i = 0; i < n->rank; i++) stride[i] = from[i];
     break;
   default: break;

@@ -13,6 +13,8 @@ bool tn__is_placed(const tn_node *n) {
          number_of(n->src[0])->op == OP_CONST;
 }
 
+bool tn__has_own_places(const tn_node *n) { return n->op == OP_SCATTER && n->src[1]->op == OP_DISTINCT; }
+
 tn_node *tn__placed_over(tn_ctx *c, const tn_node *n) {
   const tn_node *x = number_of(n->src[0]);
   return tn__const_bits(c, x->dtype, (uint64_t)x->ints[0]);

@@ -5,7 +5,8 @@
  *
  * A block gives the sum of the run that it ends in, as far as it is in the block; such sums, a run of the same number
  * each, are summed up along runs by the same rule.  So what a place gets is the sum of its elements in the block in
- * which its run ends, and of the run before that block. */
+ * which its run ends, and of the run before that block.  Where there are fewer updates than places, runs look for their
+ * places, and not places for their runs. */
 #include "rewrite/rewrite.h"
 #include "schedule/fuse.h"
 #include "tensor/scan.h"
@@ -85,38 +86,70 @@ static tn_node *by_asking(tn_ctx *c, tn_node *places, tn_node *idx, tn_node *upd
   return tn__reduce(c, OP_SUM, tn__where(c, goes, upd, tn__literal_like(c, upd, 0)), (int64_t[]){1}, 1);
 }
 
-/* So, where runs are brought together */
-static tn_node *by_sorting(tn_ctx *c, tn_node *places, tn_node *idx, tn_node *upd) {
-  tn__dims line = {.rank = 1, .d = {places}}, near = {.rank = 2, .d = {places, tn__int(c, FIRST_BLOCK)}};
+typedef struct runs { /* updates sorted by place */
+  tn_node *number, *order; /* [n] places, from 1 on: those that go nowhere come last; which update each one is */
+  tn_node *upd;            /* [n, r], in the order given */
+  tn_node *before;         /* [blocks, r] of FIRST_BLOCK: the sum of the run that ends each one, all of it so far */
+} runs;
+
+static runs runs_of(tn_ctx *c, tn_node *places, tn_node *idx, tn_node *upd) {
+  runs s = {.upd = upd};
   tn_node *end = tn__scalar_to(c, tn__dim_value(c, places, TN_I64), idx->dim, 1), *zero = tn__literal_like(c, idx, 0);
-  /* from 1 on: 0 is of none; those that go nowhere come last */
   tn_node *inside = tn__op2(c, OP_AND, tn__op2(c, OP_LE, zero, idx), tn__op2(c, OP_LT, idx, end));
   tn_node *number = tn__op2(c, OP_MIN, tn__where(c, inside, idx, end), tn__literal_like(c, idx, (double)places->hi));
   number = tn__op2_num(c, OP_ADD, tn__op2(c, OP_MAX, number, zero), 1);
   number = tn__op1(c, OP_CONTIG, number);
-  tn_node *order = tn__sorted_order(c, tn__add_axis(c, number, 0), false);
-  number = tn__op1(c, OP_CONTIG, tn__gather(c, number, order));
-  tn_node *values = tn__gather(c, upd, order);
+  s.order = tn__sorted_order(c, tn__add_axis(c, number, 0), false);
+  s.number = tn__op1(c, OP_CONTIG, tn__gather(c, number, s.order));
+  tn_node *blocks = tn__in_blocks(c, s.number, 0, FIRST_BLOCK), *values = tn__gather(c, upd, s.order);
+  s.before = run_sums(c, last_of_blocks(c, blocks, 1), sum_at_end(c, blocks, tn__in_blocks(c, values, 0, FIRST_BLOCK)));
+  return s;
+}
 
-  tn_node *blocks = tn__in_blocks(c, number, 0, FIRST_BLOCK);
-  tn_node *before =
-      run_sums(c, last_of_blocks(c, blocks, 1), sum_at_end(c, blocks, tn__in_blocks(c, values, 0, FIRST_BLOCK)));
-
-  tn_node *own = tn__op2_num(c, OP_ADD, tn__place(c, &line, 0), 1);
-  tn_node *from = tn__op1(c, OP_CONTIG, tn__places_in(c, number, own, false)),
-          *to = tn__op1(c, OP_CONTIG, tn__places_in(c, number, own, true));
+/* from[k] <= to[k] -> [k, r]: the sums of those from one up to the other, all of one run, which ends there */
+static tn_node *sums_up_to(tn_ctx *c, const runs *s, tn_node *from, tn_node *to) {
+  tn__dims near = {.rank = 2, .d = {from->dim[0], tn__int(c, FIRST_BLOCK)}};
   tn_node *block = tn__op2(c, OP_IDIV, tn__op2_num(c, OP_ADD, to, -1), tn__literal_like(c, to, FIRST_BLOCK));
-  tn_node *at = tn__add(c, spread(c, tn__op2_num(c, OP_MUL, block, FIRST_BLOCK), near.d, 2), tn__place(c, &near, 1));
+  tn_node *begin = tn__op2_num(c, OP_MUL, block, FIRST_BLOCK);
+  tn_node *at = tn__add(c, spread(c, begin, near.d, 2), tn__place(c, &near, 1));
   tn_node *is_own = tn__op2(c, OP_AND, tn__op2(c, OP_LE, spread(c, from, near.d, 2), at),
                             tn__op2(c, OP_LT, at, spread(c, to, near.d, 2)));
   tn_node *nowhere = tn__literal_like(c, at, -1);
-  tn_node *last = tn__gather(c, upd, tn__where(c, is_own, tn__gather(c, order, at), nowhere));
+  tn_node *last = tn__gather(c, s->upd, tn__where(c, is_own, tn__gather(c, s->order, at), nowhere));
   tn_node *sum = tn__reduce(c, OP_SUM, last, (int64_t[]){1}, 1);
-
-  tn_node *begin = tn__op2_num(c, OP_MUL, block, FIRST_BLOCK);
   tn_node *goes_back = tn__op2(c, OP_AND, tn__op2(c, OP_LT, from, to), tn__op2(c, OP_LT, from, begin));
   tn_node *back = tn__where(c, goes_back, tn__op2_num(c, OP_ADD, block, -1), tn__literal_like(c, block, -1));
-  return tn__add(c, sum, tn__gather(c, before, back));
+  return tn__add(c, sum, tn__gather(c, s->before, back));
+}
+
+/* [places, r]: each place looks for its run. */
+static tn_node *by_place(tn_ctx *c, tn_node *places, tn_node *idx, tn_node *upd) {
+  runs s = runs_of(c, places, idx, upd);
+  tn__dims line = {.rank = 1, .d = {places}};
+  tn_node *own = tn__op2_num(c, OP_ADD, tn__place(c, &line, 0), 1);
+  tn_node *from = tn__op1(c, OP_CONTIG, tn__places_in(c, s.number, own, false)),
+          *to = tn__op1(c, OP_CONTIG, tn__places_in(c, s.number, own, true));
+  return sums_up_to(c, &s, from, to);
+}
+
+/* base[places, ...] with the sum of each run added at its place: where the last one of a run says so; the others go
+ * nowhere, each to a place of its own. */
+static tn_node *by_run(tn_ctx *c, tn_node *base, tn_node *idx, tn_node *upd) {
+  runs s = runs_of(c, base->dim[0], idx, upd);
+  tn__dims line = {.rank = 1, .d = {idx->dim[0]}};
+  tn_node *k = tn__place(c, &line, 0), *next = tn__op2_num(c, OP_ADD, k, 1);
+  tn_node *ends = tn__op2(c, OP_NE, tn__gather(c, s.number, next), s.number); /* behind the last one stands 0 */
+  tn_node *last = tn__scalar_to(c, tn__dim_value(c, base->dim[0], TN_I64), line.d, 1);
+  ends = tn__op2(c, OP_AND, ends, tn__op2(c, OP_LE, s.number, last));
+  tn_node *to = tn__where(c, ends, next, tn__literal_like(c, k, 0));
+  tn_node *from = tn__where(c, ends, tn__places_in(c, s.number, s.number, false), to);
+  tn_node *sum = sums_up_to(c, &s, tn__op1(c, OP_CONTIG, from), tn__op1(c, OP_CONTIG, to));
+  tn_node *nowhere = tn__op2_num(c, OP_MUL, next, -1), *place = tn__op2_num(c, OP_ADD, s.number, -1);
+  place = tn__op1(c, OP_DISTINCT, tn__where(c, ends, place, nowhere));
+  tn_node *dims[TN_MAX_RANK];
+  for (uint32_t i = 0; i < base->rank; i++) dims[i] = i ? base->dim[i] : line.d[0];
+  sum = tn__cast(c, tn__reshape(c, sum, dims, base->rank), base->dtype);
+  return tn__scatter(c, base, place, sum);
 }
 
 static double most(const tn_node *size) {
@@ -128,8 +161,8 @@ static double most(const tn_node *size) {
 static bool is_quicker_asked(const tn__target *t, double places, double n, double width) {
   int bits = 1;
   while (bits < 62 && places >= (double)((int64_t)1 << bits)) bits++;
-  double runs = RUN_LAUNCHES * tn__target_launch_work(t) + RUN_STEPS * (n + places) * width;
-  return 2 * places * n * width <= tn__sort_work(t, 1, n, bits) + runs;
+  double sums = RUN_LAUNCHES * tn__target_launch_work(t) + RUN_STEPS * (n + places) * width;
+  return 2 * places * n * width <= tn__sort_work(t, 1, n, bits) + sums;
 }
 
 static tn_node *in_parallel(tn_ctx *c, const tn__target *t, tn_node *n) {
@@ -138,7 +171,8 @@ static tn_node *in_parallel(tn_ctx *c, const tn__target *t, tn_node *n) {
   idx = tn__cast(c, tn__reshape(c, idx, &count, 1), TN_I64);
   upd = tn__merge_axes(c, tn__merge_axes(c, upd, n->src[1]->rank, n->rank - 1u), 0, n->src[1]->rank);
   bool asked = is_quicker_asked(t, most(places), most(count), most(upd->dim[1]));
-  tn_node *sum = (asked ? by_asking : by_sorting)(c, places, idx, tn__acc(c, upd));
+  if (!asked && most(count) < most(places)) return by_run(c, base, idx, tn__acc(c, upd));
+  tn_node *sum = (asked ? by_asking : by_place)(c, places, idx, tn__acc(c, upd));
   return tn__cast(c, tn__add(c, tn__acc(c, base), tn__reshape(c, sum, n->dim, n->rank)), n->dtype);
 }
 
@@ -150,7 +184,9 @@ static tn_node *first_serial(tn_ctx *c, const tn__target *t, tn_node *sink) {
   tn__nodes all = {0};
   tn__topo(&c->scratch, &sink, 1, &all);
   for (uint32_t i = 0; i < all.n; i++)
-    if (all.v[i]->op == OP_SCATTER && !tn__is_placed(all.v[i]) && !tn__is_added_at_once(t, all.v[i])) return all.v[i];
+    if (all.v[i]->op == OP_SCATTER && !tn__is_placed(all.v[i]) && !tn__has_own_places(all.v[i]) &&
+        !tn__is_added_at_once(t, all.v[i]))
+      return all.v[i];
   return NULL;
 }
 

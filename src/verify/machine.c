@@ -117,6 +117,14 @@ static bool note_guard(run *r, const tn__ins *i, bool yes) {
   return yes;
 }
 
+/* Additions of integers that go on at once are no race with each other: the last one is as good as none. */
+static void pass_additions(const run *r, const tn__ins *i, tn__cell *c) {
+  bool adds = i->code == TN__I_STOREADD && tn__is_int(i->dtype) &&
+              (r->k->kernel->part[r->part].adds & tn__size_of(i->dtype));
+  if (adds && c->added) c->writer = 0, c->touch.wrote = 0;
+  if (i->code != TN__I_LOAD) c->added = adds;
+}
+
 static bool access_memory(run *r, const tn__ins *i) {
   const tn__span *s = &r->span[i->span];
   tn__world *w = r->m->w;
@@ -135,6 +143,7 @@ static bool access_memory(run *r, const tn__ins *i) {
   if (index >= s->bytes / size) return complain(r, "is outside of its buffer");
   size_t at = s->offset + index * size;
   tn__cell *c = &s->block->cell[at / s->block->grain];
+  if (!local) pass_additions(r, i, c);
   if (local) {
     if (!check_local(r, i->span - r->k->kernel->nbuf, index, writes)) return false;
     /* each iteration has its own */

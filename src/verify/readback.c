@@ -371,7 +371,8 @@ tn__readback_result tn__readback(tn_ctx *c, const tn__readback_subject *s, tn__s
   tn__encode(c, &c->scratch, k, &r.code);
   uint8_t *permuted = tn__arena_zalloc(&c->scratch, k->nbuf + 1u);
   for (uint32_t i = 0; i < k->nrequire; i++)
-    if (k->require[i]->ints[0] == REQ_PERMUTED) permuted[k->require[i]->src[0]->ints[0]] = 1;
+    if (k->require[i]->ints[0] == REQ_PERMUTED || k->require[i]->ints[0] == REQ_DISTINCT)
+      permuted[k->require[i]->src[0]->ints[0]] = 1;
   tn__exact_memory_open(&r.want, &c->scratch, 0, k->nbuf, k->buf_dtype, s->size, permuted);
   tn__exact_memory_open(&r.got, &c->scratch, 0, k->nbuf, k->buf_dtype, s->size, permuted);
   for (r.part = 0; r.part < k->nparts; r.part++) {

@@ -148,14 +148,22 @@ static tn_node *of_one(const claim *q, tn_node *n) {
   return integers && tn__size_of(n->dtype) >= tn__size_of(x->dtype) ? n->src[0] : NULL;
 }
 
+/* Is low <= high in turns that store?  Of the least of two each must be known to be above, of the greatest below. */
+static bool is_in_order(claim *q, tn_node *low, tn_node *high) {
+  bool both = true;
+  for (int i = 0; i < 2 && high->op == OP_MIN; i++) both &= is_in_order(q, low, high->src[i]);
+  for (int i = 0; i < 2 && high->op != OP_MIN && low->op == OP_MAX; i++) both &= is_in_order(q, low->src[i], high);
+  if (high->op == OP_MIN || low->op == OP_MAX) return both;
+  tn_node *left = tn__sub(q->c, tn__given_exact(q->c, &q->given, high), tn__given_exact(q->c, &q->given, low));
+  return tn__given_positive(q->c, &q->given, tn__simplify_index(q->c, left));
+}
+
 /* x, where n is at most or at least something that x, in turns that store, is anyway; NULL */
 static tn_node *of_clamped(claim *q, const tn_node *n) {
   if (n->dtype != TN__INDEX || (n->op != OP_MIN && n->op != OP_MAX)) return NULL;
   for (int i = 0; i < 2; i++) {
     tn_node *x = n->src[i], *bound = n->src[!i];
-    tn_node *high = n->op == OP_MIN ? bound : x, *low = n->op == OP_MIN ? x : bound;
-    tn_node *left = tn__sub(q->c, tn__given_exact(q->c, &q->given, high), tn__given_exact(q->c, &q->given, low));
-    if (tn__given_positive(q->c, &q->given, tn__simplify_index(q->c, left))) return x;
+    if (n->op == OP_MIN ? is_in_order(q, x, bound) : is_in_order(q, bound, x)) return x;
   }
   return NULL;
 }

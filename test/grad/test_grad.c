@@ -470,6 +470,8 @@ static void test_whole_tensors(void **state) {
   check_gradient("gather", square(tn__gather(c, input((shape){2, {4, 3}}, -1, 1), idx)));
   tn_node *turned = tn__op1(c, OP_PERMUTATION, ints((int64_t[]){2, 0, 3, 1}, 4));
   check_gradient("permutation", square(tn__gather(c, input((shape){2, {4, 3}}, -1, 1), turned)));
+  tn_node *apart = tn__op1(c, OP_DISTINCT, ints((int64_t[]){2, -1, 3, 9}, 4));
+  check_gradient("distinct", square(tn__gather(c, input((shape){2, {4, 3}}, -1, 1), apart)));
   tn_node *base = input((shape){2, {4, 3}}, -1, 1);
   check_gradient("scatter", square(tn__scatter(c, square(base), idx, square(input((shape){2, {5, 3}}, -1, 1)))));
   for (int mask = 0; mask < 16; mask++) { /* groups of one or two axes, of none */

@@ -209,12 +209,15 @@ static void draw_same(drawn *d) {
 }
 
 /* Integers that are none serve as well: only a schedule relies on them. */
-static void draw_permutation(drawn *d) {
+static void draw_known(drawn *d, tn__op op) {
   tn_node *dims[TN_MAX_RANK];
   uint32_t rank = any_sizes(d, dims, 0);
   say(d, "contig ");
-  result(d, tn__op1(d->c, OP_PERMUTATION, source(d, roll(d, 2) ? TN_I32 : TN_I64, dims, rank)));
+  result(d, tn__op1(d->c, op, source(d, roll(d, 2) ? TN_I32 : TN_I64, dims, rank)));
 }
+
+static void draw_permutation(drawn *d) { draw_known(d, OP_PERMUTATION); }
+static void draw_distinct(drawn *d) { draw_known(d, OP_DISTINCT); }
 
 static void draw_assign(drawn *d) {
   tn_node *dims[TN_MAX_RANK];
@@ -258,6 +261,7 @@ static void (*const draw[OP_COUNT])(drawn *d) = {
     [OP_SHRINK] = draw_shrink, [OP_FLIP] = draw_flip,       [OP_WINDOW] = draw_window, [OP_DETACH] = draw_same,
     [OP_CONTIG] = draw_same,   [OP_ASSIGN] = draw_assign,   [OP_PAD] = draw_pad,       [OP_GATHER] = draw_gather,
     [OP_PERMUTATION] = draw_permutation,
+    [OP_DISTINCT] = draw_distinct,
 };
 
 /* ---- a draw: the graph, run; the goal ---- */

@@ -532,6 +532,31 @@ static void grow_permutation(grower *w) {
   if (graph_roll(w->d, 4) == 0) grow_add(w, to);
 }
 
+/* None of a number twice, some of them outside of 0 to n - 1: every second or third one, forwards or backwards. */
+static tn_node *draw_distinct(grower *w, tn_node *count) {
+  tn_ctx *c = w->c;
+  int64_t axis = 0;
+  tn_node *x = tn__iota(c, count);
+  if (graph_roll(w->d, 2)) x = tn__flip(c, x, &axis, 1);
+  tn_node *step = tn__const_num(c, TN_I64, 1 + graph_roll(w->d, 3)),
+          *first = tn__const_num(c, TN_I64, -(double)graph_roll(w->d, 5));
+  x = tn__op2(c, OP_MUL, x, tn__scalar_to(c, step, &count, 1));
+  x = tn__op2(c, OP_ADD, x, tn__scalar_to(c, first, &count, 1));
+  return tn__op1(c, OP_DISTINCT, graph_roll(w->d, 3) ? x : tn__cast(c, x, TN_I32));
+}
+
+/* What is added goes to places of its own. */
+static void grow_distinct(grower *w) {
+  tn_ctx *c = w->c;
+  tn_node *x = grow_pick(w), *dim[GROW_RANK + 2];
+  if (!x->rank || x->dtype == TN_BOOL) return;
+  tn_node *to = draw_distinct(w, draw_size(w));
+  for (uint32_t i = 0; i < x->rank; i++) dim[i] = i ? x->dim[i] : to->dim[0];
+  tn_node *shape = tn__scalar_to(c, tn__const_bits(c, x->dtype, 0), dim, x->rank);
+  grow_add(w, tn__scatter(c, x, to, grow_match(w, shape, x->dtype)));
+  if (graph_roll(w->d, 4) == 0) grow_add(w, to);
+}
+
 /* One axis of x as k, one or none as batch; the other operand is made to fit. */
 static void grow_contract(grower *w) {
   tn_node *x = grow_pick(w), *dim[GROW_RANK + 2];
@@ -653,7 +678,7 @@ static const struct {
     {grow_shrink, 2},      {grow_flip, 2},   {grow_window, 2},   {grow_fold, 2},    {grow_gather, 3},
     {grow_scatter, 3},     {grow_contract, 3}, {grow_concatenate, 2}, {grow_iota, 1}, {grow_copy, 2},
     {grow_assign, 1},      {grow_rows, 3},   {grow_chain, 2},    {grow_random, 1},  {grow_gradient, 4},
-    {grow_permutation, 1}, {grow_front, 14},
+    {grow_permutation, 1}, {grow_distinct, 1}, {grow_front, 14},
 };
 
 static grow_fn draw_step(graph_dice *d) {
