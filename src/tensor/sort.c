@@ -92,6 +92,10 @@ static keys keys_of(tn_ctx *c, tn_node *x, bool down) {
   return k;
 }
 
+tn_node *tn__sort_keys(tn_ctx *c, tn_node *x) {
+  return keys_of(c, x, false).of;
+}
+
 static tn_node *i32(tn_ctx *c, tn_node *x) {
   return tn__cast(c, x, TN_I32);
 }
@@ -214,14 +218,14 @@ static tn_node *sorted_places(tn_ctx *c, const rows *r, tn_node *order) {
 enum { VALUES, PLACES };
 
 /* The first `some` of the sorted rows; NULL: all */
-static tn_node *sorted_rows(tn_ctx *c, const tn__call *k, tn_node *some) { /* i: axis, descending, VALUES or PLACES */
+static tn_node *sorted_rows(tn_ctx *c, const tn__call *k, tn_node *some) { /* i: VALUES or PLACES, axis, descending */
   tn__want(c, k->x[0], TN__C_ANY);
-  rows r = rows_of(c, k->x[0], (int)k->i[0]);
-  tn_node *order = tn__sorted_order(c, r.of, k->i[1] != 0);
+  rows r = rows_of(c, k->x[0], (int)k->i[1]);
+  tn_node *order = tn__sorted_order(c, r.of, k->i[2] != 0);
   if (some && tn__sub(c, some, r.of->dim[1])->lo > 0)
     tn__fail(c, TN_ESHAPE, "%s has fewer than %s elements along axis %d", tn__text(c, k->x[0]),
              tn__dims_text(c, &some, 1), (int)r.axis);
-  tn_node *sorted = k->i[2] == VALUES ? sorted_values(c, &r, order) : sorted_places(c, &r, order);
+  tn_node *sorted = k->i[0] == VALUES ? sorted_values(c, &r, order) : sorted_places(c, &r, order);
   return rows_back(c, &r, some ? tn__first_of(c, sorted, 1, some) : sorted);
 }
 
@@ -229,8 +233,8 @@ static tn_node *sort(tn_ctx *c, tn__call *k) {
   return sorted_rows(c, k, NULL);
 }
 
-static tn_node *topk(tn_ctx *c, tn__call *k) { /* data: where the result goes; i[3]: how many */
-  if (!k->data) tn__fail(c, TN_EINVAL, "there is no place for the result: values or places is NULL");
+static tn_node *topk(tn_ctx *c, tn__call *k) { /* p: NULL if a result has nowhere to go; i[3]: how many */
+  if (!k->p) tn__fail(c, TN_EINVAL, "there is no place for the result: values or places is NULL");
   return sorted_rows(c, k, tn__dim_in(c, k->i[3]));
 }
 
@@ -295,21 +299,16 @@ static tn_node *bincount(tn_ctx *c, tn__call *k) { /* i: classes */
 }
 
 tn_tensor *tn_sort(tn_tensor *t, int axis, bool descending) {
-  return tn__build(&(tn__call){.name = "tn_sort", .fn = sort, .in = &t, .nin = 1, .i = {axis, descending, VALUES}});
+  return tn__build(&(tn__call){.name = "tn_sort", .fn = sort, .in = &t, .nin = 1, .i = {VALUES, axis, descending}});
 }
 tn_tensor *tn_argsort(tn_tensor *t, int axis, bool descending) {
-  return tn__build(&(tn__call){.name = "tn_argsort", .fn = sort, .in = &t, .nin = 1, .i = {axis, descending, PLACES}});
+  return tn__build(&(tn__call){.name = "tn_argsort", .fn = sort, .in = &t, .nin = 1, .i = {PLACES, axis, descending}});
 }
 tn_status tn_topk(tn_tensor *t, tn_dim k, int axis, bool largest, tn_tensor **values, tn_tensor **places) {
   tn_tensor **out[2] = {[VALUES] = values, [PLACES] = places};
-  for (int what = VALUES; what <= PLACES; what++) {
-    tn__call call = {
-        .name = "tn_topk", .fn = topk, .in = &t, .nin = 1, .data = out[what], .i = {axis, largest, what, k}};
-    tn_status status = tn__do(&call);
-    if (status) return status;
-    *out[what] = call.out;
-  }
-  return TN_OK;
+  tn__call call = {.name = "tn_topk", .fn = topk, .in = &t, .nin = 1, .i = {0, axis, largest, k}};
+  call.p = values && places ? out : NULL;
+  return tn__do_each(&call, out, 2);
 }
 tn_tensor *tn_searchsorted(tn_tensor *sorted, tn_tensor *values, bool right) {
   tn_tensor *in[2] = {sorted, values};
