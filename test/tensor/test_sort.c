@@ -36,7 +36,10 @@ static int64_t below(int64_t n) {
 static const int64_t lengths[] = {0, 1, 2, 15, 16, 17, 64, 257, 511, 513, 1025, 2311};
 enum { LENGTHS = sizeof lengths / sizeof *lengths };
 
-#define CHECK(call) assert_int_equal((call), TN_OK)
+static void check_ok(tn_status s, int line) {
+  if (s != TN_OK) fail_msg("line %d: %s: %s", line, tn_status_name(s), tn_last_error(ctx)->text);
+}
+#define CHECK(call) check_ok(call, __LINE__)
 
 /* Few values, so that many are equal; NaN, both zeros and both infinities among them. */
 static float any_float(void) {
@@ -223,6 +226,92 @@ static void the_greatest_are_chosen(void **state) {
   }
 }
 
+/* ---- symbolic sizes ---- */
+
+static tn_program *record(tn_dim n, tn_dim classes) {
+  static const char *const names[] = {"sorted", "order", "best", "where", "sum", "place", "count"};
+  tn_tensor *out[7];
+  tn_program *p = tn_program_begin(ctx);
+  tn_tensor *x = tn_program_input(p, "x", TN_F32, &n, 1);
+  out[0] = tn_sort(x, 0, false);
+  out[1] = tn_argsort(x, -1, true);
+  CHECK(tn_topk(x, tn_dim_min(ctx, n, 3), 0, false, &out[2], &out[3]));
+  out[4] = tn_cumsum(x, 0);
+  out[5] = tn_searchsorted(out[0], x, false);
+  out[6] = tn_bincount(tn_cast(x, TN_I16), classes);
+  for (int i = 0; i < 7; i++) CHECK(tn_program_output(p, names[i], out[i]));
+  CHECK(tn_program_end(p));
+  return p;
+}
+
+static void expect_all(tn_program *p, const float *x, int64_t n, int64_t classes) {
+  float sorted[ROOM], best[3], sum[ROOM], total = 0;
+  int64_t order[ROOM], where[3], place[ROOM], count[ROOM], some = n < 3 ? n : 3;
+  CHECK(tn_program_read(p, "sorted", sorted, (size_t)n * sizeof *sorted));
+  CHECK(tn_program_read(p, "order", order, (size_t)n * sizeof *order));
+  CHECK(tn_program_read(p, "best", best, (size_t)some * sizeof *best));
+  CHECK(tn_program_read(p, "where", where, (size_t)some * sizeof *where));
+  CHECK(tn_program_read(p, "sum", sum, (size_t)n * sizeof *sum));
+  CHECK(tn_program_read(p, "place", place, (size_t)n * sizeof *place));
+  CHECK(tn_program_read(p, "count", count, (size_t)classes * sizeof *count));
+  for (int64_t i = 0; i < n; i++) {
+    total += x[i];
+    assert_float_equal(sum[i], total, 0);
+    assert_float_equal(sorted[place[i]], x[i], 0);
+    assert_true(!i || sorted[i - 1] <= sorted[i]);
+    assert_float_equal(x[order[i]], sorted[n - 1 - i], 0);
+    if (i < some) assert_true(best[i] == sorted[i] && best[i] == x[where[i]]);
+    if (x[i] < (float)classes) count[(int)x[i]]--;
+  }
+  for (int64_t i = 0; i < classes; i++) assert_int_equal(count[i], 0);
+}
+
+static void sizes_may_be_symbolic(void **state) {
+  (void)state;
+  static const struct {
+    const char *name;
+    int64_t least, most, n[4];
+  } sizes[] = {{"N", 0, 40, {0, 1, 17, 40}}, {"M", 5, 2311, {5, 64, 1000, 2311}}};
+  float x[ROOM];
+  for (int s = 0; s < 2; s++)
+    for (int few = 0; few < 2; few++) {
+      if (!is_taken(&cases)) continue;
+      tn_scope(ctx) {
+        tn_dim n = tn_dim_var(ctx, sizes[s].name, sizes[s].least, sizes[s].most);
+        tn_program *p = record(n, few ? tn_dim_div(ctx, n, 5) : n);
+        for (int k = 0; k < 4; k++) {
+          for (int64_t i = 0; i < sizes[s].n[k]; i++) x[i] = (float)below(50);
+          CHECK(tn_program_write(p, "x", &sizes[s].n[k], 1, x, (size_t)sizes[s].n[k] * sizeof *x));
+          CHECK(tn_program_run(p));
+          expect_all(p, x, sizes[s].n[k], few ? sizes[s].n[k] / 5 : sizes[s].n[k]);
+        }
+        tn_program_close(p);
+      }
+    }
+}
+
+/* What a size is not big enough for is told when it is bound. */
+static void sizes_that_do_not_do_are_told(void **state) {
+  (void)state;
+  static const float x[8] = {3, 1, 2, 0, 5, 4, 7, 6};
+  tn_scope(ctx) {
+    tn_dim n = tn_dim_var(ctx, "N", 0, 40);
+    tn_tensor *values, *places;
+    tn_program *p = tn_program_begin(ctx);
+    tn_tensor *t = tn_program_input(p, "x", TN_F32, &n, 1);
+    CHECK(tn_topk(t, 3, 0, true, &values, &places));
+    CHECK(tn_program_output(p, "values", values));
+    CHECK(tn_program_output(p, "count", tn_bincount(tn_cast(t, TN_I32), tn_dim_sub(ctx, n, 3))));
+    CHECK(tn_program_end(p));
+    for (tn_dim k = 2; k <= 3; k++) {
+      CHECK(tn_program_write(p, "x", &k, 1, x, (size_t)k * sizeof *x));
+      assert_int_equal(tn_program_run(p), k < 3 ? TN_EBOUND : TN_OK);
+      tn_clear_error(ctx);
+    }
+    tn_program_close(p);
+  }
+}
+
 static void misuse_is_told(void **state) {
   (void)state;
   tn_scope(ctx) {
@@ -253,6 +342,8 @@ int main(void) {
       cmocka_unit_test(running_sums_have_gradients),
       cmocka_unit_test(classes_are_counted),
       cmocka_unit_test(the_greatest_are_chosen),
+      cmocka_unit_test(sizes_may_be_symbolic),
+      cmocka_unit_test(sizes_that_do_not_do_are_told),
       cmocka_unit_test(misuse_is_told),
   };
   return cmocka_run_group_tests(tests, open_ctx, close_ctx);
