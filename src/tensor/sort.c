@@ -11,9 +11,12 @@
 #include "tensor/sort.h"
 #include "device/device.h"
 #include "tensor/scan.h"
+#include <math.h>
 
 enum {
   PASS_LAUNCHES = 8,      /* kernels of a pass */
+  LEVEL_LAUNCHES = 4,     /* those that select the first of each block */
+  MOST_SELECTED = 64,     /* more are sorted with all */
   PASS_STEPS = 32,        /* multiply-adds in the time that an element is in a pass, beside asking for its digit */
   LEAST_LAUNCH = 1 << 15, /* so, of a launch, on devices that do not say how long it takes */
   ASK_FETCHES = 4, /* asking takes so long as fetching so many elements; where fetching is free: a multiply-add */
@@ -34,6 +37,11 @@ static int way_to_sort(const tn__target *t, double rows, double n, int bits, dou
     if (passes * pass < *work) *work = passes * pass, best = digit_bits[i];
   }
   return best;
+}
+
+/* Of so many elements those stay that may be among the first `some` of all: a quarter at most. */
+static int64_t block_to_select(int64_t some) {
+  return some < 8 ? 32 : 4 * some;
 }
 
 double tn__sort_work(const tn__target *t, double rows, double n, int bits) {
@@ -90,6 +98,17 @@ static keys keys_of(tn_ctx *c, tn_node *x, bool down) {
   }
   if (down) k.of = tn__op2(c, OP_XOR, k.of, unsigned_const(c, k.of, all));
   return k;
+}
+
+/* a choice: either is right */
+static bool is_selection_quicker(const tn__target *t, double rows, double n, int64_t some, int bits) {
+  double ask = t->fetch > 0 ? ASK_FETCHES * (double)t->fetch : 1;
+  double launch = t->launch > 0 ? tn__target_launch_work(t) : LEAST_LAUNCH;
+  double block = (double)block_to_select(some), work = 0, sorted;
+  way_to_sort(t, rows, n, bits, &sorted);
+  for (; n > block && work < sorted; n = ceil(n / block) * (double)some)
+    work += LEVEL_LAUNCHES * launch + rows * n * (block * ask + PASS_STEPS);
+  return work < sorted;
 }
 
 tn_node *tn__sort_keys(tn_ctx *c, tn_node *x) {
@@ -180,6 +199,31 @@ tn_node *tn__sorted_order(tn_ctx *c, tn_node *x, bool down) {
   return tn__op1(c, OP_PERMUTATION, tn__merge_axes(c, tn__cast(c, order, TN_I64), 0, 2));
 }
 
+/* keys[R, n], some of n -> i64[R, some]: which of its row come first, in order, the rest of it not sorted.  The first of
+ * each block stay, block after block, until one block is left: equal ones keep their order.  What fills the last block
+ * comes last. */
+static tn_node *first_places(tn_ctx *c, tn_node *key, int64_t some) {
+  int64_t block = block_to_select(some);
+  tn__dims shape = tn__dims_of(key);
+  tn_node *at = tn__place(c, &shape, 1);
+  for (bool last = false; !last;) {
+    last = key->dim[1]->hi <= block;
+    if (!last) { /* in_blocks fills with zeros */
+      tn_node *rows = tn__in_blocks(c, tn__op1(c, OP_NOT, key), 1, block);
+      key = tn__op1(c, OP_NOT, tn__merge_axes(c, rows, 0, 2));
+      at = tn__merge_axes(c, tn__in_blocks(c, at, 1, block), 0, 2);
+    }
+    tn_node *order = tn__reshape(c, tn__sorted_order(c, key, false), key->dim, 2);
+    order = tn__first_of(c, order, 1, tn__int(c, some));
+    tn__dims left = {.rank = 2, .d = {shape.d[0], tn__op2(c, OP_IDIV, tn__numel(c, order), shape.d[0])}};
+    order = tn__op1(c, OP_CONTIG, tn__reshape(c, order, left.d, 2));
+    at = tn__gather(c, tn__merge_axes(c, at, 0, 2), order);
+    if (!last) at = tn__op1(c, OP_CONTIG, at);
+    if (!last) key = tn__op1(c, OP_CONTIG, tn__gather(c, tn__merge_axes(c, key, 0, 2), order));
+  }
+  return at;
+}
+
 /* ---- the public functions ---- */
 
 typedef struct rows {
@@ -217,14 +261,34 @@ static tn_node *sorted_places(tn_ctx *c, const rows *r, tn_node *order) {
 
 enum { VALUES, PLACES };
 
+/* Is it known, and worth it, to look for so many first ones and not to sort? */
+static bool is_selected(tn_ctx *c, const tn_node *x, const tn_node *some, int64_t *first) {
+  int64_t count, n;
+  if (!tn__const_int(some, first) || !tn__const_int(x->dim[0], &count) || !tn__const_int(x->dim[1], &n)) return false;
+  const tn__target *t = &tn__device_get(c, x->device < 0 ? 0 : x->device)->target;
+  return *first > 0 && *first <= MOST_SELECTED && count > 0 &&
+         is_selection_quicker(t, (double)count, (double)n, *first, (int)tn__size_of(x->dtype) * 8);
+}
+
+static tn_node *selected_rows(tn_ctx *c, const tn__call *k, const rows *r, int64_t some) {
+  tn_node *places = first_places(c, keys_of(c, r->of, k->i[2] != 0).of, some);
+  if (k->i[0] == PLACES) return rows_back(c, r, places);
+  tn__dims shape = tn__dims_of(places);
+  tn_node *size = tn__scalar_to(c, tn__dim_value(c, r->of->dim[1], TN_I64), shape.d, 2);
+  tn_node *at = tn__add(c, tn__mul(c, tn__place(c, &shape, 0), size), places);
+  return rows_back(c, r, tn__gather(c, tn__merge_axes(c, r->of, 0, 2), tn__op1(c, OP_CONTIG, at)));
+}
+
 /* The first `some` of the sorted rows; NULL: all */
 static tn_node *sorted_rows(tn_ctx *c, const tn__call *k, tn_node *some) { /* i: VALUES or PLACES, axis, descending */
   tn__want(c, k->x[0], TN__C_ANY);
   rows r = rows_of(c, k->x[0], (int)k->i[1]);
-  tn_node *order = tn__sorted_order(c, r.of, k->i[2] != 0);
+  int64_t first;
   if (some && tn__sub(c, some, r.of->dim[1])->lo > 0)
     tn__fail(c, TN_ESHAPE, "%s has fewer than %s elements along axis %d", tn__text(c, k->x[0]),
              tn__dims_text(c, &some, 1), (int)r.axis);
+  if (some && is_selected(c, r.of, some, &first)) return selected_rows(c, k, &r, first);
+  tn_node *order = tn__sorted_order(c, r.of, k->i[2] != 0);
   tn_node *sorted = k->i[0] == VALUES ? sorted_values(c, &r, order) : sorted_places(c, &r, order);
   return rows_back(c, &r, some ? tn__first_of(c, sorted, 1, some) : sorted);
 }

@@ -207,22 +207,81 @@ static void classes_are_counted(void **state) {
     }
 }
 
+/* By whatever way they are found they are the first of the sorted ones, equal ones in their order. */
 static void the_greatest_are_chosen(void **state) {
   (void)state;
-  const tn_dim shape[] = {3, 600}, k = 7;
-  float x[1800], value[21], sorted[1800];
-  int64_t place[21];
-  for (int i = 0; i < 1800; i++) x[i] = (float)below(300);
-  tn_scope(ctx) {
-    tn_tensor *t = tn_from(ctx, TN_F32, shape, 2, x), *values, *places;
-    CHECK(tn_topk(t, k, 1, true, &values, &places));
-    CHECK(tn_read(values, value, sizeof value));
-    CHECK(tn_read(places, place, sizeof place));
-    CHECK(tn_read(tn_sort(t, 1, true), sorted, sizeof sorted));
-    for (int i = 0; i < 21; i++) {
-      assert_float_equal(value[i], sorted[i / 7 * 600 + i % 7], 0);
-      assert_float_equal(value[i], x[i / 7 * 600 + place[i]], 0);
+  static const struct {
+    tn_dim shape[3];
+    int axis;
+  } of[] = {{{1, 1, 2311}, 2}, {{3, 600, 1}, 1}, {{2, 257, 3}, -2}, {{40, 2, 5}, 0}};
+  static const tn_dim some[] = {0, 1, 7, 33, 40};
+  float x[ROOM * 2], value[ROOM], all[ROOM * 2];
+  int64_t place[ROOM], every[ROOM * 2];
+  for (int s = 0; s < 4; s++)
+    for (int k = 0; k < 5; k++)
+      for (int down = 0; down < 2; down++) {
+        if (!is_taken(&cases)) continue;
+        tn_scope(ctx) {
+          int axis = of[s].axis < 0 ? of[s].axis + 3 : of[s].axis;
+          int64_t n = of[s].shape[axis], rows = of[s].shape[0] * of[s].shape[1] * of[s].shape[2] / n, inner = 1;
+          for (int a = axis + 1; a < 3; a++) inner *= of[s].shape[a];
+          for (int64_t i = 0; i < rows * n; i++) x[i] = any_float();
+          tn_tensor *t = tn_from(ctx, TN_F32, of[s].shape, 3, x), *values, *places;
+          CHECK(tn_topk(t, some[k], of[s].axis, down, &values, &places));
+          CHECK(tn_read(values, value, (size_t)(rows * some[k]) * sizeof *value));
+          CHECK(tn_read(places, place, (size_t)(rows * some[k]) * sizeof *place));
+          CHECK(tn_read(tn_sort(t, axis, down), all, (size_t)(rows * n) * sizeof *all));
+          CHECK(tn_read(tn_argsort(t, axis, down), every, (size_t)(rows * n) * sizeof *every));
+          for (int64_t i = 0; i < rows * some[k]; i++) {
+            int64_t row = i / (inner * some[k]), at = i / inner % some[k], from = (row * n + at) * inner + i % inner;
+            assert_memory_equal(&value[i], &all[from], sizeof *value);
+            assert_int_equal(place[i], every[from]);
+          }
+        }
+      }
+}
+
+/* Of every other dtype, at both ends of what it holds: what fills up blocks is none of them. */
+static void the_first_of_every_dtype(void **state) {
+  (void)state;
+  static const tn_dtype all[] = {TN_BOOL, TN_I8, TN_U8, TN_I16, TN_U32, TN_I64, TN_U64, TN_F16, TN_BF16, TN_F64};
+  enum { N = 333, K = 5 };
+  int64_t x[N], place[K];
+  for (size_t d = 0; d < sizeof all / sizeof *all; d++)
+    for (int down = 0; down < 2; down++) {
+      if (!is_taken(&cases)) continue;
+      tn_scope(ctx) {
+        bool end = tn_dtype_size(all[d]) == 8 && all[d] != TN_F64;
+        for (int i = 0; i < N; i++) x[i] = end ? (down ? INT64_MIN : INT64_MAX) : down ? 0 : 1;
+        if (all[d] == TN_U64 && down) memset(x, 0, sizeof x);
+        if (all[d] == TN_U64 && !down) memset(x, -1, sizeof x);
+        tn_tensor *t = tn_cast(tn_from(ctx, TN_I64, &(tn_dim){N}, 1, x), all[d]), *values, *places;
+        if (all[d] == TN_U64) t = tn_from(ctx, TN_U64, &(tn_dim){N}, 1, x);
+        CHECK(tn_topk(t, K, 0, down, &values, &places));
+        CHECK(tn_read(places, place, sizeof place));
+        for (int i = 0; i < K; i++) assert_int_equal(place[i], i);
+      }
     }
+}
+
+static void gradient_goes_to_those_that_are_chosen(void **state) {
+  (void)state;
+  enum { N = 900, K = 3 };
+  float x[N], g[N];
+  int64_t place[K];
+  for (int i = 0; i < N; i++) x[i] = (float)below(20);
+  tn_scope(ctx) {
+    tn_tensor *t = tn_from(ctx, TN_F32, &(tn_dim){N}, 1, x), *values, *places, *grad;
+    CHECK(tn_topk(t, K, 0, true, &values, &places));
+    tn_tensor *weight = tn_from(ctx, TN_F32, &(tn_dim){K}, 1, (float[]){1, 2, 3});
+    CHECK(tn_grad(tn_sum(tn_mul(values, weight), NULL, 0, false), 1, &t, &grad));
+    CHECK(tn_read(grad, g, sizeof g));
+    CHECK(tn_read(places, place, sizeof place));
+    for (int i = 0; i < K; i++) {
+      assert_float_equal(g[place[i]], i + 1, 0);
+      g[place[i]] = 0;
+    }
+    for (int i = 0; i < N; i++) assert_float_equal(g[i], 0, 0);
   }
 }
 
@@ -342,6 +401,8 @@ int main(void) {
       cmocka_unit_test(running_sums_have_gradients),
       cmocka_unit_test(classes_are_counted),
       cmocka_unit_test(the_greatest_are_chosen),
+      cmocka_unit_test(the_first_of_every_dtype),
+      cmocka_unit_test(gradient_goes_to_those_that_are_chosen),
       cmocka_unit_test(sizes_may_be_symbolic),
       cmocka_unit_test(sizes_that_do_not_do_are_told),
       cmocka_unit_test(misuse_is_told),
