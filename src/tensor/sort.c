@@ -17,6 +17,7 @@ enum {
   PASS_LAUNCHES = 8,      /* kernels of a pass */
   LEVEL_LAUNCHES = 4,     /* those that select the first of each block */
   MOST_SELECTED = 64,     /* more are sorted with all */
+  FEW_ASKED = 4,          /* of so many a key is worked out again whenever it is asked for */
   PASS_STEPS = 32,        /* multiply-adds in the time that an element is in a pass, beside asking for its digit */
   LEAST_LAUNCH = 1 << 15, /* so, of a launch, on devices that do not say how long it takes */
   ASK_FETCHES = 4, /* asking takes so long as fetching so many elements; where fetching is free: a multiply-add */
@@ -56,6 +57,10 @@ typedef struct keys {
   tn_node *of; /* the row's axis is the last */
   int bits;    /* no higher one is set */
 } keys;
+
+static const tn__target *target_of(tn_ctx *c, const tn_node *x) {
+  return &tn__device_get(c, x->device < 0 ? 0 : x->device)->target;
+}
 
 static tn_node *unsigned_const(tn_ctx *c, tn_node *x, uint64_t bits) {
   return tn__scalar_to(c, tn__const_bits(c, x->dtype, bits), x->dim, x->rank);
@@ -133,17 +138,26 @@ static tn_node *placed(tn_ctx *c, tn_node *x, tn_node *places) {
   return tn__reshape(c, tn__scatter(c, zeros, places, tn__merge_axes(c, x, 0, 2)), x->dim, 2);
 }
 
+/* x, on devices without groups computed by a kernel of its own: one that asks for it and stores it by the way would
+ * compute it whenever it asks. */
+static tn_node *once_flat(tn_ctx *c, tn_node *x) {
+  if (target_of(c, x)->group || x->dim[1]->hi <= FEW_ASKED) return x; /* a choice: either is right */
+  tn_node *flat = tn__op1(c, OP_CONTIG, tn__merge_axes(c, x, 0, x->rank));
+  return tn__reshape(c, flat, x->dim, x->rank);
+}
+
 /* [R, n]: how many of its row go before each */
 static tn_node *places_by_counting(tn_ctx *c, tn_node *key) {
   int64_t counted = 2;
+  key = once_flat(c, key); /* each asks for all of them */
   tn_node *own = tn__add_axis(c, key, 2), *other = tn__add_axis(c, key, 1);
   tn__dims pairs = {.rank = 3, .d = {key->dim[0], key->dim[1], key->dim[1]}};
   own = tn__expand(c, own, pairs.d);
   other = tn__expand(c, other, pairs.d);
-  tn_node *earlier = tn__op2(c, OP_LT, tn__place(c, &pairs, 2), tn__place(c, &pairs, 1));
+  tn_node *earlier = tn__op2(c, OP_LT, i32(c, tn__place(c, &pairs, 2)), i32(c, tn__place(c, &pairs, 1)));
   tn_node *equal = tn__op2(c, OP_AND, tn__op2(c, OP_EQ, other, own), earlier);
   tn_node *before = tn__op2(c, OP_OR, tn__op2(c, OP_LT, other, own), equal);
-  return tn__reduce(c, OP_SUM, i32(c, before), &counted, 1);
+  return tn__along(c, tn__reduce(c, OP_SUM, i32(c, before), &counted, 1), 1);
 }
 
 /* [R, n]: where the lowest digit sends each */
@@ -156,21 +170,21 @@ static tn_node *places_by_digit(tn_ctx *c, tn_node *key, int digit) {
   tn_node *block = shape.d[1], *at = tn__op2_num(c, OP_MUL, tn__place(c, &shape, 1), (double)all);
   at = tn__add(c, at, tn__place(c, &shape, 2));
   tn_node *there = tn__op2(c, OP_LT, at, tn__scalar_to(c, tn__dim_value(c, n, TN_I64), shape.d, 3));
-  rows = tn__where(c, there, rows, tn__literal_like(c, rows, (double)all));
+  rows = tn__along(c, tn__where(c, there, rows, tn__literal_like(c, rows, (double)all)), 2);
 
   int64_t last = 3;
   tn__dims counts = {.rank = 4, .d = {shape.d[0], size, block, size}};
   tn_node *each = tn__expand(c, tn__add_axis(c, rows, 1), counts.d);
   tn_node *hit = tn__op2(c, OP_EQ, each, i32(c, tn__place(c, &counts, 1)));
-  tn_node *count = tn__reduce(c, OP_SUM, i32(c, hit), &last, 1);                 /* [R, digits, blocks] */
-  tn_node *first = tn__scan(c, OP_SUM, tn__merge_axes(c, count, 1, 2), 1, true); /* [R, digits * blocks] */
+  tn_node *count = tn__along(c, tn__reduce(c, OP_SUM, i32(c, hit), &last, 1), 2); /* [R, digits, blocks] */
+  tn_node *first = tn__scan(c, OP_SUM, tn__merge_axes(c, count, 1, 2), 1, true);  /* [R, digits * blocks] */
 
   tn__dims pairs = {.rank = 4, .d = {shape.d[0], block, size, size}};
   tn_node *own = tn__expand(c, tn__add_axis(c, rows, 3), pairs.d),
           *other = tn__expand(c, tn__add_axis(c, rows, 2), pairs.d);
-  tn_node *earlier = tn__op2(c, OP_LT, tn__place(c, &pairs, 3), tn__place(c, &pairs, 2));
+  tn_node *earlier = tn__op2(c, OP_LT, i32(c, tn__place(c, &pairs, 3)), i32(c, tn__place(c, &pairs, 2)));
   tn_node *alike = tn__op2(c, OP_AND, tn__op2(c, OP_EQ, own, other), earlier);
-  tn_node *follows = tn__reduce(c, OP_SUM, i32(c, alike), &last, 1); /* [R, blocks, size] */
+  tn_node *follows = tn__along(c, tn__reduce(c, OP_SUM, i32(c, alike), &last, 1), 2); /* [R, blocks, size] */
 
   tn_node *blocks = tn__scalar_to(c, tn__dim_value(c, block, TN_I64), shape.d, 3);
   tn_node *line = tn__op2_num(c, OP_MUL, tn__place(c, &shape, 0), (double)all);
@@ -185,7 +199,7 @@ tn_node *tn__sorted_order(tn_ctx *c, tn_node *x, bool down) {
   tn__dims shape = tn__dims_of(x);
   tn_node *count = tn__mul(c, shape.d[0], shape.d[1]);
   tn_node *order = tn__reshape(c, i32(c, tn__iota(c, count)), shape.d, 2);
-  const tn__target *t = &tn__device_get(c, x->device < 0 ? 0 : x->device)->target;
+  const tn__target *t = target_of(c, x);
   double work;
   int digit = way_to_sort(t, (double)shape.d[0]->hi, (double)shape.d[1]->hi, k.bits, &work);
   int passes = digit ? (k.bits + digit - 1) / digit : 0;
@@ -199,13 +213,14 @@ tn_node *tn__sorted_order(tn_ctx *c, tn_node *x, bool down) {
   return tn__op1(c, OP_PERMUTATION, tn__merge_axes(c, tn__cast(c, order, TN_I64), 0, 2));
 }
 
-/* keys[R, n], some of n -> i64[R, some]: which of its row come first, in order, the rest of it not sorted.  The first of
- * each block stay, block after block, until one block is left: equal ones keep their order.  What fills the last block
- * comes last. */
+/* keys[R, n], some of n -> i64[R, some]: which of its row come first, in order, the rest of it not sorted.  The first
+ * of each block stay, block after block, until one block is left: equal ones keep their order.  What fills the last
+ * block comes last. */
 static tn_node *first_places(tn_ctx *c, tn_node *key, int64_t some) {
   int64_t block = block_to_select(some);
   tn__dims shape = tn__dims_of(key);
   tn_node *at = tn__place(c, &shape, 1);
+  key = once(c, key); /* blocks are compared as they are filled up */
   for (bool last = false; !last;) {
     last = key->dim[1]->hi <= block;
     if (!last) { /* in_blocks fills with zeros */
@@ -265,7 +280,7 @@ enum { VALUES, PLACES };
 static bool is_selected(tn_ctx *c, const tn_node *x, const tn_node *some, int64_t *first) {
   int64_t count, n;
   if (!tn__const_int(some, first) || !tn__const_int(x->dim[0], &count) || !tn__const_int(x->dim[1], &n)) return false;
-  const tn__target *t = &tn__device_get(c, x->device < 0 ? 0 : x->device)->target;
+  const tn__target *t = target_of(c, x);
   return *first > 0 && *first <= MOST_SELECTED && count > 0 &&
          is_selection_quicker(t, (double)count, (double)n, *first, (int)tn__size_of(x->dtype) * 8);
 }

@@ -81,7 +81,7 @@ static float any_float(void) {
   return below(6) ? (float)(below(60) - 30) : odd[below(6)];
 }
 
-static const int64_t lengths[] = {0, 1, 2, 17, 300, 700};
+static const int64_t lengths[] = {0, 1, 2, 17, 300, 500};
 enum { LENGTHS = sizeof lengths / sizeof *lengths };
 
 /* ---- distinct elements ---- */

@@ -213,12 +213,12 @@ static void the_greatest_are_chosen(void **state) {
   static const struct {
     tn_dim shape[3];
     int axis;
-  } of[] = {{{1, 1, 2311}, 2}, {{3, 600, 1}, 1}, {{2, 257, 3}, -2}, {{40, 2, 5}, 0}};
-  static const tn_dim some[] = {0, 1, 7, 33, 40};
+  } of[] = {{{1, 1, 700}, 2}, {{3, 300, 1}, 1}, {{2, 257, 3}, -2}, {{40, 2, 5}, 0}};
+  static const tn_dim some[] = {0, 7, 40};
   float x[ROOM * 2], value[ROOM], all[ROOM * 2];
   int64_t place[ROOM], every[ROOM * 2];
   for (int s = 0; s < 4; s++)
-    for (int k = 0; k < 5; k++)
+    for (int k = 0; k < 3; k++)
       for (int down = 0; down < 2; down++) {
         if (!is_taken(&cases)) continue;
         tn_scope(ctx) {
