@@ -239,13 +239,25 @@ class Sort(Kind):
 @kind("search")
 class Search(Kind):
     def draw(self, d):
-        name = d.choose(["searchsorted", "bincount"])
+        name = d.choose(["searchsorted", "bincount", "unique", "nonzero"])
         if name == "bincount":
             d.dtype = d.choose(["i32", "i64"])
             n, classes = d.size(d.elements(1)), d.log_size(1, 1e6)
             d.input([n], values=f"below {classes}")
             d.let(name=name, classes=classes)
             d.output([classes], "i64")
+        elif name == "unique":  # room for all, or for those that there can be
+            d.dtype = d.choose(["i32", "i64", "f32"])
+            n, classes = d.size(d.elements(1)), d.log_size(2, 30000)
+            d.input([n], values="spread" if is_float(d.dtype) else f"below {classes}")
+            most = n if is_float(d.dtype) else min(n, classes)
+            d.let(name=name, most=most, more=d.chance(0.3))
+            d.output([most])
+        elif name == "nonzero":
+            d.dtype, shape = d.choose(["i32", "i64"]), d.shape(1, 3)
+            d.input(shape, values=f"below {d.choose([2, 3, 50])}")
+            d.let(name=name, most=count(shape))
+            d.output([count(shape), len(shape)], "i64")
         else:
             d.dtype = d.choose(["f32", "f32", "f64"])
             n, m = d.sizes(d.elements(1) ** 1.3, 2)
@@ -255,6 +267,10 @@ class Search(Kind):
             d.output([m], "i64")
 
     def build(self, o, p, x, *values):
+        if p["name"] == "unique":
+            return o.unique(x, p["most"], p["more"])
+        if p["name"] == "nonzero":
+            return o.nonzero(x, p["most"])
         return o.bincount(x, p["classes"]) if p["name"] == "bincount" else o.searchsorted(x, *values, p["right"])
 
 

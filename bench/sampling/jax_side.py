@@ -98,6 +98,14 @@ class Operators:
     def searchsorted(self, x, values, right):
         return jnp.searchsorted(x, values, side="right" if right else "left", method="scan_unrolled")
 
+    def unique(self, x, most, more):
+        if not more:
+            return [jnp.unique(x, size=most, fill_value=0)]
+        return list(jnp.unique(x, size=most, fill_value=0, return_inverse=True, return_counts=True))
+
+    def nonzero(self, x, most):
+        return jnp.stack(jnp.nonzero(x, size=most, fill_value=-1), 1)
+
     def permute(self, x, order):
         return jnp.transpose(x, order)
 

@@ -195,6 +195,18 @@ class Operators:
     def searchsorted(self, x, values, right):
         return self.call("tn_searchsorted", x, values, right)
 
+    def unique(self, x, most, more):
+        """The values; with which of them each element is, and how often each is there."""
+        out = [ctypes.c_void_p() for _ in range(3 if more else 1)]
+        values, *others = map(ctypes.byref, out)
+        self.good(self.c.tn_unique(x, most, 0.0, values, None, *(others or [None, None])))
+        return [self.made(t.value) for t in out]
+
+    def nonzero(self, x, most):
+        places = ctypes.c_void_p()
+        self.good(self.c.tn_nonzero(x, most, -1, ctypes.byref(places), None))
+        return self.made(places.value)
+
     # ---- movements ----
 
     def permute(self, x, order):

@@ -96,6 +96,14 @@ class Operators:
     def searchsorted(self, x, values, right):
         return torch.searchsorted(x, values, right=right)
 
+    def unique(self, x, most, more):
+        values, *others = torch.unique(x, return_inverse=True, return_counts=True) if more else [torch.unique(x)]
+        fill = [0, most - len(values)]
+        return [F.pad(values, fill), *(o if i == 0 else F.pad(o, fill) for i, o in enumerate(others))]
+
+    def nonzero(self, x, most):
+        return torch.nonzero_static(x, size=most, fill_value=-1)
+
     def permute(self, x, order):
         return x.permute(order)
 

@@ -395,6 +395,23 @@ TN_API tn_status tn_topk(tn_tensor *t, tn_dim k, int axis, bool largest, tn_tens
 TN_API tn_tensor *tn_searchsorted(tn_tensor *sorted, tn_tensor *values, bool right);
 /* How often each of 0 .. classes-1 stands in idx, of any shape: i64[classes]; others count nowhere. */
 TN_API tn_tensor *tn_bincount(tn_tensor *idx, tn_dim classes);
+/* The distinct elements of t, of any shape and dtype, ascending, in one axis of size most: the first so many of them,
+ * or all and then fill, which t's dtype must hold.  NaN equals NaN and comes last, -0 equals 0; a value is as the first
+ * that equals it stands in t, and its gradient goes there.  count: how many there are, be it more than most (i64, rank
+ * 0); inverse: which of them each element of t is (i64, t's shape; most or more: one that had no room); counts: how
+ * often each of the values stands in t (i64[most], 0 behind the last).  What is NULL is not wanted; all NULL is
+ * TN_EINVAL.  (JAX unique with size and fill_value.) */
+TN_API tn_status tn_unique(tn_tensor *t, tn_dim most, double fill, tn_tensor **values, tn_tensor **count,
+                           tn_tensor **inverse, tn_tensor **counts);
+/* Where the elements of t that are not zero stand (NaN is not), in row-major order: i64[most, tn_rank(t)], the first so
+ * many of them, or all and then rows of fill; -1 is a place outside of everything.  count: how many there are (i64,
+ * rank 0).  Places have no gradient.  What is NULL is not wanted; both NULL is TN_EINVAL.  (JAX nonzero with size and
+ * fill_value.) */
+TN_API tn_status tn_nonzero(tn_tensor *t, tn_dim most, int64_t fill, tn_tensor **places, tn_tensor **count);
+/* The same, of exactly as many elements as there are: computes how many at once, and reads it.  So TN_ESTATE inside a
+ * program capture, TN_EBOUND if a size is symbolic.  (PyTorch unique, nonzero.) */
+TN_API tn_status tn_unique_now(tn_tensor *t, tn_tensor **values, tn_tensor **inverse, tn_tensor **counts);
+TN_API tn_tensor *tn_nonzero_now(tn_tensor *t);
 
 /* ---- Contractions ------------------------------------------------------------------------------------------------ */
 

@@ -322,3 +322,22 @@ tn_tensor *tn__build(tn__call *k) {
   tn__do(k);
   return k->out;
 }
+
+tn_status tn__do_each(tn__call *k, tn_tensor **const *out, int n) {
+  tn_tensor *made[TN__RESULTS] = {NULL};
+  tn_status status = TN_OK;
+  bool any = false;
+  for (int i = 0; i < n; i++) any |= out[i] != NULL;
+  for (int i = 0; i < n && !status; i++) {
+    if (!out[i] && (any || i)) continue;
+    k->i[0] = i;
+    k->data = out[i];
+    status = tn__do(k);
+    made[i] = k->out;
+  }
+  for (int i = 0; i < n; i++) {
+    if (status) tn_release(made[i]);
+    else if (out[i]) *out[i] = made[i];
+  }
+  return status;
+}

@@ -60,6 +60,10 @@ struct tn__call {
 };
 tn_tensor *tn__build(tn__call *k);
 tn_status tn__do(tn__call *k); /* the same checks, for a builder that acts and returns NULL */
+/* One of several results after the other, i[0] says which: those with a place in out, all of them or none.  `data` is
+ * where one goes; NULL, for a builder that refuses it, if none has a place. */
+enum { TN__RESULTS = 4 }; /* at most */
+tn_status tn__do_each(tn__call *k, tn_tensor **const *out, int n);
 
 /* Sizes at the API: plain or symbolic. */
 tn_node *tn__dim_in(tn_ctx *c, tn_dim d);        /* throws TN_EINVAL for a value that is neither */

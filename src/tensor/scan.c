@@ -3,6 +3,7 @@
  * its input twice, whatever its length, no element waits for the one before it, and the order of all additions is that
  * of the blocks: the same on every device. */
 #include "tensor/scan.h"
+#include "device/device.h"
 
 /* Elements of a block: in the first, each is compared with all others of its block, so that they are few; above it
  * there are so few that more in a block save whole passes. */
@@ -18,7 +19,8 @@ tn_node *tn__within_blocks(tn_ctx *c, tn__op op, tn_node *x, uint32_t axis, bool
   tn__dims pairs = tn__dims_of(row);
   pairs.d[axis] = x->dim[axis];
   row = tn__expand(c, row, pairs.d);
-  tn_node *at = tn__place(c, &pairs, axis), *other = tn__place(c, &pairs, axis + 1);
+  tn_node *at = tn__cast(c, tn__place(c, &pairs, axis), TN_I32);
+  tn_node *other = tn__cast(c, tn__place(c, &pairs, axis + 1), TN_I32);
   tn_node *before = tn__op2(c, exclusive ? OP_LT : OP_LE, other, at);
   return tn__reduce(c, op, tn__where(c, before, row, unit_like(c, op, row)), &summed, 1);
 }
@@ -38,13 +40,25 @@ tn_node *tn__first_of(tn_ctx *c, tn_node *x, uint32_t axis, tn_node *n) {
   return tn__shrink(c, x, begin, size, NULL);
 }
 
+/* a choice: either is right */
+static bool lanes_go_along(tn_ctx *c, const tn_node *x, uint32_t axis) {
+  enum { LITTLE = 8 };
+  double inner = 1;
+  for (uint32_t i = axis + 1; i < x->rank; i++) inner *= (double)x->dim[i]->hi;
+  return inner < LITTLE && !tn__device_get(c, x->device < 0 ? 0 : x->device)->target.group;
+}
+
+tn_node *tn__along(tn_ctx *c, tn_node *x, uint32_t axis) {
+  return lanes_go_along(c, x, axis) ? tn__op1(c, OP_CONTIG, x) : x;
+}
+
 static tn_node *scan(tn_ctx *c, tn__op op, tn_node *x, uint32_t axis, bool exclusive, int64_t block) {
   tn_node *n = x->dim[axis];
   if (n->hi <= block) return tn__within_blocks(c, op, x, axis, exclusive);
   tn_node *rows = tn__in_blocks(c, x, axis, block);
   int64_t inner = axis + 1;
   tn_node *before = scan(c, op, tn__reduce(c, op, rows, &inner, 1), axis, true, NEXT_BLOCK);
-  tn_node *own = tn__within_blocks(c, op, rows, axis + 1, exclusive);
+  tn_node *own = tn__along(c, tn__within_blocks(c, op, rows, axis + 1, exclusive), axis + 1);
   tn_node *all = tn__bcast2(c, op == OP_SUM ? OP_ADD : OP_MUL, tn__add_axis(c, before, axis + 1), own);
   return tn__first_of(c, tn__merge_axes(c, all, axis, 2), axis, n);
 }

@@ -11,9 +11,13 @@
 #include "tensor/sort.h"
 #include "device/device.h"
 #include "tensor/scan.h"
+#include <math.h>
 
 enum {
   PASS_LAUNCHES = 8,      /* kernels of a pass */
+  LEVEL_LAUNCHES = 4,     /* those that select the first of each block */
+  MOST_SELECTED = 64,     /* more are sorted with all */
+  FEW_ASKED = 4,          /* of so many a key is worked out again whenever it is asked for */
   PASS_STEPS = 32,        /* multiply-adds in the time that an element is in a pass, beside asking for its digit */
   LEAST_LAUNCH = 1 << 15, /* so, of a launch, on devices that do not say how long it takes */
   ASK_FETCHES = 4, /* asking takes so long as fetching so many elements; where fetching is free: a multiply-add */
@@ -38,6 +42,11 @@ static int way_to_sort(const tn__target *t, double rows, double n, int bits, dou
 
 static const tn__target *target_of(tn_ctx *c, const tn_node *x) {
   return &tn__device_get(c, x->device < 0 ? 0 : x->device)->target;
+}
+
+/* Of so many elements those stay that may be among the first `some` of all: a quarter at most. */
+static int64_t block_to_select(int64_t some) {
+  return some < 8 ? 32 : 4 * some;
 }
 
 double tn__sort_work(const tn__target *t, double rows, double n, int bits) {
@@ -96,6 +105,21 @@ static keys keys_of(tn_ctx *c, tn_node *x, bool down) {
   return k;
 }
 
+/* a choice: either is right */
+static bool is_selection_quicker(const tn__target *t, double rows, double n, int64_t some, int bits) {
+  double ask = t->fetch > 0 ? ASK_FETCHES * (double)t->fetch : 1;
+  double launch = t->launch > 0 ? tn__target_launch_work(t) : LEAST_LAUNCH;
+  double block = (double)block_to_select(some), work = 0, sorted;
+  way_to_sort(t, rows, n, bits, &sorted);
+  for (; n > block && work < sorted; n = ceil(n / block) * (double)some)
+    work += LEVEL_LAUNCHES * launch + rows * n * (block * ask + PASS_STEPS);
+  return work < sorted;
+}
+
+tn_node *tn__sort_keys(tn_ctx *c, tn_node *x) {
+  return keys_of(c, x, false).of;
+}
+
 static tn_node *i32(tn_ctx *c, tn_node *x) {
   return tn__cast(c, x, TN_I32);
 }
@@ -114,17 +138,26 @@ static tn_node *placed(tn_ctx *c, tn_node *x, tn_node *places) {
   return tn__reshape(c, tn__scatter(c, zeros, places, tn__merge_axes(c, x, 0, 2)), x->dim, 2);
 }
 
+/* x, on devices without groups computed by a kernel of its own: one that asks for it and stores it by the way would
+ * compute it whenever it asks. */
+static tn_node *once_flat(tn_ctx *c, tn_node *x) {
+  if (target_of(c, x)->group || x->dim[1]->hi <= FEW_ASKED) return x; /* a choice: either is right */
+  tn_node *flat = tn__op1(c, OP_CONTIG, tn__merge_axes(c, x, 0, x->rank));
+  return tn__reshape(c, flat, x->dim, x->rank);
+}
+
 /* [R, n]: how many of its row go before each */
 static tn_node *places_by_counting(tn_ctx *c, tn_node *key) {
   int64_t counted = 2;
+  key = once_flat(c, key); /* each asks for all of them */
   tn_node *own = tn__add_axis(c, key, 2), *other = tn__add_axis(c, key, 1);
   tn__dims pairs = {.rank = 3, .d = {key->dim[0], key->dim[1], key->dim[1]}};
   own = tn__expand(c, own, pairs.d);
   other = tn__expand(c, other, pairs.d);
-  tn_node *earlier = tn__op2(c, OP_LT, tn__place(c, &pairs, 2), tn__place(c, &pairs, 1));
+  tn_node *earlier = tn__op2(c, OP_LT, i32(c, tn__place(c, &pairs, 2)), i32(c, tn__place(c, &pairs, 1)));
   tn_node *equal = tn__op2(c, OP_AND, tn__op2(c, OP_EQ, other, own), earlier);
   tn_node *before = tn__op2(c, OP_OR, tn__op2(c, OP_LT, other, own), equal);
-  return tn__reduce(c, OP_SUM, i32(c, before), &counted, 1);
+  return tn__along(c, tn__reduce(c, OP_SUM, i32(c, before), &counted, 1), 1);
 }
 
 /* [R, n]: where the lowest digit sends each */
@@ -137,21 +170,21 @@ static tn_node *places_by_digit(tn_ctx *c, tn_node *key, int digit) {
   tn_node *block = shape.d[1], *at = tn__op2_num(c, OP_MUL, tn__place(c, &shape, 1), (double)all);
   at = tn__add(c, at, tn__place(c, &shape, 2));
   tn_node *there = tn__op2(c, OP_LT, at, tn__scalar_to(c, tn__dim_value(c, n, TN_I64), shape.d, 3));
-  rows = tn__where(c, there, rows, tn__literal_like(c, rows, (double)all));
+  rows = tn__along(c, tn__where(c, there, rows, tn__literal_like(c, rows, (double)all)), 2);
 
   int64_t last = 3;
   tn__dims counts = {.rank = 4, .d = {shape.d[0], size, block, size}};
   tn_node *each = tn__expand(c, tn__add_axis(c, rows, 1), counts.d);
   tn_node *hit = tn__op2(c, OP_EQ, each, i32(c, tn__place(c, &counts, 1)));
-  tn_node *count = tn__reduce(c, OP_SUM, i32(c, hit), &last, 1);                 /* [R, digits, blocks] */
-  tn_node *first = tn__scan(c, OP_SUM, tn__merge_axes(c, count, 1, 2), 1, true); /* [R, digits * blocks] */
+  tn_node *count = tn__along(c, tn__reduce(c, OP_SUM, i32(c, hit), &last, 1), 2); /* [R, digits, blocks] */
+  tn_node *first = tn__scan(c, OP_SUM, tn__merge_axes(c, count, 1, 2), 1, true);  /* [R, digits * blocks] */
 
   tn__dims pairs = {.rank = 4, .d = {shape.d[0], block, size, size}};
   tn_node *own = tn__expand(c, tn__add_axis(c, rows, 3), pairs.d),
           *other = tn__expand(c, tn__add_axis(c, rows, 2), pairs.d);
-  tn_node *earlier = tn__op2(c, OP_LT, tn__place(c, &pairs, 3), tn__place(c, &pairs, 2));
+  tn_node *earlier = tn__op2(c, OP_LT, i32(c, tn__place(c, &pairs, 3)), i32(c, tn__place(c, &pairs, 2)));
   tn_node *alike = tn__op2(c, OP_AND, tn__op2(c, OP_EQ, own, other), earlier);
-  tn_node *follows = tn__reduce(c, OP_SUM, i32(c, alike), &last, 1); /* [R, blocks, size] */
+  tn_node *follows = tn__along(c, tn__reduce(c, OP_SUM, i32(c, alike), &last, 1), 2); /* [R, blocks, size] */
 
   tn_node *blocks = tn__scalar_to(c, tn__dim_value(c, block, TN_I64), shape.d, 3);
   tn_node *line = tn__op2_num(c, OP_MUL, tn__place(c, &shape, 0), (double)all);
@@ -178,6 +211,32 @@ tn_node *tn__sorted_order(tn_ctx *c, tn_node *x, bool down) {
     if (passes) key = placed(c, tn__op2(c, OP_SHR, key, unsigned_const(c, key, (uint64_t)digit)), places);
   }
   return tn__op1(c, OP_PERMUTATION, tn__merge_axes(c, tn__cast(c, order, TN_I64), 0, 2));
+}
+
+/* keys[R, n], some of n -> i64[R, some]: which of its row come first, in order, the rest of it not sorted.  The first
+ * of each block stay, block after block, until one block is left: equal ones keep their order.  What fills the last
+ * block comes last. */
+static tn_node *first_places(tn_ctx *c, tn_node *key, int64_t some) {
+  int64_t block = block_to_select(some);
+  tn__dims shape = tn__dims_of(key);
+  tn_node *at = tn__place(c, &shape, 1);
+  key = once(c, key); /* blocks are compared as they are filled up */
+  for (bool last = false; !last;) {
+    last = key->dim[1]->hi <= block;
+    if (!last) { /* in_blocks fills with zeros */
+      tn_node *rows = tn__in_blocks(c, tn__op1(c, OP_NOT, key), 1, block);
+      key = tn__op1(c, OP_NOT, tn__merge_axes(c, rows, 0, 2));
+      at = tn__merge_axes(c, tn__in_blocks(c, at, 1, block), 0, 2);
+    }
+    tn_node *order = tn__reshape(c, tn__sorted_order(c, key, false), key->dim, 2);
+    order = tn__first_of(c, order, 1, tn__int(c, some));
+    tn__dims left = {.rank = 2, .d = {shape.d[0], tn__op2(c, OP_IDIV, tn__numel(c, order), shape.d[0])}};
+    order = tn__op1(c, OP_CONTIG, tn__reshape(c, order, left.d, 2));
+    at = tn__gather(c, tn__merge_axes(c, at, 0, 2), order);
+    if (!last) at = tn__op1(c, OP_CONTIG, at);
+    if (!last) key = tn__op1(c, OP_CONTIG, tn__gather(c, tn__merge_axes(c, key, 0, 2), order));
+  }
+  return at;
 }
 
 /* ---- the public functions ---- */
@@ -217,15 +276,35 @@ static tn_node *sorted_places(tn_ctx *c, const rows *r, tn_node *order) {
 
 enum { VALUES, PLACES };
 
+/* Is it known, and worth it, to look for so many first ones and not to sort? */
+static bool is_selected(tn_ctx *c, const tn_node *x, const tn_node *some, int64_t *first) {
+  int64_t count, n;
+  if (!tn__const_int(some, first) || !tn__const_int(x->dim[0], &count) || !tn__const_int(x->dim[1], &n)) return false;
+  const tn__target *t = target_of(c, x);
+  return *first > 0 && *first <= MOST_SELECTED && count > 0 &&
+         is_selection_quicker(t, (double)count, (double)n, *first, (int)tn__size_of(x->dtype) * 8);
+}
+
+static tn_node *selected_rows(tn_ctx *c, const tn__call *k, const rows *r, int64_t some) {
+  tn_node *places = first_places(c, keys_of(c, r->of, k->i[2] != 0).of, some);
+  if (k->i[0] == PLACES) return rows_back(c, r, places);
+  tn__dims shape = tn__dims_of(places);
+  tn_node *size = tn__scalar_to(c, tn__dim_value(c, r->of->dim[1], TN_I64), shape.d, 2);
+  tn_node *at = tn__add(c, tn__mul(c, tn__place(c, &shape, 0), size), places);
+  return rows_back(c, r, tn__gather(c, tn__merge_axes(c, r->of, 0, 2), tn__op1(c, OP_CONTIG, at)));
+}
+
 /* The first `some` of the sorted rows; NULL: all */
-static tn_node *sorted_rows(tn_ctx *c, const tn__call *k, tn_node *some) { /* i: axis, descending, VALUES or PLACES */
+static tn_node *sorted_rows(tn_ctx *c, const tn__call *k, tn_node *some) { /* i: VALUES or PLACES, axis, descending */
   tn__want(c, k->x[0], TN__C_ANY);
-  rows r = rows_of(c, k->x[0], (int)k->i[0]);
-  tn_node *order = tn__sorted_order(c, r.of, k->i[1] != 0);
+  rows r = rows_of(c, k->x[0], (int)k->i[1]);
+  int64_t first;
   if (some && tn__sub(c, some, r.of->dim[1])->lo > 0)
     tn__fail(c, TN_ESHAPE, "%s has fewer than %s elements along axis %d", tn__text(c, k->x[0]),
              tn__dims_text(c, &some, 1), (int)r.axis);
-  tn_node *sorted = k->i[2] == VALUES ? sorted_values(c, &r, order) : sorted_places(c, &r, order);
+  if (some && is_selected(c, r.of, some, &first)) return selected_rows(c, k, &r, first);
+  tn_node *order = tn__sorted_order(c, r.of, k->i[2] != 0);
+  tn_node *sorted = k->i[0] == VALUES ? sorted_values(c, &r, order) : sorted_places(c, &r, order);
   return rows_back(c, &r, some ? tn__first_of(c, sorted, 1, some) : sorted);
 }
 
@@ -233,8 +312,8 @@ static tn_node *sort(tn_ctx *c, tn__call *k) {
   return sorted_rows(c, k, NULL);
 }
 
-static tn_node *topk(tn_ctx *c, tn__call *k) { /* data: where the result goes; i[3]: how many */
-  if (!k->data) tn__fail(c, TN_EINVAL, "there is no place for the result: values or places is NULL");
+static tn_node *topk(tn_ctx *c, tn__call *k) { /* p: NULL if a result has nowhere to go; i[3]: how many */
+  if (!k->p) tn__fail(c, TN_EINVAL, "there is no place for the result: values or places is NULL");
   return sorted_rows(c, k, tn__dim_in(c, k->i[3]));
 }
 
@@ -278,7 +357,6 @@ static tn_node *bincount(tn_ctx *c, tn__call *k) { /* i: classes */
   enum { FEW = 64 };
   tn_node *idx = k->x[0], *classes = tn__dim_in(c, k->i[0]);
   if (!tn__is_int(idx->dtype)) tn__fail(c, TN_EDTYPE, "what is counted are integers, not %s", tn__text(c, idx));
-  if (classes->lo < 0) tn__fail(c, TN_ESHAPE, "the number of classes is negative");
   tn__dims line = {.rank = 1, .d = {tn__numel(c, idx)}}, out = {.rank = 1, .d = {classes}};
   idx = tn__reshape(c, idx, line.d, 1);
   if (classes->hi <= FEW && target_of(c, idx)->group) {
@@ -295,21 +373,16 @@ static tn_node *bincount(tn_ctx *c, tn__call *k) { /* i: classes */
 }
 
 tn_tensor *tn_sort(tn_tensor *t, int axis, bool descending) {
-  return tn__build(&(tn__call){.name = "tn_sort", .fn = sort, .in = &t, .nin = 1, .i = {axis, descending, VALUES}});
+  return tn__build(&(tn__call){.name = "tn_sort", .fn = sort, .in = &t, .nin = 1, .i = {VALUES, axis, descending}});
 }
 tn_tensor *tn_argsort(tn_tensor *t, int axis, bool descending) {
-  return tn__build(&(tn__call){.name = "tn_argsort", .fn = sort, .in = &t, .nin = 1, .i = {axis, descending, PLACES}});
+  return tn__build(&(tn__call){.name = "tn_argsort", .fn = sort, .in = &t, .nin = 1, .i = {PLACES, axis, descending}});
 }
 tn_status tn_topk(tn_tensor *t, tn_dim k, int axis, bool largest, tn_tensor **values, tn_tensor **places) {
   tn_tensor **out[2] = {[VALUES] = values, [PLACES] = places};
-  for (int what = VALUES; what <= PLACES; what++) {
-    tn__call call = {
-        .name = "tn_topk", .fn = topk, .in = &t, .nin = 1, .data = out[what], .i = {axis, largest, what, k}};
-    tn_status status = tn__do(&call);
-    if (status) return status;
-    *out[what] = call.out;
-  }
-  return TN_OK;
+  tn__call call = {.name = "tn_topk", .fn = topk, .in = &t, .nin = 1, .i = {0, axis, largest, k}};
+  call.p = values && places ? out : NULL;
+  return tn__do_each(&call, out, 2);
 }
 tn_tensor *tn_searchsorted(tn_tensor *sorted, tn_tensor *values, bool right) {
   tn_tensor *in[2] = {sorted, values};

@@ -69,6 +69,23 @@ static tn_tensor *topk(args *a) {
   return a->i[3] ? places : values;
 }
 
+/* Output number i[1] of those that it gives. */
+static tn_tensor *unique(args *a) {
+  tn_tensor *out[4] = {NULL}, **to[4] = {NULL};
+  to[a->i[1]] = &out[a->i[1]];
+  return tn_unique(a->x[0], a->i[0], a->f[0], to[0], to[1], to[2], to[3]) == TN_OK ? out[a->i[1]] : NULL;
+}
+
+static tn_tensor *unique_now(args *a) {
+  tn_tensor *out[3] = {NULL};
+  return tn_unique_now(a->x[0], &out[0], &out[1], &out[2]) == TN_OK ? out[a->i[0]] : NULL;
+}
+
+static tn_tensor *nonzero(args *a) {
+  tn_tensor *places = NULL, *count = NULL;
+  return tn_nonzero(a->x[0], a->i[0], a->i[2], &places, &count) != TN_OK ? NULL : a->i[1] ? count : places;
+}
+
 static tn_tensor *split(args *a) {
   tn_tensor *part[ARGS] = {0};
   return a->i[0] > ARGS || tn_split(a->x[0], (int)a->i[0], a->axes[1], part) != TN_OK ? NULL : part[a->i[2]];
@@ -88,6 +105,10 @@ static tn_tensor *assign(args *a) { return tn_assign(a->x[0], a->x[1]) == TN_OK 
   X(topk, topk(a))                                                                                                     \
   X(searchsorted, tn_searchsorted(a->x[0], a->x[1], a->i[0] != 0))                                                     \
   X(bincount, tn_bincount(a->x[0], a->i[0]))                                                                           \
+  X(unique, unique(a))                                                                                                 \
+  X(unique_now, unique_now(a))                                                                                         \
+  X(nonzero, nonzero(a))                                                                                               \
+  X(nonzero_now, tn_nonzero_now(a->x[0]))                                                                              \
   X(argmin, tn_argmin(a->x[0], a->axes[0], a->i[1] != 0))                                                              \
   X(where, tn_where(a->x[0], a->x[1], a->x[2]))                                                                        \
   X(where_scalar, tn_where_scalar(a->x[0], a->x[1], a->f[0]))                                                          \

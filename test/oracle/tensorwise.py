@@ -153,6 +153,56 @@ def _(r, d):
     return Question([x], want, I64, (classes,))
 
 
+def runs(x):
+    """The distinct elements, each as it first stands; which of them each is; how often each stands there."""
+    _, first, number, often = np.unique(work(x), True, True, True, equal_nan=True)
+    return x.a.ravel()[first], number.reshape(x.a.shape), often
+
+
+def padded(a, most, fill):
+    """The first `most` rows, or all and then such ones."""
+    a = a[:most]
+    return np.concatenate([a, np.full((most - len(a), *a.shape[1:]), fill, a.dtype)])
+
+
+def some(r, d):
+    return r.array(d, r.shape(limit=60), r.one_of(["any", "whole"]))
+
+
+@case("unique", dtypes=ALL)
+def _(r, d):
+    x, most, fill, which = some(r, d), r.one_of([0, 1, 3, 8, 70]), r.number(d), r.below(4)
+
+    def want():
+        value, number, often = runs(x)
+        return [padded(value, most, d.round(fill)), np.int64(len(value)), number, padded(often, most, 0)][which]
+
+    return Question([x], want, I64 if which else d, (most, which), (fill,))
+
+
+@case("unique_now", dtypes=ALL)
+def _(r, d):
+    x, which = some(r, d), r.below(3)
+    return Question([x], lambda: runs(x)[which], I64 if which else d, (which,))
+
+
+def at_nonzero(x):
+    return np.argwhere(x.a != 0) if x.a.ndim else np.zeros((int(x.a != 0), 0), np.int64)
+
+
+@case("nonzero", dtypes=ALL)
+def _(r, d):
+    x, most, fill, count = some(r, d), r.one_of([0, 1, 3, 8, 70]), r.one_of([-1, 0, 7, -FAR - 1]), r.chance(0.2)
+    want = (lambda: np.int64(len(at_nonzero(x)))) if count else lambda: padded(at_nonzero(x), most, fill)
+    return Question([x], want, I64, (most, int(count), fill))
+
+
+@case("nonzero_now", dtypes=ALL)
+def _(r, d):
+    x = some(r, d)
+    return Question([x], lambda: at_nonzero(x), I64)
+
+
 # ---- shape -----------------------------------------------------------------------------------------------------------
 
 

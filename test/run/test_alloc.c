@@ -51,6 +51,12 @@ static bool gather(tn_ctx *c, double *out) {
       tn_mul(tn_take(matrix(c), idx, 1), tn_take(tn_take(tn_index_add(base, 0, idx, matrix(c)), idx, 0), idx, 1)), out);
 }
 
+static bool select_now(tn_ctx *c, double *out) {
+  tn_tensor *values = NULL, *counts = NULL, *x = tn_sub_scalar(matrix(c), 3), *places = tn_nonzero_now(x);
+  return tn_unique_now(tn_abs(x), &values, NULL, &counts) == TN_OK &&
+         total(tn_add(tn_mul(values, tn_cast(counts, TN_F32)), tn_cast(tn_sum(places, NULL, 0, false), TN_F32)), out);
+}
+
 static bool gradient(tn_ctx *c, double *out) {
   tn_tensor *x = matrix(c), *w = row(c), *g[2] = {NULL};
   tn_tensor *loss = tn_sum(tn_tanh(tn_mul(x, w)), NULL, 0, false);
@@ -247,6 +253,7 @@ static const scenario scenarios[] = {
     {"softmax", softmax},
     {"einsum", einsum},
     {"gather", gather},
+    {"select now", select_now},
     {"gradient", gradient},
     {"assign", assign},
     {"realise twice", realise_twice},

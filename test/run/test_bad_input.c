@@ -61,6 +61,8 @@ static void check_error(const char *file, int line, tn_ctx *c, bool failed, tn_s
   X(tn_cumsum(NULL, 0) == NULL) X(tn_cumprod(NULL, 0) == NULL) X(tn_sort(NULL, 0, false) == NULL)                      \
   X(tn_argsort(NULL, 0, false) == NULL) X(tn_topk(NULL, 1, 0, true, NULL, NULL) == TN_EINVAL)                          \
   X(tn_searchsorted(NULL, NULL, false) == NULL) X(tn_bincount(NULL, 1) == NULL)                                        \
+  X(tn_unique(NULL, 1, 0, NULL, NULL, NULL, NULL) == TN_EINVAL) X(tn_nonzero(NULL, 1, 0, NULL, NULL) == TN_EINVAL)     \
+  X(tn_unique_now(NULL, NULL, NULL, NULL) == TN_EINVAL) X(tn_nonzero_now(NULL) == NULL)                                \
   X(tn_argmax(NULL, 0, false) == NULL) X(tn_argmin(NULL, 0, false) == NULL) X(tn_reshape(NULL, NULL, 0) == NULL)       \
   X(tn_flatten(NULL, 0, 0) == NULL) X(tn_squeeze(NULL, NULL, 0) == NULL) X(tn_permute(NULL, NULL, 0) == NULL)          \
   X(tn_transpose(NULL, 0, 0) == NULL) X(tn_expand(NULL, NULL, 0) == NULL) X(tn_pad(NULL, NULL, 0) == NULL)             \

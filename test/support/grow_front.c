@@ -360,6 +360,22 @@ static void searches(grower *w) {
   keep(w, tn_searchsorted(sorted, cell(w, values), graph_roll(w->d, 2)));
 }
 
+static void selections(grower *w) {
+  tn_node *x = grow_pick(w);
+  tn_tensor *out[4] = {NULL};
+  int64_t most = grow_size(w), which = graph_roll(w->d, 5);
+  if (which == 4) {
+    if (tn_nonzero(cell(w, x), most, graph_roll(w->d, 2) ? -1 : 0, &out[0], &out[1]) != TN_OK) return;
+  } else { /* all at once, or one by itself */
+    tn_tensor **to[4] = {NULL};
+    for (int i = 0; i < 4; i++)
+      if (which == 0 || which == i) to[i] = &out[i];
+    if (tn_unique(cell(w, x), most, graph_roll(w->d, 2), to[0], to[1], to[2], to[3]) != TN_OK) return;
+  }
+  for (int i = 0; i < 4; i++)
+    if (out[i]) keep(w, out[i]);
+}
+
 static void images(grower *w) {
   int64_t groups = graph_roll(w->d, 3) ? 1 : 2, c = groups * (1 + graph_roll(w->d, 4)),
           k = groups * (1 + graph_roll(w->d, 5)), h = 3 + graph_roll(w->d, 7), v = 3 + graph_roll(w->d, 9),
@@ -395,7 +411,7 @@ static const struct {
     {windows, PLAIN_ONLY}, {takes, PLAIN_ONLY}, {takes, PLAIN_ONLY},  {puts_, PLAIN_ONLY}, {puts_, PLAIN_ONLY},
     {products, PLAIN_ONLY}, {products, PLAIN_ONLY}, {images, 0},
     {sums_of_products, 0}, {fresh, 0},       {randoms, 0},
-    {scans, 0},          {sorts, 0},          {searches, PLAIN_ONLY},
+    {scans, 0},          {sorts, 0},          {searches, PLAIN_ONLY}, {selections, 0},
 };
 
 void grow_front(grower *w) {

@@ -1,0 +1,131 @@
+/* What stands in a tensor, and where: as many elements as there are of a kind, which only the data says.  So a caller
+ * names the most that there is room for, and gets the number beside it.
+ *
+ * Which elements are chosen is summed up along them; the k-th chosen one is the first with k of them up to it, which a
+ * search finds: each place of the result looks for itself, so that none waits for another on any device. */
+#include "tensor/select.h"
+#include "tensor/scan.h"
+#include "tensor/sort.h"
+
+static tn_node *flat(tn_ctx *c, tn_node *x) {
+  return tn__merge_axes(c, x, 0, x->rank);
+}
+
+/* bool[n] -> how many up to each, itself among them */
+static tn_node *count_upto(tn_ctx *c, tn_node *chosen) {
+  int counts = chosen->dim[0]->hi > INT32_MAX ? TN_I64 : TN_I32;
+  return tn__op1(c, OP_CONTIG, tn__scan(c, OP_SUM, tn__cast(c, chosen, counts), 0, false));
+}
+
+tn__chosen tn__choose_distinct(tn_ctx *c, tn_node *x) {
+  tn_node *row = tn__add_axis(c, flat(c, x), 0), *n = row->dim[1];
+  tn__chosen k = {.order = tn__sorted_order(c, row, false)};
+  tn_node *sorted = tn__gather(c, flat(c, tn__sort_keys(c, row)), k.order);
+  sorted = tn__op1(c, OP_CONTIG, sorted);
+  tn__dims shape = tn__dims_of(sorted);
+  tn_node *before = tn__pad(c, sorted, (tn_node *[]){tn__int(c, 1), tn__int(c, 0)});
+  tn_node *differs = tn__op2(c, OP_NE, sorted, tn__first_of(c, before, 0, n));
+  tn_node *first = tn__op2_num(c, OP_EQ, tn__place(c, &shape, 0), 0);
+  k.upto = count_upto(c, tn__op2(c, OP_OR, differs, first));
+  return k;
+}
+
+tn__chosen tn__choose_nonzero(tn_ctx *c, tn_node *x) {
+  return (tn__chosen){.upto = count_upto(c, tn__cast(c, flat(c, x), TN_BOOL))};
+}
+
+/* The last sum; of nothing it is what a place outside reads, 0. */
+tn_node *tn__chosen_count(tn_ctx *c, const tn__chosen *k) {
+  tn_node *last = tn__op2_num(c, OP_ADD, tn__dim_value(c, k->upto->dim[0], TN_I64), -1);
+  return tn__cast(c, tn__gather(c, k->upto, last), TN_I64);
+}
+
+/* Where each of the first `most` stands among those that were chosen from (right: where the next one does); behind all
+ * of them, if there are not so many.  i64[most] */
+static tn_node *places(tn_ctx *c, const tn__chosen *k, tn_node *most, bool right) {
+  tn__dims shape = {.rank = 1, .d = {most}};
+  tn_node *number = tn__op2_num(c, OP_ADD, tn__place(c, &shape, 0), 1);
+  if (k->upto->dtype == TN_I32) /* beyond that there is none: it need not fit */
+    number = tn__cast(c, tn__op2_num(c, OP_MIN, number, INT32_MAX), TN_I32);
+  return tn__places_in(c, k->upto, number, right);
+}
+
+static tn_node *is_there(tn_ctx *c, const tn__chosen *k, tn_node *most) {
+  tn__dims shape = {.rank = 1, .d = {most}};
+  return tn__op2(c, OP_LT, tn__place(c, &shape, 0), tn__scalar_to(c, tn__chosen_count(c, k), shape.d, 1));
+}
+
+tn_node *tn__distinct_values(tn_ctx *c, const tn__chosen *k, tn_node *x, tn_node *most, double fill) {
+  tn_node *first = tn__op1(c, OP_CONTIG, tn__gather(c, k->order, places(c, k, most, false)));
+  tn_node *value = tn__gather(c, flat(c, x), first);
+  return tn__where(c, is_there(c, k, most), value, tn__literal_like(c, value, fill));
+}
+
+tn_node *tn__distinct_counts(tn_ctx *c, const tn__chosen *k, tn_node *most) {
+  tn_node *often = tn__sub(c, places(c, k, most, true), places(c, k, most, false));
+  return tn__where(c, is_there(c, k, most), often, tn__literal_like(c, often, 0));
+}
+
+tn_node *tn__distinct_inverse(tn_ctx *c, const tn__chosen *k, tn_node *x) {
+  tn_node *number = tn__op2_num(c, OP_ADD, tn__cast(c, k->upto, TN_I64), -1);
+  tn_node *zeros = tn__literal_like(c, number, 0);
+  return tn__reshape(c, tn__scatter(c, zeros, k->order, number), x->dim, x->rank);
+}
+
+tn_node *tn__nonzero_places(tn_ctx *c, const tn__chosen *k, tn_node *x, tn_node *most, int64_t fill) {
+  tn__dims shape = {.rank = 1, .d = {most}}, all = {.rank = 2, .d = {most, tn__int(c, x->rank)}};
+  tn_node *none = tn__const_bits(c, TN_I64, (uint64_t)fill), *column[TN_MAX_RANK], *inner = tn__int(c, 1);
+  if (!x->rank) return tn__scalar_to(c, none, all.d, 2);
+  tn_node *there = is_there(c, k, most), *at = tn__op1(c, OP_CONTIG, places(c, k, most, false));
+  for (uint32_t i = x->rank; i--; inner = tn__mul(c, inner, x->dim[i])) {
+    tn_node *size = tn__scalar_to(c, tn__dim_value(c, x->dim[i], TN_I64), shape.d, 1);
+    tn_node *step = tn__scalar_to(c, tn__dim_value(c, inner, TN_I64), shape.d, 1);
+    column[i] = tn__op2(c, OP_MOD, tn__op2(c, OP_IDIV, at, step), size);
+    column[i] = tn__where(c, there, column[i], tn__scalar_to(c, none, shape.d, 1));
+    column[i] = tn__add_axis(c, column[i], 1);
+  }
+  return tn__join(c, column, x->rank, 1);
+}
+
+/* ---- the public functions ---- */
+
+enum { VALUES, COUNT, INVERSE, COUNTS, UNIQUE_OUTPUTS };
+enum { PLACES, HOW_MANY, NONZERO_OUTPUTS };
+
+static tn_node *room(tn_ctx *c, const tn__call *k) { /* data: where results go; i[1]: at most so many */
+  if (!k->data) tn__fail(c, TN_EINVAL, "there is no place for a result: all are NULL");
+  return tn__dim_in(c, k->i[1]);
+}
+
+static tn_node *unique(tn_ctx *c, tn__call *k) { /* i[0]: which output; f: fill */
+  tn_node *x = k->x[0], *most = room(c, k);
+  tn__want(c, x, TN__C_ANY);
+  tn__literal(c, x->dtype, k->f[0]); /* whatever is asked for, it must fit */
+  tn__chosen all = tn__choose_distinct(c, x);
+  switch (k->i[0]) {
+  case VALUES: return tn__distinct_values(c, &all, x, most, k->f[0]);
+  case COUNT: return tn__chosen_count(c, &all);
+  case INVERSE: return tn__distinct_inverse(c, &all, x);
+  default: return tn__distinct_counts(c, &all, most);
+  }
+}
+
+static tn_node *nonzero(tn_ctx *c, tn__call *k) { /* i[0]: which output, i[2]: fill */
+  tn_node *x = k->x[0], *most = room(c, k);
+  tn__want(c, x, TN__C_ANY);
+  tn__chosen all = tn__choose_nonzero(c, x);
+  return k->i[0] == PLACES ? tn__nonzero_places(c, &all, x, most, k->i[2]) : tn__chosen_count(c, &all);
+}
+
+tn_status tn_unique(tn_tensor *t, tn_dim most, double fill, tn_tensor **values, tn_tensor **count, tn_tensor **inverse,
+                    tn_tensor **counts) {
+  tn_tensor **out[UNIQUE_OUTPUTS] = {[VALUES] = values, [COUNT] = count, [INVERSE] = inverse, [COUNTS] = counts};
+  tn__call call = {.name = "tn_unique", .fn = unique, .in = &t, .nin = 1, .i = {0, most}, .f = {fill}};
+  return tn__do_each(&call, out, UNIQUE_OUTPUTS);
+}
+
+tn_status tn_nonzero(tn_tensor *t, tn_dim most, int64_t fill, tn_tensor **places, tn_tensor **count) {
+  tn_tensor **out[NONZERO_OUTPUTS] = {[PLACES] = places, [HOW_MANY] = count};
+  tn__call call = {.name = "tn_nonzero", .fn = nonzero, .in = &t, .nin = 1, .i = {0, most, fill}};
+  return tn__do_each(&call, out, NONZERO_OUTPUTS);
+}

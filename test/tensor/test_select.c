@@ -1,0 +1,344 @@
+/* Distinct elements and places of what is not zero against what a few lines of C say: room for fewer and for more than
+ * there are, exactly as many; on the device that $TENET_DEVICE names. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* cmocka wants the four above first */
+#include "support/device.h"
+#include "tenet/tenet.h"
+#include <cmocka.h>
+#include <math.h>
+#include <string.h>
+
+enum { ROOM = 1100 };
+static tn_ctx *ctx;
+static unsigned long cases;
+
+static int open_ctx(void **state) {
+  (void)state;
+  ctx = tn_ctx_open(&(tn_options){.quiet = 1});
+  return ctx ? 0 : 1;
+}
+
+static int close_ctx(void **state) {
+  (void)state;
+  tn_ctx_close(ctx);
+  return 0;
+}
+
+static uint64_t seed = 20261125;
+static int64_t below(int64_t n) {
+  seed = seed * 6364136223846793005u + 1442695040888963407u;
+  return (int64_t)((seed >> 33) % (uint64_t)n);
+}
+
+static void check_ok(tn_status s, int line) {
+  if (s != TN_OK) fail_msg("line %d: %s: %s", line, tn_status_name(s), tn_last_error(ctx)->text);
+}
+#define CHECK(call) check_ok(call, __LINE__)
+#define DIMS(...) ((const tn_dim[]){__VA_ARGS__}), (int)(sizeof((const tn_dim[]){__VA_ARGS__}) / sizeof(tn_dim))
+
+static void check_wrong(bool failed, tn_status status, const char *text, int line) {
+  const tn_error *e = tn_last_error(ctx);
+  if (!failed || e->status != status || !strstr(e->text, text))
+    fail_msg("line %d: %s %s: %s", line, failed ? "failed" : "did not fail", tn_status_name(e->status), e->text);
+  tn_clear_error(ctx);
+}
+#define WRONG(failed, status, text) check_wrong(failed, status, text, __LINE__)
+
+/* ---- what it should be ---- */
+
+typedef struct runs {
+  int64_t n, first[ROOM], often[ROOM], number[ROOM]; /* of each: where it first stands; of each element: which it is */
+} runs;
+
+static bool comes_before(float x, float y) {
+  return x < y || (x == x && y != y);
+}
+
+static void find(const float *x, int64_t n, runs *r) {
+  memset(r, 0, sizeof *r);
+  for (int64_t i = 0; i < n; i++) {
+    int64_t k = 0;
+    while (k < r->n && comes_before(x[r->first[k]], x[i])) k++;
+    if (k == r->n || comes_before(x[i], x[r->first[k]])) {
+      memmove(r->first + k + 1, r->first + k, (size_t)(r->n - k) * sizeof *r->first);
+      memmove(r->often + k + 1, r->often + k, (size_t)(r->n - k) * sizeof *r->often);
+      for (int64_t j = 0; j < i; j++) r->number[j] += r->number[j] >= k;
+      r->first[k] = i;
+      r->often[k] = 0;
+      r->n++;
+    }
+    r->often[k]++;
+    r->number[i] = k;
+  }
+}
+
+/* Few values, so that many are equal; NaNs of several bits, both zeros and both infinities among them. */
+static float any_float(void) {
+  static const float odd[] = {NAN, -NAN, -0.0f, 0.0f, INFINITY, -INFINITY};
+  return below(6) ? (float)(below(60) - 30) : odd[below(6)];
+}
+
+static const int64_t lengths[] = {0, 1, 2, 17, 300, 500};
+enum { LENGTHS = sizeof lengths / sizeof *lengths };
+
+/* ---- distinct elements ---- */
+
+static void expect_first(const runs *r, const float *x, int64_t most, const float *value, const int64_t *often) {
+  for (int64_t k = 0; k < most; k++) {
+    const float fill = -77;
+    assert_memory_equal(&value[k], k < r->n ? &x[r->first[k]] : &fill, sizeof fill);
+    assert_int_equal(often[k], k < r->n ? r->often[k] : 0);
+  }
+}
+
+static void distinct_elements_are_found(void **state) {
+  (void)state;
+  static runs r;
+  float x[ROOM], value[ROOM];
+  int64_t often[ROOM], number[ROOM], count;
+  for (int l = 0; l < LENGTHS; l++) {
+    int64_t n = lengths[l];
+    for (int64_t i = 0; i < n; i++) x[i] = any_float();
+    find(x, n, &r);
+    const int64_t rooms[] = {0, 1, r.n, r.n + 1, n + 5};
+    for (int m = 0; m < 5; m++) {
+      if (!is_taken(&cases)) continue;
+      tn_scope(ctx) {
+        tn_tensor *t = tn_from(ctx, TN_F32, DIMS(n), x), *all[4];
+        CHECK(tn_unique(t, rooms[m], -77, &all[0], &all[1], &all[2], &all[3]));
+        CHECK(tn_realize(all, 4));
+        CHECK(tn_read(all[0], value, (size_t)rooms[m] * sizeof *value));
+        CHECK(tn_read(all[1], &count, sizeof count));
+        CHECK(tn_read(all[2], number, (size_t)n * sizeof *number));
+        CHECK(tn_read(all[3], often, (size_t)rooms[m] * sizeof *often));
+        assert_int_equal(count, r.n);
+        assert_memory_equal(number, r.number, (size_t)n * sizeof *number);
+        expect_first(&r, x, rooms[m], value, often);
+      }
+    }
+  }
+}
+
+static void exactly_so_many_distinct_ones(void **state) {
+  (void)state;
+  static runs r;
+  float x[ROOM], value[ROOM];
+  int64_t often[ROOM], number[ROOM];
+  for (int l = 0; l < LENGTHS; l++) {
+    if (!is_taken(&cases)) continue;
+    tn_scope(ctx) {
+      int64_t n = lengths[l];
+      for (int64_t i = 0; i < n; i++) x[i] = any_float();
+      find(x, n, &r);
+      tn_tensor *values, *inverse, *counts;
+      CHECK(tn_unique_now(tn_from(ctx, TN_F32, DIMS(n), x), &values, &inverse, &counts));
+      assert_int_equal(tn_numel(values), r.n);
+      CHECK(tn_read(values, value, (size_t)r.n * sizeof *value));
+      CHECK(tn_read(inverse, number, (size_t)n * sizeof *number));
+      CHECK(tn_read(counts, often, (size_t)r.n * sizeof *often));
+      assert_memory_equal(number, r.number, (size_t)n * sizeof *number);
+      expect_first(&r, x, r.n, value, often);
+    }
+  }
+}
+
+/* As i64, whose order is that of every dtype's values here; at both ends of what the integers hold. */
+static void every_dtype_has_distinct_elements(void **state) {
+  (void)state;
+  static const tn_dtype all[] = {TN_BOOL, TN_I8,  TN_I16, TN_I32,  TN_I64, TN_U8, TN_U16,
+                                 TN_U32,  TN_U64, TN_F16, TN_BF16, TN_F32, TN_F64};
+  int64_t x[60], y[9], n, of[60];
+  for (size_t d = 0; d < sizeof all / sizeof *all; d++) {
+    if (!is_taken(&cases)) continue;
+    tn_scope(ctx) {
+      for (int i = 0; i < 60; i++) x[i] = all[d] == TN_BOOL ? 1 : below(7);
+      tn_tensor *t = tn_cast(tn_from(ctx, TN_I64, DIMS(3, 5, 4), x), all[d]), *values, *count, *inverse;
+      CHECK(tn_unique(tn_permute(t, (const int[]){2, 0, 1}, 3), 9, 1, &values, &count, &inverse, NULL));
+      CHECK(tn_read(count, &n, sizeof n));
+      CHECK(tn_read(tn_cast(values, TN_I64), y, sizeof y));
+      CHECK(tn_read(tn_permute(inverse, (const int[]){1, 2, 0}, 3), of, sizeof of));
+      assert_int_equal(n, all[d] == TN_BOOL ? 1 : 7);
+      for (int64_t k = 1; k < n; k++) assert_true(y[k - 1] < y[k]);
+      for (int i = 0; i < 60; i++) assert_int_equal(y[of[i]], x[i]);
+    }
+  }
+  static const int64_t ends[] = {INT64_MAX, INT64_MIN, -1, 0, INT64_MIN, INT64_MAX},
+                       ascending[] = {INT64_MIN, -1, 0, INT64_MAX}, unsigned_[] = {0, INT64_MAX, INT64_MIN, -1};
+  for (int u = 0; u < 2; u++) tn_scope(ctx) {
+      tn_tensor *values, *t = tn_from(ctx, u ? TN_U64 : TN_I64, DIMS(6), ends);
+      CHECK(tn_unique_now(t, &values, NULL, NULL));
+      assert_int_equal(tn_numel(values), 4);
+      CHECK(tn_read(values, y, 32));
+      assert_memory_equal(y, u ? unsigned_ : ascending, 32);
+    }
+}
+
+static void gradient_goes_to_the_first_of_the_equal(void **state) {
+  (void)state;
+  static const float x[] = {3, 1, 3, 2, 1, 3}, w[] = {10, 20, 30}, want[] = {30, 10, 0, 20, 0, 0};
+  float g[6];
+  for (int now = 0; now < 2; now++) tn_scope(ctx) {
+      tn_tensor *t = tn_from(ctx, TN_F32, DIMS(2, 3), x), *weight = tn_from(ctx, TN_F32, DIMS(3), w), *grad, *values;
+      tn_tensor *half = tn_mul_scalar(t, 0.5);
+      CHECK(now ? tn_unique_now(half, &values, NULL, NULL) : tn_unique(half, 5, 0, &values, NULL, NULL, NULL));
+      if (!now) weight = tn_pad(weight, (const tn_dim[]){0, 2}, 100);
+      CHECK(tn_grad(tn_sum(tn_mul(values, weight), NULL, 0, false), 1, &t, &grad));
+      CHECK(tn_read(grad, g, sizeof g));
+      for (int i = 0; i < 6; i++) assert_float_equal(g[i], want[i] / 2, 0);
+    }
+}
+
+/* ---- what is not zero ---- */
+
+static void places_of_what_is_not_zero(void **state) {
+  (void)state;
+  static const struct {
+    int rank;
+    tn_dim size[3];
+  } shapes[] = {{0, {0}}, {1, {0}}, {1, {1}}, {1, {700}}, {2, {3, 0}}, {2, {9, 13}}, {3, {1, 1, 1}}, {3, {4, 5, 6}}};
+  float x[ROOM];
+  int64_t place[3 * ROOM], want[3 * ROOM], count;
+  for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+    for (int more = 0; more < 3; more++) {
+      if (!is_taken(&cases)) continue;
+      tn_scope(ctx) {
+        int rank = shapes[s].rank;
+        tn_tensor *t = tn_zeros(ctx, TN_F32, shapes[s].size, rank), *places, *number;
+        int64_t n = tn_numel(t), there = 0;
+        for (int64_t i = 0; i < n; i++) {
+          x[i] = below(3) ? any_float() : 0;
+          if (x[i] == 0) continue;
+          int64_t rest = i;
+          for (int a = rank; a--;) want[there * rank + a] = rest % shapes[s].size[a], rest /= shapes[s].size[a];
+          there++;
+        }
+        t = tn_from(ctx, TN_F32, shapes[s].size, rank, x);
+        int64_t room = more ? there + more - 1 : there / 2;
+        CHECK(tn_nonzero(t, room, -5, &places, &number));
+        CHECK(tn_read(number, &count, sizeof count));
+        CHECK(tn_read(places, place, (size_t)(room * rank) * sizeof *place));
+        assert_int_equal(count, there);
+        for (int64_t i = there * rank; i < room * rank; i++) want[i] = -5;
+        assert_memory_equal(place, want, (size_t)(room * rank) * sizeof *place);
+        places = tn_nonzero_now(t);
+        assert_int_equal(tn_rank(places), 2);
+        assert_int_equal(tn_size(places, 0), there);
+        assert_int_equal(tn_size(places, 1), rank);
+        CHECK(tn_read(places, place, (size_t)(there * rank) * sizeof *place));
+        assert_memory_equal(place, want, (size_t)(there * rank) * sizeof *place);
+      }
+    }
+}
+
+/* ---- symbolic sizes ---- */
+
+static tn_program *record(tn_dim n, tn_dim room) {
+  static const char *const names[] = {"values", "count", "inverse", "counts", "places", "number"};
+  tn_tensor *out[6];
+  tn_program *p = tn_program_begin(ctx);
+  tn_tensor *x = tn_program_input(p, "x", TN_F32, DIMS(n, 2));
+  CHECK(tn_unique(x, room, -77, &out[0], &out[1], &out[2], &out[3]));
+  CHECK(tn_nonzero(x, room, -5, &out[4], &out[5]));
+  for (int i = 0; i < 6; i++) CHECK(tn_program_output(p, names[i], out[i]));
+  CHECK(tn_program_end(p));
+  return p;
+}
+
+static void sizes_may_be_symbolic(void **state) {
+  (void)state;
+  static runs r;
+  float x[80], value[80];
+  int64_t often[80], number[80], place[160], count;
+  tn_dim n = tn_dim_var(ctx, "N", 0, 40);
+  for (int all = 0; all < 2; all++) tn_scope(ctx) {
+      tn_program *p = record(n, all ? tn_dim_mul(ctx, n, 2) : 6);
+      for (int64_t rows = 0; rows <= 40; rows += 1 + rows / 2) {
+        int64_t room = all ? 2 * rows : 6, there = 0;
+        for (int i = 0; i < 80; i++) x[i] = below(2) ? any_float() : 0;
+        find(x, 2 * rows, &r);
+        CHECK(tn_program_write(p, "x", DIMS(rows, 2), x, (size_t)rows * 8));
+        CHECK(tn_program_run(p));
+        CHECK(tn_program_read(p, "values", value, (size_t)room * 4));
+        CHECK(tn_program_read(p, "count", &count, 8));
+        CHECK(tn_program_read(p, "inverse", number, (size_t)rows * 16));
+        CHECK(tn_program_read(p, "counts", often, (size_t)room * 8));
+        CHECK(tn_program_read(p, "places", place, (size_t)room * 16));
+        assert_int_equal(count, r.n);
+        assert_memory_equal(number, r.number, (size_t)rows * 16);
+        expect_first(&r, x, room, value, often);
+        CHECK(tn_program_read(p, "number", &count, 8));
+        for (int64_t i = 0; i < 2 * rows; i++) {
+          if (x[i] == 0) continue;
+          if (there < room) assert_int_equal(2 * place[2 * there] + place[2 * there + 1], i);
+          there++;
+        }
+        assert_int_equal(count, there);
+        for (int64_t i = 2 * there; i < 2 * room; i++) assert_int_equal(place[i], -5);
+      }
+      tn_program_close(p);
+    }
+}
+
+/* ---- misuse ---- */
+
+static void misuse_is_told(void **state) {
+  (void)state;
+  tn_scope(ctx) {
+    tn_tensor *t = tn_zeros(ctx, TN_I8, DIMS(2, 3)), *out = t, *other = t;
+    WRONG(tn_unique(t, 2, 0, NULL, NULL, NULL, NULL), TN_EINVAL, "there is no place for a result: all are NULL");
+    WRONG(tn_nonzero(t, 2, 0, NULL, NULL), TN_EINVAL, "there is no place for a result: all are NULL");
+    WRONG(tn_unique_now(t, NULL, NULL, NULL), TN_EINVAL, "there is no place for a result: all are NULL");
+    WRONG(tn_unique(t, -1, 0, &out, NULL, NULL, NULL), TN_EINVAL, "tn_unique: -1 is not a size");
+    WRONG(tn_nonzero(t, -1, 0, NULL, &out), TN_EINVAL, "tn_nonzero: -1 is not a size");
+    WRONG(tn_unique(t, 2, 128, NULL, &out, NULL, NULL), TN_EDTYPE, "tn_unique: the number 128 does not fit i8");
+    WRONG(tn_unique(NULL, 2, 0, &out, NULL, NULL, NULL), TN_OK, "");
+    assert_ptr_equal(out, t); /* an error leaves what is there */
+    tn_program *p = tn_program_begin(ctx);
+    WRONG(tn_unique_now(t, &out, NULL, &other), TN_ESTATE, "tn_unique_now: values cannot be read");
+    WRONG(!tn_nonzero_now(t), TN_ESTATE, "tn_nonzero_now: values cannot be read");
+    assert_ptr_equal(out, t);
+    assert_ptr_equal(other, t);
+    tn_program_close(p);
+    tn_tensor *open = tn_zeros(ctx, TN_I8, DIMS(tn_dim_var(ctx, "N", 0, 40)));
+    WRONG(tn_unique_now(open, &out, NULL, NULL), TN_EBOUND, "tn_unique_now: size N has no value");
+    WRONG(!tn_nonzero_now(open), TN_EBOUND, "tn_nonzero_now: size N has no value");
+    tn_release(t);
+    CHECK(tn_scope_begin(ctx));
+    CHECK(tn_scope_end(ctx));
+    WRONG(!tn_nonzero_now(t), TN_EINVAL, "has ended");
+  }
+}
+
+/* What lies between is gone when the result is. */
+static void nothing_stays_behind(void **state) {
+  (void)state;
+  tn_stats before, after;
+  tn_scope(ctx) {
+    tn_tensor *t = tn_arange(ctx, TN_I32, 0, 50, 1), *values;
+    CHECK(tn_realize(&t, 1));
+    tn_ctx_stats(ctx, &before);
+    CHECK(tn_unique_now(t, &values, NULL, NULL));
+    CHECK(tn_realize(&values, 1));
+    CHECK(tn_scope_begin(ctx)); /* what was given back takes effect with the next call */
+    CHECK(tn_scope_end(ctx));
+    tn_ctx_stats(ctx, &after);
+    assert_int_equal(after.handles_live, before.handles_live + 1);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(distinct_elements_are_found),
+      cmocka_unit_test(exactly_so_many_distinct_ones),
+      cmocka_unit_test(every_dtype_has_distinct_elements),
+      cmocka_unit_test(gradient_goes_to_the_first_of_the_equal),
+      cmocka_unit_test(places_of_what_is_not_zero),
+      cmocka_unit_test(sizes_may_be_symbolic),
+      cmocka_unit_test(misuse_is_told),
+      cmocka_unit_test(nothing_stays_behind),
+  };
+  return cmocka_run_group_tests(tests, open_ctx, close_ctx);
+}
