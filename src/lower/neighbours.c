@@ -1,0 +1,153 @@
+/* What the neighbours that one thread takes have in common of random numbers: the words of one call of Philox, and what
+ * is made of the same words.
+ *
+ * Needs neighbours (AX_UNROLL) cut.  What is drawn in their loop is written out for each of them, outside of it, where
+ * equal ones are one node; in the loop stands a choice among these by the neighbour's number, which is a constant once
+ * the loop is unrolled.  So four neighbours draw the four words of one block: their calls differ by the word alone (the
+ * element is base + k, k a constant), and the compiler makes one of them.
+ *
+ * Step noted: draws(a): what the neighbours of range a draw stands in front of their loop. */
+#include "ir/build.h"
+#include "lower/lower.h"
+#include "rewrite/rewrite.h"
+
+enum { MOST = 16 }; /* neighbours */
+
+typedef struct job {
+  tn_ctx *c;
+  tn__arena *a;
+  tn_node *by;
+  int64_t n;
+  tn__map each; /* node that depends on `by` -> what it is for each neighbour, none where that is not written out */
+  tn__map drawn; /* nodes that random numbers are in */
+} job;
+
+/* ---- elements as base + constant ---- */
+
+/* x + *k, of u64 or what is cast to it: sums and products wrap the same way. */
+static tn_node *without_constant(tn_ctx *c, tn_node *x, uint64_t *k) {
+  int64_t by;
+  uint64_t part = 0;
+  *k = 0;
+  if (x->op == OP_ADD && x->src[1]->op == OP_CONST) {
+    tn_node *rest = without_constant(c, x->src[0], &part);
+    *k = part + (uint64_t)x->src[1]->ints[0];
+    return rest;
+  }
+  if (x->op == OP_MUL && x->src[1]->op == OP_CONST) {
+    by = x->src[1]->ints[0];
+    tn_node *rest = without_constant(c, x->src[0], &part);
+    *k = part * (uint64_t)by;
+    return rest == x->src[0] ? x : tn__op2(c, OP_MUL, rest, x->src[1]);
+  }
+  bool wide = x->op == OP_CAST && (x->dtype == TN_U64 || x->dtype == TN_I64) &&
+              (x->src[0]->dtype == TN_U64 || x->src[0]->dtype == TN_I64 || x->src[0]->dtype == TN__INDEX);
+  if (!wide) return x;
+  tn_node *rest = without_constant(c, x->src[0], k);
+  return rest == x->src[0] ? x : tn__cast(c, rest, x->dtype);
+}
+
+static tn_node *as_sum(tn_ctx *c, tn_node *element) {
+  uint64_t k;
+  tn_node *base = without_constant(c, element, &k);
+  return k ? tn__op2(c, OP_ADD, base, tn__const_bits(c, TN_U64, k)) : base;
+}
+
+/* ---- one for each neighbour ---- */
+
+static tn_node **each_of(const job *j, const tn_node *n) { return tn__map_getp(&j->each, n); }
+
+static tn_node *for_neighbour(const job *j, tn_node *n, int64_t v) {
+  tn_node *src[3];
+  if (n == j->by) return tn__int(j->c, v);
+  for (uint32_t s = 0; s < n->nsrc; s++) src[s] = each_of(j, n->src[s]) ? each_of(j, n->src[s])[v] : n->src[s];
+  if (n->op == OP_PHILOX) src[0] = as_sum(j->c, src[0]);
+  tn_node *x = tn__node_make(j->c, &(tn__make){.op = n->op,
+                                               .dtype = n->dtype,
+                                               .src = src,
+                                               .nsrc = n->nsrc,
+                                               .ints = n->ints,
+                                               .nint = n->nint,
+                                               .device = -1});
+  return x->dtype == TN__INDEX ? tn__simplify_index(j->c, x) : x;
+}
+
+static void write_out(job *j, tn_node *n) {
+  tn_node **all = tn__arena_alloc(j->a, (size_t)j->n * sizeof(tn_node *));
+  for (int64_t v = 0; v < j->n; v++) all[v] = for_neighbour(j, n, v);
+  tn__map_putp(&j->each, n, all);
+}
+
+static int64_t different(const job *j, tn_node *const *all) {
+  int64_t n = 0;
+  for (int64_t v = 0; v < j->n; v++) {
+    bool seen = false;
+    for (int64_t w = 0; w < v; w++) seen |= all[w] == all[v];
+    n += !seen;
+  }
+  return n;
+}
+
+/* all[from .. to), by the neighbour's number */
+static tn_node *choice(const job *j, tn_node *const *all, int64_t from, int64_t to) {
+  bool same = true;
+  for (int64_t v = from + 1; v < to; v++) same &= all[v] == all[from];
+  if (same) return all[from];
+  int64_t middle = (from + to + 1) / 2;
+  return tn__where(j->c, tn__op2(j->c, OP_LT, j->by, tn__int(j->c, middle)), choice(j, all, from, middle),
+                   choice(j, all, middle, to));
+}
+
+/* ---- a body ---- */
+
+/* Does it depend on the neighbour, and by arithmetic alone?  Loads and sums stay in the loop, and all that is made of
+ * them. */
+/* a choice: no is right */
+static bool is_arithmetic(const job *j, const tn__ranges *r, const tn_node *n) {
+  uint64_t by = 1ull << tn__range_at(r, j->by);
+  if (n == j->by) return true;
+  if (!tn__is_elementwise(n) || !(tn__free_of(r, n) & by)) return false;
+  for (uint32_t s = 0; s < n->nsrc; s++)
+    if ((tn__free_of(r, n->src[s]) & by) && !each_of(j, n->src[s])) return false;
+  return true;
+}
+
+static tn_node *share(job *j, tn_node *body) {
+  tn__nodes old = {0}, new_ = {0};
+  tn__ranges r;
+  tn__ranges_find(j->c, j->a, body, &r);
+  tn__map_init(&j->each, j->a);
+  tn__map_init(&j->drawn, j->a);
+  for (uint32_t i = 0; i < r.order.n; i++) {
+    tn_node *n = r.order.v[i];
+    bool drawn = n->op == OP_PHILOX;
+    for (uint32_t s = 0; s < n->nsrc; s++) drawn |= tn__map_get(&j->drawn, (uintptr_t)n->src[s], NULL);
+    if (drawn) tn__map_put(&j->drawn, (uintptr_t)n, 1);
+    if (!is_arithmetic(j, &r, n)) continue;
+    if (n->op == OP_CAST && n->src[0]->dtype == TN__INDEX) { /* which of a pair it is, say, is the neighbour's alone */
+      tn__vec_push(j->a, &old, n->src[0]);
+      tn__vec_push(j->a, &new_, tn__simplify_index(j->c, n->src[0]));
+    }
+    write_out(j, n);
+    int64_t count = drawn ? different(j, each_of(j, n)) : j->n;
+    if (!drawn || (n->op != OP_PHILOX && 2 * count > j->n)) continue;
+    tn__vec_push(j->a, &old, n);
+    tn__vec_push(j->a, &new_, choice(j, each_of(j, n), 0, j->n));
+  }
+  return tn__substitute(j->c, body, old.v, new_.v, old.n);
+}
+
+tn_node *tn__share_draws(tn__lowering *l, tn_node *body) {
+  tn__nodes all = {0};
+  bool draws = false;
+  tn__topo(l->a, &body, 1, &all);
+  for (uint32_t i = 0; i < all.n; i++) draws |= all.v[i]->op == OP_PHILOX;
+  for (uint32_t i = 0; i < all.n && draws; i++) {
+    job j = {.c = l->c, .a = l->a, .by = all.v[i]};
+    if (j.by->op != OP_RANGE || tn__axis_of(j.by) != AX_UNROLL || !tn__const_int(j.by->src[0], &j.n)) continue;
+    tn_node *shared = j.n > 1 && j.n <= MOST ? share(&j, body) : body;
+    if (shared != body) tn__sb_printf(&l->note, " draws(%lld)", tn__id_of(j.by));
+    body = shared;
+  }
+  return body;
+}
