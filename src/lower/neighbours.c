@@ -22,35 +22,45 @@ typedef struct job {
   tn__map drawn; /* nodes that random numbers are in */
 } job;
 
-/* ---- elements as base + constant ---- */
+/* ---- elements ---- */
 
-/* x + *k, of u64 or what is cast to it: sums and products wrap the same way. */
-static tn_node *without_constant(tn_ctx *c, tn_node *x, uint64_t *k) {
-  int64_t by;
-  uint64_t part = 0;
-  *k = 0;
-  if (x->op == OP_ADD && x->src[1]->op == OP_CONST) {
-    tn_node *rest = without_constant(c, x->src[0], &part);
-    *k = part + (uint64_t)x->src[1]->ints[0];
-    return rest;
+typedef struct element { /* times * index + plus, of u64 */
+  tn_node *index;
+  uint64_t times, plus;
+} element;
+
+static bool is_wide(const tn_node *x) { return x->dtype == TN_U64 || x->dtype == TN_I64 || x->dtype == TN__INDEX; }
+
+static bool find_index(tn_node *x, element *out) {
+  *out = (element){.times = 1};
+  while (x->dtype != TN__INDEX) {
+    bool constant = x->nsrc > 1 && x->src[1]->op == OP_CONST;
+    uint64_t k = constant ? (uint64_t)x->src[1]->ints[0] : 0;
+    bool lost = false;
+    if (x->op == OP_ADD && constant)
+      lost = __builtin_mul_overflow(out->times, k, &k) || __builtin_add_overflow(out->plus, k, &out->plus);
+    else if (x->op == OP_MUL && constant) lost = __builtin_mul_overflow(out->times, k, &out->times);
+    else lost = x->op != OP_CAST || !is_wide(x->src[0]);
+    if (lost) return false;
+    x = x->src[0];
   }
-  if (x->op == OP_MUL && x->src[1]->op == OP_CONST) {
-    by = x->src[1]->ints[0];
-    tn_node *rest = without_constant(c, x->src[0], &part);
-    *k = part * (uint64_t)by;
-    return rest == x->src[0] ? x : tn__op2(c, OP_MUL, rest, x->src[1]);
-  }
-  bool wide = x->op == OP_CAST && (x->dtype == TN_U64 || x->dtype == TN_I64) &&
-              (x->src[0]->dtype == TN_U64 || x->src[0]->dtype == TN_I64 || x->src[0]->dtype == TN__INDEX);
-  if (!wide) return x;
-  tn_node *rest = without_constant(c, x->src[0], k);
-  return rest == x->src[0] ? x : tn__cast(c, rest, x->dtype);
+  out->index = x;
+  return true;
 }
 
-static tn_node *as_sum(tn_ctx *c, tn_node *element) {
+/* Neighbour v's element as the first one's, without its constant, and a constant: sums and products wrap the same way
+ * in all of these dtypes. */
+static tn_node *from_first(tn_ctx *c, tn_node *first, tn_node *v) {
+  element a = {0}, b = {0};
+  int64_t apart;
   uint64_t k;
-  tn_node *base = without_constant(c, element, &k);
-  return k ? tn__op2(c, OP_ADD, base, tn__const_bits(c, TN_U64, k)) : base;
+  if (!find_index(first, &a) || !find_index(v, &b) || a.times != b.times ||
+      !tn__const_int(tn__simplify_index(c, tn__sub(c, b.index, a.index)), &apart) || apart < 0 ||
+      __builtin_mul_overflow(a.times, (uint64_t)apart, &k) || __builtin_add_overflow(k, b.plus, &k))
+    return v;
+  tn_node *x = tn__cast(c, tn__cast(c, a.index, TN_I64), TN_U64);
+  if (a.times != 1) x = tn__op2(c, OP_MUL, x, tn__const_bits(c, TN_U64, a.times));
+  return k ? tn__op2(c, OP_ADD, x, tn__const_bits(c, TN_U64, k)) : x;
 }
 
 /* ---- one for each neighbour ---- */
@@ -58,18 +68,17 @@ static tn_node *as_sum(tn_ctx *c, tn_node *element) {
 static tn_node **each_of(const job *j, const tn_node *n) { return tn__map_getp(&j->each, n); }
 
 static tn_node *for_neighbour(const job *j, tn_node *n, int64_t v) {
-  tn_node *src[3];
-  if (n == j->by) return tn__int(j->c, v);
+  tn_node *src[3], *number = tn__int(j->c, v), *by = j->by;
+  if (n->dtype == TN__INDEX) return tn__simplify_index(j->c, tn__substitute(j->c, n, &by, &number, 1));
   for (uint32_t s = 0; s < n->nsrc; s++) src[s] = each_of(j, n->src[s]) ? each_of(j, n->src[s])[v] : n->src[s];
-  if (n->op == OP_PHILOX) src[0] = as_sum(j->c, src[0]);
-  tn_node *x = tn__node_make(j->c, &(tn__make){.op = n->op,
-                                               .dtype = n->dtype,
-                                               .src = src,
-                                               .nsrc = n->nsrc,
-                                               .ints = n->ints,
-                                               .nint = n->nint,
-                                               .device = -1});
-  return x->dtype == TN__INDEX ? tn__simplify_index(j->c, x) : x;
+  if (n->op == OP_PHILOX && each_of(j, n->src[0])) src[0] = from_first(j->c, each_of(j, n->src[0])[0], src[0]);
+  return tn__node_make(j->c, &(tn__make){.op = n->op,
+                                         .dtype = n->dtype,
+                                         .src = src,
+                                         .nsrc = n->nsrc,
+                                         .ints = n->ints,
+                                         .nint = n->nint,
+                                         .device = -1});
 }
 
 static void write_out(job *j, tn_node *n) {

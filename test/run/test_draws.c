@@ -49,7 +49,8 @@ static void words_of_views(void **state) {
       OK(tn_read(x, got, (size_t)n * sizeof *got));
     }
     for (int64_t i = 0; i < n; i++)
-      assert_int_equal(got[i], word((uint64_t)(views[v].from + views[v].step * i)));
+      if (got[i] != word((uint64_t)(views[v].from + views[v].step * i)))
+        fail_msg("view %d: element %d is not what it is elsewhere", (int)v, (int)i);
     tn_ctx_close(c);
   }
 }
@@ -122,10 +123,10 @@ static void neighbours_share(void **state) {
       for (int i = 1; i < cases[k].neighbours; i++) {
         char sum[32];
         snprintf(sum, sizeof sum, "+ (u64)%dul)", i);
-        assert_int_equal(count(text, loop, sum), 1);
+        if (count(text, loop, sum) != 1) fail_msg("case %d: %d of %s in\n%s", (int)k, count(text, loop, sum), sum, text);
       }
       assert_int_equal(count(text, loop, "tn_log_f32("), cases[k].logs);
-      assert_int_equal(count(text, loop, "tn_sqrt_f32("), cases[k].logs);
+      assert_int_equal(count(text, loop, "sqrt"), cases[k].logs);
       assert_int_equal(count(loop, end, "tn_log_f32("), 0);
       tn_string_free(all);
     }
