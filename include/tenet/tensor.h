@@ -159,8 +159,8 @@ TN_API tn_tensor *tn_rand_bits(tn_ctx *ctx, const tn_dim *shape, int rank); /* u
  * Rounding may reach hi. */
 TN_API tn_tensor *tn_uniform(tn_ctx *ctx, tn_dtype dtype, const tn_dim *shape, int rank, double lo, double hi);
 /* Normal, by Box and Muller (A Note on the Generation of Random Normal Deviates, 1958), two at a time: elements 2 k and
- * 2 k + 1 are mean + std*sqrt(-2 ln u1)*sin(2 pi u2) and ...*cos(2 pi u2).  u1, of word 2 k, is in (0, 1], a multiple of
- * 2^-24; u2 is word 2 k + 1 over 2^32.  In f64 both are multiples of 2^-53, of two words each. */
+ * 2 k + 1 are mean + std*sqrt(-2 ln u1)*sin(2 pi u2) and ...*cos(2 pi u2).  u1, of word 2 k, is in (0, 1], a multiple
+ * of 2^-24; u2 is word 2 k + 1 over 2^32.  In f64 both are multiples of 2^-53, of two words each. */
 TN_API tn_tensor *tn_normal(tn_ctx *ctx, tn_dtype dtype, const tn_dim *shape, int rank, double mean, double std);
 /* Integers lo <= x < hi with hi - lo <= 2^32 (TN_EINVAL else): lo + floor(bits*(hi-lo)/2^32), so a value's probability
  * is off by less than 2^-32. */

@@ -18,49 +18,63 @@ typedef struct job {
   tn__arena *a;
   tn_node *by;
   int64_t n;
-  tn__map each; /* node that depends on `by` -> what it is for each neighbour, none where that is not written out */
+  tn__map each;  /* node that depends on `by` -> what it is for each neighbour, none where that is not written out */
   tn__map drawn; /* nodes that random numbers are in */
 } job;
 
 /* ---- elements ---- */
 
-typedef struct element { /* times * index + plus, of u64 */
-  tn_node *index;
-  uint64_t times, plus;
+enum { STEPS = 6 };
+
+typedef struct element { /* an index, and what is done to it, the last first: ADD, MUL, AND, OR by constants, of u64 */
+  tn_node *index, *step[STEPS];
+  int n;
 } element;
 
+/* Of 64 bits that wrap */
 static bool is_wide(const tn_node *x) { return x->dtype == TN_U64 || x->dtype == TN_I64 || x->dtype == TN__INDEX; }
 
+/* a choice: no is right */
 static bool find_index(tn_node *x, element *out) {
-  *out = (element){.times = 1};
-  while (x->dtype != TN__INDEX) {
-    bool constant = x->nsrc > 1 && x->src[1]->op == OP_CONST;
-    uint64_t k = constant ? (uint64_t)x->src[1]->ints[0] : 0;
-    bool lost = false;
-    if (x->op == OP_ADD && constant)
-      lost = __builtin_mul_overflow(out->times, k, &k) || __builtin_add_overflow(out->plus, k, &out->plus);
-    else if (x->op == OP_MUL && constant) lost = __builtin_mul_overflow(out->times, k, &out->times);
-    else lost = x->op != OP_CAST || !is_wide(x->src[0]);
-    if (lost) return false;
-    x = x->src[0];
+  for (out->n = 0; x->dtype != TN__INDEX; x = x->src[0]) {
+    bool step = x->op == OP_ADD || x->op == OP_MUL || x->op == OP_AND || x->op == OP_OR;
+    if (step && out->n < STEPS && x->src[1]->op == OP_CONST) out->step[out->n++] = x;
+    else if (x->op != OP_CAST || !is_wide(x->src[0])) return false;
   }
   out->index = x;
   return true;
 }
 
-/* Neighbour v's element as the first one's, without its constant, and a constant: sums and products wrap the same way
+/* What is done to an index that is `apart` more than a multiple of 4 is done to `apart` alone: the multiple is
+ * multiplied by *times, and bits of a block are all that is set or cleared.  False where that, or a sum, goes beyond. */
+static bool apply(const element *e, uint64_t apart, uint64_t *times, uint64_t *plus) {
+  bool lost = false;
+  *times = 1, *plus = apart;
+  for (int i = e->n; i && i--;) {
+    uint64_t k = (uint64_t)e->step[i]->src[1]->ints[0];
+    switch (e->step[i]->op) {
+    case OP_ADD: lost |= __builtin_add_overflow(*plus, k, plus); break;
+    case OP_AND: lost |= (k | 3) != UINT64_MAX, *plus &= k; break;
+    case OP_OR: lost |= k > 3, *plus |= k; break;
+    default: lost |= __builtin_mul_overflow(*plus, k, plus) || __builtin_mul_overflow(*times, k, times);
+    }
+  }
+  return !lost;
+}
+
+/* Neighbour v's element as the first one's index, times a constant, and a constant: sums and products wrap the same way
  * in all of these dtypes. */
 static tn_node *from_first(tn_ctx *c, tn_node *first, tn_node *v) {
-  element a = {0}, b = {0};
+  element a, b;
   int64_t apart;
-  uint64_t k;
-  if (!find_index(first, &a) || !find_index(v, &b) || a.times != b.times ||
+  uint64_t times, plus;
+  if (!find_index(first, &a) || !find_index(v, &b) || !tn__divisible(a.index, 4) ||
       !tn__const_int(tn__simplify_index(c, tn__sub(c, b.index, a.index)), &apart) || apart < 0 ||
-      __builtin_mul_overflow(a.times, (uint64_t)apart, &k) || __builtin_add_overflow(k, b.plus, &k))
+      !apply(&b, (uint64_t)apart, &times, &plus))
     return v;
   tn_node *x = tn__cast(c, tn__cast(c, a.index, TN_I64), TN_U64);
-  if (a.times != 1) x = tn__op2(c, OP_MUL, x, tn__const_bits(c, TN_U64, a.times));
-  return k ? tn__op2(c, OP_ADD, x, tn__const_bits(c, TN_U64, k)) : x;
+  if (times != 1) x = tn__op2(c, OP_MUL, x, tn__const_bits(c, TN_U64, times));
+  return plus ? tn__op2(c, OP_ADD, x, tn__const_bits(c, TN_U64, plus)) : x;
 }
 
 /* ---- one for each neighbour ---- */
@@ -133,10 +147,6 @@ static tn_node *share(job *j, tn_node *body) {
     for (uint32_t s = 0; s < n->nsrc; s++) drawn |= tn__map_get(&j->drawn, (uintptr_t)n->src[s], NULL);
     if (drawn) tn__map_put(&j->drawn, (uintptr_t)n, 1);
     if (!is_arithmetic(j, &r, n)) continue;
-    if (n->op == OP_CAST && n->src[0]->dtype == TN__INDEX) { /* which of a pair it is, say, is the neighbour's alone */
-      tn__vec_push(j->a, &old, n->src[0]);
-      tn__vec_push(j->a, &new_, tn__simplify_index(j->c, n->src[0]));
-    }
     write_out(j, n);
     int64_t count = drawn ? different(j, each_of(j, n)) : j->n;
     if (!drawn || (n->op != OP_PHILOX && 2 * count > j->n)) continue;

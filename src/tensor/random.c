@@ -1,4 +1,9 @@
-/* Random tensors: Philox4x32-10 over element numbers, keyed by the seed, counted by the tensor. */
+/* Random tensors: Philox4x32-10 over element numbers, keyed by the seed, counted by the tensor.
+ *
+ * Four elements, side by side, are the four words of a call, and two normal numbers the sine and the cosine of one
+ * radius (tensor.h has the formulas and where they are from).  What neighbours so have in common is seen from their
+ * numbers alone: it is computed once where that can be (lower/neighbours.c, render/vector_c.inc), and no result
+ * depends on that. */
 #include "tensor/random.h"
 #include "device/device.h"
 #include "ir/eval.h"
@@ -60,12 +65,13 @@ tn_status tn_rng_get_state(tn_ctx *ctx, uint64_t *seed, uint64_t *calls) {
 
 /* ---- bits ---- */
 
-/* One random tensor: each element draws `words` numbers of 32 bits. */
+/* One random tensor: each element draws `words` numbers of 32 bits, or each pair twice as many. */
 typedef struct stream {
   tn_ctx *c;
   tn__dims shape;
   tn_node *element, *key, *counter; /* u64, all of the shape */
   int words;
+  bool pairs;
 } stream;
 
 static tn_node *state_word(tn_ctx *c, int64_t i, const tn__dims *shape, uint64_t plus) {
@@ -75,41 +81,28 @@ static tn_node *state_word(tn_ctx *c, int64_t i, const tn__dims *shape, uint64_t
   return tn__scalar_to(c, x, shape->d, shape->rank);
 }
 
-static tn_node *count_of(tn_ctx *c, const tn__dims *shape) {
+/* In pairs, both elements of one draw the same words, twice as many. */
+static stream open_stream(tn_ctx *c, const tn__dims *shape, int words, bool pairs) {
   tn_node *n = tn__int(c, 1);
   for (uint32_t i = 0; i < shape->rank; i++) n = tn__mul(c, n, shape->d[i]);
-  return n;
-}
-
-/* `who`, i64[n]: the number of what draws, of each of n elements */
-static stream open_stream(tn_ctx *c, const tn__dims *shape, tn_node *who, int words) {
-  stream s = {.c = c, .shape = *shape, .words = words};
-  s.element = tn__cast(c, tn__reshape(c, who, shape->d, shape->rank), TN_U64);
+  stream s = {.c = c, .shape = *shape, .words = words, .pairs = pairs};
+  s.element = tn__cast(c, tn__reshape(c, tn__iota(c, n), shape->d, shape->rank), TN_U64);
   s.key = state_word(c, 0, shape, 0);
   s.counter = state_word(c, 1, shape, c->cells->random.ahead);
   return s;
 }
 
-static stream each_element(tn_ctx *c, const tn__dims *shape, int words) {
-  return open_stream(c, shape, tn__iota(c, count_of(c, shape)), words);
-}
-
-/* The elements as pairs, the last of which may lack its second: the number of each one's pair, or which it is there,
- * i64[n].  As movements, so that it is arithmetic of indices. */
-static tn_node *in_pairs(tn_ctx *c, tn_node *n, bool which) {
-  tn_node *two = tn__int(c, 2), *pairs = tn__op2(c, OP_IDIV, tn__add(c, n, tn__int(c, 1)), two),
-          *all = tn__mul(c, pairs, two), *zero = tn__int(c, 0), *table[2] = {pairs, two},
-          *line[2] = {which ? tn__int(c, 1) : pairs, which ? two : tn__int(c, 1)};
-  tn_node *x = tn__expand(c, tn__reshape(c, tn__iota(c, which ? two : pairs), line, 2), table);
-  return tn__shrink(c, tn__reshape(c, x, &all, 1), &zero, &n, NULL);
-}
-
-/* Word w < words of each element, u32. */
+/* Word w of each element, u32.  Of pairs the lowest bits are set, so that what is left of the number is any
+ * element's. */
 static tn_node *draw(const stream *s, int w) {
   tn_ctx *c = s->c;
   tn_node *e = s->element;
   if (s->words > 1) e = tn__op2_num(c, OP_MUL, e, s->words);
-  if (w) e = tn__op2_num(c, OP_ADD, e, w);
+  if (s->pairs) {
+    tn_node *low = tn__const_bits(c, TN_U64, ~(uint64_t)(2 * s->words - 1));
+    e = tn__op2(c, OP_AND, e, tn__scalar_to(c, low, e->dim, e->rank));
+  }
+  if (w) e = tn__op2_num(c, s->pairs ? OP_OR : OP_ADD, e, w);
   tn_node *src[3] = {e, s->key, s->counter};
   return tn__node_make(c, &(tn__make){.op = OP_PHILOX, .dtype = TN_U32, .src = src, .nsrc = 3});
 }
@@ -156,7 +149,7 @@ static tn_node *scaled(tn_ctx *c, tn_node *x, double scale, double offset) {
 
 tn_node *tn__random_uniform(tn_ctx *c, int dtype, const tn__dims *shape, double lo, double hi) {
   drawing d = floats(c, dtype, shape);
-  stream s = each_element(c, &d.shape, d.words);
+  stream s = open_stream(c, &d.shape, d.words, false);
   return finish(c, scaled(c, fraction(&s, d.wide, 0, false), hi - lo, lo), d.dtype);
 }
 
@@ -188,7 +181,7 @@ static tn_node *wave(tn_ctx *c, tn_node *word, tn_node *turned) {
 static tn_node *wide_wave(const stream *s, tn_node *turned) {
   tn_ctx *c = s->c;
   tn_node *x = tn__op2_num(c, OP_ADD, whole_part(s, TN_F64, 2), 0x3p51); /* sin x = cos(x + 3/4) */
-  x = tn__add(c, x, tn__op2_num(c, OP_SHL, tn__cast(c, turned, TN_U64), 51));
+  x = tn__add(c, x, tn__op2_num(c, OP_SHL, turned, 51));
   x = tn__cast(c, tn__op2_num(c, OP_AND, x, 0x1p53 - 1), TN_F64);
   return tn__op1(c, OP_COS, tn__op2_num(c, OP_MUL, x, 6.283185307179586477 * 0x1p-53));
 }
@@ -196,18 +189,17 @@ static tn_node *wide_wave(const stream *s, tn_node *turned) {
 /* Both of a pair are used: the cosine's is its second. */
 tn_node *tn__random_normal(tn_ctx *c, int dtype, const tn__dims *shape, double mean, double std) {
   drawing d = floats(c, dtype, shape);
-  tn_node *n = count_of(c, &d.shape);
-  stream s = open_stream(c, &d.shape, in_pairs(c, n, false), 2 * d.words);
-  tn_node *turned = tn__cast(c, tn__reshape(c, in_pairs(c, n, true), d.shape.d, d.shape.rank), TN_U32);
+  stream s = open_stream(c, &d.shape, d.words, true);
+  tn_node *turned = tn__op2_num(c, OP_AND, s.element, 1);
   tn_node *u1 = fraction(&s, d.wide, 0, true), *radius;
   radius = tn__op1(c, OP_SQRT, tn__op2_num(c, OP_MUL, tn__op1(c, OP_LOG, u1), -2));
-  tn_node *w = d.wide == TN_F64 ? wide_wave(&s, turned) : wave(c, draw(&s, 1), turned);
+  tn_node *w = d.wide == TN_F64 ? wide_wave(&s, turned) : wave(c, draw(&s, 1), tn__cast(c, turned, TN_U32));
   return finish(c, scaled(c, tn__mul(c, radius, w), std, mean), d.dtype);
 }
 
 tn_node *tn__random_bernoulli(tn_ctx *c, const tn__dims *shape, double p) {
   if (!(p >= 0 && p <= 1)) tn__fail(c, TN_EINVAL, "probability %g is outside 0..1", p);
-  stream s = each_element(c, shape, 1);
+  stream s = open_stream(c, shape, 1, false);
   return finish(c, tn__op2_num(c, OP_LT, fraction(&s, TN_F32, 0, false), p), TN_BOOL);
 }
 
@@ -222,7 +214,7 @@ static tn__dims shape_of(tn_ctx *c, const tn__call *k) {
 
 static tn_node *rand_bits(tn_ctx *c, tn__call *k) {
   tn__dims shape = shape_of(c, k);
-  stream s = each_element(c, &shape, 1);
+  stream s = open_stream(c, &shape, 1, false);
   return finish(c, draw(&s, 0), TN_U32);
 }
 
@@ -249,7 +241,7 @@ static tn_node *randint(tn_ctx *c, tn__call *k) {
     bool fits = tn__eval_cast(dtype, TN_I64, stored) == end && (tn__dtypes[dtype].is_signed || (int64_t)end >= 0);
     if (!fits) tn__fail(c, TN_EINVAL, "%lld does not fit %s", (long long)end, tn__dtypes[dtype].name);
   }
-  stream s = each_element(c, &shape, 1);
+  stream s = open_stream(c, &shape, 1, false);
   tn_node *x = tn__cast(c, draw(&s, 0), TN_U64);
   x = tn__mul(c, x, tn__scalar_to(c, tn__const_bits(c, TN_U64, (uint64_t)span), x->dim, x->rank));
   x = tn__cast(c, tn__op2_num(c, OP_SHR, x, 32), TN_I64);

@@ -97,8 +97,8 @@ static void distributions(void **state) {
   front_close(&c);
 }
 
-/* Both numbers of each pair are those that Box and Muller make of its two words, or of its four in f64; the last pair may
- * lack one. */
+/* Both numbers of each pair are those that Box and Muller make of its two words, or of its four in f64; the last pair
+ * may lack one. */
 static void normals_come_in_pairs(void **state) {
   (void)state;
   enum { M = 4001 };
