@@ -147,7 +147,8 @@ TN_API tn_tensor *tn_const(tn_ctx *ctx, tn_dtype dtype, double value);
 
 /* Philox4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel Random Numbers: As Easy as 1, 2, 3, SC 2011).  Element i of the
  * n-th random tensor since the seed was set depends on (seed, n, i) only: not on the device, nor on what was realised
- * in between.  A tensor has one value, however often it is used. */
+ * in between.  It is word i mod 4 of the call with counter (i div 4, n) and the seed as key; f64 takes words 2 i and
+ * 2 i + 1.  A tensor has one value, however often it is used. */
 TN_API tn_status tn_manual_seed(tn_ctx *ctx, uint64_t seed);
 /* The generator's whole state, for checkpoints: seed and number of streams drawn. */
 TN_API tn_status tn_rng_get_state(tn_ctx *ctx, uint64_t *seed, uint64_t *calls);
@@ -157,8 +158,9 @@ TN_API tn_tensor *tn_rand_bits(tn_ctx *ctx, const tn_dim *shape, int rank); /* u
 /* Uniform on [lo, hi): lo + (hi-lo)*u, u a multiple of 2^-24 (f32, and f16 and bf16 through f32) or 2^-53 (f64).
  * Rounding may reach hi. */
 TN_API tn_tensor *tn_uniform(tn_ctx *ctx, tn_dtype dtype, const tn_dim *shape, int rank, double lo, double hi);
-/* Normal, by Box and Muller (A Note on the Generation of Random Normal Deviates, 1958): mean + std*sqrt(-2 ln u1)*cos(2
- * pi u2), 0 < u1 <= 1. */
+/* Normal, by Box and Muller (A Note on the Generation of Random Normal Deviates, 1958), two at a time: elements 2 k and
+ * 2 k + 1 are mean + std*sqrt(-2 ln u1)*sin(2 pi u2) and ...*cos(2 pi u2).  u1, of word 2 k, is in (0, 1], a multiple
+ * of 2^-24; u2 is word 2 k + 1 over 2^32.  In f64 both are multiples of 2^-53, of two words each. */
 TN_API tn_tensor *tn_normal(tn_ctx *ctx, tn_dtype dtype, const tn_dim *shape, int rank, double mean, double std);
 /* Integers lo <= x < hi with hi - lo <= 2^32 (TN_EINVAL else): lo + floor(bits*(hi-lo)/2^32), so a value's probability
  * is off by less than 2^-32. */

@@ -17,7 +17,7 @@
  * stores nothing, so that no thread asks before it loads.
  *
  * Steps noted: flat(a,b): loops become one, their counters its quotients and remainders; pack(a,n): n neighbours in one
- * thread. */
+ * thread; draws(a): what these draw at random stands in front of their loop (neighbours.c). */
 #include "ir/build.h"
 #include "ir/eval.h"
 #include "lower/lower.h"
@@ -746,7 +746,7 @@ tn_node *tn__group_part(tn__lowering *l, tn_node *part, bool by_rows, tn__part *
     share_row(&j, rows_of(&j.s), out);
   else
     out->group = share_threads(&j);
-  return tn__show_neighbours(l->c, l->a, j.body);
+  return tn__show_neighbours(l->c, l->a, tn__share_draws(l, j.body));
 }
 
 tn_node *tn__make_global(tn__lowering *l, tn_node *part) {

@@ -170,6 +170,8 @@ tn_node *tn__optimise_part(tn__lowering *l, tn_node *part, tn__part *out);
  * the groups of a block. */
 bool tn__group_rows(tn__lowering *l, tn_node *part);
 tn_node *tn__group_part(tn__lowering *l, tn_node *part, bool by_rows, tn__part *out);
+/* neighbours.c: random numbers that the neighbours of a thread have in common */
+tn_node *tn__share_draws(tn__lowering *l, tn_node *body);
 /* ... all loops that stores share as the groups' */
 tn_node *tn__make_global(tn__lowering *l, tn_node *part);
 /* column_reduce.c: few outputs across rows, a few of them a group's; NULL if they are not. */

@@ -26,8 +26,15 @@ enum {
 
 /* ---- merge ---- */
 
-/* May range b (inner) swallow range a (outer)?  Every access must step through a as through whole turns of b, and
- * nothing else may look at either. */
+/* Does an index step through range a as through whole turns of b? */
+/* a choice: no is right */
+static bool steps_through(const tn__ranges *r, const tn_node *x, uint32_t a, uint32_t b, int64_t turn) {
+  int64_t sa = tn__stride(r, x, a), sb = tn__stride(r, x, b), by;
+  return sa != TN__IRREGULAR && sb != TN__IRREGULAR && !__builtin_mul_overflow(sb, turn, &by) && sa == by;
+}
+
+/* May range b (inner) swallow range a (outer)?  Every access must step through a as through whole turns of b, and so
+ * must whatever else looks at them, as the number of a random element does. */
 /* a choice: no is right */
 static bool mergeable(const tn__ranges *r, uint32_t a, uint32_t b) {
   int64_t turn;
@@ -43,14 +50,13 @@ static bool mergeable(const tn__ranges *r, uint32_t a, uint32_t b) {
       const tn_node *x = n->src[s];
       if (!(tn__free_of(r, x) & both)) continue;
       if (tn__is_access(n) && s == 1) {
-        int64_t sa = tn__stride(r, x, a), sb = tn__stride(r, x, b);
-        if (sa == TN__IRREGULAR || sb == TN__IRREGULAR || sa != sb * turn) return false;
+        if (!steps_through(r, x, a, b, turn)) return false;
         continue;
       }
       bool closing = tn__closes(n, &first) && s >= first && x->op == OP_RANGE;
-      /* the index is looked at as a value */
-      if (!closing && x->dtype == TN__INDEX && n->dtype != TN__INDEX) return false;
-      if (tn__is_access(n) && x == tn__gate_of(n)) return false; /* ... or as a gate */
+      bool value = !closing && x->dtype == TN__INDEX && n->dtype != TN__INDEX;
+      if (value && !steps_through(r, x, a, b, turn)) return false;
+      if (tn__is_access(n) && x == tn__gate_of(n)) return false; /* a gate looks at them */
     }
   }
   return true;

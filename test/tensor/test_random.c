@@ -97,11 +97,81 @@ static void distributions(void **state) {
   front_close(&c);
 }
 
+/* Both numbers of each pair are those that Box and Muller make of its two words, or of its four in f64; the last pair
+ * may lack one. */
+static void normals_come_in_pairs(void **state) {
+  (void)state;
+  enum { M = 4001 };
+  tn_ctx c;
+  front_open(&c);
+  for (int f64 = 0; f64 < 2; f64++) {
+    tn_manual_seed(&c, 5);
+    naive_tensor w = front_value(tn_rand_bits(&c, DIMS(f64 ? 2 * M + 2 : M + 1)));
+    tn_manual_seed(&c, 5);
+    naive_tensor x = front_value(tn_normal(&c, f64 ? TN_F64 : TN_F32, DIMS(M), 0, 1));
+    for (int64_t i = 0; i < M; i++) {
+      int64_t at = i / 2 * (f64 ? 4 : 2);
+      double u[2];
+      for (int k = 0; k < 2; k++)
+        u[k] = f64 ? floor((naive_get(&w, at + 2 * k) * 0x1p32 + naive_get(&w, at + 2 * k + 1)) * 0x1p-11) * 0x1p-53
+                   : naive_get(&w, at + k) * 0x1p-32;
+      u[0] = f64 ? u[0] + 0x1p-53 : (floor(u[0] * 0x1p24) + 1) * 0x1p-24;
+      double radius = sqrt(-2 * log(u[0])), turn = 6.283185307179586477 * u[1],
+             want = radius * (i % 2 ? cos(turn) : sin(turn)), got = naive_get(&x, i);
+      if (fabs(got - want) > (f64 ? 1e-12 : 1e-6) * (0.1 + fabs(want)))
+        fail_msg("f%d: element %d is %.17g, not %.17g", f64 ? 64 : 32, (int)i, got, want);
+    }
+    naive_free(&w);
+    naive_free(&x);
+  }
+  front_close(&c);
+}
+
+/* Mean of f(x[i]) g(x[i + by]) over elements i = first, first + step, ... */
+static double product_mean(const naive_tensor *x, int64_t first, int64_t step, int64_t by, bool squares) {
+  double sum = 0;
+  int64_t n = 0;
+  for (int64_t i = first; i + by < x->n; i += step, n++) {
+    double a = naive_get(x, i), b = naive_get(x, i + by);
+    sum += squares ? (a * a - 1) * (b * b - 1) : a * b;
+  }
+  return sum / (double)n;
+}
+
+/* Moments, and what elements that share a block might have to do with each other, within five standard deviations. */
+static void neighbours_are_independent(void **state) {
+  (void)state;
+  enum { M = 60000 };
+  tn_ctx c;
+  front_open(&c);
+  tn_manual_seed(&c, 1);
+  naive_tensor x = front_value(tn_normal(&c, TN_F32, DIMS(M), 0, 1));
+  double sigma = 5 / sqrt(M), mean[4] = {0};
+  for (int64_t i = 0; i < M; i++) {
+    double a = naive_get(&x, i);
+    mean[0] += a / M, mean[1] += a * a / M, mean[2] += a * a * a / M, mean[3] += a * a * a * a / M;
+  }
+  /* of x^k the variance is (2k)!/(2^k k!) - (mean of x^k)^2 */
+  assert_true(fabs(mean[0]) < sigma && fabs(mean[1] - 1) < sigma * sqrt(2) && fabs(mean[2]) < sigma * sqrt(15) &&
+              fabs(mean[3] - 3) < sigma * sqrt(96));
+  for (int64_t by = 1; by <= 8; by++)
+    for (int64_t first = 0; first < 4; first++)
+      for (int s = 0; s < 2; s++) assert_true(fabs(product_mean(&x, first, 4, by, s)) < 2 * sigma * (s ? 2 : 1));
+  naive_free(&x);
+  naive_tensor u = front_value(tn_uniform(&c, TN_F32, DIMS(M), -sqrt(3), sqrt(3)));
+  for (int64_t by = 1; by <= 8; by++)
+    for (int64_t first = 0; first < 4; first++) assert_true(fabs(product_mean(&u, first, 4, by, false)) < 2 * sigma);
+  naive_free(&u);
+  front_close(&c);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(streams_do_not_depend_on_flushes),
       cmocka_unit_test(flushed_graphs_are_alike),
       cmocka_unit_test(distributions),
+      cmocka_unit_test(normals_come_in_pairs),
+      cmocka_unit_test(neighbours_are_independent),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
