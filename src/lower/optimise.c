@@ -8,6 +8,7 @@
  *   split(a)        a long reduction becomes partial sums over blocks of rows and a further part that adds them up
  *   blocks(a)       stores of a long row's elements are shared out by blocks, as its reductions are
  *   lanes(a,n)      the loop is cut into lanes for vector instructions
+ *   turn(a,b)       the loops are cut into tiles: in each, what lies along a is copied to where b is gone through   (turn.c)
  *   chunk(a,n)      a flat loop is cut into chunks for the threads
  */
 #include "ir/build.h"
@@ -149,6 +150,43 @@ static int value_dtype(const tn__survey *p) {
   return TN_F32;
 }
 
+static tn_node *cut_lanes(tn__lowering *l, tn_node *body, tn_node *x, int64_t lanes, int axis) {
+  tn__sb_printf(&l->note, " lanes(%lld,%lld)", tn__id_of(x), (long long)lanes);
+  return tn__cut(l, body, x, lanes, axis, AX_UPCAST, NULL);
+}
+
+/* Reductions across rows, before any row is kept: lanes of columns beside each other, each of which keeps its own.
+ * NULL: accesses rather walk along the reductions */
+static tn_node *lanes_of_columns(tn__lowering *l, tn_node *body) {
+  tn__survey p;
+  tn__survey_loops(l->c, l->a, body, &p);
+  int v = p.reduces ? vector_range(&p) : -1;
+  if (v < 0 || !(p.outputs >> v & 1) || tn__extent(p.r.range[v]) < 2) return NULL; /* a choice: no is right */
+  tn_node *x = p.r.range[v];
+  int64_t lanes = lanes_for(l, value_dtype(&p));
+  if (tn__extent(x) > (double)lanes || !tn__is_const(x->src[0])) return cut_lanes(l, body, x, lanes, AX_LOOP);
+  tn__sb_printf(&l->note, " lanes(%lld,%lld)", tn__id_of(x), (long long)lanes);
+  return tn__retype(l->c, body, x, AX_UPCAST);
+}
+
+/* In the order in which stores go through memory, as many as give each thread a few turns */
+tn_node *tn__share_out(tn__lowering *l, tn_node *body, const tn_node *inner) {
+  tn_node *x[TN__MAX_RANGES], *one;
+  uint32_t n = 0, outer = 0;
+  tn__survey p;
+  tn__survey_loops(l->c, l->a, body, &p);
+  for (uint32_t k = 0; k < p.r.n; k++) {
+    bool alone = tn__free_of(&p.r, p.r.range[k]) == 1ull << k;
+    if (!(p.common >> k & 1) || !alone || p.r.range[k] == inner) continue;
+    uint32_t at = n++;
+    for (; at && tn__id_of(x[at - 1]) > tn__id_of(p.r.range[k]); at--) x[at] = x[at - 1];
+    x[at] = p.r.range[k];
+  }
+  for (double turns = 1; outer < n && turns < PARTIALS; outer++) turns *= tn__extent(x[outer]);
+  if (outer > 1) return tn__as_one(l, body, x, outer, AX_GLOBAL, &one);
+  return outer ? tn__retype(l->c, body, x[0], AX_GLOBAL) : body;
+}
+
 static tn_node *vectorise(tn__lowering *l, tn_node *body) {
   tn_ctx *c = l->c;
   tn__survey p;
@@ -156,24 +194,20 @@ static tn_node *vectorise(tn__lowering *l, tn_node *body) {
   int v = vector_range(&p);
   if (v < 0) return body;
   tn_node *x = p.r.range[v];
-  int64_t lanes = lanes_for(l, value_dtype(&p));
-  bool output = p.outputs >> v & 1;
-  if (output && !p.reduces) {
+  if (!p.reduces) {
     int64_t chunk = tn__variant_by(CHUNK, l->variant->group); /* a choice: either is right */
     /* a flat loop: chunks for the threads */
     if (tn__volume(&p, p.outputs) == tn__extent(x) && tn__extent(x) > (double)chunk) { /* a choice: either is right */
       tn__sb_printf(&l->note, " chunk(%lld,%lld)", tn__id_of(x), (long long)chunk);
       return tn__cut(l, body, x, chunk, AX_LOOP, AX_UPCAST, NULL);
     }
-    return tn__retype(c, body, x, AX_UPCAST);
+    body = tn__retype(c, body, x, AX_UPCAST);
+    /* a choice: either is right */
+    return tn__volume(&p, p.outputs) >= (double)(PARTIALS * CHUNK) ? tn__share_out(l, body, NULL) : body;
   }
-  if (tn__extent(x) < (output ? 2 : min_lanes(l))) return body; /* a choice: either is right */
-  tn__sb_printf(&l->note, " lanes(%lld,%lld)", tn__id_of(x), (long long)lanes);
-  if (output) {
-    if (tn__extent(x) <= (double)lanes && tn__is_const(x->src[0])) return tn__retype(c, body, x, AX_UPCAST);
-    return tn__cut(l, body, x, lanes, AX_LOOP, AX_UPCAST, NULL);
-  }
-  return tn__cut(l, body, x, lanes, AX_REDUCE, AX_UPCAST, NULL);
+  bool output = p.outputs >> v & 1; /* lanes_of_columns has left it */
+  if (output || tn__extent(x) < min_lanes(l)) return body; /* a choice: either is right */
+  return cut_lanes(l, body, x, lanes_for(l, value_dtype(&p)), AX_REDUCE);
 }
 
 /* Few of a kind, or copies of loops that have lanes where they are whole: these stay as they are. */
@@ -234,8 +268,7 @@ static tn_node *vectorise_rest(tn__lowering *l, tn_node *body) {
     if ((output && !sums) || fills_row(&p, (uint32_t)best) || tn__extent(x) <= (double)(sums ? lanes : 0)) {
       body = tn__retype(c, body, x, AX_UPCAST);
     } else {
-      tn__sb_printf(&l->note, " lanes(%lld,%lld)", tn__id_of(x), (long long)lanes);
-      body = tn__cut(l, body, x, lanes, output ? AX_LOOP : AX_REDUCE, AX_UPCAST, NULL);
+      body = cut_lanes(l, body, x, lanes, output ? AX_LOOP : AX_REDUCE);
     }
   }
   return body;
@@ -636,7 +669,8 @@ tn_node *tn__optimise_part(tn__lowering *l, tn_node *part, tn__part *out) {
     return tn__group_part(l, part, rows, out);
   }
   if (l->target->interprets || l->c->mode == TN_MODE_STRICT) return part;
-  part = tn__keep_rows(l, part);
-  part = vectorise(l, part);
-  return vectorise_rest(l, part);
+  tn_node *turned = tn__turn(l, part), *columns = turned ? NULL : lanes_of_columns(l, part);
+  if (turned) return turned;
+  part = tn__keep_rows(l, columns ? columns : part);
+  return vectorise_rest(l, columns ? part : vectorise(l, part));
 }
