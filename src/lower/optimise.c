@@ -133,9 +133,27 @@ static int vector_range(const tn__survey *p) {
   return best;
 }
 
-/* Shorter reductions are summed in order: their lanes would not take two turns each. */
+/* Shorter reductions are summed in order: their lanes would not take two turns each.  Where a row is kept, what fills it
+ * and what is made of it has lanes, too, most of which had better be in use. */
 /* a choice: either is right */
-static double min_lanes(const tn__lowering *l) { return 2.0 * l->target->lane_bytes / (double)sizeof(float); }
+static double min_lanes(const tn__lowering *l, const tn__survey *p) {
+  double lanes = l->target->lane_bytes / (double)sizeof(float);
+  for (uint32_t i = 0; i < p->r.order.n; i++)
+    if (p->r.order.v[i]->op == OP_LOCAL) return lanes / 4;
+  return 2 * lanes;
+}
+
+static tn_node *cut_lanes(tn__lowering *l, tn_node *body, tn_node *x, int64_t lanes, int axis) {
+  tn__sb_printf(&l->note, " lanes(%lld,%lld)", tn__id_of(x), (long long)lanes);
+  return tn__cut(l, body, x, lanes, axis, AX_UPCAST, NULL);
+}
+
+/* The lanes of a reduction: turns of as many as there are accumulators, or all of it where that is less than two */
+static tn_node *reduce_in_lanes(tn__lowering *l, tn_node *body, tn_node *x, int64_t lanes) {
+  if (!tn__is_const(x->src[0]) || tn__extent(x) >= 2 * (double)lanes) return cut_lanes(l, body, x, lanes, AX_REDUCE);
+  tn__sb_printf(&l->note, " lanes(%lld,%lld)", tn__id_of(x), (long long)x->hi + 1);
+  return tn__retype(l->c, body, x, AX_UPCAST);
+}
 
 /* a choice: either is right */
 static int64_t lanes_for(const tn__lowering *l, int dtype) {
@@ -148,11 +166,6 @@ static int value_dtype(const tn__survey *p) {
   for (uint32_t i = 0; i < p->r.order.n; i++)
     if (p->r.order.v[i]->op == OP_REDUCE) return p->r.order.v[i]->dtype;
   return TN_F32;
-}
-
-static tn_node *cut_lanes(tn__lowering *l, tn_node *body, tn_node *x, int64_t lanes, int axis) {
-  tn__sb_printf(&l->note, " lanes(%lld,%lld)", tn__id_of(x), (long long)lanes);
-  return tn__cut(l, body, x, lanes, axis, AX_UPCAST, NULL);
 }
 
 /* Reductions across rows, before any row is kept: lanes of columns beside each other, each of which keeps its own.
@@ -196,18 +209,16 @@ static tn_node *vectorise(tn__lowering *l, tn_node *body) {
   tn_node *x = p.r.range[v];
   if (!p.reduces) {
     int64_t chunk = tn__variant_by(CHUNK, l->variant->group); /* a choice: either is right */
-    /* a flat loop: chunks for the threads */
-    if (tn__volume(&p, p.outputs) == tn__extent(x) && tn__extent(x) > (double)chunk) { /* a choice: either is right */
-      tn__sb_printf(&l->note, " chunk(%lld,%lld)", tn__id_of(x), (long long)chunk);
-      return tn__cut(l, body, x, chunk, AX_LOOP, AX_UPCAST, NULL);
-    }
-    body = tn__retype(c, body, x, AX_UPCAST);
-    /* a choice: either is right */
-    return tn__volume(&p, p.outputs) >= (double)(PARTIALS * CHUNK) ? tn__share_out(l, body, NULL) : body;
+    double all = tn__volume(&p, p.outputs), turns = all / tn__extent(x);
+    bool lines = turns < PARTIALS && tn__extent(x) > (double)chunk; /* a choice: either is right */
+    /* a flat loop, or few long ones: chunks for the threads */
+    if (lines) tn__sb_printf(&l->note, " chunk(%lld,%lld)", tn__id_of(x), (long long)chunk);
+    body = lines ? tn__cut(l, body, x, chunk, AX_LOOP, AX_UPCAST, NULL) : tn__retype(c, body, x, AX_UPCAST);
+    return lines || all >= (double)PARTIALS * CHUNK ? tn__share_out(l, body, NULL) : body; /* a choice: either is right */
   }
   bool output = p.outputs >> v & 1; /* lanes_of_columns has left it */
-  if (output || tn__extent(x) < min_lanes(l)) return body; /* a choice: either is right */
-  return cut_lanes(l, body, x, lanes_for(l, value_dtype(&p)), AX_REDUCE);
+  if (output || tn__extent(x) < min_lanes(l, &p)) return body; /* a choice: either is right */
+  return reduce_in_lanes(l, body, x, lanes_for(l, value_dtype(&p)));
 }
 
 /* Few of a kind, or copies of loops that have lanes where they are whole: these stay as they are. */
@@ -258,7 +269,7 @@ static tn_node *vectorise_rest(tn__lowering *l, tn_node *body) {
         for (uint32_t k = 0; k < p.r.n; k++)
           if (tn__axis_of(p.r.range[k]) == AX_UPCAST && ((own | set) >> k & 1)) clash = true;
       }
-      if (tn__axis_of(x) == AX_REDUCE && tn__extent(x) < min_lanes(l)) clash = true; /* a choice: either is right */
+      if (tn__axis_of(x) == AX_REDUCE && tn__extent(x) < min_lanes(l, &p)) clash = true; /* a choice: either is right */
       if (!clash && closes) best = (int)j;
     }
     if (best < 0) return body;
@@ -268,7 +279,7 @@ static tn_node *vectorise_rest(tn__lowering *l, tn_node *body) {
     if ((output && !sums) || fills_row(&p, (uint32_t)best) || tn__extent(x) <= (double)(sums ? lanes : 0)) {
       body = tn__retype(c, body, x, AX_UPCAST);
     } else {
-      body = cut_lanes(l, body, x, lanes, output ? AX_LOOP : AX_REDUCE);
+      body = output ? cut_lanes(l, body, x, lanes, AX_LOOP) : reduce_in_lanes(l, body, x, lanes);
     }
   }
   return body;
