@@ -205,10 +205,13 @@ int64_t tn__row_groups(const tn__target *target, double rows, double columns);  
 /* rows.c */
 tn_node *tn__share_loops(tn__lowering *l, tn_node *body);
 tn_node *tn__keep_rows(tn__lowering *l, tn_node *body);
-/* The outermost loops that all stores share as one, for threads to share out; not `inner` (may be NULL) */
+/* The outermost loops that all stores and reductions share as one, for threads to share out; all around `inner`, where
+ * that is not NULL */
 tn_node *tn__share_out(tn__lowering *l, tn_node *part, const tn_node *inner);
 /* turn.c: by tiles what is loaded across what is stored, for threads that share them; NULL if nothing is */
 tn_node *tn__turn(tn__lowering *l, tn_node *part);
+/* ... and what reductions load across their lanes; the part itself if nothing is */
+tn_node *tn__turn_columns(tn__lowering *l, tn_node *part);
 /* linearise.c */
 uint32_t tn__cut_parts(tn_ctx *c, tn__arena *a, tn_node *body, tn_node **part); /* TN__MAX_PARTS at most */
 void tn__linearise(tn_ctx *c, tn__arena *a, tn_node *body, tn__part *part);

@@ -9,6 +9,7 @@
  *   blocks(a)       stores of a long row's elements are shared out by blocks, as its reductions are
  *   lanes(a,n)      the loop is cut into lanes for vector instructions
  *   turn(a,b)       the loops are cut into tiles: in each, what lies along a is copied to where b is gone through   (turn.c)
+ *   turn(a)         what all turns of a load across their lanes is copied to where the lanes are neighbours     (turn.c)
  *   chunk(a,n)      a flat loop is cut into chunks for the threads
  */
 #include "ir/build.h"
@@ -108,15 +109,17 @@ static bool keeps_rows(const tn__survey *p, uint32_t j) {
   return false;
 }
 
-/* The range along which to vectorise: of a reduction where all reductions run along it, or of the outputs. */
+/* The range along which to vectorise: of a reduction where all reductions run along it, unless it is for outputs only,
+ * or of the outputs. */
 /* a choice: no is right */
-static int vector_range(const tn__survey *p) {
+static int vector_range(const tn__survey *p, bool only_outputs) {
   int best = -1;
   double best_score = -1e300;
   for (uint32_t j = 0; j < p->r.n; j++) {
     bool output = p->outputs >> j & 1;
     int axis = tn__axis_of(p->r.range[j]);
     if ((axis != AX_LOOP && axis != AX_REDUCE) || tn__bounds_loops(&p->r, j) || keeps_rows(p, j)) continue;
+    if (only_outputs && !output) continue;
     if (output && p->reduces) { /* lanes across outputs: every reduction and store must have the range */
       bool all = p->common >> j & 1;
       for (uint32_t i = 0; i < p->r.order.n && all; i++) {
@@ -168,12 +171,22 @@ static int value_dtype(const tn__survey *p) {
   return TN_F32;
 }
 
+/* The outputs that have lanes, where accesses walk along them, or along a reduction that is too short for any but among
+ * outputs that lie side by side; -1 */
+/* a choice: no is right */
+static int column_range(const tn__lowering *l, const tn__survey *p) {
+  int v = p->reduces ? vector_range(p, false) : -1;
+  if (v < 0 || (p->outputs >> v & 1) || tn__extent(p->r.range[v]) >= min_lanes(l, p)) return v;
+  v = vector_range(p, true);
+  return v >= 0 && tn__walk_score(p, (uint32_t)v) > 0 ? v : -1;
+}
+
 /* Reductions across rows, before any row is kept: lanes of columns beside each other, each of which keeps its own.
  * NULL: accesses rather walk along the reductions */
 static tn_node *lanes_of_columns(tn__lowering *l, tn_node *body) {
   tn__survey p;
   tn__survey_loops(l->c, l->a, body, &p);
-  int v = p.reduces ? vector_range(&p) : -1;
+  int v = column_range(l, &p);
   if (v < 0 || !(p.outputs >> v & 1) || tn__extent(p.r.range[v]) < 2) return NULL; /* a choice: no is right */
   tn_node *x = p.r.range[v];
   int64_t lanes = lanes_for(l, value_dtype(&p));
@@ -182,20 +195,24 @@ static tn_node *lanes_of_columns(tn__lowering *l, tn_node *body) {
   return tn__retype(l->c, body, x, AX_UPCAST);
 }
 
-/* In the order in which stores go through memory, as many as give each thread a few turns */
+/* In the order in which stores go through memory, as many as give each thread a few turns, or all that stand around
+ * `inner` */
 tn_node *tn__share_out(tn__lowering *l, tn_node *body, const tn_node *inner) {
   tn_node *x[TN__MAX_RANGES], *one;
   uint32_t n = 0, outer = 0;
   tn__survey p;
   tn__survey_loops(l->c, l->a, body, &p);
+  uint64_t shared = p.common;
+  for (uint32_t i = 0; i < p.r.order.n; i++)
+    if (p.r.order.v[i]->op == OP_REDUCE) shared &= tn__free_of(&p.r, p.r.order.v[i]);
   for (uint32_t k = 0; k < p.r.n; k++) {
     bool alone = tn__free_of(&p.r, p.r.range[k]) == 1ull << k;
-    if (!(p.common >> k & 1) || !alone || p.r.range[k] == inner) continue;
+    if (!(shared >> k & 1) || !alone || p.r.range[k] == inner) continue;
     uint32_t at = n++;
     for (; at && tn__id_of(x[at - 1]) > tn__id_of(p.r.range[k]); at--) x[at] = x[at - 1];
     x[at] = p.r.range[k];
   }
-  for (double turns = 1; outer < n && turns < PARTIALS; outer++) turns *= tn__extent(x[outer]);
+  for (double turns = 1; outer < n && (inner || turns < PARTIALS); outer++) turns *= tn__extent(x[outer]);
   if (outer > 1) return tn__as_one(l, body, x, outer, AX_GLOBAL, &one);
   return outer ? tn__retype(l->c, body, x[0], AX_GLOBAL) : body;
 }
@@ -204,7 +221,7 @@ static tn_node *vectorise(tn__lowering *l, tn_node *body) {
   tn_ctx *c = l->c;
   tn__survey p;
   tn__survey_loops(c, l->a, body, &p);
-  int v = vector_range(&p);
+  int v = vector_range(&p, false);
   if (v < 0) return body;
   tn_node *x = p.r.range[v];
   if (!p.reduces) {
@@ -682,6 +699,6 @@ tn_node *tn__optimise_part(tn__lowering *l, tn_node *part, tn__part *out) {
   if (l->target->interprets || l->c->mode == TN_MODE_STRICT) return part;
   tn_node *turned = tn__turn(l, part), *columns = turned ? NULL : lanes_of_columns(l, part);
   if (turned) return turned;
-  part = tn__keep_rows(l, columns ? columns : part);
+  part = tn__keep_rows(l, columns ? tn__turn_columns(l, columns) : part);
   return vectorise_rest(l, columns ? part : vectorise(l, part));
 }

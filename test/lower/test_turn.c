@@ -31,6 +31,19 @@ static tn_tensor *gated(tn_tensor *x, const program *p) {
 static tn_tensor *softmax(tn_tensor *x, const program *p) { return tn_softmax(x, p->order[0]); }
 static tn_tensor *log_sum(tn_tensor *x, const program *p) { return tn_logsumexp(x, p->order, 1, false); }
 
+/* Of all pairs of rows of x and y, which is as long as the first number of `order` says; of more axes, for each of them */
+static tn_tensor *distances(tn_tensor *x, const program *p) {
+  tn_tensor *y = tn_slice(tn_contiguous(tn_flip(x, (int[]){0}, 1)), p->rank - 2, 0, p->order[0], 1);
+  tn_tensor *d = tn_sub(tn_unsqueeze(x, -2), tn_unsqueeze(tn_contiguous(y), -3));
+  return tn_sum(tn_mul(d, d), (int[]){-1}, 1, false);
+}
+/* ... whose terms are numbered by two axes, beside another one which turns nothing */
+static tn_tensor *two_sums(tn_tensor *x, const program *p) {
+  tn_tensor *y = tn_slice(tn_contiguous(tn_neg(x)), 0, 0, p->order[0], 1);
+  tn_tensor *d = tn_abs(tn_sub(tn_unsqueeze(x, 1), tn_unsqueeze(tn_contiguous(y), 0)));
+  return tn_sum(tn_sqrt(d), (int[]){2, 3}, 2, false);
+}
+
 static const program programs[] = {
     {"a square", copy, TN_F32, 2, {128, 128}, {1, 0}, "turn("},
     {"tiles cut off", copy, TN_F32, 2, {131, 67}, {1, 0}, "turn("},
@@ -64,6 +77,14 @@ static const program programs[] = {
     {"rows of less than two turns", softmax, TN_F32, 2, {70, 63}, {1}, "lanes(2,63)"},
     {"rows of two turns", softmax, TN_F64, 2, {70, 32}, {1}, "lanes(2,16)"},
     {"few long lines", copy, TN_F32, 3, {2, 3, 5000}, {1, 0, 2}, "chunk("},
+    {"distances", distances, TN_F32, 2, {64, 16}, {64}, "turn("},
+    {"distances of odd numbers", distances, TN_F32, 2, {131, 7}, {45}, "turn("},
+    {"distances of few", distances, TN_F64, 2, {19, 5}, {7}, "turn("},
+    {"distances of one", distances, TN_F32, 2, {100, 5}, {1}, NULL},
+    {"distances of batches", distances, TN_F32, 3, {3, 70, 9}, {40}, "turn("},
+    {"distances of bf16", distances, TN_BF16, 2, {70, 9}, {40}, "turn("},
+    {"integers' distances", distances, TN_I32, 2, {70, 9}, {40}, "turn("},
+    {"distances over two axes", two_sums, TN_F32, 3, {70, 3, 5}, {37}, "turn("},
     {"log of sums", log_sum, TN_F32, 2, {12, 40}, {0}, "lanes("},
 };
 
@@ -86,7 +107,7 @@ static void *result(const char *device, int threads, const program *p, size_t *b
     tn_tensor *y = made(c, p);
     if (!y) fail_msg("%s: %s", p->name, tn_last_error(c)->text);
     char *text = tn_explain_string(&y, 1);
-    assert_non_null(text);
+    if (!text) fail_msg("%s on %s: %s", p->name, device, tn_last_error(c)->text);
     bool compiled = !strcmp(device, "cpu");
     if (compiled && p->step && !strstr(text, p->step)) fail_msg("%s: no %s in\n%s", p->name, p->step, strstr(text, "# kernels"));
     if (compiled && !p->step && (strstr(text, "turn(") || strstr(text, "row("))) fail_msg("%s:\n%s", p->name, text);

@@ -105,6 +105,10 @@ static outputs turned(tn_ctx *c) { /* tiles that are whole and cut off, and loop
   return (outputs){{tn_add(tn_exp(tn_transpose(x, 0, 1)), y), tn_contiguous(tn_transpose(z, 0, 1)),
                     tn_contiguous(tn_transpose(few, 0, 1))}};
 }
+static outputs distances(tn_ctx *c) { /* a block of lines, and one cut off */
+  tn_tensor *x = input(c, TN_F32, DIMS(70, 1, 3)), *y = input(c, TN_F32, DIMS(1, 40, 3)), *d = tn_sub(x, y);
+  return (outputs){{tn_sum(tn_mul(d, d), AXES(2), false)}};
+}
 static outputs product(tn_ctx *c) {
   tn_tensor *x = input(c, TN_F32, DIMS(12, 9)), *w = input(c, TN_F32, DIMS(9, 10)), *b = input(c, TN_F32, DIMS(10));
   return (outputs){{tn_relu(tn_add(tn_matmul(x, w), b)), tn_matmul(tn_transpose(w, 0, 1), tn_slice(x, 0, 2, 11, 1))}};
@@ -641,6 +645,7 @@ static const program programs[] = {
     FORMED(product),
     {"columns", columns, "ref", OPTIMISED, false, true},
     {"turned", turned, "ref", OPTIMISED, false, true},
+    {"distances", distances, "ref", OPTIMISED, false, true},
     {"wide norm", wide_norm, "ref", GROUPS, false, true},
     {"norm", norm, "ref", PLAIN, false, false},
     {"norm", norm, "ref", GROUPS, false, false},
