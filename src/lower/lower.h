@@ -151,8 +151,8 @@ tn_node *tn__simplify_accesses(tn_ctx *c, tn__arena *a, tn_node *body); /* their
  * step: others undo it. */
 tn_node *tn__show_neighbours(tn_ctx *c, tn__arena *a, tn_node *body);
 tn_node *tn__retype(tn_ctx *c, tn_node *body, tn_node *x, int axis);
-/* Scratch memory, of a thread or of all that a group's threads share, and what it is once the value stands at each place
- * of its n own loops */
+/* Scratch memory, of a thread or of all that a group's threads share, and what it is once the value stands at each
+ * place of its n own loops */
 tn_node *tn__scratch(tn__lowering *l, int dtype, int64_t elements);
 tn_node *tn__filled(tn_ctx *c, tn_node *local, tn_node *at, tn_node *value, tn_node *const *own, uint32_t n);
 

@@ -8,8 +8,8 @@
  *   split(a)        a long reduction becomes partial sums over blocks of rows and a further part that adds them up
  *   blocks(a)       stores of a long row's elements are shared out by blocks, as its reductions are
  *   lanes(a,n)      the loop is cut into lanes for vector instructions
- *   turn(a,b)       the loops are cut into tiles: in each, what lies along a is copied to where b is gone through   (turn.c)
- *   turn(a)         what all turns of a load across their lanes is copied to where the lanes are neighbours     (turn.c)
+ *   turn(a,b)       the loops are cut into tiles, in which what lies along a is loaded along it for b    (turn.c)
+ *   turn(a)         what all turns of a load across their lanes is loaded once for a block of them
  *   chunk(a,n)      a flat loop is cut into chunks for the threads
  */
 #include "ir/build.h"
@@ -136,8 +136,8 @@ static int vector_range(const tn__survey *p, bool only_outputs) {
   return best;
 }
 
-/* Shorter reductions are summed in order: their lanes would not take two turns each.  Where a row is kept, what fills it
- * and what is made of it has lanes, too, most of which had better be in use. */
+/* Shorter reductions are summed in order: their lanes would not take two turns each.  Where a row is kept, what fills
+ * it and what is made of it has lanes, too, most of which had better be in use. */
 /* a choice: either is right */
 static double min_lanes(const tn__lowering *l, const tn__survey *p) {
   double lanes = l->target->lane_bytes / (double)sizeof(float);
@@ -195,6 +195,16 @@ static tn_node *lanes_of_columns(tn__lowering *l, tn_node *body) {
   return tn__retype(l->c, body, x, AX_UPCAST);
 }
 
+/* The loops that all stores and reductions stand in, whose lengths hang on no other */
+static uint64_t loops_of_all(const tn__survey *p) {
+  uint64_t shared = p->common;
+  for (uint32_t i = 0; i < p->r.order.n; i++)
+    if (p->r.order.v[i]->op == OP_REDUCE) shared &= tn__free_of(&p->r, p->r.order.v[i]);
+  for (uint32_t k = 0; k < p->r.n; k++)
+    if (tn__free_of(&p->r, p->r.range[k]) != 1ull << k) shared &= ~(1ull << k);
+  return shared;
+}
+
 /* In the order in which stores go through memory, as many as give each thread a few turns, or all that stand around
  * `inner` */
 tn_node *tn__share_out(tn__lowering *l, tn_node *body, const tn_node *inner) {
@@ -202,12 +212,9 @@ tn_node *tn__share_out(tn__lowering *l, tn_node *body, const tn_node *inner) {
   uint32_t n = 0, outer = 0;
   tn__survey p;
   tn__survey_loops(l->c, l->a, body, &p);
-  uint64_t shared = p.common;
-  for (uint32_t i = 0; i < p.r.order.n; i++)
-    if (p.r.order.v[i]->op == OP_REDUCE) shared &= tn__free_of(&p.r, p.r.order.v[i]);
+  uint64_t shared = loops_of_all(&p);
   for (uint32_t k = 0; k < p.r.n; k++) {
-    bool alone = tn__free_of(&p.r, p.r.range[k]) == 1ull << k;
-    if (!(shared >> k & 1) || !alone || p.r.range[k] == inner) continue;
+    if (!(shared >> k & 1) || p.r.range[k] == inner) continue;
     uint32_t at = n++;
     for (; at && tn__id_of(x[at - 1]) > tn__id_of(p.r.range[k]); at--) x[at] = x[at - 1];
     x[at] = p.r.range[k];
@@ -231,7 +238,8 @@ static tn_node *vectorise(tn__lowering *l, tn_node *body) {
     /* a flat loop, or few long ones: chunks for the threads */
     if (lines) tn__sb_printf(&l->note, " chunk(%lld,%lld)", tn__id_of(x), (long long)chunk);
     body = lines ? tn__cut(l, body, x, chunk, AX_LOOP, AX_UPCAST, NULL) : tn__retype(c, body, x, AX_UPCAST);
-    return lines || all >= (double)PARTIALS * CHUNK ? tn__share_out(l, body, NULL) : body; /* a choice: either is right */
+    bool much = lines || all >= (double)PARTIALS * CHUNK; /* a choice: either is right */
+    return much ? tn__share_out(l, body, NULL) : body;
   }
   bool output = p.outputs >> v & 1; /* lanes_of_columns has left it */
   if (output || tn__extent(x) < min_lanes(l, &p)) return body; /* a choice: either is right */

@@ -1,5 +1,5 @@
-/* What is loaded across the way in which lanes go, for devices whose lanes are those of vectors: it is turned on its way
- * through scratch memory.
+/* What is loaded across the way in which lanes go, for devices whose lanes are those of vectors: it is turned on its
+ * way through scratch memory.
  *
  * Copies, and what is computed with them element by element: what is loaded lies along one loop, what is stored along
  * another.

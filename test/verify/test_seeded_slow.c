@@ -100,8 +100,8 @@ static outputs stages(tn_ctx *c) { /* temporaries that take each other's places 
 }
 static outputs columns(tn_ctx *c) { return (outputs){{tn_softmax(input(c, TN_F32, DIMS(9, 70)), 0)}}; }
 static outputs turned(tn_ctx *c) { /* tiles that are whole and cut off, and loops too short for any */
-  tn_tensor *x = input(c, TN_F32, DIMS(21, 19)), *y = input(c, TN_F32, DIMS(19, 21)), *z = input(c, TN_F32, DIMS(24, 16)),
-            *few = input(c, TN_F32, DIMS(3, 90));
+  tn_tensor *x = input(c, TN_F32, DIMS(21, 19)), *y = input(c, TN_F32, DIMS(19, 21)),
+            *z = input(c, TN_F32, DIMS(24, 16)), *few = input(c, TN_F32, DIMS(3, 90));
   return (outputs){{tn_add(tn_exp(tn_transpose(x, 0, 1)), y), tn_contiguous(tn_transpose(z, 0, 1)),
                     tn_contiguous(tn_transpose(few, 0, 1))}};
 }
