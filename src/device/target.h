@@ -15,6 +15,11 @@ typedef struct tn__target {
   bool interprets;  /* no code generation: kernels stay simple (no lanes, no splitting) */
   int lane_bytes;   /* of the accumulators of a vector loop, where lanes are those of vectors */
 
+  double near;        /* bytes that a unit, or a thread of a processor, caches for itself, */
+  double far;         /* and all units for each other: */
+  float far_rate;     /* which gives so many times as much in a second as memory does */
+  size_t kept;        /* bytes that rows which are kept may take: the rest of what there is is better used as cache */
+
   int group;        /* threads of a work group, at most; 0: no groups, and none of the rest, which is of groups */
   int subgroup;     /* threads that run in step: groups are made of whole ones; 0: not said, TN__USUAL_SUBGROUP */
   int units;        /* processors that run groups side by side */
@@ -25,8 +30,7 @@ typedef struct tn__target {
   size_t adds;      /* sizes, or-ed, of the integers that threads may add to in memory at once, in any order */
   bool copies;      /* what threads ask for is copied to where they share memory while they go on */
   size_t registers; /* bytes of values that the threads of a unit hold without memory */
-  size_t shared;    /* bytes that the threads of a group may share */
-  size_t kept;      /* ... and of those, which rows that are kept may take: the rest is better used as cache */
+  size_t shared;    /* bytes that the threads of a group may share; `kept` are of those */
 
   /* Costs, 0 where the device has not said.  Those that stand for multiply-adds are of f32, as threads do them. */
   float balance;    /* multiply-adds that are done while memory gives one f32 */
@@ -34,9 +38,6 @@ typedef struct tn__target {
   float rate;       /* multiply-adds that a unit does in a second */
   float thread_lanes; /* multiply-adds that a unit does in a cycle */
   float latency;      /* seconds from asking memory to having what was asked for */
-  double near;        /* bytes that a unit caches for itself, */
-  double far;         /* and all units for each other: */
-  float far_rate;     /* which gives so many times as much in a second as memory does */
   float launch;     /* seconds from the end of a kernel to the begin of the next one, which waits for it */
   float library;    /* how many times as fast as by tiles large products are by the device's library; 0: as fast */
 

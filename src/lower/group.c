@@ -332,10 +332,11 @@ static int64_t pack_of(const job *j, uint32_t k, bool cells) {
 static tn_node *pack(job *j, tn_node *x, int64_t n) {
   if (n <= 1) return x;
   tn__sb_printf(j->note, " pack(%lld,%lld)", tn__id_of(x), (long long)n);
-  j->body = tn__cut(j->l, j->body, x, n, tn__axis_of(x), AX_UNROLL, &x);
+  tn_node *cut[2];
+  j->body = tn__cut(j->l, j->body, x, n, tn__axis_of(x), AX_UNROLL, cut);
   j->body = tn__simplify_accesses(j->c, j->a, j->body);
   look(j);
-  return x;
+  return cut[0];
 }
 
 /* ---- each thread its outputs ---- */

@@ -166,7 +166,8 @@ typedef struct step { /* a node on the way down, and which source comes next */
 } step;
 typedef tn__vec(step) steps;
 
-/* n is wanted in a vector loop: everything in it that does not depend on the lane must be there before. */
+/* n is wanted in a vector loop: everything in it that does not depend on the lane, or has loops of its own, must be
+ * there before. */
 static void find_outside(lin *l, tn_node *n, tn__nodes *out) {
   steps way = {0};
   tn__map seen;
@@ -179,9 +180,10 @@ static void find_outside(lin *l, tn_node *n, tn__nodes *out) {
       continue;
     }
     tn_node *s = t->n->src[t->next++];
+    uint32_t first;
     if (s->op == OP_RANGE && (l->lanes >> tn__range_at(&l->r, s) & 1)) {
       tn__vec_push(l->a, out, s->src[0]);
-    } else if (!in_lanes(l, s) || s->op == OP_REDUCE) {
+    } else if (!in_lanes(l, s) || tn__closes(s, &first)) {
       tn__vec_push(l->a, out, s);
     } else if (!tn__map_getp(&seen, s)) {
       tn__map_putp(&seen, s, s);

@@ -192,7 +192,7 @@ tn_node *tn__exchange_ranges(tn__lowering *l, tn_node *body, tn_node *const *gon
 }
 
 tn_node *tn__cut(tn__lowering *l, tn_node *body, tn_node *x, int64_t by, int outer_axis, int inner_axis,
-                 tn_node **told) {
+                 tn_node **cut) {
   tn_ctx *c = l->c;
   tn_node *size = x->src[0], *b = tn__int(c, by);
   tn_node *blocks = tn__simplify_index(c, tn__op2(c, OP_IDIV, tn__add(c, size, tn__int(c, by - 1)), b));
@@ -201,7 +201,7 @@ tn_node *tn__cut(tn__lowering *l, tn_node *body, tn_node *x, int64_t by, int out
   tn_node *inner_size = tn__divisible(size, by) ? b : tn__simplify_index(c, tn__op2(c, OP_MIN, b, rest));
   tn_node *inner = tn__fresh_range(l, inner_size, inner_axis, tn__role_of(x)),
           *at = tn__add(c, tn__mul(c, outer, b), inner);
-  if (told) *told = outer;
+  if (cut) cut[0] = outer, cut[1] = inner;
   return tn__exchange_ranges(l, body, &x, &at, 1, (tn_node *[]){outer, inner}, 2);
 }
 
@@ -220,6 +220,23 @@ tn_node *tn__as_one(tn__lowering *l, tn_node *body, tn_node *const *x, uint32_t 
 tn_node *tn__retype(tn_ctx *c, tn_node *body, tn_node *x, int axis) {
   tn_node *y = tn__range_like(c, x, x->src[0], axis);
   return tn__substitute(c, body, &x, &y, 1);
+}
+
+tn_node *tn__scratch(tn__lowering *l, int dtype, int64_t elements) {
+  return tn__node_make(l->c, &(tn__make){.op = OP_LOCAL,
+                                         .dtype = dtype,
+                                         .src = (tn_node *[]){tn__int(l->c, elements)},
+                                         .nsrc = 1,
+                                         .ints = (int64_t[]){l->next_local++, 0},
+                                         .nint = 2,
+                                         .device = -1});
+}
+
+tn_node *tn__filled(tn_ctx *c, tn_node *local, tn_node *at, tn_node *value, tn_node *const *own, uint32_t n) {
+  tn_node *src[TN__MAX_RANGES + 3] = {local, at, value};
+  for (uint32_t i = 0; i < n; i++) src[3 + i] = own[i];
+  tn_node *store = tn__node_make(c, &(tn__make){.op = OP_STORE, .src = src, .nsrc = 3 + n});
+  return tn__node_make(c, &(tn__make){.op = OP_AFTER, .src = (tn_node *[]){local, store}, .nsrc = 2});
 }
 
 tn_node *tn__simplify_accesses(tn_ctx *c, tn__arena *a, tn_node *body) {

@@ -135,10 +135,10 @@ bool tn__bounds_loops(const tn__ranges *r, uint32_t j);
 /* Does a loop stand inside of some of these, but not of all?  Were they one, it would run again for each turn of
  * that. */
 bool tn__stands_between(const tn__ranges *r, uint64_t set);
-/* Cuts range x into blocks of `by`: x = outer * by + inner, inner < min(by, rest).  Outer is like x; *outer tells it,
- * unless that is NULL. */
+/* Cuts range x into blocks of `by`: x = outer * by + inner, inner < min(by, rest).  Outer is like x; cut[0] and cut[1]
+ * tell them, unless that is NULL. */
 tn_node *tn__cut(tn__lowering *l, tn_node *body, tn_node *x, int64_t by, int outer_axis, int inner_axis,
-                 tn_node **outer);
+                 tn_node **cut);
 /* The closers of ranges `gone` close `fresh` in the first one's place; everywhere else gone[i] becomes value[i]. */
 tn_node *tn__exchange_ranges(tn__lowering *l, tn_node *body, tn_node *const *gone, tn_node *const *value, uint32_t n,
                              tn_node *const *fresh, uint32_t nfresh);
@@ -151,6 +151,10 @@ tn_node *tn__simplify_accesses(tn_ctx *c, tn__arena *a, tn_node *body); /* their
  * step: others undo it. */
 tn_node *tn__show_neighbours(tn_ctx *c, tn__arena *a, tn_node *body);
 tn_node *tn__retype(tn_ctx *c, tn_node *body, tn_node *x, int axis);
+/* Scratch memory, of a thread or of all that a group's threads share, and what it is once the value stands at each
+ * place of its n own loops */
+tn_node *tn__scratch(tn__lowering *l, int dtype, int64_t elements);
+tn_node *tn__filled(tn_ctx *c, tn_node *local, tn_node *at, tn_node *value, tn_node *const *own, uint32_t n);
 
 /* ---- the passes' files ---- */
 
@@ -203,6 +207,13 @@ int64_t tn__row_groups(const tn__target *target, double rows, double columns);  
 /* rows.c */
 tn_node *tn__share_loops(tn__lowering *l, tn_node *body);
 tn_node *tn__keep_rows(tn__lowering *l, tn_node *body);
+/* The outermost loops that all stores and reductions share as one, for threads to share out; all around `inner`, where
+ * that is not NULL */
+tn_node *tn__share_out(tn__lowering *l, tn_node *part, const tn_node *inner);
+/* turn.c: by tiles what is loaded across what is stored, for threads that share them; NULL if nothing is */
+tn_node *tn__turn(tn__lowering *l, tn_node *part);
+/* ... and what reductions load across their lanes; the part itself if nothing is */
+tn_node *tn__turn_columns(tn__lowering *l, tn_node *part);
 /* linearise.c */
 uint32_t tn__cut_parts(tn_ctx *c, tn__arena *a, tn_node *body, tn_node **part); /* TN__MAX_PARTS at most */
 void tn__linearise(tn_ctx *c, tn__arena *a, tn_node *body, tn__part *part);

@@ -8,6 +8,8 @@
  *   split(a)        a long reduction becomes partial sums over blocks of rows and a further part that adds them up
  *   blocks(a)       stores of a long row's elements are shared out by blocks, as its reductions are
  *   lanes(a,n)      the loop is cut into lanes for vector instructions
+ *   turn(a,b)       the loops are cut into tiles, in which what lies along a is loaded along it for b    (turn.c)
+ *   turn(a)         what all turns of a load across their lanes is loaded once for a block of them
  *   chunk(a,n)      a flat loop is cut into chunks for the threads
  */
 #include "ir/build.h"
@@ -113,15 +115,17 @@ static bool keeps_rows(const tn__survey *p, uint32_t j) {
   return false;
 }
 
-/* The range along which to vectorise: of a reduction where all reductions run along it, or of the outputs. */
+/* The range along which to vectorise: of a reduction where all reductions run along it, unless it is for outputs only,
+ * or of the outputs. */
 /* a choice: no is right */
-static int vector_range(const tn__survey *p) {
+static int vector_range(const tn__survey *p, bool only_outputs) {
   int best = -1;
   double best_score = -1e300;
   for (uint32_t j = 0; j < p->r.n; j++) {
     bool output = p->outputs >> j & 1;
     int axis = tn__axis_of(p->r.range[j]);
     if ((axis != AX_LOOP && axis != AX_REDUCE) || tn__bounds_loops(&p->r, j) || keeps_rows(p, j)) continue;
+    if (only_outputs && !output) continue;
     if (output && p->reduces) { /* lanes across outputs: every reduction and store must have the range */
       bool all = p->common >> j & 1;
       for (uint32_t i = 0; i < p->r.order.n && all; i++) {
@@ -138,9 +142,27 @@ static int vector_range(const tn__survey *p) {
   return best;
 }
 
-/* Shorter reductions are summed in order: their lanes would not take two turns each. */
+/* Shorter reductions are summed in order: their lanes would not take two turns each.  Where a row is kept, what fills
+ * it and what is made of it has lanes, too, most of which had better be in use. */
 /* a choice: either is right */
-static double min_lanes(const tn__lowering *l) { return 2.0 * l->target->lane_bytes / (double)sizeof(float); }
+static double min_lanes(const tn__lowering *l, const tn__survey *p) {
+  double lanes = l->target->lane_bytes / (double)sizeof(float);
+  for (uint32_t i = 0; i < p->r.order.n; i++)
+    if (p->r.order.v[i]->op == OP_LOCAL) return lanes / 4;
+  return 2 * lanes;
+}
+
+static tn_node *cut_lanes(tn__lowering *l, tn_node *body, tn_node *x, int64_t lanes, int axis) {
+  tn__sb_printf(&l->note, " lanes(%lld,%lld)", tn__id_of(x), (long long)lanes);
+  return tn__cut(l, body, x, lanes, axis, AX_UPCAST, NULL);
+}
+
+/* The lanes of a reduction: turns of as many as there are accumulators, or all of it where that is less than two */
+static tn_node *reduce_in_lanes(tn__lowering *l, tn_node *body, tn_node *x, int64_t lanes) {
+  if (!tn__is_const(x->src[0]) || tn__extent(x) >= 2 * (double)lanes) return cut_lanes(l, body, x, lanes, AX_REDUCE);
+  tn__sb_printf(&l->note, " lanes(%lld,%lld)", tn__id_of(x), (long long)x->hi + 1);
+  return tn__retype(l->c, body, x, AX_UPCAST);
+}
 
 /* a choice: either is right */
 static int64_t lanes_for(const tn__lowering *l, int dtype) {
@@ -155,31 +177,79 @@ static int value_dtype(const tn__survey *p) {
   return TN_F32;
 }
 
+/* The outputs that have lanes, where accesses walk along them, or along a reduction that is too short for any but among
+ * outputs that lie side by side; -1 */
+/* a choice: no is right */
+static int column_range(const tn__lowering *l, const tn__survey *p) {
+  int v = p->reduces ? vector_range(p, false) : -1;
+  if (v < 0 || (p->outputs >> v & 1) || tn__extent(p->r.range[v]) >= min_lanes(l, p)) return v;
+  v = vector_range(p, true);
+  return v >= 0 && tn__walk_score(p, (uint32_t)v) > 0 ? v : -1;
+}
+
+/* Reductions across rows, before any row is kept: lanes of columns beside each other, each of which keeps its own.
+ * NULL: accesses rather walk along the reductions */
+static tn_node *lanes_of_columns(tn__lowering *l, tn_node *body) {
+  tn__survey p;
+  tn__survey_loops(l->c, l->a, body, &p);
+  int v = column_range(l, &p);
+  if (v < 0 || !(p.outputs >> v & 1) || tn__extent(p.r.range[v]) < 2) return NULL; /* a choice: no is right */
+  tn_node *x = p.r.range[v];
+  int64_t lanes = lanes_for(l, value_dtype(&p));
+  if (tn__extent(x) > (double)lanes || !tn__is_const(x->src[0])) return cut_lanes(l, body, x, lanes, AX_LOOP);
+  tn__sb_printf(&l->note, " lanes(%lld,%lld)", tn__id_of(x), (long long)lanes);
+  return tn__retype(l->c, body, x, AX_UPCAST);
+}
+
+/* The loops that all stores and reductions stand in, whose lengths hang on no other */
+static uint64_t loops_of_all(const tn__survey *p) {
+  uint64_t shared = p->common;
+  for (uint32_t i = 0; i < p->r.order.n; i++)
+    if (p->r.order.v[i]->op == OP_REDUCE) shared &= tn__free_of(&p->r, p->r.order.v[i]);
+  for (uint32_t k = 0; k < p->r.n; k++)
+    if (tn__free_of(&p->r, p->r.range[k]) != 1ull << k) shared &= ~(1ull << k);
+  return shared;
+}
+
+/* In the order in which stores go through memory, as many as give each thread a few turns, or all that stand around
+ * `inner` */
+tn_node *tn__share_out(tn__lowering *l, tn_node *body, const tn_node *inner) {
+  tn_node *x[TN__MAX_RANGES], *one;
+  uint32_t n = 0, outer = 0;
+  tn__survey p;
+  tn__survey_loops(l->c, l->a, body, &p);
+  uint64_t shared = loops_of_all(&p);
+  for (uint32_t k = 0; k < p.r.n; k++) {
+    if (!(shared >> k & 1) || p.r.range[k] == inner) continue;
+    uint32_t at = n++;
+    for (; at && tn__id_of(x[at - 1]) > tn__id_of(p.r.range[k]); at--) x[at] = x[at - 1];
+    x[at] = p.r.range[k];
+  }
+  for (double turns = 1; outer < n && (inner || turns < PARTIALS); outer++) turns *= tn__extent(x[outer]);
+  if (outer > 1) return tn__as_one(l, body, x, outer, AX_GLOBAL, &one);
+  return outer ? tn__retype(l->c, body, x[0], AX_GLOBAL) : body;
+}
+
 static tn_node *vectorise(tn__lowering *l, tn_node *body) {
   tn_ctx *c = l->c;
   tn__survey p;
   tn__survey_loops(c, l->a, body, &p);
-  int v = vector_range(&p);
+  int v = vector_range(&p, false);
   if (v < 0) return body;
   tn_node *x = p.r.range[v];
-  int64_t lanes = lanes_for(l, value_dtype(&p));
-  bool output = p.outputs >> v & 1;
-  if (output && !p.reduces) {
+  if (!p.reduces) {
     int64_t chunk = tn__variant_by(CHUNK, l->variant->group); /* a choice: either is right */
-    /* a flat loop: chunks for the threads */
-    if (tn__volume(&p, p.outputs) == tn__extent(x) && tn__extent(x) > (double)chunk) { /* a choice: either is right */
-      tn__sb_printf(&l->note, " chunk(%lld,%lld)", tn__id_of(x), (long long)chunk);
-      return tn__cut(l, body, x, chunk, AX_LOOP, AX_UPCAST, NULL);
-    }
-    return tn__retype(c, body, x, AX_UPCAST);
+    double all = tn__volume(&p, p.outputs), turns = all / tn__extent(x);
+    bool lines = turns < PARTIALS && tn__extent(x) > (double)chunk; /* a choice: either is right */
+    /* a flat loop, or few long ones: chunks for the threads */
+    if (lines) tn__sb_printf(&l->note, " chunk(%lld,%lld)", tn__id_of(x), (long long)chunk);
+    body = lines ? tn__cut(l, body, x, chunk, AX_LOOP, AX_UPCAST, NULL) : tn__retype(c, body, x, AX_UPCAST);
+    bool much = lines || all >= (double)PARTIALS * CHUNK; /* a choice: either is right */
+    return much ? tn__share_out(l, body, NULL) : body;
   }
-  if (tn__extent(x) < (output ? 2 : min_lanes(l))) return body; /* a choice: either is right */
-  tn__sb_printf(&l->note, " lanes(%lld,%lld)", tn__id_of(x), (long long)lanes);
-  if (output) {
-    if (tn__extent(x) <= (double)lanes && tn__is_const(x->src[0])) return tn__retype(c, body, x, AX_UPCAST);
-    return tn__cut(l, body, x, lanes, AX_LOOP, AX_UPCAST, NULL);
-  }
-  return tn__cut(l, body, x, lanes, AX_REDUCE, AX_UPCAST, NULL);
+  bool output = p.outputs >> v & 1; /* lanes_of_columns has left it */
+  if (output || tn__extent(x) < min_lanes(l, &p)) return body; /* a choice: either is right */
+  return reduce_in_lanes(l, body, x, lanes_for(l, value_dtype(&p)));
 }
 
 /* Few of a kind, or copies of loops that have lanes where they are whole: these stay as they are. */
@@ -230,7 +300,7 @@ static tn_node *vectorise_rest(tn__lowering *l, tn_node *body) {
         for (uint32_t k = 0; k < p.r.n; k++)
           if (tn__axis_of(p.r.range[k]) == AX_UPCAST && ((own | set) >> k & 1)) clash = true;
       }
-      if (tn__axis_of(x) == AX_REDUCE && tn__extent(x) < min_lanes(l)) clash = true; /* a choice: either is right */
+      if (tn__axis_of(x) == AX_REDUCE && tn__extent(x) < min_lanes(l, &p)) clash = true; /* a choice: either is right */
       if (!clash && closes) best = (int)j;
     }
     if (best < 0) return body;
@@ -240,8 +310,7 @@ static tn_node *vectorise_rest(tn__lowering *l, tn_node *body) {
     if ((output && !sums) || fills_row(&p, (uint32_t)best) || tn__extent(x) <= (double)(sums ? lanes : 0)) {
       body = tn__retype(c, body, x, AX_UPCAST);
     } else {
-      tn__sb_printf(&l->note, " lanes(%lld,%lld)", tn__id_of(x), (long long)lanes);
-      body = tn__cut(l, body, x, lanes, output ? AX_LOOP : AX_REDUCE, AX_UPCAST, NULL);
+      body = output ? cut_lanes(l, body, x, lanes, AX_LOOP) : reduce_in_lanes(l, body, x, lanes);
     }
   }
   return body;
@@ -642,7 +711,8 @@ tn_node *tn__optimise_part(tn__lowering *l, tn_node *part, tn__part *out) {
     return tn__group_part(l, part, rows, out);
   }
   if (l->target->interprets || l->c->mode == TN_MODE_STRICT) return part;
-  part = tn__keep_rows(l, part);
-  part = vectorise(l, part);
-  return vectorise_rest(l, part);
+  tn_node *turned = tn__turn(l, part), *columns = turned ? NULL : lanes_of_columns(l, part);
+  if (turned) return turned;
+  part = tn__keep_rows(l, columns ? tn__turn_columns(l, columns) : part);
+  return vectorise_rest(l, columns ? part : vectorise(l, part));
 }

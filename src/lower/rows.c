@@ -86,6 +86,7 @@ typedef struct row { /* the same expression wanted over several ranges */
   tn_node *at[8], *range[8];
   uint32_t n;
   bool repeated;
+  tn_node *lane;     /* of the columns that keep theirs side by side; NULL: it is one row */
 } row;
 
 static uint64_t others_of(const tn__ranges *r, const tn_node *n, uint32_t j) {
@@ -132,8 +133,22 @@ static bool is_kept(const tn__ranges *r, const tn_node *n) {
 /* As lower.c places them */
 static size_t in_lines(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-static size_t row_bytes(const tn_node *n, const tn_node *range) {
-  return in_lines((size_t)(range->hi + 1) * tn__size_of(n->dtype));
+static int64_t lanes_of(const tn_node *lane) { return lane ? lane->hi + 1 : 1; }
+
+static size_t row_bytes(const tn_node *n, const tn_node *range, const tn_node *lane) {
+  return in_lines((size_t)((range->hi + 1) * lanes_of(lane)) * tn__size_of(n->dtype));
+}
+
+/* Where a row's element is kept: beside those of the other lanes */
+static tn_node *place_in(tn_ctx *c, tn_node *x, tn_node *lane) {
+  return lane ? tn__add(c, tn__mul(c, x, tn__int(c, lane->hi + 1)), lane) : x;
+}
+
+/* The lanes that n is of, where lanes are those of vectors; NULL: it is the same in all */
+static tn_node *lane_of(const tn__ranges *r, const tn_node *n) {
+  for (uint32_t j = 0; j < r->n; j++)
+    if ((tn__free_of(r, n) >> j & 1) && tn__axis_of(r->range[j]) == AX_UPCAST) return r->range[j];
+  return NULL;
 }
 
 /* For each node the loops in whose turns rows that it is made of are written anew */
@@ -182,8 +197,8 @@ static bool find_row(tn__lowering *lo, size_t room, const tn__ranges *r, const l
     tn_node *n = r->order.v[i];
     if (!dear(n, lo->target) || is_kept(r, n)) continue;
     for (uint32_t j = 0; j < r->n; j++) {
-      tn_node *x = r->range[j];
-      if (!makes_row(r, l, n, j, &anew) || x->hi >= MAX_ROW || row_bytes(n, x) > room) continue;
+      tn_node *x = r->range[j], *lane = lane_of(r, n);
+      if (!makes_row(r, l, n, j, &anew) || x == lane || x->hi >= MAX_ROW || row_bytes(n, x, lane) > room) continue;
       tn_node *mark = tn__range(c, x->src[0], AX_LOOP, ROLE_MARK, lo->next_range),
               *form = tn__substitute(c, n, &x, &mark, 1);
       uint32_t k = 0;
@@ -191,7 +206,7 @@ static bool find_row(tn__lowering *lo, size_t room, const tn__ranges *r, const l
              (rows.v[k].form != form || rows.v[k].range[0]->src[0] != x->src[0] || nested(r, l, &rows.v[k], j)))
         k++;
       if (k == rows.n) {
-        row fresh = {.form = form};
+        row fresh = {.form = form, .lane = lane};
         tn__vec_push(lo->a, &rows, fresh);
       }
       row *w = &rows.v[k];
@@ -313,7 +328,7 @@ static tn_node *keep_row(tn__lowering *lo, const tn__ranges *r, const loop *l, t
                          tn_node *turn) {
   tn_ctx *c = lo->c;
   int first = earliest(r, l, w); /* there is one */
-  tn_node *x = w->range[first], *value = w->at[first], *size = tn__int(c, x->hi + 1);
+  tn_node *x = w->range[first], *value = w->at[first], *lane = w->lane;
   if (value->op == OP_LOAD && x->ints[RANGE_AXIS] == AX_REDUCE && !tn__level_of(r, value)) {
     tn_node *early = before_all(r, l, w, x);
     value = tn__substitute(c, value, &x, &early, 1);
@@ -321,22 +336,16 @@ static tn_node *keep_row(tn__lowering *lo, const tn__ranges *r, const loop *l, t
   }
   if (tn__is_inner(x) && (l[tn__range_at(r, x)].free & ~tn__free_of(r, value)))
     value = apart(lo, r, value, &x);
-  tn_node *local = tn__node_make(c, &(tn__make){.op = OP_LOCAL,
-                                                .dtype = value->dtype,
-                                                .src = &size,
-                                                .nsrc = 1,
-                                                .ints = (int64_t[]){lo->next_local++, 0},
-                                                .nint = 2,
-                                                .device = -1});
+  tn_node *local = tn__scratch(lo, value->dtype, (x->hi + 1) * lanes_of(lane));
   tn_node *next = NULL, *kept = turn ? load_ahead(lo, value, x, turn, &next) : value;
-  tn_node *store = tn__node_make(c, &(tn__make){.op = OP_STORE, .src = (tn_node *[]){local, x, kept, x}, .nsrc = 4});
-  tn_node *after = tn__node_make(c, &(tn__make){.op = OP_AFTER, .src = (tn_node *[]){local, store}, .nsrc = 2});
+  tn_node *filled = tn__filled(c, local, place_in(c, x, lane), kept, &x, 1);
   tn_node *old[8], *new_[8];
   uint32_t n = 0;
   for (uint32_t i = 0; i < w->n; i++) {
     if (w->range[i] == x) continue;
     old[n] = w->at[i];
-    new_[n++] = tn__node_make(c, &(tn__make){.op = OP_LOAD, .src = (tn_node *[]){after, w->range[i]}, .nsrc = 2});
+    tn_node *src[2] = {filled, place_in(c, w->range[i], lane)};
+    new_[n++] = tn__node_make(c, &(tn__make){.op = OP_LOAD, .src = src, .nsrc = 2});
   }
   if (kept != value) { /* where the row is loaded, it is used at once, too */
     old[n] = value;
@@ -353,19 +362,20 @@ static tn_node *sent_in(const tn__target *target, const tn__ranges *r, const row
   const tn_node *n = w->at[0];
   tn_node *turn = target->copies && n->op == OP_LOAD && n->nsrc == 2 && !tn__level_of(r, n) ? row_loop_of(r, n) : NULL;
   if (!turn) return NULL;
-  size_t more = 2 * row_bytes(n, w->range[0]),
+  size_t more = 2 * row_bytes(n, w->range[0], NULL),
          room = target->shared / 8 * 7 / (size_t)tn__groups_of_unit(target, tn__extent(w->range[0]));
   if (*bytes + more > room) return NULL;
   *bytes += more;
   return turn;
 }
 
-/* What rows may take of a group's memory, beside the scratch that there is already. */
+/* What each row may take of a thread's cache; of a group's memory, what all may, beside the scratch that there is
+ * already. */
 static size_t room_for_rows(tn__lowering *lo, tn_node *body) {
   const tn__target *target = lo->target;
   tn__nodes all = {0};
   size_t taken = 0;
-  if (!target->group) return SIZE_MAX;
+  if (!target->group) return target->kept;
   tn__topo(lo->a, &body, 1, &all);
   for (uint32_t i = 0; i < all.n; i++)
     if (all.v[i]->op == OP_LOCAL) taken += in_lines((size_t)all.v[i]->src[0]->hi * tn__size_of(all.v[i]->dtype));
@@ -385,7 +395,7 @@ tn_node *tn__keep_rows(tn__lowering *lo, tn_node *body) {
     if (!find_row(lo, room, &r, l, &w)) break;
     tn_node *turn = sent_in(target, &r, &w, &sent);
     tn__sb_printf(&lo->note, " %s(%s)", turn ? "ahead" : "row", tn__ops[w.at[0]->op].text);
-    room -= target->group ? row_bytes(w.at[0], w.range[0]) : 0;
+    room -= target->group ? row_bytes(w.at[0], w.range[0], w.lane) : 0;
     body = keep_row(lo, &r, l, body, &w, turn);
   }
   return body;

@@ -11,6 +11,7 @@ static inline void take_form(tn__device *d, form f) {
   d->target = f == GROUPS ? (tn__target){.group = 64, .subgroup = 32, .units = 2, .unit_threads = 2048, .access = 16,
                                          .sector = 32, .copies = true, .registers = 256 << 10,
                                          .shared = 48 << 10, .kept = 48 << 10}
-                          : (tn__target){.interprets = f == PLAIN, .lane_bytes = 128};
+                          : (tn__target){.interprets = f == PLAIN, .lane_bytes = 128, .near = 1 << 10,
+                                         .kept = 64 << 10};
 }
 #endif

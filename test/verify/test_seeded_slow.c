@@ -98,6 +98,17 @@ static outputs stages(tn_ctx *c) { /* temporaries that take each other's places 
   tn_tensor *d = tn_contiguous(tn_transpose(tn_exp(b), 0, 1)), *e = tn_contiguous(tn_transpose(tn_add(d, a), 0, 1));
   return (outputs){{tn_transpose(tn_neg(e), 0, 1), tn_sum(d, AXES(1), false)}};
 }
+static outputs columns(tn_ctx *c) { return (outputs){{tn_softmax(input(c, TN_F32, DIMS(9, 70)), 0)}}; }
+static outputs turned(tn_ctx *c) { /* tiles that are whole and cut off, and loops too short for any */
+  tn_tensor *x = input(c, TN_F32, DIMS(21, 19)), *y = input(c, TN_F32, DIMS(19, 21)),
+            *z = input(c, TN_F32, DIMS(24, 16)), *few = input(c, TN_F32, DIMS(3, 90));
+  return (outputs){{tn_add(tn_exp(tn_transpose(x, 0, 1)), y), tn_contiguous(tn_transpose(z, 0, 1)),
+                    tn_contiguous(tn_transpose(few, 0, 1))}};
+}
+static outputs distances(tn_ctx *c) { /* a block of lines, and one cut off */
+  tn_tensor *x = input(c, TN_F32, DIMS(70, 1, 3)), *y = input(c, TN_F32, DIMS(1, 40, 3)), *d = tn_sub(x, y);
+  return (outputs){{tn_sum(tn_mul(d, d), AXES(2), false)}};
+}
 static outputs product(tn_ctx *c) {
   tn_tensor *x = input(c, TN_F32, DIMS(12, 9)), *w = input(c, TN_F32, DIMS(9, 10)), *b = input(c, TN_F32, DIMS(10));
   return (outputs){{tn_relu(tn_add(tn_matmul(x, w), b)), tn_matmul(tn_transpose(w, 0, 1), tn_slice(x, 0, 2, 11, 1))}};
@@ -573,6 +584,10 @@ static const mutation mutations[] = {
     {"optimise: chunk", "the slices are 1 fewer", LOWERED, in_parts, groups_shorter, NULL},
     {"rows", "a kept row is read 1 back", LOWERED, in_parts, local_back, "row("},
     {"rows", "a kept row is not stored", LOWERED, in_parts, local_unset, "row("},
+    {"turn", "a turned tile is read 1 back", LOWERED, in_parts, local_back, "turn("},
+    {"turn", "a turned tile is not filled", LOWERED, in_parts, local_unset, "turn("},
+    {"turn", "a tile's lines are 1 closer", LOWERED, in_parts, stride_off, "turn("},
+    {"turn", "a tile's line is 1 shorter", LOWERED, in_parts, lanes_shorter, "turn("},
     {"columns", "what adds up is overwritten", LOWERED, in_parts, add_as_store, "hold("},
     {"columns", "a column's start is added", LOWERED, in_parts, store_as_add, "hold("},
     {"group", "a divisor is 1 less", LOWERED, in_parts, quotient_off, "flat("},
@@ -628,6 +643,9 @@ static const program programs[] = {
     FORMED(softmax),
     FORMED(stages),
     FORMED(product),
+    {"columns", columns, "ref", OPTIMISED, false, true},
+    {"turned", turned, "ref", OPTIMISED, false, true},
+    {"distances", distances, "ref", OPTIMISED, false, true},
     {"wide norm", wide_norm, "ref", GROUPS, false, true},
     {"norm", norm, "ref", PLAIN, false, false},
     {"norm", norm, "ref", GROUPS, false, false},

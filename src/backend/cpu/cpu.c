@@ -326,7 +326,7 @@ void tn__cpu_open(tn_ctx *c) {
   bool compiles = tn__cc_find(c, &found.cc);
   describe(c, &found, text, sizeof text);
   tn__device *d = tn__device_add(c, compiles ? &cpu_ops : &interpreting_ops, "cpu", text, NULL);
-  d->target = (tn__target){.interprets = !compiles, .lane_bytes = TN__CPU_LANE_BYTES};
+  d->target = (tn__target){.interprets = !compiles, TN__CPU_TARGET};
   if (compiles) {
     cpu *self = d->self = tn__mem_alloc(&c->mem, sizeof *self);
     *self = found;

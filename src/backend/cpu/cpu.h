@@ -4,7 +4,13 @@
 #define TN_BACKEND_CPU_CPU_H
 #include "device/device.h"
 
-enum { TN__CPU_LANE_BYTES = 128 }; /* 32 f32: two accumulators or more at every level, whose additions overlap */
+enum {
+  TN__CPU_LANE_BYTES = 128, /* 32 f32: two accumulators or more at every level, whose additions overlap */
+  /* Of the caches of a core that Tenet runs fast on, the least: kernels are the same text on all of them. */
+  TN__CPU_NEAR = 32 << 10,
+  TN__CPU_KEPT = 512 << 10 /* half of the second one, the other half being for what passes */
+};
+#define TN__CPU_TARGET .lane_bytes = TN__CPU_LANE_BYTES, .near = TN__CPU_NEAR, .kept = TN__CPU_KEPT
 
 /* Adds the device "cpu".  Without a C compiler it interprets, and says so on stderr once unless opt.quiet. */
 void tn__cpu_open(tn_ctx *c);

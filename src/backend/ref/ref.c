@@ -266,7 +266,7 @@ static const struct guise {
   size_t shared;
   tn__target target;     /* of others */
 } guises[] = {
-    {.name = "ref:cpu", .dialect = &tn__dialect_c, .target = {.lane_bytes = TN__CPU_LANE_BYTES}},
+    {.name = "ref:cpu", .dialect = &tn__dialect_c, .target = {TN__CPU_TARGET}},
     {.name = "ref:sm_80", .dialect = &tn__dialect_cuda, .generation = 8, .units = 108, .shared = 163 << 10},
     {.name = "ref:sm_90", .dialect = &tn__dialect_cuda, .generation = 9, .units = 132, .shared = 227 << 10},
     {.name = "ref:opencl",
@@ -287,5 +287,5 @@ void tn__ref_open(tn_ctx *c, const char *name) {
     return;
   }
   tn__device_add(c, &ref_ops, "ref", text, NULL)->target =
-      (tn__target){.interprets = true, .lane_bytes = TN__CPU_LANE_BYTES};
+      (tn__target){.interprets = true, TN__CPU_TARGET};
 }

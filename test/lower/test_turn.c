@@ -1,0 +1,143 @@
+/* Copies that turn, and reductions across rows: what compiled kernels make of them is to the bit what plain loops give,
+ * whatever the sizes, the dtypes, the order of the axes and the number of threads.  Sums along rows have an order of
+ * their own, the same for all numbers of threads. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include "tenet/tenet.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct program {
+  const char *name;
+  tn_tensor *(*make)(tn_tensor *x, const struct program *p);
+  int dtype, rank;
+  tn_dim shape[5];
+  int order[5];     /* of the axes; of reductions, the first one is the axis */
+  const char *step; /* a word of the kernel's notes; NULL: it has none of these */
+} program;
+
+static tn_tensor *copy(tn_tensor *x, const program *p) { return tn_contiguous(tn_permute(x, p->order, p->rank)); }
+static tn_tensor *fused(tn_tensor *x, const program *p) { /* with what lies along the result, and once more across */
+  tn_tensor *y = tn_permute(x, p->order, p->rank), *z = tn_contiguous(tn_mul_scalar(y, 2));
+  return tn_add(tn_add(tn_exp(y), z), tn_permute(tn_contiguous(tn_flip(x, (int[]){0}, 1)), p->order, p->rank));
+}
+static tn_tensor *gated(tn_tensor *x, const program *p) {
+  return tn_add_scalar(tn_permute(tn_pad(x, (tn_dim[]){2, 1, 0, 5}, 3), p->order, p->rank), 1);
+}
+static tn_tensor *softmax(tn_tensor *x, const program *p) { return tn_softmax(x, p->order[0]); }
+static tn_tensor *log_sum(tn_tensor *x, const program *p) { return tn_logsumexp(x, p->order, 1, false); }
+
+/* Of all pairs of rows of x and y, which is as long as the first number of `order` says; of more axes, for each */
+static tn_tensor *distances(tn_tensor *x, const program *p) {
+  tn_tensor *y = tn_slice(tn_contiguous(tn_flip(x, (int[]){0}, 1)), p->rank - 2, 0, p->order[0], 1);
+  tn_tensor *d = tn_sub(tn_unsqueeze(x, -2), tn_unsqueeze(tn_contiguous(y), -3));
+  return tn_sum(tn_mul(d, d), (int[]){-1}, 1, false);
+}
+/* ... whose terms are numbered by two axes, beside another one which turns nothing */
+static tn_tensor *two_sums(tn_tensor *x, const program *p) {
+  tn_tensor *y = tn_slice(tn_contiguous(tn_neg(x)), 0, 0, p->order[0], 1);
+  tn_tensor *d = tn_abs(tn_sub(tn_unsqueeze(x, 1), tn_unsqueeze(tn_contiguous(y), 0)));
+  return tn_sum(tn_sqrt(d), (int[]){2, 3}, 2, false);
+}
+
+static const program programs[] = {
+    {"a square", copy, TN_F32, 2, {128, 128}, {1, 0}, "turn("},
+    {"tiles cut off", copy, TN_F32, 2, {131, 67}, {1, 0}, "turn("},
+    {"one line more than a tile", copy, TN_F32, 2, {64, 65}, {1, 0}, "turn("},
+    {"a tile alone", copy, TN_F32, 2, {64, 64}, {1, 0}, NULL},
+    {"f64", copy, TN_F64, 2, {70, 33}, {1, 0}, "turn("},
+    {"f16", copy, TN_F16, 2, {70, 133}, {1, 0}, "turn("},
+    {"bf16", copy, TN_BF16, 2, {70, 133}, {1, 0}, "turn("},
+    {"i8", copy, TN_I8, 2, {140, 133}, {1, 0}, "turn("},
+    {"u16", copy, TN_U16, 2, {140, 133}, {1, 0}, "turn("},
+    {"i64", copy, TN_I64, 2, {140, 133}, {1, 0}, "turn("},
+    {"bool", copy, TN_BOOL, 2, {140, 133}, {1, 0}, "turn("},
+    {"few to a line of the operand", copy, TN_F32, 2, {3000, 7}, {1, 0}, "turn("},
+    {"few to a line of the result", copy, TN_F32, 2, {3, 3000}, {1, 0}, "turn("},
+    {"few to both", copy, TN_F32, 3, {3, 40, 5}, {2, 1, 0}, NULL},
+    {"eight", copy, TN_F32, 2, {8, 3000}, {1, 0}, "turn("},
+    {"axes all round", copy, TN_F32, 4, {9, 11, 10, 17}, {3, 2, 1, 0}, "turn("},
+    {"channels last", copy, TN_F32, 4, {3, 20, 9, 11}, {0, 2, 3, 1}, "turn("},
+    {"channels first", copy, TN_F32, 4, {3, 9, 11, 20}, {0, 3, 1, 2}, "turn("},
+    {"five axes", copy, TN_F32, 5, {3, 9, 4, 11, 20}, {2, 4, 0, 3, 1}, "turn("},
+    {"lines that stay", copy, TN_F32, 4, {5, 40, 20, 64}, {0, 2, 1, 3}, NULL},
+    {"fused", fused, TN_F32, 2, {131, 67}, {1, 0}, "turn("},
+    {"padded", gated, TN_F32, 2, {131, 67}, {1, 0}, "turn("},
+    {"softmax of columns", softmax, TN_F32, 2, {100, 70}, {0}, "row("},
+    {"softmax of one column", softmax, TN_F32, 2, {100, 1}, {0}, "lanes("},
+    {"softmax of few columns", softmax, TN_F64, 2, {20, 3}, {0}, "row("},
+    {"softmax of channels", softmax, TN_F32, 4, {2, 21, 9, 11}, {1}, "row("},
+    {"softmax of bf16", softmax, TN_BF16, 2, {33, 70}, {0}, "row("},
+    {"columns too long to keep", softmax, TN_F32, 2, {9000, 33}, {0}, "lanes("},
+    {"short rows", softmax, TN_F32, 2, {70, 8}, {1}, "lanes(2,8)"},
+    {"rows of less than two turns", softmax, TN_F32, 2, {70, 63}, {1}, "lanes(2,63)"},
+    {"rows of two turns", softmax, TN_F64, 2, {70, 32}, {1}, "lanes(2,16)"},
+    {"few long lines", copy, TN_F32, 3, {2, 3, 5000}, {1, 0, 2}, "chunk("},
+    {"distances", distances, TN_F32, 2, {64, 16}, {64}, "turn("},
+    {"distances of odd numbers", distances, TN_F32, 2, {131, 7}, {45}, "turn("},
+    {"distances of few", distances, TN_F64, 2, {19, 5}, {7}, "turn("},
+    {"distances of one", distances, TN_F32, 2, {100, 5}, {1}, NULL},
+    {"distances of batches", distances, TN_F32, 3, {3, 70, 9}, {40}, "turn("},
+    {"distances of bf16", distances, TN_BF16, 2, {70, 9}, {40}, "turn("},
+    {"integers' distances", distances, TN_I32, 2, {70, 9}, {40}, "turn("},
+    {"distances over two axes", two_sums, TN_F32, 3, {70, 3, 5}, {37}, "turn("},
+    {"log of sums", log_sum, TN_F32, 2, {12, 40}, {0}, "lanes("},
+};
+
+static tn_tensor *made(tn_ctx *c, const program *p) {
+  tn_dim n = 1;
+  for (int i = 0; i < p->rank; i++) n *= p->shape[i];
+  tn_tensor *x = tn_sub_scalar(tn_mod(tn_arange(c, TN_I32, 0, (double)n, 1), tn_full(c, TN_I32, NULL, 0, 89)), 40);
+  x = tn_cast(tn_reshape(x, p->shape, p->rank), (tn_dtype)p->dtype);
+  if (p->dtype == TN_F32 || p->dtype == TN_F64) x = tn_mul_scalar(x, 0.17);
+  x = tn_contiguous(x);
+  assert_int_equal(tn_realize(&x, 1), TN_OK);
+  return p->make(x, p);
+}
+
+static void *result(const char *device, int threads, const program *p, size_t *bytes) {
+  void *out = NULL;
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = device, .threads = threads, .quiet = 1, .verify = "strict"});
+  assert_non_null(c);
+  tn_scope(c) {
+    tn_tensor *y = made(c, p);
+    if (!y) fail_msg("%s: %s", p->name, tn_last_error(c)->text);
+    char *text = tn_explain_string(&y, 1);
+    if (!text) fail_msg("%s on %s: %s", p->name, device, tn_last_error(c)->text);
+    bool compiled = !strcmp(device, "cpu");
+    if (compiled && p->step && !strstr(text, p->step)) fail_msg("%s: no %s in\n%s", p->name, p->step, text);
+    if (compiled && !p->step && (strstr(text, "turn(") || strstr(text, "row("))) fail_msg("%s:\n%s", p->name, text);
+    free(text);
+    *bytes = tn_nbytes(y);
+    out = malloc(*bytes);
+    assert_non_null(out);
+    if (tn_read(y, out, *bytes) != TN_OK) fail_msg("%s on %s: %s", p->name, device, tn_last_error(c)->text);
+  }
+  tn_ctx_close(c);
+  return out;
+}
+
+static void as_plain_loops(void **s) {
+  (void)s;
+  for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {
+    size_t n, bytes;
+    bool in_order = !programs[i].step || !strstr(programs[i].step, "lanes(2");
+    void *want = result(in_order ? "ref" : "cpu", 1, &programs[i], &n);
+    for (int threads = 1; threads <= 3; threads += 2) {
+      void *got = result("cpu", threads, &programs[i], &bytes);
+      assert_int_equal(bytes, n);
+      if (memcmp(got, want, n)) fail_msg("%s: other bits", programs[i].name);
+      free(got);
+    }
+    free(want);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(as_plain_loops)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
