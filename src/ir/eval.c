@@ -8,6 +8,7 @@
 #include "ir/eval.h"
 #include "ir/math_c.inc"
 #include "ir/math.inc"
+#include "ir/math_f64.inc"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

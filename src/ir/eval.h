@@ -8,8 +8,8 @@
  * Totality: integers wrap; x idiv 0 = 0, x mod 0 = x, MIN idiv -1 wraps; idiv and mod floor; shift counts >= width give
  * 0 or the sign fill; float to integer saturates and NaN gives 0; min and max propagate NaN and order -0 < +0. f16 and
  * bf16 compute in f32 and round once, but for fma, which is exact until it rounds.  The elementary functions of f32 are
- * those of ir/math.inc, the very text that is compiled into kernels, so the two agree bit for bit; those of f64 are the
- * C library's. */
+ * those of ir/math.inc, the very text that is compiled into kernels, so the two agree bit for bit; those of f64 are of
+ * ir/math_f64.inc, as those of the CPU's kernels, or the C library's. */
 #ifndef TN_IR_EVAL_H
 #define TN_IR_EVAL_H
 #include "ir/node.h"

@@ -32,8 +32,9 @@ typedef struct tn__printer {
   int64_t piece;    /* which of an accumulator's vectors it is at */
   const char *rest; /* the lanes in which there is something to do; NULL: all */
   uint32_t nrest;
-  /* of the unit: the numbers of lanes that it uses, those for which it needs math.inc, helpers that go lane by lane */
-  uint32_t counts, math;
+  /* of the unit: the numbers of lanes that it uses, those for which it needs math.inc and math_f64.inc, helpers that go
+   * lane by lane */
+  uint32_t counts, math, math_f64;
   tn__vec(const char *) needs;
   /* groups */
   tn__map packed; /* LOAD or STORE -> the number of the registers that hold its neighbours */

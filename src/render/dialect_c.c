@@ -4,7 +4,8 @@
 
 const tn__dialect tn__dialect_c = {
     .name = "c",
-    .head = (const char *const[]){tn__embed_math_c_inc, tn__embed_math_inc, tn__embed_kernel_inc, NULL},
+    .head = (const char *const[]){tn__embed_math_c_inc, tn__embed_math_inc, tn__embed_math_f64_inc,
+                                  tn__embed_kernel_inc, NULL},
     TN__COMMON_TYPES("_Bool", "f64"),
     TN__COMMON_SPELLINGS,
     .infinity = "__builtin_inff()",

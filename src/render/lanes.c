@@ -47,18 +47,21 @@ static const char *const spelling[OP_COUNT][SP_COUNT] = {
     [OP_WHERE] = {[SP_BOOL] = "($0 & $1) | (~$0 & $2)", SPELL_NUMBERS("tn_where_$n($0, $1, $2)")},
 };
 
-/* What math.inc has for vectors beside its functions of f32 (ROUNDING LIBRARY), of f32 and of f64; WIDE: by way of f64.
- * All else goes lane by lane. */
+/* What math.inc and math_f64.inc have for vectors beside functions of f32 (ROUNDING LIBRARY), of f32 and of f64; WIDE:
+ * f32 by way of f64.  All else goes lane by lane. */
 enum { F32 = 1, F64 = 2, WIDE = 4 };
 static const uint8_t native[OP_COUNT] = {
 #define BASIC(op, name) [OP_##op] = F32 | F64,
 #define BY_F64(op, name) [OP_##op] = WIDE,
-    TN_BASIC_1(BASIC) TN_BASIC_2(BASIC) TN_MATH_BY_F64(BY_F64) [OP_FMA] = F32 | F64, [OP_COPYSIGN] = F32,
+    TN_BASIC_1(BASIC) TN_BASIC_2(BASIC) TN_MATH_BY_F64(BY_F64) [OP_FMA] = F32 | F64, [OP_COPYSIGN] = F32 | F64,
 };
+static const bool has_f64[OP_COUNT] = {
+#define TWICE(op, name, bound) [OP_##op] = true,
+    TN_MATH_TWICE(TWICE)};
 
 static bool has_vectors(int op, int dtype) {
   if (dtype == TN_F32) return (native[op] & F32) || tn__ops[op].rounding == RN_LIBRARY;
-  return dtype == TN_F64 && (native[op] & F64);
+  return dtype == TN_F64 && ((native[op] & F64) || has_f64[op]);
 }
 
 /* ---- types ---- */
@@ -208,6 +211,7 @@ static const char *exact_text(tn__printer *p, int op, int kind, int skind, const
   }
   const char *name = tn__print_format(p, "tn_%s_%s", tn__ops[op].text, own ? tn__dtypes[skind].name : name_of(skind));
   bool has_form = has_vectors(op, compute);
+  if (compute == TN_F64 && has_f64[op]) p->math_f64 |= (uint32_t)p->count;
   return call(p, name, has_form, kind, skind, n, operand);
 }
 
@@ -703,6 +707,7 @@ void tn__lanes_head(tn__printer *p, tn__sb *out) {
     if (!(p->counts & (uint32_t)count)) continue;
     put_instance(out, tn__embed_vector_c_inc, count);
     if (p->math & (uint32_t)count) put_instance(out, tn__embed_math_inc, count);
+    if (p->math_f64 & (uint32_t)count) put_instance(out, tn__embed_math_f64_inc, count);
   }
   for (uint32_t i = 0; i < p->needs.n; i++) tn__sb_printf(out, "%s\n", p->needs.v[i]);
 }

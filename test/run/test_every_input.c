@@ -1,12 +1,13 @@
 /* The f32 functions of one argument, through kernels of the cpu device or of that which $TENET_DEVICE names, against
  * the C library's in double (the bounds of ir/math.inc) and against the same text compiled into this program (the same
- * bits).
+ * bits).  Those of f64 that are own text on the CPU: the same bits there, of a sample.
  *
  * test_every_input                      a sample of the inputs
  * test_every_input --all FILE [NAME...] all 2^32 inputs of each function, or of these; appends a line for each to FILE
  * (a minute of 4 cores each) */
 #include "ir/math_c.inc"
 #include "ir/math.inc"
+#include "ir/math_f64.inc"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -134,6 +135,52 @@ static void sample(void **state) {
   assert_int_equal(bad, 0);
 }
 
+/* ---- f64: inputs from all over the range, and as many of ordinary size ---- */
+
+typedef struct function_f64 {
+  const char *name;
+  tn_tensor *(*kernel)(tn_tensor *);
+  double (*text)(double);
+} function_f64;
+static const function_f64 functions_f64[] = {
+#define ROW_F64(op, name, bound) {#name, tn_##name, tn_##name##_f64},
+    TN_MATH_TWICE(ROW_F64)};
+enum { FUNCTIONS_F64 = sizeof functions_f64 / sizeof *functions_f64, SAMPLE_F64 = (1 << 16) + 3 };
+
+static void draw_f64(double *x) {
+  uint64_t bits = 1;
+  for (int i = 0; i < SAMPLE_F64; i++) {
+    bits = bits * 6364136223846793005u + 1442695040888963407u;
+    uint64_t b = bits ^ bits >> 29;
+    memcpy(&x[i], &b, sizeof b);
+    if (i & 1) x[i] = ldexp((double)(int64_t)b, -63 + (int)(b % 12) - 4);
+    if (i % 64 < 32 && !(fabs(x[i]) < 0x1p30)) x[i] = 1 / x[i]; /* vectors without huge arguments, too */
+  }
+}
+
+static void sample_f64(void **state) {
+  static double x[SAMPLE_F64], got[SAMPLE_F64];
+  (void)state;
+  if (strcmp(device_or("cpu"), "cpu")) skip(); /* others have functions of their own */
+  tn_ctx *c = open_device();
+  int bad = 0;
+  draw_f64(x);
+  for (int k = 0; k < FUNCTIONS_F64; k++) tn_scope(c) {
+      const function_f64 *f = &functions_f64[k];
+      tn_tensor *y = f->kernel(tn_from(c, TN_F64, (tn_dim[]){SAMPLE_F64}, 1, x));
+      assert_int_equal(tn_read(y, got, sizeof got), TN_OK);
+      for (int i = 0; i < SAMPLE_F64; i++) {
+        double here = f->text(x[i]);
+        if (!memcmp(&got[i], &here, sizeof here) || (isnan(got[i]) && isnan(here))) continue;
+        print_error("%s(%a): the kernel gives %a, the text here %a\n", f->name, x[i], got[i], here);
+        bad++;
+        break;
+      }
+    }
+  tn_ctx_close(c);
+  assert_int_equal(bad, 0);
+}
+
 /* ---- all inputs ---- */
 
 static const char *file;
@@ -183,7 +230,8 @@ static void all_inputs(void **state) {
 }
 
 int main(int argc, char **argv) {
-  const struct CMUnitTest samples[] = {cmocka_unit_test(sample)}, all[] = {cmocka_unit_test(all_inputs)};
+  const struct CMUnitTest samples[] = {cmocka_unit_test(sample), cmocka_unit_test(sample_f64)},
+                          all[] = {cmocka_unit_test(all_inputs)};
   if (argc < 3 || strcmp(argv[1], "--all")) return cmocka_run_group_tests(samples, NULL, NULL);
   file = argv[2], chosen = argv + 3, nchosen = argc - 3;
   return cmocka_run_group_tests(all, NULL, NULL);

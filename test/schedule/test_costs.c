@@ -99,8 +99,9 @@ static void do_lines(tn_ctx *c, void *arg) {
   tn__sb_init(&text, &c->scratch);
   assert_true(cost_lines("") == 0);
   assert_true(cost_lines("a\n\nb") == 3);
-  tn__sb_printf(&text, "f32 a;\n%s\n%sf32 b;\n", tn__embed_math_inc, tn__embed_math_inc);
-  assert_true(cost_lines(tn__sb_str(&text)) == 5);
+  tn__sb_printf(&text, "f32 a;\n%s\n%s%sf32 b;\n", tn__embed_math_inc, tn__embed_math_inc,
+                tn__embed_math_f64_inc);
+  assert_true(cost_lines(tn__sb_str(&text)) == 6);
 }
 
 static void test_slices(void **state) { (void)state, test_in_ctx(do_slices, NULL); }

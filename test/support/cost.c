@@ -218,12 +218,15 @@ double cost_of_text(tn_ctx *c, const char *unit, const tn__kernel *k) {
 }
 
 double cost_lines(const char *unit) {
-  const char *functions = tn__embed_math_inc;
-  size_t length = strlen(functions);
+  static const char *const functions[] = {tn__embed_math_inc, tn__embed_math_f64_inc};
   double sum = 0;
   for (const char *at = unit; *at; sum++) {
-    const char *end = strchr(at, '\n');
-    at = !strncmp(at, functions, length) ? at + length : end ? end + 1 : at + strlen(at);
+    const char *end = strchr(at, '\n'), *next = end ? end + 1 : at + strlen(at);
+    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
+      size_t length = strlen(functions[i]);
+      if (!strncmp(at, functions[i], length)) next = at + length;
+    }
+    at = next;
   }
   return sum;
 }

@@ -23,7 +23,7 @@ typedef enum cost_figure {
   COST_WRITTEN,
   COST_LOCAL,     /* bytes of scratch memory, of all kernels */
   COST_BARRIERS,  /* of all groups */
-  COST_LINES,     /* of all text that is compiled, ir/math.inc as one: an op more moves no figure */
+  COST_LINES,     /* of all text that is compiled, ir/math.inc as one, math_f64.inc too: an op more moves no figure */
   COST_TEXT,      /* words and operators of the kernels' text, a helper's call as some, by their loops' turns */
   COST_MEMORY,    /* bytes of buffers that there were at once */
   COST_FIGURES
