@@ -46,7 +46,8 @@ static bool find_index(tn_node *x, element *out) {
 }
 
 /* What is done to an index that is `apart` more than a multiple of 4 is done to `apart` alone: the multiple is
- * multiplied by *times, and bits of a block are all that is set or cleared.  False where that, or a sum, goes beyond. */
+ * multiplied by *times, and bits of a block are all that is set or cleared.  False where that, or a sum, goes beyond.
+ */
 static bool apply(const element *e, uint64_t apart, uint64_t *times, uint64_t *plus) {
   bool lost = false;
   *times = 1, *plus = apart;

@@ -22,6 +22,8 @@ enum {
   USUAL_BALANCE = 16,    /* from memory, */
   USUAL_LAUNCH = 32768,  /* and of another kernel's beginning, of devices that do not say */
   MIN_PARALLEL = 16,     /* iterations around a fused reduction, which it must leave to the threads ... */
+  SHORT_ROW = 32,        /* terms of a reduction below another one, and of all of them, ... */
+  SMALL_NEST = 8192,     /* that few threads do in the time of a launch */
   SMALL_WORK = 32768     /* ... unless there is this little to do (and no sum to split) */
 };
 
@@ -151,6 +153,7 @@ void tn__demand_inline(tn__fuse *f, tn_node *n, tn__info *in, tn__demand *d) {
   f->seeds.v[d->k].size++;
   f->seeds.v[d->k].tiled |= in->tiled;
   f->seeds.v[d->k].keeps |= in->inline_dot;
+  f->seeds.v[d->k].multiplies |= n->op == OP_CONTRACT && !in->inline_dot;
   switch (n->op) {
   case OP_SUM: case OP_PROD: case OP_RMAX: case OP_RMIN: inline_reduce(f, n, in, d); return;
   case OP_FOLD: inline_fold(f, n, in, d); return;
@@ -209,6 +212,19 @@ static uint32_t loops_of(const tn_node *n) {
   return n->op == OP_FOLD ? 1 : tn__ops[n->op].group == G_REDUCE ? n->nint : 0;
 }
 
+/* On devices of many threads: is a reduction below another one's loop left to enough of them?  Those of the outputs
+ * share such work out, also where the kernel's outputs want it, too; a few short rows one thread may take. */
+/* a choice: either is right */
+static bool stays_parallel(tn__fuse *f, const tn_node *n, const tn__demand *d, double outputs) {
+  const tn__target *t = &f->dev->target;
+  const tn__info *in = tn__info_of(f, n);
+  for (int i = tn__demand_last(f, in, d->k); i >= 0; i = in->want.v[i].before)
+    if (in->want.v[i].env == f->seeds.v[d->k].env) return true;
+  double terms = tn__numel_guess(n->src[0]) / tn__numel_guess(n);
+  if (!t->group || !is_reduction(n) || n->op == OP_CONTRACT || outputs >= (double)t->units * tn__usual_group(t)) return true;
+  return terms <= SHORT_ROW && extents(d->env, ~0u) * terms <= SMALL_NEST;
+}
+
 /* n computed at d: each element once, and nested under loops that the kernel can put outermost. */
 /* a choice: no is right */
 static bool fits(tn__fuse *f, tn_node *n, const tn__demand *d) {
@@ -221,8 +237,10 @@ static bool fits(tn__fuse *f, tn_node *n, const tn__demand *d) {
   if (tn__info_of(f, n)->inline_dot) return true; /* its repeats are kept in a row of scratch memory */
   if (extents(env, set) > tn__numel_guess(n) * MAX_REPEAT) return false;
   uint32_t last = set ? 32 - (uint32_t)__builtin_clz(set) : 0, before = last ? (uint32_t)((1ull << last) - 1) : 0;
-  if (set & ~outs) return (before & ~set) == 0;
+  if (set & ~outs) return (before & ~set) == 0 && stays_parallel(f, n, d, extents(env, outs));
   const tn__seed *g = &f->seeds.v[d->k];
+  /* what a product's rows or columns have in common of a sum would keep threads from sharing out the product */
+  if (f->dev->target.group && g->multiplies && set != outs) return false;
   for (uint32_t i = 0; i < g->chain.n; i++)
     if ((g->chain.v[i] & set) != set && (g->chain.v[i] & set) != g->chain.v[i]) return false;
   return extents(env, set) >= MIN_PARALLEL ||

@@ -13,7 +13,10 @@ bool tn__is_placed(const tn_node *n) {
          number_of(n->src[0])->op == OP_CONST;
 }
 
-bool tn__has_own_places(const tn_node *n) { return n->op == OP_SCATTER && n->src[1]->op == OP_DISTINCT; }
+/* Of a single place the index says nothing: it is always that one. */
+bool tn__has_own_places(const tn_node *n) {
+  return n->op == OP_SCATTER && n->src[1]->op == OP_DISTINCT && n->dim[0]->lo > 1;
+}
 
 tn_node *tn__placed_over(tn_ctx *c, const tn_node *n) {
   const tn_node *x = number_of(n->src[0]);

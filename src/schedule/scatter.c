@@ -171,7 +171,7 @@ static tn_node *in_parallel(tn_ctx *c, const tn__target *t, tn_node *n) {
   idx = tn__cast(c, tn__reshape(c, idx, &count, 1), TN_I64);
   upd = tn__merge_axes(c, tn__merge_axes(c, upd, n->src[1]->rank, n->rank - 1u), 0, n->src[1]->rank);
   bool asked = is_quicker_asked(t, most(places), most(count), most(upd->dim[1]));
-  if (!asked && most(count) < most(places)) return by_run(c, base, idx, tn__acc(c, upd));
+  if (!asked && most(count) < most(places) && places->lo > 1) return by_run(c, base, idx, tn__acc(c, upd));
   tn_node *sum = (asked ? by_asking : by_place)(c, places, idx, tn__acc(c, upd));
   return tn__cast(c, tn__add(c, tn__acc(c, base), tn__reshape(c, sum, n->dim, n->rank)), n->dtype);
 }
@@ -184,7 +184,7 @@ static tn_node *first_serial(tn_ctx *c, const tn__target *t, tn_node *sink) {
   tn__nodes all = {0};
   tn__topo(&c->scratch, &sink, 1, &all);
   for (uint32_t i = 0; i < all.n; i++)
-    if (all.v[i]->op == OP_SCATTER && !tn__is_placed(all.v[i]) && !tn__has_own_places(all.v[i]) &&
+    if (all.v[i]->op == OP_SCATTER && !tn__is_placed(all.v[i]) && all.v[i]->src[1]->op != OP_DISTINCT &&
         !tn__is_added_at_once(t, all.v[i]))
       return all.v[i];
   return NULL;

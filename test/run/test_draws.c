@@ -104,7 +104,8 @@ static tn_tensor *drawn(tn_ctx *c, int kind, tn_dim n) {
 static void neighbours_share(void **state) {
   static const struct {
     int kind, neighbours, logs;
-  } cases[] = {{UNIFORM, 4, 0}, {NORMAL, 4, 2}, {HALVES, 8, 4}, {COINS, 16, 0}, {DROPOUT, 4, 0}, {PASSED_BACK, 4, 0}, {TABLE, 4, 2}};
+  } cases[] = {{UNIFORM, 4, 0}, {NORMAL, 4, 2},      {HALVES, 8, 4}, {COINS, 16, 0},
+               {DROPOUT, 4, 0}, {PASSED_BACK, 4, 0}, {TABLE, 4, 2}};
   (void)state;
   for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
     tn_ctx *c = open_on("ref:sm_90");
