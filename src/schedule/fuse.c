@@ -221,7 +221,8 @@ static bool stays_parallel(tn__fuse *f, const tn_node *n, const tn__demand *d, d
   for (int i = tn__demand_last(f, in, d->k); i >= 0; i = in->want.v[i].before)
     if (in->want.v[i].env == f->seeds.v[d->k].env) return true;
   double terms = tn__numel_guess(n->src[0]) / tn__numel_guess(n);
-  if (!t->group || !is_reduction(n) || n->op == OP_CONTRACT || outputs >= (double)t->units * tn__usual_group(t)) return true;
+  bool rows = is_reduction(n) && n->op != OP_CONTRACT;
+  if (!t->group || !rows || outputs >= (double)t->units * tn__usual_group(t)) return true;
   return terms <= SHORT_ROW && extents(d->env, ~0u) * terms <= SMALL_NEST;
 }
 
