@@ -63,6 +63,7 @@ void tn__demand_put(tn__fuse *f, tn_node *n, int k, tn_node *idx, tn_node *gate,
   }
   tn__vec_push(f->a, &in->want, ((tn__demand){.k = k, .idx = idx, .gate = gate, .env = env}));
   tn__demand_link(f, in, in->want.n - 1);
+  f->seeds.v[k].multiplies |= n->op == OP_CONTRACT;
 }
 
 /* The reduce ranges of n, wanted at d; places with equal index and gate share them, so that the value is computed once.
@@ -153,7 +154,6 @@ void tn__demand_inline(tn__fuse *f, tn_node *n, tn__info *in, tn__demand *d) {
   f->seeds.v[d->k].size++;
   f->seeds.v[d->k].tiled |= in->tiled;
   f->seeds.v[d->k].keeps |= in->inline_dot;
-  f->seeds.v[d->k].multiplies |= n->op == OP_CONTRACT && !in->inline_dot;
   switch (n->op) {
   case OP_SUM: case OP_PROD: case OP_RMAX: case OP_RMIN: inline_reduce(f, n, in, d); return;
   case OP_FOLD: inline_fold(f, n, in, d); return;
@@ -241,7 +241,7 @@ static bool fits(tn__fuse *f, tn_node *n, const tn__demand *d) {
   if (set & ~outs) return (before & ~set) == 0 && stays_parallel(f, n, d, extents(env, outs));
   const tn__seed *g = &f->seeds.v[d->k];
   /* what a product's rows or columns have in common of a sum would keep threads from sharing out the product */
-  if (f->dev->target.group && g->multiplies && set != outs) return false;
+  if (f->dev->target.group && g->multiplies && !g->keeps && set != outs) return false;
   for (uint32_t i = 0; i < g->chain.n; i++)
     if ((g->chain.v[i] & set) != set && (g->chain.v[i] & set) != g->chain.v[i]) return false;
   return extents(env, set) >= MIN_PARALLEL ||

@@ -61,7 +61,7 @@ bool tn__is_added_at_once(const tn__target *t, const tn_node *n);
 typedef struct tn__seed { /* a kernel in the making */
   tn__nodes roots;          /* nodes it stores */
   bool tiled;               /* it has one already */
-  bool multiplies;          /* it has a product of matrices, tiled or not */
+  bool multiplies;          /* it wants a product of matrices, tiled or not */
   bool keeps;               /* it has products whose operands it keeps in rows (in->inline_dot) */
   bool alone;               /* it has stores, or a library call, of a kind that no other store can stand beside */
   int first;                /* of the kernels that store its root: it, or the first where there are several */
