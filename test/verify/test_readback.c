@@ -50,6 +50,10 @@ static tn_tensor *indexed(tn_ctx *c) {
   tn_tensor *x = input(c, TN_F32, DIMS(60, 4)), *i = input(c, TN_I32, DIMS(70)), *u = input(c, TN_F32, DIMS(70, 4));
   return tn_add(tn_embedding(x, i), u);
 }
+static tn_tensor *counts(tn_ctx *c) {
+  tn_tensor *x = input(c, TN_I32, DIMS(300));
+  return tn_bincount(tn_mod(x, tn_full(c, TN_I32, DIMS(300), 110)), 100);
+}
 static tn_tensor *softmax(tn_ctx *c) { return tn_softmax(input(c, TN_F32, DIMS(50, 100)), -1); }
 static tn_tensor *row_max(tn_ctx *c) { return tn_max(input(c, TN_F32, DIMS(50, 300)), AXES(1), false); }
 static tn_tensor *norm(tn_ctx *c) {
@@ -76,7 +80,7 @@ static const struct program {
   const char *name;
   tn_tensor *(*make)(tn_ctx *c);
 } programs[] = {{"chain", chain},       {"integers", integers},       {"shorts", shorts},     {"views", views},
-                {"indexed", indexed},   {"softmax", softmax},         {"row max", row_max},   {"norm", norm},
+                {"indexed", indexed},   {"counts", counts},           {"softmax", softmax},         {"row max", row_max},   {"norm", norm},
                 {"column sums", column_sums}, {"long sum", long_sum}, {"product", product},
                 {"of two dtypes", of_two_dtypes}, {"short functions", short_functions}};
 enum { PROGRAMS = sizeof programs / sizeof *programs, KERNELS = 8, LANGUAGES = 3 };
@@ -170,6 +174,19 @@ static bool swap_choice(text *out, const char *s, size_t at) {
   put(&both, s + at + 3, (size_t)(colon - s) - at - 3);
   return strncmp(s + at + 3, colon + 3, (size_t)(end - colon) - 3) &&
          replace(out, s, at, (size_t)(end - s) - at, both.s);
+}
+/* A sum that is stored in place of an addition that may go on at once */
+static bool plain_addition(text *out, const char *s, size_t at) {
+  const char *element = strstr(s + at, "(&"), *comma = element ? strstr(element, ", ") : NULL;
+  if (strncmp(s + at, "tn_add_at_", 10)) return false;
+  text sum = {.n = 0};
+  for (int i = 0; i < 2; i++) {
+    put(&sum, element + 2, (size_t)(comma - element) - 2);
+    put(&sum, i ? " + " : " = ", 3);
+  }
+  put(&sum, comma + 2, strcspn(comma + 2, ")"));
+  put(&sum, ";", 1);
+  return replace(out, s, at, line_end(s, at) - at, sum.s);
 }
 /* A statement that begins with a name of that letter and a number. */
 static bool drop_statement(text *out, const char *s, size_t at, char letter) {
@@ -280,6 +297,7 @@ static const struct change {
     {"a choice is lost", drop_choice, 12},
     {"a choice is turned", swap_choice, 10},
     {"a store is lost", drop_store, 10},
+    {"others add there at once, and it stores", plain_addition, 4},
     {"a step of an accumulator is lost", drop_update, 8},
     {"another operator", wrong_operator, 40},
     {"another helper", wrong_helper, 30},
@@ -432,6 +450,7 @@ static const struct {
     {"opencl", "round", TN_BF16, "of two dtypes"},
     {"opencl", "min", SP_INDEX, "views"},
     {"cuda", "min", SP_INDEX, "views"}, /* what threads beyond the end load, for nobody */
+    {"c", "min", SP_INDEX, "counts"},   /* where it would be added, and is not */
 };
 enum { NO_CHANGES = sizeof no_changes / sizeof *no_changes };
 
