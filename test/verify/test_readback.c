@@ -79,10 +79,20 @@ static tn_tensor *short_functions(tn_ctx *c) {
 static const struct program {
   const char *name;
   tn_tensor *(*make)(tn_ctx *c);
-} programs[] = {{"chain", chain},       {"integers", integers},       {"shorts", shorts},     {"views", views},
-                {"indexed", indexed},   {"counts", counts},           {"softmax", softmax},         {"row max", row_max},   {"norm", norm},
-                {"column sums", column_sums}, {"long sum", long_sum}, {"product", product},
-                {"of two dtypes", of_two_dtypes}, {"short functions", short_functions}};
+} programs[] = {{"chain", chain},
+                {"integers", integers},
+                {"shorts", shorts},
+                {"views", views},
+                {"indexed", indexed},
+                {"counts", counts},
+                {"softmax", softmax},
+                {"row max", row_max},
+                {"norm", norm},
+                {"column sums", column_sums},
+                {"long sum", long_sum},
+                {"product", product},
+                {"of two dtypes", of_two_dtypes},
+                {"short functions", short_functions}};
 enum { PROGRAMS = sizeof programs / sizeof *programs, KERNELS = 8, LANGUAGES = 3 };
 
 static const struct language {
