@@ -5,11 +5,13 @@
 #include "run/runtime.h"
 
 enum { VALUES, INVERSE, COUNTS, PLACES, OUTPUTS };
+enum { COUNT, UPTO, ORDER, PARTS };
 
 typedef struct selection {
   tn_tensor *t;
   tn_tensor **want[OUTPUTS];
   tn_tensor *made[OUTPUTS];
+  tn_tensor *part[PARTS]; /* what these are made of, until they are */
 } selection;
 
 static int64_t number_in(tn_ctx *c, const tn_tensor *t) {
@@ -22,20 +24,16 @@ static int64_t number_in(tn_ctx *c, const tn_tensor *t) {
 /* Computes what the rest is made of, and the inverse, which does not hang on how many there are.  It also needs the
  * order as a permutation, which memory is not known to hold.  Gives how many there are. */
 static int64_t compute(tn_ctx *c, tn__chosen *k, selection *s) {
-  enum { COUNT, UPTO, ORDER, PARTS };
   tn_node *part[PARTS] = {tn__chosen_count(c, k), k->upto, s->want[VALUES] ? k->order : NULL};
   tn_tensor *cell[PARTS + 1];
   int n = 0;
   for (int i = 0; i < PARTS; i++)
-    if (part[i]) cell[n++] = tn__cell_new(c, part[i]);
-  int parts = n;
+    if (part[i]) cell[n++] = s->part[i] = tn__cell_new(c, part[i]);
   if (s->want[INVERSE]) cell[n++] = s->made[INVERSE] = tn__cell_new(c, tn__distinct_inverse(c, k, s->t->node));
   tn__run_realize(c, cell, n);
-  int64_t count = number_in(c, cell[COUNT]);
-  k->upto = cell[UPTO]->node;
-  k->order = s->want[VALUES] ? cell[ORDER]->node : NULL;
-  for (int i = 0; i < parts; i++) tn_release(cell[i]);
-  return count;
+  k->upto = s->part[UPTO]->node;
+  k->order = s->want[VALUES] ? s->part[ORDER]->node : NULL;
+  return number_in(c, s->part[COUNT]);
 }
 
 static void choose(tn_ctx *c, void *arg) {
@@ -59,6 +57,7 @@ static tn_status run(const char *api, selection *s) {
   tn__cells_drain(c);
   tn__storage_reap(c);
   bool ok = tn__ctx_run(c, api, choose, s);
+  for (int i = 0; i < PARTS; i++) tn_release(s->part[i]);
   for (int i = 0; i < OUTPUTS; i++) {
     if (!ok)
       tn_release(s->made[i]);

@@ -141,7 +141,7 @@ static tn_node *store_scatter(tn__fuse *f, tn_node *n, const tn__info *in, tn__n
   tn_node *copy = store(f, OP_STORE, buf, tn__index_flat(c, n->dim, d->idx->src, n->rank), value_at(f, n, d, 0), NULL,
                         d->idx->src, n->rank);
   if (tn__is_int_const(size, 0)) return copy;
-  if (tn__has_own_places(n)) tn__vec_push(f->a, stores, require_of_places(f, n->src[1], REQ_DISTINCT));
+  if (tn__has_own_places(&f->dev->target, n)) tn__vec_push(f->a, stores, require_of_places(f, n->src[1], REQ_DISTINCT));
   uint32_t s = n->src[1]->rank;
   tn_node *at = tn__cast(c, value_at(f, n, d, 1), TN__INDEX), *upd = value_at(f, n, d, 2);
   tn_node *valid = tn__op2(c, OP_AND, tn__op2(c, OP_LE, zero, at), tn__op2(c, OP_LT, at, size));

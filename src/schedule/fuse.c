@@ -63,7 +63,7 @@ void tn__demand_put(tn__fuse *f, tn_node *n, int k, tn_node *idx, tn_node *gate,
   }
   tn__vec_push(f->a, &in->want, ((tn__demand){.k = k, .idx = idx, .gate = gate, .env = env}));
   tn__demand_link(f, in, in->want.n - 1);
-  f->seeds.v[k].multiplies |= n->op == OP_CONTRACT;
+  if (n->op == OP_CONTRACT) f->seeds.v[k].product = n;
 }
 
 /* The reduce ranges of n, wanted at d; places with equal index and gate share them, so that the value is computed once.
@@ -226,6 +226,26 @@ static bool stays_parallel(tn__fuse *f, const tn_node *n, const tn__demand *d, d
   return terms <= SHORT_ROW && extents(d->env, ~0u) * terms <= SMALL_NEST;
 }
 
+/* Is n made of x, as a few nodes tell?  Then x will stand in memory where n is reduced. */
+/* a choice: either is right */
+static bool rests_on(tn__fuse *f, const tn_node *n, const tn_node *x) {
+  tn__nodes todo = {0};
+  tn__map seen;
+  tn__mark work = tn__arena_mark(f->a);
+  tn__map_init(&seen, f->a);
+  for (uint32_t i = 0; i < n->nsrc; i++) tn__vec_push(f->a, &todo, n->src[i]);
+  bool found = false;
+  while (todo.n && !found && seen.n < MAX_LOOKED_AT) {
+    tn_node *y = todo.v[--todo.n];
+    if (tn__map_getp(&seen, y)) continue;
+    tn__map_putp(&seen, y, y);
+    found = y == x;
+    for (uint32_t i = 0; i < y->nsrc; i++) tn__vec_push(f->a, &todo, y->src[i]);
+  }
+  tn__arena_rewind(f->a, work);
+  return found;
+}
+
 /* n computed at d: each element once, and nested under loops that the kernel can put outermost. */
 /* a choice: no is right */
 static bool fits(tn__fuse *f, tn_node *n, const tn__demand *d) {
@@ -241,7 +261,7 @@ static bool fits(tn__fuse *f, tn_node *n, const tn__demand *d) {
   if (set & ~outs) return (before & ~set) == 0 && stays_parallel(f, n, d, extents(env, outs));
   const tn__seed *g = &f->seeds.v[d->k];
   /* what a product's rows or columns have in common of a sum would keep threads from sharing out the product */
-  if (f->dev->target.group && g->multiplies && !g->keeps && set != outs) return false;
+  if (f->dev->target.group && g->product && !g->keeps && set != outs && !rests_on(f, n, g->product)) return false;
   for (uint32_t i = 0; i < g->chain.n; i++)
     if ((g->chain.v[i] & set) != set && (g->chain.v[i] & set) != g->chain.v[i]) return false;
   return extents(env, set) >= MIN_PARALLEL ||
@@ -445,7 +465,8 @@ static void root_join(tn__fuse *f, tn_node *n, tn__info *in, uint32_t axis, cons
 static void root_scatter(tn__fuse *f, tn_node *n, tn__demand *d) {
   tn_node *idx = n->src[1], *upd = n->src[2], *r[TN_MAX_RANK + 1], *ri[TN_MAX_RANK + 1];
   uint32_t nr = 0, loops = upd->rank;
-  int axis = tn__has_own_places(n) || tn__is_added_at_once(&f->dev->target, n) ? AX_LOOP : AX_ORDER;
+  const tn__target *t = &f->dev->target;
+  int axis = tn__has_own_places(t, n) || tn__is_added_at_once(t, n) ? AX_LOOP : AX_ORDER;
   tn__demand_child(f, n, d, 0, d->idx->src, NULL, d->env);
   for (uint32_t i = 0; i < upd->rank; i++) {
     r[i] = tn__is_int_const(upd->dim[i], 1)

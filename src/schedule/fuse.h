@@ -61,7 +61,7 @@ bool tn__is_added_at_once(const tn__target *t, const tn_node *n);
 typedef struct tn__seed { /* a kernel in the making */
   tn__nodes roots;          /* nodes it stores */
   bool tiled;               /* it has one already */
-  bool multiplies;          /* it wants a product of matrices, tiled or not */
+  const tn_node *product;   /* of matrices, that it wants; the last one, NULL: none */
   bool keeps;               /* it has products whose operands it keeps in rows (in->inline_dot) */
   bool alone;               /* it has stores, or a library call, of a kind that no other store can stand beside */
   int first;                /* of the kernels that store its root: it, or the first where there are several */
@@ -93,8 +93,9 @@ typedef struct tn__fuse {
 /* Is it a scatter to places that are all different, over a base that is one number?  Then it is a kernel like any
  * other, over what is scattered, but for where it stores (place.c). */
 bool tn__is_placed(const tn_node *n);
-/* Is it a scatter to places of which none is met twice?  Then it does not matter which update comes first. */
-bool tn__has_own_places(const tn_node *n);
+/* Is it a scatter to places of which none is met twice, and threads to do it at once?  Then it does not matter which
+ * update comes first. */
+bool tn__has_own_places(const tn__target *t, const tn_node *n);
 /* The number */
 tn_node *tn__placed_over(tn_ctx *c, const tn_node *n);
 

@@ -1,7 +1,8 @@
-/* Scatters for devices whose threads run at once.  Integers are added at once, too, where the device can do that: in
- * any order they give the same sum.  Added up one after the other, as they are written, others would leave such a
- * device to one thread.  Few are summed up place by place: each place asks all of them.  Of many, those that go to one
- * place are brought together by sorting: they are a run then, and its sum is made of sums of blocks.
+/* Scatters for devices whose threads run at once.  Integers are added at once, too, where the device can do that and
+ * places are not few: in any order they give the same sum.  Added up one after the other, as they are written, others
+ * would leave such a device to one thread.  Few are summed up place by place: each place asks all of them.  Of many,
+ * those that go to one place are brought together by sorting: they are a run then, and its sum is made of sums of
+ * blocks.
  *
  * A block gives the sum of the run that it ends in, as far as it is in the block; such sums, a run of the same number
  * each, are summed up along runs by the same rule.  So what a place gets is the sum of its elements in the block in
@@ -15,6 +16,7 @@
 enum {
   FIRST_BLOCK = 4,   /* elements of a block: each place looks at as many; */
   NEXT_BLOCK = 16,   /* of one of sums of blocks, which are fewer */
+  FEW_PLACES = 64,   /* at which additions would wait for each other */
   RUN_LAUNCHES = 12, /* kernels of sums of runs, */
   RUN_STEPS = 32,    /* and multiply-adds in the time that an element is in them */
 };
@@ -148,8 +150,7 @@ static tn_node *by_run(tn_ctx *c, tn_node *base, tn_node *idx, tn_node *upd) {
   place = tn__op1(c, OP_DISTINCT, tn__where(c, ends, place, nowhere));
   tn_node *dims[TN_MAX_RANK];
   for (uint32_t i = 0; i < base->rank; i++) dims[i] = i ? base->dim[i] : line.d[0];
-  sum = tn__cast(c, tn__reshape(c, sum, dims, base->rank), base->dtype);
-  return tn__scatter(c, base, place, sum);
+  return tn__scatter(c, base, place, tn__reshape(c, sum, dims, base->rank));
 }
 
 static double most(const tn_node *size) {
@@ -171,7 +172,8 @@ static tn_node *in_parallel(tn_ctx *c, const tn__target *t, tn_node *n) {
   idx = tn__cast(c, tn__reshape(c, idx, &count, 1), TN_I64);
   upd = tn__merge_axes(c, tn__merge_axes(c, upd, n->src[1]->rank, n->rank - 1u), 0, n->src[1]->rank);
   bool asked = is_quicker_asked(t, most(places), most(count), most(upd->dim[1]));
-  if (!asked && most(count) < most(places) && places->lo > 1) return by_run(c, base, idx, tn__acc(c, upd));
+  if (!asked && most(count) < most(places) && places->lo > 1)
+    return tn__cast(c, by_run(c, tn__acc(c, base), idx, tn__acc(c, upd)), n->dtype);
   tn_node *sum = (asked ? by_asking : by_place)(c, places, idx, tn__acc(c, upd));
   return tn__cast(c, tn__add(c, tn__acc(c, base), tn__reshape(c, sum, n->dim, n->rank)), n->dtype);
 }
@@ -185,7 +187,7 @@ static tn_node *first_serial(tn_ctx *c, const tn__target *t, tn_node *sink) {
   tn__topo(&c->scratch, &sink, 1, &all);
   for (uint32_t i = 0; i < all.n; i++)
     if (all.v[i]->op == OP_SCATTER && !tn__is_placed(all.v[i]) && all.v[i]->src[1]->op != OP_DISTINCT &&
-        !tn__is_added_at_once(t, all.v[i]))
+        (!tn__is_added_at_once(t, all.v[i]) || all.v[i]->dim[0]->hi <= FEW_PLACES))
       return all.v[i];
   return NULL;
 }

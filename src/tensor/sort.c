@@ -111,6 +111,7 @@ static bool is_selection_quicker(const tn__target *t, double rows, double n, int
   double launch = t->launch > 0 ? tn__target_launch_work(t) : LEAST_LAUNCH;
   double block = (double)block_to_select(some), work = 0, sorted;
   way_to_sort(t, rows, n, bits, &sorted);
+  if (n <= block) return false;
   for (; n > block && work < sorted; n = ceil(n / block) * (double)some)
     work += LEVEL_LAUNCHES * launch + rows * n * (block * ask + PASS_STEPS);
   return work < sorted;
@@ -352,24 +353,14 @@ static tn_node *searchsorted(tn_ctx *c, tn__call *k) { /* i: right */
   return tn__places_in(c, x[0], x[1], k->i[0] != 0);
 }
 
-/* Devices that run threads at once ask each element for each of few classes: they would meet at one place. */
 static tn_node *bincount(tn_ctx *c, tn__call *k) { /* i: classes */
-  enum { FEW = 64 };
-  tn_node *idx = k->x[0], *classes = tn__dim_in(c, k->i[0]);
+  tn_node *idx = k->x[0], *classes = tn__dim_in(c, k->i[0]), *count;
   if (!tn__is_int(idx->dtype)) tn__fail(c, TN_EDTYPE, "what is counted are integers, not %s", tn__text(c, idx));
-  tn__dims line = {.rank = 1, .d = {tn__numel(c, idx)}}, out = {.rank = 1, .d = {classes}};
-  idx = tn__reshape(c, idx, line.d, 1);
-  if (classes->hi <= FEW && target_of(c, idx)->group) {
-    tn__dims pairs = {.rank = 2, .d = {classes, line.d[0]}};
-    tn_node *number = tn__add_axis(c, tn__place(c, &out, 0), 1);
-    idx = tn__expand(c, tn__add_axis(c, tn__cast(c, idx, TN_I64), 0), pairs.d);
-    tn_node *hit = tn__op2(c, OP_EQ, tn__expand(c, number, pairs.d), idx);
-    return tn__reduce(c, OP_SUM, tn__cast(c, hit, TN_I64), (int64_t[]){1}, 1);
-  }
-  int counter = line.d[0]->hi <= INT32_MAX ? TN_I32 : TN_I64;
-  tn_node *none = tn__scalar_to(c, tn__const_num(c, counter, 0), out.d, 1),
-          *one = tn__scalar_to(c, tn__const_num(c, counter, 1), line.d, 1);
-  return tn__cast(c, tn__scatter(c, none, idx, one), TN_I64);
+  count = tn__numel(c, idx);
+  int counter = count->hi <= INT32_MAX ? TN_I32 : TN_I64;
+  tn_node *none = tn__scalar_to(c, tn__const_num(c, counter, 0), &classes, 1),
+          *one = tn__scalar_to(c, tn__const_num(c, counter, 1), &count, 1);
+  return tn__cast(c, tn__scatter(c, none, tn__reshape(c, idx, &count, 1), one), TN_I64);
 }
 
 tn_tensor *tn_sort(tn_tensor *t, int axis, bool descending) {

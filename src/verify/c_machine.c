@@ -84,6 +84,7 @@ static bool is_ordered(const run *r, uint32_t who, const uint32_t *behind) {
 
 enum { READS, WRITES, ADDS };
 
+/* Additions that go on at once are no race with each other; with a store of the same thread before them others' are. */
 static bool check_race(run *r, tn__exact_cell *c, int how) {
   const uint32_t now[2] = {r->m->epoch, r->t->epoch}, me = r->t->number + 1;
   bool writes = how != READS, again = how == ADDS && c->added;
@@ -91,8 +92,8 @@ static bool check_race(run *r, tn__exact_cell *c, int how) {
     return complain(r, "another thread wrote there, without a barrier");
   if (writes && !is_ordered(r, c->reader, c->read)) return complain(r, "another thread reads that, without a barrier");
   if (writes) {
-    c->added = how == ADDS;
-    c->writer = me;
+    c->added = how == ADDS && (c->added || !c->writer || c->wrote[0] != now[0]);
+    c->writer = is_ordered(r, c->writer, c->wrote) ? me : OF_ALL;
     memcpy(c->wrote, now, sizeof now);
     return true;
   }

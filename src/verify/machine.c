@@ -117,12 +117,19 @@ static bool note_guard(run *r, const tn__ins *i, bool yes) {
   return yes;
 }
 
-/* Additions of integers that go on at once are no race with each other: the last one is as good as none. */
-static void pass_additions(const run *r, const tn__ins *i, tn__cell *c) {
-  bool adds = i->code == TN__I_STOREADD && tn__is_int(i->dtype) &&
-              (r->k->kernel->part[r->part].adds & tn__size_of(i->dtype));
-  if (adds && c->added) c->writer = 0, c->touch.wrote = 0;
-  if (i->code != TN__I_LOAD) c->added = adds;
+/* Additions of integers that go on at once are no race with each other; with all else they are, whoever of them it was.
+ */
+static bool check_buffer(run *r, const tn__ins *i, tn__cell *c) {
+  bool writes = i->code != TN__I_LOAD, adds = i->code == TN__I_STOREADD && tn__is_int(i->dtype) &&
+                                              (r->k->kernel->part[r->part].adds & tn__size_of(i->dtype));
+  bool again = adds && c->added && c->writer > r->m->part;
+  tn__cell before = *c;
+  if (again) c->writer = 0, c->touch.wrote = 0;
+  if (!check_iterations(r, c, writes) || (r->group > 1 && !check_group(r, &c->touch, writes))) return false;
+  if (again && before.writer != c->writer) c->writer = r->m->part + SEVERAL;
+  if (again && before.touch.wrote == c->touch.wrote && before.touch.writer != c->touch.writer) c->touch.writer = MANY;
+  if (writes) c->added = adds && (again || before.writer <= r->m->part);
+  return true;
 }
 
 static bool access_memory(run *r, const tn__ins *i) {
@@ -143,13 +150,12 @@ static bool access_memory(run *r, const tn__ins *i) {
   if (index >= s->bytes / size) return complain(r, "is outside of its buffer");
   size_t at = s->offset + index * size;
   tn__cell *c = &s->block->cell[at / s->block->grain];
-  if (!local) pass_additions(r, i, c);
   if (local) {
     if (!check_local(r, i->span - r->k->kernel->nbuf, index, writes)) return false;
     /* each iteration has its own */
     if (c->writer != r->m->stamp && c->writer != r->m->part + OUTSIDE) c->val.kind = TN__VAL_NONE;
     if (writes) c->writer = r->m->stamp;
-  } else if (!check_iterations(r, c, writes) || (r->group > 1 && !check_group(r, &c->touch, writes))) {
+  } else if (!check_buffer(r, i, c)) {
     return false;
   }
   if (r->loop && !check_lanes(r, &c->touch, writes)) return false;

@@ -150,6 +150,27 @@ static void test_sizes_and_dtypes(void **arg) {
   in_all_modes(vectors);
 }
 
+/* Updates of which there are few for the places, all of one: their sum is beyond an f16, and what it gives is not. */
+static void test_wide_sums(void **arg) {
+  (void)arg;
+  enum { PLACES = 20000, UPDATES = 700, AT = 5 };
+  if (!is_mine()) return;
+  c = tn_ctx_open(&(tn_options){.quiet = 1});
+  assert_non_null(c);
+  tn_scope(c) {
+    tn_dim places = PLACES, updates = UPDATES;
+    tn_tensor *at = tn_full(c, TN_I64, &updates, 1, AT), *u = tn_full(c, TN_F16, &updates, 1, 100);
+    tn_tensor *none = tn_full(c, TN_F16, &places, 1, -60000), *all[] = {at, u, none};
+    assert_int_equal(tn_realize(all, 3), TN_OK);
+    float got[PLACES];
+    tn_tensor *sum = tn_cast(tn_index_add(none, 0, at, u), TN_F32);
+    assert_int_equal(tn_read(sum, got, sizeof got), TN_OK);
+    assert_float_equal(got[AT], 10000, UPDATES * 16); /* each addition may round, to multiples of 32 */
+    assert_float_equal(got[AT + 1], -60000, 16);
+  }
+  tn_ctx_close(c);
+}
+
 /* Rows, columns, and the middle axis of three; a base that is not 0. */
 static void ranks(void) {
   for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
@@ -294,7 +315,7 @@ int main(void) {
       cmocka_unit_test(scatter_add_wrong),     cmocka_unit_test(scatter_add_dtypes),
       cmocka_unit_test(test_sizes_and_dtypes), cmocka_unit_test(test_ranks),
       cmocka_unit_test(scatter_of_sum),        cmocka_unit_test(test_updates_that_are_sums),
-      cmocka_unit_test(take_gradient_sweep),
+      cmocka_unit_test(take_gradient_sweep),   cmocka_unit_test(test_wide_sums),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -329,6 +329,25 @@ static void nothing_stays_behind(void **state) {
   }
 }
 
+static void nor_when_it_fails(void **state) {
+  (void)state;
+  tn_stats before, after;
+  tn_scope(ctx) {
+    tn_dim some = tn_dim_var(ctx, "some", 0, 9);
+    tn_tensor *t = tn_zeros(ctx, TN_F32, &some, 1), *values, *inverse;
+    tn_ctx_stats(ctx, &before);
+    for (int i = 0; i < 3; i++) {
+      assert_int_not_equal(tn_unique_now(t, &values, &inverse, NULL), TN_OK);
+      assert_null(tn_nonzero_now(t));
+      tn_clear_error(ctx);
+    }
+    CHECK(tn_scope_begin(ctx));
+    CHECK(tn_scope_end(ctx));
+    tn_ctx_stats(ctx, &after);
+    assert_int_equal(after.handles_live, before.handles_live);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(distinct_elements_are_found),
@@ -339,6 +358,7 @@ int main(void) {
       cmocka_unit_test(sizes_may_be_symbolic),
       cmocka_unit_test(misuse_is_told),
       cmocka_unit_test(nothing_stays_behind),
+      cmocka_unit_test(nor_when_it_fails),
   };
   return cmocka_run_group_tests(tests, open_ctx, close_ctx);
 }

@@ -16,6 +16,7 @@ typedef struct who { /* one access */
  * first, if there is one such. */
 typedef struct cell {
   who write, read[2];
+  bool added, several; /* all that wrote are additions that go on at once; of several who are not ordered */
 } cell;
 
 typedef struct block { /* memory that may be written: of one buffer, or of several that overlap */
@@ -145,10 +146,9 @@ static bool check_owner(tn__races *r, cell *x, const tn__ins *i, uint64_t index,
   return true;
 }
 
-/* Was the element added to, as it is now, by a device that adds at once? */
-static bool adds_again(const tn__races *r, const tn__ins *i, const who *before) {
-  const tn__ins *other = &first_of(r)[before->at - 1];
-  return i->code == TN__I_STOREADD && other->code == TN__I_STOREADD && i->span < r->k->nbuf && tn__is_int(i->dtype) &&
+/* Is it an addition of those that the device does at once? */
+static bool adds_at_once(const tn__races *r, const tn__ins *i) {
+  return i->code == TN__I_STOREADD && i->span < r->k->nbuf && tn__is_int(i->dtype) &&
          (r->k->adds & tn__size_of(i->dtype));
 }
 
@@ -165,12 +165,18 @@ bool tn__races_touch(tn__races *r, const tn__ins *i, uint64_t index) {
   for (size_t k = 0; k < size / b->grain; k++) {
     cell *x = &b->cell[first + k];
     if (local && i->code != TN__I_STORE && !check_stored(r, i, index, x, &now)) return false;
-    if (x->write.at && unordered(r, &x->write, &now, local) && !adds_again(r, i, &x->write))
-      return complain(r, i, index, &x->write, &now);
+    bool adds = adds_at_once(r, i), again = adds && x->added;
+    bool apart = x->write.at && (x->several || unordered(r, &x->write, &now, local));
+    if (apart && !again) return complain(r, i, index, &x->write, &now);
     for (int s = 0; s < 2 && writes; s++)
       if (x->read[s].at && unordered(r, &x->read[s], &now, local)) return complain(r, i, index, &x->read[s], &now);
-    if (writes) x->write = now;
-    else note_read(r, x, &now, local);
+    if (writes) {
+      x->several = apart;
+      x->added = adds && (again || !x->write.at);
+      x->write = now;
+    } else {
+      note_read(r, x, &now, local);
+    }
   }
   return true;
 }
