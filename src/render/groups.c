@@ -254,12 +254,19 @@ static void put_own(tn__printer *p, tn_node *n) {
   tn__print_line(p, "%s = %s;", x, value);
 }
 
-/* Adds where others add, too: see tn__adds_at_once. */
+/* How the language says it, if others may add there, too: tn__adds_at_once.  NULL: nobody does, or it has no words for
+ * it, as where kernels that are lowered for one device are printed for another, to be looked at. */
+static const char *adding(const tn__printer *p, const tn_node *n) {
+  bool wide = tn__size_of(n->src[0]->dtype) == sizeof(int64_t);
+  return tn__adds_at_once(p->part, n) ? p->d->group->add[wide] : NULL;
+}
+
 static void put_add(tn__printer *p, const tn_node *n, const char *gate, const char *element) {
-  int dt = n->src[0]->dtype;
-  tn__words words = {.word = {['0'] = element, ['1'] = tn__print_name(p, n->src[2]), ['n'] = tn__dtypes[dt].name}};
-  const char *add = tn__print_expand(p, p->d->group->add[tn__size_of(dt) == sizeof(int64_t)], &words);
-  tn__print_line(p, "%s%s", gate ? tn__print_format(p, "if (%s) ", gate) : "", add);
+  tn__words words = {.word = {['0'] = element,
+                              ['1'] = tn__print_name(p, n->src[2]),
+                              ['n'] = tn__dtypes[n->src[0]->dtype].name}};
+  tn__print_line(p, "%s%s", gate ? tn__print_format(p, "if (%s) ", gate) : "",
+                 tn__print_expand(p, adding(p, n), &words));
 }
 
 static void put_store(tn__printer *p, tn_node *n) {
@@ -268,7 +275,7 @@ static void put_store(tn__printer *p, tn_node *n) {
   if (tn__map_get(&p->packed, (uintptr_t)n, NULL)) gate = NULL; /* asked when all is stored */
   if (!everyone) gate = gate ? tn__print_format(p, "t == 0 && %s", gate) : "t == 0";
   if (threads_of(n->src[0])) put_own(p, n);
-  else if (tn__adds_at_once(p->part, n)) put_add(p, n, gate, element(p, n));
+  else if (adding(p, n)) put_add(p, n, gate, element(p, n));
   else tn__print_store(p, n, gate, element(p, n));
 }
 
