@@ -178,8 +178,9 @@ static tn_node *in_parallel(tn_ctx *c, const tn__target *t, tn_node *n) {
   return tn__cast(c, tn__add(c, tn__acc(c, base), tn__reshape(c, sum, n->dim, n->rank)), n->dtype);
 }
 
+/* Into what may be empty a loop of its own keeps anything from being added, which others could not be joined with. */
 bool tn__is_added_at_once(const tn__target *t, const tn_node *n) {
-  return n->op == OP_SCATTER && tn__is_int(n->dtype) && (t->adds & tn__size_of(n->dtype));
+  return n->op == OP_SCATTER && tn__is_int(n->dtype) && (t->adds & tn__size_of(n->dtype)) && n->dim[0]->lo > 0;
 }
 
 static tn_node *first_serial(tn_ctx *c, const tn__target *t, tn_node *sink) {
