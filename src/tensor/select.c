@@ -77,7 +77,7 @@ tn_node *tn__nonzero_places(tn_ctx *c, const tn__chosen *k, tn_node *x, tn_node 
   tn_node *none = tn__const_bits(c, TN_I64, (uint64_t)fill), *column[TN_MAX_RANK], *inner = tn__int(c, 1);
   if (!x->rank) return tn__scalar_to(c, none, all.d, 2);
   tn_node *there = is_there(c, k, most), *at = tn__op1(c, OP_CONTIG, places(c, k, most, false));
-  for (uint32_t i = x->rank; i--; inner = tn__mul(c, inner, x->dim[i])) {
+  for (uint32_t i = x->rank; i && i--; inner = tn__mul(c, inner, x->dim[i])) {
     tn_node *size = tn__scalar_to(c, tn__dim_value(c, x->dim[i], TN_I64), shape.d, 1);
     tn_node *step = tn__scalar_to(c, tn__dim_value(c, inner, TN_I64), shape.d, 1);
     column[i] = tn__op2(c, OP_MOD, tn__op2(c, OP_IDIV, at, step), size);
