@@ -2,6 +2,7 @@
  * that fails says where and ends the process. */
 #ifndef TEST_CROSS_CMOCKA_H
 #define TEST_CROSS_CMOCKA_H
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +24,7 @@ struct CMUnitTest {
 #define assert_null(x) assert_true((x) == NULL)
 #define assert_non_null(x) assert_true((x) != NULL)
 #define assert_int_equal(x, y) assert_true((long long)(x) == (long long)(y))
+#define assert_float_equal(x, y, by) assert_true(fabsf((float)(x) - (float)(y)) <= (float)(by))
 #define assert_string_equal(x, y) assert_true(!strcmp(x, y))
 #define assert_memory_equal(x, y, n) assert_true(!memcmp(x, y, n))
 #define cmocka_run_group_tests(tests, setup, teardown)                                                                 \
