@@ -84,7 +84,7 @@ static bool is_kind(char kind, const tn_node *n, int mask) {
   case 'o': return (n->rank == 0 && (plain || index)) || (n->op == OP_LIST && n->nsrc == 2);
   case 'c': return n->op == OP_CALL;
   case 'q': return n->op == OP_ACC;
-  case 'n': return n->op == OP_END;
+  case 'n': return n->op == OP_END || n->op == OP_SETACC;
   case 'k': return n->op == OP_SINK || n->op == OP_LIB;
   default: return false;
   }

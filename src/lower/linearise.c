@@ -93,12 +93,20 @@ typedef struct acc { /* what a reduction became */
 
 /* a choice: no is right */
 static bool fuses(const lin *l, const tn_node *r) {
-  return l->c->mode != TN_MODE_STRICT && r->ints[0] == OP_ADD && (r->dtype == TN_F32 || r->dtype == TN_F64) &&
-         r->src[0]->op == OP_MUL;
+  return r->op == OP_REDUCE && l->c->mode != TN_MODE_STRICT && r->ints[0] == OP_ADD &&
+         (r->dtype == TN_F32 || r->dtype == TN_F64) && r->src[0]->op == OP_MUL;
 }
 
-/* ACC, SETACC and the GETACC that stands for the reduction from now on */
-static void form_reduce(lin *l, tn_node *r) {
+/* What has an accumulator: its value is combined with those of other turns. */
+static bool accumulates(const tn_node *n) { return n->op == OP_REDUCE || (n->op == OP_RUNNING && n->nsrc == 2); }
+
+/* The loop that a running value hangs on stands inside this block. */
+static int around_running(const lin *l, const tn_node *n) {
+  return l->block[tn__range_at(&l->r, n->src[1]) + 1].parent;
+}
+
+/* ACC, SETACC and the GETACC that stands for the reduction, or the running value, from now on */
+static void form_accumulated(lin *l, tn_node *r) {
   tn_ctx *c = l->c;
   uint64_t own = tn__own_of(&l->r, r), free = tn__free_of(&l->r, r);
   int lane = lane_of(l, own | free);
@@ -120,9 +128,20 @@ static void form_reduce(lin *l, tn_node *r) {
   x->set = make(l, OP_SETACC, 0, set, by >= 0 ? 4 : lane >= 0 ? 3 : 2, &op, 1);
   int outermost = next_own(l, r, -1); /* -1: it closes lanes alone */
   tn_node *outer = outermost < 0 ? r->src[1] : l->r.range[outermost], *end = make(l, OP_END, 0, &outer, 1, NULL, 0);
+  if (r->op == OP_RUNNING) end = x->set;
   tn_node *get[4] = {x->acc, end, lane >= 0 && (free >> lane & 1) ? l->r.range[lane] : NULL, set[3]};
   tn__map_putp(&l->form, r, make(l, OP_GETACC, 0, get, get[2] ? (get[3] ? 4 : 3) : 2, r->ints, 1));
   tn__map_putp(&l->accs, r, x); /* found again when the loop closes */
+}
+
+/* STOREADD to the table, and the LOAD of what stands there then */
+static void form_tallied(lin *l, tn_node *r) {
+  tn_node *src[3] = {form(l, r->src[2]), form(l, r->src[3]), form(l, r->src[0])};
+  acc *x = tn__arena_alloc(l->a, sizeof *x);
+  x->acc = NULL;
+  x->set = make(l, OP_STOREADD, 0, src, 3, NULL, 0);
+  tn__map_putp(&l->form, r, make(l, OP_LOAD, r->dtype, src, 2, NULL, 0));
+  tn__map_putp(&l->accs, r, x);
 }
 
 static void form_all(lin *l) {
@@ -130,8 +149,10 @@ static void form_all(lin *l) {
     tn_node *n = l->r.order.v[i];
     if (n->op == OP_AFTER) {
       tn__map_putp(&l->form, n, form(l, n->src[0]));
-    } else if (n->op == OP_REDUCE) {
-      form_reduce(l, n);
+    } else if (accumulates(n)) {
+      form_accumulated(l, n);
+    } else if (n->op == OP_RUNNING) {
+      form_tallied(l, n);
     } else if (n->op == OP_STORE || n->op == OP_STOREADD) {
       tn_node *s[4];
       uint32_t first;
@@ -183,7 +204,7 @@ static void find_outside(lin *l, tn_node *n, tn__nodes *out) {
     uint32_t first;
     if (s->op == OP_RANGE && (l->lanes >> tn__range_at(&l->r, s) & 1)) {
       tn__vec_push(l->a, out, s->src[0]);
-    } else if (!in_lanes(l, s) || tn__closes(s, &first)) {
+    } else if (!in_lanes(l, s) || tn__closes(s, &first) || s->op == OP_RUNNING) {
       tn__vec_push(l->a, out, s);
     } else if (!tn__map_getp(&seen, s)) {
       tn__map_putp(&seen, s, s);
@@ -205,17 +226,17 @@ static void put_lanes(lin *l, int b, int lane, tn_node *root) {
 /* What the closer's effect needs is to stand before it. */
 static void prepare_closer(lin *l, tn_node *n) {
   int lane = lane_of(l, tn__own_of(&l->r, n) | tn__free_of(&l->r, n));
-  bool reduce = n->op == OP_REDUCE;
+  bool reduce = accumulates(n);
   tn_node *value = reduce ? n->src[0] : n;
   tn__nodes needs = {0};
   if (lane >= 0) {
     tn__vec_push(l->a, &needs, l->r.range[lane]->src[0]);
-    if (reduce && (!in_lanes(l, value) || value->op == OP_REDUCE)) tn__vec_push(l->a, &needs, value);
+    if (reduce && (!in_lanes(l, value) || accumulates(value))) tn__vec_push(l->a, &needs, value);
     else find_outside(l, value, &needs);
   } else {
     const tn_node *from = reduce && fuses(l, n) ? value : n;
-    uint32_t count = 2; /* factors */
-    if (from == n) tn__closes(n, &count);
+    uint32_t count = n->op == OP_RUNNING ? n->nsrc : 2; /* factors */
+    if (from == n && n->op != OP_RUNNING) tn__closes(n, &count);
     for (uint32_t i = 0; i < count; i++) tn__vec_push(l->a, &needs, from->src[i]);
   }
   want_all(l, &needs);
@@ -228,13 +249,15 @@ static void put_closer(lin *l, tn_node *n, int b) {
     put_lanes(l, b, lane, n);
     return;
   }
-  unit u = {.kind = U_INSTR, .node = n->op == OP_REDUCE ? ((acc *)tn__map_getp(&l->accs, n))->set : form(l, n)};
+  acc *x = tn__map_getp(&l->accs, n);
+  unit u = {.kind = U_INSTR, .node = x ? x->set : form(l, n)};
   put(l, b, u);
 }
 
-/* A reduction is read once its loop is done; one per lane, inside the vector loops that want it. */
+/* A reduction is read once its loop is done, a running value in each turn; one per lane, inside the vector loops that
+ * want it. */
 static void read_acc(lin *l, tn_node *n) {
-  if (n->op != OP_REDUCE || lane_of(l, tn__free_of(&l->r, n)) >= 0) return;
+  if (!tn__map_getp(&l->accs, n) || lane_of(l, tn__free_of(&l->r, n)) >= 0) return;
   unit u = {.kind = U_INSTR, .node = form(l, n)};
   put(l, block_of(l, loops_of(l, n)), u);
 }
@@ -285,7 +308,7 @@ static void ensure_closer(lin *l, tn_node *n) {
     open_loop(l, outer);
     return;
   }
-  if (n->op == OP_REDUCE) start_acc(l, n, block_of(l, loops_of(l, n)));
+  if (accumulates(n)) start_acc(l, n, n->op == OP_REDUCE ? block_of(l, loops_of(l, n)) : around_running(l, n));
   later(l, (task){.kind = T_CLOSER, .node = n});
   prepare_closer(l, n);
 }
@@ -296,7 +319,7 @@ static void ensure(lin *l, tn_node *n) {
   if (n->op == OP_RANGE || n->op == OP_CONST || n->op == OP_VAR || n->op == OP_PARAM) return;
   if (n->op == OP_LOCAL) return;
   tn__map_putp(&l->done, n, n);
-  if (tn__closes(n, &first)) {
+  if (tn__closes(n, &first) || n->op == OP_RUNNING) {
     ensure_closer(l, n);
     return;
   }
@@ -342,7 +365,7 @@ static void write_lane(lin *l, tn_node *n, bool out) {
   if (enter(l, n, out)) tn__vec_push(l->a, &way, ((step){n, 0}));
   while (way.n) {
     step *t = &way.v[way.n - 1];
-    if (t->n->op != OP_REDUCE && t->next < t->n->nsrc) {
+    if (!accumulates(t->n) && t->next < t->n->nsrc) {
       tn_node *s = t->n->src[t->next++];
       if (enter(l, s, out)) tn__vec_push(l->a, &way, ((step){s, 0}));
       continue;
@@ -355,6 +378,7 @@ static void write_lane(lin *l, tn_node *n, bool out) {
 static void write_root(lin *l, tn_node *n, bool out) {
   uint32_t first;
   tn__closes(n, &first);
+  if (accumulates(n)) first = 1;
   if (n->op == OP_REDUCE && fuses(l, n)) {
     write_lane(l, n->src[0]->src[0], out);
     write_lane(l, n->src[0]->src[1], out);
@@ -375,7 +399,8 @@ static void write_lanes(lin *l, const unit *u) {
   for (uint32_t i = 0; i < u->roots.n; i++) {
     tn_node *n = u->roots.v[i];
     write_root(l, n, false);
-    emit(l, n->op == OP_REDUCE ? ((acc *)tn__map_getp(&l->accs, n))->set : form(l, n));
+    acc *x = tn__map_getp(&l->accs, n);
+    emit(l, x ? x->set : form(l, n));
   }
   if (u->unroll) end_range(l, u->unroll);
   end_range(l, u->node);

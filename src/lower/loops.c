@@ -63,7 +63,8 @@ void tn__survey_loops(tn_ctx *c, tn__arena *a, tn_node *body, tn__survey *p) {
   tn__ranges_find(c, a, body, &p->r);
   for (uint32_t i = 0; i < p->r.order.n; i++) {
     const tn_node *n = p->r.order.v[i];
-    p->reduces |= n->op == OP_REDUCE;
+    p->reduces |= n->op == OP_REDUCE || n->op == OP_RUNNING;
+    if (n->op == OP_RUNNING) p->running |= 1ull << tn__range_at(&p->r, n->src[1]);
     if ((n->op != OP_STORE && n->op != OP_STOREADD) || tn__buffer_of(n)->op == OP_LOCAL) continue;
     uint64_t own = tn__own_of(&p->r, n);
     for (uint32_t j = 0; j < p->r.n; j++)

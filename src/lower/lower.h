@@ -115,6 +115,7 @@ typedef struct tn__survey { /* of a body */
   tn__ranges r;
   uint64_t outputs;  /* ranges of the stores to buffers */
   uint64_t common;   /* ... of all of them */
+  uint64_t running;  /* ranges along which values run */
   bool reduces;
 } tn__survey;
 
@@ -162,6 +163,8 @@ tn_node *tn__filled(tn_ctx *c, tn_node *local, tn_node *at, tn_node *value, tn_n
 tn_node *tn__widen(tn_ctx *c, tn__arena *a, tn_node *body);
 /* pick.c: sums of which one term counts, without their loops */
 tn_node *tn__pick(tn__lowering *l, tn_node *body);
+/* running.c: sums up to each turn of a loop, kept from turn to turn */
+tn_node *tn__running(tn__lowering *l, tn_node *body);
 /* separate.c.  New loops for the nodes, in place of those of the set and of reductions inside of them: `to` for `from`,
  * of TN__MAX_RANGES at most; how many. */
 uint32_t tn__renew_loops(tn__lowering *l, const tn__ranges *r, tn_node *const *node, uint32_t n, uint64_t set,

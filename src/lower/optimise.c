@@ -115,17 +115,17 @@ static bool keeps_rows(const tn__survey *p, uint32_t j) {
   return false;
 }
 
-/* The range along which to vectorise: of a reduction where all reductions run along it, unless it is for outputs only,
+/* The range along which to vectorise, -1 where accesses rather walk along what values run along: of a reduction where all reductions run along it, unless it is for outputs only,
  * or of the outputs. */
 /* a choice: no is right */
 static int vector_range(const tn__survey *p, bool only_outputs) {
   int best = -1;
   double best_score = -1e300;
   for (uint32_t j = 0; j < p->r.n; j++) {
-    bool output = p->outputs >> j & 1;
+    bool output = p->outputs >> j & 1, runs = p->running >> j & 1;
     int axis = tn__axis_of(p->r.range[j]);
-    if ((axis != AX_LOOP && axis != AX_REDUCE) || tn__bounds_loops(&p->r, j) || keeps_rows(p, j)) continue;
-    if (only_outputs && !output) continue;
+    if ((axis != AX_LOOP && axis != AX_REDUCE && !runs) || tn__bounds_loops(&p->r, j) || keeps_rows(p, j)) continue;
+    if (only_outputs && !output && !runs) continue;
     if (output && p->reduces) { /* lanes across outputs: every reduction and store must have the range */
       bool all = p->common >> j & 1;
       for (uint32_t i = 0; i < p->r.order.n && all; i++) {
@@ -139,7 +139,7 @@ static int vector_range(const tn__survey *p, bool only_outputs) {
     double s = tn__walk_score(p, j) + (output ? 0.5 : 0);
     if (s > best_score) best_score = s, best = (int)j;
   }
-  return best;
+  return best >= 0 && !(p->running >> best & 1) && !(p->running && best_score <= 0) ? best : -1;
 }
 
 /* Shorter reductions are summed in order: their lanes would not take two turns each.  Where a row is kept, what fills
@@ -688,7 +688,9 @@ static tn_node *split_rows(tn__lowering *l, tn_node *body, tn_node *rows) {
 tn_node *tn__optimise_loops(tn__lowering *l, tn_node *body) {
   tn_node *rows = NULL;
   body = tn__share_loops(l, body);
-  if (l->target->interprets || l->c->mode == TN_MODE_STRICT) return body;
+  if (l->target->interprets) return body;
+  body = tn__running(l, body);
+  if (l->c->mode == TN_MODE_STRICT) return body;
   if (l->target->group) body = tn__unite_rows(l, body, &rows);
   while (merge(l, &body)) {
   }

@@ -58,7 +58,7 @@ static tn_node *scan(tn_ctx *c, tn__op op, tn_node *x, uint32_t axis, bool exclu
   tn_node *rows = tn__in_blocks(c, x, axis, block);
   int64_t inner = axis + 1;
   tn_node *before = scan(c, op, tn__reduce(c, op, rows, &inner, 1), axis, true, NEXT_BLOCK);
-  tn_node *own = tn__along(c, tn__within_blocks(c, op, rows, axis + 1, exclusive), axis + 1);
+  tn_node *own = tn__within_blocks(c, op, rows, axis + 1, exclusive);
   tn_node *all = tn__bcast2(c, op == OP_SUM ? OP_ADD : OP_MUL, tn__add_axis(c, before, axis + 1), own);
   return tn__first_of(c, tn__merge_axes(c, all, axis, 2), axis, n);
 }

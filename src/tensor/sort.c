@@ -6,8 +6,9 @@
  * that digit goes, and the elements of a block follow each other.  Each pass is stable, so all of them together are.
  * (Cormen, Leiserson, Rivest, Stein, Introduction to Algorithms, 8.2 and 8.3.)
  *
- * A block has as many elements as there are digits, so that there are as many counts as elements.  In it each element
- * asks all others: long digits make few passes of much work.  Which way is taken has no influence on the result. */
+ * Where a block has no table of counts, it has as many elements as there are digits, so that there are as many counts
+ * as elements, and in it each element asks all others: long digits make few passes of much work.  Which way is taken has
+ * no influence on the result. */
 #include "tensor/sort.h"
 #include "device/device.h"
 #include "tensor/scan.h"
@@ -18,24 +19,39 @@ enum {
   LEVEL_LAUNCHES = 4,     /* those that select the first of each block */
   MOST_SELECTED = 64,     /* more are sorted with all */
   FEW_ASKED = 4,          /* of so many a key is worked out again whenever it is asked for */
-  PASS_STEPS = 32,        /* multiply-adds in the time that an element is in a pass, beside asking for its digit */
+  PASS_STEPS = 32,        /* multiply-adds in the time that an element is in a pass, beside asking for its digit, */
+  COUNT_STEPS = 16,       /* or that the count of a digit in a block is */
+  TABLE_BLOCK = 2048,     /* elements for which it is worth to count all digits in a table */
   LEAST_LAUNCH = 1 << 15, /* so, of a launch, on devices that do not say how long it takes */
   ASK_FETCHES = 4, /* asking takes so long as fetching so many elements; where fetching is free: a multiply-add */
 };
 
-static const int digit_bits[] = {4, 8};
+/* How a row is sorted: by digits of so many bits, in blocks of so many elements; 0 bits: each element counts those
+ * before it in its row. */
+typedef struct way {
+  int bits;
+  int64_t block;
+} way;
 
-/* The quickest way: the bits of a digit, 0: each element counts those before it in its row.  *work: what it takes. */
+/* A processor counts in tables (lower/running.c), which take a step for each element, however many digits there are. */
+static bool has_tables(const tn__target *t) {
+  return !t->group && !t->interprets;
+}
+
+/* The quickest way.  *work: what it takes. */
 /* a choice: either is right */
-static int way_to_sort(const tn__target *t, double rows, double n, int bits, double *work) {
+static way way_to_sort(const tn__target *t, double rows, double n, int bits, double *work) {
   double ask = t->fetch > 0 ? ASK_FETCHES * (double)t->fetch : 1;
   double launch = t->launch > 0 ? tn__target_launch_work(t) : LEAST_LAUNCH;
-  int best = 0;
+  way best = {0};
   *work = launch + rows * n * n * ask;
-  for (uint32_t i = 0; i < sizeof digit_bits / sizeof *digit_bits; i++) {
-    int passes = (bits + digit_bits[i] - 1) / digit_bits[i];
-    double pass = PASS_LAUNCHES * launch + rows * n * ((2 << digit_bits[i]) * ask + PASS_STEPS);
-    if (passes * pass < *work) *work = passes * pass, best = digit_bits[i];
+  for (int digit = 4; digit <= 8; digit += 4) {
+    int64_t digits = (int64_t)1 << digit, block = has_tables(t) ? TABLE_BLOCK : digits;
+    if (has_tables(t) && n < (double)block) block = n > 1 ? (int64_t)n : 1;
+    double counts = ceil(n / (double)block) * (double)digits, passes = (bits + digit - 1) / digit;
+    double steps = has_tables(t) ? n * PASS_STEPS + counts * COUNT_STEPS : n * (2 * (double)digits * ask + PASS_STEPS);
+    double all = passes * (PASS_LAUNCHES * launch + rows * steps);
+    if (all < *work) *work = all, best = (way){digit, block};
   }
   return best;
 }
@@ -142,7 +158,7 @@ static tn_node *placed(tn_ctx *c, tn_node *x, tn_node *places) {
 /* x, on devices without groups computed by a kernel of its own: one that asks for it and stores it by the way would
  * compute it whenever it asks. */
 static tn_node *once_flat(tn_ctx *c, tn_node *x) {
-  if (target_of(c, x)->group || x->dim[1]->hi <= FEW_ASKED) return x; /* a choice: either is right */
+  if (target_of(c, x)->group || x->dim[x->rank - 1]->hi <= FEW_ASKED) return x; /* a choice: either is right */
   tn_node *flat = tn__op1(c, OP_CONTIG, tn__merge_axes(c, x, 0, x->rank));
   return tn__reshape(c, flat, x->dim, x->rank);
 }
@@ -161,22 +177,20 @@ static tn_node *places_by_counting(tn_ctx *c, tn_node *key) {
   return tn__along(c, tn__reduce(c, OP_SUM, i32(c, before), &counted, 1), 1);
 }
 
-/* [R, n]: where the lowest digit sends each */
-static tn_node *places_by_digit(tn_ctx *c, tn_node *key, int digit) {
-  int64_t all = (int64_t)1 << digit; /* of digits, and of elements of a block */
-  tn_node *n = key->dim[1], *size = tn__int(c, all);
-  tn_node *digits = tn__cast(c, tn__op2(c, OP_AND, key, unsigned_const(c, key, (uint64_t)all - 1)), TN_I32);
-  tn_node *rows = tn__in_blocks(c, digits, 1, all); /* [R, blocks, size] */
-  tn__dims shape = tn__dims_of(rows);
-  tn_node *block = shape.d[1], *at = tn__op2_num(c, OP_MUL, tn__place(c, &shape, 1), (double)all);
-  at = tn__add(c, at, tn__place(c, &shape, 2));
-  tn_node *there = tn__op2(c, OP_LT, at, tn__scalar_to(c, tn__dim_value(c, n, TN_I64), shape.d, 3));
-  rows = tn__along(c, tn__where(c, there, rows, tn__literal_like(c, rows, (double)all)), 2);
+/* [R, n]: where the lowest digit sends each.  What fills the last block has the highest digit, or none. */
+static tn_node *places_by_digit(tn_ctx *c, tn_node *key, way by) {
+  int64_t all = (int64_t)1 << by.bits;
+  tn_node *n = key->dim[1], *size = tn__int(c, by.block);
+  tn_node *digits = tn__cast(c, tn__op2(c, OP_AND, key, unsigned_const(c, key, (uint64_t)all - 1)), TN_U8);
+  tn_node *rows = tn__op1(c, OP_NOT, tn__in_blocks(c, tn__op1(c, OP_NOT, digits), 1, by.block));
+  tn__dims shape = tn__dims_of(rows); /* [R, blocks, size] */
+  tn_node *block = shape.d[1];
+  rows = once_flat(c, rows);
 
   int64_t last = 3;
-  tn__dims counts = {.rank = 4, .d = {shape.d[0], size, block, size}};
+  tn__dims counts = {.rank = 4, .d = {shape.d[0], tn__int(c, all), block, size}};
   tn_node *each = tn__expand(c, tn__add_axis(c, rows, 1), counts.d);
-  tn_node *hit = tn__op2(c, OP_EQ, each, i32(c, tn__place(c, &counts, 1)));
+  tn_node *hit = tn__op2(c, OP_EQ, i32(c, each), i32(c, tn__place(c, &counts, 1)));
   tn_node *count = tn__along(c, tn__reduce(c, OP_SUM, i32(c, hit), &last, 1), 2); /* [R, digits, blocks] */
   tn_node *first = tn__scan(c, OP_SUM, tn__merge_axes(c, count, 1, 2), 1, true);  /* [R, digits * blocks] */
 
@@ -202,14 +216,14 @@ tn_node *tn__sorted_order(tn_ctx *c, tn_node *x, bool down) {
   tn_node *order = tn__reshape(c, i32(c, tn__iota(c, count)), shape.d, 2);
   const tn__target *t = target_of(c, x);
   double work;
-  int digit = way_to_sort(t, (double)shape.d[0]->hi, (double)shape.d[1]->hi, k.bits, &work);
-  int passes = digit ? (k.bits + digit - 1) / digit : 0;
+  way by = way_to_sort(t, (double)shape.d[0]->hi, (double)shape.d[1]->hi, k.bits, &work);
+  int passes = by.bits ? (k.bits + by.bits - 1) / by.bits : 0;
   if (count->hi > INT32_MAX) order = tn__reshape(c, tn__iota(c, count), shape.d, 2);
-  if (!digit) order = placed(c, order, places_of(c, places_by_counting(c, k.of)));
+  if (!by.bits) order = placed(c, order, places_of(c, places_by_counting(c, k.of)));
   for (tn_node *key = k.of; passes--;) {
-    tn_node *places = places_of(c, places_by_digit(c, key, digit));
+    tn_node *places = places_of(c, places_by_digit(c, key, by));
     order = placed(c, order, places);
-    if (passes) key = placed(c, tn__op2(c, OP_SHR, key, unsigned_const(c, key, (uint64_t)digit)), places);
+    if (passes) key = placed(c, tn__op2(c, OP_SHR, key, unsigned_const(c, key, (uint64_t)by.bits)), places);
   }
   return tn__op1(c, OP_PERMUTATION, tn__merge_axes(c, tn__cast(c, order, TN_I64), 0, 2));
 }

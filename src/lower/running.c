@@ -1,0 +1,319 @@
+/* Sums whose terms another loop chooses.  What such a sum takes from turn to turn is kept, where it would begin anew.
+ *
+ *   running(i,j)   the sum over j of (j <= i ? v(j) : 0), for each turn i of a loop around it, becomes one of those
+ *                  before it and v(i): a value that runs along the loop, whose turns follow each other from then on.
+ *                  So do products, minima and maxima; with j < i it is the one of the turn before, with i <= j the
+ *                  turns come in the opposite order.
+ *   tally(i,j)     so, with terms that count only if k(j) == k(i), where k has few values: a table has a sum for each
+ *   tally(d,j)     the sums over j of (k(j) == d ? v(j) : 0), for all d that a loop around it counts, are one such
+ *                  table, which is filled before that loop
+ *
+ * The order of additions stays, and what the others would add are zeros: so results do, to the bit. */
+#include "ir/build.h"
+#include "ir/eval.h"
+#include "lower/lower.h"
+#include "rewrite/rewrite.h"
+
+enum {
+  LARGEST_TABLE = 4096,
+  KEYS_OF_TERM = 16, /* zeros that are stored in the time that a term is compared with all others of a few */
+};
+
+typedef struct chosen { /* the sum over range `term` of (where ? value : what changes nothing) */
+  tn_node *sum, *term, *where, *value, *nothing;
+} chosen;
+
+typedef struct pass {
+  tn__lowering *l;
+  tn_node *body;
+  tn__survey s;
+} pass;
+
+static bool hangs_on(const pass *p, const tn_node *n, const tn_node *range) {
+  return tn__free_of(&p->s.r, n) >> tn__range_at(&p->s.r, range) & 1;
+}
+
+/* A number as it was before casts that held it */
+static tn_node *bare(tn_node *x) {
+  while (x->op == OP_CAST && !tn__is_float(x->dtype) && !tn__is_float(x->src[0]->dtype) &&
+         x->src[0]->dtype != TN_BOOL && x->lo == x->src[0]->lo && x->hi == x->src[0]->hi)
+    x = x->src[0];
+  return x;
+}
+
+/* a choice: no is right */
+static bool is_chosen(const pass *p, tn_node *sum, chosen *out) {
+  tn_ctx *c = p->l->c;
+  if (sum->op != OP_REDUCE || sum->nsrc != 2 || tn__axis_of(sum->src[1]) != AX_REDUCE) return false;
+  tn_node *x = sum->src[0];
+  *out = (chosen){.sum = sum, .term = sum->src[1]};
+  out->nothing = tn__const_bits(c, sum->dtype, tn__eval_reduce_init((int)sum->ints[0], sum->dtype));
+  if (x->op == OP_WHERE && x->src[2] == out->nothing) {
+    out->where = x->src[0];
+    out->value = x->src[1];
+  } else if (x->op == OP_CAST && x->src[0]->dtype == TN_BOOL && sum->ints[0] == OP_ADD) {
+    out->where = x->src[0];
+    out->value = tn__const_num(c, x->dtype, 1);
+  }
+  return out->where && !tn__bounds_loops(&p->s.r, (uint32_t)tn__range_at(&p->s.r, out->term));
+}
+
+/* Is anything summed up or stored below the value, for each term?  Its loops stand in the term's, and nowhere else. */
+/* a choice: yes is right */
+static bool closes_within(const pass *p, tn_node *value, const tn_node *term) {
+  tn__nodes below = {0};
+  uint32_t first;
+  tn__topo(p->l->a, &value, 1, &below);
+  for (uint32_t i = 0; i < below.n; i++)
+    if ((tn__closes(below.v[i], &first) || below.v[i]->op == OP_RUNNING) && hangs_on(p, below.v[i], term)) return true;
+  return false;
+}
+
+/* Which terms a turn takes: those up to its own, or from its own on */
+typedef struct reach {
+  tn_node *turn; /* its number */
+  bool back, beside; /* from its own on; without its own */
+} reach;
+
+/* a choice: no is right */
+static bool compares(const pass *p, const chosen *x, tn_node *where, reach *out) {
+  if (where->op != OP_LE && where->op != OP_LT) return false;
+  tn_node *number[2] = {bare(where->src[0]), bare(where->src[1])};
+  *out = (reach){.back = number[1] == x->term, .beside = where->op == OP_LT};
+  out->turn = number[!out->back];
+  if (number[out->back] != x->term) return false;
+  return !out->back || p->l->c->mode != TN_MODE_STRICT || !tn__is_float(x->sum->dtype); /* the order is another one */
+}
+
+/* An output's loop of at most as many turns as there are terms */
+static bool is_turn(const pass *p, const chosen *x, const tn_node *turn) {
+  int axis = turn->op == OP_RANGE ? tn__axis_of(turn) : AX_REDUCE;
+  return (axis == AX_LOOP || axis == AX_ORDER) && tn__role_of(turn) == ROLE_OUTPUT &&
+         !tn__bounds_loops(&p->s.r, (uint32_t)tn__range_at(&p->s.r, turn)) &&
+         (turn->src[0] == x->term->src[0] || (tn__is_const(x->term->src[0]) && turn->hi <= x->term->hi));
+}
+
+static tn_node *running(tn_ctx *c, const chosen *x, tn_node *value, tn_node *along) {
+  tn_node *src[2] = {value, along};
+  return tn__node_make(c, &(tn__make){.op = OP_RUNNING, .src = src, .nsrc = 2, .ints = x->sum->ints, .nint = 1});
+}
+
+/* The terms from `first` on, which no turn has for its own; NULL: there are none */
+static tn_node *rest_of(pass *p, const chosen *x, tn_node *first) {
+  tn_ctx *c = p->l->c;
+  tn_node *left = tn__simplify_index(c, tn__sub(c, x->term->src[0], first)), *term = x->term;
+  if (tn__is_int_const(left, 0)) return NULL;
+  tn_node *own = tn__fresh_range(p->l, left, AX_REDUCE, ROLE_APART), *at = tn__add(c, first, own);
+  tn_node *src[2] = {tn__substitute(c, x->value, &term, &at, 1), own};
+  return tn__node_make(c, &(tn__make){.op = OP_REDUCE, .src = src, .nsrc = 2, .ints = x->sum->ints, .nint = 2});
+}
+
+/* The turns in the order in which the sum grows, each with the value of its own term, or of the one before that. */
+static void run_along(pass *p, const chosen *x, const reach *s) {
+  tn_ctx *c = p->l->c;
+  tn_node *zero = tn__int(c, 0), *count = s->turn->src[0], *last = tn__add(c, count, tn__int(c, -1)), *term = x->term;
+  tn_node *along = tn__range_like(c, s->turn, count, AX_ORDER), *at = along, *turn = s->turn, *sum = x->sum;
+  if (s->beside) at = tn__op2(c, OP_MAX, tn__add(c, along, tn__int(c, -1)), zero);
+  if (s->back) at = tn__sub(c, last, at);
+  tn_node *value = tn__substitute(c, x->value, &term, &at, 1);
+  if (s->beside) value = tn__where(c, tn__op2(c, OP_LT, zero, along), value, x->nothing);
+  tn_node *by = running(c, x, value, along), *rest = s->back ? rest_of(p, x, count) : NULL;
+  if (rest) by = tn__op2(c, (tn__op)sum->ints[0], by, rest);
+  at = s->back ? tn__sub(c, last, along) : along;
+  tn__sb_printf(&p->l->note, " running(%lld,%lld)", tn__id_of(turn), tn__id_of(term));
+  p->body = tn__exchange_ranges(p->l, tn__substitute(c, p->body, &sum, &by, 1), &turn, &at, 1, &along, 1);
+  p->body = tn__simplify_accesses(c, p->l->a, p->body);
+}
+
+/* a choice: no is right */
+static bool run(pass *p, const chosen *x) {
+  reach s;
+  if (!compares(p, x, x->where, &s) || !is_turn(p, x, s.turn) || hangs_on(p, x->value, s.turn)) return false;
+  if (closes_within(p, x->value, x->term)) return false;
+  run_along(p, x, &s);
+  return true;
+}
+
+/* The same sum in the body as it is now, with a turn of its own */
+/* a choice: no is right */
+static bool find_again(pass *p, const tn_node *term, const tn_node *turn, chosen *x, reach *s) {
+  tn__survey_loops(p->l->c, p->l->a, p->body, &p->s);
+  for (uint32_t i = 0; i < p->s.r.order.n; i++) {
+    if (!is_chosen(p, p->s.r.order.v[i], x) || x->term != term || !compares(p, x, x->where, s)) continue;
+    s->turn = bare(tn__simplify_index(p->l->c, s->turn));
+    if (s->turn == turn && is_turn(p, x, turn) && !hangs_on(p, x->value, turn)) return true;
+  }
+  return false;
+}
+
+/* Where a sum runs along the remainders of a loop's number, that loop is cut in two. */
+/* a choice: no is right */
+static bool cut(pass *p, const chosen *x) {
+  reach s;
+  int64_t size, terms;
+  if (!compares(p, x, x->where, &s) || s.turn->op != OP_MOD || s.turn->src[0]->op != OP_RANGE) return false;
+  tn_node *flat = s.turn->src[0], *parts[2];
+  if (tn__axis_of(flat) != AX_LOOP || tn__role_of(flat) != ROLE_OUTPUT || !tn__const_int(s.turn->src[1], &size) ||
+      !tn__const_int(x->term->src[0], &terms) || size != terms || size < 2 || closes_within(p, x->value, x->term) ||
+      tn__bounds_loops(&p->s.r, (uint32_t)tn__range_at(&p->s.r, flat)))
+    return false;
+  pass whole = *p;
+  chosen now;
+  p->body = tn__cut(p->l, p->body, flat, size, AX_LOOP, AX_LOOP, parts);
+  p->body = tn__simplify_accesses(p->l->c, p->l->a, p->body);
+  if (!find_again(p, x->term, parts[1], &now, &s)) {
+    *p = whole;
+    return false;
+  }
+  tn__sb_printf(&p->l->note, " cut(%lld,%lld)", tn__id_of(flat), (long long)size);
+  run_along(p, &now, &s);
+  return true;
+}
+
+/* ---- tables ---- */
+
+/* Sums of terms by a key, which is one of `keys` numbers; others do not count where it is `open`. */
+typedef struct tally {
+  tn_node *key, *keys;
+  tn_node *with; /* what the key is compared with: a key of the turn's, or the turn itself */
+  bool open;
+} tally;
+
+/* The key of a term that `equal` compares with what does not hang on the term */
+/* a choice: no is right */
+static bool has_key(const pass *p, const chosen *x, const tn_node *equal, tally *out) {
+  if (equal->op != OP_EQ || !tn__is_int(equal->src[0]->dtype)) return false;
+  for (int side = 0; side < 2; side++) {
+    *out = (tally){.key = bare(equal->src[side]), .with = bare(equal->src[!side])};
+    if (hangs_on(p, out->key, x->term) && !hangs_on(p, out->with, x->term)) return true;
+  }
+  return false;
+}
+
+/* All loops of outputs but that of the turn become one, of each turn of which there will be a table.  False: they are,
+ * *outer, NULL if there are none. */
+static bool unite(pass *p, const tn_node *turn, tn_node **outer) {
+  tn_node *x[TN__MAX_RANGES];
+  uint32_t n = 0;
+  *outer = NULL;
+  for (uint32_t k = 0; k < p->s.r.n; k++) {
+    tn_node *range = p->s.r.range[k];
+    if (tn__axis_of(range) == AX_GLOBAL) *outer = range;
+    if (!(p->s.outputs >> k & 1) || range == turn) continue;
+    uint32_t at = n++;
+    for (; at && tn__id_of(x[at - 1]) > tn__id_of(range); at--) x[at] = x[at - 1];
+    x[at] = range;
+  }
+  if (!n) return false;
+  p->body = n > 1 ? tn__as_one(p->l, p->body, x, n, AX_GLOBAL, outer) : tn__retype(p->l->c, p->body, x[0], AX_GLOBAL);
+  return true;
+}
+
+/* Is it a kernel of one store, whose loops hang on no other, as the loops of a table do not? */
+/* a choice: no is right */
+static bool has_plain_loops(const pass *p) {
+  for (uint32_t k = 0; k < p->s.r.n; k++)
+    if (tn__bounds_loops(&p->s.r, k)) return false;
+  return p->body->nsrc == 1 && p->body->src[0]->op == OP_STORE && p->s.outputs == p->s.common;
+}
+
+/* A table full of zeros, one for each turn of the loop around */
+static tn_node *empty_table(pass *p, int dtype, tn_node *keys, tn_node *outer) {
+  tn_ctx *c = p->l->c;
+  tn_node *src[2] = {keys, outer}, *at = tn__fresh_range(p->l, keys, AX_REDUCE, ROLE_KEPT);
+  tn_node *table = tn__node_make(c, &(tn__make){.op = OP_LOCAL, .dtype = dtype, .src = src, .nsrc = outer ? 2 : 1,
+                                                .ints = (int64_t[]){p->l->next_local++, 0}, .nint = 2, .device = -1});
+  return tn__filled(c, table, at, tn__const_num(c, dtype, 0), &at, 1);
+}
+
+/* The table with all terms in it */
+static tn_node *full_table(pass *p, const chosen *x, const tally *t, tn_node *table) {
+  tn_ctx *c = p->l->c;
+  tn_node *at = tn__cast(c, t->key, TN__INDEX), *term = x->term, *src[5] = {table, at, x->value};
+  uint32_t n = 3;
+  if (t->open) src[n++] = tn__op2(c, OP_AND, tn__op2(c, OP_LE, tn__int(c, 0), at), tn__op2(c, OP_LT, at, t->keys));
+  tn_node *own = src[n++] = tn__fresh_range(p->l, term->src[0], AX_ORDER, ROLE_UPDATE);
+  for (uint32_t i = 1; i + 1 < n; i++) src[i] = tn__substitute(c, src[i], &term, &own, 1);
+  tn_node *add = tn__node_make(c, &(tn__make){.op = OP_STOREADD, .src = src, .nsrc = n});
+  return tn__node_make(c, &(tn__make){.op = OP_AFTER, .src = (tn_node *[]){table->src[0], add}, .nsrc = 2});
+}
+
+static void replace(pass *p, tn_node *sum, tn_node *by, tn_node *turn) {
+  tn_node *along = tn__range_like(p->l->c, turn, turn->src[0], AX_ORDER);
+  p->body = tn__substitute(p->l->c, p->body, &sum, &by, 1);
+  p->body = tn__substitute(p->l->c, p->body, &turn, &along, 1);
+  p->body = tn__simplify_accesses(p->l->c, p->l->a, p->body);
+}
+
+/* Sums of the terms whose key is the turn's number */
+/* a choice: no is right */
+static bool tally_by_number(pass *p, const chosen *x) {
+  tally t;
+  if (!has_key(p, x, x->where, &t) || t.with->op != OP_RANGE || tn__axis_of(t.with) != AX_LOOP ||
+      tn__role_of(t.with) != ROLE_OUTPUT || !tn__is_const(t.with->src[0]) || t.with->hi >= LARGEST_TABLE ||
+      hangs_on(p, x->value, t.with) || hangs_on(p, t.key, t.with))
+    return false;
+  tn_node *outer;
+  if (unite(p, t.with, &outer)) return true;
+  t.keys = t.with->src[0];
+  t.open = t.key->lo < 0 || t.key->hi > t.with->hi;
+  tn__sb_printf(&p->l->note, " tally(%lld,%lld)", tn__id_of(t.with), tn__id_of(x->term));
+  tn_node *src[2] = {full_table(p, x, &t, empty_table(p, x->sum->dtype, t.keys, outer)), t.with};
+  tn_node *sum = tn__node_make(p->l->c, &(tn__make){.op = OP_LOAD, .src = src, .nsrc = 2});
+  replace(p, x->sum, sum, t.with);
+  return true;
+}
+
+/* Is it the turn's own key that the keys of its terms are compared with? */
+/* a choice: no is right */
+static bool is_own_key(const pass *p, const chosen *x, const tally *t, tn_node *turn) {
+  tn_ctx *c = p->l->c;
+  tn_node *term = x->term, *own = tn__substitute(c, t->key, &term, &turn, 1);
+  return own == t->with || tn__simplify_accesses(c, p->l->a, own) == tn__simplify_accesses(c, p->l->a, t->with);
+}
+
+/* Sums of the terms up to a turn that have its key */
+/* a choice: no is right */
+static bool tally_by_key(pass *p, const chosen *x) {
+  tally t;
+  reach s;
+  const tn_node *both = x->where;
+  if (both->op != OP_AND) return false;
+  int at = compares(p, x, both->src[0], &s) ? 1 : 0;
+  if (!compares(p, x, both->src[!at], &s) || s.back || !is_turn(p, x, s.turn) || !has_key(p, x, both->src[at], &t) ||
+      !is_own_key(p, x, &t, s.turn) || hangs_on(p, x->value, s.turn) || t.key->lo < 0 || t.key->hi >= LARGEST_TABLE)
+    return false;
+  if (s.beside && !tn__is_int(x->sum->dtype)) return false;
+  if ((double)t.key->hi > KEYS_OF_TERM * tn__extent(x->term)) return false; /* a choice: either is right */
+  tn_node *outer;
+  if (unite(p, s.turn, &outer)) return true;
+  tn_ctx *c = p->l->c;
+  tn_node *keys = tn__int(c, t.key->hi + 1), *term = x->term, *along = s.turn;
+  tn_node *src[4] = {tn__substitute(c, x->value, &term, &along, 1), along,
+                     empty_table(p, x->sum->dtype, keys, outer), tn__cast(c, t.with, TN__INDEX)};
+  tn_node *sum = tn__node_make(c, &(tn__make){.op = OP_RUNNING, .src = src, .nsrc = 4, .ints = x->sum->ints, .nint = 1});
+  if (s.beside) sum = tn__sub(c, sum, src[0]);
+  tn__sb_printf(&p->l->note, " tally(%lld,%lld)", tn__id_of(s.turn), tn__id_of(term));
+  replace(p, x->sum, sum, s.turn);
+  return true;
+}
+
+/* a choice: no is right */
+static bool tallies(pass *p, const chosen *x) {
+  if (x->sum->ints[0] != OP_ADD || !has_plain_loops(p) || closes_within(p, x->where, x->term) ||
+      closes_within(p, x->value, x->term))
+    return false;
+  return tally_by_number(p, x) || tally_by_key(p, x);
+}
+
+tn_node *tn__running(tn__lowering *l, tn_node *body) {
+  pass p = {.l = l, .body = body};
+  if (l->target->group) return body; /* a choice: no is right */
+  for (;;) {
+    chosen x;
+    uint32_t i = 0;
+    tn__survey_loops(l->c, l->a, p.body, &p.s);
+    while (i < p.s.r.order.n && !(is_chosen(&p, p.s.r.order.v[i], &x) && (run(&p, &x) || cut(&p, &x) || tallies(&p, &x)))) i++;
+    if (i >= p.s.r.order.n) return p.body;
+  }
+}
