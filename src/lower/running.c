@@ -134,15 +134,46 @@ static bool run(pass *p, const chosen *x) {
   return true;
 }
 
+/* What casts take for values of what loops count */
+static tn_node *simplify_numbers(tn__lowering *l, tn_node *body) {
+  tn__nodes all = {0}, old = {0}, new_ = {0};
+  tn__topo(l->a, &body, 1, &all);
+  for (uint32_t i = 0; i < all.n; i++) {
+    tn_node *x = all.v[i]->op == OP_CAST ? all.v[i]->src[0] : NULL;
+    tn_node *better = x && x->dtype == TN__INDEX && !x->loaded ? tn__simplify_index(l->c, x) : x;
+    if (better == x) continue;
+    tn__vec_push(l->a, &old, x);
+    tn__vec_push(l->a, &new_, better);
+  }
+  return tn__substitute(l->c, body, old.v, new_.v, old.n);
+}
+
+/* The loop that the number is a digit of, which is cut for one of its own to count it; and by how many; NULL: none. */
+/* a choice: no is right */
+static tn_node *flat_loop(const pass *p, const tn_node *number, int64_t *by) {
+  const tn_node *of = number->op == OP_MOD && number->src[0]->op == OP_IDIV ? number->src[0] : number;
+  if ((of->op != OP_MOD && of->op != OP_IDIV) || !tn__const_int(of->src[1], by) || *by < 2) return NULL;
+  tn_node *flat = of->src[0];
+  if (flat->op != OP_RANGE || tn__axis_of(flat) != AX_LOOP || tn__role_of(flat) != ROLE_OUTPUT || flat->hi < *by)
+    return NULL;
+  return tn__bounds_loops(&p->s.r, (uint32_t)tn__range_at(&p->s.r, flat)) ? NULL : flat;
+}
+
+static tn_node *cut_flat(pass *p, tn_node *flat, int64_t by) {
+  tn_node *parts[2];
+  tn__sb_printf(&p->l->note, " cut(%lld,%lld)", tn__id_of(flat), (long long)by);
+  p->body = tn__cut(p->l, p->body, flat, by, AX_LOOP, AX_LOOP, parts);
+  p->body = tn__simplify_accesses(p->l->c, p->l->a, simplify_numbers(p->l, p->body));
+  return parts[1];
+}
+
 /* The same sum in the body as it is now, with a turn of its own */
 /* a choice: no is right */
 static bool find_again(pass *p, const tn_node *term, const tn_node *turn, chosen *x, reach *s) {
   tn__survey_loops(p->l->c, p->l->a, p->body, &p->s);
-  for (uint32_t i = 0; i < p->s.r.order.n; i++) {
-    if (!is_chosen(p, p->s.r.order.v[i], x) || x->term != term || !compares(p, x, x->where, s)) continue;
-    s->turn = bare(tn__simplify_index(p->l->c, s->turn));
-    if (s->turn == turn && is_turn(p, x, turn) && !hangs_on(p, x->value, turn)) return true;
-  }
+  for (uint32_t i = 0; i < p->s.r.order.n; i++)
+    if (is_chosen(p, p->s.r.order.v[i], x) && x->term == term && compares(p, x, x->where, s) && s->turn == turn)
+      return is_turn(p, x, turn) && !hangs_on(p, x->value, turn);
   return false;
 }
 
@@ -151,21 +182,17 @@ static bool find_again(pass *p, const tn_node *term, const tn_node *turn, chosen
 static bool cut(pass *p, const chosen *x) {
   reach s;
   int64_t size, terms;
-  if (!compares(p, x, x->where, &s) || s.turn->op != OP_MOD || s.turn->src[0]->op != OP_RANGE) return false;
-  tn_node *flat = s.turn->src[0], *parts[2];
-  if (tn__axis_of(flat) != AX_LOOP || tn__role_of(flat) != ROLE_OUTPUT || !tn__const_int(s.turn->src[1], &size) ||
-      !tn__const_int(x->term->src[0], &terms) || size != terms || size < 2 || closes_within(p, x->value, x->term) ||
-      tn__bounds_loops(&p->s.r, (uint32_t)tn__range_at(&p->s.r, flat)))
-    return false;
+  if (!compares(p, x, x->where, &s) || s.turn->op != OP_MOD || !tn__const_int(x->term->src[0], &terms)) return false;
+  tn_node *flat = flat_loop(p, s.turn, &size);
+  if (!flat || s.turn->src[0] != flat || size != terms || closes_within(p, x->value, x->term)) return false;
   pass whole = *p;
   chosen now;
-  p->body = tn__cut(p->l, p->body, flat, size, AX_LOOP, AX_LOOP, parts);
-  p->body = tn__simplify_accesses(p->l->c, p->l->a, p->body);
-  if (!find_again(p, x->term, parts[1], &now, &s)) {
+  tn__sb note = p->l->note;
+  if (!find_again(p, x->term, cut_flat(p, flat, size), &now, &s)) {
     *p = whole;
+    p->l->note = note;
     return false;
   }
-  tn__sb_printf(&p->l->note, " cut(%lld,%lld)", tn__id_of(flat), (long long)size);
   run_along(p, &now, &s);
   return true;
 }
@@ -209,6 +236,15 @@ static bool unite(pass *p, const tn_node *turn, tn_node **outer) {
   return true;
 }
 
+/* A digit of a flat loop's number gets a loop of its own.  False: it is none. */
+static bool cut_digit(pass *p, const tn_node *number) {
+  int64_t by, size;
+  tn_node *flat = flat_loop(p, number, &by);
+  if (!flat || !tn__const_int(flat->src[0], &size) || size % by) return false;
+  cut_flat(p, flat, by);
+  return true;
+}
+
 /* Is it a kernel of one store, whose loops hang on no other, as the loops of a table do not? */
 /* a choice: no is right */
 static bool has_plain_loops(const pass *p) {
@@ -249,7 +285,9 @@ static void replace(pass *p, tn_node *sum, tn_node *by, tn_node *turn) {
 /* a choice: no is right */
 static bool tally_by_number(pass *p, const chosen *x) {
   tally t;
-  if (!has_key(p, x, x->where, &t) || t.with->op != OP_RANGE || tn__axis_of(t.with) != AX_LOOP ||
+  if (!has_key(p, x, x->where, &t)) return false;
+  if (cut_digit(p, t.with)) return true;
+  if (t.with->op != OP_RANGE || tn__axis_of(t.with) != AX_LOOP ||
       tn__role_of(t.with) != ROLE_OUTPUT || !tn__is_const(t.with->src[0]) || t.with->hi >= LARGEST_TABLE ||
       hangs_on(p, x->value, t.with) || hangs_on(p, t.key, t.with))
     return false;
@@ -280,8 +318,9 @@ static bool tally_by_key(pass *p, const chosen *x) {
   const tn_node *both = x->where;
   if (both->op != OP_AND) return false;
   int at = compares(p, x, both->src[0], &s) ? 1 : 0;
-  if (!compares(p, x, both->src[!at], &s) || s.back || !is_turn(p, x, s.turn) || !has_key(p, x, both->src[at], &t) ||
-      !is_own_key(p, x, &t, s.turn) || hangs_on(p, x->value, s.turn) || t.key->lo < 0 || t.key->hi >= LARGEST_TABLE)
+  if (!compares(p, x, both->src[!at], &s) || s.back || !has_key(p, x, both->src[at], &t)) return false;
+  if (cut_digit(p, s.turn)) return true;
+  if (!is_turn(p, x, s.turn) || !is_own_key(p, x, &t, s.turn) || hangs_on(p, x->value, s.turn) || t.key->lo < 0 || t.key->hi >= LARGEST_TABLE)
     return false;
   if (s.beside && !tn__is_int(x->sum->dtype)) return false;
   if ((double)t.key->hi > KEYS_OF_TERM * tn__extent(x->term)) return false; /* a choice: either is right */

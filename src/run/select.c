@@ -32,6 +32,7 @@ static int64_t compute(tn_ctx *c, tn__chosen *k, selection *s) {
   if (s->want[INVERSE]) cell[n++] = s->made[INVERSE] = tn__cell_new(c, tn__distinct_inverse(c, k, s->t->node));
   tn__run_realize(c, cell, n);
   k->upto = s->part[UPTO]->node;
+  k->is = NULL; /* it is not computed again */
   k->order = s->want[VALUES] ? s->part[ORDER]->node : NULL;
   return number_in(c, s->part[COUNT]);
 }

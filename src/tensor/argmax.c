@@ -3,6 +3,7 @@
  * The extreme of a row is found, then the first element that equals it, which reads the row twice: from where it is
  * kept, if it is short.  A long row is cut into blocks: of the blocks' extremes the first that is the row's tells the
  * block, and only that one is read again.  Which way is taken has no influence on the result. */
+#include "tensor/argmax.h"
 #include "ir/eval.h"
 #include "tensor/scan.h"
 
@@ -37,8 +38,7 @@ static tn_node *in_whole_blocks(tn_ctx *c, tn__op op, tn_node *x, int64_t size) 
   return tn__where(c, tn__op2(c, OP_LT, at, i64_like(c, at, n)), rows, tn__scalar_to(c, unit, shape.d, shape.rank));
 }
 
-/* x[A, n, B] -> [A, 1, B] */
-static tn_node *place_along(tn_ctx *c, tn__op op, tn_node *x) {
+tn_node *tn__place_along(tn_ctx *c, tn__op op, tn_node *x) {
   int64_t row = 1, inner = 2;
   tn_node *n = x->dim[1];
   tn__dims shape = tn__dims_of(x);
@@ -47,7 +47,7 @@ static tn_node *place_along(tn_ctx *c, tn__op op, tn_node *x) {
 
   tn_node *least = tn__reduce(c, op, in_whole_blocks(c, op, x, BLOCK), &inner, 1); /* [A, blocks, B] */
   tn_node *best = tn__reduce_keep(c, op, least, &row, 1, true);
-  tn_node *block = place_along(c, op, least); /* [A, 1, B] */
+  tn_node *block = tn__place_along(c, op, least); /* [A, 1, B] */
 
   shape.d[1] = tn__int(c, BLOCK); /* elements of that block, the last one of the row once more beyond its end */
   tn_node *first = tn__expand(c, tn__op2_num(c, OP_MUL, block, BLOCK), shape.d);
@@ -69,7 +69,7 @@ static tn_node *place_of(tn_ctx *c, tn__call *k) { /* i[1]: keepdim, i[2]: RMAX 
   shape.d[axis] = tn__int(c, 1);
   uint32_t at = (uint32_t)axis;
   x = tn__merge_axes(c, tn__merge_axes(c, x, at + 1, x->rank - at - 1u), 0, at);
-  tn_node *place = tn__reshape(c, place_along(c, (tn__op)k->i[2], x), shape.d, shape.rank);
+  tn_node *place = tn__reshape(c, tn__place_along(c, (tn__op)k->i[2], x), shape.d, shape.rank);
   return k->i[1] ? place : tn__drop_axis(c, place, at);
 }
 

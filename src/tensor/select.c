@@ -1,14 +1,21 @@
 /* What stands in a tensor, and where: as many elements as there are of a kind, which only the data says.  So a caller
  * names the most that there is room for, and gets the number beside it.
  *
- * Which elements are chosen is summed up along them; the k-th chosen one is the first with k of them up to it, which a
- * search finds: each place of the result looks for itself, so that none waits for another on any device. */
+ * Which elements are chosen is summed up along them; the k-th chosen one is the first with k of them up to it.  Where
+ * much of the result may be filled, each chosen one goes to its place; where little of it, each place looks for its own
+ * by a search.  So none waits for another on any device. */
 #include "tensor/select.h"
 #include "tensor/scan.h"
 #include "tensor/sort.h"
+#include <math.h>
 
 static tn_node *flat(tn_ctx *c, tn_node *x) {
   return tn__merge_axes(c, x, 0, x->rank);
+}
+
+/* x[n] with 0 first, without the last */
+static tn_node *of_before(tn_ctx *c, tn_node *x) {
+  return tn__first_of(c, tn__pad(c, x, (tn_node *[]){tn__int(c, 1), tn__int(c, 0)}), 0, x->dim[0]);
 }
 
 /* bool[n] -> how many up to each, itself among them */
@@ -18,26 +25,44 @@ static tn_node *count_upto(tn_ctx *c, tn_node *chosen) {
 }
 
 tn__chosen tn__choose_distinct(tn_ctx *c, tn_node *x) {
-  tn_node *row = tn__add_axis(c, flat(c, x), 0), *n = row->dim[1];
+  tn_node *row = tn__add_axis(c, flat(c, x), 0);
   tn__chosen k = {.order = tn__sorted_order(c, row, false)};
   tn_node *sorted = tn__gather(c, flat(c, tn__sort_keys(c, row)), k.order);
   sorted = tn__op1(c, OP_CONTIG, sorted);
   tn__dims shape = tn__dims_of(sorted);
-  tn_node *before = tn__pad(c, sorted, (tn_node *[]){tn__int(c, 1), tn__int(c, 0)});
-  tn_node *differs = tn__op2(c, OP_NE, sorted, tn__first_of(c, before, 0, n));
+  tn_node *differs = tn__op2(c, OP_NE, sorted, of_before(c, sorted));
   tn_node *first = tn__op2_num(c, OP_EQ, tn__place(c, &shape, 0), 0);
-  k.upto = count_upto(c, tn__op2(c, OP_OR, differs, first));
+  k.is = tn__op2(c, OP_OR, differs, first);
+  k.upto = count_upto(c, k.is);
   return k;
 }
 
 tn__chosen tn__choose_nonzero(tn_ctx *c, tn_node *x) {
-  return (tn__chosen){.upto = count_upto(c, tn__cast(c, flat(c, x), TN_BOOL))};
+  tn__chosen k = {.is = tn__cast(c, flat(c, x), TN_BOOL)};
+  k.upto = count_upto(c, k.is);
+  return k;
 }
 
 /* The last sum; of nothing it is what a place outside reads, 0. */
 tn_node *tn__chosen_count(tn_ctx *c, const tn__chosen *k) {
   tn_node *last = tn__op2_num(c, OP_ADD, tn__dim_value(c, k->upto->dim[0], TN_I64), -1);
   return tn__cast(c, tn__gather(c, k->upto, last), TN_I64);
+}
+
+/* Where each of the first `most` stands among those that were chosen from, 0 if there are not so many: the first of
+ * those that are chosen up to one place tells it, the others go nowhere, each to a place of its own.  i64[most] */
+static tn_node *places_told(tn_ctx *c, const tn__chosen *k, tn_node *most) {
+  tn_node *upto = tn__cast(c, k->upto, TN_I64), *is = k->is ? k->is : tn__op2(c, OP_NE, upto, of_before(c, upto));
+  tn__dims shape = tn__dims_of(upto);
+  tn_node *at = tn__place(c, &shape, 0), *nowhere = tn__op2_num(c, OP_ADD, tn__op2_num(c, OP_MUL, at, -1), -1);
+  tn_node *to = tn__where(c, is, tn__op2_num(c, OP_ADD, upto, -1), nowhere);
+  tn_node *zeros = tn__scalar_to(c, tn__const_num(c, TN_I64, 0), &most, 1);
+  return tn__scatter(c, zeros, tn__op1(c, OP_DISTINCT, to), at);
+}
+
+/* a choice: either is right */
+static bool is_told_quicker(const tn__chosen *k, const tn_node *most) {
+  return (double)k->upto->dim[0]->hi < (double)most->hi * log2((double)k->upto->dim[0]->hi + 2);
 }
 
 /* Where each of the first `most` stands among those that were chosen from (right: where the next one does); behind all
@@ -50,13 +75,18 @@ static tn_node *places(tn_ctx *c, const tn__chosen *k, tn_node *most, bool right
   return tn__places_in(c, k->upto, number, right);
 }
 
+/* So, of those that are there */
+static tn_node *chosen_places(tn_ctx *c, const tn__chosen *k, tn_node *most) {
+  return is_told_quicker(k, most) ? places_told(c, k, most) : tn__op1(c, OP_CONTIG, places(c, k, most, false));
+}
+
 static tn_node *is_there(tn_ctx *c, const tn__chosen *k, tn_node *most) {
   tn__dims shape = {.rank = 1, .d = {most}};
   return tn__op2(c, OP_LT, tn__place(c, &shape, 0), tn__scalar_to(c, tn__chosen_count(c, k), shape.d, 1));
 }
 
 tn_node *tn__distinct_values(tn_ctx *c, const tn__chosen *k, tn_node *x, tn_node *most, double fill) {
-  tn_node *first = tn__op1(c, OP_CONTIG, tn__gather(c, k->order, places(c, k, most, false)));
+  tn_node *first = tn__op1(c, OP_CONTIG, tn__gather(c, k->order, chosen_places(c, k, most)));
   tn_node *value = tn__gather(c, flat(c, x), first);
   return tn__where(c, is_there(c, k, most), value, tn__literal_like(c, value, fill));
 }
@@ -76,11 +106,13 @@ tn_node *tn__nonzero_places(tn_ctx *c, const tn__chosen *k, tn_node *x, tn_node 
   tn__dims shape = {.rank = 1, .d = {most}}, all = {.rank = 2, .d = {most, tn__int(c, x->rank)}};
   tn_node *none = tn__const_bits(c, TN_I64, (uint64_t)fill), *column[TN_MAX_RANK], *inner = tn__int(c, 1);
   if (!x->rank) return tn__scalar_to(c, none, all.d, 2);
-  tn_node *there = is_there(c, k, most), *at = tn__op1(c, OP_CONTIG, places(c, k, most, false));
+  tn_node *there = is_there(c, k, most), *at = chosen_places(c, k, most);
+  int numbers = k->upto->dtype == TN_I32 ? TN_U32 : TN_I64; /* short ones are quicker to divide */
+  at = tn__cast(c, at, numbers);
   for (uint32_t i = x->rank; i && i--; inner = tn__mul(c, inner, x->dim[i])) {
-    tn_node *size = tn__scalar_to(c, tn__dim_value(c, x->dim[i], TN_I64), shape.d, 1);
-    tn_node *step = tn__scalar_to(c, tn__dim_value(c, inner, TN_I64), shape.d, 1);
-    column[i] = tn__op2(c, OP_MOD, tn__op2(c, OP_IDIV, at, step), size);
+    tn_node *size = tn__scalar_to(c, tn__dim_value(c, x->dim[i], numbers), shape.d, 1);
+    tn_node *step = tn__scalar_to(c, tn__dim_value(c, inner, numbers), shape.d, 1);
+    column[i] = tn__cast(c, tn__op2(c, OP_MOD, tn__op2(c, OP_IDIV, at, step), size), TN_I64);
     column[i] = tn__where(c, there, column[i], tn__scalar_to(c, none, shape.d, 1));
     column[i] = tn__add_axis(c, column[i], 1);
   }

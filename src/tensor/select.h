@@ -6,6 +6,7 @@
 
 typedef struct tn__chosen {
   tn_node *order; /* i64[n], a permutation: which element stands at each place; NULL: they stand as they are */
+  tn_node *is;    /* bool[n]: is it chosen?  NULL: as upto tells */
   tn_node *upto;  /* i32 or i64[n]: how many of those up to each place are chosen, itself among them */
 } tn__chosen;
 

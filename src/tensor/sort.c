@@ -11,6 +11,7 @@
  * no influence on the result. */
 #include "tensor/sort.h"
 #include "device/device.h"
+#include "tensor/argmax.h"
 #include "tensor/scan.h"
 #include <math.h>
 
@@ -22,7 +23,8 @@ enum {
   PASS_STEPS = 32,        /* multiply-adds in the time that an element is in a pass, beside asking for its digit, */
   COUNT_STEPS = 16,       /* or that the count of a digit in a block is */
   TABLE_BLOCK = 2048,     /* elements for which it is worth to count all digits in a table */
-  LEAST_LAUNCH = 1 << 15, /* so, of a launch, on devices that do not say how long it takes */
+  LEAST_LAUNCH = 1 << 15, /* so, of a launch, on devices that do not say how long it takes, */
+  CALL = 1 << 11,         /* and of one on a processor */
   ASK_FETCHES = 4, /* asking takes so long as fetching so many elements; where fetching is free: a multiply-add */
 };
 
@@ -38,11 +40,15 @@ static bool has_tables(const tn__target *t) {
   return !t->group && !t->interprets;
 }
 
+static double launch_work(const tn__target *t) {
+  return t->launch > 0 ? tn__target_launch_work(t) : has_tables(t) ? CALL : LEAST_LAUNCH;
+}
+
 /* The quickest way.  *work: what it takes. */
 /* a choice: either is right */
 static way way_to_sort(const tn__target *t, double rows, double n, int bits, double *work) {
   double ask = t->fetch > 0 ? ASK_FETCHES * (double)t->fetch : 1;
-  double launch = t->launch > 0 ? tn__target_launch_work(t) : LEAST_LAUNCH;
+  double launch = launch_work(t);
   way best = {0};
   *work = launch + rows * n * n * ask;
   for (int digit = 4; digit <= 8; digit += 4) {
@@ -124,7 +130,7 @@ static keys keys_of(tn_ctx *c, tn_node *x, bool down) {
 /* a choice: either is right */
 static bool is_selection_quicker(const tn__target *t, double rows, double n, int64_t some, int bits) {
   double ask = t->fetch > 0 ? ASK_FETCHES * (double)t->fetch : 1;
-  double launch = t->launch > 0 ? tn__target_launch_work(t) : LEAST_LAUNCH;
+  double launch = launch_work(t);
   double block = (double)block_to_select(some), work = 0, sorted;
   way_to_sort(t, rows, n, bits, &sorted);
   if (n <= block) return false;
@@ -155,10 +161,10 @@ static tn_node *placed(tn_ctx *c, tn_node *x, tn_node *places) {
   return tn__reshape(c, tn__scatter(c, zeros, places, tn__merge_axes(c, x, 0, 2)), x->dim, 2);
 }
 
-/* x, on devices without groups computed by a kernel of its own: one that asks for it and stores it by the way would
- * compute it whenever it asks. */
+/* x, on devices without groups computed by a kernel of its own: one that asks for it and stores it by the way, as one
+ * whose loops are the same may, would compute it whenever it asks. */
 static tn_node *once_flat(tn_ctx *c, tn_node *x) {
-  if (target_of(c, x)->group || x->dim[x->rank - 1]->hi <= FEW_ASKED) return x; /* a choice: either is right */
+  if (target_of(c, x)->group) return x; /* a choice: either is right */
   tn_node *flat = tn__op1(c, OP_CONTIG, tn__merge_axes(c, x, 0, x->rank));
   return tn__reshape(c, flat, x->dim, x->rank);
 }
@@ -166,7 +172,7 @@ static tn_node *once_flat(tn_ctx *c, tn_node *x) {
 /* [R, n]: how many of its row go before each */
 static tn_node *places_by_counting(tn_ctx *c, tn_node *key) {
   int64_t counted = 2;
-  key = once_flat(c, key); /* each asks for all of them */
+  if (key->dim[1]->hi > FEW_ASKED) key = once_flat(c, key); /* each asks for all of them */
   tn_node *own = tn__add_axis(c, key, 2), *other = tn__add_axis(c, key, 1);
   tn__dims pairs = {.rank = 3, .d = {key->dim[0], key->dim[1], key->dim[1]}};
   own = tn__expand(c, own, pairs.d);
@@ -191,7 +197,7 @@ static tn_node *places_by_digit(tn_ctx *c, tn_node *key, way by) {
   tn__dims counts = {.rank = 4, .d = {shape.d[0], tn__int(c, all), block, size}};
   tn_node *each = tn__expand(c, tn__add_axis(c, rows, 1), counts.d);
   tn_node *hit = tn__op2(c, OP_EQ, i32(c, each), i32(c, tn__place(c, &counts, 1)));
-  tn_node *count = tn__along(c, tn__reduce(c, OP_SUM, i32(c, hit), &last, 1), 2); /* [R, digits, blocks] */
+  tn_node *count = once_flat(c, tn__reduce(c, OP_SUM, i32(c, hit), &last, 1)); /* [R, digits, blocks] */
   tn_node *first = tn__scan(c, OP_SUM, tn__merge_axes(c, count, 1, 2), 1, true);  /* [R, digits * blocks] */
 
   tn__dims pairs = {.rank = 4, .d = {shape.d[0], block, size, size}};
@@ -232,6 +238,7 @@ tn_node *tn__sorted_order(tn_ctx *c, tn_node *x, bool down) {
  * of each block stay, block after block, until one block is left: equal ones keep their order.  What fills the last
  * block comes last. */
 static tn_node *first_places(tn_ctx *c, tn_node *key, int64_t some) {
+  if (some == 1) return tn__merge_axes(c, tn__place_along(c, OP_RMIN, tn__add_axis(c, key, 2)), 1, 2);
   int64_t block = block_to_select(some);
   tn__dims shape = tn__dims_of(key);
   tn_node *at = tn__place(c, &shape, 1);
@@ -296,6 +303,7 @@ static bool is_selected(tn_ctx *c, const tn_node *x, const tn_node *some, int64_
   int64_t count, n;
   if (!tn__const_int(some, first) || !tn__const_int(x->dim[0], &count) || !tn__const_int(x->dim[1], &n)) return false;
   const tn__target *t = target_of(c, x);
+  if (*first == 1) return count > 0 && n > 0;
   return *first > 0 && *first <= MOST_SELECTED && count > 0 &&
          is_selection_quicker(t, (double)count, (double)n, *first, (int)tn__size_of(x->dtype) * 8);
 }
@@ -318,6 +326,10 @@ static tn_node *sorted_rows(tn_ctx *c, const tn__call *k, tn_node *some) { /* i:
     tn__fail(c, TN_ESHAPE, "%s has fewer than %s elements along axis %d", tn__text(c, k->x[0]),
              tn__dims_text(c, &some, 1), (int)r.axis);
   if (some && is_selected(c, r.of, some, &first)) return selected_rows(c, k, &r, first);
+  if (r.of->dim[1]->hi <= 1) { /* as it stands */
+    tn_node *sorted = k->i[0] == VALUES ? r.of : tn__scalar_to(c, tn__const_num(c, TN_I64, 0), r.of->dim, 2);
+    return rows_back(c, &r, some ? tn__first_of(c, sorted, 1, some) : sorted);
+  }
   tn_node *order = tn__sorted_order(c, r.of, k->i[2] != 0);
   tn_node *sorted = k->i[0] == VALUES ? sorted_values(c, &r, order) : sorted_places(c, &r, order);
   return rows_back(c, &r, some ? tn__first_of(c, sorted, 1, some) : sorted);
