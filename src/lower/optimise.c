@@ -115,8 +115,8 @@ static bool keeps_rows(const tn__survey *p, uint32_t j) {
   return false;
 }
 
-/* The range along which to vectorise, -1 where accesses rather walk along what values run along: of a reduction where all reductions run along it, unless it is for outputs only,
- * or of the outputs. */
+/* The range along which to vectorise: of a reduction where all reductions run along it, unless it is for outputs only,
+ * or of the outputs.  -1 where accesses rather walk along what values run along. */
 /* a choice: no is right */
 static int vector_range(const tn__survey *p, bool only_outputs) {
   int best = -1;

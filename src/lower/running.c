@@ -48,9 +48,10 @@ static bool is_chosen(const pass *p, tn_node *sum, chosen *out) {
   tn_node *x = sum->src[0];
   *out = (chosen){.sum = sum, .term = sum->src[1]};
   out->nothing = tn__const_bits(c, sum->dtype, tn__eval_reduce_init((int)sum->ints[0], sum->dtype));
-  if (x->op == OP_WHERE && x->src[2] == out->nothing) {
-    out->where = x->src[0];
-    out->value = x->src[1];
+  tn_node *choice = x->op == OP_CAST ? x->src[0] : x; /* what is summed up is often widened */
+  if (choice->op == OP_WHERE && tn__fold_constants(c, tn__cast(c, choice->src[2], x->dtype)) == out->nothing) {
+    out->where = choice->src[0];
+    out->value = tn__cast(c, choice->src[1], x->dtype);
   } else if (x->op == OP_CAST && x->src[0]->dtype == TN_BOOL && sum->ints[0] == OP_ADD) {
     out->where = x->src[0];
     out->value = tn__const_num(c, x->dtype, 1);
@@ -320,8 +321,8 @@ static bool tally_by_key(pass *p, const chosen *x) {
   int at = compares(p, x, both->src[0], &s) ? 1 : 0;
   if (!compares(p, x, both->src[!at], &s) || s.back || !has_key(p, x, both->src[at], &t)) return false;
   if (cut_digit(p, s.turn)) return true;
-  if (!is_turn(p, x, s.turn) || !is_own_key(p, x, &t, s.turn) || hangs_on(p, x->value, s.turn) || t.key->lo < 0 || t.key->hi >= LARGEST_TABLE)
-    return false;
+  if (!is_turn(p, x, s.turn) || !is_own_key(p, x, &t, s.turn) || hangs_on(p, x->value, s.turn)) return false;
+  if (t.key->lo < 0 || t.key->hi >= LARGEST_TABLE) return false;
   if (s.beside && !tn__is_int(x->sum->dtype)) return false;
   if ((double)t.key->hi > KEYS_OF_TERM * tn__extent(x->term)) return false; /* a choice: either is right */
   tn_node *outer;
@@ -330,7 +331,8 @@ static bool tally_by_key(pass *p, const chosen *x) {
   tn_node *keys = tn__int(c, t.key->hi + 1), *term = x->term, *along = s.turn;
   tn_node *src[4] = {tn__substitute(c, x->value, &term, &along, 1), along,
                      empty_table(p, x->sum->dtype, keys, outer), tn__cast(c, t.with, TN__INDEX)};
-  tn_node *sum = tn__node_make(c, &(tn__make){.op = OP_RUNNING, .src = src, .nsrc = 4, .ints = x->sum->ints, .nint = 1});
+  tn_node *sum =
+      tn__node_make(c, &(tn__make){.op = OP_RUNNING, .src = src, .nsrc = 4, .ints = x->sum->ints, .nint = 1});
   if (s.beside) sum = tn__sub(c, sum, src[0]);
   tn__sb_printf(&p->l->note, " tally(%lld,%lld)", tn__id_of(s.turn), tn__id_of(term));
   replace(p, x->sum, sum, s.turn);
@@ -345,14 +347,18 @@ static bool tallies(pass *p, const chosen *x) {
   return tally_by_number(p, x) || tally_by_key(p, x);
 }
 
+static bool step(pass *p, tn_node *sum) {
+  chosen x;
+  return is_chosen(p, sum, &x) && (run(p, &x) || cut(p, &x) || tallies(p, &x));
+}
+
 tn_node *tn__running(tn__lowering *l, tn_node *body) {
   pass p = {.l = l, .body = body};
+  uint32_t i;
   if (l->target->group) return body; /* a choice: no is right */
-  for (;;) {
-    chosen x;
-    uint32_t i = 0;
+  do {
     tn__survey_loops(l->c, l->a, p.body, &p.s);
-    while (i < p.s.r.order.n && !(is_chosen(&p, p.s.r.order.v[i], &x) && (run(&p, &x) || cut(&p, &x) || tallies(&p, &x)))) i++;
-    if (i >= p.s.r.order.n) return p.body;
-  }
+    for (i = 0; i < p.s.r.order.n && !step(&p, p.s.r.order.v[i]);) i++;
+  } while (i < p.s.r.order.n);
+  return p.body;
 }

@@ -7,8 +7,8 @@
  * (Cormen, Leiserson, Rivest, Stein, Introduction to Algorithms, 8.2 and 8.3.)
  *
  * Where a block has no table of counts, it has as many elements as there are digits, so that there are as many counts
- * as elements, and in it each element asks all others: long digits make few passes of much work.  Which way is taken has
- * no influence on the result. */
+ * as elements, and in it each element asks all others: long digits make few passes of much work.  Which way is taken
+ * has no influence on the result. */
 #include "tensor/sort.h"
 #include "device/device.h"
 #include "tensor/argmax.h"

@@ -1,0 +1,210 @@
+/* Sums that run along a loop, and sums by key: what compiled kernels keep from turn to turn is to the bit what plain
+ * loops begin anew, in order, whatever the sizes, the dtypes and the number of threads; turns in the opposite order
+ * give the same integers. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include "tenet/tenet.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { UPTO, BEFORE, FROM, BEHIND };      /* which terms of its row a turn takes */
+enum { PLUS, TIMES, LEAST, GREATEST };
+
+typedef struct program {
+  const char *name;
+  tn_tensor *(*make)(tn_tensor *x, const struct program *p);
+  int dtype, terms, op, keys;
+  tn_dim outer, n, inner; /* x[outer, n, inner] */
+  const char *step;       /* what the kernel's notes say; NULL: neither of these */
+} program;
+
+/* 0 .. n-1 along one axis of so many */
+static tn_tensor *numbers(tn_tensor *like, tn_dim n, tn_dim rank, tn_dim axis) {
+  tn_dim shape[4] = {1, 1, 1, 1};
+  shape[axis] = n;
+  return tn_reshape(tn_arange(tn_ctx_of(like), TN_I32, 0, (double)n, 1), shape, (int)rank);
+}
+
+static tn_tensor *chosen(tn_tensor *own, tn_tensor *term, int terms) {
+  switch (terms) {
+  case UPTO: return tn_le(term, own);
+  case BEFORE: return tn_lt(term, own);
+  case FROM: return tn_le(own, term);
+  default: return tn_lt(own, term);
+  }
+}
+
+static tn_tensor *combined(tn_tensor *where, tn_tensor *x, int op) {
+  static const double nothing[] = {[PLUS] = 0, [TIMES] = 1, [LEAST] = INFINITY, [GREATEST] = -INFINITY};
+  tn_tensor *none = tn_full_like(x, nothing[op]);
+  x = tn_where(where, x, none);
+  switch (op) {
+  case PLUS: return tn_sum(x, (int[]){2}, 1, false);
+  case TIMES: return tn_prod(x, (int[]){2}, 1, false);
+  case LEAST: return tn_min(x, (int[]){2}, 1, false);
+  default: return tn_max(x, (int[]){2}, 1, false);
+  }
+}
+
+/* y[a, i, b] = the sum over j of (i takes j ? x[a, j, b] : 0), as a user would write it */
+static tn_tensor *masked(tn_tensor *x, const program *p) {
+  tn_tensor *own = numbers(x, p->n, 4, 1), *term = numbers(x, p->n, 4, 2);
+  return combined(chosen(own, term, p->terms), tn_unsqueeze(x, 1), p->op);
+}
+/* ... fused with what stands around, which is read in the turns' order */
+static tn_tensor *between(tn_tensor *x, const program *p) {
+  return tn_contiguous(tn_add(tn_mul(masked(tn_mul(x, x), p), x), tn_flip(x, (int[]){1}, 1)));
+}
+/* ... of only the first few turns */
+static tn_tensor *of_few(tn_tensor *x, const program *p) {
+  return tn_contiguous(tn_slice(masked(x, p), 1, 0, p->n / 2 + 1, 1));
+}
+/* ... twice along one loop */
+static tn_tensor *twice(tn_tensor *x, const program *p) {
+  return tn_sub(masked(x, p), masked(tn_add_scalar(x, 1), p));
+}
+
+static tn_tensor *scan(tn_tensor *x, const program *p) {
+  return p->op == TIMES ? tn_cumprod(x, 1) : tn_cumsum(x, 1);
+}
+
+/* x[outer, n] -> [outer, keys]: how many of a row, or the sum of those, that have each key; of [outer, n, 1] */
+static tn_tensor *keys_of(tn_tensor *x, const program *p) {
+  return tn_cast(tn_mod(tn_cast(x, TN_I32), tn_full(tn_ctx_of(x), TN_I32, NULL, 0, p->keys)), TN_U8);
+}
+static tn_tensor *is_key(tn_tensor *x, const program *p, tn_dim keys) {
+  tn_tensor *key = tn_contiguous(tn_reshape(keys_of(x, p), (tn_dim[]){p->outer, 1, p->n}, 3));
+  return tn_eq(tn_cast(key, TN_I32), tn_reshape(tn_arange(tn_ctx_of(x), TN_I32, 0, (double)keys, 1),
+                                                (tn_dim[]){1, keys, 1}, 3));
+}
+static tn_tensor *counts(tn_tensor *x, const program *p) {
+  return tn_sum(tn_cast(is_key(x, p, p->keys), TN_I32), (int[]){2}, 1, false);
+}
+static tn_tensor *counts_of_few(tn_tensor *x, const program *p) { /* some keys have no place */
+  return tn_sum(tn_cast(is_key(x, p, p->keys / 2), TN_I32), (int[]){2}, 1, false);
+}
+static tn_tensor *sums_by_key(tn_tensor *x, const program *p) {
+  tn_tensor *row = tn_reshape(x, (tn_dim[]){p->outer, 1, p->n}, 3);
+  return tn_sum(tn_where(is_key(x, p, 256), row, tn_full_like(row, 0)), (int[]){2}, 1, false);
+}
+/* y[a, i] = how many, or the sum, of those up to i that have the key of i */
+static tn_tensor *alike(tn_tensor *x, const program *p) {
+  tn_tensor *key = tn_contiguous(tn_reshape(keys_of(x, p), (tn_dim[]){p->outer, p->n}, 2));
+  tn_tensor *own = numbers(x, p->n, 3, 1), *term = numbers(x, p->n, 3, 2);
+  tn_tensor *equal = tn_eq(tn_unsqueeze(key, 2), tn_unsqueeze(key, 1));
+  return tn_logical_and(equal, chosen(own, term, p->terms));
+}
+static tn_tensor *ranks(tn_tensor *x, const program *p) {
+  return tn_sum(tn_cast(alike(x, p), TN_I32), (int[]){2}, 1, false);
+}
+static tn_tensor *sums_so_far(tn_tensor *x, const program *p) {
+  tn_tensor *row = tn_reshape(x, (tn_dim[]){p->outer, 1, p->n}, 3);
+  return tn_sum(tn_where(alike(x, p), row, tn_full_like(row, 0)), (int[]){2}, 1, false);
+}
+
+static const program programs[] = {
+    {"a row", masked, TN_F32, UPTO, PLUS, 0, 1, 37, 1, "running("},
+    {"rows", masked, TN_F32, UPTO, PLUS, 0, 7, 19, 1, "running("},
+    {"columns", masked, TN_F32, UPTO, PLUS, 0, 1, 19, 40, "running("},
+    {"rows of columns", masked, TN_F64, UPTO, PLUS, 0, 3, 11, 35, "running("},
+    {"few columns", masked, TN_F32, UPTO, PLUS, 0, 3, 11, 3, "running("},
+    {"those before", masked, TN_F32, BEFORE, PLUS, 0, 5, 19, 1, "running("},
+    {"those before, of columns", masked, TN_F32, BEFORE, PLUS, 0, 5, 19, 33, "running("},
+    {"products", masked, TN_F32, UPTO, TIMES, 0, 5, 9, 1, "running("},
+    {"products of those before", masked, TN_F64, BEFORE, TIMES, 0, 5, 9, 2, "running("},
+    {"minima", masked, TN_F32, UPTO, LEAST, 0, 5, 19, 1, "running("},
+    {"maxima in columns", masked, TN_F32, BEFORE, GREATEST, 0, 5, 19, 33, "running("},
+    {"maxima backwards", masked, TN_F64, FROM, GREATEST, 0, 5, 19, 1, NULL},
+    {"backwards", masked, TN_I32, FROM, PLUS, 0, 5, 19, 1, "running("},
+    {"backwards in columns", masked, TN_I64, FROM, PLUS, 0, 5, 19, 21, "running("},
+    {"those behind", masked, TN_I32, BEHIND, PLUS, 0, 5, 19, 1, "running("},
+    {"floats backwards stay in order", masked, TN_F32, FROM, PLUS, 0, 5, 19, 1, NULL},
+    {"bf16", masked, TN_BF16, UPTO, PLUS, 0, 5, 19, 1, "running("},
+    {"f16 in columns", masked, TN_F16, BEFORE, PLUS, 0, 5, 19, 18, "running("},
+    {"bytes", masked, TN_U8, UPTO, PLUS, 0, 5, 19, 1, "running("},
+    {"fused", between, TN_F32, UPTO, PLUS, 0, 5, 19, 4, "running("},
+    {"fused, those before", between, TN_F32, BEFORE, PLUS, 0, 5, 19, 1, "running("},
+    {"fused backwards", between, TN_I32, FROM, PLUS, 0, 5, 19, 1, "running("},
+    {"few turns", of_few, TN_F32, UPTO, PLUS, 0, 5, 19, 1, "running("},
+    {"few turns backwards", of_few, TN_I32, FROM, PLUS, 0, 5, 19, 3, "running("},
+    {"few turns, those behind", of_few, TN_I32, BEHIND, PLUS, 0, 5, 19, 1, "running("},
+    {"two sums", twice, TN_F32, UPTO, PLUS, 0, 5, 19, 1, "running("},
+    {"one turn", masked, TN_F32, UPTO, PLUS, 0, 5, 1, 3, NULL},
+    {"a scan of blocks", scan, TN_F32, UPTO, PLUS, 0, 3, 128, 1, "running("},
+    {"a scan with a short last block", scan, TN_F32, UPTO, PLUS, 0, 3, 1037, 1, "cut("},
+    {"a scan of products", scan, TN_F64, UPTO, TIMES, 0, 2, 50, 1, "cut("},
+    {"a scan of columns", scan, TN_F32, UPTO, PLUS, 0, 2, 50, 20, "running("},
+    {"counts", counts, TN_I32, 0, 0, 13, 1, 500, 1, "tally("},
+    {"counts of rows", counts, TN_I32, 0, 0, 13, 5, 100, 1, "tally("},
+    {"counts of some keys", counts_of_few, TN_I32, 0, 0, 13, 5, 100, 1, "tally("},
+    {"sums by key", sums_by_key, TN_F32, 0, 0, 29, 5, 100, 1, "tally("},
+    {"ranks", ranks, TN_I32, UPTO, 0, 13, 1, 500, 1, "tally("},
+    {"ranks of rows", ranks, TN_I32, BEFORE, 0, 13, 6, 100, 1, "tally("},
+    {"ranks of longer rows than it has keys", ranks, TN_I32, BEFORE, 0, 250, 6, 300, 1, "tally("},
+    {"short rows ask", ranks, TN_I32, BEFORE, 0, 250, 6, 7, 1, NULL},
+    {"sums so far", sums_so_far, TN_F32, UPTO, 0, 13, 6, 100, 1, "tally("},
+    {"sums so far, of those before", sums_so_far, TN_I32, BEFORE, 0, 13, 6, 100, 1, "tally("},
+    {"floats are not taken off again", sums_so_far, TN_F32, BEFORE, 0, 13, 6, 100, 1, NULL},
+};
+
+static tn_tensor *made(tn_ctx *c, const program *p) {
+  tn_dim n = p->outer * p->n * p->inner, shape[3] = {p->outer, p->n, p->inner};
+  tn_tensor *x = tn_mod(tn_mul_scalar(tn_arange(c, TN_I32, 0, (double)n, 1), 31), tn_full(c, TN_I32, NULL, 0, 251));
+  x = tn_cast(tn_reshape(x, shape, 3), (tn_dtype)p->dtype);
+  if (p->dtype == TN_F32 || p->dtype == TN_F64) x = tn_sub_scalar(tn_mul_scalar(x, 0.17), 17);
+  if (p->make == sums_by_key || p->make == sums_so_far) x = tn_abs(x);
+  x = tn_contiguous(x);
+  assert_int_equal(tn_realize(&x, 1), TN_OK);
+  return p->make(x, p);
+}
+
+static void check_steps(const program *p, const char *text) {
+  if (p->step && !strstr(text, p->step)) fail_msg("%s: no %s in\n%s", p->name, p->step, text);
+  if (!p->step && (strstr(text, " running(") || strstr(text, " tally("))) fail_msg("%s:\n%s", p->name, text);
+}
+
+static void *result(const char *device, tn_mode mode, int threads, const program *p, size_t *bytes) {
+  void *out = NULL;
+  tn_options opt = {.device = device, .threads = threads, .mode = mode, .quiet = 1, .verify = "strict"};
+  tn_ctx *c = tn_ctx_open(&opt);
+  assert_non_null(c);
+  tn_scope(c) {
+    tn_tensor *y = made(c, p);
+    if (!y) fail_msg("%s: %s", p->name, tn_last_error(c)->text);
+    char *text = tn_explain_string(&y, 1);
+    if (!text) fail_msg("%s on %s: %s", p->name, device, tn_last_error(c)->text);
+    if (!strcmp(device, "cpu") && mode == TN_MODE_STRICT) check_steps(p, text);
+    free(text);
+    *bytes = tn_nbytes(y);
+    out = malloc(*bytes);
+    assert_non_null(out);
+    if (tn_read(y, out, *bytes) != TN_OK) fail_msg("%s on %s: %s", p->name, device, tn_last_error(c)->text);
+  }
+  tn_ctx_close(c);
+  return out;
+}
+
+static void as_plain_loops(void **s) {
+  (void)s;
+  for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {
+    size_t n, bytes;
+    void *want = result("ref", TN_MODE_STRICT, 1, &programs[i], &n);
+    for (int threads = 1; threads <= 3; threads += 2) {
+      void *got = result("cpu", TN_MODE_STRICT, threads, &programs[i], &bytes);
+      assert_int_equal(bytes, n);
+      if (memcmp(got, want, n)) fail_msg("%s: other bits", programs[i].name);
+      free(got);
+    }
+    free(want);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(as_plain_loops)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
