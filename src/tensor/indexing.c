@@ -51,52 +51,48 @@ static tn_node *index_add(tn_ctx *c, tn__call *k) {
 /* ---- along an axis: the flat place of each element that idx names ---- */
 
 typedef struct along {
-  tn_node *x, *idx; /* with the axis in front */
-  tn_node *flat;    /* idx as places in flattened x, -1 where it is outside its axis */
-  uint32_t axis;
+  tn_node *x, *idx;
+  tn_node *flat; /* idx as places in flattened x, -1 where it is outside its axis */
 } along;
 
 static along look_along(tn_ctx *c, const tn__call *k) {
-  tn_node *x = k->x[0], *idx = index_of(c, k->x[1]);
-  along a = {.axis = tn__axis(c, (int)k->i[0], x->rank)};
-  tn__dims want = tn__dims_of(x);
-  if (idx->rank == x->rank) want.d[a.axis] = idx->dim[a.axis];
-  idx = tn__taken_as(c, idx, want.d, want.rank);
+  tn_node *x = k->x[0], *idx = index_of(c, k->x[1]), *step = tn__int(c, 1), *flat = NULL;
+  uint32_t axis = tn__axis(c, (int)k->i[0], x->rank);
+  tn__dims shape = tn__dims_of(x);
+  if (idx->rank == x->rank) shape.d[axis] = idx->dim[axis];
+  idx = tn__taken_as(c, idx, shape.d, shape.rank);
   if (!idx)
-    tn__fail(c, TN_ESHAPE, "%s and indices %s differ beside axis %d", tn__text(c, x), tn__text(c, k->x[1]),
-             (int)a.axis);
-  idx = tn__check_index(c, k->name, idx, x, a.axis);
-  a.x = tn__move_axis(c, x, a.axis, 0);
-  a.idx = tn__move_axis(c, idx, a.axis, 0);
-  tn_node *row = tn__int(c, 1);
-  for (uint32_t i = 1; i < a.x->rank; i++) row = tn__mul(c, row, a.x->dim[i]);
-  tn_node *to = a.idx, *size = tn__scalar_to(c, tn__dim_value(c, a.x->dim[0], TN_I64), to->dim, to->rank);
-  tn_node *inside = tn__op2(c, OP_AND, tn__num_op2(c, OP_LE, 0, a.idx), tn__op2(c, OP_LT, a.idx, size));
-  tn__dims rest = tn__dims_of(a.idx);
-  rest.d[0] = tn__int(c, 1);
-  tn_node *column = tn__expand(c, tn__reshape(c, tn__iota(c, row), rest.d, rest.rank), to->dim);
-  tn_node *flat = tn__mul(c, a.idx, tn__scalar_to(c, tn__dim_value(c, row, TN_I64), to->dim, to->rank));
-  a.flat = tn__where(c, inside, tn__add(c, flat, column), tn__literal_like(c, flat, -1));
-  return a;
+    tn__fail(c, TN_ESHAPE, "%s and indices %s differ beside axis %d", tn__text(c, x), tn__text(c, k->x[1]), (int)axis);
+  idx = tn__check_index(c, k->name, idx, x, axis);
+  shape = tn__dims_of(idx); /* equal sizes may have other names */
+  tn_node *size = tn__scalar_to(c, tn__dim_value(c, x->dim[axis], TN_I64), shape.d, shape.rank);
+  tn_node *zero = tn__literal_like(c, idx, 0), *last = tn__op2_num(c, OP_ADD, size, -1);
+  tn_node *within = tn__op2(c, OP_MAX, tn__op2(c, OP_MIN, idx, last), zero); /* the place is one, whatever idx is */
+  for (uint32_t i = x->rank; i--; step = tn__mul(c, step, x->dim[i])) { /* steps of x, numbers of idx */
+    tn_node *number = i == axis ? within : tn__place(c, &shape, i);
+    tn_node *term = tn__mul(c, number, tn__scalar_to(c, tn__dim_value(c, step, TN_I64), shape.d, shape.rank));
+    flat = flat ? tn__add(c, term, flat) : term;
+  }
+  tn_node *inside = tn__op2(c, OP_AND, tn__op2(c, OP_LE, zero, idx), tn__op2(c, OP_LT, idx, size));
+  return (along){x, idx, tn__where(c, inside, flat, tn__literal_like(c, flat, -1))};
 }
 
 static tn_node *take_along_axis(tn_ctx *c, tn__call *k) {
   along a = look_along(c, k);
-  return tn__move_axis(c, tn__gather(c, tn__merge_axes(c, a.x, 0, a.x->rank), a.flat), 0, a.axis);
+  return tn__gather(c, tn__merge_axes(c, a.x, 0, a.x->rank), a.flat);
 }
 
 static tn_node *scatter_add(tn_ctx *c, tn__call *k) {
   along a = look_along(c, k);
   tn_node *upd = k->x[2];
   tn__want(c, a.x, TN__C_NUM);
-  if (upd->rank == a.idx->rank) upd = tn__move_axis(c, upd, a.axis, 0);
   upd = tn__taken_as(c, upd, a.idx->dim, a.idx->rank);
   if (!upd)
     tn__fail(c, TN_ESHAPE, "%s has not the shape of the indices %s", tn__text(c, k->x[2]), tn__text(c, k->x[1]));
   if (upd->dtype != a.x->dtype)
     tn__fail(c, TN_EDTYPE, "%s is added to %s: convert one with tn_cast", tn__text(c, k->x[2]), tn__text(c, k->x[0]));
   tn_node *flat = tn__scatter(c, tn__merge_axes(c, a.x, 0, a.x->rank), a.flat, upd);
-  return tn__move_axis(c, tn__reshape(c, flat, a.x->dim, a.x->rank), 0, a.axis);
+  return tn__reshape(c, flat, a.x->dim, a.x->rank);
 }
 
 static tn_node *one_hot(tn_ctx *c, tn__call *k) {

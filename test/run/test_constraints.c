@@ -172,7 +172,7 @@ static const struct {
     {beside, "pad f32[2,N] of f32[1,M] as f32[1,N] needs M (4) = N (3); bound are N = 3, M = 4"},
     {chosen, "where f32[N] of f32[M] as f32[N] needs M (4) = N (3); bound are N = 3, M = 4"},
     {labelled, "eq bool[N,4] of i64[M] as i64[N] needs M (4) = N (3); bound are N = 3, M = 4"},
-    {along, "le bool[2,N] of i64[M,2] as i64[N,2] needs M (4) = N (3); bound are N = 3, M = 4"},
+    {along, "le bool[N,2] of i64[M,2] as i64[N,2] needs M (4) = N (3); bound are N = 3, M = 4"},
     {slope, "mul f32[N] of f32[M] as f32[N] needs M (4) = N (3); bound are N = 3, M = 4"},
     {transposed, "add f32[N,M] of f32[M,N] as f32[N,N] needs M (4) = N (3); bound are N = 3, M = 4"},
 };
