@@ -90,6 +90,11 @@ static int unsigned_of(int kind) {
   return by_size[tn__size_of(held(kind))];
 }
 
+static int signed_of(int kind) {
+  static const uint8_t by_size[] = {[1] = TN_I8, [2] = TN_I16, [4] = TN_I32, [8] = TN_I64};
+  return by_size[tn__size_of(held(kind))];
+}
+
 static const char *type_of(tn__printer *p, int kind) { return tn__print_format(p, "%sx%d", name_of(kind), p->count); }
 
 static int column_of(int kind) {
@@ -159,6 +164,29 @@ static const char *call_one(tn__printer *p, const char *name, const char *x) {
   return call(p, name, true, 0, 0, 1, &x);
 }
 
+/* ---- conversions, between vectors of as many lanes ---- */
+
+/* A level may have it in a better form than the compiler's (lanes_c.inc): then the name is a macro. */
+static const char *cast_once(tn__printer *p, int from, int to, const char *x) {
+  const char *a = type_of(p, from), *b = type_of(p, to), *name = tn__print_format(p, "tn_cast_%s_%s", a, b);
+  need(p, tn__print_format(p, "#ifndef %s\nTN_CAST(%s, %s)\n#endif", name, a, b));
+  return tn__print_format(p, "%s(%s)", name, x);
+}
+
+/* Integers first become as wide as is wanted, with the sign that they have; short ones go to floats by way of i32. */
+static const char *cast_lanes(tn__printer *p, int from, int to, const char *x) {
+  bool whole = !tn__is_float(to), sign = tn__dtypes[from].is_signed;
+  int way = from;
+  if (from == to) return x;
+  if (whole && !tn__is_float(from)) way = sign ? signed_of(to) : unsigned_of(to);
+  else if (tn__size_of(from) < 4) way = sign ? TN_I32 : TN_U32;
+  if (way != from) x = cast_once(p, from, way, x);
+  if (way == TN_U32 && from != way && !whole) way = TN_I32, x = tn__print_format(p, "(%s)%s", type_of(p, way), x);
+  if (way == to) return x;
+  if (whole && !tn__is_float(from)) return tn__print_format(p, "(%s)(%s)", type_of(p, to), x);
+  return cast_once(p, way, to, x);
+}
+
 /* ---- operands ---- */
 
 static const lane_value *value_of(const tn__printer *p, const tn_node *n) {
@@ -179,7 +207,7 @@ static const char *spread(tn__printer *p, tn_node *n) {
 /* ... of another kind of index */
 static const char *as_kind(tn__printer *p, tn_node *n, int kind) {
   const char *x = spread(p, n);
-  return kind_of(n) == kind ? x : tn__print_format(p, "tn_cast_%s(%s)", type_of(p, kind), x);
+  return cast_lanes(p, held(kind_of(n)), held(kind), x);
 }
 
 /* ---- values ---- */
@@ -234,29 +262,42 @@ static const char *cast_text(tn__printer *p, int from, int to, const char *x, bo
   if (is_half(to) && !exact) /* by way of f32 it would round twice */
     return call(p, tn__print_format(p, "tn_%s_to_%s", name_of(from), tn__dtypes[to].name), false, to, from, 1, &x);
   *rounds = is_half(to);
-  return held(to) == wide ? x : tn__print_format(p, "tn_cast_%s(%s)", type_of(p, to), x);
+  return cast_lanes(p, wide, held(to), x);
 }
 
 /* Values as they stand in memory, and back */
 static const char *to_cell(tn__printer *p, int dtype, const char *x) {
   if (dtype == TN_BOOL) return tn__print_format(p, "tn_of_bool_%s(%s)", type_of(p, TN_U8), x);
   if (!is_half(dtype)) return x;
-  return tn__print_format(p, "tn_cast_%s(%s)", type_of(p, TN_U16),
-                          call_one(p, dtype == TN_F16 ? "tn_f16_bits" : "tn_bf16_bits", x));
+  return call_one(p, dtype == TN_F16 ? "tn_f16_cells" : "tn_bf16_cells", x);
 }
 
 static const char *of_cell(tn__printer *p, int dtype, const char *x) {
   if (dtype == TN_BOOL) return tn__print_format(p, "tn_boolx%d(%s != 0)", p->count, x);
   if (!is_half(dtype)) return x;
-  return call_one(p, dtype == TN_F16 ? "tn_f16_of" : "tn_bf16_of",
-                  tn__print_format(p, "tn_cast_%s(%s)", type_of(p, TN_U32), x));
+  return call_one(p, dtype == TN_F16 ? "tn_f16_held" : "tn_bf16_held", x);
 }
 
-static const char *bitcast_text(tn__printer *p, int from, int to, const char *x) {
-  int cell = cell_of(from), wanted = cell_of(to);
-  x = to_cell(p, from, x);
+/* A value that came as it stands in memory goes on so: nothing rounds it, and a NaN keeps its bits.  The name of its
+ * cells, for users; what it is as a value. */
+static const char *keep_cells(tn__printer *p, tn_node *n, const char *x) {
+  if (!is_half(n->dtype)) return of_cell(p, n->dtype, x);
+  const char *cells = tn__print_format(p, "c%" PRIu32, p->nvalue);
+  tn__print_line(p, "const %s %s = %s;", type_of(p, TN_U16), cells, x);
+  tn__map_putp(&p->cells, n, cells);
+  return of_cell(p, n->dtype, cells);
+}
+
+static const char *cells_of(tn__printer *p, tn_node *n) {
+  const char *cells = tn__map_getp(&p->cells, n);
+  return cells ? cells : to_cell(p, n->dtype, spread(p, n));
+}
+
+static const char *bitcast_text(tn__printer *p, tn_node *n) {
+  int cell = cell_of(n->src[0]->dtype), wanted = cell_of(n->dtype);
+  const char *x = cells_of(p, n->src[0]);
   if (cell != wanted) x = tn__print_format(p, "(%s)%s", type_of(p, wanted), x);
-  return of_cell(p, to, x);
+  return keep_cells(p, n, x);
 }
 
 /* Index division where no lane can trap: by the same positive number in all, of what is not negative */
@@ -285,7 +326,7 @@ static const char *index_text(tn__printer *p, tn_node *n) {
   } else {
     x = exact_text(p, n->op, is_index(kind) ? compute : kind, compute, operand, &rounds);
   }
-  return is_index(kind) && kind != compute ? tn__print_format(p, "tn_cast_%s(%s)", type_of(p, kind), x) : x;
+  return is_index(kind) ? cast_lanes(p, held(compute), held(kind), x) : x;
 }
 
 static const char *vector_text(tn__printer *p, tn_node *n, bool *rounds) {
@@ -296,7 +337,7 @@ static const char *vector_text(tn__printer *p, tn_node *n, bool *rounds) {
   if (n->src[first]->dtype == TN__INDEX && n->op != OP_CAST) return index_text(p, n);
   for (uint32_t i = 0; i < n->nsrc; i++) operand[i] = spread(p, n->src[i]);
   if (n->op == OP_CAST) return cast_text(p, skind, kind, operand[0], rounds);
-  if (n->op == OP_BITCAST) return bitcast_text(p, skind, kind, operand[0]);
+  if (n->op == OP_BITCAST) return bitcast_text(p, n);
   return exact_text(p, n->op, kind, skind, operand, rounds);
 }
 
@@ -342,6 +383,7 @@ static bool is_access(const tn_node *n) { return n->op == OP_LOAD || n->op == OP
 
 static void find_forms(tn__printer *p, const vector_loop *l) {
   tn__map_init(&p->lane, &p->c->scratch);
+  tn__map_init(&p->cells, &p->c->scratch);
   for (uint32_t i = l->start; i < l->end; i++) {
     tn_node *n = p->part->ins[i];
     lane_value *v = tn__arena_alloc(&p->c->scratch, sizeof *v);
@@ -484,7 +526,7 @@ static void put_load(tn__printer *p, tn_node *n) {
   access a = access_of(p, n, tn__gate_of(n));
   const char *x = cells_at(p, &a);
   if (a.test && cell_of(n->dtype) != n->dtype) x = tn__print_format(p, "(%s)", x);
-  declare(p, n, of_cell(p, n->dtype, x));
+  declare(p, n, keep_cells(p, n, x));
 }
 
 /* Lanes that may add to one address do so one after the other. */
@@ -520,7 +562,7 @@ static void put_store(tn__printer *p, tn_node *n) {
     plain.test = NULL; /* the store has it */
     x = apply(p, OP_ADD, dtype, (const char *[]){of_cell(p, dtype, cells_at(p, &plain)), x});
   }
-  put_cells(p, &a, to_cell(p, dtype, x));
+  put_cells(p, &a, n->op == OP_STORE && vector && !exact ? cells_of(p, n->src[2]) : to_cell(p, dtype, x));
 }
 
 /* ---- accumulators ---- */
