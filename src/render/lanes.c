@@ -66,10 +66,12 @@ static bool has_vectors(int op, int dtype) {
 
 /* ---- types ---- */
 
-/* The kind in which a value stands in lanes: index values that fit 32 bits are narrow. */
+/* The kind in which a value stands in lanes: index values that fit 32 bits are narrow, and so is what is computed in
+ * i64. */
 static int kind_of(const tn_node *n) {
-  if (n->dtype != TN__INDEX) return n->dtype;
-  return n->lo >= INT32_MIN && n->hi <= INT32_MAX ? TN__INDEX32 : TN__INDEX;
+  bool fits = n->lo >= INT32_MIN && n->hi <= INT32_MAX;
+  if (n->dtype == TN__INDEX) return fits ? TN__INDEX32 : TN__INDEX;
+  return n->dtype == TN_I64 && fits && (n->op == OP_CONST || tn__is_elementwise(n)) ? TN_I32 : n->dtype;
 }
 
 static bool is_half(int kind) { return kind == TN_F16 || kind == TN_BF16; }
@@ -204,7 +206,7 @@ static const char *spread(tn__printer *p, tn_node *n) {
   return tn__print_format(p, "tn_all_%s(%s)", type, name);
 }
 
-/* ... of another kind of index */
+/* ... of another kind */
 static const char *as_kind(tn__printer *p, tn_node *n, int kind) {
   const char *x = spread(p, n);
   return cast_lanes(p, held(kind_of(n)), held(kind), x);
@@ -290,7 +292,7 @@ static const char *keep_cells(tn__printer *p, tn_node *n, const char *x) {
 
 static const char *cells_of(tn__printer *p, tn_node *n) {
   const char *cells = tn__map_getp(&p->cells, n);
-  return cells ? cells : to_cell(p, n->dtype, spread(p, n));
+  return cells ? cells : to_cell(p, n->dtype, as_kind(p, n, n->dtype));
 }
 
 static const char *bitcast_text(tn__printer *p, tn_node *n) {
@@ -306,17 +308,21 @@ static bool divides_plainly(const tn__printer *p, const tn_node *n) {
          value_of(p, n->src[1])->form == SAME;
 }
 
-/* The kind in which an op on index values is computed: narrow if all of them and the result are. */
+static bool may_be_narrow(const tn_node *n) { return n->dtype == TN__INDEX || n->dtype == TN_I64; }
+
+/* The kind in which an op on such values is computed: narrow if all of them and the result are. */
 static int index_kind(const tn_node *n) {
-  for (uint32_t i = n->op == OP_WHERE; i < n->nsrc; i++)
-    if (kind_of(n->src[i]) == TN__INDEX) return TN__INDEX;
-  return n->dtype == TN__INDEX ? kind_of(n) : TN__INDEX32;
+  uint32_t first = n->op == OP_WHERE;
+  bool wide = may_be_narrow(n) && held(kind_of(n)) == TN_I64, index = n->src[first]->dtype == TN__INDEX;
+  for (uint32_t i = first; i < n->nsrc; i++) wide |= held(kind_of(n->src[i])) == TN_I64;
+  if (index) return wide ? TN__INDEX : TN__INDEX32;
+  return wide ? TN_I64 : TN_I32;
 }
 
 static const char *index_text(tn__printer *p, tn_node *n) {
   bool rounds;
   uint32_t first = n->op == OP_WHERE;
-  int compute = index_kind(n), kind = n->dtype == TN__INDEX ? kind_of(n) : n->dtype;
+  int compute = index_kind(n), kind = may_be_narrow(n) ? kind_of(n) : n->dtype;
   const char *operand[3] = {first ? spread(p, n->src[0]) : NULL}, *x;
   for (uint32_t i = first; i < n->nsrc; i++) operand[i] = as_kind(p, n->src[i], compute);
   if (divides_plainly(p, n)) {
@@ -324,9 +330,9 @@ static const char *index_text(tn__printer *p, tn_node *n) {
     char divide = n->op == OP_MOD ? '%' : '/';
     x = tn__print_format(p, "(%s)((%s)%s %c (%s)%s)", type_of(p, compute), u, operand[0], divide, u, operand[1]);
   } else {
-    x = exact_text(p, n->op, is_index(kind) ? compute : kind, compute, operand, &rounds);
+    x = exact_text(p, n->op, may_be_narrow(n) ? compute : kind, compute, operand, &rounds);
   }
-  return is_index(kind) ? cast_lanes(p, held(compute), held(kind), x) : x;
+  return may_be_narrow(n) ? cast_lanes(p, held(compute), held(kind), x) : x;
 }
 
 static const char *vector_text(tn__printer *p, tn_node *n, bool *rounds) {
@@ -334,7 +340,7 @@ static const char *vector_text(tn__printer *p, tn_node *n, bool *rounds) {
   int kind = kind_of(n), skind = kind_of(n->src[first]);
   const char *operand[3] = {0};
   *rounds = false;
-  if (n->src[first]->dtype == TN__INDEX && n->op != OP_CAST) return index_text(p, n);
+  if (may_be_narrow(n->src[first]) && n->op != OP_CAST && n->op != OP_BITCAST) return index_text(p, n);
   for (uint32_t i = 0; i < n->nsrc; i++) operand[i] = spread(p, n->src[i]);
   if (n->op == OP_CAST) return cast_text(p, skind, kind, operand[0], rounds);
   if (n->op == OP_BITCAST) return bitcast_text(p, n);
@@ -536,7 +542,7 @@ static void put_adds(tn__printer *p, tn_node *n, const access *a) {
   const char *array = tn__print_format(p, "%c%" PRId64, n->src[0]->op == OP_LOCAL ? 'l' : 'b', n->src[0]->ints[0]);
   const char *element = tn__print_format(p, moves ? "%s[%s[l]]" : "%s[%s]", array, tn__print_name(p, n->src[1]));
   const char *value = tn__print_name(p, n->src[2]), *number = tn__print_format(p, "u%" PRIu32, p->nvalue++);
-  tn__print_line(p, "const %s %s = %s;", type_of(p, dtype), number, spread(p, n->src[2]));
+  tn__print_line(p, "const %s %s = %s;", type_of(p, dtype), number, as_kind(p, n->src[2], dtype));
   value = tn__print_format(p, dtype == TN_BOOL ? "(%s[l] != 0)" : "%s[l]", number);
   if (a->test) tn__print_line(p, "if (%s)", a->test);
   tn__print_line(p, "for (int l = 0; l < %d; l++)", p->count);
@@ -556,7 +562,7 @@ static void put_store(tn__printer *p, tn_node *n) {
   }
   bool vector = value_of(p, n->src[2])->form == VECTOR;
   const char *exact = n->op == OP_STORE && vector ? tn__map_getp(&p->stored, n->src[2]) : NULL;
-  const char *x = exact ? exact : spread(p, n->src[2]);
+  const char *x = exact ? exact : as_kind(p, n->src[2], dtype);
   if (n->op == OP_STOREADD) {
     access plain = a;
     plain.test = NULL; /* the store has it */
@@ -591,9 +597,11 @@ static void set_lanes(tn__printer *p, tn_node *n) {
   tn_node *value = n->src[1];
   int dtype = n->src[0]->dtype;
   const char *cell = piece_of(p, n->src[0], p->piece), *x;
-  if (value->op == OP_LIST)
-    x = apply(p, OP_FMA, dtype, (const char *[]){spread(p, value->src[0]), spread(p, value->src[1]), cell});
-  else x = apply(p, (int)n->ints[0], dtype, (const char *[]){cell, spread(p, value)});
+  bool fused = value->op == OP_LIST;
+  const char *factor[3] = {NULL, NULL, cell};
+  for (uint32_t i = 0; fused && i < 2; i++) factor[i] = as_kind(p, value->src[i], dtype);
+  if (fused) x = apply(p, OP_FMA, dtype, factor);
+  else x = apply(p, (int)n->ints[0], dtype, (const char *[]){cell, as_kind(p, value, dtype)});
   if (p->rest) x = apply(p, OP_WHERE, dtype, (const char *[]){p->rest, tn__print_format(p, "(%s)", x), cell});
   tn__print_line(p, "%s = %s;", cell, x);
 }
