@@ -267,11 +267,11 @@ static const char *cast_text(tn__printer *p, int from, int to, const char *x, bo
   return cast_lanes(p, wide, held(to), x);
 }
 
-/* Values as they stand in memory, and back */
-static const char *to_cell(tn__printer *p, int dtype, const char *x) {
+/* Values as they stand in memory, and back; rounds: x is longer than its dtype. */
+static const char *to_cell(tn__printer *p, int dtype, const char *x, bool rounds) {
   if (dtype == TN_BOOL) return tn__print_format(p, "tn_of_bool_%s(%s)", type_of(p, TN_U8), x);
   if (!is_half(dtype)) return x;
-  return call_one(p, dtype == TN_F16 ? "tn_f16_cells" : "tn_bf16_cells", x);
+  return call_one(p, dtype == TN_F16 ? "tn_f16_cells" : rounds ? "tn_bf16_cells" : "tn_bf16_upper", x);
 }
 
 static const char *of_cell(tn__printer *p, int dtype, const char *x) {
@@ -292,7 +292,7 @@ static const char *keep_cells(tn__printer *p, tn_node *n, const char *x) {
 
 static const char *cells_of(tn__printer *p, tn_node *n) {
   const char *cells = tn__map_getp(&p->cells, n);
-  return cells ? cells : to_cell(p, n->dtype, as_kind(p, n, n->dtype));
+  return cells ? cells : to_cell(p, n->dtype, as_kind(p, n, n->dtype), false);
 }
 
 static const char *bitcast_text(tn__printer *p, tn_node *n) {
@@ -568,7 +568,8 @@ static void put_store(tn__printer *p, tn_node *n) {
     plain.test = NULL; /* the store has it */
     x = apply(p, OP_ADD, dtype, (const char *[]){of_cell(p, dtype, cells_at(p, &plain)), x});
   }
-  put_cells(p, &a, n->op == OP_STORE && vector && !exact ? cells_of(p, n->src[2]) : to_cell(p, dtype, x));
+  bool own = n->op == OP_STORE && vector && !exact;
+  put_cells(p, &a, own ? cells_of(p, n->src[2]) : to_cell(p, dtype, x, exact != NULL));
 }
 
 /* ---- accumulators ---- */

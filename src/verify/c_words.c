@@ -67,6 +67,7 @@ static const struct {
     {"tn_bf16_of", TN__C_OF_BITS, 0, TN_BF16, TN_U32, 1, TN_F32, 0},
     {"tn_f16_cells", TN__C_BITS, 0, TN_F16, TN_F32, 1, TN_U16, 0},
     {"tn_bf16_cells", TN__C_BITS, 0, TN_BF16, TN_F32, 1, TN_U16, 0},
+    {"tn_bf16_upper", TN__C_BITS, 1, TN_BF16, TN_F32, 1, TN_U16, 0},
     {"tn_f16_held", TN__C_OF_BITS, 0, TN_F16, TN_U16, 1, TN_F32, 0},
     {"tn_bf16_held", TN__C_OF_BITS, 0, TN_BF16, TN_U16, 1, TN_F32, 0},
     {"tn_f16_round", TN__C_ROUND, 0, TN_F16, TN_F32, 1, TN_F32, 0},
