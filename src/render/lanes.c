@@ -18,6 +18,7 @@ enum { SAME, MOVES, VECTOR };
 typedef struct tn__lane_value {
   int form;
   int64_t step; /* MOVES: from lane to lane */
+  bool copied;  /* a half float that is loaded only to be stored: of it there are cells alone, twice as many */
 } lane_value;
 
 typedef struct tn__vector_loop {
@@ -280,14 +281,16 @@ static const char *of_cell(tn__printer *p, int dtype, const char *x) {
   return call_one(p, dtype == TN_F16 ? "tn_f16_held" : "tn_bf16_held", x);
 }
 
-/* A value that came as it stands in memory goes on so: nothing rounds it, and a NaN keeps its bits.  The name of its
- * cells, for users; what it is as a value. */
-static const char *keep_cells(tn__printer *p, tn_node *n, const char *x) {
-  if (!is_half(n->dtype)) return of_cell(p, n->dtype, x);
+/* A half float that came as it stands in memory goes on so: nothing rounds it, and a NaN keeps its bits. */
+static const char *name_cells(tn__printer *p, tn_node *n, const char *x) {
   const char *cells = tn__print_format(p, "c%" PRIu32, p->nvalue);
   tn__print_line(p, "const %s %s = %s;", type_of(p, TN_U16), cells, x);
   tn__map_putp(&p->cells, n, cells);
-  return of_cell(p, n->dtype, cells);
+  return cells;
+}
+
+static const char *keep_cells(tn__printer *p, tn_node *n, const char *x) {
+  return of_cell(p, n->dtype, is_half(n->dtype) ? name_cells(p, n, x) : x);
 }
 
 static const char *cells_of(tn__printer *p, tn_node *n) {
@@ -387,6 +390,16 @@ static lane_value form_of(const tn__printer *p, const tn_node *n) {
 
 static bool is_access(const tn_node *n) { return n->op == OP_LOAD || n->op == OP_STORE || n->op == OP_STOREADD; }
 
+/* n wants its source s: only a store takes cells.  Two factors stand in a list. */
+static void keep_copied(const tn__printer *p, const tn_node *n, uint32_t s) {
+  const tn_node *from = n->src[s];
+  bool list = from->op == OP_LIST;
+  for (uint32_t i = 0; i < (list ? from->nsrc : 1); i++) {
+    lane_value *v = tn__map_getp(&p->lane, list ? from->src[i] : from);
+    if (v) v->copied &= n->op == OP_STORE && s == 2;
+  }
+}
+
 static void find_forms(tn__printer *p, const vector_loop *l) {
   tn__map_init(&p->lane, &p->c->scratch);
   tn__map_init(&p->cells, &p->c->scratch);
@@ -394,6 +407,8 @@ static void find_forms(tn__printer *p, const vector_loop *l) {
     tn_node *n = p->part->ins[i];
     lane_value *v = tn__arena_alloc(&p->c->scratch, sizeof *v);
     *v = i == l->start ? (lane_value){.form = MOVES, .step = 1} : form_of(p, n);
+    v->copied = n->op == OP_LOAD && v->form == VECTOR && is_half(n->dtype);
+    for (uint32_t s = 0; s < n->nsrc; s++) keep_copied(p, n, s);
     tn__map_putp(&p->lane, n, v);
   }
 }
@@ -405,16 +420,17 @@ static size_t width_of(const tn__printer *p, const tn_node *n) {
   size_t width = 1;
   const lane_value *v = value_of(p, n);
   bool memory = is_access(n), set = n->op == OP_SETACC;
-  if (v->form == VECTOR) width = tn__size_of(held(kind_of(n)));
+  bool copied = v->copied || (n->op == OP_STORE && value_of(p, n->src[2])->copied);
+  if (v->form == VECTOR) width = tn__size_of(copied ? cell_of(n->dtype) : held(kind_of(n)));
   if (memory) {
-    width = larger(width, tn__size_of(held(n->src[0]->dtype)));
+    width = larger(width, tn__size_of(copied ? cell_of(n->src[0]->dtype) : held(n->src[0]->dtype)));
     const lane_value *at = value_of(p, n->src[1]);
     if (at->form == VECTOR) width = larger(width, tn__size_of(held(kind_of(n->src[1]))));
     else if (at->step != 1) width = larger(width, at->step > INT32_MAX / 64 || at->step < INT32_MIN / 64 ? 8 : 4);
   }
   if (set) width = larger(width, tn__size_of(held(n->src[0]->dtype)));
   for (uint32_t i = set || memory; i < n->nsrc; i++) {
-    if ((memory && i == 1) || v->form != VECTOR) continue;
+    if ((memory && i == 1) || v->form != VECTOR || value_of(p, n->src[i])->copied) continue;
     width = larger(width, tn__size_of(held(kind_of(n->src[i]))));
   }
   bool wide = n->op == OP_PHILOX || ((native[n->op] & WIDE) && tn__is_float(n->dtype));
@@ -532,7 +548,8 @@ static void put_load(tn__printer *p, tn_node *n) {
   access a = access_of(p, n, tn__gate_of(n));
   const char *x = cells_at(p, &a);
   if (a.test && cell_of(n->dtype) != n->dtype) x = tn__print_format(p, "(%s)", x);
-  declare(p, n, keep_cells(p, n, x));
+  if (value_of(p, n)->copied) name_cells(p, n, x), p->nvalue++;
+  else declare(p, n, keep_cells(p, n, x));
 }
 
 /* Lanes that may add to one address do so one after the other. */
@@ -562,13 +579,13 @@ static void put_store(tn__printer *p, tn_node *n) {
   }
   bool vector = value_of(p, n->src[2])->form == VECTOR;
   const char *exact = n->op == OP_STORE && vector ? tn__map_getp(&p->stored, n->src[2]) : NULL;
-  const char *x = exact ? exact : as_kind(p, n->src[2], dtype);
+  bool own = n->op == OP_STORE && vector && !exact;
+  const char *x = exact ? exact : own ? NULL : as_kind(p, n->src[2], dtype);
   if (n->op == OP_STOREADD) {
     access plain = a;
     plain.test = NULL; /* the store has it */
     x = apply(p, OP_ADD, dtype, (const char *[]){of_cell(p, dtype, cells_at(p, &plain)), x});
   }
-  bool own = n->op == OP_STORE && vector && !exact;
   put_cells(p, &a, own ? cells_of(p, n->src[2]) : to_cell(p, dtype, x, exact != NULL));
 }
 
