@@ -10,7 +10,10 @@
 #include "lower/lower.h"
 #include "rewrite/rewrite.h"
 
-enum { SLICE_WORK = 20000 }; /* instructions that are worth waking a thread for */
+enum {
+  SLICE_WORK = 20000, /* instructions that are worth waking a thread for */
+  ENOUGH_TURNS = 64   /* of a loop, for threads to share out */
+};
 
 typedef struct unit {
   enum { U_INSTR, U_LOOP, U_LANES } kind;
@@ -571,6 +574,14 @@ static double work_of(const lin *l, const tn_node *global) {
   return work;
 }
 
+/* Is range x, which as many need as y, a better one for threads to share out?  The outer one, for they go through
+ * memory in its order, unless it is short: then the longer one. */
+/* a choice: either is right */
+static bool shares_better(const tn_node *x, const tn_node *y) {
+  if (tn__id_of(x) > tn__id_of(y)) return !shares_better(y, x);
+  return x->hi >= ENOUGH_TURNS || x->hi >= y->hi;
+}
+
 /* a choice: no is right */
 static tn_node *choose_global(tn_ctx *c, tn__arena *a, tn_node *sink, const tn__part *part) {
   tn__ranges r;
@@ -589,7 +600,8 @@ static tn_node *choose_global(tn_ctx *c, tn__arena *a, tn_node *sink, const tn__
     if (r.range[j]->ints[RANGE_AXIS] == AX_GLOBAL) return r.range[j]; /* chosen before */
     if (part->group) continue;
     if (!(common >> j & 1) || r.range[j]->ints[RANGE_AXIS] != AX_LOOP || (nested >> j & 1)) continue;
-    if (best < 0 || uses[j] > uses[best] || (uses[j] == uses[best] && r.range[j]->hi > r.range[best]->hi))
+    bool better = best < 0 || uses[j] > uses[best];
+    if (better || (uses[j] == uses[best] && shares_better(r.range[j], r.range[best])))
       best = (int)j;
   }
   return best < 0 ? NULL : r.range[best];

@@ -22,6 +22,7 @@ enum {
   MIN_SPLIT = 16,         /* shorter ranges stay whole, */
   MAX_SPLIT_CELLS = 2047, /* so does what has outputs enough for the threads */
   MIN_BLOCK = 16,         /* rows that are worth a block */
+  MAX_STEP = 8,           /* of what lanes load beside each other, in elements */
   GROUPS_OF_UNIT = 8,     /* of long rows cut into blocks, */
   SHARE_OF_BLOCK = 4      /* and elements of a block for each thread, at least */
 };
@@ -177,6 +178,19 @@ static int value_dtype(const tn__survey *p) {
   return TN_F32;
 }
 
+/* Do all accesses along range j step from line to line, or less?  So windows are looked at: what one lane leaves out is
+ * another's. */
+/* a choice: no is right */
+static bool steps_within_lines(const tn__survey *p, uint32_t j) {
+  for (uint32_t i = 0; i < p->r.order.n; i++) {
+    const tn_node *n = p->r.order.v[i];
+    if (!tn__is_access(n) || n->src[0]->op != OP_PARAM) continue;
+    int64_t step = tn__stride(&p->r, n->src[1], j), most = n->op == OP_LOAD ? MAX_STEP : 1;
+    if (step < 0 || step > most) return false;
+  }
+  return true;
+}
+
 /* The outputs that have lanes, where accesses walk along them, or along a reduction that is too short for any but among
  * outputs that lie side by side; -1 */
 /* a choice: no is right */
@@ -184,7 +198,7 @@ static int column_range(const tn__lowering *l, const tn__survey *p) {
   int v = p->reduces ? vector_range(p, false) : -1;
   if (v < 0 || (p->outputs >> v & 1) || tn__extent(p->r.range[v]) >= min_lanes(l, p)) return v;
   v = vector_range(p, true);
-  return v >= 0 && tn__walk_score(p, (uint32_t)v) > 0 ? v : -1;
+  return v >= 0 && (tn__walk_score(p, (uint32_t)v) > 0 || steps_within_lines(p, (uint32_t)v)) ? v : -1;
 }
 
 /* Reductions across rows, before any row is kept: lanes of columns beside each other, each of which keeps its own.

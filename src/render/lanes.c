@@ -18,6 +18,7 @@ enum { SAME, MOVES, VECTOR };
 typedef struct tn__lane_value {
   int form;
   int64_t step; /* MOVES: from lane to lane */
+  bool copied;  /* a half float that is loaded only to be stored: of it there are cells alone, twice as many */
 } lane_value;
 
 typedef struct tn__vector_loop {
@@ -66,10 +67,12 @@ static bool has_vectors(int op, int dtype) {
 
 /* ---- types ---- */
 
-/* The kind in which a value stands in lanes: index values that fit 32 bits are narrow. */
+/* The kind in which a value stands in lanes: index values that fit 32 bits are narrow, and so is what is computed in
+ * i64. */
 static int kind_of(const tn_node *n) {
-  if (n->dtype != TN__INDEX) return n->dtype;
-  return n->lo >= INT32_MIN && n->hi <= INT32_MAX ? TN__INDEX32 : TN__INDEX;
+  bool fits = n->lo >= INT32_MIN && n->hi <= INT32_MAX;
+  if (n->dtype == TN__INDEX) return fits ? TN__INDEX32 : TN__INDEX;
+  return n->dtype == TN_I64 && fits && (n->op == OP_CONST || tn__is_elementwise(n)) ? TN_I32 : n->dtype;
 }
 
 static bool is_half(int kind) { return kind == TN_F16 || kind == TN_BF16; }
@@ -87,6 +90,11 @@ static int cell_of(int dtype) { return dtype == TN_BOOL ? TN_U8 : is_half(dtype)
 
 static int unsigned_of(int kind) {
   static const uint8_t by_size[] = {[1] = TN_U8, [2] = TN_U16, [4] = TN_U32, [8] = TN_U64};
+  return by_size[tn__size_of(held(kind))];
+}
+
+static int signed_of(int kind) {
+  static const uint8_t by_size[] = {[1] = TN_I8, [2] = TN_I16, [4] = TN_I32, [8] = TN_I64};
   return by_size[tn__size_of(held(kind))];
 }
 
@@ -159,6 +167,29 @@ static const char *call_one(tn__printer *p, const char *name, const char *x) {
   return call(p, name, true, 0, 0, 1, &x);
 }
 
+/* ---- conversions, between vectors of as many lanes ---- */
+
+/* A level may have it in a better form than the compiler's (lanes_c.inc): then the name is a macro. */
+static const char *cast_once(tn__printer *p, int from, int to, const char *x) {
+  const char *a = type_of(p, from), *b = type_of(p, to), *name = tn__print_format(p, "tn_cast_%s_%s", a, b);
+  need(p, tn__print_format(p, "#ifndef %s\nTN_CAST(%s, %s)\n#endif", name, a, b));
+  return tn__print_format(p, "%s(%s)", name, x);
+}
+
+/* Integers first become as wide as is wanted, with the sign that they have; short ones go to floats by way of i32. */
+static const char *cast_lanes(tn__printer *p, int from, int to, const char *x) {
+  bool whole = !tn__is_float(to), sign = tn__dtypes[from].is_signed;
+  int way = from;
+  if (from == to) return x;
+  if (whole && !tn__is_float(from)) way = sign ? signed_of(to) : unsigned_of(to);
+  else if (tn__size_of(from) < 4) way = sign ? TN_I32 : TN_U32;
+  if (way != from) x = cast_once(p, from, way, x);
+  if (way == TN_U32 && from != way && !whole) way = TN_I32, x = tn__print_format(p, "(%s)%s", type_of(p, way), x);
+  if (way == to) return x;
+  if (whole && !tn__is_float(from)) return tn__print_format(p, "(%s)(%s)", type_of(p, to), x);
+  return cast_once(p, way, to, x);
+}
+
 /* ---- operands ---- */
 
 static const lane_value *value_of(const tn__printer *p, const tn_node *n) {
@@ -176,10 +207,10 @@ static const char *spread(tn__printer *p, tn_node *n) {
   return tn__print_format(p, "tn_all_%s(%s)", type, name);
 }
 
-/* ... of another kind of index */
+/* ... of another kind */
 static const char *as_kind(tn__printer *p, tn_node *n, int kind) {
   const char *x = spread(p, n);
-  return kind_of(n) == kind ? x : tn__print_format(p, "tn_cast_%s(%s)", type_of(p, kind), x);
+  return cast_lanes(p, held(kind_of(n)), held(kind), x);
 }
 
 /* ---- values ---- */
@@ -234,29 +265,44 @@ static const char *cast_text(tn__printer *p, int from, int to, const char *x, bo
   if (is_half(to) && !exact) /* by way of f32 it would round twice */
     return call(p, tn__print_format(p, "tn_%s_to_%s", name_of(from), tn__dtypes[to].name), false, to, from, 1, &x);
   *rounds = is_half(to);
-  return held(to) == wide ? x : tn__print_format(p, "tn_cast_%s(%s)", type_of(p, to), x);
+  return cast_lanes(p, wide, held(to), x);
 }
 
-/* Values as they stand in memory, and back */
-static const char *to_cell(tn__printer *p, int dtype, const char *x) {
+/* Values as they stand in memory, and back; rounds: x is longer than its dtype. */
+static const char *to_cell(tn__printer *p, int dtype, const char *x, bool rounds) {
   if (dtype == TN_BOOL) return tn__print_format(p, "tn_of_bool_%s(%s)", type_of(p, TN_U8), x);
   if (!is_half(dtype)) return x;
-  return tn__print_format(p, "tn_cast_%s(%s)", type_of(p, TN_U16),
-                          call_one(p, dtype == TN_F16 ? "tn_f16_bits" : "tn_bf16_bits", x));
+  return call_one(p, dtype == TN_F16 ? "tn_f16_cells" : rounds ? "tn_bf16_cells" : "tn_bf16_upper", x);
 }
 
 static const char *of_cell(tn__printer *p, int dtype, const char *x) {
   if (dtype == TN_BOOL) return tn__print_format(p, "tn_boolx%d(%s != 0)", p->count, x);
   if (!is_half(dtype)) return x;
-  return call_one(p, dtype == TN_F16 ? "tn_f16_of" : "tn_bf16_of",
-                  tn__print_format(p, "tn_cast_%s(%s)", type_of(p, TN_U32), x));
+  return call_one(p, dtype == TN_F16 ? "tn_f16_held" : "tn_bf16_held", x);
 }
 
-static const char *bitcast_text(tn__printer *p, int from, int to, const char *x) {
-  int cell = cell_of(from), wanted = cell_of(to);
-  x = to_cell(p, from, x);
+/* A half float that came as it stands in memory goes on so: nothing rounds it, and a NaN keeps its bits. */
+static const char *name_cells(tn__printer *p, tn_node *n, const char *x) {
+  const char *cells = tn__print_format(p, "c%" PRIu32, p->nvalue);
+  tn__print_line(p, "const %s %s = %s;", type_of(p, TN_U16), cells, x);
+  tn__map_putp(&p->cells, n, cells);
+  return cells;
+}
+
+static const char *keep_cells(tn__printer *p, tn_node *n, const char *x) {
+  return of_cell(p, n->dtype, is_half(n->dtype) ? name_cells(p, n, x) : x);
+}
+
+static const char *cells_of(tn__printer *p, tn_node *n) {
+  const char *cells = tn__map_getp(&p->cells, n);
+  return cells ? cells : to_cell(p, n->dtype, as_kind(p, n, n->dtype), false);
+}
+
+static const char *bitcast_text(tn__printer *p, tn_node *n) {
+  int cell = cell_of(n->src[0]->dtype), wanted = cell_of(n->dtype);
+  const char *x = cells_of(p, n->src[0]);
   if (cell != wanted) x = tn__print_format(p, "(%s)%s", type_of(p, wanted), x);
-  return of_cell(p, to, x);
+  return keep_cells(p, n, x);
 }
 
 /* Index division where no lane can trap: by the same positive number in all, of what is not negative */
@@ -265,17 +311,21 @@ static bool divides_plainly(const tn__printer *p, const tn_node *n) {
          value_of(p, n->src[1])->form == SAME;
 }
 
-/* The kind in which an op on index values is computed: narrow if all of them and the result are. */
+static bool may_be_narrow(const tn_node *n) { return n->dtype == TN__INDEX || n->dtype == TN_I64; }
+
+/* The kind in which an op on such values is computed: narrow if all of them and the result are. */
 static int index_kind(const tn_node *n) {
-  for (uint32_t i = n->op == OP_WHERE; i < n->nsrc; i++)
-    if (kind_of(n->src[i]) == TN__INDEX) return TN__INDEX;
-  return n->dtype == TN__INDEX ? kind_of(n) : TN__INDEX32;
+  uint32_t first = n->op == OP_WHERE;
+  bool wide = may_be_narrow(n) && held(kind_of(n)) == TN_I64, index = n->src[first]->dtype == TN__INDEX;
+  for (uint32_t i = first; i < n->nsrc; i++) wide |= held(kind_of(n->src[i])) == TN_I64;
+  if (index) return wide ? TN__INDEX : TN__INDEX32;
+  return wide ? TN_I64 : TN_I32;
 }
 
 static const char *index_text(tn__printer *p, tn_node *n) {
   bool rounds;
   uint32_t first = n->op == OP_WHERE;
-  int compute = index_kind(n), kind = n->dtype == TN__INDEX ? kind_of(n) : n->dtype;
+  int compute = index_kind(n), kind = may_be_narrow(n) ? kind_of(n) : n->dtype;
   const char *operand[3] = {first ? spread(p, n->src[0]) : NULL}, *x;
   for (uint32_t i = first; i < n->nsrc; i++) operand[i] = as_kind(p, n->src[i], compute);
   if (divides_plainly(p, n)) {
@@ -283,9 +333,9 @@ static const char *index_text(tn__printer *p, tn_node *n) {
     char divide = n->op == OP_MOD ? '%' : '/';
     x = tn__print_format(p, "(%s)((%s)%s %c (%s)%s)", type_of(p, compute), u, operand[0], divide, u, operand[1]);
   } else {
-    x = exact_text(p, n->op, is_index(kind) ? compute : kind, compute, operand, &rounds);
+    x = exact_text(p, n->op, may_be_narrow(n) ? compute : kind, compute, operand, &rounds);
   }
-  return is_index(kind) && kind != compute ? tn__print_format(p, "tn_cast_%s(%s)", type_of(p, kind), x) : x;
+  return may_be_narrow(n) ? cast_lanes(p, held(compute), held(kind), x) : x;
 }
 
 static const char *vector_text(tn__printer *p, tn_node *n, bool *rounds) {
@@ -293,10 +343,10 @@ static const char *vector_text(tn__printer *p, tn_node *n, bool *rounds) {
   int kind = kind_of(n), skind = kind_of(n->src[first]);
   const char *operand[3] = {0};
   *rounds = false;
-  if (n->src[first]->dtype == TN__INDEX && n->op != OP_CAST) return index_text(p, n);
+  if (may_be_narrow(n->src[first]) && n->op != OP_CAST && n->op != OP_BITCAST) return index_text(p, n);
   for (uint32_t i = 0; i < n->nsrc; i++) operand[i] = spread(p, n->src[i]);
   if (n->op == OP_CAST) return cast_text(p, skind, kind, operand[0], rounds);
-  if (n->op == OP_BITCAST) return bitcast_text(p, skind, kind, operand[0]);
+  if (n->op == OP_BITCAST) return bitcast_text(p, n);
   return exact_text(p, n->op, kind, skind, operand, rounds);
 }
 
@@ -340,12 +390,25 @@ static lane_value form_of(const tn__printer *p, const tn_node *n) {
 
 static bool is_access(const tn_node *n) { return n->op == OP_LOAD || n->op == OP_STORE || n->op == OP_STOREADD; }
 
+/* n wants its source s: only a store takes cells.  Two factors stand in a list. */
+static void keep_copied(const tn__printer *p, const tn_node *n, uint32_t s) {
+  const tn_node *from = n->src[s];
+  bool list = from->op == OP_LIST;
+  for (uint32_t i = 0; i < (list ? from->nsrc : 1); i++) {
+    lane_value *v = tn__map_getp(&p->lane, list ? from->src[i] : from);
+    if (v) v->copied &= n->op == OP_STORE && s == 2;
+  }
+}
+
 static void find_forms(tn__printer *p, const vector_loop *l) {
   tn__map_init(&p->lane, &p->c->scratch);
+  tn__map_init(&p->cells, &p->c->scratch);
   for (uint32_t i = l->start; i < l->end; i++) {
     tn_node *n = p->part->ins[i];
     lane_value *v = tn__arena_alloc(&p->c->scratch, sizeof *v);
     *v = i == l->start ? (lane_value){.form = MOVES, .step = 1} : form_of(p, n);
+    v->copied = n->op == OP_LOAD && v->form == VECTOR && is_half(n->dtype);
+    for (uint32_t s = 0; s < n->nsrc; s++) keep_copied(p, n, s);
     tn__map_putp(&p->lane, n, v);
   }
 }
@@ -357,16 +420,17 @@ static size_t width_of(const tn__printer *p, const tn_node *n) {
   size_t width = 1;
   const lane_value *v = value_of(p, n);
   bool memory = is_access(n), set = n->op == OP_SETACC;
-  if (v->form == VECTOR) width = tn__size_of(held(kind_of(n)));
+  bool copied = v->copied || (n->op == OP_STORE && value_of(p, n->src[2])->copied);
+  if (v->form == VECTOR) width = tn__size_of(copied ? cell_of(n->dtype) : held(kind_of(n)));
   if (memory) {
-    width = larger(width, tn__size_of(held(n->src[0]->dtype)));
+    width = larger(width, tn__size_of(copied ? cell_of(n->src[0]->dtype) : held(n->src[0]->dtype)));
     const lane_value *at = value_of(p, n->src[1]);
     if (at->form == VECTOR) width = larger(width, tn__size_of(held(kind_of(n->src[1]))));
     else if (at->step != 1) width = larger(width, at->step > INT32_MAX / 64 || at->step < INT32_MIN / 64 ? 8 : 4);
   }
   if (set) width = larger(width, tn__size_of(held(n->src[0]->dtype)));
   for (uint32_t i = set || memory; i < n->nsrc; i++) {
-    if ((memory && i == 1) || v->form != VECTOR) continue;
+    if ((memory && i == 1) || v->form != VECTOR || value_of(p, n->src[i])->copied) continue;
     width = larger(width, tn__size_of(held(kind_of(n->src[i]))));
   }
   bool wide = n->op == OP_PHILOX || ((native[n->op] & WIDE) && tn__is_float(n->dtype));
@@ -484,7 +548,8 @@ static void put_load(tn__printer *p, tn_node *n) {
   access a = access_of(p, n, tn__gate_of(n));
   const char *x = cells_at(p, &a);
   if (a.test && cell_of(n->dtype) != n->dtype) x = tn__print_format(p, "(%s)", x);
-  declare(p, n, of_cell(p, n->dtype, x));
+  if (value_of(p, n)->copied) name_cells(p, n, x), p->nvalue++;
+  else declare(p, n, keep_cells(p, n, x));
 }
 
 /* Lanes that may add to one address do so one after the other. */
@@ -494,7 +559,7 @@ static void put_adds(tn__printer *p, tn_node *n, const access *a) {
   const char *array = tn__print_format(p, "%c%" PRId64, n->src[0]->op == OP_LOCAL ? 'l' : 'b', n->src[0]->ints[0]);
   const char *element = tn__print_format(p, moves ? "%s[%s[l]]" : "%s[%s]", array, tn__print_name(p, n->src[1]));
   const char *value = tn__print_name(p, n->src[2]), *number = tn__print_format(p, "u%" PRIu32, p->nvalue++);
-  tn__print_line(p, "const %s %s = %s;", type_of(p, dtype), number, spread(p, n->src[2]));
+  tn__print_line(p, "const %s %s = %s;", type_of(p, dtype), number, as_kind(p, n->src[2], dtype));
   value = tn__print_format(p, dtype == TN_BOOL ? "(%s[l] != 0)" : "%s[l]", number);
   if (a->test) tn__print_line(p, "if (%s)", a->test);
   tn__print_line(p, "for (int l = 0; l < %d; l++)", p->count);
@@ -514,13 +579,14 @@ static void put_store(tn__printer *p, tn_node *n) {
   }
   bool vector = value_of(p, n->src[2])->form == VECTOR;
   const char *exact = n->op == OP_STORE && vector ? tn__map_getp(&p->stored, n->src[2]) : NULL;
-  const char *x = exact ? exact : spread(p, n->src[2]);
+  bool own = n->op == OP_STORE && vector && !exact;
+  const char *x = exact ? exact : own ? NULL : as_kind(p, n->src[2], dtype);
   if (n->op == OP_STOREADD) {
     access plain = a;
     plain.test = NULL; /* the store has it */
     x = apply(p, OP_ADD, dtype, (const char *[]){of_cell(p, dtype, cells_at(p, &plain)), x});
   }
-  put_cells(p, &a, to_cell(p, dtype, x));
+  put_cells(p, &a, own ? cells_of(p, n->src[2]) : to_cell(p, dtype, x, exact != NULL));
 }
 
 /* ---- accumulators ---- */
@@ -549,9 +615,11 @@ static void set_lanes(tn__printer *p, tn_node *n) {
   tn_node *value = n->src[1];
   int dtype = n->src[0]->dtype;
   const char *cell = piece_of(p, n->src[0], p->piece), *x;
-  if (value->op == OP_LIST)
-    x = apply(p, OP_FMA, dtype, (const char *[]){spread(p, value->src[0]), spread(p, value->src[1]), cell});
-  else x = apply(p, (int)n->ints[0], dtype, (const char *[]){cell, spread(p, value)});
+  bool fused = value->op == OP_LIST;
+  const char *factor[3] = {NULL, NULL, cell};
+  for (uint32_t i = 0; fused && i < 2; i++) factor[i] = as_kind(p, value->src[i], dtype);
+  if (fused) x = apply(p, OP_FMA, dtype, factor);
+  else x = apply(p, (int)n->ints[0], dtype, (const char *[]){cell, as_kind(p, value, dtype)});
   if (p->rest) x = apply(p, OP_WHERE, dtype, (const char *[]){p->rest, tn__print_format(p, "(%s)", x), cell});
   tn__print_line(p, "%s = %s;", cell, x);
 }

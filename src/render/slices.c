@@ -25,8 +25,10 @@
  *   tn_first_boolxV(n)      l < n in lane l, n > 0     tn_across_T(x, h)         x[l ^ h] in lane l
  *   tn_pick_T(c, a, b)      c ? a : b, c being a comparison of values as wide as T
  *   tn_where_T(c, a, b)     c ? a : b, c a bool        tn_boolxV(c)              the comparison c as a bool
- *   tn_of_bool_T(c)         c ? 1 : 0                  tn_cast_T(x)              converts numbers as C does, integers
+ *   tn_of_bool_T(c)         c ? 1 : 0                  tn_cast_F_T(x)            converts numbers F as C does, integers
  *                                                                                modulo 2^n; (T)x keeps the bits
+ *   tn_f16xV_held(u16xV)    the f32xV with these bits  tn_f16xV_cells(f32xV)     the bits of what is rounded; bf16,
+ *   where tn_bf16xV_upper takes what needs no rounding
  * Any other tn_<name>, in which each dtype is followed by xV, is the function of scalars without that, on each lane. */
 #include "render/lanes.h"
 #include "ir/build.h"

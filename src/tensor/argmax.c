@@ -18,10 +18,14 @@ static tn_node *hits(tn_ctx *c, tn_node *x, tn_node *best) {
   return tn__is_float(x->dtype) ? tn__op2(c, OP_OR, hit, tn__op2(c, OP_NE, x, x)) : hit;
 }
 
-/* The least of places[..] where hit[..], along an axis, which stays */
+/* The least of places[..] where hit[..], along an axis, which stays; one is hit.  32 bits hold places of most tensors,
+ * twice as many in a vector. */
 static tn_node *first_place(tn_ctx *c, tn_node *hit, tn_node *places, int64_t axis) {
-  tn_node *never = tn__scalar_to(c, tn__const_bits(c, TN_I64, INT64_MAX), places->dim, places->rank);
-  return tn__reduce_keep(c, OP_RMIN, tn__where(c, hit, places, never), &axis, 1, true);
+  bool fits = places->lo >= 0 && places->hi < INT32_MAX;
+  if (fits) places = tn__cast(c, places, TN_I32);
+  tn_node *most = tn__const_bits(c, places->dtype, fits ? INT32_MAX : INT64_MAX);
+  tn_node *never = tn__scalar_to(c, most, places->dim, places->rank);
+  return tn__cast(c, tn__reduce_keep(c, OP_RMIN, tn__where(c, hit, places, never), &axis, 1, true), TN_I64);
 }
 
 static tn_node *i64_like(tn_ctx *c, const tn_node *x, tn_node *size) {

@@ -332,9 +332,11 @@ static bool call(run *r) {
   return true;
 }
 
-/* Bits of an f16 or bf16 are those of the value rounded. */
+/* Bits of an f16 or bf16 are those of the value rounded; op: 1: it is so already. */
 static bool take_bits(run *r) {
   tn__exact x = r->t->reg[r->i->a];
+  if (r->i->op && x.kind == TN__EXACT_FLOAT && tn__exact_round(r->i->dtype, x).v != x.v)
+    return complain(r, "bits of a value that is not rounded");
   if (x.near && r->i->dtype != TN_F16 && r->i->dtype != TN_BF16)
     return complain(r, "bits of a value of reduced precision");
   r->t->reg[r->i->dst] = tn__exact_bits(r->i->dtype, x);

@@ -17,7 +17,7 @@ typedef enum tn__c_code {
   TN__C_ARITH,     /* dst = a op b, of dtype; op: TN__C_ADD ..; n: 1: integers wrap, comparisons give 0 and -1 */
   TN__C_CONVERT,   /* dst = (dtype)a, of sdtype */
   TN__C_EVAL,      /* dst = op(a, b, c), as tn__eval; n: 1: right to 2^-16 only */
-  TN__C_ROUND,     /* dst = a rounded to dtype; of its bits; made of bits */
+  TN__C_ROUND,     /* dst = a rounded to dtype; of its bits, op: 1: a needs no rounding; made of bits */
   TN__C_BITS,
   TN__C_OF_BITS,
   TN__C_JUMP,      /* to n; unless a; if a */

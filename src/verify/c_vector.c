@@ -87,6 +87,7 @@ typedef struct call {
   reader *r;
   const char *name; /* without its lanes */
   int dtype;        /* that its name ends in; -1: none */
+  int sdtype;       /* ... and in front of that, for a conversion */
   uint32_t lanes, narg;
   ex arg[4];
 } call;
@@ -198,7 +199,7 @@ static ex call_of_bool(call *k) {
 }
 
 static ex call_bool(call *k) { return convert_lanes(k->r, argument(k, 0, -1), TN_I8); }
-static ex call_cast(call *k) { return convert_lanes(k->r, argument(k, 0, -1), k->dtype); }
+static ex call_cast(call *k) { return convert_lanes(k->r, argument(k, 0, k->sdtype), k->dtype); }
 
 static ex call_across(call *k) {
   ex x = argument(k, 0, k->dtype == TN_BOOL ? TN_I8 : k->dtype), out = new_vector(k->r, x.type.dtype, k->lanes);
@@ -274,6 +275,12 @@ bool tn__c_lanes_call(reader *r, const char *s, size_t n, ex *out) {
   for (size_t i = 0; i < sizeof helpers / sizeof *helpers; i++) {
     size_t m = strlen(helpers[i].name);
     if (strncmp(name, helpers[i].name, m)) continue;
+    if (helpers[i].make == call_cast) {
+      size_t from = strcspn(name + m, "_");
+      k.sdtype = tn__dtype_parse(name + m, from);
+      m += from + (name[m + from] == '_');
+      if (k.sdtype < 0) continue;
+    }
     k.dtype = tn__dtype_parse(name + m, kept - m);
     if (k.dtype < 0 || (helpers[i].make == call_bool && k.dtype != TN_BOOL)) continue;
     *out = helpers[i].make(&k);

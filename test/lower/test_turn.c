@@ -44,6 +44,20 @@ static tn_tensor *two_sums(tn_tensor *x, const program *p) {
   return tn_sum(tn_sqrt(d), (int[]){2, 3}, 2, false);
 }
 
+/* The greatest of windows of as many elements along the last axis as the first number of `order` says, so far apart as
+ * the second one */
+static tn_tensor *windows(tn_tensor *x, const program *p) {
+  return tn_max_pool2d(x, 1, p->order[0], &(tn_pool2d_options){.stride = {1, p->order[1]}, .dilation = {1, 1}});
+}
+/* By counters in i64 up to about what 32 bits hold, and beyond */
+static tn_tensor *counted(tn_tensor *x, const program *p) {
+  tn_tensor *each = tn_reshape(tn_arange(tn_ctx_of(x), TN_I64, 0, (double)tn_numel(x), 1), p->shape, p->rank);
+  tn_tensor *at = tn_mul_scalar(each, p->order[0]), *far = tn_add_scalar(at, p->order[1]), *back = tn_neg(far);
+  tn_tensor *in = tn_lt(tn_mod_scalar(back, 1000), tn_floordiv_scalar(far, 1 << 22));
+  return tn_where(in, x, tn_cast(tn_maximum(back, tn_sub_scalar(at, 1e9)), (tn_dtype)p->dtype));
+}
+static tn_tensor *counts(tn_tensor *x, const program *p) { return tn_cast(counted(x, p), TN_I64); }
+
 static const program programs[] = {
     {"a square", copy, TN_F32, 2, {128, 128}, {1, 0}, "turn("},
     {"tiles cut off", copy, TN_F32, 2, {131, 67}, {1, 0}, "turn("},
@@ -85,6 +99,13 @@ static const program programs[] = {
     {"distances of bf16", distances, TN_BF16, 2, {70, 9}, {40}, "turn("},
     {"integers' distances", distances, TN_I32, 2, {70, 9}, {40}, "turn("},
     {"distances over two axes", two_sums, TN_F32, 3, {70, 3, 5}, {37}, "turn("},
+    {"windows", windows, TN_BF16, 4, {3, 2, 1, 333}, {3, 2}, "lanes("},
+    {"windows of f16", windows, TN_F16, 4, {3, 2, 1, 334}, {2, 3}, "lanes("},
+    {"windows as far apart as lanes go", windows, TN_F32, 4, {3, 2, 1, 800}, {4, 8}, "lanes("},
+    {"windows further apart", windows, TN_F32, 4, {3, 2, 1, 900}, {4, 9}, NULL},
+    {"counters of 32 bits", counted, TN_F32, 2, {70, 133}, {230650, 300000}, NULL},
+    {"counters of more", counted, TN_F32, 2, {70, 133}, {230650, 1000000}, NULL},
+    {"counters that are stored", counts, TN_I64, 2, {70, 133}, {230650, 300000}, NULL},
     {"log of sums", log_sum, TN_F32, 2, {12, 40}, {0}, "lanes("},
 };
 
