@@ -52,7 +52,8 @@ static tn_node *index_add(tn_ctx *c, tn__call *k) {
 
 typedef struct along {
   tn_node *x, *idx;
-  tn_node *flat; /* idx as places in flattened x, -1 where it is outside its axis */
+  tn_node *flat;   /* places in flattened x, of the nearest that is there, */
+  tn_node *inside; /* where idx is not outside its axis */
 } along;
 
 static along look_along(tn_ctx *c, const tn__call *k) {
@@ -74,12 +75,13 @@ static along look_along(tn_ctx *c, const tn__call *k) {
     flat = flat ? tn__add(c, term, flat) : term;
   }
   tn_node *inside = tn__op2(c, OP_AND, tn__op2(c, OP_LE, zero, idx), tn__op2(c, OP_LT, idx, size));
-  return (along){x, idx, tn__where(c, inside, flat, tn__literal_like(c, flat, -1))};
+  return (along){x, idx, flat, inside};
 }
 
 static tn_node *take_along_axis(tn_ctx *c, tn__call *k) {
   along a = look_along(c, k);
-  return tn__gather(c, tn__merge_axes(c, a.x, 0, a.x->rank), a.flat);
+  tn_node *taken = tn__gather(c, tn__merge_axes(c, a.x, 0, a.x->rank), a.flat);
+  return tn__where(c, a.inside, taken, tn__literal_like(c, taken, 0));
 }
 
 static tn_node *scatter_add(tn_ctx *c, tn__call *k) {
@@ -91,7 +93,8 @@ static tn_node *scatter_add(tn_ctx *c, tn__call *k) {
     tn__fail(c, TN_ESHAPE, "%s has not the shape of the indices %s", tn__text(c, k->x[2]), tn__text(c, k->x[1]));
   if (upd->dtype != a.x->dtype)
     tn__fail(c, TN_EDTYPE, "%s is added to %s: convert one with tn_cast", tn__text(c, k->x[2]), tn__text(c, k->x[0]));
-  tn_node *flat = tn__scatter(c, tn__merge_axes(c, a.x, 0, a.x->rank), a.flat, upd);
+  tn_node *to = tn__where(c, a.inside, a.flat, tn__literal_like(c, a.flat, -1));
+  tn_node *flat = tn__scatter(c, tn__merge_axes(c, a.x, 0, a.x->rank), to, upd);
   return tn__reshape(c, flat, a.x->dim, a.x->rank);
 }
 

@@ -630,7 +630,7 @@ static void lose_cuts(tn_ctx *c, void *arg) {
   for (uint32_t i = 0; i < p.s->items.n; i++)
     for (uint32_t n = 0; n < all.n; n++) {
       tn_node *cut = all.v[n], *body = p.s->items.v[i].body;
-      if (cut->dtype != TN__INDEX || (cut->op != OP_MIN && cut->op != OP_MAX)) continue;
+      if ((cut->dtype != TN__INDEX && cut->dtype != TN_I64) || (cut->op != OP_MIN && cut->op != OP_MAX)) continue;
       tn_node *less = tn__substitute(c, body, &cut, &cut->src[tn__is_const(cut->src[0])], 1);
       if (less == body) continue;
       uint32_t accesses = 0, proved = 0;
