@@ -20,7 +20,8 @@ enum {
   CHUNK = 2048,           /* elements of a flat loop per slice */
   PARTIALS = 64,          /* blocks of a split reduction */
   MIN_SPLIT = 16,         /* shorter ranges stay whole, */
-  MAX_SPLIT_CELLS = 2047, /* so does what has outputs enough for the threads */
+  MAX_SPLIT_CELLS = 2047, /* so does what has outputs enough for the threads, */
+  MAX_SPLIT_ROWS = 255,   /* fewer where what is reduced lies along memory: any of them is as good a share as a block */
   MIN_BLOCK = 16,         /* rows that are worth a block */
   GROUPS_OF_UNIT = 8,     /* of long rows cut into blocks, */
   SHARE_OF_BLOCK = 4      /* and elements of a block for each thread, at least */
@@ -157,8 +158,34 @@ static tn_node *cut_lanes(tn__lowering *l, tn_node *body, tn_node *x, int64_t la
   return tn__cut(l, body, x, lanes, axis, AX_UPCAST, NULL);
 }
 
+/* Reductions over the same loops as x: x innermost, so that lanes go on where the last turn's ended */
+static tn_node *go_inside(tn__lowering *l, tn_node *body, tn_node *x) {
+  tn__survey p;
+  tn__nodes old = {0}, new_ = {0};
+  uint64_t set = 0;
+  tn__survey_loops(l->c, l->a, body, &p);
+  uint64_t at = 1ull << tn__range_at(&p.r, x);
+  for (uint32_t i = 0; i < p.r.order.n; i++) {
+    tn_node *n = p.r.order.v[i], *src[TN__MAX_RANGES + 1] = {n->src[0]};
+    uint64_t own = tn__own_of(&p.r, n);
+    uint32_t m = 1;
+    if (n->op != OP_REDUCE || !(own & at)) continue;
+    if ((set && own != set) || tn__stands_between(&p.r, own)) return body;
+    set = own;
+    for (uint32_t s = 1; s < n->nsrc; s++)
+      if (n->src[s] != x) src[m++] = n->src[s];
+    src[m++] = x;
+    tn__vec_push(l->a, &old, n);
+    tn__vec_push(l->a, &new_, tn__node_with(l->c, n, src));
+  }
+  for (uint32_t k = 0; k < p.r.n; k++)
+    if ((set >> k & 1) && tn__bounds_loops(&p.r, k)) return body;
+  return tn__substitute(l->c, body, old.v, new_.v, old.n);
+}
+
 /* The lanes of a reduction: turns of as many as there are accumulators, or all of it where that is less than two */
 static tn_node *reduce_in_lanes(tn__lowering *l, tn_node *body, tn_node *x, int64_t lanes) {
+  body = go_inside(l, body, x);
   if (!tn__is_const(x->src[0]) || tn__extent(x) >= 2 * (double)lanes) return cut_lanes(l, body, x, lanes, AX_REDUCE);
   tn__sb_printf(&l->note, " lanes(%lld,%lld)", tn__id_of(x), (long long)x->hi + 1);
   return tn__retype(l->c, body, x, AX_UPCAST);
@@ -230,6 +257,18 @@ tn_node *tn__share_out(tn__lowering *l, tn_node *body, const tn_node *inner) {
   return outer ? tn__retype(l->c, body, x[0], AX_GLOBAL) : body;
 }
 
+/* Reductions of many outputs, none of whose loops is long enough for the threads */
+/* a choice: either is right */
+static tn_node *share_rows(tn__lowering *l, tn_node *body) {
+  tn__survey p;
+  tn__survey_loops(l->c, l->a, body, &p);
+  uint64_t shared = loops_of_all(&p);
+  double longest = 1;
+  for (uint32_t k = 0; k < p.r.n; k++)
+    if ((shared >> k & 1) && tn__extent(p.r.range[k]) > longest) longest = tn__extent(p.r.range[k]);
+  return longest < PARTIALS && tn__volume(&p, shared) >= PARTIALS ? tn__share_out(l, body, NULL) : body;
+}
+
 static tn_node *vectorise(tn__lowering *l, tn_node *body) {
   tn_ctx *c = l->c;
   tn__survey p;
@@ -249,7 +288,7 @@ static tn_node *vectorise(tn__lowering *l, tn_node *body) {
   }
   bool output = p.outputs >> v & 1; /* lanes_of_columns has left it */
   if (output || tn__extent(x) < min_lanes(l, &p)) return body; /* a choice: either is right */
-  return reduce_in_lanes(l, body, x, lanes_for(l, value_dtype(&p)));
+  return share_rows(l, reduce_in_lanes(l, body, x, lanes_for(l, value_dtype(&p))));
 }
 
 /* Few of a kind, or copies of loops that have lanes where they are whole: these stay as they are. */
@@ -413,8 +452,8 @@ static int64_t count_blocks(const tn__lowering *l, const tn__survey *p, const tn
   double cells = tn__volume(p, p->common);
   /* of what is a group's work by itself, each makes a block */
   if (t->group && nested_in(p, x) >= tn__usual_group(t)) return tn__is_const(x->src[0]) ? most : 0;
-  if (!t->group) return cells > MAX_SPLIT_CELLS ? 0 : most < partials ? most : partials;
   bool walks = tn__walks_outputs(p, p->common);
+  if (!t->group) return cells > (walks ? MAX_SPLIT_CELLS : MAX_SPLIT_ROWS) ? 0 : most < partials ? most : partials;
   /* half the threads keep a unit busy if each reads all at once that it may */
   double threads = walks ? cells * (double)loaded_bytes(p) / t->access * 2 : cells * tn__usual_group(t),
          want = (double)tn__variant_by((int64_t)t->units * t->unit_threads, l->variant->blocks) / threads;
