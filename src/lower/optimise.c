@@ -4,7 +4,8 @@
  *   share(a,b)      two reduce loops become one                 (rows.c)
  *   row(op)         a value wanted in several loops over a row is kept in scratch memory    (rows.c)
  *   ahead(load)     so, and the next row's is on its way meanwhile
- *   merge(a,b)      two loops become one, where every access walks through both as through one
+ *   merge(a,b)      two loops become one, where every access walks through both as through one        (merge.c)
+ *   repeat(a,b)     ... but for what is the same in each turn of the outer one, of which there are copies
  *   split(a)        a long reduction becomes partial sums over blocks of rows and a further part that adds them up
  *   blocks(a)       stores of a long row's elements are shared out by blocks, as its reductions are
  *   lanes(a,n)      the loop is cut into lanes for vector instructions
@@ -26,84 +27,6 @@ enum {
   GROUPS_OF_UNIT = 8,     /* of long rows cut into blocks, */
   SHARE_OF_BLOCK = 4      /* and elements of a block for each thread, at least */
 };
-
-/* ---- merge ---- */
-
-/* Does an index step through range a as through whole turns of b? */
-/* a choice: no is right */
-static bool steps_through(const tn__ranges *r, const tn_node *x, uint32_t a, uint32_t b, int64_t turn) {
-  int64_t sa = tn__stride(r, x, a), sb = tn__stride(r, x, b), by;
-  return sa != TN__IRREGULAR && sb != TN__IRREGULAR && !__builtin_mul_overflow(sb, turn, &by) && sa == by;
-}
-
-/* May range b (inner) swallow range a (outer)?  Every access must step through a as through whole turns of b, and so
- * must whatever else looks at them, as the number of a random element does. */
-/* a choice: no is right */
-static bool mergeable(const tn__ranges *r, uint32_t a, uint32_t b) {
-  int64_t turn;
-  if (!tn__const_int(r->range[b]->src[0], &turn)) return false;
-  uint64_t both = 1ull << a | 1ull << b;
-  for (uint32_t i = 0; i < r->order.n; i++) {
-    const tn_node *n = r->order.v[i];
-    uint64_t own = tn__own_of(r, n) & both;
-    if (own && own != both) return false;
-    uint32_t first = n->nsrc;
-    tn__closes(n, &first);
-    for (uint32_t s = 0; s < n->nsrc; s++) {
-      const tn_node *x = n->src[s];
-      if (!(tn__free_of(r, x) & both)) continue;
-      if (tn__is_access(n) && s == 1) {
-        if (!steps_through(r, x, a, b, turn)) return false;
-        continue;
-      }
-      bool closing = tn__closes(n, &first) && s >= first && x->op == OP_RANGE;
-      bool value = !closing && x->dtype == TN__INDEX && n->dtype != TN__INDEX;
-      if (value && !steps_through(r, x, a, b, turn)) return false;
-      if (tn__is_access(n) && x == tn__gate_of(n)) return false; /* a gate looks at them */
-    }
-  }
-  return true;
-}
-
-static tn_node *drop_range(tn_ctx *c, const tn__ranges *r, tn_node *body, tn_node *gone) {
-  tn__nodes old = {0}, new_ = {0};
-  for (uint32_t i = 0; i < r->order.n; i++) {
-    tn_node *n = r->order.v[i];
-    uint32_t first, m;
-    if (!tn__closes(n, &first)) continue;
-    tn_node *src[TN__MAX_RANGES + 4];
-    for (uint32_t s = m = 0; s < n->nsrc; s++)
-      if (s < first || n->src[s] != gone) src[m++] = n->src[s];
-    if (m == n->nsrc) continue;
-    tn__vec_push(&c->scratch, &old, n);
-    tn_node *shorter = tn__node_make(
-        c, &(tn__make){.op = n->op, .dtype = n->dtype, .src = src, .nsrc = m, .ints = n->ints, .nint = n->nint});
-    tn__vec_push(&c->scratch, &new_, shorter);
-  }
-  return tn__substitute(c, body, old.v, new_.v, old.n);
-}
-
-/* One merge; false when there is none left. */
-static bool merge(tn__lowering *l, tn_node **body) {
-  tn_ctx *c = l->c;
-  tn__ranges r;
-  tn__ranges_find(c, l->a, *body, &r);
-  for (uint32_t i = 0; i < r.n; i++)
-    for (uint32_t j = 0; j < r.n; j++) {
-      if (i == j || tn__axis_of(r.range[i]) != tn__axis_of(r.range[j]) || !mergeable(&r, i, j)) continue;
-      tn_node *x = r.range[i], *y = r.range[j], *zero = tn__int(c, 0);
-      tn_node *flat = tn__range_like(c, y, tn__mul(c, x->src[0], y->src[0]), tn__axis_of(y));
-      tn__sb_printf(&l->note, " merge(%lld,%lld)", tn__id_of(x), tn__id_of(y));
-      /* the outer range vanishes from the closers, then from the indices; the inner one takes over both extents */
-      tn_node *mark = tn__range(c, x->src[0], tn__axis_of(x), ROLE_MARK, l->next_range);
-      *body = tn__substitute(c, *body, &x, &mark, 1);
-      tn__ranges_find(c, l->a, *body, &r);
-      *body = drop_range(c, &r, *body, mark);
-      *body = tn__substitute(c, *body, (tn_node *[]){mark, y}, (tn_node *[]){zero, flat}, 2);
-      return true;
-    }
-  return false;
-}
 
 /* ---- choosing what to vectorise and what to share out ---- */
 
@@ -729,8 +652,7 @@ tn_node *tn__optimise_loops(tn__lowering *l, tn_node *body) {
   body = tn__share_loops(l, body);
   if (l->target->interprets || l->c->mode == TN_MODE_STRICT) return body;
   if (l->target->group) body = tn__unite_rows(l, body, &rows);
-  while (merge(l, &body)) {
-  }
+  body = tn__merge_loops(l, body);
   body = tn__tile_shape(l, body);
   return rows ? split_rows(l, body, rows) : split_long(l, body);
 }
@@ -751,6 +673,7 @@ tn_node *tn__optimise_part(tn__lowering *l, tn_node *part, tn__part *out) {
   }
   if (l->target->interprets || l->c->mode == TN_MODE_STRICT) return part;
   tn_node *turned = tn__turn(l, part), *columns = turned ? NULL : lanes_of_columns(l, part);
+  if (!turned && !columns) turned = tn__repeat(l, part);
   if (turned) return turned;
   part = tn__keep_rows(l, columns ? tn__turn_columns(l, columns) : part);
   return vectorise_rest(l, columns ? part : vectorise(l, part));

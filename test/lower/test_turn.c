@@ -28,6 +28,13 @@ static tn_tensor *fused(tn_tensor *x, const program *p) { /* with what lies alon
 static tn_tensor *gated(tn_tensor *x, const program *p) {
   return tn_add_scalar(tn_permute(tn_pad(x, (tn_dim[]){2, 1, 0, 5}, 3), p->order, p->rank), 1);
 }
+/* with what is the same in all rows, loaded and computed */
+static tn_tensor *biased(tn_tensor *x, const program *p) {
+  tn_tensor *row = x;
+  for (int i = 0; i + 1 < p->rank; i++) row = tn_slice(row, i, 0, 1, 1);
+  tn_tensor *few = tn_sqrt(tn_abs(tn_cast(row, TN_F32)));
+  return tn_add(tn_mul(tn_neg(x), tn_flip(row, (int[]){-1}, 1)), tn_cast(few, p->dtype));
+}
 static tn_tensor *softmax(tn_tensor *x, const program *p) { return tn_softmax(x, p->order[0]); }
 static tn_tensor *log_sum(tn_tensor *x, const program *p) { return tn_logsumexp(x, p->order, 1, false); }
 
@@ -67,6 +74,14 @@ static const program programs[] = {
     {"lines that stay", copy, TN_F32, 4, {5, 40, 20, 64}, {0, 2, 1, 3}, NULL},
     {"fused", fused, TN_F32, 2, {131, 67}, {1, 0}, "turn("},
     {"padded", gated, TN_F32, 2, {131, 67}, {1, 0}, "turn("},
+    {"rows of eight with a bias", biased, TN_F32, 2, {8192, 8}, {0}, "repeat("},
+    {"rows of three", biased, TN_F32, 2, {5003, 3}, {0}, "repeat("},
+    {"rows a little longer than a vector", biased, TN_F32, 2, {3001, 17}, {0}, "repeat("},
+    {"nearly whole vectors", biased, TN_F32, 2, {3001, 15}, {0}, NULL},
+    {"short rows of bf16", biased, TN_BF16, 3, {70, 61, 5}, {0}, "repeat("},
+    {"short rows of f64", biased, TN_F64, 3, {70, 61, 3}, {0}, "repeat("},
+    {"short rows of i8", biased, TN_I8, 3, {70, 61, 7}, {0}, "repeat("},
+    {"few short rows", biased, TN_F32, 2, {200, 8}, {0}, NULL},
     {"softmax of columns", softmax, TN_F32, 2, {100, 70}, {0}, "row("},
     {"softmax of one column", softmax, TN_F32, 2, {100, 1}, {0}, "lanes("},
     {"softmax of few columns", softmax, TN_F64, 2, {20, 3}, {0}, "row("},
