@@ -51,6 +51,13 @@ static tn_tensor *two_sums(tn_tensor *x, const program *p) {
   return tn_sum(tn_sqrt(d), (int[]){2, 3}, 2, false);
 }
 
+/* Of what is divided once for all columns */
+static tn_tensor *quotients(tn_tensor *x, const program *p) {
+  tn_tensor *q = tn_slice(tn_transpose(tn_div(x, tn_add_scalar(tn_abs(x), 1)), 0, 1), 0, 0, p->order[0], 1);
+  tn_tensor *d = tn_sub(tn_unsqueeze(q, -1), tn_unsqueeze(x, 0));
+  return tn_sum(tn_mul(d, d), (int[]){1}, 1, false);
+}
+
 static const program programs[] = {
     {"a square", copy, TN_F32, 2, {128, 128}, {1, 0}, "turn("},
     {"tiles cut off", copy, TN_F32, 2, {131, 67}, {1, 0}, "turn("},
@@ -92,6 +99,9 @@ static const program programs[] = {
     {"rows of less than two turns", softmax, TN_F32, 2, {70, 63}, {1}, "lanes(2,63)"},
     {"rows of two turns", softmax, TN_F64, 2, {70, 32}, {1}, "lanes(2,16)"},
     {"few long lines", copy, TN_F32, 3, {2, 3, 5000}, {1, 0, 2}, "chunk("},
+    {"quotients", quotients, TN_F32, 2, {9, 300}, {300}, "row(div)"},
+    {"quotients of f64", quotients, TN_F64, 2, {11, 150}, {149}, "row(div)"},
+    {"quotients of few columns", quotients, TN_F32, 2, {33, 40}, {7}, NULL},
     {"distances", distances, TN_F32, 2, {64, 16}, {64}, "turn("},
     {"distances of odd numbers", distances, TN_F32, 2, {131, 7}, {45}, "turn("},
     {"distances of few", distances, TN_F64, 2, {19, 5}, {7}, "turn("},
