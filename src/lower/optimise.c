@@ -9,6 +9,7 @@
  *   split(a)        a long reduction becomes partial sums over blocks of rows and a further part that adds them up
  *   blocks(a)       stores of a long row's elements are shared out by blocks, as its reductions are
  *   lanes(a,n)      the loop is cut into lanes for vector instructions
+ *   jam(a,n)        n turns of an output's loop at once, which share what they load                  (jam.c)
  *   turn(a,b)       the loops are cut into tiles, in which what lies along a is loaded along it for b    (turn.c)
  *   turn(a)         what all turns of a load across their lanes is loaded once for a block of them
  *   chunk(a,n)      a flat loop is cut into chunks for the threads
@@ -211,7 +212,7 @@ static tn_node *vectorise(tn__lowering *l, tn_node *body) {
   }
   bool output = p.outputs >> v & 1; /* lanes_of_columns has left it */
   if (output || tn__extent(x) < min_lanes(l, &p)) return body; /* a choice: either is right */
-  return share_rows(l, reduce_in_lanes(l, body, x, lanes_for(l, value_dtype(&p))));
+  return share_rows(l, tn__jam(l, reduce_in_lanes(l, body, x, lanes_for(l, value_dtype(&p)))));
 }
 
 /* Few of a kind, or copies of loops that have lanes where they are whole: these stay as they are. */
@@ -676,5 +677,6 @@ tn_node *tn__optimise_part(tn__lowering *l, tn_node *part, tn__part *out) {
   if (!turned && !columns) turned = tn__repeat(l, part);
   if (turned) return turned;
   part = tn__keep_rows(l, columns ? tn__turn_columns(l, columns) : part);
-  return vectorise_rest(l, columns ? part : vectorise(l, part));
+  part = vectorise_rest(l, columns ? part : vectorise(l, part));
+  return columns ? tn__jam(l, part) : part;
 }

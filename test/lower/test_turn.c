@@ -58,6 +58,13 @@ static tn_tensor *quotients(tn_tensor *x, const program *p) {
   return tn_sum(tn_mul(d, d), (int[]){1}, 1, false);
 }
 
+/* Of pairs of rows: what is loaded for one row is the same for all others. */
+static tn_tensor *spans(tn_tensor *x, const program *p) {
+  tn_tensor *y = tn_slice(tn_contiguous(tn_flip(x, (int[]){0}, 1)), 0, 0, p->order[0], 1);
+  tn_tensor *d = tn_abs(tn_sub(tn_unsqueeze(x, 1), tn_unsqueeze(tn_contiguous(y), 0)));
+  return tn_sum(d, (int[]){2}, 1, false);
+}
+
 static const program programs[] = {
     {"a square", copy, TN_F32, 2, {128, 128}, {1, 0}, "turn("},
     {"tiles cut off", copy, TN_F32, 2, {131, 67}, {1, 0}, "turn("},
@@ -102,6 +109,8 @@ static const program programs[] = {
     {"quotients", quotients, TN_F32, 2, {9, 300}, {300}, "row(div)"},
     {"quotients of f64", quotients, TN_F64, 2, {11, 150}, {149}, "row(div)"},
     {"quotients of few columns", quotients, TN_F32, 2, {33, 40}, {7}, NULL},
+    {"spans", spans, TN_I64, 2, {17, 4100}, {16}, "jam("},
+    {"quotients, several rows", quotients, TN_F64, 2, {11, 150}, {149}, "jam("},
     {"distances", distances, TN_F32, 2, {64, 16}, {64}, "turn("},
     {"distances of odd numbers", distances, TN_F32, 2, {131, 7}, {45}, "turn("},
     {"distances of few", distances, TN_F64, 2, {19, 5}, {7}, "turn("},
