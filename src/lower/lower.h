@@ -207,6 +207,11 @@ tn_node *tn__hold_columns(tn__lowering *l, tn_node *part);
 int tn__row_threads(const tn__target *target, double columns);                  /* of a group that does so, */
 int64_t tn__groups_of_unit(const tn__target *target, double columns);           /* so many of them side by side, */
 int64_t tn__row_groups(const tn__target *target, double rows, double columns);  /* and in all */
+/* merge.c: loops that are one; and short rows with what is the same in all of them, NULL if there are none such */
+tn_node *tn__merge_loops(tn__lowering *l, tn_node *body);
+tn_node *tn__repeat(tn__lowering *l, tn_node *body);
+/* jam.c: several outputs at a time, which share what they load; the part itself if there are none such */
+tn_node *tn__jam(tn__lowering *l, tn_node *part);
 /* rows.c */
 tn_node *tn__share_loops(tn__lowering *l, tn_node *body);
 tn_node *tn__keep_rows(tn__lowering *l, tn_node *body);

@@ -4,10 +4,12 @@
  *   share(a,b)      two reduce loops become one                 (rows.c)
  *   row(op)         a value wanted in several loops over a row is kept in scratch memory    (rows.c)
  *   ahead(load)     so, and the next row's is on its way meanwhile
- *   merge(a,b)      two loops become one, where every access walks through both as through one
+ *   merge(a,b)      two loops become one, where every access walks through both as through one        (merge.c)
+ *   repeat(a,b)     ... but for what is the same in each turn of the outer one, of which there are copies
  *   split(a)        a long reduction becomes partial sums over blocks of rows and a further part that adds them up
  *   blocks(a)       stores of a long row's elements are shared out by blocks, as its reductions are
  *   lanes(a,n)      the loop is cut into lanes for vector instructions
+ *   jam(a,n)        n turns of an output's loop at once, which share what they load                  (jam.c)
  *   turn(a,b)       the loops are cut into tiles, in which what lies along a is loaded along it for b    (turn.c)
  *   turn(a)         what all turns of a load across their lanes is loaded once for a block of them
  *   chunk(a,n)      a flat loop is cut into chunks for the threads
@@ -20,90 +22,13 @@ enum {
   CHUNK = 2048,           /* elements of a flat loop per slice */
   PARTIALS = 64,          /* blocks of a split reduction */
   MIN_SPLIT = 16,         /* shorter ranges stay whole, */
-  MAX_SPLIT_CELLS = 2047, /* so does what has outputs enough for the threads */
+  MAX_SPLIT_CELLS = 2047, /* so does what has outputs enough for the threads, */
+  MAX_SPLIT_ROWS = 255,   /* fewer where what is reduced lies along memory: any of them is as good a share as a block */
   MIN_BLOCK = 16,         /* rows that are worth a block */
   MAX_STEP = 8,           /* of what lanes load beside each other, in elements */
   GROUPS_OF_UNIT = 8,     /* of long rows cut into blocks, */
   SHARE_OF_BLOCK = 4      /* and elements of a block for each thread, at least */
 };
-
-/* ---- merge ---- */
-
-/* Does an index step through range a as through whole turns of b? */
-/* a choice: no is right */
-static bool steps_through(const tn__ranges *r, const tn_node *x, uint32_t a, uint32_t b, int64_t turn) {
-  int64_t sa = tn__stride(r, x, a), sb = tn__stride(r, x, b), by;
-  return sa != TN__IRREGULAR && sb != TN__IRREGULAR && !__builtin_mul_overflow(sb, turn, &by) && sa == by;
-}
-
-/* May range b (inner) swallow range a (outer)?  Every access must step through a as through whole turns of b, and so
- * must whatever else looks at them, as the number of a random element does. */
-/* a choice: no is right */
-static bool mergeable(const tn__ranges *r, uint32_t a, uint32_t b) {
-  int64_t turn;
-  if (!tn__const_int(r->range[b]->src[0], &turn)) return false;
-  uint64_t both = 1ull << a | 1ull << b;
-  for (uint32_t i = 0; i < r->order.n; i++) {
-    const tn_node *n = r->order.v[i];
-    uint64_t own = tn__own_of(r, n) & both;
-    if (own && own != both) return false;
-    uint32_t first = n->nsrc;
-    tn__closes(n, &first);
-    for (uint32_t s = 0; s < n->nsrc; s++) {
-      const tn_node *x = n->src[s];
-      if (!(tn__free_of(r, x) & both)) continue;
-      if (tn__is_access(n) && s == 1) {
-        if (!steps_through(r, x, a, b, turn)) return false;
-        continue;
-      }
-      bool closing = tn__closes(n, &first) && s >= first && x->op == OP_RANGE;
-      bool value = !closing && x->dtype == TN__INDEX && n->dtype != TN__INDEX;
-      if (value && !steps_through(r, x, a, b, turn)) return false;
-      if (tn__is_access(n) && x == tn__gate_of(n)) return false; /* a gate looks at them */
-    }
-  }
-  return true;
-}
-
-static tn_node *drop_range(tn_ctx *c, const tn__ranges *r, tn_node *body, tn_node *gone) {
-  tn__nodes old = {0}, new_ = {0};
-  for (uint32_t i = 0; i < r->order.n; i++) {
-    tn_node *n = r->order.v[i];
-    uint32_t first, m;
-    if (!tn__closes(n, &first)) continue;
-    tn_node *src[TN__MAX_RANGES + 4];
-    for (uint32_t s = m = 0; s < n->nsrc; s++)
-      if (s < first || n->src[s] != gone) src[m++] = n->src[s];
-    if (m == n->nsrc) continue;
-    tn__vec_push(&c->scratch, &old, n);
-    tn_node *shorter = tn__node_make(
-        c, &(tn__make){.op = n->op, .dtype = n->dtype, .src = src, .nsrc = m, .ints = n->ints, .nint = n->nint});
-    tn__vec_push(&c->scratch, &new_, shorter);
-  }
-  return tn__substitute(c, body, old.v, new_.v, old.n);
-}
-
-/* One merge; false when there is none left. */
-static bool merge(tn__lowering *l, tn_node **body) {
-  tn_ctx *c = l->c;
-  tn__ranges r;
-  tn__ranges_find(c, l->a, *body, &r);
-  for (uint32_t i = 0; i < r.n; i++)
-    for (uint32_t j = 0; j < r.n; j++) {
-      if (i == j || tn__axis_of(r.range[i]) != tn__axis_of(r.range[j]) || !mergeable(&r, i, j)) continue;
-      tn_node *x = r.range[i], *y = r.range[j], *zero = tn__int(c, 0);
-      tn_node *flat = tn__range_like(c, y, tn__mul(c, x->src[0], y->src[0]), tn__axis_of(y));
-      tn__sb_printf(&l->note, " merge(%lld,%lld)", tn__id_of(x), tn__id_of(y));
-      /* the outer range vanishes from the closers, then from the indices; the inner one takes over both extents */
-      tn_node *mark = tn__range(c, x->src[0], tn__axis_of(x), ROLE_MARK, l->next_range);
-      *body = tn__substitute(c, *body, &x, &mark, 1);
-      tn__ranges_find(c, l->a, *body, &r);
-      *body = drop_range(c, &r, *body, mark);
-      *body = tn__substitute(c, *body, (tn_node *[]){mark, y}, (tn_node *[]){zero, flat}, 2);
-      return true;
-    }
-  return false;
-}
 
 /* ---- choosing what to vectorise and what to share out ---- */
 
@@ -158,8 +83,34 @@ static tn_node *cut_lanes(tn__lowering *l, tn_node *body, tn_node *x, int64_t la
   return tn__cut(l, body, x, lanes, axis, AX_UPCAST, NULL);
 }
 
+/* Reductions over the same loops as x: x innermost, so that lanes go on where the last turn's ended */
+static tn_node *go_inside(tn__lowering *l, tn_node *body, tn_node *x) {
+  tn__survey p;
+  tn__nodes old = {0}, new_ = {0};
+  uint64_t set = 0;
+  tn__survey_loops(l->c, l->a, body, &p);
+  uint64_t at = 1ull << tn__range_at(&p.r, x);
+  for (uint32_t i = 0; i < p.r.order.n; i++) {
+    tn_node *n = p.r.order.v[i], *src[TN__MAX_RANGES + 1] = {n->src[0]};
+    uint64_t own = tn__own_of(&p.r, n);
+    uint32_t m = 1;
+    if (n->op != OP_REDUCE || !(own & at)) continue;
+    if ((set && own != set) || tn__stands_between(&p.r, own)) return body;
+    set = own;
+    for (uint32_t s = 1; s < n->nsrc; s++)
+      if (n->src[s] != x) src[m++] = n->src[s];
+    src[m++] = x;
+    tn__vec_push(l->a, &old, n);
+    tn__vec_push(l->a, &new_, tn__node_with(l->c, n, src));
+  }
+  for (uint32_t k = 0; k < p.r.n; k++)
+    if ((set >> k & 1) && tn__bounds_loops(&p.r, k)) return body;
+  return tn__substitute(l->c, body, old.v, new_.v, old.n);
+}
+
 /* The lanes of a reduction: turns of as many as there are accumulators, or all of it where that is less than two */
 static tn_node *reduce_in_lanes(tn__lowering *l, tn_node *body, tn_node *x, int64_t lanes) {
+  body = go_inside(l, body, x);
   if (!tn__is_const(x->src[0]) || tn__extent(x) >= 2 * (double)lanes) return cut_lanes(l, body, x, lanes, AX_REDUCE);
   tn__sb_printf(&l->note, " lanes(%lld,%lld)", tn__id_of(x), (long long)x->hi + 1);
   return tn__retype(l->c, body, x, AX_UPCAST);
@@ -244,6 +195,18 @@ tn_node *tn__share_out(tn__lowering *l, tn_node *body, const tn_node *inner) {
   return outer ? tn__retype(l->c, body, x[0], AX_GLOBAL) : body;
 }
 
+/* Reductions of many outputs, none of whose loops is long enough for the threads */
+/* a choice: either is right */
+static tn_node *share_rows(tn__lowering *l, tn_node *body) {
+  tn__survey p;
+  tn__survey_loops(l->c, l->a, body, &p);
+  uint64_t shared = loops_of_all(&p);
+  double longest = 1;
+  for (uint32_t k = 0; k < p.r.n; k++)
+    if ((shared >> k & 1) && tn__extent(p.r.range[k]) > longest) longest = tn__extent(p.r.range[k]);
+  return longest < PARTIALS && tn__volume(&p, shared) >= PARTIALS ? tn__share_out(l, body, NULL) : body;
+}
+
 static tn_node *vectorise(tn__lowering *l, tn_node *body) {
   tn_ctx *c = l->c;
   tn__survey p;
@@ -263,7 +226,7 @@ static tn_node *vectorise(tn__lowering *l, tn_node *body) {
   }
   bool output = p.outputs >> v & 1; /* lanes_of_columns has left it */
   if (output || tn__extent(x) < min_lanes(l, &p)) return body; /* a choice: either is right */
-  return reduce_in_lanes(l, body, x, lanes_for(l, value_dtype(&p)));
+  return share_rows(l, tn__jam(l, reduce_in_lanes(l, body, x, lanes_for(l, value_dtype(&p)))));
 }
 
 /* Few of a kind, or copies of loops that have lanes where they are whole: these stay as they are. */
@@ -427,8 +390,8 @@ static int64_t count_blocks(const tn__lowering *l, const tn__survey *p, const tn
   double cells = tn__volume(p, p->common);
   /* of what is a group's work by itself, each makes a block */
   if (t->group && nested_in(p, x) >= tn__usual_group(t)) return tn__is_const(x->src[0]) ? most : 0;
-  if (!t->group) return cells > MAX_SPLIT_CELLS ? 0 : most < partials ? most : partials;
   bool walks = tn__walks_outputs(p, p->common);
+  if (!t->group) return cells > (walks ? MAX_SPLIT_CELLS : MAX_SPLIT_ROWS) ? 0 : most < partials ? most : partials;
   /* half the threads keep a unit busy if each reads all at once that it may */
   double threads = walks ? cells * (double)loaded_bytes(p) / t->access * 2 : cells * tn__usual_group(t),
          want = (double)tn__variant_by((int64_t)t->units * t->unit_threads, l->variant->blocks) / threads;
@@ -706,8 +669,7 @@ tn_node *tn__optimise_loops(tn__lowering *l, tn_node *body) {
   body = tn__running(l, body);
   if (l->c->mode == TN_MODE_STRICT) return body;
   if (l->target->group) body = tn__unite_rows(l, body, &rows);
-  while (merge(l, &body)) {
-  }
+  body = tn__merge_loops(l, body);
   body = tn__tile_shape(l, body);
   return rows ? split_rows(l, body, rows) : split_long(l, body);
 }
@@ -728,7 +690,9 @@ tn_node *tn__optimise_part(tn__lowering *l, tn_node *part, tn__part *out) {
   }
   if (l->target->interprets || l->c->mode == TN_MODE_STRICT) return part;
   tn_node *turned = tn__turn(l, part), *columns = turned ? NULL : lanes_of_columns(l, part);
+  if (!turned && !columns) turned = tn__repeat(l, part);
   if (turned) return turned;
   part = tn__keep_rows(l, columns ? tn__turn_columns(l, columns) : part);
-  return vectorise_rest(l, columns ? part : vectorise(l, part));
+  part = vectorise_rest(l, columns ? part : vectorise(l, part));
+  return columns ? tn__jam(l, part) : part;
 }

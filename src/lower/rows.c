@@ -7,7 +7,9 @@
 enum {
   MAX_ROW = 1 << 16, /* elements of a row worth keeping */
   MAX_ROWS = 16,
-  WORTH_KEEPING = 10 /* the cost from which on a value is rather kept than computed again */
+  WORTH_KEEPING = 10, /* the cost from which on a value is rather kept than computed again, */
+  AGAIN = 8,          /* and so many times again */
+  WORTH_KEEPING_THEN = 3 /* what costs no more than a quotient, where the lanes are those of vectors */
 };
 
 /* The loops that close at each range: their highest level (before it, the loop cannot run), and their free set if they
@@ -112,6 +114,26 @@ static bool repeated(const tn__ranges *r, const loop *l, const tn_node *n, uint3
   return tn__is_inner(l[j].range) && others && (l[j].free & ~tn__free_of(r, n) & ~stay);
 }
 
+/* a choice: either is right */
+static bool is_quotient(const tn_node *n, const tn__target *target) {
+  return !target->group && tn__is_float(n->dtype) && tn__ops[n->op].cost >= WORTH_KEEPING_THEN;
+}
+
+/* Is n computed again for each turn of loops that stand inside of those that it is of?  Outputs nest in the order of
+ * their ids (linearise.c). */
+/* a choice: no is right */
+static bool again_and_again(const tn__ranges *r, const loop *l, const tn_node *n, uint32_t j) {
+  uint64_t again = l[j].free & ~tn__free_of(r, n), others = others_of(r, n, j);
+  double times = 1;
+  for (uint32_t k = 0; k < r->n; k++) {
+    if (!(again >> k & 1) || tn__axis_of(r->range[k]) == AX_UPCAST) continue;
+    times *= tn__extent(r->range[k]);
+    for (uint32_t i = 0; i < r->n; i++)
+      if ((others >> i & 1) && tn__id_of(r->range[i]) > tn__id_of(r->range[k])) return false;
+  }
+  return tn__is_inner(l[j].range) && others && times >= AGAIN;
+}
+
 /* Does one of the row's loops stand around the loop over range j, or the other way round?  Then neither is done when
  * the other begins. */
 static bool nested(const tn__ranges *r, const loop *l, const row *w, uint32_t j) {
@@ -195,9 +217,11 @@ static bool find_row(tn__lowering *lo, size_t room, const tn__ranges *r, const l
   find_written(lo->a, r, &anew);
   for (uint32_t i = 0; i < r->order.n; i++) {
     tn_node *n = r->order.v[i];
-    if (!dear(n, lo->target) || is_kept(r, n)) continue;
+    bool is_dear = dear(n, lo->target);
+    if ((!is_dear && !is_quotient(n, lo->target)) || is_kept(r, n)) continue;
     for (uint32_t j = 0; j < r->n; j++) {
       tn_node *x = r->range[j], *lane = lane_of(r, n);
+      if (!is_dear && (lane || !again_and_again(r, l, n, j))) continue;
       if (!makes_row(r, l, n, j, &anew) || x == lane || x->hi >= MAX_ROW || row_bytes(n, x, lane) > room) continue;
       tn_node *mark = tn__range(c, x->src[0], AX_LOOP, ROLE_MARK, lo->next_range),
               *form = tn__substitute(c, n, &x, &mark, 1);
@@ -211,7 +235,7 @@ static bool find_row(tn__lowering *lo, size_t room, const tn__ranges *r, const l
       }
       row *w = &rows.v[k];
       if (w->n == 8) continue;
-      w->repeated |= n->op != OP_LOAD && repeated(r, l, n, j);
+      w->repeated |= !is_dear || (n->op != OP_LOAD && repeated(r, l, n, j));
       w->at[w->n] = n;
       w->range[w->n++] = x;
     }

@@ -33,6 +33,12 @@ typedef struct tn__printer {
   int64_t piece;    /* which of an accumulator's vectors it is at */
   const char *rest; /* the lanes in which there is something to do; NULL: all */
   uint32_t nrest;
+  struct { /* inside.c: of the vector loop that is being printed */
+    tn__nodes tests; /* comparisons, */
+    tn__map truth;   /* what they say in nearly all vectors, and what follows; */
+    tn__map counter, member; /* what the tests are made of, of all in the loop */
+    bool chosen;     /* is it so where the printer is at? */
+  } inside;
   /* of the unit: the numbers of lanes that it uses, those for which it needs math.inc and math_f64.inc, helpers that go
    * lane by lane */
   uint32_t counts, math, math_f64;

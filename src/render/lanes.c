@@ -13,13 +13,9 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { SAME, MOVES, VECTOR };
+enum { SAME = TN__LANES_SAME, MOVES = TN__LANES_MOVES, VECTOR = TN__LANES_VECTOR };
 
-typedef struct tn__lane_value {
-  int form;
-  int64_t step; /* MOVES: from lane to lane */
-  bool copied;  /* a half float that is loaded only to be stored: of it there are cells alone, twice as many */
-} lane_value;
+typedef tn__lane_value lane_value;
 
 typedef struct tn__vector_loop {
   uint32_t start, end; /* RANGE, END */
@@ -192,11 +188,13 @@ static const char *cast_lanes(tn__printer *p, int from, int to, const char *x) {
 
 /* ---- operands ---- */
 
-static const lane_value *value_of(const tn__printer *p, const tn_node *n) {
+const tn__lane_value *tn__lanes_value(const tn__printer *p, const tn_node *n) {
   static const lane_value same = {.form = SAME};
   const lane_value *v = tn__map_getp(&p->lane, n);
   return v ? v : &same;
 }
+
+static const lane_value *value_of(const tn__printer *p, const tn_node *n) { return tn__lanes_value(p, n); }
 
 /* n as a vector of its own kind */
 static const char *spread(tn__printer *p, tn_node *n) {
@@ -544,8 +542,22 @@ static void put_cells(tn__printer *p, const access *a, const char *x) {
   else tn__print_line(p, "%stn_store_%s(%s, %s);", test, type, a->place, x);
 }
 
+/* The gate, NULL: open; false: closed, as is known */
+static bool opens(const tn__printer *p, tn_node **gate) {
+  int known = *gate ? tn__inside_gate(p, *gate) : -1;
+  if (known == 1) *gate = NULL;
+  return known != 0;
+}
+
 static void put_load(tn__printer *p, tn_node *n) {
-  access a = access_of(p, n, tn__gate_of(n));
+  tn_node *gate = tn__gate_of(n);
+  if (!opens(p, &gate)) {
+    const char *none = tn__print_format(p, "tn_all_%s(0)", type_of(p, cell_of(n->dtype)));
+    if (value_of(p, n)->copied) name_cells(p, n, none), p->nvalue++;
+    else declare(p, n, keep_cells(p, n, none));
+    return;
+  }
+  access a = access_of(p, n, gate);
   const char *x = cells_at(p, &a);
   if (a.test && cell_of(n->dtype) != n->dtype) x = tn__print_format(p, "(%s)", x);
   if (value_of(p, n)->copied) name_cells(p, n, x), p->nvalue++;
@@ -558,7 +570,7 @@ static void put_adds(tn__printer *p, tn_node *n, const access *a) {
   bool moves = value_of(p, n->src[1])->form == VECTOR;
   const char *array = tn__print_format(p, "%c%" PRId64, n->src[0]->op == OP_LOCAL ? 'l' : 'b', n->src[0]->ints[0]);
   const char *element = tn__print_format(p, moves ? "%s[%s[l]]" : "%s[%s]", array, tn__print_name(p, n->src[1]));
-  const char *value = tn__print_name(p, n->src[2]), *number = tn__print_format(p, "u%" PRIu32, p->nvalue++);
+  const char *value = tn__print_name(p, n->src[2]), *number = tn__print_format(p, "w%" PRIu32, p->nvalue++);
   tn__print_line(p, "const %s %s = %s;", type_of(p, dtype), number, as_kind(p, n->src[2], dtype));
   value = tn__print_format(p, dtype == TN_BOOL ? "(%s[l] != 0)" : "%s[l]", number);
   if (a->test) tn__print_line(p, "if (%s)", a->test);
@@ -571,7 +583,9 @@ static void put_adds(tn__printer *p, tn_node *n, const access *a) {
 
 static void put_store(tn__printer *p, tn_node *n) {
   int dtype = n->src[0]->dtype;
-  access a = access_of(p, n, tn__gate_of(n));
+  tn_node *gate = tn__gate_of(n);
+  if (!opens(p, &gate)) return;
+  access a = access_of(p, n, gate);
   const lane_value *at = value_of(p, n->src[1]);
   if (n->op == OP_STOREADD && (at->form == VECTOR || at->step == 0)) {
     put_adds(p, n, &a);
@@ -674,15 +688,42 @@ static void put_instruction(tn__printer *p, tn_node *n) {
   }
 }
 
-/* The body of the loop in the braces that `head` opens; rest: the lanes in which there is something to do, NULL: all */
-static void put_body(tn__printer *p, const vector_loop *l, const char *rest) {
+/* What one vector does; rest: the lanes in which there is something to do, NULL: all */
+static void put_turn(tn__printer *p, const vector_loop *l, const char *rest, bool chosen) {
+  find_forms(p, l);
+  p->inside.chosen = chosen;
   p->rest = NULL;
   if (rest) {
     p->rest = tn__print_format(p, "t%" PRIu32, p->nrest++);
     tn__print_line(p, "const boolx%d %s = tn_first_boolx%d(%s);", p->count, p->rest, p->count, rest);
   }
-  for (uint32_t i = l->start + 1; i < l->end; i++) put_instruction(p, p->part->ins[i]);
+  for (uint32_t i = l->start + 1; i < l->end; i++) {
+    tn_node *n = p->part->ins[i];
+    bool stands = p->inside.tests.n && tn__inside_counts(p, n);
+    if (!stands && !tn__inside_known(p, n)) put_instruction(p, n);
+  }
   p->rest = NULL;
+  p->inside.chosen = false;
+}
+
+/* The body of the loop, up to the brace that closes it; whole: the test for all lanes, NULL: it needs none */
+static void put_body(tn__printer *p, const vector_loop *l, const char *rest, const char *whole) {
+  if (!p->inside.tests.n) {
+    put_turn(p, l, rest, false);
+    tn__print_brace(p, "}");
+    return;
+  }
+  for (uint32_t i = l->start + 1; i < l->end; i++)
+    if (tn__inside_counts(p, p->part->ins[i])) tn__print_plain(p, p->part->ins[i]);
+  if (!rest || whole) {
+    tn__print_line(p, "if (%s%s%s) {", whole ? whole : "", whole ? " && " : "", tn__inside_test(p));
+    p->depth++;
+    put_turn(p, l, NULL, true);
+    tn__print_brace(p, "} else {");
+    p->depth++;
+  }
+  put_turn(p, l, rest, false);
+  if (!rest || whole) tn__print_brace(p, "}");
   tn__print_brace(p, "}");
 }
 
@@ -695,7 +736,7 @@ static void open_brace(tn__printer *p, const char *head) {
 static void put_vector_at(tn__printer *p, const vector_loop *l, const char *head, int64_t at, const char *rest) {
   open_brace(p, head);
   tn__print_line(p, "const i64 %s = %" PRId64 ";", tn__print_name(p, p->part->ins[l->start]), at);
-  put_body(p, l, rest);
+  put_body(p, l, rest, NULL);
 }
 
 /* A count that is constant: whole vectors, and what is left of one. */
@@ -704,7 +745,7 @@ static void put_constant(tn__printer *p, const vector_loop *l, int64_t n) {
   const char *i = tn__print_name(p, p->part->ins[l->start]);
   if (whole > p->count) {
     open_brace(p, tn__print_format(p, "for (i64 %s = 0; %s < %" PRId64 "; %s += %d) {", i, i, whole, i, p->count));
-    put_body(p, l, NULL);
+    put_body(p, l, NULL, NULL);
   } else if (whole) {
     put_vector_at(p, l, "{", 0, NULL);
   }
@@ -713,11 +754,16 @@ static void put_constant(tn__printer *p, const vector_loop *l, int64_t n) {
 
 static void put_counted(tn__printer *p, const vector_loop *l, const char *n) {
   const char *i = tn__print_name(p, p->part->ins[l->start]);
+  if (p->inside.tests.n) {
+    open_brace(p, tn__print_format(p, "for (i64 %s = 0; %s < %s; %s += %d) {", i, i, n, i, p->count));
+    put_body(p, l, tn__print_format(p, "%s - %s", n, i), tn__print_format(p, "%s + %d <= %s", i, p->count, n));
+    return;
+  }
   tn__print_line(p, "i64 %s = 0;", i);
   open_brace(p, tn__print_format(p, "for (; %s + %d <= %s; %s += %d) {", i, p->count, n, i, p->count));
-  put_body(p, l, NULL);
+  put_body(p, l, NULL, NULL);
   open_brace(p, tn__print_format(p, "if (%s < %s) {", i, n));
-  put_body(p, l, tn__print_format(p, "%s - %s", n, i));
+  put_body(p, l, tn__print_format(p, "%s - %s", n, i), NULL);
 }
 
 /* All vectors of accumulators of n cells in use, one after the other, for they are variables of their own */
@@ -746,6 +792,7 @@ uint32_t tn__lanes_loop(tn__printer *p, uint32_t at) {
   const char *count = tn__print_name(p, extent);
   p->count = l->count;
   find_forms(p, l);
+  tn__inside_find(p, l->start, l->end);
   tn__print_give(p, r, 'i', p->nloop++);
   if (l->acc && constant) {
     put_pieces(p, l, n);
@@ -756,11 +803,12 @@ uint32_t tn__lanes_loop(tn__printer *p, uint32_t at) {
     p->depth++;
     put_short_pieces(p, l, count, most);
     tn__print_brace(p, "}");
-  } else if (constant) {
+  } else if (constant && (!p->inside.tests.n || n % p->count == 0)) {
     put_constant(p, l, n);
   } else {
     put_counted(p, l, count);
   }
+  p->inside.tests.n = 0;
   tn__map_init(&p->lane, &p->c->scratch);
   return l->end + 1;
 }

@@ -4,6 +4,15 @@
 #define TN_RENDER_LANES_H
 #include "render/c_like.h"
 
+/* What a value is in the lanes of the loop that is being printed */
+enum { TN__LANES_SAME, TN__LANES_MOVES, TN__LANES_VECTOR };
+typedef struct tn__lane_value {
+  int form;
+  int64_t step; /* MOVES: from lane to lane; else 0 */
+  bool copied;  /* a half float that is loaded only to be stored: of it there are cells alone, twice as many */
+} tn__lane_value;
+const tn__lane_value *tn__lanes_value(const tn__printer *p, const tn_node *n);
+
 /* Chooses the number of lanes of each vector loop and accumulator of the part. */
 void tn__lanes_plan(tn__printer *p);
 
@@ -13,6 +22,16 @@ uint32_t tn__lanes_loop(tn__printer *p, uint32_t at);
 void tn__lanes_acc(tn__printer *p, tn_node *n);
 void tn__lanes_setacc(tn__printer *p, tn_node *n);
 void tn__lanes_getacc(tn__printer *p, tn_node *n);
+
+/* inside.c: the loop of ins[start] .. ins[end].  Are there comparisons of counters that say the same in most vectors,
+ * for all lanes?  Then what they compare is printed first, and behind a test that they say
+ * so (for vectors with all lanes in use) stands the loop's body without them.  There (`chosen`), what is known needs
+ * not be printed, or is another value; -1: a gate is not known. */
+bool tn__inside_find(tn__printer *p, uint32_t start, uint32_t end);
+bool tn__inside_counts(const tn__printer *p, const tn_node *n); /* is it printed first? */
+const char *tn__inside_test(tn__printer *p);
+bool tn__inside_known(tn__printer *p, tn_node *n);
+int tn__inside_gate(const tn__printer *p, const tn_node *gate);
 
 /* What stands in front of the kernels: the helpers for the vectors that they use. */
 void tn__lanes_head(tn__printer *p, tn__sb *out);

@@ -73,6 +73,23 @@ static tn_node *gather(tn__fuse *f, tn_node *n, const tn__demand *d) {
   return tn__where(c, valid, x, zero_of(c, n->dtype));
 }
 
+/* The counter of which an integer is the number, NULL */
+static tn_node *counted(tn_ctx *c, tn_node *x) {
+  int64_t v;
+  if (x->op == OP_CONST) return tn__const_int(x, &v) ? tn__int(c, v) : NULL;
+  if (x->op != OP_CAST || x->src[0]->dtype != TN__INDEX || tn__may_wrap(x->src[0])) return NULL;
+  bool whole = x->dtype == TN_I64 || (x->dtype == TN_I32 && x->src[0]->lo >= INT32_MIN && x->src[0]->hi <= INT32_MAX);
+  return whole ? x->src[0] : NULL;
+}
+
+/* Counters are compared as such, be it as numbers of i64 that a mask is written: so masks are the gates of loads. */
+static tn_node *compared(tn_ctx *c, int op, tn_node *const *src) {
+  bool compares = op == OP_LT || op == OP_LE || op == OP_EQ || op == OP_NE;
+  if (!compares || (src[0]->dtype != TN_I64 && src[0]->dtype != TN_I32)) return NULL;
+  tn_node *x = counted(c, src[0]), *y = counted(c, src[1]);
+  return x && y ? tn__simplify_index(c, tn__op2(c, (tn__op)op, x, y)) : NULL;
+}
+
 static tn_node *inline_value(tn__fuse *f, tn_node *n, const tn__demand *d) {
   tn_ctx *c = f->c;
   switch (n->op) {
@@ -97,6 +114,8 @@ static tn_node *inline_value(tn__fuse *f, tn_node *n, const tn__demand *d) {
   if (d->branch) return value_at(f, n, d, d->branch);
   tn_node *src[3] = {0};
   for (uint32_t i = 0; i < n->nsrc; i++) src[i] = value_at(f, n, d, (int)i);
+  tn_node *test = compared(c, n->op, src);
+  if (test) return test;
   return tn__node_make(c, &(tn__make){.op = n->op, .dtype = n->dtype, .src = src, .nsrc = n->nsrc});
 }
 

@@ -380,9 +380,12 @@ static double repeats(tn__fuse *f, const tn_node *n, const tn__info *in, int k) 
 static bool is_quicker_stored(tn__fuse *f, const tn_node *n, const tn__info *in, int k) {
   if (!tn__is_elementwise(n)) return false;
   const tn__target *t = &f->dev->target;
+  double width = (double)tn__size_of(n->dtype) / sizeof(float), wide = fmax(1, width);
   double load = t->fetch > 0 ? (double)t->fetch : USUAL_FETCH,
-         move = (t->balance > 0 ? (double)t->balance : USUAL_BALANCE) * (double)tn__size_of(n->dtype) / sizeof(float);
-  double times = repeats(f, n, in, k), flops = fmax(0, in->flops - HIDDEN_WORK);
+         move = (t->balance > 0 ? (double)t->balance : USUAL_BALANCE) * width;
+  /* what is stored, and read at once, stays where threads have it for each other */
+  if (2 * tn__numel_guess(n) * (double)tn__size_of(n->dtype) <= t->far) move /= (double)t->far_rate;
+  double times = repeats(f, n, in, k), flops = fmax(0, in->flops * wide - HIDDEN_WORK);
   double more = (times - 1) * (load * in->loads + flops) - times * load - 2 * move;
   double launch = t->launch > 0 ? tn__target_launch_work(t) : USUAL_LAUNCH;
   return more > 0 && more * tn__numel_guess(n) > launch;

@@ -15,8 +15,9 @@ static void casts_in_lanes(void **state) { run_every_cast(*state, AX_UPCAST); }
 /* How places follow each other from lane to lane */
 enum { NEXT, EVERY_THIRD, BACKWARD, ONE, TABLE, WRAPPED, WAYS };
 
-/* What is gated: nothing; all alike; lane by lane, at a bound and by what is loaded. */
-enum { OPEN, ALIKE, BOUND, LOADED, GATINGS };
+/* What is gated: nothing; all alike; lane by lane, at a bound, within two of them, outside of two, and by what is
+ * loaded. */
+enum { OPEN, ALIKE, BOUND, WITHIN, ENDS, LOADED, GATINGS };
 
 typedef struct access_kernel {
   lin *l;
@@ -71,6 +72,15 @@ static tn_node *gate_of(tn_ctx *c, access_kernel *k, int gating) {
   switch (gating) {
   case ALIKE: return lin_raw2(l, OP_LT, k->r, tn__int(c, 1));
   case BOUND: return lin_raw2(l, OP_LE, tn__int(c, 3), lin_raw2(l, OP_ADD, k->u, k->r));
+  case WITHIN: {
+    tn_node *at = lin_raw2(l, OP_ADD, k->u, k->r), *from = lin_raw2(l, OP_LT, tn__int(c, 1), at);
+    return lin_raw2(l, OP_AND, from, lin_raw2(l, OP_LE, lin_raw2(l, OP_ADD, k->u, tn__int(c, 7)), tn__int(c, 990)));
+  }
+  case ENDS: {
+    tn_node *back = lin_raw1(l, OP_NEG, k->u), *first = lin_raw2(l, OP_LT, tn__int(c, -3), back);
+    tn_node *inside = lin_raw2(l, OP_LE, k->u, tn__int(c, 975));
+    return lin_raw2(l, OP_OR, first, lin_raw1(l, OP_NOT, inside));
+  }
   case LOADED: return lin_load(l, k->open, k->u, NULL);
   default: return NULL;
   }
@@ -82,6 +92,10 @@ static lin *access(tn_ctx *c, tn__op op, int way, int gating, int dtype, bool co
   access_kernel k = start(c, kind, way, gating, dtype, constant, count);
   tn_node *next = place(c, &k, NEXT), *far = place(c, &k, way), *gate = gate_of(c, &k, gating);
   tn_node *v = lin_load(k.l, k.x, op == OP_LOAD ? far : next, op == OP_LOAD ? gate : NULL);
+  if (gating > BOUND) {
+    tn_node *other = lin_load(k.l, k.x, next, NULL);
+    v = lin_add(k.l, lin_make(k.l, OP_WHERE, dtype, (tn_node *[]){gate, v, other}, 3, NULL, 0));
+  }
   if (op == OP_LOAD) lin_store(k.l, OP_STORE, k.out, next, v, NULL);
   else lin_store(k.l, op, k.out, far, v, gate);
   lin_end(k.l, k.u);

@@ -28,6 +28,13 @@ static tn_tensor *fused(tn_tensor *x, const program *p) { /* with what lies alon
 static tn_tensor *gated(tn_tensor *x, const program *p) {
   return tn_add_scalar(tn_permute(tn_pad(x, (tn_dim[]){2, 1, 0, 5}, 3), p->order, p->rank), 1);
 }
+/* with what is the same in all rows, loaded and computed */
+static tn_tensor *biased(tn_tensor *x, const program *p) {
+  tn_tensor *row = x;
+  for (int i = 0; i + 1 < p->rank; i++) row = tn_slice(row, i, 0, 1, 1);
+  tn_tensor *few = tn_sqrt(tn_abs(tn_cast(row, TN_F32)));
+  return tn_add(tn_mul(tn_neg(x), tn_flip(row, (int[]){-1}, 1)), tn_cast(few, p->dtype));
+}
 static tn_tensor *softmax(tn_tensor *x, const program *p) { return tn_softmax(x, p->order[0]); }
 static tn_tensor *log_sum(tn_tensor *x, const program *p) { return tn_logsumexp(x, p->order, 1, false); }
 
@@ -58,6 +65,20 @@ static tn_tensor *counted(tn_tensor *x, const program *p) {
 }
 static tn_tensor *counts(tn_tensor *x, const program *p) { return tn_cast(counted(x, p), TN_I64); }
 
+/* Of what is divided once for all columns */
+static tn_tensor *quotients(tn_tensor *x, const program *p) {
+  tn_tensor *q = tn_slice(tn_transpose(tn_div(x, tn_add_scalar(tn_abs(x), 1)), 0, 1), 0, 0, p->order[0], 1);
+  tn_tensor *d = tn_sub(tn_unsqueeze(q, -1), tn_unsqueeze(x, 0));
+  return tn_sum(tn_mul(d, d), (int[]){1}, 1, false);
+}
+
+/* Of pairs of rows: what is loaded for one row is the same for all others. */
+static tn_tensor *spans(tn_tensor *x, const program *p) {
+  tn_tensor *y = tn_slice(tn_contiguous(tn_flip(x, (int[]){0}, 1)), 0, 0, p->order[0], 1);
+  tn_tensor *d = tn_abs(tn_sub(tn_unsqueeze(x, 1), tn_unsqueeze(tn_contiguous(y), 0)));
+  return tn_sum(d, (int[]){2}, 1, false);
+}
+
 static const program programs[] = {
     {"a square", copy, TN_F32, 2, {128, 128}, {1, 0}, "turn("},
     {"tiles cut off", copy, TN_F32, 2, {131, 67}, {1, 0}, "turn("},
@@ -81,6 +102,14 @@ static const program programs[] = {
     {"lines that stay", copy, TN_F32, 4, {5, 40, 20, 64}, {0, 2, 1, 3}, NULL},
     {"fused", fused, TN_F32, 2, {131, 67}, {1, 0}, "turn("},
     {"padded", gated, TN_F32, 2, {131, 67}, {1, 0}, "turn("},
+    {"rows of eight with a bias", biased, TN_F32, 2, {8192, 8}, {0}, "repeat("},
+    {"rows of three", biased, TN_F32, 2, {5003, 3}, {0}, "repeat("},
+    {"rows a little longer than a vector", biased, TN_F32, 2, {3001, 17}, {0}, "repeat("},
+    {"nearly whole vectors", biased, TN_F32, 2, {3001, 15}, {0}, NULL},
+    {"short rows of bf16", biased, TN_BF16, 3, {70, 61, 5}, {0}, "repeat("},
+    {"short rows of f64", biased, TN_F64, 3, {70, 61, 3}, {0}, "repeat("},
+    {"short rows of i8", biased, TN_I8, 3, {70, 61, 7}, {0}, "repeat("},
+    {"few short rows", biased, TN_F32, 2, {200, 8}, {0}, NULL},
     {"softmax of columns", softmax, TN_F32, 2, {100, 70}, {0}, "row("},
     {"softmax of one column", softmax, TN_F32, 2, {100, 1}, {0}, "lanes("},
     {"softmax of few columns", softmax, TN_F64, 2, {20, 3}, {0}, "row("},
@@ -91,6 +120,11 @@ static const program programs[] = {
     {"rows of less than two turns", softmax, TN_F32, 2, {70, 63}, {1}, "lanes(2,63)"},
     {"rows of two turns", softmax, TN_F64, 2, {70, 32}, {1}, "lanes(2,16)"},
     {"few long lines", copy, TN_F32, 3, {2, 3, 5000}, {1, 0, 2}, "chunk("},
+    {"quotients", quotients, TN_F32, 2, {9, 300}, {300}, "row(div)"},
+    {"quotients of f64", quotients, TN_F64, 2, {11, 150}, {149}, "row(div)"},
+    {"quotients of few columns", quotients, TN_F32, 2, {33, 40}, {7}, NULL},
+    {"spans", spans, TN_I64, 2, {17, 4100}, {16}, "jam("},
+    {"quotients, several rows", quotients, TN_F64, 2, {11, 150}, {149}, "jam("},
     {"distances", distances, TN_F32, 2, {64, 16}, {64}, "turn("},
     {"distances of odd numbers", distances, TN_F32, 2, {131, 7}, {45}, "turn("},
     {"distances of few", distances, TN_F64, 2, {19, 5}, {7}, "turn("},

@@ -135,6 +135,18 @@ static void all_rows(void **s) {
   assert_int_equal(bad, 0);
 }
 
+/* What is dear and wanted in several windows is computed once and stored, where it stays in caches; f64 is dearer. */
+static void windows_share(void **s) {
+  static const row window = {
+      "windows of a dear function",
+      "%1 = param f64[R,C] R C {0 0}\n%2 = tanh f64[R,C] %1\n%3 = tanh f64[R,C] %2\n"
+      "%4 = window f64[R,999,3] %3 {1 3 1 1}\n%5 = sink void %4 {\"outputs\"}\n",
+      {{0}}};
+  (void)s;
+  double v = times(&window, (shape){100, 1001}, "ref:cpu", TN_MODE_DEFAULT);
+  if (v > 1.8) fail_msg("what windows share is computed again: %.2f times what the graph asks for", v);
+}
+
 /* ---- products by tiles ------------------------------------------------------------------------------------------- */
 
 /* Tiles compute what is outside of the edges, too: no more than they save.  A fetch of an element counts as many
@@ -264,6 +276,7 @@ static void tiles(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(all_rows), cmocka_unit_test(tiles)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(all_rows), cmocka_unit_test(windows_share),
+                                     cmocka_unit_test(tiles)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

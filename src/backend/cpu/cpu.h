@@ -8,9 +8,13 @@ enum {
   TN__CPU_LANE_BYTES = 128, /* 32 f32: two accumulators or more at every level, whose additions overlap */
   /* Of the caches of a core that Tenet runs fast on, the least: kernels are the same text on all of them. */
   TN__CPU_NEAR = 32 << 10,
-  TN__CPU_KEPT = 512 << 10 /* half of the second one, the other half being for what passes */
+  TN__CPU_KEPT = 512 << 10, /* half of the second one, the other half being for what passes */
+  TN__CPU_FAR = 4 << 20,    /* of the last one */
+  TN__CPU_FAR_RATE = 4
 };
-#define TN__CPU_TARGET .lane_bytes = TN__CPU_LANE_BYTES, .near = TN__CPU_NEAR, .kept = TN__CPU_KEPT
+#define TN__CPU_TARGET                                                                                                 \
+  .lane_bytes = TN__CPU_LANE_BYTES, .near = TN__CPU_NEAR, .kept = TN__CPU_KEPT, .far = TN__CPU_FAR,                    \
+  .far_rate = TN__CPU_FAR_RATE
 
 /* Adds the device "cpu".  Without a C compiler it interprets, and says so on stderr once unless opt.quiet. */
 void tn__cpu_open(tn_ctx *c);

@@ -1,0 +1,117 @@
+/* Several outputs at a time, for devices whose lanes are those of vectors: a sum that loads vectors which are the same
+ * for all turns of an output's loop goes through several of these at once, each with an accumulator of its own, and
+ * loads what they share once.  Distances of all pairs of rows, and products without a library, would fetch all of one
+ * operand for each row of the other.
+ *
+ * The outputs stand as stores beside each other that share all loops; those beyond the last one compute it once more,
+ * and do not store it.  Each is computed as it would be alone, to the bit. */
+#include "ir/build.h"
+#include "lower/lower.h"
+#include "rewrite/rewrite.h"
+
+enum { TOGETHER = 4, FEWEST = 4 * TOGETHER, SHARED_BYTES = 4096 /* that are loaded once instead, at least */ };
+
+/* The only store to a buffer, of one sum that is made of no other; NULL */
+/* a choice: no is right */
+static tn_node *only_store(const tn__survey *p, const tn_node *body) {
+  const tn_node *sum = NULL;
+  for (uint32_t i = 0; i < p->r.order.n; i++) {
+    const tn_node *n = p->r.order.v[i];
+    if (n->op == OP_STOREADD || (n->op == OP_REDUCE && sum)) return NULL;
+    if (n->op == OP_REDUCE) sum = n;
+  }
+  return sum && body->nsrc == 1 && body->src[0]->op == OP_STORE && !tn__gate_of(body->src[0]) ? body->src[0] : NULL;
+}
+
+static const tn_node *sum_of(const tn__survey *p) {
+  for (uint32_t i = 0; i < p->r.order.n; i++)
+    if (p->r.order.v[i]->op == OP_REDUCE) return p->r.order.v[i];
+  return NULL;
+}
+
+/* Bytes of vectors that the sum loads, over again for each turn of output y.  Of rows along which the lanes are, those
+ * that a thread's nearest cache holds come as fast as the sums go on. */
+/* a choice: either is right */
+static double shared_bytes(const tn__target *t, const tn__survey *p, const tn_node *sum, uint32_t y) {
+  uint64_t own = tn__own_of(&p->r, sum);
+  double bytes = 0;
+  for (uint32_t i = 0; i < p->r.order.n; i++) {
+    const tn_node *n = p->r.order.v[i];
+    uint64_t free = tn__free_of(&p->r, n), lanes = 0;
+    for (uint32_t k = 0; k < p->r.n; k++)
+      if (tn__axis_of(p->r.range[k]) == AX_UPCAST) lanes |= 1ull << k;
+    double size = (double)tn__size_of(n->dtype), row = tn__volume(p, free & own) * size;
+    if (n->op != OP_LOAD || (free >> y & 1) || !(free & lanes) || !(free & own & ~lanes)) continue;
+    if ((own & lanes) && row <= t->near) continue;
+    bytes += tn__volume(p, free) * size;
+  }
+  return bytes;
+}
+
+/* a choice: no is right */
+static int find_output(const tn__target *t, const tn__survey *p) {
+  const tn_node *sum = sum_of(p);
+  double most = SHARED_BYTES;
+  int best = -1;
+  for (uint32_t k = 0; k < p->r.n; k++) {
+    const tn_node *x = p->r.range[k];
+    bool whole = (p->common >> k & 1) && (tn__free_of(&p->r, sum) >> k & 1) && tn__axis_of(x) == AX_LOOP;
+    if (!whole || !tn__is_const(x->src[0]) || tn__extent(x) < FEWEST || tn__bounds_loops(&p->r, k)) continue;
+    double bytes = shared_bytes(t, p, sum, k);
+    if (bytes > most) most = bytes, best = (int)k;
+  }
+  return best;
+}
+
+/* Do as many rows of scratch memory as outputs are taken fit where one did? */
+/* a choice: either is right */
+static bool has_room(const tn__lowering *l, const tn__survey *p, uint32_t y) {
+  double bytes = 0;
+  for (uint32_t i = 0; i < p->r.order.n; i++) {
+    const tn_node *n = p->r.order.v[i];
+    if (n->op == OP_AFTER && n->src[0]->op == OP_LOCAL && (tn__free_of(&p->r, n) >> y & 1))
+      bytes += (double)n->src[0]->src[0]->hi * (double)tn__size_of(n->dtype);
+  }
+  return TOGETHER * bytes <= (double)l->target->kept;
+}
+
+/* The store at place `at` of the output, over its own rows of scratch memory where they are not the same for all */
+static tn_node *store_at(tn__lowering *l, const tn__survey *p, tn_node *body, uint32_t y, tn_node *at,
+                         tn_node *outer, bool first) {
+  tn__nodes old = {0}, new_ = {0};
+  for (uint32_t i = 0; i < p->r.order.n && !first; i++) {
+    const tn_node *n = p->r.order.v[i];
+    if (n->op != OP_AFTER || n->src[0]->op != OP_LOCAL || !(tn__free_of(&p->r, n) >> y & 1)) continue;
+    tn__vec_push(l->a, &old, n->src[0]);
+    tn__vec_push(l->a, &new_, tn__scratch(l, n->dtype, n->src[0]->src[0]->hi));
+  }
+  body = tn__substitute(l->c, body, old.v, new_.v, old.n);
+  tn_node *x = p->r.range[y];
+  return tn__exchange_ranges(l, body, &x, &at, 1, &outer, 1)->src[0];
+}
+
+static tn_node *gated(tn_ctx *c, tn_node *store, tn_node *gate) {
+  tn_node *src[TN__MAX_RANGES + 4] = {store->src[0], store->src[1], store->src[2], gate};
+  for (uint32_t s = 3; s < store->nsrc; s++) src[s + 1] = store->src[s];
+  return tn__node_make(c, &(tn__make){.op = OP_STORE, .src = src, .nsrc = store->nsrc + 1});
+}
+
+tn_node *tn__jam(tn__lowering *l, tn_node *body) {
+  tn_ctx *c = l->c;
+  tn__survey p;
+  tn__survey_loops(c, l->a, body, &p);
+  int y = only_store(&p, body) ? find_output(l->target, &p) : -1;
+  if (y < 0 || !has_room(l, &p, (uint32_t)y)) return body;
+  tn_node *x = p.r.range[y], *store[TOGETHER];
+  int64_t size = x->hi + 1;
+  tn__sb_printf(&l->note, " jam(%lld,%d)", tn__id_of(x), TOGETHER);
+  tn_node *outer = tn__range_like(c, x, tn__int(c, (size + TOGETHER - 1) / TOGETHER), AX_LOOP);
+  for (int i = 0; i < TOGETHER; i++) {
+    tn_node *at = tn__add(c, tn__mul(c, outer, tn__int(c, TOGETHER)), tn__int(c, i)), *end = tn__int(c, size);
+    bool beyond = size % TOGETHER && i >= size % TOGETHER;
+    tn_node *last = beyond ? tn__op2(c, OP_MIN, at, tn__int(c, size - 1)) : at;
+    store[i] = store_at(l, &p, body, (uint32_t)y, last, outer, !i);
+    if (beyond) store[i] = gated(c, store[i], tn__op2(c, OP_LT, at, end));
+  }
+  return tn__sink(c, store, TOGETHER, body->name);
+}
