@@ -8,7 +8,7 @@
 #include "rewrite/rewrite.h"
 
 enum {
-  COPIES = 512,    /* elements of all copies of a row, about: many for each vector, and few to fill */
+  COPIES = 128,    /* elements of all copies of a row, about: many for each vector, and few to fill */
   MIN_BLOCKS = 4   /* of copies: fewer would not pay for these */
 };
 
