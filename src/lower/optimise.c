@@ -271,7 +271,8 @@ static tn_node *vectorise_rest(tn__lowering *l, tn_node *body) {
       for (uint32_t i = 0; i < p.r.order.n; i++) {
         const tn_node *n = p.r.order.v[i];
         uint64_t own = tn__own_of(&p.r, n), set = tn__free_of(&p.r, n);
-        if (n->op == OP_REDUCE && (set >> j & 1)) clash |= tn__axis_of(x) != AX_LOOP, columns |= 1ull << j;
+        if ((n->op == OP_REDUCE || n->op == OP_RUNNING) && (set >> j & 1))
+          clash |= tn__axis_of(x) != AX_LOOP, columns |= 1ull << j;
         if (!((own | set) >> j & 1)) continue;
         closes |= own >> j & 1;
         for (uint32_t k = 0; k < p.r.n; k++)

@@ -8,7 +8,8 @@
  *   tally(d,j)     the sums over j of (k(j) == d ? v(j) : 0), for all d that a loop around it counts, are one such
  *                  table, which is filled before that loop
  *
- * The order of additions stays, and what the others would add are zeros: so results do, to the bit. */
+ * The order of additions stays, but where turns come in the opposite one, and what the others would add changes
+ * nothing: so results do, to the bit. */
 #include "ir/build.h"
 #include "ir/eval.h"
 #include "lower/lower.h"
@@ -70,6 +71,35 @@ static bool closes_within(const pass *p, tn_node *value, const tn_node *term) {
   return false;
 }
 
+/* Does the sum hang on loops of outputs alone, but for the turn?  Any other would stand inside the turn's loop, and
+ * begin again for each turn of that. */
+static bool hangs_on_outputs(const pass *p, const chosen *x, const tn_node *turn) {
+  uint64_t set = tn__free_of(&p->s.r, x->sum) & ~p->s.outputs;
+  for (uint32_t k = 0; k < p->s.r.n; k++)
+    if ((set >> k & 1) && p->s.r.range[k] != turn && tn__axis_of(p->s.r.range[k]) != AX_GLOBAL) return false;
+  return true;
+}
+
+/* Once its turns follow each other, the loop stands inside of all others of its stores.  No other sum may hang on it
+ * and not on those: it would be worked out again for each of their turns; nor may a store that closes fewer loops. */
+/* a choice: no is right */
+static bool may_be_innermost(const pass *p, const tn_node *sum, const tn_node *turn) {
+  uint64_t at = 1ull << tn__range_at(&p->s.r, turn), own = 0;
+  for (uint32_t i = 0; i < p->s.r.order.n; i++) {
+    const tn_node *n = p->s.r.order.v[i];
+    uint64_t closed = n->op == OP_STORE || n->op == OP_STOREADD ? tn__own_of(&p->s.r, n) : 0;
+    if (!(closed & at)) continue;
+    if (own && closed != own) return false;
+    own = closed;
+  }
+  for (uint32_t i = 0; i < p->s.r.order.n; i++) {
+    const tn_node *n = p->s.r.order.v[i];
+    uint64_t free = tn__free_of(&p->s.r, n);
+    if (n->op == OP_REDUCE && n != sum && (free & at) && (own & ~free)) return false;
+  }
+  return true;
+}
+
 /* Which terms a turn takes: those up to its own, or from its own on */
 typedef struct reach {
   tn_node *turn; /* its number */
@@ -89,8 +119,8 @@ static bool compares(const pass *p, const chosen *x, tn_node *where, reach *out)
 /* An output's loop of at most as many turns as there are terms */
 static bool is_turn(const pass *p, const chosen *x, const tn_node *turn) {
   int axis = turn->op == OP_RANGE ? tn__axis_of(turn) : AX_REDUCE;
-  return (axis == AX_LOOP || axis == AX_ORDER) && tn__role_of(turn) == ROLE_OUTPUT &&
-         !tn__bounds_loops(&p->s.r, (uint32_t)tn__range_at(&p->s.r, turn)) &&
+  return (axis == AX_LOOP || axis == AX_ORDER) && tn__role_of(turn) == ROLE_OUTPUT && hangs_on_outputs(p, x, turn) &&
+         may_be_innermost(p, x->sum, turn) && !tn__bounds_loops(&p->s.r, (uint32_t)tn__range_at(&p->s.r, turn)) &&
          (turn->src[0] == x->term->src[0] || (tn__is_const(x->term->src[0]) && turn->hi <= x->term->hi));
 }
 
@@ -246,12 +276,15 @@ static bool cut_digit(pass *p, const tn_node *number) {
   return true;
 }
 
-/* Is it a kernel of one store, whose loops hang on no other, as the loops of a table do not? */
+/* Is it a kernel of one store, whose loops hang on no other, and the sum on all of them but for the turn?  Then there
+ * is a table for each turn of the others, and none is filled twice. */
 /* a choice: no is right */
-static bool has_plain_loops(const pass *p) {
+static bool may_have_tables(const pass *p, const tn_node *sum, const tn_node *turn) {
+  uint64_t others = p->s.outputs & ~(1ull << tn__range_at(&p->s.r, turn));
   for (uint32_t k = 0; k < p->s.r.n; k++)
     if (tn__bounds_loops(&p->s.r, k)) return false;
-  return p->body->nsrc == 1 && p->body->src[0]->op == OP_STORE && p->s.outputs == p->s.common;
+  return p->body->nsrc == 1 && p->body->src[0]->op == OP_STORE && p->s.outputs == p->s.common &&
+         !(others & ~tn__free_of(&p->s.r, sum)) && may_be_innermost(p, sum, turn);
 }
 
 /* A table full of zeros, one for each turn of the loop around */
@@ -288,9 +321,9 @@ static bool tally_by_number(pass *p, const chosen *x) {
   tally t;
   if (!has_key(p, x, x->where, &t)) return false;
   if (cut_digit(p, t.with)) return true;
-  if (t.with->op != OP_RANGE || tn__axis_of(t.with) != AX_LOOP ||
-      tn__role_of(t.with) != ROLE_OUTPUT || !tn__is_const(t.with->src[0]) || t.with->hi >= LARGEST_TABLE ||
-      hangs_on(p, x->value, t.with) || hangs_on(p, t.key, t.with))
+  if (t.with->op != OP_RANGE || tn__axis_of(t.with) != AX_LOOP || tn__role_of(t.with) != ROLE_OUTPUT) return false;
+  if (!tn__is_const(t.with->src[0]) || t.with->hi >= LARGEST_TABLE || !hangs_on_outputs(p, x, t.with) ||
+      !may_have_tables(p, x->sum, t.with) || hangs_on(p, x->value, t.with) || hangs_on(p, t.key, t.with))
     return false;
   tn_node *outer;
   if (unite(p, t.with, &outer)) return true;
@@ -322,7 +355,7 @@ static bool tally_by_key(pass *p, const chosen *x) {
   if (!compares(p, x, both->src[!at], &s) || s.back || !has_key(p, x, both->src[at], &t)) return false;
   if (cut_digit(p, s.turn)) return true;
   if (!is_turn(p, x, s.turn) || !is_own_key(p, x, &t, s.turn) || hangs_on(p, x->value, s.turn)) return false;
-  if (t.key->lo < 0 || t.key->hi >= LARGEST_TABLE) return false;
+  if (t.key->lo < 0 || t.key->hi >= LARGEST_TABLE || !may_have_tables(p, x->sum, s.turn)) return false;
   if (s.beside && !tn__is_int(x->sum->dtype)) return false;
   if ((double)t.key->hi > KEYS_OF_TERM * tn__extent(x->term)) return false; /* a choice: either is right */
   tn_node *outer;
@@ -341,7 +374,7 @@ static bool tally_by_key(pass *p, const chosen *x) {
 
 /* a choice: no is right */
 static bool tallies(pass *p, const chosen *x) {
-  if (x->sum->ints[0] != OP_ADD || !has_plain_loops(p) || closes_within(p, x->where, x->term) ||
+  if (x->sum->ints[0] != OP_ADD || closes_within(p, x->where, x->term) ||
       closes_within(p, x->value, x->term))
     return false;
   return tally_by_number(p, x) || tally_by_key(p, x);

@@ -130,8 +130,8 @@ bool tn__inside_known(tn__printer *p, tn_node *n) {
     return true;
   }
   first = n->nsrc ? truth_of(p, n->src[0]) : UNKNOWN;
-  if (n->op == OP_WHERE && first != UNKNOWN) /* counters may be of different widths */
-    return n->dtype != TN__INDEX && stand_for(p, n, n->src[first == TRUE ? 1 : 2]);
+  if (n->op == OP_WHERE && first != UNKNOWN) /* what may stand in narrow lanes may be of different widths */
+    return n->dtype != TN__INDEX && n->dtype != TN_I64 && stand_for(p, n, n->src[first == TRUE ? 1 : 2]);
   if (n->dtype != TN_BOOL || (n->op != OP_AND && n->op != OP_OR)) return false;
   /* the other one decides */
   if (first != UNKNOWN) return stand_for(p, n, n->src[1]);

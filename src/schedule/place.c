@@ -13,9 +13,9 @@ bool tn__is_placed(const tn_node *n) {
          number_of(n->src[0])->op == OP_CONST;
 }
 
-/* Of a single place the index says nothing: it is always that one. */
+/* Of a single place the index says nothing: it is always that one.  Vectors would have to add lane by lane anyway. */
 bool tn__has_own_places(const tn__target *t, const tn_node *n) {
-  return !t->interprets && n->op == OP_SCATTER && n->src[1]->op == OP_DISTINCT && n->dim[0]->lo > 1;
+  return t->group && n->op == OP_SCATTER && n->src[1]->op == OP_DISTINCT && n->dim[0]->lo > 1;
 }
 
 tn_node *tn__placed_over(tn_ctx *c, const tn_node *n) {

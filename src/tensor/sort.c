@@ -35,35 +35,36 @@ typedef struct way {
   int64_t block;
 } way;
 
-/* A processor counts in tables (lower/running.c), which take a step for each element, however many digits there are. */
-static bool has_tables(const tn__target *t) {
-  return !t->group && !t->interprets;
-}
-
-static double launch_work(const tn__target *t) {
-  return t->launch > 0 ? tn__target_launch_work(t) : has_tables(t) ? CALL : LEAST_LAUNCH;
-}
-
-/* The quickest way.  *work: what it takes. */
-/* a choice: either is right */
-static way way_to_sort(const tn__target *t, double rows, double n, int bits, double *work) {
-  double ask = t->fetch > 0 ? ASK_FETCHES * (double)t->fetch : 1;
-  double launch = launch_work(t);
-  way best = {0};
-  *work = launch + rows * n * n * ask;
-  for (int digit = 4; digit <= 8; digit += 4) {
-    int64_t digits = (int64_t)1 << digit, block = has_tables(t) ? TABLE_BLOCK : digits;
-    if (has_tables(t) && n < (double)block) block = n > 1 ? (int64_t)n : 1;
-    double counts = ceil(n / (double)block) * (double)digits, passes = (bits + digit - 1) / digit;
-    double steps = has_tables(t) ? n * PASS_STEPS + counts * COUNT_STEPS : n * (2 * (double)digits * ask + PASS_STEPS);
-    double all = passes * (PASS_LAUNCHES * launch + rows * steps);
-    if (all < *work) *work = all, best = (way){digit, block};
-  }
-  return best;
+/* A processor counts in tables (lower/running.c), which take a step for each element, however many digits there are; of
+ * sizes that are not known it does not. */
+static bool has_tables(const tn__target *t, const tn_node *x) {
+  return !t->group && !t->interprets && tn__is_const(x->dim[0]) && tn__is_const(x->dim[1]);
 }
 
 static const tn__target *target_of(tn_ctx *c, const tn_node *x) {
   return &tn__device_get(c, x->device < 0 ? 0 : x->device)->target;
+}
+
+static double launch_work(const tn__target *t, bool tables) {
+  return t->launch > 0 ? tn__target_launch_work(t) : tables ? CALL : LEAST_LAUNCH;
+}
+
+/* The quickest way.  *work: what it takes. */
+/* a choice: either is right */
+static way way_to_sort(const tn__target *t, bool tables, double rows, double n, int bits, double *work) {
+  double ask = t->fetch > 0 ? ASK_FETCHES * (double)t->fetch : 1;
+  double launch = launch_work(t, tables);
+  way best = {0};
+  *work = launch + rows * n * n * ask;
+  for (int digit = 4; digit <= 8; digit += 4) {
+    int64_t digits = (int64_t)1 << digit, block = tables ? TABLE_BLOCK : digits;
+    if (tables && n < (double)block) block = n > 1 ? (int64_t)n : 1;
+    double counts = ceil(n / (double)block) * (double)digits, passes = (bits + digit - 1) / digit;
+    double steps = tables ? n * PASS_STEPS + counts * COUNT_STEPS : n * (2 * (double)digits * ask + PASS_STEPS);
+    double all = passes * (PASS_LAUNCHES * launch + rows * steps);
+    if (all < *work) *work = all, best = (way){digit, block};
+  }
+  return best;
 }
 
 /* Of so many elements those stay that may be among the first `some` of all: a quarter at most. */
@@ -73,7 +74,7 @@ static int64_t block_to_select(int64_t some) {
 
 double tn__sort_work(const tn__target *t, double rows, double n, int bits) {
   double work;
-  way_to_sort(t, rows, n, bits, &work);
+  way_to_sort(t, false, rows, n, bits, &work); /* of sizes that are bounds */
   return work;
 }
 
@@ -128,11 +129,11 @@ static keys keys_of(tn_ctx *c, tn_node *x, bool down) {
 }
 
 /* a choice: either is right */
-static bool is_selection_quicker(const tn__target *t, double rows, double n, int64_t some, int bits) {
+static bool is_selection_quicker(const tn__target *t, bool tables, double rows, double n, int64_t some, int bits) {
   double ask = t->fetch > 0 ? ASK_FETCHES * (double)t->fetch : 1;
-  double launch = launch_work(t);
+  double launch = launch_work(t, tables);
   double block = (double)block_to_select(some), work = 0, sorted;
-  way_to_sort(t, rows, n, bits, &sorted);
+  way_to_sort(t, tables, rows, n, bits, &sorted);
   if (n <= block) return false;
   for (; n > block && work < sorted; n = ceil(n / block) * (double)some)
     work += LEVEL_LAUNCHES * launch + rows * n * (block * ask + PASS_STEPS);
@@ -222,7 +223,7 @@ tn_node *tn__sorted_order(tn_ctx *c, tn_node *x, bool down) {
   tn_node *order = tn__reshape(c, i32(c, tn__iota(c, count)), shape.d, 2);
   const tn__target *t = target_of(c, x);
   double work;
-  way by = way_to_sort(t, (double)shape.d[0]->hi, (double)shape.d[1]->hi, k.bits, &work);
+  way by = way_to_sort(t, has_tables(t, x), (double)shape.d[0]->hi, (double)shape.d[1]->hi, k.bits, &work);
   int passes = by.bits ? (k.bits + by.bits - 1) / by.bits : 0;
   if (count->hi > INT32_MAX) order = tn__reshape(c, tn__iota(c, count), shape.d, 2);
   if (!by.bits) order = placed(c, order, places_of(c, places_by_counting(c, k.of)));
@@ -305,7 +306,7 @@ static bool is_selected(tn_ctx *c, const tn_node *x, const tn_node *some, int64_
   const tn__target *t = target_of(c, x);
   if (*first == 1) return count > 0 && n > 0;
   return *first > 0 && *first <= MOST_SELECTED && count > 0 &&
-         is_selection_quicker(t, (double)count, (double)n, *first, (int)tn__size_of(x->dtype) * 8);
+         is_selection_quicker(t, has_tables(t, x), (double)count, (double)n, *first, (int)tn__size_of(x->dtype) * 8);
 }
 
 static tn_node *selected_rows(tn_ctx *c, const tn__call *k, const rows *r, int64_t some) {

@@ -327,7 +327,7 @@ typedef struct unbounded { /* on these sides */
 } unbounded;
 
 /* Is each loaded value that the index is made of bounded on both sides: cut, or compared by the gate, or required to
- * be in a range?  By what, the intervals and the solver tell. */
+ * be in a range, or by a short type?  By what, the intervals and the solver tell. */
 static bool is_bounded(tn_ctx *c, const tn__kernel *k, tn_node *index, tn_node *gate) {
   tn__given given;
   tn__map seen; /* node -> sides */
@@ -351,6 +351,7 @@ static bool is_bounded(tn_ctx *c, const tn__kernel *k, tn_node *index, tn_node *
     if (!t.sides) continue;
     if (tn__given_is_data(n)) {
       if (n->op == OP_LOAD && tn__required(k, n->src[0], REQ_IN)) continue;
+      if (tn__is_int(n->dtype) && tn__size_of(n->dtype) < sizeof(int32_t)) continue;
       return false;
     }
     for (uint32_t s = n->op == OP_WHERE; s < n->nsrc; s++)

@@ -69,6 +69,23 @@ static tn_tensor *twice(tn_tensor *x, const program *p) {
   return tn_sub(masked(x, p), masked(tn_add_scalar(x, 1), p));
 }
 
+/* ... below a maximum along the last axis: what would run along the turns would have to do so for each of its terms */
+static tn_tensor *below(tn_tensor *x, const program *p) {
+  return tn_max(masked(x, p), (int[]){2}, 1, false);
+}
+/* ... beside one along the last axis, which is as long */
+static tn_tensor *two_axes(tn_tensor *x, const program *p) {
+  tn_tensor *across = tn_transpose(masked(tn_contiguous(tn_transpose(x, 1, 2)), p), 1, 2);
+  return tn_add(masked(x, p), tn_contiguous(tn_mul(across, tn_cast(masked(x, p), tn_dtype_of(x)))));
+}
+/* ... of both axes in one kernel */
+static tn_tensor *both_axes(tn_tensor *x, const program *p) {
+  tn_tensor *own = numbers(x, p->n, 4, 2), *term = numbers(x, p->n, 4, 3);
+  tn_tensor *z = tn_sum(tn_where(chosen(own, term, p->terms), tn_unsqueeze(x, 2), tn_full_like(tn_unsqueeze(x, 2), 0)),
+                        (int[]){3}, 1, false);
+  return tn_add(masked(x, p), z);
+}
+
 static tn_tensor *scan(tn_tensor *x, const program *p) {
   return p->op == TIMES ? tn_cumprod(x, 1) : tn_cumsum(x, 1);
 }
@@ -92,6 +109,27 @@ static tn_tensor *sums_by_key(tn_tensor *x, const program *p) {
   tn_tensor *row = tn_reshape(x, (tn_dim[]){p->outer, 1, p->n}, 3);
   return tn_sum(tn_where(is_key(x, p, 256), row, tn_full_like(row, 0)), (int[]){2}, 1, false);
 }
+/* ... below a sum over all rows, which would fill one table again and again */
+static tn_tensor *counts_below(tn_tensor *x, const program *p) {
+  return tn_sum(tn_square(tn_cast(counts(x, p), TN_F32)), (int[]){0}, 1, false);
+}
+/* ... beside what runs along the rows */
+static tn_tensor *counts_beside(tn_tensor *x, const program *p) {
+  tn_tensor *row = tn_reshape(tn_slice(x, 1, 0, 1, 1), (tn_dim[]){1, p->outer}, 2);
+  tn_tensor *own = numbers(x, p->outer, 2, 0), *term = numbers(x, p->outer, 2, 1);
+  tn_tensor *so_far = tn_sum(tn_where(tn_le(term, own), row, tn_full_like(row, 0)), (int[]){1}, 1, true);
+  return tn_mul(so_far, counts(x, p));
+}
+/* ... alike for each of many */
+static tn_tensor *shared_counts(tn_tensor *x, const program *p) {
+  tn_tensor *many = tn_reshape(tn_arange(tn_ctx_of(x), TN_I32, 0, 50.0 * p->keys, 1), (tn_dim[]){50, p->keys}, 2);
+  return tn_add(many, counts(x, p));
+}
+/* What runs along the rows, beside sums of each row that it would work out again */
+static tn_tensor *beside_sums(tn_tensor *x, const program *p) {
+  return tn_div(masked(x, p), tn_add_scalar(tn_sum(tn_abs(x), (int[]){2}, 1, true), 1));
+}
+
 /* y[a, i] = how many, or the sum, of those up to i that have the key of i */
 static tn_tensor *alike(tn_tensor *x, const program *p) {
   tn_tensor *key = tn_contiguous(tn_reshape(keys_of(x, p), (tn_dim[]){p->outer, p->n}, 2));
@@ -134,6 +172,10 @@ static const program programs[] = {
     {"few turns backwards", of_few, TN_I32, FROM, PLUS, 0, 5, 19, 3, "running("},
     {"few turns, those behind", of_few, TN_I32, BEHIND, PLUS, 0, 5, 19, 1, "running("},
     {"two sums", twice, TN_F32, UPTO, PLUS, 0, 5, 19, 1, "running("},
+    {"below a maximum", below, TN_F32, UPTO, PLUS, 0, 5, 19, 4, NULL},
+    {"along two axes", two_axes, TN_F32, UPTO, PLUS, 0, 5, 12, 12, "running("},
+    {"along both axes", both_axes, TN_F32, UPTO, PLUS, 0, 5, 12, 12, "running("},
+    {"beside sums of rows", beside_sums, TN_F32, UPTO, PLUS, 0, 5, 19, 30, NULL},
     {"one turn", masked, TN_F32, UPTO, PLUS, 0, 5, 1, 3, NULL},
     {"a scan of blocks", scan, TN_F32, UPTO, PLUS, 0, 3, 128, 1, "running("},
     {"a scan with a short last block", scan, TN_F32, UPTO, PLUS, 0, 3, 1037, 1, "cut("},
@@ -141,6 +183,9 @@ static const program programs[] = {
     {"a scan of columns", scan, TN_F32, UPTO, PLUS, 0, 2, 50, 20, "running("},
     {"counts", counts, TN_I32, 0, 0, 13, 1, 500, 1, "tally("},
     {"counts of rows", counts, TN_I32, 0, 0, 13, 5, 100, 1, "tally("},
+    {"counts below a sum", counts_below, TN_I32, 0, 0, 13, 5, 100, 1, NULL},
+    {"counts beside a running sum", counts_beside, TN_I32, 0, 0, 13, 5, 100, 1, "running("},
+    {"counts of all", shared_counts, TN_I32, 0, 0, 13, 1, 100, 1, NULL},
     {"counts of some keys", counts_of_few, TN_I32, 0, 0, 13, 5, 100, 1, "tally("},
     {"sums by key", sums_by_key, TN_F32, 0, 0, 29, 5, 100, 1, "tally("},
     {"ranks", ranks, TN_I32, UPTO, 0, 13, 1, 500, 1, "tally("},
