@@ -13,7 +13,7 @@ typedef struct pass {
   tn__arena *a;
   /* node -> what takes its place, as it is and in f32; either may be missing where the other is there */
   tn__map rounded, wide;
-  tn__map longer; /* nodes that f32 has more of than bf16 */
+  tn__map longer; /* nodes whose values in f32 are not those of bf16: they are still to be rounded */
 } pass;
 
 static tn_node *rounded(pass *p, tn_node *n) {

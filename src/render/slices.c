@@ -31,8 +31,8 @@
  *   tn_where_T(c, a, b)     c ? a : b, c a bool        tn_boolxV(c)              the comparison c as a bool
  *   tn_of_bool_T(c)         c ? 1 : 0                  tn_cast_F_T(x)            converts numbers F as C does, integers
  *                                                                                modulo 2^n; (T)x keeps the bits
- *   tn_f16xV_held(u16xV)    the f32xV with these bits  tn_f16xV_cells(f32xV)     the bits of what is rounded; bf16,
- *   where tn_bf16xV_upper takes what needs no rounding
+ *   tn_f16xV_held(u16xV)    the f32xV with these bits  tn_f16xV_cells(f32xV)     the bits of what is rounded; so
+ *                                                                                bf16; tn_bf16xV_upper: unrounded
  * Any other tn_<name>, in which each dtype is followed by xV, is the function of scalars without that, on each lane. */
 #include "render/lanes.h"
 #include "ir/build.h"
