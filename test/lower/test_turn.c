@@ -33,7 +33,7 @@ static tn_tensor *biased(tn_tensor *x, const program *p) {
   tn_tensor *row = x;
   for (int i = 0; i + 1 < p->rank; i++) row = tn_slice(row, i, 0, 1, 1);
   tn_tensor *few = tn_sqrt(tn_abs(tn_cast(row, TN_F32)));
-  return tn_add(tn_mul(tn_neg(x), tn_flip(row, (int[]){-1}, 1)), tn_cast(few, p->dtype));
+  return tn_add(tn_mul(tn_neg(x), tn_flip(row, (int[]){-1}, 1)), tn_cast(few, (tn_dtype)p->dtype));
 }
 static tn_tensor *softmax(tn_tensor *x, const program *p) { return tn_softmax(x, p->order[0]); }
 static tn_tensor *log_sum(tn_tensor *x, const program *p) { return tn_logsumexp(x, p->order, 1, false); }
