@@ -91,10 +91,11 @@ static tn_node *go_inside(tn__lowering *l, tn_node *body, tn_node *x) {
   tn__survey_loops(l->c, l->a, body, &p);
   uint64_t at = 1ull << tn__range_at(&p.r, x);
   for (uint32_t i = 0; i < p.r.order.n; i++) {
-    tn_node *n = p.r.order.v[i], *src[TN__MAX_RANGES + 1] = {n->src[0]};
+    tn_node *n = p.r.order.v[i], *src[TN__MAX_RANGES + 1];
     uint64_t own = tn__own_of(&p.r, n);
-    uint32_t m = 1;
+    uint32_t m = 0;
     if (n->op != OP_REDUCE || !(own & at)) continue;
+    src[m++] = n->src[0];
     if ((set && own != set) || tn__stands_between(&p.r, own)) return body;
     set = own;
     for (uint32_t s = 1; s < n->nsrc; s++)
