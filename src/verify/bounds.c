@@ -326,9 +326,9 @@ typedef struct unbounded { /* on these sides */
   int sides;
 } unbounded;
 
-/* Is each loaded value that the index is made of bounded on both sides: cut, or compared by the gate, or required to
- * be in a range, or by a short type?  By what, the intervals and the solver tell. */
-static bool is_bounded(tn_ctx *c, const tn__kernel *k, tn_node *index, tn_node *gate) {
+/* Is each loaded value that the index is made of bounded on both sides: cut, or compared by the gate, or required to be
+ * in a range, or by a short type, where the buffer's size is a number?  By what, the intervals and the solver tell. */
+static bool is_bounded(tn_ctx *c, const tn__kernel *k, tn_node *index, const tn_node *size, tn_node *gate) {
   tn__given given;
   tn__map seen; /* node -> sides */
   tn__vec(unbounded) todo = {0};
@@ -351,7 +351,7 @@ static bool is_bounded(tn_ctx *c, const tn__kernel *k, tn_node *index, tn_node *
     if (!t.sides) continue;
     if (tn__given_is_data(n)) {
       if (n->op == OP_LOAD && tn__required(k, n->src[0], REQ_IN)) continue;
-      if (tn__is_int(n->dtype) && tn__size_of(n->dtype) < sizeof(int32_t)) continue;
+      if (tn__is_const(size) && tn__is_int(n->dtype) && tn__size_of(n->dtype) < sizeof(int32_t)) continue;
       return false;
     }
     for (uint32_t s = n->op == OP_WHERE; s < n->nsrc; s++)
@@ -386,7 +386,7 @@ const char *tn__bounds_prove(tn_ctx *c, const tn__kernel *k, const tn__bounds *b
       (*accesses)++;
       *proved += good;
       if (good) continue;
-      if (!wrong && !is_bounded(c, k, n->src[1], gate)) wrong = complain(c, k, p, i);
+      if (!wrong && !is_bounded(c, k, n->src[1], size, gate)) wrong = complain(c, k, p, i);
       if (gate) tn__vec_push(&c->scratch, &around, gate);
       put_access(c, k, n->src[1], size, &around, b->needs, open);
       around.n -= gate != NULL;
