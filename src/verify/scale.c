@@ -83,7 +83,7 @@ tn_node *tn__scale_down(tn_ctx *c, tn_node *graph, const tn__env *env, tn__sb *n
         band->less = less;
         band->least = 0; /* it stays as it is */
       }
-      small = tn__graph_work(c, j.graph, env) <= TN__MOST_WORK;
+      small = tn__graph_work(c, j.graph, env) <= TN__TWIN_WORK;
     }
   for (uint32_t i = 0; i < bands.n; i++) {
     const tn__axes_atom *b = &j.axes.atom.v[bands.v[i]];
