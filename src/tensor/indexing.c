@@ -69,7 +69,7 @@ static along look_along(tn_ctx *c, const tn__call *k) {
   tn_node *size = tn__scalar_to(c, tn__dim_value(c, x->dim[axis], TN_I64), shape.d, shape.rank);
   tn_node *zero = tn__literal_like(c, idx, 0), *last = tn__op2_num(c, OP_ADD, size, -1);
   tn_node *within = tn__op2(c, OP_MAX, tn__op2(c, OP_MIN, idx, last), zero); /* the place is one, whatever idx is */
-  for (uint32_t i = x->rank; i--; step = tn__mul(c, step, x->dim[i])) { /* steps of x, numbers of idx */
+  for (uint32_t i = x->rank; i && i--; step = tn__mul(c, step, x->dim[i])) { /* steps of x, numbers of idx */
     tn_node *number = i == axis ? within : tn__place(c, &shape, i);
     tn_node *term = tn__mul(c, number, tn__scalar_to(c, tn__dim_value(c, step, TN_I64), shape.d, shape.rank));
     flat = flat ? tn__add(c, term, flat) : term;
