@@ -11,22 +11,16 @@
 
 enum { TOGETHER = 4, FEWEST = 4 * TOGETHER, SHARED_BYTES = 4096 /* that are loaded once instead, at least */ };
 
-/* The only store to a buffer, of one sum that is made of no other; NULL */
+/* The only sum of a body with one store, which is made of no other; NULL */
 /* a choice: no is right */
-static tn_node *only_store(const tn__survey *p, const tn_node *body) {
+static const tn_node *only_sum(const tn__survey *p, const tn_node *body) {
   const tn_node *sum = NULL;
   for (uint32_t i = 0; i < p->r.order.n; i++) {
     const tn_node *n = p->r.order.v[i];
     if (n->op == OP_STOREADD || (n->op == OP_REDUCE && sum)) return NULL;
     if (n->op == OP_REDUCE) sum = n;
   }
-  return sum && body->nsrc == 1 && body->src[0]->op == OP_STORE && !tn__gate_of(body->src[0]) ? body->src[0] : NULL;
-}
-
-static const tn_node *sum_of(const tn__survey *p) {
-  for (uint32_t i = 0; i < p->r.order.n; i++)
-    if (p->r.order.v[i]->op == OP_REDUCE) return p->r.order.v[i];
-  return NULL;
+  return body->nsrc == 1 && body->src[0]->op == OP_STORE && !tn__gate_of(body->src[0]) ? sum : NULL;
 }
 
 /* Bytes of vectors that the sum loads, over again for each turn of output y.  Of rows along which the lanes are, those
@@ -49,8 +43,7 @@ static double shared_bytes(const tn__target *t, const tn__survey *p, const tn_no
 }
 
 /* a choice: no is right */
-static int find_output(const tn__target *t, const tn__survey *p) {
-  const tn_node *sum = sum_of(p);
+static int find_output(const tn__target *t, const tn__survey *p, const tn_node *sum) {
   double most = SHARED_BYTES;
   int best = -1;
   for (uint32_t k = 0; k < p->r.n; k++) {
@@ -100,7 +93,8 @@ tn_node *tn__jam(tn__lowering *l, tn_node *body) {
   tn_ctx *c = l->c;
   tn__survey p;
   tn__survey_loops(c, l->a, body, &p);
-  int y = only_store(&p, body) ? find_output(l->target, &p) : -1;
+  const tn_node *sum = only_sum(&p, body);
+  int y = sum ? find_output(l->target, &p, sum) : -1;
   if (y < 0 || !has_room(l, &p, (uint32_t)y)) return body;
   tn_node *x = p.r.range[y], *store[TOGETHER];
   int64_t size = x->hi + 1;

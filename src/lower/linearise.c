@@ -381,7 +381,6 @@ static void write_lane(lin *l, tn_node *n, bool out) {
 static void write_root(lin *l, tn_node *n, bool out) {
   uint32_t first;
   tn__closes(n, &first);
-  if (accumulates(n)) first = 1;
   if (n->op == OP_REDUCE && fuses(l, n)) {
     write_lane(l, n->src[0]->src[0], out);
     write_lane(l, n->src[0]->src[1], out);

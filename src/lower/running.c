@@ -34,7 +34,8 @@ static bool hangs_on(const pass *p, const tn_node *n, const tn_node *range) {
   return tn__free_of(&p->s.r, n) >> tn__range_at(&p->s.r, range) & 1;
 }
 
-/* A number as it was before casts that held it */
+/* A number as it was before casts that held it.  Between i64 and u64 of any value the bits are held, which is as good
+ * where numbers are compared for equality, and what loops count is never so large. */
 static tn_node *bare(tn_node *x) {
   while (x->op == OP_CAST && !tn__is_float(x->dtype) && !tn__is_float(x->src[0]->dtype) &&
          x->src[0]->dtype != TN_BOOL && x->lo == x->src[0]->lo && x->hi == x->src[0]->hi)

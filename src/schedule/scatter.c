@@ -30,14 +30,6 @@ static tn_node *last_of_blocks(tn_ctx *c, tn_node *x, uint32_t axis) {
   return tn__drop_axis(c, tn__shrink(c, x, begin, size, NULL), axis);
 }
 
-/* x[n, ...] with 0 first, without the last */
-static tn_node *of_before(tn_ctx *c, tn_node *x) {
-  tn_node *lohi[2 * TN_MAX_RANK], *n = x->dim[0];
-  for (uint32_t i = 0; i < 2u * x->rank; i++) lohi[i] = tn__int(c, 0);
-  lohi[0] = tn__int(c, 1);
-  return tn__first_of(c, tn__pad(c, x, lohi), 0, n);
-}
-
 /* values[B, n, r] where those of number[B, n] equal to[B, 1], else 0 */
 static tn_node *where_equal(tn_ctx *c, tn_node *number, tn_node *to, tn_node *values) {
   tn_node *equal = tn__bcast2(c, OP_EQ, number, to);
@@ -68,9 +60,9 @@ static tn_node *run_sums(tn_ctx *c, tn_node *number, tn_node *values) {
   tn_node *sum = tn__reduce(c, OP_SUM, tn__where(c, joins, each, tn__literal_like(c, each, 0)), (int64_t[]){2}, 1);
   if (!one) {
     tn_node *ends = last_of_blocks(c, numbers, 1);
-    tn_node *before = of_before(c, run_sums(c, ends, sum_at_end(c, numbers, blocks)));
+    tn_node *before = tn__of_before(c, run_sums(c, ends, sum_at_end(c, numbers, blocks)));
     before = tn__expand(c, tn__add_axis(c, before, 1), blocks->dim);
-    sum = tn__add(c, sum, where_equal(c, numbers, tn__add_axis(c, of_before(c, ends), 1), before));
+    sum = tn__add(c, sum, where_equal(c, numbers, tn__add_axis(c, tn__of_before(c, ends), 1), before));
   }
   return tn__first_of(c, tn__merge_axes(c, sum, 0, 2), 0, n);
 }

@@ -40,6 +40,13 @@ tn_node *tn__first_of(tn_ctx *c, tn_node *x, uint32_t axis, tn_node *n) {
   return tn__shrink(c, x, begin, size, NULL);
 }
 
+tn_node *tn__of_before(tn_ctx *c, tn_node *x) {
+  tn_node *lohi[2 * TN_MAX_RANK], *n = x->dim[0];
+  for (uint32_t i = 0; i < 2u * x->rank; i++) lohi[i] = tn__int(c, 0);
+  lohi[0] = tn__int(c, 1);
+  return tn__first_of(c, tn__pad(c, x, lohi), 0, n);
+}
+
 /* a choice: either is right */
 static bool lanes_go_along(tn_ctx *c, const tn_node *x, uint32_t axis) {
   enum { LITTLE = 8 };

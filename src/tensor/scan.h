@@ -6,6 +6,7 @@
 /* The axis becomes two: blocks of so many elements, and the elements of a block; zeros fill the last one. */
 tn_node *tn__in_blocks(tn_ctx *c, tn_node *x, uint32_t axis, int64_t size);
 tn_node *tn__first_of(tn_ctx *c, tn_node *x, uint32_t axis, tn_node *n); /* the first n along the axis */
+tn_node *tn__of_before(tn_ctx *c, tn_node *x); /* x[n, ...] with 0 first, without the last */
 /* x, stored in this shape where lanes are those of vectors and there is little beside the axis that they could go
  * along: what goes through merged axes would be computed one by one. */
 tn_node *tn__along(tn_ctx *c, tn_node *x, uint32_t axis);

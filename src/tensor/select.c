@@ -13,11 +13,6 @@ static tn_node *flat(tn_ctx *c, tn_node *x) {
   return tn__merge_axes(c, x, 0, x->rank);
 }
 
-/* x[n] with 0 first, without the last */
-static tn_node *of_before(tn_ctx *c, tn_node *x) {
-  return tn__first_of(c, tn__pad(c, x, (tn_node *[]){tn__int(c, 1), tn__int(c, 0)}), 0, x->dim[0]);
-}
-
 /* bool[n] -> how many up to each, itself among them */
 static tn_node *count_upto(tn_ctx *c, tn_node *chosen) {
   int counts = chosen->dim[0]->hi > INT32_MAX ? TN_I64 : TN_I32;
@@ -30,7 +25,7 @@ tn__chosen tn__choose_distinct(tn_ctx *c, tn_node *x) {
   tn_node *sorted = tn__gather(c, flat(c, tn__sort_keys(c, row)), k.order);
   sorted = tn__op1(c, OP_CONTIG, sorted);
   tn__dims shape = tn__dims_of(sorted);
-  tn_node *differs = tn__op2(c, OP_NE, sorted, of_before(c, sorted));
+  tn_node *differs = tn__op2(c, OP_NE, sorted, tn__of_before(c, sorted));
   tn_node *first = tn__op2_num(c, OP_EQ, tn__place(c, &shape, 0), 0);
   k.is = tn__op2(c, OP_OR, differs, first);
   k.upto = count_upto(c, k.is);
@@ -52,7 +47,7 @@ tn_node *tn__chosen_count(tn_ctx *c, const tn__chosen *k) {
 /* Where each of the first `most` stands among those that were chosen from, 0 if there are not so many: the first of
  * those that are chosen up to one place tells it, the others go nowhere, each to a place of its own.  i64[most] */
 static tn_node *places_told(tn_ctx *c, const tn__chosen *k, tn_node *most) {
-  tn_node *upto = tn__cast(c, k->upto, TN_I64), *is = k->is ? k->is : tn__op2(c, OP_NE, upto, of_before(c, upto));
+  tn_node *upto = tn__cast(c, k->upto, TN_I64), *is = k->is ? k->is : tn__op2(c, OP_NE, upto, tn__of_before(c, upto));
   tn__dims shape = tn__dims_of(upto);
   tn_node *at = tn__place(c, &shape, 0), *nowhere = tn__op2_num(c, OP_ADD, tn__op2_num(c, OP_MUL, at, -1), -1);
   tn_node *to = tn__where(c, is, tn__op2_num(c, OP_ADD, upto, -1), nowhere);

@@ -6,13 +6,15 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
-#include "tenet/tenet.h"
+#include "support/explained.h"
+#include "support/graph.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { UPTO, BEFORE, FROM, BEHIND };      /* which terms of its row a turn takes */
+enum { DRAWS = 40 };
 enum { PLUS, TIMES, LEAST, GREATEST };
 
 typedef struct program {
@@ -197,7 +199,8 @@ static const program programs[] = {
     {"floats are not taken off again", sums_so_far, TN_F32, BEFORE, 0, 13, 6, 100, 1, NULL},
 };
 
-static tn_tensor *made(tn_ctx *c, const program *p) {
+static tn_tensor *made(tn_ctx *c, const void *of) {
+  const program *p = of;
   tn_dim n = p->outer * p->n * p->inner, shape[3] = {p->outer, p->n, p->inner};
   tn_tensor *x = tn_mod(tn_mul_scalar(tn_arange(c, TN_I32, 0, (double)n, 1), 31), tn_full(c, TN_I32, NULL, 0, 251));
   x = tn_cast(tn_reshape(x, shape, 3), (tn_dtype)p->dtype);
@@ -208,48 +211,64 @@ static tn_tensor *made(tn_ctx *c, const program *p) {
   return p->make(x, p);
 }
 
-static void check_steps(const program *p, const char *text) {
+static void check_steps(const void *of, const char *device, const char *text) {
+  const program *p = of;
+  if (strcmp(device, "cpu")) return;
   if (p->step && !strstr(text, p->step)) fail_msg("%s: no %s in\n%s", p->name, p->step, text);
   if (!p->step && (strstr(text, " running(") || strstr(text, " tally("))) fail_msg("%s:\n%s", p->name, text);
 }
 
-static void *result(const char *device, tn_mode mode, int threads, const program *p, size_t *bytes) {
-  void *out = NULL;
-  tn_options opt = {.device = device, .threads = threads, .mode = mode, .quiet = 1, .verify = "strict"};
-  tn_ctx *c = tn_ctx_open(&opt);
-  assert_non_null(c);
-  tn_scope(c) {
-    tn_tensor *y = made(c, p);
-    if (!y) fail_msg("%s: %s", p->name, tn_last_error(c)->text);
-    char *text = tn_explain_string(&y, 1);
-    if (!text) fail_msg("%s on %s: %s", p->name, device, tn_last_error(c)->text);
-    if (!strcmp(device, "cpu") && mode == TN_MODE_STRICT) check_steps(p, text);
-    free(text);
-    *bytes = tn_nbytes(y);
-    out = malloc(*bytes);
-    assert_non_null(out);
-    if (tn_read(y, out, *bytes) != TN_OK) fail_msg("%s on %s: %s", p->name, device, tn_last_error(c)->text);
+static void *result(const char *device, int threads, const program *p, size_t *bytes) {
+  tn_options opt = {.device = device, .threads = threads, .mode = TN_MODE_STRICT};
+  return explained(opt, p->name, made, check_steps, p, bytes);
+}
+
+static void compare(const program *p) {
+  size_t n, bytes;
+  void *want = result("ref", 1, p, &n);
+  for (int threads = 1; threads <= 3; threads += 2) {
+    void *got = result("cpu", threads, p, &bytes);
+    assert_int_equal(bytes, n);
+    if (memcmp(got, want, n)) fail_msg("%s: other bits", p->name);
+    free(got);
   }
-  tn_ctx_close(c);
-  return out;
+  free(want);
 }
 
 static void as_plain_loops(void **s) {
   (void)s;
-  for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {
-    size_t n, bytes;
-    void *want = result("ref", TN_MODE_STRICT, 1, &programs[i], &n);
-    for (int threads = 1; threads <= 3; threads += 2) {
-      void *got = result("cpu", TN_MODE_STRICT, threads, &programs[i], &bytes);
-      assert_int_equal(bytes, n);
-      if (memcmp(got, want, n)) fail_msg("%s: other bits", programs[i].name);
-      free(got);
-    }
-    free(want);
+  for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) compare(&programs[i]);
+}
+
+/* Of other sizes, dtypes and directions than anybody chose; $TENET_SEED draws others. */
+static void as_drawn(void **s) {
+  static tn_tensor *(*const makes[])(tn_tensor *, const program *) = {
+      masked, between, of_few, twice, below, beside_sums, scan, counts, counts_of_few, ranks, sums_so_far};
+  static const int dtypes[] = {TN_F32, TN_F64, TN_F16, TN_BF16, TN_I32, TN_I64, TN_U8, TN_I16, TN_U32};
+  const char *seed = getenv("TENET_SEED");
+  graph_dice d = {.state = (seed ? strtoull(seed, NULL, 10) : 1) << 8};
+  (void)s;
+  for (int i = 0; i < DRAWS; i++) {
+    char name[200];
+    uint32_t make = graph_roll(&d, sizeof makes / sizeof *makes);
+    program p = {.name = name, .make = makes[make], .step = "" /* anything */};
+    p.dtype = dtypes[graph_roll(&d, sizeof dtypes / sizeof *dtypes)];
+    p.terms = (int)graph_roll(&d, 4);
+    bool infinite = p.dtype == TN_F32 || p.dtype == TN_F64 || p.dtype == TN_F16 || p.dtype == TN_BF16;
+    if (!infinite && p.make == beside_sums) p.make = masked; /* it divides */
+    p.op = (int)graph_roll(&d, p.make == scan || !infinite ? 2 : 4);
+    p.keys = (int)(2 + graph_roll(&d, 255));
+    p.outer = 1 + graph_roll(&d, 6);
+    p.n = 1 + graph_roll(&d, 70);
+    bool keyed = p.make == counts || p.make == counts_of_few || p.make == ranks || p.make == sums_so_far;
+    p.inner = keyed ? 1 : 1 + graph_roll(&d, 40);
+    snprintf(name, sizeof name, "draw %d: make %u, dtype %d, terms %d, op %d, %d keys, %lld x %lld x %lld", i,
+             make, p.dtype, p.terms, p.op, p.keys, (long long)p.outer, (long long)p.n, (long long)p.inner);
+    compare(&p);
   }
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(as_plain_loops)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(as_plain_loops), cmocka_unit_test(as_drawn)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
-#include "tenet/tenet.h"
+#include "support/explained.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -143,7 +143,8 @@ static const program programs[] = {
     {"log of sums", log_sum, TN_F32, 2, {12, 40}, {0}, "lanes("},
 };
 
-static tn_tensor *made(tn_ctx *c, const program *p) {
+static tn_tensor *made(tn_ctx *c, const void *of) {
+  const program *p = of;
   tn_dim n = 1;
   for (int i = 0; i < p->rank; i++) n *= p->shape[i];
   tn_tensor *x = tn_sub_scalar(tn_mod(tn_arange(c, TN_I32, 0, (double)n, 1), tn_full(c, TN_I32, NULL, 0, 89)), 40);
@@ -154,26 +155,15 @@ static tn_tensor *made(tn_ctx *c, const program *p) {
   return p->make(x, p);
 }
 
+static void check_steps(const void *of, const char *device, const char *text) {
+  const program *p = of;
+  if (strcmp(device, "cpu")) return;
+  if (p->step && !strstr(text, p->step)) fail_msg("%s: no %s in\n%s", p->name, p->step, text);
+  if (!p->step && (strstr(text, "turn(") || strstr(text, "row("))) fail_msg("%s:\n%s", p->name, text);
+}
+
 static void *result(const char *device, int threads, const program *p, size_t *bytes) {
-  void *out = NULL;
-  tn_ctx *c = tn_ctx_open(&(tn_options){.device = device, .threads = threads, .quiet = 1, .verify = "strict"});
-  assert_non_null(c);
-  tn_scope(c) {
-    tn_tensor *y = made(c, p);
-    if (!y) fail_msg("%s: %s", p->name, tn_last_error(c)->text);
-    char *text = tn_explain_string(&y, 1);
-    if (!text) fail_msg("%s on %s: %s", p->name, device, tn_last_error(c)->text);
-    bool compiled = !strcmp(device, "cpu");
-    if (compiled && p->step && !strstr(text, p->step)) fail_msg("%s: no %s in\n%s", p->name, p->step, text);
-    if (compiled && !p->step && (strstr(text, "turn(") || strstr(text, "row("))) fail_msg("%s:\n%s", p->name, text);
-    free(text);
-    *bytes = tn_nbytes(y);
-    out = malloc(*bytes);
-    assert_non_null(out);
-    if (tn_read(y, out, *bytes) != TN_OK) fail_msg("%s on %s: %s", p->name, device, tn_last_error(c)->text);
-  }
-  tn_ctx_close(c);
-  return out;
+  return explained((tn_options){.device = device, .threads = threads}, p->name, made, check_steps, p, bytes);
 }
 
 static void as_plain_loops(void **s) {
