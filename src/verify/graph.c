@@ -3,12 +3,20 @@
 #include <math.h>
 #include <string.h>
 
+typedef struct room {
+  tn__val *v;
+  size_t n;
+} room;
+
 typedef struct machine {
   tn__world *w;
   tn__arena *a;
   const tn__env *env;
-  tn__map index;    /* node -> place in image */
+  tn__map index;        /* node -> place in image, and in room */
   tn__image *image;
+  room *room;           /* where each image lies */
+  uint32_t *readers;    /* of each image: how many sources have yet to be read from it */
+  tn__vec(room) spare;  /* of images that nobody reads any more */
 } machine;
 
 static const tn__image *source(const machine *m, const tn_node *n, uint32_t k) {
@@ -22,10 +30,39 @@ static int64_t size_of(const machine *m, tn_node *n) {
   return tn__const_int(n, &v) ? v : tn__eval_index(n, m->env, m->a);
 }
 
-static void make(machine *m, const tn_node *n, tn__image *t) {
+/* The smallest of the spare ones that does: most images are read soon after they are made, so that a graph needs the
+ * memory of a few at a time. */
+static room take_room(machine *m, size_t n) {
+  uint32_t best = UINT32_MAX;
+  for (uint32_t i = 0; i < m->spare.n; i++)
+    if (m->spare.v[i].n >= n && (best == UINT32_MAX || m->spare.v[i].n < m->spare.v[best].n)) best = i;
+  if (best == UINT32_MAX) return (room){tn__arena_alloc(m->a, n * sizeof(tn__val)), n};
+  room r = m->spare.v[best];
+  m->spare.v[best] = m->spare.v[--m->spare.n];
+  return r;
+}
+
+static void make(machine *m, const tn_node *n, uint32_t i) {
+  tn__image *t = &m->image[i];
   *t = (tn__image){.n = 1, .rank = n->rank, .dtype = n->dtype};
-  for (uint32_t i = 0; i < n->rank; i++) t->n *= t->dim[i] = size_of(m, n->dim[i]);
-  t->v = tn__arena_alloc(m->a, ((size_t)t->n + 1) * sizeof *t->v);
+  for (uint32_t a = 0; a < n->rank; a++) t->n *= t->dim[a] = size_of(m, n->dim[a]);
+  m->room[i] = take_room(m, (size_t)t->n + 1);
+  t->v = m->room[i].v;
+}
+
+static void count_readers(machine *m, const tn_node *n) {
+  for (uint32_t k = 0; k < n->nsrc; k++) {
+    uint64_t at;
+    if (tn__map_get(&m->index, (uintptr_t)n->src[k], &at)) m->readers[at]++;
+  }
+}
+
+static void release_sources(machine *m, const tn_node *n) {
+  for (uint32_t k = 0; k < n->nsrc; k++) {
+    uint64_t at;
+    if (tn__map_get(&m->index, (uintptr_t)n->src[k], &at) && !--m->readers[at])
+      tn__vec_push(m->a, &m->spare, m->room[at]);
+  }
 }
 
 /* The next place, in row-major order. */
@@ -241,11 +278,18 @@ void tn__graph_run(tn__world *w, tn_node *sink, const tn__env *env, tn__image *o
   tn__topo(m.a, sink->src, sink->nsrc, &order);
   tn__map_init(&m.index, m.a);
   m.image = tn__arena_alloc(m.a, (order.n + 1) * sizeof *m.image);
+  m.room = tn__arena_alloc(m.a, (order.n + 1) * sizeof *m.room);
+  m.readers = tn__arena_zalloc(m.a, (order.n + 1) * sizeof *m.readers);
+  for (uint32_t i = 0; i < order.n; i++) {
+    tn__map_put(&m.index, (uintptr_t)order.v[i], i);
+    count_readers(&m, order.v[i]);
+  }
+  count_readers(&m, sink); /* never read, so that what it wants stays */
   for (uint32_t i = 0; i < order.n; i++) {
     const tn_node *n = order.v[i];
-    tn__map_put(&m.index, (uintptr_t)n, i);
-    make(&m, n, &m.image[i]);
+    make(&m, n, i);
     (tn__is_elementwise(n) ? scalar : evaluate[n->op])(&m, n, &m.image[i]);
+    release_sources(&m, n);
   }
   for (uint32_t i = 0; i < sink->nsrc; i++) out[i] = *source(&m, sink, i);
 }

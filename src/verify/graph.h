@@ -11,7 +11,7 @@ typedef struct tn__image {
   int dtype;
 } tn__image;
 
-enum { TN__MOST_WORK = 18000000, TN__TWIN_WORK = 6000000 }; /* what is compared; what a smaller twin has at most */
+enum { TN__MOST_WORK = 32000000, TN__TWIN_WORK = 6000000 }; /* what is compared; what a smaller twin has at most */
 
 /* Elements of all nodes, and steps of contractions, at these sizes. */
 double tn__graph_work(tn_ctx *c, tn_node *sink, const tn__env *env);
