@@ -211,7 +211,7 @@ static void in_another_language(tn_ctx *c) {
 }
 
 static void compute_large(tn_ctx *c) {
-  tn_tensor *x = tn_slice(tn_contiguous(tn_full(c, TN_F32, DIMS(8000000), 2.0)), 0, 0, 8000000, 2);
+  tn_tensor *x = tn_slice(tn_contiguous(tn_full(c, TN_F32, DIMS(16000000), 2.0)), 0, 0, 16000000, 2);
   float v = 0;
   tn_read(tn_sum(tn_exp(x), NULL, 0, false), &v, sizeof v);
 }
