@@ -19,11 +19,13 @@ typedef struct machine {
   tn__vec(room) spare;  /* of images that nobody reads any more */
 } machine;
 
-static const tn__image *source(const machine *m, const tn_node *n, uint32_t k) {
+static uint64_t source_at(const machine *m, const tn_node *n, uint32_t k) {
   uint64_t at = 0;
   tn__map_get(&m->index, (uintptr_t)n->src[k], &at);
-  return &m->image[at];
+  return at;
 }
+
+static const tn__image *source(const machine *m, const tn_node *n, uint32_t k) { return &m->image[source_at(m, n, k)]; }
 
 static int64_t size_of(const machine *m, tn_node *n) {
   int64_t v;
@@ -51,17 +53,13 @@ static void make(machine *m, const tn_node *n, uint32_t i) {
 }
 
 static void count_readers(machine *m, const tn_node *n) {
-  for (uint32_t k = 0; k < n->nsrc; k++) {
-    uint64_t at;
-    if (tn__map_get(&m->index, (uintptr_t)n->src[k], &at)) m->readers[at]++;
-  }
+  for (uint32_t k = 0; k < n->nsrc; k++) m->readers[source_at(m, n, k)]++;
 }
 
 static void release_sources(machine *m, const tn_node *n) {
   for (uint32_t k = 0; k < n->nsrc; k++) {
-    uint64_t at;
-    if (tn__map_get(&m->index, (uintptr_t)n->src[k], &at) && !--m->readers[at])
-      tn__vec_push(m->a, &m->spare, m->room[at]);
+    uint64_t at = source_at(m, n, k);
+    if (!--m->readers[at]) tn__vec_push(m->a, &m->spare, m->room[at]);
   }
 }
 
