@@ -2,9 +2,10 @@
 #include <math.h>
 
 enum {
-  RAMP_STEPS = 32,         /* a tile's begin and end: loads before there is anything to multiply, and stores */
-  BLOCK_STEPS = 16,        /* of a block of a split sum, at least, by plain loops */
-  TRANSFORMED_LAUNCHES = 4 /* kernels of a convolution by transforms: of both factors, their product, and back */
+  RAMP_STEPS = 32,          /* a tile's begin and end: loads before there is anything to multiply, and stores */
+  BLOCK_STEPS = 16,         /* of a block of a split sum, at least, by plain loops */
+  TRANSFORMED_LAUNCHES = 4, /* kernels of a convolution by transforms: of both factors, their product, and back */
+  USUAL_LAUNCH = 32768      /* multiply-adds in the time of a launch, where the device does not say */
 };
 static const double LEAST_DEAR = 0.5;
 
@@ -104,6 +105,11 @@ bool tn__target_fits(const tn__target *t, const tn__product_size *p) {
 
 /* a choice: either is right */
 double tn__target_launch_work(const tn__target *t) { return (double)t->launch * (double)t->rate * t->units; }
+
+/* a choice: either is right */
+double tn__target_launch_guess(const tn__target *t) {
+  return t->launch > 0 ? tn__target_launch_work(t) : USUAL_LAUNCH;
+}
 
 /* a choice: either is right */
 double tn__target_launch_bytes(const tn__target *t) {

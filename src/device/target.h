@@ -85,6 +85,8 @@ bool tn__target_fits(const tn__target *t, const tn__product_size *p);
 
 /* What a launch takes, and what memory gives meanwhile in bytes; 0 if the device has not said. */
 double tn__target_launch_work(const tn__target *t);
+/* So, or as much as is usual. */
+double tn__target_launch_guess(const tn__target *t);
 double tn__target_launch_bytes(const tn__target *t);
 /* Do products of so many rows, or columns, wait for memory only, by a form of tiles that covers them? */
 bool tn__target_is_narrow(const tn__target *t, double lines);

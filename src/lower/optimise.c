@@ -334,8 +334,9 @@ typedef struct blocks { /* range x as block * rows + inner */
   int64_t count;
 } blocks;
 
-/* The loops of the top reductions as one, where nothing else closes them, and no other reduction stands between them
- * (it would be done again for each turn of the one loop): a group device wants blocks of all they run over. */
+/* The loops of the top reductions as one, where nothing but stores of each element closes them, too, and no other
+ * reduction stands between them (it would be done again for each turn of the one loop): a group device wants blocks of
+ * all they run over. */
 static tn_node *flatten_top(tn__lowering *l, tn_node *body) {
   tn__survey p;
   tn__survey_loops(l->c, l->a, body, &p);
@@ -351,7 +352,9 @@ static tn_node *flatten_top(tn__lowering *l, tn_node *body) {
   if (!top || top->nsrc < 3 || tn__stands_between(&p.r, own)) return body;
   for (uint32_t i = 0; i < p.r.order.n; i++) {
     const tn_node *n = p.r.order.v[i];
-    if ((tn__own_of(&p.r, n) & own) && (n->op != OP_REDUCE || tn__level_of(&p.r, n) != top_level(&p))) return body;
+    bool stores = n->op == OP_STORE && (tn__own_of(&p.r, n) & own) == own;
+    bool reduces = n->op == OP_REDUCE && tn__level_of(&p.r, n) == top_level(&p);
+    if ((tn__own_of(&p.r, n) & own) && !stores && !reduces) return body;
     /* bounds another loop */
     if (n->op == OP_RANGE && (tn__free_of(&p.r, n) & own) && !(own >> tn__range_at(&p.r, n) & 1)) return body;
   }

@@ -19,8 +19,7 @@ enum {
   MAX_HOSTS = 16,        /* kernels that are asked whether they could store a value, too */
   HIDDEN_WORK = 8,       /* multiply-adds that are done while an element is on its way */
   USUAL_FETCH = 4,       /* those in the time of a load from a cache, */
-  USUAL_BALANCE = 16,    /* from memory, */
-  USUAL_LAUNCH = 32768,  /* and of another kernel's beginning, of devices that do not say */
+  USUAL_BALANCE = 16,    /* or from memory, of devices that do not say */
   MIN_PARALLEL = 16,     /* iterations around a fused reduction, which it must leave to the threads ... */
   SHORT_ROW = 32,        /* terms of a reduction below another one, and of all of them, ... */
   SMALL_NEST = 8192,     /* that few threads do in the time of a launch */
@@ -387,7 +386,7 @@ static bool is_quicker_stored(tn__fuse *f, const tn_node *n, const tn__info *in,
   if (2 * tn__numel_guess(n) * (double)tn__size_of(n->dtype) <= t->far) move /= (double)t->far_rate;
   double times = repeats(f, n, in, k), flops = fmax(0, in->flops * wide - HIDDEN_WORK);
   double more = (times - 1) * (load * in->loads + flops) - times * load - 2 * move;
-  double launch = t->launch > 0 ? tn__target_launch_work(t) : USUAL_LAUNCH;
+  double launch = tn__target_launch_guess(t);
   return more > 0 && more * tn__numel_guess(n) > launch;
 }
 

@@ -69,7 +69,7 @@ static bool match_ranges(tn__fuse *f, pair *p) {
   }
   p->env = whole ? x : tn__list(f->c, env, n);
   p->rows = tn__list(f->c, env, rows);
-  return nrows >= (double)ROWS_OF_UNIT * f->dev->target.units && (columns >= MIN_COLUMNS || !y->nsrc);
+  return nrows >= (double)ROWS_OF_UNIT * f->dev->target.units && columns >= MIN_COLUMNS;
 }
 
 /* Does all that a kernel reduces, or stores beside its root, stand under the output ranges of `set`, or under all? */

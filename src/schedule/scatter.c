@@ -1,8 +1,9 @@
 /* Scatters for devices whose threads run at once.  Integers are added at once, too, where the device can do that and
  * places are not few: in any order they give the same sum.  Added up one after the other, as they are written, others
- * would leave such a device to one thread.  Few are summed up place by place: each place asks all of them.  Of many,
- * those that go to one place are brought together by sorting: they are a run then, and its sum is made of sums of
- * blocks.
+ * would leave such a device to one thread.  Few are summed up place by place: each place asks all of them, or, where
+ * there are fewer of them than places, each of them asks all others, and the first of those that go to one place takes
+ * their sum there.  Of many, those that go to one place are brought together by sorting: they are a run then, and its
+ * sum is made of sums of blocks.
  *
  * A block gives the sum of the run that it ends in, as far as it is in the block; such sums, a run of the same number
  * each, are summed up along runs by the same rule.  So what a place gets is the sum of its elements in the block in
@@ -12,6 +13,7 @@
 #include "schedule/fuse.h"
 #include "tensor/scan.h"
 #include "tensor/sort.h"
+#include <math.h>
 
 enum {
   FIRST_BLOCK = 4,   /* elements of a block: each place looks at as many; */
@@ -19,6 +21,8 @@ enum {
   FEW_PLACES = 64,   /* at which additions would wait for each other */
   RUN_LAUNCHES = 12, /* kernels of sums of runs, */
   RUN_STEPS = 32,    /* and multiply-adds in the time that an element is in them */
+  ASK_LAUNCHES = 2,  /* kernels where updates ask each other, beside those where places ask; */
+  ASK_STEPS = 4,     /* multiply-adds in the time that one is asked: load, compare, choose, add */
 };
 
 /* [n, ...] -> along the axis, one for each block: its last element */
@@ -72,12 +76,36 @@ static tn_node *spread(tn_ctx *c, tn_node *x, tn_node *const *dims, uint32_t ran
   return tn__expand(c, x, dims);
 }
 
-/* idx[n], upd[n, r] -> [places, r], the sums of those that go to each place: each asks all */
-static tn_node *by_asking(tn_ctx *c, tn_node *places, tn_node *idx, tn_node *upd) {
-  tn__dims all = {.rank = 3, .d = {places, upd->dim[0], upd->dim[1]}};
-  tn_node *goes = tn__op2(c, OP_EQ, spread(c, tn__add_axis(c, idx, 0), all.d, 3), tn__place(c, &all, 0));
+/* idx[n], upd[n, r], asker[k] -> [k, r]: for each asker's place, the sum of those that go there */
+static tn_node *sum_by_asking(tn_ctx *c, tn_node *asker, tn_node *idx, tn_node *upd) {
+  tn__dims all = {.rank = 3, .d = {asker->dim[0], upd->dim[0], upd->dim[1]}};
+  tn_node *goes = tn__op2(c, OP_EQ, spread(c, tn__add_axis(c, idx, 0), all.d, 3), spread(c, asker, all.d, 3));
   upd = tn__expand(c, tn__add_axis(c, upd, 0), all.d);
   return tn__reduce(c, OP_SUM, tn__where(c, goes, upd, tn__literal_like(c, upd, 0)), (int64_t[]){1}, 1);
+}
+
+/* Each place asks all. */
+static tn_node *by_asking(tn_ctx *c, tn_node *places, tn_node *idx, tn_node *upd) {
+  tn__dims line = {.rank = 1, .d = {places}};
+  return sum_by_asking(c, tn__place(c, &line, 0), idx, upd);
+}
+
+/* base[places, ...] with upd[n, r] added at idx[n]: each asks all others, and the first that goes to a place takes the
+ * sum there; the others go nowhere, each to a place of its own, as do those that were to go nowhere. */
+static tn_node *by_asking_others(tn_ctx *c, tn_node *base, tn_node *idx, tn_node *upd) {
+  tn__dims line = {.rank = 1, .d = {idx->dim[0]}}, pairs = {.rank = 2, .d = {idx->dim[0], idx->dim[0]}};
+  idx = tn__op1(c, OP_CONTIG, idx);
+  tn_node *sum = sum_by_asking(c, idx, idx, tn__op1(c, OP_CONTIG, upd)), *k = tn__place(c, &line, 0);
+  tn_node *equal = tn__op2(c, OP_EQ, spread(c, tn__add_axis(c, idx, 0), pairs.d, 2), spread(c, idx, pairs.d, 2));
+  tn_node *sooner = tn__op2(c, OP_LT, tn__place(c, &pairs, 1), tn__place(c, &pairs, 0));
+  tn_node *found = tn__cast(c, tn__op2(c, OP_AND, equal, sooner), TN_I32);
+  found = tn__reduce(c, OP_RMAX, found, (int64_t[]){1}, 1);
+  tn_node *first = tn__op2(c, OP_EQ, found, tn__literal_like(c, found, 0));
+  tn_node *inside = tn__op2(c, OP_LE, tn__literal_like(c, idx, 0), idx), *next = tn__op2_num(c, OP_ADD, k, 1);
+  tn_node *takes = tn__op2(c, OP_AND, first, inside), *nowhere = tn__op2_num(c, OP_MUL, next, -1);
+  tn_node *place = tn__op1(c, OP_DISTINCT, tn__where(c, takes, idx, nowhere)), *dims[TN_MAX_RANK];
+  for (uint32_t i = 0; i < base->rank; i++) dims[i] = i ? base->dim[i] : line.d[0];
+  return tn__scatter(c, base, place, tn__reshape(c, sum, dims, base->rank));
 }
 
 typedef struct runs { /* updates sorted by place */
@@ -149,24 +177,29 @@ static double most(const tn_node *size) {
   return (double)size->hi;
 }
 
-/* In multiply-adds of the whole device */
-/* a choice: either is right */
-static bool is_quicker_asked(const tn__target *t, double places, double n, double width) {
+/* In multiply-adds of the whole device: n updates of so many elements each, that so many ask */
+/* a choice: any is right */
+static double asking_work(double askers, double n, double width) { return ASK_STEPS * askers * n * width; }
+
+/* a choice: any is right */
+static double runs_work(const tn__target *t, double places, double n, double width) {
   int bits = 1;
   while (bits < 62 && places >= (double)((int64_t)1 << bits)) bits++;
-  double sums = RUN_LAUNCHES * tn__target_launch_work(t) + RUN_STEPS * (n + places) * width;
-  return 2 * places * n * width <= tn__sort_work(t, 1, n, bits) + sums;
+  return tn__sort_work(t, 1, n, bits) + RUN_LAUNCHES * tn__target_launch_guess(t) + RUN_STEPS * (n + places) * width;
 }
 
 static tn_node *in_parallel(tn_ctx *c, const tn__target *t, tn_node *n) {
   tn_node *base = n->src[0], *idx = n->src[1], *upd = n->src[2], *places = n->dim[0];
   tn_node *count = tn__numel(c, idx);
   idx = tn__cast(c, tn__reshape(c, idx, &count, 1), TN_I64);
-  upd = tn__merge_axes(c, tn__merge_axes(c, upd, n->src[1]->rank, n->rank - 1u), 0, n->src[1]->rank);
-  bool asked = is_quicker_asked(t, most(places), most(count), most(upd->dim[1]));
-  if (!asked && most(count) < most(places) && places->lo > 1)
-    return tn__cast(c, by_run(c, tn__acc(c, base), idx, tn__acc(c, upd)), n->dtype);
-  tn_node *sum = (asked ? by_asking : by_place)(c, places, idx, tn__acc(c, upd));
+  upd = tn__acc(c, tn__merge_axes(c, tn__merge_axes(c, upd, n->src[1]->rank, n->rank - 1u), 0, n->src[1]->rank));
+  double updates = most(count), width = most(upd->dim[1]), sorted = runs_work(t, most(places), updates, width),
+         asked = asking_work(most(places), updates, width),
+         others = asking_work(updates, updates, width) + ASK_LAUNCHES * tn__target_launch_guess(t);
+  bool fewer = updates < most(places) && places->lo > 1;
+  if (fewer && fmin(sorted, others) < asked)
+    return tn__cast(c, (others <= sorted ? by_asking_others : by_run)(c, tn__acc(c, base), idx, upd), n->dtype);
+  tn_node *sum = (asked <= sorted ? by_asking : by_place)(c, places, idx, upd);
   return tn__cast(c, tn__add(c, tn__acc(c, base), tn__reshape(c, sum, n->dim, n->rank)), n->dtype);
 }
 

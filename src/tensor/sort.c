@@ -23,8 +23,7 @@ enum {
   PASS_STEPS = 32,        /* multiply-adds in the time that an element is in a pass, beside asking for its digit, */
   COUNT_STEPS = 16,       /* or that the count of a digit in a block is */
   TABLE_BLOCK = 2048,     /* elements for which it is worth to count all digits in a table */
-  LEAST_LAUNCH = 1 << 15, /* so, of a launch, on devices that do not say how long it takes, */
-  CALL = 1 << 11,         /* and of one on a processor */
+  CALL = 1 << 11,         /* so, of a launch on a processor */
   ASK_FETCHES = 4, /* asking takes so long as fetching so many elements; where fetching is free: a multiply-add */
 };
 
@@ -46,7 +45,7 @@ static const tn__target *target_of(tn_ctx *c, const tn_node *x) {
 }
 
 static double launch_work(const tn__target *t, bool tables) {
-  return t->launch > 0 ? tn__target_launch_work(t) : tables ? CALL : LEAST_LAUNCH;
+  return tables && t->launch <= 0 ? CALL : tn__target_launch_guess(t);
 }
 
 /* The quickest way.  *work: what it takes. */
