@@ -178,6 +178,14 @@ static double bytes_of(const columns *k, const tn_node *n) {
   return tn__volume(&k->p, reduced_in(k, n) | 1ull << k->lane) * (double)tn__size_of(n->dtype);
 }
 
+/* Does every reduction run again for each turn of range j?  One that does not stands outside of its loop, which then
+ * cannot be around what fills scratch memory. */
+static bool is_around_all(const tn__survey *p, uint32_t j) {
+  for (uint32_t i = 0; i < p->r.order.n; i++)
+    if (p->r.order.v[i]->op == OP_REDUCE && !(tn__free_of(&p->r, p->r.order.v[i]) >> j & 1)) return false;
+  return true;
+}
+
 /* a choice: no is right */
 static bool find_lines(columns *k) {
   double most = 1;
@@ -185,7 +193,7 @@ static bool find_lines(columns *k) {
     if (k->p.r.order.v[i]->op == OP_STOREADD || k->p.r.order.v[i]->op == OP_AFTER) return false;
   for (uint32_t j = 0; j < k->p.r.n; j++) {
     double bytes = 0;
-    if (!is_even(&k->p, j) || tn__extent(k->p.r.range[j]) <= most) continue;
+    if (!is_even(&k->p, j) || !is_around_all(&k->p, j) || tn__extent(k->p.r.range[j]) <= most) continue;
     for (uint32_t i = 0; i < k->p.r.order.n; i++)
       if (is_same(k, k->p.r.order.v[i], j)) bytes += bytes_of(k, k->p.r.order.v[i]);
     if (bytes > 0) most = tn__extent(k->p.r.range[j]), k->line = (int)j, k->bytes = bytes;

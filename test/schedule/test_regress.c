@@ -474,6 +474,12 @@ static const row rows[] = {
      "%9 = param f16[1,80] 1 80 {8 0}\n"
      "%10 = contract f16[1] %8 %9 {0 0 1 1}\n"
      "%11 = sink void %10 {\"outputs\"}\n"},
+    {"a product of one row that many share, loaded across its few columns: its sums stand outside of the rows",
+     "%1 = param bf16[1,16] 1 16 {0 0}\n"
+     "%2 = expand bf16[1415,16] %1 1415 16\n"
+     "%3 = param bf16[15,16] 15 16 {1 0}\n"
+     "%4 = contract bf16[1415,15] %2 %3 {0 1 1 1}\n"
+     "%5 = sink void %4 {\"outputs\"}\n"},
 };
 
 /* What only compiled code shows. */
