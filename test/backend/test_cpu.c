@@ -2,7 +2,9 @@
 #include "backend/cpu/compiler.h"
 #include "backend/cpu/cpu.h"
 #include "support/ctx.h"
+#include "ir/eval.h"
 #include <dirent.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <sched.h>
@@ -310,49 +312,74 @@ static void test_hanging_compiler(void **state) {
 
 /* ---- matrix products ---- */
 
-static double element(const tn__product *g, const void *p, int64_t at) {
-  return g->dtype == TN_F32 ? (double)((const float *)p)[at] : ((const double *)p)[at];
+enum { GAP = 3 }; /* behind each row and each matrix */
+
+/* A matrix, or as many as the batch has, as f64 and as it stands in memory */
+typedef struct numbers {
+  int64_t n;
+  double *value;
+  char *mem;
+} numbers;
+
+static double at(const tn__product *g, const numbers *x, int64_t i) {
+  return tn__eval_to_double(g->dtype, tn__eval_load(g->dtype, x->mem + (size_t)i * tn__size_of(g->dtype)));
 }
 
-static void fill(const tn__product *g, void *p, int64_t n, int seed) {
-  for (int64_t i = 0; i < n; i++) {
-    double v = (double)((i * 7 + seed) % 11 - 5); /* small integers: sums are exact in any order */
-    if (g->dtype == TN_F32) ((float *)p)[i] = (float)v;
-    else ((double *)p)[i] = v;
-  }
+static void put(const tn__product *g, numbers *x, int64_t i, double v) {
+  tn__eval_store(g->dtype, x->mem + (size_t)i * tn__size_of(g->dtype), tn__eval_from_double(g->dtype, v));
+  x->value[i] = at(g, x, i);
 }
 
-static void check_product(tn__device *d, tn__product g) {
-  enum { ROOM = 4 * 40 * 48 };
-  static double a[ROOM], b[ROOM], c[ROOM], was[ROOM];
-  fill(&g, a, ROOM, 1);
-  fill(&g, b, ROOM, 2);
-  fill(&g, c, ROOM, 3);
-  memcpy(was, c, sizeof c);
-  g.a = a;
-  g.b = b;
-  g.c = c;
-  g.lda = (g.trans_a ? g.m : g.k) + 3;
+/* Small integers: sums are exact in any order. */
+static numbers fill(const tn__product *g, int64_t n, int seed) {
+  numbers x = {n, test_malloc((size_t)n * sizeof *x.value), test_malloc((size_t)n * tn__size_of(g->dtype))};
+  for (int64_t i = 0; i < n; i++) put(g, &x, i, (double)((i * 7 + i / 11 + seed) % 11 - 5));
+  return x;
+}
+
+static void drop(numbers *x) {
+  test_free(x->value);
+  test_free(x->mem);
+}
+
+static bool same(double x, double y) { return x == y || (isnan(x) && isnan(y)); }
+
+static double summed(const tn__product *g, const numbers *a, const numbers *b, int64_t i, int64_t m, int64_t n) {
+  double sum = 0;
+  for (int64_t k = 0; k < g->k; k++) sum += a->value[tn__product_a(g, i, m, k)] * b->value[tn__product_b(g, i, k, n)];
+  return sum;
+}
+
+/* special: what is multiplied first is infinite in one matrix and no number in the other, in other rows and columns */
+static void check_product(tn__device *d, tn__product g, bool special) {
+  g.lda = (g.trans_a ? g.m : g.k) + GAP;
   g.ldb = (g.trans_b ? g.k : g.n) + 1;
   g.ldc = g.n + 2;
-  g.stride_a = 40 * 44;
-  g.stride_b = 0;
-  g.stride_c = 40 * 48;
+  g.stride_a = (g.trans_a ? g.k : g.m) * g.lda + GAP;
+  g.stride_c = g.m * g.ldc + GAP;
+  numbers a = fill(&g, g.batch * g.stride_a + GAP, 1), b = fill(&g, (g.trans_b ? g.n : g.k) * g.ldb + GAP, 2),
+          c = fill(&g, g.batch * g.stride_c + GAP, 3);
+  if (special) put(&g, &a, tn__product_a(&g, 0, g.m - 1, 0), NAN);
+  if (special) put(&g, &b, tn__product_b(&g, 0, 0, g.n - 1), INFINITY);
+  g.a = a.mem, g.b = b.mem, g.c = c.mem;
   assert_int_equal(tn__cpu_gemm(d, &g), TN_OK);
-  for (int64_t i = 0; i < g.batch; i++)
-    for (int64_t m = 0; m < 40; m++)
-      for (int64_t n = 0; n < g.ldc; n++) {
-        int64_t at = i * g.stride_c + m * g.ldc + n;
-        double want = element(&g, was, at);
-        if (m < g.m && n < g.n) {
-          want *= g.beta;
-          for (int64_t k = 0; k < g.k; k++)
-            want += element(&g, a, i * g.stride_a + (g.trans_a ? k * g.lda + m : m * g.lda + k)) *
-                    element(&g, b, g.trans_b ? n * g.ldb + k : k * g.ldb + n);
-        }
-        assert_true(element(&g, c, at) == want);
-      }
+  for (int64_t p = 0; p < c.n; p++) {
+    int64_t i = p / g.stride_c, m = p % g.stride_c / g.ldc, n = p % g.stride_c % g.ldc;
+    double want = c.value[p];
+    if (i < g.batch && m < g.m && n < g.n)
+      want = tn__eval_to_double(g.dtype, tn__eval_from_double(
+                                             g.dtype, (g.beta != 0 ? g.beta * want : 0) + summed(&g, &a, &b, i, m, n)));
+    if (!same(at(&g, &c, p), want))
+      fail_msg("%s %lldx%lldx%lld (%d, %d): element %lld is %g, not %g", tn__dtypes[g.dtype].name, (long long)g.m,
+               (long long)g.n, (long long)g.k, g.trans_a, g.trans_b, (long long)p, at(&g, &c, p), want);
+  }
+  drop(&a);
+  drop(&b);
+  drop(&c);
 }
+
+static const int floats[] = {TN_F32, TN_F64, TN_F16, TN_BF16};
+enum { FLOATS = sizeof floats / sizeof *floats };
 
 static void test_products(void **state) {
   static const int64_t sizes[][3] = {{1, 1, 1}, {3, 5, 7}, {33, 17, 40}, {1, 40, 9}, {40, 1, 9},
@@ -360,22 +387,71 @@ static void test_products(void **state) {
   fixture f;
   (void)state;
   open_cpu(&f, "", "", 3);
-  assert_true(f.d->ops->has_gemm(f.d, TN_F32));
+  for (int i = 0; i < FLOATS; i++) assert_true(f.d->ops->has_gemm(f.d, floats[i]));
+  assert_false(f.d->ops->has_gemm(f.d, TN_I32));
   for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
-    for (int bits = 0; bits < 64; bits++)
-      check_product(f.d, (tn__product){.dtype = bits & 1 ? TN_F32 : TN_F64,
-                                       .trans_a = bits & 2,
-                                       .trans_b = bits & 4,
-                                       .beta = bits & 8    ? 1
-                                               : bits & 16 ? -2
-                                                           : 0,
-                                       .batch = bits & 32 ? 4 : 1,
-                                       .m = sizes[s][0],
-                                       .n = sizes[s][1],
-                                       .k = sizes[s][2]});
+    for (int bits = 0; bits < 32 * FLOATS; bits++) {
+      tn__product g = {.dtype = floats[bits / 32],
+                       .trans_a = bits & 1,
+                       .trans_b = bits & 2,
+                       .beta = bits & 4   ? 1
+                               : bits & 8 ? -2
+                                          : 0,
+                       .batch = bits & 16 ? 4 : 1,
+                       .m = sizes[s][0],
+                       .n = sizes[s][1],
+                       .k = sizes[s][2]};
+      check_product(f.d, g, false);
+      if (g.m && g.n && g.k) check_product(f.d, g, true);
+    }
   tn__product big = {.dtype = TN_F32, .m = 1, .n = 1, .k = (int64_t)1 << 31, .batch = 1, .lda = 1, .ldb = 1, .ldc = 1};
   assert_int_equal(tn__cpu_gemm(f.d, &big), TN_ENOTSUP);
   assert_non_null(strstr(tn_last_error(&f.c)->text, "2147483648"));
+  close_cpu(&f);
+}
+
+/* Of half floats, several blocks of rows, columns or steps, of all, and of one that is long. */
+static void test_blocks(void **state) {
+  static const int64_t sizes[][3] = {{357, 361, 359},  {1000, 3, 130}, {3, 1000, 130},  {7900, 9, 20}, {9, 7900, 20},
+                                     {2, 3, 70000}, {130000, 1, 2}, {1, 130000, 2}, {1, 1, 130000}};
+  (void)state;
+  for (int threads = 1; threads <= 3; threads += 2) {
+    fixture f;
+    open_cpu(&f, "", "", threads);
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
+      for (int bits = 0; bits < 8; bits++)
+        check_product(f.d,
+                      (tn__product){.dtype = bits & 1 ? TN_F16 : TN_BF16,
+                                    .trans_a = bits & 2,
+                                    .trans_b = bits & 4,
+                                    .batch = 1,
+                                    .m = sizes[s][0],
+                                    .n = sizes[s][1],
+                                    .k = sizes[s][2]},
+                      bits & 1);
+    close_cpu(&f);
+  }
+}
+
+/* Blocks of memory are asked for when the first product of half floats is, and not again. */
+static void ask(void *arg) {
+  fixture *f = arg;
+  assert_true(f->d->ops->has_gemm(f->d, TN_F16));
+}
+
+static void test_no_room(void **state) {
+  fixture f;
+  tn_status status;
+  (void)state;
+  open_cpu(&f, "", "", 2);
+  f.c.mem.fail_at = f.c.mem.count + 1;
+  assert_false(tn__mem_try(&f.c.mem, ask, &f, &status));
+  assert_int_equal(status, TN_ENOMEM);
+  f.c.mem.fail_at = 0;
+  ask(&f);
+  int64_t count = f.c.mem.count;
+  check_product(f.d, (tn__product){.dtype = TN_BF16, .batch = 3, .m = 30, .n = 20, .k = 10}, false);
+  assert_int_equal(f.c.mem.count, count);
   close_cpu(&f);
 }
 
@@ -385,6 +461,7 @@ int main(void) {
       cmocka_unit_test(test_unusable_cache),   cmocka_unit_test(test_full_cache),
       cmocka_unit_test(test_no_compiler),      cmocka_unit_test(test_failing_compiler),
       cmocka_unit_test(test_units), cmocka_unit_test(test_hanging_compiler), cmocka_unit_test(test_products),
+      cmocka_unit_test(test_blocks),           cmocka_unit_test(test_no_room),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,11 @@
 /* Matrix products by OpenBLAS, loaded when the first one is wanted: its start-up costs milliseconds and threads, which
- * programs without products should not pay.
+ * programs without products should not pay.  It has none of half floats: blocks of these are made f32 on their way.
  *
  * The library chooses its kernels by a list of processors it knows, and falls back to code for the oldest ones on any
  * that is newer than itself: an eighth of the speed.  It is then loaded again with the kernels that the machine's
  * instructions allow. */
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/half.h"
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -74,19 +75,22 @@ static void load(void) {
   if (blas.sgemm && blas.dgemm) blas.library = lib;
 }
 
+/* Of half floats each thread has a block of either operand and of the result, as f32: with sides of SIDE an element is
+ * multiplied so often that its conversion does not count, and all three go into what a core caches for itself. */
+enum { TILE = 16 /* the library's kernels are of multiples of that */, SIDE = 352, BLOCK = SIDE * SIDE };
+
 bool tn__cpu_has_gemm(tn__device *d, int dtype) {
-  (void)d;
-  if (dtype != TN_F32 && dtype != TN_F64) return false;
+  int sums = tn__dtype_acc(dtype);
+  if (sums != TN_F32 && sums != TN_F64) return false;
   pthread_once(&blas_once, load);
+  if (blas.library && tn__half_of(dtype)) tn__cpu_grow_scratch(d, 3 * BLOCK * sizeof(float));
   return blas.library != NULL;
 }
 
 /* The library's threads are not used: beside the context's own they would fight for the cores, each side spinning while
  * the other computes.  A product is cut into tiles of its result instead, one call of the library each. */
 
-/* Multiplications that are worth waking a thread for; a tile is cut at multiples of TILE rows and columns, as the
- * library's kernels are. */
-enum { WORTH_A_THREAD = 1 << 17, TILE = 16 };
+enum { WORTH_A_THREAD = 1 << 17 }; /* multiplications that are worth waking one for */
 
 static void one_thread_each(void) {
   if (blas.set_threads && blas.get_threads && blas.get_threads() != 1) blas.set_threads(1);
@@ -105,8 +109,71 @@ static void scale(const tn__product *g, char *c, size_t size) {
   }
 }
 
+static void call(const tn__product *g) {
+  int ta = g->trans_a ? TRANS : NO_TRANS, tb = g->trans_b ? TRANS : NO_TRANS;
+  int m = (int)g->m, n = (int)g->n, k = (int)g->k, lda = (int)g->lda, ldb = (int)g->ldb, ldc = (int)g->ldc;
+  if (k == 0) scale(g, g->c, tn__size_of(g->dtype));
+  else if (g->dtype == TN_F32)
+    blas.sgemm(ROW_MAJOR, ta, tb, m, n, k, 1.0f, g->a, lda, g->b, ldb, (float)g->beta, g->c, ldc);
+  else blas.dgemm(ROW_MAJOR, ta, tb, m, n, k, 1.0, g->a, lda, g->b, ldb, g->beta, g->c, ldc);
+}
+
+/* ---- half floats ---- */
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* So many rows, columns and steps at a time that no block has more than BLOCK elements: SIDE at first, and more where
+ * others are fewer. */
+static tn__product block_of(const tn__product *g) {
+  tn__product b = {.m = least(g->m, SIDE), .n = least(g->n, SIDE)};
+  b.k = most(1, least(g->k, BLOCK / most(b.m, b.n)));
+  if (g->m > g->n) b.m = least(g->m, most(b.m, BLOCK / most(b.k, b.n) / TILE * TILE));
+  else b.n = least(g->n, most(b.n, BLOCK / most(b.k, b.m) / TILE * TILE));
+  return b;
+}
+
+/* Rows of half floats as a matrix by itself */
+static void widen(const tn__half *h, float *to, const uint16_t *from, int64_t ld, int64_t rows, int64_t cols) {
+  if (ld == cols) cols *= rows, rows = 1;
+  for (int64_t i = 0; i < rows; i++) h->widen(to + i * cols, from + i * ld, (size_t)cols);
+}
+
+/* A block of the result: its sums over all steps are of f32, and rounded once.  From one block to the next, operands
+ * that stay are not converted again. */
+static void multiply_block(const tn__product *g, const tn__product *by, int64_t i, int64_t j, float *room) {
+  const tn__half *h = tn__half_of(g->dtype);
+  const uint16_t *a = g->a, *b = g->b;
+  uint16_t *c = (uint16_t *)g->c + tn__product_c(g, 0, i, j);
+  float *x = room, *y = x + BLOCK, *z = y + BLOCK;
+  tn__product p = {.dtype = TN_F32, .trans_a = g->trans_a, .trans_b = g->trans_b, .a = x, .b = y, .c = z};
+  bool whole = by->k >= g->k;
+  p.m = least(g->m - i, by->m), p.n = p.ldc = least(g->n - j, by->n);
+  p.beta = g->beta;
+  if (g->beta != 0) widen(h, z, c, g->ldc, p.m, p.n);
+  for (int64_t k = 0; k == 0 || k < g->k; k += by->k) {
+    p.k = least(g->k - k, by->k);
+    p.lda = g->trans_a ? p.m : p.k, p.ldb = g->trans_b ? p.k : p.n;
+    if (!whole || j == 0) widen(h, x, a + tn__product_a(g, 0, i, k), g->lda, g->trans_a ? p.k : p.m, p.lda);
+    if (!whole || by->n < g->n || i == 0)
+      widen(h, y, b + tn__product_b(g, 0, k, j), g->ldb, g->trans_b ? p.n : p.k, p.ldb);
+    call(&p);
+    p.beta = 1;
+  }
+  for (int64_t r = 0; r < p.m; r++) h->round(c + r * g->ldc, z + r * p.n, (size_t)p.n);
+}
+
+static void multiply_halves(const tn__product *g, const tn__product *by, float *room) {
+  for (int64_t i = 0; i < g->m; i += by->m)
+    for (int64_t j = 0; j < g->n; j += by->n) multiply_block(g, by, i, j, room);
+}
+
+/* ---- tiles ---- */
+
 typedef struct tiles {
+  tn__device *d;
   const tn__product *g;
+  tn__product by; /* of half floats: the whole product's blocks, so that sums do not hang on the number of tiles */
   int64_t rows, cols; /* of a tile */
   int64_t across, down; /* tiles per product */
 } tiles;
@@ -117,18 +184,14 @@ static void multiply(void *arg, int64_t slice, int thread) {
   size_t size = tn__size_of(g.dtype);
   int64_t per = t->across * t->down, product = slice / per, row = slice % per / t->across * t->rows,
           col = slice % per % t->across * t->cols;
-  (void)thread;
   if (row >= g.m || col >= g.n) return;
   g.a = (const char *)g.a + (size_t)(product * g.stride_a + row * (g.trans_a ? 1 : g.lda)) * size;
   g.b = (const char *)g.b + (size_t)(product * g.stride_b + col * (g.trans_b ? g.ldb : 1)) * size;
   g.c = (char *)g.c + (size_t)(product * g.stride_c + row * g.ldc + col) * size;
   g.m = g.m - row < t->rows ? g.m - row : t->rows;
   g.n = g.n - col < t->cols ? g.n - col : t->cols;
-  int ta = g.trans_a ? TRANS : NO_TRANS, tb = g.trans_b ? TRANS : NO_TRANS;
-  int m = (int)g.m, n = (int)g.n, k = (int)g.k, lda = (int)g.lda, ldb = (int)g.ldb, ldc = (int)g.ldc;
-  if (k == 0) scale(&g, g.c, size);
-  else if (g.dtype == TN_F32) blas.sgemm(ROW_MAJOR, ta, tb, m, n, k, 1.0f, g.a, lda, g.b, ldb, (float)g.beta, g.c, ldc);
-  else blas.dgemm(ROW_MAJOR, ta, tb, m, n, k, 1.0, g.a, lda, g.b, ldb, g.beta, g.c, ldc);
+  if (tn__half_of(g.dtype)) multiply_halves(&g, &t->by, tn__cpu_scratch(t->d, thread));
+  else call(&g);
 }
 
 /* A piece's size when n is cut into `pieces`, rounded up to whole tiles of the library */
@@ -138,21 +201,21 @@ static int64_t piece(int64_t n, int64_t pieces) {
 }
 
 /* Tiles for `threads`: of all grids of that many, the one whose tiles read least. */
-static tiles cut(const tn__product *g, int threads) {
+static tiles cut(tn__device *d, const tn__product *g, int threads) {
   double work = (double)g->m * (double)g->n * (double)g->k * (double)g->batch;
-  tiles best = {.g = g, .rows = g->m, .cols = g->n, .across = 1, .down = 1};
+  tiles best = {.d = d, .g = g, .by = block_of(g), .rows = g->m, .cols = g->n, .across = 1, .down = 1};
   int64_t want = g->batch >= threads ? 1 : threads;
   if (work < (double)want * WORTH_A_THREAD) want = (int64_t)(work / WORTH_A_THREAD);
-  double least = -1;
+  double fewest = -1;
   for (int64_t down = 1; down <= want; down++) {
     if (want % down) continue;
     int64_t rows = piece(g->m, down), cols = piece(g->n, want / down);
     /* would leave threads without work */
     if (want > 1 && ((down - 1) * rows >= g->m || (want / down - 1) * cols >= g->n)) continue;
     double reads = (double)rows + (double)cols;
-    if (least >= 0 && reads >= least) continue;
-    least = reads;
-    best = (tiles){.g = g, .rows = rows, .cols = cols, .across = want / down, .down = down};
+    if (fewest >= 0 && reads >= fewest) continue;
+    fewest = reads;
+    best.rows = rows, best.cols = cols, best.across = want / down, best.down = down;
   }
   return best;
 }
@@ -172,7 +235,7 @@ tn_status tn__cpu_gemm(tn__device *d, const tn__product *g) {
   }
   if (g->m == 0 || g->n == 0 || g->batch == 0) return TN_OK;
   one_thread_each();
-  tiles t = cut(g, tn__pool_threads(d->ctx->pool));
+  tiles t = cut(d, g, tn__pool_threads(d->ctx->pool));
   tn__pool_run(d->ctx->pool, multiply, &t, g->batch * t.across * t.down);
   return TN_OK;
 }

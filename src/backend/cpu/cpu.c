@@ -53,7 +53,7 @@ struct tn__code {
 typedef struct cpu {
   tn__cc cc;
   char machine[64];   /* the processor's name */
-  char *scratch;      /* one piece per thread, as large as any kernel compiled so far needs; a canary behind each */
+  char *scratch;      /* one piece per thread, as large as anything so far needs; a canary behind each */
   size_t piece;
 } cpu;
 
@@ -144,8 +144,7 @@ static void *symbol(tn_ctx *c, void *object, const char *kernel_name, uint32_t n
   return s;
 }
 
-/* Room for `bytes` of scratch per thread. */
-static void grow_scratch(tn__device *d, size_t bytes) {
+void tn__cpu_grow_scratch(tn__device *d, size_t bytes) {
   cpu *self = d->self;
   size_t piece = (bytes + sizeof canary + LINE - 1) / LINE * LINE, threads = (size_t)tn__pool_threads(d->ctx->pool);
   if (piece <= self->piece) return;
@@ -157,13 +156,18 @@ static void grow_scratch(tn__device *d, size_t bytes) {
   for (size_t t = 1; t <= threads; t++) memcpy(grown + t * piece - sizeof canary, &canary, sizeof canary);
 }
 
+void *tn__cpu_scratch(const tn__device *d, int thread) {
+  const cpu *self = d->self;
+  return self->scratch ? self->scratch + (size_t)thread * self->piece : NULL;
+}
+
 static void find_functions(build *b, const unit *u, uint32_t i) {
   tn_ctx *c = b->device->ctx;
   const tn__kernel *from = b->kernels[i];
   kernel *k = &b->code->kernel[i];
   k->nparts = from->nparts;
   k->scratch = from->scratch > 0;
-  if (k->scratch) grow_scratch(b->device, (size_t)from->scratch);
+  if (k->scratch) tn__cpu_grow_scratch(b->device, (size_t)from->scratch);
   for (uint32_t p = 0; p < k->nparts; p++) {
     void *run = symbol(c, u->object, from->name, p, ""), *extent = symbol(c, u->object, from->name, p, "_extent");
     memcpy(&k->part[p].run, &run, sizeof run);
@@ -207,7 +211,7 @@ static tn__code *compile(tn__device *d, tn__kernel *const *kernels, uint32_t n) 
 /* ---- running ---- */
 
 typedef struct job {
-  const cpu *self;
+  const tn__device *d;
   part_fn run;
   void *const *buf;
   const int64_t *var;
@@ -217,9 +221,7 @@ typedef struct job {
 static void run_slice(void *arg, int64_t slice, int thread) {
   const job *j = arg;
   int64_t lo = slice * j->each + (slice < j->rest ? slice : j->rest);
-  char *scratch = j->self->scratch; /* NULL as long as no kernel needed any */
-  j->run(j->buf, j->var, lo, lo + j->each + (slice < j->rest),
-         scratch ? scratch + (size_t)thread * j->self->piece : NULL);
+  j->run(j->buf, j->var, lo, lo + j->each + (slice < j->rest), tn__cpu_scratch(j->d, thread));
 }
 
 static bool scratch_is_sound(const tn__device *d) {
@@ -237,12 +239,12 @@ static tn_status launch(tn__device *d, tn__code *code, uint32_t n, void *const *
   (void)bytes;
   if (most == SLICES_PER_THREAD) most = 1; /* one thread */
   for (uint32_t p = 0; p < k->nparts; p++) {
-    job j = {.self = d->self, .run = k->part[p].run, .buf = buf, .var = var};
+    job j = {.d = d, .run = k->part[p].run, .buf = buf, .var = var};
     int64_t extent = k->part[p].extent(var), slices = extent / k->part[p].grain;
     if (extent <= 0) continue;
     if (slices > most) slices = most;
     if (slices <= 1) {
-      j.run(buf, var, 0, extent, j.self->scratch);
+      j.run(buf, var, 0, extent, tn__cpu_scratch(d, 0));
       continue;
     }
     j.each = extent / slices;
@@ -316,6 +318,7 @@ static const tn__device_ops interpreting_ops = {
     .compile = tn__ref_compile,
     .release = tn__ref_release,
     .launch = tn__ref_launch,
+    .close = close_cpu,
     .has_gemm = tn__cpu_has_gemm,
     .gemm = tn__cpu_gemm,
 };
@@ -327,11 +330,9 @@ void tn__cpu_open(tn_ctx *c) {
   describe(c, &found, text, sizeof text);
   tn__device *d = tn__device_add(c, compiles ? &cpu_ops : &interpreting_ops, "cpu", text, NULL);
   d->target = (tn__target){.interprets = !compiles, TN__CPU_TARGET};
-  if (compiles) {
-    cpu *self = d->self = tn__mem_alloc(&c->mem, sizeof *self);
-    *self = found;
-  } else if (!c->opt.quiet) {
+  cpu *self = d->self = tn__mem_alloc(&c->mem, sizeof *self);
+  *self = found;
+  if (!compiles && !c->opt.quiet)
     fprintf(stderr, "tenet: no C compiler was found (TENET_CC%s%s): kernels are interpreted, which is slow\n",
             c->opt.cc ? " is " : "", c->opt.cc ? c->opt.cc : "");
-  }
 }

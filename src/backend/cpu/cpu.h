@@ -19,7 +19,13 @@ enum {
 /* Adds the device "cpu".  Without a C compiler it interprets, and says so on stderr once unless opt.quiet. */
 void tn__cpu_open(tn_ctx *c);
 
-/* Is there a BLAS library?  Loads it.  f32 and f64. */
+/* Memory that a thread has while it runs a slice, and nothing stands in from one to the next.  Room for `bytes` of it
+ * on each thread; throws TN_ENOMEM. */
+void tn__cpu_grow_scratch(tn__device *d, size_t bytes);
+void *tn__cpu_scratch(const tn__device *d, int thread); /* 64-aligned; NULL: there is none yet */
+
+/* Is there a BLAS library?  Loads it.  f32 and f64; f16 and bf16, for which it makes room in scratch memory: throws
+ * TN_ENOMEM. */
 bool tn__cpu_has_gemm(tn__device *d, int dtype);
 
 /* TN_ENOTSUP with an error recorded if a size or leading dimension exceeds what the library takes; allocates nothing.
