@@ -133,6 +133,12 @@ bool tn__target_is_shallow(const tn__target *t, double steps) {
 }
 
 /* a choice: either is right */
+bool tn__target_widens_in_vain(const tn__target *t, const tn__product_size *p) {
+  double m = (double)p->rows, n = (double)p->cols, k = (double)p->steps;
+  return tn__dtype_acc(p->dtype) != p->dtype && (double)t->widening * (m * k + k * n + m * n) > m * n * k;
+}
+
+/* a choice: either is right */
 bool tn__target_is_much(const tn__target *t, double work) {
   return work >= TRANSFORMED_LAUNCHES * tn__target_launch_work(t);
 }

@@ -41,6 +41,9 @@ typedef struct tn__target {
   float launch;     /* seconds from the end of a kernel to the begin of the next one, which waits for it */
   float library;    /* how many times as fast as by tiles large products are by the device's library; 0: as fast */
 
+  float widening;     /* multiply-adds that own kernels do while an element of half floats is converted for a library
+                       * that has none of them; 0: it has */
+
   const tn__tile_form *tiles; /* what products by tiles are made of (lower/tile.c) */
   uint32_t ntiles;            /* 0: there are none */
 } tn__target;
@@ -93,6 +96,9 @@ bool tn__target_is_narrow(const tn__target *t, double lines);
 /* Does memory take longer to read and write a product of f32 once more than tiles longer than the library to compute
  * it, over so many steps?  Always, where the library is no faster. */
 bool tn__target_is_shallow(const tn__target *t, double steps);
+/* Does a library that has none of half floats take longer to convert a product's elements than own kernels for all of
+ * it?  As where it is thin, whichever way. */
+bool tn__target_widens_in_vain(const tn__target *t, const tn__product_size *p);
 /* Libraries convolve with fewer multiplications (Winograd's way) where there is so much to do that further launches do
  * not count; which gains nothing where products of c by k channels wait for memory. */
 bool tn__target_is_much(const tn__target *t, double work);

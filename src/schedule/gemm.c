@@ -175,6 +175,9 @@ const tn__gemm *tn__gemm_plan(tn__fuse *f, tn_node *n) {
   double work = (double)tn__size_guess(g.m) * (double)tn__size_guess(g.n) * (double)tn__size_guess(g.k);
   if (work < TN__LEAST_CALL) return NULL; /* a choice: either is right */
   const tn__target *t = &f->dev->target;
+  tn__product_size guess = {.rows = tn__size_guess(g.m), .cols = tn__size_guess(g.n), .steps = tn__size_guess(g.k),
+                            .dtype = g.dtype};
+  if (tn__target_widens_in_vain(t, &guess)) return NULL; /* a choice: either is right */
   bool known = t->ntiles && n->dtype == TN_F32 && tn__is_const(g.m) && tn__is_const(g.n) && tn__is_const(g.k);
   /* Own kernels are fused with what comes after: little work saves a launch, few steps the product's way through
    * memory.  Few rows or columns wait for memory only, but not by libraries, which do more of them (cuBLAS takes 79 us

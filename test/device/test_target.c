@@ -58,6 +58,19 @@ static void test_times(void **state) {
   }
 }
 
+/* 5 of widening: with sides of 15 elements are converted as long as they are multiplied. */
+static void test_widening(void **state) {
+  tn__target t = {.widening = 5}, none = {0};
+  tn__product_size p = {.rows = 15, .cols = 15, .steps = 15, .dtype = TN_BF16};
+  (void)state;
+  assert_false(tn__target_widens_in_vain(&t, &p));
+  p.steps = 14;
+  assert_true(tn__target_widens_in_vain(&t, &p));
+  assert_false(tn__target_widens_in_vain(&none, &p));
+  p.dtype = TN_F32;
+  assert_false(tn__target_widens_in_vain(&t, &p));
+}
+
 /* A device without tiles, which says nothing of its costs */
 static void test_plain_device(void **state) {
   tn__target t = {.lane_bytes = 64};
@@ -103,7 +116,8 @@ static void test_libraries(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_edges), cmocka_unit_test(test_fits),
-                                     cmocka_unit_test(test_times), cmocka_unit_test(test_plain_device),
-                                     cmocka_unit_test(test_silent_device), cmocka_unit_test(test_libraries)};
+                                     cmocka_unit_test(test_times), cmocka_unit_test(test_widening),
+                                     cmocka_unit_test(test_plain_device), cmocka_unit_test(test_silent_device),
+                                     cmocka_unit_test(test_libraries)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

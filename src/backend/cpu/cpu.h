@@ -10,11 +10,12 @@ enum {
   TN__CPU_NEAR = 32 << 10,
   TN__CPU_KEPT = 512 << 10, /* half of the second one, the other half being for what passes */
   TN__CPU_FAR = 4 << 20,    /* of the last one */
-  TN__CPU_FAR_RATE = 4
+  TN__CPU_FAR_RATE = 4,
+  TN__CPU_WIDENING = 5 /* own kernels differ: 4 to 16, the more the better their lanes lie along memory */
 };
 #define TN__CPU_TARGET                                                                                                 \
   .lane_bytes = TN__CPU_LANE_BYTES, .near = TN__CPU_NEAR, .kept = TN__CPU_KEPT, .far = TN__CPU_FAR,                    \
-  .far_rate = TN__CPU_FAR_RATE
+  .far_rate = TN__CPU_FAR_RATE, .widening = TN__CPU_WIDENING
 
 /* Adds the device "cpu".  Without a C compiler it interprets, and says so on stderr once unless opt.quiet. */
 void tn__cpu_open(tn_ctx *c);
