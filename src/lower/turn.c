@@ -23,7 +23,7 @@ enum {
 typedef struct turn {
   tn__lowering *l;
   tn__survey p;
-  int from, to;               /* ranges: along `to` go the lanes, along `from` lies what lies across */
+  uint32_t from, to;          /* ranges: along `to` go the lanes, along `from` lies what lies across */
   double bytes;               /* of an element of all that does */
   int64_t from_side, to_side; /* of a tile */
 } turn;
@@ -51,9 +51,8 @@ static bool may_wait(const tn__survey *p, const tn_node *store) {
 
 static bool is_across(const tn__survey *p, const tn_node *n, uint32_t from, uint32_t to) {
   if (!tn__is_access(n) || n->src[0]->op != OP_PARAM) return false;
-  if (n->op == OP_STORE && !may_wait(p, n)) return false;
   int64_t step = tn__stride(&p->r, n->src[1], to);
-  return step != 0 && step != 1 && tn__stride(&p->r, n->src[1], from) == 1;
+  return step != 0 && step != 1 && tn__stride(&p->r, n->src[1], from) == 1 && (n->op == OP_LOAD || may_wait(p, n));
 }
 
 /* What an element costs beyond what lanes along `to` load and store as it lies, and how many bytes of it lie across, in
@@ -84,12 +83,12 @@ static bool find(turn *t) {
   const tn__survey *p = &t->p;
   double least = INFINITY, bytes;
   if (!is_plain(p)) return false;
-  for (uint32_t to = 0; to < p->r.n; to++)
-    for (uint32_t from = 0; from < p->r.n && tn__is_even(p, to); from++) {
-      if (from == to || !tn__is_even(p, from)) continue;
-      double cost = cost_of(p, from, to, &bytes);
-      if (cost < least) least = cost, t->from = (int)from, t->to = (int)to, t->bytes = bytes;
-    }
+  for (uint32_t k = 0; k < p->r.n * p->r.n; k++) {
+    uint32_t to = k / p->r.n, from = k % p->r.n;
+    if (from == to || !tn__is_even(p, to) || !tn__is_even(p, from)) continue;
+    double cost = cost_of(p, from, to, &bytes);
+    if (cost < least) least = cost, t->from = from, t->to = to, t->bytes = bytes;
+  }
   return t->bytes > 0;
 }
 
