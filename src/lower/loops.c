@@ -133,6 +133,12 @@ bool tn__bounds_loops(const tn__ranges *r, uint32_t j) {
   return false;
 }
 
+/* a choice: no is right */
+bool tn__is_even(const tn__survey *p, uint32_t j) {
+  return (p->common >> j & 1) && tn__axis_of(p->r.range[j]) == AX_LOOP && !tn__bounds_loops(&p->r, j) &&
+         !(tn__free_of(&p->r, p->r.range[j]) & ~(1ull << j));
+}
+
 bool tn__stands_between(const tn__ranges *r, uint64_t set) {
   for (uint32_t i = 0; i < r->order.n; i++) {
     uint32_t first;
@@ -204,6 +210,18 @@ tn_node *tn__cut(tn__lowering *l, tn_node *body, tn_node *x, int64_t by, int out
           *at = tn__add(c, tn__mul(c, outer, b), inner);
   if (cut) cut[0] = outer, cut[1] = inner;
   return tn__exchange_ranges(l, body, &x, &at, 1, (tn_node *[]){outer, inner}, 2);
+}
+
+tn_node *tn__cut_in(tn__lowering *l, tn_node **body, tn_node *x, int64_t by, int axis) {
+  int64_t size;
+  tn_node *cut[2];
+  if (tn__const_int(x->src[0], &size) && size <= by) {
+    tn_node *whole = tn__range_like(l->c, x, x->src[0], axis);
+    *body = tn__substitute(l->c, *body, &x, &whole, 1);
+    return whole;
+  }
+  *body = tn__cut(l, *body, x, by, AX_LOOP, axis, cut);
+  return cut[1];
 }
 
 tn_node *tn__as_one(tn__lowering *l, tn_node *body, tn_node *const *x, uint32_t n, int axis, tn_node **one) {

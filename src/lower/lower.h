@@ -133,6 +133,8 @@ double tn__walk_score(const tn__survey *p, uint32_t j);
 bool tn__walks_outputs(const tn__survey *p, uint64_t rows);
 /* Does the extent of some loop depend on range j?  Then the lanes of j would not walk alike. */
 bool tn__bounds_loops(const tn__ranges *r, uint32_t j);
+/* May the turns of range j, one of all that is stored to buffers, be shared out in any order, all alike? */
+bool tn__is_even(const tn__survey *p, uint32_t j);
 /* Does a loop stand inside of some of these, but not of all?  Were they one, it would run again for each turn of
  * that. */
 bool tn__stands_between(const tn__ranges *r, uint64_t set);
@@ -140,6 +142,8 @@ bool tn__stands_between(const tn__ranges *r, uint64_t set);
  * tell them, unless that is NULL. */
 tn_node *tn__cut(tn__lowering *l, tn_node *body, tn_node *x, int64_t by, int outer_axis, int inner_axis,
                  tn_node **cut);
+/* The loop inside of such blocks, of this axis: x itself where it is no longer than one */
+tn_node *tn__cut_in(tn__lowering *l, tn_node **body, tn_node *x, int64_t by, int axis);
 /* The closers of ranges `gone` close `fresh` in the first one's place; everywhere else gone[i] becomes value[i]. */
 tn_node *tn__exchange_ranges(tn__lowering *l, tn_node *body, tn_node *const *gone, tn_node *const *value, uint32_t n,
                              tn_node *const *fresh, uint32_t nfresh);
@@ -218,9 +222,9 @@ tn_node *tn__keep_rows(tn__lowering *l, tn_node *body);
 /* The outermost loops that all stores and reductions share as one, for threads to share out; all around `inner`, where
  * that is not NULL */
 tn_node *tn__share_out(tn__lowering *l, tn_node *part, const tn_node *inner);
-/* turn.c: by tiles what is loaded across what is stored, for threads that share them; NULL if nothing is */
+/* turn.c: by tiles what lies across the lanes, for threads that share them; NULL if nothing does */
 tn_node *tn__turn(tn__lowering *l, tn_node *part);
-/* ... and what reductions load across their lanes; the part itself if nothing is */
+/* turn_columns.c: ... and what reductions load across their lanes; the part itself if nothing is */
 tn_node *tn__turn_columns(tn__lowering *l, tn_node *part);
 /* linearise.c */
 uint32_t tn__cut_parts(tn_ctx *c, tn__arena *a, tn_node *body, tn_node **part); /* TN__MAX_PARTS at most */

@@ -10,8 +10,9 @@
  *   blocks(a)       stores of a long row's elements are shared out by blocks, as its reductions are
  *   lanes(a,n)      the loop is cut into lanes for vector instructions
  *   jam(a,n)        n turns of an output's loop at once, which share what they load                  (jam.c)
- *   turn(a,b)       the loops are cut into tiles, in which what lies along a is loaded along it for b    (turn.c)
- *   turn(a)         what all turns of a load across their lanes is loaded once for a block of them
+ *   turn(a,b)       the loops are cut into tiles, in which what lies along a is loaded and stored along it, but
+ *                   computed along b                            (turn.c)
+ *   turn(a)         what all turns of a load across their lanes is loaded once for a block of them  (turn_columns.c)
  *   chunk(a,n)      a flat loop is cut into chunks for the threads
  */
 #include "ir/build.h"

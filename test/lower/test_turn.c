@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include "support/explained.h"
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +25,21 @@ static tn_tensor *copy(tn_tensor *x, const program *p) { return tn_contiguous(tn
 static tn_tensor *fused(tn_tensor *x, const program *p) { /* with what lies along the result, and once more across */
   tn_tensor *y = tn_permute(x, p->order, p->rank), *z = tn_contiguous(tn_mul_scalar(y, 2));
   return tn_add(tn_add(tn_exp(y), z), tn_permute(tn_contiguous(tn_flip(x, (int[]){0}, 1)), p->order, p->rank));
+}
+/* What is made of three and a number for each line, of which one is not a number, stored across */
+static tn_tensor *waiting(tn_tensor *x, const program *p) {
+  tn_tensor *y = tn_contiguous(tn_flip(x, (int[]){0}, 1)), *row = tn_contiguous(tn_slice(x, 0, 0, 1, 1));
+  tn_tensor *z = tn_contiguous(tn_flip(x, (int[]){1}, 1)), *odd = tn_where_scalar(tn_ge_scalar(row, -6), row, NAN);
+  return copy(tn_add(tn_sub(tn_mul(x, y), z), odd), p);
+}
+/* ... the same for two blocks of lines, each as long as a tile: its elements hang on no block */
+static tn_tensor *repeated(tn_tensor *x, const program *p) {
+  tn_tensor *y = tn_contiguous(tn_flip(x, (int[]){0}, 1)), *two[] = {tn_unsqueeze(x, 0), tn_unsqueeze(y, 0)};
+  assert_int_equal(tn_realize(&y, 1), TN_OK);
+  for (int i = 0; i < 2; i++)
+    two[i] = tn_reshape(tn_expand(two[i], (tn_dim[]){2, p->shape[0], p->shape[1]}, 3),
+                        (tn_dim[]){2 * p->shape[0], p->shape[1]}, 2);
+  return copy(tn_mul(two[0], two[1]), p);
 }
 static tn_tensor *gated(tn_tensor *x, const program *p) {
   return tn_add_scalar(tn_permute(tn_pad(x, (tn_dim[]){2, 1, 0, 5}, 3), p->order, p->rank), 1);
@@ -102,6 +118,13 @@ static const program programs[] = {
     {"lines that stay", copy, TN_F32, 4, {5, 40, 20, 64}, {0, 2, 1, 3}, NULL},
     {"fused", fused, TN_F32, 2, {131, 67}, {1, 0}, "turn("},
     {"padded", gated, TN_F32, 2, {131, 67}, {1, 0}, "turn("},
+    {"a store that waits", waiting, TN_F32, 2, {131, 67}, {1, 0}, "turn(1,0)"},
+    {"a store of f64 that waits", waiting, TN_F64, 3, {5, 70, 33}, {0, 2, 1}, "turn(2,1)"},
+    {"a store of bf16 that waits", waiting, TN_BF16, 2, {140, 133}, {1, 0}, "turn(1,0)"},
+    {"short lines that wait", waiting, TN_F32, 2, {3000, 7}, {1, 0}, "turn(1,0)"},
+    {"few lines that wait", waiting, TN_F32, 2, {5, 3000}, {1, 0}, "turn(1,0)"},
+    {"lines that wait once more", repeated, TN_F32, 2, {64, 48}, {1, 0}, "turn(1,0)"},
+    {"a line that waits", waiting, TN_F32, 2, {1, 3000}, {1, 0}, NULL},
     {"rows of eight with a bias", biased, TN_F32, 2, {8192, 8}, {0}, "repeat("},
     {"rows of three", biased, TN_F32, 2, {5003, 3}, {0}, "repeat("},
     {"rows a little longer than a vector", biased, TN_F32, 2, {3001, 17}, {0}, "repeat("},
@@ -143,8 +166,7 @@ static const program programs[] = {
     {"log of sums", log_sum, TN_F32, 2, {12, 40}, {0}, "lanes("},
 };
 
-static tn_tensor *made(tn_ctx *c, const void *of) {
-  const program *p = of;
+static tn_tensor *made_input(tn_ctx *c, const program *p) {
   tn_dim n = 1;
   for (int i = 0; i < p->rank; i++) n *= p->shape[i];
   tn_tensor *x = tn_sub_scalar(tn_mod(tn_arange(c, TN_I32, 0, (double)n, 1), tn_full(c, TN_I32, NULL, 0, 89)), 40);
@@ -152,7 +174,11 @@ static tn_tensor *made(tn_ctx *c, const void *of) {
   if (p->dtype == TN_F32 || p->dtype == TN_F64) x = tn_mul_scalar(x, 0.17);
   x = tn_contiguous(x);
   assert_int_equal(tn_realize(&x, 1), TN_OK);
-  return p->make(x, p);
+  return x;
+}
+static tn_tensor *made(tn_ctx *c, const void *of) {
+  const program *p = of;
+  return p->make(made_input(c, p), p);
 }
 
 static void check_steps(const void *of, const char *device, const char *text) {
@@ -182,7 +208,54 @@ static void as_plain_loops(void **s) {
   }
 }
 
+/* ---- several stores by one kernel ---- */
+
+enum { STORES = 2 };
+
+/* Of a kernel that stores along its lanes and across them, and loads both ways, what each store gives; freed by the
+ * caller */
+static void store_beside(const char *device, int threads, tn_dim lines, tn_dim length, void **out) {
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = device, .threads = threads, .quiet = 1, .verify = "strict"});
+  assert_non_null(c);
+  tn_scope(c) {
+    program p = {"beside", NULL, TN_F32, 2, {lines, length}, {1, 0}, NULL};
+    tn_tensor *x = made_input(c, &p), *y = tn_contiguous(tn_transpose(tn_neg(x), 0, 1));
+    assert_int_equal(tn_realize(&y, 1), TN_OK);
+    tn_tensor *a = tn_exp(tn_add(x, tn_transpose(y, 0, 1))), *b = tn_contiguous(tn_transpose(tn_mul(a, x), 0, 1));
+    tn_tensor *all[STORES] = {a, b};
+    char *text = tn_explain_string(all, STORES);
+    assert_non_null(text);
+    bool tiles = lines > 64 && length > 64 && !strcmp(device, "cpu");
+    if (tiles && (!strstr(text, "turn(1,0)") || strstr(text, "# k1"))) fail_msg("%s", text);
+    free(text);
+    for (int i = 0; i < STORES; i++) {
+      out[i] = malloc(tn_nbytes(all[i]));
+      assert_non_null(out[i]);
+      assert_int_equal(tn_read(all[i], out[i], tn_nbytes(all[i])), TN_OK);
+    }
+  }
+  tn_ctx_close(c);
+}
+
+static void beside_others(void **s) {
+  static const tn_dim shapes[][2] = {{131, 67}, {128, 192}, {65, 70}, {64, 64}, {300, 5}, {5, 300}, {1, 300}, {300, 1}};
+  (void)s;
+  for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+    void *want[STORES], *got[STORES];
+    size_t bytes = (size_t)(shapes[i][0] * shapes[i][1]) * sizeof(float);
+    store_beside("ref", 1, shapes[i][0], shapes[i][1], want);
+    for (int threads = 1; threads <= 3; threads += 2) {
+      store_beside("cpu", threads, shapes[i][0], shapes[i][1], got);
+      for (int k = 0; k < STORES; k++) {
+        if (memcmp(got[k], want[k], bytes)) fail_msg("%lld lines: store %d", (long long)shapes[i][0], k);
+        free(got[k]);
+      }
+    }
+    for (int k = 0; k < STORES; k++) free(want[k]);
+  }
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(as_plain_loops)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(as_plain_loops), cmocka_unit_test(beside_others)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

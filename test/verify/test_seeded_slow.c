@@ -105,6 +105,10 @@ static outputs turned(tn_ctx *c) { /* tiles that are whole and cut off, and loop
   return (outputs){{tn_add(tn_exp(tn_transpose(x, 0, 1)), y), tn_contiguous(tn_transpose(z, 0, 1)),
                     tn_contiguous(tn_transpose(few, 0, 1))}};
 }
+static outputs waiting(tn_ctx *c) { /* stores that wait in tiles, by themselves and beside what does not */
+  tn_tensor *x = input(c, TN_F32, DIMS(21, 19)), *y = input(c, TN_F32, DIMS(21, 19)), *sum = tn_add(tn_neg(x), y);
+  return (outputs){{tn_contiguous(tn_transpose(tn_mul(x, y), 0, 1)), tn_exp(sum), tn_abs(tn_transpose(sum, 0, 1))}};
+}
 static outputs distances(tn_ctx *c) { /* a block of lines, and one cut off */
   tn_tensor *x = input(c, TN_F32, DIMS(70, 1, 3)), *y = input(c, TN_F32, DIMS(1, 40, 3)), *d = tn_sub(x, y);
   return (outputs){{tn_sum(tn_mul(d, d), AXES(2), false)}};
@@ -326,6 +330,11 @@ static tn_node *reduce_as_sum(tn_ctx *c, tn_node *n) {
 }
 static tn_node *local_back(tn_ctx *c, tn_node *n) {
   return is_load(n) && is_local(n) && n->src[1]->hi > 0
+             ? with(c, n, 1, tn__op2(c, OP_MAX, tn__add(c, n->src[1], tn__int(c, -1)), tn__int(c, 0)))
+             : NULL;
+}
+static tn_node *copied_back(tn_ctx *c, tn_node *n) { /* out of scratch memory */
+  return n->op == OP_STORE && is_load(n->src[2]) && is_local(n->src[2])
              ? with(c, n, 1, tn__op2(c, OP_MAX, tn__add(c, n->src[1], tn__int(c, -1)), tn__int(c, 0)))
              : NULL;
 }
@@ -588,6 +597,7 @@ static const mutation mutations[] = {
     {"turn", "a turned tile is not filled", LOWERED, in_parts, local_unset, "turn("},
     {"turn", "a tile's lines are 1 closer", LOWERED, in_parts, stride_off, "turn("},
     {"turn", "a tile's line is 1 shorter", LOWERED, in_parts, lanes_shorter, "turn("},
+    {"turn", "a tile is copied out to 1 back", LOWERED, in_parts, copied_back, "turn("},
     {"columns", "what adds up is overwritten", LOWERED, in_parts, add_as_store, "hold("},
     {"columns", "a column's start is added", LOWERED, in_parts, store_as_add, "hold("},
     {"group", "a divisor is 1 less", LOWERED, in_parts, quotient_off, "flat("},
@@ -645,6 +655,7 @@ static const program programs[] = {
     FORMED(product),
     {"columns", columns, "ref", OPTIMISED, false, true},
     {"turned", turned, "ref", OPTIMISED, false, true},
+    {"waiting", waiting, "ref", OPTIMISED, false, true},
     {"distances", distances, "ref", OPTIMISED, false, true},
     {"wide norm", wide_norm, "ref", GROUPS, false, true},
     {"norm", norm, "ref", PLAIN, false, false},
