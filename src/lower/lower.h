@@ -212,6 +212,9 @@ tn_node *tn__merge_loops(tn__lowering *l, tn_node *body);
 tn_node *tn__repeat(tn__lowering *l, tn_node *body);
 /* jam.c: several outputs at a time, which share what they load; the part itself if there are none such */
 tn_node *tn__jam(tn__lowering *l, tn_node *part);
+/* short_rows.c: does it take less time to have lanes across the rows of loop `row` than along their terms, which are
+ * worth vectors from `least` on? */
+bool tn__across_rows(const tn__lowering *l, const tn__survey *p, uint32_t row, uint32_t terms, double least);
 /* rows.c */
 tn_node *tn__share_loops(tn__lowering *l, tn_node *body);
 tn_node *tn__keep_rows(tn__lowering *l, tn_node *body);

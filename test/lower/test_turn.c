@@ -36,6 +36,13 @@ static tn_tensor *biased(tn_tensor *x, const program *p) {
   return tn_add(tn_mul(tn_neg(x), tn_flip(row, (int[]){-1}, 1)), tn_cast(few, (tn_dtype)p->dtype));
 }
 static tn_tensor *softmax(tn_tensor *x, const program *p) { return tn_softmax(x, p->order[0]); }
+static tn_tensor *largest(tn_tensor *x, const program *p) { /* a row with a zero has NaN */
+  return tn_max(tn_mul(x, tn_div(x, x)), p->order, 1, false);
+}
+static tn_tensor *norm(tn_tensor *x, const program *p) {
+  tn_tensor *d = tn_sub(x, tn_mean(x, p->order, 1, true)), *v = tn_mean(tn_mul(d, d), p->order, 1, true);
+  return tn_div(d, tn_sqrt(tn_add_scalar(v, 1)));
+}
 static tn_tensor *log_sum(tn_tensor *x, const program *p) { return tn_logsumexp(x, p->order, 1, false); }
 
 /* Of all pairs of rows of x and y, which is as long as the first number of `order` says; of more axes, for each */
@@ -116,7 +123,17 @@ static const program programs[] = {
     {"softmax of channels", softmax, TN_F32, 4, {2, 21, 9, 11}, {1}, "row("},
     {"softmax of bf16", softmax, TN_BF16, 2, {33, 70}, {0}, "row("},
     {"columns too long to keep", softmax, TN_F32, 2, {9000, 33}, {0}, "lanes("},
-    {"short rows", softmax, TN_F32, 2, {70, 8}, {1}, "lanes(2,8)"},
+    {"short rows", softmax, TN_F32, 2, {70, 8}, {1}, "lanes(0,32)"},
+    {"rows of two", softmax, TN_BF16, 2, {67, 2}, {1}, "lanes(0,32)"},
+    {"short rows of f64", softmax, TN_F64, 2, {33, 5}, {1}, "lanes(0,16)"},
+    {"short rows of f16", log_sum, TN_F16, 2, {37, 10}, {1}, "lanes(0,32)"},
+    {"one short row", softmax, TN_F32, 2, {1, 10}, {1}, "lanes(2,10)"},
+    {"rows that are not so short", softmax, TN_F32, 2, {270, 20}, {1}, "lanes(2,20)"},
+    {"norms of short rows", norm, TN_F32, 2, {70, 6}, {1}, "lanes(0,32)"},
+    {"norms of longer ones", norm, TN_F32, 2, {70, 13}, {1}, "lanes(2,13)"},
+    {"largest of seven", largest, TN_F32, 2, {300, 7}, {1}, "lanes(0,32)"},
+    {"largest of short rows of f64", largest, TN_F64, 2, {45, 9}, {1}, "lanes(0,16)"},
+    {"largest of a few more", largest, TN_F32, 2, {45, 61}, {1}, "lanes(1,61)"},
     {"rows of less than two turns", softmax, TN_F32, 2, {70, 63}, {1}, "lanes(2,63)"},
     {"rows of two turns", softmax, TN_F64, 2, {70, 32}, {1}, "lanes(2,16)"},
     {"few long lines", copy, TN_F32, 3, {2, 3, 5000}, {1, 0, 2}, "chunk("},
