@@ -6,6 +6,7 @@
  *   ahead(load)     so, and the next row's is on its way meanwhile
  *   merge(a,b)      two loops become one, where every access walks through both as through one        (merge.c)
  *   repeat(a,b)     ... but for what is the same in each turn of the outer one, of which there are copies
+ *   spread(a,b)     ... but for what is the same in each turn of the inner one, which stands in scratch memory
  *   split(a)        a long reduction becomes partial sums over blocks of rows and a further part that adds them up
  *   blocks(a)       stores of a long row's elements are shared out by blocks, as its reductions are
  *   lanes(a,n)      the loop is cut into lanes for vector instructions
@@ -690,7 +691,7 @@ tn_node *tn__optimise_part(tn__lowering *l, tn_node *part, tn__part *out) {
   tn_node *turned = tn__turn(l, part), *columns = turned ? NULL : lanes_of_columns(l, part);
   if (!turned && !columns) turned = tn__repeat(l, part);
   if (turned) return turned;
-  part = tn__keep_rows(l, columns ? tn__turn_columns(l, columns) : part);
+  part = tn__keep_rows(l, columns ? tn__turn_columns(l, columns) : tn__spread_rows(l, part));
   part = vectorise_rest(l, columns ? part : vectorise(l, part));
   return columns ? tn__jam(l, part) : part;
 }

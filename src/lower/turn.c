@@ -106,19 +106,7 @@ static tn_node *within(turn *t, tn_node **body, tn_node *x, int64_t side, int ax
   return cut[1];
 }
 
-/* What the load gives over the tile, from scratch memory that is filled along `from` */
-static tn_node *from_tile(turn *t, tn_node *load, tn_node *from, tn_node *to) {
-  tn__lowering *l = t->l;
-  tn_node *line = tn__fresh_range(l, to->src[0], AX_REDUCE, ROLE_KEPT),
-          *lane = tn__fresh_range(l, from->src[0], AX_UPCAST, ROLE_KEPT), *width = tn__int(l->c, from->hi + 1);
-  tn_node *value = tn__substitute(l->c, load, (tn_node *[]){from, to}, (tn_node *[]){lane, line}, 2);
-  tn_node *local = tn__scratch(l, load->dtype, (from->hi + 1) * (to->hi + 1));
-  tn_node *at = tn__add(l->c, tn__mul(l->c, line, width), lane);
-  tn_node *filled = tn__filled(l->c, local, at, value, (tn_node *[]){line, lane}, 2);
-  at = tn__add(l->c, tn__mul(l->c, to, width), from);
-  return tn__node_make(l->c, &(tn__make){.op = OP_LOAD, .src = (tn_node *[]){filled, at}, .nsrc = 2});
-}
-
+/* What is loaded across, from scratch memory that is filled along `from` */
 static tn_node *by_tiles(turn *t, tn_node *body, tn_node *from, tn_node *to) {
   tn__nodes old = {0}, new_ = {0};
   tn__survey p;
@@ -127,7 +115,7 @@ static tn_node *by_tiles(turn *t, tn_node *body, tn_node *from, tn_node *to) {
   for (uint32_t k = 0; k < p.r.order.n; k++) {
     if (!is_across(&p, p.r.order.v[k], i, j)) continue;
     tn__vec_push(t->l->a, &old, p.r.order.v[k]);
-    tn__vec_push(t->l->a, &new_, from_tile(t, p.r.order.v[k], from, to));
+    tn__vec_push(t->l->a, &new_, tn__kept_over(t->l, p.r.order.v[k], (tn_node *[]){to, from}, 2));
   }
   return tn__substitute(t->l->c, body, old.v, new_.v, old.n);
 }

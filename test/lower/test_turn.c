@@ -35,6 +35,18 @@ static tn_tensor *biased(tn_tensor *x, const program *p) {
   tn_tensor *few = tn_sqrt(tn_abs(tn_cast(row, TN_F32)));
   return tn_add(tn_mul(tn_neg(x), tn_flip(row, (int[]){-1}, 1)), tn_cast(few, (tn_dtype)p->dtype));
 }
+/* with what is the same along each row: all axes but `order` of one row */
+static tn_tensor *per_row(tn_tensor *x, const program *p) {
+  tn_tensor *row = x;
+  for (int i = 0; i < p->rank; i++)
+    if (!p->order[i]) row = tn_slice(row, i, 1, 2, 1);
+  return tn_add(tn_mul(tn_neg(x), row), tn_sqrt(tn_abs(row)));
+}
+/* so, and of rows that are summed up */
+static tn_tensor *per_row_norm(tn_tensor *x, const program *p) {
+  tn_tensor *y = per_row(x, p);
+  return tn_mul(y, tn_max(x, (int[]){1, 2}, 2, true));
+}
 static tn_tensor *softmax(tn_tensor *x, const program *p) { return tn_softmax(x, p->order[0]); }
 static tn_tensor *largest(tn_tensor *x, const program *p) { /* a row with a zero has NaN */
   return tn_max(tn_mul(x, tn_div(x, x)), p->order, 1, false);
@@ -117,6 +129,13 @@ static const program programs[] = {
     {"short rows of f64", biased, TN_F64, 3, {70, 61, 3}, {0}, "repeat("},
     {"short rows of i8", biased, TN_I8, 3, {70, 61, 7}, {0}, "repeat("},
     {"few short rows", biased, TN_F32, 2, {200, 8}, {0}, NULL},
+    {"a factor for each row", per_row, TN_F32, 3, {300, 8, 4}, {0, 1, 0}, "spread("},
+    {"of bf16", per_row, TN_BF16, 3, {301, 5, 3}, {0, 1, 0}, "spread("},
+    {"of f64", per_row, TN_F64, 3, {99, 13, 2}, {0, 1, 0}, "spread("},
+    {"of nearly whole vectors", per_row, TN_F32, 3, {300, 8, 13}, {0, 1, 0}, NULL},
+    {"of too few", per_row, TN_F32, 3, {60, 8, 4}, {0, 1, 0}, NULL},
+    {"of two axes apart", per_row, TN_F32, 4, {3, 70, 5, 4}, {1, 0, 1, 0}, "spread("},
+    {"a factor for each row of what has a largest one", per_row_norm, TN_F32, 3, {300, 8, 5}, {0, 1, 0}, "spread("},
     {"softmax of columns", softmax, TN_F32, 2, {100, 70}, {0}, "row("},
     {"softmax of one column", softmax, TN_F32, 2, {100, 1}, {0}, "lanes("},
     {"softmax of few columns", softmax, TN_F64, 2, {20, 3}, {0}, "row("},
