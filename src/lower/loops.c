@@ -258,6 +258,22 @@ tn_node *tn__filled(tn_ctx *c, tn_node *local, tn_node *at, tn_node *value, tn_n
   return tn__node_make(c, &(tn__make){.op = OP_AFTER, .src = (tn_node *[]){local, store}, .nsrc = 2});
 }
 
+tn_node *tn__kept_over(tn__lowering *l, tn_node *value, tn_node *const *x, uint32_t n) {
+  tn_ctx *c = l->c;
+  tn_node *own[TN__MAX_RANGES], *from = tn__int(c, 0), *to = from;
+  int64_t size = 1;
+  for (uint32_t i = 0; i < n; i++) {
+    tn_node *width = tn__int(c, x[i]->hi + 1);
+    own[i] = tn__fresh_range(l, x[i]->src[0], i + 1 < n ? AX_REDUCE : AX_UPCAST, ROLE_KEPT);
+    from = tn__add(c, tn__mul(c, from, width), own[i]);
+    to = tn__add(c, tn__mul(c, to, width), x[i]);
+    size *= x[i]->hi + 1;
+  }
+  value = tn__substitute(c, value, x, own, n);
+  tn_node *filled = tn__filled(c, tn__scratch(l, value->dtype, size), from, value, own, n);
+  return tn__node_make(c, &(tn__make){.op = OP_LOAD, .src = (tn_node *[]){filled, to}, .nsrc = 2});
+}
+
 tn_node *tn__simplify_accesses(tn_ctx *c, tn__arena *a, tn_node *body) {
   tn__nodes all = {0}, old = {0}, new_ = {0};
   tn__topo(a, &body, 1, &all);

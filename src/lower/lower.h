@@ -160,6 +160,9 @@ tn_node *tn__retype(tn_ctx *c, tn_node *body, tn_node *x, int axis);
  * place of its n own loops */
 tn_node *tn__scratch(tn__lowering *l, int dtype, int64_t elements);
 tn_node *tn__filled(tn_ctx *c, tn_node *local, tn_node *at, tn_node *value, tn_node *const *own, uint32_t n);
+/* The value over these n loops, loaded from scratch memory that is filled over loops of its own, the last one in lanes
+ */
+tn_node *tn__kept_over(tn__lowering *l, tn_node *value, tn_node *const *x, uint32_t n);
 
 /* ---- the passes' files ---- */
 
@@ -211,11 +214,16 @@ tn_node *tn__hold_columns(tn__lowering *l, tn_node *part);
 int tn__row_threads(const tn__target *target, double columns);                  /* of a group that does so, */
 int64_t tn__groups_of_unit(const tn__target *target, double columns);           /* so many of them side by side, */
 int64_t tn__row_groups(const tn__target *target, double rows, double columns);  /* and in all */
-/* merge.c: loops that are one; and short rows with what is the same in all of them, NULL if there are none such */
+/* merge.c: loops that are one; short rows with what is the same in all of them, NULL if there are none such; and with
+ * what is the same all along each */
 tn_node *tn__merge_loops(tn__lowering *l, tn_node *body);
 tn_node *tn__repeat(tn__lowering *l, tn_node *body);
+tn_node *tn__spread_rows(tn__lowering *l, tn_node *body);
 /* jam.c: several outputs at a time, which share what they load; the part itself if there are none such */
 tn_node *tn__jam(tn__lowering *l, tn_node *part);
+/* short_rows.c: does it take less time to have lanes across the rows of loop `row` than along their terms, which are
+ * worth vectors from `least` on? */
+bool tn__across_rows(const tn__lowering *l, const tn__survey *p, uint32_t row, uint32_t terms, double least);
 /* rows.c */
 tn_node *tn__share_loops(tn__lowering *l, tn_node *body);
 tn_node *tn__keep_rows(tn__lowering *l, tn_node *body);

@@ -2,14 +2,17 @@
  *
  * Short rows that go on in memory, as those of a few channels, are one loop but for what is the same in each of them: a
  * bias, a scale.  On devices whose lanes are those of vectors that stands in scratch memory as often as it takes for
- * whole vectors, and blocks of rows are gone through as one loop (`repeat`). */
+ * whole vectors, and blocks of rows are gone through as one loop (`repeat`).  Where it is the rows that differ by it,
+ * as the few places of each channel do, it stands there once for each element of them all (`spread`). */
 #include "ir/build.h"
 #include "lower/lower.h"
 #include "rewrite/rewrite.h"
 
 enum {
-  COPIES = 128,    /* elements of all copies of a row, about: many for each vector, and few to fill */
-  MIN_BLOCKS = 4   /* of copies: fewer would not pay for these */
+  COPIES = 128,      /* elements of all copies of a row, about: many for each vector, and few to fill */
+  MIN_BLOCKS = 4,    /* of copies: fewer would not pay for these */
+  MIN_SPREAD = 64,   /* uses of what is spread: each thread fills it some times */
+  SPREAD_SHARE = 8   /* of what a thread caches for itself */
 };
 
 /* Does an index step through range a as through whole turns of b? */
@@ -19,17 +22,10 @@ static bool steps_through(const tn__ranges *r, const tn_node *x, uint32_t a, uin
   return sa != TN__IRREGULAR && sb != TN__IRREGULAR && !__builtin_mul_overflow(sb, turn, &by) && sa == by;
 }
 
-/* Is n a value that is the same in all turns of range a, but not of b? */
-static bool is_alike(const tn__ranges *r, const tn_node *n, uint32_t a, uint32_t b) {
-  uint64_t free = tn__free_of(r, n);
-  return n->dtype != TN__INDEX && (free >> b & 1) && !(free >> a & 1);
-}
-
 /* May range b (inner) swallow range a (outer)?  Every access must step through a as through whole turns of b, and so
- * must whatever else looks at them, as the number of a random element does.  `alike`: but for what is alike, where that
- * is a value. */
+ * must whatever else looks at them, as the number of a random element does; but for the values in `apart`. */
 /* a choice: no is right */
-static bool mergeable(const tn__ranges *r, uint32_t a, uint32_t b, bool alike) {
+static bool mergeable(const tn__ranges *r, uint32_t a, uint32_t b, const tn__map *apart) {
   int64_t turn;
   if (!tn__const_int(r->range[b]->src[0], &turn)) return false;
   uint64_t both = 1ull << a | 1ull << b;
@@ -37,7 +33,7 @@ static bool mergeable(const tn__ranges *r, uint32_t a, uint32_t b, bool alike) {
     const tn_node *n = r->order.v[i];
     uint64_t own = tn__own_of(r, n) & both;
     if (own && own != both) return false;
-    if (alike && is_alike(r, n, a, b)) continue;
+    if (apart && tn__map_getp(apart, n)) continue;
     uint32_t first = n->nsrc;
     tn__closes(n, &first);
     for (uint32_t s = 0; s < n->nsrc; s++) {
@@ -81,7 +77,7 @@ static bool merge(tn__lowering *l, tn_node **body) {
   tn__ranges_find(c, l->a, *body, &r);
   for (uint32_t i = 0; i < r.n; i++)
     for (uint32_t j = 0; j < r.n; j++) {
-      if (i == j || tn__axis_of(r.range[i]) != tn__axis_of(r.range[j]) || !mergeable(&r, i, j, false)) continue;
+      if (i == j || tn__axis_of(r.range[i]) != tn__axis_of(r.range[j]) || !mergeable(&r, i, j, NULL)) continue;
       tn_node *x = r.range[i], *y = r.range[j], *zero = tn__int(c, 0);
       tn_node *flat = tn__range_like(c, y, tn__mul(c, x->src[0], y->src[0]), tn__axis_of(y));
       tn__sb_printf(&l->note, " merge(%lld,%lld)", tn__id_of(x), tn__id_of(y));
@@ -101,24 +97,35 @@ tn_node *tn__merge_loops(tn__lowering *l, tn_node *body) {
   return body;
 }
 
-/* ---- repeat ---- */
+/* ---- short rows ---- */
 
 typedef struct rows {
   tn__lowering *l;
   tn__survey p;
   uint32_t outer, inner;
-  int64_t length, copies;
+  int64_t length;
+  /* Is n a value that may differ from what steps through both loops as through one? */
+  bool (*apart)(const struct rows *w, const tn_node *n);
 } rows;
 
-/* Element by element, and nothing kept */
+/* The same in all turns of the outer loop, but not of the inner one */
+static bool is_alike(const rows *w, const tn_node *n) {
+  uint64_t free = tn__free_of(&w->p.r, n);
+  return n->dtype != TN__INDEX && (free >> w->inner & 1) && !(free >> w->outer & 1);
+}
+
+/* The same in all turns of the inner loop, and of so many outputs that it pays to keep it for these, but not of the
+ * outer one */
 /* a choice: no is right */
-static bool is_plain(const tn__survey *p) {
-  for (uint32_t i = 0; i < p->r.order.n; i++) {
-    const tn_node *n = p->r.order.v[i];
-    if (n->op == OP_REDUCE || n->op == OP_STOREADD || n->op == OP_LOCAL || n->op == OP_AFTER) return false;
-    if (n->op == OP_STORE && tn__own_of(&p->r, n) != p->outputs) return false;
-  }
-  return true;
+static bool is_spread(const rows *w, const tn_node *n) {
+  const tn__survey *p = &w->p;
+  uint64_t free = tn__free_of(&p->r, n), kept = free | 1ull << w->inner;
+  if (n->dtype == TN__INDEX || !(free >> w->outer & 1) || (free >> w->inner & 1) || tn__level_of(&p->r, n))
+    return false;
+  for (uint32_t k = 0; k < p->r.n; k++)
+    if ((free >> k & 1) && !tn__is_const(p->r.range[k]->src[0])) return false;
+  double bytes = tn__volume(p, kept) * (double)tn__size_of(n->dtype);
+  return bytes * SPREAD_SHARE <= w->l->target->near && tn__volume(p, p->outputs & ~kept) >= MIN_SPREAD;
 }
 
 /* Elements of the widest type in a vector: lanes are enough for two (lane_bytes) */
@@ -133,67 +140,122 @@ static int64_t vector_of(const rows *w) {
   return w->l->target->lane_bytes / 2 / (int64_t)size;
 }
 
-/* Rows that leave many lanes of their last vectors empty, and how many copies fill them */
+/* Rows along memory that leave many lanes of their last vectors empty, but go on as one */
 /* a choice: no is right */
-static bool find_rows(rows *w) {
-  const tn__survey *p = &w->p;
-  for (uint32_t i = 0; i < p->r.n; i++)
-    for (uint32_t j = 0; j < p->r.n; j++) {
-      const tn_node *x = p->r.range[j];
-      if (i == j || tn__axis_of(p->r.range[i]) != AX_LOOP || tn__axis_of(x) != AX_LOOP) continue;
-      if (!tn__const_int(x->src[0], &w->length) || tn__bounds_loops(&p->r, i) || tn__bounds_loops(&p->r, j)) continue;
-      int64_t vector = vector_of(w), vectors = (w->length + vector - 1) / vector, lanes = vectors * vector;
-      if (w->length < 2 || w->length > COPIES / 2 || 5 * w->length > 4 * lanes) continue;
-      if (!mergeable(&p->r, i, j, true)) continue;
-      w->copies = (COPIES / w->length + vector - 1) / vector * vector;
-      w->outer = i, w->inner = j;
-      return tn__extent(p->r.range[i]) >= (double)(MIN_BLOCKS * w->copies);
-    }
-  return false;
+static bool are_rows(rows *w, uint32_t outer, uint32_t inner) {
+  const tn__ranges *r = &w->p.r;
+  if (outer == inner || tn__axis_of(r->range[outer]) != tn__axis_of(r->range[inner])) return false;
+  if (!tn__const_int(r->range[inner]->src[0], &w->length) || tn__bounds_loops(r, outer) || tn__bounds_loops(r, inner))
+    return false;
+  int64_t vector = vector_of(w), vectors = (w->length + vector - 1) / vector, lanes = vectors * vector;
+  if (w->length < 2 || w->length > COPIES / 2 || 5 * w->length > 4 * lanes) return false;
+  if (tn__walk_score(&w->p, inner) <= 0) return false; /* a choice: no is right */
+  tn__map apart;
+  tn__map_init(&apart, w->l->a);
+  w->outer = outer, w->inner = inner;
+  for (uint32_t i = 0; i < r->order.n; i++)
+    if (w->apart(w, r->order.v[i])) tn__map_putp(&apart, r->order.v[i], r->order.v[i]);
+  return mergeable(r, outer, inner, &apart);
 }
 
-/* What is alike, as it stands in scratch memory once for each of the copies; x: the row's element, of turn `turn` */
-static tn_node *from_copies(const rows *w, tn_node *n, tn_node *turn, tn_node *x) {
-  tn__lowering *l = w->l;
-  tn_ctx *c = l->c;
-  tn_node *copy = tn__fresh_range(l, tn__int(c, w->copies), AX_REDUCE, ROLE_KEPT),
-          *lane = tn__fresh_range(l, x->src[0], AX_UPCAST, ROLE_KEPT), *length = tn__int(c, w->length);
-  tn_node *value = tn__substitute(c, n, &x, &lane, 1), *at = tn__add(c, tn__mul(c, copy, length), lane);
-  tn_node *filled =
-      tn__filled(c, tn__scratch(l, n->dtype, w->copies * w->length), at, value, (tn_node *[]){copy, lane}, 2);
-  at = tn__add(c, tn__mul(c, turn, length), x);
-  return tn__node_make(c, &(tn__make){.op = OP_LOAD, .src = (tn_node *[]){filled, at}, .nsrc = 2});
-}
-
-/* What is alike and meets what is not stands in scratch memory. */
-static tn_node *by_copies(const rows *w, tn_node *body, tn_node *turn, tn_node *x) {
+/* What is apart and meets what is not stands in scratch memory, once for each turn of the loops that it hangs on and of
+ * these two. */
+static tn_node *keep_apart(const rows *w, tn_node *body) {
+  const tn__ranges *r = &w->p.r;
   tn__nodes old = {0}, new_ = {0};
-  tn__ranges r;
   tn__map seen;
   tn__map_init(&seen, w->l->a);
-  tn__ranges_find(w->l->c, w->l->a, body, &r);
-  uint32_t a = (uint32_t)tn__range_at(&r, turn), b = (uint32_t)tn__range_at(&r, x);
-  for (uint32_t i = 0; i < r.order.n; i++)
-    for (uint32_t s = 0; s < r.order.v[i]->nsrc; s++) {
-      tn_node *n = r.order.v[i], *from = n->src[s];
-      if (is_alike(&r, n, a, b) || n->dtype == TN__INDEX || !is_alike(&r, from, a, b)) continue;
-      if (tn__map_getp(&seen, from)) continue;
+  for (uint32_t i = 0; i < r->order.n; i++)
+    for (uint32_t s = 0; s < r->order.v[i]->nsrc; s++) {
+      tn_node *n = r->order.v[i], *from = n->src[s], *x[TN__MAX_RANGES];
+      uint32_t count = 0;
+      if (n->dtype == TN__INDEX || w->apart(w, n) || !w->apart(w, from) || tn__map_getp(&seen, from)) continue;
+      for (uint32_t k = 0; k < r->n; k++)
+        if ((tn__free_of(r, from) >> k & 1) && k != w->outer && k != w->inner) x[count++] = r->range[k];
+      x[count++] = r->range[w->outer];
+      x[count++] = r->range[w->inner];
       tn__map_putp(&seen, from, from);
       tn__vec_push(w->l->a, &old, from);
-      tn__vec_push(w->l->a, &new_, from_copies(w, from, turn, x));
+      tn__vec_push(w->l->a, &new_, tn__kept_over(w->l, from, x, count));
     }
   return tn__substitute(w->l->c, body, old.v, new_.v, old.n);
 }
 
+/* ---- repeat ---- */
+
+/* Element by element, and nothing kept */
+/* a choice: no is right */
+static bool is_plain(const tn__survey *p) {
+  for (uint32_t i = 0; i < p->r.order.n; i++) {
+    const tn_node *n = p->r.order.v[i];
+    if (n->op == OP_REDUCE || n->op == OP_STOREADD || n->op == OP_LOCAL || n->op == OP_AFTER) return false;
+    if (n->op == OP_STORE && tn__own_of(&p->r, n) != p->outputs) return false;
+  }
+  return true;
+}
+
+/* How many copies fill vectors, if there are blocks enough for these; 0 */
+/* a choice: no is right */
+static int64_t count_copies(const rows *w) {
+  int64_t vector = vector_of(w), copies = (COPIES / w->length + vector - 1) / vector * vector;
+  return tn__extent(w->p.r.range[w->outer]) >= (double)(MIN_BLOCKS * copies) ? copies : 0;
+}
+
+/* a choice: no is right */
+static int64_t find_copies(rows *w) {
+  for (uint32_t i = 0; i < w->p.r.n; i++)
+    for (uint32_t j = 0; j < w->p.r.n; j++)
+      if (tn__axis_of(w->p.r.range[i]) == AX_LOOP && are_rows(w, i, j)) return count_copies(w);
+  return 0;
+}
+
 tn_node *tn__repeat(tn__lowering *l, tn_node *body) {
-  rows w = {.l = l};
+  rows w = {.l = l, .apart = is_alike};
   tn_node *cut[2], *one;
   tn__survey_loops(l->c, l->a, body, &w.p);
-  if (!is_plain(&w.p) || !find_rows(&w)) return NULL;
+  int64_t copies = is_plain(&w.p) ? find_copies(&w) : 0;
+  if (!copies) return NULL;
   tn_node *turns = w.p.r.range[w.outer], *x = w.p.r.range[w.inner];
   tn__sb_printf(&l->note, " repeat(%lld,%lld)", tn__id_of(turns), tn__id_of(x));
-  body = tn__cut(l, body, turns, w.copies, AX_LOOP, AX_LOOP, cut);
-  body = by_copies(&w, body, cut[1], x);
+  body = tn__cut(l, body, turns, copies, AX_LOOP, AX_LOOP, cut);
+  tn__survey_loops(l->c, l->a, body, &w.p);
+  w.outer = (uint32_t)tn__range_at(&w.p.r, cut[1]), w.inner = (uint32_t)tn__range_at(&w.p.r, x);
+  body = keep_apart(&w, body);
   body = tn__as_one(l, body, (tn_node *[]){cut[1], x}, 2, AX_UPCAST, &one);
   return tn__share_out(l, body, NULL);
+}
+
+/* ---- spread ---- */
+
+/* Nowhere in place: what is kept is loaded before anything is stored. */
+/* a choice: no is right */
+static bool loads_no_results(const tn__survey *p) {
+  for (uint32_t i = 0; i < p->r.order.n; i++) {
+    const tn_node *n = p->r.order.v[i];
+    if (n->op == OP_STOREADD || n->op == OP_LOCAL || n->op == OP_AFTER) return false;
+    for (uint32_t k = 0; k < p->r.order.n && n->op == OP_STORE; k++)
+      if (p->r.order.v[k]->op == OP_LOAD && p->r.order.v[k]->src[0] == n->src[0]) return false;
+  }
+  return true;
+}
+
+/* a choice: no is right */
+static bool find_spread(rows *w) {
+  for (uint32_t i = 0; i < w->p.r.n; i++)
+    for (uint32_t j = 0; j < w->p.r.n; j++) {
+      int axis = tn__axis_of(w->p.r.range[i]);
+      if ((axis == AX_LOOP || axis == AX_REDUCE) && tn__is_const(w->p.r.range[i]->src[0]) && are_rows(w, i, j))
+        return true;
+    }
+  return false;
+}
+
+tn_node *tn__spread_rows(tn__lowering *l, tn_node *body) {
+  rows w = {.l = l, .apart = is_spread};
+  tn_node *one;
+  tn__survey_loops(l->c, l->a, body, &w.p);
+  if (!loads_no_results(&w.p) || !find_spread(&w)) return body;
+  tn_node *turns = w.p.r.range[w.outer], *x = w.p.r.range[w.inner];
+  tn__sb_printf(&l->note, " spread(%lld,%lld)", tn__id_of(turns), tn__id_of(x));
+  return tn__as_one(l, keep_apart(&w, body), (tn_node *[]){turns, x}, 2, tn__axis_of(x), &one);
 }

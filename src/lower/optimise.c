@@ -6,6 +6,7 @@
  *   ahead(load)     so, and the next row's is on its way meanwhile
  *   merge(a,b)      two loops become one, where every access walks through both as through one        (merge.c)
  *   repeat(a,b)     ... but for what is the same in each turn of the outer one, of which there are copies
+ *   spread(a,b)     ... but for what is the same in each turn of the inner one, which stands in scratch memory
  *   split(a)        a long reduction becomes partial sums over blocks of rows and a further part that adds them up
  *   blocks(a)       stores of a long row's elements are shared out by blocks, as its reductions are
  *   lanes(a,n)      the loop is cut into lanes for vector instructions
@@ -26,7 +27,7 @@ enum {
   MAX_SPLIT_CELLS = 2047, /* so does what has outputs enough for the threads, */
   MAX_SPLIT_ROWS = 255,   /* fewer where what is reduced lies along memory: any of them is as good a share as a block */
   MIN_BLOCK = 16,         /* rows that are worth a block */
-  MAX_STEP = 8,           /* of what lanes load beside each other, in elements */
+  MAX_STEP = 64,          /* of what lanes access beside each other, in elements */
   GROUPS_OF_UNIT = 8,     /* of long rows cut into blocks, */
   SHARE_OF_BLOCK = 4      /* and elements of a block for each thread, at least */
 };
@@ -69,15 +70,9 @@ static int vector_range(const tn__survey *p, bool only_outputs) {
   return best >= 0 && !(p->running >> best & 1) && !(p->running && best_score <= 0) ? best : -1;
 }
 
-/* Shorter reductions are summed in order: their lanes would not take two turns each.  Where a row is kept, what fills
- * it and what is made of it has lanes, too, most of which had better be in use. */
+/* Of shorter reductions most lanes would be empty. */
 /* a choice: either is right */
-static double min_lanes(const tn__lowering *l, const tn__survey *p) {
-  double lanes = l->target->lane_bytes / (double)sizeof(float);
-  for (uint32_t i = 0; i < p->r.order.n; i++)
-    if (p->r.order.v[i]->op == OP_LOCAL) return lanes / 4;
-  return 2 * lanes;
-}
+static double min_lanes(const tn__lowering *l) { return l->target->lane_bytes / (double)sizeof(float) / 4; }
 
 static tn_node *cut_lanes(tn__lowering *l, tn_node *body, tn_node *x, int64_t lanes, int axis) {
   tn__sb_printf(&l->note, " lanes(%lld,%lld)", tn__id_of(x), (long long)lanes);
@@ -131,15 +126,15 @@ static int value_dtype(const tn__survey *p) {
   return TN_F32;
 }
 
-/* Do all accesses along range j step from line to line, or less?  So windows are looked at: what one lane leaves out is
- * another's. */
+/* Do all accesses along range j step from line to line, or not far?  So windows are looked at, and rows of few
+ * elements: what one lane leaves out of a line is another's. */
 /* a choice: no is right */
 static bool steps_within_lines(const tn__survey *p, uint32_t j) {
   for (uint32_t i = 0; i < p->r.order.n; i++) {
     const tn_node *n = p->r.order.v[i];
     if (!tn__is_access(n) || n->src[0]->op != OP_PARAM) continue;
-    int64_t step = tn__stride(&p->r, n->src[1], j), most = n->op == OP_LOAD ? MAX_STEP : 1;
-    if (step < 0 || step > most) return false;
+    int64_t step = tn__stride(&p->r, n->src[1], j);
+    if (step < 0 || step > MAX_STEP) return false;
   }
   return true;
 }
@@ -149,9 +144,11 @@ static bool steps_within_lines(const tn__survey *p, uint32_t j) {
 /* a choice: no is right */
 static int column_range(const tn__lowering *l, const tn__survey *p) {
   int v = p->reduces ? vector_range(p, false) : -1;
-  if (v < 0 || (p->outputs >> v & 1) || tn__extent(p->r.range[v]) >= min_lanes(l, p)) return v;
-  v = vector_range(p, true);
-  return v >= 0 && (tn__walk_score(p, (uint32_t)v) > 0 || steps_within_lines(p, (uint32_t)v)) ? v : -1;
+  if (v < 0 || (p->outputs >> v & 1) || tn__extent(p->r.range[v]) >= MAX_STEP) return v;
+  int row = vector_range(p, true);
+  if (row < 0 || tn__walk_score(p, (uint32_t)row) > 0) return row;
+  bool across = steps_within_lines(p, (uint32_t)row);
+  return across && tn__across_rows(l, p, (uint32_t)row, (uint32_t)v, min_lanes(l)) ? row : -1;
 }
 
 /* Reductions across rows, before any row is kept: lanes of columns beside each other, each of which keeps its own.
@@ -227,7 +224,7 @@ static tn_node *vectorise(tn__lowering *l, tn_node *body) {
     return much ? tn__share_out(l, body, NULL) : body;
   }
   bool output = p.outputs >> v & 1; /* lanes_of_columns has left it */
-  if (output || tn__extent(x) < min_lanes(l, &p)) return body; /* a choice: either is right */
+  if (output || tn__extent(x) < min_lanes(l)) return body; /* a choice: either is right */
   return share_rows(l, tn__jam(l, reduce_in_lanes(l, body, x, lanes_for(l, value_dtype(&p)))));
 }
 
@@ -280,7 +277,7 @@ static tn_node *vectorise_rest(tn__lowering *l, tn_node *body) {
         for (uint32_t k = 0; k < p.r.n; k++)
           if (tn__axis_of(p.r.range[k]) == AX_UPCAST && ((own | set) >> k & 1)) clash = true;
       }
-      if (tn__axis_of(x) == AX_REDUCE && tn__extent(x) < min_lanes(l, &p)) clash = true; /* a choice: either is right */
+      if (tn__axis_of(x) == AX_REDUCE && tn__extent(x) < min_lanes(l)) clash = true; /* a choice: either is right */
       if (!clash && closes) best = (int)j;
     }
     if (best < 0) return body;
@@ -698,7 +695,7 @@ tn_node *tn__optimise_part(tn__lowering *l, tn_node *part, tn__part *out) {
   tn_node *turned = tn__turn(l, part), *columns = turned ? NULL : lanes_of_columns(l, part);
   if (!turned && !columns) turned = tn__repeat(l, part);
   if (turned) return turned;
-  part = tn__keep_rows(l, columns ? tn__turn_columns(l, columns) : part);
+  part = tn__keep_rows(l, columns ? tn__turn_columns(l, columns) : tn__spread_rows(l, part));
   part = vectorise_rest(l, columns ? part : vectorise(l, part));
   return columns ? tn__jam(l, part) : part;
 }

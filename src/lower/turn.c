@@ -118,10 +118,10 @@ static tn_node *from_tile(tn__lowering *l, tn_node *value, tn_node *const *own, 
 /* A load or a store across: along loops of its own, in which lanes go along `from`; the other side of the tile is along
  * those of all others. */
 static tn_node *turned(tn__lowering *l, tn_node *n, tn_node *from, tn_node *to) {
+  tn_node *old[] = {to, from};
+  if (n->op == OP_LOAD) return tn__kept_over(l, n, old, 2);
   tn_node *line = tn__fresh_range(l, to->src[0], AX_REDUCE, ROLE_KEPT),
-          *lane = tn__fresh_range(l, from->src[0], AX_UPCAST, ROLE_KEPT);
-  tn_node *old[] = {to, from}, *own[] = {line, lane};
-  if (n->op == OP_LOAD) return from_tile(l, tn__substitute(l->c, n, old, own, 2), own, old);
+          *lane = tn__fresh_range(l, from->src[0], AX_UPCAST, ROLE_KEPT), *own[] = {line, lane};
   tn_node *src[TN__MAX_RANGES + 3] = {n->src[0], tn__substitute(l->c, n->src[1], old, own, 2),
                                       from_tile(l, n->src[2], (tn_node *[]){from, to}, (tn_node *[]){lane, line})};
   uint32_t m = 3;

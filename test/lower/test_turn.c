@@ -51,7 +51,26 @@ static tn_tensor *biased(tn_tensor *x, const program *p) {
   tn_tensor *few = tn_sqrt(tn_abs(tn_cast(row, TN_F32)));
   return tn_add(tn_mul(tn_neg(x), tn_flip(row, (int[]){-1}, 1)), tn_cast(few, (tn_dtype)p->dtype));
 }
+/* with what is the same along each row: all axes but `order` of one row */
+static tn_tensor *per_row(tn_tensor *x, const program *p) {
+  tn_tensor *row = x;
+  for (int i = 0; i < p->rank; i++)
+    if (!p->order[i]) row = tn_slice(row, i, 1, 2, 1);
+  return tn_add(tn_mul(tn_neg(x), row), tn_sqrt(tn_abs(row)));
+}
+/* so, and of rows that are summed up */
+static tn_tensor *per_row_norm(tn_tensor *x, const program *p) {
+  tn_tensor *y = per_row(x, p);
+  return tn_mul(y, tn_max(x, (int[]){1, 2}, 2, true));
+}
 static tn_tensor *softmax(tn_tensor *x, const program *p) { return tn_softmax(x, p->order[0]); }
+static tn_tensor *largest(tn_tensor *x, const program *p) { /* a row with a zero has NaN */
+  return tn_max(tn_mul(x, tn_div(x, x)), p->order, 1, false);
+}
+static tn_tensor *norm(tn_tensor *x, const program *p) {
+  tn_tensor *d = tn_sub(x, tn_mean(x, p->order, 1, true)), *v = tn_mean(tn_mul(d, d), p->order, 1, true);
+  return tn_div(d, tn_sqrt(tn_add_scalar(v, 1)));
+}
 static tn_tensor *log_sum(tn_tensor *x, const program *p) { return tn_logsumexp(x, p->order, 1, false); }
 
 /* Of all pairs of rows of x and y, which is as long as the first number of `order` says; of more axes, for each */
@@ -133,13 +152,30 @@ static const program programs[] = {
     {"short rows of f64", biased, TN_F64, 3, {70, 61, 3}, {0}, "repeat("},
     {"short rows of i8", biased, TN_I8, 3, {70, 61, 7}, {0}, "repeat("},
     {"few short rows", biased, TN_F32, 2, {200, 8}, {0}, NULL},
+    {"a factor for each row", per_row, TN_F32, 3, {300, 8, 4}, {0, 1, 0}, "spread("},
+    {"of bf16", per_row, TN_BF16, 3, {301, 5, 3}, {0, 1, 0}, "spread("},
+    {"of f64", per_row, TN_F64, 3, {99, 13, 2}, {0, 1, 0}, "spread("},
+    {"of nearly whole vectors", per_row, TN_F32, 3, {300, 8, 13}, {0, 1, 0}, NULL},
+    {"of too few", per_row, TN_F32, 3, {60, 8, 4}, {0, 1, 0}, NULL},
+    {"of two axes apart", per_row, TN_F32, 4, {3, 70, 5, 4}, {1, 0, 1, 0}, "spread("},
+    {"a factor for each row of what has a largest one", per_row_norm, TN_F32, 3, {300, 8, 5}, {0, 1, 0}, "spread("},
     {"softmax of columns", softmax, TN_F32, 2, {100, 70}, {0}, "row("},
     {"softmax of one column", softmax, TN_F32, 2, {100, 1}, {0}, "lanes("},
     {"softmax of few columns", softmax, TN_F64, 2, {20, 3}, {0}, "row("},
     {"softmax of channels", softmax, TN_F32, 4, {2, 21, 9, 11}, {1}, "row("},
     {"softmax of bf16", softmax, TN_BF16, 2, {33, 70}, {0}, "row("},
     {"columns too long to keep", softmax, TN_F32, 2, {9000, 33}, {0}, "lanes("},
-    {"short rows", softmax, TN_F32, 2, {70, 8}, {1}, "lanes(2,8)"},
+    {"short rows", softmax, TN_F32, 2, {70, 8}, {1}, "lanes(0,32)"},
+    {"rows of two", softmax, TN_BF16, 2, {67, 2}, {1}, "lanes(0,32)"},
+    {"short rows of f64", softmax, TN_F64, 2, {33, 5}, {1}, "lanes(0,16)"},
+    {"short rows of f16", log_sum, TN_F16, 2, {37, 10}, {1}, "lanes(0,32)"},
+    {"one short row", softmax, TN_F32, 2, {1, 10}, {1}, "lanes(2,10)"},
+    {"rows that are not so short", softmax, TN_F32, 2, {270, 20}, {1}, "lanes(2,20)"},
+    {"norms of short rows", norm, TN_F32, 2, {70, 6}, {1}, "lanes(0,32)"},
+    {"norms of longer ones", norm, TN_F32, 2, {70, 13}, {1}, "lanes(2,13)"},
+    {"largest of seven", largest, TN_F32, 2, {300, 7}, {1}, "lanes(0,32)"},
+    {"largest of short rows of f64", largest, TN_F64, 2, {45, 9}, {1}, "lanes(0,16)"},
+    {"largest of a few more", largest, TN_F32, 2, {45, 61}, {1}, "lanes(1,61)"},
     {"rows of less than two turns", softmax, TN_F32, 2, {70, 63}, {1}, "lanes(2,63)"},
     {"rows of two turns", softmax, TN_F64, 2, {70, 32}, {1}, "lanes(2,16)"},
     {"few long lines", copy, TN_F32, 3, {2, 3, 5000}, {1, 0, 2}, "chunk("},
