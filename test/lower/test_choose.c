@@ -59,6 +59,21 @@ static void shapes(void **state) {
   tn_ctx_close(c);
 }
 
+/* Few sums of many elements, which are stored as well, are cut into blocks however short the outermost loop is. */
+static void beside_stores(void **state) {
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
+  (void)state;
+  assert_non_null(c);
+  char *text = tn_explain_text_string(c, "%1 = param f32[2,4,50200] 2 4 50200 {0 0}\n"
+                                         "%2 = exp f32[2,4,50200] %1\n"
+                                         "%3 = sum f32[4] %2 {0 2}\n"
+                                         "%4 = sink void %2 %3 {\"outputs\"}\n");
+  assert_non_null(text);
+  if (!strstr(text, "# k0_parts_4: whole split(")) fail_msg("the sums are not split:\n%s", text);
+  tn_string_free(text);
+  tn_ctx_close(c);
+}
+
 /* What takes no longer than a few launches is not compared: nothing is said, and compiling takes its usual time. */
 static void small(void **state) {
   tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
@@ -70,6 +85,7 @@ static void small(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(shapes), cmocka_unit_test(small)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(shapes), cmocka_unit_test(beside_stores),
+                                     cmocka_unit_test(small)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -373,6 +373,11 @@ static const row rows[] = {
                                               "%5 = param i32 {1 0}\n"
                                               "%6 = gather bool[4] %4 %5\n"
                                               "%7 = sink void %6 {\"outputs\"}\n"},
+    {"sums that are split, of what is stored as well, over two axes that are not neighbours",
+     "%1 = param i32[2,3,22001] 2 3 22001 {0 0}\n"
+     "%2 = neg i32[2,3,22001] %1\n"
+     "%3 = sum i32[3] %2 {0 2}\n"
+     "%4 = sink void %2 %3 {\"outputs\"}\n"},
     {"scatter into an axis that may be empty", "%1 = var index {\"B\" 1 13}\n"
                                                "%2 = param i8[B,8,4,2] %1 8 4 2 {0 0}\n"
                                                "%3 = add index %1 -1\n"
