@@ -19,9 +19,11 @@ typedef struct way {
   double least;    /* terms that are worth a vector */
 } way;
 
+/* a choice: either is right */
 static bool counts(const tn_node *n) { return n->dtype != TN__INDEX && n->op != OP_SINK && n->op != OP_AFTER; }
 
 /* The loops inside of a row's that n is computed in */
+/* a choice: either is right */
 static uint64_t inside(const way *w, const tn_node *n) {
   return (tn__free_of(&w->p->r, n) | tn__own_of(&w->p->r, n)) & ~w->around;
 }
@@ -60,7 +62,7 @@ static double work_along(const way *w) {
 }
 
 /* Is it fetched element by element, for each row anew?  What several rows have in common is turned once for all of them
- * (turn.c). */
+ * (turn_columns.c). */
 /* a choice: either is right */
 static bool is_alone(const way *w, const tn_node *n, uint32_t row) {
   if (!tn__is_access(n)) return false;
@@ -79,6 +81,7 @@ static double work_across(const way *w, uint32_t row) {
   return work;
 }
 
+/* a choice: either is right */
 bool tn__across_rows(const tn__lowering *l, const tn__survey *p, uint32_t row, uint32_t terms, double least) {
   way w = {.p = p, .least = least};
   size_t size = sizeof(float);
