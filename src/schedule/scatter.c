@@ -98,9 +98,9 @@ static tn_node *by_asking_others(tn_ctx *c, tn_node *base, tn_node *idx, tn_node
   tn_node *sum = sum_by_asking(c, idx, idx, tn__op1(c, OP_CONTIG, upd)), *k = tn__place(c, &line, 0);
   tn_node *equal = tn__op2(c, OP_EQ, spread(c, tn__add_axis(c, idx, 0), pairs.d, 2), spread(c, idx, pairs.d, 2));
   tn_node *sooner = tn__op2(c, OP_LT, tn__place(c, &pairs, 1), tn__place(c, &pairs, 0));
-  tn_node *found = tn__cast(c, tn__op2(c, OP_AND, equal, sooner), TN_I32);
-  found = tn__reduce(c, OP_RMAX, found, (int64_t[]){1}, 1);
-  tn_node *first = tn__op2(c, OP_EQ, found, tn__literal_like(c, found, 0));
+  tn_node *before = tn__cast(c, tn__op2(c, OP_AND, equal, sooner), TN_I64);
+  before = tn__reduce(c, OP_SUM, before, (int64_t[]){1}, 1);
+  tn_node *first = tn__op2(c, OP_EQ, before, tn__literal_like(c, before, 0));
   tn_node *inside = tn__op2(c, OP_LE, tn__literal_like(c, idx, 0), idx), *next = tn__op2_num(c, OP_ADD, k, 1);
   tn_node *takes = tn__op2(c, OP_AND, first, inside), *nowhere = tn__op2_num(c, OP_MUL, next, -1);
   tn_node *place = tn__op1(c, OP_DISTINCT, tn__where(c, takes, idx, nowhere)), *dims[TN_MAX_RANK];
