@@ -106,6 +106,7 @@ typedef struct rows {
   int64_t length;
   /* Is n a value that may differ from what steps through both loops as through one? */
   bool (*apart)(const struct rows *w, const tn_node *n);
+  bool once; /* it is kept for all turns of other loops, not anew in each of them */
 } rows;
 
 /* The same in all turns of the outer loop, but not of the inner one */
@@ -158,8 +159,8 @@ static bool are_rows(rows *w, uint32_t outer, uint32_t inner) {
   return mergeable(r, outer, inner, &apart);
 }
 
-/* What is apart and meets what is not stands in scratch memory, once for each turn of the loops that it hangs on and of
- * these two. */
+/* What is apart and meets what is not stands in scratch memory, for each turn of these two loops, and of others if it
+ * is kept once for all of them. */
 static tn_node *keep_apart(const rows *w, tn_node *body) {
   const tn__ranges *r = &w->p.r;
   tn__nodes old = {0}, new_ = {0};
@@ -170,7 +171,7 @@ static tn_node *keep_apart(const rows *w, tn_node *body) {
       tn_node *n = r->order.v[i], *from = n->src[s], *x[TN__MAX_RANGES];
       uint32_t count = 0;
       if (n->dtype == TN__INDEX || w->apart(w, n) || !w->apart(w, from) || tn__map_getp(&seen, from)) continue;
-      for (uint32_t k = 0; k < r->n; k++)
+      for (uint32_t k = 0; k < r->n && w->once; k++)
         if ((tn__free_of(r, from) >> k & 1) && k != w->outer && k != w->inner) x[count++] = r->range[k];
       x[count++] = r->range[w->outer];
       x[count++] = r->range[w->inner];
@@ -251,7 +252,7 @@ static bool find_spread(rows *w) {
 }
 
 tn_node *tn__spread_rows(tn__lowering *l, tn_node *body) {
-  rows w = {.l = l, .apart = is_spread};
+  rows w = {.l = l, .apart = is_spread, .once = true};
   tn_node *one;
   tn__survey_loops(l->c, l->a, body, &w.p);
   if (!loads_no_results(&w.p) || !find_spread(&w)) return body;

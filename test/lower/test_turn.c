@@ -150,6 +150,7 @@ static const program programs[] = {
     {"nearly whole vectors", biased, TN_F32, 2, {3001, 15}, {0}, NULL},
     {"short rows of bf16", biased, TN_BF16, 3, {70, 61, 5}, {0}, "repeat("},
     {"short rows of f64", biased, TN_F64, 3, {70, 61, 3}, {0}, "repeat("},
+    {"short rows with what each of many has in common", per_row, TN_F32, 3, {30, 4096, 3}, {1, 0, 1}, "repeat("},
     {"short rows of i8", biased, TN_I8, 3, {70, 61, 7}, {0}, "repeat("},
     {"few short rows", biased, TN_F32, 2, {200, 8}, {0}, NULL},
     {"a factor for each row", per_row, TN_F32, 3, {300, 8, 4}, {0, 1, 0}, "spread("},
