@@ -27,7 +27,7 @@ enum {
   MAX_SPLIT_CELLS = 2047, /* so does what has outputs enough for the threads, */
   MAX_SPLIT_ROWS = 255,   /* fewer where what is reduced lies along memory: any of them is as good a share as a block */
   MIN_BLOCK = 16,         /* rows that are worth a block */
-  MAX_STEP = 64,          /* of what lanes access beside each other, in elements */
+  MAX_STEP = 64,          /* of what lanes access beside each other, and of a short row, in elements */
   GROUPS_OF_UNIT = 8,     /* of long rows cut into blocks, */
   SHARE_OF_BLOCK = 4      /* and elements of a block for each thread, at least */
 };
