@@ -160,7 +160,8 @@ typedef tn__vec(uint32_t) tn__numbers;
 /* fuse.c: decides what stands in memory.  emit.c: kernel bodies.  gemm.c: contractions for the library. */
 void tn__fuse_decide(tn__fuse *f);
 void tn__fuse_join(tn__fuse *f);
-void tn__fuse_row_sums(tn__fuse *f); /* row_sums.c */
+void tn__fuse_same_rows(tn__fuse *f); /* same_rows.c */
+void tn__fuse_row_sums(tn__fuse *f);  /* row_sums.c */
 /* renumber.c: a body's ranges numbered from 0, in the order of the numbers that they have; and old[i] replaced by
  * new_[i] */
 tn_node *tn__renumber(tn_ctx *c, tn_node *body, tn__nodes *old, tn__nodes *new_);

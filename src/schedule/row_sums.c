@@ -6,7 +6,7 @@
  * it, and what only they wanted is stored no more.  Only for devices with work groups, whose lowering lets a group go
  * through many rows and keep the sums (lower/row_sums.c); its results depend on how many that are. */
 #include "rewrite/rewrite.h"
-#include "schedule/depend.h"
+#include "schedule/remake.h"
 
 enum {
   MIN_COLUMNS = 64,       /* fewer are summed up faster by themselves */
@@ -15,33 +15,6 @@ enum {
   MAX_TRIES = 16          /* kernels that one is tried to be joined with */
 };
 
-typedef struct pair { /* kernel a, of rows, and b, of sums over them, as kernel k */
-  int a, b, k;
-  tn_node *env, *rows; /* a's ranges; the outer ones of them: what is summed over */
-  tn__numbers todo;    /* positions of nodes that k wants, */
-  tn__numbers seen;    /* those that it has wanted */
-  bool sums, shares;   /* it sums up rows; b reads something large that a has at hand */
-} pair;
-
-static tn__seed *seed(const tn__fuse *f, int k) { return &f->seeds.v[k]; }
-
-static bool is_alive(const tn__fuse *f, int k) { return seed(f, k)->roots.n; }
-
-static bool is_theirs(const pair *p, int k) { return k == p->a || k == p->b || k == p->k; }
-
-/* Is it stored by a or b, and wanted in memory by nobody else? */
-static bool is_dropped(const tn__fuse *f, const tn__info *in, const pair *p) {
-  if (in->out >= 0 || in->readers.n) return false;
-  for (uint32_t i = 0; i < in->want.n; i++)
-    if (!is_theirs(p, in->want.v[i].k) && is_alive(f, in->want.v[i].k)) return false;
-  return true;
-}
-
-static uint32_t demands_of(const tn__fuse *f, const tn__info *in, int k) {
-  uint32_t n = 0;
-  for (int i = tn__demand_last(f, in, k); i >= 0; i = in->want.v[i].before) n++;
-  return n;
-}
 
 /* ---- the ranges ---- */
 
@@ -55,8 +28,8 @@ static bool ends_with(const tn_node *x, const tn_node *y) {
 /* a's ranges are the rows' and then b's; or the rows' only, as those of a kernel that stores but one value a row: then
  * b's stand inside them. */
 /* a choice: no is right */
-static bool match_ranges(tn__fuse *f, pair *p) {
-  tn_node *x = seed(f, p->a)->env, *y = seed(f, p->b)->env, *env[32];
+static bool match_ranges(tn__fuse *f, tn__remake *p) {
+  tn_node *x = tn__seed_of(f, p->a)->env, *y = tn__seed_of(f, p->b)->env, *env[32];
   bool whole = ends_with(x, y);
   uint32_t rows = whole ? x->nsrc - y->nsrc : x->nsrc, n = 0;
   double nrows = 1, columns = 1;
@@ -81,8 +54,8 @@ static bool nests_so(const tn__seed *g, uint32_t set) {
 }
 
 /* a choice: no is right */
-static bool may_pair(tn__fuse *f, pair *p) {
-  const tn__seed *x = seed(f, p->a), *y = seed(f, p->b);
+static bool may_pair(tn__fuse *f, tn__remake *p) {
+  const tn__seed *x = tn__seed_of(f, p->a), *y = tn__seed_of(f, p->b);
   if (p->a == p->b || x->alone || y->alone || y->rows || !x->roots.n || !y->roots.n) return false;
   if (x->roots.n + y->roots.n > TN__MAX_STORES || x->size + y->size > TN__MAX_KERNEL ||
       x->loops + y->loops > TN__MAX_LOOPS || !match_ranges(f, p) || (x->rows && x->rows != p->rows))
@@ -92,16 +65,8 @@ static bool may_pair(tn__fuse *f, pair *p) {
 
 /* ---- what the new kernel wants ---- */
 
-static void note(tn__fuse *f, pair *p, const tn_node *n) {
-  tn__info *in = tn__info_of(f, n);
-  if (!in || in->seen == f->searches || tn__demand_last(f, in, p->k) < 0) return;
-  in->seen = f->searches;
-  tn__heap_push(f->a, &p->todo, (uint32_t)(in - f->info));
-  tn__vec_push(f->a, &p->seen, (uint32_t)(in - f->info));
-}
-
 /* The sum n over all rows: its source is wanted in the rows' own loops. */
-static bool sum_rows(tn__fuse *f, pair *p, tn_node *n, tn__demand *d) {
+static bool sum_rows(tn__fuse *f, tn__remake *p, tn_node *n, tn__demand *d) {
   tn_node *x = n->src[0], *idx[TN_MAX_RANK], *r[TN_MAX_RANK];
   uint32_t row = 0;
   if (n->op != OP_SUM || d->gate || d->env != p->env) return false;
@@ -121,30 +86,11 @@ static bool sum_rows(tn__fuse *f, pair *p, tn_node *n, tn__demand *d) {
   return row == p->rows->nsrc;
 }
 
-/* The same place, or one beside it in the same row. */
-static bool in_row(const pair *p, const tn_node *x, const tn_node *y) {
-  for (uint32_t i = 0; i < x->nsrc; i++) {
-    const tn_node *u = x->src[i], *v = y->src[i];
-    bool row = false;
-    if (u == v) continue;
-    for (uint32_t r = 0; r < p->rows->nsrc; r++) row |= u == p->rows->src[r] || v == p->rows->src[r];
-    if (row || u->op != OP_RANGE || v->op != OP_RANGE || u->src[0] != v->src[0]) return false;
-  }
-  return true;
-}
-
-/* Did kernel a want n there, too, or elsewhere in the row? */
-static bool had(const tn__fuse *f, const pair *p, const tn__info *in, const tn__demand *d) {
-  for (int i = tn__demand_last(f, in, p->a); i >= 0; i = in->want.v[i].before)
-    if (in->want.v[i].gate == d->gate && in_row(p, in->want.v[i].idx, d->idx)) return true;
-  return false;
-}
-
 /* A place where the kernel wants n.  False if it cannot be computed there, or is stored for another row. */
-static bool inline_place(tn__fuse *f, pair *p, tn_node *n, tn__info *in, tn__demand *d) {
+static bool inline_place(tn__fuse *f, tn__remake *p, tn_node *n, tn__info *in, tn__demand *d) {
   bool opaque = false;
   uint32_t set = tn__ranges_in(f, d->idx, d->gate, d->env, &opaque), rows = (1u << p->rows->nsrc) - 1;
-  if (in->buf >= 0 && in->kernel == p->a && !had(f, p, in, d)) return false;
+  if (in->buf >= 0 && in->kernel == p->a && !tn__remake_had(f, p, in, d)) return false;
   if (n->op == OP_CONTRACT || n->op == OP_FOLD || n->op == OP_SCATTER) return false;
   if (tn__ops[n->op].group == G_REDUCE) {
     if (opaque || d->env->nsrc > 31) return false;
@@ -157,28 +103,28 @@ static bool inline_place(tn__fuse *f, pair *p, tn_node *n, tn__info *in, tn__dem
 
 /* n stands in memory, and is large: a row of it is read once if it is read where a reads it, too. */
 /* a choice: either is right */
-static bool loads_rows(const tn__fuse *f, pair *p, const tn__info *in) {
-  bool both = demands_of(f, in, p->a) && demands_of(f, in, p->b);
+static bool loads_rows(tn__fuse *f, tn__remake *p, const tn__info *in) {
+  bool both = tn__remake_demands(f, in, p->a) && tn__remake_demands(f, in, p->b);
   for (int i = tn__demand_last(f, in, p->k); both && i >= 0; i = in->want.v[i].before)
-    if (!had(f, p, in, &in->want.v[i])) return false;
+    if (!tn__remake_had(f, p, in, &in->want.v[i])) return false;
   p->shares |= both;
   return true;
 }
 
-static bool visit(tn__fuse *f, pair *p, uint32_t at, double volume) {
+static bool visit(tn__fuse *f, tn__remake *p, uint32_t at, double volume) {
   tn_node *n = f->order.v[at];
   tn__info *in = &f->info[at];
   bool large = tn__numel_guess(n) >= volume, good = true;
   if (in->buf >= 0 && in->kernel != p->a && in->kernel != p->b) return !large || loads_rows(f, p, in);
-  p->shares |= large && in->buf >= 0 && in->kernel == p->a && demands_of(f, in, p->b);
+  p->shares |= large && in->buf >= 0 && in->kernel == p->a && tn__remake_demands(f, in, p->b);
   for (int i = tn__demand_last(f, in, p->k); good && i >= 0; i = in->want.v[i].before)
     good = inline_place(f, p, n, in, &in->want.v[i]);
-  for (uint32_t s = 0; s < n->nsrc; s++) note(f, p, n->src[s]);
-  return good && seed(f, p->k)->size <= TN__MAX_KERNEL;
+  for (uint32_t s = 0; s < n->nsrc; s++) tn__remake_note(f, p, n->src[s]);
+  return good && tn__seed_of(f, p->k)->size <= TN__MAX_KERNEL;
 }
 
 /* Follows what the roots want, from the top of the graph on. */
-static bool walk(tn__fuse *f, pair *p) {
+static bool walk(tn__fuse *f, tn__remake *p) {
   double volume = 1;
   for (uint32_t i = 0; i < p->env->nsrc; i++) volume *= (double)tn__size_guess(p->env->src[i]->src[0]);
   while (p->todo.n)
@@ -188,8 +134,8 @@ static bool walk(tn__fuse *f, pair *p) {
 
 /* A place of kernel b by the new kernel's ranges: b's own are the last of them, those it sums over are the rows'.
  * NULL: they are not. */
-static tn_node *moved(tn__fuse *f, const pair *p, tn_node *idx) {
-  const tn_node *own = seed(f, p->b)->env;
+static tn_node *moved(tn__fuse *f, const tn__remake *p, tn_node *idx) {
+  const tn_node *own = tn__seed_of(f, p->b)->env;
   tn_node *from[2 * TN_MAX_RANK], *to[2 * TN_MAX_RANK];
   uint32_t n = 0, row = 0;
   for (; n < own->nsrc; n++) {
@@ -207,21 +153,21 @@ static tn_node *moved(tn__fuse *f, const pair *p, tn_node *idx) {
 }
 
 /* Wants what a kernel stores. */
-static bool want_roots(tn__fuse *f, pair *p, int from) {
-  for (uint32_t i = 0; i < seed(f, from)->roots.n; i++) {
-    tn_node *n = seed(f, from)->roots.v[i];
+static bool want_roots(tn__fuse *f, tn__remake *p, int from) {
+  for (uint32_t i = 0; i < tn__seed_of(f, from)->roots.n; i++) {
+    tn_node *n = tn__seed_of(f, from)->roots.v[i];
     const tn__info *in = tn__info_of(f, n);
-    if (is_dropped(f, in, p)) continue;
+    if (tn__remake_drops(f, p, in)) continue;
     tn_node *idx = in->want.v[in->host].idx;
     if (from == p->b && !(idx = moved(f, p, idx))) return false;
     tn__demand_put(f, n, p->k, idx, NULL, p->env);
-    note(f, p, n);
-    tn__vec_push(f->a, &seed(f, p->k)->roots, n);
+    tn__remake_note(f, p, n);
+    tn__vec_push(f->a, &tn__seed_of(f, p->k)->roots, n);
   }
   return true;
 }
 
-static bool is_sum(tn__fuse *f, const pair *p, const tn_node *n) {
+static bool is_sum(tn__fuse *f, const tn__remake *p, const tn_node *n) {
   const tn__info *in = tn__info_of(f, n);
   int at = in ? tn__demand_last(f, in, p->k) : -1;
   const tn_node *ranges = at >= 0 && n->op == OP_SUM ? in->want.v[at].ranges : NULL;
@@ -232,7 +178,7 @@ static bool is_sum(tn__fuse *f, const pair *p, const tn_node *n) {
 
 /* Is it made of sums over the rows? */
 /* a choice: no is right */
-static bool rests_on_sums(tn__fuse *f, const pair *p, tn_node *root) {
+static bool rests_on_sums(tn__fuse *f, const tn__remake *p, tn_node *root) {
   tn__nodes todo = {0};
   f->searches++;
   tn__vec_push(f->a, &todo, root);
@@ -249,7 +195,7 @@ static bool rests_on_sums(tn__fuse *f, const pair *p, tn_node *root) {
 
 /* A sum of what another sum over the rows gives would go through them a second time. */
 /* a choice: no is right */
-static bool in_one_pass(tn__fuse *f, const pair *p) {
+static bool in_one_pass(tn__fuse *f, const tn__remake *p) {
   for (uint32_t i = 0; i < p->seen.n; i++) {
     tn_node *n = f->order.v[p->seen.v[i]];
     if (is_sum(f, p, n) && rests_on_sums(f, p, n->src[0])) return false;
@@ -259,8 +205,8 @@ static bool in_one_pass(tn__fuse *f, const pair *p) {
 
 /* Each store is one of all rows, or of sums over them that a group can keep. */
 /* a choice: no is right */
-static bool fits(tn__fuse *f, const pair *p) {
-  const tn__seed *g = seed(f, p->k);
+static bool fits(tn__fuse *f, const tn__remake *p) {
+  const tn__seed *g = tn__seed_of(f, p->k);
   uint32_t rows = (1u << p->rows->nsrc) - 1;
   double bytes = 0;
   for (uint32_t i = 0; i < g->roots.n; i++) {
@@ -275,43 +221,19 @@ static bool fits(tn__fuse *f, const pair *p) {
   return bytes * UNIT_SHARE <= (double)f->dev->target.registers;
 }
 
-/* ---- the kernels that it is made of give way ---- */
-
-static void take_over(tn__fuse *f, const pair *p) {
-  for (int side = 0; side < 2; side++) {
-    tn__seed *g = seed(f, side ? p->b : p->a);
-    for (uint32_t i = 0; i < g->roots.n; i++) {
-      tn__info *in = tn__info_of(f, g->roots.v[i]);
-      bool drop = is_dropped(f, in, p);
-      in->kernel = drop ? -1 : p->k;
-      in->host = drop ? -1 : tn__demand_last(f, in, p->k);
-      if (drop) in->buf = -1;
-    }
-    g->roots.n = 0;
-  }
-}
-
-static void give_up(tn__fuse *f, const pair *p) {
-  seed(f, p->k)->roots.n = 0;
-  for (uint32_t i = 0; i < p->seen.n; i++) { /* the last demands are this kernel's */
-    tn__info *in = &f->info[p->seen.v[i]];
-    while (in->want.n && in->want.v[in->want.n - 1].k == p->k) in->want.n--;
-  }
-}
-
 static bool join(tn__fuse *f, tn__depends *d, int a, int b) {
-  pair p = {.a = a, .b = b, .k = (int)f->seeds.n};
+  tn__remake p = {.a = a, .b = b, .k = (int)f->seeds.n, .small = -1};
   if (!may_pair(f, &p) || tn__depends_on(f, d, a, b, -1) || tn__depends_on(f, d, b, a, a)) return false;
-  tn__seed g = {
-      .env = p.env, .rows = p.rows, .first = p.k, .chain = seed(f, a)->chain, .loops = p.env->nsrc + p.rows->nsrc};
+  tn__seed g = {.env = p.env, .rows = p.rows, .first = p.k, .chain = tn__seed_of(f, a)->chain};
+  g.loops = p.env->nsrc + p.rows->nsrc;
   tn__vec_push(f->a, &f->seeds, g);
   f->searches++;
   if (!want_roots(f, &p, a) || !want_roots(f, &p, b) || !walk(f, &p) || !in_one_pass(f, &p) || !fits(f, &p)) {
-    give_up(f, &p);
+    tn__remake_give_up(f, &p);
     return false;
   }
   tn__depends_join(f, d, a, b, p.k);
-  take_over(f, &p);
+  tn__remake_take_over(f, &p);
   return true;
 }
 
@@ -324,39 +246,11 @@ static void join_some(tn__fuse *f, tn__depends *d, int b) {
     if (in->kernel >= 0 && join(f, d, in->kernel, b)) return;
     for (uint32_t j = in->want.n; tries < MAX_TRIES && j && j--;) {
       int a = in->want.v[j].k;
-      if (a == b || !is_alive(f, a) || (j + 1 < in->want.n && in->want.v[j + 1].k == a)) continue;
+      if (a == b || !tn__remake_alive(f, a) || (j + 1 < in->want.n && in->want.v[j + 1].k == a)) continue;
       tries++;
       if (join(f, d, a, b)) return;
     }
   }
-}
-
-/* Demands of kernels that are no more go; so do buffers that nobody writes. */
-static void tidy(tn__fuse *f) {
-  int *now = tn__arena_zalloc(f->a, (f->s->bufs.n + 1) * sizeof *now);
-  uint32_t n = 0;
-  tn__map_init(&f->places, f->a);
-  for (uint32_t i = 0; i < f->order.n; i++) {
-    tn__info *in = &f->info[i];
-    int host = in->host;
-    uint32_t m = 0;
-    for (uint32_t j = 0; j < in->want.n; j++) {
-      if (!is_alive(f, in->want.v[j].k)) continue;
-      if ((int)j == host) in->host = (int)m;
-      in->want.v[m] = in->want.v[j];
-      tn__demand_link(f, in, m++);
-    }
-    in->want.n = m;
-    if (in->buf >= 0) now[in->buf] = 1;
-  }
-  for (uint32_t i = 0; i < f->s->bufs.n; i++) {
-    if (!now[i]) continue;
-    f->s->bufs.v[n] = f->s->bufs.v[i];
-    now[i] = (int)n++;
-  }
-  f->s->bufs.n = n;
-  for (uint32_t i = 0; i < f->order.n; i++)
-    if (f->info[i].buf >= 0) f->info[i].buf = now[f->info[i].buf];
 }
 
 void tn__fuse_row_sums(tn__fuse *f) {
@@ -365,8 +259,8 @@ void tn__fuse_row_sums(tn__fuse *f) {
   tn__depends d;
   tn__depends_find(f, &d);
   for (uint32_t b = 0; b < before; b++)
-    if (is_alive(f, (int)b) && !seed(f, (int)b)->alone) join_some(f, &d, (int)b);
-  if (f->seeds.n > before) tidy(f);
+    if (tn__remake_alive(f, (int)b) && !tn__seed_of(f, (int)b)->alone) join_some(f, &d, (int)b);
+  if (f->seeds.n > before) tn__remake_tidy(f);
 }
 
 /* ---- the kernel's body ---- */

@@ -114,6 +114,7 @@ tn__schedule *tn__schedule_make(tn_ctx *c, tn__arena *a, tn_node *sink, tn__devi
   add_inputs(&f);
   tn__fuse_decide(&f);
   tn__fuse_join(&f);
+  tn__fuse_same_rows(&f);
   tn__fuse_row_sums(&f);
   tn__fuse_emit(&f);
   tn__epilogue_join(&f);

@@ -1,0 +1,194 @@
+/* Kernels that go through the same rows, one after the other, become one: softmax and its gradient, a norm and what is
+ * made of it.
+ *
+ * Needs all decided, kernels side by side joined.  A kernel that reads what another one stores of each row, and of the
+ * other rows nothing, may do so when that one has just finished the row: both as one kernel read once what both read,
+ * and what only the second one wanted need not be stored. */
+#include "schedule/remake.h"
+
+enum { MAX_TRIES = 16 }; /* kernels that one is tried to be joined with */
+
+static uint32_t all_of(const tn_node *env) { return (uint32_t)((1ull << env->nsrc) - 1); }
+
+/* What range x of the smaller kernel is among the larger one's: what stands where b wants a store of a's, or the same
+ * node.  NULL: none. */
+static tn_node *same_range(tn__fuse *f, const tn__remake *p, tn_node *x) {
+  const tn__seed *a = tn__seed_of(f, p->a), *large = tn__seed_of(f, p->env == a->env ? p->a : p->b);
+  for (uint32_t i = 0; i < a->roots.n; i++) {
+    const tn__info *in = tn__info_of(f, a->roots.v[i]);
+    const tn_node *own = in->want.v[in->host].idx;
+    for (int k = tn__demand_last(f, in, p->b); k >= 0; k = in->want.v[k].before) {
+      const tn_node *there = in->want.v[k].idx, *small = large == a ? there : own, *big = large == a ? own : there;
+      for (uint32_t s = 0; s < own->nsrc; s++)
+        for (uint32_t e = 0; e < p->env->nsrc; e++)
+          if (small->src[s] == x && big->src[s] == p->env->src[e] && x->src[0] == big->src[s]->src[0])
+            return big->src[s];
+    }
+  }
+  for (uint32_t i = 0; i < p->env->nsrc; i++)
+    if (p->env->src[i] == x) return x;
+  return NULL;
+}
+
+/* Finds what the smaller kernel's ranges are. */
+static bool match_ranges(tn__fuse *f, tn__remake *p) {
+  tn_node *x = tn__seed_of(f, p->a)->env, *y = tn__seed_of(f, p->b)->env;
+  const tn_node *small = x->nsrc >= y->nsrc ? y : x;
+  p->env = small == y ? x : y;
+  p->small = small == y ? p->b : p->a;
+  for (uint32_t i = 0; i < small->nsrc; i++) {
+    tn_node *to = same_range(f, p, small->src[i]);
+    if (!to) return false;
+    for (uint32_t k = 0; k < p->to.n; k++)
+      if (p->to.v[k] == to) return false;
+    tn__vec_push(f->a, &p->from, small->src[i]);
+    tn__vec_push(f->a, &p->to, to);
+  }
+  return p->env->nsrc < 32;
+}
+
+/* The number, among env's, of a range that kernel k has */
+static uint32_t number_of(tn__fuse *f, const tn__remake *p, int k, tn_node *x) {
+  uint32_t i = 0;
+  for (x = tn__remake_moved(f, p, k, x); p->env->src[i] != x;) i++;
+  return i;
+}
+
+/* The ranges under which all that a kernel reduces stands, or stores beside its elements, by numbers of env; 0: it
+ * does neither.  False: there are several such sets. */
+static bool rows_of(tn__fuse *f, const tn__remake *p, int k, uint32_t *rows) {
+  const tn__seed *g = tn__seed_of(f, k);
+  const tn_node *env = p->env;
+  uint32_t at[32], own = 0;
+  for (uint32_t i = 0; i < g->env->nsrc; i++) own |= 1u << (at[i] = number_of(f, p, k, g->env->src[i]));
+  *rows = own == all_of(env) ? 0 : own;
+  for (uint32_t i = 0; i < g->chain.n; i++) {
+    uint32_t set = 0;
+    for (uint32_t j = 0; j < g->env->nsrc; j++)
+      if (g->chain.v[i] >> j & 1) set |= 1u << at[j];
+    if (set == all_of(env)) continue;
+    if (!set || (*rows && set != *rows)) return false;
+    *rows = set;
+  }
+  return true;
+}
+
+/* The rows of both: what they reduce stands under the same ranges, or each element is a row. */
+/* a choice: no is right */
+static bool match_rows(tn__fuse *f, tn__remake *p, uint32_t *rows) {
+  uint32_t of_a, of_b, n = 0;
+  tn_node *row[32];
+  double count = 1;
+  if (!match_ranges(f, p) || !rows_of(f, p, p->a, &of_a) || !rows_of(f, p, p->b, &of_b)) return false;
+  if (of_a && of_b && of_a != of_b) return false;
+  *rows = of_a | of_b;
+  if (!*rows && tn__seed_of(f, p->a)->chain.n && tn__seed_of(f, p->b)->chain.n) *rows = all_of(p->env);
+  for (uint32_t i = 0; i < p->env->nsrc; i++) {
+    if (!(*rows >> i & 1)) continue;
+    row[n++] = p->env->src[i];
+    count *= (double)tn__size_guess(p->env->src[i]->src[0]);
+  }
+  p->rows = tn__list(f->c, row, n);
+  return n && count >= (double)f->dev->target.units; /* fewer would leave units without work */
+}
+
+static bool has_rows(const tn__seed *g) {
+  return g->roots.n && !g->alone && !g->tiled && !g->keeps && !g->product && !g->rows;
+}
+
+/* a choice: no is right */
+static bool may_pair(tn__fuse *f, tn__remake *p, uint32_t *rows) {
+  const tn__seed *x = tn__seed_of(f, p->a), *y = tn__seed_of(f, p->b);
+  return p->a != p->b && has_rows(x) && has_rows(y) && x->roots.n + y->roots.n <= TN__MAX_STORES &&
+         x->size + y->size <= TN__MAX_KERNEL && x->loops + y->loops <= TN__MAX_LOOPS && match_rows(f, p, rows);
+}
+
+/* Did a or b want n just there? */
+static bool was_there(tn__fuse *f, const tn__remake *p, const tn__info *in, const tn__demand *d) {
+  for (int side = 0; side < 2; side++)
+    for (int k = side ? p->b : p->a, i = tn__demand_last(f, in, k); i >= 0; i = in->want.v[i].before)
+      if (tn__remake_moved(f, p, k, in->want.v[i].gate) == d->gate &&
+          tn__remake_moved(f, p, k, in->want.v[i].idx) == d->idx)
+        return true;
+  return false;
+}
+
+/* A place where the kernel wants n.  False if n is computed there more than once, or in another row. */
+static bool inline_place(tn__fuse *f, tn__remake *p, tn_node *n, tn__info *in, tn__demand *d) {
+  bool reduces = tn__ops[n->op].group == G_REDUCE, stored = in->buf >= 0 && in->kernel == p->a;
+  if (n->op == OP_CONTRACT || n->op == OP_FOLD || n->op == OP_SCATTER) return false;
+  if (reduces ? !was_there(f, p, in, d) : stored && !tn__remake_had(f, p, in, d)) return false;
+  tn__demand_inline(f, n, in, d);
+  return true;
+}
+
+static bool visit(tn__fuse *f, tn__remake *p, uint32_t at, double rows) {
+  tn_node *n = f->order.v[at];
+  tn__info *in = &f->info[at];
+  bool theirs = in->kernel == p->a || in->kernel == p->b;
+  if (in->buf >= 0 && tn__numel_guess(n) > rows && tn__remake_demands(f, in, p->b))
+    p->shares |= in->kernel == p->a || (!theirs && tn__remake_demands(f, in, p->a));
+  if (in->buf >= 0 && !theirs) return true;
+  for (int i = tn__demand_last(f, in, p->k); i >= 0; i = in->want.v[i].before)
+    if (!inline_place(f, p, n, in, &in->want.v[i])) return false;
+  for (uint32_t s = 0; s < n->nsrc; s++) tn__remake_note(f, p, n->src[s]);
+  return tn__seed_of(f, p->k)->size <= TN__MAX_KERNEL;
+}
+
+static bool walk(tn__fuse *f, tn__remake *p) {
+  double rows = 1;
+  for (uint32_t i = 0; i < p->rows->nsrc; i++) rows *= (double)tn__size_guess(p->rows->src[i]->src[0]);
+  while (p->todo.n)
+    if (!visit(f, p, tn__heap_pop(&p->todo), rows)) return false;
+  return p->shares;
+}
+
+static void want_roots(tn__fuse *f, tn__remake *p, int from) {
+  for (uint32_t i = 0; i < tn__seed_of(f, from)->roots.n; i++) {
+    tn_node *n = tn__seed_of(f, from)->roots.v[i];
+    const tn__info *in = tn__info_of(f, n);
+    if (tn__remake_drops(f, p, in)) continue;
+    tn__demand_put(f, n, p->k, tn__remake_moved(f, p, from, in->want.v[in->host].idx), NULL, p->env);
+    tn__remake_note(f, p, n);
+    tn__vec_push(f->a, &tn__seed_of(f, p->k)->roots, n);
+  }
+}
+
+/* Kernel b, which reads what a stores, and a as one; its number, -1: they stay. */
+static int join(tn__fuse *f, tn__depends *d, int a, int b) {
+  tn__remake p = {.a = a, .b = b, .k = (int)f->seeds.n};
+  uint32_t rows;
+  if (!may_pair(f, &p, &rows) || tn__depends_on(f, d, b, a, a)) return -1;
+  tn__seed g = {.env = p.env, .first = p.k, .loops = p.env->nsrc};
+  tn__vec_push(f->a, &g.chain, rows);
+  tn__vec_push(f->a, &f->seeds, g);
+  f->searches++;
+  want_roots(f, &p, a);
+  want_roots(f, &p, b);
+  if (!walk(f, &p)) {
+    tn__remake_give_up(f, &p);
+    return -1;
+  }
+  tn__depends_join(f, d, a, b, p.k);
+  tn__remake_take_over(f, &p);
+  return p.k;
+}
+
+/* Takes in the kernels that k reads from; true if there was any. */
+static bool join_some(tn__fuse *f, tn__depends *d, int k) {
+  for (uint32_t i = 0; i < d->loads.v[k].n && i < MAX_TRIES; i++) {
+    const tn__info *in = &f->info[d->loads.v[k].v[i]];
+    if (in->kernel >= 0 && in->kernel != k && tn__remake_alive(f, in->kernel) && join(f, d, in->kernel, k) >= 0)
+      return true;
+  }
+  return false;
+}
+
+void tn__fuse_same_rows(tn__fuse *f) {
+  uint32_t before = f->seeds.n;
+  tn__depends d;
+  tn__depends_find(f, &d);
+  for (uint32_t k = 0; k < f->seeds.n; k++) /* those that have been made, too */
+    if (tn__remake_alive(f, (int)k) && !tn__seed_of(f, (int)k)->alone) join_some(f, &d, (int)k);
+  if (f->seeds.n > before) tn__remake_tidy(f);
+}
