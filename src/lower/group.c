@@ -490,11 +490,10 @@ typedef struct slots { /* how a scratch row is walked: element = turn * (group *
   int64_t turns, pack;
 } slots;
 
-/* Elements of a row that a thread may keep in registers, if it keeps so many rows */
 /* a choice: any is right */
-static int64_t most_slots(const job *j, int group, int rows) {
-  int64_t threads = j->l->variant->across ? (int64_t)group * j->l->variant->together : group,
-          all = (int64_t)(j->target->registers / sizeof(float)) / threads,
+int64_t tn__row_slots(const tn__lowering *l, int64_t group, int rows) {
+  int64_t threads = l->variant->across ? group * l->variant->together : group,
+          all = (int64_t)(l->target->registers / sizeof(float)) / threads,
           own = (all < 255 ? all : 255) - OTHER_REGISTERS;
   return limit(own / (rows > 1 ? rows : 1), 1, MAX_SLOTS);
 }
@@ -600,7 +599,7 @@ static void rows_in_registers(job *j, int group) {
   int rows = 0;
   tn__topo(j->a, &j->body, 1, &all);
   for (uint32_t i = 0; i < all.n; i++) rows += all.v[i]->op == OP_LOCAL;
-  j->slots = most_slots(j, group, rows);
+  j->slots = tn__row_slots(j->l, group, rows);
   for (uint32_t i = 0; i < all.n; i++) {
     if (all.v[i]->op != OP_LOCAL) continue;
     if (all.v[i]->ints[1] == TN__OWN_SHARED) check_own(j, all.v[i], group);

@@ -227,6 +227,8 @@ bool tn__across_rows(const tn__lowering *l, const tn__survey *p, uint32_t row, u
 /* rows.c */
 tn_node *tn__share_loops(tn__lowering *l, tn_node *body);
 tn_node *tn__keep_rows(tn__lowering *l, tn_node *body);
+/* Elements of a row that each thread of a group may keep in registers, if it keeps so many rows (group.c) */
+int64_t tn__row_slots(const tn__lowering *l, int64_t group, int rows);
 /* The outermost loops that all stores and reductions share as one, for threads to share out; all around `inner`, where
  * that is not NULL */
 tn_node *tn__share_out(tn__lowering *l, tn_node *part, const tn_node *inner);

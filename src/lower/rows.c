@@ -407,16 +407,28 @@ static size_t room_for_rows(tn__lowering *lo, tn_node *body) {
   return left < target->kept ? left : target->kept;
 }
 
+/* Groups stand across neighbouring rows only with what they keep in registers: is there room for one more row, beside
+ * `rows` of at most `most` elements? */
+/* a choice: either is right */
+static bool keeps_in_registers(const tn__lowering *lo, const row *w, int rows, int64_t *most) {
+  const tn__variant *v = lo->variant;
+  int64_t length = w->range[0]->hi + 1;
+  if (!lo->target->group || !v->across) return true;
+  if (length > *most) *most = length;
+  return (*most + v->team - 1) / v->team <= tn__row_slots(lo, v->team, rows + 1);
+}
+
 tn_node *tn__keep_rows(tn__lowering *lo, tn_node *body) {
   const tn__target *target = lo->target;
   size_t room = room_for_rows(lo, body), sent = 0;
+  int64_t most = 0;
   for (int rows = 0; rows < MAX_ROWS; rows++) {
     tn__ranges r;
     loop l[TN__MAX_RANGES];
     row w;
     tn__ranges_find(lo->c, lo->a, body, &r);
     describe(lo->a, &r, l);
-    if (!find_row(lo, room, &r, l, &w)) break;
+    if (!find_row(lo, room, &r, l, &w) || !keeps_in_registers(lo, &w, rows, &most)) break;
     tn_node *turn = sent_in(target, &r, &w, &sent);
     tn__sb_printf(&lo->note, " %s(%s)", turn ? "ahead" : "row", tn__ops[w.at[0]->op].text);
     room -= target->group ? row_bytes(w.at[0], w.range[0], w.lane) : 0;

@@ -6,7 +6,10 @@
  * and what only the second one wanted need not be stored. */
 #include "schedule/remake.h"
 
-enum { MAX_TRIES = 16 }; /* kernels that one is tried to be joined with */
+enum {
+  MAX_TRIES = 16,               /* kernels that one is tried to be joined with */
+  MAX_SIZE = 2 * TN__MAX_KERNEL /* nodes: so long a kernel is worth a reading of everything */
+};
 
 static uint32_t all_of(const tn_node *env) { return (uint32_t)((1ull << env->nsrc) - 1); }
 
@@ -73,6 +76,13 @@ static bool rows_of(tn__fuse *f, const tn__remake *p, int k, uint32_t *rows) {
   return true;
 }
 
+/* Do rows stand one after the other in memory, as lanes want them?  Work groups can share out others as well.  Ranges
+ * are in the order of memory. */
+/* a choice: either is right */
+static bool stand_well(const tn__fuse *f, const tn_node *env, uint32_t rows) {
+  return f->dev->target.group || (rows != all_of(env) && !(rows & (rows + 1)));
+}
+
 /* The rows of both: what they reduce stands under the same ranges, or each element is a row. */
 /* a choice: no is right */
 static bool match_rows(tn__fuse *f, tn__remake *p, uint32_t *rows) {
@@ -89,7 +99,8 @@ static bool match_rows(tn__fuse *f, tn__remake *p, uint32_t *rows) {
     count *= (double)tn__size_guess(p->env->src[i]->src[0]);
   }
   p->rows = tn__list(f->c, row, n);
-  return n && count >= (double)f->dev->target.units; /* fewer would leave units without work */
+  bool many = count >= (double)f->dev->target.units; /* fewer would leave units without work */
+  return n && many && stand_well(f, p->env, *rows);
 }
 
 static bool has_rows(const tn__seed *g) {
@@ -100,7 +111,7 @@ static bool has_rows(const tn__seed *g) {
 static bool may_pair(tn__fuse *f, tn__remake *p, uint32_t *rows) {
   const tn__seed *x = tn__seed_of(f, p->a), *y = tn__seed_of(f, p->b);
   return p->a != p->b && has_rows(x) && has_rows(y) && x->roots.n + y->roots.n <= TN__MAX_STORES &&
-         x->size + y->size <= TN__MAX_KERNEL && x->loops + y->loops <= TN__MAX_LOOPS && match_rows(f, p, rows);
+         x->loops + y->loops <= TN__MAX_LOOPS && match_rows(f, p, rows);
 }
 
 /* Did a or b want n just there? */
@@ -132,7 +143,7 @@ static bool visit(tn__fuse *f, tn__remake *p, uint32_t at, double rows) {
   for (int i = tn__demand_last(f, in, p->k); i >= 0; i = in->want.v[i].before)
     if (!inline_place(f, p, n, in, &in->want.v[i])) return false;
   for (uint32_t s = 0; s < n->nsrc; s++) tn__remake_note(f, p, n->src[s]);
-  return tn__seed_of(f, p->k)->size <= TN__MAX_KERNEL;
+  return tn__seed_of(f, p->k)->size <= MAX_SIZE;
 }
 
 static bool walk(tn__fuse *f, tn__remake *p) {
