@@ -76,11 +76,10 @@ static bool rows_of(tn__fuse *f, const tn__remake *p, int k, uint32_t *rows) {
   return true;
 }
 
-/* Do rows stand one after the other in memory, as lanes want them?  Work groups can share out others as well.  Ranges
- * are in the order of memory. */
+/* Do a row's neighbours in memory belong to it, as lanes want them?  Work groups can share out other rows as well. */
 /* a choice: either is right */
 static bool stand_well(const tn__fuse *f, const tn_node *env, uint32_t rows) {
-  return f->dev->target.group || (rows != all_of(env) && !(rows & (rows + 1)));
+  return f->dev->target.group || !(rows >> (env->nsrc - 1) & 1); /* ranges are in the order of memory */
 }
 
 /* The rows of both: what they reduce stands under the same ranges, or each element is a row. */
