@@ -17,6 +17,30 @@ typedef struct row {
 } row;
 
 static const row rows[] = {
+    {"a product that runs along a loop in lanes, beside a sum of each turn, whose loop stands between two over lanes",
+     "%1 = iota i64[2] 2\n"
+     "%2 = reshape i64[1,1,2,1] %1 1 1 2 1\n"
+     "%3 = expand i64[3,2,2,16] %2 3 2 2 16\n"
+     "%4 = cast i32[3,2,2,16] %3\n"
+     "%5 = reshape i64[1,2,1,1] %1 1 2 1 1\n"
+     "%6 = expand i64[3,2,2,16] %5 3 2 2 16\n"
+     "%7 = cast i32[3,2,2,16] %6\n"
+     "%8 = le bool[3,2,2,16] %4 %7\n"
+     "%9 = param f32[3,1,2,16] 3 1 2 16 {1 0}\n"
+     "%10 = expand f32[3,2,2,16] %9 3 2 2 16\n"
+     "%11 = const f32 {1.0}\n"
+     "%12 = reshape f32[1,1,1,1] %11 1 1 1 1\n"
+     "%13 = expand f32[3,2,2,16] %12 3 2 2 16\n"
+     "%14 = where f32[3,2,2,16] %8 %10 %13\n"
+     "%15 = prod f32[3,2,16] %14 {2}\n"
+     "%16 = cast f16[3,2,16] %15\n"
+     "%17 = param f32[3,2,2,16] 3 2 2 16 {0 0}\n"
+     "%18 = sum f32[3,2,16] %17 {1}\n"
+     "%19 = reshape f32[3,1,2,16] %18 3 1 2 16\n"
+     "%20 = reshape f32[3,2,16] %19 3 2 16\n"
+     "%21 = cast f16[3,2,16] %20\n"
+     "%22 = mul f16[3,2,16] %16 %21\n"
+     "%23 = sink void %22 {\"outputs\"}\n"},
     {"a gather that is stored in the loops of its maxima and their sum, the outer one of which becomes lanes",
      "%1 = param f32[1,2,1,3,1,1,3,3,2,2,2,1] 1 2 1 3 1 1 3 3 2 2 2 1 {1 0}\n"
      "%2 = param i64[2] 2 {4 0}\n"
