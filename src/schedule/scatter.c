@@ -196,8 +196,7 @@ static tn_node *in_parallel(tn_ctx *c, const tn__target *t, tn_node *n) {
   double updates = most(count), width = most(upd->dim[1]), sorted = runs_work(t, most(places), updates, width),
          asked = asking_work(most(places), updates, width),
          others = asking_work(updates, updates, width) + ASK_LAUNCHES * tn__target_launch_guess(t);
-  /* of updates as wide as a symbolic size says it could not be shown that they go to places of their own */
-  bool fewer = updates < most(places) && places->lo > 1 && tn__is_const(upd->dim[1]);
+  bool fewer = updates < most(places) && places->lo > 1;
   if (fewer && fmin(sorted, others) < asked)
     return tn__cast(c, (others <= sorted ? by_asking_others : by_run)(c, tn__acc(c, base), idx, upd), n->dtype);
   tn_node *sum = (asked <= sorted ? by_asking : by_place)(c, places, idx, upd);

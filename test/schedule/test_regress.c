@@ -17,6 +17,14 @@ typedef struct row {
 } row;
 
 static const row rows[] = {
+    {"updates of a symbolic width at places that are known to differ, of which neighbours take one each",
+     "%1 = var index {\"B\" 0 150}\n"
+     "%2 = param u8[17,B] 17 %1 {0 0}\n"
+     "%3 = param i32[70] 70 {1 0}\n"
+     "%4 = distinct i32[70] %3\n"
+     "%5 = param u8[70,B] 70 %1 {2 0}\n"
+     "%6 = scatter u8[17,B] %2 %4 %5\n"
+     "%7 = sink void %6 {\"outputs\"}\n"},
     {"a product that runs along a loop in lanes, beside a sum of each turn, whose loop stands between two over lanes",
      "%1 = iota i64[2] 2\n"
      "%2 = reshape i64[1,1,2,1] %1 1 1 2 1\n"
