@@ -76,6 +76,8 @@ static void list_terms(tn_ctx *c, tn_node *sum, terms *out) {
   }
 }
 
+static tn_node *times(tn_ctx *c, tn_node *x, int64_t k) { return k == 1 ? x : tn__mul(c, x, tn__int(c, k)); }
+
 /* Those that may differ in the two turns */
 static void read_terms(const claim *q, tn_node *sum, terms *out) {
   terms all = {0};
@@ -124,6 +126,21 @@ static tn_node *of_digits(const claim *q, const tn__nodes *known, const tn_node 
     if (known->v[i]->op == OP_MOD && known->v[i]->src[0] == n->src[0] && known->v[i]->src[1] == n->src[1])
       return n->src[0];
   return NULL;
+}
+
+/* Is what term i moves a sum by more than all others come to, since their loops end where its next turn begins? */
+static bool is_above_others(claim *q, const terms *t, uint32_t i) {
+  tn_ctx *c = q->c;
+  int64_t k = t->v[i].k;
+  tn_node *others = tn__int(c, 0);
+  if (k <= 1 || (wide)k * (most_apart(q, t->v[i].x) + 1) >= (wide)1 << 64) return false;
+  for (uint32_t j = 0; j < t->n; j++) {
+    if (j == i) continue;
+    if (t->v[j].x == t->v[i].x) return false;
+    others = tn__add(c, others, times(c, tn__given_exact(c, &q->given, t->v[j].x), t->v[j].k));
+  }
+  return tn__given_positive(c, &q->given, tn__simplify_index(c, others)) &&
+         tn__given_positive(c, &q->given, tn__simplify_index(c, tn__sub(c, tn__int(c, k - 1), others)));
 }
 
 static void learn(claim *q, tn__nodes *known, tn_node *x) {
@@ -211,8 +228,6 @@ static bool is_digit(const claim *q, const tn_node *y, tn_node *s) {
   return false;
 }
 
-static tn_node *times(tn_ctx *c, tn_node *x, int64_t k) { return k == 1 ? x : tn__mul(c, x, tn__int(c, k)); }
-
 /* u, where terms are s * u and of another y with 0 <= y < s at most, which goes to *rest: if their sum is the same in
  * both turns, so are u and y.  NULL: they are not, or the sum may meet itself by wrapping. */
 static tn_node *quotient_of(claim *q, const terms *t, tn_node *s, tn_node **rest) {
@@ -249,7 +264,8 @@ static bool holds_by_form(claim *q) {
   terms t = {0};
   uint32_t had = 0;
   tn__map_init(&q->told, &q->c->scratch);
-  if (q->k->nrequire) tn__given_find(q->c, q->k, q->gate, &q->given);
+  tn__given_find(q->c, q->k, q->gate, &q->given);
+  tn__given_loops(q->c, &q->given, q->index);
   learn(q, &known, q->index);
   while (known.n != had && !tn__map_getp(&q->told, q->at_once)) {
     had = known.n;
@@ -262,7 +278,7 @@ static bool holds_by_form(claim *q) {
       if (n->dtype != TN__INDEX || (n->op != OP_ADD && n->op != OP_MUL)) continue; /* others may wrap */
       read_terms(q, n, &t);
       for (uint32_t j = 0; j < t.n; j++)
-        if (is_told(q, &t, j)) learn(q, &known, t.v[j].x);
+        if (is_told(q, &t, j) || is_above_others(q, &t, j)) learn(q, &known, t.v[j].x);
       learn_digits(q, &known, &t);
     }
   }

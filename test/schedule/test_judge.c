@@ -165,6 +165,17 @@ static const row rows[] = {
      {{"ref:cpu", TN_MODE_DEFAULT, {0.703125}, {0.3515625, 0.6015625, 0x1p-100}},
       {"ref:sm_90", TN_MODE_DEFAULT, {0.703125}, {0.3515625, 0.6015625, 0x1p-100}},
       {"ref:sm_90", TN_MODE_STRICT, {0.703125}, {0.3515625, 0.69921875, 0x1p-100}}}},
+    {"additions of f16 to a cell, of which finite ones overflow where each is rounded, and not in f32",
+     "%1 = param f16[1] 1 {0 0}\n"
+     "%2 = param i64[3] 3 {1 0}\n"
+     "%3 = param f16[3] 3 {2 0}\n"
+     "%4 = scatter f16[1] %1 %2 %3\n"
+     "%5 = sink void %4 {\"outputs\"}\n"
+     "# x0: 0\n# x1: 0*3\n# x2: 7bff*2 fbff\n",
+     0,
+     {{"ref:sm_90", TN_MODE_DEFAULT, {65504, INFINITY}, {0}},
+      {"ref:sm_90", TN_MODE_STRICT, {INFINITY}, {65504}},
+      {"ref:cpu", TN_MODE_DEFAULT, {INFINITY}, {65504}}}},
     {"additions of sums in any order, one after the other: 2^24 + 1 + 1 is 2^24 or 2 more",
      "%1 = param f32[1] 1 {0 0}\n"
      "%2 = param i64[2] 2 {1 0}\n"

@@ -17,6 +17,19 @@ typedef struct row {
 } row;
 
 static const row rows[] = {
+    {"a number at permuted places, by groups that have a part each, which is no multiple of their threads",
+     "%1 = const f32 {2.0}\n"
+     "%2 = reshape f32[1] %1 1\n"
+     "%3 = expand f32[2049] %2 2049\n"
+     "%4 = iota i64[2049] 2049\n"
+     "%5 = flip i64[2049] %4 {0}\n"
+     "%6 = permutation i64[2049] %5\n"
+     "%7 = param f32[2049] 2049 {0 0}\n"
+     "%8 = rmin f32 %7 {0}\n"
+     "%9 = reshape f32[1] %8 1\n"
+     "%10 = expand f32[2049] %9 2049\n"
+     "%11 = scatter f32[2049] %3 %6 %10\n"
+     "%12 = sink void %11 {\"outputs\"}\n"},
     {"updates of a symbolic width at places that are known to differ, of which neighbours take one each",
      "%1 = var index {\"B\" 0 150}\n"
      "%2 = param u8[17,B] 17 %1 {0 0}\n"
@@ -24,7 +37,12 @@ static const row rows[] = {
      "%4 = distinct i32[70] %3\n"
      "%5 = param u8[70,B] 70 %1 {2 0}\n"
      "%6 = scatter u8[17,B] %2 %4 %5\n"
-     "%7 = sink void %6 {\"outputs\"}\n"},
+     "%7 = sink void %6 {\"outputs\"}\n"
+     "# x1: fffffffc 9 1 ffffffff fffffff8 ffffffef ffffffdf 10 4 ffffffdd fffffff2 ffffffea ffffffee "
+     "fffffffe ffffffed 6 13 16 ffffffec 1b ffffffe5 19 ffffffde ffffffe7 fffffff7 8 ffffffdb "
+     "ffffffe3 3 fffffff5 e fffffff4 c fffffff3 12 f ffffffe9 18 ffffffeb ffffffda fffffffd ffffffe2 "
+     "ffffffdc 2 ffffffd8 fffffff0 fffffff9 a b 17 ffffffe1 0 fffffff1 11 15 d fffffffa 1d 5 ffffffe4 "
+     "ffffffe6 fffffffb 1c 1a ffffffd9 ffffffe0 14 7 ffffffe8 fffffff6\n"},
     {"a product that runs along a loop in lanes, beside a sum of each turn, whose loop stands between two over lanes",
      "%1 = iota i64[2] 2\n"
      "%2 = reshape i64[1,1,2,1] %1 1 1 2 1\n"

@@ -308,13 +308,19 @@ typedef struct cell { /* what its terms come to: their number, their middles, th
   double count, middle, reach, size;
 } cell;
 
+/* May so many terms of that size in all overflow in a dtype? */
+static bool may_overflow(double count, double size, int over, double eps) {
+  return !(ldexp(size, -over) * (1 + count * eps) < 1);
+}
+
 static range sum_range(const sums *s, const naive_tensor *t, int64_t i, cell x) {
   int mant = tn__dtypes[s->dtype].mant;
   double eps = ldexp(1, 1 - mant), least = ldexp(1, exponents[s->dtype].least);
   double written = ldexp(1, 1 - tn__dtypes[s->written].mant), v = tn__eval_to_double(t->dtype, t->bits[i]);
   range same = {.sure = true};
-  if (!(ldexp(x.size, -s->over) * (1 + x.count * fmax(eps, written)) < 1)) return anything(t->dtype);
-  if (!isfinite(v)) return s->sure ? same : anything(t->dtype);
+  if (may_overflow(x.count, x.size, s->over, fmax(eps, written))) return anything(t->dtype);
+  bool only_written = may_overflow(x.count, x.size, exponents[s->written].over, written);
+  if (!isfinite(v)) return s->sure && !only_written ? same : anything(t->dtype);
   if (s->sure && (x.size == 0 || ilogb(x.size) < s->unit + mant) && s->unit > exponents[s->dtype].least) {
     double rounded = nearest(t->dtype, x.middle);
     if (!s->kept || x.middle == v) return same;
