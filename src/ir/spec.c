@@ -269,23 +269,31 @@ static void check_visible(tn_ctx *c, const phase *ph, const scopes *s, tn_node *
   }
 }
 
+static bool is_lanes(const tn_node *range) {
+  return range->ints[RANGE_AXIS] == AX_UPCAST || range->ints[RANGE_AXIS] == AX_UNROLL;
+}
+
 /* Only loops over lanes are written out for each who wants them: any other has one place where it runs. */
 static void enter(tn_ctx *c, const phase *ph, scopes *s, tn_node *x) {
-  bool lanes = x->ints[RANGE_AXIS] == AX_UPCAST || x->ints[RANGE_AXIS] == AX_UNROLL;
+  bool lanes = is_lanes(x);
   if (number_in(&s->visible, x)) reject(c, ph, x, "it is inside of itself");
   if (!lanes && number_in(&s->closed, x)) reject(c, ph, x, "it has run before");
   tn__vec_push(&c->scratch, &s->open, x);
   tn__vec_push(&c->scratch, &s->before, s->seen.n);
 }
 
-/* What was computed inside is seen no more. */
+/* What was computed inside is seen no more; what lanes have set is, in the turn of the loop around them, by others of
+ * its loops over them. */
 static void leave(tn_ctx *c, const phase *ph, scopes *s, tn_node *x) {
   if (s->open.n == 0 || s->open.v[--s->open.n] != x->src[0]) reject(c, ph, x, "loops do not nest");
   tn__map_put(&s->closed, (uint64_t)(uintptr_t)x->src[0], 1);
-  for (uint32_t was = s->before.v[--s->before.n]; s->seen.n > was;) {
-    const tn_node *gone = s->seen.v[--s->seen.n];
-    tn__map_put(&s->visible, (uint64_t)(uintptr_t)gone, number_in(&s->visible, gone) - 1);
+  uint32_t stay = s->before.v[--s->before.n];
+  for (uint32_t i = stay; i < s->seen.n; i++) {
+    tn_node *gone = s->seen.v[i];
+    if (gone->op == OP_SETACC && is_lanes(x->src[0])) s->seen.v[stay++] = gone;
+    else tn__map_put(&s->visible, (uint64_t)(uintptr_t)gone, number_in(&s->visible, gone) - 1);
   }
+  s->seen.n = stay;
 }
 
 /* An accumulator combines by one op: its cells and its lanes are combined by what reads it. */

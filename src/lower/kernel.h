@@ -14,7 +14,8 @@
  *                                   lanes = 1
  *   GETACC {acc, end, lane?} {op}   cell[lane]; without lane and lanes > 1: cells combined by halves: for h = lanes/2
  *                                   .. 1: cell[l] = cell[l] op cell[l+h]  (lanes is a power of two).  A SETACC in the
- *                                   END's place: what the cell is after it, in each turn of the loop
+ *                                   END's place: what the cell is after it, in each turn of the loop around it, and
+ *                                   of its lanes
  *   LOAD {buf, index, gate?}        buf: PARAM or LOCAL (AFTER is resolved).  Gate false: 0, memory untouched.
  *   STORE / STOREADD {buf, index, value, gate?}
  *                                   AX_ORDER ranges are the loops of a STOREADD whose turns may meet at one place; of

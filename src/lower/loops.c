@@ -134,6 +134,24 @@ bool tn__bounds_loops(const tn__ranges *r, uint32_t j) {
 }
 
 /* a choice: no is right */
+bool tn__is_by_element(const tn__survey *p) {
+  for (uint32_t i = 0; i < p->r.order.n; i++) {
+    const tn_node *n = p->r.order.v[i];
+    if (n->op == OP_REDUCE || n->op == OP_STOREADD || n->op == OP_LOCAL || n->op == OP_AFTER) return false;
+    if (n->op == OP_STORE && tn__own_of(&p->r, n) != p->outputs) return false;
+  }
+  return true;
+}
+
+/* a choice: yes is right */
+bool tn__reads_results(const tn__survey *p) {
+  for (uint32_t i = 0; i < p->r.order.n; i++)
+    for (uint32_t k = 0; k < p->r.order.n && p->r.order.v[i]->op == OP_STORE; k++)
+      if (p->r.order.v[k]->op == OP_LOAD && p->r.order.v[k]->src[0] == p->r.order.v[i]->src[0]) return true;
+  return false;
+}
+
+/* a choice: no is right */
 bool tn__is_even(const tn__survey *p, uint32_t j) {
   return (p->common >> j & 1) && tn__axis_of(p->r.range[j]) == AX_LOOP && !tn__bounds_loops(&p->r, j) &&
          !(tn__free_of(&p->r, p->r.range[j]) & ~(1ull << j));
@@ -258,16 +276,22 @@ tn_node *tn__filled(tn_ctx *c, tn_node *local, tn_node *at, tn_node *value, tn_n
   return tn__node_make(c, &(tn__make){.op = OP_AFTER, .src = (tn_node *[]){local, store}, .nsrc = 2});
 }
 
-tn_node *tn__kept_over(tn__lowering *l, tn_node *value, tn_node *const *x, uint32_t n) {
+tn_node *tn__kept_over(tn__lowering *l, tn_node *value, tn_node *const *x, uint32_t n, tn_node *lane) {
   tn_ctx *c = l->c;
   tn_node *own[TN__MAX_RANGES], *from = tn__int(c, 0), *to = from;
   int64_t size = 1;
   for (uint32_t i = 0; i < n; i++) {
     tn_node *width = tn__int(c, x[i]->hi + 1);
-    own[i] = tn__fresh_range(l, x[i]->src[0], i + 1 < n ? AX_REDUCE : AX_UPCAST, ROLE_KEPT);
+    own[i] = tn__fresh_range(l, x[i]->src[0], lane || i + 1 < n ? AX_REDUCE : AX_UPCAST, ROLE_KEPT);
     from = tn__add(c, tn__mul(c, from, width), own[i]);
     to = tn__add(c, tn__mul(c, to, width), x[i]);
     size *= x[i]->hi + 1;
+  }
+  if (lane) {
+    tn_node *width = tn__int(c, lane->hi + 1);
+    from = tn__add(c, tn__mul(c, from, width), lane);
+    to = tn__add(c, tn__mul(c, to, width), lane);
+    size *= lane->hi + 1;
   }
   value = tn__substitute(c, value, x, own, n);
   tn_node *filled = tn__filled(c, tn__scratch(l, value->dtype, size), from, value, own, n);

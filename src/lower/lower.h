@@ -135,6 +135,9 @@ bool tn__walks_outputs(const tn__survey *p, uint64_t rows);
 bool tn__bounds_loops(const tn__ranges *r, uint32_t j);
 /* May the turns of range j, one of all that is stored to buffers, be shared out in any order, all alike? */
 bool tn__is_even(const tn__survey *p, uint32_t j);
+/* Is it done element by element, and nothing kept?  Every store is in all loops of outputs. */
+bool tn__is_by_element(const tn__survey *p);
+bool tn__reads_results(const tn__survey *p); /* does it load from where it stores to? */
 /* Does a loop stand inside of some of these, but not of all?  Were they one, it would run again for each turn of
  * that. */
 bool tn__stands_between(const tn__ranges *r, uint64_t set);
@@ -160,9 +163,9 @@ tn_node *tn__retype(tn_ctx *c, tn_node *body, tn_node *x, int axis);
  * place of its n own loops */
 tn_node *tn__scratch(tn__lowering *l, int dtype, int64_t elements);
 tn_node *tn__filled(tn_ctx *c, tn_node *local, tn_node *at, tn_node *value, tn_node *const *own, uint32_t n);
-/* The value over these n loops, loaded from scratch memory that is filled over loops of its own, the last one in lanes
- */
-tn_node *tn__kept_over(tn__lowering *l, tn_node *value, tn_node *const *x, uint32_t n);
+/* The value over these n loops, loaded from scratch memory that is filled over loops of its own, the last one in lanes;
+ * or, where the value stands in the loop `lane` over lanes, for each lane by itself. */
+tn_node *tn__kept_over(tn__lowering *l, tn_node *value, tn_node *const *x, uint32_t n, tn_node *lane);
 
 /* ---- the passes' files ---- */
 

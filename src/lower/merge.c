@@ -12,7 +12,7 @@ enum {
   COPIES = 128,      /* elements of all copies of a row, about: many for each vector, and few to fill */
   MIN_BLOCKS = 4,    /* of copies: fewer would not pay for these */
   MIN_SPREAD = 64,   /* uses of what is spread: each thread fills it some times */
-  SPREAD_SHARE = 8   /* of what a thread caches for itself */
+  SPREAD_SHARE = 4   /* of what a thread caches for itself, in all */
 };
 
 /* Does an index step through range a as through whole turns of b? */
@@ -125,8 +125,7 @@ static bool is_spread(const rows *w, const tn_node *n) {
     return false;
   for (uint32_t k = 0; k < p->r.n; k++)
     if ((free >> k & 1) && !tn__is_const(p->r.range[k]->src[0])) return false;
-  double bytes = tn__volume(p, kept) * (double)tn__size_of(n->dtype);
-  return bytes * SPREAD_SHARE <= w->l->target->near && tn__volume(p, p->outputs & ~kept) >= MIN_SPREAD;
+  return tn__volume(p, p->outputs & ~kept) >= MIN_SPREAD;
 }
 
 /* Elements of the widest type in a vector: lanes are enough for two (lane_bytes) */
@@ -159,41 +158,39 @@ static bool are_rows(rows *w, uint32_t outer, uint32_t inner) {
   return mergeable(r, outer, inner, &apart);
 }
 
-/* What is apart and meets what is not stands in scratch memory, for each turn of these two loops, and of others if it
- * is kept once for all of them. */
-static tn_node *keep_apart(const rows *w, tn_node *body) {
+/* What is apart and meets what is not */
+static tn__nodes list_kept(const rows *w) {
   const tn__ranges *r = &w->p.r;
-  tn__nodes old = {0}, new_ = {0};
+  tn__nodes out = {0};
   tn__map seen;
   tn__map_init(&seen, w->l->a);
   for (uint32_t i = 0; i < r->order.n; i++)
     for (uint32_t s = 0; s < r->order.v[i]->nsrc; s++) {
-      tn_node *n = r->order.v[i], *from = n->src[s], *x[TN__MAX_RANGES];
-      uint32_t count = 0;
+      tn_node *n = r->order.v[i], *from = n->src[s];
       if (n->dtype == TN__INDEX || w->apart(w, n) || !w->apart(w, from) || tn__map_getp(&seen, from)) continue;
-      for (uint32_t k = 0; k < r->n && w->once; k++)
-        if ((tn__free_of(r, from) >> k & 1) && k != w->outer && k != w->inner) x[count++] = r->range[k];
-      x[count++] = r->range[w->outer];
-      x[count++] = r->range[w->inner];
       tn__map_putp(&seen, from, from);
-      tn__vec_push(w->l->a, &old, from);
-      tn__vec_push(w->l->a, &new_, tn__kept_over(w->l, from, x, count));
+      tn__vec_push(w->l->a, &out, from);
     }
+  return out;
+}
+
+/* That stands in scratch memory, for each turn of these two loops, and of others if it is kept once for all of them. */
+static tn_node *keep_apart(const rows *w, tn_node *body) {
+  const tn__ranges *r = &w->p.r;
+  tn__nodes old = list_kept(w), new_ = {0};
+  for (uint32_t i = 0; i < old.n; i++) {
+    tn_node *x[TN__MAX_RANGES];
+    uint32_t count = 0;
+    for (uint32_t k = 0; k < r->n && w->once; k++)
+      if ((tn__free_of(r, old.v[i]) >> k & 1) && k != w->outer && k != w->inner) x[count++] = r->range[k];
+    x[count++] = r->range[w->outer];
+    x[count++] = r->range[w->inner];
+    tn__vec_push(w->l->a, &new_, tn__kept_over(w->l, old.v[i], x, count, NULL));
+  }
   return tn__substitute(w->l->c, body, old.v, new_.v, old.n);
 }
 
 /* ---- repeat ---- */
-
-/* Element by element, and nothing kept */
-/* a choice: no is right */
-static bool is_plain(const tn__survey *p) {
-  for (uint32_t i = 0; i < p->r.order.n; i++) {
-    const tn_node *n = p->r.order.v[i];
-    if (n->op == OP_REDUCE || n->op == OP_STOREADD || n->op == OP_LOCAL || n->op == OP_AFTER) return false;
-    if (n->op == OP_STORE && tn__own_of(&p->r, n) != p->outputs) return false;
-  }
-  return true;
-}
 
 /* How many copies fill vectors, if there are blocks enough for these; 0 */
 /* a choice: no is right */
@@ -214,7 +211,7 @@ tn_node *tn__repeat(tn__lowering *l, tn_node *body) {
   rows w = {.l = l, .apart = is_alike};
   tn_node *cut[2], *one;
   tn__survey_loops(l->c, l->a, body, &w.p);
-  int64_t copies = is_plain(&w.p) ? find_copies(&w) : 0;
+  int64_t copies = tn__is_by_element(&w.p) ? find_copies(&w) : 0;
   if (!copies) return NULL;
   tn_node *turns = w.p.r.range[w.outer], *x = w.p.r.range[w.inner];
   tn__sb_printf(&l->note, " repeat(%lld,%lld)", tn__id_of(turns), tn__id_of(x));
@@ -230,14 +227,23 @@ tn_node *tn__repeat(tn__lowering *l, tn_node *body) {
 
 /* Nowhere in place: what is kept is loaded before anything is stored. */
 /* a choice: no is right */
-static bool loads_no_results(const tn__survey *p) {
+static bool may_load_before(const tn__survey *p) {
   for (uint32_t i = 0; i < p->r.order.n; i++) {
     const tn_node *n = p->r.order.v[i];
     if (n->op == OP_STOREADD || n->op == OP_LOCAL || n->op == OP_AFTER) return false;
-    for (uint32_t k = 0; k < p->r.order.n && n->op == OP_STORE; k++)
-      if (p->r.order.v[k]->op == OP_LOAD && p->r.order.v[k]->src[0] == n->src[0]) return false;
   }
-  return true;
+  return !tn__reads_results(p);
+}
+
+/* Does all that is kept leave room for what passes? */
+/* a choice: no is right */
+static bool has_room(const rows *w) {
+  tn__nodes kept = list_kept(w);
+  double bytes = 0;
+  for (uint32_t i = 0; i < kept.n; i++)
+    bytes += tn__volume(&w->p, tn__free_of(&w->p.r, kept.v[i]) | 1ull << w->inner) *
+             (double)tn__size_of(kept.v[i]->dtype);
+  return bytes * SPREAD_SHARE <= w->l->target->near;
 }
 
 /* a choice: no is right */
@@ -245,7 +251,8 @@ static bool find_spread(rows *w) {
   for (uint32_t i = 0; i < w->p.r.n; i++)
     for (uint32_t j = 0; j < w->p.r.n; j++) {
       int axis = tn__axis_of(w->p.r.range[i]);
-      if ((axis == AX_LOOP || axis == AX_REDUCE) && tn__is_const(w->p.r.range[i]->src[0]) && are_rows(w, i, j))
+      if ((axis == AX_LOOP || axis == AX_REDUCE) && tn__is_const(w->p.r.range[i]->src[0]) && are_rows(w, i, j) &&
+          has_room(w))
         return true;
     }
   return false;
@@ -255,7 +262,7 @@ tn_node *tn__spread_rows(tn__lowering *l, tn_node *body) {
   rows w = {.l = l, .apart = is_spread, .once = true};
   tn_node *one;
   tn__survey_loops(l->c, l->a, body, &w.p);
-  if (!loads_no_results(&w.p) || !find_spread(&w)) return body;
+  if (!may_load_before(&w.p) || !find_spread(&w)) return body;
   tn_node *turns = w.p.r.range[w.outer], *x = w.p.r.range[w.inner];
   tn__sb_printf(&l->note, " spread(%lld,%lld)", tn__id_of(turns), tn__id_of(x));
   return tn__as_one(l, keep_apart(&w, body), (tn_node *[]){turns, x}, 2, tn__axis_of(x), &one);

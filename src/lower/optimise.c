@@ -27,7 +27,8 @@ enum {
   MAX_SPLIT_CELLS = 2047, /* so does what has outputs enough for the threads, */
   MAX_SPLIT_ROWS = 255,   /* fewer where what is reduced lies along memory: any of them is as good a share as a block */
   MIN_BLOCK = 16,         /* rows that are worth a block */
-  MAX_STEP = 64,          /* of what lanes access beside each other, and of a short row, in elements */
+  MAX_STEP = 64,          /* of what lanes access beside each other, in elements */
+  LONG_ROW = 64,          /* has lanes of its own, whatever lies side by side */
   GROUPS_OF_UNIT = 8,     /* of long rows cut into blocks, */
   SHARE_OF_BLOCK = 4      /* and elements of a block for each thread, at least */
 };
@@ -144,7 +145,7 @@ static bool steps_within_lines(const tn__survey *p, uint32_t j) {
 /* a choice: no is right */
 static int column_range(const tn__lowering *l, const tn__survey *p) {
   int v = p->reduces ? vector_range(p, false) : -1;
-  if (v < 0 || (p->outputs >> v & 1) || tn__extent(p->r.range[v]) >= MAX_STEP) return v;
+  if (v < 0 || (p->outputs >> v & 1) || tn__extent(p->r.range[v]) >= LONG_ROW) return v;
   int row = vector_range(p, true);
   if (row < 0 || tn__walk_score(p, (uint32_t)row) > 0) return row;
   bool across = steps_within_lines(p, (uint32_t)row);

@@ -28,21 +28,6 @@ typedef struct turn {
   int64_t from_side, to_side; /* of a tile */
 } turn;
 
-/* Element by element, nowhere in place: by another order of its loops it would not read what it wrote. */
-/* a choice: no is right */
-static bool is_plain(const tn__survey *p) {
-  uint64_t all = p->outputs;
-  for (uint32_t i = 0; i < p->r.order.n; i++) {
-    const tn_node *n = p->r.order.v[i];
-    if (n->op == OP_REDUCE || n->op == OP_STOREADD || n->op == OP_LOCAL || n->op == OP_AFTER) return false;
-    if (n->op != OP_STORE) continue;
-    if (tn__own_of(&p->r, n) != all) return false;
-    for (uint32_t k = 0; k < p->r.order.n; k++)
-      if (p->r.order.v[k]->op == OP_LOAD && p->r.order.v[k]->src[0] == n->src[0]) return false;
-  }
-  return true;
-}
-
 /* May a store wait until its tile is computed?  What fills the tile has to stand in the loops of the other stores: in
  * all that its value hangs on, and in no others. */
 static bool may_wait(const tn__survey *p, const tn_node *store) {
@@ -82,7 +67,8 @@ static double cost_of(const tn__survey *p, uint32_t from, uint32_t to, double *b
 static bool find(turn *t) {
   const tn__survey *p = &t->p;
   double least = INFINITY, bytes;
-  if (!is_plain(p)) return false;
+  /* by another order of its loops it would not read what it wrote */
+  if (!tn__is_by_element(p) || tn__reads_results(p)) return false;
   for (uint32_t k = 0; k < p->r.n * p->r.n; k++) {
     uint32_t to = k / p->r.n, from = k % p->r.n;
     if (from == to || !tn__is_even(p, to) || !tn__is_even(p, from)) continue;
@@ -119,7 +105,7 @@ static tn_node *from_tile(tn__lowering *l, tn_node *value, tn_node *const *own, 
  * those of all others. */
 static tn_node *turned(tn__lowering *l, tn_node *n, tn_node *from, tn_node *to) {
   tn_node *old[] = {to, from};
-  if (n->op == OP_LOAD) return tn__kept_over(l, n, old, 2);
+  if (n->op == OP_LOAD) return tn__kept_over(l, n, old, 2, NULL);
   tn_node *line = tn__fresh_range(l, to->src[0], AX_REDUCE, ROLE_KEPT),
           *lane = tn__fresh_range(l, from->src[0], AX_UPCAST, ROLE_KEPT), *own[] = {line, lane};
   tn_node *src[TN__MAX_RANGES + 3] = {n->src[0], tn__substitute(l->c, n->src[1], old, own, 2),

@@ -61,25 +61,11 @@ static bool find_lines(columns *k) {
 
 /* The load over all that its reductions go through, in the order of lanes */
 static tn_node *from_columns(tn__lowering *l, const columns *k, tn_node *n) {
-  tn_ctx *c = l->c;
-  tn_node *lane = k->p.r.range[k->lane], *old[TN__MAX_RANGES], *own[TN__MAX_RANGES];
-  tn_node *from = tn__int(c, 0), *to = from;
+  tn_node *x[TN__MAX_RANGES];
   uint32_t count = 0;
-  int64_t size = lane->hi + 1;
-  for (uint32_t i = 0; i < k->p.r.n; i++) {
-    tn_node *x = k->p.r.range[i];
-    if (!(reduced_in(k, n) >> i & 1)) continue;
-    old[count] = x;
-    own[count] = tn__fresh_range(l, x->src[0], AX_REDUCE, ROLE_KEPT);
-    from = tn__add(c, tn__mul(c, from, x->src[0]), own[count++]);
-    to = tn__add(c, tn__mul(c, to, x->src[0]), x);
-    size *= x->hi + 1;
-  }
-  tn_node *width = tn__int(c, lane->hi + 1), *value = tn__substitute(c, n, old, own, count);
-  tn_node *filled = tn__filled(c, tn__scratch(l, n->dtype, size), tn__add(c, tn__mul(c, from, width), lane), value,
-                               own, count);
-  to = tn__add(c, tn__mul(c, to, width), lane);
-  return tn__node_make(c, &(tn__make){.op = OP_LOAD, .src = (tn_node *[]){filled, to}, .nsrc = 2});
+  for (uint32_t i = 0; i < k->p.r.n; i++)
+    if (reduced_in(k, n) >> i & 1) x[count++] = k->p.r.range[i];
+  return tn__kept_over(l, n, x, count, k->p.r.range[k->lane]);
 }
 
 tn_node *tn__turn_columns(tn__lowering *l, tn_node *body) {

@@ -179,6 +179,7 @@ void tn__heap_push(tn__arena *a, tn__numbers *h, uint32_t x);
 uint32_t tn__heap_pop(tn__numbers *h);
 int tn__demand_last(const tn__fuse *f, const tn__info *in, int k); /* of kernel k; -1: it wants nothing of the node */
 bool tn__gemm_has_library(const tn__fuse *f, int dtype);
+bool tn__gemm_is_called(const tn__fuse *f, const tn_node *n); /* does it, if n's operands are matrices? */
 /* NULL: not for the library; marks operands that must stand in memory */
 const tn__gemm *tn__gemm_plan(tn__fuse *f, tn_node *n);
 void tn__epilogue_join(tn__fuse *f); /* epilogue.c: kernels that become the end of a library's product */

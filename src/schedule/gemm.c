@@ -161,23 +161,42 @@ static void operand_anyhow(tn__fuse *f, tn_node *x) {
   tn__info_of(f, x)->must = true;
 }
 
+static tn__gemm sizes_of(tn_ctx *c, const tn_node *n) {
+  uint32_t nb = (uint32_t)n->ints[0], nm = (uint32_t)n->ints[1], nn = (uint32_t)n->ints[2];
+  const tn_node *a = n->src[0];
+  return (tn__gemm){.dtype = n->dtype,
+                    .batch = product(c, n->dim, nb),
+                    .m = product(c, n->dim + nb, nm),
+                    .n = product(c, n->dim + nb + nm, nn),
+                    .k = product(c, a->dim + nb + nm, a->rank - nb - nm)};
+}
+
+static double work_of(const tn__gemm *g) {
+  return (double)tn__size_guess(g->m) * (double)tn__size_guess(g->n) * (double)tn__size_guess(g->k);
+}
+
+/* Is a call, and what converting comes to, worth it? */
+/* a choice: either is right */
+static bool pays(const tn__fuse *f, const tn__gemm *g) {
+  tn__product_size guess = {.rows = tn__size_guess(g->m), .cols = tn__size_guess(g->n), .steps = tn__size_guess(g->k),
+                            .dtype = g->dtype};
+  return work_of(g) >= TN__LEAST_CALL && !tn__target_widens_in_vain(&f->dev->target, &guess);
+}
+
+bool tn__gemm_is_called(const tn__fuse *f, const tn_node *n) {
+  tn__gemm g = sizes_of(f->c, n);
+  return pays(f, &g) && tn__gemm_has_library(f, n->dtype);
+}
+
 const tn__gemm *tn__gemm_plan(tn__fuse *f, tn_node *n) {
-  if (f->c->mode == TN_MODE_STRICT || (!f->dev->target.ntiles && !tn__gemm_has_library(f, n->dtype)) ||
-      !is_row_major(n, tn__info_of(f, n)))
-    return NULL;
+  if (f->c->mode == TN_MODE_STRICT || !is_row_major(n, tn__info_of(f, n))) return NULL;
   uint32_t nb = (uint32_t)n->ints[0], nm = (uint32_t)n->ints[1], nn = (uint32_t)n->ints[2];
   tn_node *a = n->src[0], *b = n->src[1];
-  tn__gemm g = {.dtype = n->dtype,
-                .batch = product(f->c, n->dim, nb),
-                .m = product(f->c, n->dim + nb, nm),
-                .n = product(f->c, n->dim + nb + nm, nn),
-                .k = product(f->c, a->dim + nb + nm, a->rank - nb - nm)};
-  double work = (double)tn__size_guess(g.m) * (double)tn__size_guess(g.n) * (double)tn__size_guess(g.k);
-  if (work < TN__LEAST_CALL) return NULL; /* a choice: either is right */
   const tn__target *t = &f->dev->target;
-  tn__product_size guess = {.rows = tn__size_guess(g.m), .cols = tn__size_guess(g.n), .steps = tn__size_guess(g.k),
-                            .dtype = g.dtype};
-  if (tn__target_widens_in_vain(t, &guess)) return NULL; /* a choice: either is right */
+  tn__gemm g = sizes_of(f->c, n);
+  double work = work_of(&g);
+  if (!pays(f, &g)) return NULL; /* a choice: either is right */
+  if (!t->ntiles && !tn__gemm_has_library(f, n->dtype)) return NULL;
   bool known = t->ntiles && n->dtype == TN_F32 && tn__is_const(g.m) && tn__is_const(g.n) && tn__is_const(g.k);
   /* Own kernels are fused with what comes after: little work saves a launch, few steps the product's way through
    * memory.  Few rows or columns wait for memory only, but not by libraries, which do more of them (cuBLAS takes 79 us

@@ -211,7 +211,7 @@ tn_node *tn__layout_contract(tn__fuse *f) {
       src[k] = now[at];
       changed |= src[k] != n->src[k];
     }
-    if (n->op == OP_CONTRACT && has_orders(n) && tn__gemm_has_library(f, n->dtype))
+    if (n->op == OP_CONTRACT && has_orders(n) && tn__gemm_is_called(f, n))
       now[i] = order_axes(f, n, src[0], src[1], folded[i]);
     else if (changed) now[i] = tn__node_with(f->c, n, src);
   }

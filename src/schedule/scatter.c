@@ -90,12 +90,21 @@ static tn_node *by_asking(tn_ctx *c, tn_node *places, tn_node *idx, tn_node *upd
   return sum_by_asking(c, tn__place(c, &line, 0), idx, upd);
 }
 
+/* What all are asked for is worked out once; where it is a number in memory, moved or converted, it is there. */
+static tn_node *in_memory(tn_ctx *c, tn_node *x) {
+  const tn_node *from = x;
+  while (from->op == OP_CAST || (tn__ops[from->op].group == G_MOVE && from->op != OP_PAD && from->op != OP_FOLD))
+    from = from->src[0];
+  bool is_there = from->op == OP_PARAM || from->op == OP_STORAGE || from->op == OP_CONTIG;
+  return is_there ? x : tn__op1(c, OP_CONTIG, x);
+}
+
 /* base[places, ...] with upd[n, r] added at idx[n]: each asks all others, and the first that goes to a place takes the
  * sum there; the others go nowhere, each to a place of its own, as do those that were to go nowhere. */
 static tn_node *by_asking_others(tn_ctx *c, tn_node *base, tn_node *idx, tn_node *upd) {
   tn__dims line = {.rank = 1, .d = {idx->dim[0]}}, pairs = {.rank = 2, .d = {idx->dim[0], idx->dim[0]}};
-  idx = tn__op1(c, OP_CONTIG, idx);
-  tn_node *sum = sum_by_asking(c, idx, idx, tn__op1(c, OP_CONTIG, upd)), *k = tn__place(c, &line, 0);
+  idx = in_memory(c, idx);
+  tn_node *sum = sum_by_asking(c, idx, idx, in_memory(c, upd)), *k = tn__place(c, &line, 0);
   tn_node *equal = tn__op2(c, OP_EQ, spread(c, tn__add_axis(c, idx, 0), pairs.d, 2), spread(c, idx, pairs.d, 2));
   tn_node *sooner = tn__op2(c, OP_LT, tn__place(c, &pairs, 1), tn__place(c, &pairs, 0));
   tn_node *before = tn__cast(c, tn__op2(c, OP_AND, equal, sooner), TN_I64);
@@ -196,8 +205,7 @@ static tn_node *in_parallel(tn_ctx *c, const tn__target *t, tn_node *n) {
   double updates = most(count), width = most(upd->dim[1]), sorted = runs_work(t, most(places), updates, width),
          asked = asking_work(most(places), updates, width),
          others = asking_work(updates, updates, width) + ASK_LAUNCHES * tn__target_launch_guess(t);
-  /* of updates as wide as a symbolic size says it could not be shown that they go to places of their own */
-  bool fewer = updates < most(places) && places->lo > 1 && tn__is_const(upd->dim[1]);
+  bool fewer = updates < most(places) && places->lo > 1;
   if (fewer && fmin(sorted, others) < asked)
     return tn__cast(c, (others <= sorted ? by_asking_others : by_run)(c, tn__acc(c, base), idx, upd), n->dtype);
   tn_node *sum = (asked <= sorted ? by_asking : by_place)(c, places, idx, upd);

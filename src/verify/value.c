@@ -102,14 +102,17 @@ static double place(const tn__world *w, int dtype, tn__val x) {
 
 void tn__world_open(tn_ctx *c, uint32_t number, tn__terms *terms, tn__world *out) {
   *out = (tn__world){.c = c, .seed = tn__hash_mix(0x7e4e7, number) << 1 | (number & 1), .terms = terms};
+  tn__map_init(&out->places, &c->scratch);
   tn__map_init(&out->log_of, &c->scratch);
   tn__map_init(&out->whole, &c->scratch);
   tn__map_init(&out->float_of, &c->scratch);
 }
 
-static uint64_t input_bits(const tn__world *w, int dtype, uint64_t h) {
+static uint64_t input_bits(const tn__world *w, int dtype, uint64_t h, int64_t slot, int64_t at) {
   static const int8_t pool[] = {0, 1, 2, 3, 4, 5, 6, -1};
-  uint64_t v = (uint64_t)pool[h % 8];
+  uint64_t v = (uint64_t)pool[h % 8], n;
+  if (tn__map_get(&w->places, (uint64_t)slot, &n) && n)
+    return tn__eval_cast(TN_I64, dtype, ((uint64_t)at + w->seed % n) % n);
   if (dtype == TN_BOOL) return h & 1;
   if (is_odd(w) && (h >> 8 & 3) == 3) v = h >> 9 | h << 55; /* any */
   if (is_odd(w) && (h >> 8 & 3) == 1 && w->nsize) v = (uint64_t)w->size[(h >> 10) % w->nsize] + (h >> 40) % 3 - 1;
@@ -125,7 +128,7 @@ static double draw(const tn__world *w, uint64_t h) {
 tn__val tn__val_input(tn__world *w, int dtype, int64_t slot, int64_t at) {
   uint64_t h = point(w, (uint64_t)slot, (uint64_t)at);
   if (!tn__is_float(dtype))
-    return leaf(w, TN__VAL_BITS, input_bits(w, dtype, h), OP_PARAM, dtype, (uint64_t)slot, (uint64_t)at);
+    return leaf(w, TN__VAL_BITS, input_bits(w, dtype, h, slot, at), OP_PARAM, dtype, (uint64_t)slot, (uint64_t)at);
   if (w->exact) return (tn__val){.v = tn__eval_from_double(dtype, draw(w, h)), .kind = TN__VAL_BITS};
   bool known = is_odd(w) && !w->plain && h % 8 < 2;
   if (w->numeric) return number(known ? (double)(h % 8) : draw(w, h));

@@ -58,6 +58,7 @@ typedef struct tn__world {
   tn__terms *terms;    /* NULL: not recorded */
   const int64_t *size; /* the program's sizes, which integers meet in odd worlds, and their neighbours */
   uint32_t nsize;
+  tn__map places;      /* inputs that are said to differ from each other: slot -> how many they are, which they count */
   tn__map log_of;      /* exp(x) -> x */
   tn__map whole;       /* floor(x), ... -> a set of the functions that leave it */
   tn__map float_of;    /* bits that a float was cast to -> it */

@@ -276,6 +276,24 @@ static void find_sizes(trial *t) {
   t->w.nsize = size.n;
 }
 
+/* Which inputs does the graph say differ from each other, as PERMUTATION and DISTINCT do of what is moved and cast? */
+static void find_places(trial *t) {
+  const tn__verify_subject *s = t->v->s;
+  tn__env env = {.key = s->var, .val = s->value, .n = s->nvar};
+  tn__arena *a = &t->v->c->scratch;
+  tn__nodes all = {0};
+  tn__topo(a, (tn_node **)(uintptr_t)&s->graph, 1, &all);
+  for (uint32_t i = 0; i < all.n; i++) {
+    const tn_node *x = all.v[i];
+    uint64_t n = 1;
+    if (x->op != OP_PERMUTATION && x->op != OP_DISTINCT) continue;
+    do x = x->src[0];
+    while (x->op == OP_CAST || (tn__ops[x->op].group == G_MOVE && x->op != OP_PAD && x->op != OP_FOLD));
+    for (uint32_t d = 0; d < x->rank; d++) n *= (uint64_t)tn__eval_index(x->dim[d], &env, a);
+    if (x->op == OP_PARAM) tn__map_put(&t->w.places, (uint64_t)x->ints[0], n);
+  }
+}
+
 static void compute(trial *t, uint32_t world, tn__terms *terms) {
   const tn__verify_subject *s = t->v->s;
   tn_ctx *c = t->v->c;
@@ -285,6 +303,7 @@ static void compute(trial *t, uint32_t world, tn__terms *terms) {
   t->w.exact = as.exact;
   t->w.plain = as.plain;
   find_sizes(t);
+  find_places(t);
   tn__sb_init(&t->why, &c->scratch);
   t->m = (tn__machine){.w = &t->w, .steps = MOST_STEPS, .why = &t->why};
   t->want = tn__alloc(c, (s->graph->nsrc + 1) * sizeof *t->want);

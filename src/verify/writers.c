@@ -32,7 +32,7 @@ typedef struct claim {
  *
  * Where the addresses are equal, sums are equal; of a sum of terms k * x, each x is that is the only one to move it so
  * far, or so little: the greatest step is more than all others together can do, or the others move by multiples of
- * more than it can do.  So from the address down to the counter. */
+ * more than it can do.  Of s * u + y with 0 <= y < s, both are.  So from the address down to the counter. */
 
 typedef struct term {
   int64_t k;
@@ -75,6 +75,8 @@ static void list_terms(tn_ctx *c, tn_node *sum, terms *out) {
     }
   }
 }
+
+static tn_node *times(tn_ctx *c, tn_node *x, int64_t k) { return k == 1 ? x : tn__mul(c, x, tn__int(c, k)); }
 
 /* Those that may differ in the two turns */
 static void read_terms(const claim *q, tn_node *sum, terms *out) {
@@ -124,6 +126,21 @@ static tn_node *of_digits(const claim *q, const tn__nodes *known, const tn_node 
     if (known->v[i]->op == OP_MOD && known->v[i]->src[0] == n->src[0] && known->v[i]->src[1] == n->src[1])
       return n->src[0];
   return NULL;
+}
+
+/* Is what term i moves a sum by more than all others come to, since their loops end where its next turn begins? */
+static bool is_above_others(claim *q, const terms *t, uint32_t i) {
+  tn_ctx *c = q->c;
+  int64_t k = t->v[i].k;
+  tn_node *others = tn__int(c, 0);
+  if (k <= 1 || (wide)k * (most_apart(q, t->v[i].x) + 1) >= (wide)1 << 64) return false;
+  for (uint32_t j = 0; j < t->n; j++) {
+    if (j == i) continue;
+    if (t->v[j].x == t->v[i].x) return false;
+    others = tn__add(c, others, times(c, tn__given_exact(c, &q->given, t->v[j].x), t->v[j].k));
+  }
+  return tn__given_positive(c, &q->given, tn__simplify_index(c, others)) &&
+         tn__given_positive(c, &q->given, tn__simplify_index(c, tn__sub(c, tn__int(c, k - 1), others)));
 }
 
 static void learn(claim *q, tn__nodes *known, tn_node *x) {
@@ -191,13 +208,64 @@ static tn_node *of_span(claim *q, tn_node *x) {
   return NULL;
 }
 
+/* Is s > 0 where this stores?  If it is 0, a loop around has no turns. */
+static bool is_positive(const claim *q, tn_node *s) {
+  tn_node *zero = tn__int(q->c, 0);
+  if (s->lo > 0) return true;
+  for (uint32_t i = 0; q->open && s->lo == 0 && i < q->open->n; i++) {
+    tn_node *extent = tn__substitute(q->c, q->open->v[i]->src[0], &s, &zero, 1);
+    if (tn__simplify_index(q->c, extent)->hi <= 0) return true;
+  }
+  return false;
+}
+
+/* Is 0 <= y < s, of s > 0? */
+static bool is_digit(const claim *q, const tn_node *y, tn_node *s) {
+  if (y->op == OP_MOD) return y->src[1] == s;
+  if (y->op == OP_RANGE) return y->src[0] == s;
+  for (uint32_t i = 0; y->op == OP_MIN && y->lo >= 0 && i < 2; i++)
+    if (tn__is_int_const(tn__simplify_index(q->c, tn__sub(q->c, s, y->src[i])), 1)) return true;
+  return false;
+}
+
+/* u, where terms are s * u and of another y with 0 <= y < s at most, which goes to *rest: if their sum is the same in
+ * both turns, so are u and y.  NULL: they are not, or the sum may meet itself by wrapping. */
+static tn_node *quotient_of(claim *q, const terms *t, tn_node *s, tn_node **rest) {
+  tn_node *sum = NULL;
+  *rest = NULL;
+  for (uint32_t i = 0; i < t->n; i++) {
+    tn_node *x = t->v[i].x, *u = NULL;
+    for (int f = 0; f < 2 && x->op == OP_MUL && !u; f++)
+      if (x->src[f] == s) u = times(q->c, x->src[!f], t->v[i].k);
+    if (u) sum = sum ? tn__add(q->c, sum, u) : u;
+    else if (*rest || t->v[i].k != 1 || !is_digit(q, x, s)) return NULL;
+    else *rest = x;
+  }
+  if (!sum || !is_positive(q, s)) return NULL;
+  return most_apart(q, sum) < ((wide)1 << 64) / s->hi - 1 ? sum : NULL;
+}
+
+/* The same of terms that have a factor in common which is no constant, as rows of a symbolic width do. */
+static void learn_digits(claim *q, tn__nodes *known, const terms *t) {
+  for (uint32_t i = 0; i < t->n; i++) {
+    tn_node *x = t->v[i].x, *rest;
+    for (int f = 0; f < 2 && x->op == OP_MUL; f++) {
+      tn_node *u = is_fixed(q, x->src[f]) ? quotient_of(q, t, x->src[f], &rest) : NULL;
+      if (!u) continue;
+      learn(q, known, u);
+      if (rest) learn(q, known, rest);
+    }
+  }
+}
+
 /* Are the counters equal wherever the addresses are? */
 static bool holds_by_form(claim *q) {
   tn__nodes known = {0};
   terms t = {0};
   uint32_t had = 0;
   tn__map_init(&q->told, &q->c->scratch);
-  if (q->k->nrequire) tn__given_find(q->c, q->k, q->gate, &q->given);
+  tn__given_find(q->c, q->k, q->gate, &q->given);
+  tn__given_loops(q->c, &q->given, q->index);
   learn(q, &known, q->index);
   while (known.n != had && !tn__map_getp(&q->told, q->at_once)) {
     had = known.n;
@@ -210,7 +278,8 @@ static bool holds_by_form(claim *q) {
       if (n->dtype != TN__INDEX || (n->op != OP_ADD && n->op != OP_MUL)) continue; /* others may wrap */
       read_terms(q, n, &t);
       for (uint32_t j = 0; j < t.n; j++)
-        if (is_told(q, &t, j)) learn(q, &known, t.v[j].x);
+        if (is_told(q, &t, j) || is_above_others(q, &t, j)) learn(q, &known, t.v[j].x);
+      learn_digits(q, &known, &t);
     }
   }
   return tn__map_getp(&q->told, q->at_once);

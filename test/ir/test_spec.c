@@ -190,6 +190,17 @@ static void test_linear(void **state) {
   tn_node *set = make(OP_SETACC, (tn_node *[]){acc, tn__list(&ctx, (tn_node *[]){load, load}, 2)}, 2, OP_FMA, 0, 1);
   expect((job){.ins = (tn_node *[]){acc, r, load, set, end}, .n = 5}, NULL);
   expect((job){.ins = (tn_node *[]){acc, r, set, end}, .n = 4}, "does not come before it");
+  /* what lanes have set is read by others of their loops, in the same turn of what is around them alone */
+  tn_node *cells = tn__node_make(
+      &ctx, &(tn__make){.op = OP_ACC, .src = &zero, .nsrc = 1, .ints = (int64_t[]){1, 8, 1}, .nint = 3});
+  tn_node *put = make(OP_SETACC, (tn_node *[]){cells, wide, lane}, 3, OP_ADD, 0, 1);
+  tn_node *from[] = {cells, put, lane};
+  tn_node *get = tn__node_make(&ctx, &(tn__make){.op = OP_GETACC, .dtype = TN_F32, .src = from, .nsrc = 3,
+                                                 .ints = (int64_t[]){OP_ADD}, .nint = 1});
+  expect((job){.ins = (tn_node *[]){cells, r, lane, wide, put, done, lane, get, done, end}, .n = 10}, NULL);
+  expect((job){.ins = (tn_node *[]){cells, r, lane, get, wide, put, done, end}, .n = 8}, "does not come before it");
+  expect((job){.ins = (tn_node *[]){cells, r, lane, wide, put, done, end, lane, get, done}, .n = 10},
+         "does not come before it");
   expect((job){.ins = (tn_node *[]){make(OP_STORE, (tn_node *[]){buf, r, neg, r}, 4, 0, 0, 0)}, .n = 1}, "wrong kind");
 }
 

@@ -131,6 +131,18 @@ static tn_tensor *shared_counts(tn_tensor *x, const program *p) {
 static tn_tensor *beside_sums(tn_tensor *x, const program *p) {
   return tn_div(masked(x, p), tn_add_scalar(tn_sum(tn_abs(x), (int[]){2}, 1, true), 1));
 }
+/* The sum over a column's first few elements of what differs between them and another */
+static tn_tensor *distances(tn_tensor *of, tn_tensor *x, const program *p) {
+  tn_tensor *few = tn_unsqueeze(tn_slice(x, 1, 0, p->n < 3 ? p->n : 3, 1), 1), *from = tn_unsqueeze(of, 2);
+  return tn_sum(tn_sub(tn_maximum(from, few), tn_minimum(from, few)), (int[]){2}, 1, false);
+}
+/* What runs along the rows, beside sums that each turn has for its own, before and behind it; and with a sum of it in
+ * each turn */
+static tn_tensor *beside_own(tn_tensor *x, const program *p) {
+  tn_tensor *so_far = masked(x, p), *before = tn_lt(distances(tn_add(x, x), x, p), x);
+  return tn_maximum(tn_where(tn_lt(so_far, x), x, distances(x, x, p)), tn_where(before, x, so_far));
+}
+static tn_tensor *within_own(tn_tensor *x, const program *p) { return distances(masked(x, p), x, p); }
 
 /* y[a, i] = how many, or the sum, of those up to i that have the key of i */
 static tn_tensor *alike(tn_tensor *x, const program *p) {
@@ -178,6 +190,11 @@ static const program programs[] = {
     {"along two axes", two_axes, TN_F32, UPTO, PLUS, 0, 5, 12, 12, "running("},
     {"along both axes", both_axes, TN_F32, UPTO, PLUS, 0, 5, 12, 12, "running("},
     {"beside sums of rows", beside_sums, TN_F32, UPTO, PLUS, 0, 5, 19, 30, NULL},
+    {"beside a sum of each turn", beside_own, TN_F32, UPTO, PLUS, 0, 1, 19, 1, "running("},
+    {"beside a sum of each turn, in columns", beside_own, TN_F32, UPTO, TIMES, 0, 3, 5, 40, "running("},
+    {"backwards, beside a sum of each turn", beside_own, TN_I32, FROM, PLUS, 0, 3, 5, 40, "running("},
+    {"in a sum of each turn", within_own, TN_F64, UPTO, PLUS, 0, 3, 5, 1, "running("},
+    {"in a sum of each turn, in columns", within_own, TN_F32, BEFORE, GREATEST, 0, 3, 5, 40, "running("},
     {"one turn", masked, TN_F32, UPTO, PLUS, 0, 5, 1, 3, NULL},
     {"a scan of blocks", scan, TN_F32, UPTO, PLUS, 0, 3, 128, 1, "running("},
     {"a scan with a short last block", scan, TN_F32, UPTO, PLUS, 0, 3, 1037, 1, "cut("},
@@ -223,8 +240,20 @@ static void *result(const char *device, int threads, const program *p, size_t *b
   return explained(opt, p->name, made, check_steps, p, bytes);
 }
 
+static void any_steps(const void *of, const char *device, const char *text) { (void)of, (void)device, (void)text; }
+
+static bool is_float(int dtype) { return dtype == TN_F32 || dtype == TN_F64 || dtype == TN_F16 || dtype == TN_BF16; }
+
+/* Loops over lanes are of other modes, where sums of floats round otherwise: they are held against the graph alone. */
+static void in_lanes(const program *p, const void *want) {
+  size_t bytes = 0;
+  void *got = explained((tn_options){.device = "cpu", .threads = 1}, p->name, made, any_steps, p, &bytes);
+  if (!is_float(p->dtype) && memcmp(got, want, bytes)) fail_msg("%s: other bits in lanes", p->name);
+  free(got);
+}
+
 static void compare(const program *p) {
-  size_t n, bytes;
+  size_t n = 0, bytes = 0;
   void *want = result("ref", 1, p, &n);
   for (int threads = 1; threads <= 3; threads += 2) {
     void *got = result("cpu", threads, p, &bytes);
@@ -232,6 +261,7 @@ static void compare(const program *p) {
     if (memcmp(got, want, n)) fail_msg("%s: other bits", p->name);
     free(got);
   }
+  in_lanes(p, want);
   free(want);
 }
 
@@ -243,7 +273,8 @@ static void as_plain_loops(void **s) {
 /* Of other sizes, dtypes and directions than anybody chose; $TENET_SEED draws others. */
 static void as_drawn(void **s) {
   static tn_tensor *(*const makes[])(tn_tensor *, const program *) = {
-      masked, between, of_few, twice, below, beside_sums, scan, counts, counts_of_few, ranks, sums_so_far};
+      masked,     between, of_few, twice,         below, beside_sums, beside_own,
+      within_own, scan,    counts, counts_of_few, ranks, sums_so_far};
   static const int dtypes[] = {TN_F32, TN_F64, TN_F16, TN_BF16, TN_I32, TN_I64, TN_U8, TN_I16, TN_U32};
   const char *seed = getenv("TENET_SEED");
   graph_dice d = {.state = (seed ? strtoull(seed, NULL, 10) : 1) << 8};
@@ -254,7 +285,7 @@ static void as_drawn(void **s) {
     program p = {.name = name, .make = makes[make], .step = "" /* anything */};
     p.dtype = dtypes[graph_roll(&d, sizeof dtypes / sizeof *dtypes)];
     p.terms = (int)graph_roll(&d, 4);
-    bool infinite = p.dtype == TN_F32 || p.dtype == TN_F64 || p.dtype == TN_F16 || p.dtype == TN_BF16;
+    bool infinite = is_float(p.dtype);
     if (!infinite && p.make == beside_sums) p.make = masked; /* it divides */
     p.op = (int)graph_roll(&d, p.make == scan || !infinite ? 2 : 4);
     p.keys = (int)(2 + graph_roll(&d, 255));

@@ -165,6 +165,17 @@ static const row rows[] = {
      {{"ref:cpu", TN_MODE_DEFAULT, {0.703125}, {0.3515625, 0.6015625, 0x1p-100}},
       {"ref:sm_90", TN_MODE_DEFAULT, {0.703125}, {0.3515625, 0.6015625, 0x1p-100}},
       {"ref:sm_90", TN_MODE_STRICT, {0.703125}, {0.3515625, 0.69921875, 0x1p-100}}}},
+    {"additions of f16 to a cell, of which finite ones overflow where each is rounded, and not in f32",
+     "%1 = param f16[1] 1 {0 0}\n"
+     "%2 = param i64[3] 3 {1 0}\n"
+     "%3 = param f16[3] 3 {2 0}\n"
+     "%4 = scatter f16[1] %1 %2 %3\n"
+     "%5 = sink void %4 {\"outputs\"}\n"
+     "# x0: 0\n# x1: 0*3\n# x2: 7bff*2 fbff\n",
+     0,
+     {{"ref:sm_90", TN_MODE_DEFAULT, {65504, INFINITY}, {0}},
+      {"ref:sm_90", TN_MODE_STRICT, {INFINITY}, {65504}},
+      {"ref:cpu", TN_MODE_DEFAULT, {INFINITY}, {65504}}}},
     {"additions of sums in any order, one after the other: 2^24 + 1 + 1 is 2^24 or 2 more",
      "%1 = param f32[1] 1 {0 0}\n"
      "%2 = param i64[2] 2 {1 0}\n"
@@ -190,6 +201,50 @@ static const row rows[] = {
      0,
      {{"ref:cpu", TN_MODE_DEFAULT, {2.984375, 3}, {2.96875, 3.015625}},
       {"ref:cpu", TN_MODE_STRICT, {2.984375}, {3}}}},
+    {"a scatter of bf16 to places that are met once each, over a number: its sums are functions, of unrounded numbers",
+     "%1 = const bf16 {1.0}\n"
+     "%2 = reshape bf16[1] %1 1\n"
+     "%3 = expand bf16[2] %2 2\n"
+     "%4 = param i64[2] 2 {0 0}\n"
+     "%5 = permutation i64[2] %4\n"
+     "%6 = param bf16[2] 2 {1 0}\n"
+     "%7 = param bf16[2] 2 {2 0}\n"
+     "%8 = mul bf16[2] %6 %7\n"
+     "%9 = scatter bf16[2] %3 %5 %8\n"
+     "%10 = sink void %9 {\"outputs\"}\n"
+     "# x0: 1 0\n# x1: 3f81*2\n# x2: 3f41*2\n", /* 1 + 0.7598, which bf16 rounds to 0.7617 */
+     0,
+     {{"ref:cpu", TN_MODE_DEFAULT, {1.7578125, 1.765625}, {1.75, 1.7734375}},
+      {"ref:sm_90", TN_MODE_DEFAULT, {1.7578125, 1.765625}, {1.75, 1.7734375}},
+      {"ref:cpu", TN_MODE_STRICT, {1.765625}, {1.7578125}}}},
+    {"the mean of one number of bf16, moved about in f32: nothing rounds it",
+     "%1 = param bf16[2] 2 {0 0}\n"
+     "%2 = param bf16[2] 2 {1 0}\n"
+     "%3 = mul bf16[2] %1 %2\n"
+     "%4 = cast f32[2] %3\n"
+     "%5 = reshape f32[1,2] %4 1 2\n"
+     "%6 = sum f32[2] %5 {0}\n"
+     "%7 = const f32 {1.0}\n"
+     "%8 = reshape f32[1] %7 1\n"
+     "%9 = expand f32[2] %8 2\n"
+     "%10 = div f32[2] %6 %9\n"
+     "%11 = cast bf16[2] %10\n"
+     "%12 = param bf16[2] 2 {2 0}\n"
+     "%13 = add bf16[2] %11 %12\n"
+     "%14 = sink void %13 {\"outputs\"}\n"
+     "# x0: 3f81*2\n# x1: 3f41*2\n# x2: 3f80*2\n",
+     0,
+     {{"ref:cpu", TN_MODE_DEFAULT, {1.7578125, 1.765625}, {1.75, 1.7734375}},
+      {"ref:cpu", TN_MODE_STRICT, {1.765625}, {1.7578125}}}},
+    {"a number of f32 that the graph casts to bf16: that rounds it",
+     "%1 = param f32[1] 1 {0 0}\n"
+     "%2 = cast bf16[1] %1\n"
+     "%3 = param bf16[1] 1 {1 0}\n"
+     "%4 = add bf16[1] %2 %3\n"
+     "%5 = sink void %4 {\"outputs\"}\n"
+     "# x0: 3f428200\n# x1: 3f80\n",
+     0,
+     {{"ref:cpu", TN_MODE_DEFAULT, {1.765625}, {1.7578125}}, {"ref:sm_90", TN_MODE_DEFAULT, {1.765625}, {1.7578125}}}},
     {"a long sum of bf16: it is added up in f32",
      "%1 = param bf16[512] 512 {0 0}\n"
      "%2 = sum bf16 %1 {0}\n"

@@ -17,6 +17,56 @@ typedef struct row {
 } row;
 
 static const row rows[] = {
+    {"a number at permuted places, by groups that have a part each, which is no multiple of their threads",
+     "%1 = const f32 {2.0}\n"
+     "%2 = reshape f32[1] %1 1\n"
+     "%3 = expand f32[2049] %2 2049\n"
+     "%4 = iota i64[2049] 2049\n"
+     "%5 = flip i64[2049] %4 {0}\n"
+     "%6 = permutation i64[2049] %5\n"
+     "%7 = param f32[2049] 2049 {0 0}\n"
+     "%8 = rmin f32 %7 {0}\n"
+     "%9 = reshape f32[1] %8 1\n"
+     "%10 = expand f32[2049] %9 2049\n"
+     "%11 = scatter f32[2049] %3 %6 %10\n"
+     "%12 = sink void %11 {\"outputs\"}\n"},
+    {"updates of a symbolic width at places that are known to differ, of which neighbours take one each",
+     "%1 = var index {\"B\" 0 150}\n"
+     "%2 = param u8[17,B] 17 %1 {0 0}\n"
+     "%3 = param i32[70] 70 {1 0}\n"
+     "%4 = distinct i32[70] %3\n"
+     "%5 = param u8[70,B] 70 %1 {2 0}\n"
+     "%6 = scatter u8[17,B] %2 %4 %5\n"
+     "%7 = sink void %6 {\"outputs\"}\n"
+     "# x1: fffffffc 9 1 ffffffff fffffff8 ffffffef ffffffdf 10 4 ffffffdd fffffff2 ffffffea ffffffee "
+     "fffffffe ffffffed 6 13 16 ffffffec 1b ffffffe5 19 ffffffde ffffffe7 fffffff7 8 ffffffdb "
+     "ffffffe3 3 fffffff5 e fffffff4 c fffffff3 12 f ffffffe9 18 ffffffeb ffffffda fffffffd ffffffe2 "
+     "ffffffdc 2 ffffffd8 fffffff0 fffffff9 a b 17 ffffffe1 0 fffffff1 11 15 d fffffffa 1d 5 ffffffe4 "
+     "ffffffe6 fffffffb 1c 1a ffffffd9 ffffffe0 14 7 ffffffe8 fffffff6\n"},
+    {"a product that runs along a loop in lanes, beside a sum of each turn, whose loop stands between two over lanes",
+     "%1 = iota i64[2] 2\n"
+     "%2 = reshape i64[1,1,2,1] %1 1 1 2 1\n"
+     "%3 = expand i64[3,2,2,16] %2 3 2 2 16\n"
+     "%4 = cast i32[3,2,2,16] %3\n"
+     "%5 = reshape i64[1,2,1,1] %1 1 2 1 1\n"
+     "%6 = expand i64[3,2,2,16] %5 3 2 2 16\n"
+     "%7 = cast i32[3,2,2,16] %6\n"
+     "%8 = le bool[3,2,2,16] %4 %7\n"
+     "%9 = param f32[3,1,2,16] 3 1 2 16 {1 0}\n"
+     "%10 = expand f32[3,2,2,16] %9 3 2 2 16\n"
+     "%11 = const f32 {1.0}\n"
+     "%12 = reshape f32[1,1,1,1] %11 1 1 1 1\n"
+     "%13 = expand f32[3,2,2,16] %12 3 2 2 16\n"
+     "%14 = where f32[3,2,2,16] %8 %10 %13\n"
+     "%15 = prod f32[3,2,16] %14 {2}\n"
+     "%16 = cast f16[3,2,16] %15\n"
+     "%17 = param f32[3,2,2,16] 3 2 2 16 {0 0}\n"
+     "%18 = sum f32[3,2,16] %17 {1}\n"
+     "%19 = reshape f32[3,1,2,16] %18 3 1 2 16\n"
+     "%20 = reshape f32[3,2,16] %19 3 2 16\n"
+     "%21 = cast f16[3,2,16] %20\n"
+     "%22 = mul f16[3,2,16] %16 %21\n"
+     "%23 = sink void %22 {\"outputs\"}\n"},
     {"a gather that is stored in the loops of its maxima and their sum, the outer one of which becomes lanes",
      "%1 = param f32[1,2,1,3,1,1,3,3,2,2,2,1] 1 2 1 3 1 1 3 3 2 2 2 1 {1 0}\n"
      "%2 = param i64[2] 2 {4 0}\n"

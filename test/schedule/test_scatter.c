@@ -51,7 +51,7 @@ static void expect_sums(tn_ctx *c, int64_t places, int64_t n, int64_t width, int
   tn_release(b), tn_release(u), tn_release(i), tn_release(sum);
 }
 
-enum { AS_SAID = -1 };
+static const float AS_SAID = 0, NEXT_TO_NOTHING = 1e-15f;
 static void expect_all(const char *device, float launch) {
   tn_ctx *c = tn_ctx_open(&(tn_options){.device = device, .quiet = 1});
   assert_non_null(c);
@@ -66,51 +66,76 @@ static void test_asked(void **s) {
   expect_all("ref:sm_90", AS_SAID);
 }
 
-static void test_sorted(void **s) {
+/* Where launches cost nothing all are sorted but the fewest. */
+static void test_without_launches(void **s) {
   (void)s;
-  expect_all("ref:sm_90", 0);
-  expect_all("ref:opencl", 0);
+  expect_all("ref:sm_90", NEXT_TO_NOTHING);
+  expect_all("ref:opencl", NEXT_TO_NOTHING);
 }
 
-/* Which way is taken when: a sort has a permutation. */
-static bool sorts(tn_ctx *c, const tn__target *t, int64_t places, int64_t n) {
-  tn_node *size = tn__int(c, places), *count = tn__int(c, n);
-  tn_node *x[] = {tn__param(c, TN_F32, 0, -1, &size, 1), tn__param(c, TN_I64, 1, -1, &count, 1),
-                  tn__param(c, TN_F32, 2, -1, &count, 1)};
-  tn_node *sum = tn__scatter(c, x[0], x[1], x[2]), *sink = tn__schedule_scatters(c, tn__sink(c, &sum, 1, NULL), t);
-  tn__nodes all = {0};
-  tn__topo(&c->scratch, &sink, 1, &all);
-  bool serial = false, permuted = false;
-  for (uint32_t i = 0; i < all.n; i++) {
-    permuted |= all.v[i]->op == OP_PERMUTATION;
-    serial |= all.v[i] == sum;
-  }
-  assert_int_equal(serial, t->group == 0);
-  return permuted;
+/* Which way is taken: a sort has a permutation, and runs or updates that go to places of their own say so. */
+typedef enum way { SERIAL, ASKED, ASKING, SORTED_FOR_PLACES, SORTED_FOR_RUNS } way;
+typedef struct choice {
+  const char *what;
+  bool launches, groups; /* these cost time; threads run at once */
+  int64_t places, n;
+  bool computed; /* the places and the updates are */
+  way way;
+  int copies; /* of what is asked */
+} choice;
+
+static tn_node *given(tn_ctx *c, int dtype, int slot, int64_t n, bool computed) {
+  tn_node *size = tn__int(c, n), *x = tn__param(c, dtype, slot, -1, &size, 1);
+  return computed ? tn__op2(c, OP_MUL, x, x) : x;
 }
 
 static void choose(tn_ctx *c, void *arg) {
-  (void)arg;
+  const choice *x = arg;
   tn__target t = tn__device_get(c, 0)->target;
-  assert_false(sorts(c, &t, 1000, 1000));
-  assert_true(sorts(c, &t, 1 << 20, 1 << 20));
-  t.launch = 0;
-  assert_false(sorts(c, &t, 4, 1000));
-  assert_true(sorts(c, &t, 9000, 9000));
-  t.group = 0;
-  assert_false(sorts(c, &t, 1 << 20, 1 << 20));
+  tn_node *sum = tn__scatter(c, given(c, TN_F32, 0, x->places, false), given(c, TN_I64, 1, x->n, x->computed),
+                             given(c, TN_F32, 2, x->n, x->computed));
+  if (!x->launches) t.launch = NEXT_TO_NOTHING;
+  if (!x->groups) t.group = 0;
+  tn_node *sink = tn__schedule_scatters(c, tn__sink(c, &sum, 1, NULL), &t);
+  tn__nodes all = {0};
+  tn__topo(&c->scratch, &sink, 1, &all);
+  bool serial = false, permuted = false, distinct = false;
+  int copies = 0;
+  for (uint32_t i = 0; i < all.n; i++) {
+    permuted |= all.v[i]->op == OP_PERMUTATION;
+    distinct |= all.v[i]->op == OP_DISTINCT;
+    serial |= all.v[i] == sum;
+    copies += all.v[i]->op == OP_CONTIG;
+  }
+  way got = serial ? SERIAL : permuted ? distinct ? SORTED_FOR_RUNS : SORTED_FOR_PLACES : distinct ? ASKING : ASKED;
+  if (got != x->way) fail_msg("%s: way %d, not %d", x->what, (int)got, (int)x->way);
+  if (!permuted && copies != x->copies) fail_msg("%s: %d copies, not %d", x->what, copies, x->copies);
 }
 
 static void test_choice(void **s) {
+  static const choice choices[] = {
+      {"as many as places", true, true, 1000, 1000, false, ASKED, 0},
+      {"few", true, true, 1 << 20, 100, false, ASKING, 0},
+      {"few that are computed", true, true, 1 << 20, 100, true, ASKING, 2},
+      {"many", true, true, 1 << 20, 1 << 20, false, SORTED_FOR_PLACES, 0},
+      {"many, but fewer than places", true, true, 1 << 20, 1 << 18, false, SORTED_FOR_RUNS, 0},
+      {"into few places", false, true, 4, 1000, false, ASKED, 0},
+      {"few, at no cost", false, true, 1 << 20, 10, false, ASKING, 0},
+      {"as many as places, at no cost", false, true, 9000, 9000, false, SORTED_FOR_PLACES, 0},
+      {"one thread", true, false, 1 << 20, 1 << 20, false, SERIAL, 0},
+  };
   (void)s;
   tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
   assert_non_null(c);
-  assert_true(tn__ctx_run(c, "test", choose, NULL));
+  for (size_t i = 0; i < sizeof choices / sizeof *choices; i++) {
+    choice x = choices[i];
+    assert_true(tn__ctx_run(c, "test", choose, &x));
+  }
   tn_ctx_close(c);
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_asked), cmocka_unit_test(test_sorted),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_asked), cmocka_unit_test(test_without_launches),
                                      cmocka_unit_test(test_choice)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

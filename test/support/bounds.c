@@ -308,13 +308,19 @@ typedef struct cell { /* what its terms come to: their number, their middles, th
   double count, middle, reach, size;
 } cell;
 
+/* May so many terms of that size in all overflow in a dtype? */
+static bool may_overflow(double count, double size, int over, double eps) {
+  return !(ldexp(size, -over) * (1 + count * eps) < 1);
+}
+
 static range sum_range(const sums *s, const naive_tensor *t, int64_t i, cell x) {
   int mant = tn__dtypes[s->dtype].mant;
   double eps = ldexp(1, 1 - mant), least = ldexp(1, exponents[s->dtype].least);
   double written = ldexp(1, 1 - tn__dtypes[s->written].mant), v = tn__eval_to_double(t->dtype, t->bits[i]);
   range same = {.sure = true};
-  if (!(ldexp(x.size, -s->over) * (1 + x.count * fmax(eps, written)) < 1)) return anything(t->dtype);
-  if (!isfinite(v)) return s->sure ? same : anything(t->dtype);
+  if (may_overflow(x.count, x.size, s->over, fmax(eps, written))) return anything(t->dtype);
+  bool only_written = may_overflow(x.count, x.size, exponents[s->written].over, written);
+  if (!isfinite(v)) return s->sure && !only_written ? same : anything(t->dtype);
   if (s->sure && (x.size == 0 || ilogb(x.size) < s->unit + mant) && s->unit > exponents[s->dtype].least) {
     double rounded = nearest(t->dtype, x.middle);
     if (!s->kept || x.middle == v) return same;
@@ -440,32 +446,63 @@ static double *doubts_of(const naive_tensor *t) {
   return doubt;
 }
 
+/* One end of what updates come to where each sum is rounded. */
+static double *sums_in_order(naive_machine *m, const tn_node *n, naive_tensor *const *x, const naive_tensor *t,
+                             bool high) {
+  uint64_t *ends[3] = {ends_of(x[0], high), NULL, ends_of(x[2], high)}, *to = (uint64_t *)doubles(t->n);
+  double *out = doubles(t->n);
+  naive_with(m, n, ends, t, to);
+  for (int64_t i = 0; i < t->n; i++) out[i] = tn__eval_to_double(t->dtype, to[i]);
+  free(ends[0]), free(ends[2]), free(to);
+  return out;
+}
+
+/* Is it a function of elements (schedule/place.c), which may be left unrounded as others are?  Each element is a number
+ * and one update. */
+static bool is_unrounded(const watcher *w, const tn_node *n) {
+  const tn_node *base = n->src[0], *to = n->src[1];
+  while (tn__ops[base->op].group == G_MOVE) base = base->src[0];
+  return w->loose && n->dtype == TN_BF16 && base->op == OP_CONST && to->op == OP_PERMUTATION && n->rank == 1 &&
+         to->dim[0] == n->dim[0];
+}
+
+/* So of such a one, in f32 */
+static double *sums_of_two(naive_machine *m, const tn_node *n, naive_tensor *const *x, const naive_tensor *t,
+                           bool high) {
+  double *in[3] = {doubles(x[0]->n), NULL, doubles(x[2]->n)}, *out = doubles(t->n);
+  for (int k = 0; k < 3; k += 2)
+    for (int64_t i = 0; i < x[k]->n; i++) in[k][i] = high ? range_of(x[k], i).hi : range_of(x[k], i).lo;
+  naive_again(m, n, OP_SCATTER, in, t, out);
+  for (int64_t i = 0; i < t->n; i++) {
+    double v = nearest(TN_F32, out[i]), rounded = nearest(n->dtype, v);
+    out[i] = high ? fmax(v, rounded) : fmin(v, rounded);
+  }
+  free(in[0]), free(in[2]);
+  return out;
+}
+
 /* Where threads do not run at once, and in mode strict everywhere, a scatter adds its updates one after the other, in
  * their order, and each sum is rounded: what is sure gives bits, and no sum becomes smaller because a term is
  * greater. */
-static void scatter(naive_machine *m, const tn_node *n, naive_tensor *const *x, naive_tensor *t) {
+static void scatter(const watcher *w, naive_machine *m, const tn_node *n, naive_tensor *const *x, naive_tensor *t) {
+  bool unrounded = is_unrounded(w, n);
   if (x[1]->plane[0]) { /* which cells get something is not sure */
     for (int64_t i = 0; i < t->n; i++) set_range(t, i, anything(t->dtype));
     return;
   }
-  if (!x[0]->plane[0] && !x[2]->plane[0]) return;
+  if (!x[0]->plane[0] && !x[2]->plane[0] && !unrounded) return;
   for (int64_t i = 0; !x[2]->n && i < t->n; i++) set_range(t, i, range_of(x[0], i)); /* it is its base, unrounded */
   if (!x[2]->n) return;
   double *doubt = doubles(t->n), *doubts[3] = {doubts_of(x[0]), NULL, doubts_of(x[2])};
-  uint64_t *end[2];
   naive_again(m, n, OP_SCATTER, doubts, t, doubt);
-  for (int high = 0; high < 2; high++) {
-    uint64_t *ends[3] = {ends_of(x[0], high), NULL, ends_of(x[2], high)};
-    end[high] = (uint64_t *)doubles(t->n);
-    naive_with(m, n, ends, t, end[high]);
-    free(ends[0]), free(ends[2]);
-  }
+  double *lo = (unrounded ? sums_of_two : sums_in_order)(m, n, x, t, false),
+         *hi = (unrounded ? sums_of_two : sums_in_order)(m, n, x, t, true);
   for (int64_t i = 0; i < t->n; i++) {
-    double lo = tn__eval_to_double(t->dtype, end[0][i]), hi = tn__eval_to_double(t->dtype, end[1][i]);
-    range r = {lo, hi, doubt[i] == 0, false};
-    set_range(t, i, !r.sure && (doubt[i] >= WILD || isnan(lo) || isnan(hi)) ? anything(t->dtype) : r);
+    bool sure = doubt[i] == 0 && !(lo[i] < hi[i]);
+    range r = {lo[i], hi[i], sure, false};
+    set_range(t, i, !sure && (doubt[i] >= WILD || isnan(lo[i]) || isnan(hi[i])) ? anything(t->dtype) : r);
   }
-  free(doubt), free(doubts[0]), free(doubts[2]), free(end[0]), free(end[1]);
+  free(doubt), free(doubts[0]), free(doubts[2]), free(lo), free(hi);
 }
 
 /* ---- products ---------------------------------------------------------------------------------------------------- */
@@ -585,12 +622,32 @@ static bool shows_nan(const tn_node *n, naive_tensor *const *x, int64_t i) {
   return y->op != OP_PARAM;
 }
 
+/* Is it 1, at all places? */
+static bool is_one(const tn_node *x) {
+  while (tn__ops[x->op].group == G_MOVE && x->op != OP_PAD && x->op != OP_FOLD) x = x->src[0];
+  return x->op == OP_CONST && tn__eval_to_double(x->dtype, (uint64_t)x->ints[0]) == 1;
+}
+
+static bool is_of_one_term(const tn_node *n) {
+  bool one = n->op == OP_SUM || n->op == OP_PROD || n->op == OP_RMAX || n->op == OP_RMIN;
+  for (uint32_t i = 0; one && i < n->nint; i++) one = tn__is_int_const(n->src[0]->dim[n->ints[i]], 1);
+  return one;
+}
+
+/* Whose elements are n's, as simplification sees: those of a mean of one are.  NULL: nobody's. */
+static const tn_node *same_as(const tn_node *n) {
+  bool moves = tn__ops[n->op].group == G_MOVE && n->op != OP_PAD && n->op != OP_FOLD;
+  if (moves || n->op == OP_CAST || is_of_one_term(n)) return n->src[0];
+  if (n->op != OP_MUL && n->op != OP_DIV) return NULL;
+  return is_one(n->src[1]) ? n->src[0] : n->op == OP_MUL && is_one(n->src[0]) ? n->src[1] : NULL;
+}
+
 /* bf16 that becomes a longer float and bf16 again: simplification takes both casts away. */
 static bool is_there_and_back(const tn_node *n) {
-  const tn_node *x = n;
+  const tn_node *x = n->src[0];
   if (n->op != OP_CAST || n->dtype != TN_BF16) return false;
-  while (x->op == OP_CAST && (x == n || x->dtype == TN_F32 || x->dtype == TN_F64)) x = x->src[0];
-  return x->dtype == TN_BF16;
+  while (x && (x->dtype == TN_F32 || x->dtype == TN_F64)) x = same_as(x);
+  return x && x->dtype == TN_BF16;
 }
 
 /* May it be kept unrounded? */
@@ -665,7 +722,7 @@ static void look(naive_watch *watch, naive_machine *m, const tn_node *n, naive_t
     } else if (n->op == OP_PROD) {
       product(w, m, n, x, t);
     } else if (n->op == OP_SCATTER && (x[1]->plane[0] || !w->loose || !tn__device_get(w->c, 0)->target.group)) {
-      scatter(m, n, x, t);
+      scatter(w, m, n, x, t);
     } else {
       sum(w, m, n, x, t);
     }

@@ -200,7 +200,7 @@ typedef struct growing {
   tn_ctx *c;
   uint64_t *seed;
   int dtype; /* of what is loaded: i32 or i64 */
-  tn_node *buf[BUFFERS], *loop[2], *gate[3];
+  tn_node *buf[BUFFERS], *loop[2], *gate[3], *width; /* width: a symbolic size */
   int ngate;
 } growing;
 
@@ -214,12 +214,13 @@ static tn_node *grow_load(growing *g, tn_node *at) {
 static tn_node *grow_index(growing *g, int depth) {
   tn_ctx *c = g->c;
   tn_node *x = g->loop[below(g->seed, 2)];
-  switch (below(g->seed, depth ? 7 : 3)) {
+  switch (below(g->seed, depth ? 8 : 3)) {
   case 0: return x;
   case 1: return tn__op2(c, OP_ADD, g->loop[0], tn__int(c, below(g->seed, 3)));
   case 2: return tn__op2(c, below(g->seed, 2) ? OP_IDIV : OP_MOD, x, tn__int(c, 1 + below(g->seed, 3)));
   case 3: case 4: return grow_load(g, grow_index(g, depth - 1));
   case 5: return tn__op2(c, OP_MUL, grow_index(g, depth - 1), tn__int(c, 1 + below(g->seed, 8)));
+  case 6: return tn__op2(c, below(g->seed, 2) ? OP_MUL : OP_MOD, grow_index(g, depth - 1), g->width);
   default: return tn__op2(c, OP_ADD, grow_index(g, depth - 1), grow_index(g, depth - 1));
   }
 }
@@ -230,21 +231,29 @@ static tn_node *require(tn_ctx *c, tn_node *buf, int64_t what) {
       c, &(tn__make){.op = OP_REQUIRE, .src = src, .nsrc = what == REQ_IN ? 3 : 1, .ints = &what, .nint = 1});
 }
 
-/* Half of them have the form of spans: places from b[e] up to b[e + 1], or nearly so. */
+/* Half of them have the form of spans: places from b[e] up to b[e + 1], or nearly so; a quarter that of rows of a
+ * symbolic width. */
 static tn_node *grow_body(growing *g) {
   tn_ctx *c = g->c;
   tn_node *size = tn__int(c, SIZE), *many = tn__int(c, 99999), *src[8], *sink[1 + REQ_COUNT * BUFFERS];
   uint32_t n = 0, sinks = 0;
   g->dtype = below(g->seed, 3) ? TN_I32 : TN_I64;
   for (int b = 0; b < BUFFERS; b++) g->buf[b] = tn__param(c, g->dtype, 1 + b, -1, &size, 1);
-  for (int i = 0; i < 2; i++)
-    g->loop[i] = tn__range(c, tn__int(c, 2 + below(g->seed, 5)), AX_LOOP, ROLE_OUTPUT, i);
+  g->width = tn__var(c, "W", below(g->seed, 2), 4);
+  for (int i = 0; i < 2; i++) {
+    tn_node *extent = below(g->seed, 4) ? tn__int(c, 2 + below(g->seed, 5)) : g->width;
+    g->loop[i] = tn__range(c, extent, AX_LOOP, ROLE_OUTPUT, i);
+  }
   if (!below(g->seed, 3)) g->gate[g->ngate++] = tn__op2(c, OP_LT, g->loop[0], tn__int(c, 1 + below(g->seed, 4)));
   tn_node *index = grow_index(g, 3);
   if (below(g->seed, 2)) {
     tn_node *e = g->loop[below(g->seed, 4) == 0], *next = tn__op2(c, OP_ADD, e, tn__int(c, 1 + !below(g->seed, 4)));
     index = tn__op2(c, OP_ADD, grow_load(g, e), below(g->seed, 4) ? g->loop[1] : grow_index(g, 1));
     g->gate[g->ngate++] = tn__op2(c, below(g->seed, 4) ? OP_LT : OP_LE, index, grow_load(g, next));
+  } else if (below(g->seed, 2)) {
+    tn_node *column = below(g->seed, 2) ? g->loop[1] : tn__op2(c, OP_MOD, grow_index(g, 1), g->width);
+    if (!below(g->seed, 3)) column = tn__op2(c, OP_ADD, column, tn__op2(c, OP_MOD, g->loop[0], g->width));
+    index = tn__op2(c, OP_ADD, tn__op2(c, OP_MUL, grow_load(g, g->loop[0]), g->width), column);
   }
   src[n++] = tn__param(c, TN_F32, 0, -1, &many, 1);
   src[n++] = index;
@@ -295,7 +304,7 @@ static void fill(tn_ctx *c, const tn__kernel *k, int64_t slot, uint64_t *seed, i
 
 typedef struct running {
   const tn__part *p;
-  int64_t mem[BUFFERS][SIZE];
+  int64_t mem[BUFFERS][SIZE], width;
   uint64_t *value; /* by instruction; leaves are constants */
   tn__map number;
   bool outside; /* a load was */
@@ -304,6 +313,7 @@ typedef struct running {
 static uint64_t value_of(const running *r, const tn_node *n) {
   uint64_t at = 0;
   if (n->op == OP_CONST) return (uint64_t)n->ints[0];
+  if (n->op == OP_VAR) return (uint64_t)r->width;
   assert_true(tn__map_get(&r->number, (uintptr_t)n, &at));
   return r->value[at];
 }
@@ -364,6 +374,7 @@ static bool meets_somewhere(tn_ctx *c, const tn__kernel *k, uint32_t store, cons
   tn__map_init(&r.number, &c->scratch);
   for (uint32_t i = 0; i < store; i++) tn__map_put(&r.number, (uintptr_t)r.p->ins[i], i);
   for (int m = 0; m < MEMORIES; m++) {
+    r.width = k->nvar ? k->var[0]->lo + below(seed, (int)(k->var[0]->hi - k->var[0]->lo) + 1) : 0;
     for (int b = 0; b < BUFFERS; b++) fill(c, k, 1 + b, seed, r.mem[b]);
     if (meet(turns, count_turns(&r, store, open->v, open->n, turns), by)) return true;
   }

@@ -109,6 +109,14 @@ static outputs waiting(tn_ctx *c) { /* stores that wait in tiles, by themselves 
   tn_tensor *x = input(c, TN_F32, DIMS(21, 19)), *y = input(c, TN_F32, DIMS(21, 19)), *sum = tn_add(tn_neg(x), y);
   return (outputs){{tn_contiguous(tn_transpose(tn_mul(x, y), 0, 1)), tn_exp(sum), tn_abs(tn_transpose(sum, 0, 1))}};
 }
+static outputs repeated(tn_ctx *c) { /* short rows that have one in common */
+  tn_tensor *x = input(c, TN_F32, DIMS(300, 5)), *row = input(c, TN_F32, DIMS(5));
+  return (outputs){{tn_add(tn_exp(x), row)}};
+}
+static outputs spread(tn_ctx *c) { /* short rows that differ by a factor each */
+  tn_tensor *x = input(c, TN_F32, DIMS(70, 5, 3)), *factor = input(c, TN_F32, DIMS(5, 1));
+  return (outputs){{tn_mul(tn_exp(x), factor)}};
+}
 static outputs distances(tn_ctx *c) { /* a block of lines, and one cut off */
   tn_tensor *x = input(c, TN_F32, DIMS(70, 1, 3)), *y = input(c, TN_F32, DIMS(1, 40, 3)), *d = tn_sub(x, y);
   return (outputs){{tn_sum(tn_mul(d, d), AXES(2), false)}};
@@ -598,6 +606,13 @@ static const mutation mutations[] = {
     {"turn", "a tile's lines are 1 closer", LOWERED, in_parts, stride_off, "turn("},
     {"turn", "a tile's line is 1 shorter", LOWERED, in_parts, lanes_shorter, "turn("},
     {"turn", "a tile is copied out to 1 back", LOWERED, in_parts, copied_back, "turn("},
+    {"merge: repeat", "a copy is read 1 back", LOWERED, in_parts, local_back, "repeat("},
+    {"merge: repeat", "the copies are not made", LOWERED, in_parts, local_unset, "repeat("},
+    {"merge: repeat", "copies are 1 closer", LOWERED, in_parts, stride_off, "repeat("},
+    {"merge: spread", "what is spread is read 1 back", LOWERED, in_parts, local_back, "spread("},
+    {"merge: spread", "what is spread is not filled", LOWERED, in_parts, local_unset, "spread("},
+    {"merge: spread", "each is spread over 1 less", LOWERED, in_parts, lanes_shorter, "spread("},
+    {"merge: spread", "one less is spread", LOWERED, in_parts, reduce_shorter, "spread("},
     {"columns", "what adds up is overwritten", LOWERED, in_parts, add_as_store, "hold("},
     {"columns", "a column's start is added", LOWERED, in_parts, store_as_add, "hold("},
     {"group", "a divisor is 1 less", LOWERED, in_parts, quotient_off, "flat("},
@@ -656,6 +671,8 @@ static const program programs[] = {
     {"columns", columns, "ref", OPTIMISED, false, true},
     {"turned", turned, "ref", OPTIMISED, false, true},
     {"waiting", waiting, "ref", OPTIMISED, false, true},
+    {"repeated", repeated, "ref", OPTIMISED, false, true},
+    {"spread", spread, "ref", OPTIMISED, false, true},
     {"distances", distances, "ref", OPTIMISED, false, true},
     {"wide norm", wide_norm, "ref", GROUPS, false, true},
     {"norm", norm, "ref", PLAIN, false, false},
@@ -763,6 +780,7 @@ static void plant_all(const program *p, counts *count) {
   tn__device_ops ops = *d->ops;
   take_form(d, p->form);
   if (p->make == tiles) d->target.units = 1; /* which so small a product keeps busy */
+  if (p->make == runs) d->target.launch = 1e-9f; /* so few updates would rather ask each other */
   tn_scope(c) {
     trial t = {.p = p, .out = p->make(c)};
     catcher by;

@@ -79,16 +79,19 @@ static void load(void) {
  * multiplied so often that its conversion does not count, and all three go into what a core caches for itself. */
 enum { TILE = 16 /* the library's kernels are of multiples of that */, SIDE = 352, BLOCK = SIDE * SIDE };
 
+static bool is_half(int dtype) { return dtype == TN_F16 || dtype == TN_BF16; }
+
 bool tn__cpu_has_gemm(tn__device *d, int dtype) {
   int sums = tn__dtype_acc(dtype);
   if (sums != TN_F32 && sums != TN_F64) return false;
   pthread_once(&blas_once, load);
-  if (blas.library && tn__half_of(dtype)) tn__cpu_grow_scratch(d, 3 * BLOCK * sizeof(float));
+  if (blas.library && is_half(dtype)) tn__cpu_grow_scratch(d, 3 * BLOCK * sizeof(float));
   return blas.library != NULL;
 }
 
 /* The library's threads are not used: beside the context's own they would fight for the cores, each side spinning while
- * the other computes.  A product is cut into tiles of its result instead, one call of the library each. */
+ * the other computes.  A product is cut into tiles of its result instead, a call of the library each.  In which order
+ * the library adds up an element's terms hangs on the tile, and so on the number of threads: the last bits do, too. */
 
 enum { WORTH_A_THREAD = 1 << 17 }; /* multiplications that are worth waking one for */
 
@@ -141,8 +144,8 @@ static void widen(const tn__half *h, float *to, const uint16_t *from, int64_t ld
 
 /* A block of the result: its sums over all steps are of f32, and rounded once.  From one block to the next, operands
  * that stay are not converted again. */
-static void multiply_block(const tn__product *g, const tn__product *by, int64_t i, int64_t j, float *room) {
-  const tn__half *h = tn__half_of(g->dtype);
+static void multiply_block(const tn__half *h, const tn__product *g, const tn__product *by, int64_t i, int64_t j,
+                           float *room) {
   const uint16_t *a = g->a, *b = g->b;
   uint16_t *c = (uint16_t *)g->c + tn__product_c(g, 0, i, j);
   float *x = room, *y = x + BLOCK, *z = y + BLOCK;
@@ -163,9 +166,9 @@ static void multiply_block(const tn__product *g, const tn__product *by, int64_t 
   for (int64_t r = 0; r < p.m; r++) h->round(c + r * g->ldc, z + r * p.n, (size_t)p.n);
 }
 
-static void multiply_halves(const tn__product *g, const tn__product *by, float *room) {
+static void multiply_halves(const tn__half *h, const tn__product *g, const tn__product *by, float *room) {
   for (int64_t i = 0; i < g->m; i += by->m)
-    for (int64_t j = 0; j < g->n; j += by->n) multiply_block(g, by, i, j, room);
+    for (int64_t j = 0; j < g->n; j += by->n) multiply_block(h, g, by, i, j, room);
 }
 
 /* ---- tiles ---- */
@@ -173,7 +176,8 @@ static void multiply_halves(const tn__product *g, const tn__product *by, float *
 typedef struct tiles {
   tn__device *d;
   const tn__product *g;
-  tn__product by; /* of half floats: the whole product's blocks, so that sums do not hang on the number of tiles */
+  const tn__half *half; /* NULL: no half floats; */
+  tn__product by;       /* of these: the whole product's blocks, so that steps are cut alike in all tiles */
   int64_t rows, cols; /* of a tile */
   int64_t across, down; /* tiles per product */
 } tiles;
@@ -190,7 +194,7 @@ static void multiply(void *arg, int64_t slice, int thread) {
   g.c = (char *)g.c + (size_t)(product * g.stride_c + row * g.ldc + col) * size;
   g.m = g.m - row < t->rows ? g.m - row : t->rows;
   g.n = g.n - col < t->cols ? g.n - col : t->cols;
-  if (tn__half_of(g.dtype)) multiply_halves(&g, &t->by, tn__cpu_scratch(t->d, thread));
+  if (t->half) multiply_halves(t->half, &g, &t->by, tn__cpu_scratch(t->d, thread));
   else call(&g);
 }
 
@@ -203,7 +207,8 @@ static int64_t piece(int64_t n, int64_t pieces) {
 /* Tiles for `threads`: of all grids of that many, the one whose tiles read least. */
 static tiles cut(tn__device *d, const tn__product *g, int threads) {
   double work = (double)g->m * (double)g->n * (double)g->k * (double)g->batch;
-  tiles best = {.d = d, .g = g, .by = block_of(g), .rows = g->m, .cols = g->n, .across = 1, .down = 1};
+  tiles best = {.d = d, .g = g, .half = tn__half_of(g->dtype, d->ctx->vector_bytes), .by = block_of(g),
+                .rows = g->m, .cols = g->n, .across = 1, .down = 1};
   int64_t want = g->batch >= threads ? 1 : threads;
   if (work < (double)want * WORTH_A_THREAD) want = (int64_t)(work / WORTH_A_THREAD);
   double fewest = -1;

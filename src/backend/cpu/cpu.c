@@ -330,6 +330,7 @@ void tn__cpu_open(tn_ctx *c) {
   describe(c, &found, text, sizeof text);
   tn__device *d = tn__device_add(c, compiles ? &cpu_ops : &interpreting_ops, "cpu", text, NULL);
   d->target = (tn__target){.interprets = !compiles, TN__CPU_TARGET};
+  if (!compiles) d->target.widening = 0; /* converting for a library costs nothing beside that */
   cpu *self = d->self = tn__mem_alloc(&c->mem, sizeof *self);
   *self = found;
   if (!compiles && !c->opt.quiet)

@@ -41,18 +41,18 @@ FROM_V3 static void round_f16_v3(u16 *restrict to, const float *restrict from, s
   for (; i < n; i++) to[i] = _cvtss_sh(from[i], _MM_FROUND_TO_NEAREST_INT);
 }
 
-/* The compilers have no name for f16c that both know; every processor with AVX2 has it. */
-static int level(void) { return __builtin_cpu_supports("avx2") ? V3 : PLAIN; }
+/* The compilers have no name for f16c that both know; every processor of the level has it. */
+static int level(int bytes) { return bytes >= 32 ? V3 : PLAIN; }
 #else
 #define widen_f16_v3 widen_f16
 #define round_f16_v3 round_f16
 #define widen_bf16_v3 widen_bf16
 #define round_bf16_v3 round_bf16
-static int level(void) { return PLAIN; }
+static int level(int bytes) { return (void)bytes, PLAIN; }
 #endif
 
-const tn__half *tn__half_of(int dtype) {
+const tn__half *tn__half_of(int dtype, int bytes) {
   static const tn__half f16[LEVELS] = {[PLAIN] = {widen_f16, round_f16}, [V3] = {widen_f16_v3, round_f16_v3}},
                         bf16[LEVELS] = {[PLAIN] = {widen_bf16, round_bf16}, [V3] = {widen_bf16_v3, round_bf16_v3}};
-  return dtype == TN_F16 ? &f16[level()] : dtype == TN_BF16 ? &bf16[level()] : NULL;
+  return dtype == TN_F16 ? &f16[level(bytes)] : dtype == TN_BF16 ? &bf16[level(bytes)] : NULL;
 }

@@ -8,6 +8,6 @@ typedef struct tn__half {
   void (*round)(uint16_t *restrict to, const float *restrict from, size_t n); /* to nearest, ties to even */
 } tn__half;
 
-/* f16 or bf16; NULL: no half float.  By the processor's own instructions, where it has them. */
-const tn__half *tn__half_of(int dtype);
+/* f16 or bf16; NULL: no half float.  By what a level of processors has whose vectors are of so many bytes (level.h). */
+const tn__half *tn__half_of(int dtype, int bytes);
 #endif
