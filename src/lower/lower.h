@@ -177,6 +177,11 @@ tn_node *tn__running(tn__lowering *l, tn_node *body);
 uint32_t tn__renew_loops(tn__lowering *l, const tn__ranges *r, tn_node *const *node, uint32_t n, uint64_t set,
                          tn_node **from, tn_node **to);
 tn_node *tn__separate(tn__lowering *l, tn_node *body);
+/* split.c: long reductions as partial results of blocks; `rows` are gone through anyway, by as many blocks as groups
+ * are there */
+enum { TN__PARTIALS = 64 /* blocks of a split reduction, where threads share them out */ };
+tn_node *tn__split_long(tn__lowering *l, tn_node *body);
+tn_node *tn__split_rows(tn__lowering *l, tn_node *body, tn_node *rows);
 /* optimise.c */
 tn_node *tn__optimise_loops(tn__lowering *l, tn_node *body);
 tn_node *tn__optimise_part(tn__lowering *l, tn_node *part, tn__part *out);
