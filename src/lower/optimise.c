@@ -157,47 +157,6 @@ static tn_node *lanes_of_columns(tn__lowering *l, tn_node *body) {
   return tn__retype(l->c, body, x, AX_UPCAST);
 }
 
-/* The loops that all stores and reductions stand in, whose lengths hang on no other */
-static uint64_t loops_of_all(const tn__survey *p) {
-  uint64_t shared = p->common;
-  for (uint32_t i = 0; i < p->r.order.n; i++)
-    if (p->r.order.v[i]->op == OP_REDUCE) shared &= tn__free_of(&p->r, p->r.order.v[i]);
-  for (uint32_t k = 0; k < p->r.n; k++)
-    if (tn__free_of(&p->r, p->r.range[k]) != 1ull << k) shared &= ~(1ull << k);
-  return shared;
-}
-
-/* In the order in which stores go through memory, as many as give each thread a few turns, or all that stand around
- * `inner` */
-tn_node *tn__share_out(tn__lowering *l, tn_node *body, const tn_node *inner) {
-  tn_node *x[TN__MAX_RANGES], *one;
-  uint32_t n = 0, outer = 0;
-  tn__survey p;
-  tn__survey_loops(l->c, l->a, body, &p);
-  uint64_t shared = loops_of_all(&p);
-  for (uint32_t k = 0; k < p.r.n; k++) {
-    if (!(shared >> k & 1) || p.r.range[k] == inner) continue;
-    uint32_t at = n++;
-    for (; at && tn__id_of(x[at - 1]) > tn__id_of(p.r.range[k]); at--) x[at] = x[at - 1];
-    x[at] = p.r.range[k];
-  }
-  for (double turns = 1; outer < n && (inner || turns < TN__PARTIALS); outer++) turns *= tn__extent(x[outer]);
-  if (outer > 1) return tn__as_one(l, body, x, outer, AX_GLOBAL, &one);
-  return outer ? tn__retype(l->c, body, x[0], AX_GLOBAL) : body;
-}
-
-/* Reductions of many outputs, none of whose loops is long enough for the threads */
-/* a choice: either is right */
-static tn_node *share_rows(tn__lowering *l, tn_node *body) {
-  tn__survey p;
-  tn__survey_loops(l->c, l->a, body, &p);
-  uint64_t shared = loops_of_all(&p);
-  double longest = 1;
-  for (uint32_t k = 0; k < p.r.n; k++)
-    if ((shared >> k & 1) && tn__extent(p.r.range[k]) > longest) longest = tn__extent(p.r.range[k]);
-  return longest < TN__PARTIALS && tn__volume(&p, shared) >= TN__PARTIALS ? tn__share_out(l, body, NULL) : body;
-}
-
 static tn_node *vectorise(tn__lowering *l, tn_node *body) {
   tn_ctx *c = l->c;
   tn__survey p;
@@ -217,7 +176,7 @@ static tn_node *vectorise(tn__lowering *l, tn_node *body) {
   }
   bool output = p.outputs >> v & 1; /* lanes_of_columns has left it */
   if (output || tn__extent(x) < min_lanes(l)) return body; /* a choice: either is right */
-  return share_rows(l, tn__jam(l, reduce_in_lanes(l, body, x, lanes_for(l, value_dtype(&p)))));
+  return tn__share_rows(l, tn__jam(l, reduce_in_lanes(l, body, x, lanes_for(l, value_dtype(&p)))));
 }
 
 /* Few of a kind, or copies of loops that have lanes where they are whole: these stay as they are. */
@@ -312,6 +271,7 @@ tn_node *tn__optimise_part(tn__lowering *l, tn_node *part, tn__part *out) {
     return tn__group_part(l, part, rows, out);
   }
   if (l->target->interprets || l->c->mode == TN_MODE_STRICT) return part;
+  part = tn__share_stores(l, part);
   tn_node *turned = tn__turn(l, part), *columns = turned ? NULL : lanes_of_columns(l, part);
   if (!turned && !columns) turned = tn__repeat(l, part);
   if (turned) return turned;

@@ -1,4 +1,4 @@
-/* Splitting: what is reduced is cut into blocks, whose partial results are added up by a second part, for the threads to
+/* Splitting: what is reduced is cut into blocks, whose partial results a second part adds up, for threads and groups to
  * share out.
  *
  *   split(a)        a long reduction becomes partial sums over blocks of rows and a further part that adds them up
@@ -9,6 +9,7 @@
 #include "ir/build.h"
 #include "lower/lower.h"
 #include "rewrite/rewrite.h"
+#include <math.h>
 
 enum {
   MIN_SPLIT = 16,         /* shorter ranges stay whole, */
@@ -16,7 +17,8 @@ enum {
   MAX_SPLIT_ROWS = 255,   /* fewer where what is reduced lies along memory: any of them is as good a share as a block */
   MIN_BLOCK = 16,         /* rows that are worth a block */
   GROUPS_OF_UNIT = 8,     /* of long rows cut into blocks, */
-  SHARE_OF_BLOCK = 4      /* and elements of a block for each thread, at least */
+  SHARE_OF_BLOCK = 4,     /* and elements of a block for each thread, at least */
+  WHOLE_VECTORS = 8       /* of accumulators' lanes: blocks of more have no lane left over */
 };
 
 /* The reductions that no other reduction is made of */
@@ -108,17 +110,16 @@ static double nested_in(const tn__survey *p, const tn_node *x) {
   return most;
 }
 
-/* How many blocks range x of the top reductions is cut into; 0: it stays whole.  Threads get a few blocks each, group
- * devices enough for all their threads: a number that divides the range if there is one near. */
+/* How many blocks range x of the top reductions is cut into, for groups enough for all their threads; 0: it stays
+ * whole.  A number that divides the range if there is one near. */
 /* a choice: either is right */
 static int64_t count_blocks(const tn__lowering *l, const tn__survey *p, const tn_node *x) {
-  int64_t most = (int64_t)tn__extent(x), size, partials = tn__variant_by(TN__PARTIALS, l->variant->blocks);
+  int64_t most = (int64_t)tn__extent(x), size;
   const tn__target *t = l->target;
   double cells = tn__volume(p, p->common);
   /* of what is a group's work by itself, each makes a block */
-  if (t->group && nested_in(p, x) >= tn__usual_group(t)) return tn__is_const(x->src[0]) ? most : 0;
+  if (nested_in(p, x) >= tn__usual_group(t)) return tn__is_const(x->src[0]) ? most : 0;
   bool walks = tn__walks_outputs(p, p->common);
-  if (!t->group) return cells > (walks ? MAX_SPLIT_CELLS : MAX_SPLIT_ROWS) ? 0 : most < partials ? most : partials;
   /* half the threads keep a unit busy if each reads all at once that it may */
   double threads = walks ? cells * (double)loaded_bytes(p) / t->access * 2 : cells * tn__usual_group(t),
          want = (double)tn__variant_by((int64_t)t->units * t->unit_threads, l->variant->blocks) / threads;
@@ -140,16 +141,27 @@ static int64_t count_tile_blocks(const tn__lowering *l, const tn_node *x, int64_
   return n > 1 ? n : 0;
 }
 
-static blocks cut_blocks(tn__lowering *l, tn_node *x, int64_t blocks_wanted) {
+/* Places of a block: as many in each, or, of long ones, whole turns of the lanes */
+static tn_node *rows_of_block(const tn__lowering *l, const tn_node *x, int64_t count) {
+  tn_ctx *c = l->c;
+  int64_t size, turn = l->target->lane_bytes / (int64_t)sizeof(float);
+  if (!l->target->group && tn__const_int(x->src[0], &size) && size / count >= WHOLE_VECTORS * turn)
+    return tn__int(c, ((size + count - 1) / count + turn - 1) / turn * turn); /* a choice: either is right */
+  return tn__simplify_index(c, tn__op2(c, OP_IDIV, tn__add(c, x->src[0], tn__int(c, count - 1)), tn__int(c, count)));
+}
+
+/* block: the loop over the blocks, where there is one already */
+static blocks cut_blocks(tn__lowering *l, tn_node *x, int64_t blocks_wanted, tn_node *block) {
   tn_ctx *c = l->c;
   int64_t whole = 0;
   blocks b = {.x = x, .count = blocks_wanted};
   tn_node *count = tn__int(c, b.count), *size = x->src[0];
-  tn_node *rows = tn__simplify_index(c, tn__op2(c, OP_IDIV, tn__add(c, size, tn__int(c, b.count - 1)), count));
-  b.block = tn__fresh_range(l, count, AX_LOOP, ROLE_BLOCK);
+  tn_node *rows = rows_of_block(l, x, b.count);
+  b.block = block ? block : tn__fresh_range(l, count, AX_LOOP, ROLE_BLOCK);
   b.sum = tn__fresh_range(l, count, AX_REDUCE, ROLE_BLOCK_SUM);
   tn_node *first = tn__mul(c, b.block, rows), *left = rows;
-  if (!tn__const_int(size, &whole) || whole % b.count) /* the last blocks may be short, or empty */
+  /* the last blocks may be short, or empty */
+  if (!tn__const_int(size, &whole) || whole % b.count || whole / b.count != rows->lo)
     left = tn__op2(c, OP_MAX, tn__op2(c, OP_MIN, rows, tn__sub(c, size, first)), tn__int(c, 0));
   b.inner = tn__is_int_const(left, 1) ? tn__int(c, 0) : tn__range_like(c, x, left, AX_REDUCE);
   b.place = tn__add(c, first, b.inner);
@@ -219,8 +231,9 @@ static void set_apart(tn__lowering *l, const tn__ranges *r, int at, tn__nodes *o
     tn__vec_push(l->a, new_, tn__substitute(l->c, old->v[i], from, to, renewed));
 }
 
-/* Sums of blocks of range x, and their sums.  What else runs over it does so block by block. */
-static tn_node *split(tn__lowering *l, tn_node *body, tn_node *x, int64_t count) {
+/* Sums of blocks of range x, and their sums.  What else runs over it does so block by block.  *block: the loop over the
+ * blocks, from one call to the next; NULL: one of its own */
+static tn_node *split(tn__lowering *l, tn_node *body, tn_node *x, int64_t count, tn_node **block) {
   tn_ctx *c = l->c;
   tn__arena *a = l->a;
   tn__ranges r;
@@ -229,7 +242,8 @@ static tn_node *split(tn__lowering *l, tn_node *body, tn_node *x, int64_t count)
   tn__ranges_find(c, a, body, &r);
   int at = tn__range_at(&r, x);
   tn__sb_printf(&l->note, " split(%lld)", tn__id_of(x));
-  blocks b = cut_blocks(l, x, count);
+  blocks b = cut_blocks(l, x, count, block ? *block : NULL);
+  if (block) *block = b.block;
   for (uint32_t i = 0; i < r.order.n; i++)
     if (r.order.v[i]->op == OP_PARAM && r.order.v[i]->ints[0] >= slot) slot = r.order.v[i]->ints[0] + 1;
   set_apart(l, &r, at, &old, &new_);
@@ -333,7 +347,7 @@ static tn_node *store_once(tn__lowering *l, tn_node *body, tn_node *block) {
 /* Stores of elements, block by block: the blocks are groups' as those of the reductions are. */
 static tn_node *cut_store(tn__lowering *l, tn_node *body, tn_node *x, int64_t count) {
   tn_ctx *c = l->c;
-  blocks b = cut_blocks(l, x, count);
+  blocks b = cut_blocks(l, x, count, NULL);
   tn_node *inner = b.inner->op == OP_RANGE ? tn__retype(c, b.inner, b.inner, AX_LOOP) : b.inner;
   tn_node *place = tn__substitute(c, b.place, &b.inner, &inner, 1);
   tn__sb_printf(&l->note, " blocks(%lld)", tn__id_of(x));
@@ -354,7 +368,7 @@ static tn_node *split_row(tn__lowering *l, tn_node *body) {
     if (row.rows >> k & 1) names[n++] = p.r.range[k];
   for (int level = 0; level < TN__MAX_PARTS; level++) {
     if (!(x = whole_reduction(&p, &row))) break;
-    body = split(l, body, x, count);
+    body = split(l, body, x, count, NULL);
     tn__survey_loops(l->c, l->a, body, &p);
     row.rows = 0;
     for (uint32_t i = 0; i < n; i++) row.rows |= 1ull << tn__range_at(&p.r, names[i]);
@@ -362,29 +376,148 @@ static tn_node *split_row(tn__lowering *l, tn_node *body) {
   return (x = whole_store(&p, &row)) ? cut_store(l, body, x, count) : body;
 }
 
+/* ---- threads: blocks of whatever few outputs are made of, at every level ---- */
+
+/* The mapping does not hang on how many threads there are: these are assumed. */
+enum { THREADS = 16 };
+/* What a row costs again that a thread would have had in its cache, were it not cut; and what is gain enough for
+ * further parts */
+static const double FROM_FAR = 2, GAIN = 1.25;
+
+/* How many times as long do they take for so many equal shares as if all were busy throughout? */
+/* a choice: either is right */
+static double idle(double shares) { return ceil(shares / THREADS) * THREADS / shares; }
+
+/* In elements, of all that closes loops */
+/* a choice: either is right */
+static double work_of(const tn__survey *p) {
+  double work = 0;
+  uint32_t first;
+  for (uint32_t i = 0; i < p->r.order.n; i++) {
+    const tn_node *n = p->r.order.v[i];
+    if (tn__closes(n, &first)) work += tn__volume(p, tn__free_of(&p->r, n) | tn__own_of(&p->r, n));
+  }
+  return work;
+}
+
+/* Reductions over a loop, which is the outermost of each; they hang on outputs only, so that each partial result has
+ * its cell. */
+typedef struct reduced {
+  uint32_t at, level;
+  double cells, bytes; /* what is loaded for one of these */
+  bool alone;          /* all other reductions stand in its loop */
+} reduced;
+
+static uint64_t of_role(const tn__survey *p, tn__role role) {
+  uint64_t set = 0;
+  for (uint32_t k = 0; k < p->r.n; k++)
+    if (tn__role_of(p->r.range[k]) == role) set |= 1ull << k;
+  return set;
+}
+
+/* a choice: no is right */
+static bool is_reduced(const tn__survey *p, uint32_t at, reduced *out) {
+  uint64_t cells = p->outputs & ~of_role(p, ROLE_BLOCK), inside = 1ull << at;
+  *out = (reduced){.at = at, .alone = true};
+  if (of_role(p, ROLE_BLOCK_SUM) >> at & 1) return false;
+  for (uint32_t i = 0; i < p->r.order.n; i++) {
+    const tn_node *n = p->r.order.v[i];
+    uint64_t own = tn__own_of(&p->r, n), free = tn__free_of(&p->r, n);
+    if (n->op != OP_REDUCE) continue;
+    if (!(own >> at & 1)) {
+      out->alone &= free >> at & 1;
+      if (free >> at & 1) inside |= own;
+      continue;
+    }
+    if (n->src[1] != p->r.range[at] || (free & ~cells)) return false;
+    inside |= own;
+    out->level = tn__level_of(&p->r, n);
+    if (tn__volume(p, free) > out->cells) out->cells = tn__volume(p, free);
+  }
+  for (uint32_t i = 0; i < p->r.order.n; i++) {
+    const tn_node *n = p->r.order.v[i];
+    if (n->op == OP_LOAD && (tn__free_of(&p->r, n) >> at & 1))
+      out->bytes += tn__volume(p, tn__free_of(&p->r, n) & inside) * (double)tn__size_of(n->dtype);
+  }
+  return out->cells > 0;
+}
+
+/* Into how many blocks it is cut; 0: it stays whole, since its outputs are shares enough.  Rows that several levels go
+ * through, and that a thread's cache holds, are read again for each level if they are cut. */
+/* a choice: either is right */
+static int64_t count_shares(const tn__lowering *l, const tn__survey *p, const reduced *x) {
+  double most = tn__extent(p->r.range[x->at]), shares = (double)tn__variant_by(TN__PARTIALS, l->variant->blocks);
+  if (most < shares) shares = most;
+  if (most < MIN_SPLIT) return 0;
+  if (x->alone) {
+    bool columns = tn__walks_outputs(p, p->common);
+    return x->cells > (columns ? MAX_SPLIT_CELLS : MAX_SPLIT_ROWS) ? 0 : (int64_t)shares;
+  }
+  double again = x->bytes <= (double)l->target->kept ? FROM_FAR : 1;
+  return idle(x->cells) >= GAIN * again * idle(x->cells * shares) ? (int64_t)shares : 0;
+}
+
+/* a choice: no is right */
+static bool may_split(const tn__survey *p) {
+  for (uint32_t i = 0; i < p->r.order.n; i++) {
+    const tn_node *n = p->r.order.v[i];
+    if (n->op == OP_LOCAL || n->op == OP_AFTER || n->op == OP_STOREADD) return false;
+  }
+  return p->reduces;
+}
+
+/* The loops of the lowest level that is to be split, and into how many blocks all of them are */
+static uint32_t find_level(const tn__lowering *l, const tn__survey *p, tn_node **x, int64_t *count) {
+  uint32_t n = 0, lowest = UINT32_MAX;
+  for (uint32_t at = 0; at < p->r.n; at++) {
+    reduced it;
+    int64_t shares = is_reduced(p, at, &it) ? count_shares(l, p, &it) : 0;
+    if (!shares || it.level > lowest) continue;
+    if (it.level < lowest) n = 0, *count = 0;
+    lowest = it.level;
+    if (shares > *count) *count = shares;
+    x[n++] = p->r.range[at];
+  }
+  return n;
+}
+
+static tn_node *split_levels(tn__lowering *l, tn_node *body) {
+  tn__survey p;
+  tn__survey_loops(l->c, l->a, body, &p);
+  if (!may_split(&p) || work_of(&p) < TN__SPLIT_WORK) return body;
+  for (int parts = 1; parts < TN__MAX_PARTS; parts++) {
+    tn_node *x[TN__MAX_RANGES], *block = NULL;
+    int64_t count = 0;
+    uint32_t n = find_level(l, &p, x, &count);
+    if (!n) break;
+    for (uint32_t i = 0; i < n; i++) body = split(l, body, x[i], count, &block);
+    tn__survey_loops(l->c, l->a, body, &p);
+  }
+  return body;
+}
+
 tn_node *tn__split_long(tn__lowering *l, tn_node *body) {
   tn_ctx *c = l->c;
   tn__survey p;
-  tn_node *rows = l->target->group && c->mode != TN_MODE_STRICT ? split_row(l, body) : body;
+  if (c->mode == TN_MODE_STRICT) return body;
+  if (!l->target->group) return split_levels(l, body);
+  tn_node *rows = split_row(l, body);
   if (rows != body) return rows;
   tn__survey_loops(c, l->a, body, &p);
-  if (l->target->group && c->mode != TN_MODE_STRICT && p.reduces && tn__volume(&p, all_of(&p)) >= TN__SPLIT_WORK) {
-    body = flatten_top(l, body);
-    tn__survey_loops(c, l->a, body, &p);
-  }
-  int at = c->mode == TN_MODE_STRICT || !p.reduces ? -1 : split_range(&p);
-  if (at < 0) return body;
-  bool little = tn__extent(p.r.range[at]) < MIN_SPLIT || tn__volume(&p, all_of(&p)) < TN__SPLIT_WORK;
-  if (little) return body; /* a choice: either is right */
+  if (!p.reduces || tn__volume(&p, all_of(&p)) < TN__SPLIT_WORK) return body; /* a choice: either is right */
+  body = flatten_top(l, body);
+  tn__survey_loops(c, l->a, body, &p);
+  int at = split_range(&p);
+  if (at < 0 || tn__extent(p.r.range[at]) < MIN_SPLIT) return body; /* a choice: either is right */
   int64_t steps, beside, tiles = tn__tile_count(l, body, &steps, &beside);
   int64_t count =
       tiles ? count_tile_blocks(l, p.r.range[at], tiles, steps, beside) : count_blocks(l, &p, p.r.range[at]);
-  return count ? split(l, body, p.r.range[at], count) : body;
+  return count ? split(l, body, p.r.range[at], count, NULL) : body;
 }
 
 /* Sums over rows that are gone through anyway: as many blocks as groups are there. */
 tn_node *tn__split_rows(tn__lowering *l, tn_node *body, tn_node *rows) {
   tn__survey p;
   tn__survey_loops(l->c, l->a, body, &p);
-  return split(l, body, rows, tn__row_groups(l->target, tn__extent(rows), tn__volume(&p, p.outputs)));
+  return split(l, body, rows, tn__row_groups(l->target, tn__extent(rows), tn__volume(&p, p.outputs)), NULL);
 }
