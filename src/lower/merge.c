@@ -15,6 +15,20 @@ enum {
   SPREAD_SHARE = 8   /* of what a thread caches for itself */
 };
 
+/* The ranges on which nodes hang otherwise than by what is loaded there: an index from memory hangs on where it was. */
+static tn__ranges outside_of_loads(tn__arena *a, const tn__ranges *r) {
+  tn__ranges direct = *r;
+  tn__map_init(&direct.free, a);
+  for (uint32_t i = 0; i < r->order.n; i++) {
+    const tn_node *n = r->order.v[i];
+    uint64_t set = n->op == OP_RANGE ? tn__free_of(r, n) : 0;
+    bool loaded = n->op == OP_LOAD && n->src[0]->op == OP_PARAM;
+    for (uint32_t s = 0; s < n->nsrc && !loaded; s++) set |= tn__free_of(&direct, n->src[s]);
+    tn__map_put(&direct.free, (uint64_t)(uintptr_t)n, set);
+  }
+  return direct;
+}
+
 /* Does an index step through range a as through whole turns of b? */
 /* a choice: no is right */
 static bool steps_through(const tn__ranges *r, const tn_node *x, uint32_t a, uint32_t b, int64_t turn) {
@@ -25,7 +39,7 @@ static bool steps_through(const tn__ranges *r, const tn_node *x, uint32_t a, uin
 /* May range b (inner) swallow range a (outer)?  Every access must step through a as through whole turns of b, and so
  * must whatever else looks at them, as the number of a random element does; but for the values in `apart`. */
 /* a choice: no is right */
-static bool mergeable(const tn__ranges *r, uint32_t a, uint32_t b, const tn__map *apart) {
+static bool mergeable(const tn__ranges *r, const tn__ranges *direct, uint32_t a, uint32_t b, const tn__map *apart) {
   int64_t turn;
   if (!tn__const_int(r->range[b]->src[0], &turn)) return false;
   uint64_t both = 1ull << a | 1ull << b;
@@ -40,13 +54,14 @@ static bool mergeable(const tn__ranges *r, uint32_t a, uint32_t b, const tn__map
       const tn_node *x = n->src[s];
       if (!(tn__free_of(r, x) & both)) continue;
       if (tn__is_access(n) && s == 1) {
-        if (!steps_through(r, x, a, b, turn)) return false;
+        if (!steps_through(direct, x, a, b, turn)) return false;
         continue;
       }
       bool closing = tn__closes(n, &first) && s >= first && x->op == OP_RANGE;
       bool value = !closing && x->dtype == TN__INDEX && n->dtype != TN__INDEX;
-      if (value && !steps_through(r, x, a, b, turn)) return false;
-      if (tn__is_access(n) && x == tn__gate_of(n)) return false; /* a gate looks at them */
+      if (value && !steps_through(direct, x, a, b, turn)) return false;
+      bool gates = tn__is_access(n) && x == tn__gate_of(n);
+      if (gates && (tn__free_of(direct, x) & both)) return false; /* it looks at them */
     }
   }
   return true;
@@ -75,9 +90,10 @@ static bool merge(tn__lowering *l, tn_node **body) {
   tn_ctx *c = l->c;
   tn__ranges r;
   tn__ranges_find(c, l->a, *body, &r);
+  tn__ranges direct = outside_of_loads(l->a, &r);
   for (uint32_t i = 0; i < r.n; i++)
     for (uint32_t j = 0; j < r.n; j++) {
-      if (i == j || tn__axis_of(r.range[i]) != tn__axis_of(r.range[j]) || !mergeable(&r, i, j, NULL)) continue;
+      if (i == j || tn__axis_of(r.range[i]) != tn__axis_of(r.range[j]) || !mergeable(&r, &direct, i, j, NULL)) continue;
       tn_node *x = r.range[i], *y = r.range[j], *zero = tn__int(c, 0);
       tn_node *flat = tn__range_like(c, y, tn__mul(c, x->src[0], y->src[0]), tn__axis_of(y));
       tn__sb_printf(&l->note, " merge(%lld,%lld)", tn__id_of(x), tn__id_of(y));
@@ -156,7 +172,8 @@ static bool are_rows(rows *w, uint32_t outer, uint32_t inner) {
   w->outer = outer, w->inner = inner;
   for (uint32_t i = 0; i < r->order.n; i++)
     if (w->apart(w, r->order.v[i])) tn__map_putp(&apart, r->order.v[i], r->order.v[i]);
-  return mergeable(r, outer, inner, &apart);
+  tn__ranges direct = outside_of_loads(w->l->a, r);
+  return mergeable(r, &direct, outer, inner, &apart);
 }
 
 /* What is apart and meets what is not stands in scratch memory, for each turn of these two loops, and of others if it

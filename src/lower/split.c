@@ -400,8 +400,8 @@ static double work_of(const tn__survey *p) {
   return work;
 }
 
-/* Reductions over a loop, which is the outermost of each; they hang on outputs only, so that each partial result has
- * its cell. */
+/* Reductions over a loop, which is the best of each; they hang on outputs only, so that each partial result has its
+ * cell. */
 typedef struct reduced {
   uint32_t at, level;
   double cells, bytes; /* what is loaded for one of these */
@@ -415,9 +415,18 @@ static uint64_t of_role(const tn__survey *p, tn__role role) {
   return set;
 }
 
+/* Of the loops of a reduction the outermost is cut, unless it is short: then the longest. */
+/* a choice: either is right */
+static tn_node *loop_to_cut(const tn_node *reduce) {
+  tn_node *best = reduce->src[1];
+  for (uint32_t s = 2; s < reduce->nsrc && tn__extent(reduce->src[1]) < MIN_SPLIT; s++)
+    if (tn__extent(reduce->src[s]) > tn__extent(best)) best = reduce->src[s];
+  return best;
+}
+
 /* a choice: no is right */
 static bool is_reduced(const tn__survey *p, uint32_t at, reduced *out) {
-  uint64_t cells = p->outputs & ~of_role(p, ROLE_BLOCK), inside = 1ull << at;
+  uint64_t cells = p->outputs & ~of_role(p, ROLE_BLOCK), inside = 0, loops = 0;
   *out = (reduced){.at = at, .alone = true};
   if (of_role(p, ROLE_BLOCK_SUM) >> at & 1) return false;
   for (uint32_t i = 0; i < p->r.order.n; i++) {
@@ -426,11 +435,11 @@ static bool is_reduced(const tn__survey *p, uint32_t at, reduced *out) {
     if (n->op != OP_REDUCE) continue;
     if (!(own >> at & 1)) {
       out->alone &= free >> at & 1;
-      if (free >> at & 1) inside |= own;
+      inside |= free >> at & 1 ? own : 0;
       continue;
     }
-    if (n->src[1] != p->r.range[at] || (free & ~cells)) return false;
-    inside |= own;
+    if (loop_to_cut(n) != p->r.range[at] || (free & ~cells) || (loops && own != loops)) return false;
+    inside |= loops = own;
     out->level = tn__level_of(&p->r, n);
     if (tn__volume(p, free) > out->cells) out->cells = tn__volume(p, free);
   }
