@@ -219,11 +219,15 @@ tn_node *tn__hold_columns(tn__lowering *l, tn_node *part);
 int tn__row_threads(const tn__target *target, double columns);                  /* of a group that does so, */
 int64_t tn__groups_of_unit(const tn__target *target, double columns);           /* so many of them side by side, */
 int64_t tn__row_groups(const tn__target *target, double rows, double columns);  /* and in all */
-/* merge.c: loops that are one; short rows with what is the same in all of them, NULL if there are none such; and with
- * what is the same all along each */
+/* merge.c: loops that are one; short rows with what is the same in all of them, NULL if there are none such; with what
+ * is the same all along each; and with what is loaded for each element by itself */
 tn_node *tn__merge_loops(tn__lowering *l, tn_node *body);
 tn_node *tn__repeat(tn__lowering *l, tn_node *body);
 tn_node *tn__spread_rows(tn__lowering *l, tn_node *body);
+tn_node *tn__fetch(tn__lowering *l, tn_node *body);
+/* What an element costs that is loaded or stored by itself, in additions of vectors.  Measured on rows of 2 to 63
+ * terms, of f32 and bf16, that a core's second cache holds. */
+#define TN__FETCHED 1.4
 /* jam.c: several outputs at a time, which share what they load; the part itself if there are none such */
 tn_node *tn__jam(tn__lowering *l, tn_node *part);
 /* short_rows.c: does it take less time to have lanes across the rows of loop `row` than along their terms, which are

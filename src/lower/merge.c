@@ -3,10 +3,12 @@
  * Short rows that go on in memory, as those of a few channels, are one loop but for what is the same in each of them: a
  * bias, a scale.  On devices whose lanes are those of vectors that stands in scratch memory as often as it takes for
  * whole vectors, and blocks of rows are gone through as one loop (`repeat`).  Where it is the rows that differ by it,
- * as the few places of each channel do, it stands there once for each element of them all (`spread`). */
+ * as the few places of each channel do, it stands there once for each element of them all (`spread`).  Where rows are
+ * shorter yet, and what is the same along each is only loaded, each element fetches it for itself (`fetch`). */
 #include "ir/build.h"
 #include "lower/lower.h"
 #include "rewrite/rewrite.h"
+#include <math.h>
 
 enum {
   COPIES = 128,      /* elements of all copies of a row, about: many for each vector, and few to fill */
@@ -276,4 +278,49 @@ tn_node *tn__spread_rows(tn__lowering *l, tn_node *body) {
   tn_node *turns = w.p.r.range[w.outer], *x = w.p.r.range[w.inner];
   tn__sb_printf(&l->note, " spread(%lld,%lld)", tn__id_of(turns), tn__id_of(x));
   return tn__as_one(l, keep_apart(&w, body), (tn_node *[]){turns, x}, 2, tn__axis_of(x), &one);
+}
+
+/* ---- fetch ---- */
+
+/* Loaded by other steps than through both loops as through one */
+static bool is_fetched(const rows *w, const tn_node *n) {
+  if (n->op != OP_LOAD || n->src[0]->op != OP_PARAM) return false;
+  uint64_t both = 1ull << w->outer | 1ull << w->inner;
+  return (tn__free_of(&w->p.r, n->src[1]) & both) &&
+         !steps_through(&w->p.r, n->src[1], w->outer, w->inner, w->length);
+}
+
+/* Does an element of rows that are one loop take less time, some of what it needs being fetched by itself, than one of
+ * rows whose vectors are full in part? */
+/* a choice: any is right */
+static bool is_worth_fetching(const rows *w) {
+  double vector = (double)vector_of(w), vectors = ceil((double)w->length / vector), work = 0, fetched = 0;
+  for (uint32_t i = 0; i < w->p.r.order.n; i++) {
+    const tn_node *n = w->p.r.order.v[i];
+    if (n->dtype == TN__INDEX || !(tn__free_of(&w->p.r, n) >> w->inner & 1)) continue;
+    work += tn__ops[n->op].cost;
+  }
+  for (uint32_t i = 0; i < w->p.r.order.n; i++)
+    if (is_fetched(w, w->p.r.order.v[i])) fetched += TN__FETCHED;
+  return work / vector + fetched < work * vectors / (double)w->length;
+}
+
+/* a choice: no is right */
+static bool find_fetched(rows *w) {
+  for (uint32_t i = 0; i < w->p.r.n; i++)
+    for (uint32_t j = 0; j < w->p.r.n; j++)
+      if (tn__axis_of(w->p.r.range[i]) == AX_LOOP && are_rows(w, i, j) && is_worth_fetching(w)) return true;
+  return false;
+}
+
+tn_node *tn__fetch(tn__lowering *l, tn_node *body) {
+  for (;;) {
+    rows w = {.l = l, .apart = is_fetched};
+    tn_node *one;
+    tn__survey_loops(l->c, l->a, body, &w.p);
+    if (!is_plain(&w.p) || !find_fetched(&w)) return body;
+    tn_node *turns = w.p.r.range[w.outer], *x = w.p.r.range[w.inner];
+    tn__sb_printf(&l->note, " fetch(%lld,%lld)", tn__id_of(turns), tn__id_of(x));
+    body = tn__as_one(l, body, (tn_node *[]){turns, x}, 2, AX_LOOP, &one);
+  }
 }

@@ -7,6 +7,7 @@
  *   merge(a,b)      two loops become one, where every access walks through both as through one        (merge.c)
  *   repeat(a,b)     ... but for what is the same in each turn of the outer one, of which there are copies
  *   spread(a,b)     ... but for what is the same in each turn of the inner one, which stands in scratch memory
+ *   fetch(a,b)      ... but for what each element loads by itself
  *   split(a)        a long reduction becomes partial sums, blocks(a) shares out the elements of its row    (split.c)
  *   lanes(a,n)      the loop is cut into lanes for vector instructions
  *   jam(a,n)        n turns of an output's loop at once, which share what they load                  (jam.c)
@@ -172,7 +173,7 @@ static tn_node *vectorise(tn__lowering *l, tn_node *body) {
     if (lines) tn__sb_printf(&l->note, " chunk(%lld,%lld)", tn__id_of(x), (long long)chunk);
     body = lines ? tn__cut(l, body, x, chunk, AX_LOOP, AX_UPCAST, NULL) : tn__retype(c, body, x, AX_UPCAST);
     bool much = lines || all >= (double)TN__PARTIALS * CHUNK; /* a choice: either is right */
-    return much ? tn__share_out(l, body, NULL) : body;
+    return tn__simplify_accesses(c, l->a, much ? tn__share_out(l, body, NULL) : body);
   }
   bool output = p.outputs >> v & 1; /* lanes_of_columns has left it */
   if (output || tn__extent(x) < min_lanes(l)) return body; /* a choice: either is right */
@@ -275,6 +276,7 @@ tn_node *tn__optimise_part(tn__lowering *l, tn_node *part, tn__part *out) {
   tn_node *turned = tn__turn(l, part), *columns = turned ? NULL : lanes_of_columns(l, part);
   if (!turned && !columns) turned = tn__repeat(l, part);
   if (turned) return turned;
+  if (!columns) part = tn__fetch(l, part);
   part = tn__keep_rows(l, columns ? tn__turn_columns(l, columns) : tn__spread_rows(l, part));
   part = vectorise_rest(l, columns ? part : vectorise(l, part));
   return columns ? tn__jam(l, part) : part;

@@ -7,9 +7,7 @@
 #include "ir/build.h"
 #include "lower/lower.h"
 
-/* In additions of vectors, as everything here.  Measured on rows of 2 to 63 terms, of f32 and bf16, that a core's
- * second cache holds. */
-static const double ALONE = 1.4; /* an element that is loaded or stored by itself */
+/* In additions of vectors, as everything here */
 enum { SHUFFLE = 1, LARGER = 9 /* the larger of two floats, of which one may be NaN, or both zero */ };
 
 typedef struct way {
@@ -76,7 +74,7 @@ static double work_across(const way *w, uint32_t row) {
   for (uint32_t i = 0; i < w->p->r.order.n; i++) {
     const tn_node *n = w->p->r.order.v[i];
     if (!counts(n)) continue;
-    work += tn__volume(w->p, inside(w, n)) * (tn__ops[n->op].cost / lanes + (is_alone(w, n, row) ? ALONE : 0));
+    work += tn__volume(w->p, inside(w, n)) * (tn__ops[n->op].cost / lanes + (is_alone(w, n, row) ? TN__FETCHED : 0));
   }
   return work;
 }
