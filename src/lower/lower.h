@@ -151,7 +151,8 @@ tn_node *tn__exchange_ranges(tn__lowering *l, tn_node *body, tn_node *const *gon
 tn_node *tn__as_one(tn__lowering *l, tn_node *body, tn_node *const *x, uint32_t n, int axis, tn_node **one);
 /* What a load or a store accesses */
 const tn_node *tn__buffer_of(const tn_node *access);
-tn_node *tn__simplify_accesses(tn_ctx *c, tn__arena *a, tn_node *body); /* their indices and gates */
+/* Their indices and gates, and comparisons of counters */
+tn_node *tn__simplify_accesses(tn_ctx *c, tn__arena *a, tn_node *body);
 /* The index of every access over neighbours as base + neighbour, if that is what it is: see tn__is_packed.  The last
  * step: others undo it. */
 tn_node *tn__show_neighbours(tn_ctx *c, tn__arena *a, tn_node *body);
@@ -230,9 +231,9 @@ tn_node *tn__fetch(tn__lowering *l, tn_node *body);
 #define TN__FETCHED 1.4
 /* jam.c: several outputs at a time, which share what they load; the part itself if there are none such */
 tn_node *tn__jam(tn__lowering *l, tn_node *part);
-/* short_rows.c: does it take less time to have lanes across the rows of loop `row` than along their terms, which are
- * worth vectors from `least` on? */
-bool tn__across_rows(const tn__lowering *l, const tn__survey *p, uint32_t row, uint32_t terms, double least);
+/* short_rows.c: the one of these loops of rows across which lanes take the least time, -1 where they take less along
+ * the rows' terms, which are worth vectors from `least` on */
+int tn__across_rows(const tn__lowering *l, const tn__survey *p, uint64_t rows, uint32_t terms, double least);
 /* rows.c */
 tn_node *tn__share_loops(tn__lowering *l, tn_node *body);
 tn_node *tn__keep_rows(tn__lowering *l, tn_node *body);

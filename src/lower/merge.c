@@ -4,7 +4,8 @@
  * bias, a scale.  On devices whose lanes are those of vectors that stands in scratch memory as often as it takes for
  * whole vectors, and blocks of rows are gone through as one loop (`repeat`).  Where it is the rows that differ by it,
  * as the few places of each channel do, it stands there once for each element of them all (`spread`).  Where rows are
- * shorter yet, and what is the same along each is only loaded, each element fetches it for itself (`fetch`). */
+ * shorter yet, or what is computed in them hangs on which row it is, they are one loop whose elements work that out,
+ * and what does not lie along memory each fetches for itself (`fetch`). */
 #include "ir/build.h"
 #include "lower/lower.h"
 #include "rewrite/rewrite.h"
@@ -159,19 +160,25 @@ static int64_t vector_of(const rows *w) {
   return w->l->target->lane_bytes / 2 / (int64_t)size;
 }
 
-/* Rows along memory that leave many lanes of their last vectors empty, but go on as one */
+/* Rows along memory that leave many lanes of their last vectors empty */
 /* a choice: no is right */
-static bool are_rows(rows *w, uint32_t outer, uint32_t inner) {
+static bool are_short(rows *w, uint32_t outer, uint32_t inner) {
   const tn__ranges *r = &w->p.r;
   if (outer == inner || tn__axis_of(r->range[outer]) != tn__axis_of(r->range[inner])) return false;
   if (!tn__const_int(r->range[inner]->src[0], &w->length) || tn__bounds_loops(r, outer) || tn__bounds_loops(r, inner))
     return false;
   int64_t vector = vector_of(w), vectors = (w->length + vector - 1) / vector, lanes = vectors * vector;
-  if (w->length < 2 || w->length > COPIES / 2 || 5 * w->length > 4 * lanes) return false;
-  if (tn__walk_score(&w->p, inner) <= 0) return false; /* a choice: no is right */
-  tn__map apart;
-  tn__map_init(&apart, w->l->a);
   w->outer = outer, w->inner = inner;
+  return w->length > 1 && w->length <= COPIES / 2 && 5 * w->length <= 4 * lanes && tn__walk_score(&w->p, inner) > 0;
+}
+
+/* ... and go on as one */
+/* a choice: no is right */
+static bool are_rows(rows *w, uint32_t outer, uint32_t inner) {
+  const tn__ranges *r = &w->p.r;
+  tn__map apart;
+  if (!are_short(w, outer, inner)) return false;
+  tn__map_init(&apart, w->l->a);
   for (uint32_t i = 0; i < r->order.n; i++)
     if (w->apart(w, r->order.v[i])) tn__map_putp(&apart, r->order.v[i], r->order.v[i]);
   tn__ranges direct = outside_of_loads(w->l->a, r);
@@ -282,40 +289,46 @@ tn_node *tn__spread_rows(tn__lowering *l, tn_node *body) {
 
 /* ---- fetch ---- */
 
-/* Loaded by other steps than through both loops as through one */
-static bool is_fetched(const rows *w, const tn_node *n) {
-  if (n->op != OP_LOAD || n->src[0]->op != OP_PARAM) return false;
-  uint64_t both = 1ull << w->outer | 1ull << w->inner;
-  return (tn__free_of(&w->p.r, n->src[1]) & both) &&
-         !steps_through(&w->p.r, n->src[1], w->outer, w->inner, w->length);
+/* Is it loaded, or stored, element by element: in rows, or in the one loop of them all? */
+/* a choice: any is right */
+static bool is_fetched(const rows *w, const tn_node *n, bool as_one) {
+  if (!tn__is_access(n)) return false;
+  const tn_node *at = n->src[1];
+  int64_t step = tn__stride(&w->p.r, at, w->inner);
+  bool alike = !(tn__free_of(&w->p.r, at) >> w->outer & 1) && !step;
+  return !alike && (as_one ? step != 1 || !steps_through(&w->p.r, at, w->outer, w->inner, w->length) : step & ~1ll);
 }
 
-/* Does an element of rows that are one loop take less time, some of what it needs being fetched by itself, than one of
- * rows whose vectors are full in part? */
+/* What an element of a row takes: of rows whose vectors are full in part, or of one loop, in which some of what it
+ * needs is fetched by itself */
 /* a choice: any is right */
-static bool is_worth_fetching(const rows *w) {
-  double vector = (double)vector_of(w), vectors = ceil((double)w->length / vector), work = 0, fetched = 0;
+static double work_of_element(const rows *w, bool as_one) {
+  double vector = (double)vector_of(w), length = (double)w->length, vectors = ceil(length / vector), work = 0;
   for (uint32_t i = 0; i < w->p.r.order.n; i++) {
     const tn_node *n = w->p.r.order.v[i];
-    if (n->dtype == TN__INDEX || !(tn__free_of(&w->p.r, n) >> w->inner & 1)) continue;
-    work += tn__ops[n->op].cost;
+    uint64_t set = tn__free_of(&w->p.r, n) | tn__own_of(&w->p.r, n);
+    bool in_row = set >> w->inner & 1, of_row = set >> w->outer & 1;
+    if (n->dtype == TN__INDEX || n->op == OP_SINK || (!in_row && !of_row)) continue;
+    double cost = tn__ops[n->op].cost;
+    work += as_one ? cost / vector : cost * (in_row ? vectors : 1) / length;
+    if ((in_row || as_one) && is_fetched(w, n, as_one)) work += TN__FETCHED;
   }
-  for (uint32_t i = 0; i < w->p.r.order.n; i++)
-    if (is_fetched(w, w->p.r.order.v[i])) fetched += TN__FETCHED;
-  return work / vector + fetched < work * vectors / (double)w->length;
+  return work;
 }
 
 /* a choice: no is right */
 static bool find_fetched(rows *w) {
   for (uint32_t i = 0; i < w->p.r.n; i++)
     for (uint32_t j = 0; j < w->p.r.n; j++)
-      if (tn__axis_of(w->p.r.range[i]) == AX_LOOP && are_rows(w, i, j) && is_worth_fetching(w)) return true;
+      if (tn__is_even(&w->p, i) && tn__is_even(&w->p, j) && are_short(w, i, j) &&
+          work_of_element(w, true) < work_of_element(w, false))
+        return true;
   return false;
 }
 
 tn_node *tn__fetch(tn__lowering *l, tn_node *body) {
   for (;;) {
-    rows w = {.l = l, .apart = is_fetched};
+    rows w = {.l = l};
     tn_node *one;
     tn__survey_loops(l->c, l->a, body, &w.p);
     if (!is_plain(&w.p) || !find_fetched(&w)) return body;

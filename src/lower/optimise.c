@@ -36,6 +36,23 @@ static bool keeps_rows(const tn__survey *p, uint32_t j) {
   return false;
 }
 
+/* May range j have the lanes?  Across outputs every reduction and store must have it. */
+/* a choice: no is right */
+static bool may_have_lanes(const tn__survey *p, uint32_t j) {
+  bool output = p->outputs >> j & 1, all = p->common >> j & 1;
+  int axis = tn__axis_of(p->r.range[j]);
+  if ((axis != AX_LOOP && axis != AX_REDUCE && !(p->running >> j & 1)) || tn__bounds_loops(&p->r, j) ||
+      keeps_rows(p, j))
+    return false;
+  for (uint32_t i = 0; i < p->r.order.n && all && output && p->reduces; i++) {
+    const tn_node *n = p->r.order.v[i];
+    uint32_t first;
+    if (tn__closes(n, &first)) all = (tn__free_of(&p->r, n) | tn__own_of(&p->r, n)) >> j & 1;
+    if (n->op == OP_LOCAL) all = false;
+  }
+  return all || !output || !p->reduces;
+}
+
 /* The range along which to vectorise: of a reduction where all reductions run along it, unless it is for outputs only,
  * or of the outputs.  -1 where accesses rather walk along what values run along. */
 /* a choice: no is right */
@@ -44,19 +61,7 @@ static int vector_range(const tn__survey *p, bool only_outputs) {
   double best_score = -1e300;
   for (uint32_t j = 0; j < p->r.n; j++) {
     bool output = p->outputs >> j & 1, runs = p->running >> j & 1;
-    int axis = tn__axis_of(p->r.range[j]);
-    if ((axis != AX_LOOP && axis != AX_REDUCE && !runs) || tn__bounds_loops(&p->r, j) || keeps_rows(p, j)) continue;
-    if (only_outputs && !output && !runs) continue;
-    if (output && p->reduces) { /* lanes across outputs: every reduction and store must have the range */
-      bool all = p->common >> j & 1;
-      for (uint32_t i = 0; i < p->r.order.n && all; i++) {
-        const tn_node *n = p->r.order.v[i];
-        uint32_t first;
-        if (tn__closes(n, &first)) all = (tn__free_of(&p->r, n) | tn__own_of(&p->r, n)) >> j & 1;
-        if (n->op == OP_LOCAL) all = false;
-      }
-      if (!all) continue;
-    }
+    if ((only_outputs && !output && !runs) || !may_have_lanes(p, j)) continue;
     double s = tn__walk_score(p, j) + (output ? 0.5 : 0);
     if (s > best_score) best_score = s, best = (int)j;
   }
@@ -140,8 +145,10 @@ static int column_range(const tn__lowering *l, const tn__survey *p) {
   if (v < 0 || (p->outputs >> v & 1) || tn__extent(p->r.range[v]) >= MAX_STEP) return v;
   int row = vector_range(p, true);
   if (row < 0 || tn__walk_score(p, (uint32_t)row) > 0) return row;
-  bool across = steps_within_lines(p, (uint32_t)row);
-  return across && tn__across_rows(l, p, (uint32_t)row, (uint32_t)v, min_lanes(l)) ? row : -1;
+  uint64_t rows = 0;
+  for (uint32_t j = 0; j < p->r.n; j++)
+    if ((p->outputs >> j & 1) && may_have_lanes(p, j) && steps_within_lines(p, j)) rows |= 1ull << j;
+  return tn__across_rows(l, p, rows, (uint32_t)v, min_lanes(l));
 }
 
 /* Reductions across rows, before any row is kept: lanes of columns beside each other, each of which keeps its own.
