@@ -15,7 +15,8 @@ enum {
   COPIES = 128,      /* elements of all copies of a row, about: many for each vector, and few to fill */
   MIN_BLOCKS = 4,    /* of copies: fewer would not pay for these */
   MIN_SPREAD = 64,   /* uses of what is spread: each thread fills it some times */
-  SPREAD_SHARE = 8   /* of what a thread caches for itself */
+  SPREAD_SHARE = 8,  /* of what a thread caches for itself */
+  PLACE = 6          /* additions that a quotient, or a remainder, takes of a counter */
 };
 
 /* The ranges on which nodes hang otherwise than by what is loaded there: an index from memory hangs on where it was. */
@@ -299,21 +300,38 @@ static bool is_fetched(const rows *w, const tn_node *n, bool as_one) {
   return !alike && (as_one ? step != 1 || !steps_through(&w->p.r, at, w->outer, w->inner, w->length) : step & ~1ll);
 }
 
+/* Does it look at which row it is, or where in its row, otherwise than by walking along all rows, or comparing rows? */
+/* a choice: any is right */
+static bool asks_for_place(const rows *w, const tn_node *n) {
+  uint64_t both = 1ull << w->outer | 1ull << w->inner;
+  bool compares = (n->op == OP_LT || n->op == OP_LE) && !(tn__free_of(&w->p.r, n) >> w->inner & 1);
+  uint32_t first = n->nsrc;
+  if (!tn__closes(n, &first)) first = n->nsrc;
+  for (uint32_t s = 0; s < first && n->dtype != TN__INDEX && !compares; s++) {
+    const tn_node *x = n->src[s];
+    bool index = x->dtype == TN__INDEX && (tn__free_of(&w->p.r, x) & both);
+    if (index && !steps_through(&w->p.r, x, w->outer, w->inner, w->length)) return true;
+  }
+  return false;
+}
+
 /* What an element of a row takes: of rows whose vectors are full in part, or of one loop, in which some of what it
  * needs is fetched by itself */
 /* a choice: any is right */
 static double work_of_element(const rows *w, bool as_one) {
   double vector = (double)vector_of(w), length = (double)w->length, vectors = ceil(length / vector), work = 0;
+  bool asks = false;
   for (uint32_t i = 0; i < w->p.r.order.n; i++) {
     const tn_node *n = w->p.r.order.v[i];
     uint64_t set = tn__free_of(&w->p.r, n) | tn__own_of(&w->p.r, n);
     bool in_row = set >> w->inner & 1, of_row = set >> w->outer & 1;
     if (n->dtype == TN__INDEX || n->op == OP_SINK || (!in_row && !of_row)) continue;
     double cost = tn__ops[n->op].cost;
+    asks |= asks_for_place(w, n);
     work += as_one ? cost / vector : cost * (in_row ? vectors : 1) / length;
     if ((in_row || as_one) && is_fetched(w, n, as_one)) work += TN__FETCHED;
   }
-  return work;
+  return asks && as_one ? work + 2 * PLACE / vector : work;
 }
 
 /* a choice: no is right */
