@@ -240,8 +240,7 @@ tn_node *tn__keep_rows(tn__lowering *l, tn_node *body);
 /* share.c: the outermost loops that all stores and reductions share as one, for threads to share out; all around
  * `inner`, where that is not NULL */
 tn_node *tn__share_out(tn__lowering *l, tn_node *part, const tn_node *inner);
-/* ... where there are many turns in all, but no loop of many; and for stores that have no loop in common, or a short
- * one */
+/* ... where there are many turns in all, but no loop of many; and for stores that have no loop in common */
 tn_node *tn__share_rows(tn__lowering *l, tn_node *part);
 tn_node *tn__share_stores(tn__lowering *l, tn_node *part);
 /* turn.c: by tiles what lies across the lanes, for threads that share them; NULL if nothing does */
