@@ -132,7 +132,7 @@ static tn_tensor *made_input(tn_ctx *c, const program *p) {
 
 static void check_steps(const program *p, const char *text) {
   for (int i = 0; i < 2; i++)
-    if (p->step[i] && !strstr(text, p->step[i])) fail_msg("%s: no %s in\n%s", p->name, p->step[i], strstr(text, "# kernels"));
+    if (p->step[i] && !strstr(text, p->step[i])) fail_msg("%s: no %s in\n%s", p->name, p->step[i], text);
   const char *source = strstr(text, "# source"), *none = p->none ? strstr(text, p->none) : NULL;
   if (none && (!source || none < source)) fail_msg("%s: %s in\n%s", p->name, p->none, text);
 }
