@@ -221,11 +221,12 @@ int tn__row_threads(const tn__target *target, double columns);                  
 int64_t tn__groups_of_unit(const tn__target *target, double columns);           /* so many of them side by side, */
 int64_t tn__row_groups(const tn__target *target, double rows, double columns);  /* and in all */
 /* merge.c: loops that are one; short rows with what is the same in all of them, NULL if there are none such; with what
- * is the same all along each; and with what is loaded for each element by itself */
+ * is the same all along each; and with what is loaded for each element by itself, *one being that loop, untouched where
+ * there is none */
 tn_node *tn__merge_loops(tn__lowering *l, tn_node *body);
 tn_node *tn__repeat(tn__lowering *l, tn_node *body);
 tn_node *tn__spread_rows(tn__lowering *l, tn_node *body);
-tn_node *tn__fetch(tn__lowering *l, tn_node *body);
+tn_node *tn__fetch(tn__lowering *l, tn_node *body, tn_node **one);
 /* What an element costs that is loaded or stored by itself, in additions of vectors.  Measured on rows of 2 to 63
  * terms, of f32 and bf16, that a core's second cache holds. */
 #define TN__FETCHED 1.4

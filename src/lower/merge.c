@@ -33,6 +33,9 @@ static tn__ranges outside_of_loads(tn__arena *a, const tn__ranges *r) {
   return direct;
 }
 
+/* What makes other loops worth having: counts of work are no better than that */
+static const double GAIN = 1.25;
+
 /* Does an index step through range a as through whole turns of b? */
 /* a choice: no is right */
 static bool steps_through(const tn__ranges *r, const tn_node *x, uint32_t a, uint32_t b, int64_t turn) {
@@ -339,19 +342,18 @@ static bool find_fetched(rows *w) {
   for (uint32_t i = 0; i < w->p.r.n; i++)
     for (uint32_t j = 0; j < w->p.r.n; j++)
       if (tn__is_even(&w->p, i) && tn__is_even(&w->p, j) && are_short(w, i, j) &&
-          work_of_element(w, true) < work_of_element(w, false))
+          work_of_element(w, true) * GAIN < work_of_element(w, false))
         return true;
   return false;
 }
 
-tn_node *tn__fetch(tn__lowering *l, tn_node *body) {
+tn_node *tn__fetch(tn__lowering *l, tn_node *body, tn_node **one) {
   for (;;) {
     rows w = {.l = l};
-    tn_node *one;
     tn__survey_loops(l->c, l->a, body, &w.p);
     if (!is_plain(&w.p) || !find_fetched(&w)) return body;
     tn_node *turns = w.p.r.range[w.outer], *x = w.p.r.range[w.inner];
     tn__sb_printf(&l->note, " fetch(%lld,%lld)", tn__id_of(turns), tn__id_of(x));
-    body = tn__as_one(l, body, (tn_node *[]){turns, x}, 2, AX_LOOP, &one);
+    body = tn__as_one(l, body, (tn_node *[]){turns, x}, 2, AX_LOOP, one);
   }
 }

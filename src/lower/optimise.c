@@ -165,11 +165,12 @@ static tn_node *lanes_of_columns(tn__lowering *l, tn_node *body) {
   return tn__retype(l->c, body, x, AX_UPCAST);
 }
 
-static tn_node *vectorise(tn__lowering *l, tn_node *body) {
+/* lane: the loop that is known to have the lanes; NULL: to be found */
+static tn_node *vectorise(tn__lowering *l, tn_node *body, const tn_node *lane) {
   tn_ctx *c = l->c;
   tn__survey p;
   tn__survey_loops(c, l->a, body, &p);
-  int v = vector_range(&p, false);
+  int v = lane ? tn__range_at(&p.r, lane) : vector_range(&p, false);
   if (v < 0) return body;
   tn_node *x = p.r.range[v];
   if (!p.reduces) {
@@ -283,8 +284,9 @@ tn_node *tn__optimise_part(tn__lowering *l, tn_node *part, tn__part *out) {
   tn_node *turned = tn__turn(l, part), *columns = turned ? NULL : lanes_of_columns(l, part);
   if (!turned && !columns) turned = tn__repeat(l, part);
   if (turned) return turned;
-  if (!columns) part = tn__fetch(l, part);
+  tn_node *lane = NULL;
+  if (!columns) part = tn__fetch(l, part, &lane);
   part = tn__keep_rows(l, columns ? tn__turn_columns(l, columns) : tn__spread_rows(l, part));
-  part = vectorise_rest(l, columns ? part : vectorise(l, part));
+  part = vectorise_rest(l, columns ? part : vectorise(l, part, lane));
   return columns ? tn__jam(l, part) : part;
 }

@@ -451,8 +451,8 @@ static bool is_reduced(const tn__survey *p, uint32_t at, reduced *out) {
   return out->cells > 0;
 }
 
-/* Into how many blocks it is cut; 0: it stays whole, since its outputs are shares enough.  Rows that several levels go
- * through, and that a thread's cache holds, are read again for each level if they are cut. */
+/* Into how many blocks it is cut; 0: it stays whole, since its outputs are shares enough, lanes of columns one.  Rows
+ * that several levels go through, and that a thread's cache holds, are read again for each level if they are cut. */
 /* a choice: either is right */
 static int64_t count_shares(const tn__lowering *l, const tn__survey *p, const reduced *x) {
   double most = tn__extent(p->r.range[x->at]), shares = (double)tn__variant_by(TN__PARTIALS, l->variant->blocks);
@@ -462,8 +462,9 @@ static int64_t count_shares(const tn__lowering *l, const tn__survey *p, const re
     bool columns = tn__walks_outputs(p, p->common);
     return x->cells > (columns ? MAX_SPLIT_CELLS : MAX_SPLIT_ROWS) ? 0 : (int64_t)shares;
   }
-  double again = x->bytes <= (double)l->target->kept ? FROM_FAR : 1;
-  return idle(x->cells) >= GAIN * again * idle(x->cells * shares) ? (int64_t)shares : 0;
+  double beside = tn__walks_outputs(p, p->common) ? l->target->lane_bytes / (double)sizeof(float) : 1,
+         whole = ceil(x->cells / beside), again = x->bytes * beside <= (double)l->target->kept ? FROM_FAR : 1;
+  return idle(whole) >= GAIN * again * idle(whole * shares) ? (int64_t)shares : 0;
 }
 
 /* a choice: no is right */
