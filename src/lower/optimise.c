@@ -285,8 +285,8 @@ tn_node *tn__optimise_part(tn__lowering *l, tn_node *part, tn__part *out) {
   if (!turned && !columns) turned = tn__repeat(l, part);
   if (turned) return turned;
   tn_node *lane = NULL;
-  if (!columns) part = tn__fetch(l, part, &lane);
-  part = tn__keep_rows(l, columns ? tn__turn_columns(l, columns) : tn__spread_rows(l, part));
+  part = columns ? tn__turn_columns(l, columns) : tn__fetch(l, tn__spread_rows(l, part), &lane);
+  part = tn__keep_rows(l, part);
   part = vectorise_rest(l, columns ? part : vectorise(l, part, lane));
   return columns ? tn__jam(l, part) : part;
 }

@@ -404,7 +404,8 @@ static double work_of(const tn__survey *p) {
  * cell. */
 typedef struct reduced {
   uint32_t at, level;
-  double cells, bytes; /* what is loaded for one of these */
+  uint64_t rows;       /* the outputs' loops that they stand in */
+  double cells, bytes; /* how many these are, and what is loaded for each */
   bool alone;          /* all other reductions stand in its loop */
 } reduced;
 
@@ -441,7 +442,7 @@ static bool is_reduced(const tn__survey *p, uint32_t at, reduced *out) {
     if (loop_to_cut(n) != p->r.range[at] || (free & ~cells) || (loops && own != loops)) return false;
     inside |= loops = own;
     out->level = tn__level_of(&p->r, n);
-    if (tn__volume(p, free) > out->cells) out->cells = tn__volume(p, free);
+    if (tn__volume(p, free) > out->cells) out->cells = tn__volume(p, free), out->rows = free;
   }
   for (uint32_t i = 0; i < p->r.order.n; i++) {
     const tn_node *n = p->r.order.v[i];
@@ -458,11 +459,10 @@ static int64_t count_shares(const tn__lowering *l, const tn__survey *p, const re
   double most = tn__extent(p->r.range[x->at]), shares = (double)tn__variant_by(TN__PARTIALS, l->variant->blocks);
   if (most < shares) shares = most;
   if (most < MIN_SPLIT) return 0;
-  if (x->alone) {
-    bool columns = tn__walks_outputs(p, p->common);
+  bool columns = tn__walks_outputs(p, x->rows);
+  if (x->alone)
     return x->cells > (columns ? MAX_SPLIT_CELLS : MAX_SPLIT_ROWS) ? 0 : (int64_t)shares;
-  }
-  double beside = tn__walks_outputs(p, p->common) ? l->target->lane_bytes / (double)sizeof(float) : 1,
+  double beside = columns ? l->target->lane_bytes / (double)sizeof(float) : 1,
          whole = ceil(x->cells / beside), again = x->bytes * beside <= (double)l->target->kept ? FROM_FAR : 1;
   return idle(whole) >= GAIN * again * idle(whole * shares) ? (int64_t)shares : 0;
 }
