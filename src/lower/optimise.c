@@ -181,7 +181,8 @@ static tn_node *vectorise(tn__lowering *l, tn_node *body, const tn_node *lane) {
     if (lines) tn__sb_printf(&l->note, " chunk(%lld,%lld)", tn__id_of(x), (long long)chunk);
     body = lines ? tn__cut(l, body, x, chunk, AX_LOOP, AX_UPCAST, NULL) : tn__retype(c, body, x, AX_UPCAST);
     bool much = lines || all >= (double)TN__PARTIALS * CHUNK; /* a choice: either is right */
-    return tn__simplify_accesses(c, l->a, much ? tn__share_out(l, body, NULL) : body);
+    body = much ? tn__share_out(l, body, NULL) : body;
+    return lane ? tn__simplify_accesses(c, l->a, body) : body; /* a choice: either is right */
   }
   bool output = p.outputs >> v & 1; /* lanes_of_columns has left it */
   if (output || tn__extent(x) < min_lanes(l)) return body; /* a choice: either is right */
