@@ -98,6 +98,10 @@ static tn_node *go_inside(tn__lowering *l, tn_node *body, tn_node *x) {
     tn__vec_push(l->a, &old, n);
     tn__vec_push(l->a, &new_, tn__node_with(l->c, n, src));
   }
+  for (uint32_t i = 0; i < p.r.order.n; i++) { /* a store in some of the loops would then stand inside of the others */
+    uint64_t own = tn__own_of(&p.r, p.r.order.v[i]) & set;
+    if (own && own != set) return body;
+  }
   for (uint32_t k = 0; k < p.r.n; k++)
     if ((set >> k & 1) && tn__bounds_loops(&p.r, k)) return body;
   return tn__substitute(l->c, body, old.v, new_.v, old.n);

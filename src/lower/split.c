@@ -13,6 +13,7 @@
 
 enum {
   MIN_SPLIT = 16,         /* shorter ranges stay whole, */
+  LEAST_SPLIT = 8192,     /* so does what takes less than waking threads, */
   MAX_SPLIT_CELLS = 2047, /* so does what has outputs enough for the threads, */
   MAX_SPLIT_ROWS = 255,   /* fewer where what is reduced lies along memory: any of them is as good a share as a block */
   MIN_BLOCK = 16,         /* rows that are worth a block */
@@ -155,14 +156,16 @@ static blocks cut_blocks(tn__lowering *l, tn_node *x, int64_t blocks_wanted, tn_
   tn_ctx *c = l->c;
   int64_t whole = 0;
   blocks b = {.x = x, .count = blocks_wanted};
-  tn_node *count = tn__int(c, b.count), *size = x->src[0];
-  tn_node *rows = rows_of_block(l, x, b.count);
+  tn_node *size = x->src[0], *rows = rows_of_block(l, x, b.count);
+  bool known = tn__const_int(size, &whole) && tn__is_const(rows);
+  if (known && !block && whole) b.count = (whole + rows->lo - 1) / rows->lo;
+  tn_node *count = tn__int(c, b.count);
   b.block = block ? block : tn__fresh_range(l, count, AX_LOOP, ROLE_BLOCK);
   b.sum = tn__fresh_range(l, count, AX_REDUCE, ROLE_BLOCK_SUM);
   tn_node *first = tn__mul(c, b.block, rows), *left = rows;
-  /* the last blocks may be short, or empty */
-  if (!tn__const_int(size, &whole) || whole % b.count || whole / b.count != rows->lo)
-    left = tn__op2(c, OP_MAX, tn__op2(c, OP_MIN, rows, tn__sub(c, size, first)), tn__int(c, 0));
+  if (!known || whole != b.count * rows->lo) /* the last blocks may be short, or empty */
+    left = tn__op2(c, OP_MIN, rows, tn__sub(c, size, first));
+  if (!known || (b.count - 1) * rows->lo > whole) left = tn__op2(c, OP_MAX, left, tn__int(c, 0));
   b.inner = tn__is_int_const(left, 1) ? tn__int(c, 0) : tn__range_like(c, x, left, AX_REDUCE);
   b.place = tn__add(c, first, b.inner);
   return b;
@@ -406,6 +409,7 @@ typedef struct reduced {
   uint32_t at, level;
   uint64_t rows;       /* the outputs' loops that they stand in */
   double cells, bytes; /* how many these are, and what is loaded for each */
+  double work;         /* elements, of all that is reduced so */
   bool alone;          /* all other reductions stand in its loop */
 } reduced;
 
@@ -434,6 +438,7 @@ static bool is_reduced(const tn__survey *p, uint32_t at, reduced *out) {
     const tn_node *n = p->r.order.v[i];
     uint64_t own = tn__own_of(&p->r, n), free = tn__free_of(&p->r, n);
     if (n->op != OP_REDUCE) continue;
+    if ((own >> at & 1) && !(tn__free_of(&p->r, n->src[0]) >> at & 1)) continue; /* split sets it apart */
     if (!(own >> at & 1)) {
       out->alone &= free >> at & 1;
       inside |= free >> at & 1 ? own : 0;
@@ -442,6 +447,7 @@ static bool is_reduced(const tn__survey *p, uint32_t at, reduced *out) {
     if (loop_to_cut(n) != p->r.range[at] || (free & ~cells) || (loops && own != loops)) return false;
     inside |= loops = own;
     out->level = tn__level_of(&p->r, n);
+    out->work += tn__volume(p, tn__free_of(&p->r, n->src[0]) | own);
     if (tn__volume(p, free) > out->cells) out->cells = tn__volume(p, free), out->rows = free;
   }
   for (uint32_t i = 0; i < p->r.order.n; i++) {
@@ -458,7 +464,7 @@ static bool is_reduced(const tn__survey *p, uint32_t at, reduced *out) {
 static int64_t count_shares(const tn__lowering *l, const tn__survey *p, const reduced *x) {
   double most = tn__extent(p->r.range[x->at]), shares = (double)tn__variant_by(TN__PARTIALS, l->variant->blocks);
   if (most < shares) shares = most;
-  if (most < MIN_SPLIT) return 0;
+  if (most < MIN_SPLIT || x->work < LEAST_SPLIT) return 0;
   bool columns = tn__walks_outputs(p, x->rows);
   if (x->alone)
     return x->cells > (columns ? MAX_SPLIT_CELLS : MAX_SPLIT_ROWS) ? 0 : (int64_t)shares;
@@ -500,7 +506,7 @@ static tn_node *split_levels(tn__lowering *l, tn_node *body) {
     int64_t count = 0;
     uint32_t n = find_level(l, &p, x, &count);
     if (!n) break;
-    for (uint32_t i = 0; i < n; i++) body = split(l, body, x[i], count, &block);
+    for (uint32_t i = 0; i < n; i++) body = split(l, body, x[i], block ? block->hi + 1 : count, &block);
     tn__survey_loops(l->c, l->a, body, &p);
   }
   return body;
