@@ -302,11 +302,11 @@ tn_node *tn__simplify_accesses(tn_ctx *c, tn__arena *a, tn_node *body) {
   tn__nodes all = {0}, old = {0}, new_ = {0};
   tn__topo(a, &body, 1, &all);
   for (uint32_t i = 0; i < all.n; i++) {
-    const tn_node *x = all.v[i];
-    if (!tn__is_access(x)) continue;
-    tn_node *place[2] = {x->src[1], tn__gate_of(x)};
-    for (int s = 0; s < 2 && place[s]; s++) {
-      tn_node *at = place[s], *better = tn__simplify_index(c, at);
+    tn_node *x = all.v[i], *place[2] = {NULL};
+    if (tn__is_access(x)) place[0] = x->src[1], place[1] = tn__gate_of(x);
+    else if ((x->op == OP_LT || x->op == OP_LE) && x->src[0]->dtype == TN__INDEX) place[0] = x;
+    for (int s = 0; s < 2; s++) {
+      tn_node *at = place[s], *better = at ? tn__simplify_index(c, at) : NULL;
       if (better == at) continue;
       tn__vec_push(a, &old, at);
       tn__vec_push(a, &new_, better);

@@ -154,7 +154,8 @@ tn_node *tn__exchange_ranges(tn__lowering *l, tn_node *body, tn_node *const *gon
 tn_node *tn__as_one(tn__lowering *l, tn_node *body, tn_node *const *x, uint32_t n, int axis, tn_node **one);
 /* What a load or a store accesses */
 const tn_node *tn__buffer_of(const tn_node *access);
-tn_node *tn__simplify_accesses(tn_ctx *c, tn__arena *a, tn_node *body); /* their indices and gates */
+/* Their indices and gates, and comparisons of counters */
+tn_node *tn__simplify_accesses(tn_ctx *c, tn__arena *a, tn_node *body);
 /* The index of every access over neighbours as base + neighbour, if that is what it is: see tn__is_packed.  The last
  * step: others undo it. */
 tn_node *tn__show_neighbours(tn_ctx *c, tn__arena *a, tn_node *body);
@@ -180,6 +181,11 @@ tn_node *tn__running(tn__lowering *l, tn_node *body);
 uint32_t tn__renew_loops(tn__lowering *l, const tn__ranges *r, tn_node *const *node, uint32_t n, uint64_t set,
                          tn_node **from, tn_node **to);
 tn_node *tn__separate(tn__lowering *l, tn_node *body);
+/* split.c: long reductions as partial results of blocks; `rows` are gone through anyway, by as many blocks as groups
+ * are there */
+enum { TN__PARTIALS = 64 /* blocks of a split reduction, where threads share them out */ };
+tn_node *tn__split_long(tn__lowering *l, tn_node *body);
+tn_node *tn__split_rows(tn__lowering *l, tn_node *body, tn_node *rows);
 /* optimise.c */
 tn_node *tn__optimise_loops(tn__lowering *l, tn_node *body);
 tn_node *tn__optimise_part(tn__lowering *l, tn_node *part, tn__part *out);
@@ -217,24 +223,32 @@ tn_node *tn__hold_columns(tn__lowering *l, tn_node *part);
 int tn__row_threads(const tn__target *target, double columns);                  /* of a group that does so, */
 int64_t tn__groups_of_unit(const tn__target *target, double columns);           /* so many of them side by side, */
 int64_t tn__row_groups(const tn__target *target, double rows, double columns);  /* and in all */
-/* merge.c: loops that are one; short rows with what is the same in all of them, NULL if there are none such; and with
- * what is the same all along each */
+/* merge.c: loops that are one; short rows with what is the same in all of them, NULL if there are none such; with what
+ * is the same all along each; and with what is loaded for each element by itself, *one being that loop, untouched where
+ * there is none */
 tn_node *tn__merge_loops(tn__lowering *l, tn_node *body);
 tn_node *tn__repeat(tn__lowering *l, tn_node *body);
 tn_node *tn__spread_rows(tn__lowering *l, tn_node *body);
+tn_node *tn__fetch(tn__lowering *l, tn_node *body, tn_node **one);
+/* What an element costs that is loaded or stored by itself, in additions of vectors.  Measured on rows of 2 to 63
+ * terms, of f32 and bf16, that a core's second cache holds. */
+#define TN__FETCHED 1.4
 /* jam.c: several outputs at a time, which share what they load; the part itself if there are none such */
 tn_node *tn__jam(tn__lowering *l, tn_node *part);
-/* short_rows.c: does it take less time to have lanes across the rows of loop `row` than along their terms, which are
- * worth vectors from `least` on? */
-bool tn__across_rows(const tn__lowering *l, const tn__survey *p, uint32_t row, uint32_t terms, double least);
+/* short_rows.c: the one of these loops of rows across which lanes take the least time, -1 where they take less along
+ * the rows' terms, which are worth vectors from `least` on */
+int tn__across_rows(const tn__lowering *l, const tn__survey *p, uint64_t rows, uint32_t terms, double least);
 /* rows.c */
 tn_node *tn__share_loops(tn__lowering *l, tn_node *body);
 tn_node *tn__keep_rows(tn__lowering *l, tn_node *body);
 /* Elements of a row that each thread of a group may keep in registers, if it keeps so many rows (group.c) */
 int64_t tn__row_slots(const tn__lowering *l, int64_t group, int rows);
-/* The outermost loops that all stores and reductions share as one, for threads to share out; all around `inner`, where
- * that is not NULL */
+/* share.c: the outermost loops that all stores and reductions share as one, for threads to share out; all around
+ * `inner`, where that is not NULL */
 tn_node *tn__share_out(tn__lowering *l, tn_node *part, const tn_node *inner);
+/* ... where there are many turns in all, but no loop of many; and for stores that have no loop in common */
+tn_node *tn__share_rows(tn__lowering *l, tn_node *part);
+tn_node *tn__share_stores(tn__lowering *l, tn_node *part);
 /* turn.c: by tiles what lies across the lanes, for threads that share them; NULL if nothing does */
 tn_node *tn__turn(tn__lowering *l, tn_node *part);
 /* turn_columns.c: ... and what reductions load across their lanes; the part itself if nothing is */

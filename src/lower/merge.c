@@ -3,17 +3,38 @@
  * Short rows that go on in memory, as those of a few channels, are one loop but for what is the same in each of them: a
  * bias, a scale.  On devices whose lanes are those of vectors that stands in scratch memory as often as it takes for
  * whole vectors, and blocks of rows are gone through as one loop (`repeat`).  Where it is the rows that differ by it,
- * as the few places of each channel do, it stands there once for each element of them all (`spread`). */
+ * as the few places of each channel do, it stands there once for each element of them all (`spread`).  Where rows are
+ * shorter yet, or what is computed in them hangs on which row it is, they are one loop whose elements work that out,
+ * and what does not lie along memory each fetches for itself (`fetch`). */
 #include "ir/build.h"
 #include "lower/lower.h"
 #include "rewrite/rewrite.h"
+#include <math.h>
 
 enum {
   COPIES = 128,      /* elements of all copies of a row, about: many for each vector, and few to fill */
   MIN_BLOCKS = 4,    /* of copies: fewer would not pay for these */
   MIN_SPREAD = 64,   /* uses of what is spread: each thread fills it some times */
-  SPREAD_SHARE = 4   /* of what a thread caches for itself, in all */
+  SPREAD_SHARE = 4,  /* of what a thread caches for itself, in all */
+  PLACE = 6          /* additions that a quotient, or a remainder, takes of a counter */
 };
+
+/* The ranges on which nodes hang otherwise than by what is loaded there: an index from memory hangs on where it was. */
+static tn__ranges outside_of_loads(tn__arena *a, const tn__ranges *r) {
+  tn__ranges direct = *r;
+  tn__map_init(&direct.free, a);
+  for (uint32_t i = 0; i < r->order.n; i++) {
+    const tn_node *n = r->order.v[i];
+    uint64_t set = n->op == OP_RANGE ? tn__free_of(r, n) : 0;
+    bool loaded = n->op == OP_LOAD && n->src[0]->op == OP_PARAM;
+    for (uint32_t s = 0; s < n->nsrc && !loaded; s++) set |= tn__free_of(&direct, n->src[s]);
+    tn__map_put(&direct.free, (uint64_t)(uintptr_t)n, set);
+  }
+  return direct;
+}
+
+/* What makes other loops worth having: counts of work are no better than that */
+static const double GAIN = 1.25;
 
 /* Does an index step through range a as through whole turns of b? */
 /* a choice: no is right */
@@ -25,7 +46,7 @@ static bool steps_through(const tn__ranges *r, const tn_node *x, uint32_t a, uin
 /* May range b (inner) swallow range a (outer)?  Every access must step through a as through whole turns of b, and so
  * must whatever else looks at them, as the number of a random element does; but for the values in `apart`. */
 /* a choice: no is right */
-static bool mergeable(const tn__ranges *r, uint32_t a, uint32_t b, const tn__map *apart) {
+static bool mergeable(const tn__ranges *r, const tn__ranges *direct, uint32_t a, uint32_t b, const tn__map *apart) {
   int64_t turn;
   if (!tn__const_int(r->range[b]->src[0], &turn)) return false;
   uint64_t both = 1ull << a | 1ull << b;
@@ -40,13 +61,14 @@ static bool mergeable(const tn__ranges *r, uint32_t a, uint32_t b, const tn__map
       const tn_node *x = n->src[s];
       if (!(tn__free_of(r, x) & both)) continue;
       if (tn__is_access(n) && s == 1) {
-        if (!steps_through(r, x, a, b, turn)) return false;
+        if (!steps_through(direct, x, a, b, turn)) return false;
         continue;
       }
       bool closing = tn__closes(n, &first) && s >= first && x->op == OP_RANGE;
       bool value = !closing && x->dtype == TN__INDEX && n->dtype != TN__INDEX;
-      if (value && !steps_through(r, x, a, b, turn)) return false;
-      if (tn__is_access(n) && x == tn__gate_of(n)) return false; /* a gate looks at them */
+      if (value && !steps_through(direct, x, a, b, turn)) return false;
+      bool gates = tn__is_access(n) && x == tn__gate_of(n);
+      if (gates && (tn__free_of(direct, x) & both)) return false; /* it looks at them */
     }
   }
   return true;
@@ -75,9 +97,10 @@ static bool merge(tn__lowering *l, tn_node **body) {
   tn_ctx *c = l->c;
   tn__ranges r;
   tn__ranges_find(c, l->a, *body, &r);
+  tn__ranges direct = outside_of_loads(l->a, &r);
   for (uint32_t i = 0; i < r.n; i++)
     for (uint32_t j = 0; j < r.n; j++) {
-      if (i == j || tn__axis_of(r.range[i]) != tn__axis_of(r.range[j]) || !mergeable(&r, i, j, NULL)) continue;
+      if (i == j || tn__axis_of(r.range[i]) != tn__axis_of(r.range[j]) || !mergeable(&r, &direct, i, j, NULL)) continue;
       tn_node *x = r.range[i], *y = r.range[j], *zero = tn__int(c, 0);
       tn_node *flat = tn__range_like(c, y, tn__mul(c, x->src[0], y->src[0]), tn__axis_of(y));
       tn__sb_printf(&l->note, " merge(%lld,%lld)", tn__id_of(x), tn__id_of(y));
@@ -140,22 +163,29 @@ static int64_t vector_of(const rows *w) {
   return w->l->target->lane_bytes / 2 / (int64_t)size;
 }
 
-/* Rows along memory that leave many lanes of their last vectors empty, but go on as one */
+/* Rows along memory that leave many lanes of their last vectors empty */
 /* a choice: no is right */
-static bool are_rows(rows *w, uint32_t outer, uint32_t inner) {
+static bool are_short(rows *w, uint32_t outer, uint32_t inner) {
   const tn__ranges *r = &w->p.r;
   if (outer == inner || tn__axis_of(r->range[outer]) != tn__axis_of(r->range[inner])) return false;
   if (!tn__const_int(r->range[inner]->src[0], &w->length) || tn__bounds_loops(r, outer) || tn__bounds_loops(r, inner))
     return false;
   int64_t vector = vector_of(w), vectors = (w->length + vector - 1) / vector, lanes = vectors * vector;
-  if (w->length < 2 || w->length > COPIES / 2 || 5 * w->length > 4 * lanes) return false;
-  if (tn__walk_score(&w->p, inner) <= 0) return false; /* a choice: no is right */
-  tn__map apart;
-  tn__map_init(&apart, w->l->a);
   w->outer = outer, w->inner = inner;
+  return w->length > 1 && w->length <= COPIES / 2 && 5 * w->length <= 4 * lanes && tn__walk_score(&w->p, inner) > 0;
+}
+
+/* ... and go on as one */
+/* a choice: no is right */
+static bool are_rows(rows *w, uint32_t outer, uint32_t inner) {
+  const tn__ranges *r = &w->p.r;
+  tn__map apart;
+  if (!are_short(w, outer, inner)) return false;
+  tn__map_init(&apart, w->l->a);
   for (uint32_t i = 0; i < r->order.n; i++)
     if (w->apart(w, r->order.v[i])) tn__map_putp(&apart, r->order.v[i], r->order.v[i]);
-  return mergeable(r, outer, inner, &apart);
+  tn__ranges direct = outside_of_loads(w->l->a, r);
+  return mergeable(r, &direct, outer, inner, &apart);
 }
 
 /* What is apart and meets what is not */
@@ -266,4 +296,71 @@ tn_node *tn__spread_rows(tn__lowering *l, tn_node *body) {
   tn_node *turns = w.p.r.range[w.outer], *x = w.p.r.range[w.inner];
   tn__sb_printf(&l->note, " spread(%lld,%lld)", tn__id_of(turns), tn__id_of(x));
   return tn__as_one(l, keep_apart(&w, body), (tn_node *[]){turns, x}, 2, tn__axis_of(x), &one);
+}
+
+/* ---- fetch ---- */
+
+/* Is it loaded, or stored, element by element: in rows, or in the one loop of them all? */
+/* a choice: any is right */
+static bool is_fetched(const rows *w, const tn_node *n, bool as_one) {
+  if (!tn__is_access(n)) return false;
+  const tn_node *at = n->src[1];
+  int64_t step = tn__stride(&w->p.r, at, w->inner);
+  bool alike = !(tn__free_of(&w->p.r, at) >> w->outer & 1) && !step;
+  return !alike && (as_one ? step != 1 || !steps_through(&w->p.r, at, w->outer, w->inner, w->length) : step & ~1ll);
+}
+
+/* Does it look at which row it is, or where in its row, otherwise than by walking along all rows, or comparing rows? */
+/* a choice: any is right */
+static bool asks_for_place(const rows *w, const tn_node *n) {
+  uint64_t both = 1ull << w->outer | 1ull << w->inner;
+  bool compares = (n->op == OP_LT || n->op == OP_LE) && !(tn__free_of(&w->p.r, n) >> w->inner & 1);
+  uint32_t first = n->nsrc;
+  if (!tn__closes(n, &first)) first = n->nsrc;
+  for (uint32_t s = 0; s < first && n->dtype != TN__INDEX && !compares; s++) {
+    const tn_node *x = n->src[s];
+    bool index = x->dtype == TN__INDEX && (tn__free_of(&w->p.r, x) & both);
+    if (index && !steps_through(&w->p.r, x, w->outer, w->inner, w->length)) return true;
+  }
+  return false;
+}
+
+/* What an element of a row takes: of rows whose vectors are full in part, or of one loop, in which some of what it
+ * needs is fetched by itself */
+/* a choice: any is right */
+static double work_of_element(const rows *w, bool as_one) {
+  double vector = (double)vector_of(w), length = (double)w->length, vectors = ceil(length / vector), work = 0;
+  bool asks = false;
+  for (uint32_t i = 0; i < w->p.r.order.n; i++) {
+    const tn_node *n = w->p.r.order.v[i];
+    uint64_t set = tn__free_of(&w->p.r, n) | tn__own_of(&w->p.r, n);
+    bool in_row = set >> w->inner & 1, of_row = set >> w->outer & 1;
+    if (n->dtype == TN__INDEX || n->op == OP_SINK || (!in_row && !of_row)) continue;
+    double cost = tn__ops[n->op].cost;
+    asks |= asks_for_place(w, n);
+    work += as_one ? cost / vector : cost * (in_row ? vectors : 1) / length;
+    if ((in_row || as_one) && is_fetched(w, n, as_one)) work += TN__FETCHED;
+  }
+  return asks && as_one ? work + 2 * PLACE / vector : work;
+}
+
+/* a choice: no is right */
+static bool find_fetched(rows *w) {
+  for (uint32_t i = 0; i < w->p.r.n; i++)
+    for (uint32_t j = 0; j < w->p.r.n; j++)
+      if (tn__is_even(&w->p, i) && tn__is_even(&w->p, j) && are_short(w, i, j) &&
+          work_of_element(w, true) * GAIN < work_of_element(w, false))
+        return true;
+  return false;
+}
+
+tn_node *tn__fetch(tn__lowering *l, tn_node *body, tn_node **one) {
+  for (;;) {
+    rows w = {.l = l};
+    tn__survey_loops(l->c, l->a, body, &w.p);
+    if (!is_plain(&w.p) || !find_fetched(&w)) return body;
+    tn_node *turns = w.p.r.range[w.outer], *x = w.p.r.range[w.inner];
+    tn__sb_printf(&l->note, " fetch(%lld,%lld)", tn__id_of(turns), tn__id_of(x));
+    body = tn__as_one(l, body, (tn_node *[]){turns, x}, 2, AX_LOOP, one);
+  }
 }

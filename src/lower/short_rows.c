@@ -7,15 +7,14 @@
 #include "ir/build.h"
 #include "lower/lower.h"
 
-/* In additions of vectors, as everything here.  Measured on rows of 2 to 63 terms, of f32 and bf16, that a core's
- * second cache holds. */
-static const double ALONE = 1.4; /* an element that is loaded or stored by itself */
+/* In additions of vectors, as everything here */
 enum { SHUFFLE = 1, LARGER = 9 /* the larger of two floats, of which one may be NaN, or both zero */ };
 
 typedef struct way {
   const tn__survey *p;
   uint64_t around; /* the loops of rows */
   double lanes;    /* of a vector */
+  uint32_t terms;  /* the loop along which they would go, were they not across rows */
   double least;    /* terms that are worth a vector */
 } way;
 
@@ -28,9 +27,11 @@ static uint64_t inside(const way *w, const tn_node *n) {
   return (tn__free_of(&w->p->r, n) | tn__own_of(&w->p->r, n)) & ~w->around;
 }
 
+/* The loop that has the lanes of what is computed in these: of those of the row's own reductions it is known. */
 /* a choice: either is right */
-static double longest(const way *w, uint64_t set) {
+static double in_lanes(const way *w, uint64_t set) {
   double most = 1;
+  if (set >> w->terms & 1) return tn__extent(w->p->r.range[w->terms]);
   for (uint32_t k = 0; k < w->p->r.n; k++)
     if ((set >> k & 1) && tn__extent(w->p->r.range[k]) > most) most = tn__extent(w->p->r.range[k]);
   return most;
@@ -52,7 +53,7 @@ static double work_along(const way *w) {
     const tn_node *n = w->p->r.order.v[i];
     if (!counts(n)) continue;
     uint64_t set = inside(w, n);
-    double times = tn__volume(w->p, set), terms = longest(w, set), vectors = 1;
+    double times = tn__volume(w->p, set), terms = in_lanes(w, set), vectors = 1;
     while (vectors * w->lanes < terms) vectors++;
     bool whole = terms >= w->least;
     work += tn__ops[n->op].cost * (whole ? times / terms * vectors : times);
@@ -76,15 +77,16 @@ static double work_across(const way *w, uint32_t row) {
   for (uint32_t i = 0; i < w->p->r.order.n; i++) {
     const tn_node *n = w->p->r.order.v[i];
     if (!counts(n)) continue;
-    work += tn__volume(w->p, inside(w, n)) * (tn__ops[n->op].cost / lanes + (is_alone(w, n, row) ? ALONE : 0));
+    work += tn__volume(w->p, inside(w, n)) * (tn__ops[n->op].cost / lanes + (is_alone(w, n, row) ? TN__FETCHED : 0));
   }
   return work;
 }
 
-/* a choice: either is right */
-bool tn__across_rows(const tn__lowering *l, const tn__survey *p, uint32_t row, uint32_t terms, double least) {
-  way w = {.p = p, .least = least};
+/* a choice: any is right */
+int tn__across_rows(const tn__lowering *l, const tn__survey *p, uint64_t rows, uint32_t terms, double least) {
+  way w = {.p = p, .terms = terms, .least = least};
   size_t size = sizeof(float);
+  int best = -1;
   for (uint32_t i = 0; i < p->r.order.n; i++) {
     const tn_node *n = p->r.order.v[i];
     if (n->op != OP_REDUCE || !(tn__own_of(&p->r, n) >> terms & 1)) continue;
@@ -93,5 +95,10 @@ bool tn__across_rows(const tn__lowering *l, const tn__survey *p, uint32_t row, u
   }
   w.around &= p->common;
   w.lanes = l->target->lane_bytes / 2 / (double)size; /* they are enough for two */
-  return work_across(&w, row) < work_along(&w);
+  double work = work_along(&w);
+  for (uint32_t j = 0; j < p->r.n; j++) {
+    double across = rows >> j & 1 ? work_across(&w, j) : work;
+    if (across < work) work = across, best = (int)j;
+  }
+  return best;
 }

@@ -21,6 +21,7 @@ enum {
   USUAL_FETCH = 4,       /* those in the time of a load from a cache, */
   USUAL_BALANCE = 16,    /* or from memory, of devices that do not say */
   MIN_PARALLEL = 16,     /* iterations around a fused reduction, which it must leave to the threads ... */
+  MOST_SCORES = 1 << 28, /* of attention, that are stored */
   SHORT_ROW = 32,        /* terms of a reduction below another one, and of all of them, ... */
   SMALL_NEST = 8192,     /* that few threads do in the time of a launch */
   SMALL_WORK = 32768     /* ... unless there is this little to do (and no sum to split) */
@@ -839,12 +840,19 @@ static tn_node *score(tn__fuse *f, tn_node *x, int *reductions) {
   return found;
 }
 
+/* In loops threads would work out each score again for each of the passes over its row, which takes many times as long
+ * as storing it, of any number of rows and terms; but for what memory may not hold. */
+/* a choice: either is right */
+static bool stores_scores(const tn__target *t, const tn_node *s) {
+  return !t->group && !t->interprets && tn__numel_guess(s) <= MOST_SCORES;
+}
+
 /* a choice: no is right */
 bool tn__fuse_attention(tn__fuse *f, tn_node *n) {
   int reductions = 0;
   if (!tn__is_float(n->dtype) || n->ints[3] != 1) return false;
   tn_node *s = score(f, n->src[0], &reductions);
-  if (!s || reductions < 2) return false;
+  if (!s || reductions < 2 || stores_scores(&f->dev->target, s)) return false;
   tn__info_of(f, n)->inline_dot = tn__info_of(f, s)->inline_dot = true;
   return true;
 }

@@ -132,7 +132,7 @@ static const pin pins[] = {
     {"cross_entropy", cross_entropy, 1, 0, false, 0, true},
     {"cross_entropy_both", cross_entropy_both, 2, 0, true, -1, false},
     {"mlp_step", mlp_step, 8, 5, true, -1, false},
-    {"attention", attention, 1, 0, false, 0, false},
+    {"attention", attention, 1, 2, false, 4 * 64 * 64 * 2 * 4, false},
     {"views", views, 1, 0, false, 0, true},
 };
 

@@ -1,0 +1,539 @@
+/* Splitting: what is reduced is cut into blocks, whose partial results a second part adds up, for threads and groups to
+ * share out.
+ *
+ *   split(a)        a long reduction becomes partial sums over blocks of rows and a further part that adds them up
+ *   blocks(a)       stores of a long row's elements are shared out by blocks, as its reductions are
+ *   whole           the loops of a reduction are one, which is split
+ *
+ * The number of parts hangs on sizes and on the device alone: results do not depend on the number of threads. */
+#include "ir/build.h"
+#include "lower/lower.h"
+#include "rewrite/rewrite.h"
+#include <math.h>
+
+enum {
+  MIN_SPLIT = 16,         /* shorter ranges stay whole, */
+  LEAST_SPLIT = 8192,     /* so does what takes less than waking threads, */
+  MAX_SPLIT_CELLS = 2047, /* so does what has outputs enough for the threads, */
+  MAX_SPLIT_ROWS = 255,   /* fewer where what is reduced lies along memory: any of them is as good a share as a block */
+  MIN_BLOCK = 16,         /* rows that are worth a block */
+  GROUPS_OF_UNIT = 8,     /* of long rows cut into blocks, */
+  SHARE_OF_BLOCK = 4,     /* and elements of a block for each thread, at least */
+  WHOLE_VECTORS = 8       /* of accumulators' lanes: blocks of more have no lane left over */
+};
+
+/* The reductions that no other reduction is made of */
+static uint32_t top_level(const tn__survey *p) {
+  uint32_t top = 0;
+  for (uint32_t i = 0; i < p->r.order.n; i++)
+    if (p->r.order.v[i]->op == OP_REDUCE && tn__level_of(&p->r, p->r.order.v[i]) > top)
+      top = tn__level_of(&p->r, p->r.order.v[i]);
+  return top;
+}
+
+/* The outermost range that all top reductions share, -1; they must depend on outputs only, so that each partial result
+ * has its cell. */
+/* a choice: no is right */
+static int split_range(const tn__survey *p) {
+  uint32_t top = top_level(p);
+  int at = -1;
+  for (uint32_t i = 0; i < p->r.order.n; i++) {
+    const tn_node *n = p->r.order.v[i];
+    if (n->op == OP_LOCAL || n->op == OP_AFTER || n->op == OP_STOREADD) return -1;
+    if (n->op != OP_REDUCE || tn__level_of(&p->r, n) != top) continue;
+    int outer = tn__range_at(&p->r, n->src[1]);
+    if ((at >= 0 && at != outer) || (tn__free_of(&p->r, n) & ~p->common)) return -1;
+    at = outer;
+  }
+  for (uint32_t i = 0; i < p->r.order.n && at >= 0; i++) { /* nothing else may run over it but stores */
+    const tn_node *n = p->r.order.v[i];
+    if (n->op == OP_REDUCE && tn__level_of(&p->r, n) != top && (tn__own_of(&p->r, n) >> at & 1)) return -1;
+  }
+  return at;
+}
+
+static uint64_t all_of(const tn__survey *p) { return p->r.n == 64 ? ~0ull : (1ull << p->r.n) - 1; }
+
+typedef struct blocks { /* range x as block * rows + inner */
+  tn_node *x, *block, *inner, *place, *sum;
+  int64_t count;
+} blocks;
+
+/* The loops of the top reductions as one, where nothing but stores of each element closes them, too, and no other
+ * reduction stands between them (it would be done again for each turn of the one loop): a group device wants blocks of
+ * all they run over. */
+static tn_node *flatten_top(tn__lowering *l, tn_node *body) {
+  tn__survey p;
+  tn__survey_loops(l->c, l->a, body, &p);
+  uint64_t own = 0;
+  const tn_node *top = NULL;
+  for (uint32_t i = 0; i < p.r.order.n; i++) {
+    const tn_node *n = p.r.order.v[i];
+    if (n->op != OP_REDUCE || tn__level_of(&p.r, n) != top_level(&p)) continue;
+    if (top && tn__own_of(&p.r, n) != own) return body;
+    top = n;
+    own = tn__own_of(&p.r, n);
+  }
+  if (!top || top->nsrc < 3 || tn__stands_between(&p.r, own)) return body;
+  for (uint32_t i = 0; i < p.r.order.n; i++) {
+    const tn_node *n = p.r.order.v[i];
+    bool stores = n->op == OP_STORE && (tn__own_of(&p.r, n) & own) == own;
+    bool reduces = n->op == OP_REDUCE && tn__level_of(&p.r, n) == top_level(&p);
+    if ((tn__own_of(&p.r, n) & own) && !stores && !reduces) return body;
+    /* bounds another loop */
+    if (n->op == OP_RANGE && (tn__free_of(&p.r, n) & own) && !(own >> tn__range_at(&p.r, n) & 1)) return body;
+  }
+  tn_node *flat;
+  tn__sb_puts(&l->note, " whole");
+  return tn__as_one(l, body, top->src + 1, top->nsrc - 1, AX_REDUCE, &flat);
+}
+
+/* Size of the largest elements that are loaded */
+/* a choice: either is right */
+static size_t loaded_bytes(const tn__survey *p) {
+  size_t size = 1;
+  for (uint32_t i = 0; i < p->r.order.n; i++)
+    if (p->r.order.v[i]->op == OP_LOAD && tn__size_of(p->r.order.v[i]->dtype) > size)
+      size = tn__size_of(p->r.order.v[i]->dtype);
+  return size;
+}
+
+/* The longest loop of reductions inside range x */
+/* a choice: either is right */
+static double nested_in(const tn__survey *p, const tn_node *x) {
+  uint64_t at = 1ull << tn__range_at(&p->r, x);
+  double most = 1;
+  for (uint32_t i = 0; i < p->r.order.n; i++) {
+    const tn_node *n = p->r.order.v[i];
+    double v = n->op == OP_REDUCE && (tn__free_of(&p->r, n) & at) ? tn__volume(p, tn__own_of(&p->r, n)) : 1;
+    if (v > most) most = v;
+  }
+  return most;
+}
+
+/* How many blocks range x of the top reductions is cut into, for groups enough for all their threads; 0: it stays
+ * whole.  A number that divides the range if there is one near. */
+/* a choice: either is right */
+static int64_t count_blocks(const tn__lowering *l, const tn__survey *p, const tn_node *x) {
+  int64_t most = (int64_t)tn__extent(x), size;
+  const tn__target *t = l->target;
+  double cells = tn__volume(p, p->common);
+  /* of what is a group's work by itself, each makes a block */
+  if (nested_in(p, x) >= tn__usual_group(t)) return tn__is_const(x->src[0]) ? most : 0;
+  bool walks = tn__walks_outputs(p, p->common);
+  /* half the threads keep a unit busy if each reads all at once that it may */
+  double threads = walks ? cells * (double)loaded_bytes(p) / t->access * 2 : cells * tn__usual_group(t),
+         want = (double)tn__variant_by((int64_t)t->units * t->unit_threads, l->variant->blocks) / threads;
+  int64_t n = 1;
+  while ((double)n * 2 <= want && n * 2 * MIN_BLOCK <= most) n *= 2;
+  if (n < 2 || !tn__const_int(x->src[0], &size)) return n < 2 ? 0 : n;
+  for (int64_t k = n; k > n / 2; k--)
+    if (size % k == 0) return k;
+  return n;
+}
+
+/* So for products by tiles: blocks of whole steps, until every unit has as many tiles as it has room for. */
+/* a choice: either is right */
+static int64_t count_tile_blocks(const tn__lowering *l, const tn_node *x, int64_t tiles, int64_t steps,
+                                 int64_t beside) {
+  int64_t size, n = tn__variant_by(l->target->units * beside, l->variant->blocks) / tiles;
+  if (!tn__const_int(x->src[0], &size)) return 0;
+  while (n > 1 && (size % (n * steps) || size / n < TN__TILE_TURNS * steps)) n--;
+  return n > 1 ? n : 0;
+}
+
+/* Places of a block: as many in each, or, of long ones, whole turns of the lanes */
+static tn_node *rows_of_block(const tn__lowering *l, const tn_node *x, int64_t count) {
+  tn_ctx *c = l->c;
+  int64_t size, turn = l->target->lane_bytes / (int64_t)sizeof(float);
+  if (!l->target->group && tn__const_int(x->src[0], &size) && size / count >= WHOLE_VECTORS * turn)
+    return tn__int(c, ((size + count - 1) / count + turn - 1) / turn * turn); /* a choice: either is right */
+  return tn__simplify_index(c, tn__op2(c, OP_IDIV, tn__add(c, x->src[0], tn__int(c, count - 1)), tn__int(c, count)));
+}
+
+/* block: the loop over the blocks, where there is one already */
+static blocks cut_blocks(tn__lowering *l, tn_node *x, int64_t blocks_wanted, tn_node *block) {
+  tn_ctx *c = l->c;
+  int64_t whole = 0;
+  blocks b = {.x = x, .count = blocks_wanted};
+  tn_node *size = x->src[0], *rows = rows_of_block(l, x, b.count);
+  bool known = tn__const_int(size, &whole) && tn__is_const(rows);
+  if (known && !block && whole) b.count = (whole + rows->lo - 1) / rows->lo;
+  tn_node *count = tn__int(c, b.count);
+  b.block = block ? block : tn__fresh_range(l, count, AX_LOOP, ROLE_BLOCK);
+  b.sum = tn__fresh_range(l, count, AX_REDUCE, ROLE_BLOCK_SUM);
+  tn_node *first = tn__mul(c, b.block, rows), *left = rows;
+  if (!known || whole != b.count * rows->lo) /* the last blocks may be short, or empty */
+    left = tn__op2(c, OP_MIN, rows, tn__sub(c, size, first));
+  if (!known || (b.count - 1) * rows->lo > whole) left = tn__op2(c, OP_MAX, left, tn__int(c, 0));
+  b.inner = tn__is_int_const(left, 1) ? tn__int(c, 0) : tn__range_like(c, x, left, AX_REDUCE);
+  b.place = tn__add(c, first, b.inner);
+  return b;
+}
+
+/* A closer over the blocks: its values at block and inner, its ranges with `extra` (may be NULL) and the inner range in
+ * x's place */
+static tn_node *over_blocks(tn_ctx *c, const blocks *b, tn_node *n, tn_node *extra) {
+  tn_node *src[TN__MAX_RANGES + 4];
+  uint32_t first, m = 0;
+  tn__closes(n, &first);
+  for (uint32_t s = 0; s < n->nsrc; s++) {
+    if (s < first) {
+      src[m++] = tn__substitute(c, n->src[s], (tn_node **)(uintptr_t)&b->x, (tn_node **)(uintptr_t)&b->place, 1);
+    } else if (n->src[s] == b->x) {
+      if (extra) src[m++] = extra;
+      if (b->inner->op == OP_RANGE) src[m++] = b->inner;
+    } else {
+      src[m++] = n->src[s];
+    }
+  }
+  if (n->op == OP_REDUCE && m == 1) return src[0]; /* one row a block, and nothing else to reduce over */
+  return tn__node_make(c, &(tn__make){.op = n->op, .src = src, .nsrc = m, .ints = n->ints, .nint = n->nint});
+}
+
+/* A top reduction: stored per block and output, then reduced over the blocks. */
+static tn_node *two_steps(tn_ctx *c, const tn__ranges *ranges, const blocks *b, tn_node *r, int64_t slot) {
+  tn_node *offset = tn__int(c, 0), *cells = tn__int(c, 1), *st[TN__MAX_RANGES + 4];
+  uint64_t free = tn__free_of(ranges, r);
+  uint32_t m = 3;
+  st[m++] = b->block;
+  for (uint32_t j = 0; j < ranges->n; j++) {
+    if (!(free >> j & 1)) continue;
+    offset = tn__add(c, tn__mul(c, offset, ranges->range[j]->src[0]), ranges->range[j]);
+    cells = tn__mul(c, cells, ranges->range[j]->src[0]);
+    st[m++] = ranges->range[j];
+  }
+  tn_node *total = tn__mul(c, cells, tn__int(c, b->count));
+  tn_node *buf = tn__node_make(
+      c, &(tn__make){
+             .op = OP_PARAM, .dtype = r->dtype, .src = &total, .nsrc = 1, .ints = (int64_t[]){slot, -1}, .nint = 2});
+  st[0] = buf;
+  st[1] = tn__add(c, tn__mul(c, b->block, cells), offset);
+  st[2] = over_blocks(c, b, r, NULL);
+  tn_node *store = tn__node_make(c, &(tn__make){.op = OP_STORE, .src = st, .nsrc = m});
+  tn_node *after = tn__node_make(c, &(tn__make){.op = OP_AFTER, .src = (tn_node *[]){buf, store}, .nsrc = 2});
+  tn_node *at = tn__add(c, tn__mul(c, b->sum, cells), offset);
+  tn_node *load = tn__node_make(c, &(tn__make){.op = OP_LOAD, .src = (tn_node *[]){after, at}, .nsrc = 2});
+  return tn__node_make(
+      c, &(tn__make){.op = OP_REDUCE, .src = (tn_node *[]){load, b->sum}, .nsrc = 2, .ints = r->ints, .nint = 2});
+}
+
+/* Reductions over range `at` of what is the same at all its places would be the same for all blocks, too, and so not
+ * stand in the loop over these, as others over it do: they get loops of their own, together. */
+static void set_apart(tn__lowering *l, const tn__ranges *r, int at, tn__nodes *old, tn__nodes *new_) {
+  tn_node *from[TN__MAX_RANGES], *to[TN__MAX_RANGES];
+  uint64_t set = 0;
+  for (uint32_t i = 0; i < r->order.n; i++) {
+    tn_node *n = r->order.v[i];
+    if (n->op != OP_REDUCE || !(tn__own_of(r, n) >> at & 1) || tn__free_of(r, n->src[0]) >> at & 1) continue;
+    tn__vec_push(l->a, old, n);
+    set |= tn__own_of(r, n);
+  }
+  uint32_t renewed = tn__renew_loops(l, r, old->v, old->n, set, from, to);
+  for (uint32_t i = 0; i < old->n; i++)
+    tn__vec_push(l->a, new_, tn__substitute(l->c, old->v[i], from, to, renewed));
+}
+
+/* Sums of blocks of range x, and their sums.  What else runs over it does so block by block.  *block: the loop over the
+ * blocks, from one call to the next; NULL: one of its own */
+static tn_node *split(tn__lowering *l, tn_node *body, tn_node *x, int64_t count, tn_node **block) {
+  tn_ctx *c = l->c;
+  tn__arena *a = l->a;
+  tn__ranges r;
+  tn__nodes old = {0}, new_ = {0};
+  int64_t slot = 0;
+  tn__ranges_find(c, a, body, &r);
+  int at = tn__range_at(&r, x);
+  tn__sb_printf(&l->note, " split(%lld)", tn__id_of(x));
+  blocks b = cut_blocks(l, x, count, block ? *block : NULL);
+  if (block) *block = b.block;
+  for (uint32_t i = 0; i < r.order.n; i++)
+    if (r.order.v[i]->op == OP_PARAM && r.order.v[i]->ints[0] >= slot) slot = r.order.v[i]->ints[0] + 1;
+  set_apart(l, &r, at, &old, &new_);
+  for (uint32_t i = 0; i < r.order.n; i++) {
+    tn_node *n = r.order.v[i];
+    bool walks = (n->op == OP_REDUCE || n->op == OP_STORE) && (tn__own_of(&r, n) >> at & 1);
+    if (!walks || (n->op == OP_REDUCE && !(tn__free_of(&r, n->src[0]) >> at & 1))) continue;
+    tn__vec_push(a, &old, n);
+    tn__vec_push(a, &new_, n->op == OP_REDUCE ? two_steps(c, &r, &b, n, slot++) : over_blocks(c, &b, n, b.block));
+  }
+  /* a sum over each block that turns out to be the same for all of them does not stand in the loop over these */
+  return tn__separate(l, tn__substitute(c, body, old.v, new_.v, old.n));
+}
+
+/* ---- few long rows: blocks of each, at every level ---- */
+
+/* The loops of a row: reductions one above the other, none inside another's loop, over as many elements each, under the
+ * same outputs, and stores of elements. */
+typedef struct long_row {
+  tn_node *size; /* of the outermost loop of each */
+  uint64_t rows; /* the outputs that it stands under */
+  double elements;
+} long_row;
+
+/* a choice: no is right */
+static bool find_long_row(const tn__survey *p, long_row *out) {
+  *out = (long_row){.rows = p->common};
+  for (uint32_t i = 0; i < p->r.order.n; i++) {
+    const tn_node *n = p->r.order.v[i];
+    if (n->op == OP_LOCAL || n->op == OP_AFTER || n->op == OP_STOREADD) return false;
+    if (n->op != OP_REDUCE) continue;
+    if ((tn__free_of(&p->r, n) & ~p->outputs) || (out->size && n->src[1]->src[0] != out->size)) return false;
+    out->size = n->src[1]->src[0];
+    out->elements = tn__volume(p, tn__own_of(&p->r, n));
+    out->rows &= tn__free_of(&p->r, n);
+  }
+  for (uint32_t i = 0; i < p->r.order.n; i++)
+    if (p->r.order.v[i]->op == OP_REDUCE && tn__free_of(&p->r, p->r.order.v[i]) != out->rows) return false;
+  return out->size && tn__is_const(out->size);
+}
+
+/* Is it one of the row's that is whole yet? */
+static bool is_whole(const long_row *row, const tn_node *x) {
+  tn__role role = tn__role_of(x);
+  return x->src[0] == row->size && role != ROLE_BLOCK && role != ROLE_BLOCK_SUM;
+}
+
+static tn_node *whole_reduction(const tn__survey *p, const long_row *row) {
+  for (uint32_t i = 0; i < p->r.order.n; i++)
+    if (p->r.order.v[i]->op == OP_REDUCE && is_whole(row, p->r.order.v[i]->src[1])) return p->r.order.v[i]->src[1];
+  return NULL;
+}
+
+/* The loop of stores of elements; several: NULL */
+static tn_node *whole_store(const tn__survey *p, const long_row *row) {
+  tn_node *found = NULL;
+  for (uint32_t k = 0; k < p->r.n; k++) {
+    tn_node *x = p->r.range[k];
+    if (!(p->outputs >> k & 1) || (row->rows >> k & 1) || !is_whole(row, x)) continue;
+    if (found) return NULL;
+    found = x;
+  }
+  return found;
+}
+
+/* How many blocks a row is cut into, for all units to have groups enough; 0: rows are enough, or too short */
+/* a choice: either is right */
+static int64_t count_row_blocks(const tn__lowering *l, const tn__survey *p, const long_row *row) {
+  const tn__target *t = l->target;
+  int usual = tn__usual_group(t);
+  double groups = tn__volume(p, row->rows), most = row->elements / (usual * SHARE_OF_BLOCK),
+         want = (double)tn__variant_by(GROUPS_OF_UNIT, l->variant->blocks) * t->units;
+  int64_t n = 1;
+  if (groups > (double)t->units) return 0;
+  while ((double)n * groups < want && (double)n * 2 <= most && n * 2 <= row->size->hi) n *= 2;
+  return n > 1 ? n : 0;
+}
+
+/* The stores of what is a row's, by its first block alone */
+static tn_node *store_once(tn__lowering *l, tn_node *body, tn_node *block) {
+  tn_ctx *c = l->c;
+  tn__nodes old = {0}, new_ = {0};
+  tn_node *first = tn__op2(c, OP_EQ, block, tn__int(c, 0));
+  for (uint32_t i = 0; i < body->nsrc; i++) {
+    tn_node *x = body->src[i], *gate = tn__gate_of(x), *src[TN__MAX_RANGES + 5];
+    uint32_t from, m = 0;
+    bool owns = false;
+    tn__closes(x, &from);
+    for (uint32_t s = from; s < x->nsrc; s++) owns |= x->src[s] == block;
+    if (owns) continue;
+    for (; m < 3; m++) src[m] = x->src[m];
+    src[m++] = gate ? tn__op2(c, OP_AND, gate, first) : first;
+    src[m++] = block;
+    for (uint32_t s = from; s < x->nsrc; s++) src[m++] = x->src[s];
+    tn__vec_push(l->a, &old, x);
+    tn__vec_push(l->a, &new_, tn__node_make(c, &(tn__make){.op = OP_STORE, .src = src, .nsrc = m}));
+  }
+  return tn__substitute(c, body, old.v, new_.v, old.n);
+}
+
+/* Stores of elements, block by block: the blocks are groups' as those of the reductions are. */
+static tn_node *cut_store(tn__lowering *l, tn_node *body, tn_node *x, int64_t count) {
+  tn_ctx *c = l->c;
+  blocks b = cut_blocks(l, x, count, NULL);
+  tn_node *inner = b.inner->op == OP_RANGE ? tn__retype(c, b.inner, b.inner, AX_LOOP) : b.inner;
+  tn_node *place = tn__substitute(c, b.place, &b.inner, &inner, 1);
+  tn__sb_printf(&l->note, " blocks(%lld)", tn__id_of(x));
+  body = tn__exchange_ranges(l, body, &x, &place, 1, (tn_node *[]){b.block, inner}, inner->op == OP_RANGE ? 2 : 1);
+  return store_once(l, body, b.block);
+}
+
+static tn_node *split_row(tn__lowering *l, tn_node *body) {
+  tn__survey p;
+  long_row row;
+  tn_node *x;
+  tn__survey_loops(l->c, l->a, body, &p);
+  int64_t count = find_long_row(&p, &row) ? count_row_blocks(l, &p, &row) : 0;
+  if (!count || (top_level(&p) < 2 && !whole_store(&p, &row))) return body;
+  tn_node *names[TN__MAX_RANGES];
+  uint32_t n = 0;
+  for (uint32_t k = 0; k < p.r.n; k++)
+    if (row.rows >> k & 1) names[n++] = p.r.range[k];
+  for (int level = 0; level < TN__MAX_PARTS; level++) {
+    if (!(x = whole_reduction(&p, &row))) break;
+    body = split(l, body, x, count, NULL);
+    tn__survey_loops(l->c, l->a, body, &p);
+    row.rows = 0;
+    for (uint32_t i = 0; i < n; i++) row.rows |= 1ull << tn__range_at(&p.r, names[i]);
+  }
+  return (x = whole_store(&p, &row)) ? cut_store(l, body, x, count) : body;
+}
+
+/* ---- threads: blocks of whatever few outputs are made of, at every level ---- */
+
+/* The mapping does not hang on how many threads there are: these are assumed. */
+enum { THREADS = 16 };
+/* What a row costs again that a thread would have had in its cache, were it not cut; and what is gain enough for
+ * further parts */
+static const double FROM_FAR = 2, GAIN = 1.25;
+
+/* How many times as long do they take for so many equal shares as if all were busy throughout? */
+/* a choice: either is right */
+static double idle(double shares) { return ceil(shares / THREADS) * THREADS / shares; }
+
+/* In elements, of all that closes loops */
+/* a choice: either is right */
+static double work_of(const tn__survey *p) {
+  double work = 0;
+  uint32_t first;
+  for (uint32_t i = 0; i < p->r.order.n; i++) {
+    const tn_node *n = p->r.order.v[i];
+    if (tn__closes(n, &first)) work += tn__volume(p, tn__free_of(&p->r, n) | tn__own_of(&p->r, n));
+  }
+  return work;
+}
+
+/* Reductions over a loop, which is the best of each; they hang on outputs only, so that each partial result has its
+ * cell. */
+typedef struct reduced {
+  uint32_t at, level;
+  uint64_t rows;       /* the outputs' loops that they stand in */
+  double cells, bytes; /* how many these are, and what is loaded for each */
+  double work;         /* elements, of all that is reduced so */
+  bool alone;          /* all other reductions stand in its loop */
+} reduced;
+
+static uint64_t of_role(const tn__survey *p, tn__role role) {
+  uint64_t set = 0;
+  for (uint32_t k = 0; k < p->r.n; k++)
+    if (tn__role_of(p->r.range[k]) == role) set |= 1ull << k;
+  return set;
+}
+
+/* Of the loops of a reduction the outermost is cut, unless it is short: then the longest. */
+/* a choice: either is right */
+static tn_node *loop_to_cut(const tn_node *reduce) {
+  tn_node *best = reduce->src[1];
+  for (uint32_t s = 2; s < reduce->nsrc && tn__extent(reduce->src[1]) < MIN_SPLIT; s++)
+    if (tn__extent(reduce->src[s]) > tn__extent(best)) best = reduce->src[s];
+  return best;
+}
+
+/* a choice: no is right */
+static bool is_reduced(const tn__survey *p, uint32_t at, reduced *out) {
+  uint64_t cells = p->outputs & ~of_role(p, ROLE_BLOCK), inside = 0, loops = 0;
+  *out = (reduced){.at = at, .alone = true};
+  if (of_role(p, ROLE_BLOCK_SUM) >> at & 1) return false;
+  for (uint32_t i = 0; i < p->r.order.n; i++) {
+    const tn_node *n = p->r.order.v[i];
+    uint64_t own = tn__own_of(&p->r, n), free = tn__free_of(&p->r, n);
+    if (n->op != OP_REDUCE) continue;
+    if ((own >> at & 1) && !(tn__free_of(&p->r, n->src[0]) >> at & 1)) continue; /* split sets it apart */
+    if (!(own >> at & 1)) {
+      out->alone &= free >> at & 1;
+      inside |= free >> at & 1 ? own : 0;
+      continue;
+    }
+    if (loop_to_cut(n) != p->r.range[at] || (free & ~cells) || (loops && own != loops)) return false;
+    inside |= loops = own;
+    out->level = tn__level_of(&p->r, n);
+    out->work += tn__volume(p, tn__free_of(&p->r, n->src[0]) | own);
+    if (tn__volume(p, free) > out->cells) out->cells = tn__volume(p, free), out->rows = free;
+  }
+  for (uint32_t i = 0; i < p->r.order.n; i++) {
+    const tn_node *n = p->r.order.v[i];
+    if (n->op == OP_LOAD && (tn__free_of(&p->r, n) >> at & 1))
+      out->bytes += tn__volume(p, tn__free_of(&p->r, n) & inside) * (double)tn__size_of(n->dtype);
+  }
+  return out->cells > 0;
+}
+
+/* Into how many blocks it is cut; 0: it stays whole, since its outputs are shares enough, lanes of columns one.  Rows
+ * that several levels go through, and that a thread's cache holds, are read again for each level if they are cut. */
+/* a choice: either is right */
+static int64_t count_shares(const tn__lowering *l, const tn__survey *p, const reduced *x) {
+  double most = tn__extent(p->r.range[x->at]), shares = (double)tn__variant_by(TN__PARTIALS, l->variant->blocks);
+  if (most < shares) shares = most;
+  if (most < MIN_SPLIT || x->work < LEAST_SPLIT) return 0;
+  bool columns = tn__walks_outputs(p, x->rows);
+  if (x->alone)
+    return x->cells > (columns ? MAX_SPLIT_CELLS : MAX_SPLIT_ROWS) ? 0 : (int64_t)shares;
+  double beside = columns ? l->target->lane_bytes / (double)sizeof(float) : 1,
+         whole = ceil(x->cells / beside), again = x->bytes * beside <= (double)l->target->kept ? FROM_FAR : 1;
+  return idle(whole) >= GAIN * again * idle(whole * shares) ? (int64_t)shares : 0;
+}
+
+/* a choice: no is right */
+static bool may_split(const tn__survey *p) {
+  for (uint32_t i = 0; i < p->r.order.n; i++) {
+    const tn_node *n = p->r.order.v[i];
+    if (n->op == OP_LOCAL || n->op == OP_AFTER || n->op == OP_STOREADD) return false;
+  }
+  return p->reduces;
+}
+
+/* The loops of the lowest level that is to be split, and into how many blocks all of them are */
+static uint32_t find_level(const tn__lowering *l, const tn__survey *p, tn_node **x, int64_t *count) {
+  uint32_t n = 0, lowest = UINT32_MAX;
+  for (uint32_t at = 0; at < p->r.n; at++) {
+    reduced it;
+    int64_t shares = is_reduced(p, at, &it) ? count_shares(l, p, &it) : 0;
+    if (!shares || it.level > lowest) continue;
+    if (it.level < lowest) n = 0, *count = 0;
+    lowest = it.level;
+    if (shares > *count) *count = shares;
+    x[n++] = p->r.range[at];
+  }
+  return n;
+}
+
+static tn_node *split_levels(tn__lowering *l, tn_node *body) {
+  tn__survey p;
+  tn__survey_loops(l->c, l->a, body, &p);
+  if (!may_split(&p) || work_of(&p) < TN__SPLIT_WORK) return body;
+  for (int parts = 1; parts < TN__MAX_PARTS; parts++) {
+    tn_node *x[TN__MAX_RANGES], *block = NULL;
+    int64_t count = 0;
+    uint32_t n = find_level(l, &p, x, &count);
+    if (!n) break;
+    for (uint32_t i = 0; i < n; i++) body = split(l, body, x[i], block ? block->hi + 1 : count, &block);
+    tn__survey_loops(l->c, l->a, body, &p);
+  }
+  return body;
+}
+
+tn_node *tn__split_long(tn__lowering *l, tn_node *body) {
+  tn_ctx *c = l->c;
+  tn__survey p;
+  if (c->mode == TN_MODE_STRICT) return body;
+  if (!l->target->group) return split_levels(l, body);
+  tn_node *rows = split_row(l, body);
+  if (rows != body) return rows;
+  tn__survey_loops(c, l->a, body, &p);
+  if (!p.reduces || tn__volume(&p, all_of(&p)) < TN__SPLIT_WORK) return body; /* a choice: either is right */
+  body = flatten_top(l, body);
+  tn__survey_loops(c, l->a, body, &p);
+  int at = split_range(&p);
+  if (at < 0 || tn__extent(p.r.range[at]) < MIN_SPLIT) return body; /* a choice: either is right */
+  int64_t steps, beside, tiles = tn__tile_count(l, body, &steps, &beside);
+  int64_t count =
+      tiles ? count_tile_blocks(l, p.r.range[at], tiles, steps, beside) : count_blocks(l, &p, p.r.range[at]);
+  return count ? split(l, body, p.r.range[at], count, NULL) : body;
+}
+
+/* Sums over rows that are gone through anyway: as many blocks as groups are there. */
+tn_node *tn__split_rows(tn__lowering *l, tn_node *body, tn_node *rows) {
+  tn__survey p;
+  tn__survey_loops(l->c, l->a, body, &p);
+  return split(l, body, rows, tn__row_groups(l->target, tn__extent(rows), tn__volume(&p, p.outputs)), NULL);
+}

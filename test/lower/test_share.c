@@ -1,0 +1,185 @@
+/* What threads share out: few long rows, blocks of which are reduced level by level; stores that have no loop in
+ * common; short rows that are one loop.  All numbers are small and whole, so that sums are exact: to the bit what plain
+ * loops give, whatever the sizes and the number of threads. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include "tenet/tenet.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_RESULTS = 3 };
+
+typedef struct program {
+  const char *name;
+  int (*make)(tn_tensor *x, tn_tensor **out); /* how many it gives */
+  int dtype, rank;
+  tn_dim shape[4];
+  const char *step[2]; /* words of the kernels' notes, */
+  const char *none;    /* and one that none of them has; NULL: any may be */
+} program;
+
+/* ---- rows ---- */
+
+/* Elements of a row whose largest is taken off, by the sum of these: two levels, and what is made of both */
+static tn_tensor *centred(tn_tensor *x) {
+  int last[] = {-1};
+  tn_tensor *d = tn_sub(x, tn_max(x, last, 1, true));
+  return tn_mul(d, tn_sum(d, last, 1, true));
+}
+static int elements(tn_tensor *x, tn_tensor **out) { return out[0] = centred(x), 1; }
+/* ... beside the row's own numbers, and one of all rows */
+static int beside(tn_tensor *x, tn_tensor **out) {
+  out[0] = centred(x);
+  out[1] = tn_max(x, (int[]){-1}, 1, false);
+  out[2] = tn_sum(x, NULL, 0, false);
+  return 3;
+}
+/* The sum of squared differences from the mean, and nothing of each element */
+static int moments(tn_tensor *x, tn_tensor **out) {
+  int last[] = {-1};
+  tn_tensor *d = tn_sub(x, tn_max(x, last, 1, true));
+  out[0] = tn_sum(tn_mul(d, d), last, 1, false);
+  return 1;
+}
+/* One row has no number in it */
+static int with_nan(tn_tensor *x, tn_tensor **out) {
+  tn_tensor *row = tn_slice(x, 1, 7, 8, 1), *odd = tn_where_scalar(tn_ge_scalar(row, 1), row, NAN);
+  return out[0] = centred(tn_add(x, tn_sub(odd, odd))), 1;
+}
+/* Over a short axis and a long one, for each of the one between */
+static int apart(tn_tensor *x, tn_tensor **out) { return out[0] = tn_sum(x, (int[]){0, 2}, 2, false), 1; }
+/* ... and the elements that are made of it, by channels */
+static int by_channel(tn_tensor *x, tn_tensor **out) {
+  tn_tensor *sum = tn_sum(x, (int[]){0, 2}, 2, true);
+  out[0] = tn_mul(x, sum);
+  out[1] = tn_sum(tn_mul(x, x), (int[]){0, 2}, 2, false);
+  return 2;
+}
+/* The largest of all, and for each row the sum of what is less than it */
+static int all_and_each(tn_tensor *x, tn_tensor **out) {
+  out[0] = tn_max(x, NULL, 0, false);
+  out[1] = tn_sum(tn_sub(x, out[0]), (int[]){1}, 1, false);
+  return 2;
+}
+
+/* ---- rows as one loop ---- */
+
+/* Functions of each element, times what is the same along each row */
+static tn_tensor *dear(tn_tensor *x) { return tn_sqrt(tn_abs(tn_mul(tn_add_scalar(x, 3), tn_neg(x)))); }
+static int masked(tn_tensor *x, tn_tensor **out) {
+  tn_tensor *mask = tn_contiguous(tn_slice(tn_flip(x, (int[]){0}, 1), -1, 0, 1, 1));
+  return out[0] = tn_mul(dear(dear(dear(x))), mask), 1;
+}
+static int joined(tn_tensor *x, tn_tensor **out) {
+  tn_tensor *part[] = {tn_slice(x, 1, 0, 61, 1), tn_contiguous(tn_slice(x, 1, 5, 44, 1)),
+                       tn_contiguous(tn_slice(x, 1, 1, 33, 1))};
+  return out[0] = tn_neg(tn_concatenate(part, 3, 1)), 1;
+}
+/* The element of each column that a label names, all of them summed up */
+static int picked(tn_tensor *x, tn_tensor **out) {
+  tn_dim n = tn_size(x, 1);
+  tn_tensor *label = tn_mod_scalar(tn_add_scalar(tn_max(x, (int[]){1}, 1, true), 7), (double)n);
+  tn_tensor *each = tn_reshape(tn_arange(tn_ctx_of(x), TN_F32, 0, (double)n, 1), (tn_dim[]){n, 1, 1}, 3);
+  assert_int_equal(tn_realize(&label, 1), TN_OK);
+  tn_tensor *one = tn_sum(tn_where_scalar(tn_eq(each, label), x, 0), (int[]){1}, 1, false);
+  return out[0] = tn_sum(one, NULL, 0, false), 1;
+}
+static int filtered(tn_tensor *x, tn_tensor **out) {
+  tn_tensor *w = tn_contiguous(tn_slice(tn_slice(x, 0, 0, 2, 1), 3, 0, 7, 1));
+  return out[0] = tn_conv2d(x, w, NULL, &(tn_conv2d_options){.stride = {1, 2}, .padding = {0, 3}}), 1;
+}
+
+static const program programs[] = {
+    {"one row", elements, TN_F32, 2, {1, 90001}, {"split(", NULL}, NULL},
+    {"one row of whole blocks", elements, TN_F32, 2, {1, 131072}, {"split(", NULL}, NULL},
+    {"three rows", elements, TN_F32, 2, {3, 30011}, {"split(", NULL}, NULL},
+    {"rows enough", elements, TN_F32, 2, {16, 9001}, {NULL, NULL}, "split("},
+    {"as many, and one more", elements, TN_F32, 2, {17, 9001}, {NULL, NULL}, "split("},
+    {"a short row", elements, TN_F32, 2, {1, 1000}, {NULL, NULL}, "split("},
+    {"a row of one", elements, TN_F32, 2, {1, 1}, {NULL, NULL}, "split("},
+    {"one row of f64", elements, TN_F64, 2, {1, 70001}, {"split(", NULL}, NULL},
+    {"one row of i32", elements, TN_I32, 2, {2, 50003}, {"split(", NULL}, NULL},
+    {"a row's numbers beside it", beside, TN_F32, 2, {2, 40009}, {"split(", NULL}, NULL},
+    {"rows without a number", with_nan, TN_F32, 2, {3, 30011}, {"split(", NULL}, NULL},
+    {"two levels alone", moments, TN_F32, 2, {3, 50021}, {"split(", NULL}, NULL},
+    {"a short axis around a long one", apart, TN_F32, 3, {2, 3, 40009}, {"split(", NULL}, NULL},
+    {"channels", by_channel, TN_F32, 3, {3, 2, 30011}, {"split(", NULL}, NULL},
+    {"a number of all beside one of each", all_and_each, TN_F32, 2, {10, 12001}, {"split(", "once("}, NULL},
+    {"masks of rows of two", masked, TN_F32, 2, {5003, 2}, {"fetch(", NULL}, NULL},
+    {"masks of rows of three", masked, TN_F32, 2, {3001, 3}, {"fetch(", NULL}, NULL},
+    {"masks of rows of two, f64", masked, TN_F64, 2, {301, 2}, {"fetch(", NULL}, NULL},
+    {"masks of rows of a vector", masked, TN_F32, 2, {301, 16}, {NULL, NULL}, "fetch("},
+    {"parts of pairs", joined, TN_F32, 3, {7, 61, 2}, {"fetch(", NULL}, NULL},
+    {"parts of pairs of i8", joined, TN_I8, 3, {7, 61, 2}, {"fetch(", NULL}, NULL},
+    {"labels along columns", picked, TN_F32, 4, {2, 13, 300, 5}, {"merge(", NULL}, NULL},
+    {"two filters", filtered, TN_F16, 4, {3, 5, 1, 333}, {"lanes(2,32)", NULL}, NULL},
+};
+
+/* Whole numbers from -2 to 2 in an order that no block repeats */
+static tn_tensor *made_input(tn_ctx *c, const program *p) {
+  tn_dim n = 1;
+  for (int i = 0; i < p->rank; i++) n *= p->shape[i];
+  tn_tensor *each = tn_arange(c, TN_I64, 0, (double)n, 1);
+  tn_tensor *x = tn_mod_scalar(tn_floordiv_scalar(tn_mul(each, each), 7), 5);
+  x = tn_contiguous(tn_cast(tn_reshape(tn_sub_scalar(x, 2), p->shape, p->rank), (tn_dtype)p->dtype));
+  assert_int_equal(tn_realize(&x, 1), TN_OK);
+  return x;
+}
+
+static void check_steps(const program *p, const char *text) {
+  for (int i = 0; i < 2; i++)
+    if (p->step[i] && !strstr(text, p->step[i])) fail_msg("%s: no %s in\n%s", p->name, p->step[i], text);
+  const char *source = strstr(text, "# source"), *none = p->none ? strstr(text, p->none) : NULL;
+  if (none && (!source || none < source)) fail_msg("%s: %s in\n%s", p->name, p->none, text);
+}
+
+/* What each result is, to be freed; how many there are */
+static int results(const char *device, int threads, const program *p, void **out, size_t *bytes) {
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = device, .threads = threads, .quiet = 1, .verify = "strict"});
+  int n = 0;
+  assert_non_null(c);
+  tn_scope(c) {
+    tn_tensor *y[MOST_RESULTS];
+    n = p->make(made_input(c, p), y);
+    char *text = tn_explain_string(y, n);
+    if (!text) fail_msg("%s: %s", p->name, tn_last_error(c)->text);
+    if (!strcmp(device, "cpu")) check_steps(p, text);
+    free(text);
+    assert_int_equal(tn_realize(y, n), TN_OK);
+    for (int i = 0; i < n; i++) {
+      bytes[i] = tn_nbytes(y[i]);
+      out[i] = malloc(bytes[i]);
+      assert_non_null(out[i]);
+      assert_int_equal(tn_read(y[i], out[i], bytes[i]), TN_OK);
+    }
+  }
+  tn_ctx_close(c);
+  return n;
+}
+
+static void as_plain_loops(void **s) {
+  (void)s;
+  for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {
+    void *want[MOST_RESULTS], *got[MOST_RESULTS];
+    size_t bytes[MOST_RESULTS], same[MOST_RESULTS];
+    int n = results("ref", 1, &programs[i], want, bytes);
+    for (int threads = 1; threads <= 3; threads++) {
+      assert_int_equal(results("cpu", threads, &programs[i], got, same), n);
+      for (int k = 0; k < n; k++) {
+        assert_int_equal(same[k], bytes[k]);
+        if (memcmp(got[k], want[k], bytes[k])) fail_msg("%s: other bits in result %d", programs[i].name, k);
+        free(got[k]);
+      }
+    }
+    for (int k = 0; k < n; k++) free(want[k]);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(as_plain_loops)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
