@@ -19,7 +19,6 @@
  * Steps noted: flat(a,b): loops become one, their counters its quotients and remainders; pack(a,n): n neighbours in one
  * thread; draws(a): what these draw at random stands in front of their loop (neighbours.c). */
 #include "ir/build.h"
-#include "ir/eval.h"
 #include "lower/lower.h"
 #include "rewrite/rewrite.h"
 
@@ -233,43 +232,6 @@ static void load_what_is_stored(job *j) {
   if (any) renumber(j, NULL, NULL, &index);
 }
 
-/* What closes loops with turns beyond the end, where `inside` does not hold: sums of their numbers add nothing, stores
- * leave memory alone. */
-static void ignore_beyond(job *j, const tn_node *range, tn_node *inside) {
-  tn_ctx *c = j->c;
-  tn__map done;
-  tn__map_init(&done, j->a);
-  for (uint32_t i = 0; i < j->s.r.order.n; i++) {
-    tn_node *n = j->s.r.order.v[i], **src = tn__arena_alloc(j->a, (n->nsrc + 1) * sizeof *src);
-    uint32_t first = n->nsrc, m = 0;
-    bool closes = false, store = n->op == OP_STOREADD || (n->op == OP_STORE && tn__buffer_of(n)->op != OP_LOCAL);
-    if (!tn__closes(n, &first)) first = n->nsrc;
-    for (uint32_t s = first; s < n->nsrc; s++) closes |= n->src[s] == range;
-    for (uint32_t s = 0; s < n->nsrc; s++) {
-      if (s == first && closes && store && first == 3) src[m++] = inside;
-      src[m++] = tn__map_getp(&done, n->src[s]);
-    }
-    if (closes && store && first == 4) src[3] = tn__op2(c, OP_AND, src[3], inside);
-    if (closes && n->op == OP_REDUCE)
-      src[0] =
-          tn__where(c, inside, src[0], tn__const_bits(c, n->dtype, tn__eval_reduce_init((int)n->ints[0], n->dtype)));
-    bool same = m == n->nsrc;
-    for (uint32_t s = 0; s < n->nsrc && same; s++) same = src[s] == n->src[s];
-    tn__map_putp(&done, n,
-                 same ? n
-                      : tn__node_make(c, &(tn__make){.op = n->op,
-                                                     .dtype = n->dtype,
-                                                     .src = src,
-                                                     .nsrc = m,
-                                                     .ints = n->ints,
-                                                     .nint = n->nint,
-                                                     .name = n->name,
-                                                     .device = -1}));
-  }
-  j->body = tn__map_getp(&done, j->body);
-  look(j);
-}
-
 /* Range x as blocks of `by` lanes, times `each` of them one after the other in a thread (1: no loop for these), whose
  * turns are all there: those beyond the end do what the last one does, and it does not count.  So nothing is asked
  * before anything is loaded.  *outer: the range that counts blocks. */
@@ -290,7 +252,9 @@ static void cut_whole(job *j, tn_node *x, int64_t by, int64_t each, int outer_ax
   if (!fits) widen_scratch(j, x, place, tn__mul(c, blocks, block));
   j->body = tn__exchange_ranges(j->l, j->body, &x, &at, 1, come, n);
   look(j);
-  if (!fits) ignore_beyond(j, lane, tn__op2(c, OP_LT, place, size));
+  if (fits) return;
+  j->body = tn__ignore_beyond(j->l, j->body, lane, tn__op2(c, OP_LT, place, size));
+  look(j);
 }
 
 /* ---- pack ---- */
@@ -642,8 +606,8 @@ static void pad_groups(job *j, tn_node *global, int n) {
   tn_node *padded = tn__range_like(c, global, tn__simplify_index(c, tn__mul(c, blocks, by)), AX_GLOBAL);
   tn_node *last = tn__op2(c, OP_MIN, padded, tn__sub(c, size, one)), *inside = tn__op2(c, OP_LT, padded, size);
   j->body = tn__exchange_ranges(j->l, j->body, &global, &last, 1, &padded, 1);
+  j->body = tn__ignore_beyond(j->l, j->body, padded, inside);
   look(j);
-  ignore_beyond(j, padded, inside);
 }
 
 static tn_node *global_of(const job *j) {

@@ -1,5 +1,6 @@
 /* What the passes over loops share: strides, the survey of a body, cutting a range in two. */
 #include "ir/build.h"
+#include "ir/eval.h"
 #include "lower/lower.h"
 #include "rewrite/rewrite.h"
 
@@ -210,6 +211,42 @@ tn_node *tn__cut(tn__lowering *l, tn_node *body, tn_node *x, int64_t by, int out
           *at = tn__add(c, tn__mul(c, outer, b), inner);
   if (cut) cut[0] = outer, cut[1] = inner;
   return tn__exchange_ranges(l, body, &x, &at, 1, (tn_node *[]){outer, inner}, 2);
+}
+
+tn_node *tn__ignore_beyond(tn__lowering *l, tn_node *body, const tn_node *range, tn_node *inside) {
+  tn_ctx *c = l->c;
+  tn__nodes all = {0};
+  tn__map done;
+  tn__map_init(&done, l->a);
+  tn__topo(l->a, &body, 1, &all);
+  for (uint32_t i = 0; i < all.n; i++) {
+    tn_node *n = all.v[i], **src = tn__arena_alloc(l->a, (n->nsrc + 1) * sizeof *src);
+    uint32_t first = n->nsrc, m = 0;
+    bool closes = false, store = n->op == OP_STOREADD || (n->op == OP_STORE && tn__buffer_of(n)->op != OP_LOCAL);
+    if (!tn__closes(n, &first)) first = n->nsrc;
+    for (uint32_t s = first; s < n->nsrc; s++) closes |= n->src[s] == range;
+    for (uint32_t s = 0; s < n->nsrc; s++) {
+      if (s == first && closes && store && first == 3) src[m++] = inside;
+      src[m++] = tn__map_getp(&done, n->src[s]);
+    }
+    if (closes && store && first == 4) src[3] = tn__op2(c, OP_AND, src[3], inside);
+    if (closes && n->op == OP_REDUCE)
+      src[0] =
+          tn__where(c, inside, src[0], tn__const_bits(c, n->dtype, tn__eval_reduce_init((int)n->ints[0], n->dtype)));
+    bool same = m == n->nsrc;
+    for (uint32_t s = 0; s < n->nsrc && same; s++) same = src[s] == n->src[s];
+    tn__map_putp(&done, n,
+                 same ? n
+                      : tn__node_make(c, &(tn__make){.op = n->op,
+                                                     .dtype = n->dtype,
+                                                     .src = src,
+                                                     .nsrc = m,
+                                                     .ints = n->ints,
+                                                     .nint = n->nint,
+                                                     .name = n->name,
+                                                     .device = -1}));
+  }
+  return tn__map_getp(&done, body);
 }
 
 tn_node *tn__cut_in(tn__lowering *l, tn_node **body, tn_node *x, int64_t by, int axis) {

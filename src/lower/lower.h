@@ -19,6 +19,7 @@ typedef struct tn__variant {
   int16_t together; /* so many groups make a block; 0: as usual */
   int8_t chunk;     /* elements that a thread takes one by one; 0: one */
   bool across;      /* ... whose neighbouring threads work on neighbouring rows */
+  int8_t rows, cols; /* a thread takes so many outputs along two loops, at most; 0: as usual */
   bool own;        /* a library call by a kernel */
 } tn__variant;
 enum { TN__VARIANT_NONE = -100 };
@@ -142,6 +143,9 @@ bool tn__stands_between(const tn__ranges *r, uint64_t set);
  * tell them, unless that is NULL. */
 tn_node *tn__cut(tn__lowering *l, tn_node *body, tn_node *x, int64_t by, int outer_axis, int inner_axis,
                  tn_node **cut);
+/* What closes loops with turns beyond the end, `range` among them, where `inside` does not hold: sums of their numbers
+ * add nothing, stores leave memory alone. */
+tn_node *tn__ignore_beyond(tn__lowering *l, tn_node *body, const tn_node *range, tn_node *inside);
 /* The loop inside of such blocks, of this axis: x itself where it is no longer than one */
 tn_node *tn__cut_in(tn__lowering *l, tn_node **body, tn_node *x, int64_t by, int axis);
 /* The closers of ranges `gone` close `fresh` in the first one's place; everywhere else gone[i] becomes value[i]. */
@@ -190,6 +194,10 @@ tn_node *tn__share_draws(tn__lowering *l, tn_node *body);
 tn_node *tn__make_global(tn__lowering *l, tn_node *part);
 /* column_reduce.c: few outputs across rows, a few of them a group's; NULL if they are not. */
 tn_node *tn__column_reduce(tn__lowering *l, tn_node *part, int *group);
+/* patch.c: rows by columns of outputs for each thread, as the variant says, and threads of a group; NULL: there are no
+ * two loops of outputs whose turns load the same */
+tn_node *tn__patch(tn__lowering *l, tn_node *part, int *group);
+bool tn__has_patches(tn_ctx *c, tn__arena *a, tn_node *body);
 /* product.c: one sum of products of two loads; of its ranges, which the factors hang on alone, together, and those that
  * are summed over. */
 typedef struct tn__factors {

@@ -50,6 +50,10 @@ static const tn__variant variants[] = {
     {.name = "team 8 across 32", .team = 8, .together = 32, .across = true},
     {.name = "team 16 across 32", .team = 16, .together = 32, .across = true},
     {.name = "team 32 across 32", .team = 32, .together = 32, .across = true},
+    {.name = "patch 8x8", .rows = 8, .cols = 8},
+    {.name = "patch 8x4", .rows = 8, .cols = 4},
+    {.name = "patch 4x4", .rows = 4, .cols = 4},
+    {.name = "patch 2x4", .rows = 2, .cols = 4},
     {.name = "own", .own = true},
     {.name = "own, double blocks", .own = true, .blocks = 1},
     {.name = "own, second tile", .own = true, .tile = 1},
@@ -74,6 +78,7 @@ const tn__variant *tn__variant_next(tn_ctx *c, const tn__target *target, tn_node
     const tn__variant *l = &variants[*at];
     if (*at && called != l->own) continue;
     if (called && l->own && !target->ntiles && work_of(c, body) > (target->group ? MUCH_WORK : SLOW_WORK)) continue;
+    if (l->rows && (!target->group || !tn__has_patches(c, &c->scratch, body))) continue;
     if (l->tile == TN__VARIANT_NONE && (!target->ntiles || work_of(c, body) > MUCH_WORK)) continue;
     ++*at;
     return l;
