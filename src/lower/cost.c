@@ -310,12 +310,9 @@ static bool keeps_registers(const tn_node *n) {
   return (n->op == OP_LOAD || n->op == OP_STORE) && n->src[0]->op == OP_LOCAL && n->src[0]->ints[1] > 0;
 }
 
-/* Registers of a thread: a few, what it keeps, and a sum for each of its neighbours, with what these add to it */
+/* Registers of a thread: a few, and what it keeps */
 static double registers_of(const look *l) {
   double n = PLAIN_REGISTERS;
-  for (uint32_t i = 0; i < l->p->n; i++)
-    if (l->p->ins[i]->op == OP_ACC && l->p->ins[i]->ints[2] > 1)
-      n += 1.25 * (double)l->p->ins[i]->ints[2] * fmax(1, (double)tn__size_of(l->p->ins[i]->dtype) / 4);
   for (uint32_t i = 0; i < l->k->nlocal; i++) {
     const tn_node *x = l->k->local[i];
     bool used = false;
@@ -327,7 +324,7 @@ static double registers_of(const look *l) {
 
 static double room_of(const look *l) {
   double threads = tn__threads_of_block(l->p), n = floor(l->t->unit_threads / threads);
-  n = fmin(n, floor((double)l->t->registers / 4 / (threads * registers_of(l))));
+  n = fmin(n, l->p->beside ? l->p->beside : floor((double)l->t->registers / 4 / (threads * registers_of(l))));
   if (l->k->shared > 0) n = fmin(n, floor((double)l->t->shared / (double)l->k->shared));
   return fmax(1, n);
 }

@@ -104,6 +104,7 @@ typedef struct tn__part { /* parts of a kernel run one after the other, each ove
   int64_t grain;    /* iterations of it that are worth a slice */
   int group;        /* threads of a work group; 0: lanes are vector loops */
   int together;     /* so many groups make one block; 0: one */
+  int beside;       /* blocks that are to have room in a unit, for a compiler to know; 0: not said */
   bool across;      /* neighbouring threads of a block are those of neighbouring groups, not of one */
   int subgroup;     /* of those, how many run in step */
   size_t adds;      /* the target's: sizes of integers that turns may add to at once */

@@ -194,10 +194,10 @@ tn_node *tn__share_draws(tn__lowering *l, tn_node *body);
 tn_node *tn__make_global(tn__lowering *l, tn_node *part);
 /* column_reduce.c: few outputs across rows, a few of them a group's; NULL if they are not. */
 tn_node *tn__column_reduce(tn__lowering *l, tn_node *part, int *group);
-/* patch.c: rows by columns of outputs for each thread, as the variant says, and threads of a group; NULL: there are no
- * two loops of outputs whose turns load the same */
-tn_node *tn__patch(tn__lowering *l, tn_node *part, int *group);
-bool tn__has_patches(tn_ctx *c, tn__arena *a, tn_node *body);
+/* patch.c: rows by columns of outputs for each thread, as the variant says; NULL: there are no two loops of outputs
+ * whose turns load the same */
+tn_node *tn__patch(tn__lowering *l, tn_node *part, tn__part *out);
+bool tn__has_patches(const tn__survey *s);
 /* product.c: one sum of products of two loads; of its ranges, which the factors hang on alone, together, and those that
  * are summed over. */
 typedef struct tn__factors {

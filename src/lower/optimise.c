@@ -395,8 +395,11 @@ static int64_t count_blocks(const tn__lowering *l, const tn__survey *p, const tn
   if (t->group && nested_in(p, x) >= tn__usual_group(t)) return tn__is_const(x->src[0]) ? most : 0;
   bool walks = tn__walks_outputs(p, p->common);
   if (!t->group) return cells > (walks ? MAX_SPLIT_CELLS : MAX_SPLIT_ROWS) ? 0 : most < partials ? most : partials;
-  /* half the threads keep a unit busy if each reads all at once that it may */
-  double threads = walks ? cells * (double)loaded_bytes(p) / t->access * 2 : cells * tn__usual_group(t),
+  /* half the threads keep a unit busy if each reads all at once that it may; of those with patches a quarter does */
+  double patch = l->variant->rows && tn__has_patches(p) ? l->variant->rows * l->variant->cols : 0,
+         threads = patch > 0 ? cells / patch * 4
+                   : walks   ? cells * (double)loaded_bytes(p) / t->access * 2
+                             : cells * tn__usual_group(t),
          want = (double)tn__variant_by((int64_t)t->units * t->unit_threads, l->variant->blocks) / threads;
   int64_t n = 1;
   while ((double)n * 2 <= want && n * 2 * MIN_BLOCK <= most) n *= 2;
@@ -684,7 +687,7 @@ tn_node *tn__optimise_part(tn__lowering *l, tn_node *part, tn__part *out) {
       out->group = out->tile->form->threads;
       return part;
     }
-    tn_node *patched = tn__patch(l, part, &out->group);
+    tn_node *patched = tn__patch(l, part, out);
     if (patched) return patched;
     tn_node *folded = tn__column_reduce(l, part, &out->group);
     if (folded) return tn__make_global(l, folded);

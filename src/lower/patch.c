@@ -18,8 +18,15 @@
 #include "ir/build.h"
 #include "lower/lower.h"
 #include "rewrite/rewrite.h"
+#include <math.h>
 
-enum { STEPS = 32 /* that are staged at a time, at most */, FEWEST_STEPS = 4, MOST_STAGED = 8 };
+enum {
+  STEPS = 32, /* that are staged at a time, at most */
+  FEWEST_STEPS = 4,
+  MOST_STAGED = 8,
+  PLAIN_REGISTERS = 48, /* of a thread, beside its sums */
+  MOST_REGISTERS = 240
+};
 
 typedef struct patch {
   tn__lowering *l;
@@ -91,11 +98,9 @@ static bool find_loops(const tn__survey *s, int at[2]) {
   return at[0] >= 0;
 }
 
-bool tn__has_patches(tn_ctx *c, tn__arena *a, tn_node *body) {
-  tn__survey s;
+bool tn__has_patches(const tn__survey *s) {
   int at[2];
-  tn__survey_loops(c, a, body, &s);
-  return find_loops(&s, at);
+  return find_loops(s, at);
 }
 
 /* ---- how many ---- */
@@ -127,6 +132,18 @@ static void choose_sizes(patch *p) {
   }
   int64_t threads = p->threads[0] * p->threads[1];
   p->group = (int)(threads < p->l->target->subgroup ? p->l->target->subgroup : threads);
+}
+
+/* Blocks whose threads have registers enough, for their sums and what these are made of */
+/* a choice: any is right */
+static int beside(const patch *p) {
+  double words = 0;
+  for (uint32_t i = 0; i < p->s.r.order.n; i++) {
+    const tn_node *n = p->s.r.order.v[i];
+    if (n->op == OP_REDUCE) words += fmax(1, (double)tn__size_of(n->dtype) / sizeof(float));
+  }
+  double each = PLAIN_REGISTERS + 1.25 * words * (double)(p->own[0] * p->own[1]);
+  return each > MOST_REGISTERS ? 0 : (int)((double)p->l->target->registers / sizeof(float) / (each * p->group));
 }
 
 /* Does each sum of several neighbours differ between threads, too? */
@@ -291,6 +308,7 @@ static double bytes_of(const patch *p, const stage *g, int64_t steps) {
 /* a choice: no is right */
 static bool find_stage(const patch *p, stage *g) {
   double most = 0;
+  uint64_t both = 1ull << p->at[0] | 1ull << p->at[1];
   *g = (stage){.k = -1};
   for (uint32_t i = 0; i < p->s.r.order.n; i++) {
     const tn_node *n = p->s.r.order.v[i];
@@ -298,7 +316,7 @@ static bool find_stage(const patch *p, stage *g) {
     int k = tn__range_at(&p->s.r, n->src[n->nsrc - 1]);
     double terms = tn__volume(&p->s, tn__own_of(&p->s.r, n));
     bool good = tn__axis_of(p->s.r.range[k]) == AX_REDUCE && !tn__bounds_loops(&p->s.r, (uint32_t)k) &&
-                tn__free_of(&p->s.r, p->s.r.range[k]) == 1ull << k && p->s.r.range[k]->hi > 0;
+                !(tn__free_of(&p->s.r, p->s.r.range[k]) & both) && p->s.r.range[k]->hi > 0;
     if (good && terms > most) most = terms, g->k = k;
   }
   for (uint32_t i = 0; i < p->s.r.order.n && g->k >= 0; i++) {
@@ -393,19 +411,21 @@ static tn_node *hold_in_blocks(patch *p, tn_node *body) {
   return tn__substitute(p->c, body, old.v, new_.v, old.n);
 }
 
-tn_node *tn__patch(tn__lowering *l, tn_node *body, int *group) {
+tn_node *tn__patch(tn__lowering *l, tn_node *body, tn__part *out) {
   patch p = {.l = l, .c = l->c, .a = l->a, .body = body};
   tn__survey_loops(l->c, l->a, body, &p.s);
   if (!l->variant->rows || !find_loops(&p.s, p.at)) return NULL;
   for (int i = 0; i < 2; i++) p.x[i] = p.s.r.range[p.at[i]];
   choose_sizes(&p);
-  if (p.own[0] * p.own[1] < 2 || !has_lanes(&p)) return NULL;
+  int room = beside(&p);
+  if (p.own[0] * p.own[1] < 2 || !room || !has_lanes(&p)) return NULL;
   tn__sb_printf(&l->note, " patch(%lld,%lld,%lldx%lld)", tn__id_of(p.x[0]), tn__id_of(p.x[1]), (long long)p.own[0],
                 (long long)p.own[1]);
   begin_loops(&p);
   put_stage(&p);
   cut_outputs(&p);
   tn__sb_printf(&l->note, " threads(%d)", p.group);
-  *group = p.group;
+  out->group = p.group;
+  out->beside = room;
   return hold_in_blocks(&p, tn__make_global(l, tn__simplify_accesses(l->c, l->a, p.body)));
 }

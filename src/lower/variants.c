@@ -73,12 +73,19 @@ static double work_of(tn_ctx *c, tn_node *body) {
 }
 
 /* a choice: either is right */
+static bool has_patches(tn_ctx *c, tn_node *body) {
+  tn__survey s;
+  tn__survey_loops(c, &c->scratch, body, &s);
+  return tn__has_patches(&s);
+}
+
+/* a choice: either is right */
 const tn__variant *tn__variant_next(tn_ctx *c, const tn__target *target, tn_node *body, bool called, uint32_t *at) {
   for (; *at < VARIANTS; ++*at) {
     const tn__variant *l = &variants[*at];
     if (*at && called != l->own) continue;
     if (called && l->own && !target->ntiles && work_of(c, body) > (target->group ? MUCH_WORK : SLOW_WORK)) continue;
-    if (l->rows && (!target->group || !tn__has_patches(c, &c->scratch, body))) continue;
+    if (l->rows && (!target->group || !has_patches(c, body))) continue;
     if (l->tile == TN__VARIANT_NONE && (!target->ntiles || work_of(c, body) > MUCH_WORK)) continue;
     ++*at;
     return l;

@@ -639,8 +639,8 @@ static void put_signature(tn__printer *p, uint32_t number) {
   const tn__group_words *w = p->d->group;
   const char *name = tn__print_format(p, "%s_%" PRIu32, p->k->name, number),
              *threads = tn__print_format(p, "%d", tn__threads_of_block(p->part));
-  if (tile_of(p) && tile_of(p)->form->beside)
-    threads = tn__print_format(p, "%s, %d", threads, tile_of(p)->form->beside);
+  int beside = !w->tiles ? 0 : tile_of(p) ? tile_of(p)->form->beside : p->part->beside;
+  if (beside) threads = tn__print_format(p, "%s, %d", threads, beside);
   tn__sb_puts(p->out, "\n");
   tn__sb_puts(p->out, tn__print_expand(p, w->kernel, &(tn__words){.word = {['k'] = name, ['g'] = threads}}));
   for (uint32_t a = 0; a < p->k->nbuf + p->k->nvar; a++) {
