@@ -5,6 +5,8 @@
  *
  *   threads(n)   each thread computes outputs of its own, all serial loops included: elementwise kernels, short rows,
  *                reductions over a strided axis.  In strict mode the only form, for it keeps every order of summation.
+ *                neighbours whose number does not divide the outputs' are told from those beyond the end one by one, in
+ *                the last pack alone.
  *   group(n)     a group computes a row: the loops that the row's reductions and stores close are cut into lanes.  The
  *                only form of what holds something in scratch memory, which its threads share.
  *
@@ -17,7 +19,8 @@
  * stores nothing, so that no thread asks before it loads.
  *
  * Steps noted: flat(a,b): loops become one, their counters its quotients and remainders; pack(a,n): n neighbours in one
- * thread; draws(a): what these draw at random stands in front of their loop (neighbours.c). */
+ * thread; tail(a,n): so, of which the last ones may be beyond the end; draws(a): what these draw at random stands in
+ * front of their loop (neighbours.c). */
 #include "ir/build.h"
 #include "lower/lower.h"
 #include "rewrite/rewrite.h"
@@ -279,7 +282,7 @@ static size_t widest(const job *j) {
 /* Neighbours along range k that one thread may take: accesses move by 0 or 1, some by 1; reductions below may hang on
  * them only if `cells` says that they get a cell for each. */
 /* a choice: no is right */
-static int64_t pack_of(const job *j, uint32_t k, bool cells) {
+static int64_t neighbours_of(const job *j, uint32_t k, bool cells) {
   const tn__ranges *r = &j->s.r;
   bool any = false;
   int64_t n = tn__variant_by(j->target->access, j->l->variant->pack) / (int64_t)widest(j);
@@ -288,8 +291,15 @@ static int64_t pack_of(const job *j, uint32_t k, bool cells) {
     if (x->op == OP_REDUCE && !cells && (tn__free_of(r, x) >> k & 1)) return 1;
     if (tn__is_access(x)) any |= tn__stride(r, x->src[1], k) == 1;
   }
-  while (n > 1 && !tn__divisible(r->range[k]->src[0], n)) n /= 2;
-  return any && !tn__bounds_loops(r, k) ? n : 1;
+  return any && n > 1 && !tn__bounds_loops(r, k) ? n : 1;
+}
+
+/* ... as many as divide the range */
+/* a choice: no is right */
+static int64_t pack_of(const job *j, uint32_t k, bool cells) {
+  int64_t n = neighbours_of(j, k, cells);
+  while (n > 1 && !tn__divisible(j->s.r.range[k]->src[0], n)) n /= 2;
+  return n;
 }
 
 /* Range x as packs of n; gives the range that counts these. */
@@ -320,15 +330,67 @@ static void make_global(job *j, uint64_t set) {
   look(j);
 }
 
+/* Where packs of f32 would leave threads without work, each takes one output. */
+/* a choice: either is right */
+static bool is_much(const job *j, uint64_t outputs) {
+  const tn__target *t = j->target;
+  return tn__volume(&j->s, outputs) >= (double)t->units * t->unit_threads * sizeof(float) / t->access;
+}
+
 static void pack_outputs(job *j, uint64_t outputs) {
   int best = -1;
-  const tn__target *t = j->target; /* where packs of f32 would leave threads without work, each takes one */
-  if (tn__volume(&j->s, outputs) < (double)t->units * t->unit_threads * sizeof(float) / t->access) return;
+  if (!is_much(j, outputs)) return;
   for (uint32_t k = 0; k < j->s.r.n; k++)
     if ((outputs >> k & 1) && pack_of(j, k, true) > 1 &&
         (best < 0 || tn__walk_score(&j->s, k) > tn__walk_score(&j->s, (uint32_t)best)))
       best = (int)k;
   if (best >= 0) pack(j, j->s.r.range[best], pack_of(j, (uint32_t)best, true));
+}
+
+/* ---- packs of all outputs together ---- */
+
+/* Is most of what memory is used for accessed along range k, in runs that begin at multiples of n? */
+/* a choice: no is right */
+static bool goes_in_packs(const job *j, uint32_t k, int64_t n) {
+  const tn__ranges *r = &j->s.r;
+  double packs = 0, all = 0;
+  for (uint32_t i = 0; i < r->order.n; i++) {
+    const tn_node *x = r->order.v[i];
+    if (!tn__is_access(x) || !(tn__free_of(r, x->src[1]) >> k & 1)) continue;
+    double bytes = tn__volume(&j->s, tn__free_of(r, x->src[1])) * (double)tn__size_of(x->src[0]->dtype);
+    tn_node *base = tn__simplify_index(j->c, tn__sub(j->c, x->src[1], r->range[k]));
+    all += bytes;
+    if (tn__stride(r, x->src[1], k) == 1 && tn__divisible(base, n) && !tn__gate_of(x)) packs += bytes;
+  }
+  return 2 * packs > all;
+}
+
+/* Neighbours of all outputs as one loop, where none of their own loops has any */
+/* a choice: no is right */
+static int64_t flat_pack(const job *j, tn_node *flat) {
+  const tn__target *t = j->target;
+  uint32_t k = (uint32_t)tn__range_at(&j->s.r, flat);
+  if (j->l->variant->chunk > 1 || of_axis(&j->s.r, AX_UNROLL) || !is_much(j, 1ull << k)) return 1;
+  for (uint32_t i = 0; i < j->s.r.order.n; i++)
+    if (j->s.r.order.v[i]->op == OP_STOREADD || j->s.r.order.v[i]->op == OP_RUNNING) return 1;
+  int64_t n = neighbours_of(j, k, true);
+  return n * (int64_t)widest(j) <= t->access * 2 && goes_in_packs(j, k, n) ? n : 1;
+}
+
+/* Range x as blocks of `group` lanes with n neighbours each: what is beyond the end is neither loaded nor stored. */
+static void cut_tail(job *j, tn_node *x, int64_t n, int group, tn_node **outer) {
+  tn_ctx *c = j->c;
+  tn_node *size = x->src[0], *block = tn__int(c, n * group);
+  tn_node *blocks = tn__op2(c, OP_IDIV, tn__add(c, size, tn__int(c, n * group - 1)), block);
+  tn_node *come[3] = {*outer = tn__range_like(c, x, tn__simplify_index(c, blocks), AX_LOOP),
+                      tn__fresh_range(j->l, tn__int(c, group), AX_UPCAST, tn__role_of(x)),
+                      tn__fresh_range(j->l, tn__int(c, n), AX_UNROLL, tn__role_of(x))};
+  tn_node *first = tn__add(c, tn__mul(c, *outer, block), tn__mul(c, come[1], tn__int(c, n)));
+  tn_node *at = tn__add(c, first, come[2]);
+  tn__sb_printf(j->note, " tail(%lld,%lld)", tn__id_of(x), (long long)n);
+  j->body = tn__exchange_ranges(j->l, j->body, &x, &at, 1, come, 3);
+  j->body = tn__gate_accesses(j->l, tn__simplify_accesses(c, j->a, j->body), tn__op2(c, OP_LT, at, size), come[2]);
+  look(j);
 }
 
 /* Elements that a thread takes one by one, for the device to be asked for more at once: where it has no neighbours, and
@@ -353,10 +415,15 @@ static int share_threads(job *j) {
     return 1;
   }
   tn_node *flat = flatten(j, x, n, AX_LOOP);
-  double outputs = tn__extent(flat);
+  look(j);
+  int64_t together = flat_pack(j, flat);
+  bool tail = together > 1 && !tn__divisible(flat->src[0], together);
+  if (!tail) flat = pack(j, flat, together);
+  double outputs = tn__extent(flat) / (double)(tail ? together : 1);
   int64_t threads = power_above(outputs / j->target->units); /* a choice: either is right */
   int group = lean_group(j, limit(threads, j->target->subgroup, tn__usual_group(j->target)));
-  if (tn__is_const(flat->src[0]) && outputs <= group) j->body = tn__retype(j->c, j->body, flat, AX_UPCAST);
+  if (tail) cut_tail(j, flat, together, group, &flat);
+  else if (tn__is_const(flat->src[0]) && outputs <= group) j->body = tn__retype(j->c, j->body, flat, AX_UPCAST);
   else
     cut_whole(j, flat, group, chunk_of(j, outputs), AX_LOOP, &flat);
   look(j);

@@ -15,6 +15,7 @@ static const tn__variant variants[] = {
     {.name = "double groups", .group = 1},
     {.name = "half packs", .pack = -1},
     {.name = "double packs", .pack = 1},
+    {.name = "no packs", .pack = TN__VARIANT_NONE},
     {.name = "half lanes", .lanes = -1},
     {.name = "double lanes", .lanes = 1},
     {.name = "whole", .blocks = TN__VARIANT_NONE},
