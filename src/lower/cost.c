@@ -377,7 +377,7 @@ static void combine(look *l, const tn_node *n) {
 /* a choice: either is right */
 static bool is_of_block(const tn_node *n) {
   const tn_node *element = n->op == OP_PHILOX ? n->src[0] : NULL;
-  return element && element->op == OP_ADD && element->src[1]->op == OP_CONST && element->src[1]->ints[0] % 4;
+  return element && element->op == OP_OR && element->src[1]->op == OP_CONST;
 }
 
 static double cost_of(const tn_node *n) { return tn__is_access(n) ? 2 : is_of_block(n) ? 1 : tn__ops[n->op].cost; }
