@@ -21,7 +21,7 @@
 #include <math.h>
 
 enum {
-  STEPS = 32, /* that are staged at a time, at most */
+  STEPS = 32, /* that are staged at a time, at most: a power of two, for cheap quotients */
   FEWEST_STEPS = 4,
   MOST_STAGED = 8,
   PLAIN_REGISTERS = 48, /* of a thread, beside its sums */
@@ -134,13 +134,21 @@ static void choose_sizes(patch *p) {
   p->group = (int)(threads < p->l->target->subgroup ? p->l->target->subgroup : threads);
 }
 
+/* Is it each output's own: a sum, or what is loaded for all of its terms? */
+/* a choice: either is right */
+static bool is_held(const patch *p, const tn_node *n) {
+  uint64_t free = tn__free_of(&p->s.r, n);
+  return n->op == OP_REDUCE ||
+         (n->op == OP_LOAD && !(free & ~p->s.outputs) && (free >> p->at[0] & 1) && (free >> p->at[1] & 1));
+}
+
 /* Blocks whose threads have registers enough, for their sums and what these are made of */
 /* a choice: any is right */
 static int beside(const patch *p) {
   double words = 0;
   for (uint32_t i = 0; i < p->s.r.order.n; i++) {
     const tn_node *n = p->s.r.order.v[i];
-    if (n->op == OP_REDUCE) words += fmax(1, (double)tn__size_of(n->dtype) / sizeof(float));
+    if (is_held(p, n)) words += fmax(1, (double)tn__size_of(n->dtype) / sizeof(float));
   }
   double each = PLAIN_REGISTERS + 1.25 * words * (double)(p->own[0] * p->own[1]);
   return each > MOST_REGISTERS ? 0 : (int)((double)p->l->target->registers / sizeof(float) / (each * p->group));
@@ -352,17 +360,16 @@ static tn_node *from_stage(const patch *p, const stage *g, const staged *v) {
   return tn__node_make(c, &(tn__make){.op = OP_LOAD, .src = (tn_node *[]){filled, from}, .nsrc = 2});
 }
 
-/* Steps in turns of so many, as even as they can be */
+/* Steps in turns of so many, or all at once */
 static void cut_steps(const patch *p, stage *g) {
   tn_ctx *c = p->c;
   tn_node *k = p->s.r.range[g->k], *size = k->src[0];
-  int64_t steps;
-  if (tn__const_int(size, &steps)) {
-    int64_t turns = (steps + g->steps - 1) / g->steps;
-    g->steps = (steps + turns - 1) / turns;
-  }
+  int64_t all;
   g->step = k;
-  if (tn__is_int_const(size, g->steps)) return;
+  if (tn__const_int(size, &all) && all <= g->steps) {
+    g->steps = all;
+    return;
+  }
   tn_node *by = tn__int(c, g->steps), *up = tn__add(c, size, tn__int(c, g->steps - 1));
   g->turn = tn__range_like(c, k, tn__simplify_index(c, tn__op2(c, OP_IDIV, up, by)), AX_REDUCE);
   tn_node *left = tn__op2(c, OP_MIN, by, tn__sub(c, size, tn__mul(c, g->turn, by)));
