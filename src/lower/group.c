@@ -30,6 +30,7 @@ enum {
   MAX_SLOTS = 64, /* it may keep in registers, beside as many that it computes with; */
   OTHER_REGISTERS = 40,
   MUCH_LESS = 16,
+  FEWER = 4,      /* times as many neighbours are worth to count all outputs by one loop */
   ROUNDS = 16,
   STEPS_OF_BLOCK = 4 /* times as many threads as run in step, of a block of small groups */
 };
@@ -337,19 +338,10 @@ static bool is_much(const job *j, uint64_t outputs) {
   return tn__volume(&j->s, outputs) >= (double)t->units * t->unit_threads * sizeof(float) / t->access;
 }
 
-static void pack_outputs(job *j, uint64_t outputs) {
-  int best = -1;
-  if (!is_much(j, outputs)) return;
-  for (uint32_t k = 0; k < j->s.r.n; k++)
-    if ((outputs >> k & 1) && pack_of(j, k, true) > 1 &&
-        (best < 0 || tn__walk_score(&j->s, k) > tn__walk_score(&j->s, (uint32_t)best)))
-      best = (int)k;
-  if (best >= 0) pack(j, j->s.r.range[best], pack_of(j, (uint32_t)best, true));
-}
-
 /* ---- packs of all outputs together ---- */
 
-/* Is most of what memory is used for accessed along range k, in runs that begin at multiples of n? */
+/* Is most of what memory is used for accessed along range k, in runs that begin at multiples of n?  Other runs count
+ * half: a thread's neighbours find the line again. */
 /* a choice: no is right */
 static bool goes_in_packs(const job *j, uint32_t k, int64_t n) {
   const tn__ranges *r = &j->s.r;
@@ -358,9 +350,11 @@ static bool goes_in_packs(const job *j, uint32_t k, int64_t n) {
     const tn_node *x = r->order.v[i];
     if (!tn__is_access(x) || !(tn__free_of(r, x->src[1]) >> k & 1)) continue;
     double bytes = tn__volume(&j->s, tn__free_of(r, x->src[1])) * (double)tn__size_of(x->src[0]->dtype);
+    int64_t stride = tn__stride(r, x->src[1], k);
     tn_node *base = tn__simplify_index(j->c, tn__sub(j->c, x->src[1], r->range[k]));
+    bool whole = stride == 1 && tn__divisible(base, n) && !tn__gate_of(x);
     all += bytes;
-    if (tn__stride(r, x->src[1], k) == 1 && tn__divisible(base, n) && !tn__gate_of(x)) packs += bytes;
+    packs += whole ? bytes : stride == 1 || stride == -1 ? bytes / 2 : 0;
   }
   return 2 * packs > all;
 }
@@ -375,6 +369,32 @@ static int64_t flat_pack(const job *j, tn_node *flat) {
     if (j->s.r.order.v[i]->op == OP_STOREADD || j->s.r.order.v[i]->op == OP_RUNNING) return 1;
   int64_t n = neighbours_of(j, k, true);
   return n * (int64_t)widest(j) <= t->access * 2 && goes_in_packs(j, k, n) ? n : 1;
+}
+
+/* Would neighbours of all outputs as one loop be several times as many? */
+/* a choice: either is right */
+static bool prefers_flat(const job *j, uint64_t outputs, int64_t neighbours) {
+  job trial = *j;
+  tn__sb unsaid;
+  tn_node *x[TN__MAX_RANGES];
+  int64_t ids = j->l->next_range;
+  tn__sb_init(&unsaid, j->a);
+  trial.note = &unsaid;
+  tn_node *flat = flatten(&trial, x, in_order(j, outputs, x), AX_LOOP);
+  look(&trial);
+  j->l->next_range = ids;
+  return flat_pack(&trial, flat) >= FEWER * neighbours;
+}
+
+static void pack_outputs(job *j, uint64_t outputs) {
+  int best = -1;
+  if (!outputs || !is_much(j, outputs)) return;
+  for (uint32_t k = 0; k < j->s.r.n; k++)
+    if ((outputs >> k & 1) && pack_of(j, k, true) > 1 &&
+        (best < 0 || tn__walk_score(&j->s, k) > tn__walk_score(&j->s, (uint32_t)best)))
+      best = (int)k;
+  int64_t n = best < 0 ? 1 : pack_of(j, (uint32_t)best, true);
+  if (n > 1 && !prefers_flat(j, outputs, n)) pack(j, j->s.r.range[best], n);
 }
 
 /* Range x as blocks of `group` lanes with n neighbours each: what is beyond the end is neither loaded nor stored. */

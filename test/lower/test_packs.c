@@ -31,6 +31,10 @@ static const row rows[] = {
      true},
     {"nothing but what is elsewhere",
      "%1 = param T[M] M {0 0}\n%2 = shrink T[N] %1 3 N {1}\n%3 = neg T[N] %2\n%4 = sink void %3 {\"outputs\"}\n",
+     true},
+    {"one that lies across",
+     "%1 = param T[27,R] 27 R {0 0}\n%2 = permute T[R,27] %1 {1 0}\n%3 = neg T[R,27] %2\n"
+     "%4 = sink void %3 {\"outputs\"}\n",
      false},
     {"numbers for columns",
      "%1 = param T[R,27] R 27 {0 0}\n%2 = param T[27] 27 {1 0}\n%3 = reshape T[1,27] %2 1 27\n"
