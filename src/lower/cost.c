@@ -9,7 +9,7 @@
  *   banks      turns of accesses to memory that groups share: one for each element of a bank
  *   work       instructions, as multiply-adds
  *   waiting    groups side by side, as many as a unit has room for, each of which waits for memory where a loop has it
- *              wait, and for its threads where they meet
+ *              wait, and for its threads where they meet, and does an instruction at a time
  *
  * and a launch.  Which sectors an access touches is found by computing its index for the threads that run in step, and
  * how it moves with each loop by computing it for the loop's second turn.  Loops from the inside out: an access's
@@ -443,7 +443,8 @@ static double part_time(tn__arena *a, const tn__kernel *k, const tn__part *p, co
   time = fmax(time, lines / (units * l.clock));
   time = fmax(time, l.banks * l.blocks / (units * l.clock));
   time = fmax(time, l.work * l.blocks / (units * (double)t->rate));
-  time = fmax(time, fmax(1, l.blocks / (l.resident * t->units)) * ((double)t->latency + l.waiting / l.clock));
+  double alone = l.waiting + l.work / (l.warps * LANES);
+  time = fmax(time, fmax(1, l.blocks / (l.resident * t->units)) * ((double)t->latency + alone / l.clock));
   return time;
 }
 
