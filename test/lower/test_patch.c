@@ -95,11 +95,13 @@ static void try(const char *device, const tn__variant *v, const pairs *p, bool p
 
 static void all_pairs(void **state) {
   static const char *const devices[] = {"ref:sm_80", "ref:sm_90"};
+  int seen = 0; /* sizes of patches: the first does all, the others a third each */
   (void)state;
   for (uint32_t n = 0; tn__variant_at(n); n++) {
     if (!tn__variant_at(n)->rows) continue;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-      try(devices[(n + i) % 2], tn__variant_at(n), &rows[i], i % 3);
+      if (!seen || ((size_t)seen + i) % 3 == 0) try(devices[(n + i) % 2], tn__variant_at(n), &rows[i], i % 2);
+    seen++;
   }
 }
 
