@@ -76,6 +76,7 @@ typedef struct tn__lowering {
   tn__sb note;         /* the steps done */
   int64_t next_range;  /* ids of ranges, beyond all that the body ever had */
   int64_t next_local;  /* numbers of LOCALs */
+  double staged;       /* bytes of shared memory that parts have for patches */
 } tn__lowering;
 
 /* A new loop */

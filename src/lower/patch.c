@@ -331,9 +331,9 @@ static bool find_stage(const patch *p, stage *g) {
     const tn_node *n = p->s.r.order.v[i];
     if (sums_over_both(p, n) && tn__range_at(&p->s.r, n->src[n->nsrc - 1]) == g->k) find_in(p, n->src[0], g);
   }
-  for (g->steps = STEPS; g->steps > FEWEST_STEPS && bytes_of(p, g, g->steps) > (double)p->l->target->kept / 2;)
-    g->steps /= 2;
-  return g->n && bytes_of(p, g, g->steps) <= (double)p->l->target->kept;
+  double room = (double)p->l->target->kept - p->l->staged; /* a kernel's parts have theirs side by side */
+  for (g->steps = STEPS; g->steps > FEWEST_STEPS && bytes_of(p, g, g->steps) > room / 2;) g->steps /= 2;
+  return g->n && bytes_of(p, g, g->steps) <= room;
 }
 
 /* The value at a thread's row, or column, and step: loaded from shared memory, which all threads fill, each with an
@@ -382,6 +382,7 @@ static void put_stage(patch *p) {
   tn_node *old[MOST_STAGED], *new_[MOST_STAGED];
   if (!find_stage(p, &g)) return;
   cut_steps(p, &g);
+  p->l->staged += bytes_of(p, &g, g.steps);
   tn_node *k = p->s.r.range[g.k];
   for (uint32_t i = 0; i < g.n; i++) {
     old[i] = g.value[i].value;
