@@ -260,6 +260,71 @@ static void put_packed_stores(tn__printer *p, uint32_t start) {
   }
 }
 
+/* ---- stores behind the loads of all neighbours ---- */
+
+/* Is it made of counters, and of what stands before the loop ins[start..end]? */
+/* a choice: no is right */
+static bool counts(tn__printer *p, uint32_t start, tn_node *n) {
+  tn__nodes all = {0};
+  if (n) tn__topo(&p->c->scratch, &n, 1, &all);
+  for (uint32_t i = 0; i < all.n; i++) {
+    const tn_node *x = all.v[i];
+    bool leaf = x->op == OP_CONST || x->op == OP_VAR || x == p->part->ins[start];
+    if (!leaf && !tn__is_elementwise(x) && !tn__map_getp(&p->name, x)) return false;
+  }
+  return true;
+}
+
+/* Does the store ins[at] stand between loads of different neighbours?  For all that a compiler sees of the pointers,
+ * they might load what it stores: each would wait for the one before. */
+/* a choice: no is right */
+static bool delays_loads(tn__printer *p, uint32_t start, uint32_t end, uint32_t at) {
+  tn_node *n = p->part->ins[at];
+  bool loads = false;
+  if (n->op != OP_STORE || threads_of(n->src[0]) || tn__map_get(&p->packed, (uintptr_t)n, NULL) ||
+      tn__map_get(&p->copied, (uintptr_t)n, NULL) || !counts(p, start, n->src[1]) || !counts(p, start, tn__gate_of(n)))
+    return false;
+  for (uint32_t i = start + 1; i < end; i++) {
+    const tn_node *x = p->part->ins[i];
+    if (x->op == OP_RANGE || (is_access(x) && x != n && x->src[0] == n->src[0])) return false;
+    loads |= x->op == OP_LOAD && x->src[0]->op == OP_PARAM && !tn__map_get(&p->packed, (uintptr_t)x, NULL);
+  }
+  return loads;
+}
+
+/* Before an unrolled loop: registers for what it stores late */
+static void put_late(tn__printer *p, uint32_t start) {
+  uint32_t end = end_of(p, start);
+  for (uint32_t i = start + 1; i < end; i++) {
+    tn_node *n = p->part->ins[i];
+    if (!delays_loads(p, start, end, i)) continue;
+    tn__map_put(&p->late, (uintptr_t)n, p->npacked);
+    tn__print_line(p, "%s w%" PRIu32 "[%" PRId64 "];", p->d->cell[n->src[0]->dtype], p->npacked++,
+                   p->part->ins[start]->src[0]->ints[0]);
+  }
+}
+
+/* Behind it: the stores, whose places are counted once more. */
+static void put_late_stores(tn__printer *p, uint32_t start) {
+  tn_node *r = p->part->ins[start];
+  uint64_t number;
+  for (uint32_t i = start + 1, end = end_of(p, start); i < end; i++) {
+    tn_node *n = p->part->ins[i], *gate = tn__gate_of(n);
+    if (n->op != OP_STORE || !tn__map_get(&p->late, (uintptr_t)n, &number)) continue;
+    for (uint32_t k = start + 1; k < end; k++) tn__map_putp(&p->name, p->part->ins[k], NULL);
+    tn__print_line(p, "%s", p->d->group->unroll);
+    const char *type = p->d->value[tn__print_kind(p, r)], *turn = tn__print_give(p, r, 'i', p->nloop++);
+    tn__print_line(p, "for (%s %s = 0; %s < %" PRId64 "; %s++) {", type, turn, turn, r->src[0]->ints[0], turn);
+    p->depth++;
+    tn__print_deep(p, n->src[1]);
+    if (gate) tn__print_deep(p, gate);
+    tn__print_line(p, "%s%s = w%" PRIu64 "[%s];",
+                   gate ? tn__print_format(p, "if (%s) ", tn__print_name(p, gate)) : "", tn__print_element(p, n),
+                   number, turn);
+    tn__print_brace(p, "}");
+  }
+}
+
 /* ---- memory ---- */
 
 static bool in_lanes(const tn__printer *p) {
@@ -287,6 +352,9 @@ static const char *element(tn__printer *p, tn_node *n) {
   uint64_t number;
   if (tn__map_get(&p->packed, (uintptr_t)n, &number))
     return tn__print_format(p, "w%" PRIu64 ".x[%s]", number,
+                            tn__print_name(p, p->part->ins[p->open.v[p->open.n - 1].start]));
+  if (tn__map_get(&p->late, (uintptr_t)n, &number))
+    return tn__print_format(p, "w%" PRIu64 "[%s]", number,
                             tn__print_name(p, p->part->ins[p->open.v[p->open.n - 1].start]));
   if (threads_of(buf)) return tn__print_format(p, "l%" PRId64 "[%s]", buf->ints[0], own_slot(p, n, threads_of(buf)));
   return tn__print_element(p, n);
@@ -318,7 +386,8 @@ static void put_add(tn__printer *p, const tn_node *n, const char *gate, const ch
 static void put_store(tn__printer *p, tn_node *n) {
   const char *gate = gate_of(p, n);
   bool everyone = in_lanes(p) || p->part->group == 1;
-  if (tn__map_get(&p->packed, (uintptr_t)n, NULL)) gate = NULL; /* asked when all is stored */
+  bool waits = tn__map_get(&p->packed, (uintptr_t)n, NULL) || tn__map_get(&p->late, (uintptr_t)n, NULL);
+  if (waits) gate = NULL; /* asked when all is stored */
   if (!everyone) gate = gate ? tn__print_format(p, "t == 0 && %s", gate) : "t == 0";
   if (threads_of(n->src[0])) put_own(p, n);
   else if (adding(p, n)) put_add(p, n, gate, element(p, n));
@@ -628,7 +697,7 @@ static void open_range(tn__printer *p, uint32_t start) {
     if (tn__is_int_const(r->src[0], p->part->group)) tn__print_line(p, "{");
     else tn__print_line(p, "if (t < %s) {", extent);
   } else {
-    if (axis == AX_UNROLL) put_packs(p, start);
+    if (axis == AX_UNROLL) put_packs(p, start), put_late(p, start);
     bool unroll = axis == AX_UNROLL || (axis != AX_GLOBAL && holds_own(p, start)); /* a choice: either is right */
     if (unroll) tn__print_line(p, "%s", p->d->group->unroll); /* a choice: either is right */
     const char *i = tn__print_give(p, r, 'i', p->nloop++);
@@ -655,7 +724,7 @@ static void close_range(tn__printer *p) {
   if (!p->open.n) tn__fail(p->c, TN_ERUN, "kernel %s closes a loop that is not open", p->k->name);
   uint32_t start = p->open.v[--p->open.n].start;
   tn__print_brace(p, "}");
-  if (p->part->ins[start]->ints[0] == AX_UNROLL) put_packed_stores(p, start);
+  if (p->part->ins[start]->ints[0] == AX_UNROLL) put_packed_stores(p, start), put_late_stores(p, start);
   if (p->d->group->meets_again && meets(p, start)) put_barrier(p);
 }
 
@@ -776,6 +845,7 @@ void tn__print_group(tn__printer *p, uint32_t number) {
   p->npacked = 0;
   tn__map_init(&p->packed, &p->c->scratch);
   tn__map_init(&p->copied, &p->c->scratch);
+  tn__map_init(&p->late, &p->c->scratch);
   put_signature(p, number);
   p->depth = 1;
   put_declarations(p);
