@@ -6,9 +6,10 @@
  *   memory     sectors that come from, or go to, memory, at its rate
  *   cache      sectors that the units ask of the cache that they share, at that one's rate
  *   requests   lines that the units' accesses touch: an access of threads that run in step takes a turn for each line
+ *   banks      turns of accesses to memory that groups share: one for each element of a bank
  *   work       instructions, as multiply-adds
  *   waiting    groups side by side, as many as a unit has room for, each of which waits for memory where a loop has it
- *              wait, and for its threads where they meet
+ *              wait, and for its threads where they meet, and does an instruction at a time
  *
  * and a launch.  Which sectors an access touches is found by computing its index for the threads that run in step, and
  * how it moves with each loop by computing it for the loop's second turn.  Loops from the inside out: an access's
@@ -21,6 +22,8 @@
 
 enum {
   LANES = 32,          /* of threads in step that are looked at */
+  BANKS = 32,          /* of shared memory, of words of 4 bytes */
+  UNROLLED = 64,       /* turns of an unrolled loop that are looked at */
   TYPICAL = 512,       /* of symbolic sizes */
   AT_ONCE = 2,         /* turns of a loop whose loads are on their way together */
   PLAIN_REGISTERS = 32 /* of a thread, beside what it keeps */
@@ -53,6 +56,7 @@ typedef struct look {
   tn__vec(loop) open;
   tn__vec(touch) touched;
   double work, waiting; /* multiply-adds, of a block; cycles, of a block */
+  double banks;         /* turns of shared memory, of a block */
 } look;
 
 static double turns_of(const tn_node *range) {
@@ -64,7 +68,8 @@ static double turns_of(const tn_node *range) {
 /* ---- addresses ---- */
 
 typedef struct place { /* which turn of each loop a thread is at: 0, but for these */
-  const tn_node *step; /* a loop in its second turn; NULL: none */
+  const tn_node *step; /* a loop in this turn; NULL: none */
+  int64_t turn;
   int64_t warp, block; /* of the block's, and of all */
 } place;
 
@@ -74,7 +79,7 @@ static bool turn_of(const look *l, const tn_node *range, const place *at, int64_
           g = l->p->across ? thread % groups : thread / l->p->group,
           t = l->p->across ? thread / groups : thread % l->p->group;
   int axis = tn__axis_of(range);
-  *turn = axis == AX_GLOBAL ? at->block * groups + g : axis == AX_UPCAST ? t : range == at->step;
+  *turn = axis == AX_GLOBAL ? at->block * groups + g : axis == AX_UPCAST ? t : range == at->step ? at->turn : 0;
   return axis != AX_UPCAST || t <= range->hi;
 }
 
@@ -163,6 +168,33 @@ static double spread(const int64_t *x, const int64_t *y, int n, int64_t size, do
   return (double)least >= each ? turns : fmax(1, turns * (double)least / each);
 }
 
+/* The places of all turns of an unrolled loop, sorted, for so many of the threads in step; how many */
+static int places_of(const look *l, const expression *x, const loop *o, int threads, int64_t *out) {
+  int n = 0;
+  for (int64_t turn = 0; turn < UNROLLED && (double)turn < o->turns; turn++) {
+    int64_t at[LANES];
+    int active = addresses(l, x, &(place){.step = o->range, .turn = turn}, at);
+    if (active > threads) active = threads;
+    for (int i = 0; i < active; i++) out[n++] = at[i];
+  }
+  qsort(out, (size_t)n, sizeof *out, compare);
+  return n;
+}
+
+/* Different ones of a thread: the others are the same instruction once more, which the compiler leaves out. */
+static double different(const look *l, const expression *x, const loop *o) {
+  int64_t at[UNROLLED];
+  int n = places_of(l, x, o, 1, at), count = n > 0;
+  for (int i = 1; i < n; i++) count += at[i] != at[i - 1];
+  return count * fmax(1, o->turns / UNROLLED);
+}
+
+/* The innermost loop where it is unrolled; NULL */
+static const loop *unrolled_around(const look *l) {
+  const loop *o = l->open.n ? &l->open.v[l->open.n - 1] : NULL;
+  return o && o->unrolled ? o : NULL;
+}
+
 /* ---- what is touched ---- */
 
 static bool in_lanes(const look *l) {
@@ -212,12 +244,17 @@ static void look_at(look *l, tn_node *n) {
   for (uint32_t i = l->open.n; i && i--;) {
     const loop *o = &l->open.v[i];
     if (o->lanes || o->range == neighbours || tn__axis_of(o->range) == AX_GLOBAL) continue;
-    at = (place){.step = o->range};
+    at = (place){.step = o->range, .turn = 1};
     int m = addresses(l, &places, &at, moved);
-    double by = spread(base, moved, m < active ? m : active, size, x.sectors, o->turns, t->sector);
-    x.from_unit *= x.of_group <= room ? by : o->turns;
+    double by = spread(base, moved, m < active ? m : active, size, x.sectors, o->turns, t->sector), turns = o->turns;
+    if (o->unrolled) {
+      int64_t all[UNROLLED * LANES];
+      turns = different(l, &places, o);
+      by = pieces(all, places_of(l, &places, o, active, all), size, run, t->sector) / fmax(1, x.sectors);
+    }
+    x.from_unit *= x.of_group <= room ? by : turns;
     x.of_group *= by;
-    x.requests *= o->turns;
+    x.requests *= turns;
   }
   if (warps > 1 && in_lanes(l)) {
     at = (place){.warp = 1};
@@ -240,6 +277,33 @@ static void look_at(look *l, tn_node *n) {
   tn__vec_push(l->a, &l->touched, x);
 }
 
+/* Turns of one access to shared memory: threads that ask a bank for different words take one each. */
+static double turns_of_banks(const int64_t *sorted, int n, int64_t size) {
+  int count[BANKS] = {0}, most = 1;
+  int64_t last = INT64_MIN;
+  for (int i = 0; i < n; i++) {
+    int64_t word = sorted[i] * size / 4;
+    if (word != last && ++count[(uint64_t)word % BANKS] > most) most = count[(uint64_t)word % BANKS];
+    last = word;
+  }
+  return most * fmax(1, (double)size / 4);
+}
+
+/* Serial turns of an access, those of neighbours that are one with another left out */
+static double turns_of_access(const look *l, const expression *x) {
+  const loop *o = unrolled_around(l);
+  return serial_turns(l) * (o ? different(l, x, o) / o->turns : 1);
+}
+
+static void look_at_shared(look *l, const tn_node *n, const expression *x) {
+  int64_t base[LANES];
+  int active = addresses(l, x, &(place){0}, base);
+  if (!in_lanes(l) && active) active = 1;
+  qsort(base, (size_t)active, sizeof *base, compare);
+  l->banks += turns_of_access(l, x) * warps_at_work(l) *
+              turns_of_banks(base, active, (int64_t)tn__size_of(n->src[0]->dtype));
+}
+
 /* ---- a part ---- */
 
 static bool keeps_registers(const tn_node *n) {
@@ -260,7 +324,7 @@ static double registers_of(const look *l) {
 
 static double room_of(const look *l) {
   double threads = tn__threads_of_block(l->p), n = floor(l->t->unit_threads / threads);
-  n = fmin(n, floor((double)l->t->registers / 4 / (threads * registers_of(l))));
+  n = fmin(n, l->p->beside ? l->p->beside : floor((double)l->t->registers / 4 / (threads * registers_of(l))));
   if (l->k->shared > 0) n = fmin(n, floor((double)l->t->shared / (double)l->k->shared));
   return fmax(1, n);
 }
@@ -313,10 +377,22 @@ static void combine(look *l, const tn_node *n) {
 /* a choice: either is right */
 static bool is_of_block(const tn_node *n) {
   const tn_node *element = n->op == OP_PHILOX ? n->src[0] : NULL;
-  return element && element->op == OP_ADD && element->src[1]->op == OP_CONST && element->src[1]->ints[0] % 4;
+  return element && element->op == OP_OR && element->src[1]->op == OP_CONST;
 }
 
 static double cost_of(const tn_node *n) { return tn__is_access(n) ? 2 : is_of_block(n) ? 1 : tn__ops[n->op].cost; }
+
+/* Multiply-adds of all turns of an instruction.  In an unrolled loop places are computed once: what each turn adds to
+ * them stands in its instruction. */
+static double work_at(look *l, tn_node *n) {
+  const loop *o = unrolled_around(l);
+  double all = serial_turns(l) * warps_at_work(l) * LANES * cost_of(n);
+  if (!o || n->op == OP_SETACC) return all;
+  if (n->dtype == TN__INDEX && !tn__is_access(n)) return all / o->turns;
+  if (!tn__is_access(n) || tn__is_packed(n, o->range)) return all;
+  expression x = expression_of(l, n->src[1]);
+  return all / o->turns * different(l, &x, o);
+}
 
 static void look_at_all(look *l) {
   for (uint32_t i = 0; i < l->p->n; i++) {
@@ -332,8 +408,11 @@ static void look_at_all(look *l) {
       combine(l, n);
     else if (n->op == OP_BARRIER)
       l->waiting += serial_turns(l) * MEETING;
-    if (n->op != OP_RANGE && n->op != OP_END)
-      l->work += serial_turns(l) * warps_at_work(l) * LANES * cost_of(n);
+    if (access && n->src[0]->op == OP_LOCAL && !keeps_registers(n)) {
+      expression x = expression_of(l, n->src[1]);
+      look_at_shared(l, n, &x);
+    }
+    if (n->op != OP_RANGE && n->op != OP_END) l->work += work_at(l, n);
   }
 }
 
@@ -362,8 +441,10 @@ static double part_time(tn__arena *a, const tn__kernel *k, const tn__part *p, co
   double time = sectors * t->sector / memory;
   time = fmax(time, near * t->sector / ((double)t->far_rate * memory));
   time = fmax(time, lines / (units * l.clock));
+  time = fmax(time, l.banks * l.blocks / (units * l.clock));
   time = fmax(time, l.work * l.blocks / (units * (double)t->rate));
-  time = fmax(time, fmax(1, l.blocks / (l.resident * t->units)) * ((double)t->latency + l.waiting / l.clock));
+  double alone = l.waiting + l.work / (l.warps * LANES);
+  time = fmax(time, fmax(1, l.blocks / (l.resident * t->units)) * ((double)t->latency + alone / l.clock));
   return time;
 }
 

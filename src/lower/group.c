@@ -5,6 +5,8 @@
  *
  *   threads(n)   each thread computes outputs of its own, all serial loops included: elementwise kernels, short rows,
  *                reductions over a strided axis.  In strict mode the only form, for it keeps every order of summation.
+ *                neighbours whose number does not divide the outputs' are told from those beyond the end one by one, in
+ *                the last pack alone.
  *   group(n)     a group computes a row: the loops that the row's reductions and stores close are cut into lanes.  The
  *                only form of what holds something in scratch memory, which its threads share.
  *
@@ -17,9 +19,9 @@
  * stores nothing, so that no thread asks before it loads.
  *
  * Steps noted: flat(a,b): loops become one, their counters its quotients and remainders; pack(a,n): n neighbours in one
- * thread; draws(a): what these draw at random stands in front of their loop (neighbours.c). */
+ * thread; tail(a,n): so, of which the last ones may be beyond the end; draws(a): what these draw at random stands in
+ * front of their loop (neighbours.c). */
 #include "ir/build.h"
-#include "ir/eval.h"
 #include "lower/lower.h"
 #include "rewrite/rewrite.h"
 
@@ -28,6 +30,7 @@ enum {
   MAX_SLOTS = 64, /* it may keep in registers, beside as many that it computes with; */
   OTHER_REGISTERS = 40,
   MUCH_LESS = 16,
+  FEWER = 4,      /* times as many neighbours are worth to count all outputs by one loop */
   ROUNDS = 16,
   STEPS_OF_BLOCK = 4 /* times as many threads as run in step, of a block of small groups */
 };
@@ -233,43 +236,6 @@ static void load_what_is_stored(job *j) {
   if (any) renumber(j, NULL, NULL, &index);
 }
 
-/* What closes loops with turns beyond the end, where `inside` does not hold: sums of their numbers add nothing, stores
- * leave memory alone. */
-static void ignore_beyond(job *j, const tn_node *range, tn_node *inside) {
-  tn_ctx *c = j->c;
-  tn__map done;
-  tn__map_init(&done, j->a);
-  for (uint32_t i = 0; i < j->s.r.order.n; i++) {
-    tn_node *n = j->s.r.order.v[i], **src = tn__arena_alloc(j->a, (n->nsrc + 1) * sizeof *src);
-    uint32_t first = n->nsrc, m = 0;
-    bool closes = false, store = n->op == OP_STOREADD || (n->op == OP_STORE && tn__buffer_of(n)->op != OP_LOCAL);
-    if (!tn__closes(n, &first)) first = n->nsrc;
-    for (uint32_t s = first; s < n->nsrc; s++) closes |= n->src[s] == range;
-    for (uint32_t s = 0; s < n->nsrc; s++) {
-      if (s == first && closes && store && first == 3) src[m++] = inside;
-      src[m++] = tn__map_getp(&done, n->src[s]);
-    }
-    if (closes && store && first == 4) src[3] = tn__op2(c, OP_AND, src[3], inside);
-    if (closes && n->op == OP_REDUCE)
-      src[0] =
-          tn__where(c, inside, src[0], tn__const_bits(c, n->dtype, tn__eval_reduce_init((int)n->ints[0], n->dtype)));
-    bool same = m == n->nsrc;
-    for (uint32_t s = 0; s < n->nsrc && same; s++) same = src[s] == n->src[s];
-    tn__map_putp(&done, n,
-                 same ? n
-                      : tn__node_make(c, &(tn__make){.op = n->op,
-                                                     .dtype = n->dtype,
-                                                     .src = src,
-                                                     .nsrc = m,
-                                                     .ints = n->ints,
-                                                     .nint = n->nint,
-                                                     .name = n->name,
-                                                     .device = -1}));
-  }
-  j->body = tn__map_getp(&done, j->body);
-  look(j);
-}
-
 /* Range x as blocks of `by` lanes, times `each` of them one after the other in a thread (1: no loop for these), whose
  * turns are all there: those beyond the end do what the last one does, and it does not count.  So nothing is asked
  * before anything is loaded.  *outer: the range that counts blocks. */
@@ -290,7 +256,9 @@ static void cut_whole(job *j, tn_node *x, int64_t by, int64_t each, int outer_ax
   if (!fits) widen_scratch(j, x, place, tn__mul(c, blocks, block));
   j->body = tn__exchange_ranges(j->l, j->body, &x, &at, 1, come, n);
   look(j);
-  if (!fits) ignore_beyond(j, lane, tn__op2(c, OP_LT, place, size));
+  if (fits) return;
+  j->body = tn__ignore_beyond(j->l, j->body, lane, tn__op2(c, OP_LT, place, size));
+  look(j);
 }
 
 /* ---- pack ---- */
@@ -315,7 +283,7 @@ static size_t widest(const job *j) {
 /* Neighbours along range k that one thread may take: accesses move by 0 or 1, some by 1; reductions below may hang on
  * them only if `cells` says that they get a cell for each. */
 /* a choice: no is right */
-static int64_t pack_of(const job *j, uint32_t k, bool cells) {
+static int64_t neighbours_of(const job *j, uint32_t k, bool cells) {
   const tn__ranges *r = &j->s.r;
   bool any = false;
   int64_t n = tn__variant_by(j->target->access, j->l->variant->pack) / (int64_t)widest(j);
@@ -324,8 +292,15 @@ static int64_t pack_of(const job *j, uint32_t k, bool cells) {
     if (x->op == OP_REDUCE && !cells && (tn__free_of(r, x) >> k & 1)) return 1;
     if (tn__is_access(x)) any |= tn__stride(r, x->src[1], k) == 1;
   }
-  while (n > 1 && !tn__divisible(r->range[k]->src[0], n)) n /= 2;
-  return any && !tn__bounds_loops(r, k) ? n : 1;
+  return any && n > 1 && !tn__bounds_loops(r, k) ? n : 1;
+}
+
+/* ... as many as divide the range */
+/* a choice: no is right */
+static int64_t pack_of(const job *j, uint32_t k, bool cells) {
+  int64_t n = neighbours_of(j, k, cells);
+  while (n > 1 && !tn__divisible(j->s.r.range[k]->src[0], n)) n /= 2;
+  return n;
 }
 
 /* Range x as packs of n; gives the range that counts these. */
@@ -356,15 +331,86 @@ static void make_global(job *j, uint64_t set) {
   look(j);
 }
 
+/* Where packs of f32 would leave threads without work, each takes one output. */
+/* a choice: either is right */
+static bool is_much(const job *j, uint64_t outputs) {
+  const tn__target *t = j->target;
+  return tn__volume(&j->s, outputs) >= (double)t->units * t->unit_threads * sizeof(float) / t->access;
+}
+
+/* ---- packs of all outputs together ---- */
+
+/* Is most of what memory is used for accessed along range k, in runs that begin at multiples of n?  Other runs count
+ * half: a thread's neighbours find the line again. */
+/* a choice: no is right */
+static bool goes_in_packs(const job *j, uint32_t k, int64_t n) {
+  const tn__ranges *r = &j->s.r;
+  double packs = 0, all = 0;
+  for (uint32_t i = 0; i < r->order.n; i++) {
+    const tn_node *x = r->order.v[i];
+    if (!tn__is_access(x) || !(tn__free_of(r, x->src[1]) >> k & 1)) continue;
+    double bytes = tn__volume(&j->s, tn__free_of(r, x->src[1])) * (double)tn__size_of(x->src[0]->dtype);
+    int64_t stride = tn__stride(r, x->src[1], k);
+    tn_node *base = tn__simplify_index(j->c, tn__sub(j->c, x->src[1], r->range[k]));
+    bool whole = stride == 1 && tn__divisible(base, n) && !tn__gate_of(x);
+    all += bytes;
+    packs += whole ? bytes : stride == 1 || stride == -1 ? bytes / 2 : 0;
+  }
+  return 2 * packs > all;
+}
+
+/* Neighbours of all outputs as one loop, where none of their own loops has any */
+/* a choice: no is right */
+static int64_t flat_pack(const job *j, tn_node *flat) {
+  const tn__target *t = j->target;
+  uint32_t k = (uint32_t)tn__range_at(&j->s.r, flat);
+  if (j->l->variant->chunk > 1 || of_axis(&j->s.r, AX_UNROLL) || !is_much(j, 1ull << k)) return 1;
+  for (uint32_t i = 0; i < j->s.r.order.n; i++)
+    if (j->s.r.order.v[i]->op == OP_STOREADD || j->s.r.order.v[i]->op == OP_RUNNING) return 1;
+  int64_t n = neighbours_of(j, k, true);
+  return n * (int64_t)widest(j) <= t->access * 2 && goes_in_packs(j, k, n) ? n : 1;
+}
+
+/* Would neighbours of all outputs as one loop be several times as many? */
+/* a choice: either is right */
+static bool prefers_flat(const job *j, uint64_t outputs, int64_t neighbours) {
+  job trial = *j;
+  tn__sb unsaid;
+  tn_node *x[TN__MAX_RANGES];
+  int64_t ids = j->l->next_range;
+  tn__sb_init(&unsaid, j->a);
+  trial.note = &unsaid;
+  tn_node *flat = flatten(&trial, x, in_order(j, outputs, x), AX_LOOP);
+  look(&trial);
+  j->l->next_range = ids;
+  return flat_pack(&trial, flat) >= FEWER * neighbours;
+}
+
 static void pack_outputs(job *j, uint64_t outputs) {
   int best = -1;
-  const tn__target *t = j->target; /* where packs of f32 would leave threads without work, each takes one */
-  if (tn__volume(&j->s, outputs) < (double)t->units * t->unit_threads * sizeof(float) / t->access) return;
+  if (!outputs || !is_much(j, outputs)) return;
   for (uint32_t k = 0; k < j->s.r.n; k++)
     if ((outputs >> k & 1) && pack_of(j, k, true) > 1 &&
         (best < 0 || tn__walk_score(&j->s, k) > tn__walk_score(&j->s, (uint32_t)best)))
       best = (int)k;
-  if (best >= 0) pack(j, j->s.r.range[best], pack_of(j, (uint32_t)best, true));
+  int64_t n = best < 0 ? 1 : pack_of(j, (uint32_t)best, true);
+  if (n > 1 && !prefers_flat(j, outputs, n)) pack(j, j->s.r.range[best], n);
+}
+
+/* Range x as blocks of `group` lanes with n neighbours each: what is beyond the end is neither loaded nor stored. */
+static void cut_tail(job *j, tn_node *x, int64_t n, int group, tn_node **outer) {
+  tn_ctx *c = j->c;
+  tn_node *size = x->src[0], *block = tn__int(c, n * group);
+  tn_node *blocks = tn__op2(c, OP_IDIV, tn__add(c, size, tn__int(c, n * group - 1)), block);
+  tn_node *come[3] = {*outer = tn__range_like(c, x, tn__simplify_index(c, blocks), AX_LOOP),
+                      tn__fresh_range(j->l, tn__int(c, group), AX_UPCAST, tn__role_of(x)),
+                      tn__fresh_range(j->l, tn__int(c, n), AX_UNROLL, tn__role_of(x))};
+  tn_node *first = tn__add(c, tn__mul(c, *outer, block), tn__mul(c, come[1], tn__int(c, n)));
+  tn_node *at = tn__add(c, first, come[2]);
+  tn__sb_printf(j->note, " tail(%lld,%lld)", tn__id_of(x), (long long)n);
+  j->body = tn__exchange_ranges(j->l, j->body, &x, &at, 1, come, 3);
+  j->body = tn__gate_accesses(j->l, tn__simplify_accesses(c, j->a, j->body), tn__op2(c, OP_LT, at, size), come[2]);
+  look(j);
 }
 
 /* Elements that a thread takes one by one, for the device to be asked for more at once: where it has no neighbours, and
@@ -389,10 +435,15 @@ static int share_threads(job *j) {
     return 1;
   }
   tn_node *flat = flatten(j, x, n, AX_LOOP);
-  double outputs = tn__extent(flat);
+  look(j);
+  int64_t together = flat_pack(j, flat);
+  bool tail = together > 1 && !tn__divisible(flat->src[0], together);
+  if (!tail) flat = pack(j, flat, together);
+  double outputs = tn__extent(flat) / (double)(tail ? together : 1);
   int64_t threads = power_above(outputs / j->target->units); /* a choice: either is right */
   int group = lean_group(j, limit(threads, j->target->subgroup, tn__usual_group(j->target)));
-  if (tn__is_const(flat->src[0]) && outputs <= group) j->body = tn__retype(j->c, j->body, flat, AX_UPCAST);
+  if (tail) cut_tail(j, flat, together, group, &flat);
+  else if (tn__is_const(flat->src[0]) && outputs <= group) j->body = tn__retype(j->c, j->body, flat, AX_UPCAST);
   else
     cut_whole(j, flat, group, chunk_of(j, outputs), AX_LOOP, &flat);
   look(j);
@@ -641,8 +692,8 @@ static void pad_groups(job *j, tn_node *global, int n) {
   tn_node *padded = tn__range_like(c, global, tn__simplify_index(c, tn__mul(c, blocks, by)), AX_GLOBAL);
   tn_node *last = tn__op2(c, OP_MIN, padded, tn__sub(c, size, one)), *inside = tn__op2(c, OP_LT, padded, size);
   j->body = tn__exchange_ranges(j->l, j->body, &global, &last, 1, &padded, 1);
+  j->body = tn__ignore_beyond(j->l, j->body, padded, inside);
   look(j);
-  ignore_beyond(j, padded, inside);
 }
 
 static tn_node *global_of(const job *j) {

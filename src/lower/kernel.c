@@ -33,13 +33,23 @@ static bool depends(const tn_node *n, const tn_node *r) {
   return false;
 }
 
+static bool counts_from(const tn_node *x, const tn_node *r) {
+  if (x == r) return true;
+  return x->op == OP_ADD && (x->src[0] == r) != (x->src[1] == r) && !depends(x->src[x->src[0] == r], r);
+}
+
+/* a choice: no is right */
+bool tn__ends_within(const tn_node *gate, const tn_node *r) {
+  return gate->op == OP_LT && counts_from(gate->src[0], r) && !depends(gate->src[1], r);
+}
+
 /* a choice: no is right */
 bool tn__is_packed(const tn_node *access, const tn_node *r) {
   const tn_node *index = access->src[1];
   const tn_node *gate = tn__gate_of(access);
   int64_t extent;
   if (!tn__const_int(r->src[0], &extent) || extent < 1) return false;
-  if (gate && depends(gate, r)) return false;
+  if (gate && depends(gate, r) && !tn__ends_within(gate, r)) return false;
   if (index == r) return true;
   if (index->op != OP_ADD || (index->src[0] == r) == (index->src[1] == r)) return false;
   return is_multiple(index->src[index->src[0] == r], extent);

@@ -35,7 +35,8 @@
  *   BARRIER {}                      all threads of the group wait for each other's accesses to LOCAL buffers
  *   RANGE .. AX_UNROLL              inside a lane loop, constant extent: to be unrolled.  Its LOADs and STOREs whose
  *                                   index is ADD(base, the range), or the range, with base a multiple of the extent
- *                                   (tn__is_packed) may be one wide access.
+ *                                   (tn__is_packed) may be one wide access.  With a gate LT(ADD(place, the range),
+ *                                   end) (tn__ends_within) that is so where all neighbours are inside of the end.
  *
  * A lane range (AX_UPCAST with an accumulator indexed by it) has a constant bound: its extent's interval `hi` is the
  * lane count; where the extent itself is not constant (a tail), renderers print the loop twice, for the full and for
@@ -105,6 +106,7 @@ typedef struct tn__part { /* parts of a kernel run one after the other, each ove
   int64_t grain;    /* iterations of it that are worth a slice */
   int group;        /* threads of a work group; 0: lanes are vector loops */
   int together;     /* so many groups make one block; 0: one */
+  int beside;       /* blocks that are to have room in a unit, for a compiler to know; 0: not said */
   bool across;      /* neighbouring threads of a block are those of neighbouring groups, not of one */
   int subgroup;     /* of those, how many run in step */
   size_t adds;      /* the target's: sizes of integers that turns may add to at once */
@@ -159,8 +161,11 @@ static inline const tn_node *tn__required(const tn__kernel *k, const tn_node *bu
 }
 
 /* Is this LOAD or STORE one of neighbours over the AX_UNROLL range r: index r or ADD(base, r), base a multiple of r's
- * extent, no gate that depends on r?  Needs index nodes as they stand in the linear form. */
+ * extent, no gate that depends on r but one that tn__ends_within?  Needs index nodes as they stand in the linear form.
+ */
 bool tn__is_packed(const tn_node *access, const tn_node *r);
+/* Does the gate say that neighbours are there up to some end: LT of r, or ADD(place, r), and what r is not in? */
+bool tn__ends_within(const tn_node *gate, const tn_node *r);
 /* open: the RANGEs around the instruction, outermost first; becomes those around the next one. */
 void tn__loops_pass(tn__arena *a, tn__nodes *open, tn_node *instruction);
 #endif

@@ -639,6 +639,7 @@ void tn__linearise(tn_ctx *c, tn__arena *a, tn_node *body, tn__part *part) {
                      .global = global,
                      .group = part->group,
                      .together = part->together,
+                     .beside = part->beside,
                      .across = part->across,
                      .subgroup = part->subgroup,
                      .adds = part->adds,

@@ -1,5 +1,6 @@
 /* What the passes over loops share: strides, the survey of a body, cutting a range in two. */
 #include "ir/build.h"
+#include "ir/eval.h"
 #include "lower/lower.h"
 #include "rewrite/rewrite.h"
 
@@ -230,6 +231,77 @@ tn_node *tn__cut(tn__lowering *l, tn_node *body, tn_node *x, int64_t by, int out
   return tn__exchange_ranges(l, body, &x, &at, 1, (tn_node *[]){outer, inner}, 2);
 }
 
+tn_node *tn__ignore_beyond(tn__lowering *l, tn_node *body, const tn_node *range, tn_node *inside) {
+  tn_ctx *c = l->c;
+  tn__nodes all = {0};
+  tn__map done;
+  tn__map_init(&done, l->a);
+  tn__topo(l->a, &body, 1, &all);
+  for (uint32_t i = 0; i < all.n; i++) {
+    tn_node *n = all.v[i], **src = tn__arena_alloc(l->a, (n->nsrc + 1) * sizeof *src);
+    uint32_t first = n->nsrc, m = 0;
+    bool closes = false, store = n->op == OP_STOREADD || (n->op == OP_STORE && tn__buffer_of(n)->op != OP_LOCAL);
+    if (!tn__closes(n, &first)) first = n->nsrc;
+    for (uint32_t s = first; s < n->nsrc; s++) closes |= n->src[s] == range;
+    for (uint32_t s = 0; s < n->nsrc; s++) {
+      if (s == first && closes && store && first == 3) src[m++] = inside;
+      src[m++] = tn__map_getp(&done, n->src[s]);
+    }
+    if (closes && store && first == 4) src[3] = tn__op2(c, OP_AND, src[3], inside);
+    if (closes && n->op == OP_REDUCE)
+      src[0] =
+          tn__where(c, inside, src[0], tn__const_bits(c, n->dtype, tn__eval_reduce_init((int)n->ints[0], n->dtype)));
+    bool same = m == n->nsrc;
+    for (uint32_t s = 0; s < n->nsrc && same; s++) same = src[s] == n->src[s];
+    tn__map_putp(&done, n,
+                 same ? n
+                      : tn__node_make(c, &(tn__make){.op = n->op,
+                                                     .dtype = n->dtype,
+                                                     .src = src,
+                                                     .nsrc = m,
+                                                     .ints = n->ints,
+                                                     .nint = n->nint,
+                                                     .name = n->name,
+                                                     .device = -1}));
+  }
+  return tn__map_getp(&done, body);
+}
+
+tn_node *tn__gate_accesses(tn__lowering *l, tn_node *body, tn_node *gate, const tn_node *by) {
+  tn_ctx *c = l->c;
+  tn__nodes all = {0};
+  tn__map to;
+  tn__ranges r;
+  tn__map_init(&to, l->a);
+  tn__ranges_find(c, l->a, body, &r);
+  uint64_t set = by ? 1ull << tn__range_at(&r, by) : 0;
+  tn__topo(l->a, &body, 1, &all);
+  for (uint32_t i = 0; i < all.n; i++) {
+    tn_node *n = all.v[i], **src = tn__arena_alloc(l->a, (n->nsrc + 2) * sizeof *src);
+    bool gated = (n->op == OP_LOAD || n->op == OP_STORE) && (tn__free_of(&r, n->src[1]) & set) == set, same = !gated;
+    const tn_node *old = gated ? tn__gate_of(n) : NULL;
+    uint32_t m = 0, at = n->op == OP_LOAD ? 2 : 3;
+    for (uint32_t s = 0; s < n->nsrc; s++) {
+      tn_node *x = tn__map_getp(&to, n->src[s]);
+      same &= x == n->src[s];
+      if (gated && s == at) src[m++] = old ? tn__simplify_index(c, tn__op2(c, OP_AND, gate, x)) : gate;
+      if (!old || s != at) src[m++] = x;
+    }
+    if (gated && n->nsrc == at) src[m++] = gate;
+    if (!same)
+      n = tn__node_make(c, &(tn__make){.op = n->op,
+                                       .dtype = n->dtype,
+                                       .src = src,
+                                       .nsrc = m,
+                                       .ints = n->ints,
+                                       .nint = n->nint,
+                                       .name = n->name,
+                                       .device = -1});
+    tn__map_putp(&to, all.v[i], n);
+  }
+  return tn__map_getp(&to, body);
+}
+
 tn_node *tn__cut_in(tn__lowering *l, tn_node **body, tn_node *x, int64_t by, int axis) {
   int64_t size;
   tn_node *cut[2];
@@ -315,9 +387,14 @@ tn_node *tn__simplify_accesses(tn_ctx *c, tn__arena *a, tn_node *body) {
   return tn__substitute(c, body, old.v, new_.v, old.n);
 }
 
+/* x as its value for the first of neighbours, and the neighbour's number */
+static tn_node *from_first(tn_ctx *c, tn_node *x, tn_node *by) {
+  tn_node *zero = tn__int(c, 0), *base = tn__simplify_index(c, tn__substitute(c, x, &by, &zero, 1));
+  return tn__node_make(c, &(tn__make){.op = OP_ADD, .dtype = base->dtype, .src = (tn_node *[]){base, by}, .nsrc = 2});
+}
+
 tn_node *tn__show_neighbours(tn_ctx *c, tn__arena *a, tn_node *body) {
   tn__nodes old = {0}, new_ = {0};
-  tn_node *zero = tn__int(c, 0);
   tn__ranges r;
   tn__ranges_find(c, a, body, &r);
   uint64_t neighbours = 0;
@@ -330,12 +407,14 @@ tn_node *tn__show_neighbours(tn_ctx *c, tn__arena *a, tn_node *body) {
     if (x->src[1]->op == OP_RANGE || !set || (set & (set - 1)) ||
         tn__stride(&r, x->src[1], (uint32_t)__builtin_ctzll(set)) != 1)
       continue;
-    tn_node *by = r.range[__builtin_ctzll(set)],
-            *base = tn__simplify_index(c, tn__substitute(c, x->src[1], &by, &zero, 1));
+    tn_node *by = r.range[__builtin_ctzll(set)], *gate = tn__gate_of(x);
     tn__vec_push(a, &old, x->src[1]);
-    tn_node *sum =
-        tn__node_make(c, &(tn__make){.op = OP_ADD, .dtype = base->dtype, .src = (tn_node *[]){base, by}, .nsrc = 2});
-    tn__vec_push(a, &new_, sum);
+    tn__vec_push(a, &new_, from_first(c, x->src[1], by));
+    bool ends = gate && gate->op == OP_LT && !(tn__free_of(&r, gate->src[1]) & set) && gate->src[0] != by &&
+                tn__stride(&r, gate->src[0], (uint32_t)__builtin_ctzll(set)) == 1;
+    if (!ends) continue;
+    tn__vec_push(a, &old, gate);
+    tn__vec_push(a, &new_, tn__op2(c, OP_LT, from_first(c, gate->src[0], by), gate->src[1]));
   }
   return tn__substitute(c, body, old.v, new_.v, old.n);
 }

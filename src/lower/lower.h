@@ -19,6 +19,7 @@ typedef struct tn__variant {
   int16_t together; /* so many groups make a block; 0: as usual */
   int8_t chunk;     /* elements that a thread takes one by one; 0: one */
   bool across;      /* ... whose neighbouring threads work on neighbouring rows */
+  int8_t rows, cols; /* a thread takes so many outputs along two loops, at most; 0: as usual */
   bool own;        /* a library call by a kernel */
 } tn__variant;
 enum { TN__VARIANT_NONE = -100 };
@@ -75,6 +76,7 @@ typedef struct tn__lowering {
   tn__sb note;         /* the steps done */
   int64_t next_range;  /* ids of ranges, beyond all that the body ever had */
   int64_t next_local;  /* numbers of LOCALs */
+  double staged;       /* bytes of shared memory that parts have for patches */
 } tn__lowering;
 
 /* A new loop */
@@ -145,6 +147,11 @@ bool tn__stands_between(const tn__ranges *r, uint64_t set);
  * tell them, unless that is NULL. */
 tn_node *tn__cut(tn__lowering *l, tn_node *body, tn_node *x, int64_t by, int outer_axis, int inner_axis,
                  tn_node **cut);
+/* What closes loops with turns beyond the end, `range` among them, where `inside` does not hold: sums of their numbers
+ * add nothing, stores leave memory alone. */
+tn_node *tn__ignore_beyond(tn__lowering *l, tn_node *body, const tn_node *range, tn_node *inside);
+/* Accesses whose index hangs on `by`, NULL: all, where the gate holds alone */
+tn_node *tn__gate_accesses(tn__lowering *l, tn_node *body, tn_node *gate, const tn_node *by);
 /* The loop inside of such blocks, of this axis: x itself where it is no longer than one */
 tn_node *tn__cut_in(tn__lowering *l, tn_node **body, tn_node *x, int64_t by, int axis);
 /* The closers of ranges `gone` close `fresh` in the first one's place; everywhere else gone[i] becomes value[i]. */
@@ -199,6 +206,10 @@ tn_node *tn__share_draws(tn__lowering *l, tn_node *body);
 tn_node *tn__make_global(tn__lowering *l, tn_node *part);
 /* column_reduce.c: few outputs across rows, a few of them a group's; NULL if they are not. */
 tn_node *tn__column_reduce(tn__lowering *l, tn_node *part, int *group);
+/* patch.c: rows by columns of outputs for each thread, as the variant says; NULL: there are no two loops of outputs
+ * whose turns load the same */
+tn_node *tn__patch(tn__lowering *l, tn_node *part, tn__part *out);
+bool tn__has_patches(const tn__survey *s);
 /* product.c: one sum of products of two loads; of its ranges, which the factors hang on alone, together, and those that
  * are summed over. */
 typedef struct tn__factors {

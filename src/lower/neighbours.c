@@ -4,7 +4,7 @@
  * Needs neighbours (AX_UNROLL) cut.  What is drawn in their loop is written out for each of them, outside of it, where
  * equal ones are one node; in the loop stands a choice among these by the neighbour's number, which is a constant once
  * the loop is unrolled.  So four neighbours draw the four words of one block: their calls differ by the word alone (the
- * element is base + k, k a constant), and the compiler makes one of them.
+ * element is base | k, k a constant), and the compiler makes one of them.
  *
  * Step noted: draws(a): what the neighbours of range a draw stands in front of their loop. */
 #include "ir/build.h"
@@ -64,7 +64,7 @@ static bool apply(const element *e, uint64_t apart, uint64_t *times, uint64_t *p
 }
 
 /* Neighbour v's element as the first one's index, times a constant, and a constant: sums and products wrap the same way
- * in all of these dtypes. */
+ * in all of these dtypes.  The word of a block is set, not added, for a compiler to see that the block is the same. */
 static tn_node *from_first(tn_ctx *c, tn_node *first, tn_node *v) {
   element a, b;
   int64_t apart;
@@ -75,7 +75,8 @@ static tn_node *from_first(tn_ctx *c, tn_node *first, tn_node *v) {
     return v;
   tn_node *x = tn__cast(c, tn__cast(c, a.index, TN_I64), TN_U64);
   if (times != 1) x = tn__op2(c, OP_MUL, x, tn__const_bits(c, TN_U64, times));
-  return plus ? tn__op2(c, OP_ADD, x, tn__const_bits(c, TN_U64, plus)) : x;
+  if (plus & ~3ull) x = tn__op2(c, OP_ADD, x, tn__const_bits(c, TN_U64, plus & ~3ull));
+  return plus & 3 ? tn__op2(c, OP_OR, x, tn__const_bits(c, TN_U64, plus & 3)) : x;
 }
 
 /* ---- one for each neighbour ---- */

@@ -278,6 +278,8 @@ tn_node *tn__optimise_part(tn__lowering *l, tn_node *part, tn__part *out) {
       out->group = out->tile->form->threads;
       return part;
     }
+    tn_node *patched = tn__patch(l, part, out);
+    if (patched) return patched;
     tn_node *folded = tn__column_reduce(l, part, &out->group);
     if (folded) return tn__make_global(l, folded);
     part = tn__hold_columns(l, part);

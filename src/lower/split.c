@@ -121,8 +121,11 @@ static int64_t count_blocks(const tn__lowering *l, const tn__survey *p, const tn
   /* of what is a group's work by itself, each makes a block */
   if (nested_in(p, x) >= tn__usual_group(t)) return tn__is_const(x->src[0]) ? most : 0;
   bool walks = tn__walks_outputs(p, p->common);
-  /* half the threads keep a unit busy if each reads all at once that it may */
-  double threads = walks ? cells * (double)loaded_bytes(p) / t->access * 2 : cells * tn__usual_group(t),
+  /* half the threads keep a unit busy if each reads all at once that it may; of those with patches a quarter does */
+  double patch = l->variant->rows && tn__has_patches(p) ? l->variant->rows * l->variant->cols : 0,
+         threads = patch > 0 ? cells / patch * 4
+                   : walks   ? cells * (double)loaded_bytes(p) / t->access * 2
+                             : cells * tn__usual_group(t),
          want = (double)tn__variant_by((int64_t)t->units * t->unit_threads, l->variant->blocks) / threads;
   int64_t n = 1;
   while ((double)n * 2 <= want && n * 2 * MIN_BLOCK <= most) n *= 2;

@@ -288,39 +288,6 @@ static tn_node *both(tn_ctx *c, tn_node *x, tn_node *y) {
   return x && y ? tn__simplify_index(c, tn__op2(c, OP_AND, x, y)) : x ? x : y;
 }
 
-/* The body with no access outside of the edges */
-static tn_node *gate_accesses(job *j, tn_node *body, tn_node *gate) {
-  tn__nodes all = {0};
-  tn__map to;
-  if (!gate) return body;
-  tn__map_init(&to, j->a);
-  tn__topo(j->a, &body, 1, &all);
-  for (uint32_t i = 0; i < all.n; i++) {
-    tn_node *n = all.v[i], **src = tn__arena_alloc(j->a, (n->nsrc + 2) * sizeof *src);
-    bool access = n->op == OP_LOAD || n->op == OP_STORE, same = !access;
-    uint32_t nsrc = 0, at = n->op == OP_LOAD ? 2 : 3;
-    for (uint32_t s = 0; s < n->nsrc; s++) {
-      tn_node *x = tn__map_getp(&to, n->src[s]);
-      bool is_gate = access && n->src[s] == tn__gate_of(n);
-      same &= x == n->src[s];
-      if (access && nsrc == at) src[nsrc++] = both(j->c, gate, is_gate ? x : NULL);
-      if (!is_gate) src[nsrc++] = x;
-    }
-    if (access && nsrc == at) src[nsrc++] = gate;
-    if (!same)
-      n = tn__node_make(j->c, &(tn__make){.op = n->op,
-                                          .dtype = n->dtype,
-                                          .src = src,
-                                          .nsrc = nsrc,
-                                          .ints = n->ints,
-                                          .nint = n->nint,
-                                          .name = n->name,
-                                          .device = -1});
-    tn__map_putp(&to, all.v[i], n);
-  }
-  return tn__map_getp(&to, body);
-}
-
 static bool hangs_on(const job *j, tn_node *n, const tn_node *range) {
   tn__nodes all = {0};
   tn__topo(j->a, &n, 1, &all);
@@ -409,7 +376,8 @@ tn__tile *tn__tile_part(tn__lowering *l, tn_node **body) {
     gate = both(c, gate, inside(&j, i, tn__add(c, first[i], together ? begin[i] : place[i])));
   }
   *body = tn__exchange_ranges(l, j.body, gone, value, nbatch + 2, fresh, n);
-  *body = tn__show_neighbours(c, a, gate_accesses(&j, tn__simplify_accesses(c, a, *body), gate));
+  tn_node *simple = tn__simplify_accesses(c, a, *body);
+  *body = tn__show_neighbours(c, a, gate ? tn__gate_accesses(l, simple, gate, NULL) : simple);
   tn__sb_printf(&l->note, " tile(%s,%dx%dx%d)", j.form->name, j.form->rows, j.form->cols, j.form->steps);
   return t;
 }

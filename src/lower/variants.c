@@ -15,6 +15,7 @@ static const tn__variant variants[] = {
     {.name = "double groups", .group = 1},
     {.name = "half packs", .pack = -1},
     {.name = "double packs", .pack = 1},
+    {.name = "no packs", .pack = TN__VARIANT_NONE},
     {.name = "half lanes", .lanes = -1},
     {.name = "double lanes", .lanes = 1},
     {.name = "whole", .blocks = TN__VARIANT_NONE},
@@ -50,6 +51,10 @@ static const tn__variant variants[] = {
     {.name = "team 8 across 32", .team = 8, .together = 32, .across = true},
     {.name = "team 16 across 32", .team = 16, .together = 32, .across = true},
     {.name = "team 32 across 32", .team = 32, .together = 32, .across = true},
+    {.name = "patch 8x8", .rows = 8, .cols = 8},
+    {.name = "patch 8x4", .rows = 8, .cols = 4},
+    {.name = "patch 4x4", .rows = 4, .cols = 4},
+    {.name = "patch 2x4", .rows = 2, .cols = 4},
     {.name = "own", .own = true},
     {.name = "own, double blocks", .own = true, .blocks = 1},
     {.name = "own, second tile", .own = true, .tile = 1},
@@ -69,11 +74,19 @@ static double work_of(tn_ctx *c, tn_node *body) {
 }
 
 /* a choice: either is right */
+static bool has_patches(tn_ctx *c, tn_node *body) {
+  tn__survey s;
+  tn__survey_loops(c, &c->scratch, body, &s);
+  return tn__has_patches(&s);
+}
+
+/* a choice: either is right */
 const tn__variant *tn__variant_next(tn_ctx *c, const tn__target *target, tn_node *body, bool called, uint32_t *at) {
   for (; *at < VARIANTS; ++*at) {
     const tn__variant *l = &variants[*at];
     if (*at && called != l->own) continue;
     if (called && l->own && !target->ntiles && work_of(c, body) > (target->group ? MUCH_WORK : SLOW_WORK)) continue;
+    if (l->rows && (!target->group || !has_patches(c, body))) continue;
     if (l->tile == TN__VARIANT_NONE && (!target->ntiles || work_of(c, body) > MUCH_WORK)) continue;
     ++*at;
     return l;

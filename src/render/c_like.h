@@ -46,6 +46,7 @@ typedef struct tn__printer {
   /* groups */
   tn__map packed; /* LOAD or STORE -> the number of the registers that hold its neighbours */
   tn__map copied; /* LOAD or STORE that a copy has done */
+  tn__map late;   /* STORE -> the number of the registers that hold its neighbours' values up to the loop's end */
   uint32_t npacked;
   tn__map divisor; /* f32 that lanes divide by and all threads have: its reciprocal stands behind it */
 } tn__printer;

@@ -81,6 +81,18 @@ static const char *wide_type(const tn__printer *p, const tn_node *access, const 
   return p->d->group->wide[__builtin_ctzll((unsigned long long)(bytes < WIDE ? bytes : WIDE))];
 }
 
+/* The end up to which the gate says that neighbours are there; NULL: it says nothing of the kind */
+static tn_node *ends_at(const tn_node *gate, const tn_node *r) {
+  return gate && tn__ends_within(gate, r) ? gate->src[1] : NULL;
+}
+
+/* What the first of neighbours has of r + base; NULL: 0 */
+static tn_node *first_of(const tn_node *sum, const tn_node *r) { return sum == r ? NULL : sum->src[sum->src[0] == r]; }
+
+static bool stands(tn__printer *p, const tn_node *x) {
+  return !x || x->op == OP_CONST || tn__map_getp(&p->name, x);
+}
+
 /* May the access be one for all turns of the loop ins[start..end]?  What goes before the loop must not miss a store in
  * it, what goes behind it must not be missed by a load. */
 /* a choice: no is right */
@@ -93,13 +105,9 @@ static bool is_packable(tn__printer *p, uint32_t start, uint32_t end, uint32_t a
     if (!is_access(other) || other->src[0] != n->src[0]) continue;
     if (n->op == OP_LOAD ? other->op != OP_LOAD : other->op != OP_STORE || !tn__is_packed(other, r)) return false;
   }
-  for (uint32_t s = 1; s < n->nsrc; s++) { /* base and gate stand before the loop; the value does not */
-    tn_node *x = n->src[s];
-    if (s == 1) x = x == r ? NULL : x->src[x->src[0] == r];
-    if (s == 2 && n->op == OP_STORE) x = NULL;
-    if (x && x->op != OP_CONST && !tn__map_getp(&p->name, x)) return false;
-  }
-  return true;
+  tn_node *gate = tn__gate_of(n), *last = ends_at(gate, r);
+  /* base and gate, or the gate's place and end, stand before the loop; the value does not */
+  return stands(p, first_of(n->src[1], r)) && stands(p, last ? first_of(gate->src[0], r) : gate) && stands(p, last);
 }
 
 /* A piece of it in memory: *(T *)(b0 + base), or ((T *)(b0 + base))[piece]. */
@@ -178,6 +186,51 @@ static bool awaits(const tn__printer *p, uint32_t start) {
   return sends && reads;
 }
 
+/* The condition under which neighbour `which` is there; NULL: they all are, or none. */
+static const char *is_within(tn__printer *p, tn_node *n, tn_node *r, const char *which) {
+  tn_node *gate = tn__gate_of(n), *end = ends_at(gate, r), *first = end ? first_of(gate->src[0], r) : NULL;
+  if (!end) return NULL;
+  if (!first) return tn__print_format(p, "%s < %s", which, tn__print_name(p, end));
+  int kind = tn__print_kind(p, gate->src[0]);
+  const char *wide = kind == tn__print_kind(p, first) ? "" : tn__print_format(p, "(%s)", p->d->value[kind]);
+  return tn__print_format(p, "%s%s + %s < %s", wide, tn__print_name(p, first), which, tn__print_name(p, end));
+}
+
+/* Element l of neighbours, by itself */
+static const char *single(tn__printer *p, tn_node *n, tn_node *r) {
+  tn_node *buf = n->src[0], *first = first_of(n->src[1], r);
+  return tn__print_format(p, "%c%" PRId64 "[%s + l]", buf->op == OP_LOCAL ? 'l' : 'b', buf->ints[0],
+                          first ? tn__print_name(p, first) : "0");
+}
+
+/* Wide accesses, all or none of them under the gate: if (gate) `to` = `from`, for pieces of n; or, where the end may be
+ * among the neighbours, one by one. */
+static void put_wide(tn__printer *p, tn_node *n, tn_node *r, uint64_t number) {
+  bool load = n->op == OP_LOAD;
+  int64_t extent = r->src[0]->ints[0];
+  const char *whole = is_within(p, n, r, tn__print_format(p, "%" PRId64, extent - 1)),
+             *gate = whole ? whole : gate_of(p, n);
+  if (whole) tn__print_line(p, "if (%s) {", whole);
+  p->depth += whole != NULL;
+  for (int64_t k = 0; k < pieces(n, r); k++) {
+    const char *in = wide_register(p, number, n, r, k), *at = wide_access(p, n, r, k);
+    tn__print_line(p, "%s%s = %s;", gate && !whole ? tn__print_format(p, "if (%s) ", gate) : "", load ? in : at,
+                   load ? at : in);
+  }
+  if (!whole) return;
+  p->depth--;
+  tn__print_line(p, "} else {");
+  p->depth++;
+  tn__print_line(p, "%s", p->d->group->unroll);
+  tn__print_line(p, "for (i32 l = 0; l < %" PRId64 "; l++) {", extent);
+  p->depth++;
+  const char *inside = is_within(p, n, r, "l"), *one = single(p, n, r);
+  if (load) tn__print_line(p, "w%" PRIu64 ".x[l] = %s ? %s : 0;", number, inside, one);
+  else tn__print_line(p, "if (%s) %s = w%" PRIu64 ".x[l];", inside, one, number);
+  tn__print_brace(p, "}");
+  tn__print_brace(p, "}");
+}
+
 /* Before an unrolled loop: registers for each packed access, and the loads. */
 static void put_packs(tn__printer *p, uint32_t start) {
   tn_node *r = p->part->ins[start];
@@ -189,14 +242,11 @@ static void put_packs(tn__printer *p, uint32_t start) {
         tn__map_get(&p->copied, (uintptr_t)n, NULL))
       continue;
     uint32_t number = p->npacked++;
-    const char *gate = n->op == OP_LOAD ? gate_of(p, n) : NULL;
     tn__map_put(&p->packed, (uintptr_t)n, number);
     const char *several = pieces(n, r) == 1 ? "" : tn__print_format(p, "[%" PRId64 "]", pieces(n, r));
     tn__print_line(p, "union { %s all%s; %s x[%" PRId64 "]; } w%" PRIu32 ";", wide_type(p, n, r), several,
                    p->d->cell[n->src[0]->dtype], r->src[0]->ints[0], number);
-    for (int64_t k = 0; n->op == OP_LOAD && k < pieces(n, r); k++)
-      tn__print_line(p, "%s%s = %s;", gate ? tn__print_format(p, "if (%s) ", gate) : "",
-                     wide_register(p, number, n, r, k), wide_access(p, n, r, k));
+    if (n->op == OP_LOAD) put_wide(p, n, r, number);
   }
 }
 
@@ -206,11 +256,72 @@ static void put_packed_stores(tn__printer *p, uint32_t start) {
   for (uint32_t i = start + 1, end = end_of(p, start); i < end; i++) {
     tn_node *n = p->part->ins[i];
     if (n->op != OP_STORE || !tn__map_get(&p->packed, (uintptr_t)n, &number)) continue;
-    tn_node *r = p->part->ins[start];
-    const char *gate = gate_of(p, n);
-    for (int64_t k = 0; k < pieces(n, r); k++)
-      tn__print_line(p, "%s%s = %s;", gate ? tn__print_format(p, "if (%s) ", gate) : "", wide_access(p, n, r, k),
-                     wide_register(p, number, n, r, k));
+    put_wide(p, n, p->part->ins[start], number);
+  }
+}
+
+/* ---- stores behind the loads of all neighbours ---- */
+
+/* Is it made of counters, and of what stands before the loop ins[start..end]? */
+/* a choice: no is right */
+static bool counts(tn__printer *p, uint32_t start, tn_node *n) {
+  tn__nodes all = {0};
+  if (n) tn__topo(&p->c->scratch, &n, 1, &all);
+  for (uint32_t i = 0; i < all.n; i++) {
+    const tn_node *x = all.v[i];
+    bool leaf = x->op == OP_CONST || x->op == OP_VAR || x == p->part->ins[start];
+    if (!leaf && !tn__is_elementwise(x) && !tn__map_getp(&p->name, x)) return false;
+  }
+  return true;
+}
+
+/* Does the store ins[at] stand between loads of different neighbours?  For all that a compiler sees of the pointers,
+ * they might load what it stores: each would wait for the one before. */
+/* a choice: no is right */
+static bool delays_loads(tn__printer *p, uint32_t start, uint32_t end, uint32_t at) {
+  tn_node *n = p->part->ins[at];
+  bool loads = false;
+  if (n->op != OP_STORE || threads_of(n->src[0]) || tn__map_get(&p->packed, (uintptr_t)n, NULL) ||
+      tn__map_get(&p->copied, (uintptr_t)n, NULL) || !counts(p, start, n->src[1]) || !counts(p, start, tn__gate_of(n)))
+    return false;
+  for (uint32_t i = start + 1; i < end; i++) {
+    const tn_node *x = p->part->ins[i];
+    if (x->op == OP_RANGE || (is_access(x) && x != n && x->src[0] == n->src[0])) return false;
+    loads |= x->op == OP_LOAD && x->src[0]->op == OP_PARAM && !tn__map_get(&p->packed, (uintptr_t)x, NULL);
+  }
+  return loads;
+}
+
+/* Before an unrolled loop: registers for what it stores late */
+static void put_late(tn__printer *p, uint32_t start) {
+  uint32_t end = end_of(p, start);
+  for (uint32_t i = start + 1; i < end; i++) {
+    tn_node *n = p->part->ins[i];
+    if (!delays_loads(p, start, end, i)) continue;
+    tn__map_put(&p->late, (uintptr_t)n, p->npacked);
+    tn__print_line(p, "%s w%" PRIu32 "[%" PRId64 "];", p->d->cell[n->src[0]->dtype], p->npacked++,
+                   p->part->ins[start]->src[0]->ints[0]);
+  }
+}
+
+/* Behind it: the stores, whose places are counted once more. */
+static void put_late_stores(tn__printer *p, uint32_t start) {
+  tn_node *r = p->part->ins[start];
+  uint64_t number;
+  for (uint32_t i = start + 1, end = end_of(p, start); i < end; i++) {
+    tn_node *n = p->part->ins[i], *gate = tn__gate_of(n);
+    if (n->op != OP_STORE || !tn__map_get(&p->late, (uintptr_t)n, &number)) continue;
+    for (uint32_t k = start + 1; k < end; k++) tn__map_putp(&p->name, p->part->ins[k], NULL);
+    tn__print_line(p, "%s", p->d->group->unroll);
+    const char *type = p->d->value[tn__print_kind(p, r)], *turn = tn__print_give(p, r, 'i', p->nloop++);
+    tn__print_line(p, "for (%s %s = 0; %s < %" PRId64 "; %s++) {", type, turn, turn, r->src[0]->ints[0], turn);
+    p->depth++;
+    tn__print_deep(p, n->src[1]);
+    if (gate) tn__print_deep(p, gate);
+    tn__print_line(p, "%s%s = w%" PRIu64 "[%s];",
+                   gate ? tn__print_format(p, "if (%s) ", tn__print_name(p, gate)) : "", tn__print_element(p, n),
+                   number, turn);
+    tn__print_brace(p, "}");
   }
 }
 
@@ -242,6 +353,9 @@ static const char *element(tn__printer *p, tn_node *n) {
   if (tn__map_get(&p->packed, (uintptr_t)n, &number))
     return tn__print_format(p, "w%" PRIu64 ".x[%s]", number,
                             tn__print_name(p, p->part->ins[p->open.v[p->open.n - 1].start]));
+  if (tn__map_get(&p->late, (uintptr_t)n, &number))
+    return tn__print_format(p, "w%" PRIu64 "[%s]", number,
+                            tn__print_name(p, p->part->ins[p->open.v[p->open.n - 1].start]));
   if (threads_of(buf)) return tn__print_format(p, "l%" PRId64 "[%s]", buf->ints[0], own_slot(p, n, threads_of(buf)));
   return tn__print_element(p, n);
 }
@@ -272,7 +386,8 @@ static void put_add(tn__printer *p, const tn_node *n, const char *gate, const ch
 static void put_store(tn__printer *p, tn_node *n) {
   const char *gate = gate_of(p, n);
   bool everyone = in_lanes(p) || p->part->group == 1;
-  if (tn__map_get(&p->packed, (uintptr_t)n, NULL)) gate = NULL; /* asked when all is stored */
+  bool waits = tn__map_get(&p->packed, (uintptr_t)n, NULL) || tn__map_get(&p->late, (uintptr_t)n, NULL);
+  if (waits) gate = NULL; /* asked when all is stored */
   if (!everyone) gate = gate ? tn__print_format(p, "t == 0 && %s", gate) : "t == 0";
   if (threads_of(n->src[0])) put_own(p, n);
   else if (adding(p, n)) put_add(p, n, gate, element(p, n));
@@ -281,7 +396,10 @@ static void put_store(tn__printer *p, tn_node *n) {
 
 static void put_load(tn__printer *p, tn_node *n) {
   const char *x = element(p, n);
-  tn__print_value(p, n, threads_of(n->src[0]) ? x : tn__print_loaded(p, n, x));
+  tn_node open = *n;
+  bool packed = tn__map_get(&p->packed, (uintptr_t)n, NULL);
+  if (packed && ends_at(tn__gate_of(n), p->part->ins[p->open.v[p->open.n - 1].start])) open.nsrc = 2; /* asked before */
+  tn__print_value(p, n, threads_of(n->src[0]) ? x : tn__print_loaded(p, &open, x));
 }
 
 /* ---- products by tiles ---- */
@@ -579,7 +697,7 @@ static void open_range(tn__printer *p, uint32_t start) {
     if (tn__is_int_const(r->src[0], p->part->group)) tn__print_line(p, "{");
     else tn__print_line(p, "if (t < %s) {", extent);
   } else {
-    if (axis == AX_UNROLL) put_packs(p, start);
+    if (axis == AX_UNROLL) put_packs(p, start), put_late(p, start);
     bool unroll = axis == AX_UNROLL || (axis != AX_GLOBAL && holds_own(p, start)); /* a choice: either is right */
     if (unroll) tn__print_line(p, "%s", p->d->group->unroll); /* a choice: either is right */
     const char *i = tn__print_give(p, r, 'i', p->nloop++);
@@ -606,7 +724,7 @@ static void close_range(tn__printer *p) {
   if (!p->open.n) tn__fail(p->c, TN_ERUN, "kernel %s closes a loop that is not open", p->k->name);
   uint32_t start = p->open.v[--p->open.n].start;
   tn__print_brace(p, "}");
-  if (p->part->ins[start]->ints[0] == AX_UNROLL) put_packed_stores(p, start);
+  if (p->part->ins[start]->ints[0] == AX_UNROLL) put_packed_stores(p, start), put_late_stores(p, start);
   if (p->d->group->meets_again && meets(p, start)) put_barrier(p);
 }
 
@@ -639,8 +757,8 @@ static void put_signature(tn__printer *p, uint32_t number) {
   const tn__group_words *w = p->d->group;
   const char *name = tn__print_format(p, "%s_%" PRIu32, p->k->name, number),
              *threads = tn__print_format(p, "%d", tn__threads_of_block(p->part));
-  if (tile_of(p) && tile_of(p)->form->beside)
-    threads = tn__print_format(p, "%s, %d", threads, tile_of(p)->form->beside);
+  int beside = !w->tiles ? 0 : tile_of(p) ? tile_of(p)->form->beside : p->part->beside;
+  if (beside) threads = tn__print_format(p, "%s, %d", threads, beside);
   tn__sb_puts(p->out, "\n");
   tn__sb_puts(p->out, tn__print_expand(p, w->kernel, &(tn__words){.word = {['k'] = name, ['g'] = threads}}));
   for (uint32_t a = 0; a < p->k->nbuf + p->k->nvar; a++) {
@@ -727,6 +845,7 @@ void tn__print_group(tn__printer *p, uint32_t number) {
   p->npacked = 0;
   tn__map_init(&p->packed, &p->c->scratch);
   tn__map_init(&p->copied, &p->c->scratch);
+  tn__map_init(&p->late, &p->c->scratch);
   put_signature(p, number);
   p->depth = 1;
   put_declarations(p);

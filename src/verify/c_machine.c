@@ -53,6 +53,8 @@ tn__exact_cell *tn__exact_memory_at(tn__exact_memory *m, uint32_t object, int64_
     fresh.dtype = m->dtype[object];
     fresh.val = m->permuted[object] ? tn__exact_int(((uint64_t)element + m->seed) % (uint64_t)m->size[object])
                                     : tn__exact_input(m->seed, fresh.dtype, object, element, m->number, m->nnumber);
+  } else { /* nobody wrote it, where loops are cut short; texts convert it on the way */
+    fresh.val = tn__is_float(dtype) ? tn__exact_const(dtype, 0) : tn__exact_int(0);
   }
   tn__map_put(&m->place, key, m->cell.n);
   tn__vec_push(m->arena, &m->cell, fresh);

@@ -74,6 +74,40 @@ static void beside_stores(void **state) {
   tn_ctx_close(c);
 }
 
+/* Of distances of all pairs a thread has a patch; halves of odd lengths go by packs. */
+static void patches_and_packs(void **state) {
+  static const struct {
+    const char *text, *has;
+  } rows[] = {
+      {"%1 = param f32[1024,64] 1024 64 {0 0}\n"
+       "%2 = reshape f32[1024,1,64] %1 1024 1 64\n"
+       "%3 = expand f32[1024,9000,64] %2 1024 9000 64\n"
+       "%4 = param f32[9000,64] 9000 64 {1 0}\n"
+       "%5 = reshape f32[1,9000,64] %4 1 9000 64\n"
+       "%6 = expand f32[1024,9000,64] %5 1024 9000 64\n"
+       "%7 = neg f32[1024,9000,64] %6\n"
+       "%8 = add f32[1024,9000,64] %3 %7\n"
+       "%9 = abs f32[1024,9000,64] %8\n"
+       "%10 = sum f32[1024,9000] %9 {2}\n"
+       "%11 = sink void %10 {\"outputs\"}\n",
+       "patch(0,1,8x8) stage(2,32)"},
+      {"%1 = param f16[8388607] 8388607 {0 0}\n"
+       "%2 = exp f16[8388607] %1\n"
+       "%3 = sink void %2 {\"outputs\"}\n",
+       "tail(0,8)"},
+  };
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
+  (void)state;
+  assert_non_null(c);
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    char *text = tn_explain_text_string(c, rows[i].text);
+    assert_non_null(text);
+    if (!strstr(text, rows[i].has)) fail_msg("there is no %s:\n%s", rows[i].has, text);
+    tn_string_free(text);
+  }
+  tn_ctx_close(c);
+}
+
 /* What takes no longer than a few launches is not compared: nothing is said, and compiling takes its usual time. */
 static void small(void **state) {
   tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
@@ -86,6 +120,7 @@ static void small(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(shapes), cmocka_unit_test(beside_stores),
+                                     cmocka_unit_test(patches_and_packs),
                                      cmocka_unit_test(small)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,132 @@
+/* Neighbours of one thread where their number does not divide the outputs': whatever the length, the dtype and where
+ * the accesses begin, elements are what the graph says, and nothing beyond the end is touched, which each schedule's
+ * comparison with its graph would see. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include "lower/lower.h"
+#include "support/coverage.h"
+#include "tenet/tenet.h"
+#include <stdio.h>
+
+typedef struct row {
+  const char *name, *text; /* T: the dtype; N: the length, M: three more; R: the rows of 27 that it is */
+  bool tail;               /* has packs, for lengths that these do not divide */
+} row;
+
+static const row rows[] = {
+    {"two operands",
+     "%1 = param T[N] N {0 0}\n%2 = param T[N] N {1 0}\n%3 = max T[N] %1 %2\n%4 = add T[N] %3 %2\n"
+     "%5 = sink void %4 {\"outputs\"}\n",
+     true},
+    {"an operand that is turned",
+     "%1 = param T[N] N {0 0}\n%2 = param T[N] N {1 0}\n%3 = flip T[N] %1 {0}\n%4 = max T[N] %3 %2\n"
+     "%5 = sink void %4 {\"outputs\"}\n",
+     true},
+    {"an operand that begins elsewhere",
+     "%1 = param T[M] M {0 0}\n%2 = param T[N] N {1 0}\n%3 = shrink T[N] %1 3 N {1}\n%4 = max T[N] %3 %2\n"
+     "%5 = sink void %4 {\"outputs\"}\n",
+     true},
+    {"nothing but what is elsewhere",
+     "%1 = param T[M] M {0 0}\n%2 = shrink T[N] %1 3 N {1}\n%3 = neg T[N] %2\n%4 = sink void %3 {\"outputs\"}\n",
+     true},
+    {"one that lies across",
+     "%1 = param T[27,R] 27 R {0 0}\n%2 = permute T[R,27] %1 {1 0}\n%3 = neg T[R,27] %2\n"
+     "%4 = sink void %3 {\"outputs\"}\n",
+     false},
+    {"numbers for columns",
+     "%1 = param T[R,27] R 27 {0 0}\n%2 = param T[27] 27 {1 0}\n%3 = reshape T[1,27] %2 1 27\n"
+     "%4 = expand T[R,27] %3 R 27\n%5 = max T[R,27] %1 %4\n%6 = sink void %5 {\"outputs\"}\n",
+     true},
+};
+
+/* The text with its letters replaced */
+static void text_of(const row *r, const char *dtype, int length, char *out, size_t size) {
+  size_t n = 0;
+  for (const char *s = r->text; *s && n < size; s++) {
+    bool word = *s == 'T' || *s == 'N' || *s == 'M' || *s == 'R';
+    if (!word) out[n++] = *s;
+    else if (*s == 'T') n += (size_t)snprintf(out + n, size - n, "%s", dtype);
+    else n += (size_t)snprintf(out + n, size - n, "%d", *s == 'N' ? length : *s == 'M' ? length + 3 : length / 27);
+  }
+  out[n] = 0;
+}
+
+static tn_ctx *open_small(const char *device, const tn__variant *v) {
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = device, .quiet = 1, .verify = "strict"});
+  assert_non_null(c);
+  tn__device *d = tn__device_get(c, 0);
+  d->usual = v;
+  d->target.units = 1; /* few elements keep it busy */
+  d->target.unit_threads = 256;
+  coverage_watch(d);
+  return c;
+}
+
+static uint64_t tails(const char *device) {
+  char step[64];
+  snprintf(step, sizeof step, "%s:tail", device);
+  return coverage_of("step", step);
+}
+
+static void agree(tn_ctx *c, const char *name, const char *text) {
+  char why[512];
+  graph g;
+  if (!graph_parse(c, text, 1, false, &g)) fail_msg("%s: %s\n%s", name, tn_last_error(c)->text, text);
+  if (!graph_agrees_always(c, &g, why, sizeof why)) fail_msg("%s: %s\n%s", name, why, text);
+  graph_free(c, &g);
+}
+
+static void odd_lengths(void **state) {
+  static const char *const devices[] = {"ref:sm_80", "ref:sm_90"};
+  static const char *const dtypes[] = {"f32", "f16", "f64", "u8", "bf16"};
+  static const int lengths[] = {27 * 37, 27 * 75, 27 * 81, 27 * 80};
+  char text[1024];
+  (void)state;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    for (size_t t = 0; t < sizeof dtypes / sizeof *dtypes; t++)
+      for (size_t n = 0; n < sizeof lengths / sizeof *lengths; n++) {
+        const char *device = devices[(i + n) % 2];
+        tn_ctx *c = open_small(device, tn__variant_at((i + t) % 2 ? 0 : 4));
+        uint64_t before = tails(device);
+        text_of(&rows[i], dtypes[t], lengths[n], text, sizeof text);
+        agree(c, rows[i].name, text);
+        tn_ctx_close(c);
+        bool odd = lengths[n] % 2, has = tails(device) > before;
+        if (has && !(rows[i].tail)) fail_msg("%s of %s, %d: packs", rows[i].name, dtypes[t], lengths[n]);
+        if (odd && !has && rows[i].tail) fail_msg("%s of %s, %d: no packs", rows[i].name, dtypes[t], lengths[n]);
+      }
+}
+
+/* Numbers that four neighbours draw together are those that each would draw alone. */
+static void drawn(void **state) {
+  (void)state;
+  tn_ctx *c = open_small("ref:sm_90", NULL);
+  uint64_t before = tails("ref:sm_90");
+  agree(c, "random numbers", "%1 = iota i64[2017] 2017\n%2 = cast u64[2017] %1\n%3 = param u64[2] 2 {0 0}\n"
+                             "%4 = shrink u64[1] %3 0 1 {1}\n%5 = expand u64[2017] %4 2017\n"
+                             "%6 = shrink u64[1] %3 1 1 {1}\n%7 = expand u64[2017] %6 2017\n"
+                             "%8 = philox u32[2017] %2 %5 %7\n%9 = sink void %8 {\"outputs\"}\n");
+  tn_ctx_close(c);
+  if (tails("ref:sm_90") == before) fail_msg("random numbers: no packs");
+}
+
+/* Any length up to a bound */
+static void symbolic(void **state) {
+  (void)state;
+  tn_ctx *c = open_small("ref:sm_90", NULL);
+  uint64_t before = tails("ref:sm_90");
+  agree(c, "a size that is not known", "%1 = var index {\"B\" 1 1500}\n%2 = param f16[B] %1 {0 0}\n"
+                                       "%3 = param f16[B] %1 {1 0}\n%4 = mul f16[B] %2 %3\n"
+                                       "%5 = sink void %4 {\"outputs\"}\n");
+  tn_ctx_close(c);
+  if (tails("ref:sm_90") == before) fail_msg("a size that is not known: no packs");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(odd_lengths), cmocka_unit_test(drawn),
+                                     cmocka_unit_test(symbolic)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

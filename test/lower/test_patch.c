@@ -1,0 +1,111 @@
+/* Patches of outputs for a thread: whatever the sizes, the dtypes and where the operands' elements lie, sums over all
+ * pairs of rows are what the graph says, on each kind of GPU, by each size of patch; schedules are compared with their
+ * graphs, too. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include "lower/lower.h"
+#include "support/coverage.h"
+#include "tenet/tenet.h"
+#include <stdio.h>
+
+typedef struct pairs { /* of rows of x[batch,rows,steps] and y[batch,columns,steps], or y[batch,steps,columns] */
+  const char *name, *dtype, *of, *by; /* what is made of the elements of a pair, and how that is summed up */
+  int batch, rows, columns, steps;
+  bool turned, beside; /* ... y; with a number for each column and a sum over each row, all below a square root */
+} pairs;
+
+static const pairs rows[] = {
+    {"differences", "f32", "sub", "sum", 1, 64, 96, 32, false, false},
+    {"odd sizes", "f32", "sub", "sum", 1, 37, 71, 33, false, false},
+    {"two steps", "f32", "mul", "rmax", 1, 19, 40, 2, false, false},
+    {"few rows", "f32", "add", "rmin", 1, 2, 300, 5, false, false},
+    {"few columns", "f32", "add", "rmax", 1, 301, 2, 7, false, false},
+    {"turned", "f32", "sub", "sum", 1, 33, 65, 40, true, false},
+    {"batches", "f32", "mul", "prod", 3, 17, 35, 6, false, false},
+    {"halves", "f16", "add", "rmax", 1, 21, 45, 67, false, false},
+    {"brain floats", "bf16", "add", "rmin", 2, 21, 45, 19, true, false},
+    {"doubles", "f64", "sub", "sum", 1, 40, 41, 35, false, false},
+    {"integers", "i32", "mul", "sum", 1, 30, 66, 65, true, false},
+    {"bytes", "u8", "xor", "rmax", 1, 30, 66, 13, false, false},
+    {"beside other sums", "f32", "sub", "sum", 1, 36, 70, 34, false, true},
+    {"beside other sums, batches", "f64", "mul", "sum", 2, 9, 33, 64, true, true},
+};
+
+/* x and y expanded to all pairs, and what is made of them */
+static void text_of(const pairs *p, char *out, size_t size) {
+  char x[64], y[64], all[64], row[64], flat[64];
+  const char *t = p->dtype;
+  snprintf(x, sizeof x, "%d %d %d", p->batch, p->rows, p->steps);
+  snprintf(y, sizeof y, "%d %d %d", p->batch, p->turned ? p->steps : p->columns, p->turned ? p->columns : p->steps);
+  snprintf(all, sizeof all, "%d %d %d %d", p->batch, p->rows, p->columns, p->steps);
+  snprintf(flat, sizeof flat, "%d %d %d", p->batch, p->rows, p->columns);
+  snprintf(row, sizeof row, "%d %d", p->batch, p->rows);
+  int n = 0, of = !strcmp(p->of, "sub") ? 8 : 7;
+#define PUT(...) n += snprintf(out + n, size - (size_t)n, __VA_ARGS__)
+  PUT("%%1 = param %s[%d,%d,%d] %s {0 0}\n", t, p->batch, p->rows, p->steps, x);
+  PUT("%%2 = param %s[%d,%d,%d] %s {1 0}\n", t, p->batch, p->turned ? p->steps : p->columns,
+      p->turned ? p->columns : p->steps, y);
+  PUT("%%3 = permute %s[%d,%d,%d] %%2 {%s}\n", t, p->batch, p->columns, p->steps, p->turned ? "0 2 1" : "0 1 2");
+  PUT("%%4 = reshape %s[%d,%d,1,%d] %%1 %d %d 1 %d\n", t, p->batch, p->rows, p->steps, p->batch, p->rows, p->steps);
+  PUT("%%5 = reshape %s[%d,1,%d,%d] %%3 %d 1 %d %d\n", t, p->batch, p->columns, p->steps, p->batch, p->columns,
+      p->steps);
+  PUT("%%6 = expand %s[%d,%d,%d,%d] %%4 %s\n", t, p->batch, p->rows, p->columns, p->steps, all);
+  PUT("%%7 = expand %s[%d,%d,%d,%d] %%5 %s\n", t, p->batch, p->rows, p->columns, p->steps, all);
+  if (of == 8) PUT("%%8 = neg %s[%d,%d,%d,%d] %%7\n", t, p->batch, p->rows, p->columns, p->steps);
+  else PUT("%%8 = max %s[%d,%d,%d,%d] %%7 %%7\n", t, p->batch, p->rows, p->columns, p->steps);
+  PUT("%%9 = %s %s[%d,%d,%d,%d] %%6 %%8\n", of == 8 ? "add" : p->of, t, p->batch, p->rows, p->columns, p->steps);
+  PUT("%%10 = max %s[%d,%d,%d,%d] %%9 %%6\n", t, p->batch, p->rows, p->columns, p->steps);
+  PUT("%%11 = %s %s[%d,%d,%d] %%10 {3}\n", p->by, t, p->batch, p->rows, p->columns);
+  if (!p->beside) {
+    PUT("%%12 = sink void %%11 {\"outputs\"}\n");
+    return;
+  }
+  PUT("%%12 = sum %s[%d,%d] %%1 {2}\n", t, p->batch, p->rows);
+  PUT("%%13 = reshape %s[%d,%d,1] %%12 %s 1\n", t, p->batch, p->rows, row);
+  PUT("%%14 = expand %s[%d,%d,%d] %%13 %s\n", t, p->batch, p->rows, p->columns, flat);
+  PUT("%%15 = param %s[%d] %d {2 0}\n", t, p->columns, p->columns);
+  PUT("%%16 = reshape %s[1,1,%d] %%15 1 1 %d\n", t, p->columns, p->columns);
+  PUT("%%17 = expand %s[%d,%d,%d] %%16 %s\n", t, p->batch, p->rows, p->columns, flat);
+  PUT("%%18 = mul %s[%d,%d,%d] %%11 %%14\n", t, p->batch, p->rows, p->columns);
+  PUT("%%19 = add %s[%d,%d,%d] %%18 %%17\n", t, p->batch, p->rows, p->columns);
+  PUT("%%20 = sink void %%19 {\"outputs\"}\n");
+#undef PUT
+}
+
+static void try(const char *device, const tn__variant *v, const pairs *p, bool plain) {
+  char text[4096], why[512], step[64];
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = device, .quiet = 1, .verify = "strict"});
+  assert_non_null(c);
+  tn__device *d = tn__device_get(c, 0);
+  d->usual = v;
+  coverage_watch(d);
+  snprintf(step, sizeof step, "%s:patch", device);
+  uint64_t before = coverage_of("step", step);
+  text_of(p, text, sizeof text);
+  graph g;
+  if (!graph_parse(c, text, 1, plain, &g)) fail_msg("%s: %s\n%s", p->name, tn_last_error(c)->text, text);
+  if (!graph_agrees_always(c, &g, why, sizeof why)) fail_msg("%s, %s, %s: %s", p->name, v->name, device, why);
+  graph_free(c, &g);
+  tn_ctx_close(c);
+  if (coverage_of("step", step) == before) fail_msg("%s, %s, %s: there is no patch", p->name, v->name, device);
+}
+
+static void all_pairs(void **state) {
+  static const char *const devices[] = {"ref:sm_80", "ref:sm_90"};
+  int seen = 0; /* sizes of patches: the first does all, the others a third each */
+  (void)state;
+  for (uint32_t n = 0; tn__variant_at(n); n++) {
+    if (!tn__variant_at(n)->rows) continue;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+      if (!seen || ((size_t)seen + i) % 3 == 0) try(devices[(n + i) % 2], tn__variant_at(n), &rows[i], i % 2);
+    seen++;
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(all_pairs)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
