@@ -358,7 +358,7 @@ tn_node *tn__fetch(tn__lowering *l, tn_node *body, tn_node **one) {
   for (;;) {
     rows w = {.l = l};
     tn__survey_loops(l->c, l->a, body, &w.p);
-    if (!is_plain(&w.p) || !find_fetched(&w)) return body;
+    if (!tn__is_by_element(&w.p) || !find_fetched(&w)) return body;
     tn_node *turns = w.p.r.range[w.outer], *x = w.p.r.range[w.inner];
     tn__sb_printf(&l->note, " fetch(%lld,%lld)", tn__id_of(turns), tn__id_of(x));
     body = tn__as_one(l, body, (tn_node *[]){turns, x}, 2, AX_LOOP, one);
