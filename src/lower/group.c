@@ -17,7 +17,7 @@
  * stores nothing, so that no thread asks before it loads.
  *
  * Steps noted: flat(a,b): loops become one, their counters its quotients and remainders; pack(a,n): n neighbours in one
- * thread; draws(a): what these draw at random stands in front of their loop (neighbours.c). */
+ * thread; along(a,n): so, and values run along them; draws(a): what these draw at random stands in front of their loop (neighbours.c). */
 #include "ir/build.h"
 #include "ir/eval.h"
 #include "lower/lower.h"
@@ -378,9 +378,29 @@ static int64_t chunk_of(const job *j, double outputs) {
   return n;
 }
 
+/* Values that run along a few turns, whose elements lie side by side: these are a thread's neighbours, for whom it
+ * fetches and stores at once. */
+/* a choice: no is right */
+static bool run_in_threads(job *j) {
+  for (uint32_t k = 0; k < j->s.r.n; k++) {
+    tn_node *range = j->s.r.range[k];
+    int64_t turns, beside = 0;
+    if (!(j->s.running >> k & 1) || !tn__const_int(range->src[0], &turns) || turns > MAX_SLOTS) continue;
+    for (uint32_t i = 0; i < j->s.r.order.n; i++)
+      beside += tn__is_access(j->s.r.order.v[i]) && tn__stride(&j->s.r, j->s.r.order.v[i]->src[1], k) == 1;
+    if (!beside) continue;
+    tn__sb_printf(j->note, " along(%lld,%lld)", tn__id_of(range), (long long)turns);
+    j->body = tn__retype(j->c, j->body, range, AX_UNROLL);
+    look(j);
+    return true;
+  }
+  return false;
+}
+
 static int share_threads(job *j) {
   uint64_t rows = rows_of(&j->s);
-  pack_outputs(j, rows & ~bounding(&j->s, rows));
+  bool lanes = rows & ~bounding(&j->s, rows);
+  if (!lanes || !run_in_threads(j)) pack_outputs(j, rows & ~bounding(&j->s, rows));
   rows = rows_of(&j->s);
   tn_node *x[TN__MAX_RANGES];
   uint32_t n = in_order(j, rows & ~bounding(&j->s, rows), x);
@@ -732,6 +752,7 @@ bool tn__group_rows(tn__lowering *l, tn_node *part) {
   tn__survey s;
   tn__survey_loops(l->c, l->a, part, &s);
   int team = l->c->mode == TN_MODE_STRICT ? 0 : l->variant->team;
+  if (s.running) return false; /* along the turns of a thread */
   return holds(&s) || (team ? team > 1 && s.reduces : fills_group(l, &s));
 }
 

@@ -212,6 +212,46 @@ tn_node *tn__cut(tn__lowering *l, tn_node *body, tn_node *x, int64_t by, int out
   return tn__exchange_ranges(l, body, &x, &at, 1, (tn_node *[]){outer, inner}, 2);
 }
 
+tn_node *tn__cut_whole(tn__lowering *l, tn_node *body, tn_node *x, int64_t by, int outer_axis, int inner_axis,
+                       tn_node **cut) {
+  tn_ctx *c = l->c;
+  tn_node *b = tn__int(c, by);
+  tn_node *blocks = tn__simplify_index(c, tn__op2(c, OP_IDIV, tn__add(c, x->src[0], tn__int(c, by - 1)), b));
+  cut[0] = tn__range_like(c, x, blocks, outer_axis);
+  cut[1] = tn__fresh_range(l, b, inner_axis, tn__role_of(x));
+  tn_node *at = tn__add(c, tn__mul(c, cut[0], b), cut[1]);
+  return tn__exchange_ranges(l, body, &x, &at, 1, cut, 2);
+}
+
+tn_node *tn__access_where(tn__lowering *l, tn_node *body, tn_node *range, tn_node *inside) {
+  tn_ctx *c = l->c;
+  tn__ranges r;
+  tn__map done;
+  tn__map_init(&done, l->a);
+  tn__ranges_find(c, l->a, body, &r);
+  uint64_t at = 1ull << tn__range_at(&r, range);
+  for (uint32_t i = 0; i < r.order.n; i++) {
+    tn_node *n = r.order.v[i], **src = tn__arena_alloc(l->a, (n->nsrc + 1) * sizeof *src);
+    uint32_t m = 0, gate = n->op == OP_LOAD ? 2 : 3;
+    bool asks = tn__is_access(n) && (tn__free_of(&r, n->src[1]) & at), gated = asks && tn__gate_of(n), same = !asks;
+    for (uint32_t s = 0; s < n->nsrc; s++) {
+      tn_node *y = tn__map_getp(&done, n->src[s]);
+      if (asks && s == gate && !gated) src[m++] = inside;
+      src[m] = y ? y : n->src[s];
+      same &= src[m] == n->src[s];
+      if (asks && s == gate && gated) src[m] = tn__op2(c, OP_AND, src[m], inside);
+      m++;
+    }
+    if (asks && !gated && gate == n->nsrc) src[m++] = inside;
+    if (same) continue;
+    tn__make as = {.op = n->op, .dtype = n->dtype, .src = src, .nsrc = m, .ints = n->ints, .nint = n->nint,
+                   .name = n->name, .device = -1};
+    tn__map_putp(&done, n, asks ? tn__node_make(c, &as) : tn__node_with(c, n, src));
+  }
+  tn_node *new_ = tn__map_getp(&done, body);
+  return new_ ? new_ : body;
+}
+
 tn_node *tn__cut_in(tn__lowering *l, tn_node **body, tn_node *x, int64_t by, int axis) {
   int64_t size;
   tn_node *cut[2];

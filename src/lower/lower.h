@@ -142,6 +142,11 @@ bool tn__stands_between(const tn__ranges *r, uint64_t set);
  * tell them, unless that is NULL. */
 tn_node *tn__cut(tn__lowering *l, tn_node *body, tn_node *x, int64_t by, int outer_axis, int inner_axis,
                  tn_node **cut);
+/* So, but inner < by: blocks are whole, and what lies beyond the end of x is for the caller to leave alone. */
+tn_node *tn__cut_whole(tn__lowering *l, tn_node *body, tn_node *x, int64_t by, int outer_axis, int inner_axis,
+                       tn_node **cut);
+/* Accesses whose place hangs on the range only where `inside` holds, too: what is loaded elsewhere is 0. */
+tn_node *tn__access_where(tn__lowering *l, tn_node *body, tn_node *range, tn_node *inside);
 /* The loop inside of such blocks, of this axis: x itself where it is no longer than one */
 tn_node *tn__cut_in(tn__lowering *l, tn_node **body, tn_node *x, int64_t by, int axis);
 /* The closers of ranges `gone` close `fresh` in the first one's place; everywhere else gone[i] becomes value[i]. */
