@@ -313,7 +313,7 @@ static tn_node *places_by_words(tn_ctx *c, tn_node *key, int bit, int counter) {
   line = tn__add(c, line, tn__op2(c, OP_IDIV, tn__place(c, &shape, 1), tn__literal_like(c, line, NEAR_OF_BLOCK)));
   tn_node *place = tn__gather(c, tn__merge_axes(c, first, 0, 2), line);
   place = tn__add(c, place, tn__cast(c, tn__add(c, of_block, near), counter));
-  return tn__merge_axes(c, place, 1, 2);
+  return tn__first_of(c, tn__merge_axes(c, place, 1, 2), 1, key->dim[1]);
 }
 
 /* Sorted by all bits of the key. */
