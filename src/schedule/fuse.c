@@ -680,13 +680,26 @@ static void estimate(tn__fuse *f, tn_node *n) {
   }
 }
 
+static void put_out(tn__fuse *f, const tn_node *n, int out) {
+  tn__info *in = tn__info_of(f, n);
+  in->must = out >= 0;
+  in->out = out;
+}
+
+/* What stands in memory anyway, with the same elements in the same order, is the output. */
+/* a choice: no is right */
+static void find_stored_output(tn__fuse *f, uint32_t i) {
+  tn_node *n = f->sink->src[i], *root = n;
+  while (root->op == OP_RESHAPE) root = root->src[0];
+  if (root == n || !is_stored(root) || tn__info_of(f, root)->out >= 0) return;
+  put_out(f, n, -1);
+  put_out(f, root, (int)i);
+}
+
 void tn__fuse_decide(tn__fuse *f) {
   for (uint32_t i = 0; i < f->order.n; i++) estimate(f, f->order.v[i]);
-  for (uint32_t i = 0; i < f->sink->nsrc; i++) {
-    tn__info *in = tn__info_of(f, f->sink->src[i]);
-    in->must = true;
-    in->out = (int)i;
-  }
+  for (uint32_t i = 0; i < f->sink->nsrc; i++) put_out(f, f->sink->src[i], (int)i);
+  for (uint32_t i = 0; i < f->sink->nsrc; i++) find_stored_output(f, i);
   for (uint32_t i = f->order.n; i && i--;) decide(f, f->order.v[i]);
 }
 

@@ -173,10 +173,10 @@ static tn_node *places_of(tn_ctx *c, tn_node *in_row, int dtype) {
   return tn__op1(c, OP_PERMUTATION, tn__merge_axes(c, tn__add(c, row, tn__cast(c, in_row, dtype)), 0, 2));
 }
 
-/* x[R, n] with each element at its place */
+/* x[R, n] with each element at its place: it is added to -0, which changes none, 0 and -0 neither */
 static tn_node *placed(tn_ctx *c, tn_node *x, tn_node *places) {
-  tn_node *zeros = tn__scalar_to(c, tn__const_num(c, x->dtype, 0), places->dim, 1);
-  return tn__reshape(c, tn__scatter(c, zeros, places, tn__merge_axes(c, x, 0, 2)), x->dim, 2);
+  tn_node *nothing = tn__scalar_to(c, tn__const_num(c, x->dtype, -0.0), places->dim, 1);
+  return tn__reshape(c, tn__scatter(c, nothing, places, tn__merge_axes(c, x, 0, 2)), x->dim, 2);
 }
 
 /* x, on devices without groups computed by a kernel of its own: one that asks for it and stores it by the way, as one
@@ -466,6 +466,18 @@ static tn_node *sorted_places(tn_ctx *c, const rows *r, tn_node *order) {
 
 enum { VALUES, PLACES };
 
+/* Short rows, on devices of groups: each element goes to its place at once, or its number does.  NULL: that is not how
+ * it is done. */
+static tn_node *sorted_at_once(tn_ctx *c, tn_node *x, bool down, bool values) {
+  const tn__target *t = target_of(c, x);
+  double work;
+  keys k = keys_of(c, x, down);
+  way by = way_to_sort(t, has_tables(t, x), (double)x->dim[0]->hi, (double)x->dim[1]->hi, k.bits, &work);
+  if (!t->group || by.bits) return NULL;
+  tn__dims shape = tn__dims_of(x);
+  return placed(c, values ? x : tn__place(c, &shape, 1), places_of(c, places_by_counting(c, k.of), TN_I64));
+}
+
 /* Is it known, and worth it, to look for so many first ones and not to sort? */
 static bool is_selected(tn_ctx *c, const tn_node *x, const tn_node *some, int64_t *first) {
   int64_t count, n;
@@ -500,6 +512,8 @@ static tn_node *sorted_rows(tn_ctx *c, const tn__call *k, tn_node *some) { /* i:
   }
   tn_node *integers = k->i[0] == VALUES && !some ? sorted_integers(c, r.of, k->i[2] != 0) : NULL;
   if (integers) return rows_back(c, &r, integers);
+  tn_node *at_once = some ? NULL : sorted_at_once(c, r.of, k->i[2] != 0, k->i[0] == VALUES);
+  if (at_once) return rows_back(c, &r, at_once);
   tn_node *order = tn__sorted_order(c, r.of, k->i[2] != 0);
   tn_node *sorted = k->i[0] == VALUES ? sorted_values(c, &r, order) : sorted_places(c, &r, order);
   return rows_back(c, &r, some ? tn__first_of(c, sorted, 1, some) : sorted);
