@@ -18,7 +18,7 @@
 enum {
   LARGEST_TABLE = 4096,
   KEYS_OF_TERM = 16, /* zeros that are stored in the time that a term is compared with all others of a few */
-  ASK_STEPS = 4,     /* multiply-adds in the time that a term is chosen and added; few are done while a kernel starts */
+  ENOUGH = 2,        /* times as many threads as run in step, for each unit */
   THREADS_TURNS = 64 /* that a thread of a group may take one after the other, where others wait for work */
 };
 
@@ -397,8 +397,8 @@ static bool tallies(pass *p, const chosen *x) {
 static bool suits_threads(const pass *p, const chosen *x) {
   int64_t terms;
   if (!tn__const_int(x->term->src[0], &terms) || terms > THREADS_TURNS) return false;
-  double asked = tn__volume(&p->s, p->s.outputs) * (double)terms * ASK_STEPS;
-  if (asked < tn__target_launch_guess(p->l->target)) return false;
+  double threads = tn__volume(&p->s, p->s.outputs) / (double)terms;
+  if (threads < (double)p->l->target->units * ENOUGH * p->l->target->subgroup) return false;
   for (uint32_t i = 0; i < p->s.r.order.n; i++) {
     const tn_node *n = p->s.r.order.v[i];
     if (n->op == OP_LOCAL) return false;

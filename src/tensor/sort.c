@@ -26,9 +26,9 @@ enum {
   COUNT_STEPS = 16,       /* or that the count of a digit in a block is */
   TABLE_BLOCK = 2048,     /* elements for which it is worth to count all digits in a table */
   CALL = 1 << 11,         /* so, of a launch on a processor */
-  WORD_LAUNCHES = 10,     /* kernels of a pass by words, */
-  WORD_STEPS = 400,       /* and multiply-adds in the time that an element is in it */
-  ASK_FETCHES = 4, /* asking takes so long as fetching so many elements; where fetching is free: a multiply-add */
+  WORD_LAUNCHES = 9,      /* kernels of a pass by words, */
+  WORD_STEPS = 150,       /* and multiply-adds in the time that an element is in it */
+  ASK_FETCHES = 8, /* asking takes so long as fetching so many elements; where fetching is free: a multiply-add */
 };
 
 /* How a row is sorted: by digits of so many bits, in blocks of so many elements; 0 bits: each element counts those
@@ -235,20 +235,23 @@ static tn_node *places_by_digit(tn_ctx *c, tn_node *key, way by) {
 
 /* ---- by words of counts ---- */
 
-/* What goes from pass to pass: keys, and in the bits below them, where there is room, which element has each. */
+/* What goes from pass to pass: keys, and in the bits above them, where there is room, which element has each. */
 typedef struct load {
   tn_node *key;   /* [R, n], n a multiple of NEAR; in the first pass the key alone */
   tn_node *first; /* ... and what goes on from there */
-  int from;       /* the bit at which the key begins in that */
   tn_node *order; /* [R, n]: which element, where the key does not say so; NULL: nobody asks */
 } load;
 
 static tn_node *shifted(tn_ctx *c, tn__op op, tn_node *x, uint64_t by) { return tn__op2(c, op, x, unsigned_const(c, x, by)); }
 static tn_node *masked(tn_ctx *c, tn_node *x, uint64_t mask) { return shifted(c, OP_AND, x, mask); }
 
-static tn_node *digit_at(tn_ctx *c, tn_node *key, int bit) {
-  return tn__cast(c, masked(c, shifted(c, OP_SHR, key, (uint64_t)bit), WORD_DIGITS - 1), TN_U64);
+static tn_node *rotated(tn_ctx *c, tn_node *x, int by) { /* bits that go out below come in above */
+  int width = (int)tn__size_of(x->dtype) * 8, down = by % width;
+  if (!down) return x;
+  return tn__op2(c, OP_OR, shifted(c, OP_SHR, x, (uint64_t)down), shifted(c, OP_SHL, x, (uint64_t)(width - down)));
 }
+
+static tn_node *digit_of(tn_ctx *c, tn_node *key) { return tn__cast(c, masked(c, key, WORD_DIGITS - 1), TN_U64); }
 
 /* 1 in the part of a word that is the digit's */
 static tn_node *word_of(tn_ctx *c, tn_node *digit) {
@@ -288,13 +291,13 @@ static tn_node *first_by_words(tn_ctx *c, tn_node *word, int counter) {
   return tn__op1(c, OP_CONTIG, tn__scan(c, OP_SUM, tn__merge_axes(c, count, 1, 2), 1, true));
 }
 
-/* [R, n]: where the digit at a bit of the key sends each */
-static tn_node *places_by_words(tn_ctx *c, tn_node *key, int bit, int counter) {
+/* [R, n]: where the lowest digit sends each */
+static tn_node *places_by_words(tn_ctx *c, tn_node *key, int counter) {
   int64_t last = 2;
-  tn_node *word = tn__reduce(c, OP_SUM, word_of(c, digit_at(c, tn__in_blocks(c, key, 1, HALF), bit)), &last, 1);
+  tn_node *word = tn__reduce(c, OP_SUM, word_of(c, digit_of(c, tn__in_blocks(c, key, 1, HALF))), &last, 1);
   word = tn__op1(c, OP_CONTIG, word);
   tn_node *first = first_by_words(c, word, counter), *before[2];
-  tn_node *digit = digit_at(c, tn__in_blocks(c, key, 1, NEAR), bit), *own = word_of(c, digit); /* [R, nears, NEAR] */
+  tn_node *digit = digit_of(c, tn__in_blocks(c, key, 1, NEAR)), *own = word_of(c, digit); /* [R, nears, NEAR] */
   for (int odd = 0; odd < 2; odd++) {
     tn_node *all = tn__first_of(c, words_before(c, word, odd), 1, digit->dim[1]);
     before[odd] = tn__expand(c, tn__add_axis(c, all, 2), digit->dim);
@@ -316,14 +319,16 @@ static tn_node *places_by_words(tn_ctx *c, tn_node *key, int bit, int counter) {
   return tn__first_of(c, tn__merge_axes(c, place, 1, 2), 1, key->dim[1]);
 }
 
-/* Sorted by all bits of the key. */
+/* Sorted by all bits of the key.  Each digit in turn comes to be the lowest, so that passes are the same kernels. */
 static void sort_by_words(tn_ctx *c, load *x, int bits) {
-  int counter = tn__numel(c, x->key)->hi <= INT32_MAX ? TN_I32 : TN_I64;
-  for (int bit = 0; bit < bits; bit += WORD_BITS) {
-    tn_node *places = places_of(c, places_by_words(c, x->key, bit ? x->from + bit : 0, counter), counter);
-    x->key = placed(c, bit ? x->key : x->first, places);
+  int counter = tn__numel(c, x->key)->hi <= INT32_MAX ? TN_I32 : TN_I64, bit = 0;
+  for (; bit < bits; bit += WORD_BITS) {
+    tn_node *places = places_of(c, places_by_words(c, x->key, counter), counter);
+    x->key = placed(c, rotated(c, bit ? x->key : x->first, WORD_BITS), places);
     if (x->order) x->order = placed(c, x->order, places);
   }
+  int width = (int)tn__size_of(x->key->dtype) * 8;
+  x->key = rotated(c, x->key, width - bit % width);
 }
 
 static int bits_below(int64_t n) {
@@ -345,9 +350,7 @@ static load load_of(tn_ctx *c, keys k, bool numbered) {
     return x;
   }
   int as = all <= 32 ? TN_U32 : TN_U64;
-  x.from = which;
-  number = masked(c, tn__cast(c, number, as), ((uint64_t)1 << which) - 1);
-  x.first = tn__op2(c, OP_OR, shifted(c, OP_SHL, tn__cast(c, x.key, as), (uint64_t)which), number);
+  x.first = tn__op2(c, OP_OR, shifted(c, OP_SHL, tn__cast(c, number, as), (uint64_t)k.bits), tn__cast(c, x.key, as));
   return x;
 }
 
@@ -355,10 +358,9 @@ static tn_node *sorted_by_words(tn_ctx *c, keys k, tn_node **sorted) {
   tn_node *n = k.of->dim[1];
   load x = load_of(c, k, true);
   sort_by_words(c, &x, k.bits);
-  tn_node *key = tn__first_of(c, x.key, 1, n), *order = x.order ? tn__first_of(c, x.order, 1, n) : NULL;
-  if (!order) order = masked(c, key, ((uint64_t)1 << x.from) - 1);
-  if (sorted) *sorted = tn__merge_axes(c, tn__cast(c, shifted(c, OP_SHR, key, (uint64_t)x.from), k.of->dtype), 0, 2);
-  return order;
+  tn_node *key = tn__first_of(c, x.key, 1, n), *of_key = x.order ? key : masked(c, key, ((uint64_t)1 << k.bits) - 1);
+  if (sorted) *sorted = tn__merge_axes(c, tn__cast(c, of_key, k.of->dtype), 0, 2);
+  return x.order ? tn__first_of(c, x.order, 1, n) : shifted(c, OP_SHR, key, (uint64_t)k.bits);
 }
 
 /* Integers x in order: their keys alone are sorted, and say what they are.  NULL: that is not how it is done. */
