@@ -239,6 +239,7 @@ static tn_node *places_by_digit(tn_ctx *c, tn_node *key, way by) {
 typedef struct load {
   tn_node *key;   /* [R, n], n a multiple of NEAR; in the first pass the key alone */
   tn_node *first; /* ... and what goes on from there */
+  int number_from; /* the bit at which the number of the element begins */
   tn_node *order; /* [R, n]: which element, where the key does not say so; NULL: nobody asks */
 } load;
 
@@ -340,7 +341,7 @@ static int bits_below(int64_t n) {
 /* Keys of R rows, and the number of each element among all where `numbered`, as few bits as there is room for */
 static load load_of(tn_ctx *c, keys k, bool numbered) {
   tn_node *count = tn__numel(c, k.of);
-  int which = numbered ? bits_below(count->hi) : 0, all = k.bits + which;
+  int key_bits = (k.bits + WORD_BITS - 1) / WORD_BITS * WORD_BITS, all = key_bits + bits_below(count->hi); /* digits whole */
   load x = {.key = tn__op1(c, OP_CONTIG, filled_up(c, k.of))};
   x.first = x.key;
   if (!numbered) return x;
@@ -350,7 +351,8 @@ static load load_of(tn_ctx *c, keys k, bool numbered) {
     return x;
   }
   int as = all <= 32 ? TN_U32 : TN_U64;
-  x.first = tn__op2(c, OP_OR, shifted(c, OP_SHL, tn__cast(c, number, as), (uint64_t)k.bits), tn__cast(c, x.key, as));
+  x.first = tn__op2(c, OP_OR, shifted(c, OP_SHL, tn__cast(c, number, as), (uint64_t)key_bits), tn__cast(c, x.key, as));
+  x.number_from = key_bits;
   return x;
 }
 
@@ -358,9 +360,10 @@ static tn_node *sorted_by_words(tn_ctx *c, keys k, tn_node **sorted) {
   tn_node *n = k.of->dim[1];
   load x = load_of(c, k, true);
   sort_by_words(c, &x, k.bits);
-  tn_node *key = tn__first_of(c, x.key, 1, n), *of_key = x.order ? key : masked(c, key, ((uint64_t)1 << k.bits) - 1);
+  tn_node *key = tn__first_of(c, x.key, 1, n);
+  tn_node *of_key = x.order ? key : masked(c, key, ((uint64_t)1 << x.number_from) - 1);
   if (sorted) *sorted = tn__merge_axes(c, tn__cast(c, of_key, k.of->dtype), 0, 2);
-  return x.order ? tn__first_of(c, x.order, 1, n) : shifted(c, OP_SHR, key, (uint64_t)k.bits);
+  return x.order ? tn__first_of(c, x.order, 1, n) : shifted(c, OP_SHR, key, (uint64_t)x.number_from);
 }
 
 /* Integers x in order: their keys alone are sorted, and say what they are.  NULL: that is not how it is done. */

@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 /* cmocka wants the four above first */
+#include "device/device.h"
 #include "support/device.h"
 #include "tenet/tenet.h"
 #include <cmocka.h>
@@ -391,6 +392,27 @@ static void misuse_is_told(void **state) {
   }
 }
 
+/* On devices of groups, as if kernels started at once and few threads were enough: so few elements are done as many
+ * otherwise, sorted by words of counts, and summed up along a thread's neighbours. */
+static void few_are_done_as_many(void **state) {
+  static const char *const device[] = {"ref:sm_90", "ref:opencl"};
+  static void (*const all[])(void **) = {
+      floats_are_sorted,        integers_are_sorted,         gradient_goes_back_where_elements_stood, sums_run,
+      the_greatest_are_chosen,  running_sums_have_gradients, sizes_may_be_symbolic,
+  };
+  tn_ctx *usual = ctx;
+  for (int d = 0; d < 2; d++) {
+    ctx = tn_ctx_open(&(tn_options){.device = device[d], .quiet = 1});
+    assert_non_null(ctx);
+    tn__target *t = &tn__device_get(ctx, 0)->target;
+    t->launch = 1e-15f;
+    t->units = 1;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) all[i](state);
+    tn_ctx_close(ctx);
+  }
+  ctx = usual;
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(floats_are_sorted),
@@ -406,6 +428,7 @@ int main(void) {
       cmocka_unit_test(sizes_may_be_symbolic),
       cmocka_unit_test(sizes_that_do_not_do_are_told),
       cmocka_unit_test(misuse_is_told),
+      cmocka_unit_test(few_are_done_as_many),
   };
   return cmocka_run_group_tests(tests, open_ctx, close_ctx);
 }
