@@ -64,7 +64,7 @@ static uint32_t end_of(const tn__printer *p, uint32_t start) {
   return i;
 }
 
-enum { WIDE = 16, MOST_PIECES = 4 }; /* bytes of the widest access; so many make one of neighbours */
+enum { WIDE = 16, MOST_PIECES = 8 }; /* bytes of the widest access; so many make one of neighbours */
 
 static int64_t packed_bytes(const tn_node *access, const tn_node *r) {
   int64_t extent;

@@ -266,30 +266,46 @@ static tn_node *filled_up(tn_ctx *c, tn_node *x) {
   return tn__op1(c, OP_NOT, tn__merge_axes(c, tn__in_blocks(c, tn__op1(c, OP_NOT, x), 1, NEAR), 1, 2));
 }
 
-/* Of word[R, n / HALF]: how many of each digit of a parity come before each NEAR in its block, in parts of 8 bits */
-static tn_node *words_before(tn_ctx *c, tn_node *word, int odd) {
+/* Of word[R, n / HALF]: its blocks, of each digit of a parity alone, in parts of 8 bits: [R, blocks, halves] */
+static tn_node *wide_words(tn_ctx *c, tn_node *word, int odd) {
   const uint64_t every_other = 0x0f0f0f0f0f0f0f0f;
+  tn_node *blocks = tn__in_blocks(c, word, 1, 2 * NEAR_OF_BLOCK);
+  return masked(c, shifted(c, OP_SHR, blocks, odd ? WORD_BITS : 0), every_other);
+}
+
+/* How many come in each block: [R, blocks] */
+static tn_node *words_of_blocks(tn_ctx *c, tn_node *word, int odd) {
+  int64_t last = 2;
+  return tn__op1(c, OP_CONTIG, tn__reduce(c, OP_SUM, wide_words(c, word, odd), &last, 1));
+}
+
+/* ... and before each NEAR of it: [R, n / NEAR, and what fills the last block] */
+static tn_node *words_before(tn_ctx *c, tn_node *word, int odd) {
   int64_t last = 3;
-  tn_node *blocks = tn__in_blocks(c, word, 1, 2 * NEAR_OF_BLOCK); /* [R, blocks, halves] */
-  tn__dims pairs = {.rank = 4, .d = {blocks->dim[0], blocks->dim[1], tn__int(c, NEAR_OF_BLOCK), blocks->dim[2]}};
-  tn_node *each = tn__expand(c, tn__add_axis(c, blocks, 2), pairs.d);
-  each = masked(c, shifted(c, OP_SHR, each, odd ? WORD_BITS : 0), every_other);
+  tn_node *wide = wide_words(c, word, odd);
+  tn__dims pairs = {.rank = 4, .d = {wide->dim[0], wide->dim[1], tn__int(c, NEAR_OF_BLOCK), wide->dim[2]}};
+  tn_node *each = tn__expand(c, tn__add_axis(c, wide, 2), pairs.d);
   tn_node *begin = tn__op2_num(c, OP_MUL, tn__place(c, &pairs, 2), 2);
   tn_node *is_before = tn__op2(c, OP_LT, tn__place(c, &pairs, 3), begin);
-  tn_node *before = tn__reduce(c, OP_SUM, tn__where(c, is_before, each, unsigned_const(c, each, 0)), &last, 1);
-  return tn__op1(c, OP_CONTIG, tn__merge_axes(c, before, 1, 2)); /* [R, n / NEAR, and what fills the last block] */
+  each = tn__where(c, is_before, each, unsigned_const(c, each, 0));
+  return tn__op1(c, OP_CONTIG, tn__merge_axes(c, tn__reduce(c, OP_SUM, each, &last, 1), 1, 2));
+}
+
+/* The part of such words that is the digit's */
+static tn_node *part_of(tn_ctx *c, tn_node *const *words, tn_node *digit) {
+  tn_node *is_odd = tn__op2(c, OP_NE, masked(c, digit, 1), unsigned_const(c, digit, 0));
+  tn_node *word = tn__where(c, is_odd, words[1], words[0]), *even = masked(c, digit, WORD_DIGITS - 2);
+  return masked(c, tn__op2(c, OP_SHR, word, shifted(c, OP_SHL, even, 2)), 255);
 }
 
 /* [R, digits * blocks]: where the first element of a block that has the digit goes */
-static tn_node *first_by_words(tn_ctx *c, tn_node *word, int counter) {
-  int64_t last = 3;
-  tn_node *blocks = tn__in_blocks(c, word, 1, 2 * NEAR_OF_BLOCK); /* [R, blocks, halves] */
-  tn__dims counts = {.rank = 4, .d = {blocks->dim[0], tn__int(c, WORD_DIGITS), blocks->dim[1], blocks->dim[2]}};
-  tn_node *each = tn__expand(c, tn__add_axis(c, blocks, 1), counts.d);
-  tn_node *part = tn__cast(c, tn__place(c, &counts, 1), TN_U64);
-  each = masked(c, tn__op2(c, OP_SHR, each, shifted(c, OP_SHL, part, 2)), WORD_DIGITS - 1);
-  tn_node *count = tn__reduce(c, OP_SUM, tn__cast(c, each, counter), &last, 1);
-  return tn__op1(c, OP_CONTIG, tn__scan(c, OP_SUM, tn__merge_axes(c, count, 1, 2), 1, true));
+static tn_node *first_of_blocks(tn_ctx *c, tn_node *word, int counter) {
+  tn_node *all[] = {words_of_blocks(c, word, 0), words_of_blocks(c, word, 1)};
+  tn__dims counts = {.rank = 3, .d = {all[0]->dim[0], tn__int(c, WORD_DIGITS), all[0]->dim[1]}};
+  for (int odd = 0; odd < 2; odd++) all[odd] = tn__expand(c, tn__add_axis(c, all[odd], 1), counts.d);
+  tn_node *count = part_of(c, all, tn__cast(c, tn__place(c, &counts, 1), TN_U64));
+  count = tn__merge_axes(c, tn__cast(c, count, counter), 1, 2);
+  return tn__op1(c, OP_CONTIG, tn__scan(c, OP_SUM, count, 1, true));
 }
 
 /* [R, n]: where the lowest digit sends each */
@@ -297,15 +313,13 @@ static tn_node *places_by_words(tn_ctx *c, tn_node *key, int counter) {
   int64_t last = 2;
   tn_node *word = tn__reduce(c, OP_SUM, word_of(c, digit_of(c, tn__in_blocks(c, key, 1, HALF))), &last, 1);
   word = tn__op1(c, OP_CONTIG, word);
-  tn_node *first = first_by_words(c, word, counter), *before[2];
+  tn_node *first = first_of_blocks(c, word, counter), *before[2];
   tn_node *digit = digit_of(c, tn__in_blocks(c, key, 1, NEAR)), *own = word_of(c, digit); /* [R, nears, NEAR] */
   for (int odd = 0; odd < 2; odd++) {
     tn_node *all = tn__first_of(c, words_before(c, word, odd), 1, digit->dim[1]);
     before[odd] = tn__expand(c, tn__add_axis(c, all, 2), digit->dim);
   }
-  tn_node *is_odd = tn__op2(c, OP_NE, masked(c, digit, 1), unsigned_const(c, digit, 0));
-  tn_node *of_block = tn__where(c, is_odd, before[1], before[0]), *even = masked(c, digit, WORD_DIGITS - 2);
-  of_block = masked(c, tn__op2(c, OP_SHR, of_block, shifted(c, OP_SHL, even, 2)), 255);
+  tn_node *of_block = part_of(c, before, digit);
   tn_node *near = tn__op2(c, OP_SHR, tn__within_blocks(c, OP_SUM, own, 2, true), shifted(c, OP_SHL, digit, 2));
   near = masked(c, near, WORD_DIGITS - 1);
 
