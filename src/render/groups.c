@@ -82,7 +82,7 @@ static const char *wide_type(const tn__printer *p, const tn_node *access, const 
 }
 
 /* May the access be one for all turns of the loop ins[start..end]?  What goes before the loop must not miss a store in
- * it, what goes behind it must not be missed by a load. */
+ * it, what goes behind it must not be missed by a load, and stays behind what else the turn stores there. */
 /* a choice: no is right */
 static bool is_packable(tn__printer *p, uint32_t start, uint32_t end, uint32_t at) {
   tn_node *r = p->part->ins[start], *n = p->part->ins[at];
@@ -91,7 +91,8 @@ static bool is_packable(tn__printer *p, uint32_t start, uint32_t end, uint32_t a
     const tn_node *other = p->part->ins[i];
     if (other->op == OP_RANGE) return false;
     if (!is_access(other) || other->src[0] != n->src[0]) continue;
-    if (n->op == OP_LOAD ? other->op != OP_LOAD : other->op != OP_STORE || !tn__is_packed(other, r)) return false;
+    if (n->op == OP_LOAD ? other->op != OP_LOAD : other->op != OP_STORE || (!tn__is_packed(other, r) && i > at))
+      return false;
   }
   for (uint32_t s = 1; s < n->nsrc; s++) { /* base and gate stand before the loop; the value does not */
     tn_node *x = n->src[s];
