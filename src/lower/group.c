@@ -17,7 +17,8 @@
  * stores nothing, so that no thread asks before it loads.
  *
  * Steps noted: flat(a,b): loops become one, their counters its quotients and remainders; pack(a,n): n neighbours in one
- * thread; along(a,n): so, and values run along them; draws(a): what these draw at random stands in front of their loop (neighbours.c). */
+ * thread; along(a,n): so, and values run along them; draws(a): what these draw at random stands in front of their loop
+ * (neighbours.c). */
 #include "ir/build.h"
 #include "ir/eval.h"
 #include "lower/lower.h"

@@ -148,7 +148,8 @@ static void run_along(pass *p, const chosen *x, const reach *s) {
   tn_node *zero = tn__int(c, 0), *count = s->turn->src[0], *last = tn__add(c, count, tn__int(c, -1)), *term = x->term;
   tn_node *along = tn__range_like(c, s->turn, count, AX_ORDER), *at = along, *turn = s->turn, *sum = x->sum;
   /* a thread that has whole blocks fetches them as they lie: of integers, its own is taken off again */
-  bool off = s->beside && p->l->target->group && tn__is_int(sum->dtype) && sum->ints[0] == OP_ADD, beside = s->beside && !off;
+  bool off = s->beside && p->l->target->group && tn__is_int(sum->dtype) && sum->ints[0] == OP_ADD;
+  bool beside = s->beside && !off;
   if (beside) at = tn__op2(c, OP_MAX, tn__add(c, along, tn__int(c, -1)), zero);
   if (s->back) at = tn__sub(c, last, at);
   tn_node *value = tn__substitute(c, x->value, &term, &at, 1);

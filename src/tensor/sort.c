@@ -9,8 +9,8 @@
  * Where a block has no table of counts, it has as many elements as there are digits, so that there are as many counts
  * as elements, and in it each element asks all others: long digits make few passes of much work.  On devices of groups
  * counts may also be parts of words: the sum of (1 << 4 d) over digits d is all counts of a few elements at once, what
- * runs along a thread's neighbours (lower/running.c) says how many of its digit come before each, and wider parts say so
- * of a block.  Which way is taken has no influence on the result. */
+ * runs along a thread's neighbours (lower/running.c) says how many of its digit come before each, and wider parts say
+ * so of a block.  Which way is taken has no influence on the result. */
 #include "tensor/sort.h"
 #include "device/device.h"
 #include "tensor/argmax.h"
@@ -132,10 +132,9 @@ static keys keys_of(tn_ctx *c, tn_node *x, bool down) {
     all = ((uint64_t)1 << k.bits) - 1;
   } else {
     k.of = tn__bitcast(c, x, as);
-    if (tn__dtypes[x->dtype].is_signed) k.flip = sign;
+    if (tn__dtypes[x->dtype].is_signed) k.of = tn__op2(c, OP_XOR, k.of, unsigned_const(c, k.of, k.flip = sign));
   }
-  if (down) k.flip ^= all;
-  if (k.flip) k.of = tn__op2(c, OP_XOR, k.of, unsigned_const(c, k.of, k.flip));
+  if (down) k.of = tn__op2(c, OP_XOR, k.of, unsigned_const(c, k.of, all)), k.flip ^= all;
   return k;
 }
 
@@ -155,10 +154,6 @@ static bool is_selection_quicker(const tn__target *t, bool tables, double rows, 
   for (; n > block && work < sorted; n = ceil(n / block) * (double)some)
     work += LEVEL_LAUNCHES * launch + rows * n * (block * ask + PASS_STEPS);
   return work < sorted;
-}
-
-tn_node *tn__sort_keys(tn_ctx *c, tn_node *x) {
-  return keys_of(c, x, false).of;
 }
 
 static tn_node *i32(tn_ctx *c, tn_node *x) {
@@ -237,13 +232,15 @@ static tn_node *places_by_digit(tn_ctx *c, tn_node *key, way by) {
 
 /* What goes from pass to pass: keys, and in the bits above them, where there is room, which element has each. */
 typedef struct load {
-  tn_node *key;   /* [R, n], n a multiple of NEAR; in the first pass the key alone */
-  tn_node *first; /* ... and what goes on from there */
-  int number_from; /* the bit at which the number of the element begins */
-  tn_node *order; /* [R, n]: which element, where the key does not say so; NULL: nobody asks */
+  tn_node *key;    /* [R, n], n a multiple of NEAR; in the first pass the key alone */
+  tn_node *first;  /* ... and what goes on from there */
+  int number_from; /* the bit at which it says which element it is */
+  tn_node *order;  /* [R, n]: which element, where the key does not say so; NULL: nobody asks */
 } load;
 
-static tn_node *shifted(tn_ctx *c, tn__op op, tn_node *x, uint64_t by) { return tn__op2(c, op, x, unsigned_const(c, x, by)); }
+static tn_node *shifted(tn_ctx *c, tn__op op, tn_node *x, uint64_t by) {
+  return tn__op2(c, op, x, unsigned_const(c, x, by));
+}
 static tn_node *masked(tn_ctx *c, tn_node *x, uint64_t mask) { return shifted(c, OP_AND, x, mask); }
 
 static tn_node *rotated(tn_ctx *c, tn_node *x, int by) { /* bits that go out below come in above */
@@ -355,7 +352,8 @@ static int bits_below(int64_t n) {
 /* Keys of R rows, and the number of each element among all where `numbered`, as few bits as there is room for */
 static load load_of(tn_ctx *c, keys k, bool numbered) {
   tn_node *count = tn__numel(c, k.of);
-  int key_bits = (k.bits + WORD_BITS - 1) / WORD_BITS * WORD_BITS, all = key_bits + bits_below(count->hi); /* digits whole */
+  int key_bits = (k.bits + WORD_BITS - 1) / WORD_BITS * WORD_BITS; /* whole digits */
+  int all = key_bits + bits_below(count->hi);
   load x = {.key = tn__op1(c, OP_CONTIG, filled_up(c, k.of))};
   x.first = x.key;
   if (!numbered) return x;
@@ -437,10 +435,16 @@ static tn_node *first_places(tn_ctx *c, tn_node *key, int64_t some) {
       key = tn__op1(c, OP_NOT, tn__merge_axes(c, rows, 0, 2));
       at = tn__merge_axes(c, tn__in_blocks(c, at, 1, block), 0, 2);
     }
+    tn_node *size = tn__int(c, some), *count = tn__mul(c, key->dim[0], size);
+    tn__dims left = {.rank = 2, .d = {shape.d[0], tn__op2(c, OP_IDIV, count, shape.d[0])}};
+    if (target_of(c, key)->group) { /* each goes to its place at once */
+      tn_node *places = places_of(c, places_by_counting(c, key), TN_I64);
+      key = tn__reshape(c, tn__first_of(c, placed(c, key, places), 1, size), left.d, 2);
+      at = tn__reshape(c, tn__first_of(c, placed(c, at, places), 1, size), left.d, 2);
+      continue;
+    }
     tn_node *order = tn__reshape(c, tn__sorted_order(c, key, false), key->dim, 2);
-    order = tn__first_of(c, order, 1, tn__int(c, some));
-    tn__dims left = {.rank = 2, .d = {shape.d[0], tn__op2(c, OP_IDIV, tn__numel(c, order), shape.d[0])}};
-    order = tn__op1(c, OP_CONTIG, tn__reshape(c, order, left.d, 2));
+    order = tn__op1(c, OP_CONTIG, tn__reshape(c, tn__first_of(c, order, 1, size), left.d, 2));
     at = tn__gather(c, tn__merge_axes(c, at, 0, 2), order);
     if (!last) at = tn__op1(c, OP_CONTIG, at);
     if (!last) key = tn__op1(c, OP_CONTIG, tn__gather(c, tn__merge_axes(c, key, 0, 2), order));
