@@ -83,8 +83,9 @@ static inline bool tn__may_wrap(const tn_node *n) {
  * (role). */
 enum { RANGE_AXIS, RANGE_ID, RANGE_ROLE, RANGE_INTS };
 /* Turns of AX_LOOP, AX_GLOBAL, AX_UPCAST and AX_UNROLL store to places of their own, and may run in any order or at
- * once; those of AX_REDUCE make one value, for which partial ones may be combined; those of AX_ORDER may meet at one
- * place of memory, and run one after the other, in order, by one thread. */
+ * once, but those of an AX_UNROLL that a value runs along, which are one thread's, in order; those of AX_REDUCE make
+ * one value, for which partial ones may be combined; those of AX_ORDER may meet at one place of memory, and run one
+ * after the other, in order, by one thread. */
 enum { AX_GLOBAL, AX_LOOP, AX_REDUCE, AX_UNROLL, AX_UPCAST, AX_ORDER, AX_COUNT };
 extern const char *const tn__axis_names[AX_COUNT];
 

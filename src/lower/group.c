@@ -19,8 +19,8 @@
  * stores nothing, so that no thread asks before it loads.
  *
  * Steps noted: flat(a,b): loops become one, their counters its quotients and remainders; pack(a,n): n neighbours in one
- * thread; tail(a,n): so, of which the last ones may be beyond the end; draws(a): what these draw at random stands in
- * front of their loop (neighbours.c). */
+ * thread; tail(a,n): so, of which the last ones may be beyond the end; along(a,n): so, and values run along them;
+ * draws(a): what these draw at random stands in front of their loop (neighbours.c). */
 #include "ir/build.h"
 #include "lower/lower.h"
 #include "rewrite/rewrite.h"
@@ -424,9 +424,94 @@ static int64_t chunk_of(const job *j, double outputs) {
   return n;
 }
 
+/* The one condition of a gate that hangs on range k, and holds up to some turn of it; NULL: it is not of that form. */
+/* a choice: no is right */
+static tn_node *end_of(const job *j, tn_node *gate, uint32_t k) {
+  tn_node *todo[8] = {gate}, *end = NULL;
+  for (uint32_t n = gate ? 1 : 0; n;) {
+    tn_node *x = todo[--n];
+    if (!(tn__free_of(&j->s.r, x) >> k & 1)) continue;
+    if (x->op == OP_AND && n + 2 <= sizeof todo / sizeof *todo) {
+      todo[n++] = x->src[0], todo[n++] = x->src[1];
+      continue;
+    }
+    bool fits = x->op == OP_LT && tn__stride(&j->s.r, x->src[0], k) == 1 && !(tn__free_of(&j->s.r, x->src[1]) >> k & 1);
+    if (!fits || (end && end != x)) return NULL;
+    end = x;
+  }
+  return end;
+}
+
+/* The same access with another gate */
+static tn_node *gated(job *j, tn_node *access, tn_node *const *mapped, tn_node *gate) {
+  tn_node **src = tn__arena_dup(j->a, mapped, access->nsrc * sizeof *mapped);
+  src[access->op == OP_LOAD ? 2 : 3] = gate;
+  return tn__node_make(j->c, &(tn__make){.op = access->op, .dtype = access->dtype, .src = src, .nsrc = access->nsrc,
+                                         .ints = access->ints, .nint = access->nint, .device = -1});
+}
+
+/* Blocks that are all there are fetched and stored as they lie, and only the last one's elements ask one by one: each
+ * access becomes one for whole blocks, whose gate is the same for all neighbours, and one for the rest. */
+static void split_at_end(job *j, uint32_t k) {
+  tn_ctx *c = j->c;
+  tn_node *along = j->s.r.range[k], *zero = tn__int(c, 0), *last = tn__sub(c, along->src[0], tn__int(c, 1));
+  tn__map done;
+  tn__map_init(&done, j->a);
+  for (uint32_t i = 0; i < j->s.r.order.n; i++) {
+    tn_node *n = j->s.r.order.v[i], **src = tn__arena_alloc(j->a, (2 * n->nsrc + 1) * sizeof *src);
+    bool access = (n->op == OP_LOAD || n->op == OP_STORE) && n->src[0]->op == OP_PARAM, same = true;
+    uint32_t m = 0;
+    for (uint32_t s = 0; s < n->nsrc; s++) {
+      tn_node *y = tn__map_getp(&done, n->src[s]);
+      if (y && y->op == OP_LIST) src[m++] = y->src[0], y = y->src[1];
+      src[m++] = y ? y : n->src[s];
+      same &= !y;
+    }
+    tn_node *end = access ? end_of(j, tn__gate_of(n), k) : NULL;
+    tn_node *base = end ? tn__simplify_index(c, tn__substitute(c, n->src[1], &along, &zero, 1)) : NULL;
+    if (!end || tn__stride(&j->s.r, n->src[1], k) != 1 || !tn__divisible(base, along->hi + 1)) {
+      tn__make as = {.op = n->op, .dtype = n->dtype, .src = src, .nsrc = m, .ints = n->ints, .nint = n->nint,
+                     .name = n->name, .device = -1};
+      if (!same) tn__map_putp(&done, n, m == n->nsrc ? tn__node_with(c, n, src) : tn__node_make(c, &as));
+      continue;
+    }
+    tn_node *gate = src[n->op == OP_LOAD ? 2 : 3], *till = tn__substitute(c, end->src[0], &along, &last, 1);
+    till = tn__simplify_index(c, till);
+    tn_node *whole = tn__op2(c, OP_LT, till, end->src[1]), *rest = tn__op2(c, OP_LE, end->src[1], till);
+    tn_node *two[2] = {gated(j, n, src, tn__op2(c, OP_AND, rest, gate)),
+                       gated(j, n, src, tn__substitute(c, gate, &end, &whole, 1))};
+    tn__map_putp(&done, n, n->op == OP_LOAD ? tn__where(c, whole, two[1], two[0]) : tn__list(c, two, 2));
+  }
+  tn_node *body = tn__map_getp(&done, j->body);
+  if (body) j->body = body;
+  look(j);
+}
+
+/* Values that run along a few turns, whose elements lie side by side: these are a thread's neighbours, for whom it
+ * fetches and stores at once. */
+/* a choice: no is right */
+static bool run_in_threads(job *j) {
+  for (uint32_t k = 0; k < j->s.r.n; k++) {
+    tn_node *range = j->s.r.range[k];
+    int64_t turns, beside = 0;
+    if (!(j->s.running >> k & 1) || !tn__const_int(range->src[0], &turns) || turns > MAX_SLOTS) continue;
+    for (uint32_t i = 0; i < j->s.r.order.n; i++)
+      beside += tn__is_access(j->s.r.order.v[i]) && tn__stride(&j->s.r, j->s.r.order.v[i]->src[1], k) == 1;
+    if (!beside) continue;
+    tn__sb_printf(j->note, " along(%lld,%lld)", tn__id_of(range), (long long)turns);
+    j->body = tn__retype(j->c, j->body, range, AX_UNROLL);
+    look(j);
+    for (uint32_t i = 0; i < j->s.r.n; i++)
+      if (tn__id_of(j->s.r.range[i]) == tn__id_of(range)) split_at_end(j, i);
+    return true;
+  }
+  return false;
+}
+
 static int share_threads(job *j) {
   uint64_t rows = rows_of(&j->s);
-  pack_outputs(j, rows & ~bounding(&j->s, rows));
+  bool lanes = rows & ~bounding(&j->s, rows);
+  if (!lanes || !run_in_threads(j)) pack_outputs(j, rows & ~bounding(&j->s, rows));
   rows = rows_of(&j->s);
   tn_node *x[TN__MAX_RANGES];
   uint32_t n = in_order(j, rows & ~bounding(&j->s, rows), x);
@@ -782,6 +867,7 @@ bool tn__group_rows(tn__lowering *l, tn_node *part) {
   tn__survey s;
   tn__survey_loops(l->c, l->a, part, &s);
   int team = l->c->mode == TN_MODE_STRICT ? 0 : l->variant->team;
+  if (s.running) return false; /* along the turns of a thread */
   return holds(&s) || (team ? team > 1 && s.reduces : fills_group(l, &s));
 }
 

@@ -33,10 +33,12 @@
  * on beside the thread, up to the next turn of the loop in which they are both stored and loaded. A LOCAL {elements,
  * range} is one of each turn of the range; STOREADD adds to one as to any buffer.
  *   BARRIER {}                      all threads of the group wait for each other's accesses to LOCAL buffers
- *   RANGE .. AX_UNROLL              inside a lane loop, constant extent: to be unrolled.  Its LOADs and STOREs whose
- *                                   index is ADD(base, the range), or the range, with base a multiple of the extent
- *                                   (tn__is_packed) may be one wide access.  With a gate LT(ADD(place, the range),
- *                                   end) (tn__ends_within) that is so where all neighbours are inside of the end.
+ *   RANGE .. AX_UNROLL              inside a lane loop, constant extent: to be unrolled, in order.  Its LOADs and
+ *                                   STOREs whose index is ADD(base, the range), or the range, with base a multiple of
+ *                                   the extent (tn__is_packed) may be one wide access.  With a gate
+ *                                   LT(ADD(place, the range), end) (tn__ends_within) that is so where all neighbours
+ *                                   are inside of the end.  An ACC in front of it, inside of the lane loop, is the
+ *                                   thread's, and runs along its turns.
  *
  * A lane range (AX_UPCAST with an accumulator indexed by it) has a constant bound: its extent's interval `hi` is the
  * lane count; where the extent itself is not constant (a tail), renderers print the loop twice, for the full and for

@@ -100,8 +100,16 @@ static bool fuses(const lin *l, const tn_node *r) {
          (r->dtype == TN_F32 || r->dtype == TN_F64) && r->src[0]->op == OP_MUL;
 }
 
-/* What has an accumulator: its value is combined with those of other turns. */
-static bool accumulates(const tn_node *n) { return n->op == OP_REDUCE || (n->op == OP_RUNNING && n->nsrc == 2); }
+/* A value that runs along a thread's neighbours is written out with them, in the loop of each who wants it, and begins
+ * in front of them. */
+static bool runs_in_lane(const lin *l, const tn_node *n) {
+  return n->op == OP_RUNNING && n->nsrc == 2 && (l->unroll >> tn__range_at(&l->r, n->src[1]) & 1);
+}
+
+/* What has an accumulator that stands outside of all lanes: its value is combined with those of other turns. */
+static bool accumulates(const lin *l, const tn_node *n) {
+  return n->op == OP_REDUCE || (n->op == OP_RUNNING && n->nsrc == 2 && !runs_in_lane(l, n));
+}
 
 /* The loop that a running value hangs on stands inside this block. */
 static int around_running(const lin *l, const tn_node *n) {
@@ -112,7 +120,7 @@ static int around_running(const lin *l, const tn_node *n) {
 static void form_accumulated(lin *l, tn_node *r) {
   tn_ctx *c = l->c;
   uint64_t own = tn__own_of(&l->r, r), free = tn__free_of(&l->r, r);
-  int lane = lane_of(l, own | free);
+  int lane = runs_in_lane(l, r) ? -1 : lane_of(l, own | free);
   int64_t lanes = 1;
   if (lane >= 0) /* a power of two that holds every lane */
     while (lanes <= l->r.range[lane]->hi) lanes *= 2;
@@ -152,7 +160,7 @@ static void form_all(lin *l) {
     tn_node *n = l->r.order.v[i];
     if (n->op == OP_AFTER) {
       tn__map_putp(&l->form, n, form(l, n->src[0]));
-    } else if (accumulates(n)) {
+    } else if (accumulates(l, n) || runs_in_lane(l, n)) {
       form_accumulated(l, n);
     } else if (n->op == OP_RUNNING) {
       form_tallied(l, n);
@@ -207,7 +215,7 @@ static void find_outside(lin *l, tn_node *n, tn__nodes *out) {
     uint32_t first;
     if (s->op == OP_RANGE && (l->lanes >> tn__range_at(&l->r, s) & 1)) {
       tn__vec_push(l->a, out, s->src[0]);
-    } else if (!in_lanes(l, s) || tn__closes(s, &first) || s->op == OP_RUNNING) {
+    } else if (!in_lanes(l, s) || tn__closes(s, &first) || (s->op == OP_RUNNING && !runs_in_lane(l, s))) {
       tn__vec_push(l->a, out, s);
     } else if (!tn__map_getp(&seen, s)) {
       tn__map_putp(&seen, s, s);
@@ -229,12 +237,12 @@ static void put_lanes(lin *l, int b, int lane, tn_node *root) {
 /* What the closer's effect needs is to stand before it. */
 static void prepare_closer(lin *l, tn_node *n) {
   int lane = lane_of(l, tn__own_of(&l->r, n) | tn__free_of(&l->r, n));
-  bool reduce = accumulates(n);
+  bool reduce = accumulates(l, n);
   tn_node *value = reduce ? n->src[0] : n;
   tn__nodes needs = {0};
   if (lane >= 0) {
     tn__vec_push(l->a, &needs, l->r.range[lane]->src[0]);
-    if (reduce && (!in_lanes(l, value) || accumulates(value))) tn__vec_push(l->a, &needs, value);
+    if (reduce && (!in_lanes(l, value) || accumulates(l, value))) tn__vec_push(l->a, &needs, value);
     else find_outside(l, value, &needs);
   } else {
     const tn_node *from = reduce && fuses(l, n) ? value : n;
@@ -311,7 +319,7 @@ static void ensure_closer(lin *l, tn_node *n) {
     open_loop(l, outer);
     return;
   }
-  if (accumulates(n)) start_acc(l, n, n->op == OP_REDUCE ? block_of(l, loops_of(l, n)) : around_running(l, n));
+  if (accumulates(l, n)) start_acc(l, n, n->op == OP_REDUCE ? block_of(l, loops_of(l, n)) : around_running(l, n));
   later(l, (task){.kind = T_CLOSER, .node = n});
   prepare_closer(l, n);
 }
@@ -322,7 +330,7 @@ static void ensure(lin *l, tn_node *n) {
   if (n->op == OP_RANGE || n->op == OP_CONST || n->op == OP_VAR || n->op == OP_PARAM) return;
   if (n->op == OP_LOCAL) return;
   tn__map_putp(&l->done, n, n);
-  if (tn__closes(n, &first) || n->op == OP_RUNNING) {
+  if (tn__closes(n, &first) || (n->op == OP_RUNNING && !runs_in_lane(l, n))) {
     ensure_closer(l, n);
     return;
   }
@@ -368,11 +376,13 @@ static void write_lane(lin *l, tn_node *n, bool out) {
   if (enter(l, n, out)) tn__vec_push(l->a, &way, ((step){n, 0}));
   while (way.n) {
     step *t = &way.v[way.n - 1];
-    if (!accumulates(t->n) && t->next < t->n->nsrc) {
+    if (!accumulates(l, t->n) && t->next < t->n->nsrc) {
       tn_node *s = t->n->src[t->next++];
       if (enter(l, s, out)) tn__vec_push(l->a, &way, ((step){s, 0}));
       continue;
     }
+    const acc *own = runs_in_lane(l, t->n) ? tn__map_getp(&l->accs, t->n) : NULL;
+    if (own) emit(l, out ? own->acc : own->set);
     if (!out || !(tn__free_of(&l->r, t->n) & l->unroll)) emit(l, form(l, t->n));
     way.n--;
   }
@@ -539,7 +549,9 @@ static void check_nesting(const lin *l) {
     uint32_t first;
     bool good = !(free & ~in) && !(own & in) && path == (own | in);
     for (uint32_t j = 0; j < l->r.n; j++) good &= !(all >> j & before[j] >> j & 1);
-    if (x->op == OP_RUNNING && block_of(l, free) != tn__range_at(&l->r, x->src[1]) + 1)
+    bool innermost = x->op != OP_RUNNING || block_of(l, free) == tn__range_at(&l->r, x->src[1]) + 1;
+    if (runs_in_lane(l, x)) innermost = lane_of(l, tn__free_of(&l->r, x)) >= 0;
+    if (!innermost)
       tn__fail(l->c, TN_ESTATE, "internal error: a value runs along loop %lld, around others", tn__id_of(x->src[1]));
     if (!tn__closes(x, &first) || good) continue;
     tn__fail(l->c, TN_ESTATE, "internal error: loop %lld of a kernel is closed in two places",

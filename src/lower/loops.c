@@ -278,7 +278,7 @@ tn_node *tn__gate_accesses(tn__lowering *l, tn_node *body, tn_node *gate, const 
   tn__topo(l->a, &body, 1, &all);
   for (uint32_t i = 0; i < all.n; i++) {
     tn_node *n = all.v[i], **src = tn__arena_alloc(l->a, (n->nsrc + 2) * sizeof *src);
-    bool gated = (n->op == OP_LOAD || n->op == OP_STORE) && (tn__free_of(&r, n->src[1]) & set) == set, same = !gated;
+    bool gated = tn__is_access(n) && (tn__free_of(&r, n->src[1]) & set) == set, same = !gated;
     const tn_node *old = gated ? tn__gate_of(n) : NULL;
     uint32_t m = 0, at = n->op == OP_LOAD ? 2 : 3;
     for (uint32_t s = 0; s < n->nsrc; s++) {
@@ -300,6 +300,17 @@ tn_node *tn__gate_accesses(tn__lowering *l, tn_node *body, tn_node *gate, const 
     tn__map_putp(&to, all.v[i], n);
   }
   return tn__map_getp(&to, body);
+}
+
+tn_node *tn__cut_whole(tn__lowering *l, tn_node *body, tn_node *x, int64_t by, int outer_axis, int inner_axis,
+                       tn_node **cut) {
+  tn_ctx *c = l->c;
+  tn_node *b = tn__int(c, by);
+  tn_node *blocks = tn__simplify_index(c, tn__op2(c, OP_IDIV, tn__add(c, x->src[0], tn__int(c, by - 1)), b));
+  cut[0] = tn__range_like(c, x, blocks, outer_axis);
+  cut[1] = tn__fresh_range(l, b, inner_axis, tn__role_of(x));
+  tn_node *at = tn__add(c, tn__mul(c, cut[0], b), cut[1]);
+  return tn__exchange_ranges(l, body, &x, &at, 1, cut, 2);
 }
 
 tn_node *tn__cut_in(tn__lowering *l, tn_node **body, tn_node *x, int64_t by, int axis) {

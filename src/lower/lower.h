@@ -147,6 +147,9 @@ bool tn__stands_between(const tn__ranges *r, uint64_t set);
  * tell them, unless that is NULL. */
 tn_node *tn__cut(tn__lowering *l, tn_node *body, tn_node *x, int64_t by, int outer_axis, int inner_axis,
                  tn_node **cut);
+/* So, but inner < by: blocks are whole, and what lies beyond the end of x is for the caller to leave alone. */
+tn_node *tn__cut_whole(tn__lowering *l, tn_node *body, tn_node *x, int64_t by, int outer_axis, int inner_axis,
+                       tn_node **cut);
 /* What closes loops with turns beyond the end, `range` among them, where `inside` does not hold: sums of their numbers
  * add nothing, stores leave memory alone. */
 tn_node *tn__ignore_beyond(tn__lowering *l, tn_node *body, const tn_node *range, tn_node *inside);

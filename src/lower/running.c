@@ -18,6 +18,8 @@
 enum {
   LARGEST_TABLE = 4096,
   KEYS_OF_TERM = 16, /* zeros that are stored in the time that a term is compared with all others of a few */
+  ENOUGH = 2,        /* times as many threads as run in step, for each unit */
+  THREADS_TURNS = 64 /* that a thread of a group may take one after the other, where others wait for work */
 };
 
 typedef struct chosen { /* the sum over range `term` of (where ? value : what changes nothing) */
@@ -145,11 +147,15 @@ static void run_along(pass *p, const chosen *x, const reach *s) {
   tn_ctx *c = p->l->c;
   tn_node *zero = tn__int(c, 0), *count = s->turn->src[0], *last = tn__add(c, count, tn__int(c, -1)), *term = x->term;
   tn_node *along = tn__range_like(c, s->turn, count, AX_ORDER), *at = along, *turn = s->turn, *sum = x->sum;
-  if (s->beside) at = tn__op2(c, OP_MAX, tn__add(c, along, tn__int(c, -1)), zero);
+  /* a thread that has whole blocks fetches them as they lie: of integers, its own is taken off again */
+  bool off = s->beside && p->l->target->group && tn__is_int(sum->dtype) && sum->ints[0] == OP_ADD;
+  bool beside = s->beside && !off;
+  if (beside) at = tn__op2(c, OP_MAX, tn__add(c, along, tn__int(c, -1)), zero);
   if (s->back) at = tn__sub(c, last, at);
   tn_node *value = tn__substitute(c, x->value, &term, &at, 1);
-  if (s->beside) value = tn__where(c, tn__op2(c, OP_LT, zero, along), value, x->nothing);
+  if (beside) value = tn__where(c, tn__op2(c, OP_LT, zero, along), value, x->nothing);
   tn_node *by = running(c, x, value, along), *rest = s->back ? rest_of(p, x, count) : NULL;
+  if (off) by = tn__sub(c, by, value);
   if (rest) by = tn__op2(c, (tn__op)sum->ints[0], by, rest);
   at = s->back ? tn__sub(c, last, along) : along;
   tn__sb_printf(&p->l->note, " running(%lld,%lld)", tn__id_of(turn), tn__id_of(term));
@@ -191,11 +197,16 @@ static tn_node *flat_loop(const pass *p, const tn_node *number, int64_t *by) {
   return tn__bounds_loops(&p->s.r, (uint32_t)tn__range_at(&p->s.r, flat)) ? NULL : flat;
 }
 
+/* Threads that run in step all have whole blocks, of the last one, too. */
 static tn_node *cut_flat(pass *p, tn_node *flat, int64_t by) {
-  tn_node *parts[2];
+  tn_ctx *c = p->l->c;
+  tn_node *parts[2], *size = flat->src[0];
+  bool whole = p->l->target->group && !tn__divisible(size, by);
   tn__sb_printf(&p->l->note, " cut(%lld,%lld)", tn__id_of(flat), (long long)by);
-  p->body = tn__cut(p->l, p->body, flat, by, AX_LOOP, AX_LOOP, parts);
-  p->body = tn__simplify_accesses(p->l->c, p->l->a, simplify_numbers(p->l, p->body));
+  p->body = (whole ? tn__cut_whole : tn__cut)(p->l, p->body, flat, by, AX_LOOP, AX_LOOP, parts);
+  p->body = tn__simplify_accesses(c, p->l->a, simplify_numbers(p->l, p->body));
+  tn_node *at = tn__add(c, tn__mul(c, parts[0], tn__int(c, by)), parts[1]);
+  if (whole) p->body = tn__gate_accesses(p->l, p->body, tn__op2(c, OP_LT, at, size), parts[1]);
   return parts[1];
 }
 
@@ -381,15 +392,32 @@ static bool tallies(pass *p, const chosen *x) {
   return tally_by_number(p, x) || tally_by_key(p, x);
 }
 
+/* On devices of groups a thread goes along the turns: short loops leave enough to the others, if there are no longer
+ * ones beside them, and nothing is held for all threads. */
+/* a choice: no is right */
+static bool suits_threads(const pass *p, const chosen *x) {
+  int64_t terms;
+  if (!tn__const_int(x->term->src[0], &terms) || terms > THREADS_TURNS) return false;
+  double threads = tn__volume(&p->s, p->s.outputs) / (double)terms;
+  if (threads < (double)p->l->target->units * ENOUGH * p->l->target->subgroup) return false;
+  for (uint32_t i = 0; i < p->s.r.order.n; i++) {
+    const tn_node *n = p->s.r.order.v[i];
+    if (n->op == OP_LOCAL) return false;
+    if (n->op == OP_REDUCE && tn__volume(&p->s, tn__own_of(&p->s.r, n)) > THREADS_TURNS) return false;
+  }
+  return true;
+}
+
 static bool step(pass *p, tn_node *sum) {
   chosen x;
-  return is_chosen(p, sum, &x) && (run(p, &x) || cut(p, &x) || tallies(p, &x));
+  if (!is_chosen(p, sum, &x)) return false;
+  if (p->l->target->group) return suits_threads(p, &x) && (run(p, &x) || cut(p, &x));
+  return run(p, &x) || cut(p, &x) || tallies(p, &x);
 }
 
 tn_node *tn__running(tn__lowering *l, tn_node *body) {
   pass p = {.l = l, .body = body};
   uint32_t i;
-  if (l->target->group) return body; /* a choice: no is right */
   do {
     tn__survey_loops(l->c, l->a, p.body, &p.s);
     for (i = 0; i < p.s.r.order.n && !step(&p, p.s.r.order.v[i]);) i++;

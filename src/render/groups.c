@@ -64,7 +64,7 @@ static uint32_t end_of(const tn__printer *p, uint32_t start) {
   return i;
 }
 
-enum { WIDE = 16, MOST_PIECES = 4 }; /* bytes of the widest access; so many make one of neighbours */
+enum { WIDE = 16, MOST_PIECES = 8 }; /* bytes of the widest access; so many make one of neighbours */
 
 static int64_t packed_bytes(const tn_node *access, const tn_node *r) {
   int64_t extent;
@@ -94,7 +94,7 @@ static bool stands(tn__printer *p, const tn_node *x) {
 }
 
 /* May the access be one for all turns of the loop ins[start..end]?  What goes before the loop must not miss a store in
- * it, what goes behind it must not be missed by a load. */
+ * it, what goes behind it must not be missed by a load, and stays behind what else the turn stores there. */
 /* a choice: no is right */
 static bool is_packable(tn__printer *p, uint32_t start, uint32_t end, uint32_t at) {
   tn_node *r = p->part->ins[start], *n = p->part->ins[at];
@@ -103,7 +103,8 @@ static bool is_packable(tn__printer *p, uint32_t start, uint32_t end, uint32_t a
     const tn_node *other = p->part->ins[i];
     if (other->op == OP_RANGE) return false;
     if (!is_access(other) || other->src[0] != n->src[0]) continue;
-    if (n->op == OP_LOAD ? other->op != OP_LOAD : other->op != OP_STORE || !tn__is_packed(other, r)) return false;
+    if (n->op == OP_LOAD ? other->op != OP_LOAD : other->op != OP_STORE || (!tn__is_packed(other, r) && i > at))
+      return false;
   }
   tn_node *gate = tn__gate_of(n), *last = ends_at(gate, r);
   /* base and gate, or the gate's place and end, stand before the loop; the value does not */

@@ -17,6 +17,7 @@ enum {
   MAX_SEARCH = 20000,    /* nodes that a search for a dependence looks at */
   MAX_TRIES = 64,        /* kernels that one is tried to be joined with */
   MAX_HOSTS = 16,        /* kernels that are asked whether they could store a value, too */
+  WORTH_STORING = 12,    /* multiply-adds of an element that are rather done once than in each kernel */
   HIDDEN_WORK = 8,       /* multiply-adds that are done while an element is on its way */
   USUAL_FETCH = 4,       /* those in the time of a load from a cache, */
   USUAL_BALANCE = 16,    /* or from memory, of devices that do not say */
@@ -576,12 +577,14 @@ static void materialise(tn__fuse *f, tn_node *n, tn__info *in) {
 
 /* Is it cheaper to store n once than to compute it in each kernel that wants it? */
 /* a choice: either is right */
-static bool worth_storing(const tn__info *in) { return in->flops >= 12 || in->loads >= 3; }
+static bool worth_storing(const tn__info *in) { return in->flops >= WORTH_STORING || in->loads >= 3; }
 
-/* Is n at every place no more than one of its sources, or made of no data at all? */
+/* Is n at every place no more than one of its sources, or made of no data at all, but of a few counters?  However many
+ * want it. */
 /* a choice: no is right */
 static bool costs_nothing(tn__fuse *f, tn_node *n, const tn__info *in) {
   if (in->flops <= 0 && in->loads <= 0) return true;
+  if (!in->data && in->flops < WORTH_STORING) return true;
   for (uint32_t i = 0; i < in->want.n; i++)
     if (!tn__join_branch(f, n, in->want.v[i].idx->src)) return false;
   return true;
@@ -659,7 +662,12 @@ static void estimate(tn__fuse *f, tn_node *n) {
   tn__info *in = tn__info_of(f, n);
   if (n->op == OP_PARAM || is_reduction(n) || is_stored(n)) {
     in->loads = 1;
+    in->data = true;
     return;
+  }
+  for (uint32_t i = 0; i < n->nsrc; i++) {
+    const tn__info *s = tn__info_of(f, n->src[i]);
+    in->data |= s && s->data;
   }
   if (n->op == OP_GATHER) in->loads = 1;
   if (n->op == OP_EXPAND) return; /* read again and again, it stays in cache */
@@ -673,13 +681,26 @@ static void estimate(tn__fuse *f, tn_node *n) {
   }
 }
 
+static void put_out(tn__fuse *f, const tn_node *n, int out) {
+  tn__info *in = tn__info_of(f, n);
+  in->must = out >= 0;
+  in->out = out;
+}
+
+/* What stands in memory anyway, with the same elements in the same order, is the output. */
+/* a choice: no is right */
+static void find_stored_output(tn__fuse *f, uint32_t i) {
+  tn_node *n = f->sink->src[i], *root = n;
+  while (root->op == OP_RESHAPE) root = root->src[0];
+  if (root == n || !is_stored(root) || tn__info_of(f, root)->out >= 0) return;
+  put_out(f, n, -1);
+  put_out(f, root, (int)i);
+}
+
 void tn__fuse_decide(tn__fuse *f) {
   for (uint32_t i = 0; i < f->order.n; i++) estimate(f, f->order.v[i]);
-  for (uint32_t i = 0; i < f->sink->nsrc; i++) {
-    tn__info *in = tn__info_of(f, f->sink->src[i]);
-    in->must = true;
-    in->out = (int)i;
-  }
+  for (uint32_t i = 0; i < f->sink->nsrc; i++) put_out(f, f->sink->src[i], (int)i);
+  for (uint32_t i = 0; i < f->sink->nsrc; i++) find_stored_output(f, i);
   for (uint32_t i = f->order.n; i && i--;) decide(f, f->order.v[i]);
 }
 

@@ -53,6 +53,7 @@ typedef struct tn__info {
   double *stride;    /* of each axis in the natural layout, an estimate */
   uint8_t *axis;     /* once stored: its axes from the outermost; NULL: row-major */
   float flops, loads;/* per element: work and full-size loads if it were computed from memory */
+  bool data;           /* made of anything but counters and constants */
 } tn__info;
 
 /* Are the updates of this scatter added at once, whichever comes first?  So integers are, where the device can. */

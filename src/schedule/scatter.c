@@ -130,8 +130,9 @@ static runs runs_of(tn_ctx *c, tn_node *places, tn_node *idx, tn_node *upd) {
   tn_node *number = tn__op2(c, OP_MIN, tn__where(c, inside, idx, end), tn__literal_like(c, idx, (double)places->hi));
   number = tn__op2_num(c, OP_ADD, tn__op2(c, OP_MAX, number, zero), 1);
   number = tn__op1(c, OP_CONTIG, number);
-  s.order = tn__sorted_order(c, tn__add_axis(c, number, 0), false);
-  s.number = tn__op1(c, OP_CONTIG, tn__gather(c, number, s.order));
+  tn_node *sorted;
+  s.order = tn__sorted(c, tn__add_axis(c, number, 0), false, &sorted);
+  s.number = tn__op1(c, OP_CONTIG, tn__cast(c, sorted, TN_I64));
   tn_node *blocks = tn__in_blocks(c, s.number, 0, FIRST_BLOCK), *values = tn__gather(c, upd, s.order);
   s.before = run_sums(c, last_of_blocks(c, blocks, 1), sum_at_end(c, blocks, tn__in_blocks(c, values, 0, FIRST_BLOCK)));
   return s;

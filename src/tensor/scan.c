@@ -7,7 +7,11 @@
 
 /* Elements of a block: in the first, each is compared with all others of its block, so that they are few; above it
  * there are so few that more in a block save whole passes. */
-enum { FIRST_BLOCK = 16, NEXT_BLOCK = 64 };
+enum { FIRST_BLOCK = 16, NEXT_BLOCK = 64, LARGEST_BLOCK = 1024 };
+
+/* On devices of groups: a thread takes a block of many elements, which it fetches at once if blocks divide them; of few
+ * elements each may be compared with many while a further kernel would start. */
+enum { ASK_STEPS = 4, MUCH = 4 }; /* multiply-adds of a comparison; launches that are worth whole blocks */
 
 static tn_node *unit_like(tn_ctx *c, tn__op op, tn_node *x) {
   return tn__literal_like(c, x, op == OP_PROD ? 1 : 0);
@@ -59,8 +63,23 @@ tn_node *tn__along(tn_ctx *c, tn_node *x, uint32_t axis) {
   return lanes_go_along(c, x, axis) ? tn__op1(c, OP_CONTIG, x) : x;
 }
 
-static tn_node *scan(tn_ctx *c, tn__op op, tn_node *x, uint32_t axis, bool exclusive, int64_t block) {
+/* a choice: any is right */
+static int64_t block_of(tn_ctx *c, const tn_node *x, uint32_t axis, int64_t usual) {
+  const tn__target *t = &tn__device_get(c, x->device < 0 ? 0 : x->device)->target;
+  int64_t n, block = LARGEST_BLOCK;
+  if (!t->group) return usual;
+  double all = 1, launch = tn__target_launch_guess(t);
+  for (uint32_t i = 0; i < x->rank; i++) all *= (double)x->dim[i]->hi;
+  while (block > usual && all * (double)block * ASK_STEPS > launch) block /= 2;
+  bool much = usual == FIRST_BLOCK && all * (double)usual * ASK_STEPS > MUCH * launch;
+  if (block > usual || !much || !tn__const_int(x->dim[axis], &n)) return block;
+  while (block > FIRST_BLOCK / 4 && n % block) block /= 2;
+  return n % block ? usual : block;
+}
+
+static tn_node *scan(tn_ctx *c, tn__op op, tn_node *x, uint32_t axis, bool exclusive, int64_t usual) {
   tn_node *n = x->dim[axis];
+  int64_t block = block_of(c, x, axis, usual);
   if (n->hi <= block) return tn__within_blocks(c, op, x, axis, exclusive);
   tn_node *rows = tn__in_blocks(c, x, axis, block);
   int64_t inner = axis + 1;

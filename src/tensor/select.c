@@ -21,8 +21,8 @@ static tn_node *count_upto(tn_ctx *c, tn_node *chosen) {
 
 tn__chosen tn__choose_distinct(tn_ctx *c, tn_node *x) {
   tn_node *row = tn__add_axis(c, flat(c, x), 0);
-  tn__chosen k = {.order = tn__sorted_order(c, row, false)};
-  tn_node *sorted = tn__gather(c, flat(c, tn__sort_keys(c, row)), k.order);
+  tn_node *sorted;
+  tn__chosen k = {.order = tn__sorted(c, row, false, &sorted)};
   sorted = tn__op1(c, OP_CONTIG, sorted);
   tn__dims shape = tn__dims_of(sorted);
   tn_node *differs = tn__op2(c, OP_NE, sorted, tn__of_before(c, sorted));

@@ -7,8 +7,10 @@
  * (Cormen, Leiserson, Rivest, Stein, Introduction to Algorithms, 8.2 and 8.3.)
  *
  * Where a block has no table of counts, it has as many elements as there are digits, so that there are as many counts
- * as elements, and in it each element asks all others: long digits make few passes of much work.  Which way is taken
- * has no influence on the result. */
+ * as elements, and in it each element asks all others: long digits make few passes of much work.  On devices of groups
+ * counts may also be parts of words: the sum of (1 << 4 d) over digits d is all counts of a few elements at once, what
+ * runs along a thread's neighbours (lower/running.c) says how many of its digit come before each, and wider parts say
+ * so of a block.  Which way is taken has no influence on the result. */
 #include "tensor/sort.h"
 #include "device/device.h"
 #include "tensor/argmax.h"
@@ -24,7 +26,9 @@ enum {
   COUNT_STEPS = 16,       /* or that the count of a digit in a block is */
   TABLE_BLOCK = 2048,     /* elements for which it is worth to count all digits in a table */
   CALL = 1 << 11,         /* so, of a launch on a processor */
-  ASK_FETCHES = 4, /* asking takes so long as fetching so many elements; where fetching is free: a multiply-add */
+  WORD_LAUNCHES = 9,      /* kernels of a pass by words, */
+  WORD_STEPS = 150,       /* and multiply-adds in the time that an element is in it */
+  ASK_FETCHES = 8, /* asking takes so long as fetching so many elements; where fetching is free: a multiply-add */
 };
 
 /* How a row is sorted: by digits of so many bits, in blocks of so many elements; 0 bits: each element counts those
@@ -32,7 +36,11 @@ enum {
 typedef struct way {
   int bits;
   int64_t block;
+  bool words; /* of counts */
 } way;
+
+/* Words of counts, each part for one of 16 digits: 4 bits for NEAR elements at a time, 8 bits for up to 255. */
+enum { WORD_BITS = 4, WORD_DIGITS = 1 << WORD_BITS, NEAR = 16, HALF = NEAR / 2, NEAR_OF_BLOCK = 8 };
 
 /* A processor counts in tables (lower/running.c), which take a step for each element, however many digits there are; of
  * sizes that are not known it does not. */
@@ -61,8 +69,10 @@ static way way_to_sort(const tn__target *t, bool tables, double rows, double n, 
     double counts = ceil(n / (double)block) * (double)digits, passes = (bits + digit - 1) / digit;
     double steps = tables ? n * PASS_STEPS + counts * COUNT_STEPS : n * (2 * (double)digits * ask + PASS_STEPS);
     double all = passes * (PASS_LAUNCHES * launch + rows * steps);
-    if (all < *work) *work = all, best = (way){digit, block};
+    if (all < *work) *work = all, best = (way){digit, block, false};
   }
+  double all = (bits + WORD_BITS - 1) / WORD_BITS * (WORD_LAUNCHES * launch + rows * n * WORD_STEPS);
+  if (t->group && all < *work) *work = all, best = (way){WORD_BITS, NEAR * NEAR_OF_BLOCK, true};
   return best;
 }
 
@@ -80,8 +90,9 @@ double tn__sort_work(const tn__target *t, double rows, double n, int bits) {
 /* Unsigned integers in whose order a row is to be sorted: bit by bit what the order of its elements is.  NaN comes
  * last, behind +inf, and -0 equals 0; downwards all is the other way round, so NaN comes first. */
 typedef struct keys {
-  tn_node *of; /* the row's axis is the last */
-  int bits;    /* no higher one is set */
+  tn_node *of;   /* the row's axis is the last */
+  int bits;      /* no higher one is set */
+  uint64_t flip; /* of integers: the bits that differ from those of the element */
 } keys;
 
 static tn_node *unsigned_const(tn_ctx *c, tn_node *x, uint64_t bits) {
@@ -121,10 +132,16 @@ static keys keys_of(tn_ctx *c, tn_node *x, bool down) {
     all = ((uint64_t)1 << k.bits) - 1;
   } else {
     k.of = tn__bitcast(c, x, as);
-    if (tn__dtypes[x->dtype].is_signed) k.of = tn__op2(c, OP_XOR, k.of, unsigned_const(c, k.of, sign));
+    if (tn__dtypes[x->dtype].is_signed) k.of = tn__op2(c, OP_XOR, k.of, unsigned_const(c, k.of, k.flip = sign));
   }
-  if (down) k.of = tn__op2(c, OP_XOR, k.of, unsigned_const(c, k.of, all));
+  if (down) k.of = tn__op2(c, OP_XOR, k.of, unsigned_const(c, k.of, all)), k.flip ^= all;
   return k;
+}
+
+/* The integer of such a key */
+static tn_node *integer_of(tn_ctx *c, const keys *k, tn_node *key, int dtype) {
+  if (k->flip) key = tn__op2(c, OP_XOR, key, unsigned_const(c, key, k->flip));
+  return dtype == TN_BOOL ? tn__cast(c, key, dtype) : tn__bitcast(c, key, dtype);
 }
 
 /* a choice: either is right */
@@ -139,26 +156,22 @@ static bool is_selection_quicker(const tn__target *t, bool tables, double rows, 
   return work < sorted;
 }
 
-tn_node *tn__sort_keys(tn_ctx *c, tn_node *x) {
-  return keys_of(c, x, false).of;
-}
-
 static tn_node *i32(tn_ctx *c, tn_node *x) {
   return tn__cast(c, x, TN_I32);
 }
 
-/* rows[R, n] and places within the row -> places in all rows, as a permutation: i64[R * n] */
-static tn_node *places_of(tn_ctx *c, tn_node *in_row) {
+/* rows[R, n] and places within the row -> places in all rows, as a permutation [R * n] of this dtype */
+static tn_node *places_of(tn_ctx *c, tn_node *in_row, int dtype) {
   tn__dims shape = tn__dims_of(in_row);
   tn_node *size = tn__scalar_to(c, tn__dim_value(c, shape.d[1], TN_I64), shape.d, 2);
-  tn_node *row = tn__mul(c, tn__place(c, &shape, 0), size);
-  return tn__op1(c, OP_PERMUTATION, tn__merge_axes(c, tn__add(c, row, tn__cast(c, in_row, TN_I64)), 0, 2));
+  tn_node *row = tn__cast(c, tn__mul(c, tn__place(c, &shape, 0), size), dtype);
+  return tn__op1(c, OP_PERMUTATION, tn__merge_axes(c, tn__add(c, row, tn__cast(c, in_row, dtype)), 0, 2));
 }
 
-/* x[R, n] with each element at its place */
+/* x[R, n] with each element at its place: it is added to -0, which changes none, 0 and -0 neither */
 static tn_node *placed(tn_ctx *c, tn_node *x, tn_node *places) {
-  tn_node *zeros = tn__scalar_to(c, tn__const_num(c, x->dtype, 0), places->dim, 1);
-  return tn__reshape(c, tn__scatter(c, zeros, places, tn__merge_axes(c, x, 0, 2)), x->dim, 2);
+  tn_node *nothing = tn__scalar_to(c, tn__const_num(c, x->dtype, -0.0), places->dim, 1);
+  return tn__reshape(c, tn__scatter(c, nothing, places, tn__merge_axes(c, x, 0, 2)), x->dim, 2);
 }
 
 /* x, on devices without groups computed by a kernel of its own: one that asks for it and stores it by the way, as one
@@ -215,24 +228,196 @@ static tn_node *places_by_digit(tn_ctx *c, tn_node *key, way by) {
   return tn__first_of(c, tn__merge_axes(c, place, 1, 2), 1, n);
 }
 
-tn_node *tn__sorted_order(tn_ctx *c, tn_node *x, bool down) {
+/* ---- by words of counts ---- */
+
+/* What goes from pass to pass: keys, and in the bits above them, where there is room, which element has each. */
+typedef struct load {
+  tn_node *key;    /* [R, n], n a multiple of NEAR; in the first pass the key alone */
+  tn_node *first;  /* ... and what goes on from there */
+  int number_from; /* the bit at which it says which element it is */
+  tn_node *order;  /* [R, n]: which element, where the key does not say so; NULL: nobody asks */
+} load;
+
+static tn_node *shifted(tn_ctx *c, tn__op op, tn_node *x, uint64_t by) {
+  return tn__op2(c, op, x, unsigned_const(c, x, by));
+}
+static tn_node *masked(tn_ctx *c, tn_node *x, uint64_t mask) { return shifted(c, OP_AND, x, mask); }
+
+static tn_node *rotated(tn_ctx *c, tn_node *x, int by) { /* bits that go out below come in above */
+  int width = (int)tn__size_of(x->dtype) * 8, down = by % width;
+  if (!down) return x;
+  return tn__op2(c, OP_OR, shifted(c, OP_SHR, x, (uint64_t)down), shifted(c, OP_SHL, x, (uint64_t)(width - down)));
+}
+
+static tn_node *digit_of(tn_ctx *c, tn_node *key) { return tn__cast(c, masked(c, key, WORD_DIGITS - 1), TN_U64); }
+
+/* 1 in the part of a word that is the digit's */
+static tn_node *word_of(tn_ctx *c, tn_node *digit) {
+  return tn__op2(c, OP_SHL, unsigned_const(c, digit, 1), shifted(c, OP_SHL, digit, 2));
+}
+
+/* x, its axis 1 filled up to a multiple of NEAR, by what comes last */
+static tn_node *filled_up(tn_ctx *c, tn_node *x) {
+  int64_t n;
+  if (tn__const_int(x->dim[1], &n) && n % NEAR == 0) return x;
+  return tn__op1(c, OP_NOT, tn__merge_axes(c, tn__in_blocks(c, tn__op1(c, OP_NOT, x), 1, NEAR), 1, 2));
+}
+
+/* Of word[R, n / HALF]: its blocks, of each digit of a parity alone, in parts of 8 bits: [R, blocks, halves] */
+static tn_node *wide_words(tn_ctx *c, tn_node *word, int odd) {
+  const uint64_t every_other = 0x0f0f0f0f0f0f0f0f;
+  tn_node *blocks = tn__in_blocks(c, word, 1, 2 * NEAR_OF_BLOCK);
+  return masked(c, shifted(c, OP_SHR, blocks, odd ? WORD_BITS : 0), every_other);
+}
+
+/* How many come in each block: [R, blocks] */
+static tn_node *words_of_blocks(tn_ctx *c, tn_node *word, int odd) {
+  int64_t last = 2;
+  return tn__op1(c, OP_CONTIG, tn__reduce(c, OP_SUM, wide_words(c, word, odd), &last, 1));
+}
+
+/* ... and before each NEAR of it: [R, n / NEAR, and what fills the last block] */
+static tn_node *words_before(tn_ctx *c, tn_node *word, int odd) {
+  int64_t last = 3;
+  tn_node *wide = wide_words(c, word, odd);
+  tn__dims pairs = {.rank = 4, .d = {wide->dim[0], wide->dim[1], tn__int(c, NEAR_OF_BLOCK), wide->dim[2]}};
+  tn_node *each = tn__expand(c, tn__add_axis(c, wide, 2), pairs.d);
+  tn_node *begin = tn__op2_num(c, OP_MUL, tn__place(c, &pairs, 2), 2);
+  tn_node *is_before = tn__op2(c, OP_LT, tn__place(c, &pairs, 3), begin);
+  each = tn__where(c, is_before, each, unsigned_const(c, each, 0));
+  return tn__op1(c, OP_CONTIG, tn__merge_axes(c, tn__reduce(c, OP_SUM, each, &last, 1), 1, 2));
+}
+
+/* The part of such words that is the digit's */
+static tn_node *part_of(tn_ctx *c, tn_node *const *words, tn_node *digit) {
+  tn_node *is_odd = tn__op2(c, OP_NE, masked(c, digit, 1), unsigned_const(c, digit, 0));
+  tn_node *word = tn__where(c, is_odd, words[1], words[0]), *even = masked(c, digit, WORD_DIGITS - 2);
+  return masked(c, tn__op2(c, OP_SHR, word, shifted(c, OP_SHL, even, 2)), 255);
+}
+
+/* [R, digits * blocks]: where the first element of a block that has the digit goes */
+static tn_node *first_of_blocks(tn_ctx *c, tn_node *word, int counter) {
+  tn_node *all[] = {words_of_blocks(c, word, 0), words_of_blocks(c, word, 1)};
+  tn__dims counts = {.rank = 3, .d = {all[0]->dim[0], tn__int(c, WORD_DIGITS), all[0]->dim[1]}};
+  for (int odd = 0; odd < 2; odd++) all[odd] = tn__expand(c, tn__add_axis(c, all[odd], 1), counts.d);
+  tn_node *count = part_of(c, all, tn__cast(c, tn__place(c, &counts, 1), TN_U64));
+  count = tn__merge_axes(c, tn__cast(c, count, counter), 1, 2);
+  return tn__op1(c, OP_CONTIG, tn__scan(c, OP_SUM, count, 1, true));
+}
+
+/* [R, n]: where the lowest digit sends each */
+static tn_node *places_by_words(tn_ctx *c, tn_node *key, int counter) {
+  int64_t last = 2;
+  tn_node *word = tn__reduce(c, OP_SUM, word_of(c, digit_of(c, tn__in_blocks(c, key, 1, HALF))), &last, 1);
+  word = tn__op1(c, OP_CONTIG, word);
+  tn_node *first = first_of_blocks(c, word, counter), *before[2];
+  tn_node *digit = digit_of(c, tn__in_blocks(c, key, 1, NEAR)), *own = word_of(c, digit); /* [R, nears, NEAR] */
+  for (int odd = 0; odd < 2; odd++) {
+    tn_node *all = tn__first_of(c, words_before(c, word, odd), 1, digit->dim[1]);
+    before[odd] = tn__expand(c, tn__add_axis(c, all, 2), digit->dim);
+  }
+  tn_node *of_block = part_of(c, before, digit);
+  tn_node *near = tn__op2(c, OP_SHR, tn__within_blocks(c, OP_SUM, own, 2, true), shifted(c, OP_SHL, digit, 2));
+  near = masked(c, near, WORD_DIGITS - 1);
+
+  tn__dims shape = tn__dims_of(digit);
+  tn_node *blocks = tn__op2(c, OP_IDIV, first->dim[1], tn__int(c, WORD_DIGITS));
+  tn_node *count = tn__scalar_to(c, tn__dim_value(c, blocks, TN_I64), shape.d, 3);
+  tn_node *line = tn__op2_num(c, OP_MUL, tn__place(c, &shape, 0), WORD_DIGITS);
+  line = tn__mul(c, tn__add(c, line, tn__cast(c, digit, TN_I64)), count);
+  line = tn__add(c, line, tn__op2(c, OP_IDIV, tn__place(c, &shape, 1), tn__literal_like(c, line, NEAR_OF_BLOCK)));
+  tn_node *place = tn__gather(c, tn__merge_axes(c, first, 0, 2), line);
+  place = tn__add(c, place, tn__cast(c, tn__add(c, of_block, near), counter));
+  return tn__first_of(c, tn__merge_axes(c, place, 1, 2), 1, key->dim[1]);
+}
+
+/* Sorted by all bits of the key.  Each digit in turn comes to be the lowest, so that passes are the same kernels. */
+static void sort_by_words(tn_ctx *c, load *x, int bits) {
+  int counter = tn__numel(c, x->key)->hi <= INT32_MAX ? TN_I32 : TN_I64, bit = 0;
+  for (; bit < bits; bit += WORD_BITS) {
+    tn_node *places = places_of(c, places_by_words(c, x->key, counter), counter);
+    x->key = placed(c, rotated(c, bit ? x->key : x->first, WORD_BITS), places);
+    if (x->order) x->order = placed(c, x->order, places);
+  }
+  int width = (int)tn__size_of(x->key->dtype) * 8;
+  x->key = rotated(c, x->key, width - bit % width);
+}
+
+static int bits_below(int64_t n) {
+  int bits = 1;
+  while (bits < 63 && n >> bits) bits++;
+  return bits;
+}
+
+/* Keys of R rows, and the number of each element among all where `numbered`, as few bits as there is room for */
+static load load_of(tn_ctx *c, keys k, bool numbered) {
+  tn_node *count = tn__numel(c, k.of);
+  int key_bits = (k.bits + WORD_BITS - 1) / WORD_BITS * WORD_BITS; /* whole digits */
+  int all = key_bits + bits_below(count->hi);
+  load x = {.key = tn__op1(c, OP_CONTIG, filled_up(c, k.of))};
+  x.first = x.key;
+  if (!numbered) return x;
+  tn_node *number = filled_up(c, tn__reshape(c, tn__iota(c, count), k.of->dim, 2));
+  if (all > 64) {
+    x.order = tn__cast(c, number, count->hi <= INT32_MAX ? TN_I32 : TN_I64);
+    return x;
+  }
+  int as = all <= 32 ? TN_U32 : TN_U64;
+  x.first = tn__op2(c, OP_OR, shifted(c, OP_SHL, tn__cast(c, number, as), (uint64_t)key_bits), tn__cast(c, x.key, as));
+  x.number_from = key_bits;
+  return x;
+}
+
+static tn_node *sorted_by_words(tn_ctx *c, keys k, tn_node **sorted) {
+  tn_node *n = k.of->dim[1];
+  load x = load_of(c, k, true);
+  sort_by_words(c, &x, k.bits);
+  tn_node *key = tn__first_of(c, x.key, 1, n);
+  tn_node *of_key = x.order ? key : masked(c, key, ((uint64_t)1 << x.number_from) - 1);
+  if (sorted) *sorted = tn__merge_axes(c, tn__cast(c, of_key, k.of->dtype), 0, 2);
+  return x.order ? tn__first_of(c, x.order, 1, n) : shifted(c, OP_SHR, key, (uint64_t)x.number_from);
+}
+
+/* Integers x in order: their keys alone are sorted, and say what they are.  NULL: that is not how it is done. */
+static tn_node *sorted_integers(tn_ctx *c, tn_node *x, bool down) {
+  const tn__target *t = target_of(c, x);
+  double work;
+  if (!tn__is_int(x->dtype) && x->dtype != TN_BOOL) return NULL;
+  keys k = keys_of(c, x, down);
+  way by = way_to_sort(t, has_tables(t, x), (double)x->dim[0]->hi, (double)x->dim[1]->hi, k.bits, &work);
+  if (!by.words) return NULL;
+  load l = load_of(c, k, false);
+  sort_by_words(c, &l, k.bits);
+  return integer_of(c, &k, tn__first_of(c, l.key, 1, x->dim[1]), x->dtype);
+}
+
+tn_node *tn__sorted(tn_ctx *c, tn_node *x, bool down, tn_node **sorted) {
   keys k = keys_of(c, x, down);
   tn__dims shape = tn__dims_of(x);
-  tn_node *count = tn__mul(c, shape.d[0], shape.d[1]);
-  tn_node *order = tn__reshape(c, i32(c, tn__iota(c, count)), shape.d, 2);
   const tn__target *t = target_of(c, x);
   double work;
   way by = way_to_sort(t, has_tables(t, x), (double)shape.d[0]->hi, (double)shape.d[1]->hi, k.bits, &work);
   int passes = by.bits ? (k.bits + by.bits - 1) / by.bits : 0;
-  if (count->hi > INT32_MAX) order = tn__reshape(c, tn__iota(c, count), shape.d, 2);
-  if (!by.bits) order = placed(c, order, places_of(c, places_by_counting(c, k.of)));
+  tn_node *count = tn__mul(c, shape.d[0], shape.d[1]), *order;
+  if (by.words) {
+    order = sorted_by_words(c, k, sorted);
+    passes = 0;
+  } else {
+    order = tn__reshape(c, i32(c, tn__iota(c, count)), shape.d, 2);
+    if (count->hi > INT32_MAX) order = tn__reshape(c, tn__iota(c, count), shape.d, 2);
+  }
+  if (!by.bits) order = placed(c, order, places_of(c, places_by_counting(c, k.of), TN_I64));
   for (tn_node *key = k.of; passes--;) {
-    tn_node *places = places_of(c, places_by_digit(c, key, by));
+    tn_node *places = places_of(c, places_by_digit(c, key, by), TN_I64);
     order = placed(c, order, places);
     if (passes) key = placed(c, tn__op2(c, OP_SHR, key, unsigned_const(c, key, (uint64_t)by.bits)), places);
   }
-  return tn__op1(c, OP_PERMUTATION, tn__merge_axes(c, tn__cast(c, order, TN_I64), 0, 2));
+  order = tn__op1(c, OP_PERMUTATION, tn__merge_axes(c, tn__cast(c, order, TN_I64), 0, 2));
+  if (sorted && !by.words) *sorted = tn__gather(c, tn__merge_axes(c, k.of, 0, 2), order);
+  return order;
 }
+
+tn_node *tn__sorted_order(tn_ctx *c, tn_node *x, bool down) { return tn__sorted(c, x, down, NULL); }
 
 /* keys[R, n], some of n -> i64[R, some]: which of its row come first, in order, the rest of it not sorted.  The first
  * of each block stay, block after block, until one block is left: equal ones keep their order.  What fills the last
@@ -250,10 +435,16 @@ static tn_node *first_places(tn_ctx *c, tn_node *key, int64_t some) {
       key = tn__op1(c, OP_NOT, tn__merge_axes(c, rows, 0, 2));
       at = tn__merge_axes(c, tn__in_blocks(c, at, 1, block), 0, 2);
     }
+    tn_node *size = tn__int(c, some), *count = tn__mul(c, key->dim[0], size);
+    tn__dims left = {.rank = 2, .d = {shape.d[0], tn__op2(c, OP_IDIV, count, shape.d[0])}};
+    if (target_of(c, key)->group) { /* each goes to its place at once */
+      tn_node *places = places_of(c, places_by_counting(c, key), TN_I64);
+      key = tn__reshape(c, tn__first_of(c, placed(c, key, places), 1, size), left.d, 2);
+      at = tn__reshape(c, tn__first_of(c, placed(c, at, places), 1, size), left.d, 2);
+      continue;
+    }
     tn_node *order = tn__reshape(c, tn__sorted_order(c, key, false), key->dim, 2);
-    order = tn__first_of(c, order, 1, tn__int(c, some));
-    tn__dims left = {.rank = 2, .d = {shape.d[0], tn__op2(c, OP_IDIV, tn__numel(c, order), shape.d[0])}};
-    order = tn__op1(c, OP_CONTIG, tn__reshape(c, order, left.d, 2));
+    order = tn__op1(c, OP_CONTIG, tn__reshape(c, tn__first_of(c, order, 1, size), left.d, 2));
     at = tn__gather(c, tn__merge_axes(c, at, 0, 2), order);
     if (!last) at = tn__op1(c, OP_CONTIG, at);
     if (!last) key = tn__op1(c, OP_CONTIG, tn__gather(c, tn__merge_axes(c, key, 0, 2), order));
@@ -298,6 +489,18 @@ static tn_node *sorted_places(tn_ctx *c, const rows *r, tn_node *order) {
 
 enum { VALUES, PLACES };
 
+/* Short rows, on devices of groups: each element goes to its place at once, or its number does.  NULL: that is not how
+ * it is done. */
+static tn_node *sorted_at_once(tn_ctx *c, tn_node *x, bool down, bool values) {
+  const tn__target *t = target_of(c, x);
+  double work;
+  keys k = keys_of(c, x, down);
+  way by = way_to_sort(t, has_tables(t, x), (double)x->dim[0]->hi, (double)x->dim[1]->hi, k.bits, &work);
+  if (!t->group || by.bits) return NULL;
+  tn__dims shape = tn__dims_of(x);
+  return placed(c, values ? x : tn__place(c, &shape, 1), places_of(c, places_by_counting(c, k.of), TN_I64));
+}
+
 /* Is it known, and worth it, to look for so many first ones and not to sort? */
 static bool is_selected(tn_ctx *c, const tn_node *x, const tn_node *some, int64_t *first) {
   int64_t count, n;
@@ -330,6 +533,10 @@ static tn_node *sorted_rows(tn_ctx *c, const tn__call *k, tn_node *some) { /* i:
     tn_node *sorted = k->i[0] == VALUES ? r.of : tn__scalar_to(c, tn__const_num(c, TN_I64, 0), r.of->dim, 2);
     return rows_back(c, &r, some ? tn__first_of(c, sorted, 1, some) : sorted);
   }
+  tn_node *integers = k->i[0] == VALUES && !some ? sorted_integers(c, r.of, k->i[2] != 0) : NULL;
+  if (integers) return rows_back(c, &r, integers);
+  tn_node *at_once = some ? NULL : sorted_at_once(c, r.of, k->i[2] != 0, k->i[0] == VALUES);
+  if (at_once) return rows_back(c, &r, at_once);
   tn_node *order = tn__sorted_order(c, r.of, k->i[2] != 0);
   tn_node *sorted = k->i[0] == VALUES ? sorted_values(c, &r, order) : sorted_places(c, &r, order);
   return rows_back(c, &r, some ? tn__first_of(c, sorted, 1, some) : sorted);

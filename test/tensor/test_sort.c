@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 /* cmocka wants the four above first */
+#include "device/device.h"
 #include "support/device.h"
 #include "tenet/tenet.h"
 #include <cmocka.h>
@@ -161,6 +162,33 @@ static void running_sums_have_gradients(void **state) {
       assert_float_equal(g[i], after, 0);
     }
   }
+}
+
+/* Along either axis, from the begin and, as gradients do, from the end; of elements that vectors hold evenly, and not */
+static void rows_of_sums_run(void **state) {
+  (void)state;
+  static const tn_dim shapes[][2] = {{70, 33}, {2, 1040}, {130, 16}, {1100, 2}, {1, 2311}, {65, 32}};
+  static float x[ROOM], w[ROOM], sum[ROOM], g[ROOM];
+  for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+    for (int axis = 0; axis < 2; axis++) {
+      if (!is_taken(&cases)) continue;
+      tn_scope(ctx) {
+        const tn_dim *shape = shapes[s];
+        int64_t n = shape[axis], step = axis ? 1 : shape[1], all = shape[0] * shape[1];
+        for (int64_t i = 0; i < all; i++) x[i] = (float)(below(7) - 3), w[i] = (float)below(5);
+        tn_tensor *t = tn_from(ctx, TN_F32, shape, 2, x), *weight = tn_from(ctx, TN_F32, shape, 2, w), *grad = NULL;
+        tn_tensor *y = tn_cumsum(tn_cast(t, TN_F16), axis);
+        CHECK(tn_read(tn_cast(y, TN_F32), sum, (size_t)all * sizeof *sum));
+        CHECK(tn_grad(tn_sum(tn_mul(tn_cumsum(t, axis), weight), NULL, 0, false), 1, &t, &grad));
+        CHECK(tn_read(grad, g, (size_t)all * sizeof *g));
+        for (int64_t i = 0; i < all; i++) {
+          bool first = i / step % n == 0, last = i / step % n == n - 1;
+          assert_float_equal(sum[i], x[i] + (first ? 0 : sum[i - step]), 0);
+          if (!last) assert_float_equal(g[i], w[i] + g[i + step], 0);
+          else assert_float_equal(g[i], w[i], 0);
+        }
+      }
+    }
 }
 
 static void places_are_found(void **state) {
@@ -391,11 +419,33 @@ static void misuse_is_told(void **state) {
   }
 }
 
+/* On devices of groups, as if kernels started at once and few threads were enough: so few elements are done as many
+ * otherwise, sorted by words of counts, and summed up along a thread's neighbours. */
+static void few_are_done_as_many(void **state) {
+  static const char *const device[] = {"ref:sm_90", "ref:opencl"};
+  static void (*const all[])(void **) = {
+      floats_are_sorted,        integers_are_sorted,         gradient_goes_back_where_elements_stood, sums_run,
+      the_greatest_are_chosen,  rows_of_sums_run,            sizes_may_be_symbolic,
+  };
+  tn_ctx *usual = ctx;
+  for (int d = 0; d < 2; d++) {
+    ctx = tn_ctx_open(&(tn_options){.device = device[d], .quiet = 1});
+    assert_non_null(ctx);
+    tn__target *t = &tn__device_get(ctx, 0)->target;
+    t->launch = 1e-15f;
+    t->units = 1;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) all[i](state);
+    tn_ctx_close(ctx);
+  }
+  ctx = usual;
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(floats_are_sorted),
       cmocka_unit_test(integers_are_sorted),
       cmocka_unit_test(sums_run),
+      cmocka_unit_test(rows_of_sums_run),
       cmocka_unit_test(gradient_goes_back_where_elements_stood),
       cmocka_unit_test(places_are_found),
       cmocka_unit_test(running_sums_have_gradients),
@@ -406,6 +456,7 @@ int main(void) {
       cmocka_unit_test(sizes_may_be_symbolic),
       cmocka_unit_test(sizes_that_do_not_do_are_told),
       cmocka_unit_test(misuse_is_told),
+      cmocka_unit_test(few_are_done_as_many),
   };
   return cmocka_run_group_tests(tests, open_ctx, close_ctx);
 }
