@@ -68,7 +68,8 @@ static way way_to_sort(const tn__target *t, bool tables, double rows, double n, 
     int64_t digits = (int64_t)1 << digit, block = tables ? TABLE_BLOCK : digits;
     if (tables && n < (double)block) block = n > 1 ? (int64_t)n : 1;
     double counts = ceil(n / (double)block) * (double)digits, passes = (bits + digit - 1) / digit;
-    double steps = tables ? n * PASS_STEPS + counts * COUNT_STEPS : n * (DIGIT_ASKS * (double)digits * ask + PASS_STEPS);
+    double asks = DIGIT_ASKS * (double)digits * ask;
+    double steps = n * PASS_STEPS + (tables ? counts * COUNT_STEPS : n * asks);
     double all = passes * (PASS_LAUNCHES * launch + rows * steps);
     if (all < *work) *work = all, best = (way){digit, block, false};
   }
