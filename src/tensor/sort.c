@@ -26,9 +26,10 @@ enum {
   COUNT_STEPS = 16,       /* or that the count of a digit in a block is */
   TABLE_BLOCK = 2048,     /* elements for which it is worth to count all digits in a table */
   CALL = 1 << 11,         /* so, of a launch on a processor */
+  BYTE_FETCHES = 8,       /* asking for a digit, a byte among others, takes so long as fetching so many elements */
   WORD_LAUNCHES = 9,      /* kernels of a pass by words, */
   WORD_STEPS = 150,       /* and multiply-adds in the time that an element is in it */
-  ASK_FETCHES = 8, /* asking takes so long as fetching so many elements; where fetching is free: a multiply-add */
+  ASK_FETCHES = 4, /* asking takes so long as fetching so many elements; where fetching is free: a multiply-add */
 };
 
 /* How a row is sorted: by digits of so many bits, in blocks of so many elements; 0 bits: each element counts those
@@ -67,7 +68,8 @@ static way way_to_sort(const tn__target *t, bool tables, double rows, double n, 
     int64_t digits = (int64_t)1 << digit, block = tables ? TABLE_BLOCK : digits;
     if (tables && n < (double)block) block = n > 1 ? (int64_t)n : 1;
     double counts = ceil(n / (double)block) * (double)digits, passes = (bits + digit - 1) / digit;
-    double steps = tables ? n * PASS_STEPS + counts * COUNT_STEPS : n * (2 * (double)digits * ask + PASS_STEPS);
+    double asks = 2 * (double)digits * (t->fetch > 0 ? BYTE_FETCHES * (double)t->fetch : ask);
+    double steps = n * PASS_STEPS + (tables ? counts * COUNT_STEPS : n * asks);
     double all = passes * (PASS_LAUNCHES * launch + rows * steps);
     if (all < *work) *work = all, best = (way){digit, block, false};
   }

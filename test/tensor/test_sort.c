@@ -164,7 +164,7 @@ static void running_sums_have_gradients(void **state) {
   }
 }
 
-/* Along either axis, from the begin and, as gradients do, from the end; of elements that vectors hold evenly, and not */
+/* Along either axis, from the begin and, as gradients do, from the end; of elements that vectors hold evenly, or not */
 static void rows_of_sums_run(void **state) {
   (void)state;
   static const tn_dim shapes[][2] = {{70, 33}, {2, 1040}, {130, 16}, {1100, 2}, {1, 2311}, {65, 32}};
