@@ -7,10 +7,7 @@
 #include "lower/lower.h"
 #include "rewrite/rewrite.h"
 
-enum {
-  LITTLE = 8,    /* a share of a part's work that stores may do in one turn */
-  MUCH = 1 << 15 /* elements, of all that a part does: less is not worth sharing out */
-};
+enum { LITTLE = 8 /* a share of a part's work that stores may do in one turn */ };
 
 /* The loops that all stores and reductions stand in, whose lengths hang on no other */
 static uint64_t loops_of_all(const tn__survey *p) {
@@ -93,7 +90,7 @@ static tn_node *loop_of_much(tn__lowering *l, const tn__survey *p, tn_node *part
   tn_node *longest = NULL;
   for (uint32_t i = 0; i < part->nsrc; i++)
     if (work_below(l, p, part->src[i]) * LITTLE > all) set &= tn__own_of(&p->r, part->src[i]);
-  for (uint32_t k = 0; k < p->r.n && all >= MUCH; k++) {
+  for (uint32_t k = 0; k < p->r.n; k++) {
     tn_node *x = p->r.range[k];
     bool even = tn__free_of(&p->r, x) == 1ull << k && !tn__bounds_loops(&p->r, k);
     if ((set >> k & 1) && even && (!longest || tn__extent(x) > tn__extent(longest))) longest = x;
