@@ -21,8 +21,11 @@ enum {
   HIDDEN_WORK = 8,       /* multiply-adds that are done while an element is on its way */
   USUAL_FETCH = 4,       /* those in the time of a load from a cache, */
   USUAL_BALANCE = 16,    /* or from memory, of devices that do not say */
+  GROUPS_OF_UNIT = 8,    /* rows for each unit that are enough, however long they are */
   MIN_PARALLEL = 16,     /* iterations around a fused reduction, which it must leave to the threads ... */
-  MOST_SCORES = 1 << 28, /* of attention, that are stored */
+  MOST_SCORES = 1 << 29, /* of attention, that are stored */
+  SCORE_STEP = 256,      /* multiply-adds in the time of one by loops of a thread (80 to 530 were measured), */
+  SCORE_LAUNCHES = 3,    /* launches more where scores are stored */
   SHORT_ROW = 32,        /* terms of a reduction below another one, and of all of them, ... */
   SMALL_NEST = 8192,     /* that few threads do in the time of a launch */
   SMALL_WORK = 32768     /* ... unless there is this little to do (and no sum to split) */
@@ -213,6 +216,17 @@ static uint32_t loops_of(const tn_node *n) {
   return n->op == OP_FOLD ? 1 : tn__ops[n->op].group == G_REDUCE ? n->nint : 0;
 }
 
+/* What is reduced for each element of n */
+static double terms(const tn_node *n) {
+  return is_reduction(n) && n->op != OP_CONTRACT ? tn__numel_guess(n->src[0]) / tn__numel_guess(n) : 1;
+}
+
+/* a choice: either is right */
+bool tn__rows_suffice(const tn__target *t, double rows, double elements) {
+  bool kept = elements * sizeof(float) <= (double)t->registers;
+  return !t->group || kept || rows >= (double)t->units * GROUPS_OF_UNIT;
+}
+
 /* On devices of many threads: is a reduction below another one's loop left to enough of them?  Those of the outputs
  * share such work out, also where the kernel's outputs want it, too; a few short rows one thread may take. */
 /* a choice: either is right */
@@ -221,10 +235,9 @@ static bool stays_parallel(tn__fuse *f, const tn_node *n, const tn__demand *d, d
   const tn__info *in = tn__info_of(f, n);
   for (int i = tn__demand_last(f, in, d->k); i >= 0; i = in->want.v[i].before)
     if (in->want.v[i].env == f->seeds.v[d->k].env) return true;
-  double terms = tn__numel_guess(n->src[0]) / tn__numel_guess(n);
   bool rows = is_reduction(n) && n->op != OP_CONTRACT;
   if (!t->group || !rows || outputs >= (double)t->units * tn__usual_group(t)) return true;
-  return terms <= SHORT_ROW && extents(d->env, ~0u) * terms <= SMALL_NEST;
+  return terms(n) <= SHORT_ROW && extents(d->env, ~0u) * terms(n) <= SMALL_NEST;
 }
 
 /* Is n made of x, as a few nodes tell?  Then x will stand in memory where n is reduced. */
@@ -265,7 +278,7 @@ static bool fits(tn__fuse *f, tn_node *n, const tn__demand *d) {
   if (f->dev->target.group && g->product && !g->keeps && set != outs && !rests_on(f, n, g->product)) return false;
   for (uint32_t i = 0; i < g->chain.n; i++)
     if ((g->chain.v[i] & set) != set && (g->chain.v[i] & set) != g->chain.v[i]) return false;
-  return extents(env, set) >= MIN_PARALLEL ||
+  return (extents(env, set) >= MIN_PARALLEL && tn__rows_suffice(&f->dev->target, extents(env, set), terms(n))) ||
          (extents(env, outs) <= SMALL_WORK && extents(env, ~0u) < TN__SPLIT_WORK);
 }
 
@@ -861,11 +874,21 @@ static tn_node *score(tn__fuse *f, tn_node *x, int *reductions) {
   return found;
 }
 
-/* In loops threads would work out each score again for each of the passes over its row, which takes many times as long
- * as storing it, of any number of rows and terms; but for what memory may not hold. */
+static double terms_of(const tn_node *contract) {
+  double n = 1;
+  for (int64_t i = contract->ints[0] + contract->ints[1]; i < contract->src[0]->rank; i++)
+    n *= (double)tn__size_guess(contract->src[0]->dim[i]);
+  return n;
+}
+
+/* In loops threads would work out each score s again for each of the passes over its row, which takes many times as
+ * long as storing it, of any number of rows and terms; but for what memory may not hold, and so few that launches cost
+ * more on a device of groups. */
 /* a choice: either is right */
-static bool stores_scores(const tn__target *t, const tn_node *s) {
-  return !t->group && !t->interprets && tn__numel_guess(s) <= MOST_SCORES;
+static bool stores_scores(const tn__target *t, const tn_node *s, int reductions) {
+  double scores = tn__numel_guess(s), again = scores * terms_of(s) * (reductions + 1);
+  if (t->interprets || scores > MOST_SCORES) return false;
+  return !t->group || again * SCORE_STEP > SCORE_LAUNCHES * tn__target_launch_guess(t);
 }
 
 /* a choice: no is right */
@@ -873,7 +896,7 @@ bool tn__fuse_attention(tn__fuse *f, tn_node *n) {
   int reductions = 0;
   if (!tn__is_float(n->dtype) || n->ints[3] != 1) return false;
   tn_node *s = score(f, n->src[0], &reductions);
-  if (!s || reductions < 2 || stores_scores(&f->dev->target, s)) return false;
+  if (!s || reductions < 2 || stores_scores(&f->dev->target, s, reductions)) return false;
   tn__info_of(f, n)->inline_dot = tn__info_of(f, s)->inline_dot = true;
   return true;
 }

@@ -161,6 +161,9 @@ typedef tn__vec(uint32_t) tn__numbers;
 /* fuse.c: decides what stands in memory.  emit.c: kernel bodies.  gemm.c: contractions for the library. */
 void tn__fuse_decide(tn__fuse *f);
 void tn__fuse_join(tn__fuse *f);
+/* Are there rows enough for a group each?  Where a unit can keep one they are, as far as this goes; longer ones are
+ * shared out better by kernels that cut them, and little is read once that would be read twice. */
+bool tn__rows_suffice(const tn__target *t, double rows, double elements);
 void tn__fuse_same_rows(tn__fuse *f); /* same_rows.c */
 void tn__fuse_row_sums(tn__fuse *f);  /* row_sums.c */
 /* renumber.c: a body's ranges numbered from 0, in the order of the numbers that they have; and old[i] replaced by

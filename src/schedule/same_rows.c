@@ -82,6 +82,21 @@ static bool stand_well(const tn__fuse *f, const tn_node *env, uint32_t rows) {
   return f->dev->target.group || !(rows >> (env->nsrc - 1) & 1); /* ranges are in the order of memory */
 }
 
+/* Are there rows enough for the units? */
+/* a choice: either is right */
+static bool are_many(tn__fuse *f, const tn__remake *p, double rows) {
+  const tn__target *t = &f->dev->target;
+  double most = rows;
+  for (int side = 0; side < 2; side++) {
+    const tn__seed *g = tn__seed_of(f, side ? p->b : p->a);
+    for (uint32_t i = 0; i < g->roots.n; i++) {
+      double n = tn__numel_guess(g->roots.v[i]);
+      if (n > most) most = n;
+    }
+  }
+  return rows >= (double)t->units && tn__rows_suffice(t, rows, most / rows);
+}
+
 /* The rows of both: what they reduce stands under the same ranges, or each element is a row. */
 /* a choice: no is right */
 static bool match_rows(tn__fuse *f, tn__remake *p, uint32_t *rows) {
@@ -98,8 +113,7 @@ static bool match_rows(tn__fuse *f, tn__remake *p, uint32_t *rows) {
     count *= (double)tn__size_guess(p->env->src[i]->src[0]);
   }
   p->rows = tn__list(f->c, row, n);
-  bool many = count >= (double)f->dev->target.units; /* fewer would leave units without work */
-  return n && many && stand_well(f, p->env, *rows);
+  return n && stand_well(f, p->env, *rows) && are_many(f, p, count);
 }
 
 static bool has_rows(const tn__seed *g) {
