@@ -224,7 +224,7 @@ static double terms(const tn_node *n) {
 /* a choice: either is right */
 bool tn__rows_suffice(const tn__target *t, double rows, double elements) {
   bool kept = elements * sizeof(float) <= (double)t->registers;
-  return !t->group || kept || rows >= (double)t->units * GROUPS_OF_UNIT;
+  return !t->group || kept || rows <= (double)t->units || rows >= (double)t->units * GROUPS_OF_UNIT;
 }
 
 /* On devices of many threads: is a reduction below another one's loop left to enough of them?  Those of the outputs
@@ -622,6 +622,18 @@ static bool is_stored(const tn_node *n) {
   return n->op == OP_CONTIG || n->op == OP_PERMUTATION || n->op == OP_DISTINCT || n->op == OP_SCATTER;
 }
 
+/* Is it sooner made of a value below it, wherever it is wanted, than stored and loaded?  Several values that have the
+ * same one below them then cost memory once. */
+/* a choice: either is right */
+static bool is_remade(tn__fuse *f, tn_node *n, const tn__info *in) {
+  const tn__target *t = &f->dev->target;
+  if (!t->group || in->below) return false;
+  double move = (t->balance > 0 ? (double)t->balance : USUAL_BALANCE) * (double)tn__size_of(n->dtype) / sizeof(float);
+  tn_node *below = tn__fuse_made_of(f, n, 2 * move);
+  if (below) tn__info_of(f, below)->below = true;
+  return below;
+}
+
 static bool must_store(tn__fuse *f, tn_node *n, tn__info *in) {
   if (in->must || tn__is_called(in) || is_stored(n)) return true;
   if (n->dtype == TN__INDEX) return false; /* a size is no element */
@@ -642,7 +654,7 @@ static bool must_store(tn__fuse *f, tn_node *n, tn__info *in) {
   }
   if (reduction && kernels == 1 && under_loops(f, n, in)) return true; /* a choice: either is right */
   if (reduction) return !all_fit || kernels > 1;
-  bool shared = tn__is_elementwise(n) && kernels > 1 && worth_storing(in);
+  bool shared = tn__is_elementwise(n) && kernels > 1 && worth_storing(in) && !is_remade(f, n, in);
   return shared || is_quicker_stored(f, n, in, -1); /* a choice: either is right */
 }
 

@@ -44,6 +44,7 @@ typedef struct tn__info {
   int kernel;        /* the kernel that writes that buffer */
   int host;          /* index in want of the demand whose kernel stores it, too or as its root; -1 for a long join */
   bool must;         /* somebody needs it in memory */
+  bool below;        /* others are made of it, and so not stored */
   bool inline_dot;   /* a contraction to be written as loops */
   bool tiled;        /* a convolution to be written as loops that become a product by tiles: alone in its kernel */
   const tn__gemm *gemm;
@@ -161,8 +162,11 @@ typedef tn__vec(uint32_t) tn__numbers;
 /* fuse.c: decides what stands in memory.  emit.c: kernel bodies.  gemm.c: contractions for the library. */
 void tn__fuse_decide(tn__fuse *f);
 void tn__fuse_join(tn__fuse *f);
-/* Are there rows enough for a group each?  Where a unit can keep one they are, as far as this goes; longer ones are
- * shared out better by kernels that cut them, and little is read once that would be read twice. */
+/* made_of.c: the lowest value that all goes through that n is made of, in at most so many multiply-adds from there;
+ * NULL: there is none. */
+tn_node *tn__fuse_made_of(tn__fuse *f, tn_node *n, double most);
+/* Does a group for each row do?  Where a unit cannot keep one, a few more rows than units are not shared out well, and
+ * little is read once that would be read twice.  The fewest are cut by lowering. */
 bool tn__rows_suffice(const tn__target *t, double rows, double elements);
 void tn__fuse_same_rows(tn__fuse *f); /* same_rows.c */
 void tn__fuse_row_sums(tn__fuse *f);  /* row_sums.c */

@@ -137,11 +137,19 @@ static bool was_there(tn__fuse *f, const tn__remake *p, const tn__info *in, cons
   return false;
 }
 
+/* Is n, which is reduced, wanted once at each of its elements?  Not if a gate says in every turn of a row whether. */
+/* a choice: no is right */
+static bool is_wanted_once(tn__fuse *f, const tn__demand *d) {
+  bool opaque = false;
+  return tn__ranges_in(f, d->idx, d->gate, d->env, &opaque) == tn__ranges_in(f, d->idx, NULL, d->env, &opaque) &&
+         !opaque;
+}
+
 /* A place where the kernel wants n.  False if n is computed there more than once, or in another row. */
 static bool inline_place(tn__fuse *f, tn__remake *p, tn_node *n, tn__info *in, tn__demand *d) {
   bool reduces = tn__ops[n->op].group == G_REDUCE, stored = in->buf >= 0 && in->kernel == p->a;
   if (n->op == OP_CONTRACT || n->op == OP_FOLD || n->op == OP_SCATTER) return false;
-  if (reduces ? !was_there(f, p, in, d) : stored && !tn__remake_had(f, p, in, d)) return false;
+  if (reduces ? !is_wanted_once(f, d) || !was_there(f, p, in, d) : stored && !tn__remake_had(f, p, in, d)) return false;
   tn__demand_inline(f, n, in, d);
   return true;
 }

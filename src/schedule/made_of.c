@@ -1,0 +1,52 @@
+/* What an element is made of: where several kernels want a value, and others that are made of the same, the one value
+ * below all of them is stored for them, if it does not take longer to make them anew.
+ *
+ * Needs the estimates of fuse.c.  A value between n and memory through which all goes that n is made of, but for what
+ * is small and repeated, stands for n: it alone is stored, and n is made of it wherever it is wanted. */
+#include "schedule/fuse.h"
+
+enum {
+  MOST = 64, /* nodes that are looked at */
+  SMALL = 8  /* times as many elements has n as what is repeated for it */
+};
+
+/* Is each of its elements made of one of each source's? */
+/* a choice: no is right */
+static bool is_by_place(const tn_node *n) {
+  return tn__is_elementwise(n) || n->op == OP_RESHAPE || n->op == OP_PERMUTE || n->op == OP_DETACH;
+}
+
+/* Is it repeated, or made of no data at all? */
+/* a choice: either is right */
+static bool is_small(tn__fuse *f, const tn_node *n, double elements) {
+  const tn__info *in = tn__info_of(f, n);
+  while (n->op == OP_EXPAND || n->op == OP_RESHAPE) n = n->src[0];
+  return !in || !in->data || tn__numel_guess(n) * SMALL <= elements;
+}
+
+/* a choice: either is right */
+tn_node *tn__fuse_made_of(tn__fuse *f, tn_node *n, double most) {
+  tn__numbers todo = {0};
+  tn_node *found = NULL;
+  double work = 0, elements = tn__numel_guess(n);
+  uint32_t looked = 0;
+  tn__map seen;
+  tn__mark begin = tn__arena_mark(f->a);
+  tn__map_init(&seen, f->a);
+  tn__heap_push(f->a, &todo, (uint32_t)(tn__info_of(f, n) - f->info));
+  while (todo.n && looked++ < MOST) {
+    tn_node *x = f->order.v[tn__heap_pop(&todo)];
+    if (!todo.n && x != n) found = x; /* all goes through it */
+    if (tn__info_of(f, x)->buf >= 0 || !is_by_place(x)) break;
+    if (tn__is_elementwise(x)) work += tn__ops[x->op].cost;
+    if (work > most) break;
+    for (uint32_t s = 0; s < x->nsrc; s++) {
+      tn_node *y = x->src[s];
+      if (tn__map_getp(&seen, y) || is_small(f, y, elements)) continue;
+      tn__map_putp(&seen, y, y);
+      tn__heap_push(f->a, &todo, (uint32_t)(tn__info_of(f, y) - f->info));
+    }
+  }
+  tn__arena_rewind(f->a, begin);
+  return found;
+}
