@@ -22,7 +22,8 @@ enum {
   RUN_LAUNCHES = 12, /* kernels of sums of runs, */
   RUN_STEPS = 32,    /* and multiply-adds in the time that an element is in them */
   ASK_LAUNCHES = 2,  /* kernels where updates ask each other, beside those where places ask; */
-  ASK_STEPS = 4,     /* multiply-adds in the time that one is asked: load, compare, choose, add */
+  ASK_STEPS = 4,     /* multiply-adds in the time that one is asked: load, compare, choose, add; */
+  ASK_WAITS = 40     /* so, of a device that says what a launch takes: each waits for a load (64, 278 measured) */
 };
 
 /* [n, ...] -> along the axis, one for each block: its last element */
@@ -189,7 +190,9 @@ static double most(const tn_node *size) {
 
 /* In multiply-adds of the whole device: n updates of so many elements each, that so many ask */
 /* a choice: any is right */
-static double asking_work(double askers, double n, double width) { return ASK_STEPS * askers * n * width; }
+static double asking_work(const tn__target *t, double askers, double n, double width) {
+  return (t->launch > 0 ? ASK_WAITS : ASK_STEPS) * askers * n * width;
+}
 
 /* a choice: any is right */
 static double runs_work(const tn__target *t, double places, double n, double width) {
@@ -204,8 +207,8 @@ static tn_node *in_parallel(tn_ctx *c, const tn__target *t, tn_node *n) {
   idx = tn__cast(c, tn__reshape(c, idx, &count, 1), TN_I64);
   upd = tn__acc(c, tn__merge_axes(c, tn__merge_axes(c, upd, n->src[1]->rank, n->rank - 1u), 0, n->src[1]->rank));
   double updates = most(count), width = most(upd->dim[1]), sorted = runs_work(t, most(places), updates, width),
-         asked = asking_work(most(places), updates, width),
-         others = asking_work(updates, updates, width) + ASK_LAUNCHES * tn__target_launch_guess(t);
+         asked = asking_work(t, most(places), updates, width),
+         others = asking_work(t, updates, updates, width) + ASK_LAUNCHES * tn__target_launch_guess(t);
   bool fewer = updates < most(places) && places->lo > 1;
   if (fewer && fmin(sorted, others) < asked)
     return tn__cast(c, (others <= sorted ? by_asking_others : by_run)(c, tn__acc(c, base), idx, upd), n->dtype);
