@@ -273,9 +273,9 @@ static tn_tensor *tensor_of(tn_ctx *c, const graph *g, const tn_node *leaf, cons
 /* The symbolic size, and the leaves that are no tensors. */
 static bool write_inputs(tn_program *p, const graph *g, tn_node *const *leaf, uint32_t n, const shape_of *shape,
                          tn_tensor *const *tensor) {
-  static const char zeros[256];
-  char name[16];
+  char name[16], *zeros = calloc((size_t)g->bound + 1, 1);
   bool good = !g->var || tn_program_write(p, "size", &g->bound, 1, zeros, (size_t)g->bound) == TN_OK;
+  free(zeros);
   for (uint32_t i = 0; i < n && good; i++) {
     size_t size = tn__size_of(leaf[i]->dtype);
     for (uint32_t k = 0; k < leaf[i]->rank; k++) size *= (size_t)shape[i][k];

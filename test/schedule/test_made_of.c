@@ -1,0 +1,62 @@
+/* What a gradient wants of the values before it: those that are sooner made anew than loaded are not stored. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include "tenet/tenet.h"
+
+enum { ROWS = 700, COLUMNS = 37 };
+
+typedef tn_tensor *(*make_fn)(tn_ctx *c, tn_tensor *x);
+
+static tn_tensor *silu(tn_ctx *c, tn_tensor *x) { return (void)c, tn_silu(x); }
+static tn_tensor *of_two(tn_ctx *c, tn_tensor *x) { return (void)c, tn_tanh(tn_add_scalar(tn_gelu(x), 0.5)); }
+static tn_tensor *turned(tn_ctx *c, tn_tensor *x) { return (void)c, tn_silu(tn_flip(x, (int[]){0}, 1)); }
+/* The sums stand between, as they must, and nothing that is made of them */
+static tn_tensor *of_sums(tn_ctx *c, tn_tensor *x) { return (void)c, tn_silu(tn_cumsum(x, 0)); }
+
+/* Bytes between kernels of the function with its gradient, on a device */
+static size_t between(const char *device, make_fn make) {
+  tn_program_info info = {0};
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = device, .quiet = 1});
+  assert_non_null(c);
+  tn_scope(c) {
+    tn_tensor *in[2], *grad;
+    tn_program *p = tn_program_begin(c);
+    for (int i = 0; i < 2; i++)
+      in[i] = tn_program_input(p, i ? "dy" : "x", TN_F32, (tn_dim[]){ROWS, COLUMNS}, 2);
+    tn_tensor *y = make(c, in[0]);
+    assert_int_equal(tn_vjp(y, in[1], 1, in, &grad), TN_OK);
+    assert_int_equal(tn_program_output(p, "y", y), TN_OK);
+    assert_int_equal(tn_program_output(p, "grad", grad), TN_OK);
+    assert_int_equal(tn_program_end(p), TN_OK);
+    static const float numbers[ROWS * COLUMNS];
+    for (int i = 0; i < 2; i++)
+      assert_int_equal(
+          tn_program_write(p, i ? "dy" : "x", (tn_dim[]){ROWS, COLUMNS}, 2, numbers, sizeof numbers), TN_OK);
+    assert_int_equal(tn_program_run(p), TN_OK); /* buffers have sizes from then on */
+    assert_int_equal(tn_program_get_info(p, &info), TN_OK);
+  }
+  tn_ctx_close(c);
+  return info.intermediate;
+}
+
+static void stored(void **state) {
+  static const struct {
+    const char *name;
+    make_fn make;
+    double most; /* arrays of all elements, and less than one more of what is small */
+  } rows[] = {{"silu", silu, 0}, {"two functions", of_two, 0}, {"a flip", turned, 0}, {"running sums", of_sums, 2}};
+  const double all = (double)ROWS * COLUMNS * sizeof(float);
+  (void)state;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    double got = (double)between("ref:sm_90", rows[i].make) / all;
+    if (got >= rows[i].most + 1) fail_msg("%s: %.2f arrays stand between kernels", rows[i].name, got);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(stored)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
