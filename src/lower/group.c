@@ -409,7 +409,10 @@ static void cut_tail(job *j, tn_node *x, int64_t n, int group, tn_node **outer) 
   tn_node *at = tn__add(c, first, come[2]);
   tn__sb_printf(j->note, " tail(%lld,%lld)", tn__id_of(x), (long long)n);
   j->body = tn__exchange_ranges(j->l, j->body, &x, &at, 1, come, 3);
-  j->body = tn__gate_accesses(j->l, tn__simplify_accesses(c, j->a, j->body), tn__op2(c, OP_LT, at, size), come[2]);
+  /* what is the same for all of a lane's neighbours is there where the first of them is */
+  j->body = tn__simplify_accesses(c, j->a, j->body);
+  j->body = tn__gate_accesses(j->l, j->body, tn__op2(c, OP_LT, first, size), come[1], come[2]);
+  j->body = tn__gate_accesses(j->l, j->body, tn__op2(c, OP_LT, at, size), come[2], NULL);
   look(j);
 }
 

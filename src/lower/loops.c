@@ -267,18 +267,19 @@ tn_node *tn__ignore_beyond(tn__lowering *l, tn_node *body, const tn_node *range,
   return tn__map_getp(&done, body);
 }
 
-tn_node *tn__gate_accesses(tn__lowering *l, tn_node *body, tn_node *gate, const tn_node *by) {
+tn_node *tn__gate_accesses(tn__lowering *l, tn_node *body, tn_node *gate, const tn_node *by, const tn_node *but) {
   tn_ctx *c = l->c;
   tn__nodes all = {0};
   tn__map to;
   tn__ranges r;
   tn__map_init(&to, l->a);
   tn__ranges_find(c, l->a, body, &r);
-  uint64_t set = by ? 1ull << tn__range_at(&r, by) : 0;
+  int other = but ? tn__range_at(&r, but) : -1; /* it may be in no index any more */
+  uint64_t set = by ? 1ull << tn__range_at(&r, by) : 0, none = other < 0 ? 0 : 1ull << other;
   tn__topo(l->a, &body, 1, &all);
   for (uint32_t i = 0; i < all.n; i++) {
     tn_node *n = all.v[i], **src = tn__arena_alloc(l->a, (n->nsrc + 2) * sizeof *src);
-    bool gated = tn__is_access(n) && (tn__free_of(&r, n->src[1]) & set) == set, same = !gated;
+    bool gated = tn__is_access(n) && (tn__free_of(&r, n->src[1]) & (set | none)) == set, same = !gated;
     const tn_node *old = gated ? tn__gate_of(n) : NULL;
     uint32_t m = 0, at = n->op == OP_LOAD ? 2 : 3;
     for (uint32_t s = 0; s < n->nsrc; s++) {

@@ -153,8 +153,8 @@ tn_node *tn__cut_whole(tn__lowering *l, tn_node *body, tn_node *x, int64_t by, i
 /* What closes loops with turns beyond the end, `range` among them, where `inside` does not hold: sums of their numbers
  * add nothing, stores leave memory alone. */
 tn_node *tn__ignore_beyond(tn__lowering *l, tn_node *body, const tn_node *range, tn_node *inside);
-/* Accesses whose index hangs on `by`, NULL: all, where the gate holds alone */
-tn_node *tn__gate_accesses(tn__lowering *l, tn_node *body, tn_node *gate, const tn_node *by);
+/* Accesses whose index hangs on `by`, NULL: all, and not on `but`, NULL: nothing, where the gate holds alone */
+tn_node *tn__gate_accesses(tn__lowering *l, tn_node *body, tn_node *gate, const tn_node *by, const tn_node *but);
 /* The loop inside of such blocks, of this axis: x itself where it is no longer than one */
 tn_node *tn__cut_in(tn__lowering *l, tn_node **body, tn_node *x, int64_t by, int axis);
 /* The closers of ranges `gone` close `fresh` in the first one's place; everywhere else gone[i] becomes value[i]. */

@@ -206,7 +206,7 @@ static tn_node *cut_flat(pass *p, tn_node *flat, int64_t by) {
   p->body = (whole ? tn__cut_whole : tn__cut)(p->l, p->body, flat, by, AX_LOOP, AX_LOOP, parts);
   p->body = tn__simplify_accesses(c, p->l->a, simplify_numbers(p->l, p->body));
   tn_node *at = tn__add(c, tn__mul(c, parts[0], tn__int(c, by)), parts[1]);
-  if (whole) p->body = tn__gate_accesses(p->l, p->body, tn__op2(c, OP_LT, at, size), parts[1]);
+  if (whole) p->body = tn__gate_accesses(p->l, p->body, tn__op2(c, OP_LT, at, size), parts[1], NULL);
   return parts[1];
 }
 

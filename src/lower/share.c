@@ -82,7 +82,7 @@ static bool are_plain_stores(const tn__survey *p, const tn_node *part) {
   return p->reduces && !p->running;
 }
 
-/* The longest loop of outputs that all stores stand in which do more than a little; NULL */
+/* The longest loop of outputs, which has a turn, that all stores stand in which do more than a little; NULL */
 /* a choice: no is right */
 static tn_node *loop_of_much(tn__lowering *l, const tn__survey *p, tn_node *part) {
   double all = work_below(l, p, part);
@@ -92,7 +92,7 @@ static tn_node *loop_of_much(tn__lowering *l, const tn__survey *p, tn_node *part
     if (work_below(l, p, part->src[i]) * LITTLE > all) set &= tn__own_of(&p->r, part->src[i]);
   for (uint32_t k = 0; k < p->r.n; k++) {
     tn_node *x = p->r.range[k];
-    bool even = tn__free_of(&p->r, x) == 1ull << k && !tn__bounds_loops(&p->r, k);
+    bool even = tn__free_of(&p->r, x) == 1ull << k && !tn__bounds_loops(&p->r, k) && x->src[0]->lo > 0;
     if ((set >> k & 1) && even && (!longest || tn__extent(x) > tn__extent(longest))) longest = x;
   }
   return longest;

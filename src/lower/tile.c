@@ -377,7 +377,7 @@ tn__tile *tn__tile_part(tn__lowering *l, tn_node **body) {
   }
   *body = tn__exchange_ranges(l, j.body, gone, value, nbatch + 2, fresh, n);
   tn_node *simple = tn__simplify_accesses(c, a, *body);
-  *body = tn__show_neighbours(c, a, gate ? tn__gate_accesses(l, simple, gate, NULL) : simple);
+  *body = tn__show_neighbours(c, a, gate ? tn__gate_accesses(l, simple, gate, NULL, NULL) : simple);
   tn__sb_printf(&l->note, " tile(%s,%dx%dx%d)", j.form->name, j.form->rows, j.form->cols, j.form->steps);
   return t;
 }

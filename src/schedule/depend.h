@@ -23,7 +23,8 @@ bool tn__depends_on(tn__fuse *f, const tn__depends *d, int of, int on, int but);
  * says whether k needs kernel j or j needs k; also yes if they stand too far from each other to look. */
 void tn__depends_mark(tn__fuse *f, tn__depends *d, int k, uint32_t from, uint32_t to);
 bool tn__depends_marked(const tn__depends *d, int k, int j);
-/* Kernels a and b, which do not need each other, become `now`: it is a, or new.  To be called while each still has what
+/* Kernels a and b become `now`: it is a, or new.  They do not need each other, but that b may read what a stores, which
+ * is then among what `now` loads.  To be called while each still has what
  * it writes. */
 void tn__depends_join(tn__fuse *f, tn__depends *d, int a, int b, int now);
 #endif

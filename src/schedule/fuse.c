@@ -23,7 +23,7 @@ enum {
   USUAL_BALANCE = 16,    /* or from memory, of devices that do not say */
   GROUPS_OF_UNIT = 8,    /* rows for each unit that are enough, however long they are */
   MIN_PARALLEL = 16,     /* iterations around a fused reduction, which it must leave to the threads ... */
-  MOST_SCORES = 1 << 29, /* of attention, that are stored */
+  SCORE_BUFFERS = 2,     /* of attention: the scores, and their softmax, */
   SCORE_STEP = 256,      /* multiply-adds in the time of one by loops of a thread (80 to 530 were measured), */
   SCORE_LAUNCHES = 3,    /* launches more where scores are stored */
   SHORT_ROW = 32,        /* terms of a reduction below another one, and of all of them, ... */
@@ -886,6 +886,8 @@ static tn_node *score(tn__fuse *f, tn_node *x, int *reductions) {
   return found;
 }
 
+static const double MOST_BYTES = 4e9; /* of them, that are stored */
+
 static double terms_of(const tn_node *contract) {
   double n = 1;
   for (int64_t i = contract->ints[0] + contract->ints[1]; i < contract->src[0]->rank; i++)
@@ -899,7 +901,10 @@ static double terms_of(const tn_node *contract) {
 /* a choice: either is right */
 static bool stores_scores(const tn__target *t, const tn_node *s, int reductions) {
   double scores = tn__numel_guess(s), again = scores * terms_of(s) * (reductions + 1);
-  if (t->interprets || scores > MOST_SCORES) return false;
+  double bytes = SCORE_BUFFERS * scores * (double)tn__size_of(s->dtype);
+  for (uint32_t i = 0; i < s->rank; i++)
+    if (s->dim[i]->hi > INT32_MAX) return false; /* nobody knows how many there will be */
+  if (t->interprets || bytes > MOST_BYTES) return false;
   return !t->group || again * SCORE_STEP > SCORE_LAUNCHES * tn__target_launch_guess(t);
 }
 

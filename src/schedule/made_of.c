@@ -6,14 +6,25 @@
 #include "schedule/fuse.h"
 
 enum {
-  MOST = 64, /* nodes that are looked at */
-  SMALL = 8  /* times as many elements has n as what is repeated for it */
+  MOST = 64,     /* nodes that are looked at */
+  SMALL = 8,     /* times as many elements has n as what is repeated for it */
+  FEW = 12,      /* multiply-adds that nobody stores an element for, */
+  FEW_LOADS = 3  /* and loads */
 };
 
-/* Is each of its elements made of one of each source's? */
+/* Is each of its elements made of one of each source's, wherever that stands? */
 /* a choice: no is right */
 static bool is_by_place(const tn_node *n) {
   return tn__is_elementwise(n) || n->op == OP_RESHAPE || n->op == OP_PERMUTE || n->op == OP_DETACH;
+}
+
+/* Behind a slice, a pad or a flip, which are never stored: what stands in memory, or is next to nothing from there */
+/* a choice: NULL is right */
+static tn_node *behind(tn__fuse *f, tn_node *n) {
+  while (n->op == OP_SHRINK || n->op == OP_PAD || n->op == OP_FLIP || n->op == OP_RESHAPE || n->op == OP_PERMUTE)
+    n = n->src[0];
+  const tn__info *in = tn__info_of(f, n);
+  return in->buf >= 0 || (tn__is_elementwise(n) && in->flops < FEW && in->loads < FEW_LOADS) ? n : NULL;
 }
 
 /* Is it repeated, or made of no data at all? */
@@ -36,8 +47,10 @@ tn_node *tn__fuse_made_of(tn__fuse *f, tn_node *n, double most) {
   tn__heap_push(f->a, &todo, (uint32_t)(tn__info_of(f, n) - f->info));
   while (todo.n && looked++ < MOST) {
     tn_node *x = f->order.v[tn__heap_pop(&todo)];
-    if (!todo.n && x != n) found = x; /* all goes through it */
-    if (tn__info_of(f, x)->buf >= 0 || !is_by_place(x)) break;
+    bool memory = tn__info_of(f, x)->buf >= 0 || !is_by_place(x);
+    tn_node *value = memory ? behind(f, x) : tn__is_elementwise(x) ? x : NULL;
+    if (!todo.n && x != n && value) found = value; /* all goes through it */
+    if (memory) break;
     if (tn__is_elementwise(x)) work += tn__ops[x->op].cost;
     if (work > most) break;
     for (uint32_t s = 0; s < x->nsrc; s++) {

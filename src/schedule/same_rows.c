@@ -161,10 +161,11 @@ static bool visit(tn__fuse *f, tn__remake *p, uint32_t at, double rows) {
   if (in->buf >= 0 && tn__numel_guess(n) > rows && tn__remake_demands(f, in, p->b))
     p->shares |= in->kernel == p->a || (!theirs && tn__remake_demands(f, in, p->a));
   if (in->buf >= 0 && !theirs) return true;
-  for (int i = tn__demand_last(f, in, p->k); i >= 0; i = in->want.v[i].before)
-    if (!inline_place(f, p, n, in, &in->want.v[i])) return false;
+  bool good = true;
+  for (int i = tn__demand_last(f, in, p->k); good && i >= 0; i = in->want.v[i].before)
+    good = inline_place(f, p, n, in, &in->want.v[i]);
   for (uint32_t s = 0; s < n->nsrc; s++) tn__remake_note(f, p, n->src[s]);
-  return tn__seed_of(f, p->k)->size <= MAX_SIZE;
+  return good && tn__seed_of(f, p->k)->size <= MAX_SIZE;
 }
 
 static bool walk(tn__fuse *f, tn__remake *p) {
@@ -208,10 +209,13 @@ static int join(tn__fuse *f, tn__depends *d, int a, int b) {
 
 /* Takes in the kernels that k reads from; true if there was any. */
 static bool join_some(tn__fuse *f, tn__depends *d, int k) {
-  for (uint32_t i = 0; i < d->loads.v[k].n && i < MAX_TRIES; i++) {
-    const tn__info *in = &f->info[d->loads.v[k].v[i]];
-    if (in->kernel >= 0 && in->kernel != k && tn__remake_alive(f, in->kernel) && join(f, d, in->kernel, k) >= 0)
-      return true;
+  int tries = 0, last = -1;
+  for (uint32_t i = 0; i < d->loads.v[k].n && tries < MAX_TRIES; i++) {
+    int a = f->info[d->loads.v[k].v[i]].kernel; /* -1: given, or stored no more */
+    if (a < 0 || a == k || a == last || !tn__remake_alive(f, a)) continue;
+    if (join(f, d, a, k) >= 0) return true;
+    last = a;
+    tries++;
   }
   return false;
 }

@@ -7,7 +7,7 @@
 
 enum { LOCAL = 1 << 17, TURNS = 256, SEEDS = 2, THOROUGH_SEEDS = 8, NUMBERS = 64 };
 enum { CUDA_WARP = 32 }; /* by the definition of the language */
-enum { FEW_STEPS = 30000, MOST_STEPS = 100000, CUT_STEPS = 2000000, THOROUGH_STEPS = 20000000,
+enum { FEW_STEPS = 30000, MOST_STEPS = 100000, CUT_STEPS = 24000000, THOROUGH_STEPS = 20000000,
        MERGE_STEPS = 64, /* of a thread that has no turn, and merges lanes with others */
        TEXT_STEPS = 64 };
 

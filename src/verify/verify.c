@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { LITTLE_WORK = 100000, MOST_STEPS = 100000000, MOST_BYTES = 8 << 20, TRIES = 300, SMALL = 12 };
+enum { LITTLE_WORK = 100000, MOST_STEPS = 1000000000, MOST_BYTES = 8 << 20, TRIES = 300, SMALL = 12 };
 static const double WIDE = 0.125; /* parts of the greatest number: an error that says nothing */
 
 struct tn__verify {

@@ -12,7 +12,8 @@
 #include <stdio.h>
 
 typedef struct row {
-  const char *name, *text; /* T: the dtype; N: the length, M: three more; R: the rows of 27 that it is */
+  const char *name, *text; /* T: the dtype; N: the length, M: three more; R: the rows of 27 that it is;
+                              Q: quarters of it, rounded up, F: four times as many */
   bool tail;               /* has packs, for lengths that these do not divide */
 } row;
 
@@ -32,6 +33,10 @@ static const row rows[] = {
     {"nothing but what is elsewhere",
      "%1 = param T[M] M {0 0}\n%2 = shrink T[N] %1 3 N {1}\n%3 = neg T[N] %2\n%4 = sink void %3 {\"outputs\"}\n",
      true},
+    {"what four neighbours have in common, but for the last ones",
+     "%1 = param T[Q] Q {0 0}\n%2 = reshape T[Q,1] %1 Q 1\n%3 = expand T[Q,4] %2 Q 4\n%4 = reshape T[F] %3 F\n"
+     "%5 = shrink T[N] %4 0 N {1}\n%6 = param T[N] N {1 0}\n%7 = max T[N] %5 %6\n%8 = sink void %7 {\"outputs\"}\n",
+     true},
     {"one that lies across",
      "%1 = param T[27,R] 27 R {0 0}\n%2 = permute T[R,27] %1 {1 0}\n%3 = neg T[R,27] %2\n"
      "%4 = sink void %3 {\"outputs\"}\n",
@@ -42,14 +47,23 @@ static const row rows[] = {
      true},
 };
 
+static int number_of(char letter, int length) {
+  int quarter = (length + 3) / 4;
+  return letter == 'N'   ? length
+         : letter == 'M' ? length + 3
+         : letter == 'R' ? length / 27
+         : letter == 'Q' ? quarter
+                         : 4 * quarter;
+}
+
 /* The text with its letters replaced */
 static void text_of(const row *r, const char *dtype, int length, char *out, size_t size) {
   size_t n = 0;
   for (const char *s = r->text; *s && n < size; s++) {
-    bool word = *s == 'T' || *s == 'N' || *s == 'M' || *s == 'R';
+    bool word = *s == 'T' || *s == 'N' || *s == 'M' || *s == 'R' || *s == 'Q' || *s == 'F';
     if (!word) out[n++] = *s;
     else if (*s == 'T') n += (size_t)snprintf(out + n, size - n, "%s", dtype);
-    else n += (size_t)snprintf(out + n, size - n, "%d", *s == 'N' ? length : *s == 'M' ? length + 3 : length / 27);
+    else n += (size_t)snprintf(out + n, size - n, "%d", number_of(*s, length));
   }
   out[n] = 0;
 }

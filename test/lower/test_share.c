@@ -179,7 +179,34 @@ static void as_plain_loops(void **s) {
   }
 }
 
+/* A store of little beside one of much in a loop that may have no turns */
+static void without_turns(void **s) {
+  (void)s;
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "cpu", .quiet = 1});
+  assert_non_null(c);
+  tn_scope(c) {
+    static float w[200][64], z[64];
+    for (int i = 0; i < 64; i++) z[i] = (float)i;
+    tn_program *p = tn_program_begin(c);
+    tn_dim n = tn_dim_var(c, "N", 0, 400);
+    tn_tensor *x = tn_program_input(p, "w", TN_F32, (tn_dim[]){n, 64}, 2),
+              *most = tn_max(tn_program_input(p, "z", TN_F32, (tn_dim[]){64}, 1), NULL, 0, false);
+    assert_int_equal(tn_program_output(p, "sums", tn_sum(tn_exp(tn_sub(x, most)), (int[]){1}, 1, false)), TN_OK);
+    assert_int_equal(tn_program_output(p, "most", most), TN_OK);
+    assert_int_equal(tn_program_end(p), TN_OK);
+    assert_int_equal(tn_program_write(p, "z", (tn_dim[]){64}, 1, z, sizeof z), TN_OK);
+    for (tn_dim rows = 0; rows <= 200; rows += 100) {
+      float got = 0;
+      assert_int_equal(tn_program_write(p, "w", (tn_dim[]){rows, 64}, 2, w, (size_t)rows * sizeof *w), TN_OK);
+      assert_int_equal(tn_program_run(p), TN_OK);
+      assert_int_equal(tn_program_read(p, "most", &got, sizeof got), TN_OK);
+      assert_float_equal(got, 63, 0);
+    }
+  }
+  tn_ctx_close(c);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(as_plain_loops)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(as_plain_loops), cmocka_unit_test(without_turns)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include "tenet/tenet.h"
+#include <string.h>
 
 enum { ROWS = 700, COLUMNS = 37 };
 
@@ -15,6 +16,13 @@ static tn_tensor *of_two(tn_ctx *c, tn_tensor *x) { return (void)c, tn_tanh(tn_a
 static tn_tensor *turned(tn_ctx *c, tn_tensor *x) { return (void)c, tn_silu(tn_flip(x, (int[]){0}, 1)); }
 /* The sums stand between, as they must, and nothing that is made of them */
 static tn_tensor *of_sums(tn_ctx *c, tn_tensor *x) { return (void)c, tn_silu(tn_cumsum(x, 0)); }
+
+/* What is behind a flip is stored once, and not worked out again from the first of many on */
+static tn_tensor *many(tn_ctx *c, tn_tensor *x) {
+  (void)c;
+  for (int i = 0; i < 6; i++) x = tn_flip(tn_tanh(tn_sin(x)), (int[]){0}, 1);
+  return x;
+}
 
 /* Bytes between kernels of the function with its gradient, on a device */
 static size_t between(const char *device, make_fn make) {
@@ -56,7 +64,31 @@ static void stored(void **state) {
   }
 }
 
+/* The sines of a chain that two kernels want the end of: each once, and not for both */
+static void bounded(void **state) {
+  (void)state;
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
+  char *text = NULL;
+  assert_non_null(c);
+  tn_scope(c) {
+    tn_program *p = tn_program_begin(c);
+    tn_tensor *x = many(c, tn_program_input(p, "x", TN_F32, (tn_dim[]){4096, 4096}, 2));
+    assert_int_equal(tn_program_output(p, "columns", tn_sum(x, (int[]){0}, 1, false)), TN_OK);
+    assert_int_equal(tn_program_output(p, "rows", tn_sum(tn_square(x), (int[]){1}, 1, false)), TN_OK);
+    assert_int_equal(tn_program_end(p), TN_OK);
+    text = tn_program_explain_string(p);
+  }
+  assert_non_null(text);
+  char *from = strstr(text, "# schedule"), *to = strstr(text, "# kernels");
+  assert_true(from && to);
+  int sines = 0;
+  for (; (from = strstr(from, " = sin ")) && from < to; from++) sines++;
+  assert_in_range(sines, 6, 8);
+  tn_string_free(text);
+  tn_ctx_close(c);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(stored)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(stored), cmocka_unit_test(bounded)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
