@@ -140,8 +140,8 @@ static void report(tn_ctx *c, const tn__plan *p, const tn__verdict *v, bool twin
   if (v->result == TN__VERIFY_DIFFERS) tn__fail(c, TN_ECOMPILE, "the schedule is not the graph: %s", v->why);
 }
 
-/* `least`: at the least of symbolic sizes. */
-static tn__verdict verdict_of(tn_ctx *c, tn__plan *p, bool least) {
+/* `least`: at the least of symbolic sizes.  `last`: nothing smaller will be tried, so it may take long. */
+static tn__verdict verdict_of(tn_ctx *c, tn__plan *p, bool least, bool last) {
   uint32_t nb = p->s->bufs.n;
   tn__verify_subject s = {.graph = p->key,
                           .nblock = nb + p->scratch.n,
@@ -149,7 +149,8 @@ static tn__verdict verdict_of(tn_ctx *c, tn__plan *p, bool least) {
                           .var = p->var.v,
                           .value = p->value,
                           .nvar = p->var.n,
-                          .needs = &p->needs};
+                          .needs = &p->needs,
+                          .last = last};
   s.block = tn__arena_zalloc(&c->scratch, (s.nblock + 1) * sizeof *s.block);
   s.item = tn__arena_zalloc(&c->scratch, (s.nitem + 1) * sizeof *s.item);
   for (uint32_t b = 0; b < s.nblock; b++) {
@@ -184,7 +185,7 @@ static void compare_twin(void *arg) {
   t->twin = tn__plan_new(t->c, t->key);
   tn__plan_schedule(t->c, t->twin);
   tn__plan_lower(t->c, t->twin, NULL);
-  t->verdict = verdict_of(t->c, t->twin, t->least);
+  t->verdict = verdict_of(t->c, t->twin, t->least, true);
 }
 
 /* Does the graph say of places that they differ?  A sort makes them of sizes that stand in it as numbers, too, which do
@@ -244,7 +245,7 @@ static void read_texts(tn_ctx *c, tn__plan *p) {
 static void compare(void *arg) {
   tn__plan *p = arg;
   tn_ctx *c = p->dev->ctx;
-  tn__verdict v = verdict_of(c, p, false);
+  tn__verdict v = verdict_of(c, p, false, false);
   bool twin = v.result == TN__VERIFY_UNKNOWN && v.large && (try_twin(c, p, false, &v) || try_twin(c, p, true, &v));
   report(c, p, &v, twin);
   read_texts(c, p);
