@@ -231,6 +231,12 @@ tn_node *tn__cut(tn__lowering *l, tn_node *body, tn_node *x, int64_t by, int out
   return tn__exchange_ranges(l, body, &x, &at, 1, (tn_node *[]){outer, inner}, 2);
 }
 
+/* The same node of other sources, of which there may be more */
+static tn_node *with_sources(tn_ctx *c, const tn_node *n, tn_node *const *src, uint32_t nsrc) {
+  return tn__node_make(c, &(tn__make){.op = n->op, .dtype = n->dtype, .src = src, .nsrc = nsrc, .ints = n->ints,
+                                      .nint = n->nint, .name = n->name, .device = -1});
+}
+
 tn_node *tn__ignore_beyond(tn__lowering *l, tn_node *body, const tn_node *range, tn_node *inside) {
   tn_ctx *c = l->c;
   tn__nodes all = {0};
@@ -253,16 +259,7 @@ tn_node *tn__ignore_beyond(tn__lowering *l, tn_node *body, const tn_node *range,
           tn__where(c, inside, src[0], tn__const_bits(c, n->dtype, tn__eval_reduce_init((int)n->ints[0], n->dtype)));
     bool same = m == n->nsrc;
     for (uint32_t s = 0; s < n->nsrc && same; s++) same = src[s] == n->src[s];
-    tn__map_putp(&done, n,
-                 same ? n
-                      : tn__node_make(c, &(tn__make){.op = n->op,
-                                                     .dtype = n->dtype,
-                                                     .src = src,
-                                                     .nsrc = m,
-                                                     .ints = n->ints,
-                                                     .nint = n->nint,
-                                                     .name = n->name,
-                                                     .device = -1}));
+    tn__map_putp(&done, n, same ? n : with_sources(c, n, src, m));
   }
   return tn__map_getp(&done, body);
 }
@@ -289,15 +286,7 @@ tn_node *tn__gate_accesses(tn__lowering *l, tn_node *body, tn_node *gate, const 
       if (!old || s != at) src[m++] = x;
     }
     if (gated && n->nsrc == at) src[m++] = gate;
-    if (!same)
-      n = tn__node_make(c, &(tn__make){.op = n->op,
-                                       .dtype = n->dtype,
-                                       .src = src,
-                                       .nsrc = m,
-                                       .ints = n->ints,
-                                       .nint = n->nint,
-                                       .name = n->name,
-                                       .device = -1});
+    if (!same) n = with_sources(c, n, src, m);
     tn__map_putp(&to, all.v[i], n);
   }
   return tn__map_getp(&to, body);

@@ -217,8 +217,12 @@ static uint32_t loops_of(const tn_node *n) {
 }
 
 /* What is reduced for each element of n */
-static double terms(const tn_node *n) {
-  return is_reduction(n) && n->op != OP_CONTRACT ? tn__numel_guess(n->src[0]) / tn__numel_guess(n) : 1;
+static double terms_of(const tn_node *n) {
+  if (n->op != OP_CONTRACT) return is_reduction(n) ? tn__numel_guess(n->src[0]) / tn__numel_guess(n) : 1;
+  double terms = 1;
+  for (int64_t i = n->ints[0] + n->ints[1]; i < n->src[0]->rank; i++)
+    terms *= (double)tn__size_guess(n->src[0]->dim[i]);
+  return terms;
 }
 
 /* a choice: either is right */
@@ -237,7 +241,7 @@ static bool stays_parallel(tn__fuse *f, const tn_node *n, const tn__demand *d, d
     if (in->want.v[i].env == f->seeds.v[d->k].env) return true;
   bool rows = is_reduction(n) && n->op != OP_CONTRACT;
   if (!t->group || !rows || outputs >= (double)t->units * tn__usual_group(t)) return true;
-  return terms(n) <= SHORT_ROW && extents(d->env, ~0u) * terms(n) <= SMALL_NEST;
+  return terms_of(n) <= SHORT_ROW && extents(d->env, ~0u) * terms_of(n) <= SMALL_NEST;
 }
 
 /* Is n made of x, as a few nodes tell?  Then x will stand in memory where n is reduced. */
@@ -278,7 +282,9 @@ static bool fits(tn__fuse *f, tn_node *n, const tn__demand *d) {
   if (f->dev->target.group && g->product && !g->keeps && set != outs && !rests_on(f, n, g->product)) return false;
   for (uint32_t i = 0; i < g->chain.n; i++)
     if ((g->chain.v[i] & set) != set && (g->chain.v[i] & set) != g->chain.v[i]) return false;
-  return (extents(env, set) >= MIN_PARALLEL && tn__rows_suffice(&f->dev->target, extents(env, set), terms(n))) ||
+  double rows = extents(env, set);
+  bool share = n->op == OP_CONTRACT || tn__rows_suffice(&f->dev->target, rows, terms_of(n));
+  return (rows >= MIN_PARALLEL && share) ||
          (extents(env, outs) <= SMALL_WORK && extents(env, ~0u) < TN__SPLIT_WORK);
 }
 
@@ -588,9 +594,8 @@ static void materialise(tn__fuse *f, tn_node *n, tn__info *in) {
   else tn__demand_inline(f, n, in, &in->want.v[in->host]);
 }
 
-/* Is it cheaper to store n once than to compute it in each kernel that wants it? */
 /* a choice: either is right */
-static bool worth_storing(const tn__info *in) { return in->flops >= WORTH_STORING || in->loads >= 3; }
+bool tn__worth_storing(const tn__info *in) { return in->flops >= WORTH_STORING || in->loads >= 3; }
 
 /* Is n at every place no more than one of its sources, or made of no data at all, but of a few counters?  However many
  * want it. */
@@ -654,7 +659,7 @@ static bool must_store(tn__fuse *f, tn_node *n, tn__info *in) {
   }
   if (reduction && kernels == 1 && under_loops(f, n, in)) return true; /* a choice: either is right */
   if (reduction) return !all_fit || kernels > 1;
-  bool shared = tn__is_elementwise(n) && kernels > 1 && worth_storing(in) && !is_remade(f, n, in);
+  bool shared = tn__is_elementwise(n) && kernels > 1 && tn__worth_storing(in) && !is_remade(f, n, in);
   return shared || is_quicker_stored(f, n, in, -1); /* a choice: either is right */
 }
 
@@ -887,13 +892,6 @@ static tn_node *score(tn__fuse *f, tn_node *x, int *reductions) {
 }
 
 static const double MOST_BYTES = 4e9; /* of them, that are stored */
-
-static double terms_of(const tn_node *contract) {
-  double n = 1;
-  for (int64_t i = contract->ints[0] + contract->ints[1]; i < contract->src[0]->rank; i++)
-    n *= (double)tn__size_guess(contract->src[0]->dim[i]);
-  return n;
-}
 
 /* In loops threads would work out each score s again for each of the passes over its row, which takes many times as
  * long as storing it, of any number of rows and terms; but for what memory may not hold, and so few that launches cost

@@ -54,7 +54,7 @@ typedef struct tn__info {
   double *stride;    /* of each axis in the natural layout, an estimate */
   uint8_t *axis;     /* once stored: its axes from the outermost; NULL: row-major */
   float flops, loads;/* per element: work and full-size loads if it were computed from memory */
-  bool data;           /* made of anything but counters and constants */
+  bool data;         /* made of anything but counters and constants */
 } tn__info;
 
 /* Are the updates of this scatter added at once, whichever comes first?  So integers are, where the device can. */
@@ -165,6 +165,8 @@ void tn__fuse_join(tn__fuse *f);
 /* made_of.c: the lowest value that all goes through that n is made of, in at most so many multiply-adds from there;
  * NULL: there is none. */
 tn_node *tn__fuse_made_of(tn__fuse *f, tn_node *n, double most);
+/* Is it cheaper to store such a value once than to compute it in each kernel that wants it? */
+bool tn__worth_storing(const tn__info *in);
 /* Does a group for each row do?  Where a unit cannot keep one, a few more rows than units are not shared out well, and
  * little is read once that would be read twice.  The fewest are cut by lowering. */
 bool tn__rows_suffice(const tn__target *t, double rows, double elements);

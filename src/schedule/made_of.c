@@ -6,10 +6,8 @@
 #include "schedule/fuse.h"
 
 enum {
-  MOST = 64,     /* nodes that are looked at */
-  SMALL = 8,     /* times as many elements has n as what is repeated for it */
-  FEW = 12,      /* multiply-adds that nobody stores an element for, */
-  FEW_LOADS = 3  /* and loads */
+  MOST = 64, /* nodes that are looked at */
+  SMALL = 8  /* times as many elements has n as what is repeated for it */
 };
 
 /* Is each of its elements made of one of each source's, wherever that stands? */
@@ -24,7 +22,7 @@ static tn_node *behind(tn__fuse *f, tn_node *n) {
   while (n->op == OP_SHRINK || n->op == OP_PAD || n->op == OP_FLIP || n->op == OP_RESHAPE || n->op == OP_PERMUTE)
     n = n->src[0];
   const tn__info *in = tn__info_of(f, n);
-  return in->buf >= 0 || (tn__is_elementwise(n) && in->flops < FEW && in->loads < FEW_LOADS) ? n : NULL;
+  return in->buf >= 0 || (tn__is_elementwise(n) && !tn__worth_storing(in)) ? n : NULL;
 }
 
 /* Is it repeated, or made of no data at all? */

@@ -5,6 +5,7 @@
  * other rows nothing, may do so when that one has just finished the row: both as one kernel read once what both read,
  * and what only the second one wanted need not be stored. */
 #include "schedule/remake.h"
+#include <math.h>
 
 enum {
   MAX_TRIES = 16,               /* kernels that one is tried to be joined with */
@@ -84,22 +85,19 @@ static bool stand_well(const tn__fuse *f, const tn_node *env, uint32_t rows) {
 
 /* Are there rows enough for the units? */
 /* a choice: either is right */
-static bool are_many(tn__fuse *f, const tn__remake *p, double rows) {
+static bool are_many(tn__fuse *f, const tn__depends *d, const tn__remake *p, double rows) {
   const tn__target *t = &f->dev->target;
   double most = rows;
   for (int side = 0; side < 2; side++) {
-    const tn__seed *g = tn__seed_of(f, side ? p->b : p->a);
-    for (uint32_t i = 0; i < g->roots.n; i++) {
-      double n = tn__numel_guess(g->roots.v[i]);
-      if (n > most) most = n;
-    }
+    const tn__numbers *loads = &d->loads.v[side ? p->b : p->a];
+    for (uint32_t i = 0; i < loads->n; i++) most = fmax(most, tn__numel_guess(f->order.v[loads->v[i]]));
   }
   return rows >= (double)t->units && tn__rows_suffice(t, rows, most / rows);
 }
 
 /* The rows of both: what they reduce stands under the same ranges, or each element is a row. */
 /* a choice: no is right */
-static bool match_rows(tn__fuse *f, tn__remake *p, uint32_t *rows) {
+static bool match_rows(tn__fuse *f, const tn__depends *d, tn__remake *p, uint32_t *rows) {
   uint32_t of_a, of_b, n = 0;
   tn_node *row[32];
   double count = 1;
@@ -113,7 +111,7 @@ static bool match_rows(tn__fuse *f, tn__remake *p, uint32_t *rows) {
     count *= (double)tn__size_guess(p->env->src[i]->src[0]);
   }
   p->rows = tn__list(f->c, row, n);
-  return n && stand_well(f, p->env, *rows) && are_many(f, p, count);
+  return n && stand_well(f, p->env, *rows) && are_many(f, d, p, count);
 }
 
 static bool has_rows(const tn__seed *g) {
@@ -121,10 +119,10 @@ static bool has_rows(const tn__seed *g) {
 }
 
 /* a choice: no is right */
-static bool may_pair(tn__fuse *f, tn__remake *p, uint32_t *rows) {
+static bool may_pair(tn__fuse *f, const tn__depends *d, tn__remake *p, uint32_t *rows) {
   const tn__seed *x = tn__seed_of(f, p->a), *y = tn__seed_of(f, p->b);
   return p->a != p->b && has_rows(x) && has_rows(y) && x->roots.n + y->roots.n <= TN__MAX_STORES &&
-         x->loops + y->loops <= TN__MAX_LOOPS && match_rows(f, p, rows);
+         x->loops + y->loops <= TN__MAX_LOOPS && match_rows(f, d, p, rows);
 }
 
 /* Did a or b want n just there? */
@@ -187,11 +185,11 @@ static void want_roots(tn__fuse *f, tn__remake *p, int from) {
   }
 }
 
-/* Kernel b, which reads what a stores, and a as one; its number, -1: they stay. */
-static int join(tn__fuse *f, tn__depends *d, int a, int b) {
+/* Kernel b, which reads what a stores, and a as one; false: they stay. */
+static bool join(tn__fuse *f, tn__depends *d, int a, int b) {
   tn__remake p = {.a = a, .b = b, .k = (int)f->seeds.n};
   uint32_t rows;
-  if (!may_pair(f, &p, &rows) || tn__depends_on(f, d, b, a, a)) return -1;
+  if (!may_pair(f, d, &p, &rows) || tn__depends_on(f, d, b, a, a)) return false;
   tn__seed g = {.env = p.env, .first = p.k, .loops = p.env->nsrc};
   tn__vec_push(f->a, &g.chain, rows);
   tn__vec_push(f->a, &f->seeds, g);
@@ -200,24 +198,23 @@ static int join(tn__fuse *f, tn__depends *d, int a, int b) {
   want_roots(f, &p, b);
   if (!walk(f, &p)) {
     tn__remake_give_up(f, &p);
-    return -1;
+    return false;
   }
   tn__depends_join(f, d, a, b, p.k);
   tn__remake_take_over(f, &p);
-  return p.k;
+  return true;
 }
 
-/* Takes in the kernels that k reads from; true if there was any. */
-static bool join_some(tn__fuse *f, tn__depends *d, int k) {
+/* Joins k with one that it reads from.  What they become has its own turn. */
+static void join_some(tn__fuse *f, tn__depends *d, int k) {
   int tries = 0, last = -1;
   for (uint32_t i = 0; i < d->loads.v[k].n && tries < MAX_TRIES; i++) {
     int a = f->info[d->loads.v[k].v[i]].kernel; /* -1: given, or stored no more */
     if (a < 0 || a == k || a == last || !tn__remake_alive(f, a)) continue;
-    if (join(f, d, a, k) >= 0) return true;
+    if (join(f, d, a, k)) return;
     last = a;
     tries++;
   }
-  return false;
 }
 
 void tn__fuse_same_rows(tn__fuse *f) {
