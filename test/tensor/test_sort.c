@@ -428,13 +428,15 @@ static void few_are_done_as_many(void **state) {
       the_greatest_are_chosen,  rows_of_sums_run,            sizes_may_be_symbolic,
   };
   tn_ctx *usual = ctx;
+  unsigned long seen = 0;
   for (int d = 0; d < 2; d++) {
     ctx = tn_ctx_open(&(tn_options){.device = device[d], .quiet = 1});
     assert_non_null(ctx);
     tn__target *t = &tn__device_get(ctx, 0)->target;
     t->launch = 1e-15f;
     t->units = 1;
-    for (size_t i = 0; i < sizeof all / sizeof *all; i += d ? 3 : 1) all[i](state); /* the second one differs little */
+    for (size_t i = 0; i < sizeof all / sizeof *all; i += d ? 3 : 1) /* the second one differs little */
+      if (is_taken(&seen)) all[i](state);
     tn_ctx_close(ctx);
   }
   ctx = usual;
