@@ -5,8 +5,14 @@
 #include "device/devices.h"
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
-enum { MIN_LOG = 6, ALIGN = 64 };
+enum {
+  MIN_LOG = 6,
+  ALIGN = 64,
+  LARGE = 4 << 20 /* bytes of a block that is worth large pages */
+};
 
 static tn__device_slot *slot_of(tn__device *d) { return (tn__device_slot *)(void *)d; }
 
@@ -101,10 +107,22 @@ bool tn__within_limit(const tn_ctx *c, size_t size) {
   return !c->mem.limit || (held <= c->mem.limit && size <= c->mem.limit - held);
 }
 
+/* Asks for large pages: fewer to be made when a block is first written, and to be looked up where loads go anywhere.
+ * It is advice: where there are none, all goes on as it is. */
+static void ask_for_large_pages(char *block, size_t size) {
+#ifdef MADV_HUGEPAGE
+  size_t page = (size_t)sysconf(_SC_PAGESIZE), skipped = page - (uintptr_t)block % page;
+  if (size >= LARGE) (void)madvise(block + skipped, (size - skipped) / page * page, MADV_HUGEPAGE);
+#else
+  (void)block, (void)size;
+#endif
+}
+
 void *tn__host_alloc(tn__device *d, size_t size) {
   if (size > SIZE_MAX - ALIGN) return NULL;
   char *block = tn__mem_try_alloc(&d->ctx->mem, size + ALIGN);
   if (!block) return NULL;
+  ask_for_large_pages(block, size + ALIGN);
   /* Blocks are aligned to 16, so going up to the next multiple of 64 leaves at least 16 bytes: room for the way
    * back. */
   char *p = block + ALIGN - (uintptr_t)block % ALIGN;

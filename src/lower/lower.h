@@ -237,6 +237,8 @@ tn_node *tn__hold_columns(tn__lowering *l, tn_node *part);
 int tn__row_threads(const tn__target *target, double columns);                  /* of a group that does so, */
 int64_t tn__groups_of_unit(const tn__target *target, double columns);           /* so many of them side by side, */
 int64_t tn__row_groups(const tn__target *target, double rows, double columns);  /* and in all */
+/* equal_terms.c: without the loops of reductions whose terms are all the same along them */
+tn_node *tn__leave_equal_terms(tn__lowering *l, tn_node *body);
 /* merge.c: loops that are one; short rows with what is the same in all of them, NULL if there are none such; with what
  * is the same all along each; and with what is loaded for each element by itself, *one being that loop, untouched where
  * there is none */

@@ -261,6 +261,7 @@ static tn_node *vectorise_rest(tn__lowering *l, tn_node *body) {
 
 tn_node *tn__optimise_loops(tn__lowering *l, tn_node *body) {
   tn_node *rows = NULL;
+  if (!l->target->interprets && l->c->mode != TN_MODE_STRICT) body = tn__leave_equal_terms(l, body);
   body = tn__share_loops(l, body);
   if (l->target->interprets) return body;
   body = tn__running(l, body);

@@ -494,10 +494,19 @@ void tn__lanes_plan(tn__printer *p) {
 typedef struct access {
   const char *place, *index; /* a pointer; a vector of steps from there, NULL: lanes are neighbours */
   const char *far;           /* "far_" where the index is wide */
-  const char *test;          /* a scalar gate, NULL */
-  const char *mask;          /* a vector gate, NULL */
+  const char *test;          /* what a gate is in all lanes, NULL */
+  const char *mask;          /* a gate of its own for each lane, NULL */
   int cell;
 } access;
+
+/* What all lanes have in common of a gate, NULL: nothing.  Where that is closed nothing is touched: a masked access to
+ * memory that is not there takes a hundred times as long. */
+static const char *common_test(tn__printer *p, tn_node *gate) {
+  if (value_of(p, gate)->form == SAME) return tn__print_name(p, gate);
+  if (gate->op != OP_AND) return NULL;
+  const char *x = common_test(p, gate->src[0]), *y = common_test(p, gate->src[1]);
+  return x && y ? tn__print_format(p, "(%s & %s)", x, y) : x ? x : y;
+}
 
 static access access_of(tn__printer *p, tn_node *n, tn_node *gate) {
   const lane_value *at = value_of(p, n->src[1]);
@@ -516,8 +525,8 @@ static access access_of(tn__printer *p, tn_node *n, tn_node *gate) {
     if (wide) a.far = "far_";
   }
   const char *open = gate ? tn__print_name(p, gate) : NULL;
-  if (gate && value_of(p, gate)->form == SAME) a.test = open;
-  else if (gate) a.mask = p->rest ? tn__print_format(p, "%s & %s", open, p->rest) : open;
+  if (gate) a.test = common_test(p, gate);
+  if (gate && value_of(p, gate)->form != SAME) a.mask = p->rest ? tn__print_format(p, "%s & %s", open, p->rest) : open;
   return a;
 }
 

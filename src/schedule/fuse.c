@@ -15,6 +15,7 @@ enum {
   LONG_JOIN = 16,        /* a join of more parts is stored part by part, */
   JOIN_KERNEL = 16,      /* as many of equal shape in one kernel */
   MAX_SEARCH = 20000,    /* nodes that a search for a dependence looks at */
+  MAX_MADE_ANEW = 256,   /* nodes below a value that few want, to tell what it takes to make it anew */
   MAX_TRIES = 64,        /* kernels that one is tried to be joined with */
   MAX_HOSTS = 16,        /* kernels that are asked whether they could store a value, too */
   WORTH_STORING = 12,    /* multiply-adds of an element that are rather done once than in each kernel */
@@ -22,6 +23,7 @@ enum {
   USUAL_FETCH = 4,       /* those in the time of a load from a cache, */
   USUAL_BALANCE = 16,    /* or from memory, of devices that do not say */
   GROUPS_OF_UNIT = 8,    /* rows for each unit that are enough, however long they are */
+  SELDOM = 4,            /* so many elements stored for each that another kernel wants are many */
   MIN_PARALLEL = 16,     /* iterations around a fused reduction, which it must leave to the threads ... */
   SCORE_BUFFERS = 2,     /* of attention: the scores, and their softmax, */
   SCORE_STEP = 256,      /* multiply-adds in the time of one by loops of a thread (80 to 530 were measured), */
@@ -210,6 +212,11 @@ static bool is_reduction(const tn_node *n) {
   return tn__ops[n->op].group == G_REDUCE || n->op == OP_FOLD || n->op == OP_CONTRACT;
 }
 
+/* Does it stand in memory wherever it is wanted? */
+static bool is_stored(const tn_node *n) {
+  return n->op == OP_CONTIG || n->op == OP_PERMUTATION || n->op == OP_DISTINCT || n->op == OP_SCATTER;
+}
+
 /* The loops that n opens where it is computed */
 static uint32_t loops_of(const tn_node *n) {
   if (n->op == OP_CONTRACT) return (uint32_t)n->ints[3];
@@ -395,20 +402,68 @@ static double repeats(tn__fuse *f, const tn_node *n, const tn__info *in, int k) 
   return most;
 }
 
+/* What it takes to store or load an element of n by way of memory, in multiply-adds */
+/* a choice: either is right */
+static double move_of(const tn__fuse *f, const tn_node *n) {
+  const tn__target *t = &f->dev->target;
+  double size = (double)tn__size_of(n->dtype), move = t->balance > 0 ? (double)t->balance : USUAL_BALANCE;
+  /* what is stored, and read at once, stays where threads have it for each other */
+  if (2 * tn__numel_guess(n) * size <= t->far) move /= (double)t->far_rate;
+  return move * size / sizeof(float);
+}
+
+/* ... and to load it where it is near */
+static double load_of(const tn__fuse *f) {
+  return f->dev->target.fetch > 0 ? (double)f->dev->target.fetch : USUAL_FETCH;
+}
+
+static double wide(const tn_node *n) { return fmax(1, (double)tn__size_of(n->dtype) / sizeof(float)); }
+
 /* Is it quicker to store n once and to load it than to compute it at each place where kernel k (-1: any) wants it? */
 /* a choice: either is right */
 static bool is_quicker_stored(tn__fuse *f, const tn_node *n, const tn__info *in, int k) {
   if (!tn__is_elementwise(n)) return false;
-  const tn__target *t = &f->dev->target;
-  double width = (double)tn__size_of(n->dtype) / sizeof(float), wide = fmax(1, width);
-  double load = t->fetch > 0 ? (double)t->fetch : USUAL_FETCH,
-         move = (t->balance > 0 ? (double)t->balance : USUAL_BALANCE) * width;
-  /* what is stored, and read at once, stays where threads have it for each other */
-  if (2 * tn__numel_guess(n) * (double)tn__size_of(n->dtype) <= t->far) move /= (double)t->far_rate;
-  double times = repeats(f, n, in, k), flops = fmax(0, in->flops * wide - HIDDEN_WORK);
-  double more = (times - 1) * (load * in->loads + flops) - times * load - 2 * move;
-  double launch = tn__target_launch_guess(t);
+  double load = load_of(f), times = repeats(f, n, in, k), flops = fmax(0, in->flops * wide(n) - HIDDEN_WORK);
+  double more = (times - 1) * (load * in->loads + flops) - times * load - 2 * move_of(f, n);
+  double launch = tn__target_launch_guess(&f->dev->target);
   return more > 0 && more * tn__numel_guess(n) > launch;
+}
+
+/* Does it take more multiply-adds to make an element of n of what surely is in memory? */
+/* a choice: either is right */
+static bool takes_more(tn__fuse *f, tn_node *n, double most) {
+  tn__nodes todo = {0};
+  tn__map seen;
+  tn__mark work = tn__arena_mark(f->a);
+  tn__map_init(&seen, f->a);
+  tn__vec_push(f->a, &todo, n);
+  double all = 0;
+  while (todo.n && all <= most && seen.n <= MAX_MADE_ANEW) {
+    tn_node *x = todo.v[--todo.n];
+    if (tn__map_getp(&seen, x)) continue;
+    tn__map_putp(&seen, x, x);
+    bool memory = x->op == OP_PARAM || is_reduction(x) || is_stored(x);
+    if (memory || x->op == OP_GATHER) all += load_of(f);
+    if (tn__is_elementwise(x)) all += tn__ops[x->op].cost * wide(x);
+    for (uint32_t i = 0; !memory && i < x->nsrc; i++) tn__vec_push(f->a, &todo, x->src[i]);
+  }
+  tn__arena_rewind(f->a, work);
+  return todo.n || all > most;
+}
+
+/* Do all kernels but one want so few of its elements that they sooner make those anew than have all stored? */
+/* a choice: either is right */
+static bool is_seldom_wanted(tn__fuse *f, tn_node *n, const tn__info *in) {
+  double most = 0, all = 0, elements = tn__numel_guess(n);
+  for (uint32_t i = 0; i < in->want.n; i++) {
+    double volume = 0;
+    for (int j = tn__demand_last(f, in, in->want.v[i].k); j >= 0; j = in->want.v[j].before)
+      volume += extents(in->want.v[j].env, ~0u);
+    most = fmax(most, volume);
+    all += extents(in->want.v[i].env, ~0u);
+  }
+  double others = all - most;
+  return others * SELDOM <= elements && !takes_more(f, n, elements * move_of(f, n) / others);
 }
 
 /* a choice: no is right */
@@ -622,11 +677,6 @@ static bool in_order(const tn__demand *d) {
   return false;
 }
 
-/* Does it stand in memory wherever it is wanted? */
-static bool is_stored(const tn_node *n) {
-  return n->op == OP_CONTIG || n->op == OP_PERMUTATION || n->op == OP_DISTINCT || n->op == OP_SCATTER;
-}
-
 /* Is it sooner made of a value below it, wherever it is wanted, than stored and loaded?  Several values that have the
  * same one below them then cost memory once. */
 /* a choice: either is right */
@@ -659,7 +709,8 @@ static bool must_store(tn__fuse *f, tn_node *n, tn__info *in) {
   }
   if (reduction && kernels == 1 && under_loops(f, n, in)) return true; /* a choice: either is right */
   if (reduction) return !all_fit || kernels > 1;
-  bool shared = tn__is_elementwise(n) && kernels > 1 && tn__worth_storing(in) && !is_remade(f, n, in);
+  bool shared = tn__is_elementwise(n) && kernels > 1 && tn__worth_storing(in) && !is_seldom_wanted(f, n, in) &&
+                !is_remade(f, n, in);
   return shared || is_quicker_stored(f, n, in, -1); /* a choice: either is right */
 }
 

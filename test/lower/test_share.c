@@ -1,6 +1,6 @@
 /* What threads share out: few long rows, blocks of which are reduced level by level; stores that have no loop in
- * common; short rows that are one loop.  All numbers are small and whole, so that sums are exact: to the bit what plain
- * loops give, whatever the sizes and the number of threads. */
+ * common; short rows that are one loop; sums of equal terms. All numbers are small and whole, so that sums are exact:
+ * to the bit what plain loops give, whatever the sizes and the number of threads. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -93,6 +93,35 @@ static int filtered(tn_tensor *x, tn_tensor **out) {
   return out[0] = tn_conv2d(x, w, NULL, &(tn_conv2d_options){.stride = {1, 2}, .padding = {0, 3}}), 1;
 }
 
+
+/* ---- terms that are the same along a loop ---- */
+
+static tn_tensor *repeated(tn_tensor *x, tn_dim times) {
+  return tn_expand(tn_reshape(x, (tn_dim[]){tn_size(x, 0), tn_size(x, 1), 1}, 3),
+                   (tn_dim[]){tn_size(x, 0), tn_size(x, 1), times}, 3);
+}
+/* Sums along them, and along another axis too; the largest */
+static int alike(tn_tensor *x, tn_tensor **out) {
+  tn_tensor *many = repeated(x, 5);
+  out[0] = tn_sum(many, (int[]){2}, 1, false);
+  out[1] = tn_sum(tn_mul(many, many), (int[]){1, 2}, 2, false);
+  out[2] = tn_max(tn_neg(many), (int[]){2}, 1, false);
+  return 3;
+}
+/* More of them than a narrow float can say */
+static int alike_many(tn_tensor *x, tn_tensor **out) {
+  tn_tensor *odd = tn_where_scalar(tn_gt_scalar(x, 1), x, NAN); /* and some that are no numbers */
+  out[0] = tn_sum(repeated(tn_mul_scalar(x, 0), 70000), (int[]){2}, 1, false);
+  out[1] = tn_max(repeated(odd, 3), (int[]){2}, 1, false);
+  return 2;
+}
+/* All of a sum's terms are one, and so are those of what is taken off it */
+static int deviations(tn_tensor *x, tn_tensor **out) {
+  tn_tensor *many = repeated(x, 8), *mean = tn_mean(many, (int[]){2}, 1, true), *d = tn_sub(many, mean);
+  return out[0] = tn_sum(tn_mul(d, d), (int[]){2}, 1, false), 1;
+}
+static int running(tn_tensor *x, tn_tensor **out) { return out[0] = tn_cumsum(repeated(x, 70), 2), 1; }
+
 static const program programs[] = {
     {"one row", elements, TN_F32, 2, {1, 90001}, {"split(", NULL}, NULL},
     {"one row of whole blocks", elements, TN_F32, 2, {1, 131072}, {"split(", NULL}, NULL},
@@ -116,6 +145,13 @@ static const program programs[] = {
     {"parts of pairs", joined, TN_F32, 3, {7, 61, 2}, {"fetch(", NULL}, NULL},
     {"parts of pairs of i8", joined, TN_I8, 3, {7, 61, 2}, {"fetch(", NULL}, NULL},
     {"labels along columns", picked, TN_F32, 4, {2, 13, 300, 5}, {"merge(", NULL}, NULL},
+    {"equal terms", alike, TN_F32, 2, {7, 33}, {"alike(", NULL}, NULL},
+    {"equal terms of f64", alike, TN_F64, 2, {7, 33}, {"alike(", NULL}, NULL},
+    {"equal terms of i8, which wrap", alike, TN_I8, 2, {7, 333}, {"alike(", NULL}, NULL},
+    {"equal terms of f16", alike_many, TN_F16, 2, {3, 5}, {"alike(", NULL}, NULL},
+    {"equal terms of one", alike, TN_F32, 2, {1, 1}, {"alike(", NULL}, NULL},
+    {"deviations of equal terms", deviations, TN_F32, 2, {5, 9}, {"alike(", NULL}, NULL},
+    {"running sums of equal terms", running, TN_F32, 2, {5, 9}, {NULL, NULL}, NULL},
     {"two filters", filtered, TN_F16, 4, {3, 5, 1, 333}, {"lanes(2,32)", NULL}, NULL},
 };
 
