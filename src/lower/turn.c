@@ -17,7 +17,8 @@
 enum {
   ACROSS = 2, /* what an element costs that lies across, */
   STORED = 3, /* ... where it is stored: all lanes wait for it before any of it goes out, */
-  ASTRAY = 16 /* and what a step costs that is as long, or longer: an element of a line without the others */
+  ASTRAY = 16, /* and what a step costs that is as long, or longer: an element of a line without the others, */
+  NEAR = 2     /* but for what a thread's cache holds all of */
 };
 
 typedef struct turn {
@@ -40,10 +41,18 @@ static bool is_across(const tn__survey *p, const tn_node *n, uint32_t from, uint
   return step != 0 && step != 1 && tn__stride(&p->r, n->src[1], from) == 1 && (n->op == OP_LOAD || may_wait(p, n));
 }
 
+/* Does a thread's cache hold all that could be loaded from there? */
+/* a choice: either is right */
+static bool is_near(const turn *t, const tn_node *load) {
+  int64_t most = load->src[0]->op == OP_PARAM ? load->src[0]->src[0]->hi : 0;
+  return (double)most * (double)tn__size_of(load->dtype) <= t->l->target->near / 2;
+}
+
 /* What an element costs beyond what lanes along `to` load and store as it lies, and how many bytes of it lie across, in
  * tiles whose lines lie along `from`.  Infinite where a store would lie along neither. */
 /* a choice: any is right */
-static double cost_of(const tn__survey *p, uint32_t from, uint32_t to, double *bytes) {
+static double cost_of(const turn *t, uint32_t from, uint32_t to, double *bytes) {
+  const tn__survey *p = &t->p;
   double cost = *bytes = 0;
   for (uint32_t i = 0; i < p->r.order.n; i++) {
     const tn_node *n = p->r.order.v[i];
@@ -56,7 +65,8 @@ static double cost_of(const tn__survey *p, uint32_t from, uint32_t to, double *b
     } else if (step != 1 && store) {
       return INFINITY;
     } else if (step < -1 || step > 1) {
-      cost += step > -ASTRAY && step < ASTRAY ? (double)llabs(step) : ASTRAY;
+      double lost = step > -ASTRAY && step < ASTRAY ? (double)llabs(step) : ASTRAY;
+      cost += lost > NEAR && is_near(t, n) ? NEAR : lost;
     }
   }
   return cost;
@@ -72,7 +82,7 @@ static bool find(turn *t) {
   for (uint32_t k = 0; k < p->r.n * p->r.n; k++) {
     uint32_t to = k / p->r.n, from = k % p->r.n;
     if (from == to || !tn__is_even(p, to) || !tn__is_even(p, from)) continue;
-    double cost = cost_of(p, from, to, &bytes);
+    double cost = cost_of(t, from, to, &bytes);
     if (cost < least) least = cost, t->from = from, t->to = to, t->bytes = bytes;
   }
   return t->bytes > 0;

@@ -94,6 +94,12 @@ static int filtered(tn_tensor *x, tn_tensor **out) {
 }
 
 
+/* The gradient of a few elements in steps: nearly all of it is zero, and what is not lies along no loop. */
+static int stepped(tn_tensor *x, tn_tensor **out) {
+  tn_tensor *y = tn_slice(tn_slice(tn_slice(x, 1, 1, 2, 1), 2, 46, 51, 3), 0, 1, 6, 2), *dy = tn_mul(y, y);
+  return assert_int_equal(tn_vjp(y, tn_contiguous(dy), 1, &x, out), TN_OK), 1;
+}
+
 /* ---- terms that are the same along a loop ---- */
 
 static tn_tensor *repeated(tn_tensor *x, tn_dim times) {
@@ -145,6 +151,7 @@ static const program programs[] = {
     {"parts of pairs", joined, TN_F32, 3, {7, 61, 2}, {"fetch(", NULL}, NULL},
     {"parts of pairs of i8", joined, TN_I8, 3, {7, 61, 2}, {"fetch(", NULL}, NULL},
     {"labels along columns", picked, TN_F32, 4, {2, 13, 300, 5}, {"merge(", NULL}, NULL},
+    {"gradient of steps", stepped, TN_F32, 3, {7, 8, 256}, {NULL, NULL}, "turn("},
     {"equal terms", alike, TN_F32, 2, {7, 33}, {"alike(", NULL}, NULL},
     {"equal terms of f64", alike, TN_F64, 2, {7, 33}, {"alike(", NULL}, NULL},
     {"equal terms of i8, which wrap", alike, TN_I8, 2, {7, 333}, {"alike(", NULL}, NULL},
