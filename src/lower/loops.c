@@ -97,6 +97,7 @@ static double score_of(const tn__survey *p, uint32_t j, bool fine) {
     if (!tn__is_access(n) || n->src[0]->op != OP_PARAM) continue;
     int64_t s = stride_of(&p->r, n->src[1], j, fine);
     double weight = tn__volume(p, tn__free_of(&p->r, n->src[1]));
+    if (n->op == OP_STOREADD) weight *= 2; /* it loads, and stores */
     if (s == 1) score += weight;
     else if (s != 0) score -= 2 * weight;
   }
