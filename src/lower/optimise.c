@@ -22,6 +22,8 @@
 
 enum {
   CHUNK = 2048,           /* elements of a flat loop per slice */
+  COMPARED = 2,           /* so many times as many columns at a time where what each has found is compared: it takes longer
+                           * than adding, and columns do not wait for each other */
   MAX_STEP = 64,          /* of what lanes access beside each other, in elements */
   LONG_ROW = 64           /* has lanes of its own, whatever lies side by side */
 };
@@ -156,6 +158,16 @@ static int column_range(const tn__lowering *l, const tn__survey *p) {
   return tn__across_rows(l, p, rows, (uint32_t)v, min_lanes(l));
 }
 
+/* Is the largest or the least found? */
+/* a choice: either is right */
+static bool compares(const tn__survey *p) {
+  for (uint32_t i = 0; i < p->r.order.n; i++) {
+    const tn_node *n = p->r.order.v[i];
+    if (n->op == OP_REDUCE && tn__is_float(n->dtype) && (n->ints[0] == OP_MAX || n->ints[0] == OP_MIN)) return true;
+  }
+  return false;
+}
+
 /* Reductions across rows, before any row is kept: lanes of columns beside each other, each of which keeps its own.
  * NULL: accesses rather walk along the reductions */
 static tn_node *lanes_of_columns(tn__lowering *l, tn_node *body) {
@@ -164,7 +176,7 @@ static tn_node *lanes_of_columns(tn__lowering *l, tn_node *body) {
   int v = column_range(l, &p);
   if (v < 0 || !(p.outputs >> v & 1) || tn__extent(p.r.range[v]) < 2) return NULL; /* a choice: no is right */
   tn_node *x = p.r.range[v];
-  int64_t lanes = lanes_for(l, value_dtype(&p));
+  int64_t lanes = lanes_for(l, value_dtype(&p)) * (compares(&p) ? COMPARED : 1);
   if (tn__extent(x) > (double)lanes || !tn__is_const(x->src[0])) return cut_lanes(l, body, x, lanes, AX_LOOP);
   tn__sb_printf(&l->note, " lanes(%lld,%lld)", tn__id_of(x), (long long)lanes);
   return tn__retype(l->c, body, x, AX_UPCAST);
