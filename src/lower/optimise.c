@@ -22,8 +22,8 @@
 
 enum {
   CHUNK = 2048,           /* elements of a flat loop per slice */
-  COMPARED = 2,           /* so many times as many columns at a time where what each has found is compared: it takes longer
-                           * than adding, and columns do not wait for each other */
+  COMPARED = 2,           /* times as many columns where what each has found is compared, which takes longer than
+                           * adding, and columns do not wait for each other */
   MAX_STEP = 64,          /* of what lanes access beside each other, in elements */
   LONG_ROW = 64           /* has lanes of its own, whatever lies side by side */
 };
