@@ -176,7 +176,8 @@ static tn_node *lanes_of_columns(tn__lowering *l, tn_node *body) {
   int v = column_range(l, &p);
   if (v < 0 || !(p.outputs >> v & 1) || tn__extent(p.r.range[v]) < 2) return NULL; /* a choice: no is right */
   tn_node *x = p.r.range[v];
-  int64_t lanes = lanes_for(l, value_dtype(&p)) * (compares(&p) ? COMPARED : 1);
+  int64_t lanes = lanes_for(l, value_dtype(&p));
+  if (compares(&p) && tn__walk_score(&p, (uint32_t)v) > 0) lanes *= COMPARED; /* a choice: either is right */
   if (tn__extent(x) > (double)lanes || !tn__is_const(x->src[0])) return cut_lanes(l, body, x, lanes, AX_LOOP);
   tn__sb_printf(&l->note, " lanes(%lld,%lld)", tn__id_of(x), (long long)lanes);
   return tn__retype(l->c, body, x, AX_UPCAST);
