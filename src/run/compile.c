@@ -119,6 +119,17 @@ static void keep_kernel(tn__plan *p, const tn__kernel *k) {
   }
 }
 
+/* Of the kernel in scratch, what the plan has of it */
+static tn__kernel *take_kernel(tn_ctx *c, tn__plan *p, const tn__kernel *k) {
+  const char *wrong = tn__facts_check(&c->scratch, k, &p->dev->target);
+  if (!wrong) wrong = tn__concurrency_check(c, k);
+  if (wrong && p->by_hand) tn__fail(c, TN_EFORMAT, "%s", wrong);
+  if (wrong) tn__fail(c, TN_ERUN, "internal: %s", wrong);
+  tn__kernel *copy = tn__kernel_copy(&p->arena, k);
+  keep_kernel(p, copy);
+  return copy;
+}
+
 /* Kernels by their bodies: items that differ only in their buffers share one. */
 typedef struct lowering {
   tn_ctx *c;
@@ -137,17 +148,19 @@ static uint32_t find_kernel(lowering *l, tn_node *body, const tn__variant *varia
   if (variant == tn__variant_at(0)) taken = tn__choose(l->c, &p->arena, body, &p->dev->target, &ranking);
   tn__work work = tn__work_begin(l->c);
   tn__kernel *k = tn__lower(l->c, &l->c->scratch, body, &p->dev->target, taken, p->nkernels);
-  const char *wrong = tn__facts_check(&l->c->scratch, k, &p->dev->target);
-  if (!wrong) wrong = tn__concurrency_check(l->c, k);
-  if (wrong && p->by_hand) tn__fail(l->c, TN_EFORMAT, "%s", wrong);
-  if (wrong) tn__fail(l->c, TN_ERUN, "internal: %s", wrong);
-  p->kernel[p->nkernels] = k = tn__kernel_copy(&p->arena, k);
+  p->kernel[p->nkernels] = k = take_kernel(l->c, p, k);
   k->ranking = ranking;
-  keep_kernel(p, k);
   tn__work_end(l->c, work);
   if (!known) tn__map_put(&l->of, (uintptr_t)body, p->nkernels);
   l->variant[p->nkernels] = variant;
   return p->nkernels++;
+}
+
+static void give_slots(tn__plan *p, const tn__item *it, tn__step *st) {
+  st->buf = tn__arena_zalloc(&p->arena, (st->nbuf + 1) * sizeof *st->buf);
+  st->ptr = tn__arena_zalloc(&p->arena, (st->nbuf + 1) * sizeof *st->ptr);
+  st->bytes = tn__arena_zalloc(&p->arena, (st->nbuf + 1) * sizeof *st->bytes);
+  for (uint32_t j = 0; j < it->nbuf; j++) st->buf[j] = it->buf[j];
 }
 
 static void lower_item(lowering *l, uint32_t i, const tn__variant *variant) {
@@ -163,10 +176,7 @@ static void lower_item(lowering *l, uint32_t i, const tn__variant *variant) {
     if (k->nbuf > st->nbuf) st->nbuf = k->nbuf;
     st->var = tn__arena_zalloc(&p->arena, (k->nvar + 1) * sizeof *st->var);
   }
-  st->buf = tn__arena_zalloc(&p->arena, (st->nbuf + 1) * sizeof *st->buf);
-  st->ptr = tn__arena_zalloc(&p->arena, (st->nbuf + 1) * sizeof *st->ptr);
-  st->bytes = tn__arena_zalloc(&p->arena, (st->nbuf + 1) * sizeof *st->bytes);
-  for (uint32_t j = 0; j < it->nbuf; j++) st->buf[j] = it->buf[j];
+  give_slots(p, it, st);
 }
 
 static void lower_items(tn_ctx *c, tn__plan *p, const tn__variant *const *variant) {
@@ -177,6 +187,42 @@ static void lower_items(tn_ctx *c, tn__plan *p, const tn__variant *const *varian
   p->step = tn__arena_zalloc(&p->arena, (n + 1) * sizeof *p->step);
   p->kernel = tn__arena_zalloc(&p->arena, (n + 1) * sizeof *p->kernel);
   for (uint32_t i = 0; i < n; i++) lower_item(&l, i, variant && variant[i] ? variant[i] : usual);
+}
+
+/* The kernels that steps have, numbered anew. */
+static void drop_kernels(tn_ctx *c, tn__plan *p) {
+  int *number = tn__alloc(c, (p->nkernels + 1) * sizeof *number);
+  uint32_t n = 0;
+  for (uint32_t k = 0; k < p->nkernels; k++) number[k] = -1;
+  for (uint32_t i = 0; i < p->s->items.n; i++)
+    if (p->step[i].kernel >= 0) number[p->step[i].kernel] = 0;
+  for (uint32_t k = 0; k < p->nkernels; k++) {
+    if (number[k] < 0) continue;
+    number[k] = (int)n;
+    p->kernel[n++] = p->kernel[k];
+  }
+  p->nkernels = n;
+  for (uint32_t i = 0; i < p->s->items.n; i++)
+    if (p->step[i].kernel >= 0) p->step[i].kernel = number[p->step[i].kernel];
+}
+
+/* Launches of several kernels, where the device has such. */
+static void unite_items(tn_ctx *c, tn__plan *p) {
+  if (!p->dev->target.abreast) return;
+  tn__work work = tn__work_begin(c);
+  tn__united made = tn__plan_unite(c, p);
+  tn__kernel **all = tn__arena_alloc(&p->arena, (p->nkernels + made.n + 1) * sizeof *all);
+  memcpy(all, p->kernel, p->nkernels * sizeof *all);
+  p->kernel = all;
+  for (uint32_t i = 0; i < made.n; i++) p->kernel[p->nkernels++] = take_kernel(c, p, made.v[i].kernel);
+  for (uint32_t i = 0; i < p->s->items.n; i++) {
+    tn__step *st = &p->step[i];
+    if (st->buf) continue;
+    give_slots(p, &p->s->items.v[i], st);
+    st->var = tn__arena_zalloc(&p->arena, sizeof *st->var); /* none */
+  }
+  drop_kernels(c, p);
+  tn__work_end(c, work);
 }
 
 /* A buffer that lowering added: partial results */
@@ -252,6 +298,7 @@ static void find_lives(tn__plan *p) {
 
 void tn__plan_lower(tn_ctx *c, tn__plan *p, const tn__variant *const *variant) {
   lower_items(c, p, variant);
+  unite_items(c, p);
   find_scratch(c, p);
   find_vars(c, p);
   find_needs(c, p);
