@@ -109,12 +109,10 @@ static tn__part moved_part(moving *m, const tn__part *p) {
 }
 
 static const char *note_of(tn__arena *a, tn__kernel *const *k, uint32_t n) {
-  tn__sb s;
-  tn__sb_init(&s, a);
-  tn__sb_puts(&s, " abreast(");
-  for (uint32_t i = 0; i < n; i++) tn__sb_printf(&s, "%s%s:%s", i ? "; " : "", k[i]->name, k[i]->note);
-  tn__sb_putc(&s, ')');
-  return tn__sb_str(&s);
+  tn__sb note;
+  tn__sb_init(&note, a);
+  for (uint32_t i = 0; i < n; i++) tn__sb_printf(&note, " abreast(%s)%s", k[i]->name, k[i]->note);
+  return tn__sb_str(&note);
 }
 
 tn__kernel *tn__abreast(tn_ctx *c, tn__arena *a, tn__kernel *const *k, uint32_t n, uint32_t *const *slot,

@@ -100,7 +100,7 @@ typedef struct tn__tile {
   tn__lie lie[2];
 } tn__tile;
 
-typedef struct tn__part { /* parts of a kernel run one after the other, each over all its slices, but for those abreast */
+typedef struct tn__part { /* parts run one after the other, each over all its slices, but for those abreast */
   tn_node *body;    /* the kernel-phase SINK it came from */
   tn_node **ins;
   uint32_t n;

@@ -2,6 +2,7 @@
  * which order, schedule_cache.c goes through it. */
 #include "ir/text.h"
 #include "rewrite/rewrite.h"
+#include "run/abreast.h"
 #include "run/plan.h"
 #include "verify/concurrency.h"
 #include "verify/facts.h"
@@ -156,7 +157,15 @@ static uint32_t find_kernel(lowering *l, tn_node *body, const tn__variant *varia
   return p->nkernels++;
 }
 
-static void give_slots(tn__plan *p, const tn__item *it, tn__step *st) {
+/* kernel: -1: a library's call */
+static void give_kernel(tn__plan *p, const tn__item *it, tn__step *st, int kernel) {
+  *st = (tn__step){.kernel = kernel, .nbuf = it->nbuf};
+  if (kernel >= 0) {
+    const tn__kernel *k = p->kernel[kernel];
+    /* its own scratch; fewer, where simplifying has left nothing of a load */
+    if (k->nbuf > st->nbuf) st->nbuf = k->nbuf;
+    st->var = tn__arena_zalloc(&p->arena, (k->nvar + 1) * sizeof *st->var);
+  }
   st->buf = tn__arena_zalloc(&p->arena, (st->nbuf + 1) * sizeof *st->buf);
   st->ptr = tn__arena_zalloc(&p->arena, (st->nbuf + 1) * sizeof *st->ptr);
   st->bytes = tn__arena_zalloc(&p->arena, (st->nbuf + 1) * sizeof *st->bytes);
@@ -164,19 +173,9 @@ static void give_slots(tn__plan *p, const tn__item *it, tn__step *st) {
 }
 
 static void lower_item(lowering *l, uint32_t i, const tn__variant *variant) {
-  tn__plan *p = l->p;
-  const tn__item *it = &p->s->items.v[i];
-  tn__step *st = &p->step[i];
-  st->kernel = -1;
-  st->nbuf = it->nbuf;
-  if (variant->own || !tn__plan_calls(p, i)) {
-    st->kernel = (int)find_kernel(l, it->body, variant);
-    const tn__kernel *k = p->kernel[st->kernel];
-    /* its own scratch; fewer, where simplifying has left nothing of a load */
-    if (k->nbuf > st->nbuf) st->nbuf = k->nbuf;
-    st->var = tn__arena_zalloc(&p->arena, (k->nvar + 1) * sizeof *st->var);
-  }
-  give_slots(p, it, st);
+  const tn__item *it = &l->p->s->items.v[i];
+  bool own = variant->own || !tn__plan_calls(l->p, i);
+  give_kernel(l->p, it, &l->p->step[i], own ? (int)find_kernel(l, it->body, variant) : -1);
 }
 
 static void lower_items(tn_ctx *c, tn__plan *p, const tn__variant *const *variant) {
@@ -206,23 +205,58 @@ static void drop_kernels(tn_ctx *c, tn__plan *p) {
     if (p->step[i].kernel >= 0) p->step[i].kernel = number[p->step[i].kernel];
 }
 
-/* Launches of several kernels, where the device has such. */
-static void unite_items(tn_ctx *c, tn__plan *p) {
-  if (!p->dev->target.abreast) return;
+typedef struct united { /* kernels that are one, and its number */
+  uint32_t of[TN__MAX_PARTS], n, number;
+} united;
+
+typedef struct uniting {
+  tn__lowered all;
+  tn__vec(united) made;
+} uniting;
+
+/* The kernel that the crew's are, made once */
+static uint32_t find_united(tn_ctx *c, tn__plan *p, uniting *u, const tn__crew *w) {
+  united x = {.n = w->n, .number = p->nkernels};
+  for (uint32_t m = 0; m < w->n; m++) x.of[m] = (uint32_t)u->all.kernel_of[w->item[m]];
+  for (uint32_t i = 0; i < u->made.n; i++)
+    if (u->made.v[i].n == x.n && !memcmp(u->made.v[i].of, x.of, sizeof x.of)) return u->made.v[i].number;
+  tn__vec_push(&c->scratch, &u->made, x);
   tn__work work = tn__work_begin(c);
-  tn__united made = tn__plan_unite(c, p);
-  tn__kernel **all = tn__arena_alloc(&p->arena, (p->nkernels + made.n + 1) * sizeof *all);
-  memcpy(all, p->kernel, p->nkernels * sizeof *all);
-  p->kernel = all;
-  for (uint32_t i = 0; i < made.n; i++) p->kernel[p->nkernels++] = take_kernel(c, p, made.v[i].kernel);
-  for (uint32_t i = 0; i < p->s->items.n; i++) {
-    tn__step *st = &p->step[i];
-    if (st->buf) continue;
-    give_slots(p, &p->s->items.v[i], st);
-    st->var = tn__arena_zalloc(&p->arena, sizeof *st->var); /* none */
-  }
-  drop_kernels(c, p);
+  p->kernel[p->nkernels] = take_kernel(c, p, tn__crew_kernel(c, &u->all, w, p->nkernels));
   tn__work_end(c, work);
+  return p->nkernels++;
+}
+
+/* Items that go together as one */
+static void unite_items(tn_ctx *c, tn__plan *p) {
+  uint32_t n = p->s->items.n;
+  int *kernel_of = tn__alloc(c, (n + 1) * sizeof *kernel_of);
+  tn__kernel **kernel = tn__arena_dup(&c->scratch, p->kernel, (p->nkernels + 1) * sizeof *kernel);
+  uniting u = {.all = {.target = &p->dev->target,
+                       .item = p->s->items.v,
+                       .kernel_of = kernel_of,
+                       .n = n,
+                       .nbuf = p->s->bufs.n,
+                       .kernel = kernel,
+                       .nkernel = p->nkernels}};
+  for (uint32_t i = 0; i < n; i++) kernel_of[i] = p->step[i].kernel;
+  tn__crews crews = tn__crew_find(c, &u.all);
+  if (crews.n == n) return;
+  tn__item *item = tn__arena_alloc(&p->arena, (crews.n + 1) * sizeof *item);
+  tn__step *step = tn__arena_zalloc(&p->arena, (crews.n + 1) * sizeof *step);
+  p->kernel = tn__arena_alloc(&p->arena, (p->nkernels + crews.n + 1) * sizeof *p->kernel);
+  memcpy(p->kernel, kernel, p->nkernels * sizeof *kernel);
+  for (uint32_t i = 0; i < crews.n; i++) {
+    const tn__crew *w = &crews.v[i];
+    item[i] = p->s->items.v[w->item[0]];
+    step[i] = p->step[w->item[0]];
+    if (w->n == 1) continue;
+    item[i] = tn__crew_item(&p->arena, &u.all, w);
+    give_kernel(p, &item[i], &step[i], (int)find_united(c, p, &u, w));
+  }
+  p->s->items.v = item, p->s->items.n = crews.n;
+  p->step = step;
+  drop_kernels(c, p);
 }
 
 /* A buffer that lowering added: partial results */
@@ -298,7 +332,7 @@ static void find_lives(tn__plan *p) {
 
 void tn__plan_lower(tn_ctx *c, tn__plan *p, const tn__variant *const *variant) {
   lower_items(c, p, variant);
-  unite_items(c, p);
+  if (p->dev->target.abreast) unite_items(c, p);
   find_scratch(c, p);
   find_vars(c, p);
   find_needs(c, p);

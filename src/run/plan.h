@@ -66,17 +66,6 @@ struct tn__plan {
   struct tn__made_of *made_of; /* of recordings, under TENET_VERIFY: received.c */
 };
 
-/* ---- abreast.c: launches of several kernels ---- */
-
-typedef struct tn__unit { /* kernels that are launched as one, and that one, in scratch */
-  tn__kernel *of[TN__MAX_PARTS], *kernel;
-  uint32_t n;
-} tn__unit;
-typedef tn__vec(tn__unit) tn__united;
-/* Some items become one, of the kernel p->nkernels + i where they are number i of what is given; the slots of its step
- * are for the caller to fill in.  The others keep theirs. */
-tn__united tn__plan_unite(tn_ctx *c, tn__plan *p);
-
 /* ---- compile.c: from a graph to kernels.  All of it may throw. ---- */
 
 tn__plan *tn__plan_new(tn_ctx *c, tn_node *key); /* empty, to be freed */

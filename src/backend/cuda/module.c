@@ -1,8 +1,8 @@
 /* From kernels to functions on the device: text, cubin, module; and their launch.
  *
- * A schedule's kernels are compiled in units of a few, each a program of NVRTC of its own, so that they can be compiled
- * side by side: what all have in common costs about as much as two kernels. Cubins are kept on disk by all that they
- * depend on; NVRTC is not even loaded when everything is there. */
+ * A schedule's kernels are compiled in units of a few parts, each a program of NVRTC of its own, so that they can be
+ * compiled side by side: what all have in common costs about as much as two parts. Cubins are kept on disk by all that
+ * they depend on; NVRTC is not even loaded when everything is there. */
 #include "backend/cuda/state.h"
 #include "backend/cuda/target.h"
 #include "lower/launch_extent.h"
@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { KERNELS_PER_UNIT = 2, PLAIN_SHARED = 48 << 10, MAX_OPTIONS = 8, MAX_GRID = INT32_MAX };
+enum { PARTS_PER_UNIT = 2, PLAIN_SHARED = 48 << 10, MAX_OPTIONS = 8, MAX_GRID = INT32_MAX };
 
 typedef struct part {
   tn__cu_function function;
@@ -220,19 +220,30 @@ static void fill_kernel(build *b, const unit *u, uint32_t i) {
   }
 }
 
+static void cut_units(build *b) {
+  tn__code *code = b->code;
+  code->unit = tn__arena_zalloc(&code->arena, (code->n + 1) * sizeof(unit));
+  for (uint32_t at = 0, parts = 0; at < code->n; at++) {
+    if (at == 0 || parts >= PARTS_PER_UNIT) {
+      code->unit[code->nunits++].first = at;
+      parts = 0;
+    }
+    parts += b->kernels[at]->nparts;
+    code->unit[code->nunits - 1].n++;
+  }
+}
+
 static void build_code(void *arg) {
   build *b = arg;
   tn__code *code = b->code;
   uint32_t most = 0;
   code->kernel = tn__arena_zalloc(&code->arena, (code->n + 1) * sizeof(kernel));
-  code->unit = tn__arena_zalloc(&code->arena, (code->n / KERNELS_PER_UNIT + 1) * sizeof(unit));
-  for (uint32_t at = 0; at < code->n; at += KERNELS_PER_UNIT)
-    code->unit[code->nunits++] =
-        (unit){.first = at, .n = code->n - at < KERNELS_PER_UNIT ? code->n - at : KERNELS_PER_UNIT};
+  cut_units(b);
   render_units(b);
   load_units(b);
-  for (uint32_t i = 0; i < code->n; i++) {
-    fill_kernel(b, &code->unit[i / KERNELS_PER_UNIT], i);
+  for (uint32_t i = 0, u = 0; i < code->n; i++) {
+    while (i >= code->unit[u].first + code->unit[u].n) u++;
+    fill_kernel(b, &code->unit[u], i);
     if (most < code->kernel[i].nbuf + code->kernel[i].nvar) most = code->kernel[i].nbuf + code->kernel[i].nvar;
   }
   code->argument = tn__arena_zalloc(&code->arena, (most + 1) * sizeof *code->argument);
