@@ -4,11 +4,13 @@
  * Items are taken in order.  With each go those of the next ones for which all that they read is there already: none of
  * them needs another, and whatever needs them comes later. */
 #include "run/abreast.h"
+#include "lower/launch_extent.h"
+#include <math.h>
 
 enum {
   AHEAD = 64,        /* items that are looked at, so that values need not be kept for long */
   MOST_LAUNCHES = 8, /* all that goes together takes as many times as long as a launch, at most: for the registers of
-                      * one there are fewer threads of another, which costs longer ones more than a launch */
+                      * one there are fewer threads of another, which costs longer ones more than that */
   UNKNOWN = -1
 };
 
@@ -16,6 +18,7 @@ typedef struct search {
   tn_ctx *c;
   const tn__lowered *l;
   uint32_t *left; /* by buffer: items that are still to write it */
+  bool *read;     /* by buffer: does an item read it? */
   bool *gone;     /* by item */
   double *time;   /* by kernel: seconds, without its launches; UNKNOWN */
 } search;
@@ -58,17 +61,45 @@ static void find_kernels(const tn__lowered *l, const tn__crew *w, tn__kernel **o
   for (uint32_t m = 0; m < w->n; m++) out[m] = l->kernel[l->kernel_of[w->item[m]]];
 }
 
+/* Which share of the device its threads are, at most all of it */
+/* a choice: either is right */
+static double share_of(const tn__kernel *k, const tn__target *t) {
+  double most = 0, room = (double)t->units * t->unit_threads;
+  for (uint32_t p = 0; p < k->nparts; p++)
+    most = fmax(most, (double)tn__fixed_blocks(&k->part[p]) * tn__threads_of_block(&k->part[p]));
+  return fmin(1, most / room);
+}
+
+static bool is_awaited(const search *s, const tn__item *it) {
+  for (uint32_t b = 0; b < it->nout; b++)
+    if (s->read[it->buf[b]]) return true;
+  return false;
+}
+
+/* Launched as one they are done together: what waits for a short one waits for the longest, or for as long as they keep
+ * each other from the device.  That may take no longer than the launch that is spared. */
+/* a choice: either is right */
+static bool is_worth_it(search *s, const tn__crew *w) {
+  const tn__target *t = s->l->target;
+  double longest = 0, all = 0, awaited = INFINITY, launch = (double)t->launch;
+  for (uint32_t m = 0; m < w->n; m++) {
+    int kernel = s->l->kernel_of[w->item[m]];
+    double time = time_of(s, kernel);
+    longest = fmax(longest, time);
+    all += time * share_of(s->l->kernel[kernel], t);
+    if (is_awaited(s, &s->l->item[w->item[m]])) awaited = fmin(awaited, time);
+  }
+  double time = fmax(longest, all);
+  return time <= MOST_LAUNCHES * launch && time - awaited <= launch;
+}
+
 /* a choice: no is right */
 static bool fits(search *s, const tn__crew *w, uint32_t i) {
-  const tn__target *t = s->l->target;
   tn__kernel *k[TN__MAX_PARTS];
   tn__crew more = *w;
-  double time = 0;
   more.item[more.n++] = i;
   find_kernels(s->l, &more, k);
-  if (!tn__fit_abreast(k, more.n, t)) return false;
-  for (uint32_t m = 0; m < more.n; m++) time += time_of(s, s->l->kernel_of[more.item[m]]);
-  return time <= MOST_LAUNCHES * (double)t->launch;
+  return tn__fit_abreast(k, more.n, s->l->target) && is_worth_it(s, &more);
 }
 
 static tn__crew find_crew(search *s, uint32_t first) {
@@ -86,11 +117,15 @@ tn__crews tn__crew_find(tn_ctx *c, const tn__lowered *l) {
   search s = {.c = c,
               .l = l,
               .left = tn__arena_zalloc(&c->scratch, (l->nbuf + 1) * sizeof *s.left),
+              .read = tn__arena_zalloc(&c->scratch, l->nbuf + 1),
               .gone = tn__arena_zalloc(&c->scratch, l->n + 1),
               .time = tn__alloc(c, (l->nkernel + 1) * sizeof *s.time)};
   for (uint32_t k = 0; k < l->nkernel; k++) s.time[k] = UNKNOWN;
   for (uint32_t i = 0; i < l->n; i++)
-    for (uint32_t b = 0; b < l->item[i].nout; b++) s.left[l->item[i].buf[b]]++;
+    for (uint32_t b = 0; b < l->item[i].nbuf; b++) {
+      s.left[l->item[i].buf[b]] += b < l->item[i].nout;
+      s.read[l->item[i].buf[b]] |= b >= l->item[i].nout;
+    }
   for (uint32_t i = 0; i < l->n; i++) {
     if (s.gone[i]) continue;
     tn__crew w = find_crew(&s, i);

@@ -385,11 +385,11 @@ static double repeats(tn__fuse *f, const tn_node *n, const tn__info *in, int k) 
     each[i] = 0;
     if (k >= 0 && d->k != k) continue;
     if (f->seeds.v[d->k].tiled || f->seeds.v[d->k].keeps) return 1;
-    each[i] = fmax(1, extents(d->env, tn__ranges_in(f, d->idx, d->gate, d->env, &opaque)) / tn__numel_guess(n));
+    each[i] = extents(d->env, tn__ranges_in(f, d->idx, d->gate, d->env, &opaque)) / tn__numel_guess(n);
     if (opaque) each[i] = 1;
     double all = each[i];
     for (uint32_t j = 0; j < i; j++)
-      if (in->want.v[j].env == d->env) all += each[j];
+      if (in->want.v[j].env == d->env && in->want.v[j].k == d->k) all += each[j];
     most = fmax(most, all);
   }
   return most;
