@@ -11,6 +11,7 @@
 
 enum {
   MAX_DEMANDS = 12,      /* a node wanted at more places goes to memory: recomputing would multiply */
+  MAX_PARTS = 6,         /* in which a node is wanted, and all below it; others want these, too */
   MAX_LOOKED_AT = 64,    /* of the places where a node is wanted, to tell how often it is computed */
   LONG_JOIN = 16,        /* a join of more parts is stored part by part, */
   JOIN_KERNEL = 16,      /* as many of equal shape in one kernel */
@@ -649,15 +650,14 @@ static bool is_parted(tn__fuse *f, const tn_node *n, const tn__info *in) {
     const tn__demand *d = &in->want.v[i];
     wanted += extents(d->env, tn__ranges_in(f, d->idx, d->gate, d->env, &opaque));
   }
-  return in->want.n > 1 && wanted <= elements && !opaque;
+  return in->want.n > 1 && in->want.n <= MAX_PARTS && wanted <= elements && !opaque;
 }
 
 static bool must_store(tn__fuse *f, tn_node *n, tn__info *in) {
   if (in->must || tn__is_called(in) || is_stored(n)) return true;
   if (n->dtype == TN__INDEX) return false; /* a size is no element */
   if (costs_nothing(f, n, in)) return false; /* a choice: no is right */
-  bool parted = tn__is_elementwise(n) && is_parted(f, n, in);
-  if (in->want.n > MAX_DEMANDS && !parted && !is_as_stored(f, n)) return true; /* a choice: either is right */
+  if (in->want.n > MAX_DEMANDS && !is_as_stored(f, n)) return true; /* a choice: either is right */
   uint32_t axis;
   tn__spans span = {0};
   if (in->want.n && long_join(f, n, &axis, &span)) return true; /* a choice: either is right */
@@ -673,7 +673,8 @@ static bool must_store(tn__fuse *f, tn_node *n, tn__info *in) {
   }
   if (reduction && kernels == 1 && under_loops(f, n, in)) return true; /* a choice: either is right */
   if (reduction) return !all_fit || kernels > 1;
-  bool shared = tn__is_elementwise(n) && kernels > 1 && !parted && tn__worth_storing(in) && !is_remade(f, n, in);
+  bool shared = tn__is_elementwise(n) && kernels > 1 && tn__worth_storing(in) && !is_parted(f, n, in) &&
+                !is_remade(f, n, in);
   return shared || is_quicker_stored(f, n, in, -1); /* a choice: either is right */
 }
 
