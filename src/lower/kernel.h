@@ -47,7 +47,7 @@
 #define TN_LOWER_KERNEL_H
 #include "ir/ctx.h"
 
-/* Parts of a kernel, at most: as many as reductions stand one above the other, and one more */
+/* Parts of a kernel, at most: as many as reductions stand one above the other, and one more; or as go together */
 enum { TN__MAX_PARTS = 8 };
 
 /* ---- scratch memory ---- */
