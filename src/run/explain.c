@@ -88,7 +88,8 @@ static kernels unite(tn_ctx *c, const tn__lowered *l) {
 
 /* The item of a call; a library's stores to its first buffer. */
 static tn__item item_of(tn_ctx *c, tn__lowered *l, tn__map *buffers, const tn_node *call, const tn__kernel *k) {
-  tn__item it = {.nbuf = call->nsrc - 1, .nout = k ? 0 : 1, .buf = tn__alloc(c, call->nsrc * sizeof *it.buf)};
+  tn__item it = {.nbuf = call->nsrc - 1, .nout = !k && call->nsrc > 1};
+  it.buf = tn__alloc(c, call->nsrc * sizeof *it.buf);
   for (uint32_t b = 0; b < it.nbuf; b++) {
     uint64_t number = l->nbuf;
     if (!tn__map_get(buffers, (uint64_t)call->src[b + 1]->ints[0], &number)) l->nbuf++;
