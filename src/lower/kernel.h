@@ -47,7 +47,7 @@
 #define TN_LOWER_KERNEL_H
 #include "ir/ctx.h"
 
-/* Parts of a kernel, at most: as many as reductions stand one above the other, and one more */
+/* Parts of a kernel, at most: as many as reductions stand one above the other, and one more; or as go together */
 enum { TN__MAX_PARTS = 8 };
 
 /* ---- scratch memory ---- */
@@ -100,7 +100,7 @@ typedef struct tn__tile {
   tn__lie lie[2];
 } tn__tile;
 
-typedef struct tn__part { /* parts of a kernel run one after the other, each over all its slices */
+typedef struct tn__part { /* parts run one after the other, each over all its slices, but for those abreast */
   tn_node *body;    /* the kernel-phase SINK it came from */
   tn_node **ins;
   uint32_t n;
@@ -110,6 +110,7 @@ typedef struct tn__part { /* parts of a kernel run one after the other, each ove
   int together;     /* so many groups make one block; 0: one */
   int beside;       /* blocks that are to have room in a unit, for a compiler to know; 0: not said */
   bool across;      /* neighbouring threads of a block are those of neighbouring groups, not of one */
+  bool abreast;     /* it may run at once with the part before it, by blocks of the same launch (abreast.c) */
   int subgroup;     /* of those, how many run in step */
   size_t adds;      /* the target's: sizes of integers that turns may add to at once */
   tn__tile *tile;   /* NULL: no product by tiles */
@@ -146,6 +147,19 @@ static inline int tn__groups_of_block(const tn__part *p) {
 }
 static inline int tn__threads_of_block(const tn__part *p) {
   return p->group * tn__groups_of_block(p);
+}
+
+/* Behind the last of the parts that are launched as one with part p, the first of them. */
+static inline uint32_t tn__launch_end(const tn__kernel *k, uint32_t p) {
+  for (p++; p < k->nparts && k->part[p].abreast;) p++;
+  return p;
+}
+/* Threads of that launch's blocks: those of a part that has fewer leave the rest idle. */
+static inline int tn__threads_of_launch(const tn__kernel *k, uint32_t p) {
+  int most = 0;
+  for (uint32_t end = tn__launch_end(k, p); p < end; p++)
+    if (tn__threads_of_block(&k->part[p]) > most) most = tn__threads_of_block(&k->part[p]);
+  return most;
 }
 
 /* May turns of all loops meet where this STOREADD adds?  Sums of integers are the same in any order. */

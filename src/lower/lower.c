@@ -81,7 +81,7 @@ static int64_t range_ids(tn__arena *a, tn_node *body) {
   return next;
 }
 
-static void find_memory(tn__arena *a, tn_node *const *part, tn__kernel *k) {
+void tn__find_memory(tn__arena *a, tn_node *const *part, tn__kernel *k) {
   tn__nodes roots = {0};
   for (uint32_t p = 0; p < k->nparts; p++) tn__vec_push(a, &roots, part[p]);
   for (uint32_t i = 0; i < k->nrequire; i++) tn__vec_push(a, &roots, k->require[i]);
@@ -146,7 +146,7 @@ static tn__kernel *lower_program(tn_ctx *c, tn__arena *a, tn_node *body, const t
   }
   p->ins = ins.v;
   p->n = ins.n;
-  find_memory(a, &body, k);
+  tn__find_memory(a, &body, k);
   if (target->group && (uint64_t)k->shared > target->shared)
     tn__fail(c, TN_ENOTSUP, "the program shares %lld bytes, and a group of the device has %zu", (long long)k->shared,
              target->shared);
@@ -181,7 +181,7 @@ tn__kernel *tn__lower(tn_ctx *c, tn__arena *a, tn_node *body, const tn__target *
     k->part[p].adds = target->adds;
     part[p] = tn__optimise_part(&l, part[p], &k->part[p]);
   }
-  find_memory(a, part, k);
+  tn__find_memory(a, part, k);
   for (uint32_t p = 0; p < k->nparts; p++) {
     tn__linearise(c, a, part[p], &k->part[p]);
     if (k->part[p].group && k->nlocal) tn__place_barriers(c, a, &k->part[p]);

@@ -46,6 +46,13 @@ static inline bool tn__is_program(const tn_node *body) { return body->name && !s
  * is checked. */
 tn__kernel tn__program_as_written(const tn__kernel *k);
 
+/* abreast.c: do these kernels need nothing of each other that a launch could not give them all at once?  What they do
+ * for each other is for the caller to know. */
+bool tn__fit_abreast(tn__kernel *const *k, uint32_t n, const tn__target *target);
+/* ... and all of them as one, whose parts are abreast; slot[i][s]: the one that slot s of kernel i becomes. */
+tn__kernel *tn__abreast(tn_ctx *c, tn__arena *a, tn__kernel *const *k, uint32_t n, uint32_t *const *slot,
+                        uint32_t index);
+
 /* by_hand.c: a body that a user wrote, as the schedule might have made it; itself where the schedule has */
 tn_node *tn__by_hand(tn_ctx *c, tn__arena *a, tn_node *body, const tn__target *target);
 
@@ -177,6 +184,9 @@ tn_node *tn__filled(tn_ctx *c, tn_node *local, tn_node *at, tn_node *value, tn_n
 /* The value over these n loops, loaded from scratch memory that is filled over loops of its own, the last one in lanes;
  * or, where the value stands in the loop `lane` over lanes, for each lane by itself. */
 tn_node *tn__kept_over(tn__lowering *l, tn_node *value, tn_node *const *x, uint32_t n, tn_node *lane);
+
+/* Buffers, sizes and scratch memory of the kernel, from its parts' bodies and what it requires */
+void tn__find_memory(tn__arena *a, tn_node *const *part, tn__kernel *k);
 
 /* ---- the passes' files ---- */
 

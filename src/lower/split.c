@@ -523,7 +523,9 @@ tn_node *tn__split_long(tn__lowering *l, tn_node *body) {
   tn_node *rows = split_row(l, body);
   if (rows != body) return rows;
   tn__survey_loops(c, l->a, body, &p);
-  if (!p.reduces || tn__volume(&p, all_of(&p)) < TN__SPLIT_WORK) return body; /* a choice: either is right */
+  /* of what is less, a variant may still make blocks: where accesses are of single elements, say, a group takes long */
+  double least = l->variant->blocks > 0 ? LEAST_SPLIT : TN__SPLIT_WORK;
+  if (!p.reduces || tn__volume(&p, all_of(&p)) < least) return body; /* a choice: either is right */
   body = flatten_top(l, body);
   tn__survey_loops(c, l->a, body, &p);
   int at = split_range(&p);

@@ -330,6 +330,14 @@ static void find_stored(tn__printer *p) {
     if (p->part->ins[i]->op == OP_STORE) tn__map_put(&p->stored, (uintptr_t)p->part->ins[i]->src[2], 0);
 }
 
+void tn__print_begin(tn__printer *p, uint32_t part) {
+  p->part = &p->k->part[part];
+  p->nvalue = p->nloop = p->nacc = p->nrest = p->open.n = 0;
+  tn__map_init(&p->name, &p->c->scratch);
+  find_stored(p);
+  tn__print_find_approximate(p);
+}
+
 void tn__render_unit(tn_ctx *c, tn__sb *out, const tn__dialect *d, tn__kernel *const *kernels, uint32_t n) {
   tn__sb text; /* behind the helpers, which follow from it */
   tn__printer p = {.c = c, .out = &text, .d = d};
@@ -343,13 +351,10 @@ void tn__render_unit(tn_ctx *c, tn__sb *out, const tn__dialect *d, tn__kernel *c
     p.k = kernels[i];
     check_dtypes(&p);
     if (p.k->note) tn__sb_printf(p.out, "\n/* %s */", p.k->note);
-    for (uint32_t part = 0; part < p.k->nparts; part++) {
-      p.part = &p.k->part[part];
-      p.nvalue = p.nloop = p.nacc = p.nrest = p.open.n = 0;
-      tn__map_init(&p.name, &c->scratch);
-      find_stored(&p);
-      tn__print_find_approximate(&p);
-      if (d->group) tn__print_group(&p, part);
+    for (uint32_t part = 0, end; part < p.k->nparts; part = end) {
+      end = d->group ? tn__launch_end(p.k, part) : part + 1;
+      tn__print_begin(&p, part);
+      if (d->group) tn__print_group(&p, part, end);
       else tn__print_slices(&p, part);
       if (p.open.n) tn__fail(c, TN_ERUN, "kernel %s leaves a loop open", p.k->name);
     }

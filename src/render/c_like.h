@@ -44,6 +44,7 @@ typedef struct tn__printer {
   uint32_t counts, math, math_f64;
   tn__vec(const char *) needs;
   /* groups */
+  int64_t before, blocks; /* of a part that is launched with others: blocks of those before it, and its own; 0: all */
   tn__map packed; /* LOAD or STORE -> the number of the registers that hold its neighbours */
   tn__map copied; /* LOAD or STORE that a copy has done */
   tn__map late;   /* STORE -> the number of the registers that hold its neighbours' values up to the loop's end */
@@ -86,5 +87,6 @@ void tn__print_plain(tn__printer *p, tn_node *n);
 void tn__print_deep(tn__printer *p, tn_node *n);
 
 void tn__print_slices(tn__printer *p, uint32_t part); /* slices.c */
-void tn__print_group(tn__printer *p, uint32_t part);  /* groups.c */
+void tn__print_group(tn__printer *p, uint32_t part, uint32_t end); /* groups.c: all from part on, as one kernel */
+void tn__print_begin(tn__printer *p, uint32_t part);  /* nothing is known any more of a part before it */
 #endif

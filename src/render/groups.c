@@ -8,6 +8,7 @@
  * enough for each combination.
  *
  * Where several groups make a block, t is the thread's number in its group and g the group's in the block. */
+#include "lower/launch_extent.h"
 #include "render/c_like.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -678,12 +679,15 @@ static bool holds_own(const tn__printer *p, uint32_t start) {
 
 static const char *number_of_group(tn__printer *p) {
   int n = tn__groups_of_block(p->part);
-  return n == 1 ? p->d->group->group : tn__print_format(p, "(%s * %d + g)", p->d->group->group, n);
+  const char *block = p->d->group->group;
+  if (p->before) block = tn__print_format(p, "(%s - %" PRId64 ")", block, p->before);
+  return n == 1 ? block : tn__print_format(p, "(%s * %d + g)", block, n);
 }
 
 static const char *number_of_groups(tn__printer *p) {
   int n = tn__groups_of_block(p->part);
-  return n == 1 ? p->d->group->groups : tn__print_format(p, "(%s * %d)", p->d->group->groups, n);
+  const char *blocks = p->blocks ? tn__print_format(p, "%" PRId64, p->blocks) : p->d->group->groups;
+  return n == 1 ? blocks : tn__print_format(p, "(%s * %d)", blocks, n);
 }
 
 static void open_range(tn__printer *p, uint32_t start) {
@@ -757,7 +761,7 @@ static uint32_t put_instruction(tn__printer *p, uint32_t at) {
 static void put_signature(tn__printer *p, uint32_t number) {
   const tn__group_words *w = p->d->group;
   const char *name = tn__print_format(p, "%s_%" PRIu32, p->k->name, number),
-             *threads = tn__print_format(p, "%d", tn__threads_of_block(p->part));
+             *threads = tn__print_format(p, "%d", tn__threads_of_launch(p->k, number));
   int beside = !w->tiles ? 0 : tile_of(p) ? tile_of(p)->form->beside : p->part->beside;
   if (beside) threads = tn__print_format(p, "%s, %d", threads, beside);
   tn__sb_puts(p->out, "\n");
@@ -811,19 +815,32 @@ static void put_numbers(tn__printer *p) {
   if (groups > 1) tn__print_line(p, "const i32 g = (i32)%s;", p->part->across ? fast : slow);
 }
 
-static void put_declarations(tn__printer *p) {
+/* Of all parts of a launch: what stands in front of them, and the memory that groups share */
+static void put_memory(tn__printer *p, uint32_t from, uint32_t end) {
   const tn__group_words *w = p->d->group;
   tn__map used;
-  bool in_memory = tile_of(p) != NULL;
-  find_used(p, &used);
-  for (uint32_t l = 0; l < p->k->nlocal; l++)
-    in_memory |= tn__map_get(&used, (uintptr_t)p->k->local[l], NULL) && !threads_of(p->k->local[l]);
+  bool in_memory = false;
+  int64_t cells = 0;
+  for (uint32_t n = from; n < end; n++) {
+    p->part = &p->k->part[n];
+    in_memory |= tile_of(p) != NULL;
+    find_used(p, &used);
+    for (uint32_t l = 0; l < p->k->nlocal; l++)
+      in_memory |= tn__map_get(&used, (uintptr_t)p->k->local[l], NULL) && !threads_of(p->k->local[l]);
+    if (set_bytes(p->part, w->swap) > cells) cells = set_bytes(p->part, w->swap);
+  }
   if (w->begin) tn__print_line(p, "%s", w->begin);
   for (uint32_t b = 0; b < p->k->nbuf && w->renew; b++)
     tn__print_line(p, "%s",
                    tn__print_expand(p, w->renew, &(tn__words){.word = {['i'] = tn__print_format(p, "%" PRIu32, b)}}));
   if (in_memory) put_shared(p, w->scratch, p->k->shared);
-  put_shared(p, w->cells, 2 * set_bytes(p->part, w->swap));
+  put_shared(p, w->cells, 2 * cells);
+}
+
+static void put_declarations(tn__printer *p) {
+  const tn__group_words *w = p->d->group;
+  tn__map used;
+  find_used(p, &used);
   if (set_bytes(p->part, w->swap)) tn__print_line(p, "i32 turn = 0;");
   put_numbers(p);
   for (uint32_t b = 0; b < p->k->nbuf && w->place[0]; b++) {
@@ -840,17 +857,46 @@ static void put_declarations(tn__printer *p) {
   }
 }
 
-void tn__print_group(tn__printer *p, uint32_t number) {
+static void put_part(tn__printer *p) {
   if (p->part->group < 1)
     tn__fail(p->c, TN_ERUN, "kernel %s is not for work groups, which %s needs", p->k->name, p->d->name);
   p->npacked = 0;
   tn__map_init(&p->packed, &p->c->scratch);
   tn__map_init(&p->copied, &p->c->scratch);
   tn__map_init(&p->late, &p->c->scratch);
-  put_signature(p, number);
-  p->depth = 1;
   put_declarations(p);
   find_divisors(p);
   for (uint32_t at = 0; at < p->part->n; at++) at = put_instruction(p, at);
+}
+
+/* One of several parts of a launch: for its blocks, and for as many threads of each as it has. */
+static void put_branch(tn__printer *p, uint32_t number, int threads, bool last) {
+  const tn__group_words *w = p->d->group;
+  const char *other = p->before ? "} else " : "";
+  tn__print_begin(p, number);
+  p->blocks = tn__fixed_blocks(p->part);
+  p->depth -= p->before > 0;
+  if (last) tn__print_line(p, "%s{", other);
+  else tn__print_line(p, "%sif (%s < %" PRId64 ") {", other, w->group, p->before + p->blocks);
+  p->depth++;
+  bool some = tn__threads_of_block(p->part) < threads;
+  if (some) tn__print_line(p, "if (%s < %d) {", w->thread, tn__threads_of_block(p->part));
+  p->depth += some;
+  put_part(p);
+  if (some) tn__print_brace(p, "}");
+  p->before += p->blocks;
+}
+
+void tn__print_group(tn__printer *p, uint32_t part, uint32_t end) {
+  int threads = tn__threads_of_launch(p->k, part);
+  put_signature(p, part);
+  p->depth = 1;
+  put_memory(p, part, end);
+  p->before = p->blocks = 0;
+  p->part = &p->k->part[part];
+  if (end == part + 1) put_part(p);
+  for (uint32_t n = part; end > part + 1 && n < end; n++) put_branch(p, n, threads, n + 1 == end);
+  if (p->before) tn__print_brace(p, "}");
+  p->before = p->blocks = 0;
   tn__print_brace(p, "}");
 }

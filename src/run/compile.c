@@ -2,6 +2,7 @@
  * which order, schedule_cache.c goes through it. */
 #include "ir/text.h"
 #include "rewrite/rewrite.h"
+#include "run/abreast.h"
 #include "run/plan.h"
 #include "verify/concurrency.h"
 #include "verify/facts.h"
@@ -119,6 +120,17 @@ static void keep_kernel(tn__plan *p, const tn__kernel *k) {
   }
 }
 
+/* Of the kernel in scratch, what the plan has of it */
+static tn__kernel *take_kernel(tn_ctx *c, tn__plan *p, const tn__kernel *k) {
+  const char *wrong = tn__facts_check(&c->scratch, k, &p->dev->target);
+  if (!wrong) wrong = tn__concurrency_check(c, k);
+  if (wrong && p->by_hand) tn__fail(c, TN_EFORMAT, "%s", wrong);
+  if (wrong) tn__fail(c, TN_ERUN, "internal: %s", wrong);
+  tn__kernel *copy = tn__kernel_copy(&p->arena, k);
+  keep_kernel(p, copy);
+  return copy;
+}
+
 /* Kernels by their bodies: items that differ only in their buffers share one. */
 typedef struct lowering {
   tn_ctx *c;
@@ -137,28 +149,19 @@ static uint32_t find_kernel(lowering *l, tn_node *body, const tn__variant *varia
   if (variant == tn__variant_at(0)) taken = tn__choose(l->c, &p->arena, body, &p->dev->target, &ranking);
   tn__work work = tn__work_begin(l->c);
   tn__kernel *k = tn__lower(l->c, &l->c->scratch, body, &p->dev->target, taken, p->nkernels);
-  const char *wrong = tn__facts_check(&l->c->scratch, k, &p->dev->target);
-  if (!wrong) wrong = tn__concurrency_check(l->c, k);
-  if (wrong && p->by_hand) tn__fail(l->c, TN_EFORMAT, "%s", wrong);
-  if (wrong) tn__fail(l->c, TN_ERUN, "internal: %s", wrong);
-  p->kernel[p->nkernels] = k = tn__kernel_copy(&p->arena, k);
+  p->kernel[p->nkernels] = k = take_kernel(l->c, p, k);
   k->ranking = ranking;
-  keep_kernel(p, k);
   tn__work_end(l->c, work);
   if (!known) tn__map_put(&l->of, (uintptr_t)body, p->nkernels);
   l->variant[p->nkernels] = variant;
   return p->nkernels++;
 }
 
-static void lower_item(lowering *l, uint32_t i, const tn__variant *variant) {
-  tn__plan *p = l->p;
-  const tn__item *it = &p->s->items.v[i];
-  tn__step *st = &p->step[i];
-  st->kernel = -1;
-  st->nbuf = it->nbuf;
-  if (variant->own || !tn__plan_calls(p, i)) {
-    st->kernel = (int)find_kernel(l, it->body, variant);
-    const tn__kernel *k = p->kernel[st->kernel];
+/* kernel: -1: a library's call */
+static void give_kernel(tn__plan *p, const tn__item *it, tn__step *st, int kernel) {
+  *st = (tn__step){.kernel = kernel, .nbuf = it->nbuf};
+  if (kernel >= 0) {
+    const tn__kernel *k = p->kernel[kernel];
     /* its own scratch; fewer, where simplifying has left nothing of a load */
     if (k->nbuf > st->nbuf) st->nbuf = k->nbuf;
     st->var = tn__arena_zalloc(&p->arena, (k->nvar + 1) * sizeof *st->var);
@@ -169,6 +172,12 @@ static void lower_item(lowering *l, uint32_t i, const tn__variant *variant) {
   for (uint32_t j = 0; j < it->nbuf; j++) st->buf[j] = it->buf[j];
 }
 
+static void lower_item(lowering *l, uint32_t i, const tn__variant *variant) {
+  const tn__item *it = &l->p->s->items.v[i];
+  bool own = variant->own || !tn__plan_calls(l->p, i);
+  give_kernel(l->p, it, &l->p->step[i], own ? (int)find_kernel(l, it->body, variant) : -1);
+}
+
 static void lower_items(tn_ctx *c, tn__plan *p, const tn__variant *const *variant) {
   uint32_t n = p->s->items.n;
   const tn__variant *usual = p->dev->usual ? p->dev->usual : tn__variant_at(0);
@@ -177,6 +186,77 @@ static void lower_items(tn_ctx *c, tn__plan *p, const tn__variant *const *varian
   p->step = tn__arena_zalloc(&p->arena, (n + 1) * sizeof *p->step);
   p->kernel = tn__arena_zalloc(&p->arena, (n + 1) * sizeof *p->kernel);
   for (uint32_t i = 0; i < n; i++) lower_item(&l, i, variant && variant[i] ? variant[i] : usual);
+}
+
+/* The kernels that steps have, numbered anew. */
+static void drop_kernels(tn_ctx *c, tn__plan *p) {
+  int *number = tn__alloc(c, (p->nkernels + 1) * sizeof *number);
+  uint32_t n = 0;
+  for (uint32_t k = 0; k < p->nkernels; k++) number[k] = -1;
+  for (uint32_t i = 0; i < p->s->items.n; i++)
+    if (p->step[i].kernel >= 0) number[p->step[i].kernel] = 0;
+  for (uint32_t k = 0; k < p->nkernels; k++) {
+    if (number[k] < 0) continue;
+    number[k] = (int)n;
+    p->kernel[n++] = p->kernel[k];
+  }
+  p->nkernels = n;
+  for (uint32_t i = 0; i < p->s->items.n; i++)
+    if (p->step[i].kernel >= 0) p->step[i].kernel = number[p->step[i].kernel];
+}
+
+typedef struct united { /* kernels that are one, and its number */
+  uint32_t of[TN__MAX_PARTS], n, number;
+} united;
+
+typedef struct uniting {
+  tn__lowered all;
+  tn__vec(united) made;
+} uniting;
+
+/* The kernel that the crew's are, made once */
+static uint32_t find_united(tn_ctx *c, tn__plan *p, uniting *u, const tn__crew *w) {
+  united x = {.n = w->n, .number = p->nkernels};
+  for (uint32_t m = 0; m < w->n; m++) x.of[m] = (uint32_t)u->all.kernel_of[w->item[m]];
+  for (uint32_t i = 0; i < u->made.n; i++)
+    if (u->made.v[i].n == x.n && !memcmp(u->made.v[i].of, x.of, sizeof x.of)) return u->made.v[i].number;
+  tn__vec_push(&c->scratch, &u->made, x);
+  tn__work work = tn__work_begin(c);
+  p->kernel[p->nkernels] = take_kernel(c, p, tn__crew_kernel(c, &u->all, w, p->nkernels));
+  tn__work_end(c, work);
+  return p->nkernels++;
+}
+
+/* Items that go together as one */
+static void unite_items(tn_ctx *c, tn__plan *p) {
+  uint32_t n = p->s->items.n;
+  int *kernel_of = tn__alloc(c, (n + 1) * sizeof *kernel_of);
+  tn__kernel **kernel = tn__arena_dup(&c->scratch, p->kernel, (p->nkernels + 1) * sizeof *kernel);
+  uniting u = {.all = {.target = &p->dev->target,
+                       .item = p->s->items.v,
+                       .kernel_of = kernel_of,
+                       .n = n,
+                       .nbuf = p->s->bufs.n,
+                       .kernel = kernel,
+                       .nkernel = p->nkernels}};
+  for (uint32_t i = 0; i < n; i++) kernel_of[i] = p->step[i].kernel;
+  tn__crews crews = tn__crew_find(c, &u.all);
+  if (crews.n == n) return;
+  tn__item *item = tn__arena_alloc(&p->arena, (crews.n + 1) * sizeof *item);
+  tn__step *step = tn__arena_zalloc(&p->arena, (crews.n + 1) * sizeof *step);
+  p->kernel = tn__arena_alloc(&p->arena, (p->nkernels + crews.n + 1) * sizeof *p->kernel);
+  memcpy(p->kernel, kernel, p->nkernels * sizeof *kernel);
+  for (uint32_t i = 0; i < crews.n; i++) {
+    const tn__crew *w = &crews.v[i];
+    item[i] = p->s->items.v[w->item[0]];
+    step[i] = p->step[w->item[0]];
+    if (w->n == 1) continue;
+    item[i] = tn__crew_item(&p->arena, &u.all, w);
+    give_kernel(p, &item[i], &step[i], (int)find_united(c, p, &u, w));
+  }
+  p->s->items.v = item, p->s->items.n = crews.n;
+  p->step = step;
+  drop_kernels(c, p);
 }
 
 /* A buffer that lowering added: partial results */
@@ -252,6 +332,7 @@ static void find_lives(tn__plan *p) {
 
 void tn__plan_lower(tn_ctx *c, tn__plan *p, const tn__variant *const *variant) {
   lower_items(c, p, variant);
+  if (p->dev->target.abreast) unite_items(c, p);
   find_scratch(c, p);
   find_vars(c, p);
   find_needs(c, p);

@@ -2,6 +2,7 @@
 #include "ir/text.h"
 #include "lower/lower.h"
 #include "render/render.h"
+#include "run/abreast.h"
 #include "run/runtime.h"
 #include "run/sections.h"
 #include <string.h>
@@ -69,10 +70,40 @@ static void do_info(tn_ctx *c, void *arg) {
 
 /* ---- of text ---- */
 
+typedef tn__vec(tn__kernel *) kernels;
+
+/* As plans have them: kernels that go together as one, behind those that go by themselves. */
+static kernels unite(tn_ctx *c, const tn__lowered *l) {
+  kernels alone = {0}, united = {0};
+  tn__crews crews = tn__crew_find(c, l);
+  for (uint32_t i = 0; i < crews.n; i++) {
+    const tn__crew *w = &crews.v[i];
+    int first = l->kernel_of[w->item[0]];
+    tn__kernel *k = w->n > 1 ? tn__crew_kernel(c, l, w, l->nkernel + united.n) : first >= 0 ? l->kernel[first] : NULL;
+    if (k) tn__vec_push(&c->scratch, w->n > 1 ? &united : &alone, k);
+  }
+  for (uint32_t i = 0; i < united.n; i++) tn__vec_push(&c->scratch, &alone, united.v[i]);
+  return alone;
+}
+
+/* The item of a call; a library's stores to its first buffer. */
+static tn__item item_of(tn_ctx *c, tn__lowered *l, tn__map *buffers, const tn_node *call, const tn__kernel *k) {
+  tn__item it = {.nbuf = call->nsrc - 1, .nout = !k && call->nsrc > 1};
+  it.buf = tn__alloc(c, call->nsrc * sizeof *it.buf);
+  for (uint32_t b = 0; b < it.nbuf; b++) {
+    uint64_t number = l->nbuf;
+    if (!tn__map_get(buffers, (uint64_t)call->src[b + 1]->ints[0], &number)) l->nbuf++;
+    tn__map_put(buffers, (uint64_t)call->src[b + 1]->ints[0], number);
+    it.buf[b] = (int)number;
+    if (k && b < k->nbuf && k->buf_written[b]) it.nout = b + 1;
+  }
+  return it;
+}
+
 /* From the first section on, with all stages that follow it; those in the text are only checked. */
 static void replay(tn_ctx *c, const tn__section *s, tn__sb *out) {
   tn__nodes in = {0};
-  tn__vec(tn__kernel *) kernels = {0};
+  kernels all = {0};
   tn__device *d = tn__device_get(c, 0);
   if (s->stage == TN__STAGE_GRAPH) {
     bool sink = s->root->op == OP_SINK;
@@ -88,22 +119,33 @@ static void replay(tn_ctx *c, const tn__section *s, tn__sb *out) {
   bool program = s->stage == TN__STAGE_PROGRAM, one = s->stage == TN__STAGE_KERNEL || program;
   tn__target target = d->target;
   if (program && !target.group) target.interprets = false; /* what the language without groups has to say */
-  for (uint32_t i = 0; i < (one ? 1 : s->root->nsrc); i++) {
+  uint32_t n = one ? 1 : s->root->nsrc;
+  tn__item *item = tn__arena_zalloc(&c->scratch, (n + 1) * sizeof *item);
+  int *kernel_of = tn__alloc(c, (n + 1) * sizeof *kernel_of);
+  tn__map buffers; /* by what they are called: their numbers */
+  tn__map_init(&buffers, &c->scratch);
+  tn__lowered l = {.target = &target, .item = item, .kernel_of = kernel_of, .n = n};
+  for (uint32_t i = 0; i < n; i++) {
     tn_node *call = s->root->src[i], *body = one ? s->root : call->src[0];
+    kernel_of[i] = body->op == OP_LIB ? -1 : (int)all.n;
+    if (body->op == OP_LIB) item[i] = item_of(c, &l, &buffers, call, NULL);
     if (body->op == OP_LIB) continue;
     if (program) tn__section_program(c, s, body, TN__MOST_BUFFERS);
     else tn__section_body(c, s, body, one ? TN__MOST_BUFFERS : (int64_t)call->nsrc - 1);
     if (!program) body = tn__by_hand(c, &c->scratch, body, &target);
     const char *ranking = NULL;
     const tn__variant *taken = tn__choose(c, &c->scratch, body, &target, &ranking);
-    tn__kernel *kernel = tn__lower(c, &c->scratch, body, &target, taken, kernels.n);
+    tn__kernel *kernel = tn__lower(c, &c->scratch, body, &target, taken, all.n);
     kernel->ranking = ranking;
-    tn__vec_push(&c->scratch, &kernels, kernel);
+    tn__vec_push(&c->scratch, &all, kernel);
+    if (!one) item[i] = item_of(c, &l, &buffers, call, kernel);
   }
+  l.kernel = all.v, l.nkernel = all.n;
+  if (!one && target.abreast) all = unite(c, &l);
   tn__sb_printf(out, "# %s\n", tn__stage_names[s->stage]);
   tn__print(out, s->root);
   tn__sb_puts(out, "\n");
-  tn__kernels_print(c, d, kernels.v, kernels.n, out);
+  tn__kernels_print(c, d, all.v, all.n, out);
 }
 
 static void do_text(tn_ctx *c, void *arg) {

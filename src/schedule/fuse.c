@@ -11,6 +11,7 @@
 
 enum {
   MAX_DEMANDS = 12,      /* a node wanted at more places goes to memory: recomputing would multiply */
+  MAX_PARTS = 6,         /* in which a node is wanted, and all below it; others want these, too */
   MAX_LOOKED_AT = 64,    /* of the places where a node is wanted, to tell how often it is computed */
   LONG_JOIN = 16,        /* a join of more parts is stored part by part, */
   JOIN_KERNEL = 16,      /* as many of equal shape in one kernel */
@@ -392,11 +393,11 @@ static double repeats(tn__fuse *f, const tn_node *n, const tn__info *in, int k) 
     each[i] = 0;
     if (k >= 0 && d->k != k) continue;
     if (f->seeds.v[d->k].tiled || f->seeds.v[d->k].keeps) return 1;
-    each[i] = fmax(1, extents(d->env, tn__ranges_in(f, d->idx, d->gate, d->env, &opaque)) / tn__numel_guess(n));
+    each[i] = extents(d->env, tn__ranges_in(f, d->idx, d->gate, d->env, &opaque)) / tn__numel_guess(n);
     if (opaque) each[i] = 1;
     double all = each[i];
     for (uint32_t j = 0; j < i; j++)
-      if (in->want.v[j].env == d->env) all += each[j];
+      if (in->want.v[j].env == d->env && in->want.v[j].k == d->k) all += each[j];
     most = fmax(most, all);
   }
   return most;
@@ -689,6 +690,19 @@ static bool is_remade(tn__fuse *f, tn_node *n, const tn__info *in) {
   return below;
 }
 
+/* Is it wanted in parts, all of which together are no more than it is?  Then no kernel computes what another one does,
+ * as where a gradient goes to all that was concatenated. */
+/* a choice: either is right */
+static bool is_parted(tn__fuse *f, const tn_node *n, const tn__info *in) {
+  double wanted = 0, elements = tn__numel_guess(n);
+  bool opaque = false;
+  for (uint32_t i = 0; i < in->want.n && wanted <= elements && !opaque; i++) {
+    const tn__demand *d = &in->want.v[i];
+    wanted += extents(d->env, tn__ranges_in(f, d->idx, d->gate, d->env, &opaque));
+  }
+  return in->want.n > 1 && in->want.n <= MAX_PARTS && wanted <= elements && !opaque;
+}
+
 static bool must_store(tn__fuse *f, tn_node *n, tn__info *in) {
   if (in->must || tn__is_called(in) || is_stored(n)) return true;
   if (n->dtype == TN__INDEX) return false; /* a size is no element */
@@ -709,8 +723,8 @@ static bool must_store(tn__fuse *f, tn_node *n, tn__info *in) {
   }
   if (reduction && kernels == 1 && under_loops(f, n, in)) return true; /* a choice: either is right */
   if (reduction) return !all_fit || kernels > 1;
-  bool shared = tn__is_elementwise(n) && kernels > 1 && tn__worth_storing(in) && !is_seldom_wanted(f, n, in) &&
-                !is_remade(f, n, in);
+  bool shared = tn__is_elementwise(n) && kernels > 1 && tn__worth_storing(in) && !is_parted(f, n, in) &&
+                !is_seldom_wanted(f, n, in) && !is_remade(f, n, in);
   return shared || is_quicker_stored(f, n, in, -1); /* a choice: either is right */
 }
 

@@ -106,8 +106,33 @@ static bool check(walk *w, tn_node *n) {
   }
 }
 
+/* Parts that run at once have buffers for themselves, but for those that none of them stores to.  owner: by slot, the
+ * number of the part that accessed it last, from 1 on. */
+static bool check_abreast(walk *w, uint32_t *owner) {
+  const tn__part *p = &w->k->part[w->part];
+  for (w->at = 0; w->at < p->n; w->at++) {
+    const tn_node *n = p->ins[w->at];
+    if (!tn__is_access(n) || n->src[0]->op != OP_PARAM) continue;
+    uint32_t *o = &owner[n->src[0]->ints[0]];
+    bool other = *o && *o != w->part + 1;
+    if (other && w->k->buf_written[n->src[0]->ints[0]]) return complain(w, "a part beside it has the buffer, too");
+    *o = w->part + 1;
+  }
+  return true;
+}
+
+static const char *check_launches(tn_ctx *c, const tn__kernel *k) {
+  for (uint32_t p = 0, end; p < k->nparts; p = end) {
+    end = tn__launch_end(k, p);
+    uint32_t *owner = tn__arena_zalloc(&c->scratch, (k->nbuf + 1) * sizeof *owner);
+    for (walk w = {.c = c, .a = &c->scratch, .k = k, .part = p}; w.part < end; w.part++)
+      if (!check_abreast(&w, owner)) return w.why;
+  }
+  return NULL;
+}
+
 const char *tn__concurrency_check(tn_ctx *c, const tn__kernel *k) {
-  const char *wrong = NULL;
+  const char *wrong = check_launches(c, k);
   for (uint32_t p = 0; p < k->nparts && !wrong; p++) {
     walk w = {.c = c, .a = &c->scratch, .k = k, .part = p};
     for (; w.at < k->part[p].n; w.at++) {

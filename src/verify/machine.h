@@ -32,7 +32,7 @@ typedef struct tn__span { /* a buffer as a kernel sees it */
 typedef struct tn__checked { /* a kernel to be run */
   const tn__kernel *kernel;
   tn__encoded code;
-  uint8_t *seen[2]; /* by instruction: outcomes of guards and choices in all runs, 1: no, 2: yes */
+  uint8_t *seen[TN__MAX_PARTS]; /* by instruction: outcomes of guards and choices in all runs, 1: no, 2: yes */
 } tn__checked;
 
 typedef struct tn__machine {

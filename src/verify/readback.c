@@ -22,8 +22,8 @@ typedef struct reading {
   tn_ctx *c;
   const tn__readback_subject *s;
   tn__encoded code;
-  uint32_t part;
-  int64_t extent;
+  uint32_t part, first; /* of its launch */
+  int64_t extent, before, others; /* of the part; blocks of its launch: before its own, and in all but for its own */
   tn__exact_memory want, got;
   tn__exact *reg;
   tn__c_function *f;
@@ -243,13 +243,13 @@ static bool try_slices(reading *r, uint64_t seed) {
          (n == 0 || try_slice(r, seed, middle, middle + 1));
 }
 
-/* Block `block` of `blocks`, each of `together` groups. */
+/* Block `block` of `blocks`, each of `together` groups; where others are launched with the part, behind theirs. */
 static bool try_block(reading *r, uint64_t seed, int64_t block, int64_t blocks) {
   turns t = {0};
   int64_t together = tn__groups_of_block(&r->s->kernel->part[r->part]);
   for (int64_t g = block * together; g < (block + 1) * together; g++)
     for (int64_t i = g; i < r->extent && t.n < TURNS; i += blocks * together) t.at[t.n++] = i;
-  return try_turns(r, &t, seed, 0, 0, (uint64_t)block, (uint64_t)blocks);
+  return try_turns(r, &t, seed, 0, 0, (uint64_t)(r->before + block), (uint64_t)(blocks + r->others));
 }
 
 static bool try_blocks(reading *r, uint64_t seed) {
@@ -262,7 +262,7 @@ static bool try_blocks(reading *r, uint64_t seed) {
   for (int64_t b = 1; b < n - 1 && are_few(r, together); b++)
     if (!try_block(r, seed, b, n)) return false;
   return try_block(r, seed, n - 1, n) && try_block(r, seed, middle, n) &&
-         (fewer < 1 || (try_block(r, seed, 0, fewer) && try_block(r, seed, fewer - 1, fewer)));
+         (fewer < 1 || r->others || (try_block(r, seed, 0, fewer) && try_block(r, seed, fewer - 1, fewer)));
 }
 
 /* ---- a part ---- */
@@ -323,10 +323,22 @@ static bool calls_exempt(const reading *r, const char *name) {
 
 static bool check_declared(reading *r) {
   const tn__part *part = &r->s->kernel->part[r->part];
-  if (r->s->language == TN__READ_C ? part->group == 0 : part->group > 0 && r->f->threads == tn__threads_of_block(part))
+  if (r->s->language == TN__READ_C ? part->group == 0
+                                   : part->group > 0 && r->f->threads == tn__threads_of_launch(r->s->kernel, r->first))
     return true;
   tn__sb_puts(r->why, "the text declares another number of threads");
   return false;
+}
+
+/* The launch that it is a part of: its first part, which it is named by, and the blocks of the others. */
+static void find_launch(reading *r) {
+  const tn__kernel *k = r->s->kernel;
+  if (!k->part[r->part].abreast) r->first = r->part;
+  r->before = r->others = 0;
+  for (uint32_t p = r->first, end = tn__launch_end(k, r->first); p < end; p++) {
+    if (p == r->part) r->before = r->others;
+    else r->others += tn__fixed_blocks(&k->part[p]);
+  }
 }
 
 static tn__readback_result try_part(reading *r, const char *name) {
@@ -348,7 +360,7 @@ static tn__readback_result try_part(reading *r, const char *name) {
                          .variable = r->s->value,
                          .nvar = k->nvar,
                          .shared = {part->group ? k->shared : k->scratch, 0},
-                         .threads = part->group ? tn__threads_of_block(part) : 1,
+                         .threads = part->group ? tn__threads_of_launch(k, r->first) : 1,
                          .warp = r->s->language == TN__READ_CUDA ? CUDA_WARP : 1 << 20,
                          .begins = r->s->language == TN__READ_CUDA,
                          .why = r->why};
@@ -378,7 +390,8 @@ tn__readback_result tn__readback(tn_ctx *c, const tn__readback_subject *s, tn__s
   for (r.part = 0; r.part < k->nparts; r.part++) {
     tn__sb name;
     tn__sb_init(&name, &c->scratch);
-    tn__sb_printf(&name, "%s_%u", k->name, r.part);
+    find_launch(&r);
+    tn__sb_printf(&name, "%s_%u", k->name, r.first);
     tn__readback_result now = try_part(&r, tn__sb_str(&name));
     if (now == TN__READ_DIFFERS) return now;
     if (now != TN__READ_EQUAL) result = now;

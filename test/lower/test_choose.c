@@ -74,7 +74,8 @@ static void beside_stores(void **state) {
   tn_ctx_close(c);
 }
 
-/* Of distances of all pairs a thread has a patch; halves of odd lengths go by packs. */
+/* Of distances of all pairs a thread has a patch; halves of odd lengths go by packs; of few elements sums are cut only
+ * where one group takes long, for it loads them one by one. */
 static void patches_and_packs(void **state) {
   static const struct {
     const char *text, *has;
@@ -95,6 +96,14 @@ static void patches_and_packs(void **state) {
        "%2 = exp f16[8388607] %1\n"
        "%3 = sink void %2 {\"outputs\"}\n",
        "tail(0,8)"},
+      {"%1 = param f16[66125] 66125 {0 0}\n"
+       "%2 = sum f16 %1 {0}\n"
+       "%3 = sink void %2 {\"outputs\"}\n",
+       "# k0_parts: split(0)"},
+      {"%1 = param f16[66128] 66128 {0 0}\n"
+       "%2 = sum f16 %1 {0}\n"
+       "%3 = sink void %2 {\"outputs\"}\n",
+       "# k0: pack(0,"},
   };
   tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
   (void)state;

@@ -5,6 +5,8 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include "tenet/tenet.h"
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { ROWS = 700, COLUMNS = 37, MOST = 48 * ROWS * COLUMNS /* elements of a result */ };
@@ -80,6 +82,53 @@ static void stored(void **state) {
   }
 }
 
+/* Of what parts are joined to the function's operand alone stands in memory: gradients go to few parts as they are
+ * computed.  To many they go through memory, or all that they are made of would. */
+static void joined(void **state) {
+  enum { MOST = 14, LONG = 70 };
+  static const int parts[] = {2, 6, 7, MOST};
+  static const float numbers[MOST * LONG * COLUMNS];
+  (void)state;
+  for (int n = 0; n < 4; n++) {
+    tn_program_info info = {0};
+    tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1, .verify = "strict"});
+    assert_non_null(c);
+    tn_scope(c) {
+      tn_tensor *in[MOST], *grad[MOST];
+      char name[MOST][8];
+      tn_program *p = tn_program_begin(c);
+      for (int i = 0; i < parts[n]; i++) {
+        snprintf(name[i], sizeof name[i], "x%d", i);
+        in[i] = tn_program_input(p, name[i], TN_F32, (tn_dim[]){LONG + i, COLUMNS}, 2);
+      }
+      tn_tensor *y = tn_gelu_tanh(tn_concatenate(in, parts[n], 0));
+      tn_tensor *dy = tn_program_input(p, "dy", TN_F32, (tn_dim[]){tn_size(y, 0), COLUMNS}, 2);
+      assert_int_equal(tn_vjp(y, dy, parts[n], in, grad), TN_OK);
+      assert_int_equal(tn_program_output(p, "y", y), TN_OK);
+      size_t all = (size_t)tn_numel(y) * sizeof(float);
+      for (int i = 0; i < parts[n]; i++) {
+        char out[8];
+        snprintf(out, sizeof out, "g%d", i);
+        assert_int_equal(tn_program_output(p, out, grad[i]), TN_OK);
+      }
+      assert_int_equal(tn_program_end(p), TN_OK);
+      for (int i = 0; i < parts[n]; i++) {
+        size_t bytes = (size_t)(LONG + i) * COLUMNS * sizeof(float);
+        assert_int_equal(tn_program_write(p, name[i], (tn_dim[]){LONG + i, COLUMNS}, 2, numbers, bytes), TN_OK);
+      }
+      float *dys = calloc(1, all);
+      assert_int_equal(tn_program_write(p, "dy", (tn_dim[]){(tn_dim)(all / sizeof(float) / COLUMNS), COLUMNS}, 2, dys,
+                                        all), TN_OK);
+      free(dys);
+      assert_int_equal(tn_program_run(p), TN_OK);
+      assert_int_equal(tn_program_get_info(p, &info), TN_OK);
+      if (info.intermediate >= (parts[n] > 6 ? 3 : 2) * all)
+        fail_msg("%d parts: %.2f arrays stand between kernels", parts[n], (double)info.intermediate / (double)all);
+    }
+    tn_ctx_close(c);
+  }
+}
+
 /* The sines of a chain that two kernels want the end of: each once, and not for both */
 static void bounded(void **state) {
   (void)state;
@@ -105,6 +154,6 @@ static void bounded(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(stored), cmocka_unit_test(bounded)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(stored), cmocka_unit_test(joined), cmocka_unit_test(bounded)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -143,6 +143,8 @@ static double turns_of(const function *f, const char *head) {
   const char *by = strstr(step, "+= ");
   double start = first && first < test ? number_at(first + 2) : 0, size = by ? number_at(by + 3) : 1;
   double end = number_at(bound + 1 + (bound[1] == '='));
+  bool several = by && by[3] == '(' && isdigit((unsigned char)by[8]); /* groups of one of the parts of a launch */
+  if (several && end >= 0) return end;
   if (size <= 0 || !strncmp(bound, "< hi;", 5)) return f->shares;
   if (end < 0 || start < 0) return at_least(NAMED_BOUND / size, 1);
   return rounded_up(end - start, size);
@@ -203,7 +205,7 @@ static double read_words(function *f, const line *l) {
 
 double cost_of_text(tn_ctx *c, const char *unit, const tn__kernel *k) {
   double sum = 0;
-  for (uint32_t p = 0; p < k->nparts; p++) {
+  for (uint32_t p = 0; p < k->nparts; p = tn__launch_end(k, p)) {
     char name[256];
     snprintf(name, sizeof name, " %s_%u(", k->name, p);
     const char *head = strstr(unit, name);

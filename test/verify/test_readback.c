@@ -357,6 +357,26 @@ static char *print_kernel(tn_ctx *c, const tn__dialect *d, const tn__kernel *k) 
   return tn__arena_strdup(&c->scratch, tn__sb_str(&s));
 }
 
+/* A kernel and the one before it, launched as one, where they may be */
+static void put_abreast(shelf *h, const tn__target *target) {
+  tn_ctx *c = h->c;
+  printed *x = &h->kernel[h->n], *y[2] = {x - 2, x - 1};
+  tn__kernel *k[2];
+  uint32_t *slot[2], n = 0;
+  if (!target->abreast || h->n < 2) return;
+  for (int i = 0; i < 2; i++) k[i] = tn__kernel_copy(&c->scratch, y[i]->subject.kernel);
+  if (!tn__fit_abreast(k, 2, target)) return;
+  int64_t *size = tn__alloc(c, (k[0]->nbuf + k[1]->nbuf + 1) * sizeof *size);
+  for (int i = 0; i < 2; i++) {
+    slot[i] = tn__alloc(c, (k[i]->nbuf + 1) * sizeof **slot);
+    for (uint32_t b = 0; b < k[i]->nbuf; b++, n++) slot[i][b] = n, size[n] = y[i]->subject.size[b];
+  }
+  tn__kernel *both = tn__abreast(c, &c->scratch, k, 2, slot, (uint32_t)h->n);
+  *x = (printed){.program = "abreast", .subject = {.kernel = both, .language = h->l->language, .size = size}};
+  x->text = print_kernel(c, h->l->dialect, both);
+  h->n++;
+}
+
 static void fill_shelf(shelf *h) {
   tn_ctx *c = h->c;
   tn__nodes in = {0};
@@ -376,6 +396,7 @@ static void fill_shelf(shelf *h) {
     *x = (printed){.program = h->program, .subject = {.kernel = it->kernel, .language = h->l->language, .size = size}};
     x->text = print_kernel(c, h->l->dialect, p.kernel[i]);
   }
+  if (h->n < PROGRAMS * KERNELS) put_abreast(h, &p.dev->target);
 }
 
 /* ---- the count ---- */
@@ -456,6 +477,7 @@ static const struct {
   const char *program;
 } no_changes[] = {
     {"cuda", "load", TN_BOOL, "of two dtypes"}, /* an integer that becomes a bool is compared with 0 */
+    {"cuda", "load", TN_BOOL, "abreast"}, /* that one, and another */
     {"opencl", "load", TN_BOOL, "of two dtypes"},
     {"opencl", "min", SP_INDEX, "views"},
     {"cuda", "min", SP_INDEX, "views"}, /* what threads beyond the end load, for nobody */

@@ -1,8 +1,8 @@
 /* From kernels to functions on the device: text, cubin, module; and their launch.
  *
- * A schedule's kernels are compiled in units of a few, each a program of NVRTC of its own, so that they can be compiled
- * side by side: what all have in common costs about as much as two kernels. Cubins are kept on disk by all that they
- * depend on; NVRTC is not even loaded when everything is there. */
+ * A schedule's kernels are compiled in units of a few parts, each a program of NVRTC of its own, so that they can be
+ * compiled side by side: what all have in common costs about as much as two parts. Cubins are kept on disk by all that
+ * they depend on; NVRTC is not even loaded when everything is there. */
 #include "backend/cuda/state.h"
 #include "backend/cuda/target.h"
 #include "lower/launch_extent.h"
@@ -13,19 +13,20 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { KERNELS_PER_UNIT = 2, PLAIN_SHARED = 48 << 10, MAX_OPTIONS = 8, MAX_GRID = INT32_MAX };
+enum { PARTS_PER_UNIT = 2, PLAIN_SHARED = 48 << 10, MAX_OPTIONS = 8, MAX_GRID = INT32_MAX };
 
 typedef struct part {
   tn__cu_function function;
   unsigned threads, together; /* of a block; groups in it */
   tn__launch_extent turns;
+  int64_t more; /* blocks, of parts that are launched with it */
 } part;
 
 typedef struct kernel {
   const char *name;
   part part[TN__MAX_PARTS];
-  uint32_t nparts, nbuf, nvar;
-  unsigned shared; /* bytes */
+  uint32_t nparts, nbuf, nvar; /* nparts: launches */
+  unsigned shared;             /* bytes */
 } kernel;
 
 typedef struct unit {
@@ -186,15 +187,14 @@ static void load_units(build *b) {
 
 /* ---- what a launch needs ---- */
 
-static void find_function(build *b, const unit *u, const char *name, uint32_t number, kernel *k) {
+static void find_function(build *b, const unit *u, const char *name, uint32_t number, unsigned shared, part *p) {
   tn__device *d = b->device;
   const tn__cuda *self = d->self;
-  part *p = &k->part[number];
   char symbol[256];
   snprintf(symbol, sizeof symbol, "%s_%u", name, number);
   int result = self->api->module_function(&p->function, u->module, symbol);
-  if (!result && k->shared > PLAIN_SHARED)
-    result = self->api->function_set(p->function, CU_DYNAMIC_SHARED, (int)k->shared);
+  if (!result && shared > PLAIN_SHARED)
+    result = self->api->function_set(p->function, CU_DYNAMIC_SHARED, (int)shared);
   tn_status status = tn__cuda_check(d, result, symbol);
   if (status) tn__mem_throw(&d->ctx->mem, status);
 }
@@ -203,18 +203,33 @@ static void fill_kernel(build *b, const unit *u, uint32_t i) {
   const tn__kernel *from = b->kernels[i];
   kernel *k = &b->code->kernel[i];
   *k = (kernel){.name = tn__arena_strdup(&b->code->arena, from->name),
-                .nparts = from->nparts,
                 .nbuf = from->nbuf,
                 .nvar = from->nvar};
   if (from->shared < 0 || (uint64_t)from->shared > b->device->target.shared)
     tn__fail(b->device->ctx, TN_ECOMPILE, "kernel %s needs %lld bytes of shared memory; %s has %zu", from->name,
              (long long)from->shared, b->device->name, b->device->target.shared);
   k->shared = (unsigned)from->shared;
-  for (uint32_t p = 0; p < k->nparts; p++) {
-    k->part[p].together = (unsigned)tn__groups_of_block(&from->part[p]);
-    k->part[p].threads = from->part[p].group > 0 ? (unsigned)tn__threads_of_block(&from->part[p]) : 1;
-    k->part[p].turns = tn__launch_extent_make(b->device->ctx, &b->code->arena, from, &from->part[p]);
-    find_function(b, u, from->name, p, k);
+  for (uint32_t p = 0, end; p < from->nparts; p = end) {
+    part *q = &k->part[k->nparts++];
+    q->together = (unsigned)tn__groups_of_block(&from->part[p]);
+    q->threads = from->part[p].group > 0 ? (unsigned)tn__threads_of_launch(from, p) : 1;
+    q->turns = tn__launch_extent_make(b->device->ctx, &b->code->arena, from, &from->part[p]);
+    end = tn__launch_end(from, p);
+    for (uint32_t n = p + 1; n < end; n++) q->more += tn__fixed_blocks(&from->part[n]);
+    find_function(b, u, from->name, p, k->shared, q);
+  }
+}
+
+static void cut_units(build *b) {
+  tn__code *code = b->code;
+  code->unit = tn__arena_zalloc(&code->arena, (code->n + 1) * sizeof(unit));
+  for (uint32_t at = 0, parts = 0; at < code->n; at++) {
+    if (at == 0 || parts >= PARTS_PER_UNIT) {
+      code->unit[code->nunits++].first = at;
+      parts = 0;
+    }
+    parts += b->kernels[at]->nparts;
+    code->unit[code->nunits - 1].n++;
   }
 }
 
@@ -223,14 +238,12 @@ static void build_code(void *arg) {
   tn__code *code = b->code;
   uint32_t most = 0;
   code->kernel = tn__arena_zalloc(&code->arena, (code->n + 1) * sizeof(kernel));
-  code->unit = tn__arena_zalloc(&code->arena, (code->n / KERNELS_PER_UNIT + 1) * sizeof(unit));
-  for (uint32_t at = 0; at < code->n; at += KERNELS_PER_UNIT)
-    code->unit[code->nunits++] =
-        (unit){.first = at, .n = code->n - at < KERNELS_PER_UNIT ? code->n - at : KERNELS_PER_UNIT};
+  cut_units(b);
   render_units(b);
   load_units(b);
-  for (uint32_t i = 0; i < code->n; i++) {
-    fill_kernel(b, &code->unit[i / KERNELS_PER_UNIT], i);
+  for (uint32_t i = 0, u = 0; i < code->n; i++) {
+    while (i >= code->unit[u].first + code->unit[u].n) u++;
+    fill_kernel(b, &code->unit[u], i);
     if (most < code->kernel[i].nbuf + code->kernel[i].nvar) most = code->kernel[i].nbuf + code->kernel[i].nvar;
   }
   code->argument = tn__arena_zalloc(&code->arena, (most + 1) * sizeof *code->argument);
@@ -282,7 +295,7 @@ tn_status tn__cuda_launch(tn__device *d, tn__code *code, uint32_t i, void *const
     int64_t extent = tn__launch_extent_of(&q->turns, var);
     if (extent <= 0) continue;
     tn__cuda_started(d, k->name);
-    int64_t blocks = (extent + q->together - 1) / q->together;
+    int64_t blocks = (extent + q->together - 1) / q->together + q->more;
     unsigned groups = blocks > MAX_GRID ? MAX_GRID : (unsigned)blocks;
     const tn__cu_attribute early = {.what = CU_LAUNCH_SERIALIZED, .value = {.number = 1}};
     const tn__cu_launch launch = {.grid = {groups, 1, 1},

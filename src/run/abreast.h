@@ -1,0 +1,26 @@
+/* Launches of several kernels: which items of a schedule go together, and what is run of them.  Prefix tn__crew_. */
+#ifndef TN_RUN_ABREAST_H
+#define TN_RUN_ABREAST_H
+#include "lower/lower.h"
+
+typedef struct tn__lowered { /* a schedule's items, in order, with their kernels */
+  const tn__target *target;
+  const tn__item *item;
+  const int *kernel_of; /* by item: index of its kernel; -1: a library's call */
+  uint32_t n, nbuf;     /* items; buffers of the schedule */
+  tn__kernel *const *kernel;
+  uint32_t nkernel;
+} tn__lowered;
+
+typedef struct tn__crew { /* items that are one, in the place of the first; n is 1 for most */
+  uint32_t item[TN__MAX_PARTS], n;
+} tn__crew;
+typedef tn__vec(tn__crew) tn__crews;
+
+/* In scratch.  Taken in this order, crews that are written before others read are where they were; each item is in one.
+ */
+tn__crews tn__crew_find(tn_ctx *c, const tn__lowered *l);
+/* What several are: an item over all their buffers, in `keep`, which has no body; and its kernel, in scratch */
+tn__item tn__crew_item(tn__arena *keep, const tn__lowered *l, const tn__crew *w);
+tn__kernel *tn__crew_kernel(tn_ctx *c, const tn__lowered *l, const tn__crew *w, uint32_t index);
+#endif
