@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROWS = 700, COLUMNS = 37, MOST = 48 * ROWS * COLUMNS /* elements of a result */ };
+enum { ROWS = 700, COLUMNS = 37, LARGEST = 48 * ROWS * COLUMNS /* elements of a result */ };
 
 typedef tn_tensor *(*make_fn)(tn_ctx *c, tn_tensor *x);
 
@@ -47,7 +47,7 @@ static size_t between(const char *device, make_fn make) {
     assert_int_equal(tn_program_output(p, "y", y), TN_OK);
     assert_int_equal(tn_program_output(p, "grad", grad), TN_OK);
     assert_int_equal(tn_program_end(p), TN_OK);
-    static const float numbers[MOST];
+    static const float numbers[LARGEST];
     assert_int_equal(tn_program_write(p, "x", (tn_dim[]){ROWS, COLUMNS}, 2, numbers, ROWS * COLUMNS * sizeof *numbers),
                      TN_OK);
     assert_int_equal(tn_program_write(p, "dy", shape, 2, numbers, (size_t)(shape[0] * shape[1]) * sizeof *numbers),
