@@ -264,6 +264,7 @@ tn_node *tn__optimise_loops(tn__lowering *l, tn_node *body) {
   body = tn__share_loops(l, body);
   if (l->target->interprets) return body;
   body = tn__running(l, body);
+  if (l->threads) return body;
   if (l->c->mode == TN_MODE_STRICT) return body;
   if (l->target->group) body = tn__unite_rows(l, body, &rows);
   body = tn__merge_loops(l, body);
@@ -272,6 +273,10 @@ tn_node *tn__optimise_loops(tn__lowering *l, tn_node *body) {
 }
 
 tn_node *tn__optimise_part(tn__lowering *l, tn_node *part, tn__part *out) {
+  if (l->threads) {
+    out->group = l->threads;
+    return tn__show_neighbours(l->c, l->a, tn__make_global(l, part));
+  }
   if (l->target->group) {
     out->tile = tn__tile_part(l, &part);
     if (out->tile) {

@@ -143,7 +143,7 @@ static tn_node *rest_of(pass *p, const chosen *x, tn_node *first) {
 }
 
 /* The turns in the order in which the sum grows, each with the value of its own term, or of the one before that. */
-static void run_along(pass *p, const chosen *x, const reach *s) {
+static tn_node *run_along(pass *p, const chosen *x, const reach *s) {
   tn_ctx *c = p->l->c;
   tn_node *zero = tn__int(c, 0), *count = s->turn->src[0], *last = tn__add(c, count, tn__int(c, -1)), *term = x->term;
   tn_node *along = tn__range_like(c, s->turn, count, AX_ORDER), *at = along, *turn = s->turn, *sum = x->sum;
@@ -159,17 +159,8 @@ static void run_along(pass *p, const chosen *x, const reach *s) {
   if (rest) by = tn__op2(c, (tn__op)sum->ints[0], by, rest);
   at = s->back ? tn__sub(c, last, along) : along;
   tn__sb_printf(&p->l->note, " running(%lld,%lld)", tn__id_of(turn), tn__id_of(term));
-  p->body = tn__exchange_ranges(p->l, tn__substitute(c, p->body, &sum, &by, 1), &turn, &at, 1, &along, 1);
-  p->body = tn__simplify_accesses(c, p->l->a, p->body);
-}
-
-/* a choice: no is right */
-static bool run(pass *p, const chosen *x) {
-  reach s;
-  if (!compares(p, x, x->where, &s) || !is_turn(p, x, s.turn) || hangs_on(p, x->value, s.turn)) return false;
-  if (closes_within(p, x->value, x->term)) return false;
-  run_along(p, x, &s);
-  return true;
+  tn_node *body = tn__exchange_ranges(p->l, tn__substitute(c, p->body, &sum, &by, 1), &turn, &at, 1, &along, 1);
+  return tn__simplify_accesses(c, p->l->a, body);
 }
 
 /* What casts take for values of what loops count */
@@ -220,23 +211,36 @@ static bool find_again(pass *p, const tn_node *term, const tn_node *turn, chosen
   return false;
 }
 
-/* Where a sum runs along the remainders of a loop's number, that loop is cut in two. */
+/* Is there a turn's loop, or one that can be cut for one?  Then the sum, as it is now, and which terms a turn takes. */
 /* a choice: no is right */
-static bool cut(pass *p, const chosen *x) {
-  reach s;
+static bool has_turn(pass *p, chosen *x, reach *s) {
   int64_t size, terms;
-  if (!compares(p, x, x->where, &s) || s.turn->op != OP_MOD || !tn__const_int(x->term->src[0], &terms)) return false;
-  tn_node *flat = flat_loop(p, s.turn, &size);
-  if (!flat || s.turn->src[0] != flat || size != terms || closes_within(p, x->value, x->term)) return false;
+  if (!compares(p, x, x->where, s) || closes_within(p, x->value, x->term)) return false;
+  if (is_turn(p, x, s->turn)) return !hangs_on(p, x->value, s->turn);
+  tn_node *flat = s->turn->op == OP_MOD ? flat_loop(p, s->turn, &size) : NULL;
+  if (!flat || s->turn->src[0] != flat || !tn__const_int(x->term->src[0], &terms) || size != terms) return false;
+  return find_again(p, x->term, cut_flat(p, flat, size), x, s);
+}
+
+/* Along the turns of a thread, or, of long loops on devices of groups, by all threads of one.  Where a sum runs along the
+ * remainders of a loop's number, that loop is cut in two. */
+/* a choice: no is right */
+static bool run(pass *p, const chosen *x, bool by_group) {
   pass whole = *p;
-  chosen now;
+  chosen now = *x;
+  reach s;
   tn__sb note = p->l->note;
-  if (!find_again(p, x->term, cut_flat(p, flat, size), &now, &s)) {
+  tn_node *body = NULL;
+  if (has_turn(p, &now, &s)) {
+    tn__run in_group = {now.sum, s.turn, now.term, now.value, s.back, s.beside};
+    body = by_group ? tn__run_in_group(p->l, p->body, &in_group) : run_along(p, &now, &s);
+  }
+  if (!body) {
     *p = whole;
     p->l->note = note;
     return false;
   }
-  run_along(p, &now, &s);
+  p->body = body;
   return true;
 }
 
@@ -408,11 +412,21 @@ static bool suits_threads(const pass *p, const chosen *x) {
   return true;
 }
 
+/* ... and long ones to all of one, but in mode strict: they add up in another order. */
+/* a choice: no is right */
+static bool suits_group(const pass *p, const chosen *x) {
+  int64_t terms;
+  return p->l->c->mode != TN_MODE_STRICT && tn__const_int(x->term->src[0], &terms) && terms > THREADS_TURNS;
+}
+
 static bool step(pass *p, tn_node *sum) {
   chosen x;
   if (!is_chosen(p, sum, &x)) return false;
-  if (p->l->target->group) return suits_threads(p, &x) && (run(p, &x) || cut(p, &x));
-  return run(p, &x) || cut(p, &x) || tallies(p, &x);
+  if (p->l->target->group) {
+    bool by_group = suits_group(p, &x);
+    return (by_group || suits_threads(p, &x)) && run(p, &x, by_group);
+  }
+  return run(p, &x, false) || tallies(p, &x);
 }
 
 tn_node *tn__running(tn__lowering *l, tn_node *body) {
