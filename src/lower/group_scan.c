@@ -18,8 +18,7 @@
 #include "rewrite/rewrite.h"
 
 enum {
-  MOST_OWN = 16,      /* neighbours of a thread */
-  FEWEST_OWN = 4,     /* ... where memory has so many side by side: one wide access */
+  FEWEST_OWN = 4,     /* neighbours of a thread, where memory has so many side by side: one wide access */
   USUAL_THREADS = 256 /* more only for what these have no room for */
 };
 
@@ -41,7 +40,7 @@ static int64_t power_above(int64_t v) {
 /* How many neighbours all accesses along the turn, or the term, have at multiples of as many */
 /* a choice: any is right */
 static int64_t neighbours_of(const scan *s, const tn__survey *v) {
-  int64_t n = MOST_OWN;
+  int64_t n = TN__SCAN_OWN;
   for (uint32_t i = 0; i < v->r.order.n; i++) {
     const tn_node *x = v->r.order.v[i];
     for (int k = 0; k < 2 && tn__is_access(x); k++) {
@@ -220,7 +219,7 @@ tn_node *tn__run_in_group(tn__lowering *l, tn_node *body, const tn__run *of) {
   scan s = {.l = l, .c = c, .of = of, .by = (tn__op)of->sum->ints[0], .turns = of->turn->hi + 1};
   tn__survey v;
   tn__survey_loops(c, l->a, body, &v);
-  if (!tn__is_const(of->turn->src[0]) || of->turn->hi != of->term->hi || s.turns > (int64_t)l->target->group * MOST_OWN ||
+  if (!tn__is_const(of->turn->src[0]) || of->turn->hi != of->term->hi || s.turns > tn__scan_turns(l->target) ||
       !is_alone(&s, &v))
     return NULL;
   choose_sizes(&s, &v);

@@ -18,8 +18,7 @@
 enum {
   LARGEST_TABLE = 4096,
   KEYS_OF_TERM = 16, /* zeros that are stored in the time that a term is compared with all others of a few */
-  ENOUGH = 2,        /* times as many threads as run in step, for each unit */
-  THREADS_TURNS = 64 /* that a thread of a group may take one after the other, where others wait for work */
+  ENOUGH = 2         /* times as many threads as run in step, for each unit */
 };
 
 typedef struct chosen { /* the sum over range `term` of (where ? value : what changes nothing) */
@@ -401,13 +400,13 @@ static bool tallies(pass *p, const chosen *x) {
 /* a choice: no is right */
 static bool suits_threads(const pass *p, const chosen *x) {
   int64_t terms;
-  if (!tn__const_int(x->term->src[0], &terms) || terms > THREADS_TURNS) return false;
+  if (!tn__const_int(x->term->src[0], &terms) || terms > TN__THREADS_TURNS) return false;
   double threads = tn__volume(&p->s, p->s.outputs) / (double)terms;
   if (threads < (double)p->l->target->units * ENOUGH * p->l->target->subgroup) return false;
   for (uint32_t i = 0; i < p->s.r.order.n; i++) {
     const tn_node *n = p->s.r.order.v[i];
     if (n->op == OP_LOCAL) return false;
-    if (n->op == OP_REDUCE && tn__volume(&p->s, tn__own_of(&p->s.r, n)) > THREADS_TURNS) return false;
+    if (n->op == OP_REDUCE && tn__volume(&p->s, tn__own_of(&p->s.r, n)) > TN__THREADS_TURNS) return false;
   }
   return true;
 }
@@ -416,7 +415,7 @@ static bool suits_threads(const pass *p, const chosen *x) {
 /* a choice: no is right */
 static bool suits_group(const pass *p, const chosen *x) {
   int64_t terms;
-  return p->l->c->mode != TN_MODE_STRICT && tn__const_int(x->term->src[0], &terms) && terms > THREADS_TURNS;
+  return p->l->c->mode != TN_MODE_STRICT && tn__const_int(x->term->src[0], &terms) && terms > TN__THREADS_TURNS;
 }
 
 static bool step(pass *p, tn_node *sum) {

@@ -101,7 +101,37 @@ void tn__demand_child(tn__fuse *f, tn_node *n, tn__demand *d, int i, tn_node *co
   tn__demand_put(f, s, d->k, d->child_idx[i], gate, env);
 }
 
+/* The axis that an operand of a comparison counts, whatever has been done to it; -1: it is no such counter */
+static int counted_axis(const tn_node *x) {
+  while (x->op == OP_CAST) x = x->src[0];
+  const tn_node *line = x->op == OP_EXPAND ? x->src[0] : x;
+  int axis = -1;
+  if (line->op != OP_RESHAPE || line->src[0]->op != OP_IOTA) return -1;
+  for (uint32_t i = 0; i < line->rank; i++)
+    if (!tn__is_int_const(line->dim[i], 1)) axis = (int)i;
+  return axis;
+}
+
+/* Is n, where a group's threads may sum up along a loop, the sums up to each place of a long axis?  *turn: which of
+ * n's axes. */
+/* a choice: either is right */
+static bool is_scan(const tn__fuse *f, const tn_node *n, uint32_t *turn) {
+  const tn__target *t = &f->dev->target;
+  int64_t terms, turns;
+  if (!t->group || f->c->mode == TN_MODE_STRICT || tn__ops[n->op].group != G_REDUCE || n->nint != 1) return false;
+  const tn_node *x = n->src[0], *where = x->op == OP_WHERE ? x->src[0] : NULL;
+  if (!where || (where->op != OP_LE && where->op != OP_LT)) return false;
+  int axis[2] = {counted_axis(where->src[0]), counted_axis(where->src[1])}, summed = (int)n->ints[0];
+  if (axis[0] < 0 || axis[1] < 0 || (axis[0] == summed) == (axis[1] == summed)) return false;
+  int own = axis[axis[0] == summed];
+  *turn = (uint32_t)(own > summed ? own - 1 : own);
+  return tn__const_int(x->dim[summed], &terms) && tn__const_int(x->dim[own], &turns) && turns == terms &&
+         terms > TN__THREADS_TURNS && terms <= tn__scan_turns(t);
+}
+
 static void inline_reduce(tn__fuse *f, tn_node *n, tn__info *in, tn__demand *d) {
+  uint32_t turn;
+  if (is_scan(f, n, &turn)) f->seeds.v[d->k].scans = f->seeds.v[d->k].alone = true;
   tn_node *x = n->src[0], *size[TN_MAX_RANK], *idx[TN_MAX_RANK];
   for (uint32_t i = 0; i < n->nint; i++) size[i] = x->dim[n->ints[i]];
   d->ranges = open_ranges(f, in, d, size, n->nint);
@@ -264,12 +294,26 @@ static bool rests_on(tn__fuse *f, const tn_node *n, const tn_node *x) {
   return found;
 }
 
+/* Does the kernel that wants such sums at d go through each once, along a loop of its own?  Elsewhere each would be
+ * made of all of its terms. */
+/* a choice: no is right */
+static bool fits_scan(tn__fuse *f, const tn_node *n, const tn__demand *d, uint32_t turn) {
+  const tn__seed *g = &f->seeds.v[d->k];
+  bool opaque = false;
+  tn_node *at = d->idx->src[turn];
+  if (d->env != g->env || d->gate || g->chain.n || g->roots.n > 1 || g->product || g->keeps) return false;
+  if (at->op == OP_MOD && at->src[1] == n->dim[turn]) at = at->src[0];
+  return at->op == OP_RANGE && tn__ranges_in(f, d->idx, NULL, g->env, &opaque) == (1u << g->env->nsrc) - 1 && !opaque;
+}
+
 /* n computed at d: each element once, and nested under loops that the kernel can put outermost. */
 /* a choice: no is right */
 static bool fits(tn__fuse *f, tn_node *n, const tn__demand *d) {
   bool opaque = false;
   tn_node *env = d->env;
+  uint32_t turn;
   if (env->nsrc > 31 || f->seeds.v[d->k].loops + loops_of(n) > TN__MAX_LOOPS) return false;
+  if (f->seeds.v[d->k].scans || (is_scan(f, n, &turn) && !fits_scan(f, n, d, turn))) return false;
   uint32_t set = tn__ranges_in(f, d->idx, d->gate, env, &opaque), nout = f->seeds.v[d->k].env->nsrc,
            outs = (1u << nout) - 1;
   if (opaque) return false;
@@ -572,7 +616,9 @@ static void materialise(tn__fuse *f, tn_node *n, tn__info *in) {
     root_join(f, n, in, axis, &span);
     return;
   }
-  in->host = n->op == OP_SCATTER || tn__is_called(in) || under_loops(f, n, in) ? -1 : find_host(f, n, in);
+  uint32_t turn;
+  bool apart = n->op == OP_SCATTER || tn__is_called(in) || under_loops(f, n, in) || is_scan(f, n, &turn);
+  in->host = apart ? -1 : find_host(f, n, in);
   if (in->host >= 0) {
     enter_host(f, n, in);
     return;

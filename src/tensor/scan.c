@@ -13,6 +13,11 @@ enum { FIRST_BLOCK = 16, NEXT_BLOCK = 64, LARGEST_BLOCK = 1024 };
  * elements each may be compared with many while a further kernel would start. */
 enum { ASK_STEPS = 4, MUCH = 4 }; /* multiply-adds of a comparison; launches that are worth whole blocks */
 
+enum {
+  LITTLE = 8, /* elements beside an axis along which neighbours still lie close together */
+  ENOUGH = 2  /* times as many threads as run in step, for each unit */
+};
+
 static tn_node *unit_like(tn_ctx *c, tn__op op, tn_node *x) {
   return tn__literal_like(c, x, op == OP_PROD ? 1 : 0);
 }
@@ -51,16 +56,33 @@ tn_node *tn__of_before(tn_ctx *c, tn_node *x) {
   return tn__first_of(c, tn__pad(c, x, lohi), 0, n);
 }
 
-/* a choice: either is right */
-static bool lanes_go_along(tn_ctx *c, const tn_node *x, uint32_t axis) {
-  enum { LITTLE = 8 };
+/* Elements beside the axis that lie between its neighbours in memory */
+static double between(const tn_node *x, uint32_t axis) {
   double inner = 1;
   for (uint32_t i = axis + 1; i < x->rank; i++) inner *= (double)x->dim[i]->hi;
-  return inner < LITTLE && !tn__device_get(c, x->device < 0 ? 0 : x->device)->target.group;
+  return inner;
+}
+
+/* a choice: either is right */
+static bool lanes_go_along(tn_ctx *c, const tn_node *x, uint32_t axis) {
+  return between(x, axis) < LITTLE && !tn__device_get(c, x->device < 0 ? 0 : x->device)->target.group;
 }
 
 tn_node *tn__along(tn_ctx *c, tn_node *x, uint32_t axis) {
   return lanes_go_along(c, x, axis) ? tn__op1(c, OP_CONTIG, x) : x;
+}
+
+/* On devices of groups: rows, as long as a group's threads sum up along, or, of longer ones, blocks of which a unit has
+ * room for several; short columns, as many as threads have work. */
+/* a choice: any is right */
+static int64_t block_of_group(tn_ctx *c, const tn__target *t, const tn_node *x, uint32_t axis) {
+  int64_t n, block = TN__SCAN_OWN * (int64_t)tn__usual_group(t);
+  if (c->mode == TN_MODE_STRICT || !tn__const_int(x->dim[axis], &n)) return 0;
+  double all = 1, threads = (double)t->units * ENOUGH * t->subgroup;
+  for (uint32_t i = 0; i < x->rank; i++) all *= (double)x->dim[i]->hi;
+  if (n <= TN__THREADS_TURNS) return all >= threads * (double)n ? n : 0;
+  if (between(x, axis) >= LITTLE) return 0;
+  return n <= tn__scan_turns(t) ? n : block < tn__scan_turns(t) ? block : tn__scan_turns(t);
 }
 
 /* a choice: any is right */
@@ -68,6 +90,8 @@ static int64_t block_of(tn_ctx *c, const tn_node *x, uint32_t axis, int64_t usua
   const tn__target *t = &tn__device_get(c, x->device < 0 ? 0 : x->device)->target;
   int64_t n, block = LARGEST_BLOCK;
   if (!t->group) return usual;
+  int64_t by_group = block_of_group(c, t, x, axis);
+  if (by_group) return by_group;
   double all = 1, launch = tn__target_launch_guess(t);
   for (uint32_t i = 0; i < x->rank; i++) all *= (double)x->dim[i]->hi;
   while (block > usual && all * (double)block * ASK_STEPS > launch) block /= 2;
