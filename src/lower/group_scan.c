@@ -1,7 +1,7 @@
 /* A sum up to each turn of a long loop, by the threads of a group.
  *
- * Needs a body of such a loop, `turn`, and of others around it, all of which every store closes; the sum, whose own
- * loop is `term`, is the only one.  Gives one whose loop is a group's: a turn is lane * neighbours + neighbour, and
+ * Needs a body of such a loop, `turn`, and of others around it, all of which every store closes; the sum's own loop is
+ * `term`, and other sums are the same for all turns: the threads share out their terms.  Gives one whose loop is a group's: a turn is lane * neighbours + neighbour, and
  *
  *   each thread sums up its neighbours one after the other, and keeps what it has at each;
  *   what each has at its last one stands in shared memory, in lines of some threads: one of them sums up a line;
@@ -189,29 +189,56 @@ static tn_node *own_part(scan *s, tn_node *kept, tn_node *lane, tn_node *by) {
 
 /* ---- a body ---- */
 
-/* Do all stores go through the same loops, on all of which the sum hangs, and which no other sum does? */
+/* May the threads share out its terms, all of them together? */
 /* a choice: no is right */
-static bool is_alone(const scan *s, const tn__survey *v) {
+static bool is_shared(const scan *s, const tn__survey *v, const tn_node *sum) {
+  uint64_t free = tn__free_of(&v->r, sum), turn = 1ull << tn__range_at(&v->r, s->of->turn);
+  uint32_t own = (uint32_t)tn__range_at(&v->r, sum->src[1]);
+  return sum->nsrc == 2 && !(free & ~(v->outputs & ~turn)) && tn__is_const(sum->src[1]->src[0]) &&
+         tn__axis_of(sum->src[1]) == AX_REDUCE && !tn__bounds_loops(&v->r, own) && sum->src[1] != s->of->term;
+}
+
+/* Do all stores go through the same loops, on all of which the sum hangs, and are others shared out? */
+/* a choice: no is right */
+static bool is_possible(const scan *s, const tn__survey *v) {
   uint64_t turn = 1ull << tn__range_at(&v->r, s->of->turn);
   if (v->common != v->outputs || !(v->common & turn) || v->running) return false;
   for (uint32_t i = 0; i < v->r.order.n; i++) {
     const tn_node *n = v->r.order.v[i];
     if (n->op == OP_LOCAL || n->op == OP_STOREADD || n->op == OP_AFTER) return false;
-    if (n->op == OP_REDUCE && (n != s->of->sum || (v->outputs & ~tn__free_of(&v->r, n)))) return false;
+    if (n->op == OP_REDUCE && n != s->of->sum && !is_shared(s, v, n)) return false;
+    if (n == s->of->sum && (v->outputs & ~tn__free_of(&v->r, n))) return false;
   }
   for (uint32_t k = 0; k < v->r.n; k++)
     if (tn__axis_of(v->r.range[k]) == AX_GLOBAL) return false;
   return true;
 }
 
-/* The one sum of the body, as it is now */
+/* The sum over `term`, as it is in the body now */
 static tn_node *find_sum(scan *s, tn_node *body) {
   tn__nodes all = {0};
   tn_node *sum = NULL;
   tn__topo(s->l->a, &body, 1, &all);
   for (uint32_t i = 0; i < all.n; i++)
-    if (all.v[i]->op == OP_REDUCE) sum = all.v[i];
+    if (all.v[i]->op == OP_REDUCE && all.v[i]->src[1] == s->of->term) sum = all.v[i];
   return sum;
+}
+
+/* The terms of other sums, a turn for each of the threads: beyond the last one they add nothing. */
+static tn_node *share_out(scan *s, const tn__survey *v, tn_node *body) {
+  tn_ctx *c = s->c;
+  for (uint32_t i = 0; i < v->r.order.n; i++) {
+    tn_node *n = v->r.order.v[i], *x = n->op == OP_REDUCE && n != s->of->sum ? n->src[1] : NULL, *cut[2];
+    if (!x) continue;
+    int64_t all = x->hi + 1, by = s->threads < power_above(all) ? s->threads : power_above(all);
+    cut[0] = tn__range_like(c, x, tn__int(c, (all + by - 1) / by), AX_REDUCE);
+    cut[1] = tn__fresh_range(s->l, tn__int(c, by), AX_UPCAST, tn__role_of(x));
+    tn_node *at = tn__add(c, tn__mul(c, cut[0], tn__int(c, by)), cut[1]), *inside = tn__op2(c, OP_LT, at, x->src[0]);
+    if (all % by) at = tn__op2(c, OP_MIN, at, tn__int(c, all - 1));
+    body = tn__exchange_ranges(s->l, body, &x, &at, 1, cut, 2);
+    if (all % by) body = tn__ignore_beyond(s->l, body, cut[1], inside);
+  }
+  return body;
 }
 
 tn_node *tn__run_in_group(tn__lowering *l, tn_node *body, const tn__run *of) {
@@ -220,7 +247,7 @@ tn_node *tn__run_in_group(tn__lowering *l, tn_node *body, const tn__run *of) {
   tn__survey v;
   tn__survey_loops(c, l->a, body, &v);
   if (!tn__is_const(of->turn->src[0]) || of->turn->hi != of->term->hi || s.turns > tn__scan_turns(l->target) ||
-      !is_alone(&s, &v))
+      !is_possible(&s, &v))
     return NULL;
   choose_sizes(&s, &v);
   s.nothing = tn__const_bits(c, of->sum->dtype, tn__eval_reduce_init((int)s.by, of->sum->dtype));
@@ -228,6 +255,7 @@ tn_node *tn__run_in_group(tn__lowering *l, tn_node *body, const tn__run *of) {
   tn_node *turn = of->turn, *come[2] = {tn__fresh_range(l, tn__int(c, s.threads), AX_UPCAST, tn__role_of(turn)),
                                         tn__fresh_range(l, tn__int(c, s.own), AX_UNROLL, tn__role_of(turn))};
   tn_node *at = turn_at(&s, come[0], come[1]);
+  body = share_out(&s, &v, body);
   body = tn__simplify_accesses(c, l->a, tn__exchange_ranges(l, body, &turn, &at, 1, come, 2));
   if (s.own * s.threads > s.turns)
     body = tn__gate_accesses(l, body, tn__op2(c, OP_LT, at, tn__int(c, s.turns)), come[1], NULL);

@@ -418,22 +418,23 @@ static bool suits_group(const pass *p, const chosen *x) {
   return p->l->c->mode != TN_MODE_STRICT && tn__const_int(x->term->src[0], &terms) && terms > TN__THREADS_TURNS;
 }
 
-static bool step(pass *p, tn_node *sum) {
+static bool step(pass *p, tn_node *sum, bool by_group) {
   chosen x;
   if (!is_chosen(p, sum, &x)) return false;
-  if (p->l->target->group) {
-    bool by_group = suits_group(p, &x);
-    return (by_group || suits_threads(p, &x)) && run(p, &x, by_group);
-  }
+  if (p->l->target->group) return (by_group ? suits_group(p, &x) : suits_threads(p, &x)) && run(p, &x, by_group);
   return run(p, &x, false) || tallies(p, &x);
+}
+
+static bool any_step(pass *p, bool by_group) {
+  bool done = false;
+  tn__survey_loops(p->l->c, p->l->a, p->body, &p->s);
+  for (uint32_t i = 0; i < p->s.r.order.n && !done; i++) done = step(p, p->s.r.order.v[i], by_group);
+  return done;
 }
 
 tn_node *tn__running(tn__lowering *l, tn_node *body) {
   pass p = {.l = l, .body = body};
-  uint32_t i;
-  do {
-    tn__survey_loops(l->c, l->a, p.body, &p.s);
-    for (i = 0; i < p.s.r.order.n && !step(&p, p.s.r.order.v[i]);) i++;
-  } while (i < p.s.r.order.n);
+  if (l->target->group && any_step(&p, true)) return p.body;
+  while (any_step(&p, false)) continue;
   return p.body;
 }

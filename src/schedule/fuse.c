@@ -131,7 +131,8 @@ static bool is_scan(const tn__fuse *f, const tn_node *n, uint32_t *turn) {
 
 static void inline_reduce(tn__fuse *f, tn_node *n, tn__info *in, tn__demand *d) {
   uint32_t turn;
-  if (is_scan(f, n, &turn)) f->seeds.v[d->k].scans = f->seeds.v[d->k].alone = true;
+  tn__seed *g = &f->seeds.v[d->k];
+  if (!g->along && is_scan(f, n, &turn)) g->along = d->idx->src[turn], g->alone = true;
   tn_node *x = n->src[0], *size[TN_MAX_RANK], *idx[TN_MAX_RANK];
   for (uint32_t i = 0; i < n->nint; i++) size[i] = x->dim[n->ints[i]];
   d->ranges = open_ranges(f, in, d, size, n->nint);
@@ -294,6 +295,13 @@ static bool rests_on(tn__fuse *f, const tn_node *n, const tn_node *x) {
   return found;
 }
 
+/* Is n an element at each turn of all the kernel's loops that want it at d? */
+/* a choice: no is right */
+static bool is_everywhere(const tn__fuse *f, const tn_node *n, const tn__demand *d) {
+  const tn__seed *g = &f->seeds.v[d->k];
+  return d->env == g->env && !d->gate && tn__numel_guess(n) >= extents(g->env, ~0u);
+}
+
 /* Does the kernel that wants such sums at d go through each once, along a loop of its own?  Elsewhere each would be
  * made of all of its terms. */
 /* a choice: no is right */
@@ -301,9 +309,33 @@ static bool fits_scan(tn__fuse *f, const tn_node *n, const tn__demand *d, uint32
   const tn__seed *g = &f->seeds.v[d->k];
   bool opaque = false;
   tn_node *at = d->idx->src[turn];
-  if (d->env != g->env || d->gate || g->chain.n || g->roots.n > 1 || g->product || g->keeps) return false;
+  uint32_t all = (1u << g->env->nsrc) - 1;
+  if (!is_everywhere(f, n, d) || g->product || g->keeps) return false;
+  for (uint32_t i = 0; i < g->chain.n; i++)
+    if (g->chain.v[i] != all) return false;
+  for (uint32_t i = 0; i < g->roots.n; i++)
+    if (tn__numel_guess(g->roots.v[i]) < extents(g->env, ~0u)) return false;
   if (at->op == OP_MOD && at->src[1] == n->dim[turn]) at = at->src[0];
-  return at->op == OP_RANGE && tn__ranges_in(f, d->idx, NULL, g->env, &opaque) == (1u << g->env->nsrc) - 1 && !opaque;
+  return at->op == OP_RANGE && tn__ranges_in(f, d->idx, NULL, g->env, &opaque) == all && !opaque;
+}
+
+/* Beside such sums: is n another one, the same all along their loop, which each group has sooner made anew than another
+ * kernel has begun?  So is what stands before a block of a long scan. */
+/* a choice: no is right */
+static bool fits_beside_scan(const tn__fuse *f, const tn_node *n, const tn__demand *d) {
+  const tn__target *t = &f->dev->target;
+  const tn_node *along = f->seeds.v[d->k].along, *by = along->op == OP_MOD ? along->src[1] : NULL;
+  double all = 1;
+  int64_t terms;
+  if (d->env != f->seeds.v[d->k].env || d->gate || tn__ops[n->op].group != G_REDUCE || n->nint != 1) return false;
+  for (uint32_t i = 0; i < n->rank; i++) {
+    const tn_node *x = d->idx->src[i];
+    bool block = by && x->op == OP_IDIV && x->src[0] == along->src[0] && x->src[1] == by;
+    if (!block && x->op != OP_CONST && (x->op != OP_RANGE || x == along || (by && x == along->src[0]))) return false;
+    all *= (double)tn__size_guess(n->dim[i]);
+  }
+  return tn__const_int(n->src[0]->dim[n->ints[0]], &terms) &&
+         all * (double)terms * (double)tn__size_of(n->dtype) <= tn__target_launch_bytes(t) * (double)t->far_rate;
 }
 
 /* n computed at d: each element once, and nested under loops that the kernel can put outermost. */
@@ -313,7 +345,8 @@ static bool fits(tn__fuse *f, tn_node *n, const tn__demand *d) {
   tn_node *env = d->env;
   uint32_t turn;
   if (env->nsrc > 31 || f->seeds.v[d->k].loops + loops_of(n) > TN__MAX_LOOPS) return false;
-  if (f->seeds.v[d->k].scans || (is_scan(f, n, &turn) && !fits_scan(f, n, d, turn))) return false;
+  if (f->seeds.v[d->k].along) return is_reduction(n) ? fits_beside_scan(f, n, d) : is_everywhere(f, n, d);
+  if (is_scan(f, n, &turn) && !fits_scan(f, n, d, turn)) return false;
   uint32_t set = tn__ranges_in(f, d->idx, d->gate, env, &opaque), nout = f->seeds.v[d->k].env->nsrc,
            outs = (1u << nout) - 1;
   if (opaque) return false;
@@ -459,7 +492,7 @@ static bool is_quicker_stored(tn__fuse *f, const tn_node *n, const tn__info *in,
 static int find_host(tn__fuse *f, tn_node *n, tn__info *in) {
   for (uint32_t i = in->want.n, asked = 0; asked < MAX_HOSTS && i && i--;) {
     const tn__demand *d = &in->want.v[i];
-    if (f->seeds.v[d->k].alone || (in->tiled && f->seeds.v[d->k].tiled) || f->seeds.v[d->k].size > TN__MAX_KERNEL ||
+    if ((f->seeds.v[d->k].alone && !f->seeds.v[d->k].along) || (in->tiled && f->seeds.v[d->k].tiled) || f->seeds.v[d->k].size > TN__MAX_KERNEL ||
         f->seeds.v[d->k].roots.n >= TN__MAX_STORES || !covers(f, n, d) || !fits_again(f, n, in, d->k) ||
         is_quicker_stored(f, n, in, d->k))
       continue;

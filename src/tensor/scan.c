@@ -15,7 +15,8 @@ enum { ASK_STEPS = 4, MUCH = 4 }; /* multiply-adds of a comparison; launches tha
 
 enum {
   LITTLE = 8, /* elements beside an axis along which neighbours still lie close together */
-  ENOUGH = 2  /* times as many threads as run in step, for each unit */
+  ENOUGH = 2, /* times as many threads as run in step, for each unit */
+  FEWEST_OF_THREAD = 4
 };
 
 static tn_node *unit_like(tn_ctx *c, tn__op op, tn_node *x) {
@@ -72,17 +73,19 @@ tn_node *tn__along(tn_ctx *c, tn_node *x, uint32_t axis) {
   return lanes_go_along(c, x, axis) ? tn__op1(c, OP_CONTIG, x) : x;
 }
 
-/* On devices of groups: rows, as long as a group's threads sum up along, or, of longer ones, blocks of which a unit has
- * room for several; short columns, as many as threads have work. */
+/* On devices of groups: rows, as long as a group's threads sum up along, or, of longer ones, blocks for all units, of
+ * which each has room for several; short columns, as many as threads have work. */
 /* a choice: any is right */
 static int64_t block_of_group(tn_ctx *c, const tn__target *t, const tn_node *x, uint32_t axis) {
-  int64_t n, block = TN__SCAN_OWN * (int64_t)tn__usual_group(t);
+  int64_t n, most = tn__scan_turns(t), block = (int64_t)tn__usual_group(t) * FEWEST_OF_THREAD;
   if (c->mode == TN_MODE_STRICT || !tn__const_int(x->dim[axis], &n)) return 0;
   double all = 1, threads = (double)t->units * ENOUGH * t->subgroup;
   for (uint32_t i = 0; i < x->rank; i++) all *= (double)x->dim[i]->hi;
   if (n <= TN__THREADS_TURNS) return all >= threads * (double)n ? n : 0;
   if (between(x, axis) >= LITTLE) return 0;
-  return n <= tn__scan_turns(t) ? n : block < tn__scan_turns(t) ? block : tn__scan_turns(t);
+  if (n <= most) return n;
+  while (block < (int64_t)tn__usual_group(t) * TN__SCAN_OWN && (double)block * t->units < all) block *= 2;
+  return block < most ? block : most;
 }
 
 /* a choice: any is right */
