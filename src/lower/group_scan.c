@@ -7,28 +7,34 @@
  *   what each has at its last one stands in shared memory, in lines of some threads: one of them sums up a line;
  *   each adds up the lines before its own, and the threads of its own line before itself, and adds that to what it kept.
  *
- * So a group waits twice, however many its threads are, and the order of all additions is the same on every device that
- * has groups of so many threads.  Sums from the end on number threads, and neighbours, from the last one; what lies
+ * So a group waits three times, however many its threads are, and the order of all additions is the same on every device
+ * that has groups of so many threads.  Short loops take few threads each: a group goes along several side by side.  Sums from the end on number threads, and neighbours, from the last one; what lies
  * beyond the last turn is neither loaded nor stored, and counts for none before it.
  *
- * Steps noted: scan(a,TxN): loop a by T threads, N neighbours each. */
+ * Steps noted: scan(a,TxN): loop a by T threads, N neighbours each; beside(Q): Q such loops in a group. */
 #include "ir/build.h"
 #include "ir/eval.h"
 #include "lower/lower.h"
 #include "rewrite/rewrite.h"
 
 enum {
-  FEWEST_OWN = 4,     /* neighbours of a thread, where memory has so many side by side: one wide access */
-  USUAL_THREADS = 256 /* more only for what these have no room for */
+  FEWEST_OWN = 4,      /* neighbours of a thread: as few as may be side by side in memory only where threads are few */
+  USUAL_THREADS = 256, /* more only for what these have no room for */
+  SHORT_LINE = 16,     /* up to so many threads are one line */
+  STEPS_OF_GROUP = 4   /* times as many threads as run in step, of loops side by side */
 };
 
 typedef struct scan {
   tn__lowering *l;
   tn_ctx *c;
   const tn__run *of;
-  int64_t turns, threads, own, line; /* threads of a line */
+  int64_t turns, threads, own, line; /* of a loop: threads, neighbours of each, threads of a line */
+  int64_t beside;                    /* loops that a group goes along at once */
   tn__op by;
-  tn_node *nothing; /* what changes no sum */
+  tn_node *nothing;                  /* what changes no sum */
+  tn_node *gone[TN__MAX_RANGES];     /* the loops that lanes and neighbours stand for, the turn's last */
+  uint32_t ngone;
+  tn_node *rows, *block;             /* how many those around the turn's are in all; blocks of them, NULL: no such */
 } scan;
 
 static int64_t power_above(int64_t v) {
@@ -57,15 +63,29 @@ static int64_t neighbours_of(const scan *s, const tn__survey *v) {
 
 /* a choice: any is right */
 static void choose_sizes(scan *s, const tn__survey *v) {
-  int64_t most = s->l->target->group, usual = USUAL_THREADS < most ? USUAL_THREADS : most;
+  const tn__target *t = s->l->target;
+  int64_t most = t->group, usual = USUAL_THREADS < most ? USUAL_THREADS : most;
   int64_t there = neighbours_of(s, v), want = power_above((s->turns + usual - 1) / usual);
   if (want < FEWEST_OWN) want = FEWEST_OWN;
   s->own = want < there ? want : there;
-  while (s->own * most < s->turns) s->own *= 2;
+  while (s->own * most < s->turns || (s->own < FEWEST_OWN && s->own * SHORT_LINE < s->turns)) s->own *= 2;
   s->threads = power_above((s->turns + s->own - 1) / s->own);
-  if (s->threads < s->l->target->subgroup) s->threads = s->l->target->subgroup;
-  for (s->line = 1; s->line * s->line < s->threads;) s->line *= 2;
 }
+
+/* a choice: any is right */
+static void choose_beside(scan *s, double rows) {
+  const tn__target *t = s->l->target;
+  int64_t most = STEPS_OF_GROUP * t->subgroup < t->group ? STEPS_OF_GROUP * t->subgroup : t->group;
+  s->beside = 1;
+  while (rows > 1 && s->threads * s->beside < most &&
+         (s->threads * s->beside < t->subgroup || rows > 2.0 * (double)s->beside * t->units))
+    s->beside *= 2;
+  if (s->threads * s->beside < t->subgroup) s->threads = t->subgroup;
+  for (s->line = 1; s->line * s->line < s->threads || (s->line < s->threads && s->line < SHORT_LINE);) s->line *= 2;
+}
+
+static int64_t group_of(const scan *s) { return s->threads * s->beside; }
+static int64_t lines_of(const scan *s) { return s->threads / s->line; }
 
 static tn_node *lanes(scan *s, int64_t n) { return tn__fresh_range(s->l, tn__int(s->c, n), AX_UPCAST, ROLE_KEPT); }
 static tn_node *neighbours(scan *s) { return tn__fresh_range(s->l, tn__int(s->c, s->own), AX_UNROLL, ROLE_KEPT); }
@@ -79,16 +99,16 @@ static tn_node *load(scan *s, tn_node *from, tn_node *at) {
 static tn_node *registers(scan *s) {
   return tn__node_make(s->c, &(tn__make){.op = OP_LOCAL,
                                          .dtype = s->nothing->dtype,
-                                         .src = (tn_node *[]){tn__int(s->c, s->own * s->threads)},
+                                         .src = (tn_node *[]){tn__int(s->c, s->own * group_of(s))},
                                          .nsrc = 1,
-                                         .ints = (int64_t[]){s->l->next_local++, s->threads},
+                                         .ints = (int64_t[]){s->l->next_local++, group_of(s)},
                                          .nint = 2,
                                          .device = -1});
 }
 
 /* A thread's element of them: of the form that kernel.h asks for */
 static tn_node *slot(scan *s, tn_node *number, tn_node *lane) {
-  tn_node *threads = tn__int(s->c, s->threads);
+  tn_node *threads = tn__int(s->c, group_of(s));
   tn_node *start = tn__node_make(
       s->c, &(tn__make){.op = OP_MUL, .dtype = TN__INDEX, .src = (tn_node *[]){number, threads}, .nsrc = 2});
   return tn__node_make(s->c,
@@ -97,28 +117,60 @@ static tn_node *slot(scan *s, tn_node *number, tn_node *lane) {
 
 static tn_node *from_end(scan *s, tn_node *x, int64_t n) { return tn__sub(s->c, tn__int(s->c, n - 1), x); }
 
+/* The quotient and the remainder by `by`, of a number below `all` */
+static tn_node *over(scan *s, tn_node *x, int64_t by, int64_t all) {
+  return by == all ? tn__int(s->c, 0) : by == 1 ? x : tn__op2(s->c, OP_IDIV, x, tn__int(s->c, by));
+}
+static tn_node *rest(scan *s, tn_node *x, int64_t by, int64_t all) {
+  return by == all ? x : by == 1 ? tn__int(s->c, 0) : tn__op2(s->c, OP_MOD, x, tn__int(s->c, by));
+}
+
+static tn_node *row_of(scan *s, tn_node *lane) { return over(s, lane, s->threads, group_of(s)); }
+static tn_node *thread_of(scan *s, tn_node *lane) { return rest(s, lane, s->threads, group_of(s)); }
+
 static tn_node *turn_at(scan *s, tn_node *lane, tn_node *by) {
-  return s->own == 1 ? tn__add(s->c, lane, by)
-                     : tn__add(s->c, tn__mul(s->c, lane, tn__int(s->c, s->own)), by);
+  return tn__add(s->c, tn__mul(s->c, thread_of(s, lane), tn__int(s->c, s->own)), by);
+}
+
+/* Which of all loops along which threads sum up the lane is for; the last block may have some beyond the end. */
+static tn_node *row_at(scan *s, tn_node *lane) {
+  return tn__add(s->c, tn__mul(s->c, s->block, tn__int(s->c, s->beside)), row_of(s, lane));
+}
+
+/* The counters of all loops that are gone, for a lane and its neighbour */
+static void counters(scan *s, tn_node *lane, tn_node *by, tn_node **at) {
+  uint32_t n = s->ngone - 1;
+  at[n] = turn_at(s, lane, by);
+  tn_node *left = n ? row_at(s, lane) : NULL;
+  if (n && !tn__divisible(s->rows, s->beside)) left = tn__op2(s->c, OP_MIN, left, tn__sub(s->c, s->rows, tn__int(s->c, 1)));
+  while (n) {
+    tn_node *size = s->gone[--n]->src[0];
+    at[n] = n ? tn__op2(s->c, OP_MOD, left, size) : left;
+    left = tn__op2(s->c, OP_IDIV, left, size);
+  }
 }
 
 /* The term's value for a thread's neighbour; beyond the last turn nothing is loaded. */
 static tn_node *value_at(scan *s, tn_node *lane, tn_node *by) {
-  tn_node *at = turn_at(s, lane, by), *term = s->of->term;
-  tn_node *value = tn__simplify_accesses(s->c, s->l->a, tn__substitute(s->c, s->of->value, &term, &at, 1));
+  tn_node *at[TN__MAX_RANGES], *from[TN__MAX_RANGES];
+  counters(s, lane, by, at);
+  memcpy(from, s->gone, s->ngone * sizeof *from);
+  from[s->ngone - 1] = s->of->term;
+  tn_node *value = tn__substitute(s->c, s->of->value, from, at, s->ngone);
+  value = tn__simplify_accesses(s->c, s->l->a, value);
   tn__ranges r;
   tn__ranges_find(s->c, s->l->a, value, &r);
   if (s->own * s->threads == s->turns || tn__range_at(&r, by) < 0) return value;
-  return tn__gate_accesses(s->l, value, tn__op2(s->c, OP_LT, at, tn__int(s->c, s->turns)), by, NULL);
+  return tn__gate_accesses(s->l, value, tn__op2(s->c, OP_LT, at[s->ngone - 1], tn__int(s->c, s->turns)), by, NULL);
 }
 
 /* All values up to each of the thread's neighbours, itself among them, in the order in which they lie in memory */
 static tn_node *summed_up(scan *s) {
-  tn_node *lane = lanes(s, s->threads), *by = neighbours(s), *own[2] = {lane, by}, *value = value_at(s, lane, by),
+  tn_node *lane = lanes(s, group_of(s)), *by = neighbours(s), *own[2] = {lane, by}, *value = value_at(s, lane, by),
           *at = slot(s, by, lane);
   if (s->of->back) { /* these are loaded forwards, as memory wants it */
     tn_node *kept = tn__filled(s->c, registers(s), at, value, own, 2);
-    own[0] = lane = lanes(s, s->threads), own[1] = by = neighbours(s);
+    own[0] = lane = lanes(s, group_of(s)), own[1] = by = neighbours(s);
     at = slot(s, from_end(s, by, s->own), lane);
     value = load(s, kept, at);
   }
@@ -135,15 +187,25 @@ static tn_node *in_line(scan *s, tn_node *line, tn_node *thread) {
   return tn__add(s->c, tn__mul(s->c, line, tn__int(s->c, s->line + 1)), thread);
 }
 
-static tn_node *number_of(scan *s, tn_node *lane) { return s->of->back ? from_end(s, lane, s->threads) : lane; }
-static tn_node *line_of(scan *s, tn_node *n) { return tn__op2(s->c, OP_IDIV, n, tn__int(s->c, s->line)); }
-static tn_node *place_of(scan *s, tn_node *n) { return tn__op2(s->c, OP_MOD, n, tn__int(s->c, s->line)); }
+/* The thread's number among those of its loop, which is that in the order of additions */
+static tn_node *number_of(scan *s, tn_node *lane) {
+  tn_node *thread = thread_of(s, lane);
+  return s->of->back ? from_end(s, thread, s->threads) : thread;
+}
+
+/* The line of its loop that it stands in, the first one of that loop, and its place in it */
+static tn_node *line_of(scan *s, tn_node *n) { return over(s, n, s->line, s->threads); }
+static tn_node *first_line(scan *s, tn_node *lane) {
+  return tn__mul(s->c, row_of(s, lane), tn__int(s->c, lines_of(s)));
+}
+static tn_node *place_of(scan *s, tn_node *n) { return rest(s, n, s->line, s->threads); }
 
 static tn_node *totals(scan *s, tn_node *kept) {
-  tn_node *lane = lanes(s, s->threads), *number = number_of(s, lane);
+  tn_node *lane = lanes(s, group_of(s)), *number = number_of(s, lane);
   tn_node *total = load(s, kept, slot(s, tn__int(s->c, s->of->back ? 0 : s->own - 1), lane));
-  tn_node *room = tn__scratch(s->l, total->dtype, s->threads / s->line * (s->line + 1));
-  tn_node *at = in_line(s, line_of(s, number), place_of(s, number));
+  tn_node *room = tn__scratch(s->l, total->dtype, s->beside * lines_of(s) * (s->line + 1));
+  tn_node *line = tn__add(s->c, first_line(s, lane), line_of(s, number));
+  tn_node *at = in_line(s, line, place_of(s, number));
   return tn__filled(s->c, room, tn__simplify_index(s->c, at), total, &lane, 1);
 }
 
@@ -156,7 +218,7 @@ static tn_node *sum_of(scan *s, tn_node *value, tn_node *range) {
 static tn_node *terms(scan *s, int64_t n) { return tn__fresh_range(s->l, tn__int(s->c, n), AX_REDUCE, ROLE_APART); }
 
 static tn_node *totals_of_lines(scan *s, tn_node *total) {
-  int64_t lines = s->threads / s->line;
+  int64_t lines = s->beside * lines_of(s);
   tn_node *line = lanes(s, lines), *thread = terms(s, s->line);
   tn_node *sum = sum_of(s, load(s, total, in_line(s, line, thread)), thread);
   return tn__filled(s->c, tn__scratch(s->l, total->dtype, lines), line, sum, &line, 1);
@@ -169,12 +231,13 @@ static tn_node *sum_before(scan *s, tn_node *value, tn_node *range, tn_node *end
 
 /* All that stands before the thread's own */
 static tn_node *before(scan *s, tn_node *total, tn_node *lane) {
-  int64_t lines = s->threads / s->line;
-  tn_node *number = number_of(s, lane), *own = line_of(s, number);
-  tn_node *line = terms(s, lines), *thread = terms(s, s->line), *of_line = totals_of_lines(s, total);
-  tn_node *far = sum_before(s, load(s, of_line, line), line, own);
-  tn_node *near = sum_before(s, load(s, total, in_line(s, own, thread)), thread, place_of(s, number));
-  return tn__op2(s->c, s->by, far, near);
+  tn_node *number = number_of(s, lane), *own = line_of(s, number), *first = first_line(s, lane);
+  tn_node *line = terms(s, lines_of(s)), *thread = terms(s, s->line);
+  tn_node *at = tn__simplify_index(s->c, in_line(s, tn__add(s->c, first, own), thread));
+  tn_node *near = sum_before(s, load(s, total, at), thread, place_of(s, number));
+  if (lines_of(s) == 1) return near;
+  tn_node *from = load(s, totals_of_lines(s, total), tn__simplify_index(s->c, tn__add(s->c, first, line)));
+  return tn__op2(s->c, s->by, sum_before(s, from, line, own), near);
 }
 
 /* What the thread has up to its neighbour, or before it */
@@ -210,7 +273,7 @@ static bool is_possible(const scan *s, const tn__survey *v) {
     if (n == s->of->sum && (v->outputs & ~tn__free_of(&v->r, n))) return false;
   }
   for (uint32_t k = 0; k < v->r.n; k++)
-    if (tn__axis_of(v->r.range[k]) == AX_GLOBAL) return false;
+    if (tn__axis_of(v->r.range[k]) == AX_GLOBAL || ((v->outputs >> k & 1) && tn__bounds_loops(&v->r, k))) return false;
   return true;
 }
 
@@ -241,6 +304,42 @@ static tn_node *share_out(scan *s, const tn__survey *v, tn_node *body) {
   return body;
 }
 
+/* The loops around the turn's become one, of which a group may have several turns side by side. */
+static void take_rows(scan *s, const tn__survey *v) {
+  tn_ctx *c = s->c;
+  bool others = false;
+  for (uint32_t i = 0; i < v->r.order.n; i++) others |= v->r.order.v[i]->op == OP_REDUCE && v->r.order.v[i] != s->of->sum;
+  uint64_t around = v->outputs & ~(1ull << tn__range_at(&v->r, s->of->turn));
+  choose_beside(s, others ? 1 : tn__volume(v, around));
+  s->rows = tn__int(c, 1);
+  for (uint32_t k = 0; k < v->r.n; k++) {
+    if (!(around >> k & 1)) continue;
+    uint32_t at = s->ngone++;
+    for (; at && tn__id_of(s->gone[at - 1]) > tn__id_of(v->r.range[k]); at--) s->gone[at] = s->gone[at - 1];
+    s->gone[at] = v->r.range[k];
+    s->rows = tn__simplify_index(c, tn__mul(c, s->rows, v->r.range[k]->src[0]));
+  }
+  if (s->ngone) {
+    tn_node *up = tn__add(c, s->rows, tn__int(c, s->beside - 1)), *by = tn__int(c, s->beside);
+    s->block = tn__fresh_range(s->l, tn__simplify_index(c, tn__op2(c, OP_IDIV, up, by)), AX_LOOP,
+                               tn__role_of(s->gone[0]));
+  }
+  s->gone[s->ngone++] = s->of->turn;
+}
+
+/* The body over lanes and neighbours; what lies beyond the end is left alone. */
+static tn_node *over_lanes(scan *s, tn_node *body, tn_node *lane, tn_node *by) {
+  tn_ctx *c = s->c;
+  tn_node *at[TN__MAX_RANGES], *come[3] = {lane, by, s->block};
+  counters(s, lane, by, at);
+  body = tn__exchange_ranges(s->l, body, s->gone, at, s->ngone, come, s->block ? 3 : 2);
+  body = tn__simplify_accesses(c, s->l->a, body);
+  if (s->own * s->threads > s->turns)
+    body = tn__gate_accesses(s->l, body, tn__op2(c, OP_LT, at[s->ngone - 1], tn__int(c, s->turns)), by, NULL);
+  if (!s->block || tn__divisible(s->rows, s->beside)) return body;
+  return tn__ignore_beyond(s->l, body, lane, tn__op2(c, OP_LT, row_at(s, lane), s->rows));
+}
+
 tn_node *tn__run_in_group(tn__lowering *l, tn_node *body, const tn__run *of) {
   tn_ctx *c = l->c;
   scan s = {.l = l, .c = c, .of = of, .by = (tn__op)of->sum->ints[0], .turns = of->turn->hi + 1};
@@ -250,17 +349,15 @@ tn_node *tn__run_in_group(tn__lowering *l, tn_node *body, const tn__run *of) {
       !is_possible(&s, &v))
     return NULL;
   choose_sizes(&s, &v);
+  take_rows(&s, &v);
   s.nothing = tn__const_bits(c, of->sum->dtype, tn__eval_reduce_init((int)s.by, of->sum->dtype));
   tn__sb_printf(&l->note, " scan(%lld,%lldx%lld)", tn__id_of(of->turn), (long long)s.threads, (long long)s.own);
-  tn_node *turn = of->turn, *come[2] = {tn__fresh_range(l, tn__int(c, s.threads), AX_UPCAST, tn__role_of(turn)),
-                                        tn__fresh_range(l, tn__int(c, s.own), AX_UNROLL, tn__role_of(turn))};
-  tn_node *at = turn_at(&s, come[0], come[1]);
-  body = share_out(&s, &v, body);
-  body = tn__simplify_accesses(c, l->a, tn__exchange_ranges(l, body, &turn, &at, 1, come, 2));
-  if (s.own * s.threads > s.turns)
-    body = tn__gate_accesses(l, body, tn__op2(c, OP_LT, at, tn__int(c, s.turns)), come[1], NULL);
+  if (s.beside > 1) tn__sb_printf(&l->note, " beside(%lld)", (long long)s.beside);
+  tn_node *lane = tn__fresh_range(l, tn__int(c, group_of(&s)), AX_UPCAST, tn__role_of(of->turn)),
+          *by = tn__fresh_range(l, tn__int(c, s.own), AX_UNROLL, tn__role_of(of->turn));
+  body = over_lanes(&s, share_out(&s, &v, body), lane, by);
   tn_node *sum = find_sum(&s, body), *kept = summed_up(&s);
-  tn_node *all = tn__op2(c, s.by, before(&s, totals(&s, kept), come[0]), own_part(&s, kept, come[0], come[1]));
-  l->threads = (int)s.threads;
+  tn_node *all = tn__op2(c, s.by, before(&s, totals(&s, kept), lane), own_part(&s, kept, lane, by));
+  l->threads = (int)group_of(&s);
   return tn__substitute(c, body, &sum, &all, 1);
 }

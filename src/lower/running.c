@@ -411,11 +411,26 @@ static bool suits_threads(const pass *p, const chosen *x) {
   return true;
 }
 
-/* ... and long ones to all of one, but in mode strict: they add up in another order. */
+/* Do its terms lie side by side in memory? */
+/* a choice: either is right */
+static bool lies_along(const pass *p, const chosen *x) {
+  tn__nodes all = {0};
+  tn__topo(p->l->a, &x->value, 1, &all);
+  for (uint32_t i = 0; i < all.n; i++) {
+    int64_t by = all.v[i]->op == OP_LOAD ? tn__stride(&p->s.r, all.v[i]->src[1], (uint32_t)tn__range_at(&p->s.r, x->term))
+                                         : 0;
+    if (by == 1 || by == -1) return true;
+  }
+  return false;
+}
+
+/* ... and long ones to all of one, as those that lie side by side and are more than a thread has at once; but in mode
+ * strict: they add up in another order. */
 /* a choice: no is right */
 static bool suits_group(const pass *p, const chosen *x) {
   int64_t terms;
-  return p->l->c->mode != TN_MODE_STRICT && tn__const_int(x->term->src[0], &terms) && terms > TN__THREADS_TURNS;
+  if (p->l->c->mode == TN_MODE_STRICT || !tn__const_int(x->term->src[0], &terms)) return false;
+  return terms > TN__THREADS_TURNS || (terms > TN__SCAN_OWN && lies_along(p, x));
 }
 
 static bool step(pass *p, tn_node *sum, bool by_group) {

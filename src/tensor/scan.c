@@ -81,8 +81,7 @@ static int64_t block_of_group(tn_ctx *c, const tn__target *t, const tn_node *x, 
   if (c->mode == TN_MODE_STRICT || !tn__const_int(x->dim[axis], &n)) return 0;
   double all = 1, threads = (double)t->units * ENOUGH * t->subgroup;
   for (uint32_t i = 0; i < x->rank; i++) all *= (double)x->dim[i]->hi;
-  if (n <= TN__THREADS_TURNS) return all >= threads * (double)n ? n : 0;
-  if (between(x, axis) >= LITTLE) return 0;
+  if (between(x, axis) >= LITTLE) return n <= TN__THREADS_TURNS && all >= threads * (double)n ? n : 0;
   if (n <= most) return n;
   while (block < (int64_t)tn__usual_group(t) * TN__SCAN_OWN && (double)block * t->units < all) block *= 2;
   return block < most ? block : most;
