@@ -452,7 +452,7 @@ static bool fits_again(tn__fuse *f, tn_node *n, const tn__info *in, int k) {
 }
 
 /* How often the loops of kernel k (-1: of any) that want n compute each of its elements: at all places of a stencil, in
- * all windows.  What tiles of a product load, or rows keep, is computed once. */
+ * all windows.  What tiles of a product load, or rows keep, or a group sums up along, is computed once. */
 /* a choice: either is right */
 static double repeats(tn__fuse *f, const tn_node *n, const tn__info *in, int k) {
   double most = 1, each[MAX_LOOKED_AT];
@@ -461,7 +461,7 @@ static double repeats(tn__fuse *f, const tn_node *n, const tn__info *in, int k) 
     bool opaque = false;
     each[i] = 0;
     if (k >= 0 && d->k != k) continue;
-    if (f->seeds.v[d->k].tiled || f->seeds.v[d->k].keeps) return 1;
+    if (f->seeds.v[d->k].tiled || f->seeds.v[d->k].keeps || f->seeds.v[d->k].along) return 1;
     each[i] = fmax(1, extents(d->env, tn__ranges_in(f, d->idx, d->gate, d->env, &opaque)) / tn__numel_guess(n));
     if (opaque) each[i] = 1;
     double all = each[i];
