@@ -150,7 +150,8 @@ static void counters(scan *s, tn_node *lane, tn_node *by, tn_node **at) {
   }
 }
 
-/* The term's value for a thread's neighbour; beyond the last turn nothing is loaded. */
+/* The term's value for a thread's neighbour.  Beyond the last turn nothing is loaded, and from the end on, where that
+ * comes first, nothing counts. */
 static tn_node *value_at(scan *s, tn_node *lane, tn_node *by) {
   tn_node *at[TN__MAX_RANGES], *from[TN__MAX_RANGES];
   counters(s, lane, by, at);
@@ -158,10 +159,12 @@ static tn_node *value_at(scan *s, tn_node *lane, tn_node *by) {
   from[s->ngone - 1] = s->of->term;
   tn_node *value = tn__substitute(s->c, s->of->value, from, at, s->ngone);
   value = tn__simplify_accesses(s->c, s->l->a, value);
+  if (s->own * s->threads == s->turns) return value;
+  tn_node *inside = tn__op2(s->c, OP_LT, at[s->ngone - 1], tn__int(s->c, s->turns));
   tn__ranges r;
   tn__ranges_find(s->c, s->l->a, value, &r);
-  if (s->own * s->threads == s->turns || tn__range_at(&r, by) < 0) return value;
-  return tn__gate_accesses(s->l, value, tn__op2(s->c, OP_LT, at[s->ngone - 1], tn__int(s->c, s->turns)), by, NULL);
+  if (tn__range_at(&r, by) >= 0) value = tn__gate_accesses(s->l, value, inside, by, NULL);
+  return s->of->back ? tn__where(s->c, inside, value, s->nothing) : value;
 }
 
 /* All values up to each of the thread's neighbours, itself among them, in the order in which they lie in memory */

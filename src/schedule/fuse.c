@@ -103,13 +103,11 @@ void tn__demand_child(tn__fuse *f, tn_node *n, tn__demand *d, int i, tn_node *co
 
 /* The axis that an operand of a comparison counts, whatever has been done to it; -1: it is no such counter */
 static int counted_axis(const tn_node *x) {
-  while (x->op == OP_CAST) x = x->src[0];
-  const tn_node *line = x->op == OP_EXPAND ? x->src[0] : x;
   int axis = -1;
-  if (line->op != OP_RESHAPE || line->src[0]->op != OP_IOTA) return -1;
-  for (uint32_t i = 0; i < line->rank; i++)
-    if (!tn__is_int_const(line->dim[i], 1)) axis = (int)i;
-  return axis;
+  for (; x->op == OP_CAST || x->op == OP_EXPAND || x->op == OP_RESHAPE; x = x->src[0])
+    for (uint32_t i = 0; i < x->rank && x->op == OP_RESHAPE && axis < 0; i++)
+      if (!tn__is_int_const(x->dim[i], 1)) axis = (int)i;
+  return x->op == OP_IOTA ? axis : -1;
 }
 
 /* Is n, where a group's threads may sum up along a loop, the sums up to each place of a long axis?  *turn: which of
@@ -120,6 +118,7 @@ static bool is_scan(const tn__fuse *f, const tn_node *n, uint32_t *turn) {
   int64_t terms, turns;
   if (!t->group || f->c->mode == TN_MODE_STRICT || tn__ops[n->op].group != G_REDUCE || n->nint != 1) return false;
   const tn_node *x = n->src[0], *where = x->op == OP_WHERE ? x->src[0] : NULL;
+  while (where && where->op == OP_EXPAND) where = where->src[0];
   if (!where || (where->op != OP_LE && where->op != OP_LT)) return false;
   int axis[2] = {counted_axis(where->src[0]), counted_axis(where->src[1])}, summed = (int)n->ints[0];
   if (axis[0] < 0 || axis[1] < 0 || (axis[0] == summed) == (axis[1] == summed)) return false;
