@@ -1,15 +1,17 @@
 /* A sum up to each turn of a long loop, by the threads of a group.
  *
- * Needs a body of such a loop, `turn`, and of others around it, all of which every store closes; the sum's own loop is
- * `term`, and other sums are the same for all turns: the threads share out their terms.  Gives one whose loop is a group's: a turn is lane * neighbours + neighbour, and
+ * Needs a body of such a loop, `turn`, and of others around it, all of which every store closes.  The sum's own loop is
+ * `term`; other sums are the same for all turns, and the threads share out their terms.  Gives a body whose turns are
+ * lanes times neighbours (see lower/kernel.h), in three steps:
  *
  *   each thread sums up its neighbours one after the other, and keeps what it has at each;
- *   what each has at its last one stands in shared memory, in lines of some threads: one of them sums up a line;
- *   each adds up the lines before its own, and the threads of its own line before itself, and adds that to what it kept.
+ *   what each has at its last one stands in shared memory, in lines of some threads, each of which one of them sums up;
+ *   each adds up the lines before its own, and those of its own line before itself, and adds that to all it kept.
  *
- * So a group waits three times, however many its threads are, and the order of all additions is the same on every device
- * that has groups of so many threads.  Short loops take few threads each: a group goes along several side by side.  Sums from the end on number threads, and neighbours, from the last one; what lies
- * beyond the last turn is neither loaded nor stored, and counts for none before it.
+ * So all of a group wait for each other as often as there are steps, however many they are, and the order of additions
+ * is a fixed one.  Short loops take few threads each: a group goes along several of them side by side.  Sums from the
+ * end on number threads, and their neighbours, from the last one.  What lies beyond the last turn is neither loaded nor
+ * stored, and counts for none.
  *
  * Steps noted: scan(a,TxN): loop a by T threads, N neighbours each; beside(Q): Q such loops in a group. */
 #include "ir/build.h"
@@ -61,27 +63,39 @@ static int64_t neighbours_of(const scan *s, const tn__survey *v) {
   return n;
 }
 
-/* a choice: any is right */
-static void choose_sizes(scan *s, const tn__survey *v) {
-  const tn__target *t = s->l->target;
-  int64_t most = t->group, usual = USUAL_THREADS < most ? USUAL_THREADS : most;
-  int64_t there = neighbours_of(s, v), want = power_above((s->turns + usual - 1) / usual);
+/* Neighbours of a thread: as many as leave work to a usual group, and lie so; odd rows of many threads have a few more,
+ * for a thread's loads from shared memory to serve several. */
+/* a choice: any power of two is right */
+static int64_t own_of(const scan *s, const tn__survey *v, int64_t most) {
+  int64_t usual = USUAL_THREADS < most ? USUAL_THREADS : most;
+  int64_t there = neighbours_of(s, v), want = power_above((s->turns + usual - 1) / usual), own;
   if (want < FEWEST_OWN) want = FEWEST_OWN;
-  s->own = want < there ? want : there;
-  while (s->own * most < s->turns || (s->own < FEWEST_OWN && s->own * SHORT_LINE < s->turns)) s->own *= 2;
-  s->threads = power_above((s->turns + s->own - 1) / s->own);
+  own = want < there ? want : there;
+  while (own < FEWEST_OWN && own * SHORT_LINE < s->turns) own *= 2;
+  return own;
 }
 
-/* a choice: any is right */
-static void choose_beside(scan *s, double rows) {
+/* Loops that a group goes along: at least as many threads as run in step, and several times as many of many loops */
+/* a choice: any power of two is right */
+static int64_t beside_of(const scan *s, double rows) {
   const tn__target *t = s->l->target;
-  int64_t most = STEPS_OF_GROUP * t->subgroup < t->group ? STEPS_OF_GROUP * t->subgroup : t->group;
-  s->beside = 1;
-  while (rows > 1 && s->threads * s->beside < most &&
-         (s->threads * s->beside < t->subgroup || rows > 2.0 * (double)s->beside * t->units))
-    s->beside *= 2;
-  if (s->threads * s->beside < t->subgroup) s->threads = t->subgroup;
-  for (s->line = 1; s->line * s->line < s->threads || (s->line < s->threads && s->line < SHORT_LINE);) s->line *= 2;
+  int64_t n = 1;
+  while (rows > 1 && s->threads * n < STEPS_OF_GROUP * t->subgroup &&
+         (s->threads * n < t->subgroup || rows > 2.0 * (double)n * t->units))
+    n *= 2;
+  return n;
+}
+
+/* All of them are powers of two: lines and loops begin at lanes that they divide. */
+static void choose_sizes(scan *s, const tn__survey *v, double rows) {
+  int64_t most = power_above(s->l->target->group / 2 + 1);
+  s->own = own_of(s, v, most);
+  while (s->own * most < s->turns) s->own *= 2;
+  s->threads = power_above((s->turns + s->own - 1) / s->own);
+  s->beside = beside_of(s, rows);
+  while (s->threads * s->beside > most) s->beside /= 2;
+  if (s->threads * s->beside < s->l->target->subgroup) s->threads = s->l->target->subgroup / s->beside;
+  for (s->line = 1; s->line < s->threads && (s->line < SHORT_LINE || s->line * s->line < s->threads);) s->line *= 2;
 }
 
 static int64_t group_of(const scan *s) { return s->threads * s->beside; }
@@ -142,7 +156,8 @@ static void counters(scan *s, tn_node *lane, tn_node *by, tn_node **at) {
   uint32_t n = s->ngone - 1;
   at[n] = turn_at(s, lane, by);
   tn_node *left = n ? row_at(s, lane) : NULL;
-  if (n && !tn__divisible(s->rows, s->beside)) left = tn__op2(s->c, OP_MIN, left, tn__sub(s->c, s->rows, tn__int(s->c, 1)));
+  if (n && !tn__divisible(s->rows, s->beside)) /* beyond the end the last one's work is done again */
+    left = tn__op2(s->c, OP_MIN, left, tn__sub(s->c, s->rows, tn__int(s->c, 1)));
   while (n) {
     tn_node *size = s->gone[--n]->src[0];
     at[n] = n ? tn__op2(s->c, OP_MOD, left, size) : left;
@@ -310,10 +325,11 @@ static tn_node *share_out(scan *s, const tn__survey *v, tn_node *body) {
 /* The loops around the turn's become one, of which a group may have several turns side by side. */
 static void take_rows(scan *s, const tn__survey *v) {
   tn_ctx *c = s->c;
-  bool others = false;
-  for (uint32_t i = 0; i < v->r.order.n; i++) others |= v->r.order.v[i]->op == OP_REDUCE && v->r.order.v[i] != s->of->sum;
+  bool others = false; /* which are the same for all threads of a group only if it goes along one loop */
+  for (uint32_t i = 0; i < v->r.order.n; i++)
+    others |= v->r.order.v[i]->op == OP_REDUCE && v->r.order.v[i] != s->of->sum;
   uint64_t around = v->outputs & ~(1ull << tn__range_at(&v->r, s->of->turn));
-  choose_beside(s, others ? 1 : tn__volume(v, around));
+  choose_sizes(s, v, others ? 1 : tn__volume(v, around));
   s->rows = tn__int(c, 1);
   for (uint32_t k = 0; k < v->r.n; k++) {
     if (!(around >> k & 1)) continue;
@@ -351,7 +367,6 @@ tn_node *tn__run_in_group(tn__lowering *l, tn_node *body, const tn__run *of) {
   if (!tn__is_const(of->turn->src[0]) || of->turn->hi != of->term->hi || s.turns > tn__scan_turns(l->target) ||
       !is_possible(&s, &v))
     return NULL;
-  choose_sizes(&s, &v);
   take_rows(&s, &v);
   s.nothing = tn__const_bits(c, of->sum->dtype, tn__eval_reduce_init((int)s.by, of->sum->dtype));
   tn__sb_printf(&l->note, " scan(%lld,%lldx%lld)", tn__id_of(of->turn), (long long)s.threads, (long long)s.own);

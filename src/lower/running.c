@@ -8,8 +8,10 @@
  *   tally(d,j)     the sums over j of (k(j) == d ? v(j) : 0), for all d that a loop around it counts, are one such
  *                  table, which is filled before that loop
  *
- * The order of additions stays, but where turns come in the opposite one, and what the others would add changes
- * nothing: so results do, to the bit. */
+ *   scan(i,TxN)    on devices of groups, of long loops: by all threads of a group (group_scan.c)
+ *
+ * The order of additions stays, but where turns come in the opposite one, or threads add up each other's sums, and what
+ * the others would add changes nothing: so results do, to the bit. */
 #include "ir/build.h"
 #include "ir/eval.h"
 #include "lower/lower.h"
@@ -221,8 +223,8 @@ static bool has_turn(pass *p, chosen *x, reach *s) {
   return find_again(p, x->term, cut_flat(p, flat, size), x, s);
 }
 
-/* Along the turns of a thread, or, of long loops on devices of groups, by all threads of one.  Where a sum runs along the
- * remainders of a loop's number, that loop is cut in two. */
+/* Along the turns of a thread, or by all threads of a group.  Where a sum runs along the remainders of a loop's number,
+ * that loop is cut in two. */
 /* a choice: no is right */
 static bool run(pass *p, const chosen *x, bool by_group) {
   pass whole = *p;
@@ -417,8 +419,8 @@ static bool lies_along(const pass *p, const chosen *x) {
   tn__nodes all = {0};
   tn__topo(p->l->a, &x->value, 1, &all);
   for (uint32_t i = 0; i < all.n; i++) {
-    int64_t by = all.v[i]->op == OP_LOAD ? tn__stride(&p->s.r, all.v[i]->src[1], (uint32_t)tn__range_at(&p->s.r, x->term))
-                                         : 0;
+    if (all.v[i]->op != OP_LOAD) continue;
+    int64_t by = tn__stride(&p->s.r, all.v[i]->src[1], (uint32_t)tn__range_at(&p->s.r, x->term));
     if (by == 1 || by == -1) return true;
   }
   return false;

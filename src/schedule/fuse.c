@@ -491,8 +491,9 @@ static bool is_quicker_stored(tn__fuse *f, const tn_node *n, const tn__info *in,
 static int find_host(tn__fuse *f, tn_node *n, tn__info *in) {
   for (uint32_t i = in->want.n, asked = 0; asked < MAX_HOSTS && i && i--;) {
     const tn__demand *d = &in->want.v[i];
-    if ((f->seeds.v[d->k].alone && !f->seeds.v[d->k].along) || (in->tiled && f->seeds.v[d->k].tiled) || f->seeds.v[d->k].size > TN__MAX_KERNEL ||
-        f->seeds.v[d->k].roots.n >= TN__MAX_STORES || !covers(f, n, d) || !fits_again(f, n, in, d->k) ||
+    const tn__seed *g = &f->seeds.v[d->k];
+    if ((g->alone && !g->along) || (in->tiled && g->tiled) || g->size > TN__MAX_KERNEL ||
+        g->roots.n >= TN__MAX_STORES || !covers(f, n, d) || !fits_again(f, n, in, d->k) ||
         is_quicker_stored(f, n, in, d->k))
       continue;
     asked++;

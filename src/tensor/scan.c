@@ -1,7 +1,8 @@
-/* Running sums and products, made of the rest: blocks of a few elements are summed up, the sums are scanned by the same
- * rule, and each element adds those of its block that stand before it to what the blocks before give.  So a scan reads
- * its input twice, whatever its length, no element waits for the one before it, and the order of all additions is that
- * of the blocks: the same on every device. */
+/* Running sums and products, made of the rest: blocks of elements are summed up, the sums are scanned by the same rule,
+ * and each element adds those of its block that stand before it to what the blocks before give.  So a scan reads its
+ * input twice, whatever its length, no element waits for the one before it, and the order of all additions is that of
+ * the blocks: the same on every device of a kind.  Where a group's threads go along a block (lower/group_scan.c), blocks
+ * are long, and what is no longer than one is read once. */
 #include "tensor/scan.h"
 #include "device/device.h"
 
@@ -16,7 +17,7 @@ enum { ASK_STEPS = 4, MUCH = 4 }; /* multiply-adds of a comparison; launches tha
 enum {
   LITTLE = 8, /* elements beside an axis along which neighbours still lie close together */
   ENOUGH = 2, /* times as many threads as run in step, for each unit */
-  FEWEST_OF_THREAD = 4
+  FEWEST_OF_THREAD = 4 /* elements, where there are too few for all units otherwise */
 };
 
 static tn_node *unit_like(tn_ctx *c, tn__op op, tn_node *x) {
