@@ -1,7 +1,7 @@
 /* Running sums and products, made of the rest: blocks of elements are summed up, the sums are scanned by the same rule,
  * and each element adds those of its block that stand before it to what the blocks before give.  So a scan reads its
  * input twice, whatever its length, no element waits for the one before it, and the order of all additions is that of
- * the blocks: the same on every device of a kind.  Where a group's threads go along a block (lower/group_scan.c), blocks
+ * the blocks: the same on every device of a kind.  Where a group's threads go along blocks (lower/group_scan.c), these
  * are long, and what is no longer than one is read once. */
 #include "tensor/scan.h"
 #include "device/device.h"
