@@ -128,10 +128,25 @@ static bool is_scan(const tn__fuse *f, const tn_node *n, uint32_t *turn) {
          terms > TN__THREADS_TURNS && terms <= tn__scan_turns(t);
 }
 
+/* a choice: either is right */
+static double extents(tn_node *env, uint32_t set) {
+  double p = 1;
+  for (uint32_t j = 0; j < env->nsrc && j < 32; j++)
+    if (set >> j & 1) p *= (double)tn__size_guess(env->src[j]->src[0]);
+  return p;
+}
+
+/* Is n an element at each turn of all the kernel's loops that want it at d? */
+/* a choice: no is right */
+static bool is_everywhere(const tn__fuse *f, const tn_node *n, const tn__demand *d) {
+  const tn__seed *g = &f->seeds.v[d->k];
+  return d->env == g->env && !d->gate && tn__numel_guess(n) >= extents(g->env, ~0u);
+}
+
 static void inline_reduce(tn__fuse *f, tn_node *n, tn__info *in, tn__demand *d) {
   uint32_t turn;
   tn__seed *g = &f->seeds.v[d->k];
-  if (!g->along && is_scan(f, n, &turn)) g->along = d->idx->src[turn], g->alone = true;
+  if (!g->along && is_scan(f, n, &turn) && is_everywhere(f, n, d)) g->along = d->idx->src[turn], g->alone = true;
   tn_node *x = n->src[0], *size[TN_MAX_RANK], *idx[TN_MAX_RANK];
   for (uint32_t i = 0; i < n->nint; i++) size[i] = x->dim[n->ints[i]];
   d->ranges = open_ranges(f, in, d, size, n->nint);
@@ -228,14 +243,6 @@ uint32_t tn__ranges_in(tn__fuse *f, tn_node *idx, tn_node *gate, tn_node *env, b
   return set;
 }
 
-/* a choice: either is right */
-static double extents(tn_node *env, uint32_t set) {
-  double p = 1;
-  for (uint32_t j = 0; j < env->nsrc && j < 32; j++)
-    if (set >> j & 1) p *= (double)tn__size_guess(env->src[j]->src[0]);
-  return p;
-}
-
 static bool is_reduction(const tn_node *n) {
   return tn__ops[n->op].group == G_REDUCE || n->op == OP_FOLD || n->op == OP_CONTRACT;
 }
@@ -294,13 +301,6 @@ static bool rests_on(tn__fuse *f, const tn_node *n, const tn_node *x) {
   return found;
 }
 
-/* Is n an element at each turn of all the kernel's loops that want it at d? */
-/* a choice: no is right */
-static bool is_everywhere(const tn__fuse *f, const tn_node *n, const tn__demand *d) {
-  const tn__seed *g = &f->seeds.v[d->k];
-  return d->env == g->env && !d->gate && tn__numel_guess(n) >= extents(g->env, ~0u);
-}
-
 /* Does the kernel that wants such sums at d go through each once, along a loop of its own?  Elsewhere each would be
  * made of all of its terms. */
 /* a choice: no is right */
@@ -318,12 +318,36 @@ static bool fits_scan(tn__fuse *f, const tn_node *n, const tn__demand *d, uint32
   return at->op == OP_RANGE && tn__ranges_in(f, d->idx, NULL, g->env, &opaque) == all && !opaque;
 }
 
+/* Is node `at` one of the sources of those up to `end`? */
+static bool is_wanted_before(const tn__fuse *f, uint32_t at, uint32_t end) {
+  for (uint32_t i = at + 1; i < end; i++)
+    for (uint32_t k = 0; k < f->order.v[i]->nsrc; k++)
+      if (f->order.v[i]->src[k] == f->order.v[at]) return true;
+  return false;
+}
+
+/* The index along which kernel k sums up, or will by one of the few nodes that come next, in blocks; NULL: none */
+/* a choice: no is right */
+static const tn_node *scans_along(tn__fuse *f, const tn_node *n, int k) {
+  uint32_t end = (uint32_t)(tn__info_of(f, n) - f->info), turn;
+  if (f->seeds.v[k].along) return f->seeds.v[k].along;
+  for (uint32_t i = end; i && end - i < MAX_LOOKED_AT;) {
+    const tn__info *in = &f->info[--i];
+    int last = tn__demand_last(f, in, k);
+    if (last < 0 || in->want.n != 1 || in->must || !is_scan(f, f->order.v[i], &turn)) continue;
+    const tn__demand *d = &in->want.v[last];
+    bool blocks = d->idx->src[turn]->op == OP_MOD && fits_scan(f, f->order.v[i], d, turn);
+    return blocks && !is_wanted_before(f, i, end) ? d->idx->src[turn] : NULL;
+  }
+  return NULL;
+}
+
 /* Beside such sums: is n another one, the same all along their loop, which each group has sooner made anew than another
  * kernel has begun?  So is what stands before a block of a long scan. */
 /* a choice: no is right */
-static bool fits_beside_scan(const tn__fuse *f, const tn_node *n, const tn__demand *d) {
+static bool fits_beside_scan(const tn__fuse *f, const tn_node *n, const tn__demand *d, const tn_node *along) {
   const tn__target *t = &f->dev->target;
-  const tn_node *along = f->seeds.v[d->k].along, *by = along->op == OP_MOD ? along->src[1] : NULL;
+  const tn_node *by = along->op == OP_MOD ? along->src[1] : NULL;
   double all = 1;
   int64_t terms;
   if (d->env != f->seeds.v[d->k].env || d->gate || tn__ops[n->op].group != G_REDUCE || n->nint != 1) return false;
@@ -344,7 +368,10 @@ static bool fits(tn__fuse *f, tn_node *n, const tn__demand *d) {
   tn_node *env = d->env;
   uint32_t turn;
   if (env->nsrc > 31 || f->seeds.v[d->k].loops + loops_of(n) > TN__MAX_LOOPS) return false;
-  if (f->seeds.v[d->k].along) return is_reduction(n) ? fits_beside_scan(f, n, d) : is_everywhere(f, n, d);
+  if (f->seeds.v[d->k].along && !is_reduction(n)) return is_everywhere(f, n, d);
+  const tn_node *along = f->dev->target.group && is_reduction(n) ? scans_along(f, n, d->k) : NULL;
+  if (along && fits_beside_scan(f, n, d, along)) return true;
+  if (f->seeds.v[d->k].along) return false;
   if (is_scan(f, n, &turn) && !fits_scan(f, n, d, turn)) return false;
   uint32_t set = tn__ranges_in(f, d->idx, d->gate, env, &opaque), nout = f->seeds.v[d->k].env->nsrc,
            outs = (1u << nout) - 1;
