@@ -247,10 +247,10 @@ static tn_node *sum_before(scan *s, tn_node *value, tn_node *range, tn_node *end
   return sum_of(s, tn__where(s->c, tn__op2(s->c, OP_LT, range, end), value, s->nothing), range);
 }
 
-/* All that stands before the thread's own */
+/* All that stands before the thread's own; the last line, and the last thread of a line, stand before none. */
 static tn_node *before(scan *s, tn_node *total, tn_node *lane) {
   tn_node *number = number_of(s, lane), *own = line_of(s, number), *first = first_line(s, lane);
-  tn_node *line = terms(s, lines_of(s)), *thread = terms(s, s->line);
+  tn_node *line = terms(s, lines_of(s) - 1), *thread = terms(s, s->line - 1);
   tn_node *at = tn__simplify_index(s->c, in_line(s, tn__add(s->c, first, own), thread));
   tn_node *near = sum_before(s, load(s, total, at), thread, place_of(s, number));
   if (lines_of(s) == 1) return near;
