@@ -20,7 +20,8 @@
 #include "rewrite/rewrite.h"
 
 enum {
-  FEWEST_OWN = 4,      /* neighbours of a thread: as few as may be side by side in memory only where threads are few */
+  FEWEST_OWN = 4,      /* neighbours of a thread, if memory has them side by side: one wide access */
+  SHARED_LOADS = 8,    /* loads from shared memory in the time in which memory gives an element, or less */
   USUAL_THREADS = 256, /* more only for what these have no room for */
   SHORT_LINE = 16,     /* up to so many threads are one line */
   STEPS_OF_GROUP = 4   /* times as many threads as run in step, of loops side by side */
@@ -63,15 +64,29 @@ static int64_t neighbours_of(const scan *s, const tn__survey *v) {
   return n;
 }
 
-/* Neighbours of a thread: as many as leave work to a usual group, and lie so; odd rows of many threads have a few more,
- * for a thread's loads from shared memory to serve several. */
+/* Threads of a line: one line of few, else about as many as there are lines */
+/* a choice: any power of two that divides them is right */
+static int64_t line_for(int64_t threads) {
+  int64_t line = 1;
+  while (line < threads && (line < SHORT_LINE || line * line < threads)) line *= 2;
+  return line;
+}
+
+/* Are a thread's neighbours enough for what it loads of others' sums to take no longer than memory does? */
+/* a choice: either is right */
+static bool are_enough(const scan *s, int64_t own) {
+  int64_t threads = power_above((s->turns + own - 1) / own), line = line_for(threads);
+  return line + threads / line <= SHARED_LOADS * (own + 1);
+}
+
+/* Neighbours of a thread: as many as leave work to a usual group and lie so, or more where it must have more */
 /* a choice: any power of two is right */
 static int64_t own_of(const scan *s, const tn__survey *v, int64_t most) {
   int64_t usual = USUAL_THREADS < most ? USUAL_THREADS : most;
   int64_t there = neighbours_of(s, v), want = power_above((s->turns + usual - 1) / usual), own;
   if (want < FEWEST_OWN) want = FEWEST_OWN;
   own = want < there ? want : there;
-  while (own < FEWEST_OWN && own * SHORT_LINE < s->turns) own *= 2;
+  while (own < TN__SCAN_OWN && !are_enough(s, own)) own *= 2;
   return own;
 }
 
@@ -95,7 +110,7 @@ static void choose_sizes(scan *s, const tn__survey *v, double rows) {
   s->beside = beside_of(s, rows);
   while (s->threads * s->beside > most) s->beside /= 2;
   if (s->threads * s->beside < s->l->target->subgroup) s->threads = s->l->target->subgroup / s->beside;
-  for (s->line = 1; s->line < s->threads && (s->line < SHORT_LINE || s->line * s->line < s->threads);) s->line *= 2;
+  s->line = line_for(s->threads);
 }
 
 static int64_t group_of(const scan *s) { return s->threads * s->beside; }
