@@ -65,7 +65,7 @@ static int64_t neighbours_of(const scan *s, const tn__survey *v) {
 }
 
 /* Threads of a line: one line of few, else about as many as there are lines */
-/* a choice: any power of two that divides them is right */
+/* a choice: any power of two up to their number is right */
 static int64_t line_for(int64_t threads) {
   int64_t line = 1;
   while (line < threads && (line < SHORT_LINE || line * line < threads)) line *= 2;

@@ -187,6 +187,8 @@ tn_node *tn__widen(tn_ctx *c, tn__arena *a, tn_node *body);
 tn_node *tn__pick(tn__lowering *l, tn_node *body);
 /* running.c: sums up to each turn of a loop, kept from turn to turn */
 tn_node *tn__running(tn__lowering *l, tn_node *body);
+/* ... by the threads of a group, to which the loops are given then; before others share the sum's own loop */
+tn_node *tn__running_by_group(tn__lowering *l, tn_node *body);
 /* group_scan.c: so, of a long loop, by a group's threads; NULL: they cannot */
 typedef struct tn__run {
   tn_node *sum, *turn, *term, *value; /* the value of each term that counts for a turn */

@@ -261,10 +261,11 @@ static tn_node *vectorise_rest(tn__lowering *l, tn_node *body) {
 
 tn_node *tn__optimise_loops(tn__lowering *l, tn_node *body) {
   tn_node *rows = NULL;
+  body = tn__running_by_group(l, body);
+  if (l->threads) return body;
   body = tn__share_loops(l, body);
   if (l->target->interprets) return body;
   body = tn__running(l, body);
-  if (l->threads) return body;
   if (l->c->mode == TN_MODE_STRICT) return body;
   if (l->target->group) body = tn__unite_rows(l, body, &rows);
   body = tn__merge_loops(l, body);

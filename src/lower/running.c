@@ -451,7 +451,12 @@ static bool any_step(pass *p, bool by_group) {
 
 tn_node *tn__running(tn__lowering *l, tn_node *body) {
   pass p = {.l = l, .body = body};
-  if (l->target->group && any_step(&p, true)) return p.body;
   while (any_step(&p, false)) continue;
+  return p.body;
+}
+
+tn_node *tn__running_by_group(tn__lowering *l, tn_node *body) {
+  pass p = {.l = l, .body = body};
+  if (l->target->group) any_step(&p, true);
   return p.body;
 }

@@ -112,7 +112,7 @@ static int counted_axis(const tn_node *x) {
 
 /* Is n, where a group's threads may sum up along a loop, the sums up to each place of a long axis?  *turn: which of
  * n's axes. */
-/* a choice: either is right */
+/* a choice: no is right */
 static bool is_scan(const tn__fuse *f, const tn_node *n, uint32_t *turn) {
   const tn__target *t = &f->dev->target;
   int64_t terms, turns;
@@ -345,12 +345,15 @@ static const tn_node *scans_along(tn__fuse *f, const tn_node *n, int k) {
 /* Beside such sums: is n another one, the same all along their loop, which each group has sooner made anew than another
  * kernel has begun?  So is what stands before a block of a long scan. */
 /* a choice: no is right */
-static bool fits_beside_scan(const tn__fuse *f, const tn_node *n, const tn__demand *d, const tn_node *along) {
+static bool fits_beside_scan(tn__fuse *f, const tn_node *n, const tn__demand *d, const tn_node *along) {
   const tn__target *t = &f->dev->target;
   const tn_node *by = along->op == OP_MOD ? along->src[1] : NULL;
+  const tn__seed *g = &f->seeds.v[d->k];
   double all = 1;
   int64_t terms;
-  if (d->env != f->seeds.v[d->k].env || d->gate || tn__ops[n->op].group != G_REDUCE || n->nint != 1) return false;
+  bool opaque = false;
+  if (!g->along && tn__ranges_in(f, d->idx, NULL, g->env, &opaque) != (1u << g->env->nsrc) - 1) return false;
+  if (d->env != g->env || d->gate || tn__ops[n->op].group != G_REDUCE || n->nint != 1) return false;
   for (uint32_t i = 0; i < n->rank; i++) {
     const tn_node *x = d->idx->src[i];
     bool block = by && x->op == OP_IDIV && x->src[0] == along->src[0] && x->src[1] == by;

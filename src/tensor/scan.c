@@ -15,9 +15,10 @@ enum { FIRST_BLOCK = 16, NEXT_BLOCK = 64, LARGEST_BLOCK = 1024 };
 enum { ASK_STEPS = 4, MUCH = 4 }; /* multiply-adds of a comparison; launches that are worth whole blocks */
 
 enum {
-  LITTLE = 8, /* elements beside an axis along which neighbours still lie close together */
-  ENOUGH = 2, /* times as many threads as run in step, for each unit */
-  FEWEST_OF_THREAD = 4 /* elements, where there are too few for all units otherwise */
+  LITTLE = 8,           /* elements beside an axis along which neighbours still lie close together */
+  ENOUGH = 2,           /* times as many threads as run in step, for each unit */
+  FEWEST_OF_THREAD = 4, /* elements, where there are too few for all units otherwise, */
+  GROUPS_OF_UNIT = 8    /* each of which has so many blocks */
 };
 
 static tn_node *unit_like(tn_ctx *c, tn__op op, tn_node *x) {
@@ -84,7 +85,8 @@ static int64_t block_of_group(tn_ctx *c, const tn__target *t, const tn_node *x, 
   for (uint32_t i = 0; i < x->rank; i++) all *= (double)x->dim[i]->hi;
   if (between(x, axis) >= LITTLE) return n <= TN__THREADS_TURNS && all >= threads * (double)n ? n : 0;
   if (n <= most) return n;
-  while (block < (int64_t)tn__usual_group(t) * TN__SCAN_OWN && (double)block * t->units < all) block *= 2;
+  while (block < (int64_t)tn__usual_group(t) * TN__SCAN_OWN && (double)block * t->units * GROUPS_OF_UNIT < all)
+    block *= 2;
   return block < most ? block : most;
 }
 

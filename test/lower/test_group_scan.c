@@ -59,6 +59,15 @@ static tn_tensor *gradient(tn_tensor *x, const program *p) {
   tn_tensor *loss = tn_sum(tn_mul(tn_cumsum(at, 1), x), (int[]){0, 1, 2}, 3, false);
   return (void)p, tn_grad(loss, 1, &at, &g) == TN_OK ? g : NULL;
 }
+/* ... in blocks, each with the sum of those before it */
+static tn_tensor *of_blocks(tn_tensor *x, const program *p) {
+  tn_dim side = (tn_dim)sqrt((double)p->n), line[3] = {1, side, 1};
+  program within = {.terms = UPTO, .n = side}, before = {.terms = BEFORE, .n = side};
+  tn_tensor *rows = tn_reshape(x, (tn_dim[]){side, side, 1}, 3);
+  tn_tensor *all = tn_reshape(tn_sum(rows, (int[]){1}, 1, false), line, 3);
+  tn_tensor *first = tn_reshape(masked(all, &before), (tn_dim[]){side, 1, 1}, 3);
+  return tn_reshape(tn_add(first, masked(rows, &within)), (tn_dim[]){1, p->n, 1}, 3);
+}
 /* ... of what is looked at from the end, is the same for many, or has a function before and behind it */
 static tn_tensor *of_flipped(tn_tensor *x, const program *p) { return scan(tn_flip(x, (int[]){1}, 1), p); }
 static tn_tensor *of_shared(tn_tensor *x, const program *p) {
@@ -195,6 +204,7 @@ static const program programs[] = {
     {"slid along", slid, TN_F32, UPTO, PLUS, 3, 111, 1, NO_NAN, "scan(", NULL},
     {"two in one", twice, TN_F32, UPTO, PLUS, 3, 111, 1, NO_NAN, "scan(", NULL},
     {"beside a maximum of the row", with_maximum, TN_F32, UPTO, PLUS, 3, 111, 1, NO_NAN, "scan(", NULL},
+    {"as many blocks as one has elements", of_blocks, TN_F32, UPTO, PLUS, 1, 96 * 96, 1, NO_NAN, "scan(", "share("},
     {"a short row is a thread's own", scan, TN_F32, UPTO, PLUS, 3, 16, 1, NO_NAN, NULL, "scan("},
     {"one turn", scan, TN_F32, UPTO, PLUS, 3, 1, 1, NO_NAN, NULL, "scan("},
 };
