@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include "support/device.h"
 #include "support/explained.h"
 #include <math.h>
 #include <stdio.h>
@@ -191,8 +192,8 @@ static const program programs[] = {
     {"bytes", masked, TN_U8, UPTO, GREATEST, 2, 300, 1, NO_NAN, NULL, NULL},
     {"bf16", scan, TN_BF16, UPTO, PLUS, 2, 33, 1, NO_NAN, "scan(", NULL},
     {"wide integers", scan, TN_I64, UPTO, PLUS, 2, 500, 1, NO_NAN, "scan(", NULL},
-    {"rows side by side", scan, TN_F32, UPTO, PLUS, 1000, 32, 1, NO_NAN, "beside(", NULL},
-    {"odd rows side by side", scan, TN_F32, UPTO, PLUS, 1001, 21, 1, NO_NAN, "beside(", NULL},
+    {"rows side by side", scan, TN_F32, UPTO, PLUS, 300, 32, 1, NO_NAN, "beside(", NULL},
+    {"odd rows side by side", scan, TN_F32, UPTO, PLUS, 301, 21, 1, NO_NAN, "beside(", NULL},
     {"rows of a thread and a half", scan, TN_I32, UPTO, PLUS, 7, 18, 1, NO_NAN, "scan(", NULL},
     {"gradients", gradient, TN_F32, FROM, PLUS, 3, 150, 1, NO_NAN, "scan(", NULL},
     {"gradients of short rows", gradient, TN_F32, FROM, PLUS, 50, 40, 1, NO_NAN, "scan(", NULL},
@@ -219,9 +220,11 @@ static const program long_ones[] = {
 
 static void on_devices(void **s) {
   static const char *const devices[] = {"ref:sm_90", "ref:opencl"};
+  unsigned long cases = 0;
   (void)s;
   for (size_t d = 0; d < sizeof devices / sizeof *devices; d++)
-    for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) compare(&programs[i], devices[d]);
+    for (size_t i = 0; i < sizeof programs / sizeof *programs; i++)
+      if (is_taken(&cases)) compare(&programs[i], devices[d]);
 }
 
 static void by_blocks(void **s) {
