@@ -73,6 +73,11 @@ typedef struct tn__product_size {
 /* Threads of a group, as a rule: a unit has room for several, some of which compute while others wait */
 static inline int tn__usual_group(const tn__target *t) { return t->unit_threads > 8 ? t->unit_threads / 8 : 1; }
 
+/* A running sum by all threads of a group: so many neighbours of a thread at most, and turns of the loop.  A few turns
+ * a thread takes one after the other (TN__THREADS_TURNS). */
+enum { TN__SCAN_OWN = 16, TN__THREADS_TURNS = 64 };
+static inline int64_t tn__scan_turns(const tn__target *t) { return (int64_t)t->group * TN__SCAN_OWN; }
+
 /* By plain loops: a thread computes as many elements as it may access at once, which share what it loads of one factor.
  * By tiles: they compute what is outside of the edges, too, begin and end, and fetch each factor once for a tile; an
  * element of a form that is cheaper counts as at least half a multiply-add.  So no form that takes less than plain

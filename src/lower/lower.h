@@ -84,6 +84,7 @@ typedef struct tn__lowering {
   int64_t next_range;  /* ids of ranges, beyond all that the body ever had */
   int64_t next_local;  /* numbers of LOCALs */
   double staged;       /* bytes of shared memory that parts have for patches */
+  int threads;         /* of a group, to which the body's loops are given already (group_scan.c); 0: they are not */
 } tn__lowering;
 
 /* A new loop */
@@ -196,6 +197,14 @@ tn_node *tn__widen(tn_ctx *c, tn__arena *a, tn_node *body);
 tn_node *tn__pick(tn__lowering *l, tn_node *body);
 /* running.c: sums up to each turn of a loop, kept from turn to turn */
 tn_node *tn__running(tn__lowering *l, tn_node *body);
+/* ... by the threads of a group, to which the loops are given then; before others share the sum's own loop */
+tn_node *tn__running_by_group(tn__lowering *l, tn_node *body);
+/* group_scan.c: so, of a long loop, by a group's threads; NULL: they cannot */
+typedef struct tn__run {
+  tn_node *sum, *turn, *term, *value; /* the value of each term that counts for a turn */
+  bool back, beside;                  /* those from the turn's own on, not up to it; without its own */
+} tn__run;
+tn_node *tn__run_in_group(tn__lowering *l, tn_node *body, const tn__run *of);
 /* separate.c.  New loops for the nodes, in place of those of the set and of reductions inside of them: `to` for `from`,
  * of TN__MAX_RANGES at most; how many. */
 uint32_t tn__renew_loops(tn__lowering *l, const tn__ranges *r, tn_node *const *node, uint32_t n, uint64_t set,

@@ -275,6 +275,8 @@ static tn_node *vectorise_rest(tn__lowering *l, tn_node *body) {
 tn_node *tn__optimise_loops(tn__lowering *l, tn_node *body) {
   tn_node *rows = NULL;
   if (!l->target->interprets && l->c->mode != TN_MODE_STRICT) body = tn__leave_equal_terms(l, body);
+  body = tn__running_by_group(l, body);
+  if (l->threads) return body;
   body = tn__share_loops(l, body);
   if (l->target->interprets) return body;
   body = tn__running(l, body);
@@ -286,6 +288,10 @@ tn_node *tn__optimise_loops(tn__lowering *l, tn_node *body) {
 }
 
 tn_node *tn__optimise_part(tn__lowering *l, tn_node *part, tn__part *out) {
+  if (l->threads) {
+    out->group = l->threads;
+    return tn__show_neighbours(l->c, l->a, tn__make_global(l, part));
+  }
   if (l->target->group) {
     out->tile = tn__tile_part(l, &part);
     if (out->tile) {

@@ -8,8 +8,10 @@
  *   tally(d,j)     the sums over j of (k(j) == d ? v(j) : 0), for all d that a loop around it counts, are one such
  *                  table, which is filled before that loop
  *
- * The order of additions stays, but where turns come in the opposite one, and what the others would add changes
- * nothing: so results do, to the bit. */
+ *   scan(i,TxN)    on devices of groups, of long loops: by all threads of a group (group_scan.c)
+ *
+ * The order of additions stays, but where turns come in the opposite one, or threads add up each other's sums, and what
+ * the others would add changes nothing: so results do, to the bit. */
 #include "ir/build.h"
 #include "ir/eval.h"
 #include "lower/lower.h"
@@ -18,8 +20,7 @@
 enum {
   LARGEST_TABLE = 4096,
   KEYS_OF_TERM = 16, /* zeros that are stored in the time that a term is compared with all others of a few */
-  ENOUGH = 2,        /* times as many threads as run in step, for each unit */
-  THREADS_TURNS = 64 /* that a thread of a group may take one after the other, where others wait for work */
+  ENOUGH = 2         /* times as many threads as run in step, for each unit */
 };
 
 typedef struct chosen { /* the sum over range `term` of (where ? value : what changes nothing) */
@@ -143,7 +144,7 @@ static tn_node *rest_of(pass *p, const chosen *x, tn_node *first) {
 }
 
 /* The turns in the order in which the sum grows, each with the value of its own term, or of the one before that. */
-static void run_along(pass *p, const chosen *x, const reach *s) {
+static tn_node *run_along(pass *p, const chosen *x, const reach *s) {
   tn_ctx *c = p->l->c;
   tn_node *zero = tn__int(c, 0), *count = s->turn->src[0], *last = tn__add(c, count, tn__int(c, -1)), *term = x->term;
   tn_node *along = tn__range_like(c, s->turn, count, AX_ORDER), *at = along, *turn = s->turn, *sum = x->sum;
@@ -159,17 +160,8 @@ static void run_along(pass *p, const chosen *x, const reach *s) {
   if (rest) by = tn__op2(c, (tn__op)sum->ints[0], by, rest);
   at = s->back ? tn__sub(c, last, along) : along;
   tn__sb_printf(&p->l->note, " running(%lld,%lld)", tn__id_of(turn), tn__id_of(term));
-  p->body = tn__exchange_ranges(p->l, tn__substitute(c, p->body, &sum, &by, 1), &turn, &at, 1, &along, 1);
-  p->body = tn__simplify_accesses(c, p->l->a, p->body);
-}
-
-/* a choice: no is right */
-static bool run(pass *p, const chosen *x) {
-  reach s;
-  if (!compares(p, x, x->where, &s) || !is_turn(p, x, s.turn) || hangs_on(p, x->value, s.turn)) return false;
-  if (closes_within(p, x->value, x->term)) return false;
-  run_along(p, x, &s);
-  return true;
+  tn_node *body = tn__exchange_ranges(p->l, tn__substitute(c, p->body, &sum, &by, 1), &turn, &at, 1, &along, 1);
+  return tn__simplify_accesses(c, p->l->a, body);
 }
 
 /* What casts take for values of what loops count */
@@ -220,23 +212,36 @@ static bool find_again(pass *p, const tn_node *term, const tn_node *turn, chosen
   return false;
 }
 
-/* Where a sum runs along the remainders of a loop's number, that loop is cut in two. */
+/* Is there a turn's loop, or one that can be cut for one?  Then the sum, as it is now, and which terms a turn takes. */
 /* a choice: no is right */
-static bool cut(pass *p, const chosen *x) {
-  reach s;
+static bool has_turn(pass *p, chosen *x, reach *s) {
   int64_t size, terms;
-  if (!compares(p, x, x->where, &s) || s.turn->op != OP_MOD || !tn__const_int(x->term->src[0], &terms)) return false;
-  tn_node *flat = flat_loop(p, s.turn, &size);
-  if (!flat || s.turn->src[0] != flat || size != terms || closes_within(p, x->value, x->term)) return false;
+  if (!compares(p, x, x->where, s) || closes_within(p, x->value, x->term)) return false;
+  if (is_turn(p, x, s->turn)) return !hangs_on(p, x->value, s->turn);
+  tn_node *flat = s->turn->op == OP_MOD ? flat_loop(p, s->turn, &size) : NULL;
+  if (!flat || s->turn->src[0] != flat || !tn__const_int(x->term->src[0], &terms) || size != terms) return false;
+  return find_again(p, x->term, cut_flat(p, flat, size), x, s);
+}
+
+/* Along the turns of a thread, or by all threads of a group.  Where a sum runs along the remainders of a loop's number,
+ * that loop is cut in two. */
+/* a choice: no is right */
+static bool run(pass *p, const chosen *x, bool by_group) {
   pass whole = *p;
-  chosen now;
+  chosen now = *x;
+  reach s;
   tn__sb note = p->l->note;
-  if (!find_again(p, x->term, cut_flat(p, flat, size), &now, &s)) {
+  tn_node *body = NULL;
+  if (has_turn(p, &now, &s)) {
+    tn__run in_group = {now.sum, s.turn, now.term, now.value, s.back, s.beside};
+    body = by_group ? tn__run_in_group(p->l, p->body, &in_group) : run_along(p, &now, &s);
+  }
+  if (!body) {
     *p = whole;
     p->l->note = note;
     return false;
   }
-  run_along(p, &now, &s);
+  p->body = body;
   return true;
 }
 
@@ -397,30 +402,61 @@ static bool tallies(pass *p, const chosen *x) {
 /* a choice: no is right */
 static bool suits_threads(const pass *p, const chosen *x) {
   int64_t terms;
-  if (!tn__const_int(x->term->src[0], &terms) || terms > THREADS_TURNS) return false;
+  if (!tn__const_int(x->term->src[0], &terms) || terms > TN__THREADS_TURNS) return false;
   double threads = tn__volume(&p->s, p->s.outputs) / (double)terms;
   if (threads < (double)p->l->target->units * ENOUGH * p->l->target->subgroup) return false;
   for (uint32_t i = 0; i < p->s.r.order.n; i++) {
     const tn_node *n = p->s.r.order.v[i];
     if (n->op == OP_LOCAL) return false;
-    if (n->op == OP_REDUCE && tn__volume(&p->s, tn__own_of(&p->s.r, n)) > THREADS_TURNS) return false;
+    if (n->op == OP_REDUCE && tn__volume(&p->s, tn__own_of(&p->s.r, n)) > TN__THREADS_TURNS) return false;
   }
   return true;
 }
 
-static bool step(pass *p, tn_node *sum) {
+/* Do its terms lie side by side in memory? */
+/* a choice: either is right */
+static bool lies_along(const pass *p, const chosen *x) {
+  tn__nodes all = {0};
+  tn__topo(p->l->a, &x->value, 1, &all);
+  for (uint32_t i = 0; i < all.n; i++) {
+    if (all.v[i]->op != OP_LOAD) continue;
+    int64_t by = tn__stride(&p->s.r, all.v[i]->src[1], (uint32_t)tn__range_at(&p->s.r, x->term));
+    if (by == 1 || by == -1) return true;
+  }
+  return false;
+}
+
+/* ... and long ones to all of one, as those that lie side by side and are more than a thread has at once; but in mode
+ * strict: they add up in another order. */
+/* a choice: no is right */
+static bool suits_group(const pass *p, const chosen *x) {
+  int64_t terms;
+  if (p->l->c->mode == TN_MODE_STRICT || !tn__const_int(x->term->src[0], &terms)) return false;
+  return terms > TN__THREADS_TURNS || (terms > TN__SCAN_OWN && lies_along(p, x));
+}
+
+static bool step(pass *p, tn_node *sum, bool by_group) {
   chosen x;
   if (!is_chosen(p, sum, &x)) return false;
-  if (p->l->target->group) return suits_threads(p, &x) && (run(p, &x) || cut(p, &x));
-  return run(p, &x) || cut(p, &x) || tallies(p, &x);
+  if (p->l->target->group) return (by_group ? suits_group(p, &x) : suits_threads(p, &x)) && run(p, &x, by_group);
+  return run(p, &x, false) || tallies(p, &x);
+}
+
+static bool any_step(pass *p, bool by_group) {
+  bool done = false;
+  tn__survey_loops(p->l->c, p->l->a, p->body, &p->s);
+  for (uint32_t i = 0; i < p->s.r.order.n && !done; i++) done = step(p, p->s.r.order.v[i], by_group);
+  return done;
 }
 
 tn_node *tn__running(tn__lowering *l, tn_node *body) {
   pass p = {.l = l, .body = body};
-  uint32_t i;
-  do {
-    tn__survey_loops(l->c, l->a, p.body, &p.s);
-    for (i = 0; i < p.s.r.order.n && !step(&p, p.s.r.order.v[i]);) i++;
-  } while (i < p.s.r.order.n);
+  while (any_step(&p, false)) continue;
+  return p.body;
+}
+
+tn_node *tn__running_by_group(tn__lowering *l, tn_node *body) {
+  pass p = {.l = l, .body = body};
+  if (l->target->group) any_step(&p, true);
   return p.body;
 }

@@ -104,7 +104,52 @@ void tn__demand_child(tn__fuse *f, tn_node *n, tn__demand *d, int i, tn_node *co
   tn__demand_put(f, s, d->k, d->child_idx[i], gate, env);
 }
 
+/* The axis that an operand of a comparison counts, whatever has been done to it; -1: it is no such counter */
+static int counted_axis(const tn_node *x) {
+  int axis = -1;
+  for (; x->op == OP_CAST || x->op == OP_EXPAND || x->op == OP_RESHAPE; x = x->src[0])
+    for (uint32_t i = 0; i < x->rank && x->op == OP_RESHAPE && axis < 0; i++)
+      if (!tn__is_int_const(x->dim[i], 1)) axis = (int)i;
+  return x->op == OP_IOTA ? axis : -1;
+}
+
+/* Is n, where a group's threads may sum up along a loop, the sums up to each place of a long axis?  *turn: which of
+ * n's axes. */
+/* a choice: no is right */
+static bool is_scan(const tn__fuse *f, const tn_node *n, uint32_t *turn) {
+  const tn__target *t = &f->dev->target;
+  int64_t terms, turns;
+  if (!t->group || f->c->mode == TN_MODE_STRICT || tn__ops[n->op].group != G_REDUCE || n->nint != 1) return false;
+  const tn_node *x = n->src[0], *where = x->op == OP_WHERE ? x->src[0] : NULL;
+  while (where && where->op == OP_EXPAND) where = where->src[0];
+  if (!where || (where->op != OP_LE && where->op != OP_LT)) return false;
+  int axis[2] = {counted_axis(where->src[0]), counted_axis(where->src[1])}, summed = (int)n->ints[0];
+  if (axis[0] < 0 || axis[1] < 0 || (axis[0] == summed) == (axis[1] == summed)) return false;
+  int own = axis[axis[0] == summed];
+  *turn = (uint32_t)(own > summed ? own - 1 : own);
+  return tn__const_int(x->dim[summed], &terms) && tn__const_int(x->dim[own], &turns) && turns == terms &&
+         terms > TN__THREADS_TURNS && terms <= tn__scan_turns(t);
+}
+
+/* a choice: either is right */
+static double extents(tn_node *env, uint32_t set) {
+  double p = 1;
+  for (uint32_t j = 0; j < env->nsrc && j < 32; j++)
+    if (set >> j & 1) p *= (double)tn__size_guess(env->src[j]->src[0]);
+  return p;
+}
+
+/* Is n an element at each turn of all the kernel's loops that want it at d? */
+/* a choice: no is right */
+static bool is_everywhere(const tn__fuse *f, const tn_node *n, const tn__demand *d) {
+  const tn__seed *g = &f->seeds.v[d->k];
+  return d->env == g->env && !d->gate && tn__numel_guess(n) >= extents(g->env, ~0u);
+}
+
 static void inline_reduce(tn__fuse *f, tn_node *n, tn__info *in, tn__demand *d) {
+  uint32_t turn;
+  tn__seed *g = &f->seeds.v[d->k];
+  if (!g->along && is_scan(f, n, &turn) && is_everywhere(f, n, d)) g->along = d->idx->src[turn], g->alone = true;
   tn_node *x = n->src[0], *size[TN_MAX_RANK], *idx[TN_MAX_RANK];
   for (uint32_t i = 0; i < n->nint; i++) size[i] = x->dim[n->ints[i]];
   d->ranges = open_ranges(f, in, d, size, n->nint);
@@ -201,14 +246,6 @@ uint32_t tn__ranges_in(tn__fuse *f, tn_node *idx, tn_node *gate, tn_node *env, b
   return set;
 }
 
-/* a choice: either is right */
-static double extents(tn_node *env, uint32_t set) {
-  double p = 1;
-  for (uint32_t j = 0; j < env->nsrc && j < 32; j++)
-    if (set >> j & 1) p *= (double)tn__size_guess(env->src[j]->src[0]);
-  return p;
-}
-
 static bool is_reduction(const tn_node *n) {
   return tn__ops[n->op].group == G_REDUCE || n->op == OP_FOLD || n->op == OP_CONTRACT;
 }
@@ -272,12 +309,81 @@ static bool rests_on(tn__fuse *f, const tn_node *n, const tn_node *x) {
   return found;
 }
 
+/* Does the kernel that wants such sums at d go through each once, along a loop of its own?  Elsewhere each would be
+ * made of all of its terms. */
+/* a choice: no is right */
+static bool fits_scan(tn__fuse *f, const tn_node *n, const tn__demand *d, uint32_t turn) {
+  const tn__seed *g = &f->seeds.v[d->k];
+  bool opaque = false;
+  tn_node *at = d->idx->src[turn];
+  uint32_t all = (1u << g->env->nsrc) - 1;
+  if (!is_everywhere(f, n, d) || g->product || g->keeps) return false;
+  for (uint32_t i = 0; i < g->chain.n; i++)
+    if (g->chain.v[i] != all) return false;
+  for (uint32_t i = 0; i < g->roots.n; i++)
+    if (tn__numel_guess(g->roots.v[i]) < extents(g->env, ~0u)) return false;
+  if (at->op == OP_MOD && at->src[1] == n->dim[turn]) at = at->src[0];
+  return at->op == OP_RANGE && tn__ranges_in(f, d->idx, NULL, g->env, &opaque) == all && !opaque;
+}
+
+/* Is node `at` one of the sources of those up to `end`? */
+static bool is_wanted_before(const tn__fuse *f, uint32_t at, uint32_t end) {
+  for (uint32_t i = at + 1; i < end; i++)
+    for (uint32_t k = 0; k < f->order.v[i]->nsrc; k++)
+      if (f->order.v[i]->src[k] == f->order.v[at]) return true;
+  return false;
+}
+
+/* The index along which kernel k sums up, or will by one of the few nodes that come next, in blocks; NULL: none */
+/* a choice: no is right */
+static const tn_node *scans_along(tn__fuse *f, const tn_node *n, int k) {
+  uint32_t end = (uint32_t)(tn__info_of(f, n) - f->info), turn;
+  if (f->seeds.v[k].along) return f->seeds.v[k].along;
+  for (uint32_t i = end; i && end - i < MAX_LOOKED_AT;) {
+    const tn__info *in = &f->info[--i];
+    int last = tn__demand_last(f, in, k);
+    if (last < 0 || in->want.n != 1 || in->must || !is_scan(f, f->order.v[i], &turn)) continue;
+    const tn__demand *d = &in->want.v[last];
+    bool blocks = d->idx->src[turn]->op == OP_MOD && fits_scan(f, f->order.v[i], d, turn);
+    return blocks && !is_wanted_before(f, i, end) ? d->idx->src[turn] : NULL;
+  }
+  return NULL;
+}
+
+/* Beside such sums: is n another one, the same all along their loop, which each group has sooner made anew than another
+ * kernel has begun?  So is what stands before a block of a long scan. */
+/* a choice: no is right */
+static bool fits_beside_scan(tn__fuse *f, const tn_node *n, const tn__demand *d, const tn_node *along) {
+  const tn__target *t = &f->dev->target;
+  const tn_node *by = along->op == OP_MOD ? along->src[1] : NULL;
+  const tn__seed *g = &f->seeds.v[d->k];
+  double all = 1;
+  int64_t terms;
+  bool opaque = false;
+  if (!g->along && tn__ranges_in(f, d->idx, NULL, g->env, &opaque) != (1u << g->env->nsrc) - 1) return false;
+  if (d->env != g->env || d->gate || tn__ops[n->op].group != G_REDUCE || n->nint != 1) return false;
+  for (uint32_t i = 0; i < n->rank; i++) {
+    const tn_node *x = d->idx->src[i];
+    bool block = by && x->op == OP_IDIV && x->src[0] == along->src[0] && x->src[1] == by;
+    if (!block && x->op != OP_CONST && (x->op != OP_RANGE || x == along || (by && x == along->src[0]))) return false;
+    all *= (double)tn__size_guess(n->dim[i]);
+  }
+  return tn__const_int(n->src[0]->dim[n->ints[0]], &terms) &&
+         all * (double)terms * (double)tn__size_of(n->dtype) <= tn__target_launch_bytes(t) * (double)t->far_rate;
+}
+
 /* n computed at d: each element once, and nested under loops that the kernel can put outermost. */
 /* a choice: no is right */
 static bool fits(tn__fuse *f, tn_node *n, const tn__demand *d) {
   bool opaque = false;
   tn_node *env = d->env;
+  uint32_t turn;
   if (env->nsrc > 31 || f->seeds.v[d->k].loops + loops_of(n) > TN__MAX_LOOPS) return false;
+  if (f->seeds.v[d->k].along && !is_reduction(n)) return is_everywhere(f, n, d);
+  const tn_node *along = f->dev->target.group && is_reduction(n) ? scans_along(f, n, d->k) : NULL;
+  if (along && fits_beside_scan(f, n, d, along)) return true;
+  if (f->seeds.v[d->k].along) return false;
+  if (is_scan(f, n, &turn) && !fits_scan(f, n, d, turn)) return false;
   uint32_t set = tn__ranges_in(f, d->idx, d->gate, env, &opaque), nout = f->seeds.v[d->k].env->nsrc,
            outs = (1u << nout) - 1;
   if (opaque) return false;
@@ -383,7 +489,7 @@ static bool fits_again(tn__fuse *f, tn_node *n, const tn__info *in, int k) {
 }
 
 /* How often the loops of kernel k (-1: of any) that want n compute each of its elements: at all places of a stencil, in
- * all windows.  What tiles of a product load, or rows keep, is computed once. */
+ * all windows.  What tiles of a product load, or rows keep, or a group sums up along, is computed once. */
 /* a choice: either is right */
 static double repeats(tn__fuse *f, const tn_node *n, const tn__info *in, int k) {
   double most = 1, each[MAX_LOOKED_AT];
@@ -392,7 +498,7 @@ static double repeats(tn__fuse *f, const tn_node *n, const tn__info *in, int k) 
     bool opaque = false;
     each[i] = 0;
     if (k >= 0 && d->k != k) continue;
-    if (f->seeds.v[d->k].tiled || f->seeds.v[d->k].keeps) return 1;
+    if (f->seeds.v[d->k].tiled || f->seeds.v[d->k].keeps || f->seeds.v[d->k].along) return 1;
     each[i] = extents(d->env, tn__ranges_in(f, d->idx, d->gate, d->env, &opaque)) / tn__numel_guess(n);
     if (opaque) each[i] = 1;
     double all = each[i];
@@ -471,8 +577,9 @@ static bool is_seldom_wanted(tn__fuse *f, tn_node *n, const tn__info *in) {
 static int find_host(tn__fuse *f, tn_node *n, tn__info *in) {
   for (uint32_t i = in->want.n, asked = 0; asked < MAX_HOSTS && i && i--;) {
     const tn__demand *d = &in->want.v[i];
-    if (f->seeds.v[d->k].alone || (in->tiled && f->seeds.v[d->k].tiled) || f->seeds.v[d->k].size > TN__MAX_KERNEL ||
-        f->seeds.v[d->k].roots.n >= TN__MAX_STORES || !covers(f, n, d) || !fits_again(f, n, in, d->k) ||
+    const tn__seed *g = &f->seeds.v[d->k];
+    if ((g->alone && !g->along) || (in->tiled && g->tiled) || g->size > TN__MAX_KERNEL ||
+        g->roots.n >= TN__MAX_STORES || !covers(f, n, d) || !fits_again(f, n, in, d->k) ||
         is_quicker_stored(f, n, in, d->k))
       continue;
     asked++;
@@ -628,7 +735,9 @@ static void materialise(tn__fuse *f, tn_node *n, tn__info *in) {
     root_join(f, n, in, axis, &span);
     return;
   }
-  in->host = n->op == OP_SCATTER || tn__is_called(in) || under_loops(f, n, in) ? -1 : find_host(f, n, in);
+  uint32_t turn;
+  bool apart = n->op == OP_SCATTER || tn__is_called(in) || under_loops(f, n, in) || is_scan(f, n, &turn);
+  in->host = apart ? -1 : find_host(f, n, in);
   if (in->host >= 0) {
     enter_host(f, n, in);
     return;

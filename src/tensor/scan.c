@@ -1,7 +1,8 @@
-/* Running sums and products, made of the rest: blocks of a few elements are summed up, the sums are scanned by the same
- * rule, and each element adds those of its block that stand before it to what the blocks before give.  So a scan reads
- * its input twice, whatever its length, no element waits for the one before it, and the order of all additions is that
- * of the blocks: the same on every device. */
+/* Running sums and products, made of the rest: blocks of elements are summed up, the sums are scanned by the same rule,
+ * and each element adds those of its block that stand before it to what the blocks before give.  So a scan reads its
+ * input twice, whatever its length, no element waits for the one before it, and the order of all additions is that of
+ * the blocks: the same on every device of a kind.  Where a group's threads go along blocks (lower/group_scan.c), these
+ * are long, and what is no longer than one is read once. */
 #include "tensor/scan.h"
 #include "device/device.h"
 
@@ -12,6 +13,13 @@ enum { FIRST_BLOCK = 16, NEXT_BLOCK = 64, LARGEST_BLOCK = 1024 };
 /* On devices of groups: a thread takes a block of many elements, which it fetches at once if blocks divide them; of few
  * elements each may be compared with many while a further kernel would start. */
 enum { ASK_STEPS = 4, MUCH = 4 }; /* multiply-adds of a comparison; launches that are worth whole blocks */
+
+enum {
+  LITTLE = 8,           /* elements beside an axis along which neighbours still lie close together */
+  ENOUGH = 2,           /* times as many threads as run in step, for each unit */
+  FEWEST_OF_THREAD = 4, /* elements, where there are too few for all units otherwise, */
+  GROUPS_OF_UNIT = 8    /* each of which has so many blocks */
+};
 
 static tn_node *unit_like(tn_ctx *c, tn__op op, tn_node *x) {
   return tn__literal_like(c, x, op == OP_PROD ? 1 : 0);
@@ -51,16 +59,35 @@ tn_node *tn__of_before(tn_ctx *c, tn_node *x) {
   return tn__first_of(c, tn__pad(c, x, lohi), 0, n);
 }
 
-/* a choice: either is right */
-static bool lanes_go_along(tn_ctx *c, const tn_node *x, uint32_t axis) {
-  enum { LITTLE = 8 };
+/* Elements beside the axis that lie between its neighbours in memory */
+static double between(const tn_node *x, uint32_t axis) {
   double inner = 1;
   for (uint32_t i = axis + 1; i < x->rank; i++) inner *= (double)x->dim[i]->hi;
-  return inner < LITTLE && !tn__device_get(c, x->device < 0 ? 0 : x->device)->target.group;
+  return inner;
+}
+
+/* a choice: either is right */
+static bool lanes_go_along(tn_ctx *c, const tn_node *x, uint32_t axis) {
+  return between(x, axis) < LITTLE && !tn__device_get(c, x->device < 0 ? 0 : x->device)->target.group;
 }
 
 tn_node *tn__along(tn_ctx *c, tn_node *x, uint32_t axis) {
   return lanes_go_along(c, x, axis) ? tn__op1(c, OP_CONTIG, x) : x;
+}
+
+/* On devices of groups: rows, as long as a group's threads sum up along, or, of longer ones, blocks for all units, of
+ * which each has room for several; short columns, as many as threads have work. */
+/* a choice: any is right */
+static int64_t block_of_group(tn_ctx *c, const tn__target *t, const tn_node *x, uint32_t axis) {
+  int64_t n, most = tn__scan_turns(t), block = (int64_t)tn__usual_group(t) * FEWEST_OF_THREAD;
+  if (c->mode == TN_MODE_STRICT || !tn__const_int(x->dim[axis], &n)) return 0;
+  double all = 1, threads = (double)t->units * ENOUGH * t->subgroup;
+  for (uint32_t i = 0; i < x->rank; i++) all *= (double)x->dim[i]->hi;
+  if (between(x, axis) >= LITTLE) return n <= TN__THREADS_TURNS && all >= threads * (double)n ? n : 0;
+  if (n <= most) return n;
+  while (block < (int64_t)tn__usual_group(t) * TN__SCAN_OWN && (double)block * t->units * GROUPS_OF_UNIT < all)
+    block *= 2;
+  return block < most ? block : most;
 }
 
 /* a choice: any is right */
@@ -68,6 +95,8 @@ static int64_t block_of(tn_ctx *c, const tn_node *x, uint32_t axis, int64_t usua
   const tn__target *t = &tn__device_get(c, x->device < 0 ? 0 : x->device)->target;
   int64_t n, block = LARGEST_BLOCK;
   if (!t->group) return usual;
+  int64_t by_group = block_of_group(c, t, x, axis);
+  if (by_group) return by_group;
   double all = 1, launch = tn__target_launch_guess(t);
   for (uint32_t i = 0; i < x->rank; i++) all *= (double)x->dim[i]->hi;
   while (block > usual && all * (double)block * ASK_STEPS > launch) block /= 2;

@@ -100,6 +100,15 @@ static int halves(tn_ctx *c, tn_tensor **out) {
   return 1 + with_gradients(y, 2, p, out + 1);
 }
 
+/* Running sums: rows that a group goes along, one or several, and longer ones; columns; from the end. */
+static int scans(tn_ctx *c, tn_tensor **out) {
+  tn_tensor *x = TENSOR(TN_F32, 5, 3, 300), *y = TENSOR(TN_I32, 9, 200, 40), *z = TENSOR(TN_I32, 7, 20000);
+  out[0] = tn_cumsum(y, 1);
+  out[1] = tn_cumsum(z, 0);
+  out[2] = tn_cumsum(x, 0);
+  return 3 + with_gradients(tn_mul(tn_cumsum(x, 1), x), 1, &x, out + 3);
+}
+
 static int integers(tn_ctx *c, tn_tensor **out) {
   tn_tensor *x = TENSOR(TN_I32, 100, 300), *y = TENSOR(TN_U8, 250, 300), *z = TENSOR(TN_I64, 9, 300);
   out[0] = tn_floordiv(x, tn_sub_scalar(x, 50));
@@ -413,6 +422,7 @@ const program program_list[] = {{.name = "perceptron", .graph = perceptron},
                                 {.name = "moves", .graph = moves},
                                 {.name = "losses", .graph = losses},
                                 {.name = "functions", .graph = functions},
+                                {.name = "scans", .graph = scans},
                                 {.name = "step", .run = step},
                                 {.name = "stream", .run = stream},
                                 {.name = "old values", .run = old_values},

@@ -1,0 +1,396 @@
+/* A sum up to each turn of a long loop, by the threads of a group.
+ *
+ * Needs a body of such a loop, `turn`, and of others around it, all of which every store closes.  The sum's own loop is
+ * `term`; other sums are the same for all turns, and the threads share out their terms.  Gives a body whose turns are
+ * lanes times neighbours (see lower/kernel.h), in three steps:
+ *
+ *   each thread sums up its neighbours one after the other, and keeps what it has at each;
+ *   what each has at its last one stands in shared memory, in lines of some threads, each of which one of them sums up;
+ *   each adds up the lines before its own, and those of its own line before itself, and adds that to all it kept.
+ *
+ * So all of a group wait for each other as often as there are steps, however many they are, and the order of additions
+ * is a fixed one.  Short loops take few threads each: a group goes along several of them side by side.  Sums from the
+ * end on number threads, and their neighbours, from the last one.  What lies beyond the last turn is neither loaded nor
+ * stored, and counts for none.
+ *
+ * Steps noted: scan(a,TxN): loop a by T threads, N neighbours each; beside(Q): Q such loops in a group. */
+#include "ir/build.h"
+#include "ir/eval.h"
+#include "lower/lower.h"
+#include "rewrite/rewrite.h"
+
+enum {
+  FEWEST_OWN = 4,      /* neighbours of a thread, if memory has them side by side: one wide access */
+  SHARED_LOADS = 8,    /* loads from shared memory in the time in which memory gives an element, or less */
+  USUAL_THREADS = 256, /* more only for what these have no room for */
+  SHORT_LINE = 16,     /* up to so many threads are one line */
+  STEPS_OF_GROUP = 4   /* times as many threads as run in step, of loops side by side */
+};
+
+typedef struct scan {
+  tn__lowering *l;
+  tn_ctx *c;
+  const tn__run *of;
+  int64_t turns, threads, own, line; /* of a loop: threads, neighbours of each, threads of a line */
+  int64_t beside;                    /* loops that a group goes along at once */
+  tn__op by;
+  tn_node *nothing;                  /* what changes no sum */
+  tn_node *gone[TN__MAX_RANGES];     /* the loops that lanes and neighbours stand for, the turn's last */
+  uint32_t ngone;
+  tn_node *rows, *block;             /* how many those around the turn's are in all; blocks of them, NULL: no such */
+} scan;
+
+static int64_t power_above(int64_t v) {
+  int64_t p = 1;
+  while (p < v) p *= 2;
+  return p;
+}
+
+/* How many neighbours all accesses along the turn, or the term, have at multiples of as many */
+/* a choice: any is right */
+static int64_t neighbours_of(const scan *s, const tn__survey *v) {
+  int64_t n = TN__SCAN_OWN;
+  for (uint32_t i = 0; i < v->r.order.n; i++) {
+    const tn_node *x = v->r.order.v[i];
+    for (int k = 0; k < 2 && tn__is_access(x); k++) {
+      tn_node *range = k ? s->of->term : s->of->turn;
+      int64_t stride = tn__stride(&v->r, x->src[1], (uint32_t)tn__range_at(&v->r, range));
+      if (stride != 1 && stride != -1) continue;
+      tn_node *zero = tn__int(s->c, 0), *base = tn__substitute(s->c, x->src[1], &range, &zero, 1);
+      base = tn__simplify_index(s->c, base);
+      while (n > 1 && !tn__divisible(base, n)) n /= 2;
+    }
+  }
+  return n;
+}
+
+/* Threads of a line: one line of few, else about as many as there are lines */
+/* a choice: any power of two up to their number is right */
+static int64_t line_for(int64_t threads) {
+  int64_t line = 1;
+  while (line < threads && (line < SHORT_LINE || line * line < threads)) line *= 2;
+  return line;
+}
+
+/* Are a thread's neighbours enough for what it loads of others' sums to take no longer than memory does? */
+/* a choice: either is right */
+static bool are_enough(const scan *s, int64_t own) {
+  int64_t threads = power_above((s->turns + own - 1) / own), line = line_for(threads);
+  return line + threads / line <= SHARED_LOADS * (own + 1);
+}
+
+/* Neighbours of a thread: as many as leave work to a usual group and lie so, or more where it must have more */
+/* a choice: any power of two is right */
+static int64_t own_of(const scan *s, const tn__survey *v, int64_t most) {
+  int64_t usual = USUAL_THREADS < most ? USUAL_THREADS : most;
+  int64_t there = neighbours_of(s, v), want = power_above((s->turns + usual - 1) / usual), own;
+  if (want < FEWEST_OWN) want = FEWEST_OWN;
+  own = want < there ? want : there;
+  while (own < TN__SCAN_OWN && !are_enough(s, own)) own *= 2;
+  return own;
+}
+
+/* Loops that a group goes along: at least as many threads as run in step, and several times as many of many loops */
+/* a choice: any power of two is right */
+static int64_t beside_of(const scan *s, double rows) {
+  const tn__target *t = s->l->target;
+  int64_t n = 1;
+  while (rows > 1 && s->threads * n < STEPS_OF_GROUP * t->subgroup &&
+         (s->threads * n < t->subgroup || rows > 2.0 * (double)n * t->units))
+    n *= 2;
+  return n;
+}
+
+/* All of them are powers of two: lines and loops begin at lanes that they divide. */
+static void choose_sizes(scan *s, const tn__survey *v, double rows) {
+  int64_t most = power_above(s->l->target->group / 2 + 1);
+  s->own = own_of(s, v, most);
+  while (s->own * most < s->turns) s->own *= 2;
+  s->threads = power_above((s->turns + s->own - 1) / s->own);
+  s->beside = beside_of(s, rows);
+  while (s->threads * s->beside > most) s->beside /= 2;
+  if (s->threads * s->beside < s->l->target->subgroup) s->threads = s->l->target->subgroup / s->beside;
+  s->line = line_for(s->threads);
+}
+
+static int64_t group_of(const scan *s) { return s->threads * s->beside; }
+static int64_t lines_of(const scan *s) { return s->threads / s->line; }
+
+static tn_node *lanes(scan *s, int64_t n) { return tn__fresh_range(s->l, tn__int(s->c, n), AX_UPCAST, ROLE_KEPT); }
+static tn_node *neighbours(scan *s) { return tn__fresh_range(s->l, tn__int(s->c, s->own), AX_UNROLL, ROLE_KEPT); }
+
+static tn_node *load(scan *s, tn_node *from, tn_node *at) {
+  return tn__node_make(s->c, &(tn__make){.op = OP_LOAD, .src = (tn_node *[]){from, at}, .nsrc = 2});
+}
+
+/* ---- what a thread keeps ---- */
+
+static tn_node *registers(scan *s) {
+  return tn__node_make(s->c, &(tn__make){.op = OP_LOCAL,
+                                         .dtype = s->nothing->dtype,
+                                         .src = (tn_node *[]){tn__int(s->c, s->own * group_of(s))},
+                                         .nsrc = 1,
+                                         .ints = (int64_t[]){s->l->next_local++, group_of(s)},
+                                         .nint = 2,
+                                         .device = -1});
+}
+
+/* A thread's element of them: of the form that kernel.h asks for */
+static tn_node *slot(scan *s, tn_node *number, tn_node *lane) {
+  tn_node *threads = tn__int(s->c, group_of(s));
+  tn_node *start = tn__node_make(
+      s->c, &(tn__make){.op = OP_MUL, .dtype = TN__INDEX, .src = (tn_node *[]){number, threads}, .nsrc = 2});
+  return tn__node_make(s->c,
+                       &(tn__make){.op = OP_ADD, .dtype = TN__INDEX, .src = (tn_node *[]){start, lane}, .nsrc = 2});
+}
+
+static tn_node *from_end(scan *s, tn_node *x, int64_t n) { return tn__sub(s->c, tn__int(s->c, n - 1), x); }
+
+/* The quotient and the remainder by `by`, of a number below `all` */
+static tn_node *over(scan *s, tn_node *x, int64_t by, int64_t all) {
+  return by == all ? tn__int(s->c, 0) : by == 1 ? x : tn__op2(s->c, OP_IDIV, x, tn__int(s->c, by));
+}
+static tn_node *rest(scan *s, tn_node *x, int64_t by, int64_t all) {
+  return by == all ? x : by == 1 ? tn__int(s->c, 0) : tn__op2(s->c, OP_MOD, x, tn__int(s->c, by));
+}
+
+static tn_node *row_of(scan *s, tn_node *lane) { return over(s, lane, s->threads, group_of(s)); }
+static tn_node *thread_of(scan *s, tn_node *lane) { return rest(s, lane, s->threads, group_of(s)); }
+
+static tn_node *turn_at(scan *s, tn_node *lane, tn_node *by) {
+  return tn__add(s->c, tn__mul(s->c, thread_of(s, lane), tn__int(s->c, s->own)), by);
+}
+
+/* Which of all loops along which threads sum up the lane is for; the last block may have some beyond the end. */
+static tn_node *row_at(scan *s, tn_node *lane) {
+  return tn__add(s->c, tn__mul(s->c, s->block, tn__int(s->c, s->beside)), row_of(s, lane));
+}
+
+/* The counters of all loops that are gone, for a lane and its neighbour */
+static void counters(scan *s, tn_node *lane, tn_node *by, tn_node **at) {
+  uint32_t n = s->ngone - 1;
+  at[n] = turn_at(s, lane, by);
+  tn_node *left = n ? row_at(s, lane) : NULL;
+  if (n && !tn__divisible(s->rows, s->beside)) /* beyond the end the last one's work is done again */
+    left = tn__op2(s->c, OP_MIN, left, tn__sub(s->c, s->rows, tn__int(s->c, 1)));
+  while (n) {
+    tn_node *size = s->gone[--n]->src[0];
+    at[n] = n ? tn__op2(s->c, OP_MOD, left, size) : left;
+    left = tn__op2(s->c, OP_IDIV, left, size);
+  }
+}
+
+/* The term's value for a thread's neighbour.  Beyond the last turn nothing is loaded, and from the end on, where that
+ * comes first, nothing counts. */
+static tn_node *value_at(scan *s, tn_node *lane, tn_node *by) {
+  tn_node *at[TN__MAX_RANGES], *from[TN__MAX_RANGES];
+  counters(s, lane, by, at);
+  memcpy(from, s->gone, s->ngone * sizeof *from);
+  from[s->ngone - 1] = s->of->term;
+  tn_node *value = tn__substitute(s->c, s->of->value, from, at, s->ngone);
+  value = tn__simplify_accesses(s->c, s->l->a, value);
+  if (s->own * s->threads == s->turns) return value;
+  tn_node *inside = tn__op2(s->c, OP_LT, at[s->ngone - 1], tn__int(s->c, s->turns));
+  tn__ranges r;
+  tn__ranges_find(s->c, s->l->a, value, &r);
+  if (tn__range_at(&r, by) >= 0) value = tn__gate_accesses(s->l, value, inside, by, NULL);
+  return s->of->back ? tn__where(s->c, inside, value, s->nothing) : value;
+}
+
+/* All values up to each of the thread's neighbours, itself among them, in the order in which they lie in memory */
+static tn_node *summed_up(scan *s) {
+  tn_node *lane = lanes(s, group_of(s)), *by = neighbours(s), *own[2] = {lane, by}, *value = value_at(s, lane, by),
+          *at = slot(s, by, lane);
+  if (s->of->back) { /* these are loaded forwards, as memory wants it */
+    tn_node *kept = tn__filled(s->c, registers(s), at, value, own, 2);
+    own[0] = lane = lanes(s, group_of(s)), own[1] = by = neighbours(s);
+    at = slot(s, from_end(s, by, s->own), lane);
+    value = load(s, kept, at);
+  }
+  int64_t combine = (int64_t)s->by;
+  tn_node *sum = tn__node_make(s->c, &(tn__make){.op = OP_RUNNING, .src = (tn_node *[]){value, by}, .nsrc = 2,
+                                                 .ints = &combine, .nint = 1});
+  return tn__filled(s->c, registers(s), at, sum, own, 2);
+}
+
+/* ---- what threads tell each other ---- */
+
+/* A line's threads lie one element further than the line before them ends, for lines to begin in other banks. */
+static tn_node *in_line(scan *s, tn_node *line, tn_node *thread) {
+  return tn__add(s->c, tn__mul(s->c, line, tn__int(s->c, s->line + 1)), thread);
+}
+
+/* The thread's number among those of its loop, which is that in the order of additions */
+static tn_node *number_of(scan *s, tn_node *lane) {
+  tn_node *thread = thread_of(s, lane);
+  return s->of->back ? from_end(s, thread, s->threads) : thread;
+}
+
+/* The line of its loop that it stands in, the first one of that loop, and its place in it */
+static tn_node *line_of(scan *s, tn_node *n) { return over(s, n, s->line, s->threads); }
+static tn_node *first_line(scan *s, tn_node *lane) {
+  return tn__mul(s->c, row_of(s, lane), tn__int(s->c, lines_of(s)));
+}
+static tn_node *place_of(scan *s, tn_node *n) { return rest(s, n, s->line, s->threads); }
+
+static tn_node *totals(scan *s, tn_node *kept) {
+  tn_node *lane = lanes(s, group_of(s)), *number = number_of(s, lane);
+  tn_node *total = load(s, kept, slot(s, tn__int(s->c, s->of->back ? 0 : s->own - 1), lane));
+  tn_node *room = tn__scratch(s->l, total->dtype, s->beside * lines_of(s) * (s->line + 1));
+  tn_node *line = tn__add(s->c, first_line(s, lane), line_of(s, number));
+  tn_node *at = in_line(s, line, place_of(s, number));
+  return tn__filled(s->c, room, tn__simplify_index(s->c, at), total, &lane, 1);
+}
+
+static tn_node *sum_of(scan *s, tn_node *value, tn_node *range) {
+  int64_t ints[2] = {(int64_t)s->by, 0};
+  return tn__node_make(s->c, &(tn__make){.op = OP_REDUCE, .src = (tn_node *[]){value, range}, .nsrc = 2, .ints = ints,
+                                         .nint = 2});
+}
+
+static tn_node *terms(scan *s, int64_t n) { return tn__fresh_range(s->l, tn__int(s->c, n), AX_REDUCE, ROLE_APART); }
+
+static tn_node *totals_of_lines(scan *s, tn_node *total) {
+  int64_t lines = s->beside * lines_of(s);
+  tn_node *line = lanes(s, lines), *thread = terms(s, s->line);
+  tn_node *sum = sum_of(s, load(s, total, in_line(s, line, thread)), thread);
+  return tn__filled(s->c, tn__scratch(s->l, total->dtype, lines), line, sum, &line, 1);
+}
+
+/* Of the first n, those before number `end` */
+static tn_node *sum_before(scan *s, tn_node *value, tn_node *range, tn_node *end) {
+  return sum_of(s, tn__where(s->c, tn__op2(s->c, OP_LT, range, end), value, s->nothing), range);
+}
+
+/* All that stands before the thread's own; the last line, and the last thread of a line, stand before none. */
+static tn_node *before(scan *s, tn_node *total, tn_node *lane) {
+  tn_node *number = number_of(s, lane), *own = line_of(s, number), *first = first_line(s, lane);
+  tn_node *line = terms(s, lines_of(s) - 1), *thread = terms(s, s->line - 1);
+  tn_node *at = tn__simplify_index(s->c, in_line(s, tn__add(s->c, first, own), thread));
+  tn_node *near = sum_before(s, load(s, total, at), thread, place_of(s, number));
+  if (lines_of(s) == 1) return near;
+  tn_node *from = load(s, totals_of_lines(s, total), tn__simplify_index(s->c, tn__add(s->c, first, line)));
+  return tn__op2(s->c, s->by, sum_before(s, from, line, own), near);
+}
+
+/* What the thread has up to its neighbour, or before it */
+static tn_node *own_part(scan *s, tn_node *kept, tn_node *lane, tn_node *by) {
+  if (!s->of->beside) return load(s, kept, slot(s, by, lane));
+  tn_node *zero = tn__int(s->c, 0), *last = tn__int(s->c, s->own - 1), *one = tn__int(s->c, 1);
+  tn_node *other = s->of->back ? tn__op2(s->c, OP_MIN, tn__add(s->c, by, one), last)
+                               : tn__op2(s->c, OP_MAX, tn__sub(s->c, by, one), zero);
+  tn_node *any = s->of->back ? tn__op2(s->c, OP_LT, by, last) : tn__op2(s->c, OP_LT, zero, by);
+  return tn__where(s->c, any, load(s, kept, slot(s, other, lane)), s->nothing);
+}
+
+/* ---- a body ---- */
+
+/* May the threads share out its terms, all of them together? */
+/* a choice: no is right */
+static bool is_shared(const scan *s, const tn__survey *v, const tn_node *sum) {
+  uint64_t free = tn__free_of(&v->r, sum), turn = 1ull << tn__range_at(&v->r, s->of->turn);
+  uint32_t own = (uint32_t)tn__range_at(&v->r, sum->src[1]);
+  return sum->nsrc == 2 && !(free & ~(v->outputs & ~turn)) && tn__is_const(sum->src[1]->src[0]) &&
+         tn__axis_of(sum->src[1]) == AX_REDUCE && !tn__bounds_loops(&v->r, own) && sum->src[1] != s->of->term;
+}
+
+/* Do all stores go through the same loops, on all of which the sum hangs, and are others shared out? */
+/* a choice: no is right */
+static bool is_possible(const scan *s, const tn__survey *v) {
+  uint64_t turn = 1ull << tn__range_at(&v->r, s->of->turn);
+  if (v->common != v->outputs || !(v->common & turn) || v->running) return false;
+  for (uint32_t i = 0; i < v->r.order.n; i++) {
+    const tn_node *n = v->r.order.v[i];
+    if (n->op == OP_LOCAL || n->op == OP_STOREADD || n->op == OP_AFTER) return false;
+    if (n->op == OP_REDUCE && n != s->of->sum && !is_shared(s, v, n)) return false;
+    if (n == s->of->sum && (v->outputs & ~tn__free_of(&v->r, n))) return false;
+  }
+  for (uint32_t k = 0; k < v->r.n; k++)
+    if (tn__axis_of(v->r.range[k]) == AX_GLOBAL || ((v->outputs >> k & 1) && tn__bounds_loops(&v->r, k))) return false;
+  return true;
+}
+
+/* The sum over `term`, as it is in the body now */
+static tn_node *find_sum(scan *s, tn_node *body) {
+  tn__nodes all = {0};
+  tn_node *sum = NULL;
+  tn__topo(s->l->a, &body, 1, &all);
+  for (uint32_t i = 0; i < all.n; i++)
+    if (all.v[i]->op == OP_REDUCE && all.v[i]->src[1] == s->of->term) sum = all.v[i];
+  return sum;
+}
+
+/* The terms of other sums, a turn for each of the threads: beyond the last one they add nothing. */
+static tn_node *share_out(scan *s, const tn__survey *v, tn_node *body) {
+  tn_ctx *c = s->c;
+  for (uint32_t i = 0; i < v->r.order.n; i++) {
+    tn_node *n = v->r.order.v[i], *x = n->op == OP_REDUCE && n != s->of->sum ? n->src[1] : NULL, *cut[2];
+    if (!x) continue;
+    int64_t all = x->hi + 1, by = s->threads < power_above(all) ? s->threads : power_above(all);
+    cut[0] = tn__range_like(c, x, tn__int(c, (all + by - 1) / by), AX_REDUCE);
+    cut[1] = tn__fresh_range(s->l, tn__int(c, by), AX_UPCAST, tn__role_of(x));
+    tn_node *at = tn__add(c, tn__mul(c, cut[0], tn__int(c, by)), cut[1]), *inside = tn__op2(c, OP_LT, at, x->src[0]);
+    if (all % by) at = tn__op2(c, OP_MIN, at, tn__int(c, all - 1));
+    body = tn__exchange_ranges(s->l, body, &x, &at, 1, cut, 2);
+    if (all % by) body = tn__ignore_beyond(s->l, body, cut[1], inside);
+  }
+  return body;
+}
+
+/* The loops around the turn's become one, of which a group may have several turns side by side. */
+static void take_rows(scan *s, const tn__survey *v) {
+  tn_ctx *c = s->c;
+  bool others = false; /* which are the same for all threads of a group only if it goes along one loop */
+  for (uint32_t i = 0; i < v->r.order.n; i++)
+    others |= v->r.order.v[i]->op == OP_REDUCE && v->r.order.v[i] != s->of->sum;
+  uint64_t around = v->outputs & ~(1ull << tn__range_at(&v->r, s->of->turn));
+  choose_sizes(s, v, others ? 1 : tn__volume(v, around));
+  s->rows = tn__int(c, 1);
+  for (uint32_t k = 0; k < v->r.n; k++) {
+    if (!(around >> k & 1)) continue;
+    uint32_t at = s->ngone++;
+    for (; at && tn__id_of(s->gone[at - 1]) > tn__id_of(v->r.range[k]); at--) s->gone[at] = s->gone[at - 1];
+    s->gone[at] = v->r.range[k];
+    s->rows = tn__simplify_index(c, tn__mul(c, s->rows, v->r.range[k]->src[0]));
+  }
+  if (s->ngone) {
+    tn_node *up = tn__add(c, s->rows, tn__int(c, s->beside - 1)), *by = tn__int(c, s->beside);
+    s->block = tn__fresh_range(s->l, tn__simplify_index(c, tn__op2(c, OP_IDIV, up, by)), AX_LOOP,
+                               tn__role_of(s->gone[0]));
+  }
+  s->gone[s->ngone++] = s->of->turn;
+}
+
+/* The body over lanes and neighbours; what lies beyond the end is left alone. */
+static tn_node *over_lanes(scan *s, tn_node *body, tn_node *lane, tn_node *by) {
+  tn_ctx *c = s->c;
+  tn_node *at[TN__MAX_RANGES], *come[3] = {lane, by, s->block};
+  counters(s, lane, by, at);
+  body = tn__exchange_ranges(s->l, body, s->gone, at, s->ngone, come, s->block ? 3 : 2);
+  body = tn__simplify_accesses(c, s->l->a, body);
+  if (s->own * s->threads > s->turns)
+    body = tn__gate_accesses(s->l, body, tn__op2(c, OP_LT, at[s->ngone - 1], tn__int(c, s->turns)), by, NULL);
+  if (!s->block || tn__divisible(s->rows, s->beside)) return body;
+  return tn__ignore_beyond(s->l, body, lane, tn__op2(c, OP_LT, row_at(s, lane), s->rows));
+}
+
+tn_node *tn__run_in_group(tn__lowering *l, tn_node *body, const tn__run *of) {
+  tn_ctx *c = l->c;
+  scan s = {.l = l, .c = c, .of = of, .by = (tn__op)of->sum->ints[0], .turns = of->turn->hi + 1};
+  tn__survey v;
+  tn__survey_loops(c, l->a, body, &v);
+  if (!tn__is_const(of->turn->src[0]) || of->turn->hi != of->term->hi || s.turns > tn__scan_turns(l->target) ||
+      !is_possible(&s, &v))
+    return NULL;
+  take_rows(&s, &v);
+  s.nothing = tn__const_bits(c, of->sum->dtype, tn__eval_reduce_init((int)s.by, of->sum->dtype));
+  tn__sb_printf(&l->note, " scan(%lld,%lldx%lld)", tn__id_of(of->turn), (long long)s.threads, (long long)s.own);
+  if (s.beside > 1) tn__sb_printf(&l->note, " beside(%lld)", (long long)s.beside);
+  tn_node *lane = tn__fresh_range(l, tn__int(c, group_of(&s)), AX_UPCAST, tn__role_of(of->turn)),
+          *by = tn__fresh_range(l, tn__int(c, s.own), AX_UNROLL, tn__role_of(of->turn));
+  body = over_lanes(&s, share_out(&s, &v, body), lane, by);
+  tn_node *sum = find_sum(&s, body), *kept = summed_up(&s);
+  tn_node *all = tn__op2(c, s.by, before(&s, totals(&s, kept), lane), own_part(&s, kept, lane, by));
+  l->threads = (int)group_of(&s);
+  return tn__substitute(c, body, &sum, &all, 1);
+}

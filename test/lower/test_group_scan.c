@@ -1,0 +1,247 @@
+/* Sums up to each turn of a loop by the threads of a group: whatever the length, the dtype, the direction and what
+ * stands around, elements are those that a plain loop gives.  Numbers are small integers, whose sums are exact in any
+ * order; each schedule is compared with its graph, and its kernels' threads are proved to keep apart. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include "support/device.h"
+#include "support/explained.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { UPTO, BEFORE, FROM, BEHIND }; /* which terms of its row a turn takes */
+enum { PLUS, TIMES, GREATEST };
+enum { NO_NAN = -1 };
+
+typedef struct program {
+  const char *name;
+  tn_tensor *(*make)(tn_tensor *x, const struct program *p);
+  int dtype, terms, op;
+  tn_dim outer, n, inner; /* x[outer, n, inner] */
+  tn_dim nan;             /* the place in each row that has one; NO_NAN: none */
+  const char *step, *no;  /* what a kernel's note says, and what none does; NULL: anything */
+} program;
+
+/* ---- what is computed ---- */
+
+static tn_tensor *numbers(tn_tensor *like, tn_dim n, int axis) {
+  tn_dim shape[4] = {1, 1, 1, 1};
+  shape[axis] = n;
+  return tn_reshape(tn_arange(tn_ctx_of(like), TN_I32, 0, (double)n, 1), shape, 4);
+}
+
+static tn_tensor *chosen(tn_tensor *own, tn_tensor *term, int terms) {
+  switch (terms) {
+  case UPTO: return tn_le(term, own);
+  case BEFORE: return tn_lt(term, own);
+  case FROM: return tn_le(own, term);
+  default: return tn_lt(own, term);
+  }
+}
+
+/* As a user would write it */
+static tn_tensor *masked(tn_tensor *x, const program *p) {
+  tn_tensor *where = chosen(numbers(x, p->n, 1), numbers(x, p->n, 2), p->terms);
+  double nothing = p->op == TIMES ? 1 : p->op == PLUS || p->dtype == TN_U8 ? 0 : -INFINITY;
+  tn_tensor *row = tn_unsqueeze(x, 1), *none = tn_full_like(row, nothing);
+  row = tn_where(where, row, none);
+  if (p->op == PLUS) return tn_sum(row, (int[]){2}, 1, false);
+  return p->op == TIMES ? tn_prod(row, (int[]){2}, 1, false) : tn_max(row, (int[]){2}, 1, false);
+}
+static tn_tensor *scan(tn_tensor *x, const program *p) {
+  return p->op == TIMES ? tn_cumprod(x, 1) : tn_cumsum(x, 1);
+}
+static tn_tensor *gradient(tn_tensor *x, const program *p) {
+  tn_tensor *at = tn_contiguous(tn_mul_scalar(x, 0)), *g = NULL;
+  tn_tensor *loss = tn_sum(tn_mul(tn_cumsum(at, 1), x), (int[]){0, 1, 2}, 3, false);
+  return (void)p, tn_grad(loss, 1, &at, &g) == TN_OK ? g : NULL;
+}
+/* ... in blocks, each with the sum of those before it */
+static tn_tensor *of_blocks(tn_tensor *x, const program *p) {
+  tn_dim side = (tn_dim)sqrt((double)p->n), line[3] = {1, side, 1};
+  program within = {.terms = UPTO, .n = side}, before = {.terms = BEFORE, .n = side};
+  tn_tensor *rows = tn_reshape(x, (tn_dim[]){side, side, 1}, 3);
+  tn_tensor *all = tn_reshape(tn_sum(rows, (int[]){1}, 1, false), line, 3);
+  tn_tensor *first = tn_reshape(masked(all, &before), (tn_dim[]){side, 1, 1}, 3);
+  return tn_reshape(tn_add(first, masked(rows, &within)), (tn_dim[]){1, p->n, 1}, 3);
+}
+/* ... of what is looked at from the end, is the same for many, or has a function before and behind it */
+static tn_tensor *of_flipped(tn_tensor *x, const program *p) { return scan(tn_flip(x, (int[]){1}, 1), p); }
+static tn_tensor *of_shared(tn_tensor *x, const program *p) {
+  return tn_add(scan(tn_slice(x, 0, 0, 1, 1), p), tn_mul_scalar(x, 0));
+}
+static tn_tensor *between(tn_tensor *x, const program *p) { return tn_sub(tn_neg(masked(tn_neg(x), p)), x); }
+static tn_tensor *of_more(tn_tensor *x, const program *p) { return masked(tn_add_scalar(x, 1), p); }
+/* ... reduced, slid along, or summed up once more: by another kernel */
+static tn_tensor *below(tn_tensor *x, const program *p) { return tn_max(masked(x, p), (int[]){1}, 1, true); }
+static tn_tensor *slid(tn_tensor *x, const program *p) { return tn_slice(masked(x, p), 1, 1, p->n, 1); }
+static tn_tensor *twice(tn_tensor *x, const program *p) { return tn_add(masked(x, p), masked(tn_neg(x), p)); }
+static tn_tensor *with_maximum(tn_tensor *x, const program *p) {
+  return tn_add(masked(x, p), tn_max(x, (int[]){1}, 1, true));
+}
+
+/* ---- what a plain loop gives ---- */
+
+static double combined(double a, double b, int op) {
+  return op == PLUS ? a + b : op == TIMES ? a * b : isnan(a) || isnan(b) ? (double)NAN : a > b ? a : b;
+}
+
+static void loop(const double *x, double *y, const program *p, double sign) {
+  static const double nothing[] = {[PLUS] = 0, [TIMES] = 1, [GREATEST] = -INFINITY};
+  bool back = p->terms == FROM || p->terms == BEHIND, beside = p->terms == BEFORE || p->terms == BEHIND;
+  for (tn_dim row = 0; row < p->outer * p->inner; row++) {
+    double sum = nothing[p->op];
+    for (tn_dim k = 0; k < p->n; k++) {
+      tn_dim i = back ? p->n - 1 - k : k, at = (row / p->inner * p->n + i) * p->inner + row % p->inner;
+      if (beside) y[at] = sum;
+      sum = combined(sum, sign * x[at], p->op);
+      if (!beside) y[at] = sum;
+    }
+  }
+}
+
+static double element(const program *p, tn_dim at) {
+  tn_dim i = at / p->inner % p->n;
+  if (i == p->nan) return (double)NAN;
+  return p->op == TIMES ? (at % 7 ? 1 : -1) : (double)((at * 31 + at / 5) % 9 - (p->dtype == TN_U8 ? 0 : 4));
+}
+
+/* The elements that are to be, and how many */
+static tn_dim expected(const program *p, double *x, double *y) {
+  tn_dim all = p->outer * p->n * p->inner;
+  for (tn_dim at = 0; at < all; at++) x[at] = element(p, at);
+  if (p->make == of_flipped)
+    for (tn_dim at = 0; at < all; at++)
+      x[at] = element(p, at / (p->n * p->inner) * p->n * p->inner + (p->n - 1 - at / p->inner % p->n) * p->inner +
+                             at % p->inner);
+  if (p->make == of_shared)
+    for (tn_dim at = p->n * p->inner; at < all; at++) x[at] = x[at % (p->n * p->inner)];
+  for (tn_dim at = 0; at < all && p->make == of_more; at++) x[at]++;
+  loop(x, y, p, p->make == between ? -1 : 1);
+  for (tn_dim at = 0; at < all && p->make == between; at++) y[at] = -y[at] - x[at];
+  for (tn_dim at = 0; at < all && p->make == twice; at++) y[at] = 0;
+  if (p->make != below && p->make != slid && p->make != with_maximum) return all;
+  tn_dim n = 0, line = p->n * p->inner;
+  for (tn_dim at = 0; at < all; at++) {
+    tn_dim i = at / p->inner % p->n, first = at / line * line + at % p->inner;
+    double most = -INFINITY;
+    for (tn_dim k = 0; k < p->n; k++) most = fmax(most, (p->make == below ? y : x)[first + k * p->inner]);
+    if (p->make == with_maximum) y[at] += most;
+    else if (p->make == slid ? i > 0 : i == 0) x[n++] = p->make == slid ? y[at] : most;
+  }
+  if (p->make == with_maximum) return all;
+  memcpy(y, x, (size_t)n * sizeof *y);
+  return n;
+}
+
+/* ---- rows ---- */
+
+static tn_tensor *made(tn_ctx *c, const void *of) {
+  const program *p = of;
+  tn_dim all = p->outer * p->n * p->inner, shape[3] = {p->outer, p->n, p->inner};
+  double *x = malloc((size_t)all * sizeof *x);
+  assert_non_null(x);
+  for (tn_dim at = 0; at < all; at++) x[at] = element(p, at);
+  tn_tensor *t = tn_contiguous(tn_cast(tn_from(c, TN_F64, shape, 3, x), (tn_dtype)p->dtype));
+  free(x);
+  assert_int_equal(tn_realize(&t, 1), TN_OK);
+  return tn_contiguous(tn_cast(p->make(t, p), TN_F64));
+}
+
+static void check_steps(const void *of, const char *device, const char *text) {
+  const program *p = of;
+  if (p->step && !strstr(text, p->step)) fail_msg("%s on %s: no %s in\n%s", p->name, device, p->step, text);
+  if (p->no && strstr(text, p->no)) fail_msg("%s on %s: %s in\n%s", p->name, device, p->no, text);
+}
+
+static void compare(const program *p, const char *device) {
+  size_t bytes = 0, all = (size_t)(p->outer * p->n * p->inner);
+  double *x = malloc(all * sizeof *x), *y = malloc(all * sizeof *y);
+  assert_non_null(x);
+  assert_non_null(y);
+  tn_dim n = expected(p, x, y);
+  double *got = explained((tn_options){.device = device}, p->name, made, check_steps, p, &bytes);
+  assert_int_equal(bytes, (size_t)n * sizeof *got);
+  for (tn_dim i = 0; i < n; i++)
+    if (got[i] != y[i] && !(isnan(got[i]) && isnan(y[i])))
+      fail_msg("%s on %s: element %lld is %g, not %g", p->name, device, (long long)i, got[i], y[i]);
+  free(got);
+  free(x);
+  free(y);
+}
+
+static const program programs[] = {
+    {"a row", masked, TN_F32, UPTO, PLUS, 1, 100, 1, NO_NAN, "scan(", NULL},
+    {"one that threads divide", masked, TN_F32, UPTO, PLUS, 2, 256, 1, NO_NAN, "scan(", NULL},
+    {"an odd one", masked, TN_F32, UPTO, PLUS, 3, 129, 1, NO_NAN, "scan(", NULL},
+    {"those before", masked, TN_F32, BEFORE, PLUS, 3, 129, 1, NO_NAN, "scan(", NULL},
+    {"those from each on", masked, TN_F32, FROM, PLUS, 3, 129, 1, NO_NAN, "scan(", NULL},
+    {"those behind", masked, TN_F32, BEHIND, PLUS, 3, 130, 1, NO_NAN, "scan(", NULL},
+    {"products", masked, TN_F64, UPTO, TIMES, 3, 71, 1, NO_NAN, "scan(", NULL},
+    {"products of those behind", masked, TN_F32, BEHIND, TIMES, 2, 300, 1, NO_NAN, "scan(", NULL},
+    {"maxima", masked, TN_F32, UPTO, GREATEST, 2, 300, 1, NO_NAN, "scan(", NULL},
+    {"maxima of those before", masked, TN_F32, BEFORE, GREATEST, 2, 90, 1, NO_NAN, "scan(", NULL},
+    {"a NaN", masked, TN_F32, UPTO, PLUS, 2, 200, 1, 77, "scan(", NULL},
+    {"a NaN from behind", masked, TN_F32, FROM, PLUS, 2, 200, 1, 77, "scan(", NULL},
+    {"a NaN at the end", masked, TN_F32, BEFORE, GREATEST, 2, 101, 1, 100, "scan(", NULL},
+    {"columns", masked, TN_F32, UPTO, PLUS, 2, 90, 5, NO_NAN, "scan(", NULL},
+    {"bytes", masked, TN_U8, UPTO, GREATEST, 2, 300, 1, NO_NAN, NULL, NULL},
+    {"bf16", scan, TN_BF16, UPTO, PLUS, 2, 33, 1, NO_NAN, "scan(", NULL},
+    {"wide integers", scan, TN_I64, UPTO, PLUS, 2, 500, 1, NO_NAN, "scan(", NULL},
+    {"rows side by side", scan, TN_F32, UPTO, PLUS, 300, 32, 1, NO_NAN, "beside(", NULL},
+    {"odd rows side by side", scan, TN_F32, UPTO, PLUS, 301, 21, 1, NO_NAN, "beside(", NULL},
+    {"rows of a thread and a half", scan, TN_I32, UPTO, PLUS, 7, 18, 1, NO_NAN, "scan(", NULL},
+    {"gradients", gradient, TN_F32, FROM, PLUS, 3, 150, 1, NO_NAN, "scan(", NULL},
+    {"gradients of short rows", gradient, TN_F32, FROM, PLUS, 50, 40, 1, NO_NAN, "scan(", NULL},
+    {"a flip", of_flipped, TN_F32, UPTO, PLUS, 2, 131, 1, NO_NAN, "scan(", NULL},
+    {"one row for many", of_shared, TN_F32, UPTO, PLUS, 5, 100, 1, NO_NAN, "scan(", NULL},
+    {"functions around", between, TN_F32, UPTO, PLUS, 3, 111, 1, NO_NAN, "scan(", NULL},
+    {"what would count beyond the end", of_more, TN_F32, BEHIND, PLUS, 3, 111, 1, NO_NAN, "scan(", NULL},
+    {"below a maximum", below, TN_F32, UPTO, PLUS, 3, 111, 1, NO_NAN, "scan(", NULL},
+    {"slid along", slid, TN_F32, UPTO, PLUS, 3, 111, 1, NO_NAN, "scan(", NULL},
+    {"two in one", twice, TN_F32, UPTO, PLUS, 3, 111, 1, NO_NAN, "scan(", NULL},
+    {"beside a maximum of the row", with_maximum, TN_F32, UPTO, PLUS, 3, 111, 1, NO_NAN, "scan(", NULL},
+    {"as many blocks as one has elements", of_blocks, TN_F32, UPTO, PLUS, 1, 96 * 96, 1, NO_NAN, "scan(", "share("},
+    {"a short row is a thread's own", scan, TN_F32, UPTO, PLUS, 3, 16, 1, NO_NAN, NULL, "scan("},
+    {"one turn", scan, TN_F32, UPTO, PLUS, 3, 1, 1, NO_NAN, NULL, "scan("},
+};
+
+/* Longer than a group's: sums of blocks, and what stands before a block summed up by its group */
+static const program long_ones[] = {
+    {"two blocks", scan, TN_F32, UPTO, PLUS, 1, 1025, 1, NO_NAN, "scan(", NULL},
+    {"two and a bit", scan, TN_I32, UPTO, PLUS, 1, 1055, 1, NO_NAN, "scan(", NULL},
+    {"a NaN in the second", scan, TN_F32, UPTO, PLUS, 1, 1040, 1, 1030, "scan(", NULL},
+    {"gradients of blocks", gradient, TN_F32, FROM, PLUS, 1, 1040, 1, NO_NAN, "scan(", NULL},
+};
+
+static void on_devices(void **s) {
+  static const char *const devices[] = {"ref:sm_90", "ref:opencl"};
+  unsigned long cases = 0;
+  (void)s;
+  for (size_t d = 0; d < sizeof devices / sizeof *devices; d++)
+    for (size_t i = 0; i < sizeof programs / sizeof *programs; i++)
+      if (is_taken(&cases)) compare(&programs[i], devices[d]);
+}
+
+static void by_blocks(void **s) {
+  (void)s;
+  for (size_t i = 0; i < sizeof long_ones / sizeof *long_ones; i++) compare(&long_ones[i], "ref:opencl");
+}
+
+/* In mode strict additions keep the order of the graph. */
+static void in_order(void **s) {
+  static const program p = {"in order", masked, TN_F32, UPTO, PLUS, 1, 100, 1, NO_NAN, NULL, "scan("};
+  size_t bytes = 0;
+  (void)s;
+  free(explained((tn_options){.device = "ref:sm_90", .mode = TN_MODE_STRICT}, p.name, made, check_steps, &p, &bytes));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(on_devices), cmocka_unit_test(by_blocks),
+                                     cmocka_unit_test(in_order)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
