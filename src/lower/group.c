@@ -323,13 +323,17 @@ static uint64_t bounding(const tn__survey *s, uint64_t set) {
   return out;
 }
 
-/* The groups' loop: all of `set`. */
-static void make_global(job *j, uint64_t set) {
+/* The groups' loop: all of `set`, and these inside of it. */
+static void make_global_around(job *j, uint64_t set, tn_node *const *inner, uint32_t ninner) {
   tn_node *x[TN__MAX_RANGES];
+  for (uint32_t i = 0; i < ninner; i++) set &= ~(1ull << tn__range_at(&j->s.r, inner[i]));
   uint32_t n = in_order(j, set, x);
+  for (uint32_t i = 0; i < ninner; i++) x[n++] = inner[i];
   if (n) flatten(j, x, n, AX_GLOBAL);
   look(j);
 }
+
+static void make_global(job *j, uint64_t set) { make_global_around(j, set, NULL, 0); }
 
 /* Where packs of f32 would leave threads without work, each takes one output. */
 /* a choice: either is right */
@@ -889,8 +893,8 @@ tn_node *tn__group_part(tn__lowering *l, tn_node *part, bool by_rows, tn__part *
   return tn__show_neighbours(l->c, l->a, tn__share_draws(l, j.body));
 }
 
-tn_node *tn__make_global(tn__lowering *l, tn_node *part) {
+tn_node *tn__make_global(tn__lowering *l, tn_node *part, tn_node *const *inner, uint32_t n) {
   job j = begin(l, part);
-  make_global(&j, j.s.common);
+  make_global_around(&j, j.s.common, inner, n);
   return j.body;
 }

@@ -350,6 +350,27 @@ tn_node *tn__filled(tn_ctx *c, tn_node *local, tn_node *at, tn_node *value, tn_n
   return tn__node_make(c, &(tn__make){.op = OP_AFTER, .src = (tn_node *[]){local, store}, .nsrc = 2});
 }
 
+tn_node *tn__hold_in_blocks(tn__lowering *l, tn_node *body) {
+  tn__nodes all = {0}, old = {0}, new_ = {0};
+  tn_node *global = NULL;
+  tn__topo(l->a, &body, 1, &all);
+  for (uint32_t i = 0; i < all.n; i++)
+    if (all.v[i]->op == OP_RANGE && tn__axis_of(all.v[i]) == AX_GLOBAL) global = all.v[i];
+  for (uint32_t i = 0; i < all.n; i++) {
+    const tn_node *n = all.v[i];
+    if (n->op != OP_LOCAL) continue;
+    tn__vec_push(l->a, &old, all.v[i]);
+    tn__vec_push(l->a, &new_, tn__node_make(l->c, &(tn__make){.op = OP_LOCAL,
+                                                               .dtype = n->dtype,
+                                                               .src = (tn_node *[]){n->src[0], global},
+                                                               .nsrc = 2,
+                                                               .ints = n->ints,
+                                                               .nint = n->nint,
+                                                               .device = -1}));
+  }
+  return tn__substitute(l->c, body, old.v, new_.v, old.n);
+}
+
 tn_node *tn__kept_over(tn__lowering *l, tn_node *value, tn_node *const *x, uint32_t n, tn_node *lane) {
   tn_ctx *c = l->c;
   tn_node *own[TN__MAX_RANGES], *from = tn__int(c, 0), *to = from;

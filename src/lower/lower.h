@@ -20,6 +20,7 @@ typedef struct tn__variant {
   int8_t chunk;     /* elements that a thread takes one by one; 0: one */
   bool across;      /* ... whose neighbouring threads work on neighbouring rows */
   int8_t rows, cols; /* a thread takes so many outputs along two loops, at most; 0: as usual */
+  int8_t turn;     /* what lies across is turned by tiles of so many lines; 0: not */
   bool own;        /* a library call by a kernel */
 } tn__variant;
 enum { TN__VARIANT_NONE = -100 };
@@ -182,6 +183,8 @@ tn_node *tn__retype(tn_ctx *c, tn_node *body, tn_node *x, int axis);
  * place of its n own loops */
 tn_node *tn__scratch(tn__lowering *l, int dtype, int64_t elements);
 tn_node *tn__filled(tn_ctx *c, tn_node *local, tn_node *at, tn_node *value, tn_node *const *own, uint32_t n);
+/* Scratch memory that is filled anew for each turn of the groups' loop, though what it holds may be the same for all */
+tn_node *tn__hold_in_blocks(tn__lowering *l, tn_node *body);
 /* The value over these n loops, loaded from scratch memory that is filled over loops of its own, the last one in lanes;
  * or, where the value stands in the loop `lane` over lanes, for each lane by itself. */
 tn_node *tn__kept_over(tn__lowering *l, tn_node *value, tn_node *const *x, uint32_t n, tn_node *lane);
@@ -224,8 +227,8 @@ bool tn__group_rows(tn__lowering *l, tn_node *part);
 tn_node *tn__group_part(tn__lowering *l, tn_node *part, bool by_rows, tn__part *out);
 /* neighbours.c: random numbers that the neighbours of a thread have in common */
 tn_node *tn__share_draws(tn__lowering *l, tn_node *body);
-/* ... all loops that stores share as the groups' */
-tn_node *tn__make_global(tn__lowering *l, tn_node *part);
+/* ... all loops that stores share as the groups', n of them innermost in this order */
+tn_node *tn__make_global(tn__lowering *l, tn_node *part, tn_node *const *inner, uint32_t n);
 /* column_reduce.c: few outputs across rows, a few of them a group's; NULL if they are not. */
 tn_node *tn__column_reduce(tn__lowering *l, tn_node *part, int *group);
 /* patch.c: rows by columns of outputs for each thread, as the variant says; NULL: there are no two loops of outputs
@@ -286,6 +289,15 @@ tn_node *tn__share_rows(tn__lowering *l, tn_node *part);
 tn_node *tn__share_stores(tn__lowering *l, tn_node *part);
 /* turn.c: by tiles what lies across the lanes, for threads that share them; NULL if nothing does */
 tn_node *tn__turn(tn__lowering *l, tn_node *part);
+/* ... the two loops by which elements cost least, and whether anything then lies across; and does that of an access? */
+typedef struct tn__turned {
+  uint32_t from, to; /* ranges: along `to` go the lanes, along `from` lies what lies across */
+  double bytes;      /* of an element of all that does */
+} tn__turned;
+bool tn__turned_find(const tn__survey *p, tn__turned *t);
+bool tn__is_across(const tn__survey *p, const tn_node *n, const tn__turned *t);
+/* turn_groups.c: so by tiles that a group's threads share, as the variant says; NULL if nothing lies across */
+tn_node *tn__turn_in_groups(tn__lowering *l, tn_node *part, tn__part *out);
 /* turn_columns.c: ... and what reductions load across their lanes; the part itself if nothing is */
 tn_node *tn__turn_columns(tn__lowering *l, tn_node *part);
 /* linearise.c */

@@ -397,28 +397,6 @@ static void put_stage(patch *p) {
 
 /* ---- a part ---- */
 
-/* Shared memory is filled anew for each block, though what it holds may be the same for all. */
-static tn_node *hold_in_blocks(patch *p, tn_node *body) {
-  tn__nodes all = {0}, old = {0}, new_ = {0};
-  tn_node *global = NULL;
-  tn__topo(p->a, &body, 1, &all);
-  for (uint32_t i = 0; i < all.n; i++)
-    if (all.v[i]->op == OP_RANGE && tn__axis_of(all.v[i]) == AX_GLOBAL) global = all.v[i];
-  for (uint32_t i = 0; i < all.n; i++) {
-    const tn_node *n = all.v[i];
-    if (n->op != OP_LOCAL) continue;
-    tn__vec_push(p->a, &old, all.v[i]);
-    tn__vec_push(p->a, &new_, tn__node_make(p->c, &(tn__make){.op = OP_LOCAL,
-                                                               .dtype = n->dtype,
-                                                               .src = (tn_node *[]){n->src[0], global},
-                                                               .nsrc = 2,
-                                                               .ints = n->ints,
-                                                               .nint = n->nint,
-                                                               .device = -1}));
-  }
-  return tn__substitute(p->c, body, old.v, new_.v, old.n);
-}
-
 tn_node *tn__patch(tn__lowering *l, tn_node *body, tn__part *out) {
   patch p = {.l = l, .c = l->c, .a = l->a, .body = body};
   tn__survey_loops(l->c, l->a, body, &p.s);
@@ -435,5 +413,5 @@ tn_node *tn__patch(tn__lowering *l, tn_node *body, tn__part *out) {
   tn__sb_printf(&l->note, " threads(%d)", p.group);
   out->group = p.group;
   out->beside = room;
-  return hold_in_blocks(&p, tn__make_global(l, tn__simplify_accesses(l->c, l->a, p.body)));
+  return tn__hold_in_blocks(l, tn__make_global(l, tn__simplify_accesses(l->c, l->a, p.body), NULL, 0));
 }

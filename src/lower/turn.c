@@ -24,8 +24,7 @@ enum {
 typedef struct turn {
   tn__lowering *l;
   tn__survey p;
-  uint32_t from, to;          /* ranges: along `to` go the lanes, along `from` lies what lies across */
-  double bytes;               /* of an element of all that does */
+  tn__turned t;
   int64_t from_side, to_side; /* of a tile */
 } turn;
 
@@ -35,10 +34,10 @@ static bool may_wait(const tn__survey *p, const tn_node *store) {
   return !tn__gate_of(store) && tn__free_of(&p->r, store->src[2]) == tn__own_of(&p->r, store);
 }
 
-static bool is_across(const tn__survey *p, const tn_node *n, uint32_t from, uint32_t to) {
+bool tn__is_across(const tn__survey *p, const tn_node *n, const tn__turned *t) {
   if (!tn__is_access(n) || n->src[0]->op != OP_PARAM) return false;
-  int64_t step = tn__stride(&p->r, n->src[1], to);
-  return step != 0 && step != 1 && tn__stride(&p->r, n->src[1], from) == 1 && (n->op == OP_LOAD || may_wait(p, n));
+  int64_t step = tn__stride(&p->r, n->src[1], t->to);
+  return step != 0 && step != 1 && tn__stride(&p->r, n->src[1], t->from) == 1 && (n->op == OP_LOAD || may_wait(p, n));
 }
 
 /* Does a thread's cache hold all that could be loaded from there? */
@@ -51,17 +50,16 @@ static bool is_near(const turn *t, const tn_node *load) {
 /* What an element costs beyond what lanes along `to` load and store as it lies, and how many bytes of it lie across, in
  * tiles whose lines lie along `from`.  Infinite where a store would lie along neither. */
 /* a choice: any is right */
-static double cost_of(const turn *t, uint32_t from, uint32_t to, double *bytes) {
-  const tn__survey *p = &t->p;
-  double cost = *bytes = 0;
+static double cost_of(const tn__survey *p, tn__turned *t) {
+  double cost = t->bytes = 0;
   for (uint32_t i = 0; i < p->r.order.n; i++) {
     const tn_node *n = p->r.order.v[i];
     if (!tn__is_access(n)) continue;
     bool store = n->op == OP_STORE;
-    int64_t step = tn__stride(&p->r, n->src[1], to);
-    if (is_across(p, n, from, to)) {
+    int64_t step = tn__stride(&p->r, n->src[1], t->to);
+    if (tn__is_across(p, n, t)) {
       cost += store ? STORED : ACROSS;
-      *bytes += (double)tn__size_of(store ? n->src[2]->dtype : n->dtype);
+      t->bytes += (double)tn__size_of(store ? n->src[2]->dtype : n->dtype);
     } else if (step != 1 && store) {
       return INFINITY;
     } else if (step < -1 || step > 1) {
@@ -72,18 +70,17 @@ static double cost_of(const turn *t, uint32_t from, uint32_t to, double *bytes) 
   return cost;
 }
 
-/* The loops by which elements cost least, if anything then lies across */
 /* a choice: no is right */
-static bool find(turn *t) {
-  const tn__survey *p = &t->p;
-  double least = INFINITY, bytes;
+bool tn__turned_find(const tn__survey *p, tn__turned *t) {
+  double least = INFINITY;
+  *t = (tn__turned){0};
   /* by another order of its loops it would not read what it wrote */
   if (!tn__is_by_element(p) || tn__reads_results(p)) return false;
   for (uint32_t k = 0; k < p->r.n * p->r.n; k++) {
-    uint32_t to = k / p->r.n, from = k % p->r.n;
-    if (from == to || !tn__is_even(p, to) || !tn__is_even(p, from)) continue;
-    double cost = cost_of(t, from, to, &bytes);
-    if (cost < least) least = cost, t->from = from, t->to = to, t->bytes = bytes;
+    tn__turned x = {.to = k / p->r.n, .from = k % p->r.n};
+    if (x.from == x.to || !tn__is_even(p, x.to) || !tn__is_even(p, x.from)) continue;
+    double cost = cost_of(p, &x);
+    if (cost < least) least = cost, *t = x;
   }
   return t->bytes > 0;
 }
@@ -92,13 +89,13 @@ static bool find(turn *t) {
  * is for lines on their way. */
 /* a choice: any is right */
 static void find_sides(turn *t) {
-  double room = t->l->target->near / 2, from = tn__extent(t->p.r.range[t->from]),
-         to = tn__extent(t->p.r.range[t->to]);
+  double room = t->l->target->near / 2, from = tn__extent(t->p.r.range[t->t.from]),
+         to = tn__extent(t->p.r.range[t->t.to]);
   int64_t side = 1;
-  while (4 * (double)side * (double)side * t->bytes <= room) side *= 2;
+  while (4 * (double)side * (double)side * t->t.bytes <= room) side *= 2;
   t->from_side = t->to_side = side;
-  while (to < (double)side && 2 * (double)t->from_side * to * t->bytes <= room) t->from_side *= 2;
-  while (from < (double)side && 2 * (double)t->to_side * from * t->bytes <= room) t->to_side *= 2;
+  while (to < (double)side && 2 * (double)t->from_side * to * t->t.bytes <= room) t->from_side *= 2;
+  while (from < (double)side && 2 * (double)t->to_side * from * t->t.bytes <= room) t->to_side *= 2;
 }
 
 /* What the value is in turns `at` of its two own loops, from a tile that is filled in their order */
@@ -140,11 +137,11 @@ static tn_node *by_tiles(tn__lowering *l, tn_node *body, const tn_node *from, co
     tn__nodes old = {0}, new_ = {0};
     tn__survey p;
     tn__survey_loops(l->c, l->a, body, &p);
-    uint32_t i = again(&p, from), j = again(&p, to);
+    tn__turned t = {.from = again(&p, from), .to = again(&p, to)};
     for (uint32_t at = 0; at < p.r.order.n; at++) {
-      if (p.r.order.v[at]->op != turns[k] || !is_across(&p, p.r.order.v[at], i, j)) continue;
+      if (p.r.order.v[at]->op != turns[k] || !tn__is_across(&p, p.r.order.v[at], &t)) continue;
       tn__vec_push(l->a, &old, p.r.order.v[at]);
-      tn__vec_push(l->a, &new_, turned(l, p.r.order.v[at], p.r.range[i], p.r.range[j]));
+      tn__vec_push(l->a, &new_, turned(l, p.r.order.v[at], p.r.range[t.from], p.r.range[t.to]));
     }
     body = tn__substitute(l->c, body, old.v, new_.v, old.n);
   }
@@ -154,13 +151,13 @@ static tn_node *by_tiles(tn__lowering *l, tn_node *body, const tn_node *from, co
 tn_node *tn__turn(tn__lowering *l, tn_node *body) {
   turn t = {.l = l};
   tn__survey_loops(l->c, l->a, body, &t.p);
-  if (l->target->near <= 0 || !find(&t)) return NULL;
+  if (l->target->near <= 0 || !tn__turned_find(&t.p, &t.t)) return NULL;
   find_sides(&t);
-  tn_node *x = t.p.r.range[t.from], *y = t.p.r.range[t.to];
+  tn_node *x = t.p.r.range[t.t.from], *y = t.p.r.range[t.t.to];
   double few = (double)l->target->lane_bytes / 4 / (double)sizeof(float);
   bool thin = tn__extent(x) < few, flat = tn__extent(y) < few; /* a choice: any is right */
   bool alone = tn__extent(x) <= (double)t.from_side && tn__extent(y) <= (double)t.to_side &&
-               !(t.p.outputs & ~(1ull << t.from | 1ull << t.to));
+               !(t.p.outputs & ~(1ull << t.t.from | 1ull << t.t.to));
   if (alone || (thin && flat)) return NULL; /* a choice: no is right */
   tn__sb_printf(&l->note, " turn(%lld,%lld)", tn__id_of(x), tn__id_of(y));
   tn_node *from = tn__cut_in(l, &body, x, t.from_side, flat ? AX_UPCAST : AX_LOOP),

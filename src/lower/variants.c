@@ -55,6 +55,8 @@ static const tn__variant variants[] = {
     {.name = "patch 8x4", .rows = 8, .cols = 4},
     {.name = "patch 4x4", .rows = 4, .cols = 4},
     {.name = "patch 2x4", .rows = 2, .cols = 4},
+    {.name = "turn 32", .turn = 32},
+    {.name = "turn 64", .turn = 64},
     {.name = "own", .own = true},
     {.name = "own, double blocks", .own = true, .blocks = 1},
     {.name = "own, second tile", .own = true, .tile = 1},
@@ -81,12 +83,21 @@ static bool has_patches(tn_ctx *c, tn_node *body) {
 }
 
 /* a choice: either is right */
+static bool has_turned(tn_ctx *c, tn_node *body) {
+  tn__survey s;
+  tn__turned t;
+  tn__survey_loops(c, &c->scratch, body, &s);
+  return tn__turned_find(&s, &t);
+}
+
+/* a choice: either is right */
 const tn__variant *tn__variant_next(tn_ctx *c, const tn__target *target, tn_node *body, bool called, uint32_t *at) {
   for (; *at < VARIANTS; ++*at) {
     const tn__variant *l = &variants[*at];
     if (*at && called != l->own) continue;
     if (called && l->own && !target->ntiles && work_of(c, body) > (target->group ? MUCH_WORK : SLOW_WORK)) continue;
     if (l->rows && (!target->group || !has_patches(c, body))) continue;
+    if (l->turn && (!target->group || !has_turned(c, body))) continue;
     if (l->tile == TN__VARIANT_NONE && (!target->ntiles || work_of(c, body) > MUCH_WORK)) continue;
     ++*at;
     return l;
