@@ -46,7 +46,8 @@ static int64_t power_above(double v, int64_t most) {
 /* Squares, or as much longer as the other side is shorter than that */
 /* a choice: any is right */
 static void find_sides(turn *k) {
-  int64_t side = k->l->variant->turn, usual = tn__usual_group(k->l->target);
+  const tn__target *t = k->l->target;
+  int64_t side = k->l->variant->turn, usual = tn__usual_group(t) < t->group ? tn__usual_group(t) : t->group;
   double size[2] = {tn__extent(k->x[FROM]), tn__extent(k->x[TO])};
   for (int i = 0; i < 2; i++) k->side[i] = power_above(size[i], side);
   for (int i = 0; i < 2; i++) k->side[i] = power_above(size[i], side * side / k->side[!i]);

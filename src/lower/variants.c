@@ -55,13 +55,13 @@ static const tn__variant variants[] = {
     {.name = "patch 8x4", .rows = 8, .cols = 4},
     {.name = "patch 4x4", .rows = 4, .cols = 4},
     {.name = "patch 2x4", .rows = 2, .cols = 4},
-    {.name = "turn 32", .turn = 32},
-    {.name = "turn 64", .turn = 64},
     {.name = "own", .own = true},
     {.name = "own, double blocks", .own = true, .blocks = 1},
     {.name = "own, second tile", .own = true, .tile = 1},
     {.name = "own, second tile, double blocks", .own = true, .tile = 1, .blocks = 1},
     {.name = "own, third tile", .own = true, .tile = 2},
+    {.name = "turn 32", .turn = 32},
+    {.name = "turn 64", .turn = 64},
 };
 
 enum { VARIANTS = sizeof variants / sizeof *variants };

@@ -47,7 +47,9 @@ typedef struct tn__printer {
   int64_t before, blocks; /* of a part that is launched with others: blocks of those before it, and its own; 0: all */
   tn__map packed; /* LOAD or STORE -> the number of the registers that hold its neighbours */
   tn__map copied; /* LOAD or STORE that a copy has done */
-  tn__map late;   /* STORE -> the number of the registers that hold its neighbours' values up to the loop's end */
+  /* STORE -> the number of the registers that hold its neighbours' values up to the loop's end; LOAD -> of those that
+   * do from its begin */
+  tn__map late;
   uint32_t npacked;
   tn__map divisor; /* f32 that lanes divide by and all threads have: its reciprocal stands behind it */
 } tn__printer;

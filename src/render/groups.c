@@ -294,6 +294,73 @@ static bool delays_loads(tn__printer *p, uint32_t start, uint32_t end, uint32_t 
   return loads;
 }
 
+/* Is it a function whose text may branch? */
+/* a choice: either is right */
+static bool may_branch(const tn_node *n) {
+  return tn__is_float(n->dtype) && tn__is_elementwise(n) && tn__ops[n->op].cost >= tn__ops[OP_DIV].cost;
+}
+
+static bool hangs_on(tn__printer *p, tn_node *n, const tn_node *r) {
+  tn__nodes all = {0};
+  tn__topo(&p->c->scratch, &n, 1, &all);
+  for (uint32_t i = 0; i < all.n; i++)
+    if (all.v[i] == r) return true;
+  return false;
+}
+
+/* Does the load ins[at] wait for what is computed of other neighbours' loads?  No compiler loads in front of a branch
+ * what might not be there. */
+/* a choice: no is right */
+static bool waits_for_others(tn__printer *p, uint32_t start, uint32_t end, uint32_t at) {
+  tn_node *n = p->part->ins[at];
+  bool branches = false;
+  if (n->op != OP_LOAD || n->src[0]->op != OP_PARAM || tn__map_get(&p->packed, (uintptr_t)n, NULL) ||
+      tn__map_get(&p->copied, (uintptr_t)n, NULL) || !hangs_on(p, n->src[1], p->part->ins[start]) ||
+      !counts(p, start, n->src[1]) || !counts(p, start, tn__gate_of(n)))
+    return false;
+  for (uint32_t i = start + 1; i < end; i++) {
+    const tn_node *x = p->part->ins[i];
+    if (x->op == OP_RANGE || (is_access(x) && x->op != OP_LOAD && x->src[0] == n->src[0])) return false;
+    branches |= may_branch(x);
+  }
+  return branches;
+}
+
+/* The access n of the loop in a loop of its own over the same neighbours, whose counter it gives; behind that the names
+ * are free again. */
+static const char *open_apart(tn__printer *p, uint32_t start, tn_node *n) {
+  tn_node *r = p->part->ins[start], *gate = tn__gate_of(n);
+  for (uint32_t k = start + 1, end = end_of(p, start); k < end; k++) tn__map_putp(&p->name, p->part->ins[k], NULL);
+  tn__print_line(p, "%s", p->d->group->unroll);
+  const char *type = p->d->value[tn__print_kind(p, r)], *turn = tn__print_give(p, r, 'i', p->nloop++);
+  tn__print_line(p, "for (%s %s = 0; %s < %" PRId64 "; %s++) {", type, turn, turn, r->src[0]->ints[0], turn);
+  p->depth++;
+  tn__print_deep(p, n->src[1]);
+  if (gate) tn__print_deep(p, gate);
+  return turn;
+}
+
+static void close_apart(tn__printer *p, uint32_t start) {
+  tn__print_brace(p, "}");
+  for (uint32_t k = start, end = end_of(p, start); k < end; k++) tn__map_putp(&p->name, p->part->ins[k], NULL);
+}
+
+/* Before an unrolled loop: registers for what all neighbours load first, and the loads */
+static void put_early(tn__printer *p, uint32_t start) {
+  for (uint32_t i = start + 1, end = end_of(p, start); i < end; i++) {
+    tn_node *n = p->part->ins[i], *gate = tn__gate_of(n);
+    if (!waits_for_others(p, start, end, i)) continue;
+    uint32_t number = p->npacked++;
+    tn__print_line(p, "%s w%" PRIu32 "[%" PRId64 "];", p->d->cell[n->src[0]->dtype], number,
+                   p->part->ins[start]->src[0]->ints[0]);
+    const char *turn = open_apart(p, start, n), *x = tn__print_element(p, n);
+    tn__print_line(p, "w%" PRIu32 "[%s] = %s;", number, turn,
+                   gate ? tn__print_format(p, "%s ? %s : 0", tn__print_name(p, gate), x) : x);
+    close_apart(p, start);
+    tn__map_put(&p->late, (uintptr_t)n, number);
+  }
+}
+
 /* Before an unrolled loop: registers for what it stores late */
 static void put_late(tn__printer *p, uint32_t start) {
   uint32_t end = end_of(p, start);
@@ -308,22 +375,15 @@ static void put_late(tn__printer *p, uint32_t start) {
 
 /* Behind it: the stores, whose places are counted once more. */
 static void put_late_stores(tn__printer *p, uint32_t start) {
-  tn_node *r = p->part->ins[start];
   uint64_t number;
   for (uint32_t i = start + 1, end = end_of(p, start); i < end; i++) {
     tn_node *n = p->part->ins[i], *gate = tn__gate_of(n);
     if (n->op != OP_STORE || !tn__map_get(&p->late, (uintptr_t)n, &number)) continue;
-    for (uint32_t k = start + 1; k < end; k++) tn__map_putp(&p->name, p->part->ins[k], NULL);
-    tn__print_line(p, "%s", p->d->group->unroll);
-    const char *type = p->d->value[tn__print_kind(p, r)], *turn = tn__print_give(p, r, 'i', p->nloop++);
-    tn__print_line(p, "for (%s %s = 0; %s < %" PRId64 "; %s++) {", type, turn, turn, r->src[0]->ints[0], turn);
-    p->depth++;
-    tn__print_deep(p, n->src[1]);
-    if (gate) tn__print_deep(p, gate);
+    const char *turn = open_apart(p, start, n);
     tn__print_line(p, "%s%s = w%" PRIu64 "[%s];",
                    gate ? tn__print_format(p, "if (%s) ", tn__print_name(p, gate)) : "", tn__print_element(p, n),
                    number, turn);
-    tn__print_brace(p, "}");
+    close_apart(p, start);
   }
 }
 
@@ -399,8 +459,9 @@ static void put_store(tn__printer *p, tn_node *n) {
 static void put_load(tn__printer *p, tn_node *n) {
   const char *x = element(p, n);
   tn_node open = *n;
-  bool packed = tn__map_get(&p->packed, (uintptr_t)n, NULL);
-  if (packed && ends_at(tn__gate_of(n), p->part->ins[p->open.v[p->open.n - 1].start])) open.nsrc = 2; /* asked before */
+  bool packed = tn__map_get(&p->packed, (uintptr_t)n, NULL), early = tn__map_get(&p->late, (uintptr_t)n, NULL);
+  if (early || (packed && ends_at(tn__gate_of(n), p->part->ins[p->open.v[p->open.n - 1].start])))
+    open.nsrc = 2; /* asked before */
   tn__print_value(p, n, threads_of(n->src[0]) ? x : tn__print_loaded(p, &open, x));
 }
 
@@ -702,7 +763,7 @@ static void open_range(tn__printer *p, uint32_t start) {
     if (tn__is_int_const(r->src[0], p->part->group)) tn__print_line(p, "{");
     else tn__print_line(p, "if (t < %s) {", extent);
   } else {
-    if (axis == AX_UNROLL) put_packs(p, start), put_late(p, start);
+    if (axis == AX_UNROLL) put_packs(p, start), put_early(p, start), put_late(p, start);
     bool unroll = axis == AX_UNROLL || (axis != AX_GLOBAL && holds_own(p, start)); /* a choice: either is right */
     if (unroll) tn__print_line(p, "%s", p->d->group->unroll); /* a choice: either is right */
     const char *i = tn__print_give(p, r, 'i', p->nloop++);
