@@ -268,8 +268,8 @@ static void look_at(look *l, tn_node *n) {
   }
   at = (place){.block = 1};
   int m = addresses(l, &places, &at, moved);
-  double others = spread(base, moved, m < active ? m : active, size, x.of_group * active / fmax(1, x.sectors),
-                         l->blocks, t->sector);
+  /* a group's need not lie side by side: others' may lie between; what they share counts once, as there is no more */
+  double others = spread(base, moved, m < active ? m : active, size, x.sectors, l->blocks, t->sector);
   x.of_all = x.of_group * others;
   x.shared = others <= 1 && l->blocks > 1;
   double whole = (double)n->src[0]->src[0]->hi * (double)size / t->sector; /* no more than there is */

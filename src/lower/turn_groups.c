@@ -43,11 +43,12 @@ static int64_t power_above(double v, int64_t most) {
   return p;
 }
 
-/* Squares, or as much longer as the other side is shorter than that */
+/* Squares for which there is room twice, or as much longer as the other side is shorter than that */
 /* a choice: any is right */
 static void find_sides(turn *k) {
   const tn__target *t = k->l->target;
   int64_t side = k->l->variant->turn, usual = tn__usual_group(t) < t->group ? tn__usual_group(t) : t->group;
+  while (side > 1 && 2 * (double)(side * side) * k->t.bytes > (double)t->kept - k->l->staged) side /= 2;
   double size[2] = {tn__extent(k->x[FROM]), tn__extent(k->x[TO])};
   for (int i = 0; i < 2; i++) k->side[i] = power_above(size[i], side);
   for (int i = 0; i < 2; i++) k->side[i] = power_above(size[i], side * side / k->side[!i]);
@@ -170,10 +171,7 @@ tn_node *tn__turn_in_groups(tn__lowering *l, tn_node *body, tn__part *out) {
   if (!l->variant->turn || !tn__turned_find(&k.s, &k.t)) return NULL;
   k.x[FROM] = k.s.r.range[k.t.from], k.x[TO] = k.s.r.range[k.t.to];
   find_sides(&k);
-  double bytes = (double)(k.side[FROM] * k.side[TO]) * k.t.bytes;
-  if (k.threads < l->target->subgroup || k.threads > l->target->group ||
-      2 * bytes + l->staged > (double)l->target->kept)
-    return NULL;
+  if (k.threads < l->target->subgroup || k.threads > l->target->group) return NULL; /* a choice: no is right */
   tn__sb_printf(&l->note, " turn(%lld,%lld,%lldx%lld) threads(%lld)", tn__id_of(k.x[FROM]), tn__id_of(k.x[TO]),
                 (long long)k.side[FROM], (long long)k.side[TO], (long long)k.threads);
   begin_loops(&k);
