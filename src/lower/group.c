@@ -20,6 +20,7 @@
  *
  * Steps noted: flat(a,b): loops become one, their counters its quotients and remainders; pack(a,n): n neighbours in one
  * thread; tail(a,n): so, of which the last ones may be beyond the end; along(a,n): so, and values run along them;
+ * at_once(a,n): n elements of a row, apart, in each turn of a thread;
  * draws(a): what these draw at random stands in front of their loop (neighbours.c). */
 #include "ir/build.h"
 #include "lower/lower.h"
@@ -32,6 +33,8 @@ enum {
   MUCH_LESS = 16,
   FEWER = 4,      /* times as many neighbours are worth to count all outputs by one loop */
   ROUNDS = 16,
+  AT_ONCE = 32,     /* bytes of a row that a thread asks for at once, where it goes through it by turns, */
+  MOST_AT_ONCE = 8, /* and turns that it takes at once */
   STEPS_OF_BLOCK = 4 /* times as many threads as run in step, of a block of small groups */
 };
 
@@ -608,6 +611,29 @@ static uint64_t next_lanes(const job *j) {
   return 0;
 }
 
+/* Elements of a row, apart, that each of its threads takes at once, where neighbours would be so few: what several
+ * turns ask of memory is then on its way together.  What is kept for the row is the threads' by turns, and all on its
+ * way anyway. */
+/* a choice: any is right */
+static int64_t turns_at_once(const job *j, const tn_node *y, int64_t neighbours, int group) {
+  const tn__ranges *r = &j->s.r;
+  uint64_t at = 1ull << tn__range_at(r, y);
+  int64_t size = (int64_t)widest(j), most = limit(AT_ONCE / size, 1, MOST_AT_ONCE);
+  double turns = tn__extent(y) / group;
+  bool asks = false;
+  for (uint32_t i = 0; i < r->order.n; i++) {
+    const tn_node *n = r->order.v[i];
+    if (!tn__is_access(n) || !(tn__free_of(r, n->src[1]) & at)) continue;
+    if (tn__buffer_of(n)->op == OP_LOCAL) return 1;
+    asks |= n->op == OP_LOAD;
+  }
+  if (!asks || y->src[0]->lo < 1 || neighbours * size >= j->target->access || turns <= (double)neighbours) return 1;
+  for (int64_t n = most; 2 * n > most && tn__divisible(y->src[0], group); n--) /* none is beyond the end */
+    if (tn__divisible(y->src[0], n * group)) return n;
+  int64_t all = (int64_t)turns + ((double)(int64_t)turns < turns), rounds = (all + most - 1) / most;
+  return (all + rounds - 1) / rounds;
+}
+
 static void cut_lanes(job *j, uint64_t set, int group) {
   tn_node *x[TN__MAX_RANGES];
   uint32_t n = 0;
@@ -617,9 +643,12 @@ static void cut_lanes(job *j, uint64_t set, int group) {
   tn_node *y = flatten(j, x, n, axis);
   look(j);
   int64_t neighbours = pack_of(j, (uint32_t)tn__range_at(&j->s.r, y), false);
+  int64_t each = turns_at_once(j, y, neighbours, group);
+  if (each > 1) tn__sb_printf(j->note, " at_once(%lld,%lld)", tn__id_of(y), (long long)each);
   /* all in one thread: what it adds up no other would have */
-  if (!tn__is_int_const(y->src[0], neighbours)) y = pack(j, y, neighbours);
+  else if (!tn__is_int_const(y->src[0], neighbours)) y = pack(j, y, neighbours);
   if (tn__is_const(y->src[0]) && tn__extent(y) <= group) j->body = tn__retype(j->c, j->body, y, AX_UPCAST);
+  else if (each > 1 && has_room(j, y)) cut_whole(j, y, group, each, axis, &y);
   else if (tn__divisible(y->src[0], group) || !tn__is_const(y->src[0]) || !has_room(j, y))
     j->body = tn__cut(j->l, j->body, y, group, axis, AX_UPCAST, NULL);
   else

@@ -1,0 +1,92 @@
+/* What lies across on GPUs goes by tiles through shared memory: whatever the sizes, the dtypes, and what is loaded or
+ * stored along or across, results are what the graph says, on each kind of GPU, by each size of tile; schedules are
+ * compared with their graphs, too. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include "lower/lower.h"
+#include "support/coverage.h"
+#include "tenet/tenet.h"
+#include <stdio.h>
+
+typedef enum form { COPY, BESIDE, BOTH_WAYS } form; /* y too; stored along x as well */
+
+typedef struct turned { /* x[a,b,c], turned to [c,a,b] or [c,b,a], and y as that lies */
+  const char *name, *dtype;
+  int a, b, c;
+  bool back; /* [c,b,a] */
+  form form;
+} turned;
+
+static const turned rows[] = {
+    {"a tile", "f32", 1, 64, 64, false, COPY},
+    {"odd sizes", "f32", 3, 37, 71, true, COPY},
+    {"one more than tiles", "f32", 1, 65, 129, false, BESIDE},
+    {"few lines", "f32", 1, 3, 300, false, BESIDE},
+    {"few columns", "f32", 1, 301, 2, false, COPY},
+    {"bytes", "u8", 2, 66, 130, false, BESIDE},
+    {"halves", "f16", 1, 67, 90, true, BOTH_WAYS},
+    {"brain floats", "bf16", 5, 33, 70, false, BOTH_WAYS},
+    {"doubles", "f64", 2, 40, 41, true, BESIDE},
+    {"integers", "i64", 1, 34, 95, false, BOTH_WAYS},
+    {"truth", "bool", 1, 70, 35, true, COPY},
+    {"stored both ways", "f32", 2, 45, 83, true, BOTH_WAYS},
+};
+
+static void text_of(const turned *t, char *out, size_t size) {
+  char x[64], y[64], flat[64], across[64];
+  const char *d = t->dtype;
+  int n = 0, q = t->back ? t->b : t->a, r = t->back ? t->a : t->b;
+  snprintf(x, sizeof x, "%d %d %d", t->a, t->b, t->c);
+  snprintf(flat, sizeof flat, "%s[%d,%d,%d]", d, t->a, t->b, t->c);
+  snprintf(y, sizeof y, "%d %d %d", t->c, q, r);
+  snprintf(across, sizeof across, "%s[%d,%d,%d]", d, t->c, q, r);
+#define PUT(...) n += snprintf(out + n, size - (size_t)n, __VA_ARGS__)
+  PUT("%%1 = param %s %s {0 0}\n%%2 = permute %s %%1 {%s}\n", flat, x, across, t->back ? "2 1 0" : "2 0 1");
+  if (t->form != COPY) PUT("%%3 = param %s %s {1 0}\n%%4 = add %s %%2 %%3\n", across, y, across);
+  else PUT("%%4 = max %s %%2 %%2\n", across);
+  if (t->form == BOTH_WAYS) {
+    PUT("%%5 = permute %s %%4 {%s}\n", flat, t->back ? "2 1 0" : "1 2 0");
+    PUT("%%6 = mul %s %%5 %%1\n%%7 = sink void %%4 %%6 {\"outputs\"}\n", flat);
+  } else {
+    PUT("%%7 = sink void %%4 {\"outputs\"}\n");
+  }
+#undef PUT
+}
+
+static void try(const char *device, const tn__variant *v, const turned *t, bool plain) {
+  char text[2048], why[512], step[64];
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = device, .quiet = 1, .verify = "strict"});
+  assert_non_null(c);
+  tn__device *d = tn__device_get(c, 0);
+  d->usual = v;
+  coverage_watch(d);
+  snprintf(step, sizeof step, "%s:turn", device);
+  uint64_t before = coverage_of("step", step);
+  text_of(t, text, sizeof text);
+  graph g;
+  if (!graph_parse(c, text, 1, plain, &g)) fail_msg("%s: %s\n%s", t->name, tn_last_error(c)->text, text);
+  if (!graph_agrees_always(c, &g, why, sizeof why)) fail_msg("%s, %s, %s: %s", t->name, v->name, device, why);
+  graph_free(c, &g);
+  tn_ctx_close(c);
+  if (coverage_of("step", step) == before) fail_msg("%s, %s, %s: nothing is turned", t->name, v->name, device);
+}
+
+static void all_ways(void **state) {
+  static const char *const devices[] = {"ref:sm_80", "ref:opencl", "ref:sm_90"};
+  size_t seen = 0;
+  (void)state;
+  for (uint32_t n = 0; tn__variant_at(n); n++) {
+    if (!tn__variant_at(n)->turn) continue;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+      try(devices[seen ? i % 2 * 2 : i % 3], tn__variant_at(n), &rows[i], (seen + i) % 2);
+    seen++;
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(all_ways)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
