@@ -33,8 +33,6 @@ enum {
   MUCH_LESS = 16,
   FEWER = 4,      /* times as many neighbours are worth to count all outputs by one loop */
   ROUNDS = 16,
-  AT_ONCE = 32,     /* bytes of a row that a thread asks for at once, where it goes through it by turns, */
-  MOST_AT_ONCE = 8, /* and turns that it takes at once */
   STEPS_OF_BLOCK = 4 /* times as many threads as run in step, of a block of small groups */
 };
 
@@ -615,23 +613,19 @@ static uint64_t next_lanes(const job *j) {
  * turns ask of memory is then on its way together.  What is kept for the row is the threads' by turns, and all on its
  * way anyway. */
 /* a choice: any is right */
-static int64_t turns_at_once(const job *j, const tn_node *y, int64_t neighbours, int group) {
+static int64_t taken_at_once(const job *j, const tn_node *y, int64_t neighbours, int group) {
   const tn__ranges *r = &j->s.r;
   uint64_t at = 1ull << tn__range_at(r, y);
-  int64_t size = (int64_t)widest(j), most = limit(AT_ONCE / size, 1, MOST_AT_ONCE);
-  double turns = tn__extent(y) / group;
-  bool asks = false;
+  bool asks = false, few = neighbours * (int64_t)widest(j) < j->target->access;
   for (uint32_t i = 0; i < r->order.n; i++) {
     const tn_node *n = r->order.v[i];
     if (!tn__is_access(n) || !(tn__free_of(r, n->src[1]) & at)) continue;
     if (tn__buffer_of(n)->op == OP_LOCAL) return 1;
     asks |= n->op == OP_LOAD;
   }
-  if (!asks || y->src[0]->lo < 1 || neighbours * size >= j->target->access || turns <= (double)neighbours) return 1;
-  for (int64_t n = most; 2 * n > most && tn__divisible(y->src[0], group); n--) /* none is beyond the end */
-    if (tn__divisible(y->src[0], n * group)) return n;
-  int64_t all = (int64_t)turns + ((double)(int64_t)turns < turns), rounds = (all + most - 1) / most;
-  return (all + rounds - 1) / rounds;
+  return asks && few && tn__extent(y) > (double)(neighbours * group)
+             ? tn__turns_at_once(y->src[0], group, widest(j))
+             : 1;
 }
 
 static void cut_lanes(job *j, uint64_t set, int group) {
@@ -643,7 +637,7 @@ static void cut_lanes(job *j, uint64_t set, int group) {
   tn_node *y = flatten(j, x, n, axis);
   look(j);
   int64_t neighbours = pack_of(j, (uint32_t)tn__range_at(&j->s.r, y), false);
-  int64_t each = turns_at_once(j, y, neighbours, group);
+  int64_t each = taken_at_once(j, y, neighbours, group);
   if (each > 1) tn__sb_printf(j->note, " at_once(%lld,%lld)", tn__id_of(y), (long long)each);
   /* all in one thread: what it adds up no other would have */
   else if (!tn__is_int_const(y->src[0], neighbours)) y = pack(j, y, neighbours);
@@ -919,7 +913,7 @@ tn_node *tn__group_part(tn__lowering *l, tn_node *part, bool by_rows, tn__part *
     share_row(&j, rows_of(&j.s), out);
   else
     out->group = share_threads(&j);
-  return tn__show_neighbours(l->c, l->a, tn__share_draws(l, j.body));
+  return tn__show_neighbours(l->c, l->a, tn__share_draws(l, tn__at_once(l, j.body)));
 }
 
 tn_node *tn__make_global(tn__lowering *l, tn_node *part, tn_node *const *inner, uint32_t n) {

@@ -229,6 +229,10 @@ tn_node *tn__group_part(tn__lowering *l, tn_node *part, bool by_rows, tn__part *
 tn_node *tn__share_draws(tn__lowering *l, tn_node *body);
 /* ... all loops that stores share as the groups', n of them innermost in this order */
 tn_node *tn__make_global(tn__lowering *l, tn_node *part, tn_node *const *inner, uint32_t n);
+/* at_once.c: several turns at once of loops that threads go through alone */
+tn_node *tn__at_once(tn__lowering *l, tn_node *part);
+/* ... how many of a loop of this length that so many threads share, of elements of so many bytes; 1: it stays */
+int64_t tn__turns_at_once(const tn_node *size, int64_t lanes, size_t bytes);
 /* column_reduce.c: few outputs across rows, a few of them a group's; NULL if they are not. */
 tn_node *tn__column_reduce(tn__lowering *l, tn_node *part, int *group);
 /* patch.c: rows by columns of outputs for each thread, as the variant says; NULL: there are no two loops of outputs

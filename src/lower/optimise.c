@@ -303,7 +303,7 @@ tn_node *tn__optimise_part(tn__lowering *l, tn_node *part, tn__part *out) {
     tn_node *turned = tn__turn_in_groups(l, part, out);
     if (turned) return turned;
     tn_node *folded = tn__column_reduce(l, part, &out->group);
-    if (folded) return tn__make_global(l, folded, NULL, 0);
+    if (folded) return tn__at_once(l, tn__make_global(l, folded, NULL, 0));
     part = tn__hold_columns(l, part);
     bool rows = tn__group_rows(l, part);
     if (rows) part = tn__keep_rows(l, part);

@@ -1,0 +1,78 @@
+/* Loops that a thread of a group goes through turn by turn, waiting for memory in each: several turns at once, so that
+ * what they load is on its way together.
+ *
+ * Needs a part that is shared out, of which each thread reduces what is its own.  The innermost loop of such a
+ * reduction becomes one of as many turns fewer, around turns that are unrolled.  What is beyond the end loads the last
+ * element once more, and adds nothing; where threads have neighbours, these are at once already.
+ *
+ * Steps noted: at_once(a,n): n turns of loop a. */
+#include "ir/build.h"
+#include "lower/lower.h"
+#include "rewrite/rewrite.h"
+
+enum { BYTES = 32 /* of an element's kind that a thread asks for at once, */, MOST = 8 /* and turns */ };
+
+int64_t tn__turns_at_once(const tn_node *size, int64_t lanes, size_t bytes) {
+  int64_t most = BYTES / (int64_t)bytes < MOST ? BYTES / (int64_t)bytes : MOST;
+  for (int64_t n = most; 2 * n > most && n > 1; n--) /* none is beyond the end */
+    if (tn__divisible(size, n * lanes)) return n;
+  int64_t all = (size->hi + lanes - 1) / lanes, rounds = most > 1 ? (all + most - 1) / most : all;
+  return size->lo < 1 || rounds < 1 ? 1 : (all + rounds - 1) / rounds;
+}
+
+/* Size of the largest elements that the reductions over range k load in each turn, each thread its own; 0: there are
+ * none, or it is no loop that threads go through alone. */
+/* a choice: 0 is right */
+static size_t asked_in(const tn__ranges *r, uint32_t k) {
+  uint64_t at = 1ull << k, lanes = 0, neighbours = 0;
+  size_t bytes = 0;
+  for (uint32_t i = 0; i < r->n; i++) {
+    lanes |= tn__axis_of(r->range[i]) == AX_UPCAST ? 1ull << i : 0;
+    neighbours |= tn__axis_of(r->range[i]) == AX_UNROLL ? 1ull << i : 0;
+  }
+  if (tn__axis_of(r->range[k]) != AX_REDUCE || tn__bounds_loops(r, k)) return 0;
+  for (uint32_t i = 0; i < r->order.n; i++) {
+    const tn_node *n = r->order.v[i];
+    uint64_t own = tn__own_of(r, n), free = tn__free_of(r, n);
+    if (!((own | free) & at)) continue;
+    if ((own | free) & neighbours || (own && !(own & at))) return 0;
+    if (own && (n->op != OP_REDUCE || n->src[n->nsrc - 1] != r->range[k] || !(tn__free_of(r, n->src[0]) & lanes)))
+      return 0;
+    if (!tn__is_access(n)) continue;
+    if (tn__buffer_of(n)->op != OP_PARAM) return 0;
+    size_t size = tn__size_of(n->dtype);
+    if (n->op == OP_LOAD && (tn__free_of(r, n->src[1]) & at) && size > bytes) bytes = size;
+  }
+  return bytes;
+}
+
+static tn_node *cut(tn__lowering *l, tn_node *body, tn_node *x, int64_t n) {
+  tn_ctx *c = l->c;
+  tn_node *size = x->src[0], *by = tn__int(c, n), *up = tn__add(c, size, tn__int(c, n - 1));
+  tn_node *turn = tn__range_like(c, x, tn__simplify_index(c, tn__op2(c, OP_IDIV, up, by)), AX_REDUCE),
+          *number = tn__fresh_range(l, by, AX_UNROLL, tn__role_of(x)), *come[] = {turn, number};
+  tn_node *place = tn__add(c, tn__mul(c, turn, by), number), *at = place;
+  bool fits = tn__divisible(size, n);
+  if (!fits) at = tn__op2(c, OP_MIN, place, tn__sub(c, size, tn__int(c, 1)));
+  tn__sb_printf(&l->note, " at_once(%lld,%lld)", tn__id_of(x), (long long)n);
+  body = tn__exchange_ranges(l, body, &x, &at, 1, come, 2);
+  if (!fits) body = tn__ignore_beyond(l, body, number, tn__op2(c, OP_LT, place, size));
+  return tn__simplify_accesses(c, l->a, body);
+}
+
+tn_node *tn__at_once(tn__lowering *l, tn_node *body) {
+  tn__ranges r;
+  tn__ranges_find(l->c, l->a, body, &r);
+  for (uint32_t k = 0; k < r.n && l->c->mode != TN_MODE_STRICT;) {
+    size_t bytes = asked_in(&r, k);
+    int64_t n = bytes ? tn__turns_at_once(r.range[k]->src[0], 1, bytes) : 1;
+    if (n < 2) {
+      k++;
+      continue;
+    }
+    body = cut(l, body, r.range[k], n);
+    tn__ranges_find(l->c, l->a, body, &r);
+    k = 0;
+  }
+  return body;
+}
