@@ -24,20 +24,16 @@ int64_t tn__turns_at_once(const tn_node *size, int64_t lanes, size_t bytes) {
  * none, or it is no loop that threads go through alone. */
 /* a choice: 0 is right */
 static size_t asked_in(const tn__ranges *r, uint32_t k) {
-  uint64_t at = 1ull << k, lanes = 0, neighbours = 0;
+  uint64_t at = 1ull << k, neighbours = 0;
   size_t bytes = 0;
-  for (uint32_t i = 0; i < r->n; i++) {
-    lanes |= tn__axis_of(r->range[i]) == AX_UPCAST ? 1ull << i : 0;
-    neighbours |= tn__axis_of(r->range[i]) == AX_UNROLL ? 1ull << i : 0;
-  }
+  for (uint32_t i = 0; i < r->n; i++) neighbours |= tn__axis_of(r->range[i]) == AX_UNROLL ? 1ull << i : 0;
   if (tn__axis_of(r->range[k]) != AX_REDUCE || tn__bounds_loops(r, k)) return 0;
   for (uint32_t i = 0; i < r->order.n; i++) {
     const tn_node *n = r->order.v[i];
     uint64_t own = tn__own_of(r, n), free = tn__free_of(r, n);
     if (!((own | free) & at)) continue;
     if ((own | free) & neighbours || (own && !(own & at))) return 0;
-    if (own && (n->op != OP_REDUCE || n->src[n->nsrc - 1] != r->range[k] || !(tn__free_of(r, n->src[0]) & lanes)))
-      return 0;
+    if (own && (n->op != OP_REDUCE || n->src[n->nsrc - 1] != r->range[k])) return 0;
     if (!tn__is_access(n)) continue;
     if (tn__buffer_of(n)->op != OP_PARAM) return 0;
     size_t size = tn__size_of(n->dtype);
@@ -46,33 +42,44 @@ static size_t asked_in(const tn__ranges *r, uint32_t k) {
   return bytes;
 }
 
-static tn_node *cut(tn__lowering *l, tn_node *body, tn_node *x, int64_t n) {
+static tn_node *cut(tn__lowering *l, tn_node *body, tn_node *x, tn_node *number) {
   tn_ctx *c = l->c;
+  int64_t n = number->hi + 1;
   tn_node *size = x->src[0], *by = tn__int(c, n), *up = tn__add(c, size, tn__int(c, n - 1));
-  tn_node *turn = tn__range_like(c, x, tn__simplify_index(c, tn__op2(c, OP_IDIV, up, by)), AX_REDUCE),
-          *number = tn__fresh_range(l, by, AX_UNROLL, tn__role_of(x)), *come[] = {turn, number};
+  tn_node *turn = tn__range_like(c, x, tn__simplify_index(c, tn__op2(c, OP_IDIV, up, by)), AX_REDUCE);
   tn_node *place = tn__add(c, tn__mul(c, turn, by), number), *at = place;
   bool fits = tn__divisible(size, n);
   if (!fits) at = tn__op2(c, OP_MIN, place, tn__sub(c, size, tn__int(c, 1)));
-  tn__sb_printf(&l->note, " at_once(%lld,%lld)", tn__id_of(x), (long long)n);
-  body = tn__exchange_ranges(l, body, &x, &at, 1, come, 2);
+  body = tn__exchange_ranges(l, body, &x, &at, 1, (tn_node *[]){turn, number}, 2);
   if (!fits) body = tn__ignore_beyond(l, body, number, tn__op2(c, OP_LT, place, size));
   return tn__simplify_accesses(c, l->a, body);
 }
 
+/* Is all that is reduced over this range the threads' own, also as its places are written now? */
+static bool is_of_lanes(const tn__ranges *r, const tn_node *range) {
+  uint64_t lanes = 0, at = 1ull << tn__range_at(r, range);
+  for (uint32_t i = 0; i < r->n; i++) lanes |= tn__axis_of(r->range[i]) == AX_UPCAST ? 1ull << i : 0;
+  for (uint32_t i = 0; i < r->order.n; i++)
+    if ((tn__own_of(r, r->order.v[i]) & at) && !(tn__free_of(r, r->order.v[i]->src[0]) & lanes)) return false;
+  return true;
+}
+
 tn_node *tn__at_once(tn__lowering *l, tn_node *body) {
-  tn__ranges r;
+  tn__ranges r, then;
   tn__ranges_find(l->c, l->a, body, &r);
   for (uint32_t k = 0; k < r.n && l->c->mode != TN_MODE_STRICT;) {
     size_t bytes = asked_in(&r, k);
-    int64_t n = bytes ? tn__turns_at_once(r.range[k]->src[0], 1, bytes) : 1;
-    if (n < 2) {
-      k++;
-      continue;
-    }
-    body = cut(l, body, r.range[k], n);
-    tn__ranges_find(l->c, l->a, body, &r);
-    k = 0;
+    tn_node *x = r.range[k++];
+    int64_t n = bytes ? tn__turns_at_once(x->src[0], 1, bytes) : 1;
+    if (n < 2) continue;
+    tn_node *number = tn__fresh_range(l, tn__int(l->c, n), AX_UNROLL, tn__role_of(x));
+    tn_node *several = cut(l, body, x, number);
+    tn__ranges_find(l->c, l->a, several, &then);
+    if (!is_of_lanes(&then, number)) continue;
+    tn__sb_printf(&l->note, " at_once(%lld,%lld)", tn__id_of(x), (long long)n);
+    body = several;
+    r = then;
+    k = 0; /* they are numbered anew */
   }
   return body;
 }

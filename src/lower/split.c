@@ -18,7 +18,8 @@ enum {
   MAX_SPLIT_ROWS = 255,   /* fewer where what is reduced lies along memory: any of them is as good a share as a block */
   MIN_BLOCK = 16,         /* rows that are worth a block */
   GROUPS_OF_UNIT = 8,     /* of long rows cut into blocks, */
-  SHARE_OF_BLOCK = 4,     /* and elements of a block for each thread, at least */
+  FEWER = 4,              /* and times as many as there are, for rows that are threads to be cut; */
+  SHARE_OF_BLOCK = 4,     /* elements of a block for each thread, at least */
   WHOLE_VECTORS = 8       /* of accumulators' lanes: blocks of more have no lane left over */
 };
 
@@ -315,7 +316,9 @@ static tn_node *whole_store(const tn__survey *p, const long_row *row) {
   return found;
 }
 
-/* How many blocks a row is cut into, for all units to have groups enough; 0: rows are enough, or too short */
+/* How many blocks a row is cut into, for all units to have groups enough; 0: rows are enough, or too short.  Rows are
+ * groups, but many that lie side by side are threads, if they are too long for groups to keep as many as fill a
+ * sector. */
 /* a choice: either is right */
 static int64_t count_row_blocks(const tn__lowering *l, const tn__survey *p, const long_row *row) {
   const tn__target *t = l->target;
@@ -323,7 +326,11 @@ static int64_t count_row_blocks(const tn__lowering *l, const tn__survey *p, cons
   double groups = tn__volume(p, row->rows), most = row->elements / (usual * SHARE_OF_BLOCK),
          want = (double)tn__variant_by(GROUPS_OF_UNIT, l->variant->blocks) * t->units;
   int64_t n = 1;
-  if (groups > (double)t->units) return 0;
+  if (groups > (double)t->units) {
+    groups /= usual, most = row->elements / MIN_BLOCK;
+    bool kept = row->elements * t->sector <= (double)t->kept;
+    if (kept || FEWER * groups > want || !tn__walks_outputs(p, row->rows)) return 0;
+  }
   while ((double)n * groups < want && (double)n * 2 <= most && n * 2 <= row->size->hi) n *= 2;
   return n > 1 ? n : 0;
 }

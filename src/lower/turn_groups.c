@@ -1,5 +1,5 @@
-/* What lies across the way in which threads go, for devices with work groups: it is turned on its way through the memory
- * that a group's threads share.
+/* What lies across the way in which threads go, for devices with work groups: it is turned on its way through the
+ * memory that a group's threads share.
  *
  * Copies, and what is computed element by element: most of what is loaded and stored lies along one loop, along which
  * neighbouring threads go, the rest along another (turn.c finds them).  A thread that went across memory would have of

@@ -110,7 +110,7 @@ static void neighbours_share(void **state) {
   for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
     tn_ctx *c = open_on("ref:sm_90");
     tn_scope(c) {
-      tn_tensor *x = drawn(c, cases[k].kind, 1 << 22);
+      tn_tensor *x = drawn(c, cases[k].kind, 1 << 21);
       char *all = tn_explain_string(&x, 1);
       assert_non_null(all);
       const char *text = strstr(all, "__global__ void"), *loop, *end;
