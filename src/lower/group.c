@@ -72,11 +72,25 @@ static int lean_group(const job *j, int64_t threads) {
   return (int)limit(tn__variant_by(threads, j->l->variant->group), j->target->subgroup, j->target->group);
 }
 
+/* The outputs' loops that no reduction hangs on, where each of their turns stores as much as is reduced in all */
+/* a choice: none is right */
+static uint64_t repeated(const tn__survey *s) {
+  uint64_t set = s->common;
+  double reduced = 0;
+  for (uint32_t i = 0; i < s->r.order.n; i++) {
+    const tn_node *n = s->r.order.v[i];
+    if (n->op != OP_REDUCE) continue;
+    set &= ~tn__free_of(&s->r, n);
+    reduced += tn__volume(s, tn__own_of(&s->r, n) | tn__free_of(&s->r, n));
+  }
+  return reduced <= FEWER * tn__volume(s, s->outputs & ~set) ? set : 0;
+}
+
 /* The outputs' loops under which every outermost reduction stands: what one group, or one thread, may take for its own.
  * They stay so once lanes have been cut from them. */
 static uint64_t rows_of(const tn__survey *s) {
   uint64_t set = s->common, outer = s->outputs | of_axis(&s->r, AX_UPCAST) | of_axis(&s->r, AX_UNROLL),
-           blocks = 0; /* what they have in common each computes for itself */
+           blocks = repeated(s); /* what they have in common each computes for itself */
   for (uint32_t k = 0; k < s->r.n; k++)
     if (tn__role_of(s->r.range[k]) == ROLE_BLOCK) blocks |= 1ull << k;
   for (uint32_t i = 0; i < s->r.order.n; i++) {
@@ -103,18 +117,32 @@ static tn_node *flatten(job *j, tn_node *const *x, uint32_t n, int axis) {
   return flat;
 }
 
-/* The ranges of a set from the outermost in memory: how far a step of each moves the first store. */
+/* The access by which loops are ordered: the first store, or a load of many times as much that moves with all of them */
+/* a choice: any is right */
+static const tn_node *leading(const job *j, uint64_t set) {
+  const tn__ranges *r = &j->s.r;
+  const tn_node *store = NULL, *load = NULL;
+  double most = 0;
+  for (uint32_t i = 0; i < r->order.n; i++) {
+    const tn_node *n = r->order.v[i];
+    if (!tn__is_access(n)) continue;
+    uint64_t free = tn__free_of(r, n->src[1]);
+    if (n->op != OP_LOAD && !store && (tn__own_of(r, n) & set) == set) store = n;
+    if (n->op != OP_LOAD || n->src[0]->op != OP_PARAM || (free & set) != set || tn__volume(&j->s, free) <= most) continue;
+    load = n, most = tn__volume(&j->s, free);
+  }
+  return store && most >= MUCH_LESS * tn__volume(&j->s, tn__free_of(r, store->src[1])) ? load : store;
+}
+
+/* The ranges of a set from the outermost in memory: how far a step of each moves that. */
 static uint32_t in_order(const job *j, uint64_t set, tn_node **out) {
   const tn__ranges *r = &j->s.r;
-  const tn_node *store = NULL;
+  const tn_node *first = leading(j, set);
   int64_t key[TN__MAX_RANGES];
   uint32_t n = 0;
-  for (uint32_t i = 0; i < r->order.n && !store; i++)
-    if (tn__is_access(r->order.v[i]) && r->order.v[i]->op != OP_LOAD && (tn__own_of(r, r->order.v[i]) & set) == set)
-      store = r->order.v[i];
   for (uint32_t k = 0; k < r->n; k++) {
     if (!(set >> k & 1)) continue;
-    int64_t stride = store ? tn__stride(r, store->src[1], k) : 0;
+    int64_t stride = first ? tn__stride(r, first->src[1], k) : 0;
     if (stride < 0) stride = -stride;
     uint32_t at = n++;
     for (; at && (key[at - 1] < stride || (key[at - 1] == stride && tn__id_of(out[at - 1]) > tn__id_of(r->range[k])));

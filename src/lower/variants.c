@@ -60,6 +60,9 @@ static const tn__variant variants[] = {
     {.name = "own, second tile", .own = true, .tile = 1},
     {.name = "own, second tile, double blocks", .own = true, .tile = 1, .blocks = 1},
     {.name = "own, third tile", .own = true, .tile = 2},
+    {.name = "whole, team 32 across 8", .blocks = TN__VARIANT_NONE, .team = 32, .together = 8, .across = true},
+    {.name = "whole, team 64 across 8", .blocks = TN__VARIANT_NONE, .team = 64, .together = 8, .across = true},
+    {.name = "whole, team 128 across 8", .blocks = TN__VARIANT_NONE, .team = 128, .together = 8, .across = true},
     {.name = "turn 32", .turn = 32},
     {.name = "turn 64", .turn = 64},
 };
