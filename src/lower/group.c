@@ -72,18 +72,33 @@ static int lean_group(const job *j, int64_t threads) {
   return (int)limit(tn__variant_by(threads, j->l->variant->group), j->target->subgroup, j->target->group);
 }
 
-/* The outputs' loops that no reduction hangs on, where each of their turns stores as much as is reduced in all */
+/* Of the outputs' loops that no reduction hangs on the outermost, up to where each of their turns stores as much as is
+ * reduced in all. */
 /* a choice: none is right */
 static uint64_t repeated(const tn__survey *s) {
-  uint64_t set = s->common;
+  uint64_t set = s->common, chosen = 0;
+  const tn_node *store = NULL;
   double reduced = 0;
   for (uint32_t i = 0; i < s->r.order.n; i++) {
     const tn_node *n = s->r.order.v[i];
+    if (n->op == OP_STORE && tn__buffer_of(n)->op == OP_PARAM) store = n;
     if (n->op != OP_REDUCE) continue;
     set &= ~tn__free_of(&s->r, n);
     reduced += tn__volume(s, tn__own_of(&s->r, n) | tn__free_of(&s->r, n));
   }
-  return reduced <= FEWER * tn__volume(s, s->outputs & ~set) ? set : 0;
+  while (store && set) {
+    int64_t most = -1, by;
+    uint64_t next = 0;
+    for (uint32_t k = 0; k < s->r.n; k++) {
+      if (!(set >> k & 1)) continue;
+      by = tn__stride(&s->r, store->src[1], k);
+      if (by > most) most = by, next = 1ull << k;
+    }
+    set &= ~next;
+    if (!next || FEWER * tn__volume(s, s->outputs & ~(chosen | next)) < reduced) break;
+    chosen |= next;
+  }
+  return chosen;
 }
 
 /* The outputs' loops under which every outermost reduction stands: what one group, or one thread, may take for its own.
