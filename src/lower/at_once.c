@@ -5,7 +5,7 @@
  * reduction becomes one of as many turns fewer, around turns that are unrolled.  What is beyond the end loads the last
  * element once more, and adds nothing; where threads have neighbours, these are at once already.
  *
- * Steps noted: at_once(a,n): n turns of loop a. */
+ * Steps noted: several(a,n): n turns of loop a. */
 #include "ir/build.h"
 #include "lower/lower.h"
 #include "rewrite/rewrite.h"
@@ -76,7 +76,7 @@ tn_node *tn__at_once(tn__lowering *l, tn_node *body) {
     tn_node *several = cut(l, body, x, number);
     tn__ranges_find(l->c, l->a, several, &then);
     if (!is_of_lanes(&then, number)) continue;
-    tn__sb_printf(&l->note, " at_once(%lld,%lld)", tn__id_of(x), (long long)n);
+    tn__sb_printf(&l->note, " several(%lld,%lld)", tn__id_of(x), (long long)n);
     body = several;
     r = then;
     k = 0; /* they are numbered anew */

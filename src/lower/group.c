@@ -20,7 +20,7 @@
  *
  * Steps noted: flat(a,b): loops become one, their counters its quotients and remainders; pack(a,n): n neighbours in one
  * thread; tail(a,n): so, of which the last ones may be beyond the end; along(a,n): so, and values run along them;
- * at_once(a,n): n elements of a row, apart, in each turn of a thread;
+ * several(a,n): n elements of a row, apart, in each turn of a thread;
  * draws(a): what these draw at random stands in front of their loop (neighbours.c). */
 #include "ir/build.h"
 #include "lower/lower.h"
@@ -86,6 +86,8 @@ static uint64_t repeated(const tn__survey *s) {
     set &= ~tn__free_of(&s->r, n);
     reduced += tn__volume(s, tn__own_of(&s->r, n) | tn__free_of(&s->r, n));
   }
+  for (uint32_t k = 0; k < s->r.n; k++)
+    if (!tn__is_even(s, k)) set &= ~(1ull << k);
   while (store && set) {
     int64_t most = -1, by;
     uint64_t next = 0;
@@ -132,7 +134,8 @@ static tn_node *flatten(job *j, tn_node *const *x, uint32_t n, int axis) {
   return flat;
 }
 
-/* The access by which loops are ordered: the first store, or a load of many times as much that moves with all of them */
+/* The access by which loops are ordered: the first store, or a load of many times as much that moves with all of them.
+ */
 /* a choice: any is right */
 static const tn_node *leading(const job *j, uint64_t set) {
   const tn__ranges *r = &j->s.r;
@@ -143,8 +146,8 @@ static const tn_node *leading(const job *j, uint64_t set) {
     if (!tn__is_access(n)) continue;
     uint64_t free = tn__free_of(r, n->src[1]);
     if (n->op != OP_LOAD && !store && (tn__own_of(r, n) & set) == set) store = n;
-    if (n->op != OP_LOAD || n->src[0]->op != OP_PARAM || (free & set) != set || tn__volume(&j->s, free) <= most) continue;
-    load = n, most = tn__volume(&j->s, free);
+    bool with_all = n->op == OP_LOAD && n->src[0]->op == OP_PARAM && (free & set) == set;
+    if (with_all && tn__volume(&j->s, free) > most) load = n, most = tn__volume(&j->s, free);
   }
   return store && most >= MUCH_LESS * tn__volume(&j->s, tn__free_of(r, store->src[1])) ? load : store;
 }
@@ -681,7 +684,7 @@ static void cut_lanes(job *j, uint64_t set, int group) {
   look(j);
   int64_t neighbours = pack_of(j, (uint32_t)tn__range_at(&j->s.r, y), false);
   int64_t each = taken_at_once(j, y, neighbours, group);
-  if (each > 1) tn__sb_printf(j->note, " at_once(%lld,%lld)", tn__id_of(y), (long long)each);
+  if (each > 1) tn__sb_printf(j->note, " several(%lld,%lld)", tn__id_of(y), (long long)each);
   /* all in one thread: what it adds up no other would have */
   else if (!tn__is_int_const(y->src[0], neighbours)) y = pack(j, y, neighbours);
   if (tn__is_const(y->src[0]) && tn__extent(y) <= group) j->body = tn__retype(j->c, j->body, y, AX_UPCAST);

@@ -1,0 +1,113 @@
+/* Several elements of a row, or turns of a loop, at once in each thread of a GPU's group: of whatever length, dtype and
+ * order results are what the graph says, to the last element that is there; schedules are compared with their graphs,
+ * too.  So are columns that are cut at all levels, and what is reduced once for many rows. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include "lower/lower.h"
+#include "support/coverage.h"
+#include "tenet/tenet.h"
+#include <stdio.h>
+
+typedef struct row { /* of x[a,b], along an axis */
+  const char *name, *dtype, *of, *by; /* what is made of an element, and how that is summed up */
+  int a, b, axis;
+  const char *step; /* NULL: whichever */
+} row;
+
+static const row rows[] = {
+    {"odd rows of halves", "f16", "neg", "rmax", 3, 5003, 1, "several"},
+    {"odd rows of brain floats", "bf16", "abs", "rmin", 2, 4099, 1, "several"},
+    {"one row", "f32", "exp", "rmax", 1, 6001, 1, "several"},
+    {"bytes", "u8", "not", "rmax", 5, 3001, 1, "several"},
+    {"functions that branch", "f32", "tanh", "sum", 4, 2051, 1, "several"},
+    {"whole turns", "f16", "neg", "sum", 2, 7168, 1, NULL},
+    {"few columns", "f32", "abs", "sum", 5003, 9, 0, "several"},
+    {"one column", "bf16", "neg", "rmin", 3000, 1, 0, NULL},
+    {"many columns", "f16", "exp", "rmax", 331, 523, 0, "several"},
+    {"doubles", "f64", "neg", "prod", 7, 1999, 1, NULL},
+    {"a single row of one", "f32", "exp", "sum", 1, 1, 1, NULL},
+};
+
+static void check(const char *device, const char *name, const char *text, const char *step, bool plain) {
+  char why[512], noted[64];
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = device, .quiet = 1, .verify = "strict"});
+  assert_non_null(c);
+  if (step) tn__device_get(c, 0)->usual = tn__variant_find("half groups"); /* not whichever is predicted to be best */
+  coverage_watch(tn__device_get(c, 0));
+  snprintf(noted, sizeof noted, "%s:%s", device, step ? step : "");
+  uint64_t before = coverage_of("step", noted);
+  graph g;
+  if (!graph_parse(c, text, 1, plain, &g)) fail_msg("%s: %s\n%s", name, tn_last_error(c)->text, text);
+  if (!graph_agrees_always(c, &g, why, sizeof why)) fail_msg("%s, %s: %s", name, device, why);
+  graph_free(c, &g);
+  tn_ctx_close(c);
+  if (step && coverage_of("step", noted) == before) fail_msg("%s, %s: the step %s is not taken", name, device, step);
+}
+
+static void all_rows(void **state) {
+  static const char *const devices[] = {"ref:sm_80", "ref:sm_90"};
+  (void)state;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    const row *r = &rows[i];
+    char text[512];
+    snprintf(text, sizeof text,
+             "%%1 = param %s[%d,%d] %d %d {0 0}\n%%2 = %s %s[%d,%d] %%1\n%%3 = %s %s[%d] %%2 {%d}\n"
+             "%%4 = sink void %%3 {\"outputs\"}\n",
+             r->dtype, r->a, r->b, r->a, r->b, r->of, r->dtype, r->a, r->b, r->by, r->dtype, r->axis ? r->a : r->b,
+             r->axis);
+    check(devices[i % 2], r->name, text, r->step, i % 3);
+  }
+}
+
+/* The first place of the greatest, along columns */
+static void columns_at_all_levels(void **state) {
+  (void)state;
+  check("ref:sm_90", "places along columns",
+        "%1 = param bf16[6500,140] 6500 140 {0 0}\n"
+        "%2 = rmax bf16[140] %1 {0}\n"
+        "%3 = reshape bf16[1,140] %2 1 140\n"
+        "%4 = expand bf16[6500,140] %3 6500 140\n"
+        "%5 = eq bool[6500,140] %1 %4\n"
+        "%6 = cast i32[6500,140] %5\n"
+        "%7 = sum i32[140] %6 {0}\n"
+        "%8 = sink void %7 {\"outputs\"}\n",
+        "split", true);
+}
+
+/* ... blocks of a row, of which the last one is shorter, beside what is reduced over them */
+static void blocks_that_differ(void **state) {
+  (void)state;
+  check("ref:sm_90", "blocks of a row",
+        "%1 = param f32[4097] 4097 {0 0}\n"
+        "%2 = rmax f32 %1 {0}\n"
+        "%3 = reshape f32[1] %2 1\n"
+        "%4 = expand f32[4097] %3 4097\n"
+        "%5 = max f32[4097] %1 %4\n"
+        "%6 = sink void %5 {\"outputs\"}\n",
+        NULL, true);
+}
+
+/* A row that all others repeat is reduced by each group, beside what is stored for each. */
+static void same_for_all_rows(void **state) {
+  (void)state;
+  check("ref:sm_90", "rows that are all the same",
+        "%1 = param f32[70] 70 {0 0}\n"
+        "%2 = sum f32 %1 {0}\n"
+        "%3 = reshape f32[1,1] %2 1 1\n"
+        "%4 = expand f32[900,70] %3 900 70\n"
+        "%5 = reshape f32[1,70] %1 1 70\n"
+        "%6 = expand f32[900,70] %5 900 70\n"
+        "%7 = mul f32[900,70] %4 %6\n"
+        "%8 = sink void %7 {\"outputs\"}\n",
+        NULL, true);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(all_rows), cmocka_unit_test(columns_at_all_levels),
+                                     cmocka_unit_test(blocks_that_differ),
+                                     cmocka_unit_test(same_for_all_rows)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
