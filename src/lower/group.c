@@ -659,14 +659,15 @@ static uint64_t next_lanes(const job *j) {
  * turns ask of memory is then on its way together.  What is kept for the row is the threads' by turns, and all on its
  * way anyway.  Stores over several loops that are one stay as they are: that their places differ is to be shown. */
 /* a choice: any is right */
-static int64_t taken_at_once(const job *j, const tn_node *y, int64_t neighbours, int group, bool one) {
+static int64_t taken_at_once(const job *j, const tn_node *y, int64_t neighbours, int group) {
   const tn__ranges *r = &j->s.r;
-  uint64_t at = 1ull << tn__range_at(r, y);
+  uint32_t k = (uint32_t)tn__range_at(r, y);
   bool asks = false, few = neighbours * (int64_t)widest(j) < j->target->access;
   for (uint32_t i = 0; i < r->order.n; i++) {
     const tn_node *n = r->order.v[i];
-    if (!tn__is_access(n) || !(tn__free_of(r, n->src[1]) & at)) continue;
-    if (tn__buffer_of(n)->op == OP_LOCAL || (n->op != OP_LOAD && !one)) return 1;
+    if (!tn__is_access(n) || !(tn__free_of(r, n->src[1]) >> k & 1)) continue;
+    bool odd = n->op != OP_LOAD && tn__stride(r, n->src[1], k) == TN__IRREGULAR;
+    if (tn__buffer_of(n)->op == OP_LOCAL || odd) return 1;
     asks |= n->op == OP_LOAD;
   }
   return asks && few && tn__extent(y) > (double)(neighbours * group)
@@ -683,7 +684,7 @@ static void cut_lanes(job *j, uint64_t set, int group) {
   tn_node *y = flatten(j, x, n, axis);
   look(j);
   int64_t neighbours = pack_of(j, (uint32_t)tn__range_at(&j->s.r, y), false);
-  int64_t each = taken_at_once(j, y, neighbours, group, n == 1);
+  int64_t each = taken_at_once(j, y, neighbours, group);
   if (each > 1) tn__sb_printf(j->note, " several(%lld,%lld)", tn__id_of(y), (long long)each);
   /* all in one thread: what it adds up no other would have */
   else if (!tn__is_int_const(y->src[0], neighbours)) y = pack(j, y, neighbours);
