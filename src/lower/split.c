@@ -318,7 +318,7 @@ static tn_node *whole_store(const tn__survey *p, const long_row *row) {
 
 /* How many blocks a row is cut into, for all units to have groups enough; 0: rows are enough, or too short.  Rows are
  * groups, but many that lie side by side are threads, if they are too long for groups to keep as many as fill a
- * sector. */
+ * sector, and nothing of them is stored. */
 /* a choice: either is right */
 static int64_t count_row_blocks(const tn__lowering *l, const tn__survey *p, const long_row *row) {
   const tn__target *t = l->target;
@@ -328,8 +328,8 @@ static int64_t count_row_blocks(const tn__lowering *l, const tn__survey *p, cons
   int64_t n = 1;
   if (groups > (double)t->units) {
     groups /= usual, most = row->elements / MIN_BLOCK;
-    bool kept = row->elements * t->sector <= (double)t->kept;
-    if (kept || FEWER * groups > want || !tn__walks_outputs(p, row->rows)) return 0;
+    bool kept = row->elements * t->sector <= (double)t->kept, alone = p->outputs == row->rows;
+    if (kept || !alone || FEWER * groups > want || !tn__walks_outputs(p, row->rows)) return 0;
   }
   while ((double)n * groups < want && (double)n * 2 <= most && n * 2 <= row->size->hi) n *= 2;
   return n > 1 ? n : 0;
