@@ -298,7 +298,7 @@ typedef struct tn__turned {
   uint32_t from, to; /* ranges: along `to` go the lanes, along `from` lies what lies across */
   double bytes;      /* of an element of all that does */
 } tn__turned;
-bool tn__turned_find(const tn__survey *p, tn__turned *t);
+bool tn__turned_find(const tn__survey *p, const tn__target *target, tn__turned *t);
 bool tn__is_across(const tn__survey *p, const tn_node *n, const tn__turned *t);
 /* turn_groups.c: so by tiles that a group's threads share, as the variant says; NULL if nothing lies across */
 tn_node *tn__turn_in_groups(tn__lowering *l, tn_node *part, tn__part *out);

@@ -290,7 +290,7 @@ tn_node *tn__optimise_loops(tn__lowering *l, tn_node *body) {
 tn_node *tn__optimise_part(tn__lowering *l, tn_node *part, tn__part *out) {
   if (l->threads) {
     out->group = l->threads;
-    return tn__show_neighbours(l->c, l->a, tn__make_global(l, part));
+    return tn__show_neighbours(l->c, l->a, tn__make_global(l, part, NULL, 0));
   }
   if (l->target->group) {
     out->tile = tn__tile_part(l, &part);

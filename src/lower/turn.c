@@ -42,15 +42,15 @@ bool tn__is_across(const tn__survey *p, const tn_node *n, const tn__turned *t) {
 
 /* Does a thread's cache hold all that could be loaded from there? */
 /* a choice: either is right */
-static bool is_near(const turn *t, const tn_node *load) {
+static bool is_near(const tn__target *target, const tn_node *load) {
   int64_t most = load->src[0]->op == OP_PARAM ? load->src[0]->src[0]->hi : 0;
-  return (double)most * (double)tn__size_of(load->dtype) <= t->l->target->near / 2;
+  return (double)most * (double)tn__size_of(load->dtype) <= target->near / 2;
 }
 
 /* What an element costs beyond what lanes along `to` load and store as it lies, and how many bytes of it lie across, in
  * tiles whose lines lie along `from`.  Infinite where a store would lie along neither. */
 /* a choice: any is right */
-static double cost_of(const tn__survey *p, tn__turned *t) {
+static double cost_of(const tn__survey *p, const tn__target *target, tn__turned *t) {
   double cost = t->bytes = 0;
   for (uint32_t i = 0; i < p->r.order.n; i++) {
     const tn_node *n = p->r.order.v[i];
@@ -64,14 +64,14 @@ static double cost_of(const tn__survey *p, tn__turned *t) {
       return INFINITY;
     } else if (step < -1 || step > 1) {
       double lost = step > -ASTRAY && step < ASTRAY ? (double)llabs(step) : ASTRAY;
-      cost += lost > NEAR && is_near(t, n) ? NEAR : lost;
+      cost += lost > NEAR && is_near(target, n) ? NEAR : lost;
     }
   }
   return cost;
 }
 
 /* a choice: no is right */
-bool tn__turned_find(const tn__survey *p, tn__turned *t) {
+bool tn__turned_find(const tn__survey *p, const tn__target *target, tn__turned *t) {
   double least = INFINITY;
   *t = (tn__turned){0};
   /* by another order of its loops it would not read what it wrote */
@@ -79,7 +79,7 @@ bool tn__turned_find(const tn__survey *p, tn__turned *t) {
   for (uint32_t k = 0; k < p->r.n * p->r.n; k++) {
     tn__turned x = {.to = k / p->r.n, .from = k % p->r.n};
     if (x.from == x.to || !tn__is_even(p, x.to) || !tn__is_even(p, x.from)) continue;
-    double cost = cost_of(p, &x);
+    double cost = cost_of(p, target, &x);
     if (cost < least) least = cost, *t = x;
   }
   return t->bytes > 0;
@@ -151,7 +151,7 @@ static tn_node *by_tiles(tn__lowering *l, tn_node *body, const tn_node *from, co
 tn_node *tn__turn(tn__lowering *l, tn_node *body) {
   turn t = {.l = l};
   tn__survey_loops(l->c, l->a, body, &t.p);
-  if (l->target->near <= 0 || !tn__turned_find(&t.p, &t.t)) return NULL;
+  if (l->target->near <= 0 || !tn__turned_find(&t.p, l->target, &t.t)) return NULL;
   find_sides(&t);
   tn_node *x = t.p.r.range[t.t.from], *y = t.p.r.range[t.t.to];
   double few = (double)l->target->lane_bytes / 4 / (double)sizeof(float);

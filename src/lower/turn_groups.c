@@ -168,7 +168,7 @@ static void begin_loops(turn *k) {
 tn_node *tn__turn_in_groups(tn__lowering *l, tn_node *body, tn__part *out) {
   turn k = {.l = l, .c = l->c};
   tn__survey_loops(l->c, l->a, body, &k.s);
-  if (!l->variant->turn || !tn__turned_find(&k.s, &k.t)) return NULL;
+  if (!l->variant->turn || !tn__turned_find(&k.s, l->target, &k.t)) return NULL;
   k.x[FROM] = k.s.r.range[k.t.from], k.x[TO] = k.s.r.range[k.t.to];
   find_sides(&k);
   if (k.threads < l->target->subgroup || k.threads > l->target->group) return NULL; /* a choice: no is right */

@@ -86,11 +86,11 @@ static bool has_patches(tn_ctx *c, tn_node *body) {
 }
 
 /* a choice: either is right */
-static bool has_turned(tn_ctx *c, tn_node *body) {
+static bool has_turned(tn_ctx *c, const tn__target *target, tn_node *body) {
   tn__survey s;
   tn__turned t;
   tn__survey_loops(c, &c->scratch, body, &s);
-  return tn__turned_find(&s, &t);
+  return tn__turned_find(&s, target, &t);
 }
 
 /* a choice: either is right */
@@ -100,7 +100,7 @@ const tn__variant *tn__variant_next(tn_ctx *c, const tn__target *target, tn_node
     if (*at && called != l->own) continue;
     if (called && l->own && !target->ntiles && work_of(c, body) > (target->group ? MUCH_WORK : SLOW_WORK)) continue;
     if (l->rows && (!target->group || !has_patches(c, body))) continue;
-    if (l->turn && (!target->group || !has_turned(c, body))) continue;
+    if (l->turn && (!target->group || !has_turned(c, target, body))) continue;
     if (l->tile == TN__VARIANT_NONE && (!target->ntiles || work_of(c, body) > MUCH_WORK)) continue;
     ++*at;
     return l;
