@@ -96,7 +96,7 @@ static void patches_and_packs(void **state) {
        "%2 = exp f16[8388607] %1\n"
        "%3 = sink void %2 {\"outputs\"}\n",
        "tail(0,8)"},
-      {"%1 = param f16[66125] 66125 {0 0}\n"
+      {"%1 = param f16[262145] 262145 {0 0}\n"
        "%2 = sum f16 %1 {0}\n"
        "%3 = sink void %2 {\"outputs\"}\n",
        "# k0_parts: split(0)"},
