@@ -4,7 +4,6 @@
 #include "ir/build.h"
 #include "lower/launch_extent.h"
 #include "lower/lower.h"
-#include "rewrite/rewrite.h"
 
 enum {
   MOST_BLOCKS = INT32_MAX / TN__MAX_PARTS, /* of a part */
@@ -67,44 +66,64 @@ bool tn__fit_abreast(tn__kernel *const *k, uint32_t n, const tn__target *target)
 
 /* ---- as one ---- */
 
-typedef struct moving { /* a kernel's buffers and scratch memory: what stood for them, and what will */
+typedef struct moving { /* a kernel's nodes, and what stands for each */
   tn_ctx *c;
   tn__arena *a;
-  tn__nodes old, new_;
+  tn__map now;
 } moving;
 
-static tn_node *moved(tn_ctx *c, const tn_node *n, uint32_t number) {
-  int64_t ints[4];
-  for (uint32_t i = 0; i < n->nint; i++) ints[i] = n->ints[i];
-  ints[0] = number;
+/* The same, to the letter: indices in another form would be made of what is no instruction. */
+static tn_node *like(tn_ctx *c, const tn_node *n, tn_node *const *src, const int64_t *ints) {
   return tn__node_make(c, &(tn__make){.op = n->op,
                                       .dtype = n->dtype,
-                                      .src = n->src,
+                                      .src = src,
                                       .nsrc = n->nsrc,
                                       .ints = ints,
                                       .nint = n->nint,
+                                      .name = n->name,
                                       .device = n->device});
 }
 
-static void find_moved(moving *m, const tn__kernel *k, const uint32_t *slot, uint32_t locals) {
+static tn_node *numbered(tn_ctx *c, const tn_node *n, uint32_t number) {
+  int64_t ints[4];
+  for (uint32_t i = 0; i < n->nint; i++) ints[i] = n->ints[i];
+  ints[0] = number;
+  return like(c, n, n->src, ints);
+}
+
+static tn_node *moved(moving *m, tn_node *n) {
+  tn_node **src = tn__arena_alloc(m->a, (n->nsrc + 1) * sizeof *src);
+  bool changed = false;
+  for (uint32_t i = 0; i < n->nsrc; i++) {
+    src[i] = tn__map_getp(&m->now, n->src[i]);
+    changed |= src[i] != n->src[i];
+  }
+  return changed ? like(m->c, n, src, n->ints) : n;
+}
+
+static void move_all(moving *m, const tn__kernel *k, const uint32_t *slot, uint32_t locals) {
   tn__nodes all = {0}, roots = {0};
-  for (uint32_t p = 0; p < k->nparts; p++) tn__vec_push(m->a, &roots, k->part[p].body);
+  for (uint32_t p = 0; p < k->nparts; p++) {
+    tn__vec_push(m->a, &roots, k->part[p].body);
+    for (uint32_t i = 0; i < k->part[p].n; i++) tn__vec_push(m->a, &roots, k->part[p].ins[i]);
+  }
+  tn__map_init(&m->now, m->a);
   tn__topo(m->a, roots.v, roots.n, &all);
   for (uint32_t i = 0; i < all.n; i++) {
     tn_node *n = all.v[i];
-    if (n->op != OP_PARAM && n->op != OP_LOCAL) continue;
-    uint32_t number = (uint32_t)n->ints[0];
-    tn__vec_push(m->a, &m->old, n);
-    tn__vec_push(m->a, &m->new_, moved(m->c, n, n->op == OP_PARAM ? slot[number] : number + locals));
+    uint32_t number = n->op == OP_PARAM || n->op == OP_LOCAL ? (uint32_t)n->ints[0] : 0;
+    tn_node *y = n->op == OP_PARAM   ? numbered(m->c, n, slot[number])
+                 : n->op == OP_LOCAL ? numbered(m->c, n, number + locals)
+                                     : moved(m, n);
+    tn__map_putp(&m->now, n, y);
   }
 }
 
 static tn__part moved_part(moving *m, const tn__part *p) {
   tn__part q = *p;
-  tn_node *all[2] = {p->body, tn__sink(m->c, p->ins, p->n, "instructions")};
-  tn_node *both = tn__substitute(m->c, tn__sink(m->c, all, 2, "part"), m->old.v, m->new_.v, m->old.n);
-  q.body = both->src[0];
-  q.ins = tn__arena_dup(m->a, both->src[1]->src, p->n * sizeof *p->ins);
+  q.body = tn__map_getp(&m->now, p->body);
+  q.ins = tn__arena_alloc(m->a, (p->n + 1) * sizeof *q.ins);
+  for (uint32_t i = 0; i < p->n; i++) q.ins[i] = tn__map_getp(&m->now, p->ins[i]);
   return q;
 }
 
@@ -123,7 +142,7 @@ tn__kernel *tn__abreast(tn_ctx *c, tn__arena *a, tn__kernel *const *k, uint32_t 
   tn__sb name;
   for (uint32_t i = 0, locals = 0; i < n; locals += k[i++]->nlocal) {
     m[i] = (moving){.c = c, .a = a};
-    find_moved(&m[i], k[i], slot[i], locals);
+    move_all(&m[i], k[i], slot[i], locals);
   }
   for (uint32_t p = 0; p < TN__MAX_PARTS; p++) {
     bool abreast = false;
