@@ -180,6 +180,19 @@ static void counters(scan *s, tn_node *lane, tn_node *by, tn_node **at) {
   }
 }
 
+/* Nothing is loaded or stored beyond the last turn.  What is the same for all neighbours is there where the first of
+ * them is. */
+static tn_node *gate_end(scan *s, tn_node *body, tn_node *lane, tn_node *by) {
+  tn_ctx *c = s->c;
+  tn_node *end = tn__int(c, s->turns), *first = turn_at(s, lane, tn__int(c, 0)), *each = turn_at(s, lane, by);
+  tn__ranges r;
+  tn__ranges_find(c, s->l->a, body, &r);
+  if (tn__range_at(&r, lane) >= 0)
+    body = tn__gate_accesses(s->l, body, tn__op2(c, OP_LT, first, end), lane, by);
+  if (tn__range_at(&r, by) >= 0) body = tn__gate_accesses(s->l, body, tn__op2(c, OP_LT, each, end), by, NULL);
+  return body;
+}
+
 /* The term's value for a thread's neighbour.  Beyond the last turn nothing is loaded, and from the end on, where that
  * comes first, nothing counts. */
 static tn_node *value_at(scan *s, tn_node *lane, tn_node *by) {
@@ -190,10 +203,8 @@ static tn_node *value_at(scan *s, tn_node *lane, tn_node *by) {
   tn_node *value = tn__substitute(s->c, s->of->value, from, at, s->ngone);
   value = tn__simplify_accesses(s->c, s->l->a, value);
   if (s->own * s->threads == s->turns) return value;
+  value = gate_end(s, value, lane, by);
   tn_node *inside = tn__op2(s->c, OP_LT, at[s->ngone - 1], tn__int(s->c, s->turns));
-  tn__ranges r;
-  tn__ranges_find(s->c, s->l->a, value, &r);
-  if (tn__range_at(&r, by) >= 0) value = tn__gate_accesses(s->l, value, inside, by, NULL);
   return s->of->back ? tn__where(s->c, inside, value, s->nothing) : value;
 }
 
@@ -368,8 +379,7 @@ static tn_node *over_lanes(scan *s, tn_node *body, tn_node *lane, tn_node *by) {
   counters(s, lane, by, at);
   body = tn__exchange_ranges(s->l, body, s->gone, at, s->ngone, come, s->block ? 3 : 2);
   body = tn__simplify_accesses(c, s->l->a, body);
-  if (s->own * s->threads > s->turns)
-    body = tn__gate_accesses(s->l, body, tn__op2(c, OP_LT, at[s->ngone - 1], tn__int(c, s->turns)), by, NULL);
+  if (s->own * s->threads > s->turns) body = gate_end(s, body, lane, by);
   if (!s->block || tn__divisible(s->rows, s->beside)) return body;
   return tn__ignore_beyond(s->l, body, lane, tn__op2(c, OP_LT, row_at(s, lane), s->rows));
 }

@@ -17,6 +17,37 @@ typedef struct row {
 } row;
 
 static const row rows[] = {
+    {"a sum up to each place, of what four places have in common, by more threads than there are places for",
+     "%1 = iota i64[100] 100\n"
+     "%2 = reshape i64[1,100] %1 1 100\n"
+     "%3 = expand i64[100,100] %2 100 100\n"
+     "%4 = cast i32[100,100] %3\n"
+     "%5 = reshape i64[100,1] %1 100 1\n"
+     "%6 = expand i64[100,100] %5 100 100\n"
+     "%7 = cast i32[100,100] %6\n"
+     "%8 = le bool[100,100] %4 %7\n"
+     "%9 = param u64[25,1] 25 1 {7 0}\n"
+     "%10 = expand u64[25,4] %9 25 4\n"
+     "%11 = reshape u64[100] %10 100\n"
+     "%12 = reshape u64[1,100] %11 1 100\n"
+     "%13 = expand u64[100,100] %12 100 100\n"
+     "%14 = const u64 {0}\n"
+     "%15 = reshape u64[1,1] %14 1 1\n"
+     "%16 = expand u64[100,100] %15 100 100\n"
+     "%17 = where u64[100,100] %8 %13 %16\n"
+     "%18 = sum u64[100] %17 {1}\n"
+     "%19 = sink void %18 {\"outputs\"}\n"},
+    {"kernels side by side, of which one has an index that a constructor would write otherwise",
+     "%1 = param u32[3] 3 {8 0}\n"
+     "%2 = cast f32[3] %1\n"
+     "%3 = param f32[31,40] 31 40 {7 0}\n"
+     "%4 = param i8[1] 1 {2 0}\n"
+     "%5 = param f16[31,40] 31 40 {0 0}\n"
+     "%6 = gather f16[1,40] %5 %4\n"
+     "%7 = cast f32[1,40] %6\n"
+     "%8 = scatter f32[31,40] %3 %4 %7\n"
+     "%9 = cast f16[31,40] %8\n"
+     "%10 = sink void %2 %9 %9 {\"outputs\"}\n"},
     {"a number at permuted places, by groups that have a part each, which is no multiple of their threads",
      "%1 = const f32 {2.0}\n"
      "%2 = reshape f32[1] %1 1\n"
