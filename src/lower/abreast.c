@@ -8,7 +8,7 @@
 enum {
   MOST_BLOCKS = INT32_MAX / TN__MAX_PARTS, /* of a part */
   MOST_BUFFERS = 128,                      /* a launch has room for as many, and some sizes */
-  MOST_SHARED = 32 << 10                   /* bytes that groups share: more would keep others of a unit's away */
+  MOST_SHARED = 8 << 10                    /* bytes that groups share: more would keep others of a unit's away */
 };
 
 /* ---- which ---- */
@@ -35,8 +35,9 @@ static bool is_plain(const tn__kernel *k) {
   return plain;
 }
 
-/* Threads of a block that has no part in it may be idle, but not where others wait for them. */
-static bool fit_threads(tn__kernel *const *k, uint32_t n) {
+/* Threads of a block that has no part in it may be idle, but not where others wait for them, nor most of them in more
+ * blocks than there is room for at once. */
+static bool fit_threads(tn__kernel *const *k, uint32_t n, const tn__target *target) {
   for (uint32_t p = 0; p < TN__MAX_PARTS; p++) {
     int most = 0, meeting = INT32_MAX;
     for (uint32_t i = 0; i < n; i++) {
@@ -46,6 +47,11 @@ static bool fit_threads(tn__kernel *const *k, uint32_t n) {
       if (threads < meeting && meets(&k[i]->part[p])) meeting = threads;
     }
     if (meeting < most) return false;
+    for (uint32_t i = 0; i < n; i++) { /* a choice: no is right */
+      const tn__part *x = p < k[i]->nparts ? &k[i]->part[p] : NULL;
+      double room = (double)target->units * target->unit_threads;
+      if (x && 2 * tn__threads_of_block(x) <= most && (double)tn__fixed_blocks(x) * most > room) return false;
+    }
   }
   return true;
 }
@@ -61,7 +67,7 @@ bool tn__fit_abreast(tn__kernel *const *k, uint32_t n, const tn__target *target)
     shared += k[i]->shared;
   }
   int64_t room = (size_t)MOST_SHARED < target->shared ? MOST_SHARED : (int64_t)target->shared;
-  return parts <= TN__MAX_PARTS && buffers <= MOST_BUFFERS && shared <= room && fit_threads(k, n);
+  return parts <= TN__MAX_PARTS && buffers <= MOST_BUFFERS && shared <= room && fit_threads(k, n, target);
 }
 
 /* ---- as one ---- */

@@ -23,7 +23,8 @@ static bool may_leave(const tn_node *n, const tn_node *range) {
 /* n without the loops that its terms do not differ in, NULL if there are none */
 static tn_node *shorter(tn__lowering *l, const tn__ranges *r, tn_node *n) {
   tn_ctx *c = l->c;
-  tn_node *src[TN_MAX_RANK + 1] = {n->src[0]}, *times = NULL;
+  tn_node **src = tn__arena_alloc(l->a, n->nsrc * sizeof *src), *times = NULL;
+  src[0] = n->src[0];
   uint32_t kept = 1;
   for (uint32_t s = 1; s < n->nsrc; s++) {
     tn_node *range = n->src[s];

@@ -684,12 +684,12 @@ static void cut_lanes(job *j, uint64_t set, int group) {
   tn_node *y = flatten(j, x, n, axis);
   look(j);
   int64_t neighbours = pack_of(j, (uint32_t)tn__range_at(&j->s.r, y), false);
-  int64_t each = taken_at_once(j, y, neighbours, group);
+  int64_t each = has_room(j, y) ? taken_at_once(j, y, neighbours, group) : 1;
   if (each > 1) tn__sb_printf(j->note, " several(%lld,%lld)", tn__id_of(y), (long long)each);
   /* all in one thread: what it adds up no other would have */
   else if (!tn__is_int_const(y->src[0], neighbours)) y = pack(j, y, neighbours);
   if (tn__is_const(y->src[0]) && tn__extent(y) <= group) j->body = tn__retype(j->c, j->body, y, AX_UPCAST);
-  else if (each > 1 && has_room(j, y)) cut_whole(j, y, group, each, axis, &y);
+  else if (each > 1) cut_whole(j, y, group, each, axis, &y);
   else if (tn__divisible(y->src[0], group) || !tn__is_const(y->src[0]) || !has_room(j, y))
     j->body = tn__cut(j->l, j->body, y, group, axis, AX_UPCAST, NULL);
   else

@@ -11,6 +11,7 @@ enum {
   AHEAD = 64,        /* items that are looked at, so that values need not be kept for long */
   MOST_LAUNCHES = 8, /* all that goes together takes as many times as long as a launch, at most: for the registers of
                       * one there are fewer threads of another, which costs longer ones more than that */
+  MADE = 2,          /* so many joint kernels for each that there is: each is compiled */
   UNKNOWN = -1
 };
 
@@ -21,6 +22,7 @@ typedef struct search {
   bool *read;     /* by buffer: does an item read it? */
   bool *gone;     /* by item */
   double *time;   /* by kernel: seconds, without its launches; UNKNOWN */
+  tn__crews made; /* one of each that has other kernels */
 } search;
 
 /* a choice: either is right */
@@ -102,13 +104,35 @@ static bool fits(search *s, const tn__crew *w, uint32_t i) {
   return tn__fit_abreast(k, more.n, s->l->target) && is_worth_it(s, &more);
 }
 
+/* By kernel: in whatever order they come, the same ones are then one kernel. */
+static void sort(const search *s, tn__crew *w) {
+  for (uint32_t m = 1; m < w->n; m++) {
+    uint32_t i = w->item[m], at = m;
+    for (; at && s->l->kernel_of[w->item[at - 1]] > s->l->kernel_of[i]; at--) w->item[at] = w->item[at - 1];
+    w->item[at] = i;
+  }
+}
+
+static bool is_made(const search *s, const tn__crew *w) {
+  bool same = false;
+  for (uint32_t i = 0; i < s->made.n && !same; i++) {
+    const tn__crew *x = &s->made.v[i];
+    same = x->n == w->n;
+    for (uint32_t m = 0; m < x->n && same; m++) same = s->l->kernel_of[x->item[m]] == s->l->kernel_of[w->item[m]];
+  }
+  return same;
+}
+
 static tn__crew find_crew(search *s, uint32_t first) {
   tn__crew w = {.item = {first}, .n = 1};
-  for (uint32_t i = first + 1; s->l->kernel_of[first] >= 0 && i < s->l->n && i <= first + AHEAD; i++) {
-    if (!may_go_along(s, &w, i) || !fits(s, &w, i)) continue;
-    w.item[w.n++] = i;
-    s->gone[i] = true;
+  for (uint32_t i = first + 1; s->l->kernel_of[first] >= 0 && i < s->l->n && i <= first + AHEAD; i++)
+    if (may_go_along(s, &w, i) && fits(s, &w, i)) w.item[w.n++] = i;
+  sort(s, &w);
+  if (w.n > 1 && !is_made(s, &w)) {
+    if (s->made.n >= MADE * s->l->nkernel) return (tn__crew){.item = {first}, .n = 1};
+    tn__vec_push(&s->c->scratch, &s->made, w);
   }
+  for (uint32_t m = 0; m < w.n; m++) s->gone[w.item[m]] = true;
   return w;
 }
 

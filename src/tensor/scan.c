@@ -91,11 +91,12 @@ static int64_t block_of_group(tn_ctx *c, const tn__target *t, const tn_node *x, 
 }
 
 /* a choice: any is right */
-static int64_t block_of(tn_ctx *c, const tn_node *x, uint32_t axis, int64_t usual) {
+static int64_t block_of(tn_ctx *c, tn__op op, const tn_node *x, uint32_t axis, int64_t usual) {
   const tn__target *t = &tn__device_get(c, x->device < 0 ? 0 : x->device)->target;
-  int64_t n, block = LARGEST_BLOCK;
+  /* a product's gradient is made of every term of a block without each other one: of short blocks */
+  int64_t n, block = op == OP_SUM ? LARGEST_BLOCK : NEXT_BLOCK;
   if (!t->group) return usual;
-  int64_t by_group = block_of_group(c, t, x, axis);
+  int64_t by_group = op == OP_SUM ? block_of_group(c, t, x, axis) : 0;
   if (by_group) return by_group;
   double all = 1, launch = tn__target_launch_guess(t);
   for (uint32_t i = 0; i < x->rank; i++) all *= (double)x->dim[i]->hi;
@@ -108,7 +109,7 @@ static int64_t block_of(tn_ctx *c, const tn_node *x, uint32_t axis, int64_t usua
 
 static tn_node *scan(tn_ctx *c, tn__op op, tn_node *x, uint32_t axis, bool exclusive, int64_t usual) {
   tn_node *n = x->dim[axis];
-  int64_t block = block_of(c, x, axis, usual);
+  int64_t block = block_of(c, op, x, axis, usual);
   if (n->hi <= block) return tn__within_blocks(c, op, x, axis, exclusive);
   tn_node *rows = tn__in_blocks(c, x, axis, block);
   int64_t inner = axis + 1;

@@ -241,6 +241,18 @@ static void scatter(machine *m, const tn_node *n, tn__image *t) {
   for (int64_t i = 0; open && i < t->n; i++) t->v[i].off = INFINITY;
 }
 
+/* Places that are said to differ.  Inputs may be drawn that make them otherwise, be they what the graph made before. */
+static void places(machine *m, const tn_node *n, tn__image *t) {
+  tn__map seen;
+  same(m, n, t);
+  tn__map_init(&seen, m->a);
+  for (int64_t i = 0; i < t->n; i++) {
+    uint64_t at = (uint64_t)index_at(t, i);
+    m->w->unkept |= tn__map_get(&seen, at, NULL);
+    tn__map_put(&seen, at, 1);
+  }
+}
+
 /* ---- the machine ---- */
 
 typedef void (*evaluate_fn)(machine *, const tn_node *, tn__image *);
@@ -249,8 +261,8 @@ static const evaluate_fn evaluate[OP_COUNT] = {
     [OP_PROD] = reduce,  [OP_RMAX] = reduce,   [OP_RMIN] = reduce,     [OP_RESHAPE] = same,      [OP_EXPAND] = move,
     [OP_PERMUTE] = move, [OP_PAD] = move,      [OP_SHRINK] = move,     [OP_FLIP] = move,         [OP_WINDOW] = move,
     [OP_FOLD] = fold,    [OP_GATHER] = gather, [OP_SCATTER] = scatter, [OP_CONTRACT] = contract, [OP_DETACH] = same,
-    [OP_CONTIG] = same,  [OP_ASSIGN] = same,   [OP_PERMUTATION] = same,
-    [OP_DISTINCT] = same,
+    [OP_CONTIG] = same,  [OP_ASSIGN] = same,   [OP_PERMUTATION] = places,
+    [OP_DISTINCT] = places,
 };
 
 double tn__graph_work(tn_ctx *c, tn_node *sink, const tn__env *env) {

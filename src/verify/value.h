@@ -55,6 +55,7 @@ typedef struct tn__world {
   tn_ctx *c;
   uint64_t seed;
   bool numeric, exact, plain, rounded;
+  bool unkept;         /* places that the graph says differ did not, as inputs were drawn */
   tn__terms *terms;    /* NULL: not recorded */
   const int64_t *size; /* the program's sizes, which integers meet in odd worlds, and their neighbours */
   uint32_t nsize;

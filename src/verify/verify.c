@@ -314,6 +314,14 @@ static void compute(trial *t, uint32_t world, tn__terms *terms) {
   open_memory(t);
 }
 
+/* Kernels could not run to their end. */
+static bool stopped(trial *t) {
+  if (t->m.too_long) return too_large(t->v, "too large: steps of kernels: more than ", most_steps(t->v));
+  if (!t->w.unkept) return differs(t);
+  tn__verify_give_up(t->v, "places that the graph says differ do not, as its inputs are drawn");
+  return false;
+}
+
 /* Constants round, here or in a rule of mode fast: do the same inputs give the same numbers, as far as can be told?
  * False: they do not. */
 static bool agree_as_numbers(tn__verify *v, uint32_t world, bool plain, bool *told) {
@@ -321,8 +329,7 @@ static bool agree_as_numbers(tn__verify *v, uint32_t world, bool plain, bool *to
   uint32_t block;
   int64_t element;
   compute(&t, world, NULL);
-  if (!run_items(&t))
-    return t.m.too_long ? too_large(v, "too large: steps of kernels: more than ", most_steps(v)) : differs(&t);
+  if (!run_items(&t)) return stopped(&t);
   if (find_difference(&t, &block, &element)) return tell_difference(&t, block, element), differs(&t);
   *told = !t.untold;
   return true;
@@ -334,8 +341,7 @@ static bool agrees_exactly(tn__verify *v, uint32_t world) {
   uint32_t block;
   int64_t element;
   compute(&t, world, NULL);
-  if (!run_items(&t))
-    return t.m.too_long ? too_large(v, "too large: steps of kernels: more than ", most_steps(v)) : differs(&t);
+  if (!run_items(&t)) return stopped(&t);
   if (!find_difference(&t, &block, &element)) return true;
   const tn__image *want = &t.want[v->s->block[block].slot];
   tn__sb_printf(&t.why,
@@ -363,8 +369,7 @@ static bool compare(tn__verify *v, uint32_t world, bool plain, bool *told) {
   uint32_t block = 0;
   int64_t element = 0;
   compute(&t, world, NULL);
-  if (!run_items(&t))
-    return t.m.too_long ? too_large(v, "too large: steps of kernels: more than ", most_steps(v)) : differs(&t);
+  if (!run_items(&t)) return stopped(&t);
   bool found = find_difference(&t, &block, &element);
   *told = !found && !t.apart;
   if (found && !t.w.rounded && v->c->mode != TN_MODE_FAST) return tell(v, world, plain, block, element);

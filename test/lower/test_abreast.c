@@ -174,6 +174,10 @@ static void check_threads(tn_ctx *c, void *arg) {
   assert_int_equal(less->group, 32);
   assert_true(more->group > 32);
   assert_true(tn__fit_abreast(k, 2, &p.dev->target));
+  tn__target *t = &tn__device_get(c, 0)->target, usual = *t;
+  t->units = 1, t->unit_threads = more->group; /* room for one block, most of whose threads were idle in one of them */
+  assert_false(tn__fit_abreast(k, 2, t));
+  *t = usual;
   more->subgroup = less->subgroup = 16;
   assert_false(tn__fit_abreast(k, 2, &p.dev->target));
   more->subgroup = less->subgroup = 32;

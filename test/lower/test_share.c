@@ -93,7 +93,6 @@ static int filtered(tn_tensor *x, tn_tensor **out) {
   return out[0] = tn_conv2d(x, w, NULL, &(tn_conv2d_options){.stride = {1, 2}, .padding = {0, 3}}), 1;
 }
 
-
 /* The gradient of a few elements in steps: nearly all of it is zero, and what is not lies along no loop. */
 static int stepped(tn_tensor *x, tn_tensor **out) {
   tn_tensor *y = tn_slice(tn_slice(tn_slice(x, 1, 1, 2, 1), 2, 46, 51, 3), 0, 1, 6, 2), *dy = tn_mul(y, y);

@@ -55,6 +55,32 @@ static const char kernel[] =
     "%13 = param f32[3] 3 {1 -1}\n%14 = const f32 {2.0}\n%15 = mul f32 %11 %14\n"
     "%16 = store void %13 %2 %15 %2\n%17 = sink void %12 %16 {\"kernel\"}\n";
 
+/* A sum over more loops than a tensor has axes, of terms that are the same along each */
+static void many_loops(void **state) {
+  enum { LOOPS = 24 };
+  char text[4000];
+  int n = snprintf(text, sizeof text, "%%1 = param f32[3] 3 {0 -1}\n%%2 = range index 3 {loop 0 output}\n"
+                                      "%%3 = param f32[3] 3 {1 -1}\n%%4 = load f32 %%3 %%2\n");
+  for (int i = 0; i < LOOPS; i++)
+    n += snprintf(text + n, sizeof text - (size_t)n, "%%%d = range index %d {reduce %d reduction}\n", 5 + i,
+                  1 + (i % 8 == 0), 1 + i);
+  n += snprintf(text + n, sizeof text - (size_t)n, "%%%d = reduce f32 %%4", 5 + LOOPS);
+  for (int i = 0; i < LOOPS; i++) n += snprintf(text + n, sizeof text - (size_t)n, " %%%d", 5 + i);
+  n += snprintf(text + n, sizeof text - (size_t)n, " {add 1}\n%%%d = store void %%1 %%2 %%%d %%2\n"
+                "%%%d = sink void %%%d {\"kernel\"}\n", 6 + LOOPS, 5 + LOOPS, 7 + LOOPS, 6 + LOOPS);
+  assert_true((size_t)n < sizeof text);
+  (void)state;
+  for (int d = 0; d < DEVICES; d++) {
+    tn_ctx *c = open_on(devices[d]);
+    tn_tensor *out, *in[] = {NULL, tn_from(c, TN_F32, DIMS(3), (float[]){1, 2, 3})};
+    float got[3];
+    if (tn_run_text(c, text, 2, in, 1, &out) != 1) fail_msg("%s: %s", devices[d], tn_last_error(c)->text);
+    assert_int_equal(tn_read(out, got, sizeof got), TN_OK);
+    assert_memory_equal(got, ((float[]){8, 16, 24}), sizeof got);
+    tn_ctx_close(c);
+  }
+}
+
 static void kernels(void **state) {
   float x[12], got[3];
   (void)state;
@@ -793,7 +819,8 @@ static void wrapping(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(graphs),   cmocka_unit_test(kernels),       cmocka_unit_test(gates), cmocka_unit_test(many),
+      cmocka_unit_test(graphs),   cmocka_unit_test(kernels),
+      cmocka_unit_test(many_loops), cmocka_unit_test(gates), cmocka_unit_test(many),
       cmocka_unit_test(programs), cmocka_unit_test(lost_barriers), cmocka_unit_test(in_part),
       cmocka_unit_test(any_size),  cmocka_unit_test(rows_beside_sums),
       cmocka_unit_test(loops_of_programs), cmocka_unit_test(nests), cmocka_unit_test(empty_memory),

@@ -23,6 +23,9 @@ static tn_tensor *turned(tn_ctx *c, tn_tensor *x) { return (void)c, tn_silu(tn_f
 /* The sums stand between, as they must, and nothing that is made of them */
 static tn_tensor *of_sums(tn_ctx *c, tn_tensor *x) { return (void)c, tn_silu(tn_cumsum(x, 0)); }
 
+/* Each of a block's terms without every other one, and so of few blocks at a time */
+static tn_tensor *of_products(tn_ctx *c, tn_tensor *x) { return (void)c, tn_cumprod(x, 0); }
+
 /* What is behind a flip is stored once, and not worked out again from the first of many on */
 static tn_tensor *many(tn_ctx *c, tn_tensor *x) {
   (void)c;
@@ -70,6 +73,7 @@ static void stored(void **state) {
       {"two functions", "ref:sm_90", of_two, 0},
       {"a flip", "ref:sm_90", turned, 0},
       {"running sums", "ref:sm_90", of_sums, 2},
+      {"running products", "ref:sm_90", of_products, 70},
       {"much around it", "ref:sm_90", padded, 1},
       {"much around it", "cpu", padded, 1},
   };

@@ -102,7 +102,7 @@ static int halves(tn_ctx *c, tn_tensor **out) {
 
 /* Running sums: rows that a group goes along, one or several, and longer ones; columns; from the end. */
 static int scans(tn_ctx *c, tn_tensor **out) {
-  tn_tensor *x = TENSOR(TN_F32, 5, 3, 300), *y = TENSOR(TN_I32, 9, 200, 40), *z = TENSOR(TN_I32, 7, 20000);
+  tn_tensor *x = TENSOR(TN_F32, 5, 3, 300), *y = TENSOR(TN_I32, 3, 100, 40), *z = TENSOR(TN_I32, 7, 20000);
   out[0] = tn_cumsum(y, 1);
   out[1] = tn_cumsum(z, 0);
   out[2] = tn_cumsum(x, 0);

@@ -348,10 +348,22 @@ static void nor_when_it_fails(void **state) {
   }
 }
 
+/* Counts stand in memory when places are looked for: as validation draws them, they make no places that differ, which
+ * says nothing of the schedule. */
+static void validation_has_no_say(void **state) {
+  tn_ctx *usual = ctx;
+  ctx = tn_ctx_open(&(tn_options){.device = "ref:opencl", .quiet = 1, .verify = "1"});
+  assert_non_null(ctx);
+  exactly_so_many_distinct_ones(state);
+  tn_ctx_close(ctx);
+  ctx = usual;
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(distinct_elements_are_found),
       cmocka_unit_test(exactly_so_many_distinct_ones),
+      cmocka_unit_test(validation_has_no_say),
       cmocka_unit_test(every_dtype_has_distinct_elements),
       cmocka_unit_test(gradient_goes_to_the_first_of_the_equal),
       cmocka_unit_test(places_of_what_is_not_zero),

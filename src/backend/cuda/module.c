@@ -193,7 +193,7 @@ static void find_function(build *b, const unit *u, const char *name, uint32_t nu
   char symbol[256];
   snprintf(symbol, sizeof symbol, "%s_%u", name, number);
   int result = self->api->module_function(&p->function, u->module, symbol);
-  if (!result && shared > PLAIN_SHARED)
+  if (!result && shared > PLAIN_SHARED / 2) /* beside it stands what groups bring together (tn__render_cells) */
     result = self->api->function_set(p->function, CU_DYNAMIC_SHARED, (int)shared);
   tn_status status = tn__cuda_check(d, result, symbol);
   if (status) tn__mem_throw(&d->ctx->mem, status);
