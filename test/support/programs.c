@@ -100,9 +100,9 @@ static int halves(tn_ctx *c, tn_tensor **out) {
   return 1 + with_gradients(y, 2, p, out + 1);
 }
 
-/* Running sums: rows that a group goes along, one or several, and longer ones; columns; from the end. */
+/* Running sums: rows that a group goes along, one or several; columns; from the end. */
 static int scans(tn_ctx *c, tn_tensor **out) {
-  tn_tensor *x = TENSOR(TN_F32, 5, 3, 300), *y = TENSOR(TN_I32, 3, 100, 40), *z = TENSOR(TN_I32, 7, 20000);
+  tn_tensor *x = TENSOR(TN_F32, 5, 3, 300), *y = TENSOR(TN_I32, 9, 200, 40), *z = TENSOR(TN_I32, 7, 1500);
   out[0] = tn_cumsum(y, 1);
   out[1] = tn_cumsum(z, 0);
   out[2] = tn_cumsum(x, 0);
