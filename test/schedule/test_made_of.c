@@ -99,7 +99,7 @@ static void joined(void **state) {
     assert_non_null(c);
     tn_scope(c) {
       tn_tensor *in[MOST], *grad[MOST];
-      char name[MOST][8];
+      char name[MOST][16];
       tn_program *p = tn_program_begin(c);
       for (int i = 0; i < parts[n]; i++) {
         snprintf(name[i], sizeof name[i], "x%d", i);
@@ -111,7 +111,7 @@ static void joined(void **state) {
       assert_int_equal(tn_program_output(p, "y", y), TN_OK);
       size_t all = (size_t)tn_numel(y) * sizeof(float);
       for (int i = 0; i < parts[n]; i++) {
-        char out[8];
+        char out[16];
         snprintf(out, sizeof out, "g%d", i);
         assert_int_equal(tn_program_output(p, out, grad[i]), TN_OK);
       }
