@@ -79,7 +79,7 @@ static tn_tensor *of_more(tn_tensor *x, const program *p) { return masked(tn_add
 /* ... reduced, slid along, or summed up once more: by another kernel */
 static tn_tensor *below(tn_tensor *x, const program *p) { return tn_max(masked(x, p), (int[]){1}, 1, true); }
 static tn_tensor *slid(tn_tensor *x, const program *p) { return tn_slice(masked(x, p), 1, 1, p->n, 1); }
-static tn_tensor *twice(tn_tensor *x, const program *p) { return tn_add(masked(x, p), masked(tn_neg(x), p)); }
+static tn_tensor *twice(tn_tensor *x, const program *p) { return tn_sub(masked(x, p), masked(tn_mul_scalar(x, 3), p)); }
 static tn_tensor *with_maximum(tn_tensor *x, const program *p) {
   return tn_add(masked(x, p), tn_max(x, (int[]){1}, 1, true));
 }
@@ -123,7 +123,7 @@ static tn_dim expected(const program *p, double *x, double *y) {
   for (tn_dim at = 0; at < all && p->make == of_more; at++) x[at]++;
   loop(x, y, p, p->make == between ? -1 : 1);
   for (tn_dim at = 0; at < all && p->make == between; at++) y[at] = -y[at] - x[at];
-  for (tn_dim at = 0; at < all && p->make == twice; at++) y[at] = 0;
+  for (tn_dim at = 0; at < all && p->make == twice; at++) y[at] *= -2;
   if (p->make != below && p->make != slid && p->make != with_maximum) return all;
   tn_dim n = 0, line = p->n * p->inner;
   for (tn_dim at = 0; at < all; at++) {
