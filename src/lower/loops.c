@@ -398,10 +398,13 @@ tn_node *tn__simplify_accesses(tn_ctx *c, tn__arena *a, tn_node *body) {
   tn__topo(a, &body, 1, &all);
   for (uint32_t i = 0; i < all.n; i++) {
     tn_node *x = all.v[i], *place[2] = {NULL};
-    if (tn__is_access(x)) place[1] = tn__gate_of(x);
-    /* elements that each belong to a thread are named in a form of their own (kernel.h) */
-    if (tn__is_access(x) && (tn__buffer_of(x)->op != OP_LOCAL || tn__buffer_of(x)->ints[1] <= 0)) place[0] = x->src[1];
-    else if ((x->op == OP_LT || x->op == OP_LE) && x->src[0]->dtype == TN__INDEX) place[0] = x;
+    if (tn__is_access(x)) {
+      const tn_node *buf = tn__buffer_of(x);
+      bool own = buf->op == OP_LOCAL && buf->ints[1] > 0; /* each element a thread's: named in a form of its own */
+      place[0] = own ? NULL : x->src[1], place[1] = tn__gate_of(x);
+    } else if ((x->op == OP_LT || x->op == OP_LE) && x->src[0]->dtype == TN__INDEX) {
+      place[0] = x;
+    }
     for (int s = 0; s < 2; s++) {
       tn_node *at = place[s], *better = at ? tn__simplify_index(c, at) : NULL;
       if (better == at) continue;
