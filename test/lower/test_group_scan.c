@@ -8,12 +8,12 @@
 #include <cmocka.h>
 #include "support/device.h"
 #include "support/explained.h"
+#include "support/terms.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { UPTO, BEFORE, FROM, BEHIND }; /* which terms of its row a turn takes */
 enum { PLUS, TIMES, GREATEST };
 enum { NO_NAN = -1 };
 
@@ -28,24 +28,9 @@ typedef struct program {
 
 /* ---- what is computed ---- */
 
-static tn_tensor *numbers(tn_tensor *like, tn_dim n, int axis) {
-  tn_dim shape[4] = {1, 1, 1, 1};
-  shape[axis] = n;
-  return tn_reshape(tn_arange(tn_ctx_of(like), TN_I32, 0, (double)n, 1), shape, 4);
-}
-
-static tn_tensor *chosen(tn_tensor *own, tn_tensor *term, int terms) {
-  switch (terms) {
-  case UPTO: return tn_le(term, own);
-  case BEFORE: return tn_lt(term, own);
-  case FROM: return tn_le(own, term);
-  default: return tn_lt(own, term);
-  }
-}
-
 /* As a user would write it */
 static tn_tensor *masked(tn_tensor *x, const program *p) {
-  tn_tensor *where = chosen(numbers(x, p->n, 1), numbers(x, p->n, 2), p->terms);
+  tn_tensor *where = chosen(numbers(x, p->n, 4, 1), numbers(x, p->n, 4, 2), p->terms);
   double nothing = p->op == TIMES ? 1 : p->op == PLUS || p->dtype == TN_U8 ? 0 : -INFINITY;
   tn_tensor *row = tn_unsqueeze(x, 1), *none = tn_full_like(row, nothing);
   row = tn_where(where, row, none);

@@ -8,12 +8,12 @@
 #include <cmocka.h>
 #include "support/explained.h"
 #include "support/graph.h"
+#include "support/terms.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { UPTO, BEFORE, FROM, BEHIND };      /* which terms of its row a turn takes */
 enum { DRAWS = 40 };
 enum { PLUS, TIMES, LEAST, GREATEST };
 
@@ -24,22 +24,6 @@ typedef struct program {
   tn_dim outer, n, inner; /* x[outer, n, inner] */
   const char *step;       /* what the kernel's notes say; NULL: neither of these */
 } program;
-
-/* 0 .. n-1 along one axis of so many */
-static tn_tensor *numbers(tn_tensor *like, tn_dim n, tn_dim rank, tn_dim axis) {
-  tn_dim shape[4] = {1, 1, 1, 1};
-  shape[axis] = n;
-  return tn_reshape(tn_arange(tn_ctx_of(like), TN_I32, 0, (double)n, 1), shape, (int)rank);
-}
-
-static tn_tensor *chosen(tn_tensor *own, tn_tensor *term, int terms) {
-  switch (terms) {
-  case UPTO: return tn_le(term, own);
-  case BEFORE: return tn_lt(term, own);
-  case FROM: return tn_le(own, term);
-  default: return tn_lt(own, term);
-  }
-}
 
 static tn_tensor *combined(tn_tensor *where, tn_tensor *x, int op) {
   static const double nothing[] = {[PLUS] = 0, [TIMES] = 1, [LEAST] = INFINITY, [GREATEST] = -INFINITY};

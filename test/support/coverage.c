@@ -39,6 +39,25 @@ static void settle(void);
 /* Is it an op that graphs of the grammar have?  Storages stand for PARAMs when a graph is run. */
 static bool is_of_graphs(int op) { return tn__ops[op].phases & PH_T && op != OP_STORAGE; }
 
+bool coverage_takes(const char *device, const tn__variant *v, const char *step, const char *text, bool plain, char *why,
+                    size_t size) {
+  char name[64];
+  graph g;
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = device, .quiet = 1, .verify = "strict"});
+  if (!c) return snprintf(why, size, "it cannot be opened"), false;
+  tn__device *d = tn__device_get(c, 0);
+  d->usual = v;
+  coverage_watch(d);
+  snprintf(name, sizeof name, "%s:%s", device, step);
+  uint64_t before = coverage_of("step", name);
+  bool parsed = graph_parse(c, text, 1, plain, &g), good = parsed && graph_agrees_always(c, &g, why, size);
+  if (parsed) graph_free(c, &g);
+  else snprintf(why, size, "%s", tn_last_error(c)->text);
+  tn_ctx_close(c);
+  if (good && coverage_of("step", name) == before) snprintf(why, size, "no step %s", step), good = false;
+  return good;
+}
+
 void coverage_print(FILE *f) {
   settle();
   for (int op = 0; op < OP_COUNT; op++)
