@@ -790,7 +790,10 @@ static void close_range(tn__printer *p) {
   if (!p->open.n) tn__fail(p->c, TN_ERUN, "kernel %s closes a loop that is not open", p->k->name);
   uint32_t start = p->open.v[--p->open.n].start;
   tn__print_brace(p, "}");
-  if (p->part->ins[start]->ints[0] == AX_UNROLL) put_packed_stores(p, start), put_late_stores(p, start);
+  if (p->part->ins[start]->ints[0] == AX_UNROLL) {
+    put_packed_stores(p, start), put_late_stores(p, start);
+    tn__map_clear(&p->packed), tn__map_clear(&p->copied), tn__map_clear(&p->late); /* another loop may say them again */
+  }
   if (p->d->group->meets_again && meets(p, start)) put_barrier(p);
 }
 
