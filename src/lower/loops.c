@@ -90,6 +90,17 @@ double tn__volume(const tn__survey *p, uint64_t set) {
 }
 
 /* a choice: either is right */
+double tn__closed_work(const tn__survey *p) {
+  double work = 0;
+  uint32_t first;
+  for (uint32_t i = 0; i < p->r.order.n; i++) {
+    const tn_node *n = p->r.order.v[i];
+    if (tn__closes(n, &first)) work += tn__volume(p, tn__free_of(&p->r, n) | tn__own_of(&p->r, n));
+  }
+  return work;
+}
+
+/* a choice: either is right */
 static double score_of(const tn__survey *p, uint32_t j, bool fine) {
   double score = 0;
   for (uint32_t i = 0; i < p->r.order.n; i++) {

@@ -138,6 +138,7 @@ int64_t tn__stride(const tn__ranges *r, const tn_node *n, uint32_t at);
 bool tn__divisible(const tn_node *n, int64_t by);
 double tn__extent(const tn_node *range); /* a constant, or an estimate */
 double tn__volume(const tn__survey *p, uint64_t set);
+double tn__closed_work(const tn__survey *p); /* in elements, of all that closes loops */
 /* How well accesses to buffers walk along range j: contiguous good, constant fair, strided bad. */
 double tn__walk_score(const tn__survey *p, uint32_t j);
 /* Do the accesses walk along the outputs in `rows` rather than along the reductions? */
@@ -290,6 +291,8 @@ int64_t tn__row_slots(const tn__lowering *l, int64_t group, int rows);
 tn_node *tn__share_out(tn__lowering *l, tn_node *part, const tn_node *inner);
 /* ... where there are many turns in all, but no loop of many; and for stores that have no loop in common */
 tn_node *tn__share_rows(tn__lowering *l, tn_node *part);
+/* Blocks of few rows, as many as threads are to have, where nothing has been shared out yet */
+tn_node *tn__share_blocks(tn__lowering *l, tn_node *part);
 tn_node *tn__share_stores(tn__lowering *l, tn_node *part);
 /* turn.c: by tiles what lies across the lanes, for threads that share them; NULL if nothing does */
 tn_node *tn__turn(tn__lowering *l, tn_node *part);

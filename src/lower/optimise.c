@@ -56,24 +56,26 @@ static bool may_have_lanes(const tn__survey *p, uint32_t j) {
   return all || !output || !p->reduces;
 }
 
+/* Of shorter loops most lanes would be empty. */
+/* a choice: either is right */
+static double min_lanes(const tn__lowering *l) { return l->target->lane_bytes / (double)sizeof(float) / 4; }
+
 /* The range along which to vectorise: of a reduction where all reductions run along it, unless it is for outputs only,
- * or of the outputs.  -1 where accesses rather walk along what values run along. */
+ * or of the outputs; where none is walked well, one that fills lanes.  -1 where accesses rather walk along what
+ * values run along. */
 /* a choice: no is right */
-static int vector_range(const tn__survey *p, bool only_outputs) {
+static int vector_range(const tn__lowering *l, const tn__survey *p, bool only_outputs) {
   int best = -1;
   double best_score = -1e300;
   for (uint32_t j = 0; j < p->r.n; j++) {
     bool output = p->outputs >> j & 1, runs = p->running >> j & 1;
     if ((only_outputs && !output && !runs) || !may_have_lanes(p, j)) continue;
-    double s = tn__walk_score(p, j) + (output ? 0.5 : 0);
+    double s = tn__walk_score(p, j) + (output ? 0.5 : 0), filled = tn__extent(p->r.range[j]) / min_lanes(l);
+    if (s < 0 && filled < 1) s /= filled;
     if (s > best_score) best_score = s, best = (int)j;
   }
   return best >= 0 && !(p->running >> best & 1) && !(p->running && best_score <= 0) ? best : -1;
 }
-
-/* Of shorter reductions most lanes would be empty. */
-/* a choice: either is right */
-static double min_lanes(const tn__lowering *l) { return l->target->lane_bytes / (double)sizeof(float) / 4; }
 
 static tn_node *cut_lanes(tn__lowering *l, tn_node *body, tn_node *x, int64_t lanes, int axis) {
   tn__sb_printf(&l->note, " lanes(%lld,%lld)", tn__id_of(x), (long long)lanes);
@@ -148,9 +150,9 @@ static bool steps_within_lines(const tn__survey *p, uint32_t j) {
  * outputs that lie side by side; -1 */
 /* a choice: no is right */
 static int column_range(const tn__lowering *l, const tn__survey *p) {
-  int v = p->reduces ? vector_range(p, false) : -1;
+  int v = p->reduces ? vector_range(l, p, false) : -1;
   if (v < 0 || (p->outputs >> v & 1) || tn__extent(p->r.range[v]) >= LONG_ROW) return v;
-  int row = vector_range(p, true);
+  int row = vector_range(l, p, true);
   if (row < 0 || tn__walk_score(p, (uint32_t)row) > 0) return row;
   uint64_t rows = 0;
   for (uint32_t j = 0; j < p->r.n; j++)
@@ -188,7 +190,7 @@ static tn_node *vectorise(tn__lowering *l, tn_node *body, const tn_node *lane) {
   tn_ctx *c = l->c;
   tn__survey p;
   tn__survey_loops(c, l->a, body, &p);
-  int v = lane ? tn__range_at(&p.r, lane) : vector_range(&p, false);
+  int v = lane ? tn__range_at(&p.r, lane) : vector_range(l, &p, false);
   if (v < 0) return body;
   tn_node *x = p.r.range[v];
   if (!p.reduces) {
@@ -318,5 +320,5 @@ tn_node *tn__optimise_part(tn__lowering *l, tn_node *part, tn__part *out) {
   part = columns ? tn__turn_columns(l, columns) : tn__fetch(l, tn__spread_rows(l, part), &lane);
   part = tn__keep_rows(l, part);
   part = vectorise_rest(l, columns ? part : vectorise(l, part, lane));
-  return columns ? tn__jam(l, part) : part;
+  return columns ? tn__jam(l, part) : tn__share_blocks(l, part);
 }

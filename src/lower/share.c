@@ -7,55 +7,94 @@
 #include "lower/lower.h"
 #include "rewrite/rewrite.h"
 
-enum { LITTLE = 8 /* a share of a part's work that stores may do in one turn */ };
+enum { LITTLE = 8 /* a share of a part's work that stores may do in one turn, or reductions in all of them */ };
 
-/* The loops that all stores and reductions stand in, whose lengths hang on no other */
-static uint64_t loops_of_all(const tn__survey *p) {
-  uint64_t shared = p->common;
-  for (uint32_t i = 0; i < p->r.order.n; i++)
-    if (p->r.order.v[i]->op == OP_REDUCE) shared &= tn__free_of(&p->r, p->r.order.v[i]);
+/* The loops that all stores stand in, whose lengths hang on no other */
+static uint64_t loops_of_stores(const tn__survey *p) {
+  uint64_t set = p->common;
   for (uint32_t k = 0; k < p->r.n; k++)
-    if (tn__free_of(&p->r, p->r.range[k]) != 1ull << k) shared &= ~(1ull << k);
-  return shared;
+    if (tn__free_of(&p->r, p->r.range[k]) != 1ull << k) set &= ~(1ull << k);
+  return set;
 }
 
-/* The loops in the order in which stores go through memory; how many */
-static uint32_t in_order(const tn__survey *p, uint64_t set, tn_node **x) {
-  uint32_t n = 0;
+/* Loops of the set in the order in which stores go through memory, as many as give each thread a few turns; how many.
+ * They leave it. */
+static uint32_t take_outer(const tn__survey *p, uint64_t *set, bool all, tn_node **x) {
+  uint32_t n = 0, outer = 0;
   for (uint32_t k = 0; k < p->r.n; k++) {
-    if (!(set >> k & 1)) continue;
+    if (!(*set >> k & 1)) continue;
     uint32_t at = n++;
     for (; at && tn__id_of(x[at - 1]) > tn__id_of(p->r.range[k]); at--) x[at] = x[at - 1];
     x[at] = p->r.range[k];
   }
-  return n;
+  for (double turns = 1; outer < n && (all || turns < TN__PARTIALS); outer++) {
+    turns *= tn__extent(x[outer]);
+    *set &= ~(1ull << tn__range_at(&p->r, x[outer]));
+  }
+  return outer;
 }
 
-/* The outer ones, as many as give each thread a few turns, or all that stand around `inner` */
+/* A reduction that does not stand in all of these loops, and is more than a little work if each turn of them has it, as
+ * the sums of blocks are not; NULL: there is none */
+/* a choice: either is right */
+static const tn_node *reduced_again(const tn__survey *p, uint64_t loops) {
+  double little = tn__closed_work(p) / LITTLE;
+  for (uint32_t i = 0; i < p->r.order.n; i++) {
+    const tn_node *n = p->r.order.v[i];
+    uint64_t free = tn__free_of(&p->r, n);
+    if (n->op == OP_REDUCE && (loops & ~free) && tn__volume(p, loops | free | tn__own_of(&p->r, n)) > little) return n;
+  }
+  return NULL;
+}
+
+/* The outer loops of a part, as many as give each thread a few turns, or all that stand around `inner` */
+static uint32_t loops_to_share(const tn__survey *p, const tn_node *inner, tn_node **x) {
+  uint64_t set = loops_of_stores(p);
+  if (inner) set &= ~(1ull << tn__range_at(&p->r, inner));
+  for (;;) {
+    uint64_t left = set;
+    uint32_t n = take_outer(p, &left, inner != NULL, x);
+    const tn_node *again = reduced_again(p, set & ~left);
+    if (!again) return n;
+    set &= tn__free_of(&p->r, again);
+  }
+}
+
 tn_node *tn__share_out(tn__lowering *l, tn_node *body, const tn_node *inner) {
   tn_node *x[TN__MAX_RANGES], *one;
-  uint32_t outer = 0;
   tn__survey p;
   tn__survey_loops(l->c, l->a, body, &p);
-  uint64_t shared = loops_of_all(&p);
-  int at = inner ? tn__range_at(&p.r, inner) : -1;
-  if (at >= 0) shared &= ~(1ull << at);
-  uint32_t n = in_order(&p, shared, x);
-  for (double turns = 1; outer < n && (inner || turns < TN__PARTIALS); outer++) turns *= tn__extent(x[outer]);
-  if (outer > 1) return tn__as_one(l, body, x, outer, AX_GLOBAL, &one);
-  return outer ? tn__retype(l->c, body, x[0], AX_GLOBAL) : body;
+  uint32_t n = loops_to_share(&p, inner, x);
+  if (n > 1) return tn__as_one(l, body, x, n, AX_GLOBAL, &one);
+  return n ? tn__retype(l->c, body, x[0], AX_GLOBAL) : body;
 }
 
-/* Reductions of many outputs, none of whose loops is long enough for the threads */
+/* Reductions of many outputs, where no loop that all stand in is long enough for the threads */
 /* a choice: either is right */
 tn_node *tn__share_rows(tn__lowering *l, tn_node *body) {
+  tn_node *x[TN__MAX_RANGES];
   tn__survey p;
   tn__survey_loops(l->c, l->a, body, &p);
-  uint64_t shared = loops_of_all(&p);
-  double longest = 1;
+  uint64_t of_all = loops_of_stores(&p);
+  double longest = 1, turns = 1;
+  for (uint32_t i = 0; i < p.r.order.n; i++)
+    if (p.r.order.v[i]->op == OP_REDUCE) of_all &= tn__free_of(&p.r, p.r.order.v[i]);
   for (uint32_t k = 0; k < p.r.n; k++)
-    if ((shared >> k & 1) && tn__extent(p.r.range[k]) > longest) longest = tn__extent(p.r.range[k]);
-  return longest < TN__PARTIALS && tn__volume(&p, shared) >= TN__PARTIALS ? tn__share_out(l, body, NULL) : body;
+    if ((of_all >> k & 1) && tn__extent(p.r.range[k]) > longest) longest = tn__extent(p.r.range[k]);
+  for (uint32_t n = loops_to_share(&p, NULL, x); n; n--) turns *= tn__extent(x[n - 1]);
+  return longest < TN__PARTIALS && turns >= TN__PARTIALS ? tn__share_out(l, body, NULL) : body;
+}
+
+/* a choice: either is right */
+tn_node *tn__share_blocks(tn__lowering *l, tn_node *body) {
+  tn__survey p;
+  bool blocks = false;
+  tn__survey_loops(l->c, l->a, body, &p);
+  for (uint32_t k = 0; k < p.r.n; k++) {
+    if (tn__axis_of(p.r.range[k]) == AX_GLOBAL) return body; /* it is shared out */
+    blocks |= (p.common >> k & 1) && tn__role_of(p.r.range[k]) == ROLE_BLOCK;
+  }
+  return blocks ? tn__share_rows(l, body) : body;
 }
 
 /* ---- stores that have no loop in common ---- */

@@ -20,6 +20,7 @@ enum {
   GROUPS_OF_UNIT = 8,     /* of long rows cut into blocks, */
   FEWER = 4,              /* and times as many as there are, for rows that are threads to be cut; */
   SHARE_OF_BLOCK = 4,     /* elements of a block for each thread, at least */
+  LINE = 64,              /* bytes that a processor's memory gives at once */
   WHOLE_VECTORS = 8       /* of accumulators' lanes: blocks of more have no lane left over */
 };
 
@@ -146,12 +147,17 @@ static int64_t count_tile_blocks(const tn__lowering *l, const tn_node *x, int64_
   return n > 1 ? n : 0;
 }
 
-/* Places of a block: as many in each, or, of long ones, whole turns of the lanes */
-static tn_node *rows_of_block(const tn__lowering *l, const tn_node *x, int64_t count) {
+/* Places of a block: as many in each, or, of long ones, whole turns of the lanes; of shorter ones whole lines of memory,
+ * if there may be some more blocks, or fewer. */
+static tn_node *rows_of_block(const tn__lowering *l, const tn_node *x, int64_t count, bool fixed) {
   tn_ctx *c = l->c;
-  int64_t size, turn = l->target->lane_bytes / (int64_t)sizeof(float);
-  if (!l->target->group && tn__const_int(x->src[0], &size) && size / count >= WHOLE_VECTORS * turn)
-    return tn__int(c, ((size + count - 1) / count + turn - 1) / turn * turn); /* a choice: either is right */
+  int64_t size, turn = l->target->lane_bytes / (int64_t)sizeof(float), line = LINE / (int64_t)sizeof(float);
+  if (!l->target->group && tn__const_int(x->src[0], &size)) {
+    int64_t rows = (size + count - 1) / count;
+    if (size / count >= WHOLE_VECTORS * turn)
+      return tn__int(c, (rows + turn - 1) / turn * turn); /* a choice: either is right */
+    if (size / count >= line && !fixed) return tn__int(c, (rows + line / 2) / line * line);
+  }
   return tn__simplify_index(c, tn__op2(c, OP_IDIV, tn__add(c, x->src[0], tn__int(c, count - 1)), tn__int(c, count)));
 }
 
@@ -160,7 +166,7 @@ static blocks cut_blocks(tn__lowering *l, tn_node *x, int64_t blocks_wanted, tn_
   tn_ctx *c = l->c;
   int64_t whole = 0;
   blocks b = {.x = x, .count = blocks_wanted};
-  tn_node *size = x->src[0], *rows = rows_of_block(l, x, b.count);
+  tn_node *size = x->src[0], *rows = rows_of_block(l, x, b.count, block != NULL);
   bool known = tn__const_int(size, &whole) && tn__is_const(rows);
   if (known && !block && whole) b.count = (whole + rows->lo - 1) / rows->lo;
   tn_node *count = tn__int(c, b.count);
@@ -361,7 +367,8 @@ static tn_node *store_once(tn__lowering *l, tn_node *body, tn_node *block) {
 static tn_node *cut_store(tn__lowering *l, tn_node *body, tn_node *x, int64_t count) {
   tn_ctx *c = l->c;
   blocks b = cut_blocks(l, x, count, NULL);
-  tn_node *inner = b.inner->op == OP_RANGE ? tn__retype(c, b.inner, b.inner, AX_LOOP) : b.inner;
+  tn_node *inner = b.inner;
+  if (inner->op == OP_RANGE) inner = tn__fresh_range(l, inner->src[0], AX_LOOP, tn__role_of(x)); /* inside the blocks' */
   tn_node *place = tn__substitute(c, b.place, &b.inner, &inner, 1);
   tn__sb_printf(&l->note, " blocks(%lld)", tn__id_of(x));
   body = tn__exchange_ranges(l, body, &x, &place, 1, (tn_node *[]){b.block, inner}, inner->op == OP_RANGE ? 2 : 1);
@@ -401,25 +408,13 @@ static const double FROM_FAR = 2, GAIN = 1.25;
 /* a choice: either is right */
 static double idle(double shares) { return ceil(shares / THREADS) * THREADS / shares; }
 
-/* In elements, of all that closes loops */
-/* a choice: either is right */
-static double work_of(const tn__survey *p) {
-  double work = 0;
-  uint32_t first;
-  for (uint32_t i = 0; i < p->r.order.n; i++) {
-    const tn_node *n = p->r.order.v[i];
-    if (tn__closes(n, &first)) work += tn__volume(p, tn__free_of(&p->r, n) | tn__own_of(&p->r, n));
-  }
-  return work;
-}
-
 /* Reductions over a loop, which is the best of each; they hang on outputs only, so that each partial result has its
  * cell. */
 typedef struct reduced {
   uint32_t at, level;
   uint64_t rows;       /* the outputs' loops that they stand in */
   double cells, bytes; /* how many these are, and what is loaded for each */
-  double work;         /* elements, of all that is reduced so */
+  double work;         /* elements, of all that is reduced so, and inside of it */
   bool alone;          /* all other reductions stand in its loop */
 } reduced;
 
@@ -450,8 +445,10 @@ static bool is_reduced(const tn__survey *p, uint32_t at, reduced *out) {
     if (n->op != OP_REDUCE) continue;
     if ((own >> at & 1) && !(tn__free_of(&p->r, n->src[0]) >> at & 1)) continue; /* split sets it apart */
     if (!(own >> at & 1)) {
-      out->alone &= free >> at & 1;
-      inside |= free >> at & 1 ? own : 0;
+      bool within = free >> at & 1;
+      out->alone &= within;
+      inside |= within ? own : 0;
+      out->work += within ? tn__volume(p, free | own) : 0;
       continue;
     }
     if (loop_to_cut(n) != p->r.range[at] || (free & ~cells) || (loops && own != loops)) return false;
@@ -507,10 +504,27 @@ static uint32_t find_level(const tn__lowering *l, const tn__survey *p, tn_node *
   return n;
 }
 
+/* The loop of elements that are stored beside what has been split, if it is one, and long, and stands in so few rows
+ * that threads would idle; NULL.  Elements of columns are walked across these: threads share their loop as it is. */
+/* a choice: no is right */
+static tn_node *store_to_cut(const tn__survey *p) {
+  double rows = tn__volume(p, p->common);
+  tn_node *found = NULL;
+  if (tn__walks_outputs(p, p->common)) return NULL;
+  for (uint32_t k = 0; k < p->r.n; k++) {
+    if (!((p->outputs & ~p->common) >> k & 1) || tn__role_of(p->r.range[k]) == ROLE_BLOCK) continue;
+    if (found) return NULL;
+    found = p->r.range[k];
+  }
+  bool gains = idle(rows) >= GAIN * idle(rows * TN__PARTIALS);
+  return found && gains && tn__is_const(found->src[0]) && tn__extent(found) >= LEAST_SPLIT ? found : NULL;
+}
+
 static tn_node *split_levels(tn__lowering *l, tn_node *body) {
   tn__survey p;
   tn__survey_loops(l->c, l->a, body, &p);
-  if (!may_split(&p) || work_of(&p) < TN__SPLIT_WORK) return body;
+  if (!may_split(&p) || tn__closed_work(&p) < TN__SPLIT_WORK) return body;
+  tn_node *whole = body;
   for (int parts = 1; parts < TN__MAX_PARTS; parts++) {
     tn_node *x[TN__MAX_RANGES], *block = NULL;
     int64_t count = 0;
@@ -519,7 +533,8 @@ static tn_node *split_levels(tn__lowering *l, tn_node *body) {
     for (uint32_t i = 0; i < n; i++) body = split(l, body, x[i], block ? block->hi + 1 : count, &block);
     tn__survey_loops(l->c, l->a, body, &p);
   }
-  return body;
+  tn_node *store = body != whole ? store_to_cut(&p) : NULL;
+  return store ? cut_store(l, body, store, tn__variant_by(TN__PARTIALS, l->variant->blocks)) : body;
 }
 
 tn_node *tn__split_long(tn__lowering *l, tn_node *body) {
