@@ -361,8 +361,9 @@ static double room_of(const look *l) {
 
 /* Is there a store in the loop, or do threads meet there? */
 static bool repeats(const look *l, uint32_t start) {
-  for (uint32_t i = start; i < l->p->n && (l->p->ins[i]->op != OP_END || l->p->ins[i]->src[0] != l->p->ins[start]); i++) {
+  for (uint32_t i = start; i < l->p->n; i++) {
     const tn_node *n = l->p->ins[i];
+    if (n->op == OP_END && n->src[0] == l->p->ins[start]) break;
     if (n->op == OP_BARRIER || n->op == OP_STOREADD || (n->op == OP_STORE && !keeps_registers(n))) return true;
   }
   return false;
@@ -390,7 +391,8 @@ static void open_loop(look *l, uint32_t at) {
 
 static void close_loop(look *l) {
   loop o = l->open.v[--l->open.n];
-  if (o.waits) l->waiting += serial_turns(l) * (o.flat ? 1 : ceil(o.turns / AT_ONCE)) * (double)l->t->latency * l->clock;
+  double rounds = o.flat ? 1 : ceil(o.turns / AT_ONCE);
+  if (o.waits) l->waiting += serial_turns(l) * rounds * (double)l->t->latency * l->clock;
 }
 
 static void combine(look *l, const tn_node *n) {

@@ -29,12 +29,6 @@ typedef struct tree {
 
 static int64_t blocks_of(int64_t n, int bits) { return (n + ((int64_t)1 << bits) - 1) >> bits; }
 
-static int bits_of(uint64_t most) {
-  int bits = 1;
-  while (bits < 64 && most >> bits) bits++;
-  return bits;
-}
-
 /* The tree that takes the least work, which is *work. */
 /* a choice: any is right */
 static tree best_tree(const tn__target *t, double rows, int64_t n, int64_t some, int width, double *work) {
@@ -64,14 +58,10 @@ typedef struct form {
 } form;
 
 static form form_of(const tn__keys *k, int64_t rows, int64_t padded) {
-  int bits = bits_of((uint64_t)padded - 1), all = k->bits + bits;
+  int bits = tn__bits_below(padded - 1), all = k->bits + bits;
   form f = {k->of->dtype, 0, (double)rows * (double)padded <= INT32_MAX ? TN_I32 : TN_I64};
   if (all <= 64) f.number_bits = bits, f.dtype = all <= 32 ? TN_U32 : TN_U64;
   return f;
-}
-
-static tn_node *bits_op(tn_ctx *c, tn__op op, tn_node *x, uint64_t bits) {
-  return tn__op2(c, op, x, tn__scalar_to(c, tn__const_bits(c, x->dtype, bits), x->dim, x->rank));
 }
 
 static uint64_t ones(int bits) { return bits < 64 ? ((uint64_t)1 << bits) - 1 : UINT64_MAX; }
@@ -79,11 +69,11 @@ static uint64_t ones(int bits) { return bits < 64 ? ((uint64_t)1 << bits) - 1 : 
 /* keys[R, n] -> the lowest level [R, padded] */
 static tn_node *lowest(tn_ctx *c, const tn__keys *k, form f, int64_t padded) {
   tn_node *zero = tn__int(c, 0), *more = tn__sub(c, tn__int(c, padded), k->of->dim[1]);
-  tn_node *last = bits_op(c, OP_XOR, k->of, ones(k->bits)); /* pads are zeros */
-  tn_node *key = bits_op(c, OP_XOR, tn__pad(c, last, (tn_node *[]){zero, zero, zero, more}), ones(k->bits));
+  tn_node *last = tn__op2_bits(c, OP_XOR, k->of, ones(k->bits)); /* pads are zeros */
+  tn_node *key = tn__op2_bits(c, OP_XOR, tn__pad(c, last, (tn_node *[]){zero, zero, zero, more}), ones(k->bits));
   if (!f.number_bits) return key;
   tn__dims shape = tn__dims_of(key);
-  key = bits_op(c, OP_SHL, tn__cast(c, key, f.dtype), (uint64_t)f.number_bits);
+  key = tn__op2_bits(c, OP_SHL, tn__cast(c, key, f.dtype), (uint64_t)f.number_bits);
   return tn__op2(c, OP_OR, key, tn__cast(c, tn__place(c, &shape, 1), f.dtype));
 }
 
@@ -103,14 +93,14 @@ static tn_node *first_of(tn_ctx *c, form f, tn_node *key, tn_node *number, tn_no
 /* Which element of its row at the level each of those is: so many bits tell those of the lowest level below it apart */
 static tn_node *number_at(tn_ctx *c, form f, tn_node *x, int bits_below) {
   if (!f.number_bits) return x;
-  x = bits_op(c, OP_SHR, bits_op(c, OP_AND, x, ones(f.number_bits)), (uint64_t)bits_below);
+  x = tn__op2_bits(c, OP_SHR, tn__op2_bits(c, OP_AND, x, ones(f.number_bits)), (uint64_t)bits_below);
   return tn__cast(c, x, f.number);
 }
 
 /* first[R, some] of the level above -> the numbers of all that are in their blocks: [R, some * block] */
 static tn_node *candidates(tn_ctx *c, tn_node *first, int bits) {
   tn__dims all = {.rank = 3, .d = {first->dim[0], first->dim[1], tn__int(c, (int64_t)1 << bits)}};
-  tn_node *from = tn__expand(c, tn__add_axis(c, bits_op(c, OP_SHL, first, (uint64_t)bits), 2), all.d);
+  tn_node *from = tn__expand(c, tn__add_axis(c, tn__op2_bits(c, OP_SHL, first, (uint64_t)bits), 2), all.d);
   return tn__merge_axes(c, tn__add(c, from, tn__cast(c, tn__place(c, &all, 2), first->dtype)), 1, 2);
 }
 
@@ -124,7 +114,8 @@ static tn_node *elements_at(tn_ctx *c, tn_node *level, tn_node *number) {
 
 /* By a tree, of some < n */
 static tn_node *first_by(tn_ctx *c, const tn__keys *k, int64_t some, tree by) {
-  int64_t whole = (int64_t)1 << (by.levels * by.bits), padded = blocks_of(k->of->dim[1]->lo, by.levels * by.bits) * whole;
+  int all = by.levels * by.bits;
+  int64_t padded = blocks_of(k->of->dim[1]->lo, all) << all;
   form f = form_of(k, k->of->dim[0]->lo, padded);
   tn_node *level[MOST_LEVELS + 1] = {lowest(c, k, f, padded)}, *count = tn__int(c, some);
   for (int i = 0; i < by.levels; i++) level[i + 1] = level_above(c, level[i], by.bits);

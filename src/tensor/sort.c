@@ -222,9 +222,7 @@ typedef struct load {
   tn_node *order;  /* [R, n]: which element, where the key does not say so; NULL: nobody asks */
 } load;
 
-static tn_node *shifted(tn_ctx *c, tn__op op, tn_node *x, uint64_t by) {
-  return tn__op2(c, op, x, unsigned_const(c, x, by));
-}
+static tn_node *shifted(tn_ctx *c, tn__op op, tn_node *x, uint64_t by) { return tn__op2_bits(c, op, x, by); }
 static tn_node *masked(tn_ctx *c, tn_node *x, uint64_t mask) { return shifted(c, OP_AND, x, mask); }
 
 static tn_node *rotated(tn_ctx *c, tn_node *x, int by) { /* bits that go out below come in above */
@@ -327,7 +325,7 @@ static void sort_by_words(tn_ctx *c, load *x, int bits) {
   x->key = rotated(c, x->key, width - bit % width);
 }
 
-static int bits_below(int64_t n) {
+int tn__bits_below(int64_t n) {
   int bits = 1;
   while (bits < 63 && n >> bits) bits++;
   return bits;
@@ -337,7 +335,7 @@ static int bits_below(int64_t n) {
 static load load_of(tn_ctx *c, tn__keys k, bool numbered) {
   tn_node *count = tn__numel(c, k.of);
   int key_bits = (k.bits + WORD_BITS - 1) / WORD_BITS * WORD_BITS; /* whole digits */
-  int all = key_bits + bits_below(count->hi);
+  int all = key_bits + tn__bits_below(count->hi);
   load x = {.key = tn__op1(c, OP_CONTIG, filled_up(c, k.of))};
   x.first = x.key;
   if (!numbered) return x;
@@ -362,8 +360,7 @@ static tn_node *sorted_by_words(tn_ctx *c, tn__keys k, tn_node **sorted) {
   return x.order ? tn__first_of(c, x.order, 1, n) : shifted(c, OP_SHR, key, (uint64_t)x.number_from);
 }
 
-/* Integers x in order: their keys alone are sorted, and say what they are.  NULL: that is not how it is done. */
-static tn_node *sorted_integers(tn_ctx *c, tn_node *x, bool down) {
+tn_node *tn__sorted_integers(tn_ctx *c, tn_node *x, bool down) {
   const tn__target *t = target_of(c, x);
   double work;
   if (!tn__is_int(x->dtype) && x->dtype != TN_BOOL) return NULL;
@@ -484,7 +481,7 @@ static tn_node *sorted_rows(tn_ctx *c, const tn__call *k, tn_node *some) { /* i:
     tn_node *sorted = k->i[0] == VALUES ? r.of : tn__scalar_to(c, tn__const_num(c, TN_I64, 0), r.of->dim, 2);
     return rows_back(c, &r, some ? tn__first_of(c, sorted, 1, some) : sorted);
   }
-  tn_node *integers = k->i[0] == VALUES && !some ? sorted_integers(c, r.of, k->i[2] != 0) : NULL;
+  tn_node *integers = k->i[0] == VALUES && !some ? tn__sorted_integers(c, r.of, k->i[2] != 0) : NULL;
   if (integers) return rows_back(c, &r, integers);
   tn_node *at_once = some ? NULL : sorted_at_once(c, r.of, k->i[2] != 0, k->i[0] == VALUES);
   if (at_once) return rows_back(c, &r, at_once);

@@ -10,6 +10,10 @@ tn_node *tn__sorted_order(tn_ctx *c, tn_node *x, bool down);
 /* ... and *sorted, unless it is NULL: [R * n] what stands there, as unsigned integers that are in the order of x's
  * elements, and equal where those are: NaN and NaN, -0 and 0, too */
 tn_node *tn__sorted(tn_ctx *c, tn_node *x, bool down, tn_node **sorted);
+/* x[R, n] -> its rows in order, of integers alone, where their keys say what they are; NULL: that is not quicker. */
+tn_node *tn__sorted_integers(tn_ctx *c, tn_node *x, bool down);
+/* Bits that numbers up to n take */
+int tn__bits_below(int64_t n);
 /* What sorting takes, of keys of so many bits: in multiply-adds of the whole device */
 double tn__sort_work(const tn__target *t, double rows, double n, int bits);
 /* What it is made of, in the same: a launch, and asking one element of 32 bits whether it goes before another.  An
