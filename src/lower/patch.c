@@ -112,7 +112,11 @@ static int find_loops(const tn__survey *s, int at[2]) {
 
 bool tn__has_patches(const tn__survey *s, const tn__variant *v) {
   int at[2], n = find_loops(s, at);
-  return v->rows > 1 ? n == 2 : v->rows == 1 && n == 1;
+  if (v->rows != 1) return v->rows > 1 && n == 2;
+  bool own = n == 1 && tn__extent(s->r.range[at[1]]) >= TN__USUAL_SUBGROUP; /* fewer leave most threads without work */
+  for (uint32_t i = 0; i < s->r.order.n && own; i++) /* what is the same for all, each would sum up */
+    own = s->r.order.v[i]->op != OP_REDUCE || (tn__free_of(&s->r, s->r.order.v[i]) >> at[1] & 1);
+  return own;
 }
 
 /* Does it hang on rows, or columns? */
