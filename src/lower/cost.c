@@ -13,6 +13,8 @@
  *   waiting    groups side by side, as many as a unit has room for, each of which waits for memory where a loop has it
  *              wait, and for its threads where they meet, and does an instruction at a time
  *
+ * What is the same in all turns of a loop is loaded in front of it, unless it stores something.
+ *
  * and a launch.  Which sectors an access touches is found by computing its index for the threads that run in step, and
  * how it moves with each loop by computing it for the loop's second turn.  Loops from the inside out: an access's
  * sectors of one turn that are still in a cache in the next one are not asked for again.  What an access finds that the
@@ -36,6 +38,8 @@ typedef struct loop {
   tn_node *range;
   double turns;
   bool lanes, unrolled;
+  bool repeats;     /* something is stored in it, or threads meet: the compiler hoists no load out of it */
+  bool flat, waits; /* over registers, and so unrolled whole; for memory in each turn */
 } loop;
 
 typedef struct touch { /* by an access to a buffer */
@@ -214,6 +218,21 @@ static double serial_turns(const look *l) {
   return n;
 }
 
+/* Open loops in each turn of which an access with such places is done, a bit for each: that it hangs on, or that are
+ * not left by what they repeat, and those around.  A thread's neighbours are written out, so theirs may leave. */
+static uint64_t repeated_in(const look *l, const tn_node *n, const expression *x) {
+  bool all = n->op != OP_LOAD || n->src[0]->op != OP_PARAM;
+  uint64_t set = 0;
+  for (uint32_t i = l->open.n; i && i--;) {
+    const loop *o = &l->open.v[i];
+    bool hangs = all || o->repeats || o->lanes;
+    for (uint32_t k = 0; k < x->order.n && !hangs; k++) hangs = x->order.v[k] == o->range;
+    if (hangs && i < 64) set |= 1ull << i;
+    all |= hangs && !o->lanes && !o->unrolled;
+  }
+  return set;
+}
+
 /* Warps that have something to do: all, but in loops over fewer lanes */
 static double warps_at_work(const look *l) {
   for (uint32_t i = 0; i < l->open.n; i++)
@@ -241,13 +260,20 @@ static void look_at(look *l, tn_node *n) {
   x.sectors = pieces(sorted, active, size, run, t->sector);
   x.lines = pieces(sorted, active, size, run, 4 * t->sector);
   x.alone = 2 * pieces(sorted, active, size, run, 2 * t->sector) / fmax(1, x.sectors);
+  uint64_t repeated = repeated_in(l, n, &places);
+  for (uint32_t i = l->open.n; i && i-- && n->op == OP_LOAD;) {
+    loop *o = &l->open.v[i];
+    if (!(repeated >> i & 1) || o->lanes || o->unrolled) continue;
+    o->waits = tn__axis_of(o->range) != AX_GLOBAL;
+    break;
+  }
   double warps = warps_at_work(l), room = t->near / (double)t->sector / l->resident;
   x.of_group = x.from_unit = x.sectors;
   x.requests = warps;
   /* loops from the inside out, then the block's other warps, then its other turns */
   for (uint32_t i = l->open.n; i && i--;) {
     const loop *o = &l->open.v[i];
-    if (o->lanes || o->range == neighbours || tn__axis_of(o->range) == AX_GLOBAL) continue;
+    if (o->lanes || o->range == neighbours || !(repeated >> i & 1) || tn__axis_of(o->range) == AX_GLOBAL) continue;
     at = (place){.step = o->range, .turn = 1};
     int m = addresses(l, &places, &at, moved);
     double by = spread(base, moved, m < active ? m : active, size, x.sectors, o->turns, t->sector), turns = o->turns;
@@ -333,17 +359,12 @@ static double room_of(const look *l) {
   return fmax(1, n);
 }
 
-/* Does the loop wait for memory in each turn? */
-static bool waits(const look *l, uint32_t start) {
-  uint32_t depth = 0;
-  for (uint32_t i = start + 1; i < l->p->n; i++) {
+/* Is there a store in the loop, or do threads meet there? */
+static bool repeats(const look *l, uint32_t start) {
+  for (uint32_t i = start; i < l->p->n; i++) {
     const tn_node *n = l->p->ins[i];
-    if (n->op == OP_RANGE && tn__axis_of(n) != AX_UPCAST && tn__axis_of(n) != AX_UNROLL) depth++;
-    if (n->op == OP_END) {
-      if (n->src[0] == l->p->ins[start]) return false;
-      if (tn__axis_of(n->src[0]) != AX_UPCAST && tn__axis_of(n->src[0]) != AX_UNROLL) depth--;
-    }
-    if (!depth && n->op == OP_LOAD && n->src[0]->op == OP_PARAM) return true;
+    if (n->op == OP_END && n->src[0] == l->p->ins[start]) break;
+    if (n->op == OP_BARRIER || n->op == OP_STOREADD || (n->op == OP_STORE && !keeps_registers(n))) return true;
   }
   return false;
 }
@@ -362,11 +383,16 @@ static void open_loop(look *l, uint32_t at) {
   if (axis == AX_GLOBAL) {
     l->blocks = ceil(o.turns / tn__groups_of_block(l->p));
     o.turns = 1;
-  } else if (!o.lanes && !o.unrolled && waits(l, at)) {
-    double rounds = is_flat(l, at) ? 1 : ceil(o.turns / AT_ONCE);
-    l->waiting += serial_turns(l) * rounds * (double)l->t->latency * l->clock;
   }
+  o.repeats = repeats(l, at);
+  o.flat = is_flat(l, at);
   tn__vec_push(l->a, &l->open, o);
+}
+
+static void close_loop(look *l) {
+  loop o = l->open.v[--l->open.n];
+  double rounds = o.flat ? 1 : ceil(o.turns / AT_ONCE);
+  if (o.waits) l->waiting += serial_turns(l) * rounds * (double)l->t->latency * l->clock;
 }
 
 static void combine(look *l, const tn_node *n) {
@@ -405,7 +431,7 @@ static void look_at_all(look *l) {
     if (n->op == OP_RANGE)
       open_loop(l, i);
     else if (n->op == OP_END)
-      l->open.n--;
+      close_loop(l);
     else if (access && n->src[0]->op == OP_PARAM)
       look_at(l, n);
     else if (n->op == OP_GETACC && n->nsrc < 3 && n->src[0]->ints[1] > 1)

@@ -239,7 +239,10 @@ tn_node *tn__column_reduce(tn__lowering *l, tn_node *part, int *group);
 /* patch.c: rows by columns of outputs for each thread, as the variant says; NULL: there are no two loops of outputs
  * whose turns load the same */
 tn_node *tn__patch(tn__lowering *l, tn_node *part, tn__part *out);
-bool tn__has_patches(const tn__survey *s);
+bool tn__has_patches(const tn__survey *s, const tn__variant *v);
+/* flat_rows.c: a loop over the elements of rows as one for each, where sums load their row; or body as it is */
+tn_node *tn__cut_flat_rows(tn__lowering *l, tn_node *body, tn__sb *note);
+bool tn__has_flat_rows(tn_ctx *c, const tn__target *t, const tn__survey *s);
 /* product.c: one sum of products of two loads; of its ranges, which the factors hang on alone, together, and those that
  * are summed over. */
 typedef struct tn__factors {

@@ -2,6 +2,9 @@
  * output's loop serves as many outputs as the thread has along that loop.  Distances of all pairs of rows load two
  * elements for each term; a thread with 8 x 8 of them loads 16 for 64.
  *
+ * Where only the turns of one loop load the same (numbers that are compared with all of their row), that has the
+ * columns, and a thread one row: of another loop, or the only one that there is.
+ *
  * Needs a part whose stores all have the same outputs' loops.  Two of these, rows and columns, are cut: a place along
  * one is (block * own + number) * threads + thread, where a thread has `own` numbers.  Blocks are groups', both numbers
  * are one loop of neighbours, which is unrolled, and sums have a cell for each of them: so the language's compiler
@@ -14,6 +17,7 @@
  *
  * Whether that pays, and the size of a patch, is a variant (variants.c).  Steps noted:
  *   patch(a,b,8x4)  8 turns of loop a times 4 of loop b in a thread
+ *   patch(b,4)      4 turns of loop b
  *   stage(k,32)     so many steps of loop k at a time */
 #include "ir/build.h"
 #include "lower/lower.h"
@@ -35,8 +39,8 @@ typedef struct patch {
   tn_node *body;
   tn__survey s;
   int group;                 /* threads */
-  int at[2];                 /* the numbers of the loops of rows and of columns */
-  tn_node *x[2];             /* these, */
+  int at[2];                 /* the numbers of the loops of rows and of columns; no rows: -1 */
+  tn_node *x[2];             /* these, NULL */
   int64_t threads[2], own[2];
   tn_node *block[2], *lane, *number;
 } patch;
@@ -80,27 +84,48 @@ static int64_t stride_of(const tn__survey *s, uint32_t j) {
 }
 
 /* Two of the outputs' loops whose turns load the same elements: columns are what is stored closest together, rows those
- * that have most in common.  False: there are none. */
-/* a choice: no is right */
-static bool find_loops(const tn__survey *s, int at[2]) {
-  uint64_t shared = 0;
+ * that have most in common.  Of columns alone any other loop has the rows, or none.  How many loops there are of the
+ * first kind. */
+/* a choice: 0 is right */
+static int find_loops(const tn__survey *s, int at[2]) {
+  uint64_t shared = 0, even = 0;
   double most = 0;
   at[0] = at[1] = -1;
-  if (s->common != s->outputs || s->running || !s->reduces) return false;
+  if (s->common != s->outputs || s->running || !s->reduces) return 0;
   for (uint32_t i = 0; i < s->r.order.n; i++)
-    if (s->r.order.v[i]->op == OP_LOCAL || s->r.order.v[i]->op == OP_STOREADD) return false;
-  for (uint32_t k = 0; k < s->r.n; k++)
-    if (tn__is_even(s, k) && tn__extent(s->r.range[k]) > 1 && shared_by(s, k) > 0) shared |= 1ull << k;
+    if (s->r.order.v[i]->op == OP_LOCAL || s->r.order.v[i]->op == OP_STOREADD) return 0;
+  for (uint32_t k = 0; k < s->r.n; k++) {
+    if (!tn__is_even(s, k) || tn__extent(s->r.range[k]) <= 1) continue;
+    even |= 1ull << k;
+    if (shared_by(s, k) > 0) shared |= 1ull << k;
+  }
   for (uint32_t k = 0; k < s->r.n; k++)
     if ((shared >> k & 1) && (at[1] < 0 || stride_of(s, k) < stride_of(s, (uint32_t)at[1]))) at[1] = (int)k;
   for (uint32_t k = 0; k < s->r.n; k++)
     if ((shared >> k & 1) && (int)k != at[1] && shared_by(s, k) > most) most = shared_by(s, k), at[0] = (int)k;
-  return at[0] >= 0;
+  if (at[0] >= 0) return 2;
+  for (uint32_t k = 0; k < s->r.n && at[1] >= 0; k++)
+    if ((even >> k & 1) && (int)k != at[1] && (at[0] < 0 || stride_of(s, k) < stride_of(s, (uint32_t)at[0])))
+      at[0] = (int)k;
+  return at[1] >= 0;
 }
 
-bool tn__has_patches(const tn__survey *s) {
-  int at[2];
-  return find_loops(s, at);
+bool tn__has_patches(const tn__survey *s, const tn__variant *v) {
+  int at[2], n = find_loops(s, at);
+  if (v->rows != 1) return v->rows > 1 && n == 2;
+  bool own = n == 1 && tn__extent(s->r.range[at[1]]) >= TN__USUAL_SUBGROUP; /* fewer leave most threads without work */
+  for (uint32_t i = 0; i < s->r.order.n && own; i++) /* what is the same for all, each would sum up */
+    own = s->r.order.v[i]->op != OP_REDUCE || (tn__free_of(&s->r, s->r.order.v[i]) >> at[1] & 1);
+  return own;
+}
+
+/* Does it hang on rows, or columns? */
+static bool hangs(const patch *p, uint64_t free, int side) { return p->at[side] >= 0 && (free >> p->at[side] & 1); }
+
+/* ... and on all that there are? */
+static bool hangs_on_both(const patch *p, const tn_node *n) {
+  uint64_t free = tn__free_of(&p->s.r, n);
+  return (p->at[0] < 0 || hangs(p, free, 0)) && hangs(p, free, 1);
 }
 
 /* ---- how many ---- */
@@ -118,14 +143,14 @@ static void choose_sizes(patch *p) {
   const tn__variant *v = p->l->variant;
   int64_t most = tn__variant_by(tn__usual_group(p->l->target), v->group), want[2] = {v->rows, v->cols};
   double size[2];
-  for (int i = 0; i < 2; i++) size[i] = tn__extent(p->x[i]) / (double)want[i];
+  for (int i = 0; i < 2; i++) size[i] = p->x[i] ? tn__extent(p->x[i]) / (double)want[i] : 1;
   if (most < p->l->target->subgroup) most = p->l->target->subgroup;
   if (most > p->l->target->group) most = p->l->target->group;
   p->threads[1] = power_above(size[1], p->l->target->subgroup);
   p->threads[0] = power_above(size[0], most / p->threads[1]);
   p->threads[1] = power_above(size[1], most / p->threads[0]);
   for (int i = 0; i < 2; i++) {
-    double span = (double)(p->threads[i] * want[i]), all = tn__extent(p->x[i]);
+    double span = (double)(p->threads[i] * want[i]), all = p->x[i] ? tn__extent(p->x[i]) : 1;
     int64_t blocks = (int64_t)((all + span - 1) / span);
     p->own[i] = ((int64_t)all + blocks * p->threads[i] - 1) / (blocks * p->threads[i]);
     if (p->own[i] > want[i] || p->own[i] < 1) p->own[i] = want[i];
@@ -138,8 +163,7 @@ static void choose_sizes(patch *p) {
 /* a choice: either is right */
 static bool is_held(const patch *p, const tn_node *n) {
   uint64_t free = tn__free_of(&p->s.r, n);
-  return n->op == OP_REDUCE ||
-         (n->op == OP_LOAD && !(free & ~p->s.outputs) && (free >> p->at[0] & 1) && (free >> p->at[1] & 1));
+  return n->op == OP_REDUCE || (n->op == OP_LOAD && !(free & ~p->s.outputs) && hangs_on_both(p, n));
 }
 
 /* Blocks whose threads have registers enough, for their sums and what these are made of */
@@ -160,9 +184,9 @@ static bool has_lanes(const patch *p) {
     const tn_node *n = p->s.r.order.v[i];
     bool neighbours = false, lanes = false;
     for (int side = 0; side < 2 && n->op == OP_REDUCE; side++) {
-      bool hangs = tn__free_of(&p->s.r, n) >> p->at[side] & 1;
-      neighbours |= hangs && p->own[side] > 1;
-      lanes |= hangs && p->threads[side] > 1;
+      bool own = hangs(p, tn__free_of(&p->s.r, n), side);
+      neighbours |= own && p->own[side] > 1;
+      lanes |= own && p->threads[side] > 1;
     }
     if (neighbours && !lanes) return false;
   }
@@ -188,6 +212,7 @@ static tn_node *place_in_block(const patch *p, int side) {
 
 /* ... and among all, given that among those of its block */
 static tn_node *place_of(const patch *p, int side, tn_node *in_block) {
+  if (!p->x[side]) return in_block;
   return tn__add(p->c, tn__mul(p->c, p->block[side], tn__int(p->c, span(p, side))), in_block);
 }
 
@@ -197,7 +222,7 @@ static tn_node *last_of(tn_ctx *c, const tn_node *range, tn_node *place) {
 
 static void begin_loops(patch *p) {
   tn_ctx *c = p->c;
-  for (int i = 0; i < 2; i++) {
+  for (int i = p->x[0] ? 0 : 1; i < 2; i++) {
     tn_node *by = tn__int(c, span(p, i)), *up = tn__add(c, p->x[i]->src[0], tn__int(c, span(p, i) - 1));
     p->block[i] = tn__range_like(c, p->x[i], tn__simplify_index(c, tn__op2(c, OP_IDIV, up, by)), AX_LOOP);
   }
@@ -210,7 +235,8 @@ static void begin_loops(patch *p) {
 static void cut_outputs(patch *p) {
   tn_ctx *c = p->c;
   tn_node *at[2], *inside = NULL;
-  for (int i = 0; i < 2; i++) {
+  int first = p->x[0] ? 0 : 1;
+  for (int i = first; i < 2; i++) {
     tn_node *place = place_of(p, i, place_in_block(p, i)), *size = p->x[i]->src[0];
     at[i] = place;
     if (tn__divisible(size, span(p, i))) continue;
@@ -218,18 +244,20 @@ static void cut_outputs(patch *p) {
     at[i] = last_of(c, p->x[i], place);
     inside = inside ? tn__op2(c, OP_AND, inside, there) : there;
   }
-  p->body = tn__exchange_ranges(p->l, p->body, p->x, at, 2,
-                                (tn_node *[]){p->block[0], p->block[1], p->lane, p->number}, 4);
+  tn_node *come[] = {p->block[0], p->block[1], p->lane, p->number};
+  p->body = tn__exchange_ranges(p->l, p->body, p->x + first, at + first, 2u - (uint32_t)first, come + first,
+                                4u - (uint32_t)first);
   if (inside) p->body = tn__ignore_beyond(p->l, p->body, p->lane, inside);
 }
 
 /* ---- staging ---- */
 
-/* The only one of the two loops that n hangs on, -1; where it hangs on loop k, and is made of loads by arithmetic */
+/* The only one of the two loops that n hangs on (rows: where there are none, on no columns), -1; where it hangs on loop
+ * k, and is made of loads by arithmetic */
 /* a choice: no is right */
 static int side_of(const patch *p, const tn_node *n, int k) {
   uint64_t free = tn__free_of(&p->s.r, n);
-  bool rows = free >> p->at[0] & 1, columns = free >> p->at[1] & 1;
+  bool columns = hangs(p, free, 1), rows = p->at[0] < 0 ? !columns : hangs(p, free, 0);
   if (rows == columns || !(free >> k & 1) || tn__level_of(&p->s.r, n) || n->dtype == TN__INDEX) return -1;
   return columns;
 }
@@ -250,7 +278,7 @@ static bool lies_across(const patch *p, tn_node *value, int side, int k) {
   tn__topo(p->a, &value, 1, &all);
   for (uint32_t i = 0; i < all.n; i++) {
     if (all.v[i]->op != OP_LOAD) continue;
-    across += tn__stride(&p->s.r, all.v[i]->src[1], (uint32_t)p->at[side]) == 1;
+    across += p->x[side] && tn__stride(&p->s.r, all.v[i]->src[1], (uint32_t)p->at[side]) == 1;
     along += tn__stride(&p->s.r, all.v[i]->src[1], (uint32_t)k) == 1;
   }
   return across > along;
@@ -280,8 +308,7 @@ static void find_in(const patch *p, tn_node *term, stage *g) {
 }
 
 static bool sums_over_both(const patch *p, const tn_node *n) {
-  uint64_t free = tn__free_of(&p->s.r, n);
-  return n->op == OP_REDUCE && (free >> p->at[0] & 1) && (free >> p->at[1] & 1);
+  return n->op == OP_REDUCE && hangs_on_both(p, n);
 }
 
 typedef struct layout { /* of a staged value in shared memory: its lines lie so far apart */
@@ -316,7 +343,7 @@ static double bytes_of(const patch *p, const stage *g, int64_t steps) {
 /* a choice: no is right */
 static bool find_stage(const patch *p, stage *g) {
   double most = 0;
-  uint64_t both = 1ull << p->at[0] | 1ull << p->at[1];
+  uint64_t both = (p->x[0] ? 1ull << p->at[0] : 0) | 1ull << p->at[1];
   *g = (stage){.k = -1};
   for (uint32_t i = 0; i < p->s.r.order.n; i++) {
     const tn_node *n = p->s.r.order.v[i];
@@ -351,9 +378,9 @@ static tn_node *from_stage(const patch *p, const stage *g, const staged *v) {
   tn_node *to = tn__add(c, tn__mul(c, line, tn__int(c, y.pitch)), step);
   tn_node *at_line = place_of(p, v->side, line),
           *at_step = g->turn ? tn__add(c, tn__mul(c, g->turn, tn__int(c, g->steps)), step) : step;
-  if (!tn__divisible(x->src[0], lines) || y.beyond) at_line = last_of(c, x, at_line);
+  if (x && (!tn__divisible(x->src[0], lines) || y.beyond)) at_line = last_of(c, x, at_line);
   if (!tn__divisible(k->src[0], g->steps) || y.beyond) at_step = last_of(c, k, at_step);
-  tn_node *value = tn__substitute(c, v->value, (tn_node *[]){x, k}, (tn_node *[]){at_line, at_step}, 2);
+  tn_node *value = tn__substitute(c, v->value, (tn_node *[]){k, x}, (tn_node *[]){at_step, at_line}, x ? 2 : 1);
   tn_node *room = tn__scratch(p->l, value->dtype, y.lines * y.pitch);
   tn_node *filled = tn__filled(c, room, to, value, own, y.turns > 1 ? 2 : 1);
   tn_node *from = tn__add(c, tn__mul(c, place_in_block(p, v->side), tn__int(c, y.pitch)), g->step);
@@ -398,15 +425,21 @@ static void put_stage(patch *p) {
 /* ---- a part ---- */
 
 tn_node *tn__patch(tn__lowering *l, tn_node *body, tn__part *out) {
-  patch p = {.l = l, .c = l->c, .a = l->a, .body = body};
-  tn__survey_loops(l->c, l->a, body, &p.s);
-  if (!l->variant->rows || !find_loops(&p.s, p.at)) return NULL;
-  for (int i = 0; i < 2; i++) p.x[i] = p.s.r.range[p.at[i]];
+  tn__sb cut;
+  tn__sb_init(&cut, l->a);
+  patch p = {.l = l, .c = l->c, .a = l->a, .body = l->variant->rows == 1 ? tn__cut_flat_rows(l, body, &cut) : body};
+  tn__survey_loops(l->c, l->a, p.body, &p.s);
+  if (!tn__has_patches(&p.s, l->variant)) return NULL;
+  find_loops(&p.s, p.at);
+  for (int i = 0; i < 2; i++) p.x[i] = p.at[i] < 0 ? NULL : p.s.r.range[p.at[i]];
   choose_sizes(&p);
   int room = beside(&p);
   if (p.own[0] * p.own[1] < 2 || !room || !has_lanes(&p)) return NULL;
-  tn__sb_printf(&l->note, " patch(%lld,%lld,%lldx%lld)", tn__id_of(p.x[0]), tn__id_of(p.x[1]), (long long)p.own[0],
-                (long long)p.own[1]);
+  tn__sb_printf(&l->note, "%s patch(", tn__sb_str(&cut));
+  if (p.x[0]) tn__sb_printf(&l->note, "%lld,", tn__id_of(p.x[0]));
+  tn__sb_printf(&l->note, "%lld,", tn__id_of(p.x[1]));
+  if (l->variant->rows > 1) tn__sb_printf(&l->note, "%lldx", (long long)p.own[0]);
+  tn__sb_printf(&l->note, "%lld)", (long long)p.own[1]);
   begin_loops(&p);
   put_stage(&p);
   cut_outputs(&p);

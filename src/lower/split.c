@@ -124,7 +124,7 @@ static int64_t count_blocks(const tn__lowering *l, const tn__survey *p, const tn
   if (nested_in(p, x) >= tn__usual_group(t)) return tn__is_const(x->src[0]) ? most : 0;
   bool walks = tn__walks_outputs(p, p->common);
   /* half the threads keep a unit busy if each reads all at once that it may; of those with patches a quarter does */
-  double patch = l->variant->rows && tn__has_patches(p) ? l->variant->rows * l->variant->cols : 0,
+  double patch = tn__has_patches(p, l->variant) ? l->variant->rows * l->variant->cols : 0,
          threads = patch > 0 ? cells / patch * 4
                    : walks   ? cells * (double)loaded_bytes(p) / t->access * 2
                              : cells * tn__usual_group(t),

@@ -55,6 +55,9 @@ static const tn__variant variants[] = {
     {.name = "patch 8x4", .rows = 8, .cols = 4},
     {.name = "patch 4x4", .rows = 4, .cols = 4},
     {.name = "patch 2x4", .rows = 2, .cols = 4},
+    {.name = "patch 8", .rows = 1, .cols = 8},
+    {.name = "patch 4", .rows = 1, .cols = 4},
+    {.name = "patch 2", .rows = 1, .cols = 2},
     {.name = "own", .own = true},
     {.name = "own, double blocks", .own = true, .blocks = 1},
     {.name = "own, second tile", .own = true, .tile = 1},
@@ -79,10 +82,10 @@ static double work_of(tn_ctx *c, tn_node *body) {
 }
 
 /* a choice: either is right */
-static bool has_patches(tn_ctx *c, tn_node *body) {
+static bool has_patches(tn_ctx *c, const tn__target *t, tn_node *body, const tn__variant *v) {
   tn__survey s;
   tn__survey_loops(c, &c->scratch, body, &s);
-  return tn__has_patches(&s);
+  return tn__has_patches(&s, v) || (v->rows == 1 && tn__has_flat_rows(c, t, &s));
 }
 
 /* a choice: either is right */
@@ -99,7 +102,7 @@ const tn__variant *tn__variant_next(tn_ctx *c, const tn__target *target, tn_node
     const tn__variant *l = &variants[*at];
     if (*at && called != l->own) continue;
     if (called && l->own && !target->ntiles && work_of(c, body) > (target->group ? MUCH_WORK : SLOW_WORK)) continue;
-    if (l->rows && (!target->group || !has_patches(c, body))) continue;
+    if (l->rows && (!target->group || !has_patches(c, target, body, l))) continue;
     if (l->turn && (!target->group || !has_turned(c, target, body))) continue;
     if (l->tile == TN__VARIANT_NONE && (!target->ntiles || work_of(c, body) > MUCH_WORK)) continue;
     ++*at;

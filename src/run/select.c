@@ -5,7 +5,7 @@
 #include "run/runtime.h"
 
 enum { VALUES, INVERSE, COUNTS, PLACES, OUTPUTS };
-enum { COUNT, UPTO, ORDER, PARTS };
+enum { COUNT, UPTO, ORDER, SORTED, PARTS };
 
 typedef struct selection {
   tn_tensor *t;
@@ -24,7 +24,8 @@ static int64_t number_in(tn_ctx *c, const tn_tensor *t) {
 /* Computes what the rest is made of, and the inverse, which does not hang on how many there are.  It also needs the
  * order as a permutation, which memory is not known to hold.  Gives how many there are. */
 static int64_t compute(tn_ctx *c, tn__chosen *k, selection *s) {
-  tn_node *part[PARTS] = {tn__chosen_count(c, k), k->upto, s->want[VALUES] ? k->order : NULL};
+  bool values = s->want[VALUES];
+  tn_node *part[PARTS] = {tn__chosen_count(c, k), k->upto, values ? k->order : NULL, values ? k->sorted : NULL};
   tn_tensor *cell[PARTS + 1];
   int n = 0;
   for (int i = 0; i < PARTS; i++)
@@ -33,7 +34,8 @@ static int64_t compute(tn_ctx *c, tn__chosen *k, selection *s) {
   tn__run_realize(c, cell, n);
   k->upto = s->part[UPTO]->node;
   k->is = NULL; /* it is not computed again */
-  k->order = s->want[VALUES] ? s->part[ORDER]->node : NULL;
+  k->order = s->part[ORDER] ? s->part[ORDER]->node : NULL;
+  k->sorted = s->part[SORTED] ? s->part[SORTED]->node : NULL;
   return number_in(c, s->part[COUNT]);
 }
 
@@ -45,7 +47,7 @@ static void choose(tn_ctx *c, void *arg) {
   for (int i = 0; i < OUTPUTS; i++) any |= s->want[i] != NULL;
   if (!any) tn__fail(c, TN_EINVAL, "there is no place for a result: all are NULL");
   tn_node *x = s->t->node;
-  tn__chosen k = s->want[PLACES] ? tn__choose_nonzero(c, x) : tn__choose_distinct(c, x);
+  tn__chosen k = s->want[PLACES] ? tn__choose_nonzero(c, x) : tn__choose_distinct(c, x, s->want[INVERSE]);
   tn_node *count = tn__int(c, compute(c, &k, s));
   if (s->want[PLACES]) s->made[PLACES] = tn__cell_new(c, tn__nonzero_places(c, &k, x, count, -1));
   if (s->want[VALUES]) s->made[VALUES] = tn__cell_new(c, tn__distinct_values(c, &k, x, count, 0));

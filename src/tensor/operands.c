@@ -175,6 +175,10 @@ tn_node *tn__num_op2(tn_ctx *c, tn__op op, double v, tn_node *x) {
   return tn__op2(c, op, tn__literal_like(c, x, v), x);
 }
 
+tn_node *tn__op2_bits(tn_ctx *c, tn__op op, tn_node *x, uint64_t bits) {
+  return tn__op2(c, op, x, tn__scalar_to(c, tn__const_bits(c, x->dtype, bits), x->dim, x->rank));
+}
+
 /* ---- movements by name ---- */
 
 tn_node *tn__split_axis(tn_ctx *c, tn_node *x, uint32_t axis, const tn__dims *into) {

@@ -48,6 +48,7 @@ tn_node *tn__bcast2(tn_ctx *c, tn__op op, tn_node *x, tn_node *y);  /* broadcast
 #define tn__bsub(c, x, y) tn__bcast2(c, OP_ADD, x, tn__neg(c, y))
 tn_node *tn__op2_num(tn_ctx *c, tn__op op, tn_node *x, double v);   /* x op v */
 tn_node *tn__num_op2(tn_ctx *c, tn__op op, double v, tn_node *x);   /* v op x */
+tn_node *tn__op2_bits(tn_ctx *c, tn__op op, tn_node *x, uint64_t bits); /* x op the number of these bits */
 
 /* ---- movements by name ---- */
 tn_node *tn__add_axis(tn_ctx *c, tn_node *x, uint32_t axis);        /* of size 1 */

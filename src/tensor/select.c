@@ -19,10 +19,11 @@ static tn_node *count_upto(tn_ctx *c, tn_node *chosen) {
   return tn__op1(c, OP_CONTIG, tn__scan(c, OP_SUM, tn__cast(c, chosen, counts), 0, false));
 }
 
-tn__chosen tn__choose_distinct(tn_ctx *c, tn_node *x) {
-  tn_node *row = tn__add_axis(c, flat(c, x), 0);
-  tn_node *sorted;
-  tn__chosen k = {.order = tn__sorted(c, row, false, &sorted)};
+tn__chosen tn__choose_distinct(tn_ctx *c, tn_node *x, bool ordered) {
+  tn_node *row = tn__add_axis(c, flat(c, x), 0), *sorted = ordered ? NULL : tn__sorted_integers(c, row, false);
+  tn__chosen k = {0};
+  if (sorted) k.sorted = sorted = tn__op1(c, OP_CONTIG, tn__merge_axes(c, sorted, 0, 2));
+  else k.order = tn__sorted(c, row, false, &sorted);
   sorted = tn__op1(c, OP_CONTIG, sorted);
   tn__dims shape = tn__dims_of(sorted);
   tn_node *differs = tn__op2(c, OP_NE, sorted, tn__of_before(c, sorted));
@@ -81,8 +82,8 @@ static tn_node *is_there(tn_ctx *c, const tn__chosen *k, tn_node *most) {
 }
 
 tn_node *tn__distinct_values(tn_ctx *c, const tn__chosen *k, tn_node *x, tn_node *most, double fill) {
-  tn_node *first = tn__op1(c, OP_CONTIG, tn__gather(c, k->order, chosen_places(c, k, most)));
-  tn_node *value = tn__gather(c, flat(c, x), first);
+  tn_node *at = tn__gather(c, k->sorted ? k->sorted : k->order, chosen_places(c, k, most));
+  tn_node *value = k->sorted ? at : tn__gather(c, flat(c, x), tn__op1(c, OP_CONTIG, at));
   return tn__where(c, is_there(c, k, most), value, tn__literal_like(c, value, fill));
 }
 
@@ -124,11 +125,11 @@ static tn_node *room(tn_ctx *c, const tn__call *k) { /* data: where results go; 
   return tn__dim_in(c, k->i[1]);
 }
 
-static tn_node *unique(tn_ctx *c, tn__call *k) { /* i[0]: which output; f: fill */
+static tn_node *unique(tn_ctx *c, tn__call *k) { /* i[0]: which output, i[2]: is INVERSE one; f: fill */
   tn_node *x = k->x[0], *most = room(c, k);
   tn__want(c, x, TN__C_ANY);
   tn__literal(c, x->dtype, k->f[0]); /* whatever is asked for, it must fit */
-  tn__chosen all = tn__choose_distinct(c, x);
+  tn__chosen all = tn__choose_distinct(c, x, k->i[2] != 0);
   switch (k->i[0]) {
   case VALUES: return tn__distinct_values(c, &all, x, most, k->f[0]);
   case COUNT: return tn__chosen_count(c, &all);
@@ -147,7 +148,7 @@ static tn_node *nonzero(tn_ctx *c, tn__call *k) { /* i[0]: which output, i[2]: f
 tn_status tn_unique(tn_tensor *t, tn_dim most, double fill, tn_tensor **values, tn_tensor **count, tn_tensor **inverse,
                     tn_tensor **counts) {
   tn_tensor **out[UNIQUE_OUTPUTS] = {[VALUES] = values, [COUNT] = count, [INVERSE] = inverse, [COUNTS] = counts};
-  tn__call call = {.name = "tn_unique", .fn = unique, .in = &t, .nin = 1, .i = {0, most}, .f = {fill}};
+  tn__call call = {.name = "tn_unique", .fn = unique, .in = &t, .nin = 1, .i = {0, most, inverse != NULL}, .f = {fill}};
   return tn__do_each(&call, out, UNIQUE_OUTPUTS);
 }
 

@@ -5,13 +5,15 @@
 #include "tensor/operands.h"
 
 typedef struct tn__chosen {
-  tn_node *order; /* i64[n], a permutation: which element stands at each place; NULL: they stand as they are */
-  tn_node *is;    /* bool[n]: is it chosen?  NULL: as upto tells */
-  tn_node *upto;  /* i32 or i64[n]: how many of those up to each place are chosen, itself among them */
+  tn_node *order;  /* i64[n], a permutation: which element stands at each place; NULL: they stand as they are, or */
+  tn_node *sorted; /* [n]: as this says, of integers, which are all that is known of them */
+  tn_node *is;     /* bool[n]: is it chosen?  NULL: as upto tells */
+  tn_node *upto;   /* i32 or i64[n]: how many of those up to each place are chosen, itself among them */
 } tn__chosen;
 
-/* Of all elements, sorted, the first of each run of equal ones.  NaN equals NaN, and -0 equals 0. */
-tn__chosen tn__choose_distinct(tn_ctx *c, tn_node *x);
+/* Of all elements, sorted, the first of each run of equal ones.  NaN equals NaN, and -0 equals 0.  ordered: it is asked
+ * which element stands where. */
+tn__chosen tn__choose_distinct(tn_ctx *c, tn_node *x, bool ordered);
 tn__chosen tn__choose_nonzero(tn_ctx *c, tn_node *x);
 tn_node *tn__chosen_count(tn_ctx *c, const tn__chosen *k); /* i64, of rank 0 */
 

@@ -13,23 +13,20 @@
  * so of a block.  Which way is taken has no influence on the result. */
 #include "tensor/sort.h"
 #include "device/device.h"
-#include "tensor/argmax.h"
+#include "tensor/first.h"
 #include "tensor/scan.h"
 #include <math.h>
 
 enum {
   PASS_LAUNCHES = 8,      /* kernels of a pass */
-  LEVEL_LAUNCHES = 4,     /* those that select the first of each block */
-  MOST_SELECTED = 64,     /* more are sorted with all */
   FEW_ASKED = 4,          /* of so many a key is worked out again whenever it is asked for */
-  PASS_STEPS = 32,        /* multiply-adds in the time that an element is in a pass, beside asking for its digit, */
   COUNT_STEPS = 16,       /* or that the count of a digit in a block is */
   TABLE_BLOCK = 2048,     /* elements for which it is worth to count all digits in a table */
   CALL = 1 << 11,         /* so, of a launch on a processor */
   BYTE_FETCHES = 8,       /* asking for a digit, a byte among others, takes so long as fetching so many elements */
   WORD_LAUNCHES = 9,      /* kernels of a pass by words, */
   WORD_STEPS = 150,       /* and multiply-adds in the time that an element is in it */
-  ASK_FETCHES = 4, /* asking takes so long as fetching so many elements; where fetching is free: a multiply-add */
+  ASK_FETCHES = 4 /* asking takes so long as fetching so many elements; where fetching is free: a multiply-add */
 };
 
 /* How a row is sorted: by digits of so many bits, in blocks of so many elements; 0 bits: each element counts those
@@ -57,10 +54,14 @@ static double launch_work(const tn__target *t, bool tables) {
   return tables && t->launch <= 0 ? CALL : tn__target_launch_guess(t);
 }
 
+double tn__sort_launch(const tn__target *t) { return launch_work(t, !t->group); }
+
+double tn__sort_ask(const tn__target *t) { return t->fetch > 0 ? ASK_FETCHES * (double)t->fetch : 1; }
+
 /* The quickest way.  *work: what it takes. */
 /* a choice: either is right */
 static way way_to_sort(const tn__target *t, bool tables, double rows, double n, int bits, double *work) {
-  double ask = t->fetch > 0 ? ASK_FETCHES * (double)t->fetch : 1;
+  double ask = tn__sort_ask(t);
   double launch = launch_work(t, tables);
   way best = {0};
   *work = launch + rows * n * n * ask;
@@ -69,7 +70,7 @@ static way way_to_sort(const tn__target *t, bool tables, double rows, double n, 
     if (tables && n < (double)block) block = n > 1 ? (int64_t)n : 1;
     double counts = ceil(n / (double)block) * (double)digits, passes = (bits + digit - 1) / digit;
     double asks = 2 * (double)digits * (t->fetch > 0 ? BYTE_FETCHES * (double)t->fetch : ask);
-    double steps = n * PASS_STEPS + (tables ? counts * COUNT_STEPS : n * asks);
+    double steps = n * TN__PASS_STEPS + (tables ? counts * COUNT_STEPS : n * asks);
     double all = passes * (PASS_LAUNCHES * launch + rows * steps);
     if (all < *work) *work = all, best = (way){digit, block, false};
   }
@@ -78,24 +79,11 @@ static way way_to_sort(const tn__target *t, bool tables, double rows, double n, 
   return best;
 }
 
-/* Of so many elements those stay that may be among the first `some` of all: a quarter at most. */
-static int64_t block_to_select(int64_t some) {
-  return some < 8 ? 32 : 4 * some;
-}
-
 double tn__sort_work(const tn__target *t, double rows, double n, int bits) {
   double work;
   way_to_sort(t, false, rows, n, bits, &work); /* of sizes that are bounds */
   return work;
 }
-
-/* Unsigned integers in whose order a row is to be sorted: bit by bit what the order of its elements is.  NaN comes
- * last, behind +inf, and -0 equals 0; downwards all is the other way round, so NaN comes first. */
-typedef struct keys {
-  tn_node *of;   /* the row's axis is the last */
-  int bits;      /* no higher one is set */
-  uint64_t flip; /* of integers: the bits that differ from those of the element */
-} keys;
 
 static tn_node *unsigned_const(tn_ctx *c, tn_node *x, uint64_t bits) {
   return tn__scalar_to(c, tn__const_bits(c, x->dtype, bits), x->dim, x->rank);
@@ -111,11 +99,11 @@ static tn_node *once(tn_ctx *c, tn_node *x) {
   return stands ? x : tn__op1(c, OP_CONTIG, x);
 }
 
-static keys keys_of(tn_ctx *c, tn_node *x, bool down) {
+tn__keys tn__keys_of(tn_ctx *c, tn_node *x, bool down) {
   static const int same_width[] = {[1] = TN_U8, [2] = TN_U16, [4] = TN_U32, [8] = TN_U64};
   int width = (int)tn__size_of(x->dtype) * 8, as = same_width[width / 8];
   uint64_t sign = (uint64_t)1 << (width - 1), all = sign | (sign - 1);
-  keys k = {.bits = width};
+  tn__keys k = {.bits = width};
   x = once(c, tn__is_float(x->dtype) ? tn__op1(c, OP_DETACH, x) : x); /* the order has no gradient */
   if (x->dtype == TN_BOOL) {
     k.of = tn__cast(c, x, TN_U8);
@@ -141,37 +129,24 @@ static keys keys_of(tn_ctx *c, tn_node *x, bool down) {
 }
 
 /* The integer of such a key */
-static tn_node *integer_of(tn_ctx *c, const keys *k, tn_node *key, int dtype) {
+static tn_node *integer_of(tn_ctx *c, const tn__keys *k, tn_node *key, int dtype) {
   if (k->flip) key = tn__op2(c, OP_XOR, key, unsigned_const(c, key, k->flip));
   return dtype == TN_BOOL ? tn__cast(c, key, dtype) : tn__bitcast(c, key, dtype);
-}
-
-/* a choice: either is right */
-static bool is_selection_quicker(const tn__target *t, bool tables, double rows, double n, int64_t some, int bits) {
-  double ask = t->fetch > 0 ? ASK_FETCHES * (double)t->fetch : 1;
-  double launch = launch_work(t, tables);
-  double block = (double)block_to_select(some), work = 0, sorted;
-  way_to_sort(t, tables, rows, n, bits, &sorted);
-  if (n <= block) return false;
-  for (; n > block && work < sorted; n = ceil(n / block) * (double)some)
-    work += LEVEL_LAUNCHES * launch + rows * n * (block * ask + PASS_STEPS);
-  return work < sorted;
 }
 
 static tn_node *i32(tn_ctx *c, tn_node *x) {
   return tn__cast(c, x, TN_I32);
 }
 
-/* rows[R, n] and places within the row -> places in all rows, as a permutation [R * n] of this dtype */
-static tn_node *places_of(tn_ctx *c, tn_node *in_row, int dtype) {
+tn_node *tn__places_of(tn_ctx *c, tn_node *in_row, int dtype) {
   tn__dims shape = tn__dims_of(in_row);
   tn_node *size = tn__scalar_to(c, tn__dim_value(c, shape.d[1], TN_I64), shape.d, 2);
   tn_node *row = tn__cast(c, tn__mul(c, tn__place(c, &shape, 0), size), dtype);
   return tn__op1(c, OP_PERMUTATION, tn__merge_axes(c, tn__add(c, row, tn__cast(c, in_row, dtype)), 0, 2));
 }
 
-/* x[R, n] with each element at its place: it is added to -0, which changes none, 0 and -0 neither */
-static tn_node *placed(tn_ctx *c, tn_node *x, tn_node *places) {
+/* It is added to -0, which changes none, 0 and -0 neither. */
+tn_node *tn__placed(tn_ctx *c, tn_node *x, tn_node *places) {
   tn_node *nothing = tn__scalar_to(c, tn__const_num(c, x->dtype, -0.0), places->dim, 1);
   return tn__reshape(c, tn__scatter(c, nothing, places, tn__merge_axes(c, x, 0, 2)), x->dim, 2);
 }
@@ -184,18 +159,25 @@ static tn_node *once_flat(tn_ctx *c, tn_node *x) {
   return tn__reshape(c, flat, x->dim, x->rank);
 }
 
-/* [R, n]: how many of its row go before each */
-static tn_node *places_by_counting(tn_ctx *c, tn_node *key) {
+tn_node *tn__places_by_counting(tn_ctx *c, tn_node *key, tn_node *number) {
   int64_t counted = 2;
-  if (key->dim[1]->hi > FEW_ASKED) key = once_flat(c, key); /* each asks for all of them */
-  tn_node *own = tn__add_axis(c, key, 2), *other = tn__add_axis(c, key, 1);
-  tn__dims pairs = {.rank = 3, .d = {key->dim[0], key->dim[1], key->dim[1]}};
-  own = tn__expand(c, own, pairs.d);
-  other = tn__expand(c, other, pairs.d);
-  tn_node *earlier = tn__op2(c, OP_LT, i32(c, tn__place(c, &pairs, 2)), i32(c, tn__place(c, &pairs, 1)));
-  tn_node *equal = tn__op2(c, OP_AND, tn__op2(c, OP_EQ, other, own), earlier);
-  tn_node *before = tn__op2(c, OP_OR, tn__op2(c, OP_LT, other, own), equal);
+  tn_node *n = key->dim[1];
+  if (n->hi > FEW_ASKED) key = once_flat(c, key); /* each asks for all of them */
+  tn__dims pairs = {.rank = 3, .d = {key->dim[0], n, n}};
+  tn_node *own = tn__expand(c, tn__add_axis(c, key, 2), pairs.d);
+  tn_node *other = tn__expand(c, tn__add_axis(c, key, 1), pairs.d), *before = tn__op2(c, OP_LT, other, own);
+  if (number) {
+    tn_node *earlier = tn__op2(c, OP_LT, tn__expand(c, tn__add_axis(c, number, 1), pairs.d),
+                               tn__expand(c, tn__add_axis(c, number, 2), pairs.d));
+    before = tn__op2(c, OP_OR, before, tn__op2(c, OP_AND, tn__op2(c, OP_EQ, other, own), earlier));
+  }
   return tn__along(c, tn__reduce(c, OP_SUM, i32(c, before), &counted, 1), 1);
+}
+
+/* So, of equal ones the first before the others */
+static tn_node *counted(tn_ctx *c, tn_node *key) {
+  tn__dims shape = tn__dims_of(key);
+  return tn__places_by_counting(c, key, i32(c, tn__place(c, &shape, 1)));
 }
 
 /* [R, n]: where the lowest digit sends each.  What fills the last block has the highest digit, or none. */
@@ -240,9 +222,7 @@ typedef struct load {
   tn_node *order;  /* [R, n]: which element, where the key does not say so; NULL: nobody asks */
 } load;
 
-static tn_node *shifted(tn_ctx *c, tn__op op, tn_node *x, uint64_t by) {
-  return tn__op2(c, op, x, unsigned_const(c, x, by));
-}
+static tn_node *shifted(tn_ctx *c, tn__op op, tn_node *x, uint64_t by) { return tn__op2_bits(c, op, x, by); }
 static tn_node *masked(tn_ctx *c, tn_node *x, uint64_t mask) { return shifted(c, OP_AND, x, mask); }
 
 static tn_node *rotated(tn_ctx *c, tn_node *x, int by) { /* bits that go out below come in above */
@@ -337,25 +317,25 @@ static tn_node *places_by_words(tn_ctx *c, tn_node *key, int counter) {
 static void sort_by_words(tn_ctx *c, load *x, int bits) {
   int counter = tn__numel(c, x->key)->hi <= INT32_MAX ? TN_I32 : TN_I64, bit = 0;
   for (; bit < bits; bit += WORD_BITS) {
-    tn_node *places = places_of(c, places_by_words(c, x->key, counter), counter);
-    x->key = placed(c, rotated(c, bit ? x->key : x->first, WORD_BITS), places);
-    if (x->order) x->order = placed(c, x->order, places);
+    tn_node *places = tn__places_of(c, places_by_words(c, x->key, counter), counter);
+    x->key = tn__placed(c, rotated(c, bit ? x->key : x->first, WORD_BITS), places);
+    if (x->order) x->order = tn__placed(c, x->order, places);
   }
   int width = (int)tn__size_of(x->key->dtype) * 8;
   x->key = rotated(c, x->key, width - bit % width);
 }
 
-static int bits_below(int64_t n) {
+int tn__bits_below(int64_t n) {
   int bits = 1;
   while (bits < 63 && n >> bits) bits++;
   return bits;
 }
 
 /* Keys of R rows, and the number of each element among all where `numbered`, as few bits as there is room for */
-static load load_of(tn_ctx *c, keys k, bool numbered) {
+static load load_of(tn_ctx *c, tn__keys k, bool numbered) {
   tn_node *count = tn__numel(c, k.of);
   int key_bits = (k.bits + WORD_BITS - 1) / WORD_BITS * WORD_BITS; /* whole digits */
-  int all = key_bits + bits_below(count->hi);
+  int all = key_bits + tn__bits_below(count->hi);
   load x = {.key = tn__op1(c, OP_CONTIG, filled_up(c, k.of))};
   x.first = x.key;
   if (!numbered) return x;
@@ -370,7 +350,7 @@ static load load_of(tn_ctx *c, keys k, bool numbered) {
   return x;
 }
 
-static tn_node *sorted_by_words(tn_ctx *c, keys k, tn_node **sorted) {
+static tn_node *sorted_by_words(tn_ctx *c, tn__keys k, tn_node **sorted) {
   tn_node *n = k.of->dim[1];
   load x = load_of(c, k, true);
   sort_by_words(c, &x, k.bits);
@@ -380,12 +360,11 @@ static tn_node *sorted_by_words(tn_ctx *c, keys k, tn_node **sorted) {
   return x.order ? tn__first_of(c, x.order, 1, n) : shifted(c, OP_SHR, key, (uint64_t)x.number_from);
 }
 
-/* Integers x in order: their keys alone are sorted, and say what they are.  NULL: that is not how it is done. */
-static tn_node *sorted_integers(tn_ctx *c, tn_node *x, bool down) {
+tn_node *tn__sorted_integers(tn_ctx *c, tn_node *x, bool down) {
   const tn__target *t = target_of(c, x);
   double work;
   if (!tn__is_int(x->dtype) && x->dtype != TN_BOOL) return NULL;
-  keys k = keys_of(c, x, down);
+  tn__keys k = tn__keys_of(c, x, down);
   way by = way_to_sort(t, has_tables(t, x), (double)x->dim[0]->hi, (double)x->dim[1]->hi, k.bits, &work);
   if (!by.words) return NULL;
   load l = load_of(c, k, false);
@@ -394,7 +373,7 @@ static tn_node *sorted_integers(tn_ctx *c, tn_node *x, bool down) {
 }
 
 tn_node *tn__sorted(tn_ctx *c, tn_node *x, bool down, tn_node **sorted) {
-  keys k = keys_of(c, x, down);
+  tn__keys k = tn__keys_of(c, x, down);
   tn__dims shape = tn__dims_of(x);
   const tn__target *t = target_of(c, x);
   double work;
@@ -408,11 +387,11 @@ tn_node *tn__sorted(tn_ctx *c, tn_node *x, bool down, tn_node **sorted) {
     order = tn__reshape(c, i32(c, tn__iota(c, count)), shape.d, 2);
     if (count->hi > INT32_MAX) order = tn__reshape(c, tn__iota(c, count), shape.d, 2);
   }
-  if (!by.bits) order = placed(c, order, places_of(c, places_by_counting(c, k.of), TN_I64));
+  if (!by.bits) order = tn__placed(c, order, tn__places_of(c, counted(c, k.of), TN_I64));
   for (tn_node *key = k.of; passes--;) {
-    tn_node *places = places_of(c, places_by_digit(c, key, by), TN_I64);
-    order = placed(c, order, places);
-    if (passes) key = placed(c, tn__op2(c, OP_SHR, key, unsigned_const(c, key, (uint64_t)by.bits)), places);
+    tn_node *places = tn__places_of(c, places_by_digit(c, key, by), TN_I64);
+    order = tn__placed(c, order, places);
+    if (passes) key = tn__placed(c, tn__op2(c, OP_SHR, key, unsigned_const(c, key, (uint64_t)by.bits)), places);
   }
   order = tn__op1(c, OP_PERMUTATION, tn__merge_axes(c, tn__cast(c, order, TN_I64), 0, 2));
   if (sorted && !by.words) *sorted = tn__gather(c, tn__merge_axes(c, k.of, 0, 2), order);
@@ -420,39 +399,6 @@ tn_node *tn__sorted(tn_ctx *c, tn_node *x, bool down, tn_node **sorted) {
 }
 
 tn_node *tn__sorted_order(tn_ctx *c, tn_node *x, bool down) { return tn__sorted(c, x, down, NULL); }
-
-/* keys[R, n], some of n -> i64[R, some]: which of its row come first, in order, the rest of it not sorted.  The first
- * of each block stay, block after block, until one block is left: equal ones keep their order.  What fills the last
- * block comes last. */
-static tn_node *first_places(tn_ctx *c, tn_node *key, int64_t some) {
-  if (some == 1) return tn__merge_axes(c, tn__place_along(c, OP_RMIN, tn__add_axis(c, key, 2)), 1, 2);
-  int64_t block = block_to_select(some);
-  tn__dims shape = tn__dims_of(key);
-  tn_node *at = tn__place(c, &shape, 1);
-  key = once(c, key); /* blocks are compared as they are filled up */
-  for (bool last = false; !last;) {
-    last = key->dim[1]->hi <= block;
-    if (!last) { /* in_blocks fills with zeros */
-      tn_node *rows = tn__in_blocks(c, tn__op1(c, OP_NOT, key), 1, block);
-      key = tn__op1(c, OP_NOT, tn__merge_axes(c, rows, 0, 2));
-      at = tn__merge_axes(c, tn__in_blocks(c, at, 1, block), 0, 2);
-    }
-    tn_node *size = tn__int(c, some), *count = tn__mul(c, key->dim[0], size);
-    tn__dims left = {.rank = 2, .d = {shape.d[0], tn__op2(c, OP_IDIV, count, shape.d[0])}};
-    if (target_of(c, key)->group) { /* each goes to its place at once */
-      tn_node *places = places_of(c, places_by_counting(c, key), TN_I64);
-      key = tn__reshape(c, tn__first_of(c, placed(c, key, places), 1, size), left.d, 2);
-      at = tn__reshape(c, tn__first_of(c, placed(c, at, places), 1, size), left.d, 2);
-      continue;
-    }
-    tn_node *order = tn__reshape(c, tn__sorted_order(c, key, false), key->dim, 2);
-    order = tn__op1(c, OP_CONTIG, tn__reshape(c, tn__first_of(c, order, 1, size), left.d, 2));
-    at = tn__gather(c, tn__merge_axes(c, at, 0, 2), order);
-    if (!last) at = tn__op1(c, OP_CONTIG, at);
-    if (!last) key = tn__op1(c, OP_CONTIG, tn__gather(c, tn__merge_axes(c, key, 0, 2), order));
-  }
-  return at;
-}
 
 /* ---- the public functions ---- */
 
@@ -496,26 +442,26 @@ enum { VALUES, PLACES };
 static tn_node *sorted_at_once(tn_ctx *c, tn_node *x, bool down, bool values) {
   const tn__target *t = target_of(c, x);
   double work;
-  keys k = keys_of(c, x, down);
+  tn__keys k = tn__keys_of(c, x, down);
   way by = way_to_sort(t, has_tables(t, x), (double)x->dim[0]->hi, (double)x->dim[1]->hi, k.bits, &work);
   if (!t->group || by.bits) return NULL;
   tn__dims shape = tn__dims_of(x);
-  return placed(c, values ? x : tn__place(c, &shape, 1), places_of(c, places_by_counting(c, k.of), TN_I64));
+  return tn__placed(c, values ? x : tn__place(c, &shape, 1), tn__places_of(c, counted(c, k.of), TN_I64));
 }
 
-/* Is it known, and worth it, to look for so many first ones and not to sort? */
-static bool is_selected(tn_ctx *c, const tn_node *x, const tn_node *some, int64_t *first) {
-  int64_t count, n;
-  if (!tn__const_int(some, first) || !tn__const_int(x->dim[0], &count) || !tn__const_int(x->dim[1], &n)) return false;
-  const tn__target *t = target_of(c, x);
-  if (*first == 1) return count > 0 && n > 0;
-  return *first > 0 && *first <= MOST_SELECTED && count > 0 &&
-         is_selection_quicker(t, has_tables(t, x), (double)count, (double)n, *first, (int)tn__size_of(x->dtype) * 8);
-}
-
-static tn_node *selected_rows(tn_ctx *c, const tn__call *k, const rows *r, int64_t some) {
-  tn_node *places = first_places(c, keys_of(c, r->of, k->i[2] != 0).of, some);
-  if (k->i[0] == PLACES) return rows_back(c, r, places);
+/* The first `some` of rows of known sizes, where that takes less than sorting them all; NULL: that is not how it is
+ * done. */
+static tn_node *first_rows(tn_ctx *c, const tn__call *k, const rows *r, const tn_node *some) {
+  int64_t first, count, n;
+  if (!tn__const_int(some, &first) || !tn__const_int(r->of->dim[0], &count) || !tn__const_int(r->of->dim[1], &n))
+    return NULL;
+  if (!first || !count) return NULL;
+  const tn__target *t = target_of(c, r->of);
+  tn__keys keys = tn__keys_of(c, r->of, k->i[2] != 0);
+  double sorting;
+  way_to_sort(t, has_tables(t, r->of), (double)count, (double)n, keys.bits, &sorting);
+  tn_node *places = tn__first_places(c, &keys, first, sorting);
+  if (!places || k->i[0] == PLACES) return places ? rows_back(c, r, places) : NULL;
   tn__dims shape = tn__dims_of(places);
   tn_node *size = tn__scalar_to(c, tn__dim_value(c, r->of->dim[1], TN_I64), shape.d, 2);
   tn_node *at = tn__add(c, tn__mul(c, tn__place(c, &shape, 0), size), places);
@@ -526,16 +472,16 @@ static tn_node *selected_rows(tn_ctx *c, const tn__call *k, const rows *r, int64
 static tn_node *sorted_rows(tn_ctx *c, const tn__call *k, tn_node *some) { /* i: VALUES or PLACES, axis, descending */
   tn__want(c, k->x[0], TN__C_ANY);
   rows r = rows_of(c, k->x[0], (int)k->i[1]);
-  int64_t first;
   if (some && tn__sub(c, some, r.of->dim[1])->lo > 0)
     tn__fail(c, TN_ESHAPE, "%s has fewer than %s elements along axis %d", tn__text(c, k->x[0]),
              tn__dims_text(c, &some, 1), (int)r.axis);
-  if (some && is_selected(c, r.of, some, &first)) return selected_rows(c, k, &r, first);
+  tn_node *found = some ? first_rows(c, k, &r, some) : NULL;
+  if (found) return found;
   if (r.of->dim[1]->hi <= 1) { /* as it stands */
     tn_node *sorted = k->i[0] == VALUES ? r.of : tn__scalar_to(c, tn__const_num(c, TN_I64, 0), r.of->dim, 2);
     return rows_back(c, &r, some ? tn__first_of(c, sorted, 1, some) : sorted);
   }
-  tn_node *integers = k->i[0] == VALUES && !some ? sorted_integers(c, r.of, k->i[2] != 0) : NULL;
+  tn_node *integers = k->i[0] == VALUES && !some ? tn__sorted_integers(c, r.of, k->i[2] != 0) : NULL;
   if (integers) return rows_back(c, &r, integers);
   tn_node *at_once = some ? NULL : sorted_at_once(c, r.of, k->i[2] != 0, k->i[0] == VALUES);
   if (at_once) return rows_back(c, &r, at_once);

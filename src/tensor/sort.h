@@ -10,8 +10,34 @@ tn_node *tn__sorted_order(tn_ctx *c, tn_node *x, bool down);
 /* ... and *sorted, unless it is NULL: [R * n] what stands there, as unsigned integers that are in the order of x's
  * elements, and equal where those are: NaN and NaN, -0 and 0, too */
 tn_node *tn__sorted(tn_ctx *c, tn_node *x, bool down, tn_node **sorted);
+/* x[R, n] -> its rows in order, of integers alone, where their keys say what they are; NULL: that is not quicker. */
+tn_node *tn__sorted_integers(tn_ctx *c, tn_node *x, bool down);
+/* Bits that numbers up to n take */
+int tn__bits_below(int64_t n);
 /* What sorting takes, of keys of so many bits: in multiply-adds of the whole device */
 double tn__sort_work(const tn__target *t, double rows, double n, int bits);
+/* What it is made of, in the same: a launch, and asking one element of 32 bits whether it goes before another.  An
+ * element is in a pass for the time of so many, beside what is asked of it. */
+double tn__sort_launch(const tn__target *t);
+double tn__sort_ask(const tn__target *t);
+enum { TN__PASS_STEPS = 32 };
+
+/* Unsigned integers in whose order a row is to be sorted: bit by bit what the order of its elements is.  NaN comes
+ * last, behind +inf, and -0 equals 0; downwards all is the other way round, so NaN comes first. */
+typedef struct tn__keys {
+  tn_node *of;   /* the row's axis is the last */
+  int bits;      /* no higher one is set */
+  uint64_t flip; /* of integers: the bits that differ from those of the element */
+} tn__keys;
+tn__keys tn__keys_of(tn_ctx *c, tn_node *x, bool down);
+/* keys[R, n] -> i32[R, n]: how many of its row go before each: those whose key is less, or is the same and their number
+ * is.  number: NULL, if no two keys of a row are the same. */
+tn_node *tn__places_by_counting(tn_ctx *c, tn_node *key, tn_node *number);
+/* places[R, n] within rows -> places in all rows, as a permutation [R * n] of this dtype */
+tn_node *tn__places_of(tn_ctx *c, tn_node *in_row, int dtype);
+/* x[R, n] with each element at its place */
+tn_node *tn__placed(tn_ctx *c, tn_node *x, tn_node *places);
+
 /* How many of sorted[n] come before each value, those that equal it among them (right) or not: i64 of values' shape. */
 tn_node *tn__places_in(tn_ctx *c, tn_node *sorted, tn_node *values, bool right);
 #endif

@@ -75,11 +75,10 @@ static void text_of(const pairs *p, char *out, size_t size) {
 #undef PUT
 }
 
-static void try(const char *device, const tn__variant *v, const pairs *p, bool plain) {
-  char text[4096], why[512];
-  text_of(p, text, sizeof text);
+static void try(const char *device, const tn__variant *v, const char *name, const char *text, bool plain) {
+  char why[512];
   if (!coverage_takes(device, v, "patch", text, plain, why, sizeof why))
-    fail_msg("%s, %s, %s: %s\n%s", p->name, v->name, device, why, text);
+    fail_msg("%s, %s, %s: %s\n%s", name, v->name, device, why, text);
 }
 
 static void all_pairs(void **state) {
@@ -87,14 +86,55 @@ static void all_pairs(void **state) {
   int seen = 0; /* sizes of patches: the first does all, the others a third each */
   (void)state;
   for (uint32_t n = 0; tn__variant_at(n); n++) {
-    if (!tn__variant_at(n)->rows) continue;
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-      if (!seen || ((size_t)seen + i) % 3 == 0) try(devices[(n + i) % 2], tn__variant_at(n), &rows[i], i % 2);
+    if (tn__variant_at(n)->rows < 2) continue;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+      char text[4096];
+      text_of(&rows[i], text, sizeof text);
+      if (!seen || ((size_t)seen + i) % 3 == 0) try(devices[(n + i) % 2], tn__variant_at(n), rows[i].name, text, i % 2);
+    }
+    seen++;
+  }
+}
+
+/* Elements of rows that are compared with all of their row: only the turns of one loop load the same. */
+static void all_of_a_row(void **state) {
+  static const struct {
+    const char *name, *dtype;
+    int rows, n;
+    bool flat; /* all rows' elements are one axis */
+  } counts[] = {
+      {"one row", "u64", 1, 200, false},      {"rows", "u32", 5, 64, false},  {"odd rows", "f32", 3, 67, false},
+      {"flat rows", "u64", 6, 64, true},      {"odd flat rows", "i32", 3, 45, true},
+      {"many flat rows", "u8", 40, 32, true},
+  };
+  int seen = 0;
+  (void)state;
+  for (uint32_t v = 0; tn__variant_at(v); v++) {
+    if (tn__variant_at(v)->rows != 1) continue;
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+      char text[1024];
+      const char *t = counts[i].dtype;
+      int r = counts[i].rows, n = counts[i].n, at = 0;
+#define PUT(...) at += snprintf(text + at, sizeof text - (size_t)at, __VA_ARGS__)
+      PUT("%%1 = param %s[%d,%d] %d %d {0 0}\n", t, r, n, r, n);
+      PUT("%%2 = reshape %s[%d,1,%d] %%1 %d 1 %d\n", t, r, n, r, n);
+      PUT("%%3 = reshape %s[%d,%d,1] %%1 %d %d 1\n", t, r, n, r, n);
+      PUT("%%4 = expand %s[%d,%d,%d] %%2 %d %d %d\n", t, r, n, n, r, n, n);
+      PUT("%%5 = expand %s[%d,%d,%d] %%3 %d %d %d\n", t, r, n, n, r, n, n);
+      PUT("%%6 = lt bool[%d,%d,%d] %%4 %%5\n", r, n, n);
+      PUT("%%7 = cast i32[%d,%d,%d] %%6\n", r, n, n);
+      PUT("%%8 = sum i32[%d,%d] %%7 {2}\n", r, n);
+      if (counts[i].flat) PUT("%%9 = reshape i32[%d] %%8 %d\n", r * n, r * n);
+      PUT("%%%d = sink void %%%d {\"outputs\"}\n", counts[i].flat ? 10 : 9, counts[i].flat ? 9 : 8);
+#undef PUT
+      const char *device = (v + i) % 2 ? "ref:sm_80" : "ref:sm_90";
+      if (!seen || ((size_t)seen + i) % 3 == 0) try(device, tn__variant_at(v), counts[i].name, text, i % 2);
+    }
     seen++;
   }
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(all_pairs)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(all_pairs), cmocka_unit_test(all_of_a_row)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -292,6 +292,46 @@ static void the_first_of_every_dtype(void **state) {
     }
 }
 
+/* Rows so long that blocks of blocks are asked first: keys that a word of 32 or 64 bits holds with their places, and
+ * those that none does; so many equal ones that places decide; lengths that whole blocks are and are not. */
+static void the_first_of_long_rows(void **state) {
+  (void)state;
+  static const tn_dtype all[] = {TN_BOOL, TN_U8, TN_I16, TN_I32, TN_I64, TN_U64, TN_BF16, TN_F32, TN_F64};
+  enum { LONG = 8192, ROWS = 2, MOST = 9 };
+  static float x[ROWS * LONG], value[ROWS * MOST];
+  int64_t place[ROWS * MOST];
+  for (size_t d = 0; d < sizeof all / sizeof *all; d++)
+    for (int down = 0; down < 2; down++) {
+      if (!is_taken(&cases)) continue;
+      const int64_t n = d % 2 == (size_t)down ? LONG : LONG - 93, k = down ? 2 : MOST;
+      bool real = all[d] >= TN_F16, negative = real || all[d] == TN_I16 || all[d] == TN_I32 || all[d] == TN_I64;
+      for (int64_t i = 0; i < ROWS * n; i++) {
+        x[i] = real ? any_float() : (float)(below(all[d] == TN_BOOL ? 2 : 11) - (negative ? 5 : 0));
+        if (!down && d % 3 && below(50)) x[i] = 5; /* few go before the most */
+      }
+      tn_scope(ctx) {
+        tn_tensor *t = tn_cast(tn_from(ctx, TN_F32, (tn_dim[]){ROWS, n}, 2, x), all[d]), *values, *places;
+        CHECK(tn_topk(t, k, 1, down, &values, &places));
+        CHECK(tn_read(places, place, (size_t)(ROWS * k) * sizeof *place));
+        CHECK(tn_read(tn_cast(values, TN_F32), value, (size_t)(ROWS * k) * sizeof *value));
+        for (int64_t r = 0; r < ROWS; r++)
+          for (int64_t j = 0, last = -1; j < k; j++) {
+            const float *row = &x[r * n];
+            int64_t best = -1;
+            for (int64_t i = 0; i < n; i++) { /* the first of those behind the last one that was taken */
+              bool behind = last < 0 || (down ? comes_before(row[i], row[last]) : comes_before(row[last], row[i])) ||
+                            (!comes_before(row[i], row[last]) && !comes_before(row[last], row[i]) && i > last);
+              bool before = best < 0 || (down ? comes_before(row[best], row[i]) : comes_before(row[i], row[best]));
+              if (behind && before) best = i;
+            }
+            last = best;
+            if (place[r * k + j] != best) fail_msg("dtype %d, row %d, %d", (int)all[d], (int)r, (int)j);
+            assert_memory_equal(&value[r * k + j], &row[best], sizeof *value);
+          }
+      }
+    }
+}
+
 static void gradient_goes_to_those_that_are_chosen(void **state) {
   (void)state;
   enum { N = 900, K = 3 };
@@ -454,6 +494,7 @@ int main(void) {
       cmocka_unit_test(classes_are_counted),
       cmocka_unit_test(the_greatest_are_chosen),
       cmocka_unit_test(the_first_of_every_dtype),
+      cmocka_unit_test(the_first_of_long_rows),
       cmocka_unit_test(gradient_goes_to_those_that_are_chosen),
       cmocka_unit_test(sizes_may_be_symbolic),
       cmocka_unit_test(sizes_that_do_not_do_are_told),
