@@ -61,6 +61,29 @@ static tn_node *contract(tn_ctx *c, int dtype, tn_node *x, tn_node *y, tn_node *
   return tn__cast(c, reduce(c, OP_ADD, tn__mul(c, tn__cast(c, x, acc), tn__cast(c, y, acc)), ranges), dtype);
 }
 
+static tn_node *both(tn_ctx *c, tn_node *gate, tn_node *old) { return old ? tn__op2(c, OP_AND, old, gate) : gate; }
+
+/* x, of which what is loaded at the datum's place is wanted where the gate holds alone: threads in step whose gates are
+ * all closed ask memory for nothing. */
+static tn_node *loaded_where(tn__fuse *f, tn_node *x, const tn_node *datum, tn_node *gate) {
+  tn__nodes all = {0}, old = {0}, new_ = {0};
+  tn__map hangs;
+  tn__map_init(&hangs, f->a);
+  tn__topo(f->a, &x, 1, &all);
+  for (uint32_t i = 0; i < all.n; i++) {
+    tn_node *n = all.v[i];
+    bool own = n == datum;
+    for (uint32_t s = 0; s < n->nsrc && !own; s++) own = tn__map_getp(&hangs, n->src[s]) != NULL;
+    if (!own) continue;
+    tn__map_putp(&hangs, n, n);
+    if (n->op != OP_LOAD || !tn__map_getp(&hangs, n->src[1])) continue;
+    tn_node *src[3] = {n->src[0], n->src[1], both(f->c, gate, tn__gate_of(n))};
+    tn__vec_push(f->a, &old, n);
+    tn__vec_push(f->a, &new_, tn__node_make(f->c, &(tn__make){.op = OP_LOAD, .src = src, .nsrc = 3}));
+  }
+  return tn__substitute(f->c, x, old.v, new_.v, old.n);
+}
+
 /* x at a data-dependent place: the datum that stood for it gives way to the index, clamped so that the load is safe */
 static tn_node *gather(tn__fuse *f, tn_node *n, const tn__demand *d) {
   tn_ctx *c = f->c;
@@ -68,9 +91,10 @@ static tn_node *gather(tn__fuse *f, tn_node *n, const tn__demand *d) {
   if (tn__is_int_const(size, 0)) return zero_of(c, n->dtype);
   tn_node *last = tn__add(c, size, tn__int(c, -1));
   tn_node *safe = tn__op2(c, OP_MAX, tn__op2(c, OP_MIN, at, last), zero), *datum = d->ranges;
-  tn_node *x = tn__substitute(c, value_at(f, n, d, 0), &datum, &safe, 1);
   tn_node *valid = tn__op2(c, OP_AND, tn__op2(c, OP_LE, zero, at), tn__op2(c, OP_LT, at, size));
-  return tn__where(c, valid, x, zero_of(c, n->dtype));
+  tn_node *x = value_at(f, n, d, 0);
+  if (f->dev->target.group && !tn__is_const(valid)) x = loaded_where(f, x, datum, valid);
+  return gated(c, tn__substitute(c, x, &datum, &safe, 1), valid);
 }
 
 /* The counter of which an integer is the number, NULL */

@@ -8,7 +8,10 @@
  * A block gives the sum of the run that it ends in, as far as it is in the block; such sums, a run of the same number
  * each, are summed up along runs by the same rule.  So what a place gets is the sum of its elements in the block in
  * which its run ends, and of the run before that block.  Where there are fewer updates than places, runs look for their
- * places, and not places for their runs. */
+ * places, and not places for their runs.
+ *
+ * Updates may be rows of many elements: which of them a sum is made of is worked out once for a row, and nothing is
+ * loaded of those that are not in it. */
 #include "rewrite/rewrite.h"
 #include "schedule/fuse.h"
 #include "tensor/scan.h"
@@ -16,8 +19,8 @@
 #include <math.h>
 
 enum {
-  FIRST_BLOCK = 4,   /* elements of a block: each place looks at as many; */
-  NEXT_BLOCK = 16,   /* of one of sums of blocks, which are fewer */
+  FIRST_BLOCK = 8,   /* elements of a block: each place looks at as many; */
+  NEXT_BLOCK = 32,   /* of one of sums of blocks, which are fewer */
   FEW_PLACES = 64,   /* at which additions would wait for each other */
   RUN_LAUNCHES = 12, /* kernels of sums of runs, */
   RUN_STEPS = 32,    /* and multiply-adds in the time that an element is in them */
@@ -26,13 +29,18 @@ enum {
   ASK_WAITS = 40     /* so, of a device that says what a launch takes: each waits for a load (64, 278 measured) */
 };
 
-/* [n, ...] -> along the axis, one for each block: its last element */
-static tn_node *last_of_blocks(tn_ctx *c, tn_node *x, uint32_t axis) {
+/* Element `at` along an axis, which goes */
+static tn_node *element_of(tn_ctx *c, tn_node *x, uint32_t axis, tn_node *at) {
   tn_node *begin[TN_MAX_RANK], *size[TN_MAX_RANK];
   for (uint32_t i = 0; i < x->rank; i++) begin[i] = tn__int(c, 0), size[i] = x->dim[i];
-  begin[axis] = tn__add(c, x->dim[axis], tn__int(c, -1));
+  begin[axis] = at;
   size[axis] = tn__int(c, 1);
   return tn__drop_axis(c, tn__shrink(c, x, begin, size, NULL), axis);
+}
+
+/* [n, ...] -> along the axis, one for each block: its last element */
+static tn_node *last_of_blocks(tn_ctx *c, tn_node *x, uint32_t axis) {
+  return element_of(c, x, axis, tn__add(c, x->dim[axis], tn__int(c, -1)));
 }
 
 /* values[B, n, r] where those of number[B, n] equal to[B, 1], else 0 */
@@ -77,12 +85,16 @@ static tn_node *spread(tn_ctx *c, tn_node *x, tn_node *const *dims, uint32_t ran
   return tn__expand(c, x, dims);
 }
 
+/* upd[n, r], and which of them, as far as the condition holds: else none, of which nothing is loaded */
+static tn_node *those_of(tn_ctx *c, tn_node *upd, tn_node *condition, tn_node *which) {
+  return tn__gather(c, upd, tn__where(c, condition, which, tn__literal_like(c, which, -1)));
+}
+
 /* idx[n], upd[n, r], asker[k] -> [k, r]: for each asker's place, the sum of those that go there */
 static tn_node *sum_by_asking(tn_ctx *c, tn_node *asker, tn_node *idx, tn_node *upd) {
-  tn__dims all = {.rank = 3, .d = {asker->dim[0], upd->dim[0], upd->dim[1]}};
-  tn_node *goes = tn__op2(c, OP_EQ, spread(c, tn__add_axis(c, idx, 0), all.d, 3), spread(c, asker, all.d, 3));
-  upd = tn__expand(c, tn__add_axis(c, upd, 0), all.d);
-  return tn__reduce(c, OP_SUM, tn__where(c, goes, upd, tn__literal_like(c, upd, 0)), (int64_t[]){1}, 1);
+  tn__dims all = {.rank = 2, .d = {asker->dim[0], upd->dim[0]}};
+  tn_node *goes = tn__op2(c, OP_EQ, spread(c, tn__add_axis(c, idx, 0), all.d, 2), spread(c, asker, all.d, 2));
+  return tn__reduce(c, OP_SUM, those_of(c, upd, goes, tn__place(c, &all, 1)), (int64_t[]){1}, 1);
 }
 
 /* Each place asks all. */
@@ -115,14 +127,30 @@ static tn_node *by_asking_others(tn_ctx *c, tn_node *base, tn_node *idx, tn_node
   tn_node *takes = tn__op2(c, OP_AND, first, inside), *nowhere = tn__op2_num(c, OP_MUL, next, -1);
   tn_node *place = tn__op1(c, OP_DISTINCT, tn__where(c, takes, idx, nowhere)), *dims[TN_MAX_RANK];
   for (uint32_t i = 0; i < base->rank; i++) dims[i] = i ? base->dim[i] : line.d[0];
-  return tn__scatter(c, base, place, tn__reshape(c, sum, dims, base->rank));
+  return tn__scatter(c, base, place, tn__cast(c, tn__reshape(c, sum, dims, base->rank), base->dtype));
 }
 
 typedef struct runs { /* updates sorted by place */
   tn_node *number, *order; /* [n] places, from 1 on: those that go nowhere come last; which update each one is */
   tn_node *upd;            /* [n, r], in the order given */
-  tn_node *before;         /* [blocks, r] of FIRST_BLOCK: the sum of the run that ends each one, all of it so far */
+  tn_node *before;         /* [blocks, r] of FIRST_BLOCK: the sum of the run that goes on behind it, all of it so far */
 } runs;
+
+/* What is worked out for rows of more than one element is stored, or each element would do so. */
+static tn_node *of_row(tn_ctx *c, const tn_node *upd, tn_node *x) {
+  return upd->dim[1]->hi > 1 ? tn__op1(c, OP_CONTIG, x) : x;
+}
+
+/* Of blocks number[B, n] and order[B, n]: the sums of runs that go on behind their block, within it; else 0 */
+static tn_node *sums_that_go_on(tn_ctx *c, const runs *s, tn_node *number, tn_node *order) {
+  tn__dims line = {.rank = 1, .d = {number->dim[0]}};
+  tn_node *last = last_of_blocks(c, number, 1), *next = tn__op2_num(c, OP_ADD, tn__place(c, &line, 0), 1);
+  next = tn__gather(c, s->number, tn__op2_num(c, OP_MUL, next, FIRST_BLOCK)); /* behind the last one stands 0 */
+  tn_node *goes_on = tn__op2(c, OP_EQ, spread(c, next, number->dim, 2), number);
+  tn_node *is_own = tn__op2(c, OP_AND, goes_on, tn__op2(c, OP_EQ, spread(c, last, number->dim, 2), number));
+  tn_node *which = of_row(c, s->upd, tn__where(c, is_own, order, tn__literal_like(c, order, -1)));
+  return tn__reduce(c, OP_SUM, tn__gather(c, s->upd, which), (int64_t[]){1}, 1);
+}
 
 static runs runs_of(tn_ctx *c, tn_node *places, tn_node *idx, tn_node *upd) {
   runs s = {.upd = upd};
@@ -130,29 +158,44 @@ static runs runs_of(tn_ctx *c, tn_node *places, tn_node *idx, tn_node *upd) {
   tn_node *inside = tn__op2(c, OP_AND, tn__op2(c, OP_LE, zero, idx), tn__op2(c, OP_LT, idx, end));
   tn_node *number = tn__op2(c, OP_MIN, tn__where(c, inside, idx, end), tn__literal_like(c, idx, (double)places->hi));
   number = tn__op2_num(c, OP_ADD, tn__op2(c, OP_MAX, number, zero), 1);
-  number = tn__op1(c, OP_CONTIG, number);
+  int narrow = places->hi < INT32_MAX ? TN_I32 : TN_I64;
   tn_node *sorted;
-  s.order = tn__sorted(c, tn__add_axis(c, number, 0), false, &sorted);
-  s.number = tn__op1(c, OP_CONTIG, tn__cast(c, sorted, TN_I64));
-  tn_node *blocks = tn__in_blocks(c, s.number, 0, FIRST_BLOCK), *values = tn__gather(c, upd, s.order);
-  s.before = run_sums(c, last_of_blocks(c, blocks, 1), sum_at_end(c, blocks, tn__in_blocks(c, values, 0, FIRST_BLOCK)));
+  s.order = tn__sorted(c, tn__add_axis(c, tn__cast(c, number, narrow), 0), false, &sorted);
+  s.order = tn__cast(c, s.order, idx->dim[0]->hi <= INT32_MAX ? TN_I32 : TN_I64);
+  s.number = tn__op1(c, OP_CONTIG, tn__cast(c, sorted, narrow));
+  tn_node *blocks = tn__in_blocks(c, s.number, 0, FIRST_BLOCK);
+  tn_node *sums = sums_that_go_on(c, &s, blocks, tn__in_blocks(c, s.order, 0, FIRST_BLOCK));
+  s.before = run_sums(c, last_of_blocks(c, blocks, 1), sums);
   return s;
 }
 
-/* from[k] <= to[k] -> [k, r]: the sums of those from one up to the other, all of one run, which ends there */
-static tn_node *sums_up_to(tn_ctx *c, const runs *s, tn_node *from, tn_node *to) {
-  tn__dims near = {.rank = 2, .d = {from->dim[0], tn__int(c, FIRST_BLOCK)}};
+/* What a run's sum is made of, where it ends: which updates of the block there, and which block before it; -1: none.
+ * Each of [k]. */
+typedef struct ending {
+  tn_node *which[FIRST_BLOCK], *block;
+} ending;
+
+static tn_node *sum_of(tn_ctx *c, const runs *s, const ending *e) { /* [k, r] */
+  tn_node *sum = tn__gather(c, s->before, of_row(c, s->upd, e->block));
+  for (int i = 0; i < FIRST_BLOCK; i++)
+    sum = tn__add(c, sum, tn__gather(c, s->upd, of_row(c, s->upd, e->which[i])));
+  return sum;
+}
+
+/* Of runs of those from one up to the other, from[k] <= to[k] */
+static ending ending_between(tn_ctx *c, const runs *s, tn_node *from, tn_node *to) {
+  ending e;
   tn_node *block = tn__op2(c, OP_IDIV, tn__op2_num(c, OP_ADD, to, -1), tn__literal_like(c, to, FIRST_BLOCK));
   tn_node *begin = tn__op2_num(c, OP_MUL, block, FIRST_BLOCK);
-  tn_node *at = tn__add(c, spread(c, begin, near.d, 2), tn__place(c, &near, 1));
-  tn_node *is_own = tn__op2(c, OP_AND, tn__op2(c, OP_LE, spread(c, from, near.d, 2), at),
-                            tn__op2(c, OP_LT, at, spread(c, to, near.d, 2)));
-  tn_node *nowhere = tn__literal_like(c, at, -1);
-  tn_node *last = tn__gather(c, s->upd, tn__where(c, is_own, tn__gather(c, s->order, at), nowhere));
-  tn_node *sum = tn__reduce(c, OP_SUM, last, (int64_t[]){1}, 1);
+  for (int i = 0; i < FIRST_BLOCK; i++) {
+    tn_node *at = tn__op2_num(c, OP_ADD, begin, i);
+    tn_node *is_own = tn__op2(c, OP_AND, tn__op2(c, OP_LE, from, at), tn__op2(c, OP_LT, at, to));
+    tn_node *order = tn__gather(c, s->order, at);
+    e.which[i] = tn__where(c, is_own, order, tn__literal_like(c, order, -1));
+  }
   tn_node *goes_back = tn__op2(c, OP_AND, tn__op2(c, OP_LT, from, to), tn__op2(c, OP_LT, from, begin));
-  tn_node *back = tn__where(c, goes_back, tn__op2_num(c, OP_ADD, block, -1), tn__literal_like(c, block, -1));
-  return tn__add(c, sum, tn__gather(c, s->before, back));
+  e.block = tn__where(c, goes_back, tn__op2_num(c, OP_ADD, block, -1), tn__literal_like(c, block, -1));
+  return e;
 }
 
 /* [places, r]: each place looks for its run. */
@@ -160,9 +203,35 @@ static tn_node *by_place(tn_ctx *c, tn_node *places, tn_node *idx, tn_node *upd)
   runs s = runs_of(c, places, idx, upd);
   tn__dims line = {.rank = 1, .d = {places}};
   tn_node *own = tn__op2_num(c, OP_ADD, tn__place(c, &line, 0), 1);
-  tn_node *from = tn__op1(c, OP_CONTIG, tn__places_in(c, s.number, own, false)),
-          *to = tn__op1(c, OP_CONTIG, tn__places_in(c, s.number, own, true));
-  return sums_up_to(c, &s, from, to);
+  own = tn__cast(c, own, s.number->dtype);
+  tn_node *from = tn__places_in(c, s.number, own, false), *to = tn__places_in(c, s.number, own, true);
+  ending e = ending_between(c, &s, tn__op1(c, OP_CONTIG, from), tn__op1(c, OP_CONTIG, to));
+  return sum_of(c, &s, &e);
+}
+
+/* Of the runs that end at those of number[n] for which `ends` holds; of the others nothing */
+static ending ending_at(tn_ctx *c, const runs *s, tn_node *ends) {
+  ending e;
+  tn_node *n = s->number->dim[0], *number = tn__in_blocks(c, s->number, 0, FIRST_BLOCK), *first = number;
+  tn_node *order = tn__in_blocks(c, s->order, 0, FIRST_BLOCK);
+  tn__dims all = tn__dims_of(number), line = {.rank = 1, .d = {n}};
+  for (int i = FIRST_BLOCK - 1; i >= 0; i--) {
+    tn_node *at = tn__int(c, i), *is_own;
+    first = spread(c, element_of(c, number, 1, at), all.d, 2);
+    is_own = tn__op2(c, OP_LE, tn__literal_like(c, tn__place(c, &all, 1), i), tn__place(c, &all, 1));
+    is_own = tn__op2(c, OP_AND, is_own, tn__op2(c, OP_EQ, first, number));
+    is_own = tn__op2(c, OP_AND, tn__first_of(c, tn__merge_axes(c, is_own, 0, 2), 0, n), ends);
+    tn_node *one = tn__merge_axes(c, spread(c, element_of(c, order, 1, at), all.d, 2), 0, 2);
+    one = tn__first_of(c, one, 0, n);
+    e.which[i] = tn__where(c, is_own, one, tn__literal_like(c, one, -1));
+  }
+  tn_node *k = tn__place(c, &line, 0);
+  tn_node *block = tn__op2(c, OP_IDIV, k, tn__literal_like(c, k, FIRST_BLOCK));
+  tn_node *last = tn__op2_num(c, OP_ADD, tn__op2_num(c, OP_MUL, block, FIRST_BLOCK), -1);
+  tn_node *goes_back = tn__op2(c, OP_EQ, tn__gather(c, s->number, last), s->number);
+  goes_back = tn__op2(c, OP_AND, goes_back, ends);
+  e.block = tn__where(c, goes_back, tn__op2_num(c, OP_ADD, block, -1), tn__literal_like(c, block, -1));
+  return e;
 }
 
 /* base[places, ...] with the sum of each run added at its place: where the last one of a run says so; the others go
@@ -170,18 +239,17 @@ static tn_node *by_place(tn_ctx *c, tn_node *places, tn_node *idx, tn_node *upd)
 static tn_node *by_run(tn_ctx *c, tn_node *base, tn_node *idx, tn_node *upd) {
   runs s = runs_of(c, base->dim[0], idx, upd);
   tn__dims line = {.rank = 1, .d = {idx->dim[0]}};
-  tn_node *k = tn__place(c, &line, 0), *next = tn__op2_num(c, OP_ADD, k, 1);
+  tn_node *next = tn__op2_num(c, OP_ADD, tn__place(c, &line, 0), 1), *number = tn__cast(c, s.number, TN_I64);
   tn_node *ends = tn__op2(c, OP_NE, tn__gather(c, s.number, next), s.number); /* behind the last one stands 0 */
   tn_node *last = tn__scalar_to(c, tn__dim_value(c, base->dim[0], TN_I64), line.d, 1);
-  ends = tn__op2(c, OP_AND, ends, tn__op2(c, OP_LE, s.number, last));
-  tn_node *to = tn__where(c, ends, next, tn__literal_like(c, k, 0));
-  tn_node *from = tn__where(c, ends, tn__places_in(c, s.number, s.number, false), to);
-  tn_node *sum = sums_up_to(c, &s, tn__op1(c, OP_CONTIG, from), tn__op1(c, OP_CONTIG, to));
-  tn_node *nowhere = tn__op2_num(c, OP_MUL, next, -1), *place = tn__op2_num(c, OP_ADD, s.number, -1);
+  ends = tn__op2(c, OP_AND, ends, tn__op2(c, OP_LE, number, last));
+  ending e = ending_at(c, &s, ends);
+  tn_node *nowhere = tn__op2_num(c, OP_MUL, next, -1), *place = tn__op2_num(c, OP_ADD, number, -1);
   place = tn__op1(c, OP_DISTINCT, tn__where(c, ends, place, nowhere));
   tn_node *dims[TN_MAX_RANK];
   for (uint32_t i = 0; i < base->rank; i++) dims[i] = i ? base->dim[i] : line.d[0];
-  return tn__scatter(c, base, place, tn__reshape(c, sum, dims, base->rank));
+  tn_node *sum = tn__cast(c, tn__reshape(c, sum_of(c, &s, &e), dims, base->rank), base->dtype);
+  return tn__scatter(c, base, place, sum);
 }
 
 static double most(const tn_node *size) {
