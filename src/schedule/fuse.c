@@ -526,10 +526,11 @@ static double load_of(const tn__fuse *f) {
 
 static double wide(const tn_node *n) { return fmax(1, (double)tn__size_of(n->dtype) / sizeof(float)); }
 
-/* Is it quicker to store n once and to load it than to compute it at each place where kernel k (-1: any) wants it? */
+/* Is it quicker to store n once and to load it than to compute it at each place where kernel k (-1: any) wants it?  A
+ * copy is stored by the way where k computes it. */
 /* a choice: either is right */
 static bool is_quicker_stored(tn__fuse *f, const tn_node *n, const tn__info *in, int k) {
-  if (!tn__is_elementwise(n)) return false;
+  if (!tn__is_elementwise(n) && n->op != OP_CONTIG) return false;
   double load = load_of(f), times = repeats(f, n, in, k), flops = fmax(0, in->flops * wide(n) - HIDDEN_WORK);
   double more = (times - 1) * (load * in->loads + flops) - times * load - 2 * move_of(f, n);
   double launch = tn__target_launch_guess(&f->dev->target);

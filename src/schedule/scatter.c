@@ -22,11 +22,12 @@ enum {
   FIRST_BLOCK = 8,   /* elements of a block: each place looks at as many; */
   NEXT_BLOCK = 32,   /* of one of sums of blocks, which are fewer */
   FEW_PLACES = 64,   /* at which additions would wait for each other */
-  RUN_LAUNCHES = 12, /* kernels of sums of runs, */
+  COUNT_LAUNCHES = 3, /* kernels of putting updates in order by counting, */
+  COUNT_STEPS = 4,   /* and multiply-adds in the time of asking whether one comes before another */
+  RUN_LAUNCHES = 8,  /* kernels of sums of runs, */
   RUN_STEPS = 32,    /* and multiply-adds in the time that an element is in them */
   ASK_LAUNCHES = 2,  /* kernels where updates ask each other, beside those where places ask; */
-  ASK_STEPS = 4,     /* multiply-adds in the time that one is asked: load, compare, choose, add; */
-  ASK_WAITS = 40     /* so, of a device that says what a launch takes: each waits for a load (64, 278 measured) */
+  ASK_STEPS = 8      /* multiply-adds in the time that one is asked */
 };
 
 /* Element `at` along an axis, which goes */
@@ -97,12 +98,6 @@ static tn_node *sum_by_asking(tn_ctx *c, tn_node *asker, tn_node *idx, tn_node *
   return tn__reduce(c, OP_SUM, those_of(c, upd, goes, tn__place(c, &all, 1)), (int64_t[]){1}, 1);
 }
 
-/* Each place asks all. */
-static tn_node *by_asking(tn_ctx *c, tn_node *places, tn_node *idx, tn_node *upd) {
-  tn__dims line = {.rank = 1, .d = {places}};
-  return sum_by_asking(c, tn__place(c, &line, 0), idx, upd);
-}
-
 /* What all are asked for is worked out once; where it is a number in memory, moved or converted, it is there. */
 static tn_node *in_memory(tn_ctx *c, tn_node *x) {
   const tn_node *from = x;
@@ -110,6 +105,12 @@ static tn_node *in_memory(tn_ctx *c, tn_node *x) {
     from = from->src[0];
   bool is_there = from->op == OP_PARAM || from->op == OP_STORAGE || from->op == OP_CONTIG;
   return is_there ? x : tn__op1(c, OP_CONTIG, x);
+}
+
+/* Each place asks all. */
+static tn_node *by_asking(tn_ctx *c, tn_node *places, tn_node *idx, tn_node *upd) {
+  tn__dims line = {.rank = 1, .d = {places}};
+  return sum_by_asking(c, tn__place(c, &line, 0), in_memory(c, idx), in_memory(c, upd));
 }
 
 /* base[places, ...] with upd[n, r] added at idx[n]: each asks all others, and the first that goes to a place takes the
@@ -152,17 +153,62 @@ static tn_node *sums_that_go_on(tn_ctx *c, const runs *s, tn_node *number, tn_no
   return tn__reduce(c, OP_SUM, tn__gather(c, s->upd, which), (int64_t[]){1}, 1);
 }
 
-static runs runs_of(tn_ctx *c, tn_node *places, tn_node *idx, tn_node *upd) {
+static int bits_of(int64_t most) {
+  int bits = 1;
+  while (bits < 63 && most >> bits) bits++;
+  return bits;
+}
+
+/* Which of n updates, and a place among so many, as one number: of so many bits */
+static int key_bits(int64_t places, int64_t n) { return bits_of(places) + bits_of(n); }
+
+/* In the order of number[n], each of which is at most `most`: with which update it is below it, no two are the same, so
+ * that each counts those below it by one comparison.  Gives *number in order, and which update each one is. */
+static tn_node *order_by_counting(tn_ctx *c, tn_node **number, int64_t most) {
+  tn__dims line = {.rank = 1, .d = {(*number)->dim[0]}}, pairs = {.rank = 2, .d = {line.d[0], line.d[0]}};
+  int shift = bits_of(line.d[0]->hi), as = key_bits(most, line.d[0]->hi) <= 32 ? TN_U32 : TN_U64;
+  int narrow = (*number)->dtype, narrow_order = shift < 32 ? TN_I32 : TN_I64;
+  tn_node *key = tn__cast(c, *number, as), *by = tn__literal_like(c, key, shift);
+  key = tn__op2(c, OP_OR, tn__op2(c, OP_SHL, key, by), tn__cast(c, tn__place(c, &line, 0), as));
+  key = tn__op1(c, OP_CONTIG, key);
+  tn_node *is_below = tn__op2(c, OP_LT, spread(c, tn__add_axis(c, key, 0), pairs.d, 2), spread(c, key, pairs.d, 2));
+  tn_node *place = tn__reduce(c, OP_SUM, tn__cast(c, is_below, narrow_order), (int64_t[]){1}, 1);
+  key = tn__scatter(c, tn__literal_like(c, key, 0), tn__op1(c, OP_PERMUTATION, place), key);
+  *number = tn__cast(c, tn__op2(c, OP_SHR, key, by), narrow);
+  tn_node *below = tn__literal_like(c, key, (double)(((int64_t)1 << shift) - 1));
+  return tn__cast(c, tn__op2(c, OP_AND, key, below), narrow_order);
+}
+
+static tn_node *order_by_sorting(tn_ctx *c, tn_node **number) {
+  tn_node *sorted, *order = tn__sorted(c, tn__add_axis(c, *number, 0), false, &sorted);
+  *number = tn__op1(c, OP_CONTIG, tn__cast(c, sorted, (*number)->dtype));
+  return tn__cast(c, order, order->dim[0]->hi <= INT32_MAX ? TN_I32 : TN_I64);
+}
+
+static double most(const tn_node *size) { return (double)size->hi; }
+
+/* a choice: any is right */
+static double counting_work(const tn__target *t, double n) {
+  return COUNT_LAUNCHES * tn__target_launch_guess(t) + COUNT_STEPS * n * n;
+}
+
+/* a choice: any is right */
+static double order_work(const tn__target *t, double places, double n) {
+  double sorted = tn__sort_work(t, 1, n, bits_of((int64_t)places));
+  return fmin(counting_work(t, n), sorted);
+}
+
+static runs runs_of(tn_ctx *c, const tn__target *t, tn_node *places, tn_node *idx, tn_node *upd) {
   runs s = {.upd = upd};
   tn_node *end = tn__scalar_to(c, tn__dim_value(c, places, TN_I64), idx->dim, 1), *zero = tn__literal_like(c, idx, 0);
   tn_node *inside = tn__op2(c, OP_AND, tn__op2(c, OP_LE, zero, idx), tn__op2(c, OP_LT, idx, end));
   tn_node *number = tn__op2(c, OP_MIN, tn__where(c, inside, idx, end), tn__literal_like(c, idx, (double)places->hi));
   number = tn__op2_num(c, OP_ADD, tn__op2(c, OP_MAX, number, zero), 1);
-  int narrow = places->hi < INT32_MAX ? TN_I32 : TN_I64;
-  tn_node *sorted;
-  s.order = tn__sorted(c, tn__add_axis(c, tn__cast(c, number, narrow), 0), false, &sorted);
-  s.order = tn__cast(c, s.order, idx->dim[0]->hi <= INT32_MAX ? TN_I32 : TN_I64);
-  s.number = tn__op1(c, OP_CONTIG, tn__cast(c, sorted, narrow));
+  int64_t last = places->hi < INT64_MAX ? places->hi + 1 : INT64_MAX;
+  s.number = tn__cast(c, number, last < INT32_MAX ? TN_I32 : TN_I64);
+  double n = most(idx->dim[0]);
+  bool counts = counting_work(t, n) <= order_work(t, most(places), n) && key_bits(last, idx->dim[0]->hi) <= 63;
+  s.order = counts ? order_by_counting(c, &s.number, last) : order_by_sorting(c, &s.number);
   tn_node *blocks = tn__in_blocks(c, s.number, 0, FIRST_BLOCK);
   tn_node *sums = sums_that_go_on(c, &s, blocks, tn__in_blocks(c, s.order, 0, FIRST_BLOCK));
   s.before = run_sums(c, last_of_blocks(c, blocks, 1), sums);
@@ -199,8 +245,8 @@ static ending ending_between(tn_ctx *c, const runs *s, tn_node *from, tn_node *t
 }
 
 /* [places, r]: each place looks for its run. */
-static tn_node *by_place(tn_ctx *c, tn_node *places, tn_node *idx, tn_node *upd) {
-  runs s = runs_of(c, places, idx, upd);
+static tn_node *by_place(tn_ctx *c, const tn__target *t, tn_node *places, tn_node *idx, tn_node *upd) {
+  runs s = runs_of(c, t, places, idx, upd);
   tn__dims line = {.rank = 1, .d = {places}};
   tn_node *own = tn__op2_num(c, OP_ADD, tn__place(c, &line, 0), 1);
   own = tn__cast(c, own, s.number->dtype);
@@ -236,8 +282,8 @@ static ending ending_at(tn_ctx *c, const runs *s, tn_node *ends) {
 
 /* base[places, ...] with the sum of each run added at its place: where the last one of a run says so; the others go
  * nowhere, each to a place of its own. */
-static tn_node *by_run(tn_ctx *c, tn_node *base, tn_node *idx, tn_node *upd) {
-  runs s = runs_of(c, base->dim[0], idx, upd);
+static tn_node *by_run(tn_ctx *c, const tn__target *t, tn_node *base, tn_node *idx, tn_node *upd) {
+  runs s = runs_of(c, t, base->dim[0], idx, upd);
   tn__dims line = {.rank = 1, .d = {idx->dim[0]}};
   tn_node *next = tn__op2_num(c, OP_ADD, tn__place(c, &line, 0), 1), *number = tn__cast(c, s.number, TN_I64);
   tn_node *ends = tn__op2(c, OP_NE, tn__gather(c, s.number, next), s.number); /* behind the last one stands 0 */
@@ -252,36 +298,55 @@ static tn_node *by_run(tn_ctx *c, tn_node *base, tn_node *idx, tn_node *upd) {
   return tn__scatter(c, base, place, sum);
 }
 
-static double most(const tn_node *size) {
-  return (double)size->hi;
-}
+/* ---- which way ---- */
 
-/* In multiply-adds of the whole device: n updates of so many elements each, that so many ask */
+/* In multiply-adds of the whole device: n updates of so many elements each, that so many ask.  Neighbours that are
+ * fetched at once ask together. */
 /* a choice: any is right */
 static double asking_work(const tn__target *t, double askers, double n, double width) {
-  return (t->launch > 0 ? ASK_WAITS : ASK_STEPS) * askers * n * width;
+  double together = t->access > 0 ? (double)t->access / sizeof(float) : 1;
+  if (fmod(width, together) > 0) together = 1;
+  return ASK_STEPS * askers * n * width / together;
 }
 
+/* Sums of runs of those that are sorted */
 /* a choice: any is right */
 static double runs_work(const tn__target *t, double places, double n, double width) {
-  int bits = 1;
-  while (bits < 62 && places >= (double)((int64_t)1 << bits)) bits++;
-  return tn__sort_work(t, 1, n, bits) + RUN_LAUNCHES * tn__target_launch_guess(t) + RUN_STEPS * (n + places) * width;
+  return order_work(t, places, n) + RUN_LAUNCHES * tn__target_launch_guess(t) + RUN_STEPS * n * width;
 }
 
-static tn_node *in_parallel(tn_ctx *c, const tn__target *t, tn_node *n) {
-  tn_node *base = n->src[0], *idx = n->src[1], *upd = n->src[2], *places = n->dim[0];
+/* To read or write an element of f32 */
+/* a choice: any is right */
+static double move_work(const tn__target *t) { return t->balance > 0 ? (double)t->balance : 1; }
+
+static bool is_zero(const tn_node *x) {
+  while (tn__ops[x->op].group == G_MOVE) x = x->src[0];
+  return x->op == OP_CONST && x->ints[0] == 0;
+}
+
+/* The base of a scatter whose result is to be of this dtype.  To zeros one sum is added, which may be rounded before. */
+static tn_node *base_of(tn_ctx *c, tn_node *base, int dtype) {
+  return is_zero(base) ? tn__cast(c, base, dtype) : tn__acc(c, base);
+}
+
+/* The scatter n, converted */
+static tn_node *in_parallel(tn_ctx *c, const tn__target *t, tn_node *n, int dtype) {
+  tn_node *idx = n->src[1], *upd = n->src[2], *places = n->dim[0], *base = base_of(c, n->src[0], dtype);
   tn_node *count = tn__numel(c, idx);
   idx = tn__cast(c, tn__reshape(c, idx, &count, 1), TN_I64);
   upd = tn__acc(c, tn__merge_axes(c, tn__merge_axes(c, upd, n->src[1]->rank, n->rank - 1u), 0, n->src[1]->rank));
-  double updates = most(count), width = most(upd->dim[1]), sorted = runs_work(t, most(places), updates, width),
-         asked = asking_work(t, most(places), updates, width),
+  double updates = most(count), width = most(upd->dim[1]), all = most(places) * width;
+  double sorted = runs_work(t, most(places), updates, width), asked = asking_work(t, most(places), updates, width),
          others = asking_work(t, updates, updates, width) + ASK_LAUNCHES * tn__target_launch_guess(t);
-  bool fewer = updates < most(places) && places->lo > 1;
-  if (fewer && fmin(sorted, others) < asked)
-    return tn__cast(c, (others <= sorted ? by_asking_others : by_run)(c, tn__acc(c, base), idx, upd), n->dtype);
-  tn_node *sum = (asked <= sorted ? by_asking : by_place)(c, places, idx, upd);
-  return tn__cast(c, tn__add(c, tn__acc(c, base), tn__reshape(c, sum, n->dim, n->rank)), n->dtype);
+  /* what is added into memory is there in the dtype of the sums; places that look for theirs begin when all are known */
+  double added = base->dtype == dtype ? 0 : 2 * move_work(t) * all, looked = move_work(t) * all;
+  bool fewer = updates < most(places) && places->lo > 1, asks = asked <= sorted + looked;
+  if (fewer && fmin(sorted, others) + added < fmin(asked, sorted + looked)) {
+    if (others <= sorted) return tn__cast(c, by_asking_others(c, base, idx, upd), dtype);
+    return tn__cast(c, by_run(c, t, base, idx, upd), dtype);
+  }
+  tn_node *sum = asks ? by_asking(c, places, idx, upd) : by_place(c, t, places, idx, upd);
+  return tn__cast(c, tn__add(c, tn__acc(c, base), tn__reshape(c, sum, n->dim, n->rank)), dtype);
 }
 
 /* Into what may be empty a loop of its own keeps anything from being added, which others could not be joined with. */
@@ -303,8 +368,16 @@ tn_node *tn__schedule_scatters(tn_ctx *c, tn_node *sink, const tn__target *t) {
   tn_node *given = sink;
   if (!t->group || c->mode == TN_MODE_STRICT) return sink;
   for (tn_node *n; (n = first_serial(c, t, sink));) {
-    tn_node *by = in_parallel(c, t, n);
-    sink = tn__substitute(c, sink, &n, &by, 1);
+    tn__nodes all = {0}, old = {0}, new_ = {0};
+    tn__topo(&c->scratch, &sink, 1, &all);
+    for (uint32_t i = 0; i < all.n; i++) {
+      tn_node *x = all.v[i];
+      bool rounds = x->op == OP_CAST && x->src[0] == n && x->dtype != n->dtype && tn__dtype_acc(x->dtype) == n->dtype;
+      if (x != n && !rounds) continue;
+      tn__vec_push(&c->scratch, &old, x);
+      tn__vec_push(&c->scratch, &new_, in_parallel(c, t, n, x->dtype));
+    }
+    sink = tn__substitute(c, sink, old.v, new_.v, old.n);
   }
   return sink == given ? sink : tn__schedule_prune(c, tn__simplify_graph(c, sink));
 }
