@@ -137,6 +137,9 @@ typedef struct runs { /* updates sorted by place */
   tn_node *before;         /* [blocks, r] of FIRST_BLOCK: the sum of the run that goes on behind it, all of it so far */
 } runs;
 
+/* Numbers of at most so many, as narrow as they may be: threads compare words of 4 bytes at once */
+static int narrow(int64_t most) { return most < INT32_MAX ? TN_I32 : TN_I64; }
+
 /* What is worked out for rows of more than one element is stored, or each element would do so. */
 static tn_node *of_row(tn_ctx *c, const tn_node *upd, tn_node *x) {
   return upd->dim[1]->hi > 1 ? tn__op1(c, OP_CONTIG, x) : x;
@@ -167,22 +170,22 @@ static int key_bits(int64_t places, int64_t n) { return bits_of(places) + bits_o
 static tn_node *order_by_counting(tn_ctx *c, tn_node **number, int64_t most) {
   tn__dims line = {.rank = 1, .d = {(*number)->dim[0]}}, pairs = {.rank = 2, .d = {line.d[0], line.d[0]}};
   int shift = bits_of(line.d[0]->hi), as = key_bits(most, line.d[0]->hi) <= 32 ? TN_U32 : TN_U64;
-  int narrow = (*number)->dtype, narrow_order = shift < 32 ? TN_I32 : TN_I64;
+  int counter = narrow(line.d[0]->hi);
   tn_node *key = tn__cast(c, *number, as), *by = tn__literal_like(c, key, shift);
   key = tn__op2(c, OP_OR, tn__op2(c, OP_SHL, key, by), tn__cast(c, tn__place(c, &line, 0), as));
   key = tn__op1(c, OP_CONTIG, key);
   tn_node *is_below = tn__op2(c, OP_LT, spread(c, tn__add_axis(c, key, 0), pairs.d, 2), spread(c, key, pairs.d, 2));
-  tn_node *place = tn__reduce(c, OP_SUM, tn__cast(c, is_below, narrow_order), (int64_t[]){1}, 1);
+  tn_node *place = tn__reduce(c, OP_SUM, tn__cast(c, is_below, counter), (int64_t[]){1}, 1);
   key = tn__scatter(c, tn__literal_like(c, key, 0), tn__op1(c, OP_PERMUTATION, place), key);
-  *number = tn__cast(c, tn__op2(c, OP_SHR, key, by), narrow);
+  *number = tn__cast(c, tn__op2(c, OP_SHR, key, by), (*number)->dtype);
   tn_node *below = tn__literal_like(c, key, (double)(((int64_t)1 << shift) - 1));
-  return tn__cast(c, tn__op2(c, OP_AND, key, below), narrow_order);
+  return tn__cast(c, tn__op2(c, OP_AND, key, below), counter);
 }
 
 static tn_node *order_by_sorting(tn_ctx *c, tn_node **number) {
   tn_node *sorted, *order = tn__sorted(c, tn__add_axis(c, *number, 0), false, &sorted);
   *number = tn__op1(c, OP_CONTIG, tn__cast(c, sorted, (*number)->dtype));
-  return tn__cast(c, order, order->dim[0]->hi <= INT32_MAX ? TN_I32 : TN_I64);
+  return tn__cast(c, order, narrow(order->dim[0]->hi));
 }
 
 static double most(const tn_node *size) { return (double)size->hi; }
@@ -205,7 +208,7 @@ static runs runs_of(tn_ctx *c, const tn__target *t, tn_node *places, tn_node *id
   tn_node *number = tn__op2(c, OP_MIN, tn__where(c, inside, idx, end), tn__literal_like(c, idx, (double)places->hi));
   number = tn__op2_num(c, OP_ADD, tn__op2(c, OP_MAX, number, zero), 1);
   int64_t last = places->hi < INT64_MAX ? places->hi + 1 : INT64_MAX;
-  s.number = tn__cast(c, number, last < INT32_MAX ? TN_I32 : TN_I64);
+  s.number = tn__cast(c, number, narrow(last));
   double n = most(idx->dim[0]);
   bool counts = counting_work(t, n) <= order_work(t, most(places), n) && key_bits(last, idx->dim[0]->hi) <= 63;
   s.order = counts ? order_by_counting(c, &s.number, last) : order_by_sorting(c, &s.number);
@@ -222,7 +225,8 @@ typedef struct ending {
 } ending;
 
 static tn_node *sum_of(tn_ctx *c, const runs *s, const ending *e) { /* [k, r] */
-  tn_node *sum = tn__gather(c, s->before, of_row(c, s->upd, e->block));
+  tn_node *block = tn__cast(c, e->block, narrow(s->number->dim[0]->hi));
+  tn_node *sum = tn__gather(c, s->before, of_row(c, s->upd, block));
   for (int i = 0; i < FIRST_BLOCK; i++)
     sum = tn__add(c, sum, tn__gather(c, s->upd, of_row(c, s->upd, e->which[i])));
   return sum;
@@ -242,17 +246,6 @@ static ending ending_between(tn_ctx *c, const runs *s, tn_node *from, tn_node *t
   tn_node *goes_back = tn__op2(c, OP_AND, tn__op2(c, OP_LT, from, to), tn__op2(c, OP_LT, from, begin));
   e.block = tn__where(c, goes_back, tn__op2_num(c, OP_ADD, block, -1), tn__literal_like(c, block, -1));
   return e;
-}
-
-/* [places, r]: each place looks for its run. */
-static tn_node *by_place(tn_ctx *c, const tn__target *t, tn_node *places, tn_node *idx, tn_node *upd) {
-  runs s = runs_of(c, t, places, idx, upd);
-  tn__dims line = {.rank = 1, .d = {places}};
-  tn_node *own = tn__op2_num(c, OP_ADD, tn__place(c, &line, 0), 1);
-  own = tn__cast(c, own, s.number->dtype);
-  tn_node *from = tn__places_in(c, s.number, own, false), *to = tn__places_in(c, s.number, own, true);
-  ending e = ending_between(c, &s, tn__op1(c, OP_CONTIG, from), tn__op1(c, OP_CONTIG, to));
-  return sum_of(c, &s, &e);
 }
 
 /* Of the runs that end at those of number[n] for which `ends` holds; of the others nothing */
@@ -280,18 +273,46 @@ static ending ending_at(tn_ctx *c, const runs *s, tn_node *ends) {
   return e;
 }
 
+/* Which runs end at each of number[n]: where the next one is another, which behind the last one is 0 */
+static tn_node *ends_of(tn_ctx *c, const runs *s, tn_node *places) {
+  tn__dims line = {.rank = 1, .d = {s->number->dim[0]}};
+  tn_node *next = tn__gather(c, s->number, tn__op2_num(c, OP_ADD, tn__place(c, &line, 0), 1));
+  tn_node *last = tn__scalar_to(c, tn__dim_value(c, places, TN_I64), line.d, 1);
+  return tn__op2(c, OP_AND, tn__op2(c, OP_NE, next, s->number),
+                 tn__op2(c, OP_LE, tn__cast(c, s->number, TN_I64), last));
+}
+
+/* [places, r]: each place looks for its run.  Where there are fewer runs than places, their sums stand where they end,
+ * and a place that has none loads one number. */
+static tn_node *by_place(tn_ctx *c, const tn__target *t, tn_node *places, tn_node *idx, tn_node *upd) {
+  runs s = runs_of(c, t, places, idx, upd);
+  tn__dims line = {.rank = 1, .d = {places}};
+  tn_node *own = tn__op2_num(c, OP_ADD, tn__place(c, &line, 0), 1);
+  own = tn__cast(c, own, s.number->dtype);
+  tn_node *to = tn__places_in(c, s.number, own, true);
+  if (idx->dim[0]->hi < places->hi) {
+    ending at = ending_at(c, &s, ends_of(c, &s, places));
+    tn_node *last = tn__op2_num(c, OP_ADD, to, -1);
+    tn_node *has = tn__op2(c, OP_EQ, tn__gather(c, s.number, last), own);
+    last = of_row(c, upd, tn__where(c, has, last, tn__literal_like(c, last, -1)));
+    return tn__gather(c, tn__op1(c, OP_CONTIG, sum_of(c, &s, &at)), last);
+  }
+  tn_node *from = tn__places_in(c, s.number, own, false);
+  ending e = ending_between(c, &s, tn__op1(c, OP_CONTIG, from), tn__op1(c, OP_CONTIG, to));
+  return sum_of(c, &s, &e);
+}
+
 /* base[places, ...] with the sum of each run added at its place: where the last one of a run says so; the others go
  * nowhere, each to a place of its own. */
 static tn_node *by_run(tn_ctx *c, const tn__target *t, tn_node *base, tn_node *idx, tn_node *upd) {
   runs s = runs_of(c, t, base->dim[0], idx, upd);
   tn__dims line = {.rank = 1, .d = {idx->dim[0]}};
   tn_node *next = tn__op2_num(c, OP_ADD, tn__place(c, &line, 0), 1), *number = tn__cast(c, s.number, TN_I64);
-  tn_node *ends = tn__op2(c, OP_NE, tn__gather(c, s.number, next), s.number); /* behind the last one stands 0 */
-  tn_node *last = tn__scalar_to(c, tn__dim_value(c, base->dim[0], TN_I64), line.d, 1);
-  ends = tn__op2(c, OP_AND, ends, tn__op2(c, OP_LE, number, last));
+  tn_node *ends = ends_of(c, &s, base->dim[0]);
   ending e = ending_at(c, &s, ends);
   tn_node *nowhere = tn__op2_num(c, OP_MUL, next, -1), *place = tn__op2_num(c, OP_ADD, number, -1);
-  place = tn__op1(c, OP_DISTINCT, tn__where(c, ends, place, nowhere));
+  place = tn__cast(c, tn__where(c, ends, place, nowhere), s.number->dtype == TN_I32 ? narrow(idx->dim[0]->hi) : TN_I64);
+  place = tn__op1(c, OP_DISTINCT, place);
   tn_node *dims[TN_MAX_RANK];
   for (uint32_t i = 0; i < base->rank; i++) dims[i] = i ? base->dim[i] : line.d[0];
   tn_node *sum = tn__cast(c, tn__reshape(c, sum_of(c, &s, &e), dims, base->rank), base->dtype);
