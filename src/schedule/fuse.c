@@ -488,8 +488,12 @@ static bool fits_again(tn__fuse *f, tn_node *n, const tn__info *in, int k) {
   return true;
 }
 
-/* Those ranges, and all around them: each of their turns computes anew what hangs on those alone. */
-static uint32_t with_outer(uint32_t set) {
+/* Those ranges, and all around them: each of their turns computes anew what hangs on those alone.  Where threads share
+ * out the loops over outputs, each computes for itself what several of these have in common. */
+/* a choice: either is right */
+static uint32_t with_outer(const tn__fuse *f, const tn_node *env, uint32_t set) {
+  for (uint32_t j = 0; f->dev->target.group && j < env->nsrc && j < 32; j++)
+    if (env->src[j]->ints[0] == AX_LOOP) set |= 1u << j;
   while (set & (set + 1)) set |= set >> 1;
   return set;
 }
@@ -507,7 +511,7 @@ static double repeats(tn__fuse *f, const tn_node *n, const tn__info *in, int k) 
     if (k >= 0 && d->k != k) continue;
     if (f->seeds.v[d->k].tiled || f->seeds.v[d->k].keeps || f->seeds.v[d->k].along) return 1;
     uint32_t set = tn__ranges_in(f, d->idx, d->gate, d->env, &opaque);
-    each[i] = extents(d->env, n->op == OP_CONTIG ? with_outer(set) : set) / tn__numel_guess(n);
+    each[i] = extents(d->env, n->op == OP_CONTIG ? with_outer(f, d->env, set) : set) / tn__numel_guess(n);
     if (opaque) each[i] = 1;
     double all = each[i];
     for (uint32_t j = 0; j < i; j++)
