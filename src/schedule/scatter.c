@@ -23,11 +23,11 @@ enum {
   NEXT_BLOCK = 32,   /* of one of sums of blocks, which are fewer */
   FEW_PLACES = 64,   /* at which additions would wait for each other */
   COUNT_LAUNCHES = 3, /* kernels of putting updates in order by counting, */
-  COUNT_STEPS = 4,   /* and multiply-adds in the time of asking whether one comes before another */
+  COUNT_STEPS = 8,   /* and multiply-adds in the time of asking whether one comes before another */
   RUN_LAUNCHES = 8,  /* kernels of sums of runs, */
   RUN_STEPS = 32,    /* and multiply-adds in the time that an element is in them */
   ASK_LAUNCHES = 2,  /* kernels where updates ask each other, beside those where places ask; */
-  ASK_STEPS = 8      /* multiply-adds in the time that one is asked */
+  ASK_STEPS = 16     /* multiply-adds in the time that one is asked */
 };
 
 /* Element `at` along an axis, which goes */
