@@ -84,19 +84,6 @@ static tn_node *loaded_where(tn__fuse *f, tn_node *x, const tn_node *datum, tn_n
   return tn__substitute(f->c, x, old.v, new_.v, old.n);
 }
 
-/* x at a data-dependent place: the datum that stood for it gives way to the index, clamped so that the load is safe */
-static tn_node *gather(tn__fuse *f, tn_node *n, const tn__demand *d) {
-  tn_ctx *c = f->c;
-  tn_node *size = n->src[0]->dim[0], *zero = tn__int(c, 0), *at = tn__cast(c, value_at(f, n, d, 1), TN__INDEX);
-  if (tn__is_int_const(size, 0)) return zero_of(c, n->dtype);
-  tn_node *last = tn__add(c, size, tn__int(c, -1));
-  tn_node *safe = tn__op2(c, OP_MAX, tn__op2(c, OP_MIN, at, last), zero), *datum = d->ranges;
-  tn_node *valid = tn__op2(c, OP_AND, tn__op2(c, OP_LE, zero, at), tn__op2(c, OP_LT, at, size));
-  tn_node *x = value_at(f, n, d, 0);
-  if (f->dev->target.group && !tn__is_const(valid)) x = loaded_where(f, x, datum, valid);
-  return gated(c, tn__substitute(c, x, &datum, &safe, 1), valid);
-}
-
 /* The counter of which an integer is the number, NULL */
 static tn_node *counted(tn_ctx *c, tn_node *x) {
   int64_t v;
@@ -104,6 +91,28 @@ static tn_node *counted(tn_ctx *c, tn_node *x) {
   if (x->op != OP_CAST || x->src[0]->dtype != TN__INDEX || tn__may_wrap(x->src[0])) return NULL;
   bool whole = x->dtype == TN_I64 || (x->dtype == TN_I32 && x->src[0]->lo >= INT32_MIN && x->src[0]->hi <= INT32_MAX);
   return whole ? x->src[0] : NULL;
+}
+
+/* A counter where a condition holds, and else a place outside: then that is the condition under which it is inside, and
+ * the counter moves from turn to turn as others do.  NULL: the index is not of that form. */
+static tn_node *chosen_counter(tn_ctx *c, const tn_node *index, const tn_node *size) {
+  if (index->op != OP_WHERE || index->src[2]->op != OP_CONST || index->src[2]->hi >= 0) return NULL;
+  tn_node *x = counted(c, index->src[1]);
+  return x && x->lo >= 0 && x->hi < size->lo ? x : NULL;
+}
+
+/* x at a data-dependent place: the datum that stood for it gives way to the index, clamped so that the load is safe */
+static tn_node *gather(tn__fuse *f, tn_node *n, const tn__demand *d) {
+  tn_ctx *c = f->c;
+  tn_node *index = value_at(f, n, d, 1), *size = n->src[0]->dim[0], *zero = tn__int(c, 0), *datum = d->ranges;
+  if (tn__is_int_const(size, 0)) return zero_of(c, n->dtype);
+  tn_node *at = tn__cast(c, index, TN__INDEX), *last = tn__add(c, size, tn__int(c, -1));
+  tn_node *safe = tn__op2(c, OP_MAX, tn__op2(c, OP_MIN, at, last), zero), *x = value_at(f, n, d, 0);
+  tn_node *valid = tn__op2(c, OP_AND, tn__op2(c, OP_LE, zero, at), tn__op2(c, OP_LT, at, size));
+  tn_node *counter = f->dev->target.group ? chosen_counter(c, index, size) : NULL;
+  if (counter) safe = counter, valid = index->src[0];
+  if (f->dev->target.group && !tn__is_const(valid)) x = loaded_where(f, x, datum, valid);
+  return gated(c, tn__substitute(c, x, &datum, &safe, 1), valid);
 }
 
 /* Counters are compared as such, be it as numbers of i64 that a mask is written: so masks are the gates of loads. */

@@ -23,11 +23,13 @@ enum {
   NEXT_BLOCK = 32,   /* of one of sums of blocks, which are fewer */
   FEW_PLACES = 64,   /* at which additions would wait for each other */
   COUNT_LAUNCHES = 3, /* kernels of putting updates in order by counting, */
-  COUNT_STEPS = 8,   /* and multiply-adds in the time of asking whether one comes before another */
+  COUNT_STEPS = 12,  /* and multiply-adds in the time of asking whether one comes before another (measured) */
   RUN_LAUNCHES = 8,  /* kernels of sums of runs, */
   RUN_STEPS = 32,    /* and multiply-adds in the time that an element is in them */
   ASK_LAUNCHES = 2,  /* kernels where updates ask each other, beside those where places ask; */
-  ASK_STEPS = 16     /* multiply-adds in the time that one is asked */
+  ASK_STEPS = 4,     /* multiply-adds in the time that one is asked: load, compare, choose, add; */
+  ASK_WAITS = 40,    /* so, of a device that says what a launch takes: loads are waited for (20 to 140 measured); */
+  MUCH_ASKED = 4     /* launches in whose time is asked so much that what is asked for is worked out before */
 };
 
 /* Element `at` along an axis, which goes */
@@ -107,10 +109,11 @@ static tn_node *in_memory(tn_ctx *c, tn_node *x) {
   return is_there ? x : tn__op1(c, OP_CONTIG, x);
 }
 
-/* Each place asks all. */
-static tn_node *by_asking(tn_ctx *c, tn_node *places, tn_node *idx, tn_node *upd) {
+/* Each place asks all, which are worked out for each, or before. */
+static tn_node *by_asking(tn_ctx *c, tn_node *places, tn_node *idx, tn_node *upd, bool before) {
   tn__dims line = {.rank = 1, .d = {places}};
-  return sum_by_asking(c, tn__place(c, &line, 0), in_memory(c, idx), in_memory(c, upd));
+  if (before) idx = in_memory(c, idx), upd = in_memory(c, upd);
+  return sum_by_asking(c, tn__place(c, &line, 0), idx, upd);
 }
 
 /* base[places, ...] with upd[n, r] added at idx[n]: each asks all others, and the first that goes to a place takes the
@@ -327,7 +330,7 @@ static tn_node *by_run(tn_ctx *c, const tn__target *t, tn_node *base, tn_node *i
 static double asking_work(const tn__target *t, double askers, double n, double width) {
   double together = t->access > 0 ? (double)t->access / sizeof(float) : 1;
   if (fmod(width, together) > 0) together = 1;
-  return ASK_STEPS * askers * n * width / together;
+  return (t->launch > 0 ? ASK_WAITS : ASK_STEPS) * askers * n * width / together;
 }
 
 /* Sums of runs of those that are sorted */
@@ -366,7 +369,8 @@ static tn_node *in_parallel(tn_ctx *c, const tn__target *t, tn_node *n, int dtyp
     if (others <= sorted) return tn__cast(c, by_asking_others(c, base, idx, upd), dtype);
     return tn__cast(c, by_run(c, t, base, idx, upd), dtype);
   }
-  tn_node *sum = asks ? by_asking(c, places, idx, upd) : by_place(c, t, places, idx, upd);
+  bool much = asked > MUCH_ASKED * tn__target_launch_guess(t);
+  tn_node *sum = asks ? by_asking(c, places, idx, upd, much) : by_place(c, t, places, idx, upd);
   return tn__cast(c, tn__add(c, tn__acc(c, base), tn__reshape(c, sum, n->dim, n->rank)), dtype);
 }
 

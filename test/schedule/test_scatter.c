@@ -122,7 +122,7 @@ static void test_choice(void **s) {
       {"many", true, true, 1 << 20, 1 << 20, false, SORTED_FOR_PLACES, 0},
       {"many, but fewer than places", true, true, 1 << 20, 1 << 18, false, SORTED_FOR_RUNS, 0},
       {"into few places", false, true, 4, 1000, false, ASKED, 0},
-      {"few, at no cost", false, true, 1 << 20, 3, false, ASKING, 0},
+      {"one, at no cost", false, true, 1 << 20, 1, false, ASKING, 0},
       {"as many as places, at no cost", false, true, 9000, 9000, false, SORTED_FOR_PLACES, 0},
       {"one thread", true, false, 1 << 20, 1 << 20, false, SERIAL, 0},
   };
