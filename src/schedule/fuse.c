@@ -494,7 +494,7 @@ static bool fits_again(tn__fuse *f, tn_node *n, const tn__info *in, int k) {
 static uint32_t with_outer(const tn__fuse *f, const tn_node *env, uint32_t set) {
   for (uint32_t j = 0; f->dev->target.group && j < env->nsrc && j < 32; j++)
     if (env->src[j]->ints[0] == AX_LOOP) set |= 1u << j;
-  while (set & (set + 1)) set |= set >> 1;
+  for (uint32_t outer = set >> 1; outer; outer >>= 1) set |= outer;
   return set;
 }
 

@@ -19,17 +19,17 @@
 #include <math.h>
 
 enum {
-  FIRST_BLOCK = 8,   /* elements of a block: each place looks at as many; */
-  NEXT_BLOCK = 32,   /* of one of sums of blocks, which are fewer */
-  FEW_PLACES = 64,   /* at which additions would wait for each other */
+  FIRST_BLOCK = 8,    /* elements of a block: each place looks at as many; */
+  NEXT_BLOCK = 32,    /* of one of sums of blocks, which are fewer */
+  FEW_PLACES = 64,    /* at which additions would wait for each other */
   COUNT_LAUNCHES = 3, /* kernels of putting updates in order by counting, */
-  COUNT_STEPS = 12,  /* and multiply-adds in the time of asking whether one comes before another (measured) */
-  RUN_LAUNCHES = 8,  /* kernels of sums of runs, */
-  RUN_STEPS = 32,    /* and multiply-adds in the time that an element is in them */
-  ASK_LAUNCHES = 2,  /* kernels where updates ask each other, beside those where places ask; */
-  ASK_STEPS = 4,     /* multiply-adds in the time that one is asked: load, compare, choose, add; */
-  ASK_WAITS = 40,    /* so, of a device that says what a launch takes: loads are waited for (20 to 140 measured); */
-  MUCH_ASKED = 4     /* launches in whose time is asked so much that what is asked for is worked out before */
+  COUNT_STEPS = 12,   /* and multiply-adds in the time of asking whether one comes before another (measured) */
+  RUN_LAUNCHES = 8,   /* kernels of sums of runs, */
+  RUN_STEPS = 32,     /* and multiply-adds in the time that an element is in them */
+  ASK_LAUNCHES = 2,   /* kernels where updates ask each other, beside those where places ask; */
+  ASK_STEPS = 4,      /* multiply-adds in the time that one is asked: load, compare, choose, add; */
+  ASK_WAITS = 40,     /* so, of a device that says what a launch takes: loads are waited for (20 to 140 measured); */
+  MUCH_ASKED = 4      /* launches in whose time is asked so much that what is asked for is worked out before */
 };
 
 /* Element `at` along an axis, which goes */
@@ -199,9 +199,8 @@ static double counting_work(const tn__target *t, double n) {
 }
 
 /* a choice: any is right */
-static double order_work(const tn__target *t, double places, double n) {
-  double sorted = tn__sort_work(t, 1, n, bits_of((int64_t)places));
-  return fmin(counting_work(t, n), sorted);
+static double order_work(const tn__target *t, int64_t places, double n) {
+  return fmin(counting_work(t, n), tn__sort_work(t, 1, n, bits_of(places)));
 }
 
 static runs runs_of(tn_ctx *c, const tn__target *t, tn_node *places, tn_node *idx, tn_node *upd) {
@@ -213,7 +212,7 @@ static runs runs_of(tn_ctx *c, const tn__target *t, tn_node *places, tn_node *id
   int64_t last = places->hi < INT64_MAX ? places->hi + 1 : INT64_MAX;
   s.number = tn__cast(c, number, narrow(last));
   double n = most(idx->dim[0]);
-  bool counts = counting_work(t, n) <= order_work(t, most(places), n) && key_bits(last, idx->dim[0]->hi) <= 63;
+  bool counts = counting_work(t, n) <= order_work(t, places->hi, n) && key_bits(last, idx->dim[0]->hi) <= 63;
   s.order = counts ? order_by_counting(c, &s.number, last) : order_by_sorting(c, &s.number);
   tn_node *blocks = tn__in_blocks(c, s.number, 0, FIRST_BLOCK);
   tn_node *sums = sums_that_go_on(c, &s, blocks, tn__in_blocks(c, s.order, 0, FIRST_BLOCK));
@@ -335,7 +334,7 @@ static double asking_work(const tn__target *t, double askers, double n, double w
 
 /* Sums of runs of those that are sorted */
 /* a choice: any is right */
-static double runs_work(const tn__target *t, double places, double n, double width) {
+static double runs_work(const tn__target *t, int64_t places, double n, double width) {
   return order_work(t, places, n) + RUN_LAUNCHES * tn__target_launch_guess(t) + RUN_STEPS * n * width;
 }
 
@@ -348,7 +347,7 @@ static bool is_zero(const tn_node *x) {
   return x->op == OP_CONST && x->ints[0] == 0;
 }
 
-/* The base of a scatter whose result is to be of this dtype.  To zeros one sum is added, which may be rounded before. */
+/* The base of a scatter whose result is to be of this dtype.  To zeros one sum is added: it may be rounded before. */
 static tn_node *base_of(tn_ctx *c, tn_node *base, int dtype) {
   return is_zero(base) ? tn__cast(c, base, dtype) : tn__acc(c, base);
 }
@@ -360,9 +359,9 @@ static tn_node *in_parallel(tn_ctx *c, const tn__target *t, tn_node *n, int dtyp
   idx = tn__cast(c, tn__reshape(c, idx, &count, 1), TN_I64);
   upd = tn__acc(c, tn__merge_axes(c, tn__merge_axes(c, upd, n->src[1]->rank, n->rank - 1u), 0, n->src[1]->rank));
   double updates = most(count), width = most(upd->dim[1]), all = most(places) * width;
-  double sorted = runs_work(t, most(places), updates, width), asked = asking_work(t, most(places), updates, width),
+  double sorted = runs_work(t, places->hi, updates, width), asked = asking_work(t, most(places), updates, width),
          others = asking_work(t, updates, updates, width) + ASK_LAUNCHES * tn__target_launch_guess(t);
-  /* what is added into memory is there in the dtype of the sums; places that look for theirs begin when all are known */
+  /* what is added into memory is there in the dtype of the sums; places that look for theirs begin with all known */
   double added = base->dtype == dtype ? 0 : 2 * move_work(t) * all, looked = move_work(t) * all;
   bool fewer = updates < most(places) && places->lo > 1, asks = asked <= sorted + looked;
   if (fewer && fmin(sorted, others) + added < fmin(asked, sorted + looked)) {
