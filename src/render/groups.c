@@ -95,15 +95,18 @@ static bool stands(tn__printer *p, const tn_node *x) {
 }
 
 /* May the access be one for all turns of the loop ins[start..end]?  What goes before the loop must not miss a store in
- * it, what goes behind it must not be missed by a load, and stays behind what else the turn stores there. */
+ * it, what goes behind it must not be missed by a load, and stays behind what else the turn stores there.  An addition
+ * goes both before and behind it, so nothing else may be there, nor anybody add at once. */
 /* a choice: no is right */
 static bool is_packable(tn__printer *p, uint32_t start, uint32_t end, uint32_t at) {
   tn_node *r = p->part->ins[start], *n = p->part->ins[at];
-  if (n->op == OP_STOREADD || threads_of(n->src[0]) || !wide_type(p, n, r) || !tn__is_packed(n, r)) return false;
+  if (threads_of(n->src[0]) || !wide_type(p, n, r) || !tn__is_packed(n, r)) return false;
+  if (n->op == OP_STOREADD && tn__adds_at_once(p->part, n)) return false;
   for (uint32_t i = start + 1; i < end; i++) {
     const tn_node *other = p->part->ins[i];
     if (other->op == OP_RANGE) return false;
-    if (!is_access(other) || other->src[0] != n->src[0]) continue;
+    if (!is_access(other) || other->src[0] != n->src[0] || other == n) continue;
+    if (n->op == OP_STOREADD || other->op == OP_STOREADD) return false;
     if (n->op == OP_LOAD ? other->op != OP_LOAD : other->op != OP_STORE || (!tn__is_packed(other, r) && i > at))
       return false;
   }
@@ -207,8 +210,7 @@ static const char *single(tn__printer *p, tn_node *n, tn_node *r) {
 
 /* Wide accesses, all or none of them under the gate: if (gate) `to` = `from`, for pieces of n; or, where the end may be
  * among the neighbours, one by one. */
-static void put_wide(tn__printer *p, tn_node *n, tn_node *r, uint64_t number) {
-  bool load = n->op == OP_LOAD;
+static void put_wide(tn__printer *p, tn_node *n, tn_node *r, uint64_t number, bool load) {
   int64_t extent = r->src[0]->ints[0];
   const char *whole = is_within(p, n, r, tn__print_format(p, "%" PRId64, extent - 1)),
              *gate = whole ? whole : gate_of(p, n);
@@ -248,7 +250,7 @@ static void put_packs(tn__printer *p, uint32_t start) {
     const char *several = pieces(n, r) == 1 ? "" : tn__print_format(p, "[%" PRId64 "]", pieces(n, r));
     tn__print_line(p, "union { %s all%s; %s x[%" PRId64 "]; } w%" PRIu32 ";", wide_type(p, n, r), several,
                    p->d->cell[n->src[0]->dtype], r->src[0]->ints[0], number);
-    if (n->op == OP_LOAD) put_wide(p, n, r, number);
+    if (n->op != OP_STORE) put_wide(p, n, r, number, true);
   }
 }
 
@@ -257,8 +259,8 @@ static void put_packed_stores(tn__printer *p, uint32_t start) {
   uint64_t number;
   for (uint32_t i = start + 1, end = end_of(p, start); i < end; i++) {
     tn_node *n = p->part->ins[i];
-    if (n->op != OP_STORE || !tn__map_get(&p->packed, (uintptr_t)n, &number)) continue;
-    put_wide(p, n, p->part->ins[start], number);
+    if (n->op == OP_LOAD || !is_access(n) || !tn__map_get(&p->packed, (uintptr_t)n, &number)) continue;
+    put_wide(p, n, p->part->ins[start], number, false);
   }
 }
 

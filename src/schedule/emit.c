@@ -61,16 +61,27 @@ static tn_node *contract(tn_ctx *c, int dtype, tn_node *x, tn_node *y, tn_node *
   return tn__cast(c, reduce(c, OP_ADD, tn__mul(c, tn__cast(c, x, acc), tn__cast(c, y, acc)), ranges), dtype);
 }
 
-/* x at a data-dependent place: the datum that stood for it gives way to the index, clamped so that the load is safe */
-static tn_node *gather(tn__fuse *f, tn_node *n, const tn__demand *d) {
-  tn_ctx *c = f->c;
-  tn_node *size = n->src[0]->dim[0], *zero = tn__int(c, 0), *at = tn__cast(c, value_at(f, n, d, 1), TN__INDEX);
-  if (tn__is_int_const(size, 0)) return zero_of(c, n->dtype);
-  tn_node *last = tn__add(c, size, tn__int(c, -1));
-  tn_node *safe = tn__op2(c, OP_MAX, tn__op2(c, OP_MIN, at, last), zero), *datum = d->ranges;
-  tn_node *x = tn__substitute(c, value_at(f, n, d, 0), &datum, &safe, 1);
-  tn_node *valid = tn__op2(c, OP_AND, tn__op2(c, OP_LE, zero, at), tn__op2(c, OP_LT, at, size));
-  return tn__where(c, valid, x, zero_of(c, n->dtype));
+static tn_node *both(tn_ctx *c, tn_node *gate, tn_node *old) { return old ? tn__op2(c, OP_AND, old, gate) : gate; }
+
+/* x, of which what is loaded at the datum's place is wanted where the gate holds alone: threads in step whose gates are
+ * all closed ask memory for nothing. */
+static tn_node *loaded_where(tn__fuse *f, tn_node *x, const tn_node *datum, tn_node *gate) {
+  tn__nodes all = {0}, old = {0}, new_ = {0};
+  tn__map hangs;
+  tn__map_init(&hangs, f->a);
+  tn__topo(f->a, &x, 1, &all);
+  for (uint32_t i = 0; i < all.n; i++) {
+    tn_node *n = all.v[i];
+    bool own = n == datum;
+    for (uint32_t s = 0; s < n->nsrc && !own; s++) own = tn__map_getp(&hangs, n->src[s]) != NULL;
+    if (!own) continue;
+    tn__map_putp(&hangs, n, n);
+    if (n->op != OP_LOAD || !tn__map_getp(&hangs, n->src[1])) continue;
+    tn_node *src[3] = {n->src[0], n->src[1], both(f->c, gate, tn__gate_of(n))};
+    tn__vec_push(f->a, &old, n);
+    tn__vec_push(f->a, &new_, tn__node_make(f->c, &(tn__make){.op = OP_LOAD, .src = src, .nsrc = 3}));
+  }
+  return tn__substitute(f->c, x, old.v, new_.v, old.n);
 }
 
 /* The counter of which an integer is the number, NULL */
@@ -80,6 +91,28 @@ static tn_node *counted(tn_ctx *c, tn_node *x) {
   if (x->op != OP_CAST || x->src[0]->dtype != TN__INDEX || tn__may_wrap(x->src[0])) return NULL;
   bool whole = x->dtype == TN_I64 || (x->dtype == TN_I32 && x->src[0]->lo >= INT32_MIN && x->src[0]->hi <= INT32_MAX);
   return whole ? x->src[0] : NULL;
+}
+
+/* A counter where a condition holds, and else a place outside: then that is the condition under which it is inside, and
+ * the counter moves from turn to turn as others do.  NULL: the index is not of that form. */
+static tn_node *chosen_counter(tn_ctx *c, const tn_node *index, const tn_node *size) {
+  if (index->op != OP_WHERE || index->src[2]->op != OP_CONST || index->src[2]->hi >= 0) return NULL;
+  tn_node *x = counted(c, index->src[1]);
+  return x && x->lo >= 0 && x->hi < size->lo ? x : NULL;
+}
+
+/* x at a data-dependent place: the datum that stood for it gives way to the index, clamped so that the load is safe */
+static tn_node *gather(tn__fuse *f, tn_node *n, const tn__demand *d) {
+  tn_ctx *c = f->c;
+  tn_node *index = value_at(f, n, d, 1), *size = n->src[0]->dim[0], *zero = tn__int(c, 0), *datum = d->ranges;
+  if (tn__is_int_const(size, 0)) return zero_of(c, n->dtype);
+  tn_node *at = tn__cast(c, index, TN__INDEX), *last = tn__add(c, size, tn__int(c, -1));
+  tn_node *safe = tn__op2(c, OP_MAX, tn__op2(c, OP_MIN, at, last), zero), *x = value_at(f, n, d, 0);
+  tn_node *valid = tn__op2(c, OP_AND, tn__op2(c, OP_LE, zero, at), tn__op2(c, OP_LT, at, size));
+  tn_node *counter = f->dev->target.group ? chosen_counter(c, index, size) : NULL;
+  if (counter) safe = counter, valid = index->src[0];
+  if (f->dev->target.group && !tn__is_const(valid)) x = loaded_where(f, x, datum, valid);
+  return gated(c, tn__substitute(c, x, &datum, &safe, 1), valid);
 }
 
 /* Counters are compared as such, be it as numbers of i64 that a mask is written: so masks are the gates of loads. */

@@ -488,8 +488,19 @@ static bool fits_again(tn__fuse *f, tn_node *n, const tn__info *in, int k) {
   return true;
 }
 
+/* Those ranges, and all around them: each of their turns computes anew what hangs on those alone.  Where threads share
+ * out the loops over outputs, each computes for itself what several of these have in common. */
+/* a choice: either is right */
+static uint32_t with_outer(const tn__fuse *f, const tn_node *env, uint32_t set) {
+  for (uint32_t j = 0; f->dev->target.group && j < env->nsrc && j < 32; j++)
+    if (env->src[j]->ints[0] == AX_LOOP) set |= 1u << j;
+  for (uint32_t outer = set >> 1; outer; outer >>= 1) set |= outer;
+  return set;
+}
+
 /* How often the loops of kernel k (-1: of any) that want n compute each of its elements: at all places of a stencil, in
- * all windows.  What tiles of a product load, or rows keep, or a group sums up along, is computed once. */
+ * all windows; of a copy, which somebody wants to be made once, in all loops around.  What tiles of a product load, or
+ * rows keep, or a group sums up along, is computed once. */
 /* a choice: either is right */
 static double repeats(tn__fuse *f, const tn_node *n, const tn__info *in, int k) {
   double most = 1, each[MAX_LOOKED_AT];
@@ -499,7 +510,8 @@ static double repeats(tn__fuse *f, const tn_node *n, const tn__info *in, int k) 
     each[i] = 0;
     if (k >= 0 && d->k != k) continue;
     if (f->seeds.v[d->k].tiled || f->seeds.v[d->k].keeps || f->seeds.v[d->k].along) return 1;
-    each[i] = extents(d->env, tn__ranges_in(f, d->idx, d->gate, d->env, &opaque)) / tn__numel_guess(n);
+    uint32_t set = tn__ranges_in(f, d->idx, d->gate, d->env, &opaque);
+    each[i] = extents(d->env, n->op == OP_CONTIG ? with_outer(f, d->env, set) : set) / tn__numel_guess(n);
     if (opaque) each[i] = 1;
     double all = each[i];
     for (uint32_t j = 0; j < i; j++)
@@ -526,12 +538,14 @@ static double load_of(const tn__fuse *f) {
 
 static double wide(const tn_node *n) { return fmax(1, (double)tn__size_of(n->dtype) / sizeof(float)); }
 
-/* Is it quicker to store n once and to load it than to compute it at each place where kernel k (-1: any) wants it? */
+/* Is it quicker to store n once and to load it than to compute it at each place where kernel k (-1: any) wants it?  A
+ * copy is stored by the way where k computes it. */
 /* a choice: either is right */
 static bool is_quicker_stored(tn__fuse *f, const tn_node *n, const tn__info *in, int k) {
-  if (!tn__is_elementwise(n)) return false;
-  double load = load_of(f), times = repeats(f, n, in, k), flops = fmax(0, in->flops * wide(n) - HIDDEN_WORK);
-  double more = (times - 1) * (load * in->loads + flops) - times * load - 2 * move_of(f, n);
+  if (!tn__is_elementwise(n) && n->op != OP_CONTIG) return false;
+  const tn__info *made = n->op == OP_CONTIG ? tn__info_of(f, n->src[0]) : in;
+  double load = load_of(f), times = repeats(f, n, in, k), flops = fmax(0, made->flops * wide(n) - HIDDEN_WORK);
+  double more = (times - 1) * (load * made->loads + flops) - times * load - 2 * move_of(f, n);
   double launch = tn__target_launch_guess(&f->dev->target);
   return more > 0 && more * tn__numel_guess(n) > launch;
 }

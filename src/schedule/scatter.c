@@ -8,7 +8,10 @@
  * A block gives the sum of the run that it ends in, as far as it is in the block; such sums, a run of the same number
  * each, are summed up along runs by the same rule.  So what a place gets is the sum of its elements in the block in
  * which its run ends, and of the run before that block.  Where there are fewer updates than places, runs look for their
- * places, and not places for their runs. */
+ * places, and not places for their runs.
+ *
+ * Updates may be rows of many elements: which of them a sum is made of is worked out once for a row, and nothing is
+ * loaded of those that are not in it. */
 #include "rewrite/rewrite.h"
 #include "schedule/fuse.h"
 #include "tensor/scan.h"
@@ -16,23 +19,31 @@
 #include <math.h>
 
 enum {
-  FIRST_BLOCK = 4,   /* elements of a block: each place looks at as many; */
-  NEXT_BLOCK = 16,   /* of one of sums of blocks, which are fewer */
-  FEW_PLACES = 64,   /* at which additions would wait for each other */
-  RUN_LAUNCHES = 12, /* kernels of sums of runs, */
-  RUN_STEPS = 32,    /* and multiply-adds in the time that an element is in them */
-  ASK_LAUNCHES = 2,  /* kernels where updates ask each other, beside those where places ask; */
-  ASK_STEPS = 4,     /* multiply-adds in the time that one is asked: load, compare, choose, add; */
-  ASK_WAITS = 40     /* so, of a device that says what a launch takes: each waits for a load (64, 278 measured) */
+  FIRST_BLOCK = 8,    /* elements of a block: each place looks at as many; */
+  NEXT_BLOCK = 32,    /* of one of sums of blocks, which are fewer */
+  FEW_PLACES = 64,    /* at which additions would wait for each other */
+  COUNT_LAUNCHES = 3, /* kernels of putting updates in order by counting, */
+  COUNT_STEPS = 12,   /* and multiply-adds in the time of asking whether one comes before another (measured) */
+  RUN_LAUNCHES = 8,   /* kernels of sums of runs, */
+  RUN_STEPS = 32,     /* and multiply-adds in the time that an element is in them */
+  ASK_LAUNCHES = 2,   /* kernels where updates ask each other, beside those where places ask; */
+  ASK_STEPS = 4,      /* multiply-adds in the time that one is asked: load, compare, choose, add; */
+  ASK_WAITS = 40,     /* so, of a device that says what a launch takes: loads are waited for (20 to 140 measured); */
+  MUCH_ASKED = 4      /* launches in whose time is asked so much that what is asked for is worked out before */
 };
+
+/* Element `at` along an axis, which goes */
+static tn_node *element_of(tn_ctx *c, tn_node *x, uint32_t axis, tn_node *at) {
+  tn_node *begin[TN_MAX_RANK], *size[TN_MAX_RANK];
+  for (uint32_t i = 0; i < x->rank; i++) begin[i] = tn__int(c, 0), size[i] = x->dim[i];
+  begin[axis] = at;
+  size[axis] = tn__int(c, 1);
+  return tn__drop_axis(c, tn__shrink(c, x, begin, size, NULL), axis);
+}
 
 /* [n, ...] -> along the axis, one for each block: its last element */
 static tn_node *last_of_blocks(tn_ctx *c, tn_node *x, uint32_t axis) {
-  tn_node *begin[TN_MAX_RANK], *size[TN_MAX_RANK];
-  for (uint32_t i = 0; i < x->rank; i++) begin[i] = tn__int(c, 0), size[i] = x->dim[i];
-  begin[axis] = tn__add(c, x->dim[axis], tn__int(c, -1));
-  size[axis] = tn__int(c, 1);
-  return tn__drop_axis(c, tn__shrink(c, x, begin, size, NULL), axis);
+  return element_of(c, x, axis, tn__add(c, x->dim[axis], tn__int(c, -1)));
 }
 
 /* values[B, n, r] where those of number[B, n] equal to[B, 1], else 0 */
@@ -77,18 +88,16 @@ static tn_node *spread(tn_ctx *c, tn_node *x, tn_node *const *dims, uint32_t ran
   return tn__expand(c, x, dims);
 }
 
-/* idx[n], upd[n, r], asker[k] -> [k, r]: for each asker's place, the sum of those that go there */
-static tn_node *sum_by_asking(tn_ctx *c, tn_node *asker, tn_node *idx, tn_node *upd) {
-  tn__dims all = {.rank = 3, .d = {asker->dim[0], upd->dim[0], upd->dim[1]}};
-  tn_node *goes = tn__op2(c, OP_EQ, spread(c, tn__add_axis(c, idx, 0), all.d, 3), spread(c, asker, all.d, 3));
-  upd = tn__expand(c, tn__add_axis(c, upd, 0), all.d);
-  return tn__reduce(c, OP_SUM, tn__where(c, goes, upd, tn__literal_like(c, upd, 0)), (int64_t[]){1}, 1);
+/* upd[n, r], and which of them, as far as the condition holds: else none, of which nothing is loaded */
+static tn_node *those_of(tn_ctx *c, tn_node *upd, tn_node *condition, tn_node *which) {
+  return tn__gather(c, upd, tn__where(c, condition, which, tn__literal_like(c, which, -1)));
 }
 
-/* Each place asks all. */
-static tn_node *by_asking(tn_ctx *c, tn_node *places, tn_node *idx, tn_node *upd) {
-  tn__dims line = {.rank = 1, .d = {places}};
-  return sum_by_asking(c, tn__place(c, &line, 0), idx, upd);
+/* idx[n], upd[n, r], asker[k] -> [k, r]: for each asker's place, the sum of those that go there */
+static tn_node *sum_by_asking(tn_ctx *c, tn_node *asker, tn_node *idx, tn_node *upd) {
+  tn__dims all = {.rank = 2, .d = {asker->dim[0], upd->dim[0]}};
+  tn_node *goes = tn__op2(c, OP_EQ, spread(c, tn__add_axis(c, idx, 0), all.d, 2), spread(c, asker, all.d, 2));
+  return tn__reduce(c, OP_SUM, those_of(c, upd, goes, tn__place(c, &all, 1)), (int64_t[]){1}, 1);
 }
 
 /* What all are asked for is worked out once; where it is a number in memory, moved or converted, it is there. */
@@ -98,6 +107,13 @@ static tn_node *in_memory(tn_ctx *c, tn_node *x) {
     from = from->src[0];
   bool is_there = from->op == OP_PARAM || from->op == OP_STORAGE || from->op == OP_CONTIG;
   return is_there ? x : tn__op1(c, OP_CONTIG, x);
+}
+
+/* Each place asks all, which are worked out for each, or before. */
+static tn_node *by_asking(tn_ctx *c, tn_node *places, tn_node *idx, tn_node *upd, bool before) {
+  tn__dims line = {.rank = 1, .d = {places}};
+  if (before) idx = in_memory(c, idx), upd = in_memory(c, upd);
+  return sum_by_asking(c, tn__place(c, &line, 0), idx, upd);
 }
 
 /* base[places, ...] with upd[n, r] added at idx[n]: each asks all others, and the first that goes to a place takes the
@@ -115,105 +131,246 @@ static tn_node *by_asking_others(tn_ctx *c, tn_node *base, tn_node *idx, tn_node
   tn_node *takes = tn__op2(c, OP_AND, first, inside), *nowhere = tn__op2_num(c, OP_MUL, next, -1);
   tn_node *place = tn__op1(c, OP_DISTINCT, tn__where(c, takes, idx, nowhere)), *dims[TN_MAX_RANK];
   for (uint32_t i = 0; i < base->rank; i++) dims[i] = i ? base->dim[i] : line.d[0];
-  return tn__scatter(c, base, place, tn__reshape(c, sum, dims, base->rank));
+  return tn__scatter(c, base, place, tn__cast(c, tn__reshape(c, sum, dims, base->rank), base->dtype));
 }
 
 typedef struct runs { /* updates sorted by place */
   tn_node *number, *order; /* [n] places, from 1 on: those that go nowhere come last; which update each one is */
   tn_node *upd;            /* [n, r], in the order given */
-  tn_node *before;         /* [blocks, r] of FIRST_BLOCK: the sum of the run that ends each one, all of it so far */
+  tn_node *before;         /* [blocks, r] of FIRST_BLOCK: the sum of the run that goes on behind it, all of it so far */
 } runs;
 
-static runs runs_of(tn_ctx *c, tn_node *places, tn_node *idx, tn_node *upd) {
+/* Numbers of at most so many, as narrow as they may be: threads compare words of 4 bytes at once */
+static int narrow(int64_t most) { return most < INT32_MAX ? TN_I32 : TN_I64; }
+
+/* What is worked out for rows of more than one element is stored, or each element would do so. */
+static tn_node *of_row(tn_ctx *c, const tn_node *upd, tn_node *x) {
+  return upd->dim[1]->hi > 1 ? tn__op1(c, OP_CONTIG, x) : x;
+}
+
+/* Of blocks number[B, n] and order[B, n]: the sums of runs that go on behind their block, within it; else 0 */
+static tn_node *sums_that_go_on(tn_ctx *c, const runs *s, tn_node *number, tn_node *order) {
+  tn__dims line = {.rank = 1, .d = {number->dim[0]}};
+  tn_node *last = last_of_blocks(c, number, 1), *next = tn__op2_num(c, OP_ADD, tn__place(c, &line, 0), 1);
+  next = tn__gather(c, s->number, tn__op2_num(c, OP_MUL, next, FIRST_BLOCK)); /* behind the last one stands 0 */
+  tn_node *goes_on = tn__op2(c, OP_EQ, spread(c, next, number->dim, 2), number);
+  tn_node *is_own = tn__op2(c, OP_AND, goes_on, tn__op2(c, OP_EQ, spread(c, last, number->dim, 2), number));
+  tn_node *which = of_row(c, s->upd, tn__where(c, is_own, order, tn__literal_like(c, order, -1)));
+  return tn__reduce(c, OP_SUM, tn__gather(c, s->upd, which), (int64_t[]){1}, 1);
+}
+
+static int bits_of(int64_t most) {
+  int bits = 1;
+  while (bits < 63 && most >> bits) bits++;
+  return bits;
+}
+
+/* Which of n updates, and a place among so many, as one number: of so many bits */
+static int key_bits(int64_t places, int64_t n) { return bits_of(places) + bits_of(n); }
+
+/* In the order of number[n], each of which is at most `most`: with which update it is below it, no two are the same, so
+ * that each counts those below it by one comparison.  Gives *number in order, and which update each one is. */
+static tn_node *order_by_counting(tn_ctx *c, tn_node **number, int64_t most) {
+  tn__dims line = {.rank = 1, .d = {(*number)->dim[0]}}, pairs = {.rank = 2, .d = {line.d[0], line.d[0]}};
+  int shift = bits_of(line.d[0]->hi), as = key_bits(most, line.d[0]->hi) <= 32 ? TN_U32 : TN_U64;
+  int counter = narrow(line.d[0]->hi);
+  tn_node *key = tn__cast(c, *number, as), *by = tn__literal_like(c, key, shift);
+  key = tn__op2(c, OP_OR, tn__op2(c, OP_SHL, key, by), tn__cast(c, tn__place(c, &line, 0), as));
+  key = tn__op1(c, OP_CONTIG, key);
+  tn_node *is_below = tn__op2(c, OP_LT, spread(c, tn__add_axis(c, key, 0), pairs.d, 2), spread(c, key, pairs.d, 2));
+  tn_node *place = tn__reduce(c, OP_SUM, tn__cast(c, is_below, counter), (int64_t[]){1}, 1);
+  key = tn__scatter(c, tn__literal_like(c, key, 0), tn__op1(c, OP_PERMUTATION, place), key);
+  *number = tn__cast(c, tn__op2(c, OP_SHR, key, by), (*number)->dtype);
+  tn_node *below = tn__literal_like(c, key, (double)(((int64_t)1 << shift) - 1));
+  return tn__cast(c, tn__op2(c, OP_AND, key, below), counter);
+}
+
+static tn_node *order_by_sorting(tn_ctx *c, tn_node **number) {
+  tn_node *sorted, *order = tn__sorted(c, tn__add_axis(c, *number, 0), false, &sorted);
+  *number = tn__op1(c, OP_CONTIG, tn__cast(c, sorted, (*number)->dtype));
+  return tn__cast(c, order, narrow(order->dim[0]->hi));
+}
+
+static double most(const tn_node *size) { return (double)size->hi; }
+
+/* a choice: any is right */
+static double counting_work(const tn__target *t, double n) {
+  return COUNT_LAUNCHES * tn__target_launch_guess(t) + COUNT_STEPS * n * n;
+}
+
+/* a choice: any is right */
+static double order_work(const tn__target *t, int64_t places, double n) {
+  return fmin(counting_work(t, n), tn__sort_work(t, 1, n, bits_of(places)));
+}
+
+static runs runs_of(tn_ctx *c, const tn__target *t, tn_node *places, tn_node *idx, tn_node *upd) {
   runs s = {.upd = upd};
   tn_node *end = tn__scalar_to(c, tn__dim_value(c, places, TN_I64), idx->dim, 1), *zero = tn__literal_like(c, idx, 0);
   tn_node *inside = tn__op2(c, OP_AND, tn__op2(c, OP_LE, zero, idx), tn__op2(c, OP_LT, idx, end));
   tn_node *number = tn__op2(c, OP_MIN, tn__where(c, inside, idx, end), tn__literal_like(c, idx, (double)places->hi));
   number = tn__op2_num(c, OP_ADD, tn__op2(c, OP_MAX, number, zero), 1);
-  number = tn__op1(c, OP_CONTIG, number);
-  tn_node *sorted;
-  s.order = tn__sorted(c, tn__add_axis(c, number, 0), false, &sorted);
-  s.number = tn__op1(c, OP_CONTIG, tn__cast(c, sorted, TN_I64));
-  tn_node *blocks = tn__in_blocks(c, s.number, 0, FIRST_BLOCK), *values = tn__gather(c, upd, s.order);
-  s.before = run_sums(c, last_of_blocks(c, blocks, 1), sum_at_end(c, blocks, tn__in_blocks(c, values, 0, FIRST_BLOCK)));
+  int64_t last = places->hi < INT64_MAX ? places->hi + 1 : INT64_MAX;
+  s.number = tn__cast(c, number, narrow(last));
+  double n = most(idx->dim[0]);
+  bool counts = counting_work(t, n) <= order_work(t, places->hi, n) && key_bits(last, idx->dim[0]->hi) <= 63;
+  s.order = counts ? order_by_counting(c, &s.number, last) : order_by_sorting(c, &s.number);
+  tn_node *blocks = tn__in_blocks(c, s.number, 0, FIRST_BLOCK);
+  tn_node *sums = sums_that_go_on(c, &s, blocks, tn__in_blocks(c, s.order, 0, FIRST_BLOCK));
+  s.before = run_sums(c, last_of_blocks(c, blocks, 1), sums);
   return s;
 }
 
-/* from[k] <= to[k] -> [k, r]: the sums of those from one up to the other, all of one run, which ends there */
-static tn_node *sums_up_to(tn_ctx *c, const runs *s, tn_node *from, tn_node *to) {
-  tn__dims near = {.rank = 2, .d = {from->dim[0], tn__int(c, FIRST_BLOCK)}};
-  tn_node *block = tn__op2(c, OP_IDIV, tn__op2_num(c, OP_ADD, to, -1), tn__literal_like(c, to, FIRST_BLOCK));
-  tn_node *begin = tn__op2_num(c, OP_MUL, block, FIRST_BLOCK);
-  tn_node *at = tn__add(c, spread(c, begin, near.d, 2), tn__place(c, &near, 1));
-  tn_node *is_own = tn__op2(c, OP_AND, tn__op2(c, OP_LE, spread(c, from, near.d, 2), at),
-                            tn__op2(c, OP_LT, at, spread(c, to, near.d, 2)));
-  tn_node *nowhere = tn__literal_like(c, at, -1);
-  tn_node *last = tn__gather(c, s->upd, tn__where(c, is_own, tn__gather(c, s->order, at), nowhere));
-  tn_node *sum = tn__reduce(c, OP_SUM, last, (int64_t[]){1}, 1);
-  tn_node *goes_back = tn__op2(c, OP_AND, tn__op2(c, OP_LT, from, to), tn__op2(c, OP_LT, from, begin));
-  tn_node *back = tn__where(c, goes_back, tn__op2_num(c, OP_ADD, block, -1), tn__literal_like(c, block, -1));
-  return tn__add(c, sum, tn__gather(c, s->before, back));
+/* What a run's sum is made of, where it ends: which updates of the block there, and which block before it; -1: none.
+ * Each of [k]. */
+typedef struct ending {
+  tn_node *which[FIRST_BLOCK], *block;
+} ending;
+
+static tn_node *sum_of(tn_ctx *c, const runs *s, const ending *e) { /* [k, r] */
+  tn_node *block = tn__cast(c, e->block, narrow(s->number->dim[0]->hi));
+  tn_node *sum = tn__gather(c, s->before, of_row(c, s->upd, block));
+  for (int i = 0; i < FIRST_BLOCK; i++)
+    sum = tn__add(c, sum, tn__gather(c, s->upd, of_row(c, s->upd, e->which[i])));
+  return sum;
 }
 
-/* [places, r]: each place looks for its run. */
-static tn_node *by_place(tn_ctx *c, tn_node *places, tn_node *idx, tn_node *upd) {
-  runs s = runs_of(c, places, idx, upd);
+/* Of runs of those from one up to the other, from[k] <= to[k] */
+static ending ending_between(tn_ctx *c, const runs *s, tn_node *from, tn_node *to) {
+  ending e;
+  tn_node *block = tn__op2(c, OP_IDIV, tn__op2_num(c, OP_ADD, to, -1), tn__literal_like(c, to, FIRST_BLOCK));
+  tn_node *begin = tn__op2_num(c, OP_MUL, block, FIRST_BLOCK);
+  for (int i = 0; i < FIRST_BLOCK; i++) {
+    tn_node *at = tn__op2_num(c, OP_ADD, begin, i);
+    tn_node *is_own = tn__op2(c, OP_AND, tn__op2(c, OP_LE, from, at), tn__op2(c, OP_LT, at, to));
+    tn_node *order = tn__gather(c, s->order, at);
+    e.which[i] = tn__where(c, is_own, order, tn__literal_like(c, order, -1));
+  }
+  tn_node *goes_back = tn__op2(c, OP_AND, tn__op2(c, OP_LT, from, to), tn__op2(c, OP_LT, from, begin));
+  e.block = tn__where(c, goes_back, tn__op2_num(c, OP_ADD, block, -1), tn__literal_like(c, block, -1));
+  return e;
+}
+
+/* Of the runs that end at those of number[n] for which `ends` holds; of the others nothing */
+static ending ending_at(tn_ctx *c, const runs *s, tn_node *ends) {
+  ending e;
+  tn_node *n = s->number->dim[0], *number = tn__in_blocks(c, s->number, 0, FIRST_BLOCK), *first = number;
+  tn_node *order = tn__in_blocks(c, s->order, 0, FIRST_BLOCK);
+  tn__dims all = tn__dims_of(number), line = {.rank = 1, .d = {n}};
+  for (int i = FIRST_BLOCK - 1; i >= 0; i--) {
+    tn_node *at = tn__int(c, i), *is_own;
+    first = spread(c, element_of(c, number, 1, at), all.d, 2);
+    is_own = tn__op2(c, OP_LE, tn__literal_like(c, tn__place(c, &all, 1), i), tn__place(c, &all, 1));
+    is_own = tn__op2(c, OP_AND, is_own, tn__op2(c, OP_EQ, first, number));
+    is_own = tn__op2(c, OP_AND, tn__first_of(c, tn__merge_axes(c, is_own, 0, 2), 0, n), ends);
+    tn_node *one = tn__merge_axes(c, spread(c, element_of(c, order, 1, at), all.d, 2), 0, 2);
+    one = tn__first_of(c, one, 0, n);
+    e.which[i] = tn__where(c, is_own, one, tn__literal_like(c, one, -1));
+  }
+  tn_node *k = tn__place(c, &line, 0);
+  tn_node *block = tn__op2(c, OP_IDIV, k, tn__literal_like(c, k, FIRST_BLOCK));
+  tn_node *last = tn__op2_num(c, OP_ADD, tn__op2_num(c, OP_MUL, block, FIRST_BLOCK), -1);
+  tn_node *goes_back = tn__op2(c, OP_EQ, tn__gather(c, s->number, last), s->number);
+  goes_back = tn__op2(c, OP_AND, goes_back, ends);
+  e.block = tn__where(c, goes_back, tn__op2_num(c, OP_ADD, block, -1), tn__literal_like(c, block, -1));
+  return e;
+}
+
+/* Which runs end at each of number[n]: where the next one is another, which behind the last one is 0 */
+static tn_node *ends_of(tn_ctx *c, const runs *s, tn_node *places) {
+  tn__dims line = {.rank = 1, .d = {s->number->dim[0]}};
+  tn_node *next = tn__gather(c, s->number, tn__op2_num(c, OP_ADD, tn__place(c, &line, 0), 1));
+  tn_node *last = tn__scalar_to(c, tn__dim_value(c, places, TN_I64), line.d, 1);
+  return tn__op2(c, OP_AND, tn__op2(c, OP_NE, next, s->number),
+                 tn__op2(c, OP_LE, tn__cast(c, s->number, TN_I64), last));
+}
+
+/* [places, r]: each place looks for its run.  Where there are fewer runs than places, their sums stand where they end,
+ * and a place that has none loads one number. */
+static tn_node *by_place(tn_ctx *c, const tn__target *t, tn_node *places, tn_node *idx, tn_node *upd) {
+  runs s = runs_of(c, t, places, idx, upd);
   tn__dims line = {.rank = 1, .d = {places}};
   tn_node *own = tn__op2_num(c, OP_ADD, tn__place(c, &line, 0), 1);
-  tn_node *from = tn__op1(c, OP_CONTIG, tn__places_in(c, s.number, own, false)),
-          *to = tn__op1(c, OP_CONTIG, tn__places_in(c, s.number, own, true));
-  return sums_up_to(c, &s, from, to);
+  own = tn__cast(c, own, s.number->dtype);
+  tn_node *to = tn__places_in(c, s.number, own, true);
+  if (idx->dim[0]->hi < places->hi) {
+    ending at = ending_at(c, &s, ends_of(c, &s, places));
+    tn_node *last = tn__op2_num(c, OP_ADD, to, -1);
+    tn_node *has = tn__op2(c, OP_EQ, tn__gather(c, s.number, last), own);
+    last = of_row(c, upd, tn__where(c, has, last, tn__literal_like(c, last, -1)));
+    return tn__gather(c, tn__op1(c, OP_CONTIG, sum_of(c, &s, &at)), last);
+  }
+  tn_node *from = tn__places_in(c, s.number, own, false);
+  ending e = ending_between(c, &s, tn__op1(c, OP_CONTIG, from), tn__op1(c, OP_CONTIG, to));
+  return sum_of(c, &s, &e);
 }
 
 /* base[places, ...] with the sum of each run added at its place: where the last one of a run says so; the others go
  * nowhere, each to a place of its own. */
-static tn_node *by_run(tn_ctx *c, tn_node *base, tn_node *idx, tn_node *upd) {
-  runs s = runs_of(c, base->dim[0], idx, upd);
+static tn_node *by_run(tn_ctx *c, const tn__target *t, tn_node *base, tn_node *idx, tn_node *upd) {
+  runs s = runs_of(c, t, base->dim[0], idx, upd);
   tn__dims line = {.rank = 1, .d = {idx->dim[0]}};
-  tn_node *k = tn__place(c, &line, 0), *next = tn__op2_num(c, OP_ADD, k, 1);
-  tn_node *ends = tn__op2(c, OP_NE, tn__gather(c, s.number, next), s.number); /* behind the last one stands 0 */
-  tn_node *last = tn__scalar_to(c, tn__dim_value(c, base->dim[0], TN_I64), line.d, 1);
-  ends = tn__op2(c, OP_AND, ends, tn__op2(c, OP_LE, s.number, last));
-  tn_node *to = tn__where(c, ends, next, tn__literal_like(c, k, 0));
-  tn_node *from = tn__where(c, ends, tn__places_in(c, s.number, s.number, false), to);
-  tn_node *sum = sums_up_to(c, &s, tn__op1(c, OP_CONTIG, from), tn__op1(c, OP_CONTIG, to));
-  tn_node *nowhere = tn__op2_num(c, OP_MUL, next, -1), *place = tn__op2_num(c, OP_ADD, s.number, -1);
-  place = tn__op1(c, OP_DISTINCT, tn__where(c, ends, place, nowhere));
+  tn_node *next = tn__op2_num(c, OP_ADD, tn__place(c, &line, 0), 1), *number = tn__cast(c, s.number, TN_I64);
+  tn_node *ends = ends_of(c, &s, base->dim[0]);
+  ending e = ending_at(c, &s, ends);
+  tn_node *nowhere = tn__op2_num(c, OP_MUL, next, -1), *place = tn__op2_num(c, OP_ADD, number, -1);
+  place = tn__cast(c, tn__where(c, ends, place, nowhere), s.number->dtype == TN_I32 ? narrow(idx->dim[0]->hi) : TN_I64);
+  place = tn__op1(c, OP_DISTINCT, place);
   tn_node *dims[TN_MAX_RANK];
   for (uint32_t i = 0; i < base->rank; i++) dims[i] = i ? base->dim[i] : line.d[0];
-  return tn__scatter(c, base, place, tn__reshape(c, sum, dims, base->rank));
+  tn_node *sum = tn__cast(c, tn__reshape(c, sum_of(c, &s, &e), dims, base->rank), base->dtype);
+  return tn__scatter(c, base, place, sum);
 }
 
-static double most(const tn_node *size) {
-  return (double)size->hi;
-}
+/* ---- which way ---- */
 
-/* In multiply-adds of the whole device: n updates of so many elements each, that so many ask */
+/* In multiply-adds of the whole device: n updates of so many elements each, that so many ask.  Neighbours that are
+ * fetched at once ask together. */
 /* a choice: any is right */
 static double asking_work(const tn__target *t, double askers, double n, double width) {
-  return (t->launch > 0 ? ASK_WAITS : ASK_STEPS) * askers * n * width;
+  double together = t->access > 0 ? (double)t->access / sizeof(float) : 1;
+  if (fmod(width, together) > 0) together = 1;
+  return (t->launch > 0 ? ASK_WAITS : ASK_STEPS) * askers * n * width / together;
 }
 
+/* Sums of runs of those that are sorted */
 /* a choice: any is right */
-static double runs_work(const tn__target *t, double places, double n, double width) {
-  int bits = 1;
-  while (bits < 62 && places >= (double)((int64_t)1 << bits)) bits++;
-  return tn__sort_work(t, 1, n, bits) + RUN_LAUNCHES * tn__target_launch_guess(t) + RUN_STEPS * (n + places) * width;
+static double runs_work(const tn__target *t, int64_t places, double n, double width) {
+  return order_work(t, places, n) + RUN_LAUNCHES * tn__target_launch_guess(t) + RUN_STEPS * n * width;
 }
 
-static tn_node *in_parallel(tn_ctx *c, const tn__target *t, tn_node *n) {
-  tn_node *base = n->src[0], *idx = n->src[1], *upd = n->src[2], *places = n->dim[0];
+/* To read or write an element of f32 */
+/* a choice: any is right */
+static double move_work(const tn__target *t) { return t->balance > 0 ? (double)t->balance : 1; }
+
+static bool is_zero(const tn_node *x) {
+  while (tn__ops[x->op].group == G_MOVE) x = x->src[0];
+  return x->op == OP_CONST && x->ints[0] == 0;
+}
+
+/* The base of a scatter whose result is to be of this dtype.  To zeros one sum is added: it may be rounded before. */
+static tn_node *base_of(tn_ctx *c, tn_node *base, int dtype) {
+  return is_zero(base) ? tn__cast(c, base, dtype) : tn__acc(c, base);
+}
+
+/* The scatter n, converted */
+static tn_node *in_parallel(tn_ctx *c, const tn__target *t, tn_node *n, int dtype) {
+  tn_node *idx = n->src[1], *upd = n->src[2], *places = n->dim[0], *base = base_of(c, n->src[0], dtype);
   tn_node *count = tn__numel(c, idx);
   idx = tn__cast(c, tn__reshape(c, idx, &count, 1), TN_I64);
   upd = tn__acc(c, tn__merge_axes(c, tn__merge_axes(c, upd, n->src[1]->rank, n->rank - 1u), 0, n->src[1]->rank));
-  double updates = most(count), width = most(upd->dim[1]), sorted = runs_work(t, most(places), updates, width),
-         asked = asking_work(t, most(places), updates, width),
+  double updates = most(count), width = most(upd->dim[1]), all = most(places) * width;
+  double sorted = runs_work(t, places->hi, updates, width), asked = asking_work(t, most(places), updates, width),
          others = asking_work(t, updates, updates, width) + ASK_LAUNCHES * tn__target_launch_guess(t);
-  bool fewer = updates < most(places) && places->lo > 1;
-  if (fewer && fmin(sorted, others) < asked)
-    return tn__cast(c, (others <= sorted ? by_asking_others : by_run)(c, tn__acc(c, base), idx, upd), n->dtype);
-  tn_node *sum = (asked <= sorted ? by_asking : by_place)(c, places, idx, upd);
-  return tn__cast(c, tn__add(c, tn__acc(c, base), tn__reshape(c, sum, n->dim, n->rank)), n->dtype);
+  /* what is added into memory is there in the dtype of the sums; places that look for theirs begin with all known */
+  double added = base->dtype == dtype ? 0 : 2 * move_work(t) * all, looked = move_work(t) * all;
+  bool fewer = updates < most(places) && places->lo > 1, asks = asked <= sorted + looked;
+  if (fewer && fmin(sorted, others) + added < fmin(asked, sorted + looked)) {
+    if (others <= sorted) return tn__cast(c, by_asking_others(c, base, idx, upd), dtype);
+    return tn__cast(c, by_run(c, t, base, idx, upd), dtype);
+  }
+  bool much = asked > MUCH_ASKED * tn__target_launch_guess(t);
+  tn_node *sum = asks ? by_asking(c, places, idx, upd, much) : by_place(c, t, places, idx, upd);
+  return tn__cast(c, tn__add(c, tn__acc(c, base), tn__reshape(c, sum, n->dim, n->rank)), dtype);
 }
 
 /* Into what may be empty a loop of its own keeps anything from being added, which others could not be joined with. */
@@ -235,8 +392,16 @@ tn_node *tn__schedule_scatters(tn_ctx *c, tn_node *sink, const tn__target *t) {
   tn_node *given = sink;
   if (!t->group || c->mode == TN_MODE_STRICT) return sink;
   for (tn_node *n; (n = first_serial(c, t, sink));) {
-    tn_node *by = in_parallel(c, t, n);
-    sink = tn__substitute(c, sink, &n, &by, 1);
+    tn__nodes all = {0}, old = {0}, new_ = {0};
+    tn__topo(&c->scratch, &sink, 1, &all);
+    for (uint32_t i = 0; i < all.n; i++) {
+      tn_node *x = all.v[i];
+      bool rounds = x->op == OP_CAST && x->src[0] == n && x->dtype != n->dtype && tn__dtype_acc(x->dtype) == n->dtype;
+      if (x != n && !rounds) continue;
+      tn__vec_push(&c->scratch, &old, x);
+      tn__vec_push(&c->scratch, &new_, in_parallel(c, t, n, x->dtype));
+    }
+    sink = tn__substitute(c, sink, old.v, new_.v, old.n);
   }
   return sink == given ? sink : tn__schedule_prune(c, tn__simplify_graph(c, sink));
 }

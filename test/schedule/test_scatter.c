@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 enum { MOST = 1 << 14 };
 
@@ -121,7 +122,7 @@ static void test_choice(void **s) {
       {"many", true, true, 1 << 20, 1 << 20, false, SORTED_FOR_PLACES, 0},
       {"many, but fewer than places", true, true, 1 << 20, 1 << 18, false, SORTED_FOR_RUNS, 0},
       {"into few places", false, true, 4, 1000, false, ASKED, 0},
-      {"few, at no cost", false, true, 1 << 20, 10, false, ASKING, 0},
+      {"one, at no cost", false, true, 1 << 20, 1, false, ASKING, 0},
       {"as many as places, at no cost", false, true, 9000, 9000, false, SORTED_FOR_PLACES, 0},
       {"one thread", true, false, 1 << 20, 1 << 20, false, SERIAL, 0},
   };
@@ -135,8 +136,72 @@ static void test_choice(void **s) {
   tn_ctx_close(c);
 }
 
+/* Zeros that are rounded after the sums are added are rounded before: no array of them is as wide as the sums. */
+typedef struct rounding {
+  bool zeros;
+  int dtype; /* of what is scattered to */
+} rounding;
+
+static void round_sums(tn_ctx *c, void *arg) {
+  const rounding *x = arg;
+  tn__target t = tn__device_get(c, 0)->target;
+  tn_node *size = tn__int(c, 1 << 20), *zeros = tn__scalar_to(c, tn__const_num(c, TN_F32, 0), &size, 1);
+  tn_node *base = x->zeros ? zeros : tn__cast(c, given(c, TN_BF16, 0, 1 << 20, false), TN_F32);
+  tn_node *sum = tn__scatter(c, base, given(c, TN_I64, 1, 100, false), given(c, TN_F32, 2, 100, false));
+  sum = tn__cast(c, sum, TN_BF16);
+  tn_node *sink = tn__schedule_scatters(c, tn__sink(c, &sum, 1, NULL), &t);
+  tn__nodes all = {0};
+  tn__topo(&c->scratch, &sink, 1, &all);
+  int found = -1;
+  for (uint32_t i = 0; i < all.n; i++)
+    if (all.v[i]->op == OP_SCATTER) found = all.v[i]->dtype;
+  if (found != x->dtype) fail_msg("zeros %d: scattered to dtype %d, not %d", (int)x->zeros, found, x->dtype);
+}
+
+static void test_rounded(void **s) {
+  static const rounding rows[] = {{true, TN_BF16}, {false, TN_F32}};
+  (void)s;
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
+  assert_non_null(c);
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    rounding x = rows[i];
+    assert_true(tn__ctx_run(c, "test", round_sums, &x));
+  }
+  tn_ctx_close(c);
+}
+
+/* Of rows that are added to some of many, neighbours are loaded at once, where they are wanted; so is what they are
+ * added to.  Keys by which they are put in order are worked out once. */
+static void test_text(void **s) {
+  (void)s;
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
+  assert_non_null(c);
+  tn_scope(c) {
+    tn_program *p = tn_program_begin(c);
+    tn_tensor *base = tn_program_input(p, "base", TN_F32, (tn_dim[]){32768, 512}, 2),
+              *i = tn_program_input(p, "i", TN_I64, (tn_dim[]){8192}, 1),
+              *rows = tn_program_input(p, "rows", TN_F32, (tn_dim[]){8192, 512}, 2);
+    assert_int_equal(tn_program_output(p, "sum", tn_index_add(base, 0, i, rows)), TN_OK);
+    assert_int_equal(tn_program_end(p), TN_OK);
+    char *text = tn_program_explain_string(p), *gated = text;
+    int loads = 0;
+    assert_non_null(text);
+    while ((gated = strstr(gated, ".all = *(const uint4 *)(b"))) {
+      char *line = gated++;
+      while (line > text && line[-1] != '\n') line--;
+      loads += strncmp(line + strspn(line, " "), "if (", 4) == 0;
+    }
+    if (loads < 8) fail_msg("%d wide loads have gates", loads);
+    if (!strstr(text, ".all = *(uint4 *)(b0 + ")) fail_msg("what rows are added to is loaded element by element");
+    if (!strstr(text, "const u32 *__restrict__ b1)")) fail_msg("keys that are compared are not loaded");
+    tn_string_free(text);
+  }
+  tn_ctx_close(c);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_asked), cmocka_unit_test(test_without_launches),
-                                     cmocka_unit_test(test_choice)};
+                                     cmocka_unit_test(test_choice), cmocka_unit_test(test_rounded),
+                                     cmocka_unit_test(test_text)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
