@@ -27,9 +27,12 @@ enum {
   BANKS = 32,          /* of shared memory, of words of 4 bytes */
   UNROLLED = 64,       /* turns of an unrolled loop that are looked at */
   TYPICAL = 512,       /* of symbolic sizes */
-  AT_ONCE = 2,         /* turns of a loop whose loads are on their way together */
-  PLAIN_REGISTERS = 32 /* of a thread, beside what it keeps */
+  AT_ONCE = 2,          /* turns of a loop whose loads are on their way together, */
+  AT_ONCE_OF_FEW = 4,   /* and where threads have twice the registers that they need */
+  PLAIN_REGISTERS = 32, /* of a thread, beside what it keeps */
+  PORT = 2              /* sectors that a unit takes from outside in a cycle */
 };
+static const double MOST_OF = 0.75; /* of a sector: so much is as good as all */
 static const double EXCHANGE = 25, MEETING = 60; /* cycles: values between threads in step, a barrier */
 
 typedef struct loop {
@@ -58,6 +61,7 @@ typedef struct look {
   double clock;                   /* cycles in a second */
   tn__vec(loop) open;
   tn__vec(touch) touched;
+  tn__map steps; /* what hangs on neighbours' numbers: 1: by sums of multiples, 2: otherwise */
   double work, waiting; /* multiply-adds, of a block; cycles, of a block */
   double banks;         /* turns of shared memory, of a block */
 } look;
@@ -241,7 +245,8 @@ static void look_at(look *l, tn_node *n) {
   x.sectors = pieces(sorted, active, size, run, t->sector);
   x.lines = pieces(sorted, active, size, run, 4 * t->sector);
   x.alone = 2 * pieces(sorted, active, size, run, 2 * t->sector) / fmax(1, x.sectors);
-  double warps = warps_at_work(l), room = t->near / (double)t->sector / l->resident;
+  double warps = warps_at_work(l), room = t->near / (double)t->sector / l->resident,
+         bytes = active * (double)(size * run);
   x.of_group = x.from_unit = x.sectors;
   x.requests = warps;
   /* loops from the inside out, then the block's other warps, then its other turns */
@@ -259,12 +264,14 @@ static void look_at(look *l, tn_node *n) {
     x.from_unit *= x.of_group <= room ? by : turns;
     x.of_group *= by;
     x.requests *= turns;
+    bytes *= m && moved[0] != base[0] ? turns : 1;
   }
   if (warps > 1 && in_lanes(l)) {
     at = (place){.warp = 1};
     int m = addresses(l, &places, &at, moved);
     double by = spread(base, moved, m < active ? m : active, size, x.sectors, warps, t->sector);
     x.from_unit *= by, x.of_group *= by;
+    bytes *= m && moved[0] != base[0] ? warps : 1;
   }
   at = (place){.block = 1};
   int m = addresses(l, &places, &at, moved);
@@ -272,8 +279,10 @@ static void look_at(look *l, tn_node *n) {
   double others = spread(base, moved, m < active ? m : active, size, x.sectors, l->blocks, t->sector);
   x.of_all = x.of_group * others;
   x.shared = others <= 1 && l->blocks > 1;
-  double whole = (double)n->src[0]->src[0]->hi * (double)size / t->sector; /* no more than there is */
-  if (n->src[0]->src[0]->hi > 0) x.of_all = fmin(x.of_all, fmax(1, whole));
+  double whole = (double)n->src[0]->src[0]->hi * (double)size / t->sector; /* no more than there is, */
+  /* unless others than the next groups have the rest of each sector, by when it is no longer in a cache */
+  bool apart = bytes < MOST_OF * x.of_group * t->sector && others >= l->blocks && whole * t->sector > t->far;
+  if (n->src[0]->src[0]->hi > 0 && !apart) x.of_all = fmin(x.of_all, fmax(1, whole));
   for (uint32_t i = 0; i < l->touched.n; i++) {
     const touch *y = &l->touched.v[i];
     x.again |= y->access->src[0] == n->src[0] && fabs(y->of_group - x.of_group) <= x.of_group / 8;
@@ -333,21 +342,6 @@ static double room_of(const look *l) {
   return fmax(1, n);
 }
 
-/* Does the loop wait for memory in each turn? */
-static bool waits(const look *l, uint32_t start) {
-  uint32_t depth = 0;
-  for (uint32_t i = start + 1; i < l->p->n; i++) {
-    const tn_node *n = l->p->ins[i];
-    if (n->op == OP_RANGE && tn__axis_of(n) != AX_UPCAST && tn__axis_of(n) != AX_UNROLL) depth++;
-    if (n->op == OP_END) {
-      if (n->src[0] == l->p->ins[start]) return false;
-      if (tn__axis_of(n->src[0]) != AX_UPCAST && tn__axis_of(n->src[0]) != AX_UNROLL) depth--;
-    }
-    if (!depth && n->op == OP_LOAD && n->src[0]->op == OP_PARAM) return true;
-  }
-  return false;
-}
-
 /* Is the loop over registers, and so unrolled whole? */
 static bool is_flat(const look *l, uint32_t start) {
   for (uint32_t i = start; i < l->p->n && (l->p->ins[i]->op != OP_END || l->p->ins[i]->src[0] != l->p->ins[start]); i++)
@@ -355,16 +349,40 @@ static bool is_flat(const look *l, uint32_t start) {
   return false;
 }
 
+/* Does the loop wait for memory in each turn?  For how many turns at once, as compilers unroll it: all of a loop over
+ * registers; only one where neighbours are unrolled that ask for places apart, or where it stores to memory, for all
+ * that is seen of the places between which it would have to load ahead.  0: it does not wait */
+static double asks_at_once(const look *l, uint32_t start) {
+  int depth = 0;
+  bool asks = false, apart = false, stores = false;
+  const tn_node *neighbours = NULL;
+  for (uint32_t i = start + 1; i < l->p->n; i++) {
+    const tn_node *n = l->p->ins[i];
+    int axis = n->op == OP_RANGE ? tn__axis_of(n) : n->op == OP_END ? tn__axis_of(n->src[0]) : -1;
+    if (n->op == OP_END && n->src[0] == l->p->ins[start]) break;
+    if (axis == AX_UNROLL) neighbours = n->op == OP_RANGE ? n : NULL;
+    else if (axis >= 0 && axis != AX_UPCAST) depth += n->op == OP_RANGE ? 1 : -1;
+    if (!tn__is_access(n) || n->src[0]->op != OP_PARAM) continue;
+    stores |= n->op != OP_LOAD;
+    apart |= neighbours && !tn__is_packed(n, neighbours);
+    asks |= !depth && n->op == OP_LOAD;
+  }
+  if (!asks || stores) return asks;
+  if (is_flat(l, start)) return INFINITY;
+  double registers = (double)l->t->registers / 4 / (tn__threads_of_block(l->p) * l->resident);
+  return apart ? 1 : registers >= 2 * registers_of(l) ? AT_ONCE_OF_FEW : AT_ONCE;
+}
+
 static void open_loop(look *l, uint32_t at) {
   tn_node *r = l->p->ins[at];
   int axis = tn__axis_of(r);
+  double together;
   loop o = {.range = r, .turns = turns_of(r), .lanes = axis == AX_UPCAST, .unrolled = axis == AX_UNROLL};
   if (axis == AX_GLOBAL) {
     l->blocks = ceil(o.turns / tn__groups_of_block(l->p));
     o.turns = 1;
-  } else if (!o.lanes && !o.unrolled && waits(l, at)) {
-    double rounds = is_flat(l, at) ? 1 : ceil(o.turns / AT_ONCE);
-    l->waiting += serial_turns(l) * rounds * (double)l->t->latency * l->clock;
+  } else if (!o.lanes && !o.unrolled && (together = asks_at_once(l, at)) > 0) {
+    l->waiting += serial_turns(l) * fmax(1, ceil(o.turns / together)) * (double)l->t->latency * l->clock;
   }
   tn__vec_push(l->a, &l->open, o);
 }
@@ -386,24 +404,36 @@ static bool is_of_block(const tn_node *n) {
 
 static double cost_of(const tn_node *n) { return tn__is_access(n) ? 2 : is_of_block(n) ? 1 : tn__ops[n->op].cost; }
 
+/* Is it of neighbours' numbers, and no sum of multiples of these?  Then each neighbour works it out for itself. */
+/* a choice: either is right */
+static bool is_odd(look *l, tn_node *n) {
+  uint64_t of = n->op == OP_RANGE && tn__axis_of(n) == AX_UNROLL, below;
+  bool sum = n->op == OP_ADD || n->op == OP_NEG || (n->op == OP_MUL && n->src[1]->op == OP_CONST);
+  for (uint32_t s = 0; s < n->nsrc && n->op != OP_RANGE; s++)
+    if (tn__map_get(&l->steps, (uintptr_t)n->src[s], &below) && below) of = below > 1 || !sum ? 2 : of ? of : 1;
+  tn__map_put(&l->steps, (uintptr_t)n, of);
+  return of > 1;
+}
+
 /* Multiply-adds of all turns of an instruction.  In an unrolled loop places are computed once: what each turn adds to
  * them stands in its instruction. */
 static double work_at(look *l, tn_node *n) {
   const loop *o = unrolled_around(l);
   double all = serial_turns(l) * warps_at_work(l) * LANES * cost_of(n);
   if (!o || n->op == OP_SETACC) return all;
-  if (n->dtype == TN__INDEX && !tn__is_access(n)) return all / o->turns;
+  if (n->dtype == TN__INDEX && !tn__is_access(n)) return is_odd(l, n) ? all : all / o->turns;
   if (!tn__is_access(n) || tn__is_packed(n, o->range)) return all;
   expression x = expression_of(l, n->src[1]);
   return all / o->turns * different(l, &x, o);
 }
 
 static void look_at_all(look *l) {
+  tn__map_init(&l->steps, l->a);
   for (uint32_t i = 0; i < l->p->n; i++) {
     tn_node *n = l->p->ins[i];
     bool access = tn__is_access(n);
     if (n->op == OP_RANGE)
-      open_loop(l, i);
+      open_loop(l, i), is_odd(l, n);
     else if (n->op == OP_END)
       l->open.n--;
     else if (access && n->src[0]->op == OP_PARAM)
@@ -444,6 +474,7 @@ static double part_time(tn__arena *a, const tn__kernel *k, const tn__part *p, co
   double memory = (double)t->rate * t->units / (double)t->balance * sizeof(float);
   double time = sectors * t->sector / memory;
   time = fmax(time, near * t->sector / ((double)t->far_rate * memory));
+  time = fmax(time, near / (PORT * units * l.clock));
   time = fmax(time, lines / (units * l.clock));
   time = fmax(time, l.banks * l.blocks / (units * l.clock));
   time = fmax(time, l.work * l.blocks / (units * (double)t->rate));
