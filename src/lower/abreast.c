@@ -23,14 +23,16 @@ static bool meets(const tn__part *p) {
   return false;
 }
 
-/* Sizes that are known when it is printed, and no tiles, which have shared memory and registers to themselves */
+/* Sizes that are known when it is printed, and no tiles or patches, which have shared memory and registers to
+ * themselves */
 /* a choice: no is right */
 static bool is_plain(const tn__kernel *k) {
   bool plain = !k->nvar && !k->nrequire;
   for (uint32_t p = 0; p < k->nparts && plain; p++) {
     const tn__part *x = &k->part[p];
     int64_t blocks = tn__fixed_blocks(x);
-    plain = x->group > 0 && !x->tile && !x->beside && !x->abreast && blocks > 0 && blocks <= MOST_BLOCKS;
+    bool crowded = x->beside && k->shared > 0;
+    plain = x->group > 0 && !x->tile && !crowded && !x->abreast && blocks > 0 && blocks <= MOST_BLOCKS;
   }
   return plain;
 }
@@ -127,6 +129,7 @@ static void move_all(moving *m, const tn__kernel *k, const uint32_t *slot, uint3
 
 static tn__part moved_part(moving *m, const tn__part *p) {
   tn__part q = *p;
+  q.beside = 0; /* so many of its own blocks, where there were no others */
   q.body = tn__map_getp(&m->now, p->body);
   q.ins = tn__arena_alloc(m->a, (p->n + 1) * sizeof *q.ins);
   for (uint32_t i = 0; i < p->n; i++) q.ins[i] = tn__map_getp(&m->now, p->ins[i]);

@@ -29,9 +29,12 @@ enum {
   BANKS = 32,          /* of shared memory, of words of 4 bytes */
   UNROLLED = 64,       /* turns of an unrolled loop that are looked at */
   TYPICAL = 512,       /* of symbolic sizes */
-  AT_ONCE = 2,         /* turns of a loop whose loads are on their way together */
-  PLAIN_REGISTERS = 32 /* of a thread, beside what it keeps */
+  AT_ONCE = 2,          /* turns of a loop whose loads are on their way together, */
+  AT_ONCE_OF_FEW = 4,   /* and where threads have twice the registers that they need */
+  PLAIN_REGISTERS = 32, /* of a thread, beside what it keeps */
+  PORT = 2              /* sectors that a unit takes from outside in a cycle */
 };
+static const double MOST_OF = 0.75; /* of a sector: so much is as good as all */
 static const double EXCHANGE = 25, MEETING = 60; /* cycles: values between threads in step, a barrier */
 
 typedef struct loop {
@@ -39,7 +42,8 @@ typedef struct loop {
   double turns;
   bool lanes, unrolled;
   bool repeats;     /* something is stored in it, or threads meet: the compiler hoists no load out of it */
-  bool flat, waits; /* over registers, and so unrolled whole; for memory in each turn */
+  bool waits;       /* for memory in each turn */
+  double together;  /* turns whose loads are on their way together */
 } loop;
 
 typedef struct touch { /* by an access to a buffer */
@@ -62,6 +66,7 @@ typedef struct look {
   double clock;                   /* cycles in a second */
   tn__vec(loop) open;
   tn__vec(touch) touched;
+  tn__map steps; /* what hangs on neighbours' numbers: 1: by sums of multiples, 2: otherwise */
   double work, waiting; /* multiply-adds, of a block; cycles, of a block */
   double banks;         /* turns of shared memory, of a block */
 } look;
@@ -267,7 +272,8 @@ static void look_at(look *l, tn_node *n) {
     o->waits = tn__axis_of(o->range) != AX_GLOBAL;
     break;
   }
-  double warps = warps_at_work(l), room = t->near / (double)t->sector / l->resident;
+  double warps = warps_at_work(l), room = t->near / (double)t->sector / l->resident,
+         bytes = active * (double)(size * run);
   x.of_group = x.from_unit = x.sectors;
   x.requests = warps;
   /* loops from the inside out, then the block's other warps, then its other turns */
@@ -285,12 +291,14 @@ static void look_at(look *l, tn_node *n) {
     x.from_unit *= x.of_group <= room ? by : turns;
     x.of_group *= by;
     x.requests *= turns;
+    bytes *= m && moved[0] != base[0] ? turns : 1;
   }
   if (warps > 1 && in_lanes(l)) {
     at = (place){.warp = 1};
     int m = addresses(l, &places, &at, moved);
     double by = spread(base, moved, m < active ? m : active, size, x.sectors, warps, t->sector);
     x.from_unit *= by, x.of_group *= by;
+    bytes *= m && moved[0] != base[0] ? warps : 1;
   }
   at = (place){.block = 1};
   int m = addresses(l, &places, &at, moved);
@@ -298,8 +306,10 @@ static void look_at(look *l, tn_node *n) {
   double others = spread(base, moved, m < active ? m : active, size, x.sectors, l->blocks, t->sector);
   x.of_all = x.of_group * others;
   x.shared = others <= 1 && l->blocks > 1;
-  double whole = (double)n->src[0]->src[0]->hi * (double)size / t->sector; /* no more than there is */
-  if (n->src[0]->src[0]->hi > 0) x.of_all = fmin(x.of_all, fmax(1, whole));
+  double whole = (double)n->src[0]->src[0]->hi * (double)size / t->sector; /* no more than there is, */
+  /* unless others than the next groups have the rest of each sector, by when it is no longer in a cache */
+  bool apart = bytes < MOST_OF * x.of_group * t->sector && others >= l->blocks && whole * t->sector > t->far;
+  if (n->src[0]->src[0]->hi > 0 && !apart) x.of_all = fmin(x.of_all, fmax(1, whole));
   for (uint32_t i = 0; i < l->touched.n; i++) {
     const touch *y = &l->touched.v[i];
     x.again |= y->access->src[0] == n->src[0] && fabs(y->of_group - x.of_group) <= x.of_group / 8;
@@ -376,6 +386,26 @@ static bool is_flat(const look *l, uint32_t start) {
   return false;
 }
 
+/* Of how many turns of the loop loads are on their way together, as compilers unroll it: all of a loop over registers;
+ * only one where neighbours are unrolled that ask for places apart, or where it stores to memory, for all that is seen
+ * of the places between which it would have to load ahead. */
+static double asks_at_once(const look *l, uint32_t start) {
+  bool apart = false, stores = false;
+  const tn_node *neighbours = NULL;
+  for (uint32_t i = start + 1; i < l->p->n; i++) {
+    const tn_node *n = l->p->ins[i];
+    if (n->op == OP_END && n->src[0] == l->p->ins[start]) break;
+    if (n->op == OP_RANGE && tn__axis_of(n) == AX_UNROLL) neighbours = n;
+    if (n->op == OP_END && n->src[0] == neighbours) neighbours = NULL;
+    if (!tn__is_access(n) || n->src[0]->op != OP_PARAM) continue;
+    stores |= n->op != OP_LOAD;
+    apart |= neighbours && !tn__is_packed(n, neighbours);
+  }
+  if (is_flat(l, start) && !stores) return INFINITY;
+  double registers = (double)l->t->registers / 4 / (tn__threads_of_block(l->p) * l->resident);
+  return apart || stores ? 1 : registers >= 2 * registers_of(l) ? AT_ONCE_OF_FEW : AT_ONCE;
+}
+
 static void open_loop(look *l, uint32_t at) {
   tn_node *r = l->p->ins[at];
   int axis = tn__axis_of(r);
@@ -385,14 +415,13 @@ static void open_loop(look *l, uint32_t at) {
     o.turns = 1;
   }
   o.repeats = repeats(l, at);
-  o.flat = is_flat(l, at);
+  if (!o.lanes && !o.unrolled) o.together = asks_at_once(l, at);
   tn__vec_push(l->a, &l->open, o);
 }
 
 static void close_loop(look *l) {
   loop o = l->open.v[--l->open.n];
-  double rounds = o.flat ? 1 : ceil(o.turns / AT_ONCE);
-  if (o.waits) l->waiting += serial_turns(l) * rounds * (double)l->t->latency * l->clock;
+  if (o.waits) l->waiting += serial_turns(l) * fmax(1, ceil(o.turns / o.together)) * (double)l->t->latency * l->clock;
 }
 
 static void combine(look *l, const tn_node *n) {
@@ -412,24 +441,36 @@ static bool is_of_block(const tn_node *n) {
 
 static double cost_of(const tn_node *n) { return tn__is_access(n) ? 2 : is_of_block(n) ? 1 : tn__ops[n->op].cost; }
 
+/* Is it of neighbours' numbers, and no sum of multiples of these?  Then each neighbour works it out for itself. */
+/* a choice: either is right */
+static bool is_odd(look *l, tn_node *n) {
+  uint64_t of = n->op == OP_RANGE && tn__axis_of(n) == AX_UNROLL, below;
+  bool sum = n->op == OP_ADD || n->op == OP_NEG || (n->op == OP_MUL && n->src[1]->op == OP_CONST);
+  for (uint32_t s = 0; s < n->nsrc && n->op != OP_RANGE; s++)
+    if (tn__map_get(&l->steps, (uintptr_t)n->src[s], &below) && below) of = below > 1 || !sum ? 2 : of ? of : 1;
+  tn__map_put(&l->steps, (uintptr_t)n, of);
+  return of > 1;
+}
+
 /* Multiply-adds of all turns of an instruction.  In an unrolled loop places are computed once: what each turn adds to
  * them stands in its instruction. */
 static double work_at(look *l, tn_node *n) {
   const loop *o = unrolled_around(l);
   double all = serial_turns(l) * warps_at_work(l) * LANES * cost_of(n);
   if (!o || n->op == OP_SETACC) return all;
-  if (n->dtype == TN__INDEX && !tn__is_access(n)) return all / o->turns;
+  if (n->dtype == TN__INDEX && !tn__is_access(n)) return is_odd(l, n) ? all : all / o->turns;
   if (!tn__is_access(n) || tn__is_packed(n, o->range)) return all;
   expression x = expression_of(l, n->src[1]);
   return all / o->turns * different(l, &x, o);
 }
 
 static void look_at_all(look *l) {
+  tn__map_init(&l->steps, l->a);
   for (uint32_t i = 0; i < l->p->n; i++) {
     tn_node *n = l->p->ins[i];
     bool access = tn__is_access(n);
     if (n->op == OP_RANGE)
-      open_loop(l, i);
+      open_loop(l, i), is_odd(l, n);
     else if (n->op == OP_END)
       close_loop(l);
     else if (access && n->src[0]->op == OP_PARAM)
@@ -470,6 +511,7 @@ static double part_time(tn__arena *a, const tn__kernel *k, const tn__part *p, co
   double memory = (double)t->rate * t->units / (double)t->balance * sizeof(float);
   double time = sectors * t->sector / memory;
   time = fmax(time, near * t->sector / ((double)t->far_rate * memory));
+  time = fmax(time, near / (PORT * units * l.clock));
   time = fmax(time, lines / (units * l.clock));
   time = fmax(time, l.banks * l.blocks / (units * l.clock));
   time = fmax(time, l.work * l.blocks / (units * (double)t->rate));

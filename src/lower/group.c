@@ -25,11 +25,14 @@
 #include "ir/build.h"
 #include "lower/lower.h"
 #include "rewrite/rewrite.h"
+#include <math.h>
 
 enum {
   ROW_SHARE = 32, /* elements of a row for each thread, where rows are many; */
   MAX_SLOTS = 64, /* it may keep in registers, beside as many that it computes with; */
   OTHER_REGISTERS = 40,
+  MUCH_KEPT = 16, /* elements, from which on it takes so many registers */
+  PLACES = 8,     /* for their places */
   MUCH_LESS = 16,
   FEWER = 4,      /* times as many neighbours are worth to count all outputs by one loop */
   ROUNDS = 16,
@@ -327,6 +330,22 @@ static size_t widest(const job *j) {
   return size;
 }
 
+/* Does an access at `index` move by 1 along range k?  Or along n neighbours of it, where the range counts several
+ * loops: they never lie in different turns of the outer ones if they divide the innermost. */
+/* a choice: no is right */
+static bool walks(const job *j, tn_node *index, uint32_t k, int64_t n) {
+  tn_ctx *c = j->c;
+  tn_node *x = j->s.r.range[k];
+  int64_t stride = tn__stride(&j->s.r, index, k);
+  if (stride != TN__IRREGULAR || n < 2 || !tn__divisible(x->src[0], n)) return stride == 1;
+  tn_node *packs = tn__simplify_index(c, tn__op2(c, OP_IDIV, x->src[0], tn__int(c, n))), *zero = tn__int(c, 0);
+  tn_node *first = tn__mul(c, tn__range(c, packs, AX_LOOP, ROLE_MARK, j->l->next_range), tn__int(c, n));
+  tn_node *by = tn__range(c, tn__int(c, n), AX_UNROLL, ROLE_MARK, j->l->next_range + 1), *place = tn__add(c, first, by);
+  tn_node *at = tn__simplify_index(c, tn__substitute(c, index, &x, &place, 1));
+  tn_node *base = tn__simplify_index(c, tn__substitute(c, at, &by, &zero, 1));
+  return tn__simplify_index(c, tn__sub(c, at, base)) == by;
+}
+
 /* Neighbours along range k that one thread may take: accesses move by 0 or 1, some by 1; reductions below may hang on
  * them only if `cells` says that they get a cell for each. */
 /* a choice: no is right */
@@ -337,7 +356,7 @@ static int64_t neighbours_of(const job *j, uint32_t k, bool cells) {
   for (uint32_t i = 0; i < r->order.n; i++) {
     const tn_node *x = r->order.v[i];
     if (x->op == OP_REDUCE && !cells && (tn__free_of(r, x) >> k & 1)) return 1;
-    if (tn__is_access(x)) any |= tn__stride(r, x->src[1], k) == 1;
+    if (tn__is_access(x)) any |= walks(j, x->src[1], k, n);
   }
   return any && n > 1 && !tn__bounds_loops(r, k) ? n : 1;
 }
@@ -657,22 +676,30 @@ static uint64_t next_lanes(const job *j) {
 
 /* Elements of a row, apart, that each of its threads takes at once, where neighbours would be so few: what several
  * turns ask of memory is then on its way together.  What is kept for the row is the threads' by turns, and all on its
- * way anyway.  Stores over several loops that are one stay as they are: that their places differ is to be shown. */
+ * way anyway; but what is loaded beside it, to be stored, would wait for the store before, since no compiler sees that
+ * they are of different places: so many turns at once as divide the row's, which keeps the same elements each thread's.
+ * Stores over several loops that are one stay as they are: that their places differ is to be shown. */
 /* a choice: any is right */
 static int64_t taken_at_once(const job *j, const tn_node *y, int64_t neighbours, int group) {
   const tn__ranges *r = &j->s.r;
   uint32_t k = (uint32_t)tn__range_at(r, y);
-  bool asks = false, few = neighbours * (int64_t)widest(j) < j->target->access;
+  bool asks = false, stores = false, kept = false, few = neighbours * (int64_t)widest(j) < j->target->access;
   for (uint32_t i = 0; i < r->order.n; i++) {
     const tn_node *n = r->order.v[i];
     if (!tn__is_access(n) || !(tn__free_of(r, n->src[1]) >> k & 1)) continue;
     bool odd = n->op != OP_LOAD && tn__stride(r, n->src[1], k) == TN__IRREGULAR;
-    if (tn__buffer_of(n)->op == OP_LOCAL || odd) return 1;
-    asks |= n->op == OP_LOAD;
+    bool local = tn__buffer_of(n)->op == OP_LOCAL;
+    if (odd || (local && n->op != OP_LOAD)) return 1;
+    kept |= local;
+    asks |= n->op == OP_LOAD && !local;
+    stores |= n->op == OP_STORE;
   }
-  return asks && few && tn__extent(y) > (double)(neighbours * group)
-             ? tn__turns_at_once(y->src[0], group, widest(j))
-             : 1;
+  if (!asks || !few || tn__extent(y) <= (double)(neighbours * group) || (kept && !stores)) return 1;
+  int64_t most = tn__turns_at_once(y->src[0], group, widest(j)), turns;
+  if (!kept) return most;
+  if (neighbours > 1 || !tn__const_int(y->src[0], &turns)) return 1;
+  for (turns = (turns + group - 1) / group; most > 1 && turns % most; most--) {}
+  return most;
 }
 
 static void cut_lanes(job *j, uint64_t set, int group) {
@@ -699,9 +726,17 @@ static void cut_lanes(job *j, uint64_t set, int group) {
 
 /* ---- rows in registers ---- */
 
-typedef struct slots { /* how a scratch row is walked: element = turn * (group * pack) + lane * pack + neighbour */
-  int64_t turns, pack;
+/* How a scratch row is walked: element = turn * (group * pack) + lane * pack + neighbour, or, of several apart, (turn *
+ * several + number) * group + lane */
+typedef struct slots {
+  int64_t turns, pack, several;
 } slots;
+
+static bool walk_alike(const slots *a, const slots *b) {
+  return a->turns * a->several == b->turns * b->several && a->pack == b->pack;
+}
+
+static int64_t slots_of(const slots *s) { return s->turns * s->pack * s->several; }
 
 /* a choice: any is right */
 int64_t tn__row_slots(const tn__lowering *l, int64_t group, int rows) {
@@ -718,7 +753,7 @@ static bool own_elements(const job *j, tn_node *index, uint64_t set, int group, 
                          tn_node **lane, tn_node **by, int64_t *offset) {
   const tn__ranges *r = &j->s.r;
   *turn = *lane = *by = NULL;
-  *s = (slots){.turns = 1, .pack = 1};
+  *s = (slots){.turns = 1, .pack = 1, .several = 1};
   for (uint32_t k = 0; k < r->n; k++) {
     if (!(set >> k & 1)) continue;
     tn_node *range = r->range[k];
@@ -727,14 +762,30 @@ static bool own_elements(const job *j, tn_node *index, uint64_t set, int group, 
     if (*part) return false;
     *part = range;
   }
-  if (!*lane || (*turn && !tn__const_int((*turn)->src[0], &s->turns)) ||
-      (*by && !tn__const_int((*by)->src[0], &s->pack)) || s->turns * s->pack > j->slots)
+  if (!*lane) return false;
+  uint32_t lanes = (uint32_t)tn__range_at(r, *lane);
+  int64_t *each = *by && tn__stride(r, index, lanes) == 1 ? &s->several : &s->pack;
+  if ((*turn && !tn__const_int((*turn)->src[0], &s->turns)) || (*by && !tn__const_int((*by)->src[0], each)))
     return false;
-  int64_t want[3] = {group * s->pack, s->pack, 1};
+  int64_t want[3] = {group * s->pack * s->several, s->pack, s->several > 1 ? group : 1};
   tn_node *part[3] = {*turn, *lane, *by}, *sum = tn__int(j->c, 0);
   for (int i = 0; i < 3; i++)
     if (part[i]) sum = tn__add(j->c, sum, tn__mul(j->c, part[i], tn__int(j->c, want[i])));
   return tn__const_int(tn__simplify_index(j->c, tn__sub(j->c, index, sum)), offset);
+}
+
+/* What is said of a row in shared memory: whose its elements are */
+static void own_shared(job *j, tn_node *local, int64_t own) {
+  tn__map none;
+  tn__map_init(&none, j->a);
+  tn_node *fresh = tn__node_make(j->c, &(tn__make){.op = OP_LOCAL,
+                                                   .dtype = local->dtype,
+                                                   .src = local->src,
+                                                   .nsrc = local->nsrc,
+                                                   .ints = (int64_t[]){local->ints[0], own},
+                                                   .nint = 2,
+                                                   .device = -1});
+  renumber(j, local, fresh, &none);
 }
 
 /* Where all accesses to `local` walk by the same slots, its elements are numbered anew: element i belongs to thread i
@@ -752,9 +803,9 @@ static void give_to_threads(job *j, tn_node *local, int group) {
     if (!tn__is_access(x) || tn__buffer_of(x) != local) continue;
     if (!own_elements(j, x->src[1], tn__free_of(&j->s.r, x->src[1]), group, &s, &turn, &lane, &by, &offset) || offset)
       return;
-    if (first.turns && (first.turns != s.turns || first.pack != s.pack)) return;
+    if (first.turns && !walk_alike(&first, &s)) return;
     first = s;
-    tn_node *slot = turn ? tn__mul(c, turn, tn__int(c, s.pack)) : tn__int(c, 0);
+    tn_node *slot = turn ? tn__mul(c, turn, tn__int(c, s.pack * s.several)) : tn__int(c, 0);
     if (by) slot = tn__add(c, slot, by);
     tn_node *start =
         tn__node_make(c, &(tn__make){.op = OP_MUL, .dtype = TN__INDEX, .src = (tn_node *[]){slot, threads}, .nsrc = 2});
@@ -762,7 +813,11 @@ static void give_to_threads(job *j, tn_node *local, int group) {
         &index, x,
         tn__node_make(c, &(tn__make){.op = OP_ADD, .dtype = TN__INDEX, .src = (tn_node *[]){start, lane}, .nsrc = 2}));
   }
-  tn_node *size = tn__int(c, first.turns * first.pack * group);
+  if (slots_of(&first) > j->slots) { /* they stay in memory, but each element is one thread's there */
+    own_shared(j, local, TN__OWN_KEPT);
+    return;
+  }
+  tn_node *size = tn__int(c, slots_of(&first) * group);
   tn_node *fresh = tn__node_make(c, &(tn__make){.op = OP_LOCAL,
                                                 .dtype = local->dtype,
                                                 .src = (tn_node *[]){size, local->nsrc > 1 ? local->src[1] : NULL},
@@ -778,7 +833,6 @@ static void give_to_threads(job *j, tn_node *local, int group) {
 static void check_own(job *j, tn_node *local, int group) {
   tn_node *zero = tn__int(j->c, 0);
   slots first = {0};
-  tn__map none;
   bool own = true;
   for (uint32_t i = 0; i < j->s.r.order.n && own; i++) {
     tn_node *x = j->s.r.order.v[i], *index = x->nsrc > 1 ? x->src[1] : NULL, *turn, *lane, *by;
@@ -792,19 +846,10 @@ static void check_own(job *j, tn_node *local, int group) {
       set &= ~tn__free_of(&j->s.r, j->s.r.range[k]); /* its end may depend on the block's */
     }
     own = own_elements(j, index, set, group, &s, &turn, &lane, &by, &offset) &&
-          (!first.turns || (first.turns == s.turns && first.pack == s.pack));
+          slots_of(&s) <= j->slots && (!first.turns || walk_alike(&first, &s));
     first = s;
   }
-  if (own) return;
-  tn__map_init(&none, j->a);
-  tn_node *fresh = tn__node_make(j->c, &(tn__make){.op = OP_LOCAL,
-                                                   .dtype = local->dtype,
-                                                   .src = local->src,
-                                                   .nsrc = local->nsrc,
-                                                   .ints = (int64_t[]){local->ints[0], 0},
-                                                   .nint = 2,
-                                                   .device = -1});
-  renumber(j, local, fresh, &none);
+  if (!own) own_shared(j, local, 0);
 }
 
 static void rows_in_registers(job *j, int group) {
@@ -887,16 +932,42 @@ static void stand_together(job *j, int group, tn__part *out) {
   tn__sb_printf(j->note, " together(%d)%s", n, v->across ? " across" : "");
 }
 
+/* Blocks that are to have room in a unit, for a compiler to share out registers; 0: it may as it likes.  Of much that a
+ * thread keeps it takes more registers for places than for the elements, if it may.  Where there are few blocks, of
+ * long rows, it takes as few as if there were many, and so asks for little at once. */
+/* a choice: any is right */
+static int room_beside(const job *j, const tn__part *part, double row) {
+  int64_t kept = 0, shared = 0, threads = tn__threads_of_block(part), most = j->target->unit_threads / threads;
+  const tn_node *global = global_of(j);
+  for (uint32_t i = 0; i < j->s.r.order.n; i++) {
+    const tn_node *n = j->s.r.order.v[i];
+    int64_t size = n->op == OP_LOCAL ? (int64_t)tn__size_of(n->dtype) : 0;
+    if (size && n->ints[1] > 0) kept += n->src[0]->hi / n->ints[1] * ((size + 3) / 4);
+    if (size && n->ints[1] <= 0) shared += n->src[0]->hi * size;
+  }
+  int64_t room = shared > 0 ? limit((int64_t)j->target->shared / shared, 1, most) : most;
+  if (kept >= MUCH_KEPT) {
+    int64_t whole = STEPS_OF_BLOCK * j->target->subgroup / threads; /* subgroups are shared out as evenly */
+    int64_t all = (int64_t)(j->target->registers / sizeof(float)) / (threads * (OTHER_REGISTERS + PLACES + kept));
+    if (whole > 1 && all > whole) all -= all % whole;
+    if (all < room) room = all;
+  }
+  double blocks = (global ? tn__extent(global) : 1) / tn__groups_of_block(part), few = ceil(blocks / j->target->units);
+  if (row >= (double)ROW_SHARE * part->group && few < (double)room) room = (int64_t)few;
+  return room < most ? (int)limit(room, 1, most) : 0;
+}
+
 /* ---- a group for a row ---- */
 
 static void share_row(job *j, uint64_t rows, tn__part *out) {
   bool many = tn__volume(&j->s, rows) >= 8.0 * j->target->units; /* a choice: either is right */
   int usual = tn__usual_group(j->target);
   make_global(j, rows);
-  int group = lean_group(j, limit(power_above(longest_row(j) / (many ? ROW_SHARE : 4)), j->target->subgroup,
+  double row = longest_row(j);
+  int group = lean_group(j, limit(power_above(row / (many ? ROW_SHARE : 4)), j->target->subgroup,
                                   many ? usual : 4 * usual));
   if (j->l->variant->team > 1) group = (int)limit(j->l->variant->team, 1, j->target->group);
-  if (turns_of(&j->s.r)) group = tn__row_threads(j->target, longest_row(j));
+  if (turns_of(&j->s.r)) group = tn__row_threads(j->target, row);
   for (int round = 0; round < ROUNDS; round++) {
     uint64_t set = next_lanes(j);
     if (!set) break;
@@ -906,6 +977,7 @@ static void share_row(job *j, uint64_t rows, tn__part *out) {
   rows_in_registers(j, group);
   tn__sb_printf(j->note, " group(%d)", group);
   stand_together(j, group, out);
+  out->beside = room_beside(j, out, row);
 }
 
 /* ---- which form ---- */

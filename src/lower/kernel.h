@@ -54,6 +54,8 @@ enum { TN__MAX_PARTS = 8 };
 
 /* the n of a LOCAL {number, n} in shared memory of whose elements each is one thread's: no barriers */
 enum { TN__OWN_SHARED = -1 };
+/* ... so, of what stays for a turn of the groups' loop: no copies, which nobody waits for */
+enum { TN__OWN_KEPT = -2 };
 
 /* ---- matrix products by tiles (tile.c) ---- */
 

@@ -21,6 +21,7 @@ typedef struct tn__variant {
   bool across;      /* ... whose neighbouring threads work on neighbouring rows */
   int8_t rows, cols; /* a thread takes so many outputs along two loops, at most; 0: as usual */
   int8_t turn;     /* what lies across is turned by tiles of so many lines; 0: not */
+  bool alone;      /* rows that are kept may take all that a unit has for its groups to share */
   bool own;        /* a library call by a kernel */
 } tn__variant;
 enum { TN__VARIANT_NONE = -100 };

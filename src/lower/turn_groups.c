@@ -8,15 +8,17 @@
  * go the way in which it lies; then all is computed along the threads' own way, and stored; what is stored across waits
  * in shared memory, and is copied from there.  A thread has several elements of a tile, all of which are on their way
  * to it at once.  Lines of a tile lie an odd number of words apart, so that threads that go across it ask other banks.
- * A loop that is shorter than a tile has tiles as much longer along the other one.  Places beyond the end do the last
- * one's work, and are not stored.
+ * A loop that is shorter than a tile is one with the loop by which its lines go on in memory, or has tiles as much
+ * longer along the other one.  Places beyond the end do the last one's work, and are not stored.
  *
  * Whether that pays, and by how large tiles, is a variant (variants.c).  Steps noted:
  *   turn(a,b,64x64)  tiles of so many turns of loop a, along which lies what is turned, and of loop b */
 #include "ir/build.h"
 #include "lower/lower.h"
 #include "rewrite/rewrite.h"
+#include <math.h>
 
+static const double WASTE = 1.25; /* times as many places as there are, of a tile: so many are too many */
 enum { FEWEST = 4, MOST = 16 /* elements that a thread has of a tile */, WORD = 4 /* bytes of a bank */ };
 
 typedef struct turn {
@@ -165,11 +167,53 @@ static void begin_loops(turn *k) {
   k->lane = own[0], k->number = own[1];
 }
 
+/* ---- short lines ---- */
+
+/* The loop by which what lies along x goes on in memory, where x ends; NULL */
+/* a choice: NULL is right */
+static tn_node *next_of(const turn *k, const tn_node *x) {
+  const tn__ranges *r = &k->s.r;
+  uint32_t along = (uint32_t)tn__range_at(r, x);
+  int64_t turns;
+  if (!tn__const_int(x->src[0], &turns)) return NULL;
+  for (uint32_t y = 0; y < r->n; y++) {
+    bool goes_on = false, fits = r->range[y] != k->x[FROM] && r->range[y] != k->x[TO] && tn__is_even(&k->s, y);
+    for (uint32_t i = 0; i < r->order.n && fits; i++) {
+      const tn_node *n = r->order.v[i];
+      if (!tn__is_access(n) || n->src[0]->op != OP_PARAM || tn__stride(r, n->src[1], along) != 1) continue;
+      int64_t step = tn__stride(r, n->src[1], y);
+      goes_on |= step == turns;
+      fits = step == turns || step == 0;
+    }
+    if (fits && goes_on) return r->range[y];
+  }
+  return NULL;
+}
+
+/* A tile would lie beyond the end of lines for the most part, or have few of them side by side: they are one loop with
+ * the one by which they go on, and others' places along it are worked out. */
+/* a choice: either is right */
+static tn_node *join_lines(turn *k, tn_node *body) {
+  for (int i = 0; i < 2; i++)
+    for (int round = 0; round < MOST; round++) {
+      double size = tn__extent(k->x[i]), side = k->l->variant->turn;
+      tn_node *next = ceil(size / side) * side > WASTE * size ? next_of(k, k->x[i]) : NULL, *one;
+      if (!next) break;
+      tn__sb_printf(&k->l->note, " flat(%lld,%lld)", tn__id_of(next), tn__id_of(k->x[i]));
+      body = tn__as_one(k->l, body, (tn_node *[]){next, k->x[i]}, 2, AX_LOOP, &one);
+      k->x[i] = one;
+      tn__survey_loops(k->c, k->l->a, body, &k->s);
+    }
+  k->t.from = (uint32_t)tn__range_at(&k->s.r, k->x[FROM]), k->t.to = (uint32_t)tn__range_at(&k->s.r, k->x[TO]);
+  return body;
+}
+
 tn_node *tn__turn_in_groups(tn__lowering *l, tn_node *body, tn__part *out) {
   turn k = {.l = l, .c = l->c};
   tn__survey_loops(l->c, l->a, body, &k.s);
   if (!l->variant->turn || !tn__turned_find(&k.s, l->target, &k.t)) return NULL;
   k.x[FROM] = k.s.r.range[k.t.from], k.x[TO] = k.s.r.range[k.t.to];
+  body = join_lines(&k, body);
   find_sides(&k);
   if (k.threads < l->target->subgroup || k.threads > l->target->group) return NULL; /* a choice: no is right */
   tn__sb_printf(&l->note, " turn(%lld,%lld,%lldx%lld) threads(%lld)", tn__id_of(k.x[FROM]), tn__id_of(k.x[TO]),

@@ -66,6 +66,7 @@ static const tn__variant variants[] = {
     {.name = "whole, team 32 across 8", .blocks = TN__VARIANT_NONE, .team = 32, .together = 8, .across = true},
     {.name = "whole, team 64 across 8", .blocks = TN__VARIANT_NONE, .team = 64, .together = 8, .across = true},
     {.name = "whole, team 128 across 8", .blocks = TN__VARIANT_NONE, .team = 128, .together = 8, .across = true},
+    {.name = "row alone", .blocks = TN__VARIANT_NONE, .alone = true},
     {.name = "turn 32", .turn = 32},
     {.name = "turn 64", .turn = 64},
 };

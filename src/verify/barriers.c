@@ -38,7 +38,8 @@ static const tn__part *part_of(const walk *w) { return &w->k->part[w->part]; }
 static bool is_shared(const walk *w, const tn_node *n) {
   if (n->op != OP_LOAD && n->op != OP_STORE && n->op != OP_STOREADD) return false;
   const tn_node *of = n->src[0];
-  return of->op == OP_LOCAL ? !of->ints[1] : of->op == OP_PARAM && w->k->buf_written[of->ints[0]] && w->many;
+  if (of->op == OP_LOCAL) return !of->ints[1] || of->ints[1] == TN__OWN_KEPT;
+  return of->op == OP_PARAM && w->k->buf_written[of->ints[0]] && w->many;
 }
 
 static bool is_lanes(const tn_node *range) { return range->ints[RANGE_AXIS] == AX_UPCAST; }
@@ -177,6 +178,34 @@ static bool stay_apart(const walk *w, const taken *i, uint32_t j) {
   return apart;
 }
 
+/* Is the index K * (lanes * n + lane) + rest, 0 <= rest < K, for some n, and which K?  So places of different lanes
+ * differ.  0: not by form. */
+static int64_t share_of_lane(const walk *w, tn_node *index, tn_node *lane, int64_t lanes) {
+  tn_ctx *c = w->c;
+  const tn_node *by = index->op == OP_ADD ? index->src[1] : NULL; /* a neighbour, of a packed access */
+  bool packed = by && by->op == OP_RANGE && by->ints[RANGE_AXIS] == AX_UNROLL;
+  tn_node *base = packed ? index->src[0] : index, *zero = tn__int(c, 0), *one = tn__int(c, 1);
+  tn_node *first = tn__simplify_index(c, tn__substitute(c, base, &lane, &zero, 1));
+  tn_node *next = tn__substitute(c, base, &lane, &one, 1);
+  int64_t share;
+  if (!tn__const_int(tn__simplify_index(c, tn__sub(c, next, first)), &share) || share < 1 || share > INT32_MAX / lanes)
+    return 0;
+  tn_node *whole = tn__add(c, tn__mul(c, lane, tn__int(c, share)), first);
+  tn_node *rest = tn__simplify_index(c, tn__op2(c, OP_MOD, first, tn__int(c, share * lanes)));
+  bool is = tn__is_int_const(tn__simplify_index(c, tn__sub(c, base, whole)), 0);
+  return is && rest->lo >= 0 && rest->hi + (packed ? by->hi : 0) < share ? share : 0;
+}
+
+/* Do both have the elements of a row that all threads share out in turns, each as many at a time? */
+static bool have_shares(const walk *w, uint32_t i, uint32_t j) {
+  const tn_node *a = part_of(w)->ins[i], *b = part_of(w)->ins[j];
+  tn_node *of[2] = {w->lanes[i], w->lanes[j]};
+  int64_t lanes = (of[0]->hi > of[1]->hi ? of[0]->hi : of[1]->hi) + 1;
+  if (a->src[0]->op != OP_LOCAL || lanes < 1 || lanes > part_of(w)->group) return false;
+  int64_t share = share_of_lane(w, a->src[1], of[0], lanes);
+  return share && share == share_of_lane(w, b->src[1], of[1], lanes);
+}
+
 static bool is_one_thread(const walk *w, const taken *i, uint32_t j) {
   const tn_node *a = part_of(w)->ins[i->at], *b = part_of(w)->ins[j];
   tn_node *of[2] = {w->lanes[i->at], w->lanes[j]};
@@ -184,6 +213,7 @@ static bool is_one_thread(const walk *w, const taken *i, uint32_t j) {
   if (of[0] && of[1] && tn__substitute(w->c, b->src[1], &of[1], &of[0], 1) == a->src[1] &&
       tn__writers_tell(w->c, w->k, w->part, a->src[1], of[0], a->src[0]->op != OP_LOCAL || i->same > 0))
     return true;
+  if (of[0] && of[1] && have_shares(w, i->at, j)) return true;
   return stay_apart(w, i, j);
 }
 

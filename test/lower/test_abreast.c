@@ -184,7 +184,7 @@ static void check_threads(tn_ctx *c, void *arg) {
   less->across = true;
   assert_false(tn__fit_abreast(k, 2, &p.dev->target));
   less->across = false;
-  more->beside = 2; /* registers are counted for it alone */
+  more->beside = 2, k[first]->shared = 64; /* registers, and what it shares, are counted for it alone */
   assert_false(tn__fit_abreast(k, 2, &p.dev->target));
 }
 

@@ -31,11 +31,13 @@ static const row rows[] = {
     {"a single row of one", "f32", "exp", "sum", 1, 1, 1, NULL},
 };
 
-static void check(const char *device, const char *name, const char *text, const char *step, bool plain) {
+/* by: the mapping that is taken, not whichever is predicted to be best; NULL: that one */
+static void check_by(const char *by, const char *device, const char *name, const char *text, const char *step,
+                     bool plain) {
   char why[512], noted[64];
   tn_ctx *c = tn_ctx_open(&(tn_options){.device = device, .quiet = 1, .verify = "strict"});
   assert_non_null(c);
-  if (step) tn__device_get(c, 0)->usual = tn__variant_find("half groups"); /* not whichever is predicted to be best */
+  if (by) tn__device_get(c, 0)->usual = tn__variant_find(by);
   coverage_watch(tn__device_get(c, 0));
   snprintf(noted, sizeof noted, "%s:%s", device, step ? step : "");
   uint64_t before = coverage_of("step", noted);
@@ -45,6 +47,10 @@ static void check(const char *device, const char *name, const char *text, const 
   graph_free(c, &g);
   tn_ctx_close(c);
   if (step && coverage_of("step", noted) == before) fail_msg("%s, %s: the step %s is not taken", name, device, step);
+}
+
+static void check(const char *device, const char *name, const char *text, const char *step, bool plain) {
+  check_by(step ? "half groups" : NULL, device, name, text, step, plain);
 }
 
 static void all_rows(void **state) {
@@ -105,9 +111,54 @@ static void same_for_all_rows(void **state) {
         NULL, true);
 }
 
+/* Weights beside a row that threads keep: rows of whole turns and not, and of a number of turns that nothing divides */
+static void weights_beside_rows(void **state) {
+  static const struct {
+    int length;
+    const char *dtype, *step;
+  } of[] = {{1023, "f32", "several"}, {509, "f32", "several"}, {991, "f32", NULL}, {1021, "f16", "several"}};
+  (void)state;
+  for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+    char text[1024];
+    int n = of[i].length;
+    const char *d = of[i].dtype;
+    snprintf(text, sizeof text,
+             "%%1 = param %s[5,%d] 5 %d {0 0}\n%%2 = sum %s[5] %%1 {1}\n%%3 = reshape %s[5,1] %%2 5 1\n"
+             "%%4 = expand %s[5,%d] %%3 5 %d\n%%5 = max %s[5,%d] %%1 %%4\n%%6 = param %s[%d] %d {1 0}\n"
+             "%%7 = reshape %s[1,%d] %%6 1 %d\n%%8 = expand %s[5,%d] %%7 5 %d\n%%9 = mul %s[5,%d] %%5 %%8\n"
+             "%%10 = sink void %%9 {\"outputs\"}\n",
+             d, n, n, d, d, d, n, n, d, n, d, n, n, d, n, n, d, n, n, d, n);
+    check_by("team 32", i % 2 ? "ref:sm_80" : "ref:sm_90", "weights beside rows", text, of[i].step, true);
+  }
+}
+
+/* Two loops that are reduced as one: threads take neighbours, which never lie in different turns of the outer one. */
+static void neighbours_of_two_loops(void **state) {
+  (void)state;
+  check_by("whole", "ref:sm_90", "two loops as one",
+           "%1 = param f32[9,5,68] 9 5 68 {0 0}\n"
+           "%2 = sum f32[5] %1 {0 2}\n"
+           "%3 = sink void %2 {\"outputs\"}\n",
+           "pack", false);
+}
+
+/* A row for which one group of a unit has room, kept where the threads share memory, each its own elements */
+static void rows_alone(void **state) {
+  (void)state;
+  check_by("row alone", "ref:sm_90", "a row alone",
+           "%1 = param f32[16,26001] 16 26001 {0 0}\n"
+           "%2 = rmax f32[16] %1 {1}\n"
+           "%3 = reshape f32[16,1] %2 16 1\n"
+           "%4 = expand f32[16,26001] %3 16 26001\n"
+           "%5 = eq bool[16,26001] %1 %4\n"
+           "%6 = sink void %5 {\"outputs\"}\n",
+           "row", true);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(all_rows), cmocka_unit_test(columns_at_all_levels),
                                      cmocka_unit_test(blocks_that_differ),
-                                     cmocka_unit_test(same_for_all_rows)};
+                                     cmocka_unit_test(same_for_all_rows), cmocka_unit_test(weights_beside_rows),
+                                     cmocka_unit_test(neighbours_of_two_loops), cmocka_unit_test(rows_alone)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

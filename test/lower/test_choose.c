@@ -104,6 +104,44 @@ static void patches_and_packs(void **state) {
        "%2 = sum f16 %1 {0}\n"
        "%3 = sink void %2 {\"outputs\"}\n",
        "# k0: pack(0,"},
+      /* weights beside a row that threads keep */
+      {"%1 = param f32[4112,1023] 4112 1023 {0 0}\n"
+       "%2 = sum f32[4112] %1 {1}\n"
+       "%3 = reshape f32[4112,1] %2 4112 1\n"
+       "%4 = expand f32[4112,1023] %3 4112 1023\n"
+       "%5 = neg f32[4112,1023] %4\n"
+       "%6 = add f32[4112,1023] %1 %5\n"
+       "%7 = param f32[1023] 1023 {1 0}\n"
+       "%8 = reshape f32[1,1023] %7 1 1023\n"
+       "%9 = expand f32[4112,1023] %8 4112 1023\n"
+       "%10 = mul f32[4112,1023] %6 %9\n"
+       "%11 = sink void %10 {\"outputs\"}\n",
+       "several(1,8) group(32)"},
+      /* two loops as one, whose inner one packs divide */
+      {"%1 = param f32[32,64,3136] 32 64 3136 {0 0}\n"
+       "%2 = sum f32[64] %1 {0 2}\n"
+       "%3 = sink void %2 {\"outputs\"}\n",
+       "whole pack(3,4) group(1024)"},
+      /* lines of two, which go on 533000 times */
+      {"%1 = param f32[32,533000,2] 32 533000 2 {0 0}\n"
+       "%2 = exp f32[32,533000,2] %1\n"
+       "%3 = permute f32[2,533000,32] %2 {2 1 0}\n"
+       "%4 = sink void %3 {\"outputs\"}\n",
+       "turn 32 "},
+      /* rows for which only one group of a unit has room */
+      {"%1 = param f32[1024,50000] 1024 50000 {0 0}\n"
+       "%2 = rmax f32[1024] %1 {1}\n"
+       "%3 = reshape f32[1024,1] %2 1024 1\n"
+       "%4 = expand f32[1024,50000] %3 1024 50000\n"
+       "%5 = neg f32[1024,50000] %4\n"
+       "%6 = add f32[1024,50000] %1 %5\n"
+       "%7 = exp f32[1024,50000] %6\n"
+       "%8 = sum f32[1024] %7 {1}\n"
+       "%9 = reshape f32[1024,1] %8 1024 1\n"
+       "%10 = expand f32[1024,50000] %9 1024 50000\n"
+       "%11 = div f32[1024,50000] %7 %10\n"
+       "%12 = sink void %11 {\"outputs\"}\n",
+       "row alone "},
   };
   tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
   (void)state;

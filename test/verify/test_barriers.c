@@ -277,8 +277,57 @@ static void turns_of_a_loop(void **state) {
     }
 }
 
+/* ---- rows that threads share out ---- */
+
+/* All turns of one loop store to a row, all of another load it, with no barrier: far too many to try.  Each element is
+ * one thread's where a turn is of whole shares, and both loops give it the same. */
+typedef struct shared_out {
+  int share[2], turn[2], next[2]; /* of each loop: elements of a thread in a turn, and of a turn; threads further on */
+  bool own;
+  char why[300];
+} shared_out;
+
+static void share_out(tn_ctx *c, void *arg) {
+  shared_out *q = arg;
+  lin *l = lin_new(c, "shares");
+  tn_node *mem = lin_local_of(l, TN_F32, 1 << 24, TN__OWN_KEPT);
+  tn_node *out = lin_buf(l, TN_F32, true);
+  l->k.part[0].group = 32;
+  for (int i = 0; i < 2; i++) {
+    tn_node *turn = lin_range(l, tn__int(c, 100000), AX_LOOP, 2 * i);
+    tn_node *lane = lin_range(l, tn__int(c, 32), AX_UPCAST, 2 * i + 1);
+    tn_node *mine = tn__mul(c, tn__add(c, lane, tn__int(c, q->next[i])), tn__int(c, q->share[i]));
+    tn_node *at = tn__add(c, tn__mul(c, turn, tn__int(c, q->turn[i])), mine);
+    if (i) lin_store(l, OP_STORE, out, at, lin_load(l, mem, at, NULL), NULL);
+    else lin_store(l, OP_STORE, mem, at, tn__const_num(c, TN_F32, 1), NULL);
+    lin_end(l, lane);
+    lin_end(l, turn);
+  }
+  const char *why = tn__barriers_check(c, &l->k, 0);
+  snprintf(q->why, sizeof q->why, "%s", why ? why : "");
+}
+
+static void shares(void **state) {
+  static const shared_out rows[] = {{.share = {4, 4}, .turn = {128, 128}, .own = true},
+                                    {.share = {1, 1}, .turn = {32, 96}, .own = true},
+                                    {.share = {4, 4}, .turn = {128, 128}, .next = {0, 1}},
+                                    {.share = {4, 4}, .turn = {128, 132}},
+                                    {.share = {4, 2}, .turn = {128, 128}}};
+  struct tn_ctx c;
+  (void)state;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    shared_out q = rows[i];
+    assert_true(test_ctx_open(&c));
+    assert_true(tn__ctx_run(&c, "share_out", share_out, &q));
+    if (!*q.why != q.own) fail_msg("row %zu: %s", i, q.why);
+    tn__rules_close(&c);
+    assert_int_equal(test_ctx_close(&c), 0);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(each_barrier_is_needed), cmocka_unit_test(forms),
-                                     cmocka_unit_test(loops_without_turns), cmocka_unit_test(turns_of_a_loop)};
+                                     cmocka_unit_test(loops_without_turns), cmocka_unit_test(turns_of_a_loop),
+                                     cmocka_unit_test(shares)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
