@@ -53,8 +53,8 @@ bool tn__may_join(const tn__kernel *k);
 enum { TN__JOINT_BUFFERS = 128 /* at most: a launch has room for as many, and some sizes */ };
 /* ... do threads of a block meet in the part, that are not all threads of some that run in step? */
 bool tn__meets(const tn__part *p);
-/* ... the parts of each, and all that they require, over buffers slot[i][s] for slot s of kernel i, and scratch memory of
- * their own; and what a kernel of such parts has to say of itself, but for its note */
+/* ... the parts of each, and all that they require, over buffers slot[i][s] for slot s of kernel i, and scratch memory
+ * of their own; and what a kernel of such parts has to say of itself, but for its note */
 void tn__joint_parts(tn_ctx *c, tn__arena *a, tn__kernel *const *k, uint32_t n, uint32_t *const *slot, tn__part **part,
               tn__nodes *require);
 void tn__joint_end(tn__arena *a, tn__kernel *all, const char *step, uint32_t index);
@@ -69,8 +69,8 @@ tn__kernel *tn__abreast(tn_ctx *c, tn__arena *a, tn__kernel *const *k, uint32_t 
 /* stages.c: what the kernel takes as stages of a block of so many threads, without the launch; INFINITY: it cannot be
  * such */
 double tn__stages_time(tn__arena *a, const tn__kernel *k, const tn__target *t, int threads);
-/* ... do these kernels fit into one launch; and as such, in this order; slot: as above, where what one stores and another
- * loads is the same */
+/* ... do these kernels fit into one launch; and as such, in this order; slot: as above, where what one stores and
+ * another loads is the same */
 bool tn__fit_stages(tn__kernel *const *k, uint32_t n, const tn__target *target);
 tn__kernel *tn__stages(tn_ctx *c, tn__arena *a, tn__kernel *const *k, uint32_t n, uint32_t *const *slot, int threads,
                        uint32_t index);
@@ -80,7 +80,7 @@ tn_node *tn__by_hand(tn_ctx *c, tn__arena *a, tn_node *body, const tn__target *t
 
 /* cost.c: seconds that a kernel takes, as far as its form and the target tell; INFINITY: they do not */
 double tn__kernel_time(tn__arena *a, const tn__kernel *k, const tn__target *t);
-/* ... that a part of it takes as a stage of a block that is alone on the device; INFINITY: there are too few registers */
+/* ... that a part of it takes as a stage of a block that is alone on the device; INFINITY: registers are too few */
 double tn__stage_time(tn__arena *a, const tn__kernel *k, const tn__part *p, const tn__target *t);
 
 /* choose.c: the variant that takes least; *ranking, in `keep`: how the best few compare, untouched where there is no

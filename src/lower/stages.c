@@ -3,8 +3,8 @@
  * kernels for groups, as they are lowered (joint.c): a block goes through all turns of its groups' loop, however few
  * blocks there are.
  *
- * Stages have as many threads as the block where threads wait for each other in them.  So a part gets more groups side by
- * side, where these have no memory in common and divide the loop's turns, or threads that rest. */
+ * Stages have as many threads as the block where threads wait for each other in them.  So a part gets more groups side
+ * by side, where these have no memory in common and divide the loop's turns, or threads that rest. */
 #include "lower/launch_extent.h"
 #include "lower/lower.h"
 #include <math.h>

@@ -31,8 +31,8 @@ static tn_status run_conv(tn__plan *p, tn__step *st, const tn__conv *v, tn__buff
 
 /* Does memory hold what the kernel relies on?  Nothing that is generated looks at that: with other values threads could
  * meet, or reach beyond a buffer.  Kernels that are written by hand are not recorded: each launch is looked at.  Of
- * those that the schedule made what they require is known, and looked at where schedules are validated; what a stage has
- * written for the next ones is looked at behind the launch. */
+ * those that the schedule made what they require is known, and looked at where schedules are validated; what a stage
+ * has written for the next ones is looked at behind the launch. */
 static void check_requires(tn_ctx *c, tn__plan *p, const tn__step *st, const tn__kernel *k, bool written) {
   tn__env env = {.key = p->var.v, .val = p->value, .n = p->var.n};
   for (uint32_t i = 0; i < k->nrequire; i++) {

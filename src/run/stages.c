@@ -8,7 +8,7 @@
 
 enum {
   AHEAD = 16,  /* items that are looked at, so that values need not be kept for long */
-  WIDTHS = 3,  /* of blocks: the widest, half of that, a quarter */
+  WIDTHS = 6,  /* of blocks: the widest, half of that, and so on */
   REPEATS = TN__MAX_PARTS / 2, /* stages, at least, of which a chain ends where it would begin again: so that the next
                                 * one is the same kernel */
   UNKNOWN = -1
@@ -58,18 +58,28 @@ static bool follows(const search *s, const tn__item *it) {
   return reads;
 }
 
-/* Takes the items of w less as stages than they spare?  And of how many threads */
+/* Seconds that a block of this width takes longer for the items than they do as they are.  One that takes longer by
+ * itself than it spares is better left out. */
+/* a choice: any is right */
+static double time_lost(search *s, const tn__crew *w, int width) {
+  double lost = 0;
+  for (uint32_t m = 0; m < w->n; m++) {
+    int kernel = s->l->kernel_of[w->item[m]];
+    double more = time_of_stages(s, kernel, width) - time_alone(s, kernel);
+    if (more > SPENT * s->l->kernel[kernel]->nparts * (double)s->l->target->launch) return INFINITY;
+    lost += more;
+  }
+  return lost;
+}
+
+/* Do the items of w lose less as stages than they spare?  And of how many threads: of as few as lose no more. */
 /* a choice: either is right */
 static bool is_worth_it(search *s, tn__crew *w) {
   double least = INFINITY, launches = -1;
   for (uint32_t m = 0; m < w->n; m++) launches += s->l->kernel[s->l->kernel_of[w->item[m]]]->nparts;
   for (int width = 0; width < WIDTHS; width++) {
-    double more = 0;
-    for (uint32_t m = 0; m < w->n; m++) {
-      int kernel = s->l->kernel_of[w->item[m]];
-      more += time_of_stages(s, kernel, width) - time_alone(s, kernel);
-    }
-    if (more < least) least = more, w->threads = threads_of(s, width);
+    double lost = time_lost(s, w, width);
+    if (lost <= least) least = lost, w->threads = threads_of(s, width);
   }
   return least <= SPENT * launches * (double)s->l->target->launch;
 }

@@ -32,8 +32,10 @@ static bool check_source(facts *f, const tn_node *n) {
 }
 
 static bool loads_from(const tn__part *p, int64_t slot) {
-  for (uint32_t i = 0; i < p->n; i++)
-    if (p->ins[i]->op == OP_LOAD && p->ins[i]->src[0]->op == OP_PARAM && p->ins[i]->src[0]->ints[0] == slot) return true;
+  for (uint32_t i = 0; i < p->n; i++) {
+    const tn_node *n = p->ins[i];
+    if (n->op == OP_LOAD && n->src[0]->op == OP_PARAM && n->src[0]->ints[0] == slot) return true;
+  }
   return false;
 }
 

@@ -23,7 +23,7 @@ typedef struct reading {
   const tn__readback_subject *s;
   tn__encoded code;
   uint32_t part, first; /* of its launch */
-  uint32_t stages;      /* of its launch, of which it is one; 0: it is none.  By itself it runs by any number of blocks. */
+  uint32_t stages;      /* of its launch, of which it is one; 0: it is none.  Alone it runs by any number of blocks. */
   int64_t extent, before, others; /* of the part; blocks of its launch: before its own, and in all but for its own */
   tn__exact_memory want, got;
   tn__exact *reg;

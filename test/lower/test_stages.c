@@ -192,8 +192,8 @@ static void check_required(tn_ctx *c, void *arg) {
 static bool reads_back(pair *w, const char *text, tn__sb *why) {
   const int64_t size[] = {185, 1, 185};
   tn__sb_init(why, &w->c->scratch);
-  return tn__readback(w->c, &(tn__readback_subject){.kernel = w->all, .language = TN__READ_CUDA, .text = text, .size = size},
-                      why) == TN__READ_EQUAL;
+  tn__readback_subject subject = {.kernel = w->all, .language = TN__READ_CUDA, .text = text, .size = size};
+  return tn__readback(w->c, &subject, why) == TN__READ_EQUAL;
 }
 
 /* The text without its line around `at` */

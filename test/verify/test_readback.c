@@ -377,7 +377,8 @@ static void put_joint(shelf *h, const tn__target *target, int last, bool stages)
   }
   tn__kernel *both = stages ? tn__stages(c, &c->scratch, k, 2, slot, STAGE_THREADS, (uint32_t)h->n)
                             : tn__abreast(c, &c->scratch, k, 2, slot, (uint32_t)h->n);
-  *x = (printed){.program = stages ? "stages" : "abreast", .subject = {.kernel = both, .language = h->l->language, .size = size}};
+  *x = (printed){.program = stages ? "stages" : "abreast",
+                 .subject = {.kernel = both, .language = h->l->language, .size = size}};
   x->text = print_kernel(c, h->l->dialect, both);
   h->n++;
 }
