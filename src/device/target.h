@@ -29,7 +29,7 @@ typedef struct tn__target {
   bool exchanges;   /* threads that run in step exchange values without memory */
   size_t adds;      /* sizes, or-ed, of the integers that threads may add to in memory at once, in any order */
   bool copies;      /* what threads ask for is copied to where they share memory while they go on */
-  bool abreast;     /* a launch may be of several kernels, each by blocks of its own */
+  bool joins;       /* a launch may be of several kernels, abreast or one after the other */
   size_t registers; /* bytes of values that the threads of a unit hold without memory */
   size_t shared;    /* bytes that the threads of a group may share; `kept` are of those */
 

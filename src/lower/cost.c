@@ -63,6 +63,7 @@ typedef struct look {
   const tn__kernel *k;
   const tn__part *p;
   double blocks, warps, resident; /* turns of a block's groups; of a block; blocks that a unit has room for */
+  double units;                   /* that may run blocks */
   double clock;                   /* cycles in a second */
   tn__vec(loop) open;
   tn__vec(touch) touched;
@@ -487,18 +488,20 @@ static void look_at_all(look *l) {
   }
 }
 
-static double part_time(tn__arena *a, const tn__kernel *k, const tn__part *p, const tn__target *t) {
+/* stage: all turns are one block's */
+static double part_time(tn__arena *a, const tn__kernel *k, const tn__part *p, const tn__target *t, bool stage) {
   look l = {.a = a,
             .t = t,
             .k = k,
             .p = p,
             .blocks = 1,
+            .units = stage ? 1 : t->units,
             .warps = ceil(tn__threads_of_block(p) / (double)LANES),
             .clock = (double)t->rate / t->thread_lanes};
-  l.resident = room_of(&l);
+  l.resident = stage ? 1 : room_of(&l);
   look_at_all(&l);
-  double sectors = 0, near = 0, lines = 0, units = fmin(t->units, l.blocks),
-         side = fmin(l.resident * t->units, l.blocks);
+  double sectors = 0, near = 0, lines = 0, units = fmin(l.units, l.blocks),
+         side = fmin(l.resident * l.units, l.blocks);
   for (uint32_t i = 0; i < l.touched.n; i++) {
     const touch *x = &l.touched.v[i];
     double bytes = x->of_group * t->sector;
@@ -510,21 +513,29 @@ static double part_time(tn__arena *a, const tn__kernel *k, const tn__part *p, co
   }
   double memory = (double)t->rate * t->units / (double)t->balance * sizeof(float);
   double time = sectors * t->sector / memory;
-  time = fmax(time, near * t->sector / ((double)t->far_rate * memory));
+  time = fmax(time, near * t->sector / ((double)t->far_rate * memory * l.units / t->units));
   time = fmax(time, near / (PORT * units * l.clock));
   time = fmax(time, lines / (units * l.clock));
   time = fmax(time, l.banks * l.blocks / (units * l.clock));
   time = fmax(time, l.work * l.blocks / (units * (double)t->rate));
   double alone = l.waiting + l.work / (l.warps * LANES);
-  time = fmax(time, fmax(1, l.blocks / (l.resident * t->units)) * ((double)t->latency + alone / l.clock));
+  time = fmax(time, fmax(1, l.blocks / (l.resident * l.units)) * ((double)t->latency + alone / l.clock));
   return time;
+}
+
+double tn__stage_time(tn__arena *a, const tn__kernel *k, const tn__part *p, const tn__target *t) {
+  const look l = {.a = a, .t = t, .k = k, .p = p};
+  if (tn__threads_of_block(p) * registers_of(&l) > (double)t->registers / 4) return INFINITY;
+  return part_time(a, k, p, t, true) + MEETING * t->thread_lanes / (double)t->rate;
 }
 
 double tn__kernel_time(tn__arena *a, const tn__kernel *k, const tn__target *t) {
   double time = 0;
   for (uint32_t p = 0; p < k->nparts; p++) {
     if (k->part[p].tile || !k->part[p].group) return INFINITY;
-    time += part_time(a, k, &k->part[p], t) + (double)t->launch;
+    bool stage = tn__is_stage(k, p);
+    time += stage ? tn__stage_time(a, k, &k->part[p], t) : part_time(a, k, &k->part[p], t, false);
+    if (!k->part[p].behind) time += (double)t->launch;
   }
   return time;
 }

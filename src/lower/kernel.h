@@ -47,8 +47,9 @@
 #define TN_LOWER_KERNEL_H
 #include "ir/ctx.h"
 
-/* Parts of a kernel, at most: as many as reductions stand one above the other, and one more; or as go together */
-enum { TN__MAX_PARTS = 8 };
+/* Parts of a kernel, at most; as it is lowered: as many as reductions stand one above the other, and one more, which is
+ * also how many go abreast */
+enum { TN__MAX_PARTS = 16, TN__OWN_PARTS = 8 };
 
 /* ---- scratch memory ---- */
 
@@ -113,6 +114,7 @@ typedef struct tn__part { /* parts run one after the other, each over all its sl
   int beside;       /* blocks that are to have room in a unit, for a compiler to know; 0: not said */
   bool across;      /* neighbouring threads of a block are those of neighbouring groups, not of one */
   bool abreast;     /* it may run at once with the part before it, by blocks of the same launch (abreast.c) */
+  bool behind;      /* it runs behind the part before it, by the same launch, which is of one block (stages.c) */
   int subgroup;     /* of those, how many run in step */
   size_t adds;      /* the target's: sizes of integers that turns may add to at once */
   tn__tile *tile;   /* NULL: no product by tiles */
@@ -153,15 +155,29 @@ static inline int tn__threads_of_block(const tn__part *p) {
 
 /* Behind the last of the parts that are launched as one with part p, the first of them. */
 static inline uint32_t tn__launch_end(const tn__kernel *k, uint32_t p) {
-  for (p++; p < k->nparts && k->part[p].abreast;) p++;
+  for (p++; p < k->nparts && (k->part[p].abreast || k->part[p].behind);) p++;
   return p;
 }
+/* Is that launch one block, which goes through the parts one after the other, with a barrier behind each? */
+static inline bool tn__has_stages(const tn__kernel *k, uint32_t p) {
+  return p + 1 < k->nparts && k->part[p + 1].behind;
+}
+static inline bool tn__is_stage(const tn__kernel *k, uint32_t p) { return k->part[p].behind || tn__has_stages(k, p); }
 /* Threads of that launch's blocks: those of a part that has fewer leave the rest idle. */
 static inline int tn__threads_of_launch(const tn__kernel *k, uint32_t p) {
   int most = 0;
   for (uint32_t end = tn__launch_end(k, p); p < end; p++)
     if (tn__threads_of_block(&k->part[p]) > most) most = tn__threads_of_block(&k->part[p]);
   return most;
+}
+
+static inline bool tn__stores_to(const tn__part *p, int64_t slot) {
+  for (uint32_t i = 0; i < p->n; i++) {
+    const tn_node *n = p->ins[i];
+    if ((n->op == OP_STORE || n->op == OP_STOREADD) && n->src[0]->op == OP_PARAM && n->src[0]->ints[0] == slot)
+      return true;
+  }
+  return false;
 }
 
 /* May turns of all loops meet where this STOREADD adds?  Sums of integers are the same in any order. */

@@ -661,7 +661,7 @@ void tn__linearise(tn_ctx *c, tn__arena *a, tn_node *body, tn__part *part) {
 
 /* Cuts a body where a load waits for a store to a whole buffer; gives the parts' sinks. */
 uint32_t tn__cut_parts(tn_ctx *c, tn__arena *a, tn_node *body, tn_node **sink) {
-  tn__nodes all = {0}, stores[TN__MAX_PARTS] = {{0}}, old = {0}, new_ = {0};
+  tn__nodes all = {0}, stores[TN__OWN_PARTS] = {{0}}, old = {0}, new_ = {0};
   tn__map part;
   uint32_t last = 0;
   tn__map_init(&part, a);
@@ -677,7 +677,7 @@ uint32_t tn__cut_parts(tn_ctx *c, tn__arena *a, tn_node *body, tn_node **sink) {
       tn__vec_push(a, &new_, n->src[0]);
     }
     tn__map_put(&part, (uint64_t)(uintptr_t)n, p + wait);
-    if (p == TN__MAX_PARTS) tn__fail(c, TN_ENOTSUP, "a kernel of more than %d parts", TN__MAX_PARTS);
+    if (p == TN__OWN_PARTS) tn__fail(c, TN_ENOTSUP, "a kernel of more than %d parts", TN__OWN_PARTS);
     if ((n->op != OP_STORE && n->op != OP_STOREADD) || tn__buffer_of(n)->op == OP_LOCAL) continue;
     tn__vec_push(a, &stores[p], n);
     if (p > last) last = p;

@@ -168,7 +168,7 @@ tn__kernel *tn__lower(tn_ctx *c, tn__arena *a, tn_node *body, const tn__target *
                       uint32_t index) {
   if (tn__is_program(body)) return lower_program(c, a, body, target, index);
   tn__kernel *k = tn__arena_zalloc(a, sizeof *k);
-  tn_node *part[TN__MAX_PARTS];
+  tn_node *part[TN__OWN_PARTS];
   body = take_requires(c, a, body, k);
   tn__lowering l = {.c = c, .a = a, .target = target, .next_range = range_ids(a, body)};
   l.variant = variant ? variant : tn__variant_at(0);

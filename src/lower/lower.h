@@ -48,6 +48,18 @@ static inline bool tn__is_program(const tn_node *body) { return body->name && !s
  * is checked. */
 tn__kernel tn__program_as_written(const tn__kernel *k);
 
+/* joint.c: may the kernel be one with others?  Its sizes are known when it is printed, and it has no tiles, which have
+ * shared memory and registers to themselves. */
+bool tn__may_join(const tn__kernel *k);
+enum { TN__JOINT_BUFFERS = 128 /* at most: a launch has room for as many, and some sizes */ };
+/* ... do threads of a block meet in the part, that are not all threads of some that run in step? */
+bool tn__meets(const tn__part *p);
+/* ... the parts of each, and all that they require, over buffers slot[i][s] for slot s of kernel i, and scratch memory
+ * of their own; and what a kernel of such parts has to say of itself, but for its note */
+void tn__joint_parts(tn_ctx *c, tn__arena *a, tn__kernel *const *k, uint32_t n, uint32_t *const *slot, tn__part **part,
+              tn__nodes *require);
+void tn__joint_end(tn__arena *a, tn__kernel *all, const char *step, uint32_t index);
+
 /* abreast.c: do these kernels need nothing of each other that a launch could not give them all at once?  What they do
  * for each other is for the caller to know. */
 bool tn__fit_abreast(tn__kernel *const *k, uint32_t n, const tn__target *target);
@@ -55,11 +67,22 @@ bool tn__fit_abreast(tn__kernel *const *k, uint32_t n, const tn__target *target)
 tn__kernel *tn__abreast(tn_ctx *c, tn__arena *a, tn__kernel *const *k, uint32_t n, uint32_t *const *slot,
                         uint32_t index);
 
+/* stages.c: what the kernel takes as stages of a block of so many threads, without the launch; INFINITY: it cannot be
+ * such */
+double tn__stages_time(tn__arena *a, const tn__kernel *k, const tn__target *t, int threads);
+/* ... do these kernels fit into one launch; and as such, in this order; slot: as above, where what one stores and
+ * another loads is the same */
+bool tn__fit_stages(tn__kernel *const *k, uint32_t n, const tn__target *target);
+tn__kernel *tn__stages(tn_ctx *c, tn__arena *a, tn__kernel *const *k, uint32_t n, uint32_t *const *slot, int threads,
+                       uint32_t index);
+
 /* by_hand.c: a body that a user wrote, as the schedule might have made it; itself where the schedule has */
 tn_node *tn__by_hand(tn_ctx *c, tn__arena *a, tn_node *body, const tn__target *target);
 
 /* cost.c: seconds that a kernel takes, as far as its form and the target tell; INFINITY: they do not */
 double tn__kernel_time(tn__arena *a, const tn__kernel *k, const tn__target *t);
+/* ... that a part of it takes as a stage of a block that is alone on the device; INFINITY: registers are too few */
+double tn__stage_time(tn__arena *a, const tn__kernel *k, const tn__part *p, const tn__target *t);
 
 /* choose.c: the variant that takes least; *ranking, in `keep`: how the best few compare, untouched where there is no
  * choice */
@@ -312,6 +335,6 @@ tn_node *tn__turn_in_groups(tn__lowering *l, tn_node *part, tn__part *out);
 /* turn_columns.c: ... and what reductions load across their lanes; the part itself if nothing is */
 tn_node *tn__turn_columns(tn__lowering *l, tn_node *part);
 /* linearise.c */
-uint32_t tn__cut_parts(tn_ctx *c, tn__arena *a, tn_node *body, tn_node **part); /* TN__MAX_PARTS at most */
+uint32_t tn__cut_parts(tn_ctx *c, tn__arena *a, tn_node *body, tn_node **part); /* TN__OWN_PARTS at most */
 void tn__linearise(tn_ctx *c, tn__arena *a, tn_node *body, tn__part *part);
 #endif

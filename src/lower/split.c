@@ -386,7 +386,7 @@ static tn_node *split_row(tn__lowering *l, tn_node *body) {
   uint32_t n = 0;
   for (uint32_t k = 0; k < p.r.n; k++)
     if (row.rows >> k & 1) names[n++] = p.r.range[k];
-  for (int level = 0; level < TN__MAX_PARTS; level++) {
+  for (int level = 0; level < TN__OWN_PARTS; level++) {
     if (!(x = whole_reduction(&p, &row))) break;
     body = split(l, body, x, count, NULL);
     tn__survey_loops(l->c, l->a, body, &p);
@@ -525,7 +525,7 @@ static tn_node *split_levels(tn__lowering *l, tn_node *body) {
   tn__survey_loops(l->c, l->a, body, &p);
   if (!may_split(&p) || tn__closed_work(&p) < TN__SPLIT_WORK) return body;
   tn_node *whole = body;
-  for (int parts = 1; parts < TN__MAX_PARTS; parts++) {
+  for (int parts = 1; parts < TN__OWN_PARTS; parts++) {
     tn_node *x[TN__MAX_RANGES], *block = NULL;
     int64_t count = 0;
     uint32_t n = find_level(l, &p, x, &count);

@@ -935,7 +935,16 @@ static void put_part(tn__printer *p) {
   for (uint32_t at = 0; at < p->part->n; at++) at = put_instruction(p, at);
 }
 
-/* One of several parts of a launch: for its blocks, and for as many threads of each as it has. */
+/* For as many threads of a block as the part has */
+static void put_some(tn__printer *p, int threads) {
+  bool some = tn__threads_of_block(p->part) < threads;
+  if (some) tn__print_line(p, "if (%s < %d) {", p->d->group->thread, tn__threads_of_block(p->part));
+  p->depth += some;
+  put_part(p);
+  if (some) tn__print_brace(p, "}");
+}
+
+/* One of several parts of a launch: for its blocks. */
 static void put_branch(tn__printer *p, uint32_t number, int threads, bool last) {
   const tn__group_words *w = p->d->group;
   const char *other = p->before ? "} else " : "";
@@ -945,12 +954,18 @@ static void put_branch(tn__printer *p, uint32_t number, int threads, bool last) 
   if (last) tn__print_line(p, "%s{", other);
   else tn__print_line(p, "%sif (%s < %" PRId64 ") {", other, w->group, p->before + p->blocks);
   p->depth++;
-  bool some = tn__threads_of_block(p->part) < threads;
-  if (some) tn__print_line(p, "if (%s < %d) {", w->thread, tn__threads_of_block(p->part));
-  p->depth += some;
-  put_part(p);
-  if (some) tn__print_brace(p, "}");
+  put_some(p, threads);
   p->before += p->blocks;
+}
+
+/* One of several parts that a block goes through: what it stores all threads may load behind it. */
+static void put_stage(tn__printer *p, uint32_t number, int threads, bool last) {
+  tn__print_begin(p, number);
+  tn__print_line(p, "{");
+  p->depth++;
+  put_some(p, threads);
+  tn__print_brace(p, "}");
+  if (!last) tn__print_line(p, "%s", p->d->group->barrier[0]);
 }
 
 void tn__print_group(tn__printer *p, uint32_t part, uint32_t end) {
@@ -960,8 +975,10 @@ void tn__print_group(tn__printer *p, uint32_t part, uint32_t end) {
   put_memory(p, part, end);
   p->before = p->blocks = 0;
   p->part = &p->k->part[part];
+  bool stages = tn__has_stages(p->k, part);
   if (end == part + 1) put_part(p);
-  for (uint32_t n = part; end > part + 1 && n < end; n++) put_branch(p, n, threads, n + 1 == end);
+  for (uint32_t n = part; end > part + 1 && n < end; n++)
+    (stages ? put_stage : put_branch)(p, n, threads, n + 1 == end);
   if (p->before) tn__print_brace(p, "}");
   p->before = p->blocks = 0;
   tn__print_brace(p, "}");

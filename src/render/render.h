@@ -10,9 +10,10 @@
  * Languages with work groups: one kernel NAME_0, NAME_1 per part, of blocks of part.group threads times part.together
  * groups, in one dimension, and at most as many groups as the range has iterations (1 if there is none); the host
  * evaluates the extent.  Parts that are abreast are one kernel, named by the first of them, of just as many blocks as
- * they have together, in this order, and of the threads of the largest.  All buffers by slot, then all variables, as
- * 64-bit integers, are parameters of each.  Floats must be as in IEEE 754: no contraction, no flushing, exact division
- * and root.
+ * they have together, in this order, and of the threads of the largest.  Parts behind others are one kernel with these,
+ * named by the first of them, which is launched as one block, of the threads of the largest.  All buffers by slot, then
+ * all variables, as 64-bit integers, are parameters of each.  Floats must be as in IEEE 754: no contraction, no
+ * flushing, exact division and root.
  *   CUDA     pointers; k->shared bytes of dynamic shared memory.  Compile with --fmad=false.
  *   OpenCL   for each buffer the memory object and a byte offset into it (ulong); shared memory is the kernel's own.
  *   Metal    [[buffer(0)]] on; threadgroup memory 0: k->scratch bytes, 1: tn__render_cells(part).  No f64.

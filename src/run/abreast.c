@@ -3,7 +3,7 @@
  *
  * Items are taken in order.  With each go those of the next ones for which all that they read is there already: none of
  * them needs another, and whatever needs them comes later. */
-#include "run/abreast.h"
+#include "run/crew.h"
 #include "lower/launch_extent.h"
 #include <math.h>
 
@@ -53,14 +53,10 @@ static bool meet(const tn__item *x, const tn__item *y) {
 /* a choice: no is right */
 static bool may_go_along(const search *s, const tn__crew *w, uint32_t i) {
   const tn__item *it = &s->l->item[i];
-  if (s->gone[i] || s->l->kernel_of[i] < 0 || w->n == TN__MAX_PARTS || !is_ready(s, it)) return false;
+  if (s->gone[i] || s->l->kernel_of[i] < 0 || w->n == TN__OWN_PARTS || !is_ready(s, it)) return false;
   for (uint32_t m = 0; m < w->n; m++)
     if (meet(&s->l->item[w->item[m]], it)) return false;
   return true;
-}
-
-static void find_kernels(const tn__lowered *l, const tn__crew *w, tn__kernel **out) {
-  for (uint32_t m = 0; m < w->n; m++) out[m] = l->kernel[l->kernel_of[w->item[m]]];
 }
 
 /* Which share of the device its threads are, at most all of it */
@@ -97,10 +93,10 @@ static bool is_worth_it(search *s, const tn__crew *w) {
 
 /* a choice: no is right */
 static bool fits(search *s, const tn__crew *w, uint32_t i) {
-  tn__kernel *k[TN__MAX_PARTS];
+  tn__kernel *k[TN__OWN_PARTS];
   tn__crew more = *w;
   more.item[more.n++] = i;
-  find_kernels(s->l, &more, k);
+  tn__crew_kernels(s->l, &more, k);
   return tn__fit_abreast(k, more.n, s->l->target) && is_worth_it(s, &more);
 }
 
@@ -136,7 +132,7 @@ static tn__crew find_crew(search *s, uint32_t first) {
   return w;
 }
 
-tn__crews tn__crew_find(tn_ctx *c, const tn__lowered *l) {
+tn__crews tn__crew_abreast(tn_ctx *c, const tn__lowered *l) {
   tn__crews all = {0};
   search s = {.c = c,
               .l = l,
@@ -158,40 +154,4 @@ tn__crews tn__crew_find(tn_ctx *c, const tn__lowered *l) {
       for (uint32_t b = 0; b < l->item[w.item[m]].nout; b++) s.left[l->item[w.item[m]].buf[b]]--;
   }
   return all;
-}
-
-/* Where each slot goes: all that are written, then all that are read, then what kernels have for themselves. */
-static void place_slots(const tn__lowered *l, const tn__crew *w, uint32_t *const *slot) {
-  uint32_t at = 0;
-  for (int kind = 0; kind < 3; kind++)
-    for (uint32_t m = 0; m < w->n; m++) {
-      const tn__item *x = &l->item[w->item[m]];
-      const uint32_t end[] = {x->nout, x->nbuf, l->kernel[l->kernel_of[w->item[m]]]->nbuf};
-      for (uint32_t s = kind ? end[kind - 1] : 0; s < end[kind]; s++) slot[m][s] = at++;
-    }
-}
-
-tn__item tn__crew_item(tn__arena *keep, const tn__lowered *l, const tn__crew *w) {
-  tn__item it = {0};
-  for (uint32_t m = 0; m < w->n; m++) it.nbuf += l->item[w->item[m]].nbuf;
-  it.buf = tn__arena_alloc(keep, (it.nbuf + 1) * sizeof *it.buf);
-  uint32_t at = 0;
-  for (int read = 0; read < 2; read++) {
-    for (uint32_t m = 0; m < w->n; m++) {
-      const tn__item *x = &l->item[w->item[m]];
-      for (uint32_t s = read ? x->nout : 0; s < (read ? x->nbuf : x->nout); s++) it.buf[at++] = x->buf[s];
-    }
-    if (!read) it.nout = at;
-  }
-  return it;
-}
-
-tn__kernel *tn__crew_kernel(tn_ctx *c, const tn__lowered *l, const tn__crew *w, uint32_t index) {
-  tn__kernel *k[TN__MAX_PARTS];
-  uint32_t *slot[TN__MAX_PARTS];
-  find_kernels(l, w, k);
-  for (uint32_t m = 0; m < w->n; m++)
-    slot[m] = tn__alloc(c, (l->item[w->item[m]].nbuf + k[m]->nbuf + 1) * sizeof **slot);
-  place_slots(l, w, slot);
-  return tn__abreast(c, &c->scratch, k, w->n, slot, index);
 }

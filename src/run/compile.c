@@ -2,7 +2,7 @@
  * which order, schedule_cache.c goes through it. */
 #include "ir/text.h"
 #include "rewrite/rewrite.h"
-#include "run/abreast.h"
+#include "run/crew.h"
 #include "run/plan.h"
 #include "verify/concurrency.h"
 #include "verify/facts.h"
@@ -205,8 +205,9 @@ static void drop_kernels(tn_ctx *c, tn__plan *p) {
     if (p->step[i].kernel >= 0) p->step[i].kernel = number[p->step[i].kernel];
 }
 
-typedef struct united { /* kernels that are one, and its number */
-  uint32_t of[TN__MAX_PARTS], n, number;
+typedef struct united { /* items that are one, and the number of their kernel */
+  tn__crew crew;
+  uint32_t number;
 } united;
 
 typedef struct uniting {
@@ -216,11 +217,9 @@ typedef struct uniting {
 
 /* The kernel that the crew's are, made once */
 static uint32_t find_united(tn_ctx *c, tn__plan *p, uniting *u, const tn__crew *w) {
-  united x = {.n = w->n, .number = p->nkernels};
-  for (uint32_t m = 0; m < w->n; m++) x.of[m] = (uint32_t)u->all.kernel_of[w->item[m]];
   for (uint32_t i = 0; i < u->made.n; i++)
-    if (u->made.v[i].n == x.n && !memcmp(u->made.v[i].of, x.of, sizeof x.of)) return u->made.v[i].number;
-  tn__vec_push(&c->scratch, &u->made, x);
+    if (tn__crew_same(c, &u->all, &u->made.v[i].crew, w)) return u->made.v[i].number;
+  tn__vec_push(&c->scratch, &u->made, ((united){*w, p->nkernels}));
   tn__work work = tn__work_begin(c);
   p->kernel[p->nkernels] = take_kernel(c, p, tn__crew_kernel(c, &u->all, w, p->nkernels));
   tn__work_end(c, work);
@@ -228,7 +227,7 @@ static uint32_t find_united(tn_ctx *c, tn__plan *p, uniting *u, const tn__crew *
 }
 
 /* Items that go together as one */
-static void unite_items(tn_ctx *c, tn__plan *p) {
+static void unite_items(tn_ctx *c, tn__plan *p, tn__crews (*find)(tn_ctx *, const tn__lowered *)) {
   uint32_t n = p->s->items.n;
   int *kernel_of = tn__alloc(c, (n + 1) * sizeof *kernel_of);
   tn__kernel **kernel = tn__arena_dup(&c->scratch, p->kernel, (p->nkernels + 1) * sizeof *kernel);
@@ -240,7 +239,7 @@ static void unite_items(tn_ctx *c, tn__plan *p) {
                        .kernel = kernel,
                        .nkernel = p->nkernels}};
   for (uint32_t i = 0; i < n; i++) kernel_of[i] = p->step[i].kernel;
-  tn__crews crews = tn__crew_find(c, &u.all);
+  tn__crews crews = find(c, &u.all);
   if (crews.n == n) return;
   tn__item *item = tn__arena_alloc(&p->arena, (crews.n + 1) * sizeof *item);
   tn__step *step = tn__arena_zalloc(&p->arena, (crews.n + 1) * sizeof *step);
@@ -332,7 +331,7 @@ static void find_lives(tn__plan *p) {
 
 void tn__plan_lower(tn_ctx *c, tn__plan *p, const tn__variant *const *variant) {
   lower_items(c, p, variant);
-  if (p->dev->target.abreast) unite_items(c, p);
+  for (int way = 0; way < TN__CREW_WAYS && p->dev->target.joins; way++) unite_items(c, p, tn__crew_ways[way]);
   find_scratch(c, p);
   find_vars(c, p);
   find_needs(c, p);

@@ -31,13 +31,14 @@ static tn_status run_conv(tn__plan *p, tn__step *st, const tn__conv *v, tn__buff
 
 /* Does memory hold what the kernel relies on?  Nothing that is generated looks at that: with other values threads could
  * meet, or reach beyond a buffer.  Kernels that are written by hand are not recorded: each launch is looked at.  Of
- * those that the schedule made what they require is known, and looked at where schedules are validated. */
-static void check_requires(tn_ctx *c, tn__plan *p, const tn__step *st, const tn__kernel *k) {
+ * those that the schedule made what they require is known, and looked at where schedules are validated; what a stage
+ * has written for the next ones is looked at behind the launch. */
+static void check_requires(tn_ctx *c, tn__plan *p, const tn__step *st, const tn__kernel *k, bool written) {
   tn__env env = {.key = p->var.v, .val = p->value, .n = p->var.n};
   for (uint32_t i = 0; i < k->nrequire; i++) {
     const tn_node *r = k->require[i];
-    if (!p->by_hand && !c->opt.verify) continue;
     int64_t slot = r->src[0]->ints[0], size[2] = {0};
+    if ((!p->by_hand && !c->opt.verify) || (k->buf_written[slot] != 0) != written) continue;
     size_t bytes = st->bytes[slot];
     void *copy = tn__alloc(c, bytes + 1);
     if (bytes) p->dev->ops->download(p->dev, copy, st->ptr[slot], bytes);
@@ -70,8 +71,9 @@ tn_status tn__plan_run_items(tn_ctx *c, tn__plan *p, tn__buffer *const *in, tn__
       for (uint32_t j = 0; j < k->nvar; j++)
         for (uint32_t v = 0; v < p->var.n; v++)
           if (p->var.v[v] == k->var[j]) st->var[j] = p->value[v];
-      check_requires(c, p, st, k);
+      check_requires(c, p, st, k, false);
       status = p->dev->ops->launch(p->dev, p->code, (uint32_t)st->kernel, st->ptr, st->bytes, st->var);
+      if (status == TN_OK) check_requires(c, p, st, k, true);
     }
     if (status != TN_OK) return status;
     c->stats.kernels_run++;

@@ -2,7 +2,7 @@
 #include "ir/text.h"
 #include "lower/lower.h"
 #include "render/render.h"
-#include "run/abreast.h"
+#include "run/crew.h"
 #include "run/runtime.h"
 #include "run/sections.h"
 #include <string.h>
@@ -73,17 +73,36 @@ static void do_info(tn_ctx *c, void *arg) {
 typedef tn__vec(tn__kernel *) kernels;
 
 /* As plans have them: kernels that go together as one, behind those that go by themselves. */
-static kernels unite(tn_ctx *c, const tn__lowered *l) {
-  kernels alone = {0}, united = {0};
-  tn__crews crews = tn__crew_find(c, l);
-  for (uint32_t i = 0; i < crews.n; i++) {
-    const tn__crew *w = &crews.v[i];
-    int first = l->kernel_of[w->item[0]];
-    tn__kernel *k = w->n > 1 ? tn__crew_kernel(c, l, w, l->nkernel + united.n) : first >= 0 ? l->kernel[first] : NULL;
-    if (k) tn__vec_push(&c->scratch, w->n > 1 ? &united : &alone, k);
+static tn__lowered unite(tn_ctx *c, const tn__lowered *l, const tn__crews *crews) {
+  tn__item *item = tn__alloc(c, (crews->n + 1) * sizeof *item);
+  int *kernel_of = tn__alloc(c, (crews->n + 1) * sizeof *kernel_of);
+  kernels all = {0};
+  for (uint32_t i = 0; i < l->nkernel; i++) tn__vec_push(&c->scratch, &all, l->kernel[i]);
+  for (uint32_t i = 0; i < crews->n; i++) {
+    const tn__crew *w = &crews->v[i];
+    item[i] = w->n > 1 ? tn__crew_item(&c->scratch, l, w) : l->item[w->item[0]];
+    kernel_of[i] = w->n > 1 ? (int)all.n : l->kernel_of[w->item[0]];
+    tn__kernel *k = w->n > 1 ? tn__crew_kernel(c, l, w, all.n) : NULL;
+    if (k) tn__vec_push(&c->scratch, &all, k);
   }
-  for (uint32_t i = 0; i < united.n; i++) tn__vec_push(&c->scratch, &alone, united.v[i]);
-  return alone;
+  return (tn__lowered){.target = l->target,
+                       .item = item,
+                       .kernel_of = kernel_of,
+                       .n = crews->n,
+                       .nbuf = l->nbuf,
+                       .kernel = all.v,
+                       .nkernel = all.n};
+}
+
+/* Those that items have */
+static kernels kernels_of(tn_ctx *c, const tn__lowered *l) {
+  kernels all = {0};
+  for (uint32_t k = 0; k < l->nkernel; k++) {
+    bool used = false;
+    for (uint32_t i = 0; i < l->n && !used; i++) used = l->kernel_of[i] == (int)k;
+    if (used) tn__vec_push(&c->scratch, &all, l->kernel[k]);
+  }
+  return all;
 }
 
 /* The item of a call; a library's stores to its first buffer. */
@@ -141,7 +160,11 @@ static void replay(tn_ctx *c, const tn__section *s, tn__sb *out) {
     if (!one) item[i] = item_of(c, &l, &buffers, call, kernel);
   }
   l.kernel = all.v, l.nkernel = all.n;
-  if (!one && target.abreast) all = unite(c, &l);
+  for (int way = 0; way < TN__CREW_WAYS && !one && target.joins; way++) {
+    tn__crews crews = tn__crew_ways[way](c, &l);
+    l = unite(c, &l, &crews);
+  }
+  all = kernels_of(c, &l);
   tn__sb_printf(out, "# %s\n", tn__stage_names[s->stage]);
   tn__print(out, s->root);
   tn__sb_puts(out, "\n");

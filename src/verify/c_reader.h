@@ -36,6 +36,8 @@ typedef struct tn__c_reader {
   tn__vec(uint32_t) leave, again; /* jumps out of the loop, and to its next turn */
   uint32_t counter, limit;        /* of the last comparison counter < limit, of a loop's counter */
   uint32_t depth; /* of blocks */
+  uint32_t stage, stages; /* which block of the function's, of how many, is read; stages 0: all, of any number */
+  uint32_t passed;        /* blocks of the function's that the reader has come by */
   int loops;
   bool vectors;                   /* there are some, declared or in expressions alone */
 } reader;

@@ -187,9 +187,34 @@ static void read_block(reader *r) {
   r->symbol.n = symbols;
 }
 
+static void pass_block(reader *r) {
+  for (uint32_t depth = 1; depth;) {
+    if (r->word.v[r->at].kind == W_END) tn__c_refuse(r, "an open block");
+    depth += is_at(r, "{");
+    depth -= is_at(r, "}");
+    r->at++;
+  }
+}
+
+/* A block of the function's own, which is a stage: all threads meet between two. */
+static void read_stage(reader *r) {
+  need(r, "{");
+  if (r->passed == r->stage) read_block(r);
+  else pass_block(r);
+  if (++r->passed == r->stages) return;
+  uint32_t before = r->ins.n;
+  read_statement(r);
+  if (r->ins.n != before + 1 || r->ins.v[before].code != TN__C_BARRIER || r->ins.v[before].op || !r->ins.v[before].n)
+    tn__c_refuse(r, "no barrier for all memory behind a stage");
+}
+
 static void read_statement(reader *r) {
   if (r->word.v[r->at].kind == W_END) tn__c_refuse(r, "an open block");
   check_indent(r);
+  if (r->stages && r->depth == 1 && is_at(r, "{")) {
+    read_stage(r);
+    return;
+  }
   if (take(r, "TN_INDEPENDENT") || take(r, ";")) return;
   if (take(r, "{")) {
     read_block(r);
@@ -269,16 +294,22 @@ static void read_function(void *arg) {
   read_parameters(r);
   need(r, "{");
   read_block(r);
+  if (r->passed != r->stages) tn__c_refuse(r, "another number of stages");
   if (r->word.v[r->at].kind != W_END) tn__c_refuse(r, "text behind the function");
   tn__c_put(r, (tn__c_ins){.code = TN__C_RETURN, .a = TN__C_NOTHING});
 }
 
 tn__c_function *tn__c_text_read(tn_ctx *c, tn__arena *a, const char *text, const char *name, tn__sb *why) {
+  return tn__c_text_read_stage(c, a, text, name, 0, 0, why);
+}
+
+tn__c_function *tn__c_text_read_stage(tn_ctx *c, tn__arena *a, const char *text, const char *name, uint32_t stage,
+                                      uint32_t stages, tn__sb *why) {
   tn__c_function *f = tn__arena_zalloc(a, sizeof *f);
   reader *r = tn__arena_zalloc(a, sizeof *r);
   reading g = {.r = r, .name = name};
   tn_status status;
-  *r = (reader){.c = c, .a = a, .text = text, .why = why, .f = f};
+  *r = (reader){.c = c, .a = a, .text = text, .why = why, .f = f, .stage = stage, .stages = stages};
   *f = (tn__c_function){.name = name,
                         .text = text,
                         .thread = TN__C_NOTHING,

@@ -81,6 +81,10 @@ typedef struct tn__c_function {
 
 /* The function called `name`, in `a`.  NULL: there is none, or it cannot be read, see why. */
 tn__c_function *tn__c_text_read(tn_ctx *c, tn__arena *a, const char *text, const char *name, tn__sb *why);
+/* So, as if of the blocks of its body only number `stage` stood there.  There must be `stages` of them, between each
+ * two of which all threads meet. */
+tn__c_function *tn__c_text_read_stage(tn_ctx *c, tn__arena *a, const char *text, const char *name, uint32_t stage,
+                                      uint32_t stages, tn__sb *why);
 /* The line of the text around an offset, for messages. */
 const char *tn__c_text_line(tn__arena *a, const char *text, uint32_t at);
 

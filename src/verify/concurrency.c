@@ -121,9 +121,24 @@ static bool check_abreast(walk *w, uint32_t *owner) {
   return true;
 }
 
+/* Stages are of one launch, and all its threads come by wherever those of a part meet. */
+static bool check_stages(walk *w, uint32_t first, uint32_t end) {
+  int threads = tn__threads_of_launch(w->k, first);
+  for (w->part = first; w->part < end; w->part++) {
+    const tn__part *p = &w->k->part[w->part];
+    if (p->abreast || p->behind != (w->part > first)) return complain(w, "a part that is no stage, among stages");
+    if (tn__meets(p) && tn__threads_of_block(p) < threads)
+      return complain(w, "threads meet in a stage that not all have");
+  }
+  return true;
+}
+
 static const char *check_launches(tn_ctx *c, const tn__kernel *k) {
   for (uint32_t p = 0, end; p < k->nparts; p = end) {
     end = tn__launch_end(k, p);
+    walk stages = {.c = c, .a = &c->scratch, .k = k};
+    if (tn__has_stages(k, p) && !check_stages(&stages, p, end)) return stages.why;
+    if (tn__has_stages(k, p)) continue;
     uint32_t *owner = tn__arena_zalloc(&c->scratch, (k->nbuf + 1) * sizeof *owner);
     for (walk w = {.c = c, .a = &c->scratch, .k = k, .part = p}; w.part < end; w.part++)
       if (!check_abreast(&w, owner)) return w.why;

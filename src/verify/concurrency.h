@@ -13,6 +13,7 @@
  *   an accumulator of one cell that the lanes of a vector loop around it set;
  *   memory that a group shares, reached by several threads with no barrier between (barriers.h);
  *   a buffer that one of the parts of a launch stores to and another one accesses;
+ *   a stage in which threads meet and which has fewer threads than its launch, or a part of another kind among stages;
  *   a barrier where not all threads of a group pass; more lanes than threads; lanes in lanes; slices that are not
  *   outermost */
 const char *tn__concurrency_check(tn_ctx *c, const tn__kernel *k);

@@ -31,7 +31,26 @@ static bool check_source(facts *f, const tn_node *n) {
   return true;
 }
 
-/* What is required of a buffer is of one that the kernel has, and leaves as it is. */
+static bool loads_from(const tn__part *p, int64_t slot) {
+  for (uint32_t i = 0; i < p->n; i++) {
+    const tn_node *n = p->ins[i];
+    if (n->op == OP_LOAD && n->src[0]->op == OP_PARAM && n->src[0]->ints[0] == slot) return true;
+  }
+  return false;
+}
+
+/* Is the buffer loaded from by stages alone that stand behind all that store to it? */
+static bool stands_when_loaded(const tn__kernel *k, int64_t slot) {
+  bool loaded = false, stages = k->nparts > 0 && tn__is_stage(k, 0);
+  for (uint32_t p = 0; p < k->nparts; p++) {
+    loaded |= loads_from(&k->part[p], slot);
+    stages &= p == 0 || k->part[p].behind;
+    if (tn__stores_to(&k->part[p], slot) && (loaded || !stages)) return false;
+  }
+  return true;
+}
+
+/* What is required of a buffer is of one that the kernel has, and leaves as it is once it loads from it. */
 static bool check_requires(facts *f) {
   const tn__kernel *k = f->k;
   for (uint32_t i = 0; i < k->nrequire; i++) {
@@ -40,8 +59,8 @@ static bool check_requires(facts *f) {
     tn__topo(f->a, &r, 1, &all);
     for (uint32_t j = 0; j < all.n; j++)
       if (!check_source(f, all.v[j])) return false;
-    if (f->stored[r->src[0]->ints[0]]) return complain(f, "it requires something of a buffer that it stores to:",
-                                                       r->src[0]->ints[0]);
+    if (!stands_when_loaded(k, r->src[0]->ints[0]))
+      return complain(f, "it requires something of a buffer that it stores to:", r->src[0]->ints[0]);
   }
   return true;
 }

@@ -9,7 +9,7 @@
  *
  *   a buffer of another dtype, or one that is stored to and not said to be, or the other way round
  *   a symbolic size that is not passed
- *   something that is required of a buffer which it stores to
+ *   something that is required of a buffer which it stores to, but in stages before all that load from it
  *   scratch that overlaps, or reaches beyond what is asked for
  *   a part whose sliced loop is another one
  *   a group with more threads, or more shared memory, than the target has */

@@ -23,6 +23,7 @@ typedef struct reading {
   const tn__readback_subject *s;
   tn__encoded code;
   uint32_t part, first; /* of its launch */
+  uint32_t stages;      /* of its launch, of which it is one; 0: it is none.  Alone it runs by any number of blocks. */
   int64_t extent, before, others; /* of the part; blocks of its launch: before its own, and in all but for its own */
   tn__exact_memory want, got;
   tn__exact *reg;
@@ -333,8 +334,10 @@ static bool check_declared(reading *r) {
 /* The launch that it is a part of: its first part, which it is named by, and the blocks of the others. */
 static void find_launch(reading *r) {
   const tn__kernel *k = r->s->kernel;
-  if (!k->part[r->part].abreast) r->first = r->part;
+  if (!k->part[r->part].abreast && !k->part[r->part].behind) r->first = r->part;
   r->before = r->others = 0;
+  r->stages = tn__has_stages(k, r->first) ? tn__launch_end(k, r->first) - r->first : 0;
+  if (r->stages) return;
   for (uint32_t p = r->first, end = tn__launch_end(k, r->first); p < end; p++) {
     if (p == r->part) r->before = r->others;
     else r->others += tn__fixed_blocks(&k->part[p]);
@@ -347,7 +350,7 @@ static tn__readback_result try_part(reading *r, const char *name) {
   const tn__part *part = &k->part[r->part];
   if (!check_extent(r)) return TN__READ_DIFFERS;
   if (r->s->language == TN__READ_CUDA && calls_exempt(r, name)) return TN__READ_EXEMPT;
-  r->f = tn__c_text_read(r->c, a, r->s->text, name, r->why);
+  r->f = tn__c_text_read_stage(r->c, a, r->s->text, name, r->part - r->first, r->stages, r->why);
   if (!r->f || !check_declared(r)) return TN__READ_DIFFERS;
   find_numbers(r);
   r->used = 0;

@@ -40,6 +40,13 @@ typedef struct term {
 } term;
 typedef tn__vec(term) terms;
 
+/* May what stands in the buffer change while the turns run?  Stages have what those before them stored. */
+static bool may_change(const claim *q, const tn_node *buffer) {
+  if (buffer->op != OP_PARAM) return true;
+  if (!q->k->buf_written[buffer->ints[0]]) return false;
+  return !tn__is_stage(q->k, q->part) || tn__stores_to(&q->k->part[q->part], buffer->ints[0]);
+}
+
 /* Is x the same in both turns?  What is made of nothing that differs is. */
 static bool is_fixed(const claim *q, tn_node *x) {
   tn__nodes todo = {0};
@@ -51,7 +58,7 @@ static bool is_fixed(const claim *q, tn_node *x) {
     if (tn__map_getp(&q->told, n) || tn__map_getp(&q->fixed, n) || tn__map_getp(&seen, n)) continue;
     tn__map_putp(&seen, n, n);
     if (n->op == OP_RANGE || n->op == OP_GETACC || n->op == OP_DATUM) return false;
-    if (n->op == OP_LOAD && (n->src[0]->op != OP_PARAM || q->k->buf_written[n->src[0]->ints[0]])) return false;
+    if (n->op == OP_LOAD && may_change(q, n->src[0])) return false;
     for (uint32_t s = 0; s < n->nsrc; s++) tn__vec_push(&q->c->scratch, &todo, n->src[s]);
   }
   return true;

@@ -15,6 +15,7 @@
 #include "tenet/tenet.h"
 #include "verify/readback.h"
 #include <ctype.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -93,7 +94,7 @@ static const struct program {
                 {"product", product},
                 {"of two dtypes", of_two_dtypes},
                 {"short functions", short_functions}};
-enum { PROGRAMS = sizeof programs / sizeof *programs, KERNELS = 8, LANGUAGES = 3 };
+enum { PROGRAMS = sizeof programs / sizeof *programs, KERNELS = 8, LANGUAGES = 3, STAGE_THREADS = 256 };
 
 static const struct language {
   const char *device;
@@ -357,22 +358,27 @@ static char *print_kernel(tn_ctx *c, const tn__dialect *d, const tn__kernel *k) 
   return tn__arena_strdup(&c->scratch, tn__sb_str(&s));
 }
 
-/* A kernel and the one before it, launched as one, where they may be */
-static void put_abreast(shelf *h, const tn__target *target) {
+/* The last two kernels, launched as one, where they may be: abreast, or as stages of one block */
+static void put_joint(shelf *h, const tn__target *target, int last, bool stages) {
   tn_ctx *c = h->c;
-  printed *x = &h->kernel[h->n], *y[2] = {x - 2, x - 1};
+  printed *x = &h->kernel[h->n], *y[2] = {&h->kernel[last - 2], &h->kernel[last - 1]};
   tn__kernel *k[2];
   uint32_t *slot[2], n = 0;
-  if (!target->abreast || h->n < 2) return;
+  if (!target->joins || last < 2 || h->n == PROGRAMS * KERNELS) return;
   for (int i = 0; i < 2; i++) k[i] = tn__kernel_copy(&c->scratch, y[i]->subject.kernel);
-  if (!tn__fit_abreast(k, 2, target)) return;
+  if (!stages && !tn__fit_abreast(k, 2, target)) return;
+  for (int i = 0; i < 2 && stages; i++)
+    if (isinf(tn__stages_time(&c->scratch, k[i], target, STAGE_THREADS))) return;
+  if (stages && !tn__fit_stages(k, 2, target)) return;
   int64_t *size = tn__alloc(c, (k[0]->nbuf + k[1]->nbuf + 1) * sizeof *size);
   for (int i = 0; i < 2; i++) {
     slot[i] = tn__alloc(c, (k[i]->nbuf + 1) * sizeof **slot);
     for (uint32_t b = 0; b < k[i]->nbuf; b++, n++) slot[i][b] = n, size[n] = y[i]->subject.size[b];
   }
-  tn__kernel *both = tn__abreast(c, &c->scratch, k, 2, slot, (uint32_t)h->n);
-  *x = (printed){.program = "abreast", .subject = {.kernel = both, .language = h->l->language, .size = size}};
+  tn__kernel *both = stages ? tn__stages(c, &c->scratch, k, 2, slot, STAGE_THREADS, (uint32_t)h->n)
+                            : tn__abreast(c, &c->scratch, k, 2, slot, (uint32_t)h->n);
+  *x = (printed){.program = stages ? "stages" : "abreast",
+                 .subject = {.kernel = both, .language = h->l->language, .size = size}};
   x->text = print_kernel(c, h->l->dialect, both);
   h->n++;
 }
@@ -396,7 +402,8 @@ static void fill_shelf(shelf *h) {
     *x = (printed){.program = h->program, .subject = {.kernel = it->kernel, .language = h->l->language, .size = size}};
     x->text = print_kernel(c, h->l->dialect, p.kernel[i]);
   }
-  if (h->n < PROGRAMS * KERNELS) put_abreast(h, &p.dev->target);
+  int last = h->n;
+  for (int stages = 0; stages < 2; stages++) put_joint(h, &p.dev->target, last, stages);
 }
 
 /* ---- the count ---- */
@@ -478,6 +485,7 @@ static const struct {
 } no_changes[] = {
     {"cuda", "load", TN_BOOL, "of two dtypes"}, /* an integer that becomes a bool is compared with 0 */
     {"cuda", "load", TN_BOOL, "abreast"}, /* that one, and another */
+    {"cuda", "load", TN_BOOL, "stages"},
     {"opencl", "load", TN_BOOL, "of two dtypes"},
     {"opencl", "min", SP_INDEX, "views"},
     {"cuda", "min", SP_INDEX, "views"}, /* what threads beyond the end load, for nobody */

@@ -20,6 +20,7 @@ typedef struct part {
   unsigned threads, together; /* of a block; groups in it */
   tn__launch_extent turns;
   int64_t more; /* blocks, of parts that are launched with it */
+  bool stages;  /* one block in all */
 } part;
 
 typedef struct kernel {
@@ -215,6 +216,7 @@ static void fill_kernel(build *b, const unit *u, uint32_t i) {
     q->threads = from->part[p].group > 0 ? (unsigned)tn__threads_of_launch(from, p) : 1;
     q->turns = tn__launch_extent_make(b->device->ctx, &b->code->arena, from, &from->part[p]);
     end = tn__launch_end(from, p);
+    q->stages = tn__has_stages(from, p);
     for (uint32_t n = p + 1; n < end; n++) q->more += tn__fixed_blocks(&from->part[n]);
     find_function(b, u, from->name, p, k->shared, q);
   }
@@ -295,7 +297,7 @@ tn_status tn__cuda_launch(tn__device *d, tn__code *code, uint32_t i, void *const
     int64_t extent = tn__launch_extent_of(&q->turns, var);
     if (extent <= 0) continue;
     tn__cuda_started(d, k->name);
-    int64_t blocks = (extent + q->together - 1) / q->together + q->more;
+    int64_t blocks = q->stages ? 1 : (extent + q->together - 1) / q->together + q->more;
     unsigned groups = blocks > MAX_GRID ? MAX_GRID : (unsigned)blocks;
     const tn__cu_attribute early = {.what = CU_LAUNCH_SERIALIZED, .value = {.number = 1}};
     const tn__cu_launch launch = {.grid = {groups, 1, 1},

@@ -88,7 +88,7 @@ tn__target tn__cuda_target(int generation, int units, size_t shared) {
                   .sector = 32,
                   .exchanges = true,
                   .copies = generation >= 8,
-                  .abreast = true,
+                  .joins = true,
                   .adds = sizeof(int32_t) | sizeof(int64_t),
                   .shared = shared,
                   .kept = shared < TN__KEPT_BYTES ? shared : TN__KEPT_BYTES,

@@ -1,6 +1,6 @@
 /* Launches of several kernels: which items of a schedule go together, and what is run of them.  Prefix tn__crew_. */
-#ifndef TN_RUN_ABREAST_H
-#define TN_RUN_ABREAST_H
+#ifndef TN_RUN_CREW_H
+#define TN_RUN_CREW_H
 #include "lower/lower.h"
 
 typedef struct tn__lowered { /* a schedule's items, in order, with their kernels */
@@ -14,13 +14,22 @@ typedef struct tn__lowered { /* a schedule's items, in order, with their kernels
 
 typedef struct tn__crew { /* items that are one, in the place of the first; n is 1 for most */
   uint32_t item[TN__MAX_PARTS], n;
+  int threads; /* of the block that goes through them one after the other; 0: they are abreast */
 } tn__crew;
 typedef tn__vec(tn__crew) tn__crews;
 
 /* In scratch.  Taken in this order, crews that are written before others read are where they were; each item is in one.
- */
-tn__crews tn__crew_find(tn_ctx *c, const tn__lowered *l);
-/* What several are: an item over all their buffers, in `keep`, which has no body; and its kernel, in scratch */
+ * stages.c: dependent items that are stages of one block; abreast.c: independent ones */
+tn__crews tn__crew_stages(tn_ctx *c, const tn__lowered *l);
+tn__crews tn__crew_abreast(tn_ctx *c, const tn__lowered *l);
+/* How items become crews, in order: each way of what those before it left. */
+extern tn__crews (*const tn__crew_ways[])(tn_ctx *c, const tn__lowered *l);
+enum { TN__CREW_WAYS = 2 };
+
+/* crew.c: what several are: an item over all their buffers, in `keep`, which has no body; and its kernel, in scratch */
 tn__item tn__crew_item(tn__arena *keep, const tn__lowered *l, const tn__crew *w);
 tn__kernel *tn__crew_kernel(tn_ctx *c, const tn__lowered *l, const tn__crew *w, uint32_t index);
+/* ... the kernels of its items; and do two crews make the same kernel? */
+void tn__crew_kernels(const tn__lowered *l, const tn__crew *w, tn__kernel **out);
+bool tn__crew_same(tn_ctx *c, const tn__lowered *l, const tn__crew *x, const tn__crew *y);
 #endif
