@@ -8,6 +8,7 @@
 #include "tenet/tenet.h"
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { RANK = 12, DRAWS = 24, MOST = 16, STEPS = 9 };
 
@@ -127,7 +128,8 @@ static void nested_sums(void **state) {
     for (int i = 0; i < MOST; i++) x = tn_sub(x, tn_mul_scalar(tn_mean(tn_square(x), axis, RANK - 1, true), 0.5));
     tn_tensor *mean = tn_mean(x, NULL, 0, false);
     assert_int_equal(tn_get_info(&mean, 1, &info), TN_OK);
-    if (info.kernels < 2 || info.kernels > MOST + 2) fail_msg("%s: %d kernels", device[d], (int)info.kernels);
+    int least = strstr(device[d], "sm_") ? 1 : 2; /* there they are stages of one launch */
+    if (info.kernels < least || info.kernels > MOST + 2) fail_msg("%s: %d kernels", device[d], (int)info.kernels);
     assert_int_equal(tn_item(mean, &v), TN_OK);
     double want = 1;
     for (int i = 0; i < MOST; i++) want -= 0.5 * want * want;
