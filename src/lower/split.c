@@ -147,8 +147,8 @@ static int64_t count_tile_blocks(const tn__lowering *l, const tn_node *x, int64_
   return n > 1 ? n : 0;
 }
 
-/* Places of a block: as many in each, or, of long ones, whole turns of the lanes; of shorter ones whole lines of memory,
- * if there may be some more blocks, or fewer. */
+/* Places of a block: as many in each, or, of long ones, whole turns of the lanes; of shorter ones whole lines of
+ * memory, if there may be some more blocks, or fewer. */
 static tn_node *rows_of_block(const tn__lowering *l, const tn_node *x, int64_t count, bool fixed) {
   tn_ctx *c = l->c;
   int64_t size, turn = l->target->lane_bytes / (int64_t)sizeof(float), line = LINE / (int64_t)sizeof(float);
@@ -368,7 +368,8 @@ static tn_node *cut_store(tn__lowering *l, tn_node *body, tn_node *x, int64_t co
   tn_ctx *c = l->c;
   blocks b = cut_blocks(l, x, count, NULL);
   tn_node *inner = b.inner;
-  if (inner->op == OP_RANGE) inner = tn__fresh_range(l, inner->src[0], AX_LOOP, tn__role_of(x)); /* inside the blocks' */
+  /* inside the blocks' loop */
+  if (inner->op == OP_RANGE) inner = tn__fresh_range(l, inner->src[0], AX_LOOP, tn__role_of(x));
   tn_node *place = tn__substitute(c, b.place, &b.inner, &inner, 1);
   tn__sb_printf(&l->note, " blocks(%lld)", tn__id_of(x));
   body = tn__exchange_ranges(l, body, &x, &place, 1, (tn_node *[]){b.block, inner}, inner->op == OP_RANGE ? 2 : 1);
