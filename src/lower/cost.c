@@ -529,8 +529,19 @@ double tn__stage_time(tn__arena *a, const tn__kernel *k, const tn__part *p, cons
   return part_time(a, k, p, t, true) + MEETING * t->thread_lanes / (double)t->rate;
 }
 
+/* Is there room for what groups share, and for what their threads tell each other (render/groups.c), which is twice a
+ * value of each thread at most? */
+static bool has_room(const tn__kernel *k, const tn__target *t) {
+  for (uint32_t p = 0; p < k->nparts; p++) {
+    size_t told = tn__meets(&k->part[p]) ? 2 * sizeof(double) * (size_t)tn__threads_of_block(&k->part[p]) : 0;
+    if ((size_t)k->shared + told > t->shared) return false;
+  }
+  return true;
+}
+
 double tn__kernel_time(tn__arena *a, const tn__kernel *k, const tn__target *t) {
   double time = 0;
+  if (k->shared > 0 && !has_room(k, t)) return INFINITY;
   for (uint32_t p = 0; p < k->nparts; p++) {
     if (k->part[p].tile || !k->part[p].group) return INFINITY;
     bool stage = tn__is_stage(k, p);

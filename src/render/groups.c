@@ -53,6 +53,17 @@ static int64_t set_bytes(const tn__part *part, bool swaps) {
 
 int64_t tn__render_cells(const tn__part *part) { return 2 * set_bytes(part, false); }
 
+void tn__render_fits(const tn__device *d, const tn__kernel *k) {
+  int64_t cells = 0;
+  for (uint32_t p = 0; p < k->nparts; p++) {
+    int64_t more = k->part[p].tile ? 0 : tn__render_cells(&k->part[p]);
+    if (more > cells) cells = more;
+  }
+  if (d->target.group && (uint64_t)(k->shared + cells) > d->target.shared + TN__CELLS_RESERVED)
+    tn__fail(d->ctx, TN_ECOMPILE, "kernel %s needs %lld bytes of shared memory; %s has %zu", k->name,
+             (long long)(k->shared + cells), d->name, d->target.shared);
+}
+
 static void put_barrier(tn__printer *p) {
   if (p->part->group > 1) tn__print_line(p, "%s", p->d->group->barrier[is_in_step(p->part)]);
 }

@@ -22,6 +22,7 @@
 #ifndef TN_RENDER_RENDER_H
 #define TN_RENDER_RENDER_H
 #include "base/sb.h"
+#include "device/device.h"
 #include "lower/kernel.h"
 
 typedef struct tn__dialect tn__dialect; /* CUDA's stands with its backend, whose tiles it has */
@@ -30,4 +31,8 @@ extern const tn__dialect tn__dialect_c, tn__dialect_opencl, tn__dialect_metal;
 /* TN_ENOTSUP where a kernel uses a dtype that the language lacks. */
 void tn__render_unit(tn_ctx *c, tn__sb *out, const tn__dialect *d, tn__kernel *const *kernels, uint32_t n);
 int64_t tn__render_cells(const tn__part *part);
+/* Of what a group may share, so much is not for kernels to plan with: cells of groups that are not large. */
+enum { TN__CELLS_RESERVED = 1024 };
+/* TN_ECOMPILE where groups of the device cannot share as much as the kernel's do, in all. */
+void tn__render_fits(const tn__device *d, const tn__kernel *k);
 #endif

@@ -178,7 +178,6 @@ static int attribute(const tn__cuda_driver *api, int number, int which) {
 }
 
 static void add_device(tn_ctx *c, const tn__cuda_driver *api, int i) {
-  enum { RESERVE = 1024 }; /* shared memory for what generated code declares itself: partial results of reductions */
   char name[32], what[64] = "unknown";
   size_t memory = 0;
   int number = 0, version = tn__cuda_driver_version();
@@ -200,7 +199,7 @@ static void add_device(tn_ctx *c, const tn__cuda_driver *api, int i) {
   snprintf(self->target, sizeof self->target, "sm_%d%d%s", major, minor, major >= 9 ? "a" : "");
   self->early = major >= 9;
   d->dialect = &tn__dialect_cuda;
-  d->target = tn__cuda_target(major, units, shared > RESERVE ? (size_t)(shared - RESERVE) : 0);
+  d->target = tn__cuda_target(major, units, shared > TN__CELLS_RESERVED ? (size_t)(shared - TN__CELLS_RESERVED) : 0);
   d->target.group = attribute(api, number, CU_MAX_THREADS_PER_BLOCK);
 }
 

@@ -206,9 +206,7 @@ static void fill_kernel(build *b, const unit *u, uint32_t i) {
   *k = (kernel){.name = tn__arena_strdup(&b->code->arena, from->name),
                 .nbuf = from->nbuf,
                 .nvar = from->nvar};
-  if (from->shared < 0 || (uint64_t)from->shared > b->device->target.shared)
-    tn__fail(b->device->ctx, TN_ECOMPILE, "kernel %s needs %lld bytes of shared memory; %s has %zu", from->name,
-             (long long)from->shared, b->device->name, b->device->target.shared);
+  tn__render_fits(b->device, from);
   k->shared = (unsigned)from->shared;
   for (uint32_t p = 0, end; p < from->nparts; p = end) {
     part *q = &k->part[k->nparts++];

@@ -66,6 +66,7 @@ static void describe(tn__arena *keep, const tn__kernel *k, program *out) {
 
 static void translate_kernel(build *b, const tn__kernel *k, program *out) {
   tn__arena *keep = &b->code->arena;
+  tn__render_fits(b->device, k);
   *out = (program){.nbuf = k->nbuf, .nvar = k->nvar};
   out->span = tn__arena_zalloc(keep, (k->nbuf + k->nlocal + 1) * sizeof(span));
   char *scratch = tn__arena_zalloc(keep, (size_t)k->scratch + 1);
@@ -267,8 +268,8 @@ static const struct guise {
   tn__target target;     /* of others */
 } guises[] = {
     {.name = "ref:cpu", .dialect = &tn__dialect_c, .target = {TN__CPU_TARGET}},
-    {.name = "ref:sm_80", .dialect = &tn__dialect_cuda, .generation = 8, .units = 108, .shared = 163 << 10},
-    {.name = "ref:sm_90", .dialect = &tn__dialect_cuda, .generation = 9, .units = 132, .shared = 227 << 10},
+    {.name = "ref:sm_80", .dialect = &tn__dialect_cuda, .generation = 8, .units = 108, .shared = (163 << 10) - TN__CELLS_RESERVED},
+    {.name = "ref:sm_90", .dialect = &tn__dialect_cuda, .generation = 9, .units = 132, .shared = (227 << 10) - TN__CELLS_RESERVED},
     {.name = "ref:opencl",
      .dialect = &tn__dialect_opencl,
      .target = {.group = 64, .subgroup = 32, .units = 8, .unit_threads = 2048, .access = 16, .sector = 32,
