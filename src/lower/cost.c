@@ -13,12 +13,11 @@
  *   waiting    groups side by side, as many as a unit has room for, each of which waits for memory where a loop has it
  *              wait, and for its threads where they meet, and does an instruction at a time
  *
- * What is the same in all turns of a loop is loaded in front of it, unless it stores something.
- *
- * and a launch.  Which sectors an access touches is found by computing its index for the threads that run in step, and
- * how it moves with each loop by computing it for the loop's second turn.  Loops from the inside out: an access's
- * sectors of one turn that are still in a cache in the next one are not asked for again.  What an access finds that the
- * kernel has touched before (a second reading of a row) comes from the cache that holds a group's share. */
+ * and a launch.  What is the same in all turns of a loop is loaded in front of it, unless it stores something.  Which
+ * sectors an access touches is found by computing its index for the threads that run in step, and how it moves with
+ * each loop by computing it for the loop's second turn.  Loops from the inside out: an access's sectors of one turn that
+ * are still in a cache in the next one are not asked for again.  What an access finds that the kernel has touched before
+ * (a second reading of a row) comes from the cache that holds a group's share. */
 #include "ir/eval.h"
 #include "lower/lower.h"
 #include <math.h>
@@ -530,7 +529,7 @@ double tn__stage_time(tn__arena *a, const tn__kernel *k, const tn__part *p, cons
 }
 
 /* Is there room for what groups share, and for what their threads tell each other (render/groups.c), which is twice a
- * value of each thread at most? */
+ * value of each thread at most where they share anything? */
 static bool has_room(const tn__kernel *k, const tn__target *t) {
   for (uint32_t p = 0; p < k->nparts; p++) {
     size_t told = tn__meets(&k->part[p]) ? 2 * sizeof(double) * (size_t)tn__threads_of_block(&k->part[p]) : 0;

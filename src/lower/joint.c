@@ -12,19 +12,23 @@ bool tn__may_join(const tn__kernel *k) {
   for (uint32_t p = 0; p < k->nparts && plain; p++) {
     const tn__part *x = &k->part[p];
     int64_t blocks = tn__fixed_blocks(x);
-    bool crowded = x->beside && k->shared > 0; /* a patch has shared memory and registers to itself, as a tile has */
+    bool crowded = x->beside && k->shared > 0; /* shared memory and registers are one block's, as with tiles */
     plain = x->group > 0 && !x->tile && !crowded && !x->abreast && !x->behind && blocks > 0 && blocks <= MOST_BLOCKS;
   }
   return plain;
 }
 
-bool tn__meets(const tn__part *p) {
-  bool in_step = !p->across && p->group <= p->subgroup && tn__threads_of_block(p) % p->subgroup == 0;
-  for (uint32_t i = 0; i < p->n && !in_step; i++)
-    if (p->ins[i]->op == OP_BARRIER || (p->ins[i]->op == OP_GETACC && p->ins[i]->nsrc < 3 &&
-                                        p->ins[i]->src[0]->ints[1] > 1))
+bool tn__has_meetings(const tn__part *p) {
+  for (uint32_t i = 0; i < p->n; i++)
+    if (p->ins[i]->op == OP_BARRIER ||
+        (p->ins[i]->op == OP_GETACC && p->ins[i]->nsrc < 3 && p->ins[i]->src[0]->ints[1] > 1))
       return true;
   return false;
+}
+
+bool tn__meets(const tn__part *p) {
+  bool in_step = !p->across && p->group <= p->subgroup && tn__threads_of_block(p) % p->subgroup == 0;
+  return !in_step && tn__has_meetings(p);
 }
 
 typedef struct moving { /* a kernel's nodes, and what stands for each */

@@ -48,12 +48,13 @@ static inline bool tn__is_program(const tn_node *body) { return body->name && !s
  * is checked. */
 tn__kernel tn__program_as_written(const tn__kernel *k);
 
-/* joint.c: may the kernel be one with others?  Its sizes are known when it is printed, and it has no tiles, which have
- * shared memory and registers to themselves. */
+/* joint.c: may the kernel be one with others?  Its sizes are known when it is printed, and it has no tiles, nor
+ * shared memory and registers that are planned for so many blocks of its own. */
 bool tn__may_join(const tn__kernel *k);
 enum { TN__JOINT_BUFFERS = 128 /* at most: a launch has room for as many, and some sizes */ };
 /* ... do threads of a block meet in the part, that are not all threads of some that run in step? */
 bool tn__meets(const tn__part *p);
+bool tn__has_meetings(const tn__part *p); /* ... or of a group, also those that run in step */
 /* ... the parts of each, and all that they require, over buffers slot[i][s] for slot s of kernel i, and scratch memory
  * of their own; and what a kernel of such parts has to say of itself, but for its note */
 void tn__joint_parts(tn_ctx *c, tn__arena *a, tn__kernel *const *k, uint32_t n, uint32_t *const *slot, tn__part **part,

@@ -9,18 +9,18 @@
 #include "lower/lower.h"
 #include <math.h>
 
-/* Do threads of a group wait for, or exchange values with, each other? */
-static bool has_meetings(const tn__part *p) {
-  for (uint32_t i = 0; i < p->n; i++)
-    if (p->ins[i]->op == OP_BARRIER ||
-        (p->ins[i]->op == OP_GETACC && p->ins[i]->nsrc < 3 && p->ins[i]->src[0]->ints[1] > 1))
-      return true;
-  return false;
-}
-
 static bool has_shared_memory(const tn__part *p) {
   for (uint32_t i = 0; i < p->n; i++)
     if (tn__is_access(p->ins[i]) && p->ins[i]->src[0]->op == OP_LOCAL && p->ins[i]->src[0]->ints[1] <= 0) return true;
+  return false;
+}
+
+/* May some of its loops be longer in one turn of the groups' loop than in another?  Then groups of several turns would
+ * not meet. */
+/* a choice: yes is right */
+static bool has_uneven_loops(const tn__part *p) {
+  for (uint32_t i = 0; i < p->n; i++)
+    if (p->ins[i]->op == OP_RANGE && p->ins[i] != p->global && !tn__is_const(p->ins[i]->src[0])) return true;
   return false;
 }
 
@@ -28,11 +28,11 @@ static bool has_shared_memory(const tn__part *p) {
 static bool widen(tn__part *p, int threads) {
   int64_t turns = 1;
   int together = tn__groups_of_block(p), most = threads / p->group;
-  bool meet = has_meetings(p), shared = has_shared_memory(p);
+  bool meet = tn__has_meetings(p), shared = has_shared_memory(p);
   if (tn__threads_of_block(p) > threads) return false;
   if (p->global && !tn__const_int(p->global->src[0], &turns)) return false;
   if (p->global && !meet && !shared && turns > together) p->together = turns < most ? (int)turns : most;
-  if (p->global && meet && !shared && !p->across)
+  if (p->global && meet && !shared && !p->across && !has_uneven_loops(p))
     for (p->together = together; 2 * p->together <= most && turns % (2 * p->together) == 0;) p->together *= 2;
   if (!tn__meets(p) || tn__threads_of_block(p) == threads) return true;
   if (together > 1) return false;
@@ -60,6 +60,7 @@ bool tn__fit_stages(tn__kernel *const *k, uint32_t n, const tn__target *target) 
     buffers += k[i]->nbuf;
     shared += k[i]->shared;
   }
+  shared += 2 * (int64_t)sizeof(double) * target->group; /* at most, for what threads tell each other */
   return parts <= TN__MAX_PARTS && buffers <= TN__JOINT_BUFFERS && shared <= (int64_t)target->shared;
 }
 

@@ -193,13 +193,13 @@ static tn_node *next_of(const turn *k, const tn_node *x) {
 /* A tile would lie beyond the end of lines for the most part, or have few of them side by side: they are one loop with
  * the one by which they go on, and others' places along it are worked out. */
 /* a choice: either is right */
-static tn_node *join_lines(turn *k, tn_node *body) {
+static tn_node *join_lines(turn *k, tn_node *body, tn__sb *note) {
   for (int i = 0; i < 2; i++)
     for (int round = 0; round < MOST; round++) {
       double size = tn__extent(k->x[i]), side = k->l->variant->turn;
       tn_node *next = ceil(size / side) * side > WASTE * size ? next_of(k, k->x[i]) : NULL, *one;
       if (!next) break;
-      tn__sb_printf(&k->l->note, " flat(%lld,%lld)", tn__id_of(next), tn__id_of(k->x[i]));
+      tn__sb_printf(note, " flat(%lld,%lld)", tn__id_of(next), tn__id_of(k->x[i]));
       body = tn__as_one(k->l, body, (tn_node *[]){next, k->x[i]}, 2, AX_LOOP, &one);
       k->x[i] = one;
       tn__survey_loops(k->c, k->l->a, body, &k->s);
@@ -210,14 +210,16 @@ static tn_node *join_lines(turn *k, tn_node *body) {
 
 tn_node *tn__turn_in_groups(tn__lowering *l, tn_node *body, tn__part *out) {
   turn k = {.l = l, .c = l->c};
+  tn__sb lines;
+  tn__sb_init(&lines, l->a);
   tn__survey_loops(l->c, l->a, body, &k.s);
   if (!l->variant->turn || !tn__turned_find(&k.s, l->target, &k.t)) return NULL;
   k.x[FROM] = k.s.r.range[k.t.from], k.x[TO] = k.s.r.range[k.t.to];
-  body = join_lines(&k, body);
+  body = join_lines(&k, body, &lines);
   find_sides(&k);
   if (k.threads < l->target->subgroup || k.threads > l->target->group) return NULL; /* a choice: no is right */
-  tn__sb_printf(&l->note, " turn(%lld,%lld,%lldx%lld) threads(%lld)", tn__id_of(k.x[FROM]), tn__id_of(k.x[TO]),
-                (long long)k.side[FROM], (long long)k.side[TO], (long long)k.threads);
+  tn__sb_printf(&l->note, "%s turn(%lld,%lld,%lldx%lld) threads(%lld)", tn__sb_str(&lines), tn__id_of(k.x[FROM]),
+                tn__id_of(k.x[TO]), (long long)k.side[FROM], (long long)k.side[TO], (long long)k.threads);
   begin_loops(&k);
   body = replace(&k, replace(&k, body, OP_LOAD, loaded), OP_STORE, stored);
   tn_node *at[2], *come[] = {k.block[FROM], k.block[TO], k.lane, k.number};

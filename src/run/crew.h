@@ -18,7 +18,7 @@ typedef struct tn__crew { /* items that are one, in the place of the first; n is
 } tn__crew;
 typedef tn__vec(tn__crew) tn__crews;
 
-/* In scratch.  Taken in this order, crews that are written before others read are where they were; each item is in one.
+/* In scratch.  Each item is in one.  In their order every crew finds written what it reads.
  * stages.c: dependent items that are stages of one block; abreast.c: independent ones */
 tn__crews tn__crew_stages(tn_ctx *c, const tn__lowered *l);
 tn__crews tn__crew_abreast(tn_ctx *c, const tn__lowered *l);

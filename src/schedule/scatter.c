@@ -152,27 +152,22 @@ static tn_node *of_row(tn_ctx *c, const tn_node *upd, tn_node *x) {
 static tn_node *sums_that_go_on(tn_ctx *c, const runs *s, tn_node *number, tn_node *order) {
   tn__dims line = {.rank = 1, .d = {number->dim[0]}};
   tn_node *last = last_of_blocks(c, number, 1), *next = tn__op2_num(c, OP_ADD, tn__place(c, &line, 0), 1);
-  next = tn__gather(c, s->number, tn__op2_num(c, OP_MUL, next, FIRST_BLOCK)); /* behind the last one stands 0 */
+  /* behind the last one stands 0, as in what fills that one up: what it sums up is never asked for */
+  next = tn__gather(c, s->number, tn__op2_num(c, OP_MUL, next, FIRST_BLOCK));
   tn_node *goes_on = tn__op2(c, OP_EQ, spread(c, next, number->dim, 2), number);
   tn_node *is_own = tn__op2(c, OP_AND, goes_on, tn__op2(c, OP_EQ, spread(c, last, number->dim, 2), number));
   tn_node *which = of_row(c, s->upd, tn__where(c, is_own, order, tn__literal_like(c, order, -1)));
   return tn__reduce(c, OP_SUM, tn__gather(c, s->upd, which), (int64_t[]){1}, 1);
 }
 
-static int bits_of(int64_t most) {
-  int bits = 1;
-  while (bits < 63 && most >> bits) bits++;
-  return bits;
-}
-
 /* Which of n updates, and a place among so many, as one number: of so many bits */
-static int key_bits(int64_t places, int64_t n) { return bits_of(places) + bits_of(n); }
+static int key_bits(int64_t places, int64_t n) { return tn__bits_below(places) + tn__bits_below(n); }
 
 /* In the order of number[n], each of which is at most `most`: with which update it is below it, no two are the same, so
  * that each counts those below it by one comparison.  Gives *number in order, and which update each one is. */
 static tn_node *order_by_counting(tn_ctx *c, tn_node **number, int64_t most) {
   tn__dims line = {.rank = 1, .d = {(*number)->dim[0]}}, pairs = {.rank = 2, .d = {line.d[0], line.d[0]}};
-  int shift = bits_of(line.d[0]->hi), as = key_bits(most, line.d[0]->hi) <= 32 ? TN_U32 : TN_U64;
+  int shift = tn__bits_below(line.d[0]->hi), as = key_bits(most, line.d[0]->hi) <= 32 ? TN_U32 : TN_U64;
   int counter = narrow(line.d[0]->hi);
   tn_node *key = tn__cast(c, *number, as), *by = tn__literal_like(c, key, shift);
   key = tn__op2(c, OP_OR, tn__op2(c, OP_SHL, key, by), tn__cast(c, tn__place(c, &line, 0), as));
@@ -200,7 +195,7 @@ static double counting_work(const tn__target *t, double n) {
 
 /* a choice: any is right */
 static double order_work(const tn__target *t, int64_t places, double n) {
-  return fmin(counting_work(t, n), tn__sort_work(t, 1, n, bits_of(places)));
+  return fmin(counting_work(t, n), tn__sort_work(t, 1, n, tn__bits_below(places)));
 }
 
 static runs runs_of(tn_ctx *c, const tn__target *t, tn_node *places, tn_node *idx, tn_node *upd) {

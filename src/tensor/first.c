@@ -14,6 +14,7 @@
 #include "device/device.h"
 #include "tensor/argmax.h"
 #include "tensor/scan.h"
+#include <math.h>
 
 enum {
   UP_KERNELS = 1,   /* of a level: that makes it, */
@@ -21,13 +22,14 @@ enum {
   MOST_BITS = 12,   /* of a place in its block */
   MOST_LEVELS = 64
 };
+static const double MOST_ELEMENTS = 0x1p62; /* of a level, so that their numbers are counted */
 
 /* Levels above the lowest one, and of how many bits a place in a block is. */
 typedef struct tree {
   int levels, bits;
 } tree;
 
-static int64_t blocks_of(int64_t n, int bits) { return (n + ((int64_t)1 << bits) - 1) >> bits; }
+static int64_t blocks_of(int64_t n, int bits) { return (n >> bits) + ((n & (((int64_t)1 << bits) - 1)) != 0); }
 
 /* The tree that takes the least work, which is *work. */
 /* a choice: any is right */
@@ -37,9 +39,9 @@ static tree best_tree(const tn__target *t, double rows, int64_t n, int64_t some,
   tree best = {0};
   *work = DOWN_KERNELS * launch + rows * (count * ask + (double)n * step);
   for (int bits = 1; bits <= MOST_BITS; bits++) {
-    double candidates = (double)(some << bits), down = candidates * candidates * ask + candidates * step, read = 0;
+    double candidates = ldexp((double)some, bits), down = candidates * candidates * ask + candidates * step, read = 0;
     int64_t length = n;
-    for (int levels = 1; length > some << bits; levels++) {
+    for (int levels = 1; (length - 1) >> bits >= some; levels++) {
       read += (double)length * step;
       length = blocks_of(length, bits);
       double top = (double)length * (double)length * ask + (double)length * step;
@@ -136,5 +138,6 @@ tn_node *tn__first_places(tn_ctx *c, const tn__keys *k, int64_t some, double mos
   int64_t n = k->of->dim[1]->lo;
   int width = (int)tn__size_of(form_of(k, k->of->dim[0]->lo, n).dtype) * 8;
   tree by = best_tree(t, (double)k->of->dim[0]->lo, n, some, width, &work);
-  return work < most_work ? first_by(c, k, some, by) : NULL;
+  double whole = ldexp(1, by.levels * by.bits), padded = ceil((double)n / whole) * whole * (double)k->of->dim[0]->lo;
+  return work < most_work && padded < MOST_ELEMENTS ? first_by(c, k, some, by) : NULL;
 }

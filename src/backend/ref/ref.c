@@ -268,12 +268,15 @@ static const struct guise {
   tn__target target;     /* of others */
 } guises[] = {
     {.name = "ref:cpu", .dialect = &tn__dialect_c, .target = {TN__CPU_TARGET}},
-    {.name = "ref:sm_80", .dialect = &tn__dialect_cuda, .generation = 8, .units = 108, .shared = (163 << 10) - TN__CELLS_RESERVED},
-    {.name = "ref:sm_90", .dialect = &tn__dialect_cuda, .generation = 9, .units = 132, .shared = (227 << 10) - TN__CELLS_RESERVED},
+    {.name = "ref:sm_80", .dialect = &tn__dialect_cuda, .generation = 8, .units = 108,
+     .shared = (163 << 10) - TN__CELLS_RESERVED},
+    {.name = "ref:sm_90", .dialect = &tn__dialect_cuda, .generation = 9, .units = 132,
+     .shared = (227 << 10) - TN__CELLS_RESERVED},
     {.name = "ref:opencl",
      .dialect = &tn__dialect_opencl,
      .target = {.group = 64, .subgroup = 32, .units = 8, .unit_threads = 2048, .access = 16, .sector = 32,
-                .adds = sizeof(int32_t), .registers = 256 << 10, .shared = 32 << 10, .kept = 32 << 10}},
+                .adds = sizeof(int32_t), .registers = 256 << 10, .shared = (32 << 10) - TN__CELLS_RESERVED,
+                .kept = 32 << 10}},
 };
 
 void tn__ref_open(tn_ctx *c, const char *name) {
