@@ -122,15 +122,15 @@ tn__keys tn__keys_of(tn_ctx *c, tn_node *x, bool down) {
     all = ((uint64_t)1 << k.bits) - 1;
   } else {
     k.of = tn__bitcast(c, x, as);
-    if (tn__dtypes[x->dtype].is_signed) k.of = tn__op2(c, OP_XOR, k.of, unsigned_const(c, k.of, k.flip = sign));
+    if (tn__dtypes[x->dtype].is_signed) k.of = tn__op2_bits(c, OP_XOR, k.of, k.flip = sign);
   }
-  if (down) k.of = tn__op2(c, OP_XOR, k.of, unsigned_const(c, k.of, all)), k.flip ^= all;
+  if (down) k.of = tn__op2_bits(c, OP_XOR, k.of, all), k.flip ^= all;
   return k;
 }
 
 /* The integer of such a key */
 static tn_node *integer_of(tn_ctx *c, const tn__keys *k, tn_node *key, int dtype) {
-  if (k->flip) key = tn__op2(c, OP_XOR, key, unsigned_const(c, key, k->flip));
+  if (k->flip) key = tn__op2_bits(c, OP_XOR, key, k->flip);
   return dtype == TN_BOOL ? tn__cast(c, key, dtype) : tn__bitcast(c, key, dtype);
 }
 
@@ -184,7 +184,7 @@ static tn_node *counted(tn_ctx *c, tn_node *key) {
 static tn_node *places_by_digit(tn_ctx *c, tn_node *key, way by) {
   int64_t all = (int64_t)1 << by.bits;
   tn_node *n = key->dim[1], *size = tn__int(c, by.block);
-  tn_node *digits = tn__cast(c, tn__op2(c, OP_AND, key, unsigned_const(c, key, (uint64_t)all - 1)), TN_U8);
+  tn_node *digits = tn__cast(c, tn__op2_bits(c, OP_AND, key, (uint64_t)all - 1), TN_U8);
   tn_node *rows = tn__op1(c, OP_NOT, tn__in_blocks(c, tn__op1(c, OP_NOT, digits), 1, by.block));
   tn__dims shape = tn__dims_of(rows); /* [R, blocks, size] */
   tn_node *block = shape.d[1];
@@ -222,20 +222,20 @@ typedef struct load {
   tn_node *order;  /* [R, n]: which element, where the key does not say so; NULL: nobody asks */
 } load;
 
-static tn_node *shifted(tn_ctx *c, tn__op op, tn_node *x, uint64_t by) { return tn__op2_bits(c, op, x, by); }
-static tn_node *masked(tn_ctx *c, tn_node *x, uint64_t mask) { return shifted(c, OP_AND, x, mask); }
+static tn_node *masked(tn_ctx *c, tn_node *x, uint64_t mask) { return tn__op2_bits(c, OP_AND, x, mask); }
 
 static tn_node *rotated(tn_ctx *c, tn_node *x, int by) { /* bits that go out below come in above */
   int width = (int)tn__size_of(x->dtype) * 8, down = by % width;
   if (!down) return x;
-  return tn__op2(c, OP_OR, shifted(c, OP_SHR, x, (uint64_t)down), shifted(c, OP_SHL, x, (uint64_t)(width - down)));
+  tn_node *below = tn__op2_bits(c, OP_SHR, x, (uint64_t)down);
+  return tn__op2(c, OP_OR, below, tn__op2_bits(c, OP_SHL, x, (uint64_t)(width - down)));
 }
 
 static tn_node *digit_of(tn_ctx *c, tn_node *key) { return tn__cast(c, masked(c, key, WORD_DIGITS - 1), TN_U64); }
 
 /* 1 in the part of a word that is the digit's */
 static tn_node *word_of(tn_ctx *c, tn_node *digit) {
-  return tn__op2(c, OP_SHL, unsigned_const(c, digit, 1), shifted(c, OP_SHL, digit, 2));
+  return tn__op2(c, OP_SHL, unsigned_const(c, digit, 1), tn__op2_bits(c, OP_SHL, digit, 2));
 }
 
 /* x, its axis 1 filled up to a multiple of NEAR, by what comes last */
@@ -249,7 +249,7 @@ static tn_node *filled_up(tn_ctx *c, tn_node *x) {
 static tn_node *wide_words(tn_ctx *c, tn_node *word, int odd) {
   const uint64_t every_other = 0x0f0f0f0f0f0f0f0f;
   tn_node *blocks = tn__in_blocks(c, word, 1, 2 * NEAR_OF_BLOCK);
-  return masked(c, shifted(c, OP_SHR, blocks, odd ? WORD_BITS : 0), every_other);
+  return masked(c, tn__op2_bits(c, OP_SHR, blocks, odd ? WORD_BITS : 0), every_other);
 }
 
 /* How many come in each block: [R, blocks] */
@@ -274,7 +274,7 @@ static tn_node *words_before(tn_ctx *c, tn_node *word, int odd) {
 static tn_node *part_of(tn_ctx *c, tn_node *const *words, tn_node *digit) {
   tn_node *is_odd = tn__op2(c, OP_NE, masked(c, digit, 1), unsigned_const(c, digit, 0));
   tn_node *word = tn__where(c, is_odd, words[1], words[0]), *even = masked(c, digit, WORD_DIGITS - 2);
-  return masked(c, tn__op2(c, OP_SHR, word, shifted(c, OP_SHL, even, 2)), 255);
+  return masked(c, tn__op2(c, OP_SHR, word, tn__op2_bits(c, OP_SHL, even, 2)), 255);
 }
 
 /* [R, digits * blocks]: where the first element of a block that has the digit goes */
@@ -299,7 +299,7 @@ static tn_node *places_by_words(tn_ctx *c, tn_node *key, int counter) {
     before[odd] = tn__expand(c, tn__add_axis(c, all, 2), digit->dim);
   }
   tn_node *of_block = part_of(c, before, digit);
-  tn_node *near = tn__op2(c, OP_SHR, tn__within_blocks(c, OP_SUM, own, 2, true), shifted(c, OP_SHL, digit, 2));
+  tn_node *near = tn__op2(c, OP_SHR, tn__within_blocks(c, OP_SUM, own, 2, true), tn__op2_bits(c, OP_SHL, digit, 2));
   near = masked(c, near, WORD_DIGITS - 1);
 
   tn__dims shape = tn__dims_of(digit);
@@ -345,7 +345,8 @@ static load load_of(tn_ctx *c, tn__keys k, bool numbered) {
     return x;
   }
   int as = all <= 32 ? TN_U32 : TN_U64;
-  x.first = tn__op2(c, OP_OR, shifted(c, OP_SHL, tn__cast(c, number, as), (uint64_t)key_bits), tn__cast(c, x.key, as));
+  x.first = tn__op2_bits(c, OP_SHL, tn__cast(c, number, as), (uint64_t)key_bits);
+  x.first = tn__op2(c, OP_OR, x.first, tn__cast(c, x.key, as));
   x.number_from = key_bits;
   return x;
 }
@@ -357,7 +358,7 @@ static tn_node *sorted_by_words(tn_ctx *c, tn__keys k, tn_node **sorted) {
   tn_node *key = tn__first_of(c, x.key, 1, n);
   tn_node *of_key = x.order ? key : masked(c, key, ((uint64_t)1 << x.number_from) - 1);
   if (sorted) *sorted = tn__merge_axes(c, tn__cast(c, of_key, k.of->dtype), 0, 2);
-  return x.order ? tn__first_of(c, x.order, 1, n) : shifted(c, OP_SHR, key, (uint64_t)x.number_from);
+  return x.order ? tn__first_of(c, x.order, 1, n) : tn__op2_bits(c, OP_SHR, key, (uint64_t)x.number_from);
 }
 
 tn_node *tn__sorted_integers(tn_ctx *c, tn_node *x, bool down) {
@@ -391,7 +392,7 @@ tn_node *tn__sorted(tn_ctx *c, tn_node *x, bool down, tn_node **sorted) {
   for (tn_node *key = k.of; passes--;) {
     tn_node *places = tn__places_of(c, places_by_digit(c, key, by), TN_I64);
     order = tn__placed(c, order, places);
-    if (passes) key = tn__placed(c, tn__op2(c, OP_SHR, key, unsigned_const(c, key, (uint64_t)by.bits)), places);
+    if (passes) key = tn__placed(c, tn__op2_bits(c, OP_SHR, key, (uint64_t)by.bits), places);
   }
   order = tn__op1(c, OP_PERMUTATION, tn__merge_axes(c, tn__cast(c, order, TN_I64), 0, 2));
   if (sorted && !by.words) *sorted = tn__gather(c, tn__merge_axes(c, k.of, 0, 2), order);

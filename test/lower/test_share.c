@@ -50,6 +50,10 @@ static int with_nan(tn_tensor *x, tn_tensor **out) {
   tn_tensor *row = tn_slice(x, 1, 7, 8, 1), *odd = tn_where_scalar(tn_ge_scalar(row, 1), row, NAN);
   return out[0] = centred(tn_add(x, tn_sub(odd, odd))), 1;
 }
+/* The sum of what columns are reduced to: the work is inside of what is summed up */
+static int of_columns(tn_tensor *x, tn_tensor **out) {
+  return out[0] = tn_sum(tn_max(x, (int[]){0}, 1, false), NULL, 0, false), 1;
+}
 /* Over a short axis and a long one, for each of the one between */
 static int apart(tn_tensor *x, tn_tensor **out) { return out[0] = tn_sum(x, (int[]){0, 2}, 2, false), 1; }
 /* ... and the elements that are made of it, by channels */
@@ -130,7 +134,9 @@ static int running(tn_tensor *x, tn_tensor **out) { return out[0] = tn_cumsum(re
 static const program programs[] = {
     {"one row", elements, TN_F32, 2, {1, 90001}, {"split(", NULL}, NULL},
     {"one row of whole blocks", elements, TN_F32, 2, {1, 131072}, {"split(", NULL}, NULL},
-    {"three rows", elements, TN_F32, 2, {3, 30011}, {"split(", NULL}, NULL},
+    {"three rows", elements, TN_F32, 2, {3, 30011}, {"split(", "blocks("}, NULL},
+    {"columns, summed up", of_columns, TN_F32, 2, {601, 307}, {"split(", NULL}, NULL},
+    {"few columns, summed up", of_columns, TN_F32, 2, {60001, 3}, {NULL, NULL}, "blocks("},
     {"rows enough", elements, TN_F32, 2, {16, 9001}, {NULL, NULL}, "split("},
     {"as many, and one more", elements, TN_F32, 2, {17, 9001}, {NULL, NULL}, "split("},
     {"a short row", elements, TN_F32, 2, {1, 1000}, {NULL, NULL}, "split("},
