@@ -361,10 +361,10 @@ static char *print_kernel(tn_ctx *c, const tn__dialect *d, const tn__kernel *k) 
 /* The last two kernels, launched as one, where they may be: abreast, or as stages of one block */
 static void put_joint(shelf *h, const tn__target *target, int last, bool stages) {
   tn_ctx *c = h->c;
-  printed *x = &h->kernel[h->n], *y[2] = {&h->kernel[last - 2], &h->kernel[last - 1]};
   tn__kernel *k[2];
   uint32_t *slot[2], n = 0;
   if (!target->joins || last < 2 || h->n == PROGRAMS * KERNELS) return;
+  printed *x = &h->kernel[h->n], *y[2] = {&h->kernel[last - 2], &h->kernel[last - 1]};
   for (int i = 0; i < 2; i++) k[i] = tn__kernel_copy(&c->scratch, y[i]->subject.kernel);
   if (!stages && !tn__fit_abreast(k, 2, target)) return;
   for (int i = 0; i < 2 && stages; i++)
