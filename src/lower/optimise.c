@@ -320,5 +320,6 @@ tn_node *tn__optimise_part(tn__lowering *l, tn_node *part, tn__part *out) {
   part = columns ? tn__turn_columns(l, columns) : tn__fetch(l, tn__spread_rows(l, part), &lane);
   part = tn__keep_rows(l, part);
   part = vectorise_rest(l, columns ? part : vectorise(l, part, lane));
+  part = tn__simplify_accesses(l->c, l->a, part); /* what lanes never step over is the same for all of them */
   return columns ? tn__jam(l, part) : tn__share_blocks(l, part);
 }

@@ -92,6 +92,13 @@ static int picked(tn_tensor *x, tn_tensor **out) {
   tn_tensor *one = tn_sum(tn_where_scalar(tn_eq(each, label), x, 0), (int[]){1}, 1, false);
   return out[0] = tn_sum(one, NULL, 0, false), 1;
 }
+/* Rows of some channels, each with a number of its own */
+static int weighted(tn_tensor *x, tn_tensor **out) {
+  tn_dim rows = tn_size(x, 0), n = tn_size(x, 1) * tn_size(x, 2);
+  tn_tensor *first = tn_contiguous(tn_slice(tn_slice(x, 0, 0, 1, 1), 2, 0, 1, 1));
+  tn_tensor *weights = tn_reshape(tn_expand(first, (tn_dim[]){1, tn_size(x, 1), tn_size(x, 2)}, 3), (tn_dim[]){1, n}, 2);
+  return out[0] = tn_sum(tn_mul(tn_reshape(x, (tn_dim[]){rows, n}, 2), weights), (int[]){1}, 1, false), 1;
+}
 static int filtered(tn_tensor *x, tn_tensor **out) {
   tn_tensor *w = tn_contiguous(tn_slice(tn_slice(x, 0, 0, 2, 1), 3, 0, 7, 1));
   return out[0] = tn_conv2d(x, w, NULL, &(tn_conv2d_options){.stride = {1, 2}, .padding = {0, 3}}), 1;
@@ -164,6 +171,8 @@ static const program programs[] = {
     {"equal terms of one", alike, TN_F32, 2, {1, 1}, {"alike(", NULL}, NULL},
     {"deviations of equal terms", deviations, TN_F32, 2, {5, 9}, {"alike(", NULL}, NULL},
     {"running sums of equal terms", running, TN_F32, 2, {5, 9}, {NULL, NULL}, NULL},
+    {"channels of whole vectors", weighted, TN_F32, 3, {2, 3, 32 * 37}, {"lanes(", " 37\n"}, NULL},
+    {"channels of parts of vectors", weighted, TN_F32, 3, {2, 3, 4 * 37}, {"lanes(", NULL}, NULL},
     {"two filters", filtered, TN_F16, 4, {3, 5, 1, 333}, {"lanes(2,32)", NULL}, NULL},
 };
 
