@@ -9,6 +9,7 @@
  *   spread(a,b)     ... but for what is the same in each turn of the inner one, which stands in scratch memory
  *   fetch(a,b)      ... but for what each element loads by itself
  *   split(a)        a long reduction becomes partial sums, blocks(a) shares out the elements of its row    (split.c)
+ *   lines(a,n)      a flat loop becomes two: lines of n elements, and what has lanes
  *   lanes(a,n)      the loop is cut into lanes for vector instructions
  *   jam(a,n)        n turns of an output's loop at once, which share what they load                  (jam.c)
  *   turn(a,b)       the loops are cut into tiles, in which what lies along a is loaded and stored along it, but
@@ -112,8 +113,31 @@ static tn_node *go_inside(tn__lowering *l, tn_node *body, tn_node *x) {
   return tn__substitute(l->c, body, old.v, new_.v, old.n);
 }
 
+/* Where accesses ask on which line of a flat loop they are, lanes that go from one line to the next would load their
+ * numbers one by one: lines of a vector or more become a loop around their elements, which is the one to have lanes.
+ * Lines of whole vectors need none: lanes never leave them. */
+static tn_node *elements_of_lines(tn__lowering *l, tn_node **body, tn_node *x, int64_t lanes) {
+  tn__ranges r;
+  int64_t line = 0, size, by;
+  if (!tn__const_int(x->src[0], &size)) return x;
+  tn__ranges_find(l->c, l->a, *body, &r);
+  for (uint32_t i = 0; i < r.order.n; i++) {
+    const tn_node *n = r.order.v[i];
+    bool asks = (n->op == OP_IDIV || n->op == OP_MOD) && n->src[0] == x && tn__const_int(n->src[1], &by);
+    if (!asks || by < lanes || by >= size || size % by || (line && line <= by)) continue;
+    line = by;
+  }
+  if (!line || line % lanes == 0) return x; /* a choice: either is right */
+  tn_node *cut[2];
+  int axis = tn__axis_of(x);
+  tn__sb_printf(&l->note, " lines(%lld,%lld)", tn__id_of(x), (long long)line);
+  *body = tn__simplify_accesses(l->c, l->a, tn__cut(l, *body, x, line, axis, axis, cut));
+  return cut[1];
+}
+
 /* The lanes of a reduction: turns of as many as there are accumulators, or all of it where that is less than two */
 static tn_node *reduce_in_lanes(tn__lowering *l, tn_node *body, tn_node *x, int64_t lanes) {
+  x = elements_of_lines(l, &body, x, lanes);
   body = go_inside(l, body, x);
   if (!tn__is_const(x->src[0]) || tn__extent(x) >= 2 * (double)lanes) return cut_lanes(l, body, x, lanes, AX_REDUCE);
   tn__sb_printf(&l->note, " lanes(%lld,%lld)", tn__id_of(x), (long long)x->hi + 1);
@@ -265,6 +289,7 @@ static tn_node *vectorise_rest(tn__lowering *l, tn_node *body) {
     tn_node *x = p.r.range[best];
     bool output = tn__axis_of(x) == AX_LOOP, sums = columns >> best & 1;
     int64_t lanes = lanes_for(l, value_dtype(&p));
+    if (output) x = elements_of_lines(l, &body, x, lanes);
     if ((output && !sums) || fills_row(&p, (uint32_t)best) || tn__extent(x) <= (double)(sums ? lanes : 0)) {
       body = tn__retype(c, body, x, AX_UPCAST);
     } else {
