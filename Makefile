@@ -6,6 +6,7 @@ FUZZ_SECONDS ?= 60
 # The thread sanitizer looks at the tests with more than one thread, valgrind at the parts it gets through fast enough.
 TSAN_TESTS ?= ^(base|backend|device|data)\.|^run\.(programs|bad_input)|^tensor\.handles
 VALGRIND_TESTS ?= 'base_[mc]*' ir_shape ir_index ir_spec device_pool 'data_*' 'tensor_*' run_alloc
+CLANG_LABELS = base|data|device|grad|ir|nn|prove|rewrite|tensor
 COQ_TESTS = ^prove\.(coq|doors_slow)$$
 # What the interpreter stands for (backend/ref).
 GUISES ?= ref:sm_80 ref:sm_90 ref:opencl
@@ -39,14 +40,14 @@ test: with-tests ## all tests, layers and headers included, on the release build
 	@$(call ctest,build)
 
 # What Coq says of a text does not depend on who compiled its printer.
-check-clang: deps-test ## all tests, built by clang, which looks for unsigned numbers that wrap
+check-clang: deps-test ## all of it as clang optimises it, and what the compilers of kernels do not take long over
 	@$(call preset,clang)
-	@$(call ctest,build-clang) --label-exclude house --exclude-regex '$(COQ_TESTS)'
+	@CASES_EVERY=7 $(call ctest,build-clang) --label-regex '^($(CLANG_LABELS))$$' --label-exclude slow --exclude-regex '$(COQ_TESTS)'
 
-# The interpreter, sanitized, is slow: a sample of what it is asked many times.
-check-asan: deps-test ## all tests under the address and undefined-behaviour sanitizers
+# The interpreter, sanitized, is slow: a sample of what it is asked many times; what is slow without asks nothing new.
+check-asan: deps-test ## all tests under the sanitizers of addresses, undefined behaviour and numbers that wrap
 	@$(call preset,asan)
-	@CASES_EVERY=7 $(call ctest,build-asan) --label-exclude house --exclude-regex '$(COQ_TESTS)|models_slow|lanes_slow'
+	@CASES_EVERY=7 $(call ctest,build-asan) --label-exclude '^(house|slow)$$' --exclude-regex '$(COQ_TESTS)'
 
 check-tsan: deps-test ## the threaded tests under the thread sanitizer
 	@$(call preset,tsan)
@@ -99,8 +100,7 @@ costs: with-tests ## write anew what programs cost: test/golden/costs.txt
 
 mutate-code: with-tests ## 150 mistakes put into the compiler's code, one at a time: do its checks alone find them?
 	@$(call preset,asan)
-	@$(call preset,clang)
-	@tools/mutate-code build --sanitized build-asan,build-clang --out build/mutants.txt
+	@tools/mutate-code build --sanitized build-asan --out build/mutants.txt
 
 coverage: deps-test ## which share of each folder's lines the tests run, and what they never run
 	@$(call preset,coverage)

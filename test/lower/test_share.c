@@ -96,7 +96,8 @@ static int picked(tn_tensor *x, tn_tensor **out) {
 static int weighted(tn_tensor *x, tn_tensor **out) {
   tn_dim rows = tn_size(x, 0), n = tn_size(x, 1) * tn_size(x, 2);
   tn_tensor *first = tn_contiguous(tn_slice(tn_slice(x, 0, 0, 1, 1), 2, 0, 1, 1));
-  tn_tensor *weights = tn_reshape(tn_expand(first, (tn_dim[]){1, tn_size(x, 1), tn_size(x, 2)}, 3), (tn_dim[]){1, n}, 2);
+  tn_tensor *each = tn_expand(first, (tn_dim[]){1, tn_size(x, 1), tn_size(x, 2)}, 3);
+  tn_tensor *weights = tn_reshape(each, (tn_dim[]){1, n}, 2);
   return out[0] = tn_sum(tn_mul(tn_reshape(x, (tn_dim[]){rows, n}, 2), weights), (int[]){1}, 1, false), 1;
 }
 static int filtered(tn_tensor *x, tn_tensor **out) {
