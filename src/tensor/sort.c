@@ -195,7 +195,7 @@ static tn_node *places_by_digit(tn_ctx *c, tn_node *key, way by) {
   tn_node *each = tn__expand(c, tn__add_axis(c, rows, 1), counts.d);
   tn_node *hit = tn__op2(c, OP_EQ, i32(c, each), i32(c, tn__place(c, &counts, 1)));
   tn_node *count = once_flat(c, tn__reduce(c, OP_SUM, i32(c, hit), &last, 1)); /* [R, digits, blocks] */
-  tn_node *first = tn__scan(c, OP_SUM, tn__merge_axes(c, count, 1, 2), 1, true);  /* [R, digits * blocks] */
+  tn_node *first = once_flat(c, tn__scan(c, OP_SUM, tn__merge_axes(c, count, 1, 2), 1, true)); /* [R, digits * blocks] */
 
   tn__dims pairs = {.rank = 4, .d = {shape.d[0], block, size, size}};
   tn_node *own = tn__expand(c, tn__add_axis(c, rows, 3), pairs.d),
@@ -204,11 +204,14 @@ static tn_node *places_by_digit(tn_ctx *c, tn_node *key, way by) {
   tn_node *alike = tn__op2(c, OP_AND, tn__op2(c, OP_EQ, own, other), earlier);
   tn_node *follows = tn__along(c, tn__reduce(c, OP_SUM, i32(c, alike), &last, 1), 2); /* [R, blocks, size] */
 
-  tn_node *blocks = tn__scalar_to(c, tn__dim_value(c, block, TN_I64), shape.d, 3);
-  tn_node *line = tn__op2_num(c, OP_MUL, tn__place(c, &shape, 0), (double)all);
-  line = tn__add(c, line, tn__cast(c, rows, TN_I64));
-  line = tn__add(c, tn__mul(c, line, blocks), tn__place(c, &shape, 1));
-  tn_node *place = tn__add(c, tn__gather(c, tn__merge_axes(c, first, 0, 2), line), follows);
+  bool few = tn__numel(c, key)->hi <= INT32_MAX && tn__numel(c, count)->hi <= INT32_MAX;
+  int counter = few ? TN_I32 : TN_I64;
+  tn_node *blocks = tn__scalar_to(c, tn__dim_value(c, block, counter), shape.d, 3);
+  tn_node *line = tn__op2_num(c, OP_MUL, tn__cast(c, tn__place(c, &shape, 0), counter), (double)all);
+  line = tn__add(c, line, tn__cast(c, rows, counter));
+  line = tn__add(c, tn__mul(c, line, blocks), tn__cast(c, tn__place(c, &shape, 1), counter));
+  tn_node *place = tn__cast(c, tn__gather(c, tn__merge_axes(c, first, 0, 2), line), counter);
+  place = tn__add(c, place, tn__cast(c, follows, counter));
   return tn__first_of(c, tn__merge_axes(c, place, 1, 2), 1, n);
 }
 
@@ -390,7 +393,7 @@ tn_node *tn__sorted(tn_ctx *c, tn_node *x, bool down, tn_node **sorted) {
   }
   if (!by.bits) order = tn__placed(c, order, tn__places_of(c, counted(c, k.of), TN_I64));
   for (tn_node *key = k.of; passes--;) {
-    tn_node *places = tn__places_of(c, places_by_digit(c, key, by), TN_I64);
+    tn_node *in_row = places_by_digit(c, key, by), *places = tn__places_of(c, in_row, in_row->dtype);
     order = tn__placed(c, order, places);
     if (passes) key = tn__placed(c, tn__op2_bits(c, OP_SHR, key, (uint64_t)by.bits), places);
   }
