@@ -36,8 +36,9 @@ enum {
   MUCH_LESS = 16,
   FEWER = 4,      /* times as many neighbours are worth to count all outputs by one loop */
   ROUNDS = 16,
-  QUARTERS = 4,   /* of a unit, among which subgroups are shared out */
-  BLOCKS_OF_UNIT = 4 /* of small groups, at least, if several make one */
+  STEPS_OF_BLOCK = 4, /* times as many threads as run in step: a unit has so many quarters, and much is more than
+                       * blocks of so many for all units several times */
+  BLOCKS_OF_UNIT = 8  /* of small groups, at least, if several make one */
 };
 
 typedef struct job {
@@ -920,14 +921,13 @@ static tn_node *global_of(const job *j) {
 }
 
 /* Groups of at most as many threads as run in step make blocks of usual size: a device starts one block after the
- * other, whatever their size.  Few are done sooner spread over the device. */
+ * other, whatever their size.  Few are done sooner spread over the device, by blocks of as many as run in step. */
 /* a choice: any number is right */
 static int usual_together(const job *j, const tn_node *global, int group) {
   const tn__target *t = j->target;
-  int n = 1;
-  while (group <= t->subgroup && 2 * n * group <= tn__usual_group(t) &&
-         tn__extent(global) >= 2.0 * n * BLOCKS_OF_UNIT * t->units)
-    n *= 2;
+  double groups = tn__extent(global), much = 8.0 * t->units * STEPS_OF_BLOCK * t->subgroup;
+  int most = group > t->subgroup ? group : groups * group > much ? tn__usual_group(t) : t->subgroup, n = 1;
+  while (2 * n * group <= most && groups >= 2.0 * n * BLOCKS_OF_UNIT * t->units) n *= 2;
   return n;
 }
 
@@ -960,7 +960,7 @@ static int room_beside(const job *j, const tn__part *part, double row) {
   }
   int64_t room = shared > 0 ? limit((int64_t)j->target->shared / shared, 1, most) : most;
   if (kept >= MUCH_KEPT) {
-    int64_t whole = QUARTERS * j->target->subgroup / threads; /* subgroups are shared out as evenly */
+    int64_t whole = STEPS_OF_BLOCK * j->target->subgroup / threads; /* subgroups are shared out as evenly */
     int64_t all = (int64_t)(j->target->registers / sizeof(float)) / (threads * (OTHER_REGISTERS + PLACES + kept));
     if (whole > 1 && all > whole) all -= all % whole;
     if (all < room) room = all;

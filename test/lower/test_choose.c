@@ -143,14 +143,19 @@ static void patches_and_packs(void **state) {
        "%12 = sink void %11 {\"outputs\"}\n",
        "row alone "},
       /* more blocks than are started in the time that they take: some go through many turns */
-      {"%1 = param f32[6291456,32] 6291456 32 {0 0}\n"
-       "%2 = rmax f32[6291456] %1 {1}\n"
+      {"%1 = param f32[1] 1 {0 0}\n"
+       "%2 = expand f32[134000000] %1 134000000\n"
        "%3 = sink void %2 {\"outputs\"}\n",
-       " starts("},
-      {"%1 = param f32[28791555] 28791555 {0 0}\n"
-       "%2 = flip f32[28791555] %1 {0}\n"
-       "%3 = sink void %2 {\"outputs\"}\n",
-       " starts("},
+       "pack(0,4) threads(256) starts("},
+      /* what is added to each row counts once, so that what moves along memory goes by packs */
+      {"%1 = param f32[361,79755] 361 79755 {0 0}\n"
+       "%2 = param f32[79755] 79755 {1 0}\n"
+       "%3 = reshape f32[1,79755] %2 1 79755\n"
+       "%4 = expand f32[361,79755] %3 361 79755\n"
+       "%5 = add f32[361,79755] %1 %4\n"
+       "%6 = flip f32[361,79755] %5 {0 1}\n"
+       "%7 = sink void %6 {\"outputs\"}\n",
+       "tail(2,4)"},
       /* stores that load what is summed up */
       {"%1 = param f16[6144,83,64] 6144 83 64 {0 0}\n"
        "%2 = exp f16[6144,83,64] %1\n"
@@ -159,7 +164,7 @@ static void patches_and_packs(void **state) {
        "%5 = sqrt f16[6144,83,64] %2\n"
        "%6 = cast f32[6144,83,64] %5\n"
        "%7 = sum f32[6144,64] %6 {1}\n"
-       "%8 = sink void %4 %7 {\"outputs\"}\n",
+       "%8 = sink void %4 %2 %7 {\"outputs\"}\n",
        " beside("},
       /* the sums of a column's threads are added up by some, then by one */
       {"%1 = param f32[40000,64] 40000 64 {0 0}\n"
