@@ -1,8 +1,8 @@
 /* Few outputs, each a reduction across rows: a column's elements lie far apart, those of neighbouring columns side by
  * side.
  *
- *   fold(a,w,n)     a group takes w columns along a: n threads of it for each, whose sums a few of them add up, and one
- *                   what these have
+ *   fold(a,w,n)     a group takes w columns along a: n threads of it for each, then one that puts together what these
+ *   have
  *
  * Needs a part of stores of such reductions, nothing else.  Gives it shared out: AX_GLOBAL and AX_UPCAST ranges (see
  * group.c). */
@@ -14,8 +14,7 @@
 enum {
   ROWS_OF_THREAD = 8,
   MIN_ROWS = 16,
-  MOST_LANES = 128,   /* for a column */
-  MANY_LANES = 16     /* whose sums one thread would add up for longer than threads take to meet once more */
+  MOST_LANES = 128    /* for a column */
 };
 
 typedef struct fold {
@@ -23,9 +22,8 @@ typedef struct fold {
   tn_ctx *c;
   tn_node *column, *rest; /* the columns' range: which group's, and which of its columns */
   tn_node *lane, *turn;   /* row turn * lanes + lane / width of column lane mod width */
-  tn_node *some, *turn_of_some; /* the threads that put together what those have: lane turn * some + some */
   tn_node *part;          /* which of the threads that share a column, where one puts together what they have */
-  int64_t width, lanes, few; /* few: lanes of a column in `some` */
+  int64_t width, lanes;
 } fold;
 
 /* Are all reductions over one and the same range, under outputs only, and all stores made of them? */
@@ -59,40 +57,34 @@ static tn_node *clamped(tn_ctx *c, tn_node *at, const tn_node *range) {
   return tn__simplify_index(c, tn__op2(c, OP_MIN, at, tn__add(c, range->src[0], tn__int(c, -1))));
 }
 
-static tn_node *reduced(tn_ctx *c, const tn_node *like, tn_node *value, tn_node *over) {
-  tn_node *src[2] = {value, over};
-  return tn__node_make(
-      c, &(tn__make){.op = OP_REDUCE, .src = src, .nsrc = 2, .ints = like->ints, .nint = like->nint});
-}
-
-/* What stands in scratch memory over so many cells, one for each turn of `lane`, and is reduced over `turn` there: as
- * many cells further with each */
-static tn_node *reduced_again(const fold *f, const tn_node *like, tn_node *value, tn_node *lane, int64_t cells,
-                              tn_node *turn, int64_t further, tn_node *first) {
-  tn_ctx *c = f->c;
-  tn_node *filled = tn__filled(c, tn__scratch(f->l, like->dtype, cells), lane, value, &lane, 1);
-  tn_node *at = tn__add(c, tn__mul(c, turn, tn__int(c, further)), first);
-  tn_node *load = tn__node_make(c, &(tn__make){.op = OP_LOAD, .src = (tn_node *[]){filled, at}, .nsrc = 2});
-  return reduced(c, like, load, turn);
-}
-
 /* The reduction x over rows, of column `own` of the group */
-static tn_node *in_steps(const fold *f, const tn_node *x, tn_node *own) {
+static tn_node *in_two(const fold *f, const tn_node *x, tn_node *own) {
   tn_ctx *c = f->c;
-  tn_node *row = x->src[1], *width = tn__int(c, f->width), *lane = f->lane;
+  tn_node *row = x->src[1], *width = tn__int(c, f->width), *cells = tn__int(c, f->width * f->lanes), *lane = f->lane;
   tn_node *init = tn__const_bits(c, x->dtype, tn__eval_reduce_init((int)x->ints[0], x->dtype));
   tn_node *at = tn__add(c, tn__mul(c, f->turn, tn__int(c, f->lanes)), tn__op2(c, OP_IDIV, lane, width));
   tn_node *column = tn__add(c, tn__mul(c, f->rest, width), tn__op2(c, OP_MOD, lane, width));
   tn_node *old[2] = {row, f->column}, *new_[2] = {clamped(c, at, row), clamped(c, column, f->column)};
   tn_node *value = tn__substitute(c, x->src[0], old, new_, 2), *inside = tn__op2(c, OP_LT, at, row->src[0]);
-  int64_t cells = f->width * f->lanes, fewer = f->width * f->few;
   if (!tn__divisible(row->src[0], f->lanes)) value = tn__where(c, inside, value, init);
-  value = reduced(c, x, value, f->turn);
-  if (f->some) {
-    value = reduced_again(f, x, value, lane, cells, f->turn_of_some, fewer, f->some);
-    lane = f->some, cells = fewer;
-  }
-  return reduced_again(f, x, value, lane, cells, f->part, f->width, own);
+  value = tn__node_make(
+      c,
+      &(tn__make){.op = OP_REDUCE, .src = (tn_node *[]){value, f->turn}, .nsrc = 2, .ints = x->ints, .nint = x->nint});
+  tn_node *local = tn__node_make(c, &(tn__make){.op = OP_LOCAL,
+                                                .dtype = x->dtype,
+                                                .src = &cells,
+                                                .nsrc = 1,
+                                                .ints = (int64_t[]){f->l->next_local++, 0},
+                                                .nint = 2,
+                                                .device = -1});
+  tn_node *store =
+      tn__node_make(c, &(tn__make){.op = OP_STORE, .src = (tn_node *[]){local, lane, value, lane}, .nsrc = 4});
+  tn_node *after = tn__node_make(c, &(tn__make){.op = OP_AFTER, .src = (tn_node *[]){local, store}, .nsrc = 2});
+  tn_node *k = f->part;
+  tn_node *load = tn__node_make(
+      c, &(tn__make){.op = OP_LOAD, .src = (tn_node *[]){after, tn__add(c, tn__mul(c, k, width), own)}, .nsrc = 2});
+  return tn__node_make(
+      c, &(tn__make){.op = OP_REDUCE, .src = (tn_node *[]){load, k}, .nsrc = 2, .ints = x->ints, .nint = x->nint});
 }
 
 /* The best column range: that whose elements stand side by side */
@@ -139,19 +131,13 @@ tn_node *tn__column_reduce(tn__lowering *l, tn_node *part, int *group) {
       l,
       tn__simplify_index(c, tn__op2(c, OP_IDIV, tn__add(c, row->src[0], tn__int(c, f.lanes - 1)), tn__int(c, f.lanes))),
       AX_REDUCE, ROLE_COLUMN);
-  f.few = f.lanes;
-  if (f.lanes >= MANY_LANES) {
-    while (f.few * f.few > f.lanes) f.few /= 2;
-    f.some = tn__fresh_range(l, tn__int(c, f.width * f.few), AX_UPCAST, ROLE_COLUMN);
-    f.turn_of_some = tn__fresh_range(l, tn__int(c, f.lanes / f.few), AX_REDUCE, ROLE_COLUMN);
-  }
-  f.part = tn__fresh_range(l, tn__int(c, f.few), AX_REDUCE, ROLE_COLUMN);
+  f.part = tn__fresh_range(l, tn__int(c, f.lanes), AX_REDUCE, ROLE_COLUMN);
   tn__nodes old = {0}, new_ = {0};
   for (uint32_t i = 0; i < s.r.order.n; i++) {
     tn_node *x = s.r.order.v[i];
     if (x->op != OP_REDUCE) continue;
     tn__vec_push(a, &old, x);
-    tn__vec_push(a, &new_, in_steps(&f, x, own));
+    tn__vec_push(a, &new_, in_two(&f, x, own));
   }
   part = tn__substitute(c, part, old.v, new_.v, old.n);
   tn_node *place = tn__add(c, tn__mul(c, f.rest, by), own);

@@ -173,22 +173,11 @@ static void stores_beside_sums(void **state) {
   }
 }
 
-/* Few sums across rows, whose threads add up in three steps */
-static void folds(void **state) {
-  (void)state;
-  check("ref:sm_90", "a fold of many threads",
-        "%1 = param f32[1031,17] 1031 17 {0 0}\n"
-        "%2 = rmax f32[17] %1 {0}\n"
-        "%3 = sum f32[17] %1 {0}\n"
-        "%4 = sink void %2 %3 {\"outputs\"}\n",
-        "fold", true);
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(all_rows), cmocka_unit_test(columns_at_all_levels),
                                      cmocka_unit_test(blocks_that_differ),
                                      cmocka_unit_test(same_for_all_rows), cmocka_unit_test(weights_beside_rows),
                                      cmocka_unit_test(neighbours_of_two_loops), cmocka_unit_test(rows_alone),
-                                     cmocka_unit_test(stores_beside_sums), cmocka_unit_test(folds)};
+                                     cmocka_unit_test(stores_beside_sums)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
