@@ -40,6 +40,7 @@ typedef struct tn__target {
   float thread_lanes; /* multiply-adds that a unit does in a cycle */
   float latency;      /* seconds from asking memory to having what was asked for */
   float launch;     /* seconds from the end of a kernel to the begin of the next one, which waits for it */
+  float start;      /* seconds from the start of a block to that of the next one, wherever on the device */
   float library;    /* how many times as fast as by tiles large products are by the device's library; 0: as fast */
 
   float widening;     /* multiply-adds that own kernels do while an element of half floats is converted for a library

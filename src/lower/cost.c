@@ -10,6 +10,7 @@
  *   requests   lines that the units' accesses touch: an access of threads that run in step takes a turn for each line
  *   banks      turns of accesses to memory that groups share: one for each element of a bank
  *   work       instructions, as multiply-adds
+ *   starts     blocks, of which the device starts one after the other, wherever there is room
  *   waiting    groups side by side, as many as a unit has room for, each of which waits for memory where a loop has it
  *              wait, and for its threads where they meet, and does an instruction at a time
  *
@@ -19,6 +20,7 @@
  * that are still in a cache in the next one are not asked for again.  What an access finds that the kernel has touched
  * before (a second reading of a row) comes from the cache that holds a group's share. */
 #include "ir/eval.h"
+#include "lower/launch_extent.h"
 #include "lower/lower.h"
 #include <math.h>
 #include <stdlib.h>
@@ -31,7 +33,9 @@ enum {
   AT_ONCE = 2,          /* turns of a loop whose loads are on their way together, */
   AT_ONCE_OF_FEW = 4,   /* and where threads have twice the registers that they need */
   PLAIN_REGISTERS = 32, /* of a thread, beside what it keeps */
-  PORT = 2              /* sectors that a unit takes from outside in a cycle */
+  PORT = 2,             /* sectors that a unit takes from outside in a cycle */
+  STARTS = 2,           /* blocks that are started for each that there is room for, at least, */
+  SHARE_OF_STARTS = 4   /* or as many as take so much less than all the rest */
 };
 static const double MOST_OF = 0.75; /* of a sector: so much is as good as all */
 static const double EXCHANGE = 25, MEETING = 60; /* cycles: values between threads in step, a barrier */
@@ -487,6 +491,10 @@ static void look_at_all(look *l) {
   }
 }
 
+static double blocks_to_start(const tn__part *p, double turns) {
+  return p->blocks ? fmin((double)p->blocks, turns) : turns;
+}
+
 /* stage: all turns are one block's */
 static double part_time(tn__arena *a, const tn__kernel *k, const tn__part *p, const tn__target *t, bool stage) {
   look l = {.a = a,
@@ -517,9 +525,23 @@ static double part_time(tn__arena *a, const tn__kernel *k, const tn__part *p, co
   time = fmax(time, lines / (units * l.clock));
   time = fmax(time, l.banks * l.blocks / (units * l.clock));
   time = fmax(time, l.work * l.blocks / (units * (double)t->rate));
+  time = fmax(time, (stage ? 1 : blocks_to_start(p, l.blocks)) * (double)t->start);
   double alone = l.waiting + l.work / (l.warps * LANES);
   time = fmax(time, fmax(1, l.blocks / (l.resident * l.units)) * ((double)t->latency + alone / l.clock));
   return time;
+}
+
+/* Threads that meet stay as they are: what they go through takes longer than a start. */
+/* a choice: any is right */
+int64_t tn__blocks_worth_starting(tn__arena *a, const tn__kernel *k, const tn__part *p, const tn__target *t) {
+  double turns = (double)tn__fixed_blocks(p), starts = turns * (double)t->start;
+  tn__part rest = *p;
+  if (starts < (double)t->launch || !p->group || p->tile || k->shared > 0 || tn__meets(p)) return 0;
+  rest.blocks = 1;
+  double time = part_time(a, k, &rest, t, false);
+  const look l = {.a = a, .t = t, .k = k, .p = p};
+  double room = STARTS * room_of(&l) * t->units, few = fmax(room, time / SHARE_OF_STARTS / (double)t->start);
+  return starts > time && few < turns ? (int64_t)few : 0;
 }
 
 double tn__stage_time(tn__arena *a, const tn__kernel *k, const tn__part *p, const tn__target *t) {

@@ -36,7 +36,9 @@ enum {
   MUCH_LESS = 16,
   FEWER = 4,      /* times as many neighbours are worth to count all outputs by one loop */
   ROUNDS = 16,
-  STEPS_OF_BLOCK = 4 /* times as many threads as run in step, of a block of small groups */
+  STEPS_OF_BLOCK = 4, /* times as many threads as run in step: a unit has so many quarters, and much is more than
+                       * blocks of so many for all units several times */
+  BLOCKS_OF_UNIT = 8  /* of small groups, at least, if several make one */
 };
 
 typedef struct job {
@@ -410,6 +412,15 @@ static bool is_much(const job *j, uint64_t outputs) {
 
 /* ---- packs of all outputs together ---- */
 
+/* Bytes of memory that an access is to, once: no more than there are */
+/* a choice: any is right */
+static double memory_of(const job *j, const tn_node *access) {
+  const tn_node *buffer = access->src[0];
+  double n = tn__volume(&j->s, tn__free_of(&j->s.r, access->src[1]));
+  int64_t all = buffer->op == OP_PARAM && buffer->nsrc ? buffer->src[0]->hi : 0;
+  return (all > 0 && (double)all < n ? (double)all : n) * (double)tn__size_of(buffer->dtype);
+}
+
 /* Is most of what memory is used for accessed along range k, in runs that begin at multiples of n?  Other runs count
  * half: a thread's neighbours find the line again. */
 /* a choice: no is right */
@@ -419,7 +430,7 @@ static bool goes_in_packs(const job *j, uint32_t k, int64_t n) {
   for (uint32_t i = 0; i < r->order.n; i++) {
     const tn_node *x = r->order.v[i];
     if (!tn__is_access(x) || !(tn__free_of(r, x->src[1]) >> k & 1)) continue;
-    double bytes = tn__volume(&j->s, tn__free_of(r, x->src[1])) * (double)tn__size_of(x->src[0]->dtype);
+    double bytes = memory_of(j, x);
     int64_t stride = tn__stride(r, x->src[1], k);
     tn_node *base = tn__simplify_index(j->c, tn__sub(j->c, x->src[1], r->range[k]));
     bool whole = stride == 1 && tn__divisible(base, n) && !tn__gate_of(x);
@@ -909,13 +920,15 @@ static tn_node *global_of(const job *j) {
   return NULL;
 }
 
-/* Groups of at most as many threads as run in step make blocks of a few times as many: tiny blocks are dear.  Few are
- * done sooner spread over the device. */
+/* Groups of at most as many threads as run in step make blocks of usual size: a device starts one block after the
+ * other, whatever their size.  Few are done sooner spread over the device, by blocks of as many as run in step. */
 /* a choice: any number is right */
 static int usual_together(const job *j, const tn_node *global, int group) {
-  int threads = STEPS_OF_BLOCK * j->target->subgroup;
-  bool many = tn__extent(global) * group > 8.0 * j->target->units * threads; /* a choice: either is right */
-  return group <= j->target->subgroup && many ? threads / group : 1;
+  const tn__target *t = j->target;
+  double groups = tn__extent(global), much = 8.0 * t->units * STEPS_OF_BLOCK * t->subgroup;
+  int most = group > t->subgroup ? group : groups * group > much ? tn__usual_group(t) : t->subgroup, n = 1;
+  while (2 * n * group <= most && groups >= 2.0 * n * BLOCKS_OF_UNIT * t->units) n *= 2;
+  return n;
 }
 
 static void stand_together(job *j, int group, tn__part *out) {

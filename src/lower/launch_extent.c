@@ -55,5 +55,6 @@ int64_t tn__launch_extent_of(const tn__launch_extent *t, const int64_t *var) {
 int64_t tn__fixed_blocks(const tn__part *part) {
   int64_t turns = 1, together = tn__groups_of_block(part);
   if (part->global && !tn__const_int(part->global->src[0], &turns)) return 0;
-  return (turns + together - 1) / together;
+  turns = (turns + together - 1) / together;
+  return part->blocks && part->blocks < turns ? part->blocks : turns;
 }

@@ -12,7 +12,7 @@ typedef struct tn__launch_extent {
 
 /* In `keep`; throws. */
 tn__launch_extent tn__launch_extent_make(tn_ctx *c, tn__arena *keep, const tn__kernel *k, const tn__part *part);
-/* The blocks of a part whose number of groups is a constant; 0: it is none. */
+/* The blocks that are started for a part whose number of groups is a constant; 0: it is none. */
 int64_t tn__fixed_blocks(const tn__part *part);
 /* For these values of the kernel's variables; allocates nothing. */
 int64_t tn__launch_extent_of(const tn__launch_extent *t, const int64_t *var);

@@ -109,6 +109,8 @@ static const char *note_of(tn__arena *a, const tn__kernel *k, const char *steps)
     tn__require_print(&s, k->require[i]);
   }
   if (k->nrequire) tn__sb_putc(&s, ')');
+  for (uint32_t p = 0; p < k->nparts; p++)
+    if (k->part[p].blocks) tn__sb_printf(&s, " starts(%lld)", (long long)k->part[p].blocks);
   return tn__sb_str(&s);
 }
 
@@ -186,6 +188,7 @@ tn__kernel *tn__lower(tn_ctx *c, tn__arena *a, tn_node *body, const tn__target *
     tn__linearise(c, a, part[p], &k->part[p]);
     if (k->part[p].group && k->nlocal) tn__place_barriers(c, a, &k->part[p]);
     tn__spec_linear(c, k->part[p].ins, k->part[p].n);
+    k->part[p].blocks = tn__blocks_worth_starting(a, k, &k->part[p], target);
   }
   k->note = note_of(a, k, tn__sb_str(&l.note));
   k->name = name_of(a, body, k, index);

@@ -85,6 +85,9 @@ double tn__kernel_time(tn__arena *a, const tn__kernel *k, const tn__target *t);
 /* ... that a part of it takes as a stage of a block that is alone on the device; INFINITY: registers are too few */
 double tn__stage_time(tn__arena *a, const tn__kernel *k, const tn__part *p, const tn__target *t);
 
+/* ... how many blocks of a part that has been lowered are worth starting; 0: one for each turn */
+int64_t tn__blocks_worth_starting(tn__arena *a, const tn__kernel *k, const tn__part *p, const tn__target *t);
+
 /* choose.c: the variant that takes least; *ranking, in `keep`: how the best few compare, untouched where there is no
  * choice */
 const tn__variant *tn__choose(tn_ctx *c, tn__arena *keep, tn_node *body, const tn__target *target,
@@ -239,6 +242,8 @@ tn_node *tn__run_in_group(tn__lowering *l, tn_node *body, const tn__run *of);
 uint32_t tn__renew_loops(tn__lowering *l, const tn__ranges *r, tn_node *const *node, uint32_t n, uint64_t set,
                          tn_node **from, tn_node **to);
 tn_node *tn__separate(tn__lowering *l, tn_node *body);
+/* beside.c: stores of elements that a reduction goes through in a loop of its own, in that loop */
+tn_node *tn__go_beside(tn__lowering *l, tn_node *body);
 /* split.c: long reductions as partial results of blocks; `rows` are gone through anyway, by as many blocks as groups
  * are there */
 enum { TN__PARTIALS = 64 /* blocks of a split reduction, where threads share them out */ };

@@ -263,6 +263,13 @@ static void test_launch(void **state) {
   assert_int_equal(fake->threads, 64);
   assert_int_equal(fake->shared, 100);
   assert_int_equal(fake->most_shared, 0);
+  f->d->ops->release(f->d, f->code);
+  f->l[0]->k.part[0].blocks = 40; /* so many are worth starting */
+  assert_int_equal(try(f, compile_all), TN_OK);
+  run_iota(f, 2999);
+  assert_int_equal(fake->grid, 40);
+  run_iota(f, 1);
+  assert_int_equal(fake->grid, 1);
   assert_int_equal(compile(f, "iota", 100000), TN_OK); /* more than a kernel gets without asking */
   assert_int_equal(fake->most_shared, 100000);
   assert_int_equal(compile(f, "iota", 300000), TN_ECOMPILE);

@@ -19,6 +19,7 @@ typedef struct part {
   tn__cu_function function;
   unsigned threads, together; /* of a block; groups in it */
   tn__launch_extent turns;
+  int64_t most; /* blocks that are worth starting; 0: one for each turn */
   int64_t more; /* blocks, of parts that are launched with it */
   bool stages;  /* one block in all */
 } part;
@@ -212,6 +213,7 @@ static void fill_kernel(build *b, const unit *u, uint32_t i) {
     part *q = &k->part[k->nparts++];
     q->together = (unsigned)tn__groups_of_block(&from->part[p]);
     q->threads = from->part[p].group > 0 ? (unsigned)tn__threads_of_launch(from, p) : 1;
+    q->most = from->part[p].blocks;
     q->turns = tn__launch_extent_make(b->device->ctx, &b->code->arena, from, &from->part[p]);
     end = tn__launch_end(from, p);
     q->stages = tn__has_stages(from, p);
@@ -295,7 +297,8 @@ tn_status tn__cuda_launch(tn__device *d, tn__code *code, uint32_t i, void *const
     int64_t extent = tn__launch_extent_of(&q->turns, var);
     if (extent <= 0) continue;
     tn__cuda_started(d, k->name);
-    int64_t blocks = q->stages ? 1 : (extent + q->together - 1) / q->together + q->more;
+    int64_t turns = (extent + q->together - 1) / q->together, own = q->most && q->most < turns ? q->most : turns;
+    int64_t blocks = q->stages ? 1 : own + q->more;
     unsigned groups = blocks > MAX_GRID ? MAX_GRID : (unsigned)blocks;
     const tn__cu_attribute early = {.what = CU_LAUNCH_SERIALIZED, .value = {.number = 1}};
     const tn__cu_launch launch = {.grid = {groups, 1, 1},
