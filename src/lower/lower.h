@@ -21,6 +21,7 @@ typedef struct tn__variant {
   bool across;      /* ... whose neighbouring threads work on neighbouring rows */
   int8_t rows, cols; /* a thread takes so many outputs along two loops, at most; 0: as usual */
   int8_t turn;     /* what lies across is turned by tiles of so many lines; 0: not */
+  bool unnest;     /* maxima of maxima are one reduction */
   bool alone;      /* rows that are kept may take all that a unit has for its groups to share */
   bool own;        /* a library call by a kernel */
 } tn__variant;
@@ -294,6 +295,9 @@ int64_t tn__groups_of_unit(const tn__target *target, double columns);           
 int64_t tn__row_groups(const tn__target *target, double rows, double columns);  /* and in all */
 /* equal_terms.c: without the loops of reductions whose terms are all the same along them */
 tn_node *tn__leave_equal_terms(tn__lowering *l, tn_node *body);
+/* unnest.c: maxima of maxima, and minima of minima, as one reduction; are there such? */
+bool tn__has_nested(tn_ctx *c, tn__arena *a, tn_node *body);
+tn_node *tn__unnest(tn__lowering *l, tn_node *body);
 /* merge.c: loops that are one; short rows with what is the same in all of them, NULL if there are none such; with what
  * is the same all along each; and with what is loaded for each element by itself, *one being that loop, untouched where
  * there is none */

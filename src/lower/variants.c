@@ -67,6 +67,7 @@ static const tn__variant variants[] = {
     {.name = "whole, team 64 across 8", .blocks = TN__VARIANT_NONE, .team = 64, .together = 8, .across = true},
     {.name = "whole, team 128 across 8", .blocks = TN__VARIANT_NONE, .team = 128, .together = 8, .across = true},
     {.name = "row alone", .blocks = TN__VARIANT_NONE, .alone = true},
+    {.name = "one reduction", .unnest = true},
     {.name = "turn 32", .turn = 32},
     {.name = "turn 64", .turn = 64},
 };
@@ -105,6 +106,7 @@ const tn__variant *tn__variant_next(tn_ctx *c, const tn__target *target, tn_node
     if (called && l->own && !target->ntiles && work_of(c, body) > (target->group ? MUCH_WORK : SLOW_WORK)) continue;
     if (l->rows && (!target->group || !has_patches(c, target, body, l))) continue;
     if (l->turn && (!target->group || !has_turned(c, target, body))) continue;
+    if (l->unnest && (!target->group || !tn__has_nested(c, &c->scratch, body))) continue;
     if (l->tile == TN__VARIANT_NONE && (!target->ntiles || work_of(c, body) > MUCH_WORK)) continue;
     ++*at;
     return l;
