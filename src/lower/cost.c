@@ -53,7 +53,7 @@ typedef struct touch { /* by an access to a buffer */
   double from_unit, of_group; /* sectors: that miss what a unit caches; that are different, in a group's turn */
   double of_all;              /* ... and in all turns */
   int64_t first;              /* place of the first thread's element, in the first turn of everything */
-  bool again;                 /* the group touched these before, */
+  bool again;                 /* the group, or those beside it, touched these before, */
   bool shared;                /* and all groups touch the same */
 } touch;
 
@@ -315,9 +315,11 @@ static void look_at(look *l, tn_node *n) {
   /* unless others than the next groups have the rest of each sector, by when it is no longer in a cache */
   bool apart = bytes < MOST_OF * x.of_group * t->sector && others >= l->blocks && whole * t->sector > t->far;
   if (n->src[0]->src[0]->hi > 0 && !apart) x.of_all = fmin(x.of_all, fmax(1, whole));
+  double side = fmin(l->resident * l->units, l->blocks);
   for (uint32_t i = 0; i < l->touched.n; i++) {
     const touch *y = &l->touched.v[i];
-    bool there = (double)llabs(y->first - x.first) * (double)size < x.of_group * t->sector;
+    /* by it, or by those that run beside it */
+    bool there = (double)llabs(y->first - x.first) * (double)size < x.of_group * t->sector * side;
     x.again |= y->access->src[0] == n->src[0] && there && fabs(y->of_group - x.of_group) <= x.of_group / 8;
   }
   tn__vec_push(l->a, &l->touched, x);

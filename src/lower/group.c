@@ -427,11 +427,12 @@ static bool holds_alike(const job *j, tn_node *gate, uint32_t k, int64_t n) {
   return true;
 }
 
-/* Elements of an access, no more than its buffer has: what gates leave out is never asked for */
+/* Elements of an access, or of its buffer, where these are by far fewer: they are asked for again, or gates leave out
+ * the rest */
 /* a choice: any is right */
 static double elements_of(const job *j, const tn_node *access) {
   double most = (double)access->src[0]->src[0]->hi, all = tn__volume(&j->s, tn__free_of(&j->s.r, access->src[1]));
-  return access->src[0]->op == OP_PARAM && most > 0 && most < all ? most : all;
+  return access->src[0]->op == OP_PARAM && most > 0 && 2 * most <= all ? most : all;
 }
 
 /* Is most of what memory is used for accessed along range k, in runs that begin at multiples of n?  Other runs count
@@ -453,6 +454,19 @@ static bool goes_in_packs(const job *j, uint32_t k, int64_t n) {
   return 2 * packs > all;
 }
 
+/* Do stores that go along range k begin at multiples of n?  Else each neighbour's goes out by itself, to a part of each
+ * sector, where threads side by side would store whole ones. */
+/* a choice: either is right */
+static bool stores_whole(const job *j, uint32_t k, int64_t n) {
+  const tn__ranges *r = &j->s.r;
+  for (uint32_t i = 0; i < r->order.n; i++) {
+    const tn_node *x = r->order.v[i];
+    if (!tn__is_access(x) || x->op == OP_LOAD || tn__stride(r, x->src[1], k) != 1) continue;
+    if (!tn__divisible(tn__simplify_index(j->c, tn__sub(j->c, x->src[1], r->range[k])), n)) return false;
+  }
+  return true;
+}
+
 /* Neighbours of all outputs as one loop, where none of their own loops has any */
 /* a choice: no is right */
 static int64_t flat_pack(const job *j, tn_node *flat) {
@@ -462,7 +476,7 @@ static int64_t flat_pack(const job *j, tn_node *flat) {
   for (uint32_t i = 0; i < j->s.r.order.n; i++)
     if (j->s.r.order.v[i]->op == OP_STOREADD || j->s.r.order.v[i]->op == OP_RUNNING) return 1;
   int64_t n = neighbours_of(j, k, true);
-  return n * (int64_t)widest(j) <= t->access * 2 && goes_in_packs(j, k, n) ? n : 1;
+  return n * (int64_t)widest(j) <= t->access * 2 && goes_in_packs(j, k, n) && stores_whole(j, k, n) ? n : 1;
 }
 
 /* Would neighbours of all outputs as one loop be several times as many? */
@@ -478,19 +492,6 @@ static bool prefers_flat(const job *j, uint64_t outputs, int64_t neighbours) {
   look(&trial);
   j->l->next_range = ids;
   return flat_pack(&trial, flat) >= FEWER * neighbours;
-}
-
-/* Do stores that go along range k begin at multiples of n?  Else each neighbour's goes out by itself, to a part of each
- * sector, where threads side by side would store whole ones. */
-/* a choice: either is right */
-static bool stores_whole(const job *j, uint32_t k, int64_t n) {
-  const tn__ranges *r = &j->s.r;
-  for (uint32_t i = 0; i < r->order.n; i++) {
-    const tn_node *x = r->order.v[i];
-    if (!tn__is_access(x) || x->op == OP_LOAD || tn__stride(r, x->src[1], k) != 1) continue;
-    if (!tn__divisible(tn__simplify_index(j->c, tn__sub(j->c, x->src[1], r->range[k])), n)) return false;
-  }
-  return true;
 }
 
 static int64_t output_pack(const job *j, uint32_t k) {

@@ -77,7 +77,6 @@ static tn_node *flatten_top(tn__lowering *l, tn_node *body) {
     own = tn__own_of(&p.r, n);
   }
   if (!top || top->nsrc < 3 || tn__stands_between(&p.r, own)) return body;
-  if (tn__volume(&p, own) <= TN__THREADS_TURNS) return body; /* a thread's, whose places are simpler by two loops */
   for (uint32_t i = 0; i < p.r.order.n; i++) {
     const tn_node *n = p.r.order.v[i];
     bool stores = n->op == OP_STORE && (tn__own_of(&p.r, n) & own) == own;
@@ -114,11 +113,10 @@ static double nested_in(const tn__survey *p, const tn_node *x) {
   return most;
 }
 
-/* About n blocks of so many elements: as many as give whole packs of what is loaded, or at least blocks of one length,
- * if there is such a number near. */
+/* About n blocks of so many elements: as many as give whole packs, or at least blocks of one length, if there is such a
+ * number near. */
 /* a choice: any is right */
-static int64_t even_count(const tn__lowering *l, const tn__survey *p, int64_t size, int64_t n) {
-  int64_t pack = l->target->access / (int64_t)loaded_bytes(p);
+static int64_t even_count(int64_t size, int64_t n, int64_t pack) {
   for (int64_t by = pack > 1 ? pack : 1;; by = 1) {
     for (int64_t k = n; k > n / 2; k--)
       if (size % (k * by) == 0) return k;
@@ -145,7 +143,7 @@ static int64_t count_blocks(const tn__lowering *l, const tn__survey *p, const tn
   int64_t n = 1;
   while ((double)n * 2 <= want && n * 2 * MIN_BLOCK <= most) n *= 2;
   if (n < 2 || !tn__const_int(x->src[0], &size)) return n < 2 ? 0 : n;
-  return even_count(l, p, size, n);
+  return even_count(size, n, 1);
 }
 
 /* So for products by tiles: blocks of whole steps, until every unit has as many tiles as it has room for. */
@@ -349,7 +347,7 @@ static int64_t count_row_blocks(const tn__lowering *l, const tn__survey *p, cons
     if (kept || !alone || FEWER * groups > want || !tn__walks_outputs(p, row->rows)) return 0;
   }
   while ((double)n * groups < want && (double)n * 2 <= most && n * 2 <= row->size->hi) n *= 2;
-  return n > 1 ? even_count(l, p, row->size->hi, n) : 0;
+  return n > 1 ? even_count(row->size->hi, n, t->access / (int64_t)loaded_bytes(p)) : 0;
 }
 
 /* The stores of what is a row's, by its first block alone */

@@ -40,11 +40,13 @@ static bool is_ready(const search *s, const tn__item *it) {
   return true;
 }
 
-/* Does one of them write what the other has, too? */
+/* Does one of them write what the other has, too?  Spans of one buffer are apart. */
 static bool meet(const tn__item *x, const tn__item *y) {
   for (uint32_t i = 0; i < x->nbuf; i++)
-    for (uint32_t j = 0; j < y->nbuf; j++)
-      if ((i < x->nout || j < y->nout) && x->buf[i] == y->buf[j]) return true;
+    for (uint32_t j = 0; j < y->nbuf; j++) {
+      bool written = i < x->nout || j < y->nout, spans = x->span && y->span && i < x->nout && j < y->nout;
+      if (written && !spans && x->buf[i] == y->buf[j]) return true;
+    }
   return false;
 }
 

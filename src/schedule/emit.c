@@ -368,7 +368,8 @@ static tn__item make_kernel(tn__fuse *f, int k) {
     tn__vec_push(f->a, &stores, stored);
   }
   if (g->rows) tn__columns_apart(f, g, &stores);
-  return (tn__item){.body = tn__fold_constants(f->c, tn__sink(f->c, stores.v, stores.n, "kernel"))};
+  bool span = g->roots.n && tn__info_of(f, g->roots.v[0])->piece.n;
+  return (tn__item){.body = tn__fold_constants(f->c, tn__sink(f->c, stores.v, stores.n, "kernel")), .span = span};
 }
 
 static tn__item make_item(tn__fuse *f, int k) {

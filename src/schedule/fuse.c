@@ -21,7 +21,7 @@ enum {
   MAX_HOSTS = 16,        /* kernels that are asked whether they could store a value, too */
   WORTH_STORING = 12,    /* multiply-adds of an element that are rather done once than in each kernel */
   HIDDEN_WORK = 8,       /* multiply-adds that are done while an element is on its way */
-  FUNCTION = 10,         /* multiply-adds, at least, of what has a function like exp */
+  FUNCTION = 10,         /* multiply-adds, at least, of a function like exp */
   USUAL_FETCH = 4,       /* those in the time of a load from a cache, */
   USUAL_BALANCE = 16,    /* or from memory, of devices that do not say */
   GROUPS_OF_UNIT = 8,    /* rows for each unit that are enough, however long they are */
@@ -542,11 +542,11 @@ static double load_of(const tn__fuse *f) {
 static double wide(const tn_node *n) { return fmax(1, (double)tn__size_of(n->dtype) / sizeof(float)); }
 
 /* Multiply-adds that an element takes.  What functions are said to take counts vectors' arithmetic; a thread of a group
- * takes as many instructions more (sm_90: tanh 40 for 14, exp 20 for 10, log 28 for 12, sine 45 for 16). */
+ * takes more instructions (sm_90: tanh 40 for 14, exp 20 for 10, log 28 for 12, sine 45 for 16). */
 /* a choice: either is right */
 static double work_of(const tn__fuse *f, const tn_node *n, const tn__info *made) {
-  double flops = made->flops * wide(n);
-  return f->dev->target.group && made->flops >= FUNCTION ? flops * OF_FUNCTION : flops;
+  double more = f->dev->target.group ? (OF_FUNCTION - 1) * made->functions : 0;
+  return (made->flops + more) * wide(n);
 }
 
 /* Is it quicker to store n once and to load it than to compute it at each place where kernel k (-1: any) wants it?  A
@@ -643,8 +643,9 @@ static int new_kernel(tn__fuse *f, tn_node *root, tn_node *env) {
   return g.first;
 }
 
-/* A join, or what is made of it, span by span: each stored in its place, those of equal length side by side in the same
- * loops. */
+/* A join, or what is made of it, span by span: each stored in its place; of many those of equal length side by side in
+ * the same loops.  Of few, which are long, each has a kernel: one would load of a span what waits for the store of
+ * another, and packs would have to suit all. */
 static void root_join(tn__fuse *f, tn_node *n, tn__info *in, const tn_node *join, uint32_t axis,
                       const tn__spans *span) {
   tn_ctx *c = f->c;
@@ -658,7 +659,8 @@ static void root_join(tn__fuse *f, tn_node *n, tn__info *in, const tn_node *join
     if (tn__is_int_const(size[axis], 0)) continue;
     tn_node *env = open_outputs(f, n, size, idx);
     idx[axis] = tn__add(c, s->begin, idx[axis]);
-    if (p.k < 0 || p.env != env || ++in_kernel == JOIN_KERNEL) {
+    bool fits = p.env == env && span->n > LONG_JOIN && ++in_kernel < JOIN_KERNEL;
+    if (p.k < 0 || !fits) {
       p.k = new_kernel(f, n, env);
       if (in->kernel < 0) in->kernel = p.k;
       f->seeds.v[p.k].first = in->kernel;
@@ -910,10 +912,12 @@ static void estimate(tn__fuse *f, tn_node *n) {
   if (n->op == OP_EXPAND) return; /* read again and again, it stays in cache */
   bool elementwise = tn__is_elementwise(n);
   if (elementwise) in->flops = tn__ops[n->op].cost;
+  if (in->flops >= FUNCTION) in->functions = in->flops;
   for (uint32_t i = 0; i < n->nsrc; i++) {
     const tn__info *s = tn__info_of(f, n->src[i]);
     if (!s || (n->op != OP_GATHER && !elementwise && i)) continue;
     in->flops += s->flops;
+    in->functions += s->functions;
     in->loads += s->loads;
   }
 }

@@ -55,6 +55,7 @@ typedef struct tn__info {
   double *stride;    /* of each axis in the natural layout, an estimate */
   uint8_t *axis;     /* once stored: its axes from the outermost; NULL: row-major */
   float flops, loads;/* per element: work and full-size loads if it were computed from memory */
+  float functions;   /* ... of that work, of functions like exp */
   bool data;         /* made of anything but counters and constants */
 } tn__info;
 

@@ -137,7 +137,7 @@ static double beside(double work, double move) { return fmax(work, move) + (1 - 
 /* a choice: either is right */
 bool tn__join_apart(tn__fuse *f, tn_node *n, const tn_node *join, uint32_t axis, const tn__spans *span) {
   const tn__target *t = &f->dev->target;
-  double all = tn__numel_guess(n), size = (double)tn__size_of(n->dtype) / sizeof(float), launches = 0,
+  double all = tn__numel_guess(n), size = (double)tn__size_of(n->dtype) / sizeof(float),
          launch = tn__target_launch_work(t), places = (double)tn__size_guess(n->dim[axis]),
          common = PLAIN + (double)tn__info_of(f, n)->flops - (double)tn__info_of(f, join)->flops, one = common,
          apart = common;
@@ -145,13 +145,12 @@ bool tn__join_apart(tn__fuse *f, tn_node *n, const tn_node *join, uint32_t axis,
   if (run_of(f, n, axis, span->n) < (double)t->access * t->subgroup) return false;
   for (uint32_t i = 0; i < span->n; i++) {
     const tn__span *s = &span->v[i];
-    const tn_node *length = tn__sub(f->c, s->end, s->begin);
     double work = ASKED + (double)tn__info_of(f, s->part)->flops;
     one += work;
-    apart += work * (double)tn__size_guess(length) / places;
-    launches += i && length != tn__sub(f->c, s[-1].end, s[-1].begin);
+    apart += work * (double)tn__size_guess(tn__sub(f->c, s->end, s->begin)) / places;
   }
   double move = 2 * size * (double)t->balance, time = all * beside(apart, move);
-  if (!t->joins || time > TN__JOINT_LAUNCHES * launch) time += launches * launch;
+  bool joint = t->joins && span->n <= TN__OWN_PARTS && time <= TN__JOINT_LAUNCHES * launch;
+  if (!joint) time += (span->n - 1) * launch;
   return time + launch / 2 < all * beside(one, move);
 }

@@ -366,25 +366,29 @@ typedef struct parted {
   const char *what;
   int rows, columns, axis;
   float launch; /* seconds */
-  bool apart;
+  bool apart, joint; /* stored by kernels of their own; by one launch */
 } parted;
 
 static const parted parteds[] = {
-    {"below each other", 2, 256, 0, 1e-12f, true},
-    {"side by side", 3, 256, 1, 1e-12f, true},
-    {"in runs that threads in step would share", 3, 16, 1, 1e-12f, false},
-    {"in less time than a launch", 2, 256, 0, 2e-6f, false},
+    {"below each other", 2, 256, 0, 1e-12f, true, false},
+    {"side by side", 3, 256, 1, 1e-12f, true, false},
+    {"in one launch", 2, 256, 0, 9e-10f, true, true},
+    {"in one launch, side by side", 4, 256, 1, 2e-9f, true, true},
+    {"in runs that threads in step would share", 3, 16, 1, 1e-12f, false, false},
+    {"in less time than a launch", 2, 256, 0, 2e-6f, false, false},
 };
 
 /* Stored part by part, or chosen for each element, whichever takes less */
 static void few_long_parts(void **s) {
-  enum { PARTS = 4, MOST_ELEMENTS = PARTS * 3 * 260 };
+  enum { PARTS = 4, MOST_ELEMENTS = PARTS * 4 * 260 };
   (void)s;
   for (size_t i = 0; i < sizeof parteds / sizeof *parteds; i++) {
     const parted *p = &parteds[i];
     tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1, .verify = "strict"});
     assert_non_null(c);
-    tn__device_get(c, 0)->target.launch = p->launch;
+    tn__target *t = &tn__device_get(c, 0)->target;
+    t->launch = p->launch;
+    if (p->joint) t->latency = 1e-13f; /* it takes no longer than a few launches */
     tn_scope(c) {
       static float v[PARTS][MOST_ELEMENTS], got[MOST_ELEMENTS];
       tn_tensor *part[PARTS], *all;
@@ -406,6 +410,8 @@ static void few_long_parts(void **s) {
       const char *from = strstr(text, "# kernels, optimised"), *choice = strstr(from, "= where ");
       bool chosen = choice && choice < strstr(from, "# source");
       if (chosen == p->apart) fail_msg("parts %s: %s", p->what, chosen ? "chosen for each element" : "apart");
+      bool joint = strstr(from, "abreast(");
+      if (joint != p->joint) fail_msg("parts %s: %s", p->what, joint ? "one launch" : "several launches");
       free(text);
       OK(tn_read(all, got, tn_nbytes(all)));
       for (int k = 0, at = 0; k < PARTS; at += p->axis ? columns[k] : rows[k] * columns[k], k++)
