@@ -15,9 +15,10 @@
  *
  * and a launch.  What is the same in all turns of a loop is loaded in front of it, unless it stores something.  Which
  * sectors an access touches is found by computing its index for the threads that run in step, and how it moves with
- * each loop by computing it for the loop's second turn.  Loops from the inside out: an access's sectors of one turn
- * that are still in a cache in the next one are not asked for again.  What an access finds that the kernel has touched
- * before (a second reading of a row) comes from the cache that holds a group's share. */
+ * each loop by computing it for the loop's second turn.  Loops from the inside out: what a load asks for in one turn,
+ * for all threads of the block, is not asked for again in the next one if it is still in a cache; what is stored goes
+ * out each time.  What an access finds that the kernel has touched before (a second reading of a row) comes from the
+ * cache that holds a group's share. */
 #include "ir/eval.h"
 #include "lower/lower.h"
 #include <math.h>

@@ -113,6 +113,17 @@ static double nested_in(const tn__survey *p, const tn_node *x) {
   return most;
 }
 
+/* Does anything that is loaded lie along x, element by element? */
+/* a choice: either is right */
+static bool walks_along(const tn__survey *p, const tn_node *x) {
+  bool walks = false;
+  for (uint32_t i = 0; i < p->r.order.n; i++) {
+    const tn_node *n = p->r.order.v[i];
+    walks |= n->op == OP_LOAD && tn__stride(&p->r, n->src[1], (uint32_t)tn__range_at(&p->r, x)) == 1;
+  }
+  return walks;
+}
+
 /* About n blocks of so many elements: as many as give whole packs, or at least blocks of one length, if there is such a
  * number near. */
 /* a choice: any is right */
@@ -143,7 +154,7 @@ static int64_t count_blocks(const tn__lowering *l, const tn__survey *p, const tn
   int64_t n = 1;
   while ((double)n * 2 <= want && n * 2 * MIN_BLOCK <= most) n *= 2;
   if (n < 2 || !tn__const_int(x->src[0], &size)) return n < 2 ? 0 : n;
-  return even_count(size, n, 1);
+  return even_count(size, n, walks_along(p, x) ? t->access / (int64_t)loaded_bytes(p) : 1);
 }
 
 /* So for products by tiles: blocks of whole steps, until every unit has as many tiles as it has room for. */
