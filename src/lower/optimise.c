@@ -284,7 +284,7 @@ tn_node *tn__optimise_loops(tn__lowering *l, tn_node *body) {
   if (l->target->interprets) return body;
   body = tn__running(l, body);
   if (l->c->mode == TN_MODE_STRICT) return body;
-  if (l->target->group) body = tn__unite_rows(l, l->variant->unnest ? tn__unnest(l, body) : body, &rows);
+  if (l->target->group) body = tn__unite_rows(l, l->variant->team == 1 ? tn__unnest(l, body) : body, &rows);
   body = tn__merge_loops(l, body);
   body = tn__tile_shape(l, body);
   return rows ? tn__split_rows(l, body, rows) : tn__split_long(l, body);

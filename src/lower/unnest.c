@@ -6,8 +6,8 @@
  * written, and a thread asks for neighbours in turns that lie far apart, by when their sector is no longer near.  The
  * loops of one may run in any order: here outermost the one that steps furthest in memory.
  *
- * Sums stay as they are: in another order they are rounded otherwise.  Whether it pays is a variant: threads that share
- * a window go along the outer loops at once as it is.  Steps noted:
+ * Sums stay as they are: in another order they are rounded otherwise.  So do variants by which threads share a window:
+ * they go along its outer loops at once as it is.  Steps noted:
  *   unnest(a,b)  the loops of two reductions, outermost first */
 #include "ir/build.h"
 #include "lower/lower.h"
@@ -77,14 +77,6 @@ static tn_node *as_one(tn__lowering *l, const tn__ranges *r, tn_node *outer, tn_
     tn__sb_printf(&l->note, "%s%lld", s == 1 ? " unnest(" : ",", tn__id_of(src[s]));
   tn__sb_puts(&l->note, ")");
   return tn__node_make(l->c, &(tn__make){.op = OP_REDUCE, .src = src, .nsrc = n, .ints = outer->ints, .nint = 2});
-}
-
-bool tn__has_nested(tn_ctx *c, tn__arena *a, tn_node *body) {
-  tn__ranges r;
-  bool has = false;
-  tn__ranges_find(c, a, body, &r);
-  for (uint32_t i = 0; i < r.order.n && !has; i++) has = inner_of(&r, r.order.v[i]);
-  return has;
 }
 
 tn_node *tn__unnest(tn__lowering *l, tn_node *body) {

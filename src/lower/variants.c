@@ -28,7 +28,7 @@ static const tn__variant variants[] = {
     {.name = "third tile", .tile = 2},
     {.name = "third tile, double blocks", .tile = 2, .blocks = 1},
     {.name = "no tile", .tile = TN__VARIANT_NONE},
-    {.name = "team 1", .team = 1},
+    {.name = "no team", .team = 1},
     {.name = "team 2", .team = 2},
     {.name = "team 4", .team = 4},
     {.name = "team 8", .team = 8},
@@ -67,7 +67,6 @@ static const tn__variant variants[] = {
     {.name = "whole, team 64 across 8", .blocks = TN__VARIANT_NONE, .team = 64, .together = 8, .across = true},
     {.name = "whole, team 128 across 8", .blocks = TN__VARIANT_NONE, .team = 128, .together = 8, .across = true},
     {.name = "row alone", .blocks = TN__VARIANT_NONE, .alone = true},
-    {.name = "one reduction", .unnest = true},
     {.name = "turn 32", .turn = 32},
     {.name = "turn 64", .turn = 64},
 };
@@ -106,7 +105,6 @@ const tn__variant *tn__variant_next(tn_ctx *c, const tn__target *target, tn_node
     if (called && l->own && !target->ntiles && work_of(c, body) > (target->group ? MUCH_WORK : SLOW_WORK)) continue;
     if (l->rows && (!target->group || !has_patches(c, target, body, l))) continue;
     if (l->turn && (!target->group || !has_turned(c, target, body))) continue;
-    if (l->unnest && (!target->group || !tn__has_nested(c, &c->scratch, body))) continue;
     if (l->tile == TN__VARIANT_NONE && (!target->ntiles || work_of(c, body) > MUCH_WORK)) continue;
     ++*at;
     return l;

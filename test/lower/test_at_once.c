@@ -186,7 +186,7 @@ static void windows_in_two_steps(void **state) {
              "%%9 = %s f64[9,3] %%8 {2 3}\n"
              "%%10 = sink void %%9 {\"outputs\"}\n",
              of[i], of[i]);
-    check_by("one reduction", "ref:sm_90", "windows in two steps", text, "unnest", i);
+    check_by("no team", "ref:sm_90", "windows in two steps", text, "unnest", i);
   }
 }
 
