@@ -95,6 +95,7 @@ int tn__join_branch(tn__fuse *f, tn_node *n, tn_node *const *idx) {
   return all && todo.n <= MOST_CONDITIONS;
 }
 
+/* a choice: NULL is right */
 tn_node *tn__join_below(tn__fuse *f, tn_node *n, uint32_t *axis, tn__spans *out) {
   tn__nodes todo = {0};
   tn__map seen;
@@ -129,6 +130,7 @@ static double run_of(tn__fuse *f, const tn_node *n, uint32_t axis, uint32_t part
 }
 
 /* What so much arithmetic takes beside what is moved, in multiply-adds of the device */
+/* a choice: any is right */
 static double beside(double work, double move) { return fmax(work, move) + (1 - AT_ONCE) * fmin(work, move); }
 
 /* Where threads share the loops out, each of them asks for all parts: as many comparisons and places for each element,
