@@ -71,6 +71,10 @@ typedef struct tn__product_size {
   int dtype;
 } tn__product_size;
 
+/* All kernels that one launch is of (joins) take as many times as long as a launch, at most: for the registers of one
+ * there are fewer threads of another, which costs longer ones more than that. */
+enum { TN__JOINT_LAUNCHES = 8 };
+
 /* Threads of a group, as a rule: a unit has room for several, some of which compute while others wait */
 static inline int tn__usual_group(const tn__target *t) { return t->unit_threads > 8 ? t->unit_threads / 8 : 1; }
 

@@ -16,9 +16,10 @@
  *
  * and a launch.  What is the same in all turns of a loop is loaded in front of it, unless it stores something.  Which
  * sectors an access touches is found by computing its index for the threads that run in step, and how it moves with
- * each loop by computing it for the loop's second turn.  Loops from the inside out: an access's sectors of one turn
- * that are still in a cache in the next one are not asked for again.  What an access finds that the kernel has touched
- * before (a second reading of a row) comes from the cache that holds a group's share. */
+ * each loop by computing it for the loop's second turn.  Loops from the inside out: what a load asks for in one turn,
+ * for all threads of the block, is not asked for again in the next one if it is still in a cache; what is stored goes
+ * out each time.  What an access finds that the kernel has touched before (a second reading of a row) comes from the
+ * cache that holds a group's share. */
 #include "ir/eval.h"
 #include "lower/launch_extent.h"
 #include "lower/lower.h"
@@ -56,7 +57,8 @@ typedef struct touch { /* by an access to a buffer */
   double requests;            /* of a block's warps, in a turn of the groups' loop */
   double from_unit, of_group; /* sectors: that miss what a unit caches; that are different, in a group's turn */
   double of_all;              /* ... and in all turns */
-  bool again;                 /* the group touched these before, */
+  int64_t first;              /* place of the first thread's element, in the first turn of everything */
+  bool again;                 /* the group, or those beside it, touched these before, */
   bool shared;                /* and all groups touch the same */
 } touch;
 
@@ -280,7 +282,15 @@ static void look_at(look *l, tn_node *n) {
          bytes = active * (double)(size * run);
   x.of_group = x.from_unit = x.sectors;
   x.requests = warps;
-  /* loops from the inside out, then the block's other warps, then its other turns */
+  x.first = active ? base[0] : 0;
+  double beside = 1; /* times as many sectors, of all warps of the block */
+  if (warps > 1 && in_lanes(l)) {
+    at = (place){.warp = 1};
+    int m = addresses(l, &places, &at, moved);
+    beside = spread(base, moved, m < active ? m : active, size, x.sectors, warps, t->sector);
+    bytes *= m && moved[0] != base[0] ? warps : 1;
+  }
+  /* loops from the inside out, then the block's other turns */
   for (uint32_t i = l->open.n; i && i--;) {
     const loop *o = &l->open.v[i];
     if (o->lanes || o->range == neighbours || !(repeated >> i & 1) || tn__axis_of(o->range) == AX_GLOBAL) continue;
@@ -292,18 +302,14 @@ static void look_at(look *l, tn_node *n) {
       turns = different(l, &places, o);
       by = pieces(all, places_of(l, &places, o, active, all), size, run, t->sector) / fmax(1, x.sectors);
     }
-    x.from_unit *= x.of_group <= room ? by : turns;
+    /* what is stored goes out at once; what unrolled turns ask for is on its way together */
+    bool stays = n->op == OP_LOAD && x.of_group * (o->unrolled ? 1 : beside) <= room;
+    x.from_unit *= stays ? by : turns;
     x.of_group *= by;
     x.requests *= turns;
     bytes *= m && moved[0] != base[0] ? turns : 1;
   }
-  if (warps > 1 && in_lanes(l)) {
-    at = (place){.warp = 1};
-    int m = addresses(l, &places, &at, moved);
-    double by = spread(base, moved, m < active ? m : active, size, x.sectors, warps, t->sector);
-    x.from_unit *= by, x.of_group *= by;
-    bytes *= m && moved[0] != base[0] ? warps : 1;
-  }
+  x.from_unit *= beside, x.of_group *= beside;
   at = (place){.block = 1};
   int m = addresses(l, &places, &at, moved);
   /* a group's need not lie side by side: others' may lie between; what they share counts once, as there is no more */
@@ -314,9 +320,12 @@ static void look_at(look *l, tn_node *n) {
   /* unless others than the next groups have the rest of each sector, by when it is no longer in a cache */
   bool apart = bytes < MOST_OF * x.of_group * t->sector && others >= l->blocks && whole * t->sector > t->far;
   if (n->src[0]->src[0]->hi > 0 && !apart) x.of_all = fmin(x.of_all, fmax(1, whole));
+  double side = fmin(l->resident * l->units, l->blocks);
   for (uint32_t i = 0; i < l->touched.n; i++) {
     const touch *y = &l->touched.v[i];
-    x.again |= y->access->src[0] == n->src[0] && fabs(y->of_group - x.of_group) <= x.of_group / 8;
+    /* by it, or by those that run beside it */
+    bool there = (double)llabs(y->first - x.first) * (double)size < x.of_group * t->sector * side;
+    x.again |= y->access->src[0] == n->src[0] && there && fabs(y->of_group - x.of_group) <= x.of_group / 8;
   }
   tn__vec_push(l->a, &l->touched, x);
 }

@@ -332,18 +332,24 @@ static size_t widest(const job *j) {
   return size;
 }
 
+/* An index, or a gate, at neighbour *by of a block of n turns of range k */
+static tn_node *at_neighbour(const job *j, tn_node *index, uint32_t k, int64_t n, tn_node **by) {
+  tn_ctx *c = j->c;
+  tn_node *x = j->s.r.range[k], *packs = tn__simplify_index(c, tn__op2(c, OP_IDIV, x->src[0], tn__int(c, n)));
+  tn_node *first = tn__mul(c, tn__range(c, packs, AX_LOOP, ROLE_MARK, j->l->next_range), tn__int(c, n));
+  *by = tn__range(c, tn__int(c, n), AX_UNROLL, ROLE_MARK, j->l->next_range + 1);
+  tn_node *place = tn__add(c, first, *by);
+  return tn__simplify_index(c, tn__substitute(c, index, &x, &place, 1));
+}
+
 /* Does an access at `index` move by 1 along range k?  Or along n neighbours of it, where the range counts several
  * loops: they never lie in different turns of the outer ones if they divide the innermost. */
 /* a choice: no is right */
 static bool walks(const job *j, tn_node *index, uint32_t k, int64_t n) {
   tn_ctx *c = j->c;
-  tn_node *x = j->s.r.range[k];
   int64_t stride = tn__stride(&j->s.r, index, k);
-  if (stride != TN__IRREGULAR || n < 2 || !tn__divisible(x->src[0], n)) return stride == 1;
-  tn_node *packs = tn__simplify_index(c, tn__op2(c, OP_IDIV, x->src[0], tn__int(c, n))), *zero = tn__int(c, 0);
-  tn_node *first = tn__mul(c, tn__range(c, packs, AX_LOOP, ROLE_MARK, j->l->next_range), tn__int(c, n));
-  tn_node *by = tn__range(c, tn__int(c, n), AX_UNROLL, ROLE_MARK, j->l->next_range + 1), *place = tn__add(c, first, by);
-  tn_node *at = tn__simplify_index(c, tn__substitute(c, index, &x, &place, 1));
+  if (stride != TN__IRREGULAR || n < 2 || !tn__divisible(j->s.r.range[k]->src[0], n)) return stride == 1;
+  tn_node *by, *zero = tn__int(c, 0), *at = at_neighbour(j, index, k, n, &by);
   tn_node *base = tn__simplify_index(c, tn__substitute(c, at, &by, &zero, 1));
   return tn__simplify_index(c, tn__sub(c, at, base)) == by;
 }
@@ -412,6 +418,17 @@ static bool is_much(const job *j, uint64_t outputs) {
 
 /* ---- packs of all outputs together ---- */
 
+/* Does a gate, NULL: none, hold for all n neighbours along range k, or for none of them? */
+/* a choice: no is right */
+static bool holds_alike(const job *j, tn_node *gate, uint32_t k, int64_t n) {
+  tn_node *by, *one = gate ? at_neighbour(j, gate, k, n, &by) : NULL;
+  tn__nodes below = {0};
+  if (one) tn__topo(j->a, &one, 1, &below);
+  for (uint32_t i = 0; i < below.n; i++)
+    if (below.v[i] == by) return false;
+  return true;
+}
+
 /* Bytes of memory that an access is to, once: no more than there are */
 /* a choice: any is right */
 static double memory_of(const job *j, const tn_node *access) {
@@ -433,11 +450,24 @@ static bool goes_in_packs(const job *j, uint32_t k, int64_t n) {
     double bytes = memory_of(j, x);
     int64_t stride = tn__stride(r, x->src[1], k);
     tn_node *base = tn__simplify_index(j->c, tn__sub(j->c, x->src[1], r->range[k]));
-    bool whole = stride == 1 && tn__divisible(base, n) && !tn__gate_of(x);
+    bool whole = stride == 1 && tn__divisible(base, n) && holds_alike(j, tn__gate_of(x), k, n);
     all += bytes;
     packs += whole ? bytes : stride == 1 || stride == -1 ? bytes / 2 : 0;
   }
   return 2 * packs > all;
+}
+
+/* Do stores that go along range k begin at multiples of n?  Else each neighbour's goes out by itself, to a part of each
+ * sector, where threads side by side would store whole ones. */
+/* a choice: either is right */
+static bool stores_whole(const job *j, uint32_t k, int64_t n) {
+  const tn__ranges *r = &j->s.r;
+  for (uint32_t i = 0; i < r->order.n; i++) {
+    const tn_node *x = r->order.v[i];
+    if (!tn__is_access(x) || x->op == OP_LOAD || tn__stride(r, x->src[1], k) != 1) continue;
+    if (!tn__divisible(tn__simplify_index(j->c, tn__sub(j->c, x->src[1], r->range[k])), n)) return false;
+  }
+  return true;
 }
 
 /* Neighbours of all outputs as one loop, where none of their own loops has any */
@@ -449,7 +479,7 @@ static int64_t flat_pack(const job *j, tn_node *flat) {
   for (uint32_t i = 0; i < j->s.r.order.n; i++)
     if (j->s.r.order.v[i]->op == OP_STOREADD || j->s.r.order.v[i]->op == OP_RUNNING) return 1;
   int64_t n = neighbours_of(j, k, true);
-  return n * (int64_t)widest(j) <= t->access * 2 && goes_in_packs(j, k, n) ? n : 1;
+  return n * (int64_t)widest(j) <= t->access * 2 && goes_in_packs(j, k, n) && stores_whole(j, k, n) ? n : 1;
 }
 
 /* Would neighbours of all outputs as one loop be several times as many? */
@@ -467,14 +497,20 @@ static bool prefers_flat(const job *j, uint64_t outputs, int64_t neighbours) {
   return flat_pack(&trial, flat) >= FEWER * neighbours;
 }
 
+static int64_t output_pack(const job *j, uint32_t k) {
+  int64_t n = pack_of(j, k, true);
+  while (n > 1 && !stores_whole(j, k, n)) n /= 2;
+  return n;
+}
+
 static void pack_outputs(job *j, uint64_t outputs) {
   int best = -1;
   if (!outputs || !is_much(j, outputs)) return;
   for (uint32_t k = 0; k < j->s.r.n; k++)
-    if ((outputs >> k & 1) && pack_of(j, k, true) > 1 &&
+    if ((outputs >> k & 1) && output_pack(j, k) > 1 &&
         (best < 0 || tn__walk_score(&j->s, k) > tn__walk_score(&j->s, (uint32_t)best)))
       best = (int)k;
-  int64_t n = best < 0 ? 1 : pack_of(j, (uint32_t)best, true);
+  int64_t n = best < 0 ? 1 : output_pack(j, (uint32_t)best);
   if (n > 1 && !prefers_flat(j, outputs, n)) pack(j, j->s.r.range[best], n);
 }
 

@@ -15,7 +15,7 @@ typedef struct tn__variant {
   int8_t group;    /* 2^group times the threads of a group, or elements of a chunk */
   int8_t pack;     /* 2^pack times the neighbours that one thread takes */
   int8_t lanes;    /* 2^lanes times the lanes of vector loops */
-  int16_t team;    /* so many threads share a row, 1: none does; 0: as usual */
+  int16_t team;    /* so many threads share a row, 1: none does, and maxima of maxima are one; 0: as usual */
   int16_t together; /* so many groups make a block; 0: as usual */
   int8_t chunk;     /* elements that a thread takes one by one; 0: one */
   bool across;      /* ... whose neighbouring threads work on neighbouring rows */
@@ -299,6 +299,8 @@ int64_t tn__groups_of_unit(const tn__target *target, double columns);           
 int64_t tn__row_groups(const tn__target *target, double rows, double columns);  /* and in all */
 /* equal_terms.c: without the loops of reductions whose terms are all the same along them */
 tn_node *tn__leave_equal_terms(tn__lowering *l, tn_node *body);
+/* unnest.c: maxima of maxima, and minima of minima, as one reduction */
+tn_node *tn__unnest(tn__lowering *l, tn_node *body);
 /* merge.c: loops that are one; short rows with what is the same in all of them, NULL if there are none such; with what
  * is the same all along each; and with what is loaded for each element by itself, *one being that loop, untouched where
  * there is none */

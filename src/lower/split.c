@@ -113,8 +113,30 @@ static double nested_in(const tn__survey *p, const tn_node *x) {
   return most;
 }
 
+/* Does anything that is loaded lie along x, element by element? */
+/* a choice: either is right */
+static bool walks_along(const tn__survey *p, const tn_node *x) {
+  bool walks = false;
+  for (uint32_t i = 0; i < p->r.order.n; i++) {
+    const tn_node *n = p->r.order.v[i];
+    walks |= n->op == OP_LOAD && tn__stride(&p->r, n->src[1], (uint32_t)tn__range_at(&p->r, x)) == 1;
+  }
+  return walks;
+}
+
+/* About n blocks of so many elements: as many as give whole packs, or at least blocks of one length, if there is such a
+ * number near. */
+/* a choice: any is right */
+static int64_t even_count(int64_t size, int64_t n, int64_t pack) {
+  for (int64_t by = pack > 1 ? pack : 1;; by = 1) {
+    for (int64_t k = n; k > n / 2; k--)
+      if (size % (k * by) == 0) return k;
+    if (by == 1) return n;
+  }
+}
+
 /* How many blocks range x of the top reductions is cut into, for groups enough for all their threads; 0: it stays
- * whole.  A number that divides the range if there is one near. */
+ * whole. */
 /* a choice: either is right */
 static int64_t count_blocks(const tn__lowering *l, const tn__survey *p, const tn_node *x) {
   int64_t most = (int64_t)tn__extent(x), size;
@@ -132,9 +154,7 @@ static int64_t count_blocks(const tn__lowering *l, const tn__survey *p, const tn
   int64_t n = 1;
   while ((double)n * 2 <= want && n * 2 * MIN_BLOCK <= most) n *= 2;
   if (n < 2 || !tn__const_int(x->src[0], &size)) return n < 2 ? 0 : n;
-  for (int64_t k = n; k > n / 2; k--)
-    if (size % k == 0) return k;
-  return n;
+  return even_count(size, n, walks_along(p, x) ? t->access / (int64_t)loaded_bytes(p) : 1);
 }
 
 /* So for products by tiles: blocks of whole steps, until every unit has as many tiles as it has room for. */
@@ -338,7 +358,7 @@ static int64_t count_row_blocks(const tn__lowering *l, const tn__survey *p, cons
     if (kept || !alone || FEWER * groups > want || !tn__walks_outputs(p, row->rows)) return 0;
   }
   while ((double)n * groups < want && (double)n * 2 <= most && n * 2 <= row->size->hi) n *= 2;
-  return n > 1 ? n : 0;
+  return n > 1 ? even_count(row->size->hi, n, t->access / (int64_t)loaded_bytes(p)) : 0;
 }
 
 /* The stores of what is a row's, by its first block alone */

@@ -28,7 +28,7 @@ static const tn__variant variants[] = {
     {.name = "third tile", .tile = 2},
     {.name = "third tile, double blocks", .tile = 2, .blocks = 1},
     {.name = "no tile", .tile = TN__VARIANT_NONE},
-    {.name = "team 1", .team = 1},
+    {.name = "no team", .team = 1},
     {.name = "team 2", .team = 2},
     {.name = "team 4", .team = 4},
     {.name = "team 8", .team = 8},

@@ -9,8 +9,6 @@
 
 enum {
   AHEAD = 64,        /* items that are looked at, so that values need not be kept for long */
-  MOST_LAUNCHES = 8, /* all that goes together takes as many times as long as a launch, at most: for the registers of
-                      * one there are fewer threads of another, which costs longer ones more than that */
   MADE = 2,          /* so many joint kernels for each that there is: each is compiled */
   UNKNOWN = -1
 };
@@ -42,11 +40,13 @@ static bool is_ready(const search *s, const tn__item *it) {
   return true;
 }
 
-/* Does one of them write what the other has, too? */
+/* Does one of them write what the other has, too?  Spans of one buffer are apart. */
 static bool meet(const tn__item *x, const tn__item *y) {
   for (uint32_t i = 0; i < x->nbuf; i++)
-    for (uint32_t j = 0; j < y->nbuf; j++)
-      if ((i < x->nout || j < y->nout) && x->buf[i] == y->buf[j]) return true;
+    for (uint32_t j = 0; j < y->nbuf; j++) {
+      bool written = i < x->nout || j < y->nout, spans = x->span && y->span && i < x->nout && j < y->nout;
+      if (written && !spans && x->buf[i] == y->buf[j]) return true;
+    }
   return false;
 }
 
@@ -88,7 +88,7 @@ static bool is_worth_it(search *s, const tn__crew *w) {
     if (is_awaited(s, &s->l->item[w->item[m]])) awaited = fmin(awaited, time);
   }
   double time = fmax(longest, all);
-  return time <= MOST_LAUNCHES * launch && time - awaited <= launch;
+  return time <= TN__JOINT_LAUNCHES * launch && time - awaited <= launch;
 }
 
 /* a choice: no is right */

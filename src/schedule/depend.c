@@ -19,7 +19,7 @@ static void find_loads(tn__fuse *f, tn__depends *d) {
     for (uint32_t j = 0; in->buf >= 0 && j < in->want.n; j++) {
       tn__numbers *of = &d->loads.v[in->want.v[j].k];
       bool again = of->n && of->v[of->n - 1] == i;
-      if (in->want.v[j].k != in->kernel && !again) tn__vec_push(f->a, of, i);
+      if (!tn__writes(f, in, in->want.v[j].k) && !again) tn__vec_push(f->a, of, i);
     }
     for (uint32_t j = 0; j < in->readers.n; j++) tn__vec_push(f->a, &d->loads.v[in->readers.v[j]], i);
   }

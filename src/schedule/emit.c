@@ -159,7 +159,7 @@ static void emit_values(tn__fuse *f, tn_node *n) {
     /* roots only: what they store is special */
     if ((n->op == OP_SCATTER || tn__is_called(in)) && (int)i == in->host) continue;
     if (n->dtype == TN__INDEX && n->rank == 0) d->value = n;
-    else if (in->buf >= 0 && d->k != in->kernel) d->value = load(f, in->buf, n, d->idx->src, d->gate);
+    else if (in->buf >= 0 && !tn__writes(f, in, d->k)) d->value = load(f, in->buf, n, d->idx->src, d->gate);
     else d->value = inline_value(f, n, d);
   }
 }
@@ -342,7 +342,7 @@ static tn_node *store_at(tn__fuse *f, tn_node *n, tn_node *idx, tn_node *v, tn_n
                ranges->src, ranges->nsrc);
 }
 
-/* The parts of a long join that kernel k stores */
+/* The spans of a join that kernel k stores */
 static void store_pieces(tn__fuse *f, tn_node *n, const tn__info *in, int k, tn__nodes *stores) {
   for (uint32_t i = f->seeds.v[k].piece; i < in->piece.n && in->piece.v[i].k == k; i++) {
     const tn__piece *p = &in->piece.v[i];
@@ -368,7 +368,8 @@ static tn__item make_kernel(tn__fuse *f, int k) {
     tn__vec_push(f->a, &stores, stored);
   }
   if (g->rows) tn__columns_apart(f, g, &stores);
-  return (tn__item){.body = tn__fold_constants(f->c, tn__sink(f->c, stores.v, stores.n, "kernel"))};
+  bool span = g->roots.n && tn__info_of(f, g->roots.v[0])->piece.n;
+  return (tn__item){.body = tn__fold_constants(f->c, tn__sink(f->c, stores.v, stores.n, "kernel")), .span = span};
 }
 
 static tn__item make_item(tn__fuse *f, int k) {

@@ -21,6 +21,7 @@ enum {
   MAX_HOSTS = 16,        /* kernels that are asked whether they could store a value, too */
   WORTH_STORING = 12,    /* multiply-adds of an element that are rather done once than in each kernel */
   HIDDEN_WORK = 8,       /* multiply-adds that are done while an element is on its way */
+  FUNCTION = 10,         /* multiply-adds, at least, of a function like exp */
   USUAL_FETCH = 4,       /* those in the time of a load from a cache, */
   USUAL_BALANCE = 16,    /* or from memory, of devices that do not say */
   GROUPS_OF_UNIT = 8,    /* rows for each unit that are enough, however long they are */
@@ -33,6 +34,8 @@ enum {
   SMALL_NEST = 8192,     /* that few threads do in the time of a launch */
   SMALL_WORK = 32768     /* ... unless there is this little to do (and no sum to split) */
 };
+
+static const double OF_FUNCTION = 2.5; /* instructions of a thread for each of its multiply-adds */
 
 /* A reduction may be computed somewhat more often than once an element: at the borders of windows, where half of it is
  * masked. */
@@ -538,13 +541,21 @@ static double load_of(const tn__fuse *f) {
 
 static double wide(const tn_node *n) { return fmax(1, (double)tn__size_of(n->dtype) / sizeof(float)); }
 
+/* Multiply-adds that an element takes.  What functions are said to take counts vectors' arithmetic; a thread of a group
+ * takes more instructions (sm_90: tanh 40 for 14, exp 20 for 10, log 28 for 12, sine 45 for 16). */
+/* a choice: either is right */
+static double work_of(const tn__fuse *f, const tn_node *n, const tn__info *made) {
+  double more = f->dev->target.group ? (OF_FUNCTION - 1) * made->functions : 0;
+  return (made->flops + more) * wide(n);
+}
+
 /* Is it quicker to store n once and to load it than to compute it at each place where kernel k (-1: any) wants it?  A
  * copy is stored by the way where k computes it. */
 /* a choice: either is right */
 static bool is_quicker_stored(tn__fuse *f, const tn_node *n, const tn__info *in, int k) {
   if (!tn__is_elementwise(n) && n->op != OP_CONTIG) return false;
   const tn__info *made = n->op == OP_CONTIG ? tn__info_of(f, n->src[0]) : in;
-  double load = load_of(f), times = repeats(f, n, in, k), flops = fmax(0, made->flops * wide(n) - HIDDEN_WORK);
+  double load = load_of(f), times = repeats(f, n, in, k), flops = fmax(0, work_of(f, n, made) - HIDDEN_WORK);
   double more = (times - 1) * (load * made->loads + flops) - times * load - 2 * move_of(f, n);
   double launch = tn__target_launch_guess(&f->dev->target);
   return more > 0 && more * tn__numel_guess(n) > launch;
@@ -632,8 +643,11 @@ static int new_kernel(tn__fuse *f, tn_node *root, tn_node *env) {
   return g.first;
 }
 
-/* A long join: each part stored in its place, those of equal shape side by side in the same loops. */
-static void root_join(tn__fuse *f, tn_node *n, tn__info *in, uint32_t axis, const tn__spans *span) {
+/* A join, or what is made of it, span by span: each stored in its place; of many those of equal length side by side in
+ * the same loops.  Of few, which are long, each has a kernel: one would load of a span what waits for the store of
+ * another, and packs would have to suit all. */
+static void root_join(tn__fuse *f, tn_node *n, tn__info *in, const tn_node *join, uint32_t axis,
+                      const tn__spans *span) {
   tn_ctx *c = f->c;
   tn_node *size[TN_MAX_RANK], *idx[TN_MAX_RANK];
   uint32_t in_kernel = 0;
@@ -645,7 +659,8 @@ static void root_join(tn__fuse *f, tn_node *n, tn__info *in, uint32_t axis, cons
     if (tn__is_int_const(size[axis], 0)) continue;
     tn_node *env = open_outputs(f, n, size, idx);
     idx[axis] = tn__add(c, s->begin, idx[axis]);
-    if (p.k < 0 || p.env != env || ++in_kernel == JOIN_KERNEL) {
+    bool fits = p.env == env && span->n > LONG_JOIN && ++in_kernel < JOIN_KERNEL;
+    if (p.k < 0 || !fits) {
       p.k = new_kernel(f, n, env);
       if (in->kernel < 0) in->kernel = p.k;
       f->seeds.v[p.k].first = in->kernel;
@@ -653,11 +668,12 @@ static void root_join(tn__fuse *f, tn_node *n, tn__info *in, uint32_t axis, cons
       f->seeds.v[p.k].alone = true;
       in_kernel = 0;
     }
-    p.part = s->part;
+    p.part = n == join ? s->part : n;
     p.env = env;
     p.idx = tn__list(c, idx, n->rank);
     tn__vec_push(f->a, &in->piece, p);
     tn__demand_put(f, p.part, p.k, p.idx, NULL, env);
+    if (p.part == n) tn__demand_inline(f, n, in, &in->want.v[in->want.n - 1]);
   }
 }
 
@@ -746,7 +762,7 @@ static void materialise(tn__fuse *f, tn_node *n, tn__info *in) {
   if (long_join(f, n, &axis, &span)) {
     in->buf = new_buf(f, n, in);
     tn__layout_fix(f, n, false);
-    root_join(f, n, in, axis, &span);
+    root_join(f, n, in, n, axis, &span);
     return;
   }
   uint32_t turn;
@@ -758,6 +774,11 @@ static void materialise(tn__fuse *f, tn_node *n, tn__info *in) {
   }
   in->buf = new_buf(f, n, in);
   tn__layout_fix(f, n, false);
+  tn_node *join = f->dev->target.group ? tn__join_below(f, n, &axis, &span) : NULL;
+  if (join && tn__join_apart(f, n, join, axis, &span)) {
+    root_join(f, n, in, join, axis, &span);
+    return;
+  }
   tn_node *idx[TN_MAX_RANK], *env = open_outputs(f, n, n->dim, idx);
   in->kernel = new_kernel(f, n, env);
   /* a scatter's two parts have loops of their own */
@@ -891,10 +912,12 @@ static void estimate(tn__fuse *f, tn_node *n) {
   if (n->op == OP_EXPAND) return; /* read again and again, it stays in cache */
   bool elementwise = tn__is_elementwise(n);
   if (elementwise) in->flops = tn__ops[n->op].cost;
+  if (in->flops >= FUNCTION) in->functions = in->flops;
   for (uint32_t i = 0; i < n->nsrc; i++) {
     const tn__info *s = tn__info_of(f, n->src[i]);
     if (!s || (n->op != OP_GATHER && !elementwise && i)) continue;
     in->flops += s->flops;
+    in->functions += s->functions;
     in->loads += s->loads;
   }
 }

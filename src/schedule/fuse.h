@@ -30,7 +30,8 @@ typedef struct tn__demand {
   tn_node *value;                        /* the element, once emitted */
 } tn__demand;
 
-/* A span of a long join, stored by loops of its own: element idx of the node is element idx of `part`. */
+/* A span of a join, or of what is made of one, that is stored by loops of its own: element idx of the node is element
+ * idx of `part`, its own or the node itself. */
 typedef struct tn__piece {
   int k;
   tn_node *part, *idx, *env; /* env: a LIST of RANGEs, outermost first */
@@ -42,18 +43,19 @@ typedef struct tn__info {
   tn__vec(int) readers; /* library calls that read it from memory */
   int buf;           /* its buffer, -1 while it has none */
   int kernel;        /* the kernel that writes that buffer */
-  int host;          /* index in want of the demand whose kernel stores it, too or as its root; -1 for a long join */
+  int host;          /* index in want of the demand whose kernel stores it, too or as its root; -1: spans of a join */
   bool must;         /* somebody needs it in memory */
   bool below;        /* others are made of it, and so not stored */
   bool inline_dot;   /* a contraction to be written as loops */
   bool tiled;        /* a convolution to be written as loops that become a product by tiles: alone in its kernel */
   const tn__gemm *gemm;
   const tn__conv *conv; /* until it has been decided: it may become one */
-  tn__vec(tn__piece) piece; /* of a long join, in several kernels; `kernel` is the first of them */
+  tn__vec(tn__piece) piece; /* of a join, in several kernels; `kernel` is the first of them */
   int out;           /* position in the SINK, -1 */
   double *stride;    /* of each axis in the natural layout, an estimate */
   uint8_t *axis;     /* once stored: its axes from the outermost; NULL: row-major */
   float flops, loads;/* per element: work and full-size loads if it were computed from memory */
+  float functions;   /* ... of that work, of functions like exp */
   bool data;         /* made of anything but counters and constants */
 } tn__info;
 
@@ -110,6 +112,11 @@ static inline tn__info *tn__info_of(tn__fuse *f, const tn_node *n) {
   return tn__map_get(&f->index, (uint64_t)(uintptr_t)n, &at) ? &f->info[at] : NULL;
 }
 
+/* Does kernel k store the node, or a piece of it? */
+static inline bool tn__writes(const tn__fuse *f, const tn__info *in, int k) {
+  return k == in->kernel || (in->piece.n && f->seeds.v[k].first == in->kernel);
+}
+
 /* index.c: where a movement op's source is read when the op, no FOLD, is wanted at idx.  gate is in and out. */
 void tn__index_through(tn_ctx *c, tn_node *n, tn_node *const *idx, tn_node **out, tn_node **gate);
 /* An element of a FOLD at i adds up what stands at the places and offsets with place * stride + offset * dilation = i.
@@ -138,6 +145,12 @@ typedef struct tn__span {
 } tn__span;
 typedef tn__vec(tn__span) tn__spans;
 uint32_t tn__join_spans(tn__fuse *f, tn_node *n, uint32_t *axis, tn__spans *out);
+/* The join that n is, or is made of element by element, and its spans; NULL: there is none, or not only one, or others
+ * want some of what stands between. */
+tn_node *tn__join_below(tn__fuse *f, tn_node *n, uint32_t *axis, tn__spans *out);
+/* Is n, which is made of the join, sooner stored span by span, by kernels of their own, than by one that chooses for
+ * each element? */
+bool tn__join_apart(tn__fuse *f, tn_node *n, const tn_node *join, uint32_t axis, const tn__spans *span);
 /* The source that n, a choice by place, takes at idx: 1 or 2; 0 if it is none, or takes now the one and now the other.
  */
 int tn__join_branch(tn__fuse *f, tn_node *n, tn_node *const *idx);

@@ -5,8 +5,16 @@
  * As an expression every element would ask every part.  Found here as a list of spans instead, each part can be stored
  * in its place. */
 #include "schedule/fuse.h"
+#include <math.h>
 
-enum { MOST_CONDITIONS = 64 }; /* that are looked at to decide one choice */
+enum {
+  MOST_CONDITIONS = 64, /* that are looked at to decide one choice */
+  MOST_BETWEEN = 64,    /* nodes between what is stored and a join */
+  MOST_MADE = 6,        /* spans of what is made of one: each node between is wanted for each */
+  ASKED = 8,  /* multiply-adds that a part takes of an element: whether it is its own, where, and which it then is */
+  PLAIN = 8   /* and those that an element takes in any case */
+};
+static const double AT_ONCE = 0.5; /* of arithmetic and waiting for memory, whichever is less: so much is hidden */
 
 static tn_node *below(tn_node *n) {
   while (n->op == OP_EXPAND || n->op == OP_RESHAPE) n = n->src[0];
@@ -85,4 +93,66 @@ int tn__join_branch(tn__fuse *f, tn_node *n, tn_node *const *idx) {
     all &= end && tn__sub(c, end, idx[axis])->lo > 0;
   }
   return all && todo.n <= MOST_CONDITIONS;
+}
+
+/* a choice: NULL is right */
+tn_node *tn__join_below(tn__fuse *f, tn_node *n, uint32_t *axis, tn__spans *out) {
+  tn__nodes todo = {0};
+  tn__map seen;
+  tn_node *found = NULL;
+  tn__map_init(&seen, f->a);
+  tn__vec_push(f->a, &todo, n);
+  while (todo.n) {
+    tn_node *x = todo.v[--todo.n];
+    const tn__info *in = tn__info_of(f, x);
+    if (!in || tn__map_getp(&seen, x) || !tn__is_elementwise(x)) continue;
+    tn__map_putp(&seen, x, x);
+    bool joins = tn__join_spans(f, x, axis, out) > 1;
+    if (in->want.n || (x != n && in->must) || seen.n > MOST_BETWEEN || (joins && found)) return NULL;
+    if (joins) found = x;
+    for (uint32_t s = 0; s < x->nsrc && !joins; s++) tn__vec_push(f->a, &todo, x->src[s]);
+  }
+  if (found) tn__join_spans(f, found, axis, out);
+  return found;
+}
+
+/* How far elements of a part go on in memory, on an average, in bytes; 0: they do not */
+/* a choice: any is right */
+static double run_of(tn__fuse *f, const tn_node *n, uint32_t axis, uint32_t parts) {
+  const uint8_t *order = tn__info_of(f, n)->axis;
+  double run = (double)tn__size_of(n->dtype) / parts;
+  for (uint32_t i = n->rank; i && i--;) {
+    uint32_t a = order ? order[i] : i;
+    run *= (double)tn__size_guess(n->dim[a]);
+    if (a == axis) return run;
+  }
+  return 0;
+}
+
+/* What so much arithmetic takes beside what is moved, in multiply-adds of the device */
+/* a choice: any is right */
+static double beside(double work, double move) { return fmax(work, move) + (1 - AT_ONCE) * fmin(work, move); }
+
+/* Where threads share the loops out, each of them asks for all parts: as many comparisons and places for each element,
+ * and what all of the parts are made of.  Short runs are no loops of their own: several threads would store to each
+ * sector. */
+/* a choice: either is right */
+bool tn__join_apart(tn__fuse *f, tn_node *n, const tn_node *join, uint32_t axis, const tn__spans *span) {
+  const tn__target *t = &f->dev->target;
+  double all = tn__numel_guess(n), size = (double)tn__size_of(n->dtype) / sizeof(float),
+         launch = tn__target_launch_work(t), places = (double)tn__size_guess(n->dim[axis]),
+         common = PLAIN + (double)tn__info_of(f, n)->flops - (double)tn__info_of(f, join)->flops, one = common,
+         apart = common;
+  if (!t->group || launch <= 0 || tn__without_elements(n) || (n != join && span->n > MOST_MADE)) return false;
+  if (run_of(f, n, axis, span->n) < (double)t->access * t->subgroup) return false;
+  for (uint32_t i = 0; i < span->n; i++) {
+    const tn__span *s = &span->v[i];
+    double work = ASKED + (double)tn__info_of(f, s->part)->flops;
+    one += work;
+    apart += work * (double)tn__size_guess(tn__sub(f->c, s->end, s->begin)) / places;
+  }
+  double move = 2 * size * (double)t->balance, time = all * beside(apart, move);
+  bool joint = t->joins && span->n <= TN__OWN_PARTS && time <= TN__JOINT_LAUNCHES * launch;
+  if (!joint) time += (span->n - 1) * launch;
+  return time + launch / 2 < all * beside(one, move);
 }

@@ -96,6 +96,19 @@ static void blocks_that_differ(void **state) {
         NULL, true);
 }
 
+/* ... whose number is such that each is of whole packs */
+static void blocks_of_packs(void **state) {
+  (void)state;
+  check("ref:sm_90", "blocks of packs",
+        "%1 = param f32[36100] 36100 {0 0}\n"
+        "%2 = rmax f32 %1 {0}\n"
+        "%3 = reshape f32[1] %2 1\n"
+        "%4 = expand f32[36100] %3 36100\n"
+        "%5 = max f32[36100] %1 %4\n"
+        "%6 = sink void %5 {\"outputs\"}\n",
+        "pack", true);
+}
+
 /* A row that all others repeat is reduced by each group, beside what is stored for each. */
 static void same_for_all_rows(void **state) {
   (void)state;
@@ -173,11 +186,34 @@ static void stores_beside_sums(void **state) {
   }
 }
 
+/* The largest of a window of three axes, whose depth is gone through apart, and is a constant outside of the image */
+static void windows_in_two_steps(void **state) {
+  (void)state;
+  static const char *const of[] = {"rmax", "rmin"};
+  for (int i = 0; i < 2; i++) {
+    char text[1024];
+    snprintf(text, sizeof text,
+             "%%1 = param f64[9,3,6,4] 9 3 6 4 {0 0}\n"
+             "%%2 = %s f64[9,6,4] %%1 {1}\n"
+             "%%3 = param bool[9,6,4] 9 6 4 {1 0}\n"
+             "%%4 = const f64 {0.25}\n"
+             "%%5 = reshape f64[1,1,1] %%4 1 1 1\n"
+             "%%6 = expand f64[9,6,4] %%5 9 6 4\n"
+             "%%7 = where f64[9,6,4] %%3 %%2 %%6\n"
+             "%%8 = reshape f64[9,3,2,4] %%7 9 3 2 4\n"
+             "%%9 = %s f64[9,3] %%8 {2 3}\n"
+             "%%10 = sink void %%9 {\"outputs\"}\n",
+             of[i], of[i]);
+    check_by("no team", "ref:sm_90", "windows in two steps", text, "unnest", i);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(all_rows), cmocka_unit_test(columns_at_all_levels),
-                                     cmocka_unit_test(blocks_that_differ),
+                                     cmocka_unit_test(blocks_that_differ), cmocka_unit_test(blocks_of_packs),
                                      cmocka_unit_test(same_for_all_rows), cmocka_unit_test(weights_beside_rows),
                                      cmocka_unit_test(neighbours_of_two_loops), cmocka_unit_test(rows_alone),
-                                     cmocka_unit_test(stores_beside_sums)};
+                                     cmocka_unit_test(stores_beside_sums),
+                                     cmocka_unit_test(windows_in_two_steps)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -139,8 +139,23 @@ static void symbolic(void **state) {
   if (tails("ref:sm_90") == before) fail_msg("a size that is not known: no packs");
 }
 
+/* Parts of a choice by place that begin where packs do, of rows that packs do not divide: all neighbours are of one. */
+static void joined(void **state) {
+  (void)state;
+  tn_ctx *c = open_small("ref:sm_90", NULL);
+  uint64_t before = coverage_of("step", "ref:sm_90:pack");
+  agree(c, "parts", "%1 = iota i64[3] 3\n%2 = reshape i64[3,1,1] %1 3 1 1\n%3 = expand i64[3,8,131] %2 3 8 131\n"
+                    "%4 = const i64 {1}\n%5 = reshape i64[1,1,1] %4 1 1 1\n%6 = expand i64[3,8,131] %5 3 8 131\n"
+                    "%7 = lt bool[3,8,131] %3 %6\n%8 = param f16[1,8,131] 1 8 131 {0 0}\n"
+                    "%9 = pad f16[3,8,131] %8 0 2 0 0 0 0\n%10 = param f16[2,8,131] 2 8 131 {1 0}\n"
+                    "%11 = pad f16[3,8,131] %10 1 0 0 0 0 0\n%12 = where f16[3,8,131] %7 %9 %11\n"
+                    "%13 = abs f16[3,8,131] %12\n%14 = sink void %13 {\"outputs\"}\n");
+  tn_ctx_close(c);
+  if (coverage_of("step", "ref:sm_90:pack") == before) fail_msg("parts: no packs");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(odd_lengths), cmocka_unit_test(drawn),
-                                     cmocka_unit_test(symbolic)};
+                                     cmocka_unit_test(symbolic), cmocka_unit_test(joined)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -360,6 +360,72 @@ static void by_chance(void **s) {
   }
 }
 
+/* ---- few long parts, on devices with work groups ----------------------------------------------------------------- */
+
+typedef struct parted {
+  const char *what;
+  int rows, columns, axis;
+  float launch; /* seconds */
+  bool apart, joint; /* stored by kernels of their own; by one launch */
+} parted;
+
+static const parted parteds[] = {
+    {"below each other", 2, 256, 0, 1e-12f, true, false},
+    {"side by side", 3, 256, 1, 1e-12f, true, false},
+    {"in one launch", 2, 256, 0, 9e-10f, true, true},
+    {"in one launch, side by side", 4, 256, 1, 2e-9f, true, true},
+    {"in runs that threads in step would share", 3, 16, 1, 1e-12f, false, false},
+    {"in less time than a launch", 2, 256, 0, 2e-6f, false, false},
+};
+
+/* Stored part by part, or chosen for each element, whichever takes less */
+static void few_long_parts(void **s) {
+  enum { PARTS = 4, MOST_ELEMENTS = PARTS * 4 * 260 };
+  (void)s;
+  for (size_t i = 0; i < sizeof parteds / sizeof *parteds; i++) {
+    const parted *p = &parteds[i];
+    tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1, .verify = "strict"});
+    assert_non_null(c);
+    tn__target *t = &tn__device_get(c, 0)->target;
+    t->launch = p->launch;
+    if (p->joint) t->latency = 1e-13f; /* it takes no longer than a few launches */
+    tn_scope(c) {
+      static float v[PARTS][MOST_ELEMENTS], got[MOST_ELEMENTS];
+      tn_tensor *part[PARTS], *all;
+      int rows[PARTS], columns[PARTS], across = 0;
+      for (int k = 0; k < PARTS; k++) {
+        rows[k] = p->rows + (p->axis == 0 && k == 1);
+        columns[k] = p->columns + (p->axis == 1 && k == 1 ? 3 : 0);
+        across += p->axis ? columns[k] : 0;
+        for (int j = 0; j < rows[k] * columns[k]; j++) v[k][j] = value(k, j);
+        part[k] = tn_from(c, TN_F32, DIMS(rows[k], columns[k]), v[k]);
+        if (k == 2) part[k] = tn_neg(part[k]);
+      }
+      all = tn_concatenate(part, PARTS, p->axis);
+      char *text = NULL;
+      size_t size;
+      FILE *f = open_memstream(&text, &size);
+      OK(tn_explain(&all, 1, f));
+      fclose(f);
+      const char *from = strstr(text, "# kernels, optimised"), *choice = strstr(from, "= where ");
+      bool chosen = choice && choice < strstr(from, "# source");
+      if (chosen == p->apart) fail_msg("parts %s: %s", p->what, chosen ? "chosen for each element" : "apart");
+      bool joint = strstr(from, "abreast(");
+      if (joint != p->joint) fail_msg("parts %s: %s", p->what, joint ? "one launch" : "several launches");
+      free(text);
+      OK(tn_read(all, got, tn_nbytes(all)));
+      for (int k = 0, at = 0; k < PARTS; at += p->axis ? columns[k] : rows[k] * columns[k], k++)
+        for (int j = 0; j < rows[k] * columns[k]; j++) {
+          float want = k == 2 ? -v[k][j] : v[k][j];
+          int to = p->axis ? j / columns[k] * across + at + j % columns[k] : at + j;
+          if (memcmp(&got[to], &want, sizeof want) && !isnan(want))
+            fail_msg("parts %s: %d of part %d is %g", p->what, j, k, (double)got[to]);
+        }
+    }
+    tn_ctx_close(c);
+  }
+}
+
 /* ---- large kernels ----------------------------------------------------------------------------------------------- */
 
 /* Compilers are not linear: a long chain is cut, and no kernel has many more nodes than the limit. */
@@ -394,7 +460,7 @@ int main(void) {
       cmocka_unit_test(values_strict),   cmocka_unit_test(values_optimised), cmocka_unit_test(values_groups),
       cmocka_unit_test(values_compiled), cmocka_unit_test(counts),           cmocka_unit_test(mixed),
       cmocka_unit_test(gradients),       cmocka_unit_test(symbolic),         cmocka_unit_test(by_chance),
-      cmocka_unit_test(limit),
+      cmocka_unit_test(few_long_parts),  cmocka_unit_test(limit),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
