@@ -330,6 +330,18 @@ static size_t widest(const job *j) {
   return size;
 }
 
+/* Does what is loaded for this index hang on range k?  Then it lies anywhere along it. */
+static bool is_looked_up(const job *j, tn_node *index, uint32_t k) {
+  tn__nodes all = {0};
+  tn__mark work = tn__arena_mark(j->a);
+  bool found = false;
+  tn__topo(j->a, &index, 1, &all);
+  for (uint32_t i = 0; i < all.n && !found; i++)
+    found = all.v[i]->op == OP_LOAD && (tn__free_of(&j->s.r, all.v[i]) >> k & 1);
+  tn__arena_rewind(j->a, work);
+  return found;
+}
+
 /* Does an access at `index` move by 1 along range k?  Or along n neighbours of it, where the range counts several
  * loops: they never lie in different turns of the outer ones if they divide the innermost. */
 /* a choice: no is right */
@@ -338,6 +350,7 @@ static bool walks(const job *j, tn_node *index, uint32_t k, int64_t n) {
   tn_node *x = j->s.r.range[k];
   int64_t stride = tn__stride(&j->s.r, index, k);
   if (stride != TN__IRREGULAR || n < 2 || !tn__divisible(x->src[0], n)) return stride == 1;
+  if (is_looked_up(j, index, k)) return false;
   tn_node *packs = tn__simplify_index(c, tn__op2(c, OP_IDIV, x->src[0], tn__int(c, n))), *zero = tn__int(c, 0);
   tn_node *first = tn__mul(c, tn__range(c, packs, AX_LOOP, ROLE_MARK, j->l->next_range), tn__int(c, n));
   tn_node *by = tn__range(c, tn__int(c, n), AX_UNROLL, ROLE_MARK, j->l->next_range + 1), *place = tn__add(c, first, by);
@@ -421,8 +434,8 @@ static bool goes_in_packs(const job *j, uint32_t k, int64_t n) {
     if (!tn__is_access(x) || !(tn__free_of(r, x->src[1]) >> k & 1)) continue;
     double bytes = tn__volume(&j->s, tn__free_of(r, x->src[1])) * (double)tn__size_of(x->src[0]->dtype);
     int64_t stride = tn__stride(r, x->src[1], k);
-    tn_node *base = tn__simplify_index(j->c, tn__sub(j->c, x->src[1], r->range[k]));
-    bool whole = stride == 1 && tn__divisible(base, n) && !tn__gate_of(x);
+    bool whole = stride == 1 && !tn__gate_of(x) &&
+                 tn__divisible(tn__simplify_index(j->c, tn__sub(j->c, x->src[1], r->range[k])), n);
     all += bytes;
     packs += whole ? bytes : stride == 1 || stride == -1 ? bytes / 2 : 0;
   }
