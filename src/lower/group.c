@@ -342,6 +342,18 @@ static tn_node *at_neighbour(const job *j, tn_node *index, uint32_t k, int64_t n
   return tn__simplify_index(c, tn__substitute(c, index, &x, &place, 1));
 }
 
+/* Does what is loaded for this index hang on range k?  Then it lies anywhere along it. */
+static bool is_looked_up(const job *j, tn_node *index, uint32_t k) {
+  tn__nodes all = {0};
+  tn__mark work = tn__arena_mark(j->a);
+  bool found = false;
+  tn__topo(j->a, &index, 1, &all);
+  for (uint32_t i = 0; i < all.n && !found; i++)
+    found = all.v[i]->op == OP_LOAD && (tn__free_of(&j->s.r, all.v[i]) >> k & 1);
+  tn__arena_rewind(j->a, work);
+  return found;
+}
+
 /* Does an access at `index` move by 1 along range k?  Or along n neighbours of it, where the range counts several
  * loops: they never lie in different turns of the outer ones if they divide the innermost. */
 /* a choice: no is right */
@@ -349,6 +361,7 @@ static bool walks(const job *j, tn_node *index, uint32_t k, int64_t n) {
   tn_ctx *c = j->c;
   int64_t stride = tn__stride(&j->s.r, index, k);
   if (stride != TN__IRREGULAR || n < 2 || !tn__divisible(j->s.r.range[k]->src[0], n)) return stride == 1;
+  if (is_looked_up(j, index, k)) return false;
   tn_node *by, *zero = tn__int(c, 0), *at = at_neighbour(j, index, k, n, &by);
   tn_node *base = tn__simplify_index(c, tn__substitute(c, at, &by, &zero, 1));
   return tn__simplify_index(c, tn__sub(c, at, base)) == by;
@@ -449,8 +462,8 @@ static bool goes_in_packs(const job *j, uint32_t k, int64_t n) {
     if (!tn__is_access(x) || !(tn__free_of(r, x->src[1]) >> k & 1)) continue;
     double bytes = memory_of(j, x);
     int64_t stride = tn__stride(r, x->src[1], k);
-    tn_node *base = tn__simplify_index(j->c, tn__sub(j->c, x->src[1], r->range[k]));
-    bool whole = stride == 1 && tn__divisible(base, n) && holds_alike(j, tn__gate_of(x), k, n);
+    bool whole = stride == 1 && holds_alike(j, tn__gate_of(x), k, n) &&
+                 tn__divisible(tn__simplify_index(j->c, tn__sub(j->c, x->src[1], r->range[k])), n);
     all += bytes;
     packs += whole ? bytes : stride == 1 || stride == -1 ? bytes / 2 : 0;
   }

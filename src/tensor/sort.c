@@ -10,10 +10,12 @@
  * as elements, and in it each element asks all others: long digits make few passes of much work.  On devices of groups
  * counts may also be parts of words: the sum of (1 << 4 d) over digits d is all counts of a few elements at once, what
  * runs along a thread's neighbours (lower/running.c) says how many of its digit come before each, and wider parts say
- * so of a block.  Which way is taken has no influence on the result. */
+ * so of a block.  There rows are also sorted by merges (tensor/merge.c), which are fewer kernels.  Which way is taken
+ * has no influence on the result. */
 #include "tensor/sort.h"
 #include "device/device.h"
 #include "tensor/first.h"
+#include "tensor/merge.h"
 #include "tensor/scan.h"
 #include <math.h>
 
@@ -24,26 +26,38 @@ enum {
   TABLE_BLOCK = 2048,     /* elements for which it is worth to count all digits in a table */
   CALL = 1 << 11,         /* so, of a launch on a processor */
   BYTE_FETCHES = 8,       /* asking for a digit, a byte among others, takes so long as fetching so many elements */
-  WORD_LAUNCHES = 9,      /* kernels of a pass by words, */
-  WORD_STEPS = 150,       /* and multiply-adds in the time that an element is in it */
+  WORD_LAUNCHES = 7,      /* kernels of a pass by words, */
+  WORD_STEPS = 370,       /* multiply-adds in the time that an element is in it, of a cache, */
+  WORD_FAR_STEPS = 740,   /* and of memory */
   ASK_FETCHES = 4 /* asking takes so long as fetching so many elements; where fetching is free: a multiply-add */
 };
 
-/* How a row is sorted: by digits of so many bits, in blocks of so many elements; 0 bits: each element counts those
- * before it in its row. */
+/* Merges are taken only where they are surely quicker: what passes take was measured, what searches take reckoned. */
+static const double SURELY = 0.8;
+
+/* How a row is sorted: each element counts those before it in its row; or by digits of so many bits, in blocks of so
+ * many elements; or by words; or by merges. */
 typedef struct way {
+  enum { BY_COUNTING, BY_DIGITS, BY_WORDS, BY_MERGES } is;
   int bits;
   int64_t block;
-  bool words; /* of counts */
+  tn__merges merges;
 } way;
 
 /* Words of counts, each part for one of 16 digits: 4 bits for NEAR elements at a time, 8 bits for up to 255. */
 enum { WORD_BITS = 4, WORD_DIGITS = 1 << WORD_BITS, NEAR = 16, HALF = NEAR / 2, NEAR_OF_BLOCK = 8 };
 
-/* A processor counts in tables (lower/running.c), which take a step for each element, however many digits there are; of
- * sizes that are not known it does not. */
-static bool has_tables(const tn__target *t, const tn_node *x) {
-  return !t->group && !t->interprets && tn__is_const(x->dim[0]) && tn__is_const(x->dim[1]);
+/* Rows of n elements, or of as many as there may be.  A processor counts in tables (lower/running.c), which take a step
+ * for each element, however many digits there are; of sizes that are not known it does not.  Nor are merges planned for
+ * rows whose length is not known. */
+typedef struct sizes {
+  double rows, n;
+  bool tables, merges;
+} sizes;
+
+static sizes sizes_of(const tn__target *t, const tn_node *x) {
+  bool row = tn__is_const(x->dim[1]), all = row && tn__is_const(x->dim[0]);
+  return (sizes){(double)x->dim[0]->hi, (double)x->dim[1]->hi, !t->group && !t->interprets && all, row};
 }
 
 static const tn__target *target_of(tn_ctx *c, const tn_node *x) {
@@ -58,30 +72,36 @@ double tn__sort_launch(const tn__target *t) { return launch_work(t, !t->group); 
 
 double tn__sort_ask(const tn__target *t) { return t->fetch > 0 ? ASK_FETCHES * (double)t->fetch : 1; }
 
-/* The quickest way.  *work: what it takes. */
+/* The quickest way.  numbered: it is asked which element stands at each place.  *work: what it takes. */
 /* a choice: either is right */
-static way way_to_sort(const tn__target *t, bool tables, double rows, double n, int bits, double *work) {
-  double ask = tn__sort_ask(t);
-  double launch = launch_work(t, tables);
+static way way_to_sort(const tn__target *t, sizes of, int bits, bool numbered, double *work) {
+  double ask = tn__sort_ask(t), rows = of.rows, n = of.n;
+  double launch = launch_work(t, of.tables);
   way best = {0};
   *work = launch + rows * n * n * ask;
   for (int digit = 4; digit <= 8; digit += 4) {
-    int64_t digits = (int64_t)1 << digit, block = tables ? TABLE_BLOCK : digits;
-    if (tables && n < (double)block) block = n > 1 ? (int64_t)n : 1;
+    int64_t digits = (int64_t)1 << digit, block = of.tables ? TABLE_BLOCK : digits;
+    if (of.tables && n < (double)block) block = n > 1 ? (int64_t)n : 1;
     double counts = ceil(n / (double)block) * (double)digits, passes = (bits + digit - 1) / digit;
     double asks = 2 * (double)digits * (t->fetch > 0 ? BYTE_FETCHES * (double)t->fetch : ask);
-    double steps = n * TN__PASS_STEPS + (tables ? counts * COUNT_STEPS : n * asks);
+    double steps = n * TN__PASS_STEPS + (of.tables ? counts * COUNT_STEPS : n * asks);
     double all = passes * (PASS_LAUNCHES * launch + rows * steps);
-    if (all < *work) *work = all, best = (way){digit, block, false};
+    if (all < *work) *work = all, best = (way){.is = BY_DIGITS, .bits = digit, .block = block};
   }
-  double all = (bits + WORD_BITS - 1) / WORD_BITS * (WORD_LAUNCHES * launch + rows * n * WORD_STEPS);
-  if (t->group && all < *work) *work = all, best = (way){WORD_BITS, NEAR * NEAR_OF_BLOCK, true};
+  if (!t->group) return best;
+  double merging, steps = WORD_STEPS;
+  if (tn__is_far(t, rows * n, numbered ? bits + (int)log2(rows * n + 1) + 1 : bits)) steps = WORD_FAR_STEPS;
+  double all = (bits + WORD_BITS - 1) / WORD_BITS * (WORD_LAUNCHES * launch + rows * n * steps);
+  if (all < *work) *work = all, best = (way){.is = BY_WORDS};
+  if (!of.merges) return best;
+  tn__merges merges = tn__best_merges(t, rows, n, bits, numbered, &merging);
+  if (merging < SURELY * *work) *work = merging, best = (way){.is = BY_MERGES, .merges = merges};
   return best;
 }
 
 double tn__sort_work(const tn__target *t, double rows, double n, int bits) {
   double work;
-  way_to_sort(t, false, rows, n, bits, &work); /* of sizes that are bounds */
+  way_to_sort(t, (sizes){rows, n, .merges = true}, bits, true, &work); /* of sizes that are bounds */
   return work;
 }
 
@@ -241,11 +261,11 @@ static tn_node *word_of(tn_ctx *c, tn_node *digit) {
   return tn__op2(c, OP_SHL, unsigned_const(c, digit, 1), tn__op2_bits(c, OP_SHL, digit, 2));
 }
 
-/* x, its axis 1 filled up to a multiple of NEAR, by what comes last */
-static tn_node *filled_up(tn_ctx *c, tn_node *x) {
+/* x, its axis 1 filled up to a multiple of this size, by what comes last */
+static tn_node *filled_up(tn_ctx *c, tn_node *x, int64_t size) {
   int64_t n;
-  if (tn__const_int(x->dim[1], &n) && n % NEAR == 0) return x;
-  return tn__op1(c, OP_NOT, tn__merge_axes(c, tn__in_blocks(c, tn__op1(c, OP_NOT, x), 1, NEAR), 1, 2));
+  if (tn__const_int(x->dim[1], &n) && n % size == 0) return x;
+  return tn__op1(c, OP_NOT, tn__merge_axes(c, tn__in_blocks(c, tn__op1(c, OP_NOT, x), 1, size), 1, 2));
 }
 
 /* Of word[R, n / HALF]: its blocks, of each digit of a parity alone, in parts of 8 bits: [R, blocks, halves] */
@@ -339,10 +359,10 @@ static load load_of(tn_ctx *c, tn__keys k, bool numbered) {
   tn_node *count = tn__numel(c, k.of);
   int key_bits = (k.bits + WORD_BITS - 1) / WORD_BITS * WORD_BITS; /* whole digits */
   int all = key_bits + tn__bits_below(count->hi);
-  load x = {.key = tn__op1(c, OP_CONTIG, filled_up(c, k.of))};
+  load x = {.key = tn__op1(c, OP_CONTIG, filled_up(c, k.of, NEAR))};
   x.first = x.key;
   if (!numbered) return x;
-  tn_node *number = filled_up(c, tn__reshape(c, tn__iota(c, count), k.of->dim, 2));
+  tn_node *number = filled_up(c, tn__reshape(c, tn__iota(c, count), k.of->dim, 2), NEAR);
   if (all > 64) {
     x.order = tn__cast(c, number, count->hi <= INT32_MAX ? TN_I32 : TN_I64);
     return x;
@@ -364,41 +384,75 @@ static tn_node *sorted_by_words(tn_ctx *c, tn__keys k, tn_node **sorted) {
   return x.order ? tn__first_of(c, x.order, 1, n) : tn__op2_bits(c, OP_SHR, key, (uint64_t)x.number_from);
 }
 
-tn_node *tn__sorted_integers(tn_ctx *c, tn_node *x, bool down) {
+/* ---- by merges ---- */
+
+/* Keys [R, n] in order; number: NULL, or where to say which element of its row each is, [R, n] */
+static tn_node *sorted_by_merges(tn_ctx *c, tn__keys k, tn__merges by, tn_node **number) {
+  int64_t m = tn__merged_length(by);
+  tn_node *n = k.of->dim[1], *key = filled_up(c, k.of, m);
+  tn__dims shape = tn__dims_of(key);
+  int number_bits = tn__bits_below(m - 1), all = k.bits + number_bits;
+  tn__merged x = {.distinct = number && all <= 64};
+  if (x.distinct) {
+    int as = all <= 32 ? TN_U32 : TN_U64;
+    key = tn__op2_bits(c, OP_SHL, tn__cast(c, key, as), (uint64_t)number_bits);
+    key = tn__op2(c, OP_OR, key, tn__cast(c, tn__place(c, &shape, 1), as));
+  } else if (number)
+    x.order = tn__cast(c, tn__place(c, &shape, 1), m <= INT32_MAX ? TN_I32 : TN_I64);
+  x.key = tn__op1(c, OP_CONTIG, key);
+  tn__merge_rows(c, by, &x);
+  key = tn__first_of(c, x.key, 1, n);
+  if (number) *number = x.distinct ? masked(c, key, ((uint64_t)1 << number_bits) - 1) : tn__first_of(c, x.order, 1, n);
+  return x.distinct ? tn__op2_bits(c, OP_SHR, key, (uint64_t)number_bits) : key;
+}
+
+/* ---- either way ---- */
+
+/* How rows of sizes that are known, or bounds, are sorted */
+static way way_of(tn_ctx *c, const tn_node *x, const tn__keys *k, bool numbered) {
   const tn__target *t = target_of(c, x);
   double work;
+  return way_to_sort(t, sizes_of(t, x), k->bits, numbered, &work);
+}
+
+tn_node *tn__sorted_integers(tn_ctx *c, tn_node *x, bool down) {
   if (!tn__is_int(x->dtype) && x->dtype != TN_BOOL) return NULL;
   tn__keys k = tn__keys_of(c, x, down);
-  way by = way_to_sort(t, has_tables(t, x), (double)x->dim[0]->hi, (double)x->dim[1]->hi, k.bits, &work);
-  if (!by.words) return NULL;
+  way by = way_of(c, x, &k, false);
+  if (by.is == BY_MERGES) return integer_of(c, &k, sorted_by_merges(c, k, by.merges, NULL), x->dtype);
+  if (by.is != BY_WORDS) return NULL;
   load l = load_of(c, k, false);
   sort_by_words(c, &l, k.bits);
   return integer_of(c, &k, tn__first_of(c, l.key, 1, x->dim[1]), x->dtype);
 }
 
-tn_node *tn__sorted(tn_ctx *c, tn_node *x, bool down, tn_node **sorted) {
-  tn__keys k = tn__keys_of(c, x, down);
-  tn__dims shape = tn__dims_of(x);
-  const tn__target *t = target_of(c, x);
-  double work;
-  way by = way_to_sort(t, has_tables(t, x), (double)shape.d[0]->hi, (double)shape.d[1]->hi, k.bits, &work);
-  int passes = by.bits ? (k.bits + by.bits - 1) / by.bits : 0;
-  tn_node *count = tn__mul(c, shape.d[0], shape.d[1]), *order;
-  if (by.words) {
-    order = sorted_by_words(c, k, sorted);
-    passes = 0;
-  } else {
-    order = tn__reshape(c, i32(c, tn__iota(c, count)), shape.d, 2);
-    if (count->hi > INT32_MAX) order = tn__reshape(c, tn__iota(c, count), shape.d, 2);
-  }
-  if (!by.bits) order = tn__placed(c, order, tn__places_of(c, counted(c, k.of), TN_I64));
-  for (tn_node *key = k.of; passes--;) {
+/* Which element of all rows stands at each place: [R, n], of all rows by counting, or pass by pass */
+static tn_node *order_of(tn_ctx *c, tn__keys k, way by) {
+  tn__dims shape = tn__dims_of(k.of);
+  tn_node *count = tn__mul(c, shape.d[0], shape.d[1]), *order = tn__iota(c, count);
+  order = tn__reshape(c, count->hi <= INT32_MAX ? i32(c, order) : order, shape.d, 2);
+  if (by.is == BY_COUNTING) return tn__placed(c, order, tn__places_of(c, counted(c, k.of), TN_I64));
+  tn_node *key = k.of;
+  for (int passes = (k.bits + by.bits - 1) / by.bits; passes--;) {
     tn_node *in_row = places_by_digit(c, key, by), *places = tn__places_of(c, in_row, in_row->dtype);
     order = tn__placed(c, order, places);
     if (passes) key = tn__placed(c, tn__op2_bits(c, OP_SHR, key, (uint64_t)by.bits), places);
   }
+  return order;
+}
+
+tn_node *tn__sorted(tn_ctx *c, tn_node *x, bool down, tn_node **sorted) {
+  tn__keys k = tn__keys_of(c, x, down);
+  way by = way_of(c, x, &k, true);
+  tn_node *order;
+  if (by.is == BY_MERGES) {
+    tn_node *key = sorted_by_merges(c, k, by.merges, &order);
+    if (sorted) *sorted = tn__merge_axes(c, tn__cast(c, key, k.of->dtype), 0, 2);
+    return tn__places_of(c, order, tn__numel(c, x)->hi <= INT32_MAX ? TN_I32 : TN_I64);
+  }
+  order = by.is == BY_WORDS ? sorted_by_words(c, k, sorted) : order_of(c, k, by);
   order = tn__op1(c, OP_PERMUTATION, tn__merge_axes(c, tn__cast(c, order, TN_I64), 0, 2));
-  if (sorted && !by.words) *sorted = tn__gather(c, tn__merge_axes(c, k.of, 0, 2), order);
+  if (sorted && by.is != BY_WORDS) *sorted = tn__gather(c, tn__merge_axes(c, k.of, 0, 2), order);
   return order;
 }
 
@@ -434,21 +488,24 @@ static tn_node *sorted_values(tn_ctx *c, const rows *r, tn_node *order) {
 
 static tn_node *sorted_places(tn_ctx *c, const rows *r, tn_node *order) {
   tn__dims shape = tn__dims_of(r->of);
-  order = tn__reshape(c, order, shape.d, 2);
+  order = tn__cast(c, tn__reshape(c, order, shape.d, 2), TN_I64);
   tn_node *size = tn__scalar_to(c, tn__dim_value(c, r->of->dim[1], TN_I64), shape.d, 2);
   return tn__sub(c, order, tn__mul(c, tn__place(c, &shape, 0), size));
 }
 
 enum { VALUES, PLACES };
 
-/* Short rows, on devices of groups: each element goes to its place at once, or its number does.  NULL: that is not how
- * it is done. */
+/* On devices of groups: of short rows each element goes to its place at once, or its number does; of merged ones the
+ * numbers are there.  NULL: that is not how it is done. */
 static tn_node *sorted_at_once(tn_ctx *c, tn_node *x, bool down, bool values) {
-  const tn__target *t = target_of(c, x);
-  double work;
   tn__keys k = tn__keys_of(c, x, down);
-  way by = way_to_sort(t, has_tables(t, x), (double)x->dim[0]->hi, (double)x->dim[1]->hi, k.bits, &work);
-  if (!t->group || by.bits) return NULL;
+  way by = way_of(c, x, &k, true);
+  tn_node *number;
+  if (by.is == BY_MERGES && !values) {
+    sorted_by_merges(c, k, by.merges, &number);
+    return tn__cast(c, number, TN_I64);
+  }
+  if (!target_of(c, x)->group || by.is != BY_COUNTING) return NULL;
   tn__dims shape = tn__dims_of(x);
   return tn__placed(c, values ? x : tn__place(c, &shape, 1), tn__places_of(c, counted(c, k.of), TN_I64));
 }
@@ -463,7 +520,7 @@ static tn_node *first_rows(tn_ctx *c, const tn__call *k, const rows *r, const tn
   const tn__target *t = target_of(c, r->of);
   tn__keys keys = tn__keys_of(c, r->of, k->i[2] != 0);
   double sorting;
-  way_to_sort(t, has_tables(t, r->of), (double)count, (double)n, keys.bits, &sorting);
+  way_to_sort(t, sizes_of(t, r->of), keys.bits, true, &sorting);
   tn_node *places = tn__first_places(c, &keys, first, sorting);
   if (!places || k->i[0] == PLACES) return places ? rows_back(c, r, places) : NULL;
   tn__dims shape = tn__dims_of(places);

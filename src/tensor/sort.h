@@ -4,8 +4,8 @@
 #include "device/target.h"
 #include "tensor/operands.h"
 
-/* x[R, n] -> i64[R * n]: which element of all rows stands at each place of the sorted ones, as a permutation.  Equal
- * ones keep their order.  Of integers whose interval says that few bits are ever set, few digits are looked at. */
+/* x[R, n] -> [R * n], i32 or i64: which element of all rows stands at each place of the sorted ones, a permutation.
+ * Equal ones keep their order.  Of integers whose interval says that few bits are set few digits are looked at. */
 tn_node *tn__sorted_order(tn_ctx *c, tn_node *x, bool down);
 /* ... and *sorted, unless it is NULL: [R * n] what stands there, as unsigned integers that are in the order of x's
  * elements, and equal where those are: NaN and NaN, -0 and 0, too */
