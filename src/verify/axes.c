@@ -89,8 +89,9 @@ static void match(tn__axes *x, const tn__axes_list *left, const tn__axes_list *r
     else if (size < other && (n = factors(x, &s, i, other))) split(x, b, &s, i, i + n), i += n, j++;
     else break;
   }
-  fix(x, &(tn__axes_list){.v = s.v + i, .n = s.n - i}); /* what is left has not been understood */
-  fix(x, &(tn__axes_list){.v = t.v + j, .n = t.n - j});
+  /* what is left has not been understood */
+  if (i < s.n) fix(x, &(tn__axes_list){.v = s.v + i, .n = s.n - i});
+  if (j < t.n) fix(x, &(tn__axes_list){.v = t.v + j, .n = t.n - j});
 }
 
 /* ---- axes ---- */

@@ -631,8 +631,8 @@ static void refused(void **state) {
        "%8 = barrier void {0}\n%9 = end void %2\n%10 = sink void %2 %3 %4 %5 %6 %7 %8 %9 {\"program\"}\n",
        "lanes 1 and 0 store to one place, element 1 of b0", {NULL}, TN_EFORMAT}, /* barriers order no buffers */
       {AT("add index %3 -1"), "cannot be shown to stay within", {NULL}, TN_EFORMAT},
-      {GATED_AT("le bool %4 8"), "cannot be shown to stay within", {NULL}, TN_EFORMAT},
-      {GATED_AT("lt bool %4 9"), "cannot be shown to stay within", {NULL}, TN_EFORMAT},
+      {GATED_AT("le bool %4 9"), "cannot be shown to stay within", {NULL}, TN_EFORMAT},
+      {GATED_AT("lt bool %4 10"), "cannot be shown to stay within", {NULL}, TN_EFORMAT},
       {GATED_AT("lt bool -1 %4"), "cannot be shown to stay within", {NULL}, TN_EFORMAT},
       {PROGRAM("%4 = store void %1 %3 %2\n%5 = end void %3\n", "%3 %4"), "it is never closed", {NULL}, TN_EFORMAT},
       {PROGRAM("%4 = store void %1 %3 %2\n%5 = end void %3\n", "%4 %3 %5"), "does not come before it", {NULL},
