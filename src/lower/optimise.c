@@ -11,7 +11,7 @@
  *   spread(a,b)     ... but for what is the same in each turn of the inner one, which stands in scratch memory
  *   fetch(a,b)      ... but for what each element loads by itself
  *   split(a)        a long reduction becomes partial sums, blocks(a) shares out the elements of its row    (split.c)
- *   lines(a,n)      a flat loop becomes two: lines of n elements, and what has lanes
+ *   cut(a,n)        a flat loop becomes two: lines of n elements, which have the lanes
  *   lanes(a,n)      the loop is cut into lanes for vector instructions
  *   jam(a,n)        n turns of an output's loop at once, which share what they load                  (jam.c)
  *   turn(a,b)       the loops are cut into tiles, in which what lies along a is loaded and stored along it, but
@@ -132,7 +132,7 @@ static tn_node *elements_of_lines(tn__lowering *l, tn_node **body, tn_node *x, i
   if (!line || line % lanes == 0) return x; /* a choice: either is right */
   tn_node *cut[2];
   int axis = tn__axis_of(x);
-  tn__sb_printf(&l->note, " lines(%lld,%lld)", tn__id_of(x), (long long)line);
+  tn__sb_printf(&l->note, " cut(%lld,%lld)", tn__id_of(x), (long long)line);
   *body = tn__simplify_accesses(l->c, l->a, tn__cut(l, *body, x, line, axis, axis, cut));
   return cut[1];
 }

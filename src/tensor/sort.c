@@ -215,7 +215,8 @@ static tn_node *places_by_digit(tn_ctx *c, tn_node *key, way by) {
   tn_node *each = tn__expand(c, tn__add_axis(c, rows, 1), counts.d);
   tn_node *hit = tn__op2(c, OP_EQ, i32(c, each), i32(c, tn__place(c, &counts, 1)));
   tn_node *count = once_flat(c, tn__reduce(c, OP_SUM, i32(c, hit), &last, 1)); /* [R, digits, blocks] */
-  tn_node *first = once_flat(c, tn__scan(c, OP_SUM, tn__merge_axes(c, count, 1, 2), 1, true)); /* [R, digits * blocks] */
+  tn_node *first = tn__scan(c, OP_SUM, tn__merge_axes(c, count, 1, 2), 1, true); /* [R, digits * blocks] */
+  first = once_flat(c, first);
 
   tn__dims pairs = {.rank = 4, .d = {shape.d[0], block, size, size}};
   tn_node *own = tn__expand(c, tn__add_axis(c, rows, 3), pairs.d),

@@ -173,8 +173,8 @@ static const program programs[] = {
     {"deviations of equal terms", deviations, TN_F32, 2, {5, 9}, {"alike(", NULL}, NULL},
     {"running sums of equal terms", running, TN_F32, 2, {5, 9}, {NULL, NULL}, NULL},
     {"channels of whole vectors", weighted, TN_F32, 3, {2, 3, 32 * 37}, {"lanes(", " 37\n"}, NULL},
-    {"channels of parts of vectors", weighted, TN_F32, 3, {2, 3, 4 * 37}, {"lines(", "lanes("}, NULL},
-    {"channels of less than a vector", weighted, TN_F32, 3, {2, 37, 3}, {"lanes(", NULL}, "lines("},
+    {"channels of parts of vectors", weighted, TN_F32, 3, {2, 3, 4 * 37}, {"cut(", "lanes("}, NULL},
+    {"channels of less than a vector", weighted, TN_F32, 3, {2, 37, 3}, {"lanes(", NULL}, "cut("},
     {"two filters", filtered, TN_F16, 4, {3, 5, 1, 333}, {"lanes(2,32)", NULL}, NULL},
 };
 
