@@ -1,5 +1,8 @@
 /* Reductions of terms that are all the same along a loop, as along an axis that was repeated: such a sum is a product
- * with their number, and the largest of them is any one.  The loop goes. */
+ * with their number, and the largest of them is any one.
+ *
+ * The loop goes from the whole body or stays.  What else closes it goes through its turns anyway, as a store of the
+ * terms themselves does, and stands in the reduction's loops: in fewer of them both would no longer nest alike. */
 #include "ir/build.h"
 #include "lower/lower.h"
 #include "rewrite/rewrite.h"
@@ -10,9 +13,13 @@ static bool multiplies(int dtype) {
   return dtype == TN_F32 || dtype == TN_F64 || (!tn__is_float(dtype) && dtype != TN_BOOL);
 }
 
+/* Does n reduce terms that are the same along its loop `range`, and is their number all that matters of it? */
 /* a choice: no is right */
-static bool may_leave(const tn_node *n, const tn_node *range) {
-  if (range->src[0]->lo < 1) return false; /* of nothing it is something else */
+static bool may_leave(const tn__ranges *r, const tn_node *n, const tn_node *range) {
+  if (n->op != OP_REDUCE || range->src[0]->lo < 1) return false; /* of nothing it is something else */
+  uint64_t at = 1ull << tn__range_at(r, range);
+  for (uint32_t s = 0; s < n->nsrc; s++)
+    if (n->src[s] != range && (tn__free_of(r, n->src[s]) & at)) return false;
   switch (n->ints[0]) {
   case OP_MAX: case OP_MIN: case OP_AND: case OP_OR: return true;
   case OP_ADD: return multiplies(n->dtype);
@@ -20,15 +27,28 @@ static bool may_leave(const tn_node *n, const tn_node *range) {
   }
 }
 
-/* n without the loops that its terms do not differ in, NULL if there are none */
-static tn_node *shorter(tn__lowering *l, const tn__ranges *r, tn_node *n) {
+/* The loops that something closes which needs their turns */
+static uint64_t loops_that_stay(const tn__ranges *r) {
+  uint64_t stay = 0;
+  for (uint32_t i = 0; i < r->order.n; i++) {
+    const tn_node *n = r->order.v[i];
+    uint32_t first;
+    if (!tn__closes(n, &first)) continue;
+    for (uint32_t s = first; s < n->nsrc; s++)
+      if (!may_leave(r, n, n->src[s])) stay |= 1ull << tn__range_at(r, n->src[s]);
+  }
+  return stay;
+}
+
+/* The reduction n without its loops that do not stay, NULL if all do */
+static tn_node *shorter(tn__lowering *l, const tn__ranges *r, tn_node *n, uint64_t stay) {
   tn_ctx *c = l->c;
   tn_node **src = tn__arena_alloc(l->a, n->nsrc * sizeof *src), *times = NULL;
   src[0] = n->src[0];
   uint32_t kept = 1;
   for (uint32_t s = 1; s < n->nsrc; s++) {
     tn_node *range = n->src[s];
-    if ((tn__free_of(r, n->src[0]) >> tn__range_at(r, range) & 1) || !may_leave(n, range)) {
+    if (stay >> tn__range_at(r, range) & 1) {
       src[kept++] = range;
       continue;
     }
@@ -49,9 +69,10 @@ tn_node *tn__leave_equal_terms(tn__lowering *l, tn_node *body) {
     tn__ranges r;
     tn_node *old = NULL, *new_ = NULL;
     tn__ranges_find(l->c, l->a, body, &r);
+    uint64_t stay = loops_that_stay(&r);
     for (uint32_t i = 0; i < r.order.n && !new_; i++) {
       old = r.order.v[i];
-      if (old->op == OP_REDUCE) new_ = shorter(l, &r, old);
+      if (old->op == OP_REDUCE) new_ = shorter(l, &r, old, stay);
     }
     if (!new_) return body;
     body = tn__substitute(l->c, body, &old, &new_, 1);

@@ -60,7 +60,10 @@ void tn__ranges_find(tn_ctx *c, tn__arena *a, tn_node *body, tn__ranges *out) {
         if (n->src[k]->op != OP_RANGE)
           tn__fail(c, TN_ESTATE, "internal error: %s closes what is no loop, %s", tn__ops[n->op].text,
                    tn__ops[n->src[k]->op].text);
-      set &= ~tn__own_of(out, n);
+      uint64_t own = tn__own_of(out, n);
+      if ((uint32_t)__builtin_popcountll(own) != n->nsrc - first)
+        tn__fail(c, TN_ESTATE, "internal error: %s closes a loop twice", tn__ops[n->op].text);
+      set &= ~own;
       level++;
     }
     tn__map_put(&out->free, (uint64_t)(uintptr_t)n, set);

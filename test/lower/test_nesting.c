@@ -1,5 +1,5 @@
 /* A loop of a body is closed in one place: two closers that want it under different loops, or before and after another
- * loop, are an error, never a kernel. */
+ * loop, or one that names it twice, are an error, never a kernel. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -31,6 +31,12 @@ static const char *const device[] = {"ref", "cpu", "ref:cpu", "ref:sm_90", "ref:
   "%10 = reduce f32 %9 %8 {add 1}\n%11 = mul f32 %7 %10\n%12 = reduce f32 %11 %6 {add 1}\n" \
   "%13 = reduce f32 %7 %6 {max 1}\n%14 = mul f32 %4 %13\n%15 = reduce f32 %14 %3 {add 1}\n" \
   "%16 = add f32 %12 %15\n%17 = store void %1 0 %16\n%18 = sink void %17 {\"kernel\"}\n"
+
+/* out[i, j] = p[j] as one store of both loops, and of the inner one once more */
+#define TWICE(j) \
+  "%1 = param f32[32] 32 {0 -1}\n%2 = range index 8 {loop 0 output}\n%3 = range index 4 {reduce 1 reduction}\n" \
+  "%4 = mul index %2 4\n%5 = add index %4 %3\n%6 = param f32[4] 4 {1 -1}\n%7 = load f32 %6 %3\n" \
+  "%8 = store void %1 %5 %7 %2 %3" j "\n%9 = sink void %8 {\"kernel\"}\n"
 
 /* Rows of x and of exp(y) are wanted in loops 1 and 2, of which the second needs a maximum by the first, and both would
  * do but for that: the first has to keep them. */
@@ -80,6 +86,8 @@ static void one_place(void **s) {
       lowered(device[d], mode, TURNS("3"), NULL);
       lowered(device[d], mode, TURNS("1"), "is closed in two places");
       lowered(device[d], mode, ROWS, NULL);
+      lowered(device[d], mode, TWICE(""), NULL);
+      lowered(device[d], mode, TWICE(" %3"), "closes a loop twice");
     }
 }
 

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_RESULTS = 3 };
+enum { MOST_RESULTS = 4 };
 
 typedef struct program {
   const char *name;
@@ -125,6 +125,15 @@ static int alike(tn_tensor *x, tn_tensor **out) {
   out[2] = tn_max(tn_neg(many), (int[]){2}, 1, false);
   return 3;
 }
+/* All of them, stored beside their sum: along rows and along columns */
+static int alike_stored(tn_tensor *x, tn_tensor **out) {
+  out[0] = repeated(x, 5);
+  out[1] = tn_sum(out[0], NULL, 0, false);
+  out[2] = tn_expand(tn_reshape(x, (tn_dim[]){1, tn_size(x, 0), tn_size(x, 1)}, 3),
+                     (tn_dim[]){tn_size(x, 1), tn_size(x, 0), tn_size(x, 1)}, 3);
+  out[3] = tn_max(out[2], NULL, 0, false);
+  return 4;
+}
 /* More of them than a narrow float can say */
 static int alike_many(tn_tensor *x, tn_tensor **out) {
   tn_tensor *odd = tn_where_scalar(tn_gt_scalar(x, 1), x, NAN); /* and some that are no numbers */
@@ -171,6 +180,7 @@ static const program programs[] = {
     {"equal terms of f16", alike_many, TN_F16, 2, {3, 5}, {"alike(", NULL}, NULL},
     {"equal terms of one", alike, TN_F32, 2, {1, 1}, {"alike(", NULL}, NULL},
     {"deviations of equal terms", deviations, TN_F32, 2, {5, 9}, {"alike(", NULL}, NULL},
+    {"equal terms that are stored, too", alike_stored, TN_F32, 2, {2, 33}, {NULL, NULL}, "alike("},
     {"running sums of equal terms", running, TN_F32, 2, {5, 9}, {NULL, NULL}, NULL},
     {"channels of whole vectors", weighted, TN_F32, 3, {2, 3, 32 * 37}, {"lanes(", " 37\n"}, NULL},
     {"channels of parts of vectors", weighted, TN_F32, 3, {2, 3, 4 * 37}, {"cut(", "lanes("}, NULL},

@@ -624,6 +624,21 @@ static const row rows[] = {
      "%3 = param bf16[15,16] 15 16 {1 0}\n"
      "%4 = contract bf16[1415,15] %2 %3 {0 1 1 1}\n"
      "%5 = sink void %4 {\"outputs\"}\n"},
+    {"a row that is repeated, stored beside its sum, whose loop along the repeated axis the store needs",
+     "%1 = param f32[1,3] 1 3 {0 0}\n"
+     "%2 = expand f32[2,3] %1 2 3\n"
+     "%3 = sum f32 %2 {0 1}\n"
+     "%4 = sink void %3 %2 {\"outputs\"}\n"},
+    {"as often as it is long",
+     "%1 = param f64[1,4] 1 4 {0 0}\n"
+     "%2 = expand f64[4,4] %1 4 4\n"
+     "%3 = sum f64 %2 {0 1}\n"
+     "%4 = sink void %3 %2 {\"outputs\"}\n"},
+    {"and a column that is repeated",
+     "%1 = param i32[3,1] 3 1 {0 0}\n"
+     "%2 = expand i32[3,5] %1 3 5\n"
+     "%3 = rmax i32 %2 {0 1}\n"
+     "%4 = sink void %3 %2 {\"outputs\"}\n"},
 };
 
 /* What only compiled code shows. */
