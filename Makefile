@@ -40,12 +40,13 @@ test: with-tests ## all tests, layers and headers included, on the release build
 	@$(call ctest,build)
 
 # What Coq says of a text does not depend on who compiled its printer.
-check-clang: deps-test ## all of it as clang optimises it, and what the compilers of kernels do not take long over
+check-clang: deps-test ## all of it built by clang, optimised; of the tests those that compile few kernels
 	@$(call preset,clang)
 	@CASES_EVERY=7 $(call ctest,build-clang) --label-regex '^($(CLANG_LABELS))$$' --label-exclude '^slow$$' \
 	  --exclude-regex '$(COQ_TESTS)'
 
-# The interpreter, sanitized, is slow: a sample of what it is asked many times; what is slow without asks nothing new.
+# The interpreter, sanitized, is slow: a sample of what it is asked many times.  Slow tests are left out: they give code
+# that others reach all values, or many mistakes.
 check-asan: deps-test ## all tests under the sanitizers of addresses, undefined behaviour and numbers that wrap
 	@$(call preset,asan)
 	@CASES_EVERY=7 $(call ctest,build-asan) --label-exclude '^(house|slow)$$' --exclude-regex '$(COQ_TESTS)'

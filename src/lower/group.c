@@ -36,8 +36,7 @@ enum {
   MUCH_LESS = 16,
   FEWER = 4,      /* times as many neighbours are worth to count all outputs by one loop */
   ROUNDS = 16,
-  STEPS_OF_BLOCK = 4, /* times as many threads as run in step: a unit has so many quarters, and much is more than
-                       * blocks of so many for all units several times */
+  STEPS_OF_BLOCK = 4, /* threads of a block, in times of those that run in step, where a unit is to have several */
   BLOCKS_OF_UNIT = 8  /* of small groups, at least, if several make one */
 };
 

@@ -1,5 +1,5 @@
-/* What a crew is as an item.  Items abreast have their buffers for themselves, even if several read the same; of stages
- * each buffer has one slot, whichever of them store to it or load it. */
+/* What a crew is as an item.  Items abreast have slots for themselves, even if several read the same buffer, or store
+ * to spans of one (schedule/join.c); of stages each buffer has one slot, whichever of them store to it or load it. */
 #include "run/crew.h"
 
 tn__crews (*const tn__crew_ways[])(tn_ctx *c, const tn__lowered *l) = {tn__crew_stages, tn__crew_abreast};

@@ -127,8 +127,8 @@ typedef struct own_run {
   tn_node *group, *number;
 } own_run;
 
-/* How many of the run that stands so many behind its own, and behind the last of them the first again, come before
- * each: those that equal it, too, if the run stands before its own, which are then those below what comes next. */
+/* How many elements of another run come before each: of the run that stands `other` runs behind its own, counted round
+ * the group.  Equal ones come before it if their run does: then what is below the next greater key is counted. */
 static tn_node *before_of(tn_ctx *c, const level *l, own_run own, int other, bool distinct) {
   tn_node *run = tn__op2_num(c, OP_MOD, tn__op2_num(c, OP_ADD, own.number, other), l->ways);
   tn_node *from = tn__add(c, tn__op2_num(c, OP_MUL, own.group, l->ways), run);

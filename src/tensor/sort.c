@@ -49,7 +49,7 @@ enum { WORD_BITS = 4, WORD_DIGITS = 1 << WORD_BITS, NEAR = 16, HALF = NEAR / 2, 
 
 /* Rows of n elements, or of as many as there may be.  A processor counts in tables (lower/running.c), which take a step
  * for each element, however many digits there are; of sizes that are not known it does not.  Nor are merges planned for
- * rows whose length is not known. */
+ * rows whose length is not known, or for none: their searches look at what lies behind the first elements. */
 typedef struct sizes {
   double rows, n;
   bool tables, merges;
@@ -57,7 +57,8 @@ typedef struct sizes {
 
 static sizes sizes_of(const tn__target *t, const tn_node *x) {
   bool row = tn__is_const(x->dim[1]), all = row && tn__is_const(x->dim[0]);
-  return (sizes){(double)x->dim[0]->hi, (double)x->dim[1]->hi, !t->group && !t->interprets && all, row};
+  return (sizes){(double)x->dim[0]->hi, (double)x->dim[1]->hi, !t->group && !t->interprets && all,
+                 row && x->dim[0]->lo > 0};
 }
 
 static const tn__target *target_of(tn_ctx *c, const tn_node *x) {
@@ -215,7 +216,10 @@ static tn_node *places_by_digit(tn_ctx *c, tn_node *key, way by) {
   tn_node *each = tn__expand(c, tn__add_axis(c, rows, 1), counts.d);
   tn_node *hit = tn__op2(c, OP_EQ, i32(c, each), i32(c, tn__place(c, &counts, 1)));
   tn_node *count = once_flat(c, tn__reduce(c, OP_SUM, i32(c, hit), &last, 1)); /* [R, digits, blocks] */
-  tn_node *first = tn__scan(c, OP_SUM, tn__merge_axes(c, count, 1, 2), 1, true); /* [R, digits * blocks] */
+  bool few = tn__numel(c, key)->hi <= INT32_MAX && tn__numel(c, count)->hi <= INT32_MAX;
+  int counter = few ? TN_I32 : TN_I64;
+  tn_node *first = tn__merge_axes(c, tn__cast(c, count, counter), 1, 2);
+  first = tn__scan(c, OP_SUM, first, 1, true); /* [R, digits * blocks] */
   first = once_flat(c, first);
 
   tn__dims pairs = {.rank = 4, .d = {shape.d[0], block, size, size}};
@@ -225,13 +229,11 @@ static tn_node *places_by_digit(tn_ctx *c, tn_node *key, way by) {
   tn_node *alike = tn__op2(c, OP_AND, tn__op2(c, OP_EQ, own, other), earlier);
   tn_node *follows = tn__along(c, tn__reduce(c, OP_SUM, i32(c, alike), &last, 1), 2); /* [R, blocks, size] */
 
-  bool few = tn__numel(c, key)->hi <= INT32_MAX && tn__numel(c, count)->hi <= INT32_MAX;
-  int counter = few ? TN_I32 : TN_I64;
   tn_node *blocks = tn__scalar_to(c, tn__dim_value(c, block, counter), shape.d, 3);
   tn_node *line = tn__op2_num(c, OP_MUL, tn__cast(c, tn__place(c, &shape, 0), counter), (double)all);
   line = tn__add(c, line, tn__cast(c, rows, counter));
   line = tn__add(c, tn__mul(c, line, blocks), tn__cast(c, tn__place(c, &shape, 1), counter));
-  tn_node *place = tn__cast(c, tn__gather(c, tn__merge_axes(c, first, 0, 2), line), counter);
+  tn_node *place = tn__gather(c, tn__merge_axes(c, first, 0, 2), line);
   place = tn__add(c, place, tn__cast(c, follows, counter));
   return tn__first_of(c, tn__merge_axes(c, place, 1, 2), 1, n);
 }

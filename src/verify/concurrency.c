@@ -106,8 +106,9 @@ static bool check(walk *w, tn_node *n) {
   }
 }
 
-/* Parts that run at once have buffers for themselves, but for those that none of them stores to.  owner: by slot, the
- * number of the part that accessed it last, from 1 on. */
+/* Parts that run at once have slots for themselves, but for those that none of them stores to.  That two slots are of
+ * one buffer, as of spans, is not seen here: validation of the schedule does.  owner: by slot, the number of the part
+ * that accessed it last, from 1 on. */
 static bool check_abreast(walk *w, uint32_t *owner) {
   const tn__part *p = &w->k->part[w->part];
   for (w->at = 0; w->at < p->n; w->at++) {

@@ -12,7 +12,7 @@
  *   (REQUIRE) keeps them apart;
  *   an accumulator of one cell that the lanes of a vector loop around it set;
  *   memory that a group shares, reached by several threads with no barrier between (barriers.h);
- *   a buffer that one of the parts of a launch stores to and another one accesses;
+ *   a slot of a buffer that one of the parts of a launch stores to and another one accesses;
  *   a stage in which threads meet and which has fewer threads than its launch, or a part of another kind among stages;
  *   a barrier where not all threads of a group pass; more lanes than threads; lanes in lanes; slices that are not
  *   outermost */

@@ -446,6 +446,41 @@ static void sizes_may_be_symbolic(void **state) {
     }
 }
 
+/* As many rows as a size says, none too, of a length that is merged on devices of groups */
+static void rows_may_be_none(void **state) {
+  (void)state;
+  enum { LENGTH = 1000, ROWS = 2 };
+  static float x[ROWS * LENGTH], y[ROWS * LENGTH];
+  for (int i = 0; i < ROWS * LENGTH; i++) x[i] = (float)below(300);
+  for (tn_dim least = 0; least < 2; least++) {
+    tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
+    assert_non_null(c);
+    tn_scope(c) {
+      tn_dim rows = tn_dim_var(c, "B", least, 64);
+      tn_program *p = tn_program_begin(c);
+      tn_tensor *t = tn_program_input(p, "x", TN_F32, (tn_dim[]){rows, LENGTH}, 2);
+      assert_int_equal(tn_program_output(p, "y", tn_sort(t, 1, false)), TN_OK);
+      assert_int_equal(tn_program_end(p), TN_OK);
+      for (tn_dim n = least; n <= ROWS; n += ROWS - least) {
+        const size_t bytes = (size_t)(n * LENGTH) * sizeof *x;
+        assert_int_equal(tn_program_write(p, "x", (tn_dim[]){n, LENGTH}, 2, x, bytes), TN_OK);
+        if (tn_program_run(p) != TN_OK) fail_msg("%d rows: %s", (int)n, tn_last_error(c)->text);
+        assert_int_equal(tn_program_read(p, "y", y, bytes), TN_OK);
+        for (tn_dim r = 0; r < n; r++) {
+          float sum = x[r * LENGTH], of = y[r * LENGTH];
+          for (tn_dim i = 1; i < LENGTH; i++) {
+            assert_true(y[r * LENGTH + i - 1] <= y[r * LENGTH + i]);
+            sum += x[r * LENGTH + i], of += y[r * LENGTH + i];
+          }
+          assert_float_equal(of, sum, 0); /* whole numbers */
+        }
+      }
+      tn_program_close(p);
+    }
+    tn_ctx_close(c);
+  }
+}
+
 /* What a size is not big enough for is told when it is bound. */
 static void sizes_that_do_not_do_are_told(void **state) {
   (void)state;
@@ -547,6 +582,7 @@ int main(void) {
       cmocka_unit_test(the_first_of_long_rows),
       cmocka_unit_test(gradient_goes_to_those_that_are_chosen),
       cmocka_unit_test(sizes_may_be_symbolic),
+      cmocka_unit_test(rows_may_be_none),
       cmocka_unit_test(sizes_that_do_not_do_are_told),
       cmocka_unit_test(the_first_of_any_number),
       cmocka_unit_test(misuse_is_told),
