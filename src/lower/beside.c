@@ -34,7 +34,7 @@ static int in_place_of(const tn__ranges *r, const tn_node *store, uint32_t k, ui
   uint64_t own = tn__own_of(r, store), left = own & ~around;
   if (store->op != OP_STORE || store->src[0]->op != OP_PARAM || tn__gate_of(store)) return -1;
   if (tn__free_of(r, store) || tn__level_of(r, store->src[1]) || tn__level_of(r, store->src[2])) return -1;
-  if ((around & ~own) || (left & (left - 1))) return -1;
+  if ((around & ~own) || !left || (left & (left - 1))) return -1;
   for (uint32_t j = 0; j < r->n; j++)
     if ((left >> j & 1) && tn__axis_of(r->range[j]) == AX_LOOP && r->range[j]->src[0] == r->range[k]->src[0])
       return (int)j;
