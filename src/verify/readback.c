@@ -5,7 +5,8 @@
 #include "verify/c_machine.h"
 #include <string.h>
 
-enum { LOCAL = 1 << 17, TURNS = 256, SEEDS = 2, THOROUGH_SEEDS = 8, NUMBERS = 64 };
+/* TURNS: of a block of as many groups as it has threads, three for each */
+enum { LOCAL = 1 << 17, TURNS = 3 * 1024, TRIED = 256, SEEDS = 2, THOROUGH_SEEDS = 8, NUMBERS = 64 };
 enum { CUDA_WARP = 32 }; /* by the definition of the language */
 enum { FEW_STEPS = 30000, MOST_STEPS = 100000, CUT_STEPS = 24000000, THOROUGH_STEPS = 20000000,
        MERGE_STEPS = 64, /* of a thread that has no turn, and merges lanes with others */
@@ -227,7 +228,7 @@ static bool try_slice(reading *r, uint64_t seed, int64_t lo, int64_t hi) {
 
 /* Do all turns take few steps, at `used` for `each` of them? */
 static bool are_few(const reading *r, int64_t each) {
-  return r->s->thorough || (r->extent <= TURNS && !r->cut && r->used * (uint64_t)(r->extent / each + 1) < FEW_STEPS);
+  return r->s->thorough || (r->extent <= TRIED && !r->cut && r->used * (uint64_t)(r->extent / each + 1) < FEW_STEPS);
 }
 
 static bool try_slices(reading *r, uint64_t seed) {
