@@ -242,8 +242,6 @@ tn_node *tn__run_in_group(tn__lowering *l, tn_node *body, const tn__run *of);
 uint32_t tn__renew_loops(tn__lowering *l, const tn__ranges *r, tn_node *const *node, uint32_t n, uint64_t set,
                          tn_node **from, tn_node **to);
 tn_node *tn__separate(tn__lowering *l, tn_node *body);
-/* beside.c: stores of elements that a reduction goes through in a loop of its own, in that loop */
-tn_node *tn__go_beside(tn__lowering *l, tn_node *body);
 /* split.c: long reductions as partial results of blocks; `rows` are gone through anyway, by as many blocks as groups
  * are there */
 enum { TN__PARTIALS = 64 /* blocks of a split reduction, where threads share them out */ };

@@ -4,7 +4,6 @@
  *   share(a,b)      two reduce loops become one                 (rows.c)
  *   row(op)         a value wanted in several loops over a row is kept in scratch memory    (rows.c)
  *   ahead(load)     so, and the next row's is on its way meanwhile
- *   beside(a,b)     what is stored for each element is so in loop b of a reduction, not in a    (beside.c, row_sums.c)
  *   unnest(a,b)     maxima of maxima become one reduction       (unnest.c)
  *   merge(a,b)      two loops become one, where every access walks through both as through one        (merge.c)
  *   repeat(a,b)     ... but for what is the same in each turn of the outer one, of which there are copies
@@ -313,7 +312,6 @@ tn_node *tn__optimise_loops(tn__lowering *l, tn_node *body) {
   if (l->target->group) {
     if (l->variant->team == 1) body = tn__unnest(l, body);
     body = tn__unite_rows(l, body, &rows);
-    if (!rows) body = tn__go_beside(l, body);
   }
   body = tn__merge_loops(l, body);
   body = tn__tile_shape(l, body);

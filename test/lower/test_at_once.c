@@ -168,24 +168,6 @@ static void rows_alone(void **state) {
            "row", true);
 }
 
-/* Elements that are stored go along in the loop of a sum of what one of them is made of, along any axis. */
-static void stores_beside_sums(void **state) {
-  static const int of[][4] = {{700, 3, 9, 1}, {900, 5, 7, 2}, {5, 130, 66, 0}};
-  (void)state;
-  for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
-    char all[32], rest[32], text[1024];
-    int a = of[i][0], b = of[i][1], d = of[i][2], axis = of[i][3];
-    snprintf(all, sizeof all, "[%d,%d,%d]", a, b, d);
-    snprintf(rest, sizeof rest, "[%d,%d]", axis ? a : b, axis == 2 ? b : d);
-    snprintf(text, sizeof text,
-             "%%1 = param f16%s %d %d %d {0 0}\n%%2 = exp f16%s %%1\n%%3 = param f16%s %d %d %d {1 0}\n"
-             "%%4 = max f16%s %%2 %%3\n%%5 = sqrt f16%s %%2\n%%6 = cast f32%s %%5\n%%7 = sum f32%s %%6 {%d}\n"
-             "%%8 = sink void %%4 %%2 %%7 {\"outputs\"}\n",
-             all, a, b, d, all, all, a, b, d, all, all, all, rest, axis);
-    check_by("usual", i % 2 ? "ref:sm_80" : "ref:sm_90", "stores beside sums", text, "beside", i > 0);
-  }
-}
-
 /* The largest of a window of three axes, whose depth is gone through apart, and is a constant outside of the image */
 static void windows_in_two_steps(void **state) {
   (void)state;
@@ -213,7 +195,6 @@ int main(void) {
                                      cmocka_unit_test(blocks_that_differ), cmocka_unit_test(blocks_of_packs),
                                      cmocka_unit_test(same_for_all_rows), cmocka_unit_test(weights_beside_rows),
                                      cmocka_unit_test(neighbours_of_two_loops), cmocka_unit_test(rows_alone),
-                                     cmocka_unit_test(stores_beside_sums),
                                      cmocka_unit_test(windows_in_two_steps)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
