@@ -56,7 +56,7 @@ typedef struct tn__item {
   int *buf;
   uint32_t nbuf;
   uint32_t nout;          /* buf[0..nout-1] are written, the rest is read */
-  bool span;              /* it writes one buffer, a span of it, and all that write the others say so, too */
+  bool span;              /* it writes one buffer, a span of it, and shares no element with other spans */
   const tn__gemm *gemm;   /* not NULL: a library call */
   const tn__conv *conv;   /* so */
 } tn__item;
