@@ -86,9 +86,9 @@ static bool is_right(const tn_ctx *c, int dtype, tn__after after, bool carries, 
                      const char **why) {
   double room = room_of(c, dtype, r);
   *why = NULL;
-  if (r->special && (after != TN__AFTER_NOTHING || !isfinite(got)))
-    return *why = after == TN__AFTER_NOTHING ? NULL : "what it is made of is no number", true;
-  if (r->special) return false;
+  if (r->special && after == TN__AFTER_RELU && isinf(r->value)) return r->value > 0 ? !isfinite(got) : !(got > 0);
+  if (r->special && after != TN__AFTER_NOTHING) return *why = "what it is made of is no number", true;
+  if (r->special) return !isfinite(got);
   if (!isfinite(got) && (carries || r->size >= largest(dtype) / 2))
     return *why = "a result is no number", true;
   if (!isfinite(got)) return false;
