@@ -46,10 +46,9 @@ const tn__variant *tn__choose(tn_ctx *c, tn__arena *keep, tn_node *body, const t
     if (!differs(v, s.reduces)) continue;
     ranked x = {v, time_of(c, body, target, v)};
     bool same = false;
-    if (isinf(x.time) || (v == usual && x.time < WORTH * (double)target->launch)) {
-      if (v == usual) return usual;
-      continue;
-    }
+    if (isinf(x.time) && v == usual) return usual;
+    if (isinf(x.time)) continue;
+    if (v == usual && x.time < WORTH * (double)target->launch) return *ranking = describe(keep, &x, 1), usual;
     uint32_t i = n;
     for (uint32_t k = 0; k < n; k++) same |= all[k].time == x.time;
     if (same) continue;
