@@ -88,8 +88,8 @@ double tn__stage_time(tn__arena *a, const tn__kernel *k, const tn__part *p, cons
 /* ... how many blocks of a part that has been lowered are worth starting; 0: one for each turn */
 int64_t tn__blocks_worth_starting(tn__arena *a, const tn__kernel *k, const tn__part *p, const tn__target *t);
 
-/* choose.c: the variant that takes least; *ranking, in `keep`: how the best few compare, untouched where there is no
- * choice */
+/* choose.c: the variant that takes least; *ranking, in `keep`: how the best few compare, untouched where nothing
+ * is predicted */
 const tn__variant *tn__choose(tn_ctx *c, tn__arena *keep, tn_node *body, const tn__target *target,
                               const char **ranking);
 
