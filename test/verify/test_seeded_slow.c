@@ -88,6 +88,13 @@ static outputs sorted(tn_ctx *c) { /* by digits */
   tn_tensor *x = tn_lt(input(c, TN_I32, DIMS(600)), input(c, TN_I32, DIMS(600)));
   return (outputs){{tn_argsort(x, 0, false)}};
 }
+static outputs merged(tn_ctx *c) { /* by runs, the last of which is filled up */
+  return (outputs){{tn_argsort(input(c, TN_F32, DIMS(91)), 0, false)}};
+}
+static outputs spans(tn_ctx *c) { /* a join whose long parts are stored by kernels of their own */
+  tn_tensor *x = input(c, TN_F32, DIMS(40, 8)), *y = input(c, TN_F32, DIMS(70, 8)), *part[] = {tn_tanh(x), y};
+  return (outputs){{tn_exp(tn_concatenate(part, 2, 0))}};
+}
 static outputs softmax(tn_ctx *c) {
   tn_tensor *x = input(c, TN_F32, DIMS(5, 100));
   return (outputs){{tn_softmax(x, -1), tn_max(x, AXES(0), false)}};
@@ -669,6 +676,8 @@ static const program programs[] = {
     FORMED(running),
     FORMED(sorted),
     {"runs", runs, "ref", GROUPS, false, false},
+    {"merged", merged, "ref:sm_90", PLAIN, false, false},
+    {"spans", spans, "ref:sm_90", PLAIN, false, false},
     FORMED(softmax),
     FORMED(stages),
     FORMED(product),
@@ -784,7 +793,10 @@ static void plant_all(const program *p, counts *count) {
   tn__device_ops ops = *d->ops;
   take_form(d, p->form);
   if (p->make == tiles) d->target.units = 1; /* which so small a product keeps busy */
-  if (p->make == runs) d->target.launch = 1e-9f; /* so few updates would rather ask each other */
+  /* what is so small would rather be one kernel */
+  if (p->make == runs) d->target.launch = 1e-9f;
+  if (p->make == spans) d->target.launch = 1e-12f;
+  if (p->make == merged) d->target.launch = d->target.latency = 1e-12f;
   tn_scope(c) {
     trial t = {.p = p, .out = p->make(c)};
     catcher by;
