@@ -1,13 +1,14 @@
 /* What lies across the way in which lanes go, for devices whose lanes are those of vectors: it is turned on its way
  * through scratch memory.
  *
- * Copies, and what is computed element by element: most of what is loaded and stored lies along one loop, which has the
- * lanes, the rest along another.
- * Both loops are cut into tiles that a thread's cache holds.  In each tile, what is loaded across is first copied to
- * scratch memory along the way in which it lies, every line once and whole; then all is computed along the lanes, and
- * what is stored along them is stored; what is stored across waits in scratch memory, and is copied from there along
- * the way in which it lies.  A loop of few turns stands whole inside of blocks of the other one, along which the lanes
- * are: so the lines that they use in part are there for its next turn, and scratch memory would gain nothing. */
+ * Copies, and what is computed element by element: most of what is loaded and stored lies along one loop, which has
+ * the lanes, the rest along another.  Both loops are cut into tiles that a thread's cache holds.  In each tile, what
+ * is loaded across is first copied to scratch memory along the way in which it lies, every line once and whole; then
+ * all is computed along the lanes, and what is stored along them is stored; what is stored across waits in scratch
+ * memory, and is copied from there along the way in which it lies.  A copy alone needs no scratch memory: its tiles
+ * are turned on their way from line to line (render/turned.c).  A loop of few turns stands whole inside of blocks of
+ * the other one, along which the lanes are: so the lines that they use in part are there for its next turn, and
+ * scratch memory would gain nothing. */
 #include "ir/build.h"
 #include "lower/lower.h"
 #include "rewrite/rewrite.h"
@@ -98,30 +99,56 @@ static void find_sides(turn *t) {
   while (from < (double)side && 2 * (double)t->to_side * from * t->t.bytes <= room) t->to_side *= 2;
 }
 
-/* What the value is in turns `at` of its two own loops, from a tile that is filled in their order */
-static tn_node *from_tile(tn__lowering *l, tn_node *value, tn_node *const *own, tn_node *const *at) {
-  tn_ctx *c = l->c;
-  tn_node *width = tn__int(c, own[1]->hi + 1);
-  tn_node *local = tn__scratch(l, value->dtype, (own[0]->hi + 1) * (own[1]->hi + 1));
-  tn_node *filled = tn__filled(c, local, tn__add(c, tn__mul(c, own[0], width), own[1]), value, own, 2);
-  tn_node *place = tn__add(c, tn__mul(c, at[0], width), at[1]);
-  return tn__node_make(c, &(tn__make){.op = OP_LOAD, .src = (tn_node *[]){filled, place}, .nsrc = 2});
+/* A tile in scratch memory, whose lines lie along `to` */
+typedef struct tile {
+  tn_ctx *c;
+  tn_node *local, *width;
+} tile;
+
+static tile make_tile(tn__lowering *l, int dtype, const tn_node *from, const tn_node *to) {
+  return (tile){l->c, tn__scratch(l, dtype, (from->hi + 1) * (to->hi + 1)), tn__int(l->c, to->hi + 1)};
+}
+
+static tn_node *place_in(const tile *t, tn_node *from, tn_node *to) {
+  return tn__add(t->c, tn__mul(t->c, from, t->width), to);
+}
+
+static tn_node *load_from(const tile *t, tn_node *filled, tn_node *from, tn_node *to) {
+  tn_node *src[] = {filled, place_in(t, from, to)};
+  return tn__node_make(t->c, &(tn__make){.op = OP_LOAD, .src = src, .nsrc = 2});
 }
 
 /* A load or a store across: along loops of its own, in which lanes go along `from`; the other side of the tile is along
- * those of all others. */
+ * those of all others.  So the tile is filled across, or read so, by nothing but a copy, which is turned in registers
+ * (render/turned.c). */
 static tn_node *turned(tn__lowering *l, tn_node *n, tn_node *from, tn_node *to) {
-  tn_node *old[] = {to, from};
-  if (n->op == OP_LOAD) return tn__kept_over(l, n, old, 2, NULL);
   tn_node *line = tn__fresh_range(l, to->src[0], AX_REDUCE, ROLE_KEPT),
-          *lane = tn__fresh_range(l, from->src[0], AX_UPCAST, ROLE_KEPT), *own[] = {line, lane};
-  tn_node *src[TN__MAX_RANGES + 3] = {n->src[0], tn__substitute(l->c, n->src[1], old, own, 2),
-                                      from_tile(l, n->src[2], (tn_node *[]){from, to}, (tn_node *[]){lane, line})};
+          *lane = tn__fresh_range(l, from->src[0], AX_UPCAST, ROLE_KEPT), *own[] = {line, lane}, *old[] = {to, from};
+  tn_node *value = n->op == OP_LOAD ? n : n->src[2], *at = tn__substitute(l->c, n->src[1], old, own, 2);
+  tile t = make_tile(l, value->dtype, from, to);
+  if (n->op == OP_LOAD) {
+    tn_node *copied = tn__substitute(l->c, n, old, own, 2);
+    return load_from(&t, tn__filled(l->c, t.local, place_in(&t, lane, line), copied, own, 2), from, to);
+  }
+  tn_node *filled = tn__filled(l->c, t.local, place_in(&t, from, to), value, (tn_node *[]){from, to}, 2);
+  tn_node *src[TN__MAX_RANGES + 3] = {n->src[0], at, load_from(&t, filled, lane, line)};
   uint32_t m = 3;
   for (uint32_t s = 3; s < n->nsrc; s++)
     if (n->src[s] != from && n->src[s] != to) src[m++] = n->src[s];
   src[m++] = line, src[m++] = lane;
   return tn__node_make(l->c, &(tn__make){.op = OP_STORE, .src = src, .nsrc = m});
+}
+
+/* Is a copy all there is to do?  It is turned in registers as it is. */
+static bool is_copy(const turn *t) {
+  const tn_node *load = NULL;
+  uint32_t accesses = 0;
+  for (uint32_t i = 0; i < t->p.r.order.n; i++) {
+    const tn_node *n = t->p.r.order.v[i];
+    accesses += tn__is_access(n);
+    if (n->op == OP_STORE && !tn__gate_of(n)) load = n->src[2];
+  }
+  return accesses == 2 && load && tn__is_across(&t->p, load, &t->t) && !tn__gate_of(load);
 }
 
 /* The range of this id, whose length may be written otherwise by now */
@@ -163,5 +190,5 @@ tn_node *tn__turn(tn__lowering *l, tn_node *body) {
   tn_node *from = tn__cut_in(l, &body, x, t.from_side, flat ? AX_UPCAST : AX_LOOP),
           *to = tn__cut_in(l, &body, y, t.to_side, flat ? AX_LOOP : AX_UPCAST);
   body = tn__share_out(l, body, flat ? to : from);
-  return thin || flat ? body : by_tiles(l, body, from, to);
+  return thin || flat || is_copy(&t) ? body : by_tiles(l, body, from, to);
 }

@@ -94,7 +94,8 @@ static int signed_of(int kind) {
   return by_size[tn__size_of(held(kind))];
 }
 
-static const char *type_of(tn__printer *p, int kind) { return tn__print_format(p, "%sx%d", name_of(kind), p->count); }
+const char *tn__lanes_type(tn__printer *p, int kind) { return tn__print_format(p, "%sx%d", name_of(kind), p->count); }
+static const char *type_of(tn__printer *p, int kind) { return tn__lanes_type(p, kind); }
 
 static int column_of(int kind) {
   if (is_index(kind)) return SP_INDEX;
@@ -140,7 +141,7 @@ static void use_math(tn__printer *p) { p->math |= (uint32_t)p->count; }
 
 /* ---- helpers that go lane by lane ---- */
 
-static void need(tn__printer *p, const char *line) {
+void tn__lanes_need(tn__printer *p, const char *line) {
   for (uint32_t i = 0; i < p->needs.n; i++)
     if (!strcmp(p->needs.v[i], line)) return;
   tn__vec_push(&p->c->scratch, &p->needs, line);
@@ -152,7 +153,7 @@ static const char *call(tn__printer *p, const char *name, bool has_form, int to,
   const char *form = instance(p, name);
   if (has_form) use_math(p);
   else
-    need(p, tn__print_format(p, "TN_BY_LANES_%" PRIu32 "(%d, %s, %s, %s, %s)", n, p->count, type_of(p, to),
+    tn__lanes_need(p, tn__print_format(p, "TN_BY_LANES_%" PRIu32 "(%d, %s, %s, %s, %s)", n, p->count, type_of(p, to),
                              type_of(p, from), form, name));
   return n == 1   ? tn__print_format(p, "%s(%s)", form, operand[0])
          : n == 2 ? tn__print_format(p, "%s(%s, %s)", form, operand[0], operand[1])
@@ -168,7 +169,7 @@ static const char *call_one(tn__printer *p, const char *name, const char *x) {
 /* A level may have it in a better form than the compiler's (lanes_c.inc): then the name is a macro. */
 static const char *cast_once(tn__printer *p, int from, int to, const char *x) {
   const char *a = type_of(p, from), *b = type_of(p, to), *name = tn__print_format(p, "tn_cast_%s_%s", a, b);
-  need(p, tn__print_format(p, "#ifndef %s\nTN_CAST(%s, %s)\n#endif", name, a, b));
+  tn__lanes_need(p, tn__print_format(p, "#ifndef %s\nTN_CAST(%s, %s)\n#endif", name, a, b));
   return tn__print_format(p, "%s(%s)", name, x);
 }
 
@@ -398,13 +399,13 @@ static void keep_copied(const tn__printer *p, const tn_node *n, uint32_t s) {
   }
 }
 
-static void find_forms(tn__printer *p, const vector_loop *l) {
+void tn__lanes_forms(tn__printer *p, uint32_t start, uint32_t end) {
   tn__map_init(&p->lane, &p->c->scratch);
   tn__map_init(&p->cells, &p->c->scratch);
-  for (uint32_t i = l->start; i < l->end; i++) {
+  for (uint32_t i = start; i < end; i++) {
     tn_node *n = p->part->ins[i];
     lane_value *v = tn__arena_alloc(&p->c->scratch, sizeof *v);
-    *v = i == l->start ? (lane_value){.form = MOVES, .step = 1} : form_of(p, n);
+    *v = i == start ? (lane_value){.form = MOVES, .step = 1} : form_of(p, n);
     v->copied = n->op == OP_LOAD && v->form == VECTOR && is_half(n->dtype);
     for (uint32_t s = 0; s < n->nsrc; s++) keep_copied(p, n, s);
     tn__map_putp(&p->lane, n, v);
@@ -476,7 +477,7 @@ void tn__lanes_plan(tn__printer *p) {
   for (uint32_t i = 0; i < p->part->n; i++) {
     if (p->part->ins[i]->op != OP_RANGE || p->part->ins[i]->ints[0] != AX_UPCAST) continue;
     vector_loop l = find_loop(p, i);
-    find_forms(p, &l);
+    tn__lanes_forms(p, l.start, l.end);
     l.count = lanes_of(p, &l);
     vector_loop *kept = tn__arena_alloc(&p->c->scratch, sizeof *kept);
     *kept = l;
@@ -699,7 +700,7 @@ static void put_instruction(tn__printer *p, tn_node *n) {
 
 /* What one vector does; rest: the lanes in which there is something to do, NULL: all */
 static void put_turn(tn__printer *p, const vector_loop *l, const char *rest, bool chosen) {
-  find_forms(p, l);
+  tn__lanes_forms(p, l->start, l->end);
   p->inside.chosen = chosen;
   p->rest = NULL;
   if (rest) {
@@ -791,16 +792,25 @@ static void put_short_pieces(tn__printer *p, const vector_loop *l, const char *n
   }
 }
 
-uint32_t tn__lanes_loop(tn__printer *p, uint32_t at) {
+static const vector_loop *loop_at(const tn__printer *p, uint32_t start) {
   uint32_t k = 0;
-  while (p->loops.v[k]->start != at) k++;
-  const vector_loop *l = p->loops.v[k];
+  while (p->loops.v[k]->start != start) k++;
+  return p->loops.v[k];
+}
+
+int tn__lanes_count(const tn__printer *p, uint32_t start, uint32_t *end) {
+  *end = loop_at(p, start)->end;
+  return loop_at(p, start)->count;
+}
+
+uint32_t tn__lanes_loop(tn__printer *p, uint32_t at) {
+  const vector_loop *l = loop_at(p, at);
   tn_node *r = p->part->ins[at], *extent = r->src[0];
   int64_t n, most = r->hi + 1;
   bool constant = tn__const_int(extent, &n);
   const char *count = tn__print_name(p, extent);
   p->count = l->count;
-  find_forms(p, l);
+  tn__lanes_forms(p, l->start, l->end);
   tn__inside_find(p, l->start, l->end);
   tn__print_give(p, r, 'i', p->nloop++);
   if (l->acc && constant) {

@@ -18,6 +18,19 @@ void tn__lanes_plan(tn__printer *p);
 
 /* The vector loop that starts at ins[at]; the index of the instruction behind its END. */
 uint32_t tn__lanes_loop(tn__printer *p, uint32_t at);
+/* turned.c: two loops that copy what lies along the outer one to where it lies along the lanes, or the other way, from
+ * ins[at] on: as blocks that are turned in registers.  The index of the instruction behind them; 0: there are none. */
+enum { TN__LANES_TURNED = 16 }; /* at most so many lanes */
+uint32_t tn__lanes_turned(tn__printer *p, uint32_t at);
+
+/* For these files: what the values of ins[start] .. ins[end - 1] are, the range at `start` being the lanes'; the number
+ * of lanes of the vector loop at `start`, and where its END is; the name of a type of as many (p->count); a line that
+ * makes a helper. */
+void tn__lanes_forms(tn__printer *p, uint32_t start, uint32_t end);
+int tn__lanes_count(const tn__printer *p, uint32_t start, uint32_t *end);
+const char *tn__lanes_type(tn__printer *p, int kind);
+void tn__lanes_need(tn__printer *p, const char *line);
+
 /* Accumulators: of lanes where a vector loop sets them, else plain variables. */
 void tn__lanes_acc(tn__printer *p, tn_node *n);
 void tn__lanes_setacc(tn__printer *p, tn_node *n);

@@ -26,6 +26,7 @@
  *   tn_store_T(p, v)        p[l] = v[l]                tn_store_if_T(p, v, m)    so where m
  *   tn_gather_T(p, i, m)    p[i[l]] where m, else 0 and not read; i of i32; tn_gather_far_T: of i64
  *   tn_scatter_T(p, i, v, m)   p[i[l]] = v[l] where m, lane after lane; tn_scatter_far_T
+ *   tn_turn_T(p, q, r, s, n, m)   p[b q + a] = r[a s + b] for a < min(n, V), b < min(m, V)
  *   tn_first_boolxV(n)      l < n in lane l, n > 0     tn_across_T(x, h)         x[l ^ h] in lane l
  *   tn_pick_T(c, a, b)      c ? a : b, c being a comparison of values as wide as T
  *   tn_where_T(c, a, b)     c ? a : b, c a bool        tn_boolxV(c)              the comparison c as a bool
@@ -61,9 +62,11 @@ static void close_range(tn__printer *p) {
 /* The instruction at ins[at], or the vector loop that starts there; where to go on */
 static uint32_t put_instruction(tn__printer *p, uint32_t at) {
   tn_node *n = p->part->ins[at];
+  uint32_t behind;
   switch (n->op) {
   case OP_RANGE:
     if (n->ints[0] == AX_UPCAST) return tn__lanes_loop(p, at);
+    if ((behind = tn__lanes_turned(p, at))) return behind;
     open_range(p, at);
     break;
   case OP_END: close_range(p); break;

@@ -40,6 +40,7 @@ typedef struct tn__c_reader {
   uint32_t passed;        /* blocks of the function's that the reader has come by */
   int loops;
   bool vectors;                   /* there are some, declared or in expressions alone */
+  bool turns;                     /* blocks are turned: as many turns of a loop at once */
 } reader;
 
 /* A value on its way: in a register; or what can be assigned to. */

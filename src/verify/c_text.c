@@ -327,5 +327,6 @@ tn__c_function *tn__c_text_read_stage(tn_ctx *c, tn__arena *a, const char *text,
   f->ins = r->ins.v, f->n = r->ins.n;
   f->reg = r->reg.v, f->nreg = r->reg.n;
   f->vectors = r->vectors;
+  f->turns = r->turns;
   return f;
 }

@@ -76,7 +76,7 @@ typedef struct tn__c_function {
   uint32_t scratch, cells;          /* places in shared memory that the text declares, */
   int64_t scratch_bytes, cell_bytes; /* and its sizes; -1: the launch's */
   int64_t threads;                  /* of a group, as declared; 0: not */
-  bool vectors;                     /* it has some */
+  bool vectors, turns;              /* it has some; it turns blocks, of as many turns of a loop at once */
 } tn__c_function;
 
 /* The function called `name`, in `a`.  NULL: there is none, or it cannot be read, see why. */

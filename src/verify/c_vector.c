@@ -83,13 +83,14 @@ ex tn__c_lanes_cast(reader *r, ex x, tn__c_type to) {
 
 /* ---- helpers ---- */
 
+enum { CALL_ARGS = 6 };
 typedef struct call {
   reader *r;
   const char *name; /* without its lanes */
   int dtype;        /* that its name ends in; -1: none */
   int sdtype;       /* ... and in front of that, for a conversion */
   uint32_t lanes, narg;
-  ex arg[4];
+  ex arg[CALL_ARGS];
 } call;
 
 static ex argument(call *k, uint32_t i, int dtype) { /* a vector; dtype: -1: any */
@@ -211,6 +212,56 @@ static ex call_across(call *k) {
   return out;
 }
 
+/* The place that lies so many elements behind a pointer */
+static uint32_t place_behind(call *k, uint32_t pointer, uint32_t reg) {
+  uint32_t place = tn__c_cells(k->r, 1);
+  tn__c_put(k->r, (tn__c_ins){
+                      .code = TN__C_PLACE, .dst = place, .a = pointer, .b = reg, .n = (int64_t)tn__size_of(k->dtype)});
+  return place;
+}
+
+static uint32_t pointer(call *k, uint32_t i) {
+  ex p = k->arg[i];
+  tn__c_value(k->r, &p);
+  if (i >= k->narg || p.type.stars != 1 || p.type.dtype != k->dtype) tn__c_refuse(k->r, "a pointer to another type");
+  return p.reg;
+}
+
+/* What follows is done if v < n: where it has to be said up to where. */
+static uint32_t put_if_below(reader *r, uint32_t v, uint32_t n) {
+  uint32_t is = tn__c_cells(r, 1);
+  put_arith(r, TN__C_LT, TN_I64, is, number(r, v), n);
+  return tn__c_put(r, (tn__c_ins){.code = TN__C_UNLESS, .a = is});
+}
+
+/* v * step + add */
+static uint32_t put_line(reader *r, uint32_t v, uint32_t step, uint32_t add) {
+  uint32_t line = tn__c_cells(r, 1), at = tn__c_cells(r, 1);
+  put_arith(r, TN__C_MUL, TN_I64, line, number(r, v), step);
+  put_arith(r, TN__C_ADD, TN_I64, at, line, number(r, add));
+  return at;
+}
+
+static ex call_turn(call *k) {
+  reader *r = k->r;
+  if (k->narg != CALL_ARGS) tn__c_refuse(r, "another number of arguments");
+  uint32_t to = pointer(k, 0), q = scalar(k, 1, TN_I64), from = pointer(k, 2), p = scalar(k, 3, TN_I64),
+           n = scalar(k, 4, TN_I64), m = scalar(k, 5, TN_I64), value = tn__c_cells(r, 1);
+  for (uint32_t a = 0; a < k->lanes; a++) {
+    uint32_t line = put_if_below(r, a, n);
+    for (uint32_t b = 0; b < k->lanes; b++) {
+      uint32_t element = put_if_below(r, b, m);
+      uint32_t load = place_behind(k, from, put_line(r, a, p, b)), store = place_behind(k, to, put_line(r, b, q, a));
+      tn__c_put(r, (tn__c_ins){.code = TN__C_LOAD, .dst = value, .a = load, .dtype = (uint8_t)k->dtype});
+      tn__c_put(r, (tn__c_ins){.code = TN__C_STORE, .a = store, .c = value, .dtype = (uint8_t)k->dtype});
+      r->ins.v[element].n = r->ins.n;
+    }
+    r->ins.v[line].n = r->ins.n;
+  }
+  r->turns = true;
+  return new_vector(r, k->dtype, k->lanes);
+}
+
 static const struct {
   const char *name; /* up to the dtype */
   ex (*make)(call *k);
@@ -220,7 +271,7 @@ static const struct {
     {"tn_store_", call_store},     {"tn_gather_far_", call_gather}, {"tn_gather_", call_gather},
     {"tn_scatter_far_", call_scatter}, {"tn_scatter_", call_scatter}, {"tn_pick_", call_where},
     {"tn_where_", call_where},     {"tn_of_bool_", call_of_bool}, {"tn_cast_", call_cast},
-    {"tn_across_", call_across},   {"tn_", call_bool},
+    {"tn_across_", call_across},   {"tn_turn_", call_turn},       {"tn_", call_bool},
 };
 
 /* A function of scalars, in each lane. */
@@ -270,7 +321,7 @@ bool tn__c_lanes_call(reader *r, const char *s, size_t n, ex *out) {
   if (n >= sizeof name || !(k.lanes = without_lanes(s, n, name, &kept))) return false;
   r->vectors = true;
   r->at++;
-  k.narg = tn__c_arguments(r, k.arg, 4);
+  k.narg = tn__c_arguments(r, k.arg, CALL_ARGS);
   if (call_scalar(&k, kept, out)) return true;
   for (size_t i = 0; i < sizeof helpers / sizeof *helpers; i++) {
     size_t m = strlen(helpers[i].name);

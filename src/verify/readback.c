@@ -30,7 +30,7 @@ typedef struct reading {
   tn__exact *reg;
   tn__c_function *f;
   tn__c_machine m;
-  bool cut, too_long;
+  bool cut, too_long;   /* cut: loops are cut short, unless blocks of their turns are one statement */
   uint64_t steps, used; /* of the linear program: left; at most by some turns */
   tn__sb *why;
 } reading;
@@ -103,7 +103,7 @@ static int64_t next_turn(const reading *r, const tn__ins *i, const turns *t, uin
   if (i->op == AX_GLOBAL) return ++*global < t->n ? t->at[*global] : -1;
   if (now + 1 >= end) return -1;
   bool lanes = i->op == AX_UPCAST && (r->s->kernel->part[r->part].group || r->f->vectors);
-  bool cut = r->cut && !lanes && end > TN__C_LONG && now + 1 == TN__C_SHORTENED;
+  bool cut = r->cut && !r->f->turns && !lanes && end > TN__C_LONG && now + 1 == TN__C_SHORTENED;
   return cut ? end - TN__C_SHORTENED : now + 1;
 }
 
@@ -210,7 +210,7 @@ static bool try_turns(reading *r, const turns *t, uint64_t seed, int64_t lo, int
     return false;
   }
   if (before - r->steps > r->used) r->used = before - r->steps;
-  r->m.cut = r->cut;
+  r->m.cut = r->cut && !r->f->turns;
   r->m.steps = ((before - r->steps + MERGE_STEPS) * (uint64_t)r->m.threads + 1000) * TEXT_STEPS;
   if (!tn__c_machine_run(&r->m, argument, group, groups)) {
     if (r->m.too_long) tn__sb_puts(r->why, "the text takes far more steps");
