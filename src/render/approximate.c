@@ -1,7 +1,8 @@
-/* Which f32 values need not be rounded correctly: those from which nothing comes but values of bf16 and f16, which have
- * 8 and 11 bits of the 24.  For them a language may have shorter functions (dialect.h, `approximate`).  What jumps, is
- * stored or turned into an integer keeps every bit, and so does all that it is computed from, but through ops whose
- * response is STABLE; in mode strict, everything does. */
+/* Which values need not be computed to all bits of f32: those from which nothing comes but values of bf16 and f16, which
+ * have 8 and 11 bits of the 24, and functions of these themselves, which are rounded to them at once.  For them a
+ * language may have shorter functions (dialect.h, `approximate`).  What jumps, is stored or turned into an integer keeps
+ * every bit, and so does all that it is computed from, but through ops whose response is STABLE; in mode strict,
+ * everything does. */
 #include "render/c_like.h"
 
 typedef struct search {
@@ -48,9 +49,11 @@ void tn__print_find_approximate(tn__printer *p) {
     s.changed = false;
     for (uint32_t i = p->part->n; i && i--;) visit(&s, p->part->ins[i]);
   }
-  for (uint32_t i = 0; i < p->part->n; i++)
-    if (p->part->ins[i]->dtype == TN_F32 && !is_precise(&s, p->part->ins[i]))
-      tn__map_put(&p->approximate, (uintptr_t)p->part->ins[i], 1);
+  for (uint32_t i = 0; i < p->part->n; i++) {
+    const tn_node *n = p->part->ins[i];
+    bool half = n->dtype == TN_BF16 || n->dtype == TN_F16, function = tn__ops[n->op].rounding == RN_LIBRARY;
+    if (half ? function : n->dtype == TN_F32 && !is_precise(&s, n)) tn__map_put(&p->approximate, (uintptr_t)n, 1);
+  }
 }
 
 bool tn__print_is_approximate(const tn__printer *p, const tn_node *n) {

@@ -208,8 +208,10 @@ static const char *scalar_text(tn__printer *p, tn_node *n, bool *rounds) {
   *rounds = false;
   if (n->op == OP_CAST) return cast_text(p, skind, kind, operand[0], rounds);
   if (n->op == OP_BITCAST) return bitcast_text(p, skind, kind, operand[0]);
-  if (tn__print_is_approximate(p, n) && p->d->approximate[n->op])
-    return fill(p, p->d->approximate[n->op], kind, skind, operand);
+  if (tn__print_is_approximate(p, n) && p->d->approximate[n->op]) {
+    *rounds = p->d->round[kind];
+    return fill(p, p->d->approximate[n->op], value_kind(kind), value_kind(skind), operand);
+  }
   if (n->src[first]->dtype != TN__INDEX) return exact_text(p, n->op, kind, skind, operand, rounds);
   int compute = index_kind(p, n);
   for (uint32_t i = first; compute == TN__INDEX && i < n->nsrc; i++)

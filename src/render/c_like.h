@@ -21,7 +21,7 @@ typedef struct tn__printer {
   tn__map name;   /* node -> its text */
   tn__map cells;  /* of a vector loop: values of half floats as they stand in memory -> their name */
   tn__map stored; /* value of a STORE -> the text of what it was before rounding, NULL if there is none */
-  tn__map approximate;   /* values of f32 that need not be correctly rounded */
+  tn__map approximate;   /* values that need not be computed to all bits of f32 */
   uint32_t nvalue, nloop, nacc;
   int depth;
   tn__vec(tn__open_loop) open;

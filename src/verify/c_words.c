@@ -73,11 +73,6 @@ static const struct {
     {"tn_f16_round", TN__C_ROUND, 0, TN_F16, TN_F32, 1, TN_F32, 0},
     {"tn_bf16_round", TN__C_ROUND, 0, TN_BF16, TN_F32, 1, TN_F32, 0},
     {"tn_philox_u64", TN__C_EVAL, OP_PHILOX, TN_U32, TN_U64, 3, TN_U32, 0},
-    {"tn_near_exp", TN__C_EVAL, OP_EXP, TN_F32, TN_F32, 1, TN_F32, 1},
-    {"tn_near_exp2", TN__C_EVAL, OP_EXP2, TN_F32, TN_F32, 1, TN_F32, 1},
-    {"tn_near_tanh", TN__C_EVAL, OP_TANH, TN_F32, TN_F32, 1, TN_F32, 1},
-    {"tn_near_sqrt", TN__C_EVAL, OP_SQRT, TN_F32, TN_F32, 1, TN_F32, 1},
-    {"tn_near_div", TN__C_EVAL, OP_DIV, TN_F32, TN_F32, 2, TN_F32, 1},
     /* a divisor with its reciprocal behind it is a value like the divisor here */
     {"tn_prepare", TN__C_MOVE, 0, TN_F32, TN_F32, 1, TN_F32, 0},
     {"tn_div_by", TN__C_EVAL, OP_DIV, TN_F32, TN_F32, 2, TN_F32, 0},
@@ -104,6 +99,17 @@ static bool is_conversion(const char *s, size_t n, tn__c_call *out) {
   return false;
 }
 
+/* tn_near_<op>: of f32, for what becomes a half float */
+static bool is_near(const char *s, size_t n, tn__c_call *out) {
+  static const char prefix[] = "tn_near_";
+  const size_t k = sizeof prefix - 1;
+  if (n <= k || memcmp(s, prefix, k)) return false;
+  int op = tn__op_parse(s + k, n - k);
+  if (op < 0 || tn__ops[op].group < G_UNARY || tn__ops[op].group > G_BINARY) return false;
+  *out = (tn__c_call){TN__C_EVAL, (uint8_t)op, TN_F32, TN_F32, (uint8_t)tn__ops[op].min_src, TN_F32, true};
+  return true;
+}
+
 bool tn__c_word_is_call(const char *s, size_t n, tn__c_call *out) {
   for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
     if (!is_word(others[i].name, s, n)) continue;
@@ -111,6 +117,7 @@ bool tn__c_word_is_call(const char *s, size_t n, tn__c_call *out) {
                         others[i].result, others[i].near};
     return true;
   }
+  if (is_near(s, n, out)) return true;
   if (n < 4 || memcmp(s, "tn_", 3)) return false;
   if (is_conversion(s + 3, n - 3, out)) return true;
   for (int op = 0; op < OP_COUNT; op++) { /* tn_<op>_<dtype>: of values of the dtype */

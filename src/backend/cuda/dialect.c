@@ -32,14 +32,20 @@ static const tn__group_words words = {
 };
 
 static const char *const approximate[OP_COUNT] = {
-    [OP_EXP] = "tn_near_exp($0)",     [OP_EXP2] = "tn_near_exp2($0)", [OP_TANH] = "tn_near_tanh($0)",
+    [OP_EXP] = "tn_near_exp($0)",     [OP_EXP2] = "tn_near_exp2($0)",   [OP_EXPM1] = "tn_near_expm1($0)",
+    [OP_LOG] = "tn_near_log($0)",     [OP_LOG2] = "tn_near_log2($0)",   [OP_LOG10] = "tn_near_log10($0)",
+    [OP_LOG1P] = "tn_near_log1p($0)", [OP_SIN] = "tn_near_sin($0)",     [OP_COS] = "tn_near_cos($0)",
+    [OP_ATAN] = "tn_near_atan($0)",   [OP_SINH] = "tn_near_sinh($0)",   [OP_COSH] = "tn_near_cosh($0)",
+    [OP_TANH] = "tn_near_tanh($0)",   [OP_ASINH] = "tn_near_asinh($0)", [OP_ACOSH] = "tn_near_acosh($0)",
+    [OP_ATANH] = "tn_near_atanh($0)", [OP_ERF] = "tn_near_erf($0)",     [OP_ATAN2] = "tn_near_atan2($0, $1)",
     [OP_DIV] = "tn_near_div($0, $1)", [OP_SQRT] = "tn_near_sqrt($0)",
 };
 
 const tn__dialect tn__dialect_cuda = {
     .name = "cuda",
     .head = (const char *const[]){tn__embed_math_cuda_inc, tn__embed_math_inc, tn__embed_integers_cuda_inc,
-                                  tn__embed_native_cuda_inc, tn__embed_kernel_inc, NULL},
+                                  tn__embed_native_cuda_inc, tn__embed_near_cuda_inc,
+                                  tn__embed_kernel_inc, NULL},
     TN__COMMON_TYPES("bool", "f64"),
     .value[TN__INDEX32] = "i32",
     TN__COMMON_SPELLINGS_BUT("tn_neg_$t($0)", "tn_eq_$n($0, $1)", "tn_ne_$n($0, $1)"),

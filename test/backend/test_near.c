@@ -1,0 +1,109 @@
+/* Shorter functions for half floats (ir/near_cuda.inc), on a processor that is as wrong as the one they are for may be:
+ * to 2^-16, with all that is no number as it must be. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef float f32;
+typedef uint32_t u32;
+#define TN_FN static
+#define TN_INF INFINITY
+#define TN_LN2 0x1.62e43p-1f
+#define TN_LOG10_2 0x1.344p-2f
+#define TN_LOG10_2_LOW 0x1.3509f8p-18f
+#define TN_LOG2E 0x1.715476p+0f
+#define TN_HALF_PI 0x1.921fb6p+0f
+#define TN_HALF_PI_LOW -0x1.777a5cp-25f
+#define TN_MAGIC 0x1.8p23f
+
+/* How far the processor is off, in parts of what its definition allows: -1, 0 or 1 */
+static float off;
+static f32 wrong(double x, double by) { return (f32)(x * (1 + (double)off * by)); }
+static f32 tn_hard_exp2(f32 x) { return wrong(exp2((double)x), 0x1p-22); }
+static f32 tn_hard_exp2_flush(f32 x) { return x < -126 ? 0 : tn_hard_exp2(x); }
+static f32 tn_hard_log2(f32 x) { /* near 1 it is the difference that has a bound */
+  double y = log2((double)x);
+  return x > 0.5f && x < 2 ? (f32)(y + (double)off * 0x1p-22) : wrong(y, 0x1p-22);
+}
+static f32 tn_hard_sqrt(f32 x) { return wrong(sqrt((double)x), 0x1p-23); }
+static f32 tn_hard_reciprocal(f32 x) { return wrong(1 / (double)x, 0x1p-23); }
+static f32 tn_hard_div(f32 x, f32 y) { return wrong((double)x / (double)y, 0x1p-22); }
+static f32 tn_fma_f32(f32 x, f32 y, f32 z) { return fmaf(x, y, z); }
+static f32 tn_sin_f32(f32 x) { return (f32)sin((double)x); }
+static f32 tn_cos_f32(f32 x) { return (f32)cos((double)x); }
+static u32 tn_f32_bits(f32 x) {
+  u32 bits;
+  memcpy(&bits, &x, sizeof bits);
+  return bits;
+}
+static f32 of_bits(u32 bits) {
+  f32 x;
+  memcpy(&x, &bits, sizeof x);
+  return x;
+}
+#include "ir/near_cuda.inc"
+
+static const struct {
+  const char *name;
+  f32 (*near)(f32 x);
+  double (*exact)(double x);
+} functions[] = {
+#define ROW(name) {#name, tn_near_##name, name}
+    ROW(exp),  ROW(exp2),  ROW(expm1), ROW(tanh), ROW(log),  ROW(log2), ROW(log10), ROW(log1p), ROW(sinh), ROW(cosh),
+    ROW(sqrt), ROW(asinh), ROW(acosh), ROW(atanh), ROW(atan), ROW(erf),  ROW(sin),   ROW(cos)};
+
+static const double LEAST = 0x1p-126; /* of what is smaller, halves have few bits or none */
+
+/* a choice of words: as a half float both would be the same, but for the last bit's next neighbours */
+static bool agrees(f32 got, double want) {
+  if (isnan(want)) return isnan(got);
+  if (isinf((f32)want)) return (double)got == want || fabs((double)got) > 0x1.fffp127;
+  if (!isfinite(got)) return fabs(want) > 0x1.fffp127;
+  if (!signbit(got) != !signbit(want)) return false;
+  return fabs((double)got - want) <= 0x1p-16 * fmax(fabs(want), LEAST);
+}
+
+/* All that a bf16 is, with some bits behind it: 0, 1 and those of a half float */
+static f32 number(u32 i) { return of_bits(i << 13); }
+enum { NUMBERS = 1 << 19 };
+
+static void of_one(void **state) {
+  (void)state;
+  for (size_t f = 0; f < sizeof functions / sizeof *functions; f++)
+    for (off = -1; off <= 1; off++)
+      for (u32 i = 0; i < NUMBERS; i++) {
+        f32 x = number(i), got = functions[f].near(x);
+        double want = functions[f].exact((double)x);
+        if (!agrees(got, want)) fail_msg("%s(%a), off by %g: %a, not %a", functions[f].name, (double)x, (double)off,
+                                         (double)got, want);
+      }
+}
+
+static void of_two(void **state) {
+  (void)state;
+  for (off = -1; off <= 1; off++)
+    for (u32 i = 0; i < NUMBERS; i += 577)
+      for (u32 k = 0; k < NUMBERS; k += 599) {
+        f32 y = number(i), x = number(k);
+        if (!agrees(tn_near_atan2(y, x), atan2((double)y, (double)x)))
+          fail_msg("atan2(%a, %a): %a", (double)y, (double)x, (double)tn_near_atan2(y, x));
+        if (!agrees(tn_near_div(y, x), (double)y / (double)x)) fail_msg("%a / %a", (double)y, (double)x);
+      }
+  static const f32 special[] = {0, -0.0f, 1, -1, INFINITY, -INFINITY, NAN};
+  enum { SPECIALS = sizeof special / sizeof *special };
+  for (int i = 0; i < SPECIALS * SPECIALS; i++) {
+    f32 y = special[i / SPECIALS], x = special[i % SPECIALS];
+    if (!agrees(tn_near_atan2(y, x), atan2((double)y, (double)x))) fail_msg("atan2(%a, %a)", (double)y, (double)x);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(of_one), cmocka_unit_test(of_two)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
