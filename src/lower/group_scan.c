@@ -105,20 +105,23 @@ static int64_t beside_of(const scan *s, double rows) {
   return n;
 }
 
-/* Columns side by side are as many as lie in what memory gives at once, or all that there are.  Neighbours are as few
- * as a usual group can have, or as the largest one, and only if that has too little room columns are fewer. */
-static void choose_columns(scan *s, double rows, int64_t columns) {
+/* Threads for loops of so many neighbours each */
+static int64_t threads_for(const scan *s, int64_t own) { return power_above((s->turns + own - 1) / own); }
+
+/* Columns side by side are as many as lie in what memory gives at once, or all that there are.  Neighbours are as few as
+ * a usual group can have, or, of longer loops, as many as leave room for two groups in a unit, one of which loads while
+ * the other stores.  Only if threads cannot hold all, columns are fewer. */
+static void choose_columns(scan *s, double rows, const tn_node *columns, size_t stored) {
   const tn__target *t = s->l->target;
   int64_t most = power_above(t->group / 2 + 1), usual = USUAL_THREADS < most ? USUAL_THREADS : most;
-  int64_t wide = tn__scan_columns(t, tn__size_of(s->nothing->dtype), columns);
-  int64_t own = FEWEST_OWN, largest = tn__scan_tile(t, tn__size_of(s->nothing->dtype)) / most;
-  while (own < TN__SCAN_OWN && (power_above((s->turns + own - 1) / own) * wide > usual || !are_enough(s, own))) own *= 2;
-  while (own < largest && power_above((s->turns + own - 1) / own) * wide > most) own *= 2;
-  s->own = own;
-  s->threads = power_above((s->turns + own - 1) / own);
+  int64_t own = FEWEST_OWN, wide = tn__scan_columns(t, stored, columns->hi + 1);
+  int64_t largest = tn__scan_tile(t, tn__size_of(s->nothing->dtype)) / most;
+  while (own < TN__SCAN_OWN && (threads_for(s, own) * wide > usual || !are_enough(s, own))) own *= 2;
+  while (own < largest && threads_for(s, own) * wide > most / 2) own *= 2;
+  s->threads = threads_for(s, own);
   s->own = (s->turns + s->threads - 1) / s->threads;
   s->beside = wide;
-  if (s->threads < t->subgroup || s->threads * wide > most) { /* whole steps of threads */
+  if (s->threads < t->subgroup || s->threads * wide > most) { /* groups are made of whole steps of threads */
     s->beside = power_above(wide);
     while (s->threads * s->beside > most) s->beside /= 2;
     while (s->threads * s->beside < usual && rows > 2.0 * (double)s->beside * t->units) s->beside *= 2;
@@ -361,9 +364,11 @@ static tn_node *find_sum(scan *s, tn_node *body) {
   return sum;
 }
 
-/* The terms of other sums, a turn for each of the threads: beyond the last one they add nothing. */
+/* The terms of other sums, a turn for each of the threads: beyond the last one they add nothing.  Of columns each
+ * thread has its own, which are few. */
 static tn_node *share_out(scan *s, const tn__survey *v, tn_node *body) {
   tn_ctx *c = s->c;
+  if (s->across) return body;
   for (uint32_t i = 0; i < v->r.order.n; i++) {
     tn_node *n = v->r.order.v[i], *x = n->op == OP_REDUCE && n != s->of->sum ? n->src[1] : NULL, *cut[2];
     if (!x) continue;
@@ -378,9 +383,10 @@ static tn_node *share_out(scan *s, const tn__survey *v, tn_node *body) {
   return body;
 }
 
-/* The loop around along which all that is stored lies side by side in memory, and not along the turns; NULL: none */
+/* The loop around along which all that is stored lies side by side in memory, and not along the turns; NULL: none.
+ * *stored: the size of an element. */
 /* a choice: any is right */
-static tn_node *columns_of(const scan *s, const tn__survey *v, uint64_t around) {
+static tn_node *columns_of(const scan *s, const tn__survey *v, uint64_t around, size_t *stored) {
   tn_node *columns = NULL;
   uint32_t turn = (uint32_t)tn__range_at(&v->r, s->of->turn);
   for (uint32_t i = 0; i < v->r.order.n; i++) {
@@ -388,6 +394,8 @@ static tn_node *columns_of(const scan *s, const tn__survey *v, uint64_t around) 
     if (x->op != OP_STORE) continue;
     int64_t along = tn__stride(&v->r, x->src[1], turn);
     if (along == 1 || along == -1) return NULL;
+    size_t size = tn__size_of(x->src[0]->dtype);
+    if (!*stored || size < *stored) *stored = size;
     for (uint32_t k = 0; k < v->r.n; k++)
       if ((around >> k & 1) && tn__stride(&v->r, x->src[1], k) == 1 && tn__is_const(v->r.range[k]->src[0]))
         columns = v->r.range[k];
@@ -403,13 +411,15 @@ static bool comes_before(const tn_node *x, const tn_node *other, const tn_node *
 /* The loops around the turn's become one, of which a group may have several turns side by side; columns turn fastest. */
 static void take_rows(scan *s, const tn__survey *v) {
   tn_ctx *c = s->c;
-  bool others = false; /* which are the same for all threads of a group only if it goes along one loop */
+  int64_t others = 0; /* which are the same for all threads of a group only if it goes along one loop */
   for (uint32_t i = 0; i < v->r.order.n; i++)
-    others |= v->r.order.v[i]->op == OP_REDUCE && v->r.order.v[i] != s->of->sum;
+    if (v->r.order.v[i]->op == OP_REDUCE && v->r.order.v[i] != s->of->sum && v->r.order.v[i]->src[1]->hi >= others)
+      others = v->r.order.v[i]->src[1]->hi + 1;
   uint64_t around = v->outputs & ~(1ull << tn__range_at(&v->r, s->of->turn));
-  tn_node *columns = others ? NULL : columns_of(s, v, around);
+  size_t stored = 0;
+  tn_node *columns = others > TN__THREADS_TURNS ? NULL : columns_of(s, v, around, &stored);
   s->across = columns != NULL;
-  if (columns) choose_columns(s, tn__volume(v, around), columns->hi + 1);
+  if (columns) choose_columns(s, tn__volume(v, around), columns, stored);
   else choose_sizes(s, v, others ? 1 : tn__volume(v, around));
   s->rows = tn__int(c, 1);
   for (uint32_t k = 0; k < v->r.n; k++) {

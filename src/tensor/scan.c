@@ -19,8 +19,11 @@ enum {
   LITTLE = 8,           /* elements beside an axis along which neighbours still lie close together */
   ENOUGH = 2,           /* times as many threads as run in step, for each unit */
   FEWEST_OF_THREAD = 4, /* elements, where there are too few for all units otherwise, */
-  GROUPS_OF_UNIT = 8    /* each of which has so many blocks */
+  GROUPS_OF_UNIT = 8,   /* each of which has so many blocks */
+  BEYOND = 2,           /* times as long as from a unit's own cache an element takes from beyond it */
+  NEXT_LAUNCHES = 2     /* kernels more where blocks are summed up before */
 };
+static const double SUMMED_FIRST = 1.5; /* reading twice for once, and storing */
 
 static tn_node *unit_like(tn_ctx *c, tn__op op, tn_node *x) {
   return tn__literal_like(c, x, op == OP_PROD ? 1 : 0);
@@ -82,24 +85,26 @@ static double elements(const tn_node *x) {
   return all;
 }
 
-/* How long a pass takes, of those over a tensor, if so many groups are busy with it: in elements that are moved */
+/* How long it takes to read all and to store as many, if so many groups are busy with it: as memory does, or as each of
+ * their units */
 /* a choice: any is right */
-static double moved(const tn__target *t, double all, double groups) {
-  return groups < t->units ? all * t->units / groups : all;
+static double move_once(const tn__target *t, double all, double groups) {
+  double memory = t->balance > 0 ? (double)t->balance : 1, unit = BEYOND * (double)t->fetch;
+  return 2 * all * fmax(memory, unit * t->units / groups);
 }
 
 /* On devices of groups: columns that threads have one each, as long as there are enough of them; longer ones as they
- * are, if the threads of a group can hold all of those that they go along, and reading all of it once by as many groups
- * takes less than twice by more, and two launches more.  Else blocks for all units. */
+ * are, if the threads of a group can hold all of those that they go along, and to read them once, by as many groups as
+ * there are then, takes no longer than twice by more groups and by more kernels.  Else blocks for all units. */
 /* a choice: any is right */
 static int64_t block_of_columns(const tn__target *t, const tn_node *x, uint32_t axis, int64_t n) {
   double all = elements(x), threads = (double)t->units * ENOUGH * t->subgroup, columns = between(x, axis);
   size_t size = tn__size_of(tn__dtype_acc(x->dtype));
   int64_t wide = tn__scan_columns(t, size, (int64_t)fmin(columns, INT32_MAX)), tile = tn__scan_tile(t, size);
   if (n <= TN__THREADS_TURNS) return all >= threads * (double)n ? n : 0;
-  double balance = t->balance > 0 ? (double)t->balance : 1;
-  double whole = balance * 2 * moved(t, all, all / (double)(n * wide));
-  if (n <= tile / wide && whole <= balance * 3 * all + 2 * tn__target_launch_guess(t)) return n;
+  double once = move_once(t, all, all / (double)(n * wide));
+  double by_blocks = SUMMED_FIRST * move_once(t, all, t->units) + NEXT_LAUNCHES * tn__target_launch_guess(t);
+  if (n <= tile / wide && once <= by_blocks) return n;
   int64_t block = 2 * TN__THREADS_TURNS;
   while (block * 2 <= tile / wide && block * wide < (int64_t)tn__usual_group(t) * TN__SCAN_OWN &&
          (double)(block * wide) * t->units * GROUPS_OF_UNIT < all)
