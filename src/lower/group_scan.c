@@ -108,9 +108,9 @@ static int64_t beside_of(const scan *s, double rows) {
 /* Threads for loops of so many neighbours each */
 static int64_t threads_for(const scan *s, int64_t own) { return power_above((s->turns + own - 1) / own); }
 
-/* Columns side by side are as many as lie in what memory gives at once, or all that there are.  Neighbours are as few as
- * a usual group can have, or, of longer loops, as many as leave room for two groups in a unit, one of which loads while
- * the other stores.  Only if threads cannot hold all, columns are fewer. */
+/* Columns side by side are as many as lie in what memory gives at once, or all that there are.  Neighbours are as few
+ * as a usual group can have, or, of longer loops, as many as leave room for two groups in a unit, one of which loads
+ * while the other stores.  Only if threads cannot hold all, columns are fewer. */
 static void choose_columns(scan *s, double rows, const tn_node *columns, size_t stored) {
   const tn__target *t = s->l->target;
   int64_t most = power_above(t->group / 2 + 1), usual = USUAL_THREADS < most ? USUAL_THREADS : most;
@@ -408,7 +408,8 @@ static bool comes_before(const tn_node *x, const tn_node *other, const tn_node *
   return other == columns || (x != columns && tn__id_of(x) < tn__id_of(other));
 }
 
-/* The loops around the turn's become one, of which a group may have several turns side by side; columns turn fastest. */
+/* The loops around the turn's become one, of which a group may have several turns side by side; columns turn
+ * fastest. */
 static void take_rows(scan *s, const tn__survey *v) {
   tn_ctx *c = s->c;
   int64_t others = 0; /* which are the same for all threads of a group only if it goes along one loop */
