@@ -133,7 +133,7 @@ bool tn__scatter_lines(tn_ctx *c, const tn_node *n, tn__lines *out) {
   for (uint32_t i = 0; i < to->rank; i++)
     if (!tn__const_int(to->dim[i], &size[i]) || size[i] < 1) return false;
   if (to->op == OP_WHERE && is_splat(to->src[2], &nowhere) && nowhere < 0) inside = to->src[0], sum = to->src[1];
-  if (!take_apart(sum, &f)) return false;
+  if (!take_apart(sum, &f) || sum->lo < 0 || sum->hi >= places) return false; /* so that none has wrapped */
   while (axis < to->rank && !is_along(&f, size, to->rank, axis, places, out)) axis++;
   if (axis == to->rank) return false;
   out->number = f.number;

@@ -122,7 +122,8 @@ static tn_node *by_asking_lines(tn_ctx *c, const tn__lines *l, tn_node *upd, boo
   tn__dims line = {.rank = 3, .d = {tn__int(c, l->outer), tn__int(c, l->updates), tn__int(c, l->inner)}};
   tn__dims all = {.rank = 4, .d = {line.d[0], tn__int(c, l->places), line.d[1], line.d[2]}};
   tn_node *number = before ? in_memory(c, l->number) : l->number, *own = tn__place(c, &all, 1);
-  number = tn__expand(c, tn__add_axis(c, tn__reshape(c, number, line.d, 3), 1), all.d);
+  number = tn__add_axis(c, tn__reshape(c, tn__cast(c, number, TN_I64), line.d, 3), 1);
+  number = tn__expand(c, number, all.d);
   upd = tn__reshape(c, tn__acc(c, before ? in_memory(c, upd) : upd), line.d, 3);
   upd = tn__expand(c, tn__add_axis(c, upd, 1), all.d);
   tn_node *goes = tn__where(c, tn__op2(c, OP_EQ, number, own), upd, tn__literal_like(c, upd, 0));
