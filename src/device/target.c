@@ -111,6 +111,24 @@ double tn__target_launch_guess(const tn__target *t) {
   return t->launch > 0 ? tn__target_launch_work(t) : USUAL_LAUNCH;
 }
 
+/* Half of a unit's registers, or what a thread has of rows, if that is not said; no more than twice that: threads that
+ * have more wait longer than others of their unit compute. */
+/* a choice: either is right */
+int64_t tn__scan_tile(const tn__target *t, size_t size) {
+  int64_t threads = 1, own = TN__SCAN_OWN;
+  while (2 * threads <= t->group) threads *= 2;
+  int64_t held = (int64_t)(t->registers / 2 / size) / threads;
+  if (held) own = held < own ? held : held < 2 * own ? own : 2 * own;
+  return own * threads;
+}
+
+/* Memory's cache gives two sectors that lie side by side in the time of one. */
+/* a choice: either is right */
+int64_t tn__scan_columns(const tn__target *t, size_t size, int64_t columns) {
+  int64_t wide = 2 * t->sector / (int64_t)size;
+  return wide < 1 ? 1 : wide < columns ? wide : columns;
+}
+
 /* a choice: either is right */
 double tn__target_launch_bytes(const tn__target *t) {
   return t->balance > 0 ? tn__target_launch_work(t) / (double)t->balance * sizeof(float) : 0;

@@ -82,6 +82,10 @@ static inline int tn__usual_group(const tn__target *t) { return t->unit_threads 
  * a thread takes one after the other (TN__THREADS_TURNS). */
 enum { TN__SCAN_OWN = 16, TN__THREADS_TURNS = 64 };
 static inline int64_t tn__scan_turns(const tn__target *t) { return (int64_t)t->group * TN__SCAN_OWN; }
+/* Of columns, of elements of so many bytes: elements that the threads of a group hold at most, and how many columns
+ * they go along side by side. */
+int64_t tn__scan_tile(const tn__target *t, size_t size);
+int64_t tn__scan_columns(const tn__target *t, size_t size, int64_t columns);
 
 /* By plain loops: a thread computes as many elements as it may access at once, which share what it loads of one factor.
  * By tiles: they compute what is outside of the edges, too, begin and end, and fetch each factor once for a tile; an

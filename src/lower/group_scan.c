@@ -9,11 +9,14 @@
  *   each adds up the lines before its own, and those of its own line before itself, and adds that to all it kept.
  *
  * So all of a group wait for each other as often as there are steps, however many they are, and the order of additions
- * is a fixed one.  Short loops take few threads each: a group goes along several of them side by side.  Sums from the
- * end on number threads, and their neighbours, from the last one.  What lies beyond the last turn is neither loaded nor
- * stored, and counts for none.
+ * is a fixed one.  Short loops take few threads each: a group goes along several of them side by side.  Where what is
+ * stored lies across the turns (columns), loops beside each other are the group's lanes next to each other, so that
+ * these access memory as it lies; there is no wide access along the turns then, and neighbours may be any number.  Sums
+ * from the end on number threads, and their neighbours, from the last one.  What lies beyond the last turn is neither
+ * loaded nor stored, and counts for none.
  *
- * Steps noted: scan(a,TxN): loop a by T threads, N neighbours each; beside(Q): Q such loops in a group. */
+ * Steps noted: scan(a,TxN): loop a by T threads, N neighbours each; beside(Q): Q such loops in a group; across(Q): so,
+ * of columns. */
 #include "ir/build.h"
 #include "ir/eval.h"
 #include "lower/lower.h"
@@ -33,6 +36,7 @@ typedef struct scan {
   const tn__run *of;
   int64_t turns, threads, own, line; /* of a loop: threads, neighbours of each, threads of a line */
   int64_t beside;                    /* loops that a group goes along at once */
+  bool across;                       /* which are its lanes next to each other */
   tn__op by;
   tn_node *nothing;                  /* what changes no sum */
   tn_node *gone[TN__MAX_RANGES];     /* the loops that lanes and neighbours stand for, the turn's last */
@@ -101,6 +105,31 @@ static int64_t beside_of(const scan *s, double rows) {
   return n;
 }
 
+/* Threads for loops of so many neighbours each */
+static int64_t threads_for(const scan *s, int64_t own) { return power_above((s->turns + own - 1) / own); }
+
+/* Columns side by side are as many as lie in what memory gives at once, or all that there are.  Neighbours are as few
+ * as a usual group can have, or, of longer loops, as many as leave room for two groups in a unit, one of which loads
+ * while the other stores.  Only if threads cannot hold all, columns are fewer. */
+static void choose_columns(scan *s, double rows, const tn_node *columns, size_t stored) {
+  const tn__target *t = s->l->target;
+  int64_t most = power_above(t->group / 2 + 1), usual = USUAL_THREADS < most ? USUAL_THREADS : most;
+  int64_t own = FEWEST_OWN, wide = tn__scan_columns(t, stored, columns->hi + 1);
+  int64_t largest = tn__scan_tile(t, tn__size_of(s->nothing->dtype)) / most;
+  while (own < TN__SCAN_OWN && (threads_for(s, own) * wide > usual || !are_enough(s, own))) own *= 2;
+  while (own < largest && threads_for(s, own) * wide > most / 2) own *= 2;
+  s->threads = threads_for(s, own);
+  s->own = (s->turns + s->threads - 1) / s->threads;
+  s->beside = wide;
+  if (s->threads < t->subgroup || s->threads * wide > most) { /* groups are made of whole steps of threads */
+    s->beside = power_above(wide);
+    while (s->threads * s->beside > most) s->beside /= 2;
+    while (s->threads * s->beside < usual && rows > 2.0 * (double)s->beside * t->units) s->beside *= 2;
+    while (s->threads * s->beside < t->subgroup) s->beside *= 2;
+  }
+  s->line = line_for(s->threads);
+}
+
 /* All of them are powers of two: lines and loops begin at lanes that they divide. */
 static void choose_sizes(scan *s, const tn__survey *v, double rows) {
   int64_t most = power_above(s->l->target->group / 2 + 1);
@@ -154,8 +183,12 @@ static tn_node *rest(scan *s, tn_node *x, int64_t by, int64_t all) {
   return by == all ? x : by == 1 ? tn__int(s->c, 0) : tn__op2(s->c, OP_MOD, x, tn__int(s->c, by));
 }
 
-static tn_node *row_of(scan *s, tn_node *lane) { return over(s, lane, s->threads, group_of(s)); }
-static tn_node *thread_of(scan *s, tn_node *lane) { return rest(s, lane, s->threads, group_of(s)); }
+static tn_node *row_of(scan *s, tn_node *lane) {
+  return s->across ? rest(s, lane, s->beside, group_of(s)) : over(s, lane, s->threads, group_of(s));
+}
+static tn_node *thread_of(scan *s, tn_node *lane) {
+  return s->across ? over(s, lane, s->beside, group_of(s)) : rest(s, lane, s->threads, group_of(s));
+}
 
 static tn_node *turn_at(scan *s, tn_node *lane, tn_node *by) {
   return tn__add(s->c, tn__mul(s->c, thread_of(s, lane), tn__int(s->c, s->own)), by);
@@ -331,9 +364,11 @@ static tn_node *find_sum(scan *s, tn_node *body) {
   return sum;
 }
 
-/* The terms of other sums, a turn for each of the threads: beyond the last one they add nothing. */
+/* The terms of other sums, a turn for each of the threads: beyond the last one they add nothing.  Of columns each
+ * thread has its own, which are few. */
 static tn_node *share_out(scan *s, const tn__survey *v, tn_node *body) {
   tn_ctx *c = s->c;
+  if (s->across) return body;
   for (uint32_t i = 0; i < v->r.order.n; i++) {
     tn_node *n = v->r.order.v[i], *x = n->op == OP_REDUCE && n != s->of->sum ? n->src[1] : NULL, *cut[2];
     if (!x) continue;
@@ -348,19 +383,50 @@ static tn_node *share_out(scan *s, const tn__survey *v, tn_node *body) {
   return body;
 }
 
-/* The loops around the turn's become one, of which a group may have several turns side by side. */
+/* The loop around along which all that is stored lies side by side in memory, and not along the turns; NULL: none.
+ * *stored: the size of an element. */
+/* a choice: any is right */
+static tn_node *columns_of(const scan *s, const tn__survey *v, uint64_t around, size_t *stored) {
+  tn_node *columns = NULL;
+  uint32_t turn = (uint32_t)tn__range_at(&v->r, s->of->turn);
+  for (uint32_t i = 0; i < v->r.order.n; i++) {
+    const tn_node *x = v->r.order.v[i];
+    if (x->op != OP_STORE) continue;
+    int64_t along = tn__stride(&v->r, x->src[1], turn);
+    if (along == 1 || along == -1) return NULL;
+    size_t size = tn__size_of(x->src[0]->dtype);
+    if (!*stored || size < *stored) *stored = size;
+    for (uint32_t k = 0; k < v->r.n; k++)
+      if ((around >> k & 1) && tn__stride(&v->r, x->src[1], k) == 1 && tn__is_const(v->r.range[k]->src[0]))
+        columns = v->r.range[k];
+  }
+  return columns;
+}
+
+/* In the order of loops, columns last */
+static bool comes_before(const tn_node *x, const tn_node *other, const tn_node *columns) {
+  return other == columns || (x != columns && tn__id_of(x) < tn__id_of(other));
+}
+
+/* The loops around the turn's become one, of which a group may have several turns side by side; columns turn
+ * fastest. */
 static void take_rows(scan *s, const tn__survey *v) {
   tn_ctx *c = s->c;
-  bool others = false; /* which are the same for all threads of a group only if it goes along one loop */
+  int64_t others = 0; /* which are the same for all threads of a group only if it goes along one loop */
   for (uint32_t i = 0; i < v->r.order.n; i++)
-    others |= v->r.order.v[i]->op == OP_REDUCE && v->r.order.v[i] != s->of->sum;
+    if (v->r.order.v[i]->op == OP_REDUCE && v->r.order.v[i] != s->of->sum && v->r.order.v[i]->src[1]->hi >= others)
+      others = v->r.order.v[i]->src[1]->hi + 1;
   uint64_t around = v->outputs & ~(1ull << tn__range_at(&v->r, s->of->turn));
-  choose_sizes(s, v, others ? 1 : tn__volume(v, around));
+  size_t stored = 0;
+  tn_node *columns = others > TN__THREADS_TURNS ? NULL : columns_of(s, v, around, &stored);
+  s->across = columns != NULL;
+  if (columns) choose_columns(s, tn__volume(v, around), columns, stored);
+  else choose_sizes(s, v, others ? 1 : tn__volume(v, around));
   s->rows = tn__int(c, 1);
   for (uint32_t k = 0; k < v->r.n; k++) {
     if (!(around >> k & 1)) continue;
     uint32_t at = s->ngone++;
-    for (; at && tn__id_of(s->gone[at - 1]) > tn__id_of(v->r.range[k]); at--) s->gone[at] = s->gone[at - 1];
+    for (; at && comes_before(v->r.range[k], s->gone[at - 1], columns); at--) s->gone[at] = s->gone[at - 1];
     s->gone[at] = v->r.range[k];
     s->rows = tn__simplify_index(c, tn__mul(c, s->rows, v->r.range[k]->src[0]));
   }
@@ -392,10 +458,10 @@ tn_node *tn__run_in_group(tn__lowering *l, tn_node *body, const tn__run *of) {
   if (!tn__is_const(of->turn->src[0]) || of->turn->hi != of->term->hi || s.turns > tn__scan_turns(l->target) ||
       !is_possible(&s, &v))
     return NULL;
-  take_rows(&s, &v);
   s.nothing = tn__const_bits(c, of->sum->dtype, tn__eval_reduce_init((int)s.by, of->sum->dtype));
+  take_rows(&s, &v);
   tn__sb_printf(&l->note, " scan(%lld,%lldx%lld)", tn__id_of(of->turn), (long long)s.threads, (long long)s.own);
-  if (s.beside > 1) tn__sb_printf(&l->note, " beside(%lld)", (long long)s.beside);
+  if (s.beside > 1) tn__sb_printf(&l->note, " %s(%lld)", s.across ? "across" : "beside", (long long)s.beside);
   tn_node *lane = tn__fresh_range(l, tn__int(c, group_of(&s)), AX_UPCAST, tn__role_of(of->turn)),
           *by = tn__fresh_range(l, tn__int(c, s.own), AX_UNROLL, tn__role_of(of->turn));
   body = over_lanes(&s, share_out(&s, &v, body), lane, by);

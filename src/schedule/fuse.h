@@ -103,6 +103,13 @@ bool tn__is_placed(const tn_node *n);
 bool tn__has_own_places(const tn__target *t, const tn_node *n);
 /* The number */
 tn_node *tn__placed_over(tn_ctx *c, const tn_node *n);
+/* Is it a scatter into x[outer, places, inner], flat, of updates [outer, updates, inner], each of which goes to a place
+ * of its own line?  Then which one: a number outside of the line is none (lines.c). */
+typedef struct tn__lines {
+  tn_node *number; /* of each update, in its shape */
+  int64_t outer, places, inner, updates;
+} tn__lines;
+bool tn__scatter_lines(tn_ctx *c, const tn_node *n, tn__lines *out);
 
 /* Does a library compute it? */
 static inline bool tn__is_called(const tn__info *in) { return in->gemm || in->conv; }

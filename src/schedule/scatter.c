@@ -29,6 +29,7 @@ enum {
   ASK_LAUNCHES = 2,   /* kernels where updates ask each other, beside those where places ask; */
   ASK_STEPS = 4,      /* multiply-adds in the time that one is asked: load, compare, choose, add; */
   ASK_WAITS = 40,     /* so, of a device that says what a launch takes: loads are waited for (20 to 140 measured); */
+  LINE_WAITS = 20,    /* or where neighbours ask neighbours, who all come at once; */
   MUCH_ASKED = 4      /* launches in whose time is asked so much that what is asked for is worked out before */
 };
 
@@ -114,6 +115,20 @@ static tn_node *by_asking(tn_ctx *c, tn_node *places, tn_node *idx, tn_node *upd
   tn__dims line = {.rank = 1, .d = {places}};
   if (before) idx = in_memory(c, idx), upd = in_memory(c, upd);
   return sum_by_asking(c, tn__place(c, &line, 0), idx, upd);
+}
+
+/* Each place of a line asks the updates of that line, which lie as it does: [places] */
+static tn_node *by_asking_lines(tn_ctx *c, const tn__lines *l, tn_node *upd, bool before) {
+  tn__dims line = {.rank = 3, .d = {tn__int(c, l->outer), tn__int(c, l->updates), tn__int(c, l->inner)}};
+  tn__dims all = {.rank = 4, .d = {line.d[0], tn__int(c, l->places), line.d[1], line.d[2]}};
+  tn_node *number = before ? in_memory(c, l->number) : l->number, *own = tn__place(c, &all, 1);
+  number = tn__add_axis(c, tn__reshape(c, tn__cast(c, number, TN_I64), line.d, 3), 1);
+  number = tn__expand(c, number, all.d);
+  upd = tn__reshape(c, tn__acc(c, before ? in_memory(c, upd) : upd), line.d, 3);
+  upd = tn__expand(c, tn__add_axis(c, upd, 1), all.d);
+  tn_node *goes = tn__where(c, tn__op2(c, OP_EQ, number, own), upd, tn__literal_like(c, upd, 0));
+  tn_node *sum = tn__reduce(c, OP_SUM, goes, (int64_t[]){2}, 1), *places = tn__numel(c, sum);
+  return tn__reshape(c, sum, &places, 1);
 }
 
 /* base[places, ...] with upd[n, r] added at idx[n]: each asks all others, and the first that goes to a place takes the
@@ -327,6 +342,13 @@ static double asking_work(const tn__target *t, double askers, double n, double w
   return (t->launch > 0 ? ASK_WAITS : ASK_STEPS) * askers * n * width / together;
 }
 
+/* ... or of lines, each of whose places asks each of its updates */
+/* a choice: any is right */
+static double lines_work(const tn__target *t, const tn__lines *l) {
+  double asks = (double)l->places * (double)l->updates * (double)l->outer * (double)l->inner;
+  return (t->launch > 0 ? LINE_WAITS : ASK_STEPS) * asks;
+}
+
 /* Sums of runs of those that are sorted */
 /* a choice: any is right */
 static double runs_work(const tn__target *t, int64_t places, double n, double width) {
@@ -359,7 +381,13 @@ static tn_node *in_parallel(tn_ctx *c, const tn__target *t, tn_node *n, int dtyp
   /* what is added into memory is there in the dtype of the sums; places that look for theirs begin with all known */
   double added = base->dtype == dtype ? 0 : 2 * move_work(t) * all, looked = move_work(t) * all;
   bool fewer = updates < most(places) && places->lo > 1, asks = asked <= sorted + looked;
-  if (fewer && fmin(sorted, others) + added < fmin(asked, sorted + looked)) {
+  double at_places = fmin(asked, sorted + looked), by_updates = fewer ? fmin(sorted, others) + added : INFINITY;
+  tn__lines lines;
+  if (tn__scatter_lines(c, n, &lines) && lines_work(t, &lines) <= fmin(at_places, by_updates)) {
+    bool much = lines_work(t, &lines) > MUCH_ASKED * tn__target_launch_guess(t);
+    return tn__cast(c, tn__add(c, tn__acc(c, base), by_asking_lines(c, &lines, n->src[2], much)), dtype);
+  }
+  if (by_updates < at_places) {
     if (others <= sorted) return tn__cast(c, by_asking_others(c, base, idx, upd), dtype);
     return tn__cast(c, by_run(c, t, base, idx, upd), dtype);
   }

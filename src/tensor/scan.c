@@ -5,6 +5,7 @@
  * are long, and what is no longer than one is read once. */
 #include "tensor/scan.h"
 #include "device/device.h"
+#include <math.h>
 
 /* Elements of a block: in the first, each is compared with all others of its block, so that they are few; above it
  * there are so few that more in a block save whole passes. */
@@ -18,8 +19,11 @@ enum {
   LITTLE = 8,           /* elements beside an axis along which neighbours still lie close together */
   ENOUGH = 2,           /* times as many threads as run in step, for each unit */
   FEWEST_OF_THREAD = 4, /* elements, where there are too few for all units otherwise, */
-  GROUPS_OF_UNIT = 8    /* each of which has so many blocks */
+  GROUPS_OF_UNIT = 8,   /* each of which has so many blocks */
+  BEYOND = 2,           /* times as long as from a unit's own cache an element takes from beyond it */
+  NEXT_LAUNCHES = 2     /* kernels more where blocks are summed up before */
 };
+static const double SUMMED_FIRST = 1.5; /* reading twice for once, and storing */
 
 static tn_node *unit_like(tn_ctx *c, tn__op op, tn_node *x) {
   return tn__literal_like(c, x, op == OP_PROD ? 1 : 0);
@@ -75,16 +79,56 @@ tn_node *tn__along(tn_ctx *c, tn_node *x, uint32_t axis) {
   return lanes_go_along(c, x, axis) ? tn__op1(c, OP_CONTIG, x) : x;
 }
 
+static double elements(const tn_node *x) {
+  double all = 1;
+  for (uint32_t i = 0; i < x->rank; i++) all *= (double)x->dim[i]->hi;
+  return all;
+}
+
+/* How long it takes to read all and to store as many, if so many groups are busy with it: as memory does, or as each of
+ * their units */
+/* a choice: any is right */
+static double move_once(const tn__target *t, double all, double groups) {
+  double memory = t->balance > 0 ? (double)t->balance : 1, unit = BEYOND * (double)t->fetch;
+  return 2 * all * fmax(memory, unit * t->units / groups);
+}
+
+/* On devices of groups: columns that threads have one each, as long as there are enough of them; longer ones as they
+ * are, if the threads of a group can hold all of those that they go along, and to read them once, by as many groups as
+ * there are then, takes no longer than twice by more groups and by more kernels.  Else blocks for all units. */
+/* a choice: any is right */
+static int64_t block_of_columns(const tn__target *t, const tn_node *x, uint32_t axis, int64_t n) {
+  double all = elements(x), threads = (double)t->units * ENOUGH * t->subgroup, columns = between(x, axis);
+  size_t size = tn__size_of(tn__dtype_acc(x->dtype));
+  int64_t wide = tn__scan_columns(t, size, (int64_t)fmin(columns, INT32_MAX)), tile = tn__scan_tile(t, size);
+  if (n <= TN__THREADS_TURNS) return all >= threads * (double)n ? n : 0;
+  double once = move_once(t, all, all / (double)(n * wide));
+  double by_blocks = SUMMED_FIRST * move_once(t, all, t->units) + NEXT_LAUNCHES * tn__target_launch_guess(t);
+  if (n <= tile / wide && once <= by_blocks) return n;
+  int64_t block = 2 * TN__THREADS_TURNS;
+  while (block * 2 <= tile / wide && block * wide < (int64_t)tn__usual_group(t) * TN__SCAN_OWN &&
+         (double)(block * wide) * t->units * GROUPS_OF_UNIT < all)
+    block *= 2;
+  return block;
+}
+
+/* Do a group's threads go along several columns? */
+/* a choice: either is right */
+static bool are_columns(tn_ctx *c, const tn__target *t, tn__op op, const tn_node *x, uint32_t axis) {
+  int64_t n;
+  return t->group && op == OP_SUM && c->mode != TN_MODE_STRICT && between(x, axis) > 1 &&
+         tn__const_int(x->dim[axis], &n) && n > TN__THREADS_TURNS;
+}
+
 /* On devices of groups: rows, as long as a group's threads sum up along, or, of longer ones, blocks for all units, of
- * which each has room for several; short columns, as many as threads have work. */
+ * which each has room for several. */
 /* a choice: any is right */
 static int64_t block_of_group(tn_ctx *c, const tn__target *t, const tn_node *x, uint32_t axis) {
   int64_t n, most = tn__scan_turns(t), block = (int64_t)tn__usual_group(t) * FEWEST_OF_THREAD;
   if (c->mode == TN_MODE_STRICT || !tn__const_int(x->dim[axis], &n)) return 0;
-  double all = 1, threads = (double)t->units * ENOUGH * t->subgroup;
-  for (uint32_t i = 0; i < x->rank; i++) all *= (double)x->dim[i]->hi;
-  if (between(x, axis) >= LITTLE) return n <= TN__THREADS_TURNS && all >= threads * (double)n ? n : 0;
+  if (between(x, axis) > 1) return block_of_columns(t, x, axis, n);
   if (n <= most) return n;
+  double all = elements(x);
   while (block < (int64_t)tn__usual_group(t) * TN__SCAN_OWN && (double)block * t->units * GROUPS_OF_UNIT < all)
     block *= 2;
   return block < most ? block : most;
@@ -98,8 +142,7 @@ static int64_t block_of(tn_ctx *c, tn__op op, const tn_node *x, uint32_t axis, i
   if (!t->group) return usual;
   int64_t by_group = op == OP_SUM ? block_of_group(c, t, x, axis) : 0;
   if (by_group) return by_group;
-  double all = 1, launch = tn__target_launch_guess(t);
-  for (uint32_t i = 0; i < x->rank; i++) all *= (double)x->dim[i]->hi;
+  double all = elements(x), launch = tn__target_launch_guess(t);
   while (block > usual && all * (double)block * ASK_STEPS > launch) block /= 2;
   bool much = usual == FIRST_BLOCK && all * (double)usual * ASK_STEPS > MUCH * launch;
   if (block > usual || !much || !tn__const_int(x->dim[axis], &n)) return block;
@@ -114,6 +157,9 @@ static tn_node *scan(tn_ctx *c, tn__op op, tn_node *x, uint32_t axis, bool exclu
   tn_node *rows = tn__in_blocks(c, x, axis, block);
   int64_t inner = axis + 1;
   tn_node *before = scan(c, op, tn__reduce(c, op, rows, &inner, 1), axis, true, NEXT_BLOCK);
+  /* of one row all threads would sum these up together, of columns each for itself */
+  if (are_columns(c, &tn__device_get(c, x->device < 0 ? 0 : x->device)->target, op, x, axis))
+    before = tn__op1(c, OP_CONTIG, before);
   tn_node *own = tn__within_blocks(c, op, rows, axis + 1, exclusive);
   tn_node *all = tn__bcast2(c, op == OP_SUM ? OP_ADD : OP_MUL, tn__add_axis(c, before, axis + 1), own);
   return tn__first_of(c, tn__merge_axes(c, all, axis, 2), axis, n);

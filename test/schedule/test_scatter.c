@@ -75,6 +75,98 @@ static void test_without_launches(void **s) {
   expect_all("ref:sm_90", 1e-15f); /* by words of counts */
 }
 
+/* ---- along an axis: each line has places of its own ---- */
+
+typedef struct lines {
+  tn_dim size[3], n; /* of the base, and updates along the axis */
+  int axis;
+} lines;
+
+static tn_dim all_of(const tn_dim *size) { return size[0] * size[1] * size[2]; }
+
+/* upd[at] goes to this element, or to none: -1 */
+static tn_dim element_for(const lines *l, const tn_dim *updates, tn_dim at, int64_t place) {
+  tn_dim number[3] = {at / (updates[1] * updates[2]), at / updates[2] % updates[1], at % updates[2]};
+  if (place < 0 || place >= l->size[l->axis]) return -1;
+  number[l->axis] = place;
+  return (number[0] * l->size[1] + number[1]) * l->size[2] + number[2];
+}
+
+/* The sums, and the gradient of what is taken from such places, which is a scatter as well */
+static void expect_lines(tn_ctx *c, const lines *l, int draw, bool taken) {
+  static float base[MOST], upd[MOST], want[MOST], got[MOST];
+  static int64_t idx[MOST];
+  tn_dim updates[3] = {l->size[0], l->size[1], l->size[2]}, all = all_of(l->size);
+  updates[l->axis] = l->n;
+  for (tn_dim i = 0; i < all; i++) base[i] = (float)below(100), want[i] = taken ? 0 : base[i];
+  for (tn_dim i = 0; i < all_of(updates); i++) {
+    upd[i] = (float)(below(7) - 3);
+    idx[i] = draw_place(draw, l->size[l->axis]);
+    tn_dim at = element_for(l, updates, i, idx[i]);
+    if (at >= 0) want[at] += upd[i];
+  }
+  tn_tensor *b = tn_from(c, TN_F32, l->size, 3, base), *u = tn_from(c, TN_F32, updates, 3, upd),
+            *i = tn_from(c, TN_I64, updates, 3, idx), *sum = NULL;
+  tn_tensor *loss = taken ? tn_sum(tn_mul(tn_take_along_axis(b, i, l->axis), u), (int[]){0, 1, 2}, 3, false) : NULL;
+  if (taken) assert_int_equal(tn_grad(loss, 1, &b, &sum), TN_OK);
+  else sum = tn_scatter_add(b, l->axis, i, u);
+  assert_int_equal(tn_read(sum, got, (size_t)all * sizeof *got), TN_OK);
+  for (tn_dim k = 0; k < all; k++)
+    if (got[k] != want[k])
+      fail_msg("%lld along axis %d of %lld %lld %lld, draw %d: element %lld is %g, not %g", (long long)l->n, l->axis,
+               (long long)l->size[0], (long long)l->size[1], (long long)l->size[2], draw, (long long)k, (double)got[k],
+               (double)want[k]);
+  tn_release(b), tn_release(u), tn_release(i), tn_release(sum), tn_release(loss);
+}
+
+static void test_lines(void **s) {
+  static const lines rows[] = {{{3, 20, 14}, 16, 0}, {{20, 3, 14}, 5, 1}, {{20, 14, 3}, 7, 2}, {{4, 1, 5}, 3, 1},
+                               {{1, 9, 6}, 1, 1},    {{5, 40, 1}, 30, 1}, {{2, 3, 900}, 2, 0}, {{1, 1, 30}, 9, 2}};
+  static const char *const devices[] = {"ref:sm_90", "ref:opencl"};
+  (void)s;
+  for (size_t d = 0; d < sizeof devices / sizeof *devices; d++) {
+    tn_ctx *c = tn_ctx_open(&(tn_options){.device = devices[d], .quiet = 1});
+    assert_non_null(c);
+    tn_scope(c) {
+      for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        for (int draw = 0; draw < DRAWS; draw++)
+          expect_lines(c, &rows[i], draw, false), expect_lines(c, &rows[i], draw, true);
+    }
+    tn_ctx_close(c);
+  }
+}
+
+/* Few updates a line are one kernel, however many lines there are; many are sorted. */
+static void test_way_of_lines(void **s) {
+  static const struct {
+    lines l;
+    bool one, widened;
+  } rows[] = {{{{3, 2048, 140}, 16, 0}, true, false},
+              {{{3, 2048, 140}, 16, 0}, true, true},
+              {{{1, 1 << 20, 3}, 1 << 20, 1}, false, false}};
+  (void)s;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    const lines *l = &rows[i].l;
+    tn_dim updates[3] = {l->size[0], l->size[1], l->size[2]};
+    updates[l->axis] = l->n;
+    tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
+    assert_non_null(c);
+    tn_scope(c) {
+      tn_program *p = tn_program_begin(c);
+      tn_tensor *base = tn_program_input(p, "base", TN_F32, l->size, 3),
+                *to = tn_program_input(p, "to", rows[i].widened ? TN_U8 : TN_I64, updates, 3),
+                *upd = tn_program_input(p, "upd", TN_F32, updates, 3);
+      assert_int_equal(tn_program_output(p, "sum", tn_scatter_add(base, l->axis, to, upd)), TN_OK);
+      assert_int_equal(tn_program_end(p), TN_OK);
+      char *text = tn_program_explain_string(p), *first = strstr(text, "call void ");
+      assert_non_null(first);
+      if ((strstr(first + 1, "call void ") == NULL) != rows[i].one) fail_msg("row %zu: not one kernel:\n%s", i, text);
+      tn_string_free(text);
+    }
+    tn_ctx_close(c);
+  }
+}
+
 /* Which way is taken: a sort has a permutation, and runs or updates that go to places of their own say so. */
 typedef enum way { SERIAL, ASKED, ASKING, SORTED_FOR_PLACES, SORTED_FOR_RUNS } way;
 typedef struct choice {
@@ -201,6 +293,7 @@ static void test_text(void **s) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_asked), cmocka_unit_test(test_without_launches),
+                                     cmocka_unit_test(test_lines), cmocka_unit_test(test_way_of_lines),
                                      cmocka_unit_test(test_choice), cmocka_unit_test(test_rounded),
                                      cmocka_unit_test(test_text)};
   return cmocka_run_group_tests(tests, NULL, NULL);
