@@ -79,6 +79,7 @@ typedef struct look {
   tn__vec(touch) touched;
   tn__map steps; /* what hangs on the turns of loops that are written out: which step, below */
   double work, waiting; /* multiply-adds, of a block; cycles, of a block */
+  bool alone;           /* all turns are one block's */
   bool asked;           /* what the block waits for first has been asked for */
   double banks;         /* turns of shared memory, of a block */
 } look;
@@ -405,7 +406,7 @@ static bool is_flat(const look *l, uint32_t start) {
   return false;
 }
 
-/* Accesses to memory in all turns of the loop, as far as its length is known; INFINITY: it is not, or something is
+/* Accesses to memory in all turns of the loop, at least its turns; INFINITY: its length is not known, or something is
  * stored, or threads meet there */
 static double accesses_in(const look *l, uint32_t start) {
   double count = 0, times = 1, around[UNROLLED];
@@ -422,16 +423,27 @@ static double accesses_in(const look *l, uint32_t start) {
       if (!depth) break;
     } else if (n->op == OP_BARRIER || (tn__is_access(n) && n->op != OP_LOAD && !keeps_registers(n))) {
       return INFINITY;
-    } else if (tn__is_access(n) && n->src[0]->op == OP_PARAM) {
+    } else if (tn__is_access(n) && !keeps_registers(n)) {
       count += times;
     }
   }
-  return count;
+  return fmax(count, turns_of(l->p->ins[start]));
+}
+
+/* Do threads go through their loops each alone, on a device that is full of them?  Where there is room left, one waits
+ * for its own instructions, too, of which it then counts too few. */
+static bool is_full(const look *l) {
+  return !l->alone && l->blocks >= l->resident * l->units && !tn__has_meetings(l->p);
+}
+
+/* Is the loop one that compilers write out whole? */
+static bool is_short(const look *l, uint32_t start) {
+  return is_full(l) && accesses_in(l, start) <= WRITTEN_OUT;
 }
 
 /* Of how many turns of the loop loads are on their way together, as compilers unroll it: all of a loop over registers,
- * or of a short one; only one where neighbours are unrolled that ask for places apart, or where it stores to memory, for all that is seen
- * of the places between which it would have to load ahead. */
+ * or of a short one; only one where neighbours are unrolled that ask for places apart, or where it stores to memory,
+ * for all that is seen of the places between which it would have to load ahead. */
 static double asks_at_once(const look *l, uint32_t start) {
   bool apart = false, stores = false;
   const tn_node *neighbours = NULL;
@@ -444,7 +456,7 @@ static double asks_at_once(const look *l, uint32_t start) {
     stores |= n->op != OP_LOAD;
     apart |= neighbours && !tn__is_packed(n, neighbours);
   }
-  if ((is_flat(l, start) && !stores) || accesses_in(l, start) <= WRITTEN_OUT) return INFINITY;
+  if ((is_flat(l, start) && !stores) || is_short(l, start)) return INFINITY;
   double registers = (double)l->t->registers / 4 / (tn__threads_of_block(l->p) * l->resident);
   return apart || stores ? 1 : registers >= 2 * registers_of(l) ? AT_ONCE_OF_FEW : AT_ONCE;
 }
@@ -471,13 +483,13 @@ static loop *serial_around(const look *l) {
   return NULL;
 }
 
-/* What short loops in each other load is on its way together.  Where no threads meet, what is asked for first is what
- * each block waits for in any case. */
+/* What short loops in each other load is on its way together.  What is asked for first is what each block waits for
+ * in any case. */
 static void close_loop(look *l) {
   loop o = l->open.v[--l->open.n], *around = serial_around(l);
   if (!o.waits) return;
   if (isinf(o.together) && around && isinf(around->together)) around->waits = true;
-  else if (isinf(o.together) && !around && !l->asked && !tn__has_meetings(l->p)) l->asked = true;
+  else if (isinf(o.together) && !around && !l->asked && is_full(l)) l->asked = true;
   else
     l->waiting += serial_turns(l) * fmax(1, ceil(o.turns / o.together)) * (double)l->t->latency * l->clock;
 }
@@ -579,6 +591,7 @@ static double part_time(tn__arena *a, const tn__kernel *k, const tn__part *p, co
             .k = k,
             .p = p,
             .blocks = 1,
+            .alone = stage,
             .units = stage ? 1 : t->units,
             .warps = ceil(tn__threads_of_block(p) / (double)LANES),
             .clock = (double)t->rate / t->thread_lanes};

@@ -37,8 +37,8 @@ static int64_t terms_of(const tn__ranges *r, const tn_node *n) {
   return n->op == OP_REDUCE ? terms : 0;
 }
 
-/* Of a loop that moves places by a, and one of a reduction that moves them by b: how many turns of this one are as far
- * as one of that, where windows then overlap or follow each other; 0 */
+/* How many turns of a reduction's own loop move a place as far as one turn of an output's loop does, where windows then
+ * overlap or follow each other; 0: they do not */
 /* a choice: 0 is right */
 static int64_t step_of(const tn__ranges *r, const tn_node *index, uint32_t output, uint32_t own) {
   int64_t a = tn__stride(r, index, output), b = tn__stride(r, index, own);
@@ -46,7 +46,7 @@ static int64_t step_of(const tn__ranges *r, const tn_node *index, uint32_t outpu
   return fits && a / b <= r->range[own]->hi + 1 ? a / b : 0;
 }
 
-/* The most outputs along loop k that a thread may have, if all are to have as many */
+/* The most outputs along a loop that a thread may have, if all threads are to have as many */
 static int64_t share_of(const tn_node *range, int64_t most) {
   int64_t turns;
   if (!tn__const_int(range->src[0], &turns)) return 1;
@@ -191,8 +191,8 @@ static int64_t slots_of(const window *w) {
 static tn_node *place_of(const window *w, tn_node *number, tn_node *lane) {
   tn_node *threads = tn__int(w->c, w->group);
   tn__make start = {.op = OP_MUL, .dtype = TN__INDEX, .src = (tn_node *[]){number, threads}, .nsrc = 2};
-  tn__make place = {.op = OP_ADD, .dtype = TN__INDEX, .src = (tn_node *[]){tn__node_make(w->c, &start), lane}, .nsrc = 2};
-  return tn__node_make(w->c, &place);
+  tn_node *sum[2] = {tn__node_make(w->c, &start), lane};
+  return tn__node_make(w->c, &(tn__make){.op = OP_ADD, .dtype = TN__INDEX, .src = sum, .nsrc = 2});
 }
 
 typedef struct fill { /* the loops in which lines are loaded: turns of packs, threads, elements of a pack; or NULL */
@@ -224,7 +224,8 @@ static bool is_made_of(tn__arena *a, tn_node *value, const tn_node *range) {
   return false;
 }
 
-/* Is all that is loaded along a pack loaded as one?  Also what is of no window, which is beside elements that are. */
+/* Is all that is loaded along a pack loaded as one, and is there memory for the last one, some of which may be of no
+ * window? */
 /* a choice: no is right */
 static bool is_whole(const window *w, tn_node *value, tn_node *by) {
   tn__nodes all = {0};
@@ -275,7 +276,8 @@ static tn_node *kept_by(window *w, tn_node *value, int64_t pack) {
     place = tn__add(c, tn__mul(c, place, tn__int(c, i + 1 == w->n ? line_of(w) : w->size[i])), at);
   }
   tn__sb_printf(&l->note, " windows(%lld,%lld)", (long long)slots_of(w), (long long)pack);
-  return tn__node_make(c, &(tn__make){.op = OP_LOAD, .src = (tn_node *[]){filled, place_of(w, place, w->lane)}, .nsrc = 2});
+  tn_node *from[2] = {filled, place_of(w, place, w->lane)};
+  return tn__node_make(c, &(tn__make){.op = OP_LOAD, .src = from, .nsrc = 2});
 }
 
 /* The value from registers by the fewest accesses; NULL: none are spared. */
