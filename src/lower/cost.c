@@ -29,11 +29,13 @@
 enum {
   LANES = 32,          /* of threads in step that are looked at */
   BANKS = 32,          /* of shared memory, of words of 4 bytes */
-  UNROLLED = 64,       /* turns of an unrolled loop that are looked at */
+  UNROLLED = 64,       /* turns of a loop that is written out that are looked at */
+  WRITTEN_OUT = 128,   /* accesses in all turns of loops that compilers unroll whole, by what they made of windows */
   TYPICAL = 512,       /* of symbolic sizes */
   AT_ONCE = 2,          /* turns of a loop whose loads are on their way together, */
   AT_ONCE_OF_FEW = 4,   /* and where threads have twice the registers that they need */
-  PLAIN_REGISTERS = 32, /* of a thread, beside what it keeps */
+  PLAIN_REGISTERS = 32, /* of a thread, beside what it keeps, */
+  LEAST_REGISTERS = 16, /* or of which some are what it keeps */
   PORT = 2,             /* sectors that a unit takes from outside in a cycle */
   STARTS = 2,           /* blocks that are started for each that there is room for, at least, */
   SHARE_OF_STARTS = 4   /* or as many as take so much less than all the rest */
@@ -49,6 +51,9 @@ typedef struct loop {
   bool waits;       /* for memory in each turn */
   double together;  /* turns whose loads are on their way together */
 } loop;
+
+/* By the language's compiler */
+static bool is_written_out(const loop *o) { return o->unrolled || (!o->lanes && isinf(o->together)); }
 
 typedef struct touch { /* by an access to a buffer */
   tn_node *access;
@@ -72,8 +77,10 @@ typedef struct look {
   double clock;                   /* cycles in a second */
   tn__vec(loop) open;
   tn__vec(touch) touched;
-  tn__map steps; /* what hangs on neighbours' numbers: 1: by sums of multiples, 2: otherwise */
+  tn__map steps; /* what hangs on the turns of loops that are written out: which step, below */
   double work, waiting; /* multiply-adds, of a block; cycles, of a block */
+  bool alone;           /* all turns are one block's */
+  bool asked;           /* what the block waits for first has been asked for */
   double banks;         /* turns of shared memory, of a block */
 } look;
 
@@ -297,9 +304,9 @@ static void look_at(look *l, tn_node *n) {
     at = (place){.step = o->range, .turn = 1};
     int m = addresses(l, &places, &at, moved);
     double by = spread(base, moved, m < active ? m : active, size, x.sectors, o->turns, t->sector), turns = o->turns;
-    if (o->unrolled) {
+    if (o->unrolled || (is_written_out(o) && turns <= UNROLLED)) {
       int64_t all[UNROLLED * LANES];
-      turns = different(l, &places, o);
+      if (o->unrolled) turns = different(l, &places, o);
       by = pieces(all, places_of(l, &places, o, active, all), size, run, t->sector) / fmax(1, x.sectors);
     }
     /* what is stored goes out at once; what unrolled turns ask for is on its way together */
@@ -363,16 +370,16 @@ static bool keeps_registers(const tn_node *n) {
   return (n->op == OP_LOAD || n->op == OP_STORE) && n->src[0]->op == OP_LOCAL && n->src[0]->ints[1] > 0;
 }
 
-/* Registers of a thread: a few, and what it keeps */
+/* Registers of a thread: a few, and what it keeps; of what a thread has for itself alone little is kept for long */
 static double registers_of(const look *l) {
-  double n = PLAIN_REGISTERS;
+  double n = tn__has_meetings(l->p) ? PLAIN_REGISTERS : LEAST_REGISTERS;
   for (uint32_t i = 0; i < l->k->nlocal; i++) {
     const tn_node *x = l->k->local[i];
     bool used = false;
     for (uint32_t s = 0; s < l->p->n && !used; s++) used = keeps_registers(l->p->ins[s]) && l->p->ins[s]->src[0] == x;
     if (used) n += (double)x->src[0]->hi / (double)x->ints[1];
   }
-  return n;
+  return fmax(n, PLAIN_REGISTERS);
 }
 
 static double room_of(const look *l) {
@@ -399,9 +406,44 @@ static bool is_flat(const look *l, uint32_t start) {
   return false;
 }
 
-/* Of how many turns of the loop loads are on their way together, as compilers unroll it: all of a loop over registers;
- * only one where neighbours are unrolled that ask for places apart, or where it stores to memory, for all that is seen
- * of the places between which it would have to load ahead. */
+/* Accesses to memory in all turns of the loop, at least its turns; INFINITY: its length is not known, or something is
+ * stored, or threads meet there */
+static double accesses_in(const look *l, uint32_t start) {
+  double count = 0, times = 1, around[UNROLLED];
+  uint32_t depth = 0;
+  for (uint32_t i = start; i < l->p->n; i++) {
+    const tn_node *n = l->p->ins[i];
+    int64_t turns = 1;
+    if (n->op == OP_RANGE) {
+      bool lanes = tn__axis_of(n) == AX_UPCAST;
+      if (depth == UNROLLED || (!lanes && !tn__const_int(n->src[0], &turns))) return INFINITY;
+      around[depth++] = times, times *= (double)turns;
+    } else if (n->op == OP_END) {
+      times = around[--depth];
+      if (!depth) break;
+    } else if (n->op == OP_BARRIER || (tn__is_access(n) && n->op != OP_LOAD && !keeps_registers(n))) {
+      return INFINITY;
+    } else if (tn__is_access(n) && !keeps_registers(n)) {
+      count += times;
+    }
+  }
+  return fmax(count, turns_of(l->p->ins[start]));
+}
+
+/* Do threads go through their loops each alone, on a device that is full of them?  Where there is room left, one waits
+ * for its own instructions, too, of which it then counts too few. */
+static bool is_full(const look *l) {
+  return !l->alone && l->blocks >= l->resident * l->units && !tn__has_meetings(l->p);
+}
+
+/* Is the loop one that compilers write out whole? */
+static bool is_short(const look *l, uint32_t start) {
+  return is_full(l) && accesses_in(l, start) <= WRITTEN_OUT;
+}
+
+/* Of how many turns of the loop loads are on their way together, as compilers unroll it: all of a loop over registers,
+ * or of a short one; only one where neighbours are unrolled that ask for places apart, or where it stores to memory,
+ * for all that is seen of the places between which it would have to load ahead. */
 static double asks_at_once(const look *l, uint32_t start) {
   bool apart = false, stores = false;
   const tn_node *neighbours = NULL;
@@ -414,7 +456,7 @@ static double asks_at_once(const look *l, uint32_t start) {
     stores |= n->op != OP_LOAD;
     apart |= neighbours && !tn__is_packed(n, neighbours);
   }
-  if (is_flat(l, start) && !stores) return INFINITY;
+  if ((is_flat(l, start) && !stores) || is_short(l, start)) return INFINITY;
   double registers = (double)l->t->registers / 4 / (tn__threads_of_block(l->p) * l->resident);
   return apart || stores ? 1 : registers >= 2 * registers_of(l) ? AT_ONCE_OF_FEW : AT_ONCE;
 }
@@ -432,9 +474,24 @@ static void open_loop(look *l, uint32_t at) {
   tn__vec_push(l->a, &l->open, o);
 }
 
+/* The innermost loop that is gone through turn by turn; NULL: there is none */
+static loop *serial_around(const look *l) {
+  for (uint32_t i = l->open.n; i && i--;) {
+    loop *o = &l->open.v[i];
+    if (!o->lanes && !o->unrolled) return tn__axis_of(o->range) == AX_GLOBAL ? NULL : o;
+  }
+  return NULL;
+}
+
+/* What short loops in each other load is on its way together.  What is asked for first is what each block waits for
+ * in any case. */
 static void close_loop(look *l) {
-  loop o = l->open.v[--l->open.n];
-  if (o.waits) l->waiting += serial_turns(l) * fmax(1, ceil(o.turns / o.together)) * (double)l->t->latency * l->clock;
+  loop o = l->open.v[--l->open.n], *around = serial_around(l);
+  if (!o.waits) return;
+  if (isinf(o.together) && around && isinf(around->together)) around->waits = true;
+  else if (isinf(o.together) && !around && !l->asked && is_full(l)) l->asked = true;
+  else
+    l->waiting += serial_turns(l) * fmax(1, ceil(o.turns / o.together)) * (double)l->t->latency * l->clock;
 }
 
 static void combine(look *l, const tn_node *n) {
@@ -452,27 +509,50 @@ static bool is_of_block(const tn_node *n) {
   return element && element->op == OP_OR && element->src[1]->op == OP_CONST;
 }
 
-static double cost_of(const tn_node *n) { return tn__is_access(n) ? 2 : is_of_block(n) ? 1 : tn__ops[n->op].cost; }
-
-/* Is it of neighbours' numbers, and no sum of multiples of these?  Then each neighbour works it out for itself. */
-/* a choice: either is right */
-static bool is_odd(look *l, tn_node *n) {
-  uint64_t of = n->op == OP_RANGE && tn__axis_of(n) == AX_UNROLL, below;
-  bool sum = n->op == OP_ADD || n->op == OP_NEG || (n->op == OP_MUL && n->src[1]->op == OP_CONST);
-  for (uint32_t s = 0; s < n->nsrc && n->op != OP_RANGE; s++)
-    if (tn__map_get(&l->steps, (uintptr_t)n->src[s], &below) && below) of = below > 1 || !sum ? 2 : of ? of : 1;
-  tn__map_put(&l->steps, (uintptr_t)n, of);
-  return of > 1;
+static double cost_of(const tn_node *n) {
+  return keeps_registers(n) ? 0 : tn__is_access(n) ? 2 : is_of_block(n) ? 1 : tn__ops[n->op].cost;
 }
 
-/* Multiply-adds of all turns of an instruction.  In an unrolled loop places are computed once: what each turn adds to
- * them stands in its instruction. */
+/* How an index hangs on loops that are written out: not; by sums of multiples; otherwise, so that it is worked out in
+ * each of their turns; on nothing else, so that it is a number */
+enum { STEP_NONE, STEP_EVEN, STEP_ODD, STEP_NUMBER };
+
+/* a choice: any is right */
+static uint64_t step_of(look *l, tn_node *n) {
+  uint64_t of = STEP_NONE, below;
+  bool sum = n->op == OP_ADD || n->op == OP_NEG || (n->op == OP_MUL && n->src[1]->op == OP_CONST), number = n->nsrc > 0;
+  if (n->op == OP_RANGE) {
+    of = is_written_out(&l->open.v[l->open.n - 1]) ? STEP_NUMBER : STEP_NONE;
+  } else {
+    for (uint32_t s = 0; s < n->nsrc; s++) {
+      if (!tn__map_get(&l->steps, (uintptr_t)n->src[s], &below)) below = STEP_NONE;
+      number &= below == STEP_NUMBER || n->src[s]->op == OP_CONST;
+      if (below) of = below == STEP_ODD || !sum ? STEP_ODD : of ? of : STEP_EVEN;
+    }
+    if (number && of) of = STEP_NUMBER;
+  }
+  tn__map_put(&l->steps, (uintptr_t)n, of);
+  return of;
+}
+
+static double turns_written_out(const look *l) {
+  double n = 1;
+  for (uint32_t i = 0; i < l->open.n; i++)
+    if (is_written_out(&l->open.v[i])) n *= l->open.v[i].turns;
+  return n;
+}
+
+/* Multiply-adds of all turns of an instruction.  In loops that are written out places are computed once: what each turn
+ * adds to them stands in its instruction. */
 static double work_at(look *l, tn_node *n) {
   const loop *o = unrolled_around(l);
   double all = serial_turns(l) * warps_at_work(l) * LANES * cost_of(n);
-  if (!o || n->op == OP_SETACC) return all;
-  if (n->dtype == TN__INDEX && !tn__is_access(n)) return is_odd(l, n) ? all : all / o->turns;
-  if (!tn__is_access(n) || tn__is_packed(n, o->range)) return all;
+  if (n->op == OP_SETACC) return all;
+  if (n->dtype == TN__INDEX && !tn__is_access(n)) {
+    uint64_t of = step_of(l, n);
+    return of == STEP_NUMBER ? 0 : of == STEP_ODD ? all : all / turns_written_out(l);
+  }
+  if (!o || !tn__is_access(n) || tn__is_packed(n, o->range)) return all;
   expression x = expression_of(l, n->src[1]);
   return all / o->turns * different(l, &x, o);
 }
@@ -483,7 +563,7 @@ static void look_at_all(look *l) {
     tn_node *n = l->p->ins[i];
     bool access = tn__is_access(n);
     if (n->op == OP_RANGE)
-      open_loop(l, i), is_odd(l, n);
+      open_loop(l, i), step_of(l, n);
     else if (n->op == OP_END)
       close_loop(l);
     else if (access && n->src[0]->op == OP_PARAM)
@@ -511,6 +591,7 @@ static double part_time(tn__arena *a, const tn__kernel *k, const tn__part *p, co
             .k = k,
             .p = p,
             .blocks = 1,
+            .alone = stage,
             .units = stage ? 1 : t->units,
             .warps = ceil(tn__threads_of_block(p) / (double)LANES),
             .clock = (double)t->rate / t->thread_lanes};

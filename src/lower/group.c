@@ -517,7 +517,7 @@ static int64_t output_pack(const job *j, uint32_t k) {
 
 static void pack_outputs(job *j, uint64_t outputs) {
   int best = -1;
-  if (!outputs || !is_much(j, outputs)) return;
+  if (!outputs || of_axis(&j->s.r, AX_UNROLL) || !is_much(j, outputs)) return;
   for (uint32_t k = 0; k < j->s.r.n; k++)
     if ((outputs >> k & 1) && output_pack(j, k) > 1 &&
         (best < 0 || tn__walk_score(&j->s, k) > tn__walk_score(&j->s, (uint32_t)best)))
@@ -1078,6 +1078,7 @@ bool tn__group_rows(tn__lowering *l, tn_node *part) {
   tn__survey_loops(l->c, l->a, part, &s);
   int team = l->c->mode == TN_MODE_STRICT ? 0 : l->variant->team;
   if (s.running) return false; /* along the turns of a thread */
+  if (l->variant->windows && !holds(&s)) return false;
   return holds(&s) || (team ? team > 1 && s.reduces : fills_group(l, &s));
 }
 
@@ -1088,11 +1089,13 @@ static job begin(tn__lowering *l, tn_node *part) {
 }
 
 tn_node *tn__group_part(tn__lowering *l, tn_node *part, bool by_rows, tn__part *out) {
-  job j = begin(l, part);
+  bool windows = l->variant->windows && !by_rows;
+  job j = begin(l, windows ? tn__windows_cut(l, part) : part);
   if (by_rows)
     share_row(&j, rows_of(&j.s), out);
   else
     out->group = share_threads(&j);
+  if (windows) j.body = tn__windows_hold(l, j.body, out->group);
   return tn__show_neighbours(l->c, l->a, tn__share_draws(l, tn__at_once(l, j.body)));
 }
 

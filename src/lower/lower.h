@@ -21,6 +21,8 @@ typedef struct tn__variant {
   bool across;      /* ... whose neighbouring threads work on neighbouring rows */
   int8_t rows, cols; /* a thread takes so many outputs along two loops, at most; 0: as usual */
   int8_t turn;     /* what lies across is turned by tiles of so many lines; 0: not */
+  int8_t windows;  /* what windows of a thread's outputs have in common it keeps, and has so many outputs across memory,
+                    * 1: as many as packs have along it; 0: it does not */
   bool alone;      /* rows that are kept may take all that a unit has for its groups to share */
   bool own;        /* a library call by a kernel */
 } tn__variant;
@@ -262,6 +264,11 @@ tn_node *tn__make_global(tn__lowering *l, tn_node *part, tn_node *const *inner, 
 tn_node *tn__at_once(tn__lowering *l, tn_node *part);
 /* ... how many of a loop of this length that so many threads share, of elements of so many bytes; 1: it stays */
 int64_t tn__turns_at_once(const tn_node *size, int64_t lanes, size_t bytes);
+/* windows.c: several outputs of a thread whose windows overlap, before threads have their outputs; and then what these
+ * windows have in common, in registers */
+bool tn__has_windows(const tn__survey *s, const tn__variant *v);
+tn_node *tn__windows_cut(tn__lowering *l, tn_node *part);
+tn_node *tn__windows_hold(tn__lowering *l, tn_node *part, int group);
 /* column_reduce.c: few outputs across rows, a few of them a group's; NULL if they are not. */
 tn_node *tn__column_reduce(tn__lowering *l, tn_node *part, int *group);
 /* patch.c: rows by columns of outputs for each thread, as the variant says; NULL: there are no two loops of outputs

@@ -310,10 +310,10 @@ tn_node *tn__optimise_loops(tn__lowering *l, tn_node *body) {
   body = tn__running(l, body);
   if (l->c->mode == TN_MODE_STRICT) return body;
   if (l->target->group) {
-    if (l->variant->team == 1) body = tn__unnest(l, body);
+    if (l->variant->team == 1 || l->variant->windows) body = tn__unnest(l, body);
     body = tn__unite_rows(l, body, &rows);
   }
-  body = tn__merge_loops(l, body);
+  if (l->variant->windows < 2) body = tn__merge_loops(l, body); /* else lines of an image stay what windows go along */
   body = tn__tile_shape(l, body);
   return rows ? tn__split_rows(l, body, rows) : tn__split_long(l, body);
 }

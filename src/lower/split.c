@@ -563,6 +563,7 @@ tn_node *tn__split_long(tn__lowering *l, tn_node *body) {
   tn__survey p;
   if (c->mode == TN_MODE_STRICT) return body;
   if (!l->target->group) return split_levels(l, body);
+  if (l->variant->windows) return body; /* they are short */
   tn_node *rows = split_row(l, body);
   if (rows != body) return rows;
   tn__survey_loops(c, l->a, body, &p);

@@ -69,6 +69,11 @@ static const tn__variant variants[] = {
     {.name = "row alone", .blocks = TN__VARIANT_NONE, .alone = true},
     {.name = "turn 32", .turn = 32},
     {.name = "turn 64", .turn = 64},
+    {.name = "windows", .windows = 1},
+    {.name = "windows 2", .windows = 2},
+    {.name = "windows 4", .windows = 4},
+    {.name = "windows 8", .windows = 8},
+    {.name = "windows 16", .windows = 16},
 };
 
 enum { VARIANTS = sizeof variants / sizeof *variants };
@@ -98,6 +103,13 @@ static bool has_turned(tn_ctx *c, const tn__target *target, tn_node *body) {
 }
 
 /* a choice: either is right */
+static bool has_windows(tn_ctx *c, tn_node *body, const tn__variant *v) {
+  tn__survey s;
+  tn__survey_loops(c, &c->scratch, body, &s);
+  return tn__has_windows(&s, v);
+}
+
+/* a choice: either is right */
 const tn__variant *tn__variant_next(tn_ctx *c, const tn__target *target, tn_node *body, bool called, uint32_t *at) {
   for (; *at < VARIANTS; ++*at) {
     const tn__variant *l = &variants[*at];
@@ -105,6 +117,7 @@ const tn__variant *tn__variant_next(tn_ctx *c, const tn__target *target, tn_node
     if (called && l->own && !target->ntiles && work_of(c, body) > (target->group ? MUCH_WORK : SLOW_WORK)) continue;
     if (l->rows && (!target->group || !has_patches(c, target, body, l))) continue;
     if (l->turn && (!target->group || !has_turned(c, target, body))) continue;
+    if (l->windows && (!target->group || !has_windows(c, body, l))) continue;
     if (l->tile == TN__VARIANT_NONE && (!target->ntiles || work_of(c, body) > MUCH_WORK)) continue;
     ++*at;
     return l;

@@ -34,7 +34,7 @@
 
 /* graphs of a context; of a unit of compiled code; findings after which it is enough; seconds that no graph takes; of
  * so many graphs one is a layer, which takes its time: no two of a context are */
-enum { RENEWED = 200, UNIT = 8, ENOUGH = 10, HANGS = 120, LAYERS = 512 };
+enum { RENEWED = 200, UNIT = 8, ENOUGH = 10, HANGS = 120, LAYERS = 512, LISTED = 59 /* variants */ };
 
 /* ---- many graphs on a device ------------------------------------------------------------------------------------- */
 
@@ -58,11 +58,13 @@ typedef struct work {
   int seconds; /* of the slowest */
 } work;
 
-/* Some contexts lean their kernels' choices away from the cost model's, as tuning does. */
+/* Some contexts lean their kernels' choices away from the cost model's, as tuning does.  Each variant that has come
+ * since graphs were listed takes its share of the contexts, and leaves the others as they are: so the list holds. */
 static const tn__variant *variant_of(uint64_t context) {
-  uint32_t n = 0;
-  while (tn__variant_at(n)) n++;
-  return tn__variant_at(context % 2 ? (uint32_t)(context / 2 % n) : 0);
+  uint32_t at = (uint32_t)(context / 2 % LISTED);
+  for (uint32_t n = LISTED; tn__variant_at(n); n++)
+    if (tn__hash_mix(context, n) % (n + 1) == 0) at = n;
+  return tn__variant_at(context % 2 ? at : 0);
 }
 
 /* Some stand for a smaller device, whose few units small graphs keep busy; some let tf32 in; half of those for GPUs
