@@ -299,6 +299,8 @@ int64_t tn__row_groups(const tn__target *target, double rows, double columns);  
 tn_node *tn__leave_equal_terms(tn__lowering *l, tn_node *body);
 /* unnest.c: maxima of maxima, and minima of minima, as one reduction */
 tn_node *tn__unnest(tn__lowering *l, tn_node *body);
+/* order.c: the loops of reductions as memory lies */
+tn_node *tn__order_loops(tn__lowering *l, tn_node *body);
 /* merge.c: loops that are one; short rows with what is the same in all of them, NULL if there are none such; with what
  * is the same all along each; and with what is loaded for each element by itself, *one being that loop, untouched where
  * there is none */
