@@ -338,7 +338,7 @@ tn_node *tn__optimise_part(tn__lowering *l, tn_node *part, tn__part *out) {
     if (folded) return tn__at_once(l, tn__make_global(l, folded, NULL, 0));
     part = tn__hold_columns(l, part);
     bool rows = tn__group_rows(l, part);
-    if (rows) part = tn__keep_rows(l, part);
+    if (rows) part = tn__keep_loops_of_rows(l, part);
     return tn__group_part(l, part, rows, out);
   }
   if (l->target->interprets || l->c->mode == TN_MODE_STRICT) return part;
