@@ -184,7 +184,7 @@ static bool order(tn__lowering *l, tn_node **body) {
     tn__vec_push(l->a, &new_, now);
   }
   for (uint32_t s = 1; set && s < new_.v[0]->nsrc; s++)
-    tn__sb_printf(&l->note, "%s%lld", s == 1 ? " order(" : ",", tn__id_of(new_.v[0]->src[s]));
+    tn__sb_printf(&l->note, "%s%lld", s > 1 ? "," : " order(", tn__id_of(new_.v[0]->src[s]));
   if (set) tn__sb_putc(&l->note, ')');
   *body = tn__substitute(l->c, *body, old.v, new_.v, old.n);
   return set;

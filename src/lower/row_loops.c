@@ -7,14 +7,13 @@
  * would load the row again, and the store all but one element of each sector in vain.
  *
  * Needs a part of serial loops for which groups go through rows.  Steps noted:
- *   flat(a,b)     the loops of a row as one, outermost first
- *   back(a,b)     those of stores in the order in which results lie, once rows are kept as they are loaded */
+ *   flat(a,b)     the loops of a row as one, outermost first; once more, those of stores, in the order of results */
 #include "ir/build.h"
 #include "lower/lower.h"
 #include "rewrite/rewrite.h"
 
 typedef struct stored { /* the loops of stores as one, and as they were */
-  tn_node *flat, *size[TN__MAX_RANGES];
+  tn_node *flat, *x[TN__MAX_RANGES];
   uint32_t n, order[TN__MAX_RANGES]; /* of these, outermost first, as results lie */
   bool differs;
 } stored;
@@ -73,8 +72,14 @@ static uint32_t find_loops(const tn__lowering *l, const tn__survey *s, const tn_
   *out = (stored){0};
   out->n = set ? tn__as_memory_lies(s, set, x) : 0;
   if (n->op == OP_STORE) as_stored(l, s, n, x, out);
-  for (uint32_t i = 0; i < out->n; i++) out->size[i] = x[i]->src[0];
+  for (uint32_t i = 0; i < out->n; i++) out->x[i] = x[i];
   return out->differs && l->variant->across ? 0 : out->n;
+}
+
+static void note_flat(tn__lowering *l, const stored *of, bool in_results) {
+  for (uint32_t i = 0; i < of->n; i++)
+    tn__sb_printf(&l->note, "%s%lld", i ? "," : " flat(", tn__id_of(of->x[in_results ? of->order[i] : i]));
+  tn__sb_putc(&l->note, ')');
 }
 
 /* One more set of loops as one; false: there is none left. */
@@ -85,8 +90,7 @@ static bool flatten(tn__lowering *l, tn_node **part, stored *out) {
   tn__survey_loops(l->c, l->a, *part, &s);
   for (uint32_t i = 0; i < s.r.order.n && !n; i++) n = find_loops(l, &s, s.r.order.v[i], x, out);
   if (!n) return false;
-  for (uint32_t i = 0; i < n; i++) tn__sb_printf(&l->note, "%s%lld", i ? "," : " flat(", tn__id_of(x[i]));
-  tn__sb_putc(&l->note, ')');
+  note_flat(l, out, false);
   *part = tn__as_one(l, *part, x, n, tn__axis_of(x[0]), &out->flat);
   return true;
 }
@@ -98,11 +102,11 @@ static tn_node *go_back(tn__lowering *l, tn_node *part, const stored *of) {
   tn_node *place[TN__MAX_RANGES], *at = tn__int(c, 0);
   for (uint32_t i = of->n; i && i--;) {
     uint32_t k = of->order[i];
-    place[k] = i ? tn__op2(c, OP_MOD, rest, of->size[k]) : rest;
-    rest = tn__op2(c, OP_IDIV, rest, of->size[k]);
+    place[k] = i ? tn__op2(c, OP_MOD, rest, of->x[k]->src[0]) : rest;
+    rest = tn__op2(c, OP_IDIV, rest, of->x[k]->src[0]);
   }
-  for (uint32_t i = 0; i < of->n; i++) at = tn__add(c, tn__mul(c, at, of->size[i]), place[i]);
-  tn__sb_printf(&l->note, " back(%lld,%lld)", tn__id_of(of->flat), tn__id_of(fresh));
+  for (uint32_t i = 0; i < of->n; i++) at = tn__add(c, tn__mul(c, at, of->x[i]->src[0]), place[i]);
+  note_flat(l, of, true);
   part = tn__exchange_ranges(l, part, &of->flat, &at, 1, &fresh, 1);
   return tn__simplify_accesses(c, l->a, part);
 }

@@ -137,6 +137,15 @@ static void patches_and_packs(void **state) {
        "%6 = mul f32[3,47,2,3036,71] %2 %5\n"
        "%7 = sink void %6 {\"outputs\"}\n",
        "blocks("},
+      /* rows that are kept as they lie, and stored as results do */
+      {"%1 = param f32[6000,40,33] 6000 40 33 {0 0}\n"
+       "%2 = permute f32[6000,33,40] %1 {0 2 1}\n"
+       "%3 = sum f32[6000] %2 {1 2}\n"
+       "%4 = reshape f32[6000,1,1] %3 6000 1 1\n"
+       "%5 = expand f32[6000,33,40] %4 6000 33 40\n"
+       "%6 = max f32[6000,33,40] %2 %5\n"
+       "%7 = sink void %6 {\"outputs\"}\n",
+       "flat(2,1) row(load) flat(1,2)"},
       /* lines of two, which go on 533000 times */
       {"%1 = param f32[32,533000,2] 32 533000 2 {0 0}\n"
        "%2 = exp f32[32,533000,2] %1\n"
