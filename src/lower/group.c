@@ -109,7 +109,7 @@ static uint64_t repeated(const tn__survey *s) {
 
 /* The outputs' loops under which every outermost reduction stands: what one group, or one thread, may take for its own.
  * They stay so once lanes have been cut from them. */
-static uint64_t rows_of(const tn__survey *s) {
+uint64_t tn__rows_of(const tn__survey *s) {
   uint64_t set = s->common, outer = s->outputs | of_axis(&s->r, AX_UPCAST) | of_axis(&s->r, AX_UNROLL),
            blocks = repeated(s); /* what they have in common each computes for itself */
   for (uint32_t k = 0; k < s->r.n; k++)
@@ -641,10 +641,10 @@ static bool run_in_threads(job *j) {
 }
 
 static int share_threads(job *j) {
-  uint64_t rows = rows_of(&j->s);
+  uint64_t rows = tn__rows_of(&j->s);
   bool lanes = rows & ~bounding(&j->s, rows);
   if (!lanes || !run_in_threads(j)) pack_outputs(j, rows & ~bounding(&j->s, rows));
-  rows = rows_of(&j->s);
+  rows = tn__rows_of(&j->s);
   tn_node *x[TN__MAX_RANGES];
   uint32_t n = in_order(j, rows & ~bounding(&j->s, rows), x);
   if (!n) {
@@ -664,7 +664,7 @@ static int share_threads(job *j) {
   else
     cut_whole(j, flat, group, chunk_of(j, outputs), AX_LOOP, &flat);
   look(j);
-  make_global(j, rows_of(&j->s) & of_axis(&j->s.r, AX_LOOP));
+  make_global(j, tn__rows_of(&j->s) & of_axis(&j->s.r, AX_LOOP));
   tn__sb_printf(j->note, " threads(%d)", group);
   return group;
 }
@@ -1064,7 +1064,7 @@ static bool holds(const tn__survey *s) {
 /* Is a row enough for a group? */
 /* a choice: no is right */
 static bool fills_group(const tn__lowering *l, const tn__survey *s) {
-  uint64_t rows = rows_of(s);
+  uint64_t rows = tn__rows_of(s);
   int subgroup = l->target->subgroup; /* a row up to this length is one thread's work: a group would rest */
   if (l->c->mode == TN_MODE_STRICT || !s->reduces || longest_loop(s, rows) <= subgroup) return false;
   /* few outputs, up to two subgroups for each unit, would leave most threads without work: better groups that jump
@@ -1092,7 +1092,7 @@ tn_node *tn__group_part(tn__lowering *l, tn_node *part, bool by_rows, tn__part *
   bool windows = l->variant->windows && !by_rows;
   job j = begin(l, windows ? tn__windows_cut(l, part) : part);
   if (by_rows)
-    share_row(&j, rows_of(&j.s), out);
+    share_row(&j, tn__rows_of(&j.s), out);
   else
     out->group = share_threads(&j);
   if (windows) j.body = tn__windows_hold(l, j.body, out->group);

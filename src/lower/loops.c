@@ -170,6 +170,12 @@ bool tn__is_even(const tn__survey *p, uint32_t j) {
          !(tn__free_of(&p->r, p->r.range[j]) & ~(1ull << j));
 }
 
+bool tn__are_even(const tn__survey *p) {
+  for (uint32_t k = 0; k < p->r.n; k++)
+    if ((p->common >> k & 1) && !tn__is_even(p, k)) return false;
+  return true;
+}
+
 bool tn__stands_between(const tn__ranges *r, uint64_t set) {
   for (uint32_t i = 0; i < r->order.n; i++) {
     uint32_t first;

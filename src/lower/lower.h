@@ -177,6 +177,7 @@ bool tn__walks_outputs(const tn__survey *p, uint64_t rows);
 bool tn__bounds_loops(const tn__ranges *r, uint32_t j);
 /* May the turns of range j, one of all that is stored to buffers, be shared out in any order, all alike? */
 bool tn__is_even(const tn__survey *p, uint32_t j);
+bool tn__are_even(const tn__survey *p); /* ... of all the loops that stores have in common */
 /* Is it done element by element, and nothing kept?  Every store is in all loops of outputs. */
 bool tn__is_by_element(const tn__survey *p);
 bool tn__reads_results(const tn__survey *p); /* does it load from where it stores to? */
@@ -255,6 +256,7 @@ tn_node *tn__optimise_part(tn__lowering *l, tn_node *part, tn__part *out);
 /* group.c: does a group work on a row (else each thread on its outputs)?  And the body shared out so; its threads, and
  * the groups of a block. */
 bool tn__group_rows(tn__lowering *l, tn_node *part);
+uint64_t tn__rows_of(const tn__survey *s); /* the outputs' loops each turn of which is a group's, or a thread's */
 tn_node *tn__group_part(tn__lowering *l, tn_node *part, bool by_rows, tn__part *out);
 /* neighbours.c: random numbers that the neighbours of a thread have in common */
 tn_node *tn__share_draws(tn__lowering *l, tn_node *body);
@@ -306,6 +308,12 @@ int64_t tn__row_groups(const tn__target *target, double rows, double columns);  
 tn_node *tn__leave_equal_terms(tn__lowering *l, tn_node *body);
 /* unnest.c: maxima of maxima, and minima of minima, as one reduction */
 tn_node *tn__unnest(tn__lowering *l, tn_node *body);
+/* order.c: the loops of reductions as memory lies */
+tn_node *tn__order_loops(tn__lowering *l, tn_node *body);
+/* ... those of a set, outermost first, as what is loaded most of lies; gives how many */
+uint32_t tn__as_memory_lies(const tn__survey *p, uint64_t set, tn_node **x);
+/* ... how far an access moves by a step of a loop; 0: not, or not always as far */
+int64_t tn__step_of(const tn__survey *p, const tn_node *access, const tn_node *range);
 /* merge.c: loops that are one; short rows with what is the same in all of them, NULL if there are none such; with what
  * is the same all along each; and with what is loaded for each element by itself, *one being that loop, untouched where
  * there is none */
@@ -324,6 +332,8 @@ int tn__across_rows(const tn__lowering *l, const tn__survey *p, uint64_t rows, u
 /* rows.c */
 tn_node *tn__share_loops(tn__lowering *l, tn_node *body);
 tn_node *tn__keep_rows(tn__lowering *l, tn_node *body);
+/* row_loops.c: so, of a part whose rows are groups', after the several loops of each row have become one */
+tn_node *tn__keep_loops_of_rows(tn__lowering *l, tn_node *part);
 /* Elements of a row that each thread of a group may keep in registers, if it keeps so many rows (group.c) */
 int64_t tn__row_slots(const tn__lowering *l, int64_t group, int rows);
 /* share.c: the outermost loops that all stores and reductions share as one, for threads to share out; all around

@@ -5,6 +5,7 @@
  *   row(op)         a value wanted in several loops over a row is kept in scratch memory    (rows.c)
  *   ahead(load)     so, and the next row's is on its way meanwhile
  *   unnest(a,b)     maxima of maxima become one reduction       (unnest.c)
+ *   order(a,b)      loops of reductions stand as memory lies    (order.c)
  *   merge(a,b)      two loops become one, where every access walks through both as through one        (merge.c)
  *   repeat(a,b)     ... but for what is the same in each turn of the outer one, of which there are copies
  *   spread(a,b)     ... but for what is the same in each turn of the inner one, which stands in scratch memory
@@ -313,6 +314,7 @@ tn_node *tn__optimise_loops(tn__lowering *l, tn_node *body) {
     if (l->variant->team == 1 || l->variant->windows) body = tn__unnest(l, body);
     body = tn__unite_rows(l, body, &rows);
   }
+  body = tn__order_loops(l, body);
   if (l->variant->windows < 2) body = tn__merge_loops(l, body); /* else lines of an image stay what windows go along */
   body = tn__tile_shape(l, body);
   return rows ? tn__split_rows(l, body, rows) : tn__split_long(l, body);
@@ -337,7 +339,7 @@ tn_node *tn__optimise_part(tn__lowering *l, tn_node *part, tn__part *out) {
     if (folded) return tn__at_once(l, tn__make_global(l, folded, NULL, 0));
     part = tn__hold_columns(l, part);
     bool rows = tn__group_rows(l, part);
-    if (rows) part = tn__keep_rows(l, part);
+    if (rows) part = tn__keep_loops_of_rows(l, part);
     return tn__group_part(l, part, rows, out);
   }
   if (l->target->interprets || l->c->mode == TN_MODE_STRICT) return part;

@@ -429,7 +429,7 @@ tn_node *tn__patch(tn__lowering *l, tn_node *body, tn__part *out) {
   tn__sb_init(&cut, l->a);
   patch p = {.l = l, .c = l->c, .a = l->a, .body = l->variant->rows == 1 ? tn__cut_flat_rows(l, body, &cut) : body};
   tn__survey_loops(l->c, l->a, p.body, &p.s);
-  if (!tn__has_patches(&p.s, l->variant)) return NULL;
+  if (!tn__has_patches(&p.s, l->variant) || !tn__are_even(&p.s)) return NULL;
   find_loops(&p.s, p.at);
   for (int i = 0; i < 2; i++) p.x[i] = p.at[i] < 0 ? NULL : p.s.r.range[p.at[i]];
   choose_sizes(&p);

@@ -213,7 +213,7 @@ tn_node *tn__turn_in_groups(tn__lowering *l, tn_node *body, tn__part *out) {
   tn__sb lines;
   tn__sb_init(&lines, l->a);
   tn__survey_loops(l->c, l->a, body, &k.s);
-  if (!l->variant->turn || !tn__turned_find(&k.s, l->target, &k.t)) return NULL;
+  if (!l->variant->turn || !tn__turned_find(&k.s, l->target, &k.t) || !tn__are_even(&k.s)) return NULL;
   k.x[FROM] = k.s.r.range[k.t.from], k.x[TO] = k.s.r.range[k.t.to];
   body = join_lines(&k, body, &lines);
   find_sides(&k);

@@ -4,7 +4,7 @@
  * Windows of several axes whose depth is gone through apart are such, with choices between the two: what lies outside
  * of the image is a constant, and so the largest of that constant.  As two, loops run in the order in which they were
  * written, and a thread asks for neighbours in turns that lie far apart, by when their sector is no longer near.  The
- * loops of one may run in any order: here outermost the one that steps furthest in memory.
+ * loops of one may run in any order: as memory lies (order.c).
  *
  * Sums stay as they are: in another order they are rounded otherwise.  So do variants by which threads share a window:
  * they go along its outer loops at once as it is.  Steps noted:
@@ -12,7 +12,6 @@
 #include "ir/build.h"
 #include "lower/lower.h"
 #include "rewrite/rewrite.h"
-#include <stdlib.h>
 
 /* Of a choice between a constant and something, that; NULL: it is no such choice. */
 static tn_node *chosen(const tn_node *x) {
@@ -50,28 +49,12 @@ static tn_node *inner_of(const tn__ranges *r, tn_node *n) {
   return hangs && has_own_loops(r, n) && has_own_loops(r, inner) ? inner : NULL;
 }
 
-/* How far a step of a loop goes in memory, at most */
-/* a choice: any is right */
-static int64_t step_of(const tn__ranges *r, const tn_node *range) {
-  int64_t most = 0;
-  for (uint32_t i = 0; i < r->order.n; i++) {
-    const tn_node *n = r->order.v[i];
-    int64_t step = n->op == OP_LOAD ? tn__stride(r, n->src[1], (uint32_t)tn__range_at(r, range)) : 0;
-    if (step != TN__IRREGULAR && llabs(step) > most) most = llabs(step);
-  }
-  return most;
-}
-
-static tn_node *as_one(tn__lowering *l, const tn__ranges *r, tn_node *outer, tn_node *inner) {
+static tn_node *as_one(tn__lowering *l, tn_node *outer, tn_node *inner) {
   tn_node *src[TN__MAX_RANGES + 1] = {tn__substitute(l->c, outer->src[0], &inner, &inner->src[0], 1)};
   uint32_t n = 1;
   for (int of = 0; of < 2; of++) {
     const tn_node *x = of ? inner : outer;
-    for (uint32_t s = 1; s < x->nsrc; s++) {
-      uint32_t at = n++;
-      for (; at > 1 && step_of(r, src[at - 1]) < step_of(r, x->src[s]); at--) src[at] = src[at - 1];
-      src[at] = x->src[s];
-    }
+    for (uint32_t s = 1; s < x->nsrc; s++) src[n++] = x->src[s];
   }
   for (uint32_t s = 1; s < n; s++)
     tn__sb_printf(&l->note, "%s%lld", s == 1 ? " unnest(" : ",", tn__id_of(src[s]));
@@ -86,7 +69,7 @@ tn_node *tn__unnest(tn__lowering *l, tn_node *body) {
     tn__ranges_find(l->c, l->a, body, &r);
     for (uint32_t i = 0; i < r.order.n && !inner; i++) inner = inner_of(&r, outer = r.order.v[i]);
     if (!inner) return body;
-    tn_node *one = as_one(l, &r, outer, inner);
+    tn_node *one = as_one(l, outer, inner);
     body = tn__substitute(l->c, body, &outer, &one, 1);
   }
 }

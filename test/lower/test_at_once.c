@@ -10,6 +10,8 @@
 #include "support/coverage.h"
 #include "tenet/tenet.h"
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 typedef struct row { /* of x[a,b], along an axis */
   const char *name, *dtype, *of, *by; /* what is made of an element, and how that is summed up */
@@ -190,11 +192,63 @@ static void windows_in_two_steps(void **state) {
   }
 }
 
+/* Sums over several axes of a tensor that is viewed in another order go along memory; rows that are stored, too, are
+ * kept, and looked up by stores, unless these go as they are loaded, or neighbouring threads have neighbouring rows. */
+static void rows_that_lie_otherwise(void **state) {
+  static const struct {
+    const char *by, *stored, *shape, *viewed, *order, *step;
+  } of[] = {
+      {"usual", "7,5,3,11", "7 5 3 11", "11,3,5,7", "3 2 1 0", "order"},
+      {"team 64", "6,40,33", "6 40 33", "6,33,40", "0 2 1", "flat"},
+      {"team 32", "6,40,33", "6 40 33", "6,33,40", "0 2 1", "row"},
+      {"team 64", "5,4,6,30", "5 4 6 30", "6,30,4,5", "2 3 1 0", "flat"},
+      {"whole", "2,7,6,30", "2 7 6 30", "6,7,2,30", "2 1 0 3", "row"},
+      {"team 8 across 8", "5,4,17,30", "5 4 17 30", "17,30,4,5", "2 3 1 0", "across"},
+  };
+  (void)state;
+  for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+    char text[1024], one[32] = "", dims[32] = "", size[32] = "", axes[32] = "";
+    int length = atoi(of[i].viewed), rank = 1;
+    for (const char *at = of[i].viewed; *at; at++) rank += *at == ',';
+    for (int k = 1; k < rank; k++) {
+      snprintf(one + strlen(one), sizeof one - strlen(one), ",1");
+      snprintf(dims + strlen(dims), sizeof dims - strlen(dims), " 1");
+      snprintf(axes + strlen(axes), sizeof axes - strlen(axes), " %d", k);
+    }
+    snprintf(size, sizeof size, "%s", of[i].viewed);
+    for (char *at = size; *at; at++) *at = *at == ',' ? ' ' : *at;
+    const char *v = of[i].viewed;
+    snprintf(text, sizeof text,
+             "%%1 = param f32[%s] %s {0 0}\n%%2 = permute f32[%s] %%1 {%s}\n%%3 = sum f32[%d] %%2 {%s}\n"
+             "%%4 = reshape f32[%d%s] %%3 %d%s\n%%5 = expand f32[%s] %%4 %s\n%%6 = max f32[%s] %%2 %%5\n"
+             "%%7 = sink void %%6 {\"outputs\"}\n",
+             of[i].stored, of[i].shape, v, of[i].order, length, axes + 1, length, one, length, dims, v, size, v);
+    check_by(of[i].by, "ref:sm_90", "rows that lie otherwise", text, of[i].step, true);
+  }
+}
+
+/* A loop over two axes that are one by a reshape, which memory has the other way round */
+static void rows_of_digits(void **state) {
+  (void)state;
+  check_by("team 64", "ref:sm_90", "rows of digits",
+           "%1 = param f32[6,40,33] 6 40 33 {0 0}\n"
+           "%2 = permute f32[6,33,40] %1 {0 2 1}\n"
+           "%3 = reshape f32[6,1320] %2 6 1320\n"
+           "%4 = sum f32[6] %3 {1}\n"
+           "%5 = reshape f32[6,1,1] %4 6 1 1\n"
+           "%6 = expand f32[6,33,40] %5 6 33 40\n"
+           "%7 = max f32[6,33,40] %2 %6\n"
+           "%8 = sink void %7 {\"outputs\"}\n",
+           "digits", true);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(all_rows), cmocka_unit_test(columns_at_all_levels),
                                      cmocka_unit_test(blocks_that_differ), cmocka_unit_test(blocks_of_packs),
                                      cmocka_unit_test(same_for_all_rows), cmocka_unit_test(weights_beside_rows),
                                      cmocka_unit_test(neighbours_of_two_loops), cmocka_unit_test(rows_alone),
-                                     cmocka_unit_test(windows_in_two_steps)};
+                                     cmocka_unit_test(windows_in_two_steps),
+                                     cmocka_unit_test(rows_that_lie_otherwise),
+                                     cmocka_unit_test(rows_of_digits)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -122,6 +122,30 @@ static void patches_and_packs(void **state) {
        "%2 = sum f32[64] %1 {0 2}\n"
        "%3 = sink void %2 {\"outputs\"}\n",
        "whole pack(3,4) group(1024)"},
+      /* rows of four axes, of which two lie side by side: their sum goes along these */
+      {"%1 = param f32[11,110,453,11,11] 11 110 453 11 11 {0 0}\n"
+       "%2 = permute f32[453,11,11,11,110] %1 {2 4 3 0 1}\n"
+       "%3 = sum f32[453] %2 {1 2 3 4}\n"
+       "%4 = sink void %3 {\"outputs\"}\n",
+       "order(3,4,2,1) merge(2,1) merge(3,4) whole split"},
+      /* elements by blocks, of which the last are shorter: neither patches nor tiles go through all loops as one */
+      {"%1 = param f32[71,47,2,3,3036] 71 47 2 3 3036 {0 0}\n"
+       "%2 = permute f32[3,47,2,3036,71] %1 {3 1 2 4 0}\n"
+       "%3 = sum f32[47] %2 {0 2 3 4}\n"
+       "%4 = reshape f32[1,47,1,1,1] %3 1 47 1 1 1\n"
+       "%5 = expand f32[3,47,2,3036,71] %4 3 47 2 3036 71\n"
+       "%6 = mul f32[3,47,2,3036,71] %2 %5\n"
+       "%7 = sink void %6 {\"outputs\"}\n",
+       "blocks("},
+      /* rows that are kept as they lie, and stored as results do */
+      {"%1 = param f32[6000,40,33] 6000 40 33 {0 0}\n"
+       "%2 = permute f32[6000,33,40] %1 {0 2 1}\n"
+       "%3 = sum f32[6000] %2 {1 2}\n"
+       "%4 = reshape f32[6000,1,1] %3 6000 1 1\n"
+       "%5 = expand f32[6000,33,40] %4 6000 33 40\n"
+       "%6 = max f32[6000,33,40] %2 %5\n"
+       "%7 = sink void %6 {\"outputs\"}\n",
+       "flat(2,1) row(load) flat(1,2)"},
       /* lines of two, which go on 533000 times */
       {"%1 = param f32[32,533000,2] 32 533000 2 {0 0}\n"
        "%2 = exp f32[32,533000,2] %1\n"
