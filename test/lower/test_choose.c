@@ -74,6 +74,26 @@ static void beside_stores(void **state) {
   tn_ctx_close(c);
 }
 
+/* What is stored once for a row is no reason for one group to go through all of it. */
+static void beside_blocks(void **state) {
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
+  (void)state;
+  assert_non_null(c);
+  char *text = tn_explain_text_string(c, "%1 = param f32[64,262144] 64 262144 {0 0}\n"
+                                         "%2 = rmax f32[64] %1 {1}\n"
+                                         "%3 = reshape f32[64,1] %2 64 1\n"
+                                         "%4 = expand f32[64,262144] %3 64 262144\n"
+                                         "%5 = neg f32[64,262144] %4\n"
+                                         "%6 = add f32[64,262144] %1 %5\n"
+                                         "%7 = exp f32[64,262144] %6\n"
+                                         "%8 = sum f32[64] %7 {1}\n"
+                                         "%9 = sink void %8 %2 {\"outputs\"}\n");
+  assert_non_null(text);
+  if (!strstr(text, "# k0_parts_64: split(")) fail_msg("the rows are not split:\n%s", text);
+  tn_string_free(text);
+  tn_ctx_close(c);
+}
+
 /* Of distances of all pairs a thread has a patch; halves of odd lengths go by packs; of few elements sums are cut only
  * where one group takes long, for it loads them one by one. */
 static void patches_and_packs(void **state) {
@@ -182,7 +202,7 @@ static void small(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(shapes), cmocka_unit_test(beside_stores),
-                                     cmocka_unit_test(patches_and_packs),
+                                     cmocka_unit_test(beside_blocks), cmocka_unit_test(patches_and_packs),
                                      cmocka_unit_test(small)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
