@@ -45,6 +45,10 @@ static void shapes(void **state) {
       {1000, 10007, 0, {"across", "row(load)", "across 8 "}, "blocks("},
       /* few long rows: blocks of each at all levels */
       {64, 1 << 18, 1, {"split(", "blocks(", NULL}, "row(load)"},
+      /* fewer: one kernel, where launches take longer than all of them */
+      {10, 4001, 1, {"# k0_10_4001: ", "group(", NULL}, "# k1_"},
+      {3, 100000, 1, {"# k0_parts_3_100000: ", "blocks(", NULL}, "# k1_"},
+      {4, 4000000, 1, {"# k0_parts_4: ", "# k1_parts_4: ", "# k2_4_4000000: "}, "blocks("},
   };
   tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
   (void)state;
