@@ -325,6 +325,7 @@ tn_node *tn__optimise_part(tn__lowering *l, tn_node *part, tn__part *out) {
     out->group = l->threads;
     return tn__show_neighbours(l->c, l->a, tn__make_global(l, part, NULL, 0));
   }
+  part = tn__store_once(l, part);
   if (l->target->group) {
     out->tile = tn__tile_part(l, &part);
     if (out->tile) {

@@ -1,7 +1,8 @@
 /* Which loops threads share out, on devices without groups: one that all of a part's stores stand in.  What stands
  * outside of it each slice computes anew.
  *
- *   once(a)         stores of little work that do not stand in loop a do so in its first turn
+ *   once(a)         stores of little work that do not stand in loop a do so in its first turn; on all devices, if it is
+ *                   the loop over blocks of the rows that they are of
  */
 #include "ir/build.h"
 #include "lower/lower.h"
@@ -163,5 +164,55 @@ tn_node *tn__share_stores(tn__lowering *l, tn_node *part) {
     tn__vec_push(l->a, &new_, in_first_turn(l->c, part->src[i], x));
   }
   if (x) tn__sb_printf(&l->note, " once(%lld)", tn__id_of(x));
+  return tn__substitute(l->c, part, old.v, new_.v, old.n);
+}
+
+/* ---- rows cut into blocks ---- */
+
+/* The loop over blocks that some of a part's stores stand in; NULL: none, or several.  *row: the loops that all of
+ * these stand in. */
+/* a choice: no is right */
+static tn_node *block_of(const tn__survey *p, const tn_node *part, uint64_t *row) {
+  tn_node *found = NULL;
+  *row = 0;
+  for (uint32_t k = 0; k < p->r.n; k++) {
+    uint64_t common = ~0ull;
+    for (uint32_t i = 0; i < part->nsrc; i++) {
+      uint64_t own = tn__own_of(&p->r, part->src[i]);
+      if (own >> k & 1) common &= own;
+    }
+    if (common == ~0ull || tn__role_of(p->r.range[k]) != ROLE_BLOCK) continue;
+    if (found) return NULL;
+    found = p->r.range[k];
+    *row = common;
+  }
+  return found;
+}
+
+/* Is nothing reduced for n but what blocks have left?  Each block may do that again. */
+/* a choice: no is right */
+static bool sums_blocks_alone(tn__lowering *l, tn_node *n) {
+  tn__nodes below = {0};
+  tn__topo(l->a, &n, 1, &below);
+  for (uint32_t i = 0; i < below.n; i++)
+    if (below.v[i]->op == OP_REDUCE && tn__role_of(below.v[i]->src[1]) != ROLE_BLOCK_SUM) return false;
+  return true;
+}
+
+tn_node *tn__store_once(tn__lowering *l, tn_node *part) {
+  tn__survey p;
+  tn__nodes old = {0}, new_ = {0};
+  uint64_t row;
+  tn__survey_loops(l->c, l->a, part, &p);
+  tn_node *block = block_of(&p, part, &row);
+  for (uint32_t i = 0; i < part->nsrc && block; i++) {
+    tn_node *x = part->src[i];
+    uint64_t own = tn__own_of(&p.r, x);
+    bool within = own >> tn__range_at(&p.r, block) & 1, of_row = !(own & ~row);
+    if (within || !of_row || x->op != OP_STORE || !sums_blocks_alone(l, x)) continue;
+    tn__vec_push(l->a, &old, x);
+    tn__vec_push(l->a, &new_, in_first_turn(l->c, x, block));
+  }
+  if (old.n) tn__sb_printf(&l->note, " once(%lld)", tn__id_of(block));
   return tn__substitute(l->c, part, old.v, new_.v, old.n);
 }

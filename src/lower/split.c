@@ -361,39 +361,16 @@ static int64_t count_row_blocks(const tn__lowering *l, const tn__survey *p, cons
   return n > 1 ? even_count(row->size->hi, n, t->access / (int64_t)loaded_bytes(p)) : 0;
 }
 
-/* The stores of what is a row's, by its first block alone */
-static tn_node *store_once(tn__lowering *l, tn_node *body, tn_node *block) {
+/* Stores of elements, block by block: the blocks are groups' as those of the reductions are.  block: as for split */
+static tn_node *cut_store(tn__lowering *l, tn_node *body, tn_node *x, int64_t count, tn_node *block) {
   tn_ctx *c = l->c;
-  tn__nodes old = {0}, new_ = {0};
-  tn_node *first = tn__op2(c, OP_EQ, block, tn__int(c, 0));
-  for (uint32_t i = 0; i < body->nsrc; i++) {
-    tn_node *x = body->src[i], *gate = tn__gate_of(x), *src[TN__MAX_RANGES + 5];
-    uint32_t from, m = 0;
-    bool owns = false;
-    tn__closes(x, &from);
-    for (uint32_t s = from; s < x->nsrc; s++) owns |= x->src[s] == block;
-    if (owns) continue;
-    for (; m < 3; m++) src[m] = x->src[m];
-    src[m++] = gate ? tn__op2(c, OP_AND, gate, first) : first;
-    src[m++] = block;
-    for (uint32_t s = from; s < x->nsrc; s++) src[m++] = x->src[s];
-    tn__vec_push(l->a, &old, x);
-    tn__vec_push(l->a, &new_, tn__node_make(c, &(tn__make){.op = OP_STORE, .src = src, .nsrc = m}));
-  }
-  return tn__substitute(c, body, old.v, new_.v, old.n);
-}
-
-/* Stores of elements, block by block: the blocks are groups' as those of the reductions are. */
-static tn_node *cut_store(tn__lowering *l, tn_node *body, tn_node *x, int64_t count) {
-  tn_ctx *c = l->c;
-  blocks b = cut_blocks(l, x, count, NULL);
+  blocks b = cut_blocks(l, x, block ? block->hi + 1 : count, block);
   tn_node *inner = b.inner;
   /* inside the blocks' loop */
   if (inner->op == OP_RANGE) inner = tn__fresh_range(l, inner->src[0], AX_LOOP, tn__role_of(x));
   tn_node *place = tn__substitute(c, b.place, &b.inner, &inner, 1);
   tn__sb_printf(&l->note, " blocks(%lld)", tn__id_of(x));
-  body = tn__exchange_ranges(l, body, &x, &place, 1, (tn_node *[]){b.block, inner}, inner->op == OP_RANGE ? 2 : 1);
-  return store_once(l, body, b.block);
+  return tn__exchange_ranges(l, body, &x, &place, 1, (tn_node *[]){b.block, inner}, inner->op == OP_RANGE ? 2 : 1);
 }
 
 static tn_node *split_row(tn__lowering *l, tn_node *body) {
@@ -403,18 +380,19 @@ static tn_node *split_row(tn__lowering *l, tn_node *body) {
   tn__survey_loops(l->c, l->a, body, &p);
   int64_t count = find_long_row(&p, &row) ? count_row_blocks(l, &p, &row) : 0;
   if (!count || (top_level(&p) < 2 && !whole_store(&p, &row))) return body;
-  tn_node *names[TN__MAX_RANGES];
+  /* one loop over blocks for all levels: what a part stores of several of them stands in it */
+  tn_node *names[TN__MAX_RANGES], *block = NULL;
   uint32_t n = 0;
   for (uint32_t k = 0; k < p.r.n; k++)
     if (row.rows >> k & 1) names[n++] = p.r.range[k];
   for (int level = 0; level < TN__OWN_PARTS; level++) {
     if (!(x = whole_reduction(&p, &row))) break;
-    body = split(l, body, x, count, NULL);
+    body = split(l, body, x, block ? block->hi + 1 : count, &block);
     tn__survey_loops(l->c, l->a, body, &p);
     row.rows = 0;
     for (uint32_t i = 0; i < n; i++) row.rows |= 1ull << tn__range_at(&p.r, names[i]);
   }
-  return (x = whole_store(&p, &row)) ? cut_store(l, body, x, count) : body;
+  return (x = whole_store(&p, &row)) ? cut_store(l, body, x, count, block) : body;
 }
 
 /* ---- threads: blocks of whatever few outputs are made of, at every level ---- */
@@ -555,7 +533,7 @@ static tn_node *split_levels(tn__lowering *l, tn_node *body) {
     tn__survey_loops(l->c, l->a, body, &p);
   }
   tn_node *store = body != whole ? store_to_cut(&p) : NULL;
-  return store ? cut_store(l, body, store, tn__variant_by(TN__PARTIALS, l->variant->blocks)) : body;
+  return store ? cut_store(l, body, store, tn__variant_by(TN__PARTIALS, l->variant->blocks), NULL) : body;
 }
 
 tn_node *tn__split_long(tn__lowering *l, tn_node *body) {

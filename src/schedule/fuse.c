@@ -26,6 +26,7 @@ enum {
   USUAL_BALANCE = 16,    /* or from memory, of devices that do not say */
   GROUPS_OF_UNIT = 8,    /* rows for each unit that are enough, however long they are */
   SELDOM = 4,            /* so many elements stored for each that another kernel wants are many */
+  SPARED = 2,            /* launches, where a kernel of few rows takes another's reduction, and that of its blocks */
   MIN_PARALLEL = 16,     /* iterations around a fused reduction, which it must leave to the threads ... */
   SCORE_BUFFERS = 2,     /* of attention: the scores, and their softmax, */
   SCORE_STEP = 256,      /* multiply-adds in the time of one by loops of a thread (80 to 530 were measured), */
@@ -35,6 +36,7 @@ enum {
   SMALL_WORK = 32768     /* ... unless there is this little to do (and no sum to split) */
 };
 
+static const double UNEVEN = -1; /* terms of a kernel's reductions */
 static const double OF_FUNCTION = 2.5; /* instructions of a thread for each of its multiply-adds */
 
 /* A reduction may be computed somewhat more often than once an element: at the borders of windows, where half of it is
@@ -274,8 +276,16 @@ static double terms_of(const tn_node *n) {
 }
 
 /* a choice: either is right */
+bool tn__row_is_kept(const tn__target *t, double elements) { return elements * sizeof(float) <= (double)t->registers; }
+
+/* a choice: either is right */
+bool tn__launches_decide(const tn__target *t, double elements) {
+  return elements * sizeof(float) <= SPARED * tn__target_launch_bytes(t);
+}
+
+/* a choice: either is right */
 bool tn__rows_suffice(const tn__target *t, double rows, double elements) {
-  bool kept = elements * sizeof(float) <= (double)t->registers;
+  bool kept = tn__row_is_kept(t, elements);
   return !t->group || kept || rows <= (double)t->units || rows >= (double)t->units * GROUPS_OF_UNIT;
 }
 
@@ -375,6 +385,49 @@ static bool fits_beside_scan(tn__fuse *f, const tn_node *n, const tn__demand *d,
          all * (double)terms * (double)tn__size_of(n->dtype) <= tn__target_launch_bytes(t) * (double)t->far_rate;
 }
 
+/* Little enough for the kernel's rows to be as few as they like */
+/* a choice: either is right */
+static bool is_small(const tn__demand *d, uint32_t outs) {
+  return extents(d->env, outs) <= SMALL_WORK && extents(d->env, ~0u) < TN__SPLIT_WORK;
+}
+
+/* Does no axis stand between those that n is reduced over?  They are one loop then. */
+/* a choice: either is right */
+static bool is_one_run(const tn_node *n) {
+  const tn_node *x = n->src[0];
+  int64_t next = -1;
+  for (uint32_t i = 0; i < n->nint; i++) {
+    if (tn__is_int_const(x->dim[n->ints[i]], 1)) continue;
+    for (; next >= 0 && next < n->ints[i]; next++)
+      if (!tn__is_int_const(x->dim[next], 1)) return false;
+    next = n->ints[i] + 1;
+  }
+  return true;
+}
+
+/* Few rows: is all that the kernel goes through for one of them as long as n's, and one loop, or short enough for a
+ * group to keep?  Then they take no longer in one kernel than if each reduction were one: lowering cuts them into
+ * blocks at every level (lower/split.c), or leaves each to a group, whichever is predicted to take less.  That spares
+ * the launches of a reduction and of what adds up its blocks; where going through all rows takes longer than these,
+ * it is of more use to others that reduce the same rows. */
+/* a choice: no is right */
+static bool are_even_rows(const tn__fuse *f, const tn_node *n, const tn__demand *d, uint32_t set) {
+  const tn__target *t = &f->dev->target;
+  const tn__seed *g = &f->seeds.v[d->k];
+  uint32_t outs = (1u << g->env->nsrc) - 1;
+  double terms = terms_of(n), stored = extents(d->env, outs & ~set), reduced = extents(d->env, ~outs);
+  if (!t->group || f->c->mode == TN_MODE_STRICT || tn__ops[n->op].group != G_REDUCE) return false;
+  for (uint32_t i = 0; i < n->nint; i++)
+    if (!tn__is_const(n->src[0]->dim[n->ints[i]])) return false;
+  for (uint32_t i = 0; i < g->chain.n; i++)
+    if (g->chain.v[i] != set) return false;
+  while (terms > 1 && reduced > 1) reduced /= terms; /* reductions below one another */
+  bool as_long = (stored == 1 || stored == terms) && reduced == 1;
+  bool shared_out = tn__row_is_kept(t, terms) || is_one_run(n);
+  return as_long && (g->terms == 0 || g->terms == terms) && shared_out &&
+         tn__launches_decide(t, extents(d->env, set) * terms);
+}
+
 /* n computed at d: each element once, and nested under loops that the kernel can put outermost. */
 /* a choice: no is right */
 static bool fits(tn__fuse *f, tn_node *n, const tn__demand *d) {
@@ -393,22 +446,26 @@ static bool fits(tn__fuse *f, tn_node *n, const tn__demand *d) {
   if (tn__info_of(f, n)->inline_dot) return true; /* its repeats are kept in a row of scratch memory */
   if (extents(env, set) > tn__numel_guess(n) * MAX_REPEAT) return false;
   uint32_t last = set ? 32 - (uint32_t)__builtin_clz(set) : 0, before = last ? (uint32_t)((1ull << last) - 1) : 0;
-  if (set & ~outs) return (before & ~set) == 0 && stays_parallel(f, n, d, extents(env, outs));
   const tn__seed *g = &f->seeds.v[d->k];
+  if (set & ~outs) return (before & ~set) == 0 && !g->few && stays_parallel(f, n, d, extents(env, outs));
   /* what a product's rows or columns have in common of a sum would keep threads from sharing out the product */
   if (f->dev->target.group && g->product && !g->keeps && set != outs && !rests_on(f, n, g->product)) return false;
   for (uint32_t i = 0; i < g->chain.n; i++)
     if ((g->chain.v[i] & set) != set && (g->chain.v[i] & set) != g->chain.v[i]) return false;
   double rows = extents(env, set);
-  bool share = n->op == OP_CONTRACT || tn__rows_suffice(&f->dev->target, rows, terms_of(n));
-  return (rows >= MIN_PARALLEL && share) ||
-         (extents(env, outs) <= SMALL_WORK && extents(env, ~0u) < TN__SPLIT_WORK);
+  if (g->few || (rows < MIN_PARALLEL && !is_small(d, outs))) return are_even_rows(f, n, d, set);
+  return is_small(d, outs) || n->op == OP_CONTRACT || tn__rows_suffice(&f->dev->target, rows, terms_of(n));
 }
 
-static void note_chain(tn__fuse *f, const tn__demand *d) {
+/* The kernel reduces n at d. */
+static void note_chain(tn__fuse *f, const tn_node *n, const tn__demand *d) {
   bool opaque = false;
   tn__seed *g = &f->seeds.v[d->k];
-  uint32_t set = tn__ranges_in(f, d->idx, d->gate, d->env, &opaque) & ((1u << g->env->nsrc) - 1);
+  double terms = terms_of(n);
+  uint32_t outs = (1u << g->env->nsrc) - 1, set = tn__ranges_in(f, d->idx, d->gate, d->env, &opaque) & outs;
+  bool few = extents(d->env, set) < MIN_PARALLEL && !is_small(d, outs);
+  g->few |= few && are_even_rows(f, n, d, set);
+  g->terms = g->terms == 0 || g->terms == terms ? terms : UNEVEN;
   for (uint32_t i = 0; i < g->chain.n; i++)
     if (g->chain.v[i] == set) return;
   tn__vec_push(f->a, &g->chain, set);
@@ -748,7 +805,7 @@ static void enter_host(tn__fuse *f, tn_node *n, tn__info *in) {
     tn__layout_fix(f, n, false);
     tn__vec_push(f->a, &f->seeds.v[k].roots, n);
   }
-  note_chain(f, &in->want.v[in->host]);
+  note_chain(f, n, &in->want.v[in->host]);
   tn__demand_inline(f, n, in, &in->want.v[in->host]);
   /* other places in the same kernel compute it too (fits_again) */
   for (uint32_t i = 0; i < in->want.n; i++)
@@ -890,7 +947,7 @@ static void decide(tn__fuse *f, tn_node *n) {
     return;
   }
   for (uint32_t i = 0; i < in->want.n; i++) {
-    if (is_reduction(n)) note_chain(f, &in->want.v[i]);
+    if (is_reduction(n)) note_chain(f, n, &in->want.v[i]);
     tn__demand_inline(f, n, in, &in->want.v[i]);
   }
 }
@@ -954,11 +1011,12 @@ static bool may_join(const tn__fuse *f, int a, int b) {
   if (x->env != y->env || x->roots.n + y->roots.n > TN__MAX_STORES || x->size + y->size > TN__MAX_KERNEL ||
       x->loops + y->loops > TN__MAX_LOOPS)
     return false;
-  if (!x->chain.n != !y->chain.n) return false;
+  bool few = x->few || y->few;
+  if (!x->chain.n != !y->chain.n || (few && x->terms != y->terms)) return false;
   for (uint32_t i = 0; i < x->chain.n; i++)
     for (uint32_t j = 0; j < y->chain.n; j++) {
       uint32_t s = x->chain.v[i] & y->chain.v[j];
-      if (s != x->chain.v[i] && s != y->chain.v[j]) return false;
+      if (few ? x->chain.v[i] != y->chain.v[j] : s != x->chain.v[i] && s != y->chain.v[j]) return false;
     }
   return true;
 }

@@ -75,6 +75,8 @@ typedef struct tn__seed { /* a kernel in the making */
   tn_node *rows;            /* LIST of those that some of its stores are sums over; NULL: none are (row_sums.c) */
   /* sets of output ranges that reductions are nested under; ordered by inclusion in the end */
   tn__vec(uint32_t) chain;
+  double terms;             /* of each of these; 0: there are none, less: of different numbers */
+  bool few;                 /* they are few rows that lowering is to cut: nothing may keep it from that */
   uint32_t size;            /* nodes inlined */
   uint32_t loops;           /* ranges, those of env among them */
   uint32_t aim;             /* the last search for what it writes */
@@ -191,6 +193,10 @@ bool tn__worth_storing(const tn__info *in);
 /* Does a group for each row do?  Where a unit cannot keep one, a few more rows than units are not shared out well, and
  * little is read once that would be read twice.  The fewest are cut by lowering. */
 bool tn__rows_suffice(const tn__target *t, double rows, double elements);
+/* Does a unit have room for a row of so many elements?  Do the launches that a reduction takes, where it is a kernel
+ * of its own, take longer than memory for all that it goes through?  No, where a device has not said. */
+bool tn__row_is_kept(const tn__target *t, double elements);
+bool tn__launches_decide(const tn__target *t, double elements);
 void tn__fuse_same_rows(tn__fuse *f); /* same_rows.c */
 void tn__fuse_row_sums(tn__fuse *f);  /* row_sums.c */
 /* renumber.c: a body's ranges numbered from 0, in the order of the numbers that they have; and old[i] replaced by

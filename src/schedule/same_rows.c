@@ -83,7 +83,8 @@ static bool stand_well(const tn__fuse *f, const tn_node *env, uint32_t rows) {
   return f->dev->target.group || !(rows >> (env->nsrc - 1) & 1); /* ranges are in the order of memory */
 }
 
-/* Are there rows enough for the units? */
+/* Are there rows enough for the units, or do launches take longer than all of them?  Few are cut by lowering, or kept
+ * by groups. */
 /* a choice: either is right */
 static bool are_many(tn__fuse *f, const tn__depends *d, const tn__remake *p, double rows) {
   const tn__target *t = &f->dev->target;
@@ -92,7 +93,8 @@ static bool are_many(tn__fuse *f, const tn__depends *d, const tn__remake *p, dou
     const tn__numbers *loads = &d->loads.v[side ? p->b : p->a];
     for (uint32_t i = 0; i < loads->n; i++) most = fmax(most, tn__numel_guess(f->order.v[loads->v[i]]));
   }
-  return rows >= (double)t->units && tn__rows_suffice(t, rows, most / rows);
+  if (rows >= (double)t->units) return tn__rows_suffice(t, rows, most / rows);
+  return f->c->mode != TN_MODE_STRICT && tn__row_is_kept(t, most / rows) && tn__launches_decide(t, most);
 }
 
 /* The rows of both: what they reduce stands under the same ranges, or each element is a row. */

@@ -45,6 +45,10 @@ static void shapes(void **state) {
       {1000, 10007, 0, {"across", "row(load)", "across 8 "}, "blocks("},
       /* few long rows: blocks of each at all levels */
       {64, 1 << 18, 1, {"split(", "blocks(", NULL}, "row(load)"},
+      /* fewer: one kernel, where launches take longer than all of them */
+      {10, 4001, 1, {"# k0_10_4001: ", "group(", NULL}, "# k1_"},
+      {3, 100000, 1, {"# k0_parts_3_100000: ", "blocks(", NULL}, "# k1_"},
+      {4, 4000000, 1, {"# k0_parts_4: ", "# k1_parts_4: ", "# k2_4_4000000: "}, "blocks("},
   };
   tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
   (void)state;
@@ -70,6 +74,26 @@ static void beside_stores(void **state) {
                                          "%4 = sink void %2 %3 {\"outputs\"}\n");
   assert_non_null(text);
   if (!strstr(text, "# k0_parts_4: whole split(")) fail_msg("the sums are not split:\n%s", text);
+  tn_string_free(text);
+  tn_ctx_close(c);
+}
+
+/* What is stored once for a row is no reason for one group to go through all of it. */
+static void beside_blocks(void **state) {
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
+  (void)state;
+  assert_non_null(c);
+  char *text = tn_explain_text_string(c, "%1 = param f32[64,262144] 64 262144 {0 0}\n"
+                                         "%2 = rmax f32[64] %1 {1}\n"
+                                         "%3 = reshape f32[64,1] %2 64 1\n"
+                                         "%4 = expand f32[64,262144] %3 64 262144\n"
+                                         "%5 = neg f32[64,262144] %4\n"
+                                         "%6 = add f32[64,262144] %1 %5\n"
+                                         "%7 = exp f32[64,262144] %6\n"
+                                         "%8 = sum f32[64] %7 {1}\n"
+                                         "%9 = sink void %8 %2 {\"outputs\"}\n");
+  assert_non_null(text);
+  if (!strstr(text, "# k0_parts_64: split(")) fail_msg("the rows are not split:\n%s", text);
   tn_string_free(text);
   tn_ctx_close(c);
 }
@@ -209,7 +233,7 @@ static void small(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(shapes), cmocka_unit_test(beside_stores),
-                                     cmocka_unit_test(patches_and_packs),
+                                     cmocka_unit_test(beside_blocks), cmocka_unit_test(patches_and_packs),
                                      cmocka_unit_test(small)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

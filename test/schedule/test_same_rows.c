@@ -171,7 +171,8 @@ static int try(const scene *s, const tn_dim *shape, bool symbolic) {
 
 static void sizes(void **state) {
   (void)state;
-  const tn_dim shape[][3] = {{MANY, 9, 1}, {MANY, 5, 3}, {67, 130, 1}, {40, 37, 4}, {1, 300, 2}, {0, 5, 3}, {70, 1, 2}};
+  const tn_dim shape[][3] = {{MANY, 9, 1}, {MANY, 5, 3}, {67, 130, 1}, {40, 37, 4},
+                             {1, 300, 2},  {0, 5, 3},    {70, 1, 2},   {3, 9001, 1}, {2, 3001, 2}};
   int bad = 0;
   for (int i = 0; i < SCENES; i++)
     for (size_t k = 0; k < sizeof shape / sizeof *shape; k++) bad += try(&scenes[i], shape[k], false);
