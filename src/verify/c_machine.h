@@ -38,7 +38,8 @@ void tn__exact_memory_clear(tn__exact_memory *m);
 /* The element at byte `at`, as it was given or nobody wrote it, if it is new; buffers: NULL outside of them. */
 tn__exact_cell *tn__exact_memory_at(tn__exact_memory *m, uint32_t object, int64_t at, int dtype);
 
-enum { TN__C_LONG = 16, TN__C_SHORTENED = 3 }; /* loops of more turns may be cut short, to so many at either end */
+/* Loops of more turns may be cut short, to so many at either end: more than fill registers that other loops read. */
+enum { TN__C_LONG = 64, TN__C_SHORTENED = 3 };
 
 typedef struct tn__c_machine {
   tn_ctx *c;
