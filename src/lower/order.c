@@ -21,7 +21,7 @@
  * bounds another. */
 /* a choice: no is right */
 static bool may_be_ordered(const tn__ranges *r, uint64_t set) {
-  if (!(set & (set - 1)) || tn__stands_between(r, set)) return false;
+  if (__builtin_popcountll(set) < 2 || tn__stands_between(r, set)) return false;
   for (uint32_t k = 0; k < r->n; k++)
     if ((set >> k & 1) && (tn__bounds_loops(r, k) || tn__axis_of(r->range[k]) != AX_REDUCE)) return false;
   for (uint32_t i = 0; i < r->order.n; i++) {
