@@ -16,7 +16,7 @@ int64_t tn__turns_at_once(const tn_node *size, int64_t lanes, size_t bytes) {
   int64_t most = BYTES / (int64_t)bytes < MOST ? BYTES / (int64_t)bytes : MOST;
   int64_t all = (size->hi + lanes - 1) / lanes, rounds = most > 1 ? (all + most - 1) / most : all;
   /* a window of few more terms is taken whole: of each term it is then known whether it lies within the image */
-  if (lanes == 1 && tn__is_const(size) && all < 2 * most) return all;
+  if (lanes == 1 && tn__is_const(size) && all > 0 && all < 2 * most) return all;
   for (int64_t n = most; 2 * n > most && n > 1; n--) /* none is beyond the end */
     if (tn__divisible(size, n * lanes)) return n;
   return size->lo < 1 || rounds < 1 ? 1 : (all + rounds - 1) / rounds;

@@ -116,6 +116,7 @@ static void choose_columns(scan *s, double rows, const tn_node *columns, size_t 
   int64_t most = power_above(t->group / 2 + 1), usual = USUAL_THREADS < most ? USUAL_THREADS : most;
   int64_t own = FEWEST_OWN, wide = tn__scan_columns(t, stored, columns->hi + 1);
   int64_t largest = tn__scan_tile(t, tn__size_of(s->nothing->dtype)) / most;
+  while (own * most < s->turns) own *= 2;
   while (own < TN__SCAN_OWN && (threads_for(s, own) * wide > usual || !are_enough(s, own))) own *= 2;
   while (own < largest && threads_for(s, own) * wide > most / 2) own *= 2;
   s->threads = threads_for(s, own);
@@ -383,7 +384,7 @@ static tn_node *share_out(scan *s, const tn__survey *v, tn_node *body) {
   return body;
 }
 
-/* The loop around along which all that is stored lies side by side in memory, and not along the turns; NULL: none.
+/* The loop around along which what is stored lies side by side in memory, and not along the turns; NULL: none.
  * *stored: the size of an element. */
 /* a choice: any is right */
 static tn_node *columns_of(const scan *s, const tn__survey *v, uint64_t around, size_t *stored) {

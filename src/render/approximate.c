@@ -1,8 +1,8 @@
-/* Which values need not be computed to all bits of f32: those from which nothing comes but values of bf16 and f16,
- * which have 8 and 11 bits of the 24, and functions of these themselves, which are rounded to them at once.  For them a
- * language may have shorter functions (dialect.h, `approximate`).  What jumps, is stored or turned into an integer
- * keeps every bit, and so does all that it is computed from, but through ops whose response is STABLE; in mode strict,
- * everything does. */
+/* Which values need not be computed to all bits of f32: functions of bf16 and f16, which have 8 and 11 bits of the 24
+ * and to which they are rounded at once; and those of f32 from which nothing comes but such values.  For them a
+ * language may have shorter functions (dialect.h, `approximate`).  What of f32 jumps, is stored or turned into an
+ * integer keeps every bit, and so does all that it is computed from, but through ops whose response is STABLE; in
+ * mode strict, everything does. */
 #include "render/c_like.h"
 
 typedef struct search {

@@ -94,8 +94,7 @@ static int signed_of(int kind) {
   return by_size[tn__size_of(held(kind))];
 }
 
-const char *tn__lanes_type(tn__printer *p, int kind) { return tn__print_format(p, "%sx%d", name_of(kind), p->count); }
-static const char *type_of(tn__printer *p, int kind) { return tn__lanes_type(p, kind); }
+static const char *type_of(tn__printer *p, int kind) { return tn__print_format(p, "%sx%d", name_of(kind), p->count); }
 
 static int column_of(int kind) {
   if (is_index(kind)) return SP_INDEX;
@@ -154,7 +153,7 @@ static const char *call(tn__printer *p, const char *name, bool has_form, int to,
   if (has_form) use_math(p);
   else
     tn__lanes_need(p, tn__print_format(p, "TN_BY_LANES_%" PRIu32 "(%d, %s, %s, %s, %s)", n, p->count, type_of(p, to),
-                             type_of(p, from), form, name));
+                                       type_of(p, from), form, name));
   return n == 1   ? tn__print_format(p, "%s(%s)", form, operand[0])
          : n == 2 ? tn__print_format(p, "%s(%s, %s)", form, operand[0], operand[1])
                   : tn__print_format(p, "%s(%s, %s, %s)", form, operand[0], operand[1], operand[2]);

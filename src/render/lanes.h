@@ -24,11 +24,9 @@ enum { TN__LANES_TURNED = 16 }; /* at most so many lanes */
 uint32_t tn__lanes_turned(tn__printer *p, uint32_t at);
 
 /* For these files: what the values of ins[start] .. ins[end - 1] are, the range at `start` being the lanes'; the number
- * of lanes of the vector loop at `start`, and where its END is; the name of a type of as many (p->count); a line that
- * makes a helper. */
+ * of lanes of the vector loop at `start`, and where its END is; a line that makes a helper. */
 void tn__lanes_forms(tn__printer *p, uint32_t start, uint32_t end);
 int tn__lanes_count(const tn__printer *p, uint32_t start, uint32_t *end);
-const char *tn__lanes_type(tn__printer *p, int kind);
 void tn__lanes_need(tn__printer *p, const char *line);
 
 /* Accumulators: of lanes where a vector loop sets them, else plain variables. */

@@ -1,9 +1,12 @@
-/* Copies across: what lies along one of two loops goes to where it lies along the other, the inner one of which has the
- * lanes.  A vector would gather its lanes one by one, or scatter them; blocks of as many lines as there are lanes are
- * loaded and stored line by line, and turned in registers on their way (slices.c says what tn_turn_T does). */
+/* Copies across: what lies along one of two loops goes to where it lies along the other, the inner one of which has
+ * the lanes.  A vector would gather its lanes one by one, or scatter them; blocks of as many lines as there are lanes
+ * are loaded and stored line by line, and turned in registers on their way (slices.c says what tn_turn_T does).
+ * lower/turn.c leaves such copies to this, so what it takes for one (a step from line to line, either way) has to be
+ * one here. */
 #include "ir/build.h"
 #include "render/lanes.h"
 #include <inttypes.h>
+#include <stdlib.h>
 
 typedef struct copy {
   uint32_t inner, end; /* the vector loop */
@@ -51,7 +54,7 @@ static bool lies_across(tn__printer *p, uint32_t at, copy *k) {
   k->along_lanes = load[1] == 1 && store[0] == 1;
   k->from = load[!k->along_lanes];
   k->to = store[k->along_lanes];
-  bool apart = k->from > 1 && k->to > 1;
+  bool apart = llabs(k->from) > 1 && llabs(k->to) > 1;
   return apart && (k->along_lanes || (load[0] == 1 && store[1] == 1));
 }
 

@@ -60,7 +60,7 @@ static const struct {
 
 static const double LEAST = 0x1p-126; /* of what is smaller, halves have few bits or none */
 
-/* a choice of words: as a half float both would be the same, but for the last bit's next neighbours */
+/* To 2^-16 of it, or of the least normal number; what overflows may be the largest, or infinite. */
 static bool agrees(f32 got, double want) {
   if (isnan(want)) return isnan(got);
   if (isinf((f32)want)) return (double)got == want || fabs((double)got) > 0x1.fffp127;

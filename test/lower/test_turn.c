@@ -22,6 +22,9 @@ typedef struct program {
 } program;
 
 static tn_tensor *copy(tn_tensor *x, const program *p) { return tn_contiguous(tn_permute(x, p->order, p->rank)); }
+static tn_tensor *flipped(tn_tensor *x, const program *p) { /* lines lie one before the other */
+  return tn_contiguous(tn_permute(tn_flip(x, (int[]){0}, 1), p->order, p->rank));
+}
 static tn_tensor *fused(tn_tensor *x, const program *p) { /* with what lies along the result, and once more across */
   tn_tensor *y = tn_permute(x, p->order, p->rank), *z = tn_contiguous(tn_mul_scalar(y, 2));
   return tn_add(tn_add(tn_exp(y), z), tn_permute(tn_contiguous(tn_flip(x, (int[]){0}, 1)), p->order, p->rank));
@@ -116,6 +119,7 @@ static tn_tensor *spans(tn_tensor *x, const program *p) {
 
 static const program programs[] = {
     {"a square", copy, TN_F32, 2, {128, 128}, {1, 0}, "turn("},
+    {"a flip", flipped, TN_F32, 2, {131, 67}, {1, 0}, "turn("},
     {"tiles cut off", copy, TN_F32, 2, {131, 67}, {1, 0}, "turn("},
     {"one line more than a tile", copy, TN_F32, 2, {64, 65}, {1, 0}, "turn("},
     {"a tile alone", copy, TN_F32, 2, {64, 64}, {1, 0}, NULL},
@@ -221,7 +225,7 @@ static tn_tensor *made(tn_ctx *c, const void *of) {
 static void check_steps(const void *of, const char *device, const char *text) {
   const program *p = of;
   if (strcmp(device, "cpu")) return;
-  bool across = p->make == copy && p->step && p->shape[0] >= 64 && p->shape[1] >= 64;
+  bool across = (p->make == copy || p->make == flipped) && p->step && p->shape[0] >= 64 && p->shape[1] >= 64;
   if (across && !strstr(text, "  tn_turn_")) fail_msg("%s is not turned:\n%s", p->name, text);
   if (p->step && !strstr(text, p->step)) fail_msg("%s: no %s in\n%s", p->name, p->step, text);
   if (!p->step && (strstr(text, "turn(") || strstr(text, "row("))) fail_msg("%s:\n%s", p->name, text);
