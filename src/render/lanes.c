@@ -805,7 +805,7 @@ int tn__lanes_count(const tn__printer *p, uint32_t start, uint32_t *end) {
 uint32_t tn__lanes_loop(tn__printer *p, uint32_t at) {
   const vector_loop *l = loop_at(p, at);
   tn_node *r = p->part->ins[at], *extent = r->src[0];
-  int64_t n, most = r->hi + 1;
+  int64_t n = 0, most = r->hi + 1;
   bool constant = tn__const_int(extent, &n);
   const char *count = tn__print_name(p, extent);
   p->count = l->count;
