@@ -369,7 +369,7 @@ static bool move_place(run *r) {
 static void cut_short(run *r) {
   tn__exact *counter = &r->t->reg[r->i->dst];
   int64_t n = (int64_t)r->t->reg[r->i->a].v;
-  if (r->m->cut && n > TN__C_LONG && counter->v == TN__C_SHORTENED) counter->v = (uint64_t)n - TN__C_SHORTENED;
+  if (r->m->cut && n > r->m->cut && counter->v == TN__C_SHORTENED) counter->v = (uint64_t)n - TN__C_SHORTENED;
 }
 
 static bool renew(run *r) {

@@ -38,8 +38,8 @@ void tn__exact_memory_clear(tn__exact_memory *m);
 /* The element at byte `at`, as it was given or nobody wrote it, if it is new; buffers: NULL outside of them. */
 tn__exact_cell *tn__exact_memory_at(tn__exact_memory *m, uint32_t object, int64_t at, int dtype);
 
-/* Loops of more turns may be cut short, to so many at either end: more than fill registers that other loops read. */
-enum { TN__C_LONG = 64, TN__C_SHORTENED = 3 };
+/* Loops of more turns than `cut` may be cut short, to so many at either end */
+enum { TN__C_SHORTENED = 3 };
 
 typedef struct tn__c_machine {
   tn_ctx *c;
@@ -52,7 +52,7 @@ typedef struct tn__c_machine {
   int64_t shared[2];         /* bytes of scratch and cells, where the launch says */
   int threads, warp;         /* of a group; threads that meet by themselves */
   bool global_barriers;      /* is a barrier one for global memory, too */
-  bool cut;                  /* long loops are cut short */
+  int64_t cut;               /* loops of more turns are cut short; 0: none is */
   bool begins;               /* the language's kernels have to wait for what came before */
   uint64_t steps, seed;
   tn__sb *why;

@@ -8,8 +8,8 @@
 /* TURNS: of a block of as many groups as it has threads, three for each */
 enum { LOCAL = 1 << 17, TURNS = 3 * 1024, TRIED = 256, SEEDS = 2, THOROUGH_SEEDS = 8, NUMBERS = 64 };
 enum { CUDA_WARP = 32 }; /* by the definition of the language */
-enum { FEW_STEPS = 30000, MOST_STEPS = 100000, CUT_STEPS = 24000000, THOROUGH_STEPS = 20000000,
-       MERGE_STEPS = 64, /* of a thread that has no turn, and merges lanes with others */
+enum { FEW_STEPS = 30000, MOST_STEPS = 100000, LONG_STEPS = 1000000, CUT_STEPS = 24000000, THOROUGH_STEPS = 20000000,
+       LONG = 64, MERGE_STEPS = 64, /* of a thread that has no turn, and merges lanes with others */
        TEXT_STEPS = 64 };
 
 const char *const tn__readback_exempt[] = {"tn_tile_", NULL};
@@ -30,7 +30,8 @@ typedef struct reading {
   tn__exact *reg;
   tn__c_function *f;
   tn__c_machine m;
-  bool cut, too_long;   /* cut: loops are cut short, unless blocks of their turns are one statement */
+  int64_t cut; /* loops of more turns are cut short, unless blocks of turns are one statement; 0: none is */
+  bool too_long;
   uint64_t steps, used; /* of the linear program: left; at most by some turns */
   tn__sb *why;
 } reading;
@@ -103,7 +104,7 @@ static int64_t next_turn(const reading *r, const tn__ins *i, const turns *t, uin
   if (i->op == AX_GLOBAL) return ++*global < t->n ? t->at[*global] : -1;
   if (now + 1 >= end) return -1;
   bool lanes = i->op == AX_UPCAST && (r->s->kernel->part[r->part].group || r->f->vectors);
-  bool cut = r->cut && !r->f->turns && !lanes && end > TN__C_LONG && now + 1 == TN__C_SHORTENED;
+  bool cut = r->cut && !r->f->turns && !lanes && end > r->cut && now + 1 == TN__C_SHORTENED;
   return cut ? end - TN__C_SHORTENED : now + 1;
 }
 
@@ -199,7 +200,7 @@ static uint32_t bind(const reading *r, tn__exact *argument, uint64_t seed, int64
 static bool try_turns(reading *r, const turns *t, uint64_t seed, int64_t lo, int64_t hi, uint64_t group,
                       uint64_t groups) {
   tn__exact argument[TN__C_PARAMS];
-  uint64_t before = r->steps = r->s->thorough ? THOROUGH_STEPS : r->cut ? CUT_STEPS : MOST_STEPS;
+  uint64_t before = r->steps = r->s->thorough ? THOROUGH_STEPS : r->cut == LONG ? LONG_STEPS : r->cut ? CUT_STEPS : MOST_STEPS;
   tn__exact_memory_clear(&r->want);
   tn__exact_memory_clear(&r->got);
   r->want.seed = r->got.seed = r->m.seed = seed;
@@ -210,7 +211,7 @@ static bool try_turns(reading *r, const turns *t, uint64_t seed, int64_t lo, int
     return false;
   }
   if (before - r->steps > r->used) r->used = before - r->steps;
-  r->m.cut = r->cut && !r->f->turns;
+  r->m.cut = r->f->turns ? 0 : r->cut;
   r->m.steps = ((before - r->steps + MERGE_STEPS) * (uint64_t)r->m.threads + 1000) * TEXT_STEPS;
   if (!tn__c_machine_run(&r->m, argument, group, groups)) {
     if (r->m.too_long) tn__sb_puts(r->why, "the text takes far more steps");
@@ -368,9 +369,11 @@ static tn__readback_result try_part(reading *r, const char *name) {
                          .warp = r->s->language == TN__READ_CUDA ? CUDA_WARP : 1 << 20,
                          .begins = r->s->language == TN__READ_CUDA,
                          .why = r->why};
-  for (int cut = 0; cut < 2; cut++) {
+  /* first those that cannot fill registers which shorter loops read */
+  static const int64_t cuts[] = {0, LONG, 16};
+  for (size_t cut = 0; cut < sizeof cuts / sizeof *cuts; cut++) {
     bool equal = true;
-    r->cut = cut;
+    r->cut = cuts[cut];
     r->too_long = false;
     for (uint64_t seed = 1; seed <= (r->s->thorough ? THOROUGH_SEEDS : SEEDS) && equal; seed++)
       equal = part->group ? try_blocks(r, seed) : try_slices(r, seed);

@@ -2,7 +2,7 @@
  *
  * The text is read as its compiler would (c_text.h) and run over exact values (exact.h), a few slices or groups of each
  * part at a time, the first ones and the last ones among them; the linear program runs the same turns.  What the two
- * leave in the buffers must be the same values, come about by the same steps.  Loops of more than TN__C_LONG turns are
+ * leave in the buffers must be the same values, come about by the same steps.  Loops of many turns are
  * cut short in both where a kernel would take too long.
  *
  * Launch facts are compared, too: the extent that the text or the host computes, the threads that the text declares,
