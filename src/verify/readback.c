@@ -200,7 +200,10 @@ static uint32_t bind(const reading *r, tn__exact *argument, uint64_t seed, int64
 static bool try_turns(reading *r, const turns *t, uint64_t seed, int64_t lo, int64_t hi, uint64_t group,
                       uint64_t groups) {
   tn__exact argument[TN__C_PARAMS];
-  uint64_t before = r->steps = r->s->thorough ? THOROUGH_STEPS : r->cut == LONG ? LONG_STEPS : r->cut ? CUT_STEPS : MOST_STEPS;
+  uint64_t before = r->steps = r->s->thorough   ? THOROUGH_STEPS
+                               : r->cut == LONG ? LONG_STEPS
+                               : r->cut         ? CUT_STEPS
+                                                : MOST_STEPS;
   tn__exact_memory_clear(&r->want);
   tn__exact_memory_clear(&r->got);
   r->want.seed = r->got.seed = r->m.seed = seed;
