@@ -31,9 +31,10 @@ static bool may_be_ordered(const tn__ranges *r, uint64_t set) {
   return true;
 }
 
-/* Of the loads that hang on all loops of the set, and step along each of them, the one of the most bytes; NULL */
+/* Of the loads that hang on all loops of the set, the one of the most bytes; even: of those that step along each of
+ * them; NULL */
 /* a choice: any is right */
-static const tn_node *heaviest(const tn__survey *p, uint64_t set) {
+static const tn_node *heaviest(const tn__survey *p, uint64_t set, bool even) {
   const tn_node *best = NULL;
   double most = 0;
   for (uint32_t i = 0; i < p->r.order.n; i++) {
@@ -41,7 +42,7 @@ static const tn_node *heaviest(const tn__survey *p, uint64_t set) {
     if (n->op != OP_LOAD || n->src[0]->op != OP_PARAM || (set & ~tn__free_of(&p->r, n->src[1]))) continue;
     double bytes = tn__volume(p, tn__free_of(&p->r, n->src[1])) * (double)tn__size_of(n->dtype);
     bool steps = true;
-    for (uint32_t k = 0; k < p->r.n; k++)
+    for (uint32_t k = 0; k < p->r.n && even; k++)
       steps &= !(set >> k & 1) || tn__stride(&p->r, n->src[1], k) != TN__IRREGULAR;
     if (steps && bytes > most) best = n, most = bytes;
   }
@@ -75,7 +76,7 @@ uint32_t tn__as_memory_lies(const tn__survey *p, uint64_t set, tn_node **x) {
     for (; at && tn__id_of(x[at - 1]) > tn__id_of(p->r.range[k]); at--) x[at] = x[at - 1];
     x[at] = p->r.range[k];
   }
-  sort(p, heaviest(p, set), x, n);
+  sort(p, heaviest(p, set, true), x, n);
   return n;
 }
 
@@ -103,20 +104,6 @@ static int64_t divisor_of(tn__lowering *l, const tn__ranges *r, tn_node *index, 
   return least;
 }
 
-/* Of the loads that hang on range k the one of the most bytes; NULL */
-/* a choice: any is right */
-static const tn_node *heaviest_along(const tn__survey *p, uint32_t k) {
-  const tn_node *best = NULL;
-  double most = 0;
-  for (uint32_t i = 0; i < p->r.order.n; i++) {
-    const tn_node *n = p->r.order.v[i];
-    if (n->op != OP_LOAD || n->src[0]->op != OP_PARAM || !(tn__free_of(&p->r, n->src[1]) >> k & 1)) continue;
-    double bytes = tn__volume(p, tn__free_of(&p->r, n->src[1])) * (double)tn__size_of(n->dtype);
-    if (bytes > most) best = n, most = bytes;
-  }
-  return best;
-}
-
 /* May range k be several loops?  Reductions alone close it. */
 /* a choice: no is right */
 static bool may_be_cut(const tn__ranges *r, uint32_t k) {
@@ -134,7 +121,7 @@ static tn_node *by_digits(tn__lowering *l, tn_node *body, tn_node *x) {
     tn__survey p;
     tn__survey_loops(l->c, l->a, body, &p);
     int at = tn__range_at(&p.r, digit[n - 1]);
-    const tn_node *load = at < 0 ? NULL : heaviest_along(&p, (uint32_t)at);
+    const tn_node *load = at < 0 ? NULL : heaviest(&p, 1ull << at, false);
     if (!load || !may_be_cut(&p.r, (uint32_t)at)) return NULL;
     if (tn__stride(&p.r, load->src[1], (uint32_t)at) != TN__IRREGULAR) {
       bool differs = false;
@@ -176,7 +163,7 @@ static bool order(tn__lowering *l, tn_node **body) {
     tn_node *n = p.r.order.v[i];
     uint64_t own = n->op == OP_REDUCE ? tn__own_of(&p.r, n) : 0;
     if (!own || (set && own != set)) continue;
-    if (!set) load = may_be_ordered(&p.r, own) ? heaviest(&p, own) : NULL;
+    if (!set) load = may_be_ordered(&p.r, own) ? heaviest(&p, own, true) : NULL;
     tn_node *now = load ? ordered(l->c, &p, n, load) : n;
     if (now == n) continue;
     set = own;

@@ -139,19 +139,32 @@ static ex call_step(call *k) {
   return out;
 }
 
+/* The place that lies so many elements behind a pointer */
+static uint32_t place_behind(call *k, uint32_t pointer, uint32_t reg) {
+  uint32_t place = tn__c_cells(k->r, 1);
+  tn__c_put(k->r, (tn__c_ins){
+                      .code = TN__C_PLACE, .dst = place, .a = pointer, .b = reg, .n = (int64_t)tn__size_of(k->dtype)});
+  return place;
+}
+
+static uint32_t pointer(call *k, uint32_t i) {
+  ex p = k->arg[i];
+  tn__c_value(k->r, &p);
+  if (i >= k->narg || p.type.stars != 1 || p.type.dtype != k->dtype) tn__c_refuse(k->r, "a pointer to another type");
+  return p.reg;
+}
+
 /* Loads and stores: at neighbours, or at indices; of the lanes of a mask. */
 static ex access_lanes(call *k, bool stores, bool indexed, bool masked) {
   reader *r = k->r;
-  uint32_t at = 1;
-  ex p = k->arg[0], out = new_vector(r, k->dtype, k->lanes), index = {0}, value = {0}, mask = {0};
-  tn__c_value(r, &p);
-  if (p.type.stars != 1 || p.type.dtype != k->dtype) tn__c_refuse(r, "a pointer to another type");
+  uint32_t at = 1, p = pointer(k, 0);
+  ex out = new_vector(r, k->dtype, k->lanes), index = {0}, value = {0}, mask = {0};
   if (indexed) index = argument(k, at++, -1);
   if (stores) value = argument(k, at++, k->dtype);
   if (masked) mask = argument(k, at++, TN_I8);
   if (at != k->narg) tn__c_refuse(r, "another number of arguments");
   for (uint32_t l = 0; l < k->lanes; l++) {
-    uint32_t skip = 0, place = tn__c_cells(r, 1);
+    uint32_t skip = 0;
     if (masked) {
       if (!stores)
         tn__c_put(r, (tn__c_ins){.code = TN__C_MOVE,
@@ -160,11 +173,7 @@ static ex access_lanes(call *k, bool stores, bool indexed, bool masked) {
                                                                                : tn__exact_int(0))});
       skip = tn__c_put(r, (tn__c_ins){.code = TN__C_UNLESS, .a = mask.reg + l});
     }
-    tn__c_put(r, (tn__c_ins){.code = TN__C_PLACE,
-                             .dst = place,
-                             .a = p.reg,
-                             .b = indexed ? index.reg + l : number(r, l),
-                             .n = (int64_t)tn__size_of(k->dtype)});
+    uint32_t place = place_behind(k, p, indexed ? index.reg + l : number(r, l));
     if (stores)
       tn__c_put(r, (tn__c_ins){.code = TN__C_STORE, .a = place, .c = value.reg + l, .dtype = (uint8_t)k->dtype});
     else tn__c_put(r, (tn__c_ins){.code = TN__C_LOAD, .dst = out.reg + l, .a = place, .dtype = (uint8_t)k->dtype});
@@ -210,21 +219,6 @@ static ex call_across(call *k) {
   for (uint32_t l = 0; l < k->lanes; l++)
     tn__c_put(k->r, (tn__c_ins){.code = TN__C_MOVE, .dst = out.reg + l, .a = x.reg + (l ^ (uint32_t)h->v)});
   return out;
-}
-
-/* The place that lies so many elements behind a pointer */
-static uint32_t place_behind(call *k, uint32_t pointer, uint32_t reg) {
-  uint32_t place = tn__c_cells(k->r, 1);
-  tn__c_put(k->r, (tn__c_ins){
-                      .code = TN__C_PLACE, .dst = place, .a = pointer, .b = reg, .n = (int64_t)tn__size_of(k->dtype)});
-  return place;
-}
-
-static uint32_t pointer(call *k, uint32_t i) {
-  ex p = k->arg[i];
-  tn__c_value(k->r, &p);
-  if (i >= k->narg || p.type.stars != 1 || p.type.dtype != k->dtype) tn__c_refuse(k->r, "a pointer to another type");
-  return p.reg;
 }
 
 /* What follows is done if v < n: where it has to be said up to where. */
