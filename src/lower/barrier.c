@@ -7,8 +7,8 @@
 #include "ir/build.h"
 #include "lower/lower.h"
 
-typedef struct touched {
-  uint64_t read, written;
+typedef struct touched { /* added: to what threads may add to at once */
+  uint64_t read, written, added;
 } touched;
 
 typedef struct walk {
@@ -16,7 +16,7 @@ typedef struct walk {
   tn__arena *a;
   const tn__part *part;
   /* LOCAL buffers, by number, touched since the last barrier; the last bit stands for all from the 63rd on */
-  uint64_t read, written;
+  touched now;
   int64_t number;
   tn__nodes out;
   tn__vec(touched) open; /* in hand where each loop around begins */
@@ -25,12 +25,21 @@ typedef struct walk {
 static uint64_t bit_of(const tn_node *local) { return 1ull << (local->ints[0] < 63 ? local->ints[0] : 63); }
 
 /* What ins[from..to-1] touches. */
-static void touches(const walk *w, uint32_t from, uint32_t to, uint64_t *read, uint64_t *written) {
+static touched touches(const walk *w, uint32_t from, uint32_t to) {
+  touched t = {0};
   for (uint32_t i = from; i < to; i++) {
     const tn_node *n = w->part->ins[i];
-    if (!tn__is_access(n) || n->src[0]->op != OP_LOCAL || n->src[0]->ints[1]) continue;
-    *(n->op == OP_LOAD ? read : written) |= bit_of(n->src[0]);
+    if (!tn__is_access(n) || n->src[0]->op != OP_LOCAL) continue;
+    if (n->src[0]->ints[1] && !tn__is_tallies(n->src[0])) continue;
+    *(n->op == OP_LOAD ? &t.read : tn__adds_at_once(w->part, n) ? &t.added : &t.written) |= bit_of(n->src[0]);
   }
+  return t;
+}
+
+static void take(touched *t, touched more) {
+  t->read |= more.read;
+  t->written |= more.written;
+  t->added |= more.added;
 }
 
 static uint32_t end_of(const walk *w, uint32_t start) {
@@ -39,37 +48,35 @@ static uint32_t end_of(const walk *w, uint32_t start) {
   return i;
 }
 
-static void before(walk *w, uint64_t read, uint64_t written) {
-  if ((read & w->written) || (written & (w->read | w->written))) {
+static void before(walk *w, touched next) {
+  const touched *t = &w->now;
+  if ((next.read & (t->written | t->added)) || (next.written & (t->read | t->written | t->added)) ||
+      (next.added & (t->read | t->written))) {
     tn_node *barrier = tn__node_make(w->c, &(tn__make){.op = OP_BARRIER, .ints = &w->number, .nint = 1, .device = -1});
     w->number++;
     tn__vec_push(w->a, &w->out, barrier);
-    w->read = w->written = 0;
+    w->now = (touched){0};
   }
-  w->read |= read;
-  w->written |= written;
+  take(&w->now, next);
 }
 
 void tn__place_barriers(tn_ctx *c, tn__arena *a, tn__part *part) {
   walk w = {.c = c, .a = a, .part = part};
   for (uint32_t i = 0; i < part->n; i++) {
     tn_node *n = part->ins[i];
-    uint64_t read = 0, written = 0;
     bool lanes = n->op == OP_RANGE && n->ints[0] == AX_UPCAST;
     uint32_t end = lanes ? end_of(&w, i) : i;
-    touches(&w, i, end + 1, &read, &written);
-    if (lanes || tn__is_access(n)) before(&w, read, written);
+    if (lanes || tn__is_access(n)) before(&w, touches(&w, i, end + 1));
     for (; i < end; i++) tn__vec_push(a, &w.out, part->ins[i]);
-    if (n->op == OP_RANGE && !lanes) tn__vec_push(a, &w.open, ((touched){w.read, w.written}));
+    if (n->op == OP_RANGE && !lanes) tn__vec_push(a, &w.open, w.now);
     if (n->op == OP_END && !lanes) { /* of lanes, it has been passed by */
       touched before = w.open.v[--w.open.n];
-      if (n->src[0]->src[0]->lo < 1) w.read |= before.read, w.written |= before.written;
+      if (n->src[0]->src[0]->lo < 1) take(&w.now, before);
     }
-    if (n->op == OP_RANGE && !lanes) { /* the turn before; where all turns only read, they wait once */
-      touches(&w, i, end_of(&w, i), &read, &written);
-      if (!written) before(&w, read, 0);
-      w.read |= read;
-      w.written |= written;
+    if (n->op == OP_RANGE && !lanes) { /* the turn before; where all turns only read, or only add, they wait once */
+      touched turn = touches(&w, i, end_of(&w, i));
+      if (!turn.written && !(turn.read & turn.added)) before(&w, turn);
+      take(&w.now, turn);
     }
     tn__vec_push(a, &w.out, part->ins[i]);
   }

@@ -31,7 +31,8 @@
  * range) only: element i belongs to thread i mod n, which may keep its slots in registers. With n = TN__OWN_SHARED each
  * element is one thread's, too, but they stand in shared memory: a STORE of what is but loaded may be a copy that goes
  * on beside the thread, up to the next turn of the loop in which they are both stored and loaded. A LOCAL {elements,
- * range} is one of each turn of the range; STOREADD adds to one as to any buffer.
+ * range} is one of each turn of the range; STOREADD adds to one as to any buffer, and with n = TN__OWN_TALLIES all
+ * threads may add to one element at once.
  *   BARRIER {}                      all threads of the group wait for each other's accesses to LOCAL buffers
  *   RANGE .. AX_UNROLL              inside a lane loop, constant extent: to be unrolled, in order.  Its LOADs and
  *                                   STOREs whose index is ADD(base, the range), or the range, with base a multiple of
@@ -57,6 +58,11 @@ enum { TN__MAX_PARTS = 16, TN__OWN_PARTS = 8 };
 enum { TN__OWN_SHARED = -1 };
 /* ... so, of what stays for a turn of the groups' loop: no copies, which nobody waits for */
 enum { TN__OWN_KEPT = -2 };
+/* ... of integers to which all threads of the group add at once */
+enum { TN__OWN_TALLIES = -3 };
+static inline bool tn__is_tallies(const tn_node *buf) {
+  return buf->op == OP_LOCAL && buf->nint > 1 && buf->ints[1] == TN__OWN_TALLIES;
+}
 
 /* ---- matrix products by tiles (tile.c) ---- */
 
@@ -181,10 +187,12 @@ static inline bool tn__stores_to(const tn__part *p, int64_t slot) {
   return false;
 }
 
-/* May turns of all loops meet where this STOREADD adds?  Sums of integers are the same in any order. */
+/* May turns of all loops meet where this STOREADD adds?  Sums of integers are the same in any order.  In shared memory
+ * those of the group's threads may, where that is said of it. */
 static inline bool tn__adds_at_once(const tn__part *p, const tn_node *n) {
   int dt = n->src[0]->dtype;
-  return n->op == OP_STOREADD && n->src[0]->op == OP_PARAM && tn__is_int(dt) && (p->adds & tn__size_of(dt));
+  bool many = n->src[0]->op == OP_PARAM || tn__is_tallies(n->src[0]);
+  return n->op == OP_STOREADD && many && tn__is_int(dt) && (p->adds & tn__size_of(dt));
 }
 
 /* What is required so of a buffer, NULL: nothing */

@@ -294,6 +294,8 @@ tn_node *tn__factors_flatten(tn__lowering *l, tn_node *body);
 tn_node *tn__tile_shape(tn__lowering *l, tn_node *body);
 int64_t tn__tile_count(tn__lowering *l, tn_node *body, int64_t *steps, int64_t *beside);
 tn__tile *tn__tile_part(tn__lowering *l, tn_node **body);
+/* tally.c: integers added up at few places, by each group for itself first; the part itself where they are not */
+tn_node *tn__tally(tn__lowering *l, tn_node *part);
 /* barrier.c: where the threads of a group share memory */
 void tn__place_barriers(tn_ctx *c, tn__arena *a, tn__part *part);
 /* row_sums.c: sums over rows beside the rows' own loops.  The body with one range for both, NULL if there are none such

@@ -17,6 +17,7 @@
  *   turn(a,b)       the loops are cut into tiles, in which what lies along a is loaded and stored along it, but
  *                   computed along b                            (turn.c)
  *   turn(a)         what all turns of a load across their lanes is loaded once for a block of them  (turn_columns.c)
+ *   tally(a,n)      integers added at n places by all of a: each group adds up its own in shared memory first (tally.c)
  *   chunk(a,n)      a flat loop is cut into chunks for the threads
  */
 #include "ir/build.h"
@@ -332,6 +333,7 @@ tn_node *tn__optimise_part(tn__lowering *l, tn_node *part, tn__part *out) {
       out->group = out->tile->form->threads;
       return part;
     }
+    part = tn__tally(l, part);
     tn_node *patched = tn__patch(l, part, out);
     if (patched) return patched;
     tn_node *turned = tn__turn_in_groups(l, part, out);

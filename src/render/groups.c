@@ -446,8 +446,9 @@ static void put_own(tn__printer *p, tn_node *n) {
 /* How the language says it, if others may add there, too: tn__adds_at_once.  NULL: nobody does, or it has no words for
  * it, as where kernels that are lowered for one device are printed for another, to be looked at. */
 static const char *adding(const tn__printer *p, const tn_node *n) {
-  bool wide = tn__size_of(n->src[0]->dtype) == sizeof(int64_t);
-  return tn__adds_at_once(p->part, n) ? p->d->group->add[wide] : NULL;
+  const tn__group_words *d = p->d->group;
+  if (!tn__adds_at_once(p->part, n)) return NULL;
+  return tn__is_tallies(n->src[0]) ? d->add_shared : d->add[tn__size_of(n->src[0]->dtype) == sizeof(int64_t)];
 }
 
 static void put_add(tn__printer *p, const tn_node *n, const char *gate, const char *element) {

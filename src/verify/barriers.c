@@ -38,7 +38,7 @@ static const tn__part *part_of(const walk *w) { return &w->k->part[w->part]; }
 static bool is_shared(const walk *w, const tn_node *n) {
   if (n->op != OP_LOAD && n->op != OP_STORE && n->op != OP_STOREADD) return false;
   const tn_node *of = n->src[0];
-  if (of->op == OP_LOCAL) return !of->ints[1] || of->ints[1] == TN__OWN_KEPT;
+  if (of->op == OP_LOCAL) return !of->ints[1] || of->ints[1] == TN__OWN_KEPT || tn__is_tallies(of);
   return of->op == OP_PARAM && w->k->buf_written[of->ints[0]] && w->many;
 }
 
@@ -244,6 +244,7 @@ static bool may_meet(const walk *w, uint32_t i, uint32_t j) {
   const tn_node *a = part_of(w)->ins[i], *b = part_of(w)->ins[j];
   bool both_load = a->op == OP_LOAD && b->op == OP_LOAD, both_store = a->op != OP_LOAD && b->op != OP_LOAD;
   if (a->src[0] != b->src[0] || both_load) return false;
+  if (tn__adds_at_once(part_of(w), a) && tn__adds_at_once(part_of(w), b)) return false; /* in any order */
   if (both_store && a->src[0]->op != OP_LOCAL && (a == b || !w->by_hand)) return false;
   tn__work work = tn__work_begin(w->c);
   bool apart = tn__writers_lie_apart(w->c, a->src[1], b->src[1]);

@@ -94,7 +94,8 @@ static bool read_effect(reader *r, ex *out) {
       {"tn_sent", TN__C_SENT, 0, 0, 0},            {"__shfl_xor_sync", TN__C_EXCHANGE, 1, 3, 0},
       {"__shfl_sync", TN__C_EXCHANGE, 0, 3, 0},    {"tn_add_at_i32", TN__C_ADD_AT, TN_I32, 2, 0},
       {"tn_add_at_u32", TN__C_ADD_AT, TN_U32, 2, 0}, {"tn_add_at_i64", TN__C_ADD_AT, TN_I64, 2, 0},
-      {"tn_add_at_u64", TN__C_ADD_AT, TN_U64, 2, 0},
+      {"tn_add_at_u64", TN__C_ADD_AT, TN_U64, 2, 0}, {"tn_add_in_i32", TN__C_ADD_AT, TN_I32, 2, 0},
+      {"tn_add_in_u32", TN__C_ADD_AT, TN_U32, 2, 0},
   };
   for (size_t i = 0; i < sizeof effects / sizeof *effects; i++) {
     if (!is_at(r, effects[i].name)) continue;

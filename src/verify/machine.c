@@ -101,13 +101,35 @@ static bool check_owner(run *r, tn__touched *t, int64_t threads, uint64_t index)
   return r->thread == owner || complain(r, "is another thread's");
 }
 
-static bool check_local(run *r, uint32_t local, uint64_t index, bool writes) {
+static bool check_shared(run *r, tn__touched *t, bool writes) {
+  return check_threads(r, t, r->m->epoch, writes, "is stored by another thread, without a barrier",
+                       "is loaded by another thread, without a barrier");
+}
+
+/* Additions that go on at once are no race with each other. */
+static bool check_tally(run *r, tn__cell *c, tn__touched *t, bool writes, bool adds) {
+  tn__touched before = *t;
+  bool wrote = t->wrote == r->m->epoch, again = adds && c->added && wrote;
+  if (again) t->wrote = 0;
+  if (!check_shared(r, t, writes)) return false;
+  if (again && before.writer != t->writer) t->writer = MANY;
+  if (writes) c->added = adds && (again || !wrote);
+  return true;
+}
+
+static bool adds_at_once(const run *r, const tn__ins *i) {
+  return i->code == TN__I_STOREADD && tn__is_int(i->dtype) &&
+         (r->k->kernel->part[r->part].adds & tn__size_of(i->dtype));
+}
+
+static bool check_local(run *r, const tn__ins *i, uint64_t index, tn__cell *c) {
+  uint32_t local = i->span - r->k->kernel->nbuf;
+  bool writes = i->code != TN__I_LOAD;
   int64_t threads = r->k->kernel->local[local]->ints[1];
   if (!r->touch[local]) return true;
   tn__touched *t = &r->touch[local][index];
-  return threads ? check_owner(r, t, threads, index)
-                 : check_threads(r, t, r->m->epoch, writes, "is stored by another thread, without a barrier",
-                                 "is loaded by another thread, without a barrier");
+  if (tn__is_tallies(r->k->kernel->local[local])) return check_tally(r, c, t, writes, adds_at_once(r, i));
+  return threads ? check_owner(r, t, threads, index) : check_shared(r, t, writes);
 }
 
 /* ---- accesses ---- */
@@ -120,8 +142,7 @@ static bool note_guard(run *r, const tn__ins *i, bool yes) {
 /* Additions of integers that go on at once are no race with each other; with all else they are, whoever of them it was.
  */
 static bool check_buffer(run *r, const tn__ins *i, tn__cell *c) {
-  bool writes = i->code != TN__I_LOAD, adds = i->code == TN__I_STOREADD && tn__is_int(i->dtype) &&
-                                              (r->k->kernel->part[r->part].adds & tn__size_of(i->dtype));
+  bool writes = i->code != TN__I_LOAD, adds = adds_at_once(r, i);
   bool again = adds && c->added && c->writer > r->m->part;
   tn__cell before = *c;
   if (again) c->writer = 0, c->touch.wrote = 0;
@@ -151,7 +172,7 @@ static bool access_memory(run *r, const tn__ins *i) {
   size_t at = s->offset + index * size;
   tn__cell *c = &s->block->cell[at / s->block->grain];
   if (local) {
-    if (!check_local(r, i->span - r->k->kernel->nbuf, index, writes)) return false;
+    if (!check_local(r, i, index, c)) return false;
     /* each iteration has its own */
     if (c->writer != r->m->stamp && c->writer != r->m->part + OUTSIDE) c->val.kind = TN__VAL_NONE;
     if (writes) c->writer = r->m->stamp;

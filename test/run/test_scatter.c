@@ -150,6 +150,26 @@ static void test_sizes_and_dtypes(void **arg) {
   in_all_modes(vectors);
 }
 
+/* Integers, of which GPUs add up those of a group in its shared memory, if they are many for the places */
+static void few_places(void) {
+  static const long n[] = {2049, VERY_MANY - 3, VERY_MANY}, k[] = {70, 300, 1001};
+  for (size_t s = 0; s < sizeof n / sizeof *n; s++) {
+    if (!is_taken(&taken)) continue;
+    tn_scope(c) {
+      fill(s == 1 ? SOME_OUTSIDE : DRAWN, n[s], k[s]);
+      for (long i = 0; i < k[s]; i++) want[i] = 3;
+      for (long i = 0; i < n[s]; i++)
+        if (idx[i] >= 0) want[idx[i]] += upd[i];
+      tn_tensor *at = tn_from(c, TN_I64, (tn_dim[]){n[s]}, 1, idx), *u = from(TN_I32, upd, (tn_dim[]){n[s]}, 1);
+      same(tn_index_add(tn_full(c, TN_I32, (tn_dim[]){k[s]}, 1, 3), 0, at, u), want, "index_add", n[s], k[s]);
+    }
+  }
+}
+static void test_few_places(void **arg) {
+  (void)arg;
+  in_all_modes(few_places);
+}
+
 /* Updates of which there are few for the places, all of one: their sum is beyond an f16, and what it gives is not. */
 static void test_wide_sums(void **arg) {
   (void)arg;
@@ -316,6 +336,7 @@ int main(void) {
       cmocka_unit_test(test_sizes_and_dtypes), cmocka_unit_test(test_ranks),
       cmocka_unit_test(scatter_of_sum),        cmocka_unit_test(test_updates_that_are_sums),
       cmocka_unit_test(take_gradient_sweep),   cmocka_unit_test(test_wide_sums),
+      cmocka_unit_test(test_few_places),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

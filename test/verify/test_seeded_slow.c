@@ -75,6 +75,10 @@ static outputs counted(tn_ctx *c) {
   tn_tensor *x = input(c, TN_F32, DIMS(6)), *i = input(c, TN_I32, DIMS(90)), *u = input(c, TN_F32, DIMS(90));
   return (outputs){{tn_index_add(x, 0, i, u)}};
 }
+static outputs tallied(tn_ctx *c) { /* by each group for itself first */
+  tn_tensor *x = input(c, TN_I32, DIMS(66)), *i = input(c, TN_I32, DIMS(700)), *u = input(c, TN_I32, DIMS(700));
+  return (outputs){{tn_index_add(x, 0, i, u)}};
+}
 static outputs runs(tn_ctx *c) { /* of updates sorted by place, in blocks of blocks */
   tn_tensor *x = input(c, TN_F32, DIMS(300)), *i = input(c, TN_I32, DIMS(290)), *u = input(c, TN_F32, DIMS(290));
   tn_tensor *near = tn_mod(i, tn_full(c, TN_I32, NULL, 0, 5)); /* runs of many */
@@ -627,6 +631,11 @@ static const mutation mutations[] = {
     {"scan", "a line begins 1 before", LOWERED, in_parts, stride_off, "scan("},
     {"columns", "what adds up is overwritten", LOWERED, in_parts, add_as_store, "hold("},
     {"columns", "a column's start is added", LOWERED, in_parts, store_as_add, "hold("},
+    {"tally", "what is added up is not cleared", LOWERED, in_parts, local_unset, "tally("},
+    {"tally", "what is added up is overwritten", LOWERED, in_parts, add_as_store, "tally("},
+    {"tally", "a place has the one before it", LOWERED, in_parts, local_back, "tally("},
+    {"tally", "a share is 1 shorter", LOWERED, in_parts, lanes_shorter, "tally("},
+    {"tally", "a barrier is lost", LOWERED, out_of_code, is_barrier, "tally("},
     {"group", "a divisor is 1 less", LOWERED, in_parts, quotient_off, "flat("},
     {"group", "a modulus is 1 less", LOWERED, in_parts, remainder_off, "flat("},
     {"fold", "a kept sum is read 1 back", LOWERED, in_parts, local_back, "fold("},
@@ -677,6 +686,7 @@ static const program programs[] = {
     FORMED(running),
     FORMED(sorted),
     {"runs", runs, "ref", GROUPS, false, false},
+    {"tallied", tallied, "ref:opencl", PLAIN, false, true},
     {"merged", merged, "ref:sm_90", PLAIN, false, false},
     {"spans", spans, "ref:sm_90", PLAIN, false, false},
     FORMED(softmax),

@@ -24,6 +24,7 @@ static const tn__group_words words = {
     .copy = "tn_send<$b>(&$0, &$1, $2);",
     .copied = "tn_sent();",
     .add = {"tn_add_at_$n(&$0, $1);", "tn_add_at_$n(&$0, $1);"},
+    .add_shared = "tn_add_at_$n(&$0, $1);",
     .tiles = tn__embed_tile_cuda_inc,
     .unroll = "#pragma unroll",
     .divisor = "tn_divisor",

@@ -1,6 +1,7 @@
 #include "backend/ref/races.h"
 #include "ir/ctx.h"
 #include "ir/eval.h"
+#include "lower/kernel.h"
 #include <string.h>
 
 enum { ALL = -1 };
@@ -148,8 +149,8 @@ static bool check_owner(tn__races *r, cell *x, const tn__ins *i, uint64_t index,
 
 /* Is it an addition of those that the device does at once? */
 static bool adds_at_once(const tn__races *r, const tn__ins *i) {
-  return i->code == TN__I_STOREADD && i->span < r->k->nbuf && tn__is_int(i->dtype) &&
-         (r->k->adds & tn__size_of(i->dtype));
+  bool many = i->span < r->k->nbuf || r->k->threads[i->span - r->k->nbuf] == TN__OWN_TALLIES;
+  return i->code == TN__I_STOREADD && many && tn__is_int(i->dtype) && (r->k->adds & tn__size_of(i->dtype));
 }
 
 bool tn__races_touch(tn__races *r, const tn__ins *i, uint64_t index) {
@@ -160,19 +161,20 @@ bool tn__races_touch(tn__races *r, const tn__ins *i, uint64_t index) {
   if (r->group && writes && now.thread == ALL) now.thread = 0;
   size_t size = tn__size_of(i->dtype), first = (r->from[i->span] + index * size) / b->grain;
   int64_t threads = local && r->group ? r->k->threads[i->span - r->k->nbuf] : 0;
-  if (threads) return check_owner(r, &b->cell[first], i, index, &now, threads);
+  if (threads && threads != TN__OWN_TALLIES) return check_owner(r, &b->cell[first], i, index, &now, threads);
   if (!local && writes && !now.turn && r->k->global[r->part]) return complain(r, i, index, &now, &now);
   for (size_t k = 0; k < size / b->grain; k++) {
     cell *x = &b->cell[first + k];
     if (local && i->code != TN__I_STORE && !check_stored(r, i, index, x, &now)) return false;
     bool adds = adds_at_once(r, i), again = adds && x->added;
-    bool apart = x->write.at && (x->several || unordered(r, &x->write, &now, local));
+    bool met = local && x->write.phase != now.phase; /* all of the group have, since */
+    bool apart = x->write.at && ((x->several && !met) || unordered(r, &x->write, &now, local));
     if (apart && !again) return complain(r, i, index, &x->write, &now);
     for (int s = 0; s < 2 && writes; s++)
       if (x->read[s].at && unordered(r, &x->read[s], &now, local)) return complain(r, i, index, &x->read[s], &now);
     if (writes) {
       x->several = apart;
-      x->added = adds && (again || !x->write.at);
+      x->added = adds && (again || met || !x->write.at);
       x->write = now;
     } else {
       note_read(r, x, &now, local);
