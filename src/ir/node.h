@@ -157,6 +157,12 @@ static inline bool tn__is_int_const(const tn_node *n, int64_t v) {
   return tn__const_int(n, &w) && w == v;
 }
 
+/* To whole numbers of 64 bits SCATTER and STOREADD add floats, too: each becomes one first, as by a CAST.  So are sums
+ * kept in fixed point, whose digits nobody looks at (schedule/fixed.c), and to validation they are sums of floats. */
+static inline bool tn__is_counted(const tn_node *to, const tn_node *value) {
+  return to->dtype == TN_I64 && value->dtype == TN_F32;
+}
+
 /* Where a LOAD, a STORE or a STOREADD is done, if it has a gate: elsewhere memory stays untouched, and a load gives 0.
  * NULL: everywhere */
 static inline tn_node *tn__gate_of(const tn_node *access) {

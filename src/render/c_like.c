@@ -276,6 +276,11 @@ void tn__print_load(tn__printer *p, tn_node *n) {
   tn__print_value(p, n, tn__print_loaded(p, n, tn__print_element(p, n)));
 }
 
+const char *tn__print_addend(tn__printer *p, tn_node *n) {
+  bool rounds = false;
+  return cast_text(p, tn__print_kind(p, n->src[2]), n->src[0]->dtype, tn__print_name(p, n->src[2]), &rounds);
+}
+
 const char *tn__print_added(tn__printer *p, int dtype, const char *element, const char *x) {
   const char *sum = tn__print_apply(p, OP_ADD, dtype, dtype,
                                     (const char *[]){fill_one(p, p->d->load[dtype], dtype, element), x});
@@ -286,7 +291,7 @@ void tn__print_store(tn__printer *p, tn_node *n, const char *gate, const char *e
   int dt = n->src[0]->dtype;
   const char *exact = n->op == OP_STORE ? tn__map_getp(&p->stored, n->src[2]) : NULL,
              *x = exact ? exact : tn__print_name(p, n->src[2]);
-  x = n->op == OP_STOREADD ? tn__print_added(p, dt, element, x) : fill_one(p, p->d->store[dt], dt, x);
+  x = n->op == OP_STOREADD ? tn__print_added(p, dt, element, tn__print_addend(p, n)) : fill_one(p, p->d->store[dt], dt, x);
   tn__print_line(p, "%s%s = %s;", gate ? tn__print_format(p, "if (%s) ", gate) : "", element, x);
 }
 

@@ -439,7 +439,7 @@ static const char *element(tn__printer *p, tn_node *n) {
 static void put_own(tn__printer *p, tn_node *n) {
   const char *x = element(p, n), *value = tn__print_name(p, n->src[2]);
   int dt = n->src[0]->dtype;
-  if (n->op == OP_STOREADD) value = tn__print_apply(p, OP_ADD, dt, dt, (const char *[]){x, value});
+  if (n->op == OP_STOREADD) value = tn__print_apply(p, OP_ADD, dt, dt, (const char *[]){x, tn__print_addend(p, n)});
   tn__print_line(p, "%s = %s;", x, value);
 }
 
@@ -451,9 +451,9 @@ static const char *adding(const tn__printer *p, const tn_node *n) {
   return tn__is_tallies(n->src[0]) ? d->add_shared : d->add[tn__size_of(n->src[0]->dtype) == sizeof(int64_t)];
 }
 
-static void put_add(tn__printer *p, const tn_node *n, const char *gate, const char *element) {
+static void put_add(tn__printer *p, tn_node *n, const char *gate, const char *element) {
   tn__words words = {.word = {['0'] = element,
-                              ['1'] = tn__print_name(p, n->src[2]),
+                              ['1'] = tn__print_addend(p, n),
                               ['n'] = tn__dtypes[n->src[0]->dtype].name}};
   tn__print_line(p, "%s%s", gate ? tn__print_format(p, "if (%s) ", gate) : "",
                  tn__print_expand(p, adding(p, n), &words));

@@ -266,6 +266,13 @@ static const char *cast_text(tn__printer *p, int from, int to, const char *x, bo
   return cast_lanes(p, wide, held(to), x);
 }
 
+/* What is stored, or added, as the buffer has it */
+static const char *as_stored(tn__printer *p, tn_node *n) {
+  bool counted = n->op == OP_STOREADD && tn__is_counted(n->src[0], n->src[2]), rounds = false;
+  if (!counted) return as_kind(p, n->src[2], n->src[0]->dtype);
+  return cast_text(p, n->src[2]->dtype, n->src[0]->dtype, spread(p, n->src[2]), &rounds);
+}
+
 /* Values as they stand in memory, and back; rounds: x is longer than its dtype. */
 static const char *to_cell(tn__printer *p, int dtype, const char *x, bool rounds) {
   if (dtype == TN_BOOL) return tn__print_format(p, "tn_of_bool_%s(%s)", type_of(p, TN_U8), x);
@@ -580,7 +587,7 @@ static void put_adds(tn__printer *p, tn_node *n, const access *a) {
   const char *array = tn__print_format(p, "%c%" PRId64, n->src[0]->op == OP_LOCAL ? 'l' : 'b', n->src[0]->ints[0]);
   const char *element = tn__print_format(p, moves ? "%s[%s[l]]" : "%s[%s]", array, tn__print_name(p, n->src[1]));
   const char *value = tn__print_name(p, n->src[2]), *number = tn__print_format(p, "w%" PRIu32, p->nvalue++);
-  tn__print_line(p, "const %s %s = %s;", type_of(p, dtype), number, as_kind(p, n->src[2], dtype));
+  tn__print_line(p, "const %s %s = %s;", type_of(p, dtype), number, as_stored(p, n));
   value = tn__print_format(p, dtype == TN_BOOL ? "(%s[l] != 0)" : "%s[l]", number);
   if (a->test) tn__print_line(p, "if (%s)", a->test);
   tn__print_line(p, "for (int l = 0; l < %d; l++)", p->count);
@@ -603,7 +610,7 @@ static void put_store(tn__printer *p, tn_node *n) {
   bool vector = value_of(p, n->src[2])->form == VECTOR;
   const char *exact = n->op == OP_STORE && vector ? tn__map_getp(&p->stored, n->src[2]) : NULL;
   bool own = n->op == OP_STORE && vector && !exact;
-  const char *x = exact ? exact : own ? NULL : as_kind(p, n->src[2], dtype);
+  const char *x = exact ? exact : own ? NULL : as_stored(p, n);
   if (n->op == OP_STOREADD) {
     access plain = a;
     plain.test = NULL; /* the store has it */

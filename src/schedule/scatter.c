@@ -383,9 +383,15 @@ static tn_node *in_parallel(tn_ctx *c, const tn__target *t, tn_node *n, int dtyp
   bool fewer = updates < most(places) && places->lo > 1, asks = asked <= sorted + looked;
   double at_places = fmin(asked, sorted + looked), by_updates = fewer ? fmin(sorted, others) + added : INFINITY;
   tn__lines lines;
+  tn__fixed fixed;
   if (tn__scatter_lines(c, n, &lines) && lines_work(t, &lines) <= fmin(at_places, by_updates)) {
     bool much = lines_work(t, &lines) > MUCH_ASKED * tn__target_launch_guess(t);
     return tn__cast(c, tn__add(c, tn__acc(c, base), by_asking_lines(c, &lines, n->src[2], much)), dtype);
+  }
+  if (places->hi > FEW_PLACES && tn__fixed_form(t, n, &fixed) &&
+      tn__fixed_work(t, &fixed, most(places), updates) + looked < fmin(at_places, by_updates)) {
+    tn_node *sum = tn__fixed_sums(c, &fixed, places, idx, tn__reshape(c, upd, &count, 1));
+    return tn__cast(c, tn__add(c, tn__acc(c, base), sum), dtype);
   }
   if (by_updates < at_places) {
     if (others <= sorted) return tn__cast(c, by_asking_others(c, base, idx, upd), dtype);

@@ -1,4 +1,5 @@
 #include "verify/graph.h"
+#include "verify/rounding.h"
 #include "ir/build.h"
 #include <math.h>
 #include <string.h>
@@ -226,6 +227,8 @@ static void gather(machine *m, const tn_node *n, tn__image *t) {
   }
 }
 
+/* In a numeric world updates may be off by a rounding of their dtype: kernels may add whole numbers of its least one
+ * (schedule/fixed.c), and such numbers have more digits than that. */
 static void scatter(machine *m, const tn_node *n, tn__image *t) {
   const tn__image *base = source(m, n, 0), *idx = source(m, n, 1), *upd = source(m, n, 2);
   int64_t row = row_size(t);
@@ -235,8 +238,10 @@ static void scatter(machine *m, const tn_node *n, tn__image *t) {
     int64_t j = index_at(idx, i / row);
     open |= is_open(m, idx, i / row);
     if (j < 0 || j >= t->dim[0]) continue;
-    tn__val *sum = &t->v[j * row + i % row];
-    *sum = add(m, n->dtype, *sum, upd->v[i]);
+    tn__val *sum = &t->v[j * row + i % row], x = upd->v[i];
+    if (upd->dtype != n->dtype) x = tn__val_counted(m->w, x);
+    if (m->w->numeric && tn__is_float(n->dtype)) x.off += tn__rounding_to(upd->dtype, tn__val_number(x));
+    *sum = add(m, n->dtype, *sum, x);
   }
   for (int64_t i = 0; open && i < t->n; i++) t->v[i].off = INFINITY;
 }

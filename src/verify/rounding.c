@@ -11,6 +11,11 @@ static double unit(int dtype) {
 
 float tn__rounding_of_constant(int dtype, double d) { return isfinite(d) ? (float)(unit(dtype) * fabs(d)) : 0; }
 
+float tn__rounding_to(int dtype, double d) {
+  double least = dtype == TN_BF16 ? 0x1p-133 : dtype == TN_F16 ? 0x1p-24 : dtype == TN_F32 ? 0x1p-149 : 0;
+  return isfinite(d) ? (float)(unit(dtype) * fabs(d) + least) : 0;
+}
+
 /* Comparisons for equality change between the ends of a range. */
 static bool may_be_equal(int op, int sdtype, const tn__val *x) {
   if ((op != OP_EQ && op != OP_NE) || !tn__is_float(sdtype)) return false;

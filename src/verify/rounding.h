@@ -10,6 +10,8 @@
 #include "verify/value.h"
 
 float tn__rounding_of_constant(int dtype, double d);
+/* What is brought to the dtype, or to a multiple of its least number */
+float tn__rounding_to(int dtype, double d);
 /* Of y = op(x); operands and y are as in a numeric world. */
 float tn__rounding_of(int op, int dtype, int sdtype, const tn__val *x, uint32_t n, tn__val y);
 #endif

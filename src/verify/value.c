@@ -88,7 +88,12 @@ static double constant(int dtype, tn__val x) { return tn__eval_to_double(dtype, 
 /* An unknown, or a constant that is a number. */
 static bool is_number(int dtype, tn__val x) { return x.kind == TN__VAL_REAL || isfinite(constant(dtype, x)); }
 
-static uint64_t element(int dtype, tn__val x) { return x.kind == TN__VAL_REAL ? x.v : of_double(constant(dtype, x)); }
+static uint64_t of_integer(uint64_t v) { return v >> 63 ? negative(-v % P) : v % P; }
+
+static uint64_t element(int dtype, tn__val x) {
+  if (x.kind == TN__VAL_REAL) return x.v;
+  return dtype == TN_I64 ? of_integer(x.v) : of_double(constant(dtype, x));
+}
 
 /* Its place in the order. */
 static double place(const tn__world *w, int dtype, tn__val x) {
@@ -348,6 +353,14 @@ tn__val tn__val_collect(tn__world *w, int op, int dtype, tn__val x, tn__val y) {
   z = real(dtype, exact);
   z.term = term;
   return z;
+}
+
+tn__val tn__val_counted(tn__world *w, tn__val x) {
+  if (x.kind == TN__VAL_REAL) return x;
+  tn__val y = tn__val_eval(w, OP_CAST, TN_I64, TN_F32, &x);
+  bool whole = x.kind != TN__VAL_BITS || w->numeric || tn__eval_cast(TN_I64, TN_F32, y.v) == x.v;
+  w->rounded |= !whole && constant(TN_F32, x) != 0;
+  return y;
 }
 
 bool tn__val_same(int dtype, tn__val x, tn__val y) {

@@ -241,10 +241,12 @@ static void test_dtypes(void **state) {
       const char *a = tn__dtypes[from].name, *b = tn__dtypes[to].name, *why = from == to ? NULL : "is of another dtype";
       char text[1000];
       for (int add = 0; add < 2; add++) {
+        bool counted = add && from == TN_F32 && to == TN_I64;
+        const char *why_store = counted ? NULL : why;
         snprintf(text, sizeof text, "%%1 = param %s[8] 8 {0 -1}\n%%2 = const %s {1}\n%%3 = %s void %%1 0 %%2\n"
                  "%%4 = sink void %%3\n", b, a, stores[add]);
-        expect((job){.spec = tn__spec_kernel, .text = text}, why);
-        expect((job){.spec = tn__spec_program, .text = text}, why);
+        expect((job){.spec = tn__spec_kernel, .text = text}, why_store);
+        expect((job){.spec = tn__spec_program, .text = text}, why_store);
       }
       snprintf(text, sizeof text, "%%1 = const %s {1}\n%%2 = const %s {0}\n%%3 = acc %s %%2 {0 1 1}\n"
                "%%4 = setacc void %%3 %%1 {max}\n%%5 = sink void %%3 %%4\n", a, b, b);

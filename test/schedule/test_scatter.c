@@ -168,10 +168,11 @@ static void test_way_of_lines(void **s) {
 }
 
 /* Which way is taken: a sort has a permutation, and runs or updates that go to places of their own say so. */
-typedef enum way { SERIAL, ASKED, ASKING, SORTED_FOR_PLACES, SORTED_FOR_RUNS } way;
+typedef enum way { SERIAL, ASKED, ASKING, SORTED_FOR_PLACES, SORTED_FOR_RUNS, FIXED } way;
 typedef struct choice {
   const char *what;
   bool launches, groups; /* these cost time; threads run at once */
+  size_t adds;           /* integers that they may add to at once */
   int64_t places, n;
   bool computed; /* the places and the updates are */
   way way;
@@ -190,33 +191,42 @@ static void choose(tn_ctx *c, void *arg) {
                              given(c, TN_F32, 2, x->n, x->computed));
   if (!x->launches) t.launch = NEXT_TO_NOTHING;
   if (!x->groups) t.group = 0;
+  t.adds = x->adds;
   tn_node *sink = tn__schedule_scatters(c, tn__sink(c, &sum, 1, NULL), &t);
   tn__nodes all = {0};
   tn__topo(&c->scratch, &sink, 1, &all);
-  bool serial = false, permuted = false, distinct = false;
+  bool serial = false, permuted = false, distinct = false, fixed = false;
   int copies = 0;
   for (uint32_t i = 0; i < all.n; i++) {
     permuted |= all.v[i]->op == OP_PERMUTATION;
     distinct |= all.v[i]->op == OP_DISTINCT;
     serial |= all.v[i] == sum;
+    fixed |= all.v[i]->op == OP_SCATTER && all.v[i]->dtype == TN_I64;
     copies += all.v[i]->op == OP_CONTIG;
   }
   way got = serial ? SERIAL : permuted ? distinct ? SORTED_FOR_RUNS : SORTED_FOR_PLACES : distinct ? ASKING : ASKED;
+  if (fixed) got = FIXED;
   if (got != x->way) fail_msg("%s: way %d, not %d", x->what, (int)got, (int)x->way);
   if (!permuted && copies != x->copies) fail_msg("%s: %d copies, not %d", x->what, copies, x->copies);
 }
 
 static void test_choice(void **s) {
   static const choice choices[] = {
-      {"as many as places", true, true, 1000, 1000, false, ASKED, 0},
-      {"few", true, true, 1 << 20, 100, false, ASKING, 0},
-      {"few that are computed", true, true, 1 << 20, 100, true, ASKING, 2},
-      {"many", true, true, 1 << 20, 1 << 20, false, SORTED_FOR_PLACES, 0},
-      {"many, but fewer than places", true, true, 1 << 20, 1 << 18, false, SORTED_FOR_RUNS, 0},
-      {"into few places", false, true, 4, 1000, false, ASKED, 0},
-      {"one, at no cost", false, true, 1 << 20, 1, false, ASKING, 0},
-      {"as many as places, at no cost", false, true, 9000, 9000, false, SORTED_FOR_PLACES, 0},
-      {"one thread", true, false, 1 << 20, 1 << 20, false, SERIAL, 0},
+      {"as many as places", true, true, 4, 1000, 1000, false, ASKED, 0},
+      {"few", true, true, 4, 1 << 20, 100, false, ASKING, 0},
+      {"few that are computed", true, true, 4, 1 << 20, 100, true, ASKING, 2},
+      {"many", true, true, 4, 1 << 20, 1 << 20, false, SORTED_FOR_PLACES, 0},
+      {"many, but fewer than places", true, true, 4, 1 << 20, 1 << 18, false, SORTED_FOR_RUNS, 0},
+      {"into few places", false, true, 4, 4, 1000, false, ASKED, 0},
+      {"one, at no cost", false, true, 4, 1 << 20, 1, false, ASKING, 0},
+      {"as many as places, at no cost", false, true, 4, 9000, 9000, false, SORTED_FOR_PLACES, 0},
+      {"one thread", true, false, 4, 1 << 20, 1 << 20, false, SERIAL, 0},
+      {"many, in words of 64 bits", true, true, 4 | 8, 1 << 20, 1 << 20, false, FIXED, 0},
+      {"more than places", true, true, 4 | 8, 1 << 16, 1 << 20, false, FIXED, 0},
+      {"many, but far fewer than places", true, true, 4 | 8, 1 << 24, 1 << 14, false, SORTED_FOR_RUNS, 0},
+      {"few, where words are added to", true, true, 4 | 8, 1 << 20, 100, false, ASKING, 0},
+      {"into few places, where words are added to", true, true, 4 | 8, 4, 1 << 20, false, ASKED, 0},
+      {"more than words have room for", true, true, 4 | 8, 1 << 20, 1 << 23, false, SORTED_FOR_PLACES, 0},
   };
   (void)s;
   tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});

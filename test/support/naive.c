@@ -246,8 +246,10 @@ static void scatter(machine *m, const tn_node *n, naive_tensor *t) {
   for (int64_t i = 0; i < idx->n; i++) {
     int64_t j = as_int(idx->dtype, idx->bits[i]);
     if (j < 0 || j >= t->dim[0]) continue;
-    for (int64_t r = 0; r < row; r++)
-      t->bits[j * row + r] = add(n->dtype, t->bits[j * row + r], upd->bits[i * row + r]);
+    for (int64_t r = 0; r < row; r++) {
+      uint64_t addend = tn__eval_cast(upd->dtype, n->dtype, upd->bits[i * row + r]);
+      t->bits[j * row + r] = add(n->dtype, t->bits[j * row + r], addend);
+    }
   }
 }
 

@@ -83,6 +83,30 @@ static outputs by_product(tn_ctx *c, tn_tensor *const *in, bool wrong) {
   return (outputs){{tn_gelu_tanh(tn_matmul(x, y))}};
 }
 
+/* Added up as whole numbers of 64 bits, where threads may add to them at once */
+static outputs scatter_as(tn_ctx *c, tn_tensor *const *in, bool wrong, tn_dtype dtype) {
+  enum { TIMES = 80, PLACES = 1500 };
+  tn_tensor *upd = tn_reshape(tn_expand(tn_reshape(in[0], DIMS(1, N)), DIMS(TIMES, N)), DIMS(TIMES * N));
+  tn_tensor *to = tn_mod_scalar(tn_arange(c, TN_I64, 0, TIMES * N, 1), PLACES);
+  upd = tn_cast(wrong ? tn_abs(upd) : upd, dtype);
+  return (outputs){{tn_scatter_add(tn_zeros(c, dtype, DIMS(PLACES)), 0, to, upd)}};
+}
+
+static outputs scattered(tn_ctx *c, tn_tensor *const *in, bool wrong) { return scatter_as(c, in, wrong, TN_F32); }
+
+/* f16 has whole numbers of 2^-24, and drawn ones have more digits. */
+static outputs beside_folded(tn_ctx *c, tn_tensor *const *in, bool folded) {
+  outputs o = scatter_as(c, in, false, TN_F16);
+  o.t[1] = scaled(c, in, folded).t[0];
+  return o;
+}
+
+static outputs wrong_beside_folded(tn_ctx *c, tn_tensor *const *in, bool wrong) {
+  outputs o = scatter_as(c, in, wrong, TN_F16);
+  o.t[1] = scaled(c, in, wrong).t[0];
+  return o;
+}
+
 typedef struct row {
   const char *name;
   outputs (*make)(tn_ctx *c, tn_tensor *const *in, bool wrong);
@@ -107,6 +131,10 @@ static const row rows[] = {
     {"scaled", scaled, TN_MODE_FAST, true, false, TN__VERIFY_EQUAL},
     {"by itself", by_itself, TN_MODE_FAST, true, false, TN__VERIFY_EQUAL},
     {"by nothing", by_nothing, TN_MODE_FAST, true, false, TN__VERIFY_UNKNOWN},
+    RIGHT(scattered, TN_MODE_DEFAULT),
+    WRONG(scattered, TN_MODE_DEFAULT),
+    {"scattered beside folded constants", beside_folded, TN_MODE_FAST, true, false, TN__VERIFY_EQUAL},
+    WRONG(wrong_beside_folded, TN_MODE_FAST),
     RIGHT(by_product, TN_MODE_DEFAULT),
     {"by product, shorter", by_product, TN_MODE_DEFAULT, false, true, TN__VERIFY_DIFFERS},
 };
@@ -151,7 +179,8 @@ static bool has_after(tn__device *d, int dtype, tn__after after) { return (void)
 static tn_status no_gemm(tn__device *d, const tn__product *g) { return (void)d, (void)g, TN_ENOTSUP; }
 
 static void try_row(const row *r) {
-  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref", .quiet = 1, .mode = r->mode});
+  bool groups = r->make == scattered || r->make == beside_folded || r->make == wrong_beside_folded;
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = groups ? "ref:sm_90" : "ref", .quiet = 1, .mode = r->mode});
   assert_non_null(c);
   tn__device *d = tn__device_get(c, 0);
   tn__device_ops ops = *d->ops;
