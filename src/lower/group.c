@@ -37,7 +37,9 @@ enum {
   FEWER = 4,      /* times as many neighbours are worth to count all outputs by one loop */
   ROUNDS = 16,
   STEPS_OF_BLOCK = 4, /* threads of a block, in times of those that run in step, where a unit is to have several */
-  BLOCKS_OF_UNIT = 8  /* of small groups, at least, if several make one */
+  BLOCKS_OF_UNIT = 8, /* of small groups, at least, if several make one */
+  MOST_WHOLE = 8,     /* turns of a loop that may all be one thread's, */
+  MUCH_SAME = 16      /* for as many loads that are the same in all of them */
 };
 
 typedef struct job {
@@ -509,7 +511,23 @@ static bool prefers_flat(const job *j, uint64_t outputs, int64_t neighbours) {
   return flat_pack(&trial, flat) >= FEWER * neighbours;
 }
 
+/* Are all turns of a short loop one thread's?  So they are where most of what is loaded is the same for all of them, as
+ * what a search looks at for a few neighbours: threads that had some of the turns would each do all of it. */
+/* a choice: either is right */
+static bool is_whole(const job *j, uint32_t k) {
+  const tn__ranges *r = &j->s.r;
+  int64_t turns;
+  double same = 0, own = 0;
+  if (!tn__const_int(r->range[k]->src[0], &turns) || turns > MOST_WHOLE || tn__bounds_loops(r, k)) return false;
+  for (uint32_t i = 0; i < r->order.n; i++) {
+    const tn_node *x = r->order.v[i];
+    if (x->op == OP_LOAD) *(tn__free_of(r, x) >> k & 1 ? &own : &same) += 1;
+  }
+  return same >= MUCH_SAME && same > own * (double)turns && stores_whole(j, k, turns);
+}
+
 static int64_t output_pack(const job *j, uint32_t k) {
+  if (!j->l->variant->pack && is_whole(j, k)) return (int64_t)tn__extent(j->s.r.range[k]);
   int64_t n = pack_of(j, k, true);
   while (n > 1 && !stores_whole(j, k, n)) n /= 2;
   return n;

@@ -423,12 +423,12 @@ tn_node *tn__simplify_accesses(tn_ctx *c, tn__arena *a, tn_node *body) {
       place[0] = x;
     }
     for (int s = 0; s < 2; s++) {
-      tn_node *at = place[s], *better = at ? tn__simplify_index(c, at) : NULL;
-      if (better == at) continue;
-      tn__vec_push(a, &old, at);
-      tn__vec_push(a, &new_, better);
+      if (!place[s] || !place[s]->nsrc || place[s]->op == OP_RANGE) continue;
+      tn__vec_push(a, &old, place[s]);
+      tn__vec_push(a, &new_, place[s]);
     }
   }
+  tn__simplify_indices(c, new_.v, new_.n); /* what many are made of, as steps of a search are, once */
   return tn__substitute(c, body, old.v, new_.v, old.n);
 }
 

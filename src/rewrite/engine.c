@@ -163,18 +163,31 @@ static void advance(engine *e) {
   }
 }
 
-tn_node *tn__rewrite(tn_ctx *c, tn_node *root, tn__ruleset *const *sets, uint32_t nsets) {
+/* Of several roots, what they have in common once */
+static void rewrite(tn_ctx *c, tn_node **root, uint32_t n, tn__ruleset *const *sets, uint32_t nsets) {
   engine e = {.c = c, .a = tn__rules_work(c), .sets = sets, .nsets = nsets};
   tn__map_init(&e.normal, e.a);
-  push(&e, root, true);
-  while (e.stack.n) advance(&e);
-  return normal(&e, root);
+  for (uint32_t i = 0; i < n; i++) {
+    push(&e, root[i], true);
+    while (e.stack.n) advance(&e);
+    root[i] = normal(&e, root[i]);
+  }
+}
+
+tn_node *tn__rewrite(tn_ctx *c, tn_node *root, tn__ruleset *const *sets, uint32_t nsets) {
+  rewrite(c, &root, 1, sets, nsets);
+  return root;
 }
 
 tn_node *tn__simplify_index(tn_ctx *c, tn_node *n) {
   if (n->nsrc == 0 || n->op == OP_RANGE) return n;
   tn__ruleset *sets[] = {tn__rules_get(c, "index"), tn__rules_get(c, "simplify")};
   return tn__rewrite(c, n, sets, 2);
+}
+
+void tn__simplify_indices(tn_ctx *c, tn_node **x, uint32_t n) {
+  tn__ruleset *sets[] = {tn__rules_get(c, "index"), tn__rules_get(c, "simplify")};
+  rewrite(c, x, n, sets, 2);
 }
 
 tn_node *tn__fold_constants(tn_ctx *c, tn_node *n) { return tn__rewrite(c, n, NULL, 0); }

@@ -6,6 +6,7 @@
  * buffer.  Breaks nothing: the graph stays. */
 #include "rewrite/rewrite.h"
 #include "schedule/depend.h"
+#include "rewrite/match.h"
 #include <math.h>
 #include <stdio.h>
 
@@ -208,7 +209,7 @@ static void inline_gather(tn__fuse *f, tn_node *n, tn__demand *d) {
 
 void tn__demand_inline(tn__fuse *f, tn_node *n, tn__info *in, tn__demand *d) {
   tn_node *idx[TN_MAX_RANK + 1], *gate = d->gate;
-  f->seeds.v[d->k].size++;
+  f->seeds.v[d->k].size += !tn__splat(n);
   f->seeds.v[d->k].tiled |= in->tiled;
   f->seeds.v[d->k].keeps |= in->inline_dot;
   switch (n->op) {
@@ -865,10 +866,12 @@ static bool costs_nothing(tn__fuse *f, tn_node *n, const tn__info *in) {
   return true;
 }
 
-/* Is it what stands in memory in another type?  Then it costs no more than to load it. */
+/* Is it what stands in memory in another type, or elsewhere?  Then it costs no more than to load it. */
 /* a choice: either is right */
 static bool is_as_stored(tn__fuse *f, const tn_node *n) {
-  return n->op == OP_CAST && tn__info_of(f, n->src[0])->buf >= 0;
+  if (n->op == OP_CAST) return tn__info_of(f, n->src[0])->buf >= 0;
+  while (tn__ops[n->op].group == G_MOVE) n = n->src[0];
+  return n->op == OP_PARAM || is_stored(n);
 }
 
 /* Is it wanted in loops whose turns come one after the other?  Others would share the work out. */
@@ -919,7 +922,7 @@ static bool must_store(tn__fuse *f, tn_node *n, tn__info *in) {
     bool first = true;
     for (uint32_t j = 0; j < i; j++) first = first && in->want.v[j].k != d->k;
     kernels += first;
-    if (f->seeds.v[d->k].size > TN__MAX_KERNEL) return true;
+    if (f->seeds.v[d->k].size > TN__MAX_KERNEL && !is_as_stored(f, n)) return true;
     if (reduction && (!fits(f, n, d) || in_order(d) || (in->tiled && f->seeds.v[d->k].tiled))) all_fit = false;
   }
   if (reduction && kernels == 1 && under_loops(f, n, in)) return true; /* a choice: either is right */

@@ -4,12 +4,10 @@
 #include "device/target.h"
 #include "tensor/operands.h"
 
-/* Rows are cut into runs of so many elements, which are sorted first; of the first `levels` numbers each says how many
- * runs are merged at once. */
-enum { TN__MERGE_LEVELS = 32 };
+/* Rows are cut into runs of so many elements, which are sorted first; then two become one, so many times. */
 typedef struct tn__merges {
   int64_t run;
-  int levels, ways[TN__MERGE_LEVELS];
+  int levels;
 } tn__merges;
 
 /* What goes along: keys, and beside them which element each is, where they do not say so. */

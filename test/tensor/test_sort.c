@@ -574,7 +574,7 @@ static void each_way_sorts(void **state) {
     tn_dim rows, length;
     int least, most;
   } of[] = {{"ref:sm_90", 1, 100, 1, 2},       /* each asks all others, */
-            {"ref:sm_90", 8, 3000, 6, 11},     /* runs are merged, */
+            {"ref:sm_90", 1, 30000, 8, 18},    /* runs are merged, */
             {"ref:sm_90", 1, 1 << 20, 30, 50}, /* digits are counted by words, */
             {"ref:cpu", 1, 20000, 30, 45}};    /* or in tables */
   (void)state;
