@@ -383,11 +383,48 @@ static int64_t neighbours_of(const job *j, uint32_t k, bool cells) {
   return any && n > 1 && !tn__bounds_loops(r, k) ? n : 1;
 }
 
-/* ... as many as divide the range */
+/* Does anything in memory that is accessed along range k move by 1 along n neighbours of it? */
+/* a choice: either is right */
+static bool any_walks(const job *j, uint32_t k, int64_t n) {
+  bool any = false;
+  for (uint32_t i = 0; i < j->s.r.order.n && !any; i++) {
+    const tn_node *x = j->s.r.order.v[i];
+    any = tn__is_access(x) && x->src[0]->op == OP_PARAM && walks(j, x->src[1], k, n);
+  }
+  return any;
+}
+
+/* ... as many as divide the range.  Where it counts several loops, fewer if they divide the innermost: others would lie
+ * in two turns of the outer ones, and go element by element. */
+/* a choice: no is right */
+static int64_t own_pack(const job *j, uint32_t k, bool cells) {
+  int64_t n = neighbours_of(j, k, cells), fewer;
+  while (n > 1 && !tn__divisible(j->s.r.range[k]->src[0], n)) n /= 2;
+  for (fewer = n; fewer > 1 && !any_walks(j, k, fewer);) fewer /= 2;
+  return fewer > 1 ? fewer : n;
+}
+
+/* ... and no more than another loop that goes through the same scratch row takes, or has taken: each thread finds what
+ * it has stored itself. */
 /* a choice: no is right */
 static int64_t pack_of(const job *j, uint32_t k, bool cells) {
-  int64_t n = neighbours_of(j, k, cells);
-  while (n > 1 && !tn__divisible(j->s.r.range[k]->src[0], n)) n /= 2;
+  const tn__ranges *r = &j->s.r;
+  int64_t n = own_pack(j, k, cells);
+  for (uint32_t i = 0; i < r->order.n && n > 1; i++) {
+    const tn_node *x = r->order.v[i], *local = tn__is_access(x) ? tn__buffer_of(x) : NULL;
+    if (!local || local->op != OP_LOCAL || !(tn__free_of(r, x->src[1]) >> k & 1)) continue;
+    for (uint32_t o = 0; o < r->order.n; o++) {
+      const tn_node *y = r->order.v[o];
+      if (!tn__is_access(y) || tn__buffer_of(y) != local || tn__free_of(r, y->src[1]) >> k & 1) continue;
+      for (uint32_t at = 0; at < r->n; at++) {
+        const tn_node *range = r->range[at];
+        if (tn__stride(r, y->src[1], at) != 1) continue;
+        bool packed = tn__axis_of(range) == AX_UNROLL && n % range->src[0]->hi == 0;
+        int64_t other = packed ? range->src[0]->hi : range->src[0] == r->range[k]->src[0] ? own_pack(j, at, cells) : n;
+        if (other > 1 && other < n) n = other;
+      }
+    }
+  }
   return n;
 }
 

@@ -97,6 +97,8 @@ static bool are_many(tn__fuse *f, const tn__depends *d, const tn__remake *p, dou
   return f->c->mode != TN_MODE_STRICT && tn__row_is_kept(t, most / rows) && tn__launches_decide(t, most);
 }
 
+static bool reduces(const tn__seed *g) { return g->chain.n || g->loops > g->env->nsrc; }
+
 /* The rows of both: what they reduce stands under the same ranges, or each element is a row. */
 /* a choice: no is right */
 static bool match_rows(tn__fuse *f, const tn__depends *d, tn__remake *p, uint32_t *rows) {
@@ -106,7 +108,7 @@ static bool match_rows(tn__fuse *f, const tn__depends *d, tn__remake *p, uint32_
   if (!match_ranges(f, p) || !rows_of(f, p, p->a, &of_a) || !rows_of(f, p, p->b, &of_b)) return false;
   if (of_a && of_b && of_a != of_b) return false;
   *rows = of_a | of_b;
-  if (!*rows && tn__seed_of(f, p->a)->chain.n && tn__seed_of(f, p->b)->chain.n) *rows = all_of(p->env);
+  if (!*rows && reduces(tn__seed_of(f, p->a)) && reduces(tn__seed_of(f, p->b))) *rows = all_of(p->env);
   for (uint32_t i = 0; i < p->env->nsrc; i++) {
     if (!(*rows >> i & 1)) continue;
     row[n++] = p->env->src[i];

@@ -73,6 +73,9 @@ tn__schedule *tn__schedule_make(tn_ctx *c, tn__arena *a, tn_node *sink, tn__devi
 /* prune.c: the same graph, but nothing is computed from tensors without elements. */
 tn_node *tn__schedule_prune(tn_ctx *c, tn_node *sink);
 bool tn__without_elements(const tn_node *n);
+/* moments.c: a pruned graph, and the same again, where sums of squares about means of rows that no group keeps read
+ * these once. */
+tn_node *tn__schedule_moments(tn_ctx *c, tn_node *sink, const tn__target *t);
 /* scatter.c: a pruned graph, and the same again, where what is scattered is added up by many threads, on devices that
  * have them. */
 tn_node *tn__schedule_scatters(tn_ctx *c, tn_node *sink, const tn__target *t);

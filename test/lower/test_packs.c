@@ -154,8 +154,39 @@ static void joined(void **state) {
   if (coverage_of("step", "ref:sm_90:pack") == before) fail_msg("parts: no packs");
 }
 
+/* Lines that four neighbours do not divide, but two, in rows that four do: two are loaded and stored at once, also where
+ * the row is looked up that threads have kept, which each of them finds where it has stored it. */
+static void pieces(void **state) {
+  const tn_dim shape[] = {9, 150, 1614};
+  const int axes[] = {0, 2};
+  (void)state;
+  tn_ctx *c = open_small("ref:sm_90", NULL);
+  agree(c, "pieces", "%1 = param f16[6,4,38] 6 4 38 {0 0}\n%2 = cast f32[6,4,38] %1\n%3 = sum f32[4] %2 {0 2}\n"
+                     "%4 = reshape f32[1,4,1] %3 1 4 1\n%5 = expand f32[6,4,38] %4 6 4 38\n"
+                     "%6 = add f32[6,4,38] %2 %5\n%7 = cast f16[6,4,38] %6\n%8 = sink void %7 {\"outputs\"}\n");
+  tn_ctx_close(c);
+  c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
+  assert_non_null(c);
+  tn_scope(c) {
+    tn_program *p = tn_program_begin(c);
+    tn_tensor *x = tn_program_input(p, "x", TN_F16, shape, 3), *off = tn_sub(x, tn_mean(x, axes, 2, true));
+    assert_int_equal(tn_program_output(p, "y", tn_mul(off, tn_mean(tn_square(off), axes, 2, true))), TN_OK);
+    assert_int_equal(tn_program_end(p), TN_OK);
+    char *text = tn_program_explain_string(p);
+    assert_non_null(text);
+    const char *code = strstr(text, "__global__"), *pairs = code ? strstr(code, "*(const u32 *)(b1 + ") : NULL;
+    if (!pairs || strstr(code, "tn_f16_of(b1[")) fail_msg("elements are loaded one by one");
+    if (strstr(pairs, "*(u32 *)(b0 + ") == NULL) fail_msg("elements are stored one by one");
+    const char *meet = strstr(code, "__syncthreads"), *loop = strstr(code, "for (i32 i1");
+    if (meet && loop && meet < pairs && meet > loop) fail_msg("threads meet in each turn");
+    tn_string_free(text);
+  }
+  tn_ctx_close(c);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(odd_lengths), cmocka_unit_test(drawn),
-                                     cmocka_unit_test(symbolic), cmocka_unit_test(joined)};
+                                     cmocka_unit_test(symbolic), cmocka_unit_test(joined),
+                                     cmocka_unit_test(pieces)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
