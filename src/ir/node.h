@@ -50,6 +50,8 @@ typedef struct tn__op_info {
 } tn__op_info;
 extern const tn__op_info tn__ops[OP_COUNT];
 int tn__op_parse(const char *text, size_t n); /* -1 if unknown */
+/* Is op's response to an operand STABLE, as far as the op that this comes of tells?  log1p's is, of no negative one. */
+bool tn__is_stable(int op, int of);
 /* May the operands of a scalar function (WHERE's two values) be of the dtype? */
 bool tn__op_takes(int op, int dtype);
 

@@ -65,6 +65,11 @@ int tn__op_parse(const char *text, size_t n) {
   return -1;
 }
 
+bool tn__is_stable(int op, int of) {
+  bool positive = of == OP_EXP || of == OP_EXP2 || of == OP_ABS || of == OP_COSH;
+  return tn__ops[op].response == RS_STABLE || (op == OP_LOG1P && positive);
+}
+
 bool tn__op_takes(int op, int dtype) {
   static const uint8_t classes[DT_COUNT] = {
       [DT_SAME] = CLS_BIF, [DT_BOOL] = CLS_BIF, [DT_WHERE] = CLS_BIF, [DT_FLOAT] = CLS_F,

@@ -18,7 +18,7 @@ enum {
 typedef struct unit {
   enum { U_INSTR, U_LOOP, U_LANES } kind;
   tn_node *node;            /* instruction (linear form), or the range of a loop or vector loop */
-  tn_node *unroll;          /* U_LANES: the range of its neighbours, NULL if it has none */
+  tn_node *unroll[2];       /* U_LANES: the range of its neighbours, and in it that of each one's, NULL if it has none */
   tn__vec(tn_node *) roots; /* U_LANES: what to do in each lane, in kernel form */
 } unit;
 
@@ -49,7 +49,8 @@ typedef struct lin {
   int64_t next_acc;
   tn__nodes out;
   tn__map accs;                       /* REDUCE -> acc */
-  tn__map here;                       /* nodes written in the current vector loop */
+  tn__map here;                       /* nodes written in the current vector loop, and in which pass last */
+  uint64_t pass;
   tn__vec(task) todo;
 } lin;
 
@@ -224,12 +225,23 @@ static void find_outside(lin *l, tn_node *n, tn__nodes *out) {
   }
 }
 
+/* Those made later stand inside. */
+static void unroll_by(const lin *l, unit *u, tn_node *range) {
+  if (u->unroll[1]) tn__fail(l->c, TN_ESTATE, "internal error: neighbours by three loops of a kernel");
+  bool inside = u->unroll[0] && tn__id_of(range) > tn__id_of(u->unroll[0]);
+  if (!inside) u->unroll[1] = u->unroll[0];
+  u->unroll[inside] = range;
+}
+
 static void put_lanes(lin *l, int b, int lane, tn_node *root) {
   block *k = &l->block[b];
-  int unroll = first_of((tn__own_of(&l->r, root) | tn__free_of(&l->r, root)) & l->unroll);
-  unit fresh = {.kind = U_LANES, .node = l->r.range[lane], .unroll = unroll < 0 ? NULL : l->r.range[unroll]};
+  uint64_t unroll = (tn__own_of(&l->r, root) | tn__free_of(&l->r, root)) & l->unroll;
+  unit fresh = {.kind = U_LANES, .node = l->r.range[lane]};
+  for (uint64_t set = unroll; set; set &= set - 1) unroll_by(l, &fresh, l->r.range[first_of(set)]);
   const unit *last = k->units.n ? &k->units.v[k->units.n - 1] : NULL;
-  if (!last || last->kind != U_LANES || last->node != fresh.node || last->unroll != fresh.unroll) put(l, b, fresh);
+  if (!last || last->kind != U_LANES || last->node != fresh.node ||
+      memcmp(last->unroll, fresh.unroll, sizeof fresh.unroll))
+    put(l, b, fresh);
   unit *u = &k->units.v[k->units.n - 1];
   tn__vec_push(l->a, &u->roots, root);
 }
@@ -359,43 +371,44 @@ static void place(lin *l, tn_node *root) {
 
 static void emit(lin *l, tn_node *n) { tn__vec_push(l->a, &l->out, n); }
 
-/* Is n's turn, in this vector loop?  Each node's comes once, and once before where `out` asks for what does not differ
- * between neighbours. */
-static bool enter(lin *l, tn_node *n, bool out) {
+enum { WRITTEN = 0 }; /* number of no pass */
+
+/* Is n's turn, in this vector loop?  Each node's comes once, and once in each pass before, which asks for what does not
+ * hang on the neighbours in `inner`. */
+static bool enter(lin *l, tn_node *n, uint64_t inner) {
   if (!in_lanes(l, n) || n->op == OP_RANGE || n->op == OP_AFTER) return false;
-  uint64_t seen = 0; /* 1: visited on the way out, 2: done */
-  tn__map_get(&l->here, (uint64_t)(uintptr_t)n, &seen);
-  if (seen == 2 || (seen && out)) return false;
-  tn__map_put(&l->here, (uint64_t)(uintptr_t)n, out && (tn__free_of(&l->r, n) & l->unroll) ? 1 : 2);
+  uint64_t seen;
+  if (tn__map_get(&l->here, (uint64_t)(uintptr_t)n, &seen) && (seen == WRITTEN || seen == l->pass)) return false;
+  tn__map_put(&l->here, (uint64_t)(uintptr_t)n, tn__free_of(&l->r, n) & inner ? l->pass : WRITTEN);
   return true;
 }
 
-/* Lane-dependent part of n, sources first; with `out`, only what does not differ between neighbours. */
-static void write_lane(lin *l, tn_node *n, bool out) {
+/* Lane-dependent part of n, sources first; only what does not hang on the neighbours in `inner`. */
+static void write_lane(lin *l, tn_node *n, uint64_t inner) {
   steps way = {0};
-  if (enter(l, n, out)) tn__vec_push(l->a, &way, ((step){n, 0}));
+  if (enter(l, n, inner)) tn__vec_push(l->a, &way, ((step){n, 0}));
   while (way.n) {
     step *t = &way.v[way.n - 1];
     if (!accumulates(l, t->n) && t->next < t->n->nsrc) {
       tn_node *s = t->n->src[t->next++];
-      if (enter(l, s, out)) tn__vec_push(l->a, &way, ((step){s, 0}));
+      if (enter(l, s, inner)) tn__vec_push(l->a, &way, ((step){s, 0}));
       continue;
     }
     const acc *own = runs_in_lane(l, t->n) ? tn__map_getp(&l->accs, t->n) : NULL;
-    if (own) emit(l, out ? own->acc : own->set);
-    if (!out || !(tn__free_of(&l->r, t->n) & l->unroll)) emit(l, form(l, t->n));
+    if (own) emit(l, inner ? own->acc : own->set);
+    if (!(tn__free_of(&l->r, t->n) & inner)) emit(l, form(l, t->n));
     way.n--;
   }
 }
 
-static void write_root(lin *l, tn_node *n, bool out) {
+static void write_root(lin *l, tn_node *n, uint64_t inner) {
   uint32_t first;
   tn__closes(n, &first);
   if (n->op == OP_REDUCE && fuses(l, n)) {
-    write_lane(l, n->src[0]->src[0], out);
-    write_lane(l, n->src[0]->src[1], out);
+    write_lane(l, n->src[0]->src[0], inner);
+    write_lane(l, n->src[0]->src[1], inner);
   } else {
-    for (uint32_t s = 0; s < first; s++) write_lane(l, n->src[s], out);
+    for (uint32_t s = 0; s < first; s++) write_lane(l, n->src[s], inner);
   }
 }
 
@@ -404,17 +417,22 @@ static void end_range(lin *l, tn_node *range) { emit(l, make(l, OP_END, 0, &rang
 static void write_lanes(lin *l, const unit *u) {
   tn__map_init(&l->here, l->a);
   emit(l, u->node);
-  if (u->unroll) {
-    for (uint32_t i = 0; i < u->roots.n; i++) write_root(l, u->roots.v[i], true);
-    emit(l, u->unroll);
+  for (int k = 0; k < 2 && u->unroll[k]; k++) {
+    uint64_t inner = 1ull << tn__range_at(&l->r, u->unroll[k]);
+    if (!k && u->unroll[1]) inner |= 1ull << tn__range_at(&l->r, u->unroll[1]);
+    l->pass++;
+    for (uint32_t i = 0; i < u->roots.n; i++) write_root(l, u->roots.v[i], inner);
+    emit(l, u->unroll[k]);
   }
+  l->pass++;
   for (uint32_t i = 0; i < u->roots.n; i++) {
     tn_node *n = u->roots.v[i];
-    write_root(l, n, false);
+    write_root(l, n, 0);
     acc *x = tn__map_getp(&l->accs, n);
     emit(l, x ? x->set : form(l, n));
   }
-  if (u->unroll) end_range(l, u->unroll);
+  for (int k = 2; k--;)
+    if (u->unroll[k]) end_range(l, u->unroll[k]);
   end_range(l, u->node);
 }
 

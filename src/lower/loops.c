@@ -449,14 +449,15 @@ tn_node *tn__show_neighbours(tn_ctx *c, tn__arena *a, tn_node *body) {
     const tn_node *x = r.order.v[i];
     if (!tn__is_access(x) || (tn__buffer_of(x)->op == OP_LOCAL && tn__buffer_of(x)->ints[1] > 0)) continue;
     uint64_t set = tn__free_of(&r, x->src[1]) & neighbours;
-    if (x->src[1]->op == OP_RANGE || !set || (set & (set - 1)) ||
-        tn__stride(&r, x->src[1], (uint32_t)__builtin_ctzll(set)) != 1)
-      continue;
-    tn_node *by = r.range[__builtin_ctzll(set)], *gate = tn__gate_of(x);
+    uint64_t along = 0; /* which of them it walks along */
+    for (uint64_t rest = set; rest; rest &= rest - 1)
+      if (tn__stride(&r, x->src[1], (uint32_t)__builtin_ctzll(rest)) == 1) along |= rest & (0 - rest);
+    if (x->src[1]->op == OP_RANGE || !along || (along & (along - 1))) continue;
+    tn_node *by = r.range[__builtin_ctzll(along)], *gate = tn__gate_of(x);
     tn__vec_push(a, &old, x->src[1]);
     tn__vec_push(a, &new_, from_first(c, x->src[1], by));
     bool ends = gate && gate->op == OP_LT && !(tn__free_of(&r, gate->src[1]) & set) && gate->src[0] != by &&
-                tn__stride(&r, gate->src[0], (uint32_t)__builtin_ctzll(set)) == 1;
+                tn__stride(&r, gate->src[0], (uint32_t)__builtin_ctzll(along)) == 1;
     if (!ends) continue;
     tn__vec_push(a, &old, gate);
     tn__vec_push(a, &new_, tn__op2(c, OP_LT, from_first(c, gate->src[0], by), gate->src[1]));

@@ -8,18 +8,28 @@
  * go the way in which it lies; then all is computed along the threads' own way, and stored; what is stored across waits
  * in shared memory, and is copied from there.  A thread has several elements of a tile, all of which are on their way
  * to it at once.  Lines of a tile lie an odd number of words apart, so that threads that go across it ask other banks.
- * A loop that is shorter than a tile is one with the loop by which its lines go on in memory, or has tiles as much
- * longer along the other one.  Places beyond the end do the last one's work, and are not stored.
+ * Elements that are smaller than a word are loaded and stored by words of neighbours where lines begin at words: a
+ * thread then reads its neighbours across out of several lines.  Lines that a thread has the first of its neighbours
+ * in lie side by side in the tile, then those of the second: so threads that go across it still ask other banks.
+ * A loop that is shorter than a tile, or of lines that end within words, is one with the loop by which its lines go on
+ * in memory, or has tiles as much longer along the other one.  Places beyond the end do the last one's work, and are not stored.
  *
  * Whether that pays, and by how large tiles, is a variant (variants.c).  Steps noted:
- *   turn(a,b,64x64)  tiles of so many turns of loop a, along which lies what is turned, and of loop b */
+ *   turn(a,b,64x64)  tiles of so many turns of loop a, along which lies what is turned, and of loop b
+ *   words(2,2)       so many neighbours along each of them are accessed at once */
 #include "ir/build.h"
 #include "lower/lower.h"
 #include "rewrite/rewrite.h"
 #include <math.h>
 
 static const double WASTE = 1.25; /* times as many places as there are, of a tile: so many are too many */
+static const double MUCH_LESS = 8; /* what is so much less than most of what lies along a loop may go by elements */
 enum { FEWEST = 4, MOST = 16 /* elements that a thread has of a tile */, WORD = 4 /* bytes of a bank */ };
+
+typedef struct own_loops { /* in which a thread goes through what it has of a tile */
+  tn_node *x[3]; /* lane, number, neighbour */
+  uint32_t n;
+} own_loops;
 
 typedef struct turn {
   tn__lowering *l;
@@ -28,15 +38,18 @@ typedef struct turn {
   tn__turned t;
   tn_node *x[2];     /* the loops from and to, */
   int64_t side[2];   /* of a tile along each */
+  int64_t word[2];   /* neighbours along each that are accessed at once */
   int64_t threads, own;
   tn_node *block[2]; /* which tile it is */
-  tn_node *lane, *number;
+  own_loops here;    /* of what is computed */
 } turn;
 
 enum { FROM, TO };
 
-typedef struct place { /* in a tile, along each of the loops */
-  tn_node *at[2];
+/* In a tile, where threads go along one of the loops: which word of which line, and which of the word's neighbours */
+typedef struct place {
+  int along;
+  tn_node *word, *line, *by; /* by: NULL, words are elements */
 } place;
 
 static int64_t power_above(double v, int64_t most) {
@@ -65,19 +78,35 @@ static int64_t pitch_of(const turn *k, int along, int dtype) {
   return k->side[along] + (size < WORD ? (int64_t)(WORD / size) : 1);
 }
 
-/* The place of a thread's element where threads go along one of the loops */
-static place place_of(const turn *k, int along, tn_node *lane, tn_node *number) {
+static place place_of(const turn *k, int along, const own_loops *own) {
   tn_ctx *c = k->c;
-  tn_node *e = tn__add(c, tn__mul(c, number, tn__int(c, k->threads)), lane), *side = tn__int(c, k->side[along]);
-  place p;
-  p.at[along] = tn__op2(c, OP_MOD, e, side);
-  p.at[!along] = tn__op2(c, OP_IDIV, e, side);
-  return p;
+  tn_node *e = tn__add(c, tn__mul(c, own->x[1], tn__int(c, k->threads)), own->x[0]);
+  tn_node *words = tn__int(c, k->side[along] / k->word[along]);
+  return (place){.along = along,
+                 .word = tn__op2(c, OP_MOD, e, words),
+                 .line = tn__op2(c, OP_IDIV, e, words),
+                 .by = own->n > 2 ? own->x[2] : NULL};
+}
+
+/* n * each + by */
+static tn_node *neighbour(const turn *k, tn_node *n, int64_t each, tn_node *by) {
+  tn_node *first = tn__mul(k->c, n, tn__int(k->c, each));
+  return by ? tn__add(k->c, first, by) : first;
 }
 
 /* Where in a tile of scratch memory, whose lines lie along that loop */
 static tn_node *in_tile(const turn *k, int along, int dtype, const place *p) {
-  return tn__add(k->c, tn__mul(k->c, p->at[!along], tn__int(k->c, pitch_of(k, along, dtype))), p->at[along]);
+  tn_ctx *c = k->c;
+  int64_t each = k->word[!along];
+  tn_node *apart = tn__int(c, k->side[!along] / each), *in_line, *first, *by;
+  if (p->along == along) {
+    in_line = neighbour(k, p->word, k->word[along], p->by);
+    first = tn__op2(c, OP_IDIV, p->line, tn__int(c, each)), by = tn__op2(c, OP_MOD, p->line, tn__int(c, each));
+  } else {
+    in_line = p->line, first = p->word, by = p->by ? p->by : tn__int(c, 0);
+  }
+  tn_node *line = tn__add(c, tn__mul(c, by, apart), first);
+  return tn__add(c, tn__mul(c, line, tn__int(c, pitch_of(k, along, dtype))), in_line);
 }
 
 static tn_node *tile_of(const turn *k, int along, int dtype) {
@@ -91,19 +120,25 @@ static tn_node *counters(const turn *k, const place *p, tn_node *out[2]) {
   tn_ctx *c = k->c;
   tn_node *inside = NULL;
   for (int i = 0; i < 2; i++) {
-    tn_node *size = k->x[i]->src[0];
-    out[i] = tn__add(c, tn__mul(c, k->block[i], tn__int(c, k->side[i])), p->at[i]);
-    if (tn__divisible(size, k->side[i])) continue;
-    tn_node *there = tn__op2(c, OP_LT, out[i], size);
-    inside = inside ? tn__op2(c, OP_AND, inside, there) : there;
-    out[i] = tn__op2(c, OP_MIN, out[i], tn__sub(c, size, tn__int(c, 1)));
+    int64_t each = i == p->along ? k->word[i] : 1;
+    tn_node *size = tn__simplify_index(c, tn__op2(c, OP_IDIV, k->x[i]->src[0], tn__int(c, each)));
+    tn_node *at = tn__add(c, tn__mul(c, k->block[i], tn__int(c, k->side[i] / each)), i == p->along ? p->word : p->line);
+    if (!tn__divisible(k->x[i]->src[0], k->side[i])) {
+      tn_node *there = tn__op2(c, OP_LT, at, size);
+      inside = inside ? tn__op2(c, OP_AND, inside, there) : there;
+      at = tn__op2(c, OP_MIN, at, tn__sub(c, size, tn__int(c, 1)));
+    }
+    out[i] = neighbour(k, at, each, i == p->along ? p->by : NULL);
   }
   return inside;
 }
 
-static void fresh_loops(const turn *k, tn__role role, tn_node *own[2]) {
-  own[0] = tn__fresh_range(k->l, tn__int(k->c, k->threads), AX_UPCAST, role);
-  own[1] = tn__fresh_range(k->l, tn__int(k->c, k->own), AX_UNROLL, role);
+static own_loops fresh_loops(const turn *k, tn__role role, int along) {
+  own_loops own = {.n = 2};
+  own.x[0] = tn__fresh_range(k->l, tn__int(k->c, k->threads), AX_UPCAST, role);
+  own.x[1] = tn__fresh_range(k->l, tn__int(k->c, k->own / k->word[along]), AX_UNROLL, role);
+  if (k->word[along] > 1) own.x[own.n++] = tn__fresh_range(k->l, tn__int(k->c, k->word[along]), AX_UNROLL, role);
+  return own;
 }
 
 static tn_node *load_from(tn_ctx *c, tn_node *filled, tn_node *at) {
@@ -112,25 +147,25 @@ static tn_node *load_from(tn_ctx *c, tn_node *filled, tn_node *at) {
 
 /* What is loaded across, from a tile that threads fill along it */
 static tn_node *loaded(const turn *k, tn_node *n) {
-  tn_node *own[2], *at[2];
-  fresh_loops(k, ROLE_KEPT, own);
-  place fill = place_of(k, FROM, own[0], own[1]), use = place_of(k, TO, k->lane, k->number);
+  own_loops own = fresh_loops(k, ROLE_KEPT, FROM);
+  tn_node *at[2];
+  place fill = place_of(k, FROM, &own), use = place_of(k, TO, &k->here);
   counters(k, &fill, at);
   tn_node *value = tn__substitute(k->c, n, (tn_node **)k->x, at, 2);
   int dtype = value->dtype;
-  tn_node *filled = tn__filled(k->c, tile_of(k, FROM, dtype), in_tile(k, FROM, dtype, &fill), value, own, 2);
+  tn_node *filled = tn__filled(k->c, tile_of(k, FROM, dtype), in_tile(k, FROM, dtype, &fill), value, own.x, own.n);
   return load_from(k->c, filled, in_tile(k, FROM, dtype, &use));
 }
 
 /* A store across: of what waits in a tile, by threads that go along it */
 static tn_node *stored(const turn *k, tn_node *n) {
   tn_ctx *c = k->c;
-  tn_node *own[2], *at[2], *ours[2] = {k->lane, k->number}, *src[TN__MAX_RANGES + 6];
+  own_loops own = fresh_loops(k, ROLE_KEPT, FROM);
+  tn_node *at[2], *src[TN__MAX_RANGES + 7];
   int dtype = n->src[2]->dtype;
-  fresh_loops(k, ROLE_KEPT, own);
-  place wait = place_of(k, TO, k->lane, k->number), out = place_of(k, FROM, own[0], own[1]);
+  place wait = place_of(k, TO, &k->here), out = place_of(k, FROM, &own);
   tn_node *inside = counters(k, &out, at);
-  tn_node *filled = tn__filled(c, tile_of(k, TO, dtype), in_tile(k, TO, dtype, &wait), n->src[2], ours, 2);
+  tn_node *filled = tn__filled(c, tile_of(k, TO, dtype), in_tile(k, TO, dtype, &wait), n->src[2], k->here.x, k->here.n);
   uint32_t m = 0;
   src[m++] = n->src[0];
   src[m++] = tn__substitute(c, n->src[1], (tn_node **)k->x, at, 2);
@@ -138,7 +173,8 @@ static tn_node *stored(const turn *k, tn_node *n) {
   if (inside) src[m++] = inside;
   for (uint32_t s = 3; s < n->nsrc; s++)
     if (n->src[s] != k->x[FROM] && n->src[s] != k->x[TO]) src[m++] = n->src[s];
-  src[m++] = k->block[FROM], src[m++] = k->block[TO], src[m++] = own[0], src[m++] = own[1];
+  src[m++] = k->block[FROM], src[m++] = k->block[TO];
+  for (uint32_t i = 0; i < own.n; i++) src[m++] = own.x[i];
   return tn__node_make(c, &(tn__make){.op = OP_STORE, .src = src, .nsrc = m});
 }
 
@@ -162,9 +198,51 @@ static void begin_loops(turn *k) {
     tn_node *tiles = tn__simplify_index(c, tn__op2(c, OP_IDIV, up, tn__int(c, k->side[i])));
     k->block[i] = tn__range_like(c, k->x[i], tiles, AX_LOOP);
   }
-  tn_node *own[2];
-  fresh_loops(k, tn__role_of(k->x[TO]), own);
-  k->lane = own[0], k->number = own[1];
+  k->here = fresh_loops(k, tn__role_of(k->x[TO]), TO);
+}
+
+/* ---- words of neighbours ---- */
+
+static size_t size_of(const tn_node *access) {
+  return tn__size_of(access->op == OP_LOAD ? access->dtype : access->src[2]->dtype);
+}
+
+/* Does it count for what neighbours along that loop are, 0 or 1, and in bytes of memory?  What is turned for FROM, what
+ * else lies along it for TO. */
+static double counts_along(const turn *k, int i, const tn_node *n) {
+  const tn__ranges *r = &k->s.r;
+  if (!tn__is_access(n) || n->src[0]->op != OP_PARAM || tn__is_across(&k->s, n, &k->t) != (i == FROM)) return 0;
+  uint64_t free = tn__free_of(r, n->src[1]);
+  return free >> tn__range_at(r, k->x[i]) & 1 ? tn__volume(&k->s, free) * (double)size_of(n) : 0;
+}
+
+/* Neighbours along loop i of which all that counts accesses a word, or several, at once, as far as it lies along it;
+ * `starts` asks whether lines begin at words, too. */
+/* a choice: 1 is right */
+static int64_t word_of(const turn *k, int i, bool starts) {
+  const tn__ranges *r = &k->s.r;
+  uint32_t x = (uint32_t)tn__range_at(r, k->x[i]);
+  double most = 0;
+  for (uint32_t j = 0; j < r->order.n; j++) most = fmax(most, counts_along(k, i, r->order.v[j]));
+  int64_t n = most > 0 ? WORD : 1;
+  for (uint32_t j = 0; j < r->order.n; j++) {
+    tn_node *a = r->order.v[j], *gate;
+    if (counts_along(k, i, a) * MUCH_LESS <= most) continue;
+    n = n < WORD / (int64_t)size_of(a) ? n : WORD / (int64_t)size_of(a);
+    gate = tn__gate_of(a);
+    if (tn__stride(r, a->src[1], x) != 1 || (gate && tn__free_of(r, gate) >> x & 1)) return 1;
+    tn_node *first = starts ? tn__simplify_index(k->c, tn__sub(k->c, a->src[1], k->x[i])) : NULL;
+    while (n > 1 && first && !tn__divisible(first, n)) n /= 2;
+  }
+  while (n > 1 && starts && !tn__divisible(k->x[i]->src[0], n)) n /= 2;
+  return n > 1 ? n : 1;
+}
+
+static void find_words(turn *k) {
+  for (int i = 0; i < 2; i++) {
+    k->word[i] = word_of(k, i, true);
+    while (k->word[i] > 1 && (k->word[i] >= k->own || k->word[i] > k->side[i])) k->word[i] /= 2;
+  }
 }
 
 /* ---- short lines ---- */
@@ -197,14 +275,17 @@ static tn_node *join_lines(turn *k, tn_node *body, tn__sb *note) {
   for (int i = 0; i < 2; i++)
     for (int round = 0; round < MOST; round++) {
       double size = tn__extent(k->x[i]), side = k->l->variant->turn;
-      tn_node *next = ceil(size / side) * side > WASTE * size ? next_of(k, k->x[i]) : NULL, *one;
-      if (!next) break;
+      int64_t word = word_of(k, i, false);
+      bool wastes = ceil(size / side) * side > WASTE * size, odd = !tn__divisible(k->x[i]->src[0], word);
+      tn_node *next = wastes || odd ? next_of(k, k->x[i]) : NULL, *one;
+      if (!next || (!wastes && !tn__divisible(next->src[0], word))) break;
       tn__sb_printf(note, " flat(%lld,%lld)", tn__id_of(next), tn__id_of(k->x[i]));
       body = tn__as_one(k->l, body, (tn_node *[]){next, k->x[i]}, 2, AX_LOOP, &one);
+      body = tn__simplify_accesses(k->c, k->l->a, body); /* for strides along the one to be seen */
       k->x[i] = one;
       tn__survey_loops(k->c, k->l->a, body, &k->s);
+      k->t.from = (uint32_t)tn__range_at(&k->s.r, k->x[FROM]), k->t.to = (uint32_t)tn__range_at(&k->s.r, k->x[TO]);
     }
-  k->t.from = (uint32_t)tn__range_at(&k->s.r, k->x[FROM]), k->t.to = (uint32_t)tn__range_at(&k->s.r, k->x[TO]);
   return body;
 }
 
@@ -217,19 +298,24 @@ tn_node *tn__turn_in_groups(tn__lowering *l, tn_node *body, tn__part *out) {
   k.x[FROM] = k.s.r.range[k.t.from], k.x[TO] = k.s.r.range[k.t.to];
   body = join_lines(&k, body, &lines);
   find_sides(&k);
+  find_words(&k);
   if (k.threads < l->target->subgroup || k.threads > l->target->group) return NULL; /* a choice: no is right */
   tn__sb_printf(&l->note, "%s turn(%lld,%lld,%lldx%lld) threads(%lld)", tn__sb_str(&lines), tn__id_of(k.x[FROM]),
                 tn__id_of(k.x[TO]), (long long)k.side[FROM], (long long)k.side[TO], (long long)k.threads);
+  if (k.word[FROM] * k.word[TO] > 1)
+    tn__sb_printf(&l->note, " words(%lld,%lld)", (long long)k.word[FROM], (long long)k.word[TO]);
   begin_loops(&k);
   body = replace(&k, replace(&k, body, OP_LOAD, loaded), OP_STORE, stored);
-  tn_node *at[2], *come[] = {k.block[FROM], k.block[TO], k.lane, k.number};
-  place here = place_of(&k, TO, k.lane, k.number);
+  tn_node *at[2], *come[5] = {k.block[FROM], k.block[TO]};
+  memcpy(come + 2, k.here.x, k.here.n * sizeof *come);
+  place here = place_of(&k, TO, &k.here);
   tn_node *inside = counters(&k, &here, at);
-  body = tn__exchange_ranges(l, body, k.x, at, 2, come, 4);
-  if (inside) body = tn__ignore_beyond(l, body, k.lane, inside);
+  body = tn__exchange_ranges(l, body, k.x, at, 2, come, 2 + k.here.n);
+  if (inside) body = tn__ignore_beyond(l, body, k.here.x[0], inside);
   out->group = (int)k.threads;
   /* along the loop of fewer tiles first: what two of them have in common of a line is soon asked for again */
   bool few = tn__extent(k.block[FROM]) < tn__extent(k.block[TO]); /* a choice: either is right */
   tn_node *order[] = {k.block[few ? TO : FROM], k.block[few ? FROM : TO]};
-  return tn__hold_in_blocks(l, tn__make_global(l, tn__simplify_accesses(l->c, l->a, body), order, 2));
+  body = tn__make_global(l, tn__simplify_accesses(l->c, l->a, body), order, 2);
+  return tn__show_neighbours(l->c, l->a, tn__hold_in_blocks(l, body));
 }

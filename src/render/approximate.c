@@ -20,6 +20,7 @@ static void need(search *s, const tn_node *n) {
 
 /* Does n ask for every bit of its source i? */
 static bool asks(const search *s, const tn_node *n, uint32_t i) {
+  const tn_node *x = n->src[i];
   bool local = n->src[0]->op == OP_LOCAL;
   switch (n->op) {
   case OP_SETACC: return i == 1 && is_precise(s, n->src[0]);
@@ -27,7 +28,7 @@ static bool asks(const search *s, const tn_node *n, uint32_t i) {
   case OP_GETACC:
   case OP_LOAD: return i == 0 && is_precise(s, n);
   case OP_CAST: return n->dtype != TN_BF16 && n->dtype != TN_F16;
-  default: return tn__ops[n->op].response < RS_STABLE || n->dtype != TN_F32 || is_precise(s, n);
+  default: return !tn__is_stable(n->op, x->op) || n->dtype != TN_F32 || is_precise(s, n);
   }
 }
 

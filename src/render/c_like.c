@@ -212,6 +212,10 @@ static const char *scalar_text(tn__printer *p, tn_node *n, bool *rounds) {
     *rounds = p->d->round[kind];
     return fill(p, p->d->approximate[n->op], value_kind(kind), value_kind(skind), operand);
   }
+  if (n->op == OP_DIV && kind == TN_F16 && p->d->quotient) {
+    *rounds = p->d->round[kind];
+    return fill(p, p->d->quotient, value_kind(kind), value_kind(skind), operand);
+  }
   if (n->src[first]->dtype != TN__INDEX) return exact_text(p, n->op, kind, skind, operand, rounds);
   int compute = index_kind(p, n);
   for (uint32_t i = first; compute == TN__INDEX && i < n->nsrc; i++)

@@ -57,6 +57,7 @@ struct tn__dialect {
   const char *op[OP_COUNT][SP_COUNT];
   /* by op: a shorter f32 function, right to 2^-16 (see approximate.c); NULL: the language has none */
   const char *const *approximate;
+  const char *quotient; /* of f16, that is right once it is rounded; NULL: as of f32 */
   const char *mod_nonneg, *idiv_nonneg;  /* index division where dividend and divisor are known not to be negative */
   const char *infinity;                  /* of f32; it is one of f64, too */
   const char *function[2];               /* a part's function of slices: what stands before and after its name */

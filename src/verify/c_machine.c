@@ -246,14 +246,12 @@ static const uint8_t float_op[] = {[TN__C_ADD] = OP_ADD, [TN__C_MUL] = OP_MUL, [
                                    [TN__C_LT] = OP_LT,   [TN__C_LE] = OP_LE,   [TN__C_EQ] = OP_EQ,
                                    [TN__C_NE] = OP_NE,   [TN__C_NEG] = OP_NEG};
 
-/* Does an error of an operand come out as one of its size? */
-static bool passes_near(int op) { return tn__ops[op].response == RS_STABLE; }
-
 static bool evaluate(run *r, int op, int dtype, int sdtype, const tn__exact *x, uint32_t n, tn__exact *y) {
-  bool near = false, shortens = op == OP_CAST && (dtype == TN_F16 || dtype == TN_BF16);
-  for (uint32_t k = 0; k < n; k++) near |= x[k].near;
-  if (near && !passes_near(op) && !shortens) return complain(r, "a value of reduced precision decides");
+  bool decides = false, shortens = op == OP_CAST && (dtype == TN_F16 || dtype == TN_BF16);
+  for (uint32_t k = 0; k < n; k++) decides |= x[k].near && !tn__is_stable(op, x[k].by);
+  if (decides && !shortens) return complain(r, "a value of reduced precision decides");
   *y = tn__exact_eval(op, dtype, sdtype, x);
+  y->by = (uint8_t)op;
   return true;
 }
 

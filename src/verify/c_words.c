@@ -76,6 +76,8 @@ static const struct {
     /* a divisor with its reciprocal behind it is a value like the divisor here */
     {"tn_prepare", TN__C_MOVE, 0, TN_F32, TN_F32, 1, TN_F32, 0},
     {"tn_div_by", TN__C_EVAL, OP_DIV, TN_F32, TN_F32, 2, TN_F32, 0},
+    /* what is not yet rounded to the f16 that it is right for */
+    {"tn_quotient_f16", TN__C_EVAL, OP_DIV, TN_F32, TN_F32, 2, TN_F32, 0},
     {"tn_near_div_by", TN__C_EVAL, OP_DIV, TN_F32, TN_F32, 2, TN_F32, 1},
 };
 

@@ -24,6 +24,7 @@ typedef struct tn__exact {
   uint64_t v, of;
   uint8_t kind;
   bool near; /* right to 2^-16 only: it may come to nothing but f16 and bf16 */
+  uint8_t by; /* the op that it comes of at once */
 } tn__exact;
 
 tn__exact tn__exact_int(uint64_t v);

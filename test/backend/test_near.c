@@ -103,7 +103,42 @@ static void of_two(void **state) {
   }
 }
 
+/* The nearest f16, of halves the even one */
+static double half_of(double x) {
+  int e = x != 0 && isfinite(x) ? ilogb(x) : 0;
+  double unit = ldexp(1, (e > -14 ? e : -14) - 10), y = isfinite(x) ? nearbyint(x / unit) * unit : x;
+  return fabs(y) > 65504 ? copysign((double)INFINITY, y) : y == 0 ? copysign(0.0, x) : y;
+}
+
+static f32 half(u32 bits) {
+  int e = bits >> 10 & 31, m = bits & 1023;
+  double x = e == 31 ? m ? (double)NAN : (double)INFINITY : e ? ldexp(1024 + m, e - 25) : ldexp(m, -24);
+  return (f32)(bits >> 15 ? -x : x);
+}
+
+static void check_quotient(u32 i, u32 k) {
+  f32 x = half(i), y = half(k), got = tn_quotient_f16(x, y);
+  double want = half_of((double)x / (double)y), is = half_of((double)got);
+  if (isnan(want) ? !isnan(got) : is != want || !signbit(is) != !signbit(want))
+    fail_msg("%a / %a, off by %g: %a", (double)x, (double)y, (double)off, (double)got);
+}
+
+/* Rounded as the quotient is: of all significands, and of a sample of all there are */
+static void of_halves(void **state) {
+  static const u32 special[] = {0, 1, 0x3ff, 0x400, 0x3c00, 0x7bff, 0x7c00, 0x7e00};
+  enum { SPECIALS = sizeof special / sizeof *special };
+  (void)state;
+  for (off = -1; off <= 1; off++) {
+    for (u32 i = 0x3c00; i < 0x4000; i++)
+      for (u32 k = 0x3c00; k < 0x4000; k++) check_quotient(i, k);
+    for (u32 i = 0; i < 1 << 16; i += 97)
+      for (u32 k = 0; k < 1 << 16; k += 101) check_quotient(i, k);
+    for (u32 i = 0; i < 4 * SPECIALS * SPECIALS; i++)
+      check_quotient(special[i / 4 % SPECIALS] | (i & 1) << 15, special[i / 4 / SPECIALS] | (i & 2) << 14);
+  }
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(of_one), cmocka_unit_test(of_two)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(of_one), cmocka_unit_test(of_two), cmocka_unit_test(of_halves)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

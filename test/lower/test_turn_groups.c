@@ -18,24 +18,32 @@ typedef struct turned { /* x[a,b,c], turned to [c,a,b] or [c,b,a], and y as that
   int a, b, c;
   bool back; /* [c,b,a] */
   form form;
+  const char *step;
 } turned;
 
 static const turned rows[] = {
-    {"a tile", "f32", 1, 64, 64, false, COPY},
-    {"odd sizes", "f32", 3, 37, 71, true, COPY},
-    {"one more than tiles", "f32", 1, 65, 129, false, BESIDE},
-    {"few lines", "f32", 1, 3, 300, false, BESIDE},
-    {"few columns", "f32", 1, 301, 2, false, COPY},
-    {"lines of two", "f32", 40, 70, 2, true, BESIDE},
-    {"lines of three to go to", "u8", 3, 70, 90, true, BESIDE},
-    {"lines of 33", "f16", 5, 35, 33, false, BOTH_WAYS},
-    {"bytes", "u8", 2, 66, 130, false, BESIDE},
-    {"halves", "f16", 1, 67, 90, true, BOTH_WAYS},
-    {"brain floats", "bf16", 5, 33, 70, false, BOTH_WAYS},
-    {"doubles", "f64", 2, 40, 41, true, BESIDE},
-    {"integers", "i64", 1, 34, 95, false, BOTH_WAYS},
-    {"truth", "bool", 1, 70, 35, true, COPY},
-    {"stored both ways", "f32", 2, 45, 83, true, BOTH_WAYS},
+    {"a tile", "f32", 1, 64, 64, false, COPY, "turn"},
+    {"odd sizes", "f32", 3, 37, 71, true, COPY, "turn"},
+    {"one more than tiles", "f32", 1, 65, 129, false, BESIDE, "turn"},
+    {"few lines", "f32", 1, 3, 300, false, BESIDE, "turn"},
+    {"few columns", "f32", 1, 301, 2, false, COPY, "turn"},
+    {"lines of two", "f32", 40, 70, 2, true, BESIDE, "turn"},
+    {"lines of three to go to", "u8", 3, 70, 90, true, BESIDE, "turn"},
+    {"lines of 33", "f16", 5, 35, 33, false, BOTH_WAYS, "turn"},
+    {"bytes", "u8", 2, 66, 130, false, BESIDE, "turn"},
+    {"halves", "f16", 1, 67, 90, true, BOTH_WAYS, "turn"},
+    {"brain floats", "bf16", 5, 33, 70, false, BOTH_WAYS, "turn"},
+    {"doubles", "f64", 2, 40, 41, true, BESIDE, "turn"},
+    {"integers", "i64", 1, 34, 95, false, BOTH_WAYS, "turn"},
+    {"truth", "bool", 1, 70, 35, true, COPY, "turn"},
+    {"stored both ways", "f32", 2, 45, 83, true, BOTH_WAYS, "turn"},
+    {"words of halves", "f16", 3, 42, 74, true, BOTH_WAYS, "words"},
+    {"words both ways", "bf16", 1, 70, 66, false, BOTH_WAYS, "words"},
+    {"words of four bytes", "u8", 1, 68, 132, false, BESIDE, "words"},
+    {"words of two bytes", "i8", 1, 66, 70, false, BOTH_WAYS, "words"},
+    {"lines that end within words", "bf16", 4, 33, 72, false, BESIDE, "words"},
+    {"odd lines from words", "f16", 3, 35, 68, true, COPY, "words"},
+    {"odd lines to words", "f16", 3, 70, 33, false, COPY, "words"},
 };
 
 static void text_of(const turned *t, char *out, size_t size) {
@@ -62,7 +70,7 @@ static void text_of(const turned *t, char *out, size_t size) {
 static void try(const char *device, const tn__variant *v, const turned *t, bool plain) {
   char text[2048], why[512];
   text_of(t, text, sizeof text);
-  if (!coverage_takes(device, v, "turn", text, plain, why, sizeof why))
+  if (!coverage_takes(device, v, t->step, text, plain, why, sizeof why))
     fail_msg("%s, %s, %s: %s\n%s", t->name, v->name, device, why, text);
 }
 
