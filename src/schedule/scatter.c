@@ -131,6 +131,17 @@ static tn_node *by_asking_lines(tn_ctx *c, const tn__lines *l, tn_node *upd, boo
   return tn__reshape(c, sum, &places, 1);
 }
 
+static bool is_zero(const tn_node *x) {
+  while (tn__ops[x->op].group == G_MOVE) x = x->src[0];
+  return x->op == OP_CONST && x->ints[0] == 0;
+}
+
+/* The one sum that is added to an element of the base: to half floats as it is, which rounds once; to zeros it may be
+ * rounded before. */
+static tn_node *to_be_added(tn_ctx *c, const tn_node *base, tn_node *sum) {
+  return tn__is_added_wide(base->dtype, sum->dtype) && !is_zero(base) ? sum : tn__cast(c, sum, base->dtype);
+}
+
 /* base[places, ...] with upd[n, r] added at idx[n]: each asks all others, and the first that goes to a place takes the
  * sum there; the others go nowhere, each to a place of its own, as do those that were to go nowhere. */
 static tn_node *by_asking_others(tn_ctx *c, tn_node *base, tn_node *idx, tn_node *upd) {
@@ -146,7 +157,7 @@ static tn_node *by_asking_others(tn_ctx *c, tn_node *base, tn_node *idx, tn_node
   tn_node *takes = tn__op2(c, OP_AND, first, inside), *nowhere = tn__op2_num(c, OP_MUL, next, -1);
   tn_node *place = tn__op1(c, OP_DISTINCT, tn__where(c, takes, idx, nowhere)), *dims[TN_MAX_RANK];
   for (uint32_t i = 0; i < base->rank; i++) dims[i] = i ? base->dim[i] : line.d[0];
-  return tn__scatter(c, base, place, tn__cast(c, tn__reshape(c, sum, dims, base->rank), base->dtype));
+  return tn__scatter(c, base, place, to_be_added(c, base, tn__reshape(c, sum, dims, base->rank)));
 }
 
 typedef struct runs { /* updates sorted by place */
@@ -327,8 +338,8 @@ static tn_node *by_run(tn_ctx *c, const tn__target *t, tn_node *base, tn_node *i
   place = tn__op1(c, OP_DISTINCT, place);
   tn_node *dims[TN_MAX_RANK];
   for (uint32_t i = 0; i < base->rank; i++) dims[i] = i ? base->dim[i] : line.d[0];
-  tn_node *sum = tn__cast(c, tn__reshape(c, sum_of(c, &s, &e), dims, base->rank), base->dtype);
-  return tn__scatter(c, base, place, sum);
+  tn_node *sum = tn__reshape(c, sum_of(c, &s, &e), dims, base->rank);
+  return tn__scatter(c, base, place, to_be_added(c, base, sum));
 }
 
 /* ---- which way ---- */
@@ -359,14 +370,11 @@ static double runs_work(const tn__target *t, int64_t places, double n, double wi
 /* a choice: any is right */
 static double move_work(const tn__target *t) { return t->balance > 0 ? (double)t->balance : 1; }
 
-static bool is_zero(const tn_node *x) {
-  while (tn__ops[x->op].group == G_MOVE) x = x->src[0];
-  return x->op == OP_CONST && x->ints[0] == 0;
-}
-
-/* The base of a scatter whose result is to be of this dtype.  To zeros one sum is added: it may be rounded before. */
+/* The base of a scatter whose result is to be of this dtype: as it stands in memory, if it is of that dtype. */
 static tn_node *base_of(tn_ctx *c, tn_node *base, int dtype) {
-  return is_zero(base) ? tn__cast(c, base, dtype) : tn__acc(c, base);
+  if (is_zero(base)) return tn__cast(c, base, dtype);
+  if (base->op == OP_CAST && base->src[0]->dtype == dtype) return base->src[0];
+  return base->dtype == dtype ? base : tn__acc(c, base);
 }
 
 /* The scatter n, converted */
