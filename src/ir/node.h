@@ -159,7 +159,7 @@ static inline bool tn__is_int_const(const tn_node *n, int64_t v) {
 
 /* SCATTER and STOREADD add floats of f32 also to two other kinds of dtypes.  To whole numbers of 64 bits: each becomes
  * one first, as by a CAST.  So are sums kept in fixed point, whose digits nobody looks at (schedule/fixed.c), and to
- * validation they are sums of floats.  And to half floats: what stands there becomes f32, and the sum is rounded once. */
+ * validation they are sums of floats.  And to half floats: what stands there becomes f32, the sum is rounded once. */
 static inline bool tn__is_counted(int to, int value) { return to == TN_I64 && value == TN_F32; }
 static inline bool tn__is_added_wide(int to, int value) { return (to == TN_F16 || to == TN_BF16) && value == TN_F32; }
 static inline bool tn__is_addable(int to, int value) {
