@@ -420,6 +420,7 @@ static tn_node *first_serial(tn_ctx *c, const tn__target *t, tn_node *sink) {
   tn__topo(&c->scratch, &sink, 1, &all);
   for (uint32_t i = 0; i < all.n; i++)
     if (all.v[i]->op == OP_SCATTER && !tn__is_placed(all.v[i]) && all.v[i]->src[1]->op != OP_DISTINCT &&
+        !tn__is_counted(all.v[i]->dtype, all.v[i]->src[2]->dtype) &&
         (!tn__is_added_at_once(t, all.v[i]) || all.v[i]->dim[0]->hi <= FEW_PLACES))
       return all.v[i];
   return NULL;
