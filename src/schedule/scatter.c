@@ -3,7 +3,8 @@
  * would leave such a device to one thread.  Few are summed up place by place: each place asks all of them, or, where
  * there are fewer of them than places, each of them asks all others, and the first of those that go to one place takes
  * their sum there.  Of many, those that go to one place are brought together by sorting: they are a run then, and its
- * sum is made of sums of blocks.
+ * sum is made of sums of blocks.  Single numbers are added at once as integers are, in fixed point, where that takes
+ * less (fixed.c).
  *
  * A block gives the sum of the run that it ends in, as far as it is in the block; such sums, a run of the same number
  * each, are summed up along runs by the same rule.  So what a place gets is the sum of its elements in the block in
@@ -392,12 +393,13 @@ static tn_node *in_parallel(tn_ctx *c, const tn__target *t, tn_node *n, int dtyp
   double at_places = fmin(asked, sorted + looked), by_updates = fewer ? fmin(sorted, others) + added : INFINITY;
   tn__lines lines;
   tn__fixed fixed;
-  if (tn__scatter_lines(c, n, &lines) && lines_work(t, &lines) <= fmin(at_places, by_updates)) {
+  bool counts = places->hi > FEW_PLACES && tn__fixed_form(t, n, &fixed);
+  double counted = counts ? tn__fixed_work(t, &fixed, most(places), updates) + looked : INFINITY;
+  if (tn__scatter_lines(c, n, &lines) && lines_work(t, &lines) <= fmin(counted, fmin(at_places, by_updates))) {
     bool much = lines_work(t, &lines) > MUCH_ASKED * tn__target_launch_guess(t);
     return tn__cast(c, tn__add(c, tn__acc(c, base), by_asking_lines(c, &lines, n->src[2], much)), dtype);
   }
-  if (places->hi > FEW_PLACES && tn__fixed_form(t, n, &fixed) &&
-      tn__fixed_work(t, &fixed, most(places), updates) + looked < fmin(at_places, by_updates)) {
+  if (counted < fmin(at_places, by_updates)) {
     tn_node *sum = tn__fixed_sums(c, &fixed, places, idx, tn__reshape(c, upd, &count, 1));
     return tn__cast(c, tn__add(c, tn__acc(c, base), sum), dtype);
   }
