@@ -247,6 +247,12 @@ uint64_t tn__eval(int op, int dtype, int sdtype, const uint64_t *arg) {
   return wrap(dtype, tn__dtypes[sdtype].is_signed && r->i64 ? (u64)r->i64((const i64 *)arg) : r->u64(arg));
 }
 
+uint64_t tn__eval_added(int dtype, int vdtype, uint64_t to, uint64_t value) {
+  int as = tn__is_added_wide(dtype, vdtype) ? vdtype : dtype;
+  u64 arg[3] = {tn__eval_cast(dtype, as, to), tn__eval_cast(vdtype, as, value)};
+  return tn__eval_cast(as, dtype, tn__eval(OP_ADD, as, as, arg));
+}
+
 uint64_t tn__eval_reduce_init(int op, int dtype) {
   if (dtype == TN_BOOL) return op == OP_MUL || op == OP_MIN;
   if (op == OP_ADD || op == OP_MUL) return tn__eval_from_double(dtype, op == OP_MUL);

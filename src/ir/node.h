@@ -159,10 +159,13 @@ static inline bool tn__is_int_const(const tn_node *n, int64_t v) {
   return tn__const_int(n, &w) && w == v;
 }
 
-/* To whole numbers of 64 bits SCATTER and STOREADD add floats, too: each becomes one first, as by a CAST.  So are sums
- * kept in fixed point, whose digits nobody looks at (schedule/fixed.c), and to validation they are sums of floats. */
-static inline bool tn__is_counted(const tn_node *to, const tn_node *value) {
-  return to->dtype == TN_I64 && value->dtype == TN_F32;
+/* SCATTER and STOREADD add floats of f32 also to two other kinds of dtypes.  To whole numbers of 64 bits: each becomes
+ * one first, as by a CAST.  So are sums kept in fixed point, whose digits nobody looks at (schedule/fixed.c), and to
+ * validation they are sums of floats.  And to half floats: what stands there becomes f32, the sum is rounded once. */
+static inline bool tn__is_counted(int to, int value) { return to == TN_I64 && value == TN_F32; }
+static inline bool tn__is_added_wide(int to, int value) { return (to == TN_F16 || to == TN_BF16) && value == TN_F32; }
+static inline bool tn__is_addable(int to, int value) {
+  return to == value || tn__is_counted(to, value) || tn__is_added_wide(to, value);
 }
 
 /* Where a LOAD, a STORE or a STOREADD is done, if it has a gate: elsewhere memory stays untouched, and a load gives 0.

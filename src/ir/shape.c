@@ -313,7 +313,7 @@ static void sh_gather(tn_ctx *c, const tn__make *m, tn__shape *out) {
 static void sh_scatter(tn_ctx *c, const tn__make *m, tn__shape *out) {
   const tn_node *base = m->src[0], *idx = m->src[1], *upd = m->src[2];
   check_index(c, m);
-  if (upd->dtype != base->dtype && !tn__is_counted(base, upd))
+  if (!tn__is_addable(base->dtype, upd->dtype))
     breach(c, m, TN_EDTYPE, "what is added has not the dtype of the base; convert with tn_cast");
   if (upd->rank != idx->rank + base->rank - 1 || !same_dims(upd, 0, idx, 0, idx->rank) ||
       !same_dims(upd, idx->rank, base, 1, base->rank - 1u))

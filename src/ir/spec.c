@@ -133,7 +133,7 @@ static const char *fault_of(const tn_node *n) {
   bool fused = n->op == OP_SETACC && n->ints[0] == OP_FMA;
   switch (n->op) {
   case OP_STORE: case OP_STOREADD:
-    if (n->op == OP_STOREADD && tn__is_counted(n->src[0], n->src[2])) return NULL;
+    if (n->op == OP_STOREADD && tn__is_addable(n->src[0]->dtype, n->src[2]->dtype)) return NULL;
     return has_dtype(n->src[2], n->src[0]->dtype) ? NULL : "what is stored is of another dtype than the buffer";
   case OP_SETACC:
     if (fused != (n->src[1]->op == OP_LIST)) return "it cannot combine so: fma, and only that, takes a list of two";

@@ -282,7 +282,8 @@ void tn__print_load(tn__printer *p, tn_node *n) {
 
 const char *tn__print_addend(tn__printer *p, tn_node *n) {
   bool rounds = false;
-  return cast_text(p, tn__print_kind(p, n->src[2]), n->src[0]->dtype, tn__print_name(p, n->src[2]), &rounds);
+  if (!tn__is_counted(n->src[0]->dtype, n->src[2]->dtype)) return tn__print_name(p, n->src[2]);
+  return cast_text(p, TN_F32, TN_I64, tn__print_name(p, n->src[2]), &rounds);
 }
 
 const char *tn__print_added(tn__printer *p, int dtype, const char *element, const char *x) {
@@ -295,7 +296,8 @@ void tn__print_store(tn__printer *p, tn_node *n, const char *gate, const char *e
   int dt = n->src[0]->dtype;
   const char *exact = n->op == OP_STORE ? tn__map_getp(&p->stored, n->src[2]) : NULL,
              *x = exact ? exact : tn__print_name(p, n->src[2]);
-  x = n->op == OP_STOREADD ? tn__print_added(p, dt, element, tn__print_addend(p, n)) : fill_one(p, p->d->store[dt], dt, x);
+  if (n->op == OP_STOREADD) x = tn__print_added(p, dt, element, tn__print_addend(p, n));
+  else x = fill_one(p, p->d->store[dt], dt, x);
   tn__print_line(p, "%s%s = %s;", gate ? tn__print_format(p, "if (%s) ", gate) : "", element, x);
 }
 

@@ -76,7 +76,7 @@ void tn__print_value(tn__printer *p, tn_node *n, const char *text); /* declares 
 const char *tn__print_element(tn__printer *p, tn_node *access);
 const char *tn__print_loaded(tn__printer *p, tn_node *load, const char *element);
 void tn__print_load(tn__printer *p, tn_node *n);
-/* what a STOREADD adds, in the buffer's dtype */
+/* what a STOREADD adds, in the dtype in which the sum is computed */
 const char *tn__print_addend(tn__printer *p, tn_node *n);
 /* what stands in the element once x is added */
 const char *tn__print_added(tn__printer *p, int dtype, const char *element, const char *x);

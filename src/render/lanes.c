@@ -268,9 +268,9 @@ static const char *cast_text(tn__printer *p, int from, int to, const char *x, bo
 
 /* What is stored, or added, as the buffer has it */
 static const char *as_stored(tn__printer *p, tn_node *n) {
-  bool counted = n->op == OP_STOREADD && tn__is_counted(n->src[0], n->src[2]), rounds = false;
+  bool counted = n->op == OP_STOREADD && tn__is_counted(n->src[0]->dtype, n->src[2]->dtype), rounds = false;
   if (!counted) return as_kind(p, n->src[2], n->src[0]->dtype);
-  return cast_text(p, n->src[2]->dtype, n->src[0]->dtype, spread(p, n->src[2]), &rounds);
+  return cast_text(p, TN_F32, TN_I64, spread(p, n->src[2]), &rounds);
 }
 
 /* Values as they stand in memory, and back; rounds: x is longer than its dtype. */

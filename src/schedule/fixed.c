@@ -2,14 +2,15 @@
  * once, and no two runs differ.  They are exact until they become floats again.
  *
  * Each place has a row of digits, signed numbers of 64 bits, as long as the range of the floats: digit d counts units
- * of 2^(lowest + d * width).  A number is added to one digit, or, where it lies across the border of two, its upper part
- * to one and its lower part to the one below.  A digit is below 2^width in each update, and there is room above it for
- * the sum of all.  Numbers of f16 are few enough for one digit: multiples of 2^-24 below 2^16.
+ * of 2^(lowest + d * width).  A number is added to one digit, or, where it lies across the border of two, its upper
+ * part to one and its lower part to the one below.  A digit is below 2^width in each update, and there is room above it
+ * for the sum of all.  Numbers of f16 are few enough for one digit: multiples of 2^-24 below 2^16.
  *
  * What is no finite number is counted in one more word, infinities of each sign in a half of it, NaN in both: no sum
  * of digits is looked at there, and infinities of both signs are NaN, as in a sum of floats.
  *
- * The words of all places lie digit by digit, so that neighbours load neighbours, and most updates meet in few of them. */
+ * The words of all places lie digit by digit, so that neighbours load neighbours, and most updates meet in few of
+ * them. */
 #include "rewrite/rewrite.h"
 #include "schedule/fuse.h"
 #include "tensor/sort.h"
@@ -22,7 +23,7 @@ enum {
   F32_LOWEST = -149,    /* so of f32, and of bf16, which may be kept in f32 */
   F32_BITS = 277,
   F32_DIGITS = 24,      /* of a number: it lies across one border at most, */
-  USUAL = 5,            /* and usual ones, which are below 2^5 and not much smaller, across none, if there is a choice */
+  USUAL = 5,            /* and usual ones, which are below 2^5 and not much smaller, across none, if that can be */
   F32_BIAS = 127,
   F32_SHIFT = 23,       /* where the exponent stands, which is one of */
   F32_EXPONENTS = 255,
@@ -58,8 +59,8 @@ bool tn__fixed_form(const tn__target *t, const tn_node *n, tn__fixed *f) {
   return is_short && n->dtype != TN_F64 && form_of(upd->dtype, updates, f);
 }
 
-/* Words are cleared and read; an update is read, with its place, and each word that it is added to is in a sector of its
- * own, as a rule. */
+/* Words are cleared and read; an update is read, with its place, and each word that it is added to is in a sector of
+ * its own, as a rule. */
 /* a choice: any is right */
 double tn__fixed_work(const tn__target *t, const tn__fixed *f, double places, double updates) {
   double move = t->balance > 0 ? (double)t->balance : 1, words = f->digits + 1, adds = f->digits > 1 ? 2 : 1;
@@ -131,7 +132,8 @@ static tn_node *at_word(tn_ctx *c, tn_node *idx, tn_node *word, int64_t places) 
 static tn_node *pair(tn_ctx *c, tn_node *x, tn_node *y) {
   tn__dims two = {.rank = 2, .d = {x->dim[0], tn__int(c, 2)}};
   tn_node *which = tn__place(c, &two, 1), *is_first = tn__op2(c, OP_EQ, which, tn__literal_like(c, which, 0));
-  return tn__where(c, is_first, tn__expand(c, tn__add_axis(c, x, 1), two.d), tn__expand(c, tn__add_axis(c, y, 1), two.d));
+  x = tn__expand(c, tn__add_axis(c, x, 1), two.d);
+  return tn__where(c, is_first, x, tn__expand(c, tn__add_axis(c, y, 1), two.d));
 }
 
 /* Word k of each place: [places] */
@@ -151,7 +153,8 @@ static tn_node *as_floats(tn_ctx *c, const tn__fixed *f, tn_node *words, tn_node
     sum = sum ? tn__op2(c, OP_ADD, sum, digit) : digit;
   }
   tn_node *first = tn__op2(c, OP_AND, counts, tn__literal_like(c, counts, ldexp(1, HALF) - 1));
-  tn_node *second = tn__op2(c, OP_SHR, counts, tn__literal_like(c, counts, HALF)), *nought = tn__literal_like(c, sum, 0);
+  tn_node *second = tn__op2(c, OP_SHR, counts, tn__literal_like(c, counts, HALF));
+  tn_node *nought = tn__literal_like(c, sum, 0);
   tn_node *above = tn__where(c, tn__op2(c, OP_NE, first, zero), tn__literal_like(c, sum, INFINITY), nought);
   tn_node *below = tn__where(c, tn__op2(c, OP_NE, second, zero), tn__literal_like(c, sum, -INFINITY), nought);
   return tn__where(c, tn__op2(c, OP_EQ, counts, zero), sum, tn__op2(c, OP_ADD, above, below));

@@ -3,7 +3,8 @@
  * would leave such a device to one thread.  Few are summed up place by place: each place asks all of them, or, where
  * there are fewer of them than places, each of them asks all others, and the first of those that go to one place takes
  * their sum there.  Of many, those that go to one place are brought together by sorting: they are a run then, and its
- * sum is made of sums of blocks.
+ * sum is made of sums of blocks.  Single numbers are added at once as integers are, in fixed point, where that takes
+ * less (fixed.c).
  *
  * A block gives the sum of the run that it ends in, as far as it is in the block; such sums, a run of the same number
  * each, are summed up along runs by the same rule.  So what a place gets is the sum of its elements in the block in
@@ -131,6 +132,17 @@ static tn_node *by_asking_lines(tn_ctx *c, const tn__lines *l, tn_node *upd, boo
   return tn__reshape(c, sum, &places, 1);
 }
 
+static bool is_zero(const tn_node *x) {
+  while (tn__ops[x->op].group == G_MOVE) x = x->src[0];
+  return x->op == OP_CONST && x->ints[0] == 0;
+}
+
+/* The one sum that is added to an element of the base: to half floats as it is, which rounds once; to zeros it may be
+ * rounded before. */
+static tn_node *to_be_added(tn_ctx *c, const tn_node *base, tn_node *sum) {
+  return tn__is_added_wide(base->dtype, sum->dtype) && !is_zero(base) ? sum : tn__cast(c, sum, base->dtype);
+}
+
 /* base[places, ...] with upd[n, r] added at idx[n]: each asks all others, and the first that goes to a place takes the
  * sum there; the others go nowhere, each to a place of its own, as do those that were to go nowhere. */
 static tn_node *by_asking_others(tn_ctx *c, tn_node *base, tn_node *idx, tn_node *upd) {
@@ -146,7 +158,7 @@ static tn_node *by_asking_others(tn_ctx *c, tn_node *base, tn_node *idx, tn_node
   tn_node *takes = tn__op2(c, OP_AND, first, inside), *nowhere = tn__op2_num(c, OP_MUL, next, -1);
   tn_node *place = tn__op1(c, OP_DISTINCT, tn__where(c, takes, idx, nowhere)), *dims[TN_MAX_RANK];
   for (uint32_t i = 0; i < base->rank; i++) dims[i] = i ? base->dim[i] : line.d[0];
-  return tn__scatter(c, base, place, tn__cast(c, tn__reshape(c, sum, dims, base->rank), base->dtype));
+  return tn__scatter(c, base, place, to_be_added(c, base, tn__reshape(c, sum, dims, base->rank)));
 }
 
 typedef struct runs { /* updates sorted by place */
@@ -327,8 +339,8 @@ static tn_node *by_run(tn_ctx *c, const tn__target *t, tn_node *base, tn_node *i
   place = tn__op1(c, OP_DISTINCT, place);
   tn_node *dims[TN_MAX_RANK];
   for (uint32_t i = 0; i < base->rank; i++) dims[i] = i ? base->dim[i] : line.d[0];
-  tn_node *sum = tn__cast(c, tn__reshape(c, sum_of(c, &s, &e), dims, base->rank), base->dtype);
-  return tn__scatter(c, base, place, sum);
+  tn_node *sum = tn__reshape(c, sum_of(c, &s, &e), dims, base->rank);
+  return tn__scatter(c, base, place, to_be_added(c, base, sum));
 }
 
 /* ---- which way ---- */
@@ -359,14 +371,11 @@ static double runs_work(const tn__target *t, int64_t places, double n, double wi
 /* a choice: any is right */
 static double move_work(const tn__target *t) { return t->balance > 0 ? (double)t->balance : 1; }
 
-static bool is_zero(const tn_node *x) {
-  while (tn__ops[x->op].group == G_MOVE) x = x->src[0];
-  return x->op == OP_CONST && x->ints[0] == 0;
-}
-
-/* The base of a scatter whose result is to be of this dtype.  To zeros one sum is added: it may be rounded before. */
+/* The base of a scatter whose result is to be of this dtype: as it stands in memory, if it is of that dtype. */
 static tn_node *base_of(tn_ctx *c, tn_node *base, int dtype) {
-  return is_zero(base) ? tn__cast(c, base, dtype) : tn__acc(c, base);
+  if (is_zero(base)) return tn__cast(c, base, dtype);
+  if (base->op == OP_CAST && base->src[0]->dtype == dtype) return base->src[0];
+  return base->dtype == dtype ? base : tn__acc(c, base);
 }
 
 /* The scatter n, converted */
@@ -384,12 +393,13 @@ static tn_node *in_parallel(tn_ctx *c, const tn__target *t, tn_node *n, int dtyp
   double at_places = fmin(asked, sorted + looked), by_updates = fewer ? fmin(sorted, others) + added : INFINITY;
   tn__lines lines;
   tn__fixed fixed;
-  if (tn__scatter_lines(c, n, &lines) && lines_work(t, &lines) <= fmin(at_places, by_updates)) {
+  bool counts = places->hi > FEW_PLACES && tn__fixed_form(t, n, &fixed);
+  double counted = counts ? tn__fixed_work(t, &fixed, most(places), updates) + looked : INFINITY;
+  if (tn__scatter_lines(c, n, &lines) && lines_work(t, &lines) <= fmin(counted, fmin(at_places, by_updates))) {
     bool much = lines_work(t, &lines) > MUCH_ASKED * tn__target_launch_guess(t);
     return tn__cast(c, tn__add(c, tn__acc(c, base), by_asking_lines(c, &lines, n->src[2], much)), dtype);
   }
-  if (places->hi > FEW_PLACES && tn__fixed_form(t, n, &fixed) &&
-      tn__fixed_work(t, &fixed, most(places), updates) + looked < fmin(at_places, by_updates)) {
+  if (counted < fmin(at_places, by_updates)) {
     tn_node *sum = tn__fixed_sums(c, &fixed, places, idx, tn__reshape(c, upd, &count, 1));
     return tn__cast(c, tn__add(c, tn__acc(c, base), sum), dtype);
   }
@@ -412,6 +422,7 @@ static tn_node *first_serial(tn_ctx *c, const tn__target *t, tn_node *sink) {
   tn__topo(&c->scratch, &sink, 1, &all);
   for (uint32_t i = 0; i < all.n; i++)
     if (all.v[i]->op == OP_SCATTER && !tn__is_placed(all.v[i]) && all.v[i]->src[1]->op != OP_DISTINCT &&
+        !tn__is_counted(all.v[i]->dtype, all.v[i]->src[2]->dtype) &&
         (!tn__is_added_at_once(t, all.v[i]) || all.v[i]->dim[0]->hi <= FEW_PLACES))
       return all.v[i];
   return NULL;

@@ -239,9 +239,8 @@ static void scatter(machine *m, const tn_node *n, tn__image *t) {
     open |= is_open(m, idx, i / row);
     if (j < 0 || j >= t->dim[0]) continue;
     tn__val *sum = &t->v[j * row + i % row], x = upd->v[i];
-    if (upd->dtype != n->dtype) x = tn__val_counted(m->w, x);
     if (m->w->numeric && tn__is_float(n->dtype)) x.off += tn__rounding_to(upd->dtype, tn__val_number(x));
-    *sum = add(m, n->dtype, *sum, x);
+    *sum = tn__val_added(m->w, n->dtype, upd->dtype, *sum, x);
   }
   for (int64_t i = 0; open && i < t->n; i++) t->v[i].off = INFINITY;
 }

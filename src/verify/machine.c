@@ -186,8 +186,8 @@ static bool access_memory(run *r, const tn__ins *i) {
     return true;
   }
   v = r->reg[i->src[2]];
-  if (i->code == TN__I_STOREADD && i->sdtype != i->dtype) v = tn__val_counted(w, v);
-  tn__block_put(s->block, at, i->dtype, i->code == TN__I_STOREADD ? tn__val_collect(w, OP_ADD, i->dtype, old, v) : v);
+  if (i->code == TN__I_STOREADD) v = tn__val_added(w, i->dtype, i->sdtype, old, v);
+  tn__block_put(s->block, at, i->dtype, v);
   return true;
 }
 

@@ -355,12 +355,19 @@ tn__val tn__val_collect(tn__world *w, int op, int dtype, tn__val x, tn__val y) {
   return z;
 }
 
-tn__val tn__val_counted(tn__world *w, tn__val x) {
+static tn__val counted(tn__world *w, tn__val x) {
   if (x.kind == TN__VAL_REAL) return x;
   tn__val y = tn__val_eval(w, OP_CAST, TN_I64, TN_F32, &x);
   bool whole = x.kind != TN__VAL_BITS || w->numeric || tn__eval_cast(TN_I64, TN_F32, y.v) == x.v;
   w->rounded |= !whole && constant(TN_F32, x) != 0;
   return y;
+}
+
+tn__val tn__val_added(tn__world *w, int dtype, int vdtype, tn__val to, tn__val x) {
+  if (tn__is_counted(dtype, vdtype)) x = counted(w, x);
+  if (!tn__is_added_wide(dtype, vdtype)) return tn__val_collect(w, OP_ADD, dtype, to, x);
+  tn__val sum = tn__val_collect(w, OP_ADD, vdtype, tn__val_eval(w, OP_CAST, vdtype, dtype, &to), x);
+  return tn__val_eval(w, OP_CAST, dtype, vdtype, &sum);
 }
 
 bool tn__val_same(int dtype, tn__val x, tn__val y) {

@@ -95,7 +95,8 @@ static void build_whole(tn_ctx *c, void *arg) {
     tn_node *shape[3] = {rows, cols, cols},
             *u = tn__expand(c, tn__reshape(c, p, (tn_node *[]){rows, tn__int(c, 1), cols}, 3), shape);
     w->out[w->n++] = tn__scatter(c, x, idx, u);
-    if (w->dtype == TN_I64) w->out[w->n++] = tn__scatter(c, x, idx, tn__cast(c, u, TN_F32));
+    bool also = tn__is_addable(w->dtype, TN_F32) && w->dtype != TN_F32;
+    if (also) w->out[w->n++] = tn__scatter(c, x, idx, tn__cast(c, u, TN_F32));
     if (!empty)
       w->out[w->n++] = tn__fold(c, x, tn__int(c, (rows->ints[0] - 1) * 2 + cols->ints[0] + 1), 0, cols->ints[0], 2, 1);
     w->out[w->n++] = tn__contract(c, x, y, 0, 1, 1, 1);

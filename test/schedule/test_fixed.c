@@ -194,8 +194,8 @@ static void test_gradient(void **s) {
   }
 }
 
-/* Words are cleared and added to, and made floats: two kernels, the first of two parts; without additions of 64 bits, or
- * of f64, others. */
+/* Words are cleared and added to, and made floats: two kernels, the first of two parts; without additions of 64 bits,
+ * or of f64, others. */
 static void test_text(void **s) {
   static const struct {
     const char *device;

@@ -247,8 +247,8 @@ static void scatter(machine *m, const tn_node *n, naive_tensor *t) {
     int64_t j = as_int(idx->dtype, idx->bits[i]);
     if (j < 0 || j >= t->dim[0]) continue;
     for (int64_t r = 0; r < row; r++) {
-      uint64_t addend = tn__eval_cast(upd->dtype, n->dtype, upd->bits[i * row + r]);
-      t->bits[j * row + r] = add(n->dtype, t->bits[j * row + r], addend);
+      uint64_t *sum = &t->bits[j * row + r], x = upd->bits[i * row + r];
+      *sum = upd->dtype == n->dtype ? add(n->dtype, *sum, x) : tn__eval_added(n->dtype, upd->dtype, *sum, x);
     }
   }
 }

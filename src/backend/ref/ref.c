@@ -129,10 +129,7 @@ static bool access_memory(const program *k, uint64_t *r, const tn__ins *i) {
     return true;
   }
   uint64_t value = r[i->src[2]];
-  if (i->code == TN__I_STOREADD) {
-    value = tn__eval_cast(i->sdtype, i->dtype, value);
-    value = tn__eval(OP_ADD, i->dtype, i->dtype, (uint64_t[3]){tn__eval_load(i->dtype, at), value, 0});
-  }
+  if (i->code == TN__I_STOREADD) value = tn__eval_added(i->dtype, i->sdtype, tn__eval_load(i->dtype, at), value);
   tn__eval_store(i->dtype, at, value);
   return true;
 }
