@@ -4,9 +4,9 @@
  * comes, all places where it is wanted.  It is then inlined there (its sources become wanted at places of their own),
  * or it gets a buffer, written by a kernel of its own or by one that computes it anyway.  Gives each node's demands and
  * buffer.  Breaks nothing: the graph stays. */
+#include "rewrite/match.h"
 #include "rewrite/rewrite.h"
 #include "schedule/depend.h"
-#include "rewrite/match.h"
 #include <math.h>
 #include <stdio.h>
 

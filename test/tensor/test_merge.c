@@ -42,7 +42,7 @@ static tn_node *merge(tn_ctx *c, tn__call *k) {
   return k->i[2] == PLACES ? tn__cast(c, x.order, TN_I64) : tn__cast(c, x.key, TN_U64);
 }
 
-static void sort(int dtype, tn_dim rows, int64_t run, int levels) {
+static void sort(tn_dtype dtype, tn_dim rows, int64_t run, int levels) {
   static uint64_t x[ROOM], sorted[ROOM];
   static int64_t place[ROOM];
   const tn_dim m = tn__merged_length((tn__merges){run, levels}), dims[] = {rows, m};
@@ -67,12 +67,13 @@ static void sort(int dtype, tn_dim rows, int64_t run, int levels) {
   }
 }
 
-/* The shortest runs and those whose halves are odd; rows that are one pair, and several of several levels.  A third of the
- * keys is as great as what stands for no element, or nearly. */
+/* The shortest runs and those whose halves are odd; rows that are one pair, and several of several levels.  A third of
+ * the keys is as great as what stands for no element, or nearly. */
 static void runs_are_merged(void **state) {
   (void)state;
   static const struct {
-    int dtype, levels;
+    tn_dtype dtype;
+    int levels;
     tn_dim rows;
     int64_t run;
   } of[] = {{TN_U64, 3, 1, 2}, {TN_U32, 1, 3, 4}, {TN_U8, 2, 2, 6}, {TN_U64, 3, 3, 34}};
