@@ -21,9 +21,11 @@ static double time_of(tn_ctx *c, tn_node *body, const tn__target *target, const 
 }
 
 /* Is it one of those that differ much?  Groups of half or twice the size, and vectors, are for tuning; without
- * reductions there are no rows to share. */
+ * reductions there are no rows to share, or to cut into blocks, and no products. */
 /* a choice: either is right */
-static bool differs(const tn__variant *v, bool reduces) { return !v->group && !v->lanes && (reduces || !v->team); }
+static bool differs(const tn__variant *v, bool reduces) {
+  return !v->group && !v->lanes && (reduces || (!v->team && !v->blocks && !v->tile && !v->alone));
+}
 
 static const char *describe(tn__arena *keep, const ranked *all, uint32_t n) {
   tn__sb s;

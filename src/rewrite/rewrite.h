@@ -22,7 +22,7 @@ tn__ruleset *tn__rules_parse(tn_ctx *c, const char *name, const char *text);
 tn_node *tn__rewrite(tn_ctx *c, tn_node *root, tn__ruleset *const *sets, uint32_t nsets);
 /* Index expressions: the "index" set. */
 tn_node *tn__simplify_index(tn_ctx *c, tn_node *n);
-/* Several at once, in place: what they have in common is gone through once.  Neither ranges nor nodes without sources. */
+/* Several at once, in place: what they have in common is gone through once.  None is a range, or has no sources. */
 void tn__simplify_indices(tn_ctx *c, tn_node **x, uint32_t n);
 /* No rows: what is computed of constants alone becomes one.  No compiler sees such a thing of a graph's kernels, nor
  * decides what it is: PoCL 3.1 makes anything of floor, ceil and trunc of a NaN that it knows beforehand. */

@@ -6,7 +6,6 @@
  * buffer.  Breaks nothing: the graph stays. */
 #include "rewrite/rewrite.h"
 #include "schedule/depend.h"
-#include "rewrite/match.h"
 #include <math.h>
 #include <stdio.h>
 
@@ -209,7 +208,7 @@ static void inline_gather(tn__fuse *f, tn_node *n, tn__demand *d) {
 
 void tn__demand_inline(tn__fuse *f, tn_node *n, tn__info *in, tn__demand *d) {
   tn_node *idx[TN_MAX_RANK + 1], *gate = d->gate;
-  f->seeds.v[d->k].size += !tn__splat(n);
+  f->seeds.v[d->k].size++;
   f->seeds.v[d->k].tiled |= in->tiled;
   f->seeds.v[d->k].keeps |= in->inline_dot;
   switch (n->op) {

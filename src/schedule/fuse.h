@@ -4,7 +4,7 @@
 #include "schedule/schedule.h"
 
 enum {
-  TN__MAX_KERNEL = 300, /* nodes in one kernel, numbers left out: compilers are not linear */
+  TN__MAX_KERNEL = 300, /* nodes in one kernel: compilers are not linear */
   TN__MAX_STORES = 8,   /* values that one kernel stores beside each other */
   /* That one kernel is planned with: lowering makes copies, and takes TN__MAX_RANGES in all.  A sum that would open
    * more is stored, which costs its elements once: by far less than so many loops around each other run through. */
@@ -77,7 +77,7 @@ typedef struct tn__seed { /* a kernel in the making */
   tn__vec(uint32_t) chain;
   double terms;             /* of each of these; 0: there are none, less: of different numbers */
   bool few;                 /* they are few rows that lowering is to cut: nothing may keep it from that */
-  uint32_t size;            /* nodes inlined, but for numbers spread over a shape */
+  uint32_t size;            /* nodes inlined */
   uint32_t loops;           /* ranges, those of env among them */
   uint32_t aim;             /* the last search for what it writes */
 } tn__seed;

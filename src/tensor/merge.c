@@ -2,7 +2,7 @@
  *
  * Rows are cut into runs of a few elements, in which each counts those that come before it.  Then two runs that lie
  * side by side at a time become one, until a row is one run.  A thread stores a few neighbours of the merged run: a
- * search by halves finds where those before them end in either run, and what follows there, as many elements of each, is
+ * search by halves finds where those before them end in either run, and as many elements of each as follow there are
  * put in order in registers.  So a merge is one kernel that reads and stores in order, where a pass by radix is seven,
  * one of which scatters; but it takes as many steps as the logarithm of a run has, and there are as many merges as that
  * of a row, so that rows of millions of short keys are better sorted by radix.  (Green, McColl, Bader, GPU merge path,
@@ -197,7 +197,9 @@ static tn_node *merged(tn_ctx *c, const level *l) {
   return side_by_side(c, found);
 }
 
-static tn_node *in_a_row(tn_ctx *c, tn_node *x, tn_node *const *n) { return tn__reshape(c, tn__op1(c, OP_CONTIG, x), n, 1); }
+static tn_node *in_a_row(tn_ctx *c, tn_node *x, tn_node *const *n) {
+  return tn__reshape(c, tn__op1(c, OP_CONTIG, x), n, 1);
+}
 
 static void merge(tn_ctx *c, const level *l, tn__merged *x) {
   tn_node *found = merged(c, l), *const *n = l->of.key->dim;

@@ -8,6 +8,7 @@
 #include "tenet/tenet.h"
 #include "tensor/merge.h"
 #include <cmocka.h>
+#include <string.h>
 
 enum { ROOM = 3 * (34 << 3), VALUES = 0, PLACES = 1 };
 
@@ -41,7 +42,7 @@ static tn_node *merge(tn_ctx *c, tn__call *k) {
   return k->i[2] == PLACES ? tn__cast(c, x.order, TN_I64) : tn__cast(c, x.key, TN_U64);
 }
 
-static void sort(int dtype, tn_dim rows, int64_t run, int levels) {
+static void sort(tn_dtype dtype, tn_dim rows, int64_t run, int levels) {
   static uint64_t x[ROOM], sorted[ROOM];
   static int64_t place[ROOM];
   const tn_dim m = tn__merged_length((tn__merges){run, levels}), dims[] = {rows, m};
@@ -66,19 +67,40 @@ static void sort(int dtype, tn_dim rows, int64_t run, int levels) {
   }
 }
 
-/* The shortest runs and those whose halves are odd; rows that are one pair, and several of several levels.  A third of the
- * keys is as great as what stands for no element, or nearly. */
+/* The shortest runs and those whose halves are odd; rows that are one pair, and several of several levels.  A third of
+ * the keys is as great as what stands for no element, or nearly. */
 static void runs_are_merged(void **state) {
   (void)state;
   static const struct {
-    int dtype, levels;
+    tn_dtype dtype;
+    int levels;
     tn_dim rows;
     int64_t run;
   } of[] = {{TN_U64, 3, 1, 2}, {TN_U32, 1, 3, 4}, {TN_U8, 2, 2, 6}, {TN_U64, 3, 3, 34}};
   for (size_t i = 0; i < sizeof of / sizeof *of; i++) sort(of[i].dtype, of[i].rows, of[i].run, of[i].levels);
 }
 
+/* Of keys of 8 bytes a thread stores two at once; but it searches for four. */
+static void threads_search_once(void **state) {
+  (void)state;
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
+  assert_non_null(c);
+  tn_scope(c) {
+    tn_program *p = tn_program_begin(c);
+    tn_tensor *t = tn_program_input(p, "x", TN_U64, (tn_dim[]){4096, 32}, 2);
+    tn_tensor *y = tn__build(&(tn__call){.name = "merge", .fn = merge, .in = &t, .nin = 1, .i = {16, 1, VALUES}});
+    assert_int_equal(tn_program_output(p, "y", y), TN_OK);
+    assert_int_equal(tn_program_end(p), TN_OK);
+    char *text = tn_program_explain_string(p);
+    assert_non_null(text);
+    assert_non_null(strstr(text, "32768_4: pack(1,4)"));
+    tn_string_free(text);
+    tn_program_close(p);
+  }
+  tn_ctx_close(c);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(runs_are_merged)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(runs_are_merged), cmocka_unit_test(threads_search_once)};
   return cmocka_run_group_tests(tests, open_ctx, close_ctx);
 }
