@@ -68,6 +68,7 @@ static bool are_long(const tn__target *t, const tn_node *n) {
          all >= (double)BLOCK * GROUPS_OF_UNIT * t->units;
 }
 
+/* a choice: no is right */
 static bool find_moments(tn_ctx *c, const tn__target *t, tn_node *n, moments *m) {
   const tn_node *d = n->op == OP_SUM && n->src[0]->op == OP_MUL ? n->src[0]->src[0] : NULL;
   if (!d || n->src[0]->src[1] != d || d->op != OP_ADD || d->rank >= TN_MAX_RANK) return false;
@@ -87,6 +88,7 @@ typedef struct blocks {
   int64_t length, count, rest;
 } blocks;
 
+/* a choice: any is right */
 static blocks cut_blocks(const tn_node *sum) {
   const tn_node *x = sum->src[0];
   int64_t inside = 1;

@@ -154,8 +154,8 @@ static void joined(void **state) {
   if (coverage_of("step", "ref:sm_90:pack") == before) fail_msg("parts: no packs");
 }
 
-/* Lines that four neighbours do not divide, but two, in rows that four do: two are loaded and stored at once, also where
- * the row is looked up that threads have kept, which each of them finds where it has stored it. */
+/* Lines that four neighbours do not divide, but two, in rows that four do: two are loaded and stored at once, also
+ * where the row is looked up that threads have kept, which each of them finds where it has stored it. */
 static void pieces(void **state) {
   const tn_dim shape[] = {9, 150, 1614};
   const int axes[] = {0, 2};
