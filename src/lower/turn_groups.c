@@ -7,7 +7,7 @@
  * Both loops are cut into tiles, one a group's.  What is loaded across is first copied to shared memory by threads that
  * go the way in which it lies; then all is computed along the threads' own way, and stored; what is stored across waits
  * in shared memory, and is copied from there.  A thread has several elements of a tile, all of which are on their way
- * to it at once.  Lines of a tile lie an odd number of words apart, so that threads that go across it ask other banks.
+ * to it at once.  Lines of a tile lie apart by so much more than the banks that threads that go across it ask others.
  * Elements that are smaller than a word are loaded and stored by words of neighbours where lines begin at words: a
  * thread then reads its neighbours across out of several lines.  Lines that a thread has the first of its neighbours
  * in lie side by side in the tile, then those of the second: so threads that go across it still ask other banks.
@@ -72,10 +72,12 @@ static void find_sides(turn *k) {
   k->threads = all / k->own;
 }
 
-/* How far lines of a tile lie apart that lie along that loop, in elements */
+/* How far lines of a tile lie apart that lie along that loop, in elements: beyond whole turns of the banks an odd number
+ * of words, or as far as threads in step that go across it lie along it, where lines are fewer than these */
 static int64_t pitch_of(const turn *k, int along, int dtype) {
-  size_t size = tn__size_of(dtype);
-  return k->side[along] + (size < WORD ? (int64_t)(WORD / size) : 1);
+  int64_t size = (int64_t)tn__size_of(dtype), word = size < WORD ? WORD / size : 1;
+  int64_t beside = k->l->target->subgroup / (k->side[!along] / k->word[!along]);
+  return k->side[along] + (beside > word ? beside : word);
 }
 
 static place place_of(const turn *k, int along, const own_loops *own) {
