@@ -12,11 +12,12 @@
  * thread then reads its neighbours across out of several lines.  Lines that a thread has the first of its neighbours
  * in lie side by side in the tile, then those of the second: so threads that go across it still ask other banks.
  * A loop that is shorter than a tile, or of lines that end within words, is one with the loop by which its lines go on
- * in memory, or has tiles as much longer along the other one.  Places beyond the end do the last one's work, and are not stored.
+ * in memory, or has tiles as much longer along the other one.  Places beyond the end do the last one's work, and are
+ * not stored.
  *
  * Whether that pays, and by how large tiles, is a variant (variants.c).  Steps noted:
  *   turn(a,b,64x64)  tiles of so many turns of loop a, along which lies what is turned, and of loop b
- *   words(2,2)       so many neighbours along each of them are accessed at once */
+ *   pack(a,2)        so many neighbours along loop a are accessed at once */
 #include "ir/build.h"
 #include "lower/lower.h"
 #include "rewrite/rewrite.h"
@@ -72,8 +73,8 @@ static void find_sides(turn *k) {
   k->threads = all / k->own;
 }
 
-/* How far lines of a tile lie apart that lie along that loop, in elements: beyond whole turns of the banks an odd number
- * of words, or as far as threads in step that go across it lie along it, where lines are fewer than these */
+/* How far lines of a tile lie apart that lie along that loop, in elements: a word more than they are long, or as much
+ * as threads in step that go across it have along it, where lines are fewer than those */
 static int64_t pitch_of(const turn *k, int along, int dtype) {
   int64_t size = (int64_t)tn__size_of(dtype), word = size < WORD ? WORD / size : 1;
   int64_t beside = k->l->target->subgroup / (k->side[!along] / k->word[!along]);
@@ -304,8 +305,8 @@ tn_node *tn__turn_in_groups(tn__lowering *l, tn_node *body, tn__part *out) {
   if (k.threads < l->target->subgroup || k.threads > l->target->group) return NULL; /* a choice: no is right */
   tn__sb_printf(&l->note, "%s turn(%lld,%lld,%lldx%lld) threads(%lld)", tn__sb_str(&lines), tn__id_of(k.x[FROM]),
                 tn__id_of(k.x[TO]), (long long)k.side[FROM], (long long)k.side[TO], (long long)k.threads);
-  if (k.word[FROM] * k.word[TO] > 1)
-    tn__sb_printf(&l->note, " words(%lld,%lld)", (long long)k.word[FROM], (long long)k.word[TO]);
+  for (int i = 0; i < 2; i++)
+    if (k.word[i] > 1) tn__sb_printf(&l->note, " pack(%lld,%lld)", tn__id_of(k.x[i]), (long long)k.word[i]);
   begin_loops(&k);
   body = replace(&k, replace(&k, body, OP_LOAD, loaded), OP_STORE, stored);
   tn_node *at[2], *come[5] = {k.block[FROM], k.block[TO]};
