@@ -18,7 +18,7 @@ enum {
 typedef struct unit {
   enum { U_INSTR, U_LOOP, U_LANES } kind;
   tn_node *node;            /* instruction (linear form), or the range of a loop or vector loop */
-  tn_node *unroll[2];       /* U_LANES: the range of its neighbours, and in it that of each one's, NULL if it has none */
+  tn_node *unroll[2];       /* U_LANES: the range of its neighbours, in it that of each one's; NULL: it has none */
   tn__vec(tn_node *) roots; /* U_LANES: what to do in each lane, in kernel form */
 } unit;
 

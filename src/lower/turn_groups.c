@@ -7,16 +7,17 @@
  * Both loops are cut into tiles, one a group's.  What is loaded across is first copied to shared memory by threads that
  * go the way in which it lies; then all is computed along the threads' own way, and stored; what is stored across waits
  * in shared memory, and is copied from there.  A thread has several elements of a tile, all of which are on their way
- * to it at once.  Lines of a tile lie an odd number of words apart, so that threads that go across it ask other banks.
+ * to it at once.  Lines of a tile lie apart by so much more than the banks that threads that go across it ask others.
  * Elements that are smaller than a word are loaded and stored by words of neighbours where lines begin at words: a
  * thread then reads its neighbours across out of several lines.  Lines that a thread has the first of its neighbours
  * in lie side by side in the tile, then those of the second: so threads that go across it still ask other banks.
  * A loop that is shorter than a tile, or of lines that end within words, is one with the loop by which its lines go on
- * in memory, or has tiles as much longer along the other one.  Places beyond the end do the last one's work, and are not stored.
+ * in memory, or has tiles as much longer along the other one.  Places beyond the end do the last one's work, and are
+ * not stored.
  *
  * Whether that pays, and by how large tiles, is a variant (variants.c).  Steps noted:
  *   turn(a,b,64x64)  tiles of so many turns of loop a, along which lies what is turned, and of loop b
- *   words(2,2)       so many neighbours along each of them are accessed at once */
+ *   pack(a,2)        so many neighbours along loop a are accessed at once */
 #include "ir/build.h"
 #include "lower/lower.h"
 #include "rewrite/rewrite.h"
@@ -72,10 +73,12 @@ static void find_sides(turn *k) {
   k->threads = all / k->own;
 }
 
-/* How far lines of a tile lie apart that lie along that loop, in elements */
+/* How far lines of a tile lie apart that lie along that loop, in elements: a word more than they are long, or as much
+ * as threads in step that go across it have along it, where lines are fewer than those */
 static int64_t pitch_of(const turn *k, int along, int dtype) {
-  size_t size = tn__size_of(dtype);
-  return k->side[along] + (size < WORD ? (int64_t)(WORD / size) : 1);
+  int64_t size = (int64_t)tn__size_of(dtype), word = size < WORD ? WORD / size : 1;
+  int64_t beside = k->l->target->subgroup / (k->side[!along] / k->word[!along]);
+  return k->side[along] + (beside > word ? beside : word);
 }
 
 static place place_of(const turn *k, int along, const own_loops *own) {
@@ -302,8 +305,8 @@ tn_node *tn__turn_in_groups(tn__lowering *l, tn_node *body, tn__part *out) {
   if (k.threads < l->target->subgroup || k.threads > l->target->group) return NULL; /* a choice: no is right */
   tn__sb_printf(&l->note, "%s turn(%lld,%lld,%lldx%lld) threads(%lld)", tn__sb_str(&lines), tn__id_of(k.x[FROM]),
                 tn__id_of(k.x[TO]), (long long)k.side[FROM], (long long)k.side[TO], (long long)k.threads);
-  if (k.word[FROM] * k.word[TO] > 1)
-    tn__sb_printf(&l->note, " words(%lld,%lld)", (long long)k.word[FROM], (long long)k.word[TO]);
+  for (int i = 0; i < 2; i++)
+    if (k.word[i] > 1) tn__sb_printf(&l->note, " pack(%lld,%lld)", tn__id_of(k.x[i]), (long long)k.word[i]);
   begin_loops(&k);
   body = replace(&k, replace(&k, body, OP_LOAD, loaded), OP_STORE, stored);
   tn_node *at[2], *come[5] = {k.block[FROM], k.block[TO]};

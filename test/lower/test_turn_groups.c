@@ -37,13 +37,13 @@ static const turned rows[] = {
     {"integers", "i64", 1, 34, 95, false, BOTH_WAYS, "turn"},
     {"truth", "bool", 1, 70, 35, true, COPY, "turn"},
     {"stored both ways", "f32", 2, 45, 83, true, BOTH_WAYS, "turn"},
-    {"words of halves", "f16", 3, 42, 74, true, BOTH_WAYS, "words"},
-    {"words both ways", "bf16", 1, 70, 66, false, BOTH_WAYS, "words"},
-    {"words of four bytes", "u8", 1, 68, 132, false, BESIDE, "words"},
-    {"words of two bytes", "i8", 1, 66, 70, false, BOTH_WAYS, "words"},
-    {"lines that end within words", "bf16", 4, 33, 72, false, BESIDE, "words"},
-    {"odd lines from words", "f16", 3, 35, 68, true, COPY, "words"},
-    {"odd lines to words", "f16", 3, 70, 33, false, COPY, "words"},
+    {"words of halves", "f16", 3, 42, 74, true, BOTH_WAYS, "pack"},
+    {"words both ways", "bf16", 1, 70, 66, false, BOTH_WAYS, "pack"},
+    {"words of four bytes", "u8", 1, 68, 132, false, BESIDE, "pack"},
+    {"words of two bytes", "i8", 1, 66, 70, false, BOTH_WAYS, "pack"},
+    {"lines that end within words", "bf16", 4, 33, 72, false, BESIDE, "pack"},
+    {"odd lines from words", "f16", 3, 35, 68, true, COPY, "pack"},
+    {"odd lines to words", "f16", 3, 70, 33, false, COPY, "pack"},
 };
 
 static void text_of(const turned *t, char *out, size_t size) {

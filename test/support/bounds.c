@@ -101,7 +101,10 @@ static bool is_continuous(const tn_node *n) { return tn__ops[n->op].response >= 
 
 /* Functions that CUDA may compute to 2^-16 where nothing but bf16 or f16 comes of them (render/approximate.c). */
 static const bool near[OP_COUNT] = {
-    [OP_EXP] = true, [OP_EXP2] = true, [OP_TANH] = true, [OP_DIV] = true, [OP_SQRT] = true};
+    [OP_EXP] = true,  [OP_EXP2] = true, [OP_EXPM1] = true, [OP_LOG] = true,   [OP_LOG2] = true,
+    [OP_LOG10] = true, [OP_LOG1P] = true, [OP_SIN] = true,  [OP_COS] = true,   [OP_ATAN] = true,
+    [OP_ATAN2] = true, [OP_SINH] = true, [OP_COSH] = true,  [OP_TANH] = true,  [OP_ASINH] = true,
+    [OP_ACOSH] = true, [OP_ATANH] = true, [OP_ERF] = true,  [OP_DIV] = true,   [OP_SQRT] = true};
 /* How a function's range follows from its operands', by column REACH of ir/ops.def.  CORNERS, of integers that may
  * wrap, and others: see corners_hold. */
 typedef enum way { ANYTHING, CORNERS, EVEN, SIGNED, WAVE, EQUALITY, CHOICE } way;
