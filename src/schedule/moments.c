@@ -57,22 +57,32 @@ static bool are_known(const tn_node *x) {
   return true;
 }
 
+/* Is x loaded in another order than it has here?  Then blocks of its last axes are no blocks of memory. */
+/* a choice: either is right */
+static bool is_permuted(tn_ctx *c, tn_node *x) {
+  tn__nodes all = {0};
+  tn__topo(&c->scratch, &x, 1, &all);
+  for (uint32_t i = 0; i < all.n; i++)
+    if (all.v[i]->op == OP_PERMUTE && tn__numel_guess(all.v[i]) >= tn__numel_guess(x)) return true;
+  return false;
+}
+
 /* Are rows too long for a group, and does memory take longer for all of them than launches, of blocks enough for all
  * units?  A row's elements lie along memory. */
 /* a choice: either is right */
-static bool are_long(const tn__target *t, const tn_node *n) {
+static bool are_long(tn_ctx *c, const tn__target *t, const tn_node *n) {
   const tn_node *x = n->src[0];
   double row = 1, all = tn__numel_guess(x);
   for (uint32_t i = 0; i < n->nint; i++) row *= (double)x->dim[n->ints[i]]->hi;
   return n->ints[n->nint - 1] == x->rank - 1 && !tn__row_is_kept(t, row) && !tn__launches_decide(t, all) &&
-         all >= (double)BLOCK * GROUPS_OF_UNIT * t->units;
+         all >= (double)BLOCK * GROUPS_OF_UNIT * t->units && !is_permuted(c, n->src[0]);
 }
 
 /* a choice: no is right */
 static bool find_moments(tn_ctx *c, const tn__target *t, tn_node *n, moments *m) {
   const tn_node *d = n->op == OP_SUM && n->src[0]->op == OP_MUL ? n->src[0]->src[0] : NULL;
   if (!d || n->src[0]->src[1] != d || d->op != OP_ADD || d->rank >= TN_MAX_RANK) return false;
-  if (!tn__is_float(d->dtype) || !are_known(d) || !are_long(t, n)) return false;
+  if (!tn__is_float(d->dtype) || !are_known(d) || !are_long(c, t, n)) return false;
   for (int side = 0; side < 2; side++) {
     *m = (moments){.x = d->src[side], .less = d->src[!side], .square = n};
     if (is_spread_along(m->less, n) && (m->sum = sum_below(c, m->less, m->x, n))) return true;
