@@ -866,8 +866,8 @@ static bool costs_nothing(tn__fuse *f, tn_node *n, const tn__info *in) {
   return true;
 }
 
-/* Is it what stands in memory in another type, or, for few kernels that look it up at many places, moved?  Then it costs
- * no more than to load it. */
+/* Is it what stands in memory in another type, or, for few kernels that look it up at many places, moved?  Then it
+ * costs no more than to load it. */
 /* a choice: either is right */
 static bool is_as_stored(tn__fuse *f, const tn_node *n, const tn__info *in) {
   uint32_t kernels = 0;
