@@ -11,6 +11,7 @@
 
 enum {
   MAX_DEMANDS = 12,      /* a node wanted at more places goes to memory: recomputing would multiply */
+  FEW_KERNELS = 4,       /* which may look up what stands there at any number of places */
   MAX_PARTS = 6,         /* in which a node is wanted, and all below it; others want these, too */
   MAX_LOOKED_AT = 64,    /* of the places where a node is wanted, to tell how often it is computed */
   LONG_JOIN = 16,        /* a join of more parts is stored part by part, */
@@ -865,10 +866,14 @@ static bool costs_nothing(tn__fuse *f, tn_node *n, const tn__info *in) {
   return true;
 }
 
-/* Is it what stands in memory in another type, or elsewhere?  Then it costs no more than to load it. */
+/* Is it what stands in memory in another type, or, for few kernels that look it up at many places, moved?  Then it
+ * costs no more than to load it. */
 /* a choice: either is right */
-static bool is_as_stored(tn__fuse *f, const tn_node *n) {
+static bool is_as_stored(tn__fuse *f, const tn_node *n, const tn__info *in) {
+  uint32_t kernels = 0;
   if (n->op == OP_CAST) return tn__info_of(f, n->src[0])->buf >= 0;
+  for (uint32_t i = 0; i < in->want.n; i++) kernels += in->want.v[i].before < 0;
+  if (kernels > FEW_KERNELS) return false;
   while (tn__ops[n->op].group == G_MOVE) n = n->src[0];
   return n->op == OP_PARAM || is_stored(n);
 }
@@ -910,7 +915,7 @@ static bool must_store(tn__fuse *f, tn_node *n, tn__info *in) {
   if (in->must || tn__is_called(in) || is_stored(n)) return true;
   if (n->dtype == TN__INDEX) return false; /* a size is no element */
   if (costs_nothing(f, n, in)) return false; /* a choice: no is right */
-  if (in->want.n > MAX_DEMANDS && !is_as_stored(f, n)) return true; /* a choice: either is right */
+  if (in->want.n > MAX_DEMANDS && !is_as_stored(f, n, in)) return true; /* a choice: either is right */
   uint32_t axis;
   tn__spans span = {0};
   if (in->want.n && long_join(f, n, &axis, &span)) return true; /* a choice: either is right */
@@ -921,7 +926,7 @@ static bool must_store(tn__fuse *f, tn_node *n, tn__info *in) {
     bool first = true;
     for (uint32_t j = 0; j < i; j++) first = first && in->want.v[j].k != d->k;
     kernels += first;
-    if (f->seeds.v[d->k].size > TN__MAX_KERNEL && !is_as_stored(f, n)) return true;
+    if (f->seeds.v[d->k].size > TN__MAX_KERNEL && !is_as_stored(f, n, in)) return true;
     if (reduction && (!fits(f, n, d) || in_order(d) || (in->tiled && f->seeds.v[d->k].tiled))) all_fit = false;
   }
   if (reduction && kernels == 1 && under_loops(f, n, in)) return true; /* a choice: either is right */
