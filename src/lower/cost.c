@@ -259,8 +259,14 @@ static double warps_at_work(const look *l) {
   return l->warps;
 }
 
+/* Do all groups touch the same few, which a unit then has near? */
+static bool stays_in_unit(const look *l, const touch *x) {
+  return x->shared && 2 * x->of_group * l->t->sector <= l->t->near;
+}
+
 static void look_at(look *l, tn_node *n) {
   const tn__target *t = l->t;
+  loop *waits = NULL; /* for this load, in each turn */
   int64_t base[LANES], moved[LANES], sorted[LANES], size = (int64_t)tn__size_of(n->src[0]->dtype), run = 1;
   tn_node *neighbours = NULL;
   touch x = {.access = n};
@@ -282,7 +288,7 @@ static void look_at(look *l, tn_node *n) {
   for (uint32_t i = l->open.n; i && i-- && n->op == OP_LOAD;) {
     loop *o = &l->open.v[i];
     if (!(repeated >> i & 1) || o->lanes || o->unrolled) continue;
-    o->waits = tn__axis_of(o->range) != AX_GLOBAL;
+    waits = tn__axis_of(o->range) != AX_GLOBAL ? o : NULL;
     break;
   }
   double warps = warps_at_work(l), room = t->near / (double)t->sector / l->resident,
@@ -334,6 +340,8 @@ static void look_at(look *l, tn_node *n) {
     bool there = (double)llabs(y->first - x.first) * (double)size < x.of_group * t->sector * side;
     x.again |= y->access->src[0] == n->src[0] && there && fabs(y->of_group - x.of_group) <= x.of_group / 8;
   }
+  bool fetched = stays_in_unit(l, &x) && l->blocks >= 2 * l->resident * l->units; /* by the blocks before it */
+  if (waits && !fetched) waits->waits = true;
   tn__vec_push(l->a, &l->touched, x);
 }
 
@@ -598,11 +606,13 @@ static double part_time(tn__arena *a, const tn__kernel *k, const tn__part *p, co
   l.resident = stage ? 1 : room_of(&l);
   look_at_all(&l);
   double sectors = 0, near = 0, lines = 0, units = fmin(l.units, l.blocks),
-         side = fmin(l.resident * l.units, l.blocks);
+         side = fmin(l.resident * l.units, l.blocks), common = 0;
+  for (uint32_t i = 0; i < l.touched.n; i++)
+    if (stays_in_unit(&l, &l.touched.v[i])) common += l.touched.v[i].of_group * t->sector;
   for (uint32_t i = 0; i < l.touched.n; i++) {
     const touch *x = &l.touched.v[i];
     double bytes = x->of_group * t->sector;
-    bool in_unit = (x->again && bytes * l.resident <= t->near) || (x->shared && 2 * bytes <= t->near),
+    bool in_unit = (x->again && bytes * l.resident + common <= t->near) || stays_in_unit(&l, x),
          in_far = x->again && bytes * side <= t->far / 2;
     near += in_unit ? 0 : x->from_unit * x->alone * l.blocks;
     sectors += x->again && (in_unit || in_far) ? 0 : x->of_all;

@@ -450,8 +450,8 @@ tn_node *tn__show_neighbours(tn_ctx *c, tn__arena *a, tn_node *body) {
     if (!tn__is_access(x) || (tn__buffer_of(x)->op == OP_LOCAL && tn__buffer_of(x)->ints[1] > 0)) continue;
     uint64_t set = tn__free_of(&r, x->src[1]) & neighbours;
     uint64_t along = 0; /* which of them it walks along */
-    for (uint64_t rest = set; rest; rest &= rest - 1)
-      if (tn__stride(&r, x->src[1], (uint32_t)__builtin_ctzll(rest)) == 1) along |= rest & (0 - rest);
+    for (uint32_t k = 0; k < r.n; k++)
+      if ((set >> k & 1) && tn__stride(&r, x->src[1], k) == 1) along |= 1ull << k;
     if (x->src[1]->op == OP_RANGE || !along || (along & (along - 1))) continue;
     tn_node *by = r.range[__builtin_ctzll(along)], *gate = tn__gate_of(x);
     tn__vec_push(a, &old, x->src[1]);

@@ -247,7 +247,7 @@ static void try_all(bool pairs) {
       for (int i = 0; i < N; i++) {
         if (pairs != (functions[i].two != NULL)) continue;
         assert_int_equal(tn_read(out[i], t.got, t.n * tn__size_of(t.f->dtype)), TN_OK);
-        bad += !within_bound(&t, &functions[i], cuda && t.f->dtype == TN_BF16, widens);
+        bad += !within_bound(&t, &functions[i], cuda && narrow, widens);
         if (!narrow) continue;
         assert_int_equal(tn_read(cast[i], t.got, t.n * tn__size_of(t.f->dtype)), TN_OK);
         bad += !within_bound(&t, &functions[i], cuda, widens);
