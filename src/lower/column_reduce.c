@@ -79,7 +79,7 @@ static tn_node *in_two(const fold *f, const tn_node *x, tn_node *own) {
                                                 .device = -1});
   tn_node *store =
       tn__node_make(c, &(tn__make){.op = OP_STORE, .src = (tn_node *[]){local, lane, value, lane}, .nsrc = 4});
-  tn_node *after = tn__node_make(c, &(tn__make){.op = OP_AFTER, .src = (tn_node *[]){local, store}, .nsrc = 2});
+  tn_node *after = tn__behind(c, local, store);
   tn_node *k = f->part;
   tn_node *load = tn__node_make(
       c, &(tn__make){.op = OP_LOAD, .src = (tn_node *[]){after, tn__add(c, tn__mul(c, k, width), own)}, .nsrc = 2});

@@ -360,11 +360,15 @@ tn_node *tn__scratch(tn__lowering *l, int dtype, int64_t elements) {
                                          .device = -1});
 }
 
+tn_node *tn__behind(tn_ctx *c, tn_node *buf, tn_node *effect) {
+  return tn__node_make(c, &(tn__make){.op = OP_AFTER, .src = (tn_node *[]){buf, effect}, .nsrc = 2});
+}
+
 tn_node *tn__filled(tn_ctx *c, tn_node *local, tn_node *at, tn_node *value, tn_node *const *own, uint32_t n) {
   tn_node *src[TN__MAX_RANGES + 3] = {local, at, value};
   for (uint32_t i = 0; i < n; i++) src[3 + i] = own[i];
   tn_node *store = tn__node_make(c, &(tn__make){.op = OP_STORE, .src = src, .nsrc = 3 + n});
-  return tn__node_make(c, &(tn__make){.op = OP_AFTER, .src = (tn_node *[]){local, store}, .nsrc = 2});
+  return tn__behind(c, local, store);
 }
 
 tn_node *tn__hold_in_blocks(tn__lowering *l, tn_node *body) {

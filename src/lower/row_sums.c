@@ -117,10 +117,6 @@ static tn_node *put(held *h, tn__op op, tn_node *buf, tn_node *value, tn_node *r
   return tn__node_make(h->c, &(tn__make){.op = op, .src = src, .nsrc = m + h->n});
 }
 
-static tn_node *after(tn_ctx *c, tn_node *buf, tn_node *effect) {
-  return tn__node_make(c, &(tn__make){.op = OP_AFTER, .src = (tn_node *[]){buf, effect}, .nsrc = 2});
-}
-
 /* Zeroes for each block; added to in each row, where the row's own stores stand; stored for the block. */
 static tn_node *hold(held *h, const tn_node *store) {
   tn_ctx *c = h->c;
@@ -144,8 +140,8 @@ static tn_node *hold(held *h, const tn_node *store) {
                                                 .nint = 2,
                                                 .device = -1});
   tn_node *zero = tn__const_bits(c, sum->dtype, tn__eval_reduce_init(OP_ADD, sum->dtype));
-  tn_node *sums = after(c, local, put(h, OP_STORE, local, zero, NULL));
-  sums = after(c, local, put(h, OP_STOREADD, sums, sum->src[0], sum->src[1]));
+  tn_node *sums = tn__behind(c, local, put(h, OP_STORE, local, zero, NULL));
+  sums = tn__behind(c, local, put(h, OP_STOREADD, sums, sum->src[0], sum->src[1]));
   tn_node *load[2] = {sums, NULL}, *src[TN__MAX_RANGES + 4] = {store->src[0], NULL, NULL, block};
   load[1] = place_of(h, HELD_END, own);
   src[1] = tn__substitute(c, store->src[1], h->column, own, h->n);

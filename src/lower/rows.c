@@ -308,7 +308,7 @@ static tn_node *load_ahead(tn__lowering *l, tn_node *value, tn_node *x, tn_node 
                                          .nint = 2,
                                          .device = -1});
   tn_node *first = send(&h, h.local, tn__int(c, 0), false);
-  tn_node *ready = tn__node_make(c, &(tn__make){.op = OP_AFTER, .src = (tn_node *[]){h.local, first}, .nsrc = 2});
+  tn_node *ready = tn__behind(c, h.local, first);
   *next = send(&h, ready, tn__add(c, h.turn, tn__int(c, 1)), true);
   tn_node *at = tn__add(c, tn__mul(c, tn__op2(c, OP_MOD, h.turn, tn__int(c, 2)), tn__int(c, h.length)), x);
   return tn__node_make(c, &(tn__make){.op = OP_LOAD, .src = (tn_node *[]){ready, at}, .nsrc = 2});

@@ -322,7 +322,7 @@ static tn_node *full_table(pass *p, const chosen *x, const tally *t, tn_node *ta
   tn_node *own = src[n++] = tn__fresh_range(p->l, term->src[0], AX_ORDER, ROLE_UPDATE);
   for (uint32_t i = 1; i + 1 < n; i++) src[i] = tn__substitute(c, src[i], &term, &own, 1);
   tn_node *add = tn__node_make(c, &(tn__make){.op = OP_STOREADD, .src = src, .nsrc = n});
-  return tn__node_make(c, &(tn__make){.op = OP_AFTER, .src = (tn_node *[]){table->src[0], add}, .nsrc = 2});
+  return tn__behind(c, table->src[0], add);
 }
 
 static void replace(pass *p, tn_node *sum, tn_node *by, tn_node *turn) {

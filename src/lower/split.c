@@ -241,7 +241,7 @@ static tn_node *two_steps(tn_ctx *c, const tn__ranges *ranges, const blocks *b, 
   st[1] = tn__add(c, tn__mul(c, b->block, cells), offset);
   st[2] = over_blocks(c, b, r, NULL);
   tn_node *store = tn__node_make(c, &(tn__make){.op = OP_STORE, .src = st, .nsrc = m});
-  tn_node *after = tn__node_make(c, &(tn__make){.op = OP_AFTER, .src = (tn_node *[]){buf, store}, .nsrc = 2});
+  tn_node *after = tn__behind(c, buf, store);
   tn_node *at = tn__add(c, tn__mul(c, b->sum, cells), offset);
   tn_node *load = tn__node_make(c, &(tn__make){.op = OP_LOAD, .src = (tn_node *[]){after, at}, .nsrc = 2});
   return tn__node_make(

@@ -57,10 +57,6 @@ static tn_node *effect(tn_ctx *c, tn__op op, tn_node *const *src, uint32_t n) {
   return tn__node_make(c, &(tn__make){.op = op, .src = src, .nsrc = n});
 }
 
-static tn_node *after(tn_ctx *c, tn_node *buf, tn_node *what) {
-  return tn__node_make(c, &(tn__make){.op = OP_AFTER, .src = (tn_node *[]){buf, what}, .nsrc = 2});
-}
-
 /* The loop over elements as one over groups around one over each one's share.  The last one's begins earlier, where it
  * would go beyond the end, so that all are whole; what others have, too, it does not add. */
 static tn_node *share(tn__lowering *l, tn_node *part, const tally *t, tn_node **group, tn_node **own) {
@@ -103,8 +99,8 @@ tn_node *tn__tally(tn__lowering *l, tn_node *part) {
                                                 .device = -1});
   tn_node *clear = over_places(l, &t), *end = over_places(l, &t), *zero = tn__const_bits(c, dtype, 0);
   tn_node *sums = tn__filled(c, local, clear, zero, &clear, 1);
-  sums = after(c, local, effect(c, OP_STOREADD, (tn_node *[]){sums, add->src[1], add->src[2], gate ? gate : own, own},
-                                gate ? 5 : 4));
+  tn_node *src[] = {sums, add->src[1], add->src[2], gate ? gate : own, own};
+  sums = tn__behind(c, local, effect(c, OP_STOREADD, src, gate ? 5 : 4));
   tn_node *sum = tn__node_make(c, &(tn__make){.op = OP_LOAD, .src = (tn_node *[]){sums, end}, .nsrc = 2});
   tn_node *any = tn__op2(c, OP_NE, sum, zero);
   add = effect(c, OP_STOREADD, (tn_node *[]){buf, end, sum, any, group, end}, 6);

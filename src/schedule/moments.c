@@ -57,13 +57,26 @@ static bool are_known(const tn_node *x) {
   return true;
 }
 
-/* Is x loaded in another order than it has here?  Then blocks of its last axes are no blocks of memory. */
+/* Is x loaded in another order than it has here?  Then blocks of its last axes are no blocks of memory.  Looked at is
+ * what is made of single elements, and of as many: all else is stored, or repeated. */
 /* a choice: either is right */
 static bool is_permuted(tn_ctx *c, tn_node *x) {
-  tn__nodes all = {0};
-  tn__topo(&c->scratch, &x, 1, &all);
-  for (uint32_t i = 0; i < all.n; i++)
-    if (all.v[i]->op == OP_PERMUTE && tn__numel_guess(all.v[i]) >= tn__numel_guess(x)) return true;
+  tn__nodes open = {0};
+  tn__map seen;
+  tn__map_init(&seen, &c->scratch);
+  tn__vec_push(&c->scratch, &open, x);
+  while (open.n) {
+    tn_node *n = open.v[--open.n];
+    bool view = n->op == OP_RESHAPE || n->op == OP_SHRINK || n->op == OP_FLIP || n->op == OP_DETACH;
+    if (n->op == OP_PERMUTE) return true;
+    if (!view && !tn__is_elementwise(n)) continue;
+    for (uint32_t s = 0; s < n->nsrc; s++) {
+      tn_node *from = n->src[s];
+      if (tn__map_getp(&seen, from) || tn__numel_guess(from) < tn__numel_guess(x)) continue;
+      tn__map_putp(&seen, from, from);
+      tn__vec_push(&c->scratch, &open, from);
+    }
+  }
   return false;
 }
 
