@@ -4,15 +4,19 @@ JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 60
 # The thread sanitizer looks at the tests with more than one thread, valgrind at the parts it gets through fast enough.
-TSAN_TESTS ?= ^(base|backend|device|data)\.|^run\.(programs|bad_input)|^tensor\.handles
+TSAN_MODULES = base backend device data
+TSAN_OTHERS = run.programs run.bad_input tensor.handles
 VALGRIND_TESTS ?= 'base_[mc]*' ir_shape ir_index ir_spec device_pool 'data_*' 'tensor_*' run_alloc
-CLANG_LABELS = base|data|device|grad|ir|nn|prove|rewrite|tensor
+CLANG_MODULES = base data device grad ir nn prove rewrite tensor
 COQ_TESTS = ^prove\.(coq|doors_slow)$$
 # What the interpreter stands for (backend/ref).
 GUISES ?= ref:sm_80 ref:sm_90 ref:opencl
 
-# $(call preset,NAME): configures and builds build-NAME.  $(call ctest,DIR): runs its tests.
-preset = cmake --preset $(1) >/dev/null && cmake --build build-$(1) -j $(JOBS)
+# $(call preset,NAME,TARGETS): configures and builds build-NAME, all of it or these.  $(call ctest,DIR): runs its tests.
+# $(call programs,MODULES): the names of their tests' programs.  $(call any,WORDS): a pattern for one of them.
+preset = cmake --preset $(1) >/dev/null && cmake --build build-$(1) -j $(JOBS) $(if $(2),--target $(2))
+programs = $(foreach m,$(1),$(patsubst test/$(m)/test_%.c,test_$(m)_%,$(wildcard test/$(m)/test_*.c)))
+any = ($(shell echo $(1) | tr ' ' '|'))
 ctest = ctest --test-dir $(1) -j $(JOBS) --output-on-failure --no-tests=error
 
 all: build/configured ## build the library and the tenet command, optimised, in build/
@@ -40,9 +44,9 @@ test: with-tests ## all tests, layers and headers included, on the release build
 	@$(call ctest,build)
 
 # What Coq says of a text does not depend on who compiled its printer.
-check-clang: deps-test ## all of it built by clang, optimised; of the tests those that compile few kernels
-	@$(call preset,clang)
-	@CASES_EVERY=7 $(call ctest,build-clang) --label-regex '^($(CLANG_LABELS))$$' --label-exclude '^slow$$' \
+check-clang: deps-test ## the library and its command built by clang, optimised, and the tests that compile few kernels
+	@$(call preset,clang,tenet $(call programs,$(CLANG_MODULES)))
+	@CASES_EVERY=7 $(call ctest,build-clang) --label-regex '^$(call any,$(CLANG_MODULES))$$' --label-exclude '^slow$$' \
 	  --exclude-regex '$(COQ_TESTS)'
 
 # The interpreter, sanitized, is slow: a sample of what it is asked many times.  Slow tests are left out: they give code
@@ -52,8 +56,8 @@ check-asan: deps-test ## all tests under the sanitizers of addresses, undefined 
 	@CASES_EVERY=7 $(call ctest,build-asan) --label-exclude '^(house|slow)$$' --exclude-regex '$(COQ_TESTS)'
 
 check-tsan: deps-test ## the threaded tests under the thread sanitizer
-	@$(call preset,tsan)
-	@$(call ctest,build-tsan) --tests-regex '$(TSAN_TESTS)'
+	@$(call preset,tsan,tenet $(call programs,$(TSAN_MODULES)) $(subst .,_,$(TSAN_OTHERS:%=test_%)))
+	@$(call ctest,build-tsan) --tests-regex '^$(call any,$(TSAN_MODULES))\.|^$(call any,$(TSAN_OTHERS))$$'
 
 # An OpenCL driver compiles for long: fewer random graphs, and every seventh one of many cases.
 check-opencl: with-tests ## the tests of values on the first OpenCL device, and an epoch of training
