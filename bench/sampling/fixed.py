@@ -76,6 +76,9 @@ def rows(n):
         ["pad", "f32", dict(around=[[0, 0], [1, 2], [3, 3]], value=0), [[2 * n, 509, 1021]], [2 * n, 512, 1027]],
         ["flip", "f32", dict(axes=[0, 1]), [[512 * n, 4096]], [512 * n, 4096]],
         ["stencil", "f32", dict(times=1, around="zero"), [[256 * n, 2048]], [256 * n, 2048], dict(length=5)],
+    ] + [
+        ["elementwise", dtype, dict(steps=[[name]]), [([1 << 20, n], dtype, "positive" if name == "log" else "spread")],
+         [1 << 20, n], dict(flops=0)] for name in ["exp", "log", "sin", "tanh", "erf"] for dtype in ["f32", "f64"]
     ]
 
 

@@ -229,7 +229,8 @@ static void test_geometries(void **state) {
     for (int l = gpu ? BODIES : LOOPS; l <= BODIES; l++)
       for (int t = 0; t < 3; t++)
         for (int inner = gpu; inner < 2; inner++)
-          if (gpu ? i % 4 == 0 && (i == 0 || t == 0) : (l == LOOPS || inner || dtypes[t] != TN_BF16) && is_taken(&cases))
+          if (gpu ? i % 4 == 0 && (i == 0 || t == 0)
+                  : (l == LOOPS || inner || dtypes[t] != TN_BF16) && is_taken(&cases))
             compare(device, (library)l, dtypes[t], &geometries[i], inner);
 }
 
