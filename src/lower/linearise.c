@@ -568,7 +568,7 @@ static void check_nesting(const lin *l) {
     bool good = !(free & ~in) && !(own & in) && path == (own | in);
     for (uint32_t j = 0; j < l->r.n; j++) good &= !(all >> j & before[j] >> j & 1);
     bool innermost = x->op != OP_RUNNING || block_of(l, free) == tn__range_at(&l->r, x->src[1]) + 1;
-    if (runs_in_lane(l, x)) innermost = lane_of(l, tn__free_of(&l->r, x)) >= 0;
+    if (runs_in_lane(l, x)) innermost = lane_of(l, l->lanes) >= 0; /* written in it even where it is the same for all */
     if (!innermost)
       tn__fail(l->c, TN_ESTATE, "internal error: a value runs along loop %lld, around others", tn__id_of(x->src[1]));
     if (!tn__closes(x, &first) || good) continue;

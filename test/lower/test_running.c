@@ -77,6 +77,11 @@ static tn_tensor *scan(tn_tensor *x, const program *p) {
   return p->op == TIMES ? tn_cumprod(x, 1) : tn_cumsum(x, 1);
 }
 
+/* ... which is the same for whole groups of threads */
+static tn_tensor *spread(tn_tensor *x, const program *p) {
+  return tn_contiguous(tn_cumsum(tn_expand(x, (tn_dim[]){p->outer, p->n, 4096}, 3), 1));
+}
+
 /* x[outer, n] -> [outer, keys]: how many of a row, or the sum of those, that have each key; of [outer, n, 1] */
 static tn_tensor *keys_of(tn_tensor *x, const program *p) {
   return tn_cast(tn_mod(tn_cast(x, TN_I32), tn_full(tn_ctx_of(x), TN_I32, NULL, 0, p->keys)), TN_U8);
@@ -258,6 +263,17 @@ static void as_plain_loops(void **s) {
     if (is_taken(&cases)) compare(&programs[i]);
 }
 
+/* What threads make for their neighbours may be the same for all of a group: it is written in each of them. */
+static void same_for_all_threads(void **s) {
+  static const program p = {"the same for a group", spread, TN_F64, UPTO, PLUS, 0, 8, 7, 1, NULL};
+  size_t n = 0, bytes = 0;
+  void *want = result("ref", 1, &p, &n), *got = result("ref:sm_90", 1, &p, &bytes);
+  (void)s;
+  assert_int_equal(bytes, n);
+  assert_memory_equal(got, want, n);
+  free(want), free(got);
+}
+
 /* Of other sizes, dtypes and directions than anybody chose; $TENET_SEED draws others. */
 static void as_drawn(void **s) {
   static tn_tensor *(*const makes[])(tn_tensor *, const program *) = {
@@ -288,6 +304,7 @@ static void as_drawn(void **s) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(as_plain_loops), cmocka_unit_test(as_drawn)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(as_plain_loops), cmocka_unit_test(same_for_all_threads),
+                                     cmocka_unit_test(as_drawn)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
