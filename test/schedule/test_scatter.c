@@ -31,7 +31,8 @@ static const struct {
              {300, 601, 3}, {40, 600, 7}, {2000, 5, 2}, {900, 900, 1}, {64, 1025, 1}, {3, 4097, 1},
              {4000, 60, 4}, {16000, 1, 1}, {2000, 700, 3}};
 
-static void expect_sums(tn_ctx *c, int64_t places, int64_t n, int64_t width, int draw) {
+/* Along the first axis, or along the last one, across which the others then lie */
+static void expect_sums(tn_ctx *c, int64_t places, int64_t n, int64_t width, int draw, int axis) {
   static float base[MOST], upd[MOST], want[MOST], got[MOST];
   static int64_t idx[MOST];
   for (int64_t i = 0; i < places * width; i++) base[i] = want[i] = (float)below(100);
@@ -39,16 +40,17 @@ static void expect_sums(tn_ctx *c, int64_t places, int64_t n, int64_t width, int
   for (int64_t k = 0; k < n; k++) {
     idx[k] = draw_place(draw, places);
     for (int64_t j = 0; j < width && idx[k] >= 0 && idx[k] < places; j++)
-      want[idx[k] * width + j] += upd[k * width + j];
+      want[axis ? j * places + idx[k] : idx[k] * width + j] += upd[axis ? j * n + k : k * width + j];
   }
-  tn_tensor *b = tn_from(c, TN_F32, (tn_dim[]){places, width}, 2, base),
-            *u = tn_from(c, TN_F32, (tn_dim[]){n, width}, 2, upd), *i = tn_from(c, TN_I64, &n, 1, idx);
-  tn_tensor *sum = tn_index_add(b, 0, i, u);
+  tn_tensor *b = tn_from(c, TN_F32, axis ? (tn_dim[]){width, places} : (tn_dim[]){places, width}, 2, base),
+            *u = tn_from(c, TN_F32, axis ? (tn_dim[]){width, n} : (tn_dim[]){n, width}, 2, upd),
+            *i = tn_from(c, TN_I64, &n, 1, idx);
+  tn_tensor *sum = tn_index_add(b, axis, i, u);
   assert_int_equal(tn_read(sum, got, (size_t)(places * width) * sizeof *got), TN_OK);
   for (int64_t k = 0; k < places * width; k++)
     if (got[k] != want[k])
-      fail_msg("%lld of %lld by %lld, draw %d: element %lld is %g, not %g", (long long)n, (long long)places,
-               (long long)width, draw, (long long)k, (double)got[k], (double)want[k]);
+      fail_msg("%lld of %lld by %lld, axis %d, draw %d: element %lld is %g, not %g", (long long)n, (long long)places,
+               (long long)width, axis, draw, (long long)k, (double)got[k], (double)want[k]);
   tn_release(b), tn_release(u), tn_release(i), tn_release(sum);
 }
 
@@ -58,7 +60,10 @@ static void expect_all(const char *device, float launch) {
   assert_non_null(c);
   if (launch > AS_SAID) tn__device_get(c, 0)->target.launch = launch;
   for (uint32_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-    for (int draw = 0; draw < DRAWS; draw++) expect_sums(c, sizes[i].places, sizes[i].n, sizes[i].width, draw);
+    for (int draw = 0; draw < DRAWS; draw++) {
+      expect_sums(c, sizes[i].places, sizes[i].n, sizes[i].width, draw, 0);
+      if (sizes[i].width > 1) expect_sums(c, sizes[i].places, sizes[i].n, sizes[i].width, draw, 1);
+    }
   tn_ctx_close(c);
 }
 
@@ -330,11 +335,40 @@ static void test_text(void **s) {
   tn_ctx_close(c);
 }
 
+/* Gathered along the last axis, with its gradient: nothing that stands between is turned, what is gathered from is
+ * loaded by one kernel, and the sums are stored by one, where they stay. */
+static void test_last_axis(void **s) {
+  (void)s;
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
+  assert_non_null(c);
+  tn_scope(c) {
+    tn_program *p = tn_program_begin(c);
+    tn_tensor *x = tn_program_input(p, "x", TN_F32, (tn_dim[]){2840, 23600}, 2),
+              *i = tn_program_input(p, "i", TN_I64, (tn_dim[]){4096}, 1),
+              *dy = tn_program_input(p, "dy", TN_F32, (tn_dim[]){2840, 4096}, 2), *dx;
+    tn_tensor *y = tn_gelu_tanh(tn_take(x, i, 1));
+    assert_int_equal(tn_vjp(y, dy, 1, &x, &dx), TN_OK);
+    assert_int_equal(tn_program_output(p, "y", y), TN_OK);
+    assert_int_equal(tn_program_output(p, "dx", dx), TN_OK);
+    assert_int_equal(tn_program_end(p), TN_OK);
+    char *text = tn_program_explain_string(p);
+    assert_non_null(text);
+    if (strstr(text, " turn(")) fail_msg("something is turned");
+    const char *kernels = strstr(text, "# kernels, optimised"), *source = strstr(text, "# source");
+    assert_true(kernels && source);
+    int count = 0;
+    while ((kernels = strstr(kernels, "param f32[67024000]")) && kernels++ < source) count++;
+    if (count != 2) fail_msg("%d accesses to all that is gathered from, or summed up in", count);
+    tn_string_free(text);
+  }
+  tn_ctx_close(c);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_asked), cmocka_unit_test(test_without_launches),
                                      cmocka_unit_test(test_halves), cmocka_unit_test(test_lines),
                                      cmocka_unit_test(test_way_of_lines),
                                      cmocka_unit_test(test_choice), cmocka_unit_test(test_rounded),
-                                     cmocka_unit_test(test_text)};
+                                     cmocka_unit_test(test_text), cmocka_unit_test(test_last_axis)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
