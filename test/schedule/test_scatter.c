@@ -4,6 +4,7 @@
 #include "tenet/tenet.h"
 #include "tensor/cell.h"
 #include <cmocka.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -335,6 +336,48 @@ static void test_text(void **s) {
   tn_ctx_close(c);
 }
 
+enum { LINES = 6, LONG = 300, TAKEN = 90 };
+
+/* What is taken along the last axis goes through a function; that, and its gradient */
+static void take_lines(const char *device, float launch, const float *x, const int64_t *idx, float *y, float *dx) {
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = device, .quiet = 1, .verify = "strict"});
+  assert_non_null(c);
+  if (launch > AS_SAID) tn__device_get(c, 0)->target.launch = launch;
+  tn_scope(c) {
+    tn_tensor *from = tn_from(c, TN_F32, (tn_dim[]){LINES, LONG}, 2, x),
+              *i = tn_from(c, TN_I64, (tn_dim[]){TAKEN}, 1, idx), *gradient;
+    tn_tensor *of = tn_gelu_tanh(tn_take(from, i, 1));
+    assert_int_equal(tn_vjp(of, of, 1, &from, &gradient), TN_OK);
+    tn_tensor *both[] = {of, gradient};
+    assert_int_equal(tn_realize(both, 2), TN_OK);
+    if (tn_read(of, y, LINES * TAKEN * sizeof *y) != TN_OK ||
+        tn_read(gradient, dx, LINES * LONG * sizeof *dx) != TN_OK)
+      fail_msg("%s: %s", device, tn_last_error(c)->text);
+  }
+  tn_ctx_close(c);
+}
+
+static void expect_near(const char *what, const float *got, const float *want, int n) {
+  for (int i = 0; i < n; i++)
+    if (!(fabsf(got[i] - want[i]) <= 1e-5f * (1 + fabsf(want[i]))))
+      fail_msg("%s %d: %g, not %g", what, i, (double)got[i], (double)want[i]);
+}
+
+/* Stored once for its function and the gradient, whose sums are stored place by place: as where all is plain */
+static void test_taken_lines(void **s) {
+  static float x[LINES * LONG], y[2][LINES * TAKEN], dx[2][LINES * LONG];
+  int64_t idx[TAKEN];
+  (void)s;
+  for (int draw = 0; draw < DRAWS; draw++) {
+    for (int i = 0; i < LINES * LONG; i++) x[i] = (float)(below(4001) - 2000) / 1000;
+    for (int i = 0; i < TAKEN; i++) idx[i] = draw_place(draw, LONG);
+    take_lines("ref", AS_SAID, x, idx, y[0], dx[0]);
+    take_lines("ref:sm_90", NEXT_TO_NOTHING, x, idx, y[1], dx[1]);
+    expect_near("taken", y[1], y[0], LINES * TAKEN);
+    expect_near("gradient", dx[1], dx[0], LINES * LONG);
+  }
+}
+
 /* Gathered along the last axis, with its gradient: nothing that stands between is turned, what is gathered from is
  * loaded by one kernel, and the sums are stored by one, where they stay. */
 static void test_last_axis(void **s) {
@@ -369,6 +412,7 @@ int main(void) {
                                      cmocka_unit_test(test_halves), cmocka_unit_test(test_lines),
                                      cmocka_unit_test(test_way_of_lines),
                                      cmocka_unit_test(test_choice), cmocka_unit_test(test_rounded),
-                                     cmocka_unit_test(test_text), cmocka_unit_test(test_last_axis)};
+                                     cmocka_unit_test(test_text), cmocka_unit_test(test_taken_lines),
+                                     cmocka_unit_test(test_last_axis)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
