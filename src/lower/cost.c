@@ -21,10 +21,11 @@
  * out each time.  What an access finds that the kernel has touched before (a second reading of a row) comes from the
  * cache that holds a group's share.
  *
- * What is loaded by a loaded number may lie anywhere up to that number's bound.  Where a unit has all of that near, as
- * of a short row, it comes once.  Else each comes in a sector of its own: from the cache that units share, if that has
- * what all groups load that run side by side, or from memory, which takes as long for it as for several that lie side
- * by side. */
+ * What is loaded by a loaded number may lie anywhere up to that number's bound.  Of what a unit has near of that, as of
+ * a short row, each sector comes once.  Of the rest each element comes in a sector of its own: from the cache that units
+ * share, if that has what all groups load that run side by side, or from memory, which takes as long for it as for
+ * several that lie side by side.  Of several such loads from the same, most find what another one has asked for, or go
+ * nowhere: sums of runs load as many as a run may have. */
 #include "ir/eval.h"
 #include "lower/launch_extent.h"
 #include "lower/lower.h"
@@ -72,7 +73,7 @@ typedef struct touch { /* by an access to a buffer */
   double of_all;              /* ... and in all turns */
   int64_t first;              /* place of the first thread's element, in the first turn of everything */
   bool again;                 /* the group, or those beside it, touched these before, */
-  bool held;                  /* or loads by loaded numbers from so little that a unit has all of it near, */
+  bool strewn;                /* it loads by loaded numbers */
   bool shared;                /* and all groups touch the same */
 } touch;
 
@@ -157,17 +158,21 @@ static uint64_t up_to(uint64_t loaded, uint64_t bound) {
 }
 
 /* What is loaded from one place is one number, anywhere. */
+static uint64_t some_number(const place *at, uint32_t i, const uint64_t *arg) {
+  if (at->loaded != SOME) return at->loaded == LEAST ? 0 : ANYWHERE;
+  return tn__hash_mix(tn__hash_mix(i, arg[0]), arg[1]) % ANYWHERE;
+}
+
 static uint64_t value_of(const expression *x, uint32_t i, const place *at, const uint64_t *arg) {
   const tn_node *n = x->order.v[i];
   const uint32_t *src = &x->src[i * SOURCES];
-  bool one = n->op == OP_MIN && at->loaded == SOME && x->loaded[src[0]] != x->loaded[src[1]];
-  uint64_t anywhere = tn__hash_mix(tn__hash_mix(i, arg[0]), arg[1]) % ANYWHERE;
-  if (at->loaded != SOME) anywhere = at->loaded == LEAST ? 0 : ANYWHERE;
-  if (one && !tn__is_float(n->dtype)) return x->loaded[src[0]] ? up_to(arg[0], arg[1]) : up_to(arg[1], arg[0]);
   if (n->op == OP_CONST) return (uint64_t)n->ints[0];
   if (n->op == OP_VAR) return (uint64_t)(n->hi < TYPICAL ? n->hi : TYPICAL);
   if (n->op == OP_CAST) return tn__eval_cast(n->src[0]->dtype, n->dtype, arg[0]);
-  if (!tn__is_elementwise(n) || tn__is_float(n->dtype) || tn__is_float(n->src[0]->dtype)) return anywhere;
+  if (!tn__is_elementwise(n) || tn__is_float(n->dtype) || tn__is_float(n->src[0]->dtype))
+    return some_number(at, i, arg);
+  if (n->op == OP_MIN && at->loaded == SOME && x->loaded[src[0]] != x->loaded[src[1]])
+    return x->loaded[src[0]] ? up_to(arg[0], arg[1]) : up_to(arg[1], arg[0]);
   return tn__eval((int)n->op, n->dtype, n->src[n->op == OP_WHERE]->dtype, arg);
 }
 
@@ -222,11 +227,11 @@ static double spread(const int64_t *x, const int64_t *y, int n, int64_t size, do
 }
 
 /* The places of all turns of an unrolled loop, sorted, for so many of the threads in step; how many */
-static int places_of(const look *l, const expression *x, const loop *o, int loaded, int threads, int64_t *out) {
+static int places_of(const look *l, const expression *x, const loop *o, int threads, int64_t *out) {
   int n = 0;
   for (int64_t turn = 0; turn < UNROLLED && (double)turn < o->turns; turn++) {
     int64_t at[LANES];
-    int active = addresses(l, x, &(place){.step = o->range, .turn = turn, .loaded = loaded}, at);
+    int active = addresses(l, x, &(place){.step = o->range, .turn = turn}, at);
     if (active > threads) active = threads;
     for (int i = 0; i < active; i++) out[n++] = at[i];
   }
@@ -237,7 +242,7 @@ static int places_of(const look *l, const expression *x, const loop *o, int load
 /* Different ones of a thread: the others are the same instruction once more, which the compiler leaves out. */
 static double different(const look *l, const expression *x, const loop *o) {
   int64_t at[UNROLLED];
-  int n = places_of(l, x, o, SOME, 1, at), count = n > 0;
+  int n = places_of(l, x, o, 1, at), count = n > 0;
   for (int i = 1; i < n; i++) count += at[i] != at[i - 1];
   return count * fmax(1, o->turns / UNROLLED);
 }
@@ -293,10 +298,10 @@ static bool stays_in_unit(const look *l, const touch *x) {
 }
 
 /* Where loads by loaded numbers may go: so many bytes that a group, or all that run beside it, may load from; whether
- * the next group loads from the same. */
+ * all groups load from the same. */
 typedef struct reach {
   double of_group, of_all;
-  bool next;
+  bool same;
 } reach;
 
 static int64_t first_of(const look *l, const expression *x, place at) {
@@ -316,18 +321,21 @@ static reach reach_of(const look *l, const expression *x, int64_t size) {
     place last = {.loaded = LEAST, .step = l->open.v[i].range, .turn = (int64_t)l->open.v[i].turns - 1};
     if (!l->open.v[i].lanes && tn__axis_of(last.step) != AX_GLOBAL) own += (double)llabs(first_of(l, x, last) - first);
   }
-  double all = own, side = fmin(l->resident * l->units, l->blocks);
+  double all = own, side = fmin(l->resident * l->units, l->blocks); /* while each thread loads one */
+  for (uint32_t i = 0; i < l->open.n; i++)
+    if (l->open.v[i].unrolled) side /= l->open.v[i].turns;
   for (int part = 1; part <= PARTS_BESIDE; part++) {
     place begin = {.loaded = LEAST, .block = (int64_t)(side * part / PARTS_BESIDE)};
     all = fmax(all, own + (double)llabs(first_of(l, x, begin) - first));
   }
-  bool next = first_of(l, x, (place){.loaded = LEAST, .block = 1}) == first;
-  return (reach){own * (double)size, all * (double)size, next};
+  place last = {.loaded = LEAST, .block = (int64_t)l->blocks - 1};
+  bool same = first_of(l, x, (place){.loaded = LEAST, .block = 1}) == first && first_of(l, x, last) == first;
+  return (reach){own * (double)size, all * (double)size, same};
 }
 
-/* Does a unit have all of it near, for all groups that it runs, which all load from the same, or each from its own? */
-static bool is_held(const look *l, const reach *r) {
-  return 2 * r->of_group * (r->next ? 1 : l->resident) <= l->t->near;
+/* What of it a unit has near, for all groups that it runs: 1 is all. */
+static double near_of(const look *l, const reach *r) {
+  return fmin(1, l->t->near / (r->of_group * (r->same ? 1 : l->resident)));
 }
 
 static void look_at(look *l, tn_node *n) {
@@ -342,11 +350,9 @@ static void look_at(look *l, tn_node *n) {
       run = (int64_t)l->open.v[i].turns;
     }
   expression places = expression_of(l, n->src[1]);
-  bool strewn = n->op == OP_LOAD && places.loaded[places.order.n - 1];
-  reach to = strewn ? reach_of(l, &places, size) : (reach){0};
-  x.held = strewn && is_held(l, &to);
-  const int loaded = x.held ? LEAST : SOME;
-  place at = {.loaded = loaded};
+  x.strewn = n->op == OP_LOAD && places.loaded[places.order.n - 1];
+  reach to = x.strewn ? reach_of(l, &places, size) : (reach){0};
+  place at = {0};
   int active = addresses(l, &places, &at, base);
   if (!in_lanes(l) && active) active = 1; /* all threads the same */
   memcpy(sorted, base, sizeof sorted);
@@ -368,7 +374,7 @@ static void look_at(look *l, tn_node *n) {
   x.first = active ? base[0] : 0;
   double beside = 1; /* times as many sectors, of all warps of the block */
   if (warps > 1 && in_lanes(l)) {
-    at = (place){.warp = 1, .loaded = loaded};
+    at = (place){.warp = 1};
     int m = addresses(l, &places, &at, moved);
     beside = spread(base, moved, m < active ? m : active, size, x.sectors, warps, t->sector);
     bytes *= m && moved[0] != base[0] ? warps : 1;
@@ -377,13 +383,13 @@ static void look_at(look *l, tn_node *n) {
   for (uint32_t i = l->open.n; i && i--;) {
     const loop *o = &l->open.v[i];
     if (o->lanes || o->range == neighbours || !(repeated >> i & 1) || tn__axis_of(o->range) == AX_GLOBAL) continue;
-    at = (place){.step = o->range, .turn = 1, .loaded = loaded};
+    at = (place){.step = o->range, .turn = 1};
     int m = addresses(l, &places, &at, moved);
     double by = spread(base, moved, m < active ? m : active, size, x.sectors, o->turns, t->sector), turns = o->turns;
     if (o->unrolled || (is_written_out(o) && turns <= UNROLLED)) {
       int64_t all[UNROLLED * LANES];
       if (o->unrolled) turns = different(l, &places, o);
-      by = pieces(all, places_of(l, &places, o, loaded, active, all), size, run, t->sector) / fmax(1, x.sectors);
+      by = pieces(all, places_of(l, &places, o, active, all), size, run, t->sector) / fmax(1, x.sectors);
     }
     /* what is stored goes out at once; what unrolled turns ask for is on its way together */
     bool stays = n->op == OP_LOAD && x.of_group * (o->unrolled ? 1 : beside) <= room;
@@ -393,24 +399,25 @@ static void look_at(look *l, tn_node *n) {
     bytes *= m && moved[0] != base[0] ? turns : 1;
   }
   x.from_unit *= beside, x.of_group *= beside;
-  at = (place){.block = 1, .loaded = loaded};
+  at = (place){.block = 1};
   int m = addresses(l, &places, &at, moved);
   /* a group's need not lie side by side: others' may lie between; what they share counts once, as there is no more */
   double others = spread(base, moved, m < active ? m : active, size, x.sectors, l->blocks, t->sector);
+  if (x.strewn) x.of_group = fmin(x.of_group, ceil(to.of_group / t->sector));
   x.of_all = x.of_group * others;
-  x.shared = others <= 1 && l->blocks > 1;
+  x.shared = (x.strewn ? to.same : others <= 1) && l->blocks > 1;
   double whole = (double)n->src[0]->src[0]->hi * (double)size / t->sector; /* no more than there is, */
-  if (x.held) {
-    double asked = x.requests * active;
-    x.of_group = fmin(asked, ceil(to.of_group / t->sector));
-    x.from_unit = x.of_group / (to.next ? l->resident : 1);
-    x.of_all = fmin(x.of_group * l->blocks, asked * l->blocks);
-  }
   /* unless others than the next groups have the rest of each sector, by when it is no longer in a cache */
   bool apart = bytes < MOST_OF * x.of_group * t->sector && others >= l->blocks && whole * t->sector > t->far;
-  if (strewn) apart = !x.held && whole * t->sector > t->far && 2 * to.of_all > t->far;
-  if (strewn && apart) x.of_all *= 1 + (x.alone - 1) * (STREWN - 1);
-  if (n->src[0]->src[0]->hi > 0 && !apart) x.of_all = fmin(x.of_all, fmax(1, whole));
+  double most = n->src[0]->src[0]->hi > 0 ? fmax(1, whole) : INFINITY;
+  if (x.strewn) {
+    double is_far = fmin(1, t->far / to.of_all), is_near = near_of(l, &to);
+    x.of_all = is_far * fmin(x.of_all, most) + (1 - is_far) * x.of_all * (1 + (x.alone - 1) * (STREWN - 1));
+    x.from_unit *= 1 - is_near;
+    x.lines = 0;
+  } else if (!apart) {
+    x.of_all = fmin(x.of_all, most);
+  }
   double side = fmin(l->resident * l->units, l->blocks);
   for (uint32_t i = 0; i < l->touched.n; i++) {
     const touch *y = &l->touched.v[i];
@@ -690,11 +697,12 @@ static double part_time(tn__arena *a, const tn__kernel *k, const tn__part *p, co
   for (uint32_t i = 0; i < l.touched.n; i++) {
     const touch *x = &l.touched.v[i];
     double bytes = x->of_group * t->sector;
-    bool in_unit = (x->again && (x->held || bytes * l.resident + common <= t->near)) || stays_in_unit(&l, x),
+    bool once_more = x->again && x->strewn;
+    bool in_unit = once_more || (x->again && bytes * l.resident + common <= t->near) || stays_in_unit(&l, x),
          in_far = x->again && bytes * side <= t->far / 2;
     near += in_unit ? 0 : x->from_unit * x->alone * l.blocks;
     sectors += x->again && (in_unit || in_far) ? 0 : x->of_all;
-    lines += x->requests * fmax(x->lines, x->sectors / 4) * l.blocks;
+    lines += once_more ? 0 : x->requests * fmax(x->lines, x->sectors / 4) * l.blocks;
   }
   double memory = (double)t->rate * t->units / (double)t->balance * sizeof(float);
   double time = sectors * t->sector / memory;

@@ -231,9 +231,10 @@ static double gathered(tn_ctx *c, int row, const char *stored) {
            row, row, row, stored);
   char *all = tn_explain_text_string(c, text);
   assert_non_null(all);
-  const char *said = strstr(all, "predicted: usual ");
-  assert_non_null(said);
-  double time = strtod(said + strlen("predicted: usual "), NULL);
+  const char *said = strstr(all, "predicted: "), *number = said ? strstr(said, " us") : NULL;
+  assert_non_null(number);
+  while (number[-1] != ' ') number--; /* of the one that is taken */
+  double time = strtod(number, NULL);
   tn_string_free(all);
   return time;
 }
