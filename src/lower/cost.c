@@ -21,8 +21,8 @@
  * out each time.  What an access finds that the kernel has touched before (a second reading of a row) comes from the
  * cache that holds a group's share.
  *
- * What is loaded by a loaded number may lie anywhere up to that number's bound.  Of what a unit has near of that, as of
- * a short row, each sector comes once.  Of the rest each element comes in a sector of its own: from the cache that units
+ * What is loaded by a loaded number may lie anywhere up to that number's bound.  What a unit has near of that, as of a
+ * short row, comes from memory once.  Of the rest each element comes in a sector of its own: from the cache that units
  * share, if that has what all groups load that run side by side, or from memory, which takes as long for it as for
  * several that lie side by side.  Of several such loads from the same, most find what another one has asked for, or go
  * nowhere: sums of runs load as many as a run may have. */
@@ -304,32 +304,34 @@ typedef struct reach {
   bool same;
 } reach;
 
-static int64_t first_of(const look *l, const expression *x, place at) {
+/* How far the first thread's element lies from the one at `from`, in elements */
+static double away(const look *l, const expression *x, place at, double from) {
   int64_t out[LANES];
   at.first = true;
-  return addresses(l, x, &at, out) ? out[0] : 0;
+  return addresses(l, x, &at, out) ? fabs((double)out[0] - from) : 0;
 }
 
+/* As if all lay one after the other: the threads in step, the block's others, the loops' turns. */
 static reach reach_of(const look *l, const expression *x, int64_t size) {
-  int64_t lane[LANES], first = first_of(l, x, (place){.loaded = LEAST}), warp = (int64_t)l->warps - 1;
+  int64_t lane[LANES];
   int n = addresses(l, x, &(place){.loaded = LEAST}, lane);
+  double first = n ? (double)lane[0] : 0, own = 1;
   qsort(lane, (size_t)n, sizeof *lane, compare);
-  double own = 1 + (double)llabs(first_of(l, x, (place){.loaded = GREATEST}) - first);
-  own += n ? (double)(lane[n - 1] - lane[0]) : 0;
-  own += (double)llabs(first_of(l, x, (place){.loaded = LEAST, .warp = warp}) - first);
+  own += n ? (double)lane[n - 1] - (double)lane[0] : 0;
+  own += away(l, x, (place){.loaded = GREATEST}, first);
+  own += away(l, x, (place){.loaded = LEAST, .warp = (int64_t)l->warps - 1}, first);
+  double side = fmin(l->resident * l->units, l->blocks); /* while each thread loads one */
   for (uint32_t i = 0; i < l->open.n; i++) {
-    place last = {.loaded = LEAST, .step = l->open.v[i].range, .turn = (int64_t)l->open.v[i].turns - 1};
-    if (!l->open.v[i].lanes && tn__axis_of(last.step) != AX_GLOBAL) own += (double)llabs(first_of(l, x, last) - first);
+    const loop *o = &l->open.v[i];
+    place last = {.loaded = LEAST, .step = o->range, .turn = (int64_t)o->turns - 1};
+    if (!o->lanes && tn__axis_of(o->range) != AX_GLOBAL) own += away(l, x, last, first);
+    if (o->unrolled) side /= o->turns;
   }
-  double all = own, side = fmin(l->resident * l->units, l->blocks); /* while each thread loads one */
-  for (uint32_t i = 0; i < l->open.n; i++)
-    if (l->open.v[i].unrolled) side /= l->open.v[i].turns;
-  for (int part = 1; part <= PARTS_BESIDE; part++) {
-    place begin = {.loaded = LEAST, .block = (int64_t)(side * part / PARTS_BESIDE)};
-    all = fmax(all, own + (double)llabs(first_of(l, x, begin) - first));
-  }
-  place last = {.loaded = LEAST, .block = (int64_t)l->blocks - 1};
-  bool same = first_of(l, x, (place){.loaded = LEAST, .block = 1}) == first && first_of(l, x, last) == first;
+  double all = own;
+  for (int part = 1; part <= PARTS_BESIDE; part++)
+    all = fmax(all, own + away(l, x, (place){.loaded = LEAST, .block = (int64_t)(side * part / PARTS_BESIDE)}, first));
+  bool same = away(l, x, (place){.loaded = LEAST, .block = 1}, first) <= 0 &&
+              away(l, x, (place){.loaded = LEAST, .block = (int64_t)l->blocks - 1}, first) <= 0;
   return (reach){own * (double)size, all * (double)size, same};
 }
 
