@@ -62,8 +62,9 @@ static void expect_all(const char *device, float launch) {
   if (launch > AS_SAID) tn__device_get(c, 0)->target.launch = launch;
   for (uint32_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
     for (int draw = 0; draw < DRAWS; draw++) {
-      expect_sums(c, sizes[i].places, sizes[i].n, sizes[i].width, draw, 0);
-      if (sizes[i].width > 1) expect_sums(c, sizes[i].places, sizes[i].n, sizes[i].width, draw, 1);
+      bool last = sizes[i].width > 1 && (int)(i % DRAWS) == draw;
+      for (int axis = 0; axis <= last; axis++)
+        expect_sums(c, sizes[i].places, sizes[i].n, sizes[i].width, draw, axis);
     }
   tn_ctx_close(c);
 }
@@ -340,7 +341,8 @@ enum { LINES = 6, LONG = 300, TAKEN = 90 };
 
 /* What is taken along the last axis goes through a function; that, and its gradient */
 static void take_lines(const char *device, float launch, const float *x, const int64_t *idx, float *y, float *dx) {
-  tn_ctx *c = tn_ctx_open(&(tn_options){.device = device, .quiet = 1, .verify = "strict"});
+  const char *verify = launch > AS_SAID ? "strict" : NULL;
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = device, .quiet = 1, .verify = verify});
   assert_non_null(c);
   if (launch > AS_SAID) tn__device_get(c, 0)->target.launch = launch;
   tn_scope(c) {
