@@ -19,7 +19,13 @@
  * each loop by computing it for the loop's second turn.  Loops from the inside out: what a load asks for in one turn,
  * for all threads of the block, is not asked for again in the next one if it is still in a cache; what is stored goes
  * out each time.  What an access finds that the kernel has touched before (a second reading of a row) comes from the
- * cache that holds a group's share. */
+ * cache that holds a group's share.
+ *
+ * What is loaded by a loaded number may lie anywhere up to that number's bound.  What a unit has near of that, as of a
+ * short row, comes from memory once.  Of the rest each element comes in a sector of its own: from the cache that units
+ * share, if that has what all groups load that run side by side, or from memory, which takes as long for it as for
+ * several that lie side by side.  Of several such loads from the same, most find what another one has asked for, or go
+ * nowhere: sums of runs load as many as a run may have. */
 #include "ir/eval.h"
 #include "lower/launch_extent.h"
 #include "lower/lower.h"
@@ -32,12 +38,15 @@ enum {
   UNROLLED = 64,       /* turns of a loop that is written out that are looked at */
   WRITTEN_OUT = 128,   /* accesses in all turns of loops that compilers unroll whole, by what they made of windows */
   TYPICAL = 512,       /* of symbolic sizes */
+  ANYWHERE = 1 << 24,   /* what is loaded is below that */
   AT_ONCE = 2,          /* turns of a loop whose loads are on their way together, */
   AT_ONCE_OF_FEW = 4,   /* and where threads have twice the registers that they need */
   PLAIN_REGISTERS = 32, /* of a thread, beside what it keeps, */
   LEAST_REGISTERS = 16, /* or of which some are what it keeps */
   PORT = 2,             /* sectors that a unit takes from outside in a cycle */
   STARTS = 2,           /* blocks that are started for each that there is room for, at least, */
+  STREWN = 6,           /* sectors in the time of one that memory gives alone, far from all others (measured: 7) */
+  PARTS_BESIDE = 4,     /* of the blocks that run side by side, whose begins tell how far they reach */
   SHARE_OF_STARTS = 4   /* or as many as take so much less than all the rest */
 };
 static const double MOST_OF = 0.75; /* of a sector: so much is as good as all */
@@ -64,6 +73,7 @@ typedef struct touch { /* by an access to a buffer */
   double of_all;              /* ... and in all turns */
   int64_t first;              /* place of the first thread's element, in the first turn of everything */
   bool again;                 /* the group, or those beside it, touched these before, */
+  bool strewn;                /* it loads by loaded numbers */
   bool shared;                /* and all groups touch the same */
 } touch;
 
@@ -92,10 +102,15 @@ static double turns_of(const tn_node *range) {
 
 /* ---- addresses ---- */
 
+/* What is loaded is some number, or the least or the greatest one that it may be. */
+enum { SOME, LEAST, GREATEST };
+
 typedef struct place { /* which turn of each loop a thread is at: 0, but for these */
   const tn_node *step; /* a loop in this turn; NULL: none */
   int64_t turn;
   int64_t warp, block; /* of the block's, and of all */
+  int loaded;
+  bool first; /* the first of the threads in step alone */
 } place;
 
 /* The turn of a range for one of the threads in step; false: it rests. */
@@ -111,6 +126,7 @@ static bool turn_of(const look *l, const tn_node *range, const place *at, int64_
 typedef struct expression { /* what an access's index is made of, sources first, and where among these each one's are */
   tn__nodes order;
   uint32_t *src;
+  bool *loaded; /* is it made of what is loaded? */
 } expression;
 
 enum { SOURCES = 3 };
@@ -121,24 +137,42 @@ static expression expression_of(const look *l, tn_node *n) {
   tn__map_init(&at, l->a);
   tn__topo(l->a, &n, 1, &x.order);
   x.src = tn__arena_zalloc(l->a, (x.order.n * SOURCES + 1) * sizeof *x.src);
+  x.loaded = tn__arena_zalloc(l->a, x.order.n + 1);
   for (uint32_t i = 0; i < x.order.n; i++) {
     tn_node *y = x.order.v[i];
     for (uint32_t s = 0; s < y->nsrc && s < SOURCES; s++) {
       uint64_t k = 0;
       tn__map_get(&at, (uintptr_t)y->src[s], &k);
       x.src[i * SOURCES + s] = (uint32_t)k;
+      x.loaded[i] |= x.loaded[k];
     }
+    x.loaded[i] |= y->op == OP_LOAD;
     tn__map_put(&at, (uintptr_t)y, i);
   }
   return x;
 }
 
-/* What is loaded lies anywhere. */
-static uint64_t value_of(const tn_node *n, const uint64_t *arg, uint64_t anywhere) {
+/* The lesser of a loaded number and a bound is anywhere up to that, not at it. */
+static uint64_t up_to(uint64_t loaded, uint64_t bound) {
+  return loaded > bound && bound < ANYWHERE ? loaded % (bound + 1) : loaded < bound ? loaded : bound;
+}
+
+/* What is loaded from one place is one number, anywhere. */
+static uint64_t some_number(const place *at, uint32_t i, const uint64_t *arg) {
+  if (at->loaded != SOME) return at->loaded == LEAST ? 0 : ANYWHERE;
+  return tn__hash_mix(tn__hash_mix(i, arg[0]), arg[1]) % ANYWHERE;
+}
+
+static uint64_t value_of(const expression *x, uint32_t i, const place *at, const uint64_t *arg) {
+  const tn_node *n = x->order.v[i];
+  const uint32_t *src = &x->src[i * SOURCES];
   if (n->op == OP_CONST) return (uint64_t)n->ints[0];
   if (n->op == OP_VAR) return (uint64_t)(n->hi < TYPICAL ? n->hi : TYPICAL);
   if (n->op == OP_CAST) return tn__eval_cast(n->src[0]->dtype, n->dtype, arg[0]);
-  if (!tn__is_elementwise(n) || tn__is_float(n->dtype) || tn__is_float(n->src[0]->dtype)) return anywhere;
+  if (!tn__is_elementwise(n) || tn__is_float(n->dtype) || tn__is_float(n->src[0]->dtype))
+    return some_number(at, i, arg);
+  if (n->op == OP_MIN && at->loaded == SOME && x->loaded[src[0]] != x->loaded[src[1]])
+    return x->loaded[src[0]] ? up_to(arg[0], arg[1]) : up_to(arg[1], arg[0]);
   return tn__eval((int)n->op, n->dtype, n->src[n->op == OP_WHERE]->dtype, arg);
 }
 
@@ -147,7 +181,7 @@ static uint64_t value_of(const tn_node *n, const uint64_t *arg, uint64_t anywher
 static int addresses(const look *l, const expression *x, const place *at, int64_t *out) {
   int active = 0;
   uint64_t *value = tn__arena_zalloc(l->a, (x->order.n + 1) * sizeof *value);
-  for (int64_t lane = 0; lane < LANES && lane < tn__threads_of_block(l->p); lane++) {
+  for (int64_t lane = 0; lane < (at->first ? 1 : LANES) && lane < tn__threads_of_block(l->p); lane++) {
     bool rests = false;
     for (uint32_t i = 0; i < x->order.n && !rests; i++) {
       const tn_node *n = x->order.v[i];
@@ -155,8 +189,7 @@ static int addresses(const look *l, const expression *x, const place *at, int64_
       int64_t turn = 0;
       if (n->op == OP_RANGE) rests = !turn_of(l, n, at, lane, &turn);
       value[i] = n->op == OP_RANGE ? (uint64_t)turn
-                                   : value_of(n, (uint64_t[]){value[src[0]], value[src[1]], value[src[2]]},
-                                              tn__hash_mix(i, (uint64_t)lane) >> 40);
+                                   : value_of(x, i, at, (uint64_t[]){value[src[0]], value[src[1]], value[src[2]]});
     }
     if (!rests) out[active++] = (int64_t)value[x->order.n - 1];
   }
@@ -264,6 +297,49 @@ static bool stays_in_unit(const look *l, const touch *x) {
   return x->shared && 2 * x->of_group * l->t->sector <= l->t->near;
 }
 
+/* Where loads by loaded numbers may go: so many bytes that a group, or all that run beside it, may load from; whether
+ * all groups load from the same. */
+typedef struct reach {
+  double of_group, of_all;
+  bool same;
+} reach;
+
+/* How far the first thread's element lies from the one at `from`, in elements */
+static double away(const look *l, const expression *x, place at, double from) {
+  int64_t out[LANES];
+  at.first = true;
+  return addresses(l, x, &at, out) ? fabs((double)out[0] - from) : 0;
+}
+
+/* As if all lay one after the other: the threads in step, the block's others, the loops' turns. */
+static reach reach_of(const look *l, const expression *x, int64_t size) {
+  int64_t lane[LANES];
+  int n = addresses(l, x, &(place){.loaded = LEAST}, lane);
+  double first = n ? (double)lane[0] : 0, own = 1;
+  qsort(lane, (size_t)n, sizeof *lane, compare);
+  own += n ? (double)lane[n - 1] - (double)lane[0] : 0;
+  own += away(l, x, (place){.loaded = GREATEST}, first);
+  own += away(l, x, (place){.loaded = LEAST, .warp = (int64_t)l->warps - 1}, first);
+  double side = fmin(l->resident * l->units, l->blocks); /* while each thread loads one */
+  for (uint32_t i = 0; i < l->open.n; i++) {
+    const loop *o = &l->open.v[i];
+    place last = {.loaded = LEAST, .step = o->range, .turn = (int64_t)o->turns - 1};
+    if (!o->lanes && tn__axis_of(o->range) != AX_GLOBAL) own += away(l, x, last, first);
+    if (o->unrolled) side /= o->turns;
+  }
+  double all = own;
+  for (int part = 1; part <= PARTS_BESIDE; part++)
+    all = fmax(all, own + away(l, x, (place){.loaded = LEAST, .block = (int64_t)(side * part / PARTS_BESIDE)}, first));
+  bool same = away(l, x, (place){.loaded = LEAST, .block = 1}, first) <= 0 &&
+              away(l, x, (place){.loaded = LEAST, .block = (int64_t)l->blocks - 1}, first) <= 0;
+  return (reach){own * (double)size, all * (double)size, same};
+}
+
+/* What of it a unit has near, for all groups that it runs: 1 is all. */
+static double near_of(const look *l, const reach *r) {
+  return fmin(1, l->t->near / (r->of_group * (r->same ? 1 : l->resident)));
+}
+
 static void look_at(look *l, tn_node *n) {
   const tn__target *t = l->t;
   loop *waits = NULL; /* for this load, in each turn */
@@ -276,6 +352,8 @@ static void look_at(look *l, tn_node *n) {
       run = (int64_t)l->open.v[i].turns;
     }
   expression places = expression_of(l, n->src[1]);
+  x.strewn = n->op == OP_LOAD && places.loaded[places.order.n - 1];
+  reach to = x.strewn ? reach_of(l, &places, size) : (reach){0};
   place at = {0};
   int active = addresses(l, &places, &at, base);
   if (!in_lanes(l) && active) active = 1; /* all threads the same */
@@ -327,12 +405,21 @@ static void look_at(look *l, tn_node *n) {
   int m = addresses(l, &places, &at, moved);
   /* a group's need not lie side by side: others' may lie between; what they share counts once, as there is no more */
   double others = spread(base, moved, m < active ? m : active, size, x.sectors, l->blocks, t->sector);
+  if (x.strewn) x.of_group = fmin(x.of_group, ceil(to.of_group / t->sector));
   x.of_all = x.of_group * others;
-  x.shared = others <= 1 && l->blocks > 1;
+  x.shared = (x.strewn ? to.same : others <= 1) && l->blocks > 1;
   double whole = (double)n->src[0]->src[0]->hi * (double)size / t->sector; /* no more than there is, */
   /* unless others than the next groups have the rest of each sector, by when it is no longer in a cache */
   bool apart = bytes < MOST_OF * x.of_group * t->sector && others >= l->blocks && whole * t->sector > t->far;
-  if (n->src[0]->src[0]->hi > 0 && !apart) x.of_all = fmin(x.of_all, fmax(1, whole));
+  double most = n->src[0]->src[0]->hi > 0 ? fmax(1, whole) : INFINITY;
+  if (x.strewn) {
+    double is_far = fmin(1, t->far / to.of_all), is_near = near_of(l, &to);
+    x.of_all = is_far * fmin(x.of_all, most) + (1 - is_far) * x.of_all * (1 + (x.alone - 1) * (STREWN - 1));
+    x.from_unit *= 1 - is_near;
+    x.lines = 0;
+  } else if (!apart) {
+    x.of_all = fmin(x.of_all, most);
+  }
   double side = fmin(l->resident * l->units, l->blocks);
   for (uint32_t i = 0; i < l->touched.n; i++) {
     const touch *y = &l->touched.v[i];
@@ -612,11 +699,12 @@ static double part_time(tn__arena *a, const tn__kernel *k, const tn__part *p, co
   for (uint32_t i = 0; i < l.touched.n; i++) {
     const touch *x = &l.touched.v[i];
     double bytes = x->of_group * t->sector;
-    bool in_unit = (x->again && bytes * l.resident + common <= t->near) || stays_in_unit(&l, x),
+    bool once_more = x->again && x->strewn;
+    bool in_unit = once_more || (x->again && bytes * l.resident + common <= t->near) || stays_in_unit(&l, x),
          in_far = x->again && bytes * side <= t->far / 2;
     near += in_unit ? 0 : x->from_unit * x->alone * l.blocks;
     sectors += x->again && (in_unit || in_far) ? 0 : x->of_all;
-    lines += x->requests * fmax(x->lines, x->sectors / 4) * l.blocks;
+    lines += once_more ? 0 : x->requests * fmax(x->lines, x->sectors / 4) * l.blocks;
   }
   double memory = (double)t->rate * t->units / (double)t->balance * sizeof(float);
   double time = sectors * t->sector / memory;

@@ -911,6 +911,21 @@ static bool is_parted(tn__fuse *f, const tn_node *n, const tn__info *in) {
   return in->want.n > 1 && in->want.n <= MAX_PARTS && wanted <= elements && !opaque;
 }
 
+/* Is it gathered by loaded numbers, so that each element, or the few that lie side by side, comes with a sector of its
+ * own, and do these take longer in all kernels but one than to store it there and to load it?  There it lies whole. */
+/* a choice: either is right */
+static bool is_gathered_once(tn__fuse *f, const tn_node *n, uint32_t kernels) {
+  const tn_node *x = n->src[0];
+  if (n->op != OP_GATHER || kernels < 2 || !tn__info_of(f, n->src[1])->data) return false;
+  const double *stride = tn__info_of(f, x)->stride;
+  double bytes = (double)tn__size_of(n->dtype), beside = 1;
+  for (uint32_t i = 1; i < x->rank; i++)
+    if (stride[i] == 1) beside = fmax(beside, (double)tn__size_guess(x->dim[i]));
+  double sectors = fmax(1, f->dev->target.sector / (beside * bytes)) * move_of(f, x);
+  double less = (kernels - 1) * (sectors - move_of(f, n)) - move_of(f, n);
+  return less * tn__numel_guess(n) > tn__target_launch_guess(&f->dev->target);
+}
+
 static bool must_store(tn__fuse *f, tn_node *n, tn__info *in) {
   if (in->must || tn__is_called(in) || is_stored(n)) return true;
   if (n->dtype == TN__INDEX) return false; /* a size is no element */
@@ -931,8 +946,9 @@ static bool must_store(tn__fuse *f, tn_node *n, tn__info *in) {
   }
   if (reduction && kernels == 1 && under_loops(f, n, in)) return true; /* a choice: either is right */
   if (reduction) return !all_fit || kernels > 1;
-  bool shared = tn__is_elementwise(n) && kernels > 1 && tn__worth_storing(in) && !is_parted(f, n, in) &&
-                !is_seldom_wanted(f, n, in) && !is_remade(f, n, in);
+  bool computed = tn__is_elementwise(n) && kernels > 1 && tn__worth_storing(in);
+  bool shared = (computed || is_gathered_once(f, n, kernels)) && !is_parted(f, n, in) && !is_seldom_wanted(f, n, in) &&
+                !is_remade(f, n, in);
   return shared || is_quicker_stored(f, n, in, -1); /* a choice: either is right */
 }
 

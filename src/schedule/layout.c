@@ -4,6 +4,7 @@
  * correctness. */
 #include "rewrite/rewrite.h"
 #include "schedule/fuse.h"
+#include <math.h>
 
 /* a choice: either is right */
 static void row_major(const tn_node *n, double *stride) {
@@ -31,6 +32,19 @@ static void through_reshape(const tn_node *n, const double *from, double *stride
     stride[i] = p * scale;
     p *= (double)tn__size_guess(n->dim[i]);
   }
+}
+
+/* What is gathered lies as its operand does: the indices' axes, the last of them innermost, stand where the axis does
+ * along which it is gathered, and axes outside of that are further apart by as much as the indices are more. */
+/* a choice: either is right */
+static void through_gather(const tn_node *n, const double *from, double *stride) {
+  const tn_node *x = n->src[0], *idx = n->src[1];
+  double more = tn__numel_guess(idx) / fmax(1, (double)tn__size_guess(x->dim[0])), s = from[0];
+  for (uint32_t i = idx->rank; i && i--;) {
+    stride[i] = s;
+    s *= (double)tn__size_guess(n->dim[i]);
+  }
+  for (uint32_t i = 1; i < x->rank; i++) stride[idx->rank + i - 1] = from[i] > from[0] ? from[i] * more : from[i];
 }
 
 /* The source whose layout an elementwise node takes over: the one that is read in full. */
@@ -67,6 +81,7 @@ static void natural(tn__fuse *f, tn_node *n, double *stride) {
   const tn_node *x = n->src[0];
   switch (n->op) {
   case OP_RESHAPE: through_reshape(n, from, stride); break;
+  case OP_GATHER: through_gather(n, from, stride); break;
   case OP_EXPAND:
     for (uint32_t i = 0; i < n->rank; i++) stride[i] = x->dim[i] == n->dim[i] ? from[i] : 0;
     break;

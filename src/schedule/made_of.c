@@ -16,13 +16,20 @@ static bool is_by_place(const tn_node *n) {
   return tn__is_elementwise(n) || n->op == OP_RESHAPE || n->op == OP_PERMUTE || n->op == OP_DETACH;
 }
 
+/* Is it next to nothing from memory?  So is what is gathered there: loaded by a number that is loaded. */
+/* a choice: either is right */
+static bool is_at_hand(tn__fuse *f, const tn_node *n) {
+  if (n->op == OP_GATHER)
+    return !tn__worth_storing(tn__info_of(f, n->src[0])) && !tn__worth_storing(tn__info_of(f, n->src[1]));
+  return tn__is_elementwise(n) && !tn__worth_storing(tn__info_of(f, n));
+}
+
 /* Behind a slice, a pad or a flip, which are never stored: what stands in memory, or is next to nothing from there */
 /* a choice: NULL is right */
 static tn_node *behind(tn__fuse *f, tn_node *n) {
   while (n->op == OP_SHRINK || n->op == OP_PAD || n->op == OP_FLIP || n->op == OP_RESHAPE || n->op == OP_PERMUTE)
     n = n->src[0];
-  const tn__info *in = tn__info_of(f, n);
-  return in->buf >= 0 || (tn__is_elementwise(n) && !tn__worth_storing(in)) ? n : NULL;
+  return tn__info_of(f, n)->buf >= 0 || is_at_hand(f, n) ? n : NULL;
 }
 
 /* Is it repeated, or made of no data at all? */

@@ -318,7 +318,8 @@ static tn_node *by_place(tn_ctx *c, const tn__target *t, tn_node *places, tn_nod
     ending at = ending_at(c, &s, ends_of(c, &s, places));
     tn_node *last = tn__op2_num(c, OP_ADD, to, -1);
     tn_node *has = tn__op2(c, OP_EQ, tn__gather(c, s.number, last), own);
-    last = of_row(c, upd, tn__where(c, has, last, tn__literal_like(c, last, -1)));
+    last = tn__where(c, has, last, tn__literal_like(c, last, -1));
+    last = of_row(c, upd, tn__cast(c, last, narrow(idx->dim[0]->hi)));
     return tn__gather(c, tn__op1(c, OP_CONTIG, sum_of(c, &s, &at)), last);
   }
   tn_node *from = tn__places_in(c, s.number, own, false);
@@ -378,8 +379,27 @@ static tn_node *base_of(tn_ctx *c, tn_node *base, int dtype) {
   return base->dtype == dtype ? base : tn__acc(c, base);
 }
 
-/* The scatter n, converted */
-static tn_node *in_parallel(tn_ctx *c, const tn__target *t, tn_node *n, int dtype) {
+/* Is another axis than the one along which n scatters the outermost, wherever n is wanted?  Runs that are added in
+ * memory, place by place, then leave to another kernel to turn all of it. */
+/* a choice: either is right */
+static bool is_turned(const tn__nodes *all, const tn_node *n) {
+  bool turned = false;
+  for (uint32_t i = 0; i < all->n; i++) {
+    const tn_node *x = all->v[i];
+    for (uint32_t s = 0; s < x->nsrc; s++) {
+      const tn_node *y = x->src[s];
+      if (x->op == OP_CAST || (y->op == OP_CAST ? y->src[0] : y) != n) continue;
+      uint32_t first = 0;
+      while (x->op == OP_PERMUTE && first + 1 < x->rank && tn__is_int_const(x->dim[first], 1)) first++;
+      if (x->op != OP_PERMUTE || x->ints[first] == 0) return false;
+      turned = true;
+    }
+  }
+  return turned;
+}
+
+/* The scatter n, which stands in that graph, converted */
+static tn_node *in_parallel(tn_ctx *c, const tn__target *t, const tn__nodes *graph, tn_node *n, int dtype) {
   tn_node *idx = n->src[1], *upd = n->src[2], *places = n->dim[0], *base = base_of(c, n->src[0], dtype);
   tn_node *count = tn__numel(c, idx);
   idx = tn__cast(c, tn__reshape(c, idx, &count, 1), TN_I64);
@@ -387,8 +407,9 @@ static tn_node *in_parallel(tn_ctx *c, const tn__target *t, tn_node *n, int dtyp
   double updates = most(count), width = most(upd->dim[1]), all = most(places) * width;
   double sorted = runs_work(t, places->hi, updates, width), asked = asking_work(t, most(places), updates, width),
          others = asking_work(t, updates, updates, width) + ASK_LAUNCHES * tn__target_launch_guess(t);
-  /* what is added into memory is there in the dtype of the sums; places that look for theirs begin with all known */
-  double added = base->dtype == dtype ? 0 : 2 * move_work(t) * all, looked = move_work(t) * all;
+  /* what is added into memory is there in the dtype of the sums, and in the order of places; places that look for
+   * theirs begin with all known */
+  double added = base->dtype == dtype && !is_turned(graph, n) ? 0 : 2 * move_work(t) * all, looked = move_work(t) * all;
   bool fewer = updates < most(places) && places->lo > 1, asks = asked <= sorted + looked;
   double at_places = fmin(asked, sorted + looked), by_updates = fewer ? fmin(sorted, others) + added : INFINITY;
   tn__lines lines;
@@ -439,7 +460,7 @@ tn_node *tn__schedule_scatters(tn_ctx *c, tn_node *sink, const tn__target *t) {
       bool rounds = x->op == OP_CAST && x->src[0] == n && x->dtype != n->dtype && tn__dtype_acc(x->dtype) == n->dtype;
       if (x != n && !rounds) continue;
       tn__vec_push(&c->scratch, &old, x);
-      tn__vec_push(&c->scratch, &new_, in_parallel(c, t, n, x->dtype));
+      tn__vec_push(&c->scratch, &new_, in_parallel(c, t, &all, n, x->dtype));
     }
     sink = tn__substitute(c, sink, old.v, new_.v, old.n);
   }

@@ -3,6 +3,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -217,6 +218,39 @@ static void patches_and_packs(void **state) {
   tn_ctx_close(c);
 }
 
+/* As predicted, in us, for what is gathered from rows of so many, stored as they lie or columns first */
+static double gathered(tn_ctx *c, int row, const char *stored) {
+  char text[512];
+  snprintf(text, sizeof text,
+           "%%1 = param f32[2840,%d] 2840 %d {0 0}\n"
+           "%%2 = permute f32[%d,2840] %%1 {1 0}\n"
+           "%%3 = param i64[4096] 4096 {1 0}\n"
+           "%%4 = gather f32[4096,2840] %%2 %%3\n"
+           "%%5 = permute f32[2840,4096] %%4 {1 0}\n"
+           "%%6 = sink void %s {\"outputs\"}\n",
+           row, row, row, stored);
+  char *all = tn_explain_text_string(c, text);
+  assert_non_null(all);
+  const char *said = strstr(all, "predicted: "), *number = said ? strstr(said, " us") : NULL;
+  assert_non_null(number);
+  while (number[-1] != ' ') number--; /* of the one that is taken */
+  double time = strtod(number, NULL);
+  tn_string_free(all);
+  return time;
+}
+
+/* What lies anywhere comes element by element, from a row that stays in a cache, or, for longer, from memory; but for
+ * what a unit has near. */
+static void strewn(void **state) {
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
+  (void)state;
+  assert_non_null(c);
+  double near = gathered(c, 4096, "%5"), far = gathered(c, 23600, "%5"), anywhere = gathered(c, 23600, "%4");
+  if (near * 3 > far || far * 3 > anywhere)
+    fail_msg("near %g us, from a cache %g, from anywhere in memory %g", near, far, anywhere);
+  tn_ctx_close(c);
+}
+
 /* What takes no longer than a few launches is not compared: its own time alone is said, and compiling takes its usual
  * time. */
 static void small(void **state) {
@@ -234,6 +268,6 @@ static void small(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(shapes), cmocka_unit_test(beside_stores),
                                      cmocka_unit_test(beside_blocks), cmocka_unit_test(patches_and_packs),
-                                     cmocka_unit_test(small)};
+                                     cmocka_unit_test(strewn), cmocka_unit_test(small)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,6 +4,7 @@
 #include "tenet/tenet.h"
 #include "tensor/cell.h"
 #include <cmocka.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -31,7 +32,8 @@ static const struct {
              {300, 601, 3}, {40, 600, 7}, {2000, 5, 2}, {900, 900, 1}, {64, 1025, 1}, {3, 4097, 1},
              {4000, 60, 4}, {16000, 1, 1}, {2000, 700, 3}};
 
-static void expect_sums(tn_ctx *c, int64_t places, int64_t n, int64_t width, int draw) {
+/* Along the first axis, or along the last one, across which the others then lie */
+static void expect_sums(tn_ctx *c, int64_t places, int64_t n, int64_t width, int draw, int axis) {
   static float base[MOST], upd[MOST], want[MOST], got[MOST];
   static int64_t idx[MOST];
   for (int64_t i = 0; i < places * width; i++) base[i] = want[i] = (float)below(100);
@@ -39,16 +41,17 @@ static void expect_sums(tn_ctx *c, int64_t places, int64_t n, int64_t width, int
   for (int64_t k = 0; k < n; k++) {
     idx[k] = draw_place(draw, places);
     for (int64_t j = 0; j < width && idx[k] >= 0 && idx[k] < places; j++)
-      want[idx[k] * width + j] += upd[k * width + j];
+      want[axis ? j * places + idx[k] : idx[k] * width + j] += upd[axis ? j * n + k : k * width + j];
   }
-  tn_tensor *b = tn_from(c, TN_F32, (tn_dim[]){places, width}, 2, base),
-            *u = tn_from(c, TN_F32, (tn_dim[]){n, width}, 2, upd), *i = tn_from(c, TN_I64, &n, 1, idx);
-  tn_tensor *sum = tn_index_add(b, 0, i, u);
+  tn_tensor *b = tn_from(c, TN_F32, axis ? (tn_dim[]){width, places} : (tn_dim[]){places, width}, 2, base),
+            *u = tn_from(c, TN_F32, axis ? (tn_dim[]){width, n} : (tn_dim[]){n, width}, 2, upd),
+            *i = tn_from(c, TN_I64, &n, 1, idx);
+  tn_tensor *sum = tn_index_add(b, axis, i, u);
   assert_int_equal(tn_read(sum, got, (size_t)(places * width) * sizeof *got), TN_OK);
   for (int64_t k = 0; k < places * width; k++)
     if (got[k] != want[k])
-      fail_msg("%lld of %lld by %lld, draw %d: element %lld is %g, not %g", (long long)n, (long long)places,
-               (long long)width, draw, (long long)k, (double)got[k], (double)want[k]);
+      fail_msg("%lld of %lld by %lld, axis %d, draw %d: element %lld is %g, not %g", (long long)n, (long long)places,
+               (long long)width, axis, draw, (long long)k, (double)got[k], (double)want[k]);
   tn_release(b), tn_release(u), tn_release(i), tn_release(sum);
 }
 
@@ -58,7 +61,11 @@ static void expect_all(const char *device, float launch) {
   assert_non_null(c);
   if (launch > AS_SAID) tn__device_get(c, 0)->target.launch = launch;
   for (uint32_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-    for (int draw = 0; draw < DRAWS; draw++) expect_sums(c, sizes[i].places, sizes[i].n, sizes[i].width, draw);
+    for (int draw = 0; draw < DRAWS; draw++) {
+      bool last = sizes[i].width > 1 && (int)(i % DRAWS) == draw;
+      for (int axis = 0; axis <= last; axis++)
+        expect_sums(c, sizes[i].places, sizes[i].n, sizes[i].width, draw, axis);
+    }
   tn_ctx_close(c);
 }
 
@@ -330,11 +337,84 @@ static void test_text(void **s) {
   tn_ctx_close(c);
 }
 
+enum { LINES = 6, LONG = 300, TAKEN = 90 };
+
+/* What is taken along the last axis goes through a function; that, and its gradient */
+static void take_lines(const char *device, float launch, const float *x, const int64_t *idx, float *y, float *dx) {
+  const char *verify = launch > AS_SAID ? "strict" : NULL;
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = device, .quiet = 1, .verify = verify});
+  assert_non_null(c);
+  if (launch > AS_SAID) tn__device_get(c, 0)->target.launch = launch;
+  tn_scope(c) {
+    tn_tensor *from = tn_from(c, TN_F32, (tn_dim[]){LINES, LONG}, 2, x),
+              *i = tn_from(c, TN_I64, (tn_dim[]){TAKEN}, 1, idx), *gradient;
+    tn_tensor *of = tn_gelu_tanh(tn_take(from, i, 1));
+    assert_int_equal(tn_vjp(of, of, 1, &from, &gradient), TN_OK);
+    tn_tensor *both[] = {of, gradient};
+    assert_int_equal(tn_realize(both, 2), TN_OK);
+    if (tn_read(of, y, LINES * TAKEN * sizeof *y) != TN_OK ||
+        tn_read(gradient, dx, LINES * LONG * sizeof *dx) != TN_OK)
+      fail_msg("%s: %s", device, tn_last_error(c)->text);
+  }
+  tn_ctx_close(c);
+}
+
+static void expect_near(const char *what, const float *got, const float *want, int n) {
+  for (int i = 0; i < n; i++)
+    if (!(fabsf(got[i] - want[i]) <= 1e-5f * (1 + fabsf(want[i]))))
+      fail_msg("%s %d: %g, not %g", what, i, (double)got[i], (double)want[i]);
+}
+
+/* Stored once for its function and the gradient, whose sums are stored place by place: as where all is plain */
+static void test_taken_lines(void **s) {
+  static float x[LINES * LONG], y[2][LINES * TAKEN], dx[2][LINES * LONG];
+  int64_t idx[TAKEN];
+  (void)s;
+  for (int draw = 0; draw < DRAWS; draw++) {
+    for (int i = 0; i < LINES * LONG; i++) x[i] = (float)(below(4001) - 2000) / 1000;
+    for (int i = 0; i < TAKEN; i++) idx[i] = draw_place(draw, LONG);
+    take_lines("ref", AS_SAID, x, idx, y[0], dx[0]);
+    take_lines("ref:sm_90", NEXT_TO_NOTHING, x, idx, y[1], dx[1]);
+    expect_near("taken", y[1], y[0], LINES * TAKEN);
+    expect_near("gradient", dx[1], dx[0], LINES * LONG);
+  }
+}
+
+/* Gathered along the last axis, with its gradient: nothing that stands between is turned, what is gathered from is
+ * loaded by one kernel, and the sums are stored by one, where they stay. */
+static void test_last_axis(void **s) {
+  (void)s;
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
+  assert_non_null(c);
+  tn_scope(c) {
+    tn_program *p = tn_program_begin(c);
+    tn_tensor *x = tn_program_input(p, "x", TN_F32, (tn_dim[]){2840, 23600}, 2),
+              *i = tn_program_input(p, "i", TN_I64, (tn_dim[]){4096}, 1),
+              *dy = tn_program_input(p, "dy", TN_F32, (tn_dim[]){2840, 4096}, 2), *dx;
+    tn_tensor *y = tn_gelu_tanh(tn_take(x, i, 1));
+    assert_int_equal(tn_vjp(y, dy, 1, &x, &dx), TN_OK);
+    assert_int_equal(tn_program_output(p, "y", y), TN_OK);
+    assert_int_equal(tn_program_output(p, "dx", dx), TN_OK);
+    assert_int_equal(tn_program_end(p), TN_OK);
+    char *text = tn_program_explain_string(p);
+    assert_non_null(text);
+    if (strstr(text, " turn(")) fail_msg("something is turned");
+    const char *kernels = strstr(text, "# kernels, optimised"), *source = strstr(text, "# source");
+    assert_true(kernels && source);
+    int count = 0;
+    while ((kernels = strstr(kernels, "param f32[67024000]")) && kernels++ < source) count++;
+    if (count != 2) fail_msg("%d accesses to all that is gathered from, or summed up in", count);
+    tn_string_free(text);
+  }
+  tn_ctx_close(c);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_asked), cmocka_unit_test(test_without_launches),
                                      cmocka_unit_test(test_halves), cmocka_unit_test(test_lines),
                                      cmocka_unit_test(test_way_of_lines),
                                      cmocka_unit_test(test_choice), cmocka_unit_test(test_rounded),
-                                     cmocka_unit_test(test_text)};
+                                     cmocka_unit_test(test_text), cmocka_unit_test(test_taken_lines),
+                                     cmocka_unit_test(test_last_axis)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
