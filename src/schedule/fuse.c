@@ -429,6 +429,16 @@ static bool are_even_rows(const tn__fuse *f, const tn_node *n, const tn__demand 
          tn__launches_decide(t, extents(d->env, set) * terms);
 }
 
+/* Is a kernel whose reductions are so long to be cut into blocks, since no group keeps its rows and units would be left
+ * without one?  Lowering cuts rows whose reductions are all as long: another, of few terms, would have a group go through
+ * each row alone. */
+/* a choice: either is right */
+static bool leaves_units(const tn__fuse *f, double rows, double a, double b) {
+  const tn__target *t = &f->dev->target;
+  return a > 0 && b > 0 && a != b && t->group && f->c->mode != TN_MODE_STRICT && 2 * rows <= (double)t->units &&
+         !tn__row_is_kept(t, fmax(a, b));
+}
+
 /* n computed at d: each element once, and nested under loops that the kernel can put outermost. */
 /* a choice: no is right */
 static bool fits(tn__fuse *f, tn_node *n, const tn__demand *d) {
@@ -454,6 +464,7 @@ static bool fits(tn__fuse *f, tn_node *n, const tn__demand *d) {
   for (uint32_t i = 0; i < g->chain.n; i++)
     if ((g->chain.v[i] & set) != set && (g->chain.v[i] & set) != g->chain.v[i]) return false;
   double rows = extents(env, set);
+  if (leaves_units(f, rows, g->terms, terms_of(n))) return false;
   if (g->few || (rows < MIN_PARALLEL && !is_small(d, outs))) return are_even_rows(f, n, d, set);
   return is_small(d, outs) || n->op == OP_CONTRACT || tn__rows_suffice(&f->dev->target, rows, terms_of(n));
 }
@@ -466,7 +477,7 @@ static void note_chain(tn__fuse *f, const tn_node *n, const tn__demand *d) {
   uint32_t outs = (1u << g->env->nsrc) - 1, set = tn__ranges_in(f, d->idx, d->gate, d->env, &opaque) & outs;
   bool few = extents(d->env, set) < MIN_PARALLEL && !is_small(d, outs);
   g->few |= few && are_even_rows(f, n, d, set);
-  g->terms = g->terms == 0 || g->terms == terms ? terms : UNEVEN;
+  if (n->op != OP_CONTIG) g->terms = g->terms == 0 || g->terms == terms ? terms : UNEVEN;
   for (uint32_t i = 0; i < g->chain.n; i++)
     if (g->chain.v[i] == set) return;
   tn__vec_push(f->a, &g->chain, set);
@@ -688,7 +699,7 @@ static tn_node *open_outputs(tn__fuse *f, tn_node *n, tn_node *const *size, tn_n
   uint32_t nr = 0;
   for (uint32_t i = 0; i < n->rank; i++) {
     uint32_t a = tn__info_of(f, n)->axis[i];
-    idx[a] = tn__is_int_const(size[a], 1) ? tn__int(f->c, 0) : tn__range(f->c, size[a], AX_LOOP, ROLE_OUTPUT, i);
+    idx[a] = tn__is_int_const(size[a], 1) ? tn__int(f->c, 0) : tn__range(f->c, size[a], AX_LOOP, ROLE_OUTPUT, nr);
     if (idx[a]->op == OP_RANGE) r[nr++] = idx[a];
   }
   return tn__list(f->c, r, nr);
@@ -1011,6 +1022,14 @@ void tn__fuse_decide(tn__fuse *f) {
 
 /* ---- kernels side by side ---- */
 
+/* Does it reduce anything, or store it, under some of its output loops alone? */
+static bool nests(const tn__seed *g) {
+  uint32_t all = (uint32_t)((1ull << g->env->nsrc) - 1);
+  for (uint32_t i = 0; i < g->chain.n; i++)
+    if (g->chain.v[i] != all) return true;
+  return false;
+}
+
 /* By what they are; whether one needs the other is another question. */
 /* a choice: no is right */
 static bool may_join(const tn__fuse *f, int a, int b) {
@@ -1019,7 +1038,8 @@ static bool may_join(const tn__fuse *f, int a, int b) {
       x->loops + y->loops > TN__MAX_LOOPS)
     return false;
   bool few = x->few || y->few;
-  if (!x->chain.n != !y->chain.n || (few && x->terms != y->terms)) return false;
+  if (nests(x) != nests(y) || (few && x->terms != y->terms)) return false;
+  if (x->chain.n && leaves_units(f, extents(x->env, x->chain.v[0]), x->terms, y->terms)) return false;
   for (uint32_t i = 0; i < x->chain.n; i++)
     for (uint32_t j = 0; j < y->chain.n; j++) {
       uint32_t s = x->chain.v[i] & y->chain.v[j];

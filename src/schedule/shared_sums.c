@@ -36,7 +36,7 @@ typedef struct space {
 typedef struct factor {
   tn_node *x;     /* in the space */
   uint32_t same;  /* a set of its axes: along these x is the same */
-  uint32_t level;
+  uint32_t level; /* how many sums stand below each other in what it is made of */
   bool under;     /* divides */
 } factor;
 
@@ -68,8 +68,8 @@ typedef struct search {
   tn_ctx *c;
   const tn__target *t;
   tn__nodes all;
-  tn__map level; /* of each node: how many large sums stand below each other in what it is made of */
-  tn__map stored; /* sums that are */
+  tn__map level;  /* of each node, 0 where there is none: how many large sums stand below each other, it among them */
+  tn__map stored; /* what is to be stored as it stands */
 } search;
 
 /* ---- axes ---- */
@@ -176,7 +176,13 @@ static uint32_t level_of(const search *q, const tn_node *x) {
   return (uint32_t)level;
 }
 
+static bool is_one(tn_ctx *c, const tn_node *x) {
+  while (x->op == OP_EXPAND || x->op == OP_RESHAPE) x = x->src[0];
+  return x->op == OP_CONST && x == tn__const_num(c, x->dtype, 1);
+}
+
 static bool add_factor(const search *q, const space *s, tn_node *x, bool under, term *t) {
+  if (is_one(q->c, x)) return true;
   if (t->n == MAX_FACTORS) return false;
   factor f = {.x = in_space(q->c, s, x, 0), .level = level_of(q, x), .under = under};
   f.same = same_along(s, f.x, 0);
@@ -237,18 +243,16 @@ static bool level_of_terms(const terms *of, uint32_t together, uint32_t *level) 
   return true;
 }
 
-static bool take_apart(const search *q, const group *g, one_sum *m, uint32_t *level) {
+static bool take_apart(const search *q, const group *g, one_sum *m) {
   terms apart = {0};
-  uint32_t other;
+  uint32_t whole, other;
   m->of = (terms){0};
   bool good = add_terms(q, &g->space, m->sum->src[0], m->along, false, false, &m->of, 0) &&
-              level_of_terms(&m->of, g->together, level);
+              level_of_terms(&m->of, g->together, &whole);
   bool better = add_terms(q, &g->space, m->sum->src[0], m->along, true, false, &apart, 0) &&
-                level_of_terms(&apart, g->together, &other) && (!good || other < *level);
-  if (!better) return good;
-  m->of = apart;
-  *level = other;
-  return true;
+                level_of_terms(&apart, g->together, &other) && (!good || other < whole);
+  if (better) m->of = apart;
+  return good || better;
 }
 
 /* ---- which sums ---- */
@@ -264,12 +268,23 @@ static bool is_kept(const search *q, const tn_node *n) {
   return tn__row_is_kept(q->t, tn__numel_guess(n->src[0]) / tn__numel_guess(n));
 }
 
-static bool is_made_of(const search *q, tn_node *n, const tn_node *other) {
+static bool is_made_of(const search *q, tn_node *x, const tn_node *sum) {
   tn__nodes below = {0};
-  if (n == other || level_of(q, n) <= level_of(q, other)) return false;
-  tn__topo(&q->c->scratch, &n, 1, &below);
+  tn__topo(&q->c->scratch, &x, 1, &below);
   for (uint32_t i = 0; i < below.n; i++)
-    if (below.v[i] == other) return true;
+    if (below.v[i] == sum) return true;
+  return false;
+}
+
+/* Is anything that they add up together made of the sum? */
+static bool stands_in(const search *q, const group *g, const tn_node *sum) {
+  for (uint32_t i = 0; i < g->n; i++)
+    for (uint32_t t = 0; t < g->v[i].of.n; t++)
+      for (uint32_t k = 0; k < g->v[i].of.v[t].n; k++) {
+        const factor *f = &g->v[i].of.v[t].v[k];
+        if (stands_behind(f, g->together) || f->level < level_of(q, sum)) continue;
+        if (is_made_of(q, f->x, sum)) return true;
+      }
   return false;
 }
 
@@ -277,7 +292,7 @@ static bool is_made_of(const search *q, tn_node *n, const tn_node *other) {
 /* a choice: no is right */
 static bool add_sum(const search *q, group *g, tn_node *n) {
   group to = *g;
-  uint32_t first[TN_MAX_RANK + 1], level = 0, own, nterms = 0;
+  uint32_t first[TN_MAX_RANK + 1], nterms = 0;
   if (to.n == MAX_SUMS || !refine(&g->space, n->src[0], &to.space)) return false;
   to.together = all_of(&to.space);
   to.v[to.n++] = (one_sum){.sum = n};
@@ -291,12 +306,11 @@ static bool add_sum(const search *q, group *g, tn_node *n) {
   }
   if (to.n > 1 && to.v[to.n - 1].along != to.v[0].along && !(to.v[to.n - 1].along & ~to.v[0].along)) return false;
   for (uint32_t i = 0; i < to.n; i++) {
-    if (!take_apart(q, &to, &to.v[i], &own)) return false;
+    if (!take_apart(q, &to, &to.v[i])) return false;
     nterms += to.v[i].of.n;
-    if (own > level) level = own;
   }
   for (uint32_t i = 0; i < to.n; i++)
-    if (level_of(q, to.v[i].sum) <= level) return false;
+    if (stands_in(q, &to, to.v[i].sum)) return false;
   if (elements_along(&to.space, to.together) < 2.0 * STORED_SHARE * nterms) return false;
   *g = to;
   return true;
@@ -307,7 +321,7 @@ static bool add_sum(const search *q, group *g, tn_node *n) {
 static bool is_worth_it(const search *q, const group *g) {
   for (uint32_t i = 0; i < g->n; i++)
     for (uint32_t k = 0; k < g->n; k++)
-      if (g->v[i].along != g->v[k].along || is_made_of(q, g->v[i].sum, g->v[k].sum)) return true;
+      if (g->v[i].along != g->v[k].along || is_made_of(q, g->v[i].sum->src[0], g->v[k].sum)) return true;
   return false;
 }
 
@@ -369,41 +383,48 @@ static uint32_t list_axes(uint32_t set, int64_t *axes) {
   return n;
 }
 
-/* The term, added up over the axes that all have in common */
-static tn_node *value_of(tn_ctx *c, const group *g, const term *t) {
+/* Sums, and what replaces them */
+typedef struct replaced {
+  tn_node *old[MAX_SUMS], *by[MAX_SUMS];
+  uint32_t n;
+} replaced;
+
+/* The term, added up over the axes that all have in common.  Factors behind it may be made of others of the sums. */
+static tn_node *value_of(tn_ctx *c, const group *g, const term *t, const replaced *r) {
   int64_t axes[TN_MAX_RANK];
   uint32_t n = list_axes(g->together, axes);
   tn__dims own = dims_of(c, &g->space, all_of(&g->space) & ~g->together);
   tn_node *v = tn__op1(c, OP_CONTIG, tn__reduce(c, OP_SUM, product_of(c, g, t), axes, n));
   v = tn__reshape(c, v, own.d, own.rank);
-  for (uint32_t i = 0; i < t->n; i++)
-    if (stands_behind(&t->v[i], g->together))
-      v = tn__op2(c, t->v[i].under ? OP_DIV : OP_MUL, v, narrowed(c, g, t->v[i].x));
+  for (uint32_t i = 0; i < t->n; i++) {
+    if (!stands_behind(&t->v[i], g->together)) continue;
+    tn_node *x = tn__substitute(c, narrowed(c, g, t->v[i].x), r->old, r->by, r->n);
+    v = tn__op2(c, t->v[i].under ? OP_DIV : OP_MUL, v, x);
+  }
   return t->negative ? tn__neg(c, v) : v;
 }
 
-static tn_node *made_of(tn_ctx *c, const group *g, const one_sum *m) {
+static tn_node *made_of(tn_ctx *c, const group *g, const one_sum *m, const replaced *r) {
   int64_t axes[TN_MAX_RANK];
   tn_node *v = NULL;
   for (uint32_t i = 0; i < m->of.n; i++) {
-    tn_node *x = value_of(c, g, &m->of.v[i]);
+    tn_node *x = value_of(c, g, &m->of.v[i], r);
     v = v ? tn__add(c, v, x) : x;
   }
   v = tn__reduce(c, OP_SUM, v, axes, list_axes(m->along & ~g->together, axes));
   return tn__reshape(c, v, m->sum->dim, m->sum->rank);
 }
 
-/* Factors of some are made of others, which then are those that replace them. */
+/* Those that others are made of come first. */
 static tn_node *replace(const search *q, tn_node *sink, const group *g) {
-  tn_node *old[MAX_SUMS], *by[MAX_SUMS];
-  uint32_t n = 0;
-  for (uint32_t level = 0; n < g->n; level++)
+  replaced r = {0};
+  for (uint32_t level = 0; r.n < g->n; level++)
     for (uint32_t k = 0; k < g->n; k++) {
       if (level_of(q, g->v[k].sum) != level) continue;
-      by[n] = tn__substitute(q->c, made_of(q->c, g, &g->v[k]), old, by, n);
-      old[n++] = g->v[k].sum;
+      r.by[r.n] = made_of(q->c, g, &g->v[k], &r);
+      r.old[r.n++] = g->v[k].sum;
     }
-  return tn__substitute(q->c, sink, old, by, n);
+  return tn__substitute(q->c, sink, r.old, r.by, r.n);
 }
 
 /* Notes the level of each node, and which sums are stored as they stand. */
