@@ -429,13 +429,12 @@ static bool are_even_rows(const tn__fuse *f, const tn_node *n, const tn__demand 
          tn__launches_decide(t, extents(d->env, set) * terms);
 }
 
-/* Is a kernel whose reductions are so long to be cut into blocks, since no group keeps its rows and units would be left
- * without one?  Lowering cuts rows whose reductions are all as long: another, of few terms, would have a group go through
- * each row alone. */
+/* Rows of which some of what a kernel does goes through a elements, some through b: would a group for each leave units
+ * without one, and none keep it?  Lowering cuts long rows into blocks where all is as long. */
 /* a choice: either is right */
 static bool leaves_units(const tn__fuse *f, double rows, double a, double b) {
   const tn__target *t = &f->dev->target;
-  return a > 0 && b > 0 && a != b && t->group && f->c->mode != TN_MODE_STRICT && 2 * rows <= (double)t->units &&
+  return a > 1 && b > 1 && a != b && t->group && f->c->mode != TN_MODE_STRICT && 2 * rows <= (double)t->units &&
          !tn__row_is_kept(t, fmax(a, b));
 }
 
@@ -464,7 +463,7 @@ static bool fits(tn__fuse *f, tn_node *n, const tn__demand *d) {
   for (uint32_t i = 0; i < g->chain.n; i++)
     if ((g->chain.v[i] & set) != set && (g->chain.v[i] & set) != g->chain.v[i]) return false;
   double rows = extents(env, set);
-  if (leaves_units(f, rows, g->terms, terms_of(n))) return false;
+  if (leaves_units(f, rows, fmax(g->terms, extents(env, ~set)), terms_of(n))) return false;
   if (g->few || (rows < MIN_PARALLEL && !is_small(d, outs))) return are_even_rows(f, n, d, set);
   return is_small(d, outs) || n->op == OP_CONTRACT || tn__rows_suffice(&f->dev->target, rows, terms_of(n));
 }
@@ -699,7 +698,7 @@ static tn_node *open_outputs(tn__fuse *f, tn_node *n, tn_node *const *size, tn_n
   uint32_t nr = 0;
   for (uint32_t i = 0; i < n->rank; i++) {
     uint32_t a = tn__info_of(f, n)->axis[i];
-    idx[a] = tn__is_int_const(size[a], 1) ? tn__int(f->c, 0) : tn__range(f->c, size[a], AX_LOOP, ROLE_OUTPUT, nr);
+    idx[a] = tn__is_int_const(size[a], 1) ? tn__int(f->c, 0) : tn__range(f->c, size[a], AX_LOOP, ROLE_OUTPUT, i);
     if (idx[a]->op == OP_RANGE) r[nr++] = idx[a];
   }
   return tn__list(f->c, r, nr);

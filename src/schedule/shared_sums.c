@@ -316,12 +316,16 @@ static bool add_sum(const search *q, group *g, tn_node *n) {
   return true;
 }
 
-/* Would they be read for more than once?  Not those over the same axes of which none is made of another. */
+/* Would several of those whose rows no group keeps go through everything one after the other?  Not those over the same
+ * axes of which none is made of another. */
 /* a choice: no is right */
 static bool is_worth_it(const search *q, const group *g) {
   for (uint32_t i = 0; i < g->n; i++)
-    for (uint32_t k = 0; k < g->n; k++)
-      if (g->v[i].along != g->v[k].along || is_made_of(q, g->v[i].sum->src[0], g->v[k].sum)) return true;
+    for (uint32_t k = 0; k < g->n; k++) {
+      const one_sum *a = &g->v[i], *b = &g->v[k];
+      if (is_kept(q, a->sum) || is_kept(q, b->sum)) continue;
+      if (a->along != b->along || is_made_of(q, a->sum->src[0], b->sum)) return true;
+    }
   return false;
 }
 
@@ -394,8 +398,8 @@ static tn_node *value_of(tn_ctx *c, const group *g, const term *t, const replace
   int64_t axes[TN_MAX_RANK];
   uint32_t n = list_axes(g->together, axes);
   tn__dims own = dims_of(c, &g->space, all_of(&g->space) & ~g->together);
-  tn_node *v = tn__op1(c, OP_CONTIG, tn__reduce(c, OP_SUM, product_of(c, g, t), axes, n));
-  v = tn__reshape(c, v, own.d, own.rank);
+  tn_node *v = tn__reduce(c, OP_SUM, product_of(c, g, t), axes, n);
+  v = tn__op1(c, OP_CONTIG, tn__reshape(c, v, own.d, own.rank));
   for (uint32_t i = 0; i < t->n; i++) {
     if (!stands_behind(&t->v[i], g->together)) continue;
     tn_node *x = tn__substitute(c, narrowed(c, g, t->v[i].x), r->old, r->by, r->n);
@@ -427,6 +431,8 @@ static tn_node *replace(const search *q, tn_node *sink, const group *g) {
   return tn__substitute(q->c, sink, r.old, r.by, r.n);
 }
 
+static tn_node *moved(tn_node *x) { return x->op == OP_RESHAPE ? x->src[0] : x; }
+
 /* Notes the level of each node, and which sums are stored as they stand. */
 static void survey(search *q, tn_node *sink) {
   q->all = (tn__nodes){0};
@@ -439,7 +445,7 @@ static void survey(search *q, tn_node *sink) {
     for (uint32_t s = 0; s < n->nsrc; s++) {
       uint32_t below = level_of(q, n->src[s]);
       if (below > level) level = below;
-      if (n->op == OP_CONTIG) tn__map_putp(&q->stored, n->src[s], n->src[s]);
+      if (n->op == OP_CONTIG) tn__map_putp(&q->stored, moved(n->src[s]), n);
     }
     level += is_large(q, n);
     if (level) tn__map_put(&q->level, (uint64_t)(uintptr_t)n, level);
