@@ -438,6 +438,15 @@ static bool leaves_units(const tn__fuse *f, double rows, double a, double b) {
          !tn__row_is_kept(t, fmax(a, b));
 }
 
+/* The most that a kernel goes through for a row, where the loops around a reduction have so many turns: those of others
+ * below which it stands go through the same row again and again. */
+/* a choice: either is right */
+static double row_of(const tn__seed *g, double turns) {
+  double once = turns;
+  while (g->longest > 1 && once > g->longest) once /= g->longest;
+  return fmax(g->longest, once == g->longest ? once : turns);
+}
+
 /* n computed at d: each element once, and nested under loops that the kernel can put outermost. */
 /* a choice: no is right */
 static bool fits(tn__fuse *f, tn_node *n, const tn__demand *d) {
@@ -463,7 +472,7 @@ static bool fits(tn__fuse *f, tn_node *n, const tn__demand *d) {
   for (uint32_t i = 0; i < g->chain.n; i++)
     if ((g->chain.v[i] & set) != set && (g->chain.v[i] & set) != g->chain.v[i]) return false;
   double rows = extents(env, set);
-  if (!is_small(d, outs) && leaves_units(f, rows, fmax(g->longest, extents(env, ~set)), terms_of(n))) return false;
+  if (leaves_units(f, rows, row_of(g, extents(env, ~set)), terms_of(n))) return false;
   if (g->few || (rows < MIN_PARALLEL && !is_small(d, outs))) return are_even_rows(f, n, d, set);
   return is_small(d, outs) || n->op == OP_CONTRACT || tn__rows_suffice(&f->dev->target, rows, terms_of(n));
 }
