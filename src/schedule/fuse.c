@@ -1110,16 +1110,17 @@ static void join_readers(tn__fuse *f, tn__depends *d, kernels *readers, int a, i
   double volume = extents(g->env, ~0u);
   for (uint32_t i = 0; i < d->loads.v[a].n; i++) { /* more, once it has taken in another */
     uint32_t at = d->loads.v[a].v[i];
+    const tn_node *shared = f->order.v[at];
     kernels *r = &readers[at];
-    if (tn__numel_guess(f->order.v[at]) < volume) continue;
+    if (tn__numel_guess(shared) < volume) continue;
     uint32_t first = tidy(f, r);
-    mark_some(f, d, r, first, a, f->order.v[at]);
+    mark_some(f, d, r, first, a, shared);
     for (uint32_t j = first; j < r->n; j++) {
       int b = r->v[j];
-      if (b == a || !f->seeds.v[b].roots.n || !may_join(f, a, b, f->order.v[at]) || tn__depends_marked(d, a, b)) continue;
+      if (b == a || !f->seeds.v[b].roots.n || !may_join(f, a, b, shared) || tn__depends_marked(d, a, b)) continue;
       join(f, d, a, b);
       now[b] = a;
-      mark_some(f, d, r, j + 1, a, f->order.v[at]);
+      mark_some(f, d, r, j + 1, a, shared);
     }
     if (!r->n || r->v[r->n - 1] != a) tn__vec_push(f->a, r, a);
   }

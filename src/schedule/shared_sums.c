@@ -210,8 +210,8 @@ static bool is_rounded(const tn_node *x) {
 }
 
 /* What x is a sum of, one term if it is not to be taken apart */
-static bool add_terms(const search *q, const space *s, tn_node *x, uint32_t along, bool apart, bool negative, terms *out,
-                      int depth) {
+static bool add_terms(const search *q, const space *s, tn_node *x, uint32_t along, bool apart, bool negative,
+                      terms *out, int depth) {
   uint32_t first[TN_MAX_RANK + 1];
   if (depth < MAX_DEPTH && (x->op == OP_NEG || (x->op == OP_RESHAPE && axes_of(s, x->src[0], first))))
     return add_terms(q, s, x->src[0], along, apart, negative != (x->op == OP_NEG), out, depth + 1);
