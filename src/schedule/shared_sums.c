@@ -23,7 +23,7 @@ enum {
   MAX_FACTORS = 8, /* of a term */
   MAX_SUMS = 8,    /* made of the same ones */
   MAX_TRIES = 32,  /* sums that one is tried to be joined with */
-  MAX_DEPTH = 12,  /* operations between a sum and its factors */
+  MAX_DEPTH = 8,   /* operations between a sum and its factors, which are looked at one by one */
   STORED_SHARE = 4 /* what is stored of them, and read again, takes at most this part of a reading */
 };
 
