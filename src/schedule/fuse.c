@@ -429,6 +429,24 @@ static bool are_even_rows(const tn__fuse *f, const tn_node *n, const tn__demand 
          tn__launches_decide(t, extents(d->env, set) * terms);
 }
 
+/* Rows of which some of what a kernel does goes through a elements, some through b: would a group for each leave units
+ * without one, and none keep it?  Lowering cuts long rows into blocks where all is as long. */
+/* a choice: either is right */
+static bool leaves_units(const tn__fuse *f, double rows, double a, double b) {
+  const tn__target *t = &f->dev->target;
+  return a > 1 && b > 1 && a != b && t->group && f->c->mode != TN_MODE_STRICT && 2 * rows <= (double)t->units &&
+         !tn__row_is_kept(t, fmax(a, b));
+}
+
+/* The most that a kernel goes through for a row, where the loops around a reduction have so many turns: those of others
+ * below which it stands go through the same row again and again. */
+/* a choice: either is right */
+static double row_of(const tn__seed *g, double turns) {
+  double once = turns;
+  while (g->longest > 1 && once > g->longest) once /= g->longest;
+  return fmax(g->longest, once == g->longest ? once : turns);
+}
+
 /* n computed at d: each element once, and nested under loops that the kernel can put outermost. */
 /* a choice: no is right */
 static bool fits(tn__fuse *f, tn_node *n, const tn__demand *d) {
@@ -454,6 +472,7 @@ static bool fits(tn__fuse *f, tn_node *n, const tn__demand *d) {
   for (uint32_t i = 0; i < g->chain.n; i++)
     if ((g->chain.v[i] & set) != set && (g->chain.v[i] & set) != g->chain.v[i]) return false;
   double rows = extents(env, set);
+  if (leaves_units(f, rows, row_of(g, extents(env, ~set)), terms_of(n))) return false;
   if (g->few || (rows < MIN_PARALLEL && !is_small(d, outs))) return are_even_rows(f, n, d, set);
   return is_small(d, outs) || n->op == OP_CONTRACT || tn__rows_suffice(&f->dev->target, rows, terms_of(n));
 }
@@ -467,6 +486,7 @@ static void note_chain(tn__fuse *f, const tn_node *n, const tn__demand *d) {
   bool few = extents(d->env, set) < MIN_PARALLEL && !is_small(d, outs);
   g->few |= few && are_even_rows(f, n, d, set);
   g->terms = g->terms == 0 || g->terms == terms ? terms : UNEVEN;
+  g->longest = fmax(g->longest, terms);
   for (uint32_t i = 0; i < g->chain.n; i++)
     if (g->chain.v[i] == set) return;
   tn__vec_push(f->a, &g->chain, set);
@@ -1027,15 +1047,27 @@ void tn__fuse_decide(tn__fuse *f) {
 
 /* ---- kernels side by side ---- */
 
-/* By what they are; whether one needs the other is another question. */
+/* Does it reduce anything, or store it, under some of its output loops alone? */
+static bool nests(const tn__seed *g) {
+  uint32_t all = (uint32_t)((1ull << g->env->nsrc) - 1);
+  for (uint32_t i = 0; i < g->chain.n; i++)
+    if (g->chain.v[i] != all) return true;
+  return false;
+}
+
+/* By what they are, and how much it is that both read; whether one needs the other is another question. */
 /* a choice: no is right */
-static bool may_join(const tn__fuse *f, int a, int b) {
+static bool may_join(const tn__fuse *f, int a, int b, const tn_node *shared) {
+  const tn__target *t = &f->dev->target;
   const tn__seed *x = &f->seeds.v[a], *y = &f->seeds.v[b];
   if (x->env != y->env || x->roots.n + y->roots.n > TN__MAX_STORES || x->size + y->size > TN__MAX_KERNEL ||
       x->loops + y->loops > TN__MAX_LOOPS)
     return false;
   bool few = x->few || y->few;
-  if (!x->chain.n != !y->chain.n || (few && x->terms != y->terms)) return false;
+  bool alike = !x->chain.n == !y->chain.n, long_read = t->group && !tn__launches_decide(t, tn__numel_guess(shared));
+  if (!alike && (!long_read || nests(x) || nests(y))) return false;
+  if (few && x->terms != y->terms) return false;
+  if (x->chain.n && leaves_units(f, extents(x->env, x->chain.v[0]), x->longest, y->longest)) return false;
   for (uint32_t i = 0; i < x->chain.n; i++)
     for (uint32_t j = 0; j < y->chain.n; j++) {
       uint32_t s = x->chain.v[i] & y->chain.v[j];
@@ -1075,10 +1107,10 @@ static uint32_t tidy(const tn__fuse *f, kernels *k) {
 }
 
 /* Finds which of those from the first on kernel a needs, or is needed by. */
-static void mark_some(tn__fuse *f, tn__depends *d, const kernels *r, uint32_t first, int a) {
+static void mark_some(tn__fuse *f, tn__depends *d, const kernels *r, uint32_t first, int a, const tn_node *shared) {
   uint32_t from = d->place.v[a], to = from;
   for (uint32_t i = first; i < r->n; i++) {
-    if (!f->seeds.v[r->v[i]].roots.n || !may_join(f, a, r->v[i])) continue;
+    if (!f->seeds.v[r->v[i]].roots.n || !may_join(f, a, r->v[i], shared)) continue;
     uint32_t at = d->place.v[r->v[i]];
     if (at < from) from = at;
     if (at > to) to = at;
@@ -1094,16 +1126,17 @@ static void join_readers(tn__fuse *f, tn__depends *d, kernels *readers, int a, i
   double volume = extents(g->env, ~0u);
   for (uint32_t i = 0; i < d->loads.v[a].n; i++) { /* more, once it has taken in another */
     uint32_t at = d->loads.v[a].v[i];
+    const tn_node *shared = f->order.v[at];
     kernels *r = &readers[at];
-    if (tn__numel_guess(f->order.v[at]) < volume) continue;
+    if (tn__numel_guess(shared) < volume) continue;
     uint32_t first = tidy(f, r);
-    mark_some(f, d, r, first, a);
+    mark_some(f, d, r, first, a, shared);
     for (uint32_t j = first; j < r->n; j++) {
       int b = r->v[j];
-      if (b == a || !f->seeds.v[b].roots.n || !may_join(f, a, b) || tn__depends_marked(d, a, b)) continue;
+      if (b == a || !f->seeds.v[b].roots.n || !may_join(f, a, b, shared) || tn__depends_marked(d, a, b)) continue;
       join(f, d, a, b);
       now[b] = a;
-      mark_some(f, d, r, j + 1, a);
+      mark_some(f, d, r, j + 1, a, shared);
     }
     if (!r->n || r->v[r->n - 1] != a) tn__vec_push(f->a, r, a);
   }

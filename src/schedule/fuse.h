@@ -76,6 +76,7 @@ typedef struct tn__seed { /* a kernel in the making */
   /* sets of output ranges that reductions are nested under; ordered by inclusion in the end */
   tn__vec(uint32_t) chain;
   double terms;             /* of each of these; 0: there are none, less: of different numbers */
+  double longest;           /* the most terms of one of them */
   bool few;                 /* they are few rows that lowering is to cut: nothing may keep it from that */
   uint32_t size;            /* nodes inlined */
   uint32_t loops;           /* ranges, those of env among them */

@@ -33,8 +33,9 @@ static bool same_axes(const tn_node *a, const tn_node *b) {
   return same;
 }
 
-/* Is x spread along all the axes that n sums up? */
+/* Is x, or what it is made of alone (the mean, less its sign), spread along all the axes that n sums up? */
 static bool is_spread_along(const tn_node *x, const tn_node *n) {
+  while (tn__is_elementwise(x) && x->nsrc == 1) x = x->src[0];
   if (x->op != OP_EXPAND) return false;
   for (uint32_t i = 0; i < n->nint; i++)
     if (!tn__is_int_const(x->src[0]->dim[n->ints[i]], 1)) return false;

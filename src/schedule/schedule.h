@@ -76,6 +76,9 @@ bool tn__without_elements(const tn_node *n);
 /* moments.c: a pruned graph, and the same again, where sums of squares about means of rows that no group keeps read
  * these once. */
 tn_node *tn__schedule_moments(tn_ctx *c, tn_node *sink, const tn__target *t);
+/* shared_sums.c: a pruned graph, and the same again, where sums over and across rows that no group keeps are made of
+ * sums that one reading finds. */
+tn_node *tn__schedule_shared_sums(tn_ctx *c, tn_node *sink, const tn__target *t);
 /* scatter.c: a pruned graph, and the same again, where what is scattered is added up by many threads, on devices that
  * have them. */
 tn_node *tn__schedule_scatters(tn_ctx *c, tn_node *sink, const tn__target *t);
