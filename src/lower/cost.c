@@ -9,7 +9,7 @@
  *              the rate of whole lines, turned bf16 at 0.6)
  *   requests   lines that the units' accesses touch: an access of threads that run in step takes a turn for each line
  *   banks      turns of accesses to memory that groups share: one for each element of a bank
- *   work       instructions, as multiply-adds
+ *   work       instructions, of which a unit issues as many as multiply-adds
  *   starts     blocks, of which the device starts one after the other, wherever there is room
  *   waiting    groups side by side, as many as a unit has room for, each of which waits for memory where a loop has it
  *              wait, and for its threads where they meet, and does an instruction at a time
@@ -88,7 +88,8 @@ typedef struct look {
   tn__vec(loop) open;
   tn__vec(touch) touched;
   tn__map steps; /* what hangs on the turns of loops that are written out: which step, below */
-  double work, waiting; /* multiply-adds, of a block; cycles, of a block */
+  tn__map close; /* values that need not be computed to all bits: by shorter functions (near.c) */
+  double work, waiting; /* instructions of threads, of a block; cycles, of a block */
   bool alone;           /* all turns are one block's */
   bool asked;           /* what the block waits for first has been asked for */
   double banks;         /* turns of shared memory, of a block */
@@ -604,8 +605,11 @@ static bool is_of_block(const tn_node *n) {
   return element && element->op == OP_OR && element->src[1]->op == OP_CONST;
 }
 
-static double cost_of(const tn_node *n) {
-  return keeps_registers(n) ? 0 : tn__is_access(n) ? 2 : is_of_block(n) ? 1 : tn__ops[n->op].cost;
+static double cost_of(const look *l, const tn_node *n) {
+  return keeps_registers(n) ? 0
+         : tn__is_access(n) ? 2
+         : is_of_block(n)   ? 1
+                            : tn__instructions(n, tn__map_get(&l->close, (uintptr_t)n, NULL));
 }
 
 /* How an index hangs on loops that are written out: not; by sums of multiples; otherwise, so that it is worked out in
@@ -637,11 +641,11 @@ static double turns_written_out(const look *l) {
   return n;
 }
 
-/* Multiply-adds of all turns of an instruction.  In loops that are written out places are computed once: what each turn
- * adds to them stands in its instruction. */
+/* What is issued for all turns of an instruction.  In loops that are written out places are computed once: what each
+ * turn adds to them stands in its instruction. */
 static double work_at(look *l, tn_node *n) {
   const loop *o = unrolled_around(l);
-  double all = serial_turns(l) * warps_at_work(l) * LANES * cost_of(n);
+  double all = serial_turns(l) * warps_at_work(l) * LANES * cost_of(l, n);
   if (n->op == OP_SETACC) return all;
   if (n->dtype == TN__INDEX && !tn__is_access(n)) {
     uint64_t of = step_of(l, n);
@@ -654,6 +658,8 @@ static double work_at(look *l, tn_node *n) {
 
 static void look_at_all(look *l) {
   tn__map_init(&l->steps, l->a);
+  tn__map_init(&l->close, l->a);
+  tn__find_near(l->a, l->p, &l->close);
   for (uint32_t i = 0; i < l->p->n; i++) {
     tn_node *n = l->p->ins[i];
     bool access = tn__is_access(n);
@@ -692,7 +698,8 @@ static double part_time(tn__arena *a, const tn__kernel *k, const tn__part *p, co
             .clock = (double)t->rate / t->thread_lanes};
   l.resident = stage ? 1 : room_of(&l);
   look_at_all(&l);
-  double sectors = 0, near = 0, lines = 0, units = fmin(l.units, l.blocks),
+  /* a unit goes through whole blocks: some are done while others have one more */
+  double sectors = 0, near = 0, lines = 0, units = l.blocks / ceil(l.blocks / l.units),
          side = fmin(l.resident * l.units, l.blocks), common = 0;
   for (uint32_t i = 0; i < l.touched.n; i++)
     if (stays_in_unit(&l, &l.touched.v[i])) common += l.touched.v[i].of_group * t->sector;

@@ -927,7 +927,9 @@ static void give_to_threads(job *j, tn_node *local, int group) {
         &index, x,
         tn__node_make(c, &(tn__make){.op = OP_ADD, .dtype = TN__INDEX, .src = (tn_node *[]){start, lane}, .nsrc = 2}));
   }
-  if (slots_of(&first) > j->slots) { /* they stay in memory, but each element is one thread's there */
+  /* they stay in memory, but each element is one thread's there */
+  bool much = tn__is_much_text(&j->s.r, of_axis(&j->s.r, AX_UPCAST), (double)slots_of(&first));
+  if (slots_of(&first) > j->slots || much) {
     own_shared(j, local, TN__OWN_KEPT);
     return;
   }

@@ -82,6 +82,13 @@ tn__kernel *tn__stages(tn_ctx *c, tn__arena *a, tn__kernel *const *k, uint32_t n
 /* by_hand.c: a body that a user wrote, as the schedule might have made it; itself where the schedule has */
 tn_node *tn__by_hand(tn_ctx *c, tn__arena *a, tn_node *body, const tn__target *target);
 
+/* near.c: f32 values of a part that need not be computed to all bits, and functions of half floats; into `near` */
+void tn__find_near(tn__arena *a, const tn__part *p, tn__map *near);
+
+/* instructions.c: that a thread of a GPU issues for an instruction of a linear program that is neither an access nor of
+ * threads that meet; near: it may be a shorter function */
+double tn__instructions(const tn_node *n, bool near);
+
 /* cost.c: seconds that a kernel takes, as far as its form and the target tell; INFINITY: they do not */
 double tn__kernel_time(tn__arena *a, const tn__kernel *k, const tn__target *t);
 /* ... that a part of it takes as a stage of a block that is alone on the device; INFINITY: registers are too few */
@@ -147,6 +154,9 @@ uint64_t tn__own_of(const tn__ranges *r, const tn_node *n);
  * is given by loops that need them.  No loop may stand in its own set.  Those in `apart` are written once for each node
  * that closes them, and do not wait for each other. */
 void tn__loops_before(tn__arena *a, const tn__ranges *r, uint64_t apart, uint64_t *before);
+
+/* instructions.c: is what stands in these loops, written out so many times, more than GPUs keep at hand? */
+bool tn__is_much_text(const tn__ranges *r, uint64_t loops, double turns);
 
 /* ---- loops.c ---- */
 
@@ -308,6 +318,8 @@ tn_node *tn__hold_columns(tn__lowering *l, tn_node *part);
 int tn__row_threads(const tn__target *target, double columns);                  /* of a group that does so, */
 int64_t tn__groups_of_unit(const tn__target *target, double columns);           /* so many of them side by side, */
 int64_t tn__row_groups(const tn__target *target, double rows, double columns);  /* and in all */
+/* store_along.c: stores of elements in the loop of a sum that goes through them */
+tn_node *tn__store_along(tn__lowering *l, tn_node *body);
 /* equal_terms.c: without the loops of reductions whose terms are all the same along them */
 tn_node *tn__leave_equal_terms(tn__lowering *l, tn_node *body);
 /* unnest.c: maxima of maxima, and minima of minima, as one reduction */

@@ -314,6 +314,7 @@ tn_node *tn__optimise_loops(tn__lowering *l, tn_node *body) {
   if (l->target->group) {
     if (l->variant->team == 1 || l->variant->windows) body = tn__unnest(l, body);
     body = tn__unite_rows(l, body, &rows);
+    if (!rows) body = tn__store_along(l, body);
   }
   body = tn__order_loops(l, body);
   if (l->variant->windows < 2) body = tn__merge_loops(l, body); /* else lines of an image stay what windows go along */

@@ -408,15 +408,24 @@ static size_t room_for_rows(tn__lowering *lo, tn_node *body) {
   return left < target->kept ? left : target->kept;
 }
 
+/* The loops that are as long as the row */
+static uint64_t loops_of_row(const tn__ranges *r, const row *w) {
+  uint64_t set = 0;
+  for (uint32_t k = 0; k < r->n; k++)
+    if (r->range[k]->src[0] == w->range[0]->src[0]) set |= 1ull << k;
+  return set;
+}
+
 /* Groups stand across neighbouring rows only with what they keep in registers: is there room for one more row, beside
- * `rows` of at most `most` elements? */
+ * `rows` of at most `most` elements, and for the text of loops that are written out? */
 /* a choice: either is right */
-static bool keeps_in_registers(const tn__lowering *lo, const row *w, int rows, int64_t *most) {
+static bool keeps_in_registers(const tn__lowering *lo, const tn__ranges *r, const row *w, int rows, int64_t *most) {
   const tn__variant *v = lo->variant;
   int64_t length = w->range[0]->hi + 1;
   if (!lo->target->group || !v->across) return true;
   if (length > *most) *most = length;
-  return (*most + v->team - 1) / v->team <= tn__row_slots(lo, v->team, rows + 1);
+  int64_t each = (*most + v->team - 1) / v->team;
+  return each <= tn__row_slots(lo, v->team, rows + 1) && !tn__is_much_text(r, loops_of_row(r, w), (double)each);
 }
 
 tn_node *tn__keep_rows(tn__lowering *lo, tn_node *body) {
@@ -429,7 +438,7 @@ tn_node *tn__keep_rows(tn__lowering *lo, tn_node *body) {
     row w;
     tn__ranges_find(lo->c, lo->a, body, &r);
     describe(lo->a, &r, l);
-    if (!find_row(lo, room, &r, l, &w) || !keeps_in_registers(lo, &w, rows, &most)) break;
+    if (!find_row(lo, room, &r, l, &w) || !keeps_in_registers(lo, &r, &w, rows, &most)) break;
     tn_node *turn = sent_in(target, &r, &w, &sent);
     tn__sb_printf(&lo->note, " %s(%s)", turn ? "ahead" : "row", tn__ops[w.at[0]->op].text);
     room -= target->group ? row_bytes(w.at[0], w.range[0], w.lane) : 0;

@@ -1,5 +1,6 @@
 /* The printer of C-like languages: names, expressions, memory, and the unit.  Parts are printed by slices.c and
  * groups.c. */
+#include "lower/lower.h"
 #include "render/lanes.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -348,7 +349,12 @@ void tn__print_begin(tn__printer *p, uint32_t part) {
   p->nvalue = p->nloop = p->nacc = p->nrest = p->open.n = 0;
   tn__map_init(&p->name, &p->c->scratch);
   find_stored(p);
-  tn__print_find_approximate(p);
+  tn__map_init(&p->approximate, &p->c->scratch);
+  if (p->c->mode != TN_MODE_STRICT && p->d->approximate) tn__find_near(&p->c->scratch, p->part, &p->approximate);
+}
+
+bool tn__print_is_approximate(const tn__printer *p, const tn_node *n) {
+  return tn__map_get(&p->approximate, (uintptr_t)n, NULL);
 }
 
 void tn__render_unit(tn_ctx *c, tn__sb *out, const tn__dialect *d, tn__kernel *const *kernels, uint32_t n) {

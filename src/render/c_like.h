@@ -21,7 +21,7 @@ typedef struct tn__printer {
   tn__map name;   /* node -> its text */
   tn__map cells;  /* of a vector loop: values of half floats as they stand in memory -> their name */
   tn__map stored; /* value of a STORE -> the text of what it was before rounding, NULL if there is none */
-  tn__map approximate;   /* values that need not be computed to all bits of f32 */
+  tn__map approximate;   /* values that need not be computed to all bits of f32 (lower/near.c) */
   uint32_t nvalue, nloop, nacc;
   int depth;
   tn__vec(tn__open_loop) open;
@@ -54,7 +54,6 @@ typedef struct tn__printer {
   tn__map divisor; /* f32 that lanes divide by and all threads have: its reciprocal stands behind it */
 } tn__printer;
 
-void tn__print_find_approximate(tn__printer *p); /* approximate.c */
 bool tn__print_is_approximate(const tn__printer *p, const tn_node *n);
 
 const char *tn__print_format(tn__printer *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -55,7 +55,7 @@ struct tn__dialect {
   const char *to_bits[TN__KINDS];        /* $0: a value -> the unsigned integer of its width; empty: a cast does */
   const char *of_bits[TN__KINDS];
   const char *op[OP_COUNT][SP_COUNT];
-  /* by op: a shorter f32 function, right to 2^-16 (see approximate.c); NULL: the language has none */
+  /* by op: a shorter f32 function, right to 2^-16 (lower/near.c says where); NULL: the language has none */
   const char *const *approximate;
   const char *quotient; /* of f16, that is right once it is rounded; NULL: as of f32 */
   const char *mod_nonneg, *idiv_nonneg;  /* index division where dividend and divisor are known not to be negative */

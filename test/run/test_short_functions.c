@@ -1,4 +1,4 @@
-/* Where NVIDIA GPUs have shorter functions for half floats, and where they must not (render/approximate.c): by the
+/* Where NVIDIA GPUs have shorter functions for half floats, and where they must not (lower/near.c): by the
  * text of kernels. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -99,7 +99,7 @@ static double library_ulps(const tn_node *n) {
 /* Does it keep bf16 as f32 (lower/widen.c)? */
 static bool is_continuous(const tn_node *n) { return tn__ops[n->op].response >= RS_CONTINUOUS; }
 
-/* Functions that CUDA may compute to 2^-16 where nothing but bf16 or f16 comes of them (render/approximate.c). */
+/* Functions that CUDA may compute to 2^-16 where nothing but bf16 or f16 comes of them (lower/near.c). */
 static const bool near[OP_COUNT] = {
     [OP_EXP] = true,  [OP_EXP2] = true, [OP_EXPM1] = true, [OP_LOG] = true,   [OP_LOG2] = true,
     [OP_LOG10] = true, [OP_LOG1P] = true, [OP_SIN] = true,  [OP_COS] = true,   [OP_ATAN] = true,

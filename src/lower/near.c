@@ -1,9 +1,8 @@
 /* Which values need not be computed to all bits of f32: functions of bf16 and f16, which have 8 and 11 bits of the 24
  * and to which they are rounded at once; and those of f32 from which nothing comes but such values.  For them a
- * language may have shorter functions (dialect.h, `approximate`).  What of f32 jumps, is stored or turned into an
- * integer keeps every bit, and so does all that it is computed from, but through ops whose response is STABLE; in
- * mode strict, everything does. */
-#include "render/c_like.h"
+ * language may have shorter functions (render/dialect.h, `approximate`).  What of f32 jumps, is stored or turned into
+ * an integer keeps every bit, and so does all that it is computed from, but through ops whose response is STABLE. */
+#include "lower/lower.h"
 
 typedef struct search {
   tn__map precise; /* f32 values, accumulators and LOCALs */
@@ -41,22 +40,20 @@ static void visit(search *s, const tn_node *n) {
   }
 }
 
-void tn__print_find_approximate(tn__printer *p) {
-  search s = {.changed = true};
-  tn__map_init(&p->approximate, &p->c->scratch);
-  if (p->c->mode == TN_MODE_STRICT || !p->d->approximate) return;
-  tn__map_init(&s.precise, &p->c->scratch);
+static bool is_half(const tn_node *n) { return n->dtype == TN_BF16 || n->dtype == TN_F16; }
+
+void tn__find_near(tn__arena *a, const tn__part *p, tn__map *near) {
+  search s = {0};
+  for (uint32_t i = 0; i < p->n && !s.changed; i++) s.changed = is_half(p->ins[i]);
+  if (!s.changed) return; /* f32 alone keep every bit */
+  tn__map_init(&s.precise, a);
   while (s.changed) { /* values come back through LOCALs and accumulators */
     s.changed = false;
-    for (uint32_t i = p->part->n; i && i--;) visit(&s, p->part->ins[i]);
+    for (uint32_t i = p->n; i && i--;) visit(&s, p->ins[i]);
   }
-  for (uint32_t i = 0; i < p->part->n; i++) {
-    const tn_node *n = p->part->ins[i];
-    bool half = n->dtype == TN_BF16 || n->dtype == TN_F16, function = tn__ops[n->op].rounding == RN_LIBRARY;
-    if (half ? function : n->dtype == TN_F32 && !is_precise(&s, n)) tn__map_put(&p->approximate, (uintptr_t)n, 1);
+  for (uint32_t i = 0; i < p->n; i++) {
+    const tn_node *n = p->ins[i];
+    bool function = tn__ops[n->op].rounding == RN_LIBRARY;
+    if (is_half(n) ? function : n->dtype == TN_F32 && !is_precise(&s, n)) tn__map_put(near, (uintptr_t)n, 1);
   }
-}
-
-bool tn__print_is_approximate(const tn__printer *p, const tn_node *n) {
-  return tn__map_get(&p->approximate, (uintptr_t)n, NULL);
 }

@@ -1,0 +1,41 @@
+/* How many instructions a thread of a GPU issues for one of a linear program.  What ops.def says counts the arithmetic
+ * of a processor's vectors; a GPU's scalar text also chooses between ranges, scales and rounds by instructions of its
+ * own.  Read in SASS of CUDA 13 for sm_90, along the way that ordinary arguments take: what is f32, and what may be a
+ * shorter function (near.c; ir/near_cuda.inc). */
+#include "lower/lower.h"
+
+enum { MUCH_TEXT = 8192 /* instructions, of 16 bytes each: as many as a unit keeps near */ };
+
+typedef struct text {
+  unsigned char exact, near; /* 0: as ops.def says; as it is exactly */
+} text;
+
+static const text of_op[OP_COUNT] = {
+    [OP_DIV] = {14, 11},   [OP_SQRT] = {11, 4},   [OP_CBRT] = {29, 0},   [OP_HYPOT] = {30, 0},  [OP_POW] = {100, 0},
+    [OP_EXP] = {18, 5},    [OP_EXP2] = {19, 4},   [OP_EXPM1] = {21, 17}, [OP_LOG] = {32, 14},   [OP_LOG2] = {30, 14},
+    [OP_LOG10] = {31, 15}, [OP_LOG1P] = {36, 14}, [OP_SIN] = {44, 30},   [OP_COS] = {42, 28},   [OP_TAN] = {55, 0},
+    [OP_ASIN] = {28, 0},   [OP_ACOS] = {32, 0},   [OP_ATAN] = {32, 26},  [OP_ATAN2] = {42, 36}, [OP_SINH] = {48, 19},
+    [OP_COSH] = {35, 12},  [OP_TANH] = {34, 14},  [OP_ASINH] = {52, 32}, [OP_ACOSH] = {60, 38}, [OP_ATANH] = {60, 26},
+    [OP_ERF] = {29, 0},    [OP_ERFC] = {75, 0},
+};
+
+/* By what all threads have, as a row's sum: its reciprocal is at hand (render/groups.c). */
+static const text prepared = {9, 2};
+
+/* a choice: either is right */
+double tn__instructions(const tn_node *n, bool near) {
+  const text *t = &of_op[n->op];
+  if (!t->exact || !tn__is_float(n->dtype)) return tn__ops[n->op].cost;
+  if (n->op == OP_DIV && (n->src[1]->op == OP_GETACC || n->src[1]->op == OP_CONST)) t = &prepared;
+  return near && t->near ? t->near : t->exact;
+}
+
+/* a choice: either is right */
+bool tn__is_much_text(const tn__ranges *r, uint64_t loops, double turns) {
+  double each = 0;
+  for (uint32_t i = 0; i < r->order.n; i++) {
+    const tn_node *n = r->order.v[i];
+    if (n->dtype != TN__INDEX && (tn__free_of(r, n) & loops)) each += tn__instructions(n, false);
+  }
+  return each * turns > MUCH_TEXT;
+}
