@@ -14,7 +14,7 @@
  * So all is stored by one thread at a time, in the order of the terms, and nobody adds at once.  Counts of several keys
  * stand in one word, which is as quick to add to as one of them.
  *
- * Step noted: tables(a,TxN): the terms of loop a by T threads, N of each. */
+ * Step noted: tally(a,b,TxN): the terms of loop b, for the turns of loop a, by T threads, N of each. */
 #include "ir/build.h"
 #include "ir/eval.h"
 #include "lower/lower.h"
@@ -22,7 +22,10 @@
 
 enum { PART_BITS = 64 / TN__TALLY_PARTS };
 
-enum { SIDE_BY_SIDE = 4 /* elements that a thread loads or stores at once, where all go along memory */ };
+enum {
+  SIDE_BY_SIDE = 4, /* elements that a thread loads or stores at once, where all go along memory */
+  WORD_BYTES = 4    /* of larger ones compilers load but what the key is made of: then lanes lie closest */
+};
 
 typedef struct tables {
   tn__lowering *l;
@@ -87,25 +90,38 @@ static tn_node *term_at(tables *s, tn_node *thread, tn_node *by) {
   return tn__add(s->c, tn__mul(s->c, thread, tn__int(s->c, s->own)), by);
 }
 
-/* All terms by a group's threads, some neighbours each, as they lie in memory */
+/* All terms by a group's threads, so many neighbours each, as they lie in memory */
 typedef struct whole {
   tn_node *own[3], *at; /* threads; turns of all of them; neighbours */
+  uint32_t n;           /* of these loops */
 } whole;
 
-static whole all_terms(tables *s) {
-  int64_t turn = s->threads * SIDE_BY_SIDE;
-  whole w = {{lanes(s, s->threads), unrolled(s, s->own / SIDE_BY_SIDE), unrolled(s, SIDE_BY_SIDE)}, NULL};
-  tn_node *first = tn__mul(s->c, w.own[1], tn__int(s->c, turn));
-  tn_node *own = tn__mul(s->c, w.own[0], tn__int(s->c, SIDE_BY_SIDE));
-  w.at = tn__add(s->c, tn__add(s->c, first, own), w.own[2]);
+static whole all_terms(tables *s, int64_t each) {
+  whole w = {{lanes(s, s->threads), unrolled(s, s->own / each)}, .n = 2};
+  tn_node *first = tn__mul(s->c, w.own[1], tn__int(s->c, s->threads * each));
+  w.at = tn__add(s->c, first, tn__mul(s->c, w.own[0], tn__int(s->c, each)));
+  if (each == 1) return w;
+  w.own[w.n++] = unrolled(s, each);
+  w.at = tn__add(s->c, w.at, w.own[2]);
   return w;
 }
 
+/* Bytes of what a key is made of: of the widest element that is loaded for it */
+/* a choice: any is right */
+static size_t bytes_of(tables *s, tn_node *key) {
+  tn__nodes all = {0};
+  size_t most = 1;
+  tn__topo(s->l->a, &key, 1, &all);
+  for (uint32_t i = 0; i < all.n; i++)
+    if (all.v[i]->op == OP_LOAD && tn__size_of(all.v[i]->dtype) > most) most = tn__size_of(all.v[i]->dtype);
+  return most;
+}
+
 static void load_keys(tables *s) {
-  whole w = all_terms(s);
+  whole w = all_terms(s, bytes_of(s, s->of->key) < WORD_BYTES ? SIDE_BY_SIDE : 1);
   tn_node *term = s->of->term, *key = tn__substitute(s->c, s->of->key, &term, &w.at, 1);
   key = tn__cast(s->c, tn__simplify_accesses(s->c, s->l->a, key), TN_U8);
-  s->keys = tn__filled(s->c, scratch(s, TN_U8, s->threads * s->own), w.at, key, w.own, 3);
+  s->keys = tn__filled(s->c, scratch(s, TN_U8, s->threads * s->own), w.at, key, w.own, w.n);
 }
 
 static tn_node *key_at(tables *s, tn_node *term) {
@@ -181,12 +197,12 @@ static tn_node *upto_each(tables *s) {
 
 static tn_node *by_own_key(tables *s, tn_node *body) {
   int dtype = s->of->sum->dtype;
-  whole w = all_terms(s);
+  whole w = all_terms(s, SIDE_BY_SIDE);
   tn_node *count = tn__cast(s->c, load(s, upto_each(s), w.at), dtype);
   if (s->of->beside) count = tn__sub(s->c, count, number(s, dtype, 1));
   tn_node *with = s->of->with, *own = tn__cast(s->c, load(s, s->keys, s->of->turn), with->dtype);
   body = tn__substitute(s->c, body, &with, &own, 1); /* what else is made of it, too */
-  return with_turns(s, body, w.at, w.own, 3, count);
+  return with_turns(s, body, w.at, w.own, w.n, count);
 }
 
 static tn_node *by_number(tables *s, tn_node *body) {
@@ -210,7 +226,8 @@ tn_node *tn__tally_in_group(tn__lowering *l, tn_node *body, const tn__key_count 
   s.own = (of->term->hi + 1) / s.threads;
   s.words = of->keys / TN__TALLY_PARTS;
   load_keys(&s);
-  tn__sb_printf(&l->note, " tables(%lld,%lldx%lld)", tn__id_of(of->term), (long long)s.threads, (long long)s.own);
+  tn__sb_printf(&l->note, " tally(%lld,%lld,%lldx%lld)", tn__id_of(of->turn), tn__id_of(of->term),
+                (long long)s.threads, (long long)s.own);
   l->threads = (int)s.threads;
   return of->by_number ? by_number(&s, body) : by_own_key(&s, body);
 }
