@@ -14,7 +14,7 @@
  * So all is stored by one thread at a time, in the order of the terms, and nobody adds at once.  Counts of several keys
  * stand in one word, which is as quick to add to as one of them.
  *
- * Step noted: tally(a,b,TxN): the terms of loop b, for the turns of loop a, by T threads, N of each. */
+ * Step noted: tally(a,b) by(TxN): the terms of loop b, for the turns of loop a, by T threads, N of each. */
 #include "ir/build.h"
 #include "ir/eval.h"
 #include "lower/lower.h"
@@ -226,7 +226,7 @@ tn_node *tn__tally_in_group(tn__lowering *l, tn_node *body, const tn__key_count 
   s.own = (of->term->hi + 1) / s.threads;
   s.words = of->keys / TN__TALLY_PARTS;
   load_keys(&s);
-  tn__sb_printf(&l->note, " tally(%lld,%lld,%lldx%lld)", tn__id_of(of->turn), tn__id_of(of->term),
+  tn__sb_printf(&l->note, " tally(%lld,%lld) by(%lldx%lld)", tn__id_of(of->turn), tn__id_of(of->term),
                 (long long)s.threads, (long long)s.own);
   l->threads = (int)s.threads;
   return of->by_number ? by_number(&s, body) : by_own_key(&s, body);
