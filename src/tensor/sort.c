@@ -8,11 +8,11 @@
  *
  * Where a block has no table of counts, it has as many elements as there are digits, so that there are as many counts
  * as elements, and in it each element asks all others: long digits make few passes of much work.  On devices of groups
- * a block is a group's, whose threads have a table each (lower/group_tally.c).  Where it has no room for these, or sizes
- * are not known, counts may be parts of words: the sum of (1 << 4 d) over digits d is all counts of a few elements at
- * once, what runs along a thread's neighbours (lower/running.c) says how many of its digit come before each, and wider
- * parts say so of a block.  There rows are also sorted by merges (tensor/merge.c), which are fewer kernels.  Which way
- * is taken has no influence on the result. */
+ * a block is a group's, whose threads have a table each (lower/group_tally.c).  Where there is no room for these, or
+ * sizes are not known, counts may be parts of words: the sum of (1 << 4 d) over digits d is all counts of a few
+ * elements at once, what runs along a thread's neighbours (lower/running.c) says how many of its digit come before
+ * each, and wider parts say so of a block.  There rows are also sorted by merges (tensor/merge.c), which are fewer
+ * kernels.  Which way is taken has no influence on the result. */
 #include "tensor/sort.h"
 #include "device/device.h"
 #include "tensor/first.h"
@@ -30,14 +30,15 @@ enum {
   WORD_LAUNCHES = 7,      /* kernels of a pass by words, */
   WORD_STEPS = 370,       /* multiply-adds in the time that an element is in it, of a cache, */
   WORD_FAR_STEPS = 740,   /* and of memory */
-  TABLE_LAUNCHES = 5,     /* kernels of a pass by a group's tables, */
+  TABLE_LAUNCHES = 8,     /* a pass by a group's tables takes five, and what threads wait for their own tables, */
   TABLE_BITS = 8,
   TABLE_GROUPS = 4,       /* at least so many groups for each unit, or shorter blocks, */
   LEAST_OWN = 16,         /* down to so many elements of a thread */
   ASK_FETCHES = 4 /* asking takes so long as fetching so many elements; where fetching is free: a multiply-add */
 };
 
-/* Merges are taken only where they are surely quicker: what passes take was measured, what searches take reckoned. */
+/* Merges are taken only where they are surely quicker than words, and tables where they surely are than merges: what
+ * the latter of each take was measured, what the others take reckoned. */
 static const double SURELY = 0.8;
 
 /* How a row is sorted: each element counts those before it in its row; or by digits of so many bits, in blocks of so
@@ -60,13 +61,13 @@ enum { WORD_BITS = 4, WORD_DIGITS = 1 << WORD_BITS, NEAR = 16, HALF = NEAR / 2, 
  * rows whose length is not known, or for none: their searches look at what lies behind the first elements. */
 typedef struct sizes {
   double rows, n;
-  bool tables, merges;
+  bool tables, merges, known;
 } sizes;
 
 static sizes sizes_of(const tn__target *t, const tn_node *x) {
   bool row = tn__is_const(x->dim[1]), all = row && tn__is_const(x->dim[0]);
   return (sizes){(double)x->dim[0]->hi, (double)x->dim[1]->hi, !t->group && !t->interprets && all,
-                 row && x->dim[0]->lo > 0};
+                 row && x->dim[0]->lo > 0, all};
 }
 
 static const tn__target *target_of(tn_ctx *c, const tn_node *x) {
@@ -110,21 +111,22 @@ static way way_to_sort(const tn__target *t, sizes of, int bits, bool numbered, d
   if (tn__is_far(t, rows * n, numbered ? bits + (int)log2(rows * n + 1) + 1 : bits)) steps = WORD_FAR_STEPS;
   double all = (bits + WORD_BITS - 1) / WORD_BITS * (WORD_LAUNCHES * launch + rows * n * steps);
   if (all < *work) *work = all, best = (way){.is = BY_WORDS, .bits = WORD_BITS, .block = NEAR};
-  int64_t block = of.merges ? table_block(t, of) : 0;
-  if (block) { /* what fills the last block is sorted, too */
-    double whole = ceil(n / (double)block) * (double)block;
-    all = (bits + TABLE_BITS - 1) / TABLE_BITS * (TABLE_LAUNCHES * launch + rows * whole * steps);
-    if (all < *work) *work = all, best = (way){.is = BY_TABLES, .bits = TABLE_BITS, .block = block};
+  if (of.merges) {
+    tn__merges merges = tn__best_merges(t, rows, n, bits, numbered, &merging);
+    if (merging < SURELY * *work) *work = merging, best = (way){.is = BY_MERGES, .merges = merges};
   }
-  if (!of.merges) return best;
-  tn__merges merges = tn__best_merges(t, rows, n, bits, numbered, &merging);
-  if (merging < SURELY * *work) *work = merging, best = (way){.is = BY_MERGES, .merges = merges};
+  int64_t block = of.known ? table_block(t, of) : 0;
+  if (!block) return best;
+  double whole = ceil(n / (double)block) * (double)block; /* what fills the last block is sorted, too */
+  all = (bits + TABLE_BITS - 1) / TABLE_BITS * (TABLE_LAUNCHES * launch + rows * whole * steps);
+  if (all < (best.is == BY_MERGES ? SURELY : 1) * *work)
+    *work = all, best = (way){.is = BY_TABLES, .bits = TABLE_BITS, .block = block};
   return best;
 }
 
 double tn__sort_work(const tn__target *t, double rows, double n, int bits) {
   double work;
-  way_to_sort(t, (sizes){rows, n, .merges = true}, bits, true, &work); /* of sizes that are bounds */
+  way_to_sort(t, (sizes){rows, n, .merges = true, .known = true}, bits, true, &work); /* of sizes that are bounds */
   return work;
 }
 
