@@ -334,9 +334,13 @@ static void replace(pass *p, tn_node *sum, tn_node *by, tn_node *turn) {
   p->body = tn__simplify_accesses(p->l->c, p->l->a, p->body);
 }
 
-/* May a group's threads count these terms? */
+/* May a group's threads count these terms?  They do nothing else: other sums would be worked out again for each. */
 /* a choice: no is right */
 static bool suits_tables(const pass *p, const chosen *x, const tn_node *key, int64_t keys) {
+  for (uint32_t i = 0; i < p->s.r.order.n; i++) {
+    const tn_node *n = p->s.r.order.v[i];
+    if ((n->op == OP_REDUCE && n != x->sum) || n->op == OP_RUNNING || n->op == OP_LOCAL) return false;
+  }
   return x->value == tn__const_num(p->l->c, x->sum->dtype, 1) && tn__is_int(x->sum->dtype) && key->lo >= 0 &&
          key->hi < keys && tn__has_tables(p->l, x->term, keys);
 }
