@@ -356,7 +356,8 @@ static bool count_in_group(pass *p, const tn__key_count *of) {
 static bool tally_by_number(pass *p, const chosen *x) {
   tally t;
   bool group = p->l->target->group;
-  if (!has_key(p, x, x->where, &t) || (group && !suits_tables(p, x, t.key, t.with->hi + 1))) return false;
+  if (!has_key(p, x, x->where, &t)) return false;
+  if (group && (t.with->hi >= LARGEST_TABLE || !suits_tables(p, x, t.key, t.with->hi + 1))) return false;
   if (cut_digit(p, t.with)) return true;
   if (t.with->op != OP_RANGE || tn__axis_of(t.with) != AX_LOOP || tn__role_of(t.with) != ROLE_OUTPUT) return false;
   if (!tn__is_const(t.with->src[0]) || t.with->hi >= LARGEST_TABLE || !hangs_on_outputs(p, x, t.with) ||

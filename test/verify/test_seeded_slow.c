@@ -79,14 +79,19 @@ static outputs tallied(tn_ctx *c) { /* by each group for itself first */
   tn_tensor *x = input(c, TN_I32, DIMS(66)), *i = input(c, TN_I32, DIMS(700)), *u = input(c, TN_I32, DIMS(700));
   return (outputs){{tn_index_add(x, 0, i, u)}};
 }
+static tn_tensor *keys_of(tn_ctx *c) {
+  return tn_cast(tn_logical_and(input(c, TN_BOOL, DIMS(256)), input(c, TN_BOOL, DIMS(256))), TN_U8);
+}
 static outputs ranked(tn_ctx *c) { /* by a group's threads, each with a table of its own */
-  tn_tensor *x = tn_logical_and(input(c, TN_BOOL, DIMS(1, 256)), input(c, TN_BOOL, DIMS(1, 256)));
-  tn_tensor *key = tn_contiguous(tn_cast(x, TN_U8)), *own = tn_reshape(tn_arange(c, TN_I32, 0, 256, 1), DIMS(256, 1)),
-            *term = tn_reshape(own, DIMS(1, 256));
-  tn_tensor *alike = tn_eq(tn_unsqueeze(key, 2), tn_unsqueeze(key, 1));
-  tn_tensor *rank = tn_sum(tn_cast(tn_logical_and(alike, tn_lt(term, own)), TN_I32), AXES(2), false);
-  tn_tensor *number = tn_reshape(tn_arange(c, TN_I32, 0, 4, 1), DIMS(4, 1));
-  return (outputs){{rank, tn_sum(tn_cast(tn_eq(tn_cast(key, TN_I32), number), TN_I32), AXES(1), false)}};
+  tn_tensor *key = keys_of(c), *at = tn_arange(c, TN_I32, 0, 256, 1);
+  tn_tensor *alike = tn_eq(tn_unsqueeze(key, 1), tn_unsqueeze(key, 0)),
+            *before = tn_lt(tn_unsqueeze(at, 0), tn_unsqueeze(at, 1));
+  return (outputs){{tn_sum(tn_cast(tn_logical_and(alike, before), TN_I32), AXES(1), false)}};
+}
+static outputs numbered(tn_ctx *c) { /* so, how many there are of each key */
+  tn_tensor *key = tn_cast(keys_of(c), TN_I32), *number = tn_arange(c, TN_I32, 0, 4, 1);
+  tn_tensor *is = tn_eq(tn_unsqueeze(key, 0), tn_unsqueeze(number, 1));
+  return (outputs){{tn_sum(tn_cast(is, TN_I32), AXES(1), false)}};
 }
 static outputs runs(tn_ctx *c) { /* of updates sorted by place, in blocks of blocks */
   tn_tensor *x = input(c, TN_F32, DIMS(300)), *i = input(c, TN_I32, DIMS(290)), *u = input(c, TN_F32, DIMS(290));
@@ -703,6 +708,7 @@ static const program programs[] = {
     {"runs", runs, "ref", GROUPS, false, false},
     {"tallied", tallied, "ref:opencl", PLAIN, false, true},
     {"ranked", ranked, "ref:sm_90", PLAIN, false, true},
+    {"numbered", numbered, "ref:sm_90", PLAIN, false, true},
     {"merged", merged, "ref:sm_90", PLAIN, false, false},
     {"spans", spans, "ref:sm_90", PLAIN, false, false},
     FORMED(softmax),
