@@ -129,6 +129,15 @@ int64_t tn__scan_columns(const tn__target *t, size_t size, int64_t columns) {
   return wide < 1 ? 1 : wide < columns ? wide : columns;
 }
 
+/* One for each word of a table: so many have enough terms on their way, and a unit has room for several groups. */
+/* a choice: no is right */
+int tn__tally_threads(const tn__target *t) {
+  int threads = TN__TALLY_KEYS / TN__TALLY_PARTS;
+  size_t table = (size_t)(threads + 1) * sizeof(uint64_t) +
+                 TN__TALLY_OWN * (sizeof(uint8_t) + sizeof(uint16_t)); /* keys, and counts up to each */
+  return threads <= t->group && (size_t)threads * table <= t->shared ? threads : 0;
+}
+
 /* a choice: either is right */
 double tn__target_launch_bytes(const tn__target *t) {
   return t->balance > 0 ? tn__target_launch_work(t) / (double)t->balance * sizeof(float) : 0;

@@ -87,6 +87,11 @@ static inline int64_t tn__scan_turns(const tn__target *t) { return (int64_t)t->g
 int64_t tn__scan_tile(const tn__target *t, size_t size);
 int64_t tn__scan_columns(const tn__target *t, size_t size, int64_t columns);
 
+/* Counts by a key of few values, each thread of a group with a table of its own: keys at most, how many of them have
+ * their counts in one word of 64 bits, and terms of a thread at most. */
+enum { TN__TALLY_KEYS = 256, TN__TALLY_PARTS = 4, TN__TALLY_OWN = 64 };
+int tn__tally_threads(const tn__target *t); /* of such a group; 0: there is no room */
+
 /* By plain loops: a thread computes as many elements as it may access at once, which share what it loads of one factor.
  * By tiles: they compute what is outside of the edges, too, begin and end, and fetch each factor once for a tile; an
  * element of a form that is cheaper counts as at least half a multiply-add.  So no form that takes less than plain

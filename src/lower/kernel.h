@@ -18,8 +18,9 @@
  *                                   of its lanes
  *   LOAD {buf, index, gate?}        buf: PARAM or LOCAL (AFTER is resolved).  Gate false: 0, memory untouched.
  *   STORE / STOREADD {buf, index, value, gate?}
- *                                   AX_ORDER ranges are the loops of a STOREADD whose turns may meet at one place; of
- *                                   integers that the target adds to at once (tn__adds_at_once) those of others, too
+ *                                   AX_ORDER ranges are the loops of a STOREADD whose turns may meet at one place, in
+ *                                   scratch memory AX_UNROLL ones, too; of integers that the target adds to at once
+ *                                   (tn__adds_at_once) those of all others
  *   every scalar op of group UNARY, BINARY, TERNARY, CAST
  *
  * Kernels for devices with work groups (part.group > 0) have the same form, read so: a group runs one iteration of the
@@ -193,6 +194,11 @@ static inline bool tn__adds_at_once(const tn__part *p, const tn_node *n) {
   int dt = n->src[0]->dtype;
   bool many = n->src[0]->op == OP_PARAM || tn__is_tallies(n->src[0]);
   return n->op == OP_STOREADD && many && tn__is_int(dt) && (p->adds & tn__size_of(dt));
+}
+
+/* Do its turns along this loop meet at a place in order?  A thread's neighbours add to scratch memory one by one. */
+static inline bool tn__adds_in_order(const tn_node *n, const tn_node *range) {
+  return n->op == OP_STOREADD && n->src[0]->op == OP_LOCAL && range->ints[RANGE_AXIS] == AX_UNROLL;
 }
 
 /* What is required so of a buffer, NULL: nothing */

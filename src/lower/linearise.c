@@ -104,7 +104,7 @@ static bool fuses(const lin *l, const tn_node *r) {
 /* A value that runs along a thread's neighbours is written out with them, in the loop of each who wants it, and begins
  * in front of them. */
 static bool runs_in_lane(const lin *l, const tn_node *n) {
-  return n->op == OP_RUNNING && n->nsrc == 2 && (l->unroll >> tn__range_at(&l->r, n->src[1]) & 1);
+  return n->op == OP_RUNNING && (l->unroll >> tn__range_at(&l->r, n->src[1]) & 1);
 }
 
 /* What has an accumulator that stands outside of all lanes: its value is combined with those of other turns. */
@@ -161,10 +161,10 @@ static void form_all(lin *l) {
     tn_node *n = l->r.order.v[i];
     if (n->op == OP_AFTER) {
       tn__map_putp(&l->form, n, form(l, n->src[0]));
+    } else if (n->op == OP_RUNNING && n->nsrc > 2) {
+      form_tallied(l, n);
     } else if (accumulates(l, n) || runs_in_lane(l, n)) {
       form_accumulated(l, n);
-    } else if (n->op == OP_RUNNING) {
-      form_tallied(l, n);
     } else if (n->op == OP_STORE || n->op == OP_STOREADD) {
       tn_node *s[4];
       uint32_t first;
@@ -395,7 +395,8 @@ static void write_lane(lin *l, tn_node *n, uint64_t inner) {
       continue;
     }
     const acc *own = runs_in_lane(l, t->n) ? tn__map_getp(&l->accs, t->n) : NULL;
-    if (own) emit(l, inner ? own->acc : own->set);
+    tn_node *part = !own ? NULL : inner ? own->acc : own->set; /* a table stands already */
+    if (part) emit(l, part);
     if (!(tn__free_of(&l->r, t->n) & inner)) emit(l, form(l, t->n));
     way.n--;
   }

@@ -252,6 +252,16 @@ typedef struct tn__run {
   bool back, beside;                  /* those from the turn's own on, not up to it; without its own */
 } tn__run;
 tn_node *tn__run_in_group(tn__lowering *l, tn_node *body, const tn__run *of);
+/* group_tally.c: counts of terms by key, by a group's threads with tables of their own */
+typedef struct tn__key_count {
+  tn_node *sum, *turn, *term, *key; /* the key of each term: 0 <= key < keys */
+  tn_node *with;                    /* what it is compared with */
+  tn_node *outer;                   /* the groups' loop; NULL: there is one group */
+  int64_t keys;
+  bool by_number, beside; /* of the turn's number, else of its own key, of those up to it; without its own */
+} tn__key_count;
+bool tn__has_tables(const tn__lowering *l, const tn_node *term, int64_t keys);
+tn_node *tn__tally_in_group(tn__lowering *l, tn_node *body, const tn__key_count *of);
 /* separate.c.  New loops for the nodes, in place of those of the set and of reductions inside of them: `to` for `from`,
  * of TN__MAX_RANGES at most; how many. */
 uint32_t tn__renew_loops(tn__lowering *l, const tn__ranges *r, tn_node *const *node, uint32_t n, uint64_t set,

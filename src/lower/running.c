@@ -9,6 +9,8 @@
  *                  table, which is filled before that loop
  *
  *   scan(i,TxN)    on devices of groups, of long loops: by all threads of a group (group_scan.c)
+ *   tally(i,j) by(TxN)  ... and of counts by a key, of the turn's number or its own: each thread has a table
+ *                  (group_tally.c)
  *
  * The order of additions stays, but where turns come in the opposite one, or threads add up each other's sums, and what
  * the others would add changes nothing: so results do, to the bit. */
@@ -332,11 +334,30 @@ static void replace(pass *p, tn_node *sum, tn_node *by, tn_node *turn) {
   p->body = tn__simplify_accesses(p->l->c, p->l->a, p->body);
 }
 
+/* May a group's threads count these terms?  They do nothing else: other sums would be worked out again for each. */
+/* a choice: no is right */
+static bool suits_tables(const pass *p, const chosen *x, const tn_node *key, int64_t keys) {
+  for (uint32_t i = 0; i < p->s.r.order.n; i++) {
+    const tn_node *n = p->s.r.order.v[i];
+    if ((n->op == OP_REDUCE && n != x->sum) || n->op == OP_RUNNING || n->op == OP_LOCAL) return false;
+  }
+  return x->value == tn__const_num(p->l->c, x->sum->dtype, 1) && tn__is_int(x->sum->dtype) && key->lo >= 0 &&
+         key->hi < keys && tn__has_tables(p->l, x->term, keys);
+}
+
+/* So they do. */
+static bool count_in_group(pass *p, const tn__key_count *of) {
+  p->body = tn__tally_in_group(p->l, p->body, of);
+  return true;
+}
+
 /* Sums of the terms whose key is the turn's number */
 /* a choice: no is right */
 static bool tally_by_number(pass *p, const chosen *x) {
   tally t;
+  bool group = p->l->target->group;
   if (!has_key(p, x, x->where, &t)) return false;
+  if (group && (t.with->hi >= LARGEST_TABLE || !suits_tables(p, x, t.key, t.with->hi + 1))) return false;
   if (cut_digit(p, t.with)) return true;
   if (t.with->op != OP_RANGE || tn__axis_of(t.with) != AX_LOOP || tn__role_of(t.with) != ROLE_OUTPUT) return false;
   if (!tn__is_const(t.with->src[0]) || t.with->hi >= LARGEST_TABLE || !hangs_on_outputs(p, x, t.with) ||
@@ -344,6 +365,10 @@ static bool tally_by_number(pass *p, const chosen *x) {
     return false;
   tn_node *outer;
   if (unite(p, t.with, &outer)) return true;
+  if (group)
+    return count_in_group(p, &(tn__key_count){.sum = x->sum, .turn = t.with, .term = x->term, .key = t.key,
+                                              .with = t.with, .outer = outer, .keys = t.with->hi + 1,
+                                              .by_number = true});
   t.keys = t.with->src[0];
   t.open = t.key->lo < 0 || t.key->hi > t.with->hi;
   tn__sb_printf(&p->l->note, " tally(%lld,%lld)", tn__id_of(t.with), tn__id_of(x->term));
@@ -370,13 +395,21 @@ static bool tally_by_key(pass *p, const chosen *x) {
   if (both->op != OP_AND) return false;
   int at = compares(p, x, both->src[0], &s) ? 1 : 0;
   if (!compares(p, x, both->src[!at], &s) || s.back || !has_key(p, x, both->src[at], &t)) return false;
+  int64_t values = TN__TALLY_PARTS;
+  while (values <= t.key->hi && values < TN__TALLY_KEYS) values *= 2;
+  bool group = p->l->target->group;
+  if (group && !suits_tables(p, x, t.key, values)) return false;
   if (cut_digit(p, s.turn)) return true;
   if (!is_turn(p, x, s.turn) || !is_own_key(p, x, &t, s.turn) || hangs_on(p, x->value, s.turn)) return false;
   if (t.key->lo < 0 || t.key->hi >= LARGEST_TABLE || !may_have_tables(p, x->sum, s.turn)) return false;
   if (s.beside && !tn__is_int(x->sum->dtype)) return false;
   if ((double)t.key->hi > KEYS_OF_TERM * tn__extent(x->term)) return false; /* a choice: either is right */
+  if (group && s.turn->hi != x->term->hi) return false;
   tn_node *outer;
   if (unite(p, s.turn, &outer)) return true;
+  if (group)
+    return count_in_group(p, &(tn__key_count){.sum = x->sum, .turn = s.turn, .term = x->term, .key = t.key,
+                                              .with = t.with, .outer = outer, .keys = values, .beside = s.beside});
   tn_ctx *c = p->l->c;
   tn_node *keys = tn__int(c, t.key->hi + 1), *term = x->term, *along = s.turn;
   tn_node *src[4] = {tn__substitute(c, x->value, &term, &along, 1), along,
@@ -438,7 +471,8 @@ static bool suits_group(const pass *p, const chosen *x) {
 static bool step(pass *p, tn_node *sum, bool by_group) {
   chosen x;
   if (!is_chosen(p, sum, &x)) return false;
-  if (p->l->target->group) return (by_group ? suits_group(p, &x) : suits_threads(p, &x)) && run(p, &x, by_group);
+  if (by_group) return (suits_group(p, &x) && run(p, &x, true)) || tallies(p, &x);
+  if (p->l->target->group) return suits_threads(p, &x) && run(p, &x, false);
   return run(p, &x, false) || tallies(p, &x);
 }
 
@@ -457,6 +491,6 @@ tn_node *tn__running(tn__lowering *l, tn_node *body) {
 
 tn_node *tn__running_by_group(tn__lowering *l, tn_node *body) {
   pass p = {.l = l, .body = body};
-  if (l->target->group) any_step(&p, true);
+  while (l->target->group && !l->threads && any_step(&p, true)) continue;
   return p.body;
 }

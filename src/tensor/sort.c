@@ -8,10 +8,11 @@
  *
  * Where a block has no table of counts, it has as many elements as there are digits, so that there are as many counts
  * as elements, and in it each element asks all others: long digits make few passes of much work.  On devices of groups
- * counts may also be parts of words: the sum of (1 << 4 d) over digits d is all counts of a few elements at once, what
- * runs along a thread's neighbours (lower/running.c) says how many of its digit come before each, and wider parts say
- * so of a block.  There rows are also sorted by merges (tensor/merge.c), which are fewer kernels.  Which way is taken
- * has no influence on the result. */
+ * a block is a group's, whose threads have a table each (lower/group_tally.c).  Where there is no room for these, or
+ * sizes are not known, counts may be parts of words: the sum of (1 << 4 d) over digits d is all counts of a few
+ * elements at once, what runs along a thread's neighbours (lower/running.c) says how many of its digit come before
+ * each, and wider parts say so of a block.  There rows are also sorted by merges (tensor/merge.c), which are fewer
+ * kernels.  Which way is taken has no influence on the result. */
 #include "tensor/sort.h"
 #include "device/device.h"
 #include "tensor/first.h"
@@ -29,20 +30,28 @@ enum {
   WORD_LAUNCHES = 7,      /* kernels of a pass by words, */
   WORD_STEPS = 370,       /* multiply-adds in the time that an element is in it, of a cache, */
   WORD_FAR_STEPS = 740,   /* and of memory */
+  TABLE_LAUNCHES = 8,     /* a pass by a group's tables takes five, and what threads wait for their own tables, */
+  TABLE_BITS = 8,
+  TABLE_GROUPS = 4,       /* at least so many groups for each unit, or shorter blocks, */
+  LEAST_OWN = 16,         /* down to so many elements of a thread */
   ASK_FETCHES = 4 /* asking takes so long as fetching so many elements; where fetching is free: a multiply-add */
 };
 
-/* Merges are taken only where they are surely quicker: what passes take was measured, what searches take reckoned. */
+/* Merges are taken only where they are surely quicker than words, and tables where they surely are than merges: what
+ * the latter of each take was measured, what the others take reckoned. */
 static const double SURELY = 0.8;
 
 /* How a row is sorted: each element counts those before it in its row; or by digits of so many bits, in blocks of so
- * many elements; or by words; or by merges. */
+ * many elements, by tables of each group's threads; or by words; or by merges. */
 typedef struct way {
-  enum { BY_COUNTING, BY_DIGITS, BY_WORDS, BY_MERGES } is;
+  enum { BY_COUNTING, BY_DIGITS, BY_TABLES, BY_WORDS, BY_MERGES } is;
   int bits;
   int64_t block;
   tn__merges merges;
 } way;
+
+/* ... does what goes from pass to pass say which element it is, too? */
+static bool goes_by_passes(way by) { return by.is == BY_TABLES || by.is == BY_WORDS; }
 
 /* Words of counts, each part for one of 16 digits: 4 bits for NEAR elements at a time, 8 bits for up to 255. */
 enum { WORD_BITS = 4, WORD_DIGITS = 1 << WORD_BITS, NEAR = 16, HALF = NEAR / 2, NEAR_OF_BLOCK = 8 };
@@ -52,13 +61,13 @@ enum { WORD_BITS = 4, WORD_DIGITS = 1 << WORD_BITS, NEAR = 16, HALF = NEAR / 2, 
  * rows whose length is not known, or for none: their searches look at what lies behind the first elements. */
 typedef struct sizes {
   double rows, n;
-  bool tables, merges;
+  bool tables, merges, known;
 } sizes;
 
 static sizes sizes_of(const tn__target *t, const tn_node *x) {
   bool row = tn__is_const(x->dim[1]), all = row && tn__is_const(x->dim[0]);
   return (sizes){(double)x->dim[0]->hi, (double)x->dim[1]->hi, !t->group && !t->interprets && all,
-                 row && x->dim[0]->lo > 0};
+                 row && x->dim[0]->lo > 0, all};
 }
 
 static const tn__target *target_of(tn_ctx *c, const tn_node *x) {
@@ -72,6 +81,14 @@ static double launch_work(const tn__target *t, bool tables) {
 double tn__sort_launch(const tn__target *t) { return launch_work(t, !t->group); }
 
 double tn__sort_ask(const tn__target *t) { return t->fetch > 0 ? ASK_FETCHES * (double)t->fetch : 1; }
+
+/* Elements of a block that a group sorts by its threads' tables; 0: it has none */
+/* a choice: any multiple of its threads is right */
+static int64_t table_block(const tn__target *t, sizes of) {
+  int64_t threads = tn__tally_threads(t), own = TN__TALLY_OWN;
+  while (own > LEAST_OWN && of.rows * ceil(of.n / (double)(threads * own)) < (double)t->units * TABLE_GROUPS) own /= 2;
+  return threads * own;
+}
 
 /* The quickest way.  numbered: it is asked which element stands at each place.  *work: what it takes. */
 /* a choice: either is right */
@@ -93,16 +110,23 @@ static way way_to_sort(const tn__target *t, sizes of, int bits, bool numbered, d
   double merging, steps = WORD_STEPS;
   if (tn__is_far(t, rows * n, numbered ? bits + (int)log2(rows * n + 1) + 1 : bits)) steps = WORD_FAR_STEPS;
   double all = (bits + WORD_BITS - 1) / WORD_BITS * (WORD_LAUNCHES * launch + rows * n * steps);
-  if (all < *work) *work = all, best = (way){.is = BY_WORDS};
-  if (!of.merges) return best;
-  tn__merges merges = tn__best_merges(t, rows, n, bits, numbered, &merging);
-  if (merging < SURELY * *work) *work = merging, best = (way){.is = BY_MERGES, .merges = merges};
+  if (all < *work) *work = all, best = (way){.is = BY_WORDS, .bits = WORD_BITS, .block = NEAR};
+  if (of.merges) {
+    tn__merges merges = tn__best_merges(t, rows, n, bits, numbered, &merging);
+    if (merging < SURELY * *work) *work = merging, best = (way){.is = BY_MERGES, .merges = merges};
+  }
+  int64_t block = of.known ? table_block(t, of) : 0;
+  if (!block) return best;
+  double whole = ceil(n / (double)block) * (double)block; /* what fills the last block is sorted, too */
+  all = (bits + TABLE_BITS - 1) / TABLE_BITS * (TABLE_LAUNCHES * launch + rows * whole * steps);
+  if (all < (best.is == BY_MERGES ? SURELY : 1) * *work)
+    *work = all, best = (way){.is = BY_TABLES, .bits = TABLE_BITS, .block = block};
   return best;
 }
 
 double tn__sort_work(const tn__target *t, double rows, double n, int bits) {
   double work;
-  way_to_sort(t, (sizes){rows, n, .merges = true}, bits, true, &work); /* of sizes that are bounds */
+  way_to_sort(t, (sizes){rows, n, .merges = true, .known = true}, bits, true, &work); /* of sizes that are bounds */
   return work;
 }
 
@@ -201,12 +225,19 @@ static tn_node *counted(tn_ctx *c, tn_node *key) {
   return tn__places_by_counting(c, key, i32(c, tn__place(c, &shape, 1)));
 }
 
+/* x as it is to stand in memory, for what asks for it: by a group's tables it is counted in a kernel of its own. */
+static tn_node *apart(tn_ctx *c, tn_node *x, way by) {
+  return by.is == BY_TABLES ? tn__op1(c, OP_CONTIG, x) : once_flat(c, x);
+}
+
 /* [R, n]: where the lowest digit sends each.  What fills the last block has the highest digit, or none. */
 static tn_node *places_by_digit(tn_ctx *c, tn_node *key, way by) {
   int64_t all = (int64_t)1 << by.bits;
   tn_node *n = key->dim[1], *size = tn__int(c, by.block);
   tn_node *digits = tn__cast(c, tn__op2_bits(c, OP_AND, key, (uint64_t)all - 1), TN_U8);
-  tn_node *rows = tn__op1(c, OP_NOT, tn__in_blocks(c, tn__op1(c, OP_NOT, digits), 1, by.block));
+  bool whole = by.is == BY_TABLES; /* the last block is filled already */
+  tn_node *rows = tn__in_blocks(c, whole ? digits : tn__op1(c, OP_NOT, digits), 1, by.block);
+  if (!whole) rows = tn__op1(c, OP_NOT, rows);
   tn__dims shape = tn__dims_of(rows); /* [R, blocks, size] */
   tn_node *block = shape.d[1];
   rows = once_flat(c, rows);
@@ -215,12 +246,12 @@ static tn_node *places_by_digit(tn_ctx *c, tn_node *key, way by) {
   tn__dims counts = {.rank = 4, .d = {shape.d[0], tn__int(c, all), block, size}};
   tn_node *each = tn__expand(c, tn__add_axis(c, rows, 1), counts.d);
   tn_node *hit = tn__op2(c, OP_EQ, i32(c, each), i32(c, tn__place(c, &counts, 1)));
-  tn_node *count = once_flat(c, tn__reduce(c, OP_SUM, i32(c, hit), &last, 1)); /* [R, digits, blocks] */
+  tn_node *count = apart(c, tn__reduce(c, OP_SUM, i32(c, hit), &last, 1), by); /* [R, digits, blocks] */
   bool few = tn__numel(c, key)->hi <= INT32_MAX && tn__numel(c, count)->hi <= INT32_MAX;
   int counter = few ? TN_I32 : TN_I64;
   tn_node *first = tn__merge_axes(c, tn__cast(c, count, counter), 1, 2);
   first = tn__scan(c, OP_SUM, first, 1, true); /* [R, digits * blocks] */
-  first = once_flat(c, first);
+  first = apart(c, first, by);
 
   tn__dims pairs = {.rank = 4, .d = {shape.d[0], block, size, size}};
   tn_node *own = tn__expand(c, tn__add_axis(c, rows, 3), pairs.d),
@@ -238,11 +269,11 @@ static tn_node *places_by_digit(tn_ctx *c, tn_node *key, way by) {
   return tn__first_of(c, tn__merge_axes(c, place, 1, 2), 1, n);
 }
 
-/* ---- by words of counts ---- */
+/* ---- by words of counts, or tables ---- */
 
 /* What goes from pass to pass: keys, and in the bits above them, where there is room, which element has each. */
 typedef struct load {
-  tn_node *key;    /* [R, n], n a multiple of NEAR; in the first pass the key alone */
+  tn_node *key;    /* [R, n], n a multiple of the block; in the first pass the key alone */
   tn_node *first;  /* ... and what goes on from there */
   int number_from; /* the bit at which it says which element it is */
   tn_node *order;  /* [R, n]: which element, where the key does not say so; NULL: nobody asks */
@@ -340,11 +371,12 @@ static tn_node *places_by_words(tn_ctx *c, tn_node *key, int counter) {
 }
 
 /* Sorted by all bits of the key.  Each digit in turn comes to be the lowest, so that passes are the same kernels. */
-static void sort_by_words(tn_ctx *c, load *x, int bits) {
+static void sort_by_passes(tn_ctx *c, load *x, int bits, way by) {
   int counter = tn__numel(c, x->key)->hi <= INT32_MAX ? TN_I32 : TN_I64, bit = 0;
-  for (; bit < bits; bit += WORD_BITS) {
-    tn_node *places = tn__places_of(c, places_by_words(c, x->key, counter), counter);
-    x->key = tn__placed(c, rotated(c, bit ? x->key : x->first, WORD_BITS), places);
+  for (; bit < bits; bit += by.bits) {
+    tn_node *in_row = by.is == BY_TABLES ? places_by_digit(c, x->key, by) : places_by_words(c, x->key, counter);
+    tn_node *places = tn__places_of(c, in_row, in_row->dtype);
+    x->key = tn__placed(c, rotated(c, bit ? x->key : x->first, by.bits), places);
     if (x->order) x->order = tn__placed(c, x->order, places);
   }
   int width = (int)tn__size_of(x->key->dtype) * 8;
@@ -358,14 +390,14 @@ int tn__bits_below(int64_t n) {
 }
 
 /* Keys of R rows, and the number of each element among all where `numbered`, as few bits as there is room for */
-static load load_of(tn_ctx *c, tn__keys k, bool numbered) {
+static load load_of(tn_ctx *c, tn__keys k, way by, bool numbered) {
   tn_node *count = tn__numel(c, k.of);
-  int key_bits = (k.bits + WORD_BITS - 1) / WORD_BITS * WORD_BITS; /* whole digits */
+  int key_bits = (k.bits + by.bits - 1) / by.bits * by.bits; /* whole digits */
   int all = key_bits + tn__bits_below(count->hi);
-  load x = {.key = tn__op1(c, OP_CONTIG, filled_up(c, k.of, NEAR))};
+  load x = {.key = tn__op1(c, OP_CONTIG, filled_up(c, k.of, by.block))};
   x.first = x.key;
   if (!numbered) return x;
-  tn_node *number = filled_up(c, tn__reshape(c, tn__iota(c, count), k.of->dim, 2), NEAR);
+  tn_node *number = filled_up(c, tn__reshape(c, tn__iota(c, count), k.of->dim, 2), by.block);
   if (all > 64) {
     x.order = tn__cast(c, number, count->hi <= INT32_MAX ? TN_I32 : TN_I64);
     return x;
@@ -377,10 +409,10 @@ static load load_of(tn_ctx *c, tn__keys k, bool numbered) {
   return x;
 }
 
-static tn_node *sorted_by_words(tn_ctx *c, tn__keys k, tn_node **sorted) {
+static tn_node *sorted_by_passes(tn_ctx *c, tn__keys k, way by, tn_node **sorted) {
   tn_node *n = k.of->dim[1];
-  load x = load_of(c, k, true);
-  sort_by_words(c, &x, k.bits);
+  load x = load_of(c, k, by, true);
+  sort_by_passes(c, &x, k.bits, by);
   tn_node *key = tn__first_of(c, x.key, 1, n);
   tn_node *of_key = x.order ? key : masked(c, key, ((uint64_t)1 << x.number_from) - 1);
   if (sorted) *sorted = tn__merge_axes(c, tn__cast(c, of_key, k.of->dtype), 0, 2);
@@ -423,9 +455,9 @@ tn_node *tn__sorted_integers(tn_ctx *c, tn_node *x, bool down) {
   tn__keys k = tn__keys_of(c, x, down);
   way by = way_of(c, x, &k, false);
   if (by.is == BY_MERGES) return integer_of(c, &k, sorted_by_merges(c, k, by.merges, NULL), x->dtype);
-  if (by.is != BY_WORDS) return NULL;
-  load l = load_of(c, k, false);
-  sort_by_words(c, &l, k.bits);
+  if (!goes_by_passes(by)) return NULL;
+  load l = load_of(c, k, by, false);
+  sort_by_passes(c, &l, k.bits, by);
   return integer_of(c, &k, tn__first_of(c, l.key, 1, x->dim[1]), x->dtype);
 }
 
@@ -453,9 +485,9 @@ tn_node *tn__sorted(tn_ctx *c, tn_node *x, bool down, tn_node **sorted) {
     if (sorted) *sorted = tn__merge_axes(c, tn__cast(c, key, k.of->dtype), 0, 2);
     return tn__places_of(c, order, tn__numel(c, x)->hi <= INT32_MAX ? TN_I32 : TN_I64);
   }
-  order = by.is == BY_WORDS ? sorted_by_words(c, k, sorted) : order_of(c, k, by);
+  order = goes_by_passes(by) ? sorted_by_passes(c, k, by, sorted) : order_of(c, k, by);
   order = tn__op1(c, OP_PERMUTATION, tn__merge_axes(c, tn__cast(c, order, TN_I64), 0, 2));
-  if (sorted && by.is != BY_WORDS) *sorted = tn__gather(c, tn__merge_axes(c, k.of, 0, 2), order);
+  if (sorted && !goes_by_passes(by)) *sorted = tn__gather(c, tn__merge_axes(c, k.of, 0, 2), order);
   return order;
 }
 

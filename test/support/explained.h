@@ -15,7 +15,7 @@ static inline void *explained(tn_options opt, const char *name, tn_tensor *(*mak
                               size_t *bytes) {
   void *out = NULL;
   opt.quiet = 1;
-  opt.verify = "strict";
+  if (!opt.verify) opt.verify = "strict";
   tn_ctx *c = tn_ctx_open(&opt);
   assert_non_null(c);
   tn_scope(c) {

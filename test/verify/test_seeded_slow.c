@@ -79,6 +79,20 @@ static outputs tallied(tn_ctx *c) { /* by each group for itself first */
   tn_tensor *x = input(c, TN_I32, DIMS(66)), *i = input(c, TN_I32, DIMS(700)), *u = input(c, TN_I32, DIMS(700));
   return (outputs){{tn_index_add(x, 0, i, u)}};
 }
+static tn_tensor *keys_of(tn_ctx *c) {
+  return tn_cast(tn_logical_and(input(c, TN_BOOL, DIMS(256)), input(c, TN_BOOL, DIMS(256))), TN_U8);
+}
+static outputs ranked(tn_ctx *c) { /* by a group's threads, each with a table of its own */
+  tn_tensor *key = keys_of(c), *at = tn_arange(c, TN_I32, 0, 256, 1);
+  tn_tensor *alike = tn_eq(tn_unsqueeze(key, 1), tn_unsqueeze(key, 0)),
+            *before = tn_lt(tn_unsqueeze(at, 0), tn_unsqueeze(at, 1));
+  return (outputs){{tn_sum(tn_cast(tn_logical_and(alike, before), TN_I32), AXES(1), false)}};
+}
+static outputs numbered(tn_ctx *c) { /* so, how many there are of each key */
+  tn_tensor *key = tn_cast(keys_of(c), TN_I32), *number = tn_arange(c, TN_I32, 0, 4, 1);
+  tn_tensor *is = tn_eq(tn_unsqueeze(key, 0), tn_unsqueeze(number, 1));
+  return (outputs){{tn_sum(tn_cast(is, TN_I32), AXES(1), false)}};
+}
 static outputs runs(tn_ctx *c) { /* of updates sorted by place, in blocks of blocks */
   tn_tensor *x = input(c, TN_F32, DIMS(300)), *i = input(c, TN_I32, DIMS(290)), *u = input(c, TN_F32, DIMS(290));
   tn_tensor *near = tn_mod(i, tn_full(c, TN_I32, NULL, 0, 5)); /* runs of many */
@@ -636,6 +650,12 @@ static const mutation mutations[] = {
     {"tally", "a place has the one before it", LOWERED, in_parts, local_back, "tally("},
     {"tally", "a share is 1 shorter", LOWERED, in_parts, lanes_shorter, "tally("},
     {"tally", "a barrier is lost", LOWERED, out_of_code, is_barrier, "tally("},
+    {"tables", "what is counted is not cleared", LOWERED, in_parts, local_unset, " by(64x"},
+    {"tables", "what is counted is overwritten", LOWERED, in_parts, add_as_store, " by(64x"},
+    {"tables", "a term has the count of the one before it", LOWERED, in_parts, local_back, " by(64x"},
+    {"tables", "the last thread's terms are lost", LOWERED, in_parts, lanes_shorter, " by(64x"},
+    {"tables", "a thread's table begins 1 before", LOWERED, in_parts, stride_off, " by(64x"},
+    {"tables", "a barrier is lost", LOWERED, out_of_code, is_barrier, " by(64x"},
     {"group", "a divisor is 1 less", LOWERED, in_parts, quotient_off, "flat("},
     {"group", "a modulus is 1 less", LOWERED, in_parts, remainder_off, "flat("},
     {"fold", "a kept sum is read 1 back", LOWERED, in_parts, local_back, "fold("},
@@ -687,6 +707,8 @@ static const program programs[] = {
     FORMED(sorted),
     {"runs", runs, "ref", GROUPS, false, false},
     {"tallied", tallied, "ref:opencl", PLAIN, false, true},
+    {"ranked", ranked, "ref:sm_90", PLAIN, false, true},
+    {"numbered", numbered, "ref:sm_90", PLAIN, false, true},
     {"merged", merged, "ref:sm_90", PLAIN, false, false},
     {"spans", spans, "ref:sm_90", PLAIN, false, false},
     FORMED(softmax),
