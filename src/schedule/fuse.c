@@ -179,6 +179,7 @@ static void inline_contract(tn__fuse *f, tn_node *n, tn__info *in, tn__demand *d
   uint32_t nb = (uint32_t)n->ints[0], nm = (uint32_t)n->ints[1], nn = (uint32_t)n->ints[2], nk = (uint32_t)n->ints[3];
   tn_node *const *o = d->idx->src, *ia[TN_MAX_RANK], *ib[TN_MAX_RANK];
   d->ranges = open_ranges(f, in, d, n->src[0]->dim + nb + nm, nk);
+  f->seeds.v[d->k].product = n; /* also where it is all that the kernel stores */
   for (uint32_t i = 0; i < nb; i++) ia[i] = ib[i] = o[i];
   for (uint32_t i = 0; i < nm; i++) ia[nb + i] = o[nb + i];
   for (uint32_t i = 0; i < nn; i++) ib[nb + i] = o[nb + nm + i];

@@ -160,6 +160,25 @@ static void counts(void **s) {
   assert_int_equal(bad, 0);
 }
 
+/* On a GPU what a product's rows are made of is computed once, whether anything is made of the product or not, and
+ * whether the sizes suit tiles or not: in the product's own kernel each thread would compute it for its columns. */
+static void rows_of_products(void **s) {
+  (void)s;
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .mode = TN_MODE_DEFAULT, .quiet = 1});
+  for (int i = 0; i < 8; i++) tn_scope(c) {
+    int64_t rows = i & 2 ? 37 : 301;
+    tn_tensor *x = input(c, DIMS(rows, 192)), *w = input(c, DIMS(192, i & 4 ? 64 : 576)), *y;
+    x = i & 1 ? tn_softmax(x, -1) : tn_layer_norm(x, 1, input(c, DIMS(192)), input(c, DIMS(192)), 1e-5);
+    y = tn_matmul(x, w);
+    for (int epilogue = 0; epilogue < 2; epilogue++, y = tn_add_scalar(y, 1)) {
+      tn_program_info info;
+      assert_int_equal(tn_get_info(&y, 1, &info), TN_OK);
+      if (info.kernels != 2) fail_msg("case %d: %d kernels", 2 * i + epilogue, info.kernels);
+    }
+  }
+  tn_ctx_close(c);
+}
+
 /* ---- golden text: what `tenet explain` prints, up to the generated source ---------------------------------------- */
 
 static char *read_file(const char *path) {
@@ -221,6 +240,6 @@ static void golden(void **s) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(counts), cmocka_unit_test(golden)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(counts), cmocka_unit_test(rows_of_products), cmocka_unit_test(golden)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
