@@ -438,13 +438,23 @@ bool tn__is_added_at_once(const tn__target *t, const tn_node *n) {
   return n->op == OP_SCATTER && tn__is_int(n->dtype) && (t->adds & tn__size_of(n->dtype)) && n->dim[0]->lo > 0;
 }
 
+/* Few places, at which additions would wait for each other.  Words go by each group in shared memory first
+ * (lower/tally.c); but if each place asks all updates, clearing the places is spared, which is quicker of some. */
+/* a choice: either is right */
+static bool waits(tn_ctx *c, const tn__target *t, const tn_node *n) {
+  double places = most(n->dim[0]), updates = most(tn__numel(c, n->src[1]));
+  bool tallied = places > 1 && n->rank == 1 && tn__size_of(n->dtype) == sizeof(int32_t);
+  double asked = asking_work(t, places, updates, 1);
+  return places <= FEW_PLACES && !(tallied && asked > ASK_LAUNCHES * tn__target_launch_guess(t));
+}
+
 static tn_node *first_serial(tn_ctx *c, const tn__target *t, tn_node *sink) {
   tn__nodes all = {0};
   tn__topo(&c->scratch, &sink, 1, &all);
   for (uint32_t i = 0; i < all.n; i++)
     if (all.v[i]->op == OP_SCATTER && !tn__is_placed(all.v[i]) && all.v[i]->src[1]->op != OP_DISTINCT &&
         !tn__is_counted(all.v[i]->dtype, all.v[i]->src[2]->dtype) &&
-        (!tn__is_added_at_once(t, all.v[i]) || all.v[i]->dim[0]->hi <= FEW_PLACES))
+        (!tn__is_added_at_once(t, all.v[i]) || waits(c, t, all.v[i])))
       return all.v[i];
   return NULL;
 }

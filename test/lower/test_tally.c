@@ -23,6 +23,9 @@ static const tally rows[] = {
     {"a share that begins earlier", "i32", 96, 6400, 1, 96, true},
     {"one share", "i32", 96, 800, 1, 96, true},
     {"too few for groups", "i32", 96, 700, 1, 96, false},
+    {"few places", "i32", 3, 40000, 1, 3, true},
+    {"few updates of few places", "i32", 3, 900, 1, 3, false},
+    {"one place", "i32", 1, 40000, 1, 1, false},
     {"of eight bytes", "i64", 65, 8192, 1, 65, false},
 };
 
