@@ -11,7 +11,8 @@ extern "C" {
 
 /* ---- Layers ------------------------------------------------------------------------------------------------------ */
 
-/* x w^T + b over the last axis: x [..., in], w [out, in], b [out] or NULL for none. */
+/* x w^T + b over the last axis: x [..., in], w [out, in], b [out] or NULL for none.  Numbers of one dtype, as of
+ * tn_matmul. */
 TN_API tn_tensor *tn_linear(tn_tensor *x, tn_tensor *w, tn_tensor *b);
 
 /* Height first, then width.  Zero means the default: stride 1 (pooling: the kernel's size), padding 0, dilation 1,

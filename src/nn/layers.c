@@ -8,13 +8,17 @@ enum { N_AXIS, C_AXIS, H_AXIS, W_AXIS, IMAGE_RANK };
 
 static const char *type(tn_ctx *c, const tn_node *x) { return tn__node_type(x, &c->scratch); }
 
-static void want_floats(tn_ctx *c, const tn__call *k) {
-  for (int i = 0; i < k->nin; i++) {
-    if (!tn__is_float(k->x[i]->dtype))
-      tn__fail(c, TN_EDTYPE, "needs floats, not %s: convert it with tn_cast", type(c, k->x[i]));
+static void want_one_dtype(tn_ctx *c, const tn__call *k) {
+  for (int i = 1; i < k->nin; i++)
     if (k->x[i]->dtype != k->x[0]->dtype)
       tn__fail(c, TN_EDTYPE, "%s and %s differ in dtype: convert one with tn_cast", type(c, k->x[0]), type(c, k->x[i]));
-  }
+}
+
+static void want_floats(tn_ctx *c, const tn__call *k) {
+  for (int i = 0; i < k->nin; i++)
+    if (!tn__is_float(k->x[i]->dtype))
+      tn__fail(c, TN_EDTYPE, "needs floats, not %s: convert it with tn_cast", type(c, k->x[i]));
+  want_one_dtype(c, k);
 }
 
 /* b, a vector along `axis` of x, added to x. */
@@ -41,7 +45,8 @@ static tn_tensor *layer(tn__call *k, tn_tensor *x, tn_tensor *w, tn_tensor *b) {
 
 static tn_node *linear(tn_ctx *c, tn__call *k) {
   tn_node *x = k->x[0], *w = k->x[1];
-  want_floats(c, k);
+  tn__want(c, x, TN__C_NUM);
+  want_one_dtype(c, k);
   if (w->rank != 2) tn__fail(c, TN_ESHAPE, "weight %s must have axes (out, in)", type(c, w));
   tn_node *inner = x->rank ? tn__size_common(c, x->dim[x->rank - 1], w->dim[1]) : NULL;
   if (!inner) tn__fail(c, TN_ESHAPE, "the last axis of %s is not the weight's %s second", type(c, x), type(c, w));

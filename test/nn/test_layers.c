@@ -212,6 +212,11 @@ static void linear_is_its_definition(void **state) {
     tn_tensor *tw = tensor(w, (tn_dim[]){4, 5}, 2), *tb = tensor(b, (tn_dim[]){4}, 1);
     check_values(tn_linear(tensor(x, (tn_dim[]){2, 3, 5}, 3), tw, tb), (tn_dim[]){2, 3, 4}, 3, want);
     check_values(tn_linear(tensor(x, (tn_dim[]){5}, 1), tw, tb), (tn_dim[]){4}, 1, want);
+    int32_t whole[4]; /* 1 x 5 ones times 4 x 5 twos, and one */
+    tn_tensor *ones = tn_ones(ctx, TN_I32, (tn_dim[]){5}, 1), *twos = tn_full(ctx, TN_I32, (tn_dim[]){4, 5}, 2, 2);
+    tn_tensor *y = tn_linear(ones, twos, tn_ones(ctx, TN_I32, (tn_dim[]){4}, 1));
+    assert_int_equal(tn_read(y, whole, sizeof whole), TN_OK);
+    for (int i = 0; i < 4; i++) assert_int_equal(whole[i], 11);
   }
   free(x), free(w), free(b);
 }
@@ -299,6 +304,8 @@ static void shapes_are_checked(void **state) {
     check_error(tn_avg_pool2d(row, 2, 2, NULL), TN_ESHAPE, "(N, C, H, W)");
     check_error(tn_linear(row, tn_zeros(ctx, TN_F32, (tn_dim[]){4, 6}, 2), NULL), TN_ESHAPE, "f32[4,6]");
     check_error(tn_linear(row, b, NULL), TN_ESHAPE, "(out, in)");
+    check_error(tn_linear(row, tn_zeros(ctx, TN_I32, (tn_dim[]){4, 7}, 2), NULL), TN_EDTYPE, "differ in dtype");
+    check_error(tn_linear(tn_cast(row, TN_BOOL), tn_zeros(ctx, TN_BOOL, (tn_dim[]){4, 7}, 2), NULL), TN_EDTYPE, "bool");
     /* a bias that could not be made is not the same as none */
     tn_tensor *w7 = tn_zeros(ctx, TN_F32, (tn_dim[]){4, 7}, 2);
     tn_tensor *failed = tn_add(row, b);

@@ -240,6 +240,7 @@ static void golden(void **s) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(counts), cmocka_unit_test(rows_of_products), cmocka_unit_test(golden)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(counts), cmocka_unit_test(rows_of_products),
+                                     cmocka_unit_test(golden)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
