@@ -368,7 +368,7 @@ static tn_node *product_of(tn_ctx *c, const group *g, const term *t) {
     if (!next) return all;
     last = next->serial;
     first = false;
-    while (often--) all = all ? tn__mul(c, all, next) : next;
+    for (; often; often--) all = all ? tn__mul(c, all, next) : next;
   }
 }
 
