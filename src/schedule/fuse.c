@@ -1087,6 +1087,7 @@ static void join(tn__fuse *f, tn__depends *d, int a, int b) {
   for (uint32_t i = 0; i < y->chain.n; i++) tn__vec_push(f->a, &x->chain, y->chain.v[i]);
   x->size += y->size;
   x->loops += y->loops - y->env->nsrc;
+  x->longest = fmax(x->longest, y->longest);
   y->roots.n = 0;
 }
 

@@ -443,7 +443,8 @@ bool tn__is_added_at_once(const tn__target *t, const tn_node *n) {
 /* a choice: either is right */
 static bool waits(tn_ctx *c, const tn__target *t, const tn_node *n) {
   double places = most(n->dim[0]), updates = most(tn__numel(c, n->src[1]));
-  bool tallied = places > 1 && n->rank == 1 && tn__size_of(n->dtype) == sizeof(int32_t);
+  bool tallied = c->mode != TN_MODE_STRICT && tn__is_const(tn__numel(c, n->src[1])) && tn__is_const(n->dim[0]) &&
+                 places > 1 && n->rank == 1 && tn__size_of(n->dtype) == sizeof(int32_t);
   double asked = asking_work(t, places, updates, 1);
   return places <= FEW_PLACES && !(tallied && asked > ASK_LAUNCHES * tn__target_launch_guess(t));
 }

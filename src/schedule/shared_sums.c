@@ -22,7 +22,8 @@ enum {
   MAX_TERMS = 4,   /* of a sum */
   MAX_FACTORS = 8, /* of a term */
   MAX_SUMS = 8,    /* made of the same ones */
-  MAX_TRIES = 32,  /* sums that one is tried to be joined with */
+  MAX_TRIES = 32,  /* sums that one is tried to be joined with, */
+  NEAR_LEVELS = 3, /* below which as many sums stand, but for so many */
   MAX_DEPTH = 8,   /* operations between a sum and its factors, which are looked at one by one */
   STORED_SHARE = 4 /* what is stored of them, and read again, takes at most this part of a reading */
 };
@@ -67,9 +68,10 @@ typedef struct group {
 typedef struct search {
   tn_ctx *c;
   const tn__target *t;
-  tn__nodes all;
-  tn__map level;  /* of each node, 0 where there is none: how many large sums stand below each other, it among them */
+  tn__nodes sums; /* the large ones */
+  tn__map level;  /* of each node of the graph: how many large sums stand below each other, it among them */
   tn__map stored; /* what is to be stored as it stands */
+  tn__map alone;  /* sums that nothing was found for */
 } search;
 
 /* ---- axes ---- */
@@ -268,12 +270,25 @@ static bool is_kept(const search *q, const tn_node *n) {
   return tn__row_is_kept(q->t, tn__numel_guess(n->src[0]) / tn__numel_guess(n));
 }
 
+/* What has fewer large sums below it is not looked at. */
 static bool is_made_of(const search *q, tn_node *x, const tn_node *sum) {
-  tn__nodes below = {0};
-  tn__topo(&q->c->scratch, &x, 1, &below);
-  for (uint32_t i = 0; i < below.n; i++)
-    if (below.v[i] == sum) return true;
-  return false;
+  tn__arena *a = &q->c->scratch;
+  tn__mark work = tn__arena_mark(a);
+  uint64_t least = level_of(q, sum), level;
+  tn__nodes todo = {0};
+  tn__map seen;
+  bool found = false;
+  tn__map_init(&seen, a);
+  tn__vec_push(a, &todo, x);
+  while (todo.n && !found) {
+    tn_node *y = todo.v[--todo.n];
+    found = y == sum;
+    if (tn__map_getp(&seen, y) || (tn__map_get(&q->level, (uint64_t)(uintptr_t)y, &level) && level < least)) continue;
+    tn__map_putp(&seen, y, y);
+    for (uint32_t i = 0; i < y->nsrc; i++) tn__vec_push(a, &todo, y->src[i]);
+  }
+  tn__arena_rewind(a, work);
+  return found;
 }
 
 /* Is anything that they add up together made of the sum? */
@@ -330,18 +345,22 @@ static bool is_worth_it(const search *q, const group *g) {
 }
 
 /* a choice: no is right */
-static bool find_group(const search *q, uint32_t at, group *g) {
-  tn_node *n = q->all.v[at];
+static bool are_near(const search *q, const tn_node *a, const tn_node *b) {
+  uint32_t x = level_of(q, a), y = level_of(q, b);
+  return x <= y + NEAR_LEVELS && y <= x + NEAR_LEVELS && tn__numel_guess(a->src[0]) == tn__numel_guess(b->src[0]);
+}
+
+/* a choice: no is right */
+static bool find_group(const search *q, tn_node *n, group *g) {
   int tries = 0;
   *g = (group){0};
-  if (!is_large(q, n) || is_kept(q, n) || tn__map_getp(&q->stored, n)) return false;
+  if (is_kept(q, n) || tn__map_getp(&q->stored, n)) return false;
   for (uint32_t i = 0; i < n->src[0]->rank; i++)
     if (size_of(n->src[0], i) > 1) g->space.size[g->space.rank++] = size_of(n->src[0], i);
   if (!add_sum(q, g, n)) return false;
-  for (uint32_t i = 0; i < q->all.n && tries < MAX_TRIES; i++) {
-    tn_node *other = q->all.v[i];
-    if (other == n || !is_large(q, other) || tn__map_getp(&q->stored, other)) continue;
-    if (tn__numel_guess(other->src[0]) != tn__numel_guess(n->src[0])) continue;
+  for (uint32_t i = 0; i < q->sums.n && tries < MAX_TRIES; i++) {
+    tn_node *other = q->sums.v[i];
+    if (other == n || tn__map_getp(&q->stored, other) || !are_near(q, n, other)) continue;
     add_sum(q, g, other);
     tries++;
   }
@@ -433,22 +452,26 @@ static tn_node *replace(const search *q, tn_node *sink, const group *g) {
 
 static tn_node *moved(tn_node *x) { return x->op == OP_RESHAPE ? x->src[0] : x; }
 
-/* Notes the level of each node, and which sums are stored as they stand. */
+/* Notes the large sums, the level of each node, and what is stored as it stands. */
 static void survey(search *q, tn_node *sink) {
-  q->all = (tn__nodes){0};
+  tn__nodes all = {0};
+  q->sums = (tn__nodes){0};
   tn__map_init(&q->level, &q->c->scratch);
   tn__map_init(&q->stored, &q->c->scratch);
-  tn__topo(&q->c->scratch, &sink, 1, &q->all);
-  for (uint32_t i = 0; i < q->all.n; i++) {
-    tn_node *n = q->all.v[i];
+  tn__topo(&q->c->scratch, &sink, 1, &all);
+  for (uint32_t i = 0; i < all.n; i++) {
+    tn_node *n = all.v[i];
     uint32_t level = 0;
     for (uint32_t s = 0; s < n->nsrc; s++) {
       uint32_t below = level_of(q, n->src[s]);
       if (below > level) level = below;
       if (n->op == OP_CONTIG) tn__map_putp(&q->stored, moved(n->src[s]), n);
     }
-    level += is_large(q, n);
-    if (level) tn__map_put(&q->level, (uint64_t)(uintptr_t)n, level);
+    if (is_large(q, n)) {
+      level++;
+      tn__vec_push(&q->c->scratch, &q->sums, n);
+    }
+    tn__map_put(&q->level, (uint64_t)(uintptr_t)n, level);
   }
 }
 
@@ -456,13 +479,16 @@ tn_node *tn__schedule_shared_sums(tn_ctx *c, tn_node *sink, const tn__target *t)
   search q = {.c = c, .t = t};
   tn_node *given = sink;
   group g;
+  tn__map_init(&q.alone, &c->scratch);
   if (!t->group || c->mode == TN_MODE_STRICT) return sink;
   for (bool found = true; found;) {
     found = false;
     survey(&q, sink);
-    for (uint32_t i = 0; i < q.all.n && !found; i++) {
-      if (!(found = find_group(&q, i, &g))) continue;
-      sink = replace(&q, sink, &g);
+    for (uint32_t i = 0; i < q.sums.n && !found; i++) {
+      tn_node *n = q.sums.v[i];
+      if (tn__map_getp(&q.alone, n)) continue;
+      if ((found = find_group(&q, n, &g))) sink = replace(&q, sink, &g);
+      else tn__map_putp(&q.alone, n, n);
     }
   }
   return sink == given ? sink : tn__schedule_prune(c, tn__simplify_graph(c, sink));
