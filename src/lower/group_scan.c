@@ -355,16 +355,6 @@ static bool is_possible(const scan *s, const tn__survey *v) {
   return true;
 }
 
-/* The sum over `term`, as it is in the body now */
-static tn_node *find_sum(scan *s, tn_node *body) {
-  tn__nodes all = {0};
-  tn_node *sum = NULL;
-  tn__topo(s->l->a, &body, 1, &all);
-  for (uint32_t i = 0; i < all.n; i++)
-    if (all.v[i]->op == OP_REDUCE && all.v[i]->src[1] == s->of->term) sum = all.v[i];
-  return sum;
-}
-
 /* The terms of other sums, a turn for each of the threads: beyond the last one they add nothing.  Of columns each
  * thread has its own, which are few. */
 static tn_node *share_out(scan *s, const tn__survey *v, tn_node *body) {
@@ -466,7 +456,7 @@ tn_node *tn__run_in_group(tn__lowering *l, tn_node *body, const tn__run *of) {
   tn_node *lane = tn__fresh_range(l, tn__int(c, group_of(&s)), AX_UPCAST, tn__role_of(of->turn)),
           *by = tn__fresh_range(l, tn__int(c, s.own), AX_UNROLL, tn__role_of(of->turn));
   body = over_lanes(&s, share_out(&s, &v, body), lane, by);
-  tn_node *sum = find_sum(&s, body), *kept = summed_up(&s);
+  tn_node *sum = tn__sum_over(s.l, body, s.of->term), *kept = summed_up(&s);
   tn_node *all = tn__op2(c, s.by, before(&s, totals(&s, kept), lane), own_part(&s, kept, lane, by));
   l->threads = (int)group_of(&s);
   return tn__substitute(c, body, &sum, &all, 1);

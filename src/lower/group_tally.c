@@ -164,22 +164,12 @@ static tn_node *totals(tables *s, tn_node *counts) {
   return tn__filled(s->c, tn__scratch(s->l, TN_U64, s->words), at, sum, &at, 1);
 }
 
-/* The count as it is in the body now: the term's loop is closed by it alone. */
-static tn_node *find_sum(tables *s, tn_node *body) {
-  tn__nodes all = {0};
-  tn_node *sum = NULL;
-  tn__topo(s->l->a, &body, 1, &all);
-  for (uint32_t i = 0; i < all.n; i++)
-    if (all.v[i]->op == OP_REDUCE && all.v[i]->src[1] == s->of->term) sum = all.v[i];
-  return sum;
-}
-
 /* The body over these loops in place of the turns, whose number they tell, its count being `count` */
 static tn_node *with_turns(tables *s, tn_node *body, tn_node *at, tn_node *const *own, uint32_t n, tn_node *count) {
   tn_node *turn = s->of->turn;
   body = tn__exchange_ranges(s->l, body, &turn, &at, 1, own, n);
   body = tn__simplify_accesses(s->c, s->l->a, body);
-  tn_node *sum = find_sum(s, body);
+  tn_node *sum = tn__sum_over(s->l, body, s->of->term);
   return tn__substitute(s->c, body, &sum, &count, 1);
 }
 

@@ -371,6 +371,15 @@ tn_node *tn__filled(tn_ctx *c, tn_node *local, tn_node *at, tn_node *value, tn_n
   return tn__behind(c, local, store);
 }
 
+tn_node *tn__sum_over(tn__lowering *l, tn_node *body, const tn_node *range) {
+  tn__nodes all = {0};
+  tn_node *sum = NULL;
+  tn__topo(l->a, &body, 1, &all);
+  for (uint32_t i = 0; i < all.n; i++)
+    if (all.v[i]->op == OP_REDUCE && all.v[i]->src[1] == range) sum = all.v[i];
+  return sum;
+}
+
 tn_node *tn__hold_in_blocks(tn__lowering *l, tn_node *body) {
   tn__nodes all = {0}, old = {0}, new_ = {0};
   tn_node *global = NULL;

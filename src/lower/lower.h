@@ -221,6 +221,8 @@ tn_node *tn__simplify_accesses(tn_ctx *c, tn__arena *a, tn_node *body);
  * step: others undo it. */
 tn_node *tn__show_neighbours(tn_ctx *c, tn__arena *a, tn_node *body);
 tn_node *tn__retype(tn_ctx *c, tn_node *body, tn_node *x, int axis);
+/* The reduction that closes this loop, as it is in the body now; NULL: none */
+tn_node *tn__sum_over(tn__lowering *l, tn_node *body, const tn_node *range);
 /* Memory as it is behind an effect on it */
 tn_node *tn__behind(tn_ctx *c, tn_node *buf, tn_node *effect);
 /* Scratch memory, of a thread or of all that a group's threads share, and what it is once the value stands at each

@@ -29,9 +29,6 @@ enum {
   SELDOM = 4,            /* so many elements stored for each that another kernel wants are many */
   SPARED = 2,            /* launches, where a kernel of few rows takes another's reduction, and that of its blocks */
   MIN_PARALLEL = 16,     /* iterations around a fused reduction, which it must leave to the threads ... */
-  SCORE_BUFFERS = 2,     /* of attention: the scores, and their softmax, */
-  SCORE_STEP = 256,      /* multiply-adds in the time of one by loops of a thread (80 to 530 were measured), */
-  SCORE_LAUNCHES = 3,    /* launches more where scores are stored */
   SHORT_ROW = 32,        /* terms of a reduction below another one, and of all of them, ... */
   SMALL_NEST = 8192,     /* that few threads do in the time of a launch */
   SMALL_WORK = 32768     /* ... unless there is this little to do (and no sum to split) */
@@ -268,8 +265,7 @@ static uint32_t loops_of(const tn_node *n) {
   return n->op == OP_FOLD ? 1 : tn__ops[n->op].group == G_REDUCE ? n->nint : 0;
 }
 
-/* What is reduced for each element of n */
-static double terms_of(const tn_node *n) {
+double tn__terms_of(const tn_node *n) {
   if (n->op != OP_CONTRACT) return is_reduction(n) ? tn__numel_guess(n->src[0]) / tn__numel_guess(n) : 1;
   double terms = 1;
   for (int64_t i = n->ints[0] + n->ints[1]; i < n->src[0]->rank; i++)
@@ -301,7 +297,7 @@ static bool stays_parallel(tn__fuse *f, const tn_node *n, const tn__demand *d, d
     if (in->want.v[i].env == f->seeds.v[d->k].env) return true;
   bool rows = is_reduction(n) && n->op != OP_CONTRACT;
   if (!t->group || !rows || outputs >= (double)t->units * tn__usual_group(t)) return true;
-  return terms_of(n) <= SHORT_ROW && extents(d->env, ~0u) * terms_of(n) <= SMALL_NEST;
+  return tn__terms_of(n) <= SHORT_ROW && extents(d->env, ~0u) * tn__terms_of(n) <= SMALL_NEST;
 }
 
 /* Is n made of x, as a few nodes tell?  Then x will stand in memory where n is reduced. */
@@ -417,7 +413,7 @@ static bool are_even_rows(const tn__fuse *f, const tn_node *n, const tn__demand 
   const tn__target *t = &f->dev->target;
   const tn__seed *g = &f->seeds.v[d->k];
   uint32_t outs = (1u << g->env->nsrc) - 1;
-  double terms = terms_of(n), stored = extents(d->env, outs & ~set), reduced = extents(d->env, ~outs);
+  double terms = tn__terms_of(n), stored = extents(d->env, outs & ~set), reduced = extents(d->env, ~outs);
   if (!t->group || f->c->mode == TN_MODE_STRICT || tn__ops[n->op].group != G_REDUCE) return false;
   for (uint32_t i = 0; i < n->nint; i++)
     if (!tn__is_const(n->src[0]->dim[n->ints[i]])) return false;
@@ -473,16 +469,16 @@ static bool fits(tn__fuse *f, tn_node *n, const tn__demand *d) {
   for (uint32_t i = 0; i < g->chain.n; i++)
     if ((g->chain.v[i] & set) != set && (g->chain.v[i] & set) != g->chain.v[i]) return false;
   double rows = extents(env, set);
-  if (leaves_units(f, rows, row_of(g, extents(env, ~set)), terms_of(n))) return false;
+  if (leaves_units(f, rows, row_of(g, extents(env, ~set)), tn__terms_of(n))) return false;
   if (g->few || (rows < MIN_PARALLEL && !is_small(d, outs))) return are_even_rows(f, n, d, set);
-  return is_small(d, outs) || n->op == OP_CONTRACT || tn__rows_suffice(&f->dev->target, rows, terms_of(n));
+  return is_small(d, outs) || n->op == OP_CONTRACT || tn__rows_suffice(&f->dev->target, rows, tn__terms_of(n));
 }
 
 /* The kernel reduces n at d. */
 static void note_chain(tn__fuse *f, const tn_node *n, const tn__demand *d) {
   bool opaque = false;
   tn__seed *g = &f->seeds.v[d->k];
-  double terms = terms_of(n);
+  double terms = tn__terms_of(n);
   uint32_t outs = (1u << g->env->nsrc) - 1, set = tn__ranges_in(f, d->idx, d->gate, d->env, &opaque) & outs;
   bool few = extents(d->env, set) < MIN_PARALLEL && !is_small(d, outs);
   g->few |= few && are_even_rows(f, n, d, set);
@@ -1160,85 +1156,4 @@ void tn__fuse_join(tn__fuse *f) {
       for (int *k = &f->info[i].want.v[j].k; *k != now[*k];) *k = now[*k];
       tn__demand_link(f, &f->info[i], j);
     }
-}
-
-/* ---- softmax between two contractions ---- */
-
-typedef struct place { /* a node on the way down, and which of its axes is the contraction's */
-  tn_node *n;
-  int64_t axis;
-  bool reduced; /* the axis has size 1 here: a statistic of the row */
-} place;
-
-typedef tn__vec(place) places;
-
-static void go(tn__fuse *f, places *todo, tn_node *n, int64_t axis, bool reduced) {
-  place p = {n, axis, reduced};
-  tn__vec_push(f->a, todo, p);
-}
-
-/* Follows the row below operand x of a contraction down to the contraction that makes it.  Counts the reductions over
- * the row; NULL if there is anything else on the way that looks across rows. */
-/* a choice: no is right */
-static tn_node *score(tn__fuse *f, tn_node *x, int *reductions) {
-  places todo = {0};
-  tn__map seen;
-  tn__map_init(&seen, f->a);
-  tn_node *found = NULL;
-  go(f, &todo, x, x->rank - 1, false);
-  while (todo.n) {
-    place p = todo.v[--todo.n];
-    tn_node *n = p.n;
-    if (tn__map_get(&seen, (uint64_t)(uintptr_t)n, NULL)) continue;
-    tn__map_putp(&seen, n, n);
-    if (seen.n > 64 || tn__info_of(f, n)->must) return NULL;
-    if (n->op == OP_PARAM || n->op == OP_CONST || n->op == OP_IOTA) continue; /* masks, biases */
-    if (n->op == OP_CONTRACT && !p.reduced) {
-      if ((found && found != n) || p.axis < n->ints[0]) return NULL;
-      found = n;
-    } else if (n->op == OP_EXPAND) {
-      go(f, &todo, n->src[0], p.axis, p.reduced || n->src[0]->dim[p.axis] != n->dim[p.axis]);
-    } else if (n->op == OP_PERMUTE) {
-      go(f, &todo, n->src[0], n->ints[p.axis], p.reduced);
-    } else if (n->op == OP_RESHAPE && p.reduced && n->src[0]->rank + 1u == n->rank &&
-               tn__ops[n->src[0]->op].group == G_REDUCE) {
-      tn_node *r = n->src[0];
-      if (r->nint != 1 || r->ints[0] != p.axis) return NULL;
-      ++*reductions;
-      go(f, &todo, r->src[0], p.axis, false);
-    } else if (n->op == OP_RESHAPE && p.reduced && n->src[0]->op == OP_CONST) {
-      continue;
-    } else if (tn__is_elementwise(n) || n->op == OP_DETACH) {
-      for (uint32_t i = 0; i < n->nsrc; i++)
-        if (n->src[i]->rank == n->rank) go(f, &todo, n->src[i], p.axis, p.reduced);
-    } else if (n->op != OP_RESHAPE || n->src[0]->op != OP_CONST) {
-      return NULL;
-    }
-  }
-  return found;
-}
-
-static const double MOST_BYTES = 4e9; /* of them, that are stored */
-
-/* In loops threads would work out each score s again for each of the passes over its row, which takes many times as
- * long as storing it, of any number of rows and terms; but for what memory may not hold, and so few that launches cost
- * more on a device of groups. */
-/* a choice: either is right */
-static bool stores_scores(const tn__target *t, const tn_node *s, int reductions) {
-  double scores = tn__numel_guess(s), again = scores * terms_of(s) * (reductions + 1);
-  double bytes = SCORE_BUFFERS * scores * (double)tn__size_of(s->dtype);
-  for (uint32_t i = 0; i < s->rank; i++)
-    if (s->dim[i]->hi > INT32_MAX) return false; /* nobody knows how many there will be */
-  if (t->interprets || bytes > MOST_BYTES) return false;
-  return !t->group || again * SCORE_STEP > SCORE_LAUNCHES * tn__target_launch_guess(t);
-}
-
-/* a choice: no is right */
-bool tn__fuse_attention(tn__fuse *f, tn_node *n) {
-  int reductions = 0;
-  if (!tn__is_float(n->dtype) || n->ints[3] != 1) return false;
-  tn_node *s = score(f, n->src[0], &reductions);
-  if (!s || reductions < 2 || stores_scores(&f->dev->target, s, reductions)) return false;
-  tn__info_of(f, n)->inline_dot = tn__info_of(f, s)->inline_dot = true;
-  return true;
 }

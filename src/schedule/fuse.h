@@ -231,5 +231,6 @@ bool tn__gemm_is_called(const tn__fuse *f, const tn_node *n); /* does it, if n's
 /* NULL: not for the library; marks operands that must stand in memory */
 const tn__gemm *tn__gemm_plan(tn__fuse *f, tn_node *n);
 void tn__epilogue_join(tn__fuse *f); /* epilogue.c: kernels that become the end of a library's product */
-bool tn__fuse_attention(tn__fuse *f, tn_node *n);       /* softmax between two contractions: both become loops */
+bool tn__fuse_attention(tn__fuse *f, tn_node *n); /* attention.c: both contractions around a softmax become loops */
+double tn__terms_of(const tn_node *n);                /* what is reduced for each element of n */
 #endif
