@@ -5,7 +5,8 @@ enum {
   RAMP_STEPS = 32,          /* a tile's begin and end: loads before there is anything to multiply, and stores */
   BLOCK_STEPS = 16,         /* of a block of a split sum, at least, by plain loops */
   TRANSFORMED_LAUNCHES = 4, /* kernels of a convolution by transforms: of both factors, their product, and back */
-  USUAL_LAUNCH = 32768      /* multiply-adds in the time of a launch, where the device does not say */
+  USUAL_LAUNCH = 32768,     /* multiply-adds in the time of a launch, where the device does not say */
+  MOST_PLACES = 4096        /* of an exchange: threads have as many elements as are worth their written text */
 };
 static const double LEAST_DEAR = 0.5;
 
@@ -136,6 +137,14 @@ int tn__tally_threads(const tn__target *t) {
   size_t table = (size_t)(threads + 1) * sizeof(uint64_t) +
                  TN__TALLY_OWN * (sizeof(uint8_t) + sizeof(uint16_t)); /* keys, and counts up to each */
   return threads <= t->group && (size_t)threads * table <= t->shared ? threads : 0;
+}
+
+/* Few elements a thread compares with each other in less time. */
+/* a choice: no is right */
+bool tn__target_exchanges(const tn__target *t, int64_t places, int words) {
+  size_t bytes = sizeof(uint32_t);
+  return t->group && t->subgroup > 0 && (t->adds & bytes) && places > TN__THREADS_TURNS && places <= MOST_PLACES &&
+         places % t->subgroup == 0 && words <= TN__MOST_EXCHANGED && (size_t)places * (size_t)words * bytes <= t->shared;
 }
 
 /* a choice: either is right */

@@ -92,6 +92,11 @@ int64_t tn__scan_columns(const tn__target *t, size_t size, int64_t columns);
 enum { TN__TALLY_KEYS = 256, TN__TALLY_PARTS = 4, TN__TALLY_OWN = 64 };
 int tn__tally_threads(const tn__target *t); /* of such a group; 0: there is no room */
 
+/* May a group's threads exchange elements of so many words of 32 bits, each of which goes to one of as many places as
+ * there are elements?  They add them in shared memory, where each place has its words. */
+bool tn__target_exchanges(const tn__target *t, int64_t places, int words);
+enum { TN__MOST_EXCHANGED = 4 /* words */ };
+
 /* By plain loops: a thread computes as many elements as it may access at once, which share what it loads of one factor.
  * By tiles: they compute what is outside of the edges, too, begin and end, and fetch each factor once for a tile; an
  * element of a form that is cheaper counts as at least half a multiply-add.  So no form that takes less than plain

@@ -264,6 +264,14 @@ typedef struct tn__key_count {
 } tn__key_count;
 bool tn__has_tables(const tn__lowering *l, const tn_node *term, int64_t keys);
 tn_node *tn__tally_in_group(tn__lowering *l, tn_node *body, const tn__key_count *of);
+/* group_exchange.c: n sums of whole numbers by keys that are the turn's number, by a group's threads, which add them in
+ * shared memory: may they; and the body in which they do */
+typedef struct tn__key_sum {
+  tn_node *sum, *term, *key, *value; /* of the terms whose key is the turn's number */
+} tn__key_sum;
+bool tn__may_exchange(tn__lowering *l, tn_node *body, int64_t places, const tn__key_sum *of, uint32_t n);
+tn_node *tn__exchange_in_group(tn__lowering *l, tn_node *body, tn_node *turn, tn_node *outer, const tn__key_sum *of,
+                               uint32_t n);
 /* separate.c.  New loops for the nodes, in place of those of the set and of reductions inside of them: `to` for `from`,
  * of TN__MAX_RANGES at most; how many. */
 uint32_t tn__renew_loops(tn__lowering *l, const tn__ranges *r, tn_node *const *node, uint32_t n, uint64_t set,

@@ -11,6 +11,7 @@
  *   scan(i,TxN)    on devices of groups, of long loops: by all threads of a group (group_scan.c)
  *   tally(i,j) by(TxN)  ... and of counts by a key, of the turn's number or its own: each thread has a table
  *                  (group_tally.c)
+ *   exchange(i,j) by(TxN)  ... and of words that go to the turn whose number their key is (group_exchange.c)
  *
  * The order of additions stays, but where turns come in the opposite one, or threads add up each other's sums, and what
  * the others would add changes nothing: so results do, to the bit. */
@@ -48,17 +49,22 @@ static tn_node *bare(tn_node *x) {
   return x;
 }
 
+/* The choice that a term is made of, by functions of it and of constants; NULL: there is none */
+static tn_node *choice_in(tn_node *x) {
+  while (x->op == OP_CAST || (tn__is_elementwise(x) && x->nsrc == 2 && x->src[1]->op == OP_CONST)) x = x->src[0];
+  return x->op == OP_WHERE ? x : NULL;
+}
+
 /* a choice: no is right */
 static bool is_chosen(const pass *p, tn_node *sum, chosen *out) {
   tn_ctx *c = p->l->c;
   if (sum->op != OP_REDUCE || sum->nsrc != 2 || tn__axis_of(sum->src[1]) != AX_REDUCE) return false;
-  tn_node *x = sum->src[0];
+  tn_node *x = sum->src[0], *choice = choice_in(x);
   *out = (chosen){.sum = sum, .term = sum->src[1]};
   out->nothing = tn__const_bits(c, sum->dtype, tn__eval_reduce_init((int)sum->ints[0], sum->dtype));
-  tn_node *choice = x->op == OP_CAST ? x->src[0] : x; /* what is summed up is often widened */
-  if (choice->op == OP_WHERE && tn__fold_constants(c, tn__cast(c, choice->src[2], x->dtype)) == out->nothing) {
+  if (choice && tn__fold_constants(c, tn__substitute(c, x, &choice, &choice->src[2], 1)) == out->nothing) {
     out->where = choice->src[0];
-    out->value = tn__cast(c, choice->src[1], x->dtype);
+    out->value = tn__substitute(c, x, &choice, &choice->src[1], 1);
   } else if (x->op == OP_CAST && x->src[0]->dtype == TN_BOOL && sum->ints[0] == OP_ADD) {
     out->where = x->src[0];
     out->value = tn__const_num(c, x->dtype, 1);
@@ -295,15 +301,22 @@ static bool cut_digit(pass *p, const tn_node *number) {
   return true;
 }
 
-/* Is it a kernel of one store, whose loops hang on no other, and the sum on all of them but for the turn?  Then there
- * is a table for each turn of the others, and none is filled twice. */
+/* Are all stores in the same loops, which hang on no other, and the sum on all of them but for the turn?  Then there is
+ * a table for each turn of the others, and none is filled twice. */
 /* a choice: no is right */
-static bool may_have_tables(const pass *p, const tn_node *sum, const tn_node *turn) {
+static bool has_own_tables(const pass *p, const tn_node *sum, const tn_node *turn) {
   uint64_t others = p->s.outputs & ~(1ull << tn__range_at(&p->s.r, turn));
   for (uint32_t k = 0; k < p->s.r.n; k++)
     if (tn__bounds_loops(&p->s.r, k)) return false;
-  return p->body->nsrc == 1 && p->body->src[0]->op == OP_STORE && p->s.outputs == p->s.common &&
-         !(others & ~tn__free_of(&p->s.r, sum)) && may_be_innermost(p, sum, turn);
+  for (uint32_t i = 0; i < p->body->nsrc; i++)
+    if (p->body->src[i]->op != OP_STORE) return false;
+  return p->s.outputs == p->s.common && !(others & ~tn__free_of(&p->s.r, sum)) && may_be_innermost(p, sum, turn);
+}
+
+/* ... of a kernel of one store */
+/* a choice: no is right */
+static bool may_have_tables(const pass *p, const tn_node *sum, const tn_node *turn) {
+  return p->body->nsrc == 1 && has_own_tables(p, sum, turn);
 }
 
 /* A table full of zeros, one for each turn of the loop around */
@@ -422,12 +435,54 @@ static bool tally_by_key(pass *p, const chosen *x) {
   return true;
 }
 
+/* Nothing is summed up for each of its terms. */
+/* a choice: no is right */
+static bool adds_terms(const pass *p, const chosen *x) {
+  return x->sum->ints[0] == OP_ADD && !closes_within(p, x->where, x->term) && !closes_within(p, x->value, x->term);
+}
+
 /* a choice: no is right */
 static bool tallies(pass *p, const chosen *x) {
-  if (x->sum->ints[0] != OP_ADD || closes_within(p, x->where, x->term) ||
-      closes_within(p, x->value, x->term))
-    return false;
-  return tally_by_number(p, x) || tally_by_key(p, x);
+  return adds_terms(p, x) && (tally_by_number(p, x) || tally_by_key(p, x));
+}
+
+/* ---- exchanges ---- */
+
+/* The sums of the body, if all are of terms whose key is the number of the same turn; 0: they are not, or too many. */
+/* a choice: no is right */
+static uint32_t all_by_number(const pass *p, tn__key_sum *out, tn_node **turn) {
+  uint32_t n = 0;
+  *turn = NULL;
+  for (uint32_t i = 0; i < p->s.r.order.n; i++) {
+    tn_node *sum = p->s.r.order.v[i];
+    chosen x;
+    tally t;
+    if (sum->op == OP_RUNNING || sum->op == OP_LOCAL) return 0;
+    if (sum->op != OP_REDUCE) continue;
+    if (n == TN__MOST_EXCHANGED || !is_chosen(p, sum, &x) || !has_key(p, &x, x.where, &t) || !adds_terms(p, &x) ||
+        (*turn && *turn != t.with))
+      return 0;
+    *turn = t.with;
+    out[n++] = (tn__key_sum){.sum = sum, .term = x.term, .key = t.key, .value = x.value};
+  }
+  return n;
+}
+
+/* Whole numbers that go to other places of a block, by the threads of a group */
+/* a choice: no is right */
+static bool exchanges(pass *p) {
+  tn__key_sum sum[TN__MOST_EXCHANGED];
+  tn_node *turn, *outer;
+  uint32_t n = all_by_number(p, sum, &turn);
+  if (!n || turn->hi == INT64_MAX || !tn__may_exchange(p->l, p->body, turn->hi + 1, sum, n)) return false;
+  if (cut_digit(p, turn)) return true;
+  if (turn->op != OP_RANGE || tn__axis_of(turn) != AX_LOOP || tn__role_of(turn) != ROLE_OUTPUT) return false;
+  for (uint32_t i = 0; i < n; i++)
+    if (!has_own_tables(p, sum[i].sum, turn) || hangs_on(p, sum[i].value, turn) || hangs_on(p, sum[i].key, turn))
+      return false;
+  if (unite(p, turn, &outer)) return true;
+  p->body = tn__exchange_in_group(p->l, p->body, turn, outer, sum, n);
+  return true;
 }
 
 /* On devices of groups a thread goes along the turns: short loops leave enough to the others, if there are no longer
@@ -480,7 +535,7 @@ static bool any_step(pass *p, bool by_group) {
   bool done = false;
   tn__survey_loops(p->l->c, p->l->a, p->body, &p->s);
   for (uint32_t i = 0; i < p->s.r.order.n && !done; i++) done = step(p, p->s.r.order.v[i], by_group);
-  return done;
+  return done || (by_group && exchanges(p));
 }
 
 tn_node *tn__running(tn__lowering *l, tn_node *body) {

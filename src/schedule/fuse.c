@@ -134,6 +134,23 @@ static bool is_scan(const tn__fuse *f, const tn_node *n, uint32_t *turn) {
          terms > TN__THREADS_TURNS && terms <= tn__scan_turns(t);
 }
 
+/* Is n, where a group's threads may exchange words, the sums of those that a number of their own sends to each place of
+ * a block? */
+/* a choice: no is right */
+static bool is_exchange(const tn__fuse *f, const tn_node *n) {
+  int64_t terms, turns;
+  if (n->op != OP_SUM || n->nint != 1 || tn__size_of(n->dtype) != sizeof(uint32_t)) return false;
+  const tn_node *x = n->src[0], *all = x, *where;
+  while (x->op == OP_CAST || (tn__is_elementwise(x) && x->nsrc == 2)) x = x->src[0];
+  if (x->op != OP_WHERE || x->src[0]->op != OP_EQ) return false;
+  where = x->src[0];
+  int summed = (int)n->ints[0], axis[2] = {counted_axis(where->src[0]), counted_axis(where->src[1])};
+  if ((axis[0] < 0) == (axis[1] < 0)) return false;
+  int own = axis[0] < 0 ? axis[1] : axis[0];
+  return own != summed && tn__const_int(all->dim[summed], &terms) && tn__const_int(all->dim[own], &turns) &&
+         terms == turns && tn__target_exchanges(&f->dev->target, terms, 1);
+}
+
 /* a choice: either is right */
 static double extents(tn_node *env, uint32_t set) {
   double p = 1;
@@ -153,6 +170,7 @@ static void inline_reduce(tn__fuse *f, tn_node *n, tn__info *in, tn__demand *d) 
   uint32_t turn;
   tn__seed *g = &f->seeds.v[d->k];
   if (!g->along && is_scan(f, n, &turn) && is_everywhere(f, n, d)) g->along = d->idx->src[turn], g->alone = true;
+  g->exchanges |= is_exchange(f, n) && is_everywhere(f, n, d);
   tn_node *x = n->src[0], *size[TN_MAX_RANK], *idx[TN_MAX_RANK];
   for (uint32_t i = 0; i < n->nint; i++) size[i] = x->dim[n->ints[i]];
   d->ranges = open_ranges(f, in, d, size, n->nint);
@@ -578,7 +596,7 @@ static uint32_t with_outer(const tn__fuse *f, const tn_node *env, uint32_t set) 
 
 /* How often the loops of kernel k (-1: of any) that want n compute each of its elements: at all places of a stencil, in
  * all windows; of a copy, which somebody wants to be made once, in all loops around.  What tiles of a product load, or
- * rows keep, or a group sums up along, is computed once. */
+ * rows keep, or a group sums up along or exchanges, is computed once. */
 /* a choice: either is right */
 static double repeats(tn__fuse *f, const tn_node *n, const tn__info *in, int k) {
   double most = 1, each[MAX_LOOKED_AT];
@@ -587,7 +605,8 @@ static double repeats(tn__fuse *f, const tn_node *n, const tn__info *in, int k) 
     bool opaque = false;
     each[i] = 0;
     if (k >= 0 && d->k != k) continue;
-    if (f->seeds.v[d->k].tiled || f->seeds.v[d->k].keeps || f->seeds.v[d->k].along) return 1;
+    const tn__seed *g = &f->seeds.v[d->k];
+    if (g->tiled || g->keeps || g->along || g->exchanges) return 1;
     uint32_t set = tn__ranges_in(f, d->idx, d->gate, d->env, &opaque);
     each[i] = extents(d->env, n->op == OP_CONTIG ? with_outer(f, d->env, set) : set) / tn__numel_guess(n);
     if (opaque) each[i] = 1;

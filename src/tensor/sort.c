@@ -230,43 +230,67 @@ static tn_node *apart(tn_ctx *c, tn_node *x, way by) {
   return by.is == BY_TABLES ? tn__op1(c, OP_CONTIG, x) : once_flat(c, x);
 }
 
-/* [R, n]: where the lowest digit sends each.  What fills the last block has the highest digit, or none. */
-static tn_node *places_by_digit(tn_ctx *c, tn_node *key, way by) {
-  int64_t all = (int64_t)1 << by.bits;
-  tn_node *n = key->dim[1], *size = tn__int(c, by.block);
-  tn_node *digits = tn__cast(c, tn__op2_bits(c, OP_AND, key, (uint64_t)all - 1), TN_U8);
-  bool whole = by.is == BY_TABLES; /* the last block is filled already */
-  tn_node *rows = tn__in_blocks(c, whole ? digits : tn__op1(c, OP_NOT, digits), 1, by.block);
-  if (!whole) rows = tn__op1(c, OP_NOT, rows);
-  tn__dims shape = tn__dims_of(rows); /* [R, blocks, size] */
-  tn_node *block = shape.d[1];
-  rows = once_flat(c, rows);
+/* Elements in blocks, and how many of each digit there are. */
+typedef struct digits {
+  tn_node *of;          /* [R, blocks, size]: the digit of each, u8 */
+  tn_node *count;       /* [R, digits, blocks] */
+  tn_node *first;       /* [R, digits * blocks]: where the first element of a block that has the digit goes */
+  int counter;
+} digits;
 
+static tn_node *lowest_digit(tn_ctx *c, tn_node *key, way by) {
+  return tn__cast(c, tn__op2_bits(c, OP_AND, key, ((uint64_t)1 << by.bits) - 1), TN_U8);
+}
+
+/* The lowest digits of key[R, n].  What fills the last block has the highest digit, or none. */
+static digits digits_of(tn_ctx *c, tn_node *key, way by) {
+  digits d;
   int64_t last = 3;
-  tn__dims counts = {.rank = 4, .d = {shape.d[0], tn__int(c, all), block, size}};
-  tn_node *each = tn__expand(c, tn__add_axis(c, rows, 1), counts.d);
+  bool whole = by.is == BY_TABLES; /* the last block is filled already */
+  tn_node *size = tn__int(c, by.block), *digit = lowest_digit(c, key, by);
+  d.of = tn__in_blocks(c, whole ? digit : tn__op1(c, OP_NOT, digit), 1, by.block);
+  if (!whole) d.of = tn__op1(c, OP_NOT, d.of);
+  d.of = once_flat(c, d.of);
+  tn_node *const *shape = d.of->dim;
+  tn__dims counts = {.rank = 4, .d = {shape[0], tn__int(c, (int64_t)1 << by.bits), shape[1], size}};
+  tn_node *each = tn__expand(c, tn__add_axis(c, d.of, 1), counts.d);
   tn_node *hit = tn__op2(c, OP_EQ, i32(c, each), i32(c, tn__place(c, &counts, 1)));
-  tn_node *count = apart(c, tn__reduce(c, OP_SUM, i32(c, hit), &last, 1), by); /* [R, digits, blocks] */
-  bool few = tn__numel(c, key)->hi <= INT32_MAX && tn__numel(c, count)->hi <= INT32_MAX;
-  int counter = few ? TN_I32 : TN_I64;
-  tn_node *first = tn__merge_axes(c, tn__cast(c, count, counter), 1, 2);
-  first = tn__scan(c, OP_SUM, first, 1, true); /* [R, digits * blocks] */
-  first = apart(c, first, by);
+  d.count = apart(c, tn__reduce(c, OP_SUM, i32(c, hit), &last, 1), by);
+  bool few = tn__numel(c, key)->hi <= INT32_MAX && tn__numel(c, d.count)->hi <= INT32_MAX;
+  d.counter = few ? TN_I32 : TN_I64;
+  tn_node *first = tn__merge_axes(c, tn__cast(c, d.count, d.counter), 1, 2);
+  d.first = apart(c, tn__scan(c, OP_SUM, first, 1, true), by);
+  return d;
+}
 
-  tn__dims pairs = {.rank = 4, .d = {shape.d[0], block, size, size}};
-  tn_node *own = tn__expand(c, tn__add_axis(c, rows, 3), pairs.d),
-          *other = tn__expand(c, tn__add_axis(c, rows, 2), pairs.d);
+/* Of a number for each digit and block, those of such elements: [R, blocks, size] */
+static tn_node *of_digits(tn_ctx *c, const digits *d, tn_node *number, tn_node *digit) {
+  tn__dims shape = tn__dims_of(digit);
+  tn_node *blocks = tn__scalar_to(c, tn__dim_value(c, shape.d[1], d->counter), shape.d, 3);
+  tn_node *line = tn__cast(c, tn__place(c, &shape, 0), d->counter);
+  line = tn__op2_num(c, OP_MUL, line, (double)d->count->dim[1]->hi);
+  line = tn__add(c, line, tn__cast(c, digit, d->counter));
+  line = tn__add(c, tn__mul(c, line, blocks), tn__cast(c, tn__place(c, &shape, 1), d->counter));
+  return tn__gather(c, tn__merge_axes(c, number, 0, number->rank), line);
+}
+
+/* How many of its digit come before each in its block: i32[R, blocks, size] */
+static tn_node *alike_before(tn_ctx *c, const digits *d) {
+  int64_t last = 3;
+  tn_node *const *shape = d->of->dim;
+  tn__dims pairs = {.rank = 4, .d = {shape[0], shape[1], shape[2], shape[2]}};
+  tn_node *own = tn__expand(c, tn__add_axis(c, d->of, 3), pairs.d),
+          *other = tn__expand(c, tn__add_axis(c, d->of, 2), pairs.d);
   tn_node *earlier = tn__op2(c, OP_LT, i32(c, tn__place(c, &pairs, 3)), i32(c, tn__place(c, &pairs, 2)));
   tn_node *alike = tn__op2(c, OP_AND, tn__op2(c, OP_EQ, own, other), earlier);
-  tn_node *follows = tn__along(c, tn__reduce(c, OP_SUM, i32(c, alike), &last, 1), 2); /* [R, blocks, size] */
+  return tn__along(c, tn__reduce(c, OP_SUM, i32(c, alike), &last, 1), 2);
+}
 
-  tn_node *blocks = tn__scalar_to(c, tn__dim_value(c, block, counter), shape.d, 3);
-  tn_node *line = tn__op2_num(c, OP_MUL, tn__cast(c, tn__place(c, &shape, 0), counter), (double)all);
-  line = tn__add(c, line, tn__cast(c, rows, counter));
-  line = tn__add(c, tn__mul(c, line, blocks), tn__cast(c, tn__place(c, &shape, 1), counter));
-  tn_node *place = tn__gather(c, tn__merge_axes(c, first, 0, 2), line);
-  place = tn__add(c, place, tn__cast(c, follows, counter));
-  return tn__first_of(c, tn__merge_axes(c, place, 1, 2), 1, n);
+/* [R, n]: where the lowest digit sends each */
+static tn_node *places_by_digit(tn_ctx *c, tn_node *key, way by) {
+  digits d = digits_of(c, key, by);
+  tn_node *place = tn__add(c, of_digits(c, &d, d.first, d.of), tn__cast(c, alike_before(c, &d), d.counter));
+  return tn__first_of(c, tn__merge_axes(c, place, 1, 2), 1, key->dim[1]);
 }
 
 /* ---- by words of counts, or tables ---- */
@@ -370,13 +394,75 @@ static tn_node *places_by_words(tn_ctx *c, tn_node *key, int counter) {
   return tn__first_of(c, tn__merge_axes(c, place, 1, 2), 1, key->dim[1]);
 }
 
+/* ---- by tables, block by block put in order first ----
+ *
+ * What all elements of a block go to are as many runs of memory as there are digits, and neighbours go to different
+ * ones.  In order of their digit they go to the same one, so that memory is written in whole sectors. */
+
+static tn_node *in_blocks_of(tn_ctx *c, tn_node *x, const tn_node *blocks) {
+  return tn__reshape(c, x, blocks->dim, blocks->rank);
+}
+
+enum { WORD_SIZE = 32 };
+
+/* The 32 bits from `bit` on of unsigned x[R, blocks, size], each at its place in the block */
+static tn_node *word_at_place(tn_ctx *c, tn_node *x, tn_node *place, int bit) {
+  int64_t last = 3;
+  tn__dims pairs = {.rank = 4, .d = {x->dim[0], x->dim[1], x->dim[2], x->dim[2]}};
+  tn_node *goes_to = masked(c, place, (uint64_t)place->dim[2]->hi - 1); /* blocks are of a power of two elements */
+  goes_to = i32(c, tn__expand(c, tn__add_axis(c, goes_to, 2), pairs.d));
+  tn_node *here = tn__op2(c, OP_EQ, goes_to, i32(c, tn__place(c, &pairs, 2)));
+  x = tn__expand(c, tn__add_axis(c, x, 2), pairs.d);
+  x = tn__where(c, here, x, unsigned_const(c, x, 0));
+  if (bit) x = tn__op2_bits(c, OP_SHR, x, (uint64_t)bit);
+  return tn__reduce(c, OP_SUM, tn__cast(c, x, TN_U32), &last, 1);
+}
+
+/* x[R, n] with each element at its place in its block */
+static tn_node *exchanged(tn_ctx *c, tn_node *x, tn_node *place) {
+  int dtype = x->dtype, as = tn__size_of(dtype) == sizeof(uint64_t) ? TN_U64 : TN_U32;
+  x = tn__cast(c, in_blocks_of(c, x, place), as);
+  tn_node *word = word_at_place(c, x, place, 0);
+  if (as == TN_U64) {
+    tn_node *high = tn__cast(c, word_at_place(c, x, place, WORD_SIZE), as);
+    word = tn__op2(c, OP_OR, tn__op2_bits(c, OP_SHL, high, WORD_SIZE), tn__cast(c, word, as));
+  }
+  return tn__op1(c, OP_CONTIG, tn__cast(c, tn__merge_axes(c, word, 1, 2), dtype));
+}
+
+/* What goes from pass to pass with its blocks in order; gives the places that the elements go to then: [R, n] */
+static tn_node *exchange(tn_ctx *c, load *x, way by) {
+  digits d = digits_of(c, x->key, by);
+  tn_node *lower = tn__op1(c, OP_CONTIG, tn__scan(c, OP_SUM, d.count, 1, true)); /* of lower digits in the block */
+  tn_node *place = tn__add(c, of_digits(c, &d, lower, d.of), alike_before(c, &d));
+  place = tn__op1(c, OP_CONTIG, tn__cast(c, place, TN_U16));
+  x->first = x->key = exchanged(c, x->first, place);
+  if (x->order) x->order = exchanged(c, x->order, place);
+  tn_node *digit = in_blocks_of(c, lowest_digit(c, x->key, by), place);
+  tn__dims shape = tn__dims_of(digit);
+  tn_node *first = of_digits(c, &d, d.first, digit), *own = tn__cast(c, of_digits(c, &d, lower, digit), d.counter);
+  tn_node *to = tn__add(c, tn__sub(c, first, own), tn__cast(c, tn__place(c, &shape, 2), d.counter));
+  return tn__merge_axes(c, to, 1, 2);
+}
+
+static int words_of(const tn_node *x) { return !x ? 0 : tn__size_of(x->dtype) == sizeof(uint64_t) ? 2 : 1; }
+
+/* Are blocks put in order before they go on? */
+/* a choice: either is right */
+static bool is_exchanged(const tn__target *t, const load *x, way by) {
+  return by.is == BY_TABLES && tn__target_exchanges(t, by.block, words_of(x->first) + words_of(x->order));
+}
+
 /* Sorted by all bits of the key.  Each digit in turn comes to be the lowest, so that passes are the same kernels. */
 static void sort_by_passes(tn_ctx *c, load *x, int bits, way by) {
   int counter = tn__numel(c, x->key)->hi <= INT32_MAX ? TN_I32 : TN_I64, bit = 0;
+  bool by_exchange = is_exchanged(target_of(c, x->key), x, by);
   for (; bit < bits; bit += by.bits) {
-    tn_node *in_row = by.is == BY_TABLES ? places_by_digit(c, x->key, by) : places_by_words(c, x->key, counter);
+    tn_node *in_row = by_exchange          ? exchange(c, x, by)
+                      : by.is == BY_TABLES ? places_by_digit(c, x->key, by)
+                                           : places_by_words(c, x->key, counter);
     tn_node *places = tn__places_of(c, in_row, in_row->dtype);
-    x->key = tn__placed(c, rotated(c, bit ? x->key : x->first, by.bits), places);
+    x->first = x->key = tn__placed(c, rotated(c, x->first, by.bits), places);
     if (x->order) x->order = tn__placed(c, x->order, places);
   }
   int width = (int)tn__size_of(x->key->dtype) * 8;
