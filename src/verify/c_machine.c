@@ -86,21 +86,32 @@ static bool is_ordered(const run *r, uint32_t who, const uint32_t *behind) {
 
 enum { READS, WRITES, ADDS };
 
+/* This thread, with those who touched it before unless a barrier came between */
+static uint32_t together(const run *r, uint32_t who, const uint32_t *when) {
+  uint32_t me = r->t->number + 1;
+  if (is_ordered(r, who, when)) return me;
+  return !(who & OF_ALL) && warp_of(r, who) == warp_of(r, me) ? OF_WARP | warp_of(r, me) : OF_ALL;
+}
+
+/* Did a barrier of all threads that there are come after that? */
+static bool is_behind_all(const run *r, const uint32_t *behind) {
+  return behind[0] != r->m->epoch || (r->m->threads <= r->m->warp && behind[1] != r->t->epoch);
+}
+
 /* Additions that go on at once are no race with each other; with a store of the same thread before them others' are. */
 static bool check_race(run *r, tn__exact_cell *c, int how) {
-  const uint32_t now[2] = {r->m->epoch, r->t->epoch}, me = r->t->number + 1;
+  const uint32_t now[2] = {r->m->epoch, r->t->epoch};
   bool writes = how != READS, again = how == ADDS && c->added;
   if (!again && !is_ordered(r, c->writer, c->wrote))
     return complain(r, "another thread wrote there, without a barrier");
   if (writes && !is_ordered(r, c->reader, c->read)) return complain(r, "another thread reads that, without a barrier");
   if (writes) {
-    c->added = how == ADDS && (c->added || !c->writer || c->wrote[0] != now[0]);
-    c->writer = is_ordered(r, c->writer, c->wrote) ? me : OF_ALL;
+    c->added = how == ADDS && (c->added || !c->writer || is_behind_all(r, c->wrote));
+    c->writer = together(r, c->writer, c->wrote);
     memcpy(c->wrote, now, sizeof now);
     return true;
   }
-  if (is_ordered(r, c->reader, c->read)) c->reader = me;
-  else c->reader = !(c->reader & OF_ALL) && warp_of(r, c->reader) == warp_of(r, me) ? OF_WARP | warp_of(r, me) : OF_ALL;
+  c->reader = together(r, c->reader, c->read);
   memcpy(c->read, now, sizeof now);
   return true;
 }
