@@ -608,7 +608,9 @@ static bool is_of_block(const tn_node *n) {
 
 /* Threads in step ask each other for each bit of a place's number, and count what they are told. */
 static double cost_of_step(const look *l, const tn_node *n) {
-  return STEP_BIT * log2(fmax(1, (double)tn__stepped_share(l->p, n->src[0]))) + STEP_REST;
+  uint32_t i = 0;
+  while (i + 1 < l->open.n && !l->open.v[i].lanes) i++;
+  return STEP_BIT * log2(fmax(1, (double)tn__stepped_share(l->p, n->src[0], l->open.v[i].range))) + STEP_REST;
 }
 
 static double cost_of(const look *l, const tn_node *n) {

@@ -8,8 +8,9 @@
  *   by number: all add to one table at once, whose sums are the same in any order;
  *   by own key: those in step have a table in which they count one after the other, term by term (kernel.h,
  *   TN__OWN_IN_STEP: a language tells by the threads' ballots which of them count the same), and keep what stands there;
- *   then each of as many threads as there are keys leaves in each table what the tables before it have counted;
- *   and what the body makes of both is stored, neighbours by neighbours.
+ *   then each of as many threads as there are keys leaves in each table what the tables before it have counted, and
+ *   loads what the body wants of its key;
+ *   and what the body makes of all that is stored, neighbours by neighbours.
  *
  * Step noted: tally(a,b) by(TxN) in step(S): the terms of loop b, for the turns of loop a, by T threads, N of each, S of
  * which run in step. */
@@ -54,9 +55,9 @@ static tn_node *term_at(steps *s, const terms *t) {
 /* ---- memory ---- */
 
 /* Filled anew in each turn of the groups' loop */
-static tn_node *scratch(steps *s, int64_t elements, int64_t whose) {
+static tn_node *scratch(steps *s, int dtype, int64_t elements, int64_t whose) {
   return tn__node_make(s->c, &(tn__make){.op = OP_LOCAL,
-                                         .dtype = TN_U32,
+                                         .dtype = dtype,
                                          .src = (tn_node *[]){tn__int(s->c, elements), s->of->outer},
                                          .nsrc = s->of->outer && whose <= 0 ? 2 : 1,
                                          .ints = (int64_t[]){s->l->next_local++, whose},
@@ -65,7 +66,7 @@ static tn_node *scratch(steps *s, int64_t elements, int64_t whose) {
 }
 
 /* A number of each thread for each of its terms, in the form that kernel.h asks for */
-static tn_node *kept(steps *s) { return scratch(s, s->threads * s->own, s->threads); }
+static tn_node *kept(steps *s) { return scratch(s, TN_U32, s->threads * s->own, s->threads); }
 static tn_node *slot(steps *s, const terms *t) {
   tn_node *src[2] = {t->by, tn__int(s->c, s->threads)};
   src[0] = tn__node_make(s->c, &(tn__make){.op = OP_MUL, .dtype = TN__INDEX, .src = src, .nsrc = 2});
@@ -109,7 +110,7 @@ static tn_node *effect(steps *s, tn__op op, tn_node *const *src, uint32_t n) {
 
 /* How many terms of each key there are */
 static tn_node *totals(steps *s, tn_node *keys) {
-  tn_node *table = scratch(s, s->of->keys, TN__OWN_TALLIES), *none = cleared(s, table, s->of->keys);
+  tn_node *table = scratch(s, TN_U32, s->of->keys, TN__OWN_TALLIES), *none = cleared(s, table, s->of->keys);
   terms t = all_terms(s, AX_UNROLL);
   tn_node *key = tn__cast(s->c, key_at(s, keys, &t), TN__INDEX);
   tn_node *src[] = {none, key, number(s, TN_U32, 1), t.lane, t.by};
@@ -132,7 +133,7 @@ static tn_node *of_those_before(steps *s, tn_node *table, tn_node *counts) {
 /* How many terms of its key there are up to each, and itself: in the stretch, and in those before */
 static tn_node *upto_each(steps *s, tn_node *keys, const terms *each) {
   int64_t places = s->threads / s->in_step * s->of->keys;
-  tn_node *table = scratch(s, places, TN__OWN_IN_STEP), *none = cleared(s, table, places);
+  tn_node *table = scratch(s, TN_U32, places, TN__OWN_IN_STEP), *none = cleared(s, table, places);
   terms t = all_terms(s, AX_ORDER);
   tn_node *src[] = {number(s, TN_U32, 1), t.lane, none, place_of(s, keys, &t)};
   tn_node *counts = filled(s, kept(s), &t, runs(s, src, 4));
@@ -140,12 +141,56 @@ static tn_node *upto_each(steps *s, tn_node *keys, const terms *each) {
   return tn__add(s->c, load(s, counts, slot(s, each)), load(s, begun, place_of(s, keys, each)));
 }
 
+/* ---- what is made of the counts ---- */
+
+/* The load for a key that `at` is the number of, if it hangs on nothing else that a term has; NULL: it does. */
+/* a choice: no is right */
+static tn_node *of_key_alone(steps *s, tn_node *n, tn_node *at) {
+  tn_node *with = s->of->with, *key = tn__cast(s->c, at, with->dtype);
+  if (n->op != OP_LOAD || n->src[0]->op != OP_PARAM) return NULL;
+  tn_node *by = tn__substitute(s->c, n, &with, &key, 1);
+  tn__nodes all = {0};
+  tn__topo(s->l->a, &by, 1, &all);
+  for (uint32_t i = 0; i < all.n; i++)
+    if (all.v[i]->op == OP_RANGE && all.v[i] != at && all.v[i] != s->of->outer) return NULL;
+  return by == n ? NULL : tn__simplify_accesses(s->c, s->l->a, by);
+}
+
+/* Is the node one that the body, without the sum, is made of? */
+static bool stands_in(steps *s, tn_node *body, const tn_node *n) {
+  tn__nodes all = {0};
+  tn_node *sum = tn__sum_over(s->l, body, s->of->term), *none = number(s, sum->dtype, 0);
+  body = tn__substitute(s->c, body, &sum, &none, 1);
+  tn__topo(s->l->a, &body, 1, &all);
+  for (uint32_t i = 0; i < all.n; i++)
+    if (all.v[i] == n) return true;
+  return false;
+}
+
+/* What the body loads for the key alone, as where its run begins, once for each key, if there are more terms: terms
+ * side by side have keys apart, each of which would ask for a sector. */
+static tn_node *load_by_key(steps *s, tn_node *body, tn_node *own) {
+  tn__nodes all = {0};
+  if (s->own * s->threads <= s->of->keys) return body;
+  tn__topo(s->l->a, &body, 1, &all);
+  for (uint32_t i = all.n; i && i--;) { /* what is made of others before these */
+    tn_node *n = all.v[i], *at = n->op == OP_LOAD ? lanes(s, s->of->with->hi + 1) : NULL;
+    tn_node *by = at ? of_key_alone(s, n, at) : NULL;
+    if (!by || n->src[0] == body->src[0]->src[0] || !stands_in(s, body, n)) continue;
+    tn_node *loaded = load(s, tn__filled(s->c, scratch(s, n->dtype, s->of->keys, 0), at, by, &at, 1), own);
+    body = tn__substitute(s->c, body, &n, &loaded, 1);
+  }
+  return body;
+}
+
 static tn_node *by_own_key(steps *s, tn_node *body) {
   int dtype = s->of->sum->dtype;
   terms each = all_terms(s, AX_UNROLL);
   tn_node *keys = all_keys(s), *count = tn__cast(s->c, upto_each(s, keys, &each), dtype);
   if (s->of->beside) count = tn__sub(s->c, count, number(s, dtype, 1));
-  tn_node *with = s->of->with, *own = tn__cast(s->c, key_at(s, keys, &each), with->dtype);
+  tn_node *with = s->of->with, *own = key_at(s, keys, &each);
+  body = load_by_key(s, body, tn__cast(s->c, own, TN__INDEX));
+  own = tn__cast(s->c, own, with->dtype);
   body = tn__substitute(s->c, body, &with, &own, 1); /* what else is made of it, too */
   return tn__count_for_turns(s->l, body, s->of, term_at(s, &each), (tn_node *[]){each.lane, each.by}, 2, count);
 }

@@ -35,7 +35,7 @@
  * range} is one of each turn of the range; STOREADD adds to one as to any buffer, and with n = TN__OWN_TALLIES all
  * threads may add to one element at once.  With n = TN__OWN_IN_STEP threads that run in step may add to one element in
  * the order of their numbers, and load what it is then (tn__is_in_step): a STOREADD of ones and a LOAD of the same
- * place, in a lane loop of all threads; each of those that run in step with each other has elements of its own.
+ * place, in a lane loop of whole such; each of those that run in step with each other has elements of its own.
  *   BARRIER {}                      all threads of the group wait for each other's accesses to LOCAL buffers
  *   RANGE .. AX_UNROLL              inside a lane loop, constant extent: to be unrolled, in order.  Its LOADs and
  *                                   STOREs whose index is ADD(base, the range), or the range, with base a multiple of
@@ -208,8 +208,9 @@ static inline bool tn__adds_in_order(const tn_node *n, const tn_node *range) {
   return n->op == OP_STOREADD && n->src[0]->op == OP_LOCAL && range->ints[RANGE_AXIS] == AX_UNROLL;
 }
 
-/* Elements of such memory that threads in step with each other have: a power of two, and as many for all */
-int64_t tn__stepped_share(const tn__part *p, const tn_node *local);
+/* Elements of such memory that threads in step with each other have, of those that `lanes` counts: a power of two, and
+ * as many for all; 0: they are not */
+int64_t tn__stepped_share(const tn__part *p, const tn_node *local, const tn_node *lanes);
 /* Is it an access to such memory of the thread that `lanes` counts, to an element of those that are for it and those in
  * step with it?  Needs index nodes as they stand in the linear form. */
 bool tn__is_in_step(const tn__part *p, const tn_node *access, const tn_node *lanes);

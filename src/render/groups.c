@@ -476,7 +476,7 @@ static bool counts_in_step(tn__printer *p, const tn_node *n) {
 
 /* What the element is then has a name, for whoever loads it in this loop. */
 static void put_count(tn__printer *p, tn_node *n) {
-  int bits = __builtin_ctzll((unsigned long long)tn__stepped_share(p->part, n->src[0]));
+  int bits = __builtin_ctzll((unsigned long long)tn__stepped_share(p->part, n->src[0], lanes_around(p)));
   tn__words words = {.word = {['0'] = tn__print_element(p, n),
                               ['1'] = tn__print_name(p, n->src[1]),
                               ['b'] = tn__print_format(p, "%d", bits)}};
