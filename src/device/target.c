@@ -130,13 +130,22 @@ int64_t tn__scan_columns(const tn__target *t, size_t size, int64_t columns) {
   return wide < 1 ? 1 : wide < columns ? wide : columns;
 }
 
+/* A thread for each key, and a table of words for each of those that run in step */
+/* a choice: no is right */
+bool tn__tallies_in_step(const tn__target *t) {
+  size_t tables = t->subgroup > 0 ? TN__TALLY_KEYS / (size_t)t->subgroup : 0;
+  return t->exchanges && (t->adds & sizeof(uint32_t)) && tables && TN__TALLY_KEYS <= t->group &&
+         tables * TN__TALLY_KEYS * sizeof(uint32_t) <= t->shared;
+}
+
 /* One for each word of a table: so many have enough terms on their way, and a unit has room for several groups. */
 /* a choice: no is right */
 int tn__tally_threads(const tn__target *t) {
   int threads = TN__TALLY_KEYS / TN__TALLY_PARTS;
-  size_t table = (size_t)(threads + 1) * sizeof(uint64_t) +
-                 TN__TALLY_OWN * (sizeof(uint8_t) + sizeof(uint16_t)); /* keys, and counts up to each */
-  return threads <= t->group && (size_t)threads * table <= t->shared ? threads : 0;
+  size_t table = (size_t)(threads + 1) * sizeof(uint64_t),
+         terms = TN__TALLY_TERMS * (sizeof(uint8_t) + sizeof(uint16_t)); /* keys, and counts up to each */
+  if (tn__tallies_in_step(t)) return TN__TALLY_KEYS;
+  return threads <= t->group && (size_t)threads * table + terms <= t->shared ? threads : 0;
 }
 
 /* Few elements a thread compares with each other in less time. */

@@ -87,9 +87,10 @@ static inline int64_t tn__scan_turns(const tn__target *t) { return (int64_t)t->g
 int64_t tn__scan_tile(const tn__target *t, size_t size);
 int64_t tn__scan_columns(const tn__target *t, size_t size, int64_t columns);
 
-/* Counts by a key of few values, each thread of a group with a table of its own: keys at most, how many of them have
- * their counts in one word of 64 bits, and terms of a thread at most. */
-enum { TN__TALLY_KEYS = 256, TN__TALLY_PARTS = 4, TN__TALLY_OWN = 64 };
+/* Counts by a key of few values: keys and terms of a group at most; each thread has a table of its own, in which so
+ * many keys have their counts in one word of 64 bits, or those that run in step have one together. */
+enum { TN__TALLY_KEYS = 256, TN__TALLY_TERMS = 4096, TN__TALLY_PARTS = 4 };
+bool tn__tallies_in_step(const tn__target *t);
 int tn__tally_threads(const tn__target *t); /* of such a group; 0: there is no room */
 
 /* May a group's threads exchange elements of so many words of 32 bits, each of which goes to one of as many places as

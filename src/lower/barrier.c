@@ -7,7 +7,7 @@
 #include "ir/build.h"
 #include "lower/lower.h"
 
-typedef struct touched { /* added: to what threads may add to at once */
+typedef struct touched { /* added: to what threads may add to at once, or those in step one after the other */
   uint64_t read, written, added;
 } touched;
 
@@ -24,14 +24,23 @@ typedef struct walk {
 
 static uint64_t bit_of(const tn_node *local) { return 1ull << (local->ints[0] < 63 ? local->ints[0] : 63); }
 
+/* Do threads in step add there in order?  So they do in loops of lanes where something is added, and load what it is
+ * then. */
+static bool counts_in_step(const walk *w, const tn_node *local, uint32_t from, uint32_t to) {
+  for (uint32_t i = from; i < to && tn__is_stepped(local); i++)
+    if (w->part->ins[i]->op == OP_STOREADD && w->part->ins[i]->src[0] == local) return true;
+  return false;
+}
+
 /* What ins[from..to-1] touches. */
 static touched touches(const walk *w, uint32_t from, uint32_t to) {
   touched t = {0};
   for (uint32_t i = from; i < to; i++) {
-    const tn_node *n = w->part->ins[i];
-    if (!tn__is_access(n) || n->src[0]->op != OP_LOCAL) continue;
-    if (n->src[0]->ints[1] && !tn__is_tallies(n->src[0])) continue;
-    *(n->op == OP_LOAD ? &t.read : tn__adds_at_once(w->part, n) ? &t.added : &t.written) |= bit_of(n->src[0]);
+    const tn_node *n = w->part->ins[i], *buf = tn__is_access(n) ? n->src[0] : NULL;
+    if (!buf || buf->op != OP_LOCAL) continue;
+    if (buf->ints[1] && !tn__is_tallies(buf) && !tn__is_stepped(buf)) continue;
+    bool adds = tn__adds_at_once(w->part, n) || counts_in_step(w, buf, from, to);
+    *(adds ? &t.added : n->op == OP_LOAD ? &t.read : &t.written) |= bit_of(buf);
   }
   return t;
 }

@@ -43,6 +43,7 @@ enum {
   AT_ONCE_OF_FEW = 4,   /* and where threads have twice the registers that they need */
   PLAIN_REGISTERS = 32, /* of a thread, beside what it keeps, */
   LEAST_REGISTERS = 16, /* or of which some are what it keeps */
+  STEP_BIT = 3, STEP_REST = 10, /* instructions of a count of threads in step: for each bit, and once */
   PORT = 2,             /* sectors that a unit takes from outside in a cycle */
   STARTS = 2,           /* blocks that are started for each that there is room for, at least, */
   STREWN = 6,           /* sectors in the time of one that memory gives alone, far from all others (measured: 7) */
@@ -605,8 +606,16 @@ static bool is_of_block(const tn_node *n) {
   return element && element->op == OP_OR && element->src[1]->op == OP_CONST;
 }
 
+/* Threads in step ask each other for each bit of a place's number, and count what they are told. */
+static double cost_of_step(const look *l, const tn_node *n) {
+  uint32_t i = 0;
+  while (i + 1 < l->open.n && !l->open.v[i].lanes) i++;
+  return STEP_BIT * log2(fmax(1, (double)tn__stepped_share(l->p, n->src[0], l->open.v[i].range))) + STEP_REST;
+}
+
 static double cost_of(const look *l, const tn_node *n) {
   return keeps_registers(n) ? 0
+         : n->op == OP_STOREADD && tn__is_stepped(n->src[0]) ? cost_of_step(l, n)
          : tn__is_access(n) ? 2
          : is_of_block(n)   ? 1
                             : tn__instructions(n, tn__map_get(&l->close, (uintptr_t)n, NULL));

@@ -11,6 +11,8 @@
  *   those before it; then each counts its terms once more, from there on, and puts down what it has at each;
  *   and what the body makes of that is stored as it lies.
  *
+ * Where threads in step exchange values, those have a table together (in_step.c).
+ *
  * So all is stored by one thread at a time, in the order of the terms, and nobody adds at once.  Counts of several keys
  * stand in one word, which is as quick to add to as one of them.
  *
@@ -164,13 +166,13 @@ static tn_node *totals(tables *s, tn_node *counts) {
   return tn__filled(s->c, tn__scratch(s->l, TN_U64, s->words), at, sum, &at, 1);
 }
 
-/* The body over these loops in place of the turns, whose number they tell, its count being `count` */
-static tn_node *with_turns(tables *s, tn_node *body, tn_node *at, tn_node *const *own, uint32_t n, tn_node *count) {
-  tn_node *turn = s->of->turn;
-  body = tn__exchange_ranges(s->l, body, &turn, &at, 1, own, n);
-  body = tn__simplify_accesses(s->c, s->l->a, body);
-  tn_node *sum = tn__sum_over(s->l, body, s->of->term);
-  return tn__substitute(s->c, body, &sum, &count, 1);
+tn_node *tn__count_for_turns(tn__lowering *l, tn_node *body, const tn__key_count *of, tn_node *at, tn_node *const *own,
+                             uint32_t n, tn_node *count) {
+  tn_node *turn = of->turn;
+  body = tn__exchange_ranges(l, body, &turn, &at, 1, own, n);
+  body = tn__simplify_accesses(l->c, l->a, body);
+  tn_node *sum = tn__sum_over(l, body, of->term);
+  return tn__substitute(l->c, body, &sum, &count, 1);
 }
 
 /* How many terms of its key there are up to each, and itself */
@@ -192,7 +194,7 @@ static tn_node *by_own_key(tables *s, tn_node *body) {
   if (s->of->beside) count = tn__sub(s->c, count, number(s, dtype, 1));
   tn_node *with = s->of->with, *own = tn__cast(s->c, load(s, s->keys, s->of->turn), with->dtype);
   body = tn__substitute(s->c, body, &with, &own, 1); /* what else is made of it, too */
-  return with_turns(s, body, w.at, w.own, w.n, count);
+  return tn__count_for_turns(s->l, body, s->of, w.at, w.own, w.n, count);
 }
 
 static tn_node *by_number(tables *s, tn_node *body) {
@@ -202,16 +204,18 @@ static tn_node *by_number(tables *s, tn_node *body) {
   tn_node *at = tn__add(c, tn__mul(c, own[0], tn__int(c, each)), own[1]);
   part p = part_of(s, at);
   tn_node *count = tn__cast(c, count_in(s, load(s, all, p.word), p.shift), s->of->sum->dtype);
-  return with_turns(s, body, at, own, 2, count);
+  return tn__count_for_turns(s->l, body, s->of, at, own, 2, count);
 }
 
 bool tn__has_tables(const tn__lowering *l, const tn_node *term, int64_t keys) {
-  int64_t terms, threads = tn__tally_threads(l->target), once = threads * SIDE_BY_SIDE;
-  return threads && tn__const_int(term->src[0], &terms) && terms % once == 0 && terms / threads <= TN__TALLY_OWN &&
+  int64_t terms, threads = tn__tally_threads(l->target), once = threads;
+  if (!tn__tallies_in_step(l->target)) once *= SIDE_BY_SIDE;
+  return threads && tn__const_int(term->src[0], &terms) && terms % once == 0 && terms <= TN__TALLY_TERMS &&
          terms > TN__THREADS_TURNS && keys >= TN__TALLY_PARTS && keys <= TN__TALLY_KEYS && !(keys & (keys - 1));
 }
 
 tn_node *tn__tally_in_group(tn__lowering *l, tn_node *body, const tn__key_count *of) {
+  if (tn__tallies_in_step(l->target)) return tn__tally_in_step(l, body, of);
   tables s = {.l = l, .c = l->c, .of = of, .threads = tn__tally_threads(l->target)};
   s.own = (of->term->hi + 1) / s.threads;
   s.words = of->keys / TN__TALLY_PARTS;

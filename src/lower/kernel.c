@@ -55,6 +55,31 @@ bool tn__is_packed(const tn_node *access, const tn_node *r) {
   return is_multiple(index->src[index->src[0] == r], extent);
 }
 
+int64_t tn__stepped_share(const tn__part *p, const tn_node *local, const tn_node *lanes) {
+  int64_t size, n, parts = p->subgroup > 0 && tn__const_int(lanes->src[0], &n) && n % p->subgroup == 0 ? n / p->subgroup : 0;
+  if (parts < 1 || !tn__const_int(local->src[0], &size) || size % parts) return 0;
+  size /= parts;
+  return size & (size - 1) ? 0 : size;
+}
+
+/* Is it lanes / by * share? */
+/* a choice: no is right */
+static bool is_start_of(const tn_node *x, const tn_node *lanes, int64_t by, int64_t share) {
+  const tn_node *which = x->op == OP_MUL && tn__is_int_const(x->src[1], share) ? x->src[0] : NULL;
+  return which && which->op == OP_IDIV && which->src[0] == lanes && tn__is_int_const(which->src[1], by);
+}
+
+/* a choice: no is right */
+bool tn__is_in_step(const tn__part *p, const tn_node *access, const tn_node *lanes) {
+  const tn_node *at = access->src[1];
+  if (!tn__is_stepped(access->src[0]) || access->op == OP_STORE || !lanes || lanes->ints[RANGE_AXIS] != AX_UPCAST)
+    return false;
+  int64_t share = tn__stepped_share(p, access->src[0], lanes);
+  for (int s = 0; s < 2 && at->op == OP_ADD; s++)
+    if (is_start_of(at->src[s], lanes, p->subgroup, share)) return at->src[!s]->lo >= 0 && at->src[!s]->hi < share;
+  return lanes->hi < p->subgroup && at->lo >= 0 && at->hi < share;
+}
+
 void tn__loops_pass(tn__arena *a, tn__nodes *open, tn_node *instruction) {
   if (instruction->op == OP_RANGE) tn__vec_push(a, open, instruction);
   if (instruction->op == OP_END && open->n) open->n--;

@@ -33,7 +33,9 @@
  * element is one thread's, too, but they stand in shared memory: a STORE of what is but loaded may be a copy that goes
  * on beside the thread, up to the next turn of the loop in which they are both stored and loaded. A LOCAL {elements,
  * range} is one of each turn of the range; STOREADD adds to one as to any buffer, and with n = TN__OWN_TALLIES all
- * threads may add to one element at once.
+ * threads may add to one element at once.  With n = TN__OWN_IN_STEP threads that run in step may add to one element in
+ * the order of their numbers, and load what it is then (tn__is_in_step): a STOREADD of ones and a LOAD of the same
+ * place, in a lane loop of whole such; each of those that run in step with each other has elements of its own.
  *   BARRIER {}                      all threads of the group wait for each other's accesses to LOCAL buffers
  *   RANGE .. AX_UNROLL              inside a lane loop, constant extent: to be unrolled, in order.  Its LOADs and
  *                                   STOREs whose index is ADD(base, the range), or the range, with base a multiple of
@@ -63,6 +65,11 @@ enum { TN__OWN_KEPT = -2 };
 enum { TN__OWN_TALLIES = -3 };
 static inline bool tn__is_tallies(const tn_node *buf) {
   return buf->op == OP_LOCAL && buf->nint > 1 && buf->ints[1] == TN__OWN_TALLIES;
+}
+/* ... to which threads in step add in order */
+enum { TN__OWN_IN_STEP = -4 };
+static inline bool tn__is_stepped(const tn_node *buf) {
+  return buf->op == OP_LOCAL && buf->nint > 1 && buf->ints[1] == TN__OWN_IN_STEP;
 }
 
 /* ---- matrix products by tiles (tile.c) ---- */
@@ -200,6 +207,13 @@ static inline bool tn__adds_at_once(const tn__part *p, const tn_node *n) {
 static inline bool tn__adds_in_order(const tn_node *n, const tn_node *range) {
   return n->op == OP_STOREADD && n->src[0]->op == OP_LOCAL && range->ints[RANGE_AXIS] == AX_UNROLL;
 }
+
+/* Elements of such memory that threads in step with each other have, of those that `lanes` counts: a power of two, and
+ * as many for all; 0: they are not */
+int64_t tn__stepped_share(const tn__part *p, const tn_node *local, const tn_node *lanes);
+/* Is it an access to such memory of the thread that `lanes` counts, to an element of those that are for it and those in
+ * step with it?  Needs index nodes as they stand in the linear form. */
+bool tn__is_in_step(const tn__part *p, const tn_node *access, const tn_node *lanes);
 
 /* What is required so of a buffer, NULL: nothing */
 static inline const tn_node *tn__required(const tn__kernel *k, const tn_node *buffer, tn__requirement what) {

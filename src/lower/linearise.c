@@ -102,9 +102,9 @@ static bool fuses(const lin *l, const tn_node *r) {
 }
 
 /* A value that runs along a thread's neighbours is written out with them, in the loop of each who wants it, and begins
- * in front of them. */
+ * in front of them.  So is one that threads in step have from a table. */
 static bool runs_in_lane(const lin *l, const tn_node *n) {
-  return n->op == OP_RUNNING && (l->unroll >> tn__range_at(&l->r, n->src[1]) & 1);
+  return n->op == OP_RUNNING && ((n->nsrc > 2 ? l->lanes : l->unroll) >> tn__range_at(&l->r, n->src[1]) & 1);
 }
 
 /* What has an accumulator that stands outside of all lanes: its value is combined with those of other turns. */

@@ -254,7 +254,7 @@ typedef struct tn__run {
   bool back, beside;                  /* those from the turn's own on, not up to it; without its own */
 } tn__run;
 tn_node *tn__run_in_group(tn__lowering *l, tn_node *body, const tn__run *of);
-/* group_tally.c: counts of terms by key, by a group's threads with tables of their own */
+/* group_tally.c: counts of terms by key, by a group's threads with tables of their own, or of those in step */
 typedef struct tn__key_count {
   tn_node *sum, *turn, *term, *key; /* the key of each term: 0 <= key < keys */
   tn_node *with;                    /* what it is compared with */
@@ -264,6 +264,11 @@ typedef struct tn__key_count {
 } tn__key_count;
 bool tn__has_tables(const tn__lowering *l, const tn_node *term, int64_t keys);
 tn_node *tn__tally_in_group(tn__lowering *l, tn_node *body, const tn__key_count *of);
+/* ... The body over these n loops in place of the turns, whose number `at` they tell, its count being `count` */
+tn_node *tn__count_for_turns(tn__lowering *l, tn_node *body, const tn__key_count *of, tn_node *at, tn_node *const *own,
+                             uint32_t n, tn_node *count);
+/* in_step.c: so, by tables that threads in step have together */
+tn_node *tn__tally_in_step(tn__lowering *l, tn_node *body, const tn__key_count *of);
 /* group_exchange.c: n sums of whole numbers by keys that are the turn's number, by a group's threads, which add them in
  * shared memory: may they; and the body in which they do */
 typedef struct tn__key_sum {

@@ -50,6 +50,7 @@ typedef struct tn__printer {
   /* STORE -> the number of the registers that hold its neighbours' values up to the loop's end; LOAD -> of those that
    * do from its begin */
   tn__map late;
+  tn__map counted;   /* index of a count of threads in step -> its number */
   uint32_t npacked;
   tn__map divisor; /* f32 that lanes divide by and all threads have: its reciprocal stands behind it */
 } tn__printer;

@@ -402,11 +402,14 @@ static void put_late_stores(tn__printer *p, uint32_t start) {
 
 /* ---- memory ---- */
 
-static bool in_lanes(const tn__printer *p) {
+/* The loop over lanes around; NULL: there is none */
+static const tn_node *lanes_around(const tn__printer *p) {
   for (uint32_t i = 0; i < p->open.n; i++)
-    if (p->part->ins[p->open.v[i].start]->ints[0] == AX_UPCAST) return true;
-  return false;
+    if (p->part->ins[p->open.v[i].start]->ints[0] == AX_UPCAST) return p->part->ins[p->open.v[i].start];
+  return NULL;
 }
+
+static bool in_lanes(const tn__printer *p) { return lanes_around(p) != NULL; }
 
 /* Element slot * threads + lane of a LOCAL whose elements belong to threads: the thread's own, by slot. */
 static const char *own_slot(tn__printer *p, tn_node *n, int64_t threads) {
@@ -459,6 +462,29 @@ static void put_add(tn__printer *p, tn_node *n, const char *gate, const char *el
                  tn__print_expand(p, adding(p, n), &words));
 }
 
+/* ---- counts of threads in step ---- */
+
+/* Is it where these count, in a language that says so?  Others print kernels that are lowered for such a device to be
+ * looked at. */
+static bool counts_in_step(tn__printer *p, const tn_node *n) {
+  if (!tn__is_stepped(n->src[0]) || n->op != OP_STOREADD || !p->d->group->count_in_step) return false;
+  if (!tn__is_in_step(p->part, n, lanes_around(p)) || n->src[0]->dtype != TN_U32 || tn__gate_of(n) ||
+      !tn__is_int_const(n->src[2], 1))
+    tn__fail(p->c, TN_ERUN, "kernel %s: what threads in step add is no count of theirs", p->k->name);
+  return true;
+}
+
+/* What the element is then has a name, for whoever loads it in this loop. */
+static void put_count(tn__printer *p, tn_node *n) {
+  int bits = __builtin_ctzll((unsigned long long)tn__stepped_share(p->part, n->src[0], lanes_around(p)));
+  tn__words words = {.word = {['0'] = tn__print_element(p, n),
+                              ['1'] = tn__print_name(p, n->src[1]),
+                              ['b'] = tn__print_format(p, "%d", bits)}};
+  tn__map_put(&p->counted, (uintptr_t)n->src[1], p->npacked);
+  tn__print_line(p, "const %s c%" PRIu32 " = %s;", p->d->value[TN_U32], p->npacked++,
+                 tn__print_expand(p, p->d->group->count_in_step, &words));
+}
+
 static void put_store(tn__printer *p, tn_node *n) {
   const char *gate = gate_of(p, n);
   bool everyone = in_lanes(p) || p->part->group == 1;
@@ -466,12 +492,15 @@ static void put_store(tn__printer *p, tn_node *n) {
   if (waits) gate = NULL; /* asked when all is stored */
   if (!everyone) gate = gate ? tn__print_format(p, "t == 0 && %s", gate) : "t == 0";
   if (threads_of(n->src[0])) put_own(p, n);
+  else if (counts_in_step(p, n)) put_count(p, n);
   else if (adding(p, n)) put_add(p, n, gate, element(p, n));
   else tn__print_store(p, n, gate, element(p, n));
 }
 
 static void put_load(tn__printer *p, tn_node *n) {
-  const char *x = element(p, n);
+  uint64_t number;
+  bool counted = tn__is_stepped(n->src[0]) && tn__map_get(&p->counted, (uintptr_t)n->src[1], &number);
+  const char *x = counted ? tn__print_format(p, "c%" PRIu64, number) : element(p, n);
   tn_node open = *n;
   bool packed = tn__map_get(&p->packed, (uintptr_t)n, NULL), early = tn__map_get(&p->late, (uintptr_t)n, NULL);
   if (early || (packed && ends_at(tn__gate_of(n), p->part->ins[p->open.v[p->open.n - 1].start])))
@@ -804,6 +833,7 @@ static void close_range(tn__printer *p) {
   if (!p->open.n) tn__fail(p->c, TN_ERUN, "kernel %s closes a loop that is not open", p->k->name);
   uint32_t start = p->open.v[--p->open.n].start;
   tn__print_brace(p, "}");
+  if (p->part->ins[start]->ints[0] == AX_UPCAST) tn__map_clear(&p->counted);
   if (p->part->ins[start]->ints[0] == AX_UNROLL) {
     put_packed_stores(p, start), put_late_stores(p, start);
     tn__map_clear(&p->packed), tn__map_clear(&p->copied), tn__map_clear(&p->late); /* another loop may say them again */
@@ -942,6 +972,7 @@ static void put_part(tn__printer *p) {
   tn__map_init(&p->packed, &p->c->scratch);
   tn__map_init(&p->copied, &p->c->scratch);
   tn__map_init(&p->late, &p->c->scratch);
+  tn__map_init(&p->counted, &p->c->scratch);
   put_declarations(p);
   find_divisors(p);
   for (uint32_t at = 0; at < p->part->n; at++) at = put_instruction(p, at);

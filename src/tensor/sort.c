@@ -33,7 +33,7 @@ enum {
   TABLE_LAUNCHES = 8,     /* a pass by a group's tables takes five, and what threads wait for their own tables, */
   TABLE_BITS = 8,
   TABLE_GROUPS = 4,       /* at least so many groups for each unit, or shorter blocks, */
-  LEAST_OWN = 16,         /* down to so many elements of a thread */
+  LEAST_BLOCK = 1024,     /* down to so many elements */
   ASK_FETCHES = 4 /* asking takes so long as fetching so many elements; where fetching is free: a multiply-add */
 };
 
@@ -85,9 +85,9 @@ double tn__sort_ask(const tn__target *t) { return t->fetch > 0 ? ASK_FETCHES * (
 /* Elements of a block that a group sorts by its threads' tables; 0: it has none */
 /* a choice: any multiple of its threads is right */
 static int64_t table_block(const tn__target *t, sizes of) {
-  int64_t threads = tn__tally_threads(t), own = TN__TALLY_OWN;
-  while (own > LEAST_OWN && of.rows * ceil(of.n / (double)(threads * own)) < (double)t->units * TABLE_GROUPS) own /= 2;
-  return threads * own;
+  int64_t block = tn__tally_threads(t) ? TN__TALLY_TERMS : 0;
+  while (block > LEAST_BLOCK && of.rows * ceil(of.n / (double)block) < (double)t->units * TABLE_GROUPS) block /= 2;
+  return block;
 }
 
 /* The quickest way.  numbered: it is asked which element stands at each place.  *work: what it takes. */

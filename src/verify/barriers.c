@@ -38,7 +38,8 @@ static const tn__part *part_of(const walk *w) { return &w->k->part[w->part]; }
 static bool is_shared(const walk *w, const tn_node *n) {
   if (n->op != OP_LOAD && n->op != OP_STORE && n->op != OP_STOREADD) return false;
   const tn_node *of = n->src[0];
-  if (of->op == OP_LOCAL) return !of->ints[1] || of->ints[1] == TN__OWN_KEPT || tn__is_tallies(of);
+  if (of->op == OP_LOCAL)
+    return !of->ints[1] || of->ints[1] == TN__OWN_KEPT || tn__is_tallies(of) || tn__is_stepped(of);
   return of->op == OP_PARAM && w->k->buf_written[of->ints[0]] && w->many;
 }
 
@@ -214,6 +215,7 @@ static bool is_one_thread(const walk *w, const taken *i, uint32_t j) {
       tn__writers_tell(w->c, w->k, w->part, a->src[1], of[0], a->src[0]->op != OP_LOCAL || i->same > 0))
     return true;
   if (of[0] && of[1] && have_shares(w, i->at, j)) return true;
+  if (tn__is_in_step(part_of(w), a, of[0]) && tn__is_in_step(part_of(w), b, of[1])) return true; /* those in order */
   return stay_apart(w, i, j);
 }
 

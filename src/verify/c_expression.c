@@ -95,7 +95,7 @@ static bool read_effect(reader *r, ex *out) {
       {"__shfl_sync", TN__C_EXCHANGE, 0, 3, 0},    {"tn_add_at_i32", TN__C_ADD_AT, TN_I32, 2, 0},
       {"tn_add_at_u32", TN__C_ADD_AT, TN_U32, 2, 0}, {"tn_add_at_i64", TN__C_ADD_AT, TN_I64, 2, 0},
       {"tn_add_at_u64", TN__C_ADD_AT, TN_U64, 2, 0}, {"tn_add_in_i32", TN__C_ADD_AT, TN_I32, 2, 0},
-      {"tn_add_in_u32", TN__C_ADD_AT, TN_U32, 2, 0},
+      {"tn_add_in_u32", TN__C_ADD_AT, TN_U32, 2, 0}, {"tn_count_in_step", TN__C_IN_STEP, 0, 2, 0},
   };
   for (size_t i = 0; i < sizeof effects / sizeof *effects; i++) {
     if (!is_at(r, effects[i].name)) continue;
@@ -127,6 +127,7 @@ static bool read_effect(reader *r, ex *out) {
     } else if (effects[i].narg) {
       x.a = arg[0].reg, x.b = arg[1].reg, x.c = arg[2].reg;
       if (effects[i].narg == 1) x.b = x.c = 0;
+      if (x.code == TN__C_IN_STEP) x.c = 0, x.dst = new_reg(r), *out = in_reg(plain(TN_U32), x.dst);
     }
     tn__c_put(r, x);
     return true;

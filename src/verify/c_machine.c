@@ -420,7 +420,7 @@ static bool run_thread(run *r) {
     case TN__C_SENT: good = receive(r); break;
     case TN__C_BEGIN: t->begun = true; break;
     case TN__C_RENEW: good = renew(r); break;
-    case TN__C_BARRIER: case TN__C_EXCHANGE: t->state = WAITS; return true;
+    case TN__C_BARRIER: case TN__C_EXCHANGE: case TN__C_IN_STEP: t->state = WAITS; return true;
     case TN__C_SOME: good = (int64_t)t->reg[i->a].v > 0 || complain(r, "a mask of no lanes"); break;
     case TN__C_RETURN:
       t->state = DONE;
@@ -456,6 +456,34 @@ static bool exchange(tn__c_machine *m, uint32_t from, uint32_t to) {
   return true;
 }
 
+static void pass_in_step(tn__c_machine *m, uint32_t from, uint32_t to) {
+  for (uint32_t t = from; t < to; t++) m->thread[t].epoch++;
+}
+
+/* One after the other, as if a barrier of the warp stood between each two: they meet inside. */
+static bool count_in_step(tn__c_machine *m, uint32_t from, uint32_t to) {
+  const tn__c_ins *i = &m->f->ins[m->thread[from].pc - 1];
+  const uint64_t bits = i->n < 32 ? (1ull << i->n) - 1 : UINT32_MAX;
+  run r = {.m = m, .t = &m->thread[from], .i = i};
+  if (to - from != (uint32_t)m->warp) return complain(&r, "a count of a warp that is not whole");
+  for (uint32_t t = from; t < to; t++) {
+    tn__exact *reg = m->thread[t].reg, place = reg[i->a];
+    for (uint32_t o = from; o < t; o++) {
+      const tn__exact *other = m->thread[o].reg;
+      bool one = place.of == other[i->a].of && place.v == other[i->a].v;
+      if (one != !((reg[i->b].v ^ other[i->b].v) & bits)) return complain(&r, "numbers that do not tell places apart");
+    }
+    pass_in_step(m, from, to);
+    r.t = &m->thread[t];
+    tn__exact_cell *c = element_at(&r, place, 0, TN_U32, WRITES);
+    if (!c) return false;
+    reg[i->dst] = tn__exact_eval(OP_ADD, TN_U32, TN_U32, (tn__exact[]){value_in(c, TN_U32), tn__exact_int(1)});
+    put_value(&r, c, TN_U32, reg[i->dst], c->object < m->memory->nbuf);
+  }
+  pass_in_step(m, from, to);
+  return true;
+}
+
 /* Lets those go on who have met; false: none have, or see why. */
 static bool meet(tn__c_machine *m) {
   uint32_t n = (uint32_t)m->threads, warp = (uint32_t)m->warp;
@@ -468,8 +496,9 @@ static bool meet(tn__c_machine *m) {
   for (uint32_t from = 0; from < n; from += warp) {
     uint32_t to = from + warp < n ? from + warp : n;
     if (!all_wait(m, from, to, false)) continue;
-    bool barrier = m->f->ins[m->thread[from].pc - 1].code == TN__C_BARRIER;
-    if (!barrier && !exchange(m, from, to)) return false;
+    int code = m->f->ins[m->thread[from].pc - 1].code;
+    bool barrier = code == TN__C_BARRIER;
+    if (!barrier && !(code == TN__C_IN_STEP ? count_in_step : exchange)(m, from, to)) return false;
     for (uint32_t t = from; t < to; t++) m->thread[t].state = RUNS, m->thread[t].epoch += barrier;
     some = true;
   }

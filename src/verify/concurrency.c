@@ -72,7 +72,7 @@ static bool check_store(walk *w, tn_node *n) {
     tn_node *r = w->open.v[i];
     if (!at_once(r) || tn__map_getp(&direct, r)) continue;
     if (r->ints[RANGE_AXIS] == AX_GLOBAL && buf->op == OP_LOCAL) continue; /* each slice, or group, has its own */
-    if (tn__adds_in_order(n, r)) continue;
+    if (tn__adds_in_order(n, r) || tn__is_in_step(&w->k->part[w->part], n, r)) continue;
     if (w->k->nrequire && tn__writers_apart(w->c, w->k, w->part, w->at, &w->open, i)) continue;
     return meet_through(w, met[r->ints[RANGE_AXIS]], n->src[1]);
   }

@@ -117,6 +117,15 @@ static bool check_tally(run *r, tn__cell *c, tn__touched *t, bool writes, bool a
   return true;
 }
 
+/* Threads that run in step are as one, which goes through them in order. */
+static bool check_stepped(run *r, tn__touched *t, bool writes) {
+  int32_t thread = r->thread, in_step = r->k->kernel->part[r->part].subgroup;
+  if (thread != ALL && in_step > 0) r->thread /= in_step;
+  bool good = check_shared(r, t, writes);
+  r->thread = thread;
+  return good;
+}
+
 static bool adds_at_once(const run *r, const tn__ins *i) {
   return i->code == TN__I_STOREADD && tn__is_int(i->dtype) &&
          (r->k->kernel->part[r->part].adds & tn__size_of(i->dtype));
@@ -129,6 +138,7 @@ static bool check_local(run *r, const tn__ins *i, uint64_t index, tn__cell *c) {
   if (!r->touch[local]) return true;
   tn__touched *t = &r->touch[local][index];
   if (tn__is_tallies(r->k->kernel->local[local])) return check_tally(r, c, t, writes, adds_at_once(r, i));
+  if (tn__is_stepped(r->k->kernel->local[local])) return check_stepped(r, t, writes);
   return threads ? check_owner(r, t, threads, index) : check_shared(r, t, writes);
 }
 

@@ -480,6 +480,7 @@ const char *tn__writers_prove(tn_ctx *c, const tn__kernel *k, const tn__constrai
         claim q = {.c = c, .k = k, .part = p, .at = i, .index = n->src[1], .gate = tn__gate_of(n),
                    .at_once = around.v[r], .open = &around};
         if (!runs_at_once(around.v[r], n->src[0]) || tn__adds_in_order(n, around.v[r])) continue;
+        if (tn__is_in_step(&k->part[p], n, around.v[r])) continue;
         fix_loops(&q, r);
         count->stores++;
         if (holds_by_form(&q)) count->by_form++;

@@ -112,7 +112,7 @@ static tn_tensor *made(tn_ctx *c, const void *of) {
 static void check_steps(const void *of, const char *device, const char *text) {
   const program *p = of;
   if (p->step && !strstr(text, p->step)) fail_msg("%s on %s: no %s in\n%s", p->name, device, p->step, text);
-  if (!p->step && strstr(text, " by(64x")) fail_msg("%s on %s: tables in\n%s", p->name, device, text);
+  if (!p->step && strstr(text, " by(256x")) fail_msg("%s on %s: tables in\n%s", p->name, device, text);
 }
 
 static void compare(const program *p, tn_options opt) {
@@ -134,22 +134,22 @@ static void compare(const program *p, tn_options opt) {
 }
 
 static const program programs[] = {
-    {"counts", counts, TN_U8, 256, 0, 2, 256, " by(64x"},
-    {"counts of one row", counts, TN_U8, 64, 0, 1, 512, " by(64x"},
-    {"counts of few keys", counts, TN_I32, 4, 0, 1, 256, " by(64x"},
-    {"counts of wide keys", counts, TN_I64, 128, 0, 1, 256, " by(64x"},
-    {"counts twice", twice_counts, TN_U8, 16, 0, 1, 256, " by(64x"},
+    {"counts", counts, TN_U8, 256, 0, 2, 256, " by(256x"},
+    {"counts of one row", counts, TN_U8, 64, 0, 1, 512, " by(256x"},
+    {"counts of few keys", counts, TN_I32, 4, 0, 1, 256, " by(256x"},
+    {"counts of wide keys", counts, TN_I64, 128, 0, 1, 256, " by(256x"},
+    {"counts twice", twice_counts, TN_U8, 16, 0, 1, 256, " by(256x"},
     {"keys without a place", counts_of_few, TN_U8, 16, 0, 1, 256, NULL},
     {"more keys than a table has", counts, TN_U16, 512, 0, 1, 256, NULL},
     {"keys that are no power of two", counts, TN_U8, 24, 0, 1, 256, NULL},
     {"rows that threads do not divide", counts, TN_U8, 16, 0, 1, 250, NULL},
     {"longer rows than tables are for", counts, TN_U8, 16, 0, 1, 4352, NULL},
-    {"ranks", ranks, TN_U8, 256, UPTO, 2, 256, " by(64x"},
-    {"those before", ranks, TN_U8, 256, BEFORE, 1, 256, " by(64x"},
-    {"ranks of one row", ranks, TN_U8, 256, BEFORE, 1, 512, " by(64x"},
-    {"ranks by few keys", ranks, TN_I32, 3, BEFORE, 1, 256, " by(64x"},
-    {"ranks by an odd number of keys", ranks, TN_I64, 101, UPTO, 1, 256, " by(64x"},
-    {"ranks beside what is made of keys", ranks_beside, TN_U8, 200, BEFORE, 2, 256, " by(64x"},
+    {"ranks", ranks, TN_U8, 256, UPTO, 2, 256, " by(256x"},
+    {"those before", ranks, TN_U8, 256, BEFORE, 1, 256, " by(256x"},
+    {"ranks of one row", ranks, TN_U8, 256, BEFORE, 1, 512, " by(256x"},
+    {"ranks by few keys", ranks, TN_I32, 3, BEFORE, 1, 256, " by(256x"},
+    {"ranks by an odd number of keys", ranks, TN_I64, 101, UPTO, 1, 256, " by(256x"},
+    {"ranks beside what is made of keys", ranks_beside, TN_U8, 200, BEFORE, 2, 256, " by(256x"},
     {"ranks beside a sum", ranks_and_sum, TN_U8, 16, UPTO, 2, 256, ""},
     {"ranks by two keys", two_ranks, TN_U8, 16, UPTO, 1, 256, ""},
     {"ranks from behind", ranks, TN_U8, 16, FROM, 1, 256, NULL},
@@ -157,9 +157,9 @@ static const program programs[] = {
 
 /* ... and what is sorted by them, of lengths that no block divides */
 static const program sorts[] = {
-    {"order of bytes", order, TN_U8, 256, 0, 1, 30001, " by(64x"},
-    {"bytes in order", sorted, TN_U8, 256, 0, 1, 30001, " by(64x"},
-    {"order of rows, downwards", backwards, TN_U8, 200, 0, 2, 20003, " by(64x"},
+    {"order of bytes", order, TN_U8, 256, 0, 1, 30001, " by(256x"},
+    {"bytes in order", sorted, TN_U8, 256, 0, 1, 30001, " by(256x"},
+    {"order of rows, downwards", backwards, TN_U8, 200, 0, 2, 20003, " by(256x"},
     {"order of equal ones", order, TN_U8, 1, 0, 1, 20003, " exchange("},
     {"half floats in order", sorted, TN_BF16, 100, 0, 1, 20003, " exchange("},
 };

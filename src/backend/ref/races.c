@@ -59,10 +59,21 @@ static void enter(tn__races *r, const tn__ins *i, uint64_t at) {
   if (i->op == AX_UPCAST) r->thread = (int32_t)at;
 }
 
+static int64_t kind_of(const tn__races *r, const tn__ins *i) {
+  return i->span < r->k->nbuf ? 0 : r->k->threads[i->span - r->k->nbuf];
+}
+
+/* Do threads that run in step add in the loop, one after the other? */
+static bool is_in_order(const tn__races *r, const tn__ins *range) {
+  for (const tn__ins *i = range; i < first_of(r) + range->jump; i++)
+    if (i->code == TN__I_STOREADD && kind_of(r, i) == TN__OWN_IN_STEP) return true;
+  return false;
+}
+
 uint64_t tn__races_begin(tn__races *r, const tn__ins *range, uint64_t n) {
   order *o = &r->order[range - first_of(r)];
   *o = (order){0, 1};
-  if (range->op == AX_GLOBAL || range->op == AX_UPCAST) {
+  if (range->op == AX_GLOBAL || (range->op == AX_UPCAST && !is_in_order(r, range))) {
     *o = (order){draw(r, n), 1 + draw(r, n)};
     while (tn__gcd(o->step, n) != 1) o->step++;
   }
@@ -149,7 +160,7 @@ static bool check_owner(tn__races *r, cell *x, const tn__ins *i, uint64_t index,
 
 /* Is it an addition of those that the device does at once? */
 static bool adds_at_once(const tn__races *r, const tn__ins *i) {
-  bool many = i->span < r->k->nbuf || r->k->threads[i->span - r->k->nbuf] == TN__OWN_TALLIES;
+  bool many = i->span < r->k->nbuf || kind_of(r, i) == TN__OWN_TALLIES;
   return i->code == TN__I_STOREADD && many && tn__is_int(i->dtype) && (r->k->adds & tn__size_of(i->dtype));
 }
 
@@ -160,8 +171,10 @@ bool tn__races_touch(tn__races *r, const tn__ins *i, uint64_t index) {
   who now = {(uint32_t)(i - first_of(r)) + 1, r->turn, r->phase, r->thread};
   if (r->group && writes && now.thread == ALL) now.thread = 0;
   size_t size = tn__size_of(i->dtype), first = (r->from[i->span] + index * size) / b->grain;
-  int64_t threads = local && r->group ? r->k->threads[i->span - r->k->nbuf] : 0;
-  if (threads && threads != TN__OWN_TALLIES) return check_owner(r, &b->cell[first], i, index, &now, threads);
+  int64_t threads = local && r->group ? kind_of(r, i) : 0;
+  if (threads == TN__OWN_IN_STEP && now.thread != ALL && r->k->subgroup > 0) now.thread /= r->k->subgroup;
+  if (threads && threads != TN__OWN_TALLIES && threads != TN__OWN_IN_STEP)
+    return check_owner(r, &b->cell[first], i, index, &now, threads);
   if (!local && writes && !now.turn && r->k->global[r->part]) return complain(r, i, index, &now, &now);
   for (size_t k = 0; k < size / b->grain; k++) {
     cell *x = &b->cell[first + k];

@@ -7,7 +7,8 @@
  *                  by two turns of the AX_GLOBAL range (slices, groups); by two threads of one group in one part, for
  *                  barriers order what is LOCAL and no more; by two lanes of one vector loop
  *   to a LOCAL     by two threads of a group, and no barrier between them; by two lanes of one vector loop; by any but
- *                  the owner where each element is one thread's
+ *                  the owner where each element is one thread's; but by threads that run in step, where these go
+ *                  through it in order
  *
  * What stands outside of lane loops all threads of a group do alike, but that thread 0 alone stores.  Nothing else is
  * let pass: two threads that store the same value are a race. */
@@ -26,6 +27,7 @@ typedef struct tn__races_kernel { /* what to know of a kernel, beside its instru
   const uint8_t *local_dtype;
   const int64_t *threads;         /* by local: as in kernel.h, what a LOCAL's second integer says */
   int group[TN__MAX_PARTS];       /* by part */
+  int subgroup;
   bool global[TN__MAX_PARTS];     /* has it an AX_GLOBAL range? */
   size_t adds;                    /* sizes of integers that are added to at once, which is no race */
 } tn__races_kernel;

@@ -61,6 +61,7 @@ static void describe(tn__arena *keep, const tn__kernel *k, program *out) {
     r->group[p] = k->part[p].group;
     r->global[p] = k->part[p].global != NULL;
     r->adds = k->part[p].adds;
+    r->subgroup = k->part[p].subgroup;
   }
 }
 
