@@ -718,6 +718,8 @@ static int share_threads(job *j) {
   else if (tn__is_const(flat->src[0]) && outputs <= group) j->body = tn__retype(j->c, j->body, flat, AX_UPCAST);
   else
     cut_whole(j, flat, group, chunk_of(j, outputs), AX_LOOP, &flat);
+  /* an index that is looked up is one load, where it tells the place and where it says whether there is one */
+  j->body = tn__simplify_accesses(j->c, j->a, j->body);
   look(j);
   make_global(j, tn__rows_of(&j->s) & of_axis(&j->s.r, AX_LOOP));
   tn__sb_printf(j->note, " threads(%d)", group);
