@@ -183,7 +183,7 @@ static tn_node *sums_that_go_on(tn_ctx *c, const runs *s, tn_node *number, tn_no
   next = tn__gather(c, s->number, tn__op2_num(c, OP_MUL, next, FIRST_BLOCK));
   tn_node *goes_on = tn__op2(c, OP_EQ, spread(c, next, number->dim, 2), number);
   tn_node *is_own = tn__op2(c, OP_AND, goes_on, tn__op2(c, OP_EQ, spread(c, last, number->dim, 2), number));
-  tn_node *which = of_row(c, s->upd, tn__where(c, is_own, order, tn__literal_like(c, order, -1)));
+  tn_node *which = tn__where(c, is_own, order, tn__literal_like(c, order, -1));
   return tn__reduce(c, OP_SUM, tn__gather(c, s->upd, which), (int64_t[]){1}, 1);
 }
 
@@ -194,13 +194,16 @@ static int key_bits(int64_t places, int64_t n) { return tn__bits_below(places) +
  * that each counts those below it by one comparison.  Gives *number in order, and which update each one is. */
 static tn_node *order_by_counting(tn_ctx *c, tn_node **number, int64_t most) {
   tn__dims line = {.rank = 1, .d = {(*number)->dim[0]}}, pairs = {.rank = 2, .d = {line.d[0], line.d[0]}};
-  int shift = tn__bits_below(line.d[0]->hi), as = key_bits(most, line.d[0]->hi) <= 32 ? TN_U32 : TN_U64;
+  int bits = key_bits(most, line.d[0]->hi), shift = tn__bits_below(line.d[0]->hi), as = bits <= 32 ? TN_U32 : TN_U64;
   int counter = narrow(line.d[0]->hi);
   tn_node *key = tn__cast(c, *number, as), *by = tn__literal_like(c, key, shift);
   key = tn__op2(c, OP_OR, tn__op2(c, OP_SHL, key, by), tn__cast(c, tn__place(c, &line, 0), as));
   key = tn__op1(c, OP_CONTIG, key);
-  tn_node *is_below = tn__op2(c, OP_LT, spread(c, tn__add_axis(c, key, 0), pairs.d, 2), spread(c, key, pairs.d, 2));
-  tn_node *place = tn__reduce(c, OP_SUM, tn__cast(c, is_below, counter), (int64_t[]){1}, 1);
+  tn_node *other = spread(c, tn__add_axis(c, key, 0), pairs.d, 2), *own = spread(c, key, pairs.d, 2);
+  /* the sign of a difference is added by one instruction, where what a comparison says is chosen and then added */
+  tn_node *is_below = bits < 32 ? tn__op2_bits(c, OP_SHR, tn__sub(c, other, own), 31)
+                                : tn__cast(c, tn__op2(c, OP_LT, other, own), counter);
+  tn_node *place = tn__cast(c, tn__reduce(c, OP_SUM, is_below, (int64_t[]){1}, 1), counter);
   key = tn__scatter(c, tn__literal_like(c, key, 0), tn__op1(c, OP_PERMUTATION, place), key);
   *number = tn__cast(c, tn__op2(c, OP_SHR, key, by), (*number)->dtype);
   tn_node *below = tn__literal_like(c, key, (double)(((int64_t)1 << shift) - 1));
