@@ -695,6 +695,19 @@ static bool run_in_threads(job *j) {
   return false;
 }
 
+/* Does what is loaded say whether something is accessed?  It also says where: written alike, that is one load. */
+/* a choice: either is right */
+static bool looks_up(const job *j) {
+  for (uint32_t i = 0; i < j->s.r.order.n; i++) {
+    tn_node *gate = tn__is_access(j->s.r.order.v[i]) ? tn__gate_of(j->s.r.order.v[i]) : NULL;
+    tn__nodes all = {0};
+    if (gate) tn__topo(j->a, &gate, 1, &all);
+    for (uint32_t k = 0; k < all.n; k++)
+      if (all.v[k]->op == OP_LOAD) return true;
+  }
+  return false;
+}
+
 static int share_threads(job *j) {
   uint64_t rows = tn__rows_of(&j->s);
   bool lanes = rows & ~bounding(&j->s, rows);
@@ -718,6 +731,7 @@ static int share_threads(job *j) {
   else if (tn__is_const(flat->src[0]) && outputs <= group) j->body = tn__retype(j->c, j->body, flat, AX_UPCAST);
   else
     cut_whole(j, flat, group, chunk_of(j, outputs), AX_LOOP, &flat);
+  if (looks_up(j)) j->body = tn__simplify_accesses(j->c, j->a, j->body);
   look(j);
   make_global(j, tn__rows_of(&j->s) & of_axis(&j->s.r, AX_LOOP));
   tn__sb_printf(j->note, " threads(%d)", group);

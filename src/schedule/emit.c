@@ -193,15 +193,19 @@ static tn_node *store_scatter(tn__fuse *f, tn_node *n, const tn__info *in, tn__n
   tn_node *copy = store(f, OP_STORE, buf, tn__index_flat(c, n->dim, d->idx->src, n->rank), value_at(f, n, d, 0), NULL,
                         d->idx->src, n->rank);
   if (tn__is_int_const(size, 0)) return copy;
-  if (tn__has_own_places(&f->dev->target, n)) tn__vec_push(f->a, stores, require_of_places(f, n->src[1], REQ_DISTINCT));
+  bool own_places = tn__has_own_places(&f->dev->target, n);
+  if (own_places) tn__vec_push(f->a, stores, require_of_places(f, n->src[1], REQ_DISTINCT));
   uint32_t s = n->src[1]->rank;
   tn_node *at = tn__cast(c, value_at(f, n, d, 1), TN__INDEX), *upd = value_at(f, n, d, 2);
   tn_node *valid = tn__op2(c, OP_AND, tn__op2(c, OP_LE, zero, at), tn__op2(c, OP_LT, at, size));
   /* also where nothing is done, so that the places' arithmetic does not overflow */
   idx[0] = tn__op2(c, OP_MAX, tn__op2(c, OP_MIN, at, tn__add(c, size, tn__int(c, -1))), zero);
   for (uint32_t i = 1; i < n->rank; i++) idx[i] = d->ranges->src[s + i - 1];
-  return store(f, OP_STOREADD, after(c, buf, copy), tn__index_flat(c, n->dim, idx, n->rank), upd, valid,
-               d->ranges->src, d->ranges->nsrc);
+  /* what one update is added to need not be looked up where all of it is one number */
+  bool known = own_places && upd->dtype == n->dtype && tn__is_over_number(n);
+  if (known) upd = tn__add(c, tn__placed_over(c, n), upd);
+  return store(f, known ? OP_STORE : OP_STOREADD, after(c, buf, copy), tn__index_flat(c, n->dim, idx, n->rank), upd,
+               valid, d->ranges->src, d->ranges->nsrc);
 }
 
 /* Of values that all go to places of their own. */

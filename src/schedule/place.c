@@ -6,11 +6,13 @@ static const tn_node *number_of(const tn_node *x) {
   return x;
 }
 
+bool tn__is_over_number(const tn_node *n) { return number_of(n->src[0])->op == OP_CONST; }
+
 /* Every place must be met, since what none goes to would keep what memory held. */
 bool tn__is_placed(const tn_node *n) {
   const tn_node *to = n->op == OP_SCATTER ? n->src[1] : NULL;
   return to && to->op == OP_PERMUTATION && n->rank == 1 && to->rank == 1 && to->dim[0] == n->dim[0] &&
-         number_of(n->src[0])->op == OP_CONST;
+         tn__is_over_number(n);
 }
 
 /* Of a single place the index says nothing: it is always that one.  Vectors would have to add lane by lane anyway. */

@@ -183,7 +183,7 @@ static tn_node *sums_that_go_on(tn_ctx *c, const runs *s, tn_node *number, tn_no
   next = tn__gather(c, s->number, tn__op2_num(c, OP_MUL, next, FIRST_BLOCK));
   tn_node *goes_on = tn__op2(c, OP_EQ, spread(c, next, number->dim, 2), number);
   tn_node *is_own = tn__op2(c, OP_AND, goes_on, tn__op2(c, OP_EQ, spread(c, last, number->dim, 2), number));
-  tn_node *which = of_row(c, s->upd, tn__where(c, is_own, order, tn__literal_like(c, order, -1)));
+  tn_node *which = tn__where(c, is_own, order, tn__literal_like(c, order, -1));
   return tn__reduce(c, OP_SUM, tn__gather(c, s->upd, which), (int64_t[]){1}, 1);
 }
 
@@ -194,13 +194,16 @@ static int key_bits(int64_t places, int64_t n) { return tn__bits_below(places) +
  * that each counts those below it by one comparison.  Gives *number in order, and which update each one is. */
 static tn_node *order_by_counting(tn_ctx *c, tn_node **number, int64_t most) {
   tn__dims line = {.rank = 1, .d = {(*number)->dim[0]}}, pairs = {.rank = 2, .d = {line.d[0], line.d[0]}};
-  int shift = tn__bits_below(line.d[0]->hi), as = key_bits(most, line.d[0]->hi) <= 32 ? TN_U32 : TN_U64;
+  int bits = key_bits(most, line.d[0]->hi), shift = tn__bits_below(line.d[0]->hi), as = bits <= 32 ? TN_U32 : TN_U64;
   int counter = narrow(line.d[0]->hi);
   tn_node *key = tn__cast(c, *number, as), *by = tn__literal_like(c, key, shift);
   key = tn__op2(c, OP_OR, tn__op2(c, OP_SHL, key, by), tn__cast(c, tn__place(c, &line, 0), as));
   key = tn__op1(c, OP_CONTIG, key);
-  tn_node *is_below = tn__op2(c, OP_LT, spread(c, tn__add_axis(c, key, 0), pairs.d, 2), spread(c, key, pairs.d, 2));
-  tn_node *place = tn__reduce(c, OP_SUM, tn__cast(c, is_below, counter), (int64_t[]){1}, 1);
+  tn_node *other = spread(c, tn__add_axis(c, key, 0), pairs.d, 2), *own = spread(c, key, pairs.d, 2);
+  /* the sign of a difference is added by one instruction, where what a comparison says is chosen and then added */
+  tn_node *is_below = bits < 32 ? tn__op2_bits(c, OP_SHR, tn__sub(c, other, own), 31)
+                                : tn__cast(c, tn__op2(c, OP_LT, other, own), counter);
+  tn_node *place = tn__cast(c, tn__reduce(c, OP_SUM, is_below, (int64_t[]){1}, 1), counter);
   key = tn__scatter(c, tn__literal_like(c, key, 0), tn__op1(c, OP_PERMUTATION, place), key);
   *number = tn__cast(c, tn__op2(c, OP_SHR, key, by), (*number)->dtype);
   tn_node *below = tn__literal_like(c, key, (double)(((int64_t)1 << shift) - 1));
@@ -242,31 +245,30 @@ static runs runs_of(tn_ctx *c, const tn__target *t, tn_node *places, tn_node *id
   return s;
 }
 
-/* What a run's sum is made of, where it ends: which updates of the block there, and which block before it; -1: none.
- * Each of [k]. */
+/* What a run's sum is made of, where it ends: which updates of the block there, [k, FIRST_BLOCK], and which block before
+ * it, [k]; -1: none. */
 typedef struct ending {
-  tn_node *which[FIRST_BLOCK], *block;
+  tn_node *which, *block;
 } ending;
 
 static tn_node *sum_of(tn_ctx *c, const runs *s, const ending *e) { /* [k, r] */
   tn_node *block = tn__cast(c, e->block, narrow(s->number->dim[0]->hi));
-  tn_node *sum = tn__gather(c, s->before, of_row(c, s->upd, block));
-  for (int i = 0; i < FIRST_BLOCK; i++)
-    sum = tn__add(c, sum, tn__gather(c, s->upd, of_row(c, s->upd, e->which[i])));
-  return sum;
+  tn_node *before = tn__gather(c, s->before, of_row(c, s->upd, block));
+  tn_node *own = tn__gather(c, s->upd, of_row(c, s->upd, e->which));
+  return tn__add(c, before, tn__reduce(c, OP_SUM, own, (int64_t[]){1}, 1));
 }
 
 /* Of runs of those from one up to the other, from[k] <= to[k] */
 static ending ending_between(tn_ctx *c, const runs *s, tn_node *from, tn_node *to) {
   ending e;
+  tn__dims all = {.rank = 2, .d = {to->dim[0], tn__int(c, FIRST_BLOCK)}};
   tn_node *block = tn__op2(c, OP_IDIV, tn__op2_num(c, OP_ADD, to, -1), tn__literal_like(c, to, FIRST_BLOCK));
   tn_node *begin = tn__op2_num(c, OP_MUL, block, FIRST_BLOCK);
-  for (int i = 0; i < FIRST_BLOCK; i++) {
-    tn_node *at = tn__op2_num(c, OP_ADD, begin, i);
-    tn_node *is_own = tn__op2(c, OP_AND, tn__op2(c, OP_LE, from, at), tn__op2(c, OP_LT, at, to));
-    tn_node *order = tn__gather(c, s->order, at);
-    e.which[i] = tn__where(c, is_own, order, tn__literal_like(c, order, -1));
-  }
+  tn_node *at = tn__add(c, spread(c, begin, all.d, 2), tn__place(c, &all, 1));
+  tn_node *is_own = tn__op2(c, OP_LE, spread(c, from, all.d, 2), at);
+  is_own = tn__op2(c, OP_AND, is_own, tn__op2(c, OP_LT, at, spread(c, to, all.d, 2)));
+  tn_node *order = tn__gather(c, s->order, at);
+  e.which = tn__where(c, is_own, order, tn__literal_like(c, order, -1));
   tn_node *goes_back = tn__op2(c, OP_AND, tn__op2(c, OP_LT, from, to), tn__op2(c, OP_LT, from, begin));
   e.block = tn__where(c, goes_back, tn__op2_num(c, OP_ADD, block, -1), tn__literal_like(c, block, -1));
   return e;
@@ -275,19 +277,18 @@ static ending ending_between(tn_ctx *c, const runs *s, tn_node *from, tn_node *t
 /* Of the runs that end at those of number[n] for which `ends` holds; of the others nothing */
 static ending ending_at(tn_ctx *c, const runs *s, tn_node *ends) {
   ending e;
-  tn_node *n = s->number->dim[0], *number = tn__in_blocks(c, s->number, 0, FIRST_BLOCK), *first = number;
+  tn_node *n = s->number->dim[0], *number = tn__in_blocks(c, s->number, 0, FIRST_BLOCK);
   tn_node *order = tn__in_blocks(c, s->order, 0, FIRST_BLOCK);
-  tn__dims all = tn__dims_of(number), line = {.rank = 1, .d = {n}};
-  for (int i = FIRST_BLOCK - 1; i >= 0; i--) {
-    tn_node *at = tn__int(c, i), *is_own;
-    first = spread(c, element_of(c, number, 1, at), all.d, 2);
-    is_own = tn__op2(c, OP_LE, tn__literal_like(c, tn__place(c, &all, 1), i), tn__place(c, &all, 1));
-    is_own = tn__op2(c, OP_AND, is_own, tn__op2(c, OP_EQ, first, number));
-    is_own = tn__op2(c, OP_AND, tn__first_of(c, tn__merge_axes(c, is_own, 0, 2), 0, n), ends);
-    tn_node *one = tn__merge_axes(c, spread(c, element_of(c, order, 1, at), all.d, 2), 0, 2);
-    one = tn__first_of(c, one, 0, n);
-    e.which[i] = tn__where(c, is_own, one, tn__literal_like(c, one, -1));
-  }
+  tn__dims pairs = {.rank = 3, .d = {number->dim[0], number->dim[1], number->dim[1]}}, line = {.rank = 1, .d = {n}};
+  tn_node *own = tn__expand(c, tn__add_axis(c, number, 2), pairs.d);
+  tn_node *other = tn__expand(c, tn__add_axis(c, number, 1), pairs.d);
+  tn_node *sooner = tn__op2(c, OP_LE, tn__place(c, &pairs, 2), tn__place(c, &pairs, 1));
+  tn_node *is_own = tn__op2(c, OP_AND, tn__op2(c, OP_EQ, own, other), sooner);
+  is_own = tn__first_of(c, tn__merge_axes(c, is_own, 0, 2), 0, n);
+  is_own = tn__op2(c, OP_AND, is_own, spread(c, ends, is_own->dim, 2));
+  order = tn__expand(c, tn__add_axis(c, order, 1), pairs.d);
+  order = tn__first_of(c, tn__merge_axes(c, order, 0, 2), 0, n);
+  e.which = tn__where(c, is_own, order, tn__literal_like(c, order, -1));
   tn_node *k = tn__place(c, &line, 0);
   tn_node *block = tn__op2(c, OP_IDIV, k, tn__literal_like(c, k, FIRST_BLOCK));
   tn_node *last = tn__op2_num(c, OP_ADD, tn__op2_num(c, OP_MUL, block, FIRST_BLOCK), -1);

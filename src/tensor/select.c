@@ -45,15 +45,26 @@ tn_node *tn__chosen_count(tn_ctx *c, const tn__chosen *k) {
   return tn__cast(c, tn__gather(c, k->upto, last), TN_I64);
 }
 
-/* Where each of the first `most` stands among those that were chosen from, 0 if there are not so many: the first of
- * those that are chosen up to one place tells it, the others go nowhere, each to a place of its own.  i64[most] */
+static tn_node *is_chosen(tn_ctx *c, const tn__chosen *k) {
+  return k->is ? k->is : tn__op2(c, OP_NE, k->upto, tn__of_before(c, k->upto));
+}
+
+/* x[n] of those that are chosen, the first `most` of them, behind each other: each of them tells it where it goes, and
+ * the others go nowhere, each to a place of its own.  It is added to this number there, which the rest stay. */
+static tn_node *told(tn_ctx *c, const tn__chosen *k, tn_node *most, tn_node *number, tn_node *x) {
+  tn__dims shape = tn__dims_of(k->upto);
+  tn_node *at = tn__cast(c, tn__place(c, &shape, 0), k->upto->dtype);
+  tn_node *nowhere = tn__op2_num(c, OP_ADD, tn__op2_num(c, OP_MUL, at, -1), -1);
+  tn_node *to = tn__where(c, is_chosen(c, k), tn__op2_num(c, OP_ADD, k->upto, -1), nowhere);
+  return tn__scatter(c, tn__scalar_to(c, number, &most, 1), tn__op1(c, OP_DISTINCT, to), x);
+}
+
+/* Where each of the first `most` stands among those that were chosen from, 0 if there are not so many: [most], in as
+ * few bits as they are counted by */
 static tn_node *places_told(tn_ctx *c, const tn__chosen *k, tn_node *most) {
-  tn_node *upto = tn__cast(c, k->upto, TN_I64), *is = k->is ? k->is : tn__op2(c, OP_NE, upto, tn__of_before(c, upto));
-  tn__dims shape = tn__dims_of(upto);
-  tn_node *at = tn__place(c, &shape, 0), *nowhere = tn__op2_num(c, OP_ADD, tn__op2_num(c, OP_MUL, at, -1), -1);
-  tn_node *to = tn__where(c, is, tn__op2_num(c, OP_ADD, upto, -1), nowhere);
-  tn_node *zeros = tn__scalar_to(c, tn__const_num(c, TN_I64, 0), &most, 1);
-  return tn__scatter(c, zeros, tn__op1(c, OP_DISTINCT, to), at);
+  tn__dims shape = tn__dims_of(k->upto);
+  tn_node *at = tn__cast(c, tn__place(c, &shape, 0), k->upto->dtype);
+  return told(c, k, most, tn__const_num(c, at->dtype, 0), at);
 }
 
 /* a choice: either is right */
@@ -81,9 +92,22 @@ static tn_node *is_there(tn_ctx *c, const tn__chosen *k, tn_node *most) {
   return tn__op2(c, OP_LT, tn__place(c, &shape, 0), tn__scalar_to(c, tn__chosen_count(c, k), shape.d, 1));
 }
 
+/* Each of those that were sorted, or nothing where it is not chosen */
+static tn_node *each_chosen(tn_ctx *c, const tn__chosen *k, tn_node *x) {
+  if (k->sorted) return k->sorted;
+  return tn__gather(c, flat(c, x), tn__where(c, is_chosen(c, k), k->order, tn__literal_like(c, k->order, -1)));
+}
+
 tn_node *tn__distinct_values(tn_ctx *c, const tn__chosen *k, tn_node *x, tn_node *most, double fill) {
-  tn_node *at = tn__gather(c, k->sorted ? k->sorted : k->order, chosen_places(c, k, most));
-  tn_node *value = k->sorted ? at : tn__gather(c, flat(c, x), tn__op1(c, OP_CONTIG, at));
+  tn_node *value;
+  if (is_told_quicker(k, most)) {
+    int as = x->dtype == TN_BOOL ? TN_U8 : x->dtype;
+    value = tn__cast(c, each_chosen(c, k, x), as);
+    value = tn__cast(c, told(c, k, most, tn__const_num(c, as, -0.0), value), x->dtype); /* it changes none */
+  } else {
+    tn_node *at = tn__gather(c, k->sorted ? k->sorted : k->order, chosen_places(c, k, most));
+    value = k->sorted ? at : tn__gather(c, flat(c, x), tn__op1(c, OP_CONTIG, at));
+  }
   return tn__where(c, is_there(c, k, most), value, tn__literal_like(c, value, fill));
 }
 
@@ -102,6 +126,11 @@ tn_node *tn__nonzero_places(tn_ctx *c, const tn__chosen *k, tn_node *x, tn_node 
   tn__dims shape = {.rank = 1, .d = {most}}, all = {.rank = 2, .d = {most, tn__int(c, x->rank)}};
   tn_node *none = tn__const_bits(c, TN_I64, (uint64_t)fill), *column[TN_MAX_RANK], *inner = tn__int(c, 1);
   if (!x->rank) return tn__scalar_to(c, none, all.d, 2);
+  if (x->rank == 1 && is_told_quicker(k, most)) { /* fill and what is left to the place are the place */
+    tn__dims line = tn__dims_of(k->upto);
+    tn_node *rest = tn__op2_bits(c, OP_ADD, tn__place(c, &line, 0), 0 - (uint64_t)fill);
+    return tn__add_axis(c, told(c, k, most, none, rest), 1);
+  }
   tn_node *there = is_there(c, k, most), *at = chosen_places(c, k, most);
   int numbers = k->upto->dtype == TN_I32 ? TN_U32 : TN_I64; /* short ones are quicker to divide */
   at = tn__cast(c, at, numbers);

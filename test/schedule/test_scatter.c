@@ -308,15 +308,20 @@ static void test_rounded(void **s) {
   tn_ctx_close(c);
 }
 
-/* Of rows that are added to some of many, neighbours are loaded at once, where they are wanted; so is what they are
- * added to.  Keys by which they are put in order are worked out once. */
-static void test_text(void **s) {
-  (void)s;
-  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
-  assert_non_null(c);
+static int count_of(const char *text, const char *what) {
+  int n = 0;
+  for (; (text = strstr(text, what)); text++) n++;
+  return n;
+}
+
+/* Of rows that are added to some of many, neighbours are loaded at once, where they are wanted: in a loop those of the
+ * block that a run ends in, and what stands before it.  So is what they are added to, unless it is one number.  Keys by
+ * which they are put in order are worked out once. */
+static void check_text(tn_ctx *c, bool zeros) {
   tn_scope(c) {
     tn_program *p = tn_program_begin(c);
-    tn_tensor *base = tn_program_input(p, "base", TN_F32, (tn_dim[]){32768, 512}, 2),
+    tn_tensor *base = zeros ? tn_zeros(c, TN_F32, (tn_dim[]){32768, 512}, 2)
+                            : tn_program_input(p, "base", TN_F32, (tn_dim[]){32768, 512}, 2),
               *i = tn_program_input(p, "i", TN_I64, (tn_dim[]){8192}, 1),
               *rows = tn_program_input(p, "rows", TN_F32, (tn_dim[]){8192, 512}, 2);
     assert_int_equal(tn_program_output(p, "sum", tn_index_add(base, 0, i, rows)), TN_OK);
@@ -329,9 +334,38 @@ static void test_text(void **s) {
       while (line > text && line[-1] != '\n') line--;
       loads += strncmp(line + strspn(line, " "), "if (", 4) == 0;
     }
-    if (loads < 8) fail_msg("%d wide loads have gates", loads);
-    if (!strstr(text, ".all = *(uint4 *)(b0 + ")) fail_msg("what rows are added to is loaded element by element");
+    if (loads != 3) fail_msg("%d wide loads have gates, not 3", loads);
+    int added_to = count_of(text, ".all = *(uint4 *)(b0 + ");
+    if (added_to != (zeros ? 0 : 1)) fail_msg("what rows are added to is loaded at once %d times", added_to);
     if (!strstr(text, "const u32 *__restrict__ b1")) fail_msg("keys that are compared are not loaded");
+    tn_string_free(text);
+  }
+}
+
+static void test_text(void **s) {
+  (void)s;
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
+  assert_non_null(c);
+  check_text(c, false);
+  check_text(c, true);
+  tn_ctx_close(c);
+}
+
+/* Which row is taken is looked up once, for where it stands and for whether there is one. */
+static void test_looked_up_once(void **s) {
+  (void)s;
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
+  assert_non_null(c);
+  tn_scope(c) {
+    tn_program *p = tn_program_begin(c);
+    tn_tensor *x = tn_program_input(p, "x", TN_F32, (tn_dim[]){32768, 512}, 2),
+              *i = tn_program_input(p, "i", TN_I64, (tn_dim[]){8192}, 1);
+    assert_int_equal(tn_program_output(p, "rows", tn_take(x, i, 0)), TN_OK);
+    assert_int_equal(tn_program_end(p), TN_OK);
+    char *text = tn_program_explain_string(p);
+    assert_non_null(text);
+    int looked_up = count_of(text, " = b2[");
+    if (looked_up != 1) fail_msg("a row's number is loaded %d times", looked_up);
     tn_string_free(text);
   }
   tn_ctx_close(c);
@@ -410,11 +444,10 @@ static void test_last_axis(void **s) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_asked), cmocka_unit_test(test_without_launches),
-                                     cmocka_unit_test(test_halves), cmocka_unit_test(test_lines),
-                                     cmocka_unit_test(test_way_of_lines),
-                                     cmocka_unit_test(test_choice), cmocka_unit_test(test_rounded),
-                                     cmocka_unit_test(test_text), cmocka_unit_test(test_taken_lines),
-                                     cmocka_unit_test(test_last_axis)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_asked),     cmocka_unit_test(test_without_launches), cmocka_unit_test(test_halves),
+      cmocka_unit_test(test_lines),     cmocka_unit_test(test_way_of_lines),     cmocka_unit_test(test_choice),
+      cmocka_unit_test(test_rounded),   cmocka_unit_test(test_text),             cmocka_unit_test(test_looked_up_once),
+      cmocka_unit_test(test_taken_lines), cmocka_unit_test(test_last_axis)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
