@@ -299,7 +299,7 @@ static const adjoint_fn adjoints[OP_COUNT] = {
     [OP_SHRINK] = of_shrink,   [OP_FLIP] = of_flip,       [OP_WINDOW] = of_window,     [OP_FOLD] = of_fold,
     [OP_GATHER] = of_gather,   [OP_SCATTER] = of_scatter, [OP_CONTRACT] = of_contract, [OP_DETACH] = of_nothing,
     [OP_CONTIG] = of_same,     [OP_ASSIGN] = of_assign,   [OP_PERMUTATION] = of_nothing,
-    [OP_DISTINCT] = of_nothing,
+    [OP_DISTINCT] = of_nothing, [OP_SPANS] = of_nothing,
 };
 
 tn_node *tn__adjoint(tn_ctx *c, tn_node *n, uint32_t k, tn_node *g) {

@@ -29,14 +29,14 @@ typedef struct whole {
   uint32_t n;
 } whole;
 
-static whole all_of(exchange *e) {
+static whole all_of(exchange *e, int64_t side_by_side) {
   tn_ctx *c = e->l->c;
   tn_node *lane = tn__fresh_range(e->l, tn__int(c, e->threads), AX_UPCAST, ROLE_KEPT);
-  tn_node *turn = tn__fresh_range(e->l, tn__int(c, e->own / e->near), AX_UNROLL, ROLE_KEPT);
+  tn_node *turn = tn__fresh_range(e->l, tn__int(c, e->own / side_by_side), AX_UNROLL, ROLE_KEPT);
   tn_node *first = tn__add(c, tn__mul(c, turn, tn__int(c, e->threads)), lane);
-  if (e->near == 1) return (whole){{lane, turn}, first, 2};
-  tn_node *near = tn__fresh_range(e->l, tn__int(c, e->near), AX_UNROLL, ROLE_KEPT);
-  return (whole){{lane, turn, near}, tn__add(c, tn__mul(c, first, tn__int(c, e->near)), near), 3};
+  if (side_by_side == 1) return (whole){{lane, turn}, first, 2};
+  tn_node *near = tn__fresh_range(e->l, tn__int(c, side_by_side), AX_UNROLL, ROLE_KEPT);
+  return (whole){{lane, turn, near}, tn__add(c, tn__mul(c, first, tn__int(c, side_by_side)), near), 3};
 }
 
 /* Bytes of the widest element that is loaded or stored */
@@ -102,7 +102,7 @@ static tn_node *add(exchange *e, tn_node *empty, const tn__key_sum *of, const wh
 static void fill(exchange *e, const tn__key_sum *of, uint32_t n, tn_node **table) {
   tn_ctx *c = e->l->c;
   tn_node *local[TN__MOST_EXCHANGED], *done[TN__MOST_EXCHANGED];
-  whole places = all_of(e), terms = all_of(e);
+  whole places = all_of(e, e->near), terms = all_of(e, e->near);
   for (uint32_t i = 0; i < n; i++) done[i] = clear(e, local[i] = table_of(e, of[i].sum->dtype), &places);
   for (uint32_t i = 0; i < n; i++) table[i] = behind_all(c, local[i], done, n);
   for (uint32_t i = 0; i < n; i++) done[i] = add(e, table[i], &of[i], &terms);
@@ -124,6 +124,19 @@ bool tn__may_exchange(tn__lowering *l, tn_node *body, int64_t places, const tn__
   return e.threads >= t->subgroup && e.threads % t->subgroup == 0 && e.own <= MOST_OWN;
 }
 
+/* Do the words say where they go then?  Threads that run in step store elements that lie side by side. */
+/* a choice: either is right */
+static bool goes_elsewhere(tn__lowering *l, tn_node *body, const tn__key_sum *of, uint32_t n) {
+  for (uint32_t i = 0; i < body->nsrc; i++) {
+    tn__nodes all = {0};
+    tn__topo(l->a, &body->src[i]->src[1], 1, &all);
+    for (uint32_t j = 0; j < all.n; j++)
+      for (uint32_t k = 0; k < n; k++)
+        if (all.v[j] == of[k].sum) return true;
+  }
+  return false;
+}
+
 tn_node *tn__exchange_in_group(tn__lowering *l, tn_node *body, tn_node *turn, tn_node *outer, const tn__key_sum *of,
                                uint32_t n) {
   tn_ctx *c = l->c;
@@ -131,7 +144,7 @@ tn_node *tn__exchange_in_group(tn__lowering *l, tn_node *body, tn_node *turn, tn
   tn_node *table[TN__MOST_EXCHANGED];
   share_out(&e, body, turn->hi + 1);
   fill(&e, of, n, table);
-  whole places = all_of(&e);
+  whole places = all_of(&e, goes_elsewhere(l, body, of, n) ? 1 : e.near);
   body = tn__exchange_ranges(l, body, &turn, &places.at, 1, places.own, places.n);
   for (uint32_t i = 0; i < n; i++) {
     tn_node *src[] = {table[i], places.at}, *sum = tn__sum_over(l, body, of[i].term);

@@ -47,6 +47,7 @@ static const struct {
     [OP_CONTIG] = {1, "", "contig xs", NONE, "hands_on (contig_reads xs)"},
     [OP_PERMUTATION] = {1, "", "contig xs", NONE, "hands_on (contig_reads xs)"},
     [OP_DISTINCT] = {1, "", "contig xs", NONE, "hands_on (contig_reads xs)"},
+    [OP_SPANS] = {1, "", "contig xs", NONE, "hands_on (contig_reads xs)"},
     [OP_ASSIGN] = {2, "", "assign xs ys", "z = 0", "assigns"},
     [OP_PAD] = {1, "(rank : nat) (s : pads) (L : pads_below rank s)", "pad 0 rank xs s", NONE,
                 "hands_on_or_zero (pad_reads rank xs s L)"},

@@ -194,7 +194,7 @@ static bool claims_places(tn_ctx *c, tn_node *graph) {
   tn__nodes all = {0};
   tn__topo(&c->scratch, &graph, 1, &all);
   for (uint32_t i = 0; i < all.n; i++)
-    if (all.v[i]->op == OP_PERMUTATION || all.v[i]->op == OP_DISTINCT) return true;
+    if (all.v[i]->op == OP_PERMUTATION || all.v[i]->op == OP_DISTINCT || all.v[i]->op == OP_SPANS) return true;
   return false;
 }
 

@@ -109,6 +109,7 @@ static tn_node *gather(tn__fuse *f, tn_node *n, const tn__demand *d) {
   tn_node *at = tn__cast(c, index, TN__INDEX), *last = tn__add(c, size, tn__int(c, -1));
   tn_node *safe = tn__op2(c, OP_MAX, tn__op2(c, OP_MIN, at, last), zero), *x = value_at(f, n, d, 0);
   tn_node *valid = tn__op2(c, OP_AND, tn__op2(c, OP_LE, zero, at), tn__op2(c, OP_LT, at, size));
+  if (valid->lo > 0) valid = tn__const_num(c, TN_BOOL, 1);
   tn_node *counter = f->dev->target.group ? chosen_counter(c, index, size) : NULL;
   if (counter) safe = counter, valid = index->src[0];
   if (f->dev->target.group && !tn__is_const(valid)) x = loaded_where(f, x, datum, valid);
@@ -208,13 +209,69 @@ static tn_node *store_scatter(tn__fuse *f, tn_node *n, const tn__info *in, tn__n
                valid, d->ranges->src, d->ranges->nsrc);
 }
 
+/* Is a sum or product of i32 one of integers without bounds, too? */
+static bool stays_within(const tn_node *n) {
+  int64_t lo = INT64_MAX, hi = INT64_MIN;
+  if (n->dtype != TN_I32) return false;
+  for (int i = 0; i < 4; i++) {
+    int64_t x = i & 1 ? n->src[0]->hi : n->src[0]->lo, y = n->nsrc < 2 ? -1 : i & 2 ? n->src[1]->hi : n->src[1]->lo;
+    int64_t z = n->op == OP_ADD ? x + y : x * y;
+    if (z < lo) lo = z;
+    if (z > hi) hi = z;
+  }
+  return lo >= INT32_MIN && hi <= INT32_MAX;
+}
+
+/* An integer whose sums and products, as far as they do not wrap, are those of indices: so they are seen through. */
+static tn_node *as_index(tn__fuse *f, tn_node *x) {
+  tn__nodes all = {0};
+  tn__map form;
+  tn__map_init(&form, f->a);
+  tn__topo(f->a, &x, 1, &all);
+  for (uint32_t i = 0; i < all.n; i++) {
+    tn_node *n = all.v[i], *src[2], *y = NULL;
+    bool whole = tn__is_int(n->dtype) || n->dtype == TN__INDEX;
+    bool held = n->op == OP_CAST && n->lo == n->src[0]->lo && n->hi == n->src[0]->hi;
+    bool sums = (n->op == OP_ADD || n->op == OP_MUL || n->op == OP_NEG) && (n->dtype == TN_I64 || stays_within(n));
+    for (uint32_t s = 0; s < n->nsrc && s < 2; s++) src[s] = tn__map_getp(&form, n->src[s]);
+    if (whole && held) y = src[0];
+    else if (whole && sums)
+      y = tn__node_make(f->c, &(tn__make){.op = n->op, .dtype = TN__INDEX, .src = src, .nsrc = n->nsrc});
+    else if (whole) y = tn__cast(f->c, n, TN__INDEX);
+    if (y) tn__map_putp(&form, n, y);
+  }
+  return tn__simplify_index(f->c, tn__map_getp(&form, x));
+}
+
+/* Is the place, which is where a span begins and more, in that span?  Always, and by that it is known to be in no other.
+ */
+static tn_node *in_span(tn__fuse *f, const tn_node *from, tn_node **at) {
+  tn_ctx *c = f->c;
+  tn__nodes all = {0};
+  tn_node *buf = buffer_of(f, tn__info_of(f, from)->buf), *low = NULL;
+  tn__topo(f->a, at, 1, &all);
+  for (uint32_t i = 0; i < all.n; i++)
+    if (all.v[i]->op == OP_LOAD && all.v[i]->src[0] == buf) low = all.v[i];
+  if (!low) tn__fail(c, TN_ESTATE, "internal error: a place in no span");
+  tn_node *line = as_index(f, low->src[1]), *gate = low->nsrc > 2 ? low->src[2] : NULL;
+  tn_node *first = tn__node_with(c, low, (tn_node *[]){buf, line, gate});
+  tn_node *next = tn__node_with(c, low, (tn_node *[]){buf, tn__add(c, line, tn__int(c, 1)), gate});
+  *at = as_index(f, tn__substitute(c, *at, &low, &first, 1));
+  return tn__op2(c, OP_AND, tn__op2(c, OP_LE, tn__cast(c, first, TN__INDEX), *at),
+                 tn__op2(c, OP_LT, *at, tn__cast(c, next, TN__INDEX)));
+}
+
 /* Of values that all go to places of their own. */
 static tn_node *store_placed(tn__fuse *f, tn_node *n, const tn__info *in, tn__nodes *stores) {
   tn_ctx *c = f->c;
   const tn__demand *d = &in->want.v[in->host];
   tn_node *at = tn__cast(c, value_at(f, n, d, 1), TN__INDEX), *base = tn__placed_over(c, n);
+  const tn_node *spans = tn__spans_of(n->src[1]);
+  tn_node *span = spans ? in_span(f, spans, &at) : NULL;
   tn_node *inside = tn__op2(c, OP_AND, tn__op2(c, OP_LE, tn__int(c, 0), at), tn__op2(c, OP_LT, at, n->dim[0]));
-  tn__vec_push(f->a, stores, require_of_places(f, n->src[1], REQ_PERMUTED));
+  if (span) inside = tn__op2(c, OP_AND, inside, span);
+  tn__vec_push(f->a, stores,
+               spans ? require_of_places(f, spans, REQ_SORTED) : require_of_places(f, n->src[1], REQ_PERMUTED));
   return store(f, OP_STORE, buffer_of(f, in->buf), at, tn__add(c, base, value_at(f, n, d, 2)), inside, d->env->src,
                d->env->nsrc);
 }

@@ -274,7 +274,8 @@ static bool is_reduction(const tn_node *n) {
 
 /* Does it stand in memory wherever it is wanted? */
 static bool is_stored(const tn_node *n) {
-  return n->op == OP_CONTIG || n->op == OP_PERMUTATION || n->op == OP_DISTINCT || n->op == OP_SCATTER;
+  return n->op == OP_CONTIG || n->op == OP_DISTINCT || n->op == OP_SPANS || n->op == OP_SCATTER ||
+         (n->op == OP_PERMUTATION && !tn__spans_of(n));
 }
 
 /* The loops that n opens where it is computed */

@@ -15,6 +15,30 @@ bool tn__is_placed(const tn_node *n) {
          tn__is_over_number(n);
 }
 
+/* The spans of which the node looks up where one begins that has an end; NULL: it is none such */
+/* a choice: no is right */
+static const tn_node *looked_up(const tn_node *x) {
+  const tn_node *from = x->op == OP_GATHER ? x->src[0] : NULL;
+  if (!from || from->op != OP_SPANS || from->rank != 1 || x->src[1]->lo < 0) return NULL;
+  return x->src[1]->hi < from->dim[0]->lo - 1 ? from : NULL;
+}
+
+const tn_node *tn__spans_of(const tn_node *n) {
+  enum { MOST_TERMS = 16 };
+  const tn_node *todo[MOST_TERMS + 1] = {n}, *found = NULL;
+  uint32_t left = n->op == OP_PERMUTATION, looked = 0;
+  if (left) todo[0] = n->src[0];
+  while (left && looked++ < MOST_TERMS) {
+    const tn_node *x = todo[--left];
+    while (x->op == OP_RESHAPE || (x->op == OP_CAST && x->dtype == TN_I64)) x = x->src[0];
+    const tn_node *from = looked_up(x);
+    if (from && found) return NULL;
+    if (from) found = from;
+    for (int i = 0; i < 2 && x->op == OP_ADD && x->dtype == TN_I64 && left < MOST_TERMS; i++) todo[left++] = x->src[i];
+  }
+  return found;
+}
+
 /* Of a single place the index says nothing: it is always that one.  Vectors would have to add lane by lane anyway. */
 bool tn__has_own_places(const tn__target *t, const tn_node *n) {
   return t->group && n->op == OP_SCATTER && n->src[1]->op == OP_DISTINCT && n->dim[0]->lo > 1;

@@ -232,10 +232,9 @@ static tn_node *apart(tn_ctx *c, tn_node *x, way by) {
 
 /* Elements in blocks, and how many of each digit there are. */
 typedef struct digits {
-  tn_node *of;          /* [R, blocks, size]: the digit of each, u8 */
-  tn_node *count;       /* [R, digits, blocks] */
-  tn_node *first;       /* [R, digits * blocks]: where the first element of a block that has the digit goes */
-  int counter;
+  tn_node *of;    /* [R, blocks, size]: the digit of each, u8 */
+  tn_node *count; /* [R, digits, blocks] */
+  int counter;    /* the dtype of sums of these */
 } digits;
 
 static tn_node *lowest_digit(tn_ctx *c, tn_node *key, way by) {
@@ -258,9 +257,13 @@ static digits digits_of(tn_ctx *c, tn_node *key, way by) {
   d.count = apart(c, tn__reduce(c, OP_SUM, i32(c, hit), &last, 1), by);
   bool few = tn__numel(c, key)->hi <= INT32_MAX && tn__numel(c, d.count)->hi <= INT32_MAX;
   d.counter = few ? TN_I32 : TN_I64;
-  tn_node *first = tn__merge_axes(c, tn__cast(c, d.count, d.counter), 1, 2);
-  d.first = apart(c, tn__scan(c, OP_SUM, first, 1, true), by);
   return d;
+}
+
+/* [R, digits * blocks]: where in its row the first element of a block goes that has the digit */
+static tn_node *first_places(tn_ctx *c, const digits *d, way by) {
+  tn_node *all = tn__merge_axes(c, tn__cast(c, d->count, d->counter), 1, 2);
+  return apart(c, tn__scan(c, OP_SUM, all, 1, true), by);
 }
 
 /* Of a number for each digit and block, those of such elements: [R, blocks, size] */
@@ -289,7 +292,8 @@ static tn_node *alike_before(tn_ctx *c, const digits *d) {
 /* [R, n]: where the lowest digit sends each */
 static tn_node *places_by_digit(tn_ctx *c, tn_node *key, way by) {
   digits d = digits_of(c, key, by);
-  tn_node *place = tn__add(c, of_digits(c, &d, d.first, d.of), tn__cast(c, alike_before(c, &d), d.counter));
+  tn_node *place = of_digits(c, &d, first_places(c, &d, by), d.of);
+  place = tn__add(c, place, tn__cast(c, alike_before(c, &d), d.counter));
   return tn__first_of(c, tn__merge_axes(c, place, 1, 2), 1, key->dim[1]);
 }
 
@@ -427,22 +431,37 @@ static tn_node *exchanged(tn_ctx *c, tn_node *x, tn_node *place) {
     tn_node *high = tn__cast(c, word_at_place(c, x, place, WORD_SIZE), as);
     word = tn__op2(c, OP_OR, tn__op2_bits(c, OP_SHL, high, WORD_SIZE), tn__cast(c, word, as));
   }
-  return tn__op1(c, OP_CONTIG, tn__cast(c, tn__merge_axes(c, word, 1, 2), dtype));
+  return tn__cast(c, tn__merge_axes(c, word, 1, 2), dtype);
 }
 
-/* What goes from pass to pass with its blocks in order; gives the places that the elements go to then: [R, n] */
-static tn_node *exchange(tn_ctx *c, load *x, way by) {
+static tn_node *i64(tn_ctx *c, tn_node *x) { return tn__cast(c, x, TN_I64); }
+
+/* [R * digits * blocks + 1]: where, among all rows, the first element of a block goes that has the digit, and where
+ * what comes behind all would */
+static tn_node *starts_of(tn_ctx *c, const digits *d) {
+  tn_node *all = tn__merge_axes(c, tn__cast(c, d->count, d->counter), 0, 3);
+  tn_node *end[] = {tn__int(c, 0), tn__int(c, 1)};
+  return tn__op1(c, OP_SPANS, tn__scan(c, OP_SUM, tn__pad(c, all, end), 0, true));
+}
+
+/* One pass, of what goes on with its blocks in order: neighbours then mostly go to neighbouring places.  A place is in
+ * the span of its digit and block, so that it need not be stored to be known to be the only such one; where there are
+ * two arrays to go there, it is. */
+static void pass_by_exchange(tn_ctx *c, load *x, way by) {
   digits d = digits_of(c, x->key, by);
   tn_node *lower = tn__op1(c, OP_CONTIG, tn__scan(c, OP_SUM, d.count, 1, true)); /* of lower digits in the block */
   tn_node *place = tn__add(c, of_digits(c, &d, lower, d.of), alike_before(c, &d));
   place = tn__op1(c, OP_CONTIG, tn__cast(c, place, TN_U16));
-  x->first = x->key = exchanged(c, x->first, place);
-  if (x->order) x->order = exchanged(c, x->order, place);
-  tn_node *digit = in_blocks_of(c, lowest_digit(c, x->key, by), place);
+  tn_node *key = exchanged(c, x->first, place);
+  if (x->order) key = tn__op1(c, OP_CONTIG, key);
+  tn_node *digit = in_blocks_of(c, lowest_digit(c, key, by), place);
   tn__dims shape = tn__dims_of(digit);
-  tn_node *first = of_digits(c, &d, d.first, digit), *own = tn__cast(c, of_digits(c, &d, lower, digit), d.counter);
-  tn_node *to = tn__add(c, tn__sub(c, first, own), tn__cast(c, tn__place(c, &shape, 2), d.counter));
-  return tn__merge_axes(c, to, 1, 2);
+  tn_node *within = tn__sub(c, tn__place(c, &shape, 2), i64(c, of_digits(c, &d, lower, digit)));
+  tn_node *to = tn__add(c, i64(c, of_digits(c, &d, starts_of(c, &d), digit)), within);
+  if (x->order) to = tn__cast(c, to, d.counter);
+  to = tn__op1(c, OP_PERMUTATION, tn__merge_axes(c, to, 0, 3));
+  x->first = x->key = tn__placed(c, rotated(c, key, by.bits), to);
+  if (x->order) x->order = tn__placed(c, tn__op1(c, OP_CONTIG, exchanged(c, x->order, place)), to);
 }
 
 static int words_of(const tn_node *x) { return !x ? 0 : tn__size_of(x->dtype) == sizeof(uint64_t) ? 2 : 1; }
@@ -458,9 +477,11 @@ static void sort_by_passes(tn_ctx *c, load *x, int bits, way by) {
   int counter = tn__numel(c, x->key)->hi <= INT32_MAX ? TN_I32 : TN_I64, bit = 0;
   bool by_exchange = is_exchanged(target_of(c, x->key), x, by);
   for (; bit < bits; bit += by.bits) {
-    tn_node *in_row = by_exchange          ? exchange(c, x, by)
-                      : by.is == BY_TABLES ? places_by_digit(c, x->key, by)
-                                           : places_by_words(c, x->key, counter);
+    if (by_exchange) {
+      pass_by_exchange(c, x, by);
+      continue;
+    }
+    tn_node *in_row = by.is == BY_TABLES ? places_by_digit(c, x->key, by) : places_by_words(c, x->key, counter);
     tn_node *places = tn__places_of(c, in_row, in_row->dtype);
     x->first = x->key = tn__placed(c, rotated(c, x->first, by.bits), places);
     if (x->order) x->order = tn__placed(c, x->order, places);

@@ -257,6 +257,12 @@ static void places(machine *m, const tn_node *n, tn__image *t) {
   }
 }
 
+/* So numbers that are said to be in order. */
+static void in_order(machine *m, const tn_node *n, tn__image *t) {
+  same(m, n, t);
+  for (int64_t i = 1; i < t->n; i++) m->w->unkept |= index_at(t, i) < index_at(t, i - 1);
+}
+
 /* ---- the machine ---- */
 
 typedef void (*evaluate_fn)(machine *, const tn_node *, tn__image *);
@@ -266,7 +272,7 @@ static const evaluate_fn evaluate[OP_COUNT] = {
     [OP_PERMUTE] = move, [OP_PAD] = move,      [OP_SHRINK] = move,     [OP_FLIP] = move,         [OP_WINDOW] = move,
     [OP_FOLD] = fold,    [OP_GATHER] = gather, [OP_SCATTER] = scatter, [OP_CONTRACT] = contract, [OP_DETACH] = same,
     [OP_CONTIG] = same,  [OP_ASSIGN] = same,   [OP_PERMUTATION] = places,
-    [OP_DISTINCT] = places,
+    [OP_DISTINCT] = places, [OP_SPANS] = in_order,
 };
 
 double tn__graph_work(tn_ctx *c, tn_node *sink, const tn__env *env) {

@@ -218,6 +218,7 @@ static void draw_known(drawn *d, tn__op op) {
 
 static void draw_permutation(drawn *d) { draw_known(d, OP_PERMUTATION); }
 static void draw_distinct(drawn *d) { draw_known(d, OP_DISTINCT); }
+static void draw_spans(drawn *d) { draw_known(d, OP_SPANS); }
 
 static void draw_assign(drawn *d) {
   tn_node *dims[TN_MAX_RANK];
@@ -261,7 +262,7 @@ static void (*const draw[OP_COUNT])(drawn *d) = {
     [OP_SHRINK] = draw_shrink, [OP_FLIP] = draw_flip,       [OP_WINDOW] = draw_window, [OP_DETACH] = draw_same,
     [OP_CONTIG] = draw_same,   [OP_ASSIGN] = draw_assign,   [OP_PAD] = draw_pad,       [OP_GATHER] = draw_gather,
     [OP_PERMUTATION] = draw_permutation,
-    [OP_DISTINCT] = draw_distinct,
+    [OP_DISTINCT] = draw_distinct, [OP_SPANS] = draw_spans,
 };
 
 /* ---- a draw: the graph, run; the goal ---- */

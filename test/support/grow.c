@@ -503,7 +503,18 @@ static void grow_scatter(grower *w) {
   if (idx) grow_add(w, tn__scatter(w->c, x, idx, grow_match(w, shape, x->dtype)));
 }
 
-/* Each of 0 to n - 1 once: backwards, or as a matrix is transposed. */
+/* Each of 0 to n - 1 once, in spans of so many, in each backwards: where a span begins is looked up. */
+static tn_node *turned_spans(tn_ctx *c, tn_node *n, int64_t by) {
+  tn_node *all = tn__int(c, n->lo / by + 1), *place = tn__iota(c, n), *number = tn__const_num(c, TN_I64, (double)by);
+  tn_node *begin = tn__op2(c, OP_MUL, tn__iota(c, all), tn__scalar_to(c, number, &all, 1));
+  tn_node *width = tn__scalar_to(c, number, &n, 1), *span = tn__op2(c, OP_IDIV, place, width);
+  begin = tn__gather(c, tn__op1(c, OP_SPANS, tn__cast(c, begin, TN_I32)), span);
+  tn_node *last = tn__scalar_to(c, tn__const_num(c, TN_I64, (double)by - 1), &n, 1);
+  tn_node *within = tn__sub(c, last, tn__op2(c, OP_MOD, place, width));
+  return tn__add(c, tn__cast(c, begin, TN_I64), within);
+}
+
+/* Each of 0 to n - 1 once: backwards, all or by spans, or as a matrix is transposed. */
 static tn_node *draw_permutation(grower *w, tn_node *n) {
   tn_ctx *c = w->c;
   tn_node *x = tn__iota(c, n);
@@ -513,6 +524,8 @@ static tn_node *draw_permutation(grower *w, tn_node *n) {
     x = tn__reshape(c, tn__permute(c, x, (int64_t[]){1, 0}), &n, 1);
   } else if (graph_roll(w->d, 4)) {
     x = tn__flip(c, x, &axis, 1);
+  } else if (tn__is_const(n) && n->lo % rows == 0) {
+    x = turned_spans(c, n, rows);
   }
   if (n->hi < 100 && graph_roll(w->d, 2)) x = tn__cast(c, x, graph_roll(w->d, 2) ? TN_U8 : TN_I32);
   return tn__op1(c, OP_PERMUTATION, x);

@@ -283,13 +283,13 @@ static const evaluate_fn evaluate[OP_COUNT] = {
     [OP_EXPAND] = move, [OP_PERMUTE] = move, [OP_PAD] = move,      [OP_SHRINK] = move,      [OP_FLIP] = move,
     [OP_WINDOW] = move, [OP_FOLD] = fold,    [OP_GATHER] = gather, [OP_SCATTER] = scatter,  [OP_CONTRACT] = contract,
     [OP_DETACH] = same, [OP_CONTIG] = same,  [OP_ASSIGN] = same,   [OP_PERMUTATION] = same,
-    [OP_DISTINCT] = same,
+    [OP_DISTINCT] = same, [OP_SPANS] = same,
 };
 
 static const bool carries[OP_COUNT] = {
     [OP_RESHAPE] = true, [OP_EXPAND] = true, [OP_PERMUTE] = true, [OP_PAD] = true,    [OP_SHRINK] = true,
     [OP_FLIP] = true,    [OP_WINDOW] = true, [OP_GATHER] = true,  [OP_DETACH] = true, [OP_CONTIG] = true,
-    [OP_ASSIGN] = true,  [OP_PERMUTATION] = true, [OP_DISTINCT] = true,
+    [OP_ASSIGN] = true,  [OP_PERMUTATION] = true, [OP_DISTINCT] = true, [OP_SPANS] = true,
 };
 
 void naive_planes(naive_tensor *t) {
