@@ -66,7 +66,7 @@ static tn_node *scratch(steps *s, int dtype, int64_t elements, int64_t whose) {
 }
 
 /* A number of each thread for each of its terms, in the form that kernel.h asks for */
-static tn_node *kept(steps *s) { return scratch(s, TN_U32, s->threads * s->own, s->threads); }
+static tn_node *kept(steps *s, int dtype) { return scratch(s, dtype, s->threads * s->own, s->threads); }
 static tn_node *slot(steps *s, const terms *t) {
   tn_node *src[2] = {t->by, tn__int(s->c, s->threads)};
   src[0] = tn__node_make(s->c, &(tn__make){.op = OP_MUL, .dtype = TN__INDEX, .src = src, .nsrc = 2});
@@ -90,12 +90,13 @@ static tn_node *cleared(steps *s, tn_node *table, int64_t places) {
 static tn_node *all_keys(steps *s) {
   terms t = all_terms(s, AX_UNROLL);
   tn_node *term = s->of->term, *at = term_at(s, &t), *key = tn__substitute(s->c, s->of->key, &term, &at, 1);
-  key = tn__cast(s->c, tn__simplify_accesses(s->c, s->l->a, key), TN_U32);
-  return filled(s, kept(s), &t, key);
+  key = tn__cast(s->c, tn__simplify_accesses(s->c, s->l->a, key), TN_U8);
+  return filled(s, kept(s, TN_U8), &t, key);
 }
 
 static tn_node *key_at(steps *s, tn_node *keys, const terms *t) {
-  return tn__op2(s->c, OP_AND, load(s, keys, slot(s, t)), number(s, TN_U32, s->of->keys - 1));
+  tn_node *key = load(s, keys, slot(s, t)), *most = number(s, TN_U8, s->of->keys - 1);
+  return s->of->keys <= UINT8_MAX ? tn__op2(s->c, OP_AND, key, most) : key;
 }
 
 /* The key's place in the table of the threads in step */
@@ -136,7 +137,7 @@ static tn_node *upto_each(steps *s, tn_node *keys, const terms *each) {
   tn_node *table = scratch(s, TN_U32, places, TN__OWN_IN_STEP), *none = cleared(s, table, places);
   terms t = all_terms(s, AX_ORDER);
   tn_node *src[] = {number(s, TN_U32, 1), t.lane, none, place_of(s, keys, &t)};
-  tn_node *counts = filled(s, kept(s), &t, runs(s, src, 4));
+  tn_node *counts = filled(s, kept(s, TN_U32), &t, runs(s, src, 4));
   tn_node *begun = of_those_before(s, table, tn__behind(s->c, table, counts->src[1]));
   return tn__add(s->c, load(s, counts, slot(s, each)), load(s, begun, place_of(s, keys, each)));
 }

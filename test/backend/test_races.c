@@ -117,6 +117,21 @@ static void anothers_element(const made *m) {
   lin_end(m->l, l);
 }
 
+
+/* 64 threads count, by those of 32 that run in step, at one place of each such, or all at the same. */
+static void steps_count(const made *m, int64_t by) {
+  tn_node *l = lanes(m, 1);
+  put(m, m->local, l);
+  lin_end(m->l, l);
+  lin_barrier(m->l, 0);
+  tn_node *k = lin_range(m->l, number(m, 64), AX_UPCAST, 2), *at = lin_op2(m->l, OP_IDIV, k, number(m, by));
+  lin_store(m->l, OP_STOREADD, m->local, at, m->one, NULL);
+  lin_store(m->l, OP_STORE, m->buf, k, lin_load(m->l, m->local, at, NULL), NULL);
+  lin_end(m->l, k);
+}
+static void each_step_counts(const made *m) { steps_count(m, 32); }
+static void steps_count_together(const made *m) { steps_count(m, 64); }
+
 static const struct planted {
   const char *name;
   void (*build)(const made *);
@@ -143,6 +158,9 @@ static const struct planted {
     {"without_the_second", without_the_second, N, 0, {"race for f32 local0[", "a load by group", "a store by group"}},
     {"buffer_and_barrier", buffer_and_barrier, N, 0, {"race for f32 b0[", "a store by thread", "a load by thread"}},
     {"own_elements", own_elements, N, N, {NULL}},
+    {"each_step_counts", each_step_counts, 64, TN__OWN_IN_STEP, {NULL}},
+    {"steps_count_together", steps_count_together, 64, TN__OWN_IN_STEP,
+     {"race for f32 local0[0]", "thread 0", "thread 1"}},
     {"anothers_element", anothers_element, N, N, {"race for f32 local0[", "a store by thread", "is thread"}},
 };
 

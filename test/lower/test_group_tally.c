@@ -1,4 +1,4 @@
-/* Counts by key of a group's threads, each with a table of its own: how many of a row have each key, and how many up to
+/* Counts by key of a group's threads, those in step with a table together, or each with one of its own: how many of a row have each key, and how many up to
  * each element have its own, are what a plain loop counts, whatever the length, the keys and what stands around; so are
  * sorts that are made of them.  Each schedule is compared with its graph, and its kernels' threads are proved to keep
  * apart. */
@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include "device/device.h"
+#include "ir/ctx.h"
 #include "support/device.h"
 #include "support/explained.h"
 #include "support/terms.h"
@@ -50,6 +52,13 @@ static tn_tensor *two_ranks(tn_tensor *x, const program *p) {
   tn_tensor *is_low = tn_cast(tn_lt(x, tn_full_like(x, p->keys / 2)), TN_U8);
   return tn_sub(ranks(x, p), tn_mul_scalar(ranks(is_low, p), 2));
 }
+/* ... and what is looked up by the key */
+static tn_tensor *ranks_from(tn_tensor *x, const program *p) {
+  int32_t begin[256];
+  for (int k = 0; k < 256; k++) begin[k] = 1000 * (k % 7);
+  tn_tensor *from = tn_from(tn_ctx_of(x), TN_I32, (tn_dim[]){256}, 1, begin);
+  return tn_add(ranks(x, p), tn_take(from, tn_cast(x, TN_I32), 0));
+}
 static tn_tensor *order(tn_tensor *x, const program *p) { return (void)p, tn_argsort(x, 1, false); }
 static tn_tensor *backwards(tn_tensor *x, const program *p) { return (void)p, tn_argsort(x, 1, true); }
 static tn_tensor *sorted(tn_tensor *x, const program *p) { return (void)p, tn_sort(x, 1, false); }
@@ -62,7 +71,7 @@ static int64_t element(const program *p, tn_dim at) {
 }
 
 static bool is_rank(const program *p) {
-  return p->make == ranks || p->make == ranks_beside || p->make == ranks_and_sum || p->make == two_ranks;
+  return p->make == ranks || p->make == ranks_beside || p->make == ranks_from || p->make == ranks_and_sum || p->make == two_ranks;
 }
 
 static void row(const program *p, tn_dim r, int64_t *y) {
@@ -73,6 +82,7 @@ static void row(const program *p, tn_dim r, int64_t *y) {
     int64_t key = element(p, r * p->n + i);
     if (is_rank(p)) y[i] = seen[key] + (p->terms == UPTO);
     if (p->make == ranks_beside) y[i] = 3 * y[i] + key - i;
+    if (p->make == ranks_from) y[i] += 1000 * (key % 7);
     sum += key;
     if (p->make == two_ranks) y[i] -= 2 * (low[key < p->keys / 2] + (p->terms == UPTO));
     low[key < p->keys / 2]++;
@@ -109,17 +119,31 @@ static tn_tensor *made(tn_ctx *c, const void *of) {
   return tn_contiguous(tn_cast(p->make(key, p), TN_I64));
 }
 
+/* A device whose threads tell each other nothing */
+static tn_tensor *made_alone(tn_ctx *c, const void *of) {
+  tn__device_get(c, 0)->target.exchanges = false;
+  return made(c, of);
+}
+
 static void check_steps(const void *of, const char *device, const char *text) {
   const program *p = of;
   if (p->step && !strstr(text, p->step)) fail_msg("%s on %s: no %s in\n%s", p->name, device, p->step, text);
-  if (!p->step && strstr(text, " by(256x")) fail_msg("%s on %s: tables in\n%s", p->name, device, text);
+  if (!p->step && strstr(text, " in step(32)")) fail_msg("%s on %s: tables in\n%s", p->name, device, text);
 }
 
-static void compare(const program *p, tn_options opt) {
+/* ... of those that have any in step */
+static void check_alone(const void *of, const char *device, const char *text) {
+  const program *p = of;
+  bool tables = p->step && *p->step;
+  if (tables && !strstr(text, " by(64x")) fail_msg("%s on %s: no tables in\n%s", p->name, device, text);
+  if (!p->step && strstr(text, " by(64x")) fail_msg("%s on %s: tables in\n%s", p->name, device, text);
+}
+
+static void compare(const program *p, tn_options opt, bool alone) {
   const char *device = opt.device;
   size_t bytes = 0, all = (size_t)(p->outer * width(p));
   int64_t *y = malloc((size_t)(p->n + p->keys) * sizeof *y);
-  int64_t *got = explained(opt, p->name, made, check_steps, p, &bytes);
+  int64_t *got = explained(opt, p->name, alone ? made_alone : made, alone ? check_alone : check_steps, p, &bytes);
   assert_non_null(y);
   assert_int_equal(bytes, all * sizeof *got);
   for (tn_dim r = 0; r < p->outer; r++) {
@@ -134,22 +158,24 @@ static void compare(const program *p, tn_options opt) {
 }
 
 static const program programs[] = {
-    {"counts", counts, TN_U8, 256, 0, 2, 256, " by(256x"},
-    {"counts of one row", counts, TN_U8, 64, 0, 1, 512, " by(256x"},
-    {"counts of few keys", counts, TN_I32, 4, 0, 1, 256, " by(256x"},
-    {"counts of wide keys", counts, TN_I64, 128, 0, 1, 256, " by(256x"},
-    {"counts twice", twice_counts, TN_U8, 16, 0, 1, 256, " by(256x"},
+    {"counts", counts, TN_U8, 256, 0, 2, 256, " in step(32)"},
+    {"counts of one row", counts, TN_U8, 64, 0, 1, 512, " in step(32)"},
+    {"counts of few keys", counts, TN_I32, 4, 0, 1, 256, " in step(32)"},
+    {"counts of wide keys", counts, TN_I64, 128, 0, 1, 256, " in step(32)"},
+    {"counts twice", twice_counts, TN_U8, 16, 0, 1, 256, " in step(32)"},
     {"keys without a place", counts_of_few, TN_U8, 16, 0, 1, 256, NULL},
     {"more keys than a table has", counts, TN_U16, 512, 0, 1, 256, NULL},
     {"keys that are no power of two", counts, TN_U8, 24, 0, 1, 256, NULL},
     {"rows that threads do not divide", counts, TN_U8, 16, 0, 1, 250, NULL},
     {"longer rows than tables are for", counts, TN_U8, 16, 0, 1, 4352, NULL},
-    {"ranks", ranks, TN_U8, 256, UPTO, 2, 256, " by(256x"},
-    {"those before", ranks, TN_U8, 256, BEFORE, 1, 256, " by(256x"},
-    {"ranks of one row", ranks, TN_U8, 256, BEFORE, 1, 512, " by(256x"},
-    {"ranks by few keys", ranks, TN_I32, 3, BEFORE, 1, 256, " by(256x"},
-    {"ranks by an odd number of keys", ranks, TN_I64, 101, UPTO, 1, 256, " by(256x"},
-    {"ranks beside what is made of keys", ranks_beside, TN_U8, 200, BEFORE, 2, 256, " by(256x"},
+    {"ranks", ranks, TN_U8, 256, UPTO, 2, 256, " in step(32)"},
+    {"those before", ranks, TN_U8, 256, BEFORE, 1, 256, " in step(32)"},
+    {"ranks of one row", ranks, TN_U8, 256, BEFORE, 1, 512, " in step(32)"},
+    {"ranks by few keys", ranks, TN_I32, 3, BEFORE, 1, 256, " in step(32)"},
+    {"ranks by an odd number of keys", ranks, TN_I64, 101, UPTO, 1, 256, " in step(32)"},
+    {"ranks beside what is made of keys", ranks_beside, TN_U8, 200, BEFORE, 2, 256, " in step(32)"},
+    {"ranks from where each key begins", ranks_from, TN_U8, 16, BEFORE, 2, 256, " in step(32)"},
+    {"ranks from where others begin", ranks_from, TN_I64, 101, UPTO, 1, 512, " in step(32)"},
     {"ranks beside a sum", ranks_and_sum, TN_U8, 16, UPTO, 2, 256, ""},
     {"ranks by two keys", two_ranks, TN_U8, 16, UPTO, 1, 256, ""},
     {"ranks from behind", ranks, TN_U8, 16, FROM, 1, 256, NULL},
@@ -157,15 +183,15 @@ static const program programs[] = {
 
 /* ... and what is sorted by them, of lengths that no block divides */
 static const program sorts[] = {
-    {"order of bytes", order, TN_U8, 256, 0, 1, 30001, " by(256x"},
-    {"bytes in order", sorted, TN_U8, 256, 0, 1, 30001, " by(256x"},
-    {"order of rows, downwards", backwards, TN_U8, 200, 0, 2, 20003, " by(256x"},
+    {"order of bytes", order, TN_U8, 256, 0, 1, 30001, " in step(32)"},
+    {"bytes in order", sorted, TN_U8, 256, 0, 1, 30001, " in step(32)"},
+    {"order of rows, downwards", backwards, TN_U8, 200, 0, 2, 20003, " in step(32)"},
     {"order of equal ones", order, TN_U8, 1, 0, 1, 20003, " exchange("},
     {"half floats in order", sorted, TN_BF16, 100, 0, 1, 20003, " exchange("},
 };
 
 static void check_all(const program *p, size_t n, tn_options opt) {
-  for (size_t i = 0; i < n; i++) compare(&p[i], opt);
+  for (size_t i = 0; i < n; i++) compare(&p[i], opt, false);
 }
 
 enum { PROGRAMS = sizeof programs / sizeof *programs, SORTS = sizeof sorts / sizeof *sorts };
@@ -177,7 +203,12 @@ static void keys_are_counted(void **s) {
 static void so_in_mode_strict(void **s) {
   (void)s;
   for (size_t i = 0; i < PROGRAMS; i += 5) /* some of either kind */
-    compare(&programs[i], (tn_options){.device = "ref:sm_80", .mode = TN_MODE_STRICT});
+    compare(&programs[i], (tn_options){.device = "ref:sm_80", .mode = TN_MODE_STRICT}, false);
+}
+static void keys_are_counted_alone(void **s) {
+  (void)s;
+  for (size_t i = 0; i < PROGRAMS; i += 2) compare(&programs[i], (tn_options){.device = "ref:sm_90"}, true);
+  compare(&sorts[2], (tn_options){.device = "ref:sm_90", .verify = "off"}, true);
 }
 static void rows_are_sorted(void **s) {
   (void)s;
@@ -186,6 +217,7 @@ static void rows_are_sorted(void **s) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(keys_are_counted), cmocka_unit_test(so_in_mode_strict),
-                                     cmocka_unit_test(rows_are_sorted)};
+                                     cmocka_unit_test(rows_are_sorted),
+                                     cmocka_unit_test(keys_are_counted_alone)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

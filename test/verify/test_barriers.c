@@ -325,8 +325,64 @@ static void shares(void **state) {
   }
 }
 
+/* ---- counts of threads in step ---- */
+
+/* 64 threads, 32 of which run in step, count by a key below 4 at places begin * (thread / by) + key, and load what they
+ * have counted there, or what stands at their own number. */
+typedef struct counting {
+  const char *what;
+  int begin, by;
+  bool own, without, with; /* own: the second; good without a barrier before that, and with one */
+} counting;
+
+typedef struct counting_try {
+  const counting *of;
+  bool barrier;
+  char why[300];
+} counting_try;
+
+static void count(tn_ctx *c, void *arg) {
+  counting_try *q = arg;
+  lin *l = lin_new(c, "counts");
+  tn_node *out = lin_buf(l, TN_U32, true), *keys = lin_buf(l, TN_U32, false);
+  tn_node *mem = lin_local_of(l, TN_U32, 8, TN__OWN_IN_STEP), *one = tn__const_num(c, TN_U32, 1);
+  l->k.part[0].group = 64;
+  for (int i = 0; i < 2; i++) {
+    tn_node *lane = lin_range(l, tn__int(c, 64), AX_UPCAST, i), *key = lin_load(l, keys, lane, NULL), *at = lane;
+    key = tn__cast(c, tn__op2(c, OP_AND, key, tn__const_num(c, TN_U32, 3)), TN__INDEX);
+    tn_node *begin = tn__mul(c, tn__op2(c, OP_IDIV, lane, tn__int(c, q->of->by)), tn__int(c, q->of->begin));
+    if (!i || !q->of->own) at = tn__add(c, begin, key);
+    if (!i) lin_store(l, OP_STOREADD, mem, at, one, NULL);
+    lin_store(l, OP_STORE, out, tn__add(c, lane, tn__int(c, 64 * i)), lin_load(l, mem, at, NULL), NULL);
+    lin_end(l, lane);
+    if (!i && q->barrier) lin_barrier(l, 0);
+  }
+  const char *why = tn__concurrency_check(c, &l->k);
+  snprintf(q->why, sizeof q->why, "%s", why ? why : "");
+}
+
+static void counts_in_step(void **state) {
+  static const counting rows[] = {{"as those in step count", 4, 32, false, true, true},
+                                  {"... and others load", 4, 32, true, false, true},
+                                  {"others count at their places, too", 3, 32, false, false, false},
+                                  {"places for half of those in step", 4, 16, false, false, false},
+                                  {"places for more than those in step", 4, 64, false, false, false}};
+  struct tn_ctx c;
+  (void)state;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    for (int barrier = 0; barrier < 2; barrier++) {
+      counting_try q = {.of = &rows[i], .barrier = barrier};
+      assert_true(test_ctx_open(&c));
+      assert_true(tn__ctx_run(&c, "count", count, &q));
+      if ((*q.why == 0) != (barrier ? rows[i].with : rows[i].without))
+        fail_msg("%s, %s barrier: %s", rows[i].what, barrier ? "with a" : "no", q.why);
+      tn__rules_close(&c);
+      assert_int_equal(test_ctx_close(&c), 0);
+    }
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(each_barrier_is_needed), cmocka_unit_test(forms),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(counts_in_step), cmocka_unit_test(each_barrier_is_needed), cmocka_unit_test(forms),
                                      cmocka_unit_test(loops_without_turns), cmocka_unit_test(turns_of_a_loop),
                                      cmocka_unit_test(shares)};
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -55,6 +55,13 @@ static tn_tensor *counts(tn_ctx *c) {
   tn_tensor *x = input(c, TN_I32, DIMS(300));
   return tn_bincount(tn_mod(x, tn_full(c, TN_I32, DIMS(300), 110)), 100);
 }
+/* By threads in step */
+static tn_tensor *ranks(tn_ctx *c) {
+  tn_tensor *key = input(c, TN_U8, DIMS(512)), *at = tn_arange(c, TN_I32, 0, 512, 1);
+  tn_tensor *equal = tn_eq(tn_unsqueeze(key, 1), tn_unsqueeze(key, 0));
+  tn_tensor *upto = tn_le(tn_unsqueeze(at, 0), tn_unsqueeze(at, 1));
+  return tn_sum(tn_cast(tn_logical_and(equal, upto), TN_I32), AXES(1), false);
+}
 static tn_tensor *softmax(tn_ctx *c) { return tn_softmax(input(c, TN_F32, DIMS(50, 100)), -1); }
 static tn_tensor *row_max(tn_ctx *c) { return tn_max(input(c, TN_F32, DIMS(50, 300)), AXES(1), false); }
 static tn_tensor *norm(tn_ctx *c) {
@@ -86,6 +93,7 @@ static const struct program {
                 {"views", views},
                 {"indexed", indexed},
                 {"counts", counts},
+                {"ranks", ranks},
                 {"softmax", softmax},
                 {"row max", row_max},
                 {"norm", norm},
@@ -199,6 +207,18 @@ static bool plain_addition(text *out, const char *s, size_t at) {
   put(&sum, ";", 1);
   return replace(out, s, at, line_end(s, at) - at, sum.s);
 }
+/* Threads in step count without waiting for each other. */
+static bool plain_count(text *out, const char *s, size_t at) {
+  const char *place = strstr(s + at, "(&"), *comma = place ? strstr(place, ", ") : NULL;
+  if (strncmp(s + at, "const u32 c", 11) || !comma) return false;
+  text line = {.n = 0};
+  for (int i = 0; i < 3; i++) {
+    if (i == 2) put(&line, s + at, strcspn(s + at, "=") + 2);
+    put(&line, place + 2, (size_t)(comma - place) - 2);
+    put(&line, i == 0 ? " = " : i == 1 ? " + 1u; " : ";", i == 0 ? 3 : i == 1 ? 7 : 1);
+  }
+  return replace(out, s, at, line_end(s, at) - at, line.s);
+}
 /* A statement that begins with a name of that letter and a number. */
 static bool drop_statement(text *out, const char *s, size_t at, char letter) {
   size_t from = line_start(s, at);
@@ -218,6 +238,10 @@ static bool exchange(text *out, const char *s, size_t at, const char *const (*pa
   static const char *const pairs[][2] = {__VA_ARGS__};                                                                 \
   return exchange(out, s, at, pairs, sizeof pairs / sizeof *pairs)
 
+/* Places of two threads in step seem one, as far as their numbers are compared. */
+static bool fewer_bits(text *out, const char *s, size_t at) {
+  EXCHANGE({"tn_count_in_step<8>", "tn_count_in_step<7>"});
+}
 static bool wrong_operator(text *out, const char *s, size_t at) {
   EXCHANGE({" + ", " * "}, {" * ", " + "}, {" / ", " * "}, {" < ", " <= "}, {" <= ", " < "}, {" == ", " != "},
            {" != ", " == "}, {" & ", " | "}, {" ^ ", " & "}, {" % ", " / "});
@@ -310,6 +334,8 @@ static const struct change {
     {"a choice is turned", swap_choice, 10},
     {"a store is lost", drop_store, 10},
     {"others add there at once, and it stores", plain_addition, 4},
+    {"threads in step count and do not wait", plain_count, 2},
+    {"numbers of places are told by fewer bits", fewer_bits, 2},
     {"a step of an accumulator is lost", drop_update, 8},
     {"another operator", wrong_operator, 40},
     {"another helper", wrong_helper, 30},

@@ -79,17 +79,17 @@ static outputs tallied(tn_ctx *c) { /* by each group for itself first */
   tn_tensor *x = input(c, TN_I32, DIMS(66)), *i = input(c, TN_I32, DIMS(700)), *u = input(c, TN_I32, DIMS(700));
   return (outputs){{tn_index_add(x, 0, i, u)}};
 }
-static tn_tensor *keys_of(tn_ctx *c) {
-  return tn_cast(tn_logical_and(input(c, TN_BOOL, DIMS(256)), input(c, TN_BOOL, DIMS(256))), TN_U8);
+static tn_tensor *keys_of(tn_ctx *c, tn_dim n) {
+  return tn_cast(tn_logical_and(input(c, TN_BOOL, DIMS(n)), input(c, TN_BOOL, DIMS(n))), TN_U8);
 }
-static outputs ranked(tn_ctx *c) { /* by a group's threads, each with a table of its own */
-  tn_tensor *key = keys_of(c), *at = tn_arange(c, TN_I32, 0, 256, 1);
+static outputs ranked(tn_ctx *c) { /* by a group's threads in step */
+  tn_tensor *key = keys_of(c, 512), *at = tn_arange(c, TN_I32, 0, 512, 1);
   tn_tensor *alike = tn_eq(tn_unsqueeze(key, 1), tn_unsqueeze(key, 0)),
             *before = tn_lt(tn_unsqueeze(at, 0), tn_unsqueeze(at, 1));
   return (outputs){{tn_sum(tn_cast(tn_logical_and(alike, before), TN_I32), AXES(1), false)}};
 }
 static outputs numbered(tn_ctx *c) { /* so, how many there are of each key */
-  tn_tensor *key = tn_cast(keys_of(c), TN_I32), *number = tn_arange(c, TN_I32, 0, 4, 1);
+  tn_tensor *key = tn_cast(keys_of(c, 256), TN_I32), *number = tn_arange(c, TN_I32, 0, 4, 1);
   tn_tensor *is = tn_eq(tn_unsqueeze(key, 0), tn_unsqueeze(number, 1));
   return (outputs){{tn_sum(tn_cast(is, TN_I32), AXES(1), false)}};
 }
@@ -650,12 +650,12 @@ static const mutation mutations[] = {
     {"tally", "a place has the one before it", LOWERED, in_parts, local_back, "tally("},
     {"tally", "a share is 1 shorter", LOWERED, in_parts, lanes_shorter, "tally("},
     {"tally", "a barrier is lost", LOWERED, out_of_code, is_barrier, "tally("},
-    {"tables", "what is counted is not cleared", LOWERED, in_parts, local_unset, " by(64x"},
-    {"tables", "what is counted is overwritten", LOWERED, in_parts, add_as_store, " by(64x"},
-    {"tables", "a term has the count of the one before it", LOWERED, in_parts, local_back, " by(64x"},
-    {"tables", "the last thread's terms are lost", LOWERED, in_parts, lanes_shorter, " by(64x"},
-    {"tables", "a thread's table begins 1 before", LOWERED, in_parts, stride_off, " by(64x"},
-    {"tables", "a barrier is lost", LOWERED, out_of_code, is_barrier, " by(64x"},
+    {"tables", "what is counted is not cleared", LOWERED, in_parts, local_unset, " in step("},
+    {"tables", "what is counted is overwritten", LOWERED, in_parts, add_as_store, " in step("},
+    {"tables", "a term has the count of the one before it", LOWERED, in_parts, local_back, " in step("},
+    {"tables", "the last thread's terms are lost", LOWERED, in_parts, lanes_shorter, " in step("},
+    {"tables", "a table begins 1 before", LOWERED, in_parts, stride_off, " in step("},
+    {"tables", "a barrier is lost", LOWERED, out_of_code, is_barrier, " in step("},
     {"group", "a divisor is 1 less", LOWERED, in_parts, quotient_off, "flat("},
     {"group", "a modulus is 1 less", LOWERED, in_parts, remainder_off, "flat("},
     {"fold", "a kept sum is read 1 back", LOWERED, in_parts, local_back, "fold("},
