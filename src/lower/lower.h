@@ -62,6 +62,11 @@ bool tn__has_meetings(const tn__part *p); /* ... or of a group, also those that 
 void tn__joint_parts(tn_ctx *c, tn__arena *a, tn__kernel *const *k, uint32_t n, uint32_t *const *slot, tn__part **part,
               tn__nodes *require);
 void tn__joint_end(tn__arena *a, tn__kernel *all, const char *step, uint32_t index);
+/* alone.c: which buffers a part uses, and which of them it writes; and the part as a kernel over those it uses, each in
+ * the slot that is given */
+void tn__part_buffers(tn__arena *a, const tn__part *p, bool *used, bool *written);
+tn__kernel *tn__part_alone(tn_ctx *c, tn__arena *a, const tn__kernel *k, uint32_t part, const bool *used,
+                           uint32_t *slot, uint32_t index);
 
 /* abreast.c: do these kernels need nothing of each other that a launch could not give them all at once?  What they do
  * for each other is for the caller to know. */

@@ -229,25 +229,29 @@ static uint32_t find_united(tn_ctx *c, tn__plan *p, uniting *u, const tn__crew *
   return p->nkernels++;
 }
 
-/* Items that go together as one */
-static void unite_items(tn_ctx *c, tn__plan *p, tn__crews (*find)(tn_ctx *, const tn__lowered *)) {
+static tn__lowered lowered_of(tn_ctx *c, tn__plan *p) {
   uint32_t n = p->s->items.n;
   int *kernel_of = tn__alloc(c, (n + 1) * sizeof *kernel_of);
-  tn__kernel **kernel = tn__arena_dup(&c->scratch, p->kernel, (p->nkernels + 1) * sizeof *kernel);
-  uniting u = {.all = {.target = &p->dev->target,
+  for (uint32_t i = 0; i < n; i++) kernel_of[i] = p->step[i].kernel;
+  return (tn__lowered){.target = &p->dev->target,
                        .item = p->s->items.v,
                        .kernel_of = kernel_of,
                        .n = n,
                        .nbuf = p->s->bufs.n,
-                       .kernel = kernel,
-                       .nkernel = p->nkernels}};
-  for (uint32_t i = 0; i < n; i++) kernel_of[i] = p->step[i].kernel;
+                       .kernel = tn__arena_dup(&c->scratch, p->kernel, (p->nkernels + 1) * sizeof *p->kernel),
+                       .nkernel = p->nkernels};
+}
+
+/* Items that go together as one */
+static void unite_items(tn_ctx *c, tn__plan *p, tn__crews (*find)(tn_ctx *, const tn__lowered *)) {
+  uint32_t n = p->s->items.n;
+  uniting u = {.all = lowered_of(c, p)};
   tn__crews crews = find(c, &u.all);
   if (crews.n == n) return;
   tn__item *item = tn__arena_alloc(&p->arena, (crews.n + 1) * sizeof *item);
   tn__step *step = tn__arena_zalloc(&p->arena, (crews.n + 1) * sizeof *step);
   p->kernel = tn__arena_alloc(&p->arena, (p->nkernels + crews.n + 1) * sizeof *p->kernel);
-  memcpy(p->kernel, kernel, p->nkernels * sizeof *kernel);
+  memcpy(p->kernel, u.all.kernel, p->nkernels * sizeof *p->kernel);
   for (uint32_t i = 0; i < crews.n; i++) {
     const tn__crew *w = &crews.v[i];
     item[i] = p->s->items.v[w->item[0]];
@@ -259,6 +263,26 @@ static void unite_items(tn_ctx *c, tn__plan *p, tn__crews (*find)(tn_ctx *, cons
   p->s->items.v = item, p->s->items.n = crews.n;
   p->step = step;
   drop_kernels(c, p);
+}
+
+/* Launches of one kernel as items of their own, where they wait for different things */
+static void part_items(tn_ctx *c, tn__plan *p) {
+  tn__work work = tn__work_begin(c);
+  tn__lowered all = lowered_of(c, p), x = tn__part_launches(c, &p->arena, &all);
+  tn__step *step = tn__arena_zalloc(&p->arena, (x.n + 1) * sizeof *step);
+  p->kernel = tn__arena_dup(&p->arena, x.kernel, (x.nkernel + 1) * sizeof *x.kernel);
+  for (uint32_t k = all.nkernel; k < x.nkernel; k++) p->kernel[k] = take_kernel(c, p, x.kernel[k]);
+  p->nkernels = x.nkernel;
+  for (uint32_t i = 0, from = 0; i < x.n; i++) {
+    bool parted = x.kernel_of[i] >= (int)all.nkernel, second = parted && (x.kernel_of[i] - (int)all.nkernel) % 2;
+    if (parted) give_kernel(p, &x.item[i], &step[i], x.kernel_of[i]);
+    else step[i] = p->step[from];
+    from += !parted || second;
+  }
+  p->s->items.v = (tn__item *)(uintptr_t)x.item, p->s->items.n = x.n;
+  p->step = step;
+  drop_kernels(c, p);
+  tn__work_end(c, work);
 }
 
 /* A buffer that lowering added: partial results */
@@ -335,6 +359,7 @@ static void find_lives(tn__plan *p) {
 void tn__plan_lower(tn_ctx *c, tn__plan *p, const tn__variant *const *variant) {
   lower_items(c, p, variant);
   for (int way = 0; way < TN__CREW_WAYS && p->dev->target.joins; way++) unite_items(c, p, tn__crew_ways[way]);
+  if (p->dev->target.joins) part_items(c, p);
   find_scratch(c, p);
   find_vars(c, p);
   find_needs(c, p);

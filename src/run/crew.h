@@ -32,4 +32,8 @@ tn__kernel *tn__crew_kernel(tn_ctx *c, const tn__lowered *l, const tn__crew *w, 
 /* ... the kernels of its items; and do two crews make the same kernel? */
 void tn__crew_kernels(const tn__lowered *l, const tn__crew *w, tn__kernel **out);
 bool tn__crew_same(tn_ctx *c, const tn__lowered *l, const tn__crew *x, const tn__crew *y);
+
+/* launches.c: the same, where launches of one kernel that wait for different things are items of their own, side by
+ * side, and their kernels behind all others; items in `keep`, all else in scratch */
+tn__lowered tn__part_launches(tn_ctx *c, tn__arena *keep, const tn__lowered *l);
 #endif

@@ -164,6 +164,7 @@ static void replay(tn_ctx *c, const tn__section *s, tn__sb *out) {
     tn__crews crews = tn__crew_ways[way](c, &l);
     l = unite(c, &l, &crews);
   }
+  if (!one && target.joins) l = tn__part_launches(c, &c->scratch, &l);
   all = kernels_of(c, &l);
   tn__sb_printf(out, "# %s\n", tn__stage_names[s->stage]);
   tn__print(out, s->root);

@@ -279,7 +279,8 @@ static ending ending_at(tn_ctx *c, const runs *s, tn_node *ends) {
   ending e;
   tn_node *n = s->number->dim[0], *number = tn__in_blocks(c, s->number, 0, FIRST_BLOCK);
   tn_node *order = tn__in_blocks(c, s->order, 0, FIRST_BLOCK);
-  tn__dims pairs = {.rank = 3, .d = {number->dim[0], number->dim[1], number->dim[1]}}, line = {.rank = 1, .d = {n}};
+  tn__dims pairs = {.rank = 3, .d = {number->dim[0], number->dim[1], number->dim[1]}};
+  tn__dims line = {.rank = 1, .d = {n}};
   tn_node *own = tn__expand(c, tn__add_axis(c, number, 2), pairs.d);
   tn_node *other = tn__expand(c, tn__add_axis(c, number, 1), pairs.d);
   tn_node *sooner = tn__op2(c, OP_LE, tn__place(c, &pairs, 2), tn__place(c, &pairs, 1));

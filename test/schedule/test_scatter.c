@@ -338,6 +338,11 @@ static void check_text(tn_ctx *c, bool zeros) {
     int added_to = count_of(text, ".all = *(uint4 *)(b0 + ");
     if (added_to != (zeros ? 0 : 1)) fail_msg("what rows are added to is loaded at once %d times", added_to);
     if (!strstr(text, "const u32 *__restrict__ b1")) fail_msg("keys that are compared are not loaded");
+    /* so it waits for nothing else */
+    const char *first = zeros ? "_alone_0(f32 *__restrict__ b0) {"
+                              : "_alone_0(f32 *__restrict__ b0, const f32 *__restrict__ b1) {";
+    if (count_of(text, first) != 1) fail_msg("what is added to is not a kernel of its own");
+    if (count_of(text, " room(528)") < 1) fail_msg("it leaves no room for others");
     tn_string_free(text);
   }
 }
