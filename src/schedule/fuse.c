@@ -444,6 +444,18 @@ static double row_of(const tn__seed *g, double turns) {
   return fmax(g->longest, once == g->longest ? once : turns);
 }
 
+/* Is reduction n, of rows of these outputs, the same for several others of which each is a long reduction itself?  A
+ * group for what they have in common would go through these one after the other, by one thread each; where that takes
+ * longer than launches, n is a kernel of its own, and each of the others has a group. */
+/* a choice: either is right */
+static bool stands_around(const tn__fuse *f, const tn__seed *g, const tn_node *n, uint32_t set) {
+  const tn__target *t = &f->dev->target;
+  bool around = false;
+  for (uint32_t i = 0; i < g->reduced.n; i++) around |= (g->reduced.v[i] & set) == set && g->reduced.v[i] != set;
+  return around && t->group && f->c->mode != TN_MODE_STRICT && !g->product && tn__ops[n->op].group == G_REDUCE &&
+         !tn__launches_decide(t, tn__numel_guess(n->src[0]));
+}
+
 /* n computed at d: each element once, and nested under loops that the kernel can put outermost. */
 /* a choice: no is right */
 static bool fits(tn__fuse *f, tn_node *n, const tn__demand *d) {
@@ -469,9 +481,15 @@ static bool fits(tn__fuse *f, tn_node *n, const tn__demand *d) {
   for (uint32_t i = 0; i < g->chain.n; i++)
     if ((g->chain.v[i] & set) != set && (g->chain.v[i] & set) != g->chain.v[i]) return false;
   double rows = extents(env, set);
+  if (stands_around(f, g, n, set)) return false;
   if (leaves_units(f, rows, row_of(g, extents(env, ~set)), tn__terms_of(n))) return false;
   if (g->few || (rows < MIN_PARALLEL && !is_small(d, outs))) return are_even_rows(f, n, d, set);
   return is_small(d, outs) || n->op == OP_CONTRACT || tn__rows_suffice(&f->dev->target, rows, tn__terms_of(n));
+}
+
+/* Output ranges under which a kernel has a long reduction */
+static void note_reduced(tn__fuse *f, tn__seed *g, const tn_node *n, uint32_t set) {
+  if (tn__terms_of(n) > SHORT_ROW) tn__vec_push(f->a, &g->reduced, set);
 }
 
 /* The kernel reduces n at d. */
@@ -480,6 +498,7 @@ static void note_chain(tn__fuse *f, const tn_node *n, const tn__demand *d) {
   tn__seed *g = &f->seeds.v[d->k];
   double terms = tn__terms_of(n);
   uint32_t outs = (1u << g->env->nsrc) - 1, set = tn__ranges_in(f, d->idx, d->gate, d->env, &opaque) & outs;
+  note_reduced(f, g, n, set);
   bool few = extents(d->env, set) < MIN_PARALLEL && !is_small(d, outs);
   g->few |= few && are_even_rows(f, n, d, set);
   g->terms = g->terms == 0 || g->terms == terms ? terms : UNEVEN;
@@ -856,6 +875,7 @@ static void materialise(tn__fuse *f, tn_node *n, tn__info *in) {
   }
   tn_node *idx[TN_MAX_RANK], *env = open_outputs(f, n, n->dim, idx);
   in->kernel = new_kernel(f, n, env);
+  note_reduced(f, &f->seeds.v[in->kernel], n, (uint32_t)((1ull << env->nsrc) - 1));
   /* a scatter's two parts have loops of their own */
   f->seeds.v[in->kernel].alone = tn__is_called(in) || n->op == OP_SCATTER;
   in->host = (int)in->want.n;

@@ -75,6 +75,7 @@ typedef struct tn__seed { /* a kernel in the making */
   tn_node *rows;            /* LIST of those that some of its stores are sums over; NULL: none are (row_sums.c) */
   /* sets of output ranges that reductions are nested under; ordered by inclusion in the end */
   tn__vec(uint32_t) chain;
+  tn__vec(uint32_t) reduced; /* those of its long reductions, as far as they have been decided */
   double terms;             /* of each of these; 0: there are none, less: of different numbers */
   double longest;           /* the most terms of one of them */
   bool few;                 /* they are few rows that lowering is to cut: nothing may keep it from that */

@@ -83,21 +83,34 @@ static bool stand_well(const tn__fuse *f, const tn_node *env, uint32_t rows) {
   return f->dev->target.group || !(rows >> (env->nsrc - 1) & 1); /* ranges are in the order of memory */
 }
 
+/* Elements of the largest value that either loads, or so many */
+static double most_loaded(const tn__fuse *f, const tn__depends *d, const tn__remake *p, double most) {
+  for (int side = 0; side < 2; side++) {
+    const tn__numbers *loads = &d->loads.v[side ? p->b : p->a];
+    for (uint32_t i = 0; i < loads->n; i++) most = fmax(most, tn__numel_guess(f->order.v[loads->v[i]]));
+  }
+  return most;
+}
+
 /* Are there rows enough for the units, or do launches take longer than all of them?  Few are cut by lowering, or kept
  * by groups. */
 /* a choice: either is right */
 static bool are_many(tn__fuse *f, const tn__depends *d, const tn__remake *p, double rows) {
   const tn__target *t = &f->dev->target;
-  double most = rows;
-  for (int side = 0; side < 2; side++) {
-    const tn__numbers *loads = &d->loads.v[side ? p->b : p->a];
-    for (uint32_t i = 0; i < loads->n; i++) most = fmax(most, tn__numel_guess(f->order.v[loads->v[i]]));
-  }
+  double most = most_loaded(f, d, p, rows);
   if (rows >= (double)t->units) return tn__rows_suffice(t, rows, most / rows);
   return f->c->mode != TN_MODE_STRICT && tn__row_is_kept(t, most / rows) && tn__launches_decide(t, most);
 }
 
 static bool reduces(const tn__seed *g) { return g->chain.n || g->loops > g->env->nsrc; }
+
+/* Would a group, for a row of one kernel, go through several of the other's outputs, each of which is a reduction? */
+/* a choice: either is right */
+static bool are_uneven(tn__fuse *f, const tn__depends *d, const tn__remake *p, uint32_t of_a, uint32_t of_b) {
+  const tn__seed *whole = tn__seed_of(f, of_a ? p->b : p->a);
+  if (!f->dev->target.group || !of_a == !of_b || whole->loops <= whole->env->nsrc) return false;
+  return !tn__launches_decide(&f->dev->target, most_loaded(f, d, p, 1));
+}
 
 /* The rows of both: what they reduce stands under the same ranges, or each element is a row. */
 /* a choice: no is right */
@@ -106,7 +119,7 @@ static bool match_rows(tn__fuse *f, const tn__depends *d, tn__remake *p, uint32_
   tn_node *row[32];
   double count = 1;
   if (!match_ranges(f, p) || !rows_of(f, p, p->a, &of_a) || !rows_of(f, p, p->b, &of_b)) return false;
-  if (of_a && of_b && of_a != of_b) return false;
+  if ((of_a && of_b && of_a != of_b) || are_uneven(f, d, p, of_a, of_b)) return false;
   *rows = of_a | of_b;
   if (!*rows && reduces(tn__seed_of(f, p->a)) && reduces(tn__seed_of(f, p->b))) *rows = all_of(p->env);
   for (uint32_t i = 0; i < p->env->nsrc; i++) {

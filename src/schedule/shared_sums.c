@@ -331,15 +331,15 @@ static bool add_sum(const search *q, group *g, tn_node *n) {
   return true;
 }
 
-/* Would several of those whose rows no group keeps go through everything one after the other?  Not those over the same
- * axes of which none is made of another. */
+/* Would several of them go through everything one after the other?  Over other axes each does, unless groups keep the
+ * rows of both; over the same axes where one is made of another, if no group keeps these rows. */
 /* a choice: no is right */
 static bool is_worth_it(const search *q, const group *g) {
   for (uint32_t i = 0; i < g->n; i++)
     for (uint32_t k = 0; k < g->n; k++) {
       const one_sum *a = &g->v[i], *b = &g->v[k];
-      if (is_kept(q, a->sum) || is_kept(q, b->sum)) continue;
-      if (a->along != b->along || is_made_of(q, a->sum->src[0], b->sum)) return true;
+      bool kept = is_kept(q, a->sum), both = kept && is_kept(q, b->sum);
+      if (a->along != b->along ? !both : !kept && is_made_of(q, a->sum->src[0], b->sum)) return true;
     }
   return false;
 }
