@@ -444,6 +444,31 @@ static double row_of(const tn__seed *g, double turns) {
   return fmax(g->longest, once == g->longest ? once : turns);
 }
 
+/* a choice: either is right */
+bool tn__columns_are_kept(const tn__target *t, double elements) {
+  return tn__row_is_kept(t, elements * (double)t->sector / sizeof(float));
+}
+
+/* Does n reduce columns, whose elements lie apart in memory?  A group then goes through as many beside each other as a
+ * sector holds. */
+/* a choice: either is right */
+static bool lies_across(tn__fuse *f, const tn_node *n) {
+  const double *stride = tn__info_of(f, n->src[0])->stride;
+  for (uint32_t i = 0; i < n->nint; i++)
+    if (!tn__is_int_const(n->src[0]->dim[n->ints[i]], 1) && stride[n->ints[i]] <= 1) return false;
+  return true;
+}
+
+/* Is n a reduction of columns that no group keeps, of so many, which the kernel then goes through again, one group each?
+ * By kernels of their own all of that goes along memory. */
+/* a choice: either is right */
+static bool are_long_columns(tn__fuse *f, const tn_node *n, double columns, double again) {
+  const tn__target *t = &f->dev->target;
+  return t->group && f->c->mode != TN_MODE_STRICT && tn__ops[n->op].group == G_REDUCE && again > 1 &&
+         columns > (double)t->units && lies_across(f, n) && !tn__columns_are_kept(t, tn__terms_of(n)) &&
+         !tn__launches_decide(t, tn__numel_guess(n->src[0]));
+}
+
 /* Is reduction n, of rows of these outputs, the same for several others of which each is a long reduction itself?  A
  * group for what they have in common would go through these one after the other, by one thread each; where that takes
  * longer than launches, n is a kernel of its own, and each of the others has a group. */
@@ -481,7 +506,7 @@ static bool fits(tn__fuse *f, tn_node *n, const tn__demand *d) {
   for (uint32_t i = 0; i < g->chain.n; i++)
     if ((g->chain.v[i] & set) != set && (g->chain.v[i] & set) != g->chain.v[i]) return false;
   double rows = extents(env, set);
-  if (stands_around(f, g, n, set)) return false;
+  if (stands_around(f, g, n, set) || are_long_columns(f, n, rows, extents(env, ~set))) return false;
   if (leaves_units(f, rows, row_of(g, extents(env, ~set)), tn__terms_of(n))) return false;
   if (g->few || (rows < MIN_PARALLEL && !is_small(d, outs))) return are_even_rows(f, n, d, set);
   return is_small(d, outs) || n->op == OP_CONTRACT || tn__rows_suffice(&f->dev->target, rows, tn__terms_of(n));

@@ -209,6 +209,8 @@ bool tn__rows_suffice(const tn__target *t, double rows, double elements);
  * of its own, take longer than memory for all that it goes through?  No, where a device has not said. */
 bool tn__row_is_kept(const tn__target *t, double elements);
 bool tn__launches_decide(const tn__target *t, double elements);
+/* Does it have room for as many such columns as a sector holds beside each other? */
+bool tn__columns_are_kept(const tn__target *t, double elements);
 void tn__fuse_same_rows(tn__fuse *f); /* same_rows.c */
 void tn__fuse_row_sums(tn__fuse *f);  /* row_sums.c */
 /* renumber.c: a body's ranges numbered from 0, in the order of the numbers that they have; and old[i] replaced by
