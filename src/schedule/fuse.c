@@ -26,6 +26,7 @@ enum {
   USUAL_FETCH = 4,       /* those in the time of a load from a cache, */
   USUAL_BALANCE = 16,    /* or from memory, of devices that do not say */
   GROUPS_OF_UNIT = 8,    /* rows for each unit that are enough, however long they are */
+  WAITING_GROUPS = 2,    /* of columns, one of which computes in a unit while the other waits for memory */
   SELDOM = 4,            /* so many elements stored for each that another kernel wants are many */
   SPARED = 2,            /* launches, where a kernel of few rows takes another's reduction, and that of its blocks */
   MIN_PARALLEL = 16,     /* iterations around a fused reduction, which it must leave to the threads ... */
@@ -287,6 +288,13 @@ bool tn__rows_suffice(const tn__target *t, double rows, double elements) {
   return !t->group || kept || rows <= (double)t->units || rows >= (double)t->units * GROUPS_OF_UNIT;
 }
 
+/* a choice: either is right */
+bool tn__columns_suffice(const tn__target *t, double columns, double elements) {
+  int in_step = t->subgroup ? t->subgroup : TN__USUAL_SUBGROUP;
+  bool kept = tn__row_is_kept(t, elements * (double)t->sector / sizeof(float));
+  return !t->group || kept || columns <= (double)t->units || columns >= (double)t->units * in_step * WAITING_GROUPS;
+}
+
 /* On devices of many threads: is a reduction below another one's loop left to enough of them?  Those of the outputs
  * share such work out, also where the kernel's outputs want it, too; a few short rows one thread may take. */
 /* a choice: either is right */
@@ -444,13 +452,7 @@ static double row_of(const tn__seed *g, double turns) {
   return fmax(g->longest, once == g->longest ? once : turns);
 }
 
-/* a choice: either is right */
-bool tn__columns_are_kept(const tn__target *t, double elements) {
-  return tn__row_is_kept(t, elements * (double)t->sector / sizeof(float));
-}
-
-/* Does n reduce columns, whose elements lie apart in memory?  A group then goes through as many beside each other as a
- * sector holds. */
+/* Does n reduce columns, whose elements lie apart in memory? */
 /* a choice: either is right */
 static bool lies_across(tn__fuse *f, const tn_node *n) {
   const double *stride = tn__info_of(f, n->src[0])->stride;
@@ -459,13 +461,13 @@ static bool lies_across(tn__fuse *f, const tn_node *n) {
   return true;
 }
 
-/* Is n a reduction of columns that no group keeps, of so many, which the kernel then goes through again, one group each?
- * By kernels of their own all of that goes along memory. */
+/* Is n a reduction of columns that the kernel then goes through again, and does a group for some of them not do?  By
+ * kernels of their own all of that goes along memory. */
 /* a choice: either is right */
 static bool are_long_columns(tn__fuse *f, const tn_node *n, double columns, double again) {
   const tn__target *t = &f->dev->target;
   return t->group && f->c->mode != TN_MODE_STRICT && tn__ops[n->op].group == G_REDUCE && again > 1 &&
-         columns > (double)t->units && lies_across(f, n) && !tn__columns_are_kept(t, tn__terms_of(n)) &&
+         lies_across(f, n) && !tn__columns_suffice(t, columns, tn__terms_of(n)) &&
          !tn__launches_decide(t, tn__numel_guess(n->src[0]));
 }
 

@@ -205,12 +205,13 @@ bool tn__worth_storing(const tn__info *in);
 /* Does a group for each row do?  Where a unit cannot keep one, a few more rows than units are not shared out well, and
  * little is read once that would be read twice.  The fewest are cut by lowering. */
 bool tn__rows_suffice(const tn__target *t, double rows, double elements);
+/* So for columns, whose elements lie apart in memory, and of which a group takes some side by side: it has to keep as
+ * many as a sector holds, and there have to be more, for threads in step to go along memory. */
+bool tn__columns_suffice(const tn__target *t, double columns, double elements);
 /* Does a unit have room for a row of so many elements?  Do the launches that a reduction takes, where it is a kernel
  * of its own, take longer than memory for all that it goes through?  No, where a device has not said. */
 bool tn__row_is_kept(const tn__target *t, double elements);
 bool tn__launches_decide(const tn__target *t, double elements);
-/* Does it have room for as many such columns as a sector holds beside each other? */
-bool tn__columns_are_kept(const tn__target *t, double elements);
 void tn__fuse_same_rows(tn__fuse *f); /* same_rows.c */
 void tn__fuse_row_sums(tn__fuse *f);  /* row_sums.c */
 /* renumber.c: a body's ranges numbered from 0, in the order of the numbers that they have; and old[i] replaced by

@@ -122,8 +122,7 @@ static bool are_many(tn__fuse *f, const tn__depends *d, const tn__remake *p, dou
   const tn__target *t = &f->dev->target;
   const loaded most = most_loaded(f, d, p, rows);
   double row = most.elements / rows;
-  bool long_columns = rows > (double)t->units && !most.along && !tn__columns_are_kept(t, row);
-  if (t->group && long_columns && !tn__launches_decide(t, most.elements)) return false;
+  if (!most.along && !tn__columns_suffice(t, rows, row) && !tn__launches_decide(t, most.elements)) return false;
   if (rows >= (double)t->units) return tn__rows_suffice(t, rows, row);
   return f->c->mode != TN_MODE_STRICT && tn__row_is_kept(t, row) && tn__launches_decide(t, most.elements);
 }
