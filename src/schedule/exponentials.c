@@ -1,0 +1,91 @@
+/* Sums of exponentials about a row's greatest element, read once: on devices with work groups, of rows that no group
+ * keeps (softmax, log-sum-exp).
+ *
+ * The greatest element is known when a row has been read, so that the exponentials read it again.  Blocks of it are not
+ * too long (blocks.h): a group finds a block's greatest, then sums up the block's exponentials about that, and what is
+ * known of all blocks is joined:
+ *
+ *   sum exp(x - m)  =  over all blocks the sum of  exp(p - m) sum exp(x - p)     p: the block's greatest
+ *
+ * What is taken off is a function g of the greatest element, as it stands in the graph: 0 for a row without a finite
+ * one, as softmax has it.  A block of such elements alone takes off 0, though its row does not: its sum is 0 then, and
+ * a factor of more than 1 would only make it none.  Each block's sum is rounded as it would be by itself, and its factor
+ * to a few units in the last place, as exponentials are. */
+#include "ir/eval.h"
+#include "rewrite/rewrite.h"
+#include "schedule/blocks.h"
+#include "tensor/operands.h"
+
+enum { MAX_DEPTH = 8 /* operations between the greatest element and what is taken off */ };
+
+typedef struct exponentials {
+  tn_node *x, *less;  /* the exponentials are of x + less; less is the same in all places that are summed up */
+  tn_node *most, *sum; /* the greatest of x, which `less` is made of, and the sum of the exponentials */
+} exponentials;
+
+/* What x, made of `most` element by element and of numbers, is of others in its place; NULL: it is made of more */
+static tn_node *made_of_most(tn_ctx *c, tn_node *x, const tn_node *most, tn_node *by, int depth) {
+  tn_node *src[3];
+  if (x == most) return by;
+  if (x->op == OP_CONST) return tn__scalar_to(c, x, by->dim, by->rank);
+  if (depth == MAX_DEPTH) return NULL;
+  if (x->op == OP_RESHAPE || x->op == OP_EXPAND || x->op == OP_DETACH)
+    return made_of_most(c, x->src[0], most, by, depth + 1);
+  if (!tn__is_elementwise(x) || x->nsrc > 3) return NULL;
+  for (uint32_t i = 0; i < x->nsrc; i++)
+    if (!(src[i] = made_of_most(c, x->src[i], most, by, depth + 1))) return NULL;
+  return tn__node_make(c, &(tn__make){.op = x->op, .dtype = x->dtype, .src = src, .nsrc = x->nsrc, .device = -1});
+}
+
+/* a choice: no is right */
+static bool find(tn_ctx *c, const tn__target *t, tn_node *n, exponentials *e) {
+  tn_node *d = n->op == OP_SUM && n->src[0]->op == OP_EXP ? n->src[0]->src[0] : NULL;
+  if (!d || d->op != OP_ADD || tn__dtype_acc(d->dtype) != d->dtype || !tn__rows_are_long(c, t, n)) return false;
+  for (int side = 0; side < 2; side++) {
+    *e = (exponentials){.x = d->src[side], .less = d->src[!side], .sum = n};
+    if (!tn__is_spread_along(e->less, n)) continue;
+    e->most = tn__reduction_below(c, OP_RMAX, e->less, e->x, n);
+    if (e->most && made_of_most(c, e->less, e->most, e->most, 0)) return true;
+  }
+  return false;
+}
+
+static tn_node *sum_of(tn_ctx *c, const exponentials *e, tn_node *x, tn_node *less) {
+  return tn__reduce(c, OP_SUM, tn__op1(c, OP_EXP, tn__add(c, x, less)), e->sum->ints, e->sum->nint);
+}
+
+/* What replaces e->most and e->sum */
+static void read_once(tn_ctx *c, const exponentials *e, tn_node *by[2]) {
+  tn__row_blocks b = tn__row_blocks_of(e->sum);
+  tn_node *x = tn__in_row_blocks(c, &b, e->x), *tail = tn__behind_row_blocks(c, &b, e->x);
+  tn_node *most = tn__of_row_blocks(c, &b, OP_RMAX, x), *less = made_of_most(c, e->less, e->most, most, 0);
+  tn_node *each = tn__op1(c, OP_EXP, tn__add(c, x, tn__at_block_elements(c, &b, less, x)));
+  each = tn__of_row_blocks(c, &b, OP_SUM, each);
+  by[0] = tn__join_row_blocks(c, &b, OP_RMAX, most);
+  if (tail) by[0] = tn__op2(c, OP_MAX, by[0], tn__reduce(c, OP_RMAX, tail, e->most->ints, e->most->nint));
+  tn_node *old = e->most, *of_row = tn__substitute(c, e->less, &old, by, 1);
+  tn_node *apart = tn__sub(c, tn__at_row_blocks(c, &b, of_row, less), less);
+  apart = tn__op2_num(c, OP_MIN, apart, 0);
+  by[1] = tn__join_row_blocks(c, &b, OP_SUM, tn__mul(c, each, tn__op1(c, OP_EXP, apart)));
+  if (tail) by[1] = tn__add(c, by[1], sum_of(c, e, tail, tn__behind_row_blocks(c, &b, of_row)));
+}
+
+tn_node *tn__schedule_exponentials(tn_ctx *c, tn_node *sink, const tn__target *t) {
+  tn_node *given = sink;
+  if (!t->group || c->mode == TN_MODE_STRICT) return sink;
+  for (bool found = true; found;) {
+    tn__nodes all = {0};
+    found = false;
+    tn__topo(&c->scratch, &sink, 1, &all);
+    for (uint32_t i = 0; i < all.n && !found; i++) {
+      exponentials e;
+      if (!(found = find(c, t, all.v[i], &e))) continue;
+      tn_node *old[2] = {e.most, e.sum}, *by[2];
+      read_once(c, &e, by);
+      if (tn__row_goes_on(c, &all, e.sum, e.sum->src[0]->src[0]))
+        for (int k = 0; k < 2; k++) by[k] = tn__op1(c, OP_CONTIG, by[k]);
+      sink = tn__substitute(c, sink, old, by, 2);
+    }
+  }
+  return sink == given ? sink : tn__schedule_prune(c, tn__simplify_graph(c, sink));
+}
