@@ -44,12 +44,12 @@ static void shapes(void **state) {
       {100000, 1000, 1, {"row(load)", "group(", NULL}, " across\n"},
       /* columns: neighbours are neighbouring threads, and each is many threads' */
       {1000, 10007, 0, {"across", "row(load)", "across 8 "}, "blocks("},
-      /* few long rows: blocks of each at all levels */
-      {64, 1 << 18, 1, {"split(", "blocks(", NULL}, "row(load)"},
+      /* few long rows: blocks of each, which groups keep */
+      {64, 1 << 18, 1, {"# k0_64_32: ", "row(load)", "# k2_64_262144: "}, "split("},
       /* fewer: one kernel, where launches take longer than all of them */
       {10, 4001, 1, {"# k0_10_4001: ", "group(", NULL}, "# k1_"},
       {3, 100000, 1, {"# k0_parts_3_100000: ", "blocks(", NULL}, "# k1_"},
-      {4, 4000000, 1, {"# k0_parts_4: ", "# k1_parts_4: ", "# k2_4_4000000: "}, "blocks("},
+      {4, 4000000, 1, {"# k0_4_625: ", "# k1_4: ", "# k2_4_4000000: "}, "blocks("},
   };
   tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
   (void)state;
@@ -90,7 +90,7 @@ static void beside_blocks(void **state) {
                                          "%4 = expand f32[64,262144] %3 64 262144\n"
                                          "%5 = neg f32[64,262144] %4\n"
                                          "%6 = add f32[64,262144] %1 %5\n"
-                                         "%7 = exp f32[64,262144] %6\n"
+                                         "%7 = abs f32[64,262144] %6\n"
                                          "%8 = sum f32[64] %7 {1}\n"
                                          "%9 = sink void %8 %2 {\"outputs\"}\n");
   assert_non_null(text);
