@@ -31,8 +31,7 @@ double tn__block_elements(const tn__row_blocks *b, const tn_node *in_blocks);
 /* Of each block by op, of x in blocks; and of all blocks */
 tn_node *tn__of_row_blocks(tn_ctx *c, const tn__row_blocks *b, tn__op op, tn_node *x);
 tn_node *tn__join_row_blocks(tn_ctx *c, const tn__row_blocks *b, tn__op op, tn_node *each);
-/* What each block has, at each of its elements; and what is the same for all of a row, at each of its blocks, or at what
- * is left over */
+/* What each block has, at each of its elements; and what is the same for all of a row, at each of its blocks */
 tn_node *tn__at_block_elements(tn_ctx *c, const tn__row_blocks *b, tn_node *each, const tn_node *elements);
 tn_node *tn__at_row_blocks(tn_ctx *c, const tn__row_blocks *b, tn_node *row, const tn_node *each);
 #endif

@@ -7,11 +7,9 @@
  *
  *   sum exp(x - m)  =  over all blocks the sum of  exp(p - m) sum exp(x - p)     p: the block's greatest
  *
- * What is taken off is a function g of the greatest element, as it stands in the graph: 0 for a row without a finite
- * one, as softmax has it.  A block of such elements alone takes off 0, though its row does not: its sum is 0 then, and
- * a factor of more than 1 would only make it none.  Each block's sum is rounded as it would be by itself, and its factor
- * to a few units in the last place, as exponentials are. */
-#include "ir/eval.h"
+ * What is taken off is what the graph makes of the greatest element: 0 where that is not finite, as softmax has it.  A
+ * block of -inf alone then takes off 0, though its row may not: its sum is 0, and a factor of more than 1, perhaps
+ * infinite, could only make it no number. */
 #include "rewrite/rewrite.h"
 #include "schedule/blocks.h"
 #include "tensor/operands.h"
@@ -31,10 +29,13 @@ static tn_node *made_of_most(tn_ctx *c, tn_node *x, const tn_node *most, tn_node
   if (depth == MAX_DEPTH) return NULL;
   if (x->op == OP_RESHAPE || x->op == OP_EXPAND || x->op == OP_DETACH)
     return made_of_most(c, x->src[0], most, by, depth + 1);
-  if (!tn__is_elementwise(x) || x->nsrc > 3) return NULL;
+  if (!tn__is_elementwise(x) || !x->nsrc || x->nsrc > 3 || x->op == OP_BITCAST) return NULL;
   for (uint32_t i = 0; i < x->nsrc; i++)
     if (!(src[i] = made_of_most(c, x->src[i], most, by, depth + 1))) return NULL;
-  return tn__node_make(c, &(tn__make){.op = x->op, .dtype = x->dtype, .src = src, .nsrc = x->nsrc, .device = -1});
+  if (x->op == OP_CAST) return tn__cast(c, src[0], x->dtype);
+  return x->nsrc == 1   ? tn__op1(c, (tn__op)x->op, src[0])
+         : x->nsrc == 2 ? tn__op2(c, (tn__op)x->op, src[0], src[1])
+                        : tn__op3(c, (tn__op)x->op, src[0], src[1], src[2]);
 }
 
 /* a choice: no is right */

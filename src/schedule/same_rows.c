@@ -83,7 +83,7 @@ static bool stand_well(const tn__fuse *f, const tn_node *env, uint32_t rows) {
   return f->dev->target.group || !(rows >> (env->nsrc - 1) & 1); /* ranges are in the order of memory */
 }
 
-/* The largest value that either loads: its elements, or so many, and whether it lies along other loops than the rows' */
+/* The largest value that either loads: its elements, or so many; does it lie along other loops than the rows'? */
 typedef struct loaded {
   double elements;
   bool along;

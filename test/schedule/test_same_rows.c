@@ -201,7 +201,8 @@ static void columns(void **state) {
     tn_scope(c) {
       tn_program *p = tn_program_begin(c);
       tn_program_info info;
-      OK(tn_program_output(p, "y", tn_softmax(tn_program_input(p, "x", TN_F32, DIMS(row[i].terms, row[i].columns)), 0)));
+      tn_tensor *x = tn_program_input(p, "x", TN_F32, DIMS(row[i].terms, row[i].columns));
+      OK(tn_program_output(p, "y", tn_softmax(x, 0)));
       OK(tn_program_end(p));
       OK(tn_program_get_info(p, &info));
       if (info.kernels != row[i].kernels)
