@@ -10,29 +10,49 @@
  * What is taken off is what the graph makes of the greatest element: 0 where that is not finite, as softmax has it.  A
  * block of -inf alone then takes off 0, though its row may not: its sum is 0, and a factor of more than 1, perhaps
  * infinite, could only make it no number. */
+#include "ir/eval.h"
 #include "rewrite/rewrite.h"
 #include "schedule/blocks.h"
 #include "tensor/operands.h"
-
-enum { MAX_DEPTH = 8 /* operations between the greatest element and what is taken off */ };
+#include <math.h>
 
 typedef struct exponentials {
   tn_node *x, *less;  /* the exponentials are of x + less; less is the same in all places that are summed up */
   tn_node *most, *sum; /* the greatest of x, which `less` is made of, and the sum of the exponentials */
 } exponentials;
 
-/* What x, made of `most` element by element and of numbers, is of others in its place; NULL: it is made of more */
-static tn_node *made_of_most(tn_ctx *c, tn_node *x, const tn_node *most, tn_node *by, int depth) {
+/* Behind what moves it, and spreads it */
+static const tn_node *moved(const tn_node *x) {
+  while (x->op == OP_RESHAPE || x->op == OP_EXPAND || x->op == OP_DETACH) x = x->src[0];
+  return x;
+}
+
+static bool is_number(const tn_node *x, double v) {
+  x = moved(x);
+  return x->op == OP_CONST && tn__is_float(x->dtype) && tn__eval_to_double(x->dtype, (uint64_t)x->ints[0]) == v;
+}
+
+/* Does `less` take off `most`, or 0 where that is not finite?  Of anything else exponentials of blocks might be more
+ * than those of the row, and a block's factor more than 1. */
+static bool takes_off(const tn_node *less, const tn_node *most) {
+  const tn_node *x = moved(less), *when;
+  if (x->op != OP_NEG) return false;
+  x = moved(x->src[0]);
+  if (x == most || x->op != OP_WHERE) return x == most;
+  when = moved(x->src[0]);
+  if (when->op == OP_EQ && is_number(when->src[1], -INFINITY))
+    return moved(when->src[0]) == most && is_number(x->src[1], 0) && moved(x->src[2]) == most;
+  if (when->op != OP_LT || !is_number(when->src[1], INFINITY) || moved(when->src[0])->op != OP_ABS) return false;
+  return moved(moved(when->src[0])->src[0]) == most && moved(x->src[1]) == most && is_number(x->src[2], 0);
+}
+
+/* So taken off of others in place of `most`: a few operations (takes_off) */
+static tn_node *taken_off(tn_ctx *c, tn_node *x, const tn_node *most, tn_node *by) {
   tn_node *src[3];
+  while (x != most && (x->op == OP_RESHAPE || x->op == OP_EXPAND || x->op == OP_DETACH)) x = x->src[0];
   if (x == most) return by;
   if (x->op == OP_CONST) return tn__scalar_to(c, x, by->dim, by->rank);
-  if (depth == MAX_DEPTH) return NULL;
-  if (x->op == OP_RESHAPE || x->op == OP_EXPAND || x->op == OP_DETACH)
-    return made_of_most(c, x->src[0], most, by, depth + 1);
-  if (!tn__is_elementwise(x) || !x->nsrc || x->nsrc > 3 || x->op == OP_BITCAST) return NULL;
-  for (uint32_t i = 0; i < x->nsrc; i++)
-    if (!(src[i] = made_of_most(c, x->src[i], most, by, depth + 1))) return NULL;
-  if (x->op == OP_CAST) return tn__cast(c, src[0], x->dtype);
+  for (uint32_t i = 0; i < x->nsrc; i++) src[i] = taken_off(c, x->src[i], most, by);
   return x->nsrc == 1   ? tn__op1(c, (tn__op)x->op, src[0])
          : x->nsrc == 2 ? tn__op2(c, (tn__op)x->op, src[0], src[1])
                         : tn__op3(c, (tn__op)x->op, src[0], src[1], src[2]);
@@ -46,7 +66,7 @@ static bool find(tn_ctx *c, const tn__target *t, tn_node *n, exponentials *e) {
     *e = (exponentials){.x = d->src[side], .less = d->src[!side], .sum = n};
     if (!tn__is_spread_along(e->less, n)) continue;
     e->most = tn__reduction_below(c, OP_RMAX, e->less, e->x, n);
-    if (e->most && made_of_most(c, e->less, e->most, e->most, 0)) return true;
+    if (e->most && takes_off(e->less, e->most)) return true;
   }
   return false;
 }
@@ -59,7 +79,7 @@ static tn_node *sum_of(tn_ctx *c, const exponentials *e, tn_node *x, tn_node *le
 static void read_once(tn_ctx *c, const exponentials *e, tn_node *by[2]) {
   tn__row_blocks b = tn__row_blocks_of(e->sum);
   tn_node *x = tn__in_row_blocks(c, &b, e->x), *tail = tn__behind_row_blocks(c, &b, e->x);
-  tn_node *most = tn__of_row_blocks(c, &b, OP_RMAX, x), *less = made_of_most(c, e->less, e->most, most, 0);
+  tn_node *most = tn__of_row_blocks(c, &b, OP_RMAX, x), *less = taken_off(c, e->less, e->most, most);
   tn_node *each = tn__op1(c, OP_EXP, tn__add(c, x, tn__at_block_elements(c, &b, less, x)));
   each = tn__of_row_blocks(c, &b, OP_SUM, each);
   by[0] = tn__join_row_blocks(c, &b, OP_RMAX, most);

@@ -21,10 +21,11 @@ static double drawn(uint64_t *state) {
   return (double)(int32_t)(*state >> 33) / 1073741824.0 - 1;
 }
 
-/* Element i of a row of n: about 0; more from block to block, so that their greatest lie far apart; nothing in the
- * first half, and little that is far below 0 in the other; nothing; something infinite; no number */
+/* Element i of a row of n: about 0; more from block to block, so that their greatest lie far apart, or not far; nothing
+ * in the first half, and little that is far below 0 in the other; nothing; something infinite; no number */
 static double plain(int64_t i, int64_t n, double r) { return (void)i, (void)n, 5 * r; }
 static double rising(int64_t i, int64_t n, double r) { return 3000 * (double)i / (double)n + r; }
+static double slow(int64_t i, int64_t n, double r) { return 10 * (double)i / (double)n + r - 10; }
 static double half(int64_t i, int64_t n, double r) { return 2 * i < n ? -INFINITY : r - 200; }
 static double none(int64_t i, int64_t n, double r) { return (void)i, (void)n, (void)r, -INFINITY; }
 static double endless(int64_t i, int64_t n, double r) { return i == n / 3 ? INFINITY : r; }
@@ -37,20 +38,21 @@ typedef struct scene {
   const char *name;
   double (*value[ROWS])(int64_t i, int64_t n, double r);
   tn_dim row;
-  bool softmax; /* else logsumexp */
+  enum { LOG_SUM_EXP, SOFTMAX, OTHER } what; /* other: the sum of exp(x + the greatest) */
   int kernels;  /* on GROUPS: one reads, one joins what it found; softmax joins one by one, and reads again */
 } scene;
 
 static const scene scenes[] = {
-    {"log-sum-exp", {plain, rising}, 5 * WHOLE, false, 2},
-    {"something left over", {rising, half}, 5 * WHOLE - 5, false, 2},
-    {"nothing", {none, half}, 5 * WHOLE, false, 2},
-    {"infinite", {endless, unknown}, 5 * WHOLE, false, 2},
-    {"softmax", {rising, half}, 5 * WHOLE, true, 4},
-    {"softmax, something left over", {half, rising}, 5 * WHOLE - 5, true, 4},
-    {"softmax of nothing", {none, plain}, 5 * WHOLE, true, 4},
-    {"softmax, infinite", {endless, unknown}, 5 * WHOLE, true, 4},
-    {"kept", {plain, half}, WHOLE, false, 1},
+    {"log-sum-exp", {plain, rising}, 5 * WHOLE, LOG_SUM_EXP, 2},
+    {"something left over", {rising, half}, 5 * WHOLE - 5, LOG_SUM_EXP, 2},
+    {"nothing", {none, half}, 5 * WHOLE, LOG_SUM_EXP, 2},
+    {"infinite", {endless, unknown}, 5 * WHOLE, LOG_SUM_EXP, 2},
+    {"softmax", {rising, half}, 5 * WHOLE, SOFTMAX, 4},
+    {"softmax, something left over", {half, rising}, 5 * WHOLE - 5, SOFTMAX, 4},
+    {"softmax of nothing", {none, plain}, 5 * WHOLE, SOFTMAX, 4},
+    {"softmax, infinite", {endless, unknown}, 5 * WHOLE, SOFTMAX, 4},
+    {"kept", {plain, half}, WHOLE, LOG_SUM_EXP, 1},
+    {"other exponentials", {slow, slow}, 5 * WHOLE, OTHER, 2},
 };
 enum { SCENES = sizeof scenes / sizeof *scenes };
 
@@ -65,11 +67,13 @@ static bool is_near(double is, double should) {
 }
 
 static void judge(const scene *s, const float *x, const float *y) {
-  double most = greatest(x, s->row), sum = 0, off = most > -INFINITY && (s->softmax || most < INFINITY) ? most : 0;
+  double most = greatest(x, s->row), sum = 0, off = most > -INFINITY && (s->what == SOFTMAX || most < INFINITY) ? most : 0;
+  if (s->what == OTHER) off = -most;
   for (int64_t i = 0; i < s->row; i++) sum += exp(x[i] - off);
-  double log_sum = log(sum) + off;
-  if (!s->softmax && !is_near(y[0], log_sum)) fail_msg("%s: %.9g, should be %.9g", s->name, (double)y[0], log_sum);
-  for (int64_t i = 0; i < s->row && s->softmax; i++) {
+  double one = s->what == OTHER ? sum : log(sum) + off;
+  if (s->what != SOFTMAX && !is_near(y[0], one))
+    fail_msg("%s: %.9g, should be %.9g", s->name, (double)y[0], one);
+  for (int64_t i = 0; i < s->row && s->what == SOFTMAX; i++) {
     double should = exp(x[i] - off) / (sum > 0 || sum != sum ? sum : 1);
     if (!is_near(y[i], should))
       fail_msg("%s: element %lld is %.9g, should be %.9g", s->name, (long long)i, (double)y[i], should);
@@ -85,7 +89,11 @@ static void compute(const scene *s, const char *device, float *x, float *y) {
     tn_program_info info;
     tn_program *p = tn_program_begin(c);
     tn_tensor *in = tn_program_input(p, "x", TN_F32, shape, 2);
-    OK(tn_program_output(p, "y", s->softmax ? tn_softmax(in, axis) : tn_logsumexp(in, &axis, 1, false)));
+    tn_tensor *other = tn_exp(tn_add(in, tn_max(in, &axis, 1, true)));
+    tn_tensor *out = s->what == SOFTMAX       ? tn_softmax(in, axis)
+                     : s->what == LOG_SUM_EXP ? tn_logsumexp(in, &axis, 1, false)
+                                              : tn_sum(other, &axis, 1, false);
+    OK(tn_program_output(p, "y", out));
     OK(tn_program_end(p));
     OK(tn_program_get_info(p, &info));
     if (!strcmp(device, GROUPS) && info.kernels != s->kernels)
@@ -105,7 +113,7 @@ static void test_values(void **state) {
     float *x = malloc((size_t)(ROWS * s->row) * sizeof *x), *y = malloc((size_t)(ROWS * s->row) * sizeof *y);
     for (int64_t i = 0; i < ROWS * s->row; i++) x[i] = (float)s->value[i / s->row](i % s->row, s->row, drawn(&at));
     compute(s, device_or(GROUPS), x, y);
-    for (int64_t r = 0; r < ROWS; r++) judge(s, x + r * s->row, y + r * (s->softmax ? s->row : 1));
+    for (int64_t r = 0; r < ROWS; r++) judge(s, x + r * s->row, y + r * (s->what == SOFTMAX ? s->row : 1));
     free(x), free(y);
   }
 }
