@@ -67,7 +67,8 @@ static bool is_near(double is, double should) {
 }
 
 static void judge(const scene *s, const float *x, const float *y) {
-  double most = greatest(x, s->row), sum = 0, off = most > -INFINITY && (s->what == SOFTMAX || most < INFINITY) ? most : 0;
+  double most = greatest(x, s->row), sum = 0;
+  double off = most > -INFINITY && (s->what == SOFTMAX || most < INFINITY) ? most : 0;
   if (s->what == OTHER) off = -most;
   for (int64_t i = 0; i < s->row; i++) sum += exp(x[i] - off);
   double one = s->what == OTHER ? sum : log(sum) + off;
