@@ -233,16 +233,32 @@ static void unroll_by(const lin *l, unit *u, tn_node *range) {
   u->unroll[inside] = range;
 }
 
+/* The vector loop over these lanes that the block ends with, or would but for where accumulators begin: these hang on
+ * nothing, and move in front of it.  NULL: it ends with something else. */
+static unit *last_lanes(block *k, const unit *like) {
+  uint32_t n = k->units.n;
+  unit *v = k->units.v;
+  while (n && v[n - 1].kind == U_INSTR && v[n - 1].node->op == OP_ACC) n--;
+  if (!n || v[n - 1].kind != U_LANES || v[n - 1].node != like->node ||
+      memcmp(v[n - 1].unroll, like->unroll, sizeof like->unroll))
+    return NULL;
+  unit lanes = v[n - 1];
+  for (; n < k->units.n; n++) v[n - 1] = v[n];
+  v[n - 1] = lanes;
+  return &v[n - 1];
+}
+
+/* What closers of the same lanes have in common is so written once. */
 static void put_lanes(lin *l, int b, int lane, tn_node *root) {
   block *k = &l->block[b];
   uint64_t unroll = (tn__own_of(&l->r, root) | tn__free_of(&l->r, root)) & l->unroll;
   unit fresh = {.kind = U_LANES, .node = l->r.range[lane]};
   for (uint64_t set = unroll; set; set &= set - 1) unroll_by(l, &fresh, l->r.range[first_of(set)]);
-  const unit *last = k->units.n ? &k->units.v[k->units.n - 1] : NULL;
-  if (!last || last->kind != U_LANES || last->node != fresh.node ||
-      memcmp(last->unroll, fresh.unroll, sizeof fresh.unroll))
+  unit *u = last_lanes(k, &fresh);
+  if (!u) {
     put(l, b, fresh);
-  unit *u = &k->units.v[k->units.n - 1];
+    u = &k->units.v[k->units.n - 1];
+  }
   tn__vec_push(l->a, &u->roots, root);
 }
 

@@ -208,6 +208,73 @@ static int earliest(const tn__ranges *r, const loop *l, const row *w) {
   return first;
 }
 
+/* The loop like that over x which runs first: what is only loaded had better be under way before the row's first
+ * results are waited for. */
+static tn_node *before_all(const tn__ranges *r, const loop *l, const row *w, tn_node *x) {
+  const loop *best = &l[tn__range_at(r, x)];
+  for (uint32_t i = 0; i < r->n && best->uniform; i++) {
+    const loop *q = &l[i];
+    if (q->range->ints[RANGE_AXIS] == AX_REDUCE && q->range->src[0] == x->src[0] && q->uniform && q->reduces &&
+        q->free == best->free && q->level < best->level && can_be_first(r, l, w, i))
+      best = q;
+  }
+  return best->range;
+}
+
+static bool is_wanted(const tn__ranges *r, const loop *l, const row *w) {
+  return (w->n >= 2 || w->repeated) && earliest(r, l, w) >= 0;
+}
+
+/* The loop that keeps the row */
+static tn_node *keeping_loop(const tn__ranges *r, const loop *l, const row *w) {
+  int first = earliest(r, l, w);
+  tn_node *x = w->range[first], *value = w->at[first];
+  bool early = value->op == OP_LOAD && x->ints[RANGE_AXIS] == AX_REDUCE && !tn__level_of(r, value);
+  return early ? before_all(r, l, w, x) : x;
+}
+
+/* Is a row of what is computed wanted in the loop that keeps a row which is loaded?  There it would be made of what is
+ * loaded, elsewhere of what is kept, and no longer be found to be the same. */
+/* a choice: either is right */
+static bool is_made_where(const tn__ranges *r, const loop *l, const row *w, const row *loaded) {
+  const tn_node *x = keeping_loop(r, l, loaded);
+  bool there = false;
+  for (uint32_t i = 0; i < w->n; i++) there |= w->range[i] == x;
+  return there && w->n >= 2 && w->at[0]->op != OP_LOAD;
+}
+
+/* The only node that has n as a source, if it is one of elements; NULL */
+static tn_node *only_user(const tn__ranges *r, const tn_node *n) {
+  tn_node *user = NULL;
+  for (uint32_t i = 0; i < r->order.n; i++) {
+    tn_node *y = r->order.v[i];
+    bool uses = false;
+    for (uint32_t s = 0; s < y->nsrc; s++) uses |= y->src[s] == n;
+    if (uses && user) return NULL;
+    if (uses) user = y;
+  }
+  return user && tn__is_elementwise(user) ? user : NULL;
+}
+
+/* As long as a row is wanted for one value alone, the same everywhere, that is kept instead. */
+/* a choice: either is right */
+static void go_up(const tn__lowering *lo, const tn__ranges *r, const loop *l, const tn__map *anew, size_t room,
+                  row *w) {
+  for (;;) {
+    row up = *w;
+    tn_node *mark = tn__range(lo->c, w->range[0]->src[0], AX_LOOP, ROLE_MARK, lo->next_range);
+    for (uint32_t i = 0; i < w->n; i++) {
+      tn_node *x = w->range[i], *n = up.at[i] = only_user(r, w->at[i]);
+      uint32_t j = (uint32_t)tn__range_at(r, x);
+      if (!n || !makes_row(r, l, n, j, anew) || lane_of(r, n) != w->lane || row_bytes(n, x, w->lane) > room) return;
+      tn_node *form = tn__substitute(lo->c, n, &x, &mark, 1);
+      if (i && form != up.form) return;
+      up.form = form;
+    }
+    *w = up;
+  }
+}
+
 /* Looks for a dear node that is wanted in two loops over equal extents, or again and again in one. */
 /* a choice: no is right */
 static bool find_row(tn__lowering *lo, size_t room, const tn__ranges *r, const loop *l, row *out) {
@@ -241,24 +308,16 @@ static bool find_row(tn__lowering *lo, size_t room, const tn__ranges *r, const l
     }
   }
   for (uint32_t k = 0; k < rows.n; k++)
-    if ((rows.v[k].n >= 2 || rows.v[k].repeated) && earliest(r, l, &rows.v[k]) >= 0) {
+    if (is_wanted(r, l, &rows.v[k])) {
       *out = rows.v[k];
+      for (uint32_t m = rows.n; m-- > k + 1 && out->at[0]->op == OP_LOAD;)
+        if (is_wanted(r, l, &rows.v[m]) && is_made_where(r, l, &rows.v[m], &rows.v[k])) {
+          *out = rows.v[m];
+          go_up(lo, r, l, &anew, room, out);
+        }
       return true;
     }
   return false;
-}
-
-/* The loop like that over x which runs first: what is only loaded had better be under way before the row's first
- * results are waited for. */
-static tn_node *before_all(const tn__ranges *r, const loop *l, const row *w, tn_node *x) {
-  const loop *best = &l[tn__range_at(r, x)];
-  for (uint32_t i = 0; i < r->n && best->uniform; i++) {
-    const loop *q = &l[i];
-    if (q->range->ints[RANGE_AXIS] == AX_REDUCE && q->range->src[0] == x->src[0] && q->uniform && q->reduces &&
-        q->free == best->free && q->level < best->level && can_be_first(r, l, w, i))
-      best = q;
-  }
-  return best->range;
 }
 
 /* ---- rows ahead ---- */
@@ -352,9 +411,8 @@ static tn_node *keep_row(tn__lowering *lo, const tn__ranges *r, const loop *l, t
                          tn_node *turn) {
   tn_ctx *c = lo->c;
   int first = earliest(r, l, w); /* there is one */
-  tn_node *x = w->range[first], *value = w->at[first], *lane = w->lane;
-  if (value->op == OP_LOAD && x->ints[RANGE_AXIS] == AX_REDUCE && !tn__level_of(r, value)) {
-    tn_node *early = before_all(r, l, w, x);
+  tn_node *x = w->range[first], *value = w->at[first], *lane = w->lane, *early = keeping_loop(r, l, w);
+  if (early != x) {
     value = tn__substitute(c, value, &x, &early, 1);
     x = early;
   }

@@ -79,6 +79,9 @@ void tn__plan_schedule(tn_ctx *c, tn__plan *p) {
   tn__work work = tn__work_begin(c);
   const tn__target *target = &p->dev->target;
   tn_node *graph = tn__schedule_moments(c, tn__schedule_prune(c, simplify(c, p)), target);
+  tn_node *before = graph;
+  graph = tn__schedule_exponentials(c, graph, target);
+  p->exponentials = graph != before;
   graph = tn__schedule_shared_sums(c, graph, target);
   graph = tn__schedule_scatters(c, graph, target);
   p->s = tn__schedule_make(c, &p->arena, graph, p->dev);

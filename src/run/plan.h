@@ -50,6 +50,7 @@ struct tn__plan {
   int64_t *value;             /* bound to var */
   tn__constraint_list needs;  /* of them */
   bool bound;
+  bool exponentials;          /* some of its sums are joined by exp(x + y) = exp(x) exp(y): so it is of real numbers */
   bool by_hand;               /* its kernels were written by a user: what is wrong with them is no fault of Tenet's */
   tn__sources *sources;       /* by output; NULL until it is first realised */
   tn__step *step;

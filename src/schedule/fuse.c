@@ -26,6 +26,7 @@ enum {
   USUAL_FETCH = 4,       /* those in the time of a load from a cache, */
   USUAL_BALANCE = 16,    /* or from memory, of devices that do not say */
   GROUPS_OF_UNIT = 8,    /* rows for each unit that are enough, however long they are */
+  WAITING_GROUPS = 2,    /* of columns, one of which computes in a unit while the other waits for memory */
   SELDOM = 4,            /* so many elements stored for each that another kernel wants are many */
   SPARED = 2,            /* launches, where a kernel of few rows takes another's reduction, and that of its blocks */
   MIN_PARALLEL = 16,     /* iterations around a fused reduction, which it must leave to the threads ... */
@@ -306,6 +307,13 @@ bool tn__rows_suffice(const tn__target *t, double rows, double elements) {
   return !t->group || kept || rows <= (double)t->units || rows >= (double)t->units * GROUPS_OF_UNIT;
 }
 
+/* a choice: either is right */
+bool tn__columns_suffice(const tn__target *t, double columns, double elements) {
+  int in_step = t->subgroup ? t->subgroup : TN__USUAL_SUBGROUP;
+  bool kept = tn__row_is_kept(t, elements * (double)t->sector / sizeof(float));
+  return !t->group || kept || columns <= (double)t->units || columns >= (double)t->units * in_step * WAITING_GROUPS;
+}
+
 /* On devices of many threads: is a reduction below another one's loop left to enough of them?  Those of the outputs
  * share such work out, also where the kernel's outputs want it, too; a few short rows one thread may take. */
 /* a choice: either is right */
@@ -463,6 +471,37 @@ static double row_of(const tn__seed *g, double turns) {
   return fmax(g->longest, once == g->longest ? once : turns);
 }
 
+/* Does n reduce columns, whose elements lie apart in memory? */
+/* a choice: either is right */
+static bool lies_across(tn__fuse *f, const tn_node *n) {
+  const double *stride = tn__info_of(f, n->src[0])->stride;
+  for (uint32_t i = 0; i < n->nint; i++)
+    if (!tn__is_int_const(n->src[0]->dim[n->ints[i]], 1) && stride[n->ints[i]] <= 1) return false;
+  return true;
+}
+
+/* Is n a reduction of columns that the kernel then goes through again, and does a group for some of them not do?  By
+ * kernels of their own all of that goes along memory. */
+/* a choice: either is right */
+static bool are_long_columns(tn__fuse *f, const tn_node *n, double columns, double again) {
+  const tn__target *t = &f->dev->target;
+  return t->group && f->c->mode != TN_MODE_STRICT && tn__ops[n->op].group == G_REDUCE && again > 1 &&
+         lies_across(f, n) && !tn__columns_suffice(t, columns, tn__terms_of(n)) &&
+         !tn__launches_decide(t, tn__numel_guess(n->src[0]));
+}
+
+/* Is reduction n, of rows of these outputs, the same for several others of which each is a long reduction itself?  A
+ * group for what they have in common would go through these one after the other, by one thread each; where that takes
+ * longer than launches, n is a kernel of its own, and each of the others has a group. */
+/* a choice: either is right */
+static bool stands_around(const tn__fuse *f, const tn__seed *g, const tn_node *n, uint32_t set) {
+  const tn__target *t = &f->dev->target;
+  bool around = false;
+  for (uint32_t i = 0; i < g->reduced.n; i++) around |= (g->reduced.v[i] & set) == set && g->reduced.v[i] != set;
+  return around && t->group && f->c->mode != TN_MODE_STRICT && !g->product && tn__ops[n->op].group == G_REDUCE &&
+         !tn__launches_decide(t, tn__numel_guess(n->src[0]));
+}
+
 /* n computed at d: each element once, and nested under loops that the kernel can put outermost. */
 /* a choice: no is right */
 static bool fits(tn__fuse *f, tn_node *n, const tn__demand *d) {
@@ -488,9 +527,15 @@ static bool fits(tn__fuse *f, tn_node *n, const tn__demand *d) {
   for (uint32_t i = 0; i < g->chain.n; i++)
     if ((g->chain.v[i] & set) != set && (g->chain.v[i] & set) != g->chain.v[i]) return false;
   double rows = extents(env, set);
+  if (stands_around(f, g, n, set) || are_long_columns(f, n, rows, extents(env, ~set))) return false;
   if (leaves_units(f, rows, row_of(g, extents(env, ~set)), tn__terms_of(n))) return false;
   if (g->few || (rows < MIN_PARALLEL && !is_small(d, outs))) return are_even_rows(f, n, d, set);
   return is_small(d, outs) || n->op == OP_CONTRACT || tn__rows_suffice(&f->dev->target, rows, tn__terms_of(n));
+}
+
+/* Output ranges under which a kernel has a long reduction */
+static void note_reduced(tn__fuse *f, tn__seed *g, const tn_node *n, uint32_t set) {
+  if (tn__terms_of(n) > SHORT_ROW) tn__vec_push(f->a, &g->reduced, set);
 }
 
 /* The kernel reduces n at d. */
@@ -499,6 +544,7 @@ static void note_chain(tn__fuse *f, const tn_node *n, const tn__demand *d) {
   tn__seed *g = &f->seeds.v[d->k];
   double terms = tn__terms_of(n);
   uint32_t outs = (1u << g->env->nsrc) - 1, set = tn__ranges_in(f, d->idx, d->gate, d->env, &opaque) & outs;
+  note_reduced(f, g, n, set);
   bool few = extents(d->env, set) < MIN_PARALLEL && !is_small(d, outs);
   g->few |= few && are_even_rows(f, n, d, set);
   g->terms = g->terms == 0 || g->terms == terms ? terms : UNEVEN;
@@ -876,6 +922,7 @@ static void materialise(tn__fuse *f, tn_node *n, tn__info *in) {
   }
   tn_node *idx[TN_MAX_RANK], *env = open_outputs(f, n, n->dim, idx);
   in->kernel = new_kernel(f, n, env);
+  note_reduced(f, &f->seeds.v[in->kernel], n, (uint32_t)((1ull << env->nsrc) - 1));
   /* a scatter's two parts have loops of their own */
   f->seeds.v[in->kernel].alone = tn__is_called(in) || n->op == OP_SCATTER;
   in->host = (int)in->want.n;

@@ -76,6 +76,7 @@ typedef struct tn__seed { /* a kernel in the making */
   tn_node *rows;            /* LIST of those that some of its stores are sums over; NULL: none are (row_sums.c) */
   /* sets of output ranges that reductions are nested under; ordered by inclusion in the end */
   tn__vec(uint32_t) chain;
+  tn__vec(uint32_t) reduced; /* those of its long reductions, as far as they have been decided */
   double terms;             /* of each of these; 0: there are none, less: of different numbers */
   double longest;           /* the most terms of one of them */
   bool few;                 /* they are few rows that lowering is to cut: nothing may keep it from that */
@@ -209,6 +210,9 @@ bool tn__worth_storing(const tn__info *in);
 /* Does a group for each row do?  Where a unit cannot keep one, a few more rows than units are not shared out well, and
  * little is read once that would be read twice.  The fewest are cut by lowering. */
 bool tn__rows_suffice(const tn__target *t, double rows, double elements);
+/* So for columns, whose elements lie apart in memory, and of which a group takes some side by side: it has to keep as
+ * many as a sector holds, and there have to be more, for threads in step to go along memory. */
+bool tn__columns_suffice(const tn__target *t, double columns, double elements);
 /* Does a unit have room for a row of so many elements?  Do the launches that a reduction takes, where it is a kernel
  * of its own, take longer than memory for all that it goes through?  No, where a device has not said. */
 bool tn__row_is_kept(const tn__target *t, double elements);

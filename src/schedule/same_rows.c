@@ -83,21 +83,59 @@ static bool stand_well(const tn__fuse *f, const tn_node *env, uint32_t rows) {
   return f->dev->target.group || !(rows >> (env->nsrc - 1) & 1); /* ranges are in the order of memory */
 }
 
+/* The largest value that either loads: its elements, or so many; does it lie along other loops than the rows'? */
+typedef struct loaded {
+  double elements;
+  bool along;
+} loaded;
+
+/* a choice: either is right */
+static bool lies_along(tn__fuse *f, const tn__remake *p, int k, uint32_t at) {
+  const tn__info *in = &f->info[at];
+  int i = tn__demand_last(f, in, k);
+  for (uint32_t a = 0; a < f->order.v[at]->rank && i >= 0; a++) {
+    const tn_node *x = tn__remake_moved(f, p, k, in->want.v[i].idx)->src[a];
+    if (in->stride[a] != 1 || tn__is_int_const(f->order.v[at]->dim[a], 1)) continue;
+    for (uint32_t r = 0; r < p->rows->nsrc; r++)
+      if (p->rows->src[r] == x) return false;
+  }
+  return true;
+}
+
+static loaded most_loaded(tn__fuse *f, const tn__depends *d, const tn__remake *p, double rows) {
+  loaded most = {rows, true};
+  for (int side = 0; side < 2; side++) {
+    int k = side ? p->b : p->a;
+    const tn__numbers *loads = &d->loads.v[k];
+    for (uint32_t i = 0; i < loads->n; i++) {
+      double n = tn__numel_guess(f->order.v[loads->v[i]]);
+      if (n > most.elements) most = (loaded){n, lies_along(f, p, k, loads->v[i])};
+    }
+  }
+  return most;
+}
+
 /* Are there rows enough for the units, or do launches take longer than all of them?  Few are cut by lowering, or kept
  * by groups. */
 /* a choice: either is right */
 static bool are_many(tn__fuse *f, const tn__depends *d, const tn__remake *p, double rows) {
   const tn__target *t = &f->dev->target;
-  double most = rows;
-  for (int side = 0; side < 2; side++) {
-    const tn__numbers *loads = &d->loads.v[side ? p->b : p->a];
-    for (uint32_t i = 0; i < loads->n; i++) most = fmax(most, tn__numel_guess(f->order.v[loads->v[i]]));
-  }
-  if (rows >= (double)t->units) return tn__rows_suffice(t, rows, most / rows);
-  return f->c->mode != TN_MODE_STRICT && tn__row_is_kept(t, most / rows) && tn__launches_decide(t, most);
+  const loaded most = most_loaded(f, d, p, rows);
+  double row = most.elements / rows;
+  if (!most.along && !tn__columns_suffice(t, rows, row) && !tn__launches_decide(t, most.elements)) return false;
+  if (rows >= (double)t->units) return tn__rows_suffice(t, rows, row);
+  return f->c->mode != TN_MODE_STRICT && tn__row_is_kept(t, row) && tn__launches_decide(t, most.elements);
 }
 
 static bool reduces(const tn__seed *g) { return g->chain.n || g->loops > g->env->nsrc; }
+
+/* Would a group, for a row of one kernel, go through several of the other's outputs, each of which is a reduction? */
+/* a choice: either is right */
+static bool are_uneven(tn__fuse *f, const tn__depends *d, const tn__remake *p, uint32_t of_a, uint32_t of_b) {
+  const tn__seed *whole = tn__seed_of(f, of_a ? p->b : p->a);
+  if (!f->dev->target.group || !of_a == !of_b || whole->loops <= whole->env->nsrc) return false;
+  return !tn__launches_decide(&f->dev->target, most_loaded(f, d, p, 1).elements);
+}
 
 /* The rows of both: what they reduce stands under the same ranges, or each element is a row. */
 /* a choice: no is right */
@@ -115,7 +153,7 @@ static bool match_rows(tn__fuse *f, const tn__depends *d, tn__remake *p, uint32_
     count *= (double)tn__size_guess(p->env->src[i]->src[0]);
   }
   p->rows = tn__list(f->c, row, n);
-  return n && stand_well(f, p->env, *rows) && are_many(f, d, p, count);
+  return n && stand_well(f, p->env, *rows) && !are_uneven(f, d, p, of_a, of_b) && are_many(f, d, p, count);
 }
 
 static bool has_rows(const tn__seed *g) {

@@ -76,6 +76,8 @@ bool tn__without_elements(const tn_node *n);
 /* moments.c: a pruned graph, and the same again, where sums of squares about means of rows that no group keeps read
  * these once. */
 tn_node *tn__schedule_moments(tn_ctx *c, tn_node *sink, const tn__target *t);
+/* exponentials.c: so where sums of exponentials about the greatest element of such rows do. */
+tn_node *tn__schedule_exponentials(tn_ctx *c, tn_node *sink, const tn__target *t);
 /* shared_sums.c: a pruned graph, and the same again, where sums over and across rows that no group keeps are made of
  * sums that one reading finds. */
 tn_node *tn__schedule_shared_sums(tn_ctx *c, tn_node *sink, const tn__target *t);

@@ -331,23 +331,38 @@ static bool add_sum(const search *q, group *g, tn_node *n) {
   return true;
 }
 
-/* Would several of those whose rows no group keeps go through everything one after the other?  Not those over the same
- * axes of which none is made of another. */
+/* a choice: no is right */
+static bool are_near(const search *q, const tn_node *a, const tn_node *b) {
+  uint32_t x = level_of(q, a), y = level_of(q, b);
+  return x <= y + NEAR_LEVELS && y <= x + NEAR_LEVELS && tn__numel_guess(a->src[0]) == tn__numel_guess(b->src[0]);
+}
+
+/* Is another sum made of one of the group, whose rows a group of threads then goes through in any case? */
+/* a choice: either is right */
+static bool is_gone_on_with(const search *q, const group *g, const tn_node *sum) {
+  for (uint32_t i = 0; i < q->sums.n; i++) {
+    const tn_node *other = q->sums.v[i];
+    bool inside = false;
+    for (uint32_t k = 0; k < g->n; k++) inside |= g->v[k].sum == other;
+    if (!inside && are_near(q, sum, other) && is_made_of(q, other->src[0], sum)) return true;
+  }
+  return false;
+}
+
+/* Would several of them go through everything one after the other?  Over other axes each does, unless groups keep the
+ * rows of both, or go on with those of one; over the same axes where one is made of another, if no group keeps these
+ * rows. */
 /* a choice: no is right */
 static bool is_worth_it(const search *q, const group *g) {
   for (uint32_t i = 0; i < g->n; i++)
     for (uint32_t k = 0; k < g->n; k++) {
       const one_sum *a = &g->v[i], *b = &g->v[k];
-      if (is_kept(q, a->sum) || is_kept(q, b->sum)) continue;
-      if (a->along != b->along || is_made_of(q, a->sum->src[0], b->sum)) return true;
+      if (is_kept(q, a->sum)) continue;
+      if (a->along == b->along ? is_made_of(q, a->sum->src[0], b->sum)
+                               : !is_kept(q, b->sum) || !is_gone_on_with(q, g, b->sum))
+        return true;
     }
   return false;
-}
-
-/* a choice: no is right */
-static bool are_near(const search *q, const tn_node *a, const tn_node *b) {
-  uint32_t x = level_of(q, a), y = level_of(q, b);
-  return x <= y + NEAR_LEVELS && y <= x + NEAR_LEVELS && tn__numel_guess(a->src[0]) == tn__numel_guess(b->src[0]);
 }
 
 /* a choice: no is right */

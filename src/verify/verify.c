@@ -372,7 +372,8 @@ static bool compare(tn__verify *v, uint32_t world, bool plain, bool *told) {
   if (!run_items(&t)) return stopped(&t);
   bool found = find_difference(&t, &block, &element);
   *told = !found && !t.apart;
-  if (found && !t.w.rounded && v->c->mode != TN_MODE_FAST) return tell(v, world, plain, block, element);
+  bool as_numbers = t.w.rounded || v->s->numbers || v->c->mode == TN_MODE_FAST;
+  if (found && !as_numbers) return tell(v, world, plain, block, element);
   return *told || agree_as_numbers(v, world, plain, told);
 }
 

@@ -43,6 +43,7 @@ typedef struct tn__verify_subject {
   uint32_t nvar;
   const tn__constraint_list *needs; /* of them; NULL: none */
   bool last;               /* nothing smaller will be tried: more steps are worth it */
+  bool numbers;            /* what the field cannot tell is equal may be so over the reals: compared as numbers then */
 } tn__verify_subject;
 
 typedef enum tn__verify_result { TN__VERIFY_EQUAL, TN__VERIFY_DIFFERS, TN__VERIFY_UNKNOWN } tn__verify_result;

@@ -44,12 +44,12 @@ static void shapes(void **state) {
       {100000, 1000, 1, {"row(load)", "group(", NULL}, " across\n"},
       /* columns: neighbours are neighbouring threads, and each is many threads' */
       {1000, 10007, 0, {"across", "row(load)", "across 8 "}, "blocks("},
-      /* few long rows: blocks of each at all levels */
-      {64, 1 << 18, 1, {"split(", "blocks(", NULL}, "row(load)"},
+      /* few long rows: blocks of each, which groups keep */
+      {64, 1 << 18, 1, {"# k0_64_32: ", "row(load)", "# k2_64_262144: "}, "split("},
       /* fewer: one kernel, where launches take longer than all of them */
       {10, 4001, 1, {"# k0_10_4001: ", "group(", NULL}, "# k1_"},
       {3, 100000, 1, {"# k0_parts_3_100000: ", "blocks(", NULL}, "# k1_"},
-      {4, 4000000, 1, {"# k0_parts_4: ", "# k1_parts_4: ", "# k2_4_4000000: "}, "blocks("},
+      {4, 4000000, 1, {"# k0_4_625: ", "# k1_4: ", "# k2_4_4000000: "}, "blocks("},
   };
   tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
   (void)state;
@@ -90,12 +90,62 @@ static void beside_blocks(void **state) {
                                          "%4 = expand f32[64,262144] %3 64 262144\n"
                                          "%5 = neg f32[64,262144] %4\n"
                                          "%6 = add f32[64,262144] %1 %5\n"
-                                         "%7 = exp f32[64,262144] %6\n"
+                                         "%7 = abs f32[64,262144] %6\n"
                                          "%8 = sum f32[64] %7 {1}\n"
                                          "%9 = sink void %8 %2 {\"outputs\"}\n");
   assert_non_null(text);
   if (!strstr(text, "# k0_parts_64: split(")) fail_msg("the rows are not split:\n%s", text);
   tn_string_free(text);
+  tn_ctx_close(c);
+}
+
+/* How often `what` stands in the kernels' own text */
+static int count_of(const char *text, const char *what) {
+  int n = 0;
+  for (const char *at = strstr(text, "__global__"); at && (at = strstr(at, what)); at++) n++;
+  return n;
+}
+
+/* What a short row is made of is worked out once for each element: it is summed up where it is kept, and kept rather
+ * than what it is made of. */
+static void functions_once(void **state) {
+  static const struct {
+    const char *text, *row, *function;
+  } rows[] = {
+      {"%1 = param f32[1048576,16] 1048576 16 {0 0}\n"
+       "%2 = rmax f32[1048576] %1 {1}\n"
+       "%3 = reshape f32[1048576,1] %2 1048576 1\n"
+       "%4 = neg f32[1048576,1] %3\n"
+       "%5 = expand f32[1048576,16] %4 1048576 16\n"
+       "%6 = add f32[1048576,16] %1 %5\n"
+       "%7 = exp f32[1048576,16] %6\n"
+       "%8 = sum f32[1048576] %7 {1}\n"
+       "%9 = reshape f32[1048576,1] %8 1048576 1\n"
+       "%10 = expand f32[1048576,16] %9 1048576 16\n"
+       "%11 = div f32[1048576,16] %7 %10\n"
+       "%12 = sink void %11 {\"outputs\"}\n",
+       " row(load) row(exp)", "tn_exp_f32("},
+      {"%1 = param f32[11047,1024] 11047 1024 {0 0}\n"
+       "%2 = erf f32[11047,1024] %1\n"
+       "%3 = mul f32[11047,1024] %1 %2\n"
+       "%4 = mul f32[11047,1024] %3 %3\n"
+       "%5 = sum f32[11047] %4 {1}\n"
+       "%6 = reshape f32[11047,1] %5 11047 1\n"
+       "%7 = expand f32[11047,1024] %6 11047 1024\n"
+       "%8 = div f32[11047,1024] %3 %7\n"
+       "%9 = sink void %8 {\"outputs\"}\n",
+       ": row(mul) pack(", "tn_erf_f32("},
+  };
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
+  (void)state;
+  assert_non_null(c);
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    char *text = tn_explain_text_string(c, rows[i].text);
+    assert_non_null(text);
+    if (!strstr(text, rows[i].row)) fail_msg("no%s in\n%s", rows[i].row, text);
+    assert_int_equal(count_of(text, rows[i].function), 1);
+    tn_string_free(text);
+  }
   tn_ctx_close(c);
 }
 
@@ -267,7 +317,8 @@ static void small(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(shapes), cmocka_unit_test(beside_stores),
-                                     cmocka_unit_test(beside_blocks), cmocka_unit_test(patches_and_packs),
-                                     cmocka_unit_test(strewn), cmocka_unit_test(small)};
+                                     cmocka_unit_test(beside_blocks), cmocka_unit_test(functions_once),
+                                     cmocka_unit_test(patches_and_packs), cmocka_unit_test(strewn),
+                                     cmocka_unit_test(small)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -187,7 +187,34 @@ static void symbolic_rows(void **state) {
   assert_int_equal(bad, 0);
 }
 
+/* Columns of f32 whose elements lie apart: of 8 units with room for 65536 elements each, in groups that take 8 columns
+ * side by side at least, and 32 at most. */
+static void columns(void **state) {
+  static const struct {
+    tn_dim terms, columns;
+    int kernels;
+  } row[] = {{8192, 20, 1}, {8200, 20, 3}, {8200, 512, 1}};
+  (void)state;
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+    tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:opencl", .quiet = 1});
+    assert_non_null(c);
+    tn_scope(c) {
+      tn_program *p = tn_program_begin(c);
+      tn_program_info info;
+      tn_tensor *x = tn_program_input(p, "x", TN_F32, DIMS(row[i].terms, row[i].columns));
+      OK(tn_program_output(p, "y", tn_softmax(x, 0)));
+      OK(tn_program_end(p));
+      OK(tn_program_get_info(p, &info));
+      if (info.kernels != row[i].kernels)
+        fail_msg("%lld columns of %lld: %d kernels, not %d", (long long)row[i].columns, (long long)row[i].terms,
+                 info.kernels, row[i].kernels);
+    }
+    tn_ctx_close(c);
+  }
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(sizes), cmocka_unit_test(symbolic_rows)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(sizes), cmocka_unit_test(symbolic_rows),
+                                     cmocka_unit_test(columns)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

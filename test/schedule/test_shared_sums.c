@@ -37,6 +37,7 @@ static const scene scenes[] = {
     {"batch", 2, 3, 45000, false, false, true, 5},
     {"batch, a function behind it", 3, 2, 23333, false, true, true, 5},
     {"group", 2, 64, 1200, true, true, true, 7},
+    {"group, rows that groups keep, but weights'", 221, 3, 300, true, false, true, 5},
     {"rows alone", 2, 2, 33333, true, false, false, 3},
     {"kept", 2, 3, 1000, false, false, true, 5},
 };
