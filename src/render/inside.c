@@ -93,7 +93,8 @@ static int ascending(const void *x, const void *y) {
 
 static int by_share(const void *x, const void *y) {
   const tn__inside_case *a = x, *b = y;
-  return a->share != b->share ? (a->share < b->share) - (a->share > b->share) : (a->from > b->from) - (a->from < b->from);
+  if (a->share != b->share) return a->share < b->share ? 1 : -1;
+  return (a->from > b->from) - (a->from < b->from);
 }
 
 /* The counter that most comparisons are of, and what lies between the constants */
