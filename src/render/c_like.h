@@ -12,6 +12,12 @@ typedef struct tn__open_loop {
   bool split;     /* groups: a lane loop */
 } tn__open_loop;
 
+/* What lies between two constants that a counter is compared with, and in how many vectors it is */
+typedef struct tn__inside_case {
+  int64_t from, last;
+  double share;
+} tn__inside_case;
+
 typedef struct tn__printer {
   tn_ctx *c;
   tn__sb *out;
@@ -35,13 +41,16 @@ typedef struct tn__printer {
   uint32_t nrest;
   struct { /* inside.c: of the vector loop that is being printed */
     tn__nodes tests; /* comparisons, */
-    tn__map truth;   /* what they say in nearly all vectors, and what follows; */
+    tn_node *along;  /* the counter that most of them are of, NULL: no two are of the same; */
+    tn__vec(tn__inside_case) cases;
+    uint32_t count, number;  /* of cases with a form of their own; which of them it is about: */
+    tn__map truth;           /* what the comparisons say in it, and what follows; */
     tn__map counter, member; /* what the tests are made of, of all in the loop */
-    bool chosen;     /* is it so where the printer is at? */
+    bool chosen;             /* is it so where the printer is at? */
   } inside;
-  /* of the unit: the numbers of lanes that it uses, those for which it needs math.inc and math_f64.inc, helpers that go
-   * lane by lane */
-  uint32_t counts, math, math_f64;
+  /* of the unit: the numbers of lanes that it uses, those for which it needs math.inc and math_f64.inc, or what is far
+   * from 0 by half as many f64; helpers that go lane by lane */
+  uint32_t counts, math, math_f64, far;
   tn__vec(const char *) needs;
   /* groups */
   int64_t before, blocks; /* of a part that is launched with others: blocks of those before it, and its own; 0: all */

@@ -45,12 +45,14 @@ static const char *const spelling[OP_COUNT][SP_COUNT] = {
 };
 
 /* What math.inc and math_f64.inc have for vectors beside functions of f32 (ROUNDING LIBRARY), of f32 and of f64; WIDE:
- * f32 by way of f64.  All else goes lane by lane. */
-enum { F32 = 1, F64 = 2, WIDE = 4 };
+ * f32 by way of f64; FAR: what is far from 0.  All else goes lane by lane. */
+enum { F32 = 1, F64 = 2, WIDE = 4, FAR = 8 };
 static const uint8_t native[OP_COUNT] = {
 #define BASIC(op, name) [OP_##op] = F32 | F64,
 #define BY_F64(op, name) [OP_##op] = WIDE,
-    TN_BASIC_1(BASIC) TN_BASIC_2(BASIC) TN_MATH_BY_F64(BY_F64) [OP_FMA] = F32 | F64, [OP_COPYSIGN] = F32 | F64,
+#define FAR_BY_F64(op, name) [OP_##op] = FAR,
+    TN_BASIC_1(BASIC) TN_BASIC_2(BASIC) TN_MATH_BY_F64(BY_F64) TN_MATH_FAR_BY_F64(FAR_BY_F64)
+    [OP_FMA] = F32 | F64, [OP_COPYSIGN] = F32 | F64,
 };
 static const bool has_f64[OP_COUNT] = {
 #define TWICE(op, name, bound) [OP_##op] = true,
@@ -137,6 +139,15 @@ static const char *instance(tn__printer *p, const char *text) {
 }
 
 static void use_math(tn__printer *p) { p->math |= (uint32_t)p->count; }
+
+/* Vectors of as many f64, or of half as many */
+static void use_far(tn__printer *p) {
+  if (8 * p->count <= p->c->vector_bytes) return;
+  uint32_t half = (uint32_t)p->count / 2;
+  p->far |= (uint32_t)p->count;
+  p->counts |= half;
+  p->math |= half;
+}
 
 /* ---- helpers that go lane by lane ---- */
 
@@ -241,6 +252,7 @@ static const char *exact_text(tn__printer *p, int op, int kind, int skind, const
   const char *name = tn__print_format(p, "tn_%s_%s", tn__ops[op].text, own ? tn__dtypes[skind].name : name_of(skind));
   bool has_form = has_vectors(op, compute);
   if (compute == TN_F64 && has_f64[op]) p->math_f64 |= (uint32_t)p->count;
+  if (compute == TN_F32 && (native[op] & FAR)) use_far(p);
   return call(p, name, has_form, kind, skind, n, operand);
 }
 
@@ -715,7 +727,7 @@ static void put_turn(tn__printer *p, const vector_loop *l, const char *rest, boo
   }
   for (uint32_t i = l->start + 1; i < l->end; i++) {
     tn_node *n = p->part->ins[i];
-    bool stands = p->inside.tests.n && tn__inside_counts(p, n);
+    bool stands = p->inside.count && tn__inside_counts(p, n);
     if (!stands && !tn__inside_known(p, n)) put_instruction(p, n);
   }
   p->rest = NULL;
@@ -724,14 +736,11 @@ static void put_turn(tn__printer *p, const vector_loop *l, const char *rest, boo
 
 /* The body of the loop, up to the brace that closes it; whole: the test for all lanes, NULL: it needs none */
 static void put_body(tn__printer *p, const vector_loop *l, const char *rest, const char *whole) {
-  if (!p->inside.tests.n) {
-    put_turn(p, l, rest, false);
-    tn__print_brace(p, "}");
-    return;
-  }
-  for (uint32_t i = l->start + 1; i < l->end; i++)
+  uint32_t cases = rest && !whole ? 0 : p->inside.count;
+  for (uint32_t i = l->start + 1; i < l->end && p->inside.count; i++)
     if (tn__inside_counts(p, p->part->ins[i])) tn__print_plain(p, p->part->ins[i]);
-  if (!rest || whole) {
+  for (uint32_t k = 0; k < cases; k++) {
+    tn__inside_choose(p, l->start, l->end, k);
     tn__print_line(p, "if (%s%s%s) {", whole ? whole : "", whole ? " && " : "", tn__inside_test(p));
     p->depth++;
     put_turn(p, l, NULL, true);
@@ -739,7 +748,7 @@ static void put_body(tn__printer *p, const vector_loop *l, const char *rest, con
     p->depth++;
   }
   put_turn(p, l, rest, false);
-  if (!rest || whole) tn__print_brace(p, "}");
+  for (uint32_t k = 0; k < cases; k++) tn__print_brace(p, "}");
   tn__print_brace(p, "}");
 }
 
@@ -770,7 +779,7 @@ static void put_constant(tn__printer *p, const vector_loop *l, int64_t n) {
 
 static void put_counted(tn__printer *p, const vector_loop *l, const char *n) {
   const char *i = tn__print_name(p, p->part->ins[l->start]);
-  if (p->inside.tests.n) {
+  if (p->inside.count) {
     open_brace(p, tn__print_format(p, "for (i64 %s = 0; %s < %s; %s += %d) {", i, i, n, i, p->count));
     put_body(p, l, tn__print_format(p, "%s - %s", n, i), tn__print_format(p, "%s + %d <= %s", i, p->count, n));
     return;
@@ -828,12 +837,12 @@ uint32_t tn__lanes_loop(tn__printer *p, uint32_t at) {
     p->depth++;
     put_short_pieces(p, l, count, most);
     tn__print_brace(p, "}");
-  } else if (constant && (!p->inside.tests.n || n % p->count == 0)) {
+  } else if (constant && (!p->inside.count || n % p->count == 0)) {
     put_constant(p, l, n);
   } else {
     put_counted(p, l, count);
   }
-  p->inside.tests.n = 0;
+  p->inside.count = 0;
   tn__map_init(&p->lane, &p->c->scratch);
   return l->end + 1;
 }
@@ -847,7 +856,9 @@ void tn__lanes_head(tn__printer *p, tn__sb *out) {
   for (int count = 2; count <= 64; count *= 2) {
     if (!(p->counts & (uint32_t)count)) continue;
     put_instance(out, tn__embed_vector_c_inc, count);
+    if (p->far & (uint32_t)count) tn__sb_printf(out, "#define TN_FAR_QUADRANTS TN_FAR_%d\n", count);
     if (p->math & (uint32_t)count) put_instance(out, tn__embed_math_inc, count);
+    if (p->far & (uint32_t)count) tn__sb_puts(out, "#undef TN_FAR_QUADRANTS\n");
     if (p->math_f64 & (uint32_t)count) put_instance(out, tn__embed_math_f64_inc, count);
   }
   for (uint32_t i = 0; i < p->needs.n; i++) tn__sb_printf(out, "%s\n", p->needs.v[i]);

@@ -35,10 +35,12 @@ void tn__lanes_setacc(tn__printer *p, tn_node *n);
 void tn__lanes_getacc(tn__printer *p, tn_node *n);
 
 /* inside.c: the loop of ins[start] .. ins[end].  Are there comparisons of counters that say the same in most vectors,
- * for all lanes?  Then what they compare is printed first, and behind a test that they say so (for vectors with all
- * lanes in use) stands the loop's body without them.  There (`chosen`), what is known needs not be printed, or is
- * another value; -1: a gate is not known. */
-bool tn__inside_find(tn__printer *p, uint32_t start, uint32_t end);
+ * for all lanes?  Then there are cases, and what they compare is printed first; behind a test that they say so (for
+ * vectors with all lanes in use) stands the loop's body without them.  There (`chosen`), what is known in the case
+ * needs not be printed, or is another value; -1: a gate is not known. */
+enum { TN__INSIDE_CASES = 4 };
+void tn__inside_find(tn__printer *p, uint32_t start, uint32_t end);
+void tn__inside_choose(tn__printer *p, uint32_t start, uint32_t end, uint32_t number);
 bool tn__inside_counts(const tn__printer *p, const tn_node *n); /* is it printed first? */
 const char *tn__inside_test(tn__printer *p);
 bool tn__inside_known(tn__printer *p, tn_node *n);

@@ -15,7 +15,8 @@
  *   else { if (0 < n) { const i64 i = 0; const boolxV t<N> = tn_first_boolxV(n - 0); ... } if (V < n) { ... } ... }
  * Where there is a t<N>, nothing is loaded, stored or accumulated in the lanes in which it is false.
  * Where counters are compared in a vector loop, and nearly all vectors are inside (inside.c), its body is
- *   const i64 v<N> = ...;  if (INSIDE) { ... } else { ... }     without those comparisons, and with them
+ *   const i64 v<N> = ...;  if (INSIDE) { ... } else { ... }     without those comparisons, and with them, or
+ *   if (CASE) { ... } else { if (CASE) { ... } else { ... } }   between constants that one counter is compared with,
  * and, n being a value, or a constant that V does not divide, and no accumulators there,
  *   for (i64 i = 0; i < n; i += V) { ...  if (i + V <= n && INSIDE) { ... } else { const boolxV t<N> = ...; ... } }
  *

@@ -426,6 +426,35 @@ static void few_long_parts(void **s) {
   }
 }
 
+/* Lanes that lie in one piece load no other one: what lies between the ends of pieces has a loop's body of its own. */
+static void pieces_in_lanes(void **s) {
+  enum { PIECES = 5, TOTAL = 300 + 3 + 1 + 500 + 40 };
+  static const int length[PIECES] = {300, 3, 1, 500, 40};
+  (void)s;
+  for (int backwards = 0; backwards < 2; backwards++) {
+    tn_ctx *c = open_as("cpu", TN_MODE_DEFAULT, OPTIMISED);
+    tn_scope(c) {
+      int v[TOTAL], got[TOTAL];
+      tn_tensor *part[PIECES];
+      for (int i = 0; i < TOTAL; i++) v[i] = i * i - 7;
+      for (int k = 0, at = 0; k < PIECES; at += length[k++]) part[k] = tn_from(c, TN_I32, DIMS(length[k]), v + at);
+      tn_tensor *all = tn_concatenate(part, PIECES, 0);
+      if (backwards) all = tn_flip(all, (int[]){0}, 1);
+      char *text = NULL;
+      size_t size;
+      FILE *f = open_memstream(&text, &size);
+      OK(tn_explain(&all, 1, f));
+      fclose(f);
+      const char *source = strstr(text, "# source");
+      if (!backwards && (!strstr(source, " <= 299) {") || !strstr(source, "304 <= "))) fail_msg("%s", source);
+      free(text);
+      OK(tn_read(all, got, sizeof got));
+      for (int i = 0; i < TOTAL; i++) assert_int_equal(got[i], v[backwards ? TOTAL - 1 - i : i]);
+    }
+    tn_ctx_close(c);
+  }
+}
+
 /* ---- large kernels ----------------------------------------------------------------------------------------------- */
 
 /* Compilers are not linear: a long chain is cut, and no kernel has many more nodes than the limit. */
@@ -460,7 +489,7 @@ int main(void) {
       cmocka_unit_test(values_strict),   cmocka_unit_test(values_optimised), cmocka_unit_test(values_groups),
       cmocka_unit_test(values_compiled), cmocka_unit_test(counts),           cmocka_unit_test(mixed),
       cmocka_unit_test(gradients),       cmocka_unit_test(symbolic),         cmocka_unit_test(by_chance),
-      cmocka_unit_test(few_long_parts),  cmocka_unit_test(limit),
+      cmocka_unit_test(few_long_parts),  cmocka_unit_test(pieces_in_lanes),  cmocka_unit_test(limit),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
