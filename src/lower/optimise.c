@@ -256,6 +256,19 @@ static bool fills_row(const tn__survey *p, uint32_t j) {
   return fills;
 }
 
+/* Does range j go along kept rows, and elsewhere nowhere? */
+/* a choice: no is right */
+static bool goes_along_rows(const tn__survey *p, uint32_t j) {
+  bool goes = false;
+  for (uint32_t i = 0; i < p->r.order.n; i++) {
+    const tn_node *n = p->r.order.v[i];
+    if (!tn__is_access(n) || !(tn__free_of(&p->r, n->src[1]) >> j & 1)) continue;
+    if (tn__buffer_of(n)->op != OP_LOCAL || tn__stride(&p->r, n->src[1], j) != 1) return false;
+    goes = true;
+  }
+  return goes;
+}
+
 /* The stores of a row kernel that run along the row become vector loops; so do other reductions' ranges of the same
  * kind, and loops over columns. */
 static tn_node *vectorise_rest(tn__lowering *l, tn_node *body) {
@@ -272,7 +285,7 @@ static tn_node *vectorise_rest(tn__lowering *l, tn_node *body) {
       double score = tn__walk_score(&p, j);
       if (tn__bounds_loops(&p.r, j)) continue;
       if (stays_whole(x) || score < 0) continue; /* a choice: either is right */
-      if (score == 0 && !fills_row(&p, j)) continue; /* a choice: either is right */
+      if (score == 0 && !fills_row(&p, j) && !goes_along_rows(&p, j)) continue; /* a choice: either is right */
       /* one lane range per expression; reductions beneath it are those of a column each */
       bool clash = keeps_rows(&p, j), closes = false;
       for (uint32_t i = 0; i < p.r.order.n; i++) {

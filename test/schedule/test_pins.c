@@ -239,8 +239,26 @@ static void golden(void **s) {
   assert_int_equal(bad, 0);
 }
 
+/* What is made of a kept row has lanes, as what is made of an array has: here the sum of a softmax. */
+static void lanes_along_rows(void **s) {
+  (void)s;
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "cpu", .mode = TN_MODE_DEFAULT, .quiet = 1});
+  for (int64_t n = 100; n < 5000; n += 4117) tn_scope(c) {
+      tn_tensor *y = tn_softmax(tn_tanh(input(c, DIMS(64, n))), -1);
+      char *text = NULL;
+      size_t size;
+      FILE *f = open_memstream(&text, &size);
+      assert_int_equal(tn_explain(&y, 1, f), TN_OK);
+      fclose(f);
+      const char *row = strstr(text, "row(tanh)"), *lanes = row ? strstr(row, "lanes(") : NULL;
+      if (!lanes || !strstr(lanes + 1, "lanes(")) fail_msg("%s", text);
+      free(text);
+    }
+  tn_ctx_close(c);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(counts), cmocka_unit_test(rows_of_products),
-                                     cmocka_unit_test(golden)};
+                                     cmocka_unit_test(lanes_along_rows), cmocka_unit_test(golden)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
