@@ -245,8 +245,8 @@ static runs runs_of(tn_ctx *c, const tn__target *t, tn_node *places, tn_node *id
   return s;
 }
 
-/* What a run's sum is made of, where it ends: which updates of the block there, [k, FIRST_BLOCK], and which block before
- * it, [k]; -1: none. */
+/* What a run's sum is made of, where it ends: which updates of the block there, [k, FIRST_BLOCK], and which block
+ * before it, [k]; -1: none. */
 typedef struct ending {
   tn_node *which, *block;
 } ending;

@@ -359,6 +359,26 @@ static void validation_has_no_say(void **state) {
   ctx = usual;
 }
 
+/* Places along one axis are told to the result itself: by numbers of 32 bits where these do, and no pass follows. */
+static void places_are_told_to_the_result(void **state) {
+  (void)state;
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
+  assert_non_null(c);
+  tn_scope(c) {
+    tn_program *p = tn_program_begin(c);
+    tn_tensor *x = tn_program_input(p, "x", TN_I64, DIMS(1 << 20)), *places;
+    assert_int_equal(tn_nonzero(x, 1 << 20, -1, &places, NULL), TN_OK);
+    assert_int_equal(tn_program_output(p, "places", places), TN_OK);
+    assert_int_equal(tn_program_end(p), TN_OK);
+    char *text = tn_program_explain_string(p);
+    assert_non_null(text);
+    if (!strstr(text, "_alone_0(i64 *__restrict__ b0, const i32 *__restrict__ b1) {")) fail_msg("told otherwise");
+    if (strstr(text, "= mod u32 ")) fail_msg("places are divided");
+    tn_string_free(text);
+  }
+  tn_ctx_close(c);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(distinct_elements_are_found),
@@ -367,6 +387,7 @@ int main(void) {
       cmocka_unit_test(every_dtype_has_distinct_elements),
       cmocka_unit_test(gradient_goes_to_the_first_of_the_equal),
       cmocka_unit_test(places_of_what_is_not_zero),
+      cmocka_unit_test(places_are_told_to_the_result),
       cmocka_unit_test(sizes_may_be_symbolic),
       cmocka_unit_test(misuse_is_told),
       cmocka_unit_test(nothing_stays_behind),
