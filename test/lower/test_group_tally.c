@@ -159,7 +159,7 @@ static const program programs[] = {
 static const program sorts[] = {
     {"order of bytes", order, TN_U8, 256, 0, 1, 30001, " by(64x"},
     {"bytes in order", sorted, TN_U8, 256, 0, 1, 30001, " sends("},
-    {"order of rows, downwards", backwards, TN_U8, 200, 0, 2, 20003, " sends("},
+    {"order of rows, downwards", backwards, TN_U8, 200, 0, 2, 20003, " sorted)"}, /* places by spans */
     {"order of equal ones", order, TN_U8, 1, 0, 1, 20003, " sends("},
     {"half floats in order", sorted, TN_BF16, 100, 0, 1, 20003, " sends("},
 };
