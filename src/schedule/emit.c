@@ -109,7 +109,7 @@ static tn_node *gather(tn__fuse *f, tn_node *n, const tn__demand *d) {
   tn_node *at = tn__cast(c, index, TN__INDEX), *last = tn__add(c, size, tn__int(c, -1));
   tn_node *safe = tn__op2(c, OP_MAX, tn__op2(c, OP_MIN, at, last), zero), *x = value_at(f, n, d, 0);
   tn_node *valid = tn__op2(c, OP_AND, tn__op2(c, OP_LE, zero, at), tn__op2(c, OP_LT, at, size));
-  if (valid->lo > 0) valid = tn__const_num(c, TN_BOOL, 1);
+  if (n->src[0]->op == OP_SPANS && valid->lo > 0) valid = tn__const_num(c, TN_BOOL, 1); /* proofs see through it */
   tn_node *counter = f->dev->target.group ? chosen_counter(c, index, size) : NULL;
   if (counter) safe = counter, valid = index->src[0];
   if (f->dev->target.group && !tn__is_const(valid)) x = loaded_where(f, x, datum, valid);
