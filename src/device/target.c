@@ -152,8 +152,9 @@ int tn__tally_threads(const tn__target *t) {
 /* a choice: no is right */
 bool tn__target_exchanges(const tn__target *t, int64_t places, int words) {
   size_t bytes = sizeof(uint32_t);
-  return t->group && t->subgroup > 0 && (t->adds & bytes) && places > TN__THREADS_TURNS && places <= MOST_PLACES &&
-         places % t->subgroup == 0 && words <= TN__MOST_EXCHANGED && (size_t)places * (size_t)words * bytes <= t->shared;
+  if (!t->group || t->subgroup < 1 || !(t->adds & bytes) || words > TN__MOST_EXCHANGED) return false;
+  return places > TN__THREADS_TURNS && places <= MOST_PLACES && places % t->subgroup == 0 &&
+         (size_t)places * (size_t)words * bytes <= t->shared;
 }
 
 /* a choice: either is right */

@@ -10,7 +10,7 @@
  * What lies in memory is so loaded and stored along it, wherever the keys send the terms.  That they differ need not be
  * known: words of 32 bits are added in any order, and what meets is added up, as the graph says.
  *
- * Step noted: exchange(a,b) by(TxN): the terms of loop b, for the turns of loop a, by T threads, N of each. */
+ * Step noted: tally(a,b) sends(TxN): the terms of loop b, for the turns of loop a, by T threads, N of each. */
 #include "ir/build.h"
 #include "lower/lower.h"
 #include "rewrite/rewrite.h"
@@ -151,7 +151,7 @@ tn_node *tn__exchange_in_group(tn__lowering *l, tn_node *body, tn_node *turn, tn
     tn_node *load = tn__node_make(c, &(tn__make){.op = OP_LOAD, .src = src, .nsrc = 2});
     body = tn__substitute(c, body, &sum, &load, 1);
   }
-  tn__sb_printf(&l->note, " exchange(%lld,%lld) by(%lldx%lld)", tn__id_of(turn), tn__id_of(of->term),
+  tn__sb_printf(&l->note, " tally(%lld,%lld) sends(%lldx%lld)", tn__id_of(turn), tn__id_of(of->term),
                 (long long)e.threads, (long long)e.own);
   l->threads = (int)e.threads;
   return tn__simplify_accesses(c, l->a, body);

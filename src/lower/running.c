@@ -11,7 +11,7 @@
  *   scan(i,TxN)    on devices of groups, of long loops: by all threads of a group (group_scan.c)
  *   tally(i,j) by(TxN)  ... and of counts by a key, of the turn's number or its own: each thread has a table
  *                  (group_tally.c), or those that run in step have one (in_step.c)
- *   exchange(i,j) by(TxN)  ... and of words that go to the turn whose number their key is (group_exchange.c)
+ *   tally(i,j) sends(TxN)  ... and of words that go to the turn whose number their key is (group_exchange.c)
  *
  * The order of additions stays, but where turns come in the opposite one, or threads add up each other's sums, and what
  * the others would add changes nothing: so results do, to the bit. */

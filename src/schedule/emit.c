@@ -109,7 +109,7 @@ static tn_node *gather(tn__fuse *f, tn_node *n, const tn__demand *d) {
   tn_node *at = tn__cast(c, index, TN__INDEX), *last = tn__add(c, size, tn__int(c, -1));
   tn_node *safe = tn__op2(c, OP_MAX, tn__op2(c, OP_MIN, at, last), zero), *x = value_at(f, n, d, 0);
   tn_node *valid = tn__op2(c, OP_AND, tn__op2(c, OP_LE, zero, at), tn__op2(c, OP_LT, at, size));
-  if (valid->lo > 0) valid = tn__const_num(c, TN_BOOL, 1);
+  if (n->src[0]->op == OP_SPANS && valid->lo > 0) valid = tn__const_num(c, TN_BOOL, 1); /* proofs see through it */
   tn_node *counter = f->dev->target.group ? chosen_counter(c, index, size) : NULL;
   if (counter) safe = counter, valid = index->src[0];
   if (f->dev->target.group && !tn__is_const(valid)) x = loaded_where(f, x, datum, valid);
@@ -214,7 +214,8 @@ static bool stays_within(const tn_node *n) {
   int64_t lo = INT64_MAX, hi = INT64_MIN;
   if (n->dtype != TN_I32) return false;
   for (int i = 0; i < 4; i++) {
-    int64_t x = i & 1 ? n->src[0]->hi : n->src[0]->lo, y = n->nsrc < 2 ? -1 : i & 2 ? n->src[1]->hi : n->src[1]->lo;
+    const tn_node *a = n->src[0], *b = n->nsrc > 1 ? n->src[1] : NULL;
+    int64_t x = i & 1 ? a->hi : a->lo, y = !b ? -1 : i & 2 ? b->hi : b->lo;
     int64_t z = n->op == OP_ADD ? x + y : x * y;
     if (z < lo) lo = z;
     if (z > hi) hi = z;
@@ -234,7 +235,7 @@ static tn_node *as_index(tn__fuse *f, tn_node *x) {
     bool held = n->op == OP_CAST && n->lo == n->src[0]->lo && n->hi == n->src[0]->hi;
     bool sums = (n->op == OP_ADD || n->op == OP_MUL || n->op == OP_NEG) && (n->dtype == TN_I64 || stays_within(n));
     for (uint32_t s = 0; s < n->nsrc && s < 2; s++) src[s] = tn__map_getp(&form, n->src[s]);
-    if (whole && held) y = src[0];
+    if (whole && held && src[0]) y = src[0];
     else if (whole && sums)
       y = tn__node_make(f->c, &(tn__make){.op = n->op, .dtype = TN__INDEX, .src = src, .nsrc = n->nsrc});
     else if (whole) y = tn__cast(f->c, n, TN__INDEX);
@@ -243,8 +244,7 @@ static tn_node *as_index(tn__fuse *f, tn_node *x) {
   return tn__simplify_index(f->c, tn__map_getp(&form, x));
 }
 
-/* Is the place, which is where a span begins and more, in that span?  Always, and by that it is known to be in no other.
- */
+/* Is the place, which is where a span begins and more, in that span?  It is, and so known to be in no other. */
 static tn_node *in_span(tn__fuse *f, const tn_node *from, tn_node **at) {
   tn_ctx *c = f->c;
   tn__nodes all = {0};

@@ -8,11 +8,12 @@
  *
  * Where a block has no table of counts, it has as many elements as there are digits, so that there are as many counts
  * as elements, and in it each element asks all others: long digits make few passes of much work.  On devices of groups
- * a block is a group's, whose threads have a table each (lower/group_tally.c).  Where there is no room for these, or
- * sizes are not known, counts may be parts of words: the sum of (1 << 4 d) over digits d is all counts of a few
- * elements at once, what runs along a thread's neighbours (lower/running.c) says how many of its digit come before
- * each, and wider parts say so of a block.  There rows are also sorted by merges (tensor/merge.c), which are fewer
- * kernels.  Which way is taken has no influence on the result. */
+ * a block is a group's, whose threads have a table each (lower/group_tally.c), and put it in order in shared memory
+ * before it goes on (lower/group_exchange.c).  Where there is no room for these, or sizes are not known, counts may be
+ * parts of words: the sum of (1 << 4 d) over digits d is all counts of a few elements at once, what runs along a
+ * thread's neighbours (lower/running.c) says how many of its digit come before each, and wider parts say so of a block.
+ * There rows are also sorted by merges (tensor/merge.c), which are fewer kernels.  Which way is taken has no influence
+ * on the result. */
 #include "tensor/sort.h"
 #include "device/device.h"
 #include "tensor/first.h"
@@ -400,8 +401,8 @@ static tn_node *places_by_words(tn_ctx *c, tn_node *key, int counter) {
 
 /* ---- by tables, block by block put in order first ----
  *
- * What all elements of a block go to are as many runs of memory as there are digits, and neighbours go to different
- * ones.  In order of their digit they go to the same one, so that memory is written in whole sectors. */
+ * The elements of a block go to as many runs of memory as there are digits, and neighbours to different ones.  In order
+ * of their digit they go to the same one, so that memory is written in whole sectors. */
 
 static tn_node *in_blocks_of(tn_ctx *c, tn_node *x, const tn_node *blocks) {
   return tn__reshape(c, x, blocks->dim, blocks->rank);

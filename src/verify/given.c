@@ -214,9 +214,40 @@ bool tn__given_holds(tn_ctx *c, const tn__given *g, tn_node *condition) {
   return true;
 }
 
+/* Rules see equal terms that stand side by side. */
+tn_node *tn__given_difference(tn_ctx *c, tn_node *x, tn_node *y) {
+  tn__nodes todo = {0}, term = {0};
+  tn__vec(int64_t) times = {0};
+  int64_t k, constant = 0;
+  tn__vec_push(&c->scratch, &todo, tn__simplify_index(c, tn__sub(c, x, y)));
+  while (todo.n) {
+    tn_node *n = todo.v[--todo.n];
+    uint32_t i = 0;
+    if (n->op == OP_ADD) {
+      for (; i < 2; i++) tn__vec_push(&c->scratch, &todo, n->src[i]);
+      continue;
+    }
+    if (tn__const_int(n, &k)) {
+      if (__builtin_add_overflow(constant, k, &constant)) return tn__sub(c, x, y);
+      continue;
+    }
+    if (n->op == OP_MUL && tn__const_int(n->src[1], &k)) n = n->src[0];
+    else k = 1;
+    while (i < term.n && term.v[i] != n) i++;
+    if (i == term.n) {
+      tn__vec_push(&c->scratch, &term, n);
+      tn__vec_push(&c->scratch, &times, k);
+    } else if (__builtin_add_overflow(times.v[i], k, &times.v[i])) return tn__sub(c, x, y);
+  }
+  tn_node *sum = tn__int(c, constant);
+  for (uint32_t i = 0; i < term.n; i++)
+    if (times.v[i]) sum = tn__add(c, sum, tn__mul(c, term.v[i], tn__int(c, times.v[i])));
+  return tn__simplify_index(c, sum);
+}
+
 bool tn__given_positive(tn_ctx *c, const tn__given *g, tn_node *index) {
   if (index->lo >= 0 || tn__simplify_index(c, index)->lo >= 0) return true;
   for (uint32_t i = 0; i < g->positive.n; i++)
-    if (tn__simplify_index(c, tn__sub(c, index, g->positive.v[i]))->lo >= 0) return true;
+    if (tn__given_difference(c, index, g->positive.v[i])->lo >= 0) return true;
   return false;
 }

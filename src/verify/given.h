@@ -21,6 +21,9 @@ void tn__given_loops(tn_ctx *c, tn__given *g, tn_node *n);
 bool tn__given_holds(tn_ctx *c, const tn__given *g, tn_node *condition); /* false: that is not known; so below */
 bool tn__given_positive(tn_ctx *c, const tn__given *g, tn_node *index);  /* index >= 0, of an exact one */
 
+/* x - y, both exact, in which equal terms are added up wherever they stand */
+tn_node *tn__given_difference(tn_ctx *c, tn_node *x, tn_node *y);
+
 /* n, with a variable for each sum and product that may wrap: its terms may be moved about now. */
 tn_node *tn__given_exact(tn_ctx *c, tn__given *g, tn_node *n);
 /* n, of such, with a variable for each number that is loaded, in the bounds that are known of it here: elsewhere a

@@ -207,7 +207,7 @@ static tn_node *of_span(claim *q, tn_node *x) {
     for (uint32_t j = 0; j < load.n; j++) {
       tn_node *low = load.v[i], *high = load.v[j];
       if (low->src[0] != high->src[0]) continue;
-      if (!tn__is_int_const(tn__simplify_index(c, tn__sub(c, high->src[1], low->src[1])), 1)) continue;
+      if (!tn__is_int_const(tn__given_difference(c, high->src[1], low->src[1]), 1)) continue;
       tn_node *below = tn__sub(c, tn__cast(c, high, TN__INDEX), tn__add(c, x, tn__int(c, 1)));
       tn_node *above = tn__sub(c, x, tn__cast(c, low, TN__INDEX));
       if (tn__given_positive(c, &q->given, above) && tn__given_positive(c, &q->given, below)) return low->src[1];

@@ -122,7 +122,7 @@ static tn_tensor *made(tn_ctx *c, const void *of) {
 static void check_steps(const void *of, const char *device, const char *text) {
   const program *p = of;
   if (p->step && !strstr(text, p->step)) fail_msg("%s on %s: no %s in\n%s", p->name, device, p->step, text);
-  if (!p->step && strstr(text, " exchange(")) fail_msg("%s on %s: exchanged in\n%s", p->name, device, text);
+  if (!p->step && strstr(text, " sends(")) fail_msg("%s on %s: exchanged in\n%s", p->name, device, text);
 }
 
 static void compare(const program *p, tn_options opt) {
@@ -143,14 +143,14 @@ static void compare(const program *p, tn_options opt) {
 }
 
 static const program programs[] = {
-    {"words", sent, TN_U32, OTHERS, 2, 128, " exchange("},
-    {"signed ones, of one row", sent, TN_I32, OTHERS, 1, 96, " exchange("},
-    {"words that meet", sent, TN_U32, TWO_AT_A_TIME, 2, 128, " exchange("},
-    {"words that all meet", sent, TN_I32, ALL_TO_ONE, 1, 128, " exchange("},
-    {"words without a place", sent, TN_U32, SOME_BESIDE, 2, 128, " exchange("},
-    {"two halves", halves, TN_U64, OTHERS, 2, 128, " exchange("},
-    {"two halves that meet", halves, TN_U64, TWO_AT_A_TIME, 1, 160, " exchange("},
-    {"beside what is made of them", sent_beside, TN_I32, OTHERS, 2, 128, " exchange("},
+    {"words", sent, TN_U32, OTHERS, 2, 128, " sends("},
+    {"signed ones, of one row", sent, TN_I32, OTHERS, 1, 96, " sends("},
+    {"words that meet", sent, TN_U32, TWO_AT_A_TIME, 2, 128, " sends("},
+    {"words that all meet", sent, TN_I32, ALL_TO_ONE, 1, 128, " sends("},
+    {"words without a place", sent, TN_U32, SOME_BESIDE, 2, 128, " sends("},
+    {"two halves", halves, TN_U64, OTHERS, 2, 128, " sends("},
+    {"two halves that meet", halves, TN_U64, TWO_AT_A_TIME, 1, 160, " sends("},
+    {"beside what is made of them", sent_beside, TN_I32, OTHERS, 2, 128, " sends("},
     {"beside a sum", sent_and_sum, TN_I32, OTHERS, 2, 128, ""},
     {"how many meet", met, TN_I32, TWO_AT_A_TIME, 1, 128, NULL},
     {"floats", sent, TN_F32, OTHERS, 1, 128, NULL},

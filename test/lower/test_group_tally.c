@@ -184,10 +184,10 @@ static const program programs[] = {
 /* ... and what is sorted by them, of lengths that no block divides */
 static const program sorts[] = {
     {"order of bytes", order, TN_U8, 256, 0, 1, 30001, " in step(32)"},
-    {"bytes in order", sorted, TN_U8, 256, 0, 1, 30001, " in step(32)"},
-    {"order of rows, downwards", backwards, TN_U8, 200, 0, 2, 20003, " in step(32)"},
-    {"order of equal ones", order, TN_U8, 1, 0, 1, 20003, " exchange("},
-    {"half floats in order", sorted, TN_BF16, 100, 0, 1, 20003, " exchange("},
+    {"bytes in order", sorted, TN_U8, 256, 0, 1, 30001, " sends("},
+    {"order of rows, downwards", backwards, TN_U8, 200, 0, 2, 20003, " sorted)"}, /* places by spans */
+    {"order of equal ones", order, TN_U8, 1, 0, 1, 20003, " sends("},
+    {"half floats in order", sorted, TN_BF16, 100, 0, 1, 20003, " sends("},
 };
 
 static void check_all(const program *p, size_t n, tn_options opt) {

@@ -260,9 +260,11 @@ tn_node *grow_places(grower *w, int64_t n, tn_node *const *dim, uint32_t rank) {
 
 /* ---- functions of elements --------------------------------------------------------------------------------------- */
 
+enum { FUNCTIONS = OP_SPANS }; /* stand in front of it, and so do other ops */
+
 static tn__op some_op(grower *w, int group) {
   for (;;) {
-    uint32_t op = graph_roll(w->d, OP_COUNT);
+    uint32_t op = graph_roll(w->d, FUNCTIONS);
     if (tn__ops[op].group == group) return (tn__op)op;
   }
 }
@@ -331,7 +333,7 @@ static void grow_cast(grower *w) {
 /* A function of one number of this dtype, any that there is. */
 static tn__op any_function(grower *w, int dtype) {
   for (;;) {
-    uint32_t op = graph_roll(w->d, OP_COUNT);
+    uint32_t op = graph_roll(w->d, FUNCTIONS);
     if (tn__ops[op].group == G_UNARY && tn__eval_defined((int)op, dtype)) return (tn__op)op;
   }
 }
