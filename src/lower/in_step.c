@@ -177,7 +177,7 @@ static tn_node *load_by_key(steps *s, tn_node *body, tn_node *own) {
   if (s->own * s->threads <= s->of->keys) return body;
   tn__topo(s->l->a, &body, 1, &all);
   for (uint32_t i = all.n; i && i--;) { /* what is made of others before these */
-    tn_node *n = all.v[i], *at = n->op == OP_LOAD ? lanes(s, s->of->with->hi + 1) : NULL;
+    tn_node *n = all.v[i], *at = n->op == OP_LOAD ? lanes(s, s->of->key->hi + 1) : NULL;
     tn_node *by = at ? of_key_alone(s, n, at) : NULL;
     if (!by || n->src[0] == body->src[0]->src[0] || !stands_in(s, body, n)) continue;
     tn_node *loaded = load(s, tn__filled(s->c, scratch(s, n->dtype, s->of->keys, 0), at, by, &at, 1), own);
