@@ -6,14 +6,14 @@
  *
  *   each thread loads the keys of its terms and keeps them;
  *   by number: all add to one table at once, whose sums are the same in any order;
- *   by own key: those in step have a table in which they count one after the other, term by term (kernel.h,
- *   TN__OWN_IN_STEP: a language tells by the threads' ballots which of them count the same), and keep what stands there;
+ *   by own key: those in step have a table in which they count one after the other, term by term, and keep what stands
+ *   there (kernel.h, TN__OWN_IN_STEP; a language tells by the threads' ballots which of them count the same);
  *   then each of as many threads as there are keys leaves in each table what the tables before it have counted, and
  *   loads what the body wants of its key;
  *   and what the body makes of all that is stored, neighbours by neighbours.
  *
- * Step noted: tally(a,b) by(TxN) in step(S): the terms of loop b, for the turns of loop a, by T threads, N of each, S of
- * which run in step. */
+ * Step noted: tally(a,b) by(TxN) in step(S): the terms of loop b, for the turns of loop a, by T threads, N of each, of
+ * which S run in step. */
 #include "ir/build.h"
 #include "lower/lower.h"
 #include "rewrite/rewrite.h"
@@ -48,8 +48,9 @@ static tn_node *which_of(steps *s, tn_node *lane) { return tn__op2(s->c, OP_IDIV
 
 /* Their stretch, in which they are side by side */
 static tn_node *term_at(steps *s, const terms *t) {
-  tn_node *place = tn__add(s->c, times(s, t->by, s->in_step), tn__op2(s->c, OP_MOD, t->lane, tn__int(s->c, s->in_step)));
-  return tn__add(s->c, times(s, which_of(s, t->lane), s->own * s->in_step), place);
+  tn_node *rest = tn__op2(s->c, OP_MOD, t->lane, tn__int(s->c, s->in_step));
+  tn_node *first = tn__add(s->c, times(s, which_of(s, t->lane), s->own * s->in_step), times(s, t->by, s->in_step));
+  return tn__add(s->c, first, rest);
 }
 
 /* ---- memory ---- */
@@ -119,7 +120,8 @@ static tn_node *totals(steps *s, tn_node *keys) {
 }
 
 static tn_node *runs(steps *s, tn_node *const *src, uint32_t n) {
-  return tn__node_make(s->c, &(tn__make){.op = OP_RUNNING, .src = src, .nsrc = n, .ints = (int64_t[]){OP_ADD}, .nint = 1});
+  return tn__node_make(s->c, &(tn__make){.op = OP_RUNNING, .src = src, .nsrc = n,
+                                         .ints = (int64_t[]){OP_ADD}, .nint = 1});
 }
 
 /* What the tables of those before have counted */
@@ -175,7 +177,7 @@ static tn_node *load_by_key(steps *s, tn_node *body, tn_node *own) {
   if (s->own * s->threads <= s->of->keys) return body;
   tn__topo(s->l->a, &body, 1, &all);
   for (uint32_t i = all.n; i && i--;) { /* what is made of others before these */
-    tn_node *n = all.v[i], *at = n->op == OP_LOAD ? lanes(s, s->of->with->hi + 1) : NULL;
+    tn_node *n = all.v[i], *at = n->op == OP_LOAD ? lanes(s, s->of->key->hi + 1) : NULL;
     tn_node *by = at ? of_key_alone(s, n, at) : NULL;
     if (!by || n->src[0] == body->src[0]->src[0] || !stands_in(s, body, n)) continue;
     tn_node *loaded = load(s, tn__filled(s->c, scratch(s, n->dtype, s->of->keys, 0), at, by, &at, 1), own);

@@ -56,9 +56,11 @@ bool tn__is_packed(const tn_node *access, const tn_node *r) {
 }
 
 int64_t tn__stepped_share(const tn__part *p, const tn_node *local, const tn_node *lanes) {
-  int64_t size, n, parts = p->subgroup > 0 && tn__const_int(lanes->src[0], &n) && n % p->subgroup == 0 ? n / p->subgroup : 0;
-  if (parts < 1 || !tn__const_int(local->src[0], &size) || size % parts) return 0;
-  size /= parts;
+  int64_t size, threads;
+  if (p->subgroup < 1 || !tn__const_int(lanes->src[0], &threads) || threads < 1 || threads % p->subgroup) return 0;
+  threads /= p->subgroup;
+  if (!tn__const_int(local->src[0], &size) || size % threads) return 0;
+  size /= threads;
   return size & (size - 1) ? 0 : size;
 }
 

@@ -37,8 +37,8 @@ typedef struct tn__group_words {
   /* adds $1 to $0, of type $t, whoever else does so at once; by bytes: of 4, of 8; NULL: not so */
   const char *add[2];
   const char *add_shared; /* so where a group shares memory, of 4 bytes */
-  /* $0, a u32 there, once threads in step have counted at it up to this one; of the places those are one whose numbers $1
-   * agree in their least $b bits; NULL: not so */
+  /* $0, a u32 there, once threads in step have counted at it up to this one; of these, those count at one place whose
+   * numbers $1 agree in their least $b bits; NULL: not so */
   const char *count_in_step;
   const char *tiles;                     /* the text that products by tiles need; NULL: they are printed as loops */
   const char *unroll;                    /* in front of a loop */

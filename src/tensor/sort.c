@@ -33,7 +33,7 @@ enum {
   WORD_FAR_STEPS = 740,   /* and of memory */
   TABLE_LAUNCHES = 8,     /* a pass by a group's tables takes five, and what threads wait for their own tables, */
   TABLE_BITS = 8,
-  TABLE_GROUPS = 4,       /* at least so many groups for each unit, or shorter blocks, */
+  TABLE_GROUPS = 2,       /* at least so many groups for each unit, or shorter blocks, */
   LEAST_BLOCK = 1024,     /* down to so many elements */
   ASK_FETCHES = 4 /* asking takes so long as fetching so many elements; where fetching is free: a multiply-add */
 };

@@ -1,7 +1,7 @@
-/* Counts by key of a group's threads, those in step with a table together, or each with one of its own: how many of a row have each key, and how many up to
- * each element have its own, are what a plain loop counts, whatever the length, the keys and what stands around; so are
- * sorts that are made of them.  Each schedule is compared with its graph, and its kernels' threads are proved to keep
- * apart. */
+/* Counts by key of a group's threads, those in step with a table together, or each with one of its own: how many of a
+ * row have each key, and how many up to each element have its own, are what a plain loop counts, whatever the length,
+ * the keys and what stands around; so are sorts that are made of them.  Each schedule is compared with its graph, and
+ * its kernels' threads are proved to keep apart. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -71,7 +71,8 @@ static int64_t element(const program *p, tn_dim at) {
 }
 
 static bool is_rank(const program *p) {
-  return p->make == ranks || p->make == ranks_beside || p->make == ranks_from || p->make == ranks_and_sum || p->make == two_ranks;
+  return p->make == ranks || p->make == ranks_beside || p->make == ranks_from || p->make == ranks_and_sum ||
+         p->make == two_ranks;
 }
 
 static void row(const program *p, tn_dim r, int64_t *y) {

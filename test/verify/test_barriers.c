@@ -382,7 +382,8 @@ static void counts_in_step(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(counts_in_step), cmocka_unit_test(each_barrier_is_needed), cmocka_unit_test(forms),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(counts_in_step),
+                                     cmocka_unit_test(each_barrier_is_needed), cmocka_unit_test(forms),
                                      cmocka_unit_test(loops_without_turns), cmocka_unit_test(turns_of_a_loop),
                                      cmocka_unit_test(shares)};
   return cmocka_run_group_tests(tests, NULL, NULL);
