@@ -46,7 +46,9 @@ typedef enum tn_status {
 /* How far floating point may stray from the written order. */
 typedef enum tn_mode {
   TN_MODE_DEFAULT = 0, /* elementwise bit for bit, but for functions of half floats
-                        * on CUDA; reductions in any order with fused multiply-add */
+                        * on CUDA; reductions in any order with fused multiply-add,
+                        * sums of exponentials about a row's greatest element by
+                        * blocks (docs/environment.md) */
   TN_MODE_STRICT = 1,  /* every op rounds to its dtype, reductions in written order */
   TN_MODE_FAST = 2     /* rules that hold over the reals only */
 } tn_mode;

@@ -191,6 +191,7 @@ static void put_case(tn__printer *p, tn__sb *b, const tn__inside_case *in) {
   bool grows = tn__lanes_value(p, x)->step > 0, below = in->from > x->lo, above = in->last < x->hi;
   if (below) tn__sb_printf(b, "%" PRId64 " <= %s", in->from, in_lane(p, x, !grows));
   if (above) tn__sb_printf(b, "%s%s <= %" PRId64, below ? " && " : "", in_lane(p, x, grows), in->last);
+  if (!below && !above) tn__sb_puts(b, "1"); /* as its bounds say, which what is written by hand is not simplified by */
 }
 
 const char *tn__inside_test(tn__printer *p) {

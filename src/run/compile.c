@@ -362,7 +362,7 @@ static void find_lives(tn__plan *p) {
 void tn__plan_lower(tn_ctx *c, tn__plan *p, const tn__variant *const *variant) {
   lower_items(c, p, variant);
   for (int way = 0; way < TN__CREW_WAYS && p->dev->target.joins; way++) unite_items(c, p, tn__crew_ways[way]);
-  if (p->dev->target.joins) part_items(c, p);
+  if (p->dev->target.joins && !p->by_hand) part_items(c, p); /* what is written by hand is checked as one */
   find_scratch(c, p);
   find_vars(c, p);
   find_needs(c, p);

@@ -31,8 +31,9 @@ static tn_status run_conv(tn__plan *p, tn__step *st, const tn__conv *v, tn__buff
 
 /* Does memory hold what the kernel relies on?  Nothing that is generated looks at that: with other values threads could
  * meet, or reach beyond a buffer.  Kernels that are written by hand are not recorded: each launch is looked at.  Of
- * those that the schedule made what they require is known, and looked at where schedules are validated; what a stage
- * has written for the next ones is looked at behind the launch. */
+ * those that the schedule made what they require is known, and looked at where schedules are validated, each time they
+ * are launched: while they are recorded nothing is computed.  What a stage has written for the next ones is looked at
+ * behind the launch. */
 static void check_requires(tn_ctx *c, tn__plan *p, const tn__step *st, const tn__kernel *k, bool written) {
   tn__env env = {.key = p->var.v, .val = p->value, .n = p->var.n};
   for (uint32_t i = 0; i < k->nrequire; i++) {
@@ -71,9 +72,9 @@ tn_status tn__plan_run_items(tn_ctx *c, tn__plan *p, tn__buffer *const *in, tn__
       for (uint32_t j = 0; j < k->nvar; j++)
         for (uint32_t v = 0; v < p->var.n; v++)
           if (p->var.v[v] == k->var[j]) st->var[j] = p->value[v];
-      check_requires(c, p, st, k, false);
+      if (!order) check_requires(c, p, st, k, false);
       status = p->dev->ops->launch(p->dev, p->code, (uint32_t)st->kernel, st->ptr, st->bytes, st->var);
-      if (status == TN_OK) check_requires(c, p, st, k, true);
+      if (status == TN_OK && !order) check_requires(c, p, st, k, true);
     }
     if (status != TN_OK) return status;
     c->stats.kernels_run++;

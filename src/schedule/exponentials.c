@@ -32,13 +32,13 @@ static bool is_number(const tn_node *x, double v) {
   return x->op == OP_CONST && tn__is_float(x->dtype) && tn__eval_to_double(x->dtype, (uint64_t)x->ints[0]) == v;
 }
 
-/* Does `less` take off `most`, or 0 where that is not finite?  Of anything else exponentials of blocks might be more
- * than those of the row, and a block's factor more than 1. */
+/* Does `less` take off `most`, but 0 where that is not finite?  Of anything else exponentials of blocks might be more
+ * than those of the row, and a block's factor more than 1; and a block of -inf alone would give what is no number. */
 static bool takes_off(const tn_node *less, const tn_node *most) {
   const tn_node *x = moved(less), *when;
   if (x->op != OP_NEG) return false;
   x = moved(x->src[0]);
-  if (x == most || x->op != OP_WHERE) return x == most;
+  if (x->op != OP_WHERE) return false;
   when = moved(x->src[0]);
   if (when->op == OP_EQ && is_number(when->src[1], -INFINITY))
     return moved(when->src[0]) == most && is_number(x->src[1], 0) && moved(x->src[2]) == most;

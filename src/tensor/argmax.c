@@ -46,7 +46,6 @@ tn_node *tn__place_along(tn_ctx *c, tn__op op, tn_node *x) {
   int64_t row = 1, inner = 2;
   tn_node *n = x->dim[1];
   tn__dims shape = tn__dims_of(x);
-  if (tn__is_int_const(n, 1)) return tn__scalar_to(c, tn__const_bits(c, TN_I64, 0), shape.d, shape.rank);
   if (n->hi <= LONG_ROW)
     return first_place(c, hits(c, x, tn__reduce_keep(c, op, x, &row, 1, true)), tn__place(c, &shape, 1), 1);
 

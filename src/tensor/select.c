@@ -128,7 +128,7 @@ tn_node *tn__nonzero_places(tn_ctx *c, const tn__chosen *k, tn_node *x, tn_node 
   if (!x->rank) return tn__scalar_to(c, none, all.d, 2);
   if (x->rank == 1 && is_told_quicker(k, most)) { /* fill and what is left to the place are the place */
     tn__dims line = tn__dims_of(k->upto);
-    tn_node *rest = tn__op2_bits(c, OP_ADD, tn__place(c, &line, 0), 0 - (uint64_t)fill);
+    tn_node *rest = tn__sub(c, tn__place(c, &line, 0), tn__scalar_to(c, none, line.d, 1));
     return tn__add_axis(c, told(c, k, most, none, rest), 1);
   }
   tn_node *there = is_there(c, k, most), *at = chosen_places(c, k, most);

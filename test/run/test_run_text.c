@@ -342,6 +342,12 @@ static char *program(const char *name, const char *const *without) {
   "%1 = param f32[8] 8 {0 -1}\n%2 = const f32 {1.0}\n%3 = range index 8 {" axis " 0 output}\n%4 = load f32 %1 %3\n" \
   "%5 = add f32 %4 %2\n%6 = store void %1 %3 %5\n%7 = end void %3\n%8 = sink void %3 %4 %5 %6 %7 {\"program\"}\n"
 
+/* b0[i] = -b1[i], where i is below what it is below anyhow */
+static const char decided[] =
+    "%1 = param f32[32] 32 {0 -1}\n%2 = param f32[32] 32 {1 -1}\n%3 = range index 32 {upcast 0 output}\n"
+    "%4 = lt bool %3 100\n%5 = load f32 %2 %3 %4\n%6 = lt bool %3 200\n%7 = neg f32 %5\n%8 = where f32 %6 %7 %5\n"
+    "%9 = store void %1 %3 %8\n%10 = end void %3\n%11 = sink void %3 %4 %5 %6 %7 %8 %9 %10 {\"program\"}\n";
+
 static void programs(void **state) {
   enum { ROWS = 40, COLS = 24 };
   float x[ROWS * COLS], got[ROWS * COLS], sums[5] = {0};
@@ -366,6 +372,10 @@ static void programs(void **state) {
     if (tn_run_text(c, SKEWED("%17 "), 0, NULL, 1, &out) != 1) fail_msg("%s", tn_last_error(c)->text);
     assert_int_equal(tn_read(out, got, 32 * sizeof *got), TN_OK);
     for (int i = 0; i < 32; i++) assert_true(got[i] == (float)i);
+    tn_tensor *both[] = {NULL, tn_from(c, TN_F32, DIMS(32), x)};
+    if (tn_run_text(c, decided, 2, both, 1, &out) != 1) fail_msg("%s: %s", devices[d], tn_last_error(c)->text);
+    assert_int_equal(tn_read(out, got, 32 * sizeof *got), TN_OK);
+    for (int i = 0; i < 32; i++) assert_true(got[i] == -x[i]);
     for (int i = 0; i < 2; i++) {
       first = tn_from(c, TN_F32, DIMS(8), x);
       if (tn_run_text(c, i ? ALONE("global") : ALONE("loop"), 1, &first, 1, &out) != 1)

@@ -38,7 +38,7 @@ typedef struct scene {
   const char *name;
   double (*value[ROWS])(int64_t i, int64_t n, double r);
   tn_dim row;
-  enum { LOG_SUM_EXP, SOFTMAX, OTHER } what; /* other: the sum of exp(x + the greatest) */
+  enum { LOG_SUM_EXP, SOFTMAX, OTHER, BARE } what; /* the sums of exp(x + the greatest), exp(x - the greatest) */
   int kernels;  /* on GROUPS: one reads, one joins what it found; softmax joins one by one, and reads again */
 } scene;
 
@@ -53,6 +53,7 @@ static const scene scenes[] = {
     {"softmax, infinite", {endless, unknown}, 5 * WHOLE, SOFTMAX, 4},
     {"kept", {plain, half}, WHOLE, LOG_SUM_EXP, 1},
     {"other exponentials", {slow, slow}, 5 * WHOLE, OTHER, 2},
+    {"-inf is taken off, too", {half, none}, 5 * WHOLE, BARE, 2},
 };
 enum { SCENES = sizeof scenes / sizeof *scenes };
 
@@ -69,9 +70,9 @@ static bool is_near(double is, double should) {
 static void judge(const scene *s, const float *x, const float *y) {
   double most = greatest(x, s->row), sum = 0;
   double off = most > -INFINITY && (s->what == SOFTMAX || most < INFINITY) ? most : 0;
-  if (s->what == OTHER) off = -most;
+  if (s->what == OTHER || s->what == BARE) off = s->what == BARE ? most : -most;
   for (int64_t i = 0; i < s->row; i++) sum += exp(x[i] - off);
-  double one = s->what == OTHER ? sum : log(sum) + off;
+  double one = s->what == OTHER || s->what == BARE ? sum : log(sum) + off;
   if (s->what != SOFTMAX && !is_near(y[0], one))
     fail_msg("%s: %.9g, should be %.9g", s->name, (double)y[0], one);
   for (int64_t i = 0; i < s->row && s->what == SOFTMAX; i++) {
@@ -90,7 +91,8 @@ static void compute(const scene *s, const char *device, float *x, float *y) {
     tn_program_info info;
     tn_program *p = tn_program_begin(c);
     tn_tensor *in = tn_program_input(p, "x", TN_F32, shape, 2);
-    tn_tensor *other = tn_exp(tn_add(in, tn_max(in, &axis, 1, true)));
+    tn_tensor *most = tn_max(in, &axis, 1, true);
+    tn_tensor *other = tn_exp(s->what == BARE ? tn_sub(in, most) : tn_add(in, most));
     tn_tensor *out = s->what == SOFTMAX       ? tn_softmax(in, axis)
                      : s->what == LOG_SUM_EXP ? tn_logsumexp(in, &axis, 1, false)
                                               : tn_sum(other, &axis, 1, false);
