@@ -274,9 +274,9 @@ static bool is_reduction(const tn_node *n) {
 }
 
 /* Does it stand in memory wherever it is wanted? */
-static bool is_stored(const tn_node *n) {
+static bool is_stored(const tn__fuse *f, const tn_node *n) {
   return n->op == OP_CONTIG || n->op == OP_DISTINCT || n->op == OP_SPANS || n->op == OP_SCATTER ||
-         (n->op == OP_PERMUTATION && !tn__spans_of(n));
+         (n->op == OP_PERMUTATION && !tn__spans_of(&f->dev->target, n));
 }
 
 /* The loops that n opens where it is computed */
@@ -715,7 +715,7 @@ static bool takes_more(tn__fuse *f, tn_node *n, double most) {
     tn_node *x = todo.v[--todo.n];
     if (tn__map_getp(&seen, x)) continue;
     tn__map_putp(&seen, x, x);
-    bool memory = x->op == OP_PARAM || is_reduction(x) || is_stored(x);
+    bool memory = x->op == OP_PARAM || is_reduction(x) || is_stored(f, x);
     if (memory || x->op == OP_GATHER) all += load_of(f);
     if (tn__is_elementwise(x)) all += tn__ops[x->op].cost * wide(x);
     for (uint32_t i = 0; !memory && i < x->nsrc; i++) tn__vec_push(f->a, &todo, x->src[i]);
@@ -959,7 +959,7 @@ static bool is_as_stored(tn__fuse *f, const tn_node *n, const tn__info *in) {
   for (uint32_t i = 0; i < in->want.n; i++) kernels += in->want.v[i].before < 0;
   if (kernels > FEW_KERNELS) return false;
   while (tn__ops[n->op].group == G_MOVE) n = n->src[0];
-  return n->op == OP_PARAM || is_stored(n);
+  return n->op == OP_PARAM || is_stored(f, n);
 }
 
 /* Is it wanted in loops whose turns come one after the other?  Others would share the work out. */
@@ -1011,7 +1011,7 @@ static bool is_gathered_once(tn__fuse *f, const tn_node *n, uint32_t kernels) {
 }
 
 static bool must_store(tn__fuse *f, tn_node *n, tn__info *in) {
-  if (in->must || tn__is_called(in) || is_stored(n)) return true;
+  if (in->must || tn__is_called(in) || is_stored(f, n)) return true;
   if (n->dtype == TN__INDEX) return false; /* a size is no element */
   if (costs_nothing(f, n, in)) return false; /* a choice: no is right */
   if (in->want.n > MAX_DEMANDS && !is_as_stored(f, n, in)) return true; /* a choice: either is right */
@@ -1063,7 +1063,7 @@ static void decide(tn__fuse *f, tn_node *n) {
 /* a choice: either is right */
 static void estimate(tn__fuse *f, tn_node *n) {
   tn__info *in = tn__info_of(f, n);
-  if (n->op == OP_PARAM || is_reduction(n) || is_stored(n)) {
+  if (n->op == OP_PARAM || is_reduction(n) || is_stored(f, n)) {
     in->loads = 1;
     in->data = true;
     return;
@@ -1097,7 +1097,7 @@ static void put_out(tn__fuse *f, const tn_node *n, int out) {
 static void find_stored_output(tn__fuse *f, uint32_t i) {
   tn_node *n = f->sink->src[i], *root = n;
   while (root->op == OP_RESHAPE) root = root->src[0];
-  if (root == n || !is_stored(root) || tn__info_of(f, root)->out >= 0) return;
+  if (root == n || !is_stored(f, root) || tn__info_of(f, root)->out >= 0) return;
   put_out(f, n, -1);
   put_out(f, root, (int)i);
 }

@@ -103,9 +103,9 @@ typedef struct tn__fuse {
 /* Is it a scatter to places that are all different, over a base that is one number?  Then it is a kernel like any
  * other, over what is scattered, but for where it stores (place.c). */
 bool tn__is_placed(const tn_node *n);
-/* The spans that places of a permutation are in: then it need not be stored to be known as one.  NULL: it does not say.
- */
-const tn_node *tn__spans_of(const tn_node *n);
+/* The spans that places of a permutation are in, on devices of groups: then it need not be stored to be known as one.
+ * NULL: it does not say. */
+const tn_node *tn__spans_of(const tn__target *t, const tn_node *n);
 /* Is it a scatter to places of which none is met twice, and threads to do it at once?  Then it does not matter which
  * update comes first. */
 bool tn__has_own_places(const tn__target *t, const tn_node *n);

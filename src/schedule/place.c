@@ -23,10 +23,10 @@ static const tn_node *looked_up(const tn_node *x) {
   return x->src[1]->hi < from->dim[0]->lo - 1 ? from : NULL;
 }
 
-const tn_node *tn__spans_of(const tn_node *n) {
+const tn_node *tn__spans_of(const tn__target *t, const tn_node *n) {
   enum { MOST_TERMS = 16 };
   const tn_node *todo[MOST_TERMS + 1] = {n}, *found = NULL;
-  uint32_t left = n->op == OP_PERMUTATION, looked = 0;
+  uint32_t left = t->group && n->op == OP_PERMUTATION, looked = 0;
   if (left) todo[0] = n->src[0];
   while (left && looked++ < MOST_TERMS) {
     const tn_node *x = todo[--left];

@@ -3,6 +3,7 @@
 #include <string.h>
 
 enum { RUNS, WAITS, DONE };
+enum { SORTED_STEP = 5 }; /* between numbers that stand in order */
 
 typedef struct sending { /* a copy under way */
   tn__exact_cell from;
@@ -29,14 +30,23 @@ typedef struct run {
 /* ---- memory ---- */
 
 void tn__exact_memory_open(tn__exact_memory *m, tn__arena *a, uint64_t seed, uint32_t nbuf, const uint8_t *dtype,
-                           const int64_t *size, const uint8_t *permuted) {
-  *m = (tn__exact_memory){.arena = a, .seed = seed, .nbuf = nbuf, .dtype = dtype, .size = size, .permuted = permuted};
+                           const int64_t *size, const uint8_t *holds) {
+  *m = (tn__exact_memory){.arena = a, .seed = seed, .nbuf = nbuf, .dtype = dtype, .size = size, .holds = holds};
   tn__map_init(&m->place, a);
 }
 
 void tn__exact_memory_clear(tn__exact_memory *m) {
   tn__map_clear(&m->place);
   m->cell.n = 0;
+}
+
+/* What is given as an element of a buffer */
+static tn__exact initial(const tn__exact_memory *m, uint32_t object, int64_t element) {
+  switch (tn__is_float(m->dtype[object]) ? TN__HOLDS_ANY : m->holds[object]) {
+  case TN__HOLDS_PERMUTED: return tn__exact_int(((uint64_t)element + m->seed) % (uint64_t)m->size[object]);
+  case TN__HOLDS_SORTED: return tn__exact_int((uint64_t)element * SORTED_STEP + m->seed % SORTED_STEP);
+  default: return tn__exact_input(m->seed, m->dtype[object], object, element, m->number, m->nnumber);
+  }
 }
 
 tn__exact_cell *tn__exact_memory_at(tn__exact_memory *m, uint32_t object, int64_t at, int dtype) {
@@ -51,8 +61,7 @@ tn__exact_cell *tn__exact_memory_at(tn__exact_memory *m, uint32_t object, int64_
   if (buffer) {
     int64_t element = at / (int64_t)tn__size_of(m->dtype[object]);
     fresh.dtype = m->dtype[object];
-    fresh.val = m->permuted[object] ? tn__exact_int(((uint64_t)element + m->seed) % (uint64_t)m->size[object])
-                                    : tn__exact_input(m->seed, fresh.dtype, object, element, m->number, m->nnumber);
+    fresh.val = initial(m, object, element);
   } else { /* nobody wrote it, where loops are cut short; texts convert it on the way */
     fresh.val = tn__is_float(dtype) ? tn__exact_const(dtype, 0) : tn__exact_int(0);
   }

@@ -19,13 +19,16 @@ typedef struct tn__exact_cell { /* of memory: an element that was touched */
   uint32_t writer, wrote[2], reader, read[2]; /* threads, counted from 1, and barriers that they were behind */
 } tn__exact_cell;
 
+/* What a buffer holds, as kernels require it: anything; each of 0, 1, ... once; numbers in ascending order */
+enum { TN__HOLDS_ANY, TN__HOLDS_PERMUTED, TN__HOLDS_SORTED };
+
 typedef struct tn__exact_memory {
   tn__arena *arena;
   uint64_t seed;
   uint32_t nbuf;
   const uint8_t *dtype;  /* of buffers; */
   const int64_t *size;   /* elements */
-  const uint8_t *permuted; /* each of 0, 1, ... stands in it once */
+  const uint8_t *holds;  /* TN__HOLDS_... */
   const int64_t *number; /* integers that inputs hold among others */
   uint32_t nnumber;
   tn__map place;
@@ -33,7 +36,7 @@ typedef struct tn__exact_memory {
 } tn__exact_memory;
 
 void tn__exact_memory_open(tn__exact_memory *m, tn__arena *a, uint64_t seed, uint32_t nbuf, const uint8_t *dtype,
-                           const int64_t *size, const uint8_t *permuted);
+                           const int64_t *size, const uint8_t *holds);
 void tn__exact_memory_clear(tn__exact_memory *m);
 /* The element at byte `at`, as it was given or nobody wrote it, if it is new; buffers: NULL outside of them. */
 tn__exact_cell *tn__exact_memory_at(tn__exact_memory *m, uint32_t object, int64_t at, int dtype);

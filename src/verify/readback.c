@@ -394,12 +394,15 @@ tn__readback_result tn__readback(tn_ctx *c, const tn__readback_subject *s, tn__s
   reading r = {.c = c, .s = s, .why = why};
   tn__readback_result result = TN__READ_EQUAL;
   tn__encode(c, &c->scratch, k, &r.code);
-  uint8_t *permuted = tn__arena_zalloc(&c->scratch, k->nbuf + 1u);
-  for (uint32_t i = 0; i < k->nrequire; i++)
-    if (k->require[i]->ints[0] == REQ_PERMUTED || k->require[i]->ints[0] == REQ_DISTINCT)
-      permuted[k->require[i]->src[0]->ints[0]] = 1;
-  tn__exact_memory_open(&r.want, &c->scratch, 0, k->nbuf, k->buf_dtype, s->size, permuted);
-  tn__exact_memory_open(&r.got, &c->scratch, 0, k->nbuf, k->buf_dtype, s->size, permuted);
+  static const uint8_t held[] = {
+      [REQ_PERMUTED] = TN__HOLDS_PERMUTED, [REQ_DISTINCT] = TN__HOLDS_PERMUTED, [REQ_SORTED] = TN__HOLDS_SORTED};
+  uint8_t *holds = tn__arena_zalloc(&c->scratch, k->nbuf + 1u);
+  for (uint32_t i = 0; i < k->nrequire; i++) {
+    const tn_node *says = k->require[i];
+    if ((size_t)says->ints[0] < sizeof held && held[says->ints[0]]) holds[says->src[0]->ints[0]] = held[says->ints[0]];
+  }
+  tn__exact_memory_open(&r.want, &c->scratch, 0, k->nbuf, k->buf_dtype, s->size, holds);
+  tn__exact_memory_open(&r.got, &c->scratch, 0, k->nbuf, k->buf_dtype, s->size, holds);
   for (r.part = 0; r.part < k->nparts; r.part++) {
     tn__sb name;
     tn__sb_init(&name, &c->scratch);

@@ -9,7 +9,6 @@
 #include <cmocka.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { LONGEST = 1 << 17, ROWS = 2, MOST_COLUMNS = 3 };
 static tn_ctx *ctx;
@@ -94,36 +93,10 @@ static void test_integers(void **state) {
   }
 }
 
-/* Of one element the first is the extreme, whatever it is: nothing is read for it. */
-static void test_one(void **state) {
-  (void)state;
-  tn_scope(ctx) {
-    tn_dim shape[] = {3, 1, 2};
-    tn_program *p = tn_program_begin(ctx);
-    tn_tensor *x = tn_program_input(p, "x", TN_F32, shape, 3);
-    tn_program_output(p, "most", tn_argmax(x, 1, false));
-    tn_program_output(p, "least", tn_argmin(x, 1, true));
-    assert_int_equal(tn_program_end(p), TN_OK);
-    char *text = tn_program_explain_string(p);
-    assert_non_null(text);
-    assert_null(strstr(text, "= param f32"));
-    tn_string_free(text);
-    for (int i = 0; i < 2; i++) {
-      int64_t found[] = {1, 1, 1, 1, 1, 1};
-      const float given[] = {1, NAN, -INFINITY, 4, 5, 6};
-      assert_int_equal(tn_program_write(p, "x", shape, 3, given, sizeof given), TN_OK);
-      assert_int_equal(tn_program_run(p), TN_OK);
-      assert_int_equal(tn_program_read(p, i ? "most" : "least", found, sizeof found), TN_OK);
-      for (int k = 0; k < 6; k++) assert_int_equal(found[k], 0);
-    }
-  }
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(test_long_rows, open_ctx, close_ctx),
       cmocka_unit_test_setup_teardown(test_integers, open_ctx, close_ctx),
-      cmocka_unit_test_setup_teardown(test_one, open_ctx, close_ctx),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
