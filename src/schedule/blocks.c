@@ -166,3 +166,18 @@ tn_node *tn__at_row_blocks(tn_ctx *c, const tn__row_blocks *b, tn_node *row, con
     if (sum->ints[i] > b->axis) row = tn__drop_axis(c, row, (uint32_t)sum->ints[i]);
   return tn__expand(c, row, each->dim);
 }
+
+tn_node *tn__each_by_row_blocks(tn_ctx *c, tn_node *sink, const tn__target *t, tn__by_row_blocks *found) {
+  tn_node *given = sink;
+  if (!t->group || c->mode == TN_MODE_STRICT) return sink;
+  for (bool more = true; more;) {
+    tn__nodes all = {0};
+    more = false;
+    tn__topo(&c->scratch, &sink, 1, &all);
+    for (uint32_t i = 0; i < all.n && !more; i++) {
+      tn_node *old[2], *by[2];
+      if ((more = found(c, t, &all, all.v[i], old, by))) sink = tn__substitute(c, sink, old, by, 2);
+    }
+  }
+  return sink == given ? sink : tn__schedule_prune(c, tn__simplify_graph(c, sink));
+}

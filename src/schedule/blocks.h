@@ -34,4 +34,9 @@ tn_node *tn__join_row_blocks(tn_ctx *c, const tn__row_blocks *b, tn__op op, tn_n
 /* What each block has, at each of its elements; and what is the same for all of a row, at each of its blocks */
 tn_node *tn__at_block_elements(tn_ctx *c, const tn__row_blocks *b, tn_node *each, const tn_node *elements);
 tn_node *tn__at_row_blocks(tn_ctx *c, const tn__row_blocks *b, tn_node *row, const tn_node *each);
+/* Do reductions of the node read a row twice that one reading would do for?  Then which two nodes, and what replaces
+ * them.  The graph without any such, on devices of groups, but in mode strict. */
+typedef bool tn__by_row_blocks(tn_ctx *c, const tn__target *t, const tn__nodes *all, tn_node *n, tn_node *old[2],
+                               tn_node *by[2]);
+tn_node *tn__each_by_row_blocks(tn_ctx *c, tn_node *sink, const tn__target *t, tn__by_row_blocks *found);
 #endif

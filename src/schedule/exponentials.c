@@ -91,22 +91,16 @@ static void read_once(tn_ctx *c, const exponentials *e, tn_node *by[2]) {
   if (tail) by[1] = tn__add(c, by[1], sum_of(c, e, tail, tn__behind_row_blocks(c, &b, of_row)));
 }
 
+static bool found(tn_ctx *c, const tn__target *t, const tn__nodes *all, tn_node *n, tn_node *old[2], tn_node *by[2]) {
+  exponentials e;
+  if (!find(c, t, n, &e)) return false;
+  old[0] = e.most, old[1] = e.sum;
+  read_once(c, &e, by);
+  if (tn__row_goes_on(c, all, e.sum, e.sum->src[0]->src[0]))
+    for (int k = 0; k < 2; k++) by[k] = tn__op1(c, OP_CONTIG, by[k]);
+  return true;
+}
+
 tn_node *tn__schedule_exponentials(tn_ctx *c, tn_node *sink, const tn__target *t) {
-  tn_node *given = sink;
-  if (!t->group || c->mode == TN_MODE_STRICT) return sink;
-  for (bool found = true; found;) {
-    tn__nodes all = {0};
-    found = false;
-    tn__topo(&c->scratch, &sink, 1, &all);
-    for (uint32_t i = 0; i < all.n && !found; i++) {
-      exponentials e;
-      if (!(found = find(c, t, all.v[i], &e))) continue;
-      tn_node *old[2] = {e.most, e.sum}, *by[2];
-      read_once(c, &e, by);
-      if (tn__row_goes_on(c, &all, e.sum, e.sum->src[0]->src[0]))
-        for (int k = 0; k < 2; k++) by[k] = tn__op1(c, OP_CONTIG, by[k]);
-      sink = tn__substitute(c, sink, old, by, 2);
-    }
-  }
-  return sink == given ? sink : tn__schedule_prune(c, tn__simplify_graph(c, sink));
+  return tn__each_by_row_blocks(c, sink, t, found);
 }

@@ -54,21 +54,15 @@ static void read_once(tn_ctx *c, const moments *m, tn_node *by[2]) {
   by[1] = tn__add(c, by[1], tn__reduce(c, OP_SUM, square_of(c, about), m->sum->ints, m->sum->nint));
 }
 
+static bool found(tn_ctx *c, const tn__target *t, const tn__nodes *all, tn_node *n, tn_node *old[2], tn_node *by[2]) {
+  moments m;
+  if (!find_moments(c, t, n, &m)) return false;
+  old[0] = m.sum, old[1] = m.square;
+  read_once(c, &m, by);
+  if (tn__row_goes_on(c, all, m.square, m.square->src[0]->src[0])) by[1] = tn__op1(c, OP_CONTIG, by[1]);
+  return true;
+}
+
 tn_node *tn__schedule_moments(tn_ctx *c, tn_node *sink, const tn__target *t) {
-  tn_node *given = sink;
-  if (!t->group || c->mode == TN_MODE_STRICT) return sink;
-  for (bool found = true; found;) {
-    tn__nodes all = {0};
-    found = false;
-    tn__topo(&c->scratch, &sink, 1, &all);
-    for (uint32_t i = 0; i < all.n && !found; i++) {
-      moments m;
-      if (!(found = find_moments(c, t, all.v[i], &m))) continue;
-      tn_node *old[2] = {m.sum, m.square}, *by[2];
-      read_once(c, &m, by);
-      if (tn__row_goes_on(c, &all, m.square, m.square->src[0]->src[0])) by[1] = tn__op1(c, OP_CONTIG, by[1]);
-      sink = tn__substitute(c, sink, old, by, 2);
-    }
-  }
-  return sink == given ? sink : tn__schedule_prune(c, tn__simplify_graph(c, sink));
+  return tn__each_by_row_blocks(c, sink, t, found);
 }
