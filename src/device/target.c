@@ -5,6 +5,7 @@ enum {
   RAMP_STEPS = 32,          /* a tile's begin and end: loads before there is anything to multiply, and stores */
   BLOCK_STEPS = 16,         /* of a block of a split sum, at least, by plain loops */
   TRANSFORMED_LAUNCHES = 4, /* kernels of a convolution by transforms: of both factors, their product, and back */
+  SHARED_SUMS = 32,         /* for each unit, of products that all threads compute while one has done a step of all */
   USUAL_LAUNCH = 32768,     /* multiply-adds in the time of a launch, where the device does not say */
   MOST_PLACES = 4096        /* of an exchange: threads have as many elements as are worth their written text */
 };
@@ -196,3 +197,6 @@ bool tn__target_is_much(const tn__target *t, double work) {
 bool tn__target_is_thin(const tn__target *t, double channels, double count) {
   return channels * count <= (double)t->balance * (channels + count);
 }
+
+/* a choice: either is right */
+bool tn__target_shares_sums(const tn__target *t, double sums) { return sums <= units_of(t) * SHARED_SUMS; }

@@ -422,14 +422,16 @@ static bool tiles_convolve(const tn__fuse *f, const tn__conv *v) {
          tn__const_int(v->size[CONV_K], &count) && channels % run == 0 && (count % run == 0 || v->kind == CONV_FORWARD);
 }
 
-/* The gradient of filters of few elements is a sum over all places for each, which waits for memory only: threads share
- * that out better than libraries, which took 0.76 ms for 512 images of 28 x 28 with one channel, where it takes 0.09
- * (H200). */
+/* The gradient of filters of few elements is a sum over all places for each, which all threads share out; a library has
+ * few units go through all places. */
 /* a choice: either is right */
 static bool has_little_window(const tn__fuse *f, const tn__conv *v) {
+  const tn__target *t = &f->dev->target;
   double window = (double)tn__size_guess(v->size[CONV_C]) * (double)tn__size_guess(v->size[CONV_R]) *
                   (double)tn__size_guess(v->size[CONV_S]);
-  return f->dev->target.group && v->dtype == TN_F32 && tn__target_is_narrow(&f->dev->target, window);
+  double sums = window * (double)tn__size_guess(v->size[CONV_K]);
+  return t->group && v->dtype == TN_F32 &&
+         (tn__target_is_narrow(t, window) || (!f->c->opt.tf32 && tn__target_shares_sums(t, sums)));
 }
 
 /* Gradients of few channels and many places, f32: what libraries do with fewer multiplications moves much memory for

@@ -18,6 +18,7 @@ static void test_edges(void **state) {
   assert_true(tn__target_is_much(&t, 4 * launch) && !tn__target_is_much(&t, 4 * launch * 0.999));
   assert_true(tn__target_is_thin(&t, 56, 56) && !tn__target_is_thin(&t, 57, 56) && tn__target_is_thin(&t, 1, 1e9));
   assert_true(tn__target_is_shallow(&t, 373) && !tn__target_is_shallow(&t, 374));
+  assert_true(tn__target_shares_sums(&t, 20 * 27) && !tn__target_shares_sums(&t, 64 * 32 * 9));
   /* tiles of 16 lines wait for memory, of 32 no longer */
   assert_true(tn__target_is_narrow(&t, 16) && !tn__target_is_narrow(&t, 17));
   /* without tiles: as many as there is time for */

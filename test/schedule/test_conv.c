@@ -193,7 +193,9 @@ static int results(const char *device, library l, int dtype, const geometry *g, 
 /* Then group devices sum the filters' gradient by themselves. */
 static bool has_little_window(int dtype, const geometry *g) {
   int64_t window = g->c / (g->opt.groups ? g->opt.groups : 1) * g->r * g->s;
-  return seen.target.group && dtype == TN_F32 && tn__target_is_narrow(&seen.target, (double)window);
+  return seen.target.group && dtype == TN_F32 &&
+         (tn__target_is_narrow(&seen.target, (double)window) ||
+          tn__target_shares_sums(&seen.target, (double)(window * g->k)));
 }
 
 static void compare(const char *device, library l, int dtype, const geometry *g, bool inner) {
