@@ -32,6 +32,7 @@ typedef struct tn__target {
   bool joins;       /* a launch may be of several kernels, abreast or one after the other */
   size_t registers; /* bytes of values that the threads of a unit hold without memory */
   size_t shared;    /* bytes that the threads of a group may share; `kept` are of those */
+  double memory;    /* bytes that the device has; 0: not said */
 
   /* Costs, 0 where the device has not said.  Those that stand for multiply-adds are of f32, as threads do them. */
   float balance;    /* multiply-adds that are done while memory gives one f32 */

@@ -7,7 +7,9 @@ enum {
   SCORE_LAUNCHES = 3 /* launches more where scores are stored */
 };
 
-static const double MOST_BYTES = 4e9; /* of scores that are stored */
+/* What stored scores may take of a device's memory, and how much that is where the device does not say: loops that
+ * work them out again and again take a thousand times as long. */
+static const double MOST_OF_MEMORY = 0.25, USUAL_MEMORY = 16e9;
 
 typedef struct place { /* a node on the way down, and which of its axes is the contraction's */
   tn_node *n;
@@ -72,7 +74,7 @@ static bool stores_scores(const tn__target *t, const tn_node *s, int reductions)
   double bytes = SCORE_BUFFERS * scores * (double)tn__size_of(s->dtype);
   for (uint32_t i = 0; i < s->rank; i++)
     if (s->dim[i]->hi > INT32_MAX) return false; /* nobody knows how many there will be */
-  if (t->interprets || bytes > MOST_BYTES) return false;
+  if (t->interprets || bytes > MOST_OF_MEMORY * (t->memory > 0 ? t->memory : USUAL_MEMORY)) return false;
   return !t->group || again * SCORE_STEP > SCORE_LAUNCHES * tn__target_launch_guess(t);
 }
 

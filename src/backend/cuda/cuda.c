@@ -201,6 +201,7 @@ static void add_device(tn_ctx *c, const tn__cuda_driver *api, int i) {
   d->dialect = &tn__dialect_cuda;
   d->target = tn__cuda_target(major, units, shared > TN__CELLS_RESERVED ? (size_t)(shared - TN__CELLS_RESERVED) : 0);
   d->target.group = attribute(api, number, CU_MAX_THREADS_PER_BLOCK);
+  d->target.memory = (double)memory;
 }
 
 static int gpus(const tn__cuda_driver *api) {

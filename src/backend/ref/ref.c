@@ -265,13 +265,14 @@ static const struct guise {
   const tn__dialect *dialect;
   int generation, units; /* of CUDA devices */
   size_t shared;
+  double memory;
   tn__target target;     /* of others */
 } guises[] = {
     {.name = "ref:cpu", .dialect = &tn__dialect_c, .target = {TN__CPU_TARGET}},
     {.name = "ref:sm_80", .dialect = &tn__dialect_cuda, .generation = 8, .units = 108,
-     .shared = (163 << 10) - TN__CELLS_RESERVED},
+     .shared = (163 << 10) - TN__CELLS_RESERVED, .memory = 40e9},
     {.name = "ref:sm_90", .dialect = &tn__dialect_cuda, .generation = 9, .units = 132,
-     .shared = (227 << 10) - TN__CELLS_RESERVED},
+     .shared = (227 << 10) - TN__CELLS_RESERVED, .memory = 80e9},
     {.name = "ref:opencl",
      .dialect = &tn__dialect_opencl,
      .target = {.group = 64, .subgroup = 32, .units = 8, .unit_threads = 2048, .access = 16, .sector = 32,
@@ -287,6 +288,7 @@ void tn__ref_open(tn_ctx *c, const char *name) {
     tn__device *d = tn__device_add(c, g->generation ? &recording_ops : &ref_ops, name, text, NULL);
     if (g->generation) d->self = tn__ref_recorder_new(c);
     d->target = g->generation ? tn__cuda_target(g->generation, g->units, g->shared) : g->target;
+    if (g->generation) d->target.memory = g->memory;
     d->dialect = g->dialect;
     return;
   }
