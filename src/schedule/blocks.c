@@ -23,10 +23,17 @@ bool tn__is_spread_along(const tn_node *x, const tn_node *n) {
 }
 
 tn_node *tn__reduction_below(tn_ctx *c, tn__op op, tn_node *from, const tn_node *x, const tn_node *n) {
-  tn__nodes all = {0};
-  tn__topo(&c->scratch, &from, 1, &all);
-  for (uint32_t i = 0; i < all.n; i++)
-    if (all.v[i]->op == op && all.v[i]->src[0] == x && same_axes(all.v[i], n)) return all.v[i];
+  tn__nodes open = {0};
+  tn__map seen;
+  tn__map_init(&seen, &c->scratch);
+  tn__vec_push(&c->scratch, &open, from);
+  while (open.n) {
+    tn_node *y = open.v[--open.n];
+    if (y->op == op && y->src[0] == x && same_axes(y, n)) return y;
+    if (tn__map_getp(&seen, y) || tn__ops[y->op].group == G_REDUCE) continue;
+    tn__map_putp(&seen, y, y);
+    for (uint32_t s = 0; s < y->nsrc; s++) tn__vec_push(&c->scratch, &open, y->src[s]);
+  }
   return NULL;
 }
 

@@ -17,7 +17,7 @@ typedef struct tn__row_blocks {
 bool tn__rows_are_long(tn_ctx *c, const tn__target *t, const tn_node *n);
 /* Is x, or what it is made of alone (a mean, less its sign), spread along all the axes that n reduces? */
 bool tn__is_spread_along(const tn_node *x, const tn_node *n);
-/* The reduction of x by op over the axes that n reduces, if it is what `from` is made of; NULL */
+/* The reduction of x by op over the axes that n reduces, if `from` is made of it without other reductions; NULL */
 tn_node *tn__reduction_below(tn_ctx *c, tn__op op, tn_node *from, const tn_node *x, const tn_node *n);
 /* Does anything go through the rows once more, with what comes of n?  off: what n's elements are made of, which counts
  * if others want it, too.  Then n is stored, or a group that joins blocks would go on with their row, alone. */
