@@ -242,7 +242,6 @@ static const char *exact_text(tn__printer *p, int op, int kind, int skind, const
     for (uint32_t i = 0; i < n; i++) w.word['0' + i] = operand[i];
     return tn__print_expand(p, text, &w);
   }
-  if (op == OP_PHILOX) return call(p, "tn_philox_u64", true, kind, skind, n, operand);
   if (skind == TN_BOOL) { /* as eval: arithmetic on 0 and 1 */
     const char *number[3];
     for (uint32_t i = 0; i < n; i++)
@@ -355,6 +354,34 @@ static const char *index_text(tn__printer *p, tn_node *n) {
   return may_be_narrow(n) ? cast_lanes(p, held(compute), held(kind), x) : x;
 }
 
+/* Is index n a multiple of four in lane 0 of each vector?  The loop goes on by whole vectors from 0. */
+/* a choice: no is right */
+static bool begins_with_four(const tn__printer *p, const tn_node *n) {
+  int64_t v;
+  if (tn__const_int(n, &v)) return v % 4 == 0;
+  if (n->op == OP_RANGE) return value_of(p, n)->form == MOVES && p->count % 4 == 0;
+  bool first = n->nsrc == 2 && begins_with_four(p, n->src[0]), second = n->nsrc == 2 && begins_with_four(p, n->src[1]);
+  return n->op == OP_MUL ? first || second : n->op == OP_ADD && first && second;
+}
+
+/* Do each four lanes of integer n differ in the two lowest bits alone? */
+/* a choice: no is right */
+static bool have_one_block(const tn__printer *p, const tn_node *n) {
+  const lane_value *v = value_of(p, n);
+  if (v->form == SAME) return true;
+  if (v->form == MOVES) return v->step == 1 && begins_with_four(p, n);
+  bool cast = n->op == OP_CAST && !tn__is_float(n->src[0]->dtype) && n->src[0]->dtype != TN_BOOL,
+       bits = n->op == OP_AND || n->op == OP_OR || n->op == OP_XOR;
+  return (cast || bits) && have_one_block(p, n->src[0]) && (cast || have_one_block(p, n->src[1]));
+}
+
+/* Elements of four share a block of random bits (math.inc). */
+static const char *philox_text(tn__printer *p, const tn_node *n, const char *const *operand) {
+  bool one = value_of(p, n->src[1])->form == SAME && value_of(p, n->src[2])->form == SAME && p->count % 4 == 0;
+  const char *name = one && have_one_block(p, n->src[0]) ? "tn_philox_in_blocks_u64" : "tn_philox_u64";
+  return call(p, name, true, n->dtype, n->src[0]->dtype, n->nsrc, operand);
+}
+
 static const char *vector_text(tn__printer *p, tn_node *n, bool *rounds) {
   uint32_t first = n->op == OP_WHERE;
   int kind = kind_of(n), skind = kind_of(n->src[first]);
@@ -364,6 +391,7 @@ static const char *vector_text(tn__printer *p, tn_node *n, bool *rounds) {
   for (uint32_t i = 0; i < n->nsrc; i++) operand[i] = spread(p, n->src[i]);
   if (n->op == OP_CAST) return cast_text(p, skind, kind, operand[0], rounds);
   if (n->op == OP_BITCAST) return bitcast_text(p, n);
+  if (n->op == OP_PHILOX) return philox_text(p, n, operand);
   return exact_text(p, n->op, kind, skind, operand, rounds);
 }
 

@@ -256,10 +256,39 @@ static ex call_turn(call *k) {
   return new_vector(r, k->dtype, k->lanes);
 }
 
+/* Refuses what differs in any of these bits: there is no such element of one. */
+static void put_alike(reader *r, uint32_t x, uint32_t y, uint64_t bits) {
+  uint32_t differ = tn__c_cells(r, 1), kept = tn__c_cells(r, 1);
+  put_arith(r, TN__C_XOR, TN_U64, differ, x, y);
+  put_arith(r, TN__C_AND, TN_U64, kept, differ, number(r, (int64_t)bits));
+  tn__c_put(r, (tn__c_ins){.code = TN__C_GET_CELL, .dst = tn__c_cells(r, 1), .a = differ, .b = kept, .n = 1});
+}
+
+/* Philox of lanes each four of which have one block, and all of which have one key and one counter */
+static ex call_blocks(call *k) {
+  const uint64_t block = ~(uint64_t)3, all = UINT64_MAX;
+  ex v[3], out = new_vector(k->r, TN_U32, k->lanes);
+  for (uint32_t i = 0; i < 3; i++) v[i] = argument(k, i, TN_U64);
+  for (uint32_t l = 0; l < k->lanes; l++) {
+    put_alike(k->r, v[0].reg + l, v[0].reg + (l & ~3u), block);
+    for (uint32_t i = 1; i < 3; i++) put_alike(k->r, v[i].reg + l, v[i].reg, all);
+    tn__c_put(k->r, (tn__c_ins){.code = TN__C_EVAL,
+                                .op = OP_PHILOX,
+                                .dtype = TN_U32,
+                                .sdtype = TN_U64,
+                                .dst = out.reg + l,
+                                .a = v[0].reg + l,
+                                .b = v[1].reg + l,
+                                .c = v[2].reg + l});
+  }
+  return out;
+}
+
 static const struct {
   const char *name; /* up to the dtype */
   ex (*make)(call *k);
 } helpers[] = {
+    {"tn_philox_in_blocks_", call_blocks},
     {"tn_all_", call_all},         {"tn_first_", call_first},     {"tn_step_", call_step},
     {"tn_load_if_", call_load_if}, {"tn_load_", call_load},       {"tn_store_if_", call_store_if},
     {"tn_store_", call_store},     {"tn_gather_far_", call_gather}, {"tn_gather_", call_gather},

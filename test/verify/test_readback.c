@@ -84,6 +84,12 @@ static tn_tensor *short_functions(tn_ctx *c) {
   return tn_mul(tn_cast(tn_mul(tn_tanh(wide), tn_exp(wide)), TN_BF16), x);
 }
 
+/* Of the one, four lanes have a block of random bits; of the other, each has its own. */
+static tn_tensor *draws(tn_ctx *c) {
+  tn_tensor *rows = tn_uniform(c, TN_F32, DIMS(8, 48), 0, 1), *columns = tn_uniform(c, TN_F32, DIMS(48, 8), 0, 1);
+  return tn_add(rows, tn_transpose(columns, 0, 1));
+}
+
 static const struct program {
   const char *name;
   tn_tensor *(*make)(tn_ctx *c);
@@ -101,7 +107,8 @@ static const struct program {
                 {"long sum", long_sum},
                 {"product", product},
                 {"of two dtypes", of_two_dtypes},
-                {"short functions", short_functions}};
+                {"short functions", short_functions},
+                {"draws", draws}};
 enum { PROGRAMS = sizeof programs / sizeof *programs, KERNELS = 8, LANGUAGES = 3, STAGE_THREADS = 256 };
 
 static const struct language {
@@ -242,6 +249,10 @@ static bool exchange(text *out, const char *s, size_t at, const char *const (*pa
 static bool fewer_bits(text *out, const char *s, size_t at) {
   EXCHANGE({"tn_count_in_step<8>", "tn_count_in_step<7>"});
 }
+/* Lanes of different blocks of random bits are said to share one. */
+static bool wrong_block(text *out, const char *s, size_t at) {
+  EXCHANGE({"tn_philox_u64x", "tn_philox_in_blocks_u64x"});
+}
 static bool wrong_operator(text *out, const char *s, size_t at) {
   EXCHANGE({" + ", " * "}, {" * ", " + "}, {" / ", " * "}, {" < ", " <= "}, {" <= ", " < "}, {" == ", " != "},
            {" != ", " == "}, {" & ", " | "}, {" ^ ", " & "}, {" % ", " / "});
@@ -336,6 +347,7 @@ static const struct change {
     {"others add there at once, and it stores", plain_addition, 4},
     {"threads in step count and do not wait", plain_count, 2},
     {"numbers of places are told by fewer bits", fewer_bits, 2},
+    {"lanes share a block that do not", wrong_block, 2},
     {"a step of an accumulator is lost", drop_update, 8},
     {"another operator", wrong_operator, 40},
     {"another helper", wrong_helper, 30},
