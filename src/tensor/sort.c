@@ -23,6 +23,7 @@
 
 enum {
   PASS_LAUNCHES = 8,      /* kernels of a pass */
+  MOST_ASKED = 8,         /* places of a row that all its elements ask for themselves */
   FEW_ASKED = 4,          /* of so many a key is worked out again whenever it is asked for */
   COUNT_STEPS = 16,       /* or that the count of a digit in a block is */
   TABLE_BLOCK = 2048,     /* elements for which it is worth to count all digits in a table */
@@ -638,6 +639,17 @@ static tn_node *sorted_places(tn_ctx *c, const rows *r, tn_node *order) {
 
 enum { VALUES, PLACES };
 
+/* x[R, n] with each element at its place in its row, of which each asks all: no more than few are asked as quickly as
+ * one would be fetched.  All but one of the terms are -0, which changes none. */
+static tn_node *asked_for(tn_ctx *c, tn_node *x, tn_node *in_row) {
+  int64_t last = 2;
+  tn__dims pairs = {.rank = 3, .d = {x->dim[0], x->dim[1], x->dim[1]}};
+  tn_node *own = i32(c, tn__place(c, &pairs, 1)), *other = tn__expand(c, tn__add_axis(c, in_row, 1), pairs.d);
+  tn_node *nothing = tn__scalar_to(c, tn__const_num(c, x->dtype, -0.0), pairs.d, 3);
+  x = tn__expand(c, tn__add_axis(c, x, 1), pairs.d);
+  return tn__reduce(c, OP_SUM, tn__where(c, tn__op2(c, OP_EQ, other, own), x, nothing), &last, 1);
+}
+
 /* On devices of groups: of short rows each element goes to its place at once, or its number does; of merged ones the
  * numbers are there.  NULL: that is not how it is done. */
 static tn_node *sorted_at_once(tn_ctx *c, tn_node *x, bool down, bool values) {
@@ -650,7 +662,9 @@ static tn_node *sorted_at_once(tn_ctx *c, tn_node *x, bool down, bool values) {
   }
   if (!target_of(c, x)->group || by.is != BY_COUNTING) return NULL;
   tn__dims shape = tn__dims_of(x);
-  return tn__placed(c, values ? x : tn__place(c, &shape, 1), tn__places_of(c, counted(c, k.of), TN_I64));
+  tn_node *sent = values ? x : tn__place(c, &shape, 1), *in_row = counted(c, k.of);
+  if (shape.d[1]->hi <= MOST_ASKED) return asked_for(c, sent, in_row);
+  return tn__placed(c, sent, tn__places_of(c, in_row, TN_I64));
 }
 
 /* The first `some` of rows of known sizes, where that takes less than sorting them all; NULL: that is not how it is
