@@ -43,6 +43,8 @@ enum {
   CU_SET_DEPENDENCIES = 1,
   /* an attribute of a launch: it may begin before the kernel in front of it is done, for which its text then waits */
   CU_LAUNCH_SERIALIZED = 6,
+  CU_LAUNCH_PRIORITY = 8,   /* another: less goes first, */
+  CU_NODE_PRIORITIES = 8,   /* as of a graph that was made so */
 };
 
 typedef struct tn__cu_attribute {
@@ -90,6 +92,7 @@ typedef struct tn__cu_launch {
       tn__cu_stream))                                                                                                  \
   X(fill_rows, "cuMemsetD2D8Async", (tn__cu_address, size_t pitch, unsigned char, size_t width, size_t rows,           \
       tn__cu_stream))                                                                                                  \
+  X(priorities, "cuCtxGetStreamPriorityRange", (int *least, int *greatest))                                            \
   X(stream_create, "cuStreamCreate", (tn__cu_stream *, unsigned))                                                      \
   X(stream_destroy, "cuStreamDestroy_v2", (tn__cu_stream))                                                             \
   X(stream_wait, "cuStreamSynchronize", (tn__cu_stream))                                                               \

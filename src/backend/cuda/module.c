@@ -300,13 +300,18 @@ tn_status tn__cuda_launch(tn__device *d, tn__code *code, uint32_t i, void *const
     int64_t turns = (extent + q->together - 1) / q->together, own = q->most && q->most < turns ? q->most : turns;
     int64_t blocks = q->stages ? 1 : own + q->more;
     unsigned groups = blocks > MAX_GRID ? MAX_GRID : (unsigned)blocks;
-    const tn__cu_attribute early = {.what = CU_LAUNCH_SERIALIZED, .value = {.number = 1}};
+    tn__cu_attribute attribute[2];
+    unsigned nattribute = 0;
+    if (self->early && (!self->recording || self->item_early[p > 0]))
+      attribute[nattribute++] = (tn__cu_attribute){.what = CU_LAUNCH_SERIALIZED, .value = {.number = 1}};
+    if (self->recording && self->item_urgent)
+      attribute[nattribute++] = (tn__cu_attribute){.what = CU_LAUNCH_PRIORITY, .value = {.number = self->greatest}};
     const tn__cu_launch launch = {.grid = {groups, 1, 1},
                                   .block = {q->threads, 1, 1},
                                   .shared = k->shared,
                                   .stream = self->stream,
-                                  .attribute = &early,
-                                  .nattribute = self->early && (!self->recording || self->item_early[p > 0])};
+                                  .attribute = attribute,
+                                  .nattribute = nattribute};
     status = tn__cuda_check(d, self->api->launch(&launch, q->function, code->argument, NULL), k->name);
   }
   return status;
