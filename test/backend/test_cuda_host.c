@@ -268,8 +268,13 @@ static void test_launch(void **state) {
   assert_int_equal(try(f, compile_all), TN_OK);
   run_iota(f, 2999);
   assert_int_equal(fake->grid, 40);
+  assert_int_equal(fake->preferred_shared, 0);
   run_iota(f, 1);
   assert_int_equal(fake->grid, 1);
+  f->d->ops->release(f->d, f->code);
+  f->l[0]->k.part[0].leaves_room = true; /* to what may take shared memory */
+  assert_int_equal(try(f, compile_all), TN_OK);
+  assert_int_equal(fake->preferred_shared, 50);
   assert_int_equal(compile(f, "iota", 100000), TN_OK); /* more than a kernel gets without asking */
   assert_int_equal(fake->most_shared, 100000);
   assert_int_equal(compile(f, "iota", 300000), TN_ECOMPILE);

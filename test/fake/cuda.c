@@ -195,7 +195,11 @@ int cuModuleGetFunction(void **f, char *m, const char *name) {
   char *at = state.any_function ? m : strstr(m, name);
   return *f = at, at ? OK : NOT_FOUND;
 }
-int cuFuncSetAttribute(void *f, int what, int v) { return state.most_shared = v, !f || what != 8; }
+int cuFuncSetAttribute(void *f, int what, int v) {
+  if (what == 9) state.preferred_shared = v;
+  if (what == 8) state.most_shared = v;
+  return !f || (what != 8 && what != 9);
+}
 typedef struct launch {
   unsigned grid[3], block[3], shared;
   void *stream;

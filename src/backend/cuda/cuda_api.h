@@ -35,7 +35,8 @@ enum {
   CU_CAPABILITY_MAJOR = 75,
   CU_CAPABILITY_MINOR = 76,
   CU_SHARED_OPTIN = 97,
-  CU_DYNAMIC_SHARED = 8,    /* of a function */
+  CU_DYNAMIC_SHARED = 8,    /* of a function; */
+  CU_PREFERRED_SHARED = 9,  /* its part of the most there is that units are to have, in a hundred */
   CU_RELEASE_THRESHOLD = 4, /* of a memory pool */
   CU_NON_BLOCKING = 1,      /* a stream that does not wait for the default one */
   CU_NO_TIMING = 2,         /* an event */

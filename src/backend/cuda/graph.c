@@ -33,7 +33,8 @@ static tn_status close_item(tn__device *d) {
   return status;
 }
 
-tn_status tn__cuda_after(tn__device *d, uint32_t item, const uint32_t *before, uint32_t n, const bool *early, bool urgent) {
+tn_status tn__cuda_after(tn__device *d, uint32_t item, const uint32_t *before, uint32_t n, const bool *early,
+                          bool urgent) {
   tn__cuda *self = d->self;
   tn_status status = item ? close_item(d) : TN_OK;
   if (status) return status;

@@ -76,7 +76,8 @@ tn_status tn__cuda_conv(tn__device *d, const tn__conv_call *v);
 void tn__cuda_convs_close(tn__device *d);
 /* graph.c */
 tn_status tn__cuda_record(tn__device *d);
-tn_status tn__cuda_after(tn__device *d, uint32_t item, const uint32_t *before, uint32_t n, const bool *early, bool urgent);
+tn_status tn__cuda_after(tn__device *d, uint32_t item, const uint32_t *before, uint32_t n, const bool *early,
+                          bool urgent);
 tn__recording *tn__cuda_recorded(tn__device *d);
 tn_status tn__cuda_replay(tn__device *d, tn__recording *r);
 void tn__cuda_forget(tn__device *d, tn__recording *r);
