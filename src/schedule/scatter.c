@@ -30,6 +30,7 @@ enum {
   ASK_LAUNCHES = 2,   /* kernels where updates ask each other, beside those where places ask; */
   ASK_STEPS = 4,      /* multiply-adds in the time that one is asked: load, compare, choose, add; */
   ASK_WAITS = 40,     /* so, of a device that says what a launch takes: loads are waited for (20 to 140 measured); */
+  LONG_ROW = 1024,
   LINE_WAITS = 20,    /* or where neighbours ask neighbours, who all come at once; */
   MUCH_ASKED = 4      /* launches in whose time is asked so much that what is asked for is worked out before */
 };
@@ -375,11 +376,11 @@ static tn_node *by_run(tn_ctx *c, const tn__target *t, tn_node *base, tn_node *i
 /* ---- which way ---- */
 
 /* In multiply-adds of the whole device: n updates of so many elements each, that so many ask.  Neighbours that are
- * fetched at once ask together. */
+ * fetched at once ask together; those of long rows do wherever rows begin, since nearly all are told the same. */
 /* a choice: any is right */
 static double asking_work(const tn__target *t, double askers, double n, double width) {
   double together = t->access > 0 ? (double)t->access / sizeof(float) : 1;
-  if (fmod(width, together) > 0) together = 1;
+  if (fmod(width, together) > 0 && width < LONG_ROW) together = 1;
   return (t->launch > 0 ? ASK_WAITS : ASK_STEPS) * askers * n * width / together;
 }
 

@@ -135,7 +135,8 @@ static void test_lost_waits_are_found(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_chain), cmocka_unit_test(test_branches), cmocka_unit_test(test_urgent),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_chain), cmocka_unit_test(test_branches),
+                                     cmocka_unit_test(test_urgent),
                                      cmocka_unit_test(test_waits), cmocka_unit_test(test_lost_waits_are_found)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -30,7 +30,7 @@ static const struct {
   int64_t places, n, width;
 } sizes[] = {{1, 1, 1},     {7, 1, 3},    {1, 40, 2},   {300, 0, 2},   {40, 64, 1},   {300, 257, 1},
              {300, 601, 3}, {40, 600, 7}, {2000, 5, 2}, {900, 900, 1}, {64, 1025, 1}, {3, 4097, 1},
-             {4000, 60, 4}, {16000, 1, 1}, {2000, 700, 3}};
+             {4000, 60, 4}, {16000, 1, 1}, {2000, 700, 3}, {9, 7, 1025}};
 
 /* Along the first axis, or along the last one, across which the others then lie */
 static void expect_sums(tn_ctx *c, int64_t places, int64_t n, int64_t width, int draw, int axis) {
@@ -218,6 +218,26 @@ static void test_way_of_lines(void **s) {
     }
     tn_ctx_close(c);
   }
+}
+
+/* Few places of long rows ask few updates, wherever in memory rows begin. */
+static void test_way_of_rows(void **s) {
+  (void)s;
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
+  assert_non_null(c);
+  for (tn_dim width = 131072; width < 131074; width++) tn_scope(c) {
+      tn_program *p = tn_program_begin(c);
+      tn_tensor *base = tn_program_input(p, "base", TN_F32, (tn_dim[]){17, width}, 2),
+                *to = tn_program_input(p, "to", TN_I64, (tn_dim[]){15}, 1),
+                *upd = tn_program_input(p, "upd", TN_F32, (tn_dim[]){15, width}, 2);
+      assert_int_equal(tn_program_output(p, "sum", tn_index_add(base, 0, to, upd)), TN_OK);
+      assert_int_equal(tn_program_end(p), TN_OK);
+      char *text = tn_program_explain_string(p);
+      int kernels = count_of(text, " = call void ");
+      if (kernels != 1) fail_msg("rows of %lld: %d kernels:\n%s", (long long)width, kernels, text);
+      tn_string_free(text);
+    }
+  tn_ctx_close(c);
 }
 
 /* Which way is taken: a sort has a permutation, and runs or updates that go to places of their own say so. */
@@ -461,9 +481,11 @@ static void test_last_axis(void **s) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_asked),     cmocka_unit_test(test_without_launches), cmocka_unit_test(test_halves),
-      cmocka_unit_test(test_lines),     cmocka_unit_test(test_way_of_lines),     cmocka_unit_test(test_choice),
-      cmocka_unit_test(test_rounded),   cmocka_unit_test(test_text),             cmocka_unit_test(test_looked_up_once),
-      cmocka_unit_test(test_taken_lines), cmocka_unit_test(test_last_axis)};
+      cmocka_unit_test(test_asked),         cmocka_unit_test(test_without_launches),
+      cmocka_unit_test(test_halves),        cmocka_unit_test(test_lines),
+      cmocka_unit_test(test_way_of_lines),  cmocka_unit_test(test_way_of_rows),
+      cmocka_unit_test(test_choice),        cmocka_unit_test(test_rounded),
+      cmocka_unit_test(test_text),          cmocka_unit_test(test_looked_up_once),
+      cmocka_unit_test(test_taken_lines),   cmocka_unit_test(test_last_axis)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
