@@ -356,6 +356,25 @@ static tn_node *by_place(tn_ctx *c, const tn__target *t, tn_node *places, tn_nod
   return sum_of(c, &s, &e);
 }
 
+/* Of those that take a place, [k]: what a sum is made of is asked for by no other.  A row's numbers stand side by side,
+ * and come together. */
+static tn_node *sum_of_taken(tn_ctx *c, const runs *s, const ending *e, tn_node *place) {
+  if (s->upd->dim[1]->hi <= 1) return sum_of(c, s, e);
+  int dtype = narrow(s->number->dim[0]->hi);
+  tn_node *of[2] = {tn__cast(c, e->which, dtype), tn__cast(c, tn__add_axis(c, e->block, 1), dtype)};
+  tn_node *numbers = tn__op1(c, OP_CONTIG, tn__join(c, of, 2, 1));
+  tn__dims all = tn__dims_of(numbers);
+  tn_node *at = tn__op2_num(c, OP_MUL, tn__place(c, &all, 0), FIRST_BLOCK + 1);
+  at = tn__add(c, at, tn__place(c, &all, 1));
+  tn_node *takes = spread(c, tn__op2(c, OP_LE, tn__literal_like(c, place, 0), place), all.d, 2);
+  at = tn__where(c, takes, at, tn__literal_like(c, at, -1));
+  numbers = tn__gather(c, tn__merge_axes(c, numbers, 0, 2), at);
+  numbers = tn__where(c, takes, numbers, tn__literal_like(c, numbers, -1));
+  tn_node *own = tn__gather(c, s->upd, tn__first_of(c, numbers, 1, tn__int(c, FIRST_BLOCK)));
+  tn_node *before = tn__gather(c, s->before, element_of(c, numbers, 1, tn__int(c, FIRST_BLOCK)));
+  return tn__add(c, before, tn__reduce(c, OP_SUM, own, (int64_t[]){1}, 1));
+}
+
 /* base[places, ...] with the sum of each run added at its place: where the last one of a run says so; the others go
  * nowhere, each to a place of its own. */
 static tn_node *by_run(tn_ctx *c, const tn__target *t, tn_node *base, tn_node *idx, tn_node *upd) {
@@ -369,7 +388,7 @@ static tn_node *by_run(tn_ctx *c, const tn__target *t, tn_node *base, tn_node *i
   place = tn__op1(c, OP_DISTINCT, place);
   tn_node *dims[TN_MAX_RANK];
   for (uint32_t i = 0; i < base->rank; i++) dims[i] = i ? base->dim[i] : line.d[0];
-  tn_node *sum = tn__reshape(c, sum_of(c, &s, &e), dims, base->rank);
+  tn_node *sum = tn__reshape(c, sum_of_taken(c, &s, &e, place), dims, base->rank);
   return tn__scatter(c, base, place, to_be_added(c, base, sum));
 }
 
