@@ -108,8 +108,9 @@ typedef struct tn__device_ops {
   tn_status (*record)(tn__device *d);
   /* While recording: what comes now is item number `item` (they come in order, from 0), and starts when the n items
    * `before` are done. It may be brought to the device before they are, to wait there, if early[0], and its later parts
-   * before its first is done, if early[1].  NULL: the order of the calls is kept. */
-  tn_status (*after)(tn__device *d, uint32_t item, const uint32_t *before, uint32_t n, const bool *early);
+   * before its first is done, if early[1].  Where others are ready, too, it goes before those that are not urgent.
+   * NULL: the order of the calls is kept. */
+  tn_status (*after)(tn__device *d, uint32_t item, const uint32_t *before, uint32_t n, const bool *early, bool urgent);
   tn__recording *(*recorded)(tn__device *d);
   tn_status (*replay)(tn__device *d, tn__recording *r);
   void (*forget)(tn__device *d, tn__recording *r);

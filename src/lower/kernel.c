@@ -24,11 +24,15 @@ static bool is_multiple(const tn_node *n, int64_t of) {
 }
 
 static bool depends(const tn_node *n, const tn_node *r) {
-  const tn_node *todo[MOST];
+  const tn_node *todo[MOST]; /* each once, whoever has it as an operand */
   todo[0] = n;
   for (uint32_t at = 0, count = 1; at < count; at++) {
     if (todo[at] == r || count + todo[at]->nsrc > MOST) return true;
-    for (uint32_t s = 0; s < todo[at]->nsrc; s++) todo[count++] = todo[at]->src[s];
+    for (uint32_t s = 0; s < todo[at]->nsrc; s++) {
+      uint32_t seen = 0;
+      while (seen < count && todo[seen] != todo[at]->src[s]) seen++;
+      if (seen == count) todo[count++] = todo[at]->src[s];
+    }
   }
   return false;
 }

@@ -127,6 +127,7 @@ typedef struct tn__part { /* parts run one after the other, each over all its sl
   int together;     /* so many groups make one block; 0: one */
   int beside;       /* blocks that are to have room in a unit, for a compiler to know; 0: not said */
   int64_t blocks;   /* that are worth starting: each goes through several turns; 0: as many as there are turns for */
+  bool leaves_room; /* it takes long, and other kernels are to run in the same units meanwhile (run/launches.c) */
   bool across;      /* neighbouring threads of a block are those of neighbouring groups, not of one */
   bool abreast;     /* it may run at once with the part before it, by blocks of the same launch (abreast.c) */
   bool behind;      /* it runs behind the part before it, by the same launch, which is of one block (stages.c) */

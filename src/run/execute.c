@@ -58,7 +58,8 @@ tn_status tn__plan_run_items(tn_ctx *c, tn__plan *p, tn__buffer *const *in, tn__
                              const tn__order_item *order) {
   for (uint32_t i = 0; i < p->s->items.n; i++) {
     tn__step *st = &p->step[i];
-    tn_status status = order ? p->dev->ops->after(p->dev, i, order[i].before, order[i].nbefore, order[i].early) : TN_OK;
+    const tn__order_item *o = order ? &order[i] : NULL;
+    tn_status status = o ? p->dev->ops->after(p->dev, i, o->before, o->nbefore, o->early, o->urgent) : TN_OK;
     if (status != TN_OK) return status;
     if (st->kernel < 0) {
       const tn__item *it = &p->s->items.v[i];

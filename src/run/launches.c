@@ -40,6 +40,7 @@ static void leave_room(tn__arena *a, const tn__target *t, tn__kernel *k) {
   int64_t blocks = (int64_t)t->units * t->unit_threads / 2 / tn__threads_of_block(p), all = tn__fixed_blocks(p);
   if (blocks < 1 || blocks >= all || tn__meets(p)) return;
   p->blocks = blocks;
+  p->leaves_room = true;
   tn__sb note;
   tn__sb_init(&note, a);
   tn__sb_printf(&note, "%s room(%lld)", k->note, (long long)blocks);

@@ -30,6 +30,27 @@ static void find_early(tn__order_item *item, uint32_t n, const uint64_t *done, u
   }
 }
 
+/* The longest chain takes as long as it has items, however short these are, and what is beside it has time: but devices
+ * start what comes first, and all blocks of a long item would begin before those of the chain. */
+static void find_urgent(tn__arena *a, tn__order_item *item, uint32_t n, double short_bytes) {
+  uint32_t *to = tn__arena_zalloc(a, (n + 1) * sizeof *to), *from = tn__arena_zalloc(a, (n + 1) * sizeof *from);
+  uint32_t longest = 0;
+  bool others = false; /* that take long */
+  for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t k = 0; k < item[i].nbefore; k++)
+      if (to[item[i].before[k]] + 1 > to[i]) to[i] = to[item[i].before[k]] + 1;
+    if (to[i] > longest) longest = to[i];
+  }
+  for (uint32_t i = n; i && i--;)
+    for (uint32_t k = 0; k < item[i].nbefore; k++)
+      if (from[i] + 1 > from[item[i].before[k]]) from[item[i].before[k]] = from[i] + 1;
+  for (uint32_t i = 0; i < n; i++) {
+    item[i].urgent = to[i] + from[i] == longest;
+    others |= !item[i].urgent && !is_short(&item[i], short_bytes);
+  }
+  for (uint32_t i = 0; i < n && !others; i++) item[i].urgent = false;
+}
+
 void tn__order_find(tn__arena *a, tn__order_item *item, uint32_t n, double short_bytes) {
   uint32_t words = n / 64 + 1;
   /* per item: all it waits for, directly or not */
@@ -47,6 +68,7 @@ void tn__order_find(tn__arena *a, tn__order_item *item, uint32_t n, double short
     item[i].before = tn__arena_dup(a, before, (item[i].nbefore + 1) * sizeof *before);
   }
   find_early(item, n, done, words, short_bytes);
+  find_urgent(a, item, n, short_bytes);
 }
 
 static bool share(const tn__order_item *x, const tn__order_item *y) {

@@ -16,6 +16,8 @@ typedef struct tn__order_item {
   uint32_t nbefore;
   /* out: may it be there before what it waits for is done, to go on at once; and may its later parts? */
   bool early[2];
+  /* out: is it of the longest chain, while some that are not of it take long?  Where both are ready it goes first. */
+  bool urgent;
 } tn__order_item;
 
 /* Items in an order in which they could run one by one.  O(n^2) in time, n^2 / 8 bytes.  One that touches no more than

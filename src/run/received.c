@@ -354,7 +354,8 @@ static tn_status receive_record(tn__device *d) {
   return r->real->record(d);
 }
 
-static tn_status receive_after(tn__device *d, uint32_t item, const uint32_t *before, uint32_t n, const bool *early) {
+static tn_status receive_after(tn__device *d, uint32_t item, const uint32_t *before, uint32_t n, const bool *early,
+                               bool urgent) {
   struct tn__received *r = of(d);
   uint32_t items = r->p->s->items.n;
   if (item != r->next || item >= items) return refuse(r, "out of turn comes item", item);
@@ -364,7 +365,7 @@ static tn_status receive_after(tn__device *d, uint32_t item, const uint32_t *bef
     if (before[i] >= item) return refuse(r, "is to wait for item", before[i]);
   r->order[item].before = tn__arena_dup(&r->scratch, before, (n + 1) * sizeof *before);
   r->order[item].nbefore = n;
-  return r->real->after(d, item, before, n, early);
+  return r->real->after(d, item, before, n, early, urgent);
 }
 
 static tn__recording *receive_recorded(tn__device *d) {

@@ -2,9 +2,9 @@
  * places are not few: in any order they give the same sum.  Added up one after the other, as they are written, others
  * would leave such a device to one thread.  Few are summed up place by place: each place asks all of them, or, where
  * there are fewer of them than places, each of them asks all others, and the first of those that go to one place takes
- * their sum there.  Of many, those that go to one place are brought together by sorting: they are a run then, and its
- * sum is made of sums of blocks.  Single numbers are added at once as integers are, in fixed point, where that takes
- * less (fixed.c).
+ * their sum there; along an axis only those of its own line are asked.  Of many, those that go to one place are brought
+ * together by sorting: they are a run then, and its sum is made of sums of blocks.  Single numbers are added at once as
+ * integers are, in fixed point, where that takes less (fixed.c).
  *
  * A block gives the sum of the run that it ends in, as far as it is in the block; such sums, a run of the same number
  * each, are summed up along runs by the same rule.  So what a place gets is the sum of its elements in the block in
@@ -30,6 +30,7 @@ enum {
   ASK_LAUNCHES = 2,   /* kernels where updates ask each other, beside those where places ask; */
   ASK_STEPS = 4,      /* multiply-adds in the time that one is asked: load, compare, choose, add; */
   ASK_WAITS = 40,     /* so, of a device that says what a launch takes: loads are waited for (20 to 140 measured); */
+  LONG_ROW = 1024,
   LINE_WAITS = 20,    /* or where neighbours ask neighbours, who all come at once; */
   MUCH_ASKED = 4      /* launches in whose time is asked so much that what is asked for is worked out before */
 };
@@ -143,22 +144,48 @@ static tn_node *to_be_added(tn_ctx *c, const tn_node *base, tn_node *sum) {
   return tn__is_added_wide(base->dtype, sum->dtype) && !is_zero(base) ? sum : tn__cast(c, sum, base->dtype);
 }
 
-/* base[places, ...] with upd[n, r] added at idx[n]: each asks all others, and the first that goes to a place takes the
- * sum there; the others go nowhere, each to a place of its own, as do those that were to go nowhere. */
-static tn_node *by_asking_others(tn_ctx *c, tn_node *base, tn_node *idx, tn_node *upd) {
-  tn__dims line = {.rank = 1, .d = {idx->dim[0]}}, pairs = {.rank = 2, .d = {idx->dim[0], idx->dim[0]}};
-  idx = in_memory(c, idx);
-  tn_node *sum = sum_by_asking(c, idx, idx, in_memory(c, upd)), *k = tn__place(c, &line, 0);
-  tn_node *equal = tn__op2(c, OP_EQ, spread(c, tn__add_axis(c, idx, 0), pairs.d, 2), spread(c, idx, pairs.d, 2));
-  tn_node *sooner = tn__op2(c, OP_LT, tn__place(c, &pairs, 1), tn__place(c, &pairs, 0));
-  tn_node *before = tn__cast(c, tn__op2(c, OP_AND, equal, sooner), TN_I64);
-  before = tn__reduce(c, OP_SUM, before, (int64_t[]){1}, 1);
-  tn_node *first = tn__op2(c, OP_EQ, before, tn__literal_like(c, before, 0));
+/* base[places, ...] with sum[n, ...] added at idx[n] by those that have none of theirs `before` them: the first that
+ * goes to a place takes all sums of it there; the others go nowhere, each to a place of its own, as do those that were
+ * to go nowhere. */
+static tn_node *firsts_add(tn_ctx *c, tn_node *base, tn_node *idx, tn_node *before, tn_node *sum) {
+  tn__dims line = {.rank = 1, .d = {idx->dim[0]}};
+  tn_node *first = tn__op2(c, OP_EQ, before, tn__literal_like(c, before, 0)), *k = tn__place(c, &line, 0);
   tn_node *inside = tn__op2(c, OP_LE, tn__literal_like(c, idx, 0), idx), *next = tn__op2_num(c, OP_ADD, k, 1);
   tn_node *takes = tn__op2(c, OP_AND, first, inside), *nowhere = tn__op2_num(c, OP_MUL, next, -1);
   tn_node *place = tn__op1(c, OP_DISTINCT, tn__where(c, takes, idx, nowhere)), *dims[TN_MAX_RANK];
   for (uint32_t i = 0; i < base->rank; i++) dims[i] = i ? base->dim[i] : line.d[0];
   return tn__scatter(c, base, place, to_be_added(c, base, tn__reshape(c, sum, dims, base->rank)));
+}
+
+/* How many of each one's equals come before it: axes `own` and `other` are those who ask and are asked. */
+static tn_node *equals_before(tn_ctx *c, tn_node *equal, uint32_t own, uint32_t other) {
+  tn__dims pairs = tn__dims_of(equal);
+  tn_node *sooner = tn__op2(c, OP_LT, tn__place(c, &pairs, other), tn__place(c, &pairs, own));
+  tn_node *before = tn__cast(c, tn__op2(c, OP_AND, equal, sooner), TN_I64);
+  return tn__reduce(c, OP_SUM, before, (int64_t[]){other}, 1);
+}
+
+/* base[places, ...] with upd[n, r] added at idx[n]: each asks all others. */
+static tn_node *by_asking_others(tn_ctx *c, tn_node *base, tn_node *idx, tn_node *upd) {
+  tn__dims pairs = {.rank = 2, .d = {idx->dim[0], idx->dim[0]}};
+  idx = in_memory(c, idx);
+  tn_node *sum = sum_by_asking(c, idx, idx, in_memory(c, upd));
+  tn_node *equal = tn__op2(c, OP_EQ, spread(c, tn__add_axis(c, idx, 0), pairs.d, 2), spread(c, idx, pairs.d, 2));
+  return firsts_add(c, base, idx, equals_before(c, equal, 0, 1), sum);
+}
+
+/* base[places] with updates of lines added: each asks those of its own line. */
+static tn_node *by_asking_others_of_lines(tn_ctx *c, tn_node *base, const tn__lines *l, tn_node *idx, tn_node *upd) {
+  tn__dims line = {.rank = 3, .d = {tn__int(c, l->outer), tn__int(c, l->updates), tn__int(c, l->inner)}};
+  tn__dims pairs = {.rank = 4, .d = {line.d[0], line.d[1], line.d[1], line.d[2]}};
+  tn_node *number = tn__reshape(c, tn__cast(c, in_memory(c, l->number), TN_I64), line.d, 3), *count = idx->dim[0];
+  tn_node *own = tn__expand(c, tn__add_axis(c, number, 2), pairs.d);
+  tn_node *equal = tn__op2(c, OP_EQ, tn__expand(c, tn__add_axis(c, number, 1), pairs.d), own);
+  upd = tn__reshape(c, tn__acc(c, in_memory(c, upd)), line.d, 3);
+  upd = tn__expand(c, tn__add_axis(c, upd, 1), pairs.d);
+  tn_node *sum = tn__where(c, equal, upd, tn__literal_like(c, upd, 0));
+  sum = tn__reshape(c, tn__reduce(c, OP_SUM, sum, (int64_t[]){2}, 1), &count, 1);
+  return firsts_add(c, base, idx, tn__reshape(c, equals_before(c, equal, 1, 2), &count, 1), sum);
 }
 
 typedef struct runs { /* updates sorted by place */
@@ -329,6 +356,25 @@ static tn_node *by_place(tn_ctx *c, const tn__target *t, tn_node *places, tn_nod
   return sum_of(c, &s, &e);
 }
 
+/* Of those that take a place, [k]: what a sum is made of is asked for by no other.  A row's numbers stand side by side,
+ * and come together. */
+static tn_node *sum_of_taken(tn_ctx *c, const runs *s, const ending *e, tn_node *place) {
+  if (s->upd->dim[1]->hi <= 1) return sum_of(c, s, e);
+  int dtype = narrow(s->number->dim[0]->hi);
+  tn_node *of[2] = {tn__cast(c, e->which, dtype), tn__cast(c, tn__add_axis(c, e->block, 1), dtype)};
+  tn_node *numbers = tn__op1(c, OP_CONTIG, tn__join(c, of, 2, 1));
+  tn__dims all = tn__dims_of(numbers);
+  tn_node *at = tn__op2_num(c, OP_MUL, tn__place(c, &all, 0), FIRST_BLOCK + 1);
+  at = tn__add(c, at, tn__place(c, &all, 1));
+  tn_node *takes = spread(c, tn__op2(c, OP_LE, tn__literal_like(c, place, 0), place), all.d, 2);
+  at = tn__where(c, takes, at, tn__literal_like(c, at, -1));
+  numbers = tn__gather(c, tn__merge_axes(c, numbers, 0, 2), at);
+  numbers = tn__where(c, takes, numbers, tn__literal_like(c, numbers, -1));
+  tn_node *own = tn__gather(c, s->upd, tn__first_of(c, numbers, 1, tn__int(c, FIRST_BLOCK)));
+  tn_node *before = tn__gather(c, s->before, element_of(c, numbers, 1, tn__int(c, FIRST_BLOCK)));
+  return tn__add(c, before, tn__reduce(c, OP_SUM, own, (int64_t[]){1}, 1));
+}
+
 /* base[places, ...] with the sum of each run added at its place: where the last one of a run says so; the others go
  * nowhere, each to a place of its own. */
 static tn_node *by_run(tn_ctx *c, const tn__target *t, tn_node *base, tn_node *idx, tn_node *upd) {
@@ -342,25 +388,25 @@ static tn_node *by_run(tn_ctx *c, const tn__target *t, tn_node *base, tn_node *i
   place = tn__op1(c, OP_DISTINCT, place);
   tn_node *dims[TN_MAX_RANK];
   for (uint32_t i = 0; i < base->rank; i++) dims[i] = i ? base->dim[i] : line.d[0];
-  tn_node *sum = tn__reshape(c, sum_of(c, &s, &e), dims, base->rank);
+  tn_node *sum = tn__reshape(c, sum_of_taken(c, &s, &e, place), dims, base->rank);
   return tn__scatter(c, base, place, to_be_added(c, base, sum));
 }
 
 /* ---- which way ---- */
 
 /* In multiply-adds of the whole device: n updates of so many elements each, that so many ask.  Neighbours that are
- * fetched at once ask together. */
+ * fetched at once ask together; those of long rows do wherever rows begin, since nearly all are told the same. */
 /* a choice: any is right */
 static double asking_work(const tn__target *t, double askers, double n, double width) {
   double together = t->access > 0 ? (double)t->access / sizeof(float) : 1;
-  if (fmod(width, together) > 0) together = 1;
+  if (fmod(width, together) > 0 && width < LONG_ROW) together = 1;
   return (t->launch > 0 ? ASK_WAITS : ASK_STEPS) * askers * n * width / together;
 }
 
-/* ... or of lines, each of whose places asks each of its updates */
+/* ... or of lines, each of which has so many that ask each of its updates */
 /* a choice: any is right */
-static double lines_work(const tn__target *t, const tn__lines *l) {
-  double asks = (double)l->places * (double)l->updates * (double)l->outer * (double)l->inner;
+static double lines_work(const tn__target *t, const tn__lines *l, int64_t askers) {
+  double asks = (double)askers * (double)l->updates * (double)l->outer * (double)l->inner;
   return (t->launch > 0 ? LINE_WAITS : ASK_STEPS) * asks;
 }
 
@@ -403,7 +449,7 @@ static bool is_turned(const tn__nodes *all, const tn_node *n) {
 /* The scatter n, which stands in that graph, converted */
 static tn_node *in_parallel(tn_ctx *c, const tn__target *t, const tn__nodes *graph, tn_node *n, int dtype) {
   tn_node *idx = n->src[1], *upd = n->src[2], *places = n->dim[0], *base = base_of(c, n->src[0], dtype);
-  tn_node *count = tn__numel(c, idx);
+  tn_node *count = tn__numel(c, idx), *sum;
   idx = tn__cast(c, tn__reshape(c, idx, &count, 1), TN_I64);
   upd = tn__acc(c, tn__merge_axes(c, tn__merge_axes(c, upd, n->src[1]->rank, n->rank - 1u), 0, n->src[1]->rank));
   double updates = most(count), width = most(upd->dim[1]), all = most(places) * width;
@@ -412,26 +458,31 @@ static tn_node *in_parallel(tn_ctx *c, const tn__target *t, const tn__nodes *gra
   /* what is added into memory is there in the dtype of the sums, and in the order of places; places that look for
    * theirs begin with all known */
   double added = base->dtype == dtype && !is_turned(graph, n) ? 0 : 2 * move_work(t) * all, looked = move_work(t) * all;
+  tn__lines lines;
+  bool of_lines = tn__scatter_lines(c, n, &lines);
+  if (of_lines) others = lines_work(t, &lines, lines.updates) + ASK_LAUNCHES * tn__target_launch_guess(t);
   bool fewer = updates < most(places) && places->lo > 1, asks = asked <= sorted + looked;
   double at_places = fmin(asked, sorted + looked), by_updates = fewer ? fmin(sorted, others) + added : INFINITY;
-  tn__lines lines;
   tn__fixed fixed;
   bool counts = places->hi > FEW_PLACES && tn__fixed_form(t, n, &fixed);
   double counted = counts ? tn__fixed_work(t, &fixed, most(places), updates) + looked : INFINITY;
-  if (tn__scatter_lines(c, n, &lines) && lines_work(t, &lines) <= fmin(counted, fmin(at_places, by_updates))) {
-    bool much = lines_work(t, &lines) > MUCH_ASKED * tn__target_launch_guess(t);
+  /* what is added to places of memory is copied there first, and left there for what is made of it */
+  double through = 4 * move_work(t) * all, lines_asked = of_lines ? lines_work(t, &lines, lines.places) : INFINITY;
+  if (of_lines && lines_asked <= fmin(counted, fmin(at_places, by_updates + through))) {
+    bool much = lines_asked > MUCH_ASKED * tn__target_launch_guess(t);
     return tn__cast(c, tn__add(c, tn__acc(c, base), by_asking_lines(c, &lines, n->src[2], much)), dtype);
   }
   if (counted < fmin(at_places, by_updates)) {
-    tn_node *sum = tn__fixed_sums(c, &fixed, places, idx, tn__reshape(c, upd, &count, 1));
+    sum = tn__fixed_sums(c, &fixed, places, idx, tn__reshape(c, upd, &count, 1));
     return tn__cast(c, tn__add(c, tn__acc(c, base), sum), dtype);
   }
   if (by_updates < at_places) {
-    if (others <= sorted) return tn__cast(c, by_asking_others(c, base, idx, upd), dtype);
-    return tn__cast(c, by_run(c, t, base, idx, upd), dtype);
+    if (others <= sorted && of_lines) sum = by_asking_others_of_lines(c, base, &lines, idx, n->src[2]);
+    else sum = others <= sorted ? by_asking_others(c, base, idx, upd) : by_run(c, t, base, idx, upd);
+    return tn__cast(c, sum, dtype);
   }
   bool much = asked > MUCH_ASKED * tn__target_launch_guess(t);
-  tn_node *sum = asks ? by_asking(c, places, idx, upd, much) : by_place(c, t, places, idx, upd);
+  sum = asks ? by_asking(c, places, idx, upd, much) : by_place(c, t, places, idx, upd);
   return tn__cast(c, tn__add(c, tn__acc(c, base), tn__reshape(c, sum, n->dim, n->rank)), dtype);
 }
 

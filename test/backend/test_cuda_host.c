@@ -268,8 +268,13 @@ static void test_launch(void **state) {
   assert_int_equal(try(f, compile_all), TN_OK);
   run_iota(f, 2999);
   assert_int_equal(fake->grid, 40);
+  assert_int_equal(fake->preferred_shared, 0);
   run_iota(f, 1);
   assert_int_equal(fake->grid, 1);
+  f->d->ops->release(f->d, f->code);
+  f->l[0]->k.part[0].leaves_room = true; /* to what may take shared memory */
+  assert_int_equal(try(f, compile_all), TN_OK);
+  assert_int_equal(fake->preferred_shared, 50);
   assert_int_equal(compile(f, "iota", 100000), TN_OK); /* more than a kernel gets without asking */
   assert_int_equal(fake->most_shared, 100000);
   assert_int_equal(compile(f, "iota", 300000), TN_ECOMPILE);
@@ -303,6 +308,34 @@ static void test_cache(void **state) {
     close_cuda(f);
   }
   test_remove_files();
+}
+
+/* What is urgent goes before other work of its graph, and only there. */
+static void test_urgent(void **state) {
+  fixture *f = *state;
+  int64_t out[4] = {0}, n = 4;
+  static const bool early[2], urgent[][2] = {{false, false}, {false, true}, {true, false}};
+  open_cuda(f, "");
+  assert_int_equal(compile(f, "iota", 0), TN_OK);
+  void *dev = f->d->ops->alloc(f->d, sizeof out);
+  size_t size = sizeof out;
+  for (size_t row = 0; row < sizeof urgent / sizeof *urgent; row++) {
+    assert_int_equal(f->d->ops->launch(f->d, f->code, 0, &dev, &size, &n), TN_OK);
+    assert_int_equal(fake->urgent, 0);
+    assert_int_equal(f->d->ops->record(f->d), TN_OK);
+    for (uint32_t i = 0; i < 2; i++) {
+      assert_int_equal(f->d->ops->after(f->d, i, (uint32_t[]){0}, i, early, urgent[row][i]), TN_OK);
+      assert_int_equal(f->d->ops->launch(f->d, f->code, 0, &dev, &size, &n), TN_OK);
+      assert_int_equal(fake->urgent, urgent[row][i]);
+    }
+    tn__recording *r = f->d->ops->recorded(f->d);
+    assert_non_null(r);
+    assert_int_equal(fake->ordered, row > 0);
+    assert_int_equal(f->d->ops->replay(f->d, r), TN_OK);
+    f->d->ops->forget(f->d, r);
+  }
+  f->d->ops->free(f->d, dev, sizeof out);
+  close_cuda(f);
 }
 
 static void test_recording(void **state) {
@@ -505,6 +538,7 @@ int main(void) {
       cmocka_unit_test(test_compile_error),
       cmocka_unit_test(test_cache),
       cmocka_unit_test(test_recording),
+      cmocka_unit_test(test_urgent),
       cmocka_unit_test(test_products),
       cmocka_unit_test(test_lost),
   };

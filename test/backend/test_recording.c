@@ -50,7 +50,7 @@ static void put(fixture *f, order o) {
   for (uint32_t i = 0; i < ITEMS; i++) {
     const uint32_t before = i - 1;
     if (o != OF_CALLS)
-      assert_int_equal(f->d->ops->after(f->d, i, &before, o == CHAIN && i > 0, early), TN_OK);
+      assert_int_equal(f->d->ops->after(f->d, i, &before, o == CHAIN && i > 0, early, false), TN_OK);
     void *buf[] = {&f->room[i + 1], &f->room[i]}; /* gone before the replay */
     assert_int_equal(f->d->ops->launch(f->d, f->code, 0, buf, (size_t[]){4, 4}, NULL), TN_OK);
   }

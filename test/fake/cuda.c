@@ -8,6 +8,7 @@ enum {
   NOT_FOUND = 500,
   ILLEGAL_ADDRESS = 700,
   CAPTURE = 900,
+  GREATEST = -5, /* priority */
   MOST = 4096
 };
 
@@ -173,6 +174,7 @@ int cuMemsetD2D8Async(uint64_t d, size_t pitch, unsigned char v, size_t w, size_
   return t ? ask((op){.kind = FILL, .dst = (char *)(uintptr_t)d, .size = w, .rows = h, .pitch = pitch, .n = v})
            : INVALID;
 }
+int cuCtxGetStreamPriorityRange(int *least, int *greatest) { return *least = 0, *greatest = GREATEST, OK; }
 int cuStreamCreate(void **s, unsigned flags) { return *s = &stream, state.streams++, failed ? failed : flags != 1; }
 int cuStreamDestroy_v2(void *s) { return state.streams--, finish(NULL), s != &stream; }
 int cuStreamSynchronize(void *s) { return graph ? CAPTURE : s == &stream ? finish(NULL) : INVALID; }
@@ -193,7 +195,11 @@ int cuModuleGetFunction(void **f, char *m, const char *name) {
   char *at = state.any_function ? m : strstr(m, name);
   return *f = at, at ? OK : NOT_FOUND;
 }
-int cuFuncSetAttribute(void *f, int what, int v) { return state.most_shared = v, !f || what != 8; }
+int cuFuncSetAttribute(void *f, int what, int v) {
+  if (what == 9) state.preferred_shared = v;
+  if (what == 8) state.most_shared = v;
+  return !f || (what != 8 && what != 9);
+}
 typedef struct launch {
   unsigned grid[3], block[3], shared;
   void *stream;
@@ -204,7 +210,12 @@ int cuLaunchKernelEx(const launch *l, char *f, void **arg, void **extra) {
   if (!l->stream || extra || l->grid[1] != 1 || l->grid[2] != 1 || l->block[1] != 1 || l->block[2] != 1 ||
       !l->grid[0] || !l->block[0])
     return INVALID;
-  if (l->nattribute > 1 || (l->nattribute && (l->attribute[0] != 6 || l->attribute[2] != 1))) return INVALID;
+  state.urgent = 0;
+  for (unsigned i = 0; i < l->nattribute; i++) { /* of 72 bytes */
+    const int *a = l->attribute + (size_t)18 * i;
+    if (a[0] == 8 && a[2] == GREATEST && graph) state.urgent = 1;
+    else if (a[0] != 6 || a[2] != 1) return INVALID;
+  }
   state.grid = l->grid[0];
   state.threads = l->block[0];
   state.shared = l->shared;
@@ -240,7 +251,8 @@ int cuStreamEndCapture(void *s, list **g) {
 int cuGraphDestroy(list *g) { return free(g), state.graphs--, OK; }
 int cuGraphInstantiateWithFlags(list **e, const list *g, unsigned long long flags) {
   *e = malloc(sizeof **e);
-  return memcpy(*e, g, sizeof *g), state.execs++, flags != 0;
+  state.ordered = flags == 8;
+  return memcpy(*e, g, sizeof *g), state.execs++, flags & ~8ull ? INVALID : OK;
 }
 int cuGraphUpload(list *e, void *s) { return !e || !s; }
 int cuGraphLaunch(const list *e, void *s) {

@@ -22,7 +22,10 @@ typedef struct fake_state {
   unsigned grid, threads, shared; /* of the last one */
   size_t memory, limit;   /* device memory held, and how much there is */
   size_t pinned;
+  int urgent;             /* the last one goes before others */
+  int ordered;            /* the last graph heeds that */
   int most_shared;        /* set by cuFuncSetAttribute */
+  int preferred_shared;   /* so, of what units have */
   int no_pools;           /* 1: an old driver */
   int bad_module;         /* 1: the next one does not load */
   int any_function;       /* 1: modules are taken to have every function (they are real cubins) */

@@ -74,6 +74,27 @@ static void test_branches(void **state) {
   tn__arena_free(&m->a);
 }
 
+/* Beside a chain of three stands what takes long: the chain goes first.  Without, or where that is short, nothing does.
+ */
+static void test_urgent(void **state) {
+  static const int beside[] = {LONG, SHORT, 0};
+  (void)state;
+  for (size_t b = 0; b < sizeof beside / sizeof *beside; b++) {
+    made *m = begin();
+    item(m, 0, beside[b], 5, 6, -1);
+    for (int i = 1; i < 4; i++) item(m, i, SHORT, i + 1, i, -1);
+    uint32_t n = 5;
+    item(m, 4, SHORT, 7, 5, 4); /* waits for both */
+    if (!beside[b]) {
+      for (int i = 0; i < 4; i++) item(m, i, LONG, i + 1, i, -1);
+      n = 4;
+    }
+    tn__order_find(&m->a, m->item, n, SHORT_BYTES);
+    for (uint32_t i = 0; i < n; i++) assert_int_equal(m->item[i].urgent, beside[b] == LONG && i > 0);
+    tn__arena_free(&m->a);
+  }
+}
+
 /* Library calls share their workspace; who writes again waits for who still reads. */
 static void test_waits(void **state) {
   (void)state;
@@ -115,6 +136,7 @@ static void test_lost_waits_are_found(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_chain), cmocka_unit_test(test_branches),
+                                     cmocka_unit_test(test_urgent),
                                      cmocka_unit_test(test_waits), cmocka_unit_test(test_lost_waits_are_found)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -149,10 +149,11 @@ static struct {
 
 static tn_status record(tn__device *d) {
   const bool early[2] = {false, false};
-  return fake.out_of_turn ? d->ops->after(d, 1, NULL, 0, early) : TN_OK;
+  return fake.out_of_turn ? d->ops->after(d, 1, NULL, 0, early, false) : TN_OK;
 }
-static tn_status after(tn__device *d, uint32_t item, const uint32_t *before, uint32_t n, const bool *early) {
-  (void)d, (void)item, (void)before, (void)n, (void)early;
+static tn_status after(tn__device *d, uint32_t item, const uint32_t *before, uint32_t n, const bool *early,
+                       bool urgent) {
+  (void)d, (void)item, (void)before, (void)n, (void)early, (void)urgent;
   return TN_OK;
 }
 static tn__recording *recorded(tn__device *d) {

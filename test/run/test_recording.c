@@ -28,8 +28,9 @@ static tn_status record(tn__device *d) {
   fake.recording = true;
   return TN_OK;
 }
-static tn_status after(tn__device *d, uint32_t item, const uint32_t *before, uint32_t n, const bool *early) {
-  (void)item, (void)before, (void)n, (void)early;
+static tn_status after(tn__device *d, uint32_t item, const uint32_t *before, uint32_t n, const bool *early,
+                       bool urgent) {
+  (void)item, (void)before, (void)n, (void)early, (void)urgent;
   if (fake.fail_after) tn__mem_throw(&d->ctx->mem, TN_ENOMEM);
   return TN_OK;
 }

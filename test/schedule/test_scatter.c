@@ -30,7 +30,7 @@ static const struct {
   int64_t places, n, width;
 } sizes[] = {{1, 1, 1},     {7, 1, 3},    {1, 40, 2},   {300, 0, 2},   {40, 64, 1},   {300, 257, 1},
              {300, 601, 3}, {40, 600, 7}, {2000, 5, 2}, {900, 900, 1}, {64, 1025, 1}, {3, 4097, 1},
-             {4000, 60, 4}, {16000, 1, 1}, {2000, 700, 3}};
+             {4000, 60, 4}, {16000, 1, 1}, {2000, 700, 3}, {9, 7, 1025}};
 
 /* Along the first axis, or along the last one, across which the others then lie */
 static void expect_sums(tn_ctx *c, int64_t places, int64_t n, int64_t width, int draw, int axis) {
@@ -157,12 +157,17 @@ static void expect_lines(tn_ctx *c, const lines *l, int draw, bool taken) {
 
 static void test_lines(void **s) {
   static const lines rows[] = {{{3, 20, 14}, 16, 0}, {{20, 3, 14}, 5, 1}, {{20, 14, 3}, 7, 2}, {{4, 1, 5}, 3, 1},
-                               {{1, 9, 6}, 1, 1},    {{5, 40, 1}, 30, 1}, {{2, 3, 900}, 2, 0}, {{1, 1, 30}, 9, 2}};
-  static const char *const devices[] = {"ref:sm_90", "ref:opencl"};
+                               {{1, 9, 6}, 1, 1},    {{5, 40, 1}, 30, 1}, {{2, 3, 900}, 2, 0}, {{1, 1, 30}, 9, 2},
+                               {{2, 3, 900}, 9, 2},  {{1, 700, 5}, 13, 1}, {{1000, 1, 2}, 8, 0}};
+  static const struct {
+    const char *name;
+    float launch;
+  } devices[] = {{"ref:sm_90", 0}, {"ref:opencl", 0}, {"ref:sm_90", 1e-15f}};
   (void)s;
   for (size_t d = 0; d < sizeof devices / sizeof *devices; d++) {
-    tn_ctx *c = tn_ctx_open(&(tn_options){.device = devices[d], .quiet = 1});
+    tn_ctx *c = tn_ctx_open(&(tn_options){.device = devices[d].name, .quiet = 1});
     assert_non_null(c);
+    if (devices[d].launch > 0) tn__device_get(c, 0)->target.launch = devices[d].launch;
     tn_scope(c) {
       for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         for (int draw = 0; draw < DRAWS; draw++)
@@ -172,14 +177,24 @@ static void test_lines(void **s) {
   }
 }
 
-/* Few updates a line are one kernel, however many lines there are; many are sorted. */
+static int count_of(const char *text, const char *what) {
+  int n = 0;
+  for (; (text = strstr(text, what)); text++) n++;
+  return n;
+}
+
+/* Few updates a line are one kernel, however many lines there are; where they are fewer by far than a line has places
+ * they ask each other, which is a kernel in front of the one that adds; many are sorted. */
 static void test_way_of_lines(void **s) {
+  enum { MORE, ONE_KERNEL, ASK_EACH_OTHER };
   static const struct {
     lines l;
-    bool one, widened;
-  } rows[] = {{{{3, 2048, 140}, 16, 0}, true, false},
-              {{{3, 2048, 140}, 16, 0}, true, true},
-              {{{1, 1 << 20, 3}, 1 << 20, 1}, false, false}};
+    int kernels;
+    bool widened;
+  } rows[] = {{{{3, 2048, 140}, 16, 0}, ONE_KERNEL, false},      {{{3, 2048, 140}, 16, 0}, ONE_KERNEL, true},
+              {{{16, 31, 16384}, 15, 2}, ASK_EACH_OTHER, false}, {{{16, 31, 16384}, 15, 2}, ASK_EACH_OTHER, true},
+              {{{16, 31, 16384}, 3, 2}, ONE_KERNEL, false},      {{{5, 20000, 40}, 11, 1}, ASK_EACH_OTHER, false},
+              {{{1, 1 << 20, 3}, 1 << 20, 1}, MORE, false}};
   (void)s;
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     const lines *l = &rows[i].l;
@@ -194,13 +209,35 @@ static void test_way_of_lines(void **s) {
                 *upd = tn_program_input(p, "upd", TN_F32, updates, 3);
       assert_int_equal(tn_program_output(p, "sum", tn_scatter_add(base, l->axis, to, upd)), TN_OK);
       assert_int_equal(tn_program_end(p), TN_OK);
-      char *text = tn_program_explain_string(p), *first = strstr(text, "call void ");
-      assert_non_null(first);
-      if ((strstr(first + 1, "call void ") == NULL) != rows[i].one) fail_msg("row %zu: not one kernel:\n%s", i, text);
+      char *text = tn_program_explain_string(p);
+      int kernels = count_of(text, " = call void ");
+      bool right = rows[i].kernels == MORE ? kernels > 1 : kernels == rows[i].kernels;
+      if (!right || (rows[i].kernels == ASK_EACH_OTHER) != (count_of(text, "{distinct}") > 0))
+        fail_msg("row %zu: %d kernels:\n%s", i, kernels, text);
       tn_string_free(text);
     }
     tn_ctx_close(c);
   }
+}
+
+/* Few places of long rows ask few updates, wherever in memory rows begin. */
+static void test_way_of_rows(void **s) {
+  (void)s;
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
+  assert_non_null(c);
+  for (tn_dim width = 131072; width < 131074; width++) tn_scope(c) {
+      tn_program *p = tn_program_begin(c);
+      tn_tensor *base = tn_program_input(p, "base", TN_F32, (tn_dim[]){17, width}, 2),
+                *to = tn_program_input(p, "to", TN_I64, (tn_dim[]){15}, 1),
+                *upd = tn_program_input(p, "upd", TN_F32, (tn_dim[]){15, width}, 2);
+      assert_int_equal(tn_program_output(p, "sum", tn_index_add(base, 0, to, upd)), TN_OK);
+      assert_int_equal(tn_program_end(p), TN_OK);
+      char *text = tn_program_explain_string(p);
+      int kernels = count_of(text, " = call void ");
+      if (kernels != 1) fail_msg("rows of %lld: %d kernels:\n%s", (long long)width, kernels, text);
+      tn_string_free(text);
+    }
+  tn_ctx_close(c);
 }
 
 /* Which way is taken: a sort has a permutation, and runs or updates that go to places of their own say so. */
@@ -308,12 +345,6 @@ static void test_rounded(void **s) {
   tn_ctx_close(c);
 }
 
-static int count_of(const char *text, const char *what) {
-  int n = 0;
-  for (; (text = strstr(text, what)); text++) n++;
-  return n;
-}
-
 /* Of rows that are added to some of many, neighbours are loaded at once, where they are wanted: in a loop those of the
  * block that a run ends in, and what stands before it.  So is what they are added to, unless it is one number.  Keys by
  * which they are put in order are worked out once. */
@@ -326,15 +357,20 @@ static void check_text(tn_ctx *c, bool zeros) {
               *rows = tn_program_input(p, "rows", TN_F32, (tn_dim[]){8192, 512}, 2);
     assert_int_equal(tn_program_output(p, "sum", tn_index_add(base, 0, i, rows)), TN_OK);
     assert_int_equal(tn_program_end(p), TN_OK);
-    char *text = tn_program_explain_string(p), *gated = text;
+    char *text = tn_program_explain_string(p);
     int loads = 0;
     assert_non_null(text);
+    char *adds = strstr(text, "_alone_0(f32 *__restrict__ b0, const i32 *"), *gated = adds; /* the last kernel */
+    assert_non_null(adds);
     while ((gated = strstr(gated, ".all = *(const uint4 *)(b"))) {
       char *line = gated++;
       while (line > text && line[-1] != '\n') line--;
       loads += strncmp(line + strspn(line, " "), "if (", 4) == 0;
     }
     if (loads != 3) fail_msg("%d wide loads have gates, not 3", loads);
+    /* of those that end no run nothing is looked up: what each row is made of is asked for where it has a place */
+    if (!strstr(adds, " ? b2[") || strstr(adds, " = b2["))
+      fail_msg("numbers of rows are loaded for all:\n%s", adds);
     int added_to = count_of(text, ".all = *(uint4 *)(b0 + ");
     if (added_to != (zeros ? 0 : 1)) fail_msg("what rows are added to is loaded at once %d times", added_to);
     if (!strstr(text, "const u32 *__restrict__ b1")) fail_msg("keys that are compared are not loaded");
@@ -450,9 +486,11 @@ static void test_last_axis(void **s) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_asked),     cmocka_unit_test(test_without_launches), cmocka_unit_test(test_halves),
-      cmocka_unit_test(test_lines),     cmocka_unit_test(test_way_of_lines),     cmocka_unit_test(test_choice),
-      cmocka_unit_test(test_rounded),   cmocka_unit_test(test_text),             cmocka_unit_test(test_looked_up_once),
-      cmocka_unit_test(test_taken_lines), cmocka_unit_test(test_last_axis)};
+      cmocka_unit_test(test_asked),         cmocka_unit_test(test_without_launches),
+      cmocka_unit_test(test_halves),        cmocka_unit_test(test_lines),
+      cmocka_unit_test(test_way_of_lines),  cmocka_unit_test(test_way_of_rows),
+      cmocka_unit_test(test_choice),        cmocka_unit_test(test_rounded),
+      cmocka_unit_test(test_text),          cmocka_unit_test(test_looked_up_once),
+      cmocka_unit_test(test_taken_lines),   cmocka_unit_test(test_last_axis)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -334,8 +334,9 @@ static tn_status record(tn__device *d) {
   return TN_OK;
 }
 
-static tn_status wait_for(tn__device *d, uint32_t item, const uint32_t *before, uint32_t n, const bool *early) {
-  (void)d, (void)item, (void)before, (void)early;
+static tn_status wait_for(tn__device *d, uint32_t item, const uint32_t *before, uint32_t n, const bool *early,
+                          bool urgent) {
+  (void)d, (void)item, (void)before, (void)early, (void)urgent;
   watched.sum.of[COST_WAITS] += n;
   return TN_OK;
 }

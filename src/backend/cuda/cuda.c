@@ -64,6 +64,8 @@ static tn_status open_context(tn__device *d) {
   if (!result) result = api->context_use(self->context);
   if (!result) result = api->stream_create(&self->stream, CU_NON_BLOCKING);
   if (result) return tn__cuda_check(d, result, "opening the device");
+  int least;
+  if (api->priorities(&least, &self->greatest)) self->greatest = 0;
   if (api->pool_of(&self->pool, self->number) || api->pool_set(self->pool, CU_RELEASE_THRESHOLD, &keep))
     self->pool = NULL;
   return TN_OK;

@@ -35,7 +35,8 @@ enum {
   CU_CAPABILITY_MAJOR = 75,
   CU_CAPABILITY_MINOR = 76,
   CU_SHARED_OPTIN = 97,
-  CU_DYNAMIC_SHARED = 8,    /* of a function */
+  CU_DYNAMIC_SHARED = 8,    /* of a function; */
+  CU_PREFERRED_SHARED = 9,  /* its part of the most there is that units are to have, in a hundred */
   CU_RELEASE_THRESHOLD = 4, /* of a memory pool */
   CU_NON_BLOCKING = 1,      /* a stream that does not wait for the default one */
   CU_NO_TIMING = 2,         /* an event */
@@ -43,6 +44,8 @@ enum {
   CU_SET_DEPENDENCIES = 1,
   /* an attribute of a launch: it may begin before the kernel in front of it is done, for which its text then waits */
   CU_LAUNCH_SERIALIZED = 6,
+  CU_LAUNCH_PRIORITY = 8,   /* another: less goes first, */
+  CU_NODE_PRIORITIES = 8,   /* as of a graph that was made so */
 };
 
 typedef struct tn__cu_attribute {
@@ -90,6 +93,7 @@ typedef struct tn__cu_launch {
       tn__cu_stream))                                                                                                  \
   X(fill_rows, "cuMemsetD2D8Async", (tn__cu_address, size_t pitch, unsigned char, size_t width, size_t rows,           \
       tn__cu_stream))                                                                                                  \
+  X(priorities, "cuCtxGetStreamPriorityRange", (int *least, int *greatest))                                            \
   X(stream_create, "cuStreamCreate", (tn__cu_stream *, unsigned))                                                      \
   X(stream_destroy, "cuStreamDestroy_v2", (tn__cu_stream))                                                             \
   X(stream_wait, "cuStreamSynchronize", (tn__cu_stream))                                                               \

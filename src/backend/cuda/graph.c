@@ -15,6 +15,7 @@ tn_status tn__cuda_record(tn__device *d) {
     status = tn__cuda_check(d, self->api->capture_begin(self->stream, CU_CAPTURE_THREAD_LOCAL), "starting a recording");
   self->recording = status == TN_OK;
   memset(self->item_early, 0, sizeof self->item_early);
+  self->item_urgent = self->urgent = false;
   memset(&self->last, 0, sizeof self->last);
   return status;
 }
@@ -32,7 +33,8 @@ static tn_status close_item(tn__device *d) {
   return status;
 }
 
-tn_status tn__cuda_after(tn__device *d, uint32_t item, const uint32_t *before, uint32_t n, const bool *early) {
+tn_status tn__cuda_after(tn__device *d, uint32_t item, const uint32_t *before, uint32_t n, const bool *early,
+                          bool urgent) {
   tn__cuda *self = d->self;
   tn_status status = item ? close_item(d) : TN_OK;
   if (status) return status;
@@ -42,6 +44,8 @@ tn_status tn__cuda_after(tn__device *d, uint32_t item, const uint32_t *before, u
     if (self->last.v[before[i]]) node[m++] = self->last.v[before[i]];
   self->item_early[0] = early[0] && m == 1;
   self->item_early[1] = early[1];
+  self->item_urgent = urgent && self->greatest < 0;
+  self->urgent |= self->item_urgent;
   return tn__cuda_check(d, self->api->capture_depend(self->stream, node, m, CU_SET_DEPENDENCIES),
                         "ordering what is recorded");
 }
@@ -56,7 +60,8 @@ tn__recording *tn__cuda_recorded(tn__device *d) {
   if (!status && !r) tn__error(d->ctx, TN_ENOMEM, "no memory for a recording");
   if (!status && r) {
     *r = (tn__recording){0};
-    status = tn__cuda_check(d, self->api->exec_create(&r->exec, graph, 0), "making a graph of a recording");
+    unsigned long long flags = self->urgent ? CU_NODE_PRIORITIES : 0;
+    status = tn__cuda_check(d, self->api->exec_create(&r->exec, graph, flags), "making a graph of a recording");
     if (!status) self->api->exec_upload(r->exec, self->stream); /* only saves time at the first replay */
   }
   if (graph) self->api->graph_destroy(graph);

@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { PARTS_PER_UNIT = 2, PLAIN_SHARED = 48 << 10, MAX_OPTIONS = 8, MAX_GRID = INT32_MAX };
+enum { PARTS_PER_UNIT = 2, PLAIN_SHARED = 48 << 10, HALF_SHARED = 50, MAX_OPTIONS = 8, MAX_GRID = INT32_MAX };
 
 typedef struct part {
   tn__cu_function function;
@@ -201,6 +201,14 @@ static void find_function(build *b, const unit *u, const char *name, uint32_t nu
   if (status) tn__mem_throw(&d->ctx->mem, status);
 }
 
+/* Units are parted into cache and shared memory, of which every block takes some (a KB from sm_80 on), by the kernel
+ * that comes first, and stay so for as long as it has blocks there: beside one that asks for little none that asks for
+ * more could run. */
+static void ask_for_shared(const build *b, const part *p) {
+  const tn__cuda *self = b->device->self;
+  self->api->function_set(p->function, CU_PREFERRED_SHARED, HALF_SHARED); /* a hint, which may be refused */
+}
+
 static void fill_kernel(build *b, const unit *u, uint32_t i) {
   const tn__kernel *from = b->kernels[i];
   kernel *k = &b->code->kernel[i];
@@ -219,6 +227,7 @@ static void fill_kernel(build *b, const unit *u, uint32_t i) {
     q->stages = tn__has_stages(from, p);
     for (uint32_t n = p + 1; n < end; n++) q->more += tn__fixed_blocks(&from->part[n]);
     find_function(b, u, from->name, p, k->shared, q);
+    if (from->part[p].leaves_room) ask_for_shared(b, q);
   }
 }
 
@@ -300,13 +309,18 @@ tn_status tn__cuda_launch(tn__device *d, tn__code *code, uint32_t i, void *const
     int64_t turns = (extent + q->together - 1) / q->together, own = q->most && q->most < turns ? q->most : turns;
     int64_t blocks = q->stages ? 1 : own + q->more;
     unsigned groups = blocks > MAX_GRID ? MAX_GRID : (unsigned)blocks;
-    const tn__cu_attribute early = {.what = CU_LAUNCH_SERIALIZED, .value = {.number = 1}};
+    tn__cu_attribute attribute[2];
+    unsigned nattribute = 0;
+    if (self->early && (!self->recording || self->item_early[p > 0]))
+      attribute[nattribute++] = (tn__cu_attribute){.what = CU_LAUNCH_SERIALIZED, .value = {.number = 1}};
+    if (self->recording && self->item_urgent)
+      attribute[nattribute++] = (tn__cu_attribute){.what = CU_LAUNCH_PRIORITY, .value = {.number = self->greatest}};
     const tn__cu_launch launch = {.grid = {groups, 1, 1},
                                   .block = {q->threads, 1, 1},
                                   .shared = k->shared,
                                   .stream = self->stream,
-                                  .attribute = &early,
-                                  .nattribute = self->early && (!self->recording || self->item_early[p > 0])};
+                                  .attribute = attribute,
+                                  .nattribute = nattribute};
     status = tn__cuda_check(d, self->api->launch(&launch, q->function, code->argument, NULL), k->name);
   }
   return status;

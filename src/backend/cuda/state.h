@@ -39,7 +39,9 @@ typedef struct tn__cuda {
   /* kernels can begin before those in front of them are done, and wait for these themselves (native_cuda.inc,
    * tn_begin); */
   bool early;
-  bool item_early[2];     /* recording: the present item may, and its later parts */
+  bool item_early[2];     /* recording: the present item may, and its later parts; */
+  bool item_urgent, urgent; /* it goes before others; some item did */
+  int greatest;           /* the number of what goes before others: below 0; 0: there is none */
   tn__vec(tn__cu_node) last; /* recording: the node each item ended with; NULL: it did nothing */
 } tn__cuda;
 
@@ -74,7 +76,8 @@ tn_status tn__cuda_conv(tn__device *d, const tn__conv_call *v);
 void tn__cuda_convs_close(tn__device *d);
 /* graph.c */
 tn_status tn__cuda_record(tn__device *d);
-tn_status tn__cuda_after(tn__device *d, uint32_t item, const uint32_t *before, uint32_t n, const bool *early);
+tn_status tn__cuda_after(tn__device *d, uint32_t item, const uint32_t *before, uint32_t n, const bool *early,
+                          bool urgent);
 tn__recording *tn__cuda_recorded(tn__device *d);
 tn_status tn__cuda_replay(tn__device *d, tn__recording *r);
 void tn__cuda_forget(tn__device *d, tn__recording *r);

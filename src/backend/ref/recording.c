@@ -99,8 +99,9 @@ static tn_status write_down(tn__device *d, void (*put)(void *), step *s) {
   return s->r->status;
 }
 
-tn_status tn__ref_after(tn__device *d, uint32_t number, const uint32_t *before, uint32_t n, const bool *early) {
-  (void)number, (void)early;
+tn_status tn__ref_after(tn__device *d, uint32_t number, const uint32_t *before, uint32_t n, const bool *early,
+                         bool urgent) {
+  (void)number, (void)early, (void)urgent;
   return write_down(d, put_item, &(step){.item = {.before = before, .nbefore = n}});
 }
 

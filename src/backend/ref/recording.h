@@ -9,7 +9,8 @@ void tn__ref_recorder_free(tn__device *d);
 bool tn__ref_is_recording(const tn__device *d);
 
 tn_status tn__ref_record(tn__device *d);
-tn_status tn__ref_after(tn__device *d, uint32_t number, const uint32_t *before, uint32_t n, const bool *early);
+tn_status tn__ref_after(tn__device *d, uint32_t number, const uint32_t *before, uint32_t n, const bool *early,
+                         bool urgent);
 tn__recording *tn__ref_recorded(tn__device *d);
 tn_status tn__ref_replay(tn__device *d, tn__recording *r);
 void tn__ref_forget(tn__device *d, tn__recording *r);
