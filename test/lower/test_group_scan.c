@@ -61,6 +61,18 @@ static tn_tensor *of_shared(tn_tensor *x, const program *p) {
 }
 static tn_tensor *between(tn_tensor *x, const program *p) { return tn_sub(tn_neg(masked(tn_neg(x), p)), x); }
 static tn_tensor *of_more(tn_tensor *x, const program *p) { return masked(tn_add_scalar(x, 1), p); }
+/* ... of rows of two axes, of what lies across them in memory, and of every other element */
+static tn_tensor *of_two_axes(tn_tensor *x, const program *p) {
+  tn_tensor *rows = tn_reshape(x, (tn_dim[]){p->outer / 3, 3, p->n}, 3);
+  return tn_reshape(tn_cumsum(rows, 2), (tn_dim[]){p->outer, p->n, p->inner}, 3);
+}
+static tn_tensor *of_turned(tn_tensor *x, const program *p) {
+  return scan(tn_transpose(tn_contiguous(tn_transpose(x, 0, 1)), 0, 1), p);
+}
+static tn_tensor *of_half(tn_tensor *x, const program *p) {
+  tn_tensor *twice = tn_contiguous(tn_reshape(tn_stack((tn_tensor *[]){x, x}, 2, 2), (tn_dim[]){p->outer, 2 * p->n, 1}, 3));
+  return scan(tn_slice(twice, 1, 0, 2 * p->n, 2), p);
+}
 /* ... reduced, slid along, or summed up once more: by another kernel */
 static tn_tensor *below(tn_tensor *x, const program *p) { return tn_max(masked(x, p), (int[]){1}, 1, true); }
 static tn_tensor *slid(tn_tensor *x, const program *p) { return tn_slice(masked(x, p), 1, 1, p->n, 1); }
@@ -184,6 +196,25 @@ static const program programs[] = {
     {"a NaN in columns", masked, TN_F32, UPTO, PLUS, 2, 100, 6, 50, "across(", NULL},
     {"gradients of columns", gradient, TN_F32, FROM, PLUS, 3, 80, 9, NO_NAN, "across(", NULL},
     {"columns beside a maximum of them", with_maximum, TN_F32, UPTO, PLUS, 2, 80, 6, NO_NAN, "across(", NULL},
+    {"fetched as they lie", scan, TN_F32, UPTO, PLUS, 64, 33, 1, NO_NAN, "beside(4) fetched(4)", NULL},
+    {"... of whose last group a part is there", scan, TN_BF16, UPTO, PLUS, 37, 33, 1, NO_NAN, "fetched(4)", NULL},
+    {"... which ends within a wide access", scan, TN_I32, UPTO, PLUS, 35, 65, 1, NO_NAN, "fetched(", NULL},
+    {"... from the end", masked, TN_F32, FROM, PLUS, 37, 35, 1, NO_NAN, "fetched(4)", NULL},
+    {"... of those behind", masked, TN_F64, BEHIND, PLUS, 37, 37, 1, NO_NAN, "fetched(2)", NULL},
+    {"... of those before", masked, TN_I32, BEFORE, PLUS, 37, 34, 1, NO_NAN, "fetched(2)", NULL},
+    {"... maxima from the end", masked, TN_F32, FROM, GREATEST, 37, 33, 1, 32, "fetched(4)", NULL},
+    {"... products from the end", masked, TN_F32, FROM, TIMES, 37, 33, 1, NO_NAN, "fetched(4)", NULL},
+    {"... one row in a group", scan, TN_F32, UPTO, PLUS, 3, 515, 1, NO_NAN, "fetched(1)", NULL},
+    {"... of three axes", of_two_axes, TN_F32, UPTO, PLUS, 33, 33, 1, NO_NAN, "fetched(4)", NULL},
+    {"... across memory", of_turned, TN_F32, UPTO, PLUS, 33, 35, 1, NO_NAN, NULL, NULL},
+    {"... of what lies apart", of_half, TN_F32, UPTO, PLUS, 33, 35, 1, NO_NAN, "fetched(", NULL},
+    {"... with functions around", between, TN_BF16, UPTO, PLUS, 37, 35, 1, NO_NAN, "fetched(4)", NULL},
+    {"... gradients", gradient, TN_F32, FROM, PLUS, 37, 35, 1, NO_NAN, "fetched(4)", NULL},
+    {"... beside a maximum", with_maximum, TN_F32, UPTO, PLUS, 3, 111, 1, NO_NAN, "fetched(1)", NULL},
+    {"... columns", scan, TN_F32, UPTO, PLUS, 7, 100, 3, NO_NAN, "fetched(", NULL},
+    {"... columns from the end", masked, TN_F32, BEHIND, PLUS, 7, 101, 3, NO_NAN, "fetched(", NULL},
+    {"... columns of bytes", masked, TN_U8, UPTO, GREATEST, 5, 131, 5, NO_NAN, "fetched(", NULL},
+    {"... gradients of columns", gradient, TN_BF16, FROM, PLUS, 5, 131, 4, NO_NAN, "fetched(", NULL},
     {"bytes", masked, TN_U8, UPTO, GREATEST, 2, 300, 1, NO_NAN, NULL, NULL},
     {"bf16", scan, TN_BF16, UPTO, PLUS, 2, 33, 1, NO_NAN, "scan(", NULL},
     {"wide integers", scan, TN_I64, UPTO, PLUS, 2, 500, 1, NO_NAN, "scan(", NULL},
