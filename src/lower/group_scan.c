@@ -282,38 +282,39 @@ static flat flat_of(scan *s, tn__role role) {
   return f;
 }
 
-/* The counters of all loops that are gone, for element `one` of all that there are: memory has one behind the other. */
-static void counters_of_element(scan *s, tn_node *one, tn_node **at) {
-  tn_ctx *c = s->c;
-  uint32_t n = s->ngone - 1;
-  tn_node *left = one;
-  if (s->columns > 1) {
-    at[n - 1] = s->block ? tn__op2(c, OP_MOD, left, tn__int(c, s->columns)) : left;
-    left = tn__op2(c, OP_IDIV, left, tn__int(c, s->columns));
-  }
-  at[n] = s->block ? tn__op2(c, OP_MOD, left, tn__int(c, s->turns)) : left;
-  left = tn__op2(c, OP_IDIV, left, tn__int(c, s->turns));
-  if (s->columns > 1) n--;
-  while (n) {
-    tn_node *size = s->gone[--n]->src[0];
-    at[n] = n ? tn__op2(c, OP_MOD, left, size) : left;
-    left = tn__op2(c, OP_IDIV, left, size);
-  }
-}
+/* Stand for an element of the group's, and for one of all that there are, until what is made of their numbers is as
+ * simple as it can be: memory has all of several rows one behind the other.  Of one row in a group its number is the
+ * block's, which is the same for all threads. */
+typedef struct element {
+  tn_node *of_group, *of_all, *at; /* of_all: NULL where a group has one row; where it is, by the group's */
+} element;
 
-/* Stand for an element of all that there are, and for one of the group's, until what is made of their numbers is as
- * simple as it can be. */
-typedef struct steps_to {
-  tn_node *one, *at_one, *of_group;
-} steps_to;
-
-static steps_to steps_to_element(scan *s) {
+static element any_element(scan *s) {
   tn_ctx *c = s->c;
   tn__role role = tn__role_of(s->of->turn);
-  tn_node *all = tn__simplify_index(c, times(s, s->rows, s->turns)), *group = tn__int(c, elements_of(s));
-  steps_to x = {.one = tn__fresh_range(s->l, all, AX_LOOP, role), .of_group = tn__fresh_range(s->l, group, AX_LOOP, role)};
-  x.at_one = s->block ? tn__add(c, times(s, s->block, elements_of(s)), x.of_group) : x.of_group;
+  element x = {.of_group = tn__fresh_range(s->l, tn__int(c, elements_of(s)), AX_LOOP, role)};
+  if (s->beside == s->columns) return x;
+  x.of_all = tn__fresh_range(s->l, tn__simplify_index(c, times(s, s->rows, s->turns)), AX_LOOP, role);
+  x.at = tn__add(c, times(s, s->block, elements_of(s)), x.of_group);
   return x;
+}
+
+/* The counters of all loops that are gone, for an element */
+static void counters_of_element(scan *s, const element *x, tn_node **at) {
+  tn_ctx *c = s->c;
+  uint32_t n = s->ngone - 1;
+  tn_node *turns = tn__int(c, s->turns), *columns = tn__int(c, s->columns), *left = x->of_all ? x->of_all : x->of_group;
+  if (s->columns > 1) {
+    at[n - 1] = tn__op2(c, OP_MOD, left, columns);
+    left = tn__op2(c, OP_IDIV, left, columns);
+  }
+  at[n] = x->of_all ? tn__op2(c, OP_MOD, left, turns) : left;
+  left = x->of_all ? tn__op2(c, OP_IDIV, left, turns) : s->block;
+  for (n -= s->columns > 1; n;) {
+    tn_node *size = s->gone[--n]->src[0];
+    at[n] = n ? tn__op2(c, OP_MOD, left, size) : left;
+    left = n ? tn__op2(c, OP_IDIV, left, size) : NULL;
+  }
 }
 
 /* Nothing is loaded or stored beyond the last element.  What is the same for all threads is there where the first of
@@ -335,13 +336,13 @@ static tn_node *gate_flat(scan *s, tn_node *body, const flat *f) {
 static void fetch(scan *s) {
   tn_ctx *c = s->c;
   flat f = flat_of(s, ROLE_KEPT);
-  steps_to x = steps_to_element(s);
+  element x = any_element(s);
   tn_node *at[TN__MAX_RANGES], *from[TN__MAX_RANGES], *src[7];
-  counters_of_element(s, x.one, at);
+  counters_of_element(s, &x, at);
   memcpy(from, s->gone, s->ngone * sizeof *from);
   from[s->ngone - 1] = s->of->term;
   tn_node *value = tn__simplify_accesses(c, s->l->a, tn__substitute(c, s->of->value, from, at, s->ngone));
-  value = tn__simplify_accesses(c, s->l->a, tn__substitute(c, value, &x.one, &x.at_one, 1));
+  if (x.of_all) value = tn__simplify_accesses(c, s->l->a, tn__substitute(c, value, &x.of_all, &x.at, 1));
   value = tn__simplify_accesses(c, s->l->a, tn__substitute(c, value, &x.of_group, &f.place, 1));
   value = gate_flat(s, value, &f);
   s->room = tn__scratch(s->l, value->dtype, room_of(s));
@@ -382,13 +383,16 @@ static tn_node *over_elements(scan *s, tn_node *body, tn_node *all, tn_node *lan
   src[n++] = lane, src[n++] = by;
   tn_node *done = tn__behind(c, s->room, tn__node_make(c, &(tn__make){.op = OP_STORE, .src = src, .nsrc = n}));
   flat f = flat_of(s, tn__role_of(s->of->turn));
-  steps_to x = steps_to_element(s);
-  tn_node *come[2] = {x.of_group, s->block};
-  counters_of_element(s, x.one, at);
-  body = tn__exchange_ranges(s->l, body, s->gone, at, s->ngone, &x.one, 1);
-  body = tn__exchange_ranges(s->l, tn__simplify_accesses(c, s->l->a, body), &x.one, &x.at_one, 1, come, s->block ? 2 : 1);
-  body = tn__exchange_ranges(s->l, tn__simplify_accesses(c, s->l->a, body), come, &f.place, 1, f.own, f.n);
-  body = gate_flat(s, tn__simplify_accesses(c, s->l->a, body), &f);
+  element x = any_element(s);
+  tn_node *come[2] = {x.of_group, s->block}, **first = x.of_all ? &x.of_all : come;
+  uint32_t ncome = s->block ? 2 : 1;
+  counters_of_element(s, &x, at);
+  body = tn__exchange_ranges(s->l, body, s->gone, at, s->ngone, first, x.of_all ? 1 : ncome);
+  body = tn__simplify_accesses(c, s->l->a, body);
+  if (x.of_all)
+    body = tn__simplify_accesses(c, s->l->a, tn__exchange_ranges(s->l, body, first, &x.at, 1, come, ncome));
+  body = tn__simplify_accesses(c, s->l->a, tn__exchange_ranges(s->l, body, come, &f.place, 1, f.own, f.n));
+  body = gate_flat(s, body, &f);
   tn_node *sum = tn__sum_over(s->l, body, s->of->term), *each = load_if(s, done, f.place, f.inside);
   return tn__substitute(c, body, &sum, &each, 1);
 }
@@ -572,9 +576,9 @@ static tn_node *columns_of(const scan *s, const tn__survey *v, uint64_t around, 
 static bool lies_flat(scan *s, const tn__survey *v) {
   tn_ctx *c = s->c;
   tn_node *at[TN__MAX_RANGES + 1], *from[TN__MAX_RANGES + 1], *zero = tn__int(c, 0);
-  steps_to to = steps_to_element(s);
+  element one = any_element(s);
   uint64_t gone = 0;
-  counters_of_element(s, to.one, at);
+  counters_of_element(s, &one, at);
   memcpy(from, s->gone, s->ngone * sizeof *from);
   at[s->ngone] = at[s->ngone - 1], from[s->ngone] = s->of->term;
   for (uint32_t k = 0; k + 1 < s->ngone; k++) gone |= 1ull << tn__range_at(&v->r, s->gone[k]);
@@ -582,9 +586,9 @@ static bool lies_flat(scan *s, const tn__survey *v) {
     const tn_node *x = v->r.order.v[i];
     if (!tn__is_access(x) || (tn__free_of(&v->r, x->src[1]) & gone) != gone) continue;
     tn_node *index = tn__simplify_index(c, tn__substitute(c, x->src[1], from, at, s->ngone + 1));
-    index = tn__simplify_index(c, tn__substitute(c, index, &to.one, &to.at_one, 1));
-    tn_node *base = tn__simplify_index(c, tn__substitute(c, index, &to.of_group, &zero, 1));
-    if (tn__simplify_index(c, tn__sub(c, index, base)) != to.of_group || !tn__divisible(base, s->wide)) return false;
+    if (one.of_all) index = tn__simplify_index(c, tn__substitute(c, index, &one.of_all, &one.at, 1));
+    tn_node *base = tn__simplify_index(c, tn__substitute(c, index, &one.of_group, &zero, 1));
+    if (tn__simplify_index(c, tn__sub(c, index, base)) != one.of_group || !tn__divisible(base, s->wide)) return false;
   }
   return true;
 }
@@ -600,12 +604,12 @@ static bool choose_fetched(scan *s, double rows, int64_t columns, bool alone) {
   for (s->threads = 1; s->threads * 2 * want <= s->turns;) s->threads *= 2;
   while (s->threads > most_lines) s->threads /= 2;
   if (s->threads < 1) return false;
+  int64_t side = 1, row = s->turns * columns;
+  while (s->threads * side * columns % t->subgroup) side *= 2;
+  if (alone) s->threads *= side, side = 1;
   s->own = (s->turns + s->threads - 1) / s->threads;
   s->own += !(s->own % 2);
   s->wide = t->access / (int64_t)size > 1 ? t->access / (int64_t)size : 1;
-  int64_t side = 1, row = s->turns * columns;
-  while (s->threads * side * columns % t->subgroup) side *= 2;
-  if (alone && side > 1) s->threads *= side, side = 1;
   while (!alone && side < s->wide && row * side % s->wide && rows >= 2.0 * (double)(side * columns) * t->units) side *= 2;
   while (!alone && s->threads * side * columns < STEPS_OF_GROUP * t->subgroup &&
          rows > 2.0 * (double)(side * columns) * t->units)
