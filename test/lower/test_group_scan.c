@@ -210,7 +210,7 @@ static const program programs[] = {
     {"... of what lies apart", of_half, TN_F32, UPTO, PLUS, 33, 67, 1, NO_NAN, "fetched(1)", NULL},
     {"... with functions around", between, TN_BF16, UPTO, PLUS, 37, 35, 1, NO_NAN, "fetched(4)", NULL},
     {"... gradients", gradient, TN_F32, FROM, PLUS, 37, 35, 1, NO_NAN, "fetched(4)", NULL},
-    {"... as many as one has elements", of_blocks, TN_F32, UPTO, PLUS, 1, 97 * 97, 1, NO_NAN, "fetched(", "share("},
+    {"... as many as one has elements", of_blocks, TN_F32, UPTO, PLUS, 1, 97 * 97, 1, NO_NAN, "scan(", "share("},
     {"... columns", scan, TN_F32, UPTO, PLUS, 7, 100, 3, NO_NAN, "fetched(", NULL},
     {"... columns from the end", masked, TN_F32, BEHIND, PLUS, 7, 101, 3, NO_NAN, "fetched(", NULL},
     {"... columns of bytes", masked, TN_U8, UPTO, GREATEST, 5, 131, 5, NO_NAN, "fetched(", NULL},
