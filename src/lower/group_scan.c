@@ -278,7 +278,8 @@ static flat flat_of(scan *s, tn__role role) {
   }
   bool part = s->block && !tn__divisible(s->rows, s->beside); /* of a wide one, too, of the last group? */
   bool each = part && !tn__divisible(times(s, s->rows, s->turns), s->wide);
-  if (part || takes * at_once > elements_of(s)) f.inside = tn__op2(c, OP_LT, each ? f.place : first, end_of_elements(s));
+  if (part || takes * at_once > elements_of(s))
+    f.inside = tn__op2(c, OP_LT, each ? f.place : first, end_of_elements(s));
   return f;
 }
 
@@ -610,10 +611,11 @@ static bool choose_fetched(scan *s, double rows, int64_t columns, bool alone) {
   s->own = (s->turns + s->threads - 1) / s->threads;
   s->own += !(s->own % 2);
   s->wide = t->access / (int64_t)size > 1 ? t->access / (int64_t)size : 1;
-  while (!alone && side < s->wide && row * side % s->wide && rows >= 2.0 * (double)(side * columns) * t->units) side *= 2;
-  while (!alone && s->threads * side * columns < STEPS_OF_GROUP * t->subgroup &&
-         rows > 2.0 * (double)(side * columns) * t->units)
-    side *= 2;
+  for (bool more = !alone; more;) {
+    more = (side < s->wide && row * side % s->wide) || s->threads * side * columns < STEPS_OF_GROUP * t->subgroup;
+    more &= rows > 2.0 * (double)(side * columns) * t->units;
+    if (more) side *= 2;
+  }
   while (s->wide > 1 && row * side % s->wide) s->wide /= 2;
   s->beside = side * columns;
   s->columns = columns;

@@ -70,7 +70,8 @@ static tn_tensor *of_turned(tn_tensor *x, const program *p) {
   return scan(tn_transpose(tn_contiguous(tn_transpose(x, 0, 1)), 0, 1), p);
 }
 static tn_tensor *of_half(tn_tensor *x, const program *p) {
-  tn_tensor *twice = tn_contiguous(tn_reshape(tn_stack((tn_tensor *[]){x, x}, 2, 2), (tn_dim[]){p->outer, 2 * p->n, 1}, 3));
+  tn_tensor *pairs = tn_reshape(tn_stack((tn_tensor *[]){x, x}, 2, 2), (tn_dim[]){p->outer, 2 * p->n, 1}, 3);
+  tn_tensor *twice = tn_contiguous(pairs);
   return scan(tn_slice(twice, 1, 0, 2 * p->n, 2), p);
 }
 /* ... reduced, slid along, or summed up once more: by another kernel */
@@ -211,9 +212,10 @@ static const program programs[] = {
     {"... with functions around", between, TN_BF16, UPTO, PLUS, 37, 35, 1, NO_NAN, "fetched(4)", NULL},
     {"... gradients", gradient, TN_F32, FROM, PLUS, 37, 35, 1, NO_NAN, "fetched(4)", NULL},
     {"... as many as one has elements", of_blocks, TN_F32, UPTO, PLUS, 1, 97 * 97, 1, NO_NAN, "scan(", "share("},
-    {"... columns", scan, TN_F32, UPTO, PLUS, 7, 100, 3, NO_NAN, "fetched(", NULL},
-    {"... columns from the end", masked, TN_F32, BEHIND, PLUS, 7, 101, 3, NO_NAN, "fetched(", NULL},
-    {"... columns of bytes", masked, TN_U8, UPTO, GREATEST, 5, 131, 5, NO_NAN, "fetched(", NULL},
+    {"... columns", scan, TN_F32, UPTO, PLUS, 7, 100, 2, NO_NAN, "fetched(", NULL},
+    {"... columns from the end", masked, TN_F32, BEHIND, PLUS, 7, 101, 4, NO_NAN, "fetched(", NULL},
+    {"... columns of bytes", masked, TN_U8, UPTO, GREATEST, 5, 131, 4, NO_NAN, "fetched(", NULL},
+    {"... three columns", scan, TN_F32, UPTO, PLUS, 7, 100, 3, NO_NAN, "across(", NULL},
     {"... gradients of columns", gradient, TN_BF16, FROM, PLUS, 5, 131, 4, NO_NAN, "fetched(", NULL},
     {"bytes", masked, TN_U8, UPTO, GREATEST, 2, 300, 1, NO_NAN, NULL, NULL},
     {"bf16", scan, TN_BF16, UPTO, PLUS, 2, 33, 1, NO_NAN, "scan(", NULL},
