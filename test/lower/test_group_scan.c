@@ -45,6 +45,11 @@ static tn_tensor *gradient(tn_tensor *x, const program *p) {
   tn_tensor *loss = tn_sum(tn_mul(tn_cumsum(at, 1), x), (int[]){0, 1, 2}, 3, false);
   return (void)p, tn_grad(loss, 1, &at, &g) == TN_OK ? g : NULL;
 }
+static tn_tensor *gradient_of_products(tn_tensor *x, const program *p) {
+  tn_tensor *at = tn_contiguous(x), *g = NULL;
+  tn_tensor *loss = tn_sum(tn_cumprod(at, 1), (int[]){0, 1, 2}, 3, false);
+  return (void)p, tn_grad(loss, 1, &at, &g) == TN_OK ? g : NULL;
+}
 /* ... in blocks, each with the sum of those before it */
 static tn_tensor *of_blocks(tn_tensor *x, const program *p) {
   tn_dim side = (tn_dim)sqrt((double)p->n), line[3] = {1, side, 1};
@@ -102,9 +107,23 @@ static void loop(const double *x, double *y, const program *p, double sign) {
   }
 }
 
+/* Of each row's products up to each element, the sum of those that an element is in, without it */
+static void loop_of_gradient(const double *x, double *y, const program *p) {
+  for (tn_dim row = 0; row < p->outer * p->inner; row++) {
+    tn_dim first = row / p->inner * p->n * p->inner + row % p->inner;
+    double before = 1;
+    for (tn_dim j = 0; j < p->n; j++) {
+      double product = before, sum = before;
+      for (tn_dim i = j + 1; i < p->n; i++) sum += product *= x[first + i * p->inner];
+      y[first + j * p->inner] = sum;
+      before *= x[first + j * p->inner];
+    }
+  }
+}
+
 static double element(const program *p, tn_dim at) {
   tn_dim i = at / p->inner % p->n;
-  if (i == p->nan) return (double)NAN;
+  if (i == p->nan) return p->make == gradient_of_products ? 0 : (double)NAN;
   return p->op == TIMES ? (at % 7 ? 1 : -1) : (double)((at * 31 + at / 5) % 9 - (p->dtype == TN_U8 ? 0 : 4));
 }
 
@@ -120,6 +139,7 @@ static tn_dim expected(const program *p, double *x, double *y) {
     for (tn_dim at = p->n * p->inner; at < all; at++) x[at] = x[at % (p->n * p->inner)];
   for (tn_dim at = 0; at < all && p->make == of_more; at++) x[at]++;
   loop(x, y, p, p->make == between ? -1 : 1);
+  if (p->make == gradient_of_products) loop_of_gradient(x, y, p);
   for (tn_dim at = 0; at < all && p->make == between; at++) y[at] = -y[at] - x[at];
   for (tn_dim at = 0; at < all && p->make == twice; at++) y[at] *= -2;
   if (p->make != below && p->make != slid && p->make != with_maximum) return all;
@@ -225,6 +245,9 @@ static const program programs[] = {
     {"rows of a thread and a half", scan, TN_I32, UPTO, PLUS, 7, 18, 1, NO_NAN, "scan(", NULL},
     {"gradients", gradient, TN_F32, FROM, PLUS, 3, 150, 1, NO_NAN, "scan(", NULL},
     {"gradients of short rows", gradient, TN_F32, FROM, PLUS, 50, 40, 1, NO_NAN, "scan(", NULL},
+    {"gradients of products", gradient_of_products, TN_F32, UPTO, TIMES, 3, 150, 1, NO_NAN, NULL, NULL},
+    {"gradients of products with a zero", gradient_of_products, TN_F32, UPTO, TIMES, 2, 131, 3, 90, NULL, NULL},
+    {"columns too few for a thread each", scan, TN_F32, UPTO, PLUS, 2, 40, 21, NO_NAN, "across(", NULL},
     {"a flip", of_flipped, TN_F32, UPTO, PLUS, 2, 131, 1, NO_NAN, "scan(", NULL},
     {"one row for many", of_shared, TN_F32, UPTO, PLUS, 5, 100, 1, NO_NAN, "scan(", NULL},
     {"functions around", between, TN_F32, UPTO, PLUS, 3, 111, 1, NO_NAN, "scan(", NULL},
