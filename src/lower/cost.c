@@ -434,30 +434,21 @@ static void look_at(look *l, tn_node *n) {
   tn__vec_push(l->a, &l->touched, x);
 }
 
-/* Turns of one access to shared memory: threads that ask a bank for different words take one each.  Of what is wide,
- * as many threads have a turn together as may ask each bank for one word. */
-static double turns_of_banks(const int64_t *sorted, int n, int64_t size, int64_t run, int64_t widest) {
-  int64_t bytes = size * run, piece = bytes < widest ? bytes : widest, words = piece < 4 ? 1 : piece / 4;
-  int step = LANES / (int)words;
-  double all = 0;
-  for (int first = 0; first < n; first += step) {
-    int count[BANKS] = {0}, most = 1;
-    int64_t last = INT64_MIN;
-    for (int i = first; i < n && i < first + step; i++) {
-      int64_t word = sorted[i] * size / 4;
-      for (int64_t k = 0; k < words && word != last; k++)
-        if (++count[(uint64_t)(word + k) % BANKS] > most) most = count[(uint64_t)(word + k) % BANKS];
-      last = word;
-    }
-    all += most;
+/* Turns of one access to shared memory: threads that ask a bank for different words take one each. */
+static double turns_of_banks(const int64_t *sorted, int n, int64_t size) {
+  int count[BANKS] = {0}, most = 1;
+  int64_t last = INT64_MIN;
+  for (int i = 0; i < n; i++) {
+    int64_t word = sorted[i] * size / 4;
+    if (word != last && ++count[(uint64_t)word % BANKS] > most) most = count[(uint64_t)word % BANKS];
+    last = word;
   }
-  return fmax(1, all) * (double)bytes / (double)(piece < 1 ? 1 : piece);
+  return most * fmax(1, (double)size / 4);
 }
 
-/* Serial turns of an access, those of neighbours that are one with another left out, or one for all if it is wide */
-static double turns_of_access(const look *l, const tn_node *n, const expression *x) {
+/* Serial turns of an access, those of neighbours that are one with another left out */
+static double turns_of_access(const look *l, const expression *x) {
   const loop *o = unrolled_around(l);
-  if (o && tn__is_packed(n, o->range)) return serial_turns(l) / o->turns;
   return serial_turns(l) * (o ? different(l, x, o) / o->turns : 1);
 }
 
@@ -466,10 +457,8 @@ static void look_at_shared(look *l, const tn_node *n, const expression *x) {
   int active = addresses(l, x, &(place){0}, base);
   if (!in_lanes(l) && active) active = 1;
   qsort(base, (size_t)active, sizeof *base, compare);
-  const loop *o = unrolled_around(l);
-  int64_t run = o && tn__is_packed(n, o->range) ? (int64_t)o->turns : 1;
-  l->banks += turns_of_access(l, n, x) * warps_at_work(l) *
-              turns_of_banks(base, active, (int64_t)tn__size_of(n->src[0]->dtype), run, l->t->access);
+  l->banks += turns_of_access(l, x) * warps_at_work(l) *
+              turns_of_banks(base, active, (int64_t)tn__size_of(n->src[0]->dtype));
 }
 
 /* ---- a part ---- */

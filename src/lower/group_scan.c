@@ -5,8 +5,9 @@
  * lanes times neighbours (see lower/kernel.h), in three steps:
  *
  *   each thread sums up its neighbours one after the other, and keeps what it has at each;
- *   what each has at its last one stands in shared memory, in lines of some threads, each of which one of them sums up;
- *   each adds up the lines before its own, and those of its own line before itself, and adds that to all it kept.
+ *   what each has at its last one stands in shared memory, in lines of some threads, along each of which one of them
+ *   sums up;
+ *   each adds up the lines before its own, and what its own line has before itself, and adds that to all it kept.
  *
  * So all of a group wait for each other as often as there are steps, however many they are, and the order of additions
  * is a fixed one.  Short loops take few threads each: a group goes along several of them side by side.  Where what is
@@ -471,11 +472,15 @@ static tn_node *sum_of(scan *s, tn_node *value, tn_node *range) {
 
 static tn_node *terms(scan *s, int64_t n) { return tn__fresh_range(s->l, tn__int(s->c, n), AX_REDUCE, ROLE_APART); }
 
-static tn_node *totals_of_lines(scan *s, tn_node *total) {
-  int64_t lines = s->beside * lines_of(s);
-  tn_node *line = lanes(s, lines), *thread = terms(s, s->line);
-  tn_node *sum = sum_of(s, load(s, total, in_line(s, line, thread)), thread);
-  return tn__filled(s->c, tn__scratch(s->l, total->dtype, lines), line, sum, &line, 1);
+/* Of each line the sums up to each of its threads, in the order of additions */
+static tn_node *along_lines(scan *s, tn_node *total) {
+  tn_node *own[2] = {lanes(s, s->beside * lines_of(s)),
+                     tn__fresh_range(s->l, tn__int(s->c, s->line), AX_UNROLL, ROLE_KEPT)};
+  tn_node *at = in_line(s, own[0], own[1]), *src[2] = {load(s, total, at), own[1]};
+  int64_t combine = (int64_t)s->by;
+  tn_node *sum = tn__node_make(s->c, &(tn__make){.op = OP_RUNNING, .src = src, .nsrc = 2, .ints = &combine, .nint = 1});
+  tn_node *store[] = {total, at, sum, own[0], own[1]};
+  return tn__behind(s->c, total->src[0], tn__node_make(s->c, &(tn__make){.op = OP_STORE, .src = store, .nsrc = 5}));
 }
 
 /* Of the first n, those before number `end` */
@@ -483,15 +488,22 @@ static tn_node *sum_before(scan *s, tn_node *value, tn_node *range, tn_node *end
   return sum_of(s, tn__where(s->c, tn__op2(s->c, OP_LT, range, end), value, s->nothing), range);
 }
 
-/* All that stands before the thread's own; the last line, and the last thread of a line, stand before none. */
+/* All that stands before the thread's own: lines before its own, and those of its line before it; the last line stands
+ * before none.  One line's threads add up what is before them each for itself. */
 static tn_node *before(scan *s, tn_node *total, tn_node *lane) {
-  tn_node *number = number_of(s, lane), *own = line_of(s, number), *first = first_line(s, lane);
-  tn_node *line = terms(s, lines_of(s) - 1), *thread = terms(s, s->line - 1);
-  tn_node *at = tn__simplify_index(s->c, in_line(s, tn__add(s->c, first, own), thread));
-  tn_node *near = sum_before(s, load(s, total, at), thread, place_of(s, number));
-  if (lines_of(s) == 1) return near;
-  tn_node *from = load(s, totals_of_lines(s, total), tn__simplify_index(s->c, tn__add(s->c, first, line)));
-  return tn__op2(s->c, s->by, sum_before(s, from, line, own), near);
+  tn_ctx *c = s->c;
+  tn_node *number = number_of(s, lane), *own = line_of(s, number), *place = place_of(s, number),
+          *first = first_line(s, lane);
+  if (lines_of(s) == 1) {
+    tn_node *thread = terms(s, s->line - 1), *at = tn__simplify_index(c, in_line(s, first, thread));
+    return sum_before(s, load(s, total, at), thread, place);
+  }
+  tn_node *sums = along_lines(s, total), *zero = tn__int(c, 0), *line = terms(s, lines_of(s) - 1);
+  tn_node *last = tn__op2(c, OP_MAX, tn__sub(c, place, tn__int(c, 1)), zero);
+  tn_node *at = tn__simplify_index(c, in_line(s, tn__add(c, first, own), last));
+  tn_node *near = tn__where(c, tn__op2(c, OP_LT, zero, place), load(s, sums, at), s->nothing);
+  at = tn__simplify_index(c, in_line(s, tn__add(c, first, line), tn__int(c, s->line - 1)));
+  return tn__op2(c, s->by, sum_before(s, load(s, sums, at), line, own), near);
 }
 
 /* What the thread has up to its neighbour, or before it */
