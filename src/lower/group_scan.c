@@ -492,6 +492,7 @@ static tn_node *sum_before(scan *s, tn_node *value, tn_node *range, tn_node *end
  * before none.  One line's threads add up what is before them each for itself. */
 static tn_node *before(scan *s, tn_node *total, tn_node *lane) {
   tn_ctx *c = s->c;
+  if (s->threads == 1) return s->nothing;
   tn_node *number = number_of(s, lane), *own = line_of(s, number), *place = place_of(s, number),
           *first = first_line(s, lane);
   if (lines_of(s) == 1) {
@@ -607,7 +608,7 @@ static bool lies_flat(scan *s, const tn__survey *v) {
 }
 
 /* Threads of about as many neighbours as leave work to all units; then as many rows as make whole wide elements, and
- * groups of a usual size.  What does not fit into shared memory, twice if that leaves a row, does not go so. */
+ * groups of a usual size; `alone`: one row.  What shared memory has no room for does not go so. */
 /* a choice: no is right */
 static bool choose_fetched(scan *s, double rows, int64_t columns, bool alone) {
   const tn__target *t = s->l->target;
@@ -625,7 +626,8 @@ static bool choose_fetched(scan *s, double rows, int64_t columns, bool alone) {
   s->wide = t->access / (int64_t)size > 1 ? t->access / (int64_t)size : 1;
   for (bool more = !alone; more;) {
     more = (side < s->wide && row * side % s->wide) || s->threads * side * columns < STEPS_OF_GROUP * t->subgroup;
-    more &= rows > 2.0 * (double)(side * columns) * t->units;
+    more &= rows > 2.0 * (double)(side * columns) * t->units && s->threads * side * columns <= most / 2 &&
+            (size_t)(3 * row * side) * size <= t->shared;
     if (more) side *= 2;
   }
   while (s->wide > 1 && row * side % s->wide) s->wide /= 2;
@@ -664,7 +666,7 @@ static void take_rows(scan *s, const tn__survey *v) {
   else choose_sizes(s, v, others ? 1 : tn__volume(v, around));
   scan usual = *s;
   bool fetches = !(columns && others) && may_fetch(s, v, columns, stored) &&
-                 choose_fetched(s, tn__volume(v, around), columns ? columns->hi + 1 : 1, others > 0);
+                 choose_fetched(s, tn__volume(v, around), columns ? columns->hi + 1 : 1, others > 0 || !around);
   if (!fetches) *s = usual;
   s->rows = tn__int(c, 1);
   for (uint32_t k = 0; k < v->r.n; k++) {

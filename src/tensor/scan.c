@@ -96,9 +96,10 @@ static double move_once(const tn__target *t, double all, double groups) {
   return 2 * all * fmax(memory, unit * t->units / groups);
 }
 
-/* On devices of groups: columns that threads have one each, or, where there are not enough of them, those of a group all
- * together; longer ones as they are, if the threads of a group can hold all of those that they go along, and to read them once, by as many groups as
- * there are then, takes no longer than twice by more groups and by more kernels.  Else blocks for all units. */
+/* On devices of groups: columns that threads have one each, or, where there are not enough of them, those of a group
+ * all together; longer ones as they are, if the threads of a group can hold all of those that they go along, and to
+ * read them once, by as many groups as there are then, takes no longer than twice by more groups and by more kernels.
+ * Else blocks for all units. */
 /* a choice: any is right */
 static int64_t block_of_columns(const tn__target *t, const tn_node *x, uint32_t axis, int64_t n) {
   double all = elements(x), threads = (double)t->units * ENOUGH * t->subgroup, columns = between(x, axis);

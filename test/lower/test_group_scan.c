@@ -66,13 +66,18 @@ static tn_tensor *of_shared(tn_tensor *x, const program *p) {
 }
 static tn_tensor *between(tn_tensor *x, const program *p) { return tn_sub(tn_neg(masked(tn_neg(x), p)), x); }
 static tn_tensor *of_more(tn_tensor *x, const program *p) { return masked(tn_add_scalar(x, 1), p); }
-/* ... of rows of two axes, of what lies across them in memory, and of every other element */
+/* ... of rows of two axes, of what lies across them in memory, of a row that begins anywhere, and of every other
+ * element */
 static tn_tensor *of_two_axes(tn_tensor *x, const program *p) {
   tn_tensor *rows = tn_reshape(x, (tn_dim[]){p->outer / 3, 3, p->n}, 3);
   return tn_reshape(tn_cumsum(rows, 2), (tn_dim[]){p->outer, p->n, p->inner}, 3);
 }
 static tn_tensor *of_turned(tn_tensor *x, const program *p) {
   return scan(tn_transpose(tn_contiguous(tn_transpose(x, 0, 1)), 0, 1), p);
+}
+static tn_tensor *of_second(tn_tensor *x, const program *p) {
+  tn_tensor *both = tn_contiguous(tn_reshape(tn_stack((tn_tensor *[]){x, x}, 2, 0), (tn_dim[]){1, 2 * p->n, 1}, 3));
+  return scan(tn_slice(both, 1, p->n, 2 * p->n, 1), p);
 }
 static tn_tensor *of_half(tn_tensor *x, const program *p) {
   tn_tensor *pairs = tn_reshape(tn_stack((tn_tensor *[]){x, x}, 2, 2), (tn_dim[]){p->outer, 2 * p->n, 1}, 3);
@@ -229,6 +234,7 @@ static const program programs[] = {
     {"... of three axes", of_two_axes, TN_F32, UPTO, PLUS, 33, 33, 1, NO_NAN, "fetched(4)", NULL},
     {"... across memory", of_turned, TN_F32, UPTO, PLUS, 33, 35, 1, NO_NAN, NULL, NULL},
     {"... of what lies apart", of_half, TN_F32, UPTO, PLUS, 33, 67, 1, NO_NAN, "fetched(1)", NULL},
+    {"... of a row that begins anywhere", of_second, TN_F32, UPTO, PLUS, 1, 67, 1, NO_NAN, "fetched(1)", NULL},
     {"... with functions around", between, TN_BF16, UPTO, PLUS, 37, 35, 1, NO_NAN, "fetched(4)", NULL},
     {"... gradients", gradient, TN_F32, FROM, PLUS, 37, 35, 1, NO_NAN, "fetched(4)", NULL},
     {"... as many as one has elements", of_blocks, TN_F32, UPTO, PLUS, 1, 97 * 97, 1, NO_NAN, "scan(", "share("},
@@ -263,6 +269,9 @@ static const program programs[] = {
 
 /* Longer than a group's: sums of blocks, and what stands before a block summed up by its group */
 static const program long_ones[] = {
+    {"rows of a thread each", scan, TN_F32, UPTO, PLUS, 8000, 17, 1, NO_NAN, "1x17) beside(64) fetched(4)", NULL},
+    {"... from the end", masked, TN_F32, BEHIND, PLUS, 8001, 17, 1, NO_NAN, "1x17) beside(64) fetched(4)", NULL},
+    {"rows of two threads", scan, TN_F32, UPTO, PLUS, 4101, 33, 1, NO_NAN, "2x17) beside(32) fetched(4)", NULL},
     {"two blocks", scan, TN_F32, UPTO, PLUS, 1, 1025, 1, NO_NAN, "scan(", NULL},
     {"two and a bit", scan, TN_I32, UPTO, PLUS, 1, 1055, 1, NO_NAN, "scan(", NULL},
     {"a NaN in the second", scan, TN_F32, UPTO, PLUS, 1, 1040, 1, 1030, "scan(", NULL},
