@@ -60,12 +60,13 @@ static int64_t power_above(int64_t v) {
   return p;
 }
 
-/* How many neighbours all accesses along the turn, or the term, have at multiples of as many */
+/* How many neighbours all accesses along the turn, or the term, or all stores, have at multiples of as many */
 /* a choice: any is right */
-static int64_t neighbours_of(const scan *s, const tn__survey *v) {
+static int64_t neighbours_of(const scan *s, const tn__survey *v, bool stores) {
   int64_t n = TN__SCAN_OWN;
   for (uint32_t i = 0; i < v->r.order.n; i++) {
     const tn_node *x = v->r.order.v[i];
+    if (stores && x->op != OP_STORE) continue;
     for (int k = 0; k < 2 && tn__is_access(x); k++) {
       tn_node *range = k ? s->of->term : s->of->turn;
       int64_t stride = tn__stride(&v->r, x->src[1], (uint32_t)tn__range_at(&v->r, range));
@@ -97,7 +98,7 @@ static bool are_enough(const scan *s, int64_t own) {
 /* a choice: any power of two is right */
 static int64_t own_of(const scan *s, const tn__survey *v, int64_t most) {
   int64_t usual = USUAL_THREADS < most ? USUAL_THREADS : most;
-  int64_t there = neighbours_of(s, v), want = power_above((s->turns + usual - 1) / usual), own;
+  int64_t there = neighbours_of(s, v, false), want = power_above((s->turns + usual - 1) / usual), own;
   if (want < FEWEST_OWN) want = FEWEST_OWN;
   own = want < there ? want : there;
   while (own < TN__SCAN_OWN && !are_enough(s, own)) own *= 2;
@@ -638,11 +639,12 @@ static bool choose_fetched(scan *s, double rows, int64_t columns, bool alone) {
          (size_t)(room_of(s) + group_of(s) * 2) * size <= t->shared;
 }
 
-/* Is it worth while?  Rows along which no access is wide, or columns that are fewer than memory gives at once. */
+/* Is it worth while?  Rows along which nothing is stored by wide accesses, or columns that are fewer than memory gives
+ * at once. */
 /* a choice: either is right */
 static bool may_fetch(const scan *s, const tn__survey *v, const tn_node *columns, size_t stored) {
   if (columns) return columns->hi + 1 < tn__scan_columns(s->l->target, stored, INT32_MAX);
-  return neighbours_of(s, v) < FEWEST_OWN;
+  return neighbours_of(s, v, true) < FEWEST_OWN;
 }
 
 /* In the order of loops, columns last */

@@ -234,7 +234,7 @@ static const program programs[] = {
     {"... of three axes", of_two_axes, TN_F32, UPTO, PLUS, 33, 33, 1, NO_NAN, "fetched(4)", NULL},
     {"... across memory", of_turned, TN_F32, UPTO, PLUS, 33, 35, 1, NO_NAN, NULL, NULL},
     {"... of what lies apart", of_half, TN_F32, UPTO, PLUS, 33, 67, 1, NO_NAN, "fetched(1)", NULL},
-    {"... of a row that begins anywhere", of_second, TN_F32, UPTO, PLUS, 1, 67, 1, NO_NAN, "fetched(1)", NULL},
+    {"... of a row that begins anywhere", of_second, TN_F32, UPTO, PLUS, 1, 67, 1, NO_NAN, "scan(", "fetched("},
     {"... with functions around", between, TN_BF16, UPTO, PLUS, 37, 35, 1, NO_NAN, "fetched(4)", NULL},
     {"... gradients", gradient, TN_F32, FROM, PLUS, 37, 35, 1, NO_NAN, "fetched(4)", NULL},
     {"... as many as one has elements", of_blocks, TN_F32, UPTO, PLUS, 1, 97 * 97, 1, NO_NAN, "scan(", "share("},
