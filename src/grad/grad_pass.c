@@ -8,6 +8,8 @@
 #include "device/device.h"
 #include "grad/adjoint.h"
 #include "ir/build.h"
+#include "rewrite/rewrite.h"
+#include "tensor/scan.h"
 #include <string.h>
 
 enum { ASKED = 1, CARRIES = 2, REACHED = 4, CUT = 8 };
@@ -89,9 +91,26 @@ static void mark_paths(pass *p, tn_node *const *x, uint32_t nx) {
  * silent zero. */
 static bool takes_bits(const tn_node *n) { return n->op == OP_BITCAST && !tn__is_float(n->dtype); }
 
+/* A running product of a long row hands down to that row at once.  Its gradient by the rules takes memory by the square
+ * of the row, so it is taken of the same product by short blocks, of a row and for a gradient that no program has. */
+static bool hand_to_row(pass *p, tn_node *n, tn_node *g) {
+  enum { ROW_SLOT = -2, GRADIENT_SLOT = -3 };
+  tn_ctx *c = p->c;
+  tn_node *row = g ? tn__row_of_product(c, n) : NULL, *part;
+  if (!row) return false;
+  uint64_t to = place(p, row);
+  p->flags[to] |= REACHED;
+  if (!(p->flags[to] & CARRIES)) return true;
+  tn_node *free[2] = {tn__param(c, row->dtype, ROW_SLOT, row->device, row->dim, row->rank),
+                      tn__param(c, g->dtype, GRADIENT_SLOT, g->device, g->dim, g->rank)};
+  tn__vjp(c, tn__product_by_blocks(c, n, free[0]), free[1], free, 1, &part);
+  add_gradient(p, to, tn__substitute(c, part, free, (tn_node *[]){row, g}, 2));
+  return true;
+}
+
 static void hand_down(pass *p, uint32_t i) {
   tn_node *n = p->order.v[i], *g = p->grad[i];
-  if (is_leaf(p, i)) return;
+  if (is_leaf(p, i) || hand_to_row(p, n, g)) return;
   for (uint32_t k = 0; k < n->nsrc; k++) {
     uint64_t to = place(p, n->src[k]);
     p->flags[to] |= REACHED;

@@ -5,8 +5,9 @@
  * lanes times neighbours (see lower/kernel.h), in three steps:
  *
  *   each thread sums up its neighbours one after the other, and keeps what it has at each;
- *   what each has at its last one stands in shared memory, in lines of some threads, each of which one of them sums up;
- *   each adds up the lines before its own, and those of its own line before itself, and adds that to all it kept.
+ *   what each has at its last one stands in shared memory, in lines of some threads, along each of which one of them
+ *   sums up;
+ *   each adds up the lines before its own, and what its own line has before itself, and adds that to all it kept.
  *
  * So all of a group wait for each other as often as there are steps, however many they are, and the order of additions
  * is a fixed one.  Short loops take few threads each: a group goes along several of them side by side.  Where what is
@@ -15,8 +16,13 @@
  * from the end on number threads, and their neighbours, from the last one.  What lies beyond the last turn is neither
  * loaded nor stored, and counts for none.
  *
+ * Rows that are not made of wide accesses (of odd lengths, or what begins anywhere), and columns too few beside each
+ * other to fill what memory gives at once, lie in one piece in memory all the same: a group fetches all of its elements
+ * as they lie there, into shared memory, where threads find their neighbours and leave what they have summed up; then
+ * all is stored as it lies.  Neighbours are odd in number there, for threads in step to begin in banks of their own.
+ *
  * Steps noted: scan(a,TxN): loop a by T threads, N neighbours each; beside(Q): Q such loops in a group; across(Q): so,
- * of columns. */
+ * of columns; fetched(W): by way of shared memory, W elements at a time. */
 #include "ir/build.h"
 #include "ir/eval.h"
 #include "lower/lower.h"
@@ -25,6 +31,7 @@
 enum {
   FEWEST_OWN = 4,      /* neighbours of a thread, if memory has them side by side: one wide access */
   SHARED_LOADS = 8,    /* loads from shared memory in the time in which memory gives an element, or less */
+  WANTED_OWN = 12,     /* at least, of what a group fetches as it lies: less than twice as many */
   USUAL_THREADS = 256, /* more only for what these have no room for */
   SHORT_LINE = 16,     /* up to so many threads are one line */
   STEPS_OF_GROUP = 4   /* times as many threads as run in step, of loops side by side */
@@ -42,6 +49,9 @@ typedef struct scan {
   tn_node *gone[TN__MAX_RANGES];     /* the loops that lanes and neighbours stand for, the turn's last */
   uint32_t ngone;
   tn_node *rows, *block;             /* how many those around the turn's are in all; blocks of them, NULL: no such */
+  int64_t wide;                      /* elements that a group fetches at a time as memory has them; 0: it does not */
+  int64_t columns;                   /* ... of so many that lie beside each other */
+  tn_node *room, *fetched;           /* where to; with all in it */
 } scan;
 
 static int64_t power_above(int64_t v) {
@@ -50,12 +60,13 @@ static int64_t power_above(int64_t v) {
   return p;
 }
 
-/* How many neighbours all accesses along the turn, or the term, have at multiples of as many */
+/* How many neighbours all accesses along the turn, or the term, or all stores, have at multiples of as many */
 /* a choice: any is right */
-static int64_t neighbours_of(const scan *s, const tn__survey *v) {
+static int64_t neighbours_of(const scan *s, const tn__survey *v, bool stores) {
   int64_t n = TN__SCAN_OWN;
   for (uint32_t i = 0; i < v->r.order.n; i++) {
     const tn_node *x = v->r.order.v[i];
+    if (stores && x->op != OP_STORE) continue;
     for (int k = 0; k < 2 && tn__is_access(x); k++) {
       tn_node *range = k ? s->of->term : s->of->turn;
       int64_t stride = tn__stride(&v->r, x->src[1], (uint32_t)tn__range_at(&v->r, range));
@@ -87,7 +98,7 @@ static bool are_enough(const scan *s, int64_t own) {
 /* a choice: any power of two is right */
 static int64_t own_of(const scan *s, const tn__survey *v, int64_t most) {
   int64_t usual = USUAL_THREADS < most ? USUAL_THREADS : most;
-  int64_t there = neighbours_of(s, v), want = power_above((s->turns + usual - 1) / usual), own;
+  int64_t there = neighbours_of(s, v, false), want = power_above((s->turns + usual - 1) / usual), own;
   if (want < FEWEST_OWN) want = FEWEST_OWN;
   own = want < there ? want : there;
   while (own < TN__SCAN_OWN && !are_enough(s, own)) own *= 2;
@@ -144,6 +155,11 @@ static void choose_sizes(scan *s, const tn__survey *v, double rows) {
 }
 
 static int64_t group_of(const scan *s) { return s->threads * s->beside; }
+static int64_t elements_of(const scan *s) { return s->turns * s->beside; }
+/* With places for neighbours beyond the last turn, which are neither loaded nor stored: none lies beyond the end. */
+static int64_t room_of(const scan *s) {
+  return elements_of(s) + (s->threads * s->own - s->turns) * s->columns;
+}
 static int64_t lines_of(const scan *s) { return s->threads / s->line; }
 
 static tn_node *lanes(scan *s, int64_t n) { return tn__fresh_range(s->l, tn__int(s->c, n), AX_UPCAST, ROLE_KEPT); }
@@ -227,10 +243,171 @@ static tn_node *gate_end(scan *s, tn_node *body, tn_node *lane, tn_node *by) {
   return body;
 }
 
+/* ---- elements as memory has them ---- */
+
+/* A group's elements, shared out: `take` of so many wide ones for each thread, of neighbours `by` (NULL: one) */
+typedef struct flat {
+  tn_node *own[3], *lane, *take, *by; /* own: those that there are */
+  uint32_t n;
+  tn_node *place, *inside;            /* among the group's; NULL: all of them are there */
+} flat;
+
+static tn_node *times(scan *s, tn_node *x, int64_t by) { return tn__mul(s->c, x, tn__int(s->c, by)); }
+
+/* So many of the group's elements are there: the last group may have fewer. */
+static tn_node *end_of_elements(scan *s) {
+  tn_ctx *c = s->c;
+  tn_node *all = tn__int(c, elements_of(s));
+  if (!s->block || tn__divisible(s->rows, s->beside)) return all;
+  tn_node *rest = tn__sub(c, times(s, s->rows, s->turns), times(s, s->block, elements_of(s)));
+  return tn__op2(c, OP_MIN, all, tn__simplify_index(c, rest));
+}
+
+static flat flat_of(scan *s, tn__role role) {
+  tn_ctx *c = s->c;
+  int64_t at_once = group_of(s) * s->wide, takes = (elements_of(s) + at_once - 1) / at_once;
+  flat f = {.lane = tn__fresh_range(s->l, tn__int(c, group_of(s)), AX_UPCAST, role)};
+  f.own[f.n++] = f.lane;
+  tn_node *pack = f.lane;
+  if (takes > 1) {
+    f.own[f.n++] = f.take = tn__fresh_range(s->l, tn__int(c, takes), AX_UNROLL, role);
+    pack = tn__add(c, times(s, f.take, group_of(s)), f.lane);
+  }
+  tn_node *first = f.place = times(s, pack, s->wide);
+  if (s->wide > 1) {
+    f.own[f.n++] = f.by = tn__fresh_range(s->l, tn__int(c, s->wide), AX_UNROLL, role);
+    f.place = tn__add(c, first, f.by);
+  }
+  bool part = s->block && !tn__divisible(s->rows, s->beside); /* of a wide one, too, of the last group? */
+  bool each = part && !tn__divisible(times(s, s->rows, s->turns), s->wide);
+  if (part || takes * at_once > elements_of(s))
+    f.inside = tn__op2(c, OP_LT, each ? f.place : first, end_of_elements(s));
+  return f;
+}
+
+/* Stand for an element of the group's, and for one of all that there are, until what is made of their numbers is as
+ * simple as it can be: memory has all of several rows one behind the other.  Of one row in a group its number is the
+ * block's, which is the same for all threads. */
+typedef struct element {
+  tn_node *of_group, *of_all, *at; /* of_all: NULL where a group has one row; where it is, by the group's */
+} element;
+
+static element any_element(scan *s) {
+  tn_ctx *c = s->c;
+  tn__role role = tn__role_of(s->of->turn);
+  element x = {.of_group = tn__fresh_range(s->l, tn__int(c, elements_of(s)), AX_LOOP, role)};
+  if (s->beside == s->columns) return x;
+  x.of_all = tn__fresh_range(s->l, tn__simplify_index(c, times(s, s->rows, s->turns)), AX_LOOP, role);
+  x.at = tn__add(c, times(s, s->block, elements_of(s)), x.of_group);
+  return x;
+}
+
+/* The counters of all loops that are gone, for an element */
+static void counters_of_element(scan *s, const element *x, tn_node **at) {
+  tn_ctx *c = s->c;
+  uint32_t n = s->ngone - 1;
+  tn_node *turns = tn__int(c, s->turns), *columns = tn__int(c, s->columns), *left = x->of_all ? x->of_all : x->of_group;
+  if (s->columns > 1) {
+    at[n - 1] = tn__op2(c, OP_MOD, left, columns);
+    left = tn__op2(c, OP_IDIV, left, columns);
+  }
+  at[n] = x->of_all ? tn__op2(c, OP_MOD, left, turns) : left;
+  left = x->of_all ? tn__op2(c, OP_IDIV, left, turns) : s->block;
+  for (n -= s->columns > 1; n;) {
+    tn_node *size = s->gone[--n]->src[0];
+    at[n] = n ? tn__op2(c, OP_MOD, left, size) : left;
+    left = n ? tn__op2(c, OP_IDIV, left, size) : NULL;
+  }
+}
+
+/* Nothing is loaded or stored beyond the last element.  What is the same for all threads is there where the first of
+ * them has one. */
+static tn_node *gate_flat(scan *s, tn_node *body, const flat *f) {
+  tn_ctx *c = s->c;
+  if (!f->inside) return body;
+  tn__ranges r;
+  tn__ranges_find(c, s->l->a, body, &r);
+  bool lane = tn__range_at(&r, f->lane) >= 0, take = f->take && tn__range_at(&r, f->take) >= 0;
+  if (take) {
+    tn_node *first = tn__op2(c, OP_LT, times(s, f->take, group_of(s) * s->wide), end_of_elements(s));
+    body = tn__gate_accesses(s->l, body, first, f->take, lane ? f->lane : NULL);
+  }
+  return lane ? tn__gate_accesses(s->l, body, f->inside, f->lane, NULL) : body;
+}
+
+/* All terms of the group's rows, where they are to be summed up */
+static void fetch(scan *s) {
+  tn_ctx *c = s->c;
+  flat f = flat_of(s, ROLE_KEPT);
+  element x = any_element(s);
+  tn_node *at[TN__MAX_RANGES], *from[TN__MAX_RANGES], *src[7];
+  counters_of_element(s, &x, at);
+  memcpy(from, s->gone, s->ngone * sizeof *from);
+  from[s->ngone - 1] = s->of->term;
+  tn_node *value = tn__simplify_accesses(c, s->l->a, tn__substitute(c, s->of->value, from, at, s->ngone));
+  if (x.of_all) value = tn__simplify_accesses(c, s->l->a, tn__substitute(c, value, &x.of_all, &x.at, 1));
+  value = tn__simplify_accesses(c, s->l->a, tn__substitute(c, value, &x.of_group, &f.place, 1));
+  value = gate_flat(s, value, &f);
+  s->room = tn__scratch(s->l, value->dtype, room_of(s));
+  uint32_t n = 0;
+  src[n++] = s->room, src[n++] = f.place, src[n++] = value;
+  if (f.inside) src[n++] = f.inside;
+  for (uint32_t i = 0; i < f.n; i++) src[n++] = f.own[i];
+  s->fetched = tn__behind(c, s->room, tn__node_make(c, &(tn__make){.op = OP_STORE, .src = src, .nsrc = n}));
+}
+
+/* Where a thread's neighbour stands there */
+static tn_node *place_at(scan *s, tn_node *lane, tn_node *by) {
+  tn_ctx *c = s->c;
+  tn_node *line = row_of(s, lane), *row = over(s, line, s->columns, s->beside), *turn = turn_at(s, lane, by);
+  tn_node *at = times(s, tn__add(c, times(s, row, s->turns), turn), s->columns);
+  return tn__simplify_index(c, tn__add(c, at, rest(s, line, s->columns, s->beside)));
+}
+
+/* ... and whether it is there; NULL: it is */
+static tn_node *is_there(scan *s, tn_node *lane, tn_node *by) {
+  tn_ctx *c = s->c;
+  tn_node *turn = NULL, *row = NULL;
+  if (s->own * s->threads > s->turns) turn = tn__op2(c, OP_LT, turn_at(s, lane, by), tn__int(c, s->turns));
+  if (s->block && !tn__divisible(s->rows, s->beside)) row = tn__op2(c, OP_LT, row_at(s, lane), s->rows);
+  return turn && row ? tn__op2(c, OP_AND, turn, row) : turn ? turn : row;
+}
+
+static tn_node *load_if(scan *s, tn_node *from, tn_node *at, tn_node *gate) {
+  tn_node *src[3] = {from, at, gate};
+  return tn__node_make(s->c, &(tn__make){.op = OP_LOAD, .src = src, .nsrc = gate ? 3 : 2});
+}
+
+/* What each thread has made of its neighbours, `all`, in their places; then the body over all elements as they lie */
+static tn_node *over_elements(scan *s, tn_node *body, tn_node *all, tn_node *lane, tn_node *by) {
+  tn_ctx *c = s->c;
+  tn_node *at[TN__MAX_RANGES], *gate = is_there(s, lane, by), *src[6] = {s->fetched, place_at(s, lane, by), all, gate};
+  uint32_t n = gate ? 4 : 3;
+  src[n++] = lane, src[n++] = by;
+  tn_node *done = tn__behind(c, s->room, tn__node_make(c, &(tn__make){.op = OP_STORE, .src = src, .nsrc = n}));
+  flat f = flat_of(s, tn__role_of(s->of->turn));
+  element x = any_element(s);
+  tn_node *come[2] = {x.of_group, s->block}, **first = x.of_all ? &x.of_all : come;
+  uint32_t ncome = s->block ? 2 : 1;
+  counters_of_element(s, &x, at);
+  body = tn__exchange_ranges(s->l, body, s->gone, at, s->ngone, first, x.of_all ? 1 : ncome);
+  body = tn__simplify_accesses(c, s->l->a, body);
+  if (x.of_all)
+    body = tn__simplify_accesses(c, s->l->a, tn__exchange_ranges(s->l, body, first, &x.at, 1, come, ncome));
+  body = tn__simplify_accesses(c, s->l->a, tn__exchange_ranges(s->l, body, come, &f.place, 1, f.own, f.n));
+  body = gate_flat(s, body, &f);
+  tn_node *sum = tn__sum_over(s->l, body, s->of->term), *each = load_if(s, done, f.place, f.inside);
+  return tn__substitute(c, body, &sum, &each, 1);
+}
+
 /* The term's value for a thread's neighbour.  Beyond the last turn nothing is loaded, and from the end on, where that
  * comes first, nothing counts. */
 static tn_node *value_at(scan *s, tn_node *lane, tn_node *by) {
   tn_node *at[TN__MAX_RANGES], *from[TN__MAX_RANGES];
+  if (s->wide) {
+    tn_node *gate = is_there(s, lane, by), *value = load_if(s, s->fetched, place_at(s, lane, by), gate);
+    return gate && s->of->back ? tn__where(s->c, gate, value, s->nothing) : value;
+  }
   counters(s, lane, by, at);
   memcpy(from, s->gone, s->ngone * sizeof *from);
   from[s->ngone - 1] = s->of->term;
@@ -244,9 +421,10 @@ static tn_node *value_at(scan *s, tn_node *lane, tn_node *by) {
 
 /* All values up to each of the thread's neighbours, itself among them, in the order in which they lie in memory */
 static tn_node *summed_up(scan *s) {
-  tn_node *lane = lanes(s, group_of(s)), *by = neighbours(s), *own[2] = {lane, by}, *value = value_at(s, lane, by),
-          *at = slot(s, by, lane);
-  if (s->of->back) { /* these are loaded forwards, as memory wants it */
+  tn_node *lane = lanes(s, group_of(s)), *by = neighbours(s), *own[2] = {lane, by};
+  tn_node *place = s->of->back && s->wide ? from_end(s, by, s->own) : by;
+  tn_node *value = value_at(s, lane, place), *at = slot(s, place, lane);
+  if (s->of->back && !s->wide) { /* these are loaded forwards, as memory wants it */
     tn_node *kept = tn__filled(s->c, registers(s), at, value, own, 2);
     own[0] = lane = lanes(s, group_of(s)), own[1] = by = neighbours(s);
     at = slot(s, from_end(s, by, s->own), lane);
@@ -295,11 +473,15 @@ static tn_node *sum_of(scan *s, tn_node *value, tn_node *range) {
 
 static tn_node *terms(scan *s, int64_t n) { return tn__fresh_range(s->l, tn__int(s->c, n), AX_REDUCE, ROLE_APART); }
 
-static tn_node *totals_of_lines(scan *s, tn_node *total) {
-  int64_t lines = s->beside * lines_of(s);
-  tn_node *line = lanes(s, lines), *thread = terms(s, s->line);
-  tn_node *sum = sum_of(s, load(s, total, in_line(s, line, thread)), thread);
-  return tn__filled(s->c, tn__scratch(s->l, total->dtype, lines), line, sum, &line, 1);
+/* Of each line the sums up to each of its threads, in the order of additions */
+static tn_node *along_lines(scan *s, tn_node *total) {
+  tn_node *own[2] = {lanes(s, s->beside * lines_of(s)),
+                     tn__fresh_range(s->l, tn__int(s->c, s->line), AX_UNROLL, ROLE_KEPT)};
+  tn_node *at = in_line(s, own[0], own[1]), *src[2] = {load(s, total, at), own[1]};
+  int64_t combine = (int64_t)s->by;
+  tn_node *sum = tn__node_make(s->c, &(tn__make){.op = OP_RUNNING, .src = src, .nsrc = 2, .ints = &combine, .nint = 1});
+  tn_node *store[] = {total, at, sum, own[0], own[1]};
+  return tn__behind(s->c, total->src[0], tn__node_make(s->c, &(tn__make){.op = OP_STORE, .src = store, .nsrc = 5}));
 }
 
 /* Of the first n, those before number `end` */
@@ -307,15 +489,23 @@ static tn_node *sum_before(scan *s, tn_node *value, tn_node *range, tn_node *end
   return sum_of(s, tn__where(s->c, tn__op2(s->c, OP_LT, range, end), value, s->nothing), range);
 }
 
-/* All that stands before the thread's own; the last line, and the last thread of a line, stand before none. */
+/* All that stands before the thread's own: lines before its own, and those of its line before it; the last line stands
+ * before none.  One line's threads add up what is before them each for itself. */
 static tn_node *before(scan *s, tn_node *total, tn_node *lane) {
-  tn_node *number = number_of(s, lane), *own = line_of(s, number), *first = first_line(s, lane);
-  tn_node *line = terms(s, lines_of(s) - 1), *thread = terms(s, s->line - 1);
-  tn_node *at = tn__simplify_index(s->c, in_line(s, tn__add(s->c, first, own), thread));
-  tn_node *near = sum_before(s, load(s, total, at), thread, place_of(s, number));
-  if (lines_of(s) == 1) return near;
-  tn_node *from = load(s, totals_of_lines(s, total), tn__simplify_index(s->c, tn__add(s->c, first, line)));
-  return tn__op2(s->c, s->by, sum_before(s, from, line, own), near);
+  tn_ctx *c = s->c;
+  if (s->threads == 1) return s->nothing;
+  tn_node *number = number_of(s, lane), *own = line_of(s, number), *place = place_of(s, number),
+          *first = first_line(s, lane);
+  if (lines_of(s) == 1) {
+    tn_node *thread = terms(s, s->line - 1), *at = tn__simplify_index(c, in_line(s, first, thread));
+    return sum_before(s, load(s, total, at), thread, place);
+  }
+  tn_node *sums = along_lines(s, total), *zero = tn__int(c, 0), *line = terms(s, lines_of(s) - 1);
+  tn_node *last = tn__op2(c, OP_MAX, tn__sub(c, place, tn__int(c, 1)), zero);
+  tn_node *at = tn__simplify_index(c, in_line(s, tn__add(c, first, own), last));
+  tn_node *near = tn__where(c, tn__op2(c, OP_LT, zero, place), load(s, sums, at), s->nothing);
+  at = tn__simplify_index(c, in_line(s, tn__add(c, first, line), tn__int(c, s->line - 1)));
+  return tn__op2(c, s->by, sum_before(s, load(s, sums, at), line, own), near);
 }
 
 /* What the thread has up to its neighbour, or before it */
@@ -394,6 +584,69 @@ static tn_node *columns_of(const scan *s, const tn__survey *v, uint64_t around, 
   return columns;
 }
 
+/* ---- elements as memory has them: when ---- */
+
+/* Do accesses of all elements lie one behind the other so, so many at a time? */
+/* a choice: either is right */
+static bool lies_flat(scan *s, const tn__survey *v) {
+  tn_ctx *c = s->c;
+  tn_node *at[TN__MAX_RANGES + 1], *from[TN__MAX_RANGES + 1], *zero = tn__int(c, 0);
+  element one = any_element(s);
+  uint64_t gone = 0;
+  counters_of_element(s, &one, at);
+  memcpy(from, s->gone, s->ngone * sizeof *from);
+  at[s->ngone] = at[s->ngone - 1], from[s->ngone] = s->of->term;
+  for (uint32_t k = 0; k + 1 < s->ngone; k++) gone |= 1ull << tn__range_at(&v->r, s->gone[k]);
+  for (uint32_t i = 0; i < v->r.order.n; i++) {
+    const tn_node *x = v->r.order.v[i];
+    if (!tn__is_access(x) || (tn__free_of(&v->r, x->src[1]) & gone) != gone) continue;
+    tn_node *index = tn__simplify_index(c, tn__substitute(c, x->src[1], from, at, s->ngone + 1));
+    if (one.of_all) index = tn__simplify_index(c, tn__substitute(c, index, &one.of_all, &one.at, 1));
+    tn_node *base = tn__simplify_index(c, tn__substitute(c, index, &one.of_group, &zero, 1));
+    if (tn__simplify_index(c, tn__sub(c, index, base)) != one.of_group || !tn__divisible(base, s->wide)) return false;
+  }
+  return true;
+}
+
+/* Threads of about as many neighbours as leave work to all units; then as many rows as make whole wide elements, and
+ * groups of a usual size; `alone`: one row.  What shared memory has no room for does not go so. */
+/* a choice: no is right */
+static bool choose_fetched(scan *s, double rows, int64_t columns, bool alone) {
+  const tn__target *t = s->l->target;
+  size_t size = tn__size_of(s->nothing->dtype);
+  int64_t most = power_above(t->group / 2 + 1), want = WANTED_OWN, most_lines = most / columns;
+  if (rows * (double)s->turns < (double)TN__SCAN_OWN * t->units * t->unit_threads / 2) want = FEWEST_OWN;
+  for (s->threads = 1; s->threads * 2 * want <= s->turns;) s->threads *= 2;
+  while (s->threads > most_lines) s->threads /= 2;
+  if (s->threads < 1) return false;
+  int64_t side = 1, row = s->turns * columns;
+  while (s->threads * side * columns % t->subgroup) side *= 2;
+  if (alone) s->threads *= side, side = 1;
+  s->own = (s->turns + s->threads - 1) / s->threads;
+  s->own += !(s->own % 2);
+  s->wide = t->access / (int64_t)size > 1 ? t->access / (int64_t)size : 1;
+  for (bool more = !alone; more;) {
+    more = (side < s->wide && row * side % s->wide) || s->threads * side * columns < STEPS_OF_GROUP * t->subgroup;
+    more &= rows > 2.0 * (double)(side * columns) * t->units && s->threads * side * columns <= most / 2 &&
+            (size_t)(3 * row * side) * size <= t->shared;
+    if (more) side *= 2;
+  }
+  while (s->wide > 1 && row * side % s->wide) s->wide /= 2;
+  s->beside = side * columns;
+  s->columns = columns;
+  s->line = line_for(s->threads);
+  return s->own <= 2 * TN__SCAN_OWN + 1 && group_of(s) <= most && group_of(s) % t->subgroup == 0 &&
+         (size_t)(room_of(s) + group_of(s) * 2) * size <= t->shared;
+}
+
+/* Is it worth while?  Rows along which nothing is stored by wide accesses, or columns that are fewer than memory gives
+ * at once. */
+/* a choice: either is right */
+static bool may_fetch(const scan *s, const tn__survey *v, const tn_node *columns, size_t stored) {
+  if (columns) return columns->hi + 1 < tn__scan_columns(s->l->target, stored, INT32_MAX);
+  return neighbours_of(s, v, true) < FEWEST_OWN;
+}
+
 /* In the order of loops, columns last */
 static bool comes_before(const tn_node *x, const tn_node *other, const tn_node *columns) {
   return other == columns || (x != columns && tn__id_of(x) < tn__id_of(other));
@@ -413,6 +666,10 @@ static void take_rows(scan *s, const tn__survey *v) {
   s->across = columns != NULL;
   if (columns) choose_columns(s, tn__volume(v, around), columns, stored);
   else choose_sizes(s, v, others ? 1 : tn__volume(v, around));
+  scan usual = *s;
+  bool fetches = !(columns && others) && may_fetch(s, v, columns, stored) &&
+                 choose_fetched(s, tn__volume(v, around), columns ? columns->hi + 1 : 1, others > 0 || !around);
+  if (!fetches) *s = usual;
   s->rows = tn__int(c, 1);
   for (uint32_t k = 0; k < v->r.n; k++) {
     if (!(around >> k & 1)) continue;
@@ -427,6 +684,7 @@ static void take_rows(scan *s, const tn__survey *v) {
                                tn__role_of(s->gone[0]));
   }
   s->gone[s->ngone++] = s->of->turn;
+  while (s->wide > 1 && !lies_flat(s, v)) s->wide /= 2;
 }
 
 /* The body over lanes and neighbours; what lies beyond the end is left alone. */
@@ -453,11 +711,18 @@ tn_node *tn__run_in_group(tn__lowering *l, tn_node *body, const tn__run *of) {
   take_rows(&s, &v);
   tn__sb_printf(&l->note, " scan(%lld,%lldx%lld)", tn__id_of(of->turn), (long long)s.threads, (long long)s.own);
   if (s.beside > 1) tn__sb_printf(&l->note, " %s(%lld)", s.across ? "across" : "beside", (long long)s.beside);
-  tn_node *lane = tn__fresh_range(l, tn__int(c, group_of(&s)), AX_UPCAST, tn__role_of(of->turn)),
-          *by = tn__fresh_range(l, tn__int(c, s.own), AX_UNROLL, tn__role_of(of->turn));
-  body = over_lanes(&s, share_out(&s, &v, body), lane, by);
+  if (s.wide) {
+    tn__sb_printf(&l->note, " fetched(%lld)", (long long)s.wide);
+    fetch(&s);
+  }
+  tn__role role = s.wide ? ROLE_KEPT : tn__role_of(of->turn);
+  tn_node *lane = tn__fresh_range(l, tn__int(c, group_of(&s)), AX_UPCAST, role),
+          *by = tn__fresh_range(l, tn__int(c, s.own), AX_UNROLL, role);
+  body = share_out(&s, &v, body);
+  if (!s.wide) body = over_lanes(&s, body, lane, by);
   tn_node *sum = tn__sum_over(s.l, body, s.of->term), *kept = summed_up(&s);
   tn_node *all = tn__op2(c, s.by, before(&s, totals(&s, kept), lane), own_part(&s, kept, lane, by));
   l->threads = (int)group_of(&s);
+  if (s.wide) return over_elements(&s, body, all, lane, by);
   return tn__substitute(c, body, &sum, &all, 1);
 }

@@ -514,13 +514,20 @@ static bool lies_along(const pass *p, const chosen *x) {
   return false;
 }
 
-/* ... and long ones to all of one, as those that lie side by side and are more than a thread has at once; but in mode
- * strict: they add up in another order. */
+/* Are threads that take a loop each too few for units to do anything while these wait for each of their turns? */
+/* a choice: either is right */
+static bool are_few(const pass *p, int64_t terms) {
+  double threads = tn__volume(&p->s, p->s.outputs) / (double)terms;
+  return threads < (double)p->l->target->units * p->l->target->unit_threads / ENOUGH;
+}
+
+/* ... and long ones to all of one, as those that lie side by side, or are few, and are more than a thread has at once;
+ * but in mode strict: they add up in another order. */
 /* a choice: no is right */
 static bool suits_group(const pass *p, const chosen *x) {
   int64_t terms;
   if (p->l->c->mode == TN_MODE_STRICT || !tn__const_int(x->term->src[0], &terms)) return false;
-  return terms > TN__THREADS_TURNS || (terms > TN__SCAN_OWN && lies_along(p, x));
+  return terms > TN__THREADS_TURNS || (terms > TN__SCAN_OWN && (lies_along(p, x) || are_few(p, terms)));
 }
 
 static bool step(pass *p, tn_node *sum, bool by_group) {

@@ -2,7 +2,10 @@
  * and each element adds those of its block that stand before it to what the blocks before give.  So a scan reads its
  * input twice, whatever its length, no element waits for the one before it, and the order of all additions is that of
  * the blocks: the same on every device of a kind.  Where a group's threads go along blocks (lower/group_scan.c), these
- * are long, and what is no longer than one is read once. */
+ * are long, and what is no longer than one is read once.
+ *
+ * The gradient of a product is made of every term without each other one of its block, and takes memory by the square
+ * of that: gradients are taken of short blocks (grad/grad_pass.c). */
 #include "tensor/scan.h"
 #include "device/device.h"
 #include <math.h>
@@ -93,15 +96,16 @@ static double move_once(const tn__target *t, double all, double groups) {
   return 2 * all * fmax(memory, unit * t->units / groups);
 }
 
-/* On devices of groups: columns that threads have one each, as long as there are enough of them; longer ones as they
- * are, if the threads of a group can hold all of those that they go along, and to read them once, by as many groups as
- * there are then, takes no longer than twice by more groups and by more kernels.  Else blocks for all units. */
+/* On devices of groups: columns that threads have one each, or, where there are not enough of them, those of a group
+ * all together; longer ones as they are, if the threads of a group can hold all of those that they go along, and to
+ * read them once, by as many groups as there are then, takes no longer than twice by more groups and by more kernels.
+ * Else blocks for all units. */
 /* a choice: any is right */
 static int64_t block_of_columns(const tn__target *t, const tn_node *x, uint32_t axis, int64_t n) {
   double all = elements(x), threads = (double)t->units * ENOUGH * t->subgroup, columns = between(x, axis);
   size_t size = tn__size_of(tn__dtype_acc(x->dtype));
   int64_t wide = tn__scan_columns(t, size, (int64_t)fmin(columns, INT32_MAX)), tile = tn__scan_tile(t, size);
-  if (n <= TN__THREADS_TURNS) return all >= threads * (double)n ? n : 0;
+  if (n <= TN__THREADS_TURNS) return n > TN__SCAN_OWN || all >= threads * (double)n ? n : 0;
   double once = move_once(t, all, all / (double)(n * wide));
   double by_blocks = SUMMED_FIRST * move_once(t, all, t->units) + NEXT_LAUNCHES * tn__target_launch_guess(t);
   if (n <= tile / wide && once <= by_blocks) return n;
@@ -114,9 +118,9 @@ static int64_t block_of_columns(const tn__target *t, const tn_node *x, uint32_t 
 
 /* Do a group's threads go along several columns? */
 /* a choice: either is right */
-static bool are_columns(tn_ctx *c, const tn__target *t, tn__op op, const tn_node *x, uint32_t axis) {
+static bool are_columns(tn_ctx *c, const tn__target *t, const tn_node *x, uint32_t axis) {
   int64_t n;
-  return t->group && op == OP_SUM && c->mode != TN_MODE_STRICT && between(x, axis) > 1 &&
+  return t->group && c->mode != TN_MODE_STRICT && between(x, axis) > 1 &&
          tn__const_int(x->dim[axis], &n) && n > TN__THREADS_TURNS;
 }
 
@@ -134,13 +138,17 @@ static int64_t block_of_group(tn_ctx *c, const tn__target *t, const tn_node *x, 
   return block < most ? block : most;
 }
 
+typedef struct blocks { /* of what, and of no more than NEXT_BLOCK elements? */
+  tn__op op;
+  bool are_short;
+} blocks;
+
 /* a choice: any is right */
-static int64_t block_of(tn_ctx *c, tn__op op, const tn_node *x, uint32_t axis, int64_t usual) {
+static int64_t block_of(tn_ctx *c, const tn_node *x, uint32_t axis, const blocks *b, int64_t usual) {
   const tn__target *t = &tn__device_get(c, x->device < 0 ? 0 : x->device)->target;
-  /* a product's gradient is made of every term of a block without each other one: of short blocks */
-  int64_t n, block = op == OP_SUM ? LARGEST_BLOCK : NEXT_BLOCK;
+  int64_t n, block = b->op == OP_SUM ? LARGEST_BLOCK : NEXT_BLOCK;
   if (!t->group) return usual;
-  int64_t by_group = op == OP_SUM ? block_of_group(c, t, x, axis) : 0;
+  int64_t by_group = b->are_short ? 0 : block_of_group(c, t, x, axis);
   if (by_group) return by_group;
   double all = elements(x), launch = tn__target_launch_guess(t);
   while (block > usual && all * (double)block * ASK_STEPS > launch) block /= 2;
@@ -150,15 +158,16 @@ static int64_t block_of(tn_ctx *c, tn__op op, const tn_node *x, uint32_t axis, i
   return n % block ? usual : block;
 }
 
-static tn_node *scan(tn_ctx *c, tn__op op, tn_node *x, uint32_t axis, bool exclusive, int64_t usual) {
+static tn_node *scan(tn_ctx *c, const blocks *b, tn_node *x, uint32_t axis, bool exclusive, int64_t usual) {
   tn_node *n = x->dim[axis];
-  int64_t block = block_of(c, op, x, axis, usual);
+  tn__op op = b->op;
+  int64_t block = block_of(c, x, axis, b, usual);
   if (n->hi <= block) return tn__within_blocks(c, op, x, axis, exclusive);
   tn_node *rows = tn__in_blocks(c, x, axis, block);
   int64_t inner = axis + 1;
-  tn_node *before = scan(c, op, tn__reduce(c, op, rows, &inner, 1), axis, true, NEXT_BLOCK);
+  tn_node *before = scan(c, b, tn__reduce(c, op, rows, &inner, 1), axis, true, NEXT_BLOCK);
   /* of one row all threads would sum these up together, of columns each for itself */
-  if (are_columns(c, &tn__device_get(c, x->device < 0 ? 0 : x->device)->target, op, x, axis))
+  if (!b->are_short && are_columns(c, &tn__device_get(c, x->device < 0 ? 0 : x->device)->target, x, axis))
     before = tn__op1(c, OP_CONTIG, before);
   tn_node *own = tn__within_blocks(c, op, rows, axis + 1, exclusive);
   tn_node *all = tn__bcast2(c, op == OP_SUM ? OP_ADD : OP_MUL, tn__add_axis(c, before, axis + 1), own);
@@ -166,10 +175,44 @@ static tn_node *scan(tn_ctx *c, tn__op op, tn_node *x, uint32_t axis, bool exclu
 }
 
 tn_node *tn__scan(tn_ctx *c, tn__op op, tn_node *x, uint32_t axis, bool exclusive) {
-  if (x->rank + 2 <= TN_MAX_RANK) return scan(c, op, x, axis, exclusive, FIRST_BLOCK);
+  const blocks b = {.op = op};
+  if (x->rank + 2 <= TN_MAX_RANK) return scan(c, &b, x, axis, exclusive, FIRST_BLOCK);
   tn__dims shape = tn__dims_of(x);
   tn_node *flat = tn__merge_axes(c, tn__merge_axes(c, x, axis + 1, x->rank - axis - 1u), 0, axis);
-  return tn__reshape(c, scan(c, op, flat, 1, exclusive, FIRST_BLOCK), shape.d, shape.rank);
+  return tn__reshape(c, scan(c, &b, flat, 1, exclusive, FIRST_BLOCK), shape.d, shape.rank);
+}
+
+/* ---- products by short blocks ---- */
+
+/* `each`, which has one element along the axis, as rows of n's shape */
+static tn_node *rows_of(tn_ctx *c, const tn_node *n, tn_node *each, uint32_t axis) {
+  tn_node *dim[TN_MAX_RANK];
+  for (uint32_t i = 0; i < n->rank; i++) dim[i] = each->dim[i + (i >= axis)];
+  return tn__expand(c, tn__reshape(c, each, dim, n->rank), n->dim);
+}
+
+static bool is_same_choice(const tn_node *n, const tn_node *other) {
+  const tn_node *x = n->src[0], *y = other->src[0];
+  return y->op == OP_WHERE && x->src[0] == y->src[0] && x->src[2] == y->src[2];
+}
+
+tn_node *tn__row_of_product(tn_ctx *c, tn_node *n) {
+  int64_t terms, axis = n->op == OP_PROD && n->nint == 1 ? n->ints[0] - 1 : -1;
+  const tn_node *x = n->nsrc ? n->src[0] : NULL;
+  if (axis < 0 || x->op != OP_WHERE || x->src[1]->op != OP_EXPAND || x->dim[axis] != x->dim[axis + 1]) return NULL;
+  tn_node *each = x->src[1]->src[0];
+  if (!tn__const_int(x->dim[axis], &terms) || terms <= NEXT_BLOCK || !tn__is_int_const(each->dim[axis], 1)) return NULL;
+  tn_node *rows = rows_of(c, n, each, (uint32_t)axis);
+  for (int before = 0; before < 2; before++)
+    if (is_same_choice(n, tn__within_blocks(c, OP_PROD, rows, (uint32_t)axis, before))) return each;
+  return NULL;
+}
+
+tn_node *tn__product_by_blocks(tn_ctx *c, tn_node *n, tn_node *each) {
+  uint32_t axis = (uint32_t)n->ints[0] - 1;
+  tn_node *rows = rows_of(c, n, each, axis);
+  bool before = is_same_choice(n, tn__within_blocks(c, OP_PROD, rows, axis, true));
+  return scan(c, &(blocks){.op = OP_PROD, .are_short = true}, rows, axis, before, FIRST_BLOCK);
 }
 
 static tn_node *running(tn_ctx *c, tn__call *k) { /* cumsum, cumprod: i: axis, SUM or PROD */

@@ -13,5 +13,9 @@ tn_node *tn__along(tn_ctx *c, tn_node *x, uint32_t axis);
 /* op (SUM, PROD) over those that stand before each element along the axis, itself among them or not.  within_blocks:
  * element by element, for short axes. */
 tn_node *tn__within_blocks(tn_ctx *c, tn__op op, tn_node *x, uint32_t axis, bool exclusive);
+/* What n is the running product of, which has one element along an axis of its own; NULL: n is none, or a short one.
+ * product_by_blocks: n made of `each` in its place, by blocks of few elements. */
+tn_node *tn__row_of_product(tn_ctx *c, tn_node *n);
+tn_node *tn__product_by_blocks(tn_ctx *c, tn_node *n, tn_node *each);
 tn_node *tn__scan(tn_ctx *c, tn__op op, tn_node *x, uint32_t axis, bool exclusive);
 #endif

@@ -45,6 +45,11 @@ static tn_tensor *gradient(tn_tensor *x, const program *p) {
   tn_tensor *loss = tn_sum(tn_mul(tn_cumsum(at, 1), x), (int[]){0, 1, 2}, 3, false);
   return (void)p, tn_grad(loss, 1, &at, &g) == TN_OK ? g : NULL;
 }
+static tn_tensor *gradient_of_products(tn_tensor *x, const program *p) {
+  tn_tensor *at = tn_contiguous(x), *g = NULL;
+  tn_tensor *loss = tn_sum(tn_cumprod(at, 1), (int[]){0, 1, 2}, 3, false);
+  return (void)p, tn_grad(loss, 1, &at, &g) == TN_OK ? g : NULL;
+}
 /* ... in blocks, each with the sum of those before it */
 static tn_tensor *of_blocks(tn_tensor *x, const program *p) {
   tn_dim side = (tn_dim)sqrt((double)p->n), line[3] = {1, side, 1};
@@ -61,6 +66,24 @@ static tn_tensor *of_shared(tn_tensor *x, const program *p) {
 }
 static tn_tensor *between(tn_tensor *x, const program *p) { return tn_sub(tn_neg(masked(tn_neg(x), p)), x); }
 static tn_tensor *of_more(tn_tensor *x, const program *p) { return masked(tn_add_scalar(x, 1), p); }
+/* ... of rows of two axes, of what lies across them in memory, of a row that begins anywhere, and of every other
+ * element */
+static tn_tensor *of_two_axes(tn_tensor *x, const program *p) {
+  tn_tensor *rows = tn_reshape(x, (tn_dim[]){p->outer / 3, 3, p->n}, 3);
+  return tn_reshape(tn_cumsum(rows, 2), (tn_dim[]){p->outer, p->n, p->inner}, 3);
+}
+static tn_tensor *of_turned(tn_tensor *x, const program *p) {
+  return scan(tn_transpose(tn_contiguous(tn_transpose(x, 0, 1)), 0, 1), p);
+}
+static tn_tensor *of_second(tn_tensor *x, const program *p) {
+  tn_tensor *both = tn_contiguous(tn_reshape(tn_stack((tn_tensor *[]){x, x}, 2, 0), (tn_dim[]){1, 2 * p->n, 1}, 3));
+  return scan(tn_slice(both, 1, p->n, 2 * p->n, 1), p);
+}
+static tn_tensor *of_half(tn_tensor *x, const program *p) {
+  tn_tensor *pairs = tn_reshape(tn_stack((tn_tensor *[]){x, x}, 2, 2), (tn_dim[]){p->outer, 2 * p->n, 1}, 3);
+  tn_tensor *twice = tn_contiguous(pairs);
+  return scan(tn_slice(twice, 1, 0, 2 * p->n, 2), p);
+}
 /* ... reduced, slid along, or summed up once more: by another kernel */
 static tn_tensor *below(tn_tensor *x, const program *p) { return tn_max(masked(x, p), (int[]){1}, 1, true); }
 static tn_tensor *slid(tn_tensor *x, const program *p) { return tn_slice(masked(x, p), 1, 1, p->n, 1); }
@@ -89,9 +112,23 @@ static void loop(const double *x, double *y, const program *p, double sign) {
   }
 }
 
+/* Of each row's products up to each element, the sum of those that an element is in, without it */
+static void loop_of_gradient(const double *x, double *y, const program *p) {
+  for (tn_dim row = 0; row < p->outer * p->inner; row++) {
+    tn_dim first = row / p->inner * p->n * p->inner + row % p->inner;
+    double before = 1;
+    for (tn_dim j = 0; j < p->n; j++) {
+      double product = before, sum = before;
+      for (tn_dim i = j + 1; i < p->n; i++) sum += product *= x[first + i * p->inner];
+      y[first + j * p->inner] = sum;
+      before *= x[first + j * p->inner];
+    }
+  }
+}
+
 static double element(const program *p, tn_dim at) {
   tn_dim i = at / p->inner % p->n;
-  if (i == p->nan) return (double)NAN;
+  if (i == p->nan) return p->make == gradient_of_products ? 0 : (double)NAN;
   return p->op == TIMES ? (at % 7 ? 1 : -1) : (double)((at * 31 + at / 5) % 9 - (p->dtype == TN_U8 ? 0 : 4));
 }
 
@@ -107,6 +144,7 @@ static tn_dim expected(const program *p, double *x, double *y) {
     for (tn_dim at = p->n * p->inner; at < all; at++) x[at] = x[at % (p->n * p->inner)];
   for (tn_dim at = 0; at < all && p->make == of_more; at++) x[at]++;
   loop(x, y, p, p->make == between ? -1 : 1);
+  if (p->make == gradient_of_products) loop_of_gradient(x, y, p);
   for (tn_dim at = 0; at < all && p->make == between; at++) y[at] = -y[at] - x[at];
   for (tn_dim at = 0; at < all && p->make == twice; at++) y[at] *= -2;
   if (p->make != below && p->make != slid && p->make != with_maximum) return all;
@@ -184,6 +222,27 @@ static const program programs[] = {
     {"a NaN in columns", masked, TN_F32, UPTO, PLUS, 2, 100, 6, 50, "across(", NULL},
     {"gradients of columns", gradient, TN_F32, FROM, PLUS, 3, 80, 9, NO_NAN, "across(", NULL},
     {"columns beside a maximum of them", with_maximum, TN_F32, UPTO, PLUS, 2, 80, 6, NO_NAN, "across(", NULL},
+    {"fetched as they lie", scan, TN_F32, UPTO, PLUS, 64, 33, 1, NO_NAN, "beside(4) fetched(4)", NULL},
+    {"... of whose last group a part is there", scan, TN_BF16, UPTO, PLUS, 37, 33, 1, NO_NAN, "fetched(4)", NULL},
+    {"... which ends within a wide access", scan, TN_I32, UPTO, PLUS, 35, 65, 1, NO_NAN, "fetched(", NULL},
+    {"... from the end", masked, TN_F32, FROM, PLUS, 37, 35, 1, NO_NAN, "fetched(4)", NULL},
+    {"... of those behind", masked, TN_F64, BEHIND, PLUS, 37, 37, 1, NO_NAN, "fetched(2)", NULL},
+    {"... of those before", masked, TN_I32, BEFORE, PLUS, 37, 34, 1, NO_NAN, "fetched(2)", NULL},
+    {"... maxima from the end", masked, TN_F32, FROM, GREATEST, 37, 33, 1, 32, "fetched(4)", NULL},
+    {"... products from the end", masked, TN_F32, FROM, TIMES, 37, 33, 1, NO_NAN, "fetched(4)", NULL},
+    {"... one row in a group", scan, TN_F32, UPTO, PLUS, 3, 515, 1, NO_NAN, "fetched(1)", NULL},
+    {"... of three axes", of_two_axes, TN_F32, UPTO, PLUS, 33, 33, 1, NO_NAN, "fetched(4)", NULL},
+    {"... across memory", of_turned, TN_F32, UPTO, PLUS, 33, 35, 1, NO_NAN, NULL, NULL},
+    {"... of what lies apart", of_half, TN_F32, UPTO, PLUS, 33, 67, 1, NO_NAN, "fetched(1)", NULL},
+    {"... of a row that begins anywhere", of_second, TN_F32, UPTO, PLUS, 1, 67, 1, NO_NAN, "scan(", "fetched("},
+    {"... with functions around", between, TN_BF16, UPTO, PLUS, 37, 35, 1, NO_NAN, "fetched(4)", NULL},
+    {"... gradients", gradient, TN_F32, FROM, PLUS, 37, 35, 1, NO_NAN, "fetched(4)", NULL},
+    {"... as many as one has elements", of_blocks, TN_F32, UPTO, PLUS, 1, 97 * 97, 1, NO_NAN, "scan(", "share("},
+    {"... columns", scan, TN_F32, UPTO, PLUS, 7, 100, 2, NO_NAN, "fetched(", NULL},
+    {"... columns from the end", masked, TN_F32, BEHIND, PLUS, 7, 101, 4, NO_NAN, "fetched(", NULL},
+    {"... columns of bytes", masked, TN_U8, UPTO, GREATEST, 5, 131, 4, NO_NAN, "fetched(", NULL},
+    {"... three columns", scan, TN_F32, UPTO, PLUS, 7, 100, 3, NO_NAN, "across(", NULL},
+    {"... gradients of columns", gradient, TN_BF16, FROM, PLUS, 5, 131, 4, NO_NAN, "fetched(", NULL},
     {"bytes", masked, TN_U8, UPTO, GREATEST, 2, 300, 1, NO_NAN, NULL, NULL},
     {"bf16", scan, TN_BF16, UPTO, PLUS, 2, 33, 1, NO_NAN, "scan(", NULL},
     {"wide integers", scan, TN_I64, UPTO, PLUS, 2, 500, 1, NO_NAN, "scan(", NULL},
@@ -192,6 +251,9 @@ static const program programs[] = {
     {"rows of a thread and a half", scan, TN_I32, UPTO, PLUS, 7, 18, 1, NO_NAN, "scan(", NULL},
     {"gradients", gradient, TN_F32, FROM, PLUS, 3, 150, 1, NO_NAN, "scan(", NULL},
     {"gradients of short rows", gradient, TN_F32, FROM, PLUS, 50, 40, 1, NO_NAN, "scan(", NULL},
+    {"gradients of products", gradient_of_products, TN_F32, UPTO, TIMES, 3, 150, 1, NO_NAN, NULL, NULL},
+    {"gradients of products with a zero", gradient_of_products, TN_F32, UPTO, TIMES, 2, 131, 3, 90, NULL, NULL},
+    {"columns too few for a thread each", scan, TN_F32, UPTO, PLUS, 2, 40, 21, NO_NAN, "across(", NULL},
     {"a flip", of_flipped, TN_F32, UPTO, PLUS, 2, 131, 1, NO_NAN, "scan(", NULL},
     {"one row for many", of_shared, TN_F32, UPTO, PLUS, 5, 100, 1, NO_NAN, "scan(", NULL},
     {"functions around", between, TN_F32, UPTO, PLUS, 3, 111, 1, NO_NAN, "scan(", NULL},
@@ -207,6 +269,9 @@ static const program programs[] = {
 
 /* Longer than a group's: sums of blocks, and what stands before a block summed up by its group */
 static const program long_ones[] = {
+    {"rows of a thread each", scan, TN_F32, UPTO, PLUS, 8000, 17, 1, NO_NAN, "1x17) beside(64) fetched(4)", NULL},
+    {"... from the end", masked, TN_F32, BEHIND, PLUS, 8001, 17, 1, NO_NAN, "1x17) beside(64) fetched(4)", NULL},
+    {"rows of two threads", scan, TN_F32, UPTO, PLUS, 4101, 33, 1, NO_NAN, "2x17) beside(32) fetched(4)", NULL},
     {"two blocks", scan, TN_F32, UPTO, PLUS, 1, 1025, 1, NO_NAN, "scan(", NULL},
     {"two and a bit", scan, TN_I32, UPTO, PLUS, 1, 1055, 1, NO_NAN, "scan(", NULL},
     {"a NaN in the second", scan, TN_F32, UPTO, PLUS, 1, 1040, 1, 1030, "scan(", NULL},
