@@ -34,6 +34,7 @@
 
 enum {
   LANES = 32,          /* of threads in step that are looked at */
+  SECTORS = 4,         /* of a line */
   BANKS = 32,          /* of shared memory, of words of 4 bytes */
   UNROLLED = 64,       /* turns of a loop that is written out that are looked at */
   WRITTEN_OUT = 128,   /* accesses in all turns of loops that compilers unroll whole, by what they made of windows */
@@ -51,7 +52,8 @@ enum {
   SHARE_OF_STARTS = 4   /* or as many as take so much less than all the rest */
 };
 static const double MOST_OF = 0.75; /* of a sector: so much is as good as all */
-static const double EXCHANGE = 25, MEETING = 60; /* cycles: values between threads in step, a barrier */
+static const double EXCHANGE = 25, MEETING = 60; /* cycles: values between threads in step, a barrier; */
+static const double BRANCH = 80; /* and until what stands behind a branch has begun, though none takes it (measured) */
 
 typedef struct loop {
   tn_node *range;
@@ -91,6 +93,7 @@ typedef struct look {
   tn__map steps; /* what hangs on the turns of loops that are written out: which step, below */
   tn__map close; /* values that need not be computed to all bits: by shorter functions (near.c) */
   double work, waiting; /* instructions of threads, of a block; cycles, of a block */
+  double branches;      /* that a thread comes to */
   bool alone;           /* all turns are one block's */
   bool asked;           /* what the block waits for first has been asked for */
   double banks;         /* turns of shared memory, of a block */
@@ -362,7 +365,7 @@ static void look_at(look *l, tn_node *n) {
   memcpy(sorted, base, sizeof sorted);
   qsort(sorted, (size_t)active, sizeof *sorted, compare);
   x.sectors = pieces(sorted, active, size, run, t->sector);
-  x.lines = pieces(sorted, active, size, run, 4 * t->sector);
+  x.lines = pieces(sorted, active, size, run, SECTORS * t->sector);
   x.alone = 2 * pieces(sorted, active, size, run, 2 * t->sector) / fmax(1, x.sectors);
   uint64_t repeated = repeated_in(l, n, &places);
   for (uint32_t i = l->open.n; i && i-- && n->op == OP_LOAD;) {
@@ -377,6 +380,7 @@ static void look_at(look *l, tn_node *n) {
   x.requests = warps;
   x.first = active ? base[0] : 0;
   double beside = 1; /* times as many sectors, of all warps of the block */
+  double of_lines = SECTORS * x.lines; /* a cache has room for a line of which it has but one sector */
   if (warps > 1 && in_lanes(l)) {
     at = (place){.warp = 1};
     int m = addresses(l, &places, &at, moved);
@@ -396,7 +400,7 @@ static void look_at(look *l, tn_node *n) {
       by = pieces(all, places_of(l, &places, o, active, all), size, run, t->sector) / fmax(1, x.sectors);
     }
     /* what is stored goes out at once; what unrolled turns ask for is on its way together */
-    bool stays = n->op == OP_LOAD && x.of_group * (o->unrolled ? 1 : beside) <= room;
+    bool stays = n->op == OP_LOAD && fmax(x.of_group, of_lines) * (o->unrolled ? 1 : beside) <= room;
     x.from_unit *= stays ? by : turns;
     x.of_group *= by;
     x.requests *= turns;
@@ -687,6 +691,7 @@ static void look_at_all(look *l) {
       look_at_shared(l, n, &x);
     }
     if (n->op != OP_RANGE && n->op != OP_END) l->work += work_at(l, n);
+    if (tn__branches(n, tn__map_get(&l->close, (uintptr_t)n, NULL))) l->branches += serial_turns(l);
   }
 }
 
@@ -720,7 +725,7 @@ static double part_time(tn__arena *a, const tn__kernel *k, const tn__part *p, co
          in_far = x->again && bytes * side <= t->far / 2;
     near += in_unit ? 0 : x->from_unit * x->alone * l.blocks;
     sectors += x->again && (in_unit || in_far) ? 0 : x->of_all;
-    lines += once_more ? 0 : x->requests * fmax(x->lines, x->sectors / 4) * l.blocks;
+    lines += once_more ? 0 : x->requests * fmax(x->lines, x->sectors / SECTORS) * l.blocks;
   }
   double memory = (double)t->rate * t->units / (double)t->balance * sizeof(float);
   double time = sectors * t->sector / memory;
@@ -730,7 +735,9 @@ static double part_time(tn__arena *a, const tn__kernel *k, const tn__part *p, co
   time = fmax(time, l.banks * l.blocks / (units * l.clock));
   time = fmax(time, l.work * l.blocks / (units * (double)t->rate));
   time = fmax(time, (stage ? 1 : blocks_to_start(p, l.blocks)) * (double)t->start);
-  double alone = l.waiting + l.work / (l.warps * LANES);
+  bool full = !stage && l.blocks >= l.resident * l.units;
+  double alone = l.waiting + (full ? l.branches * BRANCH : 0) + l.work / (l.warps * LANES);
+
   time = fmax(time, fmax(1, l.blocks / (l.resident * l.units)) * ((double)t->latency + alone / l.clock));
   return time;
 }

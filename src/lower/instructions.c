@@ -12,11 +12,11 @@ typedef struct text {
 
 static const text of_op[OP_COUNT] = {
     [OP_DIV] = {14, 11},   [OP_SQRT] = {11, 4},   [OP_CBRT] = {29, 0},   [OP_HYPOT] = {30, 0},  [OP_POW] = {100, 0},
-    [OP_EXP] = {18, 5},    [OP_EXP2] = {19, 4},   [OP_EXPM1] = {21, 17}, [OP_LOG] = {32, 14},   [OP_LOG2] = {30, 14},
+    [OP_EXP] = {20, 5},    [OP_EXP2] = {17, 4},   [OP_EXPM1] = {19, 17}, [OP_LOG] = {32, 14},   [OP_LOG2] = {30, 14},
     [OP_LOG10] = {31, 15}, [OP_LOG1P] = {36, 14}, [OP_SIN] = {44, 30},   [OP_COS] = {42, 28},   [OP_TAN] = {55, 0},
     [OP_ASIN] = {28, 0},   [OP_ACOS] = {32, 0},   [OP_ATAN] = {32, 26},  [OP_ATAN2] = {42, 36}, [OP_SINH] = {48, 19},
-    [OP_COSH] = {35, 12},  [OP_TANH] = {34, 14},  [OP_ASINH] = {52, 32}, [OP_ACOSH] = {60, 38}, [OP_ATANH] = {60, 26},
-    [OP_ERF] = {29, 0},    [OP_ERFC] = {75, 0},
+    [OP_COSH] = {35, 12},  [OP_TANH] = {29, 14},  [OP_ASINH] = {52, 32}, [OP_ACOSH] = {60, 38}, [OP_ATANH] = {60, 26},
+    [OP_ERF] = {21, 18},    [OP_ERFC] = {75, 0},
 };
 
 /* By what all threads have, as a row's sum: its reciprocal is at hand (render/groups.c). */
@@ -28,6 +28,12 @@ double tn__instructions(const tn_node *n, bool near) {
   if (!t->exact || !tn__is_float(n->dtype)) return tn__ops[n->op].cost;
   if (n->op == OP_DIV && (n->src[1]->op == OP_GETACC || n->src[1]->op == OP_CONST)) t = &prepared;
   return near && t->near ? t->near : t->exact;
+}
+
+/* Quotients and roots that are rounded once have a long way for what is near the ends of the exponents. */
+/* a choice: either is right */
+bool tn__branches(const tn_node *n, bool near) {
+  return (n->op == OP_DIV || n->op == OP_SQRT) && n->dtype == TN_F32 && !near;
 }
 
 /* a choice: either is right */

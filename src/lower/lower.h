@@ -93,6 +93,8 @@ void tn__find_near(tn__arena *a, const tn__part *p, tn__map *near);
 /* instructions.c: that a thread of a GPU issues for an instruction of a linear program that is neither an access nor of
  * threads that meet; near: it may be a shorter function */
 double tn__instructions(const tn_node *n, bool near);
+/* Does its text branch, so that nothing behind it begins before it is done? */
+bool tn__branches(const tn_node *n, bool near);
 
 /* cost.c: seconds that a kernel takes, as far as its form and the target tell; INFINITY: they do not */
 double tn__kernel_time(tn__arena *a, const tn__kernel *k, const tn__target *t);

@@ -970,14 +970,23 @@ static bool in_order(const tn__demand *d) {
   return false;
 }
 
+/* Does each kernel want it at as many places as it has? */
+/* a choice: no is right */
+static bool is_wanted_once(const tn_node *n, const tn__info *in) {
+  for (uint32_t i = 0; i < in->want.n; i++)
+    if (in->want.v[i].before >= 0 || extents(in->want.v[i].env, ~0u) > tn__numel_guess(n)) return false;
+  return true;
+}
+
 /* Is it sooner made of a value below it, wherever it is wanted, than stored and loaded?  Several values that have the
- * same one below them then cost memory once. */
+ * same one below them then cost memory once; and not at all, if that one is sooner made of what is in memory. */
 /* a choice: either is right */
 static bool is_remade(tn__fuse *f, tn_node *n, const tn__info *in) {
   const tn__target *t = &f->dev->target;
-  if (!t->group || in->below) return false;
+  if (!t->group) return false;
   double move = (t->balance > 0 ? (double)t->balance : USUAL_BALANCE) * (double)tn__size_of(n->dtype) / sizeof(float);
   tn_node *below = tn__fuse_made_of(f, n, 2 * move);
+  if (in->below) return below && tn__info_of(f, below)->buf >= 0 && is_wanted_once(n, in);
   if (below) tn__info_of(f, below)->below = true;
   return below;
 }

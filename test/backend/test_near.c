@@ -138,7 +138,28 @@ static void of_halves(void **state) {
   }
 }
 
+/* As hyperbolic tangents divide (math.inc): e, or -2, by e + 2 */
+static void check_ratio(f32 e) {
+  f32 y = e + 2, x[] = {e, -2.0f};
+  for (int i = 0; i < 2; i++) {
+    f32 got = tn_ratio_f32(x[i], y), want = x[i] / y;
+    if (x[i] < 4 && tn_f32_bits(got) != tn_f32_bits(want))
+      fail_msg("%a / %a, off by %g: %a, not %a", (double)x[i], (double)y, (double)off, (double)got, (double)want);
+  }
+}
+
+static void of_ratios(void **state) {
+  (void)state;
+  for (off = -1; off <= 1; off++) {
+    for (u32 i = tn_f32_bits(0x1p-26f); i < tn_f32_bits(4.0f); i += 7) check_ratio(of_bits(i));
+    for (u32 i = 0; i < tn_f32_bits(0x1p59f); i += 331) check_ratio(of_bits(i));
+    for (u32 i = 0; i < 1 << 12; i++) check_ratio(of_bits(i));
+    if (!isnan(tn_ratio_f32(NAN, NAN))) fail_msg("a ratio of NaN is none");
+  }
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(of_one), cmocka_unit_test(of_two), cmocka_unit_test(of_halves)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(of_one), cmocka_unit_test(of_two), cmocka_unit_test(of_halves),
+                                     cmocka_unit_test(of_ratios)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -20,6 +20,11 @@ static tn_tensor *padded(tn_ctx *c, tn_tensor *x) {
   return (void)c, tn_silu(tn_pad(tn_gelu(x), (tn_dim[]){5000, 5000, 32, 32}, 0));
 }
 static tn_tensor *turned(tn_ctx *c, tn_tensor *x) { return (void)c, tn_silu(tn_flip(x, (int[]){0}, 1)); }
+/* The value that the others are made of is itself made of what is in memory */
+static tn_tensor *below(tn_ctx *c, tn_tensor *x) {
+  tn_tensor *half = tn_cast(tn_gelu(x), TN_F16), *least = tn_minimum(half, tn_full(c, TN_F16, (tn_dim[]){1}, 1, 1));
+  return tn_flip(tn_silu(tn_cast(least, TN_F32)), (int[]){0}, 1);
+}
 /* The sums stand between, as they must, and what the gradient's own are made of: its two functions of them */
 static tn_tensor *of_sums(tn_ctx *c, tn_tensor *x) { return (void)c, tn_silu(tn_cumsum(x, 0)); }
 
@@ -72,6 +77,7 @@ static void stored(void **state) {
       {"silu", "ref:sm_90", silu, 0},
       {"two functions", "ref:sm_90", of_two, 0},
       {"a flip", "ref:sm_90", turned, 0},
+      {"one below others", "ref:sm_90", below, 0},
       {"running sums", "ref:sm_90", of_sums, 3},
       {"running products", "ref:sm_90", of_products, 70},
       {"much around it", "ref:sm_90", padded, 1},
