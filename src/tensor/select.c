@@ -98,9 +98,13 @@ static tn_node *each_chosen(tn_ctx *c, const tn__chosen *k, tn_node *x) {
   return tn__gather(c, flat(c, x), tn__where(c, is_chosen(c, k), k->order, tn__literal_like(c, k->order, -1)));
 }
 
+/* Does what is told its place come there with its bits?  One of several places is stored to; a sum, which it is else,
+ * may give a NaN other bits. */
+static bool comes_as_it_is(const tn_node *x, const tn_node *most) { return !tn__is_float(x->dtype) || most->lo > 1; }
+
 tn_node *tn__distinct_values(tn_ctx *c, const tn__chosen *k, tn_node *x, tn_node *most, double fill) {
   tn_node *value;
-  if (is_told_quicker(k, most)) {
+  if (is_told_quicker(k, most) && comes_as_it_is(x, most)) {
     int as = x->dtype == TN_BOOL ? TN_U8 : x->dtype;
     value = tn__cast(c, each_chosen(c, k, x), as);
     value = tn__cast(c, told(c, k, most, tn__const_num(c, as, -0.0), value), x->dtype); /* it changes none */
