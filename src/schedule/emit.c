@@ -204,7 +204,7 @@ static tn_node *store_scatter(tn__fuse *f, tn_node *n, const tn__info *in, tn__n
   for (uint32_t i = 1; i < n->rank; i++) idx[i] = d->ranges->src[s + i - 1];
   /* what one update is added to need not be looked up where all of it is one number */
   bool known = own_places && upd->dtype == n->dtype && tn__is_over_number(n);
-  if (known) upd = tn__add(c, tn__placed_over(c, n), upd);
+  if (known) upd = tn__added_to_number(c, n, upd);
   return store(f, known ? OP_STORE : OP_STOREADD, after(c, buf, copy), tn__index_flat(c, n->dim, idx, n->rank), upd,
                valid, d->ranges->src, d->ranges->nsrc);
 }
@@ -265,15 +265,15 @@ static tn_node *in_span(tn__fuse *f, const tn_node *from, tn_node **at) {
 static tn_node *store_placed(tn__fuse *f, tn_node *n, const tn__info *in, tn__nodes *stores) {
   tn_ctx *c = f->c;
   const tn__demand *d = &in->want.v[in->host];
-  tn_node *at = tn__cast(c, value_at(f, n, d, 1), TN__INDEX), *base = tn__placed_over(c, n);
+  tn_node *at = tn__cast(c, value_at(f, n, d, 1), TN__INDEX);
   const tn_node *spans = tn__spans_of(&f->dev->target, n->src[1]);
   tn_node *span = spans ? in_span(f, spans, &at) : NULL;
   tn_node *inside = tn__op2(c, OP_AND, tn__op2(c, OP_LE, tn__int(c, 0), at), tn__op2(c, OP_LT, at, n->dim[0]));
   if (span) inside = tn__op2(c, OP_AND, inside, span);
   tn__vec_push(f->a, stores,
                spans ? require_of_places(f, spans, REQ_SORTED) : require_of_places(f, n->src[1], REQ_PERMUTED));
-  return store(f, OP_STORE, buffer_of(f, in->buf), at, tn__add(c, base, value_at(f, n, d, 2)), inside, d->env->src,
-               d->env->nsrc);
+  tn_node *value = tn__added_to_number(c, n, value_at(f, n, d, 2));
+  return store(f, OP_STORE, buffer_of(f, in->buf), at, value, inside, d->env->src, d->env->nsrc);
 }
 
 /* A loop over what is stored, or over what is summed up for it */

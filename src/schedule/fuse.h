@@ -109,9 +109,10 @@ const tn_node *tn__spans_of(const tn__target *t, const tn_node *n);
 /* Is it a scatter to places of which none is met twice, and threads to do it at once?  Then it does not matter which
  * update comes first. */
 bool tn__has_own_places(const tn__target *t, const tn_node *n);
-/* Is what it adds to one number all over?  Which? */
+/* Is what it adds to one number all over? */
 bool tn__is_over_number(const tn_node *n);
-tn_node *tn__placed_over(tn_ctx *c, const tn_node *n);
+/* x added to it; x itself, whose NaN keep their bits, where it changes none */
+tn_node *tn__added_to_number(tn_ctx *c, const tn_node *n, tn_node *x);
 /* Is it a scatter into x[outer, places, inner], flat, of updates [outer, updates, inner], each of which goes to a place
  * of its own line?  Then which one: a number outside of the line is none (lines.c). */
 typedef struct tn__lines {

@@ -1,5 +1,6 @@
 /* Scatters to places that are all different. */
 #include "schedule/fuse.h"
+#include "ir/eval.h"
 
 static const tn_node *number_of(const tn_node *x) {
   while (tn__ops[x->op].group == G_MOVE && x->op != OP_PAD && x->op != OP_FOLD) x = x->src[0];
@@ -44,7 +45,9 @@ bool tn__has_own_places(const tn__target *t, const tn_node *n) {
   return t->group && n->op == OP_SCATTER && n->src[1]->op == OP_DISTINCT && n->dim[0]->lo > 1;
 }
 
-tn_node *tn__placed_over(tn_ctx *c, const tn_node *n) {
-  const tn_node *x = number_of(n->src[0]);
-  return tn__const_bits(c, x->dtype, (uint64_t)x->ints[0]);
+tn_node *tn__added_to_number(tn_ctx *c, const tn_node *n, tn_node *x) {
+  const tn_node *number = number_of(n->src[0]);
+  uint64_t none = tn__is_float(number->dtype) ? tn__eval_from_double(number->dtype, -0.0) : 0;
+  if (number->dtype == x->dtype && (uint64_t)number->ints[0] == none) return x;
+  return tn__add(c, tn__const_bits(c, number->dtype, (uint64_t)number->ints[0]), x);
 }

@@ -20,6 +20,7 @@ typedef struct program { /* one kernel */
   tn__encoded code;
   span *span; /* buffers by slot, then locals */
   uint32_t nbuf, nvar;
+  bool one_nan;           /* arithmetic gives one NaN, whatever NaN it was given, as NVIDIA's does */
   tn__races_kernel races; /* what looking for them needs */
 } program;
 
@@ -68,7 +69,7 @@ static void describe(tn__arena *keep, const tn__kernel *k, program *out) {
 static void translate_kernel(build *b, const tn__kernel *k, program *out) {
   tn__arena *keep = &b->code->arena;
   tn__render_fits(b->device, k);
-  *out = (program){.nbuf = k->nbuf, .nvar = k->nvar};
+  *out = (program){.nbuf = k->nbuf, .nvar = k->nvar, .one_nan = b->device->dialect == &tn__dialect_cuda};
   out->span = tn__arena_zalloc(keep, (k->nbuf + k->nlocal + 1) * sizeof(span));
   char *scratch = tn__arena_zalloc(keep, (size_t)k->scratch + 1);
   for (uint32_t l = 0; l < k->nlocal; l++) {
@@ -114,6 +115,17 @@ static tn_status outside(tn__device *d, const program *k, const tn__code_part *p
   return TN_ERUN;
 }
 
+/* v, as the device computes it: what is made of NaN must not hang on which NaN that is. */
+static uint64_t computed(const program *k, int op, int dtype, uint64_t v) {
+  static const struct {
+    uint64_t infinite, nan;
+  } of[TN_DTYPE_COUNT] = {[TN_F16] = {0x7c00, 0x7fff}, [TN_BF16] = {0x7f80, 0x7fff},
+                          [TN_F32] = {0x7f800000, 0x7fffffff}};
+  if (!k->one_nan || !tn__is_float(dtype) || (v & of[dtype].nan) <= of[dtype].infinite) return v;
+  bool moves = op == OP_WHERE || op == OP_CAST || op == OP_BITCAST || op == OP_NEG || op == OP_ABS || op == OP_COPYSIGN;
+  return moves ? v : of[dtype].nan;
+}
+
 /* One LOAD, STORE or STOREADD; false if it is out of bounds. */
 static bool access_memory(const program *k, uint64_t *r, const tn__ins *i) {
   const span *s = &k->span[i->span];
@@ -130,7 +142,8 @@ static bool access_memory(const program *k, uint64_t *r, const tn__ins *i) {
     return true;
   }
   uint64_t value = r[i->src[2]];
-  if (i->code == TN__I_STOREADD) value = tn__eval_added(i->dtype, i->sdtype, tn__eval_load(i->dtype, at), value);
+  if (i->code == TN__I_STOREADD)
+    value = computed(k, OP_ADD, i->dtype, tn__eval_added(i->dtype, i->sdtype, tn__eval_load(i->dtype, at), value));
   tn__eval_store(i->dtype, at, value);
   return true;
 }
@@ -140,18 +153,20 @@ static uint32_t cell_of(const uint64_t *r, const tn__ins *i) {
          (i->src[2] == TN__NO_REG ? 0 : (uint32_t)r[i->src[2]]);
 }
 
-static void set_acc(uint64_t *r, const tn__ins *i) {
+static void set_acc(const program *k, uint64_t *r, const tn__ins *i) {
   uint64_t *cell = &r[i->dst + cell_of(r, i)];
   if (i->src[1] == TN__NO_REG) *cell = tn__eval(i->op, i->dtype, i->dtype, (uint64_t[3]){*cell, r[i->src[0]], 0});
   else *cell = tn__eval(OP_FMA, i->dtype, i->dtype, (uint64_t[3]){r[i->src[0]], r[i->src[1]], *cell});
+  *cell = computed(k, i->op, i->dtype, *cell);
 }
 
-static void fold_acc(uint64_t *r, const tn__ins *i) {
+static void fold_acc(const program *k, uint64_t *r, const tn__ins *i) {
   uint64_t *cell = &r[i->dst];
   memcpy(cell, &r[i->src[0]], i->lanes * sizeof *cell);
   for (uint32_t h = i->lanes / 2; h; h /= 2)
     for (uint32_t l = 0; l < h; l++)
-      cell[l] = tn__eval(i->op, i->dtype, i->dtype, (uint64_t[3]){cell[l], cell[l + h], 0});
+      cell[l] = computed(k, i->op, i->dtype,
+                         tn__eval(i->op, i->dtype, i->dtype, (uint64_t[3]){cell[l], cell[l + h], 0}));
 }
 
 /* One part; `races` is NULL in the copy of this function that does not look for them. */
@@ -163,6 +178,7 @@ static inline __attribute__((always_inline)) tn_status run_part(tn__device *d, c
     switch ((tn__icode)i->code) {
     case TN__I_EVAL:
       r[i->dst] = tn__eval(i->op, i->dtype, i->sdtype, (uint64_t[3]){r[i->src[0]], r[i->src[1]], r[i->src[2]]});
+      r[i->dst] = computed(k, i->op, i->dtype, r[i->dst]);
       break;
     case TN__I_RANGE:
       r[i->dst] = 0;
@@ -179,9 +195,9 @@ static inline __attribute__((always_inline)) tn_status run_part(tn__device *d, c
     case TN__I_ACC:
       for (uint32_t l = 0; l < i->lanes; l++) r[i->dst + l] = r[i->src[0]];
       break;
-    case TN__I_SETACC: set_acc(r, i); break;
+    case TN__I_SETACC: set_acc(k, r, i); break;
     case TN__I_GETACC: r[i->dst] = r[i->src[0] + cell_of(r, i)]; break;
-    case TN__I_FOLDACC: fold_acc(r, i); break;
+    case TN__I_FOLDACC: fold_acc(k, r, i); break;
     case TN__I_LOAD: case TN__I_STORE: case TN__I_STOREADD:
       if (!access_memory(k, r, i)) return outside(d, k, p, i);
       if (races && !(i->src[1] != TN__NO_REG && !r[i->src[1]]) && !tn__races_touch(races, i, r[i->src[0]]))
