@@ -68,6 +68,8 @@ bool tn__conv_meet(const tn__conv_call *v, int64_t *at);
 
 typedef struct tn__recording tn__recording; /* work that a device recorded, to be submitted again at once */
 
+enum { TN__MOST_URGENT = 2 }; /* 0 is not urgent */
+
 typedef struct tn__device_ops {
   const char *name; /* "cpu" */
   void *(*alloc)(tn__device *d, size_t size);              /* NULL when out of memory; 64-aligned */
@@ -108,9 +110,9 @@ typedef struct tn__device_ops {
   tn_status (*record)(tn__device *d);
   /* While recording: what comes now is item number `item` (they come in order, from 0), and starts when the n items
    * `before` are done. It may be brought to the device before they are, to wait there, if early[0], and its later parts
-   * before its first is done, if early[1].  Where others are ready, too, it goes before those that are not urgent.
-   * NULL: the order of the calls is kept. */
-  tn_status (*after)(tn__device *d, uint32_t item, const uint32_t *before, uint32_t n, const bool *early, bool urgent);
+   * before its first is done, if early[1].  Where others are ready, too, it goes before those that are less urgent
+   * (0 to TN__MOST_URGENT).  NULL: the order of the calls is kept. */
+  tn_status (*after)(tn__device *d, uint32_t item, const uint32_t *before, uint32_t n, const bool *early, int urgent);
   tn__recording *(*recorded)(tn__device *d);
   tn_status (*replay)(tn__device *d, tn__recording *r);
   void (*forget)(tn__device *d, tn__recording *r);

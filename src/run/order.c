@@ -30,8 +30,9 @@ static void find_early(tn__order_item *item, uint32_t n, const uint64_t *done, u
   }
 }
 
-/* The longest chain takes as long as it has items, however short these are, and what is beside it has time: but devices
- * start what comes first, and all blocks of a long item would begin before those of the chain. */
+/* The longest chain takes as long as it has items, however short these are, and what is beside it has time, most of all
+ * what nobody waits for: but devices start what comes first, and all blocks of a long item would begin before those of
+ * the chain. */
 static void find_urgent(tn__arena *a, tn__order_item *item, uint32_t n, double short_bytes) {
   uint32_t *to = tn__arena_zalloc(a, (n + 1) * sizeof *to), *from = tn__arena_zalloc(a, (n + 1) * sizeof *from);
   uint32_t longest = 0;
@@ -45,10 +46,11 @@ static void find_urgent(tn__arena *a, tn__order_item *item, uint32_t n, double s
     for (uint32_t k = 0; k < item[i].nbefore; k++)
       if (from[i] + 1 > from[item[i].before[k]]) from[item[i].before[k]] = from[i] + 1;
   for (uint32_t i = 0; i < n; i++) {
-    item[i].urgent = to[i] + from[i] == longest;
-    others |= !item[i].urgent && !is_short(&item[i], short_bytes);
+    bool chain = to[i] + from[i] == longest;
+    item[i].urgent = chain ? TN__MOST_URGENT : from[i] > 0;
+    others |= !chain && !is_short(&item[i], short_bytes);
   }
-  for (uint32_t i = 0; i < n && !others; i++) item[i].urgent = false;
+  for (uint32_t i = 0; i < n && !others; i++) item[i].urgent = 0;
 }
 
 void tn__order_find(tn__arena *a, tn__order_item *item, uint32_t n, double short_bytes) {

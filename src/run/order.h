@@ -1,7 +1,7 @@
 /* Which items of a schedule wait for which.  Prefix tn__order_. */
 #ifndef TN_RUN_ORDER_H
 #define TN_RUN_ORDER_H
-#include "base/mem.h"
+#include "device/device.h"
 
 typedef struct tn__touch { /* memory that an item reads or writes: addresses lo <= a < hi */
   uint64_t lo, hi;
@@ -16,8 +16,9 @@ typedef struct tn__order_item {
   uint32_t nbefore;
   /* out: may it be there before what it waits for is done, to go on at once; and may its later parts? */
   bool early[2];
-  /* out: is it of the longest chain, while some that are not of it take long?  Where both are ready it goes first. */
-  bool urgent;
+  /* out: while some that are not of the longest chain take long, 2: it is of that chain; 1: others wait for it; 0: none
+   * do.  Where several are ready the greatest goes first. */
+  uint8_t urgent;
 } tn__order_item;
 
 /* Items in an order in which they could run one by one.  O(n^2) in time, n^2 / 8 bytes.  One that touches no more than

@@ -355,7 +355,7 @@ static tn_status receive_record(tn__device *d) {
 }
 
 static tn_status receive_after(tn__device *d, uint32_t item, const uint32_t *before, uint32_t n, const bool *early,
-                               bool urgent) {
+                               int urgent) {
   struct tn__received *r = of(d);
   uint32_t items = r->p->s->items.n;
   if (item != r->next || item >= items) return refuse(r, "out of turn comes item", item);

@@ -314,19 +314,20 @@ static void test_cache(void **state) {
 static void test_urgent(void **state) {
   fixture *f = *state;
   int64_t out[4] = {0}, n = 4;
-  static const bool early[2], urgent[][2] = {{false, false}, {false, true}, {true, false}};
+  static const bool early[2];
+  static const int urgent[][2] = {{0, 0}, {0, 1}, {TN__MOST_URGENT, 1}}, priority[] = {0, -2, -5};
   open_cuda(f, "");
   assert_int_equal(compile(f, "iota", 0), TN_OK);
   void *dev = f->d->ops->alloc(f->d, sizeof out);
   size_t size = sizeof out;
   for (size_t row = 0; row < sizeof urgent / sizeof *urgent; row++) {
     assert_int_equal(f->d->ops->launch(f->d, f->code, 0, &dev, &size, &n), TN_OK);
-    assert_int_equal(fake->urgent, 0);
+    assert_int_equal(fake->priority, 0);
     assert_int_equal(f->d->ops->record(f->d), TN_OK);
     for (uint32_t i = 0; i < 2; i++) {
       assert_int_equal(f->d->ops->after(f->d, i, (uint32_t[]){0}, i, early, urgent[row][i]), TN_OK);
       assert_int_equal(f->d->ops->launch(f->d, f->code, 0, &dev, &size, &n), TN_OK);
-      assert_int_equal(fake->urgent, urgent[row][i]);
+      assert_int_equal(fake->priority, priority[urgent[row][i]]);
     }
     tn__recording *r = f->d->ops->recorded(f->d);
     assert_non_null(r);

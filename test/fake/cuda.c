@@ -210,10 +210,10 @@ int cuLaunchKernelEx(const launch *l, char *f, void **arg, void **extra) {
   if (!l->stream || extra || l->grid[1] != 1 || l->grid[2] != 1 || l->block[1] != 1 || l->block[2] != 1 ||
       !l->grid[0] || !l->block[0])
     return INVALID;
-  state.urgent = 0;
+  state.priority = 0;
   for (unsigned i = 0; i < l->nattribute; i++) { /* of 72 bytes */
     const int *a = l->attribute + (size_t)18 * i;
-    if (a[0] == 8 && a[2] == GREATEST && graph) state.urgent = 1;
+    if (a[0] == 8 && a[2] < 0 && a[2] >= GREATEST && graph) state.priority = a[2];
     else if (a[0] != 6 || a[2] != 1) return INVALID;
   }
   state.grid = l->grid[0];

@@ -22,7 +22,7 @@ typedef struct fake_state {
   unsigned grid, threads, shared; /* of the last one */
   size_t memory, limit;   /* device memory held, and how much there is */
   size_t pinned;
-  int urgent;             /* the last one goes before others */
+  int priority;           /* the last one goes before others: below 0 */
   int ordered;            /* the last graph heeds that */
   int most_shared;        /* set by cuFuncSetAttribute */
   int preferred_shared;   /* so, of what units have */

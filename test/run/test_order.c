@@ -74,8 +74,8 @@ static void test_branches(void **state) {
   tn__arena_free(&m->a);
 }
 
-/* Beside a chain of three stands what takes long: the chain goes first.  Without, or where that is short, nothing does.
- */
+/* Beside a chain of three stands what takes long: the chain goes first, then what it waits for, then what nobody waits
+ * for.  Without, or where that is short, nothing does. */
 static void test_urgent(void **state) {
   static const int beside[] = {LONG, SHORT, 0};
   (void)state;
@@ -83,14 +83,18 @@ static void test_urgent(void **state) {
     made *m = begin();
     item(m, 0, beside[b], 5, 6, -1);
     for (int i = 1; i < 4; i++) item(m, i, SHORT, i + 1, i, -1);
-    uint32_t n = 5;
+    uint32_t n = 6;
     item(m, 4, SHORT, 7, 5, 4); /* waits for both */
+    item(m, 5, SHORT, 8, 1, -1);
     if (!beside[b]) {
       for (int i = 0; i < 4; i++) item(m, i, LONG, i + 1, i, -1);
       n = 4;
     }
     tn__order_find(&m->a, m->item, n, SHORT_BYTES);
-    for (uint32_t i = 0; i < n; i++) assert_int_equal(m->item[i].urgent, beside[b] == LONG && i > 0);
+    for (uint32_t i = 0; i < n; i++) {
+      int urgent = i == 0 ? 1 : i == 5 ? 0 : TN__MOST_URGENT;
+      assert_int_equal(m->item[i].urgent, beside[b] == LONG ? urgent : 0);
+    }
     tn__arena_free(&m->a);
   }
 }

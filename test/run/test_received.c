@@ -152,7 +152,7 @@ static tn_status record(tn__device *d) {
   return fake.out_of_turn ? d->ops->after(d, 1, NULL, 0, early, false) : TN_OK;
 }
 static tn_status after(tn__device *d, uint32_t item, const uint32_t *before, uint32_t n, const bool *early,
-                       bool urgent) {
+                       int urgent) {
   (void)d, (void)item, (void)before, (void)n, (void)early, (void)urgent;
   return TN_OK;
 }

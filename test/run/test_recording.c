@@ -29,7 +29,7 @@ static tn_status record(tn__device *d) {
   return TN_OK;
 }
 static tn_status after(tn__device *d, uint32_t item, const uint32_t *before, uint32_t n, const bool *early,
-                       bool urgent) {
+                       int urgent) {
   (void)item, (void)before, (void)n, (void)early, (void)urgent;
   if (fake.fail_after) tn__mem_throw(&d->ctx->mem, TN_ENOMEM);
   return TN_OK;

@@ -335,7 +335,7 @@ static tn_status record(tn__device *d) {
 }
 
 static tn_status wait_for(tn__device *d, uint32_t item, const uint32_t *before, uint32_t n, const bool *early,
-                          bool urgent) {
+                          int urgent) {
   (void)d, (void)item, (void)before, (void)early, (void)urgent;
   watched.sum.of[COST_WAITS] += n;
   return TN_OK;

@@ -15,7 +15,8 @@ tn_status tn__cuda_record(tn__device *d) {
     status = tn__cuda_check(d, self->api->capture_begin(self->stream, CU_CAPTURE_THREAD_LOCAL), "starting a recording");
   self->recording = status == TN_OK;
   memset(self->item_early, 0, sizeof self->item_early);
-  self->item_urgent = self->urgent = false;
+  self->item_priority = 0;
+  self->urgent = false;
   memset(&self->last, 0, sizeof self->last);
   return status;
 }
@@ -34,7 +35,7 @@ static tn_status close_item(tn__device *d) {
 }
 
 tn_status tn__cuda_after(tn__device *d, uint32_t item, const uint32_t *before, uint32_t n, const bool *early,
-                          bool urgent) {
+                          int urgent) {
   tn__cuda *self = d->self;
   tn_status status = item ? close_item(d) : TN_OK;
   if (status) return status;
@@ -44,8 +45,8 @@ tn_status tn__cuda_after(tn__device *d, uint32_t item, const uint32_t *before, u
     if (self->last.v[before[i]]) node[m++] = self->last.v[before[i]];
   self->item_early[0] = early[0] && m == 1;
   self->item_early[1] = early[1];
-  self->item_urgent = urgent && self->greatest < 0;
-  self->urgent |= self->item_urgent;
+  self->item_priority = self->greatest * urgent / TN__MOST_URGENT;
+  self->urgent |= self->item_priority < 0;
   return tn__cuda_check(d, self->api->capture_depend(self->stream, node, m, CU_SET_DEPENDENCIES),
                         "ordering what is recorded");
 }

@@ -40,8 +40,9 @@ typedef struct tn__cuda {
    * tn_begin); */
   bool early;
   bool item_early[2];     /* recording: the present item may, and its later parts; */
-  bool item_urgent, urgent; /* it goes before others; some item did */
-  int greatest;           /* the number of what goes before others: below 0; 0: there is none */
+  int item_priority;      /* it goes before those of greater numbers; */
+  bool urgent;            /* some item did */
+  int greatest;           /* the priority of what is most urgent: below 0, which is that of others; 0: there is none */
   tn__vec(tn__cu_node) last; /* recording: the node each item ended with; NULL: it did nothing */
 } tn__cuda;
 
@@ -77,7 +78,7 @@ void tn__cuda_convs_close(tn__device *d);
 /* graph.c */
 tn_status tn__cuda_record(tn__device *d);
 tn_status tn__cuda_after(tn__device *d, uint32_t item, const uint32_t *before, uint32_t n, const bool *early,
-                          bool urgent);
+                          int urgent);
 tn__recording *tn__cuda_recorded(tn__device *d);
 tn_status tn__cuda_replay(tn__device *d, tn__recording *r);
 void tn__cuda_forget(tn__device *d, tn__recording *r);

@@ -100,7 +100,7 @@ static tn_status write_down(tn__device *d, void (*put)(void *), step *s) {
 }
 
 tn_status tn__ref_after(tn__device *d, uint32_t number, const uint32_t *before, uint32_t n, const bool *early,
-                         bool urgent) {
+                         int urgent) {
   (void)number, (void)early, (void)urgent;
   return write_down(d, put_item, &(step){.item = {.before = before, .nbefore = n}});
 }

@@ -10,7 +10,7 @@ bool tn__ref_is_recording(const tn__device *d);
 
 tn_status tn__ref_record(tn__device *d);
 tn_status tn__ref_after(tn__device *d, uint32_t number, const uint32_t *before, uint32_t n, const bool *early,
-                         bool urgent);
+                         int urgent);
 tn__recording *tn__ref_recorded(tn__device *d);
 tn_status tn__ref_replay(tn__device *d, tn__recording *r);
 void tn__ref_forget(tn__device *d, tn__recording *r);
