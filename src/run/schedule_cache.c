@@ -70,6 +70,7 @@ static void compile(void *arg) {
 
 /* ---- the cache ---- */
 
+/* The one that was wanted longest ago, if there is one that no program holds */
 static void evict(tn_ctx *c) {
   tn__plan **oldest = NULL;
   for (tn__plan **at = &c->runtime->plans; *at; at = &(*at)->next)
@@ -99,10 +100,11 @@ tn__plan *tn__plan_get(tn_ctx *c, tn_node *key) {
     tn__mem_throw(&c->mem, status);
   }
   tn__plan_note_literals(c, key);
+  if (rt->nplans >= MAX_PLANS) evict(c); /* before the new one is there, which nobody holds yet, either */
   tn__plan *p = k.plan;
   p->next = rt->plans;
   rt->plans = p;
-  if (++rt->nplans > MAX_PLANS) evict(c);
+  rt->nplans++;
   return p;
 }
 

@@ -722,10 +722,44 @@ static void many_sizes(void **state) {
   tn_ctx_close(c);
 }
 
+/* ---- more programs than schedules are kept for -------------------------------------------------------------------- */
+
+enum { PROGRAMS = 300 };
+
+static void many_programs(void **state) {
+  static float x[PROGRAMS + 1];
+  float y[PROGRAMS + 1];
+  tn_program *p[PROGRAMS];
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref", .quiet = 1});
+  (void)state;
+  assert_non_null(c);
+  for (int i = 0; i < PROGRAMS; i++) {
+    p[i] = tn_program_begin(c);
+    OK(tn_program_output(p[i], "y", tn_mul_scalar(tn_program_input(p[i], "x", TN_F32, DIMS(i + 1)), 3)));
+    OK(tn_program_end(p[i]));
+    x[i] = (float)i;
+  }
+  for (int i = 0; i < PROGRAMS; i++) {
+    OK(tn_program_write(p[i], "x", DIMS(i + 1), x, ((size_t)i + 1) * sizeof *x));
+    OK(tn_program_run(p[i]));
+    OK(tn_program_read(p[i], "y", y, ((size_t)i + 1) * sizeof *y));
+    for (int k = 0; k <= i; k++) assert_true(y[k] == 3 * x[k]);
+    char *text = tn_program_explain_string(p[i]);
+    assert_non_null(text);
+    tn_string_free(text);
+    tn_program_close(p[i]);
+  }
+  tn_tensor *t = tn_add_scalar(f32s(c, DIMS(PROGRAMS), x), 1); /* and nobody holds any */
+  OK(tn_read(t, y, PROGRAMS * sizeof *y));
+  for (int k = 0; k < PROGRAMS; k++) assert_true(y[k] == x[k] + 1);
+  tn_ctx_close(c);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(symbolic_batch),
       cmocka_unit_test(uncaptured_steps),
+      cmocka_unit_test(many_programs),
       cmocka_unit_test(flat_memory),
       cmocka_unit_test(random_state),
       cmocka_unit_test(dropout),
