@@ -23,7 +23,8 @@ static tn_tensor *numbers(tn_ctx *c, tn_dtype dtype, const tn_dim *shape, int ra
   for (int i = 0; i < rank; i++) n *= (size_t)shape[i];
   double *v = malloc((n + 1) * sizeof *v);
   for (size_t i = 0; i < n; i++) v[i] = (double)(i * 7 % 23) - 11;
-  if (odd) v[0] = NAN, v[n / 2] = -0.0, v[n - 1] = -INFINITY;
+  static const uint64_t nan = INT64_MAX; /* the one that NVIDIA's arithmetic gives, in every dtype */
+  if (odd) memcpy(v, &nan, sizeof nan), v[n / 2] = -0.0, v[n - 1] = -INFINITY;
   tn_tensor *x = tn_from(c, TN_F64, shape, rank, v), *t = tn_contiguous(tn_cast(x, dtype));
   free(v);
   if (tn_realize(&t, 1) != TN_OK) fail_msg("%s", tn_last_error(c)->text);
