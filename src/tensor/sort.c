@@ -639,23 +639,20 @@ static tn_node *sorted_places(tn_ctx *c, const rows *r, tn_node *order) {
 
 enum { VALUES, PLACES };
 
-/* Which element of its row goes to each place, where these are told by in_row[R, n]: each place asks all, no more of
- * which than a few are asked as quickly as one would be fetched. */
-static tn_node *asked_for(tn_ctx *c, tn_node *in_row) {
-  int64_t last = 2;
-  tn__dims pairs = {.rank = 3, .d = {in_row->dim[0], in_row->dim[1], in_row->dim[1]}};
-  tn_node *own = i32(c, tn__place(c, &pairs, 1)), *other = tn__expand(c, tn__add_axis(c, in_row, 1), pairs.d);
-  tn_node *number = tn__place(c, &pairs, 2);
-  number = tn__where(c, tn__op2(c, OP_EQ, other, own), number, tn__literal_like(c, number, 0));
-  return tn__reduce(c, OP_SUM, number, &last, 1);
+/* Element j of each row of x[R, n], for all places of the row */
+static tn_node *nth_of_rows(tn_ctx *c, tn_node *x, int64_t j) {
+  tn_node *begin[] = {tn__int(c, 0), tn__int(c, j)}, *size[] = {x->dim[0], tn__int(c, 1)};
+  return tn__expand(c, tn__shrink(c, x, begin, size, NULL), x->dim);
 }
 
-/* The elements of the rows of x[R, n] at these places of them: [R, m] */
-static tn_node *at_places(tn_ctx *c, tn_node *x, tn_node *places) {
-  tn__dims shape = tn__dims_of(places);
-  tn_node *size = tn__scalar_to(c, tn__dim_value(c, x->dim[1], TN_I64), shape.d, 2);
-  tn_node *at = tn__add(c, tn__mul(c, tn__place(c, &shape, 0), size), places);
-  return tn__gather(c, tn__merge_axes(c, x, 0, 2), tn__op1(c, OP_CONTIG, at));
+/* Which of x[R, n] goes to each place of its row, where in_row tells these: each place asks all, no more of which than a
+ * few are asked as quickly as one would be fetched.  It is no sum of them, which might give a NaN other bits. */
+static tn_node *asked_for(tn_ctx *c, tn_node *x, tn_node *in_row, int64_t n) {
+  tn__dims shape = tn__dims_of(x);
+  tn_node *own = i32(c, tn__place(c, &shape, 1)), *found = nth_of_rows(c, x, n - 1);
+  for (int64_t j = n - 1; j--;)
+    found = tn__where(c, tn__op2(c, OP_EQ, nth_of_rows(c, in_row, j), own), nth_of_rows(c, x, j), found);
+  return found;
 }
 
 /* On devices of groups: of short rows each element goes to its place at once, or its number does; of merged ones the
@@ -670,11 +667,10 @@ static tn_node *sorted_at_once(tn_ctx *c, tn_node *x, bool down, bool values) {
   }
   if (!target_of(c, x)->group || by.is != BY_COUNTING) return NULL;
   tn__dims shape = tn__dims_of(x);
-  tn_node *in_row = counted(c, k.of);
-  if (shape.d[1]->hi > MOST_ASKED)
-    return tn__placed(c, values ? x : tn__place(c, &shape, 1), tn__places_of(c, in_row, TN_I64));
-  tn_node *asked = asked_for(c, in_row);
-  return values ? at_places(c, x, asked) : asked;
+  tn_node *sent = values ? x : tn__place(c, &shape, 1), *in_row = counted(c, k.of);
+  int64_t n;
+  if (tn__const_int(shape.d[1], &n) && n <= MOST_ASKED) return asked_for(c, sent, in_row, n);
+  return tn__placed(c, sent, tn__places_of(c, in_row, TN_I64));
 }
 
 /* The first `some` of rows of known sizes, where that takes less than sorting them all; NULL: that is not how it is
@@ -690,7 +686,10 @@ static tn_node *first_rows(tn_ctx *c, const tn__call *k, const rows *r, const tn
   way_to_sort(t, sizes_of(t, r->of), keys.bits, true, &sorting);
   tn_node *places = tn__first_places(c, &keys, first, sorting);
   if (!places || k->i[0] == PLACES) return places ? rows_back(c, r, places) : NULL;
-  return rows_back(c, r, at_places(c, r->of, places));
+  tn__dims shape = tn__dims_of(places);
+  tn_node *size = tn__scalar_to(c, tn__dim_value(c, r->of->dim[1], TN_I64), shape.d, 2);
+  tn_node *at = tn__add(c, tn__mul(c, tn__place(c, &shape, 0), size), places);
+  return rows_back(c, r, tn__gather(c, tn__merge_axes(c, r->of, 0, 2), tn__op1(c, OP_CONTIG, at)));
 }
 
 /* The first `some` of the sorted rows; NULL: all */
