@@ -645,8 +645,8 @@ static tn_node *nth_of_rows(tn_ctx *c, tn_node *x, int64_t j) {
   return tn__expand(c, tn__shrink(c, x, begin, size, NULL), x->dim);
 }
 
-/* Which of x[R, n] goes to each place of its row, where in_row tells these: each place asks all, no more of which than a
- * few are asked as quickly as one would be fetched.  It is no sum of them, which might give a NaN other bits. */
+/* Which of x[R, n] goes to each place of its row, where in_row tells these: each place asks all, which are few, as
+ * quickly as it would fetch one.  It is no sum of them, which might give a NaN other bits. */
 static tn_node *asked_for(tn_ctx *c, tn_node *x, tn_node *in_row, int64_t n) {
   tn__dims shape = tn__dims_of(x);
   tn_node *own = i32(c, tn__place(c, &shape, 1)), *found = nth_of_rows(c, x, n - 1);

@@ -722,7 +722,7 @@ static void many_sizes(void **state) {
   tn_ctx_close(c);
 }
 
-/* ---- more programs than schedules are kept for -------------------------------------------------------------------- */
+/* ---- more programs than schedules are kept for ------------------------------------------------------------------- */
 
 enum { PROGRAMS = 300 };
 
