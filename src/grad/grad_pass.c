@@ -91,13 +91,20 @@ static void mark_paths(pass *p, tn_node *const *x, uint32_t nx) {
  * silent zero. */
 static bool takes_bits(const tn_node *n) { return n->op == OP_BITCAST && !tn__is_float(n->dtype); }
 
+/* Is a gradient asked for of what stands between a running product and its row (a program's own, written so)? */
+static bool is_asked_between(const pass *p, const tn_node *n) {
+  const tn_node *each = n->src[0], *row = each->src[1], *rest = each->src[2];
+  return (p->flags[place(p, each)] & ASKED) || (p->flags[place(p, row)] & ASKED) ||
+         (p->flags[place(p, rest)] & CARRIES);
+}
+
 /* A running product of a long row hands down to that row at once.  Its gradient by the rules takes memory by the square
  * of the row, so it is taken of the same product by short blocks, of a row and for a gradient that no program has. */
 static bool hand_to_row(pass *p, tn_node *n, tn_node *g) {
   enum { ROW_SLOT = -2, GRADIENT_SLOT = -3 };
   tn_ctx *c = p->c;
   tn_node *row = g ? tn__row_of_product(c, n) : NULL, *part;
-  if (!row) return false;
+  if (!row || is_asked_between(p, n)) return false;
   uint64_t to = place(p, row);
   p->flags[to] |= REACHED;
   if (!(p->flags[to] & CARRIES)) return true;

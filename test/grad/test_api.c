@@ -242,6 +242,41 @@ static void test_compositions(void **state) {
   }
 }
 
+/* A program's own running product is made of the same nodes as tn_cumprod's; it may ask for gradients of those between
+ * the product and the row, too.  Long rows hand their gradient down another way. */
+enum { LONGEST = 70 };
+
+static void test_inside_of_products(void **state) {
+  static const tn_dim lengths[] = {64, 65, LONGEST};
+  static double x[LONGEST], got[3][LONGEST * LONGEST];
+  (void)state;
+  for (int i = 0; i < LONGEST; i++) x[i] = 0.9 + 0.003 * i;
+  for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++) {
+    tn_dim n = lengths[l], square[] = {n, n}, line[] = {1, n}, column[] = {n, 1};
+    tn_tensor *place = tn_arange(ctx, TN_I64, 0, (double)n, 1);
+    tn_tensor *own = tn_cast(tn_expand(tn_reshape(place, column, 2), square, 2), TN_I32);
+    tn_tensor *other = tn_cast(tn_expand(tn_reshape(place, line, 2), square, 2), TN_I32);
+    tn_tensor *v = vector(x, n), *row = tn_expand(tn_reshape(v, line, 2), square, 2), *g[3];
+    tn_tensor *chosen = tn_where(tn_le(other, own), row, tn_full(ctx, TN_F64, square, 2, 1));
+    tn_tensor *loss = tn_sum(tn_prod(chosen, (int[]){1}, 1, false), NULL, 0, false);
+    assert_int_equal(tn_grad(tn_add(loss, tn_sum(chosen, NULL, 0, false)), 1, &chosen, &g[0]), TN_OK);
+    assert_int_equal(tn_grad(loss, 1, &row, &g[1]), TN_OK);
+    assert_int_equal(tn_grad(loss, 1, &v, &g[2]), TN_OK);
+    for (int k = 0; k < 3; k++)
+      assert_int_equal(tn_read(g[k], got[k], (size_t)(k < 2 ? n * n : n) * sizeof **got), TN_OK);
+    double product = 1, sum[LONGEST] = {0};
+    for (tn_dim i = 0; i < n; i++) {
+      product *= x[i];
+      for (tn_dim j = 0; j < n; j++) {
+        double part = j <= i ? product / x[j] : product, to_row = j <= i ? part : 0;
+        assert_true(fabs(got[0][i * n + j] - part - 1) < 1e-9 && fabs(got[1][i * n + j] - to_row) < 1e-9);
+        sum[j] += to_row;
+      }
+    }
+    for (tn_dim j = 0; j < n; j++) assert_true(fabs(got[2][j] - sum[j]) < 1e-9);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(test_first_and_second, open_ctx, close_ctx),
@@ -253,6 +288,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_bits, open_ctx, close_ctx),
       cmocka_unit_test_setup_teardown(test_many, open_ctx, close_ctx),
       cmocka_unit_test_setup_teardown(test_compositions, open_ctx, close_ctx),
+      cmocka_unit_test_setup_teardown(test_inside_of_products, open_ctx, close_ctx),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
