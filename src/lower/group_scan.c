@@ -41,6 +41,7 @@ typedef struct scan {
   tn__lowering *l;
   tn_ctx *c;
   const tn__run *of;
+  tn_node *value;                    /* of->value, with what its sums are of shared out */
   int64_t turns, threads, own, line; /* of a loop: threads, neighbours of each, threads of a line */
   int64_t beside;                    /* loops that a group goes along at once */
   bool across;                       /* which are its lanes next to each other */
@@ -344,7 +345,7 @@ static void fetch(scan *s) {
   counters_of_element(s, &x, at);
   memcpy(from, s->gone, s->ngone * sizeof *from);
   from[s->ngone - 1] = s->of->term;
-  tn_node *value = tn__simplify_accesses(c, s->l->a, tn__substitute(c, s->of->value, from, at, s->ngone));
+  tn_node *value = tn__simplify_accesses(c, s->l->a, tn__substitute(c, s->value, from, at, s->ngone));
   if (x.of_all) value = tn__simplify_accesses(c, s->l->a, tn__substitute(c, value, &x.of_all, &x.at, 1));
   value = tn__simplify_accesses(c, s->l->a, tn__substitute(c, value, &x.of_group, &f.place, 1));
   value = gate_flat(s, value, &f);
@@ -411,7 +412,7 @@ static tn_node *value_at(scan *s, tn_node *lane, tn_node *by) {
   counters(s, lane, by, at);
   memcpy(from, s->gone, s->ngone * sizeof *from);
   from[s->ngone - 1] = s->of->term;
-  tn_node *value = tn__substitute(s->c, s->of->value, from, at, s->ngone);
+  tn_node *value = tn__substitute(s->c, s->value, from, at, s->ngone);
   value = tn__simplify_accesses(s->c, s->l->a, value);
   if (s->own * s->threads == s->turns) return value;
   value = gate_end(s, value, lane, by);
@@ -558,8 +559,11 @@ static tn_node *share_out(scan *s, const tn__survey *v, tn_node *body) {
     cut[1] = tn__fresh_range(s->l, tn__int(c, by), AX_UPCAST, tn__role_of(x));
     tn_node *at = tn__add(c, tn__mul(c, cut[0], tn__int(c, by)), cut[1]), *inside = tn__op2(c, OP_LT, at, x->src[0]);
     if (all % by) at = tn__op2(c, OP_MIN, at, tn__int(c, all - 1));
-    body = tn__exchange_ranges(s->l, body, &x, &at, 1, cut, 2);
-    if (all % by) body = tn__ignore_beyond(s->l, body, cut[1], inside);
+    tn_node **both[] = {&body, &s->value}; /* which may have the same sums */
+    for (int k = 0; k < 2; k++) {
+      *both[k] = tn__exchange_ranges(s->l, *both[k], &x, &at, 1, cut, 2);
+      if (all % by) *both[k] = tn__ignore_beyond(s->l, *both[k], cut[1], inside);
+    }
   }
   return body;
 }
@@ -701,7 +705,7 @@ static tn_node *over_lanes(scan *s, tn_node *body, tn_node *lane, tn_node *by) {
 
 tn_node *tn__run_in_group(tn__lowering *l, tn_node *body, const tn__run *of) {
   tn_ctx *c = l->c;
-  scan s = {.l = l, .c = c, .of = of, .by = (tn__op)of->sum->ints[0], .turns = of->turn->hi + 1};
+  scan s = {.l = l, .c = c, .of = of, .value = of->value, .by = (tn__op)of->sum->ints[0], .turns = of->turn->hi + 1};
   tn__survey v;
   tn__survey_loops(c, l->a, body, &v);
   if (!tn__is_const(of->turn->src[0]) || of->turn->hi != of->term->hi || s.turns > tn__scan_turns(l->target) ||
@@ -711,6 +715,7 @@ tn_node *tn__run_in_group(tn__lowering *l, tn_node *body, const tn__run *of) {
   take_rows(&s, &v);
   tn__sb_printf(&l->note, " scan(%lld,%lldx%lld)", tn__id_of(of->turn), (long long)s.threads, (long long)s.own);
   if (s.beside > 1) tn__sb_printf(&l->note, " %s(%lld)", s.across ? "across" : "beside", (long long)s.beside);
+  body = share_out(&s, &v, body);
   if (s.wide) {
     tn__sb_printf(&l->note, " fetched(%lld)", (long long)s.wide);
     fetch(&s);
@@ -718,7 +723,6 @@ tn_node *tn__run_in_group(tn__lowering *l, tn_node *body, const tn__run *of) {
   tn__role role = s.wide ? ROLE_KEPT : tn__role_of(of->turn);
   tn_node *lane = tn__fresh_range(l, tn__int(c, group_of(&s)), AX_UPCAST, role),
           *by = tn__fresh_range(l, tn__int(c, s.own), AX_UNROLL, role);
-  body = share_out(&s, &v, body);
   if (!s.wide) body = over_lanes(&s, body, lane, by);
   tn_node *sum = tn__sum_over(s.l, body, s.of->term), *kept = summed_up(&s);
   tn_node *all = tn__op2(c, s.by, before(&s, totals(&s, kept), lane), own_part(&s, kept, lane, by));

@@ -91,6 +91,11 @@ static tn_tensor *twice(tn_tensor *x, const program *p) { return tn_sub(masked(x
 static tn_tensor *with_maximum(tn_tensor *x, const program *p) {
   return tn_add(masked(x, p), tn_max(x, (int[]){1}, 1, true));
 }
+/* ... of terms that are made of what stands beside the sums, too */
+static tn_tensor *less_maximum(tn_tensor *x, const program *p) {
+  tn_tensor *most = tn_max(x, (int[]){1}, 1, true);
+  return tn_add(scan(tn_sub(x, most), p), most);
+}
 
 /* ---- what a plain loop gives ---- */
 
@@ -132,6 +137,13 @@ static double element(const program *p, tn_dim at) {
   return p->op == TIMES ? (at % 7 ? 1 : -1) : (double)((at * 31 + at / 5) % 9 - (p->dtype == TN_U8 ? 0 : 4));
 }
 
+static double greatest_of_row(const program *p, tn_dim at) {
+  tn_dim line = p->n * p->inner, first = at / line * line + at % p->inner;
+  double most = -INFINITY;
+  for (tn_dim k = 0; k < p->n; k++) most = fmax(most, element(p, first + k * p->inner));
+  return most;
+}
+
 /* The elements that are to be, and how many */
 static tn_dim expected(const program *p, double *x, double *y) {
   tn_dim all = p->outer * p->n * p->inner;
@@ -143,7 +155,9 @@ static tn_dim expected(const program *p, double *x, double *y) {
   if (p->make == of_shared)
     for (tn_dim at = p->n * p->inner; at < all; at++) x[at] = x[at % (p->n * p->inner)];
   for (tn_dim at = 0; at < all && p->make == of_more; at++) x[at]++;
+  for (tn_dim at = 0; at < all && p->make == less_maximum; at++) x[at] -= greatest_of_row(p, at);
   loop(x, y, p, p->make == between ? -1 : 1);
+  for (tn_dim at = 0; at < all && p->make == less_maximum; at++) y[at] += greatest_of_row(p, at);
   if (p->make == gradient_of_products) loop_of_gradient(x, y, p);
   for (tn_dim at = 0; at < all && p->make == between; at++) y[at] = -y[at] - x[at];
   for (tn_dim at = 0; at < all && p->make == twice; at++) y[at] *= -2;
@@ -262,6 +276,9 @@ static const program programs[] = {
     {"slid along", slid, TN_F32, UPTO, PLUS, 3, 111, 1, NO_NAN, "scan(", NULL},
     {"two in one", twice, TN_F32, UPTO, PLUS, 3, 111, 1, NO_NAN, "scan(", NULL},
     {"beside a maximum of the row", with_maximum, TN_F32, UPTO, PLUS, 3, 111, 1, NO_NAN, "scan(", NULL},
+    {"of terms with a maximum of the row", less_maximum, TN_F32, UPTO, PLUS, 3, 40, 1, NO_NAN, "scan(", NULL},
+    {"of fetched terms with a maximum", less_maximum, TN_F32, UPTO, PLUS, 40, 67, 1, NO_NAN, "scan(", NULL},
+    {"of many terms with a maximum", less_maximum, TN_F32, UPTO, PLUS, 2, 640, 1, NO_NAN, "scan(", NULL},
     {"as many blocks as one has elements", of_blocks, TN_F32, UPTO, PLUS, 1, 96 * 96, 1, NO_NAN, "scan(", "share("},
     {"a short row is a thread's own", scan, TN_F32, UPTO, PLUS, 3, 16, 1, NO_NAN, NULL, "scan("},
     {"one turn", scan, TN_F32, UPTO, PLUS, 3, 1, 1, NO_NAN, NULL, "scan("},
