@@ -320,8 +320,9 @@ TN_API tn_tensor *tn_all(tn_tensor *t, const int *axes, int naxes, bool keepdim)
 TN_API tn_tensor *tn_argmax(tn_tensor *t, int axis, bool keepdim);
 TN_API tn_tensor *tn_argmin(tn_tensor *t, int axis, bool keepdim);
 
-/* Running sums and products along one axis: element i is of elements 0 .. i, in the dtype of tn_sum.  Sums are taken in
- * blocks, in a fixed order.  (NumPy cumsum, cumprod.) */
+/* Running sums and products along one axis: element i is of elements 0 .. i, in the dtype of tn_sum.  Both are taken in
+ * blocks, in a fixed order that hangs on the device: the product of a block may be infinite, or 0, where those of all
+ * elements from the first on are not, and an infinite one is NaN behind a 0.  (NumPy cumsum, cumprod.) */
 TN_API tn_tensor *tn_cumsum(tn_tensor *t, int axis);
 TN_API tn_tensor *tn_cumprod(tn_tensor *t, int axis);
 

@@ -737,7 +737,6 @@ static double part_time(tn__arena *a, const tn__kernel *k, const tn__part *p, co
   time = fmax(time, (stage ? 1 : blocks_to_start(p, l.blocks)) * (double)t->start);
   bool full = !stage && l.blocks >= l.resident * l.units;
   double alone = l.waiting + (full ? l.branches * BRANCH : 0) + l.work / (l.warps * LANES);
-
   time = fmax(time, fmax(1, l.blocks / (l.resident * l.units)) * ((double)t->latency + alone / l.clock));
   return time;
 }

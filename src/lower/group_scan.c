@@ -143,7 +143,8 @@ static void choose_columns(scan *s, double rows, const tn_node *columns, size_t 
   s->line = line_for(s->threads);
 }
 
-/* All of them are powers of two: lines and loops begin at lanes that they divide. */
+/* Threads and lines are powers of two, so that lines and loops begin at lanes that they divide; so is all else but what
+ * fetched rows have (choose_fetched). */
 static void choose_sizes(scan *s, const tn__survey *v, double rows) {
   int64_t most = power_above(s->l->target->group / 2 + 1);
   s->own = own_of(s, v, most);

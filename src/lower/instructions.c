@@ -16,7 +16,7 @@ static const text of_op[OP_COUNT] = {
     [OP_LOG10] = {31, 15}, [OP_LOG1P] = {36, 14}, [OP_SIN] = {44, 30},   [OP_COS] = {42, 28},   [OP_TAN] = {55, 0},
     [OP_ASIN] = {28, 0},   [OP_ACOS] = {32, 0},   [OP_ATAN] = {32, 26},  [OP_ATAN2] = {42, 36}, [OP_SINH] = {48, 19},
     [OP_COSH] = {35, 12},  [OP_TANH] = {29, 14},  [OP_ASINH] = {52, 32}, [OP_ACOSH] = {60, 38}, [OP_ATANH] = {60, 26},
-    [OP_ERF] = {21, 18},    [OP_ERFC] = {75, 0},
+    [OP_ERF] = {21, 18},   [OP_ERFC] = {75, 0},
 };
 
 /* By what all threads have, as a row's sum: its reciprocal is at hand (render/groups.c). */

@@ -14,6 +14,7 @@
 #include <string.h>
 
 enum { SAME = TN__LANES_SAME, MOVES = TN__LANES_MOVES, VECTOR = TN__LANES_VECTOR };
+enum { MOST_LEVELS = 8 }; /* of operands that are looked at: some may be met on several ways */
 
 typedef tn__lane_value lane_value;
 
@@ -354,31 +355,34 @@ static const char *index_text(tn__printer *p, tn_node *n) {
   return may_be_narrow(n) ? cast_lanes(p, held(compute), held(kind), x) : x;
 }
 
-/* Is index n a multiple of four in lane 0 of each vector?  The loop goes on by whole vectors from 0. */
+/* Is index n a multiple of four in lane 0 of each vector?  The loop goes on by whole vectors from 0.  Looks at so many
+ * levels of operands. */
 /* a choice: no is right */
-static bool begins_with_four(const tn__printer *p, const tn_node *n) {
+static bool begins_with_four(const tn__printer *p, const tn_node *n, int levels) {
   int64_t v;
   if (tn__const_int(n, &v)) return v % 4 == 0;
   if (n->op == OP_RANGE) return value_of(p, n)->form == MOVES && p->count % 4 == 0;
-  bool first = n->nsrc == 2 && begins_with_four(p, n->src[0]), second = n->nsrc == 2 && begins_with_four(p, n->src[1]);
-  return n->op == OP_MUL ? first || second : n->op == OP_ADD && first && second;
+  if ((n->op != OP_MUL && n->op != OP_ADD) || !levels) return false;
+  bool first = begins_with_four(p, n->src[0], levels - 1);
+  return first == (n->op == OP_MUL) ? first : begins_with_four(p, n->src[1], levels - 1);
 }
 
 /* Do each four lanes of integer n differ in the two lowest bits alone? */
 /* a choice: no is right */
-static bool have_one_block(const tn__printer *p, const tn_node *n) {
+static bool have_one_block(const tn__printer *p, const tn_node *n, int levels) {
   const lane_value *v = value_of(p, n);
   if (v->form == SAME) return true;
-  if (v->form == MOVES) return v->step == 1 && begins_with_four(p, n);
+  if (v->form == MOVES) return v->step == 1 && begins_with_four(p, n, MOST_LEVELS);
   bool cast = n->op == OP_CAST && !tn__is_float(n->src[0]->dtype) && n->src[0]->dtype != TN_BOOL,
        bits = n->op == OP_AND || n->op == OP_OR || n->op == OP_XOR;
-  return (cast || bits) && have_one_block(p, n->src[0]) && (cast || have_one_block(p, n->src[1]));
+  return levels && (cast || bits) && have_one_block(p, n->src[0], levels - 1) &&
+         (cast || have_one_block(p, n->src[1], levels - 1));
 }
 
 /* Elements of four share a block of random bits (math.inc). */
 static const char *philox_text(tn__printer *p, const tn_node *n, const char *const *operand) {
   bool one = value_of(p, n->src[1])->form == SAME && value_of(p, n->src[2])->form == SAME && p->count % 4 == 0;
-  const char *name = one && have_one_block(p, n->src[0]) ? "tn_philox_in_blocks_u64" : "tn_philox_u64";
+  const char *name = one && have_one_block(p, n->src[0], MOST_LEVELS) ? "tn_philox_in_blocks_u64" : "tn_philox_u64";
   return call(p, name, true, n->dtype, n->src[0]->dtype, n->nsrc, operand);
 }
 

@@ -314,8 +314,8 @@ tn_status tn__cuda_launch(tn__device *d, tn__code *code, uint32_t i, void *const
     if (self->early && (!self->recording || self->item_early[p > 0]))
       attribute[nattribute++] = (tn__cu_attribute){.what = CU_LAUNCH_SERIALIZED, .value = {.number = 1}};
     if (self->recording && self->item_priority)
-      attribute[nattribute++] =
-        (tn__cu_attribute){.what = CU_LAUNCH_PRIORITY, .value = {.number = self->item_priority}};
+      attribute[nattribute++] = (tn__cu_attribute){.what = CU_LAUNCH_PRIORITY,
+                                                   .value = {.number = self->item_priority}};
     const tn__cu_launch launch = {.grid = {groups, 1, 1},
                                   .block = {q->threads, 1, 1},
                                   .shared = k->shared,

@@ -115,7 +115,8 @@ static tn_status outside(tn__device *d, const program *k, const tn__code_part *p
   return TN_ERUN;
 }
 
-/* v, as the device computes it: what is made of NaN must not hang on which NaN that is. */
+/* v, as the device computes it: what is made of NaN must not hang on which NaN that is.  Of f64 NVIDIA's arithmetic
+ * keeps the bits; whether signs and conversions do is up to its compiler. */
 static uint64_t computed(const program *k, int op, int dtype, uint64_t v) {
   static const struct {
     uint64_t infinite, nan;
