@@ -8,7 +8,7 @@ enum {
 };
 
 /* What stored scores may take of a device's memory, and how much that is where the device does not say: loops that
- * work them out again and again take a thousand times as long. */
+ * work them out again and again take hundreds of times as long. */
 static const double MOST_OF_MEMORY = 0.25, USUAL_MEMORY = 16e9;
 
 typedef struct place { /* a node on the way down, and which of its axes is the contraction's */

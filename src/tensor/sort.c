@@ -23,7 +23,7 @@
 
 enum {
   PASS_LAUNCHES = 8,      /* kernels of a pass */
-  MOST_ASKED = 8,         /* places of a row that all its elements ask for themselves */
+  MOST_ASKED = 8,         /* elements of a row that each place of it asks */
   FEW_ASKED = 4,          /* of so many a key is worked out again whenever it is asked for */
   COUNT_STEPS = 16,       /* or that the count of a digit in a block is */
   TABLE_BLOCK = 2048,     /* elements for which it is worth to count all digits in a table */
@@ -655,8 +655,8 @@ static tn_node *asked_for(tn_ctx *c, tn_node *x, tn_node *in_row, int64_t n) {
   return found;
 }
 
-/* On devices of groups: of short rows each element goes to its place at once, or its number does; of merged ones the
- * numbers are there.  NULL: that is not how it is done. */
+/* On devices of groups: of short rows each element goes to its place at once, or its number does, or, of the shortest,
+ * each place asks for it; of merged ones the numbers are there.  NULL: that is not how it is done. */
 static tn_node *sorted_at_once(tn_ctx *c, tn_node *x, bool down, bool values) {
   tn__keys k = tn__keys_of(c, x, down);
   way by = way_of(c, x, &k, true);
