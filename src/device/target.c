@@ -186,6 +186,22 @@ bool tn__target_widens_in_vain(const tn__target *t, const tn__product_size *p) {
 }
 
 /* a choice: either is right */
+int64_t tn__target_row_elements(const tn__target *t, int dtype, bool tf32) {
+  bool fast = tn__is_float(dtype) && (tn__dtype_acc(dtype) != dtype || (dtype == TN_F32 && tf32));
+  int64_t elements = t->row_bytes / (int64_t)tn__size_of(dtype);
+  return fast && elements > 1 ? elements : 1;
+}
+
+/* a choice: either is right */
+bool tn__target_pads_product(const tn__target *t, const tn__product_size *p, bool a, bool b, bool result) {
+  double m = (double)p->rows, n = (double)p->cols, k = (double)p->steps, size = (double)tn__size_of(p->dtype);
+  double copied = p->batch * ((a ? m * k : 0) + (b ? k * n : 0) + (result ? m * n : 0));
+  double saved = p->batch * m * n * k * (1 - 1 / fmax(1, (double)t->row_gain));
+  double read_and_written = 2 * copied * size / sizeof(float) * (double)t->balance;
+  return saved > read_and_written + (a + b + result) * tn__target_launch_work(t);
+}
+
+/* a choice: either is right */
 bool tn__target_is_much(const tn__target *t, double work) {
   return work >= TRANSFORMED_LAUNCHES * tn__target_launch_work(t);
 }

@@ -45,6 +45,8 @@ static tn_node *score(tn__fuse *f, tn_node *x, int *reductions) {
       found = n;
     } else if (n->op == OP_EXPAND) {
       go(f, &todo, n->src[0], p.axis, p.reduced || n->src[0]->dim[p.axis] != n->dim[p.axis]);
+    } else if (n->op == OP_PAD || n->op == OP_SHRINK) { /* rows that a library wants aligned (align.c) */
+      go(f, &todo, n->src[0], p.axis, p.reduced);
     } else if (n->op == OP_PERMUTE) {
       go(f, &todo, n->src[0], n->ints[p.axis], p.reduced);
     } else if (n->op == OP_RESHAPE && p.reduced && n->src[0]->rank + 1u == n->rank &&

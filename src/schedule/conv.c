@@ -623,15 +623,14 @@ static bool place_all(tn__fuse *f, tn_node *n, tn__conv *v) {
 
 /* ---- by own kernels ---- */
 
-/* The contraction that an own convolution comes to */
-static tn_node *contraction_of(tn_node *n) {
+tn_node *tn__conv_contraction(tn_node *n) {
   while (n->op != OP_CONTRACT) n = n->src[0];
   return n;
 }
 
 static void plan_own(tn__fuse *f, tn_node *n, const tn__conv *found) {
   tn__conv *v = tn__arena_dup(f->a, found, sizeof *v);
-  tn_node *dot = contraction_of(n);
+  tn_node *dot = tn__conv_contraction(n);
   stand s;
   for (int o = 0; o < 3; o++) {
     if (o == (int)v->kind) continue;
@@ -674,7 +673,7 @@ tn_node *tn__conv_operands(tn__fuse *f) {
   const tn__conv **of = tn__arena_zalloc(f->a, (f->order.n + 1) * sizeof *of);
   for (uint32_t i = 0; i < f->order.n; i++)
     if (f->info[i].conv && f->info[i].conv->own)
-      of[tn__info_of(f, contraction_of(f->order.v[i])) - f->info] = f->info[i].conv;
+      of[tn__info_of(f, tn__conv_contraction(f->order.v[i])) - f->info] = f->info[i].conv;
   for (uint32_t i = 0; i < f->order.n; i++) {
     tn_node *n = f->order.v[i], **src = tn__arena_alloc(f->a, (n->nsrc + 1) * sizeof *src);
     bool changed = false;

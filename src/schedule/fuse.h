@@ -189,12 +189,19 @@ void tn__layout_sort(const double *stride, uint8_t *axis, uint32_t n);
 tn_node *tn__layout_at(tn__fuse *f, tn_node *n, tn_node *const *idx); /* offset of an element of n's buffer */
 tn_node *tn__layout_contract(tn__fuse *f);
 
+/* align.c: the sink, with a library's products over rows that it fetches fast */
+tn_node *tn__align_products(tn__fuse *f);
+/* longer_rows.c: x with zeros beyond the end of its rows along the axis, which are to be of the size; what has been
+ * made longer by it is kept in a map of the caller's */
+tn_node *tn__longer_rows(tn_ctx *c, tn__map *finished, tn_node *x, uint32_t axis, tn_node *size);
+
 /* conv.c: convolutions for the library. */
 void tn__conv_find(tn__fuse *f);                         /* candidates, by the graph alone */
 /* the sink, with copies of what own convolutions cannot read as it stands */
 tn_node *tn__conv_operands(tn__fuse *f);
 /* the sink, with outputs that they cannot write themselves as copies */
 tn_node *tn__conv_outputs(tn__fuse *f);
+tn_node *tn__conv_contraction(tn_node *n); /* that the root of a candidate comes to */
 const tn__conv *tn__conv_plan(tn__fuse *f, tn_node *n);  /* as tn__gemm_plan, of a candidate */
 void tn__conv_strides(const tn__conv *v, const tn_node *n, double *stride); /* the natural layout of its result */
 

@@ -134,8 +134,8 @@ static double run_of(tn__fuse *f, const tn_node *n, uint32_t axis, uint32_t part
 static double beside(double work, double move) { return fmax(work, move) + (1 - AT_ONCE) * fmin(work, move); }
 
 /* Where threads share the loops out, each of them asks for all parts: as many comparisons and places for each element,
- * and what all of the parts are made of.  Short runs are no loops of their own: several threads would store to each
- * sector. */
+ * and what all of the parts are made of; but for constants, which the others' comparisons choose.  Short runs are no
+ * loops of their own: several threads would store to each sector. */
 /* a choice: either is right */
 bool tn__join_apart(tn__fuse *f, tn_node *n, const tn_node *join, uint32_t axis, const tn__spans *span) {
   const tn__target *t = &f->dev->target;
@@ -147,7 +147,7 @@ bool tn__join_apart(tn__fuse *f, tn_node *n, const tn_node *join, uint32_t axis,
   if (run_of(f, n, axis, span->n) < (double)t->access * t->subgroup) return false;
   for (uint32_t i = 0; i < span->n; i++) {
     const tn__span *s = &span->v[i];
-    double work = ASKED + (double)tn__info_of(f, s->part)->flops;
+    double work = below(s->part)->op == OP_CONST ? 0 : ASKED + (double)tn__info_of(f, s->part)->flops;
     one += work;
     apart += work * (double)tn__size_guess(tn__sub(f->c, s->end, s->begin)) / places;
   }

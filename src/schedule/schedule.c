@@ -107,6 +107,7 @@ tn__schedule *tn__schedule_make(tn_ctx *c, tn__arena *a, tn_node *sink, tn__devi
   *f.s = (tn__schedule){0};
   survey(&f);
   change(&f, tn__layout_contract(&f));
+  change(&f, tn__align_products(&f));
   change(&f, tn__conv_operands(&f));
   change(&f, tn__conv_outputs(&f));
   change(&f, own_outputs(&f));

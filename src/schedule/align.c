@@ -1,0 +1,116 @@
+/* Products whose rows a device's library cannot fetch by its fast ways.
+ *
+ * Such a library multiplies half floats several times as fast where each row of a matrix in memory, the result's too,
+ * begins at a multiple of some bytes (tn__target.row_bytes).  Where that saves more than copies cost, sizes along which
+ * rows lie are rounded up: operands are padded with zeros, and the result's further rows and columns are left out.
+ * Sums of zeros more are the same sums. */
+#include "schedule/fuse.h"
+
+enum { M, N, K, GROUPS };
+
+typedef struct sizes {
+  int64_t now[GROUPS], wanted[GROUPS];
+  double batch;
+} sizes;
+
+/* Which of an operand's two groups lies along memory?  As it is stored by nature, which is an estimate. */
+/* a choice: either is right */
+static bool rows_along(tn__fuse *f, const tn_node *x, uint32_t nb, uint32_t nr) {
+  const double *stride = tn__info_of(f, x)->stride;
+  uint32_t finest = x->rank - 1u;
+  for (uint32_t i = nb; i < x->rank; i++)
+    if (stride[i] > 0 && !tn__is_int_const(x->dim[i], 1) && stride[i] < stride[finest]) finest = i;
+  return finest < nb + nr;
+}
+
+static bool constant(tn_node *const *dim, int64_t n, int64_t *out) {
+  *out = 1;
+  for (int64_t i = 0, size; i < n; i++) {
+    if (!tn__const_int(dim[i], &size)) return false;
+    *out *= size;
+  }
+  return true;
+}
+
+/* a choice: no is right */
+static bool rounds_up(tn__fuse *f, const tn_node *n, sizes *s) {
+  uint32_t nb = (uint32_t)n->ints[0], nm = (uint32_t)n->ints[1], nn = (uint32_t)n->ints[2];
+  tn_node *a = n->src[0], *b = n->src[1];
+  const tn__target *t = &f->dev->target;
+  bool is_of[GROUPS] = {[N] = true}; /* the result is stored by rows */
+  int64_t batch, by = tn__target_row_elements(t, n->dtype, f->c->opt.tf32);
+  if (by < 2 || !constant(n->dim, nb, &batch) || !constant(n->dim + nb, nm, &s->now[M]) ||
+      !constant(n->dim + nb + nm, nn, &s->now[N]) || !constant(a->dim + nb + nm, n->ints[3], &s->now[K]))
+    return false;
+  s->batch = (double)batch;
+  is_of[rows_along(f, a, nb, nm) ? M : K] = true;
+  is_of[rows_along(f, b, nb, nn) ? N : K] = true;
+  bool changes = false;
+  for (int i = 0; i < GROUPS; i++) {
+    s->wanted[i] = is_of[i] ? (s->now[i] + by - 1) / by * by : s->now[i];
+    changes |= s->wanted[i] != s->now[i];
+  }
+  tn__product_size p = {.batch = s->batch, .rows = s->now[M], .cols = s->now[N], .steps = s->now[K], .dtype = n->dtype};
+  bool a_copied = s->wanted[M] != s->now[M] || s->wanted[K] != s->now[K],
+       b_copied = s->wanted[N] != s->now[N] || s->wanted[K] != s->now[K],
+       result_copied = s->wanted[M] != s->now[M] || s->wanted[N] != s->now[N];
+  return changes && tn__target_pads_product(t, &p, a_copied, b_copied, result_copied);
+}
+
+/* x as [batch..., rows, cols], which stand for several of its axes each */
+static tn_node *as_matrices(tn_ctx *c, tn_node *x, uint32_t nb, int64_t rows, int64_t cols) {
+  tn_node *dim[TN_MAX_RANK];
+  for (uint32_t i = 0; i < nb; i++) dim[i] = x->dim[i];
+  dim[nb] = tn__int(c, rows);
+  dim[nb + 1] = tn__int(c, cols);
+  return tn__reshape(c, x, dim, nb + 2);
+}
+
+static tn_node *padded(tn_ctx *c, tn__map *longer, tn_node *x, uint32_t nb, const sizes *s, int rows, int cols) {
+  x = as_matrices(c, x, nb, s->now[rows], s->now[cols]);
+  x = tn__longer_rows(c, longer, x, nb, tn__int(c, s->wanted[rows]));
+  return tn__longer_rows(c, longer, x, nb + 1, tn__int(c, s->wanted[cols]));
+}
+
+/* n with x and y for its operands */
+static tn_node *rounded_up(tn_ctx *c, tn__map *longer, const tn_node *n, const sizes *s, tn_node *x, tn_node *y) {
+  uint32_t nb = (uint32_t)n->ints[0];
+  tn_node *begin[TN_MAX_RANK], *size[TN_MAX_RANK];
+  x = padded(c, longer, x, nb, s, M, K);
+  y = padded(c, longer, y, nb, s, N, K);
+  tn_node *z = tn__contract(c, x, y, (int)nb, 1, 1, 1);
+  for (uint32_t i = 0; i < z->rank; i++) {
+    begin[i] = tn__int(c, 0);
+    size[i] = i < nb ? n->dim[i] : tn__int(c, s->now[i == nb ? M : N]);
+  }
+  return tn__reshape(c, tn__shrink(c, z, begin, size, NULL), n->dim, n->rank);
+}
+
+/* Which contractions are convolutions' */
+static bool *convolve(tn__fuse *f) {
+  bool *is = tn__arena_zalloc(f->a, f->order.n + 1);
+  for (uint32_t i = 0; i < f->order.n; i++)
+    if (f->info[i].conv) is[tn__info_of(f, tn__conv_contraction(f->order.v[i])) - f->info] = true;
+  return is;
+}
+
+tn_node *tn__align_products(tn__fuse *f) {
+  tn_node **now = tn__arena_alloc(f->a, (f->order.n + 1) * sizeof *now);
+  const bool *convolves = convolve(f);
+  tn__map longer;
+  tn__map_init(&longer, f->a);
+  for (uint32_t i = 0; i < f->order.n; i++) {
+    tn_node *n = f->order.v[i], **src = tn__arena_alloc(f->a, (n->nsrc + 1) * sizeof *src);
+    bool changed = false;
+    sizes s;
+    for (uint32_t k = 0; k < n->nsrc; k++) {
+      const tn__info *in = tn__info_of(f, n->src[k]);
+      src[k] = in ? now[in - f->info] : n->src[k];
+      changed |= src[k] != n->src[k];
+    }
+    now[i] = changed ? tn__node_with(f->c, n, src) : n;
+    if (n->op == OP_CONTRACT && !convolves[i] && rounds_up(f, n, &s) && tn__gemm_is_called(f, n))
+      now[i] = rounded_up(f->c, &longer, n, &s, src[0], src[1]);
+  }
+  return now[f->order.n - 1];
+}
