@@ -103,13 +103,16 @@ static tn_node *sum_by_asking(tn_ctx *c, tn_node *asker, tn_node *idx, tn_node *
   return tn__reduce(c, OP_SUM, those_of(c, upd, goes, tn__place(c, &all, 1)), (int64_t[]){1}, 1);
 }
 
-/* What all are asked for is worked out once; where it is a number in memory, moved or converted, it is there. */
+/* What all are asked for is worked out once; where it is a number in memory, moved or converted, it is there.  Half
+ * floats that are summed up in f32 stay what they are there. */
 static tn_node *in_memory(tn_ctx *c, tn_node *x) {
   const tn_node *from = x;
   while (from->op == OP_CAST || (tn__ops[from->op].group == G_MOVE && from->op != OP_PAD && from->op != OP_FOLD))
     from = from->src[0];
   bool is_there = from->op == OP_PARAM || from->op == OP_STORAGE || from->op == OP_CONTIG;
-  return is_there ? x : tn__op1(c, OP_CONTIG, x);
+  if (is_there) return x;
+  bool widened = x->op == OP_CAST && tn__dtype_acc(x->src[0]->dtype) == x->dtype;
+  return widened ? tn__cast(c, tn__op1(c, OP_CONTIG, x->src[0]), x->dtype) : tn__op1(c, OP_CONTIG, x);
 }
 
 /* Each place asks all, which are worked out for each, or before. */
@@ -119,12 +122,23 @@ static tn_node *by_asking(tn_ctx *c, tn_node *places, tn_node *idx, tn_node *upd
   return sum_by_asking(c, tn__place(c, &line, 0), idx, upd);
 }
 
+/* Numbers of at most so many, as narrow as they may be: threads compare words of 4 bytes at once */
+static int narrow(int64_t most) { return most < INT32_MAX ? TN_I32 : TN_I64; }
+
+/* Which place of a line each update goes to, as a number that is compared as often as lines have places: in memory if
+ * it is to be worked out `before`. */
+static tn_node *line_number(tn_ctx *c, const tn__lines *l, bool before) {
+  int64_t highest = l->number->hi > l->places ? l->number->hi : l->places;
+  tn_node *number = tn__cast(c, l->number, l->number->lo < INT32_MIN ? TN_I64 : narrow(highest));
+  return before ? in_memory(c, number) : number;
+}
+
 /* Each place of a line asks the updates of that line, which lie as it does: [places] */
 static tn_node *by_asking_lines(tn_ctx *c, const tn__lines *l, tn_node *upd, bool before) {
   tn__dims line = {.rank = 3, .d = {tn__int(c, l->outer), tn__int(c, l->updates), tn__int(c, l->inner)}};
   tn__dims all = {.rank = 4, .d = {line.d[0], tn__int(c, l->places), line.d[1], line.d[2]}};
-  tn_node *number = before ? in_memory(c, l->number) : l->number, *own = tn__place(c, &all, 1);
-  number = tn__add_axis(c, tn__reshape(c, tn__cast(c, number, TN_I64), line.d, 3), 1);
+  tn_node *number = line_number(c, l, before), *own = tn__cast(c, tn__place(c, &all, 1), number->dtype);
+  number = tn__add_axis(c, tn__reshape(c, number, line.d, 3), 1);
   number = tn__expand(c, number, all.d);
   upd = tn__reshape(c, tn__acc(c, before ? in_memory(c, upd) : upd), line.d, 3);
   upd = tn__expand(c, tn__add_axis(c, upd, 1), all.d);
@@ -178,7 +192,7 @@ static tn_node *by_asking_others(tn_ctx *c, tn_node *base, tn_node *idx, tn_node
 static tn_node *by_asking_others_of_lines(tn_ctx *c, tn_node *base, const tn__lines *l, tn_node *idx, tn_node *upd) {
   tn__dims line = {.rank = 3, .d = {tn__int(c, l->outer), tn__int(c, l->updates), tn__int(c, l->inner)}};
   tn__dims pairs = {.rank = 4, .d = {line.d[0], line.d[1], line.d[1], line.d[2]}};
-  tn_node *number = tn__reshape(c, tn__cast(c, in_memory(c, l->number), TN_I64), line.d, 3), *count = idx->dim[0];
+  tn_node *number = tn__reshape(c, line_number(c, l, true), line.d, 3), *count = idx->dim[0];
   tn_node *own = tn__expand(c, tn__add_axis(c, number, 2), pairs.d);
   tn_node *equal = tn__op2(c, OP_EQ, tn__expand(c, tn__add_axis(c, number, 1), pairs.d), own);
   upd = tn__reshape(c, tn__acc(c, in_memory(c, upd)), line.d, 3);
@@ -193,9 +207,6 @@ typedef struct runs { /* updates sorted by place */
   tn_node *upd;            /* [n, r], in the order given */
   tn_node *before;         /* [blocks, r] of FIRST_BLOCK: the sum of the run that goes on behind it, all of it so far */
 } runs;
-
-/* Numbers of at most so many, as narrow as they may be: threads compare words of 4 bytes at once */
-static int narrow(int64_t most) { return most < INT32_MAX ? TN_I32 : TN_I64; }
 
 /* What is worked out for rows of more than one element is stored, or each element would do so. */
 static tn_node *of_row(tn_ctx *c, const tn_node *upd, tn_node *x) {

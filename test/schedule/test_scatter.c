@@ -220,6 +220,29 @@ static void test_way_of_lines(void **s) {
   }
 }
 
+/* What places of a line ask for is worked out once, as words, and the half floats that they sum up as what they are. */
+static void test_what_lines_ask(void **s) {
+  (void)s;
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
+  assert_non_null(c);
+  tn_scope(c) {
+    tn_dim updates[] = {90, 104769};
+    tn_program *p = tn_program_begin(c);
+    tn_tensor *x = tn_program_input(p, "x", TN_F16, (tn_dim[]){63, 104769}, 2),
+              *to = tn_program_input(p, "to", TN_I64, updates, 2), *dy = tn_program_input(p, "dy", TN_F16, updates, 2),
+              *dx;
+    assert_int_equal(tn_vjp(tn_take_along_axis(x, to, 0), dy, 1, &x, &dx), TN_OK);
+    assert_int_equal(tn_program_output(p, "dx", dx), TN_OK);
+    assert_int_equal(tn_program_end(p), TN_OK);
+    char *text = tn_program_explain_string(p);
+    if (!strstr(text, "buffer i32 9429210 ") || !strstr(text, "buffer f16 9429210 ") ||
+        strstr(text, "buffer f32 9429210 "))
+      fail_msg("%s", text);
+    tn_string_free(text);
+  }
+  tn_ctx_close(c);
+}
+
 /* Few places of long rows ask few updates, wherever in memory rows begin. */
 static void test_way_of_rows(void **s) {
   (void)s;
@@ -488,7 +511,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_asked),         cmocka_unit_test(test_without_launches),
       cmocka_unit_test(test_halves),        cmocka_unit_test(test_lines),
-      cmocka_unit_test(test_way_of_lines),  cmocka_unit_test(test_way_of_rows),
+      cmocka_unit_test(test_way_of_lines),  cmocka_unit_test(test_what_lines_ask),
+      cmocka_unit_test(test_way_of_rows),
       cmocka_unit_test(test_choice),        cmocka_unit_test(test_rounded),
       cmocka_unit_test(test_text),          cmocka_unit_test(test_looked_up_once),
       cmocka_unit_test(test_taken_lines),   cmocka_unit_test(test_last_axis)};
