@@ -457,6 +457,22 @@ static bool is_turned(const tn__nodes *all, const tn_node *n) {
   return turned;
 }
 
+/* Is something computed of what n gives, so that it would be read again if it stood in memory? */
+/* a choice: either is right */
+static bool is_read_again(tn_ctx *c, const tn__nodes *all, const tn_node *n) {
+  tn__map moved; /* n, moved or converted */
+  tn__map_init(&moved, &c->scratch);
+  for (uint32_t i = 0; i < all->n; i++) {
+    const tn_node *x = all->v[i];
+    bool takes = false;
+    for (uint32_t s = 0; s < x->nsrc; s++) takes |= tn__map_getp(&moved, x->src[s]) != NULL;
+    bool moves = x->op == OP_CAST || tn__ops[x->op].group == G_MOVE;
+    if (takes && !moves && x->op != OP_SINK) return true;
+    if (x == n || takes) tn__map_putp(&moved, x, x);
+  }
+  return false;
+}
+
 /* The scatter n, which stands in that graph, converted */
 static tn_node *in_parallel(tn_ctx *c, const tn__target *t, const tn__nodes *graph, tn_node *n, int dtype) {
   tn_node *idx = n->src[1], *upd = n->src[2], *places = n->dim[0], *base = base_of(c, n->src[0], dtype);
@@ -473,6 +489,8 @@ static tn_node *in_parallel(tn_ctx *c, const tn__target *t, const tn__nodes *gra
   bool of_lines = tn__scatter_lines(c, n, &lines);
   if (of_lines) others = lines_work(t, &lines, lines.updates) + ASK_LAUNCHES * tn__target_launch_guess(t);
   bool fewer = updates < most(places) && places->lo > 1, asks = asked <= sorted + looked;
+  /* what is looked for is worked out once for a row: then places need nothing in memory for what is made of them */
+  double again = width > 1 && is_read_again(c, graph, n) ? 2 * move_work(t) * all : 0;
   double at_places = fmin(asked, sorted + looked), by_updates = fewer ? fmin(sorted, others) + added : INFINITY;
   tn__fixed fixed;
   bool counts = places->hi > FEW_PLACES && tn__fixed_form(t, n, &fixed);
@@ -487,7 +505,8 @@ static tn_node *in_parallel(tn_ctx *c, const tn__target *t, const tn__nodes *gra
     sum = tn__fixed_sums(c, &fixed, places, idx, tn__reshape(c, upd, &count, 1));
     return tn__cast(c, tn__add(c, tn__acc(c, base), sum), dtype);
   }
-  if (by_updates < at_places) {
+  double searches = asks ? 0 : LINE_WAITS * most(places) * log2(updates + 1);
+  if (by_updates < at_places && by_updates + again < at_places + searches) {
     if (others <= sorted && of_lines) sum = by_asking_others_of_lines(c, base, &lines, idx, n->src[2]);
     else sum = others <= sorted ? by_asking_others(c, base, idx, upd) : by_run(c, t, base, idx, upd);
     return tn__cast(c, sum, dtype);

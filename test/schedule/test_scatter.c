@@ -263,6 +263,32 @@ static void test_way_of_rows(void **s) {
   tn_ctx_close(c);
 }
 
+/* Fewer rows than places are added in memory, but where something is made of the sums, which would then be written and
+ * read once more: unless more places look for their rows than that would take. */
+static void test_read_again(void **s) {
+  static const struct {
+    tn_dim places, n, width;
+    bool again, added;
+  } rows[] = {{67, 22, 489548, false, true}, {67, 22, 489548, true, false}, {1 << 24, 1 << 17, 4, true, true}};
+  (void)s;
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
+  assert_non_null(c);
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) tn_scope(c) {
+      tn_dim size[] = {rows[i].places, rows[i].width}, updates[] = {rows[i].n, rows[i].width};
+      tn_program *p = tn_program_begin(c);
+      tn_tensor *base = tn_program_input(p, "base", TN_F32, size, 2),
+                *to = tn_program_input(p, "to", TN_I64, updates, 1),
+                *upd = tn_program_input(p, "upd", TN_F32, updates, 2), *sum = tn_index_add(base, 0, to, upd);
+      if (rows[i].again) sum = tn_add(sum, tn_program_input(p, "more", TN_F32, size, 2));
+      assert_int_equal(tn_program_output(p, "sum", sum), TN_OK);
+      assert_int_equal(tn_program_end(p), TN_OK);
+      char *text = tn_program_explain_string(p);
+      if ((count_of(text, "{distinct}") > 0) != rows[i].added) fail_msg("row %zu:\n%s", i, text);
+      tn_string_free(text);
+    }
+  tn_ctx_close(c);
+}
+
 /* Which way is taken: a sort has a permutation, and runs or updates that go to places of their own say so. */
 typedef enum way { SERIAL, ASKED, ASKING, SORTED_FOR_PLACES, SORTED_FOR_RUNS, FIXED } way;
 typedef struct choice {
@@ -512,7 +538,7 @@ int main(void) {
       cmocka_unit_test(test_asked),         cmocka_unit_test(test_without_launches),
       cmocka_unit_test(test_halves),        cmocka_unit_test(test_lines),
       cmocka_unit_test(test_way_of_lines),  cmocka_unit_test(test_what_lines_ask),
-      cmocka_unit_test(test_way_of_rows),
+      cmocka_unit_test(test_way_of_rows),   cmocka_unit_test(test_read_again),
       cmocka_unit_test(test_choice),        cmocka_unit_test(test_rounded),
       cmocka_unit_test(test_text),          cmocka_unit_test(test_looked_up_once),
       cmocka_unit_test(test_taken_lines),   cmocka_unit_test(test_last_axis)};
