@@ -184,6 +184,8 @@ static tn_node *by_asking_others(tn_ctx *c, tn_node *base, tn_node *idx, tn_node
   tn__dims pairs = {.rank = 2, .d = {idx->dim[0], idx->dim[0]}};
   idx = in_memory(c, idx);
   tn_node *sum = sum_by_asking(c, idx, idx, in_memory(c, upd));
+  /* of single numbers beside the count of those before: while the base is copied, not behind that */
+  if (upd->dim[1]->hi <= 1) sum = tn__op1(c, OP_CONTIG, sum);
   tn_node *equal = tn__op2(c, OP_EQ, spread(c, tn__add_axis(c, idx, 0), pairs.d, 2), spread(c, idx, pairs.d, 2));
   return firsts_add(c, base, idx, equals_before(c, equal, 0, 1), sum);
 }
@@ -505,6 +507,7 @@ static tn_node *in_parallel(tn_ctx *c, const tn__target *t, const tn__nodes *gra
     sum = tn__fixed_sums(c, &fixed, places, idx, tn__reshape(c, upd, &count, 1));
     return tn__cast(c, tn__add(c, tn__acc(c, base), sum), dtype);
   }
+  /* each place, or row, goes through the numbers in order by halves */
   double searches = asks ? 0 : LINE_WAITS * most(places) * log2(updates + 1);
   if (by_updates < at_places && by_updates + again < at_places + searches) {
     if (others <= sorted && of_lines) sum = by_asking_others_of_lines(c, base, &lines, idx, n->src[2]);
