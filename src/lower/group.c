@@ -33,6 +33,7 @@ enum {
   OTHER_REGISTERS = 40,
   MUCH_KEPT = 16, /* elements, from which on it takes so many registers */
   PLACES = 8,     /* for their places */
+  FEW_APART = 4,  /* elements that threads load one by one in any number of registers */
   MUCH_LESS = 16,
   FEWER = 4,      /* times as many neighbours are worth to count all outputs by one loop */
   ROUNDS = 16,
@@ -1089,6 +1090,25 @@ static int room_beside(const job *j, const tn__part *part, double row) {
   return room < most ? (int)limit(room, 1, most) : 0;
 }
 
+/* So of threads that each go through loops alone: where neighbours' elements are loaded one by one in each turn, a
+ * compiler that may have room for all threads of a unit at once loads one behind the other, to have few registers. */
+/* a choice: any is right */
+static int room_of_threads(job *j, int group) {
+  double most = 0;
+  look(j);
+  for (uint32_t i = 0; i < j->s.r.order.n; i++) {
+    const tn_node *n = j->s.r.order.v[i];
+    uint64_t free = n->op == OP_LOAD && n->src[0]->op == OP_PARAM ? tn__free_of(&j->s.r, n->src[1]) : 0, apart = 0;
+    for (uint32_t k = 0; k < j->s.r.n; k++)
+      if ((free >> k & 1) && tn__axis_of(j->s.r.range[k]) == AX_UNROLL && tn__stride(&j->s.r, n->src[1], k) != 1)
+        apart |= 1ull << k;
+    if (free & (of_axis(&j->s.r, AX_REDUCE) | of_axis(&j->s.r, AX_ORDER)))
+      most = tn__volume(&j->s, apart) > most ? tn__volume(&j->s, apart) : most;
+  }
+  int64_t all = (int64_t)(j->target->registers / sizeof(float)) / (int64_t)(group * (OTHER_REGISTERS + most));
+  return most > FEW_APART && all * group < j->target->unit_threads ? (int)limit(all, 1, INT32_MAX) : 0;
+}
+
 /* ---- a group for a row ---- */
 
 static void share_row(job *j, uint64_t rows, tn__part *out) {
@@ -1165,7 +1185,7 @@ tn_node *tn__group_part(tn__lowering *l, tn_node *part, bool by_rows, tn__part *
   if (by_rows)
     share_row(&j, tn__rows_of(&j.s), out);
   else
-    out->group = share_threads(&j);
+    out->group = share_threads(&j), out->beside = room_of_threads(&j, out->group);
   if (windows) j.body = tn__windows_hold(l, j.body, out->group);
   return tn__show_neighbours(l->c, l->a, tn__share_draws(l, tn__at_once(l, j.body)));
 }

@@ -22,10 +22,30 @@ static const text of_op[OP_COUNT] = {
 /* By what all threads have, as a row's sum: its reciprocal is at hand (render/groups.c). */
 static const text prepared = {9, 2};
 
+/* Integers have words of 32 bits.  A test of equality is an exclusive or and a comparison for each (integers_cuda.inc);
+ * what a conversion leaves of a number stands in its register. */
+/* a choice: any is right */
+static double of_integers(const tn_node *n) {
+  int from = n->nsrc ? n->src[0]->dtype : TN_BOOL;
+  bool whole = n->nsrc && tn__is_int(from) && from != TN_BOOL;
+  double words = whole && from != TN__INDEX && tn__size_of(from) > sizeof(int32_t) ? 2 : 1;
+  if (whole && (n->op == OP_EQ || n->op == OP_NE)) return 2 * words;
+  bool keeps = n->op == OP_CAST && whole && tn__is_int(n->dtype) && n->dtype != TN_BOOL;
+  return keeps && tn__size_of(n->dtype) >= sizeof(int32_t) ? 0 : tn__ops[n->op].cost;
+}
+
+/* Is it by a power of two, which is a product (native_cuda.inc)? */
+/* a choice: either is right */
+static bool is_scaled(const tn_node *n) {
+  const tn_node *by = n->op == OP_DIV && n->dtype == TN_F32 ? n->src[1] : n;
+  return by->op == OP_CONST && by->ints[0] && !(by->ints[0] & 0x7fffff);
+}
+
 /* a choice: either is right */
 double tn__instructions(const tn_node *n, bool near) {
   const text *t = &of_op[n->op];
-  if (!t->exact || !tn__is_float(n->dtype)) return tn__ops[n->op].cost;
+  if (!t->exact || !tn__is_float(n->dtype)) return of_integers(n);
+  if (is_scaled(n)) return 1;
   if (n->op == OP_DIV && (n->src[1]->op == OP_GETACC || n->src[1]->op == OP_CONST)) t = &prepared;
   return near && t->near ? t->near : t->exact;
 }
@@ -33,7 +53,7 @@ double tn__instructions(const tn_node *n, bool near) {
 /* Quotients and roots that are rounded once have a long way for what is near the ends of the exponents. */
 /* a choice: either is right */
 bool tn__branches(const tn_node *n, bool near) {
-  return (n->op == OP_DIV || n->op == OP_SQRT) && n->dtype == TN_F32 && !near;
+  return (n->op == OP_DIV || n->op == OP_SQRT) && n->dtype == TN_F32 && !near && !is_scaled(n);
 }
 
 /* a choice: either is right */

@@ -321,6 +321,8 @@ tn_node *tn__column_reduce(tn__lowering *l, tn_node *part, int *group);
  * whose turns load the same */
 tn_node *tn__patch(tn__lowering *l, tn_node *part, tn__part *out);
 bool tn__has_patches(const tn__survey *s, const tn__variant *v);
+/* Blocks of groups that several rows by several columns for each thread come to; 0: there are none */
+double tn__patch_count(tn__lowering *l, const tn__survey *s);
 /* flat_rows.c: a loop over the elements of rows as one for each, where sums load their row; or body as it is */
 tn_node *tn__cut_flat_rows(tn__lowering *l, tn_node *body, tn__sb *note);
 bool tn__has_flat_rows(tn_ctx *c, const tn__target *t, const tn__survey *s);

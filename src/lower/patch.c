@@ -424,15 +424,39 @@ static void put_stage(patch *p) {
 
 /* ---- a part ---- */
 
+static void choose_loops(patch *p) {
+  find_loops(&p->s, p->at);
+  for (int i = 0; i < 2; i++) p->x[i] = p->at[i] < 0 ? NULL : p->s.r.range[p->at[i]];
+  choose_sizes(p);
+}
+
+double tn__patch_count(tn__lowering *l, const tn__survey *s) {
+  patch p = {.l = l, .c = l->c, .a = l->a, .s = *s};
+  if (l->variant->rows <= 1 || !tn__has_patches(s, l->variant)) return 0;
+  choose_loops(&p);
+  double count = tn__volume(s, s->outputs);
+  for (int i = 0; i < 2; i++) count *= ceil(tn__extent(p.x[i]) / (double)span(&p, i)) / tn__extent(p.x[i]);
+  return count;
+}
+
+/* Loops of outputs that no other bounds.  Others than rows and columns are a group's number: all its threads then go
+ * through as many steps. */
+/* a choice: no is right */
+static bool are_apart(const patch *p) {
+  for (uint32_t k = 0; k < p->s.r.n; k++)
+    if ((p->s.common >> k & 1) &&
+        (tn__axis_of(p->s.r.range[k]) != AX_LOOP || (tn__free_of(&p->s.r, p->s.r.range[k]) & ~(1ull << k))))
+      return false;
+  return true;
+}
+
 tn_node *tn__patch(tn__lowering *l, tn_node *body, tn__part *out) {
   tn__sb cut;
   tn__sb_init(&cut, l->a);
   patch p = {.l = l, .c = l->c, .a = l->a, .body = l->variant->rows == 1 ? tn__cut_flat_rows(l, body, &cut) : body};
   tn__survey_loops(l->c, l->a, p.body, &p.s);
-  if (!tn__has_patches(&p.s, l->variant) || !tn__are_even(&p.s)) return NULL;
-  find_loops(&p.s, p.at);
-  for (int i = 0; i < 2; i++) p.x[i] = p.at[i] < 0 ? NULL : p.s.r.range[p.at[i]];
-  choose_sizes(&p);
+  if (!tn__has_patches(&p.s, l->variant) || !are_apart(&p)) return NULL;
+  choose_loops(&p);
   int room = beside(&p);
   if (p.own[0] * p.own[1] < 2 || !room || !has_lanes(&p)) return NULL;
   tn__sb_printf(&l->note, "%s patch(", tn__sb_str(&cut));

@@ -24,6 +24,8 @@ enum {
   WHOLE_VECTORS = 8       /* of accumulators' lanes: blocks of more have no lane left over */
 };
 
+static const double SURE = 0.9; /* of the busiest unit's work: blocks of uneven lengths cost something, too */
+
 /* The reductions that no other reduction is made of */
 static uint32_t top_level(const tn__survey *p) {
   uint32_t top = 0;
@@ -135,10 +137,26 @@ static int64_t even_count(int64_t size, int64_t n, int64_t pack) {
   }
 }
 
+/* What the busiest unit goes through, of so many blocks of each of `tiles` */
+static double busiest(const tn__target *t, double tiles, double size, double n) {
+  return ceil(tiles * n / t->units) * ceil(size / n);
+}
+
+/* Instead of n blocks, up to so many: as many as leave units least without work, if that is surely less.  Groups that
+ * multiply rows by columns are few, and as long as each other: 200 of them take 132 units as long as 264. */
+/* a choice: any is right */
+static int64_t share_evenly(const tn__target *t, double tiles, int64_t size, int64_t n, int64_t most) {
+  int64_t best = n;
+  for (int64_t k = most; tiles > 0 && k > most / 2; k--)
+    if (busiest(t, tiles, (double)size, (double)k) < busiest(t, tiles, (double)size, (double)best)) best = k;
+  bool surely = busiest(t, tiles, (double)size, (double)best) < SURE * busiest(t, tiles, (double)size, (double)n);
+  return surely ? best : n;
+}
+
 /* How many blocks range x of the top reductions is cut into, for groups enough for all their threads; 0: it stays
  * whole. */
 /* a choice: either is right */
-static int64_t count_blocks(const tn__lowering *l, const tn__survey *p, const tn_node *x) {
+static int64_t count_blocks(tn__lowering *l, const tn__survey *p, const tn_node *x) {
   int64_t most = (int64_t)tn__extent(x), size;
   const tn__target *t = l->target;
   double cells = tn__volume(p, p->common);
@@ -154,7 +172,8 @@ static int64_t count_blocks(const tn__lowering *l, const tn__survey *p, const tn
   int64_t n = 1;
   while ((double)n * 2 <= want && n * 2 * MIN_BLOCK <= most) n *= 2;
   if (n < 2 || !tn__const_int(x->src[0], &size)) return n < 2 ? 0 : n;
-  return even_count(size, n, walks_along(p, x) ? t->access / (int64_t)loaded_bytes(p) : 1);
+  int64_t even = even_count(size, n, walks_along(p, x) ? t->access / (int64_t)loaded_bytes(p) : 1);
+  return share_evenly(t, tn__patch_count(l, p), size, even, n);
 }
 
 /* So for products by tiles: blocks of whole steps, until every unit has as many tiles as it has room for. */

@@ -43,7 +43,7 @@ typedef struct tn__group_words {
   const char *tiles;                     /* the text that products by tiles need; NULL: they are printed as loops */
   const char *unroll;                    /* in front of a loop */
   const char *divisor;                   /* type of what many f32 are divided by; NULL: divisions are not prepared */
-  const char *prepare, *divide[2];       /* it, from $0; and $0 by it: correctly rounded, right to 2^-16 */
+  const char *prepare[2], *divide[2];    /* it, from $0, or a number; and $0 by it: correctly rounded, right to 2^-16 */
 } tn__group_words;
 
 struct tn__dialect {

@@ -741,14 +741,14 @@ static void put_divisor(tn__printer *p, tn_node *n) {
   if (n->op == OP_CONST || !tn__map_get(&p->divisor, (uintptr_t)n, NULL)) return;
   tn__words w = {.word = {['0'] = tn__print_name(p, n)}};
   tn__print_line(p, "const %s d%s = %s;", p->d->group->divisor, w.word['0'],
-                 tn__print_expand(p, p->d->group->prepare, &w));
+                 tn__print_expand(p, p->d->group->prepare[0], &w));
 }
 
 static bool put_division(tn__printer *p, tn_node *n) {
   if (n->op != OP_DIV || !in_lanes(p) || !tn__map_get(&p->divisor, (uintptr_t)n->src[1], NULL)) return false;
   tn__words by = {.word = {['0'] = tn__print_name(p, n->src[1])}},
             all = {.word = {['0'] = tn__print_name(p, n->src[0])}};
-  all.word['1'] = n->src[1]->op == OP_CONST ? tn__print_expand(p, p->d->group->prepare, &by)
+  all.word['1'] = n->src[1]->op == OP_CONST ? tn__print_expand(p, p->d->group->prepare[1], &by)
                                             : tn__print_format(p, "d%s", by.word['0']);
   tn__print_value(p, n, tn__print_expand(p, p->d->group->divide[tn__print_is_approximate(p, n)], &all));
   return true;

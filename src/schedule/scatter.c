@@ -103,13 +103,16 @@ static tn_node *sum_by_asking(tn_ctx *c, tn_node *asker, tn_node *idx, tn_node *
   return tn__reduce(c, OP_SUM, those_of(c, upd, goes, tn__place(c, &all, 1)), (int64_t[]){1}, 1);
 }
 
-/* What all are asked for is worked out once; where it is a number in memory, moved or converted, it is there. */
+/* What all are asked for is worked out once; where it is a number in memory, moved or converted, it is there.  Half
+ * floats that are summed up in f32 stay what they are there. */
 static tn_node *in_memory(tn_ctx *c, tn_node *x) {
   const tn_node *from = x;
   while (from->op == OP_CAST || (tn__ops[from->op].group == G_MOVE && from->op != OP_PAD && from->op != OP_FOLD))
     from = from->src[0];
   bool is_there = from->op == OP_PARAM || from->op == OP_STORAGE || from->op == OP_CONTIG;
-  return is_there ? x : tn__op1(c, OP_CONTIG, x);
+  if (is_there) return x;
+  bool widened = x->op == OP_CAST && tn__dtype_acc(x->src[0]->dtype) == x->dtype;
+  return widened ? tn__cast(c, tn__op1(c, OP_CONTIG, x->src[0]), x->dtype) : tn__op1(c, OP_CONTIG, x);
 }
 
 /* Each place asks all, which are worked out for each, or before. */
@@ -119,12 +122,23 @@ static tn_node *by_asking(tn_ctx *c, tn_node *places, tn_node *idx, tn_node *upd
   return sum_by_asking(c, tn__place(c, &line, 0), idx, upd);
 }
 
+/* Numbers of at most so many, as narrow as they may be: threads compare words of 4 bytes at once */
+static int narrow(int64_t most) { return most < INT32_MAX ? TN_I32 : TN_I64; }
+
+/* Which place of a line each update goes to, as a number that is compared as often as lines have places: in memory if
+ * it is to be worked out `before`. */
+static tn_node *line_number(tn_ctx *c, const tn__lines *l, bool before) {
+  int64_t highest = l->number->hi > l->places ? l->number->hi : l->places;
+  tn_node *number = tn__cast(c, l->number, l->number->lo < INT32_MIN ? TN_I64 : narrow(highest));
+  return before ? in_memory(c, number) : number;
+}
+
 /* Each place of a line asks the updates of that line, which lie as it does: [places] */
 static tn_node *by_asking_lines(tn_ctx *c, const tn__lines *l, tn_node *upd, bool before) {
   tn__dims line = {.rank = 3, .d = {tn__int(c, l->outer), tn__int(c, l->updates), tn__int(c, l->inner)}};
   tn__dims all = {.rank = 4, .d = {line.d[0], tn__int(c, l->places), line.d[1], line.d[2]}};
-  tn_node *number = before ? in_memory(c, l->number) : l->number, *own = tn__place(c, &all, 1);
-  number = tn__add_axis(c, tn__reshape(c, tn__cast(c, number, TN_I64), line.d, 3), 1);
+  tn_node *number = line_number(c, l, before), *own = tn__cast(c, tn__place(c, &all, 1), number->dtype);
+  number = tn__add_axis(c, tn__reshape(c, number, line.d, 3), 1);
   number = tn__expand(c, number, all.d);
   upd = tn__reshape(c, tn__acc(c, before ? in_memory(c, upd) : upd), line.d, 3);
   upd = tn__expand(c, tn__add_axis(c, upd, 1), all.d);
@@ -170,6 +184,8 @@ static tn_node *by_asking_others(tn_ctx *c, tn_node *base, tn_node *idx, tn_node
   tn__dims pairs = {.rank = 2, .d = {idx->dim[0], idx->dim[0]}};
   idx = in_memory(c, idx);
   tn_node *sum = sum_by_asking(c, idx, idx, in_memory(c, upd));
+  /* of single numbers beside the count of those before: while the base is copied, not behind that */
+  if (upd->dim[1]->hi <= 1) sum = tn__op1(c, OP_CONTIG, sum);
   tn_node *equal = tn__op2(c, OP_EQ, spread(c, tn__add_axis(c, idx, 0), pairs.d, 2), spread(c, idx, pairs.d, 2));
   return firsts_add(c, base, idx, equals_before(c, equal, 0, 1), sum);
 }
@@ -178,7 +194,7 @@ static tn_node *by_asking_others(tn_ctx *c, tn_node *base, tn_node *idx, tn_node
 static tn_node *by_asking_others_of_lines(tn_ctx *c, tn_node *base, const tn__lines *l, tn_node *idx, tn_node *upd) {
   tn__dims line = {.rank = 3, .d = {tn__int(c, l->outer), tn__int(c, l->updates), tn__int(c, l->inner)}};
   tn__dims pairs = {.rank = 4, .d = {line.d[0], line.d[1], line.d[1], line.d[2]}};
-  tn_node *number = tn__reshape(c, tn__cast(c, in_memory(c, l->number), TN_I64), line.d, 3), *count = idx->dim[0];
+  tn_node *number = tn__reshape(c, line_number(c, l, true), line.d, 3), *count = idx->dim[0];
   tn_node *own = tn__expand(c, tn__add_axis(c, number, 2), pairs.d);
   tn_node *equal = tn__op2(c, OP_EQ, tn__expand(c, tn__add_axis(c, number, 1), pairs.d), own);
   upd = tn__reshape(c, tn__acc(c, in_memory(c, upd)), line.d, 3);
@@ -193,9 +209,6 @@ typedef struct runs { /* updates sorted by place */
   tn_node *upd;            /* [n, r], in the order given */
   tn_node *before;         /* [blocks, r] of FIRST_BLOCK: the sum of the run that goes on behind it, all of it so far */
 } runs;
-
-/* Numbers of at most so many, as narrow as they may be: threads compare words of 4 bytes at once */
-static int narrow(int64_t most) { return most < INT32_MAX ? TN_I32 : TN_I64; }
 
 /* What is worked out for rows of more than one element is stored, or each element would do so. */
 static tn_node *of_row(tn_ctx *c, const tn_node *upd, tn_node *x) {
@@ -446,6 +459,22 @@ static bool is_turned(const tn__nodes *all, const tn_node *n) {
   return turned;
 }
 
+/* Is something computed of what n gives, so that it would be read again if it stood in memory? */
+/* a choice: either is right */
+static bool is_read_again(tn_ctx *c, const tn__nodes *all, const tn_node *n) {
+  tn__map moved; /* n, moved or converted */
+  tn__map_init(&moved, &c->scratch);
+  for (uint32_t i = 0; i < all->n; i++) {
+    const tn_node *x = all->v[i];
+    bool takes = false;
+    for (uint32_t s = 0; s < x->nsrc; s++) takes |= tn__map_getp(&moved, x->src[s]) != NULL;
+    bool moves = x->op == OP_CAST || tn__ops[x->op].group == G_MOVE;
+    if (takes && !moves && x->op != OP_SINK) return true;
+    if (x == n || takes) tn__map_putp(&moved, x, x);
+  }
+  return false;
+}
+
 /* The scatter n, which stands in that graph, converted */
 static tn_node *in_parallel(tn_ctx *c, const tn__target *t, const tn__nodes *graph, tn_node *n, int dtype) {
   tn_node *idx = n->src[1], *upd = n->src[2], *places = n->dim[0], *base = base_of(c, n->src[0], dtype);
@@ -462,6 +491,8 @@ static tn_node *in_parallel(tn_ctx *c, const tn__target *t, const tn__nodes *gra
   bool of_lines = tn__scatter_lines(c, n, &lines);
   if (of_lines) others = lines_work(t, &lines, lines.updates) + ASK_LAUNCHES * tn__target_launch_guess(t);
   bool fewer = updates < most(places) && places->lo > 1, asks = asked <= sorted + looked;
+  /* what is looked for is worked out once for a row: then places need nothing in memory for what is made of them */
+  double again = width > 1 && is_read_again(c, graph, n) ? 2 * move_work(t) * all : 0;
   double at_places = fmin(asked, sorted + looked), by_updates = fewer ? fmin(sorted, others) + added : INFINITY;
   tn__fixed fixed;
   bool counts = places->hi > FEW_PLACES && tn__fixed_form(t, n, &fixed);
@@ -476,7 +507,9 @@ static tn_node *in_parallel(tn_ctx *c, const tn__target *t, const tn__nodes *gra
     sum = tn__fixed_sums(c, &fixed, places, idx, tn__reshape(c, upd, &count, 1));
     return tn__cast(c, tn__add(c, tn__acc(c, base), sum), dtype);
   }
-  if (by_updates < at_places) {
+  /* each place, or row, goes through the numbers in order by halves */
+  double searches = asks ? 0 : LINE_WAITS * most(places) * log2(updates + 1);
+  if (by_updates < at_places && by_updates + again < at_places + searches) {
     if (others <= sorted && of_lines) sum = by_asking_others_of_lines(c, base, &lines, idx, n->src[2]);
     else sum = others <= sorted ? by_asking_others(c, base, idx, upd) : by_run(c, t, base, idx, upd);
     return tn__cast(c, sum, dtype);

@@ -42,7 +42,7 @@ static u32 tn_f32_bits(f32 x) {
   memcpy(&bits, &x, sizeof bits);
   return bits;
 }
-static f32 of_bits(u32 bits) {
+static f32 tn_f32_of(u32 bits) {
   f32 x;
   memcpy(&x, &bits, sizeof x);
   return x;
@@ -70,7 +70,7 @@ static bool agrees(f32 got, double want) {
 }
 
 /* All that a bf16 is, with some bits behind it: 0, 1 and those of a half float */
-static f32 number(u32 i) { return of_bits(i << 13); }
+static f32 number(u32 i) { return tn_f32_of(i << 13); }
 enum { NUMBERS = 1 << 19 };
 
 static void of_one(void **state) {
@@ -138,6 +138,21 @@ static void of_halves(void **state) {
   }
 }
 
+/* What is divided by a power of two is multiplied by its inverse, where both are far from the ends of the exponents. */
+static void of_powers(void **state) {
+  (void)state;
+  for (int e = -149; e <= 128; e++)
+    for (int sign = -1; sign <= 1; sign += 2) {
+      f32 y = ldexpf((f32)sign, e), r = tn_inverse_of_power(y);
+      if (e < -100 || e > 100 ? r != 0 : r == 0 || r * y != 1 || tn_f32_bits(r) != tn_f32_bits(1 / y))
+        fail_msg("1 / %a is not %a", (double)y, (double)r);
+      f32 next = nextafterf(y, 0);
+      if (tn_inverse_of_power(next) != 0) fail_msg("%a is a power of two", (double)next);
+    }
+  if (tn_inverse_of_power(0) != 0 || tn_inverse_of_power(3) != 0 || tn_inverse_of_power(NAN) != 0)
+    fail_msg("0, 3 or NaN is a power of two");
+}
+
 /* As hyperbolic tangents divide (math.inc): e, or -2, by e + 2 */
 static void check_ratio(f32 e) {
   f32 y = e + 2, x[] = {e, -2.0f};
@@ -151,15 +166,15 @@ static void check_ratio(f32 e) {
 static void of_ratios(void **state) {
   (void)state;
   for (off = -1; off <= 1; off++) {
-    for (u32 i = tn_f32_bits(0x1p-26f); i < tn_f32_bits(4.0f); i += 7) check_ratio(of_bits(i));
-    for (u32 i = 0; i < tn_f32_bits(0x1p59f); i += 331) check_ratio(of_bits(i));
-    for (u32 i = 0; i < 1 << 12; i++) check_ratio(of_bits(i));
+    for (u32 i = tn_f32_bits(0x1p-26f); i < tn_f32_bits(4.0f); i += 7) check_ratio(tn_f32_of(i));
+    for (u32 i = 0; i < tn_f32_bits(0x1p59f); i += 331) check_ratio(tn_f32_of(i));
+    for (u32 i = 0; i < 1 << 12; i++) check_ratio(tn_f32_of(i));
     if (!isnan(tn_ratio_f32(NAN, NAN))) fail_msg("a ratio of NaN is none");
   }
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(of_one), cmocka_unit_test(of_two), cmocka_unit_test(of_halves),
-                                     cmocka_unit_test(of_ratios)};
+                                     cmocka_unit_test(of_powers), cmocka_unit_test(of_ratios)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -315,8 +315,53 @@ static void small(void **state) {
   tn_ctx_close(c);
 }
 
+static char *explained(tn_ctx *c, tn_program *p, tn_tensor *y) {
+  assert_int_equal(tn_program_output(p, "y", y), TN_OK);
+  assert_int_equal(tn_program_end(p), TN_OK);
+  char *text = tn_program_explain_string(p);
+  if (!text) fail_msg("%s", tn_last_error(c)->text);
+  return text;
+}
+
+/* Neighbours of odd rows are loaded one by one: compilers are told to have registers for all of them.  Of rows that
+ * begin at whole words they are one load. */
+static void loads_one_by_one(void **state) {
+  static const struct {
+    tn_dim columns;
+    bool told;
+  } rows[] = {{6519699, true}, {1 << 22, false}};
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
+  (void)state;
+  assert_non_null(c);
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) tn_scope(c) {
+      tn_program *p = tn_program_begin(c);
+      tn_tensor *x = tn_program_input(p, "x", TN_BF16, (tn_dim[]){4, rows[i].columns}, 2);
+      char *text = explained(c, p, tn_cumprod(x, 0));
+      if ((strstr(text, "__launch_bounds__(256, ") != NULL) != rows[i].told) fail_msg("%s", text);
+      tn_string_free(text);
+    }
+  tn_ctx_close(c);
+}
+
+/* Sums of pairs of rows are cut so that units have as much to do as each other: 40 patches in six, not five. */
+static void even_shares(void **state) {
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
+  (void)state;
+  assert_non_null(c);
+  tn_scope(c) {
+    tn_program *p = tn_program_begin(c);
+    tn_tensor *x = tn_program_input(p, "x", TN_F32, (tn_dim[]){200, 1, 1100}, 3),
+              *y = tn_program_input(p, "y", TN_F32, (tn_dim[]){1, 2478, 1100}, 3), *d = tn_sub(x, y);
+    char *text = explained(c, p, tn_sqrt(tn_sum(tn_mul(d, d), (int[]){2}, 1, false)));
+    if (!strstr(text, "patch(0,1,7x8)") || !strstr(text, "range index 240 {global")) fail_msg("%s", text);
+    tn_string_free(text);
+  }
+  tn_ctx_close(c);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(shapes), cmocka_unit_test(beside_stores),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(loads_one_by_one), cmocka_unit_test(even_shares),
+                                     cmocka_unit_test(shapes), cmocka_unit_test(beside_stores),
                                      cmocka_unit_test(beside_blocks), cmocka_unit_test(functions_once),
                                      cmocka_unit_test(patches_and_packs), cmocka_unit_test(strewn),
                                      cmocka_unit_test(small)};

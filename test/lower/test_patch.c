@@ -21,6 +21,7 @@ static const pairs rows[] = {
     {"differences", "f32", "sub", "sum", 1, 64, 96, 32, false, false},
     {"odd sizes", "f32", "sub", "sum", 1, 37, 71, 33, false, false},
     {"two steps", "f32", "mul", "rmax", 1, 19, 40, 2, false, false},
+    {"blocks of steps, the last one short", "f32", "sub", "sum", 1, 13, 33, 661, false, false},
     {"few rows", "f32", "add", "rmin", 1, 2, 300, 5, false, false},
     {"few columns", "f32", "add", "rmax", 1, 301, 2, 7, false, false},
     {"turned", "f32", "sub", "sum", 1, 33, 65, 40, true, false},

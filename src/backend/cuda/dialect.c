@@ -29,7 +29,7 @@ static const tn__group_words words = {
     .tiles = tn__embed_tile_cuda_inc,
     .unroll = "#pragma unroll",
     .divisor = "tn_divisor",
-    .prepare = "tn_prepare($0)",
+    .prepare = {"tn_prepare($0)", "tn_prepare_number($0)"},
     .divide = {"tn_div_by($0, $1)", "tn_near_div_by($0, $1)"},
 };
 
