@@ -98,6 +98,24 @@ static void columns_that_are_stored(void **state) {
         "blocks", true);
 }
 
+/* Kept columns, of which neighbouring threads take neighbouring elements in turns, as they do of large ones */
+static void kept_columns_in_turns(void **state) {
+  static const struct {
+    const char *by;
+    int length; /* no thread has whole packs of neighbours of an odd one */
+  } of[] = {{"whole, team 32 across 8", 255}, {"whole, team 64 across 8", 77}, {"whole", 131}};
+  (void)state;
+  for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+    char text[512];
+    int n = of[i].length;
+    snprintf(text, sizeof text,
+             "%%1 = param f32[%d,19] %d 19 {0 0}\n%%2 = rmax f32[19] %%1 {0}\n%%3 = reshape f32[1,19] %%2 1 19\n"
+             "%%4 = expand f32[%d,19] %%3 %d 19\n%%5 = max f32[%d,19] %%1 %%4\n%%6 = sink void %%5 {\"outputs\"}\n",
+             n, n, n, n, n);
+    check_by(of[i].by, "ref:sm_90", "kept columns", text, "row", true);
+  }
+}
+
 /* A thread's short rows, as they are stored: whole accesses, several of them, and rows that begin elsewhere */
 static void short_rows_as_stored(void **state) {
   static const int of[] = {8, 16, 24, 12, 7};
@@ -274,6 +292,7 @@ static void rows_of_digits(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(all_rows), cmocka_unit_test(columns_at_all_levels),
                                      cmocka_unit_test(columns_that_are_stored),
+                                     cmocka_unit_test(kept_columns_in_turns),
                                      cmocka_unit_test(short_rows_as_stored),
                                      cmocka_unit_test(blocks_that_differ), cmocka_unit_test(blocks_of_packs),
                                      cmocka_unit_test(same_for_all_rows), cmocka_unit_test(weights_beside_rows),
