@@ -3,7 +3,9 @@
  *
  * Needs a part that is shared out, of which each thread reduces what is its own.  The innermost loop of such a
  * reduction becomes one of as many turns fewer, around turns that are unrolled.  What is beyond the end loads the last
- * element once more, and adds nothing; where threads have neighbours, these are at once already.
+ * element once more, and adds nothing; where threads have neighbours, these are at once already.  A thread's own short
+ * row, as it is stored, has as many turns at once as are one access: each turn by itself would go out as a part of a
+ * sector, which no cache puts together again.
  *
  * Steps noted: several(a,n): n turns of loop a. */
 #include "ir/build.h"
@@ -44,11 +46,44 @@ static size_t asked_in(const tn__ranges *r, uint32_t k) {
   return bytes;
 }
 
+/* Turns of loop k that are one access wherever something is stored in it: of elements side by side, that begin at
+ * multiples of as many.  1: there are none, or others than stores close the loop, or a reduction stands in it. */
+/* a choice: 1 is right */
+static int64_t stored_in(const tn__lowering *l, const tn__ranges *r, uint32_t k) {
+  tn_node *x = r->range[k];
+  uint64_t at = 1ull << k, neighbours = 0;
+  size_t bytes = 0;
+  if (tn__axis_of(x) != AX_LOOP || tn__bounds_loops(r, k) || !l->target->access) return 1;
+  for (uint32_t i = 0; i < r->n; i++) neighbours |= tn__axis_of(r->range[i]) == AX_UNROLL ? 1ull << i : 0;
+  for (uint32_t i = 0; i < r->order.n; i++) {
+    const tn_node *n = r->order.v[i];
+    uint64_t own = tn__own_of(r, n), free = tn__free_of(r, n);
+    if (!((own | free) & at)) continue;
+    if ((own | free) & neighbours || (own && !(own & at))) return 1;
+    if (own && (n->op != OP_STORE || n->src[n->nsrc - 1] != x)) return 1;
+    if (!tn__is_access(n)) continue;
+    if (tn__buffer_of(n)->op != OP_PARAM) return 1;
+    if (tn__size_of(tn__buffer_of(n)->dtype) > bytes) bytes = tn__size_of(tn__buffer_of(n)->dtype);
+  }
+  int64_t most = bytes ? l->target->access / (int64_t)bytes : 1;
+  for (int64_t n = most < MOST ? most : MOST; n > 1; n /= 2) {
+    bool whole = tn__divisible(x->src[0], n);
+    for (uint32_t i = 0; i < r->order.n && whole; i++) {
+      const tn_node *y = r->order.v[i];
+      if (y->op != OP_STORE || !(tn__own_of(r, y) & at)) continue;
+      tn_node *gate = tn__gate_of(y), *first = tn__simplify_index(l->c, tn__sub(l->c, y->src[1], x));
+      whole = tn__stride(r, y->src[1], k) == 1 && tn__divisible(first, n) && !(gate && (tn__free_of(r, gate) & at));
+    }
+    if (whole) return n;
+  }
+  return 1;
+}
+
 static tn_node *cut(tn__lowering *l, tn_node *body, tn_node *x, tn_node *number) {
   tn_ctx *c = l->c;
   int64_t n = number->hi + 1;
   tn_node *size = x->src[0], *by = tn__int(c, n), *up = tn__add(c, size, tn__int(c, n - 1));
-  tn_node *turn = tn__range_like(c, x, tn__simplify_index(c, tn__op2(c, OP_IDIV, up, by)), AX_REDUCE);
+  tn_node *turn = tn__range_like(c, x, tn__simplify_index(c, tn__op2(c, OP_IDIV, up, by)), tn__axis_of(x));
   tn_node *place = tn__add(c, tn__mul(c, turn, by), number), *at = place;
   bool fits = tn__divisible(size, n);
   if (!fits) at = tn__op2(c, OP_MIN, place, tn__sub(c, size, tn__int(c, 1)));
@@ -57,12 +92,14 @@ static tn_node *cut(tn__lowering *l, tn_node *body, tn_node *x, tn_node *number)
   return tn__simplify_accesses(c, l->a, body);
 }
 
-/* Is all that is reduced over this range the threads' own, also as its places are written now? */
+/* Is all that is reduced over this range, or stored, the threads' own, also as its places are written now? */
 static bool is_of_lanes(const tn__ranges *r, const tn_node *range) {
   uint64_t lanes = 0, at = 1ull << tn__range_at(r, range);
   for (uint32_t i = 0; i < r->n; i++) lanes |= tn__axis_of(r->range[i]) == AX_UPCAST ? 1ull << i : 0;
-  for (uint32_t i = 0; i < r->order.n; i++)
-    if ((tn__own_of(r, r->order.v[i]) & at) && !(tn__free_of(r, r->order.v[i]->src[0]) & lanes)) return false;
+  for (uint32_t i = 0; i < r->order.n; i++) {
+    const tn_node *n = r->order.v[i];
+    if ((tn__own_of(r, n) & at) && !(tn__free_of(r, n->src[n->op == OP_STORE]) & lanes)) return false;
+  }
   return true;
 }
 
@@ -72,7 +109,7 @@ tn_node *tn__at_once(tn__lowering *l, tn_node *body) {
   for (uint32_t k = 0; k < r.n && l->c->mode != TN_MODE_STRICT;) {
     size_t bytes = asked_in(&r, k);
     tn_node *x = r.range[k++];
-    int64_t n = bytes ? tn__turns_at_once(x->src[0], 1, bytes) : 1;
+    int64_t n = bytes ? tn__turns_at_once(x->src[0], 1, bytes) : stored_in(l, &r, k - 1);
     if (n < 2) continue;
     tn_node *number = tn__fresh_range(l, tn__int(l->c, n), AX_UNROLL, tn__role_of(x));
     tn_node *several = cut(l, body, x, number);

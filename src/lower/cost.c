@@ -406,7 +406,8 @@ static void look_at(look *l, tn_node *n) {
     x.requests *= turns;
     bytes *= m && moved[0] != base[0] ? turns : 1;
   }
-  x.from_unit *= beside, x.of_group *= beside;
+  x.from_unit *= n->op == OP_LOAD ? beside : warps; /* no cache of a unit puts stores of its threads together */
+  x.of_group *= beside;
   at = (place){.block = 1};
   int m = addresses(l, &places, &at, moved);
   /* a group's need not lie side by side: others' may lie between; what they share counts once, as there is no more */

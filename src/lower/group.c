@@ -405,12 +405,80 @@ static int64_t own_pack(const job *j, uint32_t k, bool cells) {
   return fewer > 1 ? fewer : n;
 }
 
+/* Bytes of memory that an access is to, once: no more than there are */
+/* a choice: any is right */
+static double memory_of(const job *j, const tn_node *access) {
+  const tn_node *buffer = access->src[0];
+  double n = tn__volume(&j->s, tn__free_of(&j->s.r, access->src[1]));
+  int64_t all = buffer->op == OP_PARAM && buffer->nsrc ? buffer->src[0]->hi : 0;
+  return (all > 0 && (double)all < n ? (double)all : n) * (double)tn__size_of(buffer->dtype);
+}
+
+/* Loops that go through the same scratch rows as range k does, or through others that these go through, too */
+static uint64_t beside_in_rows(const job *j, uint32_t k) {
+  const tn__ranges *r = &j->s.r;
+  uint64_t set = 1ull << k;
+  for (bool more = true; more;) {
+    more = false;
+    for (uint32_t i = 0; i < r->order.n; i++) {
+      const tn_node *x = r->order.v[i], *local = tn__is_access(x) ? tn__buffer_of(x) : NULL;
+      if (!local || local->op != OP_LOCAL || !(tn__free_of(r, x->src[1]) & set)) continue;
+      for (uint32_t o = 0; o < r->order.n; o++) {
+        const tn_node *y = r->order.v[o];
+        if (!tn__is_access(y) || tn__buffer_of(y) != local || !(tn__free_of(r, y->src[1]) & ~set)) continue;
+        set |= tn__free_of(r, y->src[1]);
+        more = true;
+      }
+    }
+  }
+  return set;
+}
+
+/* Has a loop through rows that `beside` goes through been cut into lanes that lie side by side? */
+/* a choice: either is right */
+static bool cut_side_by_side(const job *j, uint64_t beside) {
+  const tn__ranges *r = &j->s.r;
+  for (uint32_t i = 0; i < r->order.n; i++) {
+    const tn_node *x = r->order.v[i];
+    bool local = tn__is_access(x) && tn__buffer_of(x)->op == OP_LOCAL && (tn__free_of(r, x->src[1]) & beside);
+    for (uint32_t k = 0; k < r->n && local; k++)
+      if (tn__axis_of(r->range[k]) == AX_UPCAST && tn__stride(r, x->src[1], k) == 1) return true;
+  }
+  return false;
+}
+
+/* Does a row, of which scratch memory has something, lie across memory for the most part?  A thread's neighbours would
+ * then be places apart, between which other threads' lie: of each line every access would touch a part.  What loops
+ * count that are lines, one behind the other, lies along memory but for their ends.  Of little, which memory gives in
+ * less than a launch, instructions count: neighbours have their places in common. */
+/* a choice: either is right */
+static bool lies_across(const job *j, uint32_t k) {
+  const tn__ranges *r = &j->s.r;
+  uint64_t beside = beside_in_rows(j, k);
+  double along = 0, all = 0;
+  if (beside == 1ull << k) return false;
+  for (uint32_t i = 0; i < r->order.n; i++) {
+    const tn_node *x = r->order.v[i];
+    if (!tn__is_access(x) || x->src[0]->op != OP_PARAM || !(tn__free_of(r, x->src[1]) & beside)) continue;
+    bool walks = false;
+    for (uint32_t at = 0; at < r->n; at++) {
+      int64_t stride = beside >> at & tn__free_of(r, x->src[1]) >> at & 1 ? tn__stride(r, x->src[1], at) : 0;
+      walks |= stride == 1 || stride == TN__IRREGULAR;
+    }
+    all += memory_of(j, x);
+    along += walks ? memory_of(j, x) : 0;
+  }
+  double little = tn__target_launch_bytes(j->target);
+  return little > 0 && all > little && (2 * along < all || cut_side_by_side(j, beside));
+}
+
 /* ... and no more than another loop that goes through the same scratch row takes, or has taken: each thread finds what
  * it has stored itself. */
 /* a choice: no is right */
 static int64_t pack_of(const job *j, uint32_t k, bool cells) {
   const tn__ranges *r = &j->s.r;
   int64_t n = own_pack(j, k, cells);
+  if (n > 1 && lies_across(j, k)) return 1;
   for (uint32_t i = 0; i < r->order.n && n > 1; i++) {
     const tn_node *x = r->order.v[i], *local = tn__is_access(x) ? tn__buffer_of(x) : NULL;
     if (!local || local->op != OP_LOCAL || !(tn__free_of(r, x->src[1]) >> k & 1)) continue;
@@ -479,15 +547,6 @@ static bool holds_alike(const job *j, tn_node *gate, uint32_t k, int64_t n) {
   for (uint32_t i = 0; i < below.n; i++)
     if (below.v[i] == by) return false;
   return true;
-}
-
-/* Bytes of memory that an access is to, once: no more than there are */
-/* a choice: any is right */
-static double memory_of(const job *j, const tn_node *access) {
-  const tn_node *buffer = access->src[0];
-  double n = tn__volume(&j->s, tn__free_of(&j->s.r, access->src[1]));
-  int64_t all = buffer->op == OP_PARAM && buffer->nsrc ? buffer->src[0]->hi : 0;
-  return (all > 0 && (double)all < n ? (double)all : n) * (double)tn__size_of(buffer->dtype);
 }
 
 /* Is most of what memory is used for accessed along range k, in runs that begin at multiples of n?  Other runs count

@@ -363,7 +363,8 @@ static tn_node *whole_store(const tn__survey *p, const long_row *row) {
 
 /* How many blocks a row is cut into, for all units to have groups enough; 0: rows are enough, or too short.  Rows are
  * groups, but many that lie side by side are threads, if they are too long for groups to keep as many as fill a
- * sector, and nothing of them is stored. */
+ * sector, and nothing of them is stored.  If these are fewer than would give each unit a sector of them, as many as
+ * fill one make a group, whose blocks are long enough to be joined in no more loads than they have themselves. */
 /* a choice: either is right */
 static int64_t count_row_blocks(const tn__lowering *l, const tn__survey *p, const long_row *row) {
   const tn__target *t = l->target;
@@ -371,10 +372,14 @@ static int64_t count_row_blocks(const tn__lowering *l, const tn__survey *p, cons
   double groups = tn__volume(p, row->rows), most = row->elements / (usual * SHARE_OF_BLOCK),
          want = (double)tn__variant_by(GROUPS_OF_UNIT, l->variant->blocks) * t->units;
   int64_t n = 1;
-  if (groups > (double)t->units) {
+  bool columns = tn__walks_outputs(p, row->rows), kept = row->elements * t->sector <= (double)t->kept;
+  double side_by_side = (double)t->sector / (double)loaded_bytes(p);
+  if (columns && !kept && groups < side_by_side * t->units) {
+    groups = ceil(groups / side_by_side), most = sqrt(row->elements);
+  } else if (groups > (double)t->units) {
     groups /= usual, most = row->elements / MIN_BLOCK;
-    bool kept = row->elements * t->sector <= (double)t->kept, alone = p->outputs == row->rows;
-    if (kept || !alone || FEWER * groups > want || !tn__walks_outputs(p, row->rows)) return 0;
+    bool alone = p->outputs == row->rows;
+    if (kept || !alone || FEWER * groups > want || !columns) return 0;
   }
   while ((double)n * groups < want && (double)n * 2 <= most && n * 2 <= row->size->hi) n *= 2;
   return n > 1 ? even_count(row->size->hi, n, t->access / (int64_t)loaded_bytes(p)) : 0;

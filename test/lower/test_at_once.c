@@ -85,6 +85,53 @@ static void columns_at_all_levels(void **state) {
         "split", true);
 }
 
+/* ... whose elements are stored, too, by blocks of which the last one is shorter */
+static void columns_that_are_stored(void **state) {
+  (void)state;
+  check("ref:sm_90", "columns and their elements",
+        "%1 = param f32[3101,135] 3101 135 {0 0}\n"
+        "%2 = rmax f32[135] %1 {0}\n"
+        "%3 = reshape f32[1,135] %2 1 135\n"
+        "%4 = expand f32[3101,135] %3 3101 135\n"
+        "%5 = mul f32[3101,135] %1 %4\n"
+        "%6 = sink void %5 {\"outputs\"}\n",
+        "blocks", true);
+}
+
+/* Kept columns, of which neighbouring threads take neighbouring elements in turns, as they do of large ones */
+static void kept_columns_in_turns(void **state) {
+  static const struct {
+    const char *by;
+    int length; /* no thread has whole packs of neighbours of an odd one */
+  } of[] = {{"whole, team 32 across 8", 255}, {"whole, team 64 across 8", 77}, {"whole", 131}};
+  (void)state;
+  for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+    char text[512];
+    int n = of[i].length;
+    snprintf(text, sizeof text,
+             "%%1 = param f32[%d,19] %d 19 {0 0}\n%%2 = rmax f32[19] %%1 {0}\n%%3 = reshape f32[1,19] %%2 1 19\n"
+             "%%4 = expand f32[%d,19] %%3 %d 19\n%%5 = max f32[%d,19] %%1 %%4\n%%6 = sink void %%5 {\"outputs\"}\n",
+             n, n, n, n, n);
+    check_by(of[i].by, "ref:sm_90", "kept columns", text, "row", true);
+  }
+}
+
+/* A thread's short rows, as they are stored: whole accesses, several of them, and rows that begin elsewhere */
+static void short_rows_as_stored(void **state) {
+  static const int of[] = {8, 16, 24, 12, 7};
+  (void)state;
+  for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+    char text[512];
+    int n = of[i];
+    const char *d = i % 2 ? "f32" : "bf16";
+    snprintf(text, sizeof text,
+             "%%1 = param %s[301,%d] 301 %d {0 0}\n%%2 = rmax %s[301] %%1 {1}\n%%3 = reshape %s[301,1] %%2 301 1\n"
+             "%%4 = expand %s[301,%d] %%3 301 %d\n%%5 = mul %s[301,%d] %%1 %%4\n%%6 = sink void %%5 {\"outputs\"}\n",
+             d, n, n, d, d, d, n, n, d, n);
+    check_by("no team", "ref:sm_90", "short rows as stored", text, "several", true);
+  }
+}
+
 /* ... blocks of a row, of which the last one is shorter, beside what is reduced over them */
 static void blocks_that_differ(void **state) {
   (void)state;
@@ -244,6 +291,9 @@ static void rows_of_digits(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(all_rows), cmocka_unit_test(columns_at_all_levels),
+                                     cmocka_unit_test(columns_that_are_stored),
+                                     cmocka_unit_test(kept_columns_in_turns),
+                                     cmocka_unit_test(short_rows_as_stored),
                                      cmocka_unit_test(blocks_that_differ), cmocka_unit_test(blocks_of_packs),
                                      cmocka_unit_test(same_for_all_rows), cmocka_unit_test(weights_beside_rows),
                                      cmocka_unit_test(neighbours_of_two_loops), cmocka_unit_test(rows_alone),

@@ -44,6 +44,10 @@ static void shapes(void **state) {
       {100000, 1000, 1, {"row(load)", "group(", NULL}, " across\n"},
       /* columns: neighbours are neighbouring threads, and each is many threads' */
       {1000, 10007, 0, {"across", "row(load)", "across 8 "}, "blocks("},
+      /* threads of a column take elements in turns: neighbours of one lie apart in memory */
+      {256, 65536, 0, {"across", "row(load)", NULL}, "pack("},
+      /* few that nobody keeps: blocks of them, at all levels */
+      {15300, 256, 0, {"# k0_parts_15300_256: split(", "blocks(", "across"}, "# k1_"},
       /* few long rows: blocks of each, which groups keep */
       {64, 1 << 18, 1, {"# k0_64_32: ", "row(load)", "# k2_64_262144: "}, "split("},
       /* fewer: one kernel, where launches take longer than all of them */
@@ -61,6 +65,24 @@ static void shapes(void **state) {
     if (strstr(text, rows[i].lacks)) fail_msg("shape %zu has %s:\n%s", i, rows[i].lacks, text);
     free(text);
   }
+  tn_ctx_close(c);
+}
+
+/* What a thread stores of a short row goes out by whole accesses. */
+static void short_rows_as_stored(void **state) {
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
+  (void)state;
+  assert_non_null(c);
+  char *text = tn_explain_text_string(c, "%1 = param f32[262144,8] 262144 8 {0 0}\n"
+                                         "%2 = sum f32[262144] %1 {1}\n"
+                                         "%3 = reshape f32[262144,1] %2 262144 1\n"
+                                         "%4 = expand f32[262144,8] %3 262144 8\n"
+                                         "%5 = max f32[262144,8] %1 %4\n"
+                                         "%6 = cast bf16[262144,8] %5\n"
+                                         "%7 = sink void %6 {\"outputs\"}\n");
+  assert_non_null(text);
+  if (!strstr(text, " threads(") || !strstr(text, "*(uint2 *)(b0 + ")) fail_msg("stored otherwise:\n%s", text);
+  tn_string_free(text);
   tn_ctx_close(c);
 }
 
@@ -362,7 +384,8 @@ static void even_shares(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(loads_one_by_one), cmocka_unit_test(even_shares),
                                      cmocka_unit_test(shapes), cmocka_unit_test(beside_stores),
-                                     cmocka_unit_test(beside_blocks), cmocka_unit_test(functions_once),
+                                     cmocka_unit_test(short_rows_as_stored), cmocka_unit_test(beside_blocks),
+                                     cmocka_unit_test(functions_once),
                                      cmocka_unit_test(patches_and_packs), cmocka_unit_test(strewn),
                                      cmocka_unit_test(small)};
   return cmocka_run_group_tests(tests, NULL, NULL);
