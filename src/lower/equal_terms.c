@@ -1,11 +1,13 @@
 /* Reductions of terms that are all the same along a loop, as along an axis that was repeated: such a sum is a product
- * with their number, and the largest of them is any one.
+ * with their number, and the largest of them is any one.  Terms that are each added to itself, as the gradient of a
+ * square is, are summed up once and doubled behind the loop; so is a sum of negated terms negated there.
  *
  * The loop goes from the whole body or stays.  What else closes it goes through its turns anyway, as a store of the
  * terms themselves does, and stands in the reduction's loops: in fewer of them both would no longer nest alike. */
 #include "ir/build.h"
 #include "lower/lower.h"
 #include "rewrite/rewrite.h"
+#include <string.h>
 
 /* May a sum of this dtype be a product with a number of this size?  Those of narrow floats do not hold large ones. */
 /* a choice: no is right */
@@ -64,6 +66,22 @@ static tn_node *shorter(tn__lowering *l, const tn__ranges *r, tn_node *n, uint64
   return tn__add(c, tn__const_num(c, n->dtype, 0), sum); /* a sum of zeros is +0 */
 }
 
+/* A sum of doubled or negated terms as the doubled or negated sum, NULL if it is none: both are exact. */
+static tn_node *outside(tn__lowering *l, tn_node *n) {
+  tn_ctx *c = l->c;
+  tn_node *term = n->src[0];
+  bool doubles = term->op == OP_ADD && term->src[0] == term->src[1], negates = term->op == OP_NEG;
+  if (n->ints[0] != OP_ADD || term->dtype != n->dtype || !tn__is_float(n->dtype) || (!doubles && !negates)) return NULL;
+  if (!multiplies(n->dtype)) return NULL; /* twice a sum of narrow floats may be too large */
+  tn_node **src = tn__arena_alloc(l->a, n->nsrc * sizeof *src);
+  memcpy(src, n->src, n->nsrc * sizeof *src);
+  src[0] = term->src[0];
+  tn_node *sum = tn__node_with(c, n, src);
+  tn__sb_printf(&l->note, " outside(%s)", tn__ops[term->op].text);
+  if (doubles) return tn__add(c, sum, sum);
+  return tn__add(c, tn__const_num(c, n->dtype, 0), tn__neg(c, sum)); /* a sum of zeros is +0 */
+}
+
 tn_node *tn__leave_equal_terms(tn__lowering *l, tn_node *body) {
   for (;;) {
     tn__ranges r;
@@ -72,7 +90,9 @@ tn_node *tn__leave_equal_terms(tn__lowering *l, tn_node *body) {
     uint64_t stay = loops_that_stay(&r);
     for (uint32_t i = 0; i < r.order.n && !new_; i++) {
       old = r.order.v[i];
-      if (old->op == OP_REDUCE) new_ = shorter(l, &r, old, stay);
+      if (old->op != OP_REDUCE) continue;
+      new_ = shorter(l, &r, old, stay);
+      if (!new_) new_ = outside(l, old);
     }
     if (!new_) return body;
     body = tn__substitute(l->c, body, &old, &new_, 1);

@@ -23,18 +23,27 @@ static const tn_node *only_sum(const tn__survey *p, const tn_node *body) {
   return body->nsrc == 1 && body->src[0]->op == OP_STORE && !tn__gate_of(body->src[0]) ? sum : NULL;
 }
 
+/* The outputs' loops inside of that of output y: they nest in the order of their ids (linearise.c). */
+/* a choice: either is right */
+static uint64_t inside_of(const tn__survey *p, uint32_t y) {
+  uint64_t set = 0;
+  for (uint32_t k = 0; k < p->r.n; k++)
+    if ((p->common >> k & 1) && tn__id_of(p->r.range[k]) > tn__id_of(p->r.range[y])) set |= 1ull << k;
+  return set;
+}
+
 /* Bytes of vectors that the sum loads, over again for each turn of output y.  Of rows along which the lanes are, those
- * that a thread's nearest cache holds come as fast as the sums go on. */
+ * that a thread's nearest cache still holds at the next turn come as fast as the sums go on. */
 /* a choice: either is right */
 static double shared_bytes(const tn__target *t, const tn__survey *p, const tn_node *sum, uint32_t y) {
-  uint64_t own = tn__own_of(&p->r, sum);
+  uint64_t own = tn__own_of(&p->r, sum), inside = inside_of(p, y);
   double bytes = 0;
   for (uint32_t i = 0; i < p->r.order.n; i++) {
     const tn_node *n = p->r.order.v[i];
     uint64_t free = tn__free_of(&p->r, n), lanes = 0;
     for (uint32_t k = 0; k < p->r.n; k++)
       if (tn__axis_of(p->r.range[k]) == AX_UPCAST) lanes |= 1ull << k;
-    double size = (double)tn__size_of(n->dtype), row = tn__volume(p, free & own) * size;
+    double size = (double)tn__size_of(n->dtype), row = tn__volume(p, free & (own | inside)) * size;
     if (n->op != OP_LOAD || (free >> y & 1) || !(free & lanes) || !(free & own & ~lanes)) continue;
     if ((own & lanes) && row <= t->near) continue;
     bytes += tn__volume(p, free) * size;

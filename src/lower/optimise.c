@@ -1,6 +1,8 @@
 /* Kernel optimisation: a list of steps, each of which keeps the body's meaning; what was done is noted in the kernel's
  * head comment.
  *
+ *   alike(a)        terms of a reduction are the same along a loop, which goes               (equal_terms.c)
+ *   outside(op)     a sum of doubled or negated terms is doubled or negated behind its loop
  *   share(a,b)      two reduce loops become one                 (rows.c)
  *   row(op)         a value wanted in several loops over a row is kept in scratch memory    (rows.c)
  *   ahead(load)     so, and the next row's is on its way meanwhile
@@ -147,17 +149,25 @@ static tn_node *reduce_in_lanes(tn__lowering *l, tn_node *body, tn_node *x, int6
   return tn__retype(l->c, body, x, AX_UPCAST);
 }
 
+/* Bytes of what is reduced, as vectors hold it: halves as f32, small whole numbers by themselves if nothing that is
+ * wider stands beside them, as an index may. */
 /* a choice: either is right */
-static int64_t lanes_for(const tn__lowering *l, int dtype) {
-  int64_t size = tn__size_of(dtype) < 4 ? 4 : (int64_t)tn__size_of(dtype);
-  return tn__variant_by(l->target->lane_bytes, l->variant->lanes) / size;
+static int64_t value_size(const tn__survey *p) {
+  size_t size = 0;
+  bool alone = true;
+  for (uint32_t i = 0; i < p->r.order.n && !size; i++)
+    if (p->r.order.v[i]->op == OP_REDUCE) size = tn__size_of(p->r.order.v[i]->dtype);
+  for (uint32_t i = 0; i < p->r.order.n && alone; i++) {
+    const tn_node *n = p->r.order.v[i];
+    bool value = n->op == OP_LOAD || n->op == OP_REDUCE || (tn__is_elementwise(n) && n->dtype != TN__INDEX);
+    alone = !value || (!tn__is_float(n->dtype) && n->dtype != TN_BOOL && tn__size_of(n->dtype) <= size);
+  }
+  return (int64_t)(size >= sizeof(float) || (size && alone) ? size : sizeof(float));
 }
 
 /* a choice: either is right */
-static int value_dtype(const tn__survey *p) {
-  for (uint32_t i = 0; i < p->r.order.n; i++)
-    if (p->r.order.v[i]->op == OP_REDUCE) return p->r.order.v[i]->dtype;
-  return TN_F32;
+static int64_t lanes_for(const tn__lowering *l, const tn__survey *p) {
+  return tn__variant_by(l->target->lane_bytes, l->variant->lanes) / value_size(p);
 }
 
 /* Do all accesses along range j step from line to line, or not far?  So windows are looked at, and rows of few
@@ -205,7 +215,7 @@ static tn_node *lanes_of_columns(tn__lowering *l, tn_node *body) {
   int v = column_range(l, &p);
   if (v < 0 || !(p.outputs >> v & 1) || tn__extent(p.r.range[v]) < 2) return NULL; /* a choice: no is right */
   tn_node *x = p.r.range[v];
-  int64_t lanes = lanes_for(l, value_dtype(&p));
+  int64_t lanes = lanes_for(l, &p);
   if (compares(&p) && tn__walk_score(&p, (uint32_t)v) > 0) lanes *= COMPARED; /* a choice: either is right */
   if (tn__extent(x) > (double)lanes || !tn__is_const(x->src[0])) return cut_lanes(l, body, x, lanes, AX_LOOP);
   tn__sb_printf(&l->note, " lanes(%lld,%lld)", tn__id_of(x), (long long)lanes);
@@ -221,6 +231,9 @@ static tn_node *vectorise(tn__lowering *l, tn_node *body, const tn_node *lane) {
   if (v < 0) return body;
   tn_node *x = p.r.range[v];
   if (!p.reduces) {
+    tn_node *whole = body;
+    if (!lane) x = elements_of_lines(l, &body, x, l->target->lane_bytes / (int64_t)sizeof(float));
+    if (body != whole) tn__survey_loops(c, l->a, body, &p);
     int64_t chunk = tn__variant_by(CHUNK, l->variant->group); /* a choice: either is right */
     double all = tn__volume(&p, p.outputs), turns = all / tn__extent(x);
     bool lines = turns < TN__PARTIALS && tn__extent(x) > (double)chunk; /* a choice: either is right */
@@ -233,7 +246,7 @@ static tn_node *vectorise(tn__lowering *l, tn_node *body, const tn_node *lane) {
   }
   bool output = p.outputs >> v & 1; /* lanes_of_columns has left it */
   if (output || tn__extent(x) < min_lanes(l)) return body; /* a choice: either is right */
-  return tn__share_rows(l, tn__jam(l, reduce_in_lanes(l, body, x, lanes_for(l, value_dtype(&p)))));
+  return tn__share_rows(l, tn__jam(l, reduce_in_lanes(l, body, x, lanes_for(l, &p))));
 }
 
 /* Few of a kind, or copies of loops that have lanes where they are whole: these stay as they are. */
@@ -304,7 +317,7 @@ static tn_node *vectorise_rest(tn__lowering *l, tn_node *body) {
     if (best < 0) return body;
     tn_node *x = p.r.range[best];
     bool output = tn__axis_of(x) == AX_LOOP, sums = columns >> best & 1;
-    int64_t lanes = lanes_for(l, value_dtype(&p));
+    int64_t lanes = lanes_for(l, &p);
     if (output) x = elements_of_lines(l, &body, x, lanes);
     if ((output && !sums) || fills_row(&p, (uint32_t)best) || tn__extent(x) <= (double)(sums ? lanes : 0)) {
       body = tn__retype(c, body, x, AX_UPCAST);

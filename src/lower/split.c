@@ -1,7 +1,8 @@
 /* Splitting: what is reduced is cut into blocks, whose partial results a second part adds up, for threads and groups to
  * share out.
  *
- *   split(a)        a long reduction becomes partial sums over blocks of rows and a further part that adds them up
+ *   split(a)        a long reduction becomes partial sums over blocks of rows and a further part that adds them up;
+ *                   so do columns that are gone down many times, if no thread's cache holds a strip of them
  *   blocks(a)       stores of a long row's elements are shared out by blocks, as its reductions are
  *   whole           the loops of a reduction are one, which is split
  *
@@ -21,6 +22,9 @@ enum {
   FEWER = 4,              /* and times as many as there are, for rows that are threads to be cut; */
   SHARE_OF_BLOCK = 4,     /* elements of a block for each thread, at least */
   LINE = 64,              /* bytes that a processor's memory gives at once */
+  MIN_AGAIN = 64,         /* times that a strip is gone down for blocks to pay, */
+  MIN_STRIP = 64,         /* rows of a block of it, */
+  FEW_TIMES = 2,          /* and times as many bytes of partial sums as it has, at most */
   WHOLE_VECTORS = 8       /* of accumulators' lanes: blocks of more have no lane left over */
 };
 
@@ -488,6 +492,27 @@ static bool is_reduced(const tn__survey *p, uint32_t at, reduced *out) {
   return out->cells > 0;
 }
 
+/* Lanes of columns go down a strip of what they load, and again for each turn of an output's loop that it does not hang
+ * on.  Of strips that a thread's cache does not hold each line would come from further away each time: blocks of as
+ * many whole rows as it holds, if what they leave to be added up is no more than a few times what is loaded.  0: no
+ * blocks */
+/* a choice: either is right */
+static int64_t count_strips(const tn__lowering *l, const tn__survey *p, const reduced *x) {
+  double kept = (double)l->target->kept, rows = tn__extent(p->r.range[x->at]), most = 0;
+  if (!x->alone || rows * l->target->lane_bytes <= kept || !tn__walks_outputs(p, x->rows)) return 0;
+  for (uint32_t k = 0; k < p->r.n; k++)
+    if (((x->rows | 1ull << x->at) >> k & 1) && !tn__is_const(p->r.range[k]->src[0])) return 0;
+  for (uint32_t i = 0; i < p->r.order.n; i++) {
+    const tn_node *n = p->r.order.v[i];
+    uint64_t free = tn__free_of(&p->r, n), again = x->rows & ~free;
+    double bytes = tn__volume(p, free) * (double)tn__size_of(n->dtype);
+    if (n->op != OP_LOAD || !(free >> x->at & 1) || !(free & x->rows)) continue;
+    if (tn__volume(p, again) >= MIN_AGAIN && bytes > most) most = bytes;
+  }
+  double count = ceil(most / kept), sums = count * x->cells * (double)sizeof(double);
+  return count > 1 && rows >= count * MIN_STRIP && sums <= FEW_TIMES * most ? (int64_t)count : 0;
+}
+
 /* Into how many blocks it is cut; 0: it stays whole, since its outputs are shares enough, lanes of columns one.  Rows
  * that several levels go through, and that a thread's cache holds, are read again for each level if they are cut. */
 /* a choice: either is right */
@@ -512,13 +537,18 @@ static bool may_split(const tn__survey *p) {
   return p->reduces;
 }
 
-/* The loops of the lowest level that is to be split, and into how many blocks all of them are */
-static uint32_t find_level(const tn__lowering *l, const tn__survey *p, tn_node **x, int64_t *count) {
+/* The loops of the lowest level that is to be split, and into how many blocks all of them are; strips: the outputs'
+ * loops, if the blocks are of strips, which each stand around them; 0 */
+static uint32_t find_level(const tn__lowering *l, const tn__survey *p, tn_node **x, int64_t *count, uint64_t *strips) {
   uint32_t n = 0, lowest = UINT32_MAX;
+  *strips = 0;
   for (uint32_t at = 0; at < p->r.n; at++) {
     reduced it;
-    int64_t shares = is_reduced(p, at, &it) ? count_shares(l, p, &it) : 0;
+    if (!is_reduced(p, at, &it)) continue;
+    int64_t shares = count_shares(l, p, &it), in_strips = shares ? 0 : count_strips(l, p, &it);
+    if (in_strips) shares = in_strips;
     if (!shares || it.level > lowest) continue;
+    *strips = in_strips ? it.rows : 0;
     if (it.level < lowest) n = 0, *count = 0;
     lowest = it.level;
     if (shares > *count) *count = shares;
@@ -543,6 +573,22 @@ static tn_node *store_to_cut(const tn__survey *p) {
   return found && gains && tn__is_const(found->src[0]) && tn__extent(found) >= LEAST_SPLIT ? found : NULL;
 }
 
+/* The loops of outputs inside of that over the blocks, which threads share out: outputs nest in the order of their
+ * ids. */
+static tn_node *go_inside_blocks(tn__lowering *l, tn_node *body, uint64_t rows, const tn__survey *p) {
+  tn_node *old[TN__MAX_RANGES], *new_[TN__MAX_RANGES];
+  uint32_t n = 0;
+  for (uint32_t k = 0; k < p->r.n; k++) {
+    if (!(rows >> k & 1)) continue;
+    uint32_t at = n++;
+    for (; at && tn__id_of(old[at - 1]) > tn__id_of(p->r.range[k]); at--) old[at] = old[at - 1];
+    old[at] = p->r.range[k];
+  }
+  for (uint32_t i = 0; i < n; i++)
+    new_[i] = tn__fresh_range(l, old[i]->src[0], tn__axis_of(old[i]), tn__role_of(old[i]));
+  return tn__substitute(l->c, body, old, new_, n);
+}
+
 static tn_node *split_levels(tn__lowering *l, tn_node *body) {
   tn__survey p;
   tn__survey_loops(l->c, l->a, body, &p);
@@ -551,9 +597,11 @@ static tn_node *split_levels(tn__lowering *l, tn_node *body) {
   for (int parts = 1; parts < TN__OWN_PARTS; parts++) {
     tn_node *x[TN__MAX_RANGES], *block = NULL;
     int64_t count = 0;
-    uint32_t n = find_level(l, &p, x, &count);
+    uint64_t strips;
+    uint32_t n = find_level(l, &p, x, &count, &strips);
     if (!n) break;
     for (uint32_t i = 0; i < n; i++) body = split(l, body, x[i], block ? block->hi + 1 : count, &block);
+    if (strips) body = tn__retype(l->c, go_inside_blocks(l, body, strips, &p), block, AX_GLOBAL);
     tn__survey_loops(l->c, l->a, body, &p);
   }
   tn_node *store = body != whole ? store_to_cut(&p) : NULL;

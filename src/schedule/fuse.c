@@ -915,7 +915,7 @@ static void materialise(tn__fuse *f, tn_node *n, tn__info *in) {
   }
   in->buf = new_buf(f, n, in);
   tn__layout_fix(f, n, false);
-  tn_node *join = f->dev->target.group ? tn__join_below(f, n, &axis, &span) : NULL;
+  tn_node *join = f->dev->target.interprets ? NULL : tn__join_below(f, n, &axis, &span);
   if (join && tn__join_apart(f, n, join, axis, &span)) {
     root_join(f, n, in, join, axis, &span);
     return;

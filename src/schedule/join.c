@@ -12,7 +12,9 @@ enum {
   MOST_BETWEEN = 64,    /* nodes between what is stored and a join */
   MOST_MADE = 6,        /* spans of what is made of one: each node between is wanted for each */
   ASKED = 8,  /* multiply-adds that a part takes of an element: whether it is its own, where, and which it then is */
-  PLAIN = 8   /* and those that an element takes in any case */
+  PLAIN = 8,  /* and those that an element takes in any case */
+  LONG_RUN = 64 << 10, /* bytes that are worth a loop of their own to a processor, */
+  LONG_PART = 64 << 10 /* and those that are worth waking its threads */
 };
 static const double AT_ONCE = 0.5; /* of arithmetic and waiting for memory, whichever is less: so much is hidden */
 
@@ -133,9 +135,19 @@ static double run_of(tn__fuse *f, const tn_node *n, uint32_t axis, uint32_t part
 /* a choice: any is right */
 static double beside(double work, double move) { return fmax(work, move) + (1 - AT_ONCE) * fmin(work, move); }
 
+/* Parts that are no constants */
+/* a choice: any is right */
+static uint32_t count_made(const tn__spans *span) {
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < span->n; i++) n += below(span->v[i].part)->op != OP_CONST;
+  return n;
+}
+
 /* Where threads share the loops out, each of them asks for all parts: as many comparisons and places for each element,
  * and what all of the parts are made of; but for constants, which the others' comparisons choose.  Short runs are no
- * loops of their own: several threads would store to each sector. */
+ * loops of their own: several threads would store to each sector.  Processors' vectors ask whether they are of one part
+ * alone, and tiles of what lies across are filled whether they are wanted or not: there whatever is long is stored by
+ * itself. */
 /* a choice: either is right */
 bool tn__join_apart(tn__fuse *f, tn_node *n, const tn_node *join, uint32_t axis, const tn__spans *span) {
   const tn__target *t = &f->dev->target;
@@ -143,7 +155,11 @@ bool tn__join_apart(tn__fuse *f, tn_node *n, const tn_node *join, uint32_t axis,
          launch = tn__target_launch_work(t), places = (double)tn__size_guess(n->dim[axis]),
          common = PLAIN + (double)tn__info_of(f, n)->flops - (double)tn__info_of(f, join)->flops, one = common,
          apart = common;
-  if (!t->group || launch <= 0 || tn__without_elements(n) || (n != join && span->n > MOST_MADE)) return false;
+  if (t->interprets || tn__without_elements(n) || (n != join && span->n > MOST_MADE)) return false;
+  if (!t->group)
+    return count_made(span) > 1 && run_of(f, n, axis, span->n) >= LONG_RUN &&
+           all * (double)tn__size_of(n->dtype) >= (double)LONG_PART * span->n;
+  if (launch <= 0) return false;
   if (run_of(f, n, axis, span->n) < (double)t->access * t->subgroup) return false;
   for (uint32_t i = 0; i < span->n; i++) {
     const tn__span *s = &span->v[i];

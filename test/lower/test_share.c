@@ -147,7 +147,48 @@ static int deviations(tn_tensor *x, tn_tensor **out) {
   tn_tensor *many = repeated(x, 8), *mean = tn_mean(many, (int[]){2}, 1, true), *d = tn_sub(many, mean);
   return out[0] = tn_sum(tn_mul(d, d), (int[]){2}, 1, false), 1;
 }
+/* Sums of terms that are doubled, negated, both; zeros keep their sign */
+static int doubled(tn_tensor *x, tn_tensor **out) {
+  tn_tensor *y = tn_mul(x, tn_flip(x, (int[]){1}, 1)), *none = tn_mul_scalar(x, 0), *twice = tn_add(y, y);
+  out[0] = tn_sum(twice, (int[]){1}, 1, false);
+  out[1] = tn_sum(tn_neg(twice), (int[]){0}, 1, false);
+  out[2] = tn_sum(tn_neg(tn_mul(none, none)), (int[]){1}, 1, false);
+  return 3;
+}
 static int running(tn_tensor *x, tn_tensor **out) { return out[0] = tn_cumsum(repeated(x, 70), 2), 1; }
+
+/* ---- what is loaded again and again, and lies far apart ---- */
+
+/* Sums down long columns for each of many rows: strips of them are more than a thread's cache holds */
+static int apart_from(tn_tensor *x, tn_dim rows, tn_tensor **out) {
+  tn_tensor *row = tn_contiguous(tn_slice(x, 0, 3, 3 + rows, 1));
+  tn_tensor *far = tn_sub(tn_unsqueeze(row, 1), tn_unsqueeze(x, 0));
+  return out[0] = tn_sum(tn_mul(far, tn_abs(far)), (int[]){1}, 1, false), 1;
+}
+static int many_rows(tn_tensor *x, tn_tensor **out) { return apart_from(x, 66, out); }
+static int few_rows(tn_tensor *x, tn_tensor **out) { return apart_from(x, 16, out); }
+/* Outer loops go through more than the nearest cache holds of the other operand, whose rows have the lanes */
+static int all_pairs(tn_tensor *x, tn_tensor **out) {
+  tn_tensor *row = tn_contiguous(tn_slice(x, 0, 3, 22, 1));
+  tn_tensor *far = tn_sub(tn_unsqueeze(row, 1), tn_unsqueeze(x, 0));
+  return out[0] = tn_sum(tn_mul(far, far), (int[]){2}, 1, false), 1;
+}
+/* Long parts, one of them across, each of which is stored by itself */
+static int long_parts(tn_tensor *x, tn_tensor **out) {
+  tn_tensor *across = tn_transpose(tn_contiguous(tn_neg(tn_transpose(x, 0, 1))), 0, 1);
+  tn_tensor *part[] = {tn_add_scalar(x, 1), across, tn_contiguous(tn_flip(x, (int[]){0}, 1))};
+  return out[0] = tn_neg(tn_concatenate(part, 3, 0)), 1;
+}
+/* Lines of what has longer ones, as one loop: lanes go along each line */
+static int lines(tn_tensor *x, tn_tensor **out) {
+  tn_tensor *part = tn_slice(x, 1, 1, tn_size(x, 1) - 2, 1);
+  return out[0] = tn_neg(tn_reshape(part, (tn_dim[]){tn_size(part, 0) * tn_size(part, 1)}, 1)), 1;
+}
+static int largest(tn_tensor *x, tn_tensor **out) {
+  out[0] = tn_max(x, NULL, 0, false);
+  out[1] = tn_min(x, (int[]){1}, 1, false);
+  return 2;
+}
 
 static const program programs[] = {
     {"one row", elements, TN_F32, 2, {1, 90001}, {"split(", NULL}, NULL},
@@ -183,6 +224,24 @@ static const program programs[] = {
     {"deviations of equal terms", deviations, TN_F32, 2, {5, 9}, {"alike(", NULL}, NULL},
     {"equal terms that are stored, too", alike_stored, TN_F32, 2, {2, 33}, {NULL, NULL}, "alike("},
     {"running sums of equal terms", running, TN_F32, 2, {5, 9}, {NULL, NULL}, NULL},
+    {"sums of doubled terms", doubled, TN_F32, 2, {7, 333}, {"outside(add)", "outside(neg)"}, NULL},
+    {"sums of doubled terms of f64", doubled, TN_F64, 2, {1, 5}, {"outside(add)", "outside(neg)"}, NULL},
+    {"sums of doubled terms of f16", doubled, TN_F16, 2, {3, 5}, {NULL, NULL}, "outside("},
+    {"strips of columns", many_rows, TN_F32, 2, {4103, 33}, {"split(", "jam("}, NULL},
+    {"strips, too few times", few_rows, TN_F32, 2, {4103, 131}, {NULL, NULL}, "split("},
+    {"strips that are held", many_rows, TN_F32, 2, {1031, 33}, {NULL, NULL}, "split("},
+    {"all pairs", all_pairs, TN_F32, 2, {400, 129}, {"jam(", NULL}, NULL},
+    {"all pairs of few", all_pairs, TN_F32, 2, {40, 129}, {NULL, NULL}, "jam("},
+    {"long parts", long_parts, TN_F32, 2, {4201, 5}, {"k2_", NULL}, NULL},
+    {"long parts of f16", long_parts, TN_F16, 2, {8201, 5}, {"k2_", NULL}, NULL},
+    {"short parts", long_parts, TN_F32, 2, {801, 5}, {NULL, NULL}, "k2_"},
+    {"lines", lines, TN_F32, 2, {211, 80}, {"cut(", NULL}, NULL},
+    {"few long lines", lines, TN_F16, 2, {3, 5003}, {"cut(", "chunk("}, NULL},
+    {"lines of whole vectors", lines, TN_F32, 2, {211, 67}, {NULL, NULL}, "cut("},
+    {"lines of less than a vector", lines, TN_F32, 2, {211, 23}, {NULL, NULL}, "cut("},
+    {"bytes", largest, TN_U8, 2, {77, 3001}, {",128)", NULL}, NULL},
+    {"bytes of less than a vector", largest, TN_I8, 2, {3, 61}, {NULL, NULL}, NULL},
+    {"words of two bytes", largest, TN_I16, 2, {77, 3001}, {",64)", NULL}, NULL},
     {"channels of whole vectors", weighted, TN_F32, 3, {2, 3, 32 * 37}, {"lanes(", " 37\n"}, NULL},
     {"channels of parts of vectors", weighted, TN_F32, 3, {2, 3, 4 * 37}, {"cut(", "lanes("}, NULL},
     {"channels of less than a vector", weighted, TN_F32, 3, {2, 37, 3}, {"lanes(", NULL}, "cut("},
