@@ -13,8 +13,7 @@ enum {
   MOST_MADE = 6,        /* spans of what is made of one: each node between is wanted for each */
   ASKED = 8,  /* multiply-adds that a part takes of an element: whether it is its own, where, and which it then is */
   PLAIN = 8,  /* and those that an element takes in any case */
-  LONG_RUN = 64 << 10, /* bytes that are worth a loop of their own to a processor, */
-  LONG_PART = 64 << 10 /* and those that are worth waking its threads */
+  LONG_RUN = 64 << 10 /* bytes that are worth a loop of their own to a processor, and waking its threads */
 };
 static const double AT_ONCE = 0.5; /* of arithmetic and waiting for memory, whichever is less: so much is hidden */
 
@@ -135,12 +134,13 @@ static double run_of(tn__fuse *f, const tn_node *n, uint32_t axis, uint32_t part
 /* a choice: any is right */
 static double beside(double work, double move) { return fmax(work, move) + (1 - AT_ONCE) * fmin(work, move); }
 
-/* Parts that are no constants */
+/* The least share of all places that one of the parts has */
 /* a choice: any is right */
-static uint32_t count_made(const tn__spans *span) {
-  uint32_t n = 0;
-  for (uint32_t i = 0; i < span->n; i++) n += below(span->v[i].part)->op != OP_CONST;
-  return n;
+static double least_share(tn__fuse *f, const tn__spans *span, double places) {
+  double least = places;
+  for (uint32_t i = 0; i < span->n; i++)
+    least = fmin(least, (double)tn__size_guess(tn__sub(f->c, span->v[i].end, span->v[i].begin)));
+  return least / fmax(1, places);
 }
 
 /* Where threads share the loops out, each of them asks for all parts: as many comparisons and places for each element,
@@ -157,8 +157,7 @@ bool tn__join_apart(tn__fuse *f, tn_node *n, const tn_node *join, uint32_t axis,
          apart = common;
   if (t->interprets || tn__without_elements(n) || (n != join && span->n > MOST_MADE)) return false;
   if (!t->group)
-    return count_made(span) > 1 && run_of(f, n, axis, span->n) >= LONG_RUN &&
-           all * (double)tn__size_of(n->dtype) >= (double)LONG_PART * span->n;
+    return run_of(f, n, axis, 1) * least_share(f, span, places) >= LONG_RUN;
   if (launch <= 0) return false;
   if (run_of(f, n, axis, span->n) < (double)t->access * t->subgroup) return false;
   for (uint32_t i = 0; i < span->n; i++) {
