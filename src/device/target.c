@@ -186,19 +186,30 @@ bool tn__target_widens_in_vain(const tn__target *t, const tn__product_size *p) {
 }
 
 /* a choice: either is right */
-int64_t tn__target_row_elements(const tn__target *t, int dtype, bool tf32) {
-  bool fast = tn__is_float(dtype) && (tn__dtype_acc(dtype) != dtype || (dtype == TN_F32 && tf32));
+int64_t tn__target_row_elements(const tn__target *t, int dtype) {
   int64_t elements = t->row_bytes / (int64_t)tn__size_of(dtype);
-  return fast && elements > 1 ? elements : 1;
+  return tn__is_float(dtype) && tn__dtype_acc(dtype) != dtype && elements > 1 ? elements : 1;
+}
+
+/* What one of the three matrices is read and written for, if its sizes differ, and the launch */
+/* a choice: either is right */
+static double copying(const tn__target *t, const tn__product_size *p, int64_t rows, int64_t cols, bool differs) {
+  double bytes = 2 * p->batch * (double)rows * (double)cols * (double)tn__size_of(p->dtype);
+  return differs ? bytes / sizeof(float) * (double)t->balance + tn__target_launch_work(t) : 0;
 }
 
 /* a choice: either is right */
-bool tn__target_pads_product(const tn__target *t, const tn__product_size *p, bool a, bool b, bool result) {
-  double m = (double)p->rows, n = (double)p->cols, k = (double)p->steps, size = (double)tn__size_of(p->dtype);
-  double copied = p->batch * ((a ? m * k : 0) + (b ? k * n : 0) + (result ? m * n : 0));
-  double saved = p->batch * m * n * k * (1 - 1 / fmax(1, (double)t->row_gain));
-  double read_and_written = 2 * copied * size / sizeof(float) * (double)t->balance;
-  return saved > read_and_written + (a + b + result) * tn__target_launch_work(t);
+static double multiply_adds(const tn__product_size *p) {
+  return p->batch * (double)p->rows * (double)p->cols * (double)p->steps;
+}
+
+/* a choice: either is right */
+bool tn__target_pads_product(const tn__target *t, const tn__product_size *now, const tn__product_size *padded) {
+  bool rows = padded->rows != now->rows, cols = padded->cols != now->cols, steps = padded->steps != now->steps;
+  double copies = copying(t, padded, padded->rows, padded->steps, rows || steps) +
+                  copying(t, padded, padded->cols, padded->steps, cols || steps) +
+                  copying(t, padded, padded->rows, padded->cols, rows || cols);
+  return multiply_adds(now) > multiply_adds(padded) / fmax(1, (double)t->row_gain) + copies;
 }
 
 /* a choice: either is right */

@@ -43,8 +43,8 @@ typedef struct tn__target {
   float launch;     /* seconds from the end of a kernel to the begin of the next one, which waits for it */
   float start;      /* seconds from the start of a block to that of the next one, wherever on the device */
   float library;    /* how many times as fast as by tiles large products are by the device's library; 0: as fast */
-  int row_bytes;    /* where rows begin at multiples of so many, it multiplies half floats, and f32 by tf32, */
-  float row_gain;   /* so many times as fast as threads do multiply-adds; elsewhere no faster.  0: no matter */
+  int row_bytes;    /* where rows are multiples of so many, it multiplies half floats */
+  float row_gain;   /* so many times as fast as threads do multiply-adds; elsewhere little faster.  0: no matter */
 
   float widening;     /* multiply-adds that own kernels do while an element of half floats is converted for a library
                        * that has none of them; 0: it has */
@@ -128,10 +128,10 @@ bool tn__target_is_shallow(const tn__target *t, double steps);
 /* Does a library that has none of half floats take longer to convert a product's elements than own kernels for all of
  * it?  As where it is thin, whichever way. */
 bool tn__target_widens_in_vain(const tn__target *t, const tn__product_size *p);
-/* Elements whose multiples rows of a library's product should begin at; 1: anywhere.  Does copying these operands, and
- * the result, so that they do, take less time than it saves? */
-int64_t tn__target_row_elements(const tn__target *t, int dtype, bool tf32);
-bool tn__target_pads_product(const tn__target *t, const tn__product_size *p, bool a, bool b, bool result);
+/* Elements whose multiples the rows of a library's product should be; 1: of any length.  Does a product of such sizes,
+ * with copies of what differs, take less time than as it is? */
+int64_t tn__target_row_elements(const tn__target *t, int dtype);
+bool tn__target_pads_product(const tn__target *t, const tn__product_size *now, const tn__product_size *padded);
 /* Libraries convolve with fewer multiplications (Winograd's way) where there is so much to do that further launches do
  * not count; which gains nothing where products of c by k channels wait for memory. */
 bool tn__target_is_much(const tn__target *t, double work);

@@ -1,16 +1,15 @@
 /* Products whose rows a device's library cannot fetch by its fast ways.
  *
  * Such a library multiplies half floats several times as fast where each row of a matrix in memory, the result's too,
- * begins at a multiple of some bytes (tn__target.row_bytes).  Where that saves more than copies cost, sizes along which
- * rows lie are rounded up: operands are padded with zeros, and the result's further rows and columns are left out.
- * Sums of zeros more are the same sums. */
+ * is a multiple of some bytes (tn__target.row_bytes).  Where that saves more than copies cost, sizes along which rows
+ * lie are rounded up: operands are padded with zeros, and of the result a part is taken.  Sums of zeros more are the
+ * same sums.  Only sizes that are known are looked at, and not whether what is read in place begins at such bytes. */
 #include "schedule/fuse.h"
 
 enum { M, N, K, GROUPS };
 
 typedef struct sizes {
   int64_t now[GROUPS], wanted[GROUPS];
-  double batch;
 } sizes;
 
 /* Which of an operand's two groups lies along memory?  As it is stored by nature, which is an estimate. */
@@ -32,17 +31,21 @@ static bool constant(tn_node *const *dim, int64_t n, int64_t *out) {
   return true;
 }
 
+static tn__product_size size_of(const tn_node *n, int64_t batch, const int64_t *size) {
+  return (tn__product_size){
+      .batch = (double)batch, .rows = size[M], .cols = size[N], .steps = size[K], .dtype = n->dtype};
+}
+
 /* a choice: no is right */
 static bool rounds_up(tn__fuse *f, const tn_node *n, sizes *s) {
   uint32_t nb = (uint32_t)n->ints[0], nm = (uint32_t)n->ints[1], nn = (uint32_t)n->ints[2];
   tn_node *a = n->src[0], *b = n->src[1];
   const tn__target *t = &f->dev->target;
   bool is_of[GROUPS] = {[N] = true}; /* the result is stored by rows */
-  int64_t batch, by = tn__target_row_elements(t, n->dtype, f->c->opt.tf32);
+  int64_t batch, by = tn__target_row_elements(t, n->dtype);
   if (by < 2 || !constant(n->dim, nb, &batch) || !constant(n->dim + nb, nm, &s->now[M]) ||
       !constant(n->dim + nb + nm, nn, &s->now[N]) || !constant(a->dim + nb + nm, n->ints[3], &s->now[K]))
     return false;
-  s->batch = (double)batch;
   is_of[rows_along(f, a, nb, nm) ? M : K] = true;
   is_of[rows_along(f, b, nb, nn) ? N : K] = true;
   bool changes = false;
@@ -50,11 +53,8 @@ static bool rounds_up(tn__fuse *f, const tn_node *n, sizes *s) {
     s->wanted[i] = is_of[i] ? (s->now[i] + by - 1) / by * by : s->now[i];
     changes |= s->wanted[i] != s->now[i];
   }
-  tn__product_size p = {.batch = s->batch, .rows = s->now[M], .cols = s->now[N], .steps = s->now[K], .dtype = n->dtype};
-  bool a_copied = s->wanted[M] != s->now[M] || s->wanted[K] != s->now[K],
-       b_copied = s->wanted[N] != s->now[N] || s->wanted[K] != s->now[K],
-       result_copied = s->wanted[M] != s->now[M] || s->wanted[N] != s->now[N];
-  return changes && tn__target_pads_product(t, &p, a_copied, b_copied, result_copied);
+  tn__product_size now = size_of(n, batch, s->now), wanted = size_of(n, batch, s->wanted);
+  return changes && tn__target_pads_product(t, &now, &wanted);
 }
 
 /* x as [batch..., rows, cols], which stand for several of its axes each */

@@ -39,7 +39,8 @@ static tn_node *score(tn__fuse *f, tn_node *x, int *reductions) {
     if (tn__map_get(&seen, (uint64_t)(uintptr_t)n, NULL)) continue;
     tn__map_putp(&seen, n, n);
     if (seen.n > 64 || tn__info_of(f, n)->must) return NULL;
-    if (n->op == OP_PARAM || n->op == OP_CONST || n->op == OP_IOTA) continue; /* masks, biases */
+    bool counts = n->op == OP_RESHAPE && n->src[0]->op == OP_IOTA;
+    if (n->op == OP_PARAM || n->op == OP_CONST || n->op == OP_IOTA || counts) continue; /* masks, biases */
     if (n->op == OP_CONTRACT && !p.reduced) {
       if ((found && found != n) || p.axis < n->ints[0]) return NULL;
       found = n;

@@ -143,6 +143,14 @@ static double least_share(tn__fuse *f, const tn__spans *span, double places) {
   return least / fmax(1, places);
 }
 
+/* Is it more than one value up to an end, and a constant beyond? */
+/* a choice: either is right */
+static bool has_parts(const tn__spans *span) {
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < span->n; i++) n += below(span->v[i].part)->op != OP_CONST;
+  return n > 1;
+}
+
 /* Where threads share the loops out, each of them asks for all parts: as many comparisons and places for each element,
  * and what all of the parts are made of; but for constants, which the others' comparisons choose.  Short runs are no
  * loops of their own: several threads would store to each sector.  Processors' vectors ask whether they are of one part
@@ -159,7 +167,7 @@ bool tn__join_apart(tn__fuse *f, tn_node *n, const tn_node *join, uint32_t axis,
   if (!t->group)
     return run_of(f, n, axis, 1) * least_share(f, span, places) >= LONG_RUN;
   if (launch <= 0) return false;
-  if (run_of(f, n, axis, span->n) < (double)t->access * t->subgroup) return false;
+  if (run_of(f, n, axis, span->n) < (double)t->access * t->subgroup || !has_parts(span)) return false;
   for (uint32_t i = 0; i < span->n; i++) {
     const tn__span *s = &span->v[i];
     double work = below(s->part)->op == OP_CONST ? 0 : ASKED + (double)tn__info_of(f, s->part)->flops;

@@ -7,14 +7,15 @@
 #include "schedule/fuse.h"
 #include <math.h>
 
-enum { MOST_NODES = 64 };
+enum { MOST_NODES = 64 }; /* between two products: what takes more, as recurrences and residuals do, is only padded */
 
 typedef struct longer {
   tn_ctx *c;
-  tn_node *size;     /* of the rows to be */
-  tn__map made;      /* by node and axis: the longer row, whatever it is beyond the end */
-  tn__map *finished; /* so, with zeros there */
-  bool gains;        /* is a row reduced, or longer already? */
+  tn_node *now, *size; /* of the rows, and what it is to be */
+  tn__map made;        /* by node and axis: the longer row, whatever it is beyond the end */
+  tn__map *finished;   /* so, with zeros there */
+  uint32_t looked_at;
+  bool reduces;        /* is a row reduced, or made of one that was? */
 } longer;
 
 static tn_node *longer_row(longer *l, tn_node *x, uint32_t axis);
@@ -52,10 +53,11 @@ static double neutral(tn__op reduction) {
   return reduction == OP_SUM ? 0 : reduction == OP_PROD ? 1 : reduction == OP_RMAX ? -INFINITY : INFINITY;
 }
 
-static bool is_reduced_along(const tn_node *x, uint32_t axis) {
+/* Is x the sum, or the like, of one of these rows?  There may be others beside them. */
+static bool is_of_row(const longer *l, const tn_node *x, uint32_t axis) {
   const tn_node *r = x->op == OP_RESHAPE ? x->src[0] : x;
   return r != x && tn__ops[r->op].group == G_REDUCE && r->rank + 1u == x->rank && r->nint == 1 && r->ints[0] == axis &&
-         tn__is_float(r->dtype);
+         r->src[0]->dim[axis] == l->now && tn__is_float(r->dtype);
 }
 
 static tn_node *with_sources(longer *l, tn_node *x, uint32_t axis, tn_node *(*of)(longer *, tn_node *, uint32_t)) {
@@ -67,13 +69,13 @@ static tn_node *with_sources(longer *l, tn_node *x, uint32_t axis, tn_node *(*of
 /* x, whose axis has size 1, of longer rows */
 static tn_node *statistic(longer *l, tn_node *x, uint32_t axis) {
   tn_node *y = found(&l->made, x, axis);
-  if (y || l->made.n > MOST_NODES) return y ? y : x;
+  if (y || l->looked_at++ > MOST_NODES) return y ? y : x;
   y = x;
-  if (is_reduced_along(x, axis)) {
+  if (is_of_row(l, x, axis)) {
     const tn_node *r = x->src[0];
-    tn_node *all = up_to(l->c, longer_row(l, r->src[0], axis), axis, r->src[0]->dim[axis], neutral(r->op));
+    tn_node *all = up_to(l->c, longer_row(l, r->src[0], axis), axis, l->now, neutral(r->op));
     y = tn__reshape(l->c, tn__reduce(l->c, r->op, all, &(int64_t){axis}, 1), x->dim, x->rank);
-    l->gains = true;
+    l->reduces = true;
   } else if (tn__is_elementwise(x) || x->op == OP_DETACH) {
     y = with_sources(l, x, axis, statistic);
   }
@@ -90,10 +92,7 @@ static bool is_part(const tn_node *x, uint32_t axis, const tn_node *size) {
 static tn_node *made_longer(longer *l, tn_node *x, uint32_t axis) {
   tn_node *dim[TN_MAX_RANK];
   dims_with(x, axis, l->size, dim);
-  if (is_part(x, axis, l->size)) {
-    l->gains = true;
-    return tn__shrink(l->c, x->src[0], x->src + 1, dim, x->ints);
-  }
+  if (is_part(x, axis, l->size)) return tn__shrink(l->c, x->src[0], x->src + 1, dim, x->ints);
   if (tn__is_elementwise(x) || x->op == OP_DETACH) return with_sources(l, x, axis, longer_row);
   if (x->op == OP_PERMUTE)
     return tn__permute(l->c, longer_row(l, x->src[0], (uint32_t)x->ints[axis]), x->ints);
@@ -106,23 +105,29 @@ static tn_node *made_longer(longer *l, tn_node *x, uint32_t axis) {
 
 static tn_node *longer_row(longer *l, tn_node *x, uint32_t axis) {
   tn_node *y = found(&l->made, x, axis), *whole = found(l->finished, x, axis);
-  if (whole && whole->dim[axis] == l->size) y = whole, l->gains = true;
+  if (whole && whole->dim[axis] == l->size) y = whole, l->reduces = true;
   if (y) return y;
-  y = l->made.n > MOST_NODES ? with_zeros(l->c, x, axis, l->size) : made_longer(l, x, axis);
+  y = l->looked_at++ > MOST_NODES ? with_zeros(l->c, x, axis, l->size) : made_longer(l, x, axis);
   tn__map_put(&l->made, key_of(x, axis), (uint64_t)(uintptr_t)y);
   return y;
 }
 
 tn_node *tn__longer_rows(tn_ctx *c, tn__map *finished, tn_node *x, uint32_t axis, tn_node *size) {
-  longer l = {.c = c, .size = size, .finished = finished};
+  longer l = {.c = c, .now = x->dim[axis], .size = size, .finished = finished};
+  tn_node *dim[TN_MAX_RANK];
   if (x->dim[axis] == size) return x;
   if (x->op == OP_PERMUTE)
     return tn__permute(c, tn__longer_rows(c, finished, x->src[0], (uint32_t)x->ints[axis], size), x->ints);
+  if (x->op == OP_EXPAND && x->src[0]->dim[axis] == x->dim[axis]) { /* once for all that it is repeated for */
+    dims_with(x, axis, size, dim);
+    return tn__expand(c, tn__longer_rows(c, finished, x->src[0], axis, size), dim);
+  }
   tn__map_init(&l.made, &c->scratch);
   tn_node *y = found(finished, x, axis);
   if (y && y->dim[axis] == size) return y;
   y = longer_row(&l, x, axis);
-  y = l.gains ? up_to(c, y, axis, x->dim[axis], 0) : with_zeros(c, x, axis, size);
+  if (!l.reduces || l.looked_at > MOST_NODES) return with_zeros(c, x, axis, size);
+  y = up_to(c, y, axis, l.now, 0);
   tn__map_put(finished, key_of(x, axis), (uint64_t)(uintptr_t)y);
   return y;
 }

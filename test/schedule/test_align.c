@@ -46,8 +46,30 @@ static tn_tensor *its_gradient(tn_tensor *q, tn_tensor *w, tn_tensor *v) {
   return tn_add(tn_concatenate(all, 2, 1), tn_sum(g[2], (const int[]){1, 2}, 2, true));
 }
 
-static formula *const formulas[] = {product, turned, attention, whole_rows, infinite, its_gradient};
-static const char *const names[] = {"product", "turned", "attention", "whole rows", "infinite", "its gradient"};
+/* Rows of another length have a sum in it, too. */
+static tn_tensor *by_lengths(tn_tensor *q, tn_tensor *w, tn_tensor *v) {
+  tn_tensor *length = tn_sqrt(tn_add_scalar(tn_sum(tn_square(q), (const int[]){2}, 1, true), 0.5));
+  return tn_matmul(tn_softmax(tn_div(scores(q, w), length), 2), v);
+}
+static tn_tensor *spread(tn_tensor *q, tn_tensor *w, tn_tensor *v) { /* one operand for all of a batch */
+  tn_dim shape[3];
+  tn_shape(w, shape);
+  return (void)v, scores(q, tn_expand(tn_slice(w, 0, 0, 1, 1), shape, 3));
+}
+/* What goes on from one product to the next, beside what they multiply */
+static tn_tensor *chained(tn_tensor *q, tn_tensor *w, tn_tensor *v) {
+  tn_tensor *x = tn_tanh(q), *back = tn_mul_scalar(tn_matmul(tn_transpose(w, 1, 2), w), 0.05);
+  for (int i = 0; i < 3; i++) {
+    tn_tensor *scale = tn_sqrt(tn_add_scalar(tn_mean(tn_square(x), (const int[]){2}, 1, true), 1));
+    x = tn_add(x, tn_tanh(tn_matmul(tn_div(x, scale), back)));
+  }
+  return (void)v, x;
+}
+
+static formula *const formulas[] = {product,      turned,     attention, whole_rows, infinite,
+                                    its_gradient, by_lengths, spread,    chained};
+static const char *const names[] = {"product",      "turned",     "attention", "whole rows", "infinite",
+                                    "its gradient", "by lengths", "spread",    "chained"};
 enum { FORMULAS = sizeof formulas / sizeof *formulas };
 
 typedef struct sample {
@@ -164,9 +186,65 @@ static void other_products_are_left(void **state) {
   }
 }
 
+/* Scores that memory has no room for are not stored because they would be padded. */
+static void scores_without_room_are_not_stored(void **state) {
+  static tn__device_ops ops;
+  const tn_dim shape[] = {4, 61, 16};
+  tn_program_info info[2];
+  (void)state;
+  for (int room = 0; room < 2; room++) {
+    tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1, .verify = "off"});
+    assert_non_null(c);
+    tn__device *d = tn__device_get(c, 0);
+    ops = *d->ops;
+    ops.has_gemm = has_gemm;
+    d->ops = &ops;
+    d->target.row_bytes = BYTES;
+    d->target.memory = room ? 1e9 : 1e5;
+    d->target.balance = 1e-3f;
+    d->target.launch = 0;
+    tn_program *p = tn_program_begin(c);
+    tn_tensor *x[3];
+    for (int i = 0; i < 3; i++) x[i] = tn_program_input(p, (const char *[]){"q", "k", "v"}[i], TN_BF16, shape, 3);
+    assert_int_equal(tn_program_output(p, "y", attention(x[0], x[1], x[2])), TN_OK);
+    if (tn_program_end(p) || tn_program_get_info(p, &info[room])) fail_msg("%s", tn_last_error(c)->text);
+    tn_program_close(p);
+    tn_ctx_close(c);
+  }
+  assert_int_equal(info[0].kernels, 1);
+  assert_true(info[1].kernels > 1);
+}
+
+/* What an H200 was measured to gain by, and what waits for memory or for launches. */
+static void pads_where_it_pays(void **state) {
+  static const struct {
+    int64_t batch, rows, cols, steps, padded_rows, padded_cols, padded_steps;
+    bool pays;
+  } of[] = {{25, 1297, 1297, 256, 1297, 1304, 256, true},     {1, 2049, 8583, 256, 2049, 8584, 256, true},
+            {1, 4095, 4095, 4095, 4095, 4096, 4096, true},    {25, 1297, 256, 1297, 1297, 256, 1304, true},
+            {1, 33, 37, 64, 33, 40, 64, false},               {1, 20000, 1, 20000, 20000, 8, 20000, false},
+            {1, 16384, 16384, 1, 16384, 16384, 8, false},     {1, 1000003, 100, 3, 1000003, 104, 8, false},
+            {1024, 16, 17, 16, 16, 24, 16, false},            {1, 1, 50257, 768, 1, 50264, 768, false}};
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
+  (void)state;
+  assert_non_null(c);
+  const tn__target *t = &tn__device_get(c, 0)->target;
+  for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+    tn__product_size now = {(double)of[i].batch, of[i].rows, of[i].cols, of[i].steps, TN_BF16},
+                     padded = {(double)of[i].batch, of[i].padded_rows, of[i].padded_cols, of[i].padded_steps, TN_BF16};
+    if (tn__target_pads_product(t, &now, &padded) != of[i].pays) fail_msg("product %zu", i);
+  }
+  assert_int_equal(tn__target_row_elements(t, TN_F16), 8);
+  assert_int_equal(tn__target_row_elements(t, TN_F32), 1);
+  assert_int_equal(tn__target_row_elements(t, TN_F64), 1);
+  tn_ctx_close(c);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(drawn_products_are_the_same),
                                      cmocka_unit_test(a_softmax_between_stays_one_kernel),
-                                     cmocka_unit_test(other_products_are_left)};
+                                     cmocka_unit_test(other_products_are_left),
+                                     cmocka_unit_test(scores_without_room_are_not_stored),
+                                     cmocka_unit_test(pads_where_it_pays)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
