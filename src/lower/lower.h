@@ -335,6 +335,8 @@ typedef struct tn__factors {
 bool tn__factors_find(const tn__survey *s, tn__factors *out);
 /* with rows, columns and steps as one range each, where there is such a sum */
 tn_node *tn__factors_flatten(tn__lowering *l, tn_node *body);
+/* the body, one sum of products over x alone, with products of 0 more, up to the size; itself if it is none */
+tn_node *tn__factors_lengthen(tn__lowering *l, tn_node *body, tn_node *x, int64_t size);
 /* tile.c: the body made ready for tiles if a form fits it; how many tiles that would be, of how many steps at a time,
  * and for how many a unit has room (0: none); the body with its product cut into them, NULL if no form fits */
 tn_node *tn__tile_shape(tn__lowering *l, tn_node *body);

@@ -193,3 +193,19 @@ tn_node *tn__factors_flatten(tn__lowering *l, tn_node *body) {
   flatten(&j, steps, nsteps);
   return j.body;
 }
+
+tn_node *tn__factors_lengthen(tn__lowering *l, tn_node *body, tn_node *x, int64_t size) {
+  tn_ctx *c = l->c;
+  tn__survey s;
+  tn__factors f;
+  tn__survey_loops(c, l->a, body, &s);
+  if (!tn__factors_find(&s, &f) || f.sum->nsrc != 2 || f.sum->src[1] != x) return body;
+  tn_node *longer = tn__range_like(c, x, tn__int(c, size), AX_REDUCE), *factor[2];
+  tn_node *gate = tn__op2(c, OP_LT, longer, x->src[0]);
+  for (int i = 0; i < 2; i++)
+    factor[i] = tn__cast(c, gated(c, tn__substitute(c, f.operand[i], &x, &longer, 1), gate), TN_F32);
+  tn_node *src[] = {tn__mul(c, factor[0], factor[1]), longer}, *sum = f.sum;
+  tn_node *all =
+      tn__node_make(c, &(tn__make){.op = OP_REDUCE, .src = src, .nsrc = 2, .ints = sum->ints, .nint = sum->nint});
+  return tn__substitute(c, body, &sum, &all, 1);
+}

@@ -24,6 +24,7 @@ enum {
   LINE = 64,              /* bytes that a processor's memory gives at once */
   MIN_AGAIN = 64,         /* times that a strip is gone down for blocks to pay, */
   MIN_STRIP = 64,         /* rows of a block of it, */
+  TOO_FEW = 2,            /* times as many blocks of a product are wanted, for its sum to be made longer */
   FEW_TIMES = 2,          /* and times as many bytes of partial sums as it has, at most */
   WHOLE_VECTORS = 8       /* of accumulators' lanes: blocks of more have no lane left over */
 };
@@ -180,13 +181,16 @@ static int64_t count_blocks(tn__lowering *l, const tn__survey *p, const tn_node 
   return share_evenly(t, tn__patch_count(l, p), size, even, n);
 }
 
-/* So for products by tiles: blocks of whole steps, until every unit has as many tiles as it has room for. */
+/* So for products by tiles: blocks of whole steps, until every unit has as many tiles as it has room for, *most. */
 /* a choice: either is right */
-static int64_t count_tile_blocks(const tn__lowering *l, const tn_node *x, int64_t tiles, int64_t steps,
-                                 int64_t beside) {
+static int64_t count_tile_blocks(const tn__lowering *l, const tn_node *x, int64_t tiles, int64_t steps, int64_t beside,
+                                 int64_t *most) {
   int64_t size, n = tn__variant_by(l->target->units * beside, l->variant->blocks) / tiles;
+  *most = 0;
   if (!tn__const_int(x->src[0], &size)) return 0;
-  while (n > 1 && (size % (n * steps) || size / n < TN__TILE_TURNS * steps)) n--;
+  if (n > size / (TN__TILE_TURNS * steps)) n = size / (TN__TILE_TURNS * steps);
+  *most = n;
+  while (n > 1 && size % (n * steps)) n--;
   return n > 1 ? n : 0;
 }
 
@@ -608,6 +612,26 @@ static tn_node *split_levels(tn__lowering *l, tn_node *body) {
   return store ? cut_store(l, body, store, tn__variant_by(TN__PARTIALS, l->variant->blocks), NULL) : body;
 }
 
+/* A product by tiles as sums of blocks.  Where too few blocks of whole steps make up its sum, as of an odd number of
+ * places, the sum is made longer, by products that are 0, if the tiles stay what they are. */
+static tn_node *split_product(tn__lowering *l, tn_node *body, tn_node *x, int64_t tiles, int64_t steps,
+                              int64_t beside) {
+  int64_t most, size, count = count_tile_blocks(l, x, tiles, steps, beside, &most);
+  if (count * TOO_FEW <= most && most > 1 && tn__const_int(x->src[0], &size)) {
+    tn__survey p;
+    int64_t block = (size + most * steps - 1) / (most * steps) * steps, length = (size + block - 1) / block * block;
+    tn_node *longer = tn__factors_lengthen(l, body, x, length);
+    int64_t then, room;
+    if (longer != body && tn__tile_count(l, longer, &then, &room) == tiles && then == steps && room == beside) {
+      tn__survey_loops(l->c, l->a, longer, &p);
+      x = p.r.range[split_range(&p)];
+      body = longer;
+      count = count_tile_blocks(l, x, tiles, steps, beside, &most);
+    }
+  }
+  return count ? split(l, body, x, count, NULL) : body;
+}
+
 tn_node *tn__split_long(tn__lowering *l, tn_node *body) {
   tn_ctx *c = l->c;
   tn__survey p;
@@ -625,8 +649,8 @@ tn_node *tn__split_long(tn__lowering *l, tn_node *body) {
   int at = split_range(&p);
   if (at < 0 || tn__extent(p.r.range[at]) < MIN_SPLIT) return body; /* a choice: either is right */
   int64_t steps, beside, tiles = tn__tile_count(l, body, &steps, &beside);
-  int64_t count =
-      tiles ? count_tile_blocks(l, p.r.range[at], tiles, steps, beside) : count_blocks(l, &p, p.r.range[at]);
+  if (tiles) return split_product(l, body, p.r.range[at], tiles, steps, beside);
+  int64_t count = count_blocks(l, &p, p.r.range[at]);
   return count ? split(l, body, p.r.range[at], count, NULL) : body;
 }
 

@@ -154,6 +154,10 @@ static void products(void **s) {
       {{TN_F32, {false, false}, 1, 60, 261, 35, true, false}, "slim_f32"},
       {{TN_F32, {true, false}, 1, 30, 500, 72, true, false}, "flat_f32"},
       {{TN_F32, {true, true}, 2, 60, 250, 75, true, false}, "wide_f32"},
+      /* long sums that no number of blocks divides */
+      {{TN_F32, {false, false}, 1, 60, 90, 1009, true, false}, "slim_f32"},
+      {{TN_F32, {true, false}, 1, 60, 90, 1009, false, false}, "slim_f32"},
+      {{TN_F32, {false, true}, 2, 30, 250, 1101, false, false}, "flat_f32"},
   };
   bool tiles;
   const char *device = tried(&tiles);
@@ -189,6 +193,31 @@ static void choices(void **s) {
     assert_string_equal(form, rows[i].form);
   }
   tn_ctx_close(c);
+}
+
+/* Long sums are cut into blocks for all units, whatever divides them: by one group for a tile, 50175 steps took an H200
+ * a hundred times as long as 50176. */
+static void long_sums(void **s) {
+  (void)s;
+  static const struct {
+    tn_dtype dtype;
+    int64_t steps;
+  } of[] = {{TN_F32, 50176}, {TN_F32, 50175}, {TN_F32, 50177},  {TN_F32, 50021}, {TN_F32, 4999},
+            {TN_F32, 16411}, {TN_F32, 16412}, {TN_F32, 100003}, {TN_F16, 50176}, {TN_BF16, 50184}};
+  for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+    tn_ctx *c = open_on("ref:sm_90", false, 0);
+    tn_program *p = tn_program_begin(c);
+    tn_tensor *a = tn_program_input(p, "a", of[i].dtype, DIMS(72, of[i].steps)),
+              *b = tn_program_input(p, "b", of[i].dtype, DIMS(of[i].steps, 160));
+    tn_program_output(p, "y", tn_matmul(a, b));
+    assert_int_equal(tn_program_end(p), TN_OK);
+    char *text = tn_program_explain_string(p);
+    bool cut = text && strstr(text, " tile(") && strstr(text, "k0_parts");
+    if (!cut) fail_msg("%lld: %s", (long long)of[i].steps, text);
+    tn_string_free(text);
+    tn_program_close(p);
+    tn_ctx_close(c);
+  }
 }
 
 /* Halves that do not lie in runs, and little work that no tile divides, go the ordinary way. */
@@ -270,7 +299,7 @@ static void convolutions(void **s) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(products), cmocka_unit_test(choices), cmocka_unit_test(others),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(products), cmocka_unit_test(choices), cmocka_unit_test(long_sums), cmocka_unit_test(others),
                                      cmocka_unit_test(convolutions)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
