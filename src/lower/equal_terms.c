@@ -66,7 +66,8 @@ static tn_node *shorter(tn__lowering *l, const tn__ranges *r, tn_node *n, uint64
   return tn__add(c, tn__const_num(c, n->dtype, 0), sum); /* a sum of zeros is +0 */
 }
 
-/* A sum of doubled or negated terms as the doubled or negated sum, NULL if it is none: both are exact. */
+/* A sum of doubled or negated terms as the doubled or negated sum, NULL if it is none: both are exact, but
+ * for terms that are beyond the largest number only when they are doubled. */
 static tn_node *outside(tn__lowering *l, tn_node *n) {
   tn_ctx *c = l->c;
   tn_node *term = n->src[0];

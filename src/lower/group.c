@@ -34,6 +34,7 @@ enum {
   MUCH_KEPT = 16, /* elements, from which on it takes so many registers */
   PLACES = 8,     /* for their places */
   FEW_APART = 4,  /* elements that threads load one by one in any number of registers */
+  MOST_BESIDE = 32, /* groups that a unit runs at once, of any GPU; of more compilers take no notice */
   MUCH_LESS = 16,
   FEWER = 4,      /* times as many neighbours are worth to count all outputs by one loop */
   ROUNDS = 16,
@@ -1165,7 +1166,8 @@ static int room_of_threads(job *j, int group) {
       most = tn__volume(&j->s, apart) > most ? tn__volume(&j->s, apart) : most;
   }
   int64_t all = (int64_t)(j->target->registers / sizeof(float)) / (int64_t)(group * (OTHER_REGISTERS + most));
-  return most > FEW_APART && all * group < j->target->unit_threads ? (int)limit(all, 1, INT32_MAX) : 0;
+  bool squeezed = most > FEW_APART && all <= MOST_BESIDE && all * group < j->target->unit_threads;
+  return squeezed ? (int)limit(all, 1, MOST_BESIDE) : 0;
 }
 
 /* ---- a group for a row ---- */

@@ -299,7 +299,8 @@ static void convolutions(void **s) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(products), cmocka_unit_test(choices), cmocka_unit_test(long_sums), cmocka_unit_test(others),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(products), cmocka_unit_test(choices),
+                                     cmocka_unit_test(long_sums), cmocka_unit_test(others),
                                      cmocka_unit_test(convolutions)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
