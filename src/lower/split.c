@@ -624,9 +624,9 @@ static tn_node *split_product(tn__lowering *l, tn_node *body, tn_node *x, int64_
     int64_t then, room;
     if (longer != body && tn__tile_count(l, longer, &then, &room) == tiles && then == steps && room == beside) {
       tn__survey_loops(l->c, l->a, longer, &p);
-      x = p.r.range[split_range(&p)];
-      body = longer;
-      count = count_tile_blocks(l, x, tiles, steps, beside, &most);
+      int at = split_range(&p);
+      int64_t more = at < 0 ? 0 : count_tile_blocks(l, p.r.range[at], tiles, steps, beside, &most);
+      if (more > count) return split(l, longer, p.r.range[at], more, NULL);
     }
   }
   return count ? split(l, body, x, count, NULL) : body;

@@ -22,15 +22,6 @@ static bool rows_along(tn__fuse *f, const tn_node *x, uint32_t nb, uint32_t nr) 
   return finest < nb + nr;
 }
 
-static bool constant(tn_node *const *dim, int64_t n, int64_t *out) {
-  *out = 1;
-  for (int64_t i = 0, size; i < n; i++) {
-    if (!tn__const_int(dim[i], &size)) return false;
-    *out *= size;
-  }
-  return true;
-}
-
 static tn__product_size size_of(const tn_node *n, int64_t batch, const int64_t *size) {
   return (tn__product_size){
       .batch = (double)batch, .rows = size[M], .cols = size[N], .steps = size[K], .dtype = n->dtype};
@@ -43,8 +34,10 @@ static bool rounds_up(tn__fuse *f, const tn_node *n, sizes *s) {
   const tn__target *t = &f->dev->target;
   bool is_of[GROUPS] = {[N] = true}; /* the result is stored by rows */
   int64_t batch, by = tn__target_row_elements(t, n->dtype);
-  if (by < 2 || !constant(n->dim, nb, &batch) || !constant(n->dim + nb, nm, &s->now[M]) ||
-      !constant(n->dim + nb + nm, nn, &s->now[N]) || !constant(a->dim + nb + nm, n->ints[3], &s->now[K]))
+  if (by < 2) return false;
+  tn__gemm g = tn__gemm_sizes(f->c, n);
+  if (!tn__const_int(g.batch, &batch) || !tn__const_int(g.m, &s->now[M]) || !tn__const_int(g.n, &s->now[N]) ||
+      !tn__const_int(g.k, &s->now[K]))
     return false;
   is_of[rows_along(f, a, nb, nm) ? M : K] = true;
   is_of[rows_along(f, b, nb, nn) ? N : K] = true;
@@ -101,14 +94,8 @@ tn_node *tn__align_products(tn__fuse *f) {
   tn__map_init(&longer, f->a);
   for (uint32_t i = 0; i < f->order.n; i++) {
     tn_node *n = f->order.v[i], **src = tn__arena_alloc(f->a, (n->nsrc + 1) * sizeof *src);
-    bool changed = false;
     sizes s;
-    for (uint32_t k = 0; k < n->nsrc; k++) {
-      const tn__info *in = tn__info_of(f, n->src[k]);
-      src[k] = in ? now[in - f->info] : n->src[k];
-      changed |= src[k] != n->src[k];
-    }
-    now[i] = changed ? tn__node_with(f->c, n, src) : n;
+    now[i] = tn__made_again(f, n, now, src);
     if (n->op == OP_CONTRACT && !convolves[i] && rounds_up(f, n, &s) && tn__gemm_is_called(f, n))
       now[i] = rounded_up(f->c, &longer, n, &s, src[0], src[1]);
   }

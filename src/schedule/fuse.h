@@ -188,6 +188,8 @@ void tn__layout_fix(tn__fuse *f, tn_node *n, bool as_written);
 void tn__layout_sort(const double *stride, uint8_t *axis, uint32_t n);
 tn_node *tn__layout_at(tn__fuse *f, tn_node *n, tn_node *const *idx); /* offset of an element of n's buffer */
 tn_node *tn__layout_contract(tn__fuse *f);
+/* n over what its sources have become, src, if one of them has changed: now[i] is the i-th of the order */
+tn_node *tn__made_again(tn__fuse *f, tn_node *n, tn_node *const *now, tn_node **src);
 
 /* align.c: the sink, with a library's products over rows that it fetches fast */
 tn_node *tn__align_products(tn__fuse *f);
@@ -243,6 +245,7 @@ uint32_t tn__ranges_in(tn__fuse *f, tn_node *idx, tn_node *gate, tn_node *env, b
 void tn__heap_push(tn__arena *a, tn__numbers *h, uint32_t x);
 uint32_t tn__heap_pop(tn__numbers *h);
 int tn__demand_last(const tn__fuse *f, const tn__info *in, int k); /* of kernel k; -1: it wants nothing of the node */
+tn__gemm tn__gemm_sizes(tn_ctx *c, const tn_node *n); /* of a contraction; the rest is not told */
 bool tn__gemm_has_library(const tn__fuse *f, int dtype);
 bool tn__gemm_is_called(const tn__fuse *f, const tn_node *n); /* does it, if n's operands are matrices? */
 /* NULL: not for the library; marks operands that must stand in memory */

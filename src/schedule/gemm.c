@@ -161,7 +161,7 @@ static void operand_anyhow(tn__fuse *f, tn_node *x) {
   tn__info_of(f, x)->must = true;
 }
 
-static tn__gemm sizes_of(tn_ctx *c, const tn_node *n) {
+tn__gemm tn__gemm_sizes(tn_ctx *c, const tn_node *n) {
   uint32_t nb = (uint32_t)n->ints[0], nm = (uint32_t)n->ints[1], nn = (uint32_t)n->ints[2];
   const tn_node *a = n->src[0];
   return (tn__gemm){.dtype = n->dtype,
@@ -184,7 +184,7 @@ static bool pays(const tn__fuse *f, const tn__gemm *g) {
 }
 
 bool tn__gemm_is_called(const tn__fuse *f, const tn_node *n) {
-  tn__gemm g = sizes_of(f->c, n);
+  tn__gemm g = tn__gemm_sizes(f->c, n);
   return pays(f, &g) && tn__gemm_has_library(f, n->dtype);
 }
 
@@ -193,7 +193,7 @@ const tn__gemm *tn__gemm_plan(tn__fuse *f, tn_node *n) {
   uint32_t nb = (uint32_t)n->ints[0], nm = (uint32_t)n->ints[1], nn = (uint32_t)n->ints[2];
   tn_node *a = n->src[0], *b = n->src[1];
   const tn__target *t = &f->dev->target;
-  tn__gemm g = sizes_of(f->c, n);
+  tn__gemm g = tn__gemm_sizes(f->c, n);
   double work = work_of(&g);
   if (!pays(f, &g)) return NULL; /* a choice: either is right */
   if (!t->ntiles && !tn__gemm_has_library(f, n->dtype)) return NULL;

@@ -214,22 +214,25 @@ static tn_node *order_axes(tn__fuse *f, tn_node *n, tn_node *x, tn_node *y, bool
   return tn__permute(c, z, back);
 }
 
+tn_node *tn__made_again(tn__fuse *f, tn_node *n, tn_node *const *now, tn_node **src) {
+  bool changed = false;
+  for (uint32_t k = 0; k < n->nsrc; k++) {
+    const tn__info *in = tn__info_of(f, n->src[k]);
+    src[k] = in ? now[in - f->info] : n->src[k];
+    changed |= src[k] != n->src[k];
+  }
+  return changed ? tn__node_with(f->c, n, src) : n;
+}
+
 /* Every contraction reordered, and what is made of them made again.  Decided by the graph that was surveyed. */
 tn_node *tn__layout_contract(tn__fuse *f) {
   const bool *folded = find_folded(f);
   tn_node **now = tn__arena_alloc(f->a, (f->order.n + 1) * sizeof *now);
   for (uint32_t i = 0; i < f->order.n; i++) {
-    tn_node *n = now[i] = f->order.v[i], **src = tn__arena_alloc(f->a, (n->nsrc + 1) * sizeof *src);
-    bool changed = false;
-    for (uint32_t k = 0; k < n->nsrc; k++) {
-      uint64_t at = 0;
-      tn__map_get(&f->index, (uint64_t)(uintptr_t)n->src[k], &at);
-      src[k] = now[at];
-      changed |= src[k] != n->src[k];
-    }
+    tn_node *n = f->order.v[i], **src = tn__arena_alloc(f->a, (n->nsrc + 1) * sizeof *src);
+    now[i] = tn__made_again(f, n, now, src);
     if (n->op == OP_CONTRACT && has_orders(n) && tn__gemm_is_called(f, n))
       now[i] = order_axes(f, n, src[0], src[1], folded[i]);
-    else if (changed) now[i] = tn__node_with(f->c, n, src);
   }
   tn_node *sink = now[f->order.n - 1];
   return sink == f->sink ? sink : tn__simplify_graph(f->c, sink);

@@ -5,6 +5,7 @@
  * longer rows, so that it stays one kernel, which goes along aligned rows: reductions take what changes nothing for
  * what is beyond the end, and what a product wants is 0 there. */
 #include "schedule/fuse.h"
+#include "tensor/operands.h"
 #include <math.h>
 
 enum { MOST_NODES = 64 }; /* between two products: what takes more, as recurrences and residuals do, is only padded */
@@ -34,15 +35,15 @@ static void dims_with(const tn_node *x, uint32_t axis, tn_node *size, tn_node **
 static tn_node *with_zeros(tn_ctx *c, tn_node *x, uint32_t axis, tn_node *size) {
   tn_node *lohi[2 * TN_MAX_RANK];
   for (uint32_t i = 0; i < 2u * x->rank; i++) lohi[i] = tn__int(c, 0);
-  lohi[2 * axis + 1] = tn__add(c, size, tn__mul(c, x->dim[axis], tn__int(c, -1)));
+  lohi[2 * axis + 1] = tn__sub(c, size, x->dim[axis]);
   return tn__pad(c, x, lohi);
 }
 
 /* A longer row as it is up to n, and y beyond */
 static tn_node *up_to(tn_ctx *c, tn_node *x, uint32_t axis, tn_node *n, double y) {
-  tn_node *along[TN_MAX_RANK];
-  for (uint32_t i = 0; i < x->rank; i++) along[i] = i == axis ? x->dim[axis] : tn__int(c, 1);
-  tn_node *at = tn__expand(c, tn__reshape(c, tn__iota(c, x->dim[axis]), along, x->rank), x->dim);
+  tn__dims shape = {.rank = x->rank};
+  for (uint32_t i = 0; i < x->rank; i++) shape.d[i] = x->dim[i];
+  tn_node *at = tn__place(c, &shape, axis);
   tn_node *end = tn__scalar_to(c, tn__cast(c, n, at->dtype), x->dim, x->rank);
   tn_node *beyond = tn__scalar_to(c, tn__const_num(c, x->dtype, y), x->dim, x->rank);
   return tn__where(c, tn__op2(c, OP_LT, at, end), x, beyond);
