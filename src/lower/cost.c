@@ -26,20 +26,17 @@
  * share, if that has what all groups load that run side by side, or from memory, which takes as long for it as for
  * several that lie side by side.  Of several such loads from the same, most find what another one has asked for, or go
  * nowhere: sums of runs load as many as a run may have. */
-#include "ir/eval.h"
 #include "lower/launch_extent.h"
 #include "lower/lower.h"
+#include "lower/spots.h"
 #include <math.h>
 #include <stdlib.h>
 
 enum {
-  LANES = 32,          /* of threads in step that are looked at */
   SECTORS = 4,         /* of a line */
   BANKS = 32,          /* of shared memory, of words of 4 bytes */
   UNROLLED = 64,       /* turns of a loop that is written out that are looked at */
   WRITTEN_OUT = 128,   /* accesses in all turns of loops that compilers unroll whole, by what they made of windows */
-  TYPICAL = 512,       /* of symbolic sizes */
-  ANYWHERE = 1 << 24,   /* what is loaded is below that */
   AT_ONCE = 2,          /* turns of a loop whose loads are on their way together, */
   AT_ONCE_OF_FEW = 4,   /* and where threads have twice the registers that they need */
   PLAIN_REGISTERS = 32, /* of a thread, beside what it keeps, */
@@ -85,6 +82,7 @@ typedef struct look {
   const tn__target *t;
   const tn__kernel *k;
   const tn__part *p;
+  tn__spots *spots;
   double blocks, warps, resident; /* turns of a block's groups; of a block; blocks that a unit has room for */
   double units;                   /* that may run blocks */
   double clock;                   /* cycles in a second */
@@ -102,104 +100,10 @@ typedef struct look {
 static double turns_of(const tn_node *range) {
   int64_t v;
   if (tn__const_int(range->src[0], &v)) return (double)v;
-  return range->src[0]->hi < ((int64_t)1 << 40) ? (double)range->src[0]->hi : TYPICAL;
+  return range->src[0]->hi < ((int64_t)1 << 40) ? (double)range->src[0]->hi : TN__TYPICAL;
 }
 
 /* ---- addresses ---- */
-
-/* What is loaded is some number, or the least or the greatest one that it may be. */
-enum { SOME, LEAST, GREATEST };
-
-typedef struct place { /* which turn of each loop a thread is at: 0, but for these */
-  const tn_node *step; /* a loop in this turn; NULL: none */
-  int64_t turn;
-  int64_t warp, block; /* of the block's, and of all */
-  int loaded;
-  bool first; /* the first of the threads in step alone */
-} place;
-
-/* The turn of a range for one of the threads in step; false: it rests. */
-static bool turn_of(const look *l, const tn_node *range, const place *at, int64_t lane, int64_t *turn) {
-  int64_t groups = tn__groups_of_block(l->p), thread = at->warp * LANES + lane,
-          g = l->p->across ? thread % groups : thread / l->p->group,
-          t = l->p->across ? thread / groups : thread % l->p->group;
-  int axis = tn__axis_of(range);
-  *turn = axis == AX_GLOBAL ? at->block * groups + g : axis == AX_UPCAST ? t : range == at->step ? at->turn : 0;
-  return axis != AX_UPCAST || t <= range->hi;
-}
-
-typedef struct expression { /* what an access's index is made of, sources first, and where among these each one's are */
-  tn__nodes order;
-  uint32_t *src;
-  bool *loaded; /* is it made of what is loaded? */
-} expression;
-
-enum { SOURCES = 3 };
-
-static expression expression_of(const look *l, tn_node *n) {
-  expression x = {0};
-  tn__map at;
-  tn__map_init(&at, l->a);
-  tn__topo(l->a, &n, 1, &x.order);
-  x.src = tn__arena_zalloc(l->a, (x.order.n * SOURCES + 1) * sizeof *x.src);
-  x.loaded = tn__arena_zalloc(l->a, x.order.n + 1);
-  for (uint32_t i = 0; i < x.order.n; i++) {
-    tn_node *y = x.order.v[i];
-    for (uint32_t s = 0; s < y->nsrc && s < SOURCES; s++) {
-      uint64_t k = 0;
-      tn__map_get(&at, (uintptr_t)y->src[s], &k);
-      x.src[i * SOURCES + s] = (uint32_t)k;
-      x.loaded[i] |= x.loaded[k];
-    }
-    x.loaded[i] |= y->op == OP_LOAD;
-    tn__map_put(&at, (uintptr_t)y, i);
-  }
-  return x;
-}
-
-/* The lesser of a loaded number and a bound is anywhere up to that, not at it. */
-static uint64_t up_to(uint64_t loaded, uint64_t bound) {
-  return loaded > bound && bound < ANYWHERE ? loaded % (bound + 1) : loaded < bound ? loaded : bound;
-}
-
-/* What is loaded from one place is one number, anywhere. */
-static uint64_t some_number(const place *at, uint32_t i, const uint64_t *arg) {
-  if (at->loaded != SOME) return at->loaded == LEAST ? 0 : ANYWHERE;
-  return tn__hash_mix(tn__hash_mix(i, arg[0]), arg[1]) % ANYWHERE;
-}
-
-static uint64_t value_of(const expression *x, uint32_t i, const place *at, const uint64_t *arg) {
-  const tn_node *n = x->order.v[i];
-  const uint32_t *src = &x->src[i * SOURCES];
-  if (n->op == OP_CONST) return (uint64_t)n->ints[0];
-  if (n->op == OP_VAR) return (uint64_t)(n->hi < TYPICAL ? n->hi : TYPICAL);
-  if (n->op == OP_CAST) return tn__eval_cast(n->src[0]->dtype, n->dtype, arg[0]);
-  if (!tn__is_elementwise(n) || tn__is_float(n->dtype) || tn__is_float(n->src[0]->dtype))
-    return some_number(at, i, arg);
-  if (n->op == OP_MIN && at->loaded == SOME && x->loaded[src[0]] != x->loaded[src[1]])
-    return x->loaded[src[0]] ? up_to(arg[0], arg[1]) : up_to(arg[1], arg[0]);
-  return tn__eval((int)n->op, n->dtype, n->src[n->op == OP_WHERE]->dtype, arg);
-}
-
-/* The index for each of the threads in step, by evaluating what it is made of.  Gives how many there are that do not
- * rest. */
-static int addresses(const look *l, const expression *x, const place *at, int64_t *out) {
-  int active = 0;
-  uint64_t *value = tn__arena_zalloc(l->a, (x->order.n + 1) * sizeof *value);
-  for (int64_t lane = 0; lane < (at->first ? 1 : LANES) && lane < tn__threads_of_block(l->p); lane++) {
-    bool rests = false;
-    for (uint32_t i = 0; i < x->order.n && !rests; i++) {
-      const tn_node *n = x->order.v[i];
-      const uint32_t *src = &x->src[i * SOURCES];
-      int64_t turn = 0;
-      if (n->op == OP_RANGE) rests = !turn_of(l, n, at, lane, &turn);
-      value[i] = n->op == OP_RANGE ? (uint64_t)turn
-                                   : value_of(x, i, at, (uint64_t[]){value[src[0]], value[src[1]], value[src[2]]});
-    }
-    if (!rests) out[active++] = (int64_t)value[x->order.n - 1];
-  }
-  return active;
-}
 
 static int compare(const void *x, const void *y) {
   int64_t a = *(const int64_t *)x, b = *(const int64_t *)y;
@@ -232,11 +136,11 @@ static double spread(const int64_t *x, const int64_t *y, int n, int64_t size, do
 }
 
 /* The places of all turns of an unrolled loop, sorted, for so many of the threads in step; how many */
-static int places_of(const look *l, const expression *x, const loop *o, int threads, int64_t *out) {
+static int places_of(const look *l, const tn_node *x, const loop *o, int threads, int64_t *out) {
   int n = 0;
   for (int64_t turn = 0; turn < UNROLLED && (double)turn < o->turns; turn++) {
-    int64_t at[LANES];
-    int active = addresses(l, x, &(place){.step = o->range, .turn = turn}, at);
+    int64_t at[TN__LANES];
+    int active = tn__spots_at(l->spots, x, &(tn__spot){.step = o->range, .turn = turn}, at);
     if (active > threads) active = threads;
     for (int i = 0; i < active; i++) out[n++] = at[i];
   }
@@ -245,7 +149,7 @@ static int places_of(const look *l, const expression *x, const loop *o, int thre
 }
 
 /* Different ones of a thread: the others are the same instruction once more, which the compiler leaves out. */
-static double different(const look *l, const expression *x, const loop *o) {
+static double different(const look *l, const tn_node *x, const loop *o) {
   int64_t at[UNROLLED];
   int n = places_of(l, x, o, 1, at), count = n > 0;
   for (int i = 1; i < n; i++) count += at[i] != at[i - 1];
@@ -276,13 +180,13 @@ static double serial_turns(const look *l) {
 
 /* Open loops in each turn of which an access with such places is done, a bit for each: that it hangs on, or that are
  * not left by what they repeat, and those around.  A thread's neighbours are written out, so theirs may leave. */
-static uint64_t repeated_in(const look *l, const tn_node *n, const expression *x) {
+static uint64_t repeated_in(const look *l, const tn_node *n, const tn_node *x) {
   bool all = n->op != OP_LOAD || n->src[0]->op != OP_PARAM;
   uint64_t set = 0;
   for (uint32_t i = l->open.n; i && i--;) {
     const loop *o = &l->open.v[i];
     bool hangs = all || o->repeats || o->lanes;
-    for (uint32_t k = 0; k < x->order.n && !hangs; k++) hangs = x->order.v[k] == o->range;
+    hangs = hangs || tn__spots_hang_on(l->spots, x, o->range);
     if (hangs && i < 64) set |= 1ull << i;
     all |= hangs && !o->lanes && !o->unrolled;
   }
@@ -293,7 +197,7 @@ static uint64_t repeated_in(const look *l, const tn_node *n, const expression *x
 static double warps_at_work(const look *l) {
   for (uint32_t i = 0; i < l->open.n; i++)
     if (l->open.v[i].lanes && !l->p->across)
-      return fmin(l->warps, ceil(l->open.v[i].turns * tn__groups_of_block(l->p) / LANES));
+      return fmin(l->warps, ceil(l->open.v[i].turns * tn__groups_of_block(l->p) / TN__LANES));
   return l->warps;
 }
 
@@ -310,33 +214,35 @@ typedef struct reach {
 } reach;
 
 /* How far the first thread's element lies from the one at `from`, in elements */
-static double away(const look *l, const expression *x, place at, double from) {
-  int64_t out[LANES];
+static double away(const look *l, const tn_node *x, tn__spot at, double from) {
+  int64_t out[TN__LANES];
   at.first = true;
-  return addresses(l, x, &at, out) ? fabs((double)out[0] - from) : 0;
+  return tn__spots_at(l->spots, x, &at, out) ? fabs((double)out[0] - from) : 0;
 }
 
 /* As if all lay one after the other: the threads in step, the block's others, the loops' turns. */
-static reach reach_of(const look *l, const expression *x, int64_t size) {
-  int64_t lane[LANES];
-  int n = addresses(l, x, &(place){.loaded = LEAST}, lane);
+static reach reach_of(const look *l, const tn_node *x, int64_t size) {
+  int64_t lane[TN__LANES];
+  int n = tn__spots_at(l->spots, x, &(tn__spot){.loaded = TN__LOADED_LEAST}, lane);
   double first = n ? (double)lane[0] : 0, own = 1;
   qsort(lane, (size_t)n, sizeof *lane, compare);
   own += n ? (double)lane[n - 1] - (double)lane[0] : 0;
-  own += away(l, x, (place){.loaded = GREATEST}, first);
-  own += away(l, x, (place){.loaded = LEAST, .warp = (int64_t)l->warps - 1}, first);
+  own += away(l, x, (tn__spot){.loaded = TN__LOADED_GREATEST}, first);
+  own += away(l, x, (tn__spot){.loaded = TN__LOADED_LEAST, .warp = (int64_t)l->warps - 1}, first);
   double side = fmin(l->resident * l->units, l->blocks); /* while each thread loads one */
   for (uint32_t i = 0; i < l->open.n; i++) {
     const loop *o = &l->open.v[i];
-    place last = {.loaded = LEAST, .step = o->range, .turn = (int64_t)o->turns - 1};
+    tn__spot last = {.loaded = TN__LOADED_LEAST, .step = o->range, .turn = (int64_t)o->turns - 1};
     if (!o->lanes && tn__axis_of(o->range) != AX_GLOBAL) own += away(l, x, last, first);
     if (o->unrolled) side /= o->turns;
   }
   double all = own;
-  for (int part = 1; part <= PARTS_BESIDE; part++)
-    all = fmax(all, own + away(l, x, (place){.loaded = LEAST, .block = (int64_t)(side * part / PARTS_BESIDE)}, first));
-  bool same = away(l, x, (place){.loaded = LEAST, .block = 1}, first) <= 0 &&
-              away(l, x, (place){.loaded = LEAST, .block = (int64_t)l->blocks - 1}, first) <= 0;
+  for (int part = 1; part <= PARTS_BESIDE; part++) {
+    tn__spot beside = {.loaded = TN__LOADED_LEAST, .block = (int64_t)(side * part / PARTS_BESIDE)};
+    all = fmax(all, own + away(l, x, beside, first));
+  }
+  bool same = away(l, x, (tn__spot){.loaded = TN__LOADED_LEAST, .block = 1}, first) <= 0 &&
+              away(l, x, (tn__spot){.loaded = TN__LOADED_LEAST, .block = (int64_t)l->blocks - 1}, first) <= 0;
   return (reach){own * (double)size, all * (double)size, same};
 }
 
@@ -348,7 +254,7 @@ static double near_of(const look *l, const reach *r) {
 static void look_at(look *l, tn_node *n) {
   const tn__target *t = l->t;
   loop *waits = NULL; /* for this load, in each turn */
-  int64_t base[LANES], moved[LANES], sorted[LANES], size = (int64_t)tn__size_of(n->src[0]->dtype), run = 1;
+  int64_t base[TN__LANES], moved[TN__LANES], sorted[TN__LANES], size = (int64_t)tn__size_of(n->src[0]->dtype), run = 1;
   tn_node *neighbours = NULL;
   touch x = {.access = n};
   for (uint32_t i = 0; i < l->open.n; i++)
@@ -356,18 +262,18 @@ static void look_at(look *l, tn_node *n) {
       neighbours = l->open.v[i].range;
       run = (int64_t)l->open.v[i].turns;
     }
-  expression places = expression_of(l, n->src[1]);
-  x.strewn = n->op == OP_LOAD && places.loaded[places.order.n - 1];
-  reach to = x.strewn ? reach_of(l, &places, size) : (reach){0};
-  place at = {0};
-  int active = addresses(l, &places, &at, base);
+  const tn_node *places = n->src[1];
+  x.strewn = n->op == OP_LOAD && tn__spots_loaded(l->spots, places);
+  reach to = x.strewn ? reach_of(l, places, size) : (reach){0};
+  tn__spot at = {0};
+  int active = tn__spots_at(l->spots, places, &at, base);
   if (!in_lanes(l) && active) active = 1; /* all threads the same */
   memcpy(sorted, base, sizeof sorted);
   qsort(sorted, (size_t)active, sizeof *sorted, compare);
   x.sectors = pieces(sorted, active, size, run, t->sector);
   x.lines = pieces(sorted, active, size, run, SECTORS * t->sector);
   x.alone = 2 * pieces(sorted, active, size, run, 2 * t->sector) / fmax(1, x.sectors);
-  uint64_t repeated = repeated_in(l, n, &places);
+  uint64_t repeated = repeated_in(l, n, places);
   for (uint32_t i = l->open.n; i && i-- && n->op == OP_LOAD;) {
     loop *o = &l->open.v[i];
     if (!(repeated >> i & 1) || o->lanes || o->unrolled) continue;
@@ -382,8 +288,8 @@ static void look_at(look *l, tn_node *n) {
   double beside = 1; /* times as many sectors, of all warps of the block */
   double of_lines = SECTORS * x.lines; /* a cache has room for a line of which it has but one sector */
   if (warps > 1 && in_lanes(l)) {
-    at = (place){.warp = 1};
-    int m = addresses(l, &places, &at, moved);
+    at = (tn__spot){.warp = 1};
+    int m = tn__spots_at(l->spots, places, &at, moved);
     beside = spread(base, moved, m < active ? m : active, size, x.sectors, warps, t->sector);
     bytes *= m && moved[0] != base[0] ? warps : 1;
   }
@@ -391,13 +297,13 @@ static void look_at(look *l, tn_node *n) {
   for (uint32_t i = l->open.n; i && i--;) {
     const loop *o = &l->open.v[i];
     if (o->lanes || o->range == neighbours || !(repeated >> i & 1) || tn__axis_of(o->range) == AX_GLOBAL) continue;
-    at = (place){.step = o->range, .turn = 1};
-    int m = addresses(l, &places, &at, moved);
+    at = (tn__spot){.step = o->range, .turn = 1};
+    int m = tn__spots_at(l->spots, places, &at, moved);
     double by = spread(base, moved, m < active ? m : active, size, x.sectors, o->turns, t->sector), turns = o->turns;
     if (o->unrolled || (is_written_out(o) && turns <= UNROLLED)) {
-      int64_t all[UNROLLED * LANES];
-      if (o->unrolled) turns = different(l, &places, o);
-      by = pieces(all, places_of(l, &places, o, active, all), size, run, t->sector) / fmax(1, x.sectors);
+      int64_t all[UNROLLED * TN__LANES];
+      if (o->unrolled) turns = different(l, places, o);
+      by = pieces(all, places_of(l, places, o, active, all), size, run, t->sector) / fmax(1, x.sectors);
     }
     /* what is stored goes out at once; what unrolled turns ask for is on its way together */
     bool stays = n->op == OP_LOAD && fmax(x.of_group, of_lines) * (o->unrolled ? 1 : beside) <= room;
@@ -408,8 +314,8 @@ static void look_at(look *l, tn_node *n) {
   }
   x.from_unit *= n->op == OP_LOAD ? beside : warps; /* no cache of a unit puts stores of its threads together */
   x.of_group *= beside;
-  at = (place){.block = 1};
-  int m = addresses(l, &places, &at, moved);
+  at = (tn__spot){.block = 1};
+  int m = tn__spots_at(l->spots, places, &at, moved);
   /* a group's need not lie side by side: others' may lie between; what they share counts once, as there is no more */
   double others = spread(base, moved, m < active ? m : active, size, x.sectors, l->blocks, t->sector);
   if (x.strewn) x.of_group = fmin(x.of_group, ceil(to.of_group / t->sector));
@@ -452,17 +358,17 @@ static double turns_of_banks(const int64_t *sorted, int n, int64_t size) {
 }
 
 /* Serial turns of an access, those of neighbours that are one with another left out */
-static double turns_of_access(const look *l, const expression *x) {
+static double turns_of_access(const look *l, const tn_node *x) {
   const loop *o = unrolled_around(l);
   return serial_turns(l) * (o ? different(l, x, o) / o->turns : 1);
 }
 
-static void look_at_shared(look *l, const tn_node *n, const expression *x) {
-  int64_t base[LANES];
-  int active = addresses(l, x, &(place){0}, base);
+static void look_at_shared(look *l, const tn_node *n) {
+  int64_t base[TN__LANES];
+  int active = tn__spots_at(l->spots, n->src[1], &(tn__spot){0}, base);
   if (!in_lanes(l) && active) active = 1;
   qsort(base, (size_t)active, sizeof *base, compare);
-  l->banks += turns_of_access(l, x) * warps_at_work(l) *
+  l->banks += turns_of_access(l, n->src[1]) * warps_at_work(l) *
               turns_of_banks(base, active, (int64_t)tn__size_of(n->src[0]->dtype));
 }
 
@@ -599,9 +505,9 @@ static void close_loop(look *l) {
 static void combine(look *l, const tn_node *n) {
   double lanes = (double)n->src[0]->ints[1], steps = log2(fmax(1, lanes));
   bool in_step = !l->p->across && l->p->group <= l->p->subgroup && l->t->exchanges;
-  double cells = l->p->across ? lanes > 16 ? lanes / 8 + 8 : lanes : lanes / LANES;
+  double cells = l->p->across ? lanes > 16 ? lanes / 8 + 8 : lanes : lanes / TN__LANES;
   l->waiting += serial_turns(l) * (in_step ? steps * EXCHANGE : MEETING + cells * 2 + fmin(steps, 5) * EXCHANGE);
-  l->work += serial_turns(l) * l->warps * LANES * (in_step ? 3 * steps : cells * 2 + 15);
+  l->work += serial_turns(l) * l->warps * TN__LANES * (in_step ? 3 * steps : cells * 2 + 15);
 }
 
 /* A word of a block of which the first is drawn, too (neighbours.c): the compiler makes one call of them. */
@@ -659,15 +565,14 @@ static double turns_written_out(const look *l) {
  * turn adds to them stands in its instruction. */
 static double work_at(look *l, tn_node *n) {
   const loop *o = unrolled_around(l);
-  double all = serial_turns(l) * warps_at_work(l) * LANES * cost_of(l, n);
+  double all = serial_turns(l) * warps_at_work(l) * TN__LANES * cost_of(l, n);
   if (n->op == OP_SETACC) return all;
   if (n->dtype == TN__INDEX && !tn__is_access(n)) {
     uint64_t of = step_of(l, n);
     return of == STEP_NUMBER ? 0 : of == STEP_ODD ? all : all / turns_written_out(l);
   }
   if (!o || !tn__is_access(n) || tn__is_packed(n, o->range)) return all;
-  expression x = expression_of(l, n->src[1]);
-  return all / o->turns * different(l, &x, o);
+  return all / o->turns * different(l, n->src[1], o);
 }
 
 static void look_at_all(look *l) {
@@ -687,10 +592,7 @@ static void look_at_all(look *l) {
       combine(l, n);
     else if (n->op == OP_BARRIER)
       l->waiting += serial_turns(l) * MEETING;
-    if (access && n->src[0]->op == OP_LOCAL && !keeps_registers(n)) {
-      expression x = expression_of(l, n->src[1]);
-      look_at_shared(l, n, &x);
-    }
+    if (access && n->src[0]->op == OP_LOCAL && !keeps_registers(n)) look_at_shared(l, n);
     if (n->op != OP_RANGE && n->op != OP_END) l->work += work_at(l, n);
     if (tn__branches(n, tn__map_get(&l->close, (uintptr_t)n, NULL))) l->branches += serial_turns(l);
   }
@@ -706,10 +608,11 @@ static double part_time(tn__arena *a, const tn__kernel *k, const tn__part *p, co
             .t = t,
             .k = k,
             .p = p,
+            .spots = tn__spots_of(a, p),
             .blocks = 1,
             .alone = stage,
             .units = stage ? 1 : t->units,
-            .warps = ceil(tn__threads_of_block(p) / (double)LANES),
+            .warps = ceil(tn__threads_of_block(p) / (double)TN__LANES),
             .clock = (double)t->rate / t->thread_lanes};
   l.resident = stage ? 1 : room_of(&l);
   look_at_all(&l);
@@ -737,7 +640,7 @@ static double part_time(tn__arena *a, const tn__kernel *k, const tn__part *p, co
   time = fmax(time, l.work * l.blocks / (units * (double)t->rate));
   time = fmax(time, (stage ? 1 : blocks_to_start(p, l.blocks)) * (double)t->start);
   bool full = !stage && l.blocks >= l.resident * l.units;
-  double alone = l.waiting + (full ? l.branches * BRANCH : 0) + l.work / (l.warps * LANES);
+  double alone = l.waiting + (full ? l.branches * BRANCH : 0) + l.work / (l.warps * TN__LANES);
   time = fmax(time, fmax(1, l.blocks / (l.resident * l.units)) * ((double)t->latency + alone / l.clock));
   return time;
 }
