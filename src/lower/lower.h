@@ -95,6 +95,9 @@ void tn__find_near(tn__arena *a, const tn__part *p, tn__map *near);
 double tn__instructions(const tn_node *n, bool near);
 /* Does its text branch, so that nothing behind it begins before it is done? */
 bool tn__branches(const tn_node *n, bool near);
+/* Is it a power of two that is not far from 1 by a root, in f32?  Then the quotient is not near the ends of the
+ * exponents. */
+bool tn__is_over_root(const tn_node *n);
 
 /* cost.c: seconds that a kernel takes, as far as its form and the target tell; INFINITY: they do not */
 double tn__kernel_time(tn__arena *a, const tn__kernel *k, const tn__target *t);

@@ -357,7 +357,7 @@ tn__tile *tn__tile_part(tn__lowering *l, tn_node **body) {
   tn__arena *a = l->a;
   if (!plan(&j, l, *body)) return NULL;
   tn_node *gone[TN__MAX_RANGES + 2], *value[TN__MAX_RANGES + 2], *fresh[TN__DIGITS + 2], *first[2], *place[2],
-      *begin[2], *gate = NULL;
+      *begin[2];
   uint32_t nbatch = 0;
   for (uint32_t k = 0; k < j.s.r.n; k++)
     if (j.f.batch >> k & 1) gone[nbatch++] = j.s.r.range[k];
@@ -373,11 +373,12 @@ tn__tile *tn__tile_part(tn__lowering *l, tn_node **body) {
     gone[nbatch + (uint32_t)i] = range_in(&j, j.f.axis[i]);
     value[nbatch + (uint32_t)i] = tn__add(c, first[i], place[i]);
     bool together = size_in(&j, j.f.axis[i]) % 8 == 0; /* neighbours are inside together */
-    gate = both(c, gate, inside(&j, i, tn__add(c, first[i], together ? begin[i] : place[i])));
+    tn_node *gate = inside(&j, i, tn__add(c, first[i], together ? begin[i] : place[i]));
+    /* what hangs on rows alone is asked for once for a row, whatever becomes of its columns */
+    if (gate) j.body = tn__gate_accesses(l, j.body, gate, gone[nbatch + (uint32_t)i], NULL);
   }
   *body = tn__exchange_ranges(l, j.body, gone, value, nbatch + 2, fresh, n);
-  tn_node *simple = tn__simplify_accesses(c, a, *body);
-  *body = tn__show_neighbours(c, a, gate ? tn__gate_accesses(l, simple, gate, NULL, NULL) : simple);
+  *body = tn__show_neighbours(c, a, tn__simplify_accesses(c, a, *body));
   tn__sb_printf(&l->note, " tile(%s,%dx%dx%d)", j.form->name, j.form->rows, j.form->cols, j.form->steps);
   return t;
 }

@@ -217,6 +217,8 @@ static const char *scalar_text(tn__printer *p, tn_node *n, bool *rounds) {
     *rounds = p->d->round[kind];
     return fill(p, p->d->quotient, value_kind(kind), value_kind(skind), operand);
   }
+  if (p->d->over_root && tn__is_over_root(n))
+    return fill(p, p->d->over_root, value_kind(kind), value_kind(skind), operand);
   if (n->src[first]->dtype != TN__INDEX) return exact_text(p, n->op, kind, skind, operand, rounds);
   int compute = index_kind(p, n);
   for (uint32_t i = first; compute == TN__INDEX && i < n->nsrc; i++)

@@ -61,6 +61,7 @@ struct tn__dialect {
   /* by op: a shorter f32 function, right to 2^-16 (lower/near.c says where); NULL: the language has none */
   const char *const *approximate;
   const char *quotient; /* of f16, that is right once it is rounded; NULL: as of f32 */
+  const char *over_root; /* $0 / $1 of f32, where tn__is_over_root holds; NULL: as others */
   const char *mod_nonneg, *idiv_nonneg;  /* index division where dividend and divisor are known not to be negative */
   const char *infinity;                  /* of f32; it is one of f64, too */
   const char *function[2];               /* a part's function of slices: what stands before and after its name */

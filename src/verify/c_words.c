@@ -77,6 +77,7 @@ static const struct {
     {"tn_prepare", TN__C_MOVE, 0, TN_F32, TN_F32, 1, TN_F32, 0},
     {"tn_prepare_number", TN__C_MOVE, 0, TN_F32, TN_F32, 1, TN_F32, 0},
     {"tn_div_by", TN__C_EVAL, OP_DIV, TN_F32, TN_F32, 2, TN_F32, 0},
+    {"tn_over_root", TN__C_EVAL, OP_DIV, TN_F32, TN_F32, 2, TN_F32, 0},
     /* what is not yet rounded to the f16 that it is right for */
     {"tn_quotient_f16", TN__C_EVAL, OP_DIV, TN_F32, TN_F32, 2, TN_F32, 0},
     {"tn_near_div_by", TN__C_EVAL, OP_DIV, TN_F32, TN_F32, 2, TN_F32, 1},

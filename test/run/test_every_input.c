@@ -33,9 +33,15 @@ typedef struct function {
   double (*exact)(double);
   double bound;
 } function;
+static float inverse_root(float x) { return 1.0f / tn_sqrt_f32(x); }
+static double exact_inverse_root(double x) { return 1 / sqrt(x); }
 static const function functions[] = {
 #define ROW(op, name, bound) {#name, tn_##name, tn_##name##_f32, name, bound},
-    TN_MATH_1(ROW)};
+    TN_MATH_1(ROW)
+    /* rounded once, and once more */
+    {"sqrt", tn_sqrt, tn_sqrt_f32, sqrt, 0.5},
+    {"rsqrt", tn_rsqrt, inverse_root, exact_inverse_root, 1.5},
+};
 enum { FUNCTIONS = sizeof functions / sizeof *functions };
 
 /* What a slice, or all of them, came to. */

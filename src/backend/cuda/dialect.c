@@ -53,6 +53,7 @@ const tn__dialect tn__dialect_cuda = {
     TN__COMMON_SPELLINGS_BUT("tn_neg_$t($0)", "tn_eq_$n($0, $1)", "tn_ne_$n($0, $1)"),
     .approximate = approximate,
     .quotient = "tn_quotient_f16($0, $1)",
+    .over_root = "tn_over_root($0, $1)",
     .infinity = "TN_INF",
     .group = &words,
 };
