@@ -220,6 +220,45 @@ static void long_sums(void **s) {
   }
 }
 
+/* The operand behind the gate of the last access of a buffer in a kernel's text: its number, or 0 */
+static int gate_of(const char *kernel, const char *access, int buffer, int operands) {
+  char begin[64];
+  int gate = 0;
+  snprintf(begin, sizeof begin, "%s %%%d ", access, buffer);
+  const char *at = kernel ? strstr(kernel, begin) : NULL;
+  for (int i = 0; at && i < operands; i++) at = strchr(at + 1, '%');
+  return at && sscanf(at, "%%%d", &gate) == 1 ? gate : 0;
+}
+
+static int buffer_of(const char *kernel, const char *param) {
+  int number = 0;
+  const char *at = kernel ? strstr(kernel, param) : NULL;
+  while (at && at > kernel && *at != '%') at--;
+  return at && sscanf(at, "%%%d", &number) == 1 ? number : 0;
+}
+
+/* Of a tile over the edge, what hangs on rows alone hangs on no column's condition: it is loaded once for a row. */
+static void edges(void **s) {
+  (void)s;
+  tn_ctx *c = open_on("ref:sm_90", false, 0);
+  tn_program *p = tn_program_begin(c);
+  tn_tensor *a = tn_program_input(p, "a", TN_F32, DIMS(40, 128)), *b = tn_program_input(p, "b", TN_F32, DIMS(128, 5077)),
+            *rows = tn_program_input(p, "rows", TN_F32, DIMS(40, 1)),
+            *cols = tn_program_input(p, "cols", TN_F32, DIMS(1, 5077));
+  tn_program_output(p, "y", tn_mul(tn_matmul(a, b), tn_mul(rows, cols)));
+  assert_int_equal(tn_program_end(p), TN_OK);
+  char *text = tn_program_explain_string(p);
+  const char *kernel = text ? strstr(text, " tile(") : NULL;
+  int by_row = gate_of(kernel, "load f32", buffer_of(kernel, "param f32[40] "), 2),
+      by_col = gate_of(kernel, "load f32", buffer_of(kernel, "param f32[5077] "), 2),
+      all = gate_of(kernel, "store void", buffer_of(kernel, "param f32[203080] "), 3);
+  if (!by_row || !by_col || !all || by_row == all || by_col == all || by_row == by_col)
+    fail_msg("%d %d %d: %s", by_row, by_col, all, text);
+  tn_string_free(text);
+  tn_program_close(p);
+  tn_ctx_close(c);
+}
+
 /* Halves that do not lie in runs, and little work that no tile divides, go the ordinary way. */
 static void others(void **s) {
   (void)s;
@@ -300,7 +339,7 @@ static void convolutions(void **s) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(products), cmocka_unit_test(choices),
-                                     cmocka_unit_test(long_sums), cmocka_unit_test(others),
-                                     cmocka_unit_test(convolutions)};
+                                     cmocka_unit_test(long_sums), cmocka_unit_test(edges),
+                                     cmocka_unit_test(others), cmocka_unit_test(convolutions)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
