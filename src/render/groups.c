@@ -496,6 +496,16 @@ static void put_store(tn__printer *p, tn_node *n) {
   else tn__print_store(p, n, gate, element(p, n));
 }
 
+/* Half floats that are stored as they were loaded stay what they are in memory: m<N> is what v<N> is made of, which
+ * goes if nobody else wants it.  No compiler takes a conversion and the one back for nothing: a NaN might be another. */
+static const char *put_bits(tn__printer *p, tn_node *n, const char *element, tn_node *gate) {
+  const char *bits = tn__print_format(p, "m%" PRIu32, p->nvalue);
+  if (gate) element = tn__print_format(p, "%s ? %s : 0", tn__print_name(p, gate), element);
+  tn__print_line(p, "const %s %s = %s;", p->d->cell[n->dtype], bits, element);
+  tn__map_putp(&p->bits, n, bits);
+  return bits;
+}
+
 static void put_load(tn__printer *p, tn_node *n) {
   uint64_t number;
   bool counted = tn__is_stepped(n->src[0]) && tn__map_get(&p->counted, (uintptr_t)n->src[1], &number);
@@ -504,6 +514,11 @@ static void put_load(tn__printer *p, tn_node *n) {
   bool packed = tn__map_get(&p->packed, (uintptr_t)n, NULL), early = tn__map_get(&p->late, (uintptr_t)n, NULL);
   if (early || (packed && ends_at(tn__gate_of(n), p->part->ins[p->open.v[p->open.n - 1].start])))
     open.nsrc = 2; /* asked before */
+  bool half = (n->dtype == TN_F16 || n->dtype == TN_BF16) && !threads_of(n->src[0]);
+  if (half && tn__map_get(&p->stored, (uintptr_t)n, NULL)) {
+    x = put_bits(p, n, x, open.nsrc > 2 ? open.src[2] : NULL);
+    open.nsrc = 2;
+  }
   tn__print_value(p, n, threads_of(n->src[0]) ? x : tn__print_loaded(p, &open, x));
 }
 
