@@ -497,7 +497,7 @@ static void put_store(tn__printer *p, tn_node *n) {
 }
 
 /* Half floats that are stored as they were loaded stay what they are in memory: m<N> is what v<N> is made of, which
- * goes if nobody else wants it.  No compiler takes a conversion and the one back for nothing: a NaN might be another. */
+ * goes if nobody else wants it.  No compiler takes a conversion and the one back for nothing: NaN might differ. */
 static const char *put_bits(tn__printer *p, tn_node *n, const char *element, tn_node *gate) {
   const char *bits = tn__print_format(p, "m%" PRIu32, p->nvalue);
   if (gate) element = tn__print_format(p, "%s ? %s : 0", tn__print_name(p, gate), element);
