@@ -162,6 +162,11 @@ static const loop *unrolled_around(const look *l) {
   return o && o->unrolled ? o : NULL;
 }
 
+/* Are they one wide access?  Neighbours of which there is no such number are accessed one by one. */
+static bool is_wide(const tn_node *access, const tn_node *neighbours) {
+  return tn__is_packed(access, neighbours) && tn__wide_bytes(access, neighbours);
+}
+
 /* ---- what is touched ---- */
 
 static bool in_lanes(const look *l) {
@@ -258,7 +263,7 @@ static void look_at(look *l, tn_node *n) {
   tn_node *neighbours = NULL;
   touch x = {.access = n};
   for (uint32_t i = 0; i < l->open.n; i++)
-    if (l->open.v[i].unrolled && tn__is_packed(n, l->open.v[i].range)) {
+    if (l->open.v[i].unrolled && is_wide(n, l->open.v[i].range)) {
       neighbours = l->open.v[i].range;
       run = (int64_t)l->open.v[i].turns;
     }
@@ -571,7 +576,7 @@ static double work_at(look *l, tn_node *n) {
     uint64_t of = step_of(l, n);
     return of == STEP_NUMBER ? 0 : of == STEP_ODD ? all : all / turns_written_out(l);
   }
-  if (!o || !tn__is_access(n) || tn__is_packed(n, o->range)) return all;
+  if (!o || !tn__is_access(n) || is_wide(n, o->range)) return all;
   return all / o->turns * different(l, n->src[1], o);
 }
 

@@ -628,7 +628,7 @@ static bool choose_fetched(scan *s, double rows, int64_t columns, bool alone) {
   while (s->threads * side * columns % t->subgroup) side *= 2;
   if (alone) s->threads *= side, side = 1;
   s->own = (s->turns + s->threads - 1) / s->threads;
-  s->own += !(s->own % 2);
+  if (s->threads > 1) s->own += !(s->own % 2);
   s->wide = t->access / (int64_t)size > 1 ? t->access / (int64_t)size : 1;
   for (bool more = !alone; more;) {
     more = (side < s->wide && row * side % s->wide) || s->threads * side * columns < STEPS_OF_GROUP * t->subgroup;
@@ -672,7 +672,7 @@ static void take_rows(scan *s, const tn__survey *v) {
   if (columns) choose_columns(s, tn__volume(v, around), columns, stored);
   else choose_sizes(s, v, others ? 1 : tn__volume(v, around));
   scan usual = *s;
-  bool fetches = !(columns && others) && may_fetch(s, v, columns, stored) &&
+  bool fetches = !(columns && others) && (s->of->fetched || may_fetch(s, v, columns, stored)) &&
                  choose_fetched(s, tn__volume(v, around), columns ? columns->hi + 1 : 1, others > 0 || !around);
   if (!fetches) *s = usual;
   s->rows = tn__int(c, 1);
@@ -714,6 +714,7 @@ tn_node *tn__run_in_group(tn__lowering *l, tn_node *body, const tn__run *of) {
     return NULL;
   s.nothing = tn__const_bits(c, of->sum->dtype, tn__eval_reduce_init((int)s.by, of->sum->dtype));
   take_rows(&s, &v);
+  if (of->fetched && !s.wide) return NULL;
   tn__sb_printf(&l->note, " scan(%lld,%lldx%lld)", tn__id_of(of->turn), (long long)s.threads, (long long)s.own);
   if (s.beside > 1) tn__sb_printf(&l->note, " %s(%lld)", s.across ? "across" : "beside", (long long)s.beside);
   body = share_out(&s, &v, body);

@@ -59,6 +59,13 @@ bool tn__is_packed(const tn_node *access, const tn_node *r) {
   return is_multiple(index->src[index->src[0] == r], extent);
 }
 
+int64_t tn__wide_bytes(const tn_node *access, const tn_node *r) {
+  int64_t extent;
+  if (!tn__const_int(r->src[0], &extent) || extent < 1 || extent > TN__WIDE * TN__MOST_PIECES) return 0;
+  int64_t bytes = extent * (int64_t)tn__size_of(access->src[0]->dtype);
+  return bytes & (bytes - 1) || bytes > TN__WIDE * TN__MOST_PIECES ? 0 : bytes;
+}
+
 int64_t tn__stepped_share(const tn__part *p, const tn_node *local, const tn_node *lanes) {
   int64_t size, threads;
   if (p->subgroup < 1 || !tn__const_int(lanes->src[0], &threads) || threads < 1 || threads % p->subgroup) return 0;

@@ -228,6 +228,10 @@ static inline const tn_node *tn__required(const tn__kernel *k, const tn_node *bu
  * extent, no gate that depends on r but one that tn__ends_within?  Needs index nodes as they stand in the linear form.
  */
 bool tn__is_packed(const tn_node *access, const tn_node *r);
+/* Bytes of the one wide access that such neighbours are, in pieces of TN__WIDE where they are more; 0: their number
+ * makes none, and they are accessed one by one */
+enum { TN__WIDE = 16, TN__MOST_PIECES = 8 };
+int64_t tn__wide_bytes(const tn_node *access, const tn_node *r);
 /* Does the gate say that neighbours are there up to some end: LT of r, or ADD(place, r), and what r is not in? */
 bool tn__ends_within(const tn_node *gate, const tn_node *r);
 /* open: the RANGEs around the instruction, outermost first; becomes those around the next one. */

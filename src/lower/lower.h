@@ -25,6 +25,7 @@ typedef struct tn__variant {
                     * 1: as many as packs have along it; 0: it does not */
   bool alone;      /* rows that are kept may take all that a unit has for its groups to share */
   bool own;        /* a library call by a kernel */
+  bool fetched;    /* values that run along short rows are a group's, which fetches these as memory lies */
 } tn__variant;
 enum { TN__VARIANT_NONE = -100 };
 static inline int64_t tn__variant_by(int64_t n, int by) {
@@ -262,8 +263,11 @@ tn_node *tn__running_by_group(tn__lowering *l, tn_node *body);
 typedef struct tn__run {
   tn_node *sum, *turn, *term, *value; /* the value of each term that counts for a turn */
   bool back, beside;                  /* those from the turn's own on, not up to it; without its own */
+  bool fetched;                       /* only if what is summed up is fetched as memory lies */
 } tn__run;
 tn_node *tn__run_in_group(tn__lowering *l, tn_node *body, const tn__run *of);
+/* Are there values that run along rows or columns short enough for a thread, which a group may fetch (tn__variant)? */
+bool tn__has_short_runs(tn_ctx *c, const tn__target *target, tn_node *body);
 /* group_tally.c: counts of terms by key, by a group's threads with tables of their own, or of those in step */
 typedef struct tn__key_count {
   tn_node *sum, *turn, *term, *key; /* the key of each term: 0 <= key < keys */

@@ -8,7 +8,8 @@
  *   tally(d,j)     the sums over j of (k(j) == d ? v(j) : 0), for all d that a loop around it counts, are one such
  *                  table, which is filled before that loop
  *
- *   scan(i,TxN)    on devices of groups, of long loops: by all threads of a group (group_scan.c)
+ *   scan(i,TxN)    on devices of groups, of long loops, or of short ones that groups fetch as memory lies: by all
+ *                  threads of a group (group_scan.c)
  *   tally(i,j) by(TxN)  ... and of counts by a key, of the turn's number or its own: each thread has a table
  *                  (group_tally.c), or those that run in step have one (in_step.c)
  *   tally(i,j) sends(TxN)  ... and of words that go to the turn whose number their key is (group_exchange.c)
@@ -231,17 +232,17 @@ static bool has_turn(pass *p, chosen *x, reach *s) {
   return find_again(p, x->term, cut_flat(p, flat, size), x, s);
 }
 
-/* Along the turns of a thread, or by all threads of a group.  Where a sum runs along the remainders of a loop's number,
- * that loop is cut in two. */
+/* Along the turns of a thread, or by all threads of a group, if `fetched` only where they fetch what they sum up.
+ * Where a sum runs along the remainders of a loop's number, that loop is cut in two. */
 /* a choice: no is right */
-static bool run(pass *p, const chosen *x, bool by_group) {
+static bool run(pass *p, const chosen *x, bool by_group, bool fetched) {
   pass whole = *p;
   chosen now = *x;
   reach s;
   tn__sb note = p->l->note;
   tn_node *body = NULL;
   if (has_turn(p, &now, &s)) {
-    tn__run in_group = {now.sum, s.turn, now.term, now.value, s.back, s.beside};
+    tn__run in_group = {now.sum, s.turn, now.term, now.value, s.back, s.beside, fetched};
     body = by_group ? tn__run_in_group(p->l, p->body, &in_group) : run_along(p, &now, &s);
   }
   if (!body) {
@@ -530,12 +531,21 @@ static bool suits_group(const pass *p, const chosen *x) {
   return terms > TN__THREADS_TURNS || (terms > TN__SCAN_OWN && (lies_along(p, x) || are_few(p, terms)));
 }
 
+/* ... or short ones, which threads go along each, and a group fetches together */
+/* a choice: no is right */
+static bool may_be_fetched(const pass *p, const chosen *x) {
+  return p->l->variant->fetched && p->l->c->mode != TN_MODE_STRICT && x->term->hi < TN__THREADS_TURNS;
+}
+
 static bool step(pass *p, tn_node *sum, bool by_group) {
   chosen x;
   if (!is_chosen(p, sum, &x)) return false;
-  if (by_group) return (suits_group(p, &x) && run(p, &x, true)) || tallies(p, &x);
-  if (p->l->target->group) return suits_threads(p, &x) && run(p, &x, false);
-  return run(p, &x, false) || tallies(p, &x);
+  if (by_group) {
+    bool suits = suits_group(p, &x);
+    return ((suits || may_be_fetched(p, &x)) && run(p, &x, true, !suits)) || tallies(p, &x);
+  }
+  if (p->l->target->group) return suits_threads(p, &x) && run(p, &x, false, false);
+  return run(p, &x, false, false) || tallies(p, &x);
 }
 
 static bool any_step(pass *p, bool by_group) {
@@ -543,6 +553,19 @@ static bool any_step(pass *p, bool by_group) {
   tn__survey_loops(p->l->c, p->l->a, p->body, &p->s);
   for (uint32_t i = 0; i < p->s.r.order.n && !done; i++) done = step(p, p->s.r.order.v[i], by_group);
   return done || (by_group && exchanges(p));
+}
+
+/* a choice: no is right */
+bool tn__has_short_runs(tn_ctx *c, const tn__target *target, tn_node *body) {
+  tn__lowering l = {.c = c, .a = &c->scratch, .target = target};
+  pass p = {.l = &l, .body = body};
+  chosen x;
+  reach s;
+  bool any = false;
+  tn__survey_loops(c, l.a, body, &p.s);
+  for (uint32_t i = 0; i < p.s.r.order.n && !any; i++)
+    any = is_chosen(&p, p.s.r.order.v[i], &x) && x.term->hi < TN__THREADS_TURNS && compares(&p, &x, x.where, &s);
+  return any;
 }
 
 tn_node *tn__running(tn__lowering *l, tn_node *body) {

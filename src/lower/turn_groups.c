@@ -12,8 +12,8 @@
  * thread then reads its neighbours across out of several lines.  Lines that a thread has the first of its neighbours
  * in lie side by side in the tile, then those of the second: so threads that go across it still ask other banks.
  * A loop that is shorter than a tile, or of lines that end within words, is one with the loop by which its lines go on
- * in memory, or has tiles as much longer along the other one.  Places beyond the end do the last one's work, and are
- * not stored.
+ * in memory, or has tiles as much longer along the other one.  Places beyond the end do others' work, and are not
+ * stored.
  *
  * Whether that pays, and by how large tiles, is a variant (variants.c).  Steps noted:
  *   turn(a,b,64x64)  tiles of so many turns of loop a, along which lies what is turned, and of loop b
@@ -118,19 +118,33 @@ static tn_node *tile_of(const turn *k, int along, int dtype) {
   return tn__scratch(k->l, dtype, elements);
 }
 
-/* The loops' counters there, or their last ones; gives whether they are within, NULL: all are. */
-static tn_node *counters(const turn *k, const place *p, tn_node *out[2]) {
+/* The loop's counter in words of `each`, at that word of the block's tile.  The last tile begins before it would, so as
+ * to end where the loop ends: then places need no bound each, and what is known of one is known of all, but for a
+ * number that is added.  What another tile has, too, is not the last one's to store.  Where the loop is shorter than a
+ * tile, or nobody knows, places beyond its end are its last one.  *inside: is it there? */
+static tn_node *counter(const turn *k, int i, int64_t each, tn_node *word, tn_node **inside) {
   tn_ctx *c = k->c;
+  tn_node *size = tn__simplify_index(c, tn__op2(c, OP_IDIV, k->x[i]->src[0], tn__int(c, each))), *there;
+  tn_node *first = tn__mul(c, k->block[i], tn__int(c, k->side[i] / each)), *at = tn__add(c, first, word);
+  int64_t turns;
+  if (tn__divisible(k->x[i]->src[0], k->side[i])) return at;
+  if (tn__const_int(size, &turns) && turns > k->side[i] / each) {
+    at = tn__add(c, tn__op2(c, OP_MIN, first, tn__int(c, turns - k->side[i] / each)), word);
+    there = tn__op2(c, OP_LE, first, at);
+  } else {
+    there = tn__op2(c, OP_LT, at, size);
+    at = tn__op2(c, OP_MIN, at, tn__sub(c, size, tn__int(c, 1)));
+  }
+  *inside = *inside ? tn__op2(c, OP_AND, *inside, there) : there;
+  return at;
+}
+
+/* The loops' counters there; gives whether they are within, and no other tile's, NULL: all are. */
+static tn_node *counters(const turn *k, const place *p, tn_node *out[2]) {
   tn_node *inside = NULL;
   for (int i = 0; i < 2; i++) {
     int64_t each = i == p->along ? k->word[i] : 1;
-    tn_node *size = tn__simplify_index(c, tn__op2(c, OP_IDIV, k->x[i]->src[0], tn__int(c, each)));
-    tn_node *at = tn__add(c, tn__mul(c, k->block[i], tn__int(c, k->side[i] / each)), i == p->along ? p->word : p->line);
-    if (!tn__divisible(k->x[i]->src[0], k->side[i])) {
-      tn_node *there = tn__op2(c, OP_LT, at, size);
-      inside = inside ? tn__op2(c, OP_AND, inside, there) : there;
-      at = tn__op2(c, OP_MIN, at, tn__sub(c, size, tn__int(c, 1)));
-    }
+    tn_node *at = counter(k, i, each, i == p->along ? p->word : p->line, &inside);
     out[i] = neighbour(k, at, each, i == p->along ? p->by : NULL);
   }
   return inside;

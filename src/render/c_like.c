@@ -298,9 +298,10 @@ const char *tn__print_added(tn__printer *p, int dtype, const char *element, cons
 void tn__print_store(tn__printer *p, tn_node *n, const char *gate, const char *element) {
   int dt = n->src[0]->dtype;
   const char *exact = n->op == OP_STORE ? tn__map_getp(&p->stored, n->src[2]) : NULL,
-             *x = exact ? exact : tn__print_name(p, n->src[2]);
+             *bits = n->op == OP_STORE && n->src[2]->dtype == dt ? tn__map_getp(&p->bits, n->src[2]) : NULL,
+             *x = bits ? bits : exact ? exact : tn__print_name(p, n->src[2]);
   if (n->op == OP_STOREADD) x = tn__print_added(p, dt, element, tn__print_addend(p, n));
-  else x = fill_one(p, p->d->store[dt], dt, x);
+  else if (!bits) x = fill_one(p, p->d->store[dt], dt, x);
   tn__print_line(p, "%s%s = %s;", gate ? tn__print_format(p, "if (%s) ", gate) : "", element, x);
 }
 
@@ -351,6 +352,7 @@ void tn__print_begin(tn__printer *p, uint32_t part) {
   p->nvalue = p->nloop = p->nacc = p->nrest = p->open.n = 0;
   tn__map_init(&p->name, &p->c->scratch);
   find_stored(p);
+  tn__map_init(&p->bits, &p->c->scratch);
   tn__map_init(&p->approximate, &p->c->scratch);
   if (p->c->mode != TN_MODE_STRICT && p->d->approximate) tn__find_near(&p->c->scratch, p->part, &p->approximate);
 }

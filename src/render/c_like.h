@@ -27,6 +27,7 @@ typedef struct tn__printer {
   tn__map name;   /* node -> its text */
   tn__map cells;  /* of a vector loop: values of half floats as they stand in memory -> their name */
   tn__map stored; /* value of a STORE -> the text of what it was before rounding, NULL if there is none */
+  tn__map bits;   /* half floats that are stored as they were loaded -> what they are in memory, once that has a name */
   tn__map approximate;   /* values that need not be computed to all bits of f32 (lower/near.c) */
   uint32_t nvalue, nloop, nacc;
   int depth;

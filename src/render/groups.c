@@ -76,21 +76,20 @@ static uint32_t end_of(const tn__printer *p, uint32_t start) {
   return i;
 }
 
-enum { WIDE = 16, MOST_PIECES = 8 }; /* bytes of the widest access; so many make one of neighbours */
-
+/* Of neighbours that are accessed at once */
 static int64_t packed_bytes(const tn_node *access, const tn_node *r) {
-  int64_t extent;
-  return tn__const_int(r->src[0], &extent) && extent > 1 ? extent * (int64_t)tn__size_of(access->src[0]->dtype) : 0;
+  return r->hi > 0 ? tn__wide_bytes(access, r) : 0;
 }
 
 /* Wide accesses for the whole of it */
-static int64_t pieces(const tn_node *access, const tn_node *r) { return (packed_bytes(access, r) + WIDE - 1) / WIDE; }
+static int64_t pieces(const tn_node *access, const tn_node *r) {
+  return (packed_bytes(access, r) + TN__WIDE - 1) / TN__WIDE;
+}
 
 /* a choice: no is right */
 static const char *wide_type(const tn__printer *p, const tn_node *access, const tn_node *r) {
   int64_t bytes = packed_bytes(access, r);
-  if (!bytes || (bytes & (bytes - 1)) || bytes > MOST_PIECES * WIDE) return NULL;
-  return p->d->group->wide[__builtin_ctzll((unsigned long long)(bytes < WIDE ? bytes : WIDE))];
+  return bytes ? p->d->group->wide[__builtin_ctzll((unsigned long long)(bytes < TN__WIDE ? bytes : TN__WIDE))] : NULL;
 }
 
 /* The end up to which the gate says that neighbours are there; NULL: it says nothing of the kind */
@@ -183,7 +182,7 @@ static void put_copy(tn__printer *p, tn_node *n, tn_node *r) {
     tn__words words = {.word = {['0'] = wide_access(p, n, r, k),
                                 ['1'] = wide_access(p, load, r, k),
                                 ['2'] = gate_of(p, load),
-                                ['b'] = tn__print_format(p, "%" PRId64, bytes < WIDE ? bytes : WIDE)}};
+                                ['b'] = tn__print_format(p, "%" PRId64, bytes < TN__WIDE ? bytes : TN__WIDE)}};
     if (!words.word['2']) words.word['2'] = "true";
     tn__print_line(p, "%s", tn__print_expand(p, p->d->group->copy, &words));
   }
@@ -497,6 +496,16 @@ static void put_store(tn__printer *p, tn_node *n) {
   else tn__print_store(p, n, gate, element(p, n));
 }
 
+/* Half floats that are stored as they were loaded stay what they are in memory: m<N> is what v<N> is made of, which
+ * goes if nobody else wants it.  No compiler takes a conversion and the one back for nothing: NaN might differ. */
+static const char *put_bits(tn__printer *p, tn_node *n, const char *element, tn_node *gate) {
+  const char *bits = tn__print_format(p, "m%" PRIu32, p->nvalue);
+  if (gate) element = tn__print_format(p, "%s ? %s : 0", tn__print_name(p, gate), element);
+  tn__print_line(p, "const %s %s = %s;", p->d->cell[n->dtype], bits, element);
+  tn__map_putp(&p->bits, n, bits);
+  return bits;
+}
+
 static void put_load(tn__printer *p, tn_node *n) {
   uint64_t number;
   bool counted = tn__is_stepped(n->src[0]) && tn__map_get(&p->counted, (uintptr_t)n->src[1], &number);
@@ -505,6 +514,11 @@ static void put_load(tn__printer *p, tn_node *n) {
   bool packed = tn__map_get(&p->packed, (uintptr_t)n, NULL), early = tn__map_get(&p->late, (uintptr_t)n, NULL);
   if (early || (packed && ends_at(tn__gate_of(n), p->part->ins[p->open.v[p->open.n - 1].start])))
     open.nsrc = 2; /* asked before */
+  bool half = (n->dtype == TN_F16 || n->dtype == TN_BF16) && !threads_of(n->src[0]);
+  if (half && tn__map_get(&p->stored, (uintptr_t)n, NULL)) {
+    x = put_bits(p, n, x, open.nsrc > 2 ? open.src[2] : NULL);
+    open.nsrc = 2;
+  }
   tn__print_value(p, n, threads_of(n->src[0]) ? x : tn__print_loaded(p, &open, x));
 }
 

@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include "device/device.h"
+#include "lower/lower.h"
 #include "support/device.h"
 #include "support/explained.h"
 #include "support/terms.h"
@@ -177,11 +179,18 @@ static tn_dim expected(const program *p, double *x, double *y) {
 
 /* ---- rows ---- */
 
+typedef struct given {
+  const program *p;
+  const char *variant; /* that kernels are lowered by; NULL: as usual */
+} given;
+
 static tn_tensor *made(tn_ctx *c, const void *of) {
-  const program *p = of;
+  const given *g = of;
+  const program *p = g->p;
   tn_dim all = p->outer * p->n * p->inner, shape[3] = {p->outer, p->n, p->inner};
   double *x = malloc((size_t)all * sizeof *x);
   assert_non_null(x);
+  if (g->variant) assert_non_null(tn__device_get(c, 0)->usual = tn__variant_find(g->variant));
   for (tn_dim at = 0; at < all; at++) x[at] = element(p, at);
   tn_tensor *t = tn_contiguous(tn_cast(tn_from(c, TN_F64, shape, 3, x), (tn_dtype)p->dtype));
   free(x);
@@ -190,18 +199,18 @@ static tn_tensor *made(tn_ctx *c, const void *of) {
 }
 
 static void check_steps(const void *of, const char *device, const char *text) {
-  const program *p = of;
+  const program *p = ((const given *)of)->p;
   if (p->step && !strstr(text, p->step)) fail_msg("%s on %s: no %s in\n%s", p->name, device, p->step, text);
   if (p->no && strstr(text, p->no)) fail_msg("%s on %s: %s in\n%s", p->name, device, p->no, text);
 }
 
-static void compare(const program *p, const char *device) {
+static void compare(const program *p, const char *device, const char *variant) {
   size_t bytes = 0, all = (size_t)(p->outer * p->n * p->inner);
   double *x = malloc(all * sizeof *x), *y = malloc(all * sizeof *y);
   assert_non_null(x);
   assert_non_null(y);
   tn_dim n = expected(p, x, y);
-  double *got = explained((tn_options){.device = device}, p->name, made, check_steps, p, &bytes);
+  double *got = explained((tn_options){.device = device}, p->name, made, check_steps, &(given){p, variant}, &bytes);
   assert_int_equal(bytes, (size_t)n * sizeof *got);
   for (tn_dim i = 0; i < n; i++)
     if (got[i] != y[i] && !(isnan(got[i]) && isnan(y[i])))
@@ -284,6 +293,35 @@ static const program programs[] = {
     {"one turn", scan, TN_F32, UPTO, PLUS, 3, 1, 1, NO_NAN, NULL, "scan("},
 };
 
+/* Of up to 64: a thread's, but by a variant */
+#define FETCHED NO_NAN, "fetched(", NULL
+static const program short_ones[] = {
+    {"short rows fetched as they lie", scan, TN_BF16, UPTO, TIMES, 64, 13, 1, FETCHED},
+    {"... a thread's each", scan, TN_F32, UPTO, TIMES, 64, 7, 1, NO_NAN, "1x7) beside(32) fetched(4)", NULL},
+    {"... of whose last group a part is there", scan, TN_BF16, UPTO, TIMES, 99, 13, 1, FETCHED},
+    {"... which ends within a wide access", scan, TN_F32, UPTO, PLUS, 99, 15, 1, FETCHED},
+    {"... of an even number", scan, TN_I32, UPTO, PLUS, 300, 12, 1, FETCHED},
+    {"... of whole wide accesses", scan, TN_F32, UPTO, PLUS, 70, 16, 1, FETCHED},
+    {"... of two", scan, TN_F16, UPTO, PLUS, 333, 2, 1, FETCHED},
+    {"... of those before", masked, TN_F32, BEFORE, PLUS, 77, 9, 1, FETCHED},
+    {"... from the end", masked, TN_F64, FROM, TIMES, 77, 5, 1, FETCHED},
+    {"... of those behind", masked, TN_I64, BEHIND, PLUS, 77, 11, 1, FETCHED},
+    {"... maxima", masked, TN_U8, UPTO, GREATEST, 77, 7, 1, FETCHED},
+    {"... with a NaN", masked, TN_F32, FROM, GREATEST, 77, 7, 1, 3, "fetched(", NULL},
+    {"... with functions around", between, TN_BF16, UPTO, PLUS, 77, 13, 1, FETCHED},
+    {"... gradients", gradient, TN_F32, FROM, PLUS, 77, 13, 1, FETCHED},
+    {"... gradients of products", gradient_of_products, TN_F32, UPTO, TIMES, 77, 5, 1, NO_NAN, NULL, NULL},
+    {"... with a maximum of the row", less_maximum, TN_F32, UPTO, PLUS, 77, 13, 1, NO_NAN, NULL, NULL},
+    {"... beside a maximum of the row", with_maximum, TN_F32, UPTO, PLUS, 77, 13, 1, NO_NAN, NULL, NULL},
+    {"... of three axes", of_two_axes, TN_F32, UPTO, PLUS, 99, 13, 1, FETCHED},
+    {"... across memory", of_turned, TN_F32, UPTO, PLUS, 99, 13, 1, NO_NAN, NULL, NULL},
+    {"... of what lies apart", of_half, TN_F32, UPTO, PLUS, 99, 13, 1, NO_NAN, NULL, NULL},
+    {"short columns", scan, TN_F32, UPTO, PLUS, 70, 13, 2, FETCHED},
+    {"... from the end", masked, TN_BF16, BEHIND, PLUS, 70, 11, 4, FETCHED},
+    {"... of three", scan, TN_F32, UPTO, PLUS, 70, 50, 3, NO_NAN, NULL, NULL},
+    {"one turn", scan, TN_F32, UPTO, PLUS, 70, 1, 1, NO_NAN, NULL, NULL},
+};
+
 /* Longer than a group's: sums of blocks, and what stands before a block summed up by its group */
 static const program long_ones[] = {
     {"rows of a thread each", scan, TN_F32, UPTO, PLUS, 8000, 17, 1, NO_NAN, "1x17) beside(64) fetched(4)", NULL},
@@ -304,12 +342,21 @@ static void on_devices(void **s) {
   (void)s;
   for (size_t d = 0; d < sizeof devices / sizeof *devices; d++)
     for (size_t i = 0; i < sizeof programs / sizeof *programs; i++)
-      if (is_taken(&cases)) compare(&programs[i], devices[d]);
+      if (is_taken(&cases)) compare(&programs[i], devices[d], NULL);
+}
+
+static void of_short_ones(void **s) {
+  static const char *const devices[] = {"ref:sm_90", "ref:opencl"};
+  unsigned long cases = 0;
+  (void)s;
+  for (size_t d = 0; d < sizeof devices / sizeof *devices; d++)
+    for (size_t i = 0; i < sizeof short_ones / sizeof *short_ones; i++)
+      if (is_taken(&cases)) compare(&short_ones[i], devices[d], "fetched");
 }
 
 static void by_blocks(void **s) {
   (void)s;
-  for (size_t i = 0; i < sizeof long_ones / sizeof *long_ones; i++) compare(&long_ones[i], "ref:opencl");
+  for (size_t i = 0; i < sizeof long_ones / sizeof *long_ones; i++) compare(&long_ones[i], "ref:opencl", NULL);
 }
 
 /* In mode strict additions keep the order of the graph. */
@@ -317,11 +364,12 @@ static void in_order(void **s) {
   static const program p = {"in order", masked, TN_F32, UPTO, PLUS, 1, 100, 1, NO_NAN, NULL, "scan("};
   size_t bytes = 0;
   (void)s;
-  free(explained((tn_options){.device = "ref:sm_90", .mode = TN_MODE_STRICT}, p.name, made, check_steps, &p, &bytes));
+  tn_options strict = {.device = "ref:sm_90", .mode = TN_MODE_STRICT};
+  free(explained(strict, p.name, made, check_steps, &(given){&p, NULL}, &bytes));
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(on_devices), cmocka_unit_test(by_blocks),
-                                     cmocka_unit_test(in_order)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(on_devices), cmocka_unit_test(of_short_ones),
+                                     cmocka_unit_test(by_blocks), cmocka_unit_test(in_order)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
