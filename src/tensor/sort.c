@@ -7,9 +7,9 @@
  * (Cormen, Leiserson, Rivest, Stein, Introduction to Algorithms, 8.2 and 8.3.)
  *
  * Where a block has no table of counts, it has as many elements as there are digits, so that there are as many counts
- * as elements, and in it each element asks all others: long digits make few passes of much work.  A processor's thread
- * goes along a block with a table of all digits, which are as long as there is room for in its nearest cache; blocks are
- * a few times as many as threads, so that counts are few beside the elements.  On devices of groups
+ * as elements, and in it each element asks all others: long digits make few passes of much work.  A processor's
+ * thread goes along a block with a table of all digits, which are as long as there is room for in its nearest cache;
+ * blocks are a few times as many as threads, so that counts are few beside the elements.  On devices of groups
  * a block is a group's, whose threads have a table each (lower/group_tally.c), and put it in order in shared memory
  * before it goes on (lower/group_exchange.c).  Where there is no room for these, or sizes are not known, counts may be
  * parts of words: the sum of (1 << 4 d) over digits d is all counts of a few elements at once, what runs along a
