@@ -75,9 +75,11 @@ static void regroup(tn_ctx *c, tn_node *const *dim, tn_node *const *idx, uint32_
     return;
   }
   tn_node *flat = tn__index_flat(c, dim, idx, n), *inner = tn__int(c, 1);
+  uint32_t outermost = 0; /* of those that are not one */
+  while (outermost + 1 < sn && tn__is_int_const(sdim[outermost], 1)) outermost++;
   for (uint32_t j = sn; j && j--;) {
     tn_node *q = tn__op2(c, OP_IDIV, flat, inner);
-    out[j] = tn__simplify_index(c, j ? tn__op2(c, OP_MOD, q, sdim[j]) : q);
+    out[j] = tn__simplify_index(c, j > outermost ? tn__op2(c, OP_MOD, q, sdim[j]) : q);
     if (tn__is_int_const(sdim[j], 1)) out[j] = tn__int(c, 0);
     inner = tn__mul(c, inner, sdim[j]);
   }

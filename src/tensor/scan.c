@@ -26,6 +26,9 @@ enum {
   BEYOND = 2,           /* times as long as from a unit's own cache an element takes from beyond it */
   NEXT_LAUNCHES = 2     /* kernels more where blocks are summed up before */
 };
+/* On processors a thread goes along a block of integers, whose order of additions is of no account.  A row of so many
+ * it has gone along while threads would meet for blocks. */
+enum { RUN_BLOCK = 1024, WHOLE_RUN = 4096 };
 static const double SUMMED_FIRST = 1.5; /* reading twice for once, and storing */
 
 static tn_node *unit_like(tn_ctx *c, tn__op op, tn_node *x) {
@@ -73,9 +76,13 @@ static double between(const tn_node *x, uint32_t axis) {
   return inner;
 }
 
+static const tn__target *target_of(tn_ctx *c, const tn_node *x) {
+  return &tn__device_get(c, x->device < 0 ? 0 : x->device)->target;
+}
+
 /* a choice: either is right */
 static bool lanes_go_along(tn_ctx *c, const tn_node *x, uint32_t axis) {
-  return between(x, axis) < LITTLE && !tn__device_get(c, x->device < 0 ? 0 : x->device)->target.group;
+  return between(x, axis) < LITTLE && !target_of(c, x)->group;
 }
 
 tn_node *tn__along(tn_ctx *c, tn_node *x, uint32_t axis) {
@@ -138,14 +145,23 @@ static int64_t block_of_group(tn_ctx *c, const tn__target *t, const tn_node *x, 
   return block < most ? block : most;
 }
 
-typedef struct blocks { /* of what, and of no more than NEXT_BLOCK elements? */
+typedef struct blocks { /* of what, of no more than NEXT_BLOCK elements, or may they be runs? */
   tn__op op;
-  bool are_short;
+  bool are_short, may_run;
 } blocks;
+
+/* On processors; 0: as many as usual */
+/* a choice: any is right */
+static int64_t block_of_run(const tn__target *t, const tn_node *x, uint32_t axis, const blocks *b) {
+  int64_t n;
+  bool runs = b->may_run && !t->group && !t->interprets && between(x, axis) == 1;
+  if (!runs || !tn__const_int(x->dim[axis], &n)) return 0;
+  return n <= WHOLE_RUN ? n : RUN_BLOCK;
+}
 
 /* a choice: any is right */
 static int64_t block_of(tn_ctx *c, const tn_node *x, uint32_t axis, const blocks *b, int64_t usual) {
-  const tn__target *t = &tn__device_get(c, x->device < 0 ? 0 : x->device)->target;
+  const tn__target *t = target_of(c, x);
   int64_t n, block = b->op == OP_SUM ? LARGEST_BLOCK : NEXT_BLOCK;
   if (!t->group) return usual;
   int64_t by_group = b->are_short ? 0 : block_of_group(c, t, x, axis);
@@ -161,13 +177,14 @@ static int64_t block_of(tn_ctx *c, const tn_node *x, uint32_t axis, const blocks
 static tn_node *scan(tn_ctx *c, const blocks *b, tn_node *x, uint32_t axis, bool exclusive, int64_t usual) {
   tn_node *n = x->dim[axis];
   tn__op op = b->op;
-  int64_t block = block_of(c, x, axis, b, usual);
+  const tn__target *t = target_of(c, x);
+  int64_t run = block_of_run(t, x, axis, b), block = run ? run : block_of(c, x, axis, b, usual);
   if (n->hi <= block) return tn__within_blocks(c, op, x, axis, exclusive);
   tn_node *rows = tn__in_blocks(c, x, axis, block);
   int64_t inner = axis + 1;
   tn_node *before = scan(c, b, tn__reduce(c, op, rows, &inner, 1), axis, true, NEXT_BLOCK);
   /* of one row all threads would sum these up together, of columns each for itself */
-  if (!b->are_short && are_columns(c, &tn__device_get(c, x->device < 0 ? 0 : x->device)->target, x, axis))
+  if (!b->are_short && are_columns(c, t, x, axis))
     before = tn__op1(c, OP_CONTIG, before);
   tn_node *own = tn__within_blocks(c, op, rows, axis + 1, exclusive);
   tn_node *all = tn__bcast2(c, op == OP_SUM ? OP_ADD : OP_MUL, tn__add_axis(c, before, axis + 1), own);
@@ -180,6 +197,10 @@ tn_node *tn__scan(tn_ctx *c, tn__op op, tn_node *x, uint32_t axis, bool exclusiv
   tn__dims shape = tn__dims_of(x);
   tn_node *flat = tn__merge_axes(c, tn__merge_axes(c, x, axis + 1, x->rank - axis - 1u), 0, axis);
   return tn__reshape(c, scan(c, &b, flat, 1, exclusive, FIRST_BLOCK), shape.d, shape.rank);
+}
+
+tn_node *tn__counts_along(tn_ctx *c, tn_node *x, uint32_t axis, bool exclusive) {
+  return tn__op1(c, OP_CONTIG, scan(c, &(blocks){.op = OP_SUM, .may_run = true}, x, axis, exclusive, FIRST_BLOCK));
 }
 
 /* ---- products by short blocks ---- */

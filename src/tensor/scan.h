@@ -18,4 +18,7 @@ tn_node *tn__within_blocks(tn_ctx *c, tn__op op, tn_node *x, uint32_t axis, bool
 tn_node *tn__row_of_product(tn_ctx *c, tn_node *n);
 tn_node *tn__product_by_blocks(tn_ctx *c, tn_node *n, tn_node *each);
 tn_node *tn__scan(tn_ctx *c, tn__op op, tn_node *x, uint32_t axis, bool exclusive);
+/* Running sums of integers, to be stored: on processors a thread goes along a row, or long blocks of it.  They are for
+ * those who ask at places, or for several: a sum over all of them alone would work each out anew. */
+tn_node *tn__counts_along(tn_ctx *c, tn_node *x, uint32_t axis, bool exclusive);
 #endif

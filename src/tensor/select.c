@@ -16,7 +16,7 @@ static tn_node *flat(tn_ctx *c, tn_node *x) {
 /* bool[n] -> how many up to each, itself among them */
 static tn_node *count_upto(tn_ctx *c, tn_node *chosen) {
   int counts = chosen->dim[0]->hi > INT32_MAX ? TN_I64 : TN_I32;
-  return tn__op1(c, OP_CONTIG, tn__scan(c, OP_SUM, tn__cast(c, chosen, counts), 0, false));
+  return tn__counts_along(c, tn__cast(c, chosen, counts), 0, false);
 }
 
 tn__chosen tn__choose_distinct(tn_ctx *c, tn_node *x, bool ordered) {
@@ -115,8 +115,18 @@ tn_node *tn__distinct_values(tn_ctx *c, const tn__chosen *k, tn_node *x, tn_node
   return tn__where(c, is_there(c, k, most), value, tn__literal_like(c, value, fill));
 }
 
+/* Each counts up to the next one, the last one up to the end. */
+static tn_node *distances_told(tn_ctx *c, const tn__chosen *k, tn_node *most) {
+  tn__dims shape = tn__dims_of(k->upto);
+  tn_node *more = tn__add(c, most, tn__int(c, 1)), *begin = tn__int(c, 1);
+  tn_node *end = tn__dim_value(c, shape.d[0], k->upto->dtype), *at = tn__cast(c, tn__place(c, &shape, 0), end->dtype);
+  tn_node *start = told(c, k, more, end, tn__sub(c, at, tn__scalar_to(c, end, shape.d, 1)));
+  return tn__cast(c, tn__sub(c, tn__shrink(c, start, &begin, &most, NULL), tn__first_of(c, start, 0, most)), TN_I64);
+}
+
 tn_node *tn__distinct_counts(tn_ctx *c, const tn__chosen *k, tn_node *most) {
-  tn_node *often = tn__sub(c, places(c, k, most, true), places(c, k, most, false));
+  tn_node *often = is_told_quicker(k, most) ? distances_told(c, k, most)
+                                            : tn__sub(c, places(c, k, most, true), places(c, k, most, false));
   return tn__where(c, is_there(c, k, most), often, tn__literal_like(c, often, 0));
 }
 

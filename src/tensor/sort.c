@@ -7,7 +7,9 @@
  * (Cormen, Leiserson, Rivest, Stein, Introduction to Algorithms, 8.2 and 8.3.)
  *
  * Where a block has no table of counts, it has as many elements as there are digits, so that there are as many counts
- * as elements, and in it each element asks all others: long digits make few passes of much work.  On devices of groups
+ * as elements, and in it each element asks all others: long digits make few passes of much work.  A processor's
+ * thread goes along a block with a table of all digits, which are as long as there is room for in its nearest cache;
+ * blocks are a few times as many as threads, so that counts are few beside the elements.  On devices of groups
  * a block is a group's, whose threads have a table each (lower/group_tally.c), and put it in order in shared memory
  * before it goes on (lower/group_exchange.c).  Where there is no room for these, or sizes are not known, counts may be
  * parts of words: the sum of (1 << 4 d) over digits d is all counts of a few elements at once, what runs along a
@@ -25,9 +27,12 @@ enum {
   PASS_LAUNCHES = 8,      /* kernels of a pass */
   MOST_ASKED = 8,         /* elements of a row that each place of it asks */
   FEW_ASKED = 4,          /* of so many a key is worked out again whenever it is asked for */
-  COUNT_STEPS = 16,       /* or that the count of a digit in a block is */
-  TABLE_BLOCK = 2048,     /* elements for which it is worth to count all digits in a table */
-  CALL = 1 << 11,         /* so, of a launch on a processor */
+  CALL = 1 << 11,         /* of a launch on a processor, */
+  RUN_CALLS = 5,          /* so many a pass; */
+  COUNT_STEPS = 16,       /* of the count of a digit in a block, */
+  RUN_BLOCK = 8192,       /* which has so many elements, or more, */
+  MOST_RUNS = 64,         /* so that there are at most as many blocks as a few times its threads */
+  RUN_BITS = 11,          /* a table of so many bits leaves room in the nearest cache */
   BYTE_FETCHES = 8,       /* asking for a digit, a byte among others, takes so long as fetching so many elements */
   WORD_LAUNCHES = 7,      /* kernels of a pass by words, */
   WORD_STEPS = 370,       /* multiply-adds in the time that an element is in it, of a cache, */
@@ -48,12 +53,13 @@ static const double SURELY = 0.8;
 typedef struct way {
   enum { BY_COUNTING, BY_DIGITS, BY_TABLES, BY_WORDS, BY_MERGES } is;
   int bits;
+  bool runs; /* by digits: a thread goes along each block */
   int64_t block;
   tn__merges merges;
 } way;
 
 /* ... does what goes from pass to pass say which element it is, too? */
-static bool goes_by_passes(way by) { return by.is == BY_TABLES || by.is == BY_WORDS; }
+static bool goes_by_passes(way by) { return by.is != BY_COUNTING && by.is != BY_MERGES; }
 
 /* Words of counts, each part for one of 16 digits: 4 bits for NEAR elements at a time, 8 bits for up to 255. */
 enum { WORD_BITS = 4, WORD_DIGITS = 1 << WORD_BITS, NEAR = 16, HALF = NEAR / 2, NEAR_OF_BLOCK = 8 };
@@ -92,6 +98,13 @@ static int64_t table_block(const tn__target *t, sizes of) {
   return block;
 }
 
+/* Elements of a block that a processor's thread goes along: all blocks of a row have nearly as many. */
+/* a choice: any is right */
+static int64_t run_block(double n) {
+  double blocks = fmin(fmax(ceil(n / RUN_BLOCK), 1), MOST_RUNS);
+  return (int64_t)fmax(ceil(n / blocks), 1);
+}
+
 /* The quickest way.  numbered: it is asked which element stands at each place.  *work: what it takes. */
 /* a choice: either is right */
 static way way_to_sort(const tn__target *t, sizes of, int bits, bool numbered, double *work) {
@@ -99,14 +112,13 @@ static way way_to_sort(const tn__target *t, sizes of, int bits, bool numbered, d
   double launch = launch_work(t, of.tables);
   way best = {0};
   *work = launch + rows * n * n * ask;
-  for (int digit = 4; digit <= 8; digit += 4) {
-    int64_t digits = (int64_t)1 << digit, block = of.tables ? TABLE_BLOCK : digits;
-    if (of.tables && n < (double)block) block = n > 1 ? (int64_t)n : 1;
+  for (int digit = 4; digit <= (of.tables ? RUN_BITS : 8); digit += of.tables ? 1 : 4) {
+    int64_t digits = (int64_t)1 << digit, block = of.tables ? run_block(n) : digits;
     double counts = ceil(n / (double)block) * (double)digits, passes = (bits + digit - 1) / digit;
     double asks = 2 * (double)digits * (t->fetch > 0 ? BYTE_FETCHES * (double)t->fetch : ask);
     double steps = n * TN__PASS_STEPS + (of.tables ? counts * COUNT_STEPS : n * asks);
-    double all = passes * (PASS_LAUNCHES * launch + rows * steps);
-    if (all < *work) *work = all, best = (way){.is = BY_DIGITS, .bits = digit, .block = block};
+    double all = passes * ((of.tables ? RUN_CALLS : PASS_LAUNCHES) * launch + rows * steps);
+    if (all < *work) *work = all, best = (way){.is = BY_DIGITS, .bits = digit, .runs = of.tables, .block = block};
   }
   if (!t->group) return best;
   double merging, steps = WORD_STEPS;
@@ -234,53 +246,64 @@ static tn_node *apart(tn_ctx *c, tn_node *x, way by) {
 
 /* Elements in blocks, and how many of each digit there are. */
 typedef struct digits {
-  tn_node *of;    /* [R, blocks, size]: the digit of each, u8 */
-  tn_node *count; /* [R, digits, blocks] */
+  tn_node *of;    /* [R, blocks, size]: the digit of each */
+  tn_node *count; /* [R, digits, blocks]; where a thread goes along each block, [R, blocks, digits], */
+  uint32_t axis;  /* so that digits are along this one */
   int counter;    /* the dtype of sums of these */
 } digits;
 
 static tn_node *lowest_digit(tn_ctx *c, tn_node *key, way by) {
-  return tn__cast(c, tn__op2_bits(c, OP_AND, key, ((uint64_t)1 << by.bits) - 1), TN_U8);
+  tn_node *digit = tn__cast(c, key, by.bits <= 8 ? TN_U8 : TN_U16); /* short first: how large it may be is known then */
+  return tn__op2_bits(c, OP_AND, digit, ((uint64_t)1 << by.bits) - 1);
 }
 
-/* The lowest digits of key[R, n].  What fills the last block has the highest digit, or none. */
+/* The lowest digits of key[R, n], n a multiple of the block */
 static digits digits_of(tn_ctx *c, tn_node *key, way by) {
   digits d;
   int64_t last = 3;
-  bool whole = by.is == BY_TABLES; /* the last block is filled already */
-  tn_node *size = tn__int(c, by.block), *digit = lowest_digit(c, key, by);
-  d.of = tn__in_blocks(c, whole ? digit : tn__op1(c, OP_NOT, digit), 1, by.block);
-  if (!whole) d.of = tn__op1(c, OP_NOT, d.of);
-  d.of = once_flat(c, d.of);
+  tn_node *size = tn__int(c, by.block);
+  d.of = tn__in_blocks(c, lowest_digit(c, key, by), 1, by.block);
+  if (!by.runs) d.of = once_flat(c, d.of); /* each asks for all of its block */
   tn_node *const *shape = d.of->dim;
-  tn__dims counts = {.rank = 4, .d = {shape[0], tn__int(c, (int64_t)1 << by.bits), shape[1], size}};
-  tn_node *each = tn__expand(c, tn__add_axis(c, d.of, 1), counts.d);
-  tn_node *hit = tn__op2(c, OP_EQ, i32(c, each), i32(c, tn__place(c, &counts, 1)));
+  tn__dims counts = {.rank = 4, .d = {shape[0], shape[1], shape[1], size}};
+  d.axis = by.runs ? 2 : 1;
+  counts.d[d.axis] = tn__int(c, (int64_t)1 << by.bits);
+  tn_node *each = tn__expand(c, tn__add_axis(c, d.of, d.axis), counts.d);
+  tn_node *hit = tn__op2(c, OP_EQ, i32(c, each), i32(c, tn__place(c, &counts, d.axis)));
   d.count = apart(c, tn__reduce(c, OP_SUM, i32(c, hit), &last, 1), by);
   bool few = tn__numel(c, key)->hi <= INT32_MAX && tn__numel(c, d.count)->hi <= INT32_MAX;
   d.counter = few ? TN_I32 : TN_I64;
   return d;
 }
 
-/* [R, digits * blocks]: where in its row the first element of a block goes that has the digit */
+/* Where in its row the first element of a block goes that has the digit, for each of the counts.  Threads that go along
+ * blocks ask for all digits of one, which lie side by side then. */
 static tn_node *first_places(tn_ctx *c, const digits *d, way by) {
-  tn_node *all = tn__merge_axes(c, tn__cast(c, d->count, d->counter), 1, 2);
-  return apart(c, tn__scan(c, OP_SUM, all, 1, true), by);
+  int64_t blocks = 1;
+  tn_node *count = tn__cast(c, d->count, d->counter);
+  if (!by.runs) return apart(c, tn__scan(c, OP_SUM, tn__merge_axes(c, count, 1, 2), 1, true), by);
+  tn_node *all = once_flat(c, tn__reduce(c, OP_SUM, count, &blocks, 1)); /* [R, digits] */
+  tn_node *of_digit = tn__counts_along(c, all, 1, true);
+  if (tn__is_int_const(count->dim[1], 1)) return of_digit;
+  tn_node *before = tn__within_blocks(c, OP_SUM, count, 1, true);
+  return once_flat(c, tn__add(c, tn__expand(c, tn__add_axis(c, of_digit, 1), count->dim), before));
 }
 
 /* Of a number for each digit and block, those of such elements: [R, blocks, size] */
 static tn_node *of_digits(tn_ctx *c, const digits *d, tn_node *number, tn_node *digit) {
   tn__dims shape = tn__dims_of(digit);
-  tn_node *blocks = tn__scalar_to(c, tn__dim_value(c, shape.d[1], d->counter), shape.d, 3);
   tn_node *line = tn__cast(c, tn__place(c, &shape, 0), d->counter);
-  line = tn__op2_num(c, OP_MUL, line, (double)d->count->dim[1]->hi);
-  line = tn__add(c, line, tn__cast(c, digit, d->counter));
-  line = tn__add(c, tn__mul(c, line, blocks), tn__cast(c, tn__place(c, &shape, 1), d->counter));
+  tn_node *block = tn__cast(c, tn__place(c, &shape, 1), d->counter);
+  tn_node *at[] = {tn__cast(c, digit, d->counter), block};
+  for (uint32_t axis = 1; axis < 3; axis++) {
+    tn_node *size = tn__scalar_to(c, tn__dim_value(c, d->count->dim[axis], d->counter), shape.d, 3);
+    line = tn__add(c, tn__mul(c, line, size), at[axis != d->axis]);
+  }
   return tn__gather(c, tn__merge_axes(c, number, 0, number->rank), line);
 }
 
 /* How many of its digit come before each in its block: i32[R, blocks, size] */
-static tn_node *alike_before(tn_ctx *c, const digits *d) {
+static tn_node *alike_before(tn_ctx *c, const digits *d, way by) {
   int64_t last = 3;
   tn_node *const *shape = d->of->dim;
   tn__dims pairs = {.rank = 4, .d = {shape[0], shape[1], shape[2], shape[2]}};
@@ -288,18 +311,19 @@ static tn_node *alike_before(tn_ctx *c, const digits *d) {
           *other = tn__expand(c, tn__add_axis(c, d->of, 2), pairs.d);
   tn_node *earlier = tn__op2(c, OP_LT, i32(c, tn__place(c, &pairs, 3)), i32(c, tn__place(c, &pairs, 2)));
   tn_node *alike = tn__op2(c, OP_AND, tn__op2(c, OP_EQ, own, other), earlier);
-  return tn__along(c, tn__reduce(c, OP_SUM, i32(c, alike), &last, 1), 2);
+  tn_node *count = tn__reduce(c, OP_SUM, i32(c, alike), &last, 1);
+  return by.runs ? count : tn__along(c, count, 2); /* a thread that goes along has no lanes */
 }
 
 /* [R, n]: where the lowest digit sends each */
 static tn_node *places_by_digit(tn_ctx *c, tn_node *key, way by) {
   digits d = digits_of(c, key, by);
   tn_node *place = of_digits(c, &d, first_places(c, &d, by), d.of);
-  place = tn__add(c, place, tn__cast(c, alike_before(c, &d), d.counter));
+  place = tn__add(c, place, tn__cast(c, alike_before(c, &d, by), d.counter));
   return tn__first_of(c, tn__merge_axes(c, place, 1, 2), 1, key->dim[1]);
 }
 
-/* ---- by words of counts, or tables ---- */
+/* ---- pass by pass ---- */
 
 /* What goes from pass to pass: keys, and in the bits above them, where there is room, which element has each. */
 typedef struct load {
@@ -452,7 +476,7 @@ static tn_node *starts_of(tn_ctx *c, const digits *d) {
 static void pass_by_exchange(tn_ctx *c, load *x, way by) {
   digits d = digits_of(c, x->key, by);
   tn_node *lower = tn__op1(c, OP_CONTIG, tn__scan(c, OP_SUM, d.count, 1, true)); /* of lower digits in the block */
-  tn_node *place = tn__add(c, of_digits(c, &d, lower, d.of), alike_before(c, &d));
+  tn_node *place = tn__add(c, of_digits(c, &d, lower, d.of), alike_before(c, &d, by));
   place = tn__op1(c, OP_CONTIG, tn__cast(c, place, TN_U16));
   tn_node *key = exchanged(c, x->first, place);
   if (x->order) key = tn__op1(c, OP_CONTIG, key);
@@ -479,11 +503,12 @@ static void sort_by_passes(tn_ctx *c, load *x, int bits, way by) {
   int counter = tn__numel(c, x->key)->hi <= INT32_MAX ? TN_I32 : TN_I64, bit = 0;
   bool by_exchange = is_exchanged(target_of(c, x->key), x, by);
   for (; bit < bits; bit += by.bits) {
+    if (by.is == BY_DIGITS && by.bits > bits - bit) by.bits = bits - bit; /* any number of them, but no more */
     if (by_exchange) {
       pass_by_exchange(c, x, by);
       continue;
     }
-    tn_node *in_row = by.is == BY_TABLES ? places_by_digit(c, x->key, by) : places_by_words(c, x->key, counter);
+    tn_node *in_row = by.is == BY_WORDS ? places_by_words(c, x->key, counter) : places_by_digit(c, x->key, by);
     tn_node *places = tn__places_of(c, in_row, in_row->dtype);
     x->first = x->key = tn__placed(c, rotated(c, x->first, by.bits), places);
     if (x->order) x->order = tn__placed(c, x->order, places);
@@ -501,7 +526,7 @@ int tn__bits_below(int64_t n) {
 /* Keys of R rows, and the number of each element among all where `numbered`, as few bits as there is room for */
 static load load_of(tn_ctx *c, tn__keys k, way by, bool numbered) {
   tn_node *count = tn__numel(c, k.of);
-  int key_bits = (k.bits + by.bits - 1) / by.bits * by.bits; /* whole digits */
+  int key_bits = by.is == BY_DIGITS ? k.bits : (k.bits + by.bits - 1) / by.bits * by.bits; /* whole digits */
   int all = key_bits + tn__bits_below(count->hi);
   load x = {.key = tn__op1(c, OP_CONTIG, filled_up(c, k.of, by.block))};
   x.first = x.key;
@@ -570,19 +595,12 @@ tn_node *tn__sorted_integers(tn_ctx *c, tn_node *x, bool down) {
   return integer_of(c, &k, tn__first_of(c, l.key, 1, x->dim[1]), x->dtype);
 }
 
-/* Which element of all rows stands at each place: [R, n], of all rows by counting, or pass by pass */
-static tn_node *order_of(tn_ctx *c, tn__keys k, way by) {
+/* Which element of all rows stands at each place, by counting: [R, n] */
+static tn_node *order_of(tn_ctx *c, tn__keys k) {
   tn__dims shape = tn__dims_of(k.of);
   tn_node *count = tn__mul(c, shape.d[0], shape.d[1]), *order = tn__iota(c, count);
   order = tn__reshape(c, count->hi <= INT32_MAX ? i32(c, order) : order, shape.d, 2);
-  if (by.is == BY_COUNTING) return tn__placed(c, order, tn__places_of(c, counted(c, k.of), TN_I64));
-  tn_node *key = k.of;
-  for (int passes = (k.bits + by.bits - 1) / by.bits; passes--;) {
-    tn_node *in_row = places_by_digit(c, key, by), *places = tn__places_of(c, in_row, in_row->dtype);
-    order = tn__placed(c, order, places);
-    if (passes) key = tn__placed(c, tn__op2_bits(c, OP_SHR, key, (uint64_t)by.bits), places);
-  }
-  return order;
+  return tn__placed(c, order, tn__places_of(c, counted(c, k.of), TN_I64));
 }
 
 tn_node *tn__sorted(tn_ctx *c, tn_node *x, bool down, tn_node **sorted) {
@@ -594,7 +612,7 @@ tn_node *tn__sorted(tn_ctx *c, tn_node *x, bool down, tn_node **sorted) {
     if (sorted) *sorted = tn__merge_axes(c, tn__cast(c, key, k.of->dtype), 0, 2);
     return tn__places_of(c, order, tn__numel(c, x)->hi <= INT32_MAX ? TN_I32 : TN_I64);
   }
-  order = goes_by_passes(by) ? sorted_by_passes(c, k, by, sorted) : order_of(c, k, by);
+  order = goes_by_passes(by) ? sorted_by_passes(c, k, by, sorted) : order_of(c, k);
   order = tn__op1(c, OP_PERMUTATION, tn__merge_axes(c, tn__cast(c, order, TN_I64), 0, 2));
   if (sorted && !goes_by_passes(by)) *sorted = tn__gather(c, tn__merge_axes(c, k.of, 0, 2), order);
   return order;
