@@ -144,12 +144,15 @@ void tn__host_copy(tn__device *d, void *dst, const void *src, size_t size); /* u
  * ctx->mem does not count. */
 bool tn__within_limit(const tn_ctx *c, size_t size);
 
-/* A counted block of device memory.  size may be 0. */
+/* A counted block of device memory, or a part of one.  size may be 0.
+ * Whoever made a buffer writes to it until others have it, too, and later only if it is his alone (tn__buffer_is_own):
+ * so what it holds is a value, and parts of it are. */
 typedef struct tn__buffer {
   void *mem;
   size_t size, cap; /* asked for; taken from the pool's size class */
   uint32_t refs;
   tn__device *device;
+  struct tn__buffer *of;   /* the block that it is a part of, which it holds; NULL: its own */
   struct tn__buffer *next; /* in the pool */
 } tn__buffer;
 
@@ -157,6 +160,12 @@ typedef struct tn__buffer {
 tn__buffer *tn__buffer_new(tn__device *d, size_t size);
 tn__buffer *tn__buffer_keep(tn__buffer *b);
 void tn__buffer_drop(tn__buffer *b);                    /* at 0 refs back to the pool */
+/* Does nobody but the one who asks have this memory? */
+bool tn__buffer_is_own(const tn__buffer *b);
+/* Puts `size` bytes of another buffer, from `at` on, in the place of *b, which is NULL or is given up.  Nothing is
+ * allocated where *b is a part that nobody else has.  Throws TN_ENOMEM. */
+void tn__buffer_share(tn__buffer **b, tn__buffer *of, size_t at, size_t size);
+enum { TN__PART_ALIGN = 16 }; /* of what is shared: kernels' and libraries' widest accesses take it for granted */
 
 /* The table storage id -> buffer that STORAGE nodes refer to. */
 /* takes over the reference, even if it throws; returns the id */

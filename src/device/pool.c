@@ -91,15 +91,47 @@ tn__buffer *tn__buffer_keep(tn__buffer *b) {
   return b;
 }
 
-void tn__buffer_drop(tn__buffer *b) {
-  if (--b->refs) return;
+bool tn__buffer_is_own(const tn__buffer *b) { return b->refs == 1 && !b->of; }
+
+void tn__buffer_share(tn__buffer **b, tn__buffer *of, size_t at, size_t size) {
+  tn__buffer *block = tn__buffer_keep(of->of ? of->of : of), *part = *b, made = {.mem = (char *)of->mem + at};
+  made.size = size, made.refs = 1, made.device = block->device, made.of = block;
+  if (part && part->of && part->refs == 1) {
+    tn__buffer_drop(part->of);
+    *part = made;
+    return;
+  }
+  tn__mem *mem = &block->device->ctx->mem;
+  part = tn__mem_try_alloc(mem, sizeof *part);
+  if (!part) {
+    tn__buffer_drop(block);
+    tn__mem_throw(mem, TN_ENOMEM);
+  }
+  *part = made;
+  if (*b) tn__buffer_drop(*b);
+  *b = part;
+}
+
+static void give_back(tn__buffer *b) {
   tn__device *d = b->device;
   size_t cap;
+  if (b->of) {
+    tn__mem_free(&d->ctx->mem, b);
+    return;
+  }
   uint32_t k = size_class(b->cap, &cap);
   b->next = slot_of(d)->freed[k];
   slot_of(d)->freed[k] = b;
   d->ctx->stats.buffer_bytes -= b->cap;
   d->ctx->stats.pool_bytes += b->cap;
+}
+
+void tn__buffer_drop(tn__buffer *b) {
+  while (b && !--b->refs) { /* a part, then its block */
+    tn__buffer *of = b->of;
+    give_back(b);
+    b = of;
+  }
 }
 
 bool tn__within_limit(const tn_ctx *c, size_t size) {

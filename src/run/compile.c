@@ -385,6 +385,7 @@ void tn__plan_trial(tn_ctx *c, const tn__plan *p, uint32_t item, const tn__varia
   for (uint32_t b = 0; b < p->s->bufs.n; b++) {
     tn__buf x = p->s->bufs.v[b];
     x.kind = BUF_INPUT; /* all from outside */
+    x.shared = false;
     x.slot = (int)b;
     tn__vec_push(&t->arena, &t->s->bufs, x);
   }

@@ -541,14 +541,6 @@ static void fill_inputs(tn_ctx *c, tn_program *p) {
   }
 }
 
-/* A buffer of at least `bytes` that only the program holds. */
-static void renew(tn__device *d, tn__buffer **b, size_t bytes) {
-  if (*b && (*b)->size >= bytes && (*b)->refs == 1 && (*b)->device == d) return;
-  tn__buffer *fresh = tn__buffer_new(d, bytes);
-  if (*b) tn__buffer_drop(*b);
-  *b = fresh;
-}
-
 static tn_node *state_node(tn_ctx *c, const state *s) { return s->cell ? s->cell->node : tn__random_state(c, NULL); }
 
 /* References to nodes by sources of programs that read a tensor, whatever its value is then; counted when the first is
@@ -717,25 +709,25 @@ static void do_run(tn_ctx *c, void *arg) {
     tn__random_flush(c);
     tn_rng_get_state(c, &seed, &calls);
   }
-  tn__device *d = tn__plan_device(p->plan);
   fill_inputs(c, p);
   take_sizes(c, p);
   tn__plan_bind(c, p->plan, p->value);
   for (uint32_t i = 0; i < p->outputs.n; i++) {
     output *o = &p->outputs.v[i];
     size_output(c, p, o);
-    renew(d, &o->buf, o->bytes);
+    tn__plan_output(p->plan, o->at, p->in, &o->buf);
     p->out[o->at] = o->buf;
   }
   for (uint32_t i = 0; i < p->states.n; i++) {
     state *s = &p->states.v[i];
-    renew(d, &s->spare, tn__plan_out_bytes(p->plan, s->at));
+    tn__plan_output(p->plan, s->at, p->in, &s->spare);
     p->out[s->at] = s->spare;
   }
   for (uint32_t i = 0; i < p->checks.n; i++)
     for (int e = 0; e < TN__EXTREMES; e++) {
-      renew(d, &p->checks.v[i].buf[e], sizeof(int64_t));
-      p->out[p->checks.v[i].at[e]] = p->checks.v[i].buf[e];
+      checked *k = &p->checks.v[i];
+      tn__plan_output(p->plan, k->at[e], p->in, &k->buf[e]);
+      p->out[k->at[e]] = k->buf[e];
     }
   tn_node **fresh = tn__alloc(c, (p->states.n + 1) * sizeof *fresh);
   for (uint32_t i = 0; i < p->states.n; i++) fresh[i] = prepare(c, &p->states.v[i], &refs);

@@ -54,7 +54,8 @@ static void realize_on(tn_ctx *c, tn__device *d, tn_tensor *const *t, int n) {
   tn__buffer **out = tn__alloc(c, (roots.n + 1) * sizeof *out);
   for (uint32_t i = 0; i < roots.n; i++) {
     tn_node *r = roots.v[i];
-    out[i] = tn__buffer_new(d, tn__plan_out_bytes(p, i));
+    out[i] = NULL;
+    tn__plan_output(p, i, buf, &out[i]);
     tn_node *st = tn__storage_make(c, r->dtype, out[i], r->dim, r->rank);
     tn__vec_push(&c->scratch, &fresh, st);
   }

@@ -126,6 +126,20 @@ static tn_status check_apart(struct tn__received *r, outside *x, uint32_t n) {
   return TN_OK;
 }
 
+/* Does a shared output stand where its input does?  If not, it is a copy. */
+static bool is_shared(struct tn__received *r, uint32_t b) {
+  const tn__plan *p = r->p;
+  const tn__buf *x = &p->s->bufs.v[b];
+  const area *own = &r->area[b], *of = &r->area[x->of];
+  size_t at = (size_t)x->from * tn__size_of(x->dtype), n = own->bytes;
+  if (at + n > of->bytes) return false;
+  if (own->mem == of->mem + at) return true;
+  char *copy[2] = {tn__arena_alloc(&r->scratch, n + 1), tn__arena_alloc(&r->scratch, n + 1)};
+  r->real->download(p->dev, copy[0], own->mem, n);
+  r->real->download(p->dev, copy[1], of->mem + at, n);
+  return !memcmp(copy[0], copy[1], n);
+}
+
 static tn_status check_outside(struct tn__received *r) {
   const tn__plan *p = r->p;
   outside *all = tn__arena_alloc(&r->scratch, (p->s->bufs.n + 1) * sizeof *all);
@@ -135,7 +149,8 @@ static tn_status check_outside(struct tn__received *r) {
     if (x->kind == BUF_TEMP) continue;
     const tn__buffer *mine = x->kind == BUF_INPUT ? r->in[x->slot] : r->out[x->slot];
     if (mine->size < r->area[b].bytes) return refuse(r, "too little memory is given for buffer", b);
-    if (r->area[b].bytes) all[n++] = (outside){&r->area[b], b, x->kind == BUF_OUTPUT};
+    if (x->shared && !is_shared(r, b)) return refuse(r, "the part of an input is not what stands in buffer", b);
+    if (r->area[b].bytes) all[n++] = (outside){&r->area[b], b, x->kind == BUF_OUTPUT && !x->shared};
   }
   return check_apart(r, all, n);
 }

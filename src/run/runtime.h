@@ -63,6 +63,9 @@ int64_t tn__plan_value(const tn__plan *p, uint32_t var); /* that it is bound to 
 /* The inputs that a gradient of output i would reach. */
 uint32_t tn__plan_sources(tn__plan *p, uint32_t i, const uint32_t **input);
 size_t tn__plan_out_bytes(const tn__plan *p, uint32_t i);
+/* Makes *b (NULL, or one that is given up) the buffer of output i: of its own, or that part of an input which it is.
+ * Throws. */
+void tn__plan_output(const tn__plan *p, uint32_t i, tn__buffer *const *in, tn__buffer **b);
 /* Runs the bound plan: in[i] holds PARAM i, out[i] receives output i. */
 tn_status tn__plan_run(tn_ctx *c, tn__plan *p, tn__buffer *const *in, tn__buffer *const *out);
 /* So, for what is run again and again with the same few buffers: a device that can records the work and submits it at

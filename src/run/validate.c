@@ -158,7 +158,13 @@ static tn__verdict verdict_of(tn_ctx *c, tn__plan *p, bool least, bool last) {
     const tn__buf *x =
         b < nb ? &p->s->bufs.v[b]
                : &(tn__buf){.kind = BUF_TEMP, .dtype = p->scratch_dtype.v[b - nb], .size = p->scratch.v[b - nb]};
-    s.block[b] = (tn__verify_block){.kind = x->kind, .slot = x->slot, .dtype = x->dtype, .size = x->size};
+    s.block[b] = (tn__verify_block){.kind = x->kind,
+                                    .slot = x->slot,
+                                    .dtype = x->dtype,
+                                    .size = x->size,
+                                    .shared = x->shared,
+                                    .of = x->of,
+                                    .from = x->from};
   }
   for (uint32_t i = 0; i < s.nitem; i++) s.item[i] = subject_item(c, p, i);
   tn__verify *v = tn__verify_open(c, &s);

@@ -759,8 +759,11 @@ static int find_host(tn__fuse *f, tn_node *n, tn__info *in) {
 }
 
 static int new_buf(tn__fuse *f, tn_node *n, const tn__info *in) {
-  tn__buf b = {
-      .kind = in->out >= 0 ? BUF_OUTPUT : BUF_TEMP, .slot = in->out, .dtype = n->dtype, .size = tn__numel(f->c, n)};
+  bool out = in->out >= 0;
+  tn__buf b = {.kind = out ? BUF_OUTPUT : BUF_TEMP,
+               .slot = out ? f->slot[in->out] : -1,
+               .dtype = n->dtype,
+               .size = tn__numel(f->c, n)};
   tn__vec_push(f->a, &f->s->bufs, b);
   return (int)f->s->bufs.n - 1;
 }

@@ -90,6 +90,9 @@ typedef struct tn__fuse {
   tn__arena *a;
   tn__device *dev;
   tn_node *sink;
+  int *slot;                /* by source of the SINK: which output of the schedule it is */
+  tn__vec(tn__buf) part;    /* outputs that stand in inputs, and these inputs (shared.c) */
+  tn__nodes part_of;
   tn__nodes order;
   tn__map index;            /* node -> position in order */
   tn__info *info;
@@ -100,6 +103,11 @@ typedef struct tn__fuse {
   int64_t next_range;
 } tn__fuse;
 
+/* shared.c: the SINK without outputs that are parts of inputs; the buffers of these, behind those of all kernels; and
+ * what the schedule's text says of one. */
+tn_node *tn__shared_find(tn__fuse *f);
+void tn__shared_place(tn__fuse *f);
+tn_node *tn__shared_body(tn_ctx *c, const tn__schedule *s, const tn__buf *b);
 /* Is it a scatter to places that are all different, over a base that is one number?  Then it is a kernel like any
  * other, over what is scattered, but for where it stores (place.c). */
 bool tn__is_placed(const tn_node *n);

@@ -27,7 +27,25 @@ static tn_node *own_outputs(tn__fuse *f) {
   return tn__sink(f->c, own.node.v, own.node.n, f->sink->name);
 }
 
-/* The schedule as nodes: one CALL an item, its buffers numbered as in the schedule. */
+static tn_node *buffer_node(const tn__fuse *f, int buf) {
+  const tn__buf *b = &f->s->bufs.v[buf];
+  tn_node *size = b->size;
+  return tn__node_make(f->c, &(tn__make){.op = OP_BUFFER,
+                                         .dtype = b->dtype,
+                                         .src = &size,
+                                         .nsrc = 1,
+                                         .ints = (int64_t[]){buf, f->dev->index},
+                                         .nint = 2,
+                                         .device = f->dev->index});
+}
+
+static void add_call(tn__fuse *f, tn__nodes *calls, tn_node **src, uint32_t n) {
+  tn__make call = {.op = OP_CALL, .src = src, .nsrc = n, .ints = (int64_t[]){calls->n}, .nint = 1};
+  tn__vec_push(f->a, calls, tn__node_make(f->c, &call));
+}
+
+/* The schedule as nodes: one CALL an item, its buffers numbered as in the schedule; then one for each output that
+ * stands in an input. */
 static void write_text(tn__fuse *f) {
   tn__nodes calls = {0};
   for (uint32_t i = 0; i < f->s->items.n; i++) {
@@ -49,20 +67,14 @@ static void write_text(tn__fuse *f) {
                                                .ints = (int64_t[]){it->gemm->a.trans, it->gemm->b.trans,
                                                                    it->gemm->row >= 0, it->gemm->after},
                                                .nint = 4});
-    for (uint32_t j = 0; j < it->nbuf; j++) {
-      const tn__buf *b = &f->s->bufs.v[it->buf[j]];
-      tn_node *size = b->size;
-      src[1 + j] = tn__node_make(f->c, &(tn__make){.op = OP_BUFFER,
-                                                   .dtype = b->dtype,
-                                                   .src = &size,
-                                                   .nsrc = 1,
-                                                   .ints = (int64_t[]){it->buf[j], f->dev->index},
-                                                   .nint = 2,
-                                                   .device = f->dev->index});
-    }
-    tn_node *call = tn__node_make(
-        f->c, &(tn__make){.op = OP_CALL, .src = src, .nsrc = it->nbuf + 1, .ints = (int64_t[]){i}, .nint = 1});
-    tn__vec_push(f->a, &calls, call);
+    for (uint32_t j = 0; j < it->nbuf; j++) src[1 + j] = buffer_node(f, it->buf[j]);
+    add_call(f, &calls, src, it->nbuf + 1);
+  }
+  for (uint32_t b = 0; b < f->s->bufs.n; b++) {
+    const tn__buf *x = &f->s->bufs.v[b];
+    if (!x->shared) continue;
+    tn_node *src[3] = {tn__shared_body(f->c, f->s, x), buffer_node(f, (int)b), buffer_node(f, x->of)};
+    add_call(f, &calls, src, 3);
   }
   f->s->text = tn__sink(f->c, calls.v, calls.n, "schedule");
 }
@@ -105,6 +117,7 @@ tn__schedule *tn__schedule_make(tn_ctx *c, tn__arena *a, tn_node *sink, tn__devi
   tn__fuse f = {.c = c, .a = &c->scratch, .dev = dev, .sink = sink, .next_range = TN__FIRST_INNER};
   f.s = tn__alloc(c, sizeof *f.s);
   *f.s = (tn__schedule){0};
+  f.sink = tn__shared_find(&f);
   survey(&f);
   change(&f, tn__layout_contract(&f));
   change(&f, tn__align_products(&f));
@@ -119,6 +132,7 @@ tn__schedule *tn__schedule_make(tn_ctx *c, tn__arena *a, tn_node *sink, tn__devi
   tn__fuse_row_sums(&f);
   tn__fuse_emit(&f);
   tn__epilogue_join(&f);
+  tn__shared_place(&f);
   for (uint32_t i = 0; i < f.s->items.n; i++) {
     tn__mark work = tn__arena_mark(&c->scratch);
     f.s->items.v[i].body = tn__renumber(c, f.s->items.v[i].body, &(tn__nodes){0}, &(tn__nodes){0});

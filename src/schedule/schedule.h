@@ -11,6 +11,10 @@
  * (lower/optimise.c): until then it stays in one kernel with what reads it. */
 enum { TN__SPLIT_WORK = 1 << 17 };
 
+/* An output holds all the memory that it is a part of, for as long as it is there.  So it stands in an input's only if
+ * it is not much less than that: what shares an input is together at least this part of it. */
+enum { TN__LEAST_PART = 8 };
+
 typedef enum tn__buf_kind { BUF_INPUT, BUF_OUTPUT, BUF_TEMP } tn__buf_kind;
 
 typedef struct tn__buf {
@@ -18,6 +22,10 @@ typedef struct tn__buf {
   int slot;        /* PARAM slot of an input; position in the SINK of an output */
   int dtype;
   tn_node *size;   /* elements, an index expression over VARs */
+  /* An output that stands in an input's memory, buffer `of`, from element `from` on: no item writes it (shared.c). */
+  bool shared;
+  int of;
+  int64_t from;
 } tn__buf;
 
 /* C[b] = A[b] B[b]: the library's matrix product.  Strides are in elements; each is an index expression. */

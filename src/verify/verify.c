@@ -139,6 +139,12 @@ static void open_memory(trial *t) {
     for (size_t i = 0; x->kind == BUF_INPUT && i < x->bytes / size; i++)
       tn__block_put(&t->memory[b], i * size, x->dtype, tn__val_input(&t->w, x->dtype, x->slot, (int64_t)i));
   }
+  for (uint32_t b = 0; b < s->nblock; b++) {
+    const tn__verify_block *x = &s->block[b];
+    if (!x->shared) continue;
+    size_t at = (size_t)x->from * tn__size_of(x->dtype), room = s->block[x->of].bytes;
+    t->span[b] = (tn__span){.block = &t->memory[x->of], .offset = at, .bytes = at + x->bytes <= room ? x->bytes : 0};
+  }
 }
 
 static tn__val at(const trial *t, int block, int64_t element, int dtype) {

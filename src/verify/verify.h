@@ -17,6 +17,9 @@ typedef struct tn__verify_block { /* a buffer, at the sizes of one run */
   int slot, dtype;      /* slot: PARAM slot of an input, position in the SINK of an output */
   tn_node *size;        /* elements */
   size_t offset, bytes; /* offset: of temporaries, in their common memory */
+  bool shared;          /* an output that stands in block `of`, an input, from element `from` on */
+  int of;
+  int64_t from;
 } tn__verify_block;
 
 typedef struct tn__verify_item {

@@ -134,6 +134,104 @@ static void spoiled_runs(void **state) {
   }
 }
 
+/* ---- outputs that stand in inputs ---- */
+
+static void in_place(trial *t) { tn__plan_output(t->p, 0, t->in, &t->out[0]); }
+static void elsewhere_in_input(trial *t) { tn__buffer_share(&t->out[0], t->in[0], 0, t->out[0]->size); }
+static void the_same_bytes(trial *t) {
+  tn__host_copy(t->p->dev, t->out[0]->mem, (char *)t->in[0]->mem + 256, t->out[0]->size);
+}
+static void other_bytes(trial *t) {
+  the_same_bytes(t);
+  ((char *)t->out[0]->mem)[t->out[0]->size - 1] ^= 1;
+}
+static void cut_short(trial *t) { in_place(t), t->out[0]->size -= 4; }
+static void beyond_input(trial *t) { in_place(t), t->p->s->bufs.v[t->p->out_buf[0]].from += 1000; }
+
+static const struct {
+  const char *what;
+  void (*spoil)(trial *t);
+  bool good;
+} parts[] = {{"in place", in_place, true},           {"elsewhere", elsewhere_in_input, false},
+             {"a copy", the_same_bytes, true},       {"another copy", other_bytes, false},
+             {"too little memory", cut_short, false}, {"beyond the input", beyond_input, false}};
+
+static void run_part(tn_ctx *c, void *arg) {
+  trial *t = arg;
+  tn__nodes in = {0};
+  t->p = tn__plan_get(c, tn__plan_key(c, &t->y->node, 1, &in));
+  tn__plan_bind(c, t->p, NULL);
+  assert_int_equal(t->p->s->items.n, 0);
+  t->in[0] = tn__storage_buffer(c, in.v[0]);
+  t->out[0] = tn__buffer_new(t->p->dev, tn__plan_out_bytes(t->p, 0));
+  t->spoil(t);
+  t->status = tn__plan_run(c, t->p, t->in, t->out);
+  tn__buffer_drop(t->out[0]);
+}
+
+static void shared_outputs(void **state) {
+  (void)state;
+  for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+    tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref", .quiet = 1, .verify = "/dev/null"});
+    assert_non_null(c);
+    tn_scope(c) {
+      trial t = {.c = c, .spoil = parts[i].spoil, .y = tn_slice(filled(c, 10, 32), 0, 2, 6, 1)};
+      if (!tn__ctx_run(c, "test", run_part, &t)) fail_msg("%s: %s", parts[i].what, tn_last_error(c)->text);
+      if ((t.status == TN_OK) != parts[i].good) fail_msg("%s: %s", parts[i].what, tn_last_error(c)->text);
+    }
+    tn_ctx_close(c);
+  }
+}
+
+/* What the schedule says of them is held against the graph. */
+static void from_the_start(tn__schedule *s, tn__buf *b) { (void)s, b->from = 0; }
+static void further_on(tn__schedule *s, tn__buf *b) { (void)s, b->from += 1; }
+static void far_on(tn__schedule *s, tn__buf *b) { b->from = s->bufs.v[b->of].size->ints[0]; }
+static void in_another(tn__schedule *s, tn__buf *b) {
+  for (int i = 0; i < (int)s->bufs.n; i++)
+    if (s->bufs.v[i].kind == BUF_INPUT && i != b->of) {
+      b->of = i;
+      return;
+    }
+}
+static void as_it_is(tn__schedule *s, tn__buf *b) { (void)s, (void)b; }
+static void (*const part_spoils[])(tn__schedule *, tn__buf *) = {as_it_is, from_the_start, further_on, far_on,
+                                                                 in_another};
+
+typedef struct compared {
+  tn_tensor *y[2];
+  tn__plan *p;
+  void (*spoil)(tn__schedule *, tn__buf *);
+} compared;
+
+static void compare_part(tn_ctx *c, void *arg) {
+  compared *k = arg;
+  tn__nodes in = {0};
+  k->p = tn__plan_new(c, tn__plan_key(c, (tn_node *[]){k->y[0]->node, k->y[1]->node}, 2, &in));
+  tn__plan_schedule(c, k->p);
+  tn__buf *b = &k->p->s->bufs.v[k->p->out_buf[0]];
+  assert_true(b->shared);
+  k->spoil(k->p->s, b);
+  tn__plan_lower(c, k->p, NULL);
+  tn__plan_validate(c, k->p);
+}
+
+static void parts_compared(void **state) {
+  (void)state;
+  for (size_t i = 0; i < sizeof part_spoils / sizeof *part_spoils; i++) {
+    tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref", .quiet = 1, .verify = "/dev/null"});
+    assert_non_null(c);
+    tn_scope(c) {
+      tn_tensor *x = filled(c, 10, 8), *z = filled(c, 10, 8);
+      compared k = {.spoil = part_spoils[i], .y = {tn_slice(x, 0, 2, 6, 1), tn_add(x, z)}};
+      if (tn__ctx_run(c, "test", compare_part, &k) != (i == 0)) fail_msg("%zu: %s", i, tn_last_error(c)->text);
+      if (i) assert_non_null(strstr(tn_last_error(c)->text, "the schedule is not the graph"));
+      tn__plan_free(c, k.p);
+    }
+    tn_ctx_close(c);
+  }
+}
+
 /* ---- recordings ---- */
 
 struct tn__recording {
@@ -591,7 +689,8 @@ static void facts(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(spoiled_runs), cmocka_unit_test(recordings),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(spoiled_runs), cmocka_unit_test(shared_outputs),
+                                     cmocka_unit_test(parts_compared), cmocka_unit_test(recordings),
                                      cmocka_unit_test(values), cmocka_unit_test(convolutions),
                                      cmocka_unit_test(products),     cmocka_unit_test(convolved),
                                      cmocka_unit_test(numbers), cmocka_unit_test(what_is_read),

@@ -92,6 +92,9 @@ void pipeline_place(pipeline *p) {
                                      .slot = x->slot,
                                      .dtype = x->dtype,
                                      .size = x->size,
+                                     .shared = x->shared,
+                                     .of = x->of,
+                                     .from = x->from,
                                      .bytes = (size_t)at(x->size) * tn__size_of(x->dtype)};
     p->first[b] = UINT32_MAX;
   }
