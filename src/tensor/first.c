@@ -8,6 +8,8 @@
  * which is its place.  A row is read once; all else are a few small kernels.
  *
  * Where a word holds a key and its place, such words are compared, so that what is the least also says where it is.
+ * Then any elements may be a block: on processors, those that lie as far apart as there are blocks, so that blocks lie
+ * side by side for vectors.
  * What fills a row up to whole blocks has the last of all keys, and places behind all others.  Which tree is taken has
  * no influence on the result. */
 #include "tensor/first.h"
@@ -57,11 +59,12 @@ typedef struct form {
   int dtype;       /* of keys, or of words that hold a number in their lowest bits */
   int number_bits; /* so many; 0: there is no room for it */
   int number;      /* dtype of numbers */
+  bool apart;      /* a block's elements are so many apart as there are blocks, and not neighbours */
 } form;
 
 static form form_of(const tn__keys *k, int64_t rows, int64_t padded) {
   int bits = tn__bits_below(padded - 1), all = k->bits + bits;
-  form f = {k->of->dtype, 0, (double)rows * (double)padded <= INT32_MAX ? TN_I32 : TN_I64};
+  form f = {k->of->dtype, 0, (double)rows * (double)padded <= INT32_MAX ? TN_I32 : TN_I64, false};
   if (all <= 64) f.number_bits = bits, f.dtype = all <= 32 ? TN_U32 : TN_U64;
   return f;
 }
@@ -80,10 +83,12 @@ static tn_node *lowest(tn_ctx *c, const tn__keys *k, form f, int64_t padded) {
 }
 
 /* The level above: of each block the least */
-static tn_node *level_above(tn_ctx *c, tn_node *level, int bits) {
-  int64_t inner = 2;
-  tn__dims into = {.rank = 2, .d = {tn__int(c, level->dim[1]->lo >> bits), tn__int(c, (int64_t)1 << bits)}};
-  return tn__op1(c, OP_CONTIG, tn__reduce(c, OP_RMIN, tn__split_axis(c, level, 1, &into), &inner, 1));
+static tn_node *level_above(tn_ctx *c, form f, tn_node *level, int bits) {
+  int64_t within = f.apart ? 1 : 2;
+  tn__dims into = {.rank = 2};
+  into.d[within - 1] = tn__int(c, (int64_t)1 << bits);
+  into.d[2 - within] = tn__int(c, level->dim[1]->lo >> bits);
+  return tn__op1(c, OP_CONTIG, tn__reduce(c, OP_RMIN, tn__split_axis(c, level, 1, &into), &within, 1));
 }
 
 /* The first `some` of elements [R, m] in order: words, or numbers where words do not hold them. */
@@ -92,18 +97,24 @@ static tn_node *first_of(tn_ctx *c, form f, tn_node *key, tn_node *number, tn_no
   return tn__first_of(c, tn__placed(c, number ? number : key, places), 1, some);
 }
 
-/* Which element of its row at the level each of those is: so many bits tell those of the lowest level below it apart */
-static tn_node *number_at(tn_ctx *c, form f, tn_node *x, int bits_below) {
+/* Which element of its row at a level of so many each of those is: so many bits tell those of the lowest level below it
+ * apart */
+static tn_node *number_at(tn_ctx *c, form f, tn_node *x, int bits_below, const tn_node *level) {
   if (!f.number_bits) return x;
-  x = tn__op2_bits(c, OP_SHR, tn__op2_bits(c, OP_AND, x, ones(f.number_bits)), (uint64_t)bits_below);
-  return tn__cast(c, x, f.number);
+  x = tn__op2_bits(c, OP_AND, x, ones(f.number_bits));
+  if (!f.apart) return tn__cast(c, tn__op2_bits(c, OP_SHR, x, (uint64_t)bits_below), f.number);
+  x = tn__cast(c, x, f.number);
+  return bits_below ? tn__op2_bits(c, OP_MOD, x, (uint64_t)level->dim[1]->lo) : x;
 }
 
 /* first[R, some] of the level above -> the numbers of all that are in their blocks: [R, some * block] */
-static tn_node *candidates(tn_ctx *c, tn_node *first, int bits) {
+static tn_node *candidates(tn_ctx *c, form f, tn_node *first, int bits, const tn_node *above) {
   tn__dims all = {.rank = 3, .d = {first->dim[0], first->dim[1], tn__int(c, (int64_t)1 << bits)}};
-  tn_node *from = tn__expand(c, tn__add_axis(c, tn__op2_bits(c, OP_SHL, first, (uint64_t)bits), 2), all.d);
-  return tn__merge_axes(c, tn__add(c, from, tn__cast(c, tn__place(c, &all, 2), first->dtype)), 1, 2);
+  if (!f.apart) first = tn__op2_bits(c, OP_SHL, first, (uint64_t)bits);
+  tn_node *from = tn__expand(c, tn__add_axis(c, first, 2), all.d);
+  tn_node *within = tn__cast(c, tn__place(c, &all, 2), first->dtype);
+  if (f.apart) within = tn__op2_bits(c, OP_MUL, within, (uint64_t)above->dim[1]->lo);
+  return tn__merge_axes(c, tn__add(c, from, within), 1, 2);
 }
 
 /* level[R, m] at such numbers of each row */
@@ -119,16 +130,18 @@ static tn_node *first_by(tn_ctx *c, const tn__keys *k, int64_t some, tree by) {
   int all = by.levels * by.bits;
   int64_t padded = blocks_of(k->of->dim[1]->lo, all) << all;
   form f = form_of(k, k->of->dim[0]->lo, padded);
+  f.apart = f.number_bits && !tn__device_get(c, k->of->device < 0 ? 0 : k->of->device)->target.group;
   tn_node *level[MOST_LEVELS + 1] = {lowest(c, k, f, padded)}, *count = tn__int(c, some);
-  for (int i = 0; i < by.levels; i++) level[i + 1] = level_above(c, level[i], by.bits);
+  for (int i = 0; i < by.levels; i++) level[i + 1] = level_above(c, f, level[i], by.bits);
   tn__dims shape = tn__dims_of(level[by.levels]);
   tn_node *number = tn__cast(c, tn__place(c, &shape, 1), f.number), *top = tn__op1(c, OP_CONTIG, level[by.levels]);
   tn_node *first = first_of(c, f, top, f.number_bits ? NULL : number, count);
   for (int i = by.levels; i && i--;) {
-    number = candidates(c, number_at(c, f, first, (i + 1) * by.bits), by.bits);
+    number = number_at(c, f, first, (i + 1) * by.bits, level[i + 1]);
+    number = candidates(c, f, number, by.bits, level[i + 1]);
     first = first_of(c, f, elements_at(c, level[i], number), f.number_bits ? NULL : number, count);
   }
-  return tn__cast(c, number_at(c, f, first, 0), TN_I64);
+  return tn__cast(c, number_at(c, f, first, 0, level[0]), TN_I64);
 }
 
 tn_node *tn__first_places(tn_ctx *c, const tn__keys *k, int64_t some, double most_work) {
