@@ -244,7 +244,7 @@ static void assign_slice(tn_ctx *c, tn_tensor *x) {
 }
 static void step_x(tn_ctx *c, tn_tensor *x) { /* state, whose memory changes hands */
   tn_program *p = tn_program_begin(c);
-  OK(tn_assign(x, tn_add_scalar(x, 250)));
+  tn_scope(c) OK(tn_assign(x, tn_add_scalar(x, 250))); /* nothing else is to hold what x was */
   OK(tn_program_end(p));
   for (int i = 0; i < 4; i++) OK(tn_program_run(p));
   tn_program_close(p);
