@@ -160,9 +160,22 @@ void tn__device_copy(tn__device *d, void *dst, tn__device *from, const void *src
   d->ops->upload(d, dst, host, size);
 }
 
+tn__buffer *tn__storage_input(tn_ctx *c, const tn_node *storage) {
+  tn__buffer *b = tn__storage_buffer(c, storage);
+  tn__device *d = b->device;
+  if ((uintptr_t)b->mem % TN__INPUT_ALIGN == 0) return b;
+  tn__buffer *copy = tn__buffer_new(d, b->size);
+  /* ends with the call */
+  const tn_node *owner = tn__storage_make(c, storage->dtype, copy, storage->dim, storage->rank);
+  tn__device_copy(d, copy->mem, d, b->mem, b->size);
+  tn__storage_swap(c, owner, b);
+  tn__storage_swap(c, storage, copy);
+  return copy;
+}
+
 tn__buffer *tn__storage_on(tn_ctx *c, const tn_node *storage, tn__device *d) {
   tn__buffer *b = tn__storage_buffer(c, storage);
-  if (b->device == d) return b;
+  if (b->device == d) return tn__storage_input(c, storage);
   tn__buffer *copy = tn__buffer_new(d, b->size);
   tn__storage_make(c, storage->dtype, copy, storage->dim, storage->rank); /* nobody keeps it: it ends with the call */
   tn__device_copy(d, copy->mem, b->device, b->mem, b->size);

@@ -165,7 +165,9 @@ bool tn__buffer_is_own(const tn__buffer *b);
 /* Puts `size` bytes of another buffer, from `at` on, in the place of *b, which is NULL or is given up.  Nothing is
  * allocated where *b is a part that nobody else has.  Throws TN_ENOMEM. */
 void tn__buffer_share(tn__buffer **b, tn__buffer *of, size_t at, size_t size);
-enum { TN__PART_ALIGN = 16 }; /* of what is shared: kernels' and libraries' widest accesses take it for granted */
+/* What kernels read begins at a multiple of so many bytes: their widest accesses, and libraries', take it for granted.
+ * Parts begin anywhere (tn__storage_input). */
+enum { TN__INPUT_ALIGN = 16 };
 
 /* The table storage id -> buffer that STORAGE nodes refer to. */
 /* takes over the reference, even if it throws; returns the id */
@@ -175,7 +177,9 @@ tn_node *tn__storage_make(tn_ctx *c, int dtype, tn__buffer *b, tn_node *const *d
 /* So, of no device: its value goes with those of any device, as a constant does. */
 tn_node *tn__storage_loose(tn_ctx *c, int dtype, tn__buffer *b, tn_node *const *dims, uint32_t rank);
 tn__buffer *tn__storage_buffer(tn_ctx *c, const tn_node *storage);
-/* its buffer, or a copy on d that lives as long as the call */
+/* So, for what kernels read: from now on it begins where they take for granted that memory does.  Throws. */
+tn__buffer *tn__storage_input(tn_ctx *c, const tn_node *storage);
+/* its buffer, for what kernels read, or a copy on d that lives as long as the call */
 tn__buffer *tn__storage_on(tn_ctx *c, const tn_node *storage, tn__device *d);
 /* puts b in its place; gives the old buffer */
 tn__buffer *tn__storage_swap(tn_ctx *c, const tn_node *storage, tn__buffer *b);

@@ -523,7 +523,7 @@ tn_status tn_program_bind(tn_program *p, const char *name, tn_tensor *value) {
 
 static tn__buffer *cell_buffer(tn_ctx *c, tn_tensor *t) {
   if (t->node->op != OP_STORAGE) tn__run_realize(c, &t, 1);
-  return tn__storage_buffer(c, t->node);
+  return tn__storage_input(c, t->node);
 }
 
 static void fill_inputs(tn_ctx *c, tn_program *p) {
@@ -537,7 +537,7 @@ static void fill_inputs(tn_ctx *c, tn_program *p) {
     if (in) p->in[i] = in->bound ? cell_buffer(c, in->bound) : in->own;
     else if (s->kind == FROM_CELL) p->in[i] = cell_buffer(c, s->cell);
     else if (s->kind == FROM_RANDOM) p->in[i] = tn__storage_on(c, tn__random_state(c, NULL), tn__plan_device(p->plan));
-    else p->in[i] = tn__storage_buffer(c, s->node);
+    else p->in[i] = tn__storage_input(c, s->node);
   }
 }
 

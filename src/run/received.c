@@ -149,6 +149,8 @@ static tn_status check_outside(struct tn__received *r) {
     if (x->kind == BUF_TEMP) continue;
     const tn__buffer *mine = x->kind == BUF_INPUT ? r->in[x->slot] : r->out[x->slot];
     if (mine->size < r->area[b].bytes) return refuse(r, "too little memory is given for buffer", b);
+    if (x->kind == BUF_INPUT && (uintptr_t)mine->mem % TN__INPUT_ALIGN)
+      return refuse(r, "is not where kernels expect memory to begin: buffer", b);
     if (x->shared && !is_shared(r, b)) return refuse(r, "the part of an input is not what stands in buffer", b);
     if (r->area[b].bytes) all[n++] = (outside){&r->area[b], b, x->kind == BUF_OUTPUT && !x->shared};
   }

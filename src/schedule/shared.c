@@ -11,29 +11,32 @@ typedef struct part {
   int64_t from; /* elements */
 } part;
 
-/* What n has its elements from, if it computes none */
-static tn_node *source_of(const tn_node *n) {
+/* The node whose element at *idx is n's there, and where in it that is; NULL: n computes its own. */
+static tn_node *look_through(tn__fuse *f, tn_node *n, tn_node **idx) {
+  tn_node *next[TN_MAX_RANK + 1], *gate = NULL;
   if (n->op == OP_ASSIGN) return n->src[1];
+  if (n->op == OP_WHERE) {
+    int branch = tn__join_branch(f, n, idx);
+    return branch ? n->src[branch] : NULL;
+  }
   bool moved = n->op == OP_DETACH || n->op == OP_CONTIG || (tn__ops[n->op].group == G_MOVE && n->op != OP_FOLD);
-  return moved ? n->src[0] : NULL;
+  if (!moved) return NULL;
+  tn__index_through(f->c, n, idx, next, &gate);
+  for (uint32_t i = 0; i < n->src[0]->rank; i++) idx[i] = next[i];
+  return gate ? NULL : n->src[0];
 }
 
-/* Is element i of n, for all i, element from + i of an input?  From a place on where kernels expect memory to begin. */
-static bool is_part(tn_ctx *c, tn_node *n, part *out) {
-  tn_node *idx[TN_MAX_RANK + 1], *next[TN_MAX_RANK + 1], *gate = NULL, *root = n;
-  for (tn_node *x; (x = source_of(root));) root = x;
-  if (root->op != OP_PARAM) return false;
+/* Is element i of n, for all i, element from + i of an input? */
+static bool is_part(tn__fuse *f, tn_node *n, part *out) {
+  tn_ctx *c = f->c;
+  tn_node *idx[TN_MAX_RANK + 1], *root = n;
   for (uint32_t i = 0; i < n->rank; i++) idx[i] = tn__axis_loop(c, n, i);
   tn_node *flat = tn__index_flat(c, n->dim, idx, n->rank);
-  for (tn_node *x = n; x != root; x = source_of(x)) {
-    if (x->op == OP_ASSIGN) continue;
-    tn__index_through(c, x, idx, next, &gate);
-    for (uint32_t i = 0; i < x->src[0]->rank; i++) idx[i] = next[i];
-  }
-  tn_node *at = tn__index_flat(c, root->dim, idx, root->rank);
+  while (root && root->op != OP_PARAM) root = look_through(f, root, idx);
+  if (!root) return false;
   out->of = root;
-  return !gate && tn__const_int(tn__simplify_index(c, tn__sub(c, at, flat)), &out->from) &&
-         out->from * (int64_t)tn__size_of(n->dtype) % TN__PART_ALIGN == 0;
+  tn_node *at = tn__index_flat(c, root->dim, idx, root->rank);
+  return tn__const_int(tn__simplify_index(c, tn__sub(c, at, flat)), &out->from);
 }
 
 /* What is taken for a copy, as library calls are for loops: store element i, which is element from + i. */
@@ -73,7 +76,7 @@ tn_node *tn__shared_find(tn__fuse *f) {
   tn__map_init(&seen, f->a);
   for (uint32_t i = 0; i < n; i++) {
     uint64_t at = i;
-    if (!is_part(f->c, f->sink->src[i], &of[i])) of[i].of = NULL;
+    if (!is_part(f, f->sink->src[i], &of[i])) of[i].of = NULL;
     if (of[i].of && !tn__map_get(&seen, (uintptr_t)of[i].of, &at)) tn__map_put(&seen, (uintptr_t)of[i].of, i);
     first[i] = (uint32_t)at;
     if (of[i].of) shared[first[i]] += tn__numel_guess(f->sink->src[i]);

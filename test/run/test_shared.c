@@ -105,6 +105,15 @@ static tn_tensor *flipped(tn_tensor *x) { return tn_flip(x, AXES(0)); }
 static tn_tensor *repeated(tn_tensor *x) { return tn_expand(tn_reshape(x, DIMS(1, N)), DIMS(2, N)); }
 static tn_tensor *padded(tn_tensor *x) { return tn_pad(x, (tn_dim[]){4, 0}, 0); }
 static tn_tensor *padded_and_cut(tn_tensor *x) { return cut(tn_pad(x, (tn_dim[]){4, 4}, 0), 4, N + 4); }
+static tn_tensor *joined(tn_tensor *x) { return tn_concatenate((tn_tensor *[]){tn_neg(x), x}, 2, 0); }
+static tn_tensor *of_joined(tn_tensor *x) { return cut(joined(x), N + 2, 2 * N); }
+static tn_tensor *across_joined(tn_tensor *x) { return cut(joined(x), N - 1, 2 * N - 1); }
+static tn_tensor *gradient_of_joined(tn_tensor *x) {
+  tn_ctx *c = tn_ctx_of(x);
+  tn_tensor *part[3] = {cut(tn_neg(x), 0, 64), cut(tn_exp(x), 0, 32), cut(tn_abs(x), 0, 32)}, *grad[3];
+  OK(tn_vjp(tn_concatenate(part, 3, 0), x, 3, part, grad));
+  return grad[1];
+}
 static tn_tensor *negated(tn_tensor *x) { return tn_neg(x); }
 
 static const struct {
@@ -118,8 +127,8 @@ static const struct {
              {"a row of rows", row_of_rows, 192},
              {"axes of one element moved", moved_ones, 0},
              {"from 16 bytes on", from_4, 16},
-             {"from 4 bytes on", from_1, -1},
-             {"from 12 bytes on", from_3, -1},
+             {"from 4 bytes on", from_1, 4},
+             {"from 12 bytes on", from_3, 12},
              {"an eighth", an_eighth, 448},
              {"less than an eighth", less, -1},
              {"one element", one, -1},
@@ -131,6 +140,9 @@ static const struct {
              {"repeated", repeated, -1},
              {"padded", padded, -1},
              {"padded and cut", padded_and_cut, 0},
+             {"part of what was joined", of_joined, 8},
+             {"of two that were joined", across_joined, -1},
+             {"the gradient of what was joined", gradient_of_joined, 256},
              {"negated", negated, -1}};
 
 static void each_form(tn_ctx *c) {
@@ -185,6 +197,40 @@ static void chains(void **state) {
   everywhere(a_chain);
 }
 
+/* Kernels take for granted where memory begins.  A part that begins elsewhere moves there when the first one reads it,
+ * in whatever way. */
+static void odd_places(tn_ctx *c) {
+  for (int way = 0; way < 4; way++) tn_scope(c) {
+      tn_tensor *x = counted(c, N, 0), *y = cut(x, 3, N), *z;
+      OK(tn_realize(&y, 1));
+      EXPECT(y, 3, 1, N - 3);
+      assert_int_equal(place_in(c, x, y), 12);
+      if (way == 0) z = cut(y, 1, N - 3);
+      else if (way == 1) z = tn_add(cut(y, 1, N - 3), cut(x, 0, N - 4));
+      else {
+        tn_program *p = tn_program_begin(c);
+        tn_tensor *in = way == 2 ? tn_program_input(p, "x", TN_F32, DIMS(N - 3)) : y;
+        OK(tn_program_output(p, "z", tn_add(cut(in, 1, N - 3), cut(x, 0, N - 4))));
+        OK(tn_program_end(p));
+        if (way == 2) OK(tn_program_bind(p, "x", y));
+        for (int i = 0; i < 3; i++) OK(tn_program_run(p));
+        z = tn_program_result(p, "z");
+        tn_program_close(p);
+      }
+      OK(tn_realize(&z, 1));
+      assert_int_equal(place_in(c, x, y), -1);
+      EXPECT(z, 4, way ? 2 : 1, N - 4);
+      write(c, x, N, 1000);
+      EXPECT(y, 3, 1, N - 3);
+      if (!way) EXPECT(z, 4, 1, N - 4);
+    }
+}
+
+static void odd(void **state) {
+  (void)state;
+  everywhere(odd_places);
+}
+
 /* ---- who writes ---- */
 
 static void write_x(tn_ctx *c, tn_tensor *x) { write(c, x, N, 1000); }
@@ -198,7 +244,7 @@ static void assign_slice(tn_ctx *c, tn_tensor *x) {
 }
 static void step_x(tn_ctx *c, tn_tensor *x) { /* state, whose memory changes hands */
   tn_program *p = tn_program_begin(c);
-  OK(tn_assign(x, tn_add_scalar(x, 250)));
+  tn_scope(c) OK(tn_assign(x, tn_add_scalar(x, 250))); /* nothing else is to hold what x was */
   OK(tn_program_end(p));
   for (int i = 0; i < 4; i++) OK(tn_program_run(p));
   tn_program_close(p);
@@ -491,7 +537,7 @@ static void moved(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(by_form),  cmocka_unit_test(chains),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(by_form),  cmocka_unit_test(chains), cmocka_unit_test(odd),
                                      cmocka_unit_test(by_writer), cmocka_unit_test(assigned),
                                      cmocka_unit_test(programs), cmocka_unit_test(memory),
                                      cmocka_unit_test(moved)};
