@@ -187,6 +187,12 @@ tn_node *tn__scatter(tn_ctx *c, tn_node *base, tn_node *idx, tn_node *upd) {
   return tn__node_make(c, &(tn__make){.op = OP_SCATTER, .src = src, .nsrc = 3});
 }
 
+tn_node *tn__scatter_greatest(tn_ctx *c, tn_node *base, tn_node *idx, tn_node *upd) {
+  tn_node *src[] = {base, idx, upd};
+  int64_t by = OP_MAX;
+  return tn__node_make(c, &(tn__make){.op = OP_SCATTER, .src = src, .nsrc = 3, .ints = &by, .nint = 1});
+}
+
 tn_node *tn__contract(tn_ctx *c, tn_node *a, tn_node *b, int nb, int nm, int nn, int nk) {
   tn_node *src[] = {a, b};
   int64_t ints[] = {nb, nm, nn, nk};

@@ -247,10 +247,10 @@ uint64_t tn__eval(int op, int dtype, int sdtype, const uint64_t *arg) {
   return wrap(dtype, tn__dtypes[sdtype].is_signed && r->i64 ? (u64)r->i64((const i64 *)arg) : r->u64(arg));
 }
 
-uint64_t tn__eval_added(int dtype, int vdtype, uint64_t to, uint64_t value) {
+uint64_t tn__eval_combined(int by, int dtype, int vdtype, uint64_t to, uint64_t value) {
   int as = tn__is_added_wide(dtype, vdtype) ? vdtype : dtype;
   u64 arg[3] = {tn__eval_cast(dtype, as, to), tn__eval_cast(vdtype, as, value)};
-  return tn__eval_cast(as, dtype, tn__eval(OP_ADD, as, as, arg));
+  return tn__eval_cast(as, dtype, tn__eval(by, as, as, arg));
 }
 
 uint64_t tn__eval_reduce_init(int op, int dtype) {

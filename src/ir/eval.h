@@ -34,7 +34,7 @@ typedef struct tn__env {
 int64_t tn__eval_index(tn_node *n, const tn__env *env, tn__arena *a);
 /* The value that starts a reduction: 0, 1, -inf or the dtype's least for MAX, +inf or greatest for MIN. */
 /* `to` with a value of another dtype added, where that may be (tn__is_addable) */
-uint64_t tn__eval_added(int dtype, int vdtype, uint64_t to, uint64_t value);
+uint64_t tn__eval_combined(int by, int dtype, int vdtype, uint64_t to, uint64_t value);
 uint64_t tn__eval_reduce_init(int op /* OP_ADD, OP_MUL, OP_MAX, OP_MIN */, int dtype);
 /* Where a row of intervals.def holds. */
 enum { TI_NUMBER, TI_TRUTH, TI_BELOW, TI_ZERO, TI_ABOVE, TI_BITS, TI_COUNT };

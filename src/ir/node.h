@@ -168,6 +168,14 @@ static inline bool tn__is_addable(int to, int value) {
   return to == value || tn__is_counted(to, value) || tn__is_added_wide(to, value);
 }
 
+/* By what SCATTER and STOREADD combine values with what stands there: sums, or what is greatest.  Of integers both are
+ * the same in any order. */
+static inline int tn__combines_by(const tn_node *n) {
+  return n->nint ? (int)n->ints[0] : OP_ADD;
+}
+/* What is wrong with how they do; NULL: nothing */
+const char *tn__combining_fault(const int64_t *ints, uint32_t nint, int to, int value);
+
 /* Where a LOAD, a STORE or a STOREADD is done, if it has a gate: elsewhere memory stays untouched, and a load gives 0.
  * NULL: everywhere */
 static inline tn_node *tn__gate_of(const tn_node *access) {

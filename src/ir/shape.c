@@ -310,11 +310,17 @@ static void sh_gather(tn_ctx *c, const tn__make *m, tn__shape *out) {
   put_dims(c, m, out, x, 1, x->rank);
 }
 
+const char *tn__combining_fault(const int64_t *ints, uint32_t nint, int to, int value) {
+  if (nint > 1 || (nint && ints[0] != OP_MAX)) return "it adds, or by max takes what is greatest";
+  if (nint ? to == value : tn__is_addable(to, value)) return NULL;
+  return "what is added has not the dtype of the base; convert with tn_cast";
+}
+
 static void sh_scatter(tn_ctx *c, const tn__make *m, tn__shape *out) {
   const tn_node *base = m->src[0], *idx = m->src[1], *upd = m->src[2];
   check_index(c, m);
-  if (!tn__is_addable(base->dtype, upd->dtype))
-    breach(c, m, TN_EDTYPE, "what is added has not the dtype of the base; convert with tn_cast");
+  const char *fault = tn__combining_fault(m->ints, m->nint, base->dtype, upd->dtype);
+  if (fault) breach(c, m, TN_EDTYPE, "%s", fault);
   if (upd->rank != idx->rank + base->rank - 1 || !same_dims(upd, 0, idx, 0, idx->rank) ||
       !same_dims(upd, idx->rank, base, 1, base->rank - 1u))
     breach(c, m, TN_ESHAPE, "what is added must have the index's axes, then the base's without its first");

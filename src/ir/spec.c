@@ -133,6 +133,8 @@ static const char *fault_of(const tn_node *n) {
   bool fused = n->op == OP_SETACC && n->ints[0] == OP_FMA;
   switch (n->op) {
   case OP_STORE: case OP_STOREADD:
+    if (n->op == OP_STOREADD && n->nint > 0)
+      return tn__combining_fault(n->ints, n->nint, n->src[0]->dtype, n->src[2]->dtype);
     if (n->op == OP_STOREADD && tn__is_addable(n->src[0]->dtype, n->src[2]->dtype)) return NULL;
     return has_dtype(n->src[2], n->src[0]->dtype) ? NULL : "what is stored is of another dtype than the buffer";
   case OP_SETACC:

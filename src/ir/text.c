@@ -258,7 +258,8 @@ static void put_string(tn__sb *out, const char *s) {
 
 /* Integer number `at` of some arguments is an enumerator and goes by its name; NULL: it does not. */
 static const char *enumerator(int op, uint32_t at, int64_t value) {
-  bool is_op = at == 0 && (op == OP_REDUCE || op == OP_RUNNING || op == OP_SETACC || op == OP_GETACC);
+  bool of_acc = op == OP_REDUCE || op == OP_RUNNING || op == OP_SETACC || op == OP_GETACC;
+  bool is_op = at == 0 && (of_acc || op == OP_SCATTER || op == OP_STOREADD);
   if (value < 0) return NULL;
   if (is_op) return value < OP_COUNT ? tn__ops[value].text : NULL;
   if (op == OP_REQUIRE) return at == 0 && value < REQ_COUNT ? tn__requirement_names[value] : NULL;

@@ -57,7 +57,8 @@ static tn_node *new_access(pass *p, tn_node *n, tn_node *const *src, uint32_t be
   for (uint32_t i = 0; i < before; i++) tn__vec_push(p->a, &all, src[i]);
   if (gate) tn__vec_push(p->a, &all, gate);
   for (uint32_t i = before + gated; i < n->nsrc; i++) tn__vec_push(p->a, &all, src[i]);
-  return tn__node_make(p->c, &(tn__make){.op = (tn__op)n->op, .src = all.v, .nsrc = all.n});
+  tn__make m = {.op = (tn__op)n->op, .src = all.v, .nsrc = all.n, .ints = n->ints, .nint = n->nint};
+  return tn__node_make(p->c, &m);
 }
 
 static tn_node *new_reduce(pass *p, tn_node *n, tn_node **src) {
@@ -107,7 +108,8 @@ static tn_node *without_operands(tn_ctx *c, tn__arena *a, tn_node *x) {
   tn__vec_push(a, &src, tn__const_bits(c, x->src[2]->dtype, 0));
   tn__closes(x, &first);
   for (uint32_t s = first; s < x->nsrc; s++) tn__vec_push(a, &src, x->src[s]);
-  return tn__node_make(c, &(tn__make){.op = (tn__op)x->op, .src = src.v, .nsrc = src.n});
+  tn__make m = {.op = (tn__op)x->op, .src = src.v, .nsrc = src.n, .ints = x->ints, .nint = x->nint};
+  return tn__node_make(c, &m);
 }
 
 static tn_node *drop_empty(tn_ctx *c, tn__arena *a, tn_node *body) {

@@ -70,7 +70,8 @@ static void encode_access(build *b, tn_node *n, tn__ins *i) {
   i->span = (uint32_t)buf->ints[0] + (buf->op == OP_LOCAL ? b->k->nbuf : 0);
   i->src[0] = reg_of(b, n->src[1]);
   i->src[1] = gate ? reg_of(b, gate) : TN__NO_REG;
-  if (n->op != OP_LOAD) i->src[2] = reg_of(b, n->src[2]), i->sdtype = n->src[2]->dtype;
+  if (n->op != OP_LOAD)
+    i->src[2] = reg_of(b, n->src[2]), i->sdtype = n->src[2]->dtype, i->op = (uint8_t)tn__combines_by(n);
   else i->dst = define(b, n, 1);
 }
 

@@ -24,7 +24,8 @@ typedef enum tn__icode {
 enum { TN__NO_REG = UINT32_MAX };
 
 typedef struct tn__ins {
-  uint8_t code, op, dtype, sdtype; /* op of RANGE, END: its axis type; sdtype of STORE, STOREADD: of the value */
+  uint8_t code, op, dtype,
+      sdtype; /* op of RANGE, END: its axis type, of STOREADD: what combines; sdtype of STORE, STOREADD: of the value */
   uint32_t dst;    /* result; RANGE, END: the counter; SETACC, GETACC, FOLDACC: the first cell */
   uint32_t src[3]; /* operands; LOAD, STORE: index, gate, value */
   uint32_t lane, lanes, each; /* accumulators: the counter of lanes, all cells, cells of a lane */

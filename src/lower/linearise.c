@@ -170,7 +170,7 @@ static void form_all(lin *l) {
       uint32_t first;
       tn__closes(n, &first);
       for (uint32_t k = 0; k < first; k++) s[k] = form(l, n->src[k]);
-      tn__map_putp(&l->form, n, make(l, n->op, 0, s, first, NULL, 0));
+      tn__map_putp(&l->form, n, make(l, n->op, 0, s, first, n->ints, n->nint));
     } else if (n->op == OP_SINK) {
       tn__map_putp(&l->form, n, n);
     } else {

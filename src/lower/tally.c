@@ -27,7 +27,9 @@ static bool find(tn__lowering *l, tn_node *part, tally *t) {
   uint32_t first;
   tn__survey_loops(l->c, l->a, part, &s);
   tn_node *add = part->nsrc == 1 ? part->src[0] : NULL;
-  if (!add || add->op != OP_STOREADD || add->src[0]->op != OP_PARAM || s.reduces || s.running) return false;
+  if (!add || add->op != OP_STOREADD || tn__combines_by(add) != OP_ADD || add->src[0]->op != OP_PARAM || s.reduces ||
+      s.running)
+    return false;
   size_t size = tn__size_of(add->src[0]->dtype);
   if (!tn__is_int(add->src[0]->dtype) || size != sizeof(int32_t) || !(l->target->adds & size)) return false;
   *t = (tally){.add = add, .elements = 1, .places = add->src[1]->hi + 1};

@@ -289,9 +289,9 @@ const char *tn__print_addend(tn__printer *p, tn_node *n) {
   return cast_text(p, TN_F32, TN_I64, tn__print_name(p, n->src[2]), &rounds);
 }
 
-const char *tn__print_added(tn__printer *p, int dtype, const char *element, const char *x) {
-  const char *sum = tn__print_apply(p, OP_ADD, dtype, dtype,
-                                    (const char *[]){fill_one(p, p->d->load[dtype], dtype, element), x});
+const char *tn__print_combined(tn__printer *p, int by, int dtype, const char *element, const char *x) {
+  const char *sum =
+      tn__print_apply(p, by, dtype, dtype, (const char *[]){fill_one(p, p->d->load[dtype], dtype, element), x});
   return fill_one(p, p->d->store[dtype], dtype, sum);
 }
 
@@ -300,7 +300,8 @@ void tn__print_store(tn__printer *p, tn_node *n, const char *gate, const char *e
   const char *exact = n->op == OP_STORE ? tn__map_getp(&p->stored, n->src[2]) : NULL,
              *bits = n->op == OP_STORE && n->src[2]->dtype == dt ? tn__map_getp(&p->bits, n->src[2]) : NULL,
              *x = bits ? bits : exact ? exact : tn__print_name(p, n->src[2]);
-  if (n->op == OP_STOREADD) x = tn__print_added(p, dt, element, tn__print_addend(p, n));
+  if (n->op == OP_STOREADD)
+    x = tn__print_combined(p, tn__combines_by(n), dt, element, tn__print_addend(p, n));
   else if (!bits) x = fill_one(p, p->d->store[dt], dt, x);
   tn__print_line(p, "%s%s = %s;", gate ? tn__print_format(p, "if (%s) ", gate) : "", element, x);
 }

@@ -89,7 +89,7 @@ void tn__print_load(tn__printer *p, tn_node *n);
 /* what a STOREADD adds, in the dtype in which the sum is computed */
 const char *tn__print_addend(tn__printer *p, tn_node *n);
 /* what stands in the element once x is added */
-const char *tn__print_added(tn__printer *p, int dtype, const char *element, const char *x);
+const char *tn__print_combined(tn__printer *p, int by, int dtype, const char *element, const char *x);
 void tn__print_store(tn__printer *p, tn_node *n, const char *gate /* NULL: always */, const char *element);
 /* cell = cell op value, of a SETACC */
 void tn__print_setacc(tn__printer *p, tn_node *n, const char *cell);

@@ -36,6 +36,7 @@ typedef struct tn__group_words {
   const char *copy, *copied;
   /* adds $1 to $0, of type $t, whoever else does so at once; by bytes: of 4, of 8; NULL: not so */
   const char *add[2];
+  const char *greatest[2]; /* so the greatest of $0 and $1 */
   const char *add_shared; /* so where a group shares memory, of 4 bytes */
   /* $0, a u32 there, once threads in step have counted at it up to this one; of these, those count at one place whose
    * numbers $1 agree in their least $b bits; NULL: not so */

@@ -441,7 +441,8 @@ static const char *element(tn__printer *p, tn_node *n) {
 static void put_own(tn__printer *p, tn_node *n) {
   const char *x = element(p, n), *value = tn__print_name(p, n->src[2]);
   int dt = n->src[0]->dtype;
-  if (n->op == OP_STOREADD) value = tn__print_apply(p, OP_ADD, dt, dt, (const char *[]){x, tn__print_addend(p, n)});
+  if (n->op == OP_STOREADD)
+    value = tn__print_apply(p, tn__combines_by(n), dt, dt, (const char *[]){x, tn__print_addend(p, n)});
   tn__print_line(p, "%s = %s;", x, value);
 }
 
@@ -450,7 +451,9 @@ static void put_own(tn__printer *p, tn_node *n) {
 static const char *adding(const tn__printer *p, const tn_node *n) {
   const tn__group_words *d = p->d->group;
   if (!tn__adds_at_once(p->part, n)) return NULL;
-  return tn__is_tallies(n->src[0]) ? d->add_shared : d->add[tn__size_of(n->src[0]->dtype) == sizeof(int64_t)];
+  const char *const *words = tn__combines_by(n) == OP_MAX ? d->greatest : d->add;
+  if (tn__is_tallies(n->src[0])) return words == d->add ? d->add_shared : NULL;
+  return words[tn__size_of(n->src[0]->dtype) == sizeof(int64_t)];
 }
 
 static void put_add(tn__printer *p, tn_node *n, const char *gate, const char *element) {

@@ -637,7 +637,7 @@ static void put_adds(tn__printer *p, tn_node *n, const access *a) {
   tn__print_line(p, "for (int l = 0; l < %d; l++)", p->count);
   p->depth++;
   if (a->mask) tn__print_line(p, "if ((%s)[l])", a->mask);
-  tn__print_line(p, "%s = %s;", element, tn__print_added(p, dtype, element, value));
+  tn__print_line(p, "%s = %s;", element, tn__print_combined(p, tn__combines_by(n), dtype, element, value));
   p->depth--;
 }
 
@@ -658,7 +658,7 @@ static void put_store(tn__printer *p, tn_node *n) {
   if (n->op == OP_STOREADD) {
     access plain = a;
     plain.test = NULL; /* the store has it */
-    x = apply(p, OP_ADD, dtype, (const char *[]){of_cell(p, dtype, cells_at(p, &plain)), x});
+    x = apply(p, tn__combines_by(n), dtype, (const char *[]){of_cell(p, dtype, cells_at(p, &plain)), x});
   }
   put_cells(p, &a, own ? cells_of(p, n->src[2]) : to_cell(p, dtype, x, exact != NULL));
 }

@@ -165,14 +165,15 @@ static void emit_values(tn__fuse *f, tn_node *n) {
   }
 }
 
-/* gate: NULL: always */
-static tn_node *store(tn__fuse *f, tn__op op, tn_node *buf, tn_node *at, tn_node *v, tn_node *gate,
+/* gate: NULL: always; by: what combines a STOREADD's values */
+static tn_node *store(tn__fuse *f, tn__op op, int by, tn_node *buf, tn_node *at, tn_node *v, tn_node *gate,
                       tn_node *const *ranges, uint32_t n) {
   tn_node *src[TN_MAX_RANK * 2 + 4] = {buf, at, v, gate};
   uint32_t m = gate ? 4 : 3;
   for (uint32_t i = 0; i < n; i++)
     if (ranges[i]->op == OP_RANGE) src[m++] = ranges[i];
-  return tn__node_make(f->c, &(tn__make){.op = op, .src = src, .nsrc = m});
+  int64_t ints = by;
+  return tn__node_make(f->c, &(tn__make){.op = op, .src = src, .nsrc = m, .ints = &ints, .nint = by != OP_ADD});
 }
 
 static tn_node *after(tn_ctx *c, tn_node *buf, tn_node *effect) {
@@ -191,8 +192,8 @@ static tn_node *store_scatter(tn__fuse *f, tn_node *n, const tn__info *in, tn__n
   tn_ctx *c = f->c;
   const tn__demand *d = &in->want.v[in->host];
   tn_node *buf = buffer_of(f, in->buf), *idx[TN_MAX_RANK], *size = n->dim[0], *zero = tn__int(c, 0);
-  tn_node *copy = store(f, OP_STORE, buf, tn__index_flat(c, n->dim, d->idx->src, n->rank), value_at(f, n, d, 0), NULL,
-                        d->idx->src, n->rank);
+  tn_node *copy = store(f, OP_STORE, OP_ADD, buf, tn__index_flat(c, n->dim, d->idx->src, n->rank), value_at(f, n, d, 0),
+                        NULL, d->idx->src, n->rank);
   if (tn__is_int_const(size, 0)) return copy;
   bool own_places = tn__has_own_places(&f->dev->target, n);
   if (own_places) tn__vec_push(f->a, stores, require_of_places(f, n->src[1], REQ_DISTINCT));
@@ -205,8 +206,8 @@ static tn_node *store_scatter(tn__fuse *f, tn_node *n, const tn__info *in, tn__n
   /* what one update is added to need not be looked up where all of it is one number */
   bool known = own_places && upd->dtype == n->dtype && tn__is_over_number(n);
   if (known) upd = tn__added_to_number(c, n, upd);
-  return store(f, known ? OP_STORE : OP_STOREADD, after(c, buf, copy), tn__index_flat(c, n->dim, idx, n->rank), upd,
-               valid, d->ranges->src, d->ranges->nsrc);
+  return store(f, known ? OP_STORE : OP_STOREADD, tn__combines_by(n), after(c, buf, copy),
+               tn__index_flat(c, n->dim, idx, n->rank), upd, valid, d->ranges->src, d->ranges->nsrc);
 }
 
 /* Is a sum or product of i32 one of integers without bounds, too? */
@@ -273,7 +274,7 @@ static tn_node *store_placed(tn__fuse *f, tn_node *n, const tn__info *in, tn__no
   tn__vec_push(f->a, stores,
                spans ? require_of_places(f, spans, REQ_SORTED) : require_of_places(f, n->src[1], REQ_PERMUTED));
   tn_node *value = tn__added_to_number(c, n, value_at(f, n, d, 2));
-  return store(f, OP_STORE, buffer_of(f, in->buf), at, value, inside, d->env->src, d->env->nsrc);
+  return store(f, OP_STORE, OP_ADD, buffer_of(f, in->buf), at, value, inside, d->env->src, d->env->nsrc);
 }
 
 /* A loop over what is stored, or over what is summed up for it */
@@ -298,7 +299,7 @@ static tn_node *gemm_body(tn__fuse *f, const tn__gemm *g) {
     x[i] = tn__node_make(c, &(tn__make){.op = OP_LOAD, .src = src, .nsrc = 2});
   }
   tn_node *v = contract(c, g->dtype, x[0], x[1], tn__list(c, &r[3], 1));
-  tn_node *st = store(f, OP_STORE, buffer_of(f, g->c), tn__index_flat(c, size, r, 3), v, NULL, r, 3);
+  tn_node *st = store(f, OP_STORE, OP_ADD, buffer_of(f, g->c), tn__index_flat(c, size, r, 3), v, NULL, r, 3);
   return tn__sink(c, &st, 1, "gemm");
 }
 
@@ -371,9 +372,8 @@ static tn_node *conv_body(tn__fuse *f, const tn__conv *v) {
   if (v->kind == CONV_DATA) product = gated(c, product, l.gate);
   product = tn__cast(c, reduce(c, OP_ADD, product, l.sum), v->dtype);
   for (int i = 0; i < 4; i++) loop[i] = l.r[tn__conv_dims[v->kind][i]];
-  tn_node *st =
-      store(f, OP_STORE, buffer_of(f, v->operand[v->kind].buf), conv_index(c, v, (int)v->kind, &l), product,
-            NULL, loop, 4);
+  tn_node *st = store(f, OP_STORE, OP_ADD, buffer_of(f, v->operand[v->kind].buf), conv_index(c, v, (int)v->kind, &l),
+                      product, NULL, loop, 4);
   return tn__sink(c, &st, 1, "conv");
 }
 
@@ -399,7 +399,7 @@ static tn__item make_conv(tn__fuse *f, tn_node *n) {
 }
 
 static tn_node *store_at(tn__fuse *f, tn_node *n, tn_node *idx, tn_node *v, tn_node *ranges) {
-  return store(f, OP_STORE, buffer_of(f, tn__info_of(f, n)->buf), tn__layout_at(f, n, idx->src), v, NULL,
+  return store(f, OP_STORE, OP_ADD, buffer_of(f, tn__info_of(f, n)->buf), tn__layout_at(f, n, idx->src), v, NULL,
                ranges->src, ranges->nsrc);
 }
 

@@ -11,26 +11,24 @@
  *
  * The words of all places lie digit by digit, so that neighbours load neighbours, and most updates meet in few of
  * them. */
+#include "schedule/fixed.h"
 #include "rewrite/rewrite.h"
-#include "schedule/fuse.h"
 #include "tensor/sort.h"
 #include <math.h>
 
 enum {
-  WORD = 63,            /* bits of a word without its sign */
-  F16_LOWEST = -24,     /* exponent of the least f16, */
-  F16_BITS = 40,        /* and how long the range of f16 is, in bits */
-  F32_LOWEST = -149,    /* so of f32, and of bf16, which may be kept in f32 */
+  WORD = 63,         /* bits of a word without its sign */
+  F16_LOWEST = -24,  /* exponent of the least f16, */
+  F16_BITS = 40,     /* and how long the range of f16 is, in bits */
+  F32_LOWEST = -149, /* so of f32, and of bf16, which may be kept in f32 */
   F32_BITS = 277,
-  F32_DIGITS = 24,      /* of a number: it lies across one border at most, */
-  USUAL = 5,            /* and usual ones, which are below 2^5 and not much smaller, across none, if that can be */
-  F32_BIAS = 127,
-  F32_SHIFT = 23,       /* where the exponent stands, which is one of */
-  F32_EXPONENTS = 255,
-  HALF = 32,            /* where the second half of a word of counts begins: */
-  NAN_SHIFT = 9,        /* NaN counts 2^32 + 2^9, which is an f32, */
+  F32_DIGITS = 24,        /* of a number: it lies across one border at most, */
+  USUAL = 5,              /* and usual ones, which are below 2^5 and not much smaller, across none, if that can be */
+  F32_SHIFT = 23,         /* where the exponent stands, which is one of */
+  HALF = 32,              /* where the second half of a word of counts begins: */
+  NAN_SHIFT = 9,          /* NaN counts 2^32 + 2^9, which is an f32, */
   MOST_UPDATES = 1 << 22, /* which no more than so many times stays in its half */
-  FIXED_LAUNCHES = 3    /* words are cleared, added to, made floats */
+  FIXED_LAUNCHES = 3      /* words are cleared, added to, made floats */
 };
 static const double F16_MOST = 65504;
 
@@ -77,24 +75,27 @@ typedef struct part {
   tn_node *value, *word;
 } part;
 
-/* 2^by, by[n] of i32, as numbers of f32 that are not below the least normal one */
-static tn_node *power_of(tn_ctx *c, tn_node *by) {
-  tn_node *bits = tn__op2_num(c, OP_ADD, by, F32_BIAS);
+tn_node *tn__power_of(tn_ctx *c, tn_node *by) {
+  tn_node *bits = tn__op2_num(c, OP_ADD, by, TN__EXPONENT_BIAS);
   return tn__bitcast(c, tn__op2(c, OP_SHL, bits, tn__literal_like(c, bits, F32_SHIFT)), TN_F32);
+}
+
+tn_node *tn__exponent_of(tn_ctx *c, tn_node *x) {
+  tn_node *bits = tn__bitcast(c, x, TN_I32), *exponent = tn__op2(c, OP_SHR, bits, tn__literal_like(c, bits, F32_SHIFT));
+  exponent = tn__op2(c, OP_AND, exponent, tn__literal_like(c, bits, TN__EXPONENT_NONE));
+  exponent = tn__op2(c, OP_MAX, exponent, tn__literal_like(c, bits, 1));
+  return tn__op2(c, OP_MIN, exponent, tn__literal_like(c, bits, TN__EXPONENT_NONE - 1));
 }
 
 /* Two parts of finite x[n]: that of the digit in which its first bit is, and what is below */
 static void in_two(tn_ctx *c, const tn__fixed *f, tn_node *x, part *upper, part *lower) {
-  tn_node *bits = tn__bitcast(c, x, TN_I32), *exponent = tn__op2(c, OP_SHR, bits, tn__literal_like(c, bits, F32_SHIFT));
-  exponent = tn__op2(c, OP_AND, exponent, tn__literal_like(c, bits, F32_EXPONENTS));
-  exponent = tn__op2(c, OP_MAX, exponent, tn__literal_like(c, bits, 1)); /* so of what is below the least normal one */
-  exponent = tn__op2(c, OP_MIN, exponent, tn__literal_like(c, bits, F32_EXPONENTS - 1));
+  tn_node *exponent = tn__exponent_of(c, x);
   tn_node *first = tn__op2_num(c, OP_ADD, exponent, F32_DIGITS - 2 + F32_LOWEST - f->lowest);
   tn_node *digit = tn__op2(c, OP_IDIV, first, tn__literal_like(c, first, f->width));
   tn_node *by = tn__op2_num(c, OP_ADD, tn__op2_num(c, OP_MUL, digit, -f->width), -f->lowest);
   tn_node *half = tn__op2(c, OP_SHR, by, tn__literal_like(c, by, 1)); /* the whole is no exponent of f32 */
   tn_node *rest = tn__op2(c, OP_ADD, by, tn__op2_num(c, OP_MUL, half, -1));
-  tn_node *units = tn__op2(c, OP_MUL, tn__op2(c, OP_MUL, x, power_of(c, half)), power_of(c, rest));
+  tn_node *units = tn__op2(c, OP_MUL, tn__op2(c, OP_MUL, x, tn__power_of(c, half)), tn__power_of(c, rest));
   tn_node *lowest = tn__op2(c, OP_EQ, digit, tn__literal_like(c, digit, 0)), *nothing = tn__literal_like(c, digit, -1);
   upper->value = tn__where(c, lowest, units, tn__op1(c, OP_TRUNC, units)); /* there all are whole */
   upper->word = digit;
@@ -104,15 +105,18 @@ static void in_two(tn_ctx *c, const tn__fixed *f, tn_node *x, part *upper, part 
   lower->word = tn__where(c, is_any, tn__op2_num(c, OP_ADD, digit, -1), nothing);
 }
 
+tn_node *tn__count_of(tn_ctx *c, tn_node *x) {
+  tn_node *below = tn__op2(c, OP_LT, x, tn__literal_like(c, x, 0));
+  tn_node *count = tn__where(c, below, power_like(c, x, HALF), power_like(c, x, 0));
+  return tn__where(c, tn__op2(c, OP_NE, x, x), tn__literal_like(c, x, ldexp(1, HALF) + ldexp(1, NAN_SHIFT)), count);
+}
+
 /* Of x[n]: what is no finite number instead, which is counted in the word behind the digits */
 static void count_others(tn_ctx *c, const tn__fixed *f, tn_node *x, part *upper, part *lower) {
-  tn_node *size = tn__op1(c, OP_ABS, x), *zero = tn__literal_like(c, x, 0), *is_finite;
+  tn_node *size = tn__op1(c, OP_ABS, x), *is_finite;
   if (f->digits == 1) is_finite = tn__op2(c, OP_LE, size, tn__literal_like(c, x, F16_MOST));
   else is_finite = tn__op2(c, OP_LT, size, tn__literal_like(c, x, INFINITY));
-  tn_node *count = tn__where(c, tn__op2(c, OP_LT, x, zero), power_like(c, x, HALF), power_like(c, x, 0));
-  tn_node *both = tn__literal_like(c, x, ldexp(1, HALF) + ldexp(1, NAN_SHIFT));
-  count = tn__where(c, tn__op2(c, OP_NE, x, x), both, count);
-  upper->value = tn__where(c, is_finite, upper->value, count);
+  upper->value = tn__where(c, is_finite, upper->value, tn__count_of(c, x));
   upper->word = tn__where(c, is_finite, upper->word, tn__literal_like(c, upper->word, f->digits));
   if (lower) lower->word = tn__where(c, is_finite, lower->word, tn__literal_like(c, lower->word, -1));
 }
@@ -142,9 +146,18 @@ static tn_node *word_of(tn_ctx *c, tn_node *words, int k, tn_node *places) {
   return tn__drop_axis(c, tn__shrink(c, words, begin, size, NULL), 0);
 }
 
+tn_node *tn__with_counts(tn_ctx *c, tn_node *counted, tn_node *counts, tn_node *sum) {
+  tn_node *first = tn__op2(c, OP_AND, counts, tn__literal_like(c, counts, ldexp(1, HALF) - 1));
+  tn_node *second = tn__op2(c, OP_SHR, counts, tn__literal_like(c, counts, HALF));
+  tn_node *nought = tn__literal_like(c, sum, 0), *zero = tn__literal_like(c, counts, 0);
+  tn_node *above = tn__where(c, tn__op2(c, OP_NE, first, zero), tn__literal_like(c, sum, INFINITY), nought);
+  tn_node *below = tn__where(c, tn__op2(c, OP_NE, second, zero), tn__literal_like(c, sum, -INFINITY), nought);
+  return tn__where(c, counted, tn__op2(c, OP_ADD, above, below), sum);
+}
+
 /* The sums again, as floats; those of what is small first */
 static tn_node *as_floats(tn_ctx *c, const tn__fixed *f, tn_node *words, tn_node *places) {
-  tn_node *sum = NULL, *counts = word_of(c, words, f->digits, places), *zero = tn__literal_like(c, counts, 0);
+  tn_node *sum = NULL, *counts = word_of(c, words, f->digits, places);
   for (int d = 0; d < f->digits; d++) {
     tn_node *digit = tn__cast(c, word_of(c, words, d, places), TN_F32);
     int exponent = f->lowest + d * f->width, low = exponent < F32_LOWEST ? exponent / 2 : 0; /* f32 has no such power */
@@ -152,12 +165,7 @@ static tn_node *as_floats(tn_ctx *c, const tn__fixed *f, tn_node *words, tn_node
     digit = tn__op2(c, OP_MUL, digit, power_like(c, digit, exponent - low));
     sum = sum ? tn__op2(c, OP_ADD, sum, digit) : digit;
   }
-  tn_node *first = tn__op2(c, OP_AND, counts, tn__literal_like(c, counts, ldexp(1, HALF) - 1));
-  tn_node *second = tn__op2(c, OP_SHR, counts, tn__literal_like(c, counts, HALF));
-  tn_node *nought = tn__literal_like(c, sum, 0);
-  tn_node *above = tn__where(c, tn__op2(c, OP_NE, first, zero), tn__literal_like(c, sum, INFINITY), nought);
-  tn_node *below = tn__where(c, tn__op2(c, OP_NE, second, zero), tn__literal_like(c, sum, -INFINITY), nought);
-  return tn__where(c, tn__op2(c, OP_EQ, counts, zero), sum, tn__op2(c, OP_ADD, above, below));
+  return tn__with_counts(c, tn__op2(c, OP_NE, counts, tn__literal_like(c, counts, 0)), counts, sum);
 }
 
 tn_node *tn__fixed_sums(tn_ctx *c, const tn__fixed *f, tn_node *places, tn_node *idx, tn_node *upd) {

@@ -128,16 +128,6 @@ typedef struct tn__lines {
   int64_t outer, places, inner, updates;
 } tn__lines;
 bool tn__scatter_lines(tn_ctx *c, const tn_node *n, tn__lines *out);
-/* Sums of scattered numbers as whole ones (fixed.c): words of 64 bits for the digits of each place, and what the first
- * bit of a digit stands for: 2^(lowest + digit * width).  Is there such a form, for numbers that are added to a vector,
- * and how long does it take? */
-typedef struct tn__fixed {
-  int digits, width, lowest;
-} tn__fixed;
-bool tn__fixed_form(const tn__target *t, const tn_node *scatter, tn__fixed *f);
-double tn__fixed_work(const tn__target *t, const tn__fixed *f, double places, double updates);
-/* idx[n] of i64, upd[n] of f32 -> [places] of f32 */
-tn_node *tn__fixed_sums(tn_ctx *c, const tn__fixed *f, tn_node *places, tn_node *idx, tn_node *upd);
 
 /* Does a library compute it? */
 static inline bool tn__is_called(const tn__info *in) { return in->gemm || in->conv; }

@@ -11,6 +11,7 @@ bool tn__is_over_number(const tn_node *n) { return number_of(n->src[0])->op == O
 
 /* Every place must be met, since what none goes to would keep what memory held. */
 bool tn__is_placed(const tn_node *n) {
+  if (n->op == OP_SCATTER && tn__combines_by(n) != OP_ADD) return false;
   const tn_node *to = n->op == OP_SCATTER ? n->src[1] : NULL;
   return to && to->op == OP_PERMUTATION && n->rank == 1 && to->rank == 1 && to->dim[0] == n->dim[0] &&
          tn__is_over_number(n);
@@ -42,7 +43,8 @@ const tn_node *tn__spans_of(const tn__target *t, const tn_node *n) {
 
 /* Of a single place the index says nothing: it is always that one.  Vectors would have to add lane by lane anyway. */
 bool tn__has_own_places(const tn__target *t, const tn_node *n) {
-  return t->group && n->op == OP_SCATTER && n->src[1]->op == OP_DISTINCT && n->dim[0]->lo > 1;
+  if (n->op != OP_SCATTER || tn__combines_by(n) != OP_ADD) return false;
+  return t->group && n->src[1]->op == OP_DISTINCT && n->dim[0]->lo > 1;
 }
 
 tn_node *tn__added_to_number(tn_ctx *c, const tn_node *n, tn_node *x) {

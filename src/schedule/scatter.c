@@ -14,6 +14,7 @@
  * Updates may be rows of many elements: which of them a sum is made of is worked out once for a row, and nothing is
  * loaded of those that are not in it. */
 #include "rewrite/rewrite.h"
+#include "schedule/fixed.h"
 #include "schedule/fuse.h"
 #include "tensor/scan.h"
 #include "tensor/sort.h"
@@ -31,8 +32,9 @@ enum {
   ASK_STEPS = 4,      /* multiply-adds in the time that one is asked: load, compare, choose, add; */
   ASK_WAITS = 40,     /* so, of a device that says what a launch takes: loads are waited for (20 to 140 measured); */
   LONG_ROW = 1024,
-  LINE_WAITS = 20,    /* or where neighbours ask neighbours, who all come at once; */
-  MUCH_ASKED = 4      /* launches in whose time is asked so much that what is asked for is worked out before */
+  LINE_WAITS = 20, /* or where neighbours ask neighbours, who all come at once; */
+  FLAT_MOVES = 6,  /* f32 moved where an update of a line is said where it goes: 8 bytes are stored, and read twice */
+  MUCH_ASKED = 4   /* launches in whose time is asked so much that what is asked for is worked out before */
 };
 
 /* Element `at` along an axis, which goes */
@@ -200,7 +202,7 @@ static tn_node *by_asking_others_of_lines(tn_ctx *c, tn_node *base, const tn__li
   upd = tn__reshape(c, tn__acc(c, in_memory(c, upd)), line.d, 3);
   upd = tn__expand(c, tn__add_axis(c, upd, 1), pairs.d);
   tn_node *sum = tn__where(c, equal, upd, tn__literal_like(c, upd, 0));
-  sum = tn__reshape(c, tn__reduce(c, OP_SUM, sum, (int64_t[]){2}, 1), &count, 1);
+  sum = tn__op1(c, OP_CONTIG, tn__reshape(c, tn__reduce(c, OP_SUM, sum, (int64_t[]){2}, 1), &count, 1));
   return firsts_add(c, base, idx, tn__reshape(c, equals_before(c, equal, 1, 2), &count, 1), sum);
 }
 
@@ -475,6 +477,38 @@ static bool is_read_again(tn_ctx *c, const tn__nodes *all, const tn_node *n) {
   return false;
 }
 
+/* As sums of whole numbers, in the form that takes least */
+typedef struct whole {
+  tn__fixed fixed;
+  tn__scaled scaled;
+  bool is_fixed;
+  double work;
+} whole;
+
+/* looked: what it takes that places look for their sums; added: that sums are added in memory */
+/* a choice: any is right */
+static whole as_whole(const tn__target *t, const tn_node *n, double updates, double looked, double added) {
+  whole w = {.work = INFINITY};
+  if (n->dim[0]->hi <= FEW_PLACES) return w;
+  if (tn__scaled_form(t, n, added - looked, &w.scaled))
+    w.work = tn__scaled_work(t, &w.scaled, most(n->dim[0]), updates) + (w.scaled.is_added ? added : looked);
+  double digits =
+      tn__fixed_form(t, n, &w.fixed) ? tn__fixed_work(t, &w.fixed, most(n->dim[0]), updates) + looked : INFINITY;
+  w.is_fixed = digits < w.work;
+  w.work = fmin(w.work, digits);
+  return w;
+}
+
+static tn_node *by_whole(tn_ctx *c, const whole *w, tn_node *base, tn_node *idx, tn_node *upd) {
+  tn_node *places = base->dim[0], *place, *sum;
+  if (!w->is_fixed && w->scaled.is_added) {
+    sum = tn__scaled_at_updates(c, &w->scaled, places, idx, upd, &place);
+    return tn__scatter(c, base, place, to_be_added(c, base, sum));
+  }
+  sum = w->is_fixed ? tn__fixed_sums(c, &w->fixed, places, idx, upd) : tn__scaled_sums(c, &w->scaled, places, idx, upd);
+  return tn__add(c, tn__acc(c, base), sum);
+}
+
 /* The scatter n, which stands in that graph, converted */
 static tn_node *in_parallel(tn_ctx *c, const tn__target *t, const tn__nodes *graph, tn_node *n, int dtype) {
   tn_node *idx = n->src[1], *upd = n->src[2], *places = n->dim[0], *base = base_of(c, n->src[0], dtype);
@@ -494,19 +528,16 @@ static tn_node *in_parallel(tn_ctx *c, const tn__target *t, const tn__nodes *gra
   /* what is looked for is worked out once for a row: then places need nothing in memory for what is made of them */
   double again = width > 1 && is_read_again(c, graph, n) ? 2 * move_work(t) * all : 0;
   double at_places = fmin(asked, sorted + looked), by_updates = fewer ? fmin(sorted, others) + added : INFINITY;
-  tn__fixed fixed;
-  bool counts = places->hi > FEW_PLACES && tn__fixed_form(t, n, &fixed);
-  double counted = counts ? tn__fixed_work(t, &fixed, most(places), updates) + looked : INFINITY;
+  whole numbers = as_whole(t, n, updates, looked, added + (is_read_again(c, graph, n) ? 2 * move_work(t) * all : 0));
+  if (of_lines) numbers.work += FLAT_MOVES * move_work(t) * updates;
   /* what is added to places of memory is copied there first, and left there for what is made of it */
   double through = 4 * move_work(t) * all, lines_asked = of_lines ? lines_work(t, &lines, lines.places) : INFINITY;
-  if (of_lines && lines_asked <= fmin(counted, fmin(at_places, by_updates + through))) {
+  if (of_lines && lines_asked <= fmin(numbers.work, fmin(at_places, by_updates + through))) {
     bool much = lines_asked > MUCH_ASKED * tn__target_launch_guess(t);
     return tn__cast(c, tn__add(c, tn__acc(c, base), by_asking_lines(c, &lines, n->src[2], much)), dtype);
   }
-  if (counted < fmin(at_places, by_updates)) {
-    sum = tn__fixed_sums(c, &fixed, places, idx, tn__reshape(c, upd, &count, 1));
-    return tn__cast(c, tn__add(c, tn__acc(c, base), sum), dtype);
-  }
+  if (numbers.work < fmin(at_places, by_updates))
+    return tn__cast(c, by_whole(c, &numbers, base, idx, tn__reshape(c, upd, &count, 1)), dtype);
   /* each place, or row, goes through the numbers in order by halves */
   double searches = asks ? 0 : LINE_WAITS * most(places) * log2(updates + 1);
   if (by_updates < at_places && by_updates + again < at_places + searches) {
@@ -540,7 +571,7 @@ static tn_node *first_serial(tn_ctx *c, const tn__target *t, tn_node *sink) {
   tn__topo(&c->scratch, &sink, 1, &all);
   for (uint32_t i = 0; i < all.n; i++)
     if (all.v[i]->op == OP_SCATTER && !tn__is_placed(all.v[i]) && all.v[i]->src[1]->op != OP_DISTINCT &&
-        !tn__is_counted(all.v[i]->dtype, all.v[i]->src[2]->dtype) &&
+        tn__combines_by(all.v[i]) == OP_ADD && !tn__is_counted(all.v[i]->dtype, all.v[i]->src[2]->dtype) &&
         (!tn__is_added_at_once(t, all.v[i]) || waits(c, t, all.v[i])))
       return all.v[i];
   return NULL;

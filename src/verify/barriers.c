@@ -246,7 +246,8 @@ static bool may_meet(const walk *w, uint32_t i, uint32_t j) {
   const tn_node *a = part_of(w)->ins[i], *b = part_of(w)->ins[j];
   bool both_load = a->op == OP_LOAD && b->op == OP_LOAD, both_store = a->op != OP_LOAD && b->op != OP_LOAD;
   if (a->src[0] != b->src[0] || both_load) return false;
-  if (tn__adds_at_once(part_of(w), a) && tn__adds_at_once(part_of(w), b)) return false; /* in any order */
+  bool any_order = tn__adds_at_once(part_of(w), a) && tn__adds_at_once(part_of(w), b);
+  if (any_order && tn__combines_by(a) == tn__combines_by(b)) return false;
   if (both_store && a->src[0]->op != OP_LOCAL && (a == b || !w->by_hand)) return false;
   tn__work work = tn__work_begin(w->c);
   bool apart = tn__writers_lie_apart(w->c, a->src[1], b->src[1]);

@@ -88,14 +88,26 @@ static bool read_effect(reader *r, ex *out) {
     uint8_t code, op, narg;
     int64_t n;
   } effects[] = {
-      {"__syncthreads", TN__C_BARRIER, 0, 0, 1},   {"__syncwarp", TN__C_BARRIER, 1, 0, 1},
-      {"barrier", TN__C_BARRIER, 0, 1, 0},         {"tn_begin", TN__C_BEGIN, 0, 0, 0},
-      {"tn_renew", TN__C_RENEW, 0, 1, 0},          {"tn_send", TN__C_SEND, 0, 3, 0},
-      {"tn_sent", TN__C_SENT, 0, 0, 0},            {"__shfl_xor_sync", TN__C_EXCHANGE, 1, 3, 0},
-      {"__shfl_sync", TN__C_EXCHANGE, 0, 3, 0},    {"tn_add_at_i32", TN__C_ADD_AT, TN_I32, 2, 0},
-      {"tn_add_at_u32", TN__C_ADD_AT, TN_U32, 2, 0}, {"tn_add_at_i64", TN__C_ADD_AT, TN_I64, 2, 0},
-      {"tn_add_at_u64", TN__C_ADD_AT, TN_U64, 2, 0}, {"tn_add_in_i32", TN__C_ADD_AT, TN_I32, 2, 0},
-      {"tn_add_in_u32", TN__C_ADD_AT, TN_U32, 2, 0}, {"tn_count_in_step", TN__C_IN_STEP, 0, 2, 0},
+      {"__syncthreads", TN__C_BARRIER, 0, 0, 1},
+      {"__syncwarp", TN__C_BARRIER, 1, 0, 1},
+      {"barrier", TN__C_BARRIER, 0, 1, 0},
+      {"tn_begin", TN__C_BEGIN, 0, 0, 0},
+      {"tn_renew", TN__C_RENEW, 0, 1, 0},
+      {"tn_send", TN__C_SEND, 0, 3, 0},
+      {"tn_sent", TN__C_SENT, 0, 0, 0},
+      {"__shfl_xor_sync", TN__C_EXCHANGE, 1, 3, 0},
+      {"__shfl_sync", TN__C_EXCHANGE, 0, 3, 0},
+      {"tn_add_at_i32", TN__C_ADD_AT, TN_I32, 2, OP_ADD},
+      {"tn_add_at_u32", TN__C_ADD_AT, TN_U32, 2, OP_ADD},
+      {"tn_add_at_i64", TN__C_ADD_AT, TN_I64, 2, OP_ADD},
+      {"tn_add_at_u64", TN__C_ADD_AT, TN_U64, 2, OP_ADD},
+      {"tn_add_in_i32", TN__C_ADD_AT, TN_I32, 2, OP_ADD},
+      {"tn_add_in_u32", TN__C_ADD_AT, TN_U32, 2, OP_ADD},
+      {"tn_count_in_step", TN__C_IN_STEP, 0, 2, 0},
+      {"tn_max_at_i32", TN__C_ADD_AT, TN_I32, 2, OP_MAX},
+      {"tn_max_at_u32", TN__C_ADD_AT, TN_U32, 2, OP_MAX},
+      {"tn_max_at_i64", TN__C_ADD_AT, TN_I64, 2, OP_MAX},
+      {"tn_max_at_u64", TN__C_ADD_AT, TN_U64, 2, OP_MAX},
   };
   for (size_t i = 0; i < sizeof effects / sizeof *effects; i++) {
     if (!is_at(r, effects[i].name)) continue;

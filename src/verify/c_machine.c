@@ -93,7 +93,7 @@ static bool is_ordered(const run *r, uint32_t who, const uint32_t *behind) {
   return !(who & OF_ALL) && warp_of(r, who) == warp_of(r, me) && behind[1] != r->t->epoch;
 }
 
-enum { READS, WRITES, ADDS };
+enum { READS, WRITES, COMBINES /* and by which op */ };
 
 /* This thread, with those who touched it before unless a barrier came between */
 static uint32_t together(const run *r, uint32_t who, const uint32_t *when) {
@@ -107,15 +107,17 @@ static bool is_behind_all(const run *r, const uint32_t *behind) {
   return behind[0] != r->m->epoch || (r->m->threads <= r->m->warp && behind[1] != r->t->epoch);
 }
 
-/* Additions that go on at once are no race with each other; with a store of the same thread before them others' are. */
+/* Additions that go on at once are no race with each other, nor are maxima; with a store of the same thread before
+ * them others' are. */
 static bool check_race(run *r, tn__exact_cell *c, int how) {
   const uint32_t now[2] = {r->m->epoch, r->t->epoch};
-  bool writes = how != READS, again = how == ADDS && c->added;
+  uint8_t by = how > COMBINES ? (uint8_t)(how - COMBINES) : 0;
+  bool writes = how != READS, again = by && c->combined == by;
   if (!again && !is_ordered(r, c->writer, c->wrote))
     return complain(r, "another thread wrote there, without a barrier");
   if (writes && !is_ordered(r, c->reader, c->read)) return complain(r, "another thread reads that, without a barrier");
   if (writes) {
-    c->added = how == ADDS && (c->added || !c->writer || is_behind_all(r, c->wrote));
+    c->combined = again || !c->writer || is_behind_all(r, c->wrote) ? by : 0;
     c->writer = together(r, c->writer, c->wrote);
     memcpy(c->wrote, now, sizeof now);
     return true;
@@ -199,10 +201,10 @@ static bool store(run *r) {
 /* Whoever else adds there at once is no race; who stores or reads is. */
 static bool add_at(run *r) {
   tn__exact *reg = r->t->reg;
-  int dtype = r->i->op;
-  tn__exact_cell *c = element_at(r, reg[r->i->a], 0, dtype, ADDS);
+  int dtype = r->i->op, by = (int)r->i->n;
+  tn__exact_cell *c = element_at(r, reg[r->i->a], 0, dtype, COMBINES + by);
   if (!c) return false;
-  tn__exact sum = tn__exact_eval(OP_ADD, dtype, dtype, (tn__exact[]){value_in(c, dtype), reg[r->i->b]});
+  tn__exact sum = tn__exact_eval(by, dtype, dtype, (tn__exact[]){value_in(c, dtype), reg[r->i->b]});
   return put_value(r, c, dtype, sum, c->object < r->m->memory->nbuf);
 }
 

@@ -15,7 +15,8 @@ typedef struct tn__exact_cell { /* of memory: an element that was touched */
   uint32_t object;
   int64_t at; /* bytes */
   uint8_t dtype;
-  bool written, added; /* so by TN__C_ADD_AT, last */
+  bool written;
+  uint8_t combined;                           /* so by TN__C_ADD_AT, last: by which op, or 0 */
   uint32_t writer, wrote[2], reader, read[2]; /* threads, counted from 1, and barriers that they were behind */
 } tn__exact_cell;
 

@@ -13,35 +13,35 @@
 #include "verify/exact.h"
 
 typedef enum tn__c_code {
-  TN__C_MOVE,      /* dst = a */
-  TN__C_ARITH,     /* dst = a op b, of dtype; op: TN__C_ADD ..; n: 1: integers wrap, comparisons give 0 and -1 */
-  TN__C_CONVERT,   /* dst = (dtype)a, of sdtype */
-  TN__C_EVAL,      /* dst = op(a, b, c), as tn__eval; n: 1: right to 2^-16 only */
-  TN__C_ROUND,     /* dst = a rounded to dtype; of its bits, op: 1: a needs no rounding; made of bits */
+  TN__C_MOVE,    /* dst = a */
+  TN__C_ARITH,   /* dst = a op b, of dtype; op: TN__C_ADD ..; n: 1: integers wrap, comparisons give 0 and -1 */
+  TN__C_CONVERT, /* dst = (dtype)a, of sdtype */
+  TN__C_EVAL,    /* dst = op(a, b, c), as tn__eval; n: 1: right to 2^-16 only */
+  TN__C_ROUND,   /* dst = a rounded to dtype; of its bits, op: 1: a needs no rounding; made of bits */
   TN__C_BITS,
   TN__C_OF_BITS,
-  TN__C_JUMP,      /* to n; unless a; if a */
+  TN__C_JUMP, /* to n; unless a; if a */
   TN__C_UNLESS,
   TN__C_IF,
-  TN__C_GET_CELL,  /* dst = a[b], one of n registers from a on */
-  TN__C_SET_CELL,  /* a[b] = c */
-  TN__C_LOAD,      /* dst = *a */
-  TN__C_STORE,     /* *a = c */
-  TN__C_PLACE,     /* dst = a + b * n bytes */
-  TN__C_WIDE_GET,  /* cells from b * its number on of a's n cells of dtype = what stands at c, `op` bytes; or back */
+  TN__C_GET_CELL, /* dst = a[b], one of n registers from a on */
+  TN__C_SET_CELL, /* a[b] = c */
+  TN__C_LOAD,     /* dst = *a */
+  TN__C_STORE,    /* *a = c */
+  TN__C_PLACE,    /* dst = a + b * n bytes */
+  TN__C_WIDE_GET, /* cells from b * its number on of a's n cells of dtype = what stands at c, `op` bytes; or back */
   TN__C_WIDE_PUT,
-  TN__C_BARRIER,   /* op: 0: all threads of a block, 1: of a warp; n: also for global memory */
-  TN__C_EXCHANGE,  /* dst = a of thread b, op: of the thread whose number differs in b; n: the mask */
-  TN__C_SKIP,      /* a long loop is cut short: dst its counter, a its end */
-  TN__C_SEND,      /* n bytes for a from b if c, else zeros, by TN__C_SENT at the latest */
+  TN__C_BARRIER,  /* op: 0: all threads of a block, 1: of a warp; n: also for global memory */
+  TN__C_EXCHANGE, /* dst = a of thread b, op: of the thread whose number differs in b; n: the mask */
+  TN__C_SKIP,     /* a long loop is cut short: dst its counter, a its end */
+  TN__C_SEND,     /* n bytes for a from b if c, else zeros, by TN__C_SENT at the latest */
   TN__C_SENT,
-  TN__C_ADD_AT,    /* *a += b, whichever threads do so at once: integers of dtype `op` */
-  TN__C_IN_STEP,   /* *a += 1, a u32, and dst = that, by the threads of a warp one after the other, which meet before
+  TN__C_ADD_AT,  /* *a += b, or by n, an op, whichever threads do so at once: integers of dtype `op` */
+  TN__C_IN_STEP, /* *a += 1, a u32, and dst = that, by the threads of a warp one after the other, which meet before
                     * and behind it; those have one a whose b agree in the least n bits */
-  TN__C_BEGIN,     /* what came before has been done; buffer a may be read */
+  TN__C_BEGIN,   /* what came before has been done; buffer a may be read */
   TN__C_RENEW,
-  TN__C_SOME,      /* a is more than 0: a mask of so many lanes has some */
-  TN__C_RETURN     /* a, or TN__C_NOTHING */
+  TN__C_SOME,  /* a is more than 0: a mask of so many lanes has some */
+  TN__C_RETURN /* a, or TN__C_NOTHING */
 } tn__c_code;
 
 typedef enum tn__c_op {

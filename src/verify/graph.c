@@ -240,7 +240,7 @@ static void scatter(machine *m, const tn_node *n, tn__image *t) {
     if (j < 0 || j >= t->dim[0]) continue;
     tn__val *sum = &t->v[j * row + i % row], x = upd->v[i];
     if (m->w->numeric && tn__is_float(n->dtype)) x.off += tn__rounding_to(upd->dtype, tn__val_number(x));
-    *sum = tn__val_added(m->w, n->dtype, upd->dtype, *sum, x);
+    *sum = tn__val_combined(m->w, tn__combines_by(n), n->dtype, upd->dtype, *sum, x);
   }
   for (int64_t i = 0; open && i < t->n; i++) t->v[i].off = INFINITY;
 }

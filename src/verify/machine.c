@@ -107,13 +107,13 @@ static bool check_shared(run *r, tn__touched *t, bool writes) {
 }
 
 /* Additions that go on at once are no race with each other. */
-static bool check_tally(run *r, tn__cell *c, tn__touched *t, bool writes, bool adds) {
+static bool check_tally(run *r, tn__cell *c, tn__touched *t, bool writes, uint8_t by) {
   tn__touched before = *t;
-  bool wrote = t->wrote == r->m->epoch, again = adds && c->added && wrote;
+  bool wrote = t->wrote == r->m->epoch, again = by && c->combined == by && wrote;
   if (again) t->wrote = 0;
   if (!check_shared(r, t, writes)) return false;
   if (again && before.writer != t->writer) t->writer = MANY;
-  if (writes) c->added = adds && (again || !wrote);
+  if (writes) c->combined = again || !wrote ? by : 0;
   return true;
 }
 
@@ -126,9 +126,11 @@ static bool check_stepped(run *r, tn__touched *t, bool writes) {
   return good;
 }
 
-static bool adds_at_once(const run *r, const tn__ins *i) {
-  return i->code == TN__I_STOREADD && tn__is_int(i->dtype) &&
-         (r->k->kernel->part[r->part].adds & tn__size_of(i->dtype));
+/* By which op it combines with what is there as others do at once; 0: it does not */
+static uint8_t at_once(const run *r, const tn__ins *i) {
+  bool can =
+      i->code == TN__I_STOREADD && tn__is_int(i->dtype) && (r->k->kernel->part[r->part].adds & tn__size_of(i->dtype));
+  return can ? i->op : 0;
 }
 
 static bool check_local(run *r, const tn__ins *i, uint64_t index, tn__cell *c) {
@@ -137,7 +139,7 @@ static bool check_local(run *r, const tn__ins *i, uint64_t index, tn__cell *c) {
   int64_t threads = r->k->kernel->local[local]->ints[1];
   if (!r->touch[local]) return true;
   tn__touched *t = &r->touch[local][index];
-  if (tn__is_tallies(r->k->kernel->local[local])) return check_tally(r, c, t, writes, adds_at_once(r, i));
+  if (tn__is_tallies(r->k->kernel->local[local])) return check_tally(r, c, t, writes, at_once(r, i));
   if (tn__is_stepped(r->k->kernel->local[local])) return check_stepped(r, t, writes);
   return threads ? check_owner(r, t, threads, index) : check_shared(r, t, writes);
 }
@@ -149,17 +151,18 @@ static bool note_guard(run *r, const tn__ins *i, bool yes) {
   return yes;
 }
 
-/* Additions of integers that go on at once are no race with each other; with all else they are, whoever of them it was.
- */
+/* Additions of integers that go on at once are no race with each other, nor are maxima; with all else they are,
+ * whoever of them it was.
+ * */
 static bool check_buffer(run *r, const tn__ins *i, tn__cell *c) {
-  bool writes = i->code != TN__I_LOAD, adds = adds_at_once(r, i);
-  bool again = adds && c->added && c->writer > r->m->part;
+  uint8_t by = at_once(r, i);
+  bool writes = i->code != TN__I_LOAD, again = by && c->combined == by && c->writer > r->m->part;
   tn__cell before = *c;
   if (again) c->writer = 0, c->touch.wrote = 0;
   if (!check_iterations(r, c, writes) || (r->group > 1 && !check_group(r, &c->touch, writes))) return false;
   if (again && before.writer != c->writer) c->writer = r->m->part + SEVERAL;
   if (again && before.touch.wrote == c->touch.wrote && before.touch.writer != c->touch.writer) c->touch.writer = MANY;
-  if (writes) c->added = adds && (again || before.writer <= r->m->part);
+  if (writes) c->combined = again || before.writer <= r->m->part ? by : 0;
   return true;
 }
 
@@ -196,7 +199,7 @@ static bool access_memory(run *r, const tn__ins *i) {
     return true;
   }
   v = r->reg[i->src[2]];
-  if (i->code == TN__I_STOREADD) v = tn__val_added(w, i->dtype, i->sdtype, old, v);
+  if (i->code == TN__I_STOREADD) v = tn__val_combined(w, i->op, i->dtype, i->sdtype, old, v);
   tn__block_put(s->block, at, i->dtype, v);
   return true;
 }

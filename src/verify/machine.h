@@ -15,7 +15,7 @@ typedef struct tn__cell {
   tn__val val;
   uint32_t writer, reader; /* the iterations that touched it last */
   tn__touched touch;         /* the lanes of a vector loop; the threads of a group, in one iteration */
-  bool added;                /* all that was stored in this part are additions, of those that may go on at once */
+  uint8_t combined;          /* all that was stored in this part are of those that may go on at once, by this op */
 } tn__cell;
 
 typedef struct tn__block { /* of memory; one cell for each `grain` bytes, a value stands in its first */

@@ -66,7 +66,7 @@ static bool access_linear(reading *r, const tn__ins *i) {
   tn__exact v = r->reg[i->src[2]];
   if (i->code == TN__I_STOREADD) {
     if (tn__is_counted(i->dtype, i->sdtype)) v = tn__exact_eval(OP_CAST, i->dtype, i->sdtype, &v);
-    v = tn__exact_eval(OP_ADD, i->dtype, i->dtype, (tn__exact[]){c->val, v});
+    v = tn__exact_eval(i->op, i->dtype, i->dtype, (tn__exact[]){c->val, v});
   }
   c->val = i->dtype == TN_F16 || i->dtype == TN_BF16 ? tn__exact_round(i->dtype, v) : v;
   c->written = true;

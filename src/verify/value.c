@@ -363,7 +363,8 @@ static tn__val counted(tn__world *w, tn__val x) {
   return y;
 }
 
-tn__val tn__val_added(tn__world *w, int dtype, int vdtype, tn__val to, tn__val x) {
+tn__val tn__val_combined(tn__world *w, int by, int dtype, int vdtype, tn__val to, tn__val x) {
+  if (by != OP_ADD) return tn__val_collect(w, by, dtype, to, x);
   if (tn__is_counted(dtype, vdtype)) x = counted(w, x);
   if (!tn__is_added_wide(dtype, vdtype)) return tn__val_collect(w, OP_ADD, dtype, to, x);
   tn__val sum = tn__val_collect(w, OP_ADD, vdtype, tn__val_eval(w, OP_CAST, vdtype, dtype, &to), x);

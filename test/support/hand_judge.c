@@ -113,7 +113,8 @@ static void store(judge *j, tn_node *n, void *arg) {
   int dtype = tn__buffer_of(n)->dtype;
   char *p = element(j, n, value_of(j, n->src[1]));
   if (!p) return;
-  if (n->op == OP_STOREADD) v = tn__eval(OP_ADD, dtype, dtype, (uint64_t[3]){tn__eval_load(dtype, p), v, 0});
+  if (n->op == OP_STOREADD)
+    v = tn__eval(tn__combines_by(n), dtype, dtype, (uint64_t[3]){tn__eval_load(dtype, p), v, 0});
   tn__eval_store(dtype, p, v);
 }
 

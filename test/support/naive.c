@@ -248,7 +248,8 @@ static void scatter(machine *m, const tn_node *n, naive_tensor *t) {
     if (j < 0 || j >= t->dim[0]) continue;
     for (int64_t r = 0; r < row; r++) {
       uint64_t *sum = &t->bits[j * row + r], x = upd->bits[i * row + r];
-      *sum = upd->dtype == n->dtype ? add(n->dtype, *sum, x) : tn__eval_added(n->dtype, upd->dtype, *sum, x);
+      bool adds = tn__combines_by(n) == OP_ADD && upd->dtype == n->dtype;
+      *sum = adds ? add(n->dtype, *sum, x) : tn__eval_combined(tn__combines_by(n), n->dtype, upd->dtype, *sum, x);
     }
   }
 }

@@ -24,6 +24,7 @@ static const tn__group_words words = {
     .copy = "tn_send<$b>(&$0, &$1, $2);",
     .copied = "tn_sent();",
     .add = {"tn_add_at_$n(&$0, $1);", "tn_add_at_$n(&$0, $1);"},
+    .greatest = {"tn_max_at_$n(&$0, $1);", "tn_max_at_$n(&$0, $1);"},
     .add_shared = "tn_add_in_$n(&$0, $1);",
     .count_in_step = "tn_count_in_step<$b>(&$0, (u32)$1)",
     .tiles = tn__embed_tile_cuda_inc,

@@ -17,7 +17,8 @@ typedef struct who { /* one access */
  * first, if there is one such. */
 typedef struct cell {
   who write, read[2];
-  bool added, several; /* all that wrote are additions that go on at once; of several who are not ordered */
+  bool several;     /* of several who are not ordered */
+  uint8_t combined; /* all that wrote combine with what is there at once, by this op; 0: they do not */
 } cell;
 
 typedef struct block { /* memory that may be written: of one buffer, or of several that overlap */
@@ -158,10 +159,11 @@ static bool check_owner(tn__races *r, cell *x, const tn__ins *i, uint64_t index,
   return true;
 }
 
-/* Is it an addition of those that the device does at once? */
-static bool adds_at_once(const tn__races *r, const tn__ins *i) {
-  bool many = i->span < r->k->nbuf || kind_of(r, i) == TN__OWN_TALLIES;
-  return i->code == TN__I_STOREADD && many && tn__is_int(i->dtype) && (r->k->adds & tn__size_of(i->dtype));
+/* By which op it combines with what is there as others do at once; 0: it does not */
+static uint8_t at_once(const tn__races *r, const tn__ins *i) {
+  bool many = i->span < r->k->nbuf || (kind_of(r, i) == TN__OWN_TALLIES && i->op == OP_ADD);
+  bool can = i->code == TN__I_STOREADD && many && tn__is_int(i->dtype) && (r->k->adds & tn__size_of(i->dtype));
+  return can ? i->op : 0;
 }
 
 bool tn__races_touch(tn__races *r, const tn__ins *i, uint64_t index) {
@@ -179,7 +181,8 @@ bool tn__races_touch(tn__races *r, const tn__ins *i, uint64_t index) {
   for (size_t k = 0; k < size / b->grain; k++) {
     cell *x = &b->cell[first + k];
     if (local && i->code != TN__I_STORE && !check_stored(r, i, index, x, &now)) return false;
-    bool adds = adds_at_once(r, i), again = adds && x->added;
+    uint8_t by = at_once(r, i);
+    bool again = by && x->combined == by;
     bool met = local && x->write.phase != now.phase; /* all of the group have, since */
     bool apart = x->write.at && ((x->several && !met) || unordered(r, &x->write, &now, local));
     if (apart && !again) return complain(r, i, index, &x->write, &now);
@@ -187,7 +190,7 @@ bool tn__races_touch(tn__races *r, const tn__ins *i, uint64_t index) {
       if (x->read[s].at && unordered(r, &x->read[s], &now, local)) return complain(r, i, index, &x->read[s], &now);
     if (writes) {
       x->several = apart;
-      x->added = adds && (again || met || !x->write.at);
+      x->combined = again || met || !x->write.at ? by : 0;
       x->write = now;
     } else {
       note_read(r, x, &now, local);

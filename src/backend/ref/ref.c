@@ -144,7 +144,8 @@ static bool access_memory(const program *k, uint64_t *r, const tn__ins *i) {
   }
   uint64_t value = r[i->src[2]];
   if (i->code == TN__I_STOREADD)
-    value = computed(k, OP_ADD, i->dtype, tn__eval_added(i->dtype, i->sdtype, tn__eval_load(i->dtype, at), value));
+    value =
+        computed(k, i->op, i->dtype, tn__eval_combined(i->op, i->dtype, i->sdtype, tn__eval_load(i->dtype, at), value));
   tn__eval_store(i->dtype, at, value);
   return true;
 }

@@ -1,0 +1,45 @@
+/* Sums by index as whole numbers of 64 bits, which are the same in any order, so that all updates are added at once,
+ * and no two runs differ.  Prefix tn__fixed_, tn__scaled_.  What becomes of them are two forms; which takes less is
+ * up to who asks. */
+#ifndef TN_SCHEDULE_FIXED_H
+#define TN_SCHEDULE_FIXED_H
+#include "device/target.h"
+#include "ir/build.h"
+
+/* In digits (fixed.c): words of 64 bits for the digits of each place, and what the first bit of a digit stands for:
+ * 2^(lowest + digit * width).  Is there such a form, for numbers that are added to a vector, and how long does it
+ * take? */
+typedef struct tn__fixed {
+  int digits, width, lowest;
+} tn__fixed;
+bool tn__fixed_form(const tn__target *t, const tn_node *scatter, tn__fixed *f);
+double tn__fixed_work(const tn__target *t, const tn__fixed *f, double places, double updates);
+/* idx[n] of i64, upd[n] of f32 -> [places] of f32 */
+tn_node *tn__fixed_sums(tn_ctx *c, const tn__fixed *f, tn_node *places, tn_node *idx, tn_node *upd);
+
+/* In units of what is greatest at each place (scaled.c): the same questions */
+typedef struct tn__scaled {
+  int room;      /* what is greatest is so many bits long, at most */
+  int bits;      /* of the number of an update, where words are updates' own; 0: words are places' */
+  bool is_added; /* sums are added to the base where those are whose words they are in, else places look for them */
+} tn__scaled;
+/* The form that takes least; base: what it takes to copy the base, so that something may be added to it */
+bool tn__scaled_form(const tn__target *t, const tn_node *scatter, double base, tn__scaled *s);
+double tn__scaled_work(const tn__target *t, const tn__scaled *s, double places, double updates);
+/* idx[n] of i64, upd[n] of f32 -> [places] of f32 */
+tn_node *tn__scaled_sums(tn_ctx *c, const tn__scaled *s, tn_node *places, tn_node *idx, tn_node *upd);
+/* ... -> [n] of f32, the sum at each update's place, and a place for those that are to add theirs, each one of its own;
+ * below 0: none */
+tn_node *tn__scaled_at_updates(tn_ctx *c, const tn__scaled *s, tn_node *places, tn_node *idx, tn_node *upd,
+                               tn_node **place);
+
+/* What both are made of, of f32 and i32 elements: 2^by, in the range of normal floats; the biased exponent, as if
+ * what is below the least normal one had that one's, and at most that of the greatest */
+enum { TN__EXPONENT_BIAS = 127, TN__EXPONENT_NONE = 255 };
+tn_node *tn__power_of(tn_ctx *c, tn_node *by);
+tn_node *tn__exponent_of(tn_ctx *c, tn_node *x);
+/* What is no finite number counts so much, and what that makes of a sum, by counts of i64: infinite, or NaN; else it is
+ * `sum` */
+tn_node *tn__count_of(tn_ctx *c, tn_node *x);
+tn_node *tn__with_counts(tn_ctx *c, tn_node *counted, tn_node *counts, tn_node *sum);
+#endif

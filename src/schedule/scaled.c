@@ -1,0 +1,157 @@
+/* Sums by index in whole numbers whose unit is each place's own: a first pass over the updates finds the greatest
+ * exponent of what goes to a place, a second one adds each update, as a number of units that lie below it, at once.
+ * Neither what is greatest nor a sum of whole numbers depends on the order, so no two runs differ.
+ *
+ * Let E be the exponent of the greatest number at a place, all of which are below 2^(E + 1) then, and n how many
+ * updates there are, below 2^b.  A unit is 2^(E + 1 - room), with room = 62 - b: numbers are below 2^room units,
+ * twice as many where the second pass computes what it adds in another way than the first (they are cut off there,
+ * lest they be more), so that their sum is below 2^63.  Each loses less than a unit, since it is cut to a whole
+ * number: of m numbers at a place the sum is off by less than
+ *     m * 2^(E + 1 - room) <= m * 2^(b - 61) * (what is greatest there)
+ * and by one rounding of f32.  Adding up floats of f32, in whatever order, may be off by m * 2^-24 of the sum of all
+ * sizes, which is no less as long as b is below 37.  Where all numbers of a place are within 2^(room - 24) of each
+ * other, as they are mostly, nothing is lost before that rounding.
+ *
+ * What is no finite number has an exponent above all others.  At a place where that is the greatest, words count
+ * infinities of both signs, and finite numbers are not looked at.
+ *
+ * A word is 8 bytes, and where updates are few by far beside places most of these would be cleared and read for
+ * nothing. There the number of an update stands below the exponent, so that what is greatest also says whose it is,
+ * and the word is that one's.  Then only 4 bytes of a place are cleared, and read; or not even read, where those
+ * whose words they are add the sums to the base. */
+#include "rewrite/rewrite.h"
+#include "schedule/fixed.h"
+#include "tensor/sort.h"
+#include <math.h>
+
+enum {
+  SUM_BITS = 62,   /* of a sum: without its sign, and one left over */
+  LEAST_ROOM = 26, /* so that sums are no worse than those of floats */
+  KEY_BITS = 31,   /* of what is found to be greatest: an i32 without its sign */
+  EXPONENT_BITS = 8,
+  LAUNCHES = 4, /* words are cleared, exponents found, updates added, sums made floats */
+  WORD = 2      /* f32 in a word */
+};
+
+/* What somewhere in so many f32 takes, in sectors: some of what does so in the cache that units share, some of what
+ * does in memory */
+/* a choice: any is right */
+static double somewhere(const tn__target *t, double size, double near, double far) {
+  double sector = t->sector > 0 ? (double)t->sector / sizeof(float) : 1, bytes = size * sizeof(float);
+  double part = t->far > 0 && bytes > 0 ? fmin(1, (double)t->far / bytes) : 1;
+  return sector * (part * near + (1 - part) * far);
+}
+
+/* In multiply-adds: each pass reads an update and its place, the second one the exponent there, too.  On an H200
+ * cached words are added to at 100 million in a millisecond (10 ps each; f32[524288] from 1789900 took 41 us), others
+ * at half of that. */
+/* a choice: any is right */
+double tn__scaled_work(const tn__target *t, const tn__scaled *s, double places, double updates) {
+  const double add[2] = {1.5, 3}, load[2] = {0.75, 2};
+  double move = t->balance > 0 ? (double)t->balance : 1, read = 3, of_word = WORD * (s->bits ? updates : places);
+  double pass = 2 * read + somewhere(t, places, add[0], add[1]) + somewhere(t, places, load[0], load[1]) +
+                somewhere(t, of_word, add[0], add[1]);
+  double words = 2 * (of_word + places); /* cleared, and read */
+  if (s->bits) pass += somewhere(t, of_word, load[0], load[1]);
+  if (s->is_added) words -= places, pass += somewhere(t, places, add[0], add[1]);
+  return LAUNCHES * tn__target_launch_guess(t) + move * (words + pass * updates);
+}
+
+/* a choice: any that is right */
+bool tn__scaled_form(const tn__target *t, const tn_node *n, double base, tn__scaled *s) {
+  const size_t words = sizeof(int32_t) | sizeof(int64_t);
+  const tn_node *upd = n->src[2];
+  int64_t places, updates = 1;
+  if ((t->adds & words) != words || n->rank != 1 || !tn__const_int(n->dim[0], &places) || places < 1) return false;
+  for (uint32_t i = 0; i < upd->rank; i++)
+    if (__builtin_mul_overflow(updates, upd->dim[i]->hi, &updates)) return false;
+  int bits = tn__bits_below(updates);
+  bool is_short = upd->dtype == TN_F16 || upd->dtype == TN_BF16 || upd->dtype == TN_F32;
+  if (!is_short || n->dtype == TN_F64 || updates < 1 || bits > KEY_BITS || SUM_BITS - bits < LEAST_ROOM) return false;
+  const tn__scaled forms[] = {
+      {SUM_BITS - bits, 0, false}, {SUM_BITS - bits, bits, false}, {SUM_BITS - bits, bits, true}};
+  double least = INFINITY;
+  for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+    double work = tn__scaled_work(t, &forms[i], (double)places, (double)updates) + (forms[i].is_added ? base : 0);
+    if (work >= least || (forms[i].bits && bits + EXPONENT_BITS > KEY_BITS)) continue;
+    *s = forms[i], least = work;
+  }
+  return true;
+}
+
+/* x[n] * 2^by, by[n] of i32: by two factors, since the whole may be no exponent of f32 */
+static tn_node *times_power(tn_ctx *c, tn_node *x, tn_node *by) {
+  tn_node *half = tn__op2(c, OP_SHR, by, tn__literal_like(c, by, 1));
+  tn_node *rest = tn__op2(c, OP_ADD, by, tn__op2_num(c, OP_MUL, half, -1));
+  return tn__op2(c, OP_MUL, tn__op2(c, OP_MUL, x, tn__power_of(c, half)), tn__power_of(c, rest));
+}
+
+/* How many units of its place a number is: 2^what[n], where the greatest exponent there is own[n] */
+static tn_node *units_of(tn_ctx *c, const tn__scaled *s, tn_node *own) {
+  return tn__op2_num(c, OP_ADD, tn__op2_num(c, OP_MUL, own, -1), s->room + TN__EXPONENT_BIAS - 1);
+}
+
+static tn_node *is_none(tn_ctx *c, tn_node *exponent) {
+  return tn__op2(c, OP_EQ, exponent, tn__literal_like(c, exponent, TN__EXPONENT_NONE));
+}
+
+/* The exponent of what was found to be greatest, and which update's it is */
+static tn_node *exponent_in(tn_ctx *c, const tn__scaled *s, tn_node *key) {
+  return s->bits ? tn__op2(c, OP_SHR, key, tn__literal_like(c, key, s->bits)) : key;
+}
+
+static tn_node *update_in(tn_ctx *c, const tn__scaled *s, tn_node *key) { /* -1: none's */
+  tn_node *which = tn__op2(c, OP_AND, key, tn__literal_like(c, key, (double)(((int64_t)1 << s->bits) - 1)));
+  tn_node *any = tn__op2(c, OP_NE, key, tn__literal_like(c, key, 0));
+  return tn__where(c, any, which, tn__literal_like(c, which, -1));
+}
+
+typedef struct passes {
+  tn_node *greatest, *key, *own; /* [places]; [n]: each update's, and that of its place */
+  tn_node *words;
+} passes;
+
+static passes add_up(tn_ctx *c, const tn__scaled *s, tn_node *places, tn_node *idx, tn_node *upd) {
+  passes p;
+  tn__dims line = {.rank = 1, .d = {upd->dim[0]}};
+  tn_node *size = tn__op1(c, OP_ABS, upd), *is_finite = tn__op2(c, OP_LT, size, tn__literal_like(c, upd, INFINITY));
+  tn_node *exponent = tn__exponent_of(c, upd);
+  p.key = tn__where(c, is_finite, exponent, tn__literal_like(c, exponent, TN__EXPONENT_NONE));
+  if (s->bits) {
+    p.key = tn__op2(c, OP_SHL, p.key, tn__literal_like(c, p.key, s->bits));
+    p.key = tn__op2(c, OP_OR, p.key, tn__cast(c, tn__place(c, &line, 0), TN_I32));
+  }
+  p.greatest = tn__scatter_greatest(c, tn__scalar_to(c, tn__const_bits(c, TN_I32, 0), &places, 1), idx, p.key);
+  p.own = tn__gather(c, p.greatest, idx);
+  tn_node *own = exponent_in(c, s, p.own), *units = times_power(c, upd, units_of(c, s, own));
+  tn_node *most = tn__literal_like(c, units, ldexp(1, s->room + 1));
+  units = tn__op2(c, OP_MAX, tn__op2(c, OP_MIN, units, most), tn__op1(c, OP_NEG, most));
+  tn_node *count = tn__where(c, is_finite, tn__literal_like(c, upd, 0), tn__count_of(c, upd));
+  tn_node *value = tn__where(c, is_none(c, own), count, units);
+  tn_node *at = s->bits ? update_in(c, s, p.own) : idx, *all = s->bits ? upd->dim[0] : places;
+  p.words = tn__scatter(c, tn__scalar_to(c, tn__const_bits(c, TN_I64, 0), &all, 1), at, value);
+  return p;
+}
+
+/* Sums of words[k] of places where keys[k] are what is greatest */
+static tn_node *as_floats(tn_ctx *c, const tn__scaled *s, tn_node *words, tn_node *keys) {
+  tn_node *exponent = exponent_in(c, s, keys);
+  tn_node *by = tn__op2_num(c, OP_MUL, units_of(c, s, exponent), -1);
+  return tn__with_counts(c, is_none(c, exponent), words, times_power(c, tn__cast(c, words, TN_F32), by));
+}
+
+tn_node *tn__scaled_sums(tn_ctx *c, const tn__scaled *s, tn_node *places, tn_node *idx, tn_node *upd) {
+  passes p = add_up(c, s, places, idx, upd);
+  tn_node *words = s->bits ? tn__gather(c, p.words, update_in(c, s, p.greatest)) : p.words;
+  return as_floats(c, s, words, p.greatest);
+}
+
+tn_node *tn__scaled_at_updates(tn_ctx *c, const tn__scaled *s, tn_node *places, tn_node *idx, tn_node *upd,
+                               tn_node **place) {
+  passes p = add_up(c, s, places, idx, upd);
+  tn__dims line = {.rank = 1, .d = {upd->dim[0]}};
+  tn_node *takes = tn__op2(c, OP_EQ, p.own, p.key);
+  tn_node *nowhere = tn__op2_num(c, OP_MUL, tn__op2_num(c, OP_ADD, tn__place(c, &line, 0), 1), -1);
+  *place = tn__op1(c, OP_DISTINCT, tn__where(c, takes, idx, nowhere));
+  return as_floats(c, s, p.words, p.key);
+}

@@ -1,0 +1,222 @@
+/* Sums by index in units of what is greatest at each place (schedule/scaled.c), in every form, whatever would be
+ * chosen: as far off as its head says at most, the same in any order of the updates and in every form, and what
+ * floats give where an update is not finite. */
+#include "device/device.h"
+#include "schedule/fixed.h"
+#include "tenet/tenet.h"
+#include "tensor/cell.h"
+#include "tensor/sort.h"
+#include <cmocka.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+enum { PLACES = 300, UPDATES = 1200, SUM_BITS = 62 };
+enum { OF_PLACES, OF_UPDATES, ADDED, FORMS };
+
+typedef struct sums {
+  tn_dtype dtype;
+  int64_t places, n, to[UPDATES + 1]; /* beyond the places: nowhere */
+  float base[PLACES], upd[UPDATES + 1], got[PLACES];
+} sums;
+
+static uint64_t seed;
+static int64_t below(int64_t n) {
+  seed = seed * 6364136223846793005u + 1442695040888963407u;
+  return (int64_t)((seed >> 33) % (uint64_t)n);
+}
+
+/* {base, idx, upd}, i {form}: base with upd added at idx */
+static tn_node *add(tn_ctx *c, tn__call *k) {
+  tn_node *base = k->x[0], *idx = k->x[1], *upd = tn__acc(c, k->x[2]), *places = base->dim[0], *place;
+  int bits = tn__bits_below(upd->dim[0]->hi);
+  tn__scaled s = {.room = SUM_BITS - bits, .bits = k->i[0] == OF_PLACES ? 0 : bits, .is_added = k->i[0] == ADDED};
+  if (!s.is_added)
+    return tn__cast(c, tn__add(c, tn__acc(c, base), tn__scaled_sums(c, &s, places, idx, upd)), base->dtype);
+  tn_node *sum = tn__scaled_at_updates(c, &s, places, idx, upd, &place);
+  return tn__scatter(c, base, place, sum);
+}
+
+static tn_tensor *from(tn_ctx *c, const sums *x, const float *v, tn_dim n) {
+  tn_tensor *t = tn_from(c, TN_F32, &n, 1, v);
+  return x->dtype == TN_F32 ? t : tn_cast(t, x->dtype);
+}
+
+static void add_on(const char *device, int form, sums *x) {
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = device, .quiet = 1});
+  assert_non_null(c);
+  tn_scope(c) {
+    tn_tensor *in[] = {from(c, x, x->base, x->places), tn_from(c, TN_I64, &x->n, 1, x->to), from(c, x, x->upd, x->n)};
+    tn_tensor *sum = tn__build(&(tn__call){.name = "add", .fn = add, .in = in, .nin = 3, .i = {form}});
+    if (tn_read(tn_cast(sum, TN_F32), x->got, (size_t)x->places * sizeof *x->got) != TN_OK)
+      fail_msg("form %d, %lld to %lld: %s", form, (long long)x->n, (long long)x->places, tn_last_error(c)->text);
+  }
+  tn_ctx_close(c);
+}
+
+/* What each place should have, and how far off it may be: what the head of scaled.c says, and what is rounded there */
+static void expect(const sums *x, int form) {
+  double unit = x->dtype == TN_F32 ? 0x1p-22 : x->dtype == TN_F16 ? 0x1p-10 : 0x1p-7;
+  for (int64_t p = 0; p < x->places; p++) {
+    double base = (double)x->base[p], sum = 0, greatest = 0, count = 0, got = (double)x->got[p];
+    for (int64_t i = 0; i < x->n; i++) {
+      if (x->to[i] != p) continue;
+      sum += (double)x->upd[i], count++;
+      greatest = fmax(greatest, fabs((double)x->upd[i]));
+    }
+    double want = base + sum, lost = count * ldexp(greatest, tn__bits_below(x->n) - SUM_BITS + 1);
+    double room = lost + unit * (fabs(sum) + fabs(want)) + 0x1p-148;
+    bool same = isnan(want) ? isnan(got) : isinf(want) ? got == want : fabs(got - want) <= room;
+    if (!same)
+      fail_msg("form %d, %s, %lld to %lld, place %lld: %.9g, not %.9g within %g", form, tn_dtype_name(x->dtype),
+               (long long)x->n, (long long)x->places, (long long)p, got, want, room);
+  }
+}
+
+static float power(int64_t e) {
+  return (float)ldexp(1, (int)e);
+}
+
+/* Of all sizes, whose sums are less than they are, many of them at some places, or all at one; some none at all, or
+ * beyond the least normal float, and some not finite */
+static void draw(sums *x, tn_dtype dtype, int64_t places, int64_t n) {
+  int64_t reach = dtype == TN_F16 ? 14 : 120;
+  *x = (sums){.dtype = dtype, .places = places, .n = n};
+  bool one = below(4) == 0, finite = below(3) > 0;
+  for (int i = 0; i < places; i++) x->base[i] = (float)(below(200) - 100);
+  for (int i = 0; i < n; i++) {
+    x->to[i] = one ? places / 2 : below(3) ? below(places + 6) - 3 : below(3);
+    int64_t by = x->to[i] % 3 == 0 ? -reach : x->to[i] % 3 == 1 ? 0 : below(2 * reach) - reach;
+    x->upd[i] = (float)(below(200) - 100) / 128 * power(by);
+    if (dtype != TN_F16 && below(20) == 0) x->upd[i] = power(-149) * (float)(below(9) << (dtype == TN_BF16 ? 16 : 0));
+    if (i && below(4) == 0) x->upd[i] = -x->upd[i - 1];
+    if (!finite && below(40) == 0) x->upd[i] = (float[]){INFINITY, -INFINITY, NAN, -0.0f}[below(4)];
+  }
+}
+
+static void turn_round(sums *x) {
+  for (int64_t i = 0, j = x->n - 1; i < j; i++, j--) {
+    int64_t to = x->to[i];
+    float upd = x->upd[i];
+    x->to[i] = x->to[j], x->upd[i] = x->upd[j];
+    x->to[j] = to, x->upd[j] = upd;
+  }
+}
+
+static void expect_same(const sums *x, const sums *y, const char *what) {
+  for (int64_t p = 0; p < x->places; p++)
+    if (memcmp(&x->got[p], &y->got[p], sizeof(float)) && !(isnan(x->got[p]) && isnan(y->got[p])))
+      fail_msg("%s, %lld to %lld, place %lld: %.9g and %.9g", what, (long long)x->n, (long long)x->places, (long long)p,
+               (double)x->got[p], (double)y->got[p]);
+}
+
+static void test_drawn(void **s) {
+  static const tn_dtype dtypes[] = {TN_F32, TN_F16, TN_BF16};
+  static const int64_t sizes[][2] = {{1, 1}, {1, 9}, {2, 3}, {65, 1}, {65, 33}, {100, 257}, {PLACES, UPDATES}, {7, 0}};
+  static sums x, other;
+  (void)s;
+  for (size_t t = 0; t < sizeof dtypes / sizeof *dtypes; t++)
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+      for (int form = 0; form < FORMS; form++)
+        for (int times = 0; times < 3; times++) {
+          seed = i * 100 + (uint64_t)times * 10 + t;
+          draw(&x, dtypes[t], sizes[i][0], sizes[i][1]);
+          other = x;
+          turn_round(&other);
+          add_on("ref:sm_90", form, &x);
+          expect(&x, form);
+          add_on("ref:sm_80", form, &other);
+          expect_same(&x, &other, "another order");
+          if (form == OF_PLACES) continue;
+          other = x;
+          add_on("ref:sm_90", OF_PLACES, &other);
+          if (dtypes[t] == TN_F32) expect_same(&x, &other, "another form");
+        }
+}
+
+/* What goes to one place, and what comes of it; repeat: the first of them so many times */
+static void test_rows(void **s) {
+  static const struct {
+    int repeat;
+    float upd[4], want;
+  } rows[] = {{0, {0x1p30f, 1, -0x1p30f, 0}, 1}, /* fifty bits below what is greatest there is room */
+              {0, {0x1p127f, 0x1p-149f, -0x1p127f, -0.0f}, 0},
+              {0, {0x1p-149f, 0x1p-149f, 0x1p-149f, 0}, 3 * 0x1p-149f},
+              {0, {0x1p-126f, -0x1p-149f, 0, 0}, 0x0.fffffep-126f},
+              {0, {0x1.fffffep127f, 0x1.fffffep127f, -0x1.fffffep127f, 0}, 0x1.fffffep127f},
+              {0, {0x1.fffffep127f, 0x1.fffffep127f, 0, 0}, INFINITY},
+              {1000, {0x1.8p0f, 0, 0, 0}, 1500},
+              {1000, {-0x1p-149f, 0, 0, 0}, -1000 * 0x1p-149f},
+              {0, {INFINITY, -1e38f, 0, 0}, INFINITY},
+              {0, {-INFINITY, 0x1.fffffep127f, 5, 0}, -INFINITY},
+              {0, {INFINITY, -INFINITY, 0, 0}, NAN},
+              {300, {NAN, 1, 0, 0}, NAN},
+              {300, {INFINITY, 0, 0, 0}, INFINITY},
+              {300, {-INFINITY, 0, 0, 0}, -INFINITY},
+              {0, {-0.0f, 0, 0, 0}, 0}};
+  enum { ROWS = sizeof rows / sizeof *rows };
+  static sums x;
+  (void)s;
+  for (int form = 0; form < FORMS; form++)
+    for (size_t r = 0; r < ROWS; r++) {
+      x = (sums){.dtype = TN_F32, .places = 5};
+      for (int k = rows[r].repeat ? 1 - rows[r].repeat : 0; k < 4; k++) {
+        x.to[x.n] = 3;
+        x.upd[x.n++] = rows[r].upd[k > 0 ? k : 0];
+      }
+      add_on("ref:sm_90", form, &x);
+      float got = x.got[3], want = rows[r].want;
+      if (!(isnan(want) ? isnan(got) : got == want) || x.got[2] != 0)
+        fail_msg("form %d, row %zu: %.9g, not %.9g", form, r, (double)got, (double)want);
+    }
+}
+
+/* Which form is taken of how many to how many, said by the steps of what front ends ask for: exponents for each place
+ * and words beside them; words of updates; sums added to a base in memory.  f16 that fit one digit, f64, and what is
+ * added on devices without words of 64 bits go other ways. */
+static void test_choice(void **s) {
+  static const struct {
+    const char *device;
+    tn_dtype dtype;
+    tn_dim places, n;
+    bool computed;                /* something is made of the sums */
+    const char *greatest, *words; /* buffers; NULL: none such */
+    bool added;
+  } rows[] = {{"ref:sm_90", TN_BF16, 8286204, 12590500, false, "buffer i32 8286204 ", "buffer i64 8286204 ", false},
+              {"ref:sm_90", TN_F32, 4194304, 127913, true, "buffer i32 4194304 ", "buffer i64 127913 ", false},
+              {"ref:sm_90", TN_F32, 42043361, 961537, false, "buffer i32 42043361 ", "buffer i64 961537 ", true},
+              {"ref:sm_90", TN_F16, 1048576, 2097152, false, NULL, "buffer i64 2097152 ", false},
+              {"ref:sm_90", TN_F64, 4194304, 127913, true, NULL, NULL, false},
+              {"ref:opencl", TN_F32, 4194304, 127913, true, NULL, NULL, false}};
+  (void)s;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    tn_ctx *c = tn_ctx_open(&(tn_options){.device = rows[i].device, .quiet = 1});
+    assert_non_null(c);
+    tn_scope(c) {
+      tn_program *p = tn_program_begin(c);
+      tn_tensor *base = tn_program_input(p, "base", rows[i].dtype, &rows[i].places, 1),
+                *to = tn_program_input(p, "to", TN_I64, &rows[i].n, 1),
+                *upd = tn_program_input(p, "upd", rows[i].dtype, &rows[i].n, 1), *sum = tn_index_add(base, 0, to, upd);
+      if (rows[i].computed) sum = tn_tanh(sum);
+      assert_int_equal(tn_program_output(p, "sum", sum), TN_OK);
+      assert_int_equal(tn_program_end(p), TN_OK);
+      char *text = tn_program_explain_string(p);
+      bool greatest = strstr(text, " {max}\n") != NULL;
+      if (greatest != (rows[i].greatest != NULL) || (greatest && !strstr(text, rows[i].greatest)) ||
+          (rows[i].words && !strstr(text, rows[i].words)) ||
+          (greatest && rows[i].added != (strstr(text, "{distinct}") != NULL)))
+        fail_msg("row %zu:\n%s", i, text);
+      tn_string_free(text);
+    }
+    tn_ctx_close(c);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_drawn), cmocka_unit_test(test_rows),
+                                     cmocka_unit_test(test_choice)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
