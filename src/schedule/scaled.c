@@ -34,7 +34,7 @@ enum {
 };
 
 /* What somewhere in so many f32 takes, in sectors: some of what does so in the cache that units share, some of what
- * does in memory */
+ * does in memory (measured: additions to 66 MB, of which a cache has 50, at 20 G/s; greatest ones of 168 MB at 12) */
 /* a choice: any is right */
 static double somewhere(const tn__target *t, double size, double near, double far) {
   double sector = t->sector > 0 ? (double)t->sector / sizeof(float) : 1, bytes = size * sizeof(float);
@@ -47,7 +47,7 @@ static double somewhere(const tn__target *t, double size, double near, double fa
  * at half of that. */
 /* a choice: any is right */
 double tn__scaled_work(const tn__target *t, const tn__scaled *s, double places, double updates) {
-  const double add[2] = {1.5, 3}, load[2] = {0.75, 2};
+  const double add[2] = {1.5, 15}, load[2] = {0.75, 8};
   double move = t->balance > 0 ? (double)t->balance : 1, read = 3, of_word = WORD * (s->bits ? updates : places);
   double pass = 2 * read + somewhere(t, places, add[0], add[1]) + somewhere(t, places, load[0], load[1]) +
                 somewhere(t, of_word, add[0], add[1]);
