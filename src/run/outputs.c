@@ -9,9 +9,25 @@ static void renew(tn__device *d, tn__buffer **b, size_t bytes) {
   *b = fresh;
 }
 
-/* A part of a part would hold all of a block, which may be many times as large: such a one is copied. */
-static bool shares(const tn__buffer *of, size_t bytes) {
-  return !of->of || bytes >= of->of->size / TN__LEAST_PART;
+/* Whoever keeps a part holds all of its block, which may be many times as large as what this run has of it: an input may
+ * be a part itself, or smaller than in another run.  Then parts are copied. */
+static bool shares(const tn__plan *p, int input, const tn__buffer *of) {
+  size_t bytes = 0, block = (of->of ? of->of : of)->size;
+  for (uint32_t b = 0; b < p->s->bufs.n; b++)
+    if (p->s->bufs.v[b].shared && p->s->bufs.v[b].of == input) bytes += p->bytes[b];
+  return bytes >= block / TN__LEAST_PART;
+}
+
+typedef struct copy {
+  tn__device *d;
+  void *to;
+  const void *from;
+  size_t bytes;
+} copy;
+
+static void run_copy(void *arg) {
+  const copy *k = arg;
+  tn__device_copy(k->d, k->to, k->d, k->from, k->bytes);
 }
 
 void tn__plan_output(const tn__plan *p, uint32_t i, tn__buffer *const *in, tn__buffer **b) {
@@ -24,10 +40,15 @@ void tn__plan_output(const tn__plan *p, uint32_t i, tn__buffer *const *in, tn__b
   }
   tn__buffer *of = in[p->s->bufs.v[x->of].slot];
   size_t at = (size_t)x->from * tn__size_of(x->dtype);
-  if (of->device == p->dev && shares(of, bytes)) {
+  if (shares(p, x->of, of)) {
     tn__buffer_share(b, of, at, bytes);
     return;
   }
   renew(p->dev, b, bytes);
-  tn__device_copy(p->dev, (*b)->mem, of->device, (const char *)of->mem + at, bytes);
+  tn_status thrown;
+  copy k = {p->dev, (*b)->mem, (const char *)of->mem + at, bytes};
+  if (tn__mem_try(&p->dev->ctx->mem, run_copy, &k, &thrown)) return;
+  tn__buffer_drop(*b); /* nobody has it yet */
+  *b = NULL;
+  tn__mem_throw(&p->dev->ctx->mem, thrown);
 }

@@ -76,7 +76,8 @@ tn_node *tn__shared_find(tn__fuse *f) {
   tn__map_init(&seen, f->a);
   for (uint32_t i = 0; i < n; i++) {
     uint64_t at = i;
-    if (!is_part(f, f->sink->src[i], &of[i])) of[i].of = NULL;
+    /* what a state becomes has memory of its own: two blocks that change places are all that recordings meet with */
+    if (f->sink->src[i]->op == OP_ASSIGN || !is_part(f, f->sink->src[i], &of[i])) of[i].of = NULL;
     if (of[i].of && !tn__map_get(&seen, (uintptr_t)of[i].of, &at)) tn__map_put(&seen, (uintptr_t)of[i].of, i);
     first[i] = (uint32_t)at;
     if (of[i].of) shared[first[i]] += tn__numel_guess(f->sink->src[i]);

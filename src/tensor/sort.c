@@ -30,8 +30,8 @@ enum {
   CALL = 1 << 11,         /* of a launch on a processor, */
   RUN_CALLS = 5,          /* so many a pass; */
   COUNT_STEPS = 16,       /* of the count of a digit in a block, */
-  RUN_BLOCK = 8192,       /* which has so many elements, or more, */
-  MOST_RUNS = 64,         /* so that there are at most as many blocks as a few times its threads */
+  RUN_BLOCK = 1 << 15,    /* which has so many elements, or more, */
+  MOST_RUNS = 32,         /* so that there are at most as many blocks as a few times its threads */
   RUN_BITS = 11,          /* a table of so many bits leaves room in the nearest cache */
   BYTE_FETCHES = 8,       /* asking for a digit, a byte among others, takes so long as fetching so many elements */
   WORD_LAUNCHES = 7,      /* kernels of a pass by words, */
@@ -285,7 +285,7 @@ static tn_node *first_places(tn_ctx *c, const digits *d, way by) {
   tn_node *all = once_flat(c, tn__reduce(c, OP_SUM, count, &blocks, 1)); /* [R, digits] */
   tn_node *of_digit = tn__counts_along(c, all, 1, true);
   if (tn__is_int_const(count->dim[1], 1)) return of_digit;
-  tn_node *before = tn__within_blocks(c, OP_SUM, count, 1, true);
+  tn_node *before = tn__scan(c, OP_SUM, count, 1, true);
   return once_flat(c, tn__add(c, tn__expand(c, tn__add_axis(c, of_digit, 1), count->dim), before));
 }
 

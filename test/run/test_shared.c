@@ -275,13 +275,13 @@ static void by_writer(void **state) {
   everywhere(each_writer);
 }
 
-/* What is assigned another's value stands in its memory, until either is written. */
+/* What is assigned another's value has memory of its own, and keeps it whoever is written. */
 static void a_copy(tn_ctx *c) {
   for (int i = 0; i < 2 * WRITERS; i++) tn_scope(c) {
       tn_tensor *x = counted(c, N, 0), *y = counted(c, N, 500), *w = i % 2 ? x : y, *other = w == x ? y : x;
       OK(tn_assign(y, x));
       OK(tn_realize(&y, 1));
-      assert_int_equal(place_in(c, x, y), 0);
+      assert_ptr_not_equal(memory_of(c, x), memory_of(c, y));
       writers[i / 2](c, w);
       EXPECT(w, 1000, 1, N);
       EXPECT(other, 0, 1, N);
@@ -419,6 +419,34 @@ static void sizes(tn_ctx *c) {
 
 /* ---- states ---- */
 
+/* Each of a row of states becomes what the next one was.  All have two blocks each, by turns, however many they are: so
+ * a device that records meets with the same memory every second run. */
+static void history(tn_ctx *c) {
+  enum { DEPTH = 12 };
+  tn_tensor *s[DEPTH];
+  for (int i = 0; i < DEPTH; i++) s[i] = counted(c, N, i);
+  OK(tn_realize(s, DEPTH));
+  tn_program *p = tn_program_begin(c);
+  tn_scope(c) {
+    tn_tensor *was[DEPTH];
+    for (int i = 0; i < DEPTH; i++) was[i] = tn_detach(s[i]);
+    for (int i = 0; i + 1 < DEPTH; i++) OK(tn_assign(s[i], was[i + 1]));
+    OK(tn_assign(s[DEPTH - 1], tn_add_scalar(was[DEPTH - 1], 1)));
+  }
+  OK(tn_program_end(p));
+  const void *at[2][DEPTH];
+  for (int run = 0; run < 8; run++) {
+    OK(tn_program_run(p));
+    for (int i = 0; i < DEPTH; i++) {
+      const void *now = memory_of(c, s[i]);
+      if (run >= 4) assert_ptr_equal(now, at[run % 2][i]);
+      at[run % 2][i] = now;
+    }
+  }
+  for (int i = 0; i < DEPTH; i++) EXPECT(s[i], i + 8, 1, N);
+  tn_program_close(p);
+}
+
 /* The old value is an output, or what another state becomes; values change places. */
 static void states(tn_ctx *c) {
   tn_tensor *w = counted(c, N, 0), *last = counted(c, N, -1), *a = counted(c, N, 1000), *b = counted(c, N, 2000);
@@ -481,7 +509,8 @@ static void taken(tn_ctx *c) {
 }
 
 static void programs(void **state) {
-  static void (*const body[])(tn_ctx *) = {written_inputs, bound_inputs, one_for_two, sizes, states, taken};
+  static void (*const body[])(tn_ctx *) = {written_inputs, bound_inputs, one_for_two, sizes,
+                                         states,         history,      taken};
   (void)state;
   for (size_t i = 0; i < sizeof body / sizeof *body; i++) everywhere(body[i]);
 }

@@ -187,7 +187,7 @@ static void test_choice(void **s) {
     bool added;
   } rows[] = {{"ref:sm_90", TN_BF16, 8286204, 12590500, false, "buffer i32 8286204 ", "buffer i64 8286204 ", false},
               {"ref:sm_90", TN_F32, 4194304, 127913, true, "buffer i32 4194304 ", "buffer i64 127913 ", false},
-              {"ref:sm_90", TN_F32, 42043361, 961537, false, "buffer i32 42043361 ", "buffer i64 961537 ", true},
+              {"ref:sm_90", TN_F32, 4194304, 300000, false, "buffer i32 4194304 ", "buffer i64 300000 ", true},
               {"ref:sm_90", TN_F16, 1048576, 2097152, false, NULL, "buffer i64 2097152 ", false},
               {"ref:sm_90", TN_F64, 4194304, 127913, true, NULL, NULL, false},
               {"ref:opencl", TN_F32, 4194304, 127913, true, NULL, NULL, false}};
