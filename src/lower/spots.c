@@ -140,7 +140,7 @@ static bool is_same(const tn__spot *x, const tn__spot *y) {
 }
 
 static sheet *sheet_of(tn__spots *s, const tn__spot *at) {
-  for (uint32_t i = s->sheets.n; i--;)
+  for (uint32_t i = s->sheets.n; i && i--;)
     if (is_same(&s->sheets.v[i]->at, at)) return s->sheets.v[i];
   sheet *x = tn__arena_alloc(s->a, sizeof *x);
   *x = (sheet){.at = *at, .row = tn__arena_zalloc(s->a, (s->n + 1) * sizeof *x->row)};
