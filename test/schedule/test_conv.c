@@ -345,7 +345,8 @@ static void test_lacking(void **state) {
 }
 
 /* Gradients of f32 with few channels, as the device's balance has it, and much to do are own kernels where there are
- * tiles for them; what differs in one thing is the library's. */
+ * tiles for them; what differs in one thing is the library's.  So are sums for few filters by tf32, if channels are no
+ * whole accesses. */
 static void test_few_channels(void **state) {
   static const struct {
     const char *device;
@@ -356,6 +357,7 @@ static void test_few_channels(void **state) {
               {"ref:sm_90", 32, 56, 57, TN_F32, 0, {1, 1}}, {"ref:sm_80", 48, 40, 40, TN_F32, 0, {0, 0}},
               {"ref:sm_80", 48, 40, 41, TN_F32, 0, {1, 1}},
               {"ref:sm_90", 32, 32, 64, TN_F16, 0, {1, 1}}, {"ref:sm_90", 32, 32, 64, TN_F32, 1, {1, 1}},
+              {"ref:sm_90", 32, 3, 40, TN_F32, 1, {1, 0}}, {"ref:sm_90", 32, 4, 40, TN_F32, 1, {1, 1}},
               {"ref", 32, 32, 64, TN_F32, 0, {1, 1}}};
   (void)state;
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
