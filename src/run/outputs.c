@@ -9,8 +9,8 @@ static void renew(tn__device *d, tn__buffer **b, size_t bytes) {
   *b = fresh;
 }
 
-/* Whoever keeps a part holds all of its block, which may be many times as large as what this run has of it: an input may
- * be a part itself, or smaller than in another run.  Then parts are copied. */
+/* Whoever keeps a part holds all of its block, which may be many times as large as what this run has of it: an input
+ * may be a part itself, or smaller than in another run.  Then parts are copied. */
 static bool shares(const tn__plan *p, int input, const tn__buffer *of) {
   size_t bytes = 0, block = (of->of ? of->of : of)->size;
   for (uint32_t b = 0; b < p->s->bufs.n; b++)

@@ -242,7 +242,8 @@ static void edges(void **s) {
   (void)s;
   tn_ctx *c = open_on("ref:sm_90", false, 0);
   tn_program *p = tn_program_begin(c);
-  tn_tensor *a = tn_program_input(p, "a", TN_F32, DIMS(40, 128)), *b = tn_program_input(p, "b", TN_F32, DIMS(128, 5077)),
+  tn_tensor *a = tn_program_input(p, "a", TN_F32, DIMS(40, 128)),
+            *b = tn_program_input(p, "b", TN_F32, DIMS(128, 5077)),
             *rows = tn_program_input(p, "rows", TN_F32, DIMS(40, 1)),
             *cols = tn_program_input(p, "cols", TN_F32, DIMS(1, 5077));
   tn_program_output(p, "y", tn_mul(tn_matmul(a, b), tn_mul(rows, cols)));
