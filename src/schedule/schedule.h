@@ -12,7 +12,8 @@
 enum { TN__SPLIT_WORK = 1 << 17 };
 
 /* An output holds all the memory that it is a part of, for as long as it is there.  So it stands in an input's only if
- * it is not much less than that: what shares an input is together at least this part of it. */
+ * it is not much less than that: what shares an input is together at least this part of it
+ * (what several have in common counts for each). */
 enum { TN__LEAST_PART = 8 };
 
 typedef enum tn__buf_kind { BUF_INPUT, BUF_OUTPUT, BUF_TEMP } tn__buf_kind;
