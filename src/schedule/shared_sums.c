@@ -1,4 +1,4 @@
-/* Sums made of the same sums: on devices with work groups, of rows that no group keeps.
+/* Sums made of the same sums, of rows that no group keeps.
  *
  * A norm's gradient wants several sums of what is as large as its input: over each row those that the input's gradient
  * needs, one of which is made of another, and over all rows those for the weights.  As they are written each reads
@@ -495,7 +495,7 @@ tn_node *tn__schedule_shared_sums(tn_ctx *c, tn_node *sink, const tn__target *t)
   tn_node *given = sink;
   group g;
   tn__map_init(&q.alone, &c->scratch);
-  if (!t->group || c->mode == TN_MODE_STRICT) return sink;
+  if (c->mode == TN_MODE_STRICT) return sink;
   for (bool found = true; found;) {
     found = false;
     survey(&q, sink);
