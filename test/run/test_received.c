@@ -475,8 +475,8 @@ static void products(void **state) {
     bool wrong;
   } of[] = {{"small", 1, 20, 12, 16, 0, false},       {"the first", 1, 20, 12, 16, 0, true},
             {"the last", 1, 20, 12, 16, -1, true},    {"long rows", 1, 3, 400000, 4, 0, false},
-            {"of long rows", 1, 3, 400000, 4, -1, true}, {"many rows", 1, 300000, 4, 4, -1, true},
-            {"many columns", 1, 4, 4, 300000, -1, true}, {"batches", 3, 90, 5000, 4, 0, false},
+            {"of long rows", 1, 3, 400000, 4, -1, true}, {"many rows", 1, 300000, 12, 4, -1, true},
+            {"many columns", 1, 4, 12, 300000, -1, true}, {"batches", 3, 90, 5000, 4, 0, false},
             {"of the last batch", 3, 90, 5000, 4, -1, true}};
   (void)state;
   for (size_t i = 0; i < sizeof of / sizeof *of; i++) {

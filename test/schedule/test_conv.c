@@ -317,10 +317,10 @@ static void test_training_step(void **state) {
   assert_int_equal(with.seen.calls[CONV_FILTER], 2);
   assert_int_equal(with.seen.calls[CONV_DATA], 1);
   assert_int_equal(with.seen.last, 0); /* f32: in planes */
-  assert_int_equal(with.info.library_calls, 5 + 3); /* and the products of the last layer */
+  assert_int_equal(with.info.library_calls, 5 + 2); /* and products of the last layer, but for that over few classes */
   if (with.info.intermediate + WINDOWS > plain.info.intermediate)
     fail_msg("%zu bytes of intermediates, %zu without a library", with.info.intermediate, plain.info.intermediate);
-  if (with.info.kernels > 10) fail_msg("%d kernels", with.info.kernels);
+  if (with.info.kernels > 11) fail_msg("%d kernels", with.info.kernels);
 }
 
 /* No images, as a plain size: there is nothing to call. */
