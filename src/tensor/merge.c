@@ -23,8 +23,10 @@ enum {
   NEAR_LOADS = 4,     /* so many of what is cached, one after the other, in the time that memory takes for one */
   SHARED_ASKS = 2,    /* elements that ask the same others share loads: an ask takes so many times less */
   PLACED_STEPS = 300, /* multiply-adds in the time that an element takes to be stored at its place, */
-  MOVED_STEPS = 110,  /* or to be read and stored where it stands, in a cache; */
-  FAR_STEPS = 2,      /* times as long in memory */
+  MOVED_STEPS = 110,  /* or to be read and stored where it stands; */
+  FAR_STEPS = 2,      /* in memory times as long, at first: a level reads what caches still have of the last one */
+  CLOSE_RUN = 2048,   /* runs of which a unit's cache has those that its threads search; of longer ones a step is */
+  FAR_SEARCH = 3,     /* so many multiply-adds for each byte of a key: each thread has a sector of its own */
   MOST_LEVELS = 32,
   /* of a search, for what it finds to be merged in the same kernel (schedule/fuse.h), keys alone or places, too */
   MOST_STEPS = 22,
@@ -50,12 +52,14 @@ int64_t tn__merged_length(tn__merges by) { return by.run << by.levels; }
 static double work_of(const tn__target *t, tn__merges by, double rows, int bits) {
   double ask = tn__sort_ask(t), launch = tn__sort_launch(t), all = rows * (double)tn__merged_length(by);
   double wait = (double)t->latency * (double)t->rate * t->units / NEAR_LOADS, run = (double)by.run;
-  int arrays = bits > 64 ? 2 : 1;
-  double moved = arrays * MOVED_STEPS * (tn__is_far(t, all, bits) ? FAR_STEPS : 1);
-  double work = COUNT_LAUNCHES * launch + all * (run * ask / SHARED_ASKS + arrays * PLACED_STEPS + moved);
+  int arrays = bits > 64 ? 2 : 1, close = steps_of(CLOSE_RUN);
+  double moved = arrays * MOVED_STEPS, first = tn__is_far(t, all, bits) ? FAR_STEPS * moved : moved;
+  double far_step = FAR_SEARCH * (double)(bits > 32 ? sizeof(uint64_t) : sizeof(uint32_t));
+  double work = COUNT_LAUNCHES * launch + all * (run * ask / SHARED_ASKS + arrays * PLACED_STEPS + first);
   for (int i = 0; i < by.levels; i++, run *= 2) {
-    int steps = steps_of(run);
-    work += launch + fmax((steps + LEAST_SEARCHED) * wait, all * (2 * (steps + NEAR) * ask / NEAR + moved));
+    int steps = steps_of(run), far = steps > close ? steps - close : 0;
+    double searched = 2 * (steps - far + NEAR) * ask / NEAR + far * fmax(far_step, 2 * ask / NEAR);
+    work += launch + fmax((steps + LEAST_SEARCHED) * wait, all * (searched + moved));
   }
   return work;
 }

@@ -39,13 +39,15 @@ enum {
   WORD_FAR_STEPS = 740,   /* and of memory */
   TABLE_LAUNCHES = 8,     /* a pass by a group's tables takes five, and what threads wait for their own tables, */
   TABLE_BITS = 8,
+  EXCHANGE_LAUNCHES = 5,  /* but where all that goes on is one array of blocks in order, it waits for nothing else: */
+  EXCHANGE_STEPS = 385,   /* so many multiply-adds an element, in a cache or not */
   TABLE_GROUPS = 2,       /* at least so many groups for each unit, or shorter blocks, */
   LEAST_BLOCK = 1024,     /* down to so many elements */
   ASK_FETCHES = 4 /* asking takes so long as fetching so many elements; where fetching is free: a multiply-add */
 };
 
-/* Merges are taken only where they are surely quicker than words, and tables where they surely are than merges: what
- * the latter of each take was measured, what the others take reckoned. */
+/* Merges are taken only where they are surely quicker than words, and tables where they surely are than merges: what is
+ * reckoned is off by as much of what was measured. */
 static const double SURELY = 0.8;
 
 /* How a row is sorted: each element counts those before it in its row; or by digits of so many bits, in blocks of so
@@ -62,7 +64,7 @@ typedef struct way {
 static bool goes_by_passes(way by) { return by.is != BY_COUNTING && by.is != BY_MERGES; }
 
 /* Words of counts, each part for one of 16 digits: 4 bits for NEAR elements at a time, 8 bits for up to 255. */
-enum { WORD_BITS = 4, WORD_DIGITS = 1 << WORD_BITS, NEAR = 16, HALF = NEAR / 2, NEAR_OF_BLOCK = 8 };
+enum { WORD_BITS = 4, WORD_DIGITS = 1 << WORD_BITS, NEAR = 16, HALF = NEAR / 2, NEAR_OF_BLOCK = 8, WORD_SIZE = 32 };
 
 /* Rows of n elements, or of as many as there may be.  A processor counts in tables (lower/running.c), which take a step
  * for each element, however many digits there are; of sizes that are not known it does not.  Nor are merges planned for
@@ -98,6 +100,16 @@ static int64_t table_block(const tn__target *t, sizes of) {
   return block;
 }
 
+/* What a pass by a group's tables takes of so many elements in whole blocks, of which numbers, if asked for, go with
+ * keys in one word, or beside them.  As one array they are put in order before they go on (pass_by_exchange). */
+/* a choice: either is right */
+static double table_work(const tn__target *t, int64_t block, double elements, int bits, double steps) {
+  int words = bits > WORD_SIZE ? 2 : 1;
+  bool exchanges = bits <= 64 && tn__target_exchanges(t, block, words);
+  double launch = launch_work(t, false);
+  return exchanges ? EXCHANGE_LAUNCHES * launch + elements * EXCHANGE_STEPS : TABLE_LAUNCHES * launch + elements * steps;
+}
+
 /* Elements of a block that a processor's thread goes along: all blocks of a row have nearly as many. */
 /* a choice: any is right */
 static int64_t run_block(double n) {
@@ -121,8 +133,8 @@ static way way_to_sort(const tn__target *t, sizes of, int bits, bool numbered, d
     if (all < *work) *work = all, best = (way){.is = BY_DIGITS, .bits = digit, .runs = of.tables, .block = block};
   }
   if (!t->group) return best;
-  double merging, steps = WORD_STEPS;
-  if (tn__is_far(t, rows * n, numbered ? bits + (int)log2(rows * n + 1) + 1 : bits)) steps = WORD_FAR_STEPS;
+  int load_bits = numbered ? bits + (int)log2(rows * n + 1) + 1 : bits;
+  double merging, steps = tn__is_far(t, rows * n, load_bits) ? WORD_FAR_STEPS : WORD_STEPS;
   double all = (bits + WORD_BITS - 1) / WORD_BITS * (WORD_LAUNCHES * launch + rows * n * steps);
   if (all < *work) *work = all, best = (way){.is = BY_WORDS, .bits = WORD_BITS, .block = NEAR};
   if (of.merges) {
@@ -132,7 +144,8 @@ static way way_to_sort(const tn__target *t, sizes of, int bits, bool numbered, d
   int64_t block = of.known ? table_block(t, of) : 0;
   if (!block) return best;
   double whole = ceil(n / (double)block) * (double)block; /* what fills the last block is sorted, too */
-  all = (bits + TABLE_BITS - 1) / TABLE_BITS * (TABLE_LAUNCHES * launch + rows * whole * steps);
+  int passes = (bits + TABLE_BITS - 1) / TABLE_BITS;
+  all = passes * table_work(t, block, rows * whole, load_bits + passes * TABLE_BITS - bits, steps);
   if (all < (best.is == BY_MERGES ? SURELY : 1) * *work)
     *work = all, best = (way){.is = BY_TABLES, .bits = TABLE_BITS, .block = block};
   return best;
@@ -432,8 +445,6 @@ static tn_node *places_by_words(tn_ctx *c, tn_node *key, int counter) {
 static tn_node *in_blocks_of(tn_ctx *c, tn_node *x, const tn_node *blocks) {
   return tn__reshape(c, x, blocks->dim, blocks->rank);
 }
-
-enum { WORD_SIZE = 32 };
 
 /* The 32 bits from `bit` on of unsigned x[R, blocks, size], each at its place in the block */
 static tn_node *word_at_place(tn_ctx *c, tn_node *x, tn_node *place, int bit) {

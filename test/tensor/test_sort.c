@@ -607,19 +607,29 @@ static void each_way_sorts(void **state) {
     const char *device;
     tn_dim rows, length;
     int least, most;
-  } of[] = {{"ref:sm_90", 1, 100, 1, 2},       /* each asks all others, */
-            {"ref:sm_90", 1, 30000, 8, 18},    /* runs are merged, */
-            {"ref:sm_90", 1, 1 << 20, 19, 28}, /* digits are counted in tables, */
-            {"ref:opencl", 1, 1 << 20, 30, 60}, /* or, where there is no room for these, by words, */
-            {"ref:cpu", 1, 40000, 15, 25}};    /* or in tables of another kind */
+    tn_dtype dtype;
+    bool values; /* and not which stands where */
+  } of[] = {{"ref:sm_90", 1, 100, 1, 2, TN_F32, false},        /* each asks all others, */
+            {"ref:sm_90", 1, 30000, 8, 18, TN_F32, false},     /* runs are merged, */
+            {"ref:sm_90", 5000, 1024, 4, 9, TN_F32, false},    /* of short rows, too, */
+            {"ref:sm_90", 1, 1 << 20, 13, 20, TN_I64, false},  /* and where numbers go beside keys; */
+            {"ref:sm_90", 1, 1 << 20, 19, 28, TN_F32, false},  /* digits are counted in tables, */
+            {"ref:sm_90", 1, 1 << 19, 19, 28, TN_F32, false},  /* as soon as passes are few, */
+            {"ref:sm_90", 16, 1 << 16, 19, 28, TN_F32, false}, /* of several rows, too, */
+            {"ref:sm_90", 1, 5436256, 40, 50, TN_I64, true},   /* and by many passes where searches are far; */
+            {"ref:opencl", 1, 1 << 20, 30, 60, TN_F32, false}, /* or, where there is no room for these, by words, */
+            {"ref:cpu", 1, 40000, 15, 25, TN_F32, false}};     /* or in tables of another kind */
   (void)state;
   for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
     tn_ctx *c = tn_ctx_open(&(tn_options){.device = of[i].device, .quiet = 1, .verify = "off"});
     assert_non_null(c);
-    tn_tensor *x = tn_contiguous(tn_zeros(c, TN_F32, (tn_dim[]){of[i].rows, of[i].length}, 2));
-    tn_tensor *order = tn_argsort(x, 1, false);
+    void *zeros = calloc((size_t)(of[i].rows * of[i].length), sizeof(int64_t)); /* in memory: nobody knows of them */
+    assert_non_null(zeros);
+    tn_tensor *x = tn_from(c, of[i].dtype, (tn_dim[]){of[i].rows, of[i].length}, 2, zeros);
+    free(zeros);
+    tn_tensor *sorted = of[i].values ? tn_sort(x, 1, false) : tn_argsort(x, 1, false);
     tn_program_info info;
-    assert_int_equal(tn_get_info(&order, 1, &info), TN_OK);
+    assert_int_equal(tn_get_info(&sorted, 1, &info), TN_OK);
     if (info.kernels < of[i].least || info.kernels > of[i].most)
       fail_msg("%s, %d rows of %d: %d kernels", of[i].device, (int)of[i].rows, (int)of[i].length, info.kernels);
     tn_ctx_close(c);
