@@ -52,6 +52,7 @@ bool tn__fixed_form(const tn__target *t, const tn_node *n, tn__fixed *f) {
   if (!(t->adds & sizeof(int64_t)) || n->rank != 1 || !tn__const_int(n->dim[0], &places) || places < 1) return false;
   for (uint32_t i = 0; i < upd->rank; i++)
     if (__builtin_mul_overflow(updates, upd->dim[i]->hi, &updates)) return false;
+  while (upd->op == OP_RESHAPE) upd = upd->src[0];
   if (upd->op == OP_CAST && upd->src[0]->dtype == TN_F16) upd = upd->src[0];
   bool is_short = upd->dtype == TN_F16 || upd->dtype == TN_BF16 || upd->dtype == TN_F32;
   return is_short && n->dtype != TN_F64 && form_of(upd->dtype, updates, f);

@@ -4,7 +4,7 @@
  * there are fewer of them than places, each of them asks all others, and the first of those that go to one place takes
  * their sum there; along an axis only those of its own line are asked.  Of many, those that go to one place are brought
  * together by sorting: they are a run then, and its sum is made of sums of blocks.  Single numbers are added at once as
- * integers are, in fixed point, where that takes less (fixed.c).
+ * integers are, in fixed point, where that takes less (fixed.c, scaled.c), and so are rows of few, number by number.
  *
  * A block gives the sum of the run that it ends in, as far as it is in the block; such sums, a run of the same number
  * each, are summed up along runs by the same rule.  So what a place gets is the sum of its elements in the block in
@@ -479,34 +479,65 @@ static bool is_read_again(tn_ctx *c, const tn__nodes *all, const tn_node *n) {
 
 /* As sums of whole numbers, in the form that takes least */
 typedef struct whole {
+  tn_node *numbers; /* the scatter, of single numbers */
   tn__fixed fixed;
   tn__scaled scaled;
   bool is_fixed;
   double work;
 } whole;
 
+/* Rows of so many numbers each as single ones, n[places * width], each of which goes to a place of its own; n itself,
+ * if it has single numbers.  NULL: a row's length is no number. */
+static tn_node *of_numbers(tn_ctx *c, tn_node *n) {
+  tn_node *idx = n->src[1], *upd = n->src[2];
+  if (n->rank == 1) return n;
+  int64_t width = 1, places;
+  for (uint32_t i = 0; i < n->rank; i++)
+    if (!tn__const_int(n->dim[i], &places) || (i && __builtin_mul_overflow(width, places, &width))) return NULL;
+  if (width < 1 || !tn__const_int(n->dim[0], &places) || __builtin_mul_overflow(places, width, &places)) return NULL;
+  upd = tn__merge_axes(c, upd, idx->rank, n->rank - 1u);
+  idx = tn__cast(c, idx, TN_I64);
+  tn_node *inside = tn__op2(c, OP_AND, tn__op2(c, OP_LE, tn__literal_like(c, idx, 0), idx),
+                            tn__op2(c, OP_LT, idx, tn__literal_like(c, idx, (double)n->dim[0]->hi)));
+  idx = tn__op2_num(c, OP_MUL, tn__where(c, inside, idx, tn__literal_like(c, idx, -1)), (double)width);
+  tn__dims all = tn__dims_of(upd);
+  idx = tn__add(c, spread(c, idx, all.d, all.rank), tn__cast(c, tn__place(c, &all, all.rank - 1u), TN_I64));
+  tn_node *count = tn__int(c, places);
+  return tn__scatter(c, tn__reshape(c, n->src[0], &count, 1), idx, upd);
+}
+
 /* looked: what it takes that places look for their sums; added: that sums are added in memory */
 /* a choice: any is right */
-static whole as_whole(const tn__target *t, const tn_node *n, double updates, double looked, double added) {
-  whole w = {.work = INFINITY};
-  if (n->dim[0]->hi <= FEW_PLACES) return w;
-  if (tn__scaled_form(t, n, added - looked, &w.scaled))
-    w.work = tn__scaled_work(t, &w.scaled, most(n->dim[0]), updates) + (w.scaled.is_added ? added : looked);
-  double digits =
-      tn__fixed_form(t, n, &w.fixed) ? tn__fixed_work(t, &w.fixed, most(n->dim[0]), updates) + looked : INFINITY;
+static whole as_whole(const tn__target *t, tn_node *numbers, double looked, double added) {
+  whole w = {.numbers = numbers, .work = INFINITY};
+  if (!numbers || numbers->dim[0]->hi <= FEW_PLACES) return w;
+  double places = most(numbers->dim[0]), updates = 1;
+  for (uint32_t i = 0; i < numbers->src[2]->rank; i++) updates *= most(numbers->src[2]->dim[i]);
+  if (tn__scaled_form(t, numbers, added - looked, &w.scaled))
+    w.work = tn__scaled_work(t, &w.scaled, places, updates) + (w.scaled.is_added ? added : looked);
+  bool is_fixed = tn__fixed_form(t, numbers, &w.fixed);
+  double digits = is_fixed ? tn__fixed_work(t, &w.fixed, places, updates) + looked : INFINITY;
   w.is_fixed = digits < w.work;
   w.work = fmin(w.work, digits);
   return w;
 }
 
-static tn_node *by_whole(tn_ctx *c, const whole *w, tn_node *base, tn_node *idx, tn_node *upd) {
-  tn_node *places = base->dim[0], *place, *sum;
+static tn_node *by_whole(tn_ctx *c, const whole *w, tn_node *base) {
+  tn_node *idx = w->numbers->src[1], *upd = w->numbers->src[2], *places = w->numbers->dim[0], *place, *sum;
+  tn_node *count = tn__numel(c, idx);
+  tn__dims dims = tn__dims_of(base);
+  idx = tn__cast(c, tn__reshape(c, idx, &count, 1), TN_I64);
+  upd = tn__acc(c, tn__reshape(c, upd, &count, 1));
+  base = tn__reshape(c, base, &places, 1);
   if (!w->is_fixed && w->scaled.is_added) {
     sum = tn__scaled_at_updates(c, &w->scaled, places, idx, upd, &place);
-    return tn__scatter(c, base, place, to_be_added(c, base, sum));
+    sum = tn__scatter(c, base, place, to_be_added(c, base, sum));
+  } else {
+    sum = w->is_fixed ? tn__fixed_sums(c, &w->fixed, places, idx, upd)
+                      : tn__scaled_sums(c, &w->scaled, places, idx, upd);
+    sum = tn__add(c, tn__acc(c, base), sum);
   }
-  sum = w->is_fixed ? tn__fixed_sums(c, &w->fixed, places, idx, upd) : tn__scaled_sums(c, &w->scaled, places, idx, upd);
-  return tn__add(c, tn__acc(c, base), sum);
+  return tn__reshape(c, sum, dims.d, dims.rank);
 }
 
 /* The scatter n, which stands in that graph, converted */
@@ -528,7 +559,8 @@ static tn_node *in_parallel(tn_ctx *c, const tn__target *t, const tn__nodes *gra
   /* what is looked for is worked out once for a row: then places need nothing in memory for what is made of them */
   double again = width > 1 && is_read_again(c, graph, n) ? 2 * move_work(t) * all : 0;
   double at_places = fmin(asked, sorted + looked), by_updates = fewer ? fmin(sorted, others) + added : INFINITY;
-  whole numbers = as_whole(t, n, updates, looked, added + (is_read_again(c, graph, n) ? 2 * move_work(t) * all : 0));
+  whole numbers = as_whole(t, of_numbers(c, n), looked,
+                           added + (is_read_again(c, graph, n) ? 2 * move_work(t) * all : 0));
   if (of_lines) numbers.work += FLAT_MOVES * move_work(t) * updates;
   /* what is added to places of memory is copied there first, and left there for what is made of it */
   double through = 4 * move_work(t) * all, lines_asked = of_lines ? lines_work(t, &lines, lines.places) : INFINITY;
@@ -537,7 +569,7 @@ static tn_node *in_parallel(tn_ctx *c, const tn__target *t, const tn__nodes *gra
     return tn__cast(c, tn__add(c, tn__acc(c, base), by_asking_lines(c, &lines, n->src[2], much)), dtype);
   }
   if (numbers.work < fmin(at_places, by_updates))
-    return tn__cast(c, by_whole(c, &numbers, base, idx, tn__reshape(c, upd, &count, 1)), dtype);
+    return tn__cast(c, by_whole(c, &numbers, base), dtype);
   /* each place, or row, goes through the numbers in order by halves */
   double searches = asks ? 0 : LINE_WAITS * most(places) * log2(updates + 1);
   if (by_updates < at_places && by_updates + again < at_places + searches) {

@@ -226,8 +226,64 @@ static void test_text(void **s) {
   }
 }
 
+/* Rows of few numbers are added number by number, also as the gradient of rows that are taken; what goes to no place
+ * goes to none of another row.  Rows of many are sorted. */
+static void test_rows_of_numbers(void **s) {
+  enum { WIDEST = 512, FEW_WIDE = 8, TO_ROWS = PLACES, ROW_UPDATES = UPDATES };
+  static const struct {
+    tn_dim shape[2];
+    bool fixed;
+  } shapes[] = {{{2, 2}, true}, {{1, 2}, true}, {{3, 1}, true}, {{1, 1}, true}, {{1, 8}, true}, {{4, 128}, false}};
+  static float base[TO_ROWS * WIDEST], upd[ROW_UPDATES * FEW_WIDE], got[2][TO_ROWS * WIDEST];
+  static double want[2][TO_ROWS * WIDEST];
+  static int64_t to[ROW_UPDATES];
+  (void)s;
+  for (size_t r = 0; r < sizeof shapes / sizeof *shapes; r++) {
+    const tn_dim *shape = shapes[r].shape, width = shape[0] * shape[1], all = TO_ROWS * width;
+    tn_dim n = shapes[r].fixed ? ROW_UPDATES : 40;
+    tn_dim size[] = {TO_ROWS, shape[0], shape[1]}, updates[] = {n, size[1], size[2]};
+    for (tn_dim i = 0; i < all; i++) base[i] = (float)(below(200) - 100), want[0][i] = (double)base[i], want[1][i] = 0;
+    for (tn_dim k = 0; k < n; k++) {
+      /* twice or four times the last two are within the places */
+      const int64_t rare[] = {TO_ROWS - 1, INT64_MIN + 5, ((int64_t)1 << 62) + 5};
+      to[k] = below(4) ? below(TO_ROWS + 6) - 3 : rare[below(3)];
+      for (tn_dim j = 0; j < width; j++) {
+        float x = upd[k * width + j] = (float)(below(200) - 100) * (below(2) ? 0x1p-6f : 1); /* sums are exact */
+        for (int g = 0; g < 2 && to[k] >= 0 && to[k] < TO_ROWS; g++) want[g][to[k] * width + j] += (double)x;
+      }
+    }
+    tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1, .verify = "strict"});
+    assert_non_null(c);
+    tn_scope(c) {
+      tn_program *p = tn_program_begin(c);
+      tn_tensor *x = tn_program_input(p, "x", TN_F32, size, 3), *at = tn_program_input(p, "at", TN_I64, &n, 1),
+                *u = tn_program_input(p, "u", TN_F32, updates, 3), *g;
+      assert_int_equal(tn_program_output(p, "sum", tn_index_add(x, 0, at, u)), TN_OK);
+      assert_int_equal(tn_vjp(tn_take(x, at, 0), u, 1, &x, &g), TN_OK);
+      assert_int_equal(tn_program_output(p, "gradient", g), TN_OK);
+      assert_int_equal(tn_program_end(p), TN_OK);
+      char *text = tn_program_explain_string(p);
+      if ((strstr(text, "tn_add_at_i64(&b0[") != NULL) != shapes[r].fixed) fail_msg("row %zu:\n%s", r, text);
+      tn_string_free(text);
+      assert_int_equal(tn_program_bind(p, "x", tn_from(c, TN_F32, size, 3, base)), TN_OK);
+      assert_int_equal(tn_program_bind(p, "at", tn_from(c, TN_I64, &n, 1, to)), TN_OK);
+      assert_int_equal(tn_program_bind(p, "u", tn_from(c, TN_F32, updates, 3, upd)), TN_OK);
+      assert_int_equal(tn_program_run(p), TN_OK);
+      for (int k = 0; k < 2; k++) {
+        tn_tensor *y = tn_program_result(p, k ? "gradient" : "sum");
+        if (tn_read(y, got[k], (size_t)all * sizeof(float)) != TN_OK) fail_msg("%s", tn_last_error(c)->text);
+        for (tn_dim i = 0; i < all; i++)
+          if ((double)got[k][i] != want[k][i])
+            fail_msg("row %zu, %d, element %lld: %g, not %g", r, k, (long long)i, (double)got[k][i], want[k][i]);
+      }
+    }
+    tn_ctx_close(c);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_rows), cmocka_unit_test(test_any_order),
-                                     cmocka_unit_test(test_gradient), cmocka_unit_test(test_text)};
+                                     cmocka_unit_test(test_gradient), cmocka_unit_test(test_text),
+                                     cmocka_unit_test(test_rows_of_numbers)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
