@@ -82,6 +82,7 @@ tn_node *tn__place_along(tn_ctx *c, tn__op op, tn_node *x) {
   int64_t row = 1, inner = 2;
   tn_node *n = x->dim[1];
   tn__dims shape = tn__dims_of(x);
+  if (tn__is_int_const(n, 1)) return tn__scalar_to(c, tn__const_num(c, TN_I64, 0), shape.d, shape.rank);
   int place_bits, bits = word_bits(c, x, &place_bits);
   if (bits) return place_by_words(c, op, x, bits, place_bits);
   if (n->hi <= LONG_ROW)

@@ -94,8 +94,8 @@ static void test_integers(void **state) {
   }
 }
 
-/* Many columns beside each other, on devices with work groups: by words of a key and a place, of which there are such of
- * 32 bits and of 64.  Equal ones, zeros of either sign, infinities, NaN of either sign; the last column is none. */
+/* Many columns beside each other, on devices with work groups: by words of a key and a place, of 32
+ * bits and of 64.  Equal ones, zeros of either sign, infinities, NaN of either sign; the last column is none. */
 static void columns_of(tn_ctx *c, int dtype, bool computed) {
   enum { N = 21, COLUMNS = 8200 };
   static float x[N][COLUMNS];
@@ -137,11 +137,28 @@ static void test_columns(void **state) {
   tn_ctx_close(c);
 }
 
+/* Of one element each it is 0, whatever that is: nothing is read. */
+static void test_one(void **state) {
+  const float x[3] = {NAN, -INFINITY, 1};
+  int64_t found[3] = {1, 1, 1};
+  (void)state;
+  tn_scope(ctx) {
+    tn_tensor *at = tn_argmin(tn_from(ctx, TN_F32, (tn_dim[]){3, 1}, 2, x), 1, false);
+    char *text = tn_explain_string(&at, 1);
+    assert_non_null(text);
+    assert_null(strstr(text, "load f32"));
+    tn_string_free(text);
+    assert_int_equal(tn_read(at, found, sizeof found), TN_OK);
+    for (int i = 0; i < 3; i++) assert_int_equal(found[i], 0);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(test_long_rows, open_ctx, close_ctx),
       cmocka_unit_test_setup_teardown(test_integers, open_ctx, close_ctx),
       cmocka_unit_test(test_columns),
+      cmocka_unit_test_setup_teardown(test_one, open_ctx, close_ctx),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
