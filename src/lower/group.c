@@ -36,6 +36,7 @@ enum {
   FEW_APART = 4,  /* elements that threads load one by one in any number of registers */
   MOST_BESIDE = 32, /* groups that a unit runs at once, of any GPU; of more compilers take no notice */
   MUCH_LESS = 16,
+  ENOUGH_ROWS = 8192, /* for a device to be full of groups, */
   FEWER = 4,      /* times as many neighbours are worth to count all outputs by one loop */
   ROUNDS = 16,
   STEPS_OF_BLOCK = 4, /* threads of a block, in times of those that run in step, where a unit is to have several */
@@ -81,21 +82,22 @@ static int lean_group(const job *j, int64_t threads) {
 }
 
 /* Of the outputs' loops that no reduction hangs on the outermost, up to where each of their turns stores as much as is
- * reduced in all. */
+ * reduced in all.  Where there are rows enough each is reduced once for all places that it is but stored in. */
 /* a choice: none is right */
 static uint64_t repeated(const tn__survey *s) {
-  uint64_t set = s->common, chosen = 0;
+  uint64_t set = s->common, chosen = 0, rows = set;
   const tn_node *store = NULL;
   double reduced = 0;
   for (uint32_t i = 0; i < s->r.order.n; i++) {
     const tn_node *n = s->r.order.v[i];
     if (n->op == OP_STORE && tn__buffer_of(n)->op == OP_PARAM) store = n;
     if (n->op != OP_REDUCE) continue;
-    set &= ~tn__free_of(&s->r, n);
+    set &= ~tn__free_of(&s->r, n), rows &= tn__free_of(&s->r, n);
     reduced += tn__volume(s, tn__own_of(&s->r, n) | tn__free_of(&s->r, n));
   }
   for (uint32_t k = 0; k < s->r.n; k++)
     if (!tn__is_even(s, k)) set &= ~(1ull << k);
+  if (tn__volume(s, rows) >= ENOUGH_ROWS) set &= ~tn__spread_loops(s);
   while (store && set) {
     int64_t most = -1, by;
     uint64_t next = 0;
@@ -812,11 +814,12 @@ static uint64_t turns_of(const tn__ranges *r) {
 }
 
 /* Loops that may become lanes: those x closes inside the row, where x depends on the row only, and nothing has two
- * kinds of lanes. */
+ * kinds of lanes; none by which elements are but stored in several places, if there are others. */
 static uint64_t row_loops(const job *j, const tn_node *x) {
   const tn__ranges *r = &j->s.r;
   uint64_t turns = turns_of(r), own = tn__own_of(r, x) & serial(r) & ~turns,
-           cut = of_axis(r, AX_UPCAST) | of_axis(r, AX_UNROLL);
+           cut = of_axis(r, AX_UPCAST) | of_axis(r, AX_UNROLL), spread = tn__spread_loops(&j->s);
+  if ((own & ~spread) || (tn__own_of(r, x) & cut)) own &= ~spread;
   if (tn__free_of(r, x) & ~of_axis(r, AX_GLOBAL) & ~turns) return 0;
   for (uint32_t i = 0; i < r->order.n && own; i++) {
     const tn_node *n = r->order.v[i];

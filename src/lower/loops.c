@@ -75,6 +75,20 @@ void tn__survey_loops(tn_ctx *c, tn__arena *a, tn_node *body, tn__survey *p) {
   p->common &= p->outputs;
 }
 
+uint64_t tn__spread_loops(const tn__survey *p) {
+  uint64_t set = p->outputs;
+  for (uint32_t i = 0; i < p->r.order.n && set; i++) {
+    tn_node *n = p->r.order.v[i], *gate = tn__gate_of(n);
+    if (n->op == OP_STOREADD || (n->op == OP_STORE && tn__buffer_of(n)->op == OP_LOCAL))
+      set &= ~(tn__own_of(&p->r, n) | tn__free_of(&p->r, n));
+    else if (n->op == OP_STORE)
+      set &= ~(tn__free_of(&p->r, n->src[2]) | (gate ? tn__free_of(&p->r, gate) : 0));
+  }
+  for (uint32_t k = 0; k < p->r.n; k++)
+    if ((set >> k & 1) && tn__bounds_loops(&p->r, k)) set &= ~(1ull << k);
+  return set;
+}
+
 double tn__extent(const tn_node *range) {
   int64_t v;
   if (tn__const_int(range->src[0], &v)) return (double)v;

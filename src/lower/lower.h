@@ -182,6 +182,8 @@ typedef struct tn__survey { /* of a body */
 } tn__survey;
 
 void tn__survey_loops(tn_ctx *c, tn__arena *a, tn_node *body, tn__survey *out);
+/* The outputs' loops on which nothing hangs but where it is stored */
+uint64_t tn__spread_loops(const tn__survey *p);
 bool tn__is_access(const tn_node *n); /* a load or a store */
 /* Coefficient of range number `at` in an index expression; TN__IRREGULAR if it is not a constant. */
 int64_t tn__stride(const tn__ranges *r, const tn_node *n, uint32_t at);

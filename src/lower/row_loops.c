@@ -18,10 +18,11 @@ typedef struct stored { /* the loops of stores as one, and as they were */
   bool differs;
 } stored;
 
-/* The loops inside of rows that n closes, if all that closes some closes all of them, and nothing stands between */
+/* The loops inside of rows that n closes, if all that closes some closes all of them, and nothing stands between; none
+ * by which the row is but stored in several places */
 /* a choice: no is right */
 static uint64_t loops_of_row(const tn__survey *s, uint64_t rows, const tn_node *n) {
-  uint64_t own = tn__own_of(&s->r, n) & ~rows;
+  uint64_t own = tn__own_of(&s->r, n) & ~rows & ~tn__spread_loops(s);
   if (__builtin_popcountll(own) < 2 || (tn__free_of(&s->r, n) & ~rows) || tn__stands_between(&s->r, own)) return 0;
   for (uint32_t i = 0; i < s->r.order.n; i++) {
     uint64_t other = tn__own_of(&s->r, s->r.order.v[i]) & own;

@@ -14,18 +14,29 @@
  * A loop that is shorter than a tile, or of lines that end within words, is one with the loop by which its lines go on
  * in memory, or has tiles as much longer along the other one.  Places beyond the end do others' work, and are not
  * stored.
+ * What else is loaded, along the threads' own way or the same for many of them, is asked for while the tile is: a
+ * thread has it in registers.  Behind the barrier it would wait for memory once more, and for each element anew, as for
+ * all that a compiler sees it might load what the element before it stores.
  *
  * Whether that pays, and by how large tiles, is a variant (variants.c).  Steps noted:
  *   turn(a,b,64x64)  tiles of so many turns of loop a, along which lies what is turned, and of loop b
- *   pack(a,2)        so many neighbours along loop a are accessed at once */
+ *   pack(a,2)        so many neighbours along loop a are accessed at once
+ *   ahead(n)         so many loads stand in front of the tile's use */
 #include "ir/build.h"
 #include "lower/lower.h"
 #include "rewrite/rewrite.h"
 #include <math.h>
 
-static const double WASTE = 1.25; /* times as many places as there are, of a tile: so many are too many */
+static const double WASTE = 1.25;     /* times as many places as there are, of a tile: so many are too many, */
+static const double SOME_WASTE = 1.1; /* and so many are worth narrower tiles */
 static const double MUCH_LESS = 8; /* what is so much less than most of what lies along a loop may go by elements */
-enum { FEWEST = 4, MOST = 16 /* elements that a thread has of a tile */, WORD = 4 /* bytes of a bank */ };
+enum {
+  FEWEST = 4, MOST = 16, /* elements that a thread has of a tile */
+  WORD = 4,              /* bytes of a bank */
+  AHEAD = 16,            /* words that a thread holds of what is loaded ahead, at most */
+  FEW = 16,              /* words that compilers load at once without being told how many registers they have, */
+  OTHER_REGISTERS = 32   /* and what a thread has beside them */
+};
 
 typedef struct own_loops { /* in which a thread goes through what it has of a tile */
   tn_node *x[3]; /* lane, number, neighbour */
@@ -43,6 +54,7 @@ typedef struct turn {
   int64_t threads, own;
   tn_node *block[2]; /* which tile it is */
   own_loops here;    /* of what is computed */
+  int64_t ahead;     /* words that a thread holds of what is loaded ahead */
 } turn;
 
 enum { FROM, TO };
@@ -59,7 +71,11 @@ static int64_t power_above(double v, int64_t most) {
   return p;
 }
 
-/* Squares for which there is room twice, or as much longer as the other side is shorter than that */
+/* How many times as many places as there are tiles of so long a side have */
+static double waste_of(double size, double side) { return ceil(size / side) * side / size; }
+
+/* Squares for which there is room twice, or as much longer as the other side is shorter than that, or is where half of
+ * it leaves nothing over */
 /* a choice: any is right */
 static void find_sides(turn *k) {
   const tn__target *t = k->l->target;
@@ -68,6 +84,10 @@ static void find_sides(turn *k) {
   double size[2] = {tn__extent(k->x[FROM]), tn__extent(k->x[TO])};
   for (int i = 0; i < 2; i++) k->side[i] = power_above(size[i], side);
   for (int i = 0; i < 2; i++) k->side[i] = power_above(size[i], side * side / k->side[!i]);
+  for (int i = 0; i < 2; i++)
+    if (waste_of(size[i], (double)k->side[i]) > SOME_WASTE && tn__divisible(k->x[i]->src[0], k->side[i] / 2) &&
+        k->side[i] > FEWEST && 2 * (double)k->side[!i] <= size[!i])
+      k->side[i] /= 2, k->side[!i] *= 2;
   int64_t all = k->side[FROM] * k->side[TO];
   for (k->own = FEWEST; k->own < MOST && all / k->own > usual;) k->own *= 2;
   k->threads = all / k->own;
@@ -208,6 +228,101 @@ static tn_node *replace(const turn *k, tn_node *body, tn__op op, tn_node *(*by)(
   return tn__substitute(k->c, body, old.v, new_.v, old.n);
 }
 
+/* ---- what is loaded ahead ---- */
+
+/* The element of these own loops, of which only those that `of` has a bit for tell elements apart: of the form that
+ * kernel.h asks for. */
+static tn_node *slot(const turn *k, const own_loops *own, uint32_t of) {
+  tn_ctx *c = k->c;
+  tn_node *number = tn__int(c, 0), *src[2];
+  for (uint32_t i = 1; i < own->n; i++)
+    if (of >> i & 1) number = tn__add(c, tn__mul(c, number, tn__int(c, own->x[i]->hi + 1)), own->x[i]);
+  src[0] = number, src[1] = tn__int(c, k->threads);
+  src[0] = tn__node_make(c, &(tn__make){.op = OP_MUL, .dtype = TN__INDEX, .src = src, .nsrc = 2});
+  src[1] = own->x[0];
+  return tn__node_make(c, &(tn__make){.op = OP_ADD, .dtype = TN__INDEX, .src = src, .nsrc = 2});
+}
+
+/* Is it loaded from a place that is made of counters alone, of the tile's? */
+/* a choice: no is right */
+static bool is_placed(const turn *k, const tn_node *n) {
+  tn__nodes all = {0};
+  tn_node *at[2] = {n->src[1], tn__gate_of(n)};
+  bool in_tile = false;
+  if (n->op != OP_LOAD || n->src[0]->op != OP_PARAM) return false;
+  tn__topo(k->l->a, at, at[1] ? 2 : 1, &all);
+  for (uint32_t i = 0; i < all.n; i++) {
+    if (tn__is_access(all.v[i])) return false;
+    in_tile |= all.v[i] == k->x[FROM] || all.v[i] == k->x[TO];
+  }
+  return in_tile;
+}
+
+/* Which of the own loops its place hangs on, a bit for each */
+static uint32_t hangs_on(const turn *k, const tn_node *n, const own_loops *own) {
+  tn__nodes all = {0};
+  tn_node *at[2] = {tn__simplify_index(k->c, n->src[1]), tn__gate_of(n)};
+  uint32_t set = 0;
+  if (at[1]) at[1] = tn__simplify_index(k->c, at[1]);
+  tn__topo(k->l->a, at, at[1] ? 2 : 1, &all);
+  for (uint32_t i = 0; i < all.n; i++)
+    for (uint32_t x = 0; x < own->n; x++) set |= all.v[i] == own->x[x] ? 1u << x : 0;
+  return set;
+}
+
+/* The load n of what is computed, from registers that were filled before; NULL: there are not so many. */
+/* a choice: NULL is right */
+static tn_node *loaded_ahead(turn *k, tn_node *n) {
+  tn_ctx *c = k->c;
+  own_loops own = fresh_loops(k, ROLE_KEPT, TO);
+  tn_node *at[2], *order[3] = {own.x[0]};
+  place there = place_of(k, TO, &own);
+  counters(k, &there, at);
+  tn_node *value = tn__substitute(c, n, (tn_node **)k->x, at, 2);
+  uint32_t of = hangs_on(k, value, &own), m = 1;
+  int64_t elements = 1, size = (int64_t)tn__size_of(n->dtype);
+  for (uint32_t i = 1; i < own.n; i++)
+    if (of >> i & 1) elements *= own.x[i]->hi + 1, order[m++] = own.x[i];
+  int64_t words = elements * (size > WORD ? size / WORD : 1);
+  if (k->ahead + words > AHEAD) return NULL;
+  k->ahead += words;
+  tn_node *local = tn__node_make(c, &(tn__make){.op = OP_LOCAL,
+                                                .dtype = n->dtype,
+                                                .src = (tn_node *[]){tn__int(c, elements * k->threads)},
+                                                .nsrc = 1,
+                                                .ints = (int64_t[]){k->l->next_local++, k->threads},
+                                                .nint = 2,
+                                                .device = -1});
+  return load_from(c, tn__filled(c, local, slot(k, &own, of), value, order, m), slot(k, &k->here, of));
+}
+
+static tn_node *load_ahead(turn *k, tn_node *body) {
+  tn__nodes all = {0}, old = {0}, new_ = {0};
+  tn__topo(k->l->a, &body, 1, &all);
+  for (uint32_t i = 0; i < all.n; i++) {
+    tn_node *held = is_placed(k, all.v[i]) ? loaded_ahead(k, all.v[i]) : NULL;
+    if (!held) continue;
+    tn__vec_push(k->l->a, &old, all.v[i]);
+    tn__vec_push(k->l->a, &new_, held);
+  }
+  if (old.n) tn__sb_printf(&k->l->note, " ahead(%u)", old.n);
+  return tn__substitute(k->c, body, old.v, new_.v, old.n);
+}
+
+/* Groups that are to have room in a unit, for a compiler to share out registers: so many that threads can ask for all
+ * that they load at once, which has a place for each where lines may end within a tile.  0: it may as it likes, which
+ * does for few, or where the device is not full of groups. */
+/* a choice: any is right */
+static int room_beside(const turn *k) {
+  const tn__target *t = k->l->target;
+  int64_t each = (int64_t)k->t.bytes * k->word[FROM], words = k->own / k->word[FROM] * (each > WORD ? each / WORD : 1);
+  bool bounded = tn__extent(k->x[TO]) < (double)k->side[TO];
+  words += k->ahead + (bounded ? k->own / k->word[FROM] : 0);
+  int64_t room = (int64_t)(t->registers / sizeof(float)) / (k->threads * (OTHER_REGISTERS + words));
+  double tiles = tn__extent(k->block[FROM]) * tn__extent(k->block[TO]);
+  return words > FEW && room > 0 && tiles > (double)(room * t->units) ? (int)room : 0;
+}
+
 static void begin_loops(turn *k) {
   tn_ctx *c = k->c;
   for (int i = 0; i < 2; i++) {
@@ -289,11 +404,13 @@ static tn_node *next_of(const turn *k, const tn_node *x) {
  * the one by which they go on, and others' places along it are worked out. */
 /* a choice: either is right */
 static tn_node *join_lines(turn *k, tn_node *body, tn__sb *note) {
-  for (int i = 0; i < 2; i++)
+  for (int pass = 0; pass < 4; pass++) /* short ones first: the other one could do with half words */
     for (int round = 0; round < MOST; round++) {
+      int i = pass % 2;
       double size = tn__extent(k->x[i]), side = k->l->variant->turn;
       int64_t word = word_of(k, i, false);
-      bool wastes = ceil(size / side) * side > WASTE * size, odd = !tn__divisible(k->x[i]->src[0], word);
+      bool wastes = waste_of(size, side) > WASTE;
+      bool odd = pass > 1 && !tn__divisible(k->x[i]->src[0], word);
       tn_node *next = wastes || odd ? next_of(k, k->x[i]) : NULL, *one;
       if (!next || (!wastes && !tn__divisible(next->src[0], word))) break;
       tn__sb_printf(note, " flat(%lld,%lld)", tn__id_of(next), tn__id_of(k->x[i]));
@@ -322,14 +439,14 @@ tn_node *tn__turn_in_groups(tn__lowering *l, tn_node *body, tn__part *out) {
   for (int i = 0; i < 2; i++)
     if (k.word[i] > 1) tn__sb_printf(&l->note, " pack(%lld,%lld)", tn__id_of(k.x[i]), (long long)k.word[i]);
   begin_loops(&k);
-  body = replace(&k, replace(&k, body, OP_LOAD, loaded), OP_STORE, stored);
+  body = load_ahead(&k, replace(&k, replace(&k, body, OP_LOAD, loaded), OP_STORE, stored));
   tn_node *at[2], *come[5] = {k.block[FROM], k.block[TO]};
   memcpy(come + 2, k.here.x, k.here.n * sizeof *come);
   place here = place_of(&k, TO, &k.here);
   tn_node *inside = counters(&k, &here, at);
   body = tn__exchange_ranges(l, body, k.x, at, 2, come, 2 + k.here.n);
   if (inside) body = tn__ignore_beyond(l, body, k.here.x[0], inside);
-  out->group = (int)k.threads;
+  out->group = (int)k.threads, out->beside = room_beside(&k);
   /* along the loop of fewer tiles first: what two of them have in common of a line is soon asked for again */
   bool few = tn__extent(k.block[FROM]) < tn__extent(k.block[TO]); /* a choice: either is right */
   tn_node *order[] = {k.block[few ? TO : FROM], k.block[few ? FROM : TO]};

@@ -2,14 +2,21 @@
  *
  * The extreme of a row is found, then the first element that equals it, which reads the row twice: from where it is
  * kept, if it is short.  A long row is cut into blocks: of the blocks' extremes the first that is the row's tells the
- * block, and only that one is read again.  Which way is taken has no influence on the result. */
+ * block, and only that one is read again.  Which way is taken has no influence on the result.
+ * On devices with work groups many columns beside each other are read but once, each by a thread, however long they
+ * are: an element's key, and behind it its place, are a word, and the least of these has the place. */
 #include "tensor/argmax.h"
+#include "device/device.h"
 #include "ir/eval.h"
 #include "tensor/scan.h"
+#include "tensor/sort.h"
 
 enum {
   LONG_ROW = 1 << 14, /* elements, more than are kept on chip, */
-  BLOCK = 1 << 12     /* and of a block of one */
+  BLOCK = 1 << 12,    /* and of a block of one */
+  LEAST_ROW = 16,     /* whose words are compared, */
+  MANY_COLUMNS = 1 << 13,
+  SOME_LAUNCHES = 4
 };
 
 /* Which elements of x are its row's extreme?  If there is a NaN, it is, and equals nothing. */
@@ -42,10 +49,42 @@ static tn_node *in_whole_blocks(tn_ctx *c, tn__op op, tn_node *x, int64_t size) 
   return tn__where(c, tn__op2(c, OP_LT, at, i64_like(c, at, n)), rows, tn__scalar_to(c, unit, shape.d, shape.rank));
 }
 
+/* Bits of a word that holds an element's key and its place; 0: there are none of so many, or rows are better kept: such
+ * as lie along memory, as are too few for the device's threads, or are read in the time of some launches. */
+/* a choice: 0 is right */
+static int word_bits(tn_ctx *c, const tn_node *x, int *place_bits) {
+  const tn__target *t = &tn__device_get(c, x->device < 0 ? 0 : x->device)->target;
+  double n = (double)x->dim[1]->lo, columns = (double)x->dim[0]->lo * (double)x->dim[2]->lo;
+  int key = 8 * (int)tn__size_of(x->dtype);
+  if (!t->group || n < LEAST_ROW || x->dim[1]->hi > UINT32_MAX || x->dim[2]->lo < t->subgroup) return 0;
+  if (columns < MANY_COLUMNS || columns * n * key / 8 < SOME_LAUNCHES * tn__target_launch_bytes(t)) return 0;
+  *place_bits = tn__bits_below(x->dim[1]->hi - 1);
+  return key + *place_bits <= 32 ? 32 : key + *place_bits <= 64 ? 64 : 0;
+}
+
+/* By words, of which the lowest bits are the place.  A NaN goes before all else, whichever extreme is asked for. */
+static tn_node *place_by_words(tn_ctx *c, tn__op op, tn_node *x, int bits, int place_bits) {
+  int64_t row = 1;
+  int dtype = bits > 32 ? TN_U64 : TN_U32;
+  tn__dims shape = tn__dims_of(x);
+  tn_node *key = tn__keys_in_passing(c, x, op == OP_RMAX).of;
+  if (tn__is_float(x->dtype) && op == OP_RMIN) {
+    tn_node *nan = tn__op2(c, OP_NE, x, x), *first = tn__const_bits(c, key->dtype, 0);
+    key = tn__where(c, nan, tn__scalar_to(c, first, shape.d, shape.rank), key);
+  }
+  tn_node *word = tn__op2_bits(c, OP_SHL, tn__cast(c, key, dtype), (uint64_t)place_bits);
+  word = tn__op2(c, OP_OR, word, tn__cast(c, tn__place(c, &shape, 1), dtype));
+  word = tn__reduce_keep(c, OP_RMIN, word, &row, 1, true);
+  return tn__cast(c, tn__op2_bits(c, OP_AND, word, ((uint64_t)1 << place_bits) - 1), TN_I64);
+}
+
 tn_node *tn__place_along(tn_ctx *c, tn__op op, tn_node *x) {
   int64_t row = 1, inner = 2;
   tn_node *n = x->dim[1];
   tn__dims shape = tn__dims_of(x);
+  if (tn__is_int_const(n, 1)) return tn__scalar_to(c, tn__const_num(c, TN_I64, 0), shape.d, shape.rank);
+  int place_bits, bits = word_bits(c, x, &place_bits);
+  if (bits) return place_by_words(c, op, x, bits, place_bits);
   if (n->hi <= LONG_ROW)
     return first_place(c, hits(c, x, tn__reduce_keep(c, op, x, &row, 1, true)), tn__place(c, &shape, 1), 1);
 

@@ -171,12 +171,12 @@ static tn_node *once(tn_ctx *c, tn_node *x) {
   return stands ? x : tn__op1(c, OP_CONTIG, x);
 }
 
-tn__keys tn__keys_of(tn_ctx *c, tn_node *x, bool down) {
+tn__keys tn__keys_in_passing(tn_ctx *c, tn_node *x, bool down) {
   static const int same_width[] = {[1] = TN_U8, [2] = TN_U16, [4] = TN_U32, [8] = TN_U64};
   int width = (int)tn__size_of(x->dtype) * 8, as = same_width[width / 8];
   uint64_t sign = (uint64_t)1 << (width - 1), all = sign | (sign - 1);
   tn__keys k = {.bits = width};
-  x = once(c, tn__is_float(x->dtype) ? tn__op1(c, OP_DETACH, x) : x); /* the order has no gradient */
+  if (tn__is_float(x->dtype)) x = tn__op1(c, OP_DETACH, x); /* the order has no gradient */
   if (x->dtype == TN_BOOL) {
     k.of = tn__cast(c, x, TN_U8);
     k.bits = 1;
@@ -199,6 +199,8 @@ tn__keys tn__keys_of(tn_ctx *c, tn_node *x, bool down) {
   if (down) k.of = tn__op2_bits(c, OP_XOR, k.of, all), k.flip ^= all;
   return k;
 }
+
+tn__keys tn__keys_of(tn_ctx *c, tn_node *x, bool down) { return tn__keys_in_passing(c, once(c, x), down); }
 
 /* The integer of such a key */
 static tn_node *integer_of(tn_ctx *c, const tn__keys *k, tn_node *key, int dtype) {

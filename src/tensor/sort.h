@@ -30,6 +30,8 @@ typedef struct tn__keys {
   uint64_t flip; /* of integers: the bits that differ from those of the element */
 } tn__keys;
 tn__keys tn__keys_of(tn_ctx *c, tn_node *x, bool down);
+/* ... where each element is asked for its key but once: x is not stored for it, and may be of any shape */
+tn__keys tn__keys_in_passing(tn_ctx *c, tn_node *x, bool down);
 /* keys[R, n] -> i32[R, n]: how many of its row go before each: those whose key is less, or is the same and their number
  * is.  number: NULL, if no two keys of a row are the same. */
 tn_node *tn__places_by_counting(tn_ctx *c, tn_node *key, tn_node *number);

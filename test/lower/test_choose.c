@@ -1,5 +1,7 @@
 /* Which mapping kernels get on a large GPU: what the cost model prefers follows the shape, and is said. */
 #include "tenet/tenet.h"
+#include "lower/lower.h"
+#include "support/coverage.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -98,6 +100,35 @@ static void beside_stores(void **state) {
   assert_non_null(text);
   if (!strstr(text, "# k0_parts_4: whole split(")) fail_msg("the sums are not split:\n%s", text);
   tn_string_free(text);
+  tn_ctx_close(c);
+}
+
+/* Rows enough for the device are each worked out once, though they are stored in several places: rows that groups keep,
+ * and those of a thread. */
+static void spread_rows(void **state) {
+  static const struct {
+    int row;
+    const char *loop; /* of groups, or of their blocks, over rows alone */
+  } rows[] = {{64, "range index 8448 {global "}, {4, "range index 132 {global "}};
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
+  (void)state;
+  assert_non_null(c);
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    char body[1024], why[512];
+    int n = rows[i].row;
+    snprintf(body, sizeof body,
+             "%%1 = param f32[1,8448,%d] 1 8448 %d {0 0}\n%%2 = expand f32[3,8448,%d] %%1 3 8448 %d\n"
+             "%%3 = sum f32[3,8448] %%2 {2}\n%%4 = reshape f32[3,8448,1] %%3 3 8448 1\n"
+             "%%5 = expand f32[3,8448,%d] %%4 3 8448 %d\n%%6 = mul f32[3,8448,%d] %%2 %%5\n"
+             "%%7 = sink void %%6 {\"outputs\"}\n",
+             n, n, n, n, n, n, n);
+    char *text = tn_explain_text_string(c, body);
+    assert_non_null(text);
+    if (!strstr(text, rows[i].loop)) fail_msg("no %s in\n%s", rows[i].loop, text);
+    tn_string_free(text);
+    if (!coverage_takes("ref:sm_90", tn__variant_at(0), n > 4 ? "group" : "threads", body, i, why, sizeof why))
+      fail_msg("rows of %d: %s", n, why);
+  }
   tn_ctx_close(c);
 }
 
@@ -384,7 +415,8 @@ static void even_shares(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(loads_one_by_one), cmocka_unit_test(even_shares),
                                      cmocka_unit_test(shapes), cmocka_unit_test(beside_stores),
-                                     cmocka_unit_test(short_rows_as_stored), cmocka_unit_test(beside_blocks),
+                                     cmocka_unit_test(short_rows_as_stored), cmocka_unit_test(spread_rows),
+                                     cmocka_unit_test(beside_blocks),
                                      cmocka_unit_test(functions_once),
                                      cmocka_unit_test(patches_and_packs), cmocka_unit_test(strewn),
                                      cmocka_unit_test(small)};

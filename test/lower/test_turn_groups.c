@@ -11,7 +11,8 @@
 #include "tenet/tenet.h"
 #include <stdio.h>
 
-typedef enum form { COPY, BESIDE, BOTH_WAYS } form; /* y too; stored along x as well */
+/* y too; one y for each line; stored along x as well */
+typedef enum form { COPY, BESIDE, BESIDE_LINES, BOTH_WAYS } form;
 
 typedef struct turned { /* x[a,b,c], turned to [c,a,b] or [c,b,a], and y as that lies */
   const char *name, *dtype;
@@ -44,6 +45,13 @@ static const turned rows[] = {
     {"lines that end within words", "bf16", 4, 33, 72, false, BESIDE, "pack"},
     {"odd lines from words", "f16", 3, 35, 68, true, COPY, "pack"},
     {"odd lines to words", "f16", 3, 70, 33, false, COPY, "pack"},
+    {"what lies beside", "f32", 2, 37, 71, false, BESIDE, "ahead"},
+    {"words beside", "f16", 1, 66, 71, false, BESIDE, "ahead"},
+    {"more beside than registers hold", "f64", 1, 70, 66, false, BESIDE, "turn"},
+    {"one for each line", "bf16", 1, 62, 201, false, BESIDE_LINES, "ahead"},
+    {"one for each long line", "f32", 3, 30, 75, true, BESIDE_LINES, "ahead"},
+    {"lines of eight and five and four", "bf16", 20, 8, 75, false, BESIDE_LINES, "ahead"},
+    {"lines of five tiles", "f16", 5, 32, 131, false, BESIDE, "turn"},
 };
 
 static void text_of(const turned *t, char *out, size_t size) {
@@ -56,8 +64,13 @@ static void text_of(const turned *t, char *out, size_t size) {
   snprintf(across, sizeof across, "%s[%d,%d,%d]", d, t->c, q, r);
 #define PUT(...) n += snprintf(out + n, size - (size_t)n, __VA_ARGS__)
   PUT("%%1 = param %s %s {0 0}\n%%2 = permute %s %%1 {%s}\n", flat, x, across, t->back ? "2 1 0" : "2 0 1");
-  if (t->form != COPY) PUT("%%3 = param %s %s {1 0}\n%%4 = add %s %%2 %%3\n", across, y, across);
-  else PUT("%%4 = max %s %%2 %%2\n", across);
+  if (t->form == BESIDE_LINES) {
+    PUT("%%3 = param %s[%d] %d {1 0}\n%%8 = reshape %s[%d,1,1] %%3 %d 1 1\n", d, t->c, t->c, d, t->c, t->c);
+    PUT("%%9 = expand %s %%8 %s\n%%4 = add %s %%2 %%9\n", across, y, across);
+  } else if (t->form != COPY) {
+    PUT("%%3 = param %s %s {1 0}\n%%4 = add %s %%2 %%3\n", across, y, across);
+  }
+  if (t->form == COPY) PUT("%%4 = max %s %%2 %%2\n", across);
   if (t->form == BOTH_WAYS) {
     PUT("%%5 = permute %s %%4 {%s}\n", flat, t->back ? "2 1 0" : "1 2 0");
     PUT("%%6 = mul %s %%5 %%1\n%%7 = sink void %%4 %%6 {\"outputs\"}\n", flat);

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { LONGEST = 1 << 17, ROWS = 2, MOST_COLUMNS = 3 };
 static tn_ctx *ctx;
@@ -93,10 +94,71 @@ static void test_integers(void **state) {
   }
 }
 
+/* Many columns beside each other, on devices with work groups: by words of a key and a place, of 32
+ * bits and of 64.  Equal ones, zeros of either sign, infinities, NaN of either sign; the last column is none. */
+static void columns_of(tn_ctx *c, int dtype, bool computed) {
+  enum { N = 21, COLUMNS = 8200 };
+  static float x[N][COLUMNS];
+  static int64_t found[COLUMNS];
+  const float odd[] = {0, -0.0f, INFINITY, -INFINITY, NAN, -NAN, 1, -1};
+  for (int i = 0; i < N; i++)
+    for (int k = 0; k < COLUMNS; k++) {
+      float v = (float)(below(7) - 3);
+      if (dtype == TN_U8) v = v < 0 ? 255 + v : v;
+      if (dtype != TN_U8 && dtype != TN_I32 && below(3) == 0) v = odd[below(sizeof odd / sizeof *odd)];
+      x[i][k] = k == COLUMNS - 1 ? 2 : v;
+    }
+  tn_scope(c) {
+    tn_tensor *t = tn_cast(tn_from(c, TN_F32, (tn_dim[]){N, COLUMNS}, 2, x), (tn_dtype)dtype);
+    if (!computed) t = tn_contiguous(t);
+    for (int most = 0; most < 2; most++) {
+      tn_tensor *at = most ? tn_argmax(t, 0, false) : tn_argmin(t, 0, false);
+      char *text = tn_explain_string(&at, 1);
+      assert_non_null(text);
+      assert_int_equal(strstr(text, "reduce u") != NULL, dtype != TN_F64); /* f64 has no words */
+      tn_string_free(text);
+      assert_int_equal(tn_read(at, found, sizeof found), TN_OK);
+      for (int k = 0; k < COLUMNS; k++) {
+        int best = 0;
+        for (int i = 1; i < N; i++)
+          if (is_better(x[i][k], x[best][k], most)) best = i;
+        assert_int_equal(found[k], best);
+      }
+    }
+  }
+}
+
+static void test_columns(void **state) {
+  static const int dtypes[] = {TN_F32, TN_BF16, TN_F16, TN_I32, TN_U8, TN_F64};
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:opencl", .quiet = 1});
+  (void)state;
+  assert_non_null(c);
+  for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) columns_of(c, dtypes[i], i % 2);
+  tn_ctx_close(c);
+}
+
+/* Of one element each it is 0, whatever that is: nothing is read. */
+static void test_one(void **state) {
+  const float x[3] = {NAN, -INFINITY, 1};
+  int64_t found[3] = {1, 1, 1};
+  (void)state;
+  tn_scope(ctx) {
+    tn_tensor *at = tn_argmin(tn_from(ctx, TN_F32, (tn_dim[]){3, 1}, 2, x), 1, false);
+    char *text = tn_explain_string(&at, 1);
+    assert_non_null(text);
+    assert_null(strstr(text, "load f32"));
+    tn_string_free(text);
+    assert_int_equal(tn_read(at, found, sizeof found), TN_OK);
+    for (int i = 0; i < 3; i++) assert_int_equal(found[i], 0);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(test_long_rows, open_ctx, close_ctx),
       cmocka_unit_test_setup_teardown(test_integers, open_ctx, close_ctx),
+      cmocka_unit_test(test_columns),
+      cmocka_unit_test_setup_teardown(test_one, open_ctx, close_ctx),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
