@@ -222,13 +222,14 @@ class Operators:
         return self.call("tn_expand", x, dims(shape), len(shape))
 
     def contiguous(self, x):
-        return x  # outputs are
+        return self.call("tn_contiguous", x)  # outputs need not be
 
     def slice(self, x, axis, start, stop, step):
         return self.call("tn_slice", x, axis, start, stop, step)
 
     def flip(self, x, axes):
-        return self.call("tn_flip", x, ints(axes), len(axes))
+        """Into memory of its own, as peers flip."""
+        return self.contiguous(self.call("tn_flip", x, ints(axes), len(axes)))
 
     def pad(self, x, around, value):
         return self.call("tn_pad", x, dims([n for pair in around for n in pair]), float(value))
@@ -316,7 +317,7 @@ class Operators:
                 x = self.pad(x, [[0, step - 1] if i == axis + 1 else [0, 0] for i in range(len(shape) + 1)], 0)
                 x = self.reshape(x, [*shape[:axis], shape[axis] * step, *shape[axis + 1:]])
                 x = self.slice(x, axis, 0, shape[axis] * step - step + 1, 1)
-        w = self.flip(w, list(range(2, len(weights))))
+        w = self.call("tn_flip", w, ints(range(2, len(weights))), len(weights) - 2)
         w = self.reshape(w, [groups, weights[0] // groups, *weights[1:]])
         w = self.reshape(self.transpose(w, 1, 2), [groups * weights[1], weights[0] // groups, *weights[2:]])
         outside = [t * (n - 1) - q for n, q, t in zip(weights[2:], padding, dilation)]
@@ -463,6 +464,8 @@ class Side:
         if d["wrt"]:
             wrt = [inputs[i] for i in d["wrt"]]
             made = o.gradients(outputs[0], wrt, None if d["rate"] or not d["out"] else inputs[-1])
+            if d["class"] == "flip":
+                made = [o.contiguous(g) for g in made]  # peers flip these, too
             outputs += [o.map("sub", w, o.map("mul", g, d["rate"])) for w, g in zip(wrt, made)] if d["rate"] else made
         for i, t in enumerate(outputs):
             o.good(o.c.tn_program_output(program, f"y{i}".encode(), t))

@@ -19,6 +19,12 @@ uint32_t tn__roots_add(tn_ctx *c, tn__roots *r, tn_node *n) {
   return r->node.n - 1;
 }
 
+uint32_t tn__roots_put(tn_ctx *c, tn__roots *r, tn_node *n) {
+  tn__roots_avoid(r, n);
+  tn__vec_push(&c->scratch, &r->node, n);
+  return r->node.n - 1;
+}
+
 tn_node *tn__roots_value(tn__map *known, tn_node *n) {
   tn_node *end = n, *value = NULL;
   while (end->op == OP_CONTIG && !(value = tn__map_getp(known, end))) end = end->src[0];

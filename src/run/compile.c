@@ -48,11 +48,17 @@ static tn_node *simplify(tn_ctx *c, tn__plan *p) {
   return simple;
 }
 
-static void find_outputs(tn_ctx *c, tn__plan *p) {
+/* slot: which output each of those that are stored is */
+static void find_outputs(tn_ctx *c, tn__plan *p, const uint32_t *slot) {
   p->out_buf = tn__arena_alloc(&p->arena, (p->nout + 1) * sizeof *p->out_buf);
   for (uint32_t i = 0; i < p->nout; i++) p->out_buf[i] = -1;
-  for (uint32_t b = 0; b < p->s->bufs.n; b++)
-    if (p->s->bufs.v[b].kind == BUF_OUTPUT) p->out_buf[p->s->bufs.v[b].slot] = (int)b;
+  for (uint32_t b = 0; b < p->s->bufs.n; b++) {
+    tn__buf *x = &p->s->bufs.v[b];
+    if (x->kind != BUF_OUTPUT) continue;
+    x->slot = (int)slot[x->slot];
+    p->out_buf[x->slot] = (int)b;
+  }
+  for (uint32_t i = 0; i < p->nout; i++) p->out_buf[i] = p->out_buf[p->view[i].lead];
   for (uint32_t i = 0; i < p->nout; i++)
     if (p->out_buf[i] < 0) tn__fail(c, TN_ESTATE, "internal error: the schedule computes no output %u", i);
 }
@@ -73,19 +79,24 @@ static void keep_schedule(tn__plan *p) {
   keep(p, p->s->text);
   for (uint32_t i = 0; i < p->s->bufs.n; i++) keep(p, p->s->bufs.v[i].size);
   for (uint32_t i = 0; i < p->s->items.n; i++) keep_sizes(p, &p->s->items.v[i]);
+  for (uint32_t i = 0; p->view && i < p->nout; i++)
+    if (p->view[i].moved) keep(p, p->view[i].moved);
 }
 
 void tn__plan_schedule(tn_ctx *c, tn__plan *p) {
   tn__work work = tn__work_begin(c);
   const tn__target *target = &p->dev->target;
-  tn_node *graph = tn__schedule_moments(c, tn__schedule_prune(c, simplify(c, p)), target);
+  uint32_t *slot;
+  tn_node *graph = tn__schedule_prune(c, simplify(c, p));
+  graph = tn__schedule_views(c, &p->arena, graph, tn__views_of(p->key), &p->view, &slot);
+  graph = tn__schedule_moments(c, graph, target);
   tn_node *before = graph;
   graph = tn__schedule_exponentials(c, graph, target);
   p->exponentials = graph != before;
   graph = tn__schedule_shared_sums(c, graph, target);
   graph = tn__schedule_scatters(c, graph, target);
   p->s = tn__schedule_make(c, &p->arena, graph, p->dev);
-  find_outputs(c, p);
+  find_outputs(c, p, slot);
   keep(p, graph);
   keep_schedule(p);
   tn__work_end(c, work);
@@ -393,7 +404,47 @@ void tn__plan_trial(tn_ctx *c, const tn__plan *p, uint32_t item, const tn__varia
   tn__plan_lower(c, t, &variant);
 }
 
+/* ---- outputs that are seen in others' memory ---- */
+
+uint32_t tn__plan_lead(const tn__plan *p, uint32_t i) { return p->view[i].lead; }
+bool tn__plan_is_moved(const tn__plan *p, uint32_t i) { return p->view[i].moved != NULL; }
+
+/* The sizes of a movement are numbers here. */
+tn_node *tn__plan_seen(tn_ctx *c, const tn__plan *p, uint32_t i, const tn__env *env, tn__buffer *b) {
+  tn__nodes way = {0};
+  tn_node *x = p->view[i].moved, *dim[TN_MAX_RANK];
+  for (; x->op != OP_PARAM; x = x->src[0]) tn__vec_push(&c->scratch, &way, x);
+  for (uint32_t d = 0; d < x->rank; d++) dim[d] = tn__int(c, tn__eval_index(x->dim[d], env, &c->scratch));
+  tn_node *over = tn__storage_make(c, x->dtype, tn__buffer_keep(b), dim, x->rank);
+  while (way.n) {
+    const tn_node *n = way.v[--way.n];
+    tn_node **src = tn__alloc(c, n->nsrc * sizeof *src);
+    src[0] = over;
+    for (uint32_t s = 1; s < n->nsrc; s++) src[s] = tn__int(c, tn__eval_index(n->src[s], env, &c->scratch));
+    over = tn__node_with(c, way.v[way.n], src);
+  }
+  return over;
+}
+
 /* ---- for people ---- */
+
+/* A line of the movement each, from what is stored on */
+static void print_view(tn_ctx *c, const tn__plan *p, uint32_t i, tn__sb *out) {
+  const tn__view *v = &p->view[i];
+  tn__sb text;
+  if (v->lead == i && !v->moved) return;
+  tn__sb_printf(out, "# output %u is what is stored as output %u%s\n", i, v->lead, v->moved ? ", moved:" : "");
+  if (!v->moved) return;
+  tn__sb_init(&text, &c->scratch);
+  tn__print(&text, v->moved);
+  for (const char *at = tn__sb_str(&text); *at;) {
+    size_t n = strcspn(at, "\n");
+    tn__sb_puts(out, "#   ");
+    tn__sb_putn(out, at, n);
+    tn__sb_putc(out, '\n');
+    at += n + (at[n] != 0);
+  }
+}
 
 void tn__plan_info(const tn__plan *p, tn_program_info *out) {
   *out = (tn_program_info){.intermediate = p->temp_sum, .arena = p->temp_size};
@@ -407,6 +458,7 @@ void tn__plan_print(tn_ctx *c, const tn__plan *p, tn__sb *out) {
   for (uint32_t i = 0; i < p->fired.n; i++) tn__sb_printf(out, "%s %s", i ? "," : "", p->fired.v[i]);
   tn__sb_puts(out, p->fired.n ? "\n\n# schedule\n" : " none\n\n# schedule\n");
   tn__print(out, p->s->text);
+  for (uint32_t i = 0; p->view && i < p->nout; i++) print_view(c, p, i, out);
   tn__sb_puts(out, "\n");
   tn__kernels_print(c, p->dev, p->kernel, p->nkernels, out);
 }

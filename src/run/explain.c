@@ -127,8 +127,9 @@ static void replay(tn_ctx *c, const tn__section *s, tn__sb *out) {
   if (s->stage == TN__STAGE_GRAPH) {
     bool sink = s->root->op == OP_SINK;
     if (sink && !s->root->nsrc) tn__fail(c, TN_EFORMAT, "line %d: the graph has no outputs", s->line);
-    tn__plan_print(c, tn__plan_get(c, tn__plan_key(c, sink ? s->root->src : &s->root, sink ? s->root->nsrc : 1, &in)),
-                   out);
+    uint32_t n = sink ? s->root->nsrc : 1, views = sink ? tn__views_of(s->root) : 0;
+    tn_node *key = tn__plan_key_seen(c, sink ? s->root->src : &s->root, n, views, &in);
+    tn__plan_print(c, tn__plan_get(c, key), out);
     return;
   }
   if (s->stage == TN__STAGE_PART)

@@ -44,7 +44,8 @@ struct tn__plan {
   tn__code *code;
   tn__kernel **kernel;
   uint32_t nkernels, nout;
-  int *out_buf;               /* by output: its schedule buffer; -1 if none */
+  tn__view *view;             /* by output; NULL: no graph was scheduled */
+  int *out_buf;               /* by output: the schedule buffer that it stands in, or is seen in; -1 if none */
   tn__vec(const char *) fired; /* names of the rules over the reals that simplified the graph */
   tn__nodes var;
   int64_t *value;             /* bound to var */

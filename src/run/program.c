@@ -26,10 +26,12 @@ typedef struct input {
 typedef struct output {
   char *name;
   tn_node *node;      /* kept */
-  uint32_t at;        /* output of the plan */
-  tn__buffer *buf;
+  uint32_t at;        /* output of the plan, and of the program */
+  uint32_t lead;      /* the output in whose memory it is seen; or it itself */
+  tn__buffer *buf;    /* of that one */
   size_t bytes;       /* and sizes, of the last run */
   int64_t *size;
+  int64_t *value;     /* of the plan's symbolic sizes, of a movement */
 } output;
 
 typedef struct state {
@@ -340,7 +342,7 @@ static void do_end(tn_ctx *c, void *arg) {
   uint64_t ahead = 0;
   tn__roots_init(c, &roots);
   tn__cells_each(c, collect_assigned, &assigned);
-  for (uint32_t i = 0; i < p->outputs.n; i++) p->outputs.v[i].at = tn__roots_add(c, &roots, p->outputs.v[i].node);
+  for (uint32_t i = 0; i < p->outputs.n; i++) p->outputs.v[i].at = tn__roots_put(c, &roots, p->outputs.v[i].node);
   for (uint32_t i = 0; i < assigned.n; i++) {
     state s = {.cell = assigned.v[i], .at = tn__roots_add(c, &roots, assigned.v[i]->node)};
     tn__vec_push(&p->arena, &p->states, s);
@@ -356,7 +358,7 @@ static void do_end(tn_ctx *c, void *arg) {
   if (c->opt.verify) check_roots(c, p, &roots.node);
   tn__cells_each(c, undo_assign, NULL);
   if (!roots.node.n) tn__fail(c, TN_EINVAL, "the program has no output and assigns nothing");
-  tn_node *key = tn__plan_key(c, roots.node.v, roots.node.n, &in);
+  tn_node *key = tn__plan_key_seen(c, roots.node.v, roots.node.n, p->outputs.n, &in);
   take_sources(c, p, &in, random);
   if (c->opt.verify) {
     tn__bound_key(c, key, &in, &roots.node);
@@ -372,6 +374,10 @@ static void do_end(tn_ctx *c, void *arg) {
   p->out = tn__arena_zalloc(&p->arena, (roots.node.n + 1) * sizeof *p->out);
   p->roots = roots.node.n;
   for (uint32_t i = 0; i < nvar; i++) tn__map_put(&p->size_of, (uintptr_t)var[i], i);
+  for (uint32_t i = 0; i < p->outputs.n; i++) {
+    p->outputs.v[i].lead = tn__plan_lead(p->plan, i);
+    p->outputs.v[i].value = tn__arena_zalloc(&p->arena, (nvar + 1) * sizeof *p->value);
+  }
   p->ready = true;
 }
 
@@ -492,6 +498,12 @@ tn_status tn_program_write(tn_program *p, const char *name, const tn_dim *shape,
   return run(p, "tn_program_write", do_write, &k);
 }
 
+/* Is n what a realised value is, moved? */
+static bool is_moved(const tn_node *n) {
+  while (tn__ops[n->op].group == G_MOVE && n->op != OP_FOLD) n = n->src[0];
+  return n->op == OP_STORAGE;
+}
+
 static void do_bind(tn_ctx *c, void *arg) {
   args *k = arg;
   int64_t size[TN_MAX_RANK];
@@ -499,6 +511,8 @@ static void do_bind(tn_ctx *c, void *arg) {
   const char *fault = tn__cell_fault(c, k->t);
   if (fault) tn__fail(c, TN_EINVAL, "the value of input '%s' %s", in->name, fault);
   const tn_node *n = k->t->node;
+  if (is_moved(n)) tn__run_realize_alone(c, &k->t, 1); /* so results may be: what is bound stands in memory */
+  n = k->t->node;
   if (n->op != OP_STORAGE) tn__fail(c, TN_ESTATE, "input '%s': the value is not realised (tn_realize)", in->name);
   if (n->dtype != in->node->dtype)
     tn__fail(c, TN_EDTYPE, "input '%s' is %s, not %s", in->name, tn__node_type(in->node, &c->scratch),
@@ -621,10 +635,14 @@ static void take_sizes(tn_ctx *c, tn_program *p) {
 static void size_output(tn_ctx *c, const tn_program *p, output *o) {
   tn__env env = {.val = p->value};
   env.n = tn__plan_vars(p->plan, &env.key);
-  o->bytes = tn__plan_out_bytes(p->plan, o->at);
-  for (uint32_t i = 0; i < o->node->rank; i++)
+  o->bytes = tn__size_of(o->node->dtype);
+  for (uint32_t i = 0; i < o->node->rank; i++) {
     o->size[i] =
         tn__is_const(o->node->dim[i]) ? o->node->dim[i]->ints[0] : tn__eval_index(o->node->dim[i], &env, &c->scratch);
+    if (o->size[i] < 0 || __builtin_mul_overflow(o->bytes, (size_t)o->size[i], &o->bytes) || o->bytes > PTRDIFF_MAX)
+      tn__fail(c, TN_ENOMEM, "output '%s' is beyond any memory", o->name);
+  }
+  memcpy(o->value, p->value, env.n * sizeof *o->value);
 }
 
 /* Of the run that has just been; before its states are the tensors'. */
@@ -682,6 +700,7 @@ static void check_places(tn_ctx *c, tn_program *p, tn_node *const *fresh) {
   tn__map_init(&used, &c->scratch);
   for (uint32_t i = 0; i < p->sources.n; i++) tn__map_putp(&used, p->in[i], p->in[i]);
   for (uint32_t i = 0; i < p->roots; i++) {
+    if (i < p->outputs.n && p->outputs.v[i].lead != i) continue;
     if (tn__map_getp(&used, p->out[i]))
       tn__fail(c, TN_ERUN, "internal: output %u of the program is memory that is in use", i);
     tn__map_putp(&used, p->out[i], p->out[i]);
@@ -715,6 +734,7 @@ static void do_run(tn_ctx *c, void *arg) {
   for (uint32_t i = 0; i < p->outputs.n; i++) {
     output *o = &p->outputs.v[i];
     size_output(c, p, o);
+    if (o->lead != i) continue;
     tn__plan_output(p->plan, o->at, p->in, &o->buf);
     p->out[o->at] = o->buf;
   }
@@ -751,23 +771,32 @@ tn_status tn_program_run(tn_program *p) {
   return run(p, "tn_program_run", do_run, &k);
 }
 
+static tn__buffer *buffer_of(const tn_program *p, const output *o) { return p->outputs.v[o->lead].buf; }
+
 static output *find_output(tn_ctx *c, tn_program *p, const char *name) {
   need_ready(c, p);
   uint32_t i;
   if (name && tn__names_find(&p->output_names, name, &i)) {
-    if (!p->outputs.v[i].buf) tn__fail(c, TN_ESTATE, "output '%s': the program has not run yet", name);
+    if (!buffer_of(p, &p->outputs.v[i])) tn__fail(c, TN_ESTATE, "output '%s': the program has not run yet", name);
     if (p->refused) tn__fail(c, TN_ESTATE, "output '%s': in the last run an index was out of range", name);
     return &p->outputs.v[i];
   }
   tn__fail(c, TN_EINVAL, "the program has no output '%s'", name ? name : "NULL");
 }
 
+/* The value of the last run: memory, or a movement of that. */
+static tn_node *value_of(tn_ctx *c, const tn_program *p, const output *o) {
+  tn__env env = {.val = o->value};
+  tn_node *dim[TN_MAX_RANK];
+  env.n = tn__plan_vars(p->plan, &env.key);
+  if (tn__plan_is_moved(p->plan, o->at)) return tn__plan_seen(c, p->plan, o->at, &env, buffer_of(p, o));
+  for (uint32_t i = 0; i < o->node->rank; i++) dim[i] = tn__int(c, o->size[i]);
+  return tn__storage_make(c, o->node->dtype, tn__buffer_keep(buffer_of(p, o)), dim, o->node->rank);
+}
+
 static void do_result(tn_ctx *c, void *arg) {
   args *k = arg;
-  output *o = find_output(c, k->p, k->name);
-  tn_node *dim[TN_MAX_RANK];
-  for (uint32_t i = 0; i < o->node->rank; i++) dim[i] = tn__int(c, o->size[i]);
-  k->made = tn__cell_new(c, tn__storage_make(c, o->node->dtype, tn__buffer_keep(o->buf), dim, o->node->rank));
+  k->made = tn__cell_new(c, value_of(c, k->p, find_output(c, k->p, k->name)));
 }
 
 tn_tensor *tn_program_result(tn_program *p, const char *name) {
@@ -780,7 +809,10 @@ static void do_read(tn_ctx *c, void *arg) {
   output *o = find_output(c, k->p, k->name);
   if (k->bytes != o->bytes) tn__fail(c, TN_EINVAL, "output '%s' takes %zu bytes, not %zu", o->name, o->bytes, k->bytes);
   if (!k->into && o->bytes) tn__fail(c, TN_EINVAL, "the destination is NULL");
-  if (o->bytes) o->buf->device->ops->download(o->buf->device, k->into, o->buf->mem, o->bytes);
+  if (!o->bytes) return;
+  tn__buffer *b = buffer_of(k->p, o);
+  if (tn__plan_is_moved(k->p->plan, o->at)) b = tn__run_moved(c, value_of(c, k->p, o));
+  b->device->ops->download(b->device, k->into, b->mem, o->bytes);
 }
 
 tn_status tn_program_read(tn_program *p, const char *name, void *out, size_t bytes) {

@@ -19,9 +19,15 @@ static void check_devices(tn_ctx *c, tn_node *const *roots, uint32_t n) {
 }
 
 tn_node *tn__plan_key(tn_ctx *c, tn_node *const *roots, uint32_t n, tn__nodes *in) {
+  return tn__plan_key_seen(c, roots, n, 0, in);
+}
+
+tn_node *tn__plan_key_seen(tn_ctx *c, tn_node *const *roots, uint32_t n, uint32_t views, tn__nodes *in) {
   tn__nodes all = {0}, param = {0};
   check_devices(c, roots, n);
-  tn_node *sink = tn__sink(c, roots, n, "outputs");
+  tn__make make = {.op = OP_SINK, .src = roots, .nsrc = n, .name = "outputs", .ints = (int64_t[]){views}};
+  make.nint = views > 0;
+  tn_node *sink = tn__node_make(c, &make);
   tn__topo(&c->scratch, &sink, 1, &all);
   for (uint32_t i = 0; i < all.n; i++) {
     tn_node *x = all.v[i];

@@ -144,6 +144,7 @@ static void report(tn_ctx *c, const tn__plan *p, const tn__verdict *v, bool twin
 static tn__verdict verdict_of(tn_ctx *c, tn__plan *p, bool least, bool last) {
   uint32_t nb = p->s->bufs.n;
   tn__verify_subject s = {.graph = p->key,
+                          .view = p->view,
                           .numbers = p->exponentials,
                           .nblock = nb + p->scratch.n,
                           .nitem = p->s->items.n,

@@ -108,6 +108,14 @@ typedef struct tn__fuse {
 tn_node *tn__shared_find(tn__fuse *f);
 void tn__shared_place(tn__fuse *f);
 tn_node *tn__shared_body(tn_ctx *c, const tn__schedule *s, const tn__buf *b);
+/* Is element i of n, for all i, element from + i of an input, a PARAM?  Nothing need be known of the graph for that. */
+typedef struct tn__part_of {
+  tn_node *of;
+  int64_t from;
+} tn__part_of;
+bool tn__is_part(tn__fuse *f, tn_node *n, tn__part_of *out);
+/* The node whose element at *idx is n's there, and where in it that is; NULL: n computes its own. */
+tn_node *tn__look_through(tn__fuse *f, tn_node *n, tn_node **idx);
 /* Is it a scatter to places that are all different, over a base that is one number?  Then it is a kernel like any
  * other, over what is scattered, but for where it stores (place.c). */
 bool tn__is_placed(const tn_node *n);

@@ -82,6 +82,18 @@ tn__schedule *tn__schedule_make(tn_ctx *c, tn__arena *a, tn_node *sink, tn__devi
 /* prune.c: the same graph, but nothing is computed from tensors without elements. */
 tn_node *tn__schedule_prune(tn_ctx *c, tn_node *sink);
 bool tn__without_elements(const tn_node *n);
+/* views.c: outputs that are movements of what is stored in any case, or of less: they are seen in it. */
+typedef struct tn__view {
+  uint32_t lead;  /* the output whose memory it is seen in, or it itself */
+  tn_node *moved; /* that, over PARAM 0, which is what stands there; NULL: it is what stands there */
+} tn__view;
+/* So many of a graph's outputs, the first, may be: its SINK says so, who makes it. */
+static inline uint32_t tn__views_of(const tn_node *sink) {
+  return sink->nint && sink->ints[0] > 0 && sink->ints[0] <= sink->nsrc ? (uint32_t)sink->ints[0] : 0;
+}
+/* Of a pruned graph what has to be stored, where the first `views` outputs may be seen in others' memory: *view[i] says
+ * how output i is, and source k is what the memory of output *slot[k] holds.  *view is in `a`. */
+tn_node *tn__schedule_views(tn_ctx *c, tn__arena *a, tn_node *sink, uint32_t views, tn__view **view, uint32_t **slot);
 /* moments.c: a pruned graph, and the same again, where sums of squares about means of rows that no group keeps read
  * these once. */
 tn_node *tn__schedule_moments(tn_ctx *c, tn_node *sink, const tn__target *t);

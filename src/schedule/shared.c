@@ -6,13 +6,7 @@
 #include "rewrite/rewrite.h"
 #include "schedule/fuse.h"
 
-typedef struct part {
-  tn_node *of;  /* a PARAM */
-  int64_t from; /* elements */
-} part;
-
-/* The node whose element at *idx is n's there, and where in it that is; NULL: n computes its own. */
-static tn_node *look_through(tn__fuse *f, tn_node *n, tn_node **idx) {
+tn_node *tn__look_through(tn__fuse *f, tn_node *n, tn_node **idx) {
   tn_node *next[TN_MAX_RANK + 1], *gate = NULL;
   if (n->op == OP_ASSIGN) return n->src[1];
   if (n->op == OP_WHERE) {
@@ -26,13 +20,12 @@ static tn_node *look_through(tn__fuse *f, tn_node *n, tn_node **idx) {
   return gate ? NULL : n->src[0];
 }
 
-/* Is element i of n, for all i, element from + i of an input? */
-static bool is_part(tn__fuse *f, tn_node *n, part *out) {
+bool tn__is_part(tn__fuse *f, tn_node *n, tn__part_of *out) {
   tn_ctx *c = f->c;
   tn_node *idx[TN_MAX_RANK + 1], *root = n;
   for (uint32_t i = 0; i < n->rank; i++) idx[i] = tn__axis_loop(c, n, i);
   tn_node *flat = tn__index_flat(c, n->dim, idx, n->rank);
-  while (root && root->op != OP_PARAM) root = look_through(f, root, idx);
+  while (root && root->op != OP_PARAM) root = tn__look_through(f, root, idx);
   if (!root) return false;
   out->of = root;
   tn_node *at = tn__index_flat(c, root->dim, idx, root->rank);
@@ -67,7 +60,7 @@ tn_node *tn__shared_body(tn_ctx *c, const tn__schedule *s, const tn__buf *b) {
 tn_node *tn__shared_find(tn__fuse *f) {
   const uint32_t n = f->sink->nsrc;
   uint32_t left = 0;
-  part *of = tn__arena_zalloc(f->a, (n + 1) * sizeof *of);
+  tn__part_of *of = tn__arena_zalloc(f->a, (n + 1) * sizeof *of);
   tn_node **src = tn__arena_alloc(f->a, (n + 1) * sizeof *src);
   double *shared = tn__arena_zalloc(f->a, (n + 1) * sizeof *shared); /* elements, by the input's first output */
   uint32_t *first = tn__arena_alloc(f->a, (n + 1) * sizeof *first);
@@ -77,7 +70,7 @@ tn_node *tn__shared_find(tn__fuse *f) {
   for (uint32_t i = 0; i < n; i++) {
     uint64_t at = i;
     /* what a state becomes has memory of its own: two blocks that change places are all that recordings meet with */
-    if (f->sink->src[i]->op == OP_ASSIGN || !is_part(f, f->sink->src[i], &of[i])) of[i].of = NULL;
+    if (f->sink->src[i]->op == OP_ASSIGN || !tn__is_part(f, f->sink->src[i], &of[i])) of[i].of = NULL;
     if (of[i].of && !tn__map_get(&seen, (uintptr_t)of[i].of, &at)) tn__map_put(&seen, (uintptr_t)of[i].of, i);
     first[i] = (uint32_t)at;
     if (of[i].of) shared[first[i]] += tn__numel_guess(f->sink->src[i]);

@@ -13,6 +13,7 @@ typedef struct machine {
   tn__world *w;
   tn__arena *a;
   const tn__env *env;
+  const tn__val *leaf;  /* elements of the only PARAM; NULL: each is an unknown */
   tn__map index;        /* node -> place in image, and in room */
   tn__image *image;
   room *room;           /* where each image lies */
@@ -86,7 +87,7 @@ static tn__val add(machine *m, int dtype, tn__val x, tn__val y) { return tn__val
 
 static void leaf(machine *m, const tn_node *n, tn__image *t) {
   for (int64_t i = 0; i < t->n; i++) {
-    if (n->op == OP_PARAM) t->v[i] = tn__val_input(m->w, n->dtype, n->ints[0], i);
+    if (n->op == OP_PARAM) t->v[i] = m->leaf ? m->leaf[i] : tn__val_input(m->w, n->dtype, n->ints[0], i);
     else
       t->v[i] = tn__val_bits(m->w, n->dtype,
                              (uint64_t)(n->op == OP_CONST  ? n->ints[0]
@@ -292,8 +293,8 @@ double tn__graph_work(tn_ctx *c, tn_node *sink, const tn__env *env) {
   return work;
 }
 
-void tn__graph_run(tn__world *w, tn_node *sink, const tn__env *env, tn__image *out) {
-  machine m = {.w = w, .a = &w->c->scratch, .env = env};
+static void run(tn__world *w, tn_node *sink, const tn__env *env, const tn__val *given, tn__image *out) {
+  machine m = {.w = w, .a = &w->c->scratch, .env = env, .leaf = given};
   tn__nodes order = {0};
   tn__topo(m.a, sink->src, sink->nsrc, &order);
   tn__map_init(&m.index, m.a);
@@ -312,4 +313,12 @@ void tn__graph_run(tn__world *w, tn_node *sink, const tn__env *env, tn__image *o
     release_sources(&m, n);
   }
   for (uint32_t i = 0; i < sink->nsrc; i++) out[i] = *source(&m, sink, i);
+}
+
+void tn__graph_run(tn__world *w, tn_node *sink, const tn__env *env, tn__image *out) { run(w, sink, env, NULL, out); }
+
+tn__image tn__graph_moved(tn__world *w, tn_node *moved, const tn__env *env, const tn__val *leaf) {
+  tn__image out;
+  run(w, tn__sink(w->c, &moved, 1, "moved"), env, leaf, &out);
+  return out;
 }

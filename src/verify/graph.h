@@ -17,4 +17,6 @@ enum { TN__MOST_WORK = 32000000, TN__TWIN_WORK = 6000000 }; /* what is compared;
 double tn__graph_work(tn_ctx *c, tn_node *sink, const tn__env *env);
 /* One image for each source of the sink. */
 void tn__graph_run(tn__world *w, tn_node *sink, const tn__env *env, tn__image *out);
+/* A movement over PARAM 0, whose elements are leaf[0] and so on. */
+tn__image tn__graph_moved(tn__world *w, tn_node *moved, const tn__env *env, const tn__val *leaf);
 #endif

@@ -218,21 +218,58 @@ static double scale_of(const trial *t, const tn__image *want) {
   return most;
 }
 
-/* The first element that is another one than the graph's; false: there is none that is told. */
-static bool find_difference(trial *t, uint32_t *block, int64_t *element) {
+/* Where something differs: an element of an output, and what there is of it. */
+typedef struct difference {
+  uint32_t output;
+  int64_t element;
+  tn__val got;
+} difference;
+
+static const tn__view *view_of(const tn__verify_subject *s, uint32_t output) {
+  const tn__view *v = s->view ? &s->view[output] : NULL;
+  return v && (v->moved || v->lead != output) ? v : NULL;
+}
+
+/* The block that an output stands in, or is seen in. */
+static uint32_t block_of(const tn__verify_subject *s, uint32_t output) {
+  const tn__view *v = view_of(s, output);
+  uint32_t b = 0;
+  while (b < s->nblock && (s->block[b].kind != BUF_OUTPUT || (uint32_t)s->block[b].slot != (v ? v->lead : output))) b++;
+  return b;
+}
+
+/* The elements of an output as whoever asks for it sees them, `n`; NULL: there are others in its block. */
+static const tn__val *seen(trial *t, uint32_t output, int64_t n) {
   const tn__verify_subject *s = t->v->s;
-  for (uint32_t b = 0; b < s->nblock; b++) {
-    if (s->block[b].kind != BUF_OUTPUT) continue;
-    const tn__image *want = &t->want[s->block[b].slot];
+  const tn__env env = {.key = s->var, .val = s->value, .n = s->nvar};
+  const tn__view *v = view_of(s, output);
+  uint32_t b = block_of(s, output);
+  tn_node *moved = v ? v->moved : NULL, *leaf = moved;
+  int64_t stand = moved ? 1 : n;
+  if (b == s->nblock) return NULL;
+  while (leaf && leaf->op != OP_PARAM) leaf = leaf->src[0];
+  for (uint32_t d = 0; leaf && d < leaf->rank; d++) stand *= tn__eval_index(leaf->dim[d], &env, &t->v->c->scratch);
+  if (s->block[b].bytes != (size_t)stand * tn__size_of(s->block[b].dtype)) return NULL;
+  tn__val *all = tn__alloc(t->v->c, ((size_t)stand + 1) * sizeof *all);
+  for (int64_t i = 0; i < stand; i++) all[i] = at(t, (int)b, i, s->block[b].dtype);
+  if (!moved) return all;
+  tn__image image = tn__graph_moved(&t->w, moved, &env, all);
+  return image.n == n ? image.v : NULL;
+}
+
+/* The first element that is another one than the graph's; false: there is none that is told. */
+static bool find_difference(trial *t, difference *d) {
+  static const tn__val none = {.kind = TN__VAL_NONE};
+  for (uint32_t o = 0; o < t->v->s->graph->nsrc; o++) {
+    const tn__image *want = &t->want[o];
     double scale = scale_of(t, want);
+    const tn__val *got = seen(t, o, want->n);
     for (int64_t i = 0; i < want->n; i++) {
       t->v->verdict.elements++;
-      agreement a = agree(t, want->dtype, want->v[i], at(t, (int)b, i, s->block[b].dtype), scale);
+      *d = (difference){o, i, got ? got[i] : none};
+      agreement a = agree(t, want->dtype, want->v[i], d->got, scale);
       t->untold |= a == UNTOLD;
-      if (a != APART) continue;
-      *block = b;
-      *element = i;
-      return true;
+      if (a == APART) return true;
     }
   }
   return false;
@@ -246,13 +283,12 @@ static void tell_numbers(int dtype, tn__val want, tn__val got, tn__sb *out) {
   else tn__sb_printf(out, "is %lld, should be %lld", (long long)x, (long long)y);
 }
 
-static void tell_difference(trial *t, uint32_t block, int64_t element) {
-  int slot = t->v->s->block[block].slot;
-  const tn__image *want = &t->want[slot];
-  tn__val got = at(t, (int)block, element, want->dtype);
-  int64_t rest = element, place[TN_MAX_RANK];
+static void tell_difference(trial *t, const difference *d) {
+  const tn__image *want = &t->want[d->output];
+  tn__val got = d->got;
+  int64_t element = d->element, rest = element, place[TN_MAX_RANK];
   for (uint32_t a = want->rank; a && a--; rest /= want->dim[a]) place[a] = rest % want->dim[a];
-  tn__sb_printf(&t->why, "output %d, element [", slot);
+  tn__sb_printf(&t->why, "output %u, element [", d->output);
   for (uint32_t a = 0; a < want->rank; a++) tn__sb_printf(&t->why, "%s%lld", a ? ", " : "", (long long)place[a]);
   tn__sb_puts(&t->why, "] ");
   if (got.kind == TN__VAL_NONE) tn__sb_puts(&t->why, "is never written");
@@ -332,11 +368,10 @@ static bool stopped(trial *t) {
  * False: they do not. */
 static bool agree_as_numbers(tn__verify *v, uint32_t world, bool plain, bool *told) {
   trial t = {.v = v, .w.numeric = true, .w.plain = plain};
-  uint32_t block;
-  int64_t element;
+  difference d;
   compute(&t, world, NULL);
   if (!run_items(&t)) return stopped(&t);
-  if (find_difference(&t, &block, &element)) return tell_difference(&t, block, element), differs(&t);
+  if (find_difference(&t, &d)) return tell_difference(&t, &d), differs(&t);
   *told = !t.untold;
   return true;
 }
@@ -344,42 +379,41 @@ static bool agree_as_numbers(tn__verify *v, uint32_t world, bool plain, bool *to
 /* Mode strict: the same bits, each sum in the order written? */
 static bool agrees_exactly(tn__verify *v, uint32_t world) {
   trial t = {.v = v, .w.exact = true};
-  uint32_t block;
-  int64_t element;
+  difference d;
   compute(&t, world, NULL);
   if (!run_items(&t)) return stopped(&t);
-  if (!find_difference(&t, &block, &element)) return true;
-  const tn__image *want = &t.want[v->s->block[block].slot];
+  if (!find_difference(&t, &d)) return true;
+  const tn__image *want = &t.want[d.output];
   tn__sb_printf(&t.why,
-                "output %d, element %lld: another rounding, or another order of a sum: %.17g where the graph has %.17g",
-                v->s->block[block].slot, (long long)element,
-                tn__eval_to_double(want->dtype, at(&t, (int)block, element, want->dtype).v),
-                tn__eval_to_double(want->dtype, want->v[element].v));
+                "output %u, element %lld: another rounding, or another order of a sum: %.17g where the graph has %.17g",
+                d.output, (long long)d.element, tn__eval_to_double(want->dtype, d.got.v),
+                tn__eval_to_double(want->dtype, want->v[d.element].v));
   return differs(&t);
 }
 
 /* The difference in words; the same once more, with terms. */
-static bool tell(tn__verify *v, uint32_t world, bool plain, uint32_t block, int64_t element) {
+static bool tell(tn__verify *v, uint32_t world, bool plain, difference d) {
   trial t = {.v = v, .w.plain = plain};
   tn__terms terms;
   tn__terms_open(&v->c->scratch, &terms);
   compute(&t, world, &terms);
   run_items(&t);
-  tell_difference(&t, block, element);
+  const tn__val *got = seen(&t, d.output, t.want[d.output].n);
+  if (got) d.got = got[d.element];
+  tell_difference(&t, &d);
   return differs(&t);
 }
 
 /* One world.  told: all is equal; else something may be anything.  False: the verdict stands. */
 static bool compare(tn__verify *v, uint32_t world, bool plain, bool *told) {
   trial t = {.v = v, .w.plain = plain};
-  uint32_t block = 0;
-  int64_t element = 0;
+  difference d = {0};
   compute(&t, world, NULL);
   if (!run_items(&t)) return stopped(&t);
-  bool found = find_difference(&t, &block, &element);
+  bool found = find_difference(&t, &d);
   *told = !found && !t.apart;
   bool as_numbers = t.w.rounded || v->s->numbers || v->c->mode == TN_MODE_FAST;
-  if (found && !as_numbers) return tell(v, world, plain, block, element);
+  if (found && !as_numbers) return tell(v, world, plain, d);
   return *told || agree_as_numbers(v, world, plain, told);
 }
 

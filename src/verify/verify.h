@@ -36,6 +36,7 @@ typedef struct tn__verify_item {
 
 typedef struct tn__verify_subject {
   tn_node *graph;          /* the user's: a SINK over PARAMs */
+  const tn__view *view;    /* of its outputs; NULL: each stands in a block of its own */
   tn__verify_block *block;
   uint32_t nblock;
   size_t arena;            /* bytes of the temporaries' memory */
