@@ -102,7 +102,10 @@ static tn_node *all_keys(steps *s) {
 
 static tn_node *key_at(steps *s, tn_node *keys, const terms *t) {
   tn_node *key = load(s, keys, slot(s, t)), *most = number(s, TN_U8, s->of->keys - 1);
-  if (s->word) key = tn__cast(s->c, tn__substitute(s->c, s->of->with, &s->word, &key, 1), TN_U8);
+  if (s->word) {
+    tn_node *from[] = {s->word, s->of->turn}, *to[] = {key, term_at(s, t)};
+    key = tn__cast(s->c, tn__substitute(s->c, s->of->with, from, to, 2), TN_U8);
+  }
   return s->of->keys <= UINT8_MAX ? tn__op2(s->c, OP_AND, key, most) : key;
 }
 

@@ -106,7 +106,8 @@ static int64_t table_block(const tn__target *t, sizes of) {
 static double table_work(const tn__target *t, int64_t block, double elements, int bits, double steps) {
   int words = bits > WORD_SIZE ? 2 : 1;
   double launch = launch_work(t, false);
-  if (bits <= 64 && tn__target_exchanges(t, block, words)) return EXCHANGE_LAUNCHES * launch + elements * EXCHANGE_STEPS;
+  bool exchanges = bits <= 64 && tn__target_exchanges(t, block, words);
+  if (exchanges) return EXCHANGE_LAUNCHES * launch + elements * EXCHANGE_STEPS;
   return TABLE_LAUNCHES * launch + elements * steps;
 }
 
@@ -171,12 +172,19 @@ static tn_node *once(tn_ctx *c, tn_node *x) {
   return stands ? x : tn__op1(c, OP_CONTIG, x);
 }
 
+/* a choice: no is right */
+static bool lies_along(const tn_node *x) {
+  while (x->op == OP_RESHAPE || x->op == OP_DETACH || x->op == OP_CAST) x = x->src[0];
+  return x->op == OP_STORAGE || x->op == OP_PARAM || x->op == OP_CONTIG;
+}
+
 tn__keys tn__keys_of(tn_ctx *c, tn_node *x, bool down) {
   static const int same_width[] = {[1] = TN_U8, [2] = TN_U16, [4] = TN_U32, [8] = TN_U64};
   int width = (int)tn__size_of(x->dtype) * 8, as = same_width[width / 8];
   uint64_t sign = (uint64_t)1 << (width - 1), all = sign | (sign - 1);
   tn__keys k = {.bits = width};
   x = once(c, tn__is_float(x->dtype) ? tn__op1(c, OP_DETACH, x) : x); /* the order has no gradient */
+  k.along = lies_along(x);
   if (x->dtype == TN_BOOL) {
     k.of = tn__cast(c, x, TN_U8);
     k.bits = 1;
@@ -539,12 +547,20 @@ int tn__bits_below(int64_t n) {
   return bits;
 }
 
+/* Do keys, which go on with their numbers in one word, serve the two kernels of the first pass without being stored? */
+/* a choice: either is right */
+static bool serve_as_they_are(const tn__target *t, const tn__keys *k, way by) {
+  return k->along && by.is == BY_TABLES && tn__tallies_in_step(t) && tn__target_exchanges(t, by.block, 2);
+}
+
 /* Keys of R rows, and the number of each element among all where `numbered`, as few bits as there is room for */
 static load load_of(tn_ctx *c, tn__keys k, way by, bool numbered) {
   tn_node *count = tn__numel(c, k.of);
   int key_bits = by.is == BY_DIGITS ? k.bits : (k.bits + by.bits - 1) / by.bits * by.bits; /* whole digits */
   int all = key_bits + tn__bits_below(count->hi);
-  load x = {.key = tn__op1(c, OP_CONTIG, filled_up(c, k.of, by.block))};
+  load x = {.key = filled_up(c, k.of, by.block)};
+  bool in_one = !numbered || all <= 64;
+  if (!in_one || !serve_as_they_are(target_of(c, k.of), &k, by)) x.key = tn__op1(c, OP_CONTIG, x.key);
   x.first = x.key;
   if (!numbered) return x;
   tn_node *number = filled_up(c, tn__reshape(c, tn__iota(c, count), k.of->dim, 2), by.block);

@@ -28,6 +28,7 @@ typedef struct tn__keys {
   tn_node *of;   /* the row's axis is the last */
   int bits;      /* no higher one is set */
   uint64_t flip; /* of integers: the bits that differ from those of the element */
+  bool along;    /* what they are made of lies in memory as they do */
 } tn__keys;
 tn__keys tn__keys_of(tn_ctx *c, tn_node *x, bool down);
 /* keys[R, n] -> i32[R, n]: how many of its row go before each: those whose key is less, or is the same and their number

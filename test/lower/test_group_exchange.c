@@ -88,9 +88,12 @@ static tn_tensor *in_order(tn_tensor *x, tn_tensor *place, const program *p) {
 static tn_tensor *in_order_beside(tn_tensor *x, tn_tensor *place, const program *p) {
   return tn_add(tn_mul_scalar(in_order(x, place, p), 3), numbers(x, p->n, 2, 1));
 }
-/* ... by keys that are loaded from elsewhere, or from two places */
+/* ... by keys that are loaded from elsewhere, or made of where each stands, too, or loaded from two places */
 static tn_tensor *by_others(tn_tensor *x, tn_tensor *place, const program *p) {
   return in_order_of(keys_of(place), x, p);
+}
+static tn_tensor *by_number(tn_tensor *x, tn_tensor *place, const program *p) {
+  return (void)place, in_order_of(keys_of(tn_add(tn_cast(x, TN_I32), numbers(x, p->n, 2, 1))), x, p);
 }
 static tn_tensor *by_both(tn_tensor *x, tn_tensor *place, const program *p) {
   return in_order_of(keys_of(tn_bitwise_xor(tn_cast(x, TN_I32), place)), x, p);
@@ -124,14 +127,17 @@ static void row_in_order(const program *p, tn_dim r, uint64_t *y) {
   for (uint64_t key = 0; key < KEYS; key++)
     for (tn_dim i = 0; i < p->n; i++) {
       uint64_t x = element(p, r * p->n + i), own = (uint64_t)place_of(p, i);
-      if (((p->make == by_others ? own : p->make == by_both ? own ^ x : x) & (KEYS - 1)) != key) continue;
+      uint64_t of = p->make == by_others ? own : p->make == by_both ? own ^ x : x;
+      if (p->make == by_number) of += (uint64_t)i;
+      if ((of & (KEYS - 1)) != key) continue;
       y[at] = p->make == in_order_beside ? 3 * x + (uint64_t)at : x;
       at++;
     }
 }
 
 static bool is_in_order(const program *p) {
-  return p->make == in_order || p->make == in_order_beside || p->make == by_others || p->make == by_both;
+  return p->make == in_order || p->make == in_order_beside || p->make == by_others || p->make == by_number ||
+         p->make == by_both;
 }
 
 static void row(const program *p, tn_dim r, uint64_t *y) {
@@ -212,6 +218,7 @@ static const program programs[] = {
     {"halves in order of their keys", in_order, TN_U64, OTHERS, 1, 512, " in step(32) tally("},
     {"in order beside what is made of them", in_order_beside, TN_U32, OTHERS, 1, 256, " in step(32) tally("},
     {"in order of others' keys", by_others, TN_U32, OTHERS, 2, 256, " in step(32) tally("},
+    {"in order of keys made of numbers", by_number, TN_U32, OTHERS, 1, 256, " in step(32) tally("},
     {"in order of keys of two", by_both, TN_I32, OTHERS, 1, 256, " in step(32) tally("},
     {"in order, too few for tables", in_order, TN_U32, OTHERS, 1, 128, ""},
     {"how many meet", met, TN_I32, TWO_AT_A_TIME, 1, 128, NULL},
