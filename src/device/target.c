@@ -149,6 +149,14 @@ int tn__tally_threads(const tn__target *t) {
   return threads <= t->group && (size_t)threads * table + terms <= t->shared ? threads : 0;
 }
 
+/* a choice: no is right */
+bool tn__target_tallies(const tn__target *t, int64_t terms, int64_t keys) {
+  int64_t once = tn__tally_threads(t);
+  if (!tn__tallies_in_step(t)) once *= TN__TALLY_NEAR;
+  return once && terms % once == 0 && terms <= TN__TALLY_TERMS && terms > TN__THREADS_TURNS &&
+         keys >= TN__TALLY_PARTS && keys <= TN__TALLY_KEYS && !(keys & (keys - 1));
+}
+
 /* Few elements a thread compares with each other in less time. */
 /* a choice: no is right */
 bool tn__target_exchanges(const tn__target *t, int64_t places, int words) {

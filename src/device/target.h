@@ -92,9 +92,11 @@ int64_t tn__scan_columns(const tn__target *t, size_t size, int64_t columns);
 
 /* Counts by a key of few values: keys and terms of a group at most; each thread has a table of its own, in which so
  * many keys have their counts in one word of 64 bits, or those that run in step have one together. */
-enum { TN__TALLY_KEYS = 256, TN__TALLY_TERMS = 4096, TN__TALLY_PARTS = 4 };
+/* Threads by themselves load or store so many neighbours at once. */
+enum { TN__TALLY_KEYS = 256, TN__TALLY_TERMS = 4096, TN__TALLY_PARTS = 4, TN__TALLY_NEAR = 4 };
 bool tn__tallies_in_step(const tn__target *t);
 int tn__tally_threads(const tn__target *t); /* of such a group; 0: there is no room */
+bool tn__target_tallies(const tn__target *t, int64_t terms, int64_t keys); /* do they, of so many terms and keys? */
 
 /* May a group's threads exchange elements of so many words of 32 bits, each of which goes to one of as many places as
  * there are elements?  They add them in shared memory, where each place has its words. */

@@ -10,16 +10,22 @@
  * What lies in memory is so loaded and stored along it, wherever the keys send the terms.  That they differ need not be
  * known: words of 32 bits are added in any order, and what meets is added up, as the graph says.
  *
- * Step noted: tally(a,b) sends(TxN): the terms of loop b, for the turns of loop a, by T threads, N of each. */
+ * Keys may be made of how many terms with the same digit come before each.  Then threads that run in step count these
+ * first (in_step.c), and each goes on with the terms that it has.
+ *
+ * Step noted: tally(a,b) sends(TxN): the terms of loop b, for the turns of loop a, by T threads, N of each; before it
+ * tally(b,d) in step(S) where the terms of loop d are counted first, by S threads in step. */
 #include "ir/build.h"
 #include "lower/lower.h"
 #include "rewrite/rewrite.h"
+#include <string.h>
 
 enum { MOST_OWN = 64 /* terms of a thread, which are written out */ };
 
 typedef struct exchange {
   tn__lowering *l;
-  tn_node *turn, *outer; /* outer: the groups' loop; NULL: there is one group */
+  const tn__key_count *rank; /* what keys are made of; NULL: of nothing that is counted */
+  tn_node *turn, *outer;     /* outer: the groups' loop; NULL: there is one group */
   int64_t threads, near, own; /* near: elements that a thread has side by side; own: of each, in all */
 } exchange;
 
@@ -61,6 +67,8 @@ static void share_out(exchange *e, tn_node *body, int64_t places) {
   while (e->near > 1 && places % (t->subgroup * e->near)) e->near /= 2;
   e->threads = tn__usual_group(t) < t->group ? tn__usual_group(t) : t->group;
   while (e->threads > t->subgroup && places % (e->threads * e->near)) e->threads /= 2;
+  if (e->rank) e->threads = tn__tally_threads(t);
+  while (e->near > 1 && places % (e->threads * e->near)) e->near /= 2;
   e->own = places / e->threads;
 }
 
@@ -88,21 +96,41 @@ static tn_node *clear(exchange *e, tn_node *table, const whole *w) {
 /* Each term added at its place; what has none is left out. */
 static tn_node *add(exchange *e, tn_node *empty, const tn__key_sum *of, const whole *w) {
   tn_ctx *c = e->l->c;
-  tn_node *key = tn__cast(c, of->key, TN__INDEX), *term = of->term, *at = w->at, *src[7] = {empty, key, of->value};
+  tn_node *key = tn__cast(c, of->key, TN__INDEX), *src[7] = {empty, key, of->value};
   uint32_t n = 3;
   if (of->key->lo < 0 || of->key->hi > e->turn->hi)
     src[n++] = tn__op2(c, OP_AND, tn__op2(c, OP_LE, tn__int(c, 0), key), tn__op2(c, OP_LT, key, e->turn->src[0]));
-  for (uint32_t i = 1; i < n; i++) src[i] = tn__substitute(c, src[i], &term, &at, 1);
   for (uint32_t i = 0; i < w->n; i++) src[n++] = w->own[i];
   return tn__node_make(c, &(tn__make){.op = OP_STOREADD, .src = src, .nsrc = n});
 }
 
+/* The terms' keys, all of which are one, and values, over the loops that go through them */
+static whole through_terms(exchange *e, tn__key_sum *of, uint32_t n) {
+  tn_ctx *c = e->l->c;
+  tn_node *value[1 + TN__MOST_EXCHANGED] = {of->key};
+  if (!e->rank) {
+    whole w = all_of(e, e->near);
+    for (uint32_t i = 0; i < n; i++) {
+      tn_node *term = of[i].term;
+      of[i].key = tn__substitute(c, of[i].key, &term, &w.at, 1);
+      of[i].value = tn__substitute(c, of[i].value, &term, &w.at, 1);
+    }
+    return w;
+  }
+  for (uint32_t i = 0; i < n; i++) value[1 + i] = of[i].value;
+  tn__turn_values v = tn__ranked_in_step(e->l, e->rank, value, 1 + n);
+  for (uint32_t i = 0; i < n; i++) of[i].key = value[0], of[i].value = value[1 + i];
+  return (whole){{v.lane, v.by}, v.at, 2};
+}
+
 /* Tables with each term at its place.  All are cleared in the same loops, and then filled in the same: what words are
  * made of is loaded once. */
-static void fill(exchange *e, const tn__key_sum *of, uint32_t n, tn_node **table) {
+static void fill(exchange *e, const tn__key_sum *sums, uint32_t n, tn_node **table) {
   tn_ctx *c = e->l->c;
+  tn__key_sum of[TN__MOST_EXCHANGED];
   tn_node *local[TN__MOST_EXCHANGED], *done[TN__MOST_EXCHANGED];
-  whole places = all_of(e, e->near), terms = all_of(e, e->near);
+  memcpy(of, sums, n * sizeof *of);
+  whole places = all_of(e, e->near), terms = through_terms(e, of, n);
   for (uint32_t i = 0; i < n; i++) done[i] = clear(e, local[i] = table_of(e, of[i].sum->dtype), &places);
   for (uint32_t i = 0; i < n; i++) table[i] = behind_all(c, local[i], done, n);
   for (uint32_t i = 0; i < n; i++) done[i] = add(e, table[i], &of[i], &terms);
@@ -110,16 +138,19 @@ static void fill(exchange *e, const tn__key_sum *of, uint32_t n, tn_node **table
 }
 
 /* a choice: no is right */
-bool tn__may_exchange(tn__lowering *l, tn_node *body, int64_t places, const tn__key_sum *of, uint32_t n) {
+bool tn__may_exchange(tn__lowering *l, tn_node *body, int64_t places, const tn__key_sum *of, uint32_t n,
+                      const tn__key_count *rank) {
   const tn__target *t = l->target;
-  exchange e = {.l = l};
+  exchange e = {.l = l, .rank = rank};
   int64_t terms;
   if (!tn__target_exchanges(t, places, (int)n)) return false;
   for (uint32_t i = 0; i < n; i++) {
     int dtype = of[i].sum->dtype;
     if (!tn__is_int(dtype) || tn__size_of(dtype) != sizeof(uint32_t) || of[i].value->op == OP_CONST) return false;
     if (!tn__const_int(of[i].term->src[0], &terms) || terms != places) return false;
+    if (rank && (of[i].term != rank->turn || of[i].key != of->key)) return false;
   }
+  if (rank && (!tn__tallies_in_step(t) || !tn__has_tables(l, rank->term, rank->keys))) return false;
   share_out(&e, body, places);
   return e.threads >= t->subgroup && e.threads % t->subgroup == 0 && e.own <= MOST_OWN;
 }
@@ -138,19 +169,23 @@ static bool goes_elsewhere(tn__lowering *l, tn_node *body, const tn__key_sum *of
 }
 
 tn_node *tn__exchange_in_group(tn__lowering *l, tn_node *body, tn_node *turn, tn_node *outer, const tn__key_sum *of,
-                               uint32_t n) {
+                               uint32_t n, const tn__key_count *rank) {
   tn_ctx *c = l->c;
-  exchange e = {.l = l, .turn = turn, .outer = outer};
-  tn_node *table[TN__MOST_EXCHANGED];
+  exchange e = {.l = l, .rank = rank, .turn = turn, .outer = outer};
+  tn_node *table[TN__MOST_EXCHANGED], *sum[TN__MOST_EXCHANGED], *load[TN__MOST_EXCHANGED];
   share_out(&e, body, turn->hi + 1);
   fill(&e, of, n, table);
   whole places = all_of(&e, goes_elsewhere(l, body, of, n) ? 1 : e.near);
-  body = tn__exchange_ranges(l, body, &turn, &places.at, 1, places.own, places.n);
   for (uint32_t i = 0; i < n; i++) {
-    tn_node *src[] = {table[i], places.at}, *sum = tn__sum_over(l, body, of[i].term);
-    tn_node *load = tn__node_make(c, &(tn__make){.op = OP_LOAD, .src = src, .nsrc = 2});
-    body = tn__substitute(c, body, &sum, &load, 1);
+    tn_node *src[] = {table[i], turn};
+    sum[i] = of[i].sum;
+    load[i] = tn__node_make(c, &(tn__make){.op = OP_LOAD, .src = src, .nsrc = 2});
   }
+  body = tn__substitute(c, body, sum, load, n);
+  body = tn__exchange_ranges(l, body, &turn, &places.at, 1, places.own, places.n);
+  if (rank)
+    tn__sb_printf(&l->note, " tally(%lld,%lld) in step(%d)", tn__id_of(rank->turn), tn__id_of(rank->term),
+                  l->target->subgroup);
   tn__sb_printf(&l->note, " tally(%lld,%lld) sends(%lldx%lld)", tn__id_of(turn), tn__id_of(of->term),
                 (long long)e.threads, (long long)e.own);
   l->threads = (int)e.threads;

@@ -25,7 +25,7 @@
 enum { PART_BITS = 64 / TN__TALLY_PARTS };
 
 enum {
-  SIDE_BY_SIDE = 4, /* elements that a thread loads or stores at once, where all go along memory */
+  SIDE_BY_SIDE = TN__TALLY_NEAR, /* elements that a thread loads or stores at once, where all go along memory */
   WORD_BYTES = 4    /* of larger ones compilers load but what the key is made of: then lanes lie closest */
 };
 
@@ -208,10 +208,8 @@ static tn_node *by_number(tables *s, tn_node *body) {
 }
 
 bool tn__has_tables(const tn__lowering *l, const tn_node *term, int64_t keys) {
-  int64_t terms, threads = tn__tally_threads(l->target), once = threads;
-  if (!tn__tallies_in_step(l->target)) once *= SIDE_BY_SIDE;
-  return threads && tn__const_int(term->src[0], &terms) && terms % once == 0 && terms <= TN__TALLY_TERMS &&
-         terms > TN__THREADS_TURNS && keys >= TN__TALLY_PARTS && keys <= TN__TALLY_KEYS && !(keys & (keys - 1));
+  int64_t terms;
+  return tn__const_int(term->src[0], &terms) && tn__target_tallies(l->target, terms, keys);
 }
 
 tn_node *tn__tally_in_group(tn__lowering *l, tn_node *body, const tn__key_count *of) {

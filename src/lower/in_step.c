@@ -22,6 +22,7 @@ typedef struct steps {
   tn__lowering *l;
   tn_ctx *c;
   const tn__key_count *of;
+  tn_node *word; /* all that a turn's key is loaded from, kept in place of the key; NULL: the key is */
   int64_t threads, own, in_step; /* of a group; terms of each; threads that run in step */
 } steps;
 
@@ -90,6 +91,10 @@ static tn_node *cleared(steps *s, tn_node *table, int64_t places) {
 
 static tn_node *all_keys(steps *s) {
   terms t = all_terms(s, AX_UNROLL);
+  if (s->word) {
+    tn_node *turn = s->of->turn, *own = term_at(s, &t), *word = tn__substitute(s->c, s->word, &turn, &own, 1);
+    return filled(s, kept(s, word->dtype), &t, tn__simplify_accesses(s->c, s->l->a, word));
+  }
   tn_node *term = s->of->term, *at = term_at(s, &t), *key = tn__substitute(s->c, s->of->key, &term, &at, 1);
   key = tn__cast(s->c, tn__simplify_accesses(s->c, s->l->a, key), TN_U8);
   return filled(s, kept(s, TN_U8), &t, key);
@@ -97,6 +102,10 @@ static tn_node *all_keys(steps *s) {
 
 static tn_node *key_at(steps *s, tn_node *keys, const terms *t) {
   tn_node *key = load(s, keys, slot(s, t)), *most = number(s, TN_U8, s->of->keys - 1);
+  if (s->word) {
+    tn_node *from[] = {s->word, s->of->turn}, *to[] = {key, term_at(s, t)};
+    key = tn__cast(s->c, tn__substitute(s->c, s->of->with, from, to, 2), TN_U8);
+  }
   return s->of->keys <= UINT8_MAX ? tn__op2(s->c, OP_AND, key, most) : key;
 }
 
@@ -162,7 +171,7 @@ static tn_node *of_key_alone(steps *s, tn_node *n, tn_node *at) {
 /* Is the node one that the body, without the sum, is made of? */
 static bool stands_in(steps *s, tn_node *body, const tn_node *n) {
   tn__nodes all = {0};
-  tn_node *sum = tn__sum_over(s->l, body, s->of->term), *none = number(s, sum->dtype, 0);
+  tn_node *sum = s->of->sum, *none = number(s, sum->dtype, 0);
   body = tn__substitute(s->c, body, &sum, &none, 1);
   tn__topo(s->l->a, &body, 1, &all);
   for (uint32_t i = 0; i < all.n; i++)
@@ -170,16 +179,17 @@ static bool stands_in(steps *s, tn_node *body, const tn_node *n) {
   return false;
 }
 
-/* What the body loads for the key alone, as where its run begins, once for each key, if there are more terms: terms
- * side by side have keys apart, each of which would ask for a sector. */
-static tn_node *load_by_key(steps *s, tn_node *body, tn_node *own) {
+/* What the body, or a value, loads for the key alone, as where its run begins, once for each key, if there are more
+ * terms: terms side by side have keys apart, each of which would ask for a sector.  Not from `stored`, which is written
+ * there; NULL: nothing is. */
+static tn_node *load_by_key(steps *s, tn_node *body, const tn_node *stored, tn_node *own) {
   tn__nodes all = {0};
   if (s->own * s->threads <= s->of->keys) return body;
   tn__topo(s->l->a, &body, 1, &all);
   for (uint32_t i = all.n; i && i--;) { /* what is made of others before these */
     tn_node *n = all.v[i], *at = n->op == OP_LOAD ? lanes(s, s->of->key->hi + 1) : NULL;
     tn_node *by = at ? of_key_alone(s, n, at) : NULL;
-    if (!by || n->src[0] == body->src[0]->src[0] || !stands_in(s, body, n)) continue;
+    if (!by || n->src[0] == stored || !stands_in(s, body, n)) continue;
     tn_node *loaded = load(s, tn__filled(s->c, scratch(s, n->dtype, s->of->keys, 0), at, by, &at, 1), own);
     body = tn__substitute(s->c, body, &n, &loaded, 1);
   }
@@ -192,7 +202,7 @@ static tn_node *by_own_key(steps *s, tn_node *body) {
   tn_node *keys = all_keys(s), *count = tn__cast(s->c, upto_each(s, keys, &each), dtype);
   if (s->of->beside) count = tn__sub(s->c, count, number(s, dtype, 1));
   tn_node *with = s->of->with, *own = key_at(s, keys, &each);
-  body = load_by_key(s, body, tn__cast(s->c, own, TN__INDEX));
+  body = load_by_key(s, body, body->src[0]->src[0], tn__cast(s->c, own, TN__INDEX));
   own = tn__cast(s->c, own, with->dtype);
   body = tn__substitute(s->c, body, &with, &own, 1); /* what else is made of it, too */
   return tn__count_for_turns(s->l, body, s->of, term_at(s, &each), (tn_node *[]){each.lane, each.by}, 2, count);
@@ -203,10 +213,44 @@ static tn_node *by_number(steps *s, tn_node *body) {
   return tn__count_for_turns(s->l, body, s->of, at, &at, 1, tn__cast(s->c, count, s->of->sum->dtype));
 }
 
-tn_node *tn__tally_in_step(tn__lowering *l, tn_node *body, const tn__key_count *of) {
-  const tn__target *t = l->target;
-  steps s = {.l = l, .c = l->c, .of = of, .threads = tn__tally_threads(t), .in_step = t->subgroup};
+/* The only load that the key of a turn is made of; NULL: there are others */
+/* a choice: no is right */
+static tn_node *word_of(steps *s) {
+  tn_node *with = s->of->with, *word = NULL;
+  tn__nodes all = {0};
+  tn__topo(s->l->a, &with, 1, &all);
+  for (uint32_t i = 0; i < all.n; i++) {
+    if (all.v[i]->op != OP_LOAD) continue;
+    if (word) return NULL;
+    word = all.v[i];
+  }
+  return word;
+}
+
+static steps steps_of(tn__lowering *l, const tn__key_count *of) {
+  steps s = {.l = l, .c = l->c, .of = of, .threads = tn__tally_threads(l->target), .in_step = l->target->subgroup};
   s.own = (of->term->hi + 1) / s.threads;
+  return s;
+}
+
+tn__turn_values tn__ranked_in_step(tn__lowering *l, const tn__key_count *of, tn_node **value, uint32_t n) {
+  steps s = steps_of(l, of);
+  s.word = word_of(&s);
+  terms each = all_terms(&s, AX_UNROLL);
+  tn_node *keys = all_keys(&s), *count = tn__cast(s.c, upto_each(&s, keys, &each), of->sum->dtype);
+  if (of->beside) count = tn__sub(s.c, count, number(&s, of->sum->dtype, 1));
+  tn_node *own = key_at(&s, keys, &each), *at = term_at(&s, &each);
+  tn_node *from[] = {of->sum, s.word ? s.word : of->with, of->turn};
+  tn_node *to[] = {count, s.word ? load(&s, keys, slot(&s, &each)) : tn__cast(s.c, own, of->with->dtype), at};
+  for (uint32_t i = 0; i < n; i++) {
+    value[i] = load_by_key(&s, value[i], NULL, tn__cast(s.c, own, TN__INDEX));
+    value[i] = tn__substitute(s.c, value[i], from, to, 3);
+  }
+  return (tn__turn_values){each.lane, each.by, at};
+}
+
+tn_node *tn__tally_in_step(tn__lowering *l, tn_node *body, const tn__key_count *of) {
+  steps s = steps_of(l, of);
   tn__sb_printf(&l->note, " tally(%lld,%lld) by(%lldx%lld) in step(%lld)", tn__id_of(of->turn), tn__id_of(of->term),
                 (long long)s.threads, (long long)s.own, (long long)s.in_step);
   l->threads = (int)s.threads;

@@ -285,14 +285,22 @@ tn_node *tn__count_for_turns(tn__lowering *l, tn_node *body, const tn__key_count
                              uint32_t n, tn_node *count);
 /* in_step.c: so, by tables that threads in step have together */
 tn_node *tn__tally_in_step(tn__lowering *l, tn_node *body, const tn__key_count *of);
+/* ... The n values of each turn, its count among what they are made of, over two loops of those threads, whose turn
+ * `at` tells; what they load for each turn is loaded once, before all of them are made */
+typedef struct tn__turn_values {
+  tn_node *lane, *by, *at;
+} tn__turn_values;
+tn__turn_values tn__ranked_in_step(tn__lowering *l, const tn__key_count *of, tn_node **value, uint32_t n);
 /* group_exchange.c: n sums of whole numbers by keys that are the turn's number, by a group's threads, which add them in
- * shared memory: may they; and the body in which they do */
+ * shared memory: may they; and the body in which they do.  Keys may be made of how many terms before each, of those of
+ * its key, there are: `rank`, the turns of which are the terms, else NULL. */
 typedef struct tn__key_sum {
   tn_node *sum, *term, *key, *value; /* of the terms whose key is the turn's number */
 } tn__key_sum;
-bool tn__may_exchange(tn__lowering *l, tn_node *body, int64_t places, const tn__key_sum *of, uint32_t n);
+bool tn__may_exchange(tn__lowering *l, tn_node *body, int64_t places, const tn__key_sum *of, uint32_t n,
+                      const tn__key_count *rank);
 tn_node *tn__exchange_in_group(tn__lowering *l, tn_node *body, tn_node *turn, tn_node *outer, const tn__key_sum *of,
-                               uint32_t n);
+                               uint32_t n, const tn__key_count *rank);
 /* separate.c.  New loops for the nodes, in place of those of the set and of reductions inside of them: `to` for `from`,
  * of TN__MAX_RANGES at most; how many. */
 uint32_t tn__renew_loops(tn__lowering *l, const tn__ranges *r, tn_node *const *node, uint32_t n, uint64_t set,

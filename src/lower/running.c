@@ -449,40 +449,96 @@ static bool tallies(pass *p, const chosen *x) {
 
 /* ---- exchanges ---- */
 
-/* The sums of the body, if all are of terms whose key is the number of the same turn; 0: they are not, or too many. */
+/* The sums of the body, if all are of terms whose key is the number of the same turn, and what these keys are made of,
+ * if that is how many terms before each have its own key.  None: there are others, or too many. */
+typedef struct exchange {
+  tn__key_sum sum[TN__MOST_EXCHANGED];
+  uint32_t n;
+  tn_node *turn;
+  tn__key_count rank; /* sum: NULL, there is none */
+} exchange;
+
+/* How many terms of a sum's term's key there are before it, counted by threads in step */
 /* a choice: no is right */
-static uint32_t all_by_number(const pass *p, tn__key_sum *out, tn_node **turn) {
-  uint32_t n = 0;
-  *turn = NULL;
-  for (uint32_t i = 0; i < p->s.r.order.n; i++) {
+static bool is_rank(const pass *p, tn_node *sum, tn__key_count *out) {
+  chosen x;
+  tally t;
+  reach s;
+  if (!is_chosen(p, sum, &x) || x.where->op != OP_AND || !adds_terms(p, &x)) return false;
+  int at = compares(p, &x, x.where->src[0], &s) ? 1 : 0;
+  if (!compares(p, &x, x.where->src[!at], &s) || s.back || !has_key(p, &x, x.where->src[at], &t)) return false;
+  if (s.turn->op != OP_RANGE || tn__axis_of(s.turn) != AX_REDUCE || s.turn->hi != x.term->hi ||
+      !is_own_key(p, &x, &t, s.turn) || t.key->lo < 0 || t.key->hi >= TN__TALLY_KEYS)
+    return false;
+  *out = (tn__key_count){.sum = sum, .turn = s.turn, .term = x.term, .key = t.key, .with = t.with,
+                         .keys = TN__TALLY_PARTS, .beside = s.beside};
+  while (out->keys <= t.key->hi) out->keys *= 2;
+  return x.value == tn__const_num(p->l->c, sum->dtype, 1) && tn__is_int(sum->dtype);
+}
+
+/* Is nothing summed up for each of its terms, but what all keys are made of? */
+/* a choice: no is right */
+static bool adds_ranked(const pass *p, const chosen *x, const tn__key_count *rank) {
+  if (!rank->sum) return adds_terms(p, x);
+  tn_node *sum = rank->sum, *none = tn__const_num(p->l->c, sum->dtype, 0);
+  chosen without = *x;
+  without.where = tn__substitute(p->l->c, x->where, &sum, &none, 1);
+  return rank->turn == x->term && adds_terms(p, &without);
+}
+
+/* a choice: no is right */
+static bool find_exchange(const pass *p, exchange *e) {
+  *e = (exchange){0};
+  for (uint32_t i = 0; i < p->s.r.order.n; i++) { /* what keys are made of before them */
     tn_node *sum = p->s.r.order.v[i];
+    tn__key_count rank;
     chosen x;
     tally t;
-    if (sum->op == OP_RUNNING || sum->op == OP_LOCAL) return 0;
+    if (sum->op == OP_RUNNING || sum->op == OP_LOCAL) return false;
     if (sum->op != OP_REDUCE) continue;
-    if (n == TN__MOST_EXCHANGED || !is_chosen(p, sum, &x) || !has_key(p, &x, x.where, &t) || !adds_terms(p, &x) ||
-        (*turn && *turn != t.with))
-      return 0;
-    *turn = t.with;
-    out[n++] = (tn__key_sum){.sum = sum, .term = x.term, .key = t.key, .value = x.value};
+    if (is_rank(p, sum, &rank)) {
+      if (e->rank.sum) return false;
+      e->rank = rank;
+      continue;
+    }
+    if (e->n == TN__MOST_EXCHANGED || !is_chosen(p, sum, &x) || !has_key(p, &x, x.where, &t) ||
+        !adds_ranked(p, &x, &e->rank) || (e->turn && e->turn != t.with))
+      return false;
+    e->turn = t.with;
+    e->sum[e->n++] = (tn__key_sum){.sum = sum, .term = x.term, .key = t.key, .value = x.value};
   }
-  return n;
+  return e->n > 0;
+}
+
+/* Does the body count ranks of terms?  Then it is made as simple as can be, and the same loops are one: so that there
+ * is one such sum. */
+static void unite_ranks(pass *p) {
+  tn__key_count rank;
+  bool any = false;
+  for (uint32_t i = 0; i < p->s.r.order.n && !any; i++) any = is_rank(p, p->s.r.order.v[i], &rank);
+  if (!any) return;
+  p->body = tn__share_loops(p->l, tn__simplify_accesses(p->l->c, p->l->a, p->body));
+  tn__survey_loops(p->l->c, p->l->a, p->body, &p->s);
 }
 
 /* Whole numbers that go to other places of a block, by the threads of a group */
 /* a choice: no is right */
 static bool exchanges(pass *p) {
-  tn__key_sum sum[TN__MOST_EXCHANGED];
-  tn_node *turn, *outer;
-  uint32_t n = all_by_number(p, sum, &turn);
-  if (!n || turn->hi == INT64_MAX || !tn__may_exchange(p->l, p->body, turn->hi + 1, sum, n)) return false;
-  if (cut_digit(p, turn)) return true;
-  if (turn->op != OP_RANGE || tn__axis_of(turn) != AX_LOOP || tn__role_of(turn) != ROLE_OUTPUT) return false;
-  for (uint32_t i = 0; i < n; i++)
-    if (!has_own_tables(p, sum[i].sum, turn) || hangs_on(p, sum[i].value, turn) || hangs_on(p, sum[i].key, turn))
+  exchange e;
+  tn_node *outer;
+  unite_ranks(p);
+  if (!find_exchange(p, &e) || e.turn->hi == INT64_MAX) return false;
+  const tn__key_count *rank = e.rank.sum ? &e.rank : NULL;
+  if (!tn__may_exchange(p->l, p->body, e.turn->hi + 1, e.sum, e.n, rank)) return false;
+  if (cut_digit(p, e.turn)) return true;
+  if (e.turn->op != OP_RANGE || tn__axis_of(e.turn) != AX_LOOP || tn__role_of(e.turn) != ROLE_OUTPUT) return false;
+  for (uint32_t i = 0; i < e.n; i++)
+    if (!has_own_tables(p, e.sum[i].sum, e.turn) || hangs_on(p, e.sum[i].value, e.turn) ||
+        hangs_on(p, e.sum[i].key, e.turn))
       return false;
-  if (unite(p, turn, &outer)) return true;
-  p->body = tn__exchange_in_group(p->l, p->body, turn, outer, sum, n);
+  if (unite(p, e.turn, &outer)) return true;
+  e.rank.outer = outer;
+  p->body = tn__exchange_in_group(p->l, p->body, e.turn, outer, e.sum, e.n, rank);
   return true;
 }
 

@@ -152,6 +152,33 @@ static bool is_exchange(const tn__fuse *f, const tn_node *n) {
          terms == turns && tn__target_exchanges(&f->dev->target, terms, 1);
 }
 
+/* Is n, where threads that run in step count together, how many before each place of a block have its key? */
+/* a choice: no is right */
+static bool is_rank(const tn__fuse *f, const tn_node *n) {
+  int64_t terms, turns;
+  if (n->op != OP_SUM || n->nint != 1 || !tn__tallies_in_step(&f->dev->target)) return false;
+  const tn_node *x = n->src[0], *both = x->op == OP_CAST ? x->src[0] : x;
+  if (both->op != OP_AND) return false;
+  const tn_node *part[2] = {both->src[0], both->src[1]};
+  for (int i = 0; i < 2; i++)
+    while (part[i]->op == OP_EXPAND) part[i] = part[i]->src[0];
+  int at = part[0]->op == OP_LT ? 0 : 1;
+  const tn_node *earlier = part[at], *alike = part[!at], *key = alike->src[0];
+  if (earlier->op != OP_LT || alike->op != OP_EQ || !tn__is_int(key->dtype) || key->lo < 0 || key->hi >= TN__TALLY_KEYS)
+    return false;
+  int summed = (int)n->ints[0], own = counted_axis(earlier->src[1]);
+  return counted_axis(earlier->src[0]) == summed && own >= 0 && own != summed &&
+         tn__const_int(x->dim[summed], &terms) && tn__const_int(x->dim[own], &turns) && terms == turns &&
+         tn__target_tallies(&f->dev->target, terms, TN__TALLY_KEYS);
+}
+
+/* Does kernel k exchange by what n counts, and nothing else?  Then the same group counts first (lower/in_step.c). */
+/* a choice: no is right */
+static bool fits_exchange(const tn__fuse *f, const tn_node *n, int k) {
+  const tn__seed *g = &f->seeds.v[k];
+  return g->exchanges && !g->ranks && !g->others && g->roots.n == 1 && is_rank(f, n);
+}
+
 /* a choice: either is right */
 static double extents(tn_node *env, uint32_t set) {
   double p = 1;
@@ -171,7 +198,11 @@ static void inline_reduce(tn__fuse *f, tn_node *n, tn__info *in, tn__demand *d) 
   uint32_t turn;
   tn__seed *g = &f->seeds.v[d->k];
   if (!g->along && is_scan(f, n, &turn) && is_everywhere(f, n, d)) g->along = d->idx->src[turn], g->alone = true;
-  g->exchanges |= is_exchange(f, n) && is_everywhere(f, n, d);
+  bool exchanges = is_exchange(f, n) && is_everywhere(f, n, d), ranks = !exchanges && fits_exchange(f, n, d->k);
+  g->exchanges |= exchanges;
+  g->ranks |= ranks;
+  g->alone |= ranks; /* other stores would have loops of their own */
+  g->others |= !exchanges && !ranks && !is_rank(f, n);
   tn_node *x = n->src[0], *size[TN_MAX_RANK], *idx[TN_MAX_RANK];
   for (uint32_t i = 0; i < n->nint; i++) size[i] = x->dim[n->ints[i]];
   d->ranges = open_ranges(f, in, d, size, n->nint);
@@ -183,6 +214,7 @@ static void inline_reduce(tn__fuse *f, tn_node *n, tn__info *in, tn__demand *d) 
 static void inline_fold(tn__fuse *f, tn_node *n, tn__info *in, tn__demand *d) {
   tn__walk w = tn__fold_walk(n);
   tn_node *size = tn__int(f->c, w.turns), *idx[TN_MAX_RANK + 1], *gate = d->gate;
+  f->seeds.v[d->k].others = true;
   d->ranges = open_ranges(f, in, d, &size, 1);
   /* offsets downwards are places upwards: the order in which the elements of the source stand */
   tn_node *turn = d->ranges->src[0];
@@ -196,6 +228,7 @@ static void inline_contract(tn__fuse *f, tn_node *n, tn__info *in, tn__demand *d
   tn_node *const *o = d->idx->src, *ia[TN_MAX_RANK], *ib[TN_MAX_RANK];
   d->ranges = open_ranges(f, in, d, n->src[0]->dim + nb + nm, nk);
   f->seeds.v[d->k].product = n; /* also where it is all that the kernel stores */
+  f->seeds.v[d->k].others = true;
   for (uint32_t i = 0; i < nb; i++) ia[i] = ib[i] = o[i];
   for (uint32_t i = 0; i < nm; i++) ia[nb + i] = o[nb + i];
   for (uint32_t i = 0; i < nn; i++) ib[nb + i] = o[nb + nm + i];
@@ -517,6 +550,8 @@ static bool fits(tn__fuse *f, tn_node *n, const tn__demand *d) {
   uint32_t set = tn__ranges_in(f, d->idx, d->gate, env, &opaque), nout = f->seeds.v[d->k].env->nsrc,
            outs = (1u << nout) - 1;
   if (opaque) return false;
+  if (fits_exchange(f, n, d->k)) return true;
+  if (f->seeds.v[d->k].ranks) return false;
   if (tn__info_of(f, n)->inline_dot) return true; /* its repeats are kept in a row of scratch memory */
   if (extents(env, set) > tn__numel_guess(n) * MAX_REPEAT) return false;
   uint32_t last = set ? 32 - (uint32_t)__builtin_clz(set) : 0, before = last ? (uint32_t)((1ull << last) - 1) : 0;

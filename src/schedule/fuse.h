@@ -69,7 +69,9 @@ typedef struct tn__seed { /* a kernel in the making */
   bool keeps;               /* it has products whose operands it keeps in rows (in->inline_dot) */
   bool alone;               /* it has stores, or a library call, of a kind that no other store can stand beside */
   tn_node *along;           /* the index along which a group's threads sum up (lower/group_scan.c); NULL: none */
-  bool exchanges;           /* it has sums that send words to places of their own (lower/group_exchange.c) */
+  bool exchanges;           /* it has sums that send words to places of their own (lower/group_exchange.c), */
+  bool ranks;               /* by how many before each have its key, */
+  bool others;              /* or sums of another kind */
   int first;                /* of the kernels that store its root: it, or the first where there are several */
   uint32_t piece;           /* which then store its pieces from this one on, those of this kernel */
   tn_node *env;             /* LIST of its output ranges */

@@ -105,9 +105,10 @@ static int64_t table_block(const tn__target *t, sizes of) {
 /* a choice: either is right */
 static double table_work(const tn__target *t, int64_t block, double elements, int bits, double steps) {
   int words = bits > WORD_SIZE ? 2 : 1;
-  bool exchanges = bits <= 64 && tn__target_exchanges(t, block, words);
   double launch = launch_work(t, false);
-  return exchanges ? EXCHANGE_LAUNCHES * launch + elements * EXCHANGE_STEPS : TABLE_LAUNCHES * launch + elements * steps;
+  bool exchanges = bits <= 64 && tn__target_exchanges(t, block, words);
+  if (exchanges) return EXCHANGE_LAUNCHES * launch + elements * EXCHANGE_STEPS;
+  return TABLE_LAUNCHES * launch + elements * steps;
 }
 
 /* Elements of a block that a processor's thread goes along: all blocks of a row have nearly as many. */
@@ -171,12 +172,19 @@ static tn_node *once(tn_ctx *c, tn_node *x) {
   return stands ? x : tn__op1(c, OP_CONTIG, x);
 }
 
+/* a choice: no is right */
+static bool lies_along(const tn_node *x) {
+  while (x->op == OP_RESHAPE || x->op == OP_DETACH || x->op == OP_CAST) x = x->src[0];
+  return x->op == OP_STORAGE || x->op == OP_PARAM || x->op == OP_CONTIG;
+}
+
 tn__keys tn__keys_in_passing(tn_ctx *c, tn_node *x, bool down) {
   static const int same_width[] = {[1] = TN_U8, [2] = TN_U16, [4] = TN_U32, [8] = TN_U64};
   int width = (int)tn__size_of(x->dtype) * 8, as = same_width[width / 8];
   uint64_t sign = (uint64_t)1 << (width - 1), all = sign | (sign - 1);
   tn__keys k = {.bits = width};
   if (tn__is_float(x->dtype)) x = tn__op1(c, OP_DETACH, x); /* the order has no gradient */
+  k.along = lies_along(x);
   if (x->dtype == TN_BOOL) {
     k.of = tn__cast(c, x, TN_U8);
     k.bits = 1;
@@ -461,7 +469,7 @@ static tn_node *word_at_place(tn_ctx *c, tn_node *x, tn_node *place, int bit) {
   return tn__reduce(c, OP_SUM, tn__cast(c, x, TN_U32), &last, 1);
 }
 
-/* x[R, n] with each element at its place in its block */
+/* x[R, n] with each element at its place in its block: [R, blocks, size] */
 static tn_node *exchanged(tn_ctx *c, tn_node *x, tn_node *place) {
   int dtype = x->dtype, as = tn__size_of(dtype) == sizeof(uint64_t) ? TN_U64 : TN_U32;
   x = tn__cast(c, in_blocks_of(c, x, place), as);
@@ -470,7 +478,7 @@ static tn_node *exchanged(tn_ctx *c, tn_node *x, tn_node *place) {
     tn_node *high = tn__cast(c, word_at_place(c, x, place, WORD_SIZE), as);
     word = tn__op2(c, OP_OR, tn__op2_bits(c, OP_SHL, high, WORD_SIZE), tn__cast(c, word, as));
   }
-  return tn__cast(c, tn__merge_axes(c, word, 1, 2), dtype);
+  return tn__cast(c, word, dtype);
 }
 
 static tn_node *i64(tn_ctx *c, tn_node *x) { return tn__cast(c, x, TN_I64); }
@@ -485,22 +493,27 @@ static tn_node *starts_of(tn_ctx *c, const digits *d) {
 
 /* One pass, of what goes on with its blocks in order: neighbours then mostly go to neighbouring places.  A place is in
  * the span of its digit and block, so that it need not be stored to be known to be the only such one; where there are
- * two arrays to go there, it is. */
+ * two arrays to go there, it is.  Of one array a group whose threads count in step finds the places in the block, and
+ * goes on at once, with each element loaded once. */
 static void pass_by_exchange(tn_ctx *c, load *x, way by) {
   digits d = digits_of(c, x->key, by);
   tn_node *lower = tn__op1(c, OP_CONTIG, tn__scan(c, OP_SUM, d.count, 1, true)); /* of lower digits in the block */
   tn_node *place = tn__add(c, of_digits(c, &d, lower, d.of), alike_before(c, &d, by));
-  place = tn__op1(c, OP_CONTIG, tn__cast(c, place, TN_U16));
+  bool at_once = !x->order && tn__tallies_in_step(target_of(c, x->key));
+  if (!at_once) place = tn__op1(c, OP_CONTIG, tn__cast(c, place, TN_U16));
   tn_node *key = exchanged(c, x->first, place);
   if (x->order) key = tn__op1(c, OP_CONTIG, key);
-  tn_node *digit = in_blocks_of(c, lowest_digit(c, key, by), place);
+  tn_node *digit = lowest_digit(c, key, by);
   tn__dims shape = tn__dims_of(digit);
   tn_node *within = tn__sub(c, tn__place(c, &shape, 2), i64(c, of_digits(c, &d, lower, digit)));
   tn_node *to = tn__add(c, i64(c, of_digits(c, &d, starts_of(c, &d), digit)), within);
   if (x->order) to = tn__cast(c, to, d.counter);
   to = tn__op1(c, OP_PERMUTATION, tn__merge_axes(c, to, 0, 3));
-  x->first = x->key = tn__placed(c, rotated(c, key, by.bits), to);
-  if (x->order) x->order = tn__placed(c, tn__op1(c, OP_CONTIG, exchanged(c, x->order, place)), to);
+  key = rotated(c, key, by.bits);
+  x->first = x->key = tn__placed(c, tn__merge_axes(c, key, 1, 2), to);
+  if (!x->order) return;
+  tn_node *order = tn__op1(c, OP_CONTIG, exchanged(c, x->order, place));
+  x->order = tn__placed(c, tn__merge_axes(c, order, 1, 2), to);
 }
 
 static int words_of(const tn_node *x) { return !x ? 0 : tn__size_of(x->dtype) == sizeof(uint64_t) ? 2 : 1; }
@@ -536,12 +549,20 @@ int tn__bits_below(int64_t n) {
   return bits;
 }
 
+/* Do keys, which go on with their numbers in one word, serve the two kernels of the first pass without being stored? */
+/* a choice: either is right */
+static bool serve_as_they_are(const tn__target *t, const tn__keys *k, way by) {
+  return k->along && by.is == BY_TABLES && tn__tallies_in_step(t) && tn__target_exchanges(t, by.block, 2);
+}
+
 /* Keys of R rows, and the number of each element among all where `numbered`, as few bits as there is room for */
 static load load_of(tn_ctx *c, tn__keys k, way by, bool numbered) {
   tn_node *count = tn__numel(c, k.of);
   int key_bits = by.is == BY_DIGITS ? k.bits : (k.bits + by.bits - 1) / by.bits * by.bits; /* whole digits */
   int all = key_bits + tn__bits_below(count->hi);
-  load x = {.key = tn__op1(c, OP_CONTIG, filled_up(c, k.of, by.block))};
+  load x = {.key = filled_up(c, k.of, by.block)};
+  bool in_one = !numbered || all <= 64;
+  if (!in_one || !serve_as_they_are(target_of(c, k.of), &k, by)) x.key = tn__op1(c, OP_CONTIG, x.key);
   x.first = x.key;
   if (!numbered) return x;
   tn_node *number = filled_up(c, tn__reshape(c, tn__iota(c, count), k.of->dim, 2), by.block);

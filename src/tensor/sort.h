@@ -28,6 +28,7 @@ typedef struct tn__keys {
   tn_node *of;   /* the row's axis is the last */
   int bits;      /* no higher one is set */
   uint64_t flip; /* of integers: the bits that differ from those of the element */
+  bool along;    /* what they are made of lies in memory as they do */
 } tn__keys;
 tn__keys tn__keys_of(tn_ctx *c, tn_node *x, bool down);
 /* ... where each element is asked for its key but once: x is not stored for it, and may be of any shape */
