@@ -3,7 +3,8 @@
  * What is scattered is a kernel of two launches: one fills the result, or copies what is added to, and one adds the
  * updates.  As items of their own, the first need not wait for what the updates are made of, or put in order by: a
  * device that records finds of each what it waits for (order.c).  The first takes half the room, or the others would
- * have to wait until all its blocks have begun: devices start kernels' blocks in the order in which these come. */
+ * have to wait until all its blocks have begun: devices start kernels' blocks in the order in which these come; but not
+ * if it waits for them itself (schedule/touched.c). */
 #include "lower/launch_extent.h"
 #include "run/crew.h"
 
@@ -31,6 +32,24 @@ static bool may_part(tn__arena *a, const tn__item *it, const tn__kernel *k) {
   bool more = false;
   for (uint32_t b = 0; b < k->nbuf; b++) more |= h.used[1][b] && !h.used[0][b];
   return more;
+}
+
+/* Is what the first part uses made of what only the second one does?  Then it waits for that, too, and holds up none of
+ * those that make it. */
+/* a choice: either is right */
+static bool waits_for_same(const tn__lowered *l, uint32_t item, const halves *h) {
+  const tn__item *it = &l->item[item];
+  for (uint32_t j = 0; j < item; j++) {
+    const tn__item *other = &l->item[j];
+    bool makes = false, uses = false;
+    for (uint32_t b = 0; b < it->nbuf; b++)
+      for (uint32_t o = 0; o < other->nbuf; o++) {
+        makes |= o < other->nout && it->buf[b] == other->buf[o] && h->used[0][b] && !h->written[0][b];
+        uses |= o >= other->nout && it->buf[b] == other->buf[o] && h->used[1][b] && !h->used[0][b];
+      }
+    if (makes && uses) return true;
+  }
+  return false;
 }
 
 /* Of a first part: blocks of half the threads that there is room for, each of which goes through several turns */
@@ -92,7 +111,7 @@ tn__lowered tn__part_launches(tn_ctx *c, tn__arena *keep, const tn__lowered *l) 
       uint32_t *slot = slots_of(a, &h, part, k->nbuf);
       if (is_new) {
         kernel[x.nkernel] = tn__part_alone(c, a, k, (uint32_t)part, h.used[part], slot, x.nkernel);
-        if (part == 0) leave_room(a, l->target, kernel[x.nkernel]);
+        if (part == 0 && !waits_for_same(l, i, &h)) leave_room(a, l->target, kernel[x.nkernel]);
         x.nkernel++;
       }
       kernel_of[x.n] = (int)made[of] + part;

@@ -23,11 +23,14 @@
 enum {
   FIRST_BLOCK = 8,    /* elements of a block: each place looks at as many; */
   NEXT_BLOCK = 32,    /* of one of sums of blocks, which are fewer */
+  TABLE_BLOCK = 512,  /* updates that ask each other which of them come first, beside tables of counts, */
+  TABLE_LAUNCHES = 5, /* which these kernels make and use */
   FEW_PLACES = 64,    /* at which additions would wait for each other */
   COUNT_LAUNCHES = 3, /* kernels of putting updates in order by counting, */
   COUNT_STEPS = 12,   /* and multiply-adds in the time of asking whether one comes before another (measured) */
   RUN_LAUNCHES = 8,   /* kernels of sums of runs, */
-  RUN_STEPS = 32,     /* and multiply-adds in the time that an element is in them */
+  RUN_STEPS = 32,     /* and multiply-adds in the time that an element is in them; */
+  AGAIN_LAUNCHES = 2, /* in which updates may be read again for sums of longer blocks, which saves one of them; */
   ASK_LAUNCHES = 2,   /* kernels where updates ask each other, beside those where places ask; */
   ASK_STEPS = 4,      /* multiply-adds in the time that one is asked: load, compare, choose, add; */
   ASK_WAITS = 40,     /* so, of a device that says what a launch takes: loads are waited for (20 to 140 measured); */
@@ -36,6 +39,12 @@ enum {
   FLAT_MOVES = 6,  /* f32 moved where an update of a line is said where it goes: 8 bytes are stored, and read twice */
   MUCH_ASKED = 4   /* launches in whose time is asked so much that what is asked for is worked out before */
 };
+
+static double most(const tn_node *size) { return (double)size->hi; }
+
+/* To read or write an element of f32 */
+/* a choice: any is right */
+static double move_work(const tn__target *t) { return t->balance > 0 ? (double)t->balance : 1; }
 
 /* Element `at` along an axis, which goes */
 static tn_node *element_of(tn_ctx *c, tn_node *x, uint32_t axis, tn_node *at) {
@@ -64,8 +73,9 @@ static tn_node *sum_at_end(tn_ctx *c, tn_node *number, tn_node *values) {
   return tn__reduce(c, OP_SUM, where_equal(c, number, last, values), (int64_t[]){1}, 1);
 }
 
-/* The sums up to each element of its run, of elements number[n], values[n, r], runs of equal numbers, none 0: [n, r] */
-static tn_node *run_sums(tn_ctx *c, tn_node *number, tn_node *values) {
+/* The sums up to each element of its run, of elements number[n], values[n, r], runs of equal numbers, none 0: [n, r].
+ * longer: of each NEXT_BLOCK of them what sum_at_end gives, where their run goes on; NULL: it is made of values. */
+static tn_node *run_sums(tn_ctx *c, tn_node *number, tn_node *values, tn_node *longer) {
   tn_node *n = number->dim[0], *width = values->dim[1];
   bool one = n->hi <= NEXT_BLOCK;
   tn_node *numbers = one ? tn__add_axis(c, number, 0) : tn__in_blocks(c, number, 0, NEXT_BLOCK);
@@ -81,7 +91,7 @@ static tn_node *run_sums(tn_ctx *c, tn_node *number, tn_node *values) {
   tn_node *sum = tn__reduce(c, OP_SUM, tn__where(c, joins, each, tn__literal_like(c, each, 0)), (int64_t[]){2}, 1);
   if (!one) {
     tn_node *ends = last_of_blocks(c, numbers, 1);
-    tn_node *before = tn__of_before(c, run_sums(c, ends, sum_at_end(c, numbers, blocks)));
+    tn_node *before = tn__of_before(c, run_sums(c, ends, longer ? longer : sum_at_end(c, numbers, blocks), NULL));
     before = tn__expand(c, tn__add_axis(c, before, 1), blocks->dim);
     sum = tn__add(c, sum, where_equal(c, numbers, tn__add_axis(c, tn__of_before(c, ends), 1), before));
   }
@@ -210,6 +220,9 @@ typedef struct runs { /* updates sorted by place */
   tn_node *number, *order; /* [n] places, from 1 on: those that go nowhere come last; which update each one is */
   tn_node *upd;            /* [n, r], in the order given */
   tn_node *before;         /* [blocks, r] of FIRST_BLOCK: the sum of the run that goes on behind it, all of it so far */
+  /* if a table puts them in order: where the first of each number is, up to that of those that go nowhere, and, in the
+   * order given, each one's number and where it is */
+  tn_node *start, *given, *place;
 } runs;
 
 /* What is worked out for rows of more than one element is stored, or each element would do so. */
@@ -217,16 +230,29 @@ static tn_node *of_row(tn_ctx *c, const tn_node *upd, tn_node *x) {
   return upd->dim[1]->hi > 1 ? tn__op1(c, OP_CONTIG, x) : x;
 }
 
-/* Of blocks number[B, n] and order[B, n]: the sums of runs that go on behind their block, within it; else 0 */
-static tn_node *sums_that_go_on(tn_ctx *c, const runs *s, tn_node *number, tn_node *order) {
+/* Of blocks of so many: the sums of runs that go on behind their block, within it; else 0 */
+static tn_node *sums_that_go_on(tn_ctx *c, const runs *s, int64_t size) {
+  tn_node *number = tn__in_blocks(c, s->number, 0, size), *order = tn__in_blocks(c, s->order, 0, size);
   tn__dims line = {.rank = 1, .d = {number->dim[0]}};
   tn_node *last = last_of_blocks(c, number, 1), *next = tn__op2_num(c, OP_ADD, tn__place(c, &line, 0), 1);
   /* behind the last one stands 0, as in what fills that one up: what it sums up is never asked for */
-  next = tn__gather(c, s->number, tn__op2_num(c, OP_MUL, next, FIRST_BLOCK));
+  next = tn__gather(c, s->number, tn__op2_num(c, OP_MUL, next, (double)size));
   tn_node *goes_on = tn__op2(c, OP_EQ, spread(c, next, number->dim, 2), number);
   tn_node *is_own = tn__op2(c, OP_AND, goes_on, tn__op2(c, OP_EQ, spread(c, last, number->dim, 2), number));
   tn_node *which = tn__where(c, is_own, order, tn__literal_like(c, order, -1));
   return tn__reduce(c, OP_SUM, tn__gather(c, s->upd, which), (int64_t[]){1}, 1);
+}
+
+/* The sums of runs that go on behind their block, all of them so far, of blocks that have these sums within them.  Of
+ * few such blocks, sums of blocks of them are made of updates as theirs are: neither waits for the other then, if to
+ * read all again takes no longer than a few launches. */
+static tn_node *sums_so_far(tn_ctx *c, const tn__target *t, const runs *s) {
+  tn_node *number = last_of_blocks(c, tn__in_blocks(c, s->number, 0, FIRST_BLOCK), 1), *longer = NULL;
+  double blocks = most(number->dim[0]), again = move_work(t) * most(s->upd->dim[0]) * most(s->upd->dim[1]);
+  bool is_near = again <= AGAIN_LAUNCHES * tn__target_launch_guess(t);
+  if (is_near && blocks > NEXT_BLOCK && blocks <= NEXT_BLOCK * NEXT_BLOCK)
+    longer = sums_that_go_on(c, s, (int64_t)FIRST_BLOCK * NEXT_BLOCK);
+  return run_sums(c, number, sums_that_go_on(c, s, FIRST_BLOCK), longer);
 }
 
 /* Which of n updates, and a place among so many, as one number: of so many bits */
@@ -252,22 +278,85 @@ static tn_node *order_by_counting(tn_ctx *c, tn_node **number, int64_t most) {
   return tn__cast(c, tn__op2(c, OP_AND, key, below), counter);
 }
 
+/* How many of at[n] are each number below `most`: i32 */
+static tn_node *tally(tn_ctx *c, tn_node *at, int64_t most) {
+  tn_node *size = tn__int(c, most), *none = tn__scalar_to(c, tn__const_bits(c, TN_I32, 0), &size, 1);
+  return tn__scatter(c, none, at, tn__cast(c, tn__literal_like(c, at, 1), TN_I32));
+}
+
+/* How many of number[n] are the same as each and come before it in its block, which is all that it asks */
+static tn_node *alike_in_block(tn_ctx *c, tn_node *number) {
+  tn_node *n = number->dim[0], *own = tn__in_blocks(c, in_memory(c, number), 0, TABLE_BLOCK);
+  tn__dims pairs = {.rank = 3, .d = {own->dim[0], own->dim[1], own->dim[1]}};
+  tn_node *equal = tn__op2(c, OP_EQ, spread(c, tn__add_axis(c, own, 1), pairs.d, 3), spread(c, own, pairs.d, 3));
+  tn_node *sooner = tn__op2(c, OP_LT, tn__place(c, &pairs, 2), tn__place(c, &pairs, 1));
+  tn_node *alike = tn__cast(c, tn__op2(c, OP_AND, equal, sooner), TN_I32);
+  alike = tn__op1(c, OP_CONTIG, tn__reduce(c, OP_SUM, alike, (int64_t[]){2}, 1));
+  return tn__first_of(c, tn__merge_axes(c, alike, 0, 2), 0, n);
+}
+
+static double table_blocks(double n) { return ceil(n / TABLE_BLOCK); }
+
+/* ... and in the blocks before its own, of which a table says how many of each number are in them */
+static tn_node *alike_in_blocks_before(tn_ctx *c, tn_node *number, int64_t most) {
+  int64_t blocks = (int64_t)table_blocks((double)number->dim[0]->hi);
+  tn__dims line = {.rank = 1, .d = {number->dim[0]}}, cells = {.rank = 2, .d = {line.d[0], tn__int(c, blocks)}};
+  tn_node *block = tn__op2_num(c, OP_IDIV, tn__place(c, &line, 0), TABLE_BLOCK);
+  tn_node *first = tn__op2_num(c, OP_MUL, tn__cast(c, number, TN_I64), (double)blocks);
+  tn_node *table = tally(c, tn__add(c, first, block), (most + 1) * blocks);
+  tn_node *other = tn__place(c, &cells, 1), *is_before = tn__op2(c, OP_LT, other, spread(c, block, cells.d, 2));
+  other = tn__add(c, spread(c, first, cells.d, 2), other);
+  other = tn__where(c, is_before, other, tn__literal_like(c, other, -1));
+  return tn__reduce(c, OP_SUM, tn__gather(c, table, other), (int64_t[]){1}, 1);
+}
+
+/* In the order of their numbers, each of which is at most `most`: running sums of how many of each number there are say
+ * where the first of these goes. */
+static void order_by_table(tn_ctx *c, runs *s, int64_t most) {
+  tn_node *number = s->given = s->number;
+  tn__dims line = {.rank = 1, .d = {number->dim[0]}};
+  tn_node *counts = tally(c, tn__cast(c, number, TN_I64), most + 1);
+  s->start = tn__op1(c, OP_CONTIG, tn__scan(c, OP_SUM, counts, 0, true));
+  tn_node *alike = tn__add(c, alike_in_block(c, number), alike_in_blocks_before(c, number, most));
+  s->place = tn__op1(c, OP_PERMUTATION, tn__add(c, alike, tn__gather(c, s->start, number)));
+  tn_node *k = tn__cast(c, tn__place(c, &line, 0), TN_I32);
+  s->number = tn__scatter(c, tn__literal_like(c, number, 0), s->place, number);
+  s->order = tn__scatter(c, tn__literal_like(c, k, 0), s->place, k);
+}
+
 static tn_node *order_by_sorting(tn_ctx *c, tn_node **number) {
   tn_node *sorted, *order = tn__sorted(c, tn__add_axis(c, *number, 0), false, &sorted);
   *number = tn__op1(c, OP_CONTIG, tn__cast(c, sorted, (*number)->dtype));
   return tn__cast(c, order, narrow(order->dim[0]->hi));
 }
 
-static double most(const tn_node *size) { return (double)size->hi; }
-
 /* a choice: any is right */
 static double counting_work(const tn__target *t, double n) {
   return COUNT_LAUNCHES * tn__target_launch_guess(t) + COUNT_STEPS * n * n;
 }
 
+/* Tables are cleared, added to and read, each in a sector of its own. */
 /* a choice: any is right */
-static double order_work(const tn__target *t, int64_t places, double n) {
-  return fmin(counting_work(t, n), tn__sort_work(t, 1, n, tn__bits_below(places)));
+static double table_work(const tn__target *t, double places, double n) {
+  double move = move_work(t), blocks = table_blocks(n), cells = (places + 2) * (blocks + 1);
+  double sector = t->sector > 0 ? (double)t->sector / sizeof(float) : 1;
+  if (!(t->adds & sizeof(int32_t)) || n <= TABLE_BLOCK || places < FEW_PLACES || cells > INT32_MAX) return INFINITY;
+  double launches = TABLE_LAUNCHES * tn__target_launch_guess(t), asked = COUNT_STEPS * n * TABLE_BLOCK;
+  return launches + move * (2 * cells + n * (2 * sector + 2 * blocks)) + asked;
+}
+
+/* How updates are put in order of place, by what takes least */
+typedef enum ordering { BY_COUNTING, BY_TABLE, BY_SORTING } ordering;
+
+/* a choice: any that is right */
+static ordering best_order(const tn__target *t, int64_t places, double n, double *work) {
+  double takes[] = {counting_work(t, n), table_work(t, (double)places, n),
+                    tn__sort_work(t, 1, n, tn__bits_below(places))};
+  ordering best = BY_SORTING;
+  if (takes[BY_TABLE] <= takes[best]) best = BY_TABLE;
+  if (takes[BY_COUNTING] <= takes[best] && key_bits(places, (int64_t)n) < 63) best = BY_COUNTING;
+  *work = takes[best];
+  return best;
 }
 
 static runs runs_of(tn_ctx *c, const tn__target *t, tn_node *places, tn_node *idx, tn_node *upd) {
@@ -278,12 +367,11 @@ static runs runs_of(tn_ctx *c, const tn__target *t, tn_node *places, tn_node *id
   number = tn__op2_num(c, OP_ADD, tn__op2(c, OP_MAX, number, zero), 1);
   int64_t last = places->hi < INT64_MAX ? places->hi + 1 : INT64_MAX;
   s.number = tn__cast(c, number, narrow(last));
-  double n = most(idx->dim[0]);
-  bool counts = counting_work(t, n) <= order_work(t, places->hi, n) && key_bits(last, idx->dim[0]->hi) <= 63;
-  s.order = counts ? order_by_counting(c, &s.number, last) : order_by_sorting(c, &s.number);
-  tn_node *blocks = tn__in_blocks(c, s.number, 0, FIRST_BLOCK);
-  tn_node *sums = sums_that_go_on(c, &s, blocks, tn__in_blocks(c, s.order, 0, FIRST_BLOCK));
-  s.before = run_sums(c, last_of_blocks(c, blocks, 1), sums);
+  double work;
+  ordering by = best_order(t, places->hi, most(idx->dim[0]), &work);
+  if (by == BY_TABLE) order_by_table(c, &s, last);
+  else s.order = by == BY_COUNTING ? order_by_counting(c, &s.number, last) : order_by_sorting(c, &s.number);
+  s.before = sums_so_far(c, t, &s);
   return s;
 }
 
@@ -341,13 +429,22 @@ static ending ending_at(tn_ctx *c, const runs *s, tn_node *ends) {
   return e;
 }
 
+/* Those that are the last of their runs, but of those that go nowhere */
+static tn_node *are_ends(tn_ctx *c, tn_node *are_last, tn_node *number, tn_node *places) {
+  tn_node *last = tn__scalar_to(c, tn__dim_value(c, places, TN_I64), number->dim, 1);
+  return tn__op2(c, OP_AND, are_last, tn__op2(c, OP_LE, tn__cast(c, number, TN_I64), last));
+}
+
 /* Which runs end at each of number[n]: where the next one is another, which behind the last one is 0 */
 static tn_node *ends_of(tn_ctx *c, const runs *s, tn_node *places) {
   tn__dims line = {.rank = 1, .d = {s->number->dim[0]}};
   tn_node *next = tn__gather(c, s->number, tn__op2_num(c, OP_ADD, tn__place(c, &line, 0), 1));
-  tn_node *last = tn__scalar_to(c, tn__dim_value(c, places, TN_I64), line.d, 1);
-  return tn__op2(c, OP_AND, tn__op2(c, OP_NE, next, s->number),
-                 tn__op2(c, OP_LE, tn__cast(c, s->number, TN_I64), last));
+  return are_ends(c, tn__op2(c, OP_NE, next, s->number), s->number, places);
+}
+
+/* Where the runs of such numbers begin, of which a table says so */
+static tn_node *run_from(tn_ctx *c, const runs *s, tn_node *number) {
+  return tn__cast(c, tn__gather(c, s->start, number), TN_I64);
 }
 
 /* [places, r]: each place looks for its run.  Where there are fewer runs than places, their sums stand where they end,
@@ -357,16 +454,17 @@ static tn_node *by_place(tn_ctx *c, const tn__target *t, tn_node *places, tn_nod
   tn__dims line = {.rank = 1, .d = {places}};
   tn_node *own = tn__op2_num(c, OP_ADD, tn__place(c, &line, 0), 1);
   own = tn__cast(c, own, s.number->dtype);
-  tn_node *to = tn__places_in(c, s.number, own, true);
+  tn_node *to = s.start ? run_from(c, &s, tn__op2_num(c, OP_ADD, own, 1)) : tn__places_in(c, s.number, own, true);
   if (idx->dim[0]->hi < places->hi) {
     ending at = ending_at(c, &s, ends_of(c, &s, places));
     tn_node *last = tn__op2_num(c, OP_ADD, to, -1);
-    tn_node *has = tn__op2(c, OP_EQ, tn__gather(c, s.number, last), own);
+    tn_node *has = s.start ? tn__op2(c, OP_LT, run_from(c, &s, own), to)
+                           : tn__op2(c, OP_EQ, tn__gather(c, s.number, last), own);
     last = tn__where(c, has, last, tn__literal_like(c, last, -1));
     last = of_row(c, upd, tn__cast(c, last, narrow(idx->dim[0]->hi)));
     return tn__gather(c, tn__op1(c, OP_CONTIG, sum_of(c, &s, &at)), last);
   }
-  tn_node *from = tn__places_in(c, s.number, own, false);
+  tn_node *from = s.start ? run_from(c, &s, own) : tn__places_in(c, s.number, own, false);
   ending e = ending_between(c, &s, tn__op1(c, OP_CONTIG, from), tn__op1(c, OP_CONTIG, to));
   return sum_of(c, &s, &e);
 }
@@ -395,9 +493,18 @@ static tn_node *sum_of_taken(tn_ctx *c, const runs *s, const ending *e, tn_node 
 static tn_node *by_run(tn_ctx *c, const tn__target *t, tn_node *base, tn_node *idx, tn_node *upd) {
   runs s = runs_of(c, t, base->dim[0], idx, upd);
   tn__dims line = {.rank = 1, .d = {idx->dim[0]}};
-  tn_node *next = tn__op2_num(c, OP_ADD, tn__place(c, &line, 0), 1), *number = tn__cast(c, s.number, TN_I64);
-  tn_node *ends = ends_of(c, &s, base->dim[0]);
-  ending e = ending_at(c, &s, ends);
+  tn_node *next = tn__op2_num(c, OP_ADD, tn__place(c, &line, 0), 1), *number = tn__cast(c, s.number, TN_I64), *ends;
+  ending e;
+  if (s.start) { /* in the order given: which of them are the last of their runs is known before any is in order */
+    tn_node *to = tn__op2_num(c, OP_ADD, tn__cast(c, s.place, TN_I64), 1);
+    tn_node *end = run_from(c, &s, tn__op2_num(c, OP_ADD, s.given, 1));
+    number = tn__cast(c, s.given, TN_I64);
+    ends = are_ends(c, tn__op2(c, OP_EQ, end, to), number, base->dim[0]);
+    e = ending_between(c, &s, run_from(c, &s, s.given), to);
+  } else {
+    ends = ends_of(c, &s, base->dim[0]);
+    e = ending_at(c, &s, ends);
+  }
   tn_node *nowhere = tn__op2_num(c, OP_MUL, next, -1), *place = tn__op2_num(c, OP_ADD, number, -1);
   place = tn__cast(c, tn__where(c, ends, place, nowhere), s.number->dtype == TN_I32 ? narrow(idx->dim[0]->hi) : TN_I64);
   place = tn__op1(c, OP_DISTINCT, place);
@@ -428,12 +535,10 @@ static double lines_work(const tn__target *t, const tn__lines *l, int64_t askers
 /* Sums of runs of those that are sorted */
 /* a choice: any is right */
 static double runs_work(const tn__target *t, int64_t places, double n, double width) {
-  return order_work(t, places, n) + RUN_LAUNCHES * tn__target_launch_guess(t) + RUN_STEPS * n * width;
+  double order;
+  best_order(t, places, n, &order);
+  return order + RUN_LAUNCHES * tn__target_launch_guess(t) + RUN_STEPS * n * width;
 }
-
-/* To read or write an element of f32 */
-/* a choice: any is right */
-static double move_work(const tn__target *t) { return t->balance > 0 ? (double)t->balance : 1; }
 
 /* The base of a scatter whose result is to be of this dtype: as it stands in memory, if it is of that dtype. */
 static tn_node *base_of(tn_ctx *c, tn_node *base, int dtype) {
