@@ -1,6 +1,6 @@
-/* Outputs of programs that only move what stands somewhere in any case, or less than they are: turned, cut out by steps,
- * flipped, the same all along an axis; or are what another output is.  They are not stored: whoever wants one is given
- * the movement, as a lazy tensor over what is (run/program.c).
+/* Outputs of programs that only move what stands somewhere in any case, or less than they are: turned, cut out by
+ * steps, flipped, the same all along an axis; or are what another output is.  They are not stored: whoever wants one is
+ * given the movement, as a lazy tensor over what is (run/program.c).
  *
  * Needs a pruned graph; gives one whose outputs are what has to be stored.  What was asked for by CONTIG is. */
 #include "rewrite/rewrite.h"
@@ -18,7 +18,7 @@ typedef struct finding {
 
 /* ---- movements ---- */
 
-/* What element n[idx] is an element of, moved: from n down, in idx for each node.  A node without: NULL. */
+/* The node whose element at *idx is n's there, and where in it that is; NULL: n is computed, or to be stored. */
 static tn_node *step_down(finding *v, tn_node *n, tn_node **idx) {
   return n->op == OP_CONTIG || n->op == OP_ASSIGN ? NULL : tn__look_through(&v->f, n, idx);
 }
@@ -43,7 +43,7 @@ static tn_node *leaf_for(tn_ctx *c, const tn_node *x) {
 static tn_node *replay(tn_ctx *c, tn_node *const *way, uint32_t n, const tn_node *x) {
   tn_node *over = leaf_for(c, x);
   while (n--) {
-    if (tn__ops[way[n]->op].group != G_MOVE) continue; /* DETACH; a choice by place, of which this is the one that is taken */
+    if (tn__ops[way[n]->op].group != G_MOVE) continue; /* DETACH; a choice by place, which is decided */
     tn_node **src = tn__arena_dup(&c->scratch, way[n]->src, way[n]->nsrc * sizeof *src);
     src[0] = over;
     over = tn__node_with(c, way[n], src);
@@ -56,15 +56,18 @@ static void look_down(finding *v, uint32_t i, tn_node *n, bool inputs) {
   tn_ctx *c = v->f.c;
   tn_node *loop[TN_MAX_RANK + 1], *idx[TN_MAX_RANK + 1], *found = NULL;
   tn__nodes way = {0};
+  uint32_t steps = 0; /* of the way, as far as what was found */
   for (uint32_t a = 0; a < n->rank; a++) loop[a] = idx[a] = tn__axis_loop(c, n, a);
   for (tn_node *x = n, *next; (next = step_down(v, x, idx)) != NULL; x = next) {
     tn__vec_push(&c->scratch, &way, x);
     bool stands = inputs ? next->op == OP_PARAM : tn__map_get(&v->stored, (uintptr_t)next, NULL);
     if (!stands || !is_worth_it(v, n, loop, next, idx)) continue;
     found = next;
-    v->view[i].moved = replay(c, way.v, way.n, next);
+    steps = way.n;
   }
-  if (found) v->root[i] = found;
+  if (!found) return;
+  v->root[i] = found;
+  v->view[i].moved = replay(c, way.v, steps, found);
 }
 
 /* ---- the same all along an axis ---- */

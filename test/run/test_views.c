@@ -72,7 +72,9 @@ static tn_tensor *in_parts(tn_tensor *x) {
 }
 static tn_tensor *cut_turned(tn_tensor *x) { return tn_slice(tn_flip(turned(x), AXES(0)), 1, 0, ROWS, 3); }
 static tn_tensor *windows(tn_tensor *x) { return tn_unfold(x, 1, 4, 2, 1); }
-static tn_tensor *repeated(tn_tensor *x) { return tn_expand(tn_reshape(x, DIMS(ROWS, 1, COLUMNS)), DIMS(ROWS, 3, COLUMNS)); }
+static tn_tensor *repeated(tn_tensor *x) {
+  return tn_expand(tn_reshape(x, DIMS(ROWS, 1, COLUMNS)), DIMS(ROWS, 3, COLUMNS));
+}
 static tn_tensor *inner_gradient(tn_tensor *x) {
   tn_ctx *c = tn_ctx_of(x);
   tn_tensor *part[2] = {tn_neg(tn_slice(x, 1, 0, 6, 1)), tn_exp(tn_slice(x, 1, 0, 10, 1))}, *grad[2];
@@ -459,7 +461,8 @@ static void texts(tn_ctx *c) {
   assert_string_equal(text, again);
   tn_string_free(text);
   tn_string_free(again);
-  assert_in_range(kernels_of(c, p), 1, 2); /* what is made, and what is turned and stored; GPUs go through both at once */
+  /* what is made, and what is turned and stored, which GPUs do together */
+  assert_in_range(kernels_of(c, p), 1, 2);
   tn_program_close(p);
 }
 
