@@ -26,14 +26,17 @@ typedef struct tn_program tn_program;
 TN_API tn_program *tn_program_begin(tn_ctx *ctx);
 /* A named input; a handle in the current scope.  Sizes may be symbolic (tn_dim_var). */
 TN_API tn_tensor *tn_program_input(tn_program *p, const char *name, tn_dtype dtype, const tn_dim *shape, int rank);
-/* Names an output.  `t` may be any value made from inputs, state and constants. */
+/* Names an output.  `t` may be any value made from inputs, state and constants.  One that only moves what stands in
+ * memory in any case (an input, another output), or is the same all along an axis, is not stored: tn_program_result()
+ * gives the movement, and whoever computes with it goes there.  Ask for tn_contiguous(t) where memory in the order of
+ * the shape is wanted at once. */
 TN_API tn_status tn_program_output(tn_program *p, const char *name, tn_tensor *t);
 /* Ends the recording and compiles.  On error the program can only be closed; assignments made while recording are
  * undone. */
 TN_API tn_status tn_program_end(tn_program *p);
 /* A value that is refused by one of these two leaves the input without any: until it gets one, tn_program_run() is
  * TN_ESTATE. Uses the realised tensor `value` as the input from now on, without a copy; symbolic sizes take its sizes.
- */
+ * A movement of a realised tensor, as tn_program_result() may give, is realised. */
 TN_API tn_status tn_program_bind(tn_program *p, const char *name, tn_tensor *value);
 /* Copies `bytes` of host data of the given concrete shape into the input's own buffer. */
 TN_API tn_status tn_program_write(tn_program *p, const char *name, const tn_dim *shape, int rank, const void *data,
@@ -42,11 +45,12 @@ TN_API tn_status tn_program_write(tn_program *p, const char *name, const tn_dim 
  * of bounds or breaks a constraint, which is something that the graph needs and its bounds do not promise: that a slice
  * ends within its axis, that a window fits, that a maximum is of something, that two sizes are equal. */
 TN_API tn_status tn_program_run(tn_program *p);
-/* The output of the last run, as a realised tensor in the current scope.  While its handle lives it keeps these values,
- * and the next run writes to memory of its own, which costs an allocation and on a GPU a new recording: for values of
- * each run, tn_program_read is cheaper. */
+/* The output of the last run, as a tensor in the current scope: realised, or a movement of memory that is
+ * (tn_program_output), which tn_realize() makes memory of its own.  While its handle lives it keeps these values, and
+ * the next run writes to memory of its own, which costs an allocation and on a GPU a new recording: for values of each
+ * run, tn_program_read is cheaper. */
 TN_API tn_tensor *tn_program_result(tn_program *p, const char *name);
-/* Copies an output of the last run to host memory.  bytes must be its size. */
+/* Copies an output of the last run to host memory, in the order of its shape.  bytes must be its size. */
 TN_API tn_status tn_program_read(tn_program *p, const char *name, void *out, size_t bytes);
 
 /* What one run does. */

@@ -461,9 +461,9 @@ TN_API tn_tensor *tn_binary_cross_entropy_with_logits(tn_tensor *x, tn_tensor *y
  * one, whose elements are then replaced; anything else is TN_ESTATE. Tensors built from dst earlier keep the old value.
  */
 TN_API tn_status tn_assign(tn_tensor *dst, tn_tensor *v);
-/* The same value, stored as a whole, row after row, when it is computed.  Where an input stands so already, or a part
- * of at least an eighth of it does, it shares that memory, which is kept for as long as either is; writing to one never
- * changes the other. */
+/* The same value, stored as a whole, row after row, when it is computed, also as a program's output.  Where an input
+ * stands so already, or a part of at least an eighth of it does, it shares that memory, which is kept for as long as
+ * either is; writing to one never changes the other. */
 TN_API tn_tensor *tn_contiguous(tn_tensor *t);
 TN_API tn_tensor *tn_detach(tn_tensor *t);     /* the same value; no gradient flows through */
 

@@ -404,47 +404,7 @@ void tn__plan_trial(tn_ctx *c, const tn__plan *p, uint32_t item, const tn__varia
   tn__plan_lower(c, t, &variant);
 }
 
-/* ---- outputs that are seen in others' memory ---- */
-
-uint32_t tn__plan_lead(const tn__plan *p, uint32_t i) { return p->view[i].lead; }
-bool tn__plan_is_moved(const tn__plan *p, uint32_t i) { return p->view[i].moved != NULL; }
-
-/* The sizes of a movement are numbers here. */
-tn_node *tn__plan_seen(tn_ctx *c, const tn__plan *p, uint32_t i, const tn__env *env, tn__buffer *b) {
-  tn__nodes way = {0};
-  tn_node *x = p->view[i].moved, *dim[TN_MAX_RANK];
-  for (; x->op != OP_PARAM; x = x->src[0]) tn__vec_push(&c->scratch, &way, x);
-  for (uint32_t d = 0; d < x->rank; d++) dim[d] = tn__int(c, tn__eval_index(x->dim[d], env, &c->scratch));
-  tn_node *over = tn__storage_make(c, x->dtype, tn__buffer_keep(b), dim, x->rank);
-  while (way.n) {
-    const tn_node *n = way.v[--way.n];
-    tn_node **src = tn__alloc(c, n->nsrc * sizeof *src);
-    src[0] = over;
-    for (uint32_t s = 1; s < n->nsrc; s++) src[s] = tn__int(c, tn__eval_index(n->src[s], env, &c->scratch));
-    over = tn__node_with(c, way.v[way.n], src);
-  }
-  return over;
-}
-
 /* ---- for people ---- */
-
-/* A line of the movement each, from what is stored on */
-static void print_view(tn_ctx *c, const tn__plan *p, uint32_t i, tn__sb *out) {
-  const tn__view *v = &p->view[i];
-  tn__sb text;
-  if (v->lead == i && !v->moved) return;
-  tn__sb_printf(out, "# output %u is what is stored as output %u%s\n", i, v->lead, v->moved ? ", moved:" : "");
-  if (!v->moved) return;
-  tn__sb_init(&text, &c->scratch);
-  tn__print(&text, v->moved);
-  for (const char *at = tn__sb_str(&text); *at;) {
-    size_t n = strcspn(at, "\n");
-    tn__sb_puts(out, "#   ");
-    tn__sb_putn(out, at, n);
-    tn__sb_putc(out, '\n');
-    at += n + (at[n] != 0);
-  }
-}
 
 void tn__plan_info(const tn__plan *p, tn_program_info *out) {
   *out = (tn_program_info){.intermediate = p->temp_sum, .arena = p->temp_size};
@@ -458,7 +418,7 @@ void tn__plan_print(tn_ctx *c, const tn__plan *p, tn__sb *out) {
   for (uint32_t i = 0; i < p->fired.n; i++) tn__sb_printf(out, "%s %s", i ? "," : "", p->fired.v[i]);
   tn__sb_puts(out, p->fired.n ? "\n\n# schedule\n" : " none\n\n# schedule\n");
   tn__print(out, p->s->text);
-  for (uint32_t i = 0; p->view && i < p->nout; i++) print_view(c, p, i, out);
+  tn__plan_print_seen(c, p, out);
   tn__sb_puts(out, "\n");
   tn__kernels_print(c, p->dev, p->kernel, p->nkernels, out);
 }

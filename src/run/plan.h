@@ -108,6 +108,9 @@ void tn__plan_forget(tn__plan *p); /* all recordings */
 /* Runs the bound plan, by a recording where the device records. */
 tn_status tn__plan_submit(tn_ctx *c, tn__plan *p, tn__buffer *const *in, tn__buffer *const *out);
 
+/* outputs.c: which outputs are seen in others' memory, and how, as comments of a text */
+void tn__plan_print_seen(tn_ctx *c, const tn__plan *p, tn__sb *out);
+
 /* validate.c: compares the schedule with its graph (TENET_VERIFY).  Throws TN_ECOMPILE where they differ. */
 void tn__plan_validate(tn_ctx *c, tn__plan *p);
 /* read_texts.c: reads the printed kernels back, and counts them by result (verify/readback.h).  Throws TN_ECOMPILE

@@ -1,6 +1,6 @@
-/* Outputs of programs that only move what stands somewhere in any case, or less than they are: turned, cut out by steps,
- * flipped, the same all along an axis; or are what another output is.  They are not stored: whoever wants one is given
- * the movement, as a lazy tensor over what is (run/program.c).
+/* Outputs of programs that only move what stands somewhere in any case, or less than they are: turned, cut out by
+ * steps, flipped, the same all along an axis; or are what another output is.  They are not stored: whoever wants one is
+ * given the movement, as a lazy tensor over what is (run/program.c).
  *
  * Needs a pruned graph; gives one whose outputs are what has to be stored.  What was asked for by CONTIG is. */
 #include "rewrite/rewrite.h"
@@ -13,27 +13,30 @@ typedef struct finding {
   tn__fuse f; /* its context and arena */
   tn__view *view;
   tn_node **root; /* by output: what it is seen in; what it is itself, where that is how it is stored */
+  double *held;   /* by output: elements of that which it shows, if it is seen in an input or another output */
   tn__map stored; /* by value: the first output that is stored as it is */
 } finding;
 
 /* ---- movements ---- */
 
-/* What element n[idx] is an element of, moved: from n down, in idx for each node.  A node without: NULL. */
+/* The node whose element at *idx is n's there, and where in it that is; NULL: n is computed, or to be stored. */
 static tn_node *step_down(finding *v, tn_node *n, tn_node **idx) {
   return n->op == OP_CONTIG || n->op == OP_ASSIGN ? NULL : tn__look_through(&v->f, n, idx);
 }
 
-/* Whoever keeps the output holds all of x: is it at least an eighth of that?  And do equal steps along its axes go
- * there by equal steps? */
-static bool is_worth_it(finding *v, const tn_node *n, tn_node *const *loop, const tn_node *x, tn_node *const *idx) {
+/* Do equal steps along the axes of n go by equal steps in x?  Then how many elements of x it shows; else 0. */
+static double shown(finding *v, const tn_node *n, tn_node *const *loop, const tn_node *x, tn_node *const *idx) {
   tn_ctx *c = v->f.c;
   tn_node *coef[TN_MAX_RANK + 1], *offset;
   double elements = 1;
-  if (!tn__index_affine(c, tn__index_flat(c, x->dim, idx, x->rank), loop, n->rank, coef, &offset)) return false;
+  if (!tn__index_affine(c, tn__index_flat(c, x->dim, idx, x->rank), loop, n->rank, coef, &offset)) return 0;
   for (uint32_t i = 0; i < n->rank; i++)
     if (!tn__is_int_const(coef[i], 0)) elements *= (double)tn__size_guess(n->dim[i]);
-  return elements * TN__LEAST_PART >= tn__numel_guess(x);
+  return elements;
 }
+
+/* Whoever keeps an output holds all of what it is seen in: are so many elements not much less? */
+static bool is_enough(double elements, const tn_node *x) { return elements * TN__LEAST_PART >= tn__numel_guess(x); }
 
 static tn_node *leaf_for(tn_ctx *c, const tn_node *x) {
   return tn__param(c, x->dtype, 0, x->device, x->dim, x->rank);
@@ -43,7 +46,7 @@ static tn_node *leaf_for(tn_ctx *c, const tn_node *x) {
 static tn_node *replay(tn_ctx *c, tn_node *const *way, uint32_t n, const tn_node *x) {
   tn_node *over = leaf_for(c, x);
   while (n--) {
-    if (tn__ops[way[n]->op].group != G_MOVE) continue; /* DETACH; a choice by place, of which this is the one that is taken */
+    if (tn__ops[way[n]->op].group != G_MOVE) continue; /* DETACH; a choice by place, which is decided */
     tn_node **src = tn__arena_dup(&c->scratch, way[n]->src, way[n]->nsrc * sizeof *src);
     src[0] = over;
     over = tn__node_with(c, way[n], src);
@@ -51,20 +54,25 @@ static tn_node *replay(tn_ctx *c, tn_node *const *way, uint32_t n, const tn_node
   return over;
 }
 
-/* Is output i, n, a movement of an input, or of what another output is stored as?  The lowest such. */
+/* Is output i, n, a movement of an input, or of what another output is stored as (the lowest such, much of it)? */
 static void look_down(finding *v, uint32_t i, tn_node *n, bool inputs) {
   tn_ctx *c = v->f.c;
   tn_node *loop[TN_MAX_RANK + 1], *idx[TN_MAX_RANK + 1], *found = NULL;
   tn__nodes way = {0};
+  uint32_t steps = 0; /* of the way, as far as what was found */
   for (uint32_t a = 0; a < n->rank; a++) loop[a] = idx[a] = tn__axis_loop(c, n, a);
   for (tn_node *x = n, *next; (next = step_down(v, x, idx)) != NULL; x = next) {
     tn__vec_push(&c->scratch, &way, x);
     bool stands = inputs ? next->op == OP_PARAM : tn__map_get(&v->stored, (uintptr_t)next, NULL);
-    if (!stands || !is_worth_it(v, n, loop, next, idx)) continue;
+    double elements = stands ? shown(v, n, loop, next, idx) : 0;
+    if (elements <= 0 || (!inputs && !is_enough(elements, next))) continue;
     found = next;
-    v->view[i].moved = replay(c, way.v, way.n, next);
+    steps = way.n;
+    v->held[i] = elements;
   }
-  if (found) v->root[i] = found;
+  if (!found) return;
+  v->root[i] = found;
+  v->view[i].moved = replay(c, way.v, steps, found);
 }
 
 /* ---- the same all along an axis ---- */
@@ -122,7 +130,7 @@ static void look_along(finding *v, uint32_t i, tn_node *n) {
   uint32_t axes = axes_of(v, n);
   for (uint32_t a = 0; a < n->rank; a++) {
     begin[a] = zero;
-    size[a] = axes >> a & 1 || n->dim[a]->lo < 1 ? n->dim[a] : one;
+    size[a] = axes >> a & 1 ? n->dim[a] : one;
   }
   tn_node *first = tn__shrink(c, n, begin, size, NULL);
   if (first == n) return;
@@ -144,12 +152,28 @@ static bool may_be_seen(finding *v, tn_node *n) {
          !tn__is_int_const(tn__numel(v->f.c, n), 1) && !tn__is_part(&v->f, n, &part);
 }
 
+/* Outputs that are seen in one input hold it together: where they show too little of it, they are not. */
+static void drop_small(finding *v, uint32_t n) {
+  tn__map first; /* by input */
+  double *all = tn__arena_zalloc(v->f.a, (n + 1) * sizeof *all);
+  tn__map_init(&first, v->f.a);
+  for (int pass = 0; pass < 2; pass++)
+    for (uint32_t i = 0; i < n; i++) {
+      uint64_t at = i;
+      if (!v->view[i].moved) continue;
+      if (!tn__map_get(&first, (uintptr_t)v->root[i], &at)) tn__map_put(&first, (uintptr_t)v->root[i], i);
+      if (pass == 0) all[at] += v->held[i];
+      else if (!is_enough(all[at], v->root[i])) v->view[i].moved = NULL;
+    }
+}
+
 static bool is_stored(const finding *v, uint32_t i) { return !v->view[i].moved; }
 
 tn_node *tn__schedule_views(tn_ctx *c, tn__arena *a, tn_node *sink, uint32_t views, tn__view **view, uint32_t **slot) {
   uint32_t n = sink->nsrc, left = 0;
   finding v = {.f = {.c = c, .a = &c->scratch}, .view = tn__arena_zalloc(a, (n + 1) * sizeof *v.view)};
   v.root = tn__alloc(c, (n + 1) * sizeof *v.root);
+  v.held = tn__alloc(c, (n + 1) * sizeof *v.held);
   uint32_t *of = tn__alloc(c, (n + 1) * sizeof *of);
   bool *open = tn__alloc(c, n + 1); /* it may yet be seen in another output */
   tn__map_init(&v.stored, &c->scratch);
@@ -158,9 +182,14 @@ tn_node *tn__schedule_views(tn_ctx *c, tn__arena *a, tn_node *sink, uint32_t vie
     v.view[i].lead = i;
     open[i] = i < views && may_be_seen(&v, x);
     if (open[i]) look_down(&v, i, x, true);
+  }
+  drop_small(&v, views);
+  for (uint32_t i = 0; i < views; i++) {
+    tn_node *x = sink->src[i];
     open[i] &= is_stored(&v, i);
+    if (is_stored(&v, i)) v.root[i] = x;
     if (open[i]) look_along(&v, i, x);
-    if (i < views && is_stored(&v, i)) tn__map_put(&v.stored, (uintptr_t)value_of(x), i);
+    if (is_stored(&v, i)) tn__map_put(&v.stored, (uintptr_t)value_of(x), i);
   }
   for (uint32_t i = 0; i < views; i++)
     if (open[i]) look_down(&v, i, sink->src[i], false);
