@@ -166,6 +166,15 @@ bool tn__target_exchanges(const tn__target *t, int64_t places, int words) {
          (size_t)places * (size_t)words * bytes <= t->shared;
 }
 
+/* Tables of counts, and what a key's words are looked up by, stand beside the places. */
+/* a choice: no is right */
+bool tn__target_ranks(const tn__target *t, int64_t places, int words) {
+  if (!tn__tallies_in_step(t) || !tn__target_exchanges(t, places, words)) return false;
+  size_t tables = TN__TALLY_KEYS / (size_t)t->subgroup * TN__TALLY_KEYS * sizeof(uint32_t),
+         begins = TN__TALLY_KEYS * sizeof(uint64_t), sent = (size_t)places * (size_t)words * sizeof(uint32_t);
+  return tn__target_tallies(t, places, TN__TALLY_KEYS) && tables + begins + sent <= t->shared;
+}
+
 /* a choice: either is right */
 double tn__target_launch_bytes(const tn__target *t) {
   return t->balance > 0 ? tn__target_launch_work(t) / (double)t->balance * sizeof(float) : 0;

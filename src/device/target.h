@@ -91,8 +91,8 @@ int64_t tn__scan_tile(const tn__target *t, size_t size);
 int64_t tn__scan_columns(const tn__target *t, size_t size, int64_t columns);
 
 /* Counts by a key of few values: keys and terms of a group at most; each thread has a table of its own, in which so
- * many keys have their counts in one word of 64 bits, or those that run in step have one together. */
-/* Threads by themselves load or store so many neighbours at once. */
+ * many keys have their counts in one word of 64 bits, and loads or stores so many neighbours at once, or those that run
+ * in step have one together. */
 enum { TN__TALLY_KEYS = 256, TN__TALLY_TERMS = 4096, TN__TALLY_PARTS = 4, TN__TALLY_NEAR = 4 };
 bool tn__tallies_in_step(const tn__target *t);
 int tn__tally_threads(const tn__target *t); /* of such a group; 0: there is no room */
@@ -101,6 +101,8 @@ bool tn__target_tallies(const tn__target *t, int64_t terms, int64_t keys); /* do
 /* May a group's threads exchange elements of so many words of 32 bits, each of which goes to one of as many places as
  * there are elements?  They add them in shared memory, where each place has its words. */
 bool tn__target_exchanges(const tn__target *t, int64_t places, int words);
+/* ... and may they, in step, first count how many before each have its key? */
+bool tn__target_ranks(const tn__target *t, int64_t places, int words);
 enum { TN__MOST_EXCHANGED = 4 /* words */ };
 
 /* By plain loops: a thread computes as many elements as it may access at once, which share what it loads of one factor.

@@ -150,7 +150,7 @@ bool tn__may_exchange(tn__lowering *l, tn_node *body, int64_t places, const tn__
     if (!tn__const_int(of[i].term->src[0], &terms) || terms != places) return false;
     if (rank && (of[i].term != rank->turn || of[i].key != of->key)) return false;
   }
-  if (rank && (!tn__tallies_in_step(t) || !tn__has_tables(l, rank->term, rank->keys))) return false;
+  if (rank && (!tn__target_ranks(t, places, (int)n) || !tn__has_tables(l, rank->term, rank->keys))) return false;
   share_out(&e, body, places);
   return e.threads >= t->subgroup && e.threads % t->subgroup == 0 && e.own <= MOST_OWN;
 }

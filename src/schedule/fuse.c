@@ -156,7 +156,7 @@ static bool is_exchange(const tn__fuse *f, const tn_node *n) {
 /* a choice: no is right */
 static bool is_rank(const tn__fuse *f, const tn_node *n) {
   int64_t terms, turns;
-  if (n->op != OP_SUM || n->nint != 1 || !tn__tallies_in_step(&f->dev->target)) return false;
+  if (n->op != OP_SUM || n->nint != 1) return false;
   const tn_node *x = n->src[0], *both = x->op == OP_CAST ? x->src[0] : x;
   if (both->op != OP_AND) return false;
   const tn_node *part[2] = {both->src[0], both->src[1]};
@@ -169,7 +169,7 @@ static bool is_rank(const tn__fuse *f, const tn_node *n) {
   int summed = (int)n->ints[0], own = counted_axis(earlier->src[1]);
   return counted_axis(earlier->src[0]) == summed && own >= 0 && own != summed &&
          tn__const_int(x->dim[summed], &terms) && tn__const_int(x->dim[own], &turns) && terms == turns &&
-         tn__target_tallies(&f->dev->target, terms, TN__TALLY_KEYS);
+         tn__target_ranks(&f->dev->target, terms, TN__MOST_EXCHANGED);
 }
 
 /* Does kernel k exchange by what n counts, and nothing else?  Then the same group counts first (lower/in_step.c). */

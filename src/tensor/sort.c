@@ -481,6 +481,9 @@ static tn_node *exchanged(tn_ctx *c, tn_node *x, tn_node *place) {
   return tn__cast(c, word, dtype);
 }
 
+/* x[R, blocks, size], stored as it goes on: [R, n] */
+static tn_node *stored_flat(tn_ctx *c, tn_node *x) { return tn__op1(c, OP_CONTIG, tn__merge_axes(c, x, 1, 2)); }
+
 static tn_node *i64(tn_ctx *c, tn_node *x) { return tn__cast(c, x, TN_I64); }
 
 /* [R * digits * blocks + 1]: where, among all rows, the first element of a block goes that has the digit, and where
@@ -499,10 +502,10 @@ static void pass_by_exchange(tn_ctx *c, load *x, way by) {
   digits d = digits_of(c, x->key, by);
   tn_node *lower = tn__op1(c, OP_CONTIG, tn__scan(c, OP_SUM, d.count, 1, true)); /* of lower digits in the block */
   tn_node *place = tn__add(c, of_digits(c, &d, lower, d.of), alike_before(c, &d, by));
-  bool at_once = !x->order && tn__tallies_in_step(target_of(c, x->key));
+  bool at_once = !x->order && tn__target_ranks(target_of(c, x->key), by.block, TN__MOST_EXCHANGED);
   if (!at_once) place = tn__op1(c, OP_CONTIG, tn__cast(c, place, TN_U16));
   tn_node *key = exchanged(c, x->first, place);
-  if (x->order) key = tn__op1(c, OP_CONTIG, key);
+  if (x->order) key = in_blocks_of(c, stored_flat(c, key), place);
   tn_node *digit = lowest_digit(c, key, by);
   tn__dims shape = tn__dims_of(digit);
   tn_node *within = tn__sub(c, tn__place(c, &shape, 2), i64(c, of_digits(c, &d, lower, digit)));
@@ -512,8 +515,7 @@ static void pass_by_exchange(tn_ctx *c, load *x, way by) {
   key = rotated(c, key, by.bits);
   x->first = x->key = tn__placed(c, tn__merge_axes(c, key, 1, 2), to);
   if (!x->order) return;
-  tn_node *order = tn__op1(c, OP_CONTIG, exchanged(c, x->order, place));
-  x->order = tn__placed(c, tn__merge_axes(c, order, 1, 2), to);
+  x->order = tn__placed(c, stored_flat(c, exchanged(c, x->order, place)), to);
 }
 
 static int words_of(const tn_node *x) { return !x ? 0 : tn__size_of(x->dtype) == sizeof(uint64_t) ? 2 : 1; }
@@ -552,7 +554,7 @@ int tn__bits_below(int64_t n) {
 /* Do keys, which go on with their numbers in one word, serve the two kernels of the first pass without being stored? */
 /* a choice: either is right */
 static bool serve_as_they_are(const tn__target *t, const tn__keys *k, way by) {
-  return k->along && by.is == BY_TABLES && tn__tallies_in_step(t) && tn__target_exchanges(t, by.block, 2);
+  return k->along && by.is == BY_TABLES && tn__target_ranks(t, by.block, TN__MOST_EXCHANGED);
 }
 
 /* Keys of R rows, and the number of each element among all where `numbered`, as few bits as there is room for */
