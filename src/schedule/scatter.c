@@ -16,6 +16,7 @@
 #include "rewrite/rewrite.h"
 #include "schedule/fixed.h"
 #include "schedule/fuse.h"
+#include "schedule/ordered.h"
 #include "tensor/scan.h"
 #include "tensor/sort.h"
 #include <math.h>
@@ -23,11 +24,6 @@
 enum {
   FIRST_BLOCK = 8,    /* elements of a block: each place looks at as many; */
   NEXT_BLOCK = 32,    /* of one of sums of blocks, which are fewer */
-  TABLE_BLOCK = 512,  /* updates that ask each other which of them come first, beside tables of counts, */
-  TABLE_LAUNCHES = 5, /* which these kernels make and use */
-  FEW_PLACES = 64,    /* at which additions would wait for each other */
-  COUNT_LAUNCHES = 3, /* kernels of putting updates in order by counting, */
-  COUNT_STEPS = 12,   /* and multiply-adds in the time of asking whether one comes before another (measured) */
   RUN_LAUNCHES = 8,   /* kernels of sums of runs, */
   RUN_STEPS = 32,     /* and multiply-adds in the time that an element is in them; */
   AGAIN_LAUNCHES = 2, /* in which updates may be read again for sums of longer blocks, which saves one of them; */
@@ -41,10 +37,6 @@ enum {
 };
 
 static double most(const tn_node *size) { return (double)size->hi; }
-
-/* To read or write an element of f32 */
-/* a choice: any is right */
-static double move_work(const tn__target *t) { return t->balance > 0 ? (double)t->balance : 1; }
 
 /* Element `at` along an axis, which goes */
 static tn_node *element_of(tn_ctx *c, tn_node *x, uint32_t axis, tn_node *at) {
@@ -98,11 +90,6 @@ static tn_node *run_sums(tn_ctx *c, tn_node *number, tn_node *values, tn_node *l
   return tn__first_of(c, tn__merge_axes(c, sum, 0, 2), 0, n);
 }
 
-static tn_node *spread(tn_ctx *c, tn_node *x, tn_node *const *dims, uint32_t rank) { /* along axes that follow */
-  while (x->rank < rank) x = tn__add_axis(c, x, x->rank);
-  return tn__expand(c, x, dims);
-}
-
 /* upd[n, r], and which of them, as far as the condition holds: else none, of which nothing is loaded */
 static tn_node *those_of(tn_ctx *c, tn_node *upd, tn_node *condition, tn_node *which) {
   return tn__gather(c, upd, tn__where(c, condition, which, tn__literal_like(c, which, -1)));
@@ -111,38 +98,23 @@ static tn_node *those_of(tn_ctx *c, tn_node *upd, tn_node *condition, tn_node *w
 /* idx[n], upd[n, r], asker[k] -> [k, r]: for each asker's place, the sum of those that go there */
 static tn_node *sum_by_asking(tn_ctx *c, tn_node *asker, tn_node *idx, tn_node *upd) {
   tn__dims all = {.rank = 2, .d = {asker->dim[0], upd->dim[0]}};
-  tn_node *goes = tn__op2(c, OP_EQ, spread(c, tn__add_axis(c, idx, 0), all.d, 2), spread(c, asker, all.d, 2));
+  tn_node *goes = tn__op2(c, OP_EQ, tn__over(c, tn__add_axis(c, idx, 0), all.d, 2), tn__over(c, asker, all.d, 2));
   return tn__reduce(c, OP_SUM, those_of(c, upd, goes, tn__place(c, &all, 1)), (int64_t[]){1}, 1);
-}
-
-/* What all are asked for is worked out once; where it is a number in memory, moved or converted, it is there.  Half
- * floats that are summed up in f32 stay what they are there. */
-static tn_node *in_memory(tn_ctx *c, tn_node *x) {
-  const tn_node *from = x;
-  while (from->op == OP_CAST || (tn__ops[from->op].group == G_MOVE && from->op != OP_PAD && from->op != OP_FOLD))
-    from = from->src[0];
-  bool is_there = from->op == OP_PARAM || from->op == OP_STORAGE || from->op == OP_CONTIG;
-  if (is_there) return x;
-  bool widened = x->op == OP_CAST && tn__dtype_acc(x->src[0]->dtype) == x->dtype;
-  return widened ? tn__cast(c, tn__op1(c, OP_CONTIG, x->src[0]), x->dtype) : tn__op1(c, OP_CONTIG, x);
 }
 
 /* Each place asks all, which are worked out for each, or before. */
 static tn_node *by_asking(tn_ctx *c, tn_node *places, tn_node *idx, tn_node *upd, bool before) {
   tn__dims line = {.rank = 1, .d = {places}};
-  if (before) idx = in_memory(c, idx), upd = in_memory(c, upd);
+  if (before) idx = tn__in_memory(c, idx), upd = tn__in_memory(c, upd);
   return sum_by_asking(c, tn__place(c, &line, 0), idx, upd);
 }
-
-/* Numbers of at most so many, as narrow as they may be: threads compare words of 4 bytes at once */
-static int narrow(int64_t most) { return most < INT32_MAX ? TN_I32 : TN_I64; }
 
 /* Which place of a line each update goes to, as a number that is compared as often as lines have places: in memory if
  * it is to be worked out `before`. */
 static tn_node *line_number(tn_ctx *c, const tn__lines *l, bool before) {
   int64_t highest = l->number->hi > l->places ? l->number->hi : l->places;
-  tn_node *number = tn__cast(c, l->number, l->number->lo < INT32_MIN ? TN_I64 : narrow(highest));
-  return before ? in_memory(c, number) : number;
+  tn_node *number = tn__cast(c, l->number, l->number->lo < INT32_MIN ? TN_I64 : tn__narrow(highest));
+  return before ? tn__in_memory(c, number) : number;
 }
 
 /* Each place of a line asks the updates of that line, which lie as it does: [places] */
@@ -152,7 +124,7 @@ static tn_node *by_asking_lines(tn_ctx *c, const tn__lines *l, tn_node *upd, boo
   tn_node *number = line_number(c, l, before), *own = tn__cast(c, tn__place(c, &all, 1), number->dtype);
   number = tn__add_axis(c, tn__reshape(c, number, line.d, 3), 1);
   number = tn__expand(c, number, all.d);
-  upd = tn__reshape(c, tn__acc(c, before ? in_memory(c, upd) : upd), line.d, 3);
+  upd = tn__reshape(c, tn__acc(c, before ? tn__in_memory(c, upd) : upd), line.d, 3);
   upd = tn__expand(c, tn__add_axis(c, upd, 1), all.d);
   tn_node *goes = tn__where(c, tn__op2(c, OP_EQ, number, own), upd, tn__literal_like(c, upd, 0));
   tn_node *sum = tn__reduce(c, OP_SUM, goes, (int64_t[]){2}, 1), *places = tn__numel(c, sum);
@@ -194,11 +166,11 @@ static tn_node *equals_before(tn_ctx *c, tn_node *equal, uint32_t own, uint32_t 
 /* base[places, ...] with upd[n, r] added at idx[n]: each asks all others. */
 static tn_node *by_asking_others(tn_ctx *c, tn_node *base, tn_node *idx, tn_node *upd) {
   tn__dims pairs = {.rank = 2, .d = {idx->dim[0], idx->dim[0]}};
-  idx = in_memory(c, idx);
-  tn_node *sum = sum_by_asking(c, idx, idx, in_memory(c, upd));
+  idx = tn__in_memory(c, idx);
+  tn_node *sum = sum_by_asking(c, idx, idx, tn__in_memory(c, upd));
   /* of single numbers beside the count of those before: while the base is copied, not behind that */
   if (upd->dim[1]->hi <= 1) sum = tn__op1(c, OP_CONTIG, sum);
-  tn_node *equal = tn__op2(c, OP_EQ, spread(c, tn__add_axis(c, idx, 0), pairs.d, 2), spread(c, idx, pairs.d, 2));
+  tn_node *equal = tn__op2(c, OP_EQ, tn__over(c, tn__add_axis(c, idx, 0), pairs.d, 2), tn__over(c, idx, pairs.d, 2));
   return firsts_add(c, base, idx, equals_before(c, equal, 0, 1), sum);
 }
 
@@ -209,20 +181,17 @@ static tn_node *by_asking_others_of_lines(tn_ctx *c, tn_node *base, const tn__li
   tn_node *number = tn__reshape(c, line_number(c, l, true), line.d, 3), *count = idx->dim[0];
   tn_node *own = tn__expand(c, tn__add_axis(c, number, 2), pairs.d);
   tn_node *equal = tn__op2(c, OP_EQ, tn__expand(c, tn__add_axis(c, number, 1), pairs.d), own);
-  upd = tn__reshape(c, tn__acc(c, in_memory(c, upd)), line.d, 3);
+  upd = tn__reshape(c, tn__acc(c, tn__in_memory(c, upd)), line.d, 3);
   upd = tn__expand(c, tn__add_axis(c, upd, 1), pairs.d);
   tn_node *sum = tn__where(c, equal, upd, tn__literal_like(c, upd, 0));
   sum = tn__op1(c, OP_CONTIG, tn__reshape(c, tn__reduce(c, OP_SUM, sum, (int64_t[]){2}, 1), &count, 1));
   return firsts_add(c, base, idx, tn__reshape(c, equals_before(c, equal, 1, 2), &count, 1), sum);
 }
 
-typedef struct runs { /* updates sorted by place */
-  tn_node *number, *order; /* [n] places, from 1 on: those that go nowhere come last; which update each one is */
-  tn_node *upd;            /* [n, r], in the order given */
-  tn_node *before;         /* [blocks, r] of FIRST_BLOCK: the sum of the run that goes on behind it, all of it so far */
-  /* if a table puts them in order: where the first of each number is, up to that of those that go nowhere, and, in the
-   * order given, each one's number and where it is */
-  tn_node *start, *given, *place;
+typedef struct runs {
+  tn__ordered in;  /* updates in order of places, which are numbers from 1 on; those that go nowhere come last */
+  tn_node *upd;    /* [n, r], in the order given */
+  tn_node *before; /* [blocks, r] of FIRST_BLOCK: the sum of the run that goes on behind it, all of it so far */
 } runs;
 
 /* What is worked out for rows of more than one element is stored, or each element would do so. */
@@ -232,13 +201,13 @@ static tn_node *of_row(tn_ctx *c, const tn_node *upd, tn_node *x) {
 
 /* Of blocks of so many: the sums of runs that go on behind their block, within it; else 0 */
 static tn_node *sums_that_go_on(tn_ctx *c, const runs *s, int64_t size) {
-  tn_node *number = tn__in_blocks(c, s->number, 0, size), *order = tn__in_blocks(c, s->order, 0, size);
+  tn_node *number = tn__in_blocks(c, s->in.number, 0, size), *order = tn__in_blocks(c, s->in.order, 0, size);
   tn__dims line = {.rank = 1, .d = {number->dim[0]}};
   tn_node *last = last_of_blocks(c, number, 1), *next = tn__op2_num(c, OP_ADD, tn__place(c, &line, 0), 1);
   /* behind the last one stands 0, as in what fills that one up: what it sums up is never asked for */
-  next = tn__gather(c, s->number, tn__op2_num(c, OP_MUL, next, (double)size));
-  tn_node *goes_on = tn__op2(c, OP_EQ, spread(c, next, number->dim, 2), number);
-  tn_node *is_own = tn__op2(c, OP_AND, goes_on, tn__op2(c, OP_EQ, spread(c, last, number->dim, 2), number));
+  next = tn__gather(c, s->in.number, tn__op2_num(c, OP_MUL, next, (double)size));
+  tn_node *goes_on = tn__op2(c, OP_EQ, tn__over(c, next, number->dim, 2), number);
+  tn_node *is_own = tn__op2(c, OP_AND, goes_on, tn__op2(c, OP_EQ, tn__over(c, last, number->dim, 2), number));
   tn_node *which = tn__where(c, is_own, order, tn__literal_like(c, order, -1));
   return tn__reduce(c, OP_SUM, tn__gather(c, s->upd, which), (int64_t[]){1}, 1);
 }
@@ -247,116 +216,12 @@ static tn_node *sums_that_go_on(tn_ctx *c, const runs *s, int64_t size) {
  * few such blocks, sums of blocks of them are made of updates as theirs are: neither waits for the other then, if to
  * read all again takes no longer than a few launches. */
 static tn_node *sums_so_far(tn_ctx *c, const tn__target *t, const runs *s) {
-  tn_node *number = last_of_blocks(c, tn__in_blocks(c, s->number, 0, FIRST_BLOCK), 1), *longer = NULL;
-  double blocks = most(number->dim[0]), again = move_work(t) * most(s->upd->dim[0]) * most(s->upd->dim[1]);
+  tn_node *number = last_of_blocks(c, tn__in_blocks(c, s->in.number, 0, FIRST_BLOCK), 1), *longer = NULL;
+  double blocks = most(number->dim[0]), again = tn__move_work(t) * most(s->upd->dim[0]) * most(s->upd->dim[1]);
   bool is_near = again <= AGAIN_LAUNCHES * tn__target_launch_guess(t);
   if (is_near && blocks > NEXT_BLOCK && blocks <= NEXT_BLOCK * NEXT_BLOCK)
     longer = sums_that_go_on(c, s, (int64_t)FIRST_BLOCK * NEXT_BLOCK);
   return run_sums(c, number, sums_that_go_on(c, s, FIRST_BLOCK), longer);
-}
-
-/* Which of n updates, and a place among so many, as one number: of so many bits */
-static int key_bits(int64_t places, int64_t n) { return tn__bits_below(places) + tn__bits_below(n); }
-
-/* In the order of number[n], each of which is at most `most`: with which update it is below it, no two are the same, so
- * that each counts those below it by one comparison.  Gives *number in order, and which update each one is. */
-static tn_node *order_by_counting(tn_ctx *c, tn_node **number, int64_t most) {
-  tn__dims line = {.rank = 1, .d = {(*number)->dim[0]}}, pairs = {.rank = 2, .d = {line.d[0], line.d[0]}};
-  int bits = key_bits(most, line.d[0]->hi), shift = tn__bits_below(line.d[0]->hi), as = bits <= 32 ? TN_U32 : TN_U64;
-  int counter = narrow(line.d[0]->hi);
-  tn_node *key = tn__cast(c, *number, as), *by = tn__literal_like(c, key, shift);
-  key = tn__op2(c, OP_OR, tn__op2(c, OP_SHL, key, by), tn__cast(c, tn__place(c, &line, 0), as));
-  key = tn__op1(c, OP_CONTIG, key);
-  tn_node *other = spread(c, tn__add_axis(c, key, 0), pairs.d, 2), *own = spread(c, key, pairs.d, 2);
-  /* the sign of a difference is added by one instruction, where what a comparison says is chosen and then added */
-  tn_node *is_below = bits < 32 ? tn__op2_bits(c, OP_SHR, tn__sub(c, other, own), 31)
-                                : tn__cast(c, tn__op2(c, OP_LT, other, own), counter);
-  tn_node *place = tn__cast(c, tn__reduce(c, OP_SUM, is_below, (int64_t[]){1}, 1), counter);
-  key = tn__scatter(c, tn__literal_like(c, key, 0), tn__op1(c, OP_PERMUTATION, place), key);
-  *number = tn__cast(c, tn__op2(c, OP_SHR, key, by), (*number)->dtype);
-  tn_node *below = tn__literal_like(c, key, (double)(((int64_t)1 << shift) - 1));
-  return tn__cast(c, tn__op2(c, OP_AND, key, below), counter);
-}
-
-/* How many of at[n] are each number below `most`: i32 */
-static tn_node *tally(tn_ctx *c, tn_node *at, int64_t most) {
-  tn_node *size = tn__int(c, most), *none = tn__scalar_to(c, tn__const_bits(c, TN_I32, 0), &size, 1);
-  return tn__scatter(c, none, at, tn__cast(c, tn__literal_like(c, at, 1), TN_I32));
-}
-
-/* How many of number[n] are the same as each and come before it in its block, which is all that it asks */
-static tn_node *alike_in_block(tn_ctx *c, tn_node *number) {
-  tn_node *n = number->dim[0], *own = tn__in_blocks(c, in_memory(c, number), 0, TABLE_BLOCK);
-  tn__dims pairs = {.rank = 3, .d = {own->dim[0], own->dim[1], own->dim[1]}};
-  tn_node *equal = tn__op2(c, OP_EQ, spread(c, tn__add_axis(c, own, 1), pairs.d, 3), spread(c, own, pairs.d, 3));
-  tn_node *sooner = tn__op2(c, OP_LT, tn__place(c, &pairs, 2), tn__place(c, &pairs, 1));
-  tn_node *alike = tn__cast(c, tn__op2(c, OP_AND, equal, sooner), TN_I32);
-  alike = tn__op1(c, OP_CONTIG, tn__reduce(c, OP_SUM, alike, (int64_t[]){2}, 1));
-  return tn__first_of(c, tn__merge_axes(c, alike, 0, 2), 0, n);
-}
-
-static double table_blocks(double n) { return ceil(n / TABLE_BLOCK); }
-
-/* ... and in the blocks before its own, of which a table says how many of each number are in them */
-static tn_node *alike_in_blocks_before(tn_ctx *c, tn_node *number, int64_t most) {
-  int64_t blocks = (int64_t)table_blocks((double)number->dim[0]->hi);
-  tn__dims line = {.rank = 1, .d = {number->dim[0]}}, cells = {.rank = 2, .d = {line.d[0], tn__int(c, blocks)}};
-  tn_node *block = tn__op2_num(c, OP_IDIV, tn__place(c, &line, 0), TABLE_BLOCK);
-  tn_node *first = tn__op2_num(c, OP_MUL, tn__cast(c, number, TN_I64), (double)blocks);
-  tn_node *table = tally(c, tn__add(c, first, block), (most + 1) * blocks);
-  tn_node *other = tn__place(c, &cells, 1), *is_before = tn__op2(c, OP_LT, other, spread(c, block, cells.d, 2));
-  other = tn__add(c, spread(c, first, cells.d, 2), other);
-  other = tn__where(c, is_before, other, tn__literal_like(c, other, -1));
-  return tn__reduce(c, OP_SUM, tn__gather(c, table, other), (int64_t[]){1}, 1);
-}
-
-/* In the order of their numbers, each of which is at most `most`: running sums of how many of each number there are say
- * where the first of these goes. */
-static void order_by_table(tn_ctx *c, runs *s, int64_t most) {
-  tn_node *number = s->given = s->number;
-  tn__dims line = {.rank = 1, .d = {number->dim[0]}};
-  tn_node *counts = tally(c, tn__cast(c, number, TN_I64), most + 1);
-  s->start = tn__op1(c, OP_CONTIG, tn__scan(c, OP_SUM, counts, 0, true));
-  tn_node *alike = tn__add(c, alike_in_block(c, number), alike_in_blocks_before(c, number, most));
-  s->place = tn__op1(c, OP_PERMUTATION, tn__add(c, alike, tn__gather(c, s->start, number)));
-  tn_node *k = tn__cast(c, tn__place(c, &line, 0), TN_I32);
-  s->number = tn__scatter(c, tn__literal_like(c, number, 0), s->place, number);
-  s->order = tn__scatter(c, tn__literal_like(c, k, 0), s->place, k);
-}
-
-static tn_node *order_by_sorting(tn_ctx *c, tn_node **number) {
-  tn_node *sorted, *order = tn__sorted(c, tn__add_axis(c, *number, 0), false, &sorted);
-  *number = tn__op1(c, OP_CONTIG, tn__cast(c, sorted, (*number)->dtype));
-  return tn__cast(c, order, narrow(order->dim[0]->hi));
-}
-
-/* a choice: any is right */
-static double counting_work(const tn__target *t, double n) {
-  return COUNT_LAUNCHES * tn__target_launch_guess(t) + COUNT_STEPS * n * n;
-}
-
-/* Tables are cleared, added to and read, each in a sector of its own. */
-/* a choice: any is right */
-static double table_work(const tn__target *t, double places, double n) {
-  double move = move_work(t), blocks = table_blocks(n), cells = (places + 2) * (blocks + 1);
-  double sector = t->sector > 0 ? (double)t->sector / sizeof(float) : 1;
-  if (!(t->adds & sizeof(int32_t)) || n <= TABLE_BLOCK || places < FEW_PLACES || cells > INT32_MAX) return INFINITY;
-  double launches = TABLE_LAUNCHES * tn__target_launch_guess(t), asked = COUNT_STEPS * n * TABLE_BLOCK;
-  return launches + move * (2 * cells + n * (2 * sector + 2 * blocks)) + asked;
-}
-
-/* How updates are put in order of place, by what takes least */
-typedef enum ordering { BY_COUNTING, BY_TABLE, BY_SORTING } ordering;
-
-/* a choice: any that is right */
-static ordering best_order(const tn__target *t, int64_t places, double n, double *work) {
-  double takes[] = {counting_work(t, n), table_work(t, (double)places, n),
-                    tn__sort_work(t, 1, n, tn__bits_below(places))};
-  ordering best = BY_SORTING;
-  if (takes[BY_TABLE] <= takes[best]) best = BY_TABLE;
-  if (takes[BY_COUNTING] <= takes[best] && key_bits(places, (int64_t)n) < 63) best = BY_COUNTING;
-  *work = takes[best];
-  return best;
 }
 
 static runs runs_of(tn_ctx *c, const tn__target *t, tn_node *places, tn_node *idx, tn_node *upd) {
@@ -366,11 +231,7 @@ static runs runs_of(tn_ctx *c, const tn__target *t, tn_node *places, tn_node *id
   tn_node *number = tn__op2(c, OP_MIN, tn__where(c, inside, idx, end), tn__literal_like(c, idx, (double)places->hi));
   number = tn__op2_num(c, OP_ADD, tn__op2(c, OP_MAX, number, zero), 1);
   int64_t last = places->hi < INT64_MAX ? places->hi + 1 : INT64_MAX;
-  s.number = tn__cast(c, number, narrow(last));
-  double work;
-  ordering by = best_order(t, places->hi, most(idx->dim[0]), &work);
-  if (by == BY_TABLE) order_by_table(c, &s, last);
-  else s.order = by == BY_COUNTING ? order_by_counting(c, &s.number, last) : order_by_sorting(c, &s.number);
+  s.in = tn__in_order(c, t, tn__cast(c, number, tn__narrow(last)), last);
   s.before = sums_so_far(c, t, &s);
   return s;
 }
@@ -382,7 +243,7 @@ typedef struct ending {
 } ending;
 
 static tn_node *sum_of(tn_ctx *c, const runs *s, const ending *e) { /* [k, r] */
-  tn_node *block = tn__cast(c, e->block, narrow(s->number->dim[0]->hi));
+  tn_node *block = tn__cast(c, e->block, tn__narrow(s->in.number->dim[0]->hi));
   tn_node *before = tn__gather(c, s->before, of_row(c, s->upd, block));
   tn_node *own = tn__gather(c, s->upd, of_row(c, s->upd, e->which));
   return tn__add(c, before, tn__reduce(c, OP_SUM, own, (int64_t[]){1}, 1));
@@ -394,10 +255,10 @@ static ending ending_between(tn_ctx *c, const runs *s, tn_node *from, tn_node *t
   tn__dims all = {.rank = 2, .d = {to->dim[0], tn__int(c, FIRST_BLOCK)}};
   tn_node *block = tn__op2(c, OP_IDIV, tn__op2_num(c, OP_ADD, to, -1), tn__literal_like(c, to, FIRST_BLOCK));
   tn_node *begin = tn__op2_num(c, OP_MUL, block, FIRST_BLOCK);
-  tn_node *at = tn__add(c, spread(c, begin, all.d, 2), tn__place(c, &all, 1));
-  tn_node *is_own = tn__op2(c, OP_LE, spread(c, from, all.d, 2), at);
-  is_own = tn__op2(c, OP_AND, is_own, tn__op2(c, OP_LT, at, spread(c, to, all.d, 2)));
-  tn_node *order = tn__gather(c, s->order, at);
+  tn_node *at = tn__add(c, tn__over(c, begin, all.d, 2), tn__place(c, &all, 1));
+  tn_node *is_own = tn__op2(c, OP_LE, tn__over(c, from, all.d, 2), at);
+  is_own = tn__op2(c, OP_AND, is_own, tn__op2(c, OP_LT, at, tn__over(c, to, all.d, 2)));
+  tn_node *order = tn__gather(c, s->in.order, at);
   e.which = tn__where(c, is_own, order, tn__literal_like(c, order, -1));
   tn_node *goes_back = tn__op2(c, OP_AND, tn__op2(c, OP_LT, from, to), tn__op2(c, OP_LT, from, begin));
   e.block = tn__where(c, goes_back, tn__op2_num(c, OP_ADD, block, -1), tn__literal_like(c, block, -1));
@@ -407,8 +268,8 @@ static ending ending_between(tn_ctx *c, const runs *s, tn_node *from, tn_node *t
 /* Of the runs that end at those of number[n] for which `ends` holds; of the others nothing */
 static ending ending_at(tn_ctx *c, const runs *s, tn_node *ends) {
   ending e;
-  tn_node *n = s->number->dim[0], *number = tn__in_blocks(c, s->number, 0, FIRST_BLOCK);
-  tn_node *order = tn__in_blocks(c, s->order, 0, FIRST_BLOCK);
+  tn_node *n = s->in.number->dim[0], *number = tn__in_blocks(c, s->in.number, 0, FIRST_BLOCK);
+  tn_node *order = tn__in_blocks(c, s->in.order, 0, FIRST_BLOCK);
   tn__dims pairs = {.rank = 3, .d = {number->dim[0], number->dim[1], number->dim[1]}};
   tn__dims line = {.rank = 1, .d = {n}};
   tn_node *own = tn__expand(c, tn__add_axis(c, number, 2), pairs.d);
@@ -416,14 +277,14 @@ static ending ending_at(tn_ctx *c, const runs *s, tn_node *ends) {
   tn_node *sooner = tn__op2(c, OP_LE, tn__place(c, &pairs, 2), tn__place(c, &pairs, 1));
   tn_node *is_own = tn__op2(c, OP_AND, tn__op2(c, OP_EQ, own, other), sooner);
   is_own = tn__first_of(c, tn__merge_axes(c, is_own, 0, 2), 0, n);
-  is_own = tn__op2(c, OP_AND, is_own, spread(c, ends, is_own->dim, 2));
+  is_own = tn__op2(c, OP_AND, is_own, tn__over(c, ends, is_own->dim, 2));
   order = tn__expand(c, tn__add_axis(c, order, 1), pairs.d);
   order = tn__first_of(c, tn__merge_axes(c, order, 0, 2), 0, n);
   e.which = tn__where(c, is_own, order, tn__literal_like(c, order, -1));
   tn_node *k = tn__place(c, &line, 0);
   tn_node *block = tn__op2(c, OP_IDIV, k, tn__literal_like(c, k, FIRST_BLOCK));
   tn_node *last = tn__op2_num(c, OP_ADD, tn__op2_num(c, OP_MUL, block, FIRST_BLOCK), -1);
-  tn_node *goes_back = tn__op2(c, OP_EQ, tn__gather(c, s->number, last), s->number);
+  tn_node *goes_back = tn__op2(c, OP_EQ, tn__gather(c, s->in.number, last), s->in.number);
   goes_back = tn__op2(c, OP_AND, goes_back, ends);
   e.block = tn__where(c, goes_back, tn__op2_num(c, OP_ADD, block, -1), tn__literal_like(c, block, -1));
   return e;
@@ -437,14 +298,14 @@ static tn_node *are_ends(tn_ctx *c, tn_node *are_last, tn_node *number, tn_node 
 
 /* Which runs end at each of number[n]: where the next one is another, which behind the last one is 0 */
 static tn_node *ends_of(tn_ctx *c, const runs *s, tn_node *places) {
-  tn__dims line = {.rank = 1, .d = {s->number->dim[0]}};
-  tn_node *next = tn__gather(c, s->number, tn__op2_num(c, OP_ADD, tn__place(c, &line, 0), 1));
-  return are_ends(c, tn__op2(c, OP_NE, next, s->number), s->number, places);
+  tn__dims line = {.rank = 1, .d = {s->in.number->dim[0]}};
+  tn_node *next = tn__gather(c, s->in.number, tn__op2_num(c, OP_ADD, tn__place(c, &line, 0), 1));
+  return are_ends(c, tn__op2(c, OP_NE, next, s->in.number), s->in.number, places);
 }
 
 /* Where the runs of such numbers begin, of which a table says so */
 static tn_node *run_from(tn_ctx *c, const runs *s, tn_node *number) {
-  return tn__cast(c, tn__gather(c, s->start, number), TN_I64);
+  return tn__cast(c, tn__gather(c, s->in.start, number), TN_I64);
 }
 
 /* [places, r]: each place looks for its run.  Where there are fewer runs than places, their sums stand where they end,
@@ -453,18 +314,18 @@ static tn_node *by_place(tn_ctx *c, const tn__target *t, tn_node *places, tn_nod
   runs s = runs_of(c, t, places, idx, upd);
   tn__dims line = {.rank = 1, .d = {places}};
   tn_node *own = tn__op2_num(c, OP_ADD, tn__place(c, &line, 0), 1);
-  own = tn__cast(c, own, s.number->dtype);
-  tn_node *to = s.start ? run_from(c, &s, tn__op2_num(c, OP_ADD, own, 1)) : tn__places_in(c, s.number, own, true);
+  own = tn__cast(c, own, s.in.number->dtype);
+  tn_node *to = s.in.start ? run_from(c, &s, tn__op2_num(c, OP_ADD, own, 1)) : tn__places_in(c, s.in.number, own, true);
   if (idx->dim[0]->hi < places->hi) {
     ending at = ending_at(c, &s, ends_of(c, &s, places));
     tn_node *last = tn__op2_num(c, OP_ADD, to, -1);
-    tn_node *has = s.start ? tn__op2(c, OP_LT, run_from(c, &s, own), to)
-                           : tn__op2(c, OP_EQ, tn__gather(c, s.number, last), own);
+    tn_node *has = s.in.start ? tn__op2(c, OP_LT, run_from(c, &s, own), to)
+                           : tn__op2(c, OP_EQ, tn__gather(c, s.in.number, last), own);
     last = tn__where(c, has, last, tn__literal_like(c, last, -1));
-    last = of_row(c, upd, tn__cast(c, last, narrow(idx->dim[0]->hi)));
+    last = of_row(c, upd, tn__cast(c, last, tn__narrow(idx->dim[0]->hi)));
     return tn__gather(c, tn__op1(c, OP_CONTIG, sum_of(c, &s, &at)), last);
   }
-  tn_node *from = s.start ? run_from(c, &s, own) : tn__places_in(c, s.number, own, false);
+  tn_node *from = s.in.start ? run_from(c, &s, own) : tn__places_in(c, s.in.number, own, false);
   ending e = ending_between(c, &s, tn__op1(c, OP_CONTIG, from), tn__op1(c, OP_CONTIG, to));
   return sum_of(c, &s, &e);
 }
@@ -473,13 +334,13 @@ static tn_node *by_place(tn_ctx *c, const tn__target *t, tn_node *places, tn_nod
  * and come together. */
 static tn_node *sum_of_taken(tn_ctx *c, const runs *s, const ending *e, tn_node *place) {
   if (s->upd->dim[1]->hi <= 1) return sum_of(c, s, e);
-  int dtype = narrow(s->number->dim[0]->hi);
+  int dtype = tn__narrow(s->in.number->dim[0]->hi);
   tn_node *of[2] = {tn__cast(c, e->which, dtype), tn__cast(c, tn__add_axis(c, e->block, 1), dtype)};
   tn_node *numbers = tn__op1(c, OP_CONTIG, tn__join(c, of, 2, 1));
   tn__dims all = tn__dims_of(numbers);
   tn_node *at = tn__op2_num(c, OP_MUL, tn__place(c, &all, 0), FIRST_BLOCK + 1);
   at = tn__add(c, at, tn__place(c, &all, 1));
-  tn_node *takes = spread(c, tn__op2(c, OP_LE, tn__literal_like(c, place, 0), place), all.d, 2);
+  tn_node *takes = tn__over(c, tn__op2(c, OP_LE, tn__literal_like(c, place, 0), place), all.d, 2);
   at = tn__where(c, takes, at, tn__literal_like(c, at, -1));
   numbers = tn__gather(c, tn__merge_axes(c, numbers, 0, 2), at);
   numbers = tn__where(c, takes, numbers, tn__literal_like(c, numbers, -1));
@@ -493,20 +354,21 @@ static tn_node *sum_of_taken(tn_ctx *c, const runs *s, const ending *e, tn_node 
 static tn_node *by_run(tn_ctx *c, const tn__target *t, tn_node *base, tn_node *idx, tn_node *upd) {
   runs s = runs_of(c, t, base->dim[0], idx, upd);
   tn__dims line = {.rank = 1, .d = {idx->dim[0]}};
-  tn_node *next = tn__op2_num(c, OP_ADD, tn__place(c, &line, 0), 1), *number = tn__cast(c, s.number, TN_I64), *ends;
+  tn_node *next = tn__op2_num(c, OP_ADD, tn__place(c, &line, 0), 1), *number = tn__cast(c, s.in.number, TN_I64), *ends;
   ending e;
-  if (s.start) { /* in the order given: which of them are the last of their runs is known before any is in order */
-    tn_node *to = tn__op2_num(c, OP_ADD, tn__cast(c, s.place, TN_I64), 1);
-    tn_node *end = run_from(c, &s, tn__op2_num(c, OP_ADD, s.given, 1));
-    number = tn__cast(c, s.given, TN_I64);
+  if (s.in.start) { /* in the order given: which of them are the last of their runs is known before any is in order */
+    tn_node *to = tn__op2_num(c, OP_ADD, tn__cast(c, s.in.place, TN_I64), 1);
+    tn_node *end = run_from(c, &s, tn__op2_num(c, OP_ADD, s.in.given, 1));
+    number = tn__cast(c, s.in.given, TN_I64);
     ends = are_ends(c, tn__op2(c, OP_EQ, end, to), number, base->dim[0]);
-    e = ending_between(c, &s, run_from(c, &s, s.given), to);
+    e = ending_between(c, &s, run_from(c, &s, s.in.given), to);
   } else {
     ends = ends_of(c, &s, base->dim[0]);
     e = ending_at(c, &s, ends);
   }
   tn_node *nowhere = tn__op2_num(c, OP_MUL, next, -1), *place = tn__op2_num(c, OP_ADD, number, -1);
-  place = tn__cast(c, tn__where(c, ends, place, nowhere), s.number->dtype == TN_I32 ? narrow(idx->dim[0]->hi) : TN_I64);
+  int as = s.in.number->dtype == TN_I32 ? tn__narrow(idx->dim[0]->hi) : TN_I64;
+  place = tn__cast(c, tn__where(c, ends, place, nowhere), as);
   place = tn__op1(c, OP_DISTINCT, place);
   tn_node *dims[TN_MAX_RANK];
   for (uint32_t i = 0; i < base->rank; i++) dims[i] = i ? base->dim[i] : line.d[0];
@@ -535,9 +397,7 @@ static double lines_work(const tn__target *t, const tn__lines *l, int64_t askers
 /* Sums of runs of those that are sorted */
 /* a choice: any is right */
 static double runs_work(const tn__target *t, int64_t places, double n, double width) {
-  double order;
-  best_order(t, places, n, &order);
-  return order + RUN_LAUNCHES * tn__target_launch_guess(t) + RUN_STEPS * n * width;
+  return tn__order_work(t, places, n) + RUN_LAUNCHES * tn__target_launch_guess(t) + RUN_STEPS * n * width;
 }
 
 /* The base of a scatter whose result is to be of this dtype: as it stands in memory, if it is of that dtype. */
@@ -606,7 +466,7 @@ static tn_node *of_numbers(tn_ctx *c, tn_node *n) {
                             tn__op2(c, OP_LT, idx, tn__literal_like(c, idx, (double)n->dim[0]->hi)));
   idx = tn__op2_num(c, OP_MUL, tn__where(c, inside, idx, tn__literal_like(c, idx, -1)), (double)width);
   tn__dims all = tn__dims_of(upd);
-  idx = tn__add(c, spread(c, idx, all.d, all.rank), tn__cast(c, tn__place(c, &all, all.rank - 1u), TN_I64));
+  idx = tn__add(c, tn__over(c, idx, all.d, all.rank), tn__cast(c, tn__place(c, &all, all.rank - 1u), TN_I64));
   tn_node *count = tn__int(c, places);
   return tn__scatter(c, tn__reshape(c, n->src[0], &count, 1), idx, upd);
 }
@@ -615,7 +475,7 @@ static tn_node *of_numbers(tn_ctx *c, tn_node *n) {
 /* a choice: any is right */
 static whole as_whole(const tn__target *t, tn_node *numbers, double looked, double added) {
   whole w = {.numbers = numbers, .work = INFINITY};
-  if (!numbers || numbers->dim[0]->hi <= FEW_PLACES) return w;
+  if (!numbers || numbers->dim[0]->hi <= TN__FEW_PLACES) return w;
   double places = most(numbers->dim[0]), updates = 1;
   for (uint32_t i = 0; i < numbers->src[2]->rank; i++) updates *= most(numbers->src[2]->dim[i]);
   if (tn__scaled_form(t, numbers, added - looked, &w.scaled))
@@ -656,19 +516,19 @@ static tn_node *in_parallel(tn_ctx *c, const tn__target *t, const tn__nodes *gra
          others = asking_work(t, updates, updates, width) + ASK_LAUNCHES * tn__target_launch_guess(t);
   /* what is added into memory is there in the dtype of the sums, and in the order of places; places that look for
    * theirs begin with all known */
-  double added = base->dtype == dtype && !is_turned(graph, n) ? 0 : 2 * move_work(t) * all, looked = move_work(t) * all;
+  double looked = tn__move_work(t) * all, added = base->dtype == dtype && !is_turned(graph, n) ? 0 : 2 * looked;
   tn__lines lines;
   bool of_lines = tn__scatter_lines(c, n, &lines);
   if (of_lines) others = lines_work(t, &lines, lines.updates) + ASK_LAUNCHES * tn__target_launch_guess(t);
   bool fewer = updates < most(places) && places->lo > 1, asks = asked <= sorted + looked;
   /* what is looked for is worked out once for a row: then places need nothing in memory for what is made of them */
-  double again = width > 1 && is_read_again(c, graph, n) ? 2 * move_work(t) * all : 0;
+  double again = width > 1 && is_read_again(c, graph, n) ? 2 * tn__move_work(t) * all : 0;
   double at_places = fmin(asked, sorted + looked), by_updates = fewer ? fmin(sorted, others) + added : INFINITY;
   whole numbers = as_whole(t, of_numbers(c, n), looked,
-                           added + (is_read_again(c, graph, n) ? 2 * move_work(t) * all : 0));
-  if (of_lines) numbers.work += FLAT_MOVES * move_work(t) * updates;
+                           added + (is_read_again(c, graph, n) ? 2 * tn__move_work(t) * all : 0));
+  if (of_lines) numbers.work += FLAT_MOVES * tn__move_work(t) * updates;
   /* what is added to places of memory is copied there first, and left there for what is made of it */
-  double through = 4 * move_work(t) * all, lines_asked = of_lines ? lines_work(t, &lines, lines.places) : INFINITY;
+  double through = 4 * tn__move_work(t) * all, lines_asked = of_lines ? lines_work(t, &lines, lines.places) : INFINITY;
   if (of_lines && lines_asked <= fmin(numbers.work, fmin(at_places, by_updates + through))) {
     bool much = lines_asked > MUCH_ASKED * tn__target_launch_guess(t);
     return tn__cast(c, tn__add(c, tn__acc(c, base), by_asking_lines(c, &lines, n->src[2], much)), dtype);
@@ -700,7 +560,7 @@ static bool waits(tn_ctx *c, const tn__target *t, const tn_node *n) {
   bool tallied = c->mode != TN_MODE_STRICT && tn__is_const(tn__numel(c, n->src[1])) && tn__is_const(n->dim[0]) &&
                  places > 1 && n->rank == 1 && tn__size_of(n->dtype) == sizeof(int32_t);
   double asked = asking_work(t, places, updates, 1);
-  return places <= FEW_PLACES && !(tallied && asked > ASK_LAUNCHES * tn__target_launch_guess(t));
+  return places <= TN__FEW_PLACES && !(tallied && asked > ASK_LAUNCHES * tn__target_launch_guess(t));
 }
 
 static tn_node *first_serial(tn_ctx *c, const tn__target *t, tn_node *sink) {

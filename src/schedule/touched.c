@@ -9,9 +9,9 @@
 #include "device/device.h"
 #include "rewrite/rewrite.h"
 #include "schedule/fuse.h"
+#include "schedule/ordered.h"
 #include "tensor/operands.h"
 #include "tensor/scan.h"
-#include "tensor/sort.h"
 #include <math.h>
 
 enum {
@@ -77,18 +77,12 @@ static bool find_region(tn_ctx *c, const tn__nodes *all, tn_node *scatter, regio
 static bool is_worth(const tn__target *t, const tn_node *n) {
   const tn_node *to = n->src[1];
   double bytes = (double)tn__size_of(n->dtype) * tn__numel_guess(n);
-  double moves = 2 * (t->balance > 0 ? (double)t->balance : 1) * bytes / sizeof(float);
+  double moves = 2 * tn__move_work(t) * bytes / sizeof(float);
   int64_t places, updates;
   if (!(t->adds & sizeof(int32_t)) || to->rank != 1 || !tn__is_float(n->dtype)) return false;
   if (!tn__const_int(n->dim[0], &places) || !tn__const_int(to->dim[0], &updates)) return false;
-  double each = (double)updates, order = fmin(ASK * each * each, tn__sort_work(t, 1, each, tn__bits_below(places)));
+  double each = (double)updates, order = fmin(ASK * each * each, tn__order_work(t, places, each));
   return updates <= places / FEW && moves > order + LEAST_LAUNCHES * tn__target_launch_guess(t);
-}
-
-/* Along the axes of n that follow its first one */
-static tn_node *along_rows(tn_ctx *c, const tn_node *n, tn_node *x) {
-  while (x->rank < n->rank) x = tn__add_axis(c, x, x->rank);
-  return tn__expand(c, x, n->dim);
 }
 
 /* Whether an update goes to each place of n: bool, of n's shape */
@@ -104,7 +98,7 @@ static tn_node *are_touched(tn_ctx *c, const tn_node *n, tn_node *to) {
   word = tn__op2(c, OP_SHR, word, tn__cast(c, tn__place(c, &all, 1), TN_U32));
   word = tn__op2_bits(c, OP_AND, word, 1);
   word = tn__first_of(c, tn__merge_axes(c, word, 0, 2), 0, n->dim[0]);
-  return along_rows(c, n, tn__op2(c, OP_NE, word, tn__literal_like(c, word, 0)));
+  return tn__over(c, tn__op2(c, OP_NE, word, tn__literal_like(c, word, 0)), n->dim, n->rank);
 }
 
 /* x, which lies as the scatter does, where updates go to, [updates, ...]: in the region of what is there after that */

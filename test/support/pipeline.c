@@ -4,7 +4,10 @@
 
 void pipeline_simplify(pipeline *p) { p->graph = tn__schedule_prune(p->c, tn__simplify_graph(p->c, p->key)); }
 
-void pipeline_scatter(pipeline *p) { p->graph = tn__schedule_scatters(p->c, p->graph, &p->dev->target); }
+void pipeline_scatter(pipeline *p) {
+  p->graph = tn__schedule_scatters(p->c, p->graph, &p->dev->target);
+  p->graph = tn__schedule_touched(p->c, p->graph, &p->dev->target);
+}
 
 void pipeline_schedule(pipeline *p) { p->s = tn__schedule_make(p->c, &p->c->scratch, p->graph, p->dev); }
 
