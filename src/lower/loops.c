@@ -75,6 +75,7 @@ void tn__survey_loops(tn_ctx *c, tn__arena *a, tn_node *body, tn__survey *p) {
   p->common &= p->outputs;
 }
 
+/* a choice: any is right */
 uint64_t tn__spread_loops(const tn__survey *p) {
   uint64_t set = p->outputs;
   for (uint32_t i = 0; i < p->r.order.n && set; i++) {

@@ -72,6 +72,7 @@ static int64_t power_above(double v, int64_t most) {
 }
 
 /* How many times as many places as there are tiles of so long a side have */
+/* a choice: any is right */
 static double waste_of(double size, double side) { return ceil(size / side) * side / size; }
 
 /* Squares for which there is room twice, or as much longer as the other side is shorter than that, or is where half of

@@ -930,12 +930,25 @@ static void put_local(tn__printer *p, const tn_node *local, int64_t at) {
                    type, at);
 }
 
-/* The thread's number in its group; of several groups in a block, which */
+/* Are there quotients of a thread's number? */
+/* a choice: either is right */
+static bool divides_lanes(const tn__part *part) {
+  for (uint32_t i = 0; i < part->n; i++) {
+    const tn_node *n = part->ins[i];
+    bool quotient = (n->op == OP_IDIV || n->op == OP_MOD) && n->src[1]->op == OP_CONST;
+    if (quotient && n->src[0]->op == OP_RANGE && n->src[0]->ints[0] == AX_UPCAST) return true;
+  }
+  return false;
+}
+
+/* The thread's number in its group; of several groups in a block, which.  No compiler knows that it is below the number
+ * of threads: it is said for quotients to be shifts, and for bounds that hold to go, where that is one instruction. */
 static void put_numbers(tn__printer *p) {
   const char *word = p->d->group->thread;
-  int groups = tn__groups_of_block(p->part), run = p->part->across ? groups : p->part->group;
-  const char *slow = tn__print_format(p, "(%s / %d)", word, run), *fast = tn__print_format(p, "(%s %% %d)", word, run);
-  if (groups == 1) fast = word;
+  int groups = tn__groups_of_block(p->part), run = p->part->across && groups > 1 ? groups : p->part->group;
+  const char *slow = tn__print_format(p, "(%s / %d)", word, run);
+  const char *fast = tn__print_format(p, "(%s %% %d)", word, run);
+  if (groups == 1 && ((run & (run - 1)) || !divides_lanes(p->part))) fast = word;
   tn__print_line(p, "const i32 t = (i32)%s;", p->part->across && groups > 1 ? slow : fast);
   if (groups > 1) tn__print_line(p, "const i32 g = (i32)%s;", p->part->across ? fast : slow);
 }
