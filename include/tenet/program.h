@@ -26,10 +26,10 @@ typedef struct tn_program tn_program;
 TN_API tn_program *tn_program_begin(tn_ctx *ctx);
 /* A named input; a handle in the current scope.  Sizes may be symbolic (tn_dim_var). */
 TN_API tn_tensor *tn_program_input(tn_program *p, const char *name, tn_dtype dtype, const tn_dim *shape, int rank);
-/* Names an output.  `t` may be any value made from inputs, state and constants.  One that only moves what stands in
- * memory in any case (an input, another output), or is the same all along an axis, is not stored: tn_program_result()
- * gives the movement, and whoever computes with it goes there.  Ask for tn_contiguous(t) where memory in the order of
- * the shape is wanted at once. */
+/* Names an output.  `t` may be any value made from inputs, state and constants.  One without symbolic sizes that only
+ * moves what stands in memory in any case (an input, another output), or is the same all along an axis, is not stored:
+ * tn_program_result() gives the movement, and whoever computes with it goes there.  Ask for tn_contiguous(t) where
+ * memory in the order of the shape is wanted at once. */
 TN_API tn_status tn_program_output(tn_program *p, const char *name, tn_tensor *t);
 /* Ends the recording and compiles.  On error the program can only be closed; assignments made while recording are
  * undone. */

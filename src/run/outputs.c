@@ -2,6 +2,7 @@
  * memory of others. */
 #include "ir/text.h"
 #include "run/plan.h"
+#include "tensor/operands.h"
 #include <string.h>
 
 /* A block of at least `bytes` that nobody else has. */
@@ -61,21 +62,48 @@ void tn__plan_output(const tn__plan *p, uint32_t i, tn__buffer *const *in, tn__b
 uint32_t tn__plan_lead(const tn__plan *p, uint32_t i) { return p->view[i].lead; }
 bool tn__plan_is_moved(const tn__plan *p, uint32_t i) { return p->view[i].moved != NULL; }
 
-/* The sizes of a movement are numbers here. */
-tn_node *tn__plan_seen(tn_ctx *c, const tn__plan *p, uint32_t i, const tn__env *env, tn__buffer *b) {
-  tn__nodes way = {0};
-  tn_node *x = p->view[i].moved, *dim[TN_MAX_RANK];
-  for (; x->op != OP_PARAM; x = x->src[0]) tn__vec_push(&c->scratch, &way, x);
-  for (uint32_t d = 0; d < x->rank; d++) dim[d] = tn__int(c, tn__eval_index(x->dim[d], env, &c->scratch));
-  tn_node *over = tn__storage_make(c, x->dtype, tn__buffer_keep(b), dim, x->rank);
-  while (way.n) {
-    const tn_node *n = way.v[--way.n];
-    tn_node **src = tn__alloc(c, n->nsrc * sizeof *src);
-    src[0] = over;
-    for (uint32_t s = 1; s < n->nsrc; s++) src[s] = tn__int(c, tn__eval_index(n->src[s], env, &c->scratch));
-    over = tn__node_with(c, way.v[way.n], src);
+tn_node *tn__plan_seen(tn_ctx *c, const tn__plan *p, uint32_t i, tn__buffer *b) {
+  const tn_node *leaf = p->view[i].moved;
+  while (leaf->op != OP_PARAM) leaf = leaf->src[0];
+  tn_node *over = tn__storage_make(c, leaf->dtype, tn__buffer_keep(b), leaf->dim, leaf->rank);
+  return tn__moves_replay(c, p->view[i].moved, leaf, over);
+}
+
+#define GATHER_ROW(bytes) \
+  for (int64_t k = 0; k < n; k++) memcpy(to + k * bytes, from + k * step * bytes, bytes); \
+  break
+
+/* n elements of so many bytes, a step apart, side by side */
+static void gather_row(char *to, const char *from, int64_t n, int64_t step, size_t bytes) {
+  switch (bytes) {
+  case 1: GATHER_ROW(1);
+  case 2: GATHER_ROW(2);
+  case 4: GATHER_ROW(4);
+  default: GATHER_ROW(8);
   }
-  return over;
+}
+
+void tn__plan_gather(tn_ctx *c, const tn__plan *p, uint32_t i, const tn__buffer *b, void *out) {
+  const tn__view *v = &p->view[i];
+  const tn_node *n = v->moved;
+  size_t bytes = tn__size_of(n->dtype), stand = p->bytes[p->out_buf[i]];
+  int64_t at[TN_MAX_RANK] = {0}, place = v->from;
+  uint32_t last = n->rank - 1u; /* it has several elements, and so an axis */
+  char *all = tn__alloc(c, stand), *to = out;
+  b->device->ops->download(b->device, all, b->mem, stand);
+  for (bool more = true; more;) {
+    int64_t row = n->dim[last]->ints[0];
+    gather_row(to, all + place * (int64_t)bytes, row, v->step[last], bytes);
+    to += row * (int64_t)bytes;
+    more = false;
+    for (uint32_t a = last; a-- && !more;) {
+      place += v->step[a];
+      more = ++at[a] < n->dim[a]->ints[0];
+      if (more) continue;
+      place -= at[a] * v->step[a];
+      at[a] = 0;
+    }
+  }
 }
 
 /* A line for each step of the movement, from what is stored on */

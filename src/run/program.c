@@ -31,7 +31,6 @@ typedef struct output {
   tn__buffer *buf;    /* of that one */
   size_t bytes;       /* and sizes, of the last run */
   int64_t *size;
-  int64_t *value;     /* of the plan's symbolic sizes, of a movement */
 } output;
 
 typedef struct state {
@@ -374,10 +373,7 @@ static void do_end(tn_ctx *c, void *arg) {
   p->out = tn__arena_zalloc(&p->arena, (roots.node.n + 1) * sizeof *p->out);
   p->roots = roots.node.n;
   for (uint32_t i = 0; i < nvar; i++) tn__map_put(&p->size_of, (uintptr_t)var[i], i);
-  for (uint32_t i = 0; i < p->outputs.n; i++) {
-    p->outputs.v[i].lead = tn__plan_lead(p->plan, i);
-    p->outputs.v[i].value = tn__arena_zalloc(&p->arena, (nvar + 1) * sizeof *p->value);
-  }
+  for (uint32_t i = 0; i < p->outputs.n; i++) p->outputs.v[i].lead = tn__plan_lead(p->plan, i);
   p->ready = true;
 }
 
@@ -642,7 +638,6 @@ static void size_output(tn_ctx *c, const tn_program *p, output *o) {
     if (o->size[i] < 0 || __builtin_mul_overflow(o->bytes, (size_t)o->size[i], &o->bytes) || o->bytes > PTRDIFF_MAX)
       tn__fail(c, TN_ENOMEM, "output '%s' is beyond any memory", o->name);
   }
-  memcpy(o->value, p->value, env.n * sizeof *o->value);
 }
 
 /* Of the run that has just been; before its states are the tensors'. */
@@ -784,19 +779,15 @@ static output *find_output(tn_ctx *c, tn_program *p, const char *name) {
   tn__fail(c, TN_EINVAL, "the program has no output '%s'", name ? name : "NULL");
 }
 
-/* The value of the last run: memory, or a movement of that. */
-static tn_node *value_of(tn_ctx *c, const tn_program *p, const output *o) {
-  tn__env env = {.val = o->value};
-  tn_node *dim[TN_MAX_RANK];
-  env.n = tn__plan_vars(p->plan, &env.key);
-  if (tn__plan_is_moved(p->plan, o->at)) return tn__plan_seen(c, p->plan, o->at, &env, buffer_of(p, o));
-  for (uint32_t i = 0; i < o->node->rank; i++) dim[i] = tn__int(c, o->size[i]);
-  return tn__storage_make(c, o->node->dtype, tn__buffer_keep(buffer_of(p, o)), dim, o->node->rank);
-}
-
 static void do_result(tn_ctx *c, void *arg) {
   args *k = arg;
-  k->made = tn__cell_new(c, value_of(c, k->p, find_output(c, k->p, k->name)));
+  const output *o = find_output(c, k->p, k->name);
+  tn__buffer *b = buffer_of(k->p, o);
+  tn_node *dim[TN_MAX_RANK];
+  for (uint32_t i = 0; i < o->node->rank; i++) dim[i] = tn__int(c, o->size[i]);
+  k->made = tn__cell_new(c, tn__plan_is_moved(k->p->plan, o->at)
+                                ? tn__plan_seen(c, k->p->plan, o->at, b)
+                                : tn__storage_make(c, o->node->dtype, tn__buffer_keep(b), dim, o->node->rank));
 }
 
 tn_tensor *tn_program_result(tn_program *p, const char *name) {
@@ -811,8 +802,8 @@ static void do_read(tn_ctx *c, void *arg) {
   if (!k->into && o->bytes) tn__fail(c, TN_EINVAL, "the destination is NULL");
   if (!o->bytes) return;
   tn__buffer *b = buffer_of(k->p, o);
-  if (tn__plan_is_moved(k->p->plan, o->at)) b = tn__run_moved(c, value_of(c, k->p, o));
-  b->device->ops->download(b->device, k->into, b->mem, o->bytes);
+  if (tn__plan_is_moved(k->p->plan, o->at)) tn__plan_gather(c, k->p->plan, o->at, b, k->into);
+  else b->device->ops->download(b->device, k->into, b->mem, o->bytes);
 }
 
 tn_status tn_program_read(tn_program *p, const char *name, void *out, size_t bytes) {

@@ -23,37 +23,9 @@ static void note_origin(tn_ctx *c, tn__plan *p, uint32_t i, tn_node *const *in, 
   tn__storage_derive(c, made, from, n);
 }
 
-/* These values, all of one device, in memory: STORAGEs. */
-static tn__nodes store_on(tn_ctx *c, tn__device *d, const tn__nodes *roots) {
-  tn__nodes in = {0}, fresh = {0};
-  tn__plan *p = tn__plan_get(c, tn__plan_key(c, roots->v, roots->n, &in));
-  tn_node *const *var;
-  if (tn__plan_vars(p, &var))
-    tn__fail(c, TN_EBOUND, "size %s has no value: symbolic shapes run in programs (program.h)", var[0]->name);
-  tn__plan_bind(c, p, NULL);
-  tn__buffer **buf = tn__alloc(c, (in.n + 1) * sizeof *buf);
-  for (uint32_t i = 0; i < in.n; i++) {
-    if (in.v[i]->op == OP_PARAM)
-      tn__fail(c, TN_ESTATE, "the value depends on an input of a program, which has one only while the program runs");
-    buf[i] = tn__storage_on(c, in.v[i], d);
-  }
-  /* each output has its storage node, and with it an owner, before anything runs */
-  tn__buffer **out = tn__alloc(c, (roots->n + 1) * sizeof *out);
-  for (uint32_t i = 0; i < roots->n; i++) {
-    tn_node *r = roots->v[i];
-    out[i] = NULL;
-    tn__plan_output(p, i, buf, &out[i]);
-    tn_node *st = tn__storage_make(c, r->dtype, out[i], r->dim, r->rank);
-    tn__vec_push(&c->scratch, &fresh, st);
-  }
-  for (uint32_t i = 0; i < roots->n; i++) note_origin(c, p, i, in.v, fresh.v[i]);
-  tn_status status = tn__plan_run(c, p, buf, out);
-  if (status != TN_OK) tn__fail(c, status, "a kernel failed: %s", tn_status_text(status));
-  return fresh;
-}
-
 /* Makes the values of these cells, all of one device, STORAGEs. */
 static void realize_on(tn_ctx *c, tn__device *d, tn_tensor *const *t, int n) {
+  tn__nodes roots, in = {0};
   tn__map seen; /* cells, and which output each is */
   tn__roots of;
   uint64_t *out_of = tn__alloc(c, ((size_t)n + 1) * sizeof *out_of);
@@ -65,17 +37,35 @@ static void realize_on(tn_ctx *c, tn__device *d, tn_tensor *const *t, int n) {
     out_of[i] = tn__roots_add(c, &of, t[i]->node);
     tn__map_put(&seen, (uintptr_t)t[i], out_of[i]);
   }
-  tn__nodes fresh = store_on(c, d, &of.node);
+  roots = of.node;
+  tn__plan *p = tn__plan_get(c, tn__plan_key(c, roots.v, roots.n, &in));
+  tn_node *const *var;
+  if (tn__plan_vars(p, &var))
+    tn__fail(c, TN_EBOUND, "size %s has no value: symbolic shapes run in programs (program.h)", var[0]->name);
+  tn__plan_bind(c, p, NULL);
+  tn__buffer **buf = tn__alloc(c, (in.n + 1) * sizeof *buf);
+  for (uint32_t i = 0; i < in.n; i++) {
+    if (in.v[i]->op == OP_PARAM)
+      tn__fail(c, TN_ESTATE, "the value depends on an input of a program, which has one only while the program runs");
+    buf[i] = tn__storage_on(c, in.v[i], d);
+  }
+  /* each output has its storage node, and with it an owner, before anything runs */
+  tn__nodes fresh = {0};
+  tn__buffer **out = tn__alloc(c, (roots.n + 1) * sizeof *out);
+  for (uint32_t i = 0; i < roots.n; i++) {
+    tn_node *r = roots.v[i];
+    out[i] = NULL;
+    tn__plan_output(p, i, buf, &out[i]);
+    tn_node *st = tn__storage_make(c, r->dtype, out[i], r->dim, r->rank);
+    tn__vec_push(&c->scratch, &fresh, st);
+  }
+  for (uint32_t i = 0; i < roots.n; i++) note_origin(c, p, i, in.v, fresh.v[i]);
+  tn_status status = tn__plan_run(c, p, buf, out);
+  if (status != TN_OK) tn__fail(c, status, "a kernel failed: %s", tn_status_text(status));
   for (int i = 0; i < n; i++) tn__cell_set(t[i], fresh.v[out_of[i]]);
 }
 
 static int home_of(const tn_node *n) { return n->device < 0 ? 0 : n->device; }
-
-tn__buffer *tn__run_moved(tn_ctx *c, tn_node *n) {
-  tn__nodes roots = {0};
-  tn__vec_push(&c->scratch, &roots, n);
-  return tn__storage_buffer(c, store_on(c, tn__device_get(c, home_of(n)), &roots).v[0]);
-}
 
 /* ---- assigned values ---- */
 

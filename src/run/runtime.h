@@ -1,7 +1,6 @@
 /* Running: compiled schedules, their cache, realise and replay.  Prefix tn__plan_, tn__run_. */
 #ifndef TN_RUN_RUNTIME_H
 #define TN_RUN_RUNTIME_H
-#include "ir/eval.h"
 #include "schedule/schedule.h"
 #include "tenet/program.h"
 #include "tensor/cell.h"
@@ -70,10 +69,11 @@ size_t tn__plan_out_bytes(const tn__plan *p, uint32_t i);
  * Throws. */
 void tn__plan_output(const tn__plan *p, uint32_t i, tn__buffer *const *in, tn__buffer **b);
 /* The output in whose memory output i stands, or is seen: only for it there is a buffer.  And what output i then is, a
- * movement of what stands in that buffer, at these sizes; only if tn__plan_is_moved(). */
+ * movement of what stands in that buffer; only if tn__plan_is_moved(). */
 uint32_t tn__plan_lead(const tn__plan *p, uint32_t i);
 bool tn__plan_is_moved(const tn__plan *p, uint32_t i);
-tn_node *tn__plan_seen(tn_ctx *c, const tn__plan *p, uint32_t i, const tn__env *env, tn__buffer *b);
+tn_node *tn__plan_seen(tn_ctx *c, const tn__plan *p, uint32_t i, tn__buffer *b);
+void tn__plan_gather(tn_ctx *c, const tn__plan *p, uint32_t i, const tn__buffer *b, void *out); /* so, to the host */
 /* Runs the bound plan: in[i] holds PARAM i, out[i] receives output i. */
 tn_status tn__plan_run(tn_ctx *c, tn__plan *p, tn__buffer *const *in, tn__buffer *const *out);
 /* So, for what is run again and again with the same few buffers: a device that can records the work and submits it at
@@ -95,8 +95,6 @@ int tn__find_device(tn_ctx *c, const char *name);
 /* Makes the values of these cells STORAGEs, and those of all that was assigned; or theirs alone.  Throws. */
 void tn__run_realize(tn_ctx *c, tn_tensor *const *t, int n);
 void tn__run_realize_alone(tn_ctx *c, tn_tensor *const *t, int n);
-/* Memory with a movement of a STORAGE, which ends with the call.  Throws. */
-tn__buffer *tn__run_moved(tn_ctx *c, tn_node *n);
 void tn__run_close(tn_ctx *c);
 void tn__validate_close(tn_ctx *c); /* validate.c: tells how many schedules were compared */
 #endif

@@ -86,6 +86,8 @@ bool tn__without_elements(const tn_node *n);
 typedef struct tn__view {
   uint32_t lead;  /* the output whose memory it is seen in, or it itself */
   tn_node *moved; /* that, over PARAM 0, which is what stands there; NULL: it is what stands there */
+  int64_t from;   /* the same in elements: of the first one, and along each axis */
+  int64_t *step;
 } tn__view;
 /* So many of a graph's outputs, the first, may be: its SINK says so, who makes it. */
 static inline uint32_t tn__views_of(const tn_node *sink) {

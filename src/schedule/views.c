@@ -2,7 +2,8 @@
  * steps, flipped, the same all along an axis; or are what another output is.  They are not stored: whoever wants one is
  * given the movement, as a lazy tensor over what is (run/program.c).
  *
- * Needs a pruned graph; gives one whose outputs are what has to be stored.  What was asked for by CONTIG is. */
+ * Needs a pruned graph; gives one whose outputs are what has to be stored.  What was asked for by CONTIG is, and what
+ * has symbolic sizes: whoever computes with a result computes at its sizes, which should not be compiled for each. */
 #include "rewrite/rewrite.h"
 #include "schedule/fuse.h"
 #include <string.h>
@@ -12,6 +13,7 @@ enum { MOST_LOOKED = 256 }; /* nodes that are asked which axes an output hangs o
 typedef struct finding {
   tn__fuse f; /* its context and arena */
   tn__view *view;
+  tn__arena *a;   /* of what is found */
   tn_node **root; /* by output: what it is seen in; what it is itself, where that is how it is stored */
   double *held;   /* by output: elements of that which it shows, if it is seen in an input or another output */
   tn__map stored; /* by value: the first output that is stored as it is */
@@ -24,14 +26,26 @@ static tn_node *step_down(finding *v, tn_node *n, tn_node **idx) {
   return n->op == OP_CONTIG || n->op == OP_ASSIGN ? NULL : tn__look_through(&v->f, n, idx);
 }
 
-/* Do equal steps along the axes of n go by equal steps in x?  Then how many elements of x it shows; else 0. */
-static double shown(finding *v, const tn_node *n, tn_node *const *loop, const tn_node *x, tn_node *const *idx) {
+static bool has_sizes(const tn_node *n) {
+  bool all = true;
+  for (uint32_t i = 0; i < n->rank; i++) all &= tn__is_const(n->dim[i]);
+  return all;
+}
+
+/* Do equal steps along the axes of n go by equal steps in x, and by which?  Then how many elements of x it shows; else
+ * 0. */
+static double shown(finding *v, const tn_node *n, tn_node *const *loop, const tn_node *x, tn_node *const *idx,
+                    tn__view *out) {
   tn_ctx *c = v->f.c;
-  tn_node *coef[TN_MAX_RANK + 1], *offset;
+  tn_node *coef[TN_MAX_RANK + 1], *offset, *flat = tn__index_flat(c, x->dim, idx, x->rank);
   double elements = 1;
-  if (!tn__index_affine(c, tn__index_flat(c, x->dim, idx, x->rank), loop, n->rank, coef, &offset)) return 0;
-  for (uint32_t i = 0; i < n->rank; i++)
-    if (!tn__is_int_const(coef[i], 0)) elements *= (double)tn__size_guess(n->dim[i]);
+  if (!has_sizes(n) || !has_sizes(x) || !tn__index_affine(c, flat, loop, n->rank, coef, &offset)) return 0;
+  if (!out->step) out->step = tn__arena_alloc(v->a, (n->rank + 1) * sizeof *out->step);
+  if (!tn__const_int(offset, &out->from)) return 0;
+  for (uint32_t i = 0; i < n->rank; i++) {
+    if (!tn__const_int(coef[i], &out->step[i])) return 0;
+    if (out->step[i]) elements *= (double)n->dim[i]->ints[0];
+  }
   return elements;
 }
 
@@ -64,11 +78,13 @@ static void look_down(finding *v, uint32_t i, tn_node *n, bool inputs) {
   for (tn_node *x = n, *next; (next = step_down(v, x, idx)) != NULL; x = next) {
     tn__vec_push(&c->scratch, &way, x);
     bool stands = inputs ? next->op == OP_PARAM : tn__map_get(&v->stored, (uintptr_t)next, NULL);
-    double elements = stands ? shown(v, n, loop, next, idx) : 0;
+    tn__view by = {.lead = i};
+    double elements = stands ? shown(v, n, loop, next, idx, &by) : 0;
     if (elements <= 0 || (!inputs && !is_enough(elements, next))) continue;
     found = next;
     steps = way.n;
     v->held[i] = elements;
+    v->view[i] = by;
   }
   if (!found) return;
   v->root[i] = found;
@@ -127,13 +143,17 @@ static uint32_t axes_of(finding *v, tn_node *n) {
 static void look_along(finding *v, uint32_t i, tn_node *n) {
   tn_ctx *c = v->f.c;
   tn_node *zero = tn__int(c, 0), *one = tn__int(c, 1), *begin[TN_MAX_RANK + 1], *size[TN_MAX_RANK + 1];
-  uint32_t axes = axes_of(v, n);
+  tn_node *loop[TN_MAX_RANK + 1], *idx[TN_MAX_RANK + 1];
+  uint32_t axes = has_sizes(n) ? axes_of(v, n) : UINT32_MAX;
   for (uint32_t a = 0; a < n->rank; a++) {
+    bool differs = axes >> a & 1;
     begin[a] = zero;
-    size[a] = axes >> a & 1 ? n->dim[a] : one;
+    size[a] = differs ? n->dim[a] : one;
+    loop[a] = tn__axis_loop(c, n, a);
+    idx[a] = differs ? loop[a] : zero;
   }
   tn_node *first = tn__shrink(c, n, begin, size, NULL);
-  if (first == n) return;
+  if (first == n || shown(v, n, loop, first, idx, &v->view[i]) <= 0) return;
   v->root[i] = first;
   v->view[i].moved = tn__expand(c, leaf_for(c, first), n->dim);
 }
@@ -171,7 +191,7 @@ static bool is_stored(const finding *v, uint32_t i) { return !v->view[i].moved; 
 
 tn_node *tn__schedule_views(tn_ctx *c, tn__arena *a, tn_node *sink, uint32_t views, tn__view **view, uint32_t **slot) {
   uint32_t n = sink->nsrc, left = 0;
-  finding v = {.f = {.c = c, .a = &c->scratch}, .view = tn__arena_zalloc(a, (n + 1) * sizeof *v.view)};
+  finding v = {.f = {.c = c, .a = &c->scratch}, .a = a, .view = tn__arena_zalloc(a, (n + 1) * sizeof *v.view)};
   v.root = tn__alloc(c, (n + 1) * sizeof *v.root);
   v.held = tn__alloc(c, (n + 1) * sizeof *v.held);
   uint32_t *of = tn__alloc(c, (n + 1) * sizeof *of);

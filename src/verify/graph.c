@@ -317,8 +317,12 @@ static void run(tn__world *w, tn_node *sink, const tn__env *env, const tn__val *
 
 void tn__graph_run(tn__world *w, tn_node *sink, const tn__env *env, tn__image *out) { run(w, sink, env, NULL, out); }
 
-tn__image tn__graph_moved(tn__world *w, tn_node *moved, const tn__env *env, const tn__val *leaf) {
+int64_t *tn__graph_moved(tn__world *w, tn_node *moved, int64_t n, int64_t count) {
   tn__image out;
-  run(w, tn__sink(w->c, &moved, 1, "moved"), env, leaf, &out);
-  return out;
+  tn__val *number = tn__alloc(w->c, ((size_t)n + 1) * sizeof *number);
+  int64_t *from = tn__alloc(w->c, ((size_t)count + 1) * sizeof *from);
+  for (int64_t i = 0; i < n; i++) number[i] = (tn__val){.kind = TN__VAL_BITS, .v = (uint64_t)i};
+  run(w, tn__sink(w->c, &moved, 1, "moved"), &(tn__env){0}, number, &out);
+  for (int64_t i = 0; i < out.n && i < count; i++) from[i] = (int64_t)out.v[i].v;
+  return out.n == count ? from : NULL;
 }

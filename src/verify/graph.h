@@ -17,6 +17,7 @@ enum { TN__MOST_WORK = 32000000, TN__TWIN_WORK = 6000000 }; /* what is compared;
 double tn__graph_work(tn_ctx *c, tn_node *sink, const tn__env *env);
 /* One image for each source of the sink. */
 void tn__graph_run(tn__world *w, tn_node *sink, const tn__env *env, tn__image *out);
-/* A movement over PARAM 0, whose elements are leaf[0] and so on. */
-tn__image tn__graph_moved(tn__world *w, tn_node *moved, const tn__env *env, const tn__val *leaf);
+/* Which of `n` elements of PARAM 0 each of `count` of a movement over it is, of sizes that are numbers; NULL: it has
+ * others. */
+int64_t *tn__graph_moved(tn__world *w, tn_node *moved, int64_t n, int64_t count);
 #endif

@@ -238,23 +238,32 @@ static uint32_t block_of(const tn__verify_subject *s, uint32_t output) {
   return b;
 }
 
-/* The elements of an output as whoever asks for it sees them, `n`; NULL: there are others in its block. */
+/* Which element of what stands in memory element i of a movement is, as the host goes there. */
+static int64_t by_steps(const tn__view *v, int64_t i) {
+  int64_t from = v->from;
+  for (uint32_t a = v->moved->rank; a && a--; i /= v->moved->dim[a]->ints[0])
+    from += i % v->moved->dim[a]->ints[0] * v->step[a];
+  return from;
+}
+
+/* The elements of an output as whoever asks for it sees them, `n`; NULL: there are others in its block, or one way to
+ * see them is not the other. */
 static const tn__val *seen(trial *t, uint32_t output, int64_t n) {
   const tn__verify_subject *s = t->v->s;
-  const tn__env env = {.key = s->var, .val = s->value, .n = s->nvar};
   const tn__view *v = view_of(s, output);
   uint32_t b = block_of(s, output);
   tn_node *moved = v ? v->moved : NULL, *leaf = moved;
-  int64_t stand = moved ? 1 : n;
-  if (b == s->nblock) return NULL;
+  int64_t stand = moved ? 1 : n, *from = NULL;
   while (leaf && leaf->op != OP_PARAM) leaf = leaf->src[0];
-  for (uint32_t d = 0; leaf && d < leaf->rank; d++) stand *= tn__eval_index(leaf->dim[d], &env, &t->v->c->scratch);
-  if (s->block[b].bytes != (size_t)stand * tn__size_of(s->block[b].dtype)) return NULL;
-  tn__val *all = tn__alloc(t->v->c, ((size_t)stand + 1) * sizeof *all);
-  for (int64_t i = 0; i < stand; i++) all[i] = at(t, (int)b, i, s->block[b].dtype);
-  if (!moved) return all;
-  tn__image image = tn__graph_moved(&t->w, moved, &env, all);
-  return image.n == n ? image.v : NULL;
+  for (uint32_t d = 0; leaf && d < leaf->rank; d++) stand *= leaf->dim[d]->ints[0];
+  if (b == s->nblock || s->block[b].bytes != (size_t)stand * tn__size_of(s->block[b].dtype)) return NULL;
+  if (moved && !(from = tn__graph_moved(&t->w, moved, stand, n))) return NULL;
+  tn__val *all = tn__alloc(t->v->c, ((size_t)n + 1) * sizeof *all);
+  for (int64_t i = 0; i < n; i++) {
+    if (moved && from[i] != by_steps(v, i)) return NULL;
+    all[i] = at(t, (int)b, moved ? from[i] : i, s->block[b].dtype);
+  }
+  return all;
 }
 
 /* The first element that is another one than the graph's; false: there is none that is told. */
