@@ -486,17 +486,14 @@ static bool is_like(const tn_node *x, const tn_node *y) {
   return same;
 }
 
-/* Which outputs can be a leaf's next value; false: none. */
-static bool find_states(stateful *s) {
-  bool any = false;
+/* Which outputs can be a leaf's next value */
+static void find_states(stateful *s) {
   s->n = find_shapes(s->c, s->g, s->leaf, s->shape);
   for (uint32_t i = 0; i < s->n; i++) {
     s->output[i] = -1;
     for (uint32_t k = 0; k < s->g->sink->nsrc && s->output[i] < 0; k++)
       if (grow_is_plain(s->leaf[i]) && is_like(s->leaf[i], s->g->sink->src[k])) s->output[i] = (int)k;
-    any |= s->output[i] >= 0;
   }
-  return any;
 }
 
 static bool record_states(stateful *s, tn_program *p) {
@@ -551,7 +548,8 @@ bool graph_replays(tn_ctx *c, graph *g, char *why, size_t size) {
   stateful s = {.c = c, .g = g};
   bool good = true;
   if (g->var) g->bound = g->var->hi;
-  if (is_assigned(c, g, NULL) || (g->var && !has_shapes(c, g)) || !find_states(&s)) return true;
+  if (is_assigned(c, g, NULL) || (g->var && !has_shapes(c, g))) return true;
+  find_states(&s);
   tn_scope(c) good = run_stateful(&s, why, size);
   tn_clear_error(c);
   return good;
