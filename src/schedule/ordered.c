@@ -141,6 +141,11 @@ static ordering best_order(const tn__target *t, int64_t places, double n, double
   return best;
 }
 
+bool tn__order_tells(const tn__target *t, int64_t places, double n) {
+  double work;
+  return best_order(t, places, n, &work) == BY_TABLE;
+}
+
 double tn__order_work(const tn__target *t, int64_t places, double n) {
   double work;
   best_order(t, places, n, &work);

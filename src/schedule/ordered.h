@@ -17,6 +17,7 @@ typedef struct tn__ordered {
 tn__ordered tn__in_order(tn_ctx *c, const tn__target *t, tn_node *number, int64_t most);
 /* What that takes, in multiply-adds, of n updates of so many places */
 double tn__order_work(const tn__target *t, int64_t places, double n);
+bool tn__order_tells(const tn__target *t, int64_t places, double n); /* where runs begin: by a table */
 
 /* What scatters are made of besides: x along axes that follow its own */
 tn_node *tn__over(tn_ctx *c, tn_node *x, tn_node *const *dims, uint32_t rank);
