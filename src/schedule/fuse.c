@@ -988,15 +988,25 @@ static bool costs_nothing(tn__fuse *f, tn_node *n, const tn__info *in) {
   return true;
 }
 
-/* Is it what stands in memory in another type, or, for few kernels that look it up at many places, moved?  Then it
- * costs no more than to load it. */
+/* What n, moved, or with a number's bits taken off or put to it, is made of; NULL: it is another thing */
+/* a choice: no is right */
+static const tn_node *changed_bit(const tn_node *n) {
+  if (tn__ops[n->op].group == G_MOVE || n->op == OP_BITCAST) return n->src[0];
+  if (n->op != OP_XOR) return NULL;
+  const tn_node *bits = n->src[1];
+  while (tn__ops[bits->op].group == G_MOVE) bits = bits->src[0];
+  return bits->op == OP_CONST ? n->src[0] : NULL;
+}
+
+/* Is it what stands in memory in another type, or, for few kernels that look it up at many places, moved, or with a bit
+ * of it changed?  Then it costs no more than to load it. */
 /* a choice: either is right */
 static bool is_as_stored(tn__fuse *f, const tn_node *n, const tn__info *in) {
   uint32_t kernels = 0;
   if (n->op == OP_CAST) return tn__info_of(f, n->src[0])->buf >= 0;
   for (uint32_t i = 0; i < in->want.n; i++) kernels += in->want.v[i].before < 0;
   if (kernels > FEW_KERNELS) return false;
-  while (tn__ops[n->op].group == G_MOVE) n = n->src[0];
+  for (const tn_node *x = n; x; x = changed_bit(x)) n = x;
   return n->op == OP_PARAM || is_stored(f, n);
 }
 

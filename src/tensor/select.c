@@ -5,6 +5,7 @@
  * much of the result may be filled, each chosen one goes to its place; where little of it, each place looks for its own
  * by a search.  So none waits for another on any device. */
 #include "tensor/select.h"
+#include "device/device.h"
 #include "tensor/scan.h"
 #include "tensor/sort.h"
 #include <math.h>
@@ -22,9 +23,12 @@ static tn_node *count_upto(tn_ctx *c, tn_node *chosen) {
 tn__chosen tn__choose_distinct(tn_ctx *c, tn_node *x, bool ordered) {
   tn_node *row = tn__add_axis(c, flat(c, x), 0), *sorted = ordered ? NULL : tn__sorted_integers(c, row, false);
   tn__chosen k = {0};
-  if (sorted) k.sorted = sorted = tn__op1(c, OP_CONTIG, tn__merge_axes(c, sorted, 0, 2));
+  if (sorted) k.sorted = sorted = tn__merge_axes(c, sorted, 0, 2);
   else k.order = tn__sorted(c, row, false, &sorted);
-  sorted = tn__op1(c, OP_CONTIG, sorted);
+  /* on devices of groups it stands in memory, but for its sign */
+  bool stands = k.sorted && tn__device_get(c, x->device < 0 ? 0 : x->device)->target.group;
+  if (!stands) sorted = tn__op1(c, OP_CONTIG, sorted);
+  if (k.sorted) k.sorted = sorted;
   tn__dims shape = tn__dims_of(sorted);
   tn_node *differs = tn__op2(c, OP_NE, sorted, tn__of_before(c, sorted));
   tn_node *first = tn__op2_num(c, OP_EQ, tn__place(c, &shape, 0), 0);

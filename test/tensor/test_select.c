@@ -379,6 +379,26 @@ static void places_are_told_to_the_result(void **state) {
   tn_ctx_close(c);
 }
 
+/* Integers that are sorted by their digits stand in memory but for their signs: no kernel only turns these back. */
+static void what_is_sorted_is_not_copied(void **state) {
+  (void)state;
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
+  assert_non_null(c);
+  tn_scope(c) {
+    tn_program *p = tn_program_begin(c);
+    tn_tensor *x = tn_program_input(p, "x", TN_I64, DIMS(1 << 22)), *values;
+    assert_int_equal(tn_unique(x, 1024, -1, &values, NULL, NULL, NULL), TN_OK);
+    assert_int_equal(tn_program_output(p, "values", values), TN_OK);
+    assert_int_equal(tn_program_end(p), TN_OK);
+    char *text = tn_program_explain_string(p);
+    assert_non_null(text);
+    if (!strstr(text, " sends(")) fail_msg("sorted otherwise");
+    if (strstr(text, "(i64 *__restrict__ b0, const u64 *__restrict__ b1) {")) fail_msg("what is sorted is copied");
+    tn_string_free(text);
+  }
+  tn_ctx_close(c);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(distinct_elements_are_found),
@@ -388,6 +408,7 @@ int main(void) {
       cmocka_unit_test(gradient_goes_to_the_first_of_the_equal),
       cmocka_unit_test(places_of_what_is_not_zero),
       cmocka_unit_test(places_are_told_to_the_result),
+      cmocka_unit_test(what_is_sorted_is_not_copied),
       cmocka_unit_test(sizes_may_be_symbolic),
       cmocka_unit_test(misuse_is_told),
       cmocka_unit_test(nothing_stays_behind),
