@@ -96,7 +96,7 @@ void tn__plan_gather(tn_ctx *c, const tn__plan *p, uint32_t i, const tn__buffer 
     gather_row(to, all + place * (int64_t)bytes, row, v->step[last], bytes);
     to += row * (int64_t)bytes;
     more = false;
-    for (uint32_t a = last; a-- && !more;) {
+    for (uint32_t a = last; !more && a && a--;) {
       place += v->step[a];
       more = ++at[a] < n->dim[a]->ints[0];
       if (more) continue;

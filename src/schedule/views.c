@@ -59,7 +59,7 @@ static tn_node *leaf_for(tn_ctx *c, const tn_node *x) {
 /* The movements among the first `n` nodes of a way down to x, over what stands for x. */
 static tn_node *replay(tn_ctx *c, tn_node *const *way, uint32_t n, const tn_node *x) {
   tn_node *over = leaf_for(c, x);
-  while (n--) {
+  while (n && n--) {
     if (tn__ops[way[n]->op].group != G_MOVE) continue; /* DETACH; a choice by place, which is decided */
     tn_node **src = tn__arena_dup(&c->scratch, way[n]->src, way[n]->nsrc * sizeof *src);
     src[0] = over;
