@@ -494,7 +494,7 @@ tn_status tn_program_write(tn_program *p, const char *name, const tn_dim *shape,
   return run(p, "tn_program_write", do_write, &k);
 }
 
-/* Is n what a realised value is, moved? */
+/* Is n a realised value, moved or not? */
 static bool is_moved(const tn_node *n) {
   while (tn__ops[n->op].group == G_MOVE && n->op != OP_FOLD) n = n->src[0];
   return n->op == OP_STORAGE;
@@ -507,7 +507,7 @@ static void do_bind(tn_ctx *c, void *arg) {
   const char *fault = tn__cell_fault(c, k->t);
   if (fault) tn__fail(c, TN_EINVAL, "the value of input '%s' %s", in->name, fault);
   const tn_node *n = k->t->node;
-  if (is_moved(n)) tn__run_realize_alone(c, &k->t, 1); /* so results may be: what is bound stands in memory */
+  if (n->op != OP_STORAGE && is_moved(n)) tn__run_realize_alone(c, &k->t, 1); /* a result may be: it has to stand */
   n = k->t->node;
   if (n->op != OP_STORAGE) tn__fail(c, TN_ESTATE, "input '%s': the value is not realised (tn_realize)", in->name);
   if (n->dtype != in->node->dtype)

@@ -1,5 +1,4 @@
-/* Updates in order of place.  Few compare keys, all with all; of more, tables say how many of each place there are, and
- * how many in each block of them, so that only those of a block are compared; many are sorted. */
+/* Updates in order of place.  Few compare keys, all with all; many are sorted. */
 #include "schedule/ordered.h"
 #include "schedule/fuse.h"
 #include "tensor/scan.h"
@@ -9,8 +8,7 @@
 enum {
   COUNT_LAUNCHES = 3, /* kernels of putting updates in order by counting, */
   COUNT_STEPS = 12,   /* and multiply-adds in the time of asking whether one comes before another (measured) */
-  TABLE_BLOCK = 512,  /* updates that ask each other which of them come first, beside tables of counts, */
-  TABLE_LAUNCHES = 5  /* which these kernels make and use */
+  BESIDE = 2          /* times as long small kernels take, one behind the other, beside what fills all places */
 };
 
 /* Numbers of at most so many, as narrow as they may be: threads compare words of 4 bytes at once */
@@ -60,52 +58,6 @@ static void by_counting(tn_ctx *c, tn__ordered *o, int64_t most) {
   o->order = tn__cast(c, tn__op2(c, OP_AND, key, below), counter);
 }
 
-/* How many of at[n] are each number below `most`: i32 */
-static tn_node *tally(tn_ctx *c, tn_node *at, int64_t most) {
-  tn_node *size = tn__int(c, most), *none = tn__scalar_to(c, tn__const_bits(c, TN_I32, 0), &size, 1);
-  return tn__scatter(c, none, at, tn__cast(c, tn__literal_like(c, at, 1), TN_I32));
-}
-
-/* How many of number[n] are the same as each and come before it in its block, which is all that it asks */
-static tn_node *alike_in_block(tn_ctx *c, tn_node *number) {
-  tn_node *n = number->dim[0], *own = tn__in_blocks(c, tn__in_memory(c, number), 0, TABLE_BLOCK);
-  tn__dims pairs = {.rank = 3, .d = {own->dim[0], own->dim[1], own->dim[1]}};
-  tn_node *other = tn__over(c, tn__add_axis(c, own, 1), pairs.d, 3);
-  tn_node *equal = tn__op2(c, OP_EQ, other, tn__over(c, own, pairs.d, 3));
-  tn_node *sooner = tn__op2(c, OP_LT, tn__place(c, &pairs, 2), tn__place(c, &pairs, 1));
-  tn_node *alike = tn__cast(c, tn__op2(c, OP_AND, equal, sooner), TN_I32);
-  alike = tn__op1(c, OP_CONTIG, tn__reduce(c, OP_SUM, alike, (int64_t[]){2}, 1));
-  return tn__first_of(c, tn__merge_axes(c, alike, 0, 2), 0, n);
-}
-
-static double table_blocks(double n) { return ceil(n / TABLE_BLOCK); }
-
-/* ... and in the blocks before its own, of which a table says how many of each number are in them */
-static tn_node *alike_in_blocks_before(tn_ctx *c, tn_node *number, int64_t most) {
-  int64_t blocks = (int64_t)table_blocks((double)number->dim[0]->hi);
-  tn__dims line = {.rank = 1, .d = {number->dim[0]}}, cells = {.rank = 2, .d = {line.d[0], tn__int(c, blocks)}};
-  tn_node *block = tn__op2_num(c, OP_IDIV, tn__place(c, &line, 0), TABLE_BLOCK);
-  tn_node *first = tn__op2_num(c, OP_MUL, tn__cast(c, number, TN_I64), (double)blocks);
-  tn_node *table = tally(c, tn__add(c, first, block), (most + 1) * blocks);
-  tn_node *other = tn__place(c, &cells, 1), *is_before = tn__op2(c, OP_LT, other, tn__over(c, block, cells.d, 2));
-  other = tn__add(c, tn__over(c, first, cells.d, 2), other);
-  other = tn__where(c, is_before, other, tn__literal_like(c, other, -1));
-  return tn__reduce(c, OP_SUM, tn__gather(c, table, other), (int64_t[]){1}, 1);
-}
-
-/* Running sums of how many of each number there are say where the first of these goes. */
-static void by_table(tn_ctx *c, tn__ordered *o, int64_t most) {
-  tn_node *number = o->given = o->number;
-  tn__dims line = {.rank = 1, .d = {number->dim[0]}};
-  tn_node *counts = tally(c, tn__cast(c, number, TN_I64), most + 1);
-  o->start = tn__op1(c, OP_CONTIG, tn__scan(c, OP_SUM, counts, 0, true));
-  tn_node *alike = tn__add(c, alike_in_block(c, number), alike_in_blocks_before(c, number, most));
-  o->place = tn__op1(c, OP_PERMUTATION, tn__add(c, alike, tn__gather(c, o->start, number)));
-  tn_node *k = tn__cast(c, tn__place(c, &line, 0), TN_I32);
-  o->number = tn__scatter(c, tn__literal_like(c, number, 0), o->place, number);
-  o->order = tn__scatter(c, tn__literal_like(c, k, 0), o->place, k);
-}
-
 static void by_sorting(tn_ctx *c, tn__ordered *o) {
   tn_node *sorted, *order = tn__sorted(c, tn__add_axis(c, o->number, 0), false, &sorted);
   o->number = tn__op1(c, OP_CONTIG, tn__cast(c, sorted, o->number->dtype));
@@ -117,47 +69,25 @@ static double counting_work(const tn__target *t, double n) {
   return COUNT_LAUNCHES * tn__target_launch_guess(t) + COUNT_STEPS * n * n;
 }
 
-/* Tables are cleared, added to and read, each in a sector of its own. */
-/* a choice: any is right */
-static double table_work(const tn__target *t, double places, double n) {
-  double move = tn__move_work(t), blocks = table_blocks(n), cells = (places + 2) * (blocks + 1);
-  double sector = t->sector > 0 ? (double)t->sector / sizeof(float) : 1;
-  if (!(t->adds & sizeof(int32_t)) || n <= TABLE_BLOCK || places < TN__FEW_PLACES || cells > INT32_MAX) return INFINITY;
-  double launches = TABLE_LAUNCHES * tn__target_launch_guess(t), asked = COUNT_STEPS * n * TABLE_BLOCK;
-  return launches + move * (2 * cells + n * (2 * sector + 2 * blocks)) + asked;
-}
-
-/* How updates are put in order of place, by what takes least */
-typedef enum ordering { BY_COUNTING, BY_TABLE, BY_SORTING } ordering;
-
-/* a choice: any that is right */
-static ordering best_order(const tn__target *t, int64_t places, double n, double *work) {
-  double takes[] = {counting_work(t, n), table_work(t, (double)places, n),
-                    tn__sort_work(t, 1, n, tn__bits_below(places))};
-  ordering best = BY_SORTING;
-  if (takes[BY_TABLE] <= takes[best]) best = BY_TABLE;
-  if (takes[BY_COUNTING] <= takes[best] && key_bits(places, (int64_t)n) < 63) best = BY_COUNTING;
-  *work = takes[best];
-  return best;
-}
-
-bool tn__order_tells(const tn__target *t, int64_t places, double n) {
-  double work;
-  return best_order(t, places, n, &work) == BY_TABLE;
+/* Is it quicker to compare keys than to sort them?  *work: what the quicker way takes */
+/* a choice: either is right */
+static bool counts(const tn__target *t, int64_t places, double n, double *work) {
+  double counted = counting_work(t, n), sorted = tn__sort_work(t, 1, n, tn__bits_below(places));
+  bool few = counted <= BESIDE * sorted && key_bits(places, (int64_t)n) < 63;
+  *work = few ? counted : sorted;
+  return few;
 }
 
 double tn__order_work(const tn__target *t, int64_t places, double n) {
   double work;
-  best_order(t, places, n, &work);
+  counts(t, places, n, &work);
   return work;
 }
 
 tn__ordered tn__in_order(tn_ctx *c, const tn__target *t, tn_node *number, int64_t most) {
   tn__ordered o = {.number = number};
   double work;
-  ordering by = best_order(t, most - 1, (double)number->dim[0]->hi, &work);
-  if (by == BY_TABLE) by_table(c, &o, most);
-  else if (by == BY_COUNTING) by_counting(c, &o, most);
+  if (counts(t, most - 1, (double)number->dim[0]->hi, &work)) by_counting(c, &o, most);
   else by_sorting(c, &o);
   return o;
 }

@@ -8,16 +8,12 @@ enum { TN__FEW_PLACES = 64 }; /* at which additions would wait for each other */
 
 typedef struct tn__ordered {
   tn_node *number, *order; /* [n] in order; which update each one is */
-  /* if a table puts them in order, else NULL: where the first of each number is, up to `most`, and, in the order given,
-   * each one's number and where it is */
-  tn_node *start, *given, *place;
 } tn__ordered;
 
 /* number[n], each of which is above 0 and at most `most`, equal ones as they stand */
 tn__ordered tn__in_order(tn_ctx *c, const tn__target *t, tn_node *number, int64_t most);
 /* What that takes, in multiply-adds, of n updates of so many places */
 double tn__order_work(const tn__target *t, int64_t places, double n);
-bool tn__order_tells(const tn__target *t, int64_t places, double n); /* where runs begin: by a table */
 
 /* What scatters are made of besides: x along axes that follow its own */
 tn_node *tn__over(tn_ctx *c, tn_node *x, tn_node *const *dims, uint32_t rank);

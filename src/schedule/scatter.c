@@ -25,8 +25,7 @@ enum {
   FIRST_BLOCK = 8,    /* elements of a block: each place looks at as many; */
   NEXT_BLOCK = 32,    /* of one of sums of blocks, which are fewer */
   RUN_LAUNCHES = 8,   /* kernels of sums of runs, */
-  RUN_STEPS = 32,     /* and multiply-adds in the time that an element is in them; */
-  AGAIN_LAUNCHES = 2, /* in which updates may be read again for sums of longer blocks, which saves one of them; */
+  RUN_STEPS = 32,     /* and multiply-adds in the time that an element is in them */
   ASK_LAUNCHES = 2,   /* kernels where updates ask each other, beside those where places ask; */
   ASK_STEPS = 4,      /* multiply-adds in the time that one is asked: load, compare, choose, add; */
   ASK_WAITS = 40,     /* so, of a device that says what a launch takes: loads are waited for (20 to 140 measured); */
@@ -65,9 +64,8 @@ static tn_node *sum_at_end(tn_ctx *c, tn_node *number, tn_node *values) {
   return tn__reduce(c, OP_SUM, where_equal(c, number, last, values), (int64_t[]){1}, 1);
 }
 
-/* The sums up to each element of its run, of elements number[n], values[n, r], runs of equal numbers, none 0: [n, r].
- * longer: of each NEXT_BLOCK of them what sum_at_end gives, where their run goes on; NULL: it is made of values. */
-static tn_node *run_sums(tn_ctx *c, tn_node *number, tn_node *values, tn_node *longer) {
+/* The sums up to each element of its run, of elements number[n], values[n, r], runs of equal numbers, none 0: [n, r] */
+static tn_node *run_sums(tn_ctx *c, tn_node *number, tn_node *values) {
   tn_node *n = number->dim[0], *width = values->dim[1];
   bool one = n->hi <= NEXT_BLOCK;
   tn_node *numbers = one ? tn__add_axis(c, number, 0) : tn__in_blocks(c, number, 0, NEXT_BLOCK);
@@ -83,7 +81,7 @@ static tn_node *run_sums(tn_ctx *c, tn_node *number, tn_node *values, tn_node *l
   tn_node *sum = tn__reduce(c, OP_SUM, tn__where(c, joins, each, tn__literal_like(c, each, 0)), (int64_t[]){2}, 1);
   if (!one) {
     tn_node *ends = last_of_blocks(c, numbers, 1);
-    tn_node *before = tn__of_before(c, run_sums(c, ends, longer ? longer : sum_at_end(c, numbers, blocks), NULL));
+    tn_node *before = tn__of_before(c, run_sums(c, ends, sum_at_end(c, numbers, blocks)));
     before = tn__expand(c, tn__add_axis(c, before, 1), blocks->dim);
     sum = tn__add(c, sum, where_equal(c, numbers, tn__add_axis(c, tn__of_before(c, ends), 1), before));
   }
@@ -199,29 +197,18 @@ static tn_node *of_row(tn_ctx *c, const tn_node *upd, tn_node *x) {
   return upd->dim[1]->hi > 1 ? tn__op1(c, OP_CONTIG, x) : x;
 }
 
-/* Of blocks of so many: the sums of runs that go on behind their block, within it; else 0 */
-static tn_node *sums_that_go_on(tn_ctx *c, const runs *s, int64_t size) {
-  tn_node *number = tn__in_blocks(c, s->in.number, 0, size), *order = tn__in_blocks(c, s->in.order, 0, size);
+/* Of blocks: the sums of runs that go on behind their block, within it; else 0 */
+static tn_node *sums_that_go_on(tn_ctx *c, const runs *s) {
+  tn_node *number = tn__in_blocks(c, s->in.number, 0, FIRST_BLOCK);
+  tn_node *order = tn__in_blocks(c, s->in.order, 0, FIRST_BLOCK);
   tn__dims line = {.rank = 1, .d = {number->dim[0]}};
   tn_node *last = last_of_blocks(c, number, 1), *next = tn__op2_num(c, OP_ADD, tn__place(c, &line, 0), 1);
   /* behind the last one stands 0, as in what fills that one up: what it sums up is never asked for */
-  next = tn__gather(c, s->in.number, tn__op2_num(c, OP_MUL, next, (double)size));
+  next = tn__gather(c, s->in.number, tn__op2_num(c, OP_MUL, next, FIRST_BLOCK));
   tn_node *goes_on = tn__op2(c, OP_EQ, tn__over(c, next, number->dim, 2), number);
   tn_node *is_own = tn__op2(c, OP_AND, goes_on, tn__op2(c, OP_EQ, tn__over(c, last, number->dim, 2), number));
   tn_node *which = tn__where(c, is_own, order, tn__literal_like(c, order, -1));
   return tn__reduce(c, OP_SUM, tn__gather(c, s->upd, which), (int64_t[]){1}, 1);
-}
-
-/* The sums of runs that go on behind their block, all of them so far, of blocks that have these sums within them.  Of
- * few such blocks, sums of blocks of them are made of updates as theirs are: neither waits for the other then, if to
- * read all again takes no longer than a few launches. */
-static tn_node *sums_so_far(tn_ctx *c, const tn__target *t, const runs *s) {
-  tn_node *number = last_of_blocks(c, tn__in_blocks(c, s->in.number, 0, FIRST_BLOCK), 1), *longer = NULL;
-  double blocks = most(number->dim[0]), again = tn__move_work(t) * most(s->upd->dim[0]) * most(s->upd->dim[1]);
-  bool is_near = again <= AGAIN_LAUNCHES * tn__target_launch_guess(t);
-  if (is_near && blocks > NEXT_BLOCK && blocks <= NEXT_BLOCK * NEXT_BLOCK)
-    longer = sums_that_go_on(c, s, (int64_t)FIRST_BLOCK * NEXT_BLOCK);
-  return run_sums(c, number, sums_that_go_on(c, s, FIRST_BLOCK), longer);
 }
 
 static runs runs_of(tn_ctx *c, const tn__target *t, tn_node *places, tn_node *idx, tn_node *upd) {
@@ -232,7 +219,8 @@ static runs runs_of(tn_ctx *c, const tn__target *t, tn_node *places, tn_node *id
   number = tn__op2_num(c, OP_ADD, tn__op2(c, OP_MAX, number, zero), 1);
   int64_t last = places->hi < INT64_MAX ? places->hi + 1 : INT64_MAX;
   s.in = tn__in_order(c, t, tn__cast(c, number, tn__narrow(last)), last);
-  s.before = sums_so_far(c, t, &s);
+  tn_node *blocks = tn__in_blocks(c, s.in.number, 0, FIRST_BLOCK);
+  s.before = run_sums(c, last_of_blocks(c, blocks, 1), sums_that_go_on(c, &s));
   return s;
 }
 
@@ -290,42 +278,32 @@ static ending ending_at(tn_ctx *c, const runs *s, tn_node *ends) {
   return e;
 }
 
-/* Those that are the last of their runs, but of those that go nowhere */
-static tn_node *are_ends(tn_ctx *c, tn_node *are_last, tn_node *number, tn_node *places) {
-  tn_node *last = tn__scalar_to(c, tn__dim_value(c, places, TN_I64), number->dim, 1);
-  return tn__op2(c, OP_AND, are_last, tn__op2(c, OP_LE, tn__cast(c, number, TN_I64), last));
-}
-
 /* Which runs end at each of number[n]: where the next one is another, which behind the last one is 0 */
 static tn_node *ends_of(tn_ctx *c, const runs *s, tn_node *places) {
   tn__dims line = {.rank = 1, .d = {s->in.number->dim[0]}};
   tn_node *next = tn__gather(c, s->in.number, tn__op2_num(c, OP_ADD, tn__place(c, &line, 0), 1));
-  return are_ends(c, tn__op2(c, OP_NE, next, s->in.number), s->in.number, places);
-}
-
-/* Where the runs of such numbers begin, of which a table says so */
-static tn_node *run_from(tn_ctx *c, const runs *s, tn_node *number) {
-  return tn__cast(c, tn__gather(c, s->in.start, number), TN_I64);
+  tn_node *last = tn__scalar_to(c, tn__dim_value(c, places, TN_I64), line.d, 1);
+  return tn__op2(c, OP_AND, tn__op2(c, OP_NE, next, s->in.number),
+                 tn__op2(c, OP_LE, tn__cast(c, s->in.number, TN_I64), last));
 }
 
 /* [places, r]: each place looks for its run.  Where there are fewer runs than places, their sums stand where they end,
- * and a place that has none loads one number; but not if a table tells a row of them. */
+ * and a place that has none loads one number. */
 static tn_node *by_place(tn_ctx *c, const tn__target *t, tn_node *places, tn_node *idx, tn_node *upd) {
   runs s = runs_of(c, t, places, idx, upd);
   tn__dims line = {.rank = 1, .d = {places}};
   tn_node *own = tn__op2_num(c, OP_ADD, tn__place(c, &line, 0), 1);
   own = tn__cast(c, own, s.in.number->dtype);
-  tn_node *to = s.in.start ? run_from(c, &s, tn__op2_num(c, OP_ADD, own, 1)) : tn__places_in(c, s.in.number, own, true);
-  if (idx->dim[0]->hi < places->hi && !(s.in.start && upd->dim[1]->hi > 1)) {
+  tn_node *to = tn__places_in(c, s.in.number, own, true);
+  if (idx->dim[0]->hi < places->hi) {
     ending at = ending_at(c, &s, ends_of(c, &s, places));
     tn_node *last = tn__op2_num(c, OP_ADD, to, -1);
-    tn_node *has = s.in.start ? tn__op2(c, OP_LT, run_from(c, &s, own), to)
-                           : tn__op2(c, OP_EQ, tn__gather(c, s.in.number, last), own);
+    tn_node *has = tn__op2(c, OP_EQ, tn__gather(c, s.in.number, last), own);
     last = tn__where(c, has, last, tn__literal_like(c, last, -1));
     last = of_row(c, upd, tn__cast(c, last, tn__narrow(idx->dim[0]->hi)));
     return tn__gather(c, tn__op1(c, OP_CONTIG, sum_of(c, &s, &at)), last);
   }
-  tn_node *from = s.in.start ? run_from(c, &s, own) : tn__places_in(c, s.in.number, own, false);
+  tn_node *from = tn__places_in(c, s.in.number, own, false);
   ending e = ending_between(c, &s, tn__op1(c, OP_CONTIG, from), tn__op1(c, OP_CONTIG, to));
   return sum_of(c, &s, &e);
 }
@@ -354,18 +332,9 @@ static tn_node *sum_of_taken(tn_ctx *c, const runs *s, const ending *e, tn_node 
 static tn_node *by_run(tn_ctx *c, const tn__target *t, tn_node *base, tn_node *idx, tn_node *upd) {
   runs s = runs_of(c, t, base->dim[0], idx, upd);
   tn__dims line = {.rank = 1, .d = {idx->dim[0]}};
-  tn_node *next = tn__op2_num(c, OP_ADD, tn__place(c, &line, 0), 1), *number = tn__cast(c, s.in.number, TN_I64), *ends;
-  ending e;
-  if (s.in.start) { /* in the order given: which of them are the last of their runs is known before any is in order */
-    tn_node *to = tn__op2_num(c, OP_ADD, tn__cast(c, s.in.place, TN_I64), 1);
-    tn_node *end = run_from(c, &s, tn__op2_num(c, OP_ADD, s.in.given, 1));
-    number = tn__cast(c, s.in.given, TN_I64);
-    ends = are_ends(c, tn__op2(c, OP_EQ, end, to), number, base->dim[0]);
-    e = ending_between(c, &s, run_from(c, &s, s.in.given), to);
-  } else {
-    ends = ends_of(c, &s, base->dim[0]);
-    e = ending_at(c, &s, ends);
-  }
+  tn_node *next = tn__op2_num(c, OP_ADD, tn__place(c, &line, 0), 1), *number = tn__cast(c, s.in.number, TN_I64);
+  tn_node *ends = ends_of(c, &s, base->dim[0]);
+  ending e = ending_at(c, &s, ends);
   tn_node *nowhere = tn__op2_num(c, OP_MUL, next, -1), *place = tn__op2_num(c, OP_ADD, number, -1);
   int as = s.in.number->dtype == TN_I32 ? tn__narrow(idx->dim[0]->hi) : TN_I64;
   place = tn__cast(c, tn__where(c, ends, place, nowhere), as);
@@ -505,14 +474,14 @@ static tn_node *by_whole(tn_ctx *c, const whole *w, tn_node *base) {
   return tn__reshape(c, sum, dims.d, dims.rank);
 }
 
-/* What places take to find their runs, by halves if no table tells, and, where there are no fewer updates, to ask for
- * those of a block: numbers of narrow rows lie in sectors of their own (12.6 million bf16 to 8.3 million places on an
- * H200: 131 us and 568). */
+/* What places take to find their runs, by halves, and, where there are no fewer updates, to ask for those of a block:
+ * numbers of narrow rows lie in sectors of their own (12.6 million bf16 to 8.3 million places on an H200: 131 us and
+ * 568). */
 /* a choice: any is right */
-static double finding_work(const tn__target *t, double places, double updates, double width, bool told) {
+static double finding_work(const tn__target *t, double places, double updates, double width) {
   double sector = t->sector > 0 ? (double)t->sector / sizeof(float) : 1;
   double asked = updates < places || width >= sector ? 0 : FIRST_BLOCK * tn__move_work(t) * sector * places;
-  return asked + (told ? 0 : LINE_WAITS * places * log2(updates + 1));
+  return asked + LINE_WAITS * places * log2(updates + 1);
 }
 
 /* The scatter n, which stands in that graph, converted */
@@ -530,8 +499,7 @@ static tn_node *in_parallel(tn_ctx *c, const tn__target *t, const tn__nodes *gra
   tn__lines lines;
   bool of_lines = tn__scatter_lines(c, n, &lines);
   if (of_lines) others = lines_work(t, &lines, lines.updates) + ASK_LAUNCHES * tn__target_launch_guess(t);
-  bool told = tn__order_tells(t, places->hi, updates);
-  double found = sorted + looked + finding_work(t, most(places), updates, width, told);
+  double found = sorted + looked + finding_work(t, most(places), updates, width);
   bool fewer = updates < most(places) && places->lo > 1, asks = asked <= found;
   /* what is looked for is worked out once for a row: then places need nothing in memory for what is made of them */
   double again = width > 1 && is_read_again(c, graph, n) ? 2 * tn__move_work(t) * all : 0;
@@ -547,9 +515,7 @@ static tn_node *in_parallel(tn_ctx *c, const tn__target *t, const tn__nodes *gra
   }
   if (numbers.work < fmin(at_places, by_updates))
     return tn__cast(c, by_whole(c, &numbers, base), dtype);
-  /* what is copied or cleared while updates are put in order makes that take twice as long */
-  bool slows = told && sorted < others && looked <= 2 * tn__order_work(t, places->hi, updates);
-  if (by_updates + again < at_places && !slows) {
+  if (by_updates + again < at_places) {
     if (others <= sorted && of_lines) sum = by_asking_others_of_lines(c, base, &lines, idx, n->src[2]);
     else sum = others <= sorted ? by_asking_others(c, base, idx, upd) : by_run(c, t, base, idx, upd);
     return tn__cast(c, sum, dtype);

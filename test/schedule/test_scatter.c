@@ -290,7 +290,7 @@ static void test_read_again(void **s) {
 }
 
 /* Which way is taken: a sort has a permutation, and runs or updates that go to places of their own say so. */
-typedef enum way { SERIAL, ASKED, ASKING, SORTED_FOR_PLACES, SORTED_FOR_RUNS, BY_TABLE, FIXED } way;
+typedef enum way { SERIAL, ASKED, ASKING, SORTED_FOR_PLACES, SORTED_FOR_RUNS, FIXED } way;
 typedef struct choice {
   const char *what;
   bool launches, groups; /* these cost time; threads run at once */
@@ -317,19 +317,17 @@ static void choose(tn_ctx *c, void *arg) {
   tn_node *sink = tn__schedule_scatters(c, tn__sink(c, &sum, 1, NULL), &t);
   tn__nodes all = {0};
   tn__topo(&c->scratch, &sink, 1, &all);
-  bool serial = false, permuted = false, distinct = false, fixed = false, table = false;
+  bool serial = false, permuted = false, distinct = false, fixed = false;
   int copies = 0;
   for (uint32_t i = 0; i < all.n; i++) {
     permuted |= all.v[i]->op == OP_PERMUTATION;
     distinct |= all.v[i]->op == OP_DISTINCT;
     serial |= all.v[i] == sum;
     fixed |= all.v[i]->op == OP_SCATTER && all.v[i]->dtype == TN_I64;
-    table |= all.v[i]->op == OP_SCATTER && all.v[i]->dtype == TN_I32 && all.v[i]->src[1]->op != OP_PERMUTATION &&
-             tn__combines_by(all.v[i]) == OP_ADD;
     copies += all.v[i]->op == OP_CONTIG;
   }
   way got = serial ? SERIAL : permuted ? distinct ? SORTED_FOR_RUNS : SORTED_FOR_PLACES : distinct ? ASKING : ASKED;
-  if (fixed || table) got = table ? BY_TABLE : FIXED;
+  if (fixed) got = FIXED;
   if (got != x->way) fail_msg("%s: way %d, not %d", x->what, (int)got, (int)x->way);
   if (!permuted && copies != x->copies) fail_msg("%s: %d copies, not %d", x->what, copies, x->copies);
 }
@@ -341,11 +339,6 @@ static void test_choice(void **s) {
       {"few that are computed", true, true, 4, 1 << 20, 100, true, ASKING, 3},
       {"many", true, true, 4, 1 << 20, 1 << 20, false, SORTED_FOR_PLACES, 0},
       {"many, but fewer than places", true, true, 4, 1 << 20, 1 << 18, false, SORTED_FOR_RUNS, 0},
-      {"as many as places, which tables have room for", true, true, 4, 9000, 9000, false, BY_TABLE, 0},
-      {"fewer than such places", true, true, 4, 16000, 9001, false, BY_TABLE, 0},
-      {"fewer, by fewer blocks of blocks", true, true, 4, 16000, 8190, false, BY_TABLE, 0},
-      {"more than such places", true, true, 4, 5000, 5200, false, BY_TABLE, 0},
-      {"as many, where no words are added to", true, true, 0, 9000, 9000, false, SORTED_FOR_PLACES, 0},
       {"into few places", false, true, 4, 4, 1000, false, ASKED, 0},
       {"one, at no cost", false, true, 4, 1 << 20, 1, false, ASKING, 1},
       {"as many as places, at no cost", false, true, 4, 9000, 9000, false, SORTED_FOR_PLACES, 0},
@@ -402,7 +395,8 @@ static void test_rounded(void **s) {
 }
 
 /* Of rows that are added to some of many, neighbours are loaded at once, where they are wanted: in a loop those of the
- * block that a run ends in, and what stands before it.  So is what they are added to, unless it is one number. */
+ * block that a run ends in, and what stands before it.  So is what they are added to, unless it is one number.  Keys by
+ * which they are put in order are worked out once. */
 static void check_text(tn_ctx *c, bool zeros) {
   tn_scope(c) {
     tn_program *p = tn_program_begin(c);
@@ -428,6 +422,7 @@ static void check_text(tn_ctx *c, bool zeros) {
       fail_msg("numbers of rows are loaded for all:\n%s", adds);
     int added_to = count_of(text, ".all = *(uint4 *)(b0 + ");
     if (added_to != (zeros ? 0 : 1)) fail_msg("what rows are added to is loaded at once %d times", added_to);
+    if (!strstr(text, "const u32 *__restrict__ b1")) fail_msg("keys that are compared are not loaded");
     /* so it waits for nothing else */
     const char *first = zeros ? "_alone_0(f32 *__restrict__ b0) {"
                               : "_alone_0(f32 *__restrict__ b0, const f32 *__restrict__ b1) {";
@@ -444,49 +439,6 @@ static void test_text(void **s) {
   check_text(c, false);
   check_text(c, true);
   tn_ctx_close(c);
-}
-
-/* Rows are put in order of place by tables of counts, where these are few enough beside comparing or sorting all. */
-static void test_way_of_order(void **s) {
-  static const struct {
-    tn_dim places, n, width;
-    bool table;
-  } rows[] = {{32768, 8192, 512, true},  {300, 8192, 512, true},     {8192, 16384, 64, true},
-              {1 << 22, 4096, 16, false}, {32768, 512, 512, false},  {1 << 20, 1 << 18, 16, false},
-              {1 << 16, 1 << 20, 64, false}};
-  (void)s;
-  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
-  assert_non_null(c);
-  for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) tn_scope(c) {
-      tn_program *p = tn_program_begin(c);
-      tn_tensor *base = tn_program_input(p, "base", TN_F32, (tn_dim[]){rows[r].places, rows[r].width}, 2),
-                *i = tn_program_input(p, "i", TN_I64, &rows[r].n, 1),
-                *upd = tn_program_input(p, "upd", TN_F32, (tn_dim[]){rows[r].n, rows[r].width}, 2);
-      assert_int_equal(tn_program_output(p, "sum", tn_index_add(base, 0, i, upd)), TN_OK);
-      assert_int_equal(tn_program_end(p), TN_OK);
-      char *text = tn_program_explain_string(p);
-      if ((strstr(text, "tn_add_at_i32(&") != NULL) != rows[r].table) fail_msg("row %zu:\n%s", r, text);
-      tn_string_free(text);
-    }
-  tn_ctx_close(c);
-}
-
-/* ... so that blocks of updates, those of blocks, and runs that go on from one to another, are all met: of places that
- * look for their runs, and of runs that are fewer; also validated. */
-static void test_by_table(void **s) {
-  static const struct {
-    int64_t places, n;
-    bool verify;
-  } rows[] = {{9000, 9000, false}, {16000, 9001, false}, {16000, 8190, false}, {5000, 5200, true}};
-  (void)s;
-  for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
-    const char *verify = rows[r].verify ? "strict" : NULL;
-    tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1, .verify = verify});
-    assert_non_null(c);
-    tn__device_get(c, 0)->target.adds = sizeof(int32_t); /* single numbers would be added as words of 64 bits */
-    for (int draw = 0; draw < DRAWS; draw++) expect_sums(c, rows[r].places, rows[r].n, 1, draw, 0);
-    tn_ctx_close(c);
-  }
 }
 
 /* Which row is taken is looked up once, for where it stands and for whether there is one. */
@@ -588,8 +540,7 @@ int main(void) {
       cmocka_unit_test(test_way_of_lines),  cmocka_unit_test(test_what_lines_ask),
       cmocka_unit_test(test_way_of_rows),   cmocka_unit_test(test_read_again),
       cmocka_unit_test(test_choice),        cmocka_unit_test(test_rounded),
-      cmocka_unit_test(test_text),          cmocka_unit_test(test_way_of_order),
-      cmocka_unit_test(test_by_table),      cmocka_unit_test(test_looked_up_once),
+      cmocka_unit_test(test_text),          cmocka_unit_test(test_looked_up_once),
       cmocka_unit_test(test_taken_lines),   cmocka_unit_test(test_last_axis)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
