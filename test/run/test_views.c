@@ -505,13 +505,15 @@ static void failed_run(tn_ctx *c) {
   tn_program_close(p);
 }
 
-/* Results are read while another program is recorded, as ever. */
+/* Results are read, and what is realised is bound, while another program is recorded, as ever. */
 static void while_recorded(tn_ctx *c) {
   tn_program *p = many(c), *q;
+  tn_tensor *realised = square(c, 0);
   give(c, p, 0);
   OK(tn_program_run(p));
   q = tn_program_begin(c);
   LOOK(p, 0);
+  OK(tn_program_bind(p, "x", realised));
   OK(tn_program_output(q, "y", tn_neg(tn_program_result(p, "turned"))));
   OK(tn_program_end(q));
   give(c, p, 500);
