@@ -15,6 +15,7 @@
 #include "ir/build.h"
 #include "lower/lower.h"
 #include "rewrite/rewrite.h"
+#include "rewrite/sum.h"
 
 enum {
   MOST_HELD = 64,  /* elements that a thread keeps */
@@ -187,12 +188,15 @@ static int64_t slots_of(const window *w) {
   return all;
 }
 
+static tn_node *plain_sum(tn_ctx *c, tn_node *a, tn_node *b) { /* as it stands, not in its normal form */
+  return tn__node_make(c, &(tn__make){.op = OP_ADD, .dtype = TN__INDEX, .src = (tn_node *[]){a, b}, .nsrc = 2});
+}
+
 /* The thread's element by its number: of the form that kernel.h asks for */
 static tn_node *place_of(const window *w, tn_node *number, tn_node *lane) {
   tn_node *threads = tn__int(w->c, w->group);
   tn__make start = {.op = OP_MUL, .dtype = TN__INDEX, .src = (tn_node *[]){number, threads}, .nsrc = 2};
-  tn_node *sum[2] = {tn__node_make(w->c, &start), lane};
-  return tn__node_make(w->c, &(tn__make){.op = OP_ADD, .dtype = TN__INDEX, .src = sum, .nsrc = 2});
+  return plain_sum(w->c, tn__node_make(w->c, &start), lane);
 }
 
 typedef struct fill { /* the loops in which lines are loaded: turns of packs, threads, elements of a pack; or NULL */
@@ -222,6 +226,28 @@ static bool is_made_of(tn__arena *a, tn_node *value, const tn_node *range) {
   for (uint32_t i = 0; i < all.n; i++)
     if (all.v[i] == range) return true;
   return false;
+}
+
+/* Indices as what is the same in all turns, and then a number for each, which compilers add to one address; of sums in
+ * another order they keep an address for each turn (46 of pooling did not fit in registers). */
+static tn_node *turns_last(const window *w, tn_node *value, const tn_node *turn) {
+  tn__nodes all = {0}, old = {0}, new_ = {0};
+  tn__topo(w->l->a, &value, 1, &all);
+  for (uint32_t i = 0; i < all.n; i++) {
+    tn__sum sum, own = {0}, rest = {0};
+    if (!tn__is_access(all.v[i]) || !tn__sum_read(all.v[i]->src[1], &sum)) continue;
+    own.k0 = sum.k0;
+    for (uint32_t k = 0; k < sum.n; k++) {
+      tn__sum *to = is_made_of(w->l->a, sum.term[k].t, turn) ? &own : &rest;
+      to->term[to->n++] = sum.term[k];
+    }
+    if (!own.n || !rest.n) continue;
+    tn_node *src[3] = {all.v[i]->src[0], plain_sum(w->c, tn__sum_write(w->c, &rest), tn__sum_write(w->c, &own))};
+    if (all.v[i]->nsrc > 2) src[2] = all.v[i]->src[2];
+    tn__vec_push(w->l->a, &old, all.v[i]);
+    tn__vec_push(w->l->a, &new_, tn__node_with(w->c, all.v[i], src));
+  }
+  return tn__substitute(w->c, value, old.v, new_.v, old.n);
 }
 
 /* Is all that is loaded along a pack loaded as one, and is there memory for the last one, some of which may be of no
@@ -260,6 +286,7 @@ static tn_node *kept_by(window *w, tn_node *value, int64_t pack) {
   if (pack > 1) own[n++] = f.by = tn__fresh_range(l, tn__int(c, pack), AX_UNROLL, ROLE_KEPT);
   tn_node *loaded = value_in(w, value, &f);
   if ((w->number && is_made_of(l->a, loaded, w->number)) || (f.by && !is_whole(w, loaded, f.by))) return NULL;
+  if (f.turn && !f.by) loaded = turns_last(w, loaded, f.turn);
   if (f.turn) number = tn__mul(c, f.turn, tn__int(c, pack));
   if (f.by) number = tn__add(c, number, f.by);
   tn_node *room = tn__node_make(c, &(tn__make){.op = OP_LOCAL,
