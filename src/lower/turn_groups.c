@@ -248,9 +248,9 @@ static tn_node *slot(const turn *k, const own_loops *own, uint32_t of) {
 /* a choice: no is right */
 static bool is_placed(const turn *k, const tn_node *n) {
   tn__nodes all = {0};
-  tn_node *at[2] = {n->src[1], tn__gate_of(n)};
   bool in_tile = false;
   if (n->op != OP_LOAD || n->src[0]->op != OP_PARAM) return false;
+  tn_node *at[2] = {n->src[1], tn__gate_of(n)};
   tn__topo(k->l->a, at, at[1] ? 2 : 1, &all);
   for (uint32_t i = 0; i < all.n; i++) {
     if (tn__is_access(all.v[i])) return false;

@@ -182,7 +182,8 @@ static double work_of(const tn__gemm *g) {
 /* Is a call, and what converting comes to, worth it? */
 /* a choice: either is right */
 static bool pays(const tn__fuse *f, const tn__gemm *g) {
-  if (!f->dev->target.group && tn__is_const(g->k) && tn__size_guess(g->k) <= FEW_STEPS) return false;
+  bool processor = !f->dev->target.group && !f->dev->target.interprets;
+  if (processor && tn__is_const(g->k) && tn__size_guess(g->k) <= FEW_STEPS) return false;
   tn__product_size guess = {.rows = tn__size_guess(g->m), .cols = tn__size_guess(g->n), .steps = tn__size_guess(g->k),
                             .dtype = g->dtype};
   return work_of(g) >= TN__LEAST_CALL && !tn__target_widens_in_vain(&f->dev->target, &guess);

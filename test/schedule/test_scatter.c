@@ -441,6 +441,40 @@ static void test_text(void **s) {
   tn_ctx_close(c);
 }
 
+/* Of how many updates is not known until they come: each way there is compiles, and the sums of few are right. */
+static void test_any_number(void **s) {
+  static const tn_dim most[] = {300, 2000, 8000}, places[] = {100, 5000, 100000}, widths[] = {1, 4, 64};
+  enum { OF_ALL = 27, PLACES = 100, UPDATES = 150 };
+  (void)s;
+  for (int k = 0; k < OF_ALL; k++) {
+    tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
+    assert_non_null(c);
+    tn_scope(c) {
+      tn_dim n = tn_dim_var(c, "N", 1, most[k / 9]), at = places[k / 3 % 3], width = widths[k % 3];
+      tn_program *p = tn_program_begin(c);
+      tn_tensor *base = tn_program_input(p, "base", TN_F32, (tn_dim[]){at, width}, 2),
+                *i = tn_program_input(p, "i", TN_I32, &n, 1),
+                *upd = tn_program_input(p, "upd", TN_F32, (tn_dim[]){n, width}, 2);
+      if (tn_program_output(p, "sum", tn_index_add(base, 0, i, upd)) || tn_program_end(p))
+        fail_msg("%d to %d by %d: %s", (int)most[k / 9], (int)at, (int)width, tn_last_error(c)->text);
+      if (at == PLACES && width == 1) {
+        float zeros[PLACES] = {0}, ones[UPDATES], sum[PLACES];
+        int32_t to[UPDATES];
+        for (int u = 0; u < UPDATES; u++) ones[u] = (float)(u + 1), to[u] = u * u % 7 * 3;
+        assert_int_equal(tn_program_write(p, "base", (tn_dim[]){PLACES, 1}, 2, zeros, sizeof zeros), TN_OK);
+        assert_int_equal(tn_program_write(p, "i", (tn_dim[]){UPDATES}, 1, to, sizeof to), TN_OK);
+        assert_int_equal(tn_program_write(p, "upd", (tn_dim[]){UPDATES, 1}, 2, ones, sizeof ones), TN_OK);
+        assert_int_equal(tn_program_run(p), TN_OK);
+        assert_int_equal(tn_program_read(p, "sum", sum, sizeof sum), TN_OK);
+        for (int u = 0; u < UPDATES; u++) sum[to[u]] -= ones[u];
+        for (int x = 0; x < PLACES; x++) assert_true(sum[x] == 0);
+      }
+      tn_program_close(p);
+    }
+    tn_ctx_close(c);
+  }
+}
+
 /* Which row is taken is looked up once, for where it stands and for whether there is one. */
 static void test_looked_up_once(void **s) {
   (void)s;
@@ -541,6 +575,7 @@ int main(void) {
       cmocka_unit_test(test_way_of_rows),   cmocka_unit_test(test_read_again),
       cmocka_unit_test(test_choice),        cmocka_unit_test(test_rounded),
       cmocka_unit_test(test_text),          cmocka_unit_test(test_looked_up_once),
-      cmocka_unit_test(test_taken_lines),   cmocka_unit_test(test_last_axis)};
+      cmocka_unit_test(test_any_number),    cmocka_unit_test(test_taken_lines),
+      cmocka_unit_test(test_last_axis)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
