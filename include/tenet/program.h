@@ -46,9 +46,9 @@ TN_API tn_status tn_program_write(tn_program *p, const char *name, const tn_dim 
  * ends within its axis, that a window fits, that a maximum is of something, that two sizes are equal. */
 TN_API tn_status tn_program_run(tn_program *p);
 /* The output of the last run, as a tensor in the current scope: realised, or a movement of memory that is
- * (tn_program_output), which tn_realize() makes memory of its own.  While its handle lives it keeps these values, and
- * the next run writes to memory of its own, which costs an allocation and on a GPU a new recording: for values of each
- * run, tn_program_read is cheaper. */
+ * (tn_program_output), which tn_realize() makes memory of its own: that has to come before tn_assign() or tn_write() to
+ * it.  While its handle lives it keeps these values, and the next run writes to memory of its own, which costs an
+ * allocation and on a GPU a new recording: for values of each run, tn_program_read is cheaper. */
 TN_API tn_tensor *tn_program_result(tn_program *p, const char *name);
 /* Copies an output of the last run to host memory, in the order of its shape.  bytes must be its size. */
 TN_API tn_status tn_program_read(tn_program *p, const char *name, void *out, size_t bytes);
