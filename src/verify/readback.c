@@ -262,9 +262,11 @@ static bool try_block(reading *r, uint64_t seed, int64_t block, int64_t blocks) 
 }
 
 static bool try_blocks(reading *r, uint64_t seed) {
-  int64_t together = tn__groups_of_block(&r->s->kernel->part[r->part]), n = (r->extent + together - 1) / together,
-          fewer = n > 40 ? n - n / 3 : n / 2;
-  if (!r->s->kernel->part[r->part].global) return try_block(r, seed, 0, 1);
+  const tn__part *part = &r->s->kernel->part[r->part];
+  int64_t together = tn__groups_of_block(part), n = (r->extent + together - 1) / together;
+  if (!part->global) return try_block(r, seed, 0, 1);
+  if (r->others) n = tn__fixed_blocks(part); /* the text says so: they may be fewer than there are turns for */
+  int64_t fewer = n > 40 ? n - n / 3 : n / 2;
   if (n <= 0) return true;
   int64_t middle = (int64_t)(tn__hash_mix(seed, 1) % (uint64_t)n);
   if (!try_block(r, seed, 0, n)) return false;
