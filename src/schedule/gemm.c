@@ -177,7 +177,7 @@ static double work_of(const tn__gemm *g) {
 
 /* Processors' products of so few steps are memory's, of which own loops, fused with what comes after, take less (on two
  * threads a half to a sixth of OpenBLAS's time; of 16 steps between a half and three times). */
-#define FEW_STEPS 8
+enum { FEW_STEPS = 8 };
 
 /* Is a call, and what converting comes to, worth it? */
 /* a choice: either is right */

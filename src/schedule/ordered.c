@@ -1,9 +1,7 @@
 /* Updates in order of place.  Few compare keys, all with all; many are sorted. */
 #include "schedule/ordered.h"
 #include "schedule/fuse.h"
-#include "tensor/scan.h"
 #include "tensor/sort.h"
-#include <math.h>
 
 enum {
   COUNT_LAUNCHES = 3, /* kernels of putting updates in order by counting, */

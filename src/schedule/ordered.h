@@ -4,8 +4,6 @@
 #include "device/target.h"
 #include "ir/build.h"
 
-enum { TN__FEW_PLACES = 64 }; /* at which additions would wait for each other */
-
 typedef struct tn__ordered {
   tn_node *number, *order; /* [n] in order; which update each one is */
 } tn__ordered;

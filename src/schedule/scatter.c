@@ -24,6 +24,7 @@
 enum {
   FIRST_BLOCK = 8,    /* elements of a block: each place looks at as many; */
   NEXT_BLOCK = 32,    /* of one of sums of blocks, which are fewer */
+  FEW_PLACES = 64,    /* at which additions would wait for each other */
   RUN_LAUNCHES = 8,   /* kernels of sums of runs, */
   RUN_STEPS = 32,     /* and multiply-adds in the time that an element is in them */
   ASK_LAUNCHES = 2,   /* kernels where updates ask each other, beside those where places ask; */
@@ -444,7 +445,7 @@ static tn_node *of_numbers(tn_ctx *c, tn_node *n) {
 /* a choice: any is right */
 static whole as_whole(const tn__target *t, tn_node *numbers, double looked, double added) {
   whole w = {.numbers = numbers, .work = INFINITY};
-  if (!numbers || numbers->dim[0]->hi <= TN__FEW_PLACES) return w;
+  if (!numbers || numbers->dim[0]->hi <= FEW_PLACES) return w;
   double places = most(numbers->dim[0]), updates = 1;
   for (uint32_t i = 0; i < numbers->src[2]->rank; i++) updates *= most(numbers->src[2]->dim[i]);
   if (tn__scaled_form(t, numbers, added - looked, &w.scaled))
@@ -538,7 +539,7 @@ static bool waits(tn_ctx *c, const tn__target *t, const tn_node *n) {
   bool tallied = c->mode != TN_MODE_STRICT && tn__is_const(tn__numel(c, n->src[1])) && tn__is_const(n->dim[0]) &&
                  places > 1 && n->rank == 1 && tn__size_of(n->dtype) == sizeof(int32_t);
   double asked = asking_work(t, places, updates, 1);
-  return places <= TN__FEW_PLACES && !(tallied && asked > ASK_LAUNCHES * tn__target_launch_guess(t));
+  return places <= FEW_PLACES && !(tallied && asked > ASK_LAUNCHES * tn__target_launch_guess(t));
 }
 
 static tn_node *first_serial(tn_ctx *c, const tn__target *t, tn_node *sink) {
