@@ -35,18 +35,23 @@ void tn__map_init(tn__map *m, tn__arena *a) {
   *m = (tn__map){.arena = a};
 }
 
-/* The slot that holds `key`, not 0, or the free one where it belongs.  The map has room. */
+/* The slot that holds `key`, not 0, or the free one where it belongs.  The map has room.  Where it is looked for first
+ * are the upper bits of a product with 2^64 by the golden ratio, which spreads what lies at equal distances; keys that
+ * differ in their upper half alone are folded into it (Knuth, The Art of Computer Programming 3, 6.4). */
 static tn__entry *slot_of(const tn__map *m, uint64_t key) {
-  uint32_t mask = m->cap - 1, i = (uint32_t)scramble(key) & mask;
+  uint32_t mask = m->cap - 1, i = (uint32_t)(((key ^ (key >> 32)) * 0x9e3779b97f4a7c15u) >> 32 >> (__builtin_clz(mask)));
   while (m->entry[i].key && m->entry[i].key != key) i = (i + 1) & mask;
   return &m->entry[i];
 }
 
-static void reserve(tn__map *m) {
-  if (m->n < m->cap / 4 * 3) return;
+void tn__map_reserve(tn__map *m, uint32_t n) {
+  if (n <= m->cap / 4 * 3) return;
   tn__map old = *m;
-  if (old.cap > UINT32_MAX / 2) tn__mem_throw(m->arena->mem, TN_ENOMEM);
-  uint32_t cap = old.cap ? old.cap * 2 : 16;
+  uint32_t cap = old.cap ? old.cap : 16;
+  while (n > cap / 4 * 3) {
+    if (cap > UINT32_MAX / 2) tn__mem_throw(m->arena->mem, TN_ENOMEM);
+    cap *= 2;
+  }
   /* an arena that is full leaves the map as it was */
   tn__entry *entry = tn__arena_zalloc(m->arena, ((size_t)cap + 1) * sizeof *entry);
   m->entry = entry;
@@ -65,11 +70,21 @@ bool tn__map_get(const tn__map *m, uint64_t key, uint64_t *val) {
 }
 
 void tn__map_put(tn__map *m, uint64_t key, uint64_t val) {
-  reserve(m);
+  tn__map_reserve(m, m->n + 1);
   tn__entry *e = key ? slot_of(m, key) : &m->entry[m->cap];
   m->n += key ? !e->key : !m->zero;
   m->zero |= !key;
   *e = (tn__entry){key, val};
+}
+
+bool tn__map_add(tn__map *m, uint64_t key, uint64_t val) {
+  tn__map_reserve(m, m->n + 1);
+  tn__entry *e = key ? slot_of(m, key) : &m->entry[m->cap];
+  if (key ? e->key != 0 : m->zero) return false;
+  m->n++;
+  m->zero |= !key;
+  *e = (tn__entry){key, val};
+  return true;
 }
 
 void *tn__map_getp(const tn__map *m, const void *key) {

@@ -76,8 +76,10 @@ typedef struct tn__map {
   bool zero;        /* is there one of key 0? */
 } tn__map;
 void tn__map_init(tn__map *m, tn__arena *a);
+void tn__map_reserve(tn__map *m, uint32_t n); /* room for n keys in all, so that no more is asked for */
 bool tn__map_get(const tn__map *m, uint64_t key, uint64_t *val); /* val may be NULL */
 void tn__map_put(tn__map *m, uint64_t key, uint64_t val);        /* replaces */
+bool tn__map_add(tn__map *m, uint64_t key, uint64_t val);        /* unless it is there: false */
 void *tn__map_getp(const tn__map *m, const void *key);           /* NULL if absent */
 void tn__map_putp(tn__map *m, const void *key, const void *val);
 void tn__map_clear(tn__map *m);

@@ -275,8 +275,7 @@ void tn__topo(tn__arena *a, tn_node *const *roots, uint32_t n, tn__nodes *out) {
   tn__map_init(&seen, a);
   *out = (tn__nodes){0};
   for (uint32_t r = 0; r < n; r++) {
-    if (tn__map_getp(&seen, roots[r])) continue;
-    tn__map_putp(&seen, roots[r], roots[r]);
+    if (!tn__map_add(&seen, (uintptr_t)roots[r], 1)) continue;
     tn__vec_push(a, &stack, ((step){roots[r], 0}));
     while (stack.n) {
       step *top = &stack.v[stack.n - 1];
@@ -286,8 +285,7 @@ void tn__topo(tn__arena *a, tn_node *const *roots, uint32_t n, tn__nodes *out) {
         continue;
       }
       tn_node *s = top->node->src[top->i++];
-      if (tn__map_getp(&seen, s)) continue;
-      tn__map_putp(&seen, s, s);
+      if (!tn__map_add(&seen, (uintptr_t)s, 1)) continue;
       tn__vec_push(a, &stack, ((step){s, 0}));
     }
   }

@@ -22,12 +22,12 @@ static int64_t stride_of(const tn__ranges *r, const tn_node *n, uint32_t at, boo
     if (t.n == r->range[at]) {
       stride += t.times;
     } else if (t.n->op == OP_ADD) {
-      tn__vec_push(r->free.arena, &todo, ((struct term){t.n->src[0], t.times}));
-      tn__vec_push(r->free.arena, &todo, ((struct term){t.n->src[1], t.times}));
+      tn__vec_push(r->at.arena, &todo, ((struct term){t.n->src[0], t.times}));
+      tn__vec_push(r->at.arena, &todo, ((struct term){t.n->src[1], t.times}));
     } else if (t.n->op == OP_NEG || (t.n->op == OP_MUL && tn__const_int(t.n->src[1], &k))) {
-      tn__vec_push(r->free.arena, &todo, ((struct term){t.n->src[0], t.n->op == OP_NEG ? -t.times : t.times * k}));
+      tn__vec_push(r->at.arena, &todo, ((struct term){t.n->src[0], t.n->op == OP_NEG ? -t.times : t.times * k}));
     } else if (fine && t.n->op == OP_MOD && tn__is_const(t.n->src[1])) {
-      tn__vec_push(r->free.arena, &todo, ((struct term){t.n->src[0], t.times}));
+      tn__vec_push(r->at.arena, &todo, ((struct term){t.n->src[0], t.times}));
     } else if (!fine || t.n->op != OP_IDIV || !tn__is_const(t.n->src[1])) {
       return TN__IRREGULAR;
     }

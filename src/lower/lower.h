@@ -149,9 +149,9 @@ typedef struct tn__ranges {
   tn__nodes order;                  /* the body, sources first */
   tn_node *range[TN__MAX_RANGES];
   uint32_t n;
-  /* node -> bit set of ranges it depends on; a reduce or store does not depend on its own */
-  tn__map free;
-  tn__map level;                    /* node -> reductions (and stores) on the longest path below it */
+  tn__map at;                       /* node -> its place in that order */
+  uint64_t *free;                   /* of each: bit set of ranges it depends on; a reduce or store not on its own */
+  uint32_t *level;                  /* of each: reductions (and stores) on the longest path below it */
 } tn__ranges;
 
 void tn__ranges_find(tn_ctx *c, tn__arena *a, tn_node *body, tn__ranges *out);

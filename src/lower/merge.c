@@ -22,13 +22,13 @@ enum {
 /* The ranges on which nodes hang otherwise than by what is loaded there: an index from memory hangs on where it was. */
 static tn__ranges outside_of_loads(tn__arena *a, const tn__ranges *r) {
   tn__ranges direct = *r;
-  tn__map_init(&direct.free, a);
+  direct.free = tn__arena_alloc(a, r->order.n * sizeof *direct.free);
   for (uint32_t i = 0; i < r->order.n; i++) {
     const tn_node *n = r->order.v[i];
     uint64_t set = n->op == OP_RANGE ? tn__free_of(r, n) : 0;
     bool loaded = n->op == OP_LOAD && n->src[0]->op == OP_PARAM;
     for (uint32_t s = 0; s < n->nsrc && !loaded; s++) set |= tn__free_of(&direct, n->src[s]);
-    tn__map_put(&direct.free, (uint64_t)(uintptr_t)n, set);
+    direct.free[i] = set;
   }
   return direct;
 }

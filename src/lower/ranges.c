@@ -14,15 +14,13 @@ int tn__range_at(const tn__ranges *r, const tn_node *range) {
 }
 
 uint64_t tn__free_of(const tn__ranges *r, const tn_node *n) {
-  uint64_t v = 0;
-  tn__map_get(&r->free, (uint64_t)(uintptr_t)n, &v);
-  return v;
+  uint64_t at;
+  return tn__map_get(&r->at, (uintptr_t)n, &at) ? r->free[at] : 0;
 }
 
 uint32_t tn__level_of(const tn__ranges *r, const tn_node *n) {
-  uint64_t v = 0;
-  tn__map_get(&r->level, (uint64_t)(uintptr_t)n, &v);
-  return (uint32_t)v;
+  uint64_t at;
+  return tn__map_get(&r->at, (uintptr_t)n, &at) ? r->level[at] : 0;
 }
 
 uint64_t tn__own_of(const tn__ranges *r, const tn_node *n) {
@@ -39,15 +37,18 @@ uint64_t tn__own_of(const tn__ranges *r, const tn_node *n) {
 void tn__ranges_find(tn_ctx *c, tn__arena *a, tn_node *body, tn__ranges *out) {
   *out = (tn__ranges){0};
   tn__topo(a, &body, 1, &out->order);
-  tn__map_init(&out->free, a);
-  tn__map_init(&out->level, a);
+  tn__map_init(&out->at, a);
+  tn__map_reserve(&out->at, out->order.n);
+  out->free = tn__arena_alloc(a, out->order.n * sizeof *out->free);
+  out->level = tn__arena_alloc(a, out->order.n * sizeof *out->level);
   for (uint32_t i = 0; i < out->order.n; i++) {
     tn_node *n = out->order.v[i];
-    uint64_t set = 0, level = 0;
+    uint64_t set = 0, at = 0;
+    uint32_t level = 0;
     for (uint32_t s = 0; s < n->nsrc; s++) {
-      set |= tn__free_of(out, n->src[s]);
-      uint64_t l = tn__level_of(out, n->src[s]);
-      if (l > level) level = l;
+      tn__map_get(&out->at, (uintptr_t)n->src[s], &at);
+      set |= out->free[at];
+      if (out->level[at] > level) level = out->level[at];
     }
     if (n->op == OP_RANGE) {
       if (out->n == TN__MAX_RANGES) tn__fail(c, TN_ENOTSUP, "a kernel with more than %d loops", TN__MAX_RANGES);
@@ -66,8 +67,9 @@ void tn__ranges_find(tn_ctx *c, tn__arena *a, tn_node *body, tn__ranges *out) {
       set &= ~own;
       level++;
     }
-    tn__map_put(&out->free, (uint64_t)(uintptr_t)n, set);
-    tn__map_put(&out->level, (uint64_t)(uintptr_t)n, level);
+    tn__map_put(&out->at, (uintptr_t)n, i);
+    out->free[i] = set;
+    out->level[i] = level;
   }
 }
 

@@ -54,6 +54,32 @@ static void edges(void **state) {
   assert_null(tn__map_getp(&m, &val));
 }
 
+/* What is added is there, and what is there is left alone. */
+static void added(void **state) {
+  (void)state;
+  tn__map m;
+  uint64_t val;
+  tn__map_init(&m, &arena);
+  for (uint64_t k = 0; k < 3000; k++) assert_true(tn__map_add(&m, k << 32, k + 7));
+  for (uint64_t k = 0; k < 3000; k++) assert_false(tn__map_add(&m, k << 32, 1));
+  for (uint64_t k = 0; k < 3000; k++) assert_true(tn__map_get(&m, k << 32, &val) && val == k + 7);
+  assert_int_equal(m.n, 3000);
+}
+
+/* Room that was asked for is enough, and asking for less, or for what there is, changes nothing. */
+static void reserved(void **state) {
+  (void)state;
+  tn__map m;
+  tn__map_init(&m, &arena);
+  tn__map_reserve(&m, 5000);
+  const tn__entry *entry = m.entry;
+  for (uint64_t k = 1; k <= 5000; k++) tn__map_put(&m, k, ~k);
+  tn__map_reserve(&m, 1);
+  tn__map_reserve(&m, 5000);
+  assert_ptr_equal(m.entry, entry);
+  for (uint64_t k = 1; k <= 5000; k++) assert_true(tn__map_get(&m, k, NULL));
+}
+
 /* Patterned keys: consecutive, multiples of powers of two (as pointers are), and few high bits. */
 static void against_an_array(void **state) {
   (void)state;
@@ -147,6 +173,8 @@ static void length_order_and_seed_count(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(edges, open_arena, close_arena),
+      cmocka_unit_test_setup_teardown(added, open_arena, close_arena),
+      cmocka_unit_test_setup_teardown(reserved, open_arena, close_arena),
       cmocka_unit_test_setup_teardown(against_an_array, open_arena, close_arena),
       cmocka_unit_test_setup_teardown(failed_growth_loses_nothing, open_arena, close_arena),
       cmocka_unit_test(avalanche),
