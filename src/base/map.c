@@ -39,7 +39,8 @@ void tn__map_init(tn__map *m, tn__arena *a) {
  * are the upper bits of a product with 2^64 by the golden ratio, which spreads what lies at equal distances; keys that
  * differ in their upper half alone are folded into it (Knuth, The Art of Computer Programming 3, 6.4). */
 static tn__entry *slot_of(const tn__map *m, uint64_t key) {
-  uint32_t mask = m->cap - 1, i = (uint32_t)(((key ^ (key >> 32)) * 0x9e3779b97f4a7c15u) >> 32 >> (__builtin_clz(mask)));
+  uint32_t mask = m->cap - 1, upper = (uint32_t)(((key ^ (key >> 32)) * 0x9e3779b97f4a7c15u) >> 32);
+  uint32_t i = upper >> __builtin_clz(mask);
   while (m->entry[i].key && m->entry[i].key != key) i = (i + 1) & mask;
   return &m->entry[i];
 }

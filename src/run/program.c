@@ -108,9 +108,19 @@ static tn_status run(tn_program *p, const char *api, void (*fn)(tn_ctx *, void *
 
 typedef tn__vec(tn_tensor *) cells;
 
+/* What a view is of, where nothing but movements is between */
+static tn_node *below_view(const tn_tensor *t) {
+  tn_node *n = t->node;
+  for (const tn_node *v = t->view; v && v->op != OP_PARAM; v = v->src[0], n = n->src[0])
+    if (n->op != v->op) return t->node;
+  return n;
+}
+
+/* Views that were there before the recording, and are assigned in it, are states of their own, beside what they are
+ * of: handles that were made in it are mostly for what they write to. */
 static void collect_assigned(tn_ctx *c, tn_tensor *t, void *arg) {
   cells *v = arg;
-  if (t->node->op == OP_ASSIGN) tn__vec_push(&c->scratch, v, t);
+  if (t->node->op == OP_ASSIGN || (!t->recorded && below_view(t)->op == OP_ASSIGN)) tn__vec_push(&c->scratch, v, t);
 }
 
 static void free_program(void *program) {
@@ -287,8 +297,10 @@ static void take_sources(tn_ctx *c, tn_program *p, const tn__nodes *in, const tn
 
 static void undo_assign(tn_ctx *c, tn_tensor *t, void *arg) {
   (void)arg;
-  (void)c;
-  while (t->node->op == OP_ASSIGN) tn__cell_set(t, t->node->src[0]);
+  tn_node *below = below_view(t), *old = below;
+  while (old->op == OP_ASSIGN) old = old->src[0];
+  if (old != below) tn__cell_set(t, t->node == below ? old : tn__moves_replay(c, t->node, below, old));
+  t->recorded = false;
 }
 
 /* What the recorded calls were given is looked at in each run. */

@@ -71,8 +71,9 @@ static int home_of(const tn_node *n) { return n->device < 0 ? 0 : n->device; }
 
 typedef tn__vec(tn_tensor *) cells;
 
+/* Not what is the value of its base itself: that is bound anew below. */
 static void collect_assigned(tn_ctx *c, tn_tensor *t, void *arg) {
-  bool wanted = t->node->op == OP_ASSIGN && !t->base && !tn__index_refused(c, t->node);
+  bool wanted = t->node->op == OP_ASSIGN && !(t->base && t->base->node == t->node) && !tn__index_refused(c, t->node);
   if (wanted) tn__vec_push(&c->scratch, (cells *)arg, t);
 }
 

@@ -2,10 +2,15 @@
 #include "tensor/cells.h"
 #include "tensor/operands.h"
 
-/* The storage whose memory the cell's value stands in, or is about to be written to. */
-static tn_node *storage_of(tn_ctx *c, const tn_tensor *t) {
+/* The storage whose memory the cell's value stands in, or is about to be written to; NULL: it is computed. */
+static tn_node *own_storage(const tn_tensor *t) {
   tn_node *n = t->node->op == OP_ASSIGN ? t->node->src[0] : t->node;
-  if (n->op != OP_STORAGE)
+  return n->op == OP_STORAGE ? n : NULL;
+}
+
+static tn_node *storage_of(tn_ctx *c, const tn_tensor *t) {
+  tn_node *n = own_storage(t);
+  if (!n)
     tn__fail(c, TN_ESTATE,
              "the destination %s is neither realised nor a slice of a realised tensor: tn_realize it first",
              tn__text(c, t->node));
@@ -84,7 +89,9 @@ static tn_node *assign(tn_ctx *c, tn__call *k) {
     value = tn__where(c, mask, place_in_base(c, dst->view, v), base->node);
   }
   tn_node *now = tn__op2(c, OP_ASSIGN, store, value);
-  tn_node *view = dst->base ? tn__moves_replay(c, dst->view, leaf_of(dst->view), now) : now;
+  tn_node *view = dst->base ? tn__moves_replay(c, dst->view, leaf_of(dst->view), now) : now, *own;
+  /* a view that was realised has memory of its own, which a program reads: it becomes a state, too */
+  if (dst->base && (own = own_storage(dst)) && own != store) view = tn__op2(c, OP_ASSIGN, own, view);
   c->cells->assigned = true;
   tn__cell_set(base, now);
   tn__cell_set(dst, view);

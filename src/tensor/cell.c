@@ -40,6 +40,7 @@ tn_tensor *tn__cell_new(tn_ctx *c, tn_node *node) {
   t->refs = 1;
   t->ctx = c;
   t->node = tn__node_keep(node);
+  t->recorded = c->cells->holds;
   link_to(c->cells->top, t);
   c->stats.handles_live++;
   return t;

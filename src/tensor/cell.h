@@ -20,6 +20,7 @@ struct tn_tensor {
   atomic_uint given_back; /* releases asked for by tn_release() and not yet done */
   tn_tensor *queued;      /* next in the queue of such handles; valid while given_back > 0 */
   bool held;              /* its last reference is the recording's */
+  bool recorded;          /* made while a program is recorded that has not ended */
 };
 
 /* Makes a handle in the innermost scope; throws TN_ENOMEM. */

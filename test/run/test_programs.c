@@ -526,6 +526,43 @@ static void sizes_that_wrap(void **s) {
 }
 
 /* A handle that is given back once too often while a recording keeps what was assigned to it. */
+/* A view that has memory of its own, since it was realised, is as good a state as one that has not: runs go on from
+ * what the last one left, in the view and in what it is of. */
+static void assigned_views(void **s) {
+  (void)s;
+  for (int realised = 0; realised < 2; realised++)
+    for (int part = 0; part < 2; part++) {
+      tn_ctx *c = open_cpu();
+      tn_scope(c) {
+        float got[4];
+        tn_tensor *x = f32s(c, DIMS(4), (float[]){1, 2, 3, 4});
+        tn_tensor *view = part ? tn_slice(x, 0, 1, 3, 1) : tn_reshape(x, DIMS(2, 2));
+        if (realised) OK(tn_realize(&view, 1));
+        tn_program *p = tn_program_begin(c);
+        OK(tn_assign(view, tn_mul_scalar(view, 2)));
+        OK(tn_assign(part ? tn_slice(x, 0, 1, 3, 1) : tn_reshape(x, DIMS(2, 2)), tn_add_scalar(view, 1)));
+        if (part) OK(tn_assign(view, tn_slice(x, 0, 1, 3, 1)));
+        else OK(tn_assign(view, tn_reshape(x, DIMS(2, 2))));
+        OK(tn_program_end(p));
+        assert_int_equal(tn_program_count(p, TN_PROGRAM_STATE), 2); /* x and the view, and no handle made in between */
+        for (int run = 0; run < 3; run++) OK(tn_program_run(p));
+        OK(tn_read(x, got, sizeof got)); /* 2 v + 1, three times */
+        for (int i = 0; i < 4; i++)
+          assert_float_equal(got[i], part && (i == 0 || i == 3) ? (float)(i + 1) : (float)(8 * (i + 1) + 7), 0);
+        OK(tn_read(view, got, part ? 8 : 16));
+        for (int i = 0; i < (part ? 2 : 4); i++) assert_float_equal(got[i], (float)(8 * (i + 1 + part) + 7), 0);
+        OK(tn_assign(view, tn_neg(view))); /* without a program */
+        OK(tn_read(view, got, part ? 8 : 16));
+        assert_float_equal(got[0], part ? -23 : -15, 0);
+        OK(tn_read(x, got, sizeof got));
+        assert_float_equal(got[1], -23, 0);
+        assert_float_equal(got[3], part ? 4 : -39, 0);
+        tn_program_close(p);
+      }
+      tn_ctx_close(c);
+    }
+}
+
 static void released_twice(void **s) {
   (void)s;
   tn_ctx *c = open_ref();
@@ -771,6 +808,7 @@ int main(void) {
       cmocka_unit_test(odd_outputs),
       cmocka_unit_test(sizes_that_wrap),
       cmocka_unit_test(assigned_in_a_scope),
+      cmocka_unit_test(assigned_views),
       cmocka_unit_test(released_twice),
       cmocka_unit_test(twins),
       cmocka_unit_test(same_value),
