@@ -608,7 +608,7 @@ static double blocks_to_start(const tn__part *p, double turns) {
 }
 
 /* stage: all turns are one block's */
-static double part_time(tn__arena *a, const tn__kernel *k, const tn__part *p, const tn__target *t, bool stage) {
+static look look_at_part(tn__arena *a, const tn__kernel *k, const tn__part *p, const tn__target *t, bool stage) {
   look l = {.a = a,
             .t = t,
             .k = k,
@@ -621,6 +621,11 @@ static double part_time(tn__arena *a, const tn__kernel *k, const tn__part *p, co
             .clock = (double)t->rate / t->thread_lanes};
   l.resident = stage ? 1 : room_of(&l);
   look_at_all(&l);
+  return l;
+}
+
+static double part_time(tn__arena *a, const tn__kernel *k, const tn__part *p, const tn__target *t, bool stage) {
+  look l = look_at_part(a, k, p, t, stage);
   /* a unit goes through whole blocks: some are done while others have one more */
   double sectors = 0, near = 0, lines = 0, units = l.blocks / ceil(l.blocks / l.units),
          side = fmin(l.resident * l.units, l.blocks), common = 0;
@@ -650,6 +655,21 @@ static double part_time(tn__arena *a, const tn__kernel *k, const tn__part *p, co
   return time;
 }
 
+/* Does it go through memory again and again, each time to add at some other of the places that this says?  Those of one
+ * time are to stay near (schedule/scaled.c), so that turns have to begin one after the other. */
+/* a choice: either is right */
+static bool adds_by_spans(const look *l) {
+  bool adds = false, again = false;
+  for (uint32_t i = 0; i < l->touched.n; i++) {
+    const touch *x = &l->touched.v[i];
+    const tn_node *buf = x->access->src[0];
+    double whole = (double)buf->src[0]->hi * (double)tn__size_of(buf->dtype) / l->t->sector;
+    adds |= x->access->op == OP_STOREADD && tn__spots_loaded(l->spots, x->access->src[1]);
+    again |= x->access->op == OP_LOAD && !x->strewn && !x->shared && x->of_group * l->blocks >= 2 * whole;
+  }
+  return adds && again;
+}
+
 /* Threads that meet stay as they are: what they go through takes longer than a start. */
 /* a choice: any is right */
 int64_t tn__blocks_worth_starting(tn__arena *a, const tn__kernel *k, const tn__part *p, const tn__target *t) {
@@ -658,7 +678,8 @@ int64_t tn__blocks_worth_starting(tn__arena *a, const tn__kernel *k, const tn__p
   if (starts < (double)t->launch || !p->group || p->tile || k->shared > 0 || tn__meets(p)) return 0;
   rest.blocks = 1;
   double time = part_time(a, k, &rest, t, false);
-  const look l = {.a = a, .t = t, .k = k, .p = p};
+  const look l = look_at_part(a, k, p, t, false);
+  if (adds_by_spans(&l)) return 0;
   double room = STARTS * room_of(&l) * t->units, few = fmax(room, time / SHARE_OF_STARTS / (double)t->start);
   return starts > time && few < turns ? (int64_t)few : 0;
 }

@@ -15,12 +15,23 @@
  * What is no finite number has an exponent above all others.  At a place where that is the greatest, words count
  * infinities of both signs, and finite numbers are not looked at.
  *
+ * Half floats have so few bits that a unit below what is greatest of all mostly holds every bit of all of them.
+ * Whether it does, one reading of the updates says (the greatest exponent, and the least of what is not 0).  Then all
+ * places have that unit, sums are exact, and nothing is found for each place: the kernel that would do so finds that
+ * out, and ends.
+ *
+ * Words of many places are in no cache, where each addition takes several times as long.  Then places are gone through
+ * in spans: updates are read once for each span, and those of its places are added, whose words stay in the cache
+ * meanwhile.  Nothing has to wait for that, since whole numbers may be added in any order, but blocks have to begin one
+ * after the other (lower/cost.c).
+ *
  * A word is 8 bytes, and where updates are few by far beside places most of these would be cleared and read for
  * nothing. There the number of an update stands below the exponent, so that what is greatest also says whose it is,
  * and the word is that one's.  Then only 4 bytes of a place are cleared, and read; or not even read, where those
  * whose words they are add the sums to the base. */
 #include "rewrite/rewrite.h"
 #include "schedule/fixed.h"
+#include "schedule/ordered.h"
 #include "tensor/sort.h"
 #include <math.h>
 
@@ -30,7 +41,11 @@ enum {
   KEY_BITS = 31,   /* of what is found to be greatest: an i32 without its sign */
   EXPONENT_BITS = 8,
   LAUNCHES = 4, /* words are cleared, exponents found, updates added, sums made floats */
-  WORD = 2      /* f32 in a word */
+  WORD = 2,     /* f32 in a word */
+  MOST_SPANS = 16,
+  BF16_DIGITS = 8,
+  F16_DIGITS = 11,
+  ONE_LAUNCHES = 2 /* in which one exponent is found for all */
 };
 
 /* What somewhere in so many f32 takes, in sectors: some of what does so in the cache that units share, some of what
@@ -42,19 +57,39 @@ static double somewhere(const tn__target *t, double size, double near, double fa
   return sector * (part * near + (1 - part) * far);
 }
 
-/* In multiply-adds: each pass reads an update and its place, the second one the exponent there, too.  On an H200
- * cached words are added to at 100 million in a millisecond (10 ps each; f32[524288] from 1789900 took 41 us), others
- * at half of that. */
+/* In multiply-adds: each pass reads an update and its place, the second one the exponent there, too.  Where one
+ * exponent is to be for all, it is taken to be so: the first pass does nothing, but updates are read before.  On an
+ * H200 cached words are added to at 100 million in a millisecond (10 ps each; f32[524288] from 1789900 took 41 us). */
 /* a choice: any is right */
 double tn__scaled_work(const tn__target *t, const tn__scaled *s, double places, double updates) {
   const double add[2] = {1.5, 15}, load[2] = {0.75, 8};
   double move = t->balance > 0 ? (double)t->balance : 1, read = 3, of_word = WORD * (s->bits ? updates : places);
-  double pass = 2 * read + somewhere(t, places, add[0], add[1]) + somewhere(t, places, load[0], load[1]) +
-                somewhere(t, of_word, add[0], add[1]);
+  double spans = s->spans > 1 ? s->spans : 1;
+  double own = read + somewhere(t, places, add[0], add[1]) + somewhere(t, places / spans, load[0], load[1]);
+  double pass = (s->digits ? 1 : own) + spans * read + somewhere(t, of_word / spans, add[0], add[1]);
   double words = 2 * (of_word + places); /* cleared, and read */
   if (s->bits) pass += somewhere(t, of_word, load[0], load[1]);
   if (s->is_added) words -= places, pass += somewhere(t, places, add[0], add[1]);
-  return LAUNCHES * tn__target_launch_guess(t) + move * (words + pass * updates);
+  int launches = LAUNCHES + (s->digits ? ONE_LAUNCHES : 0);
+  return launches * tn__target_launch_guess(t) + move * (words + pass * updates);
+}
+
+/* As many spans as it takes for the words of one to stay in the cache that units share, in half of it, since updates
+ * go through it, too */
+/* a choice: any is right */
+static int spans_of(const tn__target *t, double places) {
+  double bytes = WORD * sizeof(float) * places, kept = (double)t->far / 2;
+  return kept > 0 ? (int)fmin(ceil(bytes / kept), MOST_SPANS) : 1;
+}
+
+/* Bits of a short float, which are so few that a unit mostly holds those of all updates; 0: it is none, or one that
+ * kernels may keep as what it is made of (lower/widen.c), or there may be no updates, of which nothing is greatest */
+static int digits_of(const tn_node *upd) {
+  for (uint32_t i = 0; i < upd->rank; i++)
+    if (upd->dim[i]->lo < 1) return 0;
+  while (tn__ops[upd->op].group == G_MOVE || (upd->op == OP_CAST && upd->dtype == TN_F32)) upd = upd->src[0];
+  if (upd->op == OP_CAST) return 0;
+  return upd->dtype == TN_BF16 ? BF16_DIGITS : upd->dtype == TN_F16 ? F16_DIGITS : 0;
 }
 
 /* a choice: any that is right */
@@ -68,8 +103,9 @@ bool tn__scaled_form(const tn__target *t, const tn_node *n, double base, tn__sca
   int bits = tn__bits_below(updates);
   bool is_short = upd->dtype == TN_F16 || upd->dtype == TN_BF16 || upd->dtype == TN_F32;
   if (!is_short || n->dtype == TN_F64 || updates < 1 || bits > KEY_BITS || SUM_BITS - bits < LEAST_ROOM) return false;
-  const tn__scaled forms[] = {
-      {SUM_BITS - bits, 0, false}, {SUM_BITS - bits, bits, false}, {SUM_BITS - bits, bits, true}};
+  const int room = SUM_BITS - bits, spans = spans_of(t, (double)places), digits = digits_of(upd);
+  const tn__scaled forms[] = {{room, 0, 0, 1, false},          {room, 0, 0, spans, false}, {room, 0, digits, 1, false},
+                              {room, 0, digits, spans, false}, {room, bits, 0, 1, false},  {room, bits, 0, 1, true}};
   double least = INFINITY;
   for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
     double work = tn__scaled_work(t, &forms[i], (double)places, (double)updates) + (forms[i].is_added ? base : 0);
@@ -95,6 +131,10 @@ static tn_node *is_none(tn_ctx *c, tn_node *exponent) {
   return tn__op2(c, OP_EQ, exponent, tn__literal_like(c, exponent, TN__EXPONENT_NONE));
 }
 
+static tn_node *is_finite(tn_ctx *c, tn_node *x) {
+  return tn__op2(c, OP_LT, tn__op1(c, OP_ABS, x), tn__literal_like(c, x, INFINITY));
+}
+
 /* The exponent of what was found to be greatest, and which update's it is */
 static tn_node *exponent_in(tn_ctx *c, const tn__scaled *s, tn_node *key) {
   return s->bits ? tn__op2(c, OP_SHR, key, tn__literal_like(c, key, s->bits)) : key;
@@ -106,29 +146,96 @@ static tn_node *update_in(tn_ctx *c, const tn__scaled *s, tn_node *key) { /* -1:
   return tn__where(c, any, which, tn__literal_like(c, which, -1));
 }
 
+/* x[n], once for each span: [spans, n] */
+static tn_node *for_spans(tn_ctx *c, const tn__scaled *s, tn_node *x) {
+  tn_node *dims[] = {tn__int(c, s->spans), x->dim[0]};
+  return tn__expand(c, tn__add_axis(c, x, 0), dims);
+}
+
+/* Where the updates of each span go, of so many places in all; idx[n]: all of them; those of other spans go nowhere:
+ * [spans, n] */
+static tn_node *within_spans(tn_ctx *c, const tn__scaled *s, tn_node *idx, const tn_node *places) {
+  int64_t length = (places->hi + s->spans - 1) / s->spans;
+  tn__dims all = {.rank = 2, .d = {tn__int(c, s->spans), idx->dim[0]}};
+  tn_node *at = for_spans(c, s, idx), *begin = tn__op2_num(c, OP_MUL, tn__place(c, &all, 0), (double)length);
+  tn_node *end = tn__op2_num(c, OP_ADD, begin, (double)length);
+  tn_node *is_own = tn__op2(c, OP_AND, tn__op2(c, OP_LE, begin, at), tn__op2(c, OP_LT, at, end));
+  return tn__where(c, is_own, at, tn__literal_like(c, at, -1));
+}
+
+/* What is added of updates at places whose greatest exponent is `own`: f32 of whole numbers */
+static tn_node *parts_of(tn_ctx *c, const tn__scaled *s, tn_node *upd, tn_node *own) {
+  tn_node *units = times_power(c, upd, units_of(c, s, own));
+  tn_node *most = tn__literal_like(c, units, ldexp(1, s->room + 1));
+  units = tn__op2(c, OP_MAX, tn__op2(c, OP_MIN, units, most), tn__op1(c, OP_NEG, most));
+  tn_node *count = tn__where(c, is_finite(c, upd), tn__literal_like(c, upd, 0), tn__count_of(c, upd));
+  return tn__where(c, is_none(c, own), count, units);
+}
+
+/* x of one number, as often as y has elements */
+static tn_node *for_each(tn_ctx *c, tn_node *x, const tn_node *y) {
+  return tn__scalar_to(c, x, y->dim, y->rank);
+}
+
+/* The exponent of what is greatest of all where units below that one hold every bit of all updates, whose own
+ * exponents these are; else 0: each place has units of its own. */
+static tn_node *one_exponent(tn_ctx *c, const tn__scaled *s, tn_node *upd, tn_node *exponent) {
+  tn_node *is_zero = tn__op2(c, OP_EQ, upd, tn__literal_like(c, upd, 0));
+  tn_node *own = tn__where(c, is_zero, tn__literal_like(c, exponent, TN__EXPONENT_NONE), exponent);
+  tn_node *greatest = tn__reduce(c, OP_RMAX, exponent, (int64_t[]){0}, 1);
+  tn_node *least = tn__op1(c, OP_NEG, tn__reduce(c, OP_RMAX, tn__op1(c, OP_NEG, own), (int64_t[]){0}, 1));
+  tn_node *range = tn__op2(c, OP_MIN, least, tn__literal_like(c, least, TN__EXPONENT_NONE));
+  range = tn__op2(c, OP_ADD, greatest, tn__op1(c, OP_NEG, range));
+  tn_node *holds = tn__op2(c, OP_LE, range, tn__literal_like(c, range, s->room - s->digits));
+  holds = tn__op2(c, OP_AND, holds, tn__op2(c, OP_NE, greatest, tn__literal_like(c, greatest, TN__EXPONENT_NONE)));
+  return tn__op1(c, OP_CONTIG, tn__where(c, holds, greatest, tn__literal_like(c, greatest, 0)));
+}
+
+/* x[at[...]] where places have units of their own, else nothing is loaded: 0 */
+static tn_node *of_own(tn_ctx *c, tn_node *one, tn_node *x, tn_node *at) {
+  tn_node *is_own = for_each(c, tn__op2(c, OP_LE, one, tn__literal_like(c, one, 0)), at);
+  return tn__gather(c, x, tn__where(c, is_own, at, tn__literal_like(c, at, -1)));
+}
+
 typedef struct passes {
   tn_node *greatest, *key, *own; /* [places]; [n]: each update's, and that of its place */
-  tn_node *words;
+  tn_node *words, *one;          /* one: what all places have; NULL: each its own */
 } passes;
 
+/* What was found to be greatest at these of n places */
+static tn_node *greatest_at(tn_ctx *c, const passes *p, tn_node *at) {
+  if (!p->one) return tn__gather(c, p->greatest, at);
+  tn_node *one = for_each(c, p->one, at), *none = tn__literal_like(c, one, 0);
+  return tn__where(c, tn__op2(c, OP_LT, none, one), one, of_own(c, p->one, p->greatest, at));
+}
+
+static tn_node *find_greatest(tn_ctx *c, const passes *p, tn_node *places, tn_node *idx) {
+  tn_node *key = p->key, *none = tn__scalar_to(c, tn__const_bits(c, TN_I32, 0), &places, 1);
+  if (p->one) {
+    tn__dims line = {.rank = 1, .d = {idx->dim[0]}};
+    tn_node *each = tn__place(c, &line, 0), *one = for_each(c, p->one, idx), *nowhere = tn__literal_like(c, idx, -1);
+    idx = tn__where(c, tn__op2(c, OP_LT, tn__literal_like(c, one, 0), one), nowhere, of_own(c, p->one, idx, each));
+    key = of_own(c, p->one, key, each);
+  }
+  return tn__scatter_greatest(c, none, idx, key);
+}
+
 static passes add_up(tn_ctx *c, const tn__scaled *s, tn_node *places, tn_node *idx, tn_node *upd) {
-  passes p;
+  passes p = {.one = NULL};
   tn__dims line = {.rank = 1, .d = {upd->dim[0]}};
-  tn_node *size = tn__op1(c, OP_ABS, upd), *is_finite = tn__op2(c, OP_LT, size, tn__literal_like(c, upd, INFINITY));
+  if (s->digits || s->spans > 1) idx = tn__in_memory(c, idx), upd = tn__in_memory(c, upd); /* for several passes */
   tn_node *exponent = tn__exponent_of(c, upd);
-  p.key = tn__where(c, is_finite, exponent, tn__literal_like(c, exponent, TN__EXPONENT_NONE));
+  p.key = tn__where(c, is_finite(c, upd), exponent, tn__literal_like(c, exponent, TN__EXPONENT_NONE));
+  if (s->digits) p.one = one_exponent(c, s, upd, p.key);
   if (s->bits) {
     p.key = tn__op2(c, OP_SHL, p.key, tn__literal_like(c, p.key, s->bits));
     p.key = tn__op2(c, OP_OR, p.key, tn__cast(c, tn__place(c, &line, 0), TN_I32));
   }
-  p.greatest = tn__scatter_greatest(c, tn__scalar_to(c, tn__const_bits(c, TN_I32, 0), &places, 1), idx, p.key);
-  p.own = tn__gather(c, p.greatest, idx);
-  tn_node *own = exponent_in(c, s, p.own), *units = times_power(c, upd, units_of(c, s, own));
-  tn_node *most = tn__literal_like(c, units, ldexp(1, s->room + 1));
-  units = tn__op2(c, OP_MAX, tn__op2(c, OP_MIN, units, most), tn__op1(c, OP_NEG, most));
-  tn_node *count = tn__where(c, is_finite, tn__literal_like(c, upd, 0), tn__count_of(c, upd));
-  tn_node *value = tn__where(c, is_none(c, own), count, units);
-  tn_node *at = s->bits ? update_in(c, s, p.own) : idx, *all = s->bits ? upd->dim[0] : places;
+  p.greatest = find_greatest(c, &p, places, idx);
+  if (s->spans > 1) idx = within_spans(c, s, idx, places), upd = for_spans(c, s, upd);
+  p.own = greatest_at(c, &p, idx);
+  tn_node *at = s->bits ? update_in(c, s, p.own) : idx, *all = s->bits ? line.d[0] : places;
+  tn_node *value = parts_of(c, s, upd, exponent_in(c, s, p.own));
   p.words = tn__scatter(c, tn__scalar_to(c, tn__const_bits(c, TN_I64, 0), &all, 1), at, value);
   return p;
 }
@@ -142,8 +249,9 @@ static tn_node *as_floats(tn_ctx *c, const tn__scaled *s, tn_node *words, tn_nod
 
 tn_node *tn__scaled_sums(tn_ctx *c, const tn__scaled *s, tn_node *places, tn_node *idx, tn_node *upd) {
   passes p = add_up(c, s, places, idx, upd);
+  tn__dims line = {.rank = 1, .d = {places}};
   tn_node *words = s->bits ? tn__gather(c, p.words, update_in(c, s, p.greatest)) : p.words;
-  return as_floats(c, s, words, p.greatest);
+  return as_floats(c, s, words, p.one ? greatest_at(c, &p, tn__place(c, &line, 0)) : p.greatest);
 }
 
 tn_node *tn__scaled_at_updates(tn_ctx *c, const tn__scaled *s, tn_node *places, tn_node *idx, tn_node *upd,

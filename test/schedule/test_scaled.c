@@ -15,7 +15,11 @@
 #include <string.h>
 
 enum { PLACES = 300, UPDATES = 1200, SUM_BITS = 62 };
-enum { OF_PLACES, OF_UPDATES, ADDED, FORMS };
+enum { OF_PLACES, OF_UPDATES, ADDED, IN_SPANS, ONE_UNIT, ONE_UNIT_IN_SPANS, FORMS };
+enum { SPANS = 3 };
+static const bool of_updates[FORMS] = {[OF_UPDATES] = true, [ADDED] = true};
+static const bool one_unit[FORMS] = {[ONE_UNIT] = true, [ONE_UNIT_IN_SPANS] = true};
+static const bool in_spans[FORMS] = {[IN_SPANS] = true, [ONE_UNIT_IN_SPANS] = true};
 
 typedef struct sums {
   tn_dtype dtype;
@@ -29,11 +33,21 @@ static int64_t below(int64_t n) {
   return (int64_t)((seed >> 33) % (uint64_t)n);
 }
 
+/* Bits of a number */
+static int digits(int dtype) {
+  return dtype == TN_F32 ? 24 : dtype == TN_F16 ? 11 : 8;
+}
+
 /* {base, idx, upd}, i {form}: base with upd added at idx */
 static tn_node *add(tn_ctx *c, tn__call *k) {
   tn_node *base = k->x[0], *idx = k->x[1], *upd = tn__acc(c, k->x[2]), *places = base->dim[0], *place;
   int bits = tn__bits_below(upd->dim[0]->hi);
-  tn__scaled s = {.room = SUM_BITS - bits, .bits = k->i[0] == OF_PLACES ? 0 : bits, .is_added = k->i[0] == ADDED};
+  int64_t form = k->i[0];
+  tn__scaled s = {.room = SUM_BITS - bits,
+                  .bits = of_updates[form] ? bits : 0,
+                  .digits = one_unit[form] && upd->dim[0]->lo > 0 ? digits(k->x[2]->dtype) : 0,
+                  .spans = in_spans[form] ? SPANS : 1,
+                  .is_added = form == ADDED};
   if (!s.is_added)
     return tn__cast(c, tn__add(c, tn__acc(c, base), tn__scaled_sums(c, &s, places, idx, upd)), base->dtype);
   tn_node *sum = tn__scaled_at_updates(c, &s, places, idx, upd, &place);
@@ -80,18 +94,35 @@ static float power(int64_t e) {
   return (float)ldexp(1, (int)e);
 }
 
+/* Does a unit below what is greatest of all hold all bits of all of them? */
+static bool one_holds(const sums *x) {
+  int greatest = -126, least = 129; /* below the least normal float as if it were that one */
+  for (int64_t i = 0; i < x->n; i++) {
+    int exponent = 0;
+    if (!isfinite(x->upd[i])) return false;
+    if (x->upd[i] == 0) continue;
+    frexpf(x->upd[i], &exponent);
+    if (exponent - 1 < -126) exponent = -125;
+    if (exponent - 1 > greatest) greatest = exponent - 1;
+    if (exponent - 1 < least) least = exponent - 1;
+  }
+  return greatest - least <= SUM_BITS - tn__bits_below(x->n) - digits(x->dtype);
+}
+
 /* Of all sizes, whose sums are less than they are, many of them at some places, or all at one; some none at all, or
  * beyond the least normal float, and some not finite */
-static void draw(sums *x, tn_dtype dtype, int64_t places, int64_t n) {
+static void draw(sums *x, tn_dtype dtype, int64_t places, int64_t n, bool near) {
   int64_t reach = dtype == TN_F16 ? 14 : 120;
   *x = (sums){.dtype = dtype, .places = places, .n = n};
   bool one = below(4) == 0, finite = below(3) > 0;
+  if (near) reach = (SUM_BITS - 20 - digits(dtype)) / 2, finite = true;
   for (int i = 0; i < places; i++) x->base[i] = (float)(below(200) - 100);
   for (int i = 0; i < n; i++) {
     x->to[i] = one ? places / 2 : below(3) ? below(places + 6) - 3 : below(3);
     int64_t by = x->to[i] % 3 == 0 ? -reach : x->to[i] % 3 == 1 ? 0 : below(2 * reach) - reach;
     x->upd[i] = (float)(below(200) - 100) / 128 * power(by);
-    if (dtype != TN_F16 && below(20) == 0) x->upd[i] = power(-149) * (float)(below(9) << (dtype == TN_BF16 ? 16 : 0));
+    if (dtype != TN_F16 && !near && below(20) == 0)
+      x->upd[i] = power(-149) * (float)(below(9) << (dtype == TN_BF16 ? 16 : 0));
     if (i && below(4) == 0) x->upd[i] = -x->upd[i - 1];
     if (!finite && below(40) == 0) x->upd[i] = (float[]){INFINITY, -INFINITY, NAN, -0.0f}[below(4)];
   }
@@ -117,13 +148,15 @@ static void test_drawn(void **s) {
   static const tn_dtype dtypes[] = {TN_F32, TN_F16, TN_BF16};
   static const int64_t sizes[][2] = {{1, 1}, {1, 9}, {2, 3}, {65, 1}, {65, 33}, {100, 257}, {PLACES, UPDATES}, {7, 0}};
   static sums x, other;
+  int of_one = 0;
   (void)s;
   for (size_t t = 0; t < sizeof dtypes / sizeof *dtypes; t++)
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
       for (int form = 0; form < FORMS; form++)
         for (int times = 0; times < 3; times++) {
           seed = i * 100 + (uint64_t)times * 10 + t;
-          draw(&x, dtypes[t], sizes[i][0], sizes[i][1]);
+          draw(&x, dtypes[t], sizes[i][0], sizes[i][1], times % 2 == 1);
+          of_one += one_holds(&x);
           other = x;
           turn_round(&other);
           add_on("ref:sm_90", form, &x);
@@ -135,6 +168,8 @@ static void test_drawn(void **s) {
           add_on("ref:sm_90", OF_PLACES, &other);
           if (dtypes[t] == TN_F32) expect_same(&x, &other, "another form");
         }
+  const int all = (int)(sizeof dtypes / sizeof *dtypes * (sizeof sizes / sizeof *sizes) * FORMS * 3);
+  assert_in_range(of_one, all / 3, all - all / 4);
 }
 
 /* What goes to one place, and what comes of it; repeat: the first of them so many times */
@@ -174,9 +209,34 @@ static void test_rows(void **s) {
     }
 }
 
+/* Two numbers at two places stay what they are, however far one is above the other, or none: one unit would not hold
+ * the lower one's last bit where that is one bit too far. */
+static void test_borders(void **s) {
+  const float other = 0x1.000002p0f;
+  static sums x;
+  (void)s;
+  for (int form = 0; form < FORMS; form++)
+    for (int by = 32; by <= 40; by++)
+      for (int top = 0; top < 2; top++) {
+        x = (sums){.dtype = TN_F32, .places = 5, .n = 2, .to = {1, 4}};
+        x.upd[0] = top ? INFINITY : power(by), x.upd[1] = top ? other * power(127 - by / 8) : other;
+        add_on("ref:sm_90", form, &x);
+        if (x.got[1] != x.upd[0] || x.got[4] != x.upd[1])
+          fail_msg("form %d, by %d: %.9g and %.9g, not %.9g and %.9g", form, by, (double)x.got[1], (double)x.got[4],
+                   (double)x.upd[0], (double)x.upd[1]);
+      }
+}
+
+/* Do all turns of what adds in that many spans begin in order, none of them behind others of its block? */
+static bool begin_in_order(const char *text, const char *spans) {
+  const char *note = strstr(text, spans), *end = note ? strchr(note, '\n') : NULL, *starts = note;
+  return end && (!(starts = strstr(note, "starts(")) || starts > end);
+}
+
 /* Which form is taken of how many to how many, said by the steps of what front ends ask for: exponents for each place
- * and words beside them; words of updates; sums added to a base in memory.  f16 that fit one digit, f64, and what is
- * added on devices without words of 64 bits go other ways. */
+ * and words beside them, which are added to in spans where they are many, one exponent for all where numbers are short;
+ * words of updates; sums added to a base in memory.  f16 that fit one digit, f64, and what is added on devices without
+ * words of 64 bits go other ways. */
 static void test_choice(void **s) {
   static const struct {
     const char *device;
@@ -185,12 +245,19 @@ static void test_choice(void **s) {
     bool computed;                /* something is made of the sums */
     const char *greatest, *words; /* buffers; NULL: none such */
     bool added;
-  } rows[] = {{"ref:sm_90", TN_BF16, 8286204, 12590500, false, "buffer i32 8286204 ", "buffer i64 8286204 ", false},
-              {"ref:sm_90", TN_F32, 4194304, 127913, true, "buffer i32 4194304 ", "buffer i64 127913 ", false},
-              {"ref:sm_90", TN_F32, 4194304, 300000, false, "buffer i32 4194304 ", "buffer i64 300000 ", true},
-              {"ref:sm_90", TN_F16, 1048576, 2097152, false, NULL, "buffer i64 2097152 ", false},
-              {"ref:sm_90", TN_F64, 4194304, 127913, true, NULL, NULL, false},
-              {"ref:opencl", TN_F32, 4194304, 127913, true, NULL, NULL, false}};
+    const char *one, *spans; /* the exponent for all, and the loop over spans; NULL: none such */
+  } rows[] = {
+      {"ref:sm_90", TN_BF16, 8286204, 12590500, false, "buffer i32 8286204 ", "buffer i64 8286204 ", false,
+       "buffer i32 1 ", "range index 3 "},
+      {"ref:sm_90", TN_F32, 8286204, 12590500, false, "buffer i32 8286204 ", "buffer i64 8286204 ", false, NULL,
+       "range index 3 "},
+      {"ref:sm_90", TN_BF16, 2286204, 12590500, false, "buffer i32 2286204 ", "buffer i64 2286204 ", false,
+       "buffer i32 1 ", NULL},
+      {"ref:sm_90", TN_F32, 4194304, 127913, true, "buffer i32 4194304 ", "buffer i64 127913 ", false, NULL, NULL},
+      {"ref:sm_90", TN_F32, 4194304, 300000, false, "buffer i32 4194304 ", "buffer i64 300000 ", true, NULL, NULL},
+      {"ref:sm_90", TN_F16, 1048576, 2097152, false, NULL, "buffer i64 2097152 ", false, NULL, NULL},
+      {"ref:sm_90", TN_F64, 4194304, 127913, true, NULL, NULL, false, NULL, NULL},
+      {"ref:opencl", TN_F32, 4194304, 127913, true, NULL, NULL, false, NULL, NULL}};
   (void)s;
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     tn_ctx *c = tn_ctx_open(&(tn_options){.device = rows[i].device, .quiet = 1});
@@ -207,6 +274,8 @@ static void test_choice(void **s) {
       bool greatest = strstr(text, " {max}\n") != NULL;
       if (greatest != (rows[i].greatest != NULL) || (greatest && !strstr(text, rows[i].greatest)) ||
           (rows[i].words && !strstr(text, rows[i].words)) ||
+          (greatest && (rows[i].one != NULL) != (strstr(text, "buffer i32 1 ") != NULL)) ||
+          (rows[i].spans && (!strstr(text, rows[i].spans) || !begin_in_order(text, "_3_12590500,1) "))) ||
           (greatest && rows[i].added != (strstr(text, "{distinct}") != NULL)))
         fail_msg("row %zu:\n%s", i, text);
       tn_string_free(text);
@@ -217,6 +286,6 @@ static void test_choice(void **s) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_drawn), cmocka_unit_test(test_rows),
-                                     cmocka_unit_test(test_choice)};
+                                     cmocka_unit_test(test_borders), cmocka_unit_test(test_choice)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
