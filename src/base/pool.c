@@ -1,9 +1,13 @@
 /* Worker pool.
  *
- * One 64-bit word, the ticket, says what there is to do: its upper half is the number of the region (odd while the next
- * region's fields are being written), its lower half the next slice.  A worker copies the region's fields and then
- * takes a slice by compare-and-swap on the ticket; if the region has changed meanwhile, the swap fails and the copy is
- * dropped.  So the caller waits for slices, never for workers: one that sleeps through a region costs nothing. */
+ * A region's slices are shared out evenly, each thread's beside each other, so that a thread finds in its cache what
+ * it has had of the same memory in the region before; one that has done its own takes some of others'.  A share's
+ * ticket, a 64-bit word, says how many of its slices are taken, and, in the bits above, in which region: what an
+ * earlier one has left there says that none is yet, so that nobody has to go through all shares to begin a region.  The
+ * number of a region is odd while the next one's fields are being written.  A worker copies the fields, looks whether
+ * the region is still the same, and then takes slices by compare-and-swap on tickets: once it has ended all of them are
+ * taken, or the ticket is a later region's.  So the caller waits for slices, never for workers: one that sleeps through
+ * a region costs nothing. */
 #include "base/pool.h"
 #include <pthread.h>
 #include <sched.h>
@@ -12,9 +16,19 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SPIN_NS = 50000, REGION_SHIFT = 32, CACHE_LINE = 64 };
-#define SLICE_MASK ((uint64_t)UINT32_MAX)
-#define REGION_STEP ((uint64_t)1 << REGION_SHIFT)
+enum {
+  SPIN_NS = 50000,
+  TAKEN_BITS = 16, /* of a ticket: it takes years of regions of a microsecond each until numbers run out */
+  MOST_SLICES = 1 << (TAKEN_BITS - 1), /* of a region */
+  CACHE_LINE = 64
+};
+#define TAKEN_MASK (((uint64_t)1 << TAKEN_BITS) - 1)
+
+/* A thread's part of each region's slices */
+typedef struct share {
+  _Atomic uint64_t ticket;
+  char apart[CACHE_LINE - sizeof(uint64_t)];
+} share;
 
 typedef struct worker {
   struct tn__pool *pool;
@@ -26,13 +40,14 @@ struct tn__pool {
   tn__mem *mem;
   unsigned born; /* after so many forks */
   int threads;   /* the caller included */
+  share *share;  /* of each */
   /* The region.  Atomic, since a late worker may read them while the caller writes those of the next. */
   _Atomic(tn__slice_fn) fn;
   _Atomic(void *) arg;
-  _Atomic int64_t first;  /* added to the slice number of the ticket */
+  _Atomic int64_t first;  /* added to the number of a slice */
   _Atomic uint64_t total; /* slices of the region */
   char apart1[CACHE_LINE];
-  _Atomic uint64_t ticket;
+  _Atomic uint64_t region; /* its number */
   char apart2[CACHE_LINE];
   _Atomic uint64_t done; /* slices finished */
   char apart3[CACHE_LINE];
@@ -82,7 +97,7 @@ static bool spin(struct tn__pool *p, bool (*ready)(struct tn__pool *p, uint64_t 
 
 /* Is there anything but the region `seen`? */
 static bool region_changed(struct tn__pool *p, uint64_t seen) {
-  uint64_t region = atomic_load(&p->ticket) >> REGION_SHIFT;
+  uint64_t region = atomic_load(&p->region);
   return (region != seen && !(region & 1)) || atomic_load(&p->stop);
 }
 
@@ -90,18 +105,34 @@ static bool all_done(struct tn__pool *p, uint64_t total) {
   return atomic_load(&p->done) == total;
 }
 
+/* The first slice of a thread's share.  The first thread's, which is the caller's, is empty last. */
+static uint64_t share_begins(const struct tn__pool *p, uint64_t total, int thread) {
+  uint64_t n = (uint64_t)p->threads;
+  return (total * (uint64_t)thread + n - 1) / n;
+}
+
+/* Takes a slice of a share of n in this region: *at, from 0 on; false: none is left */
+static bool take(share *s, uint64_t region, uint64_t n, uint64_t *at) {
+  uint64_t ticket = n ? atomic_load(&s->ticket) : 0;
+  while (n && ticket >> TAKEN_BITS <= region) {
+    *at = ticket >> TAKEN_BITS == region ? ticket & TAKEN_MASK : 0;
+    if (*at == n) return false;
+    if (atomic_compare_exchange_weak(&s->ticket, &ticket, region << TAKEN_BITS | (*at + 1))) return true;
+  }
+  return false;
+}
+
 /* Runs slices of the open region until none is left; the number of that region. */
 static uint64_t work(struct tn__pool *p, int thread) {
-  uint64_t ticket = atomic_load(&p->ticket), region = ticket >> REGION_SHIFT, finished = 0;
+  uint64_t region = atomic_load(&p->region), finished = 0;
   tn__slice_fn fn = atomic_load_explicit(&p->fn, memory_order_acquire);
   void *arg = atomic_load_explicit(&p->arg, memory_order_acquire);
   int64_t first = atomic_load_explicit(&p->first, memory_order_acquire);
   uint64_t total = atomic_load_explicit(&p->total, memory_order_acquire);
-  while (ticket >> REGION_SHIFT == region && !(region & 1) && (ticket & SLICE_MASK) < total) {
-    if (!atomic_compare_exchange_weak(&p->ticket, &ticket, ticket + 1)) continue;
-    fn(arg, first + (int64_t)(ticket & SLICE_MASK), thread);
-    finished++;
-    ticket = atomic_load(&p->ticket);
+  if (region & 1 || atomic_load(&p->region) != region) return region; /* of which region these are nobody knows */
+  for (int k = 0, t = thread; k < p->threads; k++, t = t + 1 < p->threads ? t + 1 : 0) {
+    uint64_t begin = share_begins(p, total, t), n = share_begins(p, total, t + 1) - begin, at;
+    for (; take(&p->share[t], region, n, &at); finished++) fn(arg, first + (int64_t)(begin + at), thread);
   }
   /* While slices taken here are not yet counted, the region cannot end, so they are counted for the right one. */
   if (finished && atomic_fetch_add(&p->done, finished) + finished == total && atomic_load(&p->waiting)) {
@@ -131,16 +162,16 @@ static void *serve(void *arg) {
   }
 }
 
-/* One region of fewer than 2^32 slices. */
+/* One region of MOST_SLICES at most. */
 static void run_region(struct tn__pool *p, tn__slice_fn fn, void *arg, int64_t first, uint64_t total) {
-  uint64_t closed = (atomic_load(&p->ticket) | SLICE_MASK) + 1; /* the next number, odd: nobody enters */
-  atomic_store(&p->ticket, closed);
+  uint64_t closed = atomic_load(&p->region) + 1; /* the next number, odd: nobody enters */
+  atomic_store(&p->region, closed);
   atomic_store_explicit(&p->fn, fn, memory_order_release);
   atomic_store_explicit(&p->arg, arg, memory_order_release);
   atomic_store_explicit(&p->first, first, memory_order_release);
   atomic_store_explicit(&p->total, total, memory_order_release);
   atomic_store(&p->done, 0);
-  atomic_store(&p->ticket, closed + REGION_STEP);
+  atomic_store(&p->region, closed + 1);
   if (atomic_load(&p->asleep)) {
     pthread_mutex_lock(&p->lock);
     if (total > 2)
@@ -163,16 +194,17 @@ void tn__pool_run(tn__pool *p, tn__slice_fn fn, void *arg, int64_t slices) {
     for (int64_t s = 0; s < slices; s++) fn(arg, s, 0);
     return;
   }
-  for (int64_t first = 0; first < slices; first += UINT32_MAX) {
+  for (int64_t first = 0; first < slices; first += MOST_SLICES) {
     int64_t rest = slices - first;
-    run_region(p, fn, arg, first, rest < UINT32_MAX ? (uint64_t)rest : UINT32_MAX);
+    run_region(p, fn, arg, first, rest < MOST_SLICES ? (uint64_t)rest : MOST_SLICES);
   }
 }
 
 tn__pool *tn__pool_open(tn__mem *m, int threads) {
-  size_t extra = threads > 1 ? (size_t)(threads - 1) * sizeof(worker) : 0;
-  tn__pool *p = tn__mem_zalloc(m, sizeof *p + extra);
+  size_t workers = threads > 1 ? (size_t)threads - 1 : 0;
+  tn__pool *p = tn__mem_zalloc(m, sizeof *p + workers * sizeof(worker) + (workers + 1) * sizeof(share));
   p->mem = m;
+  p->share = (share *)(p->workers + workers);
   static pthread_once_t watching = PTHREAD_ONCE_INIT;
   pthread_once(&watching, watch_forks);
   p->born = atomic_load(&forks);

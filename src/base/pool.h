@@ -1,8 +1,9 @@
 /* Worker pool of a context: runs the slices of a kernel.  Prefix tn__pool_.
  *
  * n threads in all, the caller being one of them; workers spin for a few microseconds before they sleep, so that
- * back-to-back small kernels do not pay a wake-up each.  Slices are handed out in order from an atomic counter, so
- * which thread runs which slice may vary; what a slice computes must not depend on it. */
+ * back-to-back small kernels do not pay a wake-up each.  Each thread begins with its own even share of the slices, the
+ * same in each run of as many, and then takes what others have left, so which thread runs which slice may vary; what a
+ * slice computes must not depend on it. */
 #ifndef TN_BASE_POOL_H
 #define TN_BASE_POOL_H
 #include "base/mem.h"

@@ -602,24 +602,34 @@ static uint32_t part_of(const tn__map *part, const tn_node *n) {
   return (uint32_t)v;
 }
 
-/* Work of one iteration of the global loop, in additions */
+/* Work of one iteration of the global loop, in additions; *again: what each slice of it does besides */
 /* a choice: either is right */
-static double work_of(const lin *l, const tn_node *global) {
-  double work = 0, times = 1, stack[TN__MAX_RANGES + 1];
-  uint32_t depth = 0;
+static double work_of(const lin *l, const tn_node *global, double *again) {
+  double work[2] = {0}, times = 1, stack[TN__MAX_RANGES + 1];
+  uint32_t depth = 0, around = 0; /* loops around that which the global loop's turns do */
   for (uint32_t i = 0; i < l->out.n; i++) {
     const tn_node *n = l->out.v[i];
     if (n->op == OP_RANGE) {
       int64_t v = 0;
       stack[depth++] = times;
-      if (n != global) times *= tn__const_int(n->src[0], &v) ? (double)v : n->hi < 1 << 20 ? (double)n->hi + 1 : 1024;
+      if (n == global) around = depth;
+      else times *= tn__const_int(n->src[0], &v) ? (double)v : n->hi < 1 << 20 ? (double)n->hi + 1 : 1024;
     } else if (n->op == OP_END) {
+      if (depth == around) around = 0;
       times = stack[--depth];
     } else {
-      work += times * tn__ops[n->op].cost;
+      work[around > 0] += times * tn__ops[n->op].cost;
     }
   }
-  return work;
+  *again = global ? work[0] : 0;
+  return global ? work[1] : work[0];
+}
+
+/* Iterations that a slice has at least: worth waking a thread for, and no less than what each slice does besides */
+/* a choice: any is right */
+static int64_t grain_of(const lin *l, const tn_node *global) {
+  double again, work = work_of(l, global, &again), least = again > SLICE_WORK ? again : SLICE_WORK;
+  return work > least ? 1 : (int64_t)(least / (work + 1)) + 1;
 }
 
 /* Is range x, which as many need as y, a better one for threads to share out?  The outer one, for they go through
@@ -679,7 +689,6 @@ void tn__linearise(tn_ctx *c, tn__arena *a, tn_node *body, tn__part *part) {
     if (l.r.order.v[i]->op == OP_REDUCE) part->tile->acc = ((acc *)tn__map_getp(&l.accs, l.r.order.v[i]))->acc;
   for (uint32_t i = 0; i < sink->nsrc; i++) place(&l, sink->src[i]);
   write_block(&l, 0);
-  double work = work_of(&l, global);
   *part = (tn__part){.body = body,
                      .ins = l.out.v,
                      .n = l.out.n,
@@ -691,7 +700,7 @@ void tn__linearise(tn_ctx *c, tn__arena *a, tn_node *body, tn__part *part) {
                      .subgroup = part->subgroup,
                      .adds = part->adds,
                      .tile = part->tile,
-                     .grain = work > SLICE_WORK ? 1 : (int64_t)(SLICE_WORK / (work + 1)) + 1};
+                     .grain = grain_of(&l, global)};
 }
 
 /* Cuts a body where a load waits for a store to a whole buffer; gives the parts' sinks. */

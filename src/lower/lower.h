@@ -413,6 +413,10 @@ tn_node *tn__share_rows(tn__lowering *l, tn_node *part);
 /* Blocks of few rows, as many as threads are to have, where nothing has been shared out yet */
 tn_node *tn__share_blocks(tn__lowering *l, tn_node *part);
 tn_node *tn__share_stores(tn__lowering *l, tn_node *part);
+/* behind.c: what elements that are stored behind reductions have in common of their column, worked out once for it; and
+ * these elements shared out by blocks, where that takes less, if nothing has been shared out yet */
+tn_node *tn__once_for_columns(tn__lowering *l, tn_node *part);
+tn_node *tn__share_behind(tn__lowering *l, tn_node *part);
 /* On all devices: what is stored once for a row whose blocks are stored beside it, by the first of these */
 tn_node *tn__store_once(tn__lowering *l, tn_node *part);
 /* turn.c: by tiles what lies across the lanes, for threads that share them; NULL if nothing does */

@@ -19,6 +19,8 @@
  *   turn(a,b)       the loops are cut into tiles, in which what lies along a is loaded and stored along it, but
  *                   computed along b                            (turn.c)
  *   turn(a)         what all turns of a load across their lanes is loaded once for a block of them  (turn_columns.c)
+ *   column(op)      what is stored behind a column's reductions has this value in common                  (behind.c)
+ *   blocks(a,n)     threads share out n blocks of loop a, of the elements that are stored behind few columns
  *   tally(a,n)      integers added at n places by all of a: each group adds up its own in shared memory first (tally.c)
  *   chunk(a,n)      a flat loop is cut into chunks for the threads
  */
@@ -382,5 +384,6 @@ tn_node *tn__optimise_part(tn__lowering *l, tn_node *part, tn__part *out) {
   part = tn__keep_rows(l, part);
   part = vectorise_rest(l, columns ? part : vectorise(l, part, lane));
   part = tn__simplify_accesses(l->c, l->a, part); /* what lanes never step over is the same for all of them */
-  return columns ? tn__jam(l, part) : tn__share_blocks(l, part);
+  part = columns ? tn__once_for_columns(l, tn__jam(l, part)) : tn__share_blocks(l, part);
+  return tn__share_behind(l, part);
 }

@@ -2,6 +2,7 @@
 #include "base/pool.h"
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,7 +12,7 @@
 /* cmocka wants the above first */
 #include <cmocka.h>
 
-enum { SLICES = 5000 };
+enum { SLICES = 70000 };
 
 /* Deliberately not atomic: the pool alone orders these accesses, and the thread sanitizer checks that it does. */
 typedef struct job {
@@ -107,6 +108,35 @@ static void slices_run_side_by_side(void **state) {
     usleep(1000); /* asleep, so that the wake-up is tested */
     tn__pool_run(p, note_thread, thread, 2);
     assert_int_equal(thread[0] + thread[1], 1);
+  }
+  tn__pool_close(p);
+}
+
+/* Each thread begins with its own share: nobody goes on before all have begun. */
+typedef struct begun {
+  _Atomic int n;
+  int thread[6], order[6];
+} begun;
+
+static void wait_for_all(void *arg, int64_t slice, int thread) {
+  begun *b = arg;
+  b->thread[slice] = thread;
+  b->order[slice] = atomic_fetch_add(&b->n, 1);
+  while (atomic_load(&b->n) < 3) usleep(100);
+}
+
+static void own_shares_first(void **state) {
+  (void)state;
+  tn__mem m = {0};
+  tn__pool *p = tn__pool_open(&m, 3);
+  for (int i = 0; i < 20; i++) {
+    begun b = {0};
+    tn__pool_run(p, wait_for_all, &b, 6);
+    for (int t = 0; t < 3; t++) {
+      assert_int_equal(b.thread[2 * t], t);
+      assert_in_range(b.order[2 * t], 0, 2);
+    }
+    if (i % 2) usleep(1000); /* asleep */
   }
   tn__pool_close(p);
 }
@@ -207,8 +237,8 @@ static void forked(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_slice_once),        cmocka_unit_test(many_regions), cmocka_unit_test(slow_slices),
-      cmocka_unit_test(slices_run_side_by_side), cmocka_unit_test(two_pools),    cmocka_unit_test(opens_and_closes),
-      cmocka_unit_test(empty_region_is_cheap),   cmocka_unit_test(forked),
+      cmocka_unit_test(slices_run_side_by_side), cmocka_unit_test(own_shares_first), cmocka_unit_test(two_pools),
+      cmocka_unit_test(opens_and_closes),        cmocka_unit_test(empty_region_is_cheap), cmocka_unit_test(forked),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -71,6 +71,34 @@ static int all_and_each(tn_tensor *x, tn_tensor **out) {
   return 2;
 }
 
+/* ---- elements behind columns ---- */
+
+/* What is dear of each column's sum, once for the column; few columns' elements by blocks */
+static tn_tensor *of_column(tn_tensor *x) {
+  tn_tensor *sum = tn_sum(tn_sub(x, tn_max(x, (int[]){0}, 1, true)), (int[]){0}, 1, true);
+  return tn_sqrt(tn_abs(tn_add_scalar(sum, 3)));
+}
+static int behind(tn_tensor *x, tn_tensor **out) {
+  tn_tensor *each = tn_sqrt(tn_abs(tn_sub(tn_mul(x, x), tn_sqrt(tn_abs(x)))));
+  return out[0] = tn_mul(tn_sqrt(tn_add(each, tn_sqrt(each))), of_column(x)), 1;
+}
+/* ... alone, and beside the columns' own numbers, which are no elements */
+static int behind_alone(tn_tensor *x, tn_tensor **out) {
+  return out[0] = tn_expand(of_column(x), (tn_dim[]){tn_size(x, 0), tn_size(x, 1)}, 2), 1;
+}
+static int behind_beside(tn_tensor *x, tn_tensor **out) {
+  out[0] = tn_sub(x, of_column(x));
+  out[1] = tn_sum(x, (int[]){0}, 1, false);
+  return 2;
+}
+/* Two levels of columns, and a gradient of them: one kernel, each of whose columns is summed up in the order of rows */
+static int behind_loss(tn_tensor *x, tn_tensor **out) {
+  tn_tensor *dy = tn_contiguous(tn_flip(x, (int[]){0}, 1));
+  out[0] = tn_log_softmax(x, 0);
+  assert_int_equal(tn_vjp(out[0], dy, 1, &x, &out[1]), TN_OK);
+  return 2;
+}
+
 /* ---- rows as one loop ---- */
 
 /* Functions of each element, times what is the same along each row */
@@ -208,6 +236,17 @@ static const program programs[] = {
     {"a short axis around a long one", apart, TN_F32, 3, {2, 3, 40009}, {"split(", NULL}, NULL},
     {"channels", by_channel, TN_F32, 3, {3, 2, 30011}, {"split(", NULL}, NULL},
     {"a number of all beside one of each", all_and_each, TN_F32, 2, {10, 12001}, {"split(", "once("}, NULL},
+    {"behind few columns", behind, TN_F32, 2, {784, 127}, {"column(sqrt", "blocks("}, NULL},
+    {"behind few columns of f64", behind, TN_F64, 2, {2401, 31}, {"column(sqrt", "blocks("}, NULL},
+    {"behind few columns of f16", behind, TN_F16, 2, {301, 67}, {"column(", NULL}, NULL},
+    {"behind columns of less than a vector", behind, TN_F32, 2, {1201, 7}, {"column(sqrt", NULL}, NULL},
+    {"behind one vector of columns", behind, TN_F32, 2, {2401, 31}, {"column(sqrt", "blocks("}, NULL},
+    {"behind columns enough", behind, TN_F32, 2, {47, 2051}, {"column(sqrt", NULL}, "blocks("},
+    {"behind a row or two", behind, TN_F32, 2, {2, 67}, {NULL, NULL}, "blocks("},
+    {"behind columns, the same for all", behind_alone, TN_F32, 2, {97, 67}, {"column(sqrt", NULL}, NULL},
+    {"behind columns, and beside", behind_beside, TN_F32, 2, {97, 331}, {NULL, NULL}, "blocks("},
+    {"behind two levels of columns", behind_loss, TN_F32, 2, {40, 333}, {"row(exp)", "column("}, "k1_"},
+    {"behind two levels of few columns", behind_loss, TN_F32, 2, {40, 31}, {NULL, NULL}, NULL},
     {"masks of rows of two", masked, TN_F32, 2, {5003, 2}, {"fetch(", NULL}, NULL},
     {"masks of rows of three", masked, TN_F32, 2, {3001, 3}, {"fetch(", NULL}, NULL},
     {"masks of rows of two, f64", masked, TN_F64, 2, {301, 2}, {"fetch(", NULL}, NULL},
