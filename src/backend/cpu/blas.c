@@ -112,7 +112,7 @@ static void scale(const tn__product *g, char *c, size_t size) {
   }
 }
 
-static void call(const tn__product *g) {
+void tn__cpu_multiply(const tn__product *g) {
   int ta = g->trans_a ? TRANS : NO_TRANS, tb = g->trans_b ? TRANS : NO_TRANS;
   int m = (int)g->m, n = (int)g->n, k = (int)g->k, lda = (int)g->lda, ldb = (int)g->ldb, ldc = (int)g->ldc;
   if (k == 0) scale(g, g->c, tn__size_of(g->dtype));
@@ -160,7 +160,7 @@ static void multiply_block(const tn__half *h, const tn__product *g, const tn__pr
     if (!whole || j == 0) widen(h, x, a + tn__product_a(g, 0, i, k), g->lda, g->trans_a ? p.k : p.m, p.lda);
     if (!whole || by->n < g->n || i == 0)
       widen(h, y, b + tn__product_b(g, 0, k, j), g->ldb, g->trans_b ? p.n : p.k, p.ldb);
-    call(&p);
+    tn__cpu_multiply(&p);
     p.beta = 1;
   }
   for (int64_t r = 0; r < p.m; r++) h->round(c + r * g->ldc, z + r * p.n, (size_t)p.n);
@@ -195,7 +195,7 @@ static void multiply(void *arg, int64_t slice, int thread) {
   g.m = g.m - row < t->rows ? g.m - row : t->rows;
   g.n = g.n - col < t->cols ? g.n - col : t->cols;
   if (t->half) multiply_halves(t->half, &g, &t->by, tn__cpu_scratch(t->d, thread));
-  else call(&g);
+  else tn__cpu_multiply(&g);
 }
 
 /* A piece's size when n is cut into `pieces`, rounded up to whole tiles of the library */
@@ -225,6 +225,15 @@ static tiles cut(tn__device *d, const tn__product *g, int threads) {
   return best;
 }
 
+tn_status tn__cpu_need_library(tn__device *d, int dtype) {
+  if (!tn__cpu_has_gemm(d, dtype)) {
+    tn__error(d->ctx, TN_ENOTSUP, "there is no BLAS library (libopenblas.so.0)");
+    return TN_ENOTSUP;
+  }
+  one_thread_each();
+  return TN_OK;
+}
+
 tn_status tn__cpu_gemm(tn__device *d, const tn__product *g) {
   const int64_t sizes[] = {g->m, g->n, g->k, g->lda, g->ldb, g->ldc};
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
@@ -234,12 +243,8 @@ tn_status tn__cpu_gemm(tn__device *d, const tn__product *g) {
                 (long long)g->m, (long long)g->n, (long long)g->k, (long long)sizes[i]);
       return TN_ENOTSUP;
     }
-  if (!tn__cpu_has_gemm(d, g->dtype)) {
-    tn__error(d->ctx, TN_ENOTSUP, "there is no BLAS library (libopenblas.so.0)");
-    return TN_ENOTSUP;
-  }
-  if (g->m == 0 || g->n == 0 || g->batch == 0) return TN_OK;
-  one_thread_each();
+  tn_status status = tn__cpu_need_library(d, g->dtype);
+  if (status || g->m == 0 || g->n == 0 || g->batch == 0) return status;
   tiles t = cut(d, g, tn__pool_threads(d->ctx->pool));
   tn__pool_run(d->ctx->pool, multiply, &t, g->batch * t.across * t.down);
   return TN_OK;

@@ -32,4 +32,13 @@ bool tn__cpu_has_gemm(tn__device *d, int dtype);
 /* TN_ENOTSUP with an error recorded if a size or leading dimension exceeds what the library takes; allocates nothing.
  */
 tn_status tn__cpu_gemm(tn__device *d, const tn__product *g);
+
+/* Makes the library ready for calls by one thread each; TN_ENOTSUP with an error recorded if there is none. */
+tn_status tn__cpu_need_library(tn__device *d, int dtype);
+/* One product of f32 or f64 (batch and row count for nothing), by this thread; all sizes are int's. */
+void tn__cpu_multiply(const tn__product *g);
+
+/* Convolutions by products of blocks, as gemm's conditions are. */
+bool tn__cpu_has_conv(tn__device *d, int dtype);
+tn_status tn__cpu_conv(tn__device *d, const tn__conv_call *v);
 #endif
