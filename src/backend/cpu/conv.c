@@ -1,11 +1,11 @@
 /* Convolutions as matrix products of blocks: each thread copies the windows of a block of places, as a matrix that its
  * caches hold, and multiplies it at once; the windows of all places never stand in memory.
  *
- * A window's elements are the image's under a filter, in the filter's order.  Forward, windows are multiplied by filters;
- * for the filters' gradient, what comes back at the places by windows.  For the images' gradient that is multiplied by
- * filters, which gives windows of what goes to the images: each thread adds them up in a part of the images that is its
- * own.  Half floats become f32 as they are copied, and sums of f32 are rounded once.  Taps of a filter that are outside
- * of the images wherever it is put are left out.
+ * A window's elements are the image's under a filter, in the filter's order.  Forward, windows are multiplied by
+ * filters; for the filters' gradient, what comes back at the places by windows.  For the images' gradient that is
+ * multiplied by filters, which gives windows of what goes to the images: each thread adds them up in a part of the
+ * images that is its own.  Half floats become f32 as they are copied, and sums of f32 are rounded once.  Taps of a
+ * filter that are outside of the images wherever it is put are left out.
  *
  * An operand is in planes or has its channels last.  A block's windows are a matrix of a row for each element in the
  * one case, and for each place in the other: rows then lie as the image does. */
@@ -25,7 +25,8 @@ enum {
   FILTERS = 128,  /* filters at a time, where they are copied */
   TILE = 16,      /* the library's kernels are of multiples of that */
   LEAST = 64,     /* columns that it multiplies well */
-  SHORT = 8,      /* elements: shorter rows are copied one by one */
+  SHORT = 4,      /* elements: shorter rows are copied one by one */
+  CHUNK = 8,      /* elements that are copied at once */
   SLICES = 4,     /* for each thread */
   WORTH = 1 << 17 /* multiplications that are worth waking a thread for */
 };
@@ -47,56 +48,96 @@ static int64_t even(int64_t n, int64_t size) {
 
 /* ---- elements ---- */
 
-/* Neighbouring places of a block, and the places of the image that a tap is at there */
+/* Neighbouring places of a block, and the place of the image that a tap is at for the first of them */
 typedef struct run {
   int64_t at;
   int32_t place, n;
 } run;
 
-typedef struct moves { /* by the size of elements; `step` between those of the image */
-  void (*take)(void *restrict to, const void *restrict from, const run *r, int64_t nruns, int64_t step);
+/* Where a tap is at a block's places.  What is in no run is outside of the image; so are the holes of runs, which are
+ * as good as whole otherwise: where places and images are equally wide, the next row's run goes on behind the last. */
+typedef struct runs {
+  int64_t n, nholes, places; /* places: of one image of the block */
+  int64_t step;              /* between the image's places of a run */
+  bool all;                  /* nothing is outside, but in holes */
+  run run[COLUMNS];
+  run hole[COLUMNS];
+} runs;
+
+/* Of so many images, whose windows have `places` elements each: copies, and adds up, which makes holes 0 first */
+typedef struct moves { /* by the size of elements */
+  void (*take)(void *restrict to, const void *restrict from, const runs *r, int64_t images, int64_t apart);
   void (*pick)(void *restrict to, const void *restrict from, const int64_t *at, int64_t n);
 } moves;
 
-#define MOVES(name, T)                                                                                                 \
-  static void take_##name(void *restrict to, const void *restrict from, const run *r, int64_t nruns, int64_t step) {   \
-    for (; nruns > 0; nruns--, r++) {                                                                                  \
-      T *y = (T *)to + r->place;                                                                                       \
-      const T *x = (const T *)from + r->at;                                                                            \
-      if (step == 1 && r->n > 1)                                                                                       \
-        memcpy(y, x, (size_t)r->n * sizeof(T));                                                                        \
-      else                                                                                                             \
-        for (int64_t i = 0; i < r->n; i++) y[i] = x[i * step];                                                         \
-    }                                                                                                                  \
-  }                                                                                                                    \
-  static void pick_##name(void *restrict to, const void *restrict from, const int64_t *at, int64_t n) {                \
-    for (int64_t i = 0; i < n; i++) ((T *)to)[i] = ((const T *)from)[at[i]];                                           \
-  }
-MOVES(2, uint16_t)
-MOVES(4, float)
-MOVES(8, double)
-
-static const moves moves_of[] = {[2] = {take_2, pick_2}, [4] = {take_4, pick_4}, [8] = {take_8, pick_8}};
-
 typedef struct sums { /* by the type of sums */
-  void (*add)(void *restrict to, const void *restrict from, const run *r, int64_t nruns, int64_t step);
+  void (*add)(void *restrict to, void *restrict from, const runs *r, int64_t images, int64_t apart);
   void (*join)(void *restrict to, const void *restrict from, int64_t n);
   void (*scale)(void *restrict to, const void *restrict old, double beta, int64_t n); /* adds beta * old */
 } sums;
 
-#define SUMS_OF(T)                                                                                                     \
-  static void add_##T(void *restrict to, const void *restrict from, const run *r, int64_t nruns, int64_t step) {       \
-    for (; nruns > 0; nruns--, r++) {                                                                                  \
-      T *y = (T *)to + r->at;                                                                                          \
-      const T *x = (const T *)from + r->place;                                                                         \
-      if (step == 1)                                                                                                   \
-        for (int64_t i = 0; i < r->n; i++) y[i] += x[i];                                                               \
+/* Chunks of constant length are a few vectors, without a call for what is mostly short. */
+#define MOVES(T)                                                                                                       \
+  static void copy_##T(T *restrict y, const T *restrict x, int64_t n) {                                                \
+    for (; n >= CHUNK; n -= CHUNK, y += CHUNK, x += CHUNK) memcpy(y, x, CHUNK * sizeof(T));                            \
+    for (int64_t i = 0; i < n; i++) y[i] = x[i];                                                                       \
+  }                                                                                                                    \
+  static void drop_##T(T *y, const runs *r) {                                                                          \
+    for (int64_t i = 0; i < r->nholes; i++)                                                                            \
+      for (int32_t k = 0; k < r->hole[i].n; k++) y[r->hole[i].place + k] = 0;                                          \
+  }                                                                                                                    \
+  static void take_##T(void *restrict to, const void *restrict from, const runs *r, int64_t images, int64_t apart) {   \
+    T *y = to;                                                                                                         \
+    const T *x = from;                                                                                                 \
+    for (; images > 0; images--, y += r->places, x += apart) {                                                         \
+      int64_t head = r->all ? 0 : r->places, tail = head;                                                              \
+      if (r->n == 1) head = r->run->place, tail = head + r->run->n;                                                    \
+      for (int64_t i = 0; i < head; i++) y[i] = 0;                                                                     \
+      for (int64_t i = tail; r->n == 1 && i < r->places; i++) y[i] = 0;                                                \
+      if (r->n && r->run[0].n == 1)                                                                                    \
+        for (int64_t i = 0; i < r->n; i++) y[r->run[i].place] = x[r->run[i].at];                                       \
       else                                                                                                             \
-        for (int64_t i = 0; i < r->n; i++) y[i * step] += x[i];                                                        \
+        for (const run *k = r->run; k < r->run + r->n; k++) {                                                          \
+          if (r->step == 1)                                                                                            \
+            copy_##T(y + k->place, x + k->at, k->n);                                                                   \
+          else                                                                                                         \
+            for (int64_t i = 0; i < k->n; i++) y[k->place + i] = x[k->at + i * r->step];                               \
+        }                                                                                                              \
+      drop_##T(y, r);                                                                                                  \
     }                                                                                                                  \
   }                                                                                                                    \
+  static void pick_##T(void *restrict to, const void *restrict from, const int64_t *at, int64_t n) {                   \
+    for (int64_t i = 0; i < n; i++) ((T *)to)[i] = ((const T *)from)[at[i]];                                           \
+  }
+MOVES(uint16_t)
+MOVES(float)
+MOVES(double)
+
+static const moves moves_of[] = {
+    [2] = {take_uint16_t, pick_uint16_t}, [4] = {take_float, pick_float}, [8] = {take_double, pick_double}};
+
+#define SUMS_OF(T)                                                                                                     \
   static void join_##T(void *restrict to, const void *restrict from, int64_t n) {                                      \
-    for (int64_t i = 0; i < n; i++) ((T *)to)[i] += ((const T *)from)[i];                                              \
+    T *restrict y = to;                                                                                                \
+    const T *restrict x = from;                                                                                        \
+    for (; n >= CHUNK; n -= CHUNK, y += CHUNK, x += CHUNK)                                                             \
+      for (int i = 0; i < CHUNK; i++) y[i] += x[i];                                                                    \
+    for (int64_t i = 0; i < n; i++) y[i] += x[i];                                                                      \
+  }                                                                                                                    \
+  static void add_##T(void *restrict to, void *restrict from, const runs *r, int64_t images, int64_t apart) {          \
+    T *y = to, *x = from;                                                                                              \
+    for (; images > 0; images--, y += apart, x += r->places) {                                                         \
+      drop_##T(x, r);                                                                                                  \
+      if (r->n && r->run[0].n == 1)                                                                                    \
+        for (int64_t i = 0; i < r->n; i++) y[r->run[i].at] += x[r->run[i].place];                                      \
+      else                                                                                                             \
+        for (const run *k = r->run; k < r->run + r->n; k++) {                                                          \
+          if (r->step == 1)                                                                                            \
+            join_##T(y + k->at, x + k->place, k->n);                                                                   \
+          else                                                                                                         \
+            for (int64_t i = 0; i < k->n; i++) y[k->at + i * r->step] += x[k->place + i];                              \
+        }                                                                                                              \
+    }                                                                                                                  \
   }                                                                                                                    \
   static void scale_##T(void *restrict to, const void *restrict old, double beta, int64_t n) {                         \
     for (int64_t i = 0; i < n; i++) ((T *)to)[i] += (T)beta * ((const T *)old)[i];                                     \
@@ -174,25 +215,31 @@ static void find_taps(conv *g) {
   }
 }
 
-/* Where tap number t of those that count is in the part of an image: runs of the block's places, `at` counting places
- * of the part.  At most COLUMNS; single elements where rows are short. */
-static int64_t find_runs(const conv *g, const block *b, const area *part, int64_t t, run *out, bool *all) {
-  int64_t r = g->tap[0] + t / g->taps[1], s = g->tap[1] + t % g->taps[1], lo[2], hi[2], n = 0, sum = 0;
+/* Where tap number t of those that count is in the part of an image, `at` counting places of the part: of the block's
+ * places, of which there are at most COLUMNS. */
+static void find_runs(const conv *g, const block *b, const area *part, int64_t t, runs *out) {
+  int64_t r = g->tap[0] + t / g->taps[1], s = g->tap[1] + t % g->taps[1], lo[2], hi[2], sum = 0;
   const int64_t *stride = g->v->stride;
   meet(g, 0, r, part->h, part->h + part->height, &lo[0], &hi[0]);
   meet(g, 1, s, part->w, part->w + part->width, &lo[1], &hi[1]);
   int64_t p0 = most(lo[0], b->p), p1 = least(hi[0], b->p + b->rows), q0 = most(lo[1], b->q),
-          q1 = least(hi[1], b->q + b->width);
-  int64_t each = q1 - q0 < SHORT ? 1 : q1 - q0;
+          q1 = least(hi[1], b->q + b->width), length = q1 - q0;
+  bool goes_on = stride[0] == 1 && stride[1] == 1 && b->width == part->width && length > 0 && p1 > p0;
+  int64_t each = goes_on ? (p1 - p0 - 1) * b->width + length : length < SHORT ? 1 : length;
+  out->n = out->nholes = 0;
+  out->places = places(b);
+  out->step = stride[1];
   for (int64_t p = p0; p < p1; p++)
     for (int64_t q = q0; q < q1; q += each) {
       int64_t h = p * stride[0] + r * g->v->dilation[0] - g->v->pad[0] - part->h,
               w = q * stride[1] + s * g->v->dilation[1] - g->v->pad[1] - part->w;
-      out[n++] = (run){h * part->width + w, (int32_t)((p - b->p) * b->width + q - b->q), (int32_t)each};
-      sum += each;
+      int32_t place = (int32_t)((p - b->p) * b->width + q - b->q);
+      if (!goes_on || p == p0) out->run[out->n++] = (run){h * part->width + w, place, (int32_t)each}, sum += each;
+      if (goes_on && p + 1 < p1 && length < b->width)
+        out->hole[out->nholes++] = (run){0, (int32_t)(place + length), (int32_t)(b->width - length)};
+      if (goes_on) break;
     }
-  *all = sum == places(b);
-  return n;
+  out->all = sum == out->places;
 }
 
 static area whole(const conv *g) {
@@ -210,22 +257,19 @@ static void widen(const conv *g, void *to, const void *from, int64_t n) {
 
 /* Elements lo..hi-1 of all windows of the block, in planes */
 static void copy_planes(const conv *g, const block *b, int64_t lo, int64_t hi, char *to) {
-  run runs[COLUMNS];
+  runs r;
   uint16_t halves[COLUMNS];
-  int64_t taps = g->taps[0] * g->taps[1], image = at_size(g, CONV_H) * at_size(g, CONV_W), n = places(b);
+  int64_t taps = g->taps[0] * g->taps[1], image = at_size(g, CONV_H) * at_size(g, CONV_W), n = columns(b);
   area all_of = whole(g);
   for (int64_t t = 0; t < taps; t++) {
-    bool all;
-    int64_t nruns = find_runs(g, b, &all_of, t, runs, &all);
-    for (int64_t c = quotient_up(lo - t, taps); c * taps + t < hi; c++)
-      for (int64_t i = 0; i < b->images; i++) {
-        char *y = to + (size_t)((c * taps + t - lo) * columns(b) + i * n) * g->wide, *z = g->half ? (char *)halves : y;
-        const char *x = (const char *)g->v->operand[CONV_DATA] +
-                        (size_t)(((b->image + i) * at_size(g, CONV_C) + c) * image) * g->size;
-        if (!all) memset(z, 0, (size_t)n * g->size);
-        g->move->take(z, x, runs, nruns, g->v->stride[1]);
-        if (g->half) widen(g, y, z, n);
-      }
+    find_runs(g, b, &all_of, t, &r);
+    for (int64_t c = quotient_up(lo - t, taps); c * taps + t < hi; c++) {
+      char *y = to + (size_t)((c * taps + t - lo) * n) * g->wide;
+      const char *x =
+          (const char *)g->v->operand[CONV_DATA] + (size_t)((b->image * at_size(g, CONV_C) + c) * image) * g->size;
+      g->move->take(g->half ? (void *)halves : y, x, &r, b->images, at_size(g, CONV_C) * image);
+      if (g->half) widen(g, y, halves, n);
+    }
   }
 }
 
@@ -238,24 +282,27 @@ static void channels_of(const conv *g, int64_t t, int64_t lo, int64_t hi, int64_
 
 /* So, with channels last: a row for each place */
 static void copy_last(const conv *g, const block *b, int64_t lo, int64_t hi, char *to) {
-  run runs[COLUMNS];
+  runs r;
   int64_t c = at_size(g, CONV_C), taps = g->taps[0] * g->taps[1], image = at_size(g, CONV_H) * at_size(g, CONV_W), c0,
           c1;
   area all_of = whole(g);
-  bool all;
   for (int64_t t = lo / c; t < taps && t * c < hi; t++) {
-    int64_t nruns = find_runs(g, b, &all_of, t, runs, &all);
+    find_runs(g, b, &all_of, t, &r);
     channels_of(g, t, lo, hi, &c0, &c1);
     char *first = to + (size_t)(t * c + c0 - lo) * g->wide;
-    for (int64_t i = 0; !all && i < columns(b); i++)
-      memset(first + (size_t)(i * (hi - lo)) * g->wide, 0, (size_t)(c1 - c0) * g->wide);
-    for (int64_t i = 0; i < b->images; i++)
-      for (int64_t r = 0; r < nruns; r++)
-        for (int64_t k = 0; k < runs[r].n; k++) {
-          int64_t at = (b->image + i) * image + runs[r].at + k * g->v->stride[1];
-          widen(g, first + (size_t)((i * places(b) + runs[r].place + k) * (hi - lo)) * g->wide,
+    size_t row = (size_t)(hi - lo) * g->wide, bytes = (size_t)(c1 - c0) * g->wide;
+    for (int64_t i = 0; i < b->images; i++) {
+      char *y = first + (size_t)(i * r.places) * row;
+      for (int64_t k = 0; !r.all && k < r.places; k++) memset(y + (size_t)k * row, 0, bytes);
+      for (const run *o = r.run; o < r.run + r.n; o++)
+        for (int64_t k = 0; k < o->n; k++) {
+          int64_t at = (b->image + i) * image + o->at + k * r.step;
+          widen(g, y + (size_t)(o->place + k) * row,
                 (const char *)g->v->operand[CONV_DATA] + (size_t)(at * c + c0) * g->size, c1 - c0);
         }
+      for (const run *o = r.hole; o < r.hole + r.nholes; o++)
+        for (int64_t k = 0; k < o->n; k++) memset(y + (size_t)(o->place + k) * row, 0, bytes);
+    }
   }
 }
 
@@ -348,16 +395,18 @@ static int64_t count_blocks(const conv *g) {
   return g->nblocks[0] * g->nblocks[1] * g->nblocks[2];
 }
 
-/* Blocks of at most n places */
+/* Blocks of at most n places: of several images where what stands in planes has to be copied anyway, or is so little
+ * that the library's time for a call would count */
 static void cut_blocks(conv *g, int64_t n) {
   int64_t p = at_size(g, CONV_P), q = at_size(g, CONV_Q), images = at_size(g, CONV_N);
+  bool stands = !g->half && !g->v->channels_last;
   g->by = (block){.images = 1, .rows = 1, .width = q};
   if (q > n)
     g->by.width = even(q, n);
   else if (p > n / q)
     g->by.rows = even(p, n / q);
   else
-    g->by.rows = p, g->by.images = even(images, n / (p * q));
+    g->by.rows = p, g->by.images = stands && p * q >= LEAST ? 1 : even(images, n / (p * q));
   g->nblocks[0] = quotient_up(images, g->by.images);
   g->nblocks[1] = quotient_up(p, g->by.rows);
   g->nblocks[2] = quotient_up(q, g->by.width);
@@ -424,15 +473,16 @@ static void plan_filter(conv *g) {
   g->parts = most(1, least(least(threads, g->wanted) / tiles, blocks));
 }
 
+/* m filters' elements j..j+n-1, and what is neighbours in the filters, too, at once */
 static void store_filters(const conv *g, int64_t k, int64_t m, int64_t j, int64_t n, char *from) {
-  for (int64_t i = 0; i < m; i++) {
-    char *to = (char *)g->v->operand[CONV_FILTER] + (size_t)((k + i) * g->full) * g->size;
-    for (int64_t e = 0, some; e < n; e += some) {
-      int64_t first = in_filter(g, j + e);
-      some = g->window == g->full ? n : 1;
-      while (e + some < n && in_filter(g, j + e + some) == first + some) some++;
-      store(g, to + (size_t)first * g->size, from + (size_t)(i * n + e) * g->wide, some);
-    }
+  int64_t first, some;
+  for (int64_t e = 0; e < n; e += some) {
+    first = in_filter(g, j + e);
+    some = g->window == g->full ? n : 1;
+    while (e + some < n && in_filter(g, j + e + some) == first + some) some++;
+    for (int64_t i = 0; i < m; i++)
+      store(g, (char *)g->v->operand[CONV_FILTER] + (size_t)((k + i) * g->full + first) * g->size,
+            from + (size_t)(i * n + e) * g->wide, some);
   }
 }
 
@@ -514,25 +564,35 @@ typedef struct share { /* of the images' gradient, what one slice computes; `sum
 } share;
 
 /* Elements lo..hi-1 of windows go where they come from. */
-static void add_windows(const conv *g, const share *s, const block *b, int64_t lo, int64_t hi) {
-  run runs[COLUMNS];
-  bool last = g->v->channels_last, all;
-  int64_t taps = g->taps[0] * g->taps[1], size = s->part.height * s->part.width, c = at_size(g, CONV_C);
-  for (int64_t t = last ? lo / c : 0; t < taps && (!last || t * c < hi); t++) {
-    int64_t nruns = find_runs(g, b, &s->part, t, runs, &all), c0, c1;
+static void add_planes(const conv *g, const share *s, const block *b, int64_t lo, int64_t hi) {
+  runs r;
+  int64_t taps = g->taps[0] * g->taps[1], size = s->part.height * s->part.width;
+  for (int64_t t = 0; t < taps; t++) {
+    find_runs(g, b, &s->part, t, &r);
+    for (int64_t c = quotient_up(lo - t, taps); c * taps + t < hi; c++)
+      g->sum->add(s->at.sums + (size_t)((c - s->c) * size) * g->wide,
+                  s->at.windows + (size_t)((c * taps + t - lo) * columns(b)) * g->wide, &r, b->images,
+                  s->channels * size);
+  }
+}
+
+static void add_last(const conv *g, const share *s, const block *b, int64_t lo, int64_t hi) {
+  runs r;
+  int64_t taps = g->taps[0] * g->taps[1], size = s->part.height * s->part.width, c = at_size(g, CONV_C), c0, c1;
+  for (int64_t t = lo / c; t < taps && t * c < hi; t++) {
+    find_runs(g, b, &s->part, t, &r);
     channels_of(g, t, lo, hi, &c0, &c1);
-    for (int64_t i = 0; i < b->images && last; i++)
-      for (int64_t r = 0; r < nruns; r++)
-        for (int64_t k = 0; k < runs[r].n; k++) {
-          int64_t place = i * places(b) + runs[r].place + k, at = i * size + runs[r].at + k * g->v->stride[1];
-          g->sum->join(s->at.sums + (size_t)(at * s->channels + c0 - s->c) * g->wide,
-                       s->at.windows + (size_t)(place * (hi - lo) + t * c + c0 - lo) * g->wide, c1 - c0);
-        }
-    for (c0 = quotient_up(lo - t, taps); !last && c0 * taps + t < hi; c0++)
-      for (int64_t i = 0; i < b->images; i++)
-        g->sum->add(s->at.sums + (size_t)((i * s->channels + c0 - s->c) * size) * g->wide,
-                    s->at.windows + (size_t)((c0 * taps + t - lo) * columns(b) + i * places(b)) * g->wide, runs, nruns,
-                    g->v->stride[1]);
+    size_t row = (size_t)(hi - lo) * g->wide, bytes = (size_t)(c1 - c0) * g->wide;
+    for (int64_t i = 0; i < b->images; i++) {
+      char *x = s->at.windows + (size_t)(i * r.places) * row + (size_t)(t * c + c0 - lo) * g->wide;
+      char *y = s->at.sums + (size_t)(i * size * s->channels + c0 - s->c) * g->wide;
+      for (const run *o = r.hole; o < r.hole + r.nholes; o++)
+        for (int64_t k = 0; k < o->n; k++) memset(x + (size_t)(o->place + k) * row, 0, bytes);
+      for (const run *o = r.run; o < r.run + r.n; o++)
+        for (int64_t k = 0; k < o->n; k++)
+          g->sum->join(y + (size_t)((o->at + k * r.step) * s->channels) * g->wide, x + (size_t)(o->place + k) * row,
+                       c1 - c0);
+    }
   }
 }
 
@@ -550,7 +610,7 @@ static void spread_back(const conv *g, const share *s, const block *b, int64_t l
     x.a = last ? back : filters, x.b = last ? filters : back;
     tn__cpu_multiply(&x);
   }
-  add_windows(g, s, b, lo, hi);
+  (last ? add_last : add_planes)(g, s, b, lo, hi);
 }
 
 /* Elements lo..hi-1 of all windows that meet the part */
@@ -596,10 +656,10 @@ static void sum_images(void *arg, int64_t slice, int thread) {
   for (int64_t r = 0; r < outer * s.part.height; r++) {
     int64_t image = s.image + r / s.part.height / (last ? 1 : s.channels), h = s.part.h + r % s.part.height;
     int64_t channel = s.c + (last ? 0 : r / s.part.height % s.channels);
-    int64_t runs = last && s.channels < c ? s.part.width : 1;
-    for (int64_t w = 0; w < runs; w++)
+    int64_t pieces = last && s.channels < c ? s.part.width : 1;
+    for (int64_t w = 0; w < pieces; w++)
       store(g, image_at(g, image, channel, h, s.part.w + w),
-            s.at.sums + (size_t)(r * length + w * (length / runs)) * g->wide, length / runs);
+            s.at.sums + (size_t)(r * length + w * (length / pieces)) * g->wide, length / pieces);
   }
 }
 

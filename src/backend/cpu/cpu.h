@@ -15,7 +15,7 @@ enum {
 };
 #define TN__CPU_TARGET                                                                                                 \
   .lane_bytes = TN__CPU_LANE_BYTES, .near = TN__CPU_NEAR, .kept = TN__CPU_KEPT, .far = TN__CPU_FAR,                    \
-  .far_rate = TN__CPU_FAR_RATE, .widening = TN__CPU_WIDENING
+  .far_rate = TN__CPU_FAR_RATE, .widening = TN__CPU_WIDENING, .planes = true
 
 /* Adds the device "cpu".  Without a C compiler it interprets, and says so on stderr once unless opt.quiet. */
 void tn__cpu_open(tn_ctx *c);
