@@ -181,6 +181,7 @@ static void test_blocks(void **state) {
       {.size = {1, 2, 3, 1, 2300, 1, 2301, 1, 4}, .stride = {1, 1}, .pad = {0, 2}, .dilation = {1, 1}},
       {.size = {1, 2, 3, 70, 70, 70, 70, 3, 3}, .stride = {1, 1}, .pad = {1, 1}, .dilation = {1, 1}},
       {.size = {170, 3, 5, 4, 4, 4, 4, 3, 3}, .stride = {1, 1}, .pad = {1, 1}, .dilation = {1, 1}},
+      {.size = {1, 70, 270, 3, 3, 3, 3, 3, 3}, .stride = {1, 1}, .pad = {1, 1}, .dilation = {1, 1}},
       {.size = {130, 9, 17, 6, 6, 3, 3, 3, 3}, .stride = {2, 2}, .pad = {2, 2}, .dilation = {2, 2}},
       {.size = {3, 5, 20, 60, 1, 60, 1, 3, 7}, .stride = {1, 1}, .pad = {1, 3}, .dilation = {1, 1}},
       {.size = {1, 1, 1, 40, 50, 11, 16, 30, 35}, .stride = {1, 1}, .pad = {0, 0}, .dilation = {1, 1}},

@@ -26,7 +26,7 @@ enum {
   TILE = 16,      /* the library's kernels are of multiples of that */
   LEAST = 64,     /* columns that it multiplies well */
   SHORT = 4,      /* elements: shorter rows are copied one by one */
-  CHUNK = 8,      /* elements that are copied at once */
+  CHUNK = 32,     /* bytes that are copied at once */
   SLICES = 4,     /* for each thread */
   WORTH = 1 << 17 /* multiplications that are worth waking a thread for */
 };
@@ -79,7 +79,8 @@ typedef struct sums { /* by the type of sums */
 /* Chunks of constant length are a few vectors, without a call for what is mostly short. */
 #define MOVES(T)                                                                                                       \
   static void copy_##T(T *restrict y, const T *restrict x, int64_t n) {                                                \
-    for (; n >= CHUNK; n -= CHUNK, y += CHUNK, x += CHUNK) memcpy(y, x, CHUNK * sizeof(T));                            \
+    enum { SOME = CHUNK / sizeof(T) };                                                                                 \
+    for (; n >= SOME; n -= SOME, y += SOME, x += SOME) memcpy(y, x, CHUNK);                                            \
     for (int64_t i = 0; i < n; i++) y[i] = x[i];                                                                       \
   }                                                                                                                    \
   static void drop_##T(T *y, const runs *r) {                                                                          \
@@ -120,8 +121,9 @@ static const moves moves_of[] = {
   static void join_##T(void *restrict to, const void *restrict from, int64_t n) {                                      \
     T *restrict y = to;                                                                                                \
     const T *restrict x = from;                                                                                        \
-    for (; n >= CHUNK; n -= CHUNK, y += CHUNK, x += CHUNK)                                                             \
-      for (int i = 0; i < CHUNK; i++) y[i] += x[i];                                                                    \
+    enum { SOME = CHUNK / sizeof(T) };                                                                                 \
+    for (; n >= SOME; n -= SOME, y += SOME, x += SOME)                                                                 \
+      for (int i = 0; i < SOME; i++) y[i] += x[i];                                                                     \
     for (int64_t i = 0; i < n; i++) y[i] += x[i];                                                                      \
   }                                                                                                                    \
   static void add_##T(void *restrict to, void *restrict from, const runs *r, int64_t images, int64_t apart) {          \
@@ -423,10 +425,13 @@ static int64_t places_for(const conv *g, int64_t at_most) {
 static void plan_forward(conv *g) {
   int64_t k = at_size(g, CONV_K);
   g->steps = even(g->window, STEPS);
-  cut_blocks(g, places_for(g, least(COLUMNS, WINDOWS / g->steps)));
+  int64_t together = least(COLUMNS, WINDOWS / g->steps);
+  if (g->copies)
+    together = least(together, most(2 * FILTERS, SUMS / k)); /* filters are copied for each block, all at once */
+  cut_blocks(g, places_for(g, together));
   int64_t n = columns(&g->by), missing = quotient_up(g->wanted, count_blocks(g)), at_most = k;
   if (g->half || (!g->v->channels_last && g->by.images > 1)) at_most = least(at_most, SUMS / n);
-  if (g->copies) at_most = least(at_most, FILTERS);
+  if (g->copies) at_most = least(at_most, COPIED / g->steps);
   if (missing > 1) at_most = least(at_most, most(LEAST, quotient_up(quotient_up(k, missing), TILE) * TILE));
   g->filters = even(k, at_most);
 }
