@@ -705,6 +705,6 @@ const tn__conv *tn__conv_plan(tn__fuse *f, tn_node *n) {
   }
   tn__conv *v = tn__arena_dup(f->a, found, sizeof *v);
   for (int i = 0; i < 2; i++, v->channels_last = !v->channels_last)
-    if (place_all(f, n, v)) return v;
+    if (!(v->channels_last && f->dev->target.planes) && place_all(f, n, v)) return v;
   return NULL;
 }
