@@ -38,7 +38,8 @@ tn_status tn__cpu_need_library(tn__device *d, int dtype);
 /* One product of f32 or f64 (batch and row count for nothing), by this thread; all sizes are int's. */
 void tn__cpu_multiply(const tn__product *g);
 
-/* Convolutions by products of blocks, as gemm's conditions are. */
+/* Convolutions by products of blocks: of f32, f16 and bf16 (makes room in scratch memory: throws TN_ENOMEM), in planes,
+ * and with beta 0; else TN_ENOTSUP with an error recorded.  Allocates nothing if has_conv was asked before. */
 bool tn__cpu_has_conv(tn__device *d, int dtype);
 tn_status tn__cpu_conv(tn__device *d, const tn__conv_call *v);
 #endif
