@@ -46,6 +46,7 @@ typedef struct tn__target {
   int row_bytes;    /* where rows are multiples of so many, it multiplies half floats */
   float row_gain;   /* so many times as fast as threads do multiply-adds; elsewhere little faster.  0: no matter */
 
+  bool planes;        /* a library convolves what stands in planes only */
   float widening;     /* multiply-adds that own kernels do while an element of half floats is converted for a library
                        * that has none of them; 0: it has */
 

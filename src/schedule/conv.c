@@ -29,7 +29,7 @@ static const uint8_t *order_of(const tn__conv *v, int which) {
 
 /* Tensor cores want the channels together; without them the libraries are faster in planes. */
 /* a choice: either is right */
-static bool prefers_last(int dtype) { return tn__size_of(dtype) < 4; }
+static bool prefers_last(const tn__fuse *f, int dtype) { return tn__size_of(dtype) < 4 && !f->dev->target.planes; }
 
 /* Windows of `size` places along an axis: does the library count as many of them? */
 /* a choice: no is right */
@@ -461,7 +461,7 @@ void tn__conv_find(tn__fuse *f) {
       if (d != CONV_H && d != CONV_W) work *= (double)tn__size_guess(v.size[d]);
     v.own = !library_convolves(f, v.dtype) || has_few_channels(f, &v, work);
     v.channels_last =
-        prefers_last(v.dtype) && (v.own || v.kind == CONV_DATA || v.operand[CONV_DATA].node->op != OP_PARAM);
+        prefers_last(f, v.dtype) && (v.own || v.kind == CONV_DATA || v.operand[CONV_DATA].node->op != OP_PARAM);
     if (v.kind == CONV_FILTER && has_little_window(f, &v)) continue; /* a choice: either is right */
     if (work < TN__LEAST_CALL || (v.own && !tiles_convolve(f, &v))) continue;
     f->info[i].conv = tn__arena_dup(f->a, &v, sizeof v);
@@ -705,6 +705,6 @@ const tn__conv *tn__conv_plan(tn__fuse *f, tn_node *n) {
   }
   tn__conv *v = tn__arena_dup(f->a, found, sizeof *v);
   for (int i = 0; i < 2; i++, v->channels_last = !v->channels_last)
-    if (place_all(f, n, v)) return v;
+    if (!(v->channels_last && f->dev->target.planes) && place_all(f, n, v)) return v;
   return NULL;
 }

@@ -433,6 +433,31 @@ static void test_blocks(void **state) {
   }
 }
 
+/* So few elements that their many steps are shared out, in tiles and without */
+static void test_parts(void **state) {
+  static const int64_t sizes[][4] = {{2, 3, 70000, 1}, {1, 1, 400001, 1}, {20, 33, 4001, 1},
+                                     {3, 2, 30001, 2}, {100, 200, 77, 1}, {9, 130, 1001, 3}};
+  (void)state;
+  for (int threads = 2; threads <= 7; threads += 5) {
+    fixture f;
+    open_cpu(&f, "", "", threads);
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
+      for (int bits = 0; bits < 8; bits++)
+        for (int beta = -2; beta <= 1; beta++)
+          check_product(f.d,
+                        (tn__product){.dtype = bits & 1 ? TN_F32 : TN_F64,
+                                      .trans_a = bits & 2,
+                                      .trans_b = bits & 4,
+                                      .beta = beta,
+                                      .batch = sizes[s][3],
+                                      .m = sizes[s][0],
+                                      .n = sizes[s][1],
+                                      .k = sizes[s][2]},
+                        beta == 0);
+    close_cpu(&f);
+  }
+}
+
 /* Blocks of memory are asked for when the first product of half floats is, and not again. */
 static void ask(void *arg) {
   fixture *f = arg;
@@ -461,7 +486,7 @@ int main(void) {
       cmocka_unit_test(test_unusable_cache),   cmocka_unit_test(test_full_cache),
       cmocka_unit_test(test_no_compiler),      cmocka_unit_test(test_failing_compiler),
       cmocka_unit_test(test_units), cmocka_unit_test(test_hanging_compiler), cmocka_unit_test(test_products),
-      cmocka_unit_test(test_blocks),           cmocka_unit_test(test_no_room),
+      cmocka_unit_test(test_blocks), cmocka_unit_test(test_parts),           cmocka_unit_test(test_no_room),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -87,8 +87,8 @@ static tn_ctx *open_with(const char *device, library l, tn__device_ops *ops) {
   assert_non_null(c);
   tn__device *d = tn__device_get(c, 0);
   *ops = *d->ops;
-  if (l != NONE) ops->has_conv = has_conv;
-  if (l == LOOPS) ops->conv = conv;
+  ops->has_conv = l != NONE ? has_conv : NULL;
+  ops->conv = l == LOOPS ? conv : NULL;
   d->ops = ops;
   memset(&seen, 0, sizeof seen);
   seen.target = d->target;

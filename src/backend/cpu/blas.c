@@ -77,6 +77,7 @@ static void load(void) {
 
 /* Of half floats each thread has a block of either operand and of the result, as f32: with sides of SIDE an element is
  * multiplied so often that its conversion does not count, and all three go into what a core caches for itself. */
+enum { PART = 1 << 14, WAITED = 1 << 14 /* elements that are read while threads meet once more */ };
 enum { TILE = 16 /* the library's kernels are of multiples of that */, SIDE = 352, BLOCK = SIDE * SIDE };
 
 static bool is_half(int dtype) { return dtype == TN_F16 || dtype == TN_BF16; }
@@ -85,7 +86,8 @@ bool tn__cpu_has_gemm(tn__device *d, int dtype) {
   int sums = tn__dtype_acc(dtype);
   if (sums != TN_F32 && sums != TN_F64) return false;
   pthread_once(&blas_once, load);
-  if (blas.library && is_half(dtype)) tn__cpu_grow_scratch(d, 3 * BLOCK * sizeof(float));
+  size_t room = is_half(dtype) ? 3 * BLOCK * sizeof(float) : PART * tn__size_of(dtype);
+  if (blas.library) tn__cpu_grow_scratch(d, room);
   return blas.library != NULL;
 }
 
@@ -94,6 +96,10 @@ bool tn__cpu_has_gemm(tn__device *d, int dtype) {
  * the library adds up an element's terms hangs on the tile, and so on the number of threads: the last bits do, too. */
 
 enum { WORTH_A_THREAD = 1 << 17 }; /* multiplications that are worth waking one for */
+
+/* A result of few elements has too few tiles for all threads, or such that read far more than they make. Where many
+ * steps lead to it they are shared out, too: each thread sums up a part of them for a tile of at most PART elements, in
+ * room of its own, and what it found is added up in the order of the parts. */
 
 static void one_thread_each(void) {
   if (blas.set_threads && blas.get_threads && blas.get_threads() != 1) blas.set_threads(1);
@@ -112,7 +118,7 @@ static void scale(const tn__product *g, char *c, size_t size) {
   }
 }
 
-static void call(const tn__product *g) {
+void tn__cpu_multiply(const tn__product *g) {
   int ta = g->trans_a ? TRANS : NO_TRANS, tb = g->trans_b ? TRANS : NO_TRANS;
   int m = (int)g->m, n = (int)g->n, k = (int)g->k, lda = (int)g->lda, ldb = (int)g->ldb, ldc = (int)g->ldc;
   if (k == 0) scale(g, g->c, tn__size_of(g->dtype));
@@ -160,7 +166,7 @@ static void multiply_block(const tn__half *h, const tn__product *g, const tn__pr
     if (!whole || j == 0) widen(h, x, a + tn__product_a(g, 0, i, k), g->lda, g->trans_a ? p.k : p.m, p.lda);
     if (!whole || by->n < g->n || i == 0)
       widen(h, y, b + tn__product_b(g, 0, k, j), g->ldb, g->trans_b ? p.n : p.k, p.ldb);
-    call(&p);
+    tn__cpu_multiply(&p);
     p.beta = 1;
   }
   for (int64_t r = 0; r < p.m; r++) h->round(c + r * g->ldc, z + r * p.n, (size_t)p.n);
@@ -180,22 +186,62 @@ typedef struct tiles {
   tn__product by;       /* of these: the whole product's blocks, so that steps are cut alike in all tiles */
   int64_t rows, cols; /* of a tile */
   int64_t across, down; /* tiles per product */
+  int64_t parts;        /* of the steps */
 } tiles;
+
+/* Tile number `tile` of all products; false: there is none */
+static bool take_tile(const tiles *t, int64_t tile, tn__product *g) {
+  size_t size = tn__size_of(t->g->dtype);
+  int64_t per = t->across * t->down, product = tile / per, row = tile % per / t->across * t->rows,
+          col = tile % per % t->across * t->cols;
+  *g = *t->g;
+  if (row >= g->m || col >= g->n) return false;
+  g->a = (const char *)g->a + (size_t)(product * g->stride_a + row * (g->trans_a ? 1 : g->lda)) * size;
+  g->b = (const char *)g->b + (size_t)(product * g->stride_b + col * (g->trans_b ? g->ldb : 1)) * size;
+  g->c = (char *)g->c + (size_t)(product * g->stride_c + row * g->ldc + col) * size;
+  g->m = least(g->m - row, t->rows);
+  g->n = least(g->n - col, t->cols);
+  return true;
+}
+
+/* One of the parts of the tile's steps, by itself, in the room of the thread of the slice's number */
+static void take_part(const tiles *t, int64_t slice, tn__product *g) {
+  size_t size = tn__size_of(g->dtype);
+  int64_t part = slice % t->parts, lo = g->k * part / t->parts, hi = g->k * (part + 1) / t->parts;
+  g->a = (const char *)g->a + (size_t)tn__product_a(g, 0, 0, lo) * size;
+  g->b = (const char *)g->b + (size_t)tn__product_b(g, 0, lo, 0) * size;
+  g->c = tn__cpu_scratch(t->d, (int)slice);
+  g->k = hi - lo;
+  g->ldc = g->n;
+  g->beta = 0;
+}
 
 static void multiply(void *arg, int64_t slice, int thread) {
   const tiles *t = arg;
-  tn__product g = *t->g;
-  size_t size = tn__size_of(g.dtype);
-  int64_t per = t->across * t->down, product = slice / per, row = slice % per / t->across * t->rows,
-          col = slice % per % t->across * t->cols;
-  if (row >= g.m || col >= g.n) return;
-  g.a = (const char *)g.a + (size_t)(product * g.stride_a + row * (g.trans_a ? 1 : g.lda)) * size;
-  g.b = (const char *)g.b + (size_t)(product * g.stride_b + col * (g.trans_b ? g.ldb : 1)) * size;
-  g.c = (char *)g.c + (size_t)(product * g.stride_c + row * g.ldc + col) * size;
-  g.m = g.m - row < t->rows ? g.m - row : t->rows;
-  g.n = g.n - col < t->cols ? g.n - col : t->cols;
+  tn__product g;
+  if (!take_tile(t, slice / t->parts, &g)) return;
+  if (t->parts > 1) take_part(t, slice, &g);
   if (t->half) multiply_halves(t->half, &g, &t->by, tn__cpu_scratch(t->d, thread));
-  else call(&g);
+  else tn__cpu_multiply(&g);
+}
+
+#define ADD_ROWS(T)                                                                                                    \
+  static void add_rows_##T(const tn__product *g, const void *from) {                                                   \
+    for (int64_t i = 0; i < g->m; i++)                                                                                 \
+      for (int64_t j = 0; j < g->n; j++) ((T *)g->c)[i * g->ldc + j] += ((const T *)from)[i * g->n + j];               \
+  }
+ADD_ROWS(float)
+ADD_ROWS(double)
+
+/* The tile of the result, of what the slices of its parts have found */
+static void join(void *arg, int64_t tile, int thread) {
+  const tiles *t = arg;
+  tn__product g;
+  (void)thread;
+  if (!take_tile(t, tile, &g)) return;
+  if (!(g.beta >= 1 && g.beta <= 1)) scale(&g, g.c, tn__size_of(g.dtype));
+  for (int64_t part = 0; part < t->parts; part++)
+    (g.dtype == TN_F32 ? add_rows_float : add_rows_double)(&g, tn__cpu_scratch(t->d, (int)(tile * t->parts + part)));
 }
 
 /* A piece's size when n is cut into `pieces`, rounded up to whole tiles of the library */
@@ -204,25 +250,49 @@ static int64_t piece(int64_t n, int64_t pieces) {
   return (p + TILE - 1) / TILE * TILE;
 }
 
-/* Tiles for `threads`: of all grids of that many, the one whose tiles read least. */
+/* A way to cut: what its slices read, and what their sums are written and read again; -1: it leaves threads without
+ * work, or has no room. */
+static double reads_of(const tiles *t, int threads) {
+  const tn__product *g = t->g;
+  double sums = 0, steps = (double)g->k / (double)t->parts;
+  if ((t->down - 1) * t->rows >= g->m || (t->across - 1) * t->cols >= g->n) return -1;
+  if (t->parts > 1) {
+    if (t->half || t->rows * t->cols > PART || g->batch * t->down * t->across * t->parts > threads) return -1;
+    sums = WAITED + 3 * (double)t->rows * (double)t->cols;
+  }
+  return ((double)t->rows + (double)t->cols) * steps + sums;
+}
+
+/* Tiles, and parts, for `threads`, or as many as can be: of all ways to cut into so many the one that reads least */
 static tiles cut(tn__device *d, const tn__product *g, int threads) {
   double work = (double)g->m * (double)g->n * (double)g->k * (double)g->batch;
   tiles best = {.d = d, .g = g, .half = tn__half_of(g->dtype, d->ctx->vector_bytes), .by = block_of(g),
-                .rows = g->m, .cols = g->n, .across = 1, .down = 1};
+                .rows = g->m, .cols = g->n, .across = 1, .down = 1, .parts = 1};
   int64_t want = g->batch >= threads ? 1 : threads;
   if (work < (double)want * WORTH_A_THREAD) want = (int64_t)(work / WORTH_A_THREAD);
   double fewest = -1;
-  for (int64_t down = 1; down <= want; down++) {
-    if (want % down) continue;
-    int64_t rows = piece(g->m, down), cols = piece(g->n, want / down);
-    /* would leave threads without work */
-    if (want > 1 && ((down - 1) * rows >= g->m || (want / down - 1) * cols >= g->n)) continue;
-    double reads = (double)rows + (double)cols;
-    if (fewest >= 0 && reads >= fewest) continue;
-    fewest = reads;
-    best.rows = rows, best.cols = cols, best.across = want / down, best.down = down;
-  }
+  for (; want > 1 && fewest < 0; want--)
+    for (int64_t parts = 1; parts <= want; parts++)
+      for (int64_t down = 1; want % parts == 0 && down <= want / parts; down++) {
+        tiles t = best;
+        if (want / parts % down) continue;
+        t.parts = parts, t.down = down, t.across = want / parts / down;
+        t.rows = t.down > 1 ? piece(g->m, t.down) : g->m, t.cols = t.across > 1 ? piece(g->n, t.across) : g->n;
+        double reads = reads_of(&t, threads);
+        if (reads < 0 || (fewest >= 0 && reads >= fewest)) continue;
+        fewest = reads;
+        best = t;
+      }
   return best;
+}
+
+tn_status tn__cpu_need_library(tn__device *d, int dtype) {
+  if (!tn__cpu_has_gemm(d, dtype)) {
+    tn__error(d->ctx, TN_ENOTSUP, "there is no BLAS library (libopenblas.so.0)");
+    return TN_ENOTSUP;
+  }
+  one_thread_each();
+  return TN_OK;
 }
 
 tn_status tn__cpu_gemm(tn__device *d, const tn__product *g) {
@@ -234,13 +304,10 @@ tn_status tn__cpu_gemm(tn__device *d, const tn__product *g) {
                 (long long)g->m, (long long)g->n, (long long)g->k, (long long)sizes[i]);
       return TN_ENOTSUP;
     }
-  if (!tn__cpu_has_gemm(d, g->dtype)) {
-    tn__error(d->ctx, TN_ENOTSUP, "there is no BLAS library (libopenblas.so.0)");
-    return TN_ENOTSUP;
-  }
-  if (g->m == 0 || g->n == 0 || g->batch == 0) return TN_OK;
-  one_thread_each();
+  tn_status status = tn__cpu_need_library(d, g->dtype);
+  if (status || g->m == 0 || g->n == 0 || g->batch == 0) return status;
   tiles t = cut(d, g, tn__pool_threads(d->ctx->pool));
-  tn__pool_run(d->ctx->pool, multiply, &t, g->batch * t.across * t.down);
+  tn__pool_run(d->ctx->pool, multiply, &t, g->batch * t.across * t.down * t.parts);
+  if (t.parts > 1) tn__pool_run(d->ctx->pool, join, &t, g->batch * t.across * t.down);
   return TN_OK;
 }

@@ -307,6 +307,8 @@ static const tn__device_ops cpu_ops = {
     .close = close_cpu,
     .has_gemm = tn__cpu_has_gemm,
     .gemm = tn__cpu_gemm,
+    .has_conv = tn__cpu_has_conv,
+    .conv = tn__cpu_conv,
 };
 
 static const tn__device_ops interpreting_ops = {
@@ -321,6 +323,8 @@ static const tn__device_ops interpreting_ops = {
     .close = close_cpu,
     .has_gemm = tn__cpu_has_gemm,
     .gemm = tn__cpu_gemm,
+    .has_conv = tn__cpu_has_conv,
+    .conv = tn__cpu_conv,
 };
 
 void tn__cpu_open(tn_ctx *c) {

@@ -15,7 +15,7 @@ enum {
 };
 #define TN__CPU_TARGET                                                                                                 \
   .lane_bytes = TN__CPU_LANE_BYTES, .near = TN__CPU_NEAR, .kept = TN__CPU_KEPT, .far = TN__CPU_FAR,                    \
-  .far_rate = TN__CPU_FAR_RATE, .widening = TN__CPU_WIDENING
+  .far_rate = TN__CPU_FAR_RATE, .widening = TN__CPU_WIDENING, .planes = true
 
 /* Adds the device "cpu".  Without a C compiler it interprets, and says so on stderr once unless opt.quiet. */
 void tn__cpu_open(tn_ctx *c);
@@ -32,4 +32,14 @@ bool tn__cpu_has_gemm(tn__device *d, int dtype);
 /* TN_ENOTSUP with an error recorded if a size or leading dimension exceeds what the library takes; allocates nothing.
  */
 tn_status tn__cpu_gemm(tn__device *d, const tn__product *g);
+
+/* Makes the library ready for calls by one thread each; TN_ENOTSUP with an error recorded if there is none. */
+tn_status tn__cpu_need_library(tn__device *d, int dtype);
+/* One product of f32 or f64 (batch and row count for nothing), by this thread; all sizes are int's. */
+void tn__cpu_multiply(const tn__product *g);
+
+/* Convolutions by products of blocks: of f32, f16 and bf16 (makes room in scratch memory: throws TN_ENOMEM), in planes,
+ * and with beta 0; else TN_ENOTSUP with an error recorded.  Allocates nothing if has_conv was asked before. */
+bool tn__cpu_has_conv(tn__device *d, int dtype);
+tn_status tn__cpu_conv(tn__device *d, const tn__conv_call *v);
 #endif

@@ -1,0 +1,598 @@
+/* Convolutions as matrix products of blocks: each thread copies the windows of a block of places, as a matrix that its
+ * caches hold, and multiplies it at once; the windows of all places never stand in memory.
+ *
+ * A window's elements are the image's under a filter, in the filter's order.  Forward, windows are multiplied by
+ * filters; for the filters' gradient, what comes back at the places by windows.  For the images' gradient that is
+ * multiplied by filters, which gives windows of what goes to the images: each thread adds them up in a part of the
+ * images that is its own.  Half floats become f32 as they are copied, and sums of f32 are rounded once.  Taps of a
+ * filter that are outside of the images wherever it is put are left out.
+ *
+ * All operands are in planes: rows of windows' matrices are then what lies beside each other in the images. */
+#include "backend/cpu/cpu.h"
+#include "backend/cpu/half.h"
+#include <string.h>
+
+/* What a thread's matrices have room for, in elements: windows, sums, what is copied of filters and of what comes back.
+ * Together with what the library copies of them they go into what a core caches for itself. */
+enum {
+  WINDOWS = 1 << 17,
+  SUMS = 1 << 16,
+  COPIED = 1 << 16,
+  ROOM = WINDOWS + SUMS + 2 * COPIED,
+  STEPS = 512,    /* elements of a window at a time */
+  COLUMNS = 1024, /* places at a time */
+  FILTERS = 128,  /* filters at a time, where they are copied */
+  TILE = 16,      /* the library's kernels are of multiples of that */
+  LEAST = 64,     /* columns that it multiplies well */
+  SHORT = 4,      /* elements: shorter rows are copied one by one */
+  CHUNK = 8,      /* elements that are copied at once */
+  SLICES = 4,     /* for each thread */
+  WORTH = 1 << 17 /* multiplications that are worth waking a thread for */
+};
+
+/* What runs once a call, or a slice, is compiled to be small. */
+#define SMALL __attribute__((cold))
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+static int64_t pieces(int64_t n, int64_t size) { return (n + size - 1) / size; }
+
+/* n cut into pieces of at most `size`: how long they are when they are as even as can be */
+SMALL static int64_t even(int64_t n, int64_t size) { return n > 0 ? pieces(n, pieces(n, size)) : 1; }
+
+/* ---- elements ---- */
+
+/* Neighbouring places of a block, and the place of the image that a tap is at for the first of them */
+typedef struct run {
+  int64_t at;
+  int32_t place, n;
+} run;
+
+/* Where a tap is at a block's places.  What is in no run is outside of the image; so are the holes of runs, which are
+ * as good as whole otherwise: where places and images are equally wide, the next row's run goes on behind the last. */
+typedef struct runs {
+  int64_t n, nholes, places; /* places: of one image of the block */
+  int64_t step;              /* between the image's places of a run */
+  bool all;                  /* nothing is outside, but in holes */
+  run run[COLUMNS];
+  run hole[COLUMNS];
+} runs;
+
+/* Chunks of constant length are a few vectors, without a call for what is mostly short. */
+static void join(float *restrict y, const float *restrict x, int64_t n) {
+  for (; n >= CHUNK; n -= CHUNK, y += CHUNK, x += CHUNK)
+    for (int i = 0; i < CHUNK; i++) y[i] += x[i];
+  for (int64_t i = 0; i < n; i++) y[i] += x[i];
+}
+
+/* Windows' elements of so many images, which are `apart`; takes whatever has their size */
+#define TAKE(name, T)                                                                                                  \
+  static void name(void *restrict to, const void *restrict from, const runs *r, int64_t images, int64_t apart) {       \
+    T *y = to;                                                                                                         \
+    const T *x = from;                                                                                                 \
+    for (; images > 0; images--, y += r->places, x += apart) {                                                         \
+      int64_t head = r->all ? 0 : r->places, tail = r->places;                                                         \
+      if (r->n == 1) head = r->run->place, tail = head + r->run->n;                                                    \
+      memset(y, 0, (size_t)head * sizeof(T));                                                                          \
+      memset(y + tail, 0, (size_t)(r->places - tail) * sizeof(T));                                                     \
+      bool singles = r->n && r->run->n == 1;                                                                           \
+      for (const run *k = r->run; singles && k < r->run + r->n; k++) y[k->place] = x[k->at];                           \
+      for (const run *k = r->run; !singles && k < r->run + r->n; k++) {                                                \
+        T *a = y + k->place;                                                                                           \
+        const T *b = x + k->at;                                                                                        \
+        int32_t n = k->n;                                                                                              \
+        for (; r->step == 1 && n >= CHUNK; n -= CHUNK, a += CHUNK, b += CHUNK) memcpy(a, b, CHUNK * sizeof(T));        \
+        for (; n > 0; n--, b += r->step) *a++ = *b;                                                                    \
+      }                                                                                                                \
+      for (const run *k = r->hole; k < r->hole + r->nholes; k++)                                                       \
+        for (int32_t i = 0; i < k->n; i++) y[k->place + i] = 0;                                                        \
+    }                                                                                                                  \
+  }
+TAKE(take_floats, float)
+TAKE(take_halves, uint16_t)
+
+/* Adds windows' elements up where they come from; holes become 0 first. */
+static void add(float *restrict y, float *restrict x, const runs *r, int64_t images, int64_t apart) {
+  for (; images > 0; images--, y += apart, x += r->places) {
+    for (const run *k = r->hole; k < r->hole + r->nholes; k++)
+      for (int32_t i = 0; i < k->n; i++) x[k->place + i] = 0;
+    for (const run *k = r->run; k < r->run + r->n; k++) {
+      if (r->step == 1 && k->n > 1)
+        join(y + k->at, x + k->place, k->n);
+      else
+        for (int64_t i = 0; i < k->n; i++) y[k->at + i * r->step] += x[k->place + i];
+    }
+  }
+}
+
+/* ---- what is computed ---- */
+
+typedef struct block { /* places: rows of them are whole, or there is one; images are whole, or there is one */
+  int64_t image, p, q, images, rows, width;
+} block;
+
+typedef struct area { /* of an image */
+  int64_t h, w, height, width;
+} area;
+
+typedef struct conv {
+  const tn__conv_call *v;
+  const tn__device *d;
+  const tn__half *half;    /* NULL: no half floats */
+  size_t size;             /* of an element, in bytes */
+  int64_t tap[2], taps[2]; /* the first that is in an image anywhere, and how many */
+  int64_t window, full;    /* elements, and with all taps; */
+  bool copies;             /* the filters are copied */
+  int64_t wanted;          /* slices */
+  block by;                /* its size, and the number of blocks: along images, p and q */
+  int64_t nblocks[3];
+  int64_t filters, steps, parts; /* of a slice; parts of a sum */
+  area part;                     /* images' gradient: of an image, and the number of such areas */
+  int64_t channels, nparts[2];
+} conv;
+
+static int64_t at_size(const conv *g, tn__conv_dim d) { return g->v->size[d]; }
+static int64_t places(const block *b) { return b->rows * b->width; }
+static int64_t columns(const block *b) { return b->images * places(b); }
+
+typedef struct room {
+  float *windows, *sums, *filters, *back;
+} room;
+
+static room room_of(const conv *g, int64_t thread) {
+  float *p = tn__cpu_scratch(g->d, (int)thread);
+  return (room){p, p + WINDOWS, p + WINDOWS + SUMS, p + WINDOWS + SUMS + COPIED};
+}
+
+/* Places lo..hi-1 of `n` along an axis where a tap at `offset` (in front of the padding) is in the image's lo..hi-1 */
+static void meet(const conv *g, int axis, int64_t tap, int64_t lo, int64_t hi, int64_t *from, int64_t *to) {
+  int64_t shift = g->v->pad[axis] - tap * g->v->dilation[axis], n = g->v->size[CONV_P + axis];
+  *from = least(n, pieces(most(0, lo + shift), g->v->stride[axis]));
+  *to = most(*from, least(n, pieces(most(0, hi + shift), g->v->stride[axis])));
+}
+
+SMALL static void find_taps(conv *g) {
+  for (int i = 0; i < 2; i++) {
+    int64_t lo, hi, n = g->v->size[CONV_R + i], first = n, last = -1;
+    for (int64_t t = 0; t < n; t++) {
+      meet(g, i, t, 0, g->v->size[CONV_H + i], &lo, &hi);
+      if (lo < hi) first = least(first, t), last = t;
+    }
+    g->tap[i] = last < 0 ? 0 : first;
+    g->taps[i] = last < 0 ? 0 : last + 1 - first;
+  }
+}
+
+/* Where tap number t of those that count is in the part of an image, `at` counting places of the part: of the block's
+ * places, of which there are at most COLUMNS. */
+static void find_runs(const conv *g, const block *b, const area *part, int64_t t, runs *out) {
+  int64_t r = g->tap[0] + t / g->taps[1], s = g->tap[1] + t % g->taps[1], lo[2], hi[2], sum = 0;
+  const int64_t *stride = g->v->stride;
+  meet(g, 0, r, part->h, part->h + part->height, &lo[0], &hi[0]);
+  meet(g, 1, s, part->w, part->w + part->width, &lo[1], &hi[1]);
+  int64_t p0 = most(lo[0], b->p), p1 = least(hi[0], b->p + b->rows), q0 = most(lo[1], b->q),
+          q1 = least(hi[1], b->q + b->width), length = q1 - q0;
+  bool goes_on = stride[0] == 1 && stride[1] == 1 && b->width == part->width && length > 0 && p1 > p0;
+  int64_t each = goes_on ? (p1 - p0 - 1) * b->width + length : length < SHORT ? 1 : length;
+  out->n = out->nholes = 0;
+  out->places = places(b);
+  out->step = stride[1];
+  for (int64_t p = p0; p < p1; p++)
+    for (int64_t q = q0; q < q1; q += each) {
+      int64_t h = p * stride[0] + r * g->v->dilation[0] - g->v->pad[0] - part->h,
+              w = q * stride[1] + s * g->v->dilation[1] - g->v->pad[1] - part->w;
+      int32_t place = (int32_t)((p - b->p) * b->width + q - b->q);
+      if (!goes_on || p == p0) out->run[out->n++] = (run){h * part->width + w, place, (int32_t)each}, sum += each;
+      if (goes_on && p + 1 < p1 && length < b->width)
+        out->hole[out->nholes++] = (run){0, (int32_t)(place + length), (int32_t)(b->width - length)};
+      if (goes_on) break;
+    }
+  out->all = sum == out->places;
+}
+
+/* ---- copying ---- */
+
+static void widen(const conv *g, float *to, const void *from, int64_t n) {
+  if (g->half)
+    g->half->widen(to, from, (size_t)n);
+  else
+    memcpy(to, from, (size_t)n * sizeof *to);
+}
+
+static char *element(const conv *g, int operand, int64_t at) {
+  return (char *)g->v->operand[operand] + (size_t)at * g->size;
+}
+
+/* Elements lo..hi-1 of all windows of the block */
+static void copy_windows(const conv *g, const block *b, int64_t lo, int64_t hi, float *to) {
+  runs r;
+  uint16_t halves[COLUMNS];
+  int64_t taps = g->taps[0] * g->taps[1], image = at_size(g, CONV_H) * at_size(g, CONV_W),
+          apart = at_size(g, CONV_C) * image, n = columns(b);
+  area all_of = {0, 0, at_size(g, CONV_H), at_size(g, CONV_W)};
+  for (int64_t t = 0; t < taps; t++) {
+    find_runs(g, b, &all_of, t, &r);
+    for (int64_t c = pieces(lo - t, taps); c * taps + t < hi; c++) {
+      float *y = to + (c * taps + t - lo) * n;
+      const void *x = element(g, CONV_DATA, b->image * apart + c * image);
+      if (g->half)
+        take_halves(halves, x, &r, b->images, apart), widen(g, y, halves, n);
+      else
+        take_floats(y, x, &r, b->images, apart);
+    }
+  }
+}
+
+/* Where in a filter, with all its taps, element j of windows is */
+SMALL static int64_t in_filter(const conv *g, int64_t j) {
+  int64_t s = at_size(g, CONV_S), taps = g->taps[0] * g->taps[1], t = j % taps;
+  return j / taps * at_size(g, CONV_R) * s + (g->tap[0] + t / g->taps[1]) * s + g->tap[1] + t % g->taps[1];
+}
+
+/* Elements lo..hi-1 (at most STEPS) of n filters, where they stand or copied */
+static const void *take_filters(const conv *g, int64_t k, int64_t n, int64_t lo, int64_t hi, float *to, int64_t *ld) {
+  int64_t at[STEPS], many = hi - lo;
+  uint16_t halves[STEPS];
+  *ld = g->copies ? many : g->full;
+  if (!g->copies) return element(g, CONV_FILTER, k * g->full + lo);
+  for (int64_t j = 0; j < many; j++) at[j] = in_filter(g, lo + j);
+  for (int64_t i = 0; i < n; i++, to += many) {
+    const void *x = element(g, CONV_FILTER, (k + i) * g->full);
+    for (int64_t j = 0; j < many && g->half; j++) halves[j] = ((const uint16_t *)x)[at[j]];
+    for (int64_t j = 0; j < many && !g->half; j++) to[j] = ((const float *)x)[at[j]];
+    if (g->half) widen(g, to, halves, many);
+  }
+  return to - n * many;
+}
+
+/* The results' element for filter k at the block's first place, of its image number i */
+static char *result_at(const conv *g, const block *b, int64_t i, int64_t k) {
+  int64_t plane = (b->image + i) * at_size(g, CONV_K) + k;
+  return element(g, CONV_FORWARD, (plane * at_size(g, CONV_P) + b->p) * at_size(g, CONV_Q) + b->q);
+}
+
+/* What came back for n filters at the block's places, as it stands or copied */
+static const void *take_back(const conv *g, const block *b, int64_t k, int64_t n, float *to, int64_t *ld) {
+  *ld = at_size(g, CONV_P) * at_size(g, CONV_Q);
+  if (!g->half && b->images == 1) return result_at(g, b, 0, k);
+  *ld = columns(b);
+  for (int64_t r = 0; r < n; r++)
+    for (int64_t i = 0; i < b->images; i++)
+      widen(g, to + r * *ld + i * places(b), result_at(g, b, i, k + r), places(b));
+  return to;
+}
+
+/* n sums become neighbours of the result. */
+static void store(const conv *g, void *to, const float *from, int64_t n) {
+  if (g->half)
+    g->half->round(to, from, (size_t)n);
+  else
+    memcpy(to, from, (size_t)n * sizeof *from);
+}
+
+static tn__product product(int64_t m, int64_t n, int64_t k) {
+  return (tn__product){.dtype = TN_F32, .m = m, .n = n, .k = k};
+}
+
+/* ---- blocks ---- */
+
+SMALL static block block_at(const conv *g, int64_t i) {
+  int64_t q = i % g->nblocks[2] * g->by.width, p = i / g->nblocks[2] % g->nblocks[1] * g->by.rows,
+          image = i / g->nblocks[2] / g->nblocks[1] * g->by.images;
+  return (block){image,
+                 p,
+                 q,
+                 least(g->by.images, at_size(g, CONV_N) - image),
+                 least(g->by.rows, at_size(g, CONV_P) - p),
+                 least(g->by.width, at_size(g, CONV_Q) - q)};
+}
+
+static int64_t count_blocks(const conv *g) {
+  return g->nblocks[0] * g->nblocks[1] * g->nblocks[2];
+}
+
+/* Blocks of at most n places: of several images where what stands in planes has to be copied anyway, or is so little
+ * that the library's time for a call would count */
+SMALL static void cut_blocks(conv *g, int64_t n) {
+  int64_t p = at_size(g, CONV_P), q = at_size(g, CONV_Q), images = at_size(g, CONV_N);
+  g->by = (block){.images = 1, .rows = 1, .width = q};
+  if (q > n)
+    g->by.width = even(q, n);
+  else if (p > n / q)
+    g->by.rows = even(p, n / q);
+  else
+    g->by.rows = p, g->by.images = !g->half && p * q >= LEAST ? 1 : even(images, n / (p * q));
+  g->nblocks[0] = pieces(images, g->by.images);
+  g->nblocks[1] = pieces(p, g->by.rows);
+  g->nblocks[2] = pieces(q, g->by.width);
+}
+
+/* Places for a block, of which there is to be one for each slice wanted */
+SMALL static int64_t places_for(const conv *g, int64_t at_most) {
+  int64_t all = at_size(g, CONV_N) * at_size(g, CONV_P) * at_size(g, CONV_Q), n = pieces(all, g->wanted);
+  return least(most(pieces(n, TILE) * TILE, LEAST), at_most);
+}
+
+/* ---- forward ---- */
+
+SMALL static void plan_forward(conv *g) {
+  int64_t k = at_size(g, CONV_K);
+  g->steps = even(g->window, STEPS);
+  int64_t together = least(COLUMNS, WINDOWS / g->steps);
+  if (g->copies)
+    together = least(together, most(2 * FILTERS, SUMS / k)); /* filters are copied for each block, all at once */
+  cut_blocks(g, places_for(g, together));
+  int64_t n = columns(&g->by), missing = pieces(g->wanted, count_blocks(g)), at_most = k;
+  if (g->half || g->by.images > 1) at_most = least(at_most, SUMS / n);
+  if (g->copies) at_most = least(at_most, COPIED / g->steps);
+  if (missing > 1) at_most = least(at_most, most(LEAST, pieces(pieces(k, missing), TILE) * TILE));
+  g->filters = even(k, at_most);
+}
+
+static void forward(void *arg, int64_t slice, int thread) {
+  const conv *g = arg;
+  room at = room_of(g, thread);
+  int64_t tiles = pieces(at_size(g, CONV_K), g->filters), k = slice % tiles * g->filters;
+  block b = block_at(g, slice / tiles);
+  bool in_place = !g->half && b.images == 1;
+  tn__product x = product(least(g->filters, at_size(g, CONV_K) - k), columns(&b), 0);
+  x.c = in_place ? (void *)result_at(g, &b, 0, k) : at.sums;
+  x.ldc = in_place ? at_size(g, CONV_P) * at_size(g, CONV_Q) : x.n;
+  x.b = at.windows, x.ldb = x.n;
+  for (int64_t j = 0; j < g->window; j += g->steps, x.beta = 1) {
+    x.k = least(g->steps, g->window - j);
+    x.a = take_filters(g, k, x.m, j, j + x.k, at.filters, &x.lda);
+    copy_windows(g, &b, j, j + x.k, at.windows);
+    tn__cpu_multiply(&x);
+  }
+  for (int64_t r = 0; !in_place && r < x.m; r++)
+    for (int64_t i = 0; i < b.images; i++)
+      store(g, result_at(g, &b, i, k + r), at.sums + r * x.n + i * places(&b), places(&b));
+}
+
+/* ---- the filters' gradient ---- */
+
+/* Tiles of the filters' elements.  Where these are few, the places are shared out, too, and each slice leaves its sums
+ * where it has room, to be added up in their order. */
+SMALL static void plan_filter(conv *g) {
+  int64_t k = at_size(g, CONV_K), threads = tn__pool_threads(g->d->ctx->pool);
+  g->filters = even(k, 2 * FILTERS);
+  g->steps = even(g->window, least(2 * STEPS, SUMS / g->filters));
+  cut_blocks(g, places_for(g, least(least(COLUMNS, WINDOWS / g->steps), COPIED / g->filters)));
+  int64_t tiles = pieces(k, g->filters) * pieces(g->window, g->steps), blocks = count_blocks(g);
+  g->parts = most(1, least(least(threads, g->wanted) / tiles, blocks));
+}
+
+/* m filters' elements j..j+n-1 */
+static void store_filters(const conv *g, int64_t k, int64_t m, int64_t j, int64_t n, const float *from) {
+  int64_t some = g->window == g->full ? n : 1; /* neighbours */
+  for (int64_t e = 0; e < n; e += some) {
+    int64_t first = in_filter(g, j + e);
+    for (int64_t i = 0; i < m; i++)
+      store(g, element(g, CONV_FILTER, (k + i) * g->full + first), from + i * n + e, some);
+  }
+}
+
+typedef struct tile { /* of filters and their elements */
+  int64_t k, j, m, n;
+} tile;
+
+SMALL static tile tile_at(const conv *g, int64_t i) {
+  int64_t across = pieces(g->window, g->steps), k = i / across * g->filters, j = i % across * g->steps;
+  return (tile){k, j, least(g->filters, at_size(g, CONV_K) - k), least(g->steps, g->window - j)};
+}
+
+static void sum_filters(void *arg, int64_t slice, int thread) {
+  const conv *g = arg;
+  room at = room_of(g, thread);
+  tile t = tile_at(g, slice / g->parts);
+  int64_t blocks = count_blocks(g), part = slice % g->parts, lo = blocks * part / g->parts,
+          hi = blocks * (part + 1) / g->parts;
+  tn__product x = product(t.m, t.n, 0);
+  x.c = g->parts > 1 ? room_of(g, slice).sums : at.sums;
+  x.ldc = t.n;
+  x.trans_b = true;
+  for (int64_t i = lo; i < hi; i++, x.beta = 1) {
+    block b = block_at(g, i);
+    x.k = columns(&b);
+    x.a = take_back(g, &b, t.k, t.m, at.back, &x.lda);
+    copy_windows(g, &b, t.j, t.j + t.n, at.windows);
+    x.b = at.windows, x.ldb = x.k;
+    tn__cpu_multiply(&x);
+  }
+  if (g->parts == 1) store_filters(g, t.k, t.m, t.j, t.n, x.c);
+}
+
+static void join_filters(void *arg, int64_t slice, int thread) {
+  const conv *g = arg;
+  tile t = tile_at(g, slice);
+  float *first = room_of(g, slice * g->parts).sums;
+  (void)thread;
+  for (int64_t i = 1; i < g->parts; i++) join(first, room_of(g, slice * g->parts + i).sums, t.m * t.n);
+  store_filters(g, t.k, t.m, t.j, t.n, first);
+}
+
+/* ---- the images' gradient ---- */
+
+/* Parts of images: of all channels or some, and of all rows or some. */
+SMALL static void plan_data(conv *g) {
+  int64_t c = at_size(g, CONV_C), h = at_size(g, CONV_H), w = at_size(g, CONV_W), n = at_size(g, CONV_N);
+  int64_t taps = most(1, g->taps[0] * g->taps[1]), halo = (g->taps[0] - 1) * g->v->dilation[0];
+  g->by.images = 1;
+  g->channels = even(c, most(1, STEPS / taps));
+  g->part.width = even(w, most(1, SUMS / g->channels));
+  g->part.height = even(h, most(1, SUMS / (g->channels * g->part.width)));
+  int64_t have = n * pieces(c, g->channels) * pieces(w, g->part.width) * pieces(h, g->part.height);
+  int64_t missing = pieces(g->wanted, have);
+  if (missing > 1 && g->channels > 1) {
+    int64_t fewer = even(g->channels, most(pieces(TILE, taps), g->channels / missing));
+    missing = pieces(missing, pieces(g->channels, fewer));
+    g->channels = fewer;
+  }
+  if (missing > 1) g->part.height = even(g->part.height, most(halo + 1, g->part.height / missing));
+  int64_t size = g->channels * h * w, columns_of = at_size(g, CONV_P) * at_size(g, CONV_Q);
+  if (g->part.height == h && g->part.width == w && have > g->wanted)
+    g->by.images = even(n, most(1, least(least(have / g->wanted, SUMS / size), LEAST / most(1, columns_of))));
+  g->nparts[0] = pieces(h, g->part.height), g->nparts[1] = pieces(w, g->part.width);
+}
+
+typedef struct share { /* of the images' gradient, what one slice computes; `sums` of it */
+  area part;
+  int64_t image, images, c, channels;
+  room at;
+} share;
+
+/* Elements lo..hi-1 of windows go where they come from. */
+static void add_windows(const conv *g, const share *s, const block *b, int64_t lo, int64_t hi) {
+  runs r;
+  int64_t taps = g->taps[0] * g->taps[1], size = s->part.height * s->part.width;
+  for (int64_t t = 0; t < taps; t++) {
+    find_runs(g, b, &s->part, t, &r);
+    for (int64_t c = pieces(lo - t, taps); c * taps + t < hi; c++)
+      add(s->at.sums + (c - s->c) * size, s->at.windows + (c * taps + t - lo) * columns(b), &r, b->images,
+          s->channels * size);
+  }
+}
+
+/* Elements lo..hi-1 of the windows at the block's places */
+static void spread_back(const conv *g, const share *s, const block *b, int64_t lo, int64_t hi) {
+  int64_t k = at_size(g, CONV_K), each = even(k, g->copies || b->images > 1 ? FILTERS : k);
+  tn__product x = product(hi - lo, columns(b), 0);
+  x.c = s->at.windows, x.ldc = x.n, x.trans_a = true;
+  for (int64_t i = 0; i < k; i += each, x.beta = 1) {
+    x.k = least(each, k - i);
+    x.a = take_filters(g, i, x.k, lo, hi, s->at.filters, &x.lda);
+    x.b = take_back(g, b, i, x.k, s->at.back, &x.ldb);
+    tn__cpu_multiply(&x);
+  }
+  add_windows(g, s, b, lo, hi);
+}
+
+/* Elements lo..hi-1 of all windows that meet the part */
+static void spread(const conv *g, const share *s, int64_t lo, int64_t hi) {
+  int64_t from[2], to[2], other, first[] = {s->part.h, s->part.w}, end[] = {s->part.height, s->part.width};
+  for (int i = 0; i < 2; i++) {
+    end[i] += first[i];
+    meet(g, i, g->tap[i] + g->taps[i] - 1, first[i], end[i], &from[i], &other);
+    meet(g, i, g->tap[i], first[i], end[i], &other, &to[i]);
+  }
+  if (s->images > 1) from[0] = from[1] = 0, to[0] = at_size(g, CONV_P), to[1] = at_size(g, CONV_Q);
+  int64_t each = even(hi - lo, STEPS);
+  int64_t n = least(COPIED / FILTERS, WINDOWS / each), width = to[1] - from[1];
+  bool single = s->images == 1 && (width < at_size(g, CONV_Q) || width > n);
+  int64_t rows = single ? 1 : s->images > 1 ? at_size(g, CONV_P) : most(1, n / most(1, width));
+  for (int64_t p = from[0]; p < to[0]; p += rows)
+    for (int64_t q = from[1]; q < to[1]; q += single ? n : width) {
+      block b = {s->image, p, q, s->images, least(rows, to[0] - p), single ? least(n, to[1] - q) : width};
+      for (int64_t j = lo; j < hi; j += each) spread_back(g, s, &b, j, least(hi, j + each));
+    }
+}
+
+static void sum_images(void *arg, int64_t slice, int thread) {
+  const conv *g = arg;
+  int64_t c = at_size(g, CONV_C), h = at_size(g, CONV_H), w = at_size(g, CONV_W), taps = g->taps[0] * g->taps[1],
+          i = slice, tiles = pieces(c, g->channels);
+  share s = {.at = room_of(g, thread)};
+  s.part.w = i % g->nparts[1] * g->part.width, i /= g->nparts[1];
+  s.part.h = i % g->nparts[0] * g->part.height, i /= g->nparts[0];
+  s.c = i % tiles * g->channels;
+  s.image = i / tiles * g->by.images;
+  s.part.width = least(g->part.width, w - s.part.w);
+  s.part.height = least(g->part.height, h - s.part.h);
+  s.channels = least(g->channels, c - s.c), s.images = least(g->by.images, at_size(g, CONV_N) - s.image);
+  int64_t rows = s.images * s.channels * s.part.height;
+  memset(s.at.sums, 0, (size_t)(rows * s.part.width) * sizeof(float));
+  spread(g, &s, s.c * taps, (s.c + s.channels) * taps);
+  for (int64_t r = 0; r < rows; r++) {
+    int64_t plane = r / s.part.height, image = s.image + plane / s.channels, channel = s.c + plane % s.channels;
+    int64_t at = ((image * c + channel) * h + s.part.h + r % s.part.height) * w + s.part.w;
+    store(g, element(g, CONV_DATA, at), s.at.sums + r * s.part.width, s.part.width);
+  }
+}
+
+/* ---- calls ---- */
+
+bool tn__cpu_has_conv(tn__device *d, int dtype) {
+  if (tn__dtype_acc(dtype) != TN_F32 || !tn__cpu_has_gemm(d, dtype)) return false;
+  tn__cpu_grow_scratch(d, ROOM * sizeof(float));
+  return true;
+}
+
+static bool is_empty(const tn__conv_call *v, const uint8_t *dim, int n) {
+  for (int i = 0; i < n; i++)
+    if (v->size[dim[i]] == 0) return true;
+  return false;
+}
+
+/* What is summed up over nothing at all, or in part */
+SMALL static void clear(const conv *g) {
+  int64_t n = 1;
+  for (int i = 0; i < 4; i++) n *= g->v->size[tn__conv_dims[g->v->kind][i]];
+  memset(g->v->operand[g->v->kind], 0, (size_t)n * g->size);
+}
+
+typedef struct way {
+  void (*plan)(conv *g);
+  tn__slice_fn slice;
+} way;
+
+SMALL static int64_t count_slices(const conv *g) {
+  int64_t k = pieces(at_size(g, CONV_K), g->filters), steps = pieces(g->window, g->steps);
+  switch (g->v->kind) {
+  case CONV_FORWARD: return count_blocks(g) * k;
+  case CONV_FILTER: return k * steps * g->parts;
+  case CONV_DATA:
+  default:
+    return pieces(at_size(g, CONV_N), g->by.images) * pieces(at_size(g, CONV_C), g->channels) * g->nparts[0] *
+           g->nparts[1];
+  }
+}
+
+SMALL static void convolve(conv *g) {
+  static const way ways[] = {[CONV_DATA] = {plan_data, sum_images},
+                             [CONV_FILTER] = {plan_filter, sum_filters},
+                             [CONV_FORWARD] = {plan_forward, forward}};
+  tn__pool *pool = g->d->ctx->pool;
+  int64_t threads = tn__pool_threads(pool);
+  double work = (double)g->window * (double)at_size(g, CONV_K) * (double)at_size(g, CONV_N) *
+                (double)at_size(g, CONV_P) * (double)at_size(g, CONV_Q);
+  g->wanted = threads == 1 ? 1 : SLICES * threads;
+  if (work < (double)g->wanted * WORTH) g->wanted = most(1, (int64_t)(work / WORTH));
+  if (g->v->kind == CONV_FILTER && g->window < g->full) clear(g); /* taps that nothing goes through */
+  g->filters = g->steps = g->parts = 1;
+  ways[g->v->kind].plan(g);
+  int64_t n = count_slices(g);
+  tn__pool_run(pool, ways[g->v->kind].slice, g, n);
+  if (g->v->kind == CONV_FILTER && g->parts > 1) tn__pool_run(pool, join_filters, g, n / g->parts);
+}
+
+/* Row distances are the library's numbers. */
+SMALL static tn_status check_call(const conv *g) {
+  double k = (double)at_size(g, CONV_K), all = (double)at_size(g, CONV_P) * (double)at_size(g, CONV_Q);
+  bool beta = !(g->v->beta >= 0 && g->v->beta <= 0);
+  if ((double)g->full <= INT32_MAX && k <= INT32_MAX && all <= INT32_MAX && !beta && !g->v->channels_last) return TN_OK;
+  tn__error(
+      g->d->ctx, TN_ENOTSUP,
+      "convolution: %.0f filters of %lld elements at %.0f places are more than the BLAS library takes, or beta is "
+      "not 0, or channels are last",
+      k, (long long)g->full, all);
+  return TN_ENOTSUP;
+}
+
+SMALL tn_status tn__cpu_conv(tn__device *d, const tn__conv_call *v) {
+  tn_status status = tn__cpu_need_library(d, v->dtype);
+  if (status || is_empty(v, tn__conv_dims[v->kind], 4)) return status;
+  tn__cpu_has_conv(d, v->dtype); /* makes room, if nobody asked before */
+  conv g = {.v = v, .d = d, .half = tn__half_of(v->dtype, d->ctx->vector_bytes), .size = tn__size_of(v->dtype)};
+  find_taps(&g);
+  g.window = at_size(&g, CONV_C) * g.taps[0] * g.taps[1];
+  g.full = at_size(&g, CONV_C) * at_size(&g, CONV_R) * at_size(&g, CONV_S);
+  g.copies = g.half || g.window < g.full;
+  status = check_call(&g);
+  if (status) return status;
+  if (is_empty(v, tn__conv_summed[v->kind], 3) || g.window == 0)
+    clear(&g);
+  else
+    convolve(&g);
+  return TN_OK;
+}
