@@ -64,8 +64,9 @@ TN_API tn_status tn_program_get_info(const tn_program *p, tn_program_info *out);
 TN_API void tn_program_close(tn_program *p); /* NULL allowed */
 
 /* What a program takes, gives and keeps: inputs in the order in which they were made; outputs in the order in which
- * they were named; states, which are the tensors that it assigns, views that there were before it among them, the
- * random state of those that draw numbers the last. */
+ * they were named; states, which are the tensors that it assigns, the random state of those that draw numbers the last.
+ * A view that is assigned (tn_assign) stands for its tensor: it is a state of its own if it was realised; else its
+ * handle, if that was there before the recording, sees that part of its tensor after each run. */
 typedef enum tn_program_part { TN_PROGRAM_INPUT, TN_PROGRAM_OUTPUT, TN_PROGRAM_STATE } tn_program_part;
 typedef struct tn_program_value {
   const char *name;           /* lives as long as the program; "" of a state */

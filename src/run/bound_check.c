@@ -169,7 +169,8 @@ void tn__bound_watch(tn_ctx *c, tn_tensor *const *t, int n, void (*fn)(tn_ctx *c
 /* ---- memory that changes hands ---- */
 
 typedef struct swaps {
-  tn__map storage, of; /* what is about to have other memory, and the tensors that stay its values */
+  tn__map storage;     /* what is about to have other memory */
+  const tn__map *sees; /* tensors that stay its values, or movements of these, and the movements */
 } swaps;
 
 static void hold(tn_ctx *c, const swaps *s, tn_node *n) {
@@ -180,26 +181,25 @@ static void hold(tn_ctx *c, const swaps *s, tn_node *n) {
 
 static void look_at_tensor(tn_ctx *c, tn_tensor *t, void *arg) {
   const swaps *s = arg;
-  if (!tn__map_getp(&s->of, t)) hold(c, s, t->node);
+  if (!tn__map_get(s->sees, (uintptr_t)t, NULL)) hold(c, s, t->node);
 }
 
 static void look_at_node(tn_ctx *c, tn_node *n, void *arg) {
-  for (uint32_t i = 0; i < n->nsrc; i++) hold(c, arg, n->src[i]);
+  const swaps *s = arg;
+  for (uint32_t i = 0; i < n->nsrc && !tn__map_get(s->sees, (uintptr_t)n, NULL); i++) hold(c, s, n->src[i]);
 }
 
 /* Nothing grows with the number of tensors here: a replay allocates no more for it. */
-void tn__bound_swaps(tn_ctx *c, const tn__nodes *storage, tn_tensor *const *of, const tn__nodes *kept,
+void tn__bound_swaps(tn_ctx *c, const tn__nodes *storage, const tn__map *sees, const tn__nodes *kept,
                      uint64_t *seen) {
-  swaps s;
+  swaps s = {.sees = sees};
   uint64_t now = tn__intern_last(c);
   if (!storage->n) return;
   tn__map_init(&s.storage, &c->scratch);
-  tn__map_init(&s.of, &c->scratch);
   for (uint32_t i = 0; i < storage->n; i++) {
     hold(c, &s, storage->v[i]);
     tn__map_putp(&s.storage, storage->v[i], storage->v[i]);
     now = tn__hash_mix(now, storage->v[i]->serial);
-    if (of[i]) tn__map_putp(&s.of, of[i], of[i]);
   }
   tn__cells_each(c, look_at_tensor, &s);
   if (*seen != now) tn__intern_each(c, look_at_node, &s);

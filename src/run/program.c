@@ -37,6 +37,7 @@ typedef struct state {
   tn_tensor *cell;    /* retained; NULL: the random state */
   uint32_t at;
   tn__buffer *spare;  /* the next run writes here, then it changes places with the cell's buffer */
+  uint32_t view, views;   /* tensors that see it, from which on and how many */
   const tn_node *counted; /* `refs` of it are the programs' own, as of when `changes` of them had been */
   uint64_t changes;
   uint32_t refs;
@@ -65,6 +66,7 @@ struct tn_program {
   tn__vec(output) outputs;
   tn__names input_names, output_names;
   tn__vec(state) states;
+  tn__vec(tn_tensor *) views; /* that were assigned, and have no memory of their own; retained */
   tn__vec(checked) checks;
   tn__vec(source) sources;
   tn__plan *plan;
@@ -116,11 +118,26 @@ static tn_node *below_view(const tn_tensor *t) {
   return n;
 }
 
-/* Views that were there before the recording, and are assigned in it, are states of their own, beside what they are
- * of: handles that were made in it are mostly for what they write to. */
+static tn_node *before_assign(tn_node *n) {
+  while (n->op == OP_ASSIGN) n = n->src[0];
+  return n;
+}
+
+/* Was a view assigned that has no memory of its own? */
+static bool is_assigned_view(const tn_tensor *t) {
+  tn_node *below = below_view(t);
+  return t->base && below->op == OP_ASSIGN && before_assign(below) == before_assign(t->base->node);
+}
+
 static void collect_assigned(tn_ctx *c, tn_tensor *t, void *arg) {
   cells *v = arg;
-  if (t->node->op == OP_ASSIGN || (!t->recorded && below_view(t)->op == OP_ASSIGN)) tn__vec_push(&c->scratch, v, t);
+  if (t->node->op == OP_ASSIGN && !is_assigned_view(t)) tn__vec_push(&c->scratch, v, t);
+}
+
+/* Not handles that were made while it was recorded: these are for what they write to. */
+static void collect_views(tn_ctx *c, tn_tensor *t, void *arg) {
+  cells *v = arg;
+  if (!t->recorded && is_assigned_view(t)) tn__vec_push(&c->scratch, v, t);
 }
 
 static void free_program(void *program) {
@@ -146,6 +163,7 @@ static void free_program(void *program) {
     if (p->states.v[i].cell) tn_release(p->states.v[i].cell);
     if (p->states.v[i].spare) tn__buffer_drop(p->states.v[i].spare);
   }
+  for (uint32_t i = 0; i < p->views.n; i++) tn_release(p->views.v[i]);
   for (uint32_t i = 0; i < p->checks.n; i++) {
     tn__node_drop(c, p->checks.v[i].of.mark);
     tn__node_drop(c, p->checks.v[i].of.size);
@@ -343,19 +361,28 @@ static void check_sources(tn_ctx *c, const tn_program *p, const tn__nodes *in) {
   if (!same) tn__fail(c, TN_ERUN, "internal: the program reads another value than was recorded");
 }
 
+static void take_views(tn_program *p, const cells *views, state *s) {
+  s->view = p->views.n;
+  for (uint32_t i = 0; i < views->n; i++)
+    if (views->v[i]->base == s->cell) tn__vec_push(&p->arena, &p->views, tn_retain(views->v[i]));
+  s->views = p->views.n - s->view;
+}
+
 static void do_end(tn_ctx *c, void *arg) {
   args *k = arg;
   tn_program *p = k->p;
   need_recording(c, p);
   tn__roots roots;
   tn__nodes in = {0};
-  cells assigned = {0};
+  cells assigned = {0}, views = {0};
   uint64_t ahead = 0;
   tn__roots_init(c, &roots);
   tn__cells_each(c, collect_assigned, &assigned);
+  tn__cells_each(c, collect_views, &views);
   for (uint32_t i = 0; i < p->outputs.n; i++) p->outputs.v[i].at = tn__roots_put(c, &roots, p->outputs.v[i].node);
   for (uint32_t i = 0; i < assigned.n; i++) {
     state s = {.cell = assigned.v[i], .at = tn__roots_add(c, &roots, assigned.v[i]->node)};
+    take_views(p, &views, &s);
     tn__vec_push(&p->arena, &p->states, s);
     tn_retain(s.cell);
   }
@@ -596,13 +623,27 @@ static uint32_t programs_refs(tn_ctx *c, state *s, const tn_node *n, counted *k)
   return s->refs = (uint32_t)refs;
 }
 
-/* Where the new value will stand.  NULL if nothing but programs and the cell refers to the old storage: then the two
- * buffers trade places, and nothing is allocated.  Else a storage of its own, made before the run, so that afterwards
- * nothing can fail. */
-static tn_node *prepare(tn_ctx *c, state *s, counted *k) {
+/* What of the tensor's value refers to n itself; NULL if it is another value, or somebody else may have part of it. */
+static tn_node *sees_alone(const tn_tensor *t, const tn_node *n) {
+  tn_node *last = t->node;
+  for (tn_node *x = last; x != n; last = x, x = x->src[0])
+    if (x->refs != 1 || tn__ops[x->op].group != G_MOVE) return NULL;
+  return last;
+}
+
+static uint32_t views_of(const tn_program *p, const state *s, const tn_node *n) {
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < s->views; i++) count += sees_alone(p->views.v[s->view + i], n) != NULL;
+  return count;
+}
+
+/* Where the new value will stand.  NULL if nothing but programs, the cell and views that are to see it refers to the
+ * old storage: then the two buffers trade places, and nothing is allocated.  Else a storage of its own, made before the
+ * run, so that afterwards nothing can fail. */
+static tn_node *prepare(tn_ctx *c, const tn_program *p, state *s, counted *k) {
   tn_node *n = state_node(c, s);
   /* assigned from outside since: it stands nowhere yet */
-  if (n->op == OP_STORAGE && n->refs <= 1 + programs_refs(c, s, n, k)) return NULL;
+  if (n->op == OP_STORAGE && n->refs <= 1 + programs_refs(c, s, n, k) + views_of(p, s, n)) return NULL;
   tn__buffer *b = s->spare;
   s->spare = NULL;
   return s->cell ? tn__storage_make(c, n->dtype, b, n->dim, n->rank)
@@ -613,6 +654,16 @@ static void commit(tn_ctx *c, state *s, tn_node *fresh) {
   if (!fresh) s->spare = tn__storage_swap(c, state_node(c, s), s->spare);
   else if (s->cell) tn__cell_set(s->cell, fresh);
   else tn__random_set_state(c, fresh, 0);
+}
+
+/* What the state's views will be of, one after the other; NULL: what they are */
+static void prepare_views(tn_ctx *c, const tn_program *p, const state *s, tn_node *fresh, tn_node **next) {
+  for (uint32_t i = s->view; i < s->view + s->views; i++) {
+    const tn_tensor *t = p->views.v[i];
+    tn_node *of = fresh ? fresh : s->cell->node, *leaf = t->view;
+    while (leaf->op != OP_PARAM) leaf = leaf->src[0];
+    next[i] = below_view(t) == of ? NULL : tn__moves_replay(c, t->view, leaf, of);
+  }
 }
 
 /* One size, from an axis of an input. */
@@ -692,18 +743,23 @@ static void check_inputs(tn_ctx *c, const tn_program *p) {
  * twice? */
 static void check_places(tn_ctx *c, tn_program *p, tn_node *const *fresh) {
   tn__nodes swapped = {0}, kept = {0};
-  tn__vec(tn_tensor *) of = {0};
-  tn__map used;
+  tn__map used, sees; /* tensors, and movements, that are to see what is written */
+  tn__map_init(&sees, &c->scratch);
   for (uint32_t i = 0; i < p->states.n; i++) {
+    const state *s = &p->states.v[i];
     if (fresh[i]) continue;
-    tn__vec_push(&c->scratch, &swapped, state_node(c, &p->states.v[i]));
-    tn__vec_push(&c->scratch, &of, p->states.v[i].cell);
+    tn__vec_push(&c->scratch, &swapped, state_node(c, s));
+    tn__map_put(&sees, (uintptr_t)s->cell, 1);
+    for (uint32_t v = s->view; v < s->view + s->views; v++) {
+      tn__map_put(&sees, (uintptr_t)p->views.v[v], 1);
+      tn__map_put(&sees, (uintptr_t)sees_alone(p->views.v[v], state_node(c, s)), 1);
+    }
   }
   for (const tn_program *q = c->runtime->programs; q; q = q->next) {
     for (uint32_t i = 0; i < q->sources.n; i++)
       if (q->sources.v[i].kind == FROM_NODE) tn__vec_push(&c->scratch, &kept, q->sources.v[i].node);
   }
-  tn__bound_swaps(c, &swapped, of.v, &kept, &p->seen);
+  tn__bound_swaps(c, &swapped, &sees, &kept, &p->seen);
   tn__map_init(&used, &c->scratch);
   for (uint32_t i = 0; i < p->sources.n; i++) tn__map_putp(&used, p->in[i], p->in[i]);
   for (uint32_t i = 0; i < p->roots; i++) {
@@ -757,11 +813,13 @@ static void do_run(tn_ctx *c, void *arg) {
       p->out[k->at[e]] = k->buf[e];
     }
   tn_node **fresh = tn__alloc(c, (p->states.n + 1) * sizeof *fresh);
-  for (uint32_t i = 0; i < p->states.n; i++) fresh[i] = prepare(c, &p->states.v[i], &refs);
+  for (uint32_t i = 0; i < p->states.n; i++) fresh[i] = prepare(c, p, &p->states.v[i], &refs);
   if (c->opt.verify) {
     check_inputs(c, p);
     check_places(c, p, fresh);
   }
+  tn_node **next = tn__alloc(c, (p->views.n + 1) * sizeof *next);
+  for (uint32_t i = 0; i < p->states.n; i++) prepare_views(c, p, &p->states.v[i], fresh[i], next);
   tn_status status = tn__plan_replay(c, p->plan, p->in, p->out);
   /* state keeps its old value */
   if (status != TN_OK) tn__fail(c, status, "a kernel of the program failed: %s", tn_status_text(status));
@@ -769,6 +827,8 @@ static void do_run(tn_ctx *c, void *arg) {
   look_at_indices(c, p);
   p->refused = false;
   for (uint32_t i = 0; i < p->states.n; i++) commit(c, &p->states.v[i], fresh[i]);
+  for (uint32_t i = 0; i < p->views.n; i++)
+    if (next[i]) tn__cell_set(p->views.v[i], next[i]);
   if (c->opt.verify) check_results(c, p);
   if (p->calls) tn__random_set_state(c, tn__random_state(c, NULL), calls + p->calls);
 }

@@ -526,8 +526,8 @@ static void sizes_that_wrap(void **s) {
 }
 
 /* A handle that is given back once too often while a recording keeps what was assigned to it. */
-/* A view that has memory of its own, since it was realised, is as good a state as one that has not: runs go on from
- * what the last one left, in the view and in what it is of. */
+/* Views are what runs make of them, whether they have memory of their own, since they were realised, or not: then they
+ * are part of what their tensor is after each run, for no memory.  Handles that were made in the recording are not. */
 static void assigned_views(void **s) {
   (void)s;
   for (int realised = 0; realised < 2; realised++)
@@ -539,12 +539,13 @@ static void assigned_views(void **s) {
         tn_tensor *view = part ? tn_slice(x, 0, 1, 3, 1) : tn_reshape(x, DIMS(2, 2));
         if (realised) OK(tn_realize(&view, 1));
         tn_program *p = tn_program_begin(c);
-        OK(tn_assign(view, tn_mul_scalar(view, 2)));
-        OK(tn_assign(part ? tn_slice(x, 0, 1, 3, 1) : tn_reshape(x, DIMS(2, 2)), tn_add_scalar(view, 1)));
-        if (part) OK(tn_assign(view, tn_slice(x, 0, 1, 3, 1)));
-        else OK(tn_assign(view, tn_reshape(x, DIMS(2, 2))));
+        tn_scope(c) {
+          OK(tn_assign(view, tn_mul_scalar(view, 2)));
+          OK(tn_assign(part ? tn_slice(x, 0, 1, 3, 1) : tn_reshape(x, DIMS(2, 2)), tn_add_scalar(view, 1)));
+          OK(tn_assign(view, part ? tn_slice(x, 0, 1, 3, 1) : tn_reshape(x, DIMS(2, 2))));
+        }
         OK(tn_program_end(p));
-        assert_int_equal(tn_program_count(p, TN_PROGRAM_STATE), 2); /* x and the view, and no handle made in between */
+        assert_int_equal(tn_program_count(p, TN_PROGRAM_STATE), realised ? 2 : 1);
         for (int run = 0; run < 3; run++) OK(tn_program_run(p));
         OK(tn_read(x, got, sizeof got)); /* 2 v + 1, three times */
         for (int i = 0; i < 4; i++)
@@ -561,6 +562,56 @@ static void assigned_views(void **s) {
       }
       tn_ctx_close(c);
     }
+}
+
+/* Views of one vector that are trained by a program are no more memory than it, and nothing is allocated in a run.
+ * What others hold of the vector as it was stays. */
+static void views_of_a_vector(void **s) {
+  (void)s;
+  tn_ctx *c = open_cpu();
+  tn_scope(c) {
+    enum { N = 1024, VIEWS = 4 };
+    float got[N], ones[N];
+    for (int i = 0; i < N; i++) ones[i] = 1;
+    tn_tensor *x = f32s(c, DIMS(N), ones), *v[VIEWS];
+    for (int i = 0; i < VIEWS; i++)
+      v[i] = tn_reshape(tn_slice(x, 0, i * (N / VIEWS), (i + 1) * (N / VIEWS), 1), DIMS(N / VIEWS / 8, 8));
+    tn_program *p = tn_program_begin(c);
+    for (int i = 0; i < VIEWS; i++) OK(tn_assign(v[i], tn_mul_scalar(v[i], i + 1)));
+    OK(tn_program_end(p));
+    assert_int_equal(tn_program_count(p, TN_PROGRAM_STATE), 1);
+    for (int i = 0; i < 4; i++) OK(tn_program_run(p));
+    int64_t before = c->mem.count;
+    uint64_t bytes = stats(c).buffer_bytes;
+    for (int i = 0; i < 4; i++) OK(tn_program_run(p));
+    assert_int_equal(c->mem.count - before, 0);
+    assert_true(stats(c).buffer_bytes == bytes);
+    OK(tn_read(v[1], got, sizeof got / VIEWS));
+    assert_float_equal(got[N / VIEWS - 1], 256, 0);
+    tn_tensor *kept = tn_reshape(tn_slice(x, 0, N / VIEWS, 2 * (N / VIEWS), 1), DIMS(N / VIEWS / 8, 8));
+    OK(tn_program_run(p));
+    OK(tn_read(kept, got, sizeof got / VIEWS));
+    assert_float_equal(got[0], 256, 0);
+    OK(tn_read(v[1], got, sizeof got / VIEWS));
+    assert_float_equal(got[0], 512, 0);
+    OK(tn_write(x, ones, sizeof ones)); /* from outside */
+    OK(tn_program_run(p));
+    OK(tn_read(v[3], got, sizeof got / VIEWS));
+    assert_float_equal(got[7], 4, 0);
+    OK(tn_realize(&v[2], 1)); /* memory of its own: until the next run, as another program may see it */
+    tn_program *q = tn_program_begin(c);
+    OK(tn_program_output(q, "v", tn_neg(v[2])));
+    OK(tn_program_end(q));
+    for (int i = 0; i < 3; i++) {
+      OK(tn_program_run(p));
+      OK(tn_program_run(q));
+      OK(tn_program_read(q, "v", got, sizeof got / VIEWS));
+      assert_float_equal(got[5], -powf(3, (float)(2 + i)), 0);
+    }
+    tn_program_close(q);
+    tn_program_close(p);
+  }
+  tn_ctx_close(c);
 }
 
 static void released_twice(void **s) {
@@ -809,6 +860,7 @@ int main(void) {
       cmocka_unit_test(sizes_that_wrap),
       cmocka_unit_test(assigned_in_a_scope),
       cmocka_unit_test(assigned_views),
+      cmocka_unit_test(views_of_a_vector),
       cmocka_unit_test(released_twice),
       cmocka_unit_test(twins),
       cmocka_unit_test(same_value),

@@ -120,9 +120,7 @@ typedef struct conv {
   const tn__device *d;
   const tn__half *half;    /* NULL: no half floats */
   size_t size;             /* of an element, in bytes */
-  int64_t tap[2], taps[2]; /* the first that is in an image anywhere, and how many */
-  int64_t window, full;    /* elements, and with all taps; */
-  bool copies;             /* the filters are copied */
+  int64_t taps, window;    /* of a filter in a channel, and all its elements */
   int64_t wanted;          /* slices */
   block by;                /* its size, and the number of blocks: along images, p and q */
   int64_t nblocks[3];
@@ -151,22 +149,10 @@ static void meet(const conv *g, int axis, int64_t tap, int64_t lo, int64_t hi, i
   *to = most(*from, least(n, pieces(most(0, hi + shift), g->v->stride[axis])));
 }
 
-SMALL static void find_taps(conv *g) {
-  for (int i = 0; i < 2; i++) {
-    int64_t lo, hi, n = g->v->size[CONV_R + i], first = n, last = -1;
-    for (int64_t t = 0; t < n; t++) {
-      meet(g, i, t, 0, g->v->size[CONV_H + i], &lo, &hi);
-      if (lo < hi) first = least(first, t), last = t;
-    }
-    g->tap[i] = last < 0 ? 0 : first;
-    g->taps[i] = last < 0 ? 0 : last + 1 - first;
-  }
-}
-
-/* Where tap number t of those that count is in the part of an image, `at` counting places of the part: of the block's
+/* Where tap number t is in the part of an image, `at` counting places of the part: of the block's
  * places, of which there are at most COLUMNS. */
 static void find_runs(const conv *g, const block *b, const area *part, int64_t t, runs *out) {
-  int64_t r = g->tap[0] + t / g->taps[1], s = g->tap[1] + t % g->taps[1], lo[2], hi[2], sum = 0;
+  int64_t r = t / at_size(g, CONV_S), s = t % at_size(g, CONV_S), lo[2], hi[2], sum = 0;
   const int64_t *stride = g->v->stride;
   meet(g, 0, r, part->h, part->h + part->height, &lo[0], &hi[0]);
   meet(g, 1, s, part->w, part->w + part->width, &lo[1], &hi[1]);
@@ -207,7 +193,7 @@ static char *element(const conv *g, int operand, int64_t at) {
 static void copy_windows(const conv *g, const block *b, int64_t lo, int64_t hi, float *to) {
   runs r;
   uint16_t halves[COLUMNS];
-  int64_t taps = g->taps[0] * g->taps[1], image = at_size(g, CONV_H) * at_size(g, CONV_W),
+  int64_t taps = g->taps, image = at_size(g, CONV_H) * at_size(g, CONV_W),
           apart = at_size(g, CONV_C) * image, n = columns(b);
   area all_of = {0, 0, at_size(g, CONV_H), at_size(g, CONV_W)};
   for (int64_t t = 0; t < taps; t++) {
@@ -223,26 +209,13 @@ static void copy_windows(const conv *g, const block *b, int64_t lo, int64_t hi, 
   }
 }
 
-/* Where in a filter, with all its taps, element j of windows is */
-SMALL static int64_t in_filter(const conv *g, int64_t j) {
-  int64_t s = at_size(g, CONV_S), taps = g->taps[0] * g->taps[1], t = j % taps;
-  return j / taps * at_size(g, CONV_R) * s + (g->tap[0] + t / g->taps[1]) * s + g->tap[1] + t % g->taps[1];
-}
-
 /* Elements lo..hi-1 (at most STEPS) of n filters, where they stand or copied */
 static const void *take_filters(const conv *g, int64_t k, int64_t n, int64_t lo, int64_t hi, float *to, int64_t *ld) {
-  int64_t at[STEPS], many = hi - lo;
-  uint16_t halves[STEPS];
-  *ld = g->copies ? many : g->full;
-  if (!g->copies) return element(g, CONV_FILTER, k * g->full + lo);
-  for (int64_t j = 0; j < many; j++) at[j] = in_filter(g, lo + j);
-  for (int64_t i = 0; i < n; i++, to += many) {
-    const void *x = element(g, CONV_FILTER, (k + i) * g->full);
-    for (int64_t j = 0; j < many && g->half; j++) halves[j] = ((const uint16_t *)x)[at[j]];
-    for (int64_t j = 0; j < many && !g->half; j++) to[j] = ((const float *)x)[at[j]];
-    if (g->half) widen(g, to, halves, many);
-  }
-  return to - n * many;
+  *ld = g->half ? hi - lo : g->window;
+  if (!g->half) return element(g, CONV_FILTER, k * g->window + lo);
+  for (int64_t i = 0; i < n; i++)
+    widen(g, to + i * *ld, element(g, CONV_FILTER, (k + i) * g->window + lo), hi - lo);
+  return to;
 }
 
 /* The results' element for filter k at the block's first place, of its image number i */
@@ -319,12 +292,12 @@ SMALL static void plan_forward(conv *g) {
   int64_t k = at_size(g, CONV_K);
   g->steps = even(g->window, STEPS);
   int64_t together = least(COLUMNS, WINDOWS / g->steps);
-  if (g->copies)
+  if (g->half)
     together = least(together, most(2 * FILTERS, SUMS / k)); /* filters are copied for each block, all at once */
   cut_blocks(g, places_for(g, together));
   int64_t n = columns(&g->by), missing = pieces(g->wanted, count_blocks(g)), at_most = k;
   if (g->half || g->by.images > 1) at_most = least(at_most, SUMS / n);
-  if (g->copies) at_most = least(at_most, COPIED / g->steps);
+  if (g->half) at_most = least(at_most, COPIED / g->steps);
   if (missing > 1) at_most = least(at_most, most(LEAST, pieces(pieces(k, missing), TILE) * TILE));
   g->filters = even(k, at_most);
 }
@@ -365,12 +338,7 @@ SMALL static void plan_filter(conv *g) {
 
 /* m filters' elements j..j+n-1 */
 static void store_filters(const conv *g, int64_t k, int64_t m, int64_t j, int64_t n, const float *from) {
-  int64_t some = g->window == g->full ? n : 1; /* neighbours */
-  for (int64_t e = 0; e < n; e += some) {
-    int64_t first = in_filter(g, j + e);
-    for (int64_t i = 0; i < m; i++)
-      store(g, element(g, CONV_FILTER, (k + i) * g->full + first), from + i * n + e, some);
-  }
+  for (int64_t i = 0; i < m; i++) store(g, element(g, CONV_FILTER, (k + i) * g->window + j), from + i * n, n);
 }
 
 typedef struct tile { /* of filters and their elements */
@@ -417,7 +385,7 @@ static void join_filters(void *arg, int64_t slice, int thread) {
 /* Parts of images: of all channels or some, and of all rows or some. */
 SMALL static void plan_data(conv *g) {
   int64_t c = at_size(g, CONV_C), h = at_size(g, CONV_H), w = at_size(g, CONV_W), n = at_size(g, CONV_N);
-  int64_t taps = most(1, g->taps[0] * g->taps[1]), halo = (g->taps[0] - 1) * g->v->dilation[0];
+  int64_t taps = g->taps, halo = (at_size(g, CONV_R) - 1) * g->v->dilation[0];
   g->by.images = 1;
   g->channels = even(c, most(1, STEPS / taps));
   g->part.width = even(w, most(1, SUMS / g->channels));
@@ -445,7 +413,7 @@ typedef struct share { /* of the images' gradient, what one slice computes; `sum
 /* Elements lo..hi-1 of windows go where they come from. */
 static void add_windows(const conv *g, const share *s, const block *b, int64_t lo, int64_t hi) {
   runs r;
-  int64_t taps = g->taps[0] * g->taps[1], size = s->part.height * s->part.width;
+  int64_t taps = g->taps, size = s->part.height * s->part.width;
   for (int64_t t = 0; t < taps; t++) {
     find_runs(g, b, &s->part, t, &r);
     for (int64_t c = pieces(lo - t, taps); c * taps + t < hi; c++)
@@ -456,7 +424,7 @@ static void add_windows(const conv *g, const share *s, const block *b, int64_t l
 
 /* Elements lo..hi-1 of the windows at the block's places */
 static void spread_back(const conv *g, const share *s, const block *b, int64_t lo, int64_t hi) {
-  int64_t k = at_size(g, CONV_K), each = even(k, g->copies || b->images > 1 ? FILTERS : k);
+  int64_t k = at_size(g, CONV_K), each = even(k, g->half || b->images > 1 ? FILTERS : k);
   tn__product x = product(hi - lo, columns(b), 0);
   x.c = s->at.windows, x.ldc = x.n, x.trans_a = true;
   for (int64_t i = 0; i < k; i += each, x.beta = 1) {
@@ -473,8 +441,8 @@ static void spread(const conv *g, const share *s, int64_t lo, int64_t hi) {
   int64_t from[2], to[2], other, first[] = {s->part.h, s->part.w}, end[] = {s->part.height, s->part.width};
   for (int i = 0; i < 2; i++) {
     end[i] += first[i];
-    meet(g, i, g->tap[i] + g->taps[i] - 1, first[i], end[i], &from[i], &other);
-    meet(g, i, g->tap[i], first[i], end[i], &other, &to[i]);
+    meet(g, i, g->v->size[CONV_R + i] - 1, first[i], end[i], &from[i], &other);
+    meet(g, i, 0, first[i], end[i], &other, &to[i]);
   }
   if (s->images > 1) from[0] = from[1] = 0, to[0] = at_size(g, CONV_P), to[1] = at_size(g, CONV_Q);
   int64_t each = even(hi - lo, STEPS);
@@ -490,7 +458,7 @@ static void spread(const conv *g, const share *s, int64_t lo, int64_t hi) {
 
 static void sum_images(void *arg, int64_t slice, int thread) {
   const conv *g = arg;
-  int64_t c = at_size(g, CONV_C), h = at_size(g, CONV_H), w = at_size(g, CONV_W), taps = g->taps[0] * g->taps[1],
+  int64_t c = at_size(g, CONV_C), h = at_size(g, CONV_H), w = at_size(g, CONV_W), taps = g->taps,
           i = slice, tiles = pieces(c, g->channels);
   share s = {.at = room_of(g, thread)};
   s.part.w = i % g->nparts[1] * g->part.width, i /= g->nparts[1];
@@ -524,7 +492,7 @@ static bool is_empty(const tn__conv_call *v, const uint8_t *dim, int n) {
   return false;
 }
 
-/* What is summed up over nothing at all, or in part */
+/* What is summed up over nothing at all */
 SMALL static void clear(const conv *g) {
   int64_t n = 1;
   for (int i = 0; i < 4; i++) n *= g->v->size[tn__conv_dims[g->v->kind][i]];
@@ -558,7 +526,6 @@ SMALL static void convolve(conv *g) {
                 (double)at_size(g, CONV_P) * (double)at_size(g, CONV_Q);
   g->wanted = threads == 1 ? 1 : SLICES * threads;
   if (work < (double)g->wanted * WORTH) g->wanted = most(1, (int64_t)(work / WORTH));
-  if (g->v->kind == CONV_FILTER && g->window < g->full) clear(g); /* taps that nothing goes through */
   g->filters = g->steps = g->parts = 1;
   ways[g->v->kind].plan(g);
   int64_t n = count_slices(g);
@@ -570,12 +537,13 @@ SMALL static void convolve(conv *g) {
 SMALL static tn_status check_call(const conv *g) {
   double k = (double)at_size(g, CONV_K), all = (double)at_size(g, CONV_P) * (double)at_size(g, CONV_Q);
   bool beta = !(g->v->beta >= 0 && g->v->beta <= 0);
-  if ((double)g->full <= INT32_MAX && k <= INT32_MAX && all <= INT32_MAX && !beta && !g->v->channels_last) return TN_OK;
+  bool fits = (double)g->window <= INT32_MAX && k <= INT32_MAX && all <= INT32_MAX;
+  if (fits && !beta && !g->v->channels_last) return TN_OK;
   tn__error(
       g->d->ctx, TN_ENOTSUP,
       "convolution: %.0f filters of %lld elements at %.0f places are more than the BLAS library takes, or beta is "
       "not 0, or channels are last",
-      k, (long long)g->full, all);
+      k, (long long)g->window, all);
   return TN_ENOTSUP;
 }
 
@@ -584,10 +552,8 @@ SMALL tn_status tn__cpu_conv(tn__device *d, const tn__conv_call *v) {
   if (status || is_empty(v, tn__conv_dims[v->kind], 4)) return status;
   tn__cpu_has_conv(d, v->dtype); /* makes room, if nobody asked before */
   conv g = {.v = v, .d = d, .half = tn__half_of(v->dtype, d->ctx->vector_bytes), .size = tn__size_of(v->dtype)};
-  find_taps(&g);
-  g.window = at_size(&g, CONV_C) * g.taps[0] * g.taps[1];
-  g.full = at_size(&g, CONV_C) * at_size(&g, CONV_R) * at_size(&g, CONV_S);
-  g.copies = g.half || g.window < g.full;
+  g.taps = at_size(&g, CONV_R) * at_size(&g, CONV_S);
+  g.window = at_size(&g, CONV_C) * g.taps;
   status = check_call(&g);
   if (status) return status;
   if (is_empty(v, tn__conv_summed[v->kind], 3) || g.window == 0)
