@@ -23,6 +23,7 @@ typedef struct tn__scaled {
   int bits;      /* of the number of an update, where words are updates' own; 0: words are places' */
   int digits;    /* bits of an update: one unit is taken for all places if that loses none of them; 0: never */
   int spans;     /* of places: words of one after the other are added to; at most 1: of all at once */
+  int group;     /* places side by side that share an entry, if words are updates' own; at most 1: none do */
   bool is_added; /* sums are added to the base where those are whose words they are in, else places look for them */
 } tn__scaled;
 /* The form that takes least; base: what it takes to copy the base, so that something may be added to it */

@@ -28,7 +28,12 @@
  * A word is 8 bytes, and where updates are few by far beside places most of these would be cleared and read for
  * nothing. There the number of an update stands below the exponent, so that what is greatest also says whose it is,
  * and the word is that one's.  Then only 4 bytes of a place are cleared, and read; or not even read, where those
- * whose words they are add the sums to the base. */
+ * whose words they are add the sums to the base.
+ *
+ * Where they are fewer yet, some places side by side are a group, whose entry says which update comes there, the last
+ * one of those that do: that update has room for as many exponents as a group has places.  So 4 bytes are cleared for
+ * each group, and for each place that updates have room for: of p places and n updates, with groups of g, p / g + g n,
+ * which is least where g is the root of p / n. */
 #include "rewrite/rewrite.h"
 #include "schedule/fixed.h"
 #include "schedule/ordered.h"
@@ -43,9 +48,11 @@ enum {
   LAUNCHES = 4, /* words are cleared, exponents found, updates added, sums made floats */
   WORD = 2,     /* f32 in a word */
   MOST_SPANS = 16,
+  MOST_GROUP = 64,
   BF16_DIGITS = 8,
   F16_DIGITS = 11,
-  ONE_LAUNCHES = 2 /* in which one exponent is found for all */
+  ONE_LAUNCHES = 2,  /* in which one exponent is found for all, */
+  GROUP_LAUNCHES = 2 /* and who owns a group, and where updates are in it */
 };
 
 /* What somewhere in so many f32 takes, in sectors: some of what does so in the cache that units share, some of what
@@ -65,12 +72,16 @@ double tn__scaled_work(const tn__target *t, const tn__scaled *s, double places, 
   const double add[2] = {1.5, 15}, load[2] = {0.75, 8};
   double move = t->balance > 0 ? (double)t->balance : 1, read = 3, of_word = WORD * (s->bits ? updates : places);
   double spans = s->spans > 1 ? s->spans : 1;
+  bool grouped = s->group > 1;
+  double entries = grouped ? places / s->group : 0, all = places;
+  if (grouped) places = s->group * updates; /* that have exponents */
   double own = read + somewhere(t, places, add[0], add[1]) + somewhere(t, places / spans, load[0], load[1]);
   double pass = (s->digits ? 1 : own) + spans * read + somewhere(t, of_word / spans, add[0], add[1]);
-  double words = 2 * (of_word + places); /* cleared, and read */
+  double words = 2 * (of_word + places + entries); /* cleared, and read */
   if (s->bits) pass += somewhere(t, of_word, load[0], load[1]);
-  if (s->is_added) words -= places, pass += somewhere(t, places, add[0], add[1]);
-  int launches = LAUNCHES + (s->digits ? ONE_LAUNCHES : 0);
+  if (grouped) pass += read + somewhere(t, entries, add[0], add[1]) + 2 * somewhere(t, entries, load[0], load[1]);
+  if (s->is_added) words -= places + entries, pass += somewhere(t, all, add[0], add[1]);
+  int launches = LAUNCHES + (s->digits ? ONE_LAUNCHES : 0) + (grouped ? GROUP_LAUNCHES : 0);
   return launches * tn__target_launch_guess(t) + move * (words + pass * updates);
 }
 
@@ -80,6 +91,14 @@ double tn__scaled_work(const tn__target *t, const tn__scaled *s, double places, 
 static int spans_of(const tn__target *t, double places) {
   double bytes = WORD * sizeof(float) * places, kept = (double)t->far / 2;
   return kept > 0 ? (int)fmin(ceil(bytes / kept), MOST_SPANS) : 1;
+}
+
+/* Places of a group, a power of two, so that entries and what updates have room for, 4 bytes each, are few */
+/* a choice: any is right */
+static int group_of(double places, double updates) {
+  int group = 1;
+  while (group < MOST_GROUP && (double)group * group * 2 * updates <= places) group *= 2;
+  return group;
 }
 
 /* Bits of a short float, which are so few that a unit mostly holds those of all updates; 0: it is none, or one that
@@ -104,8 +123,11 @@ bool tn__scaled_form(const tn__target *t, const tn_node *n, double base, tn__sca
   bool is_short = upd->dtype == TN_F16 || upd->dtype == TN_BF16 || upd->dtype == TN_F32;
   if (!is_short || n->dtype == TN_F64 || updates < 1 || bits > KEY_BITS || SUM_BITS - bits < LEAST_ROOM) return false;
   const int room = SUM_BITS - bits, spans = spans_of(t, (double)places), digits = digits_of(upd);
-  const tn__scaled forms[] = {{room, 0, 0, 1, false},          {room, 0, 0, spans, false}, {room, 0, digits, 1, false},
-                              {room, 0, digits, spans, false}, {room, bits, 0, 1, false},  {room, bits, 0, 1, true}};
+  const int group = upd->dim[0]->lo > 0 ? group_of((double)places, (double)updates) : 1;
+  const tn__scaled forms[] = {{room, 0, 0, 1, 1, false},      {room, 0, 0, spans, 1, false},
+                              {room, 0, digits, 1, 1, false}, {room, 0, digits, spans, 1, false},
+                              {room, bits, 0, 1, 1, false},   {room, bits, 0, 1, 1, true},
+                              {room, bits, 0, 1, group, true}};
   double least = INFINITY;
   for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
     double work = tn__scaled_work(t, &forms[i], (double)places, (double)updates) + (forms[i].is_added ? base : 0);
@@ -197,13 +219,36 @@ static tn_node *of_own(tn_ctx *c, tn_node *one, tn_node *x, tn_node *at) {
   return tn__gather(c, x, tn__where(c, is_own, at, tn__literal_like(c, at, -1)));
 }
 
+/* The number of an update that goes to each group, counted from 1; 0: none does */
+static tn_node *find_owners(tn_ctx *c, const tn__scaled *s, const tn_node *places, tn_node *idx) {
+  tn_node *groups = tn__int(c, (places->hi + s->group - 1) / s->group), *inside, *at;
+  tn__dims line = {.rank = 1, .d = {idx->dim[0]}};
+  inside = tn__op2(c, OP_LE, tn__literal_like(c, idx, 0), idx);
+  at = tn__op2(c, OP_IDIV, idx, tn__literal_like(c, idx, s->group));
+  at = tn__where(c, inside, at, tn__literal_like(c, idx, -1));
+  tn_node *number = tn__cast(c, tn__op2_num(c, OP_ADD, tn__place(c, &line, 0), 1), TN_I32);
+  return tn__scatter_greatest(c, tn__scalar_to(c, tn__const_bits(c, TN_I32, 0), &groups, 1), at, number);
+}
+
+/* Where places at[...] are among those that updates have room for; below 0: nowhere */
+static tn_node *in_groups(tn_ctx *c, const tn__scaled *s, tn_node *owners, tn_node *at) {
+  tn_node *size = tn__literal_like(c, at, s->group), *none = tn__literal_like(c, at, -1);
+  tn_node *inside = tn__op2(c, OP_LE, tn__literal_like(c, at, 0), at);
+  tn_node *owner = tn__gather(c, owners, tn__where(c, inside, tn__op2(c, OP_IDIV, at, size), none));
+  tn_node *any = tn__op2(c, OP_LT, tn__literal_like(c, owner, 0), owner);
+  tn_node *first = tn__op2(c, OP_MUL, tn__op2_num(c, OP_ADD, tn__cast(c, owner, TN_I64), -1), size);
+  return tn__where(c, any, tn__op2(c, OP_ADD, first, tn__op2(c, OP_MOD, at, size)), none);
+}
+
 typedef struct passes {
   tn_node *greatest, *key, *own; /* [places]; [n]: each update's, and that of its place */
   tn_node *words, *one;          /* one: what all places have; NULL: each its own */
+  tn_node *owners;               /* of groups; NULL: there are none */
 } passes;
 
-/* What was found to be greatest at these of n places */
-static tn_node *greatest_at(tn_ctx *c, const passes *p, tn_node *at) {
+/* What was found to be greatest at these of all places */
+static tn_node *greatest_at(tn_ctx *c, const tn__scaled *s, const passes *p, tn_node *at) {
+  if (p->owners) at = in_groups(c, s, p->owners, at);
   if (!p->one) return tn__gather(c, p->greatest, at);
   tn_node *one = for_each(c, p->one, at), *none = tn__literal_like(c, one, 0);
   return tn__where(c, tn__op2(c, OP_LT, none, one), one, of_own(c, p->one, p->greatest, at));
@@ -222,6 +267,7 @@ static tn_node *find_greatest(tn_ctx *c, const passes *p, tn_node *places, tn_no
 
 static passes add_up(tn_ctx *c, const tn__scaled *s, tn_node *places, tn_node *idx, tn_node *upd) {
   passes p = {.one = NULL};
+  tn_node *room_of_updates = tn__mul(c, upd->dim[0], tn__int(c, s->group));
   tn__dims line = {.rank = 1, .d = {upd->dim[0]}};
   if (s->digits || s->spans > 1) idx = tn__in_memory(c, idx), upd = tn__in_memory(c, upd); /* for several passes */
   tn_node *exponent = tn__exponent_of(c, upd);
@@ -231,9 +277,13 @@ static passes add_up(tn_ctx *c, const tn__scaled *s, tn_node *places, tn_node *i
     p.key = tn__op2(c, OP_SHL, p.key, tn__literal_like(c, p.key, s->bits));
     p.key = tn__op2(c, OP_OR, p.key, tn__cast(c, tn__place(c, &line, 0), TN_I32));
   }
-  p.greatest = find_greatest(c, &p, places, idx);
+  if (s->group > 1) p.owners = find_owners(c, s, places, idx);
+  if (p.owners)
+    p.greatest = find_greatest(c, &p, room_of_updates, in_groups(c, s, p.owners, idx));
+  else
+    p.greatest = find_greatest(c, &p, places, idx);
   if (s->spans > 1) idx = within_spans(c, s, idx, places), upd = for_spans(c, s, upd);
-  p.own = greatest_at(c, &p, idx);
+  p.own = greatest_at(c, s, &p, idx);
   tn_node *at = s->bits ? update_in(c, s, p.own) : idx, *all = s->bits ? line.d[0] : places;
   tn_node *value = parts_of(c, s, upd, exponent_in(c, s, p.own));
   p.words = tn__scatter(c, tn__scalar_to(c, tn__const_bits(c, TN_I64, 0), &all, 1), at, value);
@@ -250,8 +300,8 @@ static tn_node *as_floats(tn_ctx *c, const tn__scaled *s, tn_node *words, tn_nod
 tn_node *tn__scaled_sums(tn_ctx *c, const tn__scaled *s, tn_node *places, tn_node *idx, tn_node *upd) {
   passes p = add_up(c, s, places, idx, upd);
   tn__dims line = {.rank = 1, .d = {places}};
-  tn_node *words = s->bits ? tn__gather(c, p.words, update_in(c, s, p.greatest)) : p.words;
-  return as_floats(c, s, words, p.one ? greatest_at(c, &p, tn__place(c, &line, 0)) : p.greatest);
+  tn_node *keys = p.one || p.owners ? greatest_at(c, s, &p, tn__place(c, &line, 0)) : p.greatest;
+  return as_floats(c, s, s->bits ? tn__gather(c, p.words, update_in(c, s, keys)) : p.words, keys);
 }
 
 tn_node *tn__scaled_at_updates(tn_ctx *c, const tn__scaled *s, tn_node *places, tn_node *idx, tn_node *upd,

@@ -15,9 +15,10 @@
 #include <string.h>
 
 enum { PLACES = 300, UPDATES = 1200, SUM_BITS = 62 };
-enum { OF_PLACES, OF_UPDATES, ADDED, IN_SPANS, ONE_UNIT, ONE_UNIT_IN_SPANS, FORMS };
-enum { SPANS = 3 };
-static const bool of_updates[FORMS] = {[OF_UPDATES] = true, [ADDED] = true};
+enum { OF_PLACES, OF_UPDATES, ADDED, IN_SPANS, ONE_UNIT, ONE_UNIT_IN_SPANS, GROUPED, GROUPED_ADDED, FORMS };
+enum { SPANS = 3, GROUP = 8 };
+static const bool of_updates[FORMS] = {[OF_UPDATES] = true, [ADDED] = true, [GROUPED] = true, [GROUPED_ADDED] = true};
+static const bool grouped[FORMS] = {[GROUPED] = true, [GROUPED_ADDED] = true};
 static const bool one_unit[FORMS] = {[ONE_UNIT] = true, [ONE_UNIT_IN_SPANS] = true};
 static const bool in_spans[FORMS] = {[IN_SPANS] = true, [ONE_UNIT_IN_SPANS] = true};
 
@@ -47,7 +48,8 @@ static tn_node *add(tn_ctx *c, tn__call *k) {
                   .bits = of_updates[form] ? bits : 0,
                   .digits = one_unit[form] && upd->dim[0]->lo > 0 ? digits(k->x[2]->dtype) : 0,
                   .spans = in_spans[form] ? SPANS : 1,
-                  .is_added = form == ADDED};
+                  .group = grouped[form] ? GROUP : 1,
+                  .is_added = form == ADDED || form == GROUPED_ADDED};
   if (!s.is_added)
     return tn__cast(c, tn__add(c, tn__acc(c, base), tn__scaled_sums(c, &s, places, idx, upd)), base->dtype);
   tn_node *sum = tn__scaled_at_updates(c, &s, places, idx, upd, &place);
@@ -235,8 +237,8 @@ static bool begin_in_order(const char *text, const char *spans) {
 
 /* Which form is taken of how many to how many, said by the steps of what front ends ask for: exponents for each place
  * and words beside them, which are added to in spans where they are many, one exponent for all where numbers are short;
- * words of updates; sums added to a base in memory.  f16 that fit one digit, f64, and what is added on devices without
- * words of 64 bits go other ways. */
+ * words of updates; exponents of groups of places; sums added to a base in memory.  f16 that fit one digit, f64, and
+ * what is added on devices without words of 64 bits go other ways. */
 static void test_choice(void **s) {
   static const struct {
     const char *device;
