@@ -30,7 +30,7 @@ enum {
   CALL = 1 << 11,         /* of a launch on a processor, */
   RUN_CALLS = 5,          /* so many a pass; */
   COUNT_STEPS = 16,       /* of the count of a digit in a block, */
-  RUN_BLOCK = 1 << 15,    /* which has so many elements, or more, */
+  RUN_BLOCK = 1 << 14,    /* which has so many elements, or more, */
   MOST_RUNS = 32,         /* so that there are at most as many blocks as a few times its threads */
   RUN_BITS = 11,          /* a table of so many bits leaves room in the nearest cache */
   BYTE_FETCHES = 8,       /* asking for a digit, a byte among others, takes so long as fetching so many elements */
