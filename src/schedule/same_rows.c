@@ -9,6 +9,7 @@
 
 enum {
   MAX_TRIES = 16,               /* kernels that one is tried to be joined with */
+  COLUMN_SHARES = 32,           /* vectors of columns, at least, and */
   COLUMN_ARRAYS = 4,            /* that columns are loaded from, and stored to, at the same time */
   MAX_SIZE = 2 * TN__MAX_KERNEL /* nodes: so long a kernel is worth a reading of everything */
 };
@@ -79,15 +80,16 @@ static bool rows_of(tn__fuse *f, const tn__remake *p, int k, uint32_t *rows) {
 }
 
 /* Do a row's neighbours in memory belong to it, as lanes want them?  Work groups can share out other rows as well.  So
- * can lanes, of columns beside each other, if a thread's cache still holds what the first kernel has loaded of as many
- * as there are lanes. */
+ * can lanes, of columns beside each other, if these are enough for threads to share out, and a thread's cache still
+ * holds what the first kernel has loaded of as many as there are lanes. */
 /* a choice: either is right */
-static bool stand_well(const tn__fuse *f, const tn_node *env, uint32_t rows, double elements) {
+static bool stand_well(const tn__fuse *f, const tn_node *env, uint32_t rows, double count, double elements) {
   const tn__target *t = &f->dev->target;
   const tn_node *last = env->src[env->nsrc - 1]; /* ranges are in the order of memory */
   if (t->group || !(rows >> (env->nsrc - 1) & 1)) return true;
   double lanes = (double)t->lane_bytes / sizeof(float), strips = elements * COLUMN_ARRAYS * (double)t->lane_bytes;
-  return (double)tn__size_guess(last->src[0]) >= lanes && strips <= (double)t->kept;
+  bool enough = count >= COLUMN_SHARES * lanes && (double)tn__size_guess(last->src[0]) >= lanes;
+  return enough && strips <= (double)t->kept;
 }
 
 /* The largest value that either loads: its elements, or so many; does it lie along other loops than the rows'? */
@@ -161,7 +163,8 @@ static bool match_rows(tn__fuse *f, const tn__depends *d, tn__remake *p, uint32_
   }
   p->rows = tn__list(f->c, row, n);
   double elements = n ? most_loaded(f, d, p, count).elements / count : 0;
-  return n && stand_well(f, p->env, *rows, elements) && !are_uneven(f, d, p, of_a, of_b) && are_many(f, d, p, count);
+  if (!n || !stand_well(f, p->env, *rows, count, elements)) return false;
+  return !are_uneven(f, d, p, of_a, of_b) && are_many(f, d, p, count);
 }
 
 static bool has_rows(const tn__seed *g) {
